@@ -1,0 +1,14 @@
+FROM golang:1.26 AS build
+WORKDIR /src
+COPY go.mod go.sum ./
+RUN go mod download
+COPY . .
+RUN CGO_ENABLED=0 go build -trimpath -o /music ./cmd/music
+
+FROM scratch
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
+COPY --from=build /src/LICENSE /music /
+USER 65532:65532
+EXPOSE 9042 9100
+ENTRYPOINT ["/music"]
+CMD ["proxy"]

@@ -1,0 +1,54 @@
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: build test lint demo fuzz bench docs clean help
+
+GO ?= go
+FUZZTIME ?= 10s
+
+# Tools are kept in the checkout, at these versions.
+TOOLS := $(CURDIR)/.run/bin
+GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOFUMPT := mvdan.cc/gofumpt@v0.12.0
+
+build: ## build bin/music, static
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/music ./cmd/music
+
+test: ## everything that CI runs: vet, unit tests and the whole against real Cassandra, all with -race
+	$(GO) vet ./...
+	$(GO) test -race -timeout 15m $$($(GO) list ./... | grep -v '^music/integration')
+	$(GO) test -race -timeout 25m -count=1 music/integration/...
+
+lint: $(TOOLS)/.golangci-lint-v2.15.0 $(TOOLS)/.staticcheck-v0.8.2 $(TOOLS)/.gofumpt-v0.12.0 ## golangci-lint, staticcheck and gofumpt
+	$(TOOLS)/golangci-lint run ./...
+	$(TOOLS)/staticcheck ./...
+	@unformatted=$$($(TOOLS)/gofumpt -l .); [ -z "$$unformatted" ] || { echo "not gofumpt'ed:"; echo "$$unformatted"; exit 1; }
+
+$(TOOLS)/.golangci-lint-v2.15.0: ; GOBIN=$(TOOLS) $(GO) install $(GOLANGCI_LINT) && touch $@
+$(TOOLS)/.staticcheck-v0.8.2: ; GOBIN=$(TOOLS) $(GO) install $(STATICCHECK) && touch $@
+$(TOOLS)/.gofumpt-v0.12.0: ; GOBIN=$(TOOLS) $(GO) install $(GOFUMPT) && touch $@
+
+demo: ## the story of a lock, told on a real Cassandra
+	$(GO) build -trimpath -o bin/music-demo ./cmd/music-demo
+	./bin/music-demo
+
+fuzz: ## each fuzz target for FUZZTIME (10s)
+	@found=$$(grep -roE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' --exclude-dir='.*' * || true); \
+	while IFS=: read -r file func; do \
+		[ -n "$$file" ] || continue; \
+		echo "$$file $${func#func }"; \
+		$(GO) test -run '^$$' -fuzz "^$${func#func }$$" -fuzztime $(FUZZTIME) "./$$(dirname "$$file")"; \
+	done <<< "$$found"
+
+bench: ## benchmarks of all packages but integration
+	$(GO) test -run '^$$' -bench . -benchmem $$($(GO) list ./... | grep -v '^music/integration')
+
+docs: ## write docs/configuration.md anew from the table of settings
+	UPDATE_DOCS=1 $(GO) test -count=1 -run '^TestReferencePageIsCurrent$$' ./config
+
+clean: ## remove what was built, and the tools
+	rm -rf bin .run
+
+help: ## this list
+	@sed -nE 's/^([a-z]+):[^#]*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 10

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"music/config"
+)
+
+// newLogger returns the logger that everything else derives its own from.
+func newLogger(c config.Log, out io.Writer) (zerolog.Logger, error) {
+	level, err := zerolog.ParseLevel(c.Level)
+	if err != nil {
+		return zerolog.Nop(), fmt.Errorf("log level: %w", err)
+	}
+	if c.Format == "text" {
+		out = zerolog.ConsoleWriter{Out: out, TimeFormat: time.StampMilli, NoColor: !terminal(out)}
+	}
+	return zerolog.New(out).Level(level).With().Timestamp().Logger(), nil
+}
+
+// terminal tells whether somebody looks at the log as it is written; elsewhere colours are noise.
+func terminal(out io.Writer) bool {
+	file, ok := out.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

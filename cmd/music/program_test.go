@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"runtime/debug"
+	"syscall"
+	"testing"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"music/config"
+)
+
+// outcome is what a run of the program left behind.
+type outcome struct {
+	status         int
+	stdout, stderr string
+	served         config.Config // of the proxy that ran, if any
+}
+
+// run runs the program with a proxy that does as serve says.
+func run(serve func(context.Context) error, environ []string, args ...string) outcome {
+	var stdout, stderr bytes.Buffer
+	var o outcome
+	p := program{environ: environ, stdout: &stdout, stderr: &stderr}
+	p.serve = func(ctx context.Context, cfg config.Config, log zerolog.Logger) error {
+		o.served = cfg
+		log.Info().Msg("serving")
+		return serve(ctx)
+	}
+	o.status = p.run(args)
+	o.stdout, o.stderr = stdout.String(), stderr.String()
+	return o
+}
+
+func done(context.Context) error { return nil }
+
+func TestProxyServesItsConfiguration(t *testing.T) {
+	o := run(done, []string{"MUSIC_CONTACT_POINTS=10.0.0.1"}, "proxy", "--port=9142")
+	assert.Equal(t, statusDone, o.status)
+	assert.Equal(t, []string{"10.0.0.1"}, o.served.Cassandra.ContactPoints)
+	assert.Equal(t, 9142, o.served.Cassandra.Port)
+
+	var line map[string]any
+	require.NoError(t, json.Unmarshal([]byte(o.stderr), &line), "the log is JSON unless told otherwise")
+	assert.Equal(t, "serving", line["message"])
+	assert.NotEmpty(t, line["time"])
+}
+
+func TestProxyLogsAsTold(t *testing.T) {
+	text := run(done, nil, "proxy", "--contact-points=a", "--log-format=text")
+	assert.Contains(t, text.stderr, "serving")
+	assert.NotContains(t, text.stderr, "{")
+	assert.NotContains(t, text.stderr, "\x1b", "no colours where nobody looks")
+
+	quiet := run(done, nil, "proxy", "--contact-points=a", "--log-level=error")
+	assert.Empty(t, quiet.stderr)
+}
+
+func TestConfigurationFaultsArePlainLines(t *testing.T) {
+	o := run(done, []string{"MUSIC_PROT=1"}, "proxy", "--contact-points=a", "--port=0")
+	assert.Equal(t, statusUsage, o.status)
+	assert.Equal(t, "music: the configuration has faults:\n"+
+		"  environment variable MUSIC_PROT: no such setting\n"+
+		"  port \"0\": out of range; allowed: 1 to 65535\n", o.stderr)
+	assert.Empty(t, o.served, "nothing was served")
+}
+
+func TestWrongCalls(t *testing.T) {
+	cases := map[string][]string{
+		`unknown command "prxy"`:  {"prxy"},
+		`unknown flag: --prot`:    {"proxy", "--prot=1"},
+		`unknown command "extra"`: {"proxy", "extra"},
+	}
+	for want, args := range cases {
+		o := run(done, nil, args...)
+		assert.Equal(t, statusUsage, o.status)
+		assert.Contains(t, o.stderr, "music: "+want)
+	}
+}
+
+func TestFailedProxy(t *testing.T) {
+	broken := func(context.Context) error { return errors.New("no node answers") }
+	o := run(broken, nil, "proxy", "--contact-points=a", "--log-level=error")
+	assert.Equal(t, statusFailed, o.status)
+
+	var line map[string]any
+	require.NoError(t, json.Unmarshal([]byte(o.stderr), &line), "told once, in the log")
+	assert.Equal(t, "no node answers", line["error"])
+}
+
+// The kernel delivers a signal to a process of its own at once only as far as the flag goes: the test
+// waits for the context, which is what a proxy does too.
+func TestSignalEndsTheProxy(t *testing.T) {
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		untilSignal := func(ctx context.Context) error {
+			err := syscall.Kill(syscall.Getpid(), sig)
+			<-ctx.Done()
+			return err
+		}
+		o := run(untilSignal, nil, "proxy", "--contact-points=a")
+		assert.Equal(t, statusDone, o.status, "%v", sig)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	o := run(done, nil, "version")
+	assert.Equal(t, statusDone, o.status)
+	assert.Regexp(t, `^music    \S+\nrevision .+\ngo       go1\.`, o.stdout)
+}
+
+func TestDescribe(t *testing.T) {
+	info := &debug.BuildInfo{
+		GoVersion: "go1.26.8",
+		Main:      debug.Module{Version: "v0.1.0"},
+		Settings:  []debug.BuildSetting{{Key: "vcs.revision", Value: "abc"}, {Key: "vcs.modified", Value: "true"}},
+	}
+	assert.Equal(t, "music    v0.1.0\nrevision abc (modified)\ngo       go1.26.8\n", describe(info))
+	assert.Equal(t, "music    unknown\nrevision unknown\ngo       unknown\n", describe(nil))
+}

@@ -1,0 +1,144 @@
+// Package config holds the one value that says how a proxy runs: its defaults, where its settings
+// come from, and what they may be.
+//
+// Settings come from flags, from MUSIC_… environment variables, from a YAML file and from the
+// defaults, the earlier of these winning. One table (see settings) is behind all of them and behind
+// the reference of the documentation: a setting is added there, in Config and in Default.
+package config
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Config is everything a proxy can be told. It is a plain value: copy it, compare it, change it before
+// the proxy runs. Printed in any way, it keeps the password to itself.
+type Config struct {
+	Cassandra Cassandra
+	Listen    Listen
+	Music     Music
+	Limits    Limits
+	Log       Log
+}
+
+// Cassandra says where the cluster is and as whom the proxy's own session logs in. Clients log in as
+// themselves: nothing of theirs is configured here.
+type Cassandra struct {
+	ContactPoints  []string // hosts or host:port; at least one
+	Port           int      // of contact points that name none
+	Username       string
+	Password       Secret
+	PasswordFile   string // where Load took Password from
+	LocalDC        string // empty = that of the first node reached
+	ConnectTimeout time.Duration
+}
+
+// Listen says where the proxy is reached.
+type Listen struct {
+	Address   string // host:port for drivers
+	Advertise string // empty = the host of Address; see AdvertiseHost
+	Metrics   string // host:port for metrics and health; empty = off
+}
+
+// Music holds the settings of the lock service. The leases must be the same on every proxy of a
+// cluster: each judges the others' silence by its own.
+type Music struct {
+	Locks        bool   // false = a pure relay, which opens no session of its own
+	Replication  string // of the keyspace music, a CQL map; empty = chosen from the cluster's data centres
+	SessionLease time.Duration
+	ClientLease  time.Duration
+	MaxWait      time.Duration // how long LOCK may keep a driver of unknown patience waiting
+}
+
+// Limits bounds what clients can take from the proxy and how long it waits for others.
+type Limits struct {
+	MaxConnections   int
+	MaxFrameSize     Size
+	HandshakeTimeout time.Duration // from accept to a finished login
+	ShutdownTimeout  time.Duration // from SIGTERM to the end, whatever is still in flight
+}
+
+// Log says what the log tells and in which form.
+type Log struct {
+	Level  string // trace, debug, info, warn or error
+	Format string // json or text
+}
+
+// Default returns the settings that hold where nothing else is said. Only the contact points are
+// missing from it.
+func Default() Config {
+	return Config{
+		Cassandra: Cassandra{Port: 9042, ConnectTimeout: 4 * time.Second},
+		Listen:    Listen{Address: "127.0.0.1:9042", Metrics: "127.0.0.1:9100"},
+		Music: Music{
+			Locks:        true,
+			SessionLease: 10 * time.Second,
+			ClientLease:  30 * time.Second,
+			MaxWait:      1500 * time.Millisecond,
+		},
+		Limits: Limits{
+			MaxConnections:   10000,
+			MaxFrameSize:     16 * mebibyte,
+			HandshakeTimeout: 10 * time.Second,
+			ShutdownTimeout:  10 * time.Second,
+		},
+		Log: Log{Level: "info", Format: "json"},
+	}
+}
+
+// Addresses returns the contact points as host:port, Port added where a point names none.
+func (c Cassandra) Addresses() []string {
+	addresses := make([]string, 0, len(c.ContactPoints))
+	for _, point := range c.ContactPoints {
+		host, port := splitPoint(point)
+		if port == "" {
+			port = strconv.Itoa(c.Port)
+		}
+		addresses = append(addresses, net.JoinHostPort(host, port))
+	}
+	return addresses
+}
+
+// AdvertiseHost returns the address or name that drivers are told: Advertise, or else the host of
+// Address. It is empty only in a configuration that Validate refuses.
+func (l Listen) AdvertiseHost() string {
+	if l.Advertise != "" {
+		return l.Advertise
+	}
+	host, _, err := net.SplitHostPort(l.Address)
+	if err != nil || unspecified(host) {
+		return ""
+	}
+	return host
+}
+
+// String returns every setting on a line of its own, in the table's order, secrets as ***.
+func (c Config) String() string {
+	var b strings.Builder
+	for _, s := range settings() {
+		fmt.Fprintf(&b, "%s: %s\n", s.name, s.field(&c).shown())
+	}
+	return b.String()
+}
+
+// splitPoint cuts a contact point into host and port; the port is empty where none is named. A bare
+// IPv6 address is a host, colons and all.
+func splitPoint(point string) (host, port string) {
+	if _, err := netip.ParseAddr(point); err == nil {
+		return point, ""
+	}
+	if host, port, err := net.SplitHostPort(point); err == nil {
+		return host, port
+	}
+	return point, ""
+}
+
+// unspecified tells whether a host to listen on stands for every address of the machine.
+func unspecified(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return host == "" || err == nil && addr.IsUnspecified()
+}

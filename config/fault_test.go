@@ -1,0 +1,164 @@
+package config_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"music/config"
+)
+
+func TestValidateRefuses(t *testing.T) {
+	long := 24 * time.Hour
+	cases := []struct {
+		want  string // how the one fault begins
+		spoil func(*config.Config)
+	}{
+		{`contact-points "": not set`, func(c *config.Config) { c.Cassandra.ContactPoints = nil }},
+		{`contact-points "10.0.0.256": "10.0.0.256": not an IP`, func(c *config.Config) { c.Cassandra.ContactPoints = []string{"10.0.0.256"} }},
+		{`contact-points "a,b c": "b c": not an IP`, func(c *config.Config) { c.Cassandra.ContactPoints = []string{"a", "b c"} }},
+		{`contact-points "0.0.0.0": "0.0.0.0": stands for every`, func(c *config.Config) { c.Cassandra.ContactPoints = []string{"0.0.0.0"} }},
+		{`contact-points "a:0": "a:0": the port`, func(c *config.Config) { c.Cassandra.ContactPoints = []string{"a:0"} }},
+		{`contact-points "a:x": "a:x": the port`, func(c *config.Config) { c.Cassandra.ContactPoints = []string{"a:x"} }},
+		{`port "0": out of range; allowed: 1 to 65535`, func(c *config.Config) { c.Cassandra.Port = 0 }},
+		{`port "65536": out of range`, func(c *config.Config) { c.Cassandra.Port = 65536 }},
+		{`username "": not set, but a password`, func(c *config.Config) { c.Cassandra.Password = "p" }},
+		{`password "": not set, but a username`, func(c *config.Config) { c.Cassandra.Username = "u" }},
+		{`connect-timeout "0s": out of range; allowed: 100ms to 1m`, func(c *config.Config) { c.Cassandra.ConnectTimeout = 0 }},
+		{`listen "9042": not an address`, func(c *config.Config) { c.Listen.Address = "9042" }},
+		{`listen "a:65536": not an address`, func(c *config.Config) { c.Listen.Address = "a:65536" }},
+		{`listen "a b:1": not an address`, func(c *config.Config) { c.Listen.Address = "a b:1" }},
+		{`advertise "": not set, and listen names`, func(c *config.Config) { c.Listen.Address = "0.0.0.0:9042" }},
+		{`advertise "": not set, and listen names`, func(c *config.Config) { c.Listen.Address = "[::]:9042" }},
+		{`advertise "": not set, and listen names`, func(c *config.Config) { c.Listen.Address = ":9042" }},
+		{`advertise "::": stands for every`, func(c *config.Config) { c.Listen.Advertise = "::" }},
+		{`advertise "10.0.0.7:9042": not an IP`, func(c *config.Config) { c.Listen.Advertise = "10.0.0.7:9042" }},
+		{`metrics-listen "x": not an address`, func(c *config.Config) { c.Listen.Metrics = "x" }},
+		{`metrics-listen "127.0.0.1:9042": the same as`, func(c *config.Config) { c.Listen.Metrics = c.Listen.Address }},
+		{`music-replication "3": not a replication map`, func(c *config.Config) { c.Music.Replication = "3" }},
+		{`session-lease "24h": out of range`, func(c *config.Config) { c.Music.SessionLease = long }},
+		{`client-lease "24h": out of range; allowed: 1s to 1h`, func(c *config.Config) { c.Music.ClientLease = long }},
+		{`max-wait "-1ns": out of range`, func(c *config.Config) { c.Music.MaxWait = -1 }},
+		{`max-connections "0": out of range`, func(c *config.Config) { c.Limits.MaxConnections = 0 }},
+		{`max-frame-size "16": out of range; allowed: 4KiB to 256MiB`, func(c *config.Config) { c.Limits.MaxFrameSize = 16 }},
+		{`handshake-timeout "24h": out of range`, func(c *config.Config) { c.Limits.HandshakeTimeout = long }},
+		{`shutdown-timeout "24h": out of range`, func(c *config.Config) { c.Limits.ShutdownTimeout = long }},
+		{`log-level "loud": not a known value; allowed: trace, debug, info, warn, error`, func(c *config.Config) { c.Log.Level = "loud" }},
+		{`log-format "xml": not a known value; allowed: json, text`, func(c *config.Config) { c.Log.Format = "xml" }},
+	}
+	for _, tc := range cases {
+		t.Run(tc.want, func(t *testing.T) {
+			c := valid()
+			tc.spoil(&c)
+			err := c.Validate()
+			require.Error(t, err)
+			assert.True(t, strings.HasPrefix(err.Error(), tc.want), "got: %v", err)
+			assert.NotContains(t, err.Error(), "\n", "one fault, one line")
+		})
+	}
+}
+
+func TestValidateAccepts(t *testing.T) {
+	cases := map[string]func(*config.Config){
+		"several points": func(c *config.Config) {
+			c.Cassandra.ContactPoints = []string{"n1.example.", "10.0.0.2:9043", "::1", "db_1"}
+		},
+		"a free port":         func(c *config.Config) { c.Listen.Address, c.Listen.Metrics = "127.0.0.1:0", "127.0.0.1:0" },
+		"advertised name":     func(c *config.Config) { c.Listen.Address, c.Listen.Advertise = ":9042", "proxy-1.example" },
+		"no metrics":          func(c *config.Config) { c.Listen.Metrics = "" },
+		"metrics everywhere":  func(c *config.Config) { c.Listen.Metrics = ":9100" },
+		"login":               func(c *config.Config) { c.Cassandra.Username, c.Cassandra.Password = "u", "p" },
+		"login from a file":   func(c *config.Config) { c.Cassandra.Username, c.Cassandra.PasswordFile = "u", "/file" },
+		"no wait":             func(c *config.Config) { c.Music.MaxWait = 0 },
+		"replication":         func(c *config.Config) { c.Music.Replication = " {'class': 'SimpleStrategy', 'replication_factor': 1}" },
+		"lowest and highest":  func(c *config.Config) { c.Limits.MaxConnections, c.Limits.MaxFrameSize = 1, 256<<20 },
+		"relay":               func(c *config.Config) { c.Music.Locks = false },
+		"text for the people": func(c *config.Config) { c.Log = config.Log{Level: "error", Format: "text"} },
+	}
+	for name, change := range cases {
+		t.Run(name, func(t *testing.T) {
+			c := valid()
+			change(&c)
+			assert.NoError(t, c.Validate())
+		})
+	}
+}
+
+func TestLoadTellsEveryFaultAtOnce(t *testing.T) {
+	path := write(t, "contact-point: [a]\ncassandra: {port: 1}\nport: {a: 1}\nclient-lease: 30\nusername: 007\n")
+	_, err := load(t,
+		[]string{"--config", path, "--max-frame-size=16MB", "--locks=maybe", "--log-level=loud"},
+		[]string{"MUSIC_MAX_CONNECTIONS=many", "MUSIC_PROT=9042", "MUSIC_SESSION_LEASE=0s"})
+
+	want := []string{
+		`configuration file ` + path + `: "cassandra": no such setting`,
+		`configuration file ` + path + `: "contact-point": no such setting`,
+		`environment variable MUSIC_PROT: no such setting`,
+		`port "map[a:1]": not a single value; allowed: 1 to 65535`,
+		`username "7": not a text: put it in quotes; allowed: a role; empty where no login is asked for`,
+		`locks "maybe": not a known value; allowed: on, off`,
+		`client-lease "30": not a duration with its unit; allowed: 1s to 1h`,
+		`max-connections "many": not a whole number; allowed: 1 to 1000000`,
+		`max-frame-size "16MB": not a size like 16MiB, 64KiB or 4096; allowed: 4KiB to 256MiB`,
+		`contact-points "": not set; allowed: one or more of host, host:port, [IPv6]:port`,
+		`session-lease "0s": out of range; allowed: 1s to 5m`,
+		`log-level "loud": not a known value; allowed: trace, debug, info, warn, error`,
+	}
+	require.Error(t, err)
+	assert.Equal(t, want, strings.Split(err.Error(), "\n"))
+}
+
+func TestLoadRefusesFiles(t *testing.T) {
+	cases := map[string]struct{ path, want string }{
+		"missing":        {"/no/such/file", "configuration file /no/such/file: open"},
+		"not YAML":       {write(t, "a: b: c"), "mapping values are not allowed"},
+		"key twice":      {write(t, "port: 1\nport: 2"), "already defined"},
+		"number in list": {write(t, "contact-points: [a, 10.5]"), `contact-points "[a 10.5]": not a text`},
+		"list for one":   {write(t, "port: [1]"), `port "[1]": not a single value`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			_, err := load(t, []string{"--config", tc.path}, nil)
+			assert.ErrorContains(t, err, tc.want)
+		})
+	}
+}
+
+func TestLoadRefusesPasswords(t *testing.T) {
+	cases := map[string]struct {
+		args []string
+		want string
+	}{
+		"missing file": {[]string{"--password-file=/no/such/file"}, `password-file "/no/such/file": read the password: open`},
+		"empty file":   {[]string{"--password-file", write(t, "\n")}, "the file is empty"},
+		"both":         {[]string{"--password-file", write(t, "a"), "--password=hunter2"}, "given together with password"},
+		"a number":     {[]string{"--config", write(t, "password: 1234567")}, `password "***": not a text`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			_, err := load(t, append(tc.args, "--contact-points=a", "--username=u"), nil)
+			require.ErrorContains(t, err, tc.want)
+			assert.NotContains(t, err.Error(), "\n", "one fault, one line")
+			assert.NotContains(t, err.Error(), "hunter2")
+			assert.NotContains(t, err.Error(), "1234567")
+		})
+	}
+}
+
+func TestSizesThatAreRead(t *testing.T) {
+	cases := map[string]config.Size{"16MiB": 16 << 20, "64 KiB": 64 << 10, "4096": 4096, "4096B": 4096, "0GiB": 0}
+	for text, want := range cases {
+		c, _ := load(t, []string{"--max-frame-size", text}, nil)
+		assert.Equal(t, want, c.Limits.MaxFrameSize, text)
+	}
+}
+
+func TestSizesThatAreNot(t *testing.T) {
+	for _, text := range []string{"", "MiB", "16M", "16mib", "-1KiB", "1.5MiB", "9999999999GiB", "99999999999999999999"} {
+		_, err := load(t, []string{"--max-frame-size", text}, nil)
+		assert.ErrorContains(t, err, `max-frame-size "`+text+`": not a size`)
+	}
+}

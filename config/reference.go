@@ -1,0 +1,63 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Reference returns the page of the documentation that lists every setting, as Markdown.
+func Reference() string {
+	var b strings.Builder
+	b.WriteString(referenceHead)
+	defaults := Default()
+	for _, s := range settings() {
+		f := s.field(&defaults)
+		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s | %s |\n", s.name, envName(s.name), code(f.get()), f.allowed, s.usage)
+	}
+	b.WriteString(referenceTail)
+	return b.String()
+}
+
+// code sets a text as code; an empty one stays empty.
+func code(s string) string {
+	if s == "" {
+		return ""
+	}
+	return "`" + s + "`"
+}
+
+// referenceHead opens the page: where settings come from and which of them wins.
+const referenceHead = `# Configuration
+
+Generated from the table of settings in the package config (` + "`make docs`" + `).
+
+` + "`music proxy`" + ` takes each setting from the first of these that gives it:
+
+1. a flag: ` + "`--contact-points 10.0.0.1,10.0.0.2`" + `
+2. an environment variable: ` + "`MUSIC_CONTACT_POINTS=10.0.0.1,10.0.0.2`" + `
+3. the YAML file that ` + "`--config FILE`" + ` or ` + "`MUSIC_CONFIG`" + ` names
+4. the default
+
+Only ` + "`contact-points`" + ` has to be given. Every fault is reported at once, and the proxy then ends with
+status 2. An unknown key in the file or an unknown ` + "`MUSIC_…`" + ` variable is a fault too; the variables that
+Kubernetes makes for a Service called music are passed over.
+
+| setting (flag, YAML key) | environment | default | allowed | meaning |
+|---|---|---|---|---|
+`
+
+// referenceTail closes the page with a file to start from.
+const referenceTail = `
+Durations carry their unit (` + "`1.5s`, `500ms`, `2m`" + `), sizes may (` + "`16MiB`, `64KiB`, `4096`" + `). In the file, texts that
+look like numbers need quotes. A password is better off in a file or in the environment than on the command line,
+and is never printed.
+
+` + "```yaml" + `
+contact-points: [10.0.0.1, 10.0.0.2]
+listen: 0.0.0.0:9042
+advertise: 10.0.0.7
+username: music
+password-file: /run/secrets/cassandra
+local-dc: dc1
+` + "```" + `
+`

@@ -1,0 +1,150 @@
+package config
+
+import (
+	"slices"
+	"time"
+)
+
+// setting is one row of the table: a name, what it is for, and its place in a Config. Flags, environment,
+// file, faults and reference all come from it.
+type setting struct {
+	name  string // of the flag and the YAML key; envName gives the variable's
+	usage string // one sentence part, without end stop
+	field func(*Config) field
+	check func(*Config) error // what the field alone cannot judge; nil = nothing
+}
+
+// settings returns the table, in the order of the reference.
+func settings() []setting {
+	return slices.Concat(cassandraSettings(), listenSettings(), musicSettings(), limitSettings(), logSettings())
+}
+
+// cassandraSettings are about the nodes behind the proxy and its own login there.
+func cassandraSettings() []setting {
+	return []setting{
+		{
+			name: "contact-points", usage: "nodes of the cluster through which it is found", check: checkContactPoints,
+			field: func(c *Config) field {
+				return list(&c.Cassandra.ContactPoints, "one or more of host, host:port, [IPv6]:port")
+			},
+		},
+		{
+			name: "port", usage: "port of contact points that name none",
+			field: func(c *Config) field { return number(&c.Cassandra.Port, 1, 65535) },
+		},
+		{
+			name: "username", usage: "role of the proxy's own session", check: checkUsername,
+			field: func(c *Config) field { return text(&c.Cassandra.Username, "a role; empty where no login is asked for") },
+		},
+		{
+			name: "password", usage: "password of that role; on a command line others can read it", check: checkPassword,
+			field: func(c *Config) field { return secret(&c.Cassandra.Password, "any text, with username") },
+		},
+		{
+			name: "password-file", usage: "file that holds the password; line ends at its end do not count",
+			field: func(c *Config) field {
+				return text(&c.Cassandra.PasswordFile, "a readable file that is not empty; not together with password")
+			},
+		},
+		{
+			name: "local-dc", usage: "data centre of this proxy; empty = that of the first node reached",
+			field: func(c *Config) field { return text(&c.Cassandra.LocalDC, "a name of a data centre") },
+		},
+		{
+			name: "connect-timeout", usage: "how long opening a connection to a node may take",
+			field: func(c *Config) field {
+				return duration(&c.Cassandra.ConnectTimeout, 100*time.Millisecond, time.Minute)
+			},
+		},
+	}
+}
+
+// listenSettings are about the addresses of the proxy itself.
+func listenSettings() []setting {
+	return []setting{
+		{
+			name: "listen", usage: "address on which drivers are served; all proxies of a cluster use one port", check: checkListen,
+			field: func(c *Config) field {
+				return text(&c.Listen.Address, "host:port; port 0 = any free one")
+			},
+		},
+		{
+			name: "advertise", usage: "address told to drivers; empty = the host of listen", check: checkAdvertise,
+			field: func(c *Config) field {
+				return text(&c.Listen.Advertise, "an IP address or host name without port; needed where listen names every address")
+			},
+		},
+		{
+			name: "metrics-listen", usage: "address of metrics and health", check: checkMetrics,
+			field: func(c *Config) field {
+				return text(&c.Listen.Metrics, "host:port other than listen; empty = off")
+			},
+		},
+	}
+}
+
+// musicSettings are about the lock service.
+func musicSettings() []setting {
+	return []setting{
+		{
+			name: "locks", usage: "lock service; off = a pure relay without a session of its own",
+			field: func(c *Config) field { return toggle(&c.Music.Locks) },
+		},
+		{
+			name: "music-replication", usage: "replication of the keyspace music; empty = automatic", check: checkReplication,
+			field: func(c *Config) field {
+				return text(&c.Music.Replication, "a CQL map like {'class': 'NetworkTopologyStrategy', 'dc1': 3}")
+			},
+		},
+		{
+			name: "session-lease", usage: "silence after which a proxy counts as dead; the same on every proxy",
+			field: func(c *Config) field { return duration(&c.Music.SessionLease, time.Second, 5*time.Minute) },
+		},
+		{
+			name: "client-lease", usage: "silence after which a client loses its lock, where its table says nothing else",
+			field: func(c *Config) field { return duration(&c.Music.ClientLease, time.Second, time.Hour) },
+		},
+		{
+			name: "max-wait", usage: "how long LOCK may keep a driver of unknown patience waiting",
+			field: func(c *Config) field { return duration(&c.Music.MaxWait, 0, time.Minute) },
+		},
+	}
+}
+
+// limitSettings bound what clients take and how long things may last.
+func limitSettings() []setting {
+	return []setting{
+		{
+			name: "max-connections", usage: "client connections open at a time",
+			field: func(c *Config) field { return number(&c.Limits.MaxConnections, 1, 1000000) },
+		},
+		{
+			name: "max-frame-size", usage: "largest frame taken from a client",
+			field: func(c *Config) field { return size(&c.Limits.MaxFrameSize, 4*kibibyte, 256*mebibyte) },
+		},
+		{
+			name: "handshake-timeout", usage: "time that a client has from connecting to the end of its login",
+			field: func(c *Config) field {
+				return duration(&c.Limits.HandshakeTimeout, 100*time.Millisecond, 10*time.Minute)
+			},
+		},
+		{
+			name: "shutdown-timeout", usage: "time that requests in flight have when the proxy ends",
+			field: func(c *Config) field { return duration(&c.Limits.ShutdownTimeout, 0, 10*time.Minute) },
+		},
+	}
+}
+
+// logSettings are about the log.
+func logSettings() []setting {
+	return []setting{
+		{
+			name: "log-level", usage: "least important kind of line that is written",
+			field: func(c *Config) field { return choice(&c.Log.Level, "trace", "debug", "info", "warn", "error") },
+		},
+		{
+			name: "log-format", usage: "form of the log: one JSON object a line, or text for people",
+			field: func(c *Config) field { return choice(&c.Log.Format, "json", "text") },
+		},
+	}
+}

@@ -1,0 +1,166 @@
+// Package music_test holds the rules of the house that no compiler knows.
+package music_test
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// house is the name of the module, and so the first part of its packages' import paths.
+const house = "music"
+
+// room is a folder with all below it, and what its code may import. "*" stands for everything.
+type room struct {
+	folder string
+	ours   []string // packages of the house, with all below them; its own room is always open
+	others []string // of other modules, with all below them
+	never  []string // of other modules, whatever others says
+}
+
+// rooms returns the plan of the house. The first room that a package lies in is its own.
+func rooms() []room {
+	const zerolog = "github.com/rs/zerolog"
+	gocql := []string{"github.com/apache/cassandra-gocql-driver", "github.com/gocql"}
+	return []room{
+		{folder: "musiccore"},
+		{folder: "rewrite"},
+		{folder: "config", others: []string{"*"}, never: append(gocql, zerolog)},
+		{folder: "frontend", ours: []string{"rewrite", "musiccore"}, others: []string{"*"}, never: gocql},
+		{folder: "proxy", ours: []string{"frontend", "musiccore", "rewrite", "config"}, others: []string{"*"}},
+		{folder: "integration", ours: []string{"*"}, others: []string{"*"}},
+		{folder: "cmd/music-demo", ours: []string{"proxy", "config", "integration/cassandra"}, others: []string{"*"}},
+		{folder: "cmd", ours: []string{"proxy", "config"}, others: []string{"*"}, never: gocql},
+		{folder: ".", ours: []string{}, others: []string{"*"}, never: gocql},
+	}
+}
+
+// within tells whether a path is one of the folders or lies below one.
+func within(name string, folders ...string) bool {
+	return slices.ContainsFunc(folders, func(folder string) bool {
+		return folder == "*" || folder == "." || name == folder || strings.HasPrefix(name, folder+"/")
+	})
+}
+
+// allows tells whether code in a room may import a package.
+func (r room) allows(imported string) bool {
+	if own, ours := strings.CutPrefix(imported, house+"/"); ours {
+		return within(own, r.ours...) || r.folder != "." && within(own, r.folder)
+	}
+	if first, _, _ := strings.Cut(imported, "/"); !strings.Contains(first, ".") {
+		return true
+	}
+	return within(imported, r.others...) && !within(imported, r.never...)
+}
+
+// roomOf returns the room that a package lies in.
+func roomOf(folder string) room {
+	plan := rooms()
+	return plan[slices.IndexFunc(plan, func(r room) bool { return within(folder, r.folder) })]
+}
+
+// productFiles returns the Go files of the checkout that are not tests. It reads the files itself, and
+// does not ask `go list`: that sees one platform only, and the test's cached result would outlive a change.
+func productFiles(t *testing.T) []string {
+	t.Helper()
+	var files []string
+	err := filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
+		hidden := name != "." && strings.HasPrefix(entry.Name(), ".")
+		if err == nil && entry.IsDir() && (hidden || entry.Name() == "testdata") {
+			return filepath.SkipDir
+		}
+		if strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go") {
+			files = append(files, filepath.ToSlash(name))
+		}
+		return err
+	})
+	require.NoError(t, err)
+	return files
+}
+
+// importsOf returns the import paths of a file.
+func importsOf(t *testing.T, name string) []string {
+	t.Helper()
+	source, err := os.ReadFile(name)
+	require.NoError(t, err)
+	file, err := parser.ParseFile(token.NewFileSet(), name, source, parser.ImportsOnly)
+	require.NoError(t, err)
+	var imports []string
+	for _, spec := range file.Imports {
+		imported, err := strconv.Unquote(spec.Path.Value)
+		require.NoError(t, err)
+		imports = append(imports, imported)
+	}
+	return imports
+}
+
+func TestImportsKeepToThePlan(t *testing.T) {
+	files := productFiles(t)
+	require.NotEmpty(t, files)
+	for _, name := range files {
+		for _, imported := range importsOf(t, name) {
+			assert.True(t, roomOf(path.Dir(name)).allows(imported), "%s must not import %s", name, imported)
+		}
+	}
+}
+
+func TestThePlan(t *testing.T) {
+	const driver = "github.com/apache/cassandra-gocql-driver/v2"
+	cases := []struct {
+		folder, imported string
+		want             bool
+	}{
+		{"musiccore", "errors", true},
+		{"musiccore", "encoding/binary", true},
+		{"musiccore", "music/rewrite", false},
+		{"musiccore", "golang.org/x/sys/unix", false},
+		{"musiccore", "github.com/rs/zerolog", false},
+		{"rewrite", "music/musiccore", false},
+		{"rewrite", "github.com/rs/zerolog", false},
+		{"config", "github.com/knadh/koanf/v2", true},
+		{"config", "github.com/rs/zerolog", false},
+		{"config", driver, false},
+		{"config", "music/proxy", false},
+		{"config", "music/rewrite", false},
+		{"frontend", "music/rewrite", true},
+		{"frontend", "music/musiccore", true},
+		{"frontend", "github.com/rs/zerolog", true},
+		{"frontend", "github.com/datastax/go-cassandra-native-protocol/frame", true},
+		{"frontend", "music/proxy", false},
+		{"frontend", "music/config", false},
+		{"frontend", driver, false},
+		{"frontend/inner", "music/frontend", true},
+		{"frontend/inner", "music/proxy", false},
+		{"proxy", "music/frontend", true},
+		{"proxy", "music/config", true},
+		{"proxy", driver, true},
+		{"proxy", "music/integration", false},
+		{"proxy", "music/cmd/music", false},
+		{"cmd/music", "music/proxy", true},
+		{"cmd/music", "music/config", true},
+		{"cmd/music", "music/frontend", false},
+		{"cmd/music", "music/integration/cassandra", false},
+		{"cmd/music", driver, false},
+		{"cmd/music-demo", "music/integration/cassandra", true},
+		{"cmd/music-demo", "music/integration", false},
+		{"cmd/music-demo", "github.com/gocql/gocql", true},
+		{"integration", "music/frontend", true},
+		{"integration/cassandra", "github.com/gocql/gocql", true},
+		{"somewhere", "music/proxy", false},
+		{"somewhere", "github.com/gocql/gocql", false},
+		{"proxyfoo", "music/frontend", false},
+	}
+	for _, tc := range cases {
+		assert.Equal(t, tc.want, roomOf(tc.folder).allows(tc.imported), "%s imports %s", tc.folder, tc.imported)
+	}
+}
