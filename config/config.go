@@ -59,6 +59,7 @@ type Limits struct {
 	MaxConnections   int
 	MaxFrameSize     Size
 	HandshakeTimeout time.Duration // from accept to a finished login
+	BackendTimeout   time.Duration // silence of Cassandra while it owes an answer, after which it counts as lost
 	ShutdownTimeout  time.Duration // from SIGTERM to the end, whatever is still in flight
 }
 
@@ -84,6 +85,7 @@ func Default() Config {
 			MaxConnections:   10000,
 			MaxFrameSize:     16 * mebibyte,
 			HandshakeTimeout: 10 * time.Second,
+			BackendTimeout:   65 * time.Second,
 			ShutdownTimeout:  10 * time.Second,
 		},
 		Log: Log{Level: "info", Format: "json"},

@@ -129,6 +129,10 @@ func limitSettings() []setting {
 			},
 		},
 		{
+			name: "backend-timeout", usage: "silence of Cassandra, while it owes an answer, after which it counts as lost; longer than its own time-outs",
+			field: func(c *Config) field { return duration(&c.Limits.BackendTimeout, time.Second, time.Hour) },
+		},
+		{
 			name: "shutdown-timeout", usage: "time that requests in flight have when the proxy ends",
 			field: func(c *Config) field { return duration(&c.Limits.ShutdownTimeout, 0, 10*time.Minute) },
 		},

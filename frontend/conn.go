@@ -1,0 +1,311 @@
+package frontend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+	"github.com/rs/zerolog"
+)
+
+var (
+	errClientClosed = errors.New("client closed the connection")
+	errBackendLost  = errors.New("connection to Cassandra lost")
+	errBackendSlow  = errors.New("no answer from Cassandra for too long")
+	errDrained      = errors.New("proxy is shutting down")
+)
+
+// conn is one client with its one connection to the home node. Two goroutines live in it, one a direction; the
+// fields are grouped by who writes them.
+type conn struct {
+	id     uint64
+	server *Server
+	log    zerolog.Logger
+
+	client  net.Conn
+	backend net.Conn
+	up      direction // client → backend
+	down    direction // backend → client
+
+	// Written while there is one goroutine.
+	version byte // protocol version of the first envelope; later ones must keep to it
+
+	// Written by up.
+	compression primitive.Compression // of STARTUP; set before its answer can come
+	patience    time.Duration         // how long the client's driver waits for an answer; 0 = unknown
+	plan        plan
+	known       map[preparedID]*prepared
+	name        []byte // scratch
+
+	// Written by down.
+	segmented atomic.Bool // v5 after the handshake: both sockets carry segments
+	loggedIn  atomic.Bool
+	keyspace  atomic.Pointer[string] // of USE
+	progress  atomic.Uint64          // counts what the backend sent
+
+	// Shared.
+	streams  streams
+	sample   sample
+	watches  watches
+	ops      ops
+	drained  atomic.Bool  // up has stopped because the proxy is shutting down
+	limit    atomic.Int64 // wall clock in ns: drain ends
+	ending   ending
+	stalled  int    // looks of checkBackend in a row without progress; its goroutine's
+	seen     uint64 // progress at its last look
+	children sync.WaitGroup
+}
+
+// ending is the end of a connection: the first cause wins.
+type ending struct {
+	once  sync.Once
+	done  chan struct{}
+	cause error // to be read after done is closed
+}
+
+// end ends the connection, from whatever goroutine.
+func (c *conn) end(cause error) {
+	c.ending.once.Do(func() {
+		c.ending.cause = cause
+		close(c.ending.done)
+	})
+}
+
+// newConn makes a connection that has read nothing yet.
+func newConn(s *Server, client net.Conn) *conn {
+	id := s.lastID.Add(1)
+	c := &conn{
+		id: id, server: s, client: client,
+		log: s.Log.With().Uint64("conn", id).Str("client", client.RemoteAddr().String()).Logger(),
+	}
+	c.sample.start = time.Now()
+	c.sample.stream.Store(none)
+	c.ending.done = make(chan struct{})
+	c.up = direction{conn: c, role: (*requests)(c), in: newInbound(client, &s.blocks)}
+	c.down = direction{conn: c, role: (*responses)(c), out: &outbound{conn: client}}
+	return c
+}
+
+// serve is the life of the connection: admit, dial, relay, and the last words. It returns when both sockets are closed and
+// everything that was started for them has ended.
+func (c *conn) serve() {
+	cause := c.open()
+	if cause == nil {
+		cause = c.relay()
+	}
+	c.end(cause)
+	c.farewell(cause)
+	if c.backend != nil {
+		_ = c.backend.Close()
+	}
+	_ = c.client.Close()
+	c.abandon()
+	c.children.Wait()
+	c.up.in.close()
+	c.tell(cause)
+}
+
+// open waits for the client's first bytes, which decide whether there will be a backend connection at all: a client that
+// says nothing, or speaks a version that nobody does, costs Cassandra nothing.
+func (c *conn) open() error {
+	if err := c.client.SetReadDeadline(time.Now().Add(c.server.HandshakeTimeout)); err != nil {
+		return fmt.Errorf("set handshake deadline: %w", err)
+	}
+	in := c.up.in
+	for len(in.window()) < headerSize {
+		if err := in.fill(headerSize); err != nil {
+			return clientError(err)
+		}
+		if first := in.window()[0]; !supported(header{version: first}.protocol()) {
+			c.down.out.post(unsupportedVersion(first))
+			return errUnsupported
+		}
+	}
+	first := readHeader(in.window())
+	c.version = first.version &^ responseBit
+	if err := (*requests)(c).check(first); err != nil {
+		return err
+	}
+	backend, err := c.server.Dial(context.Background())
+	if err != nil {
+		c.streams.begin(first.stream, false)
+		return fmt.Errorf("%w: %w", errBackendLost, err)
+	}
+	c.backend = backend
+	c.up.out = &outbound{conn: backend}
+	c.down.in = newInbound(backend, &c.server.blocks)
+	return nil
+}
+
+// errUnsupported ends a connection in a protocol version that the proxy does not speak: part of every negotiation.
+var errUnsupported = errors.New("unsupported protocol version")
+
+// relay runs both directions and returns why the first of them ended. Both have ended when it returns.
+func (c *conn) relay() error {
+	var wg sync.WaitGroup
+	wg.Go(func() { c.end(c.runUp()) })
+	wg.Go(func() { c.end(c.runDown()) })
+	<-c.ending.done
+	now := time.Now()
+	_ = c.client.SetReadDeadline(now)
+	_ = c.client.SetWriteDeadline(now.Add(farewellTime))
+	_ = c.backend.SetDeadline(now)
+	wg.Wait()
+	c.down.in.close()
+	return c.ending.cause
+}
+
+// runUp carries requests until it cannot go on.
+func (c *conn) runUp() error {
+	for {
+		err := c.up.run()
+		limit := c.limit.Load()
+		if limit == 0 || !isTimeout(err) {
+			return c.upError(err)
+		}
+		if !c.up.inside() || time.Now().UnixNano() >= limit {
+			break
+		}
+		_ = c.client.SetReadDeadline(time.Unix(0, limit))
+	}
+	c.drained.Store(true)
+	c.endIfDrained()
+	<-c.ending.done
+	return errDrained
+}
+
+func (c *conn) upError(err error) error {
+	var v *violation
+	if errors.As(err, &v) || errors.Is(err, errMalformed) || errors.Is(err, errCorrupt) {
+		return err
+	}
+	if c.up.out.failed() != nil {
+		return fmt.Errorf("%w: %w", errBackendLost, err)
+	}
+	return clientError(err)
+}
+
+// runDown carries responses until it cannot go on.
+func (c *conn) runDown() error {
+	err := c.down.run()
+	if c.down.out.failed() != nil {
+		return clientError(err)
+	}
+	if errors.Is(err, io.EOF) {
+		return errBackendLost
+	}
+	return fmt.Errorf("%w: %w", errBackendLost, err)
+}
+
+func clientError(err error) error {
+	if errors.Is(err, io.EOF) {
+		return errClientClosed
+	}
+	return fmt.Errorf("%w: %w", errClientClosed, err)
+}
+
+func isTimeout(err error) bool {
+	var ne net.Error
+	return errors.As(err, &ne) && ne.Timeout()
+}
+
+// drain makes the connection end as soon as nothing is owed to the client, and at deadline in any case.
+func (c *conn) drain(deadline time.Time) {
+	c.limit.Store(deadline.UnixNano())
+	_ = c.client.SetReadDeadline(time.Now())
+	c.children.Go(func() {
+		timer := time.NewTimer(time.Until(deadline))
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			c.end(errDrained)
+		case <-c.ending.done:
+		}
+	})
+}
+
+// endIfDrained ends a draining connection once every request has its answer.
+func (c *conn) endIfDrained() {
+	if c.drained.Load() && !c.streams.any() && c.ops.none() {
+		c.end(errDrained)
+	}
+}
+
+// checkBackend ends the connection if the backend owes an answer and has sent nothing for timeout. It is called
+// eight times in that time, by one goroutine.
+func (c *conn) checkBackend(time.Duration) {
+	progress := c.progress.Load()
+	if progress != c.seen || !c.streams.any() {
+		c.seen, c.stalled = progress, 0
+		return
+	}
+	if c.stalled++; c.stalled > 8 {
+		c.end(errBackendSlow)
+	}
+}
+
+// farewellTime is how long a client may take to read the last words.
+const farewellTime = time.Second
+
+// farewell tells the client why the connection ends: an error on each request that Cassandra still owes an answer to.
+func (c *conn) farewell(cause error) {
+	if errors.Is(cause, errClientClosed) {
+		return
+	}
+	var v *violation
+	switch {
+	case errors.As(cause, &v):
+		c.post(errorEnvelope(v.version, v.stream, v.failure))
+	case errors.Is(cause, errBackendLost), errors.Is(cause, errBackendSlow), errors.Is(cause, errDrained):
+		lost := &Failure{Code: primitive.ErrorCodeServerError, Text: "MUSIC_BACKEND: " + cause.Error() + "; the request may or may not have been carried out"}
+		c.streams.each(func(stream int16) { c.post(errorEnvelope(c.version, stream, lost)) })
+	}
+	c.linger()
+}
+
+// linger lets the client read the last words: a socket that is closed with unread bytes on it throws them away.
+func (c *conn) linger() {
+	half, ok := c.client.(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil {
+		return
+	}
+	_ = c.client.SetReadDeadline(time.Now().Add(farewellTime))
+	_, _ = io.Copy(io.Discard, c.client)
+}
+
+// tell logs the end of the connection, once.
+func (c *conn) tell(cause error) {
+	switch {
+	case errors.Is(cause, errBackendLost), errors.Is(cause, errBackendSlow):
+		c.server.Stats.Lost.Add(1)
+		c.log.Warn().Err(cause).Msg("client connection closed: Cassandra is lost")
+	case errors.Is(cause, errClientClosed), errors.Is(cause, errDrained), errors.Is(cause, errUnsupported):
+		c.log.Debug().AnErr("cause", cause).Msg("client connection closed")
+	default:
+		c.server.Stats.Rejected.Add(1)
+		c.log.Info().Err(cause).Msg("client connection closed: it did not keep to the protocol")
+	}
+}
+
+// codec is how the connection's bytes are cut into segments once they are.
+func (c *conn) codec() segmentCodec { return segmentCodec{c.compression} }
+
+// appendFramed appends whole envelopes in the framing that the connection uses now.
+func (c *conn) appendFramed(dst, envelopes []byte) []byte {
+	if c.segmented.Load() {
+		return c.codec().appendTo(dst, envelopes, false)
+	}
+	return append(dst, envelopes...)
+}
+
+// post sends the client an envelope from whatever goroutine.
+func (c *conn) post(envelope []byte) { c.down.out.post(c.appendFramed(nil, envelope)) }
+
+// reject answers a request with an error of the proxy's own.
+func (c *conn) reject(stream int16, f *Failure) { c.post(errorEnvelope(c.version, stream, f)) }

@@ -1,0 +1,75 @@
+package frontend
+
+import "encoding/binary"
+
+// maxKnown bounds the statements that one connection remembers by itself.
+const maxKnown = 4096
+
+// decideExecute decides by the prepared id alone, which stands first in the body.
+func (c *conn) decideExecute(e envelope) verdict {
+	body, err := c.plainBody(e)
+	if err != nil {
+		return c.unreadable(e, err)
+	}
+	if len(body) < 2 {
+		return c.unreadable(e, errShort)
+	}
+	n := int(binary.BigEndian.Uint16(body))
+	if len(body) < 2+n {
+		return c.unreadable(e, errShort)
+	}
+	p := c.statement(body[2 : 2+n])
+	if p == nil {
+		return c.refuse(unprepared(body[2 : 2+n]))
+	}
+	if p.meaning == plain {
+		return forward
+	}
+	return c.decidePrepared(e, p)
+}
+
+// decidePrepared decides about a statement that is more than plain.
+func (c *conn) decidePrepared(e envelope, p *prepared) verdict {
+	switch p.meaning {
+	case writes:
+		for _, t := range p.tables {
+			if t.Critical() != nil {
+				return c.refuse(unlocked(t))
+			}
+		}
+	case local, peers:
+		return c.holdTopology(p.topology)
+	case keyspace:
+		return c.watch(watch{kind: watchKeyspace})
+	case schema:
+		return c.watch(watch{kind: watchSchema})
+	case critical:
+		return c.decideExecuteSection(e, p)
+	}
+	return forward
+}
+
+// statement finds a prepared statement by its id: in the connection's own map first, which no other connection touches.
+// nil means that nobody has prepared it through this proxy: it must not be forwarded, for it may write anything.
+func (c *conn) statement(id []byte) *prepared {
+	if len(id) != len(preparedID{}) {
+		return nil
+	}
+	if p := c.known[preparedID(id)]; p != nil {
+		return p
+	}
+	p, ok := c.server.prepared.Get(preparedID(id))
+	if !ok {
+		return nil
+	}
+	if c.known == nil || len(c.known) >= maxKnown {
+		c.known = map[preparedID]*prepared{}
+	}
+	c.known[preparedID(id)] = p
+	return p
+}
+
+// unlocked is the answer to a plain write on a critical table.
+func unlocked(t *Table) *Failure {
+	return invalid("MUSIC_UNLOCKED: %s is critical: take a lock (LOCK %s WHERE …) and write USING LOCK <ref>", t, t)
+}

@@ -1,0 +1,169 @@
+package frontend
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+
+	"music/musiccore"
+	"music/rewrite"
+)
+
+// request is an operation under a lock before it goes out.
+type request struct {
+	key        musiccore.Key
+	ref        musiccore.LockRef
+	parameters parameters
+}
+
+// fenced is an operation under a lock that Cassandra has been sent.
+type fenced struct {
+	ticket musiccore.Ticket
+	table  *Table
+	id     *preparedID // the client's id of the statement, where it was prepared
+}
+
+// fence asks the core for the stamp of an operation, then sends it: the clause cut, the stamp in the frame, at QUORUM.
+func (c *conn) fence(e envelope, s section, q request) error {
+	kind := musiccore.Put
+	if s.statement.Verb == rewrite.Select {
+		kind = musiccore.Get
+	}
+	id, kept := c.ops.add(), c.keepFor(e, s, q)
+	later := func(a musiccore.Answer) {
+		if raw, ok := c.stamped(kept, a); ok {
+			c.up.out.post(c.appendFramed(nil, raw))
+		}
+		c.ops.remove(id)
+		c.endIfDrained()
+	}
+	a, ok := c.server.Locks.Begin(q.key, q.ref, kind, later)
+	if !ok {
+		return nil
+	}
+	c.ops.remove(id)
+	if raw, ok := c.stamped(kept, a); ok {
+		c.up.emit(raw)
+	}
+	return nil
+}
+
+// kept is an operation that waits for its stamp: everything of the request but that.
+type kept struct {
+	header  header
+	before  []byte // of the body: the text without our clause, or Cassandra's id
+	request request
+	fenced  fenced
+}
+
+// keepFor makes of a request what will be sent, in memory of its own.
+func (c *conn) keepFor(e envelope, s section, q request) kept {
+	k := kept{header: e.header, request: q, fenced: fenced{table: s.table}}
+	k.header.flags &^= primitive.HeaderFlagCompressed | primitive.HeaderFlagCustomPayload
+	if t := s.statement.Lock; t.Kind == rewrite.TermMarker {
+		k.request.parameters.drop(t.Marker)
+	}
+	k.request.parameters = k.request.parameters.clone()
+	if s.prepared != nil {
+		k.fenced.id = &s.prepared.id
+		k.before = s.prepared.appendID(nil, c.version)
+		return k
+	}
+	cut := rewrite.Apply(nil, s.text, s.statement.Cut)
+	k.before = append(binary.BigEndian.AppendUint32(nil, uint32(len(cut))), cut...)
+	return k
+}
+
+// clone copies everything that lies in a read buffer.
+func (p parameters) clone() parameters {
+	p.values = append([][]byte(nil), p.values...)
+	for i := range p.values {
+		p.values[i] = bytes.Clone(p.values[i])
+	}
+	p.paging, p.rest = bytes.Clone(p.paging), bytes.Clone(p.rest)
+	return p
+}
+
+// stamped is the envelope to send, with its answer expected; not ok where the client has been told why there is none.
+func (c *conn) stamped(k kept, a musiccore.Answer) ([]byte, bool) {
+	if a.Err != nil {
+		c.server.Stats.count(c, k.header.opcode, Refused)
+		c.post(errorEnvelope(c.version, k.header.stream, lockFailure(a.Err, k.fenced.table, k.request.ref)))
+		return nil, false
+	}
+	k.fenced.ticket = a.Ticket
+	k.request.parameters.fence(int64(a.Ticket.Stamp))
+	body := k.request.parameters.appendTo(k.before, c.version)
+	k.header.length = uint32(len(body))
+	c.watches.add(k.header.stream, watch{kind: watchFenced, fenced: &k.fenced})
+	c.streams.begin(k.header.stream, true)
+	c.server.Stats.count(c, k.header.opcode, Fenced)
+	return append(k.header.appendTo(make([]byte, 0, headerSize+len(body))), body...), true
+}
+
+// conclude tells the core what became of an operation, and returns what the client may be told.
+func (c *conn) conclude(e envelope, f *fenced) (envelope, error) {
+	outcome, forgotten, err := c.outcome(e)
+	if err != nil {
+		return e, err
+	}
+	switch c.server.Locks.End(f.ticket, outcome) {
+	case musiccore.Lost:
+		if f.ticket.Kind == musiccore.Get {
+			return c.insteadOf(e, lockFailure(musiccore.ErrLost, f.table, f.ticket.Ref)), nil
+		}
+		return c.insteadOf(e, invalid("MUSIC_LOST: lock_ref %d on %s was lost meanwhile; whether this write was carried out is unknown, and no later holder will be overwritten by it", f.ticket.Ref, f.table)), nil
+	case musiccore.Uncertain:
+		if outcome != musiccore.OutcomeUnknown || e.opcode != primitive.OpCodeError {
+			return c.insteadOf(e, uncertain()), nil
+		}
+	}
+	if forgotten && f.id != nil {
+		return c.insteadOf(e, unprepared(f.id[:])), nil
+	}
+	return e, nil
+}
+
+// uncertain is told for a write of unknown outcome, in the form that drivers know (v4 spec section 9, 0x1100).
+func uncertain() *Failure {
+	extra := binary.BigEndian.AppendUint16(nil, uint16(primitive.ConsistencyLevelQuorum))
+	extra = binary.BigEndian.AppendUint32(extra, 0)
+	extra = binary.BigEndian.AppendUint32(extra, 1)
+	extra = binary.BigEndian.AppendUint16(extra, uint16(len(primitive.WriteTypeSimple)))
+	return &Failure{
+		Code: primitive.ErrorCodeWriteTimeout, Text: "MUSIC_UNCERTAIN: whether this write was carried out is unknown; read USING LOCK to see",
+		Extra: append(extra, primitive.WriteTypeSimple...),
+	}
+}
+
+// insteadOf is an error in the place of an answer.
+func (c *conn) insteadOf(e envelope, f *Failure) envelope {
+	b := errorEnvelope(c.version, e.stream, f)
+	return envelope{header: readHeader(b), raw: b}
+}
+
+// outcome is what an answer says of one mutation or read (PROTOCOL.md 1, End): acknowledged, certainly refused, or unknown.
+// forgotten tells that Cassandra does not know the prepared id any more.
+func (c *conn) outcome(e envelope) (o musiccore.Outcome, forgotten bool, err error) {
+	if e.opcode == primitive.OpCodeResult {
+		return musiccore.OutcomeAcked, false, nil
+	}
+	f, err := c.decode(e)
+	if err != nil {
+		return musiccore.OutcomeUnknown, false, err
+	}
+	failure, ok := f.Body.Message.(message.Error)
+	if !ok {
+		return musiccore.OutcomeUnknown, false, nil
+	}
+	switch failure.GetErrorCode() {
+	case primitive.ErrorCodeUnprepared:
+		return musiccore.OutcomeRefused, true, nil
+	case primitive.ErrorCodeInvalid, primitive.ErrorCodeUnauthorized, primitive.ErrorCodeUnavailable,
+		primitive.ErrorCodeIsBootstrapping, primitive.ErrorCodeSyntaxError:
+		return musiccore.OutcomeRefused, false, nil
+	}
+	return musiccore.OutcomeUnknown, false, nil
+}

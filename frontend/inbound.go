@@ -1,0 +1,147 @@
+package frontend
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"syscall"
+)
+
+// blockSize is the size of a pooled read buffer: two hundred small envelopes, and one 8 KB value with room to spare.
+const blockSize = 32 << 10
+
+// block is a pooled read buffer.
+type block [blockSize]byte
+
+// blocks lends read buffers to sockets that have something to read, so that an idle one holds none.
+// The zero value is ready.
+type blocks struct{ pool sync.Pool }
+
+func (p *blocks) borrow() *block {
+	if b, ok := p.pool.Get().(*block); ok {
+		return b
+	}
+	return new(block)
+}
+
+func (p *blocks) giveBack(b *block) { p.pool.Put(b) }
+
+// inbound reads one socket into a window of bytes that are looked at where they lie. Not for concurrent use.
+type inbound struct {
+	conn   net.Conn
+	raw    syscall.RawConn // nil where the socket is wrapped (TLS, net.Pipe): then the buffer is kept while waiting
+	blocks *blocks
+
+	lent *block // what buf lies in, unless an envelope was too large for it
+	buf  []byte
+	r, w int // the window is buf[r:w]
+
+	n        int // result of the last attempt
+	err      error
+	readable func(fd uintptr) bool // attempt, bound once: a closure for each read would allocate
+}
+
+// newInbound makes the reader of a socket. It holds no buffer until the first bytes arrive.
+func newInbound(conn net.Conn, blocks *blocks) *inbound {
+	in := &inbound{conn: conn, blocks: blocks}
+	if sc, ok := conn.(syscall.Conn); ok {
+		if raw, err := sc.SyscallConn(); err == nil {
+			in.raw = raw
+		}
+	}
+	in.readable = in.attempt
+	return in
+}
+
+// window is what has been read and not yet consumed. It is valid until the next fill.
+func (in *inbound) window() []byte { return in.buf[in.r:in.w] }
+
+// fill blocks until at least one more byte is in the window, and makes room for want bytes in all by doubling as they
+// arrive, never by what a header claims. It returns io.EOF when the peer has closed, or the error of the socket.
+func (in *inbound) fill(want int) error {
+	in.makeRoom(want)
+	if in.raw == nil {
+		in.hold()
+		n, err := in.conn.Read(in.buf[in.w:])
+		in.w += n
+		if n > 0 {
+			return nil
+		}
+		return err
+	}
+	in.n, in.err = 0, nil
+	if err := in.raw.Read(in.readable); err != nil {
+		return err
+	}
+	if in.err != nil {
+		return in.err
+	}
+	if in.n == 0 {
+		return io.EOF
+	}
+	in.w += in.n
+	return nil
+}
+
+// attempt reads without blocking, and lets the buffer go where there is nothing to read yet: the goroutine will wait.
+func (in *inbound) attempt(fd uintptr) bool {
+	in.hold()
+	for {
+		n, err := syscall.Read(int(fd), in.buf[in.w:])
+		switch {
+		case errors.Is(err, syscall.EINTR):
+			continue
+		case errors.Is(err, syscall.EAGAIN):
+			in.release()
+			return false
+		}
+		in.n, in.err = max(n, 0), err
+		return true
+	}
+}
+
+// makeRoom moves the window to the front and doubles the buffer when it is full and still too small.
+func (in *inbound) makeRoom(want int) {
+	if in.r == in.w {
+		in.r, in.w = 0, 0
+		if in.lent == nil {
+			in.buf = nil
+		}
+		return
+	}
+	if in.r > 0 {
+		copy(in.buf, in.buf[in.r:in.w])
+		in.r, in.w = 0, in.w-in.r
+	}
+	if in.w < len(in.buf) || want <= len(in.buf) {
+		return
+	}
+	grown := make([]byte, min(2*len(in.buf), max(want, 2*blockSize)))
+	copy(grown, in.buf[:in.w])
+	in.buf = grown
+	if in.lent != nil {
+		in.blocks.giveBack(in.lent)
+		in.lent = nil
+	}
+}
+
+func (in *inbound) hold() {
+	if in.buf == nil {
+		in.lent = in.blocks.borrow()
+		in.buf = in.lent[:]
+	}
+}
+
+func (in *inbound) release() {
+	if in.lent != nil && in.w == 0 {
+		in.blocks.giveBack(in.lent)
+		in.lent, in.buf = nil, nil
+	}
+}
+
+// close gives the buffer back. The socket is its owner's to close.
+func (in *inbound) close() {
+	in.r, in.w = 0, 0
+	in.release()
+}

@@ -1,0 +1,119 @@
+package frontend
+
+import (
+	"encoding/binary"
+
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+)
+
+// parameters are the query parameters of QUERY and EXECUTE (v4 spec section 4.1.4, v5 spec 4.1.4). The slices lie in the
+// body that they were read from.
+type parameters struct {
+	consistency primitive.ConsistencyLevel
+	flags       primitive.QueryFlag
+	names       [][]byte // one a value, or none
+	values      [][]byte // each with its length before it, as on the wire
+	paging      []byte   // page size, paging state and serial consistency
+	timestamp   int64    // if its flag is set
+	rest        []byte   // keyspace and now-in-seconds
+}
+
+// readParameters reads to the end of the body; cur.bad tells when they do not fit.
+func readParameters(cur *cursor, version byte) parameters {
+	p := parameters{consistency: primitive.ConsistencyLevel(cur.short())}
+	if version >= byte(primitive.ProtocolVersion5) {
+		p.flags = primitive.QueryFlag(cur.int())
+	} else {
+		p.flags = primitive.QueryFlag(cur.byte())
+	}
+	if p.flags.Contains(primitive.QueryFlagValues) {
+		p.readValues(cur)
+	}
+	start := cur.at
+	if p.flags.Contains(primitive.QueryFlagPageSize) {
+		cur.int()
+	}
+	if p.flags.Contains(primitive.QueryFlagPagingState) {
+		cur.value()
+	}
+	if p.flags.Contains(primitive.QueryFlagSerialConsistency) {
+		cur.short()
+	}
+	p.paging = cur.b[start:cur.at]
+	if p.flags.Contains(primitive.QueryFlagDefaultTimestamp) {
+		if b := cur.take(8); b != nil {
+			p.timestamp = int64(binary.BigEndian.Uint64(b))
+		}
+	}
+	p.rest = cur.b[cur.at:]
+	return p
+}
+
+func (p *parameters) readValues(cur *cursor) {
+	for n := cur.short(); n > 0 && !cur.bad; n-- {
+		if p.flags.Contains(primitive.QueryFlagValueNames) {
+			p.names = append(p.names, cur.string())
+		}
+		start := cur.at
+		cur.value()
+		p.values = append(p.values, cur.b[start:cur.at])
+	}
+}
+
+// keyspace is the keyspace of this request alone (v5), or "".
+func (p *parameters) keyspace() string {
+	if !p.flags.Contains(primitive.QueryFlagWithKeyspace) {
+		return ""
+	}
+	cur := cursor{b: p.rest}
+	return string(cur.string())
+}
+
+// appendTo appends the wire form.
+func (p *parameters) appendTo(dst []byte, version byte) []byte {
+	dst = binary.BigEndian.AppendUint16(dst, uint16(p.consistency))
+	if version >= byte(primitive.ProtocolVersion5) {
+		dst = binary.BigEndian.AppendUint32(dst, uint32(p.flags))
+	} else {
+		dst = append(dst, byte(p.flags))
+	}
+	if p.flags.Contains(primitive.QueryFlagValues) {
+		dst = binary.BigEndian.AppendUint16(dst, uint16(len(p.values)))
+		for i, v := range p.values {
+			if p.names != nil {
+				dst = binary.BigEndian.AppendUint16(dst, uint16(len(p.names[i])))
+				dst = append(dst, p.names[i]...)
+			}
+			dst = append(dst, v...)
+		}
+	}
+	dst = append(dst, p.paging...)
+	if p.flags.Contains(primitive.QueryFlagDefaultTimestamp) {
+		dst = binary.BigEndian.AppendUint64(dst, uint64(p.timestamp))
+	}
+	return append(dst, p.rest...)
+}
+
+// fence makes the parameters those of an operation under a lock: its stamp in the wire's own form of USING TIMESTAMP,
+// and QUORUM at least (DESIGN.md 5, "one mechanism").
+func (p *parameters) fence(stamp int64) {
+	switch p.consistency {
+	case primitive.ConsistencyLevelQuorum, primitive.ConsistencyLevelAll, primitive.ConsistencyLevelEachQuorum, primitive.ConsistencyLevelSerial:
+	default:
+		p.consistency = primitive.ConsistencyLevelQuorum
+	}
+	p.flags |= primitive.QueryFlagDefaultTimestamp
+	p.timestamp = stamp
+}
+
+// drop takes a value out: that of a marker which Cassandra does not see.
+func (p *parameters) drop(i int) {
+	p.values = append(p.values[:i:i], p.values[i+1:]...)
+	if p.names != nil {
+		p.names = append(p.names[:i:i], p.names[i+1:]...)
+	}
+	if len(p.values) == 0 {
+		p.flags &^= primitive.QueryFlagValues | primitive.QueryFlagValueNames
+		p.names = nil
+	}
+}

@@ -1,0 +1,142 @@
+package frontend
+
+import (
+	"bytes"
+	"crypto/sha256"
+
+	"github.com/datastax/go-cassandra-native-protocol/frame"
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+
+	"music/rewrite"
+)
+
+// preparedID is the id of a prepared statement. Cassandra's have 16 bytes (MD5 of keyspace and text), and so have ours.
+type preparedID [16]byte
+
+// prepared is what the proxy knows of a prepared statement. It is shared by all connections and never changed.
+type prepared struct {
+	meaning  meaning
+	tables   []*Table  // that it writes as plain CQL: looked at again at each EXECUTE
+	topology *topology // of local and peers
+	section  *preparedSection
+}
+
+// preparing is a PREPARE that Cassandra has been asked.
+type preparing struct {
+	meaning  meaning
+	tables   [][2]string // that it writes as plain CQL
+	topology *topology
+	section  *preparedSection
+}
+
+// decidePrepare lets Cassandra prepare the statement, and notes what it will mean to execute it. It never has an effect: a
+// statement that is refused when executed may be prepared (DESIGN.md 5).
+func (c *conn) decidePrepare(e envelope) verdict {
+	if !e.whole() {
+		return more
+	}
+	body, err := c.plainBody(e)
+	if err != nil {
+		return c.unreadable(e, err)
+	}
+	text, whole, err := textAt(body)
+	if err != nil || !whole {
+		return c.unreadable(e, errShort)
+	}
+	own := ""
+	if c.mayNameKeyspace(body[4+len(text):], 0, whole) {
+		cur := cursor{b: body, at: 4 + len(text) + 4}
+		own = string(cur.string())
+	}
+	r, _ := c.read(text, true, own)
+	p := &preparing{meaning: r.meaning}
+	switch r.meaning {
+	case local, peers:
+		var failure *Failure
+		if p.topology, failure = readTopology(text, r.meaning); failure != nil {
+			return c.refuse(failure)
+		}
+	case writes:
+		p.tables = c.written(text, r.verb, own)
+	case refused:
+		return c.refuse(r.failure)
+	case critical:
+		return c.decidePrepareSection(e, r, text, own)
+	}
+	return c.watch(watch{kind: watchPrepare, preparing: p})
+}
+
+// written names the tables that a statement of plain CQL writes.
+func (c *conn) written(text []byte, verb rewrite.Verb, own string) [][2]string {
+	if c.server.Tables == nil {
+		return nil
+	}
+	if verb != rewrite.Batch {
+		return [][2]string{c.lookedUp()}
+	}
+	batch, err := rewrite.Parse(text)
+	if err != nil {
+		return nil
+	}
+	var names [][2]string
+	for i := range batch.Children {
+		c.lookup(text, batch.Children[i].Keyspace, batch.Children[i].Table, own)
+		names = append(names, c.lookedUp())
+	}
+	return names
+}
+
+// lookedUp is the name last looked up.
+func (c *conn) lookedUp() [2]string {
+	ks, table, _ := bytes.Cut(c.name, []byte{0})
+	return [2]string{string(ks), string(table)}
+}
+
+// learn keeps what has been prepared, under the id that Cassandra has given it. The answer goes to the client as it is, but for a
+// statement of ours, which gets our id.
+func (c *conn) learn(e envelope, p *preparing) (envelope, error) {
+	result, f, err := c.decodePrepared(e)
+	if err != nil || result == nil {
+		return e, err
+	}
+	entry := &prepared{meaning: p.meaning, topology: p.topology, section: p.section}
+	for _, name := range p.tables {
+		entry.tables = append(entry.tables, c.server.Tables.Of(name[0], name[1]))
+	}
+	if p.section != nil {
+		p.section.backend = result.PreparedQueryId
+		p.section.splice(result)
+		result.PreparedQueryId = p.section.id[:]
+		if e, err = c.encode(f); err != nil {
+			return e, err
+		}
+	}
+	if len(result.PreparedQueryId) == len(preparedID{}) {
+		c.server.prepared.Add(preparedID(result.PreparedQueryId), entry)
+	}
+	return e, nil
+}
+
+// decodePrepared decodes a RESULT of kind Prepared; it returns nil for any other answer.
+func (c *conn) decodePrepared(e envelope) (*message.PreparedResult, *frame.Frame, error) {
+	if e.opcode != primitive.OpCodeResult {
+		return nil, nil, nil
+	}
+	f, err := c.decode(e)
+	if err != nil {
+		return nil, nil, err
+	}
+	result, _ := f.Body.Message.(*message.PreparedResult)
+	return result, f, nil
+}
+
+// ownID is the id of a statement of ours: a pure function of keyspace and text, so it is the same at every proxy and after a
+// restart, and drivers that prepare everywhere see one id.
+func ownID(keyspace string, text []byte) preparedID {
+	h := sha256.New()
+	h.Write([]byte(keyspace))
+	h.Write([]byte{0})
+	h.Write(text)
+	return preparedID(h.Sum(nil))
+}

@@ -1,0 +1,232 @@
+package frontend
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/datastax/go-cassandra-native-protocol/datatype"
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+
+	"music/rewrite"
+)
+
+// preparedSection is a prepared statement of ours. It is never changed once it is in the cache.
+type preparedSection struct {
+	id        preparedID // that the client knows; Cassandra has its own for the text without our clause
+	text      []byte
+	statement *rewrite.Statement
+	table     *Table
+
+	backend  []byte // Cassandra's id; nil for LOCK and UNLOCK
+	metadata []byte // Cassandra's result metadata id (v5)
+}
+
+// decidePrepareSection prepares a statement of ours, or on a critical table.
+func (c *conn) decidePrepareSection(e envelope, r reading, text []byte, own string) verdict {
+	s, pass, failure := readSection(r, text)
+	switch {
+	case pass:
+		return c.watch(watch{kind: watchPrepare, preparing: &preparing{meaning: plain}})
+	case failure != nil && s.unfenced():
+		// It may be prepared: a driver prepares once, for tables that come and go. It will be refused when executed.
+		return c.watch(watch{kind: watchPrepare, preparing: &preparing{meaning: writes, tables: c.written(text, r.verb, own)}})
+	case failure != nil:
+		return c.refuse(failure)
+	}
+	ks := own
+	if used := c.keyspace.Load(); ks == "" && used != nil {
+		ks = *used
+	}
+	p := &preparedSection{id: ownID(ks, text), text: slices.Clone(text), statement: s.statement, table: s.table}
+	c.plan.section = section{statement: s.statement, text: p.text, table: s.table, critical: s.critical, prepared: p}
+	if s.statement.Verb == rewrite.Lock || s.statement.Verb == rewrite.Unlock {
+		return c.holdFor((*conn).prepareVerb)
+	}
+	return c.holdFor((*conn).prepareFenced)
+}
+
+// unfenced tells whether the statement is a plain write.
+func (s *section) unfenced() bool {
+	if s.statement == nil || s.statement.Lock.Kind != rewrite.NoTerm {
+		return false
+	}
+	switch s.statement.Verb {
+	case rewrite.Insert, rewrite.Update, rewrite.Delete, rewrite.Batch:
+		return true
+	}
+	return false
+}
+
+// prepareFenced has Cassandra prepare the statement without our clause.
+func (c *conn) prepareFenced(e envelope) error {
+	s := c.plan.section
+	body, err := c.plainBody(e)
+	if err != nil {
+		return c.answerUnreadable(e, err)
+	}
+	cut := rewrite.Apply(nil, s.text, s.statement.Cut)
+	edited := append(binary.BigEndian.AppendUint32(nil, uint32(len(cut))), cut...)
+	edited = append(edited, body[4+len(s.text):]...)
+	c.plan.watch = watch{kind: watchPrepare, preparing: &preparing{meaning: critical, section: s.prepared}}
+	return c.forwardEdited(e, edited)
+}
+
+// splice makes Cassandra's metadata that of the client's own text: our marker stands where it was written, the key columns
+// behind it move on by one (DESIGN.md 5, "one mechanism").
+func (p *preparedSection) splice(result *message.PreparedResult) {
+	p.metadata = result.ResultMetadataId
+	t := p.statement.Lock
+	if t.Kind != rewrite.TermMarker {
+		return
+	}
+	v := result.VariablesMetadata
+	at := min(t.Marker, len(v.Columns))
+	v.Columns = slices.Insert(v.Columns, at, &message.ColumnMetadata{
+		Keyspace: p.table.Keyspace, Table: p.table.Name, Name: "[lock]", Type: datatype.Bigint,
+	})
+	for i, pk := range v.PkIndices {
+		if int(pk) >= at {
+			v.PkIndices[i]++
+		}
+	}
+}
+
+// appendID appends the ids that an EXECUTE begins with, as Cassandra knows them.
+func (p *preparedSection) appendID(dst []byte, version byte) []byte {
+	dst = binary.BigEndian.AppendUint16(dst, uint16(len(p.backend)))
+	dst = append(dst, p.backend...)
+	if version >= byte(primitive.ProtocolVersion5) {
+		dst = binary.BigEndian.AppendUint16(dst, uint16(len(p.metadata)))
+		dst = append(dst, p.metadata...)
+	}
+	return dst
+}
+
+// prepareVerb answers PREPARE of LOCK and UNLOCK: without any effect, with exactly the columns that EXECUTE returns.
+func (c *conn) prepareVerb(e envelope) error {
+	s := c.plan.section
+	variables, f := s.variables()
+	if f != nil {
+		return c.answer(e, f)
+	}
+	c.server.prepared.Add(s.prepared.id, &prepared{meaning: critical, section: s.prepared})
+	columns := grantColumns(s.table)
+	c.server.Stats.count(c, e.opcode, Answered)
+	c.post(c.message(e.stream, &message.PreparedResult{
+		PreparedQueryId:   s.prepared.id[:],
+		ResultMetadataId:  s.prepared.id[:],
+		VariablesMetadata: variables,
+		ResultMetadata:    &message.RowsMetadata{ColumnCount: int32(len(columns)), Columns: columns},
+	}))
+	return nil
+}
+
+// variables describes the bind markers of a verb.
+func (s *section) variables() (*message.VariablesMetadata, *Failure) {
+	v := &message.VariablesMetadata{Columns: make([]*message.ColumnMetadata, s.statement.Markers)}
+	mark := func(t rewrite.Term, name string, dt datatype.DataType) {
+		if t.Kind == rewrite.TermMarker {
+			v.Columns[t.Marker] = &message.ColumnMetadata{Keyspace: s.table.Keyspace, Table: s.table.Name, Name: name, Type: dt}
+		}
+	}
+	st := s.statement
+	for _, column := range s.critical.Key {
+		for _, r := range st.Where {
+			if string(r.Column.AppendTo(nil, s.text)) != column.Name || r.Value.Kind != rewrite.TermMarker {
+				continue
+			}
+			dt := keyType(column.Type)
+			if dt == nil {
+				return nil, invalid("MUSIC_KEY: a key column of type %s cannot be bound in LOCK and UNLOCK yet", column.Type)
+			}
+			mark(r.Value, column.Name, dt)
+			v.PkIndices = append(v.PkIndices, uint16(r.Value.Marker))
+		}
+	}
+	mark(st.Lock, "[lock]", datatype.Bigint)
+	mark(st.Wait, "[wait]", datatype.Bigint)
+	mark(st.Lease, "[lease]", datatype.Bigint)
+	mark(st.Owner, "[owner]", datatype.Varchar)
+	mark(st.Token, "[token]", datatype.Uuid)
+	if len(v.PkIndices) != len(s.critical.Key) {
+		v.PkIndices = nil
+	}
+	if slices.Contains(v.Columns, nil) {
+		return nil, invalid("MUSIC_SYNTAX: a bind marker stands where no value is expected")
+	}
+	return v, nil
+}
+
+// keyType is the protocol's type of a key column, or nil where LOCK cannot bind it.
+func keyType(cql string) datatype.DataType {
+	switch cql {
+	case "text", "varchar":
+		return datatype.Varchar
+	case "ascii":
+		return datatype.Ascii
+	case "bigint":
+		return datatype.Bigint
+	case "int":
+		return datatype.Int
+	case "smallint":
+		return datatype.Smallint
+	case "tinyint":
+		return datatype.Tinyint
+	case "boolean":
+		return datatype.Boolean
+	case "uuid":
+		return datatype.Uuid
+	case "timeuuid":
+		return datatype.Timeuuid
+	case "blob":
+		return datatype.Blob
+	case "timestamp":
+		return datatype.Timestamp
+	case "date":
+		return datatype.Date
+	case "time":
+		return datatype.Time
+	case "inet":
+		return datatype.Inet
+	case "varint":
+		return datatype.Varint
+	case "decimal":
+		return datatype.Decimal
+	case "double":
+		return datatype.Double
+	case "float":
+		return datatype.Float
+	}
+	return nil
+}
+
+// decideExecuteSection executes a prepared statement of ours. Whether the table is critical is asked now: it may have changed
+// since the statement was prepared.
+func (c *conn) decideExecuteSection(e envelope, p *prepared) verdict {
+	if !e.whole() {
+		return more
+	}
+	now := p.section.table.Critical()
+	if now == nil {
+		return c.refuse(invalid("MUSIC_REFUSED: %s is not critical any more", p.section.table))
+	}
+	c.plan.section = section{
+		statement: p.section.statement, text: p.section.text, table: p.section.table, critical: now, prepared: p.section,
+	}
+	return c.holdFor((*conn).executeSection)
+}
+
+func (c *conn) executeSection(e envelope) error {
+	body, err := c.plainBody(e)
+	if err != nil {
+		return c.answerUnreadable(e, err)
+	}
+	cur := cursor{b: body}
+	c.skipIDs(&cur)
+	p := readParameters(&cur, c.version)
+	if cur.bad {
+		return c.answerUnreadable(e, errShort)
+	}
+	return c.enter(e, c.plan.section, p)
+}

@@ -1,0 +1,177 @@
+package frontend
+
+import (
+	"bytes"
+	"strings"
+
+	"music/rewrite"
+)
+
+// meaning is what a statement is to the proxy.
+type meaning uint8
+
+const (
+	plain    meaning = iota // Cassandra's alone
+	writes                  // an INSERT, UPDATE, DELETE, TRUNCATE or batch of plain CQL, on tables that are not critical now
+	local                   // a SELECT on system.local
+	peers                   // a SELECT on system.peers or system.peers_v2
+	keyspace                // USE
+	schema                  // CREATE, ALTER, DROP
+	critical                // a verb of ours, or a statement on a critical table: it has to be read whole
+	refused                 // with reading.failure
+)
+
+// reading is what a look at a statement's text has told.
+type reading struct {
+	meaning meaning
+	verb    rewrite.Verb
+	table   *Table // of writes and critical, where one is named
+	failure *Failure
+}
+
+// read classifies a statement by its head. ok is false when the part seen does not tell. It does not allocate for what
+// is not ours.
+func (c *conn) read(text []byte, whole bool, keyspaceOfRequest string) (r reading, ok bool) {
+	head := rewrite.ReadHead(text, whole)
+	if !head.Complete && !whole {
+		return reading{}, false
+	}
+	switch head.Verb {
+	case rewrite.Use:
+		return reading{meaning: keyspace, verb: head.Verb}, true
+	case rewrite.Lock, rewrite.Unlock, rewrite.ListLocks:
+		return c.readVerb(text, head, keyspaceOfRequest), true
+	case rewrite.Select, rewrite.Insert, rewrite.Update, rewrite.Delete, rewrite.Truncate, rewrite.Schema:
+		if head.Complete {
+			return c.readHead(text, head, keyspaceOfRequest), true
+		}
+	case rewrite.Batch:
+		return c.readBatch(text, keyspaceOfRequest), whole
+	case rewrite.Other:
+		return reading{verb: head.Verb}, true
+	}
+	return c.readUnclear(text), whole
+}
+
+// readVerb is for LOCK, UNLOCK and LIST LOCKS: syntax errors to Cassandra, and left to it where there are no locks.
+func (c *conn) readVerb(text []byte, head rewrite.Head, keyspaceOfRequest string) reading {
+	if c.server.Tables == nil {
+		return reading{verb: head.Verb}
+	}
+	table := c.lookup(text, head.Keyspace, head.Table, keyspaceOfRequest)
+	return reading{meaning: critical, verb: head.Verb, table: table}
+}
+
+// readHead is for statements on one table.
+func (c *conn) readHead(text []byte, head rewrite.Head, keyspaceOfRequest string) reading {
+	table := c.lookup(text, head.Keyspace, head.Table, keyspaceOfRequest)
+	r := reading{verb: head.Verb, table: table}
+	switch {
+	case head.Verb == rewrite.Schema:
+		r.meaning = schema
+	case head.Verb == rewrite.Select:
+		r.meaning = c.systemTable()
+		r.table = nil
+	default:
+		r.meaning = writes
+	}
+	if c.server.Tables == nil {
+		r.table = nil
+		return r
+	}
+	if r.meaning == writes && c.isOurs() {
+		r.meaning, r.failure = refused, invalid("MUSIC_REFUSED: %s is written by the proxies only", c.tableName())
+		return r
+	}
+	if table != nil && table.Critical() != nil && r.meaning != schema {
+		r.meaning, r.table = critical, table
+	}
+	return r
+}
+
+// readBatch is for the text of a batch: each of its statements, which can only be told apart in the whole.
+func (c *conn) readBatch(text []byte, keyspaceOfRequest string) reading {
+	if c.server.Tables == nil {
+		return reading{verb: rewrite.Batch}
+	}
+	batch, err := rewrite.Parse(text)
+	if err != nil {
+		return c.readUnclear(text)
+	}
+	r := reading{meaning: writes, verb: rewrite.Batch}
+	for i := range batch.Children {
+		child := &batch.Children[i]
+		table := c.lookup(text, child.Keyspace, child.Table, keyspaceOfRequest)
+		if c.isOurs() {
+			return reading{meaning: refused, verb: rewrite.Batch, failure: invalid("MUSIC_REFUSED: %s is written by the proxies only", c.tableName())}
+		}
+		if table != nil && table.Critical() != nil {
+			r.meaning, r.table = critical, table
+		}
+	}
+	return r
+}
+
+// readUnclear is for text that the proxy cannot read. Cassandra will hardly read it either; but what names a critical
+// table does not get there.
+func (c *conn) readUnclear(text []byte) reading {
+	r := reading{}
+	if c.server.Tables == nil {
+		return r
+	}
+	folded := bytes.ToLower(text)
+	c.server.Tables.Critical(func(t *Table, _ *Critical) {
+		if bytes.Contains(folded, []byte(strings.ToLower(t.Name))) {
+			r = reading{meaning: refused, failure: invalid("MUSIC_SYNTAX: the statement cannot be read, and it names %s, which is critical", t)}
+		}
+	})
+	return r
+}
+
+// lookup finds the Table of a name, or nil where no statement has concerned the proxy with it. The key that it looked for stays in
+// c.name for systemTable, isOurs and tableName.
+func (c *conn) lookup(text []byte, ks, table rewrite.Name, keyspaceOfRequest string) *Table {
+	c.name = c.name[:0]
+	switch {
+	case ks.Start != ks.End:
+		c.name = ks.AppendTo(c.name, text)
+	case keyspaceOfRequest != "":
+		c.name = append(c.name, keyspaceOfRequest...)
+	default:
+		if used := c.keyspace.Load(); used != nil {
+			c.name = append(c.name, *used...)
+		}
+	}
+	c.name = append(c.name, 0)
+	c.name = table.AppendTo(c.name, text)
+	if c.server.Tables == nil {
+		return nil
+	}
+	return c.server.Tables.find(c.name)
+}
+
+// systemTable tells whether the name last looked up is one of those that show the cluster's nodes.
+func (c *conn) systemTable() meaning {
+	switch string(c.name) {
+	case "system\x00local":
+		return local
+	case "system\x00peers", "system\x00peers_v2":
+		return peers
+	}
+	return plain
+}
+
+// companionPrefix begins the name of every table of lock rows (DESIGN.md 4).
+const companionPrefix = "music_lock_"
+
+// isOurs tells whether the name last looked up is a table that only proxies write.
+func (c *conn) isOurs() bool {
+	at := bytes.IndexByte(c.name, 0)
+	if bytes.HasPrefix(c.name[at+1:], []byte(companionPrefix)) {
+		return true
+	}
+	return string(c.name[:at]) == "music" && string(c.name[at+1:]) != "named"
+}
+
+// tableName is the name last looked up, as it is told to people.
+func (c *conn) tableName() string { return strings.Replace(string(c.name), "\x00", ".", 1) }

@@ -1,0 +1,157 @@
+package frontend
+
+import (
+	"errors"
+
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+)
+
+// requests is the role of the direction client → Cassandra: it decides about each request, one method an opcode.
+type requests conn
+
+// maxBeforeLogin bounds a message of a client that nobody knows yet.
+const maxBeforeLogin = 64 << 10
+
+// check tells whether a header is one that a client of this connection may send.
+func (r *requests) check(h header) error {
+	c := (*conn)(r)
+	limit := c.server.MaxFrame
+	if !c.loggedIn.Load() {
+		limit = min(limit, maxBeforeLogin)
+	}
+	switch {
+	case h.version&responseBit != 0:
+		return c.violation(0, protocolError("Wrong protocol direction (expected REQUEST, got RESPONSE) for opcode %d", h.opcode))
+	case h.version != c.version:
+		return c.violation(0, protocolError("Invalid message version. Got %d but previous messages on this connection had version %d", h.version, c.version))
+	case int64(h.length) > int64(limit):
+		return c.violation(h.stream, invalid("Request is too big: length %d exceeds maximum allowed length %d", h.length, limit))
+	}
+	return nil
+}
+
+func (c *conn) violation(stream int16, f *Failure) error {
+	return &violation{version: c.version, stream: stream, failure: f}
+}
+
+// judge decides about a request from its header and as much of its body as that takes (DESIGN.md 6.3).
+func (r *requests) judge(e envelope) (verdict, error) {
+	c := (*conn)(r)
+	if err := r.check(e.header); err != nil {
+		return forward, err
+	}
+	c.plan = plan{}
+	v := c.decide(e)
+	if v == forward {
+		c.expect(e)
+	}
+	return v, nil
+}
+
+// expect notes that Cassandra owes an answer to a request that goes on now.
+func (c *conn) expect(e envelope) {
+	watched := c.plan.watch.kind != 0
+	if watched {
+		c.watches.add(e.stream, c.plan.watch)
+	} else {
+		c.sample.begin(e.stream)
+	}
+	c.streams.begin(e.stream, watched)
+	c.server.Stats.count(c, e.opcode, Forwarded)
+}
+
+// decide is the table from opcode to method.
+func (c *conn) decide(e envelope) verdict {
+	switch e.opcode {
+	case primitive.OpCodeExecute:
+		return c.decideExecute(e)
+	case primitive.OpCodeQuery:
+		return c.decideQuery(e)
+	case primitive.OpCodePrepare:
+		return c.decidePrepare(e)
+	case primitive.OpCodeBatch:
+		return c.decideBatch(e)
+	case primitive.OpCodeOptions:
+		return forward
+	case primitive.OpCodeStartup:
+		return c.decideStartup(e)
+	case primitive.OpCodeAuthResponse:
+		return c.watch(watch{kind: watchLogin})
+	case primitive.OpCodeRegister:
+		return c.holdFor((*conn).register)
+	}
+	return c.refuse(protocolError("Unknown opcode %d", e.opcode))
+}
+
+// plan is what a decision leaves behind: for a request that is forwarded, what to look at in its answer; for one that is kept
+// back, what to do with it. It is made anew for each request.
+type plan struct {
+	watch   watch
+	act     func(*conn, envelope) error // called with the whole request
+	failure *Failure
+	section section
+}
+
+// perform carries out the plan of the request that judge has just kept back.
+func (r *requests) perform(e envelope) error { return r.plan.act((*conn)(r), e) }
+
+// flushed is told that all requests judged so far are on their way.
+func (r *requests) flushed() { r.sample.flushed() }
+
+// holdFor keeps the request back for act.
+func (c *conn) holdFor(act func(*conn, envelope) error) verdict {
+	c.plan.act = act
+	return hold
+}
+
+// refuse answers the request with an error; Cassandra does not hear of it.
+func (c *conn) refuse(f *Failure) verdict {
+	c.plan.failure = f
+	return c.holdFor((*conn).answerFailure)
+}
+
+func (c *conn) answerFailure(e envelope) error {
+	c.server.Stats.count(c, e.opcode, Refused)
+	c.post(errorEnvelope(c.version, e.stream, c.plan.failure))
+	return nil
+}
+
+// watch lets the request through and has its answer looked at.
+func (c *conn) watch(w watch) verdict {
+	c.plan.watch = w
+	return forward
+}
+
+// errShort tells that a body ends before what was looked for.
+var errShort = errors.New("body is too short")
+
+// plainBody is the body without compression and without the custom payload that may stand before it (v4 spec section 2.2),
+// as far as it has arrived. A compressed one can only be read whole.
+func (c *conn) plainBody(e envelope) ([]byte, error) {
+	body := e.body()
+	if e.flags.Contains(primitive.HeaderFlagCompressed) && !c.segmented.Load() {
+		if !e.whole() {
+			return nil, errShort
+		}
+		var err error
+		if body, err = decompressBody(c.compression, body, c.server.MaxFrame); err != nil {
+			return nil, err
+		}
+	}
+	if e.flags.Contains(primitive.HeaderFlagCustomPayload) {
+		cur := cursor{b: body}
+		if cur.bytesMap(); cur.bad {
+			return nil, errShort
+		}
+		body = body[cur.at:]
+	}
+	return body, nil
+}
+
+// unreadable is the decision on a body that could not be read: wait for the rest, or refuse it where all is there.
+func (c *conn) unreadable(e envelope, err error) verdict {
+	if !e.whole() {
+		return more
+	}
+	return c.refuse(protocolError("%v message cannot be read: %v", e.opcode, err))
+}

@@ -1,0 +1,147 @@
+package frontend
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+)
+
+// responses is the role of the direction Cassandra → client: it finds the few answers that concern the proxy.
+type responses conn
+
+// judge decides about a response by its stream alone; only an expected one is looked at.
+func (r *responses) judge(e envelope) (verdict, error) {
+	c := (*conn)(r)
+	if e.version&responseBit == 0 {
+		return forward, fmt.Errorf("request from Cassandra: %w", errMalformed)
+	}
+	c.progress.Add(1)
+	if e.stream >= 0 && c.streams.watched(e.stream) {
+		return c.judgeWatched(e)
+	}
+	c.streams.end(e.stream)
+	c.measure(e.stream)
+	return forward, nil
+}
+
+func (c *conn) judgeWatched(e envelope) (verdict, error) {
+	if !e.whole() {
+		return more, nil
+	}
+	if c.watches.peek(e.stream).kind != watchLogin {
+		return hold, nil
+	}
+	c.streams.end(e.stream)
+	c.watches.remove(e.stream)
+	c.login(e)
+	return forward, nil
+}
+
+// login follows the handshake by the opcodes of its answers. Both are set before the client can have seen the answer.
+func (c *conn) login(e envelope) {
+	switch e.opcode {
+	case primitive.OpCodeReady, primitive.OpCodeAuthenticate:
+		if c.version >= byte(primitive.ProtocolVersion5) {
+			c.segmented.Store(true)
+		}
+	}
+	switch e.opcode {
+	case primitive.OpCodeReady, primitive.OpCodeAuthSuccess:
+		c.loggedInNow()
+	}
+}
+
+// perform deals with an answer that the proxy has waited for.
+func (r *responses) perform(e envelope) error {
+	c := (*conn)(r)
+	w := c.watches.remove(e.stream)
+	if w.kind == watchSchema && e.opcode == primitive.OpCodeResult {
+		return c.performSchema(e)
+	}
+	e, err := c.answerTo(e, w)
+	if err != nil {
+		return err
+	}
+	c.streams.end(e.stream)
+	c.down.emit(e.raw)
+	return nil
+}
+
+// answerTo is what the client is told in the place of an answer.
+func (c *conn) answerTo(e envelope, w watch) (envelope, error) {
+	switch w.kind {
+	case watchPrepare:
+		return c.learn(e, w.preparing)
+	case watchTopology:
+		return c.translate(e, w.topology)
+	case watchKeyspace:
+		return e, c.follow(e)
+	case watchFenced:
+		return c.conclude(e, w.fenced)
+	}
+	return e, nil
+}
+
+// follow notes the keyspace that a USE has set.
+func (c *conn) follow(e envelope) error {
+	if e.opcode != primitive.OpCodeResult {
+		return nil
+	}
+	f, err := c.decode(e)
+	if err != nil {
+		return err
+	}
+	if set, ok := f.Body.Message.(*message.SetKeyspaceResult); ok {
+		c.keyspace.Store(&set.Keyspace)
+	}
+	return nil
+}
+
+// SchemaChange is what a client's DDL has changed, in the protocol's words (v4 spec section 4.2.5.5).
+type SchemaChange struct{ Change, Target, Keyspace, Name string }
+
+// performSchema lets the proxy follow a schema change before the client is told of it: from then on the client may rely on a
+// table being critical. The connection goes on meanwhile.
+func (c *conn) performSchema(e envelope) error {
+	f, err := c.decode(e)
+	if err != nil {
+		return err
+	}
+	changed, ok := f.Body.Message.(*message.SchemaChangeResult)
+	if !ok || c.server.DDL == nil {
+		c.streams.end(e.stream)
+		c.down.emit(e.raw)
+		return nil
+	}
+	raw := bytes.Clone(e.raw)
+	c.children.Go(func() {
+		c.server.DDL(SchemaChange{
+			Change: string(changed.ChangeType), Target: string(changed.Target), Keyspace: changed.Keyspace, Name: changed.Object,
+		})
+		c.post(raw)
+		c.streams.end(e.stream)
+		c.endIfDrained()
+	})
+	return nil
+}
+
+// measure ends the sample if this is its answer.
+func (c *conn) measure(stream int16) {
+	s := &c.sample
+	if s.stream.Load() == int32(stream) && stream >= 0 {
+		s.arrived = s.now()
+	}
+}
+
+// flushed ends a sample whose answer has been written, and a connection that was only waiting for its last answers.
+func (r *responses) flushed() {
+	c := (*conn)(r)
+	if s := &c.sample; s.arrived != 0 {
+		s.tell(c.server.Stats)
+	}
+	if c.limit.Load() != 0 {
+		c.endIfDrained()
+	}
+}

@@ -1,0 +1,277 @@
+package frontend
+
+import (
+	"encoding/binary"
+
+	"music/musiccore"
+	"music/rewrite"
+)
+
+// section is a statement of ours that has been read whole: a verb of the lock, or an operation under one.
+type section struct {
+	statement *rewrite.Statement
+	text      []byte // as the client wrote it
+	table     *Table
+	critical  *Critical
+	prepared  *preparedSection // where it came by EXECUTE
+	values    [][]byte         // bound, in wire form
+}
+
+// decideSection reads a QUERY on a critical table.
+func (c *conn) decideSection(e envelope, r reading, text []byte, own string) verdict {
+	s, pass, failure := readSection(r, text)
+	switch {
+	case failure != nil:
+		return c.refuse(failure)
+	case pass:
+		return forward
+	}
+	c.plan.section = s
+	return c.holdFor((*conn).querySection)
+}
+
+// readSection reads a statement on a critical table; pass tells that it is an ordinary read.
+func readSection(r reading, text []byte) (s section, pass bool, f *Failure) {
+	if r.table == nil || r.table.Critical() == nil {
+		return s, false, invalid("MUSIC_REFUSED: the table is not critical: make it so with ALTER TABLE … WITH comment = '@critical'")
+	}
+	statement, err := rewrite.Parse(text)
+	if err != nil {
+		return s, false, invalid("MUSIC_SYNTAX: %v", err)
+	}
+	s = section{statement: &statement, text: text, table: r.table, critical: r.table.Critical()}
+	switch statement.Verb {
+	case rewrite.Lock, rewrite.Unlock:
+		f = s.checkVerb()
+	case rewrite.Select:
+		if statement.Lock.Kind == rewrite.NoTerm && !statement.ForUpdate {
+			return s, true, nil
+		}
+		f = s.checkFenced()
+	case rewrite.Insert, rewrite.Update, rewrite.Delete, rewrite.Batch:
+		f = s.checkFenced()
+	case rewrite.Truncate:
+		f = invalid("MUSIC_REFUSED: %s is critical: TRUNCATE would take the fence away with the data", s.table)
+	default:
+		f = invalid("MUSIC_REFUSED: this statement is not served yet")
+	}
+	if f == nil && s.critical.Refused != "" {
+		f = invalid("MUSIC_REFUSED: %s cannot be locked: %s", s.table, s.critical.Refused)
+	}
+	return s, false, f
+}
+
+// checkVerb refuses the forms of LOCK and UNLOCK that are not served.
+func (s *section) checkVerb() *Failure {
+	st := s.statement
+	switch {
+	case st.SkipLocked || st.Limit.Kind != rewrite.NoTerm:
+		return invalid("MUSIC_REFUSED: LOCK on several keys is not served yet")
+	case st.Force:
+		return invalid("MUSIC_REFUSED: UNLOCK … FORCE is not served yet")
+	case st.Verb == rewrite.Unlock && st.Lock.Kind == rewrite.NoTerm:
+		return invalid("MUSIC_SYNTAX: UNLOCK %s WHERE … USING LOCK <ref>", s.table)
+	}
+	return nil
+}
+
+// checkFenced refuses what may not stand under a lock (DESIGN.md 4).
+func (s *section) checkFenced() *Failure {
+	st := s.statement
+	switch {
+	case st.ForUpdate:
+		return invalid("MUSIC_REFUSED: FOR UPDATE is not served yet")
+	case st.Lock.Kind == rewrite.NoTerm:
+		return unlocked(s.table)
+	}
+	if f := s.checkOwnTerms(st); f != nil {
+		return f
+	}
+	for i := range st.Children {
+		child := &st.Children[i]
+		if child.Lock.Kind != rewrite.NoTerm {
+			return invalid("MUSIC_REFUSED: USING LOCK stands once, after BEGIN BATCH")
+		}
+		if f := s.checkOwnTerms(child); f != nil {
+			return f
+		}
+	}
+	return nil
+}
+
+func (s *section) checkOwnTerms(st *rewrite.Statement) *Failure {
+	switch {
+	case st.Timestamp.Start != st.Timestamp.End:
+		return invalid("MUSIC_REFUSED: %s is critical: the lock gives the timestamp, USING TIMESTAMP cannot stand beside it", s.table)
+	case st.Conditional:
+		return invalid("MUSIC_REFUSED: %s is critical: IF is not served under a lock: read USING LOCK, decide, write", s.table)
+	case st.JSON && st.Verb == rewrite.Insert:
+		return invalid("MUSIC_KEY: the key cannot be read from INSERT JSON: name the columns")
+	}
+	return nil
+}
+
+// querySection carries out a section that came as text.
+func (c *conn) querySection(e envelope) error {
+	body, err := c.plainBody(e)
+	if err != nil {
+		return c.answerUnreadable(e, err)
+	}
+	cur := cursor{b: body}
+	cur.longString()
+	p := readParameters(&cur, c.version)
+	if cur.bad {
+		return c.answerUnreadable(e, errShort)
+	}
+	return c.enter(e, c.plan.section, p)
+}
+
+// enter carries out a section whose values are known.
+func (c *conn) enter(e envelope, s section, p parameters) error {
+	s.values = p.values
+	if len(s.values) != s.statement.Markers {
+		return c.answer(e, invalid("MUSIC_SYNTAX: %d bind markers, %d values (gocql sends no values for LOCK: write SELECT LOCK … or SELECT UNLOCK …)", s.statement.Markers, len(s.values)))
+	}
+	if p.names != nil {
+		return c.answer(e, invalid("MUSIC_SYNTAX: values are bound by position in this statement"))
+	}
+	k, f := s.key()
+	if f != nil {
+		return c.answer(e, f)
+	}
+	ref, f := s.ref()
+	if f != nil {
+		return c.answer(e, f)
+	}
+	switch s.statement.Verb {
+	case rewrite.Lock:
+		return c.lock(e, s, k, ref)
+	case rewrite.Unlock:
+		return c.unlock(e, s, k, ref)
+	}
+	return c.fence(e, s, request{key: k, ref: ref, parameters: p})
+}
+
+// answer answers a request that has been kept back with an error.
+func (c *conn) answer(e envelope, f *Failure) error {
+	c.plan.failure = f
+	return c.answerFailure(e)
+}
+
+func (c *conn) answerUnreadable(e envelope, err error) error {
+	return c.answer(e, protocolError("%v message cannot be read: %v", e.opcode, err))
+}
+
+// key is the key that the statement names: the same one in each statement of a batch.
+func (s *section) key() (musiccore.Key, *Failure) {
+	if s.statement.Verb != rewrite.Batch {
+		return s.keyOf(s.statement)
+	}
+	var first musiccore.Key
+	for i := range s.statement.Children {
+		child := &s.statement.Children[i]
+		if !s.sameTable(child) {
+			return first, invalid("MUSIC_REFUSED: a batch under a lock stays in one partition of one table, %s", s.table)
+		}
+		k, f := s.keyOf(child)
+		if f != nil {
+			return k, f
+		}
+		if i > 0 && k != first {
+			return k, invalid("MUSIC_REFUSED: a batch under a lock stays in one partition of one table, %s: this one names two keys", s.table)
+		}
+		first = k
+	}
+	return first, nil
+}
+
+// sameTable tells whether a batch's statement is on the section's table. Its keyspace may be left out only where all leave it out,
+// which the caller has looked up.
+func (s *section) sameTable(st *rewrite.Statement) bool {
+	if string(st.Table.AppendTo(nil, s.text)) != s.table.Name {
+		return false
+	}
+	return st.Keyspace.Start == st.Keyspace.End || string(st.Keyspace.AppendTo(nil, s.text)) == s.table.Keyspace
+}
+
+func (s *section) keyOf(st *rewrite.Statement) (musiccore.Key, *Failure) {
+	parts := make([][]byte, 0, len(s.critical.Key))
+	for _, column := range s.critical.Key {
+		value, f := s.keyColumn(st, column)
+		if f != nil {
+			return musiccore.Key{}, f
+		}
+		parts = append(parts, value)
+	}
+	return musiccore.Key{Table: s.critical.ID, PK: string(rewrite.RoutingKey(parts))}, nil
+}
+
+func (s *section) keyColumn(st *rewrite.Statement, column Column) ([]byte, *Failure) {
+	for i := range st.Where {
+		r := &st.Where[i]
+		if string(r.Column.AppendTo(nil, s.text)) != column.Name {
+			continue
+		}
+		if r.Op != rewrite.OpEq {
+			break
+		}
+		if r.Value.Kind == rewrite.TermMarker {
+			return s.boundKey(r.Value, column)
+		}
+		value, err := rewrite.EncodeKey(column.Type, s.text, r.Value)
+		if err != nil {
+			return nil, invalid("MUSIC_KEY: %s = %s cannot be read as %s: %v", column.Name, s.text[r.Value.Span.Start:r.Value.Span.End], column.Type, err)
+		}
+		return value, nil
+	}
+	return nil, invalid("MUSIC_KEY: the statement must give %s = <value>: one lock covers one partition of %s", column.Name, s.table)
+}
+
+func (s *section) boundKey(t rewrite.Term, column Column) ([]byte, *Failure) {
+	value, ok := s.bound(t)
+	if !ok || len(value) == 0 {
+		return nil, invalid("MUSIC_KEY: the value bound to %s is null, unset or empty", column.Name)
+	}
+	return value, nil
+}
+
+// bound is the value of a marker; not ok where it is null or not set.
+func (s *section) bound(t rewrite.Term) ([]byte, bool) {
+	if t.Marker < 0 || t.Marker >= len(s.values) || len(s.values[t.Marker]) < 4 {
+		return nil, false
+	}
+	raw := s.values[t.Marker]
+	return raw[4:], int32(binary.BigEndian.Uint32(raw)) >= 0
+}
+
+// ref is the lock reference that the statement gives, 0 where it gives none.
+func (s *section) ref() (musiccore.LockRef, *Failure) {
+	t := s.statement.Lock
+	if t.Kind == rewrite.NoTerm {
+		return 0, nil
+	}
+	n, f := s.integer(t, "USING LOCK")
+	if f == nil && n <= 0 {
+		f = invalid("MUSIC_NOT_HELD: %d is no lock reference", n)
+	}
+	return musiccore.LockRef(n), f
+}
+
+// integer is a literal or bound whole number: a bigint, or an int.
+func (s *section) integer(t rewrite.Term, what string) (int64, *Failure) {
+	if t.Kind != rewrite.TermMarker {
+		n, err := rewrite.Int(s.text, t)
+		if err != nil {
+			return 0, invalid("MUSIC_SYNTAX: %s: %v", what, err)
+		}
+		return n, nil
+	}
+	value, ok := s.bound(t)
+	switch {
+	case ok && len(value) == 8:
+		return int64(binary.BigEndian.Uint64(value)), nil
+	case ok && len(value) == 4:
+		return int64(int32(binary.BigEndian.Uint32(value))), nil
+	}
+	return 0, invalid("MUSIC_SYNTAX: the value bound to %s must be a bigint, not null or unset", what)
+}

@@ -1,0 +1,177 @@
+package frontend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/rs/zerolog"
+)
+
+// Options is what a Server is made of. All of it is read-only once the server serves.
+type Options struct {
+	// Dial opens a connection to the home node. It must honour ctx.
+	Dial func(ctx context.Context) (net.Conn, error)
+	// Advertise is the address that drivers are told in the place of the node's.
+	Advertise netip.AddrPort
+	// Tables and Locks are nil when locks are off: then no statement is looked into but for the cluster's topology.
+	Tables *Tables
+	Locks  Locks
+	// DDL is called after a client's schema change, before the client is told of it. It may block up to its own limit.
+	DDL func(change SchemaChange)
+
+	MaxConnections   int
+	MaxFrame         int           // bytes of one message of a client
+	HandshakeTimeout time.Duration // from connection to login
+	BackendTimeout   time.Duration // Cassandra says nothing for so long while it owes an answer: it is lost
+	DrainTimeout     time.Duration // after the end of Serve's context, for what is in flight
+	MaxWait          time.Duration // a LOCK is answered within this, for a driver of unknown patience
+
+	Log   zerolog.Logger
+	Stats *Stats
+}
+
+// maxPrepared bounds the prepared statements that all connections share.
+const maxPrepared = 100_000
+
+// Server serves CQL clients, each over one connection of its own to the home node.
+type Server struct {
+	Options
+	blocks   blocks
+	prepared *lru.Cache[preparedID, *prepared]
+	lastID   atomic.Uint64
+
+	mu    sync.Mutex
+	conns map[*conn]struct{}
+	wg    sync.WaitGroup
+}
+
+// NewServer makes a server that does not listen yet.
+func NewServer(o Options) *Server {
+	cache, err := lru.New[preparedID, *prepared](maxPrepared)
+	if err != nil {
+		panic(err) // the size is a positive constant
+	}
+	return &Server{Options: o, prepared: cache, conns: map[*conn]struct{}{}}
+}
+
+// Serve accepts clients until ctx ends or the listener fails, then drains: requests in flight are answered, connections
+// closed, for at most DrainTimeout. It closes the listener and returns when every connection has ended; nil after ctx.
+func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
+	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
+	defer stop()
+	watch := make(chan struct{})
+	s.wg.Go(func() { s.watchBackends(watch) })
+	err := s.accept(ctx, ln)
+	s.drain()
+	close(watch)
+	s.wg.Wait()
+	return err
+}
+
+func (s *Server) accept(ctx context.Context, ln net.Listener) error {
+	for {
+		client, err := ln.Accept()
+		switch {
+		case ctx.Err() != nil:
+			if err == nil {
+				_ = client.Close()
+			}
+			return nil
+		case errors.Is(err, net.ErrClosed):
+			return fmt.Errorf("accept: %w", err)
+		case err != nil:
+			s.Log.Warn().Err(err).Msg("a client could not be accepted")
+			if !sleep(ctx, acceptPause) {
+				return nil
+			}
+			continue
+		}
+		s.admit(client)
+	}
+}
+
+// acceptPause keeps a process that is out of file descriptors from spinning.
+const acceptPause = 50 * time.Millisecond
+
+// sleep waits and tells whether ctx is still going on.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// admit starts a connection, or closes it where there are too many.
+func (s *Server) admit(client net.Conn) {
+	s.Stats.Accepted.Add(1)
+	c := newConn(s, client)
+	s.mu.Lock()
+	full := len(s.conns) >= s.MaxConnections
+	if !full {
+		s.conns[c] = struct{}{}
+	}
+	s.mu.Unlock()
+	if full {
+		s.Stats.Rejected.Add(1)
+		s.Log.Warn().Int("max_connections", s.MaxConnections).Msg("a client was turned away: too many connections")
+		_ = client.Close()
+		return
+	}
+	s.Stats.Open.Add(1)
+	s.wg.Go(func() {
+		c.serve()
+		s.mu.Lock()
+		delete(s.conns, c)
+		s.mu.Unlock()
+		s.Stats.Open.Add(-1)
+	})
+}
+
+// each calls f with every connection there is now.
+func (s *Server) each(f func(*conn)) {
+	s.mu.Lock()
+	conns := make([]*conn, 0, len(s.conns))
+	for c := range s.conns {
+		conns = append(conns, c)
+	}
+	s.mu.Unlock()
+	for _, c := range conns {
+		f(c)
+	}
+}
+
+// drain tells every connection to end once it owes no answer, and ends those that still do after DrainTimeout.
+func (s *Server) drain() {
+	deadline := time.Now().Add(s.DrainTimeout)
+	s.each(func(c *conn) { c.drain(deadline) })
+}
+
+// watchBackends ends connections whose backend owes an answer and has been silent for BackendTimeout: a node that is stopped
+// or cut off says nothing, not even that it is gone.
+func (s *Server) watchBackends(done <-chan struct{}) {
+	if s.BackendTimeout <= 0 {
+		<-done
+		return
+	}
+	ticker := time.NewTicker(s.BackendTimeout / 8)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			s.each(func(c *conn) { c.checkBackend(s.BackendTimeout) })
+		case <-done:
+			return
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package frontend
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+)
+
+// Fate is what became of a request, for the metrics.
+type Fate uint8
+
+// The fates of a request.
+const (
+	Forwarded Fate = iota // as the bytes received, or with an answer that the proxy translates
+	Answered              // by the proxy alone
+	Refused               // with an error of the proxy's own
+	Fenced                // sent under a lock
+	fates
+)
+
+// String is the fate's label in the metrics.
+func (f Fate) String() string {
+	return [...]string{"forwarded", "answered", "refused", "fenced"}[f]
+}
+
+// statShards spreads the counters, so that connections do not fight for the same memory.
+const statShards = 8
+
+// maxRequestOpcode is the highest opcode of a request (AUTH_RESPONSE).
+const maxRequestOpcode = primitive.OpCodeAuthResponse
+
+// statShard is one share of the counters.
+type statShard struct {
+	requests [maxRequestOpcode + 1][fates]atomic.Uint64
+	_        [64]byte
+}
+
+// Stats counts what the clients' connections do. Reading them stops nobody.
+type Stats struct {
+	shards   [statShards]statShard
+	Accepted atomic.Uint64 // connections ever accepted
+	Open     atomic.Int64  // connections now
+	Lost     atomic.Uint64 // connections ended because Cassandra was lost or not there
+	Rejected atomic.Uint64 // connections ended for not keeping to the protocol or to the limits
+
+	// Latency is told one sampled request in many: the time it spent in the proxy and the time that Cassandra took.
+	// It is called by the connections' own goroutines and must not block.
+	Latency func(proxy, backend time.Duration)
+}
+
+// Requests calls f with every counter that is not zero.
+func (s *Stats) Requests(f func(opcode primitive.OpCode, fate Fate, n uint64)) {
+	for op := range maxRequestOpcode + 1 {
+		for fate := range fates {
+			var n uint64
+			for i := range s.shards {
+				n += s.shards[i].requests[op][fate].Load()
+			}
+			if n > 0 {
+				f(op, fate, n)
+			}
+		}
+	}
+}
+
+// count counts a request of a connection.
+func (s *Stats) count(c *conn, opcode primitive.OpCode, fate Fate) {
+	if opcode <= maxRequestOpcode {
+		s.shards[c.id%statShards].requests[opcode][fate].Add(1)
+	}
+}
+
+// sampleEvery is how many requests of a connection go by between two whose latency is measured.
+const sampleEvery = 64
+
+// sample measures one request of a connection at a time. The client's direction begins it, the backend's ends it.
+type sample struct {
+	stream     atomic.Int32 // the request measured, or none
+	read, sent atomic.Int64 // ns after start; sent is 0 until the request is on its way
+	start      time.Time
+	skip       int
+	unsent     bool
+	arrived    int64 // 0 until the answer is there; the backend direction's
+}
+
+const none = -1
+
+// now is the time since the connection began.
+func (s *sample) now() int64 { return int64(time.Since(s.start)) }
+
+// begin measures the request if it is time to, and none is being measured.
+func (s *sample) begin(stream int16) {
+	if s.skip > 0 {
+		s.skip--
+		return
+	}
+	if s.stream.Load() != none {
+		return
+	}
+	s.skip, s.unsent = sampleEvery, true
+	s.read.Store(s.now())
+	s.sent.Store(0)
+	s.stream.Store(int32(stream))
+}
+
+// flushed notes that the request is on its way.
+func (s *sample) flushed() {
+	if s.unsent {
+		s.unsent = false
+		s.sent.Store(s.now())
+	}
+}
+
+// tell reports the sample and makes room for the next.
+func (s *sample) tell(stats *Stats) {
+	read, sent, arrived := s.read.Load(), s.sent.Load(), s.arrived
+	s.arrived = 0
+	s.stream.Store(none)
+	if sent < read {
+		sent = read
+	}
+	if stats.Latency != nil && arrived >= sent {
+		stats.Latency(time.Duration(sent-read+s.now()-arrived), time.Duration(arrived-sent))
+	}
+}

@@ -1,0 +1,87 @@
+package frontend
+
+import (
+	"math/bits"
+	"sync/atomic"
+)
+
+// streamsPerPage is how many stream ids one lazily made page of a connection's bookkeeping covers.
+const streamsPerPage = 512
+
+// streamPage has a bit for each of its stream ids.
+type streamPage struct {
+	open    [streamsPerPage / 64]atomic.Uint64 // a request went to the backend and has no answer yet
+	watched [streamsPerPage / 64]atomic.Uint64 // … and its answer concerns the proxy
+}
+
+// streams knows which requests of a connection the backend still owes an answer to. One goroutine opens, another closes.
+// Most drivers use a few low ids, so an idle connection has one page or none.
+type streams struct {
+	pages [32768 / streamsPerPage]atomic.Pointer[streamPage]
+}
+
+// begin marks a stream as open. Watched tells end to report it.
+func (s *streams) begin(stream int16, watched bool) {
+	if stream < 0 {
+		return
+	}
+	slot := &s.pages[stream/streamsPerPage]
+	page := slot.Load()
+	if page == nil {
+		page = new(streamPage)
+		slot.Store(page)
+	}
+	word, bit := stream%streamsPerPage/64, uint64(1)<<(stream%64)
+	if watched {
+		page.watched[word].Or(bit)
+	}
+	page.open[word].Or(bit)
+}
+
+// watched tells whether the answer on an open stream concerns the proxy.
+func (s *streams) watched(stream int16) bool {
+	page := s.page(stream)
+	return page != nil && page.watched[stream%streamsPerPage/64].Load()>>(stream%64)&1 == 1
+}
+
+// end marks a stream as answered.
+func (s *streams) end(stream int16) {
+	page := s.page(stream)
+	if page == nil {
+		return
+	}
+	word, mask := stream%streamsPerPage/64, ^(uint64(1) << (stream % 64))
+	page.open[word].And(mask)
+	if page.watched[word].Load()&^mask != 0 {
+		page.watched[word].And(mask)
+	}
+}
+
+func (s *streams) page(stream int16) *streamPage {
+	if stream < 0 {
+		return nil
+	}
+	return s.pages[stream/streamsPerPage].Load()
+}
+
+// each calls f with every open stream.
+func (s *streams) each(f func(stream int16)) {
+	for p := range s.pages {
+		page := s.pages[p].Load()
+		if page == nil {
+			continue
+		}
+		for w := range page.open {
+			for word := page.open[w].Load(); word != 0; word &= word - 1 {
+				f(int16(p*streamsPerPage + w*64 + bits.TrailingZeros64(word)))
+			}
+		}
+	}
+}
+
+// any tells whether a stream is open.
+func (s *streams) any() bool {
+	found := false
+	s.each(func(int16) { found = true })
+	return found
+}

@@ -1,0 +1,84 @@
+package frontend
+
+import (
+	"maps"
+	"sync"
+	"sync/atomic"
+
+	"music/musiccore"
+)
+
+// Column is a column of a critical table's partition key: its folded name and its CQL type as the schema prints it.
+type Column struct{ Name, Type string }
+
+// Critical is what the proxy knows of a table while it is critical. It is never changed once published.
+type Critical struct {
+	ID      [16]byte // of the data table: names the keys of this table in the core
+	Key     []Column // the partition key, in order
+	Closed  musiccore.Stamp
+	Refused string // why no lock can be had; empty when locks work
+}
+
+// Table is one table as clients' statements name it. There is one Table a name for the life of the proxy, so that a
+// statement prepared long ago sees at once that its table has become critical.
+type Table struct {
+	Keyspace, Name string
+	critical       atomic.Pointer[Critical]
+}
+
+// Critical is the table's present state, or nil while it is an ordinary table.
+func (t *Table) Critical() *Critical { return t.critical.Load() }
+
+// String is the table's name as it is told to people.
+func (t *Table) String() string { return t.Keyspace + "." + t.Name }
+
+// Tables is what clients' connections know of the schema: which tables are critical. Looking up takes no lock.
+type Tables struct {
+	byName atomic.Pointer[map[string]*Table]
+	mu     sync.Mutex // held to add a name
+}
+
+// NewTables knows no table.
+func NewTables() *Tables {
+	t := new(Tables)
+	t.byName.Store(&map[string]*Table{})
+	return t
+}
+
+// appendTableKey appends the key under which a table is found. Neither name can hold the separator.
+func appendTableKey(dst []byte, keyspace string, table []byte) []byte {
+	dst = append(append(dst, keyspace...), 0)
+	return append(dst, table...)
+}
+
+// find returns a table by its key, or nil. It does not keep key and does not allocate.
+func (t *Tables) find(key []byte) *Table { return (*t.byName.Load())[string(key)] }
+
+// Of returns the one Table of a name.
+func (t *Tables) Of(keyspace, name string) *Table {
+	key := string(appendTableKey(nil, keyspace, []byte(name)))
+	if found := (*t.byName.Load())[key]; found != nil {
+		return found
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if found := (*t.byName.Load())[key]; found != nil {
+		return found
+	}
+	next := maps.Clone(*t.byName.Load())
+	next[key] = &Table{Keyspace: keyspace, Name: name}
+	t.byName.Store(&next)
+	return next[key]
+}
+
+// Set publishes a table's state; nil makes it an ordinary table. From its return on every statement meets the new state.
+func (t *Tables) Set(keyspace, name string, c *Critical) { t.Of(keyspace, name).critical.Store(c) }
+
+// Critical calls f with every critical table.
+func (t *Tables) Critical(f func(*Table, *Critical)) {
+	for _, table := range *t.byName.Load() {
+		if c := table.Critical(); c != nil {
+			f(table, c)
+		}
+	}
+}

@@ -1,0 +1,182 @@
+package frontend
+
+import (
+	"bytes"
+	"encoding/binary"
+	"strings"
+	"time"
+
+	"github.com/datastax/go-cassandra-native-protocol/datatype"
+	"github.com/datastax/go-cassandra-native-protocol/frame"
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+
+	"music/musiccore"
+	"music/rewrite"
+)
+
+// pythonPatience is how long LOCK may keep a client waiting whose driver gives up after ten seconds.
+const pythonPatience = 8 * time.Second
+
+// patienceOf is how long the driver of that name waits for an answer, less a margin; 0 where that is not known.
+func patienceOf(driver string) time.Duration {
+	if strings.Contains(strings.ToLower(driver), "python") {
+		return pythonPatience
+	}
+	return 0
+}
+
+// lock carries out LOCK: a row, within the time that the client's driver waits.
+func (c *conn) lock(e envelope, s section, k musiccore.Key, ref musiccore.LockRef) error {
+	q := musiccore.Request{Ref: ref, NoWait: s.statement.NoWait, Closed: s.critical.Closed}
+	f := s.lockTerms(&q)
+	if f != nil {
+		return c.answer(e, f)
+	}
+	if most := max(c.server.MaxWait, c.patience); q.Wait > most {
+		q.Wait = most
+	}
+	c.server.Stats.count(c, e.opcode, Answered)
+	id, stream := c.ops.add(), e.stream
+	gone := c.server.Locks.Lock(k, q, func(a musiccore.Answer) { c.tellGrant(id, stream, s.table, ref, a) })
+	c.ops.set(id, gone)
+	return nil
+}
+
+// unlock carries out UNLOCK.
+func (c *conn) unlock(e envelope, s section, k musiccore.Key, ref musiccore.LockRef) error {
+	c.server.Stats.count(c, e.opcode, Answered)
+	id, stream := c.ops.add(), e.stream
+	c.server.Locks.Unlock(k, ref, func(a musiccore.Answer) { c.tellGrant(id, stream, s.table, ref, a) })
+	return nil
+}
+
+// lockTerms reads the clauses of LOCK.
+func (s *section) lockTerms(q *musiccore.Request) (f *Failure) {
+	st := s.statement
+	if q.Wait, f = s.duration(st.Wait, "WAIT"); f != nil {
+		return f
+	}
+	if q.Lease, f = s.duration(st.Lease, "LEASE"); f != nil {
+		return f
+	}
+	if q.Owner, f = s.string(st.Owner, "AS"); f != nil {
+		return f
+	}
+	if st.Token.Kind == rewrite.NoTerm {
+		return nil
+	}
+	token, ok := s.bound(st.Token)
+	if st.Token.Kind != rewrite.TermMarker {
+		var err error
+		token, err = rewrite.EncodeKey("uuid", s.text, st.Token)
+		ok = err == nil
+	}
+	if !ok || len(token) != len(q.Token) {
+		return invalid("MUSIC_SYNTAX: TOKEN is a uuid")
+	}
+	q.Token = [16]byte(token)
+	return nil
+}
+
+// duration is a literal like 5s, or a bound bigint of milliseconds; 0 where there is no term.
+func (s *section) duration(t rewrite.Term, what string) (time.Duration, *Failure) {
+	switch t.Kind {
+	case rewrite.NoTerm:
+		return 0, nil
+	case rewrite.TermMarker:
+		ms, f := s.integer(t, what)
+		if f == nil && (ms < 0 || ms > int64(maxDuration/time.Millisecond)) {
+			f = invalid("MUSIC_SYNTAX: %s of %d ms is out of range", what, ms)
+		}
+		return time.Duration(ms) * time.Millisecond, f
+	}
+	d, err := rewrite.Duration(s.text, t)
+	if err != nil || d < 0 || d > maxDuration {
+		return 0, invalid("MUSIC_SYNTAX: %s must be a duration like 5s or 500ms", what)
+	}
+	return d, nil
+}
+
+// maxDuration is more than any wait or lease.
+const maxDuration = 24 * time.Hour
+
+// string is a literal or bound text; "" where there is no term.
+func (s *section) string(t rewrite.Term, what string) (string, *Failure) {
+	switch t.Kind {
+	case rewrite.NoTerm:
+		return "", nil
+	case rewrite.TermMarker:
+		value, ok := s.bound(t)
+		if !ok {
+			return "", invalid("MUSIC_SYNTAX: the value bound to %s is null or unset", what)
+		}
+		return string(value), nil
+	}
+	value, err := rewrite.String(s.text, t)
+	if err != nil {
+		return "", invalid("MUSIC_SYNTAX: %s: %v", what, err)
+	}
+	return value, nil
+}
+
+// tellGrant answers LOCK and UNLOCK.
+func (c *conn) tellGrant(id uint64, stream int16, t *Table, ref musiccore.LockRef, a musiccore.Answer) {
+	if a.Err != nil {
+		c.post(errorEnvelope(c.version, stream, lockFailure(a.Err, t, ref)))
+	} else {
+		c.post(c.grantEnvelope(stream, t, a.Grant))
+	}
+	c.ops.remove(id)
+	c.endIfDrained()
+}
+
+// grantColumns are the columns of LOCK and UNLOCK, the same for every outcome (DESIGN.md 5).
+func grantColumns(t *Table) []*message.ColumnMetadata {
+	column := func(name string, dt datatype.DataType) *message.ColumnMetadata {
+		return &message.ColumnMetadata{Keyspace: t.Keyspace, Table: t.Name, Name: name, Type: dt}
+	}
+	return []*message.ColumnMetadata{
+		column("[applied]", datatype.Boolean), column("lock_ref", datatype.Bigint), column("state", datatype.Varchar),
+		column("position", datatype.Int), column("holder", datatype.Varchar), column("lease_ms", datatype.Bigint),
+		column("owner_died", datatype.Boolean),
+	}
+}
+
+// grantEnvelope is the row that LOCK and UNLOCK answer.
+func (c *conn) grantEnvelope(stream int16, t *Table, g musiccore.Grant) []byte {
+	row := message.Row{
+		boolean(g.Applied), bigint(int64(g.Ref)), []byte(g.State.String()),
+		binary.BigEndian.AppendUint32(nil, uint32(g.Position)), []byte(g.Holder), bigint(g.Lease.Milliseconds()), boolean(g.OwnerDied),
+	}
+	if g.Ref == 0 {
+		row[1] = nil
+	}
+	if g.Holder == "" {
+		row[4] = nil
+	}
+	columns := grantColumns(t)
+	return c.message(stream, &message.RowsResult{
+		Metadata: &message.RowsMetadata{ColumnCount: int32(len(columns)), Columns: columns},
+		Data:     message.RowSet{row},
+	})
+}
+
+func boolean(b bool) []byte {
+	if b {
+		return []byte{1}
+	}
+	return []byte{0}
+}
+
+func bigint(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
+
+// message is the envelope of a response of the proxy's own making.
+func (c *conn) message(stream int16, m message.Message) []byte {
+	var b bytes.Buffer
+	f := frame.NewFrame(primitive.ProtocolVersion(c.version), stream, m)
+	if err := frame.NewCodec().EncodeFrame(f, &b); err != nil {
+		return errorEnvelope(c.version, stream, &Failure{Code: primitive.ErrorCodeServerError, Text: "MUSIC_INTERNAL: " + err.Error()})
+	}
+	return b.Bytes()
+}

@@ -1,0 +1,64 @@
+package frontend
+
+import "sync"
+
+// watchKind says why the proxy looks at an answer.
+type watchKind uint8
+
+const (
+	watchLogin    watchKind = iota + 1 // READY, AUTHENTICATE, AUTH_SUCCESS: the handshake moves on
+	watchPrepare                       // the id that Cassandra gives a statement
+	watchKeyspace                      // USE
+	watchTopology                      // rows of system.local and system.peers: addresses are translated
+	watchSchema                        // a schema change is known to the proxy before it is to the client
+	watchFenced                        // the outcome of an operation under a lock
+)
+
+// watch is what the proxy wants to know of an answer that it has seen the request of.
+type watch struct {
+	kind      watchKind
+	preparing *preparing // watchPrepare
+	topology  *topology  // watchTopology
+	fenced    *fenced    // watchFenced
+}
+
+// watches holds the expected answers of a connection, by stream. Most connections have none at most times.
+type watches struct {
+	mu sync.Mutex
+	by map[int16]watch
+}
+
+// add expects an answer.
+func (w *watches) add(stream int16, x watch) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.by == nil {
+		w.by = map[int16]watch{}
+	}
+	w.by[stream] = x
+}
+
+// peek returns what is expected on a stream.
+func (w *watches) peek(stream int16) watch {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.by[stream]
+}
+
+// remove returns what was expected on a stream, and expects it no longer.
+func (w *watches) remove(stream int16) watch {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	x := w.by[stream]
+	delete(w.by, stream)
+	return x
+}
+
+// removeAll empties w and returns what was in it.
+func (w *watches) removeAll() map[int16]watch {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := w.by
+	w.by = nil
+	return all
+}

@@ -1,0 +1,193 @@
+package cassandra
+
+import (
+	"encoding/xml"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// nodeOf completes o and returns the layout of its node k.
+func nodeOf(t *testing.T, o Options, k int) layout {
+	t.Helper()
+	o, err := o.complete()
+	must(t, err)
+	return layoutOf(o, k)
+}
+
+// parsed returns the node's cassandra.yaml as Cassandra would read it.
+func parsed(t *testing.T, l layout) map[string]any {
+	t.Helper()
+	var m map[string]any
+	must(t, yaml.Unmarshal([]byte(l.yaml()), &m))
+	return m
+}
+
+func TestYamlOfANode(t *testing.T) {
+	m := parsed(t, nodeOf(t, Options{Dir: "d", Nodes: 3, Port: 9142}, 2))
+	for key, want := range map[string]any{
+		"listen_address": "127.0.1.2", "rpc_address": "127.0.1.2", "native_transport_port": 9142, "storage_port": 7000,
+		"initial_token": "-3074457345618258603", // a string: Cassandra refuses the number
+		"num_tokens":    1, "auto_bootstrap": false, "paxos_variant": "v2", "commitlog_sync_period": "10s",
+	} {
+		if m[key] != want {
+			t.Errorf("%s is %#v, not %#v", key, m[key], want)
+		}
+	}
+	if text := nodeOf(t, Options{Dir: "d", Nodes: 3}, 2).yaml(); !strings.Contains(text, `seeds: "127.0.1.1:7000,127.0.1.2:7000,127.0.1.3:7000"`) {
+		t.Errorf("seeds:\n%s", text)
+	}
+}
+
+func TestTokensDiffer(t *testing.T) {
+	seen := map[any]bool{}
+	for k := 1; k <= maxNodes; k++ {
+		seen[parsed(t, nodeOf(t, Options{Dir: "d", Nodes: maxNodes}, k))["initial_token"]] = true
+	}
+	if len(seen) != maxNodes {
+		t.Errorf("tokens: %v", seen)
+	}
+}
+
+func TestYamlIsOverridden(t *testing.T) {
+	m := parsed(t, nodeOf(t, Options{Dir: "d", Yaml: map[string]string{
+		"commitlog_sync": "batch", "commitlog_sync_period": "", "write_request_timeout": "1500ms", "not_there": "",
+	}}, 1))
+	if m["commitlog_sync"] != "batch" || m["write_request_timeout"] != "1500ms" {
+		t.Errorf("yaml: %v", m)
+	}
+	for _, key := range []string{"commitlog_sync_period", "not_there"} {
+		if v, ok := m[key]; ok {
+			t.Errorf("%s is %v", key, v)
+		}
+	}
+}
+
+func TestRackdc(t *testing.T) {
+	for multi, want := range map[bool]string{false: "dc=dc1\nrack=r1\n", true: "dc=dc3\nrack=r1\n"} {
+		if got := nodeOf(t, Options{Dir: "d", Nodes: 3, MultiDC: multi}, 3).rackdc(); got != want {
+			t.Errorf("MultiDC %v: %q", multi, got)
+		}
+	}
+}
+
+// argsOf returns the argument file's lines without their quotes.
+func argsOf(t *testing.T, o Options) []string {
+	t.Helper()
+	var args []string
+	for line := range strings.Lines(nodeOf(t, o, 1).args("/jars")) {
+		args = append(args, strings.Trim(line, "\"\n"))
+	}
+	return args
+}
+
+func TestArgs(t *testing.T) {
+	args := argsOf(t, Options{Dir: "/run", Heap: "192m"})
+	for _, want := range []string{
+		"-javaagent:/jars/jamm-0.4.0.jar", "-Xms192m", "-Xmx192m", "-Dcassandra.config=file:///run/n1/cassandra.yaml",
+		"-Dcassandra.storagedir=/run/n1", "-Dcassandra.ring_delay_ms=0", "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+		"--add-exports=java.base/java.lang.ref=ALL-UNNAMED",
+	} {
+		if !slices.Contains(args, want) {
+			t.Errorf("no %s in %q", want, args)
+		}
+	}
+	if got := args[len(args)-3:]; !slices.Equal(got, []string{"-cp", "/jars/*", "org.apache.cassandra.service.CassandraDaemon"}) {
+		t.Errorf("ends with %q", got)
+	}
+}
+
+func TestFastJIT(t *testing.T) {
+	for _, fast := range []bool{false, true} {
+		if got := slices.Contains(argsOf(t, Options{Dir: "d", FastJIT: fast}), "-XX:TieredStopAtLevel=1"); got != fast {
+			t.Errorf("FastJIT %v: %v", fast, got)
+		}
+	}
+}
+
+func TestPropertiesAreOverridden(t *testing.T) {
+	args := argsOf(t, Options{Dir: "d", Properties: map[string]string{"cassandra.ring_delay_ms": "5", "a": "b", "cassandra-foreground": ""}})
+	if !slices.Contains(args, "-Dcassandra.ring_delay_ms=5") || !slices.Contains(args, "-Da=b") {
+		t.Errorf("args: %q", args)
+	}
+	if slices.ContainsFunc(args, func(arg string) bool { return strings.Contains(arg, "foreground") }) {
+		t.Errorf("args: %q", args)
+	}
+}
+
+// A directory of any name works: the files that hold it have three syntaxes.
+func TestAwkwardDirectory(t *testing.T) {
+	l := nodeOf(t, Options{Dir: `/a b"c\d&<#`}, 1)
+	if got := l.args("/jars"); !strings.Contains(got, `"-Djava.io.tmpdir=/a b\"c\\d&<#/n1"`+"\n") {
+		t.Errorf("args:\n%s", got)
+	}
+	if got, want := l.url("rackdc"), "file:///a%20b%22c%5Cd&%3C%23/n1/rackdc"; got != want {
+		t.Errorf("url %s, not %s", got, want)
+	}
+	var conf struct {
+		File string `xml:"appender>file"`
+	}
+	must(t, xml.Unmarshal([]byte(l.logback()), &conf))
+	if conf.File != `/a b"c\d&<#/n1/system.log` {
+		t.Errorf("log file %q", conf.File)
+	}
+}
+
+func TestWrite(t *testing.T) {
+	l := nodeOf(t, Options{Dir: t.TempDir()}, 1)
+	must(t, l.write("/jars"))
+	for _, name := range []string{"cassandra.yaml", "rackdc", "logback.xml", "args"} {
+		if info, err := os.Stat(l.path(name)); err != nil || info.Size() == 0 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestWriteTellsWhichNode(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	must(t, os.WriteFile(file, nil, 0o644))
+	if err := nodeOf(t, Options{Dir: file}, 1).write("/jars"); err == nil || !strings.HasPrefix(err.Error(), "make node 1: ") {
+		t.Error(err)
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	t.Chdir(t.TempDir())
+	o, err := Options{Dir: "d"}.complete()
+	must(t, err)
+	if o.Nodes != 1 || o.Port != 9042 || o.Heap != "256m" || o.FastJIT || o.Address(3) != "127.0.1.3" || o.Username != "cassandra" || o.Password != "cassandra" {
+		t.Errorf("%+v", o)
+	}
+	if !filepath.IsAbs(o.Dir) || !filepath.IsAbs(o.RunDir) {
+		t.Errorf("relative: %s, %s", o.Dir, o.RunDir)
+	}
+}
+
+func TestEveryFaultAtOnce(t *testing.T) {
+	_, err := Options{Nodes: 4, Yaml: map[string]string{"storage_port": "1", "native_transport_port": "2"}}.complete()
+	for _, want := range []string{"no Dir", "4 nodes, not 1 to 3", "storage_port in Yaml", "native_transport_port in Yaml: use Port"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("no %q in %v", want, err)
+		}
+	}
+}
+
+func TestDefaultRunDir(t *testing.T) {
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err)
+	deep := filepath.Join(root, "a", "b")
+	must(t, os.MkdirAll(deep, 0o755))
+	t.Chdir(deep)
+	for _, want := range []string{deep, root} {
+		got, err := DefaultRunDir()
+		must(t, err)
+		if got != filepath.Join(want, ".run") {
+			t.Errorf("%s, not below %s", got, want)
+		}
+		must(t, os.WriteFile(filepath.Join(root, "go.mod"), nil, 0o644))
+	}
+}

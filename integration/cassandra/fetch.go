@@ -1,0 +1,134 @@
+package cassandra
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// version is the Cassandra that pom.xml asks for; it names the cache.
+const version = "5.0.8"
+
+//go:embed pom.xml
+var pom []byte // the linker's, not ours: go:embed works on package-level variables only
+
+// Distribution is what a node is started from.
+type Distribution struct {
+	Java string // path of a java of version 17 or 11
+	Lib  string // directory of Cassandra's jars
+}
+
+// Fetch makes sure of Java and of Cassandra's jars below runDir, and tells log about whatever takes long. Processes may
+// call it at once: one fetches, the others wait. What is there already is not fetched again, and costs one `java -version`.
+func Fetch(ctx context.Context, runDir string, log io.Writer) (Distribution, error) {
+	home := filepath.Join(runDir, "cassandra-"+version)
+	d := Distribution{Lib: filepath.Join(home, "lib")}
+	in := newInstaller(runDir, log)
+	if isDir(d.Lib) {
+		tools, err := in.ensure(ctx, lookUpJava)
+		if err != nil {
+			return Distribution{}, fmt.Errorf("run cassandra: %w", err)
+		}
+		d.Java = tools[0].path
+		return d, nil
+	}
+	tools, err := in.ensure(ctx, lookUpJava, lookUpMaven)
+	if err != nil {
+		return Distribution{}, fmt.Errorf("fetch cassandra: %w", err)
+	}
+	d.Java = tools[0].path
+	f := fetch{home: home, maven: tools[1].path, log: log}
+	if err := f.run(ctx); err != nil {
+		return Distribution{}, fmt.Errorf("fetch cassandra %s: %w", version, err)
+	}
+	return d, nil
+}
+
+// fetch fills home/lib.
+type fetch struct {
+	home, maven string
+	log         io.Writer
+}
+
+// run fetches the jars unless another process was quicker. A lib that exists is complete: it comes by one rename.
+func (f fetch) run(ctx context.Context) error {
+	l, err := lock(ctx, filepath.Join(f.home, "lock"))
+	if err != nil {
+		return err
+	}
+	defer l.release()
+	lib := filepath.Join(f.home, "lib")
+	if isDir(lib) {
+		return nil
+	}
+	tmp, err := os.MkdirTemp(f.home, "fetch-")
+	if err != nil {
+		return fmt.Errorf("make room: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(tmp) }()
+	began := time.Now()
+	say(f.log, "fetching Cassandra %s with Maven into %s", version, lib)
+	if err := f.copyDependencies(ctx, tmp); err != nil {
+		return err
+	}
+	if err := os.Rename(filepath.Join(tmp, "lib"), lib); err != nil {
+		return fmt.Errorf("move the jars in place: %w", err)
+	}
+	say(f.log, "fetched Cassandra in %.1f s", time.Since(began).Seconds())
+	return nil
+}
+
+// copyDependencies has Maven fill dir/lib, and looks whether the jars are there that a node's arguments name.
+func (f fetch) copyDependencies(ctx context.Context, dir string) error {
+	if err := os.WriteFile(filepath.Join(dir, "pom.xml"), pom, 0o644); err != nil {
+		return fmt.Errorf("write the pom: %w", err)
+	}
+	lib := filepath.Join(dir, "lib")
+	err := runQuietly(ctx, f.maven, "-B", "-q", "-Dstyle.color=never", "-f", filepath.Join(dir, "pom.xml"),
+		"dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory="+lib)
+	if err != nil {
+		return err
+	}
+	for _, jar := range []string{"cassandra-all-" + version + ".jar", "jamm-0.4.0.jar"} {
+		if _, err := os.Stat(filepath.Join(lib, jar)); err != nil {
+			return fmt.Errorf("maven left a jar out: %w", err)
+		}
+	}
+	return nil
+}
+
+// runQuietly runs a program whose output matters only if it fails: then the end of it is in the error.
+func runQuietly(ctx context.Context, name string, args ...string) error {
+	cmd := exec.CommandContext(ctx, name, args...)
+	// A grandchild may hold the pipe open after the program itself was killed.
+	cmd.WaitDelay = 5 * time.Second
+	out, err := cmd.CombinedOutput()
+	if ctx.Err() != nil {
+		err = errors.Join(context.Cause(ctx), err)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w\n%s", strings.Join(append([]string{name}, args...), " "), err, lastLines(out, 20))
+	}
+	return nil
+}
+
+// isDir tells whether path is a directory that can be seen.
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// say writes a line of progress, if somebody listens. Nothing depends on its being read.
+func say(log io.Writer, format string, args ...any) {
+	if log == nil {
+		return
+	}
+	_, _ = fmt.Fprintf(log, format+"\n", args...)
+}

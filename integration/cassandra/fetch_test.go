@@ -1,0 +1,185 @@
+package cassandra
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// script writes an executable shell script.
+func script(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "script")
+	must(t, os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o755))
+	return path
+}
+
+// mavenScript is an mvn that notes its call in the file calls, and leaves the jars of that version behind.
+func mavenScript(t *testing.T, calls, version string) string {
+	t.Helper()
+	return script(t, fmt.Sprintf(`echo call >> %s
+for arg; do case $arg in -DoutputDirectory=*) out=${arg#*=};; esac; done
+mkdir "$out" && touch "$out/cassandra-all-%s.jar" "$out/jamm-0.4.0.jar"
+`, calls, version))
+}
+
+// entries returns the names in dir.
+func entries(t *testing.T, dir string) string {
+	t.Helper()
+	list, err := os.ReadDir(dir)
+	must(t, err)
+	var names []string
+	for _, e := range list {
+		names = append(names, e.Name())
+	}
+	return strings.Join(names, " ")
+}
+
+func TestPomAsksForVersion(t *testing.T) {
+	if !bytes.Contains(pom, []byte("<version>"+version+"</version>")) {
+		t.Errorf("not %s:\n%s", version, pom)
+	}
+}
+
+func TestFetchOnce(t *testing.T) {
+	home, calls := filepath.Join(t.TempDir(), "cassandra"), filepath.Join(t.TempDir(), "calls")
+	f := fetch{home: home, maven: mavenScript(t, calls, version)}
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			if err := f.run(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	said, err := os.ReadFile(calls)
+	must(t, err)
+	if string(said) != "call\n" {
+		t.Errorf("maven ran: %q", said)
+	}
+	if got := entries(t, home); got != "lib lock" {
+		t.Errorf("in the cache: %s", got)
+	}
+}
+
+// A failed fetch leaves nothing that a later one would take for complete.
+func TestFetchFails(t *testing.T) {
+	for why, c := range map[string]struct{ maven, want string }{
+		"maven fails":      {script(t, "echo boom; exit 3"), "boom"},
+		"a jar is missing": {mavenScript(t, os.DevNull, "4.0"), "left a jar out"},
+		"no maven":         {"/nowhere/mvn", "no such file"},
+	} {
+		home := t.TempDir()
+		err := fetch{home: home, maven: c.maven}.run(t.Context())
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", why, err)
+		}
+		if got := entries(t, home); got != "lock" {
+			t.Errorf("%s left %s", why, got)
+		}
+	}
+}
+
+func TestFetchEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	err := fetch{home: t.TempDir(), maven: script(t, "exec sleep 1000")}.run(ctx)
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+}
+
+// What is there is not fetched: no Maven is asked for.
+func TestFetchFindsTheCache(t *testing.T) {
+	runDir, home := t.TempDir(), t.TempDir()
+	lib := filepath.Join(runDir, "cassandra-"+version, "lib")
+	must(t, os.MkdirAll(lib, 0o755))
+	must(t, os.Mkdir(filepath.Join(home, "bin"), 0o755))
+	java := filepath.Join(home, "bin", "java")
+	must(t, os.Rename(script(t, `echo 'openjdk version "17.0.1"' >&2`), java))
+	t.Setenv("JAVA_HOME", home)
+	t.Setenv("PATH", "")
+	d, err := Fetch(t.Context(), runDir, nil)
+	must(t, err)
+	if d != (Distribution{Java: java, Lib: lib}) {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestLockIsExclusive(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "new", "lock")
+	first, err := tryLock(path)
+	must(t, err)
+	if _, err := tryLock(path); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), path) {
+		t.Errorf("second: %v", err)
+	}
+	first.release()
+	second, err := tryLock(path)
+	must(t, err)
+	second.release()
+}
+
+func TestLockWaits(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	first, err := tryLock(path)
+	must(t, err)
+	got := make(chan error, 1)
+	go func() {
+		second, err := lock(t.Context(), path)
+		second.release()
+		got <- err
+	}()
+	first.release()
+	must(t, <-got)
+}
+
+func TestLockHearsItsContext(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	first, err := tryLock(path)
+	must(t, err)
+	defer first.release()
+	cause := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(cause)
+	if _, err := lock(ctx, path); !errors.Is(err, cause) || !errors.Is(err, ErrInUse) {
+		t.Error(err)
+	}
+}
+
+func TestLastLines(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		n    int
+		want string
+	}{
+		{"a\nb\nc\n", 2, "b\nc"},
+		{"a\nb\nc", 3, "a\nb\nc"},
+		{"a\nb\nc", 9, "a\nb\nc"},
+		{"a", 1, "a"},
+		{"\n\n", 3, ""},
+		{"", 3, ""},
+	} {
+		if got := lastLines([]byte(c.text), c.n); string(got) != c.want {
+			t.Errorf("%d of %q: %q", c.n, c.text, got)
+		}
+	}
+}
+
+func TestTail(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	if got := tail(path, 3); got != nil {
+		t.Errorf("of nothing: %q", got)
+	}
+	must(t, os.WriteFile(path, []byte(strings.Repeat("line\n", 10_000)+"last\n"), 0o644))
+	if got := tail(path, 2); string(got) != "line\nlast" {
+		t.Errorf("%q", got)
+	}
+}

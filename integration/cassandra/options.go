@@ -1,0 +1,103 @@
+package cassandra
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// maxNodes is how many nodes a cluster may have: each has a fixed token, a third of the ring apart.
+const maxNodes = 3
+
+// Options says which cluster to start. Only Dir is required.
+type Options struct {
+	Dir    string // of this cluster alone: its node directories are removed by Start
+	RunDir string // holds what all clusters share; default: DefaultRunDir
+	Nodes  int    // 1 (default) to 3
+
+	Address func(k int) string // of node k = 1, 2, 3; default 127.0.1.k
+	Port    int                // of CQL, on every address; default 9042
+
+	Heap    string // of each JVM; default "256m", enough for tests
+	FastJIT bool   // halves the CPU time of a start; for tests, never for benchmarks
+
+	Yaml       map[string]string // over our cassandra.yaml, in YAML syntax; an empty value takes a key out
+	Properties map[string]string // over our system properties; an empty value takes one out
+	MultiDC    bool              // node k is alone in data centre dck; otherwise all are in dc1
+	Keep       bool              // start with the storage that an earlier cluster left in Dir
+
+	Username, Password string // for the waits, where Yaml asks for a login; default cassandra, cassandra
+
+	Log io.Writer // a line for whatever takes long; default: none
+}
+
+// DefaultRunDir returns the directory .run beside the go.mod of the working directory or its nearest parent that has
+// one, so that the tests of all packages share one; or .run in the working directory.
+func DefaultRunDir() (string, error) {
+	wd, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("find the run directory: %w", err)
+	}
+	for dir := wd; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return filepath.Join(dir, ".run"), nil
+		}
+		if dir == filepath.Dir(dir) {
+			return filepath.Join(wd, ".run"), nil
+		}
+	}
+}
+
+// complete returns o with its defaults and absolute directories.
+func (o Options) complete() (Options, error) {
+	o.Nodes = cmp.Or(o.Nodes, 1)
+	o.Port = cmp.Or(o.Port, 9042)
+	o.Heap = cmp.Or(o.Heap, "256m")
+	o.Username, o.Password = cmp.Or(o.Username, "cassandra"), cmp.Or(o.Password, "cassandra")
+	if o.Address == nil {
+		o.Address = func(k int) string { return fmt.Sprintf("127.0.1.%d", k) }
+	}
+	if err := o.check(); err != nil {
+		return o, err
+	}
+	return o.absolute()
+}
+
+// check refuses what no cluster can be made of, every fault at once.
+func (o Options) check() error {
+	var faults []error
+	if o.Dir == "" {
+		faults = append(faults, errors.New("no Dir"))
+	}
+	if o.Nodes < 1 || o.Nodes > maxNodes {
+		faults = append(faults, fmt.Errorf("%d nodes, not 1 to %d", o.Nodes, maxNodes))
+	}
+	for key := range o.Yaml {
+		// Its value is in the nodes' seed lists too, and the port check relies on it.
+		if key == "native_transport_port" || strings.HasSuffix(key, "storage_port") {
+			faults = append(faults, fmt.Errorf("%s in Yaml: use Port", key))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// absolute makes the directories independent of the working directory, which the files of a node must be.
+func (o Options) absolute() (Options, error) {
+	var err error
+	if o.RunDir == "" {
+		if o.RunDir, err = DefaultRunDir(); err != nil {
+			return o, err
+		}
+	}
+	if o.RunDir, err = filepath.Abs(o.RunDir); err != nil {
+		return o, fmt.Errorf("run directory: %w", err)
+	}
+	if o.Dir, err = filepath.Abs(o.Dir); err != nil {
+		return o, fmt.Errorf("cluster directory: %w", err)
+	}
+	return o, nil
+}

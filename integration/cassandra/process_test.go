@@ -1,0 +1,145 @@
+package cassandra
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// sleeper spawns a child that does nothing.
+func sleeper(t *testing.T) *process {
+	t.Helper()
+	p, err := spawn(exec.Command("sleep", "1000"))
+	must(t, err)
+	t.Cleanup(func() { must(t, p.kill()) })
+	return p
+}
+
+// stateOf returns the state letter of a process: S sleeps, T is stopped, Z is dead; "" if it is gone.
+func stateOf(pid int) string {
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // gone: empty
+	_, after, _ := bytes.Cut(stat, []byte(") "))
+	state, _, _ := strings.Cut(string(after), " ")
+	return state
+}
+
+func TestKillReaps(t *testing.T) {
+	p := sleeper(t)
+	pid := p.cmd.Process.Pid
+	if !p.alive() {
+		t.Error("not alive")
+	}
+	must(t, p.kill())
+	if state := stateOf(pid); p.alive() || state != "" {
+		t.Errorf("alive %v, state %q", p.alive(), state)
+	}
+	must(t, p.kill()) // again
+	for _, err := range []error{p.signal(syscall.SIGCONT), p.pause()} {
+		if !errors.Is(err, ErrNotRunning) {
+			t.Error(err)
+		}
+	}
+}
+
+func TestPauseHasStopped(t *testing.T) {
+	p := sleeper(t)
+	for range 100 {
+		must(t, p.pause())
+		must(t, p.pause()) // again
+		if state := stateOf(p.cmd.Process.Pid); state != "T" {
+			t.Fatalf("paused, state %q", state)
+		}
+		must(t, p.signal(syscall.SIGCONT))
+	}
+	must(t, p.pause())
+	must(t, p.kill())
+}
+
+// A kill from elsewhere while somebody pauses must not hang either of them.
+func TestPauseAgainstKill(t *testing.T) {
+	for range 20 {
+		p := sleeper(t)
+		var both sync.WaitGroup
+		both.Go(func() {
+			if err := p.pause(); err != nil && !errors.Is(err, ErrNotRunning) {
+				t.Error(err)
+			}
+		})
+		both.Go(func() {
+			if err := p.kill(); err != nil {
+				t.Error(err)
+			}
+		})
+		both.Wait()
+	}
+}
+
+func TestSpawnTellsWhatIsMissing(t *testing.T) {
+	if _, err := spawn(exec.Command("/nowhere/java")); err == nil || !strings.HasPrefix(err.Error(), "start /nowhere/java: ") {
+		t.Error(err)
+	}
+}
+
+// A Ctrl-C goes to the group of the terminal, of which the child must not be.
+func TestSpawnHasItsOwnGroup(t *testing.T) {
+	pid := sleeper(t).cmd.Process.Pid
+	if group, err := syscall.Getpgid(pid); err != nil || group != pid {
+		t.Errorf("group %d, %v", group, err)
+	}
+}
+
+// eventually waits until cond holds.
+func eventually(t *testing.T, cond func() bool) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.After(10 * time.Second); !cond(); {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatal("not within 10 s")
+		}
+	}
+}
+
+// The thread that calls spawn ends with its goroutine, which stays locked to it. With the fork on that thread, the
+// parent-death signal would come now, from a parent that lives.
+func TestSpawnOutlivesTheThreadThatAsked(t *testing.T) {
+	tid := make(chan int, 1)
+	spawned := make(chan *process, 1)
+	go func() {
+		runtime.LockOSThread()
+		tid <- syscall.Gettid()
+		p, err := spawn(exec.Command("sleep", "1000"))
+		if err != nil {
+			t.Error(err)
+		}
+		spawned <- p
+	}()
+	p := <-spawned
+	defer func() { must(t, p.kill()) }()
+	task := fmt.Sprintf("/proc/self/task/%d", <-tid)
+	eventually(t, func() bool { _, err := os.Stat(task); return err != nil })
+	must(t, p.pause()) // still there
+}
+
+// TestChildOfAKilledParent is TestDiesWithItsParent in milliseconds.
+func TestChildOfAKilledParent(t *testing.T) {
+	if os.Getenv(childEnv) != "" {
+		fmt.Printf("pid=%d\n", sleeper(t).cmd.Process.Pid)
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		t.Fatal("nobody killed me")
+	}
+	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestChildOfAKilledParent$")
+	child.Env = append(os.Environ(), childEnv+"=1")
+	gone(t, orphan(t, child), 10*time.Second)
+}

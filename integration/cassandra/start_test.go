@@ -1,0 +1,317 @@
+package cassandra
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/datastax/go-cassandra-native-protocol/frame"
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+)
+
+// javaOf returns a fetcher of a "java" that is a shell script.
+func javaOf(t *testing.T, text string) fetcher {
+	t.Helper()
+	d := Distribution{Java: script(t, text), Lib: "/jars"}
+	return func(context.Context, string, io.Writer) (Distribution, error) { return d, nil }
+}
+
+// pretend returns the options of a cluster that is none, on addresses that no real one of this package has.
+func pretend(t *testing.T, nodes int) Options {
+	t.Helper()
+	return Options{Dir: filepath.Join(t.TempDir(), "c"), Nodes: nodes, Address: func(k int) string { return address9(100 + k) }}
+}
+
+// fake answers as a node does that says what its fields say.
+type fake struct {
+	peers   int
+	schema  string
+	auth    bool
+	refused atomic.Int32          // so many logins are refused first
+	level   atomic.Uint32         // of the latest read of a distributed table
+	unready func(cql string) bool // statements answered with an error
+}
+
+// answer is the reply to a request.
+func (f *fake) answer(request message.Message) message.Message {
+	switch m := request.(type) {
+	case *message.Startup:
+		if f.auth {
+			return &message.Authenticate{Authenticator: "PasswordAuthenticator"}
+		}
+		return &message.Ready{}
+	case *message.AuthResponse:
+		if string(m.Token) != "\x00ann\x00secret" || f.refused.Add(-1) >= 0 {
+			return &message.AuthenticationError{ErrorMessage: "Provided username ann and/or password are incorrect"}
+		}
+		return &message.AuthSuccess{}
+	case *message.Query:
+		return f.rows(m)
+	}
+	return &message.ProtocolError{ErrorMessage: "what?"}
+}
+
+// rows is the reply to a query.
+func (f *fake) rows(m *message.Query) message.Message {
+	if f.unready != nil && f.unready(m.Query) {
+		return &message.Unavailable{ErrorMessage: "Cannot achieve consistency level", Consistency: m.Options.Consistency}
+	}
+	var data message.RowSet
+	switch {
+	case strings.Contains(m.Query, "peers_v2"):
+		for range f.peers {
+			data = append(data, message.Row{[]byte{127, 0, 0, 1}})
+		}
+	case strings.Contains(m.Query, "schema_version"):
+		data = message.RowSet{{[]byte(f.schema)}}
+	default:
+		f.level.Store(uint32(m.Options.Consistency))
+	}
+	return &message.RowsResult{Metadata: &message.RowsMetadata{ColumnCount: 1}, Data: data}
+}
+
+// serve answers on addr until the test ends.
+func (f *fake) serve(t *testing.T, addr string) {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", addr)
+	must(t, err)
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() { f.talk(conn) })
+		}
+	})
+	t.Cleanup(func() { must(t, l.Close()); all.Wait() })
+}
+
+// talk serves one connection.
+func (f *fake) talk(conn net.Conn) {
+	defer func() { _ = conn.Close() }()
+	codec := frame.NewCodec()
+	for {
+		request, err := codec.DecodeFrame(conn)
+		if err != nil {
+			return
+		}
+		reply := frame.NewFrame(primitive.ProtocolVersion4, request.Header.StreamId, f.answer(request.Body.Message))
+		if err := codec.EncodeFrame(reply, conn); err != nil {
+			return
+		}
+	}
+}
+
+// startFakes starts a cluster of which the processes sleep and the fakes answer.
+func startFakes(ctx context.Context, t *testing.T, o Options, fakes ...*fake) (*Cluster, error) {
+	t.Helper()
+	sleep := javaOf(t, "exec sleep 1000")
+	c, err := start(ctx, o, func(ctx context.Context, runDir string, log io.Writer) (Distribution, error) {
+		for i, f := range fakes { // only now: the ports have to be free at first
+			f.serve(t, net.JoinHostPort(o.Address(i+1), "9042"))
+		}
+		return sleep(ctx, runDir, log)
+	})
+	if err == nil {
+		t.Cleanup(func() { must(t, c.Close()) })
+	}
+	return c, err
+}
+
+func TestStartThree(t *testing.T) {
+	o := pretend(t, 3)
+	fakes := []*fake{{peers: 2, schema: "s"}, {peers: 2, schema: "s"}, {peers: 2, schema: "s"}}
+	c, err := startFakes(t.Context(), t, o, fakes...)
+	must(t, err)
+	if got := strings.Join(c.ContactPoints(), " "); got != "127.0.9.101:9042 127.0.9.102:9042 127.0.9.103:9042" {
+		t.Errorf("contact points %s", got)
+	}
+	for k, n := range c.Nodes() {
+		if level := primitive.ConsistencyLevel(fakes[k].level.Load()); level != primitive.ConsistencyLevelAll {
+			t.Errorf("node %d was read at %v", k+1, level)
+		}
+		if stateOf(n.PID()) == "" || n.Host() != address9(101+k) || filepath.Dir(n.LogFile()) != filepath.Join(o.Dir, fmt.Sprintf("n%d", k+1)) {
+			t.Errorf("node %d: pid %d, %s, %s", k+1, n.PID(), n.Host(), n.LogFile())
+		}
+	}
+	if pids := processesOf(t, o.Dir); len(pids) != 3 {
+		t.Errorf("pids: %v", pids)
+	}
+	must(t, c.Close())
+	if pids := processesOf(t, o.Dir); len(pids) > 0 {
+		t.Errorf("still there: %v", pids)
+	}
+}
+
+// The wait ends in vain, with the reason, while any node is not as it must be.
+func TestWaitTellsWhyNot(t *testing.T) {
+	for want, fakes := range map[string][]*fake{
+		"node 1: connect:":                  {},
+		"node 2: connect:":                  {{peers: 1, schema: "s"}},
+		"node 2 knows 0 of 1 peers":         {{peers: 1, schema: "s"}, {schema: "s"}},
+		"the nodes' schema versions differ": {{peers: 1, schema: "s"}, {peers: 1, schema: "t"}},
+		"node 1: log in as cassandra:":      {{peers: 1, schema: "s", auth: true}, {peers: 1, schema: "s"}},
+		"view_name='': ErrorCode Unavailable": {
+			{peers: 1, schema: "s", unready: func(cql string) bool { return strings.Contains(cql, "view_build_status") }},
+		},
+	} {
+		t.Run(want, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
+			defer cancel()
+			o := pretend(t, 2)
+			_, err := startFakes(ctx, t, o, fakes...)
+			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), want) {
+				t.Errorf("no %q in: %v", want, err)
+			}
+			if pids := processesOf(t, o.Dir); len(pids) > 0 {
+				t.Errorf("still there: %v", pids)
+			}
+		})
+	}
+}
+
+// The default role is made some time after a node answers: refused logins are tried again.
+func TestWaitsForTheRole(t *testing.T) {
+	f := &fake{schema: "s", auth: true}
+	f.refused.Store(2)
+	o := pretend(t, 1)
+	o.Username, o.Password = "ann", "secret"
+	_, err := startFakes(t.Context(), t, o, f)
+	must(t, err)
+	if level := primitive.ConsistencyLevel(f.level.Load()); level != primitive.ConsistencyLevelOne || f.refused.Load() >= 0 {
+		t.Errorf("read at %v, %d refusals left", level, f.refused.Load())
+	}
+}
+
+func TestEveryOf(t *testing.T) {
+	for n, want := range map[int]primitive.ConsistencyLevel{
+		1: primitive.ConsistencyLevelOne, 2: primitive.ConsistencyLevelTwo, 3: primitive.ConsistencyLevelAll,
+	} {
+		if got := everyOf(n); got != want {
+			t.Errorf("%d: %v", n, got)
+		}
+	}
+}
+
+// A node that dies while it starts is told at once, with its last words, and the others go too.
+func TestDeathWhileStarting(t *testing.T) {
+	o := pretend(t, 2)
+	_, err := start(t.Context(), o, javaOf(t, `
+case $1 in */n2/args) echo "out of everything" >&2; echo "last log line" > system.log; exit 3;; esac
+exec sleep 1000`))
+	if !errors.Is(err, ErrNotRunning) {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"start cassandra: ", "node 2: ", "exit status 3", "out of everything", "last log line"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("no %q in: %v", want, err)
+		}
+	}
+	if pids := processesOf(t, o.Dir); len(pids) > 0 {
+		t.Errorf("still there: %v", pids)
+	}
+	l, err := tryLock(filepath.Join(o.Dir, "lock"))
+	must(t, err) // given back
+	l.release()
+}
+
+func TestNodeThatCannotStart(t *testing.T) {
+	_, err := start(t.Context(), pretend(t, 1), func(context.Context, string, io.Writer) (Distribution, error) {
+		return Distribution{Java: "/nowhere/java", Lib: "/jars"}, nil
+	})
+	if err == nil || !strings.Contains(err.Error(), "start node 1: start /nowhere/java: ") {
+		t.Error(err)
+	}
+}
+
+func TestFetchFailsTheStart(t *testing.T) {
+	boom := errors.New("boom")
+	o := pretend(t, 1)
+	_, err := start(t.Context(), o, func(context.Context, string, io.Writer) (Distribution, error) { return Distribution{}, boom })
+	if !errors.Is(err, boom) || entries(t, o.Dir) != "lock" {
+		t.Error(err)
+	}
+}
+
+func TestPortInUse(t *testing.T) {
+	for _, addr := range []string{"127.0.9.102:9042", "127.0.9.101:7000"} {
+		(&fake{}).serve(t, addr)
+	}
+	o := pretend(t, 2)
+	node := filepath.Join(o.Dir, "n1")
+	must(t, os.MkdirAll(node, 0o755))
+	_, err := start(t.Context(), o, javaOf(t, "exit 9"))
+	if !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), "port 127.0.9.102:9042: in use") || !strings.Contains(err.Error(), "port 127.0.9.101:7000: in use") {
+		t.Error(err)
+	}
+	if !isDir(node) {
+		t.Error("the other's node is removed")
+	}
+}
+
+func TestAddressOfOtherMachine(t *testing.T) {
+	o := pretend(t, 1)
+	o.Address = func(int) string { return "192.0.2.1" } // reserved for documentation
+	_, err := start(t.Context(), o, javaOf(t, "exit 9"))
+	if err == nil || errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), "192.0.2.1:9042") {
+		t.Error(err)
+	}
+}
+
+// Two clusters cannot share a directory: the second would remove the files of the first.
+func TestDirInUse(t *testing.T) {
+	o := pretend(t, 1)
+	_, err := startFakes(t.Context(), t, o, &fake{schema: "s"})
+	must(t, err)
+	o.Address = func(k int) string { return address9(110 + k) }
+	if _, err := start(t.Context(), o, javaOf(t, "exit 9")); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), o.Dir) {
+		t.Error(err)
+	}
+	if !isDir(filepath.Join(o.Dir, "n1")) {
+		t.Error("the node is removed")
+	}
+}
+
+func TestFreshOrKept(t *testing.T) {
+	for _, keep := range []bool{false, true} {
+		t.Run(fmt.Sprintf("Keep %v", keep), func(t *testing.T) { freshOrKept(t, keep) })
+	}
+}
+
+// freshOrKept starts where an earlier cluster, of more nodes, left its storage.
+func freshOrKept(t *testing.T, keep bool) {
+	o := pretend(t, 1)
+	o.Keep = keep
+	for _, node := range []string{"n1", "n3"} {
+		must(t, os.MkdirAll(filepath.Join(o.Dir, node, "data"), 0o755))
+	}
+	c, err := startFakes(t.Context(), t, o, &fake{schema: "s"})
+	must(t, err)
+	for _, node := range []string{"n1", "n3"} {
+		if got := isDir(filepath.Join(o.Dir, node, "data")); got != keep {
+			t.Errorf("%s has data: %v", node, got)
+		}
+	}
+	must(t, c.Wipe())
+	if got := entries(t, o.Dir); got != "lock" {
+		t.Errorf("wiped: %s", got)
+	}
+}
+
+func TestStartRefusesBadOptions(t *testing.T) {
+	if _, err := Start(t.Context(), Options{Nodes: 9}); err == nil || !strings.HasPrefix(err.Error(), "start cassandra: no Dir") {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,196 @@
+package musiccore
+
+import "time"
+
+// OpID names one operation of a client while it waits. The caller chooses it;
+// no two waiting operations of a Core share one. 0 is no operation.
+type OpID uint64
+
+// CommandID names one Command. The Core chooses it, never twice.
+type CommandID uint64
+
+// Effects is what the caller has to do after a call: run the commands, give
+// the answers, log the alarms, and call Tick at Wake. The order of commands
+// does not matter. The slices belong to the caller.
+type Effects struct {
+	Do      []Command
+	Answers []Answer
+	Alarms  []Alarm
+	Wake    time.Duration // BOOTTIME at which Tick wants to be called, whatever was said before; 0: not at all
+}
+
+// Command is one question to the store. Each gets exactly one Reply, however
+// late; a command that may have been lost gets Unknown.
+type Command struct {
+	ID  CommandID
+	Key Key // zero for ReadBeat
+	Do  Action
+}
+
+// Action is one of ReadRow, Apply, Copy, ReadBeat.
+type Action interface{ action() }
+
+// ReadRow reads the lock row: LOCAL_ONE, or QUORUM. Replies: Done with Row
+// (nil: no such row), Unknown.
+type ReadRow struct{ Quorum bool }
+
+// Apply runs one LWT. Replies: Done (applied), Refused, Unknown. Unknown is
+// every outcome that is not certain; the Core sends the same Swap again.
+type Apply struct{ Swap Swap }
+
+// Copy is one attempt of a one-page Synch (PROTOCOL.md 1, Synch): read the
+// key at QUORUM; a WRITETIME >= Fence: reply Above with the highest; else one
+// mutation DELETE at Fence and every cell at Fence+1, at QUORUM. With Skip an
+// empty key needs no DELETE. Replies: Done, Above, TooLarge, Unknown.
+type Copy struct {
+	Fence Stamp
+	Skip  bool
+}
+
+// ReadBeat reads another session's row of music.sessions at QUORUM. Replies:
+// Done with Beat (0: no such row, which is a value like another), Unknown.
+type ReadBeat struct{ Session SessionID }
+
+func (ReadRow) action()  {}
+func (Apply) action()    {}
+func (Copy) action()     {}
+func (ReadBeat) action() {}
+
+// Fate says how a command ended.
+type Fate uint8
+
+// The fates of commands; which a command can meet stands with its Action.
+const (
+	Unknown  Fate = iota // failed, or may have happened or happen later
+	Done                 // read, applied, copied
+	Refused              // the condition of the LWT was false
+	Above                // Copy met a stamp at or above the fence
+	TooLarge             // Copy met more than one page
+)
+
+// Result is the store's reply to a Command.
+type Result struct {
+	Fate  Fate
+	Row   *Row  // ReadRow
+	Stamp Stamp // Above: the highest stamp met
+	Beat  int64 // ReadBeat
+	Cause error // why, for the client and the log
+}
+
+// Kind is what a client's operation does to the data.
+type Kind uint8
+
+// The paper's criticalPut and criticalGet (§III). Every page is one Get.
+const (
+	Put Kind = iota + 1
+	Get
+)
+
+// Ticket is the right to do one operation on the data, got from Begin and
+// given back to End. The put is sent with write timestamp Stamp at QUORUM or
+// more; a get at QUORUM or more.
+type Ticket struct {
+	Key   Key
+	Ref   LockRef
+	Base  Stamp
+	Stamp Stamp // of a Put
+	Kind  Kind
+	Left  time.Duration // what was left of the client lease when the operation came
+	term  uint64
+	n     uint64
+}
+
+// OK reports that the ticket is one.
+func (t Ticket) OK() bool { return t.Kind != 0 }
+
+// Outcome is what the client's own connection answered.
+type Outcome uint8
+
+// Outcomes of an operation (PROTOCOL.md 1, End). Refuse only on Invalid,
+// Unauthorized, Unavailable, Unprepared, Bootstrapping, Syntax of ONE
+// mutation: whatever else is not an acknowledgement is OutcomeUnknown.
+const (
+	OutcomeUnknown Outcome = iota
+	OutcomeAcked
+	OutcomeRefused
+)
+
+// Verdict is what the client may be told of its operation.
+type Verdict uint8
+
+// Verdicts of End. Tell: what the store answered. Lost: a get is lost, a put
+// is lost with unknown outcome. Uncertain: the outcome is unknown.
+const (
+	Uncertain Verdict = iota
+	Tell
+	Lost
+)
+
+// Answer ends one waiting operation: a Grant for Lock and Unlock, a Ticket
+// for Begin, or an error.
+type Answer struct {
+	Op     OpID
+	Grant  Grant
+	Ticket Ticket
+	Err    error
+}
+
+// State is the state column of LOCK and UNLOCK (DESIGN.md 5).
+type State uint8
+
+// What a client is told about a reference.
+const (
+	Held State = iota + 1
+	Queued
+	Busy
+	LostState
+	Released
+)
+
+// String is the word that the client reads.
+func (s State) String() string {
+	switch s {
+	case Held:
+		return "HELD"
+	case Queued:
+		return "QUEUED"
+	case Busy:
+		return "BUSY"
+	case LostState:
+		return "LOST"
+	case Released:
+		return "RELEASED"
+	}
+	return ""
+}
+
+// Grant is the row that LOCK and UNLOCK answer (DESIGN.md 5).
+type Grant struct {
+	Applied   bool
+	Ref       LockRef // 0: not decided yet, or none
+	State     State
+	Position  int           // references ahead; 0 for the holder
+	Holder    string        // who holds, where this proxy knows
+	Lease     time.Duration // left
+	OwnerDied bool          // the holder before did not give the lock back
+}
+
+// Request is what LOCK asks.
+type Request struct {
+	Ref     LockRef       // not 0: go on waiting for it, ask where it stands, renew its lease
+	Wait    time.Duration // 0: Options.Wait; the caller caps it by what the client's driver bears
+	Lease   time.Duration // 0: Options.ClientLease; the caller caps it by the table's
+	NoWait  bool
+	Owner   string
+	Token   [16]byte // not zero: the same LOCK again finds the same reference
+	Closed  Stamp    // of the table (PROTOCOL.md 1, D)
+	Created bool     // the table was created critical: an empty new key needs no DELETE (PROTOCOL.md 1)
+}
+
+// Alarm is a broken invariant, or something a person must see. The Core has
+// already done what is safe.
+type Alarm struct {
+	Key  Key
+	Rule string // I1, I7, I12 …
+	Text string
+}

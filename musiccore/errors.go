@@ -1,0 +1,44 @@
+package musiccore
+
+import (
+	"encoding/hex"
+	"errors"
+)
+
+// What an operation can be told instead of what it asked for. Nothing was
+// sent to the store on behalf of an operation that gets one of these.
+var (
+	// ErrNotHeld: the reference waits, was never given, or is of another key.
+	ErrNotHeld = errors.New("musiccore: lock reference is not the holder")
+	// ErrLost: the reference expired, was given back or was preempted; nothing more will succeed.
+	ErrLost = errors.New("musiccore: lock is lost")
+	// ErrElsewhere: another session has the reference; see ElsewhereError.
+	ErrElsewhere = errors.New("musiccore: lock reference is of another session")
+	// ErrSynchronising: the key could not be synchronised or its window not renewed in time; try again.
+	ErrSynchronising = errors.New("musiccore: key is not synchronised yet")
+	// ErrPoisoned: a cell of the key is stamped so far ahead that no window lies above it (PROTOCOL.md 1, Synch).
+	ErrPoisoned = errors.New("musiccore: key has a write timestamp beyond every window")
+	// ErrTooLarge: the key does not fit the one page that is synchronised at a time.
+	ErrTooLarge = errors.New("musiccore: key is too large to be synchronised")
+	// ErrNoSession: this proxy has no valid session: no term, no operation.
+	ErrNoSession = errors.New("musiccore: session is not valid")
+	// ErrClock: own and cluster clock differ too much for a new term (H4).
+	ErrClock = errors.New("musiccore: clocks differ too much")
+	// ErrDraining: the proxy shuts down and grants nothing new.
+	ErrDraining = errors.New("musiccore: draining")
+	// ErrCrowded: too many wait for the key.
+	ErrCrowded = errors.New("musiccore: too many waiters")
+	// ErrUnavailable: the lock row cannot be read; nothing was left behind.
+	ErrUnavailable = errors.New("musiccore: lock row is unavailable")
+)
+
+// ElsewhereError is ErrElsewhere with the session that has the reference.
+type ElsewhereError struct{ Session SessionID }
+
+// Error names the session.
+func (e *ElsewhereError) Error() string {
+	return ErrElsewhere.Error() + " " + hex.EncodeToString(e.Session[:])
+}
+
+// Is makes it an ErrElsewhere.
+func (e *ElsewhereError) Is(target error) bool { return target == ErrElsewhere }

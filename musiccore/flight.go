@@ -1,0 +1,86 @@
+package musiccore
+
+import "time"
+
+// flight is the operations of one term between Begin and End, in the order of
+// their Begins: a ring that grows and is reused, so that an operation costs no
+// allocation.
+type flight struct {
+	ring  []op   // a power of two
+	first uint64 // number of the oldest operation kept
+	next  uint64 // number of the next operation
+	ops   int    // not ended
+	puts  int    // not ended, and puts
+}
+
+type op struct {
+	at   time.Duration // of its Begin
+	put  bool
+	done bool
+}
+
+func (f *flight) slot(n uint64) *op { return &f.ring[n&uint64(len(f.ring)-1)] }
+
+// add counts an operation in and answers its number.
+func (f *flight) add(at time.Duration, put bool) uint64 {
+	if f.next-f.first == uint64(len(f.ring)) {
+		f.grow()
+	}
+	n := f.next
+	f.next++
+	*f.slot(n) = op{at: at, put: put}
+	f.count(put, 1)
+	return n
+}
+
+func (f *flight) grow() {
+	old := *f
+	f.ring = make([]op, max(8, 2*len(old.ring)))
+	for n := old.first; n < old.next; n++ {
+		*f.slot(n) = *old.slot(n)
+	}
+}
+
+func (f *flight) count(put bool, d int) {
+	f.ops += d
+	if put {
+		f.puts += d
+	}
+}
+
+// end counts an operation out. It is false for one that is over already.
+func (f *flight) end(n uint64) bool {
+	if n < f.first || n >= f.next || f.slot(n).done {
+		return false
+	}
+	o := f.slot(n)
+	o.done = true
+	f.count(o.put, -1)
+	f.trim()
+	return true
+}
+
+func (f *flight) trim() {
+	for f.first < f.next && f.slot(f.first).done {
+		f.first++
+	}
+}
+
+// oldest is when the oldest operation in flight began.
+func (f *flight) oldest() (time.Duration, bool) {
+	if f.first == f.next {
+		return 0, false
+	}
+	return f.slot(f.first).at, true
+}
+
+// expire ends the operations begun at or before a moment, and reports whether
+// a put was among them.
+func (f *flight) expire(at time.Duration) (put bool) {
+	for f.first < f.next && f.slot(f.first).at <= at {
+		o := f.slot(f.first)
+		put = put || o.put
+		f.end(f.first)
+	}
+	return put
+}

@@ -1,0 +1,170 @@
+package musiccore
+
+import (
+	"bytes"
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+)
+
+// up reports that the session is valid; the first call that finds it dead
+// ends everything that hung on it (C5).
+func (c *Core) up(now Now) bool {
+	if c.self.Valid(now) {
+		return true
+	}
+	if c.self.Dead() && !c.ended {
+		c.ended = true
+		for _, k := range c.sorted() {
+			k.bury(now, ErrNoSession)
+		}
+	}
+	return false
+}
+
+// leave ends a call: what it caused, and when Tick is wanted.
+func (c *Core) leave() Effects {
+	out := c.out
+	c.out = Effects{}
+	out.Wake = c.timers.first()
+	return out
+}
+
+// key gives the state machine of a key, made anew where nobody needed it.
+func (c *Core) key(id Key) *key {
+	if k := c.keys[id]; k != nil {
+		return k
+	}
+	k := &key{c: c, id: id}
+	k.timer.who = k
+	if r, ok := c.idle.get(id); ok {
+		k.view.row, k.view.known, k.died = r.row, present, r.died
+	}
+	c.keys[id] = k
+	return k
+}
+
+// forget drops a key that nobody needs, but for its row where the queue is
+// empty: a queue that is not could change without us.
+func (c *Core) forget(k *key) {
+	if k.view.known == present && k.view.row.Empty() {
+		c.idle.put(k.id, rest{k.view.row, k.died})
+	}
+	delete(c.running, k.view.cmd)
+	c.timers.stop(&k.timer)
+	delete(c.keys, k.id)
+}
+
+func (c *Core) do(k Key, a Action) CommandID {
+	c.lastID++
+	c.out.Do = append(c.out.Do, Command{ID: c.lastID, Key: k, Do: a})
+	return c.lastID
+}
+
+func (c *Core) waits(op OpID, k *key, p *place) { c.ops[op] = waiter{k, p} }
+
+func (c *Core) answer(a Answer) {
+	delete(c.ops, a.Op)
+	c.out.Answers = append(c.out.Answers, a)
+}
+
+func (c *Core) alarm(k Key, rule, text string) {
+	c.out.Alarms = append(c.out.Alarms, Alarm{Key: k, Rule: rule, Text: text})
+}
+
+// patience is how long a LOCK waits for its answer.
+func (c *Core) patience(q Request) time.Duration {
+	if q.NoWait || q.Wait <= 0 {
+		return c.opts.Wait
+	}
+	return q.Wait
+}
+
+func (c *Core) each(table [16]byte, do func(*key)) {
+	for _, k := range c.sorted() {
+		if k.id.Table == table {
+			do(k)
+		}
+	}
+}
+
+// sorted lists the keys in one order, so that equal histories have equal
+// effects (DESIGN.md 8, seeds).
+func (c *Core) sorted() []*key {
+	return slices.SortedFunc(maps.Values(c.keys), func(a, b *key) int {
+		return cmp.Or(bytes.Compare(a.id.Table[:], b.id.Table[:]), cmp.Compare(a.id.PK, b.id.PK))
+	})
+}
+
+// reply hands the key what its command met; a command that it no longer
+// waits for is nobody's.
+func (k *key) reply(now Now, id CommandID, r Result) {
+	switch {
+	case id == k.view.cmd:
+		k.rowRead(now, id, r)
+	case k.lwt != nil && id == k.lwt.cmd:
+		k.swapped(now, r)
+	case k.term != nil && id == k.term.synch.cmd:
+		k.copied(now, r)
+	}
+	k.step(now)
+}
+
+// raise notes a later closed. A base that an LWT under way is about to write
+// was chosen without knowing it, and counts as older (C17).
+func (k *key) raise(closed Stamp) {
+	k.closed = max(k.closed, closed)
+	if k.changing() {
+		k.closed = max(k.closed, k.lwt.swap.Set.Row.Base+1)
+	}
+	t := k.term
+	if t == nil {
+		return
+	}
+	t.synced, t.synch.stale = false, true
+	t.dirty = t.dirty || t.base < closed
+}
+
+// sendAway tells all who wait that nothing is granted here any more.
+func (k *key) sendAway(now Now) {
+	for _, p := range k.queued {
+		k.answer(p, k.standing(now, p))
+	}
+	for _, p := range k.asking {
+		k.refuse(p, Grant{}, ErrDraining)
+		k.finish(p, LostState)
+	}
+	k.asking = nil
+}
+
+func (k *key) quiet() bool {
+	t := k.term
+	return k.lwt == nil && (t == nil || (t.open && t.flight.ops == 0 && !t.unsettled && t.synch.cmd == 0))
+}
+
+// bury ends everything of a key without another word to the store: the
+// session is dead or the table gone, and others clean up by the fences.
+func (k *key) bury(now Now, err error) {
+	if k.term != nil {
+		k.loseTerm(now)
+	}
+	for _, p := range k.queued {
+		k.losePlace(p)
+	}
+	pending := k.asking
+	if k.lwt != nil {
+		pending = append(pending[:len(pending):len(pending)], k.lwt.places...)
+		delete(k.c.running, k.lwt.cmd)
+	}
+	for _, p := range pending {
+		k.refuse(p, Grant{}, err)
+		k.finish(p, LostState)
+	}
+	for _, a := range k.asks {
+		k.c.answer(Answer{Op: a.op, Err: err})
+	}
+	delete(k.c.running, k.view.cmd)
+	k.c.timers.stop(&k.timer)
+	delete(k.c.keys, k.id)
+}

@@ -1,0 +1,237 @@
+package musiccore
+
+import "time"
+
+// endedKept bounds the ended references that a key remembers.
+const endedKept = 16
+
+// key is the state machine of one key: who asks, who waits, who holds, and
+// the one LWT under way. It is made by the first operation and forgotten when
+// nobody holds, waits or is owed an answer.
+type key struct {
+	c       *Core
+	id      Key
+	view    view
+	lwt     *lwt
+	asking  []*place // no reference yet, in order of arrival
+	queued  []*place // references that live in the lock row, ascending
+	tokens  map[[16]byte]*place
+	term    *term // the head's tenure, if it is here
+	asks    []ask
+	ended   []ending
+	closed  Stamp // of the table
+	created bool  // the table was created critical
+	died    bool  // the last holder did not give the lock back
+	wanted  time.Duration
+	timer   timer
+}
+
+// ending is how a reference ended: Released or LostState.
+type ending struct {
+	ref LockRef
+	how State
+}
+
+// due is the key's timer.
+func (k *key) due(now Now) { k.step(now) }
+
+// step does everything that the key's state asks for. It is called after
+// every event, and whatever it does not do waits for another.
+func (k *key) step(now Now) {
+	k.pass(now)
+	k.enter(now)
+	k.serve(now)
+	k.push(now)
+	if k.lwt == nil {
+		k.choose(now)
+	}
+	k.look(now)
+	k.settle(now)
+}
+
+// choose starts the LWT that matters most.
+func (k *key) choose(now Now) {
+	if k.view.known == unread {
+		return
+	}
+	switch t := k.term; {
+	case t != nil && t.drained(k.c.opts.SettleTries):
+		k.release(now)
+	case t != nil && t.window.wanted:
+		k.renew(now)
+	case t == nil && k.stray() && k.view.vouched == k.view.row.Base:
+		k.expel(now)
+	case t == nil && k.abandonedHead():
+		k.skip(now)
+	}
+	if k.lwt == nil {
+		k.enqueue(now)
+	}
+	if k.lwt == nil {
+		k.preempt(now)
+	}
+}
+
+// front is the lowest reference here that lives in the lock row.
+func (k *key) front() *place {
+	if len(k.queued) == 0 {
+		return nil
+	}
+	return k.queued[0]
+}
+
+func (k *key) pop() {
+	k.queued[0] = nil
+	k.queued = k.queued[1:]
+}
+
+// heads reports that p is the head of the queue as known.
+func (k *key) heads(p *place) bool {
+	return p != nil && k.view.known == present && !k.view.row.Empty() && p.ref == k.view.row.Head
+}
+
+func (k *key) abandonedHead() bool {
+	p := k.front()
+	return k.heads(p) && p.gone
+}
+
+// stray: the head is of this session, and memory does not know it.
+func (k *key) stray() bool {
+	if k.view.known != present || k.term != nil {
+		return false
+	}
+	_, s, ok := k.view.row.Holder()
+	return ok && s == k.c.self.id && !k.heads(k.front())
+}
+
+// stranger answers the head's session if it is not this one.
+func (k *key) stranger() (SessionID, bool) {
+	if k.view.known != present || k.term != nil {
+		return SessionID{}, false
+	}
+	_, s, ok := k.view.row.Holder()
+	return s, ok && s != k.c.self.id
+}
+
+// waitedFor reports that somebody here wants the head to move on. An
+// abandoned reference counts: only this proxy can release it in its turn.
+func (k *key) waitedFor(now Now) bool { return len(k.queued) > 0 || now.Boot < k.wanted }
+
+// pass drops what the head has passed: lost, and final (PROTOCOL.md 1, Poll).
+func (k *key) pass(now Now) {
+	if k.view.known != present {
+		return
+	}
+	if t := k.term; t != nil && !k.changing() && k.view.row.Base != t.base {
+		k.c.alarm(k.id, "I3", "a term was taken away while its session was valid")
+		k.loseTerm(now)
+	}
+	for p := k.front(); p != nil && k.term == nil && p.ref < k.view.row.Head; p = k.front() {
+		k.pop()
+		k.losePlace(p)
+	}
+	if p := k.front(); k.term == nil && k.heads(p) && k.view.row.Owner != (SessionID{}) {
+		k.pop()
+		k.losePlace(p)
+	}
+}
+
+// enter is Poll (PROTOCOL.md 1): the head gets its term if it waits here. A
+// place gets at most one term, ever (C15); a dirty one only on a base that
+// was read at QUORUM (M6). Paper §IV, acquireLock.
+func (k *key) enter(now Now) {
+	p := k.front()
+	if k.term != nil || k.changing() || !k.heads(p) || p.phase != waiting || p.gone {
+		return
+	}
+	if now.Clk == 0 || k.c.draining || !k.c.self.Valid(now) {
+		return
+	}
+	r := k.view.row
+	if s, ok := r.Session(r.Head); !ok || s != k.c.self.id || r.Owner != (SessionID{}) {
+		return
+	}
+	if r.DirtySince(k.closed) && k.view.vouched != r.Base {
+		return
+	}
+	k.open(now, p)
+}
+
+// record remembers how a reference ended.
+func (k *key) record(r LockRef, how State) {
+	if r == 0 {
+		return
+	}
+	if len(k.ended) == endedKept {
+		k.ended = append(k.ended[:0], k.ended[1:]...)
+	}
+	k.ended = append(k.ended, ending{r, how})
+}
+
+func (k *key) endedHow(r LockRef) State {
+	for _, e := range k.ended {
+		if e.ref == r {
+			return e.how
+		}
+	}
+	return 0
+}
+
+// broken ends the term: an invariant does not hold, so nothing that this
+// proxy believes of the key may be told or kept.
+func (k *key) broken(now Now, rule, text string) {
+	k.c.alarm(k.id, rule, text)
+	t := k.term
+	switch {
+	case t == nil:
+	case t.broken:
+		k.loseTerm(now)
+	default:
+		t.broken = true
+		k.close(now, LostState)
+	}
+}
+
+// settle ends a step: the key is forgotten if nobody needs it, else its timer
+// is set.
+func (k *key) settle(now Now) {
+	if k.unneeded(now) {
+		k.c.forget(k)
+		return
+	}
+	if at := k.wake(now); at != 0 {
+		k.c.timers.set(&k.timer, at)
+	}
+}
+
+func (k *key) unneeded(now Now) bool {
+	return k.term == nil && k.lwt == nil && len(k.asking) == 0 && len(k.asks) == 0 && !k.waitedFor(now)
+}
+
+// wake is when the key has something to do without an event.
+func (k *key) wake(now Now) time.Duration {
+	at := sooner(now.Boot, 0, k.wanted)
+	at = sooner(now.Boot, at, k.view.next)
+	if k.lwt != nil {
+		at = sooner(now.Boot, at, k.lwt.at)
+	}
+	if len(k.asks) > 0 {
+		at = sooner(now.Boot, at, k.asks[0].until)
+	}
+	if w := k.c.watches[k.strangerID()]; w != nil && w.dead {
+		at = sooner(now.Boot, at, w.deadAt+k.c.opts.Grace)
+	}
+	if p := k.front(); k.term == nil && k.heads(p) {
+		// It may be held back by clocks that differ: no event tells their end.
+		at = sooner(now.Boot, at, now.Boot+time.Second)
+	}
+	if k.term != nil {
+		at = sooner(now.Boot, at, k.term.wake(now.Boot, k.c.opts.OpTimeout))
+	}
+	return at
+}
+
+func (k *key) strangerID() SessionID {
+	s, _ := k.stranger()
+	return s
+}

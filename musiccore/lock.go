@@ -1,0 +1,178 @@
+package musiccore
+
+import (
+	"fmt"
+	"time"
+)
+
+// askKind is which operation an ask belongs to.
+type askKind uint8
+
+const (
+	askLock askKind = iota + 1
+	askUnlock
+	askBegin
+)
+
+// ask is an operation with a reference that memory does not know: a QUORUM
+// read of the lock row begun after it says what to answer.
+type ask struct {
+	op    OpID
+	what  askKind
+	ref   LockRef
+	after CommandID
+	until time.Duration
+}
+
+// newPlace is LOCK without a reference.
+func (k *key) newPlace(now Now, op OpID, q Request) {
+	c := k.c
+	if p := k.tokens[q.Token]; p != nil {
+		p.attach(now, op, q)
+		return
+	}
+	if q.NoWait && k.crowded() {
+		k.want(now)
+		c.answer(Answer{Op: op, Grant: Grant{State: Busy}})
+		return
+	}
+	if len(k.asking)+len(k.queued) >= c.opts.Waiters {
+		c.answer(Answer{Op: op, Err: ErrCrowded})
+		return
+	}
+	p := &place{k: k, lease: c.opts.ClientLease, owner: q.Owner, token: q.Token, nowait: q.NoWait}
+	p.timer.who = p
+	if q.Token != ([16]byte{}) {
+		if k.tokens == nil {
+			k.tokens = map[[16]byte]*place{}
+		}
+		k.tokens[q.Token] = p
+	}
+	k.asking = append(k.asking, p)
+	p.attach(now, op, q)
+}
+
+// crowded: NOWAIT has lost already.
+func (k *key) crowded() bool {
+	return len(k.asking) > 0 || (k.lwt != nil && len(k.lwt.places) > 0) || k.busy()
+}
+
+// resume is LOCK … USING LOCK r: go on waiting, ask, renew.
+func (k *key) resume(now Now, op OpID, q Request) {
+	if how := k.endedHow(q.Ref); how != 0 {
+		k.c.answer(Answer{Op: op, Grant: Grant{Ref: q.Ref, State: how}})
+		return
+	}
+	if p := k.live(q.Ref); p != nil {
+		p.attach(now, op, q)
+		return
+	}
+	k.ask(ask{op: op, what: askLock, ref: q.Ref, until: now.Boot + k.c.opts.Wait})
+}
+
+// unlock is UNLOCK (paper §IV, releaseLock). It may be answered before its
+// LWT: that only affects liveness.
+func (k *key) unlock(now Now, op OpID, r LockRef) {
+	if how := k.endedHow(r); how != 0 {
+		k.c.answer(Answer{Op: op, Grant: Grant{Applied: how == Released, Ref: r, State: how}})
+		return
+	}
+	switch p := k.live(r); {
+	case p == nil:
+		k.ask(ask{op: op, what: askUnlock, ref: r, until: now.Boot + k.c.opts.Wait})
+	case p.phase == holding:
+		k.giveBack(now, op)
+	default:
+		k.answer(p, Grant{Ref: r, State: Released})
+		k.abandon(p, Released)
+		k.c.answer(Answer{Op: op, Grant: Grant{Applied: true, Ref: r, State: Released}})
+	}
+}
+
+func (k *key) ask(a ask) {
+	a.after = k.c.lastID
+	k.asks = append(k.asks, a)
+	k.c.waits(a.op, k, nil)
+	k.view.next = 0
+}
+
+// answerAsks answers what a QUORUM read of the row tells.
+func (k *key) answerAsks(id CommandID, r *Row) {
+	left := k.asks[:0]
+	for _, a := range k.asks {
+		if a.after >= id {
+			left = append(left, a)
+			continue
+		}
+		k.c.answer(k.told(a, r))
+	}
+	k.asks = left
+}
+
+// told is what the row says about a reference that memory does not know.
+func (k *key) told(a ask, r *Row) Answer {
+	switch {
+	case r == nil || a.ref > r.Guard:
+		return Answer{Op: a.op, Err: ErrNotHeld}
+	case a.ref < r.Head:
+		return a.lost()
+	}
+	s, known := r.Session(a.ref)
+	if a.ref == r.Head {
+		_, s, known = r.Holder()
+	}
+	if !known || s == k.c.self.id || k.c.dead(s) {
+		return a.lost()
+	}
+	return Answer{Op: a.op, Err: &ElsewhereError{Session: s}}
+}
+
+// lost: LOCK hears LOST, UNLOCK that it is given back (paper §IV: forcibly
+// released counts as released), an operation ErrLost.
+func (a ask) lost() Answer {
+	switch a.what {
+	case askLock:
+		return Answer{Op: a.op, Grant: Grant{Ref: a.ref, State: LostState}}
+	case askUnlock:
+		return Answer{Op: a.op, Grant: Grant{Ref: a.ref, State: Released}}
+	}
+	return Answer{Op: a.op, Err: ErrLost}
+}
+
+// overdueAsks answers those for whom the row could not be read.
+func (k *key) overdueAsks(now Now) {
+	left := k.asks[:0]
+	for _, a := range k.asks {
+		if now.Boot < a.until {
+			left = append(left, a)
+			continue
+		}
+		k.c.answer(Answer{Op: a.op, Err: unavailable(k.view.cause)})
+	}
+	k.asks = left
+}
+
+func unavailable(cause error) error {
+	if cause == nil {
+		return ErrUnavailable
+	}
+	return fmt.Errorf("%w: %w", ErrUnavailable, cause)
+}
+
+// leave takes a waiting operation away: its client is gone.
+func (k *key) leave(op OpID, p *place) {
+	if p != nil {
+		p.op = 0
+		k.abandon(p, LostState)
+		return
+	}
+	for i, a := range k.asks {
+		if a.op == op {
+			k.asks = append(k.asks[:i], k.asks[i+1:]...)
+			return
+		}
+	}
+	if k.term != nil {
+		k.term.leave(op)
+	}
+}

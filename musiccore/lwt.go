@@ -1,0 +1,169 @@
+package musiccore
+
+import (
+	"fmt"
+	"time"
+)
+
+// purpose is why an LWT is sent; the names are those of PROTOCOL.md 1.
+type purpose uint8
+
+const (
+	enqueueing purpose = iota + 1
+	releasing
+	renewing
+	preempting
+	expelling // Release of an own head that memory does not know
+	skipping  // Release of an abandoned reference that never entered
+)
+
+// lwt is the one LWT under way for a key (PROTOCOL.md 1, lwt): sent, and on
+// an unknown outcome sent again with the same literals, until it is applied
+// or refused; after a refusal a row read at QUORUM tells whether it was me.
+// What is forgotten before it is definite could be applied later and leave a
+// reference that nobody removes (H3).
+type lwt struct {
+	why     purpose
+	swap    Swap
+	cmd     CommandID     // under way; 0: waits
+	refused CommandID     // not 0: only a read after this command decides
+	tries   int           // sent so often
+	at      time.Duration // not sent again before
+	req     int64
+	places  []*place // of an Enqueue, in order
+}
+
+// changing reports that an LWT on the T register is under way: until it is
+// definite nobody here concludes anything from T.
+func (k *key) changing() bool { return k.lwt != nil && k.lwt.swap.Set.T }
+
+// start sends a new LWT. One that would break I1 is never sent.
+func (k *key) start(now Now, l lwt) bool {
+	if !l.swap.sound(k.view.pointer()) {
+		k.broken(now, "I1", fmt.Sprintf("an LWT would move the lock row backwards: %+v", l.swap))
+		return false
+	}
+	k.lwt = &l
+	k.push(now)
+	return true
+}
+
+// push sends the LWT, or sends it again when its time has come.
+func (k *key) push(now Now) {
+	l := k.lwt
+	if l == nil || l.cmd != 0 || l.refused != 0 || now.Boot < l.at {
+		return
+	}
+	l.tries++
+	l.cmd = k.c.do(k.id, Apply{Swap: l.swap})
+	k.c.running[l.cmd] = k
+}
+
+// swapped takes what an Apply met.
+func (k *key) swapped(now Now, r Result) {
+	l := k.lwt
+	l.cmd = 0
+	switch r.Fate {
+	case Done:
+		k.view.applied(l.swap)
+		k.done(now, l.swap.Set.Row.first())
+	case Refused:
+		l.refused = k.c.lastID
+		k.view.next = 0
+	default:
+		l.at = now.Boot + backoff(l.tries-1)
+	}
+}
+
+// first is the first reference of the newest block: what an Enqueue reserved.
+func (r Row) first() LockRef {
+	if len(r.Queue) == 0 {
+		return 0
+	}
+	return r.Queue[len(r.Queue)-1].First
+}
+
+// resolve decides a refused LWT by a row read at QUORUM after the refusal.
+func (k *key) resolve(now Now, id CommandID, r *Row) {
+	l := k.lwt
+	if l == nil || l.refused == 0 || id <= l.refused {
+		return
+	}
+	if l.stands(r) {
+		// The read saw the row before the one that refused (a commit level
+		// below QUORUM): nothing is decided.
+		l.refused, l.at = 0, now.Boot+backoff(l.tries)
+		return
+	}
+	if r == nil {
+		k.dropLWT()
+		return
+	}
+	if l.why != enqueueing {
+		k.decided(now, r.sameTerm(l.swap.Set.Row))
+		return
+	}
+	if b, mine := r.Find(k.c.self.id, l.req); mine {
+		k.done(now, b.First)
+		return
+	}
+	k.dropLWT()
+}
+
+// stands reports that the condition of the LWT is still true of the row, or
+// that the row is an older one.
+func (l *lwt) stands(r *Row) bool {
+	i := l.swap.If
+	switch {
+	case r == nil || i.What == IfAbsent:
+		return r == nil && i.What == IfAbsent
+	case i.What == IfGuard:
+		return r.Guard <= i.Guard
+	case i.What == IfBase:
+		return r.Base <= i.Base
+	}
+	return r.Guard <= i.Guard && r.Base <= i.Base
+}
+
+// decided ends a refused LWT on T. If T is not what it wrote, somebody else
+// has changed the term: a Release is moot, a Renew came too late.
+func (k *key) decided(now Now, mine bool) {
+	if mine {
+		k.done(now, 0)
+		return
+	}
+	why := k.lwt.why
+	k.lwt = nil
+	switch {
+	case k.term == nil:
+	case why == releasing:
+		k.endTerm()
+	case why == renewing:
+		k.loseTerm(now)
+	}
+}
+
+// dropLWT ends an LWT that was refused and never applied: who asked through
+// it asks again.
+func (k *key) dropLWT() {
+	k.asking = append(k.lwt.places, k.asking...)
+	k.lwt = nil
+}
+
+// done ends an LWT that was applied.
+func (k *key) done(now Now, first LockRef) {
+	l := k.lwt
+	k.lwt = nil
+	switch l.why {
+	case enqueueing:
+		k.numbered(l.places, first)
+	case releasing:
+		if k.term != nil {
+			k.endTerm()
+		}
+	case renewing:
+		k.renewed(now, l.swap.Set.Row.Base)
+	case preempting, expelling:
+		k.died = true
+	}
+}

@@ -1,0 +1,43 @@
+package musiccore
+
+import "time"
+
+// Options are the numbers of DESIGN.md 2. Zero values are not defaults: start
+// from Defaults.
+type Options struct {
+	SessionLease time.Duration // L
+	Drift        float64       // eps: how much clock RATES may differ
+	Margin       time.Duration // added to L*(1+eps) before a session is dead
+	Grace        time.Duration // F: for a dead holder's client to come elsewhere
+	ClientLease  time.Duration // silence that ends a held reference
+	Untold       time.Duration // silence that ends a queued, untold or late-granted reference
+	Wait         time.Duration // LOCK without WAIT; also the bound of NOWAIT and of an UNLOCK's answer
+	OpTimeout    time.Duration // an operation without an End is unsettled and over
+	Window       Stamp         // W: the same at every proxy, or windows overlap
+	Waiters      int           // waiters per key
+	Idle         int           // lock rows kept of keys that nobody holds
+	SettleTries  int           // "bounded effort" before a term is released dirty
+}
+
+// Defaults are the values that DESIGN.md 2 promises.
+func Defaults() Options {
+	return Options{
+		SessionLease: 10 * time.Second,
+		Drift:        0.01,
+		Margin:       500 * time.Millisecond,
+		Grace:        2 * time.Second,
+		ClientLease:  30 * time.Second,
+		Untold:       10 * time.Second,
+		Wait:         1500 * time.Millisecond,
+		OpTimeout:    5 * time.Second,
+		Window:       1 << 20,
+		Waiters:      100_000,
+		Idle:         4096,
+		SettleTries:  2,
+	}
+}
+
+// deadAfter is how long a beat must stand still: L*(1+eps)+margin.
+func (o Options) deadAfter() time.Duration {
+	return time.Duration(float64(o.SessionLease)*(1+o.Drift)) + o.Margin
+}

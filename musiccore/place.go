@@ -1,0 +1,276 @@
+package musiccore
+
+import "time"
+
+// phase is how far a place has come.
+type phase uint8
+
+const (
+	nameless phase = iota // no reference yet
+	waiting               // a reference, never a term
+	holding               // a term
+	over                  // never again (C15)
+)
+
+// place is one local reference from LOCK to its end: a place in the queue,
+// then the lock. It belongs to no connection; op is the operation that waits
+// for it at the moment.
+type place struct {
+	k      *key
+	ref    LockRef
+	op     OpID
+	until  time.Duration // op is answered, or silence ends it
+	lease  time.Duration
+	owner  string
+	token  [16]byte
+	phase  phase
+	gone   bool // abandoned: released when it becomes the head
+	nowait bool
+	died   bool // the holder before did not give the lock back
+	timer  timer
+}
+
+// due is the place's timer.
+func (p *place) due(now Now) {
+	k := p.k
+	switch {
+	case p.phase == over || p.gone:
+		return
+	case now.Boot < p.until:
+		k.c.timers.set(&p.timer, p.until)
+		return
+	case p.phase == holding:
+		k.expire(now)
+	case p.op != 0:
+		k.putOff(now, p)
+	default:
+		k.abandon(p, LostState)
+	}
+	k.step(now)
+}
+
+// keep moves the end of silence, or the time of the answer.
+func (p *place) keep(until time.Duration) {
+	p.until = until
+	p.k.c.timers.set(&p.timer, until)
+}
+
+// attach lets an operation wait for the place until a moment.
+func (p *place) attach(now Now, op OpID, q Request) {
+	k := p.k
+	if p.op != 0 {
+		k.answer(p, k.standing(now, p))
+	}
+	if q.Lease > 0 {
+		p.lease = q.Lease
+	}
+	if p.phase == holding {
+		p.keep(now.Boot + p.lease)
+		k.c.answer(Answer{Op: op, Grant: k.standing(now, p)})
+		return
+	}
+	p.op = op
+	if q.NoWait && q.Ref != 0 {
+		k.putOff(now, p)
+		return
+	}
+	k.c.waits(op, k, p)
+	p.keep(now.Boot + k.c.patience(q))
+}
+
+// standing is the row that tells where a place stands.
+func (k *key) standing(now Now, p *place) Grant {
+	if p.phase == holding {
+		return Grant{Applied: true, Ref: p.ref, State: Held, Holder: p.owner, Lease: p.until - now.Boot, OwnerDied: p.died}
+	}
+	g := Grant{Ref: p.ref, State: Queued, Position: k.position(p)}
+	if k.term != nil && k.term.open {
+		g.Holder = k.term.place.owner
+	}
+	return g
+}
+
+// position is how many references are ahead; for a place without a reference
+// an estimate.
+func (k *key) position(p *place) int {
+	r := k.view.row
+	if p.ref != 0 {
+		return int(max(p.ref-r.Head, 1))
+	}
+	return int(max(r.Guard-r.Head+2, 1))
+}
+
+// answer ends the wait of the operation at a place.
+func (k *key) answer(p *place, g Grant) {
+	k.refuse(p, g, nil)
+}
+
+func (k *key) refuse(p *place, g Grant, err error) {
+	if p.op == 0 {
+		return
+	}
+	k.c.answer(Answer{Op: p.op, Grant: g, Err: err})
+	p.op = 0
+}
+
+// putOff answers a LOCK whose time is up (DESIGN.md 5): QUEUED, BUSY, or that
+// the lock row could not even be read.
+func (k *key) putOff(now Now, p *place) {
+	switch {
+	case p.nowait:
+		k.answer(p, Grant{State: Busy})
+		k.abandon(p, LostState)
+	case p.phase == nameless && k.view.known == unread:
+		k.refuse(p, Grant{}, unavailable(k.view.cause))
+		k.abandon(p, LostState)
+	default:
+		k.answer(p, k.standing(now, p))
+		p.keep(now.Boot + k.c.opts.Untold)
+		if p.ref == 0 && p.token == ([16]byte{}) {
+			// Nobody can ever name it again.
+			k.abandon(p, LostState)
+		}
+	}
+}
+
+// abandon gives a place up. Without a reference it leaves nothing behind;
+// with one it is released when it becomes the head (C8: no abandon LWT).
+func (k *key) abandon(p *place, how State) {
+	p.gone = true
+	k.record(p.ref, how)
+	k.unname(p)
+	k.c.timers.stop(&p.timer)
+	if p.ref == 0 {
+		k.asking = without(k.asking, p)
+	}
+}
+
+func (k *key) unname(p *place) {
+	if k.tokens[p.token] == p {
+		delete(k.tokens, p.token)
+	}
+}
+
+func without(ps []*place, gone *place) []*place {
+	for i, p := range ps {
+		if p == gone {
+			return append(ps[:i:i], ps[i+1:]...)
+		}
+	}
+	return ps
+}
+
+// losePlace ends a place that somebody else ended.
+func (k *key) losePlace(p *place) {
+	if p.phase == over {
+		return
+	}
+	k.finish(p, LostState)
+	k.answer(p, Grant{Ref: p.ref, State: LostState})
+}
+
+// finish is the end of a place, for ever.
+func (k *key) finish(p *place, how State) {
+	if !p.gone {
+		k.record(p.ref, how)
+	}
+	p.phase = over
+	k.unname(p)
+	k.c.timers.stop(&p.timer)
+}
+
+// live answers the place of a reference that somebody may still use.
+func (k *key) live(r LockRef) *place {
+	lo, hi := 0, len(k.queued)
+	for lo < hi {
+		mid := int(uint(lo+hi) >> 1)
+		if k.queued[mid].ref < r {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	if lo == len(k.queued) || k.queued[lo].ref != r || k.queued[lo].gone || k.queued[lo].phase == over {
+		return nil
+	}
+	return k.queued[lo]
+}
+
+// numbered gives the places of an applied Enqueue their references.
+func (k *key) numbered(ps []*place, first LockRef) {
+	for i, p := range ps {
+		p.ref = first + LockRef(i)
+		p.phase = waiting
+		k.queued = append(k.queued, p)
+	}
+}
+
+// enqueue asks for references for all who have none: one LWT, one block.
+func (k *key) enqueue(now Now) {
+	if len(k.asking) == 0 || k.c.draining || !k.c.self.Valid(now) {
+		return
+	}
+	r := k.view.pointer()
+	if (r == nil || r.Empty()) && now.Clk == 0 {
+		return
+	}
+	k.refuseHasty(now)
+	ps := k.asking
+	if len(ps) == 0 {
+		return
+	}
+	k.asking = nil
+	k.c.lastReq++
+	b := Block{N: int32(len(ps)), Session: k.c.self.id, Req: k.c.lastReq}
+	s := Enqueue(r, b, k.closed, now.Clk)
+	if !k.start(now, lwt{why: enqueueing, swap: s, req: b.Req, places: ps}) {
+		k.asking = ps
+	}
+}
+
+// refuseHasty answers BUSY to those who do not want to wait, where somebody is
+// ahead of them.
+func (k *key) refuseHasty(now Now) {
+	patient := make([]*place, 0, len(k.asking))
+	for _, p := range k.asking {
+		if p.gone {
+			continue
+		}
+		if p.nowait && (len(patient) > 0 || k.busy()) {
+			k.answer(p, Grant{State: Busy})
+			k.finish(p, LostState)
+			k.want(now)
+			continue
+		}
+		patient = append(patient, p)
+	}
+	k.asking = patient
+}
+
+// want keeps an eye on a stranger at the head for those who only ever say
+// NOWAIT: if it is dead, somebody must find out.
+func (k *key) want(now Now) {
+	if _, foreign := k.stranger(); foreign {
+		k.wanted = now.Boot + 2*k.c.opts.deadAfter()
+	}
+}
+
+// busy reports that somebody with a claim is ahead of a newcomer. References
+// that were given back and wait for their LWT do not count: who unlocks and
+// then locks NOWAIT finds no one.
+func (k *key) busy() bool {
+	for _, p := range k.queued {
+		if !p.gone && p.phase != over {
+			return true
+		}
+	}
+	if k.view.known != present {
+		return false
+	}
+	for _, b := range k.view.row.Queue {
+		if b.Last() >= k.view.row.Head && b.Session != k.c.self.id {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,122 @@
+package musiccore
+
+// LockRef numbers the references of one key: 1, 2, 3 … without gaps. It is
+// the place in the key's queue and the fencing token (paper §III,
+// createLockRef; PROTOCOL.md 1). 0 is no reference.
+type LockRef int64
+
+// Stamp is a write timestamp of the store in microseconds. Stamps are
+// compared with each other and never with time: the paper's v2s(lockRef, t)
+// with the base taken from the lock row. 0 is no stamp.
+type Stamp int64
+
+// SessionID names one life of one proxy in music.sessions. The zero value is
+// NONE of PROTOCOL.md 1.
+type SessionID [16]byte
+
+// Key names what one lock covers: one partition of one critical table.
+type Key struct {
+	Table [16]byte // id of the data table
+	PK    string   // wire bytes of the routing key
+}
+
+// Block is one tuple of the queue: N references from First on, all reserved
+// by one Enqueue of one session. Req tells two Enqueues of a session apart.
+// Retained marks references kept for the proxy itself (PROTOCOL.md 6).
+type Block struct {
+	First    LockRef
+	N        int32
+	Session  SessionID
+	Req      int64
+	Retained bool
+}
+
+// Last is the highest reference of the block.
+func (b Block) Last() LockRef { return b.First + LockRef(b.N) - 1 }
+
+// Row is the lock row of one key: the registers Q = (Guard, Queue) and
+// T = (Base, Head, Dirty, Owner) of PROTOCOL.md 1. Live references are
+// Head..Guard. A Row is a value; nobody writes into a Queue once made.
+type Row struct {
+	Guard, Head LockRef
+	Queue       []Block
+	Base        Stamp
+	Dirty       bool
+	Owner       SessionID
+}
+
+// Empty reports that nobody holds and nobody waits.
+func (r Row) Empty() bool { return r.Head > r.Guard }
+
+// Holder answers who holds the key: the head, and T.Owner if set, else the
+// queue's session (PROTOCOL.md 1). It is false for an empty queue and for a
+// row whose registers are of so different ages that the queue no longer
+// shows the head: then only a QUORUM read can tell.
+func (r Row) Holder() (LockRef, SessionID, bool) {
+	if r.Empty() {
+		return 0, SessionID{}, false
+	}
+	if r.Owner != (SessionID{}) {
+		return r.Head, r.Owner, true
+	}
+	s, ok := r.Session(r.Head)
+	return r.Head, s, ok
+}
+
+// Session answers which session enqueued a reference; that never changes.
+func (r Row) Session(ref LockRef) (SessionID, bool) {
+	for _, b := range r.Queue {
+		if b.First <= ref && ref <= b.Last() {
+			return b.Session, true
+		}
+	}
+	return SessionID{}, false
+}
+
+// Find looks for the block that a session enqueued under a request number:
+// "look whether it was me" (PROTOCOL.md 1, lwt).
+func (r Row) Find(s SessionID, req int64) (Block, bool) {
+	for _, b := range r.Queue {
+		if b.Session == s && b.Req == req {
+			return b, true
+		}
+	}
+	return Block{}, false
+}
+
+// Next answers the head that a Preempt leaves: the first reference above the
+// head whose session is not dead, else guard+1 (PROTOCOL.md 1, Preempt).
+func (r Row) Next(dead func(SessionID) bool) LockRef {
+	for ref := r.Head + 1; ref <= r.Guard; ref++ {
+		if s, ok := r.Session(ref); !ok || !dead(s) {
+			return ref
+		}
+	}
+	return r.Guard + 1
+}
+
+// DirtySince is D of PROTOCOL.md 1: the row says dirty, or its base is older
+// than the moment when the table was closed to plain writes.
+func (r Row) DirtySince(closed Stamp) bool { return r.Dirty || r.Base < closed }
+
+// sameTerm reports that two rows show the same T register.
+func (r Row) sameTerm(o Row) bool {
+	return r.Base == o.Base && r.Head == o.Head && r.Dirty == o.Dirty && r.Owner == o.Owner
+}
+
+// newer joins two views of one lock row register by register. A replica may
+// have missed a commit, so either register of either view may be the older.
+// It is false where one base shows two different terms, which no history of
+// LWTs can produce (I1).
+func newer(a, b Row) (Row, bool) {
+	if b.Base == a.Base && !b.sameTerm(a) {
+		return a, false
+	}
+	if b.Guard > a.Guard {
+		a.Guard, a.Queue = b.Guard, b.Queue
+	}
+	if b.Base > a.Base {
+		a.Base, a.Head, a.Dirty, a.Owner = b.Base, b.Head, b.Dirty, b.Owner
+	}
+	return a, true
+}

@@ -1,0 +1,148 @@
+package musiccore
+
+// Condition says what an LWT compares. It also fixes which registers the LWT
+// writes; Set repeats that, so that nobody has to know.
+type Condition uint8
+
+// The four shapes of an LWT in PROTOCOL.md 1.
+const (
+	IfAbsent    Condition = iota + 1 // INSERT … IF NOT EXISTS             writes Q and T
+	IfGuard                          // UPDATE … IF guard=?                writes Q
+	IfGuardBase                      // UPDATE … IF guard=? AND base=?     writes Q and T
+	IfBase                           // UPDATE … IF base=?                 writes T
+)
+
+// If is the condition of an LWT. Guard and Base are never 0 where they are
+// compared: the store would apply `= null` to a missing row (facts/cql.md 1).
+type If struct {
+	What  Condition
+	Guard LockRef // for IfGuard and IfGuardBase
+	Base  Stamp   // for IfBase and IfGuardBase
+}
+
+// Set is what an LWT writes: whole registers of Row, never parts of one.
+type Set struct {
+	Q   bool // guard, queue
+	T   bool // base, head, dirty, owner
+	Row Row  // only the registers named above count
+}
+
+// Swap is one LWT on one lock row. It holds every literal, so sending it
+// again sends the same bytes, and guard and base make that harmless: each
+// Swap is applied at most once (PROTOCOL.md 3, H3).
+type Swap struct {
+	If  If
+	Set Set
+}
+
+// Enqueue appends n = b.N references to the queue; nil is a key without a
+// lock row. b.First is chosen here. Where the queue is empty the first
+// reference HOLDS when the Swap is applied (PROTOCOL.md 1, Enqueue; paper §IV
+// createLockRef).
+func Enqueue(r *Row, b Block, closed, clk Stamp) Swap {
+	if r == nil {
+		b.First = 1
+		row := Row{Guard: LockRef(b.N), Queue: []Block{b}, Base: max(clk, 1), Head: 1, Dirty: true}
+		return Swap{If{What: IfAbsent}, Set{Q: true, T: true, Row: row}}
+	}
+	b.First = r.Guard + 1
+	row := Row{Guard: r.Guard + LockRef(b.N)}
+	if r.Empty() {
+		row.Queue = []Block{b}
+		row.Base, row.Head, row.Dirty = max(r.Base+1, clk), b.First, r.DirtySince(closed)
+		return Swap{If{What: IfGuardBase, Guard: r.Guard, Base: r.Base}, Set{Q: true, T: true, Row: row}}
+	}
+	row.Queue = make([]Block, 0, len(r.Queue)+1)
+	for _, old := range r.Queue {
+		if old.Last() >= r.Head {
+			row.Queue = append(row.Queue, old)
+		}
+	}
+	row.Queue = append(row.Queue, b)
+	return Swap{If{What: IfGuard, Guard: r.Guard}, Set{Q: true, Row: row}}
+}
+
+// Release ends the term of r's base: the next reference becomes the head, at
+// a base above every stamp used (PROTOCOL.md 1, Release; paper §IV
+// releaseLock). used is the term's seq, at least 2; the window W where the
+// sequencer is not known.
+func Release(r Row, used Stamp, dirty bool, clk Stamp) Swap {
+	return termSwap(r, Row{Base: max(r.Base+used, clk), Head: r.Head + 1, Dirty: dirty})
+}
+
+// Preempt ends the term of a session that is dead and makes next the head,
+// a whole window above (PROTOCOL.md 1, Preempt; paper §IV forcedRelease).
+func Preempt(r Row, next LockRef, w, clk Stamp) Swap {
+	return termSwap(r, Row{Base: max(r.Base+w, clk), Head: next, Dirty: true})
+}
+
+// Takeover moves the head's term to another session, dirty and a whole window
+// above (PROTOCOL.md 1, Takeover).
+func Takeover(r Row, to SessionID, w, clk Stamp) Swap {
+	return termSwap(r, Row{Base: max(r.Base+w, clk), Head: r.Head, Dirty: true, Owner: to})
+}
+
+// Renew gives the same holder a fresh window (PROTOCOL.md 1, Renew). floor is
+// clk(), or one above the highest stamp that a Synch met.
+func Renew(r Row, owner SessionID, dirty bool, w, floor Stamp) Swap {
+	return termSwap(r, Row{Base: max(r.Base+w, floor), Head: r.Head, Dirty: dirty, Owner: owner})
+}
+
+func termSwap(r, to Row) Swap {
+	return Swap{If{What: IfBase, Base: r.Base}, Set{T: true, Row: to}}
+}
+
+// Apply is what the store does with a Swap: the row afterwards, and whether
+// the condition held. nil is a missing row. It is the meaning of a Swap, for
+// tests and the simulator.
+func (s Swap) Apply(r *Row) (Row, bool) {
+	if r == nil {
+		return s.Set.Row, s.If.What == IfAbsent
+	}
+	if !s.If.holds(*r) {
+		return *r, false
+	}
+	return s.onto(*r), true
+}
+
+// holds reports whether the condition is true of an existing row.
+func (i If) holds(r Row) bool {
+	switch i.What {
+	case IfGuard:
+		return r.Guard == i.Guard
+	case IfGuardBase:
+		return r.Guard == i.Guard && r.Base == i.Base
+	case IfBase:
+		return r.Base == i.Base
+	}
+	return false
+}
+
+// onto writes the registers of the Swap over a row, asking nothing.
+func (s Swap) onto(r Row) Row {
+	if s.Set.Q {
+		r.Guard, r.Queue = s.Set.Row.Guard, s.Set.Row.Queue
+	}
+	if s.Set.T {
+		t := s.Set.Row
+		r.Base, r.Head, r.Dirty, r.Owner = t.Base, t.Head, t.Dirty, t.Owner
+	}
+	return r
+}
+
+// sound is I1 for one LWT about to be sent: against the row it was made from,
+// guard and head never fall, base rises, and nothing compares with nothing.
+func (s Swap) sound(from *Row) bool {
+	to := s.Set.Row
+	if from == nil {
+		return s.If.What == IfAbsent && to.Head == 1 && to.Guard >= 1 && to.Base > 0
+	}
+	ok := s.Set.Q || s.Set.T
+	if s.Set.Q {
+		ok = ok && s.If.Guard > 0 && to.Guard > from.Guard
+	}
+	if s.Set.T {
+		ok = ok && s.If.Base > 0 && to.Base > from.Base && to.Head >= from.Head && to.Head <= max(to.Guard, from.Guard)+1
+	}
+	return ok
+}

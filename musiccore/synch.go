@@ -1,0 +1,125 @@
+package musiccore
+
+import "time"
+
+// poison is the stamp above which no window can be put (PROTOCOL.md 1, Synch).
+const poison = Stamp(1) << 62
+
+// synch is the state of a term's Synch: which attempt is under way and when
+// the next one may start.
+type synch struct {
+	cmd   CommandID
+	tries int // failed in a row
+	next  time.Duration
+	stale bool // what the attempt rests on changed while it ran
+}
+
+// window is the state of a term's Renew.
+type window struct {
+	wanted bool
+	sent   bool  // its LWT is under way
+	hold   bool  // puts wait for it: the present window must not be written in
+	floor  Stamp // the new base lies at or above it
+}
+
+// narrow reports that the window is nearly used up and nobody is at it.
+func (w *window) narrow(seq, size Stamp) bool {
+	return seq >= size/4*3 && !w.wanted && !w.sent
+}
+
+// move asks for a window at or above floor, and writes nothing in this one.
+func (w *window) move(floor Stamp) {
+	w.wanted, w.hold, w.floor = true, true, max(w.floor, floor)
+}
+
+// wantsSynch: somebody waits for it, or the term ends or the proxy goes and
+// something is unsettled. It is exclusive: no put may be in flight, or an
+// acknowledged one would be fenced away (C7).
+func (k *key) wantsSynch(now Now) bool {
+	t := k.term
+	if t.clean() || t.broken || t.window.hold || t.synch.cmd != 0 || t.flight.puts > 0 || now.Boot < t.synch.next {
+		return false
+	}
+	if t.open {
+		return len(t.waiting) > 0 || (k.c.draining && t.unsettled)
+	}
+	return t.unsettled && t.flight.ops == 0 && t.synch.tries < k.c.opts.SettleTries
+}
+
+// copy starts one attempt: a fresh fence for each (C10), two stamps wide.
+// Paper §IV, acquireLock: the value read at quorum is written back under the
+// own reference.
+func (k *key) copy(now Now) {
+	t := k.term
+	if t.seq+2 > k.c.opts.Window {
+		t.window.move(now.Clk)
+		return
+	}
+	fence := t.base + t.seq
+	t.seq += 2
+	t.synch.stale = false
+	t.synch.cmd = k.c.do(k.id, Copy{Fence: fence, Skip: t.fresh})
+	k.c.running[t.synch.cmd] = k
+}
+
+// copied takes what a Copy met.
+func (k *key) copied(now Now, r Result) {
+	t := k.term
+	s := &t.synch
+	s.cmd = 0
+	switch {
+	case r.Fate == Done && !s.stale:
+		t.synced, t.unsettled = true, false
+		*s = synch{}
+		return
+	case r.Fate == Done:
+		return
+	case r.Fate == Above && r.Stamp >= poison:
+		k.refuseKey(now, ErrPoisoned)
+		k.close(now, LostState)
+		s.tries = k.c.opts.SettleTries
+		return
+	case r.Fate == Above:
+		t.window.move(r.Stamp + 1)
+	case r.Fate == TooLarge:
+		k.refuseKey(now, ErrTooLarge)
+	}
+	s.next = now.Boot + backoff(s.tries)
+	s.tries++
+}
+
+// refuseKey answers all who wait for a synchronise that cannot be.
+func (k *key) refuseKey(_ Now, err error) {
+	for _, b := range k.term.waiting {
+		k.c.answer(Answer{Op: b.op, Err: err})
+	}
+	k.term.waiting = nil
+}
+
+// renew asks for a fresh window while operations go on in the old one.
+func (k *key) renew(now Now) {
+	t := k.term
+	floor := max(t.window.floor, now.Clk)
+	if floor == 0 && t.window.hold {
+		return
+	}
+	dirty := (t.dirty && !t.synced) || t.unsettled || t.flight.puts > 0 || t.synch.cmd != 0
+	held := Row{Guard: k.view.row.Guard, Head: t.place.ref, Base: t.base}
+	s := Renew(held, k.c.self.id, dirty, k.c.opts.Window, floor)
+	if k.start(now, lwt{why: renewing, swap: s}) {
+		t.window.wanted, t.window.sent = false, true
+	}
+}
+
+// renewed moves the term into the window that its Renew was given. What was
+// asked for meanwhile needs another one.
+func (k *key) renewed(now Now, base Stamp) {
+	t := k.term
+	if t == nil {
+		return
+	}
+	t.base, t.seq, t.fresh, t.window.sent = base, 2, false, false
+	if !t.window.wanted {
+		t.window = window{}
+	}
+}

@@ -1,0 +1,356 @@
+package musiccore
+
+import (
+	"fmt"
+	"time"
+)
+
+// farBase is how far a base may be ahead of the clock before a person is told
+// (I12).
+const farBase = Stamp(time.Hour / time.Microsecond)
+
+// term is one holder's tenure on one base, the unit of fencing (PROTOCOL.md 1,
+// Poll, Begin, End). seq is the next free place in the window; it only grows.
+type term struct {
+	id        uint64
+	place     *place
+	base, seq Stamp
+	dirty     bool // D at entry, or by a later raise of closed
+	synced    bool
+	unsettled bool // a put whose acknowledgement never came
+	open      bool
+	broken    bool // an invariant failed: nothing is told any more
+	fresh     bool // the own INSERT made the key, and no put was since (Copy.Skip)
+	flight    flight
+	waiting   []begin
+	synch     synch
+	window    window
+	unlock    begin // an UNLOCK to be answered when the term has drained
+}
+
+// begin is an operation that waits until the term may serve it.
+type begin struct {
+	op    OpID
+	kind  Kind
+	until time.Duration
+}
+
+// open starts the term of the head (PROTOCOL.md 1, Poll and Enqueue).
+func (k *key) open(now Now, p *place) {
+	c, r := k.c, k.view.row
+	c.lastTerm++
+	k.term = &term{
+		id: c.lastTerm, place: p, base: r.Base, seq: 2, open: true,
+		dirty: r.DirtySince(k.closed),
+		fresh: k.created && k.view.inserted == r.Base,
+	}
+	if r.Base > now.Clk+farBase {
+		c.alarm(k.id, "I12", fmt.Sprintf("base %d is far ahead of the clock %d", r.Base, now.Clk))
+	}
+	p.phase, p.died, p.nowait, k.died = holding, k.died, false, false
+	if p.op == 0 {
+		p.keep(now.Boot + c.opts.Untold)
+		return
+	}
+	p.keep(now.Boot + p.lease)
+	k.answer(p, k.standing(now, p))
+}
+
+// clean: nothing of an older term, or of this one, can surface any more.
+func (t *term) clean() bool {
+	return t.synch.cmd == 0 && !t.unsettled && (!t.dirty || t.synced)
+}
+
+// ready reports that an operation may begin at once.
+func (t *term) ready(kind Kind, w Stamp) bool {
+	return t.clean() && (kind == Get || (!t.window.hold && t.seq < w-2))
+}
+
+// begin is Begin of PROTOCOL.md 1 (paper §IV, criticalPut and criticalGet).
+func (k *key) begin(now Now, b begin, r LockRef) Ticket {
+	t := k.term
+	if t == nil || t.place.ref != r || !t.open {
+		k.beginElsewhere(now, b, r)
+		return Ticket{}
+	}
+	k.overdue(now)
+	left := t.place.until - now.Boot
+	if left <= 0 {
+		k.expire(now)
+		k.c.answer(Answer{Op: b.op, Err: ErrLost})
+		k.step(now)
+		return Ticket{}
+	}
+	t.place.keep(now.Boot + t.place.lease)
+	if t.ready(b.kind, k.c.opts.Window) {
+		tk := k.ticket(now, b.kind, left)
+		if t.window.wanted && k.lwt == nil {
+			k.step(now)
+		}
+		return tk
+	}
+	t.waiting = append(t.waiting, b)
+	k.c.waits(b.op, k, nil)
+	k.step(now)
+	return Ticket{}
+}
+
+// beginElsewhere answers an operation whose reference has no open term here.
+func (k *key) beginElsewhere(now Now, b begin, r LockRef) {
+	switch {
+	case k.endedHow(r) != 0:
+		k.c.answer(Answer{Op: b.op, Err: ErrLost})
+	case k.live(r) != nil:
+		k.c.answer(Answer{Op: b.op, Err: ErrNotHeld})
+	default:
+		k.ask(ask{op: b.op, what: askBegin, ref: r, until: b.until})
+	}
+	k.step(now)
+}
+
+// ticket counts an operation in and gives a put its stamp v2s(lockRef, seq):
+// unique, and inside the window (I2, I12).
+func (k *key) ticket(now Now, kind Kind, left time.Duration) Ticket {
+	t, c := k.term, k.c
+	tk := Ticket{Key: k.id, Ref: t.place.ref, Base: t.base, Kind: kind, Left: left, term: t.id}
+	tk.n = t.flight.add(now.Boot, kind == Put)
+	c.timers.set(&k.timer, now.Boot+c.opts.OpTimeout)
+	if kind != Put {
+		return tk
+	}
+	tk.Stamp = t.base + t.seq
+	t.seq++
+	t.fresh = false
+	if t.window.narrow(t.seq, c.opts.Window) {
+		t.window.wanted = true
+	}
+	return tk
+}
+
+// end is End of PROTOCOL.md 1. What has no End in time is over: its client
+// hears "unknown" whatever comes later (C16).
+func (k *key) end(now Now, tk Ticket, o Outcome) Verdict {
+	t := k.term
+	k.overdue(now)
+	if !t.flight.end(tk.n) {
+		return Uncertain
+	}
+	if o == OutcomeUnknown && tk.Kind == Put {
+		t.unsettled = true
+	}
+	v := t.verdict(tk.Kind, o)
+	if !t.open || len(t.waiting) > 0 || k.c.draining {
+		k.step(now)
+	}
+	return v
+}
+
+// verdict is check(term) in lease mode: the session was found valid on the way
+// in, and the term was open at Begin or there were no ticket.
+func (t *term) verdict(kind Kind, o Outcome) Verdict {
+	switch {
+	case o == OutcomeRefused:
+		return Tell
+	case t.broken:
+		return Lost
+	case o == OutcomeUnknown && kind == Put:
+		return Uncertain
+	}
+	return Tell
+}
+
+// overdue ends what has taken too long: operations without an End, and
+// operations that wait for the term.
+func (k *key) overdue(now Now) {
+	t, c := k.term, k.c
+	if t.flight.expire(now.Boot - c.opts.OpTimeout) {
+		t.unsettled = true
+	}
+	for len(t.waiting) > 0 && t.waiting[0].until <= now.Boot {
+		c.answer(Answer{Op: t.waiting[0].op, Err: ErrSynchronising})
+		t.waiting = t.waiting[1:]
+	}
+	if t.unlock.op != 0 && t.unlock.until <= now.Boot {
+		k.answerUnlock(Released)
+	}
+}
+
+// serve lets the term work: tickets for those who wait, or the synchronise
+// that they wait for.
+func (k *key) serve(now Now) {
+	k.overdueAsks(now)
+	t := k.term
+	if t == nil {
+		return
+	}
+	k.overdue(now)
+	if t.clean() && t.open {
+		k.admit(now)
+	}
+	if k.wantsSynch(now) {
+		k.copy(now)
+	}
+}
+
+// admit gives tickets to the operations that waited, in order.
+func (k *key) admit(now Now) {
+	t := k.term
+	waiting := t.waiting
+	t.waiting = nil
+	for _, b := range waiting {
+		if !t.ready(b.kind, k.c.opts.Window) {
+			t.waiting = append(t.waiting, b)
+			continue
+		}
+		left := t.place.until - now.Boot
+		t.place.keep(now.Boot + t.place.lease)
+		k.c.answer(Answer{Op: b.op, Ticket: k.ticket(now, b.kind, left)})
+	}
+}
+
+// expire ends a client lease: silence, and the next one is told so.
+func (k *key) expire(now Now) {
+	k.died = true
+	k.close(now, LostState)
+}
+
+// giveBack is the UNLOCK of the holder. It is answered at once when nothing
+// is unsettled and no put can become so.
+func (k *key) giveBack(now Now, op OpID) {
+	t := k.term
+	k.close(now, Released)
+	t.unlock = begin{op: op, until: now.Boot + k.c.opts.Wait}
+	if t.flight.puts == 0 && !t.unsettled {
+		k.answerUnlock(Released)
+		return
+	}
+	k.c.waits(op, k, nil)
+}
+
+func (k *key) answerUnlock(how State) {
+	t := k.term
+	if t.unlock.op == 0 {
+		return
+	}
+	k.c.answer(Answer{Op: t.unlock.op, Grant: Grant{Applied: how == Released, Ref: t.place.ref, State: how}})
+	t.unlock.op = 0
+}
+
+// close lets no more operations in. Those in flight still end; then the term
+// is settled if need be, and released.
+func (k *key) close(now Now, how State) {
+	t := k.term
+	if !t.open {
+		return
+	}
+	t.open = false
+	t.synch.tries = 0
+	k.finish(t.place, how)
+	for _, b := range t.waiting {
+		k.c.answer(Answer{Op: b.op, Err: ErrLost})
+	}
+	t.waiting = nil
+}
+
+// drained reports that a closed term may be released: nothing in flight, and
+// settled or enough tried (PROTOCOL.md 1, Release).
+func (t *term) drained(tries int) bool {
+	if t.open || t.flight.ops > 0 || t.synch.cmd != 0 {
+		return false
+	}
+	return !t.unsettled || t.broken || t.synch.tries >= tries
+}
+
+// release ends the term for everybody. The row may only become clean when
+// nothing is left that could surface (I7, C6, C7, C17).
+func (k *key) release(now Now) {
+	t := k.term
+	dirty := t.unsettled || (t.dirty && !t.synced) || t.broken
+	if !dirty && (t.flight.ops > 0 || t.synch.cmd != 0) {
+		k.broken(now, "I7", "a clean release with operations in flight")
+		return
+	}
+	used := t.seq
+	if t.broken {
+		used = k.c.opts.Window
+	}
+	k.answerUnlock(Released)
+	held := Row{Guard: k.view.row.Guard, Head: t.place.ref, Base: t.base}
+	k.start(now, lwt{why: releasing, swap: Release(held, used, dirty, now.Clk)})
+}
+
+// skip releases an abandoned head that never had a term: two stamps are left
+// free, and dirty stays what it was (PROTOCOL.md 1, Release; C6).
+func (k *key) skip(now Now) {
+	r := k.view.row
+	k.start(now, lwt{why: skipping, swap: Release(r, 2, r.DirtySince(k.closed), now.Clk)})
+}
+
+// expel releases an own head that memory does not know: nobody can say what
+// was sent under it.
+func (k *key) expel(now Now) {
+	k.start(now, lwt{why: expelling, swap: Release(k.view.row, k.c.opts.Window, true, now.Clk)})
+}
+
+// preempt passes over the head of a dead session, and over the dead ones
+// behind it, after the grace (PROTOCOL.md 1, Preempt; paper §IV
+// forcedRelease).
+func (k *key) preempt(now Now) {
+	x, foreign := k.stranger()
+	if !foreign || !k.waitedFor(now) {
+		return
+	}
+	w := k.c.watch(now, x)
+	r := k.view.row
+	if !w.dead || now.Boot < w.deadAt+k.c.opts.Grace || k.view.vouched != r.Base {
+		return
+	}
+	k.start(now, lwt{why: preempting, swap: Preempt(r, r.Next(k.c.dead), k.c.opts.Window, now.Clk)})
+}
+
+// endTerm forgets a term whose Release is definite.
+func (k *key) endTerm() {
+	p := k.term.place
+	k.answerUnlock(Released)
+	k.term = nil
+	if k.front() == p {
+		k.pop()
+	}
+}
+
+// loseTerm forgets a term that is no more: what is in flight is lost.
+func (k *key) loseTerm(now Now) {
+	k.close(now, LostState)
+	k.answerUnlock(LostState)
+	k.endTerm()
+}
+
+// leave takes a waiting operation away.
+func (t *term) leave(op OpID) {
+	if t.unlock.op == op {
+		t.unlock.op = 0
+	}
+	for i, b := range t.waiting {
+		if b.op == op {
+			t.waiting = append(t.waiting[:i:i], t.waiting[i+1:]...)
+			return
+		}
+	}
+}
+
+// wake is when the term has something to do without an event.
+func (t *term) wake(now, timeout time.Duration) time.Duration {
+	at := sooner(now, 0, t.synch.next)
+	at = sooner(now, at, t.unlock.until)
+	if oldest, ok := t.flight.oldest(); ok {
+		at = sooner(now, at, oldest+timeout)
+	}
+	if len(t.waiting) > 0 {
+		at = sooner(now, at, t.waiting[0].until)
+	}
+	if t.window.wanted {
+		// It may be held back by clocks that differ: no event tells their end.
+		at = sooner(now, at, now+time.Second)
+	}
+	return at
+}

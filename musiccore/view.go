@@ -1,0 +1,171 @@
+package musiccore
+
+import "time"
+
+// quorumEvery is how often a waiting key is looked at by QUORUM: a replica
+// may have missed a commit for good (PROTOCOL.md 1, Poll).
+const quorumEvery = time.Second
+
+// known is what has been seen of a lock row.
+type known uint8
+
+const (
+	unread known = iota
+	absent
+	present
+)
+
+// view is what this proxy knows of one lock row, and its read under way.
+type view struct {
+	row      Row
+	known    known
+	vouched  Stamp         // the base that may be entered dirty: read at QUORUM, or own Enqueue on an empty queue
+	inserted Stamp         // the base that the own applied INSERT made
+	cmd      CommandID     // the read under way
+	quorum   bool          // … and how
+	tries    int           // reads that brought nothing
+	next     time.Duration // no read before
+	quorumAt time.Duration // last QUORUM read
+	cause    error         // why the last read failed
+}
+
+func (v *view) pointer() *Row {
+	if v.known != present {
+		return nil
+	}
+	return &v.row
+}
+
+// applied notes an own LWT. A read may have shown a later state before the
+// reply came, so it is joined and not written over.
+func (v *view) applied(s Swap) {
+	v.row, _ = newer(v.row, s.onto(v.row))
+	v.known = present
+	if s.If.What == IfAbsent || s.If.What == IfGuardBase {
+		v.vouched = s.Set.Row.Base
+	}
+	if s.If.What == IfAbsent {
+		v.inserted = s.Set.Row.Base
+	}
+}
+
+// look starts a read if the key needs one: to begin with, to decide
+// something that only QUORUM decides, or because it waits for a stranger.
+func (k *key) look(now Now) {
+	v := &k.view
+	if v.cmd != 0 || now.Boot < v.next {
+		return
+	}
+	quorum := k.needsQuorum(now)
+	if !quorum && !k.needsRow() && !k.polls(now) {
+		return
+	}
+	v.quorum = quorum || (v.known != unread && now.Boot-v.quorumAt >= quorumEvery)
+	v.cmd = k.c.do(k.id, ReadRow{Quorum: v.quorum})
+	k.c.running[v.cmd] = k
+}
+
+// needsRow: somebody wants to enqueue and nothing has been seen.
+func (k *key) needsRow() bool { return k.view.known == unread && len(k.asking) > 0 }
+
+// polls: the head is of another session, and somebody here waits behind it.
+func (k *key) polls(now Now) bool {
+	_, foreign := k.stranger()
+	return foreign && k.waitedFor(now)
+}
+
+// needsQuorum: what is to be decided must not come from one replica.
+func (k *key) needsQuorum(now Now) bool {
+	if len(k.asks) > 0 || (k.lwt != nil && k.lwt.refused != 0) {
+		return true
+	}
+	v := &k.view
+	if v.known != present || v.row.Empty() || k.term != nil || k.changing() || !k.waitedFor(now) {
+		return false
+	}
+	_, session, known := v.row.Holder()
+	switch {
+	case !known:
+		return true
+	case v.vouched == v.row.Base:
+		return false
+	case session != k.c.self.id:
+		return k.c.dead(session)
+	case k.stray():
+		return true
+	}
+	return !k.queued[0].gone && v.row.DirtySince(k.closed)
+}
+
+// rowRead takes what a ReadRow saw.
+func (k *key) rowRead(now Now, id CommandID, r Result) {
+	v := &k.view
+	v.cmd, v.cause = 0, r.Cause
+	before, vouched, was := v.row, v.vouched, v.known
+	if r.Fate == Done {
+		k.saw(now, r.Row)
+	}
+	changed := v.known != was || v.row.Base != before.Base || v.row.Guard != before.Guard || v.vouched != vouched
+	if changed {
+		v.tries = 0
+	}
+	v.next = now.Boot + backoff(v.tries)
+	v.tries++
+	if changed {
+		v.next = 0
+	}
+	if r.Fate != Done || !v.quorum {
+		return
+	}
+	v.quorumAt = now.Boot
+	k.resolve(now, id, r.Row)
+	k.answerAsks(id, r.Row)
+}
+
+// saw joins a row that was read with what is known. One base never shows two
+// terms, and a lock row never vanishes (I1).
+func (k *key) saw(now Now, r *Row) {
+	v := &k.view
+	if r == nil {
+		k.sawNone(now)
+		return
+	}
+	row, ok := *r, true
+	if v.known == present {
+		row, ok = newer(v.row, *r)
+	}
+	if !ok {
+		k.broken(now, "I1", "one base shows two terms")
+		return
+	}
+	v.row, v.known = row, present
+	if v.quorum && r.Base == row.Base {
+		v.vouched = r.Base
+	}
+}
+
+func (k *key) sawNone(now Now) {
+	v := &k.view
+	if v.known == present && v.quorum {
+		k.broken(now, "I1", "the lock row has vanished: references will start again from 1")
+		k.forgetRow(now)
+	}
+	if v.known == unread {
+		v.known = absent
+	}
+}
+
+// forgetRow starts a key anew whose lock row is gone: what it had given means
+// nothing any more.
+func (k *key) forgetRow(now Now) {
+	if k.term != nil {
+		k.loseTerm(now)
+	}
+	for _, p := range k.queued {
+		k.losePlace(p)
+	}
+	k.queued, k.view = nil, view{known: absent, cmd: k.view.cmd, quorum: true}
+	if k.lwt != nil && k.lwt.swap.If.What != IfAbsent {
+		k.dropLWT()
+	}
+}

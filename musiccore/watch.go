@@ -1,0 +1,93 @@
+package musiccore
+
+import "time"
+
+// beatEvery is how often the beat of a watched session is read.
+const beatEvery = time.Second
+
+// watchFor is how long a watch goes on after the last key asked for it.
+const watchFor = 5 * time.Second
+
+// fallenKept bounds the verdicts that are remembered.
+const fallenKept = 256
+
+// watch is Dead(x) of PROTOCOL.md 1: the beat of another session, observed by
+// one's own BOOTTIME only. The interval counts from the END of the read that
+// first showed a value to the START of a later one that still shows it (C5);
+// absence is a value like another.
+type watch struct {
+	c      *Core
+	id     SessionID
+	cmd    CommandID     // the read under way
+	start  time.Duration // not after its start
+	seen   bool
+	beat   int64
+	since  time.Duration // not before the end of the first read of beat
+	dead   bool
+	deadAt time.Duration
+	wanted time.Duration
+	timer  timer
+}
+
+// watch observes a session for a while; called again and again it goes on.
+func (c *Core) watch(now Now, x SessionID) *watch {
+	w := c.watches[x]
+	if w == nil {
+		w = &watch{c: c, id: x}
+		w.timer.who = w
+		c.watches[x] = w
+	}
+	w.wanted = now.Boot + watchFor
+	if !w.dead && w.timer.slot == 0 && w.cmd == 0 {
+		w.due(now)
+	}
+	return w
+}
+
+func (w *watch) due(now Now) {
+	if w.dead || w.cmd != 0 {
+		return
+	}
+	if now.Boot >= w.wanted {
+		delete(w.c.watches, w.id)
+		return
+	}
+	w.start = now.Boot
+	w.cmd = w.c.do(Key{}, ReadBeat{Session: w.id})
+	w.c.running[w.cmd] = w
+}
+
+// reply takes what a ReadBeat saw.
+func (w *watch) reply(now Now, _ CommandID, r Result) {
+	w.cmd = 0
+	w.c.timers.set(&w.timer, now.Boot+beatEvery)
+	if r.Fate != Done {
+		return
+	}
+	switch {
+	case r.Beat == EndedBeat:
+		w.fall(now)
+	case !w.seen || r.Beat != w.beat:
+		w.seen, w.beat, w.since = true, r.Beat, now.Boot
+	case w.start-w.since >= w.c.opts.deadAfter():
+		w.fall(now)
+	}
+}
+
+// fall makes the verdict: it is for ever, since a session never comes back.
+func (w *watch) fall(now Now) {
+	c := w.c
+	w.dead, w.deadAt = true, now.Boot
+	c.timers.stop(&w.timer)
+	c.fallen = append(c.fallen, w.id)
+	if len(c.fallen) > fallenKept {
+		delete(c.watches, c.fallen[0])
+		c.fallen = c.fallen[1:]
+	}
+}
+
+// dead reports a verdict already made.
+func (c *Core) dead(x SessionID) bool {
+	w := c.watches[x]
+	return w != nil && w.dead
+}

@@ -1,0 +1,49 @@
+package proxy
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"music/musiccore"
+)
+
+const (
+	maxClockLead = time.Second      // how far base timestamps may run ahead of the cluster's clock
+	maxClockGap  = 10 * time.Second // own and cluster clock differ by more: no new term (PROTOCOL.md 1, clk)
+)
+
+// clock reads the clocks of PROTOCOL.md. The zero value knows nothing of the cluster's clock and gives no clk.
+type clock struct {
+	known atomic.Bool
+	ahead atomic.Int64 // how far the cluster's clock is ahead of ours, ns
+}
+
+// now reads all clocks at once.
+func (c *clock) now() musiccore.Now {
+	wall := time.Now()
+	n := musiccore.Now{Boot: boottime(), Wall: musiccore.Stamp(wall.UnixMicro())}
+	ahead := time.Duration(c.ahead.Load())
+	if c.known.Load() && ahead.Abs() <= maxClockGap {
+		n.Clk = musiccore.Stamp(wall.Add(min(0, ahead+maxClockLead)).UnixMicro())
+	}
+	return n
+}
+
+// observe notes the cluster's clock as it stood somewhere between two readings of ours.
+func (c *clock) observe(before, after, cluster time.Time) {
+	c.ahead.Store(int64(cluster.Sub(before.Add(after.Sub(before) / 2))))
+	c.known.Store(true)
+}
+
+// boottime is CLOCK_BOOTTIME, which goes on while the machine is suspended: Go's own monotonic clock stops, and a lease judged by
+// it would outlive itself (PROTOCOL.md 3, C12).
+func boottime() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		panic(fmt.Sprintf("CLOCK_BOOTTIME: %v", err)) // Linux has had it since 2.6.39
+	}
+	return time.Duration(ts.Nano())
+}

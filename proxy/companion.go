@@ -1,0 +1,77 @@
+package proxy
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"music/frontend"
+)
+
+// dataTable is a critical table with its companion, the table of its lock rows (DESIGN.md 4). It is never changed once published.
+type dataTable struct {
+	keyspace, name string
+	id             [16]byte
+	key            []frontend.Column // of the partition
+	marked         bool              // the comment says that it is critical
+	made           bool              // the companion is there
+	refused        string            // why it cannot be locked
+
+	texts [ifBase + 1]string // of the LWTs and the read, by shape
+}
+
+// The statements on a lock row, by what they compare.
+const (
+	readRow = iota
+	ifAbsent
+	ifGuard
+	ifGuardBase
+	ifBase
+)
+
+// String is the table's name as people write it.
+func (t *dataTable) String() string { return t.keyspace + "." + t.name }
+
+func (t *dataTable) companion() string { return companionName(t.id) }
+
+// quote makes a name safe in CQL text.
+func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+
+// companionDDL creates the companion. Its key columns are called k1, k2, …: the data table's own names might be those of the
+// registers. Read repair, grace and speculative reads are what PROTOCOL.md 1 asks for.
+func (t *dataTable) companionDDL() string {
+	var columns, names []string
+	for i, c := range t.key {
+		names = append(names, keyColumn(i))
+		columns = append(columns, keyColumn(i)+" "+c.Type)
+	}
+	return fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s.%s (%s, guard bigint, queue frozen<list<frozen<tuple<bigint, int, uuid, bigint, boolean>>>>,"+
+		" base bigint, head bigint, dirty boolean, owner uuid, PRIMARY KEY ((%s))) WITH id = %s AND comment = 'lock rows of %s: written by the proxies only'"+
+		" AND gc_grace_seconds = 864000 AND read_repair = 'BLOCKING' AND default_time_to_live = 0 AND speculative_retry = 'ALWAYS'",
+		quote(t.keyspace), t.companion(), strings.Join(columns, ", "), strings.Join(names, ", "),
+		tableID("companion", t.keyspace, uuid.UUID(t.id).String()), strings.ReplaceAll(t.String(), "'", "''"))
+}
+
+func keyColumn(i int) string { return fmt.Sprintf("k%d", i+1) }
+
+// prepareTexts writes the statements on a lock row. Their markers stand in the order of bindings in the executor: registers that
+// are set, the key, registers that are compared; the key comes first in an INSERT.
+func (t *dataTable) prepareTexts() {
+	var names, where, marks []string
+	for i := range t.key {
+		names = append(names, keyColumn(i))
+		where = append(where, keyColumn(i)+" = ?")
+		marks = append(marks, "?")
+	}
+	table := quote(t.keyspace) + "." + t.companion()
+	at := " WHERE " + strings.Join(where, " AND ")
+	const q, both = "guard = ?, queue = ?", "guard = ?, queue = ?, base = ?, head = ?, dirty = ?, owner = ?"
+	t.texts = [...]string{
+		readRow:     "SELECT guard, queue, base, head, dirty, owner FROM " + table + at,
+		ifAbsent:    "INSERT INTO " + table + " (" + strings.Join(names, ", ") + ", guard, queue, base, head, dirty, owner) VALUES (" + strings.Join(marks, ", ") + ", ?, ?, ?, ?, ?, ?) IF NOT EXISTS",
+		ifGuard:     "UPDATE " + table + " SET " + q + at + " IF guard = ?",
+		ifGuardBase: "UPDATE " + table + " SET " + both + at + " IF guard = ? AND base = ?",
+		ifBase:      "UPDATE " + table + " SET base = ?, head = ?, dirty = ?, owner = ?" + at + " IF base = ?",
+	}
+}

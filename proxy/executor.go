@@ -1,0 +1,165 @@
+package proxy
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+
+	"music/musiccore"
+)
+
+var (
+	errUnknownTable = errors.New("table is not critical any more")
+	errPartialRow   = errors.New("lock row has a register without a value: it was written by somebody else")
+)
+
+// executor carries out the core's commands on Cassandra.
+type executor struct {
+	session *gocql.Session
+	schema  *schema
+}
+
+// do carries out one command. It never repeats anything: an outcome that is not certain is Unknown, and the core decides.
+func (x *executor) do(ctx context.Context, c musiccore.Command) musiccore.Result {
+	if beat, ok := c.Do.(musiccore.ReadBeat); ok {
+		return x.readBeat(ctx, beat.Session)
+	}
+	t := x.schema.table(c.Key.Table)
+	if t == nil {
+		return musiccore.Result{Cause: errUnknownTable}
+	}
+	switch a := c.Do.(type) {
+	case musiccore.ReadRow:
+		return x.readRow(ctx, t, c.Key.PK, a.Quorum)
+	case musiccore.Apply:
+		return x.apply(ctx, t, c.Key.PK, a.Swap)
+	case musiccore.Copy:
+		return synchronise(ctx, x.session, keyOfTable{Keyspace: t.keyspace, Table: t.name, PK: c.Key.PK}, a)
+	}
+	panic(fmt.Sprintf("command %T has no executor", c.Do))
+}
+
+// queued is one block of the queue as its column stores it: a tuple by the order of the fields.
+type queued struct {
+	First    int64
+	N        int32
+	Session  gocql.UUID
+	Req      int64
+	Retained bool
+}
+
+func (x *executor) readRow(ctx context.Context, t *dataTable, pk string, quorum bool) musiccore.Result {
+	level := gocql.LocalOne
+	if quorum {
+		level = gocql.Quorum
+	}
+	var guard, base, head *int64
+	var dirty *bool
+	var owner *gocql.UUID
+	var queue []queued
+	err := x.session.Query(t.texts[readRow], keyValues(t, pk)...).Consistency(level).ScanContext(ctx, &guard, &queue, &base, &head, &dirty, &owner)
+	switch {
+	case errors.Is(err, gocql.ErrNotFound):
+		return musiccore.Result{Fate: musiccore.Done}
+	case err != nil:
+		return musiccore.Result{Cause: fmt.Errorf("read lock row: %w", err)}
+	case guard == nil || base == nil || head == nil || dirty == nil || owner == nil:
+		return musiccore.Result{Cause: errPartialRow}
+	}
+	row := musiccore.Row{
+		Guard: musiccore.LockRef(*guard), Head: musiccore.LockRef(*head), Base: musiccore.Stamp(*base), Dirty: *dirty,
+		Owner: musiccore.SessionID(*owner),
+	}
+	for _, b := range queue {
+		row.Queue = append(row.Queue, musiccore.Block{
+			First: musiccore.LockRef(b.First), N: b.N, Session: musiccore.SessionID(b.Session), Req: b.Req, Retained: b.Retained,
+		})
+	}
+	return musiccore.Result{Fate: musiccore.Done, Row: &row}
+}
+
+// apply runs one LWT. A refusal is certain; every error is an unknown outcome, whatever its code (PROTOCOL.md 1, lwt).
+func (x *executor) apply(ctx context.Context, t *dataTable, pk string, s musiccore.Swap) musiccore.Result {
+	text, values := bindSwap(t, pk, s)
+	applied, err := x.session.Query(text, values...).Consistency(gocql.Quorum).SerialConsistency(gocql.Serial).MapScanCASContext(ctx, map[string]any{})
+	switch {
+	case err != nil:
+		return musiccore.Result{Cause: fmt.Errorf("lock row: %w", err)}
+	case applied:
+		return musiccore.Result{Fate: musiccore.Done}
+	}
+	return musiccore.Result{Fate: musiccore.Refused}
+}
+
+// bindSwap is the text of a Swap with its values.
+func bindSwap(t *dataTable, pk string, s musiccore.Swap) (string, []any) {
+	row := s.Set.Row
+	key := keyValues(t, pk)
+	q := []any{int64(row.Guard), queueOf(row)}
+	term := []any{int64(row.Base), int64(row.Head), row.Dirty, gocql.UUID(row.Owner)}
+	switch s.If.What {
+	case musiccore.IfAbsent:
+		return t.texts[ifAbsent], join(key, q, term)
+	case musiccore.IfGuard:
+		return t.texts[ifGuard], join(q, key, []any{int64(s.If.Guard)})
+	case musiccore.IfGuardBase:
+		return t.texts[ifGuardBase], join(q, term, key, []any{int64(s.If.Guard), int64(s.If.Base)})
+	case musiccore.IfBase:
+		return t.texts[ifBase], join(term, key, []any{int64(s.If.Base)})
+	}
+	panic(fmt.Sprintf("swap with condition %d has no text", s.If.What))
+}
+
+func join(parts ...[]any) []any {
+	var all []any
+	for _, p := range parts {
+		all = append(all, p...)
+	}
+	return all
+}
+
+func queueOf(r musiccore.Row) []queued {
+	queue := make([]queued, 0, len(r.Queue))
+	for _, b := range r.Queue {
+		queue = append(queue, queued{int64(b.First), b.N, gocql.UUID(b.Session), b.Req, b.Retained})
+	}
+	return queue
+}
+
+func (x *executor) readBeat(ctx context.Context, id musiccore.SessionID) musiccore.Result {
+	var beat *int64
+	err := x.session.Query("SELECT beat FROM music.sessions WHERE session = ?", gocql.UUID(id)).Consistency(gocql.Quorum).ScanContext(ctx, &beat)
+	switch {
+	case errors.Is(err, gocql.ErrNotFound), err == nil && beat == nil:
+		return musiccore.Result{Fate: musiccore.Done}
+	case err != nil:
+		return musiccore.Result{Cause: fmt.Errorf("read beat: %w", err)}
+	}
+	return musiccore.Result{Fate: musiccore.Done, Beat: *beat}
+}
+
+// wireBytes is a value in its wire form, bound as it is.
+type wireBytes []byte
+
+// MarshalCQL hands the bytes on.
+func (w wireBytes) MarshalCQL(gocql.TypeInfo) ([]byte, error) { return w, nil }
+
+// keyValues takes a routing key apart: one value a column of the partition key.
+func keyValues(t *dataTable, pk string) []any {
+	if len(t.key) == 1 {
+		return []any{wireBytes(pk)}
+	}
+	values := make([]any, 0, len(t.key))
+	for rest := []byte(pk); len(rest) >= 3; {
+		n := int(binary.BigEndian.Uint16(rest))
+		if len(rest) < 2+n+1 {
+			break
+		}
+		values = append(values, wireBytes(rest[2:2+n]))
+		rest = rest[2+n+1:]
+	}
+	return values
+}

@@ -1,0 +1,43 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"time"
+)
+
+// home dials the node that this proxy stands for: the first contact point that answers, and that one from then on.
+type home struct {
+	addresses []string
+	timeout   time.Duration
+	current   atomic.Int64 // index of the one that answered last
+}
+
+// dial opens a connection for one client. It takes at most the timeout, whatever the number of contact points.
+func (h *home) dial(ctx context.Context) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, h.timeout)
+	defer cancel()
+	var faults []error
+	first := int(h.current.Load())
+	for i := range h.addresses {
+		at := (first + i) % len(h.addresses)
+		share, release := h.share(ctx, len(h.addresses)-i)
+		conn, err := new(net.Dialer).DialContext(share, "tcp", h.addresses[at])
+		release()
+		if err == nil {
+			h.current.Store(int64(at))
+			return conn, nil
+		}
+		faults = append(faults, err)
+	}
+	return nil, fmt.Errorf("reach Cassandra: %w", errors.Join(faults...))
+}
+
+// share leaves time for the contact points that come after this one.
+func (h *home) share(ctx context.Context, left int) (context.Context, context.CancelFunc) {
+	deadline, _ := ctx.Deadline()
+	return context.WithTimeout(ctx, time.Until(deadline)/time.Duration(left))
+}

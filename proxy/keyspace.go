@@ -1,0 +1,66 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"strings"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+	"github.com/google/uuid"
+)
+
+// maxReplicas is the replication factor of keyspace music in a data centre that has so many nodes.
+const maxReplicas = 3
+
+// tableID is the id of a table that several proxies may create at once: the same at each, which makes all but the first
+// CREATE a no-op (tried on 5.0.8; without an id concurrent CREATEs collide).
+func tableID(parts ...string) uuid.UUID {
+	return uuid.NewSHA1(uuid.NameSpaceURL, []byte("music:"+strings.Join(parts, "\x00")))
+}
+
+// ensureKeyspace makes keyspace music and its tables where they are missing. replication is a CQL map, or "" for
+// NetworkTopologyStrategy with at most three replicas in every data centre.
+func ensureKeyspace(ctx context.Context, s *gocql.Session, replication string) error {
+	if replication == "" {
+		var err error
+		if replication, err = defaultReplication(ctx, s); err != nil {
+			return err
+		}
+	}
+	for _, ddl := range []string{
+		"CREATE KEYSPACE IF NOT EXISTS music WITH replication = " + replication,
+		"CREATE TABLE IF NOT EXISTS music.sessions (session uuid PRIMARY KEY, beat bigint, schema_version uuid, addr text)" +
+			" WITH id = " + tableID("music", "sessions").String() + " AND comment = 'life signs of the proxies'",
+		"CREATE TABLE IF NOT EXISTS music.named (name text PRIMARY KEY, value text)" +
+			" WITH id = " + tableID("music", "named").String() + " AND comment = '@critical named locks and elections'",
+	} {
+		if err := s.Query(ddl).ExecContext(ctx); err != nil {
+			return fmt.Errorf("make keyspace music: %w", err)
+		}
+	}
+	if err := s.AwaitSchemaAgreement(ctx); err != nil {
+		return fmt.Errorf("make keyspace music: %w", err)
+	}
+	return nil
+}
+
+// defaultReplication counts the nodes of each data centre.
+func defaultReplication(ctx context.Context, s *gocql.Session) (string, error) {
+	nodes := map[string]int{}
+	for _, query := range []string{"SELECT data_center FROM system.local", "SELECT data_center FROM system.peers_v2"} {
+		iter := s.Query(query).IterContext(ctx)
+		for dc := ""; iter.Scan(&dc); {
+			nodes[dc]++
+		}
+		if err := iter.Close(); err != nil {
+			return "", fmt.Errorf("count the nodes: %w", err)
+		}
+	}
+	var dcs []string
+	for dc, n := range nodes {
+		dcs = append(dcs, fmt.Sprintf("'%s': %d", strings.ReplaceAll(dc, "'", "''"), min(n, maxReplicas)))
+	}
+	sort.Strings(dcs)
+	return "{'class': 'NetworkTopologyStrategy', " + strings.Join(dcs, ", ") + "}", nil
+}

@@ -1,0 +1,94 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"music/frontend"
+)
+
+// metrics shows the frontend's counters to Prometheus.
+type metrics struct {
+	stats                         *frontend.Stats
+	requests                      *prometheus.Desc
+	accepted, open, lost, refused *prometheus.Desc
+}
+
+// newRegistry makes everything that /metrics shows. It sets stats.Latency.
+func newRegistry(stats *frontend.Stats) *prometheus.Registry {
+	m := &metrics{
+		stats:    stats,
+		requests: prometheus.NewDesc("music_requests_total", "Requests of clients by opcode and by what became of them.", []string{"opcode", "fate"}, nil),
+		accepted: prometheus.NewDesc("music_connections_accepted_total", "Client connections ever accepted.", nil, nil),
+		open:     prometheus.NewDesc("music_connections_open", "Client connections now.", nil, nil),
+		lost:     prometheus.NewDesc("music_connections_backend_lost_total", "Client connections that ended because Cassandra was lost.", nil, nil),
+		refused:  prometheus.NewDesc("music_connections_rejected_total", "Client connections that ended for not keeping to the protocol or the limits.", nil, nil),
+	}
+	latency := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "music_request_seconds",
+		Help:    "Time of a sampled request, split into what the proxy took and what Cassandra took.",
+		Buckets: prometheus.ExponentialBuckets(2e-6, 2.5, 16),
+	}, []string{"where"})
+	inProxy, inBackend := latency.WithLabelValues("proxy"), latency.WithLabelValues("cassandra")
+	stats.Latency = func(proxy, backend time.Duration) {
+		inProxy.Observe(proxy.Seconds())
+		inBackend.Observe(backend.Seconds())
+	}
+	r := prometheus.NewRegistry()
+	r.MustRegister(m, latency, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return r
+}
+
+// Describe implements prometheus.Collector.
+func (m *metrics) Describe(out chan<- *prometheus.Desc) { prometheus.DescribeByCollect(m, out) }
+
+// Collect implements prometheus.Collector.
+func (m *metrics) Collect(out chan<- prometheus.Metric) {
+	m.stats.Requests(func(opcode primitive.OpCode, fate frontend.Fate, n uint64) {
+		out <- prometheus.MustNewConstMetric(m.requests, prometheus.CounterValue, float64(n), opcode.String(), fate.String())
+	})
+	out <- prometheus.MustNewConstMetric(m.accepted, prometheus.CounterValue, float64(m.stats.Accepted.Load()))
+	out <- prometheus.MustNewConstMetric(m.open, prometheus.GaugeValue, float64(m.stats.Open.Load()))
+	out <- prometheus.MustNewConstMetric(m.lost, prometheus.CounterValue, float64(m.stats.Lost.Load()))
+	out <- prometheus.MustNewConstMetric(m.refused, prometheus.CounterValue, float64(m.stats.Rejected.Load()))
+}
+
+// serveHealth serves /metrics, /live (the process runs) and /ready (drivers are served) until ctx ends. An empty address is off.
+func serveHealth(ctx context.Context, address string, registry *prometheus.Registry, ready *atomic.Bool) error {
+	if address == "" {
+		return nil
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /live", func(w http.ResponseWriter, _ *http.Request) { answerHealth(w, true) })
+	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) { answerHealth(w, ready.Load()) })
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("listen for metrics: %w", err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stop()
+	if err := server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve metrics: %w", err)
+	}
+	return nil
+}
+
+func answerHealth(w http.ResponseWriter, good bool) {
+	if !good {
+		http.Error(w, "not ready", http.StatusServiceUnavailable)
+		return
+	}
+	_, _ = fmt.Fprintln(w, "ok")
+}

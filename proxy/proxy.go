@@ -1,0 +1,172 @@
+// Package proxy puts the product together: it dials Cassandra, follows its schema, carries out the lock protocol's commands,
+// and serves drivers through the frontend.
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"music/config"
+	"music/frontend"
+	"music/musiccore"
+)
+
+// Run serves until ctx ends, then drains and returns nil. It returns an error when the proxy cannot start or cannot go on.
+func Run(ctx context.Context, cfg config.Config, log zerolog.Logger) error {
+	stats := &frontend.Stats{}
+	p := &process{cfg: cfg, log: log, registry: newRegistry(stats)}
+	advertise, err := advertised(ctx, cfg.Listen)
+	if err != nil {
+		return err
+	}
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	p.running.Go(func() {
+		if err := serveHealth(ctx, cfg.Listen.Metrics, p.registry, &p.ready); err != nil {
+			fail(err)
+		}
+	})
+	o := p.options(advertise, stats)
+	var s *service
+	if cfg.Music.Locks {
+		if s, err = p.startService(ctx); err == nil {
+			o.Tables, o.Locks, o.DDL = s.tables, s.locks, s.schema.follow
+		}
+	}
+	if err == nil {
+		err = p.serve(ctx, o)
+	}
+	cause := context.Cause(ctx)
+	if s != nil {
+		s.stop(cfg.Limits.ShutdownTimeout)
+	}
+	fail(nil)
+	p.running.Wait()
+	switch {
+	case cause == nil || cause == context.Canceled: //nolint:errorlint // the cause of an ordinary end is exactly this value
+		return err
+	default:
+		return cause
+	}
+}
+
+// process is what the parts of one proxy share.
+type process struct {
+	cfg      config.Config
+	log      zerolog.Logger
+	registry *prometheus.Registry
+	ready    atomic.Bool
+	running  sync.WaitGroup
+}
+
+func (p *process) options(advertise netip.AddrPort, stats *frontend.Stats) frontend.Options {
+	h := &home{addresses: p.cfg.Cassandra.Addresses(), timeout: p.cfg.Cassandra.ConnectTimeout}
+	return frontend.Options{
+		Dial: h.dial, Advertise: advertise,
+		MaxConnections: p.cfg.Limits.MaxConnections, MaxFrame: int(p.cfg.Limits.MaxFrameSize),
+		HandshakeTimeout: p.cfg.Limits.HandshakeTimeout, BackendTimeout: p.cfg.Limits.BackendTimeout,
+		DrainTimeout: p.cfg.Limits.ShutdownTimeout, MaxWait: p.cfg.Music.MaxWait,
+		Log: p.log, Stats: stats,
+	}
+}
+
+// serve listens for drivers and serves them until ctx ends.
+func (p *process) serve(ctx context.Context, o frontend.Options) error {
+	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", p.cfg.Listen.Address)
+	if err != nil {
+		return fmt.Errorf("listen for drivers: %w", err)
+	}
+	p.ready.Store(true)
+	p.log.Info().Stringer("listen", ln.Addr()).Stringer("advertise", o.Advertise).Strs("contact_points", p.cfg.Cassandra.Addresses()).
+		Bool("locks", o.Locks != nil).Msg("the proxy serves drivers")
+	err = frontend.NewServer(o).Serve(ctx, ln)
+	p.ready.Store(false)
+	p.log.Info().Msg("the proxy serves nobody any more")
+	return err
+}
+
+// advertised is the address that drivers are told.
+func advertised(ctx context.Context, l config.Listen) (netip.AddrPort, error) {
+	_, port, err := net.SplitHostPort(l.Address)
+	if err != nil {
+		return netip.AddrPort{}, fmt.Errorf("listen: %w", err)
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return netip.AddrPort{}, fmt.Errorf("listen: port %q: %w", port, err)
+	}
+	addresses, err := net.DefaultResolver.LookupNetIP(ctx, "ip", l.AdvertiseHost())
+	if err != nil {
+		return netip.AddrPort{}, fmt.Errorf("advertise: %w", err)
+	}
+	return netip.AddrPortFrom(addresses[0].Unmap(), uint16(n)), nil
+}
+
+// service is what locks need of the proxy beside its clients: a session with the cluster and what lives on it.
+type service struct {
+	tables *frontend.Tables
+	locks  *locks
+	schema *schema
+	life   *life
+
+	close   func() // the driver's session
+	cancel  context.CancelFunc
+	abandon context.CancelFunc // ends the commands under way
+	running sync.WaitGroup
+}
+
+// startService waits for Cassandra, makes what is missing there, and begins to beat.
+func (p *process) startService(ctx context.Context) (*service, error) {
+	session, err := openService(ctx, p.cfg.Cassandra, p.log)
+	if err != nil {
+		return nil, err
+	}
+	s := &service{tables: frontend.NewTables(), close: session.Close}
+	s.schema = newSchema(session, s.tables, p.log)
+	c := new(clock)
+	options := musiccore.Defaults()
+	options.SessionLease, options.ClientLease, options.Wait = p.cfg.Music.SessionLease, p.cfg.Music.ClientLease, p.cfg.Music.MaxWait
+	s.life = newLife(session, c, options, p.cfg.Listen.Address, p.log)
+	for _, step := range []func() error{
+		func() error { return ensureKeyspace(ctx, session, p.cfg.Music.Replication) },
+		func() error { return s.schema.refresh(ctx) },
+		func() error { return s.life.beat(ctx) },
+	} {
+		if err := step(); err != nil {
+			session.Close()
+			return nil, err
+		}
+	}
+	commands, abandon := context.WithCancel(context.Background())
+	s.abandon = abandon
+	s.locks = newLocks(commands, s.life.self, options, lockDeps{
+		clock: c, executor: &executor{session: session, schema: s.schema}, log: p.log, audit: &audit{log: p.log, schema: s.schema},
+	})
+	background, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	s.running.Go(func() { s.life.run(background, s.locks) })
+	s.running.Go(func() { s.schema.watch(background) })
+	return s, nil
+}
+
+// stop ends the session in good order within limit: what is unsettled is settled, and no other proxy has to wait.
+func (s *service) stop(limit time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	s.life.drain(ctx, s.locks)
+	s.cancel()
+	s.running.Wait()
+	s.life.end(ctx)
+	s.abandon()
+	s.locks.close()
+	s.close()
+}

@@ -1,0 +1,64 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+	"github.com/rs/zerolog"
+
+	"music/config"
+)
+
+const (
+	serviceTimeout = 12 * time.Second // longer than any of Cassandra's own limits, so that it is Cassandra that answers
+	connectPause   = time.Second      // between two tries to reach the cluster at start
+)
+
+// openService opens the proxy's own session with the cluster, which carries all that is not a client's: lock rows, beats,
+// schema, synchronise. Nothing on it is ever retried or sent twice by the driver: what may be repeated is for the core to
+// say. It waits until the cluster answers, or ctx ends.
+func openService(ctx context.Context, c config.Cassandra, log zerolog.Logger) (*gocql.Session, error) {
+	cluster := gocql.NewCluster(c.Addresses()...)
+	cluster.Consistency = gocql.Quorum
+	cluster.SerialConsistency = gocql.Serial
+	cluster.Timeout = serviceTimeout
+	cluster.ConnectTimeout = c.ConnectTimeout
+	cluster.RetryPolicy = nil
+	cluster.DefaultIdempotence = false
+	cluster.Metadata.CacheMode = gocql.KeyspaceOnly
+	cluster.Logger = gocql.NewLogger(gocql.LogLevelNone)
+	if c.Username != "" {
+		cluster.Authenticator = gocql.PasswordAuthenticator{Username: c.Username, Password: string(c.Password)}
+	}
+	if c.LocalDC != "" {
+		cluster.PoolConfig.HostSelectionPolicy = gocql.TokenAwareHostPolicy(gocql.DCAwareRoundRobinPolicy(c.LocalDC))
+	} else {
+		cluster.PoolConfig.HostSelectionPolicy = gocql.TokenAwareHostPolicy(gocql.RoundRobinHostPolicy())
+	}
+	for told := false; ; told = true {
+		session, err := cluster.CreateSession()
+		if err == nil {
+			return session, nil
+		}
+		if !told {
+			log.Warn().Err(err).Strs("contact_points", c.Addresses()).Msg("Cassandra is not there yet; the proxy listens once it is")
+		}
+		if !pause(ctx, connectPause) {
+			return nil, fmt.Errorf("reach Cassandra: %w", err)
+		}
+	}
+}
+
+// pause waits and tells whether ctx is still going on.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,30 @@
+package rewrite
+
+// Apply appends text without the spans of cut to dst and returns the longer
+// slice. cut is what Statement.Cut holds: in order, disjoint, from one token's
+// start to another's end. Bytes outside it stay as they are; where two tokens
+// would become one, or a comment, a space is put between them.
+func Apply(dst, text []byte, cut []Span) []byte {
+	at := 0
+	for _, c := range cut {
+		dst = append(dst, text[at:c.Start]...)
+		at = c.End
+		if c.Start > 0 && at < len(text) && joins(text[c.Start-1], text[at]) {
+			dst = append(dst, ' ')
+		}
+	}
+	return append(dst, text[at:]...)
+}
+
+// joins tells whether two neighbours may be read as one. It says so too often
+// rather than once too little: apart from blanks only those are safe that are
+// whole tokens whatever stands beside them.
+func joins(left, right byte) bool { return !standsAlone(left) && !standsAlone(right) }
+
+func standsAlone(c byte) bool {
+	switch c {
+	case ' ', '\n', '\t', '\r', ',', ';', '(', ')', '[', ']', '{', '}', '?':
+		return true
+	}
+	return false
+}

@@ -1,0 +1,295 @@
+package rewrite
+
+// Head is what the beginning of a statement tells. Its names are spans of the
+// text that it was read from.
+type Head struct {
+	Verb Verb
+	// InFront says that SELECT is written before LOCK, UNLOCK or LIST LOCKS.
+	InFront bool
+	// Complete is false where the text ended before verb and table were known:
+	// of a first part, read on; a whole text like this is no CQL. Nothing else
+	// in the Head counts then.
+	Complete bool
+	// Keyspace is absent for an unqualified table. For USE, and for CREATE,
+	// ALTER and DROP KEYSPACE, it is what the statement names.
+	Keyspace Name
+	// Table is what the statement reads, writes or changes; an index, a trigger
+	// or a new view changes the table it is on. Absent for a batch, USE, LIST
+	// LOCKS without ON, and where the text does not say it (DROP INDEX).
+	Table Name
+	// Schema is filled for Verb Schema only.
+	Schema SchemaHead
+}
+
+// SchemaHead is what the beginning of CREATE, ALTER or DROP tells.
+type SchemaHead struct {
+	Action SchemaAction
+	Kind   SchemaKind
+	// Object is what is made, changed or dropped where that is neither table
+	// nor keyspace: the view, index, trigger, type, function. Absent for an
+	// index without a name, and for roles.
+	Object Name
+}
+
+// ReadHead reads the beginning of one statement, stops as soon as verb and table
+// are known, and allocates nothing. whole=false says that text is only the first
+// part of a statement: what touches its end is not trusted.
+//
+// Of a text that is no CQL up to the table, Verb is Unknown and Complete true.
+func ReadHead(text []byte, whole bool) Head {
+	r := headReader{lex: NewLexer(text), text: text, whole: whole}
+	r.next()
+	head := Head{}
+	ok := r.statement(&head)
+	if r.tok.Kind == TokenEOF && !ok {
+		return Head{Verb: head.Verb}
+	}
+	if !ok {
+		return Head{Complete: true}
+	}
+	head.Complete = true
+	return head
+}
+
+// headReader stands on one token. Its methods answer whether they found what
+// they look for; if not, it stands on what was in the way, which is TokenEOF
+// where the text was too short.
+type headReader struct {
+	lex   Lexer
+	text  []byte
+	whole bool
+	tok   Token
+}
+
+func (r *headReader) next() { r.tok = r.trust(r.lex.Next()) }
+
+// peek returns the token after the one that r stands on.
+func (r *headReader) peek() Token {
+	ahead := r.lex
+	return r.trust(ahead.Next())
+}
+
+// trust turns a token that more text could lengthen into the end of the text.
+func (r *headReader) trust(t Token) Token {
+	if !r.whole && t.End == len(r.text) {
+		t.Kind = TokenEOF
+	}
+	return t
+}
+
+func (r *headReader) is(word string) bool { return isWord(r.text, r.tok, word) }
+
+// skip steps over word if r stands on it.
+func (r *headReader) skip(word string) bool {
+	if !r.is(word) {
+		return false
+	}
+	r.next()
+	return true
+}
+
+func (r *headReader) statement(h *Head) bool {
+	if r.tok.Kind != TokenIdent {
+		return false
+	}
+	h.Verb = verbOf(r.text, r.tok)
+	switch h.Verb {
+	case Select:
+		return r.selection(h)
+	case Schema:
+		return r.schema(h)
+	case Batch:
+		return r.batch(h)
+	case ListLocks:
+		return r.list(h)
+	}
+	r.next()
+	switch h.Verb {
+	case Insert:
+		return r.skip("INTO") && r.table(h)
+	case Update, Lock, Unlock:
+		return r.table(h)
+	case Delete:
+		return r.from() && r.table(h)
+	case Truncate:
+		_ = r.skip("TABLE") || r.skip("COLUMNFAMILY")
+		return r.table(h)
+	case Use:
+		return r.name(&h.Keyspace)
+	}
+	return h.Verb == Other
+}
+
+// verbOf goes by the first word alone: LIST is ListLocks and BEGIN is Batch
+// until the second word says otherwise.
+func verbOf(text []byte, t Token) Verb {
+	switch t.End - t.Start {
+	case 3:
+		return wordVerb(text, t, "USE", Use, "ADD", Other)
+	case 4:
+		if isWord(text, t, "LOCK") {
+			return Lock
+		}
+		if isWord(text, t, "LIST") {
+			return ListLocks
+		}
+		return wordVerb(text, t, "DROP", Schema, "DESC", Other)
+	case 5:
+		if isWord(text, t, "BEGIN") {
+			return Batch
+		}
+		return wordVerb(text, t, "ALTER", Schema, "GRANT", Other)
+	case 6:
+		return verbOfSix(text, t)
+	case 8:
+		return wordVerb(text, t, "TRUNCATE", Truncate, "DESCRIBE", Other)
+	}
+	return Unknown
+}
+
+func verbOfSix(text []byte, t Token) Verb {
+	switch text[t.Start] | 0x20 {
+	case 's':
+		return wordVerb(text, t, "SELECT", Select, "", Unknown)
+	case 'i':
+		return wordVerb(text, t, "INSERT", Insert, "", Unknown)
+	case 'u':
+		return wordVerb(text, t, "UPDATE", Update, "UNLOCK", Unlock)
+	case 'd':
+		return wordVerb(text, t, "DELETE", Delete, "", Unknown)
+	}
+	return wordVerb(text, t, "CREATE", Schema, "REVOKE", Other)
+}
+
+func wordVerb(text []byte, t Token, a string, av Verb, b string, bv Verb) Verb {
+	if isWord(text, t, a) {
+		return av
+	}
+	if isWord(text, t, b) {
+		return bv
+	}
+	return Unknown
+}
+
+// selection reads
+//
+//	SELECT LOCK … | SELECT UNLOCK … | SELECT LIST LOCKS …
+//	SELECT anything FROM table
+//
+// The first line is ours because no two names stand side by side in a selection
+// of plain CQL. FROM is reserved: outside brackets it is never a name.
+func (r *headReader) selection(h *Head) bool {
+	r.next()
+	verb, ended := r.ours()
+	if ended {
+		h.Verb = Unknown
+		r.next()
+		return false
+	}
+	if verb != Unknown {
+		h.InFront = true
+		return r.statement(h)
+	}
+	return r.from() && r.table(h)
+}
+
+// ours tells which verb of ours stands after SELECT, Unknown if none; ended
+// says that the text is too short to tell.
+func (r *headReader) ours() (verb Verb, ended bool) {
+	if r.tok.Kind != TokenIdent {
+		return Unknown, false
+	}
+	verb = verbOf(r.text, r.tok)
+	if verb != Lock && verb != Unlock && verb != ListLocks {
+		return Unknown, false
+	}
+	next := r.peek()
+	switch {
+	case next.Kind == TokenEOF:
+		return Unknown, true
+	case verb == ListLocks && !isWord(r.text, next, "LOCKS"):
+		return Unknown, false
+	case isWord(r.text, next, "FROM") || isWord(r.text, next, "AS"):
+		return Unknown, false
+	}
+	if _, name := nameOf(r.text, next); !name {
+		return Unknown, false
+	}
+	return verb, false
+}
+
+// from goes behind the FROM that stands outside brackets.
+func (r *headReader) from() bool {
+	depth := 0
+	for {
+		switch r.tok.Kind {
+		case TokenEOF:
+			return false
+		case '(', '[', '{':
+			depth++
+		case ')', ']', '}':
+			depth--
+		case TokenIdent:
+			if depth == 0 && r.is("FROM") {
+				r.next()
+				return true
+			}
+		}
+		r.next()
+	}
+}
+
+// table reads [keyspace .] table. It has to see the token after a name: a dot
+// makes of a table a keyspace.
+func (r *headReader) table(h *Head) bool { return r.qualified(&h.Keyspace, &h.Table) }
+
+func (r *headReader) qualified(keyspace, name *Name) bool {
+	if !r.name(name) {
+		return false
+	}
+	if r.tok.Kind == TokenEOF && !r.whole {
+		return false
+	}
+	if r.tok.Kind != '.' {
+		return true
+	}
+	*keyspace = *name
+	r.next()
+	return r.name(name)
+}
+
+func (r *headReader) name(n *Name) bool {
+	name, ok := nameOf(r.text, r.tok)
+	if !ok {
+		return false
+	}
+	*n = name
+	r.next()
+	return true
+}
+
+// batch reads BEGIN [UNLOGGED|COUNTER] BATCH | BEGIN TRANSACTION.
+func (r *headReader) batch(h *Head) bool {
+	r.next()
+	if r.is("TRANSACTION") {
+		h.Verb = Transaction
+		return true
+	}
+	return r.is("BATCH") || r.is("UNLOGGED") || r.is("COUNTER")
+}
+
+// list reads LIST LOCKS [ON table]; LIST of anything else is Cassandra's.
+func (r *headReader) list(h *Head) bool {
+	r.next()
+	if r.tok.Kind == TokenEOF {
+		return false
+	}
+	if !r.skip("LOCKS") {
+		h.Verb = Other
+		return true
+	}
+	if r.skip("ON") {
+		return r.table(h)
+	}
+	return r.tok.Kind != TokenEOF || r.whole
+}

@@ -1,0 +1,230 @@
+package rewrite
+
+// Span is a part of a text as byte offsets, End not included.
+type Span struct{ Start, End int }
+
+// Empty tells whether the span holds no byte, which is how "absent" is said.
+func (s Span) Empty() bool { return s.Start == s.End }
+
+// Of returns the bytes of text that s covers; they share memory with text.
+func (s Span) Of(text []byte) []byte { return text[s.Start:s.End] }
+
+// TokenKind says what a token is. Punctuation of one byte is its own kind:
+// TokenKind(';'), TokenKind('?').
+type TokenKind byte
+
+// Token kinds other than punctuation of one byte.
+const (
+	// TokenEOF is the end of the text, an empty span; it is returned for ever.
+	TokenEOF TokenKind = iota
+	// TokenInvalid is a byte that no token starts with, or all that follows an
+	// opening quote or comment without its end.
+	TokenInvalid
+	// TokenIdent is a word without quotes: a name, a keyword, true, NaN.
+	TokenIdent
+	// TokenQuoted is a name in double quotes, the quotes included.
+	TokenQuoted
+	// TokenString is a text literal, its quotes or dollars included.
+	TokenString
+	// TokenInteger is a whole number; a minus right before it belongs to it.
+	TokenInteger
+	// TokenFloat is a number with a point or an exponent.
+	TokenFloat
+	// TokenBlob is 0x and hexadecimal digits.
+	TokenBlob
+	// TokenUUID is a uuid without quotes.
+	TokenUUID
+	// TokenDuration is 1h30m, PT5S or P0001-02-03T04:05:06.
+	TokenDuration
+	// TokenOperator is an operator of two bytes: <= >= != += -= and the range ..
+	TokenOperator
+)
+
+// Token is one token and where it stands.
+type Token struct {
+	Kind TokenKind
+	Span
+}
+
+// Lexer cuts CQL into tokens as Cassandra does. It keeps the text, never writes
+// to it and allocates nothing. A copy of a Lexer goes on from the same place,
+// which is how to look ahead.
+type Lexer struct {
+	text []byte
+	pos  int
+}
+
+// NewLexer returns a Lexer that stands before the first token of text.
+func NewLexer(text []byte) Lexer { return Lexer{text: text} }
+
+// Next returns the next token; between tokens there are only blanks and comments.
+func (l *Lexer) Next() Token {
+	start := skipBlanks(l.text, l.pos)
+	if start == len(l.text) {
+		l.pos = start
+		return Token{Kind: TokenEOF, Span: Span{start, start}}
+	}
+	kind, end := scan(l.text, start)
+	l.pos = end
+	return Token{Kind: kind, Span: Span{start, end}}
+}
+
+// skipBlanks returns where the next token starts. A block comment that never
+// ends is left standing for scan to report.
+func skipBlanks(text []byte, at int) int {
+	for at < len(text) {
+		switch c := text[at]; {
+		case isBlank(c):
+			at++
+		case c == '-' && follows(text, at, '-'), c == '/' && follows(text, at, '/'):
+			at = lineEnd(text, at)
+		case c == '/' && follows(text, at, '*'):
+			end := blockEnd(text, at)
+			if end < 0 {
+				return at
+			}
+			at = end
+		default:
+			return at
+		}
+	}
+	return at
+}
+
+// lineEnd stops at a carriage return too: Cassandra does, and a lexer that did
+// not would see a comment where Cassandra sees a statement.
+func lineEnd(text []byte, at int) int {
+	for at < len(text) && text[at] != '\n' && text[at] != '\r' {
+		at++
+	}
+	return at
+}
+
+func blockEnd(text []byte, at int) int {
+	for i := at + 2; i+1 < len(text); i++ {
+		if text[i] == '*' && text[i+1] == '/' {
+			return i + 2
+		}
+	}
+	return -1
+}
+
+func scan(text []byte, at int) (TokenKind, int) {
+	switch c := text[at]; {
+	case isLetter(c):
+		return scanWord(text, at)
+	case isDigit(c):
+		return scanDigits(text, at)
+	case c == '\'':
+		return scanQuotes(text, at, TokenString)
+	case c == '"':
+		return scanQuotes(text, at, TokenQuoted)
+	case c == '$':
+		return scanDollars(text, at)
+	case c == '-':
+		return scanMinus(text, at)
+	default:
+		return scanPunctuation(text, at)
+	}
+}
+
+// scanWord prefers what is longest and, where lengths are equal, the literal: a
+// uuid may start with letters, and P1Y is a duration to Cassandra.
+func scanWord(text []byte, at int) (TokenKind, int) {
+	end := wordEnd(text, at)
+	if end-at == 8 && isUUID(text[at:]) {
+		return TokenUUID, at + uuidLength
+	}
+	if text[at] == 'P' {
+		if long := isoDurationEnd(text, at); long >= end {
+			return TokenDuration, long
+		}
+	}
+	return TokenIdent, end
+}
+
+func wordEnd(text []byte, at int) int {
+	for at < len(text) && isWordByte(text[at]) {
+		at++
+	}
+	return at
+}
+
+// scanQuotes reads '…' and "…", in which the quote is written twice.
+func scanQuotes(text []byte, at int, kind TokenKind) (TokenKind, int) {
+	quote := text[at]
+	for i := at + 1; i < len(text); i++ {
+		if text[i] != quote {
+			continue
+		}
+		if !follows(text, i, quote) {
+			return kind, i + 1
+		}
+		i++
+	}
+	return TokenInvalid, len(text)
+}
+
+// scanDollars reads $$…$$, in which nothing is escaped.
+func scanDollars(text []byte, at int) (TokenKind, int) {
+	if !follows(text, at, '$') {
+		return TokenInvalid, at + 1
+	}
+	for i := at + 2; i+1 < len(text); i++ {
+		if text[i] == '$' && text[i+1] == '$' {
+			return TokenString, i + 2
+		}
+	}
+	return TokenInvalid, len(text)
+}
+
+func scanMinus(text []byte, at int) (TokenKind, int) {
+	next := at + 1
+	switch {
+	case next == len(text):
+		return '-', next
+	case text[next] == '=':
+		return TokenOperator, next + 1
+	case isDigit(text[next]):
+		return scanNumber(text, next)
+	case text[next] == 'P':
+		if end := isoDurationEnd(text, next); end > 0 {
+			return TokenDuration, end
+		}
+	}
+	return '-', next
+}
+
+func scanPunctuation(text []byte, at int) (TokenKind, int) {
+	switch c := text[at]; c {
+	case '<', '>', '+', '!':
+		if follows(text, at, '=') {
+			return TokenOperator, at + 2
+		}
+		if c == '!' {
+			return TokenInvalid, at + 1
+		}
+		return TokenKind(c), at + 1
+	case '.':
+		if follows(text, at, '.') {
+			return TokenOperator, at + 2
+		}
+		return '.', at + 1
+	case '/':
+		if follows(text, at, '*') {
+			return TokenInvalid, len(text)
+		}
+		return '/', at + 1
+	case ',', ';', ':', '?', '=', '*', '%', '(', ')', '[', ']', '{', '}':
+		return TokenKind(c), at + 1
+	}
+	return TokenInvalid, at + 1
+}
+
+func follows(text []byte, at int, c byte) bool { return at+1 < len(text) && text[at+1] == c }
+
+func isBlank(c byte) bool    { return c == ' ' || c == '\n' || c == '\t' || c == '\r' }
+func isDigit(c byte) bool    { return c-'0' < 10 }
+func isLetter(c byte) bool   { return (c|0x20)-'a' < 26 }
+func isHex(c byte) bool      { return isDigit(c) || (c|0x20)-'a' < 6 }
+func isWordByte(c byte) bool { return isLetter(c) || isDigit(c) || c == '_' }

@@ -1,0 +1,219 @@
+package rewrite
+
+// Parse reads text, one statement with any number of semicolons after it. Of a
+// verb that the proxy does not look into it tells only verb, keyspace and table.
+// An error is a *SyntaxError; it never panics.
+func Parse(text []byte) (Statement, error) {
+	head := ReadHead(text, true)
+	s := Statement{Verb: head.Verb, InFront: head.InFront, Keyspace: head.Keyspace, Table: head.Table}
+	p := newParser(text)
+	switch {
+	case p.err != nil:
+	case !head.Complete && head.Verb != Unknown:
+		end := len(text)
+		p.fail(Span{end, end}, head.Verb.String()+": the text ends before the statement does")
+	case head.Verb == Unknown:
+		p.wants("a CQL statement")
+	case looksInto(head.Verb):
+		p.statement(&s)
+		p.finish()
+		s.Markers = p.markers
+	}
+	if p.err != nil {
+		return Statement{}, p.err
+	}
+	return s, nil
+}
+
+func looksInto(v Verb) bool {
+	switch v {
+	case Select, Insert, Update, Delete, Batch, Lock, Unlock, ListLocks:
+		return true
+	}
+	return false
+}
+
+// statement reads what s.Verb says that the text is.
+func (p *parser) statement(s *Statement) {
+	switch s.Verb {
+	case Select:
+		p.selection(s)
+	case Batch:
+		p.batch(s)
+	case Lock, Unlock, ListLocks:
+		p.locking(s)
+	default:
+		p.modification(s)
+	}
+}
+
+// modification reads INSERT, UPDATE or DELETE.
+func (p *parser) modification(s *Statement) {
+	switch s.Verb {
+	case Insert:
+		p.insert(s)
+	case Update:
+		p.update(s)
+	case Delete:
+		p.delete(s)
+	}
+}
+
+// insert reads
+//
+//	INSERT INTO table (columns) VALUES (terms)            [IF NOT EXISTS] [USING …]
+//	INSERT INTO table JSON string|marker [DEFAULT NULL|UNSET] [IF NOT EXISTS] [USING …]
+func (p *parser) insert(s *Statement) {
+	p.need("INSERT")
+	p.need("INTO")
+	p.table(s)
+	if p.take("JSON") {
+		s.JSON = true
+		p.term()
+		if p.take("DEFAULT") {
+			p.next()
+		}
+	} else {
+		p.values(s)
+	}
+	for p.err == nil {
+		switch {
+		case p.is("IF"):
+			s.Conditional = true
+			p.next()
+			p.need("NOT")
+			p.need("EXISTS")
+		case p.is("USING"):
+			p.using(s)
+		default:
+			return
+		}
+	}
+}
+
+// values reads (columns) VALUES (terms).
+func (p *parser) values(s *Statement) {
+	open := p.tok
+	p.needKind('(')
+	for p.err == nil {
+		s.Where = append(s.Where, Relation{Column: p.name("a column"), Op: OpEq})
+		if p.tok.Kind != ',' {
+			break
+		}
+		p.next()
+	}
+	p.needKind(')')
+	p.need("VALUES")
+	terms := p.terms()
+	if p.err == nil && len(terms) != len(s.Where) {
+		p.fail(open.Span, "INSERT does not have as many values as columns")
+		return
+	}
+	for i, t := range terms {
+		s.Where[i].Value = t
+	}
+}
+
+// update reads
+//
+//	UPDATE table [USING …] SET … WHERE … [IF …]
+func (p *parser) update(s *Statement) {
+	p.need("UPDATE")
+	p.table(s)
+	if p.is("USING") {
+		p.using(s)
+	}
+	p.need("SET")
+	p.sets(s, "WHERE")
+	p.refuseUsing()
+	p.where(s)
+	p.conditions(s)
+}
+
+// delete reads
+//
+//	DELETE [columns] FROM table [USING …] WHERE … [IF …]
+func (p *parser) delete(s *Statement) {
+	p.need("DELETE")
+	if !p.is("FROM") {
+		p.sets(s, "FROM")
+	}
+	p.need("FROM")
+	p.table(s)
+	if p.is("USING") {
+		p.using(s)
+	}
+	p.where(s)
+	p.conditions(s)
+}
+
+// sets reads what stands before the reserved word end: columns separated by
+// commas, each followed by what is done to it.
+func (p *parser) sets(s *Statement, end string) {
+	s.Sets = append(s.Sets, p.name("a column"))
+	for !p.ended() && !p.is(end) && !p.is("USING") {
+		comma := p.tok.Kind == ','
+		p.skip()
+		if comma {
+			s.Sets = append(s.Sets, p.name("a column"))
+		}
+	}
+}
+
+// conditions reads [IF …] up to the end of the statement.
+func (p *parser) conditions(s *Statement) {
+	if p.is("IF") {
+		s.Conditional = true
+		for !p.ended() && !p.atChild() && !p.is("USING") {
+			p.skip()
+		}
+	}
+	p.refuseUsing()
+}
+
+// refuseUsing says where USING belongs if p stands on one.
+func (p *parser) refuseUsing() {
+	if p.is("USING") {
+		p.fail(p.tok.Span, "USING stands elsewhere: UPDATE table USING LOCK 42 SET …, DELETE … FROM table USING LOCK 42 WHERE …")
+	}
+}
+
+// batch reads
+//
+//	BEGIN [UNLOGGED|COUNTER] BATCH [USING …] (modification [;])* APPLY BATCH
+func (p *parser) batch(s *Statement) {
+	p.need("BEGIN")
+	_ = p.take("UNLOGGED") || p.take("COUNTER")
+	p.need("BATCH")
+	if p.is("USING") {
+		p.using(s)
+	}
+	p.semicolons()
+	for p.err == nil && !p.is("APPLY") {
+		s.Children = append(s.Children, p.child())
+		p.semicolons()
+	}
+	for _, c := range s.Children {
+		s.Cut = append(s.Cut, c.Cut...)
+	}
+	p.need("APPLY")
+	p.need("BATCH")
+}
+
+func (p *parser) child() Statement {
+	var c Statement
+	switch {
+	case p.is("INSERT"):
+		c.Verb = Insert
+	case p.is("UPDATE"):
+		c.Verb = Update
+	case p.is("DELETE"):
+		c.Verb = Delete
+	default:
+		p.wants("INSERT, UPDATE, DELETE or APPLY BATCH")
+	}
+	before := p.markers
+	p.modification(&c)
+	c.Markers = p.markers - before
+	return c
+}

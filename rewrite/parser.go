@@ -1,0 +1,195 @@
+package rewrite
+
+import "fmt"
+
+// parser stands on one token. Every token goes through next, so that markers
+// and brackets are counted whatever is read or skipped. After the first error it
+// stands at the end of the text for ever: no method has to ask.
+type parser struct {
+	text    []byte
+	lex     Lexer
+	tok     Token
+	last    Token  // the token before tok
+	open    []byte // brackets that wait for their end
+	markers int    // that stand before tok
+	err     *SyntaxError
+}
+
+func newParser(text []byte) *parser {
+	p := &parser{text: text, lex: NewLexer(text)}
+	p.next()
+	return p
+}
+
+// next steps to the next token.
+func (p *parser) next() {
+	p.count()
+	if p.err != nil {
+		return
+	}
+	p.last = p.tok
+	p.tok = p.lex.Next()
+	if p.tok.Kind == TokenInvalid {
+		p.fail(p.tok.Span, "not CQL, or without its end: "+p.quote(p.tok))
+	}
+}
+
+// count takes the token that is left behind into the books.
+func (p *parser) count() {
+	switch p.tok.Kind {
+	case '?':
+		p.markers++
+	case ':':
+		if p.isMarkerColon() {
+			p.markers++
+		}
+	case '(':
+		p.open = append(p.open, ')')
+	case '[':
+		p.open = append(p.open, ']')
+	case '{':
+		p.open = append(p.open, '}')
+	case ')', ']', '}':
+		p.close()
+	}
+}
+
+func (p *parser) close() {
+	top := len(p.open) - 1
+	if top < 0 || p.open[top] != byte(p.tok.Kind) {
+		p.fail(p.tok.Span, "no bracket is open for "+p.quote(p.tok))
+		return
+	}
+	p.open = p.open[:top]
+}
+
+// isMarkerColon tells :name from the colon of a map, {key : value}, which
+// follows a value directly inside braces. No keyword stands there.
+func (p *parser) isMarkerColon() bool {
+	if len(p.open) == 0 || p.open[len(p.open)-1] != '}' {
+		return true
+	}
+	switch p.last.Kind {
+	case '{', ',', ':', '+', '-', '*', '/', '%':
+		return true
+	}
+	return false
+}
+
+// skip steps over one token, or over a pair of brackets with all between them.
+func (p *parser) skip() {
+	depth := len(p.open)
+	p.next()
+	for len(p.open) > depth && p.tok.Kind != TokenEOF {
+		p.next()
+	}
+}
+
+// peek returns the token after the one that p stands on.
+func (p *parser) peek() Token {
+	ahead := p.lex
+	return ahead.Next()
+}
+
+func (p *parser) is(word string) bool { return isWord(p.text, p.tok, word) }
+
+// isAny tells whether p stands on one of words.
+func (p *parser) isAny(words ...string) bool {
+	for _, w := range words {
+		if p.is(w) {
+			return true
+		}
+	}
+	return false
+}
+
+// take steps over word if p stands on it.
+func (p *parser) take(word string) bool {
+	if !p.is(word) {
+		return false
+	}
+	p.next()
+	return true
+}
+
+func (p *parser) need(word string) {
+	if !p.take(word) {
+		p.wants(word)
+	}
+}
+
+func (p *parser) needKind(kind TokenKind) {
+	if p.tok.Kind != kind {
+		p.wants(string(rune(kind)))
+		return
+	}
+	p.next()
+}
+
+// ended tells whether p stands at the end of a statement.
+func (p *parser) ended() bool { return p.tok.Kind == TokenEOF || p.tok.Kind == ';' }
+
+// semicolons steps over any number of them.
+func (p *parser) semicolons() {
+	for p.tok.Kind == ';' {
+		p.next()
+	}
+}
+
+// finish demands that the text ends here.
+func (p *parser) finish() {
+	p.semicolons()
+	if p.tok.Kind != TokenEOF {
+		p.wants("the end of the statement")
+	}
+	if len(p.open) > 0 {
+		p.fail(p.tok.Span, fmt.Sprintf("a bracket is not closed: %q is missing", p.open[len(p.open)-1]))
+	}
+}
+
+// wants fails with what should stand where p stands.
+func (p *parser) wants(what string) {
+	p.fail(p.tok.Span, what+" is expected here, not "+p.quote(p.tok))
+}
+
+func (p *parser) fail(at Span, message string) {
+	if p.err == nil {
+		p.err = &SyntaxError{Span: at, Message: message}
+	}
+	end := len(p.text)
+	p.tok = Token{Kind: TokenEOF, Span: Span{end, end}}
+	p.lex.pos = end
+	p.open = nil
+}
+
+func (p *parser) quote(t Token) string {
+	const longest = 40
+	s := t.Of(p.text)
+	switch {
+	case t.Kind == TokenEOF:
+		return "the end of the text"
+	case len(s) > longest:
+		return fmt.Sprintf("%q…", s[:longest])
+	}
+	return fmt.Sprintf("%q", s)
+}
+
+// name reads an identifier.
+func (p *parser) name(what string) Name {
+	n, ok := nameOf(p.text, p.tok)
+	if !ok {
+		p.wants(what)
+		return Name{}
+	}
+	p.next()
+	return n
+}
+
+// table reads [keyspace .] table.
+func (p *parser) table(s *Statement) {
+	s.Table = p.name("a table")
+	if p.tok.Kind == '.' {
+		p.next()
+		s.Keyspace, s.Table = s.Table, p.name("a table")
+	}
+}

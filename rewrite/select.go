@@ -1,0 +1,105 @@
+package rewrite
+
+// selection reads
+//
+//	SELECT [JSON] [DISTINCT] selectors FROM table [WHERE …] tail
+func (p *parser) selection(s *Statement) {
+	p.need("SELECT")
+	s.JSON = p.modifier("JSON")
+	p.modifier("DISTINCT")
+	for p.err == nil {
+		s.Selectors = append(s.Selectors, p.selector())
+		if p.tok.Kind != ',' {
+			break
+		}
+		p.next()
+	}
+	p.need("FROM")
+	p.table(s)
+	if p.is("WHERE") {
+		p.where(s)
+	}
+	p.tail(s)
+}
+
+// tail reads what stands behind WHERE: ordinary clauses, which are skipped, and
+//
+//	USING LOCK reference | FOR UPDATE …
+func (p *parser) tail(s *Statement) {
+	for !p.ended() {
+		switch {
+		case p.is("USING"):
+			p.using(s)
+		case p.atForUpdate():
+			p.forUpdate(s)
+		default:
+			p.skip()
+		}
+	}
+	if s.ForUpdate && s.Lock.Kind != NoTerm {
+		p.fail(s.Lock.Span, "FOR UPDATE takes a lock, USING LOCK uses one: only one of them")
+	}
+}
+
+// modifier takes JSON or DISTINCT where it is no column. Cassandra decides so
+// too: a modifier if a selection can follow.
+func (p *parser) modifier(word string) bool {
+	if !p.is(word) {
+		return false
+	}
+	next := p.peek()
+	switch next.Kind {
+	case ',', '.', '+', '/', '%', TokenEOF:
+		return false
+	}
+	if isWord(p.text, next, "FROM") || isWord(p.text, next, "AS") {
+		return false
+	}
+	p.next()
+	return true
+}
+
+// selector reads anything [AS alias]. AS behind a dot is the name of a field.
+func (p *parser) selector() Selector {
+	first, count := p.tok, p.atCount()
+	if p.selectorEnds() {
+		p.wants("what to select")
+		return Selector{}
+	}
+	p.skip()
+	pieces := 1
+	for !p.selectorEnds() && (!p.is("AS") || p.last.Kind == '.') {
+		p.skip()
+		pieces++
+	}
+	s := Selector{Span: Span{first.Start, p.last.End}}
+	column, named := nameOf(p.text, first)
+	switch {
+	case pieces == 1 && first.Kind == '*':
+		s.Kind = StarSelector
+	case pieces == 1 && named:
+		s.Kind, s.Column = ColumnSelector, column
+	case pieces == 2 && count:
+		s.Kind = CountSelector
+	}
+	if p.take("AS") {
+		s.Alias = p.name("an alias")
+	}
+	return s
+}
+
+func (p *parser) selectorEnds() bool { return p.ended() || p.tok.Kind == ',' || p.is("FROM") }
+
+// atCount tells whether p stands on count ( * ) or count ( 1 ).
+func (p *parser) atCount() bool {
+	if !p.is("COUNT") {
+		return false
+	}
+	ahead := p.lex
+	if ahead.Next().Kind != '(' {
+		return false
+	}
+	what := ahead.Next()
+	one := what.Kind == TokenInteger && string(what.Of(p.text)) == "1"
+	return (one || what.Kind == '*') && ahead.Next().Kind == ')'
+}

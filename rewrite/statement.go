@@ -1,0 +1,140 @@
+package rewrite
+
+import "fmt"
+
+// Statement is one statement read whole. All spans are offsets into the text
+// that Parse was given, also those of Children; nothing refers to its memory.
+type Statement struct {
+	Verb Verb
+	// InFront says that SELECT is written before LOCK, UNLOCK or LIST LOCKS.
+	InFront         bool
+	Keyspace, Table Name
+	// Where holds the restrictions of WHERE; of INSERT its columns with their
+	// values, as OpEq.
+	Where []Relation
+	// Sets are the columns that SET assigns or DELETE names, as often as they
+	// stand there.
+	Sets []Name
+	// Using is what stands in USING.
+	Using
+	// Cut is what plain Cassandra does not understand, in order and disjoint:
+	// to remove it is all that a fenced statement needs. That of a batch holds
+	// those of its children too. Empty for our own verbs, which are answered
+	// and not forwarded.
+	Cut []Span
+	// Conditional says that there is an IF; JSON, INSERT JSON or SELECT JSON.
+	Conditional, JSON bool
+	// Clauses are those of LOCK, UNLOCK and FOR UPDATE.
+	Clauses
+	// ForUpdate says that SELECT ends in FOR UPDATE.
+	ForUpdate bool
+	// Markers counts the bind markers of the statement, ours included; of a
+	// batch, those of its children too.
+	Markers int
+	// Children are the statements between BEGIN BATCH and APPLY BATCH.
+	Children []Statement
+	// Selectors are what SELECT asks for.
+	Selectors []Selector
+}
+
+// Using is what a USING clause holds. An absent term has Kind NoTerm.
+type Using struct {
+	// Lock is the lock reference: an integer of any sign, or a marker.
+	Lock Term
+	TTL  Term
+	// Timestamp is the client's own TIMESTAMP with its value.
+	Timestamp Span
+}
+
+// Clauses are what LOCK, UNLOCK and FOR UPDATE take beside the key. Durations
+// and integers are literals of that kind or markers.
+type Clauses struct {
+	Wait, Lease               Term
+	Owner, Token              Term // AS 'who', TOKEN uuid
+	Limit, Reason             Term
+	NoWait, SkipLocked, Force bool
+}
+
+// TermKind is what a value is.
+type TermKind byte
+
+// Term kinds. TermOther is a value that Cassandra has to evaluate: a function,
+// a collection, arithmetic, a cast.
+const (
+	NoTerm TermKind = iota
+	TermString
+	TermInteger
+	TermFloat
+	TermBoolean
+	TermUUID
+	TermBlob
+	TermDuration
+	TermNull
+	TermMarker
+	TermOther
+)
+
+// Term is a value as written. The zero value is an absent one.
+type Term struct {
+	Kind TermKind
+	Span
+	// Marker is the index of the bind marker in the whole text, from 0; -1 if
+	// the term is none.
+	Marker int
+	// Name is that of a named marker, without its colon.
+	Name Name
+}
+
+// Op is how a relation restricts its column.
+type Op byte
+
+// Ops. Only OpEq and OpIn say what the key is; of OpOther nothing but Column
+// may be relied on, and that may be absent.
+const (
+	OpOther   Op = iota
+	OpEq         // column = term
+	OpIn         // column IN (terms) | column IN marker
+	OpCompare    // column < term, and <= > >= !=
+	OpToken      // TOKEN (columns) = term, or another comparison
+	OpTuple      // (columns) = term, another comparison, or IN
+)
+
+// Relation is one restriction.
+type Relation struct {
+	Column Name
+	Op     Op
+	// Value is what stands on the right; Values the terms of an IN list.
+	Value  Term
+	Values []Term
+}
+
+// SelectorKind is what a SELECT asks for in one place.
+type SelectorKind byte
+
+// Selector kinds.
+const (
+	OtherSelector  SelectorKind = iota
+	StarSelector                // *
+	ColumnSelector              // a column, without field or element
+	CountSelector               // count(*) or count(1)
+)
+
+// Selector is one thing that SELECT asks for. Span is what stands before AS.
+type Selector struct {
+	Kind SelectorKind
+	Span
+	Column Name
+	Alias  Name
+}
+
+// SyntaxError says what is wrong with a text and where.
+type SyntaxError struct {
+	Span
+	// Message is for the person who wrote the statement.
+	Message string
+}
+
+// Error returns the message with the place as a byte offset.
+func (e *SyntaxError) Error() string {
+	return fmt.Sprintf("%s (at byte %d)", e.Message, e.Start)
+}
