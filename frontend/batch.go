@@ -21,38 +21,51 @@ func (c *conn) decideBatch(e envelope) verdict {
 	cur.byte()
 	n := cur.short()
 	own := c.batchKeyspace(cur, n)
+	locked := false
 	for range n {
-		if failure := c.judgeChild(&cur, own); failure != nil {
+		critical, failure := c.judgeChild(&cur, own)
+		if failure != nil {
 			return c.refuse(failure)
 		}
+		locked = locked || critical
 	}
 	if cur.bad {
 		return c.unreadable(e, errShort)
 	}
+	if locked {
+		return c.holdFor((*conn).batchSection)
+	}
 	return forward
 }
 
-// judgeChild reads one statement of a batch and says why it must not go on, or nil.
-func (c *conn) judgeChild(cur *cursor, own string) *Failure {
-	var failure *Failure
+// judgeChild reads one statement of a batch: whether it has to do with a critical table, or why it must not go on.
+func (c *conn) judgeChild(cur *cursor, own string) (locked bool, f *Failure) {
 	switch cur.byte() {
 	case 0:
-		failure = c.judgeChildText(cur.longString(), own)
+		r, _ := c.read(cur.longString(), true, own)
+		locked, f = r.meaning == critical, r.failure
 	case 1:
 		id := cur.string()
-		if p := c.statement(id); p == nil {
-			failure = unprepared(id)
-		} else {
-			failure = judgeChildPrepared(p)
-		}
+		locked, f = c.judgeChildPrepared(id)
 	default:
 		cur.bad = true
 	}
 	skipValues(cur)
 	if cur.bad {
-		return nil
+		return false, nil
 	}
-	return failure
+	return locked, f
+}
+
+func (c *conn) judgeChildPrepared(id []byte) (locked bool, f *Failure) {
+	p := c.statement(id)
+	if p == nil {
+		return false, unprepared(id)
+	}
+	if t := p.fencedOff(); t != nil {
+		return false, unlocked(t)
+	}
+	return p.meaning == critical, nil
 }
 
 // skipValues skips the values of a batch's statement.
@@ -60,37 +73,6 @@ func skipValues(cur *cursor) {
 	for n := cur.short(); n > 0 && !cur.bad; n-- {
 		cur.value()
 	}
-}
-
-func (c *conn) judgeChildText(text []byte, own string) *Failure {
-	r, _ := c.read(text, true, own)
-	switch r.meaning {
-	case refused:
-		return r.failure
-	case critical:
-		return lockedBatch(r.table)
-	}
-	return nil
-}
-
-func judgeChildPrepared(p *prepared) *Failure {
-	for _, t := range p.tables {
-		if t.Critical() != nil {
-			return unlocked(t)
-		}
-	}
-	if p.meaning == critical {
-		return lockedBatch(p.section.table)
-	}
-	return nil
-}
-
-// lockedBatch is the answer to a BATCH message on a critical table.
-func lockedBatch(t *Table) *Failure {
-	if t == nil {
-		return invalid("MUSIC_REFUSED: LOCK and UNLOCK cannot stand in a batch")
-	}
-	return invalid("MUSIC_UNLOCKED: %s is critical: send the batch as text, BEGIN BATCH USING LOCK <ref> … APPLY BATCH", t)
 }
 
 // batchKeyspace is the keyspace that a batch of protocol 5 carries behind its statements, or "". It reads a copy of the cursor.

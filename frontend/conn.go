@@ -44,16 +44,18 @@ type conn struct {
 	name        []byte // scratch
 
 	// Written by down.
-	segmented atomic.Bool // v5 after the handshake: both sockets carry segments
-	loggedIn  atomic.Bool
-	keyspace  atomic.Pointer[string] // of USE
-	progress  atomic.Uint64          // counts what the backend sent
+	segmented     atomic.Bool // v5 after the handshake: both sockets carry segments
+	loggedIn      atomic.Bool
+	authenticated atomic.Bool            // Cassandra has asked for a login: there are roles
+	keyspace      atomic.Pointer[string] // of USE
+	progress      atomic.Uint64          // counts what the backend sent
 
 	// Shared.
 	streams  streams
 	sample   sample
 	watches  watches
 	ops      ops
+	rights   rights
 	drained  atomic.Bool  // up has stopped because the proxy is shutting down
 	limit    atomic.Int64 // wall clock in ns: drain ends
 	ending   ending
@@ -308,4 +310,7 @@ func (c *conn) appendFramed(dst, envelopes []byte) []byte {
 func (c *conn) post(envelope []byte) { c.down.out.post(c.appendFramed(nil, envelope)) }
 
 // reject answers a request with an error of the proxy's own.
-func (c *conn) reject(stream int16, f *Failure) { c.post(errorEnvelope(c.version, stream, f)) }
+func (c *conn) reject(h header, f *Failure) {
+	c.server.Stats.count(c, h.opcode, Refused)
+	c.post(errorEnvelope(c.version, h.stream, f))
+}

@@ -32,10 +32,8 @@ func (c *conn) decideExecute(e envelope) verdict {
 func (c *conn) decidePrepared(e envelope, p *prepared) verdict {
 	switch p.meaning {
 	case writes:
-		for _, t := range p.tables {
-			if t.Critical() != nil {
-				return c.refuse(unlocked(t))
-			}
+		if t := p.fencedOff(); t != nil {
+			return c.refuse(unlocked(t))
 		}
 	case local, peers:
 		return c.holdTopology(p.topology)
@@ -47,6 +45,16 @@ func (c *conn) decidePrepared(e envelope, p *prepared) verdict {
 		return c.decideExecuteSection(e, p)
 	}
 	return forward
+}
+
+// fencedOff is a table that the statement would write as plain CQL, and that is critical now; or nil.
+func (p *prepared) fencedOff() *Table {
+	for _, t := range p.tables {
+		if now := t.Critical(); now != nil && now.Unlocked != Allow {
+			return t
+		}
+	}
+	return nil
 }
 
 // statement finds a prepared statement by its id: in the connection's own map first, which no other connection touches.

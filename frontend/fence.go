@@ -25,30 +25,42 @@ type fenced struct {
 	id     *preparedID // the client's id of the statement, where it was prepared
 }
 
-// fence asks the core for the stamp of an operation, then sends it: the clause cut, the stamp in the frame, at QUORUM.
-func (c *conn) fence(e envelope, s section, q request) error {
+// fence asks the core for the stamp of an operation, then sends it: the clause cut, the stamp in the frame, at QUORUM. emit sends
+// it where the stamp is there at once.
+func (c *conn) fence(h header, s section, q request, emit func([]byte)) *Failure {
 	kind := musiccore.Put
 	if s.statement.Verb == rewrite.Select {
 		kind = musiccore.Get
 	}
-	id, kept := c.ops.add(), c.keepFor(e, s, q)
+	return c.begin(c.keepFor(h, s, q), kind, emit)
+}
+
+// begin gets the stamp of an operation and sends it, at once or when the key has been synchronised.
+func (c *conn) begin(k kept, kind musiccore.Kind, emit func([]byte)) *Failure {
+	id := c.ops.add()
 	later := func(a musiccore.Answer) {
-		if raw, ok := c.stamped(kept, a); ok {
+		if raw, f := c.stamped(k, a); f == nil {
 			c.up.out.post(c.appendFramed(nil, raw))
+		} else {
+			c.reject(k.header, f)
 		}
 		c.ops.remove(id)
 		c.endIfDrained()
 	}
-	a, ok := c.server.Locks.Begin(q.key, q.ref, kind, later)
+	a, ok := c.server.Locks.Begin(k.request.key, k.request.ref, kind, later)
 	if !ok {
 		return nil
 	}
 	c.ops.remove(id)
-	if raw, ok := c.stamped(kept, a); ok {
-		c.up.emit(raw)
+	raw, f := c.stamped(k, a)
+	if f == nil {
+		emit(raw)
 	}
-	return nil
+	return f
 }
+
+// droppedFlags are those of a body that the proxy has rewritten: it is plain, and without custom payload.
+const droppedFlags = primitive.HeaderFlagCompressed | primitive.HeaderFlagCustomPayload
 
 // kept is an operation that waits for its stamp: everything of the request but that.
 type kept struct {
@@ -59,9 +71,9 @@ type kept struct {
 }
 
 // keepFor makes of a request what will be sent, in memory of its own.
-func (c *conn) keepFor(e envelope, s section, q request) kept {
-	k := kept{header: e.header, request: q, fenced: fenced{table: s.table}}
-	k.header.flags &^= primitive.HeaderFlagCompressed | primitive.HeaderFlagCustomPayload
+func (c *conn) keepFor(h header, s section, q request) kept {
+	k := kept{header: h, request: q, fenced: fenced{table: s.table}}
+	k.header.flags &^= droppedFlags
 	if t := s.statement.Lock; t.Kind == rewrite.TermMarker {
 		k.request.parameters.drop(t.Marker)
 	}
@@ -86,12 +98,10 @@ func (p parameters) clone() parameters {
 	return p
 }
 
-// stamped is the envelope to send, with its answer expected; not ok where the client has been told why there is none.
-func (c *conn) stamped(k kept, a musiccore.Answer) ([]byte, bool) {
+// stamped is the envelope to send, with its answer expected.
+func (c *conn) stamped(k kept, a musiccore.Answer) ([]byte, *Failure) {
 	if a.Err != nil {
-		c.server.Stats.count(c, k.header.opcode, Refused)
-		c.post(errorEnvelope(c.version, k.header.stream, lockFailure(a.Err, k.fenced.table, k.request.ref)))
-		return nil, false
+		return nil, lockFailure(a.Err, k.fenced.table, k.request.ref)
 	}
 	k.fenced.ticket = a.Ticket
 	k.request.parameters.fence(int64(a.Ticket.Stamp))
@@ -100,7 +110,7 @@ func (c *conn) stamped(k kept, a musiccore.Answer) ([]byte, bool) {
 	c.watches.add(k.header.stream, watch{kind: watchFenced, fenced: &k.fenced})
 	c.streams.begin(k.header.stream, true)
 	c.server.Stats.count(c, k.header.opcode, Fenced)
-	return append(k.header.appendTo(make([]byte, 0, headerSize+len(body))), body...), true
+	return append(k.header.appendTo(make([]byte, 0, headerSize+len(body))), body...), nil
 }
 
 // conclude tells the core what became of an operation, and returns what the client may be told.

@@ -81,6 +81,16 @@ func (o *ops) abandon() {
 	}
 }
 
+// later does something that blocks, which a draining connection waits for.
+func (c *conn) later(f func()) {
+	id := c.ops.add()
+	c.children.Go(func() {
+		f()
+		c.ops.remove(id)
+		c.endIfDrained()
+	})
+}
+
 // abandon tells the core what a client that has gone leaves behind: its places in queues are given up, and of the operations
 // whose answer will not come any more nobody knows the outcome.
 func (c *conn) abandon() {

@@ -207,14 +207,25 @@ func (c *conn) decideExecuteSection(e envelope, p *prepared) verdict {
 	if !e.whole() {
 		return more
 	}
-	now := p.section.table.Critical()
-	if now == nil {
-		return c.refuse(invalid("MUSIC_REFUSED: %s is not critical any more", p.section.table))
+	s, f := p.section.now()
+	if f != nil {
+		return c.refuse(f)
 	}
-	c.plan.section = section{
-		statement: p.section.statement, text: p.section.text, table: p.section.table, critical: now, prepared: p.section,
-	}
+	c.plan.section = s
 	return c.holdFor((*conn).executeSection)
+}
+
+// now is the statement as it stands today: the table may have changed since it was prepared.
+func (p *preparedSection) now() (section, *Failure) {
+	critical := p.table.Critical()
+	if critical == nil {
+		return section{}, invalid("MUSIC_REFUSED: %s is not critical any more", p.table)
+	}
+	s := section{statement: p.statement, text: p.text, table: p.table, critical: critical, prepared: p}
+	if critical.Refused != "" {
+		return s, invalid("MUSIC_REFUSED: %s cannot be locked: %s", p.table, critical.Refused)
+	}
+	return s, nil
 }
 
 func (c *conn) executeSection(e envelope) error {

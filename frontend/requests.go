@@ -110,10 +110,16 @@ func (c *conn) refuse(f *Failure) verdict {
 	return c.holdFor((*conn).answerFailure)
 }
 
-func (c *conn) answerFailure(e envelope) error {
-	c.server.Stats.count(c, e.opcode, Refused)
-	c.post(errorEnvelope(c.version, e.stream, c.plan.failure))
+func (c *conn) answerFailure(e envelope) error { return c.answer(e, c.plan.failure) }
+
+// answer answers a request that has been kept back with an error.
+func (c *conn) answer(e envelope, f *Failure) error {
+	c.reject(e.header, f)
 	return nil
+}
+
+func (c *conn) answerUnreadable(e envelope, err error) error {
+	return c.answer(e, protocolError("%v message cannot be read: %v", e.opcode, err))
 }
 
 // watch lets the request through and has its answer looked at.

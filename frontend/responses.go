@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 
+	"github.com/datastax/go-cassandra-native-protocol/frame"
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 )
@@ -41,6 +42,7 @@ func (c *conn) judgeWatched(e envelope) (verdict, error) {
 
 // login follows the handshake by the opcodes of its answers. Both are set before the client can have seen the answer.
 func (c *conn) login(e envelope) {
+	c.authenticated.CompareAndSwap(false, e.opcode == primitive.OpCodeAuthenticate)
 	switch e.opcode {
 	case primitive.OpCodeReady, primitive.OpCodeAuthenticate:
 		if c.version >= byte(primitive.ProtocolVersion5) {
@@ -59,6 +61,11 @@ func (r *responses) perform(e envelope) error {
 	w := c.watches.remove(e.stream)
 	if w.kind == watchSchema && e.opcode == primitive.OpCodeResult {
 		return c.performSchema(e)
+	}
+	if w.kind == watchRights && e.opcode == primitive.OpCodeResult {
+		c.streams.end(e.stream)
+		w.allowed()
+		return nil
 	}
 	e, err := c.answerTo(e, w)
 	if err != nil {
@@ -117,14 +124,27 @@ func (c *conn) performSchema(e envelope) error {
 	}
 	raw := bytes.Clone(e.raw)
 	c.children.Go(func() {
-		c.server.DDL(SchemaChange{
+		warning := c.server.DDL(SchemaChange{
 			Change: string(changed.ChangeType), Target: string(changed.Target), Keyspace: changed.Keyspace, Name: changed.Object,
 		})
-		c.post(raw)
+		c.post(c.warned(raw, f, warning))
 		c.streams.end(e.stream)
 		c.endIfDrained()
 	})
 	return nil
+}
+
+// warned adds a warning to an answer, where the protocol has room for one (v4 and later).
+func (c *conn) warned(raw []byte, f *frame.Frame, warning string) []byte {
+	if warning == "" || c.version < byte(primitive.ProtocolVersion4) {
+		return raw
+	}
+	f.Header.Flags = f.Header.Flags.Add(primitive.HeaderFlagWarning)
+	f.Body.Warnings = append(f.Body.Warnings, warning)
+	if e, err := c.encode(f); err == nil {
+		return e.raw
+	}
+	return raw
 }
 
 // measure ends the sample if this is its answer.

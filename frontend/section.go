@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"bytes"
 	"encoding/binary"
 
 	"music/musiccore"
@@ -15,6 +16,7 @@ type section struct {
 	critical  *Critical
 	prepared  *preparedSection // where it came by EXECUTE
 	values    [][]byte         // bound, in wire form
+	literal   func(cqlType, literal string) ([]byte, *Failure)
 }
 
 // decideSection reads a QUERY on a critical table.
@@ -40,6 +42,9 @@ func readSection(r reading, text []byte) (s section, pass bool, f *Failure) {
 		return s, false, invalid("MUSIC_SYNTAX: %v", err)
 	}
 	s = section{statement: &statement, text: text, table: r.table, critical: r.table.Critical()}
+	if s.unfenced() && s.critical.Unlocked == Allow {
+		return s, true, nil
+	}
 	switch statement.Verb {
 	case rewrite.Lock, rewrite.Unlock:
 		f = s.checkVerb()
@@ -126,7 +131,8 @@ func (c *conn) querySection(e envelope) error {
 	return c.enter(e, c.plan.section, p)
 }
 
-// enter carries out a section whose values are known.
+// enter carries out a section whose values are known. Where Cassandra has to be asked what a literal of the key means, the
+// connection goes on meanwhile.
 func (c *conn) enter(e envelope, s section, p parameters) error {
 	s.values = p.values
 	if len(s.values) != s.statement.Markers {
@@ -135,31 +141,58 @@ func (c *conn) enter(e envelope, s section, p parameters) error {
 	if p.names != nil {
 		return c.answer(e, invalid("MUSIC_SYNTAX: values are bound by position in this statement"))
 	}
-	k, f := s.key()
-	if f != nil {
+	a := admission{conn: c, envelope: e, section: s, parameters: p, emit: c.up.emit, literal: c.server.literals.known}
+	if f := a.enter(); f == errAskCassandra {
+		a = a.later()
+		c.later(func() {
+			if f := a.enter(); f != nil {
+				c.reject(a.envelope.header, f)
+			}
+		})
+	} else if f != nil {
 		return c.answer(e, f)
 	}
-	ref, f := s.ref()
+	return nil
+}
+
+// admission is a section on its way into the core: all that it needs, wherever it goes on.
+type admission struct {
+	conn       *conn
+	envelope   envelope
+	section    section
+	parameters parameters
+	emit       func(raw []byte)                                         // sends a request to Cassandra
+	literal    func(cqlType, literal string) (value []byte, f *Failure) // reads a literal that Go does not
+}
+
+// later is the admission in memory of its own, for another goroutine, which may ask Cassandra.
+func (a admission) later() admission {
+	c := a.conn
+	a.section.text = bytes.Clone(a.section.text)
+	a.parameters = a.parameters.clone()
+	a.section.values = a.parameters.values
+	a.envelope.raw = nil
+	a.emit = func(raw []byte) { c.up.out.post(c.appendFramed(nil, raw)) }
+	a.literal = c.server.literals.ask
+	return a
+}
+
+// enter reads key and reference and does what the statement says.
+func (a *admission) enter() *Failure {
+	a.section.literal = a.literal
+	k, f := a.section.key()
 	if f != nil {
-		return c.answer(e, f)
+		return f
 	}
-	switch s.statement.Verb {
-	case rewrite.Lock:
-		return c.lock(e, s, k, ref)
-	case rewrite.Unlock:
-		return c.unlock(e, s, k, ref)
+	ref, f := a.section.ref()
+	if f != nil {
+		return f
 	}
-	return c.fence(e, s, request{key: k, ref: ref, parameters: p})
-}
-
-// answer answers a request that has been kept back with an error.
-func (c *conn) answer(e envelope, f *Failure) error {
-	c.plan.failure = f
-	return c.answerFailure(e)
-}
-
-func (c *conn) answerUnreadable(e envelope, err error) error {
-	return c.answer(e, protocolError("%v message cannot be read: %v", e.opcode, err))
+	switch a.section.statement.Verb {
+	case rewrite.Lock, rewrite.Unlock:
+		return a.verb(k, ref)
+	}
+	return a.conn.fence(a.envelope.header, a.section, request{key: k, ref: ref, parameters: a.parameters}, a.emit)
 }
 
 // key is the key that the statement names: the same one in each statement of a batch.
@@ -220,11 +253,21 @@ func (s *section) keyColumn(st *rewrite.Statement, column Column) ([]byte, *Fail
 		}
 		value, err := rewrite.EncodeKey(column.Type, s.text, r.Value)
 		if err != nil {
-			return nil, invalid("MUSIC_KEY: %s = %s cannot be read as %s: %v", column.Name, s.text[r.Value.Span.Start:r.Value.Span.End], column.Type, err)
+			return s.foreignKey(r.Value, column)
 		}
 		return value, nil
 	}
 	return nil, invalid("MUSIC_KEY: the statement must give %s = <value>: one lock covers one partition of %s", column.Name, s.table)
+}
+
+// foreignKey is the value of a literal that only Cassandra can read.
+func (s *section) foreignKey(t rewrite.Term, column Column) ([]byte, *Failure) {
+	literal := string(s.text[t.Start:t.End])
+	switch t.Kind {
+	case rewrite.TermNull, rewrite.TermOther:
+		return nil, invalid("MUSIC_KEY: %s = %s: give the key as a literal or bind it", column.Name, literal)
+	}
+	return s.literal(column.Type, literal)
 }
 
 func (s *section) boundKey(t rewrite.Term, column Column) ([]byte, *Failure) {

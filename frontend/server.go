@@ -24,7 +24,10 @@ type Options struct {
 	Tables *Tables
 	Locks  Locks
 	// DDL is called after a client's schema change, before the client is told of it. It may block up to its own limit.
-	DDL func(change SchemaChange)
+	DDL func(change SchemaChange) (warning string)
+
+	// Literal asks Cassandra for the wire form of a literal of a type; ErrLiteral where it is none.
+	Literal func(ctx context.Context, cqlType, literal string) ([]byte, error)
 
 	MaxConnections   int
 	MaxFrame         int           // bytes of one message of a client
@@ -45,6 +48,7 @@ type Server struct {
 	Options
 	blocks   blocks
 	prepared *lru.Cache[preparedID, *prepared]
+	literals literals
 	lastID   atomic.Uint64
 
 	mu    sync.Mutex
@@ -58,7 +62,11 @@ func NewServer(o Options) *Server {
 	if err != nil {
 		panic(err) // the size is a positive constant
 	}
-	return &Server{Options: o, prepared: cache, conns: map[*conn]struct{}{}}
+	values, err := lru.New[[2]string, []byte](maxLiterals)
+	if err != nil {
+		panic(err) // likewise
+	}
+	return &Server{Options: o, prepared: cache, literals: literals{cache: values, read: o.Literal}, conns: map[*conn]struct{}{}}
 }
 
 // Serve accepts clients until ctx ends or the listener fails, then drains: requests in flight are answered, connections

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"music/musiccore"
 )
@@ -13,11 +14,25 @@ type Column struct{ Name, Type string }
 
 // Critical is what the proxy knows of a table while it is critical. It is never changed once published.
 type Critical struct {
-	ID      [16]byte // of the data table: names the keys of this table in the core
-	Key     []Column // the partition key, in order
-	Closed  musiccore.Stamp
-	Refused string // why no lock can be had; empty when locks work
+	ID       [16]byte // of the data table: names the keys of this table in the core
+	Key      []Column // the partition key, in order
+	Primary  []string // all columns of the primary key
+	Closed   musiccore.Stamp
+	Created  bool          // critical from its first moment: a key without a lock row is empty
+	MaxLease time.Duration // default and most of a client lease
+	Mortal   bool          // rows have a time to live by default
+	Settings               // of the table's comment
+	Refused  string        // why no lock can be had; empty when locks work
 }
+
+// Policy is what a plain write on a critical table gets (DESIGN.md 4, setting unlocked).
+type Policy uint8
+
+// The policies.
+const (
+	Reject Policy = iota // an error
+	Allow                // it goes through, outside of every guarantee: for migrations
+)
 
 // Table is one table as clients' statements name it. There is one Table a name for the life of the proxy, so that a
 // statement prepared long ago sees at once that its table has become critical.

@@ -26,28 +26,33 @@ func patienceOf(driver string) time.Duration {
 	return 0
 }
 
-// lock carries out LOCK: a row, within the time that the client's driver waits.
-func (c *conn) lock(e envelope, s section, k musiccore.Key, ref musiccore.LockRef) error {
-	q := musiccore.Request{Ref: ref, NoWait: s.statement.NoWait, Closed: s.critical.Closed}
-	f := s.lockTerms(&q)
-	if f != nil {
-		return c.answer(e, f)
+// verb carries out LOCK and UNLOCK, once Cassandra has said that the client may write the table.
+func (a *admission) verb(k musiccore.Key, ref musiccore.LockRef) *Failure {
+	c, s, h := a.conn, &a.section, a.envelope.header
+	q := musiccore.Request{Ref: ref, NoWait: s.statement.NoWait, Closed: s.critical.Closed, Created: s.critical.Created}
+	if f := s.lockTerms(&q); f != nil {
+		return f
 	}
-	if most := max(c.server.MaxWait, c.patience); q.Wait > most {
-		q.Wait = most
+	q.Wait = min(q.Wait, max(c.server.MaxWait, c.patience))
+	if q.Lease == 0 || q.Lease > s.critical.MaxLease {
+		q.Lease = s.critical.MaxLease
 	}
-	c.server.Stats.count(c, e.opcode, Answered)
-	id, stream := c.ops.add(), e.stream
-	gone := c.server.Locks.Lock(k, q, func(a musiccore.Answer) { c.tellGrant(id, stream, s.table, ref, a) })
-	c.ops.set(id, gone)
-	return nil
-}
-
-// unlock carries out UNLOCK.
-func (c *conn) unlock(e envelope, s section, k musiccore.Key, ref musiccore.LockRef) error {
-	c.server.Stats.count(c, e.opcode, Answered)
-	id, stream := c.ops.add(), e.stream
-	c.server.Locks.Unlock(k, ref, func(a musiccore.Answer) { c.tellGrant(id, stream, s.table, ref, a) })
+	table, verb := s.table, s.statement.Verb
+	act := func() {
+		c.server.Stats.count(c, h.opcode, Answered)
+		id := c.ops.add()
+		done := func(answer musiccore.Answer) { c.tellGrant(id, h.stream, table, ref, answer) }
+		if verb == rewrite.Lock {
+			c.ops.set(id, c.server.Locks.Lock(k, q, done))
+		} else {
+			c.server.Locks.Unlock(k, ref, done)
+		}
+	}
+	if c.mayWrite(table) {
+		act()
+		return nil
+	}
+	a.emit(c.probe(h, table, s.critical, act))
 	return nil
 }
 

@@ -98,9 +98,11 @@ func (c *Core) sorted() []*key {
 }
 
 // reply hands the key what its command met; a command that it no longer
-// waits for is nobody's.
+// waits for, or that an earlier life of the key sent, is nobody's.
 func (k *key) reply(now Now, id CommandID, r Result) {
 	switch {
+	case k.c.keys[k.id] != k:
+		return
 	case id == k.view.cmd:
 		k.rowRead(now, id, r)
 	case k.lwt != nil && id == k.lwt.cmd:

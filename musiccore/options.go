@@ -37,7 +37,7 @@ func Defaults() Options {
 	}
 }
 
-// deadAfter is how long a beat must stand still: L*(1+eps)+margin.
-func (o Options) deadAfter() time.Duration {
+// DeadAfter is how long a beat must stand still: L*(1+eps)+margin.
+func (o Options) DeadAfter() time.Duration {
 	return time.Duration(float64(o.SessionLease)*(1+o.Drift)) + o.Margin
 }

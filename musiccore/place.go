@@ -251,7 +251,7 @@ func (k *key) refuseHasty(now Now) {
 // NOWAIT: if it is dead, somebody must find out.
 func (k *key) want(now Now) {
 	if _, foreign := k.stranger(); foreign {
-		k.wanted = now.Boot + 2*k.c.opts.deadAfter()
+		k.wanted = now.Boot + 2*k.c.opts.DeadAfter()
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 var (
 	simSeeds = flag.Int("sim.seeds", 3000, "how many seeds the simulation runs")
+	trace    = flag.Bool("sim.trace", false, "print what the cores want")
 	simFirst = flag.Int("sim.first", 1, "the first seed")
 )
 
@@ -28,9 +29,11 @@ type sim struct {
 	proxies []*proxy
 	failed  error
 	values  int
+	tokens  int
 	session byte
 	served  int
 	keys    []Key
+	opts    Options
 }
 
 type event struct {
@@ -74,11 +77,16 @@ func (s *sim) run(until time.Duration) {
 	s.now = until
 }
 
-func simOptions() Options {
+// options are the numbers of a run: small, and not the same in all.
+func (s *sim) options() Options {
 	o := Defaults()
 	o.SessionLease, o.Margin, o.Grace = time.Second, 50*time.Millisecond, 200*time.Millisecond
 	o.ClientLease, o.Untold, o.Wait = 2*time.Second, 600*time.Millisecond, 300*time.Millisecond
 	o.OpTimeout, o.Window, o.Idle = 400*time.Millisecond, 48, 4
+	o.SettleTries = s.rnd.IntN(3)
+	if s.rnd.IntN(2) == 0 {
+		o.Grace, o.OpTimeout = 10*time.Millisecond, 3*time.Second
+	}
 	return o
 }
 
@@ -97,7 +105,7 @@ type proxy struct {
 
 func newSim(seed int) *sim {
 	s := &sim{rnd: rand.New(rand.NewPCG(uint64(seed), 7)), faults: true, repair: seed%2 == 0, now: time.Minute}
-	s.store, s.check = newSimStore(s), newChecker(s)
+	s.store, s.check, s.opts = newSimStore(s), newChecker(s), s.options()
 	for i := range 1 + s.rnd.IntN(2) {
 		s.keys = append(s.keys, Key{PK: string(rune('a' + i))})
 	}
@@ -115,18 +123,20 @@ func newSim(seed int) *sim {
 }
 
 // plainData is what was written before the table was critical: on any number
-// of replicas, with stamps of any clock (H5).
+// of replicas. What is stamped ahead of the clock is on all of them (H5): on
+// one alone no QUORUM read need see it, and the protocol promises nothing.
 func (s *sim) plainData() {
 	for _, k := range s.keys {
 		for range s.rnd.IntN(3) {
 			s.values++
 			m := mutation{stamp: t0/2 + Stamp(s.rnd.IntN(1<<40)), value: s.values}
-			if s.rnd.IntN(2) == 0 {
-				m.stamp = t0 + Stamp(s.rnd.IntN(1000))
+			ahead := s.rnd.IntN(2) == 0
+			if ahead {
+				m.stamp = t0 + Stamp(s.rnd.IntN(20_000))
 			}
 			s.check.key(k).stampOf[m.value] = m.stamp
 			for i := range replicas {
-				if s.rnd.IntN(2) == 0 {
+				if ahead || s.rnd.IntN(2) == 0 {
 					s.store.data(k)[i].take(m)
 				}
 			}
@@ -140,13 +150,13 @@ func (p *proxy) boot() {
 	p.waits, p.tick = map[OpID]func(Answer){}, 0
 	p.skew = Stamp(s.rnd.IntN(2000) - 1000)
 	p.newSession()
-	p.core = New(p.session, simOptions())
+	p.core = New(p.session, p.s.opts)
 	p.beat()
 }
 
 func (p *proxy) newSession() {
 	p.s.session++
-	p.session = NewSession(SessionID{p.s.session}, simOptions())
+	p.session = NewSession(SessionID{p.s.session}, p.s.opts)
 }
 
 // time has a clk() that hardly moves, so that windows meet by arithmetic and
@@ -188,7 +198,7 @@ func (p *proxy) beat() {
 	p.s.store.writeBeat(mine.id, n, func() {
 		p.aliveIn(life, func() { mine.Acked(p.time(), start, n) })()
 	})
-	p.after(simOptions().SessionLease/3, p.beat)
+	p.after(p.s.opts.SessionLease/3, p.beat)
 }
 
 func (p *proxy) aliveIn(life int, do func()) func() {
@@ -219,6 +229,9 @@ func (p *proxy) mischief() {
 
 // take carries out what the core wants.
 func (p *proxy) take(fx Effects) {
+	if *trace && (len(fx.Do) > 0 || len(fx.Answers) > 0) {
+		fmt.Printf("%v %x do %+v answers %+v\n", p.s.now, p.session.id[:1], fx.Do, fx.Answers)
+	}
 	for _, a := range fx.Alarms {
 		p.s.fail("alarm %+v", a)
 	}
@@ -282,9 +295,13 @@ func (c *client) next() {
 	s := c.p.s
 	c.key, c.ref = s.keys[s.rnd.IntN(len(s.keys))], 0
 	c.left = s.rnd.IntN(12)
+	if s.fault(8) {
+		c.left = 60 // more than a window
+	}
 	c.token = [16]byte{}
 	if s.rnd.IntN(2) == 0 {
-		c.token = [16]byte{byte(s.rnd.IntN(256)), byte(s.rnd.IntN(256)), 1}
+		s.tokens++
+		c.token = [16]byte{byte(s.tokens), byte(s.tokens >> 8), 1}
 	}
 	c.lock()
 }
@@ -446,9 +463,9 @@ func (s *sim) think() time.Duration {
 func (s *sim) calm() {
 	s.run(s.now + 20*time.Second)
 	s.faults = false
-	s.run(s.now + 15*time.Second)
+	s.run(s.now + 8*time.Second)
 	before := s.served
-	s.run(s.now + 5*time.Second)
+	s.run(s.now + 2*time.Second)
 	if s.failed == nil && s.served == before {
 		s.fail("nobody is served any more")
 	}

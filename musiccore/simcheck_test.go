@@ -83,7 +83,7 @@ func (c *checker) stamp(k Key, s, base Stamp) {
 	if c.stamps[k][s] {
 		c.s.fail("I2: stamp %d is used twice", s)
 	}
-	if s <= base || s >= base+simOptions().Window {
+	if s <= base || s >= base+c.s.opts.Window {
 		c.s.fail("I12: stamp %d is not in the window of %d", s, base)
 	}
 	c.stamps[k][s] = true
@@ -91,6 +91,10 @@ func (c *checker) stamp(k Key, s, base Stamp) {
 
 // synching is a Copy sent by a term.
 func (c *checker) synching(p *proxy, k Key, a Copy) {
+	if p.core.keys[k] == nil || p.core.keys[k].term == nil {
+		c.s.fail("a Synch of %v without a term: %+v", k, p.core.keys[k])
+		return
+	}
 	t := p.core.keys[k].term
 	c.entering(p, k, t.place.ref, t.base)
 	c.stamp(k, a.Fence, t.base)

@@ -300,12 +300,24 @@ func (k *key) preempt(now Now) {
 	if !foreign || !k.waitedFor(now) {
 		return
 	}
-	w := k.c.watch(now, x)
 	r := k.view.row
+	k.watchAhead(now)
+	w := k.c.watch(now, x)
 	if !w.dead || now.Boot < w.deadAt+k.c.opts.Grace || k.view.vouched != r.Base {
 		return
 	}
 	k.start(now, lwt{why: preempting, swap: Preempt(r, r.Next(k.c.dead), k.c.opts.Window, now.Clk)})
+}
+
+// watchAhead observes every session that is ahead, not only the head's: those
+// that died together are passed over together.
+func (k *key) watchAhead(now Now) {
+	r := k.view.row
+	for _, b := range r.Queue {
+		if b.Last() >= r.Head && b.Session != k.c.self.id {
+			k.c.watch(now, b.Session)
+		}
+	}
 }
 
 // endTerm forgets a term whose Release is definite.
@@ -322,6 +334,7 @@ func (k *key) endTerm() {
 func (k *key) loseTerm(now Now) {
 	k.close(now, LostState)
 	k.answerUnlock(LostState)
+	delete(k.c.running, k.term.synch.cmd)
 	k.endTerm()
 }
 

@@ -60,7 +60,7 @@ func (w *watch) due(now Now) {
 // reply takes what a ReadBeat saw.
 func (w *watch) reply(now Now, _ CommandID, r Result) {
 	w.cmd = 0
-	w.c.timers.set(&w.timer, now.Boot+beatEvery)
+	defer w.again(now)
 	if r.Fate != Done {
 		return
 	}
@@ -69,9 +69,21 @@ func (w *watch) reply(now Now, _ CommandID, r Result) {
 		w.fall(now)
 	case !w.seen || r.Beat != w.beat:
 		w.seen, w.beat, w.since = true, r.Beat, now.Boot
-	case w.start-w.since >= w.c.opts.deadAfter():
+	case w.start-w.since >= w.c.opts.DeadAfter():
 		w.fall(now)
 	}
+}
+
+// again sets the next read: now and then, and as soon as it could be the last.
+func (w *watch) again(now Now) {
+	if w.dead {
+		return
+	}
+	at := now.Boot + beatEvery
+	if last := w.since + w.c.opts.DeadAfter(); w.seen && last > now.Boot {
+		at = min(at, last)
+	}
+	w.c.timers.set(&w.timer, at)
 }
 
 // fall makes the verdict: it is for ever, since a session never comes back.

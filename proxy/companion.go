@@ -1,12 +1,15 @@
 package proxy
 
 import (
+	"encoding/hex"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/google/uuid"
 
 	"music/frontend"
+	"music/musiccore"
 )
 
 // dataTable is a critical table with its companion, the table of its lock rows (DESIGN.md 4). It is never changed once published.
@@ -14,9 +17,14 @@ type dataTable struct {
 	keyspace, name string
 	id             [16]byte
 	key            []frontend.Column // of the partition
-	marked         bool              // the comment says that it is critical
-	made           bool              // the companion is there
-	refused        string            // why it cannot be locked
+	primary        []string          // columns of the whole primary key
+	columns        string            // all columns with their types, to see changes by
+	mortal         bool              // it has a default time to live
+	settings       frontend.Settings
+	closed         musiccore.Stamp // no plain write is stamped at or above it (PROTOCOL.md 1, D)
+	marked         bool            // the comment says that it is critical
+	made           bool            // the companion is there
+	refused        string          // why it cannot be locked
 
 	texts [ifBase + 1]string // of the LWTs and the read, by shape
 }
@@ -33,12 +41,16 @@ const (
 // String is the table's name as people write it.
 func (t *dataTable) String() string { return t.keyspace + "." + t.name }
 
-func (t *dataTable) companion() string { return companionName(t.id) }
+// companionPrefix begins the name of every companion.
+const companionPrefix = "music_lock_"
+
+// companion is the name of the table that holds the lock rows.
+func (t *dataTable) companion() string { return companionPrefix + hex.EncodeToString(t.id[:]) }
 
 // quote makes a name safe in CQL text.
 func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
-// companionDDL creates the companion. Its key columns are called k1, k2, …: the data table's own names might be those of the
+// companionDDL creates the companion, under an id that every proxy derives alike. Its key columns are called k1, k2, …: the data table's own names might be those of the
 // registers. Read repair, grace and speculative reads are what PROTOCOL.md 1 asks for.
 func (t *dataTable) companionDDL() string {
 	var columns, names []string
@@ -50,7 +62,7 @@ func (t *dataTable) companionDDL() string {
 		" base bigint, head bigint, dirty boolean, owner uuid, PRIMARY KEY ((%s))) WITH id = %s AND comment = 'lock rows of %s: written by the proxies only'"+
 		" AND gc_grace_seconds = 864000 AND read_repair = 'BLOCKING' AND default_time_to_live = 0 AND speculative_retry = 'ALWAYS'",
 		quote(t.keyspace), t.companion(), strings.Join(columns, ", "), strings.Join(names, ", "),
-		tableID("companion", t.keyspace, uuid.UUID(t.id).String()), strings.ReplaceAll(t.String(), "'", "''"))
+		tableID("companion", t.keyspace, uuid.UUID(t.id).String(), strconv.FormatInt(int64(t.closed), 10)), strings.ReplaceAll(t.String(), "'", "''"))
 }
 
 func keyColumn(i int) string { return fmt.Sprintf("k%d", i+1) }

@@ -147,6 +147,12 @@ type wireBytes []byte
 // MarshalCQL hands the bytes on.
 func (w wireBytes) MarshalCQL(gocql.TypeInfo) ([]byte, error) { return w, nil }
 
+// UnmarshalCQL copies the bytes; nil is null.
+func (w *wireBytes) UnmarshalCQL(_ gocql.TypeInfo, data []byte) error {
+	*w = append(wireBytes(nil), data...)
+	return nil
+}
+
 // keyValues takes a routing key apart: one value a column of the partition key.
 func keyValues(t *dataTable, pk string) []any {
 	if len(t.key) == 1 {

@@ -39,7 +39,7 @@ func Run(ctx context.Context, cfg config.Config, log zerolog.Logger) error {
 	var s *service
 	if cfg.Music.Locks {
 		if s, err = p.startService(ctx); err == nil {
-			o.Tables, o.Locks, o.DDL = s.tables, s.locks, s.schema.follow
+			o.Tables, o.Locks, o.DDL, o.Literal = s.tables, s.locks, s.schema.follow, s.executor.literal
 		}
 	}
 	if err == nil {
@@ -118,6 +118,8 @@ type service struct {
 	schema *schema
 	life   *life
 
+	executor *executor
+
 	close   func() // the driver's session
 	cancel  context.CancelFunc
 	abandon context.CancelFunc // ends the commands under way
@@ -131,15 +133,16 @@ func (p *process) startService(ctx context.Context) (*service, error) {
 		return nil, err
 	}
 	s := &service{tables: frontend.NewTables(), close: session.Close}
-	s.schema = newSchema(session, s.tables, p.log)
 	c := new(clock)
 	options := musiccore.Defaults()
 	options.SessionLease, options.ClientLease, options.Wait = p.cfg.Music.SessionLease, p.cfg.Music.ClientLease, p.cfg.Music.MaxWait
 	s.life = newLife(session, c, options, p.cfg.Listen.Address, p.log)
+	s.schema = newSchema(session, s.life, s.tables, p.log)
+	s.executor = &executor{session: session, schema: s.schema}
 	for _, step := range []func() error{
 		func() error { return ensureKeyspace(ctx, session, p.cfg.Music.Replication) },
-		func() error { return s.schema.refresh(ctx) },
 		func() error { return s.life.beat(ctx) },
+		func() error { _, err := s.schema.refresh(ctx); return err },
 	} {
 		if err := step(); err != nil {
 			session.Close()
@@ -148,9 +151,10 @@ func (p *process) startService(ctx context.Context) (*service, error) {
 	}
 	commands, abandon := context.WithCancel(context.Background())
 	s.abandon = abandon
-	s.locks = newLocks(commands, s.life.self, options, lockDeps{
-		clock: c, executor: &executor{session: session, schema: s.schema}, log: p.log, audit: &audit{log: p.log, schema: s.schema},
+	s.locks = newLocks(commands, s.life.self.Load(), options, lockDeps{
+		clock: c, executor: s.executor, log: p.log, audit: &audit{log: p.log, schema: s.schema},
 	})
+	s.schema.tell = s.locks.each
 	background, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
 	s.running.Go(func() { s.life.run(background, s.locks) })

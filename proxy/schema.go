@@ -2,10 +2,9 @@ package proxy
 
 import (
 	"context"
-	"encoding/hex"
+	"errors"
 	"fmt"
-	"regexp"
-	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,28 +13,36 @@ import (
 	"github.com/rs/zerolog"
 
 	"music/frontend"
+	"music/musiccore"
 )
 
 const (
-	schemaPoll    = time.Second      // between two looks at the schema's version
-	schemaReread  = 30 * time.Second // the schema is read again even if its version stands still
-	schemaTimeout = 10 * time.Second // for following one change
+	schemaPoll   = time.Second            // between two looks at the schema's version
+	schemaReread = 30 * time.Second       // the schema is read again even if its version stands still
+	laggardPoll  = 100 * time.Millisecond // between two looks at who has followed, while a client waits
 )
 
-// schema keeps the clients' view of the tables in step with the cluster's schema, and makes the companion of each critical table.
+// schema keeps the clients' view of the tables in step with the cluster's schema, and makes the companion of each critical table
+// (DESIGN.md 4).
 type schema struct {
-	session *gocql.Session
-	tables  *frontend.Tables
-	log     zerolog.Logger
-	marker  *regexp.Regexp // @critical as a word
+	session  *gocql.Session
+	tables   *frontend.Tables
+	clock    *clock
+	life     *life
+	lease    time.Duration // of clients, where a table says nothing
+	patience time.Duration // how long a client's schema change may wait for other proxies
+	log      zerolog.Logger
+	tell     func(event func(*musiccore.Core, musiccore.Now) musiccore.Effects) // to every core; nil until there are some
 
 	mu   sync.Mutex // one refresh at a time
 	byID atomic.Pointer[map[[16]byte]*dataTable]
 }
 
 // newSchema knows no table until the first refresh.
-func newSchema(s *gocql.Session, tables *frontend.Tables, log zerolog.Logger) *schema {
-	sc := &schema{session: s, tables: tables, log: log, marker: regexp.MustCompile(`(?:^|[^\w@])@critical(?:\W|$)`)}
+func newSchema(s *gocql.Session, l *life, tables *frontend.Tables, log zerolog.Logger) *schema {
+	sc := &schema{
+		session: s, tables: tables, clock: l.clock, life: l, lease: l.options.ClientLease, patience: l.options.SessionLease, log: log,
+	}
 	sc.byID.Store(&map[[16]byte]*dataTable{})
 	return sc
 }
@@ -43,140 +50,164 @@ func newSchema(s *gocql.Session, tables *frontend.Tables, log zerolog.Logger) *s
 // table finds a critical table by its id, or nil.
 func (s *schema) table(id [16]byte) *dataTable { return (*s.byID.Load())[id] }
 
-// watch refreshes whenever the schema's version moves, and every schemaReread, until ctx ends.
+// watch refreshes whenever the schema's version moves, while a table still waits for other proxies, and every schemaReread,
+// until ctx ends.
 func (s *schema) watch(ctx context.Context) {
 	var seen gocql.UUID
 	var read time.Time
+	settled := false
 	for pause(ctx, schemaPoll) {
-		var version gocql.UUID
-		err := s.session.Query("SELECT schema_version FROM system.local").Consistency(gocql.One).ScanContext(ctx, &version)
-		if err != nil || version == seen && time.Since(read) < schemaReread {
+		version, err := s.version(ctx)
+		if err != nil || settled && version == seen && time.Since(read) < schemaReread {
 			continue
 		}
-		if err := s.refresh(ctx); err != nil {
+		late, err := s.refresh(ctx)
+		if err != nil {
 			s.log.Warn().Err(err).Msg("the schema could not be read")
 			continue
 		}
-		seen, read = version, time.Now()
+		seen, read, settled = version, time.Now(), len(late) == 0
 	}
 }
 
-// follow is told of a client's schema change before the client is.
-func (s *schema) follow(change frontend.SchemaChange) {
-	ctx, cancel := context.WithTimeout(context.Background(), schemaTimeout)
+// version is the schema's version at the node that answers.
+func (s *schema) version(ctx context.Context) (v gocql.UUID, err error) {
+	err = s.session.Query("SELECT schema_version FROM system.local").Consistency(gocql.One).ScanContext(ctx, &v)
+	return v, err
+}
+
+// follow is told of a client's schema change before the client is. It returns when the change holds at every living proxy, or
+// with a warning that names who lags.
+func (s *schema) follow(change frontend.SchemaChange) (warning string) {
+	ctx, cancel := context.WithTimeout(context.Background(), s.patience)
 	defer cancel()
-	if err := s.refresh(ctx); err != nil {
-		s.log.Warn().Err(err).Str("keyspace", change.Keyspace).Str("table", change.Name).Msg("a schema change could not be followed")
+	var late []string
+	var err error
+	for ctx.Err() == nil {
+		if late, err = s.refresh(ctx); err != nil || len(late) == 0 {
+			break
+		}
+		pause(ctx, laggardPoll)
+	}
+	table := s.tables.Of(change.Keyspace, change.Name)
+	switch critical := table.Critical(); {
+	case err != nil:
+		s.log.Warn().Err(err).Stringer("table", table).Msg("a schema change could not be followed")
+		return fmt.Sprintf("MUSIC: the proxy could not follow this change yet: %v", err)
+	case len(late) > 0:
+		return "MUSIC: not followed yet by the proxies at " + strings.Join(late, ", ") + ": no lock is given until they have"
+	case critical == nil || change.Target != "TABLE":
+		return ""
+	case critical.Refused != "":
+		return fmt.Sprintf("%s is critical, but cannot be locked: %s", table, critical.Refused)
+	default:
+		return fmt.Sprintf("%s is critical: %s", table, critical.Settings)
 	}
 }
 
-// refresh reads the schema and publishes which tables are critical. A table is refused to plain writes before its companion is
-// made, and given locks after.
-func (s *schema) refresh(ctx context.Context) error {
+// refresh reads the schema and publishes which tables are critical. late names living proxies that have not followed: a table that
+// becomes critical waits for them.
+func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	version, err := s.version(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the schema's version: %w", err)
+	}
 	found, err := s.read(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	byID := map[[16]byte]*dataTable{}
 	for _, t := range found {
 		byID[t.id] = t
 	}
-	s.forget(byID)
+	before := *s.byID.Load()
 	s.byID.Store(&byID)
+	s.forget(ctx, before, byID)
 	for _, t := range found {
-		s.publish(ctx, t)
+		s.show(t, "it is becoming critical; try again")
 	}
-	return nil
+	s.life.applied(ctx, version)
+	var faults []error
+	for _, t := range found {
+		tableLate, err := s.settle(ctx, before[t.id], t, version)
+		late = append(late, tableLate...)
+		faults = append(faults, err)
+	}
+	return late, errors.Join(faults...)
 }
 
-// forget publishes that tables are critical no more.
-func (s *schema) forget(byID map[[16]byte]*dataTable) {
-	s.tables.Critical(func(t *frontend.Table, c *frontend.Critical) {
-		if byID[c.ID] == nil {
-			s.tables.Set(t.Keyspace, t.Name, nil)
-			s.log.Info().Stringer("table", t).Msg("table is not critical any more")
+// forget publishes that tables are critical no more, and ends their terms.
+func (s *schema) forget(ctx context.Context, before, now map[[16]byte]*dataTable) {
+	for id, t := range before {
+		if now[id] != nil {
+			continue
 		}
+		s.tables.Set(t.keyspace, t.name, nil)
+		s.event(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Dropped(now, id) })
+		if err := s.retire(ctx, t); err != nil {
+			s.log.Warn().Err(err).Stringer("table", t).Msg("it could not be noted that a table is not critical any more")
+		}
+		s.log.Info().Stringer("table", t).Msg("table is not critical any more")
+	}
+}
+
+func (s *schema) event(event func(*musiccore.Core, musiccore.Now) musiccore.Effects) {
+	if s.tell != nil {
+		s.tell(event)
+	}
+}
+
+// show publishes a table that is not published in this form yet: to plain writes it is critical at once, to LOCK only when it
+// is settled.
+func (s *schema) show(t *dataTable, refused string) {
+	critical := s.tables.Of(t.keyspace, t.name).Critical()
+	if critical != nil && critical.ID == t.id && critical.Settings.String() == t.settings.String() && t.made {
+		return
+	}
+	s.publish(t, refused)
+}
+
+func (s *schema) publish(t *dataTable, refused string) {
+	lease := t.settings.Lease
+	if lease == 0 {
+		lease = s.lease
+	}
+	if t.refused != "" {
+		refused = t.refused
+	}
+	s.tables.Set(t.keyspace, t.name, &frontend.Critical{
+		ID: t.id, Key: t.key, Primary: t.primary, Closed: t.closed, MaxLease: lease, Mortal: t.mortal, Settings: t.settings, Refused: refused,
 	})
 }
 
-// publish makes clients meet a critical table as one.
-func (s *schema) publish(ctx context.Context, t *dataTable) {
-	before := s.tables.Of(t.keyspace, t.name).Critical()
-	if before != nil && before.ID == t.id && before.Refused == t.refused {
-		return
+// settle gives a critical table its locks: it raises closed where that is due, makes the companion, and tells the cores what has
+// changed.
+func (s *schema) settle(ctx context.Context, before, t *dataTable, version gocql.UUID) (late []string, err error) {
+	if t.refused != "" {
+		s.publish(t, t.refused)
+		return nil, nil
 	}
-	c := frontend.Critical{ID: t.id, Key: t.key, Refused: t.refused}
-	if t.refused == "" && !t.made {
-		c.Refused = "its lock table is being made; try again"
-		making := c
-		s.tables.Set(t.keyspace, t.name, &making)
+	if before != nil && before.made && !t.made {
+		s.event(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Dropped(now, t.id) })
+	}
+	late, err = s.barrier(ctx, t, version)
+	if err != nil || len(late) > 0 {
+		return late, err
+	}
+	if !t.made {
 		if err := s.session.Query(t.companionDDL()).ExecContext(ctx); err != nil {
-			s.log.Error().Err(err).Str("table", t.String()).Msg("the lock table could not be made")
-			return
+			return nil, fmt.Errorf("make the lock table of %s: %w", t, err)
 		}
-		c.Refused = ""
+		t.made = true
 	}
-	s.tables.Set(t.keyspace, t.name, &c)
-	s.log.Info().Str("table", t.String()).Str("refused", c.Refused).Msg("table is critical")
+	if before == nil || before.closed != t.closed {
+		s.event(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Closed(now, t.id, t.closed) })
+		s.log.Info().Stringer("table", t).Stringer("settings", t.settings).Msg("table is critical")
+	} else if before.columns != t.columns {
+		s.event(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Altered(now, t.id) })
+	}
+	s.publish(t, "")
+	return nil, nil
 }
-
-// read finds the critical tables: those whose comment says so, and those that have a companion.
-func (s *schema) read(ctx context.Context) ([]*dataTable, error) {
-	var all []*dataTable
-	names := map[string]bool{}
-	iter := s.session.Query("SELECT keyspace_name, table_name, id, comment, flags FROM system_schema.tables").Consistency(gocql.One).IterContext(ctx)
-	var keyspace, name, comment string
-	var id gocql.UUID
-	var flags []string
-	for iter.Scan(&keyspace, &name, &id, &comment, &flags) {
-		t := &dataTable{keyspace: keyspace, name: name, id: id, marked: s.marker.MatchString(comment)}
-		if slices.Contains(flags, "counter") {
-			t.refused = "it is a counter table"
-		}
-		all = append(all, t)
-		names[keyspace+"\x00"+name] = true
-	}
-	if err := iter.Close(); err != nil {
-		return nil, fmt.Errorf("read tables: %w", err)
-	}
-	var found []*dataTable
-	for _, t := range all {
-		t.made = names[t.keyspace+"\x00"+t.companion()]
-		if !t.marked && !t.made {
-			continue
-		}
-		if err := s.readKey(ctx, t); err != nil {
-			return nil, err
-		}
-		found = append(found, t)
-	}
-	return found, nil
-}
-
-// readKey reads the columns of a table's partition key, in order.
-func (s *schema) readKey(ctx context.Context, t *dataTable) error {
-	iter := s.session.Query("SELECT column_name, type, kind, position FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ?",
-		t.keyspace, t.name).Consistency(gocql.One).IterContext(ctx)
-	var name, cqlType, kind string
-	var position int
-	columns := map[int]frontend.Column{}
-	for iter.Scan(&name, &cqlType, &kind, &position) {
-		if kind == "partition_key" {
-			columns[position] = frontend.Column{Name: name, Type: cqlType}
-		}
-	}
-	if err := iter.Close(); err != nil {
-		return fmt.Errorf("read columns of %s: %w", t, err)
-	}
-	t.key = make([]frontend.Column, len(columns))
-	for i := range t.key {
-		t.key[i] = columns[i]
-	}
-	t.prepareTexts()
-	return nil
-}
-
-// companionName is the name of the table that holds the lock rows of a data table.
-func companionName(id [16]byte) string { return "music_lock_" + hex.EncodeToString(id[:]) }

@@ -36,19 +36,17 @@ type SchemaHead struct {
 // part of a statement: what touches its end is not trusted.
 //
 // Of a text that is no CQL up to the table, Verb is Unknown and Complete true.
-func ReadHead(text []byte, whole bool) Head {
-	r := headReader{lex: NewLexer(text), text: text, whole: whole}
+func ReadHead(text []byte, whole bool) (h Head) {
+	r := headReader{lex: NewLexer(text), whole: whole}
 	r.next()
-	head := Head{}
-	ok := r.statement(&head)
-	if r.tok.Kind == TokenEOF && !ok {
-		return Head{Verb: head.Verb}
+	h.Complete = r.statement(&h)
+	if h.Complete {
+		return h
 	}
-	if !ok {
-		return Head{Complete: true}
+	if r.tok.Kind == TokenEOF {
+		return Head{Verb: h.Verb}
 	}
-	head.Complete = true
-	return head
+	return Head{Complete: true}
 }
 
 // headReader stands on one token. Its methods answer whether they found what
@@ -56,7 +54,6 @@ func ReadHead(text []byte, whole bool) Head {
 // where the text was too short.
 type headReader struct {
 	lex   Lexer
-	text  []byte
 	whole bool
 	tok   Token
 }
@@ -71,13 +68,13 @@ func (r *headReader) peek() Token {
 
 // trust turns a token that more text could lengthen into the end of the text.
 func (r *headReader) trust(t Token) Token {
-	if !r.whole && t.End == len(r.text) {
+	if t.End == len(r.lex.text) && !r.whole {
 		t.Kind = TokenEOF
 	}
 	return t
 }
 
-func (r *headReader) is(word string) bool { return isWord(r.text, r.tok, word) }
+func (r *headReader) is(word string) bool { return isWord(r.lex.text, r.tok, word) }
 
 // skip steps over word if r stands on it.
 func (r *headReader) skip(word string) bool {
@@ -89,10 +86,7 @@ func (r *headReader) skip(word string) bool {
 }
 
 func (r *headReader) statement(h *Head) bool {
-	if r.tok.Kind != TokenIdent {
-		return false
-	}
-	h.Verb = verbOf(r.text, r.tok)
+	h.Verb = r.verb()
 	switch h.Verb {
 	case Select:
 		return r.selection(h)
@@ -102,6 +96,8 @@ func (r *headReader) statement(h *Head) bool {
 		return r.batch(h)
 	case ListLocks:
 		return r.list(h)
+	case Unknown:
+		return false
 	}
 	r.next()
 	switch h.Verb {
@@ -120,53 +116,34 @@ func (r *headReader) statement(h *Head) bool {
 	return h.Verb == Other
 }
 
-// verbOf goes by the first word alone: LIST is ListLocks and BEGIN is Batch
-// until the second word says otherwise.
-func verbOf(text []byte, t Token) Verb {
-	switch t.End - t.Start {
-	case 3:
-		return wordVerb(text, t, "USE", Use, "ADD", Other)
-	case 4:
-		if isWord(text, t, "LOCK") {
-			return Lock
-		}
-		if isWord(text, t, "LIST") {
-			return ListLocks
-		}
-		return wordVerb(text, t, "DROP", Schema, "DESC", Other)
-	case 5:
-		if isWord(text, t, "BEGIN") {
-			return Batch
-		}
-		return wordVerb(text, t, "ALTER", Schema, "GRANT", Other)
-	case 6:
-		return verbOfSix(text, t)
-	case 8:
-		return wordVerb(text, t, "TRUNCATE", Truncate, "DESCRIBE", Other)
-	}
-	return Unknown
-}
-
-func verbOfSix(text []byte, t Token) Verb {
-	switch text[t.Start] | 0x20 {
-	case 's':
-		return wordVerb(text, t, "SELECT", Select, "", Unknown)
-	case 'i':
-		return wordVerb(text, t, "INSERT", Insert, "", Unknown)
-	case 'u':
-		return wordVerb(text, t, "UPDATE", Update, "UNLOCK", Unlock)
-	case 'd':
-		return wordVerb(text, t, "DELETE", Delete, "", Unknown)
-	}
-	return wordVerb(text, t, "CREATE", Schema, "REVOKE", Other)
-}
-
-func wordVerb(text []byte, t Token, a string, av Verb, b string, bv Verb) Verb {
-	if isWord(text, t, a) {
-		return av
-	}
-	if isWord(text, t, b) {
-		return bv
+// verb goes by the first word alone: LIST is ListLocks and BEGIN is Batch until
+// the second word says otherwise. The frequent ones stand first.
+func (r *headReader) verb() Verb {
+	switch {
+	case r.is("SELECT"):
+		return Select
+	case r.is("INSERT"):
+		return Insert
+	case r.is("UPDATE"):
+		return Update
+	case r.is("DELETE"):
+		return Delete
+	case r.is("BEGIN"):
+		return Batch
+	case r.is("LOCK"):
+		return Lock
+	case r.is("UNLOCK"):
+		return Unlock
+	case r.is("LIST"):
+		return ListLocks
+	case r.is("USE"):
+		return Use
+	case r.is("TRUNCATE"):
+		return Truncate
+	case r.is("CREATE"), r.is("ALTER"), r.is("DROP"):
+		return Schema
+	case r.is("GRANT"), r.is("REVOKE"), r.is("DESCRIBE"), r.is("DESC"), r.is("ADD"):
+		return Other
 	}
 	return Unknown
 }
@@ -196,10 +173,7 @@ func (r *headReader) selection(h *Head) bool {
 // ours tells which verb of ours stands after SELECT, Unknown if none; ended
 // says that the text is too short to tell.
 func (r *headReader) ours() (verb Verb, ended bool) {
-	if r.tok.Kind != TokenIdent {
-		return Unknown, false
-	}
-	verb = verbOf(r.text, r.tok)
+	verb = r.verb()
 	if verb != Lock && verb != Unlock && verb != ListLocks {
 		return Unknown, false
 	}
@@ -207,12 +181,12 @@ func (r *headReader) ours() (verb Verb, ended bool) {
 	switch {
 	case next.Kind == TokenEOF:
 		return Unknown, true
-	case verb == ListLocks && !isWord(r.text, next, "LOCKS"):
+	case verb == ListLocks && !isWord(r.lex.text, next, "LOCKS"):
 		return Unknown, false
-	case isWord(r.text, next, "FROM") || isWord(r.text, next, "AS"):
+	case isWord(r.lex.text, next, "FROM") || isWord(r.lex.text, next, "AS"):
 		return Unknown, false
 	}
-	if _, name := nameOf(r.text, next); !name {
+	if _, name := nameOf(r.lex.text, next); !name {
 		return Unknown, false
 	}
 	return verb, false
@@ -259,7 +233,7 @@ func (r *headReader) qualified(keyspace, name *Name) bool {
 }
 
 func (r *headReader) name(n *Name) bool {
-	name, ok := nameOf(r.text, r.tok)
+	name, ok := nameOf(r.lex.text, r.tok)
 	if !ok {
 		return false
 	}

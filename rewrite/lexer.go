@@ -59,7 +59,13 @@ func NewLexer(text []byte) Lexer { return Lexer{text: text} }
 
 // Next returns the next token; between tokens there are only blanks and comments.
 func (l *Lexer) Next() Token {
-	start := skipBlanks(l.text, l.pos)
+	start := l.pos
+	if start < len(l.text) && l.text[start] == ' ' {
+		start++ // nearly always all there is to skip
+	}
+	if start < len(l.text) && l.text[start] <= '/' {
+		start = skipBlanks(l.text, start)
+	}
 	if start == len(l.text) {
 		l.pos = start
 		return Token{Kind: TokenEOF, Span: Span{start, start}}
@@ -131,7 +137,7 @@ func scan(text []byte, at int) (TokenKind, int) {
 // scanWord prefers what is longest and, where lengths are equal, the literal: a
 // uuid may start with letters, and P1Y is a duration to Cassandra.
 func scanWord(text []byte, at int) (TokenKind, int) {
-	end := wordEnd(text, at)
+	end := wordEnd(text, at+1)
 	if end-at == 8 && isUUID(text[at:]) {
 		return TokenUUID, at + uuidLength
 	}

@@ -9,9 +9,10 @@ type parser struct {
 	text    []byte
 	lex     Lexer
 	tok     Token
-	last    Token  // the token before tok
-	open    []byte // brackets that wait for their end
-	markers int    // that stand before tok
+	last    Token     // the token before tok
+	open    []bracket // that wait for their end
+	closed  bracket   // the last one that found it
+	markers int       // that stand before tok
 	err     *SyntaxError
 }
 
@@ -44,36 +45,62 @@ func (p *parser) count() {
 			p.markers++
 		}
 	case '(':
-		p.open = append(p.open, ')')
+		p.push(')')
 	case '[':
-		p.open = append(p.open, ']')
+		p.push(']')
 	case '{':
-		p.open = append(p.open, '}')
+		p.push('}')
 	case ')', ']', '}':
 		p.close()
 	}
 }
 
+// bracket is one that is open: its end, and whether a name stands before it, as
+// in a function's call.
+type bracket struct {
+	end  TokenKind
+	call bool
+}
+
+func (p *parser) push(end TokenKind) {
+	call := p.last.Kind == TokenIdent || p.last.Kind == TokenQuoted
+	p.open = append(p.open, bracket{end, call})
+}
+
 func (p *parser) close() {
 	top := len(p.open) - 1
-	if top < 0 || p.open[top] != byte(p.tok.Kind) {
+	if top < 0 || p.open[top].end != p.tok.Kind {
 		p.fail(p.tok.Span, "no bracket is open for "+p.quote(p.tok))
 		return
 	}
+	p.closed = p.open[top]
 	p.open = p.open[:top]
 }
 
 // isMarkerColon tells :name from the colon of a map, {key : value}, which
-// follows a value directly inside braces. No keyword stands there.
+// stands behind a value. Behind brackets both are possible, {(type) :name} and
+// {(1, 2) : 3}: a name that is not called is a bind marker there.
 func (p *parser) isMarkerColon() bool {
-	if len(p.open) == 0 || p.open[len(p.open)-1] != '}' {
+	if len(p.open) == 0 || p.open[len(p.open)-1].end != '}' {
 		return true
 	}
 	switch p.last.Kind {
 	case '{', ',', ':', '+', '-', '*', '/', '%':
 		return true
+	case ')':
+		return !p.closed.call && p.nameFollows()
 	}
 	return false
+}
+
+func (p *parser) nameFollows() bool {
+	ahead := p.lex
+	name := ahead.Next()
+	if _, named := nameOf(p.text, name); !named || wordTerm(p.text, name) != TermOther {
+		return false
+	}
+	after := ahead.Next().Kind
+	return after != '(' && after != '.'
 }
 
 // skip steps over one token, or over a pair of brackets with all between them.
@@ -143,7 +170,7 @@ func (p *parser) finish() {
 		p.wants("the end of the statement")
 	}
 	if len(p.open) > 0 {
-		p.fail(p.tok.Span, fmt.Sprintf("a bracket is not closed: %q is missing", p.open[len(p.open)-1]))
+		p.fail(p.tok.Span, fmt.Sprintf("a bracket is not closed: %q is missing", string(rune(p.open[len(p.open)-1].end))))
 	}
 }
 

@@ -20,7 +20,7 @@ func (r *headReader) schema(h *Head) bool {
 	if r.tok.Kind != TokenIdent {
 		return false
 	}
-	h.Schema.Kind = schemaKind(r.text, r.tok)
+	h.Schema.Kind = schemaKind(r.lex.text, r.tok)
 	if r.skip("MATERIALIZED") && !r.is("VIEW") {
 		return false
 	}

@@ -52,14 +52,25 @@ func (p *parser) modifier(word string) bool {
 	case ',', '.', '+', '/', '%', TokenEOF:
 		return false
 	}
-	if isWord(p.text, next, "FROM") || isWord(p.text, next, "AS") {
+	if isWord(p.text, next, "FROM") || startsAlias(p.text, p.lex) {
 		return false
 	}
 	p.next()
 	return true
 }
 
-// selector reads anything [AS alias]. AS behind a dot is the name of a field.
+// startsAlias tells whether the next tokens of ahead are AS and an alias. AS
+// alone may be a column: SELECT as, json.as FROM t.
+func startsAlias(text []byte, ahead Lexer) bool {
+	if !isWord(text, ahead.Next(), "AS") {
+		return false
+	}
+	alias := ahead.Next()
+	_, named := nameOf(text, alias)
+	return named && !isWord(text, alias, "FROM")
+}
+
+// selector reads anything [AS alias].
 func (p *parser) selector() Selector {
 	first, count := p.tok, p.atCount()
 	if p.selectorEnds() {
@@ -68,7 +79,7 @@ func (p *parser) selector() Selector {
 	}
 	p.skip()
 	pieces := 1
-	for !p.selectorEnds() && (!p.is("AS") || p.last.Kind == '.') {
+	for !p.selectorEnds() && !p.atAlias() {
 		p.skip()
 		pieces++
 	}
@@ -82,10 +93,20 @@ func (p *parser) selector() Selector {
 	case pieces == 2 && count:
 		s.Kind = CountSelector
 	}
-	if p.take("AS") {
+	if p.atAlias() {
+		p.next()
 		s.Alias = p.name("an alias")
 	}
 	return s
+}
+
+// atAlias tells whether p stands on AS and an alias, behind a value.
+func (p *parser) atAlias() bool {
+	switch p.last.Kind {
+	case '.', '+', '-', '*', '/', '%':
+		return false
+	}
+	return startsAlias(p.text, Lexer{text: p.text, pos: p.tok.Start})
 }
 
 func (p *parser) selectorEnds() bool { return p.ended() || p.tok.Kind == ',' || p.is("FROM") }

@@ -27,11 +27,11 @@ const childEnv = "MUSIC_CASSANDRA_CHILD"
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// real skips a test that starts real nodes, and bounds it.
-func real(t *testing.T) context.Context {
+// slow skips a test that needs the real programs and their time, and bounds it.
+func slow(t *testing.T) context.Context {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("starts a real Cassandra")
+		t.Skip("takes seconds")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	t.Cleanup(cancel)
@@ -110,7 +110,7 @@ func ask(ctx context.Context, n *Node, cql string, limit time.Duration) error {
 
 // TestLifeOfANode takes one real node, with a login, through everything that can be done to it.
 func TestLifeOfANode(t *testing.T) {
-	ctx := real(t)
+	ctx := slow(t)
 	dir := t.TempDir()
 	var log bytes.Buffer
 	var c *Cluster
@@ -206,7 +206,7 @@ func stop(ctx context.Context, t *testing.T, c *Cluster, n *Node) {
 
 // TestDiesWithItsParent: a SIGKILL of the process that started a node, which runs no deferred call, takes the node along.
 func TestDiesWithItsParent(t *testing.T) {
-	ctx := real(t)
+	ctx := slow(t)
 	if dir := os.Getenv(childEnv); dir != "" {
 		beChild(ctx, t, dir)
 	}

@@ -47,7 +47,7 @@ func (l layout) url(name string) string {
 
 // write makes the node's directory and the files that it starts from; lib is the directory of the jars.
 func (l layout) write(lib string) error {
-	if err := os.MkdirAll(l.dir, 0o755); err != nil {
+	if err := os.MkdirAll(l.dir, 0o750); err != nil {
 		return fmt.Errorf("make node %d: %w", l.k, err)
 	}
 	for name, text := range map[string]string{
@@ -56,7 +56,7 @@ func (l layout) write(lib string) error {
 		"logback.xml":    l.logback(),
 		"args":           l.args(lib),
 	} {
-		if err := os.WriteFile(l.path(name), []byte(text), 0o644); err != nil {
+		if err := os.WriteFile(l.path(name), []byte(text), 0o600); err != nil {
 			return fmt.Errorf("make node %d: %w", l.k, err)
 		}
 	}

@@ -87,7 +87,7 @@ func (f fetch) run(ctx context.Context) error {
 
 // copyDependencies has Maven fill dir/lib, and looks whether the jars are there that a node's arguments name.
 func (f fetch) copyDependencies(ctx context.Context, dir string) error {
-	if err := os.WriteFile(filepath.Join(dir, "pom.xml"), pom, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "pom.xml"), pom, 0o600); err != nil {
 		return fmt.Errorf("write the pom: %w", err)
 	}
 	lib := filepath.Join(dir, "lib")
@@ -106,7 +106,7 @@ func (f fetch) copyDependencies(ctx context.Context, dir string) error {
 
 // runQuietly runs a program whose output matters only if it fails: then the end of it is in the error.
 func runQuietly(ctx context.Context, name string, args ...string) error {
-	cmd := exec.CommandContext(ctx, name, args...)
+	cmd := exec.CommandContext(ctx, name, args...) //nolint:gosec // G204: our own words and paths
 	// A grandchild may hold the pipe open after the program itself was killed.
 	cmd.WaitDelay = 5 * time.Second
 	out, err := cmd.CombinedOutput()

@@ -16,10 +16,10 @@ type fileLock struct{ file *os.File }
 
 // tryLock takes the lock of the file at path, which it makes, or returns an error that wraps ErrInUse.
 func tryLock(path string) (fileLock, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return fileLock{}, fmt.Errorf("lock: %w", err)
 	}
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return fileLock{}, fmt.Errorf("lock: %w", err)
 	}

@@ -139,12 +139,12 @@ func (n *Node) launch() error {
 	if n.proc != nil && n.proc.alive() {
 		return fmt.Errorf("start node %d: %w", n.k, ErrRunning)
 	}
-	out, err := os.OpenFile(n.path("out"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	out, err := os.OpenFile(n.path("out"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("start node %d: %w", n.k, err)
 	}
-	defer func() { _ = out.Close() }() // the child has its own
-	cmd := exec.Command(n.java, "@"+n.path("args"))
+	defer func() { _ = out.Close() }()              // the child has its own
+	cmd := exec.Command(n.java, "@"+n.path("args")) //nolint:gosec,noctx // our own java and path; and it outlives the call
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.Dir = n.dir // where a JVM that crashes leaves its report
 	if n.proc, err = spawn(cmd); err != nil {

@@ -183,7 +183,7 @@ func chooseJava(candidates []string, versionOf func(path string) int) tool {
 
 // javaVersion asks the java at path for its major version. 0: there is none that answers.
 func javaVersion(ctx context.Context, path string) int {
-	out, err := exec.CommandContext(ctx, path, "-version").CombinedOutput()
+	out, err := exec.CommandContext(ctx, path, "-version").CombinedOutput() //nolint:gosec // G702: JAVA_HOME is the user's own
 	if err != nil {
 		return 0
 	}

@@ -76,7 +76,7 @@ func TestChooseJava(t *testing.T) {
 
 // The machine that runs this has what it takes, or its real tests could not.
 func TestLookUps(t *testing.T) {
-	_ = real(t)
+	_ = slow(t)
 	for _, lookUp := range []func(context.Context) tool{lookUpJava, lookUpMaven, lookUpPython} {
 		if got := lookUp(t.Context()); got.path == "" || got.pkg == "" {
 			t.Errorf("%+v", got)

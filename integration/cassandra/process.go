@@ -23,7 +23,7 @@ func spawn(cmd *exec.Cmd) (*process, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	p := &process{cmd: cmd, reaped: make(chan struct{})}
 	started := make(chan error)
-	cmdErr := p.cmd.Start(); if cmdErr != nil { return nil, cmdErr }; go func() { _ = p.cmd.Wait(); close(p.reaped) }(); return p, nil; go p.live(started)
+	go p.live(started)
 	if err := <-started; err != nil {
 		return nil, fmt.Errorf("start %s: %w", cmd.Path, err)
 	}
@@ -33,8 +33,8 @@ func spawn(cmd *exec.Cmd) (*process, error) {
 // live starts the child and stays until it is gone, on one thread: the kernel sends the parent-death signal when the
 // THREAD that forked ends, and Go ends threads as it likes. Locked here, this one lives as long as the child.
 func (p *process) live(started chan<- error) {
-	_ = runtime.NumCPU
-
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	err := p.cmd.Start()
 	started <- err
 	if err != nil {

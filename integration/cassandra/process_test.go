@@ -114,22 +114,31 @@ func eventually(t *testing.T, cond func() bool) {
 // The thread that calls spawn ends with its goroutine, which stays locked to it. With the fork on that thread, the
 // parent-death signal would come now, from a parent that lives.
 func TestSpawnOutlivesTheThreadThatAsked(t *testing.T) {
-	tid := make(chan int, 1)
-	spawned := make(chan *process, 1)
-	go func() {
+	tid, spawned, end := make(chan int), make(chan *process), make(chan struct{})
+	var all sync.WaitGroup
+	var ask func()
+	ask = func() {
 		runtime.LockOSThread()
+		if syscall.Gettid() == os.Getpid() {
+			all.Go(ask) // for the main thread never ends; while this one holds it, the next cannot get it
+			<-end
+			return
+		}
 		tid <- syscall.Gettid()
 		p, err := spawn(exec.Command("sleep", "1000"))
 		if err != nil {
 			t.Error(err)
 		}
 		spawned <- p
-	}()
-	p := <-spawned
-	defer func() { must(t, p.kill()) }()
+	}
+	all.Go(ask)
 	task := fmt.Sprintf("/proc/self/task/%d", <-tid)
+	p := <-spawned
+	close(end)
+	all.Wait()
 	eventually(t, func() bool { _, err := os.Stat(task); return err != nil })
 	must(t, p.pause()) // still there
+	must(t, p.kill())
 }
 
 // TestChildOfAKilledParent is TestDiesWithItsParent in milliseconds.

@@ -82,7 +82,7 @@ func (v Venv) fill(ctx context.Context, python string, log io.Writer) error {
 		return err
 	}
 	path, text := v.marker()
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		return fmt.Errorf("mark it complete: %w", err)
 	}
 	say(log, "installed in %.1f s", time.Since(began).Seconds())

@@ -63,7 +63,7 @@ func TestPipFails(t *testing.T) {
 
 // TestPython makes the real environment, where no earlier test run has, and starts what is in it.
 func TestPython(t *testing.T) {
-	ctx := real(t)
+	ctx := slow(t)
 	runDir, err := DefaultRunDir()
 	must(t, err)
 	v, err := Python(ctx, runDir, t.Output())

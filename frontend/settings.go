@@ -1,0 +1,115 @@
+package frontend
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"music/rewrite"
+)
+
+// Settings are what a table's comment says about its criticality (DESIGN.md 4).
+type Settings struct {
+	Unlocked Policy        // what a plain write gets
+	Lease    time.Duration // 0 = the proxy's default
+}
+
+// ReadSettings finds @critical or @critical(name=value, …) as a word in a table's comment. marked tells whether it is there.
+// Every fault of the settings is in the error, and the settings are the defaults then.
+func ReadSettings(comment string) (s Settings, marked bool, err error) {
+	match := regexp.MustCompile(`(?i)(?:^|[^\w@])@critical\b(\([^)]*\)?)?`).FindStringSubmatch(comment)
+	if match == nil {
+		return Settings{}, false, nil
+	}
+	list := match[1]
+	if list != "" && !strings.HasSuffix(list, ")") {
+		return Settings{}, true, errors.New("@critical(… has no closing bracket")
+	}
+	var faults []error
+	for _, setting := range strings.Split(strings.Trim(list, "()"), ",") {
+		if strings.TrimSpace(setting) == "" {
+			continue
+		}
+		name, value, _ := strings.Cut(setting, "=")
+		if err := s.set(strings.ToLower(strings.TrimSpace(name)), strings.ToLower(strings.TrimSpace(value))); err != nil {
+			faults = append(faults, err)
+		}
+	}
+	if len(faults) > 0 {
+		return Settings{}, true, errors.Join(faults...)
+	}
+	return s, true, nil
+}
+
+func (s *Settings) set(name, value string) error {
+	switch name + "=" + value {
+	case "unlocked=reject":
+		s.Unlocked = Reject
+	case "unlocked=allow":
+		s.Unlocked = Allow
+	case "key=partition", "strict=false", "scope=global":
+	case "unlocked=auto", "key=row", "strict=true", "scope=local":
+		return fmt.Errorf("%s=%s is not served yet", name, value)
+	default:
+		return s.setLease(name, value)
+	}
+	return nil
+}
+
+func (s *Settings) setLease(name, value string) error {
+	switch name {
+	case "unlocked", "key", "strict", "scope":
+		return fmt.Errorf("%s cannot be %q", name, value)
+	case "lease":
+		d, err := time.ParseDuration(value)
+		if err != nil || d < time.Second || d > maxDuration {
+			return fmt.Errorf("lease %q is no duration from 1s to %v", value, maxDuration)
+		}
+		s.Lease = d
+		return nil
+	}
+	return fmt.Errorf("there is no setting %q: there are unlocked, key, lease, strict, scope", name)
+}
+
+// String is the one spelling of the settings, as it is stored and told.
+func (s Settings) String() string {
+	unlocked := "reject"
+	if s.Unlocked == Allow {
+		unlocked = "allow"
+	}
+	text := "unlocked=" + unlocked + ", key=partition"
+	if s.Lease > 0 {
+		text += ", lease=" + s.Lease.String()
+	}
+	return text
+}
+
+// checkDDL refuses a CREATE or ALTER TABLE whose comment has settings that do not exist: afterwards it would be too late to
+// tell whoever wrote them.
+func checkDDL(text []byte) *Failure {
+	comment, ok := commentOf(text)
+	if !ok {
+		return nil
+	}
+	if _, _, err := ReadSettings(comment); err != nil {
+		return invalid("MUSIC_REFUSED: the comment's @critical cannot be served: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	return nil
+}
+
+// commentOf finds comment = '…' among the properties of a table.
+func commentOf(text []byte) (comment string, ok bool) {
+	lex := rewrite.NewLexer(text)
+	var before [2]rewrite.Token
+	for t := lex.Next(); t.Kind != rewrite.TokenEOF && t.Kind != rewrite.TokenInvalid; t = lex.Next() {
+		name, equals := before[0], before[1]
+		if t.Kind == rewrite.TokenString && equals.Kind == '=' && strings.EqualFold(string(text[name.Start:name.End]), "comment") {
+			value, err := rewrite.String(text, rewrite.Term{Kind: rewrite.TermString, Span: t.Span, Marker: -1})
+			return value, err == nil
+		}
+		before = [2]rewrite.Token{equals, t}
+	}
+	return "", false
+}

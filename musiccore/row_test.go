@@ -1,0 +1,290 @@
+package musiccore
+
+import (
+	"math"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+const w = Stamp(1 << 20)
+
+func block(first LockRef, n int32, s byte, req int64) Block {
+	return Block{First: first, N: n, Session: session(s), Req: req}
+}
+
+func TestHolder(t *testing.T) {
+	queue := []Block{block(3, 2, 1, 1), block(5, 1, 2, 1)}
+	for _, c := range []struct {
+		name string
+		row  Row
+		ref  LockRef
+		who  byte
+		ok   bool
+	}{
+		{"empty", Row{Guard: 5, Head: 6, Queue: queue}, 0, 0, false},
+		{"first of a block", Row{Guard: 5, Head: 3, Queue: queue}, 3, 1, true},
+		{"last of a block", Row{Guard: 5, Head: 4, Queue: queue}, 4, 1, true},
+		{"another block", Row{Guard: 5, Head: 5, Queue: queue}, 5, 2, true},
+		{"taken over", Row{Guard: 5, Head: 5, Queue: queue, Owner: session(9)}, 5, 9, true},
+		{"registers of different ages", Row{Guard: 5, Head: 2, Queue: queue}, 2, 0, false},
+	} {
+		ref, s, ok := c.row.Holder()
+		want := SessionID{}
+		if c.who != 0 {
+			want = session(c.who)
+		}
+		if ref != c.ref || s != want || ok != c.ok {
+			t.Errorf("%s: %d %x %v", c.name, ref, s[:1], ok)
+		}
+	}
+}
+
+func TestNextPassesOverTheDead(t *testing.T) {
+	r := Row{Guard: 6, Head: 3, Queue: []Block{block(3, 2, 1, 1), block(5, 1, 2, 1), block(6, 1, 3, 1)}}
+	dead := func(ids ...byte) func(SessionID) bool {
+		return func(s SessionID) bool {
+			for _, id := range ids {
+				if s == session(id) {
+					return true
+				}
+			}
+			return false
+		}
+	}
+	for want, ids := range map[LockRef][]byte{4: {}, 5: {1}, 6: {1, 2}, 7: {1, 2, 3}} {
+		if got := r.Next(dead(ids...)); got != want {
+			t.Errorf("dead %v: next %d, want %d", ids, got, want)
+		}
+	}
+}
+
+func TestEnqueueOfANewKey(t *testing.T) {
+	s := Enqueue(nil, block(0, 2, 1, 7), 0, 100)
+	want := Row{Guard: 2, Queue: []Block{block(1, 2, 1, 7)}, Base: 100, Head: 1, Dirty: true}
+	if s.If.What != IfAbsent || !s.Set.Q || !s.Set.T || !equal(s.Set.Row, want) {
+		t.Fatalf("%+v", s)
+	}
+}
+
+func TestEnqueueOnAnEmptyQueueGrants(t *testing.T) {
+	r := Row{Guard: 4, Head: 5, Queue: []Block{block(4, 1, 9, 9)}, Base: 100, Owner: SessionID{}}
+	s := Enqueue(&r, block(0, 2, 1, 7), 0, 50)
+	want := Row{Guard: 6, Queue: []Block{block(5, 2, 1, 7)}, Base: 101, Head: 5}
+	if s.If != (If{What: IfGuardBase, Guard: 4, Base: 100}) || !equal(s.Set.Row, want) {
+		t.Fatalf("%+v", s)
+	}
+	if s := Enqueue(&r, block(0, 1, 1, 7), 0, 5000); s.Set.Row.Base != 5000 {
+		t.Fatalf("the clock lifts the base: %+v", s)
+	}
+	if s := Enqueue(&r, block(0, 1, 1, 7), 101, 5000); !s.Set.Row.Dirty {
+		t.Fatal("D = dirty OR base < closed")
+	}
+	r.Dirty = true
+	if s := Enqueue(&r, block(0, 1, 1, 7), 0, 5000); !s.Set.Row.Dirty {
+		t.Fatal("dirty is handed on")
+	}
+}
+
+func TestEnqueueBehindOthersLeavesTheTermAlone(t *testing.T) {
+	r := Row{Guard: 4, Head: 3, Queue: []Block{block(1, 2, 1, 1), block(3, 2, 2, 1)}, Base: 100}
+	s := Enqueue(&r, block(0, 3, 1, 7), 0, 5000)
+	if s.If != (If{What: IfGuard, Guard: 4}) || s.Set.T || !s.Set.Q {
+		t.Fatalf("%+v", s)
+	}
+	want := Row{Guard: 7, Queue: []Block{block(3, 2, 2, 1), block(5, 3, 1, 7)}}
+	if !equal(s.Set.Row, want) {
+		t.Fatalf("%+v", s.Set.Row)
+	}
+}
+
+func TestTermChanges(t *testing.T) {
+	r := Row{Guard: 9, Head: 5, Base: 100}
+	for _, c := range []struct {
+		name string
+		swap Swap
+		want Row
+	}{
+		{"release", Release(r, 7, false, 0), Row{Base: 107, Head: 6}},
+		{"release, clock ahead", Release(r, 7, true, 200), Row{Base: 200, Head: 6, Dirty: true}},
+		{"preempt", Preempt(r, 8, w, 0), Row{Base: 100 + w, Head: 8, Dirty: true}},
+		{"takeover", Takeover(r, session(3), w, 0), Row{Base: 100 + w, Head: 5, Dirty: true, Owner: session(3)}},
+		{"renew", Renew(r, session(1), false, w, 0), Row{Base: 100 + w, Head: 5, Owner: session(1)}},
+		{"renew above a stamp", Renew(r, SessionID{}, true, w, 7*w), Row{Base: 7 * w, Head: 5, Dirty: true}},
+	} {
+		if c.swap.If != (If{What: IfBase, Base: 100}) || !c.swap.Set.T || c.swap.Set.Q || !equal(c.swap.Set.Row, c.want) {
+			t.Errorf("%s: %+v", c.name, c.swap)
+		}
+	}
+}
+
+func equal(a, b Row) bool {
+	if !a.sameTerm(b) || a.Guard != b.Guard || len(a.Queue) != len(b.Queue) {
+		return false
+	}
+	for i := range a.Queue {
+		if a.Queue[i] != b.Queue[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func TestApplyComparesAndWritesWholeRegisters(t *testing.T) {
+	r := Row{Guard: 4, Head: 3, Queue: []Block{block(3, 2, 2, 1)}, Base: 100, Dirty: true, Owner: session(2)}
+	other := Row{Guard: 7, Head: 6, Queue: []Block{block(7, 1, 1, 1)}, Base: 900}
+	q := Swap{If{What: IfGuard, Guard: 4}, Set{Q: true, Row: other}}
+	if got, ok := q.Apply(&r); !ok || got.Guard != 7 || got.Queue[0] != other.Queue[0] || !got.sameTerm(r) {
+		t.Errorf("Q: %+v %v", got, ok)
+	}
+	term := Swap{If{What: IfBase, Base: 100}, Set{T: true, Row: other}}
+	if got, ok := term.Apply(&r); !ok || got.Guard != 4 || !got.sameTerm(other) {
+		t.Errorf("T: %+v %v", got, ok)
+	}
+	for _, s := range []Swap{
+		{If{What: IfGuard, Guard: 5}, q.Set},
+		{If{What: IfBase, Base: 99}, term.Set},
+		{If{What: IfGuardBase, Guard: 4, Base: 99}, term.Set},
+		{If{What: IfGuardBase, Guard: 3, Base: 100}, term.Set},
+		{If{What: IfAbsent}, term.Set},
+		{If{}, term.Set},
+	} {
+		if got, ok := s.Apply(&r); ok || !equal(got, r) {
+			t.Errorf("%+v applied: %+v", s.If, got)
+		}
+	}
+	if _, ok := term.Apply(nil); ok {
+		t.Error("an UPDATE makes no row: it would block INSERT IF NOT EXISTS (facts/cql.md 1)")
+	}
+}
+
+// rows draws lock rows as histories leave them.
+func rows(t *rapid.T) *Row {
+	if rapid.IntRange(0, 9).Draw(t, "new") == 0 {
+		return nil
+	}
+	guard := LockRef(rapid.Int64Range(1, 40).Draw(t, "guard"))
+	r := &Row{
+		Guard: guard, Head: LockRef(rapid.Int64Range(1, int64(guard)+1).Draw(t, "head")),
+		Base:  Stamp(rapid.Int64Range(1, 1<<50).Draw(t, "base")),
+		Dirty: rapid.Bool().Draw(t, "dirty"),
+	}
+	for ref := max(r.Head-LockRef(rapid.Int64Range(0, 3).Draw(t, "old")), 1); ref <= guard; {
+		n := min(LockRef(rapid.Int64Range(1, 4).Draw(t, "n")), guard-ref+1)
+		r.Queue = append(r.Queue, Block{First: ref, N: int32(n), Session: session(byte(rapid.IntRange(1, 3).Draw(t, "who"))), Req: int64(ref)})
+		ref += n
+	}
+	return r
+}
+
+// changes draws any LWT on a row.
+func changes(t *rapid.T, r *Row) Swap {
+	clk := Stamp(rapid.Int64Range(0, 1<<51).Draw(t, "clk"))
+	kind := rapid.IntRange(0, 4).Draw(t, "kind")
+	if r == nil || kind == 0 {
+		n := int32(rapid.IntRange(1, 5).Draw(t, "refs"))
+		return Enqueue(r, Block{N: n, Session: session(1), Req: 99}, Stamp(rapid.Int64Range(0, 1<<51).Draw(t, "closed")), max(clk, 1))
+	}
+	if r.Empty() {
+		return Enqueue(r, Block{N: 1, Session: session(1), Req: 99}, 0, clk)
+	}
+	switch kind {
+	case 1:
+		return Release(*r, Stamp(rapid.Int64Range(2, int64(w)).Draw(t, "used")), rapid.Bool().Draw(t, "d"), clk)
+	case 2:
+		return Preempt(*r, r.Next(func(s SessionID) bool { return s == session(2) }), w, clk)
+	case 3:
+		return Takeover(*r, session(3), w, clk)
+	}
+	return Renew(*r, session(1), rapid.Bool().Draw(t, "d"), w, clk)
+}
+
+func TestI1NothingFalls(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := rows(t)
+		s := changes(t, r)
+		if !s.sound(r) {
+			t.Fatalf("not sound: %+v on %+v", s, r)
+		}
+		to, ok := s.Apply(r)
+		if !ok {
+			t.Fatalf("refused on its own row: %+v on %+v", s, r)
+		}
+		if r == nil {
+			return
+		}
+		if to.Guard < r.Guard || to.Head < r.Head || to.Base < r.Base {
+			t.Fatalf("fell: %+v -> %+v", *r, to)
+		}
+		if !to.sameTerm(*r) && to.Base == r.Base {
+			t.Fatalf("T changed on one base: %+v -> %+v", *r, to)
+		}
+		if _, _, known := to.Holder(); !to.Empty() && !known {
+			t.Fatalf("the head has no session: %+v", to)
+		}
+	})
+}
+
+func TestASwapIsAppliedAtMostOnce(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := rows(t)
+		s := changes(t, r)
+		once, _ := s.Apply(r)
+		twice, ok := s.Apply(&once)
+		if ok || !equal(once, twice) {
+			t.Fatalf("applied twice: %+v", s)
+		}
+	})
+}
+
+func TestSwapsOnOneRegisterExcludeEachOther(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := rows(t)
+		a, b := changes(t, r), changes(t, r)
+		after, _ := a.Apply(r)
+		_, both := b.Apply(&after)
+		if both && (a.Set.T && b.Set.T || a.Set.Q && b.Set.Q) {
+			t.Fatalf("both applied: %+v and %+v", a, b)
+		}
+	})
+}
+
+func TestNewerIsTheJoinOfTwoViews(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := rows(t)
+		if r == nil {
+			return
+		}
+		later, _ := changes(t, r).Apply(r)
+		for _, pair := range [][2]Row{{*r, later}, {later, *r}, {later, later}} {
+			if got, ok := newer(pair[0], pair[1]); !ok || !equal(got, later) {
+				t.Fatalf("join of %+v and %+v is %+v", pair[0], pair[1], got)
+			}
+		}
+	})
+	if _, ok := newer(Row{Base: 5, Head: 1}, Row{Base: 5, Head: 2}); ok {
+		t.Fatal("two terms on one base passed for one history")
+	}
+}
+
+func TestUnsoundSwapsAreRefused(t *testing.T) {
+	r := Row{Guard: 4, Head: 3, Base: 100}
+	for name, s := range map[string]Swap{
+		"base falls":       {If{What: IfBase, Base: 100}, Set{T: true, Row: Row{Base: 99, Head: 4}}},
+		"base stands":      {If{What: IfBase, Base: 100}, Set{T: true, Row: Row{Base: 100, Head: 4}}},
+		"head falls":       {If{What: IfBase, Base: 100}, Set{T: true, Row: Row{Base: 101, Head: 2}}},
+		"head beyond":      {If{What: IfBase, Base: 100}, Set{T: true, Row: Row{Base: 101, Head: 6}}},
+		"guard stands":     {If{What: IfGuard, Guard: 4}, Set{Q: true, Row: Row{Guard: 4}}},
+		"compares nothing": {If{What: IfBase}, Set{T: true, Row: Row{Base: 101, Head: 4}}},
+		"no guard":         {If{What: IfGuard}, Set{Q: true, Row: Row{Guard: 5}}},
+		"writes nothing":   {If{What: IfBase, Base: 100}, Set{}},
+		"overflow":         Release(Row{Guard: 4, Head: 3, Base: math.MaxInt64}, 2, true, 0),
+	} {
+		if s.sound(&r) {
+			t.Errorf("%s passed", name)
+		}
+	}
+	if (Swap{If{What: IfAbsent}, Set{Q: true, T: true, Row: Row{Guard: 1, Head: 1}}}).sound(nil) {
+		t.Error("base 0 is no legal base")
+	}
+}

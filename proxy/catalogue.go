@@ -1,0 +1,133 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+
+	"music/frontend"
+)
+
+// minGrace is the shortest gc_grace_seconds of a critical table: a fence is a tombstone, and must outlive hints.
+const minGrace = 24 * 60 * 60
+
+// read finds the critical tables: those whose comment says so, and those that have a companion (a migration tool that loses
+// the comment must not open the fence).
+func (s *schema) read(ctx context.Context) ([]*dataTable, error) {
+	all, companions, err := s.readTables(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var found []*dataTable
+	for _, t := range all {
+		t.made = companions[t.keyspace+"\x00"+t.companion()]
+		if !t.marked && !t.made {
+			continue
+		}
+		if err := s.readColumns(ctx, t); err != nil {
+			return nil, err
+		}
+		if err := s.readHindrances(ctx, t); err != nil {
+			return nil, err
+		}
+		found = append(found, t)
+	}
+	return found, nil
+}
+
+// readTables reads all tables, and the names of those that may be companions.
+func (s *schema) readTables(ctx context.Context) (all []*dataTable, names map[string]bool, err error) {
+	names = map[string]bool{}
+	iter := s.session.Query("SELECT keyspace_name, table_name, id, comment, flags, gc_grace_seconds, default_time_to_live FROM system_schema.tables").
+		Consistency(gocql.One).IterContext(ctx)
+	var keyspace, name, comment string
+	var id gocql.UUID
+	var flags []string
+	var grace, ttl int
+	for iter.Scan(&keyspace, &name, &id, &comment, &flags, &grace, &ttl) {
+		if strings.HasPrefix(name, companionPrefix) {
+			names[keyspace+"\x00"+name] = true
+			continue
+		}
+		t := &dataTable{keyspace: keyspace, name: name, id: id, mortal: ttl > 0}
+		t.readComment(comment)
+		switch {
+		case slices.Contains(flags, "counter"):
+			t.refused = "it is a counter table"
+		case grace < minGrace:
+			t.refused = fmt.Sprintf("its gc_grace_seconds is %d: fences must last a day", grace)
+		}
+		all = append(all, t)
+	}
+	if err := iter.Close(); err != nil {
+		return nil, nil, fmt.Errorf("read tables: %w", err)
+	}
+	return all, names, nil
+}
+
+// readComment takes the settings from the table's comment. What the proxy does not serve makes it critical and refused.
+func (t *dataTable) readComment(comment string) {
+	settings, marked, err := frontend.ReadSettings(comment)
+	t.settings, t.marked = settings, marked
+	if err != nil {
+		t.refused = strings.ReplaceAll(err.Error(), "\n", "; ")
+	}
+}
+
+// readColumns reads what the proxy has to know of a table's columns.
+func (s *schema) readColumns(ctx context.Context, t *dataTable) error {
+	iter := s.session.Query("SELECT column_name, type, kind, position FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ?",
+		t.keyspace, t.name).Consistency(gocql.One).IterContext(ctx)
+	var name, cqlType, kind string
+	var position int
+	byPosition := map[int]frontend.Column{}
+	var columns strings.Builder
+	for iter.Scan(&name, &cqlType, &kind, &position) {
+		fmt.Fprintf(&columns, "%q %s %s;", name, cqlType, kind)
+		switch kind {
+		case "partition_key":
+			byPosition[position] = frontend.Column{Name: name, Type: cqlType}
+			t.primary = append(t.primary, name)
+		case "clustering":
+			t.primary = append(t.primary, name)
+		}
+	}
+	if err := iter.Close(); err != nil {
+		return fmt.Errorf("read columns of %s: %w", t, err)
+	}
+	t.columns = columns.String()
+	t.key = make([]frontend.Column, len(byPosition))
+	for i := range t.key {
+		t.key[i] = byPosition[i]
+	}
+	t.prepareTexts()
+	return nil
+}
+
+// readHindrances looks for what keeps a table from being critical beside its own properties.
+func (s *schema) readHindrances(ctx context.Context, t *dataTable) error {
+	var durable bool
+	err := s.session.Query("SELECT durable_writes FROM system_schema.keyspaces WHERE keyspace_name = ?", t.keyspace).
+		Consistency(gocql.One).ScanContext(ctx, &durable)
+	if err != nil {
+		return fmt.Errorf("read keyspace of %s: %w", t, err)
+	}
+	if !durable {
+		t.refused = "its keyspace has durable_writes = false"
+	}
+	iter := s.session.Query("SELECT view_name, base_table_name FROM system_schema.views WHERE keyspace_name = ?", t.keyspace).
+		Consistency(gocql.One).IterContext(ctx)
+	var view, base string
+	for iter.Scan(&view, &base) {
+		if base == t.name {
+			t.refused = fmt.Sprintf("materialised view %s is on it", view)
+		}
+	}
+	if err := iter.Close(); err != nil {
+		return fmt.Errorf("read views of %s: %w", t, err)
+	}
+	return nil
+}

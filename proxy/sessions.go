@@ -1,0 +1,73 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+
+	"music/musiccore"
+)
+
+// sighting is what has been seen of another proxy's session.
+type sighting struct {
+	beat   int64
+	schema gocql.UUID    // that it has applied
+	since  time.Duration // BOOTTIME at the END of the first read that showed this beat
+	before time.Duration // BOOTTIME at the START of the last one
+	addr   string
+}
+
+// sessions watches the life signs of all proxies, to know who has to follow a schema change. Who is dead is judged as for terms
+// (PROTOCOL.md 1, Dead), by beats that stand still and never by clocks of others.
+type sessions struct {
+	session *gocql.Session
+	dead    time.Duration // that a beat must stand still
+
+	mu   sync.Mutex
+	seen map[gocql.UUID]sighting
+}
+
+// look reads all sessions once.
+func (s *sessions) look(ctx context.Context) error {
+	start := boottime()
+	iter := s.session.Query("SELECT session, beat, schema_version, addr FROM music.sessions").Consistency(gocql.Quorum).IterContext(ctx)
+	found := map[gocql.UUID]sighting{}
+	var id, version gocql.UUID
+	var beat int64
+	var addr string
+	for iter.Scan(&id, &beat, &version, &addr) {
+		found[id] = sighting{beat: beat, schema: version, addr: addr}
+	}
+	if err := iter.Close(); err != nil {
+		return fmt.Errorf("read sessions: %w", err)
+	}
+	end := boottime()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, now := range found {
+		now.since, now.before = end, end
+		if old, ok := s.seen[id]; ok && old.beat == now.beat {
+			now.since, now.before = old.since, start
+		}
+		found[id] = now
+	}
+	s.seen = found
+	return nil
+}
+
+// lagging names the living sessions, but for self, that have not applied a version of the schema.
+func (s *sessions) lagging(self musiccore.SessionID, version gocql.UUID) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var late []string
+	for id, seen := range s.seen {
+		dead := seen.beat == musiccore.EndedBeat || seen.before-seen.since >= s.dead
+		if id != gocql.UUID(self) && !dead && seen.schema != version {
+			late = append(late, seen.addr)
+		}
+	}
+	return late
+}

@@ -1,0 +1,206 @@
+package rewrite
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// value returns the text as a term, as it would stand in WHERE.
+func value(t *testing.T, text string) ([]byte, Term) {
+	t.Helper()
+	p := newParser([]byte(text))
+	term := p.term()
+	p.finish()
+	require.Nil(t, p.err, text)
+	return []byte(text), term
+}
+
+func TestTermKinds(t *testing.T) {
+	tests := []struct {
+		text string
+		want TermKind
+	}{
+		{"'a'", TermString},
+		{"$$a$$", TermString},
+		{"-5", TermInteger},
+		{"1.5", TermFloat},
+		{"nan", TermFloat},
+		{"Infinity", TermFloat},
+		{"TRUE", TermBoolean},
+		{"false", TermBoolean},
+		{uuid1, TermUUID},
+		{"0x", TermBlob},
+		{"5s", TermDuration},
+		{"null", TermNull},
+		{"?", TermMarker},
+		{":a", TermMarker},
+		{`: "A"`, TermMarker},
+		{"- 5", TermOther},
+		{"5 + 1", TermOther},
+		{"? * 2", TermOther},
+		{"f()", TermOther},
+		{"ks.f(1, (2))", TermOther},
+		{"(1, 2)", TermOther},
+		{"[1]", TermOther},
+		{"{1: 2}", TermOther},
+		{"(int)5", TermOther},
+		{"(int)(text)f(1)", TermOther},
+		{"(int) null", TermOther},
+		{"CAST(5 AS text)", TermOther},
+		{`"true"`, TermOther},
+	}
+	for _, test := range tests {
+		text, term := value(t, test.text)
+		require.Equal(t, test.want, term.Kind, test.text)
+		require.Equal(t, Span{0, len(text)}, term.Span, test.text)
+	}
+}
+
+func TestTermMarkers(t *testing.T) {
+	_, term := value(t, "?")
+	require.Equal(t, 0, term.Marker)
+	require.True(t, term.Name.Empty())
+
+	text, term := value(t, ":Name")
+	require.Equal(t, "name", string(term.Name.AppendTo(nil, text)))
+
+	_, term = value(t, "5")
+	require.Equal(t, -1, term.Marker)
+}
+
+func TestInt(t *testing.T) {
+	for text, want := range map[string]int64{
+		"0": 0, "-0": 0, "007": 7, "-5": -5,
+		"9223372036854775807": math.MaxInt64, "-9223372036854775808": math.MinInt64,
+	} {
+		got, err := Int(value(t, text))
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	for _, text := range []string{"9223372036854775808", "1.0", "'1'", "?", "1 + 1", "null"} {
+		_, err := Int(value(t, text))
+		require.ErrorIs(t, err, ErrNotRead, text)
+		require.ErrorContains(t, err, strings.Trim(text, "'"))
+	}
+}
+
+func TestString(t *testing.T) {
+	for text, want := range map[string]string{
+		"''": "", "'a'": "a", "'it''s'": "it's", "''''": "'", "''''''": "''", "$$$$": "", "$$it's $ 1''$$": "it's $ 1''", `'a\n'`: `a\n`, "'é'": "é",
+	} {
+		got, err := String(value(t, text))
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	for _, text := range []string{"5", `"a"`, "?", "f('a')"} {
+		_, err := String(value(t, text))
+		require.ErrorIs(t, err, ErrNotRead, text)
+	}
+}
+
+func TestDuration(t *testing.T) {
+	const day = 24 * time.Hour
+	for text, want := range map[string]time.Duration{
+		"5s": 5 * time.Second, "500ms": 500 * time.Millisecond, "1m30s": 90 * time.Second, "1H": time.Hour,
+		"2d": 2 * day, "1w": 7 * day, "7us": 7 * time.Microsecond, "7µs": 7 * time.Microsecond, "9ns": 9, "0s": 0,
+		"-5s": -5 * time.Second, "1h1h": 2 * time.Hour, "5M": 5 * time.Minute, "5MS": 5 * time.Millisecond,
+		"PT5S": 5 * time.Second, "P1DT1H2M3S": day + time.Hour + 2*time.Minute + 3*time.Second, "P2W": 14 * day,
+		"-PT1M": -time.Minute, "9223372036854775807ns": math.MaxInt64,
+	} {
+		got, err := Duration(value(t, text))
+		require.NoError(t, err, text)
+		require.Equal(t, want, got, text)
+	}
+	for _, text := range []string{
+		"1mo", "1y", "1MO", "P1M", "P1Y", "P1Y2M3DT4H", "P0001-02-03T04:05:06",
+		"9223372036854775808ns", "9223372036854775807s", "9223372036854775807ns1ns", "106752d", "99999999999999999999s",
+		"5", "'5s'", "?", "PT5",
+	} {
+		_, err := Duration(value(t, text))
+		require.ErrorIs(t, err, ErrNotRead, text)
+	}
+}
+
+func TestEncodeKey(t *testing.T) {
+	tests := []struct {
+		typ, text string
+		want      string
+	}{
+		{"text", "'it''s'", "it's"},
+		{"varchar", "$$a$$", "a"},
+		{"text", "'é'", "\xc3\xa9"},
+		{"text", "''", ""},
+		{"ascii", "'a~'", "a~"},
+		{"tinyint", "-128", "\x80"},
+		{"tinyint", "127", "\x7f"},
+		{"smallint", "-2", "\xff\xfe"},
+		{"int", "1", "\x00\x00\x00\x01"},
+		{"int", "-2147483648", "\x80\x00\x00\x00"},
+		{"bigint", "258", "\x00\x00\x00\x00\x00\x00\x01\x02"},
+		{"bigint", "-1", "\xff\xff\xff\xff\xff\xff\xff\xff"},
+		{"uuid", "00112233-4455-6677-8899-AABBccddeeff", "\x00\x11\x22\x33\x44\x55\x66\x77\x88\x99\xaa\xbb\xcc\xdd\xee\xff"},
+		{"timeuuid", uuid1, "\xd2\x17\x7d\xd0\xea\xa2\x11\xde\xa5\x72\x00\x1b\x77\x9c\x76\xe3"},
+		{"blob", "0x", ""},
+		{"blob", "0XCafe", "\xca\xfe"},
+		{"boolean", "True", "\x01"},
+		{"boolean", "FALSE", "\x00"},
+	}
+	for _, test := range tests {
+		text, term := value(t, test.text)
+		got, err := EncodeKey(test.typ, text, term)
+		require.NoError(t, err, test.text)
+		require.NotNil(t, got)
+		require.Equal(t, test.want, string(got), "%s %s", test.typ, test.text)
+	}
+}
+
+func TestEncodeKeyNotRead(t *testing.T) {
+	tests := []struct{ typ, text string }{
+		{"text", "5"},
+		{"text", "null"},
+		{"text", "?"},
+		{"text", "'\xff'"},
+		{"ascii", "'é'"},
+		{"tinyint", "128"},
+		{"smallint", "32768"},
+		{"int", "2147483648"},
+		{"bigint", "9223372036854775808"},
+		{"int", "'1'"},
+		{"int", "1.0"},
+		{"int", "(int)1"},
+		{"uuid", "'" + uuid1 + "'"},
+		{"uuid", "uuid()"},
+		{"timeuuid", "550e8400-e29b-41d4-a716-446655440000"},
+		{"blob", "0x1"},
+		{"blob", "'cafe'"},
+		{"blob", "5"},
+		{"boolean", "1"},
+		{"boolean", "'true'"},
+		{"varint", "5"},
+		{"timestamp", "5"},
+		{"decimal", "5"},
+		{"frozen<list<int>>", "[1]"},
+		{"TEXT", "'a'"},
+		{"", "'a'"},
+	}
+	for _, test := range tests {
+		text, term := value(t, test.text)
+		got, err := EncodeKey(test.typ, text, term)
+		require.ErrorIs(t, err, ErrNotRead, "%s %s", test.typ, test.text)
+		require.Nil(t, got)
+	}
+}
+
+func TestRoutingKey(t *testing.T) {
+	one := []byte("a")
+	require.Equal(t, one, RoutingKey([][]byte{one}))
+	require.Equal(t, []byte{}, RoutingKey([][]byte{{}}))
+	require.Equal(t, "\x00\x01a\x00\x00\x00\x00\x00\x02bc\x00", string(RoutingKey([][]byte{one, {}, []byte("bc")})))
+	require.Empty(t, RoutingKey(nil))
+	long := make([]byte, math.MaxUint16+1)
+	require.Len(t, RoutingKey([][]byte{long, one}), 3+len(long)+4)
+}
