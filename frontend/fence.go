@@ -80,7 +80,7 @@ func (c *conn) keepFor(h header, s section, q request) kept {
 	k.request.parameters = k.request.parameters.clone()
 	if s.prepared != nil {
 		k.fenced.id = &s.prepared.id
-		k.before = s.prepared.appendID(nil, c.version)
+		k.before = s.appendIDs(nil, c.version)
 		return k
 	}
 	cut := rewrite.Apply(nil, s.text, s.statement.Cut)

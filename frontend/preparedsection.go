@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"bytes"
 	"encoding/binary"
 	"slices"
 
@@ -18,8 +19,7 @@ type preparedSection struct {
 	statement *rewrite.Statement
 	table     *Table
 
-	backend  []byte // Cassandra's id; nil for LOCK and UNLOCK
-	metadata []byte // Cassandra's result metadata id (v5)
+	backend []byte // Cassandra's id; nil for LOCK and UNLOCK
 }
 
 // decidePrepareSection prepares a statement of ours, or on a critical table.
@@ -75,7 +75,6 @@ func (c *conn) prepareFenced(e envelope) error {
 // splice makes Cassandra's metadata that of the client's own text: our marker stands where it was written, the key columns
 // behind it move on by one (DESIGN.md 5, "one mechanism").
 func (p *preparedSection) splice(result *message.PreparedResult) {
-	p.metadata = result.ResultMetadataId
 	t := p.statement.Lock
 	if t.Kind != rewrite.TermMarker {
 		return
@@ -92,13 +91,13 @@ func (p *preparedSection) splice(result *message.PreparedResult) {
 	}
 }
 
-// appendID appends the ids that an EXECUTE begins with, as Cassandra knows them.
-func (p *preparedSection) appendID(dst []byte, version byte) []byte {
-	dst = binary.BigEndian.AppendUint16(dst, uint16(len(p.backend)))
-	dst = append(dst, p.backend...)
+// appendIDs appends what an EXECUTE begins with: Cassandra's id, and in protocol 5 the result metadata id that the client has.
+func (s *section) appendIDs(dst []byte, version byte) []byte {
+	dst = binary.BigEndian.AppendUint16(dst, uint16(len(s.prepared.backend)))
+	dst = append(dst, s.prepared.backend...)
 	if version >= byte(primitive.ProtocolVersion5) {
-		dst = binary.BigEndian.AppendUint16(dst, uint16(len(p.metadata)))
-		dst = append(dst, p.metadata...)
+		dst = binary.BigEndian.AppendUint16(dst, uint16(len(s.metadata)))
+		dst = append(dst, s.metadata...)
 	}
 	return dst
 }
@@ -234,7 +233,10 @@ func (c *conn) executeSection(e envelope) error {
 		return c.answerUnreadable(e, err)
 	}
 	cur := cursor{b: body}
-	c.skipIDs(&cur)
+	cur.string()
+	if c.version >= byte(primitive.ProtocolVersion5) {
+		c.plan.section.metadata = bytes.Clone(cur.string())
+	}
 	p := readParameters(&cur, c.version)
 	if cur.bad {
 		return c.answerUnreadable(e, errShort)

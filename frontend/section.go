@@ -3,6 +3,7 @@ package frontend
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 
 	"music/musiccore"
 	"music/rewrite"
@@ -15,6 +16,7 @@ type section struct {
 	table     *Table
 	critical  *Critical
 	prepared  *preparedSection // where it came by EXECUTE
+	metadata  []byte           // the result metadata id that the client knows (v5), likewise
 	values    [][]byte         // bound, in wire form
 	literal   func(cqlType, literal string) ([]byte, *Failure)
 }
@@ -227,7 +229,36 @@ func (s *section) sameTable(st *rewrite.Statement) bool {
 	return st.Keyspace.Start == st.Keyspace.End || string(st.Keyspace.AppendTo(nil, s.text)) == s.table.Keyspace
 }
 
+// checkTTL refuses a row that lives by its key alone and is to die: CQL shows no time to live of it, so a synchronise would make it
+// immortal (PROTOCOL.md 1, Synch).
+func (s *section) checkTTL(st *rewrite.Statement) *Failure {
+	if st.Verb != rewrite.Insert || st.TTL.Kind == rewrite.NoTerm && !s.critical.Mortal {
+		return nil
+	}
+	if st.TTL.Kind == rewrite.TermInteger && string(s.text[st.TTL.Start:st.TTL.End]) == "0" {
+		return nil
+	}
+	for _, r := range st.Where {
+		if !slices.Contains(s.critical.Primary, string(r.Column.AppendTo(nil, s.text))) && !s.null(r.Value) {
+			return nil
+		}
+	}
+	return invalid("MUSIC_REFUSED: %s is critical: a row with a time to live needs a value beside its key", s.table)
+}
+
+// null tells whether a value is none: null, or bound null or not set.
+func (s *section) null(t rewrite.Term) bool {
+	if t.Kind == rewrite.TermMarker {
+		_, ok := s.bound(t)
+		return !ok
+	}
+	return t.Kind == rewrite.TermNull
+}
+
 func (s *section) keyOf(st *rewrite.Statement) (musiccore.Key, *Failure) {
+	if f := s.checkTTL(st); f != nil {
+		return musiccore.Key{}, f
+	}
 	parts := make([][]byte, 0, len(s.critical.Key))
 	for _, column := range s.critical.Key {
 		value, f := s.keyColumn(st, column)
