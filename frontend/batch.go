@@ -22,7 +22,7 @@ func (c *conn) decideBatch(e envelope) verdict {
 	n := cur.short()
 	own := c.batchKeyspace(cur, n)
 	locked := false
-	for range n {
+	for i := 0; i < n && !cur.bad; i++ {
 		critical, failure := c.judgeChild(&cur, own)
 		if failure != nil {
 			return c.refuse(failure)
@@ -80,7 +80,7 @@ func (c *conn) batchKeyspace(cur cursor, n int) string {
 	if c.version < byte(primitive.ProtocolVersion5) {
 		return ""
 	}
-	for range n {
+	for i := 0; i < n && !cur.bad; i++ {
 		if cur.byte() == 0 {
 			cur.longString()
 		} else {

@@ -13,19 +13,23 @@ import (
 // errTooLarge tells that a body is, or claims to become, larger than the limit.
 var errTooLarge = errors.New("message is larger than the limit")
 
-// decompressLz4 decompresses a block of known plain length into scratch, grown where it is too small.
-func decompressLz4(block []byte, plain int, scratch []byte) ([]byte, error) {
-	if cap(scratch) < plain {
-		scratch = make([]byte, plain)
-	}
-	n, err := lz4.UncompressBlock(block, scratch[:plain])
+// maxLz4Ratio and maxSnappyRatio are more than a body can grow: what claims more is not worth the memory. A byte of lz4 stands
+// for 255 at most, three of snappy for 64.
+const (
+	maxLz4Ratio    = 256
+	maxSnappyRatio = 32
+)
+
+// decompressLz4 decompresses a block into plain, whose length is the one that was declared.
+func decompressLz4(block, plain []byte) error {
+	n, err := lz4.UncompressBlock(block, plain)
 	if err != nil {
-		return nil, fmt.Errorf("decompress lz4: %w", err)
+		return fmt.Errorf("decompress lz4: %w", err)
 	}
-	if n != plain {
-		return nil, fmt.Errorf("decompress lz4: %d bytes where %d were declared", n, plain)
+	if n != len(plain) {
+		return fmt.Errorf("decompress lz4: %d bytes where %d were declared", n, len(plain))
 	}
-	return scratch[:n], nil
+	return nil
 }
 
 // decompressBody gives the plain body of a v3 or v4 envelope with the compressed flag (v4 spec section 2.2). The length
@@ -36,21 +40,22 @@ func decompressBody(algorithm primitive.Compression, body []byte, limit int) ([]
 		if len(body) < 4 {
 			return nil, fmt.Errorf("decompress lz4: body of %d bytes", len(body))
 		}
-		plain := int(binary.BigEndian.Uint32(body))
-		if plain > limit {
-			return nil, fmt.Errorf("decompress lz4: %d bytes: %w", plain, errTooLarge)
+		n := int(binary.BigEndian.Uint32(body))
+		if n > limit || n > maxLz4Ratio*len(body) {
+			return nil, fmt.Errorf("decompress lz4: %d bytes: %w", n, errTooLarge)
 		}
-		if plain == 0 {
+		if n == 0 {
 			return nil, nil
 		}
-		return decompressLz4(body[4:], plain, nil)
+		plain := make([]byte, n)
+		return plain, decompressLz4(body[4:], plain)
 	case primitive.CompressionSnappy:
-		plain, err := snappy.DecodedLen(body)
+		n, err := snappy.DecodedLen(body)
 		if err != nil {
 			return nil, fmt.Errorf("decompress snappy: %w", err)
 		}
-		if plain > limit {
-			return nil, fmt.Errorf("decompress snappy: %d bytes: %w", plain, errTooLarge)
+		if n > limit || n > maxSnappyRatio*len(body) {
+			return nil, fmt.Errorf("decompress snappy: %d bytes: %w", n, errTooLarge)
 		}
 		b, err := snappy.Decode(nil, body)
 		if err != nil {

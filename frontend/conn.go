@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,7 +19,9 @@ var (
 	errClientClosed = errors.New("client closed the connection")
 	errBackendLost  = errors.New("connection to Cassandra lost")
 	errBackendSlow  = errors.New("no answer from Cassandra for too long")
+	errClientSlow   = errors.New("client does not read its answers")
 	errDrained      = errors.New("proxy is shutting down")
+	errPanic        = errors.New("internal error")
 )
 
 // conn is one client with its one connection to the home node. Two goroutines live in it, one a direction; the
@@ -42,25 +45,27 @@ type conn struct {
 	plan        plan
 	known       map[preparedID]*prepared
 	name        []byte // scratch
+	using       bool   // a USE has been sent, and nothing after it
 
 	// Written by down.
 	segmented     atomic.Bool // v5 after the handshake: both sockets carry segments
 	loggedIn      atomic.Bool
 	authenticated atomic.Bool            // Cassandra has asked for a login: there are roles
 	keyspace      atomic.Pointer[string] // of USE
-	progress      atomic.Uint64          // counts what the backend sent
 
 	// Shared.
+	started  atomic.Bool // a STARTUP has been sent, and not been refused
 	streams  streams
 	sample   sample
 	watches  watches
 	ops      ops
 	rights   rights
-	drained  atomic.Bool  // up has stopped because the proxy is shutting down
-	limit    atomic.Int64 // wall clock in ns: drain ends
+	drained  atomic.Bool   // up has stopped because the proxy is shutting down
+	limit    atomic.Int64  // wall clock in ns: drain ends
+	awaited  atomic.Bool   // up waits until nothing is owed to the client …
+	settled  chan struct{} // … and looks again after each of these
 	ending   ending
-	stalled  int    // looks of checkBackend in a row without progress; its goroutine's
-	seen     uint64 // progress at its last look
+	health   health
 	children sync.WaitGroup
 }
 
@@ -89,8 +94,9 @@ func newConn(s *Server, client net.Conn) *conn {
 	c.sample.start = time.Now()
 	c.sample.stream.Store(none)
 	c.ending.done = make(chan struct{})
-	c.up = direction{conn: c, role: (*requests)(c), in: newInbound(client, &s.blocks)}
-	c.down = direction{conn: c, role: (*responses)(c), out: &outbound{conn: client}}
+	c.settled = make(chan struct{}, 1)
+	c.up.conn, c.up.role, c.up.in = c, (*requests)(c), newInbound(client, &s.blocks)
+	c.down.conn, c.down.role, c.down.out = c, (*responses)(c), newOutbound(client)
 	return c
 }
 
@@ -102,10 +108,10 @@ func (c *conn) serve() {
 		cause = c.relay()
 	}
 	c.end(cause)
-	c.farewell(cause)
 	if c.backend != nil {
 		_ = c.backend.Close()
 	}
+	c.farewell(cause)
 	_ = c.client.Close()
 	c.abandon()
 	c.children.Wait()
@@ -116,9 +122,8 @@ func (c *conn) serve() {
 // open waits for the client's first bytes, which decide whether there will be a backend connection at all: a client that
 // says nothing, or speaks a version that nobody does, costs Cassandra nothing.
 func (c *conn) open() error {
-	if err := c.client.SetReadDeadline(time.Now().Add(c.server.HandshakeTimeout)); err != nil {
-		return fmt.Errorf("set handshake deadline: %w", err)
-	}
+	limit := time.Now().Add(c.server.HandshakeTimeout)
+	c.readUntil(limit)
 	in := c.up.in
 	for len(in.window()) < headerSize {
 		if err := in.fill(headerSize); err != nil {
@@ -134,15 +139,36 @@ func (c *conn) open() error {
 	if err := (*requests)(c).check(first); err != nil {
 		return err
 	}
-	backend, err := c.server.Dial(context.Background())
+	ctx, cancel := context.WithDeadline(context.Background(), limit)
+	defer cancel()
+	backend, err := c.server.Dial(ctx)
 	if err != nil {
 		c.streams.begin(first.stream, false)
 		return fmt.Errorf("%w: %w", errBackendLost, err)
 	}
 	c.backend = backend
-	c.up.out = &outbound{conn: backend}
+	c.up.out = newOutbound(backend)
 	c.down.in = newInbound(backend, &c.server.blocks)
 	return nil
+}
+
+// readUntil sets the time at which the wait for the client's bytes ends; zero is never. What has ended, or begun to drain, is not
+// made to wait again.
+func (c *conn) readUntil(t time.Time) {
+	_ = c.client.SetReadDeadline(t)
+	if c.limit.Load() != 0 || c.over() {
+		_ = c.client.SetReadDeadline(time.Now())
+	}
+}
+
+// over tells whether the connection has ended.
+func (c *conn) over() bool {
+	select {
+	case <-c.ending.done:
+		return true
+	default:
+		return false
+	}
 }
 
 // errUnsupported ends a connection in a protocol version that the proxy does not speak: part of every negotiation.
@@ -151,8 +177,8 @@ var errUnsupported = errors.New("unsupported protocol version")
 // relay runs both directions and returns why the first of them ended. Both have ended when it returns.
 func (c *conn) relay() error {
 	var wg sync.WaitGroup
-	wg.Go(func() { c.end(c.runUp()) })
-	wg.Go(func() { c.end(c.runDown()) })
+	wg.Go(func() { c.end(caught(c.runUp)) })
+	wg.Go(func() { c.end(caught(c.runDown)) })
 	<-c.ending.done
 	now := time.Now()
 	_ = c.client.SetReadDeadline(now)
@@ -163,7 +189,17 @@ func (c *conn) relay() error {
 	return c.ending.cause
 }
 
-// runUp carries requests until it cannot go on.
+// caught makes an error of a panic: what is wrong with the bytes of one connection ends that one only.
+func caught(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %v\n%s", errPanic, p, debug.Stack())
+		}
+	}()
+	return f()
+}
+
+// runUp carries requests until it cannot go on. A draining connection reads on only to the end of an envelope that it has begun.
 func (c *conn) runUp() error {
 	for {
 		err := c.up.run()
@@ -175,6 +211,9 @@ func (c *conn) runUp() error {
 			break
 		}
 		_ = c.client.SetReadDeadline(time.Unix(0, limit))
+		if c.over() {
+			break
+		}
 	}
 	c.drained.Store(true)
 	c.endIfDrained()
@@ -217,38 +256,26 @@ func isTimeout(err error) bool {
 	return errors.As(err, &ne) && ne.Timeout()
 }
 
-// drain makes the connection end as soon as nothing is owed to the client, and at deadline in any case.
+// drain makes the connection end as soon as nothing is owed to the client. Its caller ends it at deadline in any case.
 func (c *conn) drain(deadline time.Time) {
 	c.limit.Store(deadline.UnixNano())
 	_ = c.client.SetReadDeadline(time.Now())
-	c.children.Go(func() {
-		timer := time.NewTimer(time.Until(deadline))
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-			c.end(errDrained)
-		case <-c.ending.done:
-		}
-	})
 }
 
-// endIfDrained ends a draining connection once every request has its answer.
+// busy tells whether the client is owed an answer.
+func (c *conn) busy() bool { return c.streams.any() || !c.ops.none() }
+
+// endIfDrained is called after an answer: it ends a draining connection once every request has its own, and wakes the client's
+// direction where that waits for it.
 func (c *conn) endIfDrained() {
-	if c.drained.Load() && !c.streams.any() && c.ops.none() {
+	if c.awaited.Load() {
+		select {
+		case c.settled <- struct{}{}:
+		default:
+		}
+	}
+	if c.drained.Load() && !c.busy() {
 		c.end(errDrained)
-	}
-}
-
-// checkBackend ends the connection if the backend owes an answer and has sent nothing for timeout. It is called
-// eight times in that time, by one goroutine.
-func (c *conn) checkBackend(time.Duration) {
-	progress := c.progress.Load()
-	if progress != c.seen || !c.streams.any() {
-		c.seen, c.stalled = progress, 0
-		return
-	}
-	if c.stalled++; c.stalled > 8 {
-		c.end(errBackendSlow)
 	}
 }
 
@@ -264,11 +291,21 @@ func (c *conn) farewell(cause error) {
 	switch {
 	case errors.As(cause, &v):
 		c.post(errorEnvelope(v.version, v.stream, v.failure))
-	case errors.Is(cause, errBackendLost), errors.Is(cause, errBackendSlow), errors.Is(cause, errDrained):
-		lost := &Failure{Code: primitive.ErrorCodeServerError, Text: "MUSIC_BACKEND: " + cause.Error() + "; the request may or may not have been carried out"}
-		c.streams.each(func(stream int16) { c.post(errorEnvelope(c.version, stream, lost)) })
+	default:
+		for _, told := range []error{errBackendLost, errBackendSlow, errDrained, errPanic} {
+			if errors.Is(cause, told) {
+				c.giveUp(told)
+			}
+		}
 	}
 	c.linger()
+}
+
+// giveUp answers every request that Cassandra still owes an answer to. Only the kind of the cause is told: its details name
+// addresses that clients do not know.
+func (c *conn) giveUp(cause error) {
+	f := &Failure{Code: primitive.ErrorCodeServerError, Text: "MUSIC_BACKEND: " + cause.Error() + "; the request may or may not have been carried out"}
+	c.streams.each(func(stream int16) { c.post(errorEnvelope(c.version, stream, f)) })
 }
 
 // linger lets the client read the last words: a socket that is closed with unread bytes on it throws them away.
@@ -287,11 +324,13 @@ func (c *conn) tell(cause error) {
 	case errors.Is(cause, errBackendLost), errors.Is(cause, errBackendSlow):
 		c.server.Stats.Lost.Add(1)
 		c.log.Warn().Err(cause).Msg("client connection closed: Cassandra is lost")
+	case errors.Is(cause, errPanic):
+		c.log.Error().Err(cause).Msg("client connection closed: a bug of the proxy")
 	case errors.Is(cause, errClientClosed), errors.Is(cause, errDrained), errors.Is(cause, errUnsupported):
 		c.log.Debug().AnErr("cause", cause).Msg("client connection closed")
 	default:
 		c.server.Stats.Rejected.Add(1)
-		c.log.Info().Err(cause).Msg("client connection closed: it did not keep to the protocol")
+		c.log.Info().Err(cause).Msg("client connection closed: it did not keep to the protocol or its limits")
 	}
 }
 

@@ -3,20 +3,26 @@ package frontend
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 )
 
 // errMalformed ends a connection whose peer does not keep to the protocol's framing.
 var errMalformed = errors.New("malformed frame")
 
+// errOverlong is the malformed end of an envelope in several segments.
+var errOverlong = fmt.Errorf("segment longer than its envelope: %w", errMalformed)
+
 // role is what differs between the two directions of a connection: who looks at the envelopes.
 type role interface {
-	// judge decides about an envelope. It is called once with the part that has arrived and, after more, again with the
-	// whole. It must not keep e.raw.
+	// judge decides about an envelope. It is called with the part that has arrived and, after more or a hold of a part, again
+	// with the whole. It must not keep e.raw.
 	judge(e envelope) (verdict, error)
 	// perform deals with an envelope that judge held back, whole. It may emit other bytes in its place.
 	perform(e envelope) error
 	// flushed is told that everything judged so far has been written.
 	flushed()
+	// await blocks until an envelope that judge wants to go alone may go. It fails where the connection ends meanwhile.
+	await() error
 }
 
 // direction carries envelopes from one socket to the other. What is forwarded stays where it was read: a run of bytes of the
@@ -32,13 +38,17 @@ type direction struct {
 	put   []byte // what goes out before the run
 	left  int    // bytes of an envelope under way that are still to come and to be forwarded
 
-	gather  []byte // v5: the envelope under way that is collected because it has to be looked at whole
-	scratch []byte // v5: the last decompressed payload
+	gather []byte // v5: the envelope under way that is collected because it has to be looked at whole
+	judged bool   // v5: … and that has been judged by its first part
+
+	reads atomic.Uint64 // how often something has arrived; for other goroutines to see
 }
 
-// run carries until either socket fails; it returns why, io.EOF when the peer of in has closed.
+// run carries until either socket fails; it returns why, io.EOF when the peer of in has closed. After a deadline it can be
+// called again.
 func (d *direction) run() error {
 	for {
+		d.start = d.in.r
 		want, err := d.take()
 		if flushErr := d.flush(); err == nil {
 			err = flushErr
@@ -47,10 +57,12 @@ func (d *direction) run() error {
 			return err
 		}
 		d.role.flushed()
-		if err := d.in.fill(want); err != nil {
-			return err
+		for len(d.in.window()) < want {
+			if err := d.in.fill(want); err != nil {
+				return err
+			}
+			d.reads.Add(1)
 		}
-		d.start = d.in.r
 	}
 }
 
@@ -84,12 +96,10 @@ func (d *direction) takeEnvelope() (size, want int, err error) {
 	}
 	e := envelope{header: readHeader(window)}
 	e.raw = window[:min(e.size(), len(window))]
-	v, err := d.role.judge(e)
+	v, err := d.judge(e)
 	switch {
 	case err != nil:
 		return 0, 0, err
-	case v == more:
-		return 0, e.size(), nil
 	case v == forward:
 		d.left = e.size()
 		return d.pass(e.raw), 1, nil
@@ -100,6 +110,30 @@ func (d *direction) takeEnvelope() (size, want int, err error) {
 	err = d.role.perform(e)
 	d.drop(len(e.raw))
 	return len(e.raw), 1, err
+}
+
+// judge asks the role what becomes of an envelope, as soon as that can be said.
+func (d *direction) judge(e envelope) (verdict, error) {
+	v, err := d.role.judge(e)
+	if v == alone && err == nil {
+		return d.judgeAlone(e)
+	}
+	return v, err
+}
+
+// judgeAlone asks again when what went before has been sent and dealt with. The run and what is set aside are before e.
+func (d *direction) judgeAlone(e envelope) (verdict, error) {
+	for {
+		if err := d.flush(); err != nil {
+			return hold, err
+		}
+		if err := d.role.await(); err != nil {
+			return hold, err
+		}
+		if v, err := d.role.judge(e); v != alone || err != nil {
+			return v, err
+		}
+	}
 }
 
 // pass lets bytes of the envelope under way join the run.
@@ -137,11 +171,14 @@ func (d *direction) flush() error {
 	}
 	err := d.out.forward(run, d.left > 0)
 	d.start = d.in.r
-	if cap(d.put) > blockSize {
+	if cap(d.put) > keptSize {
 		d.put = nil
 	}
 	return err
 }
+
+// keptSize is what a direction may keep for the next envelope that it edits; an idle connection has two directions.
+const keptSize = 1 << 10
 
 // takeSegment does for v5 what takeEnvelope does for the older framing. A segment is looked at whole: its checksum comes last.
 func (d *direction) takeSegment() (size, want int, err error) {
@@ -157,8 +194,13 @@ func (d *direction) takeSegment() (size, want int, err error) {
 	if len(window) < h.size {
 		return 0, h.size, nil
 	}
-	var payload []byte
-	if payload, d.scratch, err = codec.payload(h, window, d.scratch); err != nil {
+	var scratch []byte
+	if h.plain > 0 {
+		scratch = d.in.blocks.borrow(largeSize)
+		defer d.in.blocks.giveBack(scratch)
+	}
+	payload, err := codec.payload(h, window, scratch)
+	if err != nil {
 		return 0, 0, err
 	}
 	if h.selfContained {
@@ -175,97 +217,137 @@ func (d *direction) takeWhole(payload []byte, size int) error {
 	if d.left > 0 || d.gather != nil {
 		return fmt.Errorf("self-contained segment inside an envelope: %w", errMalformed)
 	}
-	done, cut := 0, false
-	for at := 0; at < len(payload); {
-		e, err := d.envelopeAt(payload[at:])
-		if err != nil {
+	w := whole{direction: d, payload: payload}
+	for w.at < len(payload) {
+		if err := w.next(); err != nil {
 			return err
 		}
-		if !e.whole() {
-			return fmt.Errorf("envelope longer than its segment: %w", errMalformed)
-		}
-		v, err := d.role.judge(e)
-		if err != nil {
-			return err
-		}
-		if v == hold {
-			if !cut {
-				d.keep()
-				cut = true
-			}
-			if err := d.replace(payload[done:at], e); err != nil {
-				return err
-			}
-			done = at + len(e.raw)
-		}
-		at += len(e.raw)
 	}
-	if !cut {
+	if !w.split {
 		d.in.r += size
 		return nil
 	}
-	d.emit(payload[done:])
+	w.cut()
 	d.drop(size)
 	return nil
 }
 
-// replace sends the envelopes before e, then performs e.
-func (d *direction) replace(before []byte, e envelope) error {
-	d.emit(before)
-	return d.role.perform(e)
+// whole is a self-contained segment under way through a direction.
+type whole struct {
+	*direction
+	payload  []byte
+	done, at int  // payload[done:at] is to be forwarded
+	split    bool // it cannot go as it was received
 }
 
-// takePart consumes a segment that carries a part of one large envelope.
+// next deals with the envelope at hand.
+func (w *whole) next() error {
+	e, err := envelopeAt(w.payload[w.at:])
+	if err != nil {
+		return err
+	}
+	if !e.whole() {
+		return fmt.Errorf("envelope longer than its segment: %w", errMalformed)
+	}
+	v, err := w.role.judge(e)
+	if v == alone && err == nil {
+		w.cut()
+		v, err = w.judgeAlone(e)
+	}
+	if v == hold && err == nil {
+		w.cut()
+		w.done += len(e.raw)
+		err = w.role.perform(e)
+	}
+	w.at += len(e.raw)
+	return err
+}
+
+// cut sets the envelopes before the one at hand aside, in a segment of their own.
+func (w *whole) cut() {
+	if !w.split {
+		w.keep()
+		w.split = true
+	}
+	w.emit(w.payload[w.done:w.at])
+	w.done = w.at
+}
+
+// takePart consumes a segment that carries a part of one large envelope. Where the first one decides, all of them join the run
+// as they are.
 func (d *direction) takePart(payload []byte, size int) error {
 	if d.left > 0 {
 		if len(payload) > d.left {
-			return fmt.Errorf("segment longer than its envelope: %w", errMalformed)
+			return errOverlong
 		}
 		d.left -= len(payload)
 		d.in.r += size
 		return nil
 	}
+	if d.gather == nil && len(payload) >= headerSize {
+		v, err := d.judgePart(payload)
+		if err != nil {
+			return err
+		}
+		if v == forward {
+			d.in.r += size
+			return nil
+		}
+	}
 	d.keep()
 	d.drop(size)
-	first := d.gather == nil
 	d.gather = append(d.gather, payload...)
+	return d.takeGathered()
+}
+
+// judgePart judges an envelope by its first part. Of one that is forwarded the rest is to come.
+func (d *direction) judgePart(part []byte) (verdict, error) {
+	e, err := envelopeAt(part)
+	if err != nil {
+		return hold, err
+	}
+	if len(e.raw) < len(part) {
+		return hold, errOverlong
+	}
+	v, err := d.judge(e)
+	if v == forward && err == nil {
+		d.left = e.size() - len(e.raw)
+	}
+	d.judged = v != forward
+	return v, err
+}
+
+// takeGathered goes on with what has been collected of an envelope: it is judged by its first part, and again when it is whole.
+func (d *direction) takeGathered() error {
 	if len(d.gather) < headerSize {
 		return nil
 	}
-	e, err := d.envelopeAt(d.gather)
-	if err != nil {
+	e, err := envelopeAt(d.gather)
+	switch {
+	case err != nil:
 		return err
-	}
-	if len(e.raw) < len(d.gather) {
-		return fmt.Errorf("segment longer than its envelope: %w", errMalformed)
-	}
-	if !first && !e.whole() {
+	case len(e.raw) < len(d.gather):
+		return errOverlong
+	case d.judged && !e.whole():
 		return nil
 	}
-	return d.takeGathered(e)
-}
-
-// takeGathered judges a large envelope by its first segment, and again when it is whole.
-func (d *direction) takeGathered(e envelope) error {
-	v, err := d.role.judge(e)
-	if err != nil {
-		return err
-	}
+	v, err := d.judgePart(d.gather)
 	switch {
+	case err != nil:
+		return err
 	case v == forward:
-		d.left = e.size() - len(e.raw)
 		d.put = d.conn.codec().appendTo(d.put, e.raw, d.left > 0)
 	case !e.whole():
 		return nil
 	default:
 		err = d.role.perform(e)
 	}
-	d.gather = nil
+	d.gather, d.judged = nil, false
 	return err
 }
 
 // envelopeAt reads the envelope at the start of a payload, with as much of its body as is there.
-func (d *direction) envelopeAt(b []byte) (envelope, error) {
+func envelopeAt(b []byte) (envelope, error) {
 	if len(b) < headerSize {
 		return envelope{}, fmt.Errorf("segment ends inside a header: %w", errMalformed)
 	}

@@ -71,6 +71,8 @@ const (
 	more
 	// hold keeps the envelope back: the direction's perform deals with it.
 	hold
+	// alone means that nothing may be on its way meanwhile: ask again when the role's await has returned.
+	alone
 )
 
 // supported tells whether the proxy speaks a protocol version.

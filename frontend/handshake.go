@@ -3,28 +3,66 @@ package frontend
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"strings"
 	"time"
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 )
 
+// decideLogin is for the requests of a client that Cassandra has not accepted yet: those of the handshake, and nothing else is even
+// looked at.
+func (c *conn) decideLogin(e envelope) verdict {
+	switch e.opcode {
+	case primitive.OpCodeOptions:
+		return forward
+	case primitive.OpCodeStartup:
+		return c.decideStartup(e)
+	case primitive.OpCodeAuthResponse:
+		if c.authenticated.Load() {
+			return c.watch(watch{kind: watchLogin})
+		}
+	}
+	return c.refuse(protocolError("Unexpected message %v, expecting STARTUP or OPTIONS", e.opcode))
+}
+
 // decideStartup notes the compression that the client asks for; whether it gets it is for Cassandra to say. The answer
-// ends the handshake, or begins the login.
+// ends the handshake, or begins the login. There is one STARTUP at a time, so that both sides know which one holds.
 func (c *conn) decideStartup(e envelope) verdict {
 	if !e.whole() {
 		return more
 	}
-	options, err := primitive.ReadStringMap(bytes.NewReader(e.body()))
+	if c.started.Load() {
+		return c.refuse(protocolError("Unexpected message STARTUP, the connection is already initialized"))
+	}
+	options, err := readOptions(e.body())
 	if err != nil {
 		return c.unreadable(e, err)
 	}
+	c.started.Store(true)
 	c.compression = primitive.Compression(strings.ToUpper(options["COMPRESSION"]))
 	c.patience = patienceOf(options["DRIVER_NAME"])
 	return c.watch(watch{kind: watchLogin})
 }
 
-// register asks Cassandra for no more than schema changes: the state of nodes that clients never see is not theirs to know.
+// readOptions reads the options of STARTUP as Cassandra does, which ignores the case of their names.
+func readOptions(body []byte) (map[string]string, error) {
+	written, err := primitive.ReadStringMap(bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	options := make(map[string]string, len(written))
+	for name, value := range written {
+		options[strings.ToUpper(name)] = value
+	}
+	if len(options) < len(written) {
+		return nil, errors.New("an option stands twice")
+	}
+	return options, nil
+}
+
+// register asks Cassandra for no more than schema changes: the state of nodes that clients never see is not theirs to know. What
+// Cassandra gets is never the list that was received: it reads names in more ways than one.
 func (c *conn) register(e envelope) error {
 	body, err := c.plainBody(e)
 	if err != nil {
@@ -36,10 +74,11 @@ func (c *conn) register(e envelope) error {
 	}
 	asked := false
 	for _, t := range types {
-		asked = asked || t == string(primitive.EventTypeSchemaChange)
-		if !primitive.EventType(t).IsValid() {
-			return c.forwardHeld(e)
+		event := primitive.EventType(strings.ToUpper(t))
+		if !event.IsValid() {
+			return c.answer(e, protocolError("Invalid value '%s' for Type", t))
 		}
+		asked = asked || event == primitive.EventTypeSchemaChange
 	}
 	if !asked {
 		c.server.Stats.count(c, e.opcode, Answered)
@@ -51,7 +90,7 @@ func (c *conn) register(e envelope) error {
 	return c.forwardEdited(e, append(list, name...))
 }
 
-// forwardHeld sends a request that was kept back as it was received.
+// forwardHeld sends a request that was kept back as it is.
 func (c *conn) forwardHeld(e envelope) error {
 	c.expect(e)
 	c.up.emit(e.raw)
@@ -69,7 +108,5 @@ func (c *conn) forwardEdited(e envelope, body []byte) error {
 // loggedInNow lifts the limits that hold until Cassandra has accepted the client.
 func (c *conn) loggedInNow() {
 	c.loggedIn.Store(true)
-	if c.limit.Load() == 0 {
-		_ = c.client.SetReadDeadline(time.Time{})
-	}
+	c.readUntil(time.Time{})
 }

@@ -8,24 +8,46 @@ import (
 	"syscall"
 )
 
-// blockSize is the size of a pooled read buffer: two hundred small envelopes, and one 8 KB value with room to spare.
-const blockSize = 32 << 10
+const (
+	// blockSize is the size of a pooled read buffer: two hundred small envelopes, and one 8 KB value with room to spare.
+	blockSize = 32 << 10
+	// largeSize is that of the buffer for what does not fit: it holds any segment of protocol 5, compressed or not.
+	largeSize = 144 << 10
+)
 
-// block is a pooled read buffer.
-type block [blockSize]byte
-
-// blocks lends read buffers to sockets that have something to read, so that an idle one holds none.
+// blocks lends buffers to sockets that have something to read, so that an idle one holds none.
 // The zero value is ready.
-type blocks struct{ pool sync.Pool }
+type blocks struct{ small, large sync.Pool }
 
-func (p *blocks) borrow() *block {
-	if b, ok := p.pool.Get().(*block); ok {
-		return b
+// smallBlock and largeBlock are how a pool takes a buffer without allocating.
+type (
+	smallBlock [blockSize]byte
+	largeBlock [largeSize]byte
+)
+
+// borrow lends a buffer of at least size bytes, but none larger than largeSize.
+func (p *blocks) borrow(size int) []byte {
+	if size <= blockSize {
+		if b, ok := p.small.Get().(*smallBlock); ok {
+			return b[:]
+		}
+		return make([]byte, blockSize)
 	}
-	return new(block)
+	if b, ok := p.large.Get().(*largeBlock); ok {
+		return b[:]
+	}
+	return make([]byte, largeSize)
 }
 
-func (p *blocks) giveBack(b *block) { p.pool.Put(b) }
+// giveBack takes a buffer that borrow has lent. Any other is left to the garbage collector.
+func (p *blocks) giveBack(b []byte) {
+	switch b = b[:cap(b)]; len(b) {
+	case blockSize:
+		p.small.Put((*smallBlock)(b))
+	case largeSize:
+		p.large.Put((*largeBlock)(b))
+	}
+}
 
 // inbound reads one socket into a window of bytes that are looked at where they lie. Not for concurrent use.
 type inbound struct {
@@ -33,9 +55,8 @@ type inbound struct {
 	raw    syscall.RawConn // nil where the socket is wrapped (TLS, net.Pipe): then the buffer is kept while waiting
 	blocks *blocks
 
-	lent *block // what buf lies in, unless an envelope was too large for it
-	buf  []byte
-	r, w int // the window is buf[r:w]
+	buf  []byte // of blocks, unless an envelope was too large for that
+	r, w int    // the window is buf[r:w]
 
 	n        int // result of the last attempt
 	err      error
@@ -57,8 +78,8 @@ func newInbound(conn net.Conn, blocks *blocks) *inbound {
 // window is what has been read and not yet consumed. It is valid until the next fill.
 func (in *inbound) window() []byte { return in.buf[in.r:in.w] }
 
-// fill blocks until at least one more byte is in the window, and makes room for want bytes in all by doubling as they
-// arrive, never by what a header claims. It returns io.EOF when the peer has closed, or the error of the socket.
+// fill blocks until at least one more byte is in the window. want is how many are waited for, more than there are: room for
+// them is made as they arrive, never by what a header claims. It returns io.EOF when the peer has closed, or the error of the socket.
 func (in *inbound) fill(want int) error {
 	in.makeRoom(want)
 	if in.raw == nil {
@@ -101,12 +122,12 @@ func (in *inbound) attempt(fd uintptr) bool {
 	}
 }
 
-// makeRoom moves the window to the front and doubles the buffer when it is full and still too small.
+// makeRoom moves the window to the front, and finds a larger buffer when it is full and still too small.
 func (in *inbound) makeRoom(want int) {
 	if in.r == in.w {
 		in.r, in.w = 0, 0
-		if in.lent == nil {
-			in.buf = nil
+		if len(in.buf) > blockSize {
+			in.release()
 		}
 		return
 	}
@@ -114,29 +135,31 @@ func (in *inbound) makeRoom(want int) {
 		copy(in.buf, in.buf[in.r:in.w])
 		in.r, in.w = 0, in.w-in.r
 	}
-	if in.w < len(in.buf) || want <= len(in.buf) {
+	if in.w < len(in.buf) {
 		return
 	}
-	grown := make([]byte, min(2*len(in.buf), max(want, 2*blockSize)))
-	copy(grown, in.buf[:in.w])
-	in.buf = grown
-	if in.lent != nil {
-		in.blocks.giveBack(in.lent)
-		in.lent = nil
+	var grown []byte
+	if len(in.buf) < largeSize {
+		grown = in.blocks.borrow(largeSize)
+	} else {
+		grown = make([]byte, max(min(2*len(in.buf), want), largeSize+1))
 	}
+	copy(grown, in.buf[:in.w])
+	in.blocks.giveBack(in.buf)
+	in.buf = grown
 }
 
 func (in *inbound) hold() {
 	if in.buf == nil {
-		in.lent = in.blocks.borrow()
-		in.buf = in.lent[:]
+		in.buf = in.blocks.borrow(blockSize)
 	}
 }
 
+// release lets the buffer go if there is nothing in it.
 func (in *inbound) release() {
-	if in.lent != nil && in.w == 0 {
-		in.blocks.giveBack(in.lent)
-		in.lent, in.buf = nil, nil
+	if in.buf != nil && in.w == 0 {
+		in.blocks.giveBack(in.buf)
+		in.buf = nil
 	}
 }
 

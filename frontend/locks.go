@@ -15,6 +15,8 @@ type Locks interface {
 	Unlock(k musiccore.Key, r musiccore.LockRef, done func(musiccore.Answer))
 	// Begin asks to do one operation under a lock. Where ok is true the answer is there at once and done is not called.
 	Begin(k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind, done func(musiccore.Answer)) (a musiccore.Answer, ok bool)
+	// List tells who holds and who waits at this proxy.
+	List() []musiccore.Listing
 	// End reports what became of the operation and says what the client may be told. It does not block.
 	End(t musiccore.Ticket, o musiccore.Outcome) musiccore.Verdict
 }

@@ -4,22 +4,31 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
-	"time"
 )
+
+// maxPosted is how many posted bytes may wait for a peer that does not read before whoever causes them is held up.
+const maxPosted = 256 << 10
 
 // outbound writes one socket. The direction that forwards into it writes runs of bytes; everybody else posts whole
 // envelopes, which go out between two envelopes of the direction, never inside one.
 type outbound struct {
-	conn    net.Conn
-	timeout time.Duration // a peer that takes nothing for this long is given up; 0 = never
+	conn net.Conn
 
 	mu     sync.Mutex // held while bytes go out
 	inside bool       // the direction has begun an envelope and not ended it
-	err    error      // the first error: nothing goes out after it
 
-	postMu sync.Mutex
-	posted []byte
-	some   atomic.Bool // posted is not empty
+	err    atomic.Pointer[error] // the first error: nothing goes out after it
+	writes atomic.Uint64         // odd while bytes go out
+
+	postMu  sync.Mutex
+	posted  []byte
+	backlog atomic.Int64  // len(posted)
+	emptied chan struct{} // posted has been taken
+}
+
+// newOutbound makes the writer of a socket.
+func newOutbound(conn net.Conn) *outbound {
+	return &outbound{conn: conn, emptied: make(chan struct{}, 1)}
 }
 
 // forward writes a run; inside tells that the last envelope of it goes on in the next run. It blocks while the peer does
@@ -31,10 +40,9 @@ func (o *outbound) forward(run []byte, inside bool) error {
 	}
 	o.write(run)
 	o.inside = inside
-	err := o.err
 	o.mu.Unlock()
 	o.settle()
-	return err
+	return o.failed()
 }
 
 // post queues whole envelopes (already in the socket's framing) and writes them unless somebody else is writing, who then
@@ -42,15 +50,26 @@ func (o *outbound) forward(run []byte, inside bool) error {
 func (o *outbound) post(b []byte) {
 	o.postMu.Lock()
 	o.posted = append(o.posted, b...)
-	o.some.Store(true)
+	o.backlog.Store(int64(len(o.posted)))
 	o.postMu.Unlock()
 	o.settle()
 }
 
+// room blocks until the peer has taken what is posted, where that is much, or until done.
+func (o *outbound) room(done <-chan struct{}) {
+	for o.backlog.Load() > maxPosted {
+		select {
+		case <-o.emptied:
+		case <-done:
+			return
+		}
+	}
+}
+
 // settle writes what is posted. Whoever fails to get the mutex may leave: its holder settles after unlocking.
 func (o *outbound) settle() {
-	for o.some.Load() && o.mu.TryLock() {
-		stuck := o.inside
+	for o.backlog.Load() > 0 && o.mu.TryLock() {
+		stuck := o.inside && o.failed() == nil
 		if !stuck {
 			o.writePosted()
 		}
@@ -62,27 +81,40 @@ func (o *outbound) settle() {
 }
 
 func (o *outbound) writePosted() {
-	if !o.some.Load() {
+	if o.backlog.Load() == 0 {
 		return
 	}
 	o.postMu.Lock()
 	b := o.posted
 	o.posted = nil
-	o.some.Store(false)
+	o.backlog.Store(0)
 	o.postMu.Unlock()
+	select {
+	case o.emptied <- struct{}{}:
+	default:
+	}
 	o.write(b)
 }
 
 func (o *outbound) write(b []byte) {
-	if o.err != nil || len(b) == 0 {
+	if len(b) == 0 || o.failed() != nil {
 		return
 	}
-	_, o.err = o.conn.Write(b)
+	o.writes.Add(1)
+	_, err := o.conn.Write(b)
+	o.writes.Add(1)
+	if err != nil {
+		o.fail(err)
+	}
 }
 
-// failed is the error that ended the socket, or nil.
+// fail is apart from write so that only a failure costs memory.
+func (o *outbound) fail(err error) { o.err.Store(&err) }
+
+// failed is the error that ended the socket, or nil. It does not wait for a write that is stuck.
 func (o *outbound) failed() error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.err
+	if err := o.err.Load(); err != nil {
+		return *err
+	}
+	return nil
 }

@@ -94,16 +94,18 @@ func (p *parameters) appendTo(dst []byte, version byte) []byte {
 	return append(dst, p.rest...)
 }
 
-// fence makes the parameters those of an operation under a lock: its stamp in the wire's own form of USING TIMESTAMP,
-// and QUORUM at least (DESIGN.md 5, "one mechanism").
+// fence makes the parameters those of an operation under a lock: QUORUM at least, and the stamp of a write, if it is one, in the
+// wire's own form of USING TIMESTAMP (DESIGN.md 5, "one mechanism").
 func (p *parameters) fence(stamp int64) {
 	switch p.consistency {
 	case primitive.ConsistencyLevelQuorum, primitive.ConsistencyLevelAll, primitive.ConsistencyLevelEachQuorum, primitive.ConsistencyLevelSerial:
 	default:
 		p.consistency = primitive.ConsistencyLevelQuorum
 	}
-	p.flags |= primitive.QueryFlagDefaultTimestamp
-	p.timestamp = stamp
+	if stamp != 0 {
+		p.flags |= primitive.QueryFlagDefaultTimestamp
+		p.timestamp = stamp
+	}
 }
 
 // drop takes a value out: that of a marker which Cassandra does not see.

@@ -44,10 +44,9 @@ func (c *conn) decidePrepare(e envelope) verdict {
 	if err != nil || !whole {
 		return c.unreadable(e, errShort)
 	}
-	own := ""
-	if c.mayNameKeyspace(body[4+len(text):], 0, whole) {
-		cur := cursor{b: body, at: 4 + len(text) + 4}
-		own = string(cur.string())
+	own, err := c.keyspaceOfPrepare(body[4+len(text):])
+	if err != nil {
+		return c.unreadable(e, err)
 	}
 	r, _ := c.read(text, true, own)
 	p := &preparing{meaning: r.meaning}
@@ -65,6 +64,21 @@ func (c *conn) decidePrepare(e envelope) verdict {
 		return c.decidePrepareSection(e, r, text, own)
 	}
 	return c.watch(watch{kind: watchPrepare, preparing: p})
+}
+
+// keyspaceOfPrepare is the keyspace that a PREPARE of protocol 5 carries behind its text, or "" (v5 spec section 4.1.5).
+func (c *conn) keyspaceOfPrepare(rest []byte) (string, error) {
+	if c.version < byte(primitive.ProtocolVersion5) {
+		return "", nil
+	}
+	cur, own := cursor{b: rest}, ""
+	if primitive.PrepareFlag(cur.int()).Contains(primitive.PrepareFlagWithKeyspace) {
+		own = string(cur.string())
+	}
+	if cur.bad {
+		return "", errShort
+	}
+	return own, nil
 }
 
 // written names the tables that a statement of plain CQL writes.

@@ -40,7 +40,10 @@ func (c *conn) decidePrepareSection(e envelope, r reading, text []byte, own stri
 	}
 	p := &preparedSection{id: ownID(ks, text), text: slices.Clone(text), statement: s.statement, table: s.table}
 	c.plan.section = section{statement: s.statement, text: p.text, table: s.table, critical: s.critical, prepared: p}
-	if s.statement.Verb == rewrite.Lock || s.statement.Verb == rewrite.Unlock {
+	switch s.statement.Verb {
+	case rewrite.ListLocks:
+		return c.refuse(invalid("MUSIC_REFUSED: LIST LOCKS cannot be prepared: send it as text"))
+	case rewrite.Lock, rewrite.Unlock:
 		return c.holdFor((*conn).prepareVerb)
 	}
 	return c.holdFor((*conn).prepareFenced)

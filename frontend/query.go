@@ -17,7 +17,7 @@ func (c *conn) decideQuery(e envelope) verdict {
 		return c.unreadable(e, err)
 	}
 	own := ""
-	if c.mayNameKeyspace(body[4+len(text):], 2, whole) {
+	if c.mayNameKeyspace(body[4+len(text):], whole) {
 		if !e.whole() {
 			return more
 		}
@@ -43,7 +43,7 @@ func (c *conn) decideMeaning(e envelope, r reading, text []byte, own string) ver
 		if failure != nil {
 			return c.refuse(failure)
 		}
-		return c.watch(watch{kind: watchTopology, topology: t})
+		return c.holdTopology(t)
 	case keyspace:
 		return c.watch(watch{kind: watchKeyspace})
 	case schema:
@@ -71,15 +71,15 @@ func (c *conn) checkSchema(e envelope, text []byte) *Failure {
 }
 
 // mayNameKeyspace tells whether a request of protocol 5 carries a keyspace of its own (v5 spec section 4.1.4), or whether that
-// cannot be seen yet. rest is what follows the text, with the flags at an offset in it.
-func (c *conn) mayNameKeyspace(rest []byte, offset int, textWhole bool) bool {
+// cannot be seen yet. rest is what follows the text: the consistency, then the flags.
+func (c *conn) mayNameKeyspace(rest []byte, textWhole bool) bool {
 	if c.version < byte(primitive.ProtocolVersion5) {
 		return false
 	}
-	if !textWhole || len(rest) < offset+4 {
+	if !textWhole || len(rest) < 2+4 {
 		return true
 	}
-	flags := primitive.QueryFlag(binary.BigEndian.Uint32(rest[offset:]))
+	flags := primitive.QueryFlag(binary.BigEndian.Uint32(rest[2:]))
 	return flags.Contains(primitive.QueryFlagWithKeyspace)
 }
 

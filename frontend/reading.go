@@ -58,29 +58,30 @@ func (c *conn) readVerb(text []byte, head rewrite.Head, keyspaceOfRequest string
 	if c.server.Tables == nil {
 		return reading{verb: head.Verb}
 	}
-	table := c.lookup(text, head.Keyspace, head.Table, keyspaceOfRequest)
-	return reading{meaning: critical, verb: head.Verb, table: table}
+	r := reading{meaning: critical, verb: head.Verb}
+	if head.Table.Start != head.Table.End {
+		r.table = c.lookup(text, head.Keyspace, head.Table, keyspaceOfRequest)
+	}
+	return r
 }
 
 // readHead is for statements on one table.
 func (c *conn) readHead(text []byte, head rewrite.Head, keyspaceOfRequest string) reading {
 	table := c.lookup(text, head.Keyspace, head.Table, keyspaceOfRequest)
-	r := reading{verb: head.Verb, table: table}
-	switch {
-	case head.Verb == rewrite.Schema:
+	r := reading{meaning: writes, verb: head.Verb, table: table}
+	switch head.Verb {
+	case rewrite.Schema:
 		r.meaning = schema
-	case head.Verb == rewrite.Select:
+	case rewrite.Select:
 		r.meaning = c.systemTable()
 		r.table = nil
-	default:
-		r.meaning = writes
 	}
 	if c.server.Tables == nil {
 		r.table = nil
 		return r
 	}
-	if r.meaning == writes && c.isOurs() {
-		r.meaning, r.failure = refused, invalid("MUSIC_REFUSED: %s is written by the proxies only", c.tableName())
+	if c.closed(head) {
+		r.meaning, r.failure = refused, invalid("MUSIC_REFUSED: %s is for the proxies only", c.tableName())
 		return r
 	}
 	if table != nil && table.Critical() != nil && r.meaning != schema {
@@ -103,7 +104,7 @@ func (c *conn) readBatch(text []byte, keyspaceOfRequest string) reading {
 		child := &batch.Children[i]
 		table := c.lookup(text, child.Keyspace, child.Table, keyspaceOfRequest)
 		if c.isOurs() {
-			return reading{meaning: refused, verb: rewrite.Batch, failure: invalid("MUSIC_REFUSED: %s is written by the proxies only", c.tableName())}
+			return reading{meaning: refused, verb: rewrite.Batch, failure: invalid("MUSIC_REFUSED: %s is for the proxies only", c.tableName())}
 		}
 		if table != nil && table.Critical() != nil {
 			r.meaning, r.table = critical, table
@@ -173,5 +174,20 @@ func (c *conn) isOurs() bool {
 	return string(c.name[:at]) == "music" && string(c.name[at+1:]) != "named"
 }
 
+// closed tells whether a statement would change what is only the proxies' to change. To read it is open to all; so is to
+// replicate keyspace music otherwise, and to drop the companion of a table that is to be critical no more.
+func (c *conn) closed(head rewrite.Head) bool {
+	if head.Verb != rewrite.Schema {
+		return head.Verb != rewrite.Select && c.isOurs()
+	}
+	what := head.Schema
+	if bytes.HasPrefix(c.name, []byte("music\x00")) {
+		return what.Kind != rewrite.SchemaKeyspace || what.Action != rewrite.Alter
+	}
+	return c.isOurs() && (what.Kind != rewrite.SchemaTable || what.Action != rewrite.Drop)
+}
+
 // tableName is the name last looked up, as it is told to people.
-func (c *conn) tableName() string { return strings.Replace(string(c.name), "\x00", ".", 1) }
+func (c *conn) tableName() string {
+	return strings.TrimSuffix(strings.Replace(string(c.name), "\x00", ".", 1), ".")
+}

@@ -26,6 +26,11 @@ func (r *requests) check(h header) error {
 		return c.violation(0, protocolError("Invalid message version. Got %d but previous messages on this connection had version %d", h.version, c.version))
 	case int64(h.length) > int64(limit):
 		return c.violation(h.stream, invalid("Request is too big: length %d exceeds maximum allowed length %d", h.length, limit))
+	case h.stream < 0:
+		return c.violation(h.stream, protocolError("Invalid stream id %d: negative ones are the server's", h.stream))
+	case c.streams.open(h.stream):
+		// The answer to one request would be taken for that to the other.
+		return c.violation(h.stream, protocolError("Stream id %d is in use: its request has not been answered yet", h.stream))
 	}
 	return nil
 }
@@ -40,12 +45,36 @@ func (r *requests) judge(e envelope) (verdict, error) {
 	if err := r.check(e.header); err != nil {
 		return forward, err
 	}
+	if c.using && c.busy() {
+		return alone, nil
+	}
+	c.using = false
 	c.plan = plan{}
 	v := c.decide(e)
-	if v == forward {
-		c.expect(e)
+	if v != forward {
+		return v, nil
 	}
-	return v, nil
+	if c.plan.watch.kind == watchKeyspace && c.busy() {
+		return alone, nil
+	}
+	c.expect(e)
+	return forward, nil
+}
+
+// await blocks until the client is owed no answer. USE needs that, before it and after: Cassandra carries out the requests of a
+// connection in any order, and the proxy must know in which keyspace each of them will meet its table.
+func (r *requests) await() error {
+	c := (*conn)(r)
+	c.awaited.Store(true)
+	defer c.awaited.Store(false)
+	for c.busy() {
+		select {
+		case <-c.settled:
+		case <-c.ending.done:
+			return c.ending.cause
+		}
+	}
+	return nil
 }
 
 // expect notes that Cassandra owes an answer to a request that goes on now.
@@ -53,6 +82,7 @@ func (c *conn) expect(e envelope) {
 	watched := c.plan.watch.kind != 0
 	if watched {
 		c.watches.add(e.stream, c.plan.watch)
+		c.using = c.plan.watch.kind == watchKeyspace
 	} else {
 		c.sample.begin(e.stream)
 	}
@@ -62,6 +92,9 @@ func (c *conn) expect(e envelope) {
 
 // decide is the table from opcode to method.
 func (c *conn) decide(e envelope) verdict {
+	if !c.loggedIn.Load() {
+		return c.decideLogin(e)
+	}
 	switch e.opcode {
 	case primitive.OpCodeExecute:
 		return c.decideExecute(e)
@@ -73,12 +106,12 @@ func (c *conn) decide(e envelope) verdict {
 		return c.decideBatch(e)
 	case primitive.OpCodeOptions:
 		return forward
-	case primitive.OpCodeStartup:
-		return c.decideStartup(e)
 	case primitive.OpCodeAuthResponse:
 		return c.watch(watch{kind: watchLogin})
 	case primitive.OpCodeRegister:
 		return c.holdFor((*conn).register)
+	case primitive.OpCodeStartup:
+		return c.refuse(protocolError("Unexpected message STARTUP, the connection is already initialized"))
 	}
 	return c.refuse(protocolError("Unknown opcode %d", e.opcode))
 }
@@ -95,8 +128,11 @@ type plan struct {
 // perform carries out the plan of the request that judge has just kept back.
 func (r *requests) perform(e envelope) error { return r.plan.act((*conn)(r), e) }
 
-// flushed is told that all requests judged so far are on their way.
-func (r *requests) flushed() { r.sample.flushed() }
+// flushed is told that all requests judged so far are on their way. It holds up a client that does not read what it is told.
+func (r *requests) flushed() {
+	r.sample.flushed()
+	r.down.out.room(r.ending.done)
+}
 
 // holdFor keeps the request back for act.
 func (c *conn) holdFor(act func(*conn, envelope) error) verdict {

@@ -18,7 +18,6 @@ func (r *responses) judge(e envelope) (verdict, error) {
 	if e.version&responseBit == 0 {
 		return forward, fmt.Errorf("request from Cassandra: %w", errMalformed)
 	}
-	c.progress.Add(1)
 	if e.stream >= 0 && c.streams.watched(e.stream) {
 		return c.judgeWatched(e)
 	}
@@ -42,16 +41,17 @@ func (c *conn) judgeWatched(e envelope) (verdict, error) {
 
 // login follows the handshake by the opcodes of its answers. Both are set before the client can have seen the answer.
 func (c *conn) login(e envelope) {
-	c.authenticated.CompareAndSwap(false, e.opcode == primitive.OpCodeAuthenticate)
 	switch e.opcode {
-	case primitive.OpCodeReady, primitive.OpCodeAuthenticate:
-		if c.version >= byte(primitive.ProtocolVersion5) {
-			c.segmented.Store(true)
-		}
-	}
-	switch e.opcode {
-	case primitive.OpCodeReady, primitive.OpCodeAuthSuccess:
+	case primitive.OpCodeAuthenticate:
+		c.authenticated.Store(true)
+		c.segmented.Store(c.version >= byte(primitive.ProtocolVersion5))
+	case primitive.OpCodeReady:
+		c.segmented.Store(c.version >= byte(primitive.ProtocolVersion5))
 		c.loggedInNow()
+	case primitive.OpCodeAuthSuccess:
+		c.loggedInNow()
+	case primitive.OpCodeError:
+		c.started.Store(c.authenticated.Load()) // a STARTUP that is refused may be followed by another
 	}
 }
 
@@ -123,13 +123,12 @@ func (c *conn) performSchema(e envelope) error {
 		return nil
 	}
 	raw := bytes.Clone(e.raw)
-	c.children.Go(func() {
+	c.later(func() {
+		c.streams.end(e.stream) // Cassandra owes nothing more, and the client may use the stream again as soon as it has the answer
 		warning := c.server.DDL(SchemaChange{
 			Change: string(changed.ChangeType), Target: string(changed.Target), Keyspace: changed.Keyspace, Name: changed.Object,
 		})
 		c.post(c.warned(raw, f, warning))
-		c.streams.end(e.stream)
-		c.endIfDrained()
 	})
 	return nil
 }
@@ -155,13 +154,16 @@ func (c *conn) measure(stream int16) {
 	}
 }
 
+// await is not needed: no answer goes alone.
+func (r *responses) await() error { return nil }
+
 // flushed ends a sample whose answer has been written, and a connection that was only waiting for its last answers.
 func (r *responses) flushed() {
 	c := (*conn)(r)
 	if s := &c.sample; s.arrived != 0 {
 		s.tell(c.server.Stats)
 	}
-	if c.limit.Load() != 0 {
+	if c.limit.Load() != 0 || c.awaited.Load() {
 		c.endIfDrained()
 	}
 }

@@ -36,6 +36,9 @@ func (c *conn) decideSection(e envelope, r reading, text []byte, own string) ver
 
 // readSection reads a statement on a critical table; pass tells that it is an ordinary read.
 func readSection(r reading, text []byte) (s section, pass bool, f *Failure) {
+	if r.verb == rewrite.ListLocks {
+		return readList(r, text)
+	}
 	if r.table == nil || r.table.Critical() == nil {
 		return s, false, invalid("MUSIC_REFUSED: the table is not critical: make it so with ALTER TABLE … WITH comment = '@critical'")
 	}
@@ -142,6 +145,9 @@ func (c *conn) enter(e envelope, s section, p parameters) error {
 	}
 	if p.names != nil {
 		return c.answer(e, invalid("MUSIC_SYNTAX: values are bound by position in this statement"))
+	}
+	if s.statement.Verb == rewrite.ListLocks {
+		return c.list(e, s)
 	}
 	a := admission{conn: c, envelope: e, section: s, parameters: p, emit: c.up.emit, literal: c.server.literals.known}
 	if f := a.enter(); f == errAskCassandra {

@@ -59,19 +59,19 @@ func (s segmentCodec) readHeader(b []byte) (segmentHeader, error) {
 	return h, nil
 }
 
-// payload checks and, where need be, decompresses the payload of the segment at the start of b. The result is valid until
-// b or scratch changes; scratch is returned for the next call.
-func (s segmentCodec) payload(h segmentHeader, b, scratch []byte) (payload, kept []byte, err error) {
-	payload = b[s.headerSize() : h.size-segment.Crc32Length]
+// payload checks and, where need be, decompresses the payload of the segment at the start of b into scratch, which must have
+// room for any segment's. The result is valid until b or scratch changes.
+func (s segmentCodec) payload(h segmentHeader, b, scratch []byte) ([]byte, error) {
+	payload := b[s.headerSize() : h.size-segment.Crc32Length]
 	sum := binary.LittleEndian.Uint32(b[h.size-segment.Crc32Length:])
 	if crc.ChecksumIEEE(payload) != sum {
-		return nil, scratch, fmt.Errorf("payload: %w", errCorrupt)
+		return nil, fmt.Errorf("payload: %w", errCorrupt)
 	}
 	if h.plain == 0 {
-		return payload, scratch, nil
+		return payload, nil
 	}
-	kept, err = decompressLz4(payload, h.plain, scratch)
-	return kept, kept, err
+	plain := scratch[:h.plain]
+	return plain, decompressLz4(payload, plain)
 }
 
 // appendTo appends envelopes cut into as few segments as hold them; part tells that the last one goes on in segments to come.

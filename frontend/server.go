@@ -74,12 +74,15 @@ func NewServer(o Options) *Server {
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
 	defer stop()
-	watch := make(chan struct{})
-	s.wg.Go(func() { s.watchBackends(watch) })
+	var helpers sync.WaitGroup
+	over := make(chan struct{})
+	helpers.Go(func() { s.watch(over) })
 	err := s.accept(ctx, ln)
-	s.drain()
-	close(watch)
+	_ = ln.Close()
+	helpers.Go(func() { s.drain(over) })
 	s.wg.Wait()
+	close(over)
+	helpers.Wait()
 	return err
 }
 
@@ -160,25 +163,31 @@ func (s *Server) each(f func(*conn)) {
 }
 
 // drain tells every connection to end once it owes no answer, and ends those that still do after DrainTimeout.
-func (s *Server) drain() {
+func (s *Server) drain(over <-chan struct{}) {
+	timer := time.NewTimer(s.DrainTimeout)
+	defer timer.Stop()
 	deadline := time.Now().Add(s.DrainTimeout)
 	s.each(func(c *conn) { c.drain(deadline) })
+	select {
+	case <-timer.C:
+		s.each(func(c *conn) { c.end(errDrained) })
+	case <-over:
+	}
 }
 
-// watchBackends ends connections whose backend owes an answer and has been silent for BackendTimeout: a node that is stopped
-// or cut off says nothing, not even that it is gone.
-func (s *Server) watchBackends(done <-chan struct{}) {
+// watch looks at every connection, looks times in BackendTimeout.
+func (s *Server) watch(over <-chan struct{}) {
 	if s.BackendTimeout <= 0 {
-		<-done
+		<-over
 		return
 	}
-	ticker := time.NewTicker(s.BackendTimeout / 8)
+	ticker := time.NewTicker(s.BackendTimeout / looks)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ticker.C:
-			s.each(func(c *conn) { c.checkBackend(s.BackendTimeout) })
-		case <-done:
+			s.each((*conn).look)
+		case <-over:
 			return
 		}
 	}

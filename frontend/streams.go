@@ -14,7 +14,7 @@ type streamPage struct {
 	watched [streamsPerPage / 64]atomic.Uint64 // … and its answer concerns the proxy
 }
 
-// streams knows which requests of a connection the backend still owes an answer to. One goroutine opens, another closes.
+// streams knows which requests of a connection the backend still owes an answer to. Any goroutine may open and close them.
 // Most drivers use a few low ids, so an idle connection has one page or none.
 type streams struct {
 	pages [32768 / streamsPerPage]atomic.Pointer[streamPage]
@@ -28,14 +28,20 @@ func (s *streams) begin(stream int16, watched bool) {
 	slot := &s.pages[stream/streamsPerPage]
 	page := slot.Load()
 	if page == nil {
-		page = new(streamPage)
-		slot.Store(page)
+		slot.CompareAndSwap(nil, new(streamPage))
+		page = slot.Load()
 	}
 	word, bit := stream%streamsPerPage/64, uint64(1)<<(stream%64)
 	if watched {
 		page.watched[word].Or(bit)
 	}
 	page.open[word].Or(bit)
+}
+
+// open tells whether a request on the stream has no answer yet.
+func (s *streams) open(stream int16) bool {
+	page := s.page(stream)
+	return page != nil && page.open[stream%streamsPerPage/64].Load()>>(stream%64)&1 == 1
 }
 
 // watched tells whether the answer on an open stream concerns the proxy.

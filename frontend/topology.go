@@ -54,36 +54,42 @@ func namesAddress(expression []byte) bool {
 	return bytes.Contains(folded, []byte("address")) || bytes.Contains(folded, []byte("port"))
 }
 
-// holdTopology sends an EXECUTE of such a SELECT, asking for the columns in the answer: they are needed to translate it.
+// holdTopology sends such a SELECT on, asking for the columns in the answer: they are needed to translate it.
 func (c *conn) holdTopology(t *topology) verdict {
-	v := c.holdFor((*conn).executeTopology)
+	v := c.holdFor((*conn).askColumns)
 	c.plan.watch = watch{kind: watchTopology, topology: t}
 	return v
 }
 
-func (c *conn) executeTopology(e envelope) error {
+func (c *conn) askColumns(e envelope) error {
 	body, err := c.plainBody(e)
 	if err != nil {
 		return c.answerUnreadable(e, err)
 	}
 	cur := cursor{b: body}
-	ids := c.skipIDs(&cur)
+	if e.opcode == primitive.OpCodeExecute {
+		c.skipIDs(&cur)
+	} else {
+		cur.longString()
+	}
+	what := body[:cur.at]
 	p := readParameters(&cur, c.version)
 	if cur.bad {
 		return c.answerUnreadable(e, errShort)
 	}
+	if !p.flags.Contains(primitive.QueryFlagSkipMetadata) {
+		return c.forwardHeld(e)
+	}
 	p.flags &^= primitive.QueryFlagSkipMetadata
-	return c.forwardEdited(e, p.appendTo(bytes.Clone(ids), c.version))
+	return c.forwardEdited(e, p.appendTo(bytes.Clone(what), c.version))
 }
 
-// skipIDs skips the ids that stand before the parameters of an EXECUTE and returns them.
-func (c *conn) skipIDs(cur *cursor) []byte {
-	start := cur.at
+// skipIDs skips the ids that stand before the parameters of an EXECUTE.
+func (c *conn) skipIDs(cur *cursor) {
 	cur.string()
 	if c.version >= byte(primitive.ProtocolVersion5) {
 		cur.string()
 	}
-	return cur.b[start:cur.at]
 }
 
 // translate makes the answer to such a SELECT.
@@ -117,7 +123,7 @@ func (t *topology) empty(rows *message.RowsResult) {
 	for _, row := range rows.Data {
 		for i := range row {
 			row[i] = nil
-			if t.sources[i] == "" {
+			if t.source(i, "") == "" {
 				row[i] = make([]byte, 8)
 			}
 		}

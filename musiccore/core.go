@@ -1,5 +1,7 @@
 package musiccore
 
+import "time"
+
 // Core runs the lock protocol for a shard of keys. Its caller serialises the
 // calls and hands every call the time; see the package comment for the loop.
 type Core struct {
@@ -13,6 +15,7 @@ type Core struct {
 	idle     idle
 	timers   timers
 	out      Effects
+	at       time.Duration // BOOTTIME of the event under way
 	lastID   CommandID
 	lastReq  int64
 	lastTerm uint64

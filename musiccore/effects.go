@@ -16,7 +16,29 @@ type Effects struct {
 	Do      []Command
 	Answers []Answer
 	Alarms  []Alarm
+	Notes   []Note
 	Wake    time.Duration // BOOTTIME at which Tick wants to be called, whatever was said before; 0: not at all
+}
+
+// NoteKind is what a Note tells of.
+type NoteKind uint8
+
+// What happened to a lock. None of it asks for anything.
+const (
+	Granted      NoteKind = iota + 1 // a reference became the holder
+	Ended                            // … and is no more: given back, expired or taken
+	Preempted                        // the head of a dead session was passed over
+	Synchronised                     // what older terms may have left cannot surface any more
+)
+
+// Note tells what happened, for audit and metrics.
+type Note struct {
+	Key   Key
+	What  NoteKind
+	Ref   LockRef
+	Owner string        // as LOCK … AS named it
+	How   State         // of Ended: Released or LostState
+	For   time.Duration // Granted: waited; Ended: held
 }
 
 // Command is one question to the store. Each gets exactly one Reply, however

@@ -11,6 +11,7 @@ import (
 // up reports that the session is valid; the first call that finds it dead
 // ends everything that hung on it (C5).
 func (c *Core) up(now Now) bool {
+	c.at = now.Boot
 	if c.self.Valid(now) {
 		return true
 	}
@@ -79,6 +80,13 @@ func (c *Core) patience(q Request) time.Duration {
 		return c.opts.Wait
 	}
 	return q.Wait
+}
+
+// note tells what happened at a place; it is the place's second event or later.
+func (k *key) note(what NoteKind, p *place, how State) {
+	k.c.out.Notes = append(k.c.out.Notes, Note{
+		Key: k.id, What: what, Ref: p.ref, Owner: p.owner, How: how, For: k.c.at - p.since,
+	})
 }
 
 func (c *Core) each(table [16]byte, do func(*key)) {

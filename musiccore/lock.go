@@ -36,11 +36,11 @@ func (k *key) newPlace(now Now, op OpID, q Request) {
 		c.answer(Answer{Op: op, Grant: Grant{State: Busy}})
 		return
 	}
-	if len(k.asking)+len(k.queued) >= c.opts.Waiters {
+	if k.waiters() >= c.opts.Waiters {
 		c.answer(Answer{Op: op, Err: ErrCrowded})
 		return
 	}
-	p := &place{k: k, lease: c.opts.ClientLease, owner: q.Owner, token: q.Token, nowait: q.NoWait}
+	p := &place{k: k, lease: c.opts.ClientLease, owner: q.Owner, token: q.Token, nowait: q.NoWait, since: now.Boot}
 	p.timer.who = p
 	if q.Token != ([16]byte{}) {
 		if k.tokens == nil {
@@ -50,6 +50,17 @@ func (k *key) newPlace(now Now, op OpID, q Request) {
 	}
 	k.asking = append(k.asking, p)
 	p.attach(now, op, q)
+}
+
+func (k *key) waiters() int {
+	n := len(k.asking) + len(k.queued)
+	if k.lwt != nil {
+		n += len(k.lwt.places)
+	}
+	if k.term != nil {
+		n--
+	}
+	return n
 }
 
 // crowded: NOWAIT has lost already.

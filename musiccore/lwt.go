@@ -154,6 +154,7 @@ func (k *key) dropLWT() {
 func (k *key) done(now Now, first LockRef) {
 	l := k.lwt
 	k.lwt = nil
+	k.view.tries, k.view.next = 0, 0
 	switch l.why {
 	case enqueueing:
 		k.numbered(l.places, first)
@@ -165,5 +166,6 @@ func (k *key) done(now Now, first LockRef) {
 		k.renewed(now, l.swap.Set.Row.Base)
 	case preempting, expelling:
 		k.died = true
+		k.c.out.Notes = append(k.c.out.Notes, Note{Key: k.id, What: Preempted, Ref: l.swap.Set.Row.Head - 1})
 	}
 }

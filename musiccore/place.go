@@ -22,6 +22,7 @@ type place struct {
 	until  time.Duration // op is answered, or silence ends it
 	lease  time.Duration
 	owner  string
+	since  time.Duration // of the LOCK; then of the grant
 	token  [16]byte
 	phase  phase
 	gone   bool // abandoned: released when it becomes the head
@@ -173,6 +174,9 @@ func (k *key) losePlace(p *place) {
 func (k *key) finish(p *place, how State) {
 	if !p.gone {
 		k.record(p.ref, how)
+	}
+	if p.phase == holding {
+		k.note(Ended, p, how)
 	}
 	p.phase = over
 	k.unname(p)

@@ -70,6 +70,7 @@ func (k *key) copied(now Now, r Result) {
 	switch {
 	case r.Fate == Done && !s.stale:
 		t.synced, t.unsettled = true, false
+		k.note(Synchronised, t.place, 0)
 		*s = synch{}
 		return
 	case r.Fate == Done:

@@ -47,7 +47,9 @@ func (k *key) open(now Now, p *place) {
 	if r.Base > now.Clk+farBase {
 		c.alarm(k.id, "I12", fmt.Sprintf("base %d is far ahead of the clock %d", r.Base, now.Clk))
 	}
+	k.note(Granted, p, 0)
 	p.phase, p.died, p.nowait, k.died = holding, k.died, false, false
+	p.since = now.Boot
 	if p.op == 0 {
 		p.keep(now.Boot + c.opts.Untold)
 		return

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"hash/maphash"
 	"sync"
 	"sync/atomic"
@@ -71,7 +72,7 @@ func (l *locks) of(k musiccore.Key) *shard {
 // Lock implements frontend.Locks.
 func (l *locks) Lock(k musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) (gone func()) {
 	s, op := l.of(k), l.nextOp()
-	s.enter(op, s.audit.grant(k, q, done), func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Lock(now, op, k, q) })
+	s.enter(op, done, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Lock(now, op, k, q) })
 	return func() {
 		s.call(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Gone(now, op) })
 	}
@@ -80,7 +81,7 @@ func (l *locks) Lock(k musiccore.Key, q musiccore.Request, done func(musiccore.A
 // Unlock implements frontend.Locks.
 func (l *locks) Unlock(k musiccore.Key, r musiccore.LockRef, done func(musiccore.Answer)) {
 	s, op := l.of(k), l.nextOp()
-	s.enter(op, s.audit.end(k, r, done), func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Unlock(now, op, k, r) })
+	s.enter(op, done, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Unlock(now, op, k, r) })
 }
 
 // Begin implements frontend.Locks.
@@ -97,11 +98,26 @@ func (l *locks) Begin(k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind,
 		}
 	}
 	if !ok {
-		s.waiting[op] = done
+		s.waiting[op] = func(a musiccore.Answer) {
+			s.fenced(k, r, a.Err)
+			done(a)
+		}
 	}
 	s.carryOut(effects)
 	s.mu.Unlock()
+	s.fenced(k, r, answer.Err)
 	return answer, ok
+}
+
+// List implements frontend.Locks.
+func (l *locks) List() []musiccore.Listing {
+	var all []musiccore.Listing
+	for _, s := range l.shards {
+		s.mu.Lock()
+		all = append(all, s.core.List(s.clock.now())...)
+		s.mu.Unlock()
+	}
+	return all
 }
 
 // End implements frontend.Locks.
@@ -111,7 +127,17 @@ func (l *locks) End(t musiccore.Ticket, o musiccore.Outcome) musiccore.Verdict {
 	defer s.mu.Unlock()
 	v, effects := s.core.End(s.clock.now(), t, o)
 	s.carryOut(effects)
+	if v == musiccore.Lost {
+		s.audit.fenced(t.Key, t.Ref)
+	}
 	return v
+}
+
+// fenced audits an operation that got no stamp because its lock is lost.
+func (s *shard) fenced(k musiccore.Key, r musiccore.LockRef, err error) {
+	if errors.Is(err, musiccore.ErrLost) {
+		s.audit.fenced(k, r)
+	}
 }
 
 func (l *locks) nextOp() musiccore.OpID { return musiccore.OpID(l.lastOp.Add(1)) }
@@ -181,6 +207,9 @@ func (s *shard) carryOut(e musiccore.Effects) {
 			delete(s.waiting, a.Op)
 			s.running.Go(func() { done(a) })
 		}
+	}
+	for _, n := range e.Notes {
+		s.audit.note(n)
 	}
 	for _, a := range e.Alarms {
 		s.log.Error().Str("rule", a.Rule).Hex("table", a.Key.Table[:]).Hex("key", []byte(a.Key.PK)).Msg(a.Text)

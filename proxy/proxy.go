@@ -152,7 +152,7 @@ func (p *process) startService(ctx context.Context) (*service, error) {
 	commands, abandon := context.WithCancel(context.Background())
 	s.abandon = abandon
 	s.locks = newLocks(commands, s.life.self.Load(), options, lockDeps{
-		clock: c, executor: s.executor, log: p.log, audit: &audit{log: p.log, schema: s.schema},
+		clock: c, executor: s.executor, log: p.log, audit: newAudit(p.log, s.schema, p.registry),
 	})
 	s.schema.tell = s.locks.each
 	background, cancel := context.WithCancel(context.Background())

@@ -1,0 +1,153 @@
+package frontend
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/datastax/go-cassandra-native-protocol/datatype"
+	"github.com/datastax/go-cassandra-native-protocol/message"
+
+	"music/musiccore"
+	"music/rewrite"
+)
+
+// readList reads LIST LOCKS [ON ks.t [WHERE key]].
+func readList(r reading, text []byte) (s section, pass bool, f *Failure) {
+	statement, err := rewrite.Parse(text)
+	if err != nil {
+		return s, false, invalid("MUSIC_SYNTAX: %v", err)
+	}
+	s = section{statement: &statement, text: text, table: r.table}
+	if statement.Table.Start == statement.Table.End {
+		return s, false, nil
+	}
+	if r.table == nil || r.table.Critical() == nil {
+		return s, false, invalid("MUSIC_REFUSED: the table is not critical: it has no locks")
+	}
+	s.critical = r.table.Critical()
+	return s, false, nil
+}
+
+// list answers LIST LOCKS. Where there are roles, it shows the locks of one table, to those who may write it.
+func (c *conn) list(e envelope, s section) error {
+	only := ""
+	if s.table != nil && len(s.statement.Where) > 0 {
+		s.literal = c.server.literals.known
+		k, f := s.key()
+		if f == errAskCassandra {
+			f = invalid("MUSIC_KEY: LOCK the key once, or list the whole table: its literal has not been read yet")
+		}
+		if f != nil {
+			return c.answer(e, f)
+		}
+		only = k.PK
+	}
+	h, table := e.header, s.table
+	act := func() {
+		c.server.Stats.count(c, h.opcode, Answered)
+		c.post(c.listEnvelope(h.stream, table, only))
+	}
+	switch {
+	case table == nil && c.authenticated.Load():
+		return c.answer(e, invalid("MUSIC_REFUSED: say of which table: LIST LOCKS ON ks.t"))
+	case table == nil || c.mayWrite(table):
+		act()
+	default:
+		c.up.emit(c.probe(h, table, s.critical, act))
+	}
+	return nil
+}
+
+// listEnvelope is the rows of LIST LOCKS: of one table and key, or of all.
+func (c *conn) listEnvelope(stream int16, only *Table, pk string) []byte {
+	column := func(name string, dt datatype.DataType) *message.ColumnMetadata {
+		return &message.ColumnMetadata{Keyspace: "music", Table: "locks", Name: name, Type: dt}
+	}
+	columns := []*message.ColumnMetadata{
+		column("table_name", datatype.Varchar), column("key", datatype.Varchar), column("position", datatype.Int),
+		column("lock_ref", datatype.Bigint), column("state", datatype.Varchar), column("holder", datatype.Varchar),
+		column("age_ms", datatype.Bigint), column("lease_ms", datatype.Bigint),
+	}
+	tables := map[[16]byte]*Table{}
+	c.server.Tables.Critical(func(t *Table, critical *Critical) {
+		if only == nil || only == t {
+			tables[critical.ID] = t
+		}
+	})
+	rows := message.RowSet{}
+	for _, l := range c.server.Locks.List() {
+		if t := tables[l.Key.Table]; t != nil && (pk == "" || pk == l.Key.PK) {
+			rows = append(rows, listRow(t, l))
+		}
+	}
+	return c.message(stream, &message.RowsResult{
+		Metadata: &message.RowsMetadata{ColumnCount: int32(len(columns)), Columns: columns}, Data: rows,
+	})
+}
+
+func listRow(t *Table, l musiccore.Listing) message.Row {
+	row := message.Row{
+		[]byte(t.String()), []byte(keyText(t.Critical(), l.Key.PK)), binary.BigEndian.AppendUint32(nil, uint32(l.Place)),
+		bigint(int64(l.Ref)), []byte(l.State.String()), []byte(l.Owner), bigint(l.Age.Milliseconds()), bigint(l.Lease.Milliseconds()),
+	}
+	if l.Ref == 0 {
+		row[3] = nil
+	}
+	if l.Owner == "" {
+		row[5] = nil
+	}
+	return row
+}
+
+// keyText shows a key to people: as they would write it where that is easy, else as a blob.
+func keyText(critical *Critical, pk string) string {
+	parts := []string{pk}
+	if critical != nil && len(critical.Key) > 1 {
+		parts = splitKey(pk)
+	}
+	shown := make([]string, len(parts))
+	for i, part := range parts {
+		cqlType := ""
+		if critical != nil && i < len(critical.Key) {
+			cqlType = critical.Key[i].Type
+		}
+		shown[i] = keyPart(cqlType, part)
+	}
+	return strings.Join(shown, ", ")
+}
+
+// splitKey takes the routing key of several columns apart.
+func splitKey(pk string) []string {
+	var parts []string
+	for len(pk) >= 3 {
+		n := int(pk[0])<<8 | int(pk[1])
+		if len(pk) < n+3 {
+			break
+		}
+		parts = append(parts, pk[2:2+n])
+		pk = pk[n+3:]
+	}
+	return parts
+}
+
+func keyPart(cqlType, value string) string {
+	if value == "" {
+		cqlType = ""
+	}
+	switch cqlType {
+	case "text", "varchar", "ascii":
+		if utf8.ValidString(value) {
+			return "'" + strings.ReplaceAll(value, "'", "''") + "'"
+		}
+	case "bigint", "int", "smallint", "tinyint":
+		n := int64(int8(value[0]))
+		for _, b := range []byte(value[1:]) {
+			n = n<<8 | int64(b)
+		}
+		return strconv.FormatInt(n, 10)
+	}
+	return "0x" + hex.EncodeToString([]byte(value))
+}
