@@ -29,7 +29,7 @@ $(TOOLS)/.golangci-lint-v2.15.0: ; GOBIN=$(TOOLS) $(GO) install $(GOLANGCI_LINT)
 $(TOOLS)/.staticcheck-v0.8.2: ; GOBIN=$(TOOLS) $(GO) install $(STATICCHECK) && touch $@
 $(TOOLS)/.gofumpt-v0.12.0: ; GOBIN=$(TOOLS) $(GO) install $(GOFUMPT) && touch $@
 
-demo: ## the story of a lock, told on a real Cassandra
+demo: build ## the story of a lock, told on a real Cassandra
 	$(GO) build -trimpath -o bin/music-demo ./cmd/music-demo
 	./bin/music-demo
 

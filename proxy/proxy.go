@@ -28,35 +28,33 @@ func Run(ctx context.Context, cfg config.Config, log zerolog.Logger) error {
 	if err != nil {
 		return err
 	}
-	ctx, fail := context.WithCancelCause(ctx)
-	defer fail(nil)
+	work, fail := context.WithCancelCause(ctx)
 	p.running.Go(func() {
-		if err := serveHealth(ctx, cfg.Listen.Metrics, p.registry, &p.ready); err != nil {
+		if err := serveHealth(work, cfg.Listen.Metrics, p.registry, &p.ready); err != nil {
 			fail(err)
 		}
 	})
-	o := p.options(advertise, stats)
-	var s *service
-	if cfg.Music.Locks {
-		if s, err = p.startService(ctx); err == nil {
-			o.Tables, o.Locks, o.DDL, o.Literal = s.tables, s.locks, s.schema.follow, s.executor.literal
-		}
-	}
-	if err == nil {
-		err = p.serve(ctx, o)
-	}
-	cause := context.Cause(ctx)
-	if s != nil {
-		s.stop(cfg.Limits.ShutdownTimeout)
-	}
-	fail(nil)
+	err = p.work(work, p.options(advertise, stats))
+	fail(err)
 	p.running.Wait()
-	switch {
-	case cause == nil || cause == context.Canceled: //nolint:errorlint // the cause of an ordinary end is exactly this value
-		return err
-	default:
-		return cause
+	if ctx.Err() != nil {
+		return nil // somebody asked for the end: what broke off then is no fault
 	}
+	return context.Cause(work)
+}
+
+// work serves drivers, with locks or without, until ctx ends.
+func (p *process) work(ctx context.Context, o frontend.Options) error {
+	if !p.cfg.Music.Locks {
+		return p.serve(ctx, o)
+	}
+	s, err := p.startService(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.stop(p.cfg.Limits.ShutdownTimeout)
+	o.Tables, o.Locks, o.DDL, o.Literal = s.tables, s.locks, s.schema.follow, s.executor.literal
+	return p.serve(ctx, o)
 }
 
 // process is what the parts of one proxy share.

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/mattn/go-isatty"
+	"github.com/spf13/pflag"
+
+	"music/integration/cassandra"
+)
+
+// options is what the demo can be told.
+type options struct {
+	listen string // host:port of the proxy
+	node   string // address of the Cassandra node
+	nodes  string // how many; text, because it may come from the environment
+	keep   string // auto, yes or no
+	runDir string // what all clusters of the checkout share
+	dir    string // of this cluster, and of the proxy's log
+}
+
+// addFlags lets a command line set the options.
+func (o *options) addFlags(f *pflag.FlagSet) {
+	f.StringVar(&o.listen, "listen", "127.0.0.1:9042", "address of the proxy, for drivers")
+	f.StringVar(&o.node, "node", "127.0.1.1", "address of the Cassandra node")
+	f.StringVar(&o.nodes, "nodes", cmp.Or(o.nodes, "1"), "nodes of the cluster, or the variable NODES; only 1 for now")
+	f.StringVar(&o.keep, "keep", "auto", "leave Cassandra and the proxy running after the story: yes, no, or auto (at a terminal)")
+	f.StringVar(&o.dir, "dir", "", "directory of the cluster and the proxy's log (default .run/demo)")
+}
+
+// complete fills in what was not said, and refuses what cannot be done, every fault at once.
+func (o *options) complete() error {
+	var faults []error
+	if o.nodes != "1" {
+		faults = append(faults, fmt.Errorf("nodes %q: only 1 for now; 3 comes with several proxies", o.nodes))
+	}
+	if !slices.Contains([]string{"auto", "yes", "no"}, o.keep) {
+		faults = append(faults, fmt.Errorf("keep %q: auto, yes or no", o.keep))
+	}
+	if at, err := netip.ParseAddrPort(o.listen); err != nil || at.Port() == 0 {
+		faults = append(faults, fmt.Errorf("listen %q: an address and a port, like 127.0.0.1:9042", o.listen))
+	}
+	if _, err := netip.ParseAddr(o.node); err != nil {
+		faults = append(faults, fmt.Errorf("node %q: an address of this machine, like 127.0.1.1", o.node))
+	}
+	var err error
+	if o.runDir, err = cassandra.DefaultRunDir(); err != nil {
+		faults = append(faults, err)
+	}
+	o.dir = cmp.Or(o.dir, filepath.Join(o.runDir, "demo"))
+	return errors.Join(faults...)
+}
+
+// keeps tells whether all goes on running after the story.
+func (o *options) keeps() bool {
+	return o.keep == "yes" || o.keep == "auto" && isatty.IsTerminal(os.Stdout.Fd())
+}

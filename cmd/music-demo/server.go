@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"music/config"
+	"music/proxy"
+)
+
+// endLimit is how long the proxy may take to end in good order.
+const endLimit = 5 * time.Second
+
+// launch says how the proxy is started.
+type launch struct {
+	binary       string // empty = inside this process
+	contactPoint string
+	listen       string
+	log          string // file
+}
+
+// server is a proxy that has been started.
+type server struct {
+	stop  func()        // asks it to end
+	kill  func()        // ends it at once
+	ended chan struct{} // closed when it has ended
+}
+
+// binary returns the path of the proxy's program, which is built beside this one; or nothing, where it is not.
+func binary() string {
+	self, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	path := filepath.Join(filepath.Dir(self), "music")
+	if _, err := os.Stat(path); err != nil {
+		return ""
+	}
+	return path
+}
+
+// args are those of the proxy's command line. Metrics are off: their port may be somebody else's, and the story has no use for them.
+func (l launch) args() []string {
+	return []string{"proxy", "--contact-points", l.contactPoint, "--listen", l.listen, "--metrics-listen="}
+}
+
+// String is the line that a user would type.
+func (l launch) String() string {
+	if l.binary == "" {
+		return "(inside the demo) music " + strings.Join(l.args(), " ")
+	}
+	return shortPath(l.binary) + " " + strings.Join(l.args(), " ")
+}
+
+// shortPath is a path as seen from the working directory, where that is below it.
+func shortPath(path string) string {
+	wd, err := os.Getwd()
+	if err != nil {
+		return path
+	}
+	short, err := filepath.Rel(wd, path)
+	if err != nil || strings.HasPrefix(short, "..") {
+		return path
+	}
+	return short
+}
+
+// start starts the proxy. It may not be ready yet.
+func (l launch) start() (*server, error) {
+	log, err := os.Create(l.log)
+	if err != nil {
+		return nil, err
+	}
+	if l.binary == "" {
+		return l.serveHere(log), nil
+	}
+	defer func() { _ = log.Close() }() // the child has its own
+	// No context: it is to end after all that uses it, in close. gosec: it is the program that was built beside this one.
+	cmd := exec.CommandContext(context.Background(), l.binary, l.args()...) //nolint:gosec
+	cmd.Stdout, cmd.Stderr = log, log
+	return spawn(cmd)
+}
+
+// spawn starts a child that dies with this process, even if that is killed, and that a Ctrl-C at the terminal does not
+// reach: the story ends first, then the proxy.
+func spawn(cmd *exec.Cmd) (*server, error) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	s := &server{ended: make(chan struct{})}
+	started := make(chan error)
+	go func() {
+		// The kernel sends the parent-death signal when the thread that forked ends, and Go ends threads as it likes.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err != nil {
+			return
+		}
+		_ = cmd.Wait() // how it ended stands in its log
+		close(s.ended)
+	}()
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	s.stop = func() { _ = cmd.Process.Signal(syscall.SIGTERM) } // an error: it has ended
+	s.kill = func() { _ = cmd.Process.Kill() }
+	return s, nil
+}
+
+// serveHere runs the proxy inside this process.
+func (l launch) serveHere(log *os.File) *server {
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &server{stop: cancel, kill: cancel, ended: make(chan struct{})}
+	cfg := config.Default()
+	cfg.Cassandra.ContactPoints = []string{l.contactPoint}
+	cfg.Listen.Address, cfg.Listen.Metrics = l.listen, ""
+	go func() {
+		defer close(s.ended)
+		if err := proxy.Run(ctx, cfg, zerolog.New(log)); err != nil {
+			_, _ = fmt.Fprintln(log, err)
+		}
+		_ = log.Close()
+	}()
+	return s
+}
+
+// close ends the proxy and returns when it has ended.
+func (s *server) close() {
+	s.stop()
+	select {
+	case <-s.ended:
+		return
+	case <-time.After(endLimit):
+	}
+	s.kill()
+	<-s.ended
+}

@@ -1,0 +1,105 @@
+// Package musiccore is the lock protocol of the MUSIC proxy: who holds a key,
+// with which stamps it may be written, when it must be synchronised, and what
+// a client may be told. The specification is PROTOCOL.md, the paper is "MUSIC:
+// Multi-Site Critical Sections over Geo-Distributed State"; comments cite both
+// ("PROTOCOL.md 1, Release", "C7", "paper §IV").
+//
+// It is fed events and answers with effects. Time is an argument. It starts no
+// goroutine, holds no mutex, knows no store and imports only the standard
+// library, so that every interleaving can be played in a test.
+//
+// # Words
+//
+//	key          one partition of a critical table: what is locked
+//	reference    1, 2, 3 … per key: the place in the queue, and the fencing token
+//	queue        the live references, head..guard
+//	head, holder the lowest live reference
+//	term         the head's tenure on one base: the unit of fencing
+//	window       the stamps base .. base+W-1 of a term; seq counts them up
+//	dirty        the term before may have left writes that can still surface
+//	synchronise  read the key at QUORUM and write it back above a fence
+//	session      a proxy's life sign; all its terms hang on it
+//	place        a local reference from LOCK to its end, with or without a number
+//	unsettled    a put whose acknowledgement never came
+//	stranger     a session that is not this one
+//
+// # The lock row
+//
+// One row per key, two registers, each written whole by one LWT: Q = (guard,
+// queue), changed IF guard = g; T = (base, head, dirty, owner), changed IF base
+// = b. [Row] is the row as a value, [Swap] an LWT as a value, and [Enqueue],
+// [Release], [Preempt], [Takeover] and [Renew] are the only ways to make one.
+// Base strictly rises, so whoever owns T.base = b alone decides how that term
+// ends, and any replica's T, however old, names a holder that was.
+//
+// # What holds (PROTOCOL.md 2)
+//
+//	I1   guard, base, head never fall; base rises with each write of T
+//	I2   one base, one sequencer; stamps are unique
+//	I3   a put acknowledged at e: no later term has entered before e
+//	I4   a get answers the last acknowledged put, or one that nothing excluded
+//	I7   T becomes clean only by the term itself: synchronised or begun clean,
+//	     with nothing unsettled or in flight
+//	I12  every stamp lies in its window, and every later base above it
+//
+// I1, I3, I7 and I12 are also asserted here. A broken one does not stop the
+// process: the term ends as lost and dirty, and [Effects] carries an [Alarm].
+//
+// How they are kept, in one paragraph. An Enqueue on an empty queue grants with
+// the LWT itself; else the head's place gets its term when T shows it, and a
+// place gets a term once, ever. A dirty term gives no ticket before a Synch,
+// which runs while no put is in flight, each attempt at a fresh fence. A put's
+// stamp is base+seq. What has no acknowledgement in time makes the term
+// unsettled, is over for its client, and is fenced by the next Synch, before
+// the next operation. A Release waits for what is in flight, tries to settle,
+// and says dirty if anything may still surface. The client is told of success
+// only if the session was valid after the store's answer: others preempt a
+// session only when it has been dead for longer than that.
+//
+// # What a crash leaves behind
+//
+// Before an LWT is decided: perhaps a reference of a session that will be dead;
+// others pass over it. A holder: its term, until its session is dead; Preempt
+// leaves the next one dirty, a window above. In a Synch: a fence and cells that
+// all lie in the dead term's window, one mutation each, below the next fence.
+// Between a Release's answer and its LWT: a holder, as above. Everything in
+// memory here may be lost at any moment without harm to the data; what is lost
+// is time. Sessions are never resumed: a new process has a new one.
+//
+// # The caller's loop
+//
+// One Core serves one shard of the keys; its caller serialises the calls.
+//
+//	session := NewSession(id, o)
+//	core := New(session, o)
+//	// every L/3, and after a schema event, on any goroutine:
+//	start := now()
+//	if n, ok := session.Beat(start); ok {
+//		if err := write(n); err == nil { // value and write timestamp n, at QUORUM
+//			session.Acked(now(), start, n)
+//		}
+//	} else {
+//		// dead for ever: every Core goes on with a new one
+//		carryOut(core.Rejoin(now(), session)) // session = NewSession(…), before its first beat
+//	}
+//	// per operation of a client:
+//	ticket, effects := core.Begin(now(), op, key, ref, Put)
+//	carryOut(effects)        // outside of the caller's mutex
+//	// if ticket.OK(): send the client's bytes with ticket.Stamp at QUORUM, and then, in any case:
+//	verdict, effects := core.End(now(), ticket, outcome) // now() read AFTER the answer came
+//	// the client hears what verdict allows, nothing else
+//
+// carryOut runs every [Command], each on its own, and calls Reply exactly once
+// for each; gives every [Answer] to its operation; logs every [Alarm]; and
+// calls Tick at Wake. An operation that got a ticket is waited for no longer
+// than Options.OpTimeout: after that End says [Uncertain] whatever came.
+//
+// Shutdown: Drain, wait for Quiet (not for ever), Session.End, then write the
+// beat [EndedBeat].
+//
+// # What is left out
+//
+// Several proxies to a key work as far as queueing and preempting go; taking a
+// reference over from another session (Takeover), borrowed stamps (Remote),
+// hints, retained blocks, strict mode and paged synchronising are not here yet.
+package musiccore

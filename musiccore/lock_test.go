@@ -1,0 +1,771 @@
+package musiccore
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+// stranger is a row whose head is of session 9.
+func stranger() Row {
+	return Row{Guard: 1, Head: 1, Queue: []Block{block(1, 1, 9, 1)}, Base: 500}
+}
+
+func TestHandOverBetweenLocalWaiters(t *testing.T) {
+	d, s := held(t)
+	a, b := d.lock(Request{Owner: "a"}), d.lock(Request{Owner: "b"})
+	s.run()
+	d.waits(a)
+	d.unlock(1)
+	id, _ := only[Apply](d)
+	d.waits(a)
+	d.reply(id, Result{Fate: Done})
+	if g := d.state(a, Held); g.Ref != 2 || g.OwnerDied || g.Holder != "a" {
+		t.Fatalf("%+v", g)
+	}
+	d.none() // clean: T is known from the own literals
+	if tk, _ := d.begin(2, Get); !tk.OK() {
+		t.Fatal("a clean term needs no synchronise")
+	}
+	d.pass(1500 * time.Millisecond)
+	if g := d.state(b, Queued); g.Holder != "a" || g.Position != 1 {
+		t.Fatalf("%+v", g)
+	}
+}
+
+func TestM6DirtyHandOverReadsAtQuorumFirst(t *testing.T) {
+	d := newDesk(t)
+	s := newStore(d)
+	d.lock(Request{})
+	s.run()
+	next := d.lock(Request{})
+	s.run()
+	d.unlock(1) // never synchronised: dirty
+	id, a := only[Apply](d)
+	before := *s.row
+	s.do(a)
+	d.reply(id, Result{Fate: Done})
+	d.waits(next)
+	id, read := only[ReadRow](d)
+	if !read.Quorum {
+		t.Fatal("dirty: QUORUM")
+	}
+	d.reply(id, sees(before)) // another base
+	d.waits(next)
+	d.pass(time.Second)
+	s.run()
+	d.state(next, Held)
+}
+
+func TestPollRefusesATermThatWasTakenOver(t *testing.T) {
+	d := newDesk(t)
+	op := d.lock(Request{Wait: time.Minute})
+	id, _ := only[ReadRow](d)
+	d.reply(id, sees(stranger()))
+	id, a := only[Apply](d)
+	d.reply(id, Result{Fate: Done})
+	row := stranger()
+	row, _ = a.Swap.Apply(&row)
+	row.Head, row.Base, row.Owner = 2, 900, session(8)
+	for len(d.answers) == 0 {
+		d.pass(100 * time.Millisecond)
+		open := d.open
+		d.open = nil
+		for _, c := range open {
+			if _, ok := c.Do.(ReadRow); ok {
+				d.reply(c.ID, sees(row))
+			}
+		}
+	}
+	d.state(op, LostState)
+}
+
+func TestC15AStaleRowOpensNothingAgain(t *testing.T) {
+	d, s := held(t)
+	before := *s.row
+	tk, _ := d.begin(1, Put)
+	d.end(tk, OutcomeAcked)
+	next := d.lock(Request{Wait: time.Minute})
+	s.run()
+	d.unlock(1)
+	id, _ := only[Apply](d)
+	d.lock(Request{Ref: 77})
+	read, _ := only[ReadRow](d)
+	d.reply(id, Result{Fate: Done})
+	d.state(next, Held)
+	d.reply(read, sees(before))
+	if k := d.core.keys[d.key()]; k.term == nil || k.term.place.ref != 2 || k.view.row.Head != 2 {
+		t.Fatal("a stale row after the own Release")
+	}
+	if got, op := d.begin(1, Put); got.OK() {
+		t.Fatal("granted twice")
+	} else {
+		d.fails(op, ErrLost)
+	}
+}
+
+func TestC15AfterMemoryWasFreed(t *testing.T) {
+	d, s := held(t)
+	before := *s.row
+	d.unlock(1)
+	s.run()
+	d.core.idle = newIdle(4)
+	op := d.lock(Request{})
+	id, _ := only[ReadRow](d)
+	d.reply(id, sees(before)) // head 1, our session: released long ago
+	id, a := only[Apply](d)
+	if a.Swap.If.What != IfGuard {
+		t.Fatalf("%+v", a.Swap)
+	}
+	d.reply(id, Result{Fate: Refused})
+	d.waits(op)
+	if k := d.core.keys[d.key()]; k.term != nil {
+		t.Fatal("opened on a stale row")
+	}
+}
+
+func TestNoTermWithoutClockOrSession(t *testing.T) {
+	d := newDesk(t)
+	d.clkOff = true
+	d.fails(d.lock(Request{}), ErrClock)
+	d.clkOff = false
+	op := d.lock(Request{Wait: time.Minute})
+	id, _ := only[ReadRow](d)
+	d.clkOff = true
+	d.reply(id, Result{Fate: Done})
+	d.none()
+	d.waits(op)
+
+	cold := &desk{t: t, opts: Defaults(), answers: map[OpID]Answer{}}
+	cold.session = NewSession(session(1), cold.opts)
+	cold.core = New(cold.session, cold.opts)
+	cold.fails(cold.lock(Request{}), ErrNoSession)
+	cold.fails(cold.unlock(1), ErrNoSession)
+	_, at := cold.begin(1, Put)
+	cold.fails(at, ErrNoSession)
+}
+
+func TestGrantHeldBackUntilTheClocksAgree(t *testing.T) {
+	d, s := held(t)
+	next := d.lock(Request{Wait: time.Minute})
+	s.run()
+	d.clkOff = true
+	d.unlock(1)
+	s.run()
+	d.waits(next)
+	d.clkOff = false
+	d.pass(time.Second)
+	d.state(next, Held)
+}
+
+func TestSessionDeathLosesEverything(t *testing.T) {
+	d, s := held(t)
+	tk, _ := d.begin(1, Put)
+	waiter := d.lock(Request{Wait: time.Hour})
+	s.run()
+	d.jump(11 * time.Second)
+	if v := d.end(tk, OutcomeAcked); v != Lost {
+		t.Fatalf("C12: verdict %v after the lease", v)
+	}
+	d.state(waiter, LostState)
+	_, op := d.begin(1, Put)
+	d.fails(op, ErrNoSession)
+	if len(d.core.keys)+len(d.core.ops)+len(d.core.timers) != 0 {
+		t.Fatal("something is left")
+	}
+	d.session = NewSession(session(2), d.opts)
+	d.take(d.core.Rejoin(d.time(), d.session))
+	d.beat()
+	op = d.lock(Request{Wait: time.Minute})
+	s.run()
+	d.waits(op)
+	for range 10 { // the old session is known to be dead: only the grace, for both of its references
+		d.pass(d.opts.Grace / 8)
+		s.run()
+	}
+	if g := d.state(op, Held); g.Ref != 3 || !g.OwnerDied {
+		t.Fatalf("%+v", g)
+	}
+}
+
+// preempted runs a LOCK behind a stranger for a while and reports whether it
+// was preempted.
+func preempted(t *testing.T, d *desk, s *store, beat func(time.Duration) int64, for_ time.Duration) bool {
+	t.Helper()
+	row := stranger()
+	s.row = &row
+	op := d.lock(Request{Wait: time.Hour})
+	for end := d.now + for_; d.now < end; {
+		s.beat[session(9)] = beat(d.now)
+		s.run()
+		d.pass(50 * time.Millisecond)
+	}
+	_, held := d.answers[op]
+	return held
+}
+
+func TestPreemptTheDead(t *testing.T) {
+	wait := Defaults().DeadAfter() + Defaults().Grace
+	stands := func(time.Duration) int64 { return 5 }
+	for name, c := range map[string]struct {
+		beat func(time.Duration) int64
+		wait time.Duration
+		want bool
+	}{
+		"too early":          {stands, wait - time.Second, false},
+		"a beat stands":      {stands, wait + 1500*time.Millisecond, true},
+		"absence stands":     {func(time.Duration) int64 { return 0 }, wait + 1500*time.Millisecond, true},
+		"a beat goes on":     {func(at time.Duration) int64 { return int64(at / (9 * time.Second)) }, time.Minute, false},
+		"ended, in grace":    {func(time.Duration) int64 { return EndedBeat }, Defaults().Grace - 100*time.Millisecond, false},
+		"ended, after grace": {func(time.Duration) int64 { return EndedBeat }, Defaults().Grace + 1500*time.Millisecond, true},
+	} {
+		d := newDesk(t)
+		s := newStore(d)
+		if got := preempted(t, d, s, c.beat, c.wait); got != c.want {
+			t.Errorf("%s: preempted %v", name, got)
+		}
+		if c.want && (s.row.Head != 2 || s.row.Base < 500+d.opts.Window || !s.row.Dirty) {
+			t.Errorf("%s: %+v", name, s.row)
+		}
+	}
+}
+
+func TestC5DeadCountsFromTheEndOfTheFirstReadToTheStartOfTheLast(t *testing.T) {
+	d := newDesk(t)
+	row := stranger()
+	d.lock(Request{Wait: time.Hour})
+	id, _ := only[ReadRow](d)
+	d.reply(id, sees(row))
+	id, a := only[Apply](d)
+	row, _ = a.Swap.Apply(&row)
+	d.reply(id, Result{Fate: Done})
+	beat := func(d *desk) CommandID {
+		for {
+			for i, c := range d.open {
+				if _, ok := c.Do.(ReadBeat); ok {
+					d.open = append(d.open[:i:i], d.open[i+1:]...)
+					return c.ID
+				}
+				if _, ok := c.Do.(ReadRow); ok {
+					d.open = append(d.open[:i:i], d.open[i+1:]...)
+					d.reply(c.ID, sees(row))
+					break
+				}
+			}
+			d.pass(time.Millisecond)
+		}
+	}
+	first := beat(d)
+	d.pass(8 * time.Second) // the first read is slow: its value may be that old
+	d.reply(first, Result{Fate: Done, Beat: 5})
+	since := d.now
+	for !d.core.dead(session(9)) {
+		d.reply(beat(d), Result{Fate: Done, Beat: 5})
+	}
+	if took := d.now - since; took < d.opts.DeadAfter() || took > d.opts.DeadAfter()+time.Second {
+		t.Fatalf("dead after %v", took)
+	}
+}
+
+func TestASlowLastReadProvesNothing(t *testing.T) {
+	d := newDesk(t)
+	w := d.core.watch(d.time(), session(9))
+	d.reply(w.cmd, Result{Fate: Done, Beat: 5})
+	d.pass(w.timer.at - d.now)
+	d.jump(time.Minute) // the read was sent before, its answer is old
+	d.reply(w.cmd, Result{Fate: Done, Beat: 5})
+	if w.dead {
+		t.Fatal("the START of the last read counts")
+	}
+}
+
+func TestPreemptPassesOverAllThatDiedTogether(t *testing.T) {
+	d := newDesk(t)
+	s := newStore(d)
+	s.row = &Row{Guard: 4, Head: 1, Base: 500, Queue: []Block{block(1, 1, 9, 1), block(2, 2, 8, 1), block(4, 1, 7, 1)}}
+	op := d.lock(Request{Wait: time.Hour})
+	for end := d.now + d.opts.DeadAfter() + d.opts.Grace + 2*time.Second; d.now < end; {
+		s.run()
+		d.pass(50 * time.Millisecond)
+	}
+	if g := d.state(op, Held); g.Ref != 5 || !g.OwnerDied {
+		t.Fatalf("%+v", g)
+	}
+	swaps := 0
+	for _, a := range s.seen {
+		if _, ok := a.(Apply); ok {
+			swaps++
+		}
+	}
+	if swaps != 2 {
+		t.Fatalf("%d LWTs for one Enqueue and one Preempt", swaps)
+	}
+}
+
+func TestPollsReadAtQuorumEverySecond(t *testing.T) {
+	d := newDesk(t)
+	s := newStore(d)
+	preempted(t, d, s, func(at time.Duration) int64 { return int64(at) }, 10*time.Second)
+	local, quorum := 0, 0
+	for _, a := range s.seen {
+		if r, ok := a.(ReadRow); ok && r.Quorum {
+			quorum++
+		} else if ok {
+			local++
+		}
+	}
+	if quorum < 5 || local+quorum > 40 {
+		t.Fatalf("%d local and %d quorum reads in 10 s", local, quorum)
+	}
+}
+
+func TestNowaitOnlyClientsGetRidOfADeadHolder(t *testing.T) {
+	d := newDesk(t)
+	s := newStore(d)
+	row := stranger()
+	s.row = &row
+	for range 40 {
+		op := d.lock(Request{NoWait: true})
+		s.run()
+		if d.answered(op).Grant.State == Held {
+			return
+		}
+		d.state(op, Busy)
+		for range 10 {
+			d.pass(50 * time.Millisecond)
+			s.run()
+		}
+	}
+	t.Fatal("nobody found out")
+}
+
+func TestLockIsAnsweredInTimeThoughItsLWTIsUndecided(t *testing.T) {
+	d, op, id, _ := asked(t, nil)
+	d.pass(1500*time.Millisecond - 1)
+	d.waits(op)
+	d.pass(1)
+	if g := d.state(op, Queued); g.Ref != 0 || g.Applied {
+		t.Fatalf("lock_ref is null: %+v", g)
+	}
+	d.reply(id, Result{Fate: Done})
+	d.pass(d.opts.Untold - time.Second)
+	again := d.lock(Request{Token: [16]byte{1}, Lease: time.Minute})
+	if g := d.state(again, Held); g.Ref != 1 || g.Lease != time.Minute {
+		t.Fatalf("the same TOKEN finds it: %+v", g)
+	}
+}
+
+func TestUndecidedWithoutATokenLeavesNothingBehind(t *testing.T) {
+	d := newDesk(t)
+	op := d.lock(Request{})
+	id, _ := only[ReadRow](d)
+	d.reply(id, Result{Fate: Done})
+	id, _ = only[Apply](d)
+	d.pass(1500 * time.Millisecond)
+	d.state(op, Queued)
+	d.reply(id, Result{Fate: Done})
+	if _, a := only[Apply](d); a.Swap.Set.Row.Head != 2 {
+		t.Fatal("nobody can name it: released at once")
+	}
+}
+
+func TestUntoldReferenceIsHeldTenSeconds(t *testing.T) {
+	d, _, id, _ := asked(t, nil)
+	d.pass(2 * time.Second)
+	d.reply(id, Result{Fate: Done})
+	d.pass(d.opts.Untold - time.Millisecond)
+	d.none()
+	d.pass(time.Millisecond)
+	only[Apply](d)
+}
+
+func TestLateGrantIsHeldTenSeconds(t *testing.T) {
+	d, s := held(t)
+	op := d.lock(Request{})
+	s.run()
+	d.pass(1500 * time.Millisecond)
+	d.state(op, Queued)
+	d.unlock(1)
+	s.run()
+	d.pass(9 * time.Second)
+	op = d.lock(Request{Ref: 2})
+	if g := d.state(op, Held); g.Lease != d.opts.ClientLease {
+		t.Fatalf("told now, so its lease counts: %+v", g)
+	}
+}
+
+func TestQueuedIsKeptTenSecondsOfSilence(t *testing.T) {
+	d, s := held(t)
+	tk, _ := d.begin(1, Get)
+	d.end(tk, OutcomeAcked)
+	d.lock(Request{})
+	s.run()
+	for range 3 {
+		d.pass(10 * time.Second)
+		d.begin(1, Get)
+		op := d.lock(Request{Ref: 2})
+		d.waits(op)
+	}
+	d.pass(1500*time.Millisecond + d.opts.Untold)
+	s.run()
+	d.unlock(1)
+	s.run()
+	if s.row.Head != 3 {
+		t.Fatalf("silent for 10 s, and still there: %+v", s.row)
+	}
+	op := d.lock(Request{Ref: 2})
+	s.run()
+	d.state(op, LostState)
+}
+
+func TestWaitIsHonoured(t *testing.T) {
+	d, s := held(t)
+	op := d.lock(Request{Wait: 5 * time.Second})
+	s.run()
+	d.pass(5*time.Second - 1)
+	d.waits(op)
+	d.pass(1)
+	d.state(op, Queued)
+}
+
+func TestClientLease(t *testing.T) {
+	d, s := held(t)
+	next := d.lock(Request{Wait: time.Hour})
+	s.run()
+	d.pass(29 * time.Second)
+	tk, _ := d.begin(1, Put)
+	if tk.Left != time.Second {
+		t.Fatalf("left %v", tk.Left)
+	}
+	d.end(tk, OutcomeAcked)
+	d.pass(29 * time.Second)
+	if g := d.state(d.lock(Request{Ref: 1}), Held); g.Lease != 30*time.Second {
+		t.Fatalf("every accepted statement renews: %+v", g)
+	}
+	d.pass(30*time.Second - 1)
+	d.waits(next)
+	d.pass(1)
+	s.run()
+	if g := d.state(next, Held); !g.OwnerDied {
+		t.Fatal("the holder did not give it back")
+	}
+	_, op := d.begin(1, Put)
+	d.fails(op, ErrLost)
+	d.state(d.lock(Request{Ref: 1}), LostState)
+	if g := d.state(d.unlock(1), LostState); g.Applied {
+		t.Fatal("applied")
+	}
+}
+
+func TestLeaseIsOverThoughNobodyTicked(t *testing.T) {
+	d, _ := held(t)
+	for range 11 {
+		d.jump(3 * time.Second)
+		d.beat()
+	}
+	tk, op := d.begin(1, Put)
+	if tk.OK() {
+		t.Fatal("a ticket after the lease")
+	}
+	d.fails(op, ErrLost)
+}
+
+func TestOwnerDiedIsToldOnceAndRemembered(t *testing.T) {
+	d, s := held(t)
+	d.pass(30 * time.Second)
+	s.run()
+	if len(d.core.keys) != 0 {
+		t.Fatal("not idle")
+	}
+	op := d.lock(Request{})
+	s.run()
+	if g := d.state(op, Held); !g.OwnerDied {
+		t.Fatal("forgotten")
+	}
+	d.unlock(2)
+	s.run()
+	op = d.lock(Request{})
+	s.run()
+	if g := d.state(op, Held); g.OwnerDied {
+		t.Fatal("told again")
+	}
+}
+
+func TestTokenIsIdempotent(t *testing.T) {
+	d, s := held(t)
+	q := Request{Token: [16]byte{7}, Wait: time.Minute}
+	one := d.lock(q)
+	two := d.lock(q)
+	d.state(one, Queued)
+	s.run()
+	d.unlock(1)
+	s.run()
+	if g := d.state(two, Held); g.Ref != 2 || s.row.Guard != 2 {
+		t.Fatalf("%+v %+v", g, s.row)
+	}
+	if g := d.state(d.lock(q), Held); g.Ref != 2 {
+		t.Fatalf("%+v", g)
+	}
+	d.unlock(2)
+	three := d.lock(q)
+	s.run()
+	if g := d.state(three, Held); g.Ref != 3 {
+		t.Fatalf("a new acquisition after the end: %+v", g)
+	}
+}
+
+func TestNowait(t *testing.T) {
+	d, s := held(t)
+	d.state(d.lock(Request{NoWait: true}), Busy)
+	d.none()
+	d.state(d.unlock(1), Released)
+	op := d.lock(Request{NoWait: true})
+	s.run()
+	d.state(op, Held) // the Release was under way: nobody is ahead
+	d.unlock(2)
+	s.run()
+
+	s.row.Guard, s.row.Queue = 3, []Block{block(3, 1, 9, 1)} // behind our back
+	op = d.lock(Request{NoWait: true})
+	s.run()
+	d.state(op, Busy)
+	if s.row.Guard != 3 {
+		t.Fatal("something is left behind")
+	}
+}
+
+func TestNowaitUndecidedIsBusy(t *testing.T) {
+	d := newDesk(t)
+	op := d.lock(Request{NoWait: true, Token: [16]byte{3}})
+	id, _ := only[ReadRow](d)
+	d.reply(id, Result{Fate: Done})
+	id, _ = only[Apply](d)
+	d.pass(d.opts.Wait)
+	d.state(op, Busy)
+	d.reply(id, Result{Fate: Done})
+	if _, a := only[Apply](d); a.Swap.Set.Row.Head != 2 {
+		t.Fatal("its reference is released as soon as it is the head")
+	}
+}
+
+func TestGoneGivesUpThePlace(t *testing.T) {
+	d, s := held(t)
+	a := d.lock(Request{Wait: time.Minute})
+	s.run()
+	b := d.lock(Request{Wait: time.Minute})
+	s.run()
+	c := d.lock(Request{Wait: time.Minute})
+	s.run()
+	d.take(d.core.Gone(d.time(), a))
+	d.take(d.core.Gone(d.time(), b))
+	d.take(d.core.Gone(d.time(), 999))
+	d.none() // C8: no abandon LWT
+	d.unlock(1)
+	s.run()
+	if g := d.state(c, Held); g.Ref != 4 || g.OwnerDied {
+		t.Fatalf("%+v", g)
+	}
+	d.waits(a)
+	d.waits(b)
+}
+
+func TestGoneBeforeTheEnqueueLeavesNothing(t *testing.T) {
+	d := newDesk(t)
+	op := d.lock(Request{})
+	id, _ := only[ReadRow](d)
+	d.take(d.core.Gone(d.time(), op))
+	d.reply(id, Result{Fate: Done})
+	d.none()
+	if len(d.core.keys)+len(d.core.timers)+len(d.core.running) != 0 {
+		t.Fatal("something is left")
+	}
+}
+
+func TestUnlock(t *testing.T) {
+	d, s := held(t)
+	op := d.lock(Request{Wait: time.Minute})
+	s.run()
+	if g := d.state(d.unlock(2), Released); !g.Applied {
+		t.Fatal("a place in the queue is given back")
+	}
+	d.state(op, Released)
+	d.unlock(1)
+	if g := d.state(d.unlock(1), Released); !g.Applied {
+		t.Fatal("again, and it was this client's UNLOCK")
+	}
+	s.run()
+	again := d.unlock(1)
+	s.run()
+	if g := d.state(again, Released); g.Applied {
+		t.Fatal("nobody here knows any more who gave it back")
+	}
+	for r, want := range map[LockRef]error{0: ErrNotHeld, -3: ErrNotHeld, 99: ErrNotHeld} {
+		op := d.unlock(r)
+		s.run()
+		d.fails(op, want)
+	}
+}
+
+func TestElsewhere(t *testing.T) {
+	d := newDesk(t)
+	s := newStore(d)
+	row := stranger()
+	s.row = &row
+	_, put := d.begin(1, Put)
+	s.run()
+	d.fails(put, ErrElsewhere)
+	var e *ElsewhereError
+	if !errors.As(d.answers[put].Err, &e) || e.Session != session(9) || e.Error() == "" {
+		t.Fatal("which session?")
+	}
+	op := d.lock(Request{Ref: 1})
+	s.run()
+	d.fails(op, ErrElsewhere)
+	op = d.unlock(1)
+	s.run()
+	d.fails(op, ErrElsewhere)
+}
+
+func TestUnreadableRow(t *testing.T) {
+	d := newDesk(t)
+	cause := errors.New("no replica")
+	op := d.lock(Request{})
+	ask := d.unlock(3)
+	for d.now < time.Hour+1500*time.Millisecond {
+		for _, c := range d.open {
+			d.open = d.open[1:]
+			d.reply(c.ID, Result{Fate: Unknown, Cause: cause})
+		}
+		d.pass(10 * time.Millisecond)
+	}
+	d.fails(op, ErrUnavailable)
+	d.fails(op, cause)
+	d.fails(ask, ErrUnavailable)
+	if len(d.core.keys) != 0 {
+		t.Fatal("something is left")
+	}
+}
+
+func TestCrowded(t *testing.T) {
+	d, _ := held(t, func(o *Options) { o.Waiters = 2 })
+	d.lock(Request{})
+	d.lock(Request{})
+	d.fails(d.lock(Request{}), ErrCrowded)
+}
+
+func TestDrain(t *testing.T) {
+	d, s := held(t)
+	put, _ := d.begin(1, Put)
+	queued := d.lock(Request{Wait: time.Hour})
+	s.run()
+	d.take(d.core.Drain(d.time()))
+	d.state(queued, Queued)
+	d.fails(d.lock(Request{}), ErrDraining)
+	if d.core.Quiet() {
+		t.Fatal("a put is in flight")
+	}
+	d.end(put, OutcomeUnknown)
+	if d.core.Quiet() {
+		t.Fatal("unsettled")
+	}
+	s.run()
+	if !d.core.Quiet() {
+		t.Fatal("settled, and not quiet")
+	}
+	if s.row.Head != 1 {
+		t.Fatal("held references stay: their clients go elsewhere")
+	}
+	d.unlock(1)
+	s.run()
+	if d.core.keys[d.key()].term != nil || s.row.Head != 2 {
+		t.Fatal("released, and nobody granted")
+	}
+}
+
+func TestDrainSendsTheNamelessAway(t *testing.T) {
+	d := newDesk(t)
+	op := d.lock(Request{})
+	d.take(d.core.Drain(d.time()))
+	d.fails(op, ErrDraining)
+}
+
+func TestDropped(t *testing.T) {
+	d, s := held(t)
+	tk, _ := d.begin(1, Put)
+	waiter := d.lock(Request{})
+	s.run()
+	d.take(d.core.Dropped(d.time(), d.table))
+	d.state(waiter, LostState)
+	if v := d.end(tk, OutcomeAcked); v != Lost {
+		t.Fatalf("verdict %v", v)
+	}
+	d.none()
+	if len(d.core.keys)+len(d.core.idle.rows) != 0 {
+		t.Fatal("something is left")
+	}
+}
+
+func TestIdleRowsAreBounded(t *testing.T) {
+	i := newIdle(3)
+	for n := range 10 {
+		i.put(Key{PK: string(rune('a' + n))}, rest{row: Row{Guard: LockRef(n + 1)}})
+		i.put(Key{PK: "z"}, rest{row: Row{Guard: 99}})
+	}
+	if len(i.rows) > 3 || len(i.ring) > 3 {
+		t.Fatalf("%d rows", len(i.rows))
+	}
+	off := newIdle(0)
+	off.put(Key{}, rest{})
+	if _, ok := off.get(Key{}); ok {
+		t.Fatal("kept")
+	}
+}
+
+func TestWatchesAreForgotten(t *testing.T) {
+	d := newDesk(t)
+	s := newStore(d)
+	d.core.watch(d.time(), session(9))
+	for range 200 {
+		s.beat[session(9)]++
+		s.run()
+		d.pass(50 * time.Millisecond)
+	}
+	if len(d.core.watches) != 0 {
+		t.Fatal("nobody asked for it any more")
+	}
+	for n := range 2 * fallenKept {
+		w := d.core.watch(d.time(), SessionID{byte(n), byte(n >> 8), 5})
+		d.reply(w.cmd, Result{Fate: Done, Beat: EndedBeat})
+	}
+	if len(d.core.watches) > fallenKept {
+		t.Fatalf("%d verdicts", len(d.core.watches))
+	}
+}
+
+func TestManyWaitersStayCheap(t *testing.T) {
+	d, s := held(t)
+	const n = 20_000
+	for range n {
+		d.lock(Request{Wait: time.Second})
+	}
+	s.run()
+	start := time.Now()
+	d.pass(time.Second + d.opts.Untold)
+	d.unlock(1)
+	s.run()
+	if s.row.Head != n+2 {
+		t.Fatalf("%+v", s.row.Head)
+	}
+	if took := time.Since(start); took > 10*time.Second {
+		t.Fatalf("%d waiters took %v", n, took)
+	}
+}
+
+func TestStateWords(t *testing.T) {
+	want := map[State]string{Held: "HELD", Queued: "QUEUED", Busy: "BUSY", LostState: "LOST", Released: "RELEASED", 0: ""}
+	for s, word := range want {
+		if s.String() != word {
+			t.Errorf("%d is %q", s, s.String())
+		}
+	}
+}

@@ -1,0 +1,569 @@
+package musiccore
+
+import (
+	"testing"
+	"time"
+)
+
+func (d *desk) theTerm() *term { return d.core.keys[d.key()].term }
+
+// released is the Release that an UNLOCK of reference r sends.
+func (d *desk) released(r LockRef) Row {
+	d.t.Helper()
+	d.unlock(r)
+	_, a := only[Apply](d)
+	return a.Swap.Set.Row
+}
+
+func TestStampsCountUpInTheWindow(t *testing.T) {
+	d, _ := held(t)
+	one, _ := d.begin(1, Put)
+	get, _ := d.begin(1, Get)
+	two, _ := d.begin(1, Put)
+	if two.Stamp != one.Stamp+1 || get.Stamp != 0 || one.Base != two.Base || one.Stamp <= one.Base {
+		t.Fatalf("%+v %+v %+v", one, get, two)
+	}
+	for _, tk := range []Ticket{two, get, one} {
+		if v := d.end(tk, OutcomeAcked); v != Tell {
+			t.Fatalf("verdict %v", v)
+		}
+	}
+	if v := d.end(one, OutcomeAcked); v != Uncertain {
+		t.Fatal("a ticket ends once")
+	}
+	if r := d.released(1); r.Base <= two.Stamp {
+		t.Fatalf("I12: base %d after stamp %d", r.Base, two.Stamp)
+	}
+}
+
+func TestRefusedPutIsClean(t *testing.T) {
+	d, _ := held(t)
+	tk, _ := d.begin(1, Put)
+	if v := d.end(tk, OutcomeRefused); v != Tell {
+		t.Fatalf("verdict %v", v)
+	}
+	if r := d.released(1); r.Dirty {
+		t.Fatal("nothing was written")
+	}
+}
+
+func TestC9SettledBeforeTheNextGet(t *testing.T) {
+	d, _ := held(t)
+	tk, _ := d.begin(1, Put)
+	if v := d.end(tk, OutcomeUnknown); v != Uncertain {
+		t.Fatalf("verdict %v", v)
+	}
+	get, op := d.begin(1, Get)
+	if get.OK() {
+		t.Fatal("a get after an unsettled put reads what may come or go")
+	}
+	id, c := only[Copy](d)
+	if c.Fence <= tk.Stamp {
+		t.Fatalf("fence %d must lie above the put's %d", c.Fence, tk.Stamp)
+	}
+	d.reply(id, Result{Fate: Done})
+	if !d.answered(op).Ticket.OK() {
+		t.Fatal("no ticket after the settling")
+	}
+}
+
+func TestC7SynchIsExclusive(t *testing.T) {
+	d, _ := held(t)
+	lost, _ := d.begin(1, Put)
+	slow, _ := d.begin(1, Put)
+	d.end(lost, OutcomeUnknown)
+	_, op := d.begin(1, Put)
+	d.none()
+	if v := d.end(slow, OutcomeAcked); v != Tell {
+		t.Fatalf("verdict %v", v)
+	}
+	id, c := only[Copy](d)
+	if c.Fence <= slow.Stamp {
+		t.Fatal("an acknowledged put must lie below the fence, and be read by it")
+	}
+	d.waits(op)
+	d.reply(id, Result{Fate: Done})
+	if tk := d.answered(op).Ticket; tk.Stamp <= c.Fence+1 {
+		t.Fatalf("stamp %d within the synchronise's", tk.Stamp)
+	}
+}
+
+func TestC7CleanReleaseWaitsForWhatIsInFlight(t *testing.T) {
+	d, _ := held(t)
+	put, _ := d.begin(1, Put)
+	get, _ := d.begin(1, Get)
+	un := d.unlock(1)
+	d.waits(un)
+	if _, op := d.begin(1, Put); true {
+		d.fails(op, ErrLost)
+	}
+	d.end(put, OutcomeAcked)
+	d.none()
+	if v := d.end(get, OutcomeAcked); v != Tell {
+		t.Fatal("begun while the term was open")
+	}
+	_, a := only[Apply](d)
+	if a.Swap.Set.Row.Dirty {
+		t.Fatal("all is settled")
+	}
+	d.state(un, Released)
+}
+
+func TestC7UnsettledReleaseIsDirty(t *testing.T) {
+	d, _ := held(t)
+	tk, _ := d.begin(1, Put)
+	d.end(tk, OutcomeUnknown)
+	d.unlock(1)
+	for range d.opts.SettleTries {
+		id, _ := only[Copy](d)
+		d.reply(id, unknown)
+		d.pass(time.Second)
+	}
+	_, a := only[Apply](d)
+	if !a.Swap.Set.Row.Dirty {
+		t.Fatal("an unsettled put may surface: dirty")
+	}
+}
+
+func TestUnlockSettles(t *testing.T) {
+	d, _ := held(t)
+	tk, _ := d.begin(1, Put)
+	d.end(tk, OutcomeUnknown)
+	d.unlock(1)
+	id, _ := only[Copy](d)
+	d.reply(id, Result{Fate: Done})
+	if _, a := only[Apply](d); a.Swap.Set.Row.Dirty {
+		t.Fatal("settled, and dirty")
+	}
+}
+
+func TestUnlockIsAnsweredInTimeThoughNothingSettles(t *testing.T) {
+	d, _ := held(t)
+	d.begin(1, Put)
+	un := d.unlock(1)
+	d.pass(d.opts.Wait - time.Millisecond)
+	d.waits(un)
+	d.pass(time.Millisecond)
+	d.state(un, Released)
+	d.pass(d.opts.OpTimeout)
+	only[Copy](d)
+}
+
+func TestC6ReleaseBeforeTheSynchIsDirty(t *testing.T) {
+	d := newDesk(t)
+	s := newStore(d)
+	d.lock(Request{})
+	s.run()
+	if r := d.released(1); !r.Dirty {
+		t.Fatal("nobody has synchronised")
+	}
+}
+
+func TestC6AbandonedDirtyHeadStaysDirty(t *testing.T) {
+	for _, dirty := range []bool{true, false} {
+		d := newDesk(t)
+		op := d.lock(Request{})
+		id, _ := only[ReadRow](d)
+		base := t0 * 2
+		d.reply(id, sees(Row{Guard: 3, Head: 4, Base: base, Dirty: dirty}))
+		d.take(d.core.Gone(d.time(), op))
+		id, a := only[Apply](d)
+		d.reply(id, Result{Fate: Done})
+		granted := a.Swap.Set.Row.Base
+		id, a = only[Apply](d)
+		r := a.Swap.Set.Row
+		if r.Dirty != dirty || r.Head != 5 || r.Base != granted+2 {
+			t.Fatalf("dirty %v: %+v", dirty, r)
+		}
+		d.reply(id, Result{Fate: Done})
+		if d.none(); len(d.core.keys) > 0 {
+			t.Fatal("something is left")
+		}
+	}
+}
+
+func TestC16OverIsOver(t *testing.T) {
+	d, _ := held(t)
+	tk, _ := d.begin(1, Put)
+	d.jump(d.opts.OpTimeout)
+	get, op := d.begin(1, Get)
+	if get.OK() {
+		t.Fatal("the put is over and unsettled, though nobody ticked")
+	}
+	id, c := only[Copy](d)
+	if c.Fence <= tk.Stamp {
+		t.Fatal("fenced below")
+	}
+	if v := d.end(tk, OutcomeAcked); v != Uncertain {
+		t.Fatal("an acknowledgement that comes after the put was fenced away is told")
+	}
+	d.reply(id, Result{Fate: Done})
+	if !d.answered(op).Ticket.OK() {
+		t.Fatal("no ticket")
+	}
+}
+
+func TestEndOfALateGet(t *testing.T) {
+	d, _ := held(t)
+	tk, _ := d.begin(1, Get)
+	d.jump(d.opts.OpTimeout)
+	if v := d.end(tk, OutcomeAcked); v != Uncertain {
+		t.Fatalf("verdict %v", v)
+	}
+	if r := d.released(1); r.Dirty {
+		t.Fatal("a get leaves nothing")
+	}
+}
+
+func TestC17ClosedIsNotForgottenByARelease(t *testing.T) {
+	d, _ := held(t)
+	d.take(d.core.Closed(d.time(), d.table, t0*2))
+	if r := d.released(1); !r.Dirty {
+		t.Fatal("base < closed, never synchronised, and released clean")
+	}
+}
+
+func TestC17ClosedWhileTheReleaseIsUnderWay(t *testing.T) {
+	d, _ := held(t)
+	d.unlock(1)
+	id, _ := only[Apply](d)
+	next := d.lock(Request{})
+	d.take(d.core.Closed(d.time(), d.table, t0))
+	d.reply(id, Result{Fate: Done})
+	id, a := only[Apply](d)
+	if !a.Swap.Set.Row.Dirty {
+		t.Fatal("the base was chosen without knowing that the table closed")
+	}
+	d.reply(id, Result{Fate: Done})
+	d.state(next, Held)
+}
+
+func TestRaiseOfClosedUnsynchronises(t *testing.T) {
+	d, _ := held(t) // dirty at entry, synchronised since
+	d.take(d.core.Closed(d.time(), d.table, 1))
+	if tk, _ := d.begin(1, Get); tk.OK() {
+		t.Fatal("synched=false in every open term of the table")
+	}
+	id, _ := only[Copy](d)
+	d.take(d.core.Closed(d.time(), d.table, 2))
+	d.reply(id, Result{Fate: Done})
+	id, _ = only[Copy](d) // the first did not see what came before the raise
+	d.reply(id, Result{Fate: Done})
+	if !d.theTerm().synced {
+		t.Fatal("not synchronised")
+	}
+}
+
+func TestC10EachAttemptHasAFreshFence(t *testing.T) {
+	d := newDesk(t)
+	s := newStore(d)
+	d.lock(Request{})
+	s.run()
+	_, op := d.begin(1, Put)
+	last := Stamp(0)
+	for range 4 {
+		id, c := only[Copy](d)
+		if c.Fence < last+2 && last != 0 {
+			t.Fatalf("fence %d after %d", c.Fence, last)
+		}
+		last = c.Fence
+		d.reply(id, unknown)
+		d.none() // not at once
+		d.pass(500 * time.Millisecond)
+	}
+	id, _ := only[Copy](d)
+	d.reply(id, Result{Fate: Done})
+	if tk := d.answered(op).Ticket; tk.Stamp <= last+1 {
+		t.Fatal("stamps overlap")
+	}
+}
+
+func TestBeginWaitsAtMostItsTime(t *testing.T) {
+	d := newDesk(t)
+	s := newStore(d)
+	d.lock(Request{})
+	s.run()
+	_, op := d.begin(1, Put)
+	only[Copy](d)
+	d.pass(d.opts.OpTimeout)
+	d.fails(op, ErrSynchronising)
+}
+
+func TestBeginOfOneWhoLeft(t *testing.T) {
+	d := newDesk(t)
+	s := newStore(d)
+	d.lock(Request{})
+	s.run()
+	_, op := d.begin(1, Put)
+	d.take(d.core.Gone(d.time(), op))
+	s.run()
+	d.waits(op)
+	if len(d.theTerm().waiting) > 0 || d.theTerm().flight.ops > 0 {
+		t.Fatal("a ticket for nobody")
+	}
+}
+
+func TestAboveRenewsAndStartsAgain(t *testing.T) {
+	d := newDesk(t)
+	s := newStore(d)
+	d.lock(Request{})
+	s.run()
+	_, op := d.begin(1, Put)
+	id, c := only[Copy](d)
+	above := c.Fence + 10*d.opts.Window
+	d.reply(id, Result{Fate: Above, Stamp: above})
+	id, a := only[Apply](d)
+	r := a.Swap.Set.Row
+	if r.Base != above+1 || r.Head != 1 || !r.Dirty || r.Owner != session(1) {
+		t.Fatalf("%+v", r)
+	}
+	d.reply(id, Result{Fate: Done})
+	d.pass(time.Second)
+	id, c = only[Copy](d)
+	if c.Fence <= above {
+		t.Fatal("still below")
+	}
+	d.reply(id, Result{Fate: Done})
+	if tk := d.answered(op).Ticket; tk.Stamp <= c.Fence+1 || tk.Base != above+1 {
+		t.Fatalf("%+v", tk)
+	}
+}
+
+func TestPoisonedKeyIsRefusedByName(t *testing.T) {
+	d := newDesk(t)
+	s := newStore(d)
+	d.lock(Request{})
+	s.run()
+	_, op := d.begin(1, Put)
+	id, _ := only[Copy](d)
+	d.reply(id, Result{Fate: Above, Stamp: poison})
+	d.fails(op, ErrPoisoned)
+	_, a := only[Apply](d)
+	if !a.Swap.Set.Row.Dirty || a.Swap.Set.Row.Head != 2 {
+		t.Fatalf("released dirty: %+v", a.Swap)
+	}
+}
+
+func TestTooLarge(t *testing.T) {
+	d := newDesk(t)
+	s := newStore(d)
+	d.lock(Request{})
+	s.run()
+	_, op := d.begin(1, Put)
+	id, _ := only[Copy](d)
+	d.reply(id, Result{Fate: TooLarge})
+	d.fails(op, ErrTooLarge)
+	if r := d.released(1); !r.Dirty {
+		t.Fatal("clean")
+	}
+}
+
+func TestSkipOnlyInTheTermOfTheOwnInsert(t *testing.T) {
+	skip := func(prepare func(*desk, *store), q Request) bool {
+		d := newDesk(t)
+		s := newStore(d)
+		d.lock(q)
+		s.run()
+		prepare(d, s)
+		d.begin(1, Get)
+		_, c := only[Copy](d)
+		return c.Skip
+	}
+	nothing := func(*desk, *store) {}
+	if !skip(nothing, Request{Created: true}) {
+		t.Error("new key of a table created critical")
+	}
+	if skip(nothing, Request{}) {
+		t.Error("a table that had plain writers")
+	}
+	if skip(func(d *desk, s *store) {
+		_, op := d.begin(1, Put)
+		s.run()
+		d.end(d.answered(op).Ticket, OutcomeUnknown)
+	}, Request{Created: true}) {
+		t.Error("after a put")
+	}
+	if skip(func(d *desk, s *store) {
+		d.take(d.core.Altered(d.time(), d.table))
+		s.run()
+	}, Request{Created: true}) {
+		t.Error("after a Renew")
+	}
+	d, _, id, a := asked(t, nil)
+	d.core.keys[d.key()].created = true
+	d.reply(id, Result{Fate: Refused})
+	id, _ = only[ReadRow](d)
+	row, _ := a.Swap.Apply(nil)
+	d.reply(id, sees(row))
+	d.begin(1, Get)
+	if _, c := only[Copy](d); c.Skip {
+		t.Error("an INSERT that was not seen to be applied")
+	}
+}
+
+func TestRenewNearTheEndOfTheWindow(t *testing.T) {
+	d, _ := held(t, func(o *Options) { o.Window = 32 })
+	var last Ticket
+	for len(d.open) == 0 {
+		last, _ = d.begin(1, Put)
+		d.end(last, OutcomeAcked)
+	}
+	id, a := only[Apply](d)
+	if r := a.Swap.Set.Row; r.Base < last.Base+32 || !r.Dirty || r.Owner != session(1) || r.Head != 1 {
+		t.Fatalf("%+v", r)
+	}
+	for range 100 { // meanwhile operations go on, but none at seq = W-2
+		tk, _ := d.begin(1, Put)
+		if !tk.OK() {
+			break
+		}
+		last = tk
+		d.end(tk, OutcomeAcked)
+	}
+	if last.Stamp >= last.Base+32-2 {
+		t.Fatalf("I12: stamp %d of window %d", last.Stamp, last.Base)
+	}
+	if get, _ := d.begin(1, Get); !get.OK() {
+		t.Fatal("gets need no stamp")
+	}
+	d.reply(id, Result{Fate: Done})
+	tk := Ticket{}
+	for _, answer := range d.answers {
+		if answer.Ticket.OK() && answer.Ticket.Base == a.Swap.Set.Row.Base {
+			tk = answer.Ticket
+		}
+	}
+	if tk.Stamp != a.Swap.Set.Row.Base+2 {
+		t.Fatalf("who waited goes on in the new window: %+v", tk)
+	}
+}
+
+func TestRenewSaysDirtyWhatIsInFlight(t *testing.T) {
+	d, _ := held(t)
+	d.begin(1, Put)
+	d.take(d.core.Altered(d.time(), d.table))
+	if _, a := only[Apply](d); !a.Swap.Set.Row.Dirty {
+		t.Fatal("a put in flight")
+	}
+}
+
+func TestRenewThatCameTooLateLosesTheTerm(t *testing.T) {
+	d, s := held(t)
+	d.take(d.core.Altered(d.time(), d.table))
+	id, _ := only[Apply](d)
+	d.reply(id, Result{Fate: Refused})
+	id, _ = only[ReadRow](d)
+	row, _ := Preempt(*s.row, 2, d.opts.Window, 0).Apply(s.row)
+	d.reply(id, sees(row))
+	s.row = &row
+	op := d.lock(Request{Ref: 1})
+	s.run()
+	d.state(op, LostState)
+}
+
+func TestReleaseWaitsForTheRenew(t *testing.T) {
+	d, _ := held(t)
+	d.take(d.core.Altered(d.time(), d.table))
+	id, a := only[Apply](d)
+	d.state(d.unlock(1), Released)
+	d.none()
+	d.reply(id, Result{Fate: Done})
+	if _, rel := only[Apply](d); rel.Swap.If.Base != a.Swap.Set.Row.Base {
+		t.Fatalf("released on the old base: %+v", rel.Swap)
+	}
+}
+
+func TestPutsWaitAfterASchemaEvent(t *testing.T) {
+	d, _ := held(t)
+	d.take(d.core.Altered(d.time(), d.table))
+	id, a := only[Apply](d)
+	tk, op := d.begin(1, Put)
+	if tk.OK() {
+		t.Fatal("a stamp that lags behind a column added again is shadowed")
+	}
+	if get, _ := d.begin(1, Get); !get.OK() {
+		t.Fatal("gets go on")
+	}
+	d.take(d.core.Altered(d.time(), d.table)) // and again, meanwhile
+	d.reply(id, Result{Fate: Done})
+	d.waits(op)
+	id, again := only[Apply](d)
+	if again.Swap.If.Base != a.Swap.Set.Row.Base {
+		t.Fatal("no second Renew")
+	}
+	d.reply(id, Result{Fate: Done})
+	if tk := d.answered(op).Ticket; tk.Base != again.Swap.Set.Row.Base {
+		t.Fatalf("%+v", tk)
+	}
+}
+
+func TestNoRenewByAClockThatIsOff(t *testing.T) {
+	d, _ := held(t)
+	d.clkOff = true
+	d.take(d.core.Altered(d.time(), d.table))
+	d.none()
+	d.clkOff = false
+	d.pass(time.Second)
+	only[Apply](d)
+}
+
+func TestBeginWithoutATerm(t *testing.T) {
+	d, s := held(t)
+	d.lock(Request{})
+	s.run()
+	_, queued := d.begin(2, Put)
+	d.fails(queued, ErrNotHeld)
+	d.unlock(1)
+	for name, c := range map[string]struct {
+		ref  LockRef
+		want error
+	}{
+		"negative": {-1, ErrNotHeld}, "none": {0, ErrNotHeld},
+		"given back": {1, ErrLost}, "never given": {7, ErrNotHeld},
+	} {
+		tk, op := d.begin(c.ref, Put)
+		s.run()
+		if tk.OK() {
+			t.Errorf("%s: a ticket", name)
+		}
+		d.fails(op, c.want)
+	}
+}
+
+func TestI12FarBaseAlarms(t *testing.T) {
+	d := newDesk(t)
+	op := d.lock(Request{})
+	id, _ := only[ReadRow](d)
+	d.reply(id, sees(Row{Guard: 3, Head: 4, Base: 2 * t0}))
+	id, _ = only[Apply](d)
+	d.reply(id, Result{Fate: Done})
+	d.state(op, Held)
+	if len(d.alarms) != 1 || d.alarms[0].Rule != "I12" {
+		t.Fatalf("%+v", d.alarms)
+	}
+}
+
+func BenchmarkPutOnACleanTerm(b *testing.B) {
+	t := &testing.T{}
+	d, _ := held(t)
+	now, k := d.time(), d.key()
+	d.core.opts.Window = 1 << 40
+	for b.Loop() {
+		tk, _ := d.core.Begin(now, 99, k, 1, Put)
+		if v, _ := d.core.End(now, tk, OutcomeAcked); v != Tell {
+			b.Fatal(v)
+		}
+	}
+}
+
+func TestPutOnACleanTermAllocatesNothing(t *testing.T) {
+	d, _ := held(t)
+	now, k := d.time(), d.key()
+	n := testing.AllocsPerRun(1000, func() {
+		tk, _ := d.core.Begin(now, 99, k, 1, Put)
+		d.core.End(now, tk, OutcomeAcked)
+	})
+	if n != 0 {
+		t.Fatalf("%v allocations", n)
+	}
+}

@@ -1,0 +1,182 @@
+package proxy
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// errNotSynchronisable says that a table can never be synchronised, whatever is in it.
+var errNotSynchronisable = errors.New("table cannot be synchronised")
+
+// storage says how a column's value is stored and asked for.
+type storage uint8
+
+// One cell: plainStorage. A cell for each element: the others.
+const (
+	plainStorage storage = iota
+	listStorage
+	setStorage
+	mapStorage
+	udtStorage
+)
+
+// synchColumn is a column as synchronise needs to know it. Names are quoted.
+type synchColumn struct {
+	name    string
+	storage storage
+	fields  []string // of udtStorage
+	shape   tupleShape
+}
+
+// synchTable is a table as synchronise needs to know it. Names are quoted; the columns of the key are in its order.
+type synchTable struct {
+	name                  string
+	partition, clustering []synchColumn
+	static, regular       []synchColumn
+}
+
+// describedColumn is a row of system_schema.columns.
+type describedColumn struct {
+	name, kind, typeName string
+	position             int
+}
+
+// describedTable is what system_schema says of a table. Types has the fields of the UDTs of its columns.
+type describedTable struct {
+	keyspace, name string
+	flags          []string
+	columns        []describedColumn
+	types          map[string][]string
+	masked         bool
+}
+
+// newSynchTable makes a table out of its description, or answers errNotSynchronisable.
+func newSynchTable(d describedTable) (synchTable, error) {
+	t := synchTable{name: quote(d.keyspace) + "." + quote(d.name)}
+	if err := d.refusal(); err != nil {
+		return t, fmt.Errorf("%w: %s: %w", errNotSynchronisable, t.name, err)
+	}
+	slices.SortFunc(d.columns, func(a, b describedColumn) int {
+		return cmp.Or(cmp.Compare(a.position, b.position), strings.Compare(a.name, b.name))
+	})
+	for _, c := range d.columns {
+		column := d.column(c)
+		switch c.kind {
+		case "partition_key":
+			t.partition = append(t.partition, column)
+		case "clustering":
+			t.clustering = append(t.clustering, column)
+		case "static":
+			t.static = append(t.static, column)
+		case "regular":
+			t.regular = append(t.regular, column)
+		default:
+			return t, fmt.Errorf("%w: %s: column %s is of kind %s", errNotSynchronisable, t.name, column.name, c.kind)
+		}
+	}
+	return t, nil
+}
+
+// refusal is why the table can never be synchronised.
+func (d describedTable) refusal() error {
+	counter := func(c describedColumn) bool { return c.typeName == "counter" }
+	switch {
+	case slices.Contains(d.flags, "counter"), slices.ContainsFunc(d.columns, counter):
+		return errors.New("counters take no timestamp")
+	case !slices.Equal(d.flags, []string{"compound"}):
+		return fmt.Errorf("compact storage: flags %v", d.flags)
+	case d.masked:
+		return errors.New("it has masked columns: a mask would be written back as if it were the value")
+	}
+	return nil
+}
+
+// column is a row of system_schema as synchronise needs to know it.
+func (d describedTable) column(c describedColumn) synchColumn {
+	column := synchColumn{name: quote(c.name), shape: shapeOf(c.typeName)}
+	if name, ok := udtName(c.typeName); ok && d.types[name] != nil {
+		column.storage = udtStorage
+		for _, field := range d.types[name] {
+			column.fields = append(column.fields, quote(field))
+		}
+		return column
+	}
+	for prefix, s := range map[string]storage{"list<": listStorage, "set<": setStorage, "map<": mapStorage} {
+		if strings.HasPrefix(c.typeName, prefix) {
+			column.storage = s
+		}
+	}
+	return column
+}
+
+// udtName is the name of the UDT that a column of this type may hold without being frozen.
+func udtName(typeName string) (string, bool) {
+	if quoted, ok := strings.CutPrefix(typeName, `"`); ok {
+		return strings.ReplaceAll(strings.TrimSuffix(quoted, `"`), `""`, `"`), true
+	}
+	native := []string{
+		"ascii", "bigint", "blob", "boolean", "counter", "date", "decimal", "double", "duration", "float", "inet", "int",
+		"smallint", "text", "time", "timestamp", "timeuuid", "tinyint", "uuid", "varchar", "varint",
+	}
+	return typeName, !strings.ContainsAny(typeName, "<'") && !slices.Contains(native, typeName)
+}
+
+// multiCell reports that elements have stamps and TTLs of their own.
+func (c synchColumn) multiCell() bool { return c.storage >= listStorage }
+
+// columns are those outside the key, in the order of selection.
+func (t synchTable) columns() []synchColumn { return slices.Concat(t.static, t.regular) }
+
+// selection is the SELECT of a whole partition: the clustering columns, then of every other column its value, its TTL
+// and its stamp.
+func (t synchTable) selection(pk []synchTerm) synchWrite {
+	var what []string
+	for _, c := range t.clustering {
+		what = append(what, c.selector())
+	}
+	for _, c := range t.columns() {
+		stamp := "WRITETIME"
+		if c.multiCell() {
+			stamp = "MAXWRITETIME"
+		}
+		what = append(what, c.selector(), "TTL("+c.name+")", stamp+"("+c.name+")")
+	}
+	if len(what) == 0 {
+		what = []string{"[" + t.partition[0].name + "]"}
+	}
+	return synchWrite{
+		text:   "SELECT " + strings.Join(what, ", ") + " FROM " + t.name + " WHERE " + equations(t.partition, pk, " AND "),
+		values: valuesOf(pk),
+	}
+}
+
+// selector asks for a tuple as the only element of a list: the driver takes a bare one apart, and what was null and what
+// was a tuple of nulls would be the same.
+func (c synchColumn) selector() string {
+	if c.shape != nil {
+		return "[" + c.name + "]"
+	}
+	return c.name
+}
+
+// key is a routing key as terms, one for each column of the partition key.
+func (t synchTable) key(pk string) ([]synchTerm, error) {
+	values, err := splitKey(pk, len(t.partition))
+	if err != nil {
+		return nil, err
+	}
+	terms := make([]synchTerm, len(values))
+	for i, v := range values {
+		shape := t.partition[i].shape
+		if terms[i], err = shape.term(v); err == nil && shape != nil && len(v) == 0 {
+			err = fmt.Errorf("%w: an empty tuple in a partition key", errMalformed)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return terms, nil
+}

@@ -1,0 +1,103 @@
+package proxy
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+)
+
+// synchTerm is a value as a statement has it: its text, and the values of the markers in it. Null has no text.
+type synchTerm struct {
+	text   string
+	values []rawBytes
+}
+
+// null reports that there is nothing to write.
+func (t synchTerm) null() bool { return t.text == "" }
+
+// valuesOf are the values of all terms, in order.
+func valuesOf(terms []synchTerm) []rawBytes {
+	var all []rawBytes
+	for _, t := range terms {
+		all = append(all, t.values...)
+	}
+	return all
+}
+
+// equations is `a = ?` for each column.
+func equations(columns []synchColumn, terms []synchTerm, separator string) string {
+	all := make([]string, len(columns))
+	for i, c := range columns {
+		all[i] = c.name + " = " + terms[i].text
+	}
+	return strings.Join(all, separator)
+}
+
+// tupleShape is a type as far as its markers go: the elements of a tuple, nil for every other type. The driver cannot bind
+// a tuple to one marker (it counts one for each element, then looks for their types and panics), so a tuple is written
+// out, `(?, null, (?, ?))`.
+type tupleShape []tupleShape
+
+// shapeOf reads the type as system_schema has it.
+func shapeOf(typeName string) tupleShape {
+	inner, frozen := strings.CutPrefix(typeName, "frozen<")
+	if frozen {
+		typeName = strings.TrimSuffix(inner, ">")
+	}
+	inner, ok := strings.CutPrefix(typeName, "tuple<")
+	if !ok {
+		return nil
+	}
+	shape := tupleShape{}
+	for _, element := range splitTypes(strings.TrimSuffix(inner, ">")) {
+		shape = append(shape, shapeOf(element))
+	}
+	return shape
+}
+
+// splitTypes splits at the commas that are in no brackets and no quotes.
+func splitTypes(list string) []string {
+	var all []string
+	depth, quoted, from := 0, false, 0
+	for i, r := range list {
+		switch {
+		case r == '"' || r == '\'':
+			quoted = !quoted
+		case quoted:
+		case r == '<':
+			depth++
+		case r == '>':
+			depth--
+		case r == ',' && depth == 0:
+			all = append(all, strings.TrimSpace(list[from:i]))
+			from = i + 1
+		}
+	}
+	return append(all, strings.TrimSpace(list[from:]))
+}
+
+// term is what writes a value. A tuple keeps its length: it may have fewer elements than its type. Only one of none, which
+// no text can say, becomes one of nulls.
+func (s tupleShape) term(value rawBytes) (synchTerm, error) {
+	switch {
+	case value == nil:
+		return synchTerm{}, nil
+	case s == nil:
+		return synchTerm{text: "?", values: []rawBytes{value}}, nil
+	}
+	elements, err := value.values()
+	if err == nil && len(elements) > len(s) {
+		err = fmt.Errorf("%w: %d elements in a tuple of %d", errMalformed, len(elements), len(s))
+	}
+	texts := make([]string, max(1, len(elements)))
+	texts[0] = "null"
+	var all synchTerm
+	for i := 0; i < len(elements) && err == nil; i++ {
+		var t synchTerm
+		t, err = s[i].term(elements[i])
+		texts[i] = cmp.Or(t.text, "null")
+		all.values = append(all.values, t.values...)
+	}
+	all.text = "(" + strings.Join(texts, ", ") + ")"
+	return all, err
+}

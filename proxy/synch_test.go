@@ -1,0 +1,318 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"music/musiccore"
+)
+
+// newTestTable makes the table ks.t out of "name kind type" lines, in the order of the key. UDT: "Ty pe" of "X x" and y.
+func newTestTable(t *testing.T, lines ...string) synchTable {
+	t.Helper()
+	d := describedTable{keyspace: "ks", name: "t", flags: []string{"compound"}, types: map[string][]string{"Ty pe": {"X x", "y"}}}
+	for i, line := range lines {
+		f := strings.SplitN(line, " ", 3)
+		d.columns = append(d.columns, describedColumn{name: f[0], kind: f[1], typeName: f[2], position: i})
+	}
+	table, err := newSynchTable(d)
+	require.NoError(t, err)
+	return table
+}
+
+// termsOf are values as terms without more to them.
+func termsOf(values ...string) []synchTerm {
+	var all []synchTerm
+	for _, v := range values {
+		all = append(all, synchTerm{text: "?", values: []rawBytes{rawBytes(v)}})
+	}
+	return all
+}
+
+// plainCell is a value with what TTL() and WRITETIME() are of it; ttl 0 is null.
+func plainCell(value string, ttl int32, stamp int64) []rawBytes {
+	cell := []rawBytes{rawBytes(value), nil, wireInt64(stamp)}
+	if ttl != 0 {
+		cell[1] = wireInt32(ttl)
+	}
+	return cell
+}
+
+func TestSelection(t *testing.T) {
+	table := newTestTable(t, `Que"er partition_key int`, `c1 clustering int`, `from clustering frozen<tuple<int, int>>`, `sl static list<int>`,
+		`v regular text`, `u regular "Ty pe"`, `f regular frozen<"Ty pe">`, `tu regular frozen<tuple<int, text>>`, `vec regular vector<float, 3>`)
+	s := table.selection(termsOf("key"))
+	assert.Equal(t, `SELECT "c1", ["from"], "sl", TTL("sl"), MAXWRITETIME("sl"), "v", TTL("v"), WRITETIME("v"), "u", TTL("u"), MAXWRITETIME("u"), `+
+		`"f", TTL("f"), WRITETIME("f"), ["tu"], TTL("tu"), WRITETIME("tu"), "vec", TTL("vec"), WRITETIME("vec") `+
+		`FROM "ks"."t" WHERE "Que""er" = ?`, s.text)
+	assert.Equal(t, []rawBytes{rawBytes("key")}, s.values)
+
+	only := newTestTable(t, "a partition_key int", "b partition_key int")
+	assert.Equal(t, `SELECT ["a"] FROM "ks"."t" WHERE "a" = ? AND "b" = ?`, only.selection(termsOf("1", "2")).text)
+}
+
+func TestRewrite(t *testing.T) {
+	table := newTestTable(t, "k partition_key int", "c clustering int", "st static int", "a regular int", "b regular int", "m regular map<int, int>",
+		"t regular frozen<tuple<int, int>>")
+	page := [][]rawBytes{{rawBytes("r1")}}
+	page[0] = append(page[0], plainCell("static", 7, 50)...)
+	page[0] = append(page[0], plainCell("", 0, 51)...)
+	page[0] = append(page[0], plainCell("b", 9, 52)...)
+	page[0] = append(page[0], nil, nil, nil)
+	page[0] = append(page[0], append(wireInt32(1), tupleOf(tupleOf(nil, rawBytes("x")))...), nil, wireInt64(53))
+	row, err := table.row(page[0])
+	require.NoError(t, err)
+	assert.Equal(t, musiccore.Stamp(53), highest([]synchRow{row}))
+
+	writes := table.rewrite(termsOf("key"), []synchRow{row}, 100)
+	f1 := wireInt64(101)
+	assert.Equal(t, []synchWrite{
+		{`DELETE FROM "ks"."t" USING TIMESTAMP ? WHERE "k" = ?`, []rawBytes{wireInt64(100), rawBytes("key")}},
+		{
+			`UPDATE "ks"."t" USING TIMESTAMP ? AND TTL ? SET "st" = ? WHERE "k" = ?`,
+			[]rawBytes{f1, wireInt32(7), rawBytes("static"), rawBytes("key")},
+		},
+		{
+			`INSERT INTO "ks"."t" ("k", "c", "a", "b", "m", "t") VALUES (?, ?, ?, ?, ?, (null, ?)) USING TIMESTAMP ? AND TTL ?`,
+			[]rawBytes{rawBytes("key"), rawBytes("r1"), {}, nil, nil, rawBytes("x"), f1, wireInt32(0)},
+		},
+		{
+			`UPDATE "ks"."t" USING TIMESTAMP ? AND TTL ? SET "a" = ?, "b" = ?, "m" = ? WHERE "k" = ? AND "c" = ?`,
+			[]rawBytes{f1, wireInt32(9), nil, rawBytes("b"), nil, rawBytes("key"), rawBytes("r1")},
+		},
+	}, writes)
+	assert.Equal(t, 21+4+8+4+3, writes[0].size())
+	assert.Len(t, table.rewrite(termsOf("key"), nil, 100), 1, "an empty partition is deleted as well")
+}
+
+func TestAdditions(t *testing.T) {
+	table := newTestTable(t, "k partition_key int", `u regular "Ty pe"`, "l regular list<int>")
+	list := append(wireInt32(3), tupleOf(rawBytes("1"), rawBytes("2"), rawBytes("3"))...)
+	_, err := table.row([]rawBytes{
+		list, append(wireInt32(3), tupleOf(wireInt32(5), nil, wireInt32(5))...), wireInt64(1),
+		tupleOf(rawBytes("x"), rawBytes{}), append(wireInt32(2), tupleOf(nil, wireInt32(5))...), wireInt64(1),
+	})
+	require.ErrorIs(t, err, errMalformed, "u comes first")
+	row, err := table.row([]rawBytes{
+		tupleOf(rawBytes("x"), rawBytes{}), append(wireInt32(2), tupleOf(nil, wireInt32(5))...), wireInt64(1),
+		list, append(wireInt32(3), tupleOf(wireInt32(5), nil, wireInt32(5))...), wireInt64(1),
+	})
+	require.NoError(t, err)
+	one := func(v string) rawBytes { return append(wireInt32(1), tupleOf(rawBytes(v))...) }
+	var texts []string
+	var values [][]rawBytes
+	for _, w := range table.rewrite(termsOf("key"), []synchRow{row}, 100)[2:] {
+		texts = append(texts, w.text)
+		values = append(values, w.values[1:len(w.values)-1])
+	}
+	const udt = `UPDATE "ks"."t" USING TIMESTAMP ? AND TTL ? SET "u"."X x" = ?, "u"."y" = ? WHERE "k" = ?`
+	const add = `UPDATE "ks"."t" USING TIMESTAMP ? AND TTL ? SET "l" = "l" + ? WHERE "k" = ?`
+	assert.Equal(t, []string{udt, udt, add, add, add}, texts)
+	assert.Equal(t, [][]rawBytes{
+		{wireInt32(0), rawBytes("x"), nil},
+		{wireInt32(5), nil, {}},
+		{wireInt32(5), one("1")},
+		{wireInt32(0), one("2")},
+		{wireInt32(5), one("3")},
+	}, values)
+}
+
+func TestTablesThatCannotBeSynchronised(t *testing.T) {
+	column := func(kind, typeName string) []describedColumn {
+		return []describedColumn{{name: "v", kind: kind, typeName: typeName}}
+	}
+	for why, d := range map[string]describedTable{
+		"counters":        {flags: []string{"compound"}, columns: column("regular", "counter")},
+		"no timestamp":    {flags: []string{"compound", "counter"}},
+		"compact storage": {flags: []string{"dense"}},
+		"flags []":        {},
+		"masked":          {flags: []string{"compound"}, masked: true},
+		"of kind odd":     {flags: []string{"compound"}, columns: column("odd", "int")},
+	} {
+		_, err := newSynchTable(d)
+		require.ErrorIs(t, err, errNotSynchronisable)
+		assert.ErrorContains(t, err, why)
+	}
+}
+
+func TestColumnStorage(t *testing.T) {
+	d := describedTable{types: map[string][]string{"ty": {"a"}, `Q"t`: {"a", `b"`}}}
+	for typeName, want := range map[string]storage{
+		"int": plainStorage, "frozen<list<int>>": plainStorage, "frozen<ty>": plainStorage, "vector<float, 3>": plainStorage,
+		"frozen<tuple<int, text>>": plainStorage, "'org.example.Custom'": plainStorage, "duration": plainStorage, "other": plainStorage,
+		"list<frozen<list<int>>>": listStorage, "set<text>": setStorage, "map<int, frozen<ty>>": mapStorage, "ty": udtStorage, `"Q""t"`: udtStorage,
+	} {
+		assert.Equal(t, want, d.column(describedColumn{typeName: typeName}).storage, typeName)
+	}
+	assert.Equal(t, []string{`"a"`, `"b"""`}, d.column(describedColumn{typeName: `"Q""t"`}).fields)
+}
+
+func TestTupleTerms(t *testing.T) {
+	shape := shapeOf(`frozen<tuple<map<int, text>, frozen<tuple<"a,<b", 'x,y'>>, int>>`)
+	require.Equal(t, tupleShape{nil, {nil, nil}, nil}, shape)
+	assert.Nil(t, shapeOf("list<frozen<tuple<int, int>>>"))
+	a, b := rawBytes("a"), rawBytes{}
+	for _, tc := range []struct {
+		value  rawBytes
+		text   string
+		values []rawBytes
+	}{
+		{nil, "", nil},
+		{tupleOf(a, tupleOf(nil, b), nil), "(?, (null, ?), null)", []rawBytes{a, b}},
+		{tupleOf(nil, nil, b), "(null, null, ?)", []rawBytes{b}},
+		{tupleOf(a), "(?)", []rawBytes{a}},
+		{rawBytes{}, "(null)", nil},
+	} {
+		term, err := shape.term(tc.value)
+		require.NoError(t, err)
+		assert.Equal(t, synchTerm{tc.text, tc.values}, term)
+		assert.Equal(t, tc.value == nil, term.null())
+	}
+	_, err := shape.term(tupleOf(a, nil, a, a))
+	require.ErrorIs(t, err, errMalformed)
+	_, err = shape.term(tupleOf(a, a))
+	require.ErrorIs(t, err, errMalformed)
+
+	table := newTestTable(t, "k partition_key frozen<tuple<int, int>>")
+	pk, err := table.key(string(tupleOf(a, nil)))
+	require.NoError(t, err)
+	assert.Equal(t, []synchTerm{{"(?, null)", []rawBytes{a}}}, pk)
+	_, err = table.key("")
+	require.ErrorIs(t, err, errMalformed, "no text can say it, and another partition would be written")
+}
+
+func TestRoutingKeys(t *testing.T) {
+	one, err := splitKey("\x00\x01a\x00", 1)
+	require.NoError(t, err)
+	assert.Equal(t, []rawBytes{rawBytes("\x00\x01a\x00")}, one)
+	two, err := splitKey("\x00\x01a\x00\x00\x00\x00", 2)
+	require.NoError(t, err)
+	assert.Equal(t, []rawBytes{rawBytes("a"), {}}, two)
+	for _, pk := range []string{"", "\x00\x01a\x00", "\x00\x01a\x00\x00\x00", "\x00\x02a\x00\x00\x00\x00", "\x00\x01a\x00\x00\x00\x00\x00"} {
+		_, err := splitKey(pk, 2)
+		require.ErrorIs(t, err, errMalformed, "%q", pk)
+	}
+}
+
+// What is not as the protocol promises is an error: a guess would be written over the client's data.
+func TestMalformedRows(t *testing.T) {
+	table := newTestTable(t, "k partition_key int", "a regular int", "l regular list<int>", "m regular map<int, int>", `u regular "Ty pe"`,
+		"t regular tuple<int, int>")
+	stamp, one := wireInt64(1), append(wireInt32(1), tupleOf(wireInt32(1))...)
+	null := []rawBytes{nil, nil, nil}
+	for name, at := range map[string]struct {
+		column int
+		cell   []rawBytes
+	}{
+		"value without a stamp":  {0, []rawBytes{rawBytes("a"), nil, nil}},
+		"TTL of no int":          {0, []rawBytes{rawBytes("a"), rawBytes("x"), stamp}},
+		"stamp of no bigint":     {0, []rawBytes{rawBytes("a"), nil, wireInt32(1)}},
+		"no list":                {1, []rawBytes{rawBytes("a"), one, stamp}},
+		"list cut off":           {1, []rawBytes{one[:6], one, stamp}},
+		"list with more":         {1, []rawBytes{append(one[:len(one):len(one)], 1), one, stamp}},
+		"too few TTLs":           {1, []rawBytes{append(wireInt32(2), tupleOf(nil, nil)...), one, stamp}},
+		"too many TTLs":          {1, []rawBytes{one, append(wireInt32(2), tupleOf(nil, nil)...), stamp}},
+		"no TTLs":                {1, []rawBytes{one, nil, stamp}},
+		"TTLs of no ints":        {1, []rawBytes{one, append(wireInt32(1), tupleOf(rawBytes("x"))...), stamp}},
+		"TTLs cut off":           {1, []rawBytes{one, one[:7], stamp}},
+		"map of one":             {2, []rawBytes{one, one, stamp}},
+		"UDT with more fields":   {3, []rawBytes{tupleOf(nil, nil, nil), append(wireInt32(3), tupleOf(nil, nil, nil)...), stamp}},
+		"UDT cut off":            {3, []rawBytes{rawBytes("abc"), one, stamp}},
+		"tuple not in its list":  {4, []rawBytes{{0}, nil, stamp}},
+		"tuple with more values": {4, []rawBytes{append(wireInt32(1), tupleOf(tupleOf(nil, nil, nil))...), nil, stamp}},
+	} {
+		var values []rawBytes
+		for i := range 5 {
+			if c := table.regular[i].name; c == []string{`"a"`, `"l"`, `"m"`, `"u"`, `"t"`}[at.column] {
+				values = append(values, at.cell...)
+				continue
+			}
+			values = append(values, null...)
+		}
+		_, err := table.row(values)
+		require.ErrorIs(t, err, errMalformed, name)
+	}
+}
+
+// A UDT that was written before its type had the field is shorter, and as whole as any.
+func TestShortUDT(t *testing.T) {
+	table := newTestTable(t, "k partition_key int", `u regular "Ty pe"`)
+	row, err := table.row([]rawBytes{tupleOf(rawBytes("x")), append(wireInt32(2), tupleOf(wireInt32(5), nil)...), wireInt64(1)})
+	require.NoError(t, err)
+	assert.Equal(t, int32(5), row.regular[0].ttl)
+	assert.Nil(t, row.regular[0].parts)
+}
+
+func TestByteSizes(t *testing.T) {
+	for text, want := range map[string]int{"4194304B": 4194304, "16MiB": 16 << 20, "512KiB": 512 << 10, "1GiB": 1 << 30, "77": 77, "": -1, "null": -1, "xMiB": -1} {
+		assert.Equal(t, want, byteSize(text, -1), text)
+	}
+}
+
+func TestSchemaAgreement(t *testing.T) {
+	own, other, untold := gocql.MustRandomUUID(), gocql.MustRandomUUID(), gocql.UUID{}
+	assert.True(t, agree(own, nil))
+	assert.True(t, agree(own, []gocql.UUID{own, own, untold}))
+	assert.False(t, agree(own, []gocql.UUID{own, other}))
+}
+
+func TestSchemaAgreementIsAwaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		left := 3
+		broken := errors.New("broken")
+		ask := func(context.Context) (schemaView, bool, error) {
+			left--
+			if left < -100 {
+				return schemaView{}, false, broken
+			}
+			return schemaView{now: 7}, left == 0, nil
+		}
+		view, err := awaitView(t.Context(), ask)
+		require.NoError(t, err)
+		assert.Equal(t, schemaView{now: 7}, view)
+
+		start := time.Now()
+		_, err = awaitView(t.Context(), ask)
+		require.ErrorIs(t, err, errNotAgreed)
+		assert.Equal(t, agreementLimit, time.Since(start))
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		_, err = awaitView(ctx, ask)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+
+		left = -100
+		_, err = awaitView(t.Context(), ask)
+		require.ErrorIs(t, err, broken)
+	})
+}
+
+func TestNowIsPastForBothClocks(t *testing.T) {
+	a := time.UnixMilli(1000_999)
+	assert.Equal(t, 999, pastOf(a, a.Add(5*time.Second)))
+	assert.Equal(t, 999, pastOf(a.Add(5*time.Second), a))
+}
+
+func TestBoundValues(t *testing.T) {
+	assert.Equal(t, []any{gocql.UnsetValue, rawBytes{}, rawBytes("a")}, bound([]rawBytes{nil, {}, rawBytes("a")}), "nil is never null")
+	empty, err := gocql.Marshal(nil, rawBytes{})
+	require.NoError(t, err)
+	assert.NotNil(t, empty)
+	var null, none rawBytes
+	require.NoError(t, gocql.Unmarshal(nil, nil, &null))
+	require.NoError(t, gocql.Unmarshal(nil, []byte{}, &none))
+	assert.Nil(t, null)
+	assert.NotNil(t, none)
+	buffer := []byte("a")
+	require.NoError(t, gocql.Unmarshal(nil, buffer, &null))
+	buffer[0] = 'b'
+	assert.Equal(t, rawBytes("a"), null, "the buffer is the driver's")
+}

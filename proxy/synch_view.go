@@ -1,0 +1,141 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+)
+
+// How long the nodes may take to agree on the schema, and how often one is asked.
+const (
+	agreementLimit = 2 * time.Second
+	agreementPause = 100 * time.Millisecond
+)
+
+// schemaView is the schema as one node has it when all nodes had the same.
+type schemaView struct {
+	host string // id of the node
+	now  int    // Unix time in seconds, a little in the past of both the node and this process
+}
+
+// agreedView is the schema of one node once it sees all nodes agree, or errNotAgreed. Without agreement a column that the
+// node does not know yet would not be read, and yet be deleted (PROTOCOL.md 3, C11).
+func agreedView(ctx context.Context, s *gocql.Session) (schemaView, error) {
+	return awaitView(ctx, func(ctx context.Context) (schemaView, bool, error) { return askView(ctx, s) })
+}
+
+// awaitView asks until the nodes agree, an error comes, or the time for it is over.
+func awaitView(ctx context.Context, ask func(context.Context) (schemaView, bool, error)) (schemaView, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, agreementLimit, errNotAgreed)
+	defer cancel()
+	for {
+		view, agreed, err := ask(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return view, fmt.Errorf("ask for the schema: %w", context.Cause(ctx))
+		case err != nil:
+			return view, fmt.Errorf("ask for the schema: %w", err)
+		case agreed:
+			return view, nil
+		}
+		pause(ctx, agreementPause)
+	}
+}
+
+// askView asks one node for its schema version and those of its peers.
+func askView(ctx context.Context, s *gocql.Session) (view schemaView, agreed bool, err error) {
+	var own gocql.UUID
+	var clock int64
+	iter := localQuery(s, "", "SELECT schema_version, toUnixTimestamp(now()) FROM system.local WHERE key = 'local'").IterContext(ctx)
+	if host := iter.Host(); host != nil {
+		view.host = host.HostID()
+	}
+	found := iter.Scan(&own, &clock)
+	if err := iter.Close(); err != nil || !found {
+		return view, false, errors.Join(err, gocql.ErrNotFound)
+	}
+	view.now = pastOf(time.UnixMilli(clock), time.Now())
+	var peers []gocql.UUID
+	iter = localQuery(s, view.host, "SELECT schema_version FROM system.peers_v2").IterContext(ctx)
+	for peer := (gocql.UUID{}); iter.Scan(&peer); peer = (gocql.UUID{}) {
+		peers = append(peers, peer)
+	}
+	return view, agree(own, peers), iter.Close()
+}
+
+// agree reports that all peers have the same version. One that has told none yet does not count.
+func agree(own gocql.UUID, peers []gocql.UUID) bool {
+	return !slices.ContainsFunc(peers, func(p gocql.UUID) bool { return p != own && p != gocql.UUID{} })
+}
+
+// pastOf is a second that has passed for both clocks. Read and written with a now of the past, a TTL ends where it would
+// have ended; with one of the future it would end early.
+func pastOf(a, b time.Time) int { return int(min(a.Unix(), b.Unix())) - 1 }
+
+// localQuery asks one node for what it knows by itself; host "" is any.
+func localQuery(s *gocql.Session, host, text string, values ...any) *gocql.Query {
+	return s.Query(text, values...).Consistency(gocql.One).RetryPolicy(nil).SetHostID(host)
+}
+
+// describe reads the table's description.
+func (v schemaView) describe(ctx context.Context, s *gocql.Session, t keyOfTable) (describedTable, error) {
+	d := describedTable{keyspace: t.Keyspace, name: t.Table}
+	const flags = "SELECT flags FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?"
+	err := localQuery(s, v.host, flags, t.Keyspace, t.Table).ScanContext(ctx, &d.flags)
+	if err != nil {
+		return d, fmt.Errorf("read table %s.%s: %w", t.Keyspace, t.Table, err)
+	}
+	const columns = "SELECT column_name, kind, position, type FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ?"
+	iter := localQuery(s, v.host, columns, t.Keyspace, t.Table).IterContext(ctx)
+	for c := (describedColumn{}); iter.Scan(&c.name, &c.kind, &c.position, &c.typeName); {
+		d.columns = append(d.columns, c)
+	}
+	if err := iter.Close(); err != nil {
+		return d, fmt.Errorf("read columns of %s.%s: %w", t.Keyspace, t.Table, err)
+	}
+	if d.types, err = v.types(ctx, s, d); err != nil {
+		return d, fmt.Errorf("read types of %s: %w", t.Keyspace, err)
+	}
+	if d.masked, err = v.masked(ctx, s, t); err != nil {
+		return d, fmt.Errorf("read masks of %s.%s: %w", t.Keyspace, t.Table, err)
+	}
+	return d, nil
+}
+
+// types reads the fields of the UDTs that columns hold without being frozen.
+func (v schemaView) types(ctx context.Context, s *gocql.Session, d describedTable) (map[string][]string, error) {
+	var names []string
+	for _, c := range d.columns {
+		if name, ok := udtName(c.typeName); ok {
+			names = append(names, name)
+		}
+	}
+	if names == nil {
+		return nil, nil
+	}
+	types := map[string][]string{}
+	const text = "SELECT type_name, field_names FROM system_schema.types WHERE keyspace_name = ? AND type_name IN ?"
+	iter := localQuery(s, v.host, text, d.keyspace, names).IterContext(ctx)
+	var name string
+	for fields := []string(nil); iter.Scan(&name, &fields); fields = nil {
+		types[name] = fields
+	}
+	return types, iter.Close()
+}
+
+// masked tells whether the table has masked columns. Cassandra before 5.0 has no masks, nor a table of them.
+func (v schemaView) masked(ctx context.Context, s *gocql.Session, t keyOfTable) (bool, error) {
+	const text = "SELECT column_name FROM system_schema.column_masks WHERE keyspace_name = ? AND table_name = ? LIMIT 1"
+	var column string
+	err := localQuery(s, v.host, text, t.Keyspace, t.Table).ScanContext(ctx, &column)
+	var refused gocql.RequestError
+	switch {
+	case errors.Is(err, gocql.ErrNotFound), errors.As(err, &refused) && refused.Code() == gocql.ErrCodeInvalid:
+		return false, nil
+	}
+	return err == nil, err
+}

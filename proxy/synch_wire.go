@@ -1,0 +1,160 @@
+package proxy
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+)
+
+// errMalformed says that bytes are not what the protocol promises of a value of their type.
+var errMalformed = errors.New("malformed value")
+
+// rawBytes is a value as it stands on the wire: no value is looked into that need not be. Nil is null, which is not the
+// same as no bytes.
+type rawBytes []byte
+
+// MarshalCQL hands the bytes on.
+func (w rawBytes) MarshalCQL(gocql.TypeInfo) ([]byte, error) { return w, nil }
+
+// UnmarshalCQL takes a value as it stands on the wire, nil for null. It keeps a copy: the buffer is the driver's.
+func (w *rawBytes) UnmarshalCQL(_ gocql.TypeInfo, data []byte) error {
+	*w = bytes.Clone(data)
+	return nil
+}
+
+// wireInt64 is a bigint on the wire.
+func wireInt64(n int64) rawBytes { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
+
+// wireInt32 is an int on the wire.
+func wireInt32(n int32) rawBytes { return binary.BigEndian.AppendUint32(nil, uint32(n)) }
+
+// int64 reads a bigint; null is none.
+func (w rawBytes) int64() (n int64, some bool, err error) {
+	switch len(w) {
+	case 0:
+		return 0, false, nil
+	case 8:
+		return int64(binary.BigEndian.Uint64(w)), true, nil
+	}
+	return 0, false, fmt.Errorf("%w: bigint of %d bytes", errMalformed, len(w))
+}
+
+// int32 reads an int; null is 0.
+func (w rawBytes) int32() (int32, error) {
+	switch len(w) {
+	case 0:
+		return 0, nil
+	case 4:
+		return int32(binary.BigEndian.Uint32(w)), nil
+	}
+	return 0, fmt.Errorf("%w: int of %d bytes", errMalformed, len(w))
+}
+
+// take splits off the first [bytes] of the protocol: nil if its length is negative.
+func (w rawBytes) take() (value, rest rawBytes, err error) {
+	if len(w) < 4 {
+		return nil, nil, fmt.Errorf("%w: %d bytes where a length was expected", errMalformed, len(w))
+	}
+	n, rest := int32(binary.BigEndian.Uint32(w)), w[4:]
+	switch {
+	case n < 0:
+		return nil, rest, nil
+	case int(n) > len(rest):
+		return nil, nil, fmt.Errorf("%w: %d bytes of %d", errMalformed, len(rest), n)
+	}
+	return rest[:n:n], rest[n:], nil
+}
+
+// elements takes a collection apart: per values an element, each element with the lengths of its values before them, so
+// that collect puts any of them together again.
+func (w rawBytes) elements(per int) ([]rawBytes, error) {
+	if len(w) < 4 {
+		return nil, fmt.Errorf("%w: collection of %d bytes", errMalformed, len(w))
+	}
+	count, rest := int32(binary.BigEndian.Uint32(w)), w[4:]
+	var all []rawBytes
+	for range count {
+		next := rest
+		for range per {
+			var err error
+			if _, next, err = next.take(); err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, rest[:len(rest)-len(next)])
+		rest = next
+	}
+	if len(rest) > 0 {
+		return nil, fmt.Errorf("%w: %d bytes after a collection", errMalformed, len(rest))
+	}
+	return all, nil
+}
+
+// collect is the collection of elements that were taken apart.
+func collect(elements []rawBytes) rawBytes {
+	return append(wireInt32(int32(len(elements))), bytes.Join(plainBytes(elements), nil)...)
+}
+
+// plainBytes are the same values, for those who know no other.
+func plainBytes(values []rawBytes) [][]byte {
+	plain := make([][]byte, len(values))
+	for i, v := range values {
+		plain[i] = v
+	}
+	return plain
+}
+
+// values takes [bytes] off until none are left: the fields of a UDT, or the elements of a list after its count.
+func (w rawBytes) values() ([]rawBytes, error) {
+	var all []rawBytes
+	for len(w) > 0 {
+		var value rawBytes
+		var err error
+		if value, w, err = w.take(); err != nil {
+			return nil, err
+		}
+		all = append(all, value)
+	}
+	return all, nil
+}
+
+// ttls reads what TTL() says of a column that is not frozen: an int for each element, 0 for one without a TTL.
+func (w rawBytes) ttls() ([]int32, error) {
+	if len(w) < 4 {
+		return nil, fmt.Errorf("%w: list of TTLs of %d bytes", errMalformed, len(w))
+	}
+	values, err := w[4:].values()
+	if err != nil {
+		return nil, err
+	}
+	all := make([]int32, len(values))
+	for i, v := range values {
+		if all[i], err = v.int32(); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// splitKey takes a routing key apart: one value for each of n columns.
+func splitKey(pk string, n int) ([]rawBytes, error) {
+	if n == 1 {
+		return []rawBytes{rawBytes(pk)}, nil
+	}
+	values := make([]rawBytes, n)
+	rest := rawBytes(pk)
+	for i := range values {
+		if len(rest) < 3 || len(rest) < 3+int(binary.BigEndian.Uint16(rest)) {
+			return nil, fmt.Errorf("%w: routing key of %d bytes for %d columns", errMalformed, len(pk), n)
+		}
+		end := 2 + int(binary.BigEndian.Uint16(rest))
+		values[i], rest = rest[2:end:end], rest[end+1:]
+	}
+	if len(rest) > 0 {
+		return nil, fmt.Errorf("%w: routing key of more than %d columns", errMalformed, n)
+	}
+	return values, nil
+}
