@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"errors"
+	"time"
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 )
@@ -129,9 +130,13 @@ type plan struct {
 func (r *requests) perform(e envelope) error { return r.plan.act((*conn)(r), e) }
 
 // flushed is told that all requests judged so far are on their way. It holds up a client that does not read what it is told.
+// One that is draining is not read on.
 func (r *requests) flushed() {
 	r.sample.flushed()
 	r.down.out.room(r.ending.done)
+	if r.limit.Load() != 0 && !r.up.inside() {
+		_ = r.client.SetReadDeadline(time.Now())
+	}
 }
 
 // holdFor keeps the request back for act.

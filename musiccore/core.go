@@ -16,11 +16,16 @@ type Core struct {
 	timers   timers
 	out      Effects
 	at       time.Duration // BOOTTIME of the event under way
-	lastID   CommandID
-	lastReq  int64
-	lastTerm uint64
+	last     counters
 	draining bool
 	ended    bool // the session died, and everything with it
+}
+
+// counters are the numbers given last; none is given twice.
+type counters struct {
+	command CommandID
+	request int64
+	term    uint64
 }
 
 // waiter is where an operation waits: at a place, or elsewhere at the key.

@@ -13,6 +13,7 @@ type flight struct {
 	puts  int    // not ended, and puts
 }
 
+// op is one operation in flight.
 type op struct {
 	at   time.Duration // of its Begin
 	put  bool

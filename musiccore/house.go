@@ -58,9 +58,9 @@ func (c *Core) forget(k *key) {
 }
 
 func (c *Core) do(k Key, a Action) CommandID {
-	c.lastID++
-	c.out.Do = append(c.out.Do, Command{ID: c.lastID, Key: k, Do: a})
-	return c.lastID
+	c.last.command++
+	c.out.Do = append(c.out.Do, Command{ID: c.last.command, Key: k, Do: a})
+	return c.last.command
 }
 
 func (c *Core) waits(op OpID, k *key, p *place) { c.ops[op] = waiter{k, p} }

@@ -15,6 +15,7 @@ type idle struct {
 	size int
 }
 
+// newIdle keeps at most size rows; 0 keeps none.
 func newIdle(size int) idle { return idle{rows: map[Key]rest{}, size: size} }
 
 func (i *idle) put(k Key, r rest) {

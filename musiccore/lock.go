@@ -101,7 +101,7 @@ func (k *key) unlock(now Now, op OpID, r LockRef) {
 }
 
 func (k *key) ask(a ask) {
-	a.after = k.c.lastID
+	a.after = k.c.last.command
 	k.asks = append(k.asks, a)
 	k.c.waits(a.op, k, nil)
 	k.view.next = 0
@@ -163,6 +163,7 @@ func (k *key) overdueAsks(now Now) {
 	k.asks = left
 }
 
+// unavailable is ErrUnavailable with what the store said.
 func unavailable(cause error) error {
 	if cause == nil {
 		return ErrUnavailable

@@ -279,6 +279,30 @@ func TestASlowLastReadProvesNothing(t *testing.T) {
 	}
 }
 
+func TestPreemptReadsTheRowAtQuorumFirst(t *testing.T) {
+	d, s := held(t)
+	d.jump(time.Minute)
+	d.session = NewSession(session(2), d.opts)
+	d.take(d.core.Rejoin(d.time(), d.session))
+	d.pass(d.opts.Grace) // session 1 is known to be dead, and its grace is over
+	d.lock(Request{Wait: time.Hour})
+	id, read := only[ReadRow](d)
+	d.reply(id, sees(*s.row))
+	id, a := only[Apply](d)
+	d.reply(id, s.do(a))
+	if read.Quorum {
+		t.Fatal("the first look is local")
+	}
+	id, read = only[ReadRow](d)
+	if d.none(); !read.Quorum {
+		t.Fatal("a preemption on what one replica says")
+	}
+	d.reply(id, s.read())
+	if _, a = only[Apply](d); a.Swap.Set.Row.Head != 2 {
+		t.Fatalf("%+v", a)
+	}
+}
+
 func TestPreemptPassesOverAllThatDiedTogether(t *testing.T) {
 	d := newDesk(t)
 	s := newStore(d)

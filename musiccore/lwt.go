@@ -68,7 +68,7 @@ func (k *key) swapped(now Now, r Result) {
 		k.view.applied(l.swap)
 		k.done(now, l.swap.Set.Row.first())
 	case Refused:
-		l.refused = k.c.lastID
+		l.refused = k.c.last.command
 		k.view.next = 0
 	default:
 		l.at = now.Boot + backoff(l.tries-1)

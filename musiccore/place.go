@@ -152,6 +152,7 @@ func (k *key) unname(p *place) {
 	}
 }
 
+// without leaves the slice that others may range over as it is.
 func without(ps []*place, gone *place) []*place {
 	for i, p := range ps {
 		if p == gone {
@@ -224,8 +225,8 @@ func (k *key) enqueue(now Now) {
 		return
 	}
 	k.asking = nil
-	k.c.lastReq++
-	b := Block{N: int32(len(ps)), Session: k.c.self.id, Req: k.c.lastReq}
+	k.c.last.request++
+	b := Block{N: int32(len(ps)), Session: k.c.self.id, Req: k.c.last.request}
 	s := Enqueue(r, b, k.closed, now.Clk)
 	if !k.start(now, lwt{why: enqueueing, swap: s, req: b.Req, places: ps}) {
 		k.asking = ps

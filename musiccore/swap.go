@@ -88,6 +88,8 @@ func Renew(r Row, owner SessionID, dirty bool, w, floor Stamp) Swap {
 	return termSwap(r, Row{Base: max(r.Base+w, floor), Head: r.Head, Dirty: dirty, Owner: owner})
 }
 
+// termSwap is the shape of every change of a term: IF base = <the base read>
+// (C1, C3, C4).
 func termSwap(r, to Row) Swap {
 	return Swap{If{What: IfBase, Base: r.Base}, Set{T: true, Row: to}}
 }

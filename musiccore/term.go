@@ -38,9 +38,9 @@ type begin struct {
 // open starts the term of the head (PROTOCOL.md 1, Poll and Enqueue).
 func (k *key) open(now Now, p *place) {
 	c, r := k.c, k.view.row
-	c.lastTerm++
+	c.last.term++
 	k.term = &term{
-		id: c.lastTerm, place: p, base: r.Base, seq: 2, open: true,
+		id: c.last.term, place: p, base: r.Base, seq: 2, open: true,
 		dirty: r.DirtySince(k.closed),
 		fresh: k.created && k.view.inserted == r.Base,
 	}

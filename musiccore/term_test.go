@@ -238,6 +238,27 @@ func TestC17ClosedWhileTheReleaseIsUnderWay(t *testing.T) {
 	d.state(next, Held)
 }
 
+func TestC17HandOverOnABaseBeforeClosed(t *testing.T) {
+	d, s := held(t)
+	next := d.lock(Request{Wait: time.Hour})
+	s.run()
+	d.unlock(1)
+	id, a := only[Apply](d) // clean
+	d.take(d.core.Closed(d.time(), d.table, 2*t0))
+	d.reply(id, s.do(a))
+	d.waits(next)
+	id, read := only[ReadRow](d)
+	if !read.Quorum {
+		t.Fatal("D = base < closed: dirty, so QUORUM")
+	}
+	d.reply(id, s.read())
+	d.state(next, Held)
+	if tk, _ := d.begin(2, Put); tk.OK() {
+		t.Fatal("D is forgotten")
+	}
+	only[Copy](d)
+}
+
 func TestRaiseOfClosedUnsynchronises(t *testing.T) {
 	d, _ := held(t) // dirty at entry, synchronised since
 	d.take(d.core.Closed(d.time(), d.table, 1))
@@ -565,5 +586,35 @@ func TestPutOnACleanTermAllocatesNothing(t *testing.T) {
 	})
 	if n != 0 {
 		t.Fatalf("%v allocations", n)
+	}
+}
+
+func TestSynchDoesNotLeaveTheWindow(t *testing.T) {
+	d := newDesk(t, func(o *Options) { o.Window = 16 })
+	s := newStore(d)
+	d.lock(Request{})
+	s.run()
+	base := d.theTerm().base
+	d.theTerm().seq = 14
+	_, op := d.begin(1, Put)
+	id, c := only[Copy](d)
+	if c.Fence+1 != base+15 {
+		t.Fatalf("the last two stamps of the window: %d", c.Fence-base)
+	}
+	d.reply(id, unknown)
+	d.pass(time.Second)
+	id, a := only[Apply](d)
+	d.none()
+	if a.Swap.Set.Row.Base < base+16 || !a.Swap.Set.Row.Dirty {
+		t.Fatalf("I12: %+v", a.Swap)
+	}
+	d.reply(id, Result{Fate: Done})
+	id, c = only[Copy](d)
+	if c.Fence != a.Swap.Set.Row.Base+2 {
+		t.Fatalf("fence %d", c.Fence)
+	}
+	d.reply(id, Result{Fate: Done})
+	if tk := d.answered(op).Ticket; tk.Stamp != c.Fence+2 {
+		t.Fatalf("%+v", tk)
 	}
 }

@@ -17,9 +17,13 @@ type timer struct {
 // timers is a heap by time; see container/heap.
 type timers []*timer
 
-func (h timers) Len() int           { return len(h) }
+// Len is heap.Interface.
+func (h timers) Len() int { return len(h) }
+
+// Less is heap.Interface.
 func (h timers) Less(i, j int) bool { return h[i].at < h[j].at }
 
+// Swap is heap.Interface.
 func (h timers) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].slot, h[j].slot = i+1, j+1

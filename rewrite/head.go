@@ -157,39 +157,24 @@ func (r *headReader) verb() Verb {
 // of plain CQL. FROM is reserved: outside brackets it is never a name.
 func (r *headReader) selection(h *Head) bool {
 	r.next()
-	verb, ended := r.ours()
-	if ended {
-		h.Verb = Unknown
-		r.next()
-		return false
-	}
-	if verb != Unknown {
+	if r.ours() {
 		h.InFront = true
 		return r.statement(h)
 	}
 	return r.from() && r.table(h)
 }
 
-// ours tells which verb of ours stands after SELECT, Unknown if none; ended
-// says that the text is too short to tell.
-func (r *headReader) ours() (verb Verb, ended bool) {
-	verb = r.verb()
-	if verb != Lock && verb != Unlock && verb != ListLocks {
-		return Unknown, false
-	}
-	next := r.peek()
+// ours tells whether a verb of ours stands behind SELECT.
+func (r *headReader) ours() bool {
 	switch {
-	case next.Kind == TokenEOF:
-		return Unknown, true
-	case verb == ListLocks && !isWord(r.lex.text, next, "LOCKS"):
-		return Unknown, false
-	case isWord(r.lex.text, next, "FROM") || isWord(r.lex.text, next, "AS"):
-		return Unknown, false
+	case r.is("LIST"):
+		return isWord(r.lex.text, r.peek(), "LOCKS")
+	case r.is("LOCK") || r.is("UNLOCK"):
+		next := r.peek()
+		_, name := nameOf(r.lex.text, next)
+		return name && !isWord(r.lex.text, next, "FROM") && !isWord(r.lex.text, next, "AS")
 	}
-	if _, name := nameOf(r.lex.text, next); !name {
-		return Unknown, false
-	}
-	return verb, false
+	return false
 }
 
 // from goes behind the FROM that stands outside brackets.

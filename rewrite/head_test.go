@@ -71,6 +71,7 @@ func heads() [][2]string {
 		{"SELECT unlock(x) FROM t", "SELECT t=t"},
 		{"SELECT list FROM t", "SELECT t=t"},
 		{"SELECT list, locks FROM t", "SELECT t=t"},
+		{"SELECT list x FROM t", "SELECT t=t"},
 		{"SELECT list AS locks FROM t", "SELECT t=t"},
 		{`SELECT "lock" FROM t`, "SELECT t=t"},
 
@@ -123,6 +124,7 @@ func heads() [][2]string {
 		{"CREATE OR REPLACE FUNCTION ks.f (a int) …", "CREATE function ks=ks o=f"},
 		{"CREATE AGGREGATE IF NOT EXISTS f (int) SFUNC s STYPE int", "CREATE aggregate o=f"},
 		{"CREATE ROLE r", "CREATE other"},
+		{"DROP ROLE IF", "DROP other"},
 		{"CREATE USER IF NOT EXISTS u", "CREATE other"},
 		{"ALTER TABLE ks.t WITH comment = '@critical'", "ALTER table ks=ks t=t"},
 		{"ALTER TABLE IF EXISTS t ADD x int", "ALTER table t=t"},

@@ -59,18 +59,17 @@ func NewLexer(text []byte) Lexer { return Lexer{text: text} }
 
 // Next returns the next token; between tokens there are only blanks and comments.
 func (l *Lexer) Next() Token {
-	start := l.pos
-	if start < len(l.text) && l.text[start] == ' ' {
+	text, start := l.text, l.pos
+	if start < len(text) && text[start] == ' ' {
 		start++ // nearly always all there is to skip
 	}
-	if start < len(l.text) && l.text[start] <= '/' {
-		start = skipBlanks(l.text, start)
+	if start < len(text) && text[start] <= '/' {
+		start = skipBlanks(text, start)
 	}
-	if start == len(l.text) {
-		l.pos = start
-		return Token{Kind: TokenEOF, Span: Span{start, start}}
+	kind, end := TokenEOF, start
+	if start < len(text) {
+		kind, end = scan(text, start)
 	}
-	kind, end := scan(l.text, start)
 	l.pos = end
 	return Token{Kind: kind, Span: Span{start, end}}
 }
@@ -116,22 +115,25 @@ func blockEnd(text []byte, at int) int {
 }
 
 func scan(text []byte, at int) (TokenKind, int) {
-	switch c := text[at]; {
-	case isLetter(c):
+	c := text[at]
+	if isLetter(c) {
 		return scanWord(text, at)
-	case isDigit(c):
-		return scanDigits(text, at)
-	case c == '\'':
-		return scanQuotes(text, at, TokenString)
-	case c == '"':
-		return scanQuotes(text, at, TokenQuoted)
-	case c == '$':
-		return scanDollars(text, at)
-	case c == '-':
-		return scanMinus(text, at)
-	default:
-		return scanPunctuation(text, at)
 	}
+	switch c {
+	case ',', ';', ':', '?', '=', '*', '%', '(', ')', '[', ']', '{', '}':
+		return TokenKind(c), at + 1
+	case '\'':
+		return scanQuotes(text, at, TokenString)
+	case '"':
+		return scanQuotes(text, at, TokenQuoted)
+	case '$':
+		return scanDollars(text, at)
+	case '-':
+		return scanMinus(text, at)
+	case '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
+		return scanDigits(text, at)
+	}
+	return scanOperator(text, at)
 }
 
 // scanWord prefers what is longest and, where lengths are equal, the literal: a
@@ -201,27 +203,15 @@ func scanMinus(text []byte, at int) (TokenKind, int) {
 	return '-', next
 }
 
-func scanPunctuation(text []byte, at int) (TokenKind, int) {
-	switch c := text[at]; c {
-	case '<', '>', '+', '!':
-		if follows(text, at, '=') {
-			return TokenOperator, at + 2
-		}
-		if c == '!' {
-			return TokenInvalid, at + 1
-		}
-		return TokenKind(c), at + 1
-	case '.':
-		if follows(text, at, '.') {
-			return TokenOperator, at + 2
-		}
-		return '.', at + 1
-	case '/':
-		if follows(text, at, '*') {
-			return TokenInvalid, len(text)
-		}
-		return '/', at + 1
-	case ',', ';', ':', '?', '=', '*', '%', '(', ')', '[', ']', '{', '}':
+// scanOperator reads what may have two bytes.
+func scanOperator(text []byte, at int) (TokenKind, int) {
+	c := text[at]
+	switch {
+	case c == '/' && follows(text, at, '*'):
+		return TokenInvalid, len(text)
+	case c == '.' && follows(text, at, '.'), (c == '<' || c == '>' || c == '+' || c == '!') && follows(text, at, '='):
+		return TokenOperator, at + 2
+	case c == '.' || c == '/' || c == '<' || c == '>' || c == '+':
 		return TokenKind(c), at + 1
 	}
 	return TokenInvalid, at + 1

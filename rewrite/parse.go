@@ -13,7 +13,7 @@ func Parse(text []byte) (Statement, error) {
 		end := len(text)
 		p.fail(Span{end, end}, head.Verb.String()+": the text ends before the statement does")
 	case head.Verb == Unknown:
-		p.wants("a CQL statement")
+		p.unknown()
 	case looksInto(head.Verb):
 		p.statement(&s)
 		p.finish()
@@ -23,6 +23,16 @@ func Parse(text []byte) (Statement, error) {
 		return Statement{}, p.err
 	}
 	return s, nil
+}
+
+// unknown says what is wrong with a text that has no head.
+func (p *parser) unknown() {
+	first := headReader{lex: p.lex, tok: p.tok}
+	if verb := first.verb(); verb != Unknown {
+		p.fail(p.tok.Span, verb.String()+": what it is about is missing or no name")
+		return
+	}
+	p.wants("a CQL statement")
 }
 
 func looksInto(v Verb) bool {
@@ -105,8 +115,10 @@ func (p *parser) values(s *Statement) {
 	p.needKind(')')
 	p.need("VALUES")
 	terms := p.terms()
-	if p.err == nil && len(terms) != len(s.Where) {
+	if len(terms) != len(s.Where) {
 		p.fail(open.Span, "INSERT does not have as many values as columns")
+	}
+	if p.err != nil {
 		return
 	}
 	for i, t := range terms {

@@ -25,10 +25,10 @@ func (r *headReader) schema(h *Head) bool {
 		return false
 	}
 	r.next()
-	if !r.ifExists() {
-		return false
+	if h.Schema.Kind == SchemaOther {
+		return true
 	}
-	return r.schemaName(h)
+	return r.ifExists() && r.schemaName(h)
 }
 
 func schemaKind(text []byte, t Token) SchemaKind {
