@@ -1,0 +1,148 @@
+package frontend
+
+import (
+	"testing"
+	"time"
+
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+	"github.com/stretchr/testify/assert"
+)
+
+// The login goes through the proxy as it is; in version 5 in segments from the first challenge on.
+func TestLoginPassesThrough(t *testing.T) {
+	everyDialect(t, func(t *testing.T, d dialect) {
+		r := newRig(t)
+		client := r.dial(d)
+		client.send(0, startup(d))
+		backend := r.accept(d)
+		backend.answer(0)
+		backend.write(dialect{version: d.version}.envelope(t, 0, &message.Authenticate{Authenticator: "PasswordAuthenticator"}))
+		client.answer(0)
+		client.segmented, backend.segmented = d.version == v5, d.version == v5
+		for range 2 {
+			token := []byte("\x00cassandra\x00cassandra")
+			assert.Equal(t, &message.AuthChallenge{Token: []byte("more")}, relayed(client, backend, 0, &message.AuthResponse{Token: token}, &message.AuthChallenge{Token: []byte("more")}))
+		}
+		// Nobody is in yet.
+		client.send(1, query("SELECT a FROM b.c"))
+		assert.Equal(t, primitive.ErrorCodeProtocolError, client.failure(1).GetErrorCode())
+		relayed(client, backend, 0, &message.AuthResponse{Token: []byte("right")}, &message.AuthSuccess{})
+		relayed(client, backend, 1, query("SELECT a FROM b.c"), rows(nil))
+	})
+}
+
+// A wrong password may be followed by a right one, but not by another STARTUP.
+func TestLoginThatFails(t *testing.T) {
+	r := newRig(t)
+	d := dialect{version: v4}
+	client := r.dial(d)
+	client.send(0, startup(d))
+	backend := r.accept(d)
+	backend.answer(0)
+	backend.send(0, &message.Authenticate{Authenticator: "PasswordAuthenticator"})
+	client.answer(0)
+	relayed(client, backend, 0, &message.AuthResponse{Token: []byte("wrong")}, &message.AuthenticationError{ErrorMessage: "no"})
+	client.send(0, startup(d))
+	assert.Equal(t, primitive.ErrorCodeProtocolError, client.failure(0).GetErrorCode())
+	relayed(client, backend, 0, &message.AuthResponse{Token: []byte("right")}, &message.AuthSuccess{})
+	relayed(client, backend, 1, query("SELECT a FROM b.c"), rows(nil))
+}
+
+// Before the login nothing that could have an effect is looked at or forwarded: not even a verb of the proxy's own.
+func TestRequestsBeforeLogin(t *testing.T) {
+	everyDialect(t, func(t *testing.T, d dialect) {
+		r := newRig(t)
+		r.server.Tables.Set("bank", "accounts", &Critical{Key: []Column{{Name: "id", Type: "text"}}})
+		client := r.dial(dialect{version: d.version})
+		for i, m := range []message.Message{
+			query("LOCK bank.accounts WHERE id = 'x'"), query("SELECT a FROM b.c"), execute([]byte("sixteen bytes!!!"), nil),
+			&message.Prepare{Query: "LOCK bank.accounts WHERE id = ?"}, &message.Batch{}, &message.AuthResponse{Token: []byte("x")},
+			&message.Register{EventTypes: []primitive.EventType{primitive.EventTypeSchemaChange}},
+		} {
+			client.send(int16(i), m)
+			assert.Equal(t, primitive.ErrorCodeProtocolError, client.failure(int16(i)).GetErrorCode(), "%v", m)
+		}
+		backend := r.accept(dialect{version: d.version})
+		client.send(0, startup(d))
+		backend.answer(0)
+		backend.silent()
+	})
+}
+
+// Which STARTUP holds must be the same for both sides: there is one at a time, and none after it has been accepted.
+func TestSecondStartup(t *testing.T) {
+	everyDialect(t, func(t *testing.T, d dialect) {
+		r := newRig(t)
+		other := message.NewStartup()
+		other.SetCompression(primitive.CompressionSnappy)
+		client := r.dial(dialect{version: d.version})
+		backend := func() *peer {
+			client.send(0, other) // Cassandra will refuse this one
+			backend := r.accept(dialect{version: d.version})
+			backend.answer(0)
+			backend.send(0, &message.ProtocolError{ErrorMessage: "Unknown compression algorithm"})
+			client.answer(0)
+			return backend
+		}()
+		client.send(0, startup(d))
+		client.send(1, other)
+		assert.Equal(t, primitive.ErrorCodeProtocolError, client.failure(1).GetErrorCode())
+		backend.answer(0)
+		backend.send(0, &message.Ready{})
+		client.answer(0)
+		client.dialect, backend.dialect = d, d
+		client.segmented, backend.segmented = d.version == v5, d.version == v5
+		client.send(1, other)
+		assert.Equal(t, primitive.ErrorCodeProtocolError, client.failure(1).GetErrorCode())
+		// The first one still holds.
+		client.send(2, query("SELECT rpc_address FROM system.local"))
+		backend.answer(2)
+		backend.send(2, systemLocal("rpc_address"))
+		assert.Equal(t, []byte{192, 0, 2, 7}, []byte(client.answer(2).(*message.RowsResult).Data[0][0]))
+	})
+}
+
+// Cassandra ignores the case of option names and of the algorithm.
+func TestStartupInOtherSpellings(t *testing.T) {
+	r := newRig(t)
+	d := dialect{v4, primitive.CompressionLz4}
+	client := r.dial(d)
+	client.send(0, &message.Startup{Options: map[string]string{"CQL_VERSION": "3.0.0", "Compression": "Lz4"}})
+	backend := r.accept(d)
+	backend.answer(0)
+	backend.write(dialect{version: v4}.envelope(t, 0, &message.Ready{}))
+	client.answer(0)
+	client.send(2, query("SELECT rpc_address FROM system.local"))
+	backend.answer(2)
+	backend.send(2, systemLocal("rpc_address"))
+	assert.Equal(t, []byte{192, 0, 2, 7}, []byte(client.answer(2).(*message.RowsResult).Data[0][0]))
+}
+
+// Of two spellings of one option Cassandra takes either.
+func TestStartupWithAnOptionTwice(t *testing.T) {
+	r := newRig(t)
+	client := r.dial(dialect{version: v4})
+	client.send(0, &message.Startup{Options: map[string]string{"CQL_VERSION": "3.0.0", "compression": "lz4", "COMPRESSION": "snappy"}})
+	assert.Equal(t, primitive.ErrorCodeProtocolError, client.failure(0).GetErrorCode())
+	r.accept(dialect{version: v4}).silent()
+}
+
+// The handshake has one deadline, whatever the client sends meanwhile; after the login there is none.
+func TestHandshakeTimeout(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.HandshakeTimeout = 300 * time.Millisecond })
+	d := dialect{version: v4}
+	in, backend := r.login(d)
+
+	silent, half, asking := r.dial(d), r.dial(d), r.dial(d)
+	half.write([]byte{4, 0, 0})
+	asking.send(1, &message.Options{})
+	node := r.accept(d)
+	node.answer(1)
+	node.send(1, supportedAnswer())
+	asking.answer(1)
+	for _, p := range []*peer{silent, half, asking, node} {
+		p.ended()
+	}
+	relayed(in, backend, 1, query("SELECT a FROM b.c"), rows(nil))
+}

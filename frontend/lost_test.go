@@ -1,0 +1,279 @@
+package frontend
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// backendLost reads the errors that end a connection on which these streams are open.
+func backendLost(client *peer, streams ...int16) {
+	client.t.Helper()
+	open := map[int16]bool{}
+	for _, s := range streams {
+		open[s] = true
+	}
+	for range streams {
+		f := client.next()
+		e, ok := f.Body.Message.(message.Error)
+		require.True(client.t, ok, "%v", f)
+		assert.Equal(client.t, primitive.ErrorCodeServerError, e.GetErrorCode())
+		assert.Contains(client.t, e.GetErrorMessage(), "MUSIC_BACKEND")
+		assert.NotContains(client.t, e.GetErrorMessage(), "127.0.0.1", "no client learns a node's address")
+		assert.True(client.t, open[f.Header.StreamId], "stream %d", f.Header.StreamId)
+		delete(open, f.Header.StreamId)
+	}
+	client.ended()
+}
+
+func TestBackendLost(t *testing.T) {
+	everyDialect(t, func(t *testing.T, d dialect) {
+		r := newRig(t)
+		client, backend := r.login(d)
+		relayed(client, backend, 1, query("SELECT a FROM b.c"), rows(nil))
+		client.send(2, query("SELECT a FROM b.c"))
+		client.send(700, &message.Prepare{Query: "SELECT a FROM b.c"})
+		client.send(32767, query("USE b"))
+		for _, stream := range []int16{2, 700} {
+			backend.answer(stream)
+		}
+		_ = backend.Close()
+		backendLost(client, 2, 700) // USE has not been sent
+		_ = client.Close()
+		line := r.end()
+		assert.Equal(t, "warn", line["level"])
+		assert.EqualValues(t, 1, r.server.Stats.Lost.Load())
+		r.ends(0)
+	})
+}
+
+// Nothing can be said in the middle of an answer: the client sees its beginning, and the end of the connection.
+func TestBackendLostInTheMiddleOfAnAnswer(t *testing.T) {
+	everyDialect(t, func(t *testing.T, d dialect) {
+		r := newRig(t)
+		client, backend := r.login(d)
+		client.send(1, query("SELECT a FROM b.c"))
+		client.send(2, query("SELECT a FROM b.c"))
+		answer := backend.framed(backend.envelope(t, 1, rows(noise(300_000))))
+		backend.answer(1)
+		backend.answer(2)
+		half := answer[:150_000]
+		backend.write(half)
+		whole := half
+		if d.version == v5 {
+			whole = answer[:segmentAt(t, d, answer)]
+		}
+		client.expect(whole)
+		_ = backend.Close()
+		client.ended()
+	})
+}
+
+// segmentAt is the size of the first segment.
+func segmentAt(t *testing.T, d dialect, b []byte) int {
+	t.Helper()
+	h, err := segmentCodec{d.compression}.readHeader(b)
+	require.NoError(t, err)
+	return h.size
+}
+
+func TestBackendAbsent(t *testing.T) {
+	everyDialect(t, func(t *testing.T, d dialect) {
+		r := newRig(t, func(o *Options) {
+			o.Dial = func(context.Context) (net.Conn, error) {
+				return nil, errors.New("dial tcp 127.0.0.1:9042: connection refused")
+			}
+		})
+		client := r.dial(d)
+		client.send(5, startup(d))
+		backendLost(client, 5)
+		_ = client.Close()
+		assert.Equal(t, "warn", r.end()["level"])
+		r.ends(0)
+	})
+}
+
+// A node that cannot be reached costs a client no more than the handshake.
+func TestBackendThatCannotBeReached(t *testing.T) {
+	r := newRig(t, func(o *Options) {
+		o.HandshakeTimeout = 100 * time.Millisecond
+		o.Dial = func(ctx context.Context) (net.Conn, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+	})
+	client := r.dial(dialect{version: v4})
+	client.send(0, startup(client.dialect))
+	backendLost(client, 0)
+}
+
+func TestBackendSilent(t *testing.T) {
+	bothFramings(t, func(t *testing.T, d dialect) {
+		r := newRig(t, func(o *Options) { o.BackendTimeout = 200 * time.Millisecond })
+		client, backend := r.login(d)
+		client.send(1, query("SELECT a FROM b.c"))
+		client.send(2, query("SELECT a FROM b.c"))
+		backend.answer(1)
+		backend.answer(2)
+		begun := time.Now()
+		backend.send(2, rows(nil))
+		client.answer(2)
+		backendLost(client, 1)
+		assert.Greater(t, time.Since(begun), 200*time.Millisecond)
+		backend.ended()
+		_ = client.Close()
+		assert.Equal(t, "warn", r.end()["level"])
+		assert.EqualValues(t, 1, r.server.Stats.Lost.Load())
+	})
+}
+
+// As long as something comes, however slowly, nothing is lost; nor is an idle connection.
+func TestBackendSlow(t *testing.T) {
+	bothFramings(t, func(t *testing.T, d dialect) {
+		r := newRig(t, func(o *Options) { o.BackendTimeout = 400 * time.Millisecond })
+		idle, _ := r.login(d)
+		client, backend := r.login(d)
+		client.send(1, query("SELECT a FROM b.c"))
+		client.send(2, query("SELECT a FROM b.c"))
+		backend.answer(1)
+		backend.answer(2)
+		answer := backend.framed(backend.envelope(t, 1, rows(noise(100_000))))
+		ticker := time.NewTicker(50 * time.Millisecond)
+		defer ticker.Stop()
+		for i := range 16 { // 800 ms
+			<-ticker.C
+			backend.write(answer[len(answer)*i/16 : len(answer)*(i+1)/16])
+		}
+		client.expect(answer)
+		backend.send(2, rows(nil))
+		client.answer(2)
+		require.NoError(t, idle.SetReadDeadline(time.Now().Add(time.Millisecond)))
+		_, err := idle.Conn.Read(make([]byte, 1))
+		assert.True(t, isTimeout(err), "%v", err)
+	})
+}
+
+// A client that reads nothing for so long is given up, and it is not Cassandra that is blamed.
+func TestClientThatNeverReads(t *testing.T) {
+	bothFramings(t, func(t *testing.T, d dialect) {
+		r := newRig(t, func(o *Options) { o.BackendTimeout = 400 * time.Millisecond })
+		other, node := r.login(d)
+		client, backend := r.login(d)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for stream := range int16(2000) { // until neither takes any more
+				if _, err := client.Conn.Write(client.framed(client.envelope(t, stream, query("SELECT a FROM b.c")))); err != nil {
+					return
+				}
+			}
+		})
+		answer := backend.framed(backend.envelope(t, 1, rows(noise(100_000))))
+		wg.Go(func() {
+			for {
+				f, err := backend.tryNext()
+				if err != nil {
+					return
+				}
+				if d.version < v5 {
+					answer[2], answer[3] = byte(f.Header.StreamId>>8), byte(f.Header.StreamId)
+				}
+				if _, err := backend.Conn.Write(answer); err != nil {
+					return
+				}
+			}
+		})
+		for range 20 {
+			relayed(other, node, 1, query("SELECT a FROM b.c"), rows(nil))
+		}
+		assert.Contains(t, r.end()["error"], errClientSlow.Error())
+		assert.Zero(t, r.server.Stats.Lost.Load())
+		relayed(other, node, 1, query("SELECT a FROM b.c"), rows(nil))
+		_ = client.Close()
+		_ = backend.Close()
+		wg.Wait()
+	})
+}
+
+// What the proxy answers by itself to a client that does not read does not pile up: the client is not read either.
+func TestAnswersDoNotPileUp(t *testing.T) {
+	bothFramings(t, func(t *testing.T, d dialect) {
+		r := newRig(t)
+		client, backend := r.login(d)
+		request := client.framed(client.envelope(t, 1, execute(noise(60_000), nil)))
+		before := heapInUse()
+		var sent int
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			_ = client.SetWriteDeadline(time.Now().Add(time.Second))
+			for sent < 100<<20 {
+				n, err := client.Conn.Write(request)
+				sent += n
+				if err != nil {
+					return
+				}
+			}
+		})
+		wg.Wait()
+		assert.Less(t, sent, 50<<20, "the client is held up")
+		assert.Less(t, int64(heapInUse())-int64(before), int64(8<<20))
+		_ = client.Close()
+		backend.ended()
+	})
+}
+
+func TestClientGone(t *testing.T) {
+	everyDialect(t, func(t *testing.T, d dialect) {
+		r := newRig(t)
+		client, backend := r.login(d)
+		client.send(1, query("SELECT a FROM b.c"))
+		backend.answer(1)
+		_ = client.Close()
+		backend.ended()
+		assert.Equal(t, "debug", r.end()["level"])
+		r.ends(0)
+	})
+}
+
+// A client that goes in the middle of a request takes it along.
+func TestClientGoneInTheMiddleOfARequest(t *testing.T) {
+	everyDialect(t, func(t *testing.T, d dialect) {
+		r := newRig(t)
+		client, backend := r.login(d)
+		id := r.prepare(client, backend, "INSERT INTO bank.accounts (id) VALUES (?)")
+		request := client.framed(client.envelope(t, 1, execute(id, noise(300_000))))
+		client.write(request[:150_000])
+		_ = client.Close()
+		got := make([]byte, 0, len(request))
+		for buf := make([]byte, 4096); ; {
+			n, err := backend.Conn.Read(buf)
+			got = append(got, buf[:n]...)
+			if err != nil {
+				break
+			}
+		}
+		assert.Equal(t, request[:len(got)], got)
+		assert.Less(t, len(got), 150_001)
+		assert.Equal(t, "debug", r.end()["level"])
+	})
+}
+
+// One connection too many is closed at once.
+func TestTooManyConnections(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.MaxConnections = 2 })
+	first, backend := r.login(dialect{version: v4})
+	r.login(dialect{version: v4})
+	r.dial(dialect{version: v4}).ended()
+	assert.Equal(t, "warn", r.end()["level"])
+	_ = first.Close()
+	backend.ended()
+	r.end()
+	r.login(dialect{version: v4})
+}

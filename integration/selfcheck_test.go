@@ -1,0 +1,111 @@
+package integration
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// relay is a bare TCP relay, which may change what the server says.
+type relay struct {
+	address string
+	target  string
+	change  func([]byte) []byte
+
+	mu      sync.Mutex
+	clients map[net.Conn]bool
+}
+
+// startRelayOf starts a relay that ends with the test.
+func startRelayOf(t *testing.T, target string, change func([]byte) []byte) *relay {
+	t.Helper()
+	r := &relay{address: needWorld(t).address(), target: target, change: change, clients: map[net.Conn]bool{}}
+	l, err := net.Listen("tcp", r.address)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		_ = l.Close()
+		r.cut()
+	})
+	go func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go r.serve(client)
+		}
+	}()
+	return r
+}
+
+// serve carries one connection until either side closes.
+func (r *relay) serve(client net.Conn) {
+	r.mu.Lock()
+	r.clients[client] = true
+	r.mu.Unlock()
+	defer func() { _ = client.Close() }()
+	server, err := net.Dial("tcp", r.target)
+	if err != nil {
+		return
+	}
+	defer func() { _ = server.Close() }()
+	go func() {
+		_, _ = io.Copy(server, client)
+		_ = server.Close()
+	}()
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := server.Read(buffer)
+		if _, werr := client.Write(r.change(buffer[:n])); err != nil || werr != nil {
+			return
+		}
+	}
+}
+
+// cut closes all connections that there are.
+func (r *relay) cut() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for c := range r.clients {
+		_ = c.Close()
+		delete(r.clients, c)
+	}
+}
+
+// The comparisons are worth something only if they see a difference: here they look at a relay that changes one word.
+func TestComparisonsSeeADifference(t *testing.T) {
+	direct := needWorld(t).direct()
+	lying := startRelayOf(t, direct, func(b []byte) []byte { return bytes.ReplaceAll(b, []byte("static"), []byte("statik")) }).address
+	d := withGocql2(4, "")
+	found := differences(record(t, d, direct), record(t, d, lying))
+	assert.NotEmpty(t, found, "by a driver")
+	assert.Less(t, len(found), 20, "by a driver")
+
+	want := converse(t, direct, primitive.ProtocolVersion4, primitive.CompressionNone)
+	got := converse(t, lying, primitive.ProtocolVersion4, primitive.CompressionNone)
+	assert.NotEmpty(t, differentMoves(want, got), "on the wire")
+}
+
+// A driver behind a relay that translates nothing soon dials the node itself: the record of addresses would show it.
+func TestAddressRecordSeesANode(t *testing.T) {
+	honest := startRelayOf(t, needWorld(t).direct(), func(b []byte) []byte { return b })
+	r := newRecorder()
+	c := cluster1(honest.address, "")
+	c.Dialer = r
+	c.ReconnectInterval = 100 * time.Millisecond
+	g := openGocql1(t, c)
+	eventually(t, wireTimeout, "the driver dials the node", func() error {
+		honest.cut() // the driver looks at the ring when it connects anew
+		if g.run(statement{cql: "SELECT key FROM system.local"}); r.count(needWorld(t).direct()) == 0 {
+			return errorf("dialled %v", r.addresses())
+		}
+		return nil
+	})
+}

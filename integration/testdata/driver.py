@@ -1,0 +1,38 @@
+"""Carries out statements for the tests: one JSON object a line in, one out. Arguments: host, keyspace."""
+import json
+import re
+import sys
+
+from cassandra.cluster import Cluster
+
+CODE = re.compile(r'code=([0-9a-f]{4}) \[[^]]*\] message="(.*)"', re.S)
+
+
+def show(value):
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def carry_out(session, request):
+    values = request.get("values")
+    statement = session.prepare(request["cql"]) if values else request["cql"]
+    result = session.execute(statement, values, timeout=30)
+    return {"columns": list(result.column_names or []), "rows": [[show(v) for v in row] for row in result]}
+
+
+def main(host, keyspace):
+    cluster = Cluster([host])
+    session = cluster.connect(keyspace or None)
+    from cassandra.query import tuple_factory
+    session.row_factory = tuple_factory
+    print(json.dumps({"hosts": sorted(h.address for h in cluster.metadata.all_hosts()), "version": cluster.protocol_version}), flush=True)
+    for line in sys.stdin:
+        try:
+            answer = carry_out(session, json.loads(line))
+        except Exception as err:  # whatever the driver raises is an answer
+            found = CODE.search(str(err))
+            answer = {"code": int(found.group(1), 16), "text": found.group(2)} if found else {"code": 0, "text": repr(err)}
+        print(json.dumps(answer), flush=True)
+    cluster.shutdown()
+
+
+main(*sys.argv[1:])
