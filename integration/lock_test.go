@@ -173,6 +173,13 @@ func (s *scene) section() {
 	s.refused(c, "MUSIC_REFUSED", fmt.Sprintf("BEGIN BATCH USING LOCK %d UPDATE ACCOUNTS SET balance = 1 WHERE branch = 'zurich' AND id = 'x'; "+
 		"UPDATE ACCOUNTS SET balance = 1 WHERE branch = 'geneva' AND id = 'x'; APPLY BATCH", ref))
 
+	// The session's keyspace holds for unqualified names, in any case.
+	assert.Equal(s.t, ref, s.grant(s.works(c, fmt.Sprintf("lock Accounts where branch = 'zurich' using lock %d", ref)), "HELD"))
+	s.refused(c, "MUSIC_UNLOCKED", "UPDATE accounts SET balance = 1 WHERE branch = 'zurich' AND id = 'x'")
+	s.refused(c, "MUSIC_UNLOCKED", `UPDATE "accounts" SET balance = 1 WHERE branch = 'zurich' AND id = 'x'`)
+	s.works(c, fmt.Sprintf("UPDATE accounts USING LOCK %d SET balance = 80 WHERE branch = 'zurich' AND id = 'x'", ref))
+	s.inWindow("zurich", "x", ref, 80)
+
 	s.grant(s.works(c, fmt.Sprintf("UNLOCK ACCOUNTS WHERE branch = 'zurich' USING LOCK %d", ref)), "RELEASED")
 	s.refused(c, "MUSIC_LOST MUSIC_NOT_HELD", fmt.Sprintf("UPDATE ACCOUNTS USING LOCK %d SET balance = 1 WHERE branch = 'zurich' AND id = 'x'", ref))
 	assert.Equal(s.t, "80", told(s.works(c, "SELECT balance FROM ACCOUNTS WHERE branch = 'zurich' AND id = 'x'"), "balance"), "an ordinary read")

@@ -221,6 +221,8 @@ func TestNoNodeAtStart(t *testing.T) {
 
 func TestPureRelayLeavesNoTrace(t *testing.T) {
 	node := needVictim(t)
+	direct := openGocql2(t, cluster2(node.Addr(), ""))
+	require.NoError(t, direct.run(statement{cql: "DROP KEYSPACE IF EXISTS music"}).err(), "of a proxy of another test")
 	p := startRelay(t, node, nil)
 	c := withGocql2(5, "").open(t, p.address, "")
 	require.NoError(t, c.run(statement{cql: "CREATE KEYSPACE IF NOT EXISTS plain WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"}).err())
@@ -229,7 +231,6 @@ func TestPureRelayLeavesNoTrace(t *testing.T) {
 	o := c.run(statement{cql: "LOCK plain.t WHERE k = 1"})
 	require.NotNil(t, o.failure)
 	assert.Equal(t, 0x2000, o.failure.code, "Cassandra's own syntax error: %v", o.failure)
-	direct := openGocql2(t, cluster2(node.Addr(), ""))
 	for _, q := range []string{
 		"SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = 'music'",
 		"SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'plain'",

@@ -51,7 +51,7 @@ func New(self *Session, o Options) *Core {
 	}
 }
 
-// Lock: the operation is answered with a Grant, now or within its Wait.
+// Lock asks for a reference, or after one: the operation is answered with a Grant, now or within its Wait.
 // "Not granted" is a Grant, never an error (DESIGN.md 5).
 func (c *Core) Lock(now Now, op OpID, id Key, q Request) Effects {
 	k := c.admit(now, op, id, q)
@@ -134,7 +134,7 @@ func (c *Core) End(now Now, tk Ticket, o Outcome) (Verdict, Effects) {
 	return v, c.leave()
 }
 
-// Gone: the client of a waiting operation went away. Its place in the queue
+// Gone says that the client of a waiting operation went away. Its place in the queue
 // is given up; locks that it holds stay, they are bound to no connection. The
 // operation gets no answer from now on.
 func (c *Core) Gone(now Now, op OpID) Effects {
@@ -169,7 +169,7 @@ func (c *Core) Tick(now Now) Effects {
 	return c.leave()
 }
 
-// Drain: no new grants, settle what is unsettled (DESIGN.md 6, SIGTERM). Who
+// Drain allows no new grants and settles what is unsettled (DESIGN.md 6, SIGTERM). Who
 // waits is told where he stands and may go on at another proxy. Then wait for
 // Quiet, end the session, and write EndedBeat.
 func (c *Core) Drain(now Now) Effects {

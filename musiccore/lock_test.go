@@ -190,12 +190,12 @@ func TestSessionDeathLosesEverything(t *testing.T) {
 
 // preempted runs a LOCK behind a stranger for a while and reports whether it
 // was preempted.
-func preempted(t *testing.T, d *desk, s *store, beat func(time.Duration) int64, for_ time.Duration) bool {
+func preempted(t *testing.T, d *desk, s *store, beat func(time.Duration) int64, gap time.Duration) bool {
 	t.Helper()
 	row := stranger()
 	s.row = &row
 	op := d.lock(Request{Wait: time.Hour})
-	for end := d.now + for_; d.now < end; {
+	for end := d.now + gap; d.now < end; {
 		s.beat[session(9)] = beat(d.now)
 		s.run()
 		d.pass(50 * time.Millisecond)

@@ -163,7 +163,7 @@ func (s *schema) event(event func(*musiccore.Core, musiccore.Now) musiccore.Effe
 // is settled.
 func (s *schema) show(t *dataTable, refused string) {
 	critical := s.tables.Of(t.keyspace, t.name).Critical()
-	if critical != nil && critical.ID == t.id && critical.Settings.String() == t.settings.String() && t.made {
+	if critical != nil && critical.ID == t.id && critical.Settings == t.settings && t.made {
 		return
 	}
 	s.publish(t, refused)
