@@ -107,8 +107,11 @@ func (c *conn) stamped(k kept, a musiccore.Answer) ([]byte, *Failure) {
 	k.request.parameters.fence(int64(a.Ticket.Stamp))
 	body := k.request.parameters.appendTo(k.before, c.version)
 	k.header.length = uint32(len(body))
+	if !c.streams.begin(k.header.stream, true) {
+		c.server.Locks.End(a.Ticket, musiccore.OutcomeRefused) // it was not sent
+		return nil, inUse(k.header.stream)
+	}
 	c.watches.add(k.header.stream, watch{kind: watchFenced, fenced: &k.fenced})
-	c.streams.begin(k.header.stream, true)
 	c.server.Stats.count(c, k.header.opcode, Fenced)
 	return append(k.header.appendTo(make([]byte, 0, headerSize+len(body))), body...), nil
 }

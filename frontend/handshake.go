@@ -92,7 +92,9 @@ func (c *conn) register(e envelope) error {
 
 // forwardHeld sends a request that was kept back as it is.
 func (c *conn) forwardHeld(e envelope) error {
-	c.expect(e)
+	if err := c.expect(e); err != nil {
+		return err
+	}
 	c.up.emit(e.raw)
 	return nil
 }

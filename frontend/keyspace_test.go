@@ -6,15 +6,35 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/stretchr/testify/assert"
+
+	"music/musiccore"
 )
 
 // withCritical is a rig with bank.accounts as a critical table.
 func withCritical(t testing.TB) *rig {
 	t.Helper()
-	r := newRig(t)
+	r := newRig(t, func(o *Options) { o.Locks = noLocks{} })
 	r.server.Tables.Set("bank", "accounts", &Critical{Key: []Column{{Name: "id", Type: "text"}}})
 	return r
 }
+
+// noLocks is a core that gives none. What it has no method for is not asked of it.
+type noLocks struct{ Locks }
+
+func (noLocks) Lock(_ musiccore.Key, _ musiccore.Request, done func(musiccore.Answer)) func() {
+	done(musiccore.Answer{Err: musiccore.ErrNotHeld})
+	return func() {}
+}
+
+func (noLocks) Unlock(_ musiccore.Key, _ musiccore.LockRef, done func(musiccore.Answer)) {
+	done(musiccore.Answer{Err: musiccore.ErrNotHeld})
+}
+
+func (noLocks) Begin(musiccore.Key, musiccore.LockRef, musiccore.Kind, func(musiccore.Answer)) (musiccore.Answer, bool) {
+	return musiccore.Answer{Err: musiccore.ErrNotHeld}, true
+}
+
+func (noLocks) End(musiccore.Ticket, musiccore.Outcome) musiccore.Verdict { return 0 }
 
 // unqualifiedWrites are plain writes on accounts, in whatever keyspace.
 func unqualifiedWrites() []message.Message {

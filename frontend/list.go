@@ -55,9 +55,13 @@ func (c *conn) list(e envelope, s section) error {
 		return c.answer(e, invalid("MUSIC_REFUSED: say of which table: LIST LOCKS ON ks.t"))
 	case table == nil || c.mayWrite(table):
 		act()
-	default:
-		c.up.emit(c.probe(h, table, s.critical, act))
+		return nil
 	}
+	raw, f := c.probe(h, table, s.critical, act)
+	if f != nil {
+		return c.answer(e, f)
+	}
+	c.up.emit(raw)
 	return nil
 }
 

@@ -25,6 +25,12 @@ const (
 // patience is how long a test waits for what must come. No test waits it out.
 const patience = 20 * time.Second
 
+// tester is a test of any kind.
+type tester interface {
+	require.TestingT
+	Helper()
+}
+
 // dialect is how a connection speaks.
 type dialect struct {
 	version     primitive.ProtocolVersion
@@ -79,7 +85,7 @@ func (d dialect) segments() segment.Codec {
 }
 
 // envelope encodes one message. In version 3 and 4 it is compressed where the dialect is.
-func (d dialect) envelope(t testing.TB, stream int16, m message.Message, change ...func(*frame.Frame)) []byte {
+func (d dialect) envelope(t tester, stream int16, m message.Message, change ...func(*frame.Frame)) []byte {
 	t.Helper()
 	f := frame.NewFrame(d.version, stream, m)
 	for _, c := range change {
@@ -93,7 +99,7 @@ func (d dialect) envelope(t testing.TB, stream int16, m message.Message, change 
 }
 
 // segment encodes one segment.
-func (d dialect) segment(t testing.TB, payload []byte, selfContained bool) []byte {
+func (d dialect) segment(t tester, payload []byte, selfContained bool) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	require.NoError(t, d.segments().EncodeSegment(&segment.Segment{
@@ -103,7 +109,7 @@ func (d dialect) segment(t testing.TB, payload []byte, selfContained bool) []byt
 }
 
 // parts cuts one large envelope into segments of at most size bytes.
-func (d dialect) parts(t testing.TB, envelope []byte, size int) []byte {
+func (d dialect) parts(t tester, envelope []byte, size int) []byte {
 	t.Helper()
 	var b []byte
 	for len(envelope) > 0 {

@@ -30,10 +30,14 @@ func (r *requests) check(h header) error {
 	case h.stream < 0:
 		return c.violation(h.stream, protocolError("Invalid stream id %d: negative ones are the server's", h.stream))
 	case c.streams.open(h.stream):
-		// The answer to one request would be taken for that to the other.
-		return c.violation(h.stream, protocolError("Stream id %d is in use: its request has not been answered yet", h.stream))
+		return c.violation(h.stream, inUse(h.stream))
 	}
 	return nil
+}
+
+// inUse is told of a second request on a stream: the answer to one would be taken for that to the other.
+func inUse(stream int16) *Failure {
+	return protocolError("Stream id %d is in use: its request has not been answered yet", stream)
 }
 
 func (c *conn) violation(stream int16, f *Failure) error {
@@ -58,8 +62,7 @@ func (r *requests) judge(e envelope) (verdict, error) {
 	if c.plan.watch.kind == watchKeyspace && c.busy() {
 		return alone, nil
 	}
-	c.expect(e)
-	return forward, nil
+	return forward, c.expect(e)
 }
 
 // await blocks until the client is owed no answer. USE needs that, before it and after: Cassandra carries out the requests of a
@@ -79,16 +82,19 @@ func (r *requests) await() error {
 }
 
 // expect notes that Cassandra owes an answer to a request that goes on now.
-func (c *conn) expect(e envelope) {
+func (c *conn) expect(e envelope) error {
 	watched := c.plan.watch.kind != 0
+	if !c.streams.begin(e.stream, watched) {
+		return c.violation(e.stream, inUse(e.stream))
+	}
 	if watched {
 		c.watches.add(e.stream, c.plan.watch)
 		c.using = c.plan.watch.kind == watchKeyspace
 	} else {
 		c.sample.begin(e.stream)
 	}
-	c.streams.begin(e.stream, watched)
 	c.server.Stats.count(c, e.opcode, Forwarded)
+	return nil
 }
 
 // decide is the table from opcode to method.

@@ -41,7 +41,7 @@ func (r *rights) note(t *Table) {
 // probe is a statement that Cassandra executes only for a role that may write the table, and that writes nothing (tried on
 // 5.0.8: no mutation is made). It travels on the client's own connection, in the stream of its request; act follows where
 // it is let through, and the client gets Cassandra's own words where it is not.
-func (c *conn) probe(h header, t *Table, critical *Critical, act func()) []byte {
+func (c *conn) probe(h header, t *Table, critical *Critical, act func()) ([]byte, *Failure) {
 	text := "DELETE FROM " + quoteName(t.Keyspace) + "." + quoteName(t.Name) + " WHERE "
 	for i, column := range critical.Key {
 		if i > 0 {
@@ -53,12 +53,14 @@ func (c *conn) probe(h header, t *Table, critical *Critical, act func()) []byte 
 	p := parameters{consistency: primitive.ConsistencyLevelOne}
 	body = p.appendTo(body, c.version)
 	h = header{version: h.version, stream: h.stream, opcode: primitive.OpCodeQuery, length: uint32(len(body))}
+	if !c.streams.begin(h.stream, true) {
+		return nil, inUse(h.stream)
+	}
 	c.watches.add(h.stream, watch{kind: watchRights, allowed: func() {
 		c.rights.note(t)
 		act()
 	}})
-	c.streams.begin(h.stream, true)
-	return append(h.appendTo(make([]byte, 0, headerSize+len(body))), body...)
+	return append(h.appendTo(make([]byte, 0, headerSize+len(body))), body...), nil
 }
 
 // quoteName writes a name so that CQL reads exactly it.

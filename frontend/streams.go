@@ -20,10 +20,11 @@ type streams struct {
 	pages [32768 / streamsPerPage]atomic.Pointer[streamPage]
 }
 
-// begin marks a stream as open. Watched tells end to report it.
-func (s *streams) begin(stream int16, watched bool) {
+// begin marks a stream as open; watched, as one whose answer concerns the proxy. It is false for a stream that is open already:
+// the answer to one request would be taken for that to the other.
+func (s *streams) begin(stream int16, watched bool) bool {
 	if stream < 0 {
-		return
+		return false
 	}
 	slot := &s.pages[stream/streamsPerPage]
 	page := slot.Load()
@@ -32,10 +33,13 @@ func (s *streams) begin(stream int16, watched bool) {
 		page = slot.Load()
 	}
 	word, bit := stream%streamsPerPage/64, uint64(1)<<(stream%64)
+	if page.open[word].Or(bit)&bit != 0 {
+		return false
+	}
 	if watched {
 		page.watched[word].Or(bit)
 	}
-	page.open[word].Or(bit)
+	return true
 }
 
 // open tells whether a request on the stream has no answer yet.

@@ -52,8 +52,11 @@ func (a *admission) verb(k musiccore.Key, ref musiccore.LockRef) *Failure {
 		act()
 		return nil
 	}
-	a.emit(c.probe(h, table, s.critical, act))
-	return nil
+	raw, f := c.probe(h, table, s.critical, act)
+	if f == nil {
+		a.emit(raw)
+	}
+	return f
 }
 
 // lockTerms reads the clauses of LOCK.

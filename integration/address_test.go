@@ -22,6 +22,7 @@ type recorder struct {
 	hosts  map[string]bool
 }
 
+// newRecorder has heard of nothing yet.
 func newRecorder() *recorder { return &recorder{dialed: map[string]int{}, hosts: map[string]bool{}} }
 
 // DialContext implements the Dialer of both drivers.
@@ -76,6 +77,7 @@ type restartable struct {
 	now    *instance
 }
 
+// newRestartable starts one; it ends with the test.
 func newRestartable(t testing.TB) *restartable {
 	t.Helper()
 	r := &restartable{t: t, config: needWorld(t).config()}

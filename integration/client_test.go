@@ -151,6 +151,7 @@ func show(v any) string {
 	return fmt.Sprint(v)
 }
 
+// nilPointer tells whether a value is a pointer to nothing: its String must not be called.
 func nilPointer(v any) bool {
 	r := reflect.ValueOf(v)
 	return r.Kind() == reflect.Pointer && r.IsNil()
@@ -164,6 +165,7 @@ func showBytes(raw []byte) string {
 	return fmt.Sprintf("0x%x", raw)
 }
 
+// showList tells an empty list from none.
 func showList(r reflect.Value) string {
 	if r.Kind() == reflect.Slice && r.IsNil() {
 		return "null"
@@ -175,6 +177,7 @@ func showList(r reflect.Value) string {
 	return "[" + strings.Join(parts, ", ") + "]"
 }
 
+// showMap is the same for equal maps, whatever order Go gives.
 func showMap(r reflect.Value) string {
 	if r.IsNil() {
 		return "null"

@@ -173,6 +173,7 @@ func readTable(said string) outcome {
 	return o
 }
 
+// cells takes a line of a table apart.
 func cells(line string) []string {
 	var all []string
 	for cell := range strings.SplitSeq(line, "|") {

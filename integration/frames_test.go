@@ -98,6 +98,7 @@ func (k *talk) encode(f *frame.Frame) []byte {
 // query runs a statement given as text.
 func (k *talk) query(text string) { k.ask(text, plainQuery(text), exact, nil) }
 
+// plainQuery is a statement as text at level ONE.
 func plainQuery(text string) *message.Query {
 	return &message.Query{Query: text, Options: &message.QueryOptions{Consistency: primitive.ConsistencyLevelOne}}
 }
@@ -112,6 +113,7 @@ func (k *talk) prepare(text string, values ...*primitive.Value) *message.Execute
 	return x
 }
 
+// openTalk begins a conversation after the handshake.
 func openTalk(t *testing.T, address string, version primitive.ProtocolVersion, compression primitive.Compression) *talk {
 	t.Helper()
 	return &talk{t: t, wire: openWire(t, address, version, compression)}

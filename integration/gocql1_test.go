@@ -113,6 +113,7 @@ func (g *gocql1) finish(iter *gocql.Iter) outcome {
 	return o
 }
 
+// failure1 reads an error of the driver.
 func failure1(err error) *failure {
 	var answered gocql.RequestError
 	switch {

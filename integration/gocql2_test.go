@@ -123,6 +123,7 @@ func (g *gocql2) finish(iter *gocql.Iter) outcome {
 	return o
 }
 
+// failure2 reads an error of the driver.
 func failure2(err error) *failure {
 	var answered gocql.RequestError
 	switch {

@@ -57,6 +57,9 @@ func runShared(m *testing.M) int {
 	}
 	shared = w
 	code := m.Run()
+	if code != 0 {
+		w.keepLog()
+	}
 	if err := w.close(); err != nil {
 		fmt.Fprintln(os.Stderr, "integration:", err)
 		return 1
@@ -110,6 +113,18 @@ func (w *world) startSharedProxy() (*instance, error) {
 	}
 	w.closers = append(w.closers, p.stop)
 	return p, nil
+}
+
+// keepLog keeps what the shared proxy has logged where somebody who looks for a cause finds it.
+func (w *world) keepLog() {
+	p, err := w.proxy()
+	if err != nil {
+		return
+	}
+	path := filepath.Join(w.runDir, "integration-proxy.log")
+	if err := os.WriteFile(path, []byte(p.log.String()), 0o644); err == nil {
+		fmt.Fprintln(os.Stderr, "integration: the shared proxy's log is in", path)
+	}
 }
 
 // close ends what was started, the last first.

@@ -80,6 +80,7 @@ type greeting struct {
 	differs string // why the proxy does not answer it as Cassandra does
 }
 
+// once is a greeting of one part.
 func once(part []byte) [][]byte { return [][]byte{part} }
 
 // ownWords is the difference of answers to bodies that end too soon: Cassandra shows its Java, the proxy does not.

@@ -102,6 +102,9 @@ func (s *schema) readColumns(ctx context.Context, t *dataTable) error {
 	t.key = make([]frontend.Column, len(byPosition))
 	for i := range t.key {
 		t.key[i] = byPosition[i]
+		if shapeOf(t.key[i].Type) != nil {
+			t.refused = "its partition key holds a tuple"
+		}
 	}
 	t.prepareTexts()
 	return nil

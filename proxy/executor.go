@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -147,13 +148,14 @@ type wireBytes []byte
 // MarshalCQL hands the bytes on.
 func (w wireBytes) MarshalCQL(gocql.TypeInfo) ([]byte, error) { return w, nil }
 
-// UnmarshalCQL copies the bytes; nil is null.
+// UnmarshalCQL copies the bytes; nil is null, which is not the same as no bytes.
 func (w *wireBytes) UnmarshalCQL(_ gocql.TypeInfo, data []byte) error {
-	*w = append(wireBytes(nil), data...)
+	*w = bytes.Clone(data)
 	return nil
 }
 
-// keyValues takes a routing key apart: one value a column of the partition key.
+// keyValues takes a routing key apart: one value a column of the partition key. None is a tuple, which the driver cannot
+// bind to one marker: readColumns refuses such a table.
 func keyValues(t *dataTable, pk string) []any {
 	if len(t.key) == 1 {
 		return []any{wireBytes(pk)}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -73,15 +74,18 @@ func copyPartition(ctx context.Context, s *gocql.Session, t keyOfTable, a musicc
 		return 0, fmt.Errorf("%w: %w", errNotSynchronisable, err)
 	}
 	p := partition{session: s, table: table, pk: pk, now: view.now}
-	rows, err := p.read(ctx)
+	page, err := p.read(ctx)
 	if err != nil {
 		return 0, err
 	}
-	top := highest(rows)
-	if top >= a.Fence || a.Skip && len(rows) == 0 {
+	top := highest(page.rows)
+	if top >= a.Fence || a.Skip && len(page.rows) == 0 {
 		return top, nil
 	}
-	return top, p.write(ctx, table.rewrite(pk, rows, a.Fence))
+	if err := p.learnMarkers(ctx, page); err != nil {
+		return 0, err
+	}
+	return top, p.write(ctx, table.rewrite(pk, page.rows, a.Fence))
 }
 
 // partition is where one attempt reads and writes. Both use the same now, in seconds of Unix time, so that what has a TTL
@@ -91,42 +95,65 @@ type partition struct {
 	table   synchTable
 	pk      []synchTerm
 	now     int
+	host    string // id of the node that is asked, "" for any
 }
 
 // read answers all rows as one page had them, or errTooLarge.
-func (p partition) read(ctx context.Context) ([]synchRow, error) {
+func (p partition) read(ctx context.Context) (synchPage, error) {
 	for _, size := range []int{shortPage, fullPage} {
 		page, err := p.page(ctx, size)
 		switch {
 		case err != nil:
-			return nil, fmt.Errorf("read the partition: %w", err)
+			return page, fmt.Errorf("read the partition: %w", err)
 		case !page.more:
-			return page.rows, nil
+			return page, nil
 		case page.bytes > pageBytes:
-			return nil, fmt.Errorf("%w: %d bytes in its first %d rows", errTooLarge, page.bytes, size)
+			return page, fmt.Errorf("%w: %d bytes in its first %d rows", errTooLarge, page.bytes, size)
 		}
 	}
-	return nil, fmt.Errorf("%w: more than %d rows", errTooLarge, fullPage)
+	return synchPage{}, fmt.Errorf("%w: more than %d rows", errTooLarge, fullPage)
+}
+
+// learnMarkers asks for the rows' markers where the rule would have to guess them, by a second read at QUORUM. It goes to
+// the same node, which asks the same replicas unless one is slow: the first read has repaired those. Rows that the second
+// does not show, such as those beyond its page, follow the rule.
+func (p partition) learnMarkers(ctx context.Context, page synchPage) error {
+	if p.now+clockSlack >= p.table.forgotten || !slices.ContainsFunc(page.rows, synchRow.guessed) {
+		return nil
+	}
+	p.now, p.host = farFuture, page.host
+	later, err := p.page(ctx, fullPage)
+	switch {
+	case err != nil:
+		return fmt.Errorf("read the markers: %w", err)
+	case learn(page.rows, later.rows) && p.table.repaired:
+		return errMoved
+	}
+	return nil
 }
 
 // synchPage is what one answer of Cassandra had of a partition.
 type synchPage struct {
 	rows  []synchRow
 	bytes int
-	more  bool // rows are left
+	more  bool   // rows are left
+	host  string // id of the node that answered
 }
 
 // page reads the first rows of the partition.
 func (p partition) page(ctx context.Context, size int) (synchPage, error) {
 	selection := p.table.selection(p.pk)
 	iter := p.session.Query(selection.text, bound(selection.values)...).Consistency(gocql.Quorum).Idempotent(false).
-		RetryPolicy(nil).WithNowInSeconds(p.now).PageSize(size).PageState(nil).IterContext(ctx)
+		RetryPolicy(nil).WithNowInSeconds(p.now).PageSize(size).PageState(nil).SetHostID(p.host).IterContext(ctx)
 	values := make([]rawBytes, len(iter.Columns()))
 	into := make([]any, len(values))
 	for i := range values {
 		into[i] = &values[i]
 	}
 	page := synchPage{more: len(iter.PageState()) > 0}
+	if host := iter.Host(); host != nil {
+		page.host = host.HostID()
+	}
 	for iter.Scan(into...) {
 		row, err := p.table.row(values)
 		if err != nil {

@@ -42,7 +42,7 @@ func (t synchTable) rewrite(pk []synchTerm, rows []synchRow, fence musiccore.Sta
 			continue
 		}
 		target.at = slices.Concat(pk, r.clustering)
-		writes = append(writes, target.row(r.regular)...)
+		writes = append(writes, target.row(r)...)
 	}
 	return writes
 }
@@ -57,12 +57,12 @@ type synchTarget struct {
 }
 
 // row writes a row. The INSERT makes the row's marker, whatever columns it has; the columns of other TTLs follow.
-func (g synchTarget) row(cells []synchCell) []synchWrite {
-	whole := byTTL(cells)
-	marker := markerTTL(cells)
+func (g synchTarget) row(r synchRow) []synchWrite {
+	whole := byTTL(r.regular)
+	marker := r.markerTTL()
 	first := g.insert(marker, whole[marker])
 	delete(whole, marker)
-	return append([]synchWrite{first}, g.updates(cells, whole)...)
+	return append([]synchWrite{first}, g.updates(r.regular, whole)...)
 }
 
 // updates writes columns by TTL, then those that have more than one.
@@ -143,22 +143,4 @@ func byTTL(cells []synchCell) map[int32][]synchTerm {
 		whole[c.ttl][i] = c.term
 	}
 	return whole
-}
-
-// markerTTL is the TTL of a row's marker, which CQL does not show: none if anything in the row has none, or if nothing is
-// in it; else the largest, so that the row goes with its last column (PROTOCOL.md 1, marker rule).
-func markerTTL(cells []synchCell) int32 {
-	var ttls []int32
-	for _, c := range cells {
-		if !c.term.null() && c.parts == nil {
-			ttls = append(ttls, c.ttl)
-		}
-		for _, p := range c.parts {
-			ttls = append(ttls, p.ttl)
-		}
-	}
-	if len(ttls) == 0 || slices.Contains(ttls, 0) {
-		return 0
-	}
-	return slices.Max(ttls)
 }

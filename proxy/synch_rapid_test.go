@@ -128,7 +128,8 @@ func selected(c synchColumn, cells []modelCell, stamp int64) []rawBytes {
 	return []rawBytes{append(slices.Clone(count), tupleOf(elements...)...), append(count, tupleOf(ttls...)...), wireInt64(stamp)}
 }
 
-// drawPartition makes a partition and the page that a SELECT would answer, with a marker for each row as the rule has it.
+// drawPartition makes a partition and the page that a SELECT would answer, with a marker for each row: as the rule has it, or
+// one without a TTL.
 func drawPartition(t *rapid.T, table synchTable) (modelPartition, [][]rawBytes) {
 	p := modelPartition{}
 	fill := func(at string, columns []synchColumn) (page []rawBytes) {
@@ -150,12 +151,26 @@ func drawPartition(t *rapid.T, table synchTable) (modelPartition, [][]rawBytes) 
 		pages = append(pages, slices.Concat([]rawBytes{rawBytes(at)}, static, fill(at, table.regular)))
 		row := p[at]
 		row.marker = markerByRule(row)
+		if rapid.Bool().Draw(t, "permanent") {
+			row.marker = 0
+		}
 		p[at] = row
 	}
 	if pages == nil && p[""].cells != nil {
 		pages = append(pages, slices.Concat([]rawBytes{nil}, static, make([]rawBytes, 3*len(table.regular))))
 	}
 	return p, pages
+}
+
+// later are the rows at farFuture that have no columns left; others tell nothing of a marker.
+func (m modelPartition) later(table synchTable) []synchRow {
+	var rows []synchRow
+	for at, r := range m {
+		if at != "" && r.marker == 0 && markerByRule(r) != 0 {
+			rows = append(rows, synchRow{clustering: termsOf(at), regular: make([]synchCell, len(table.regular))})
+		}
+	}
+	return rows
 }
 
 func markerByRule(r modelRow) int32 {
@@ -311,6 +326,7 @@ func TestRewriteKeepsThePartition(t *testing.T) {
 			require.NoError(t, err)
 			rows = append(rows, row)
 		}
+		require.False(t, learn(rows, want.later(table)))
 		pk, err := table.key("key")
 		require.NoError(t, err)
 		got := modelPartition{}

@@ -11,6 +11,7 @@ import (
 type synchRow struct {
 	clustering      []synchTerm
 	static, regular []synchCell
+	permanent       bool // its marker is known to have no TTL
 }
 
 // synchCell is what a row has in one column.

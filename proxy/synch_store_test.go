@@ -58,8 +58,8 @@ func (s *store) json(table, where string) []string {
 	return rows
 }
 
-// look is the partition as synchronise sees it at a given second, and the stamps in it.
-func (s *store) look(k keyOfTable, now int) ([]synchRow, []musiccore.Stamp) {
+// partition is where an attempt at a given second reads and writes.
+func (s *store) partition(k keyOfTable, now int) partition {
 	s.t.Helper()
 	described, err := schemaView{}.describe(s.t.Context(), s.session, k)
 	require.NoError(s.t, err)
@@ -67,10 +67,16 @@ func (s *store) look(k keyOfTable, now int) ([]synchRow, []musiccore.Stamp) {
 	require.NoError(s.t, err)
 	pk, err := table.key(k.PK)
 	require.NoError(s.t, err)
-	rows, err := partition{session: s.session, table: table, pk: pk, now: now}.read(s.t.Context())
+	return partition{session: s.session, table: table, pk: pk, now: now}
+}
+
+// look is the partition as synchronise sees it at a given second, and the stamps in it.
+func (s *store) look(k keyOfTable, now int) ([]synchRow, []musiccore.Stamp) {
+	s.t.Helper()
+	page, err := s.partition(k, now).read(s.t.Context())
 	require.NoError(s.t, err)
 	var stamps []musiccore.Stamp
-	for _, r := range rows {
+	for _, r := range page.rows {
 		for _, cells := range [][]synchCell{r.static, r.regular} {
 			for i := range cells {
 				if !cells[i].term.null() {
@@ -80,7 +86,7 @@ func (s *store) look(k keyOfTable, now int) ([]synchRow, []musiccore.Stamp) {
 			}
 		}
 	}
-	return rows, stamps
+	return page.rows, stamps
 }
 
 func (s *store) key(table string, pk rawBytes) keyOfTable {

@@ -36,6 +36,8 @@ type synchTable struct {
 	name                  string
 	partition, clustering []synchColumn
 	static, regular       []synchColumn
+	forgotten             int  // what has a TTL and was written before this second leaves no trace at farFuture
+	repaired              bool // a read at QUORUM repairs the replicas that answered it
 }
 
 // describedColumn is a row of system_schema.columns.
@@ -48,6 +50,9 @@ type describedColumn struct {
 type describedTable struct {
 	keyspace, name string
 	flags          []string
+	grace          int // gc_grace_seconds
+	compaction     map[string]string
+	readRepair     string
 	columns        []describedColumn
 	types          map[string][]string
 	masked         bool
@@ -55,7 +60,7 @@ type describedTable struct {
 
 // newSynchTable makes a table out of its description, or answers errNotSynchronisable.
 func newSynchTable(d describedTable) (synchTable, error) {
-	t := synchTable{name: quote(d.keyspace) + "." + quote(d.name)}
+	t := synchTable{name: quote(d.keyspace) + "." + quote(d.name), forgotten: d.forgotten(), repaired: d.readRepair == "BLOCKING"}
 	if err := d.refusal(); err != nil {
 		return t, fmt.Errorf("%w: %s: %w", errNotSynchronisable, t.name, err)
 	}
@@ -92,6 +97,17 @@ func (d describedTable) refusal() error {
 		return errors.New("it has masked columns: a mask would be written back as if it were the value")
 	}
 	return nil
+}
+
+// forgotten is the second before which a value with a TTL must have been written, for a read at farFuture to be harmless.
+// Replicas drop what has expired by then, unless gc_grace_seconds reaches back to when it was written, or it is to be
+// repaired first: then they answer it as a tombstone, and read repair writes that over a value which still lives
+// (AbstractCell.purge and PurgeFunction in Cassandra's source).
+func (d describedTable) forgotten() int {
+	if d.compaction["only_purge_repaired_tombstones"] == "true" {
+		return 0
+	}
+	return farFuture - d.grace
 }
 
 // column is a row of system_schema as synchronise needs to know it.

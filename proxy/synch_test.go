@@ -1,8 +1,10 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -259,40 +261,45 @@ func TestByteSizes(t *testing.T) {
 
 func TestSchemaAgreement(t *testing.T) {
 	own, other, untold := gocql.MustRandomUUID(), gocql.MustRandomUUID(), gocql.UUID{}
-	assert.True(t, agree(own, nil))
-	assert.True(t, agree(own, []gocql.UUID{own, own, untold}))
-	assert.False(t, agree(own, []gocql.UUID{own, other}))
+	for _, down := range []bool{false, true} {
+		assert.Equal(t, allAgree, dissentOf(own, own, down))
+		assert.Equal(t, allAgree, dissentOf(own, untold, down))
+	}
+	assert.Equal(t, downDiffer, dissentOf(own, other, true))
+	assert.Equal(t, liveDiffer, dissentOf(own, other, false))
 }
 
 func TestSchemaAgreementIsAwaited(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		left := 3
-		broken := errors.New("broken")
-		ask := func(context.Context) (schemaView, bool, error) {
-			left--
-			if left < -100 {
-				return schemaView{}, false, broken
+	broken := errors.New("broken")
+	for name, tc := range map[string]struct {
+		others []dissent // by question, the last for ever
+		err    error
+		within time.Duration
+		want   error
+		after  time.Duration
+	}{
+		"later":            {others: []dissent{liveDiffer, liveDiffer, allAgree}, after: 2 * agreementPause},
+		"never":            {others: []dissent{liveDiffer}, want: errNotAgreed, after: agreementLimit},
+		"but for the down": {others: []dissent{downDiffer}, after: spreadLimit},
+		"down, then up":    {others: append(slices.Repeat([]dissent{downDiffer}, 9), liveDiffer), want: errNotAgreed, after: agreementLimit},
+		"cut off":          {others: []dissent{liveDiffer}, within: time.Millisecond, want: context.DeadlineExceeded, after: time.Millisecond},
+		"unanswered":       {others: []dissent{allAgree}, err: broken, want: broken},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			asked := 0
+			ask := func(context.Context) (schemaView, dissent, error) {
+				asked++
+				return schemaView{now: 7}, tc.others[min(asked, len(tc.others))-1], tc.err
 			}
-			return schemaView{now: 7}, left == 0, nil
-		}
-		view, err := awaitView(t.Context(), ask)
-		require.NoError(t, err)
-		assert.Equal(t, schemaView{now: 7}, view)
-
-		start := time.Now()
-		_, err = awaitView(t.Context(), ask)
-		require.ErrorIs(t, err, errNotAgreed)
-		assert.Equal(t, agreementLimit, time.Since(start))
-
-		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-		defer cancel()
-		_, err = awaitView(ctx, ask)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-
-		left = -100
-		_, err = awaitView(t.Context(), ask)
-		require.ErrorIs(t, err, broken)
-	})
+			ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(tc.within, time.Hour))
+			defer cancel()
+			start := time.Now()
+			view, err := awaitView(ctx, ask)
+			require.ErrorIs(t, err, tc.want, name)
+			assert.Equal(t, schemaView{now: 7}, view, name)
+			assert.Equal(t, tc.after, time.Since(start), name)
+		})
+	}
 }
 
 func TestNowIsPastForBothClocks(t *testing.T) {
@@ -311,6 +318,11 @@ func TestBoundValues(t *testing.T) {
 	require.NoError(t, gocql.Unmarshal(nil, []byte{}, &none))
 	assert.Nil(t, null)
 	assert.NotNil(t, none)
+	var literal wireBytes
+	require.NoError(t, gocql.Unmarshal(nil, []byte{}, &literal))
+	assert.NotNil(t, literal, "the executor's values know null from empty as well")
+	require.NoError(t, gocql.Unmarshal(nil, nil, &literal))
+	assert.Nil(t, literal)
 	buffer := []byte("a")
 	require.NoError(t, gocql.Unmarshal(nil, buffer, &null))
 	buffer[0] = 'b'

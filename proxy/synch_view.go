@@ -10,10 +10,22 @@ import (
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 )
 
-// How long the nodes may take to agree on the schema, and how often one is asked.
+// How long the nodes may take to agree on the schema, and how often one is asked. A peer that is down keeps its version until
+// it is back: it is waited for only as long as a change takes to spread, for it may be down for the driver alone.
 const (
 	agreementLimit = 2 * time.Second
+	spreadLimit    = time.Second
 	agreementPause = 100 * time.Millisecond
+)
+
+// dissent says which peers have another version of the schema than the node that was asked.
+type dissent uint8
+
+// The worst of them counts.
+const (
+	allAgree dissent = iota
+	downDiffer
+	liveDiffer
 )
 
 // schemaView is the schema as one node has it when all nodes had the same.
@@ -25,21 +37,22 @@ type schemaView struct {
 // agreedView is the schema of one node once it sees all nodes agree, or errNotAgreed. Without agreement a column that the
 // node does not know yet would not be read, and yet be deleted (PROTOCOL.md 3, C11).
 func agreedView(ctx context.Context, s *gocql.Session) (schemaView, error) {
-	return awaitView(ctx, func(ctx context.Context) (schemaView, bool, error) { return askView(ctx, s) })
+	return awaitView(ctx, func(ctx context.Context) (schemaView, dissent, error) { return askView(ctx, s) })
 }
 
 // awaitView asks until the nodes agree, an error comes, or the time for it is over.
-func awaitView(ctx context.Context, ask func(context.Context) (schemaView, bool, error)) (schemaView, error) {
+func awaitView(ctx context.Context, ask func(context.Context) (schemaView, dissent, error)) (schemaView, error) {
+	start := time.Now()
 	ctx, cancel := context.WithTimeoutCause(ctx, agreementLimit, errNotAgreed)
 	defer cancel()
 	for {
-		view, agreed, err := ask(ctx)
+		view, others, err := ask(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return view, fmt.Errorf("ask for the schema: %w", context.Cause(ctx))
 		case err != nil:
 			return view, fmt.Errorf("ask for the schema: %w", err)
-		case agreed:
+		case others == allAgree, others == downDiffer && time.Since(start) >= spreadLimit:
 			return view, nil
 		}
 		pause(ctx, agreementPause)
@@ -47,7 +60,7 @@ func awaitView(ctx context.Context, ask func(context.Context) (schemaView, bool,
 }
 
 // askView asks one node for its schema version and those of its peers.
-func askView(ctx context.Context, s *gocql.Session) (view schemaView, agreed bool, err error) {
+func askView(ctx context.Context, s *gocql.Session) (view schemaView, others dissent, err error) {
 	var own gocql.UUID
 	var clock int64
 	iter := localQuery(s, "", "SELECT schema_version, toUnixTimestamp(now()) FROM system.local WHERE key = 'local'").IterContext(ctx)
@@ -56,20 +69,28 @@ func askView(ctx context.Context, s *gocql.Session) (view schemaView, agreed boo
 	}
 	found := iter.Scan(&own, &clock)
 	if err := iter.Close(); err != nil || !found {
-		return view, false, errors.Join(err, gocql.ErrNotFound)
+		return view, allAgree, errors.Join(err, gocql.ErrNotFound)
 	}
 	view.now = pastOf(time.UnixMilli(clock), time.Now())
-	var peers []gocql.UUID
-	iter = localQuery(s, view.host, "SELECT schema_version FROM system.peers_v2").IterContext(ctx)
-	for peer := (gocql.UUID{}); iter.Scan(&peer); peer = (gocql.UUID{}) {
-		peers = append(peers, peer)
+	hosts := s.GetHosts()
+	iter = localQuery(s, view.host, "SELECT host_id, schema_version FROM system.peers_v2").IterContext(ctx)
+	var id, version gocql.UUID
+	for ; iter.Scan(&id, &version); id, version = (gocql.UUID{}), (gocql.UUID{}) {
+		down := slices.ContainsFunc(hosts, func(h *gocql.HostInfo) bool { return h.HostID() == id.String() && !h.IsUp() })
+		others = max(others, dissentOf(own, version, down))
 	}
-	return view, agree(own, peers), iter.Close()
+	return view, others, iter.Close()
 }
 
-// agree reports that all peers have the same version. One that has told none yet does not count.
-func agree(own gocql.UUID, peers []gocql.UUID) bool {
-	return !slices.ContainsFunc(peers, func(p gocql.UUID) bool { return p != own && p != gocql.UUID{} })
+// dissentOf is that of one peer. One that has told no version yet does not count.
+func dissentOf(own, version gocql.UUID, down bool) dissent {
+	switch {
+	case version == own, version == gocql.UUID{}:
+		return allAgree
+	case down:
+		return downDiffer
+	}
+	return liveDiffer
 }
 
 // pastOf is a second that has passed for both clocks. Read and written with a now of the past, a TTL ends where it would
@@ -84,8 +105,8 @@ func localQuery(s *gocql.Session, host, text string, values ...any) *gocql.Query
 // describe reads the table's description.
 func (v schemaView) describe(ctx context.Context, s *gocql.Session, t keyOfTable) (describedTable, error) {
 	d := describedTable{keyspace: t.Keyspace, name: t.Table}
-	const flags = "SELECT flags FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?"
-	err := localQuery(s, v.host, flags, t.Keyspace, t.Table).ScanContext(ctx, &d.flags)
+	const table = "SELECT flags, gc_grace_seconds, compaction, read_repair FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?"
+	err := localQuery(s, v.host, table, t.Keyspace, t.Table).ScanContext(ctx, &d.flags, &d.grace, &d.compaction, &d.readRepair)
 	if err != nil {
 		return d, fmt.Errorf("read table %s.%s: %w", t.Keyspace, t.Table, err)
 	}

@@ -1,0 +1,166 @@
+package frontend
+
+import (
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// benchFeed measures one direction per envelope, on a read buffer full of them.
+func benchFeed(b *testing.B, pick func(exec, text, response []byte) []byte, of func(*memory) *direction) {
+	for _, d := range []dialect{{v4, ""}, {v5, ""}} {
+		b.Run(d.version.String()[len("ProtocolVersion "):], func(b *testing.B) {
+			m := newMemory(b, d, false)
+			exec, text, response := typical(b, d, m)
+			one := pick(exec, text, response)
+			n := blockSize / len(one)
+			batch := make([]byte, 0, blockSize)
+			for range n {
+				batch = append(batch, one...)
+			}
+			direction := of(m)
+			forget := direction == &m.up
+			b.ReportAllocs()
+			b.ResetTimer()
+			for i := 0; i < b.N; i += n {
+				if forget {
+					benchForget(b, m, direction, batch, len(one))
+					continue
+				}
+				if err := feed(direction, batch); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// benchForget feeds a batch of requests that are all on one stream.
+func benchForget(b *testing.B, m *memory, d *direction, batch []byte, size int) {
+	for len(batch) > 0 {
+		if err := feed(d, batch[:size]); err != nil {
+			b.Fatal(err)
+		}
+		m.streams.end(1)
+		batch = batch[size:]
+	}
+}
+
+func BenchmarkForwardExecute(b *testing.B) {
+	benchFeed(b, func(exec, _, _ []byte) []byte { return exec }, func(m *memory) *direction { return &m.up })
+}
+
+func BenchmarkForwardQuery(b *testing.B) {
+	benchFeed(b, func(_, text, _ []byte) []byte { return text }, func(m *memory) *direction { return &m.up })
+}
+
+func BenchmarkForwardResponse(b *testing.B) {
+	benchFeed(b, func(_, _, response []byte) []byte { return response }, func(m *memory) *direction { return &m.down })
+}
+
+// BenchmarkRelay sends EXECUTEs over loopback through a bare relay and through the proxy, many in flight and one at a time.
+func BenchmarkRelay(b *testing.B) {
+	for _, flight := range []int{128, 1} {
+		name := map[int]string{128: "pipelined", 1: "one at a time"}[flight]
+		b.Run("bare/"+name, func(b *testing.B) {
+			backend := listen(b)
+			address, stop := bareRelay(b, backend.Addr().String())
+			defer stop()
+			client, node := rawPair(b, address, backend)
+			defer func() { _, _ = client.Close(), node.Close() }()
+			roundTrips(b, client, node, d4().envelope(b, 1, execute(idOf("typical"), noise(100))), flight)
+		})
+		b.Run("proxy/"+name, func(b *testing.B) {
+			r := newRig(b)
+			client, backend := r.login(d4())
+			id := r.prepare(client, backend, "typical")
+			roundTrips(b, client.Conn, backend.Conn, client.envelope(b, 1, execute(id, noise(100))), flight)
+			_ = client.Close()
+		})
+	}
+}
+
+func d4() dialect { return dialect{version: v4} }
+
+// roundTrips has a client keep so many requests in flight, each answered by a node that reads in batches as the client does.
+func roundTrips(b *testing.B, client, node net.Conn, request []byte, flight int) {
+	response := d4().envelope(b, 1, rows(noise(200)))
+	var up, down []byte
+	for stream := range flight {
+		request[3], response[3] = byte(stream), byte(stream)
+		up, down = append(up, request...), append(down, response...)
+	}
+	_ = client.SetDeadline(time.Time{})
+	_ = node.SetDeadline(time.Time{})
+	var wg sync.WaitGroup
+	rounds := (b.N + flight - 1) / flight
+	b.ReportAllocs()
+	b.ResetTimer()
+	wg.Go(func() {
+		got := make([]byte, len(up))
+		for range rounds {
+			if _, err := io.ReadFull(node, got); err != nil {
+				return
+			}
+			_, _ = node.Write(down)
+		}
+	})
+	got := make([]byte, len(down))
+	for range rounds {
+		_, _ = client.Write(up)
+		if _, err := io.ReadFull(client, got); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.StopTimer()
+	wg.Wait()
+}
+
+// bareRelay copies bytes both ways between one client and an address: what any proxy costs at least.
+func bareRelay(b *testing.B, to string) (address string, stop func()) {
+	ln := listen(b)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		client, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		node, err := net.Dial("tcp", to)
+		if err != nil {
+			return
+		}
+		wg.Go(func() { bareCopy(node, client) })
+		bareCopy(client, node)
+	})
+	return ln.Addr().String(), func() {
+		_ = ln.Close()
+		wg.Wait()
+	}
+}
+
+// bareCopy is io.Copy without the kernel's splice, which no proxy that looks at its bytes can use.
+func bareCopy(to, from net.Conn) {
+	defer func() { _ = to.Close() }()
+	for buf := make([]byte, blockSize); ; {
+		n, err := from.Read(buf)
+		if err != nil {
+			return
+		}
+		if _, err := to.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+func rawPair(b *testing.B, address string, backend net.Listener) (client, node net.Conn) {
+	client, err := net.Dial("tcp", address)
+	require.NoError(b, err)
+	node, err = backend.Accept()
+	require.NoError(b, err)
+	_ = backend.Close()
+	return client, node
+}

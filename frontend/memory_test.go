@@ -1,0 +1,160 @@
+package frontend
+
+import (
+	"io"
+	"net"
+	"testing"
+
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+	"github.com/datastax/go-cassandra-native-protocol/segment"
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+)
+
+// sink is a socket that takes everything and says nothing.
+type sink struct {
+	net.Conn
+	got  []byte
+	keep bool
+}
+
+func (s *sink) Write(b []byte) (int, error) {
+	if s.keep {
+		s.got = append(s.got, b...)
+	}
+	return len(b), nil
+}
+
+func (s *sink) Read([]byte) (int, error) { return 0, io.EOF }
+func (s *sink) RemoteAddr() net.Addr     { return &net.TCPAddr{} }
+
+// memory is a connection without sockets, after the handshake: what its directions write goes nowhere, or is kept.
+type memory struct {
+	*conn
+	client, backend *sink
+}
+
+// newMemory makes one that knows the tables of a schema of some size, none of which is critical but music.named.
+func newMemory(t tester, d dialect, keep bool) *memory {
+	t.Helper()
+	tables := NewTables()
+	for _, name := range []string{"accounts", "transfers", "other"} {
+		tables.Of("bank", name)
+	}
+	tables.Set("music", "named", &Critical{Key: []Column{{Name: "name", Type: "text"}}})
+	s := NewServer(Options{Tables: tables, Locks: noLocks{}, Stats: new(Stats), Log: zerolog.Nop(), MaxFrame: 16 << 20, MaxConnections: 1})
+	m := &memory{client: &sink{keep: keep}, backend: &sink{keep: keep}}
+	m.conn = newConn(s, m.client)
+	m.conn.backend = m.backend
+	m.up.out, m.down.in = newOutbound(m.backend), newInbound(m.backend, &s.blocks)
+	m.version, m.compression = byte(d.version), d.compression
+	m.segmented.Store(d.version == v5)
+	m.loggedIn.Store(true)
+	ks := "bank"
+	m.keyspace.Store(&ks)
+	return m
+}
+
+// feed has a direction deal with bytes as if they had just been read.
+func feed(d *direction, b []byte) error {
+	in := d.in
+	in.buf, in.r, in.w, d.start = b, 0, len(b), 0
+	_, err := d.take()
+	if err == nil {
+		err = d.flush()
+	}
+	d.role.flushed()
+	in.buf, in.r, in.w = nil, 0, 0
+	return err
+}
+
+// requestBytes puts an envelope into the framing of a dialect.
+func requestBytes(t tester, d dialect, envelope []byte) []byte {
+	t.Helper()
+	switch {
+	case d.version < v5:
+		return envelope
+	case len(envelope) > segment.MaxPayloadLength:
+		return d.parts(t, envelope, segment.MaxPayloadLength)
+	}
+	return d.segment(t, envelope, true)
+}
+
+// typical are the requests and the response that the targets are about.
+func typical(t tester, d dialect, m *memory) (exec, text, response []byte) {
+	t.Helper()
+	id := idOf("typical")
+	table := m.server.Tables.Of("bank", "accounts")
+	m.server.prepared.Add(preparedID(id), &prepared{meaning: writes, tables: []*Table{table}})
+	exec = requestBytes(t, d, d.envelope(t, 1, execute(id, noise(100))))
+	text = requestBytes(t, d, d.envelope(t, 1, query("UPDATE bank.accounts SET balance = 90 WHERE branch = 'zurich' AND id = 'x'")))
+	response = requestBytes(t, d, d.envelope(t, 1, rows(noise(200))))
+	return exec, text, response
+}
+
+// What is forwarded costs no memory: not on the way to Cassandra, with the look-up of the statement and of its table, nor back.
+func TestForwardingAllocatesNothing(t *testing.T) {
+	for name, d := range map[string]dialect{"v4": {v4, ""}, "v5": {v5, ""}, "v5 lz4": {v5, primitive.CompressionLz4}} {
+		t.Run(name, func(t *testing.T) {
+			m := newMemory(t, d, false)
+			exec, text, response := typical(t, d, m)
+			for what, request := range map[string][]byte{"EXECUTE": exec, "QUERY": text} {
+				var err error
+				n := testing.AllocsPerRun(1000, func() {
+					if err == nil {
+						err = feed(&m.up, request)
+					}
+					if err == nil {
+						err = feed(&m.down, response)
+					}
+				})
+				require.NoError(t, err)
+				require.Zero(t, n, what)
+			}
+			require.Zero(t, m.server.Stats.Rejected.Load())
+		})
+	}
+}
+
+// Large segments come and go without new memory.
+func TestLargeSegmentsAllocateNothing(t *testing.T) {
+	d := dialect{v5, ""}
+	m := newMemory(t, d, false)
+	id := idOf("typical")
+	m.server.prepared.Add(preparedID(id), &prepared{})
+	request := requestBytes(t, d, d.envelope(t, 1, execute(id, noise(120_000))))
+	source := &again{b: request}
+	m.up.in = newInbound(source, &m.server.blocks)
+	round := func() {
+		source.at = 0
+		for source.at < len(request) {
+			m.up.start = m.up.in.r
+			want, err := m.up.take()
+			require.NoError(t, err)
+			require.NoError(t, m.up.flush())
+			for len(m.up.in.window()) < want && source.at < len(request) {
+				require.NoError(t, m.up.in.fill(want))
+			}
+		}
+		_, err := m.up.take()
+		require.NoError(t, err)
+		require.NoError(t, m.up.flush())
+		m.streams.end(1)
+	}
+	round()
+	// The garbage collector may empty the pools now and then.
+	require.Less(t, testing.AllocsPerRun(200, round), 0.5)
+}
+
+// again is a socket from which the same bytes can be read again.
+type again struct {
+	sink
+	b  []byte
+	at int
+}
+
+func (a *again) Read(b []byte) (int, error) {
+	n := copy(b, a.b[a.at:])
+	a.at += n
+	return n, nil
+}
