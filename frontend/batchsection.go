@@ -43,7 +43,7 @@ func (c *conn) batchSection(e envelope) error {
 func (c *conn) enterBatch(e envelope, literal func(string, string) ([]byte, *Failure), emit func([]byte)) *Failure {
 	body, err := c.plainBody(e)
 	if err != nil {
-		return protocolError("%v message cannot be read: %v", e.opcode, err)
+		return unreadable(e.opcode, err)
 	}
 	cur := cursor{b: body, at: 3}
 	n := int(binary.BigEndian.Uint16(body[1:]))
@@ -55,7 +55,7 @@ func (c *conn) enterBatch(e envelope, literal func(string, string) ([]byte, *Fai
 	}
 	p := readParameters(&cur, c.version)
 	if cur.bad {
-		return protocolError("%v message cannot be read: %v", e.opcode, errShort)
+		return unreadable(e.opcode, errShort)
 	}
 	h := e.header
 	h.flags &^= droppedFlags

@@ -129,7 +129,7 @@ func (c *conn) open() error {
 		if err := in.fill(headerSize); err != nil {
 			return clientError(err)
 		}
-		if first := in.window()[0]; !supported(header{version: first}.protocol()) {
+		if first := in.window(); !supported(header{version: first[0]}.protocol()) {
 			c.down.out.post(unsupportedVersion(first))
 			return errUnsupported
 		}

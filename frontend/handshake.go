@@ -23,7 +23,13 @@ func (c *conn) decideLogin(e envelope) verdict {
 			return c.watch(watch{kind: watchLogin})
 		}
 	}
-	return c.refuse(protocolError("Unexpected message %v, expecting STARTUP or OPTIONS", e.opcode))
+	return c.holdFor((*conn).answerUnexpected)
+}
+
+// answerUnexpected answers a request that came before its time as Cassandra does, on stream 0.
+func (c *conn) answerUnexpected(e envelope) error {
+	e.stream = 0
+	return c.answer(e, protocolError("Unexpected message %s, expecting STARTUP or OPTIONS", OpcodeName(e.opcode)))
 }
 
 // decideStartup notes the compression that the client asks for; whether it gets it is for Cassandra to say. The answer

@@ -64,16 +64,17 @@ func responseEnvelope(version byte, stream int16, opcode primitive.OpCode, body 
 	return append(h.appendTo(make([]byte, 0, headerSize+len(body))), body...)
 }
 
-// unsupportedVersion is Cassandra's own answer to a first byte whose protocol version the proxy does not speak: in a
+// unsupportedVersion is Cassandra's own answer to first bytes whose protocol version the proxy does not speak: in a
 // version that the client can read, on stream 0, with the text that drivers look for when they negotiate down.
-func unsupportedVersion(first byte) []byte {
-	version := first &^ responseBit
+func unsupportedVersion(first []byte) []byte {
+	version := first[0] &^ responseBit
+	beta := len(first) > 1 && primitive.HeaderFlag(first[1]).Contains(primitive.HeaderFlagUseBeta)
 	f := protocolError("Invalid or unsupported protocol version (%d); supported versions are (3/v3, 4/v4, 5/v5, 6/v6-beta)", version)
-	switch version {
-	case 1, 2:
+	switch {
+	case version == 1, version == 2:
 		b := errorEnvelope(version, 0, f)
 		return append(b[:2:2], b[3:]...) // the stream id was one byte then
-	case 6:
+	case version == 6 && !beta:
 		f.Text = "Beta version of the protocol used (6/v6-beta), but USE_BETA flag is unset"
 		b := errorEnvelope(version, 0, f)
 		b[1] = byte(primitive.HeaderFlagUseBeta)

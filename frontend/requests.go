@@ -24,7 +24,7 @@ func (r *requests) check(h header) error {
 	case h.version&responseBit != 0:
 		return c.violation(0, protocolError("Wrong protocol direction (expected REQUEST, got RESPONSE) for opcode %d", h.opcode))
 	case h.version != c.version:
-		return c.violation(0, protocolError("Invalid message version. Got %d but previous messages on this connection had version %d", h.version, c.version))
+		return c.violation(0, protocolError("Invalid message version. Got %d/v%[1]d but previous messages on this connection had version %d/v%[2]d", h.version, c.version))
 	case int64(h.length) > int64(limit):
 		return c.violation(h.stream, invalid("Request is too big: length %d exceeds maximum allowed length %d", h.length, limit))
 	case h.stream < 0:
@@ -166,7 +166,7 @@ func (c *conn) answer(e envelope, f *Failure) error {
 }
 
 func (c *conn) answerUnreadable(e envelope, err error) error {
-	return c.answer(e, protocolError("%v message cannot be read: %v", e.opcode, err))
+	return c.answer(e, unreadable(e.opcode, err))
 }
 
 // watch lets the request through and has its answer looked at.
@@ -206,5 +206,10 @@ func (c *conn) unreadable(e envelope, err error) verdict {
 	if !e.whole() {
 		return more
 	}
-	return c.refuse(protocolError("%v message cannot be read: %v", e.opcode, err))
+	return c.refuse(unreadable(e.opcode, err))
+}
+
+// unreadable is told of a body that does not follow the protocol.
+func unreadable(opcode primitive.OpCode, err error) *Failure {
+	return protocolError("%s message cannot be read: %v", OpcodeName(opcode), err)
 }

@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -22,6 +23,12 @@ const (
 // String is the fate's label in the metrics.
 func (f Fate) String() string {
 	return [...]string{"forwarded", "answered", "refused", "fenced"}[f]
+}
+
+// OpcodeName is the name of an opcode alone, in the words of the protocol.
+func OpcodeName(opcode primitive.OpCode) string {
+	name, _, _ := strings.Cut(strings.TrimPrefix(opcode.String(), "OpCode "), " [") // of "OpCode AUTH RESPONSE [0x0F]"
+	return strings.ReplaceAll(name, " ", "_")
 }
 
 // statShards spreads the counters, so that connections do not fight for the same memory.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -56,18 +55,12 @@ func (m *metrics) Describe(out chan<- *prometheus.Desc) { prometheus.DescribeByC
 // Collect implements prometheus.Collector.
 func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	m.stats.Requests(func(opcode primitive.OpCode, fate frontend.Fate, n uint64) {
-		out <- prometheus.MustNewConstMetric(m.requests, prometheus.CounterValue, float64(n), label(opcode), fate.String())
+		out <- prometheus.MustNewConstMetric(m.requests, prometheus.CounterValue, float64(n), frontend.OpcodeName(opcode), fate.String())
 	})
 	out <- prometheus.MustNewConstMetric(m.accepted, prometheus.CounterValue, float64(m.stats.Accepted.Load()))
 	out <- prometheus.MustNewConstMetric(m.open, prometheus.GaugeValue, float64(m.stats.Open.Load()))
 	out <- prometheus.MustNewConstMetric(m.lost, prometheus.CounterValue, float64(m.stats.Lost.Load()))
 	out <- prometheus.MustNewConstMetric(m.refused, prometheus.CounterValue, float64(m.stats.Rejected.Load()))
-}
-
-// label is the opcode's name alone, in the words of the protocol.
-func label(opcode primitive.OpCode) string {
-	name := strings.Fields(opcode.String())
-	return name[min(1, len(name)-1)]
 }
 
 // serveHealth serves /metrics, /live (the process runs) and /ready (drivers are served) until ctx ends. An empty address is off.
