@@ -24,7 +24,7 @@ func (r *requests) check(h header) error {
 	case h.version&responseBit != 0:
 		return c.violation(0, protocolError("Wrong protocol direction (expected REQUEST, got RESPONSE) for opcode %d", h.opcode))
 	case h.version != c.version:
-		return c.violation(0, protocolError("Invalid message version. Got %d/v%[1]d but previous messages on this connection had version %d/v%[2]d", h.version, c.version))
+		return c.violation(h.stream, protocolError("Invalid message version. Got %d/v%[1]d but previous messages on this connection had version %d/v%[2]d", h.version, c.version))
 	case int64(h.length) > int64(limit):
 		return c.violation(h.stream, invalid("Request is too big: length %d exceeds maximum allowed length %d", h.length, limit))
 	case h.stream < 0:

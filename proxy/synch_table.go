@@ -102,7 +102,7 @@ func (d describedTable) refusal() error {
 // forgotten is the second before which a value with a TTL must have been written, for a read at farFuture to be harmless.
 // Replicas drop what has expired by then, unless gc_grace_seconds reaches back to when it was written, or it is to be
 // repaired first: then they answer it as a tombstone, and read repair writes that over a value which still lives
-// (AbstractCell.purge and PurgeFunction in Cassandra's source).
+// (AbstractCell.purge and PurgeFunction in Cassandra's source; seen on 5.0.8 with each of the two).
 func (d describedTable) forgotten() int {
 	if d.compaction["only_purge_repaired_tombstones"] == "true" {
 		return 0
