@@ -29,7 +29,11 @@ func (c *conn) decideLogin(e envelope) verdict {
 // answerUnexpected answers a request that came before its time as Cassandra does, on stream 0.
 func (c *conn) answerUnexpected(e envelope) error {
 	e.stream = 0
-	return c.answer(e, protocolError("Unexpected message %s, expecting STARTUP or OPTIONS", OpcodeName(e.opcode)))
+	expected := "STARTUP or OPTIONS"
+	if c.authenticated.Load() {
+		expected = "SASL_RESPONSE"
+	}
+	return c.answer(e, protocolError("Unexpected message %s, expecting %s", OpcodeName(e.opcode), expected))
 }
 
 // decideStartup notes the compression that the client asks for; whether it gets it is for Cassandra to say. The answer

@@ -69,7 +69,7 @@ func TestVersionChangesInMidConnection(t *testing.T) {
 			other = v5
 		}
 		client.write(client.framed(dialect{version: other}.envelope(t, 3, &message.Options{})))
-		assert.Equal(t, primitive.ErrorCodeProtocolError, client.failure(0).GetErrorCode())
+		assert.Equal(t, primitive.ErrorCodeProtocolError, client.failure(3).GetErrorCode())
 		client.ended()
 	})
 }

@@ -1,0 +1,226 @@
+package frontend
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// failing is a listener that has run out of something, and is then closed.
+type failing struct {
+	net.Listener
+	errs chan error
+}
+
+func (f failing) Accept() (net.Conn, error) { return nil, <-f.errs }
+func (f failing) Close() error              { return nil }
+
+func TestListenerThatFails(t *testing.T) {
+	lines := &logged{lines: make(chan map[string]any, 10)}
+	r := newRig(t)
+	s := NewServer(r.server.Options)
+	s.Log = s.Log.Output(lines)
+	f := failing{errs: make(chan error, 3)}
+	f.errs <- errors.New("too many open files")
+	f.errs <- errors.New("too many open files")
+	f.errs <- net.ErrClosed
+	assert.ErrorIs(t, s.Serve(context.Background(), f), net.ErrClosed)
+	for range 2 {
+		assert.Equal(t, "too many open files", (<-lines.lines)["error"])
+	}
+}
+
+// certificate makes both sides of TLS that trust each other.
+func certificate(t *testing.T) *tls.Config {
+	t.Helper()
+	s := httptest.NewTLSServer(http.NotFoundHandler())
+	defer s.Close()
+	return &tls.Config{Certificates: s.TLS.Certificates, InsecureSkipVerify: true}
+}
+
+// Behind TLS the sockets cannot be read without a buffer; everything else is the same.
+func TestTLS(t *testing.T) {
+	config := certificate(t)
+	everyDialect(t, func(t *testing.T, d dialect) {
+		r := newRig(t)
+		plain := r.server.Dial
+		r.server.Dial = func(ctx context.Context) (net.Conn, error) {
+			conn, err := plain(ctx)
+			return tls.Client(conn, config), err
+		}
+		outer := tls.NewListener(listen(t), config)
+		r.address = outer.Addr().String()
+		ctx, stop := context.WithCancel(context.Background())
+		var wg sync.WaitGroup
+		wg.Go(func() { assert.NoError(t, r.server.Serve(ctx, outer)) })
+
+		conn, err := net.Dial("tcp", r.address)
+		require.NoError(t, err)
+		client := newPeer(t, tls.Client(conn, config), d)
+		var hello sync.WaitGroup
+		hello.Go(func() { client.send(0, startup(d)) })
+		backend := r.accept(d)
+		backend.Conn = tls.Server(backend.Conn, config)
+		backend.answer(0)
+		hello.Wait()
+		backend.write(dialect{version: d.version}.envelope(t, 0, &message.Ready{}))
+		client.answer(0)
+		client.segmented, backend.segmented = d.version == v5, d.version == v5
+
+		id := r.prepare(client, backend, "INSERT INTO bank.accounts (id) VALUES (?)")
+		pipe(client, backend, client.framed(client.envelope(t, 7, execute(id, noise(300_000)))), atOnce)
+		pipe(backend, client, backend.framed(backend.envelope(t, 7, rows(noise(300_000)))), atOnce)
+		// A request half of which has come when the server is stopped is served.
+		first, second := client.envelope(t, 8, query("SELECT a FROM b.c")), client.envelope(t, 9, query("SELECT a FROM b.c"))
+		b := joined(client, [][]byte{first, second}, false)
+		client.write(b[:len(b)-2])
+		backend.answer(8)
+		stop()
+		client.write(b[len(b)-2:])
+		backend.answer(9)
+		for stream := range int16(2) {
+			backend.send(stream+8, rows(nil))
+			client.answer(stream + 8)
+		}
+		client.ended()
+		_ = client.Close()
+		_ = backend.Close()
+		wg.Wait()
+	})
+}
+
+// Now and then a request is measured: the proxy's time and Cassandra's.
+func TestLatencyIsSampled(t *testing.T) {
+	everyDialect(t, func(t *testing.T, d dialect) {
+		type told struct{ proxy, backend time.Duration }
+		samples := make(chan told, 100)
+		r := newRig(t, func(o *Options) {
+			o.Stats.Latency = func(proxy, backend time.Duration) { samples <- told{proxy, backend} }
+		})
+		client, backend := r.login(d)
+		id := r.prepare(client, backend, "SELECT a FROM b.c")
+		for range 4 * sampleEvery {
+			client.send(3, execute([]byte("unknown"), nil)) // answered by the proxy: not measured
+			client.answer(3)
+			client.send(4, execute(id, nil))
+			backend.answer(4)
+			backend.send(4, rows(nil))
+			client.answer(4)
+		}
+		assert.NotEmpty(t, samples)
+		assert.LessOrEqual(t, len(samples), 4)
+		for len(samples) > 0 {
+			s := <-samples
+			assert.Positive(t, s.proxy)
+			assert.Positive(t, s.backend)
+			assert.Less(t, s.proxy+s.backend, patience)
+		}
+	})
+}
+
+// Streams of one page are opened by more than one goroutine.
+func TestStreamsAreOpenedByAnyGoroutine(t *testing.T) {
+	for range 2000 {
+		var s streams
+		var wg sync.WaitGroup
+		for stream := range int16(3) {
+			wg.Go(func() { s.begin(stream, stream == 1) })
+		}
+		wg.Wait()
+		var open []int16
+		s.each(func(stream int16) { open = append(open, stream) })
+		require.Equal(t, []int16{0, 1, 2}, open)
+		require.True(t, s.watched(1))
+		s.end(1)
+		require.False(t, s.open(1) || s.watched(1) || s.watched(0))
+		require.True(t, s.any())
+	}
+}
+
+func TestStreamsCoverAllIds(t *testing.T) {
+	var s streams
+	for stream := int16(0); stream >= 0; stream++ {
+		require.False(t, s.open(stream))
+		s.begin(stream, stream%2 == 0)
+	}
+	n := int16(0)
+	s.each(func(stream int16) {
+		require.Equal(t, n, stream)
+		require.True(t, s.open(stream))
+		require.Equal(t, stream%2 == 0, s.watched(stream))
+		n++
+	})
+	require.Equal(t, int16(-32768), n)
+	for stream := int16(0); stream >= 0; stream++ {
+		s.end(stream)
+	}
+	require.False(t, s.any())
+	for _, below := range []int16{-1, -32768} {
+		s.begin(below, true)
+		s.end(below)
+		require.False(t, s.open(below) || s.watched(below))
+	}
+}
+
+// A connection that has nothing to do holds little.
+func TestIdleConnectionsAreSmall(t *testing.T) {
+	for _, d := range []dialect{{v4, ""}, {v5, primitive.CompressionLz4}} {
+		r := newRig(t)
+		var peers [2][]*peer
+		const n = 100
+		before := footprint()
+		for range n {
+			client, backend := r.login(d)
+			relayed(client, backend, 1, query("SELECT * FROM system.local"), systemLocal("rpc_address"))
+			relayed(client, backend, 1, execute(r.prepare(client, backend, "SELECT a FROM b.c"), noise(100_000)), rows(noise(100_000)))
+			client.payload, backend.payload = bytes.Buffer{}, bytes.Buffer{}
+			peers[0], peers[1] = append(peers[0], client), append(peers[1], backend)
+		}
+		each := (footprint() - before) / n
+		t.Logf("%v: %d bytes", d, each)
+		assert.Less(t, each, int64(48<<10), "with the test's own two ends, and the race detector: %v", d)
+		runtime.KeepAlive(peers)
+	}
+}
+
+// footprint is the memory of the process that is in use, stacks and all.
+func footprint() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc + m.StackInuse)
+}
+
+// A panic ends the connection that it happens on, with an answer, and no other.
+func TestPanicOfOneConnection(t *testing.T) {
+	bothFramings(t, func(t *testing.T, d dialect) {
+		r := newRig(t) // without Locks
+		r.server.Tables.Set("bank", "accounts", &Critical{Key: []Column{{Name: "id", Type: "text"}}})
+		other, node := r.login(d)
+		client, backend := r.login(d)
+		client.send(3, query("SELECT a FROM b.c"))
+		backend.answer(3)
+		client.send(4, query("UPDATE bank.accounts USING LOCK 1 SET a = 1 WHERE id = 'x'"))
+		assert.Equal(t, primitive.ErrorCodeServerError, client.failure(3).GetErrorCode())
+		client.ended()
+		_ = client.Close()
+		line := r.end()
+		assert.Equal(t, "error", line["level"])
+		assert.Contains(t, line["error"], "fence.go", "where it happened")
+		survives(other, node)
+	})
+}
