@@ -93,6 +93,7 @@ max-wait: 250ms
 max-connections: 20
 max-frame-size: 1MiB
 handshake-timeout: 3s
+backend-timeout: 20s
 shutdown-timeout: 0s
 log-level: trace
 log-format: text
@@ -107,7 +108,7 @@ log-format: text
 			Locks: true, Replication: "{'class': 'NetworkTopologyStrategy', 'dc1': 3}",
 			SessionLease: 5 * time.Second, ClientLease: time.Minute, MaxWait: 250 * time.Millisecond,
 		},
-		Limits: config.Limits{MaxConnections: 20, MaxFrameSize: 1 << 20, HandshakeTimeout: 3 * time.Second},
+		Limits: config.Limits{MaxConnections: 20, MaxFrameSize: 1 << 20, HandshakeTimeout: 3 * time.Second, BackendTimeout: 20 * time.Second},
 		Log:    config.Log{Level: "trace", Format: "text"},
 	}
 	c, err := load(t, []string{"--config", path}, nil)
