@@ -126,6 +126,25 @@ func TestDrainDuringTheHandshake(t *testing.T) {
 	})
 }
 
+// Whoever sets a later deadline does not make a connection wait that drains or has ended.
+func TestDeadlinesOfWhatEnds(t *testing.T) {
+	for _, ends := range []func(*conn){
+		func(c *conn) { c.drain(time.Now().Add(patience)) }, func(c *conn) { c.end(errDrained) },
+	} {
+		ln := listen(t)
+		_, err := net.Dial("tcp", ln.Addr().String())
+		assert.NoError(t, err)
+		socket, err := ln.Accept()
+		assert.NoError(t, err)
+		c := newConn(NewServer(Options{Stats: new(Stats)}), socket)
+		ends(c)
+		c.readUntil(time.Now().Add(patience))
+		_, err = socket.Read(make([]byte, 1))
+		assert.True(t, isTimeout(err), "%v", err)
+		_, _ = socket.Close(), ln.Close()
+	}
+}
+
 // A connection that is being made when the drain begins is made, answered, and closed.
 func TestDrainWhileDialing(t *testing.T) {
 	dialed, goOn := make(chan struct{}), make(chan struct{})

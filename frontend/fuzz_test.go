@@ -182,6 +182,52 @@ func FuzzParameters(f *testing.F) {
 	})
 }
 
+// What the proxy reads of parameters is what the library has written.
+func TestParametersAgreeWithTheLibrary(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		version := rapid.SampledFrom([]primitive.ProtocolVersion{v3, v4, v5}).Draw(t, "version")
+		o := &message.QueryOptions{Consistency: primitive.ConsistencyLevelEachQuorum, SkipMetadata: rapid.Bool().Draw(t, "skip")}
+		for range rapid.IntRange(0, 3).Draw(t, "values") {
+			o.PositionalValues = append(o.PositionalValues, primitive.NewValue(rapid.SliceOf(rapid.Byte()).Draw(t, "value")))
+		}
+		if rapid.Bool().Draw(t, "serial") {
+			serial := primitive.ConsistencyLevelLocalSerial
+			o.SerialConsistency = &serial
+		}
+		if rapid.Bool().Draw(t, "paging") {
+			o.PageSize, o.PagingState = 7, []byte("more")
+		}
+		if rapid.Bool().Draw(t, "timestamp") {
+			o.DefaultTimestamp = rapid.Ptr(rapid.Int64(), false).Draw(t, "at")
+		}
+		if version == v5 {
+			o.Keyspace = rapid.SampledFrom([]string{"", "bank"}).Draw(t, "keyspace")
+			o.NowInSeconds = rapid.Ptr(rapid.Int32(), true).Draw(t, "now")
+		}
+		var b bytes.Buffer
+		require.NoError(t, message.EncodeQueryOptions(o, &b, version))
+		cur := cursor{b: b.Bytes()}
+		p := readParameters(&cur, byte(version))
+		require.False(t, cur.bad)
+		require.Equal(t, o.Consistency, p.consistency)
+		require.Equal(t, o.Keyspace, p.keyspace())
+		require.Len(t, p.values, len(o.PositionalValues))
+		for i, v := range o.PositionalValues {
+			require.Equal(t, v.Contents, append([]byte{}, p.values[i][4:]...))
+		}
+		if o.DefaultTimestamp != nil {
+			require.Equal(t, *o.DefaultTimestamp, p.timestamp)
+		}
+		p.fence(42)
+		p.flags &^= primitive.QueryFlagSkipMetadata
+		got, err := message.DecodeQueryOptions(bytes.NewReader(p.appendTo(nil, byte(version))), version)
+		require.NoError(t, err)
+		at := int64(42)
+		o.DefaultTimestamp, o.SkipMetadata = &at, false
+		require.Equal(t, o, got)
+	})
+}
+
 // However envelopes are put into segments, and however these arrive, those that are forwarded come out in order, and those that are
 // held back are answered.
 func TestSegmentsAnyhow(t *testing.T) {

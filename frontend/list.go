@@ -31,7 +31,7 @@ func readList(r reading, text []byte) (s section, pass bool, f *Failure) {
 	return s, false, nil
 }
 
-// list answers LIST LOCKS. Where there are roles, it shows the locks of one table, to those who may write it.
+// list answers LIST LOCKS. Where there are roles, it shows the locks of one table, to those who may read it.
 func (c *conn) list(e envelope, s section) error {
 	only := ""
 	if s.table != nil && len(s.statement.Where) > 0 {
@@ -53,11 +53,11 @@ func (c *conn) list(e envelope, s section) error {
 	switch {
 	case table == nil && c.authenticated.Load():
 		return c.answer(e, invalid("MUSIC_REFUSED: say of which table: LIST LOCKS ON ks.t"))
-	case table == nil || c.mayWrite(table):
+	case table == nil || c.may(right{table, true}):
 		act()
 		return nil
 	}
-	raw, f := c.probe(h, table, s.critical, act)
+	raw, f := c.probe(h, right{table, true}, s.critical, act)
 	if f != nil {
 		return c.answer(e, f)
 	}

@@ -54,6 +54,11 @@ func (s *section) unfenced() bool {
 	if s.statement == nil || s.statement.Lock.Kind != rewrite.NoTerm {
 		return false
 	}
+	for i := range s.statement.Children {
+		if s.statement.Children[i].Lock.Kind != rewrite.NoTerm {
+			return false
+		}
+	}
 	switch s.statement.Verb {
 	case rewrite.Insert, rewrite.Update, rewrite.Delete, rewrite.Batch:
 		return true

@@ -241,6 +241,30 @@ func TestRelayEvents(t *testing.T) {
 	})
 }
 
+// What the proxy answers by itself never stands inside an answer of Cassandra's that is under way.
+func TestRelayKeepsAnswersApart(t *testing.T) {
+	everyDialect(t, func(t *testing.T, d dialect) {
+		r := newRig(t)
+		client, backend := r.login(d)
+		client.send(1, query("SELECT a FROM b.c"))
+		backend.answer(1)
+		e := backend.envelope(t, 1, rows(noise(2000)))
+		first, rest := e[:1000], e[1000:]
+		if backend.segmented {
+			first, rest = backend.segment(t, first, false), backend.segment(t, rest, false)
+		}
+		backend.write(first)
+		client.expect(first)
+		client.send(2, execute([]byte("unknown"), nil))
+		client.send(3, &message.Options{})
+		backend.answer(3) // so the one before it has been answered
+		client.silent()
+		backend.write(rest)
+		client.expect(rest)
+		client.failure(2)
+	})
+}
+
 // Whether a request is forwarded or answered by the proxy, answers carry the client's streams and none is lost, with all
 // directions busy at once.
 func TestRelayInterleaved(t *testing.T) {

@@ -105,7 +105,7 @@ func (r *rig) accept(d dialect) *peer {
 // notDialed tells that no connection to Cassandra waits to be taken.
 func (r *rig) notDialed() {
 	r.t.Helper()
-	require.NoError(r.t, r.cassandra.(*net.TCPListener).SetDeadline(time.Now()))
+	require.NoError(r.t, r.cassandra.(*net.TCPListener).SetDeadline(time.Now().Add(moment)))
 	_, err := r.cassandra.Accept()
 	require.Error(r.t, err)
 	require.True(r.t, isTimeout(err), "%v", err)

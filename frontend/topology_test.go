@@ -68,6 +68,7 @@ func sameRows(t *testing.T, want, got message.Message) {
 	require.True(t, ok, "%v", got)
 	w := want.(*message.RowsResult)
 	assert.Equal(t, w.Data, g.Data)
+	assert.Equal(t, w.Metadata.PagingState, g.Metadata.PagingState)
 	assert.Len(t, g.Metadata.Columns, len(w.Metadata.Columns))
 }
 
@@ -127,7 +128,7 @@ func named(m *message.RowsResult, names ...string) *message.RowsResult {
 
 func TestTopologyOfThePeers(t *testing.T) {
 	none := somePeers()
-	none.Data = message.RowSet{}
+	none.Data, none.Metadata.PagingState = message.RowSet{}, nil
 	count := &message.RowsResult{
 		Metadata: &message.RowsMetadata{ColumnCount: 1, Columns: []*message.ColumnMetadata{{Keyspace: "system", Table: "peers", Name: "count", Type: datatype.Bigint}}},
 		Data:     message.RowSet{message.Row{[]byte{0, 0, 0, 0, 0, 0, 0, 2}}},

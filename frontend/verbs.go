@@ -48,11 +48,11 @@ func (a *admission) verb(k musiccore.Key, ref musiccore.LockRef) *Failure {
 			c.server.Locks.Unlock(k, ref, done)
 		}
 	}
-	if c.mayWrite(table) {
+	if c.may(right{table: table}) {
 		act()
 		return nil
 	}
-	raw, f := c.probe(h, table, s.critical, act)
+	raw, f := c.probe(h, right{table: table}, s.critical, act)
 	if f == nil {
 		a.emit(raw)
 	}

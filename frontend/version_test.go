@@ -2,11 +2,13 @@ package frontend
 
 import (
 	"encoding/binary"
+	"io"
 	"testing"
 
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // refusal is the ERROR with which Cassandra 5.0.8 refuses a protocol version, as recorded.
@@ -47,6 +49,16 @@ func TestVersionsThatNobodySpeaks(t *testing.T) {
 			r.notDialed()
 		})
 	}
+}
+
+// The client can read the answer also where the proxy has not read all that it sent: the end is an EOF and no reset.
+func TestRefusalIsNotLost(t *testing.T) {
+	r := newRig(t)
+	client := r.dial(dialect{})
+	client.write(append([]byte{0x42}, noise(200_000)...))
+	rest, err := io.ReadAll(client.Conn)
+	require.NoError(t, err)
+	assert.Equal(t, byte(0x85), rest[0])
 }
 
 // A header in the wrong direction is refused in a version that the client can read.

@@ -1,0 +1,125 @@
+package integration
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// matches tells whether a refusal is one of those wanted: MUSIC_… is INVALID with that prefix, the others are codes.
+func matches(want string, f *failure) bool {
+	codes := map[string]int{"SYNTAX": 0x2000, "UNPREPARED": 0x2500, "INVALID": 0x2200, "PROTOCOL": 0x000a}
+	for w := range strings.FieldsSeq(want) {
+		if code, ok := codes[w]; ok && f.code == code {
+			return true
+		}
+		if f.code == 0x2200 && strings.HasPrefix(f.text, w+": ") {
+			return true
+		}
+	}
+	return false
+}
+
+// run carries out an attempt and tells everything that is wrong with its outcome. before is brought up to date.
+func (b *burglar) run(a attempt, before *[]string) (faults []string) {
+	b.yard.t.Helper()
+	b.yard.keepQueued()
+	f := a.try(b)
+	switch {
+	case f == nil:
+		faults = append(faults, "was let in")
+	case !matches(a.want, f):
+		faults = append(faults, fmt.Sprintf("was answered %#04x %q, not %s", f.code, f.text, a.want))
+	}
+	after := b.yard.contents()
+	for i, was := range *before {
+		if after[i] != was {
+			faults = append(faults, fmt.Sprintf("has changed %s\nfrom %sto   %s", b.yard.watched[i], was, after[i]))
+		}
+	}
+	*before = after
+	if f := b.query("SELECT id FROM $KS.accounts WHERE branch = 'zurich'"); f != nil {
+		faults = append(faults, fmt.Sprintf("has spoilt the connection: %v", f))
+	}
+	return faults
+}
+
+// attempts are all of them: every spelling in every way, and what is not a matter of spelling.
+func attempts() []attempt {
+	var all []attempt
+	for _, s := range slices.Concat(plainWrites(), spellings(), batchTexts(), reserved(), unreadable(), badReferences()) {
+		all = append(all, s.ways()...)
+	}
+	return slices.Concat(all, boundReferences(), boundKeys(), frameFields(), preparedAttempts(), batchFrames())
+}
+
+func TestNoAttemptGetsPastTheFence(t *testing.T) {
+	y := newYard(t, "fence")
+	total := 0
+	for n, c := range frameCases() {
+		t.Run(fmt.Sprintf("v%d %s", c.version, strings.ToLower(string(c.compression))), func(t *testing.T) {
+			y.t = t
+			b := &burglar{yard: y, wire: openWire(t, needProxy(t), c.version, c.compression)}
+			before := y.contents()
+			for i, a := range attempts() {
+				if a.least > c.version || (i+n)%stride(c.version, c.compression) != 0 {
+					continue
+				}
+				total++
+				for _, fault := range b.run(a, &before) {
+					t.Errorf("%s %s", a.name, fault)
+				}
+			}
+		})
+	}
+	y.t = t
+	t.Logf("%d attempts", total)
+	assert.Greater(t, total, 1000)
+	y.holderStillWrites()
+}
+
+// stride is of how many attempts one is tried: how a frame is packed has little to do with how its text is spelt.
+func stride(v primitive.ProtocolVersion, c primitive.Compression) int {
+	switch {
+	case c != primitive.CompressionNone:
+		return 8
+	case v < primitive.ProtocolVersion5:
+		return 3
+	}
+	return 1
+}
+
+// holderStillWrites makes sure that all was refused for lack of a lock, and not because nothing works at all.
+func (y *yard) holderStillWrites() {
+	y.t.Helper()
+	y.order(y.say("UPDATE $KS.accounts USING LOCK $HELD SET balance = 1 WHERE branch = 'zurich' AND id = 'x'"))
+	var balance int64
+	require.NoError(y.t, y.direct.Query("SELECT balance FROM "+y.keyspace+".accounts WHERE branch = 'zurich' AND id = 'x'").Scan(&balance))
+	assert.EqualValues(y.t, 1, balance)
+}
+
+// The battery is worth something only if it sees a break-in: here some of the attempts go to the node itself.
+func TestBatterySeesABreakIn(t *testing.T) {
+	y := newYard(t, "fence_open")
+	b := &burglar{yard: y, wire: openWire(t, needWorld(t).direct(), primitive.ProtocolVersion5, primitive.CompressionNone)}
+	tried := 0
+	for _, a := range attempts() {
+		switch a.name {
+		case "insert, QUERY", "delete a partition, EXECUTE", "a cell of the companion, QUERY", "unlogged batch, QUERY", "truncate, QUERY", "music.named, BATCH":
+			tried++
+			before := y.contents()
+			faults := strings.Join(b.run(a, &before), "\n")
+			assert.Contains(t, faults, "was let in", a.name)
+			assert.Contains(t, faults, "has changed", a.name)
+		}
+	}
+	assert.Equal(t, 6, tried)
+	for _, f := range []failure{{0x2200, "MUSIC_LOST: x"}, {0x1100, "MUSIC_UNLOCKED: x"}, {0x2200, "something else"}} {
+		assert.False(t, matches("MUSIC_UNLOCKED", &f), "%v", f)
+	}
+}

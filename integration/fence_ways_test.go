@@ -1,0 +1,155 @@
+package integration
+
+import (
+	"crypto/md5"
+	"encoding/binary"
+	"math"
+
+	"github.com/datastax/go-cassandra-native-protocol/frame"
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+	"github.com/stretchr/testify/require"
+)
+
+// attempt is one try to write what only the holder of a lock may write.
+type attempt struct {
+	name  string
+	want  string // the errors that are right, see matches
+	least primitive.ProtocolVersion
+	try   func(b *burglar) *failure // nil = the thief was let in
+}
+
+// ask sends a message and returns its answer, taken apart.
+func (b *burglar) ask(m message.Message) (message.Message, *failure) {
+	b.yard.t.Helper()
+	require.NoError(b.yard.t, b.wire.send(m, b.adorn))
+	e, err := b.wire.receive()
+	require.NoError(b.yard.t, err, "the connection is gone after %v", m)
+	f, err := b.wire.decode(e)
+	require.NoError(b.yard.t, err, "%v", e)
+	if refused, ok := f.Body.Message.(message.Error); ok {
+		return nil, &failure{int(refused.GetErrorCode()), refused.GetErrorMessage()}
+	}
+	return f.Body.Message, nil
+}
+
+const (
+	withTracing uint8 = 1 << iota
+	withPayload
+)
+
+// adorn sets the frame's own fields.
+func (b *burglar) adorn(f *frame.Frame) {
+	if b.flag&withTracing != 0 {
+		f.RequestTracingId(true)
+	}
+	if b.flag&withPayload != 0 {
+		f.SetCustomPayload(map[string][]byte{"music.lockref": []byte("1")})
+	}
+}
+
+// options are those of QUERY and EXECUTE.
+func (b *burglar) options(values []*primitive.Value) *message.QueryOptions {
+	return &message.QueryOptions{Consistency: primitive.ConsistencyLevelOne, PositionalValues: values, Keyspace: b.own}
+}
+
+// query sends a text.
+func (b *burglar) query(text string, values ...*primitive.Value) *failure {
+	b.yard.t.Helper()
+	_, f := b.ask(&message.Query{Query: b.yard.say(text), Options: b.options(values)})
+	return f
+}
+
+// execute prepares a text and executes it.
+func (b *burglar) execute(text string, values ...*primitive.Value) *failure {
+	b.yard.t.Helper()
+	id, metadata, f := b.prepare(b.yard.say(text), b.own)
+	if f != nil {
+		return f
+	}
+	return b.executeID(id, metadata, values...)
+}
+
+// executeID executes what has been prepared by whomever.
+func (b *burglar) executeID(id, metadata []byte, values ...*primitive.Value) *failure {
+	b.yard.t.Helper()
+	if len(metadata) == 0 {
+		metadata = id
+	}
+	o := b.options(values)
+	o.Keyspace = ""
+	_, f := b.ask(&message.Execute{QueryId: id, ResultMetadataId: metadata, Options: o})
+	return f
+}
+
+// batch sends a BATCH message of texts and ids.
+func (b *burglar) batch(kind primitive.BatchType, children ...any) *failure {
+	b.yard.t.Helper()
+	m := &message.Batch{Type: kind, Consistency: primitive.ConsistencyLevelOne, Keyspace: b.own}
+	for _, child := range children {
+		switch child := child.(type) {
+		case string:
+			m.Children = append(m.Children, &message.BatchChild{Query: b.yard.say(child)})
+		case []byte:
+			m.Children = append(m.Children, &message.BatchChild{Id: child})
+		case *message.BatchChild:
+			m.Children = append(m.Children, child)
+		}
+	}
+	_, f := b.ask(m)
+	return f
+}
+
+// stamped sends a text with a timestamp in the frame, as drivers do.
+func (b *burglar) stamped(text string, stamp int64) *failure {
+	b.yard.t.Helper()
+	o := b.options(nil)
+	o.DefaultTimestamp = &stamp
+	_, f := b.ask(&message.Query{Query: b.yard.say(text), Options: o})
+	return f
+}
+
+// adorned sends a text with flags in the frame.
+func (b *burglar) adorned(text string, flag uint8) *failure {
+	b.yard.t.Helper()
+	b.flag = flag
+	defer func() { b.flag = 0 }()
+	return b.query(text)
+}
+
+// used sends a text in a keyspace that USE has chosen, or v5's request, and goes back.
+func (b *burglar) used(keyspace, text string) *failure {
+	b.yard.t.Helper()
+	b.mustUse(keyspace)
+	defer b.mustUse("system")
+	return b.query(text)
+}
+
+// inKeyspace sends a text in the keyspace of the request, by some way.
+func (b *burglar) inKeyspace(keyspace string, way func() *failure) *failure {
+	b.own = keyspace
+	defer func() { b.own = "" }()
+	return way()
+}
+
+// long is a value of eight bytes.
+func long(n int64) *primitive.Value {
+	return primitive.NewValue(binary.BigEndian.AppendUint64(nil, uint64(n)))
+}
+
+// short is a value of four bytes.
+func short(n int32) *primitive.Value {
+	return primitive.NewValue(binary.BigEndian.AppendUint32(nil, uint32(n)))
+}
+
+// double is what drivers make of a number that they know no type of.
+func double(n float64) *primitive.Value { return long(int64(math.Float64bits(n))) }
+
+// text is a value of any bytes.
+func text(s string) *primitive.Value { return primitive.NewValue([]byte(s)) }
+
+// md5ID is the id that Cassandra gives a statement that names its keyspace.
+func md5ID(cql string) []byte {
+	id := md5.Sum([]byte(cql))
+	return id[:]
+}

@@ -1,0 +1,207 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"music/config"
+	"music/integration/cassandra"
+)
+
+// bank is a node with roles, and a proxy that has logged in.
+type bank struct {
+	t     *testing.T
+	node  string
+	proxy *instance
+	admin *gocql.Session
+}
+
+// openBank starts both; they end with the test.
+func openBank(t *testing.T) *bank {
+	t.Helper()
+	w := needWorld(t)
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	c, err := cassandra.Start(ctx, cassandra.Options{
+		Dir: filepath.Join(w.runDir, "integration-rights"), RunDir: w.runDir, Heap: "256m", FastJIT: true,
+		Address: func(int) string { return "127.0.7.1" }, Log: os.Stderr,
+		Yaml: map[string]string{
+			"authenticator": "PasswordAuthenticator", "authorizer": "CassandraAuthorizer", "role_manager": "CassandraRoleManager",
+			"permissions_validity": "100ms", "roles_validity": "100ms", "credentials_validity": "100ms",
+		},
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Wipe()) })
+	b := &bank{t: t, node: c.Nodes()[0].Addr()}
+	b.proxy = startProxy(t, func(c *config.Config) {
+		c.Cassandra.ContactPoints = []string{b.node}
+		c.Cassandra.Username, c.Cassandra.Password = "cassandra", "cassandra"
+	})
+	b.admin = b.login(b.node, "cassandra", "cassandra", 4).session
+	for _, cql := range []string{
+		"CREATE KEYSPACE bank WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+		"CREATE ROLE writer WITH PASSWORD = 'w' AND LOGIN = true", "CREATE ROLE reader WITH PASSWORD = 'r' AND LOGIN = true",
+		"CREATE ROLE nobody WITH PASSWORD = 'n' AND LOGIN = true",
+	} {
+		b.grant(cql)
+	}
+	root := b.login(b.proxy.address, "cassandra", "cassandra", 4)
+	o := root.run(statement{cql: "CREATE TABLE bank.accounts (branch text, id text, balance bigint, PRIMARY KEY (branch, id)) WITH comment = '@critical'"})
+	require.NoError(t, o.err())
+	b.grant("GRANT MODIFY ON bank.accounts TO writer")
+	b.grant("GRANT SELECT ON bank.accounts TO writer")
+	b.grant("GRANT SELECT ON bank.accounts TO reader")
+	return b
+}
+
+// grant has the node change something about roles.
+func (b *bank) grant(cql string) {
+	b.t.Helper()
+	require.NoError(b.t, b.admin.Query(cql).Exec(), cql)
+}
+
+// login connects as a role.
+func (b *bank) login(address, role, password string, version int) *gocql2 {
+	b.t.Helper()
+	c := cluster2(address, "")
+	c.ProtoVersion = version
+	c.Authenticator = gocql.PasswordAuthenticator{Username: role, Password: password}
+	return openGocql2(b.t, c)
+}
+
+// noModify is how Cassandra tells a role that it may not write.
+func noModify(role string) *failure {
+	return &failure{0x2100, "User " + role + " has no MODIFY permission on <table bank.accounts> or any of its parents"}
+}
+
+func TestRights(t *testing.T) {
+	b := openBank(t)
+	t.Run("who may write may lock", b.writer)
+	t.Run("who may not gets Cassandra's words", b.strangers)
+	t.Run("GRANT and REVOKE", b.changes)
+	t.Run("login", b.logins)
+}
+
+func (b *bank) writer(t *testing.T) {
+	for version := 3; version <= 5; version++ {
+		c := b.login(b.proxy.address, "writer", "w", version)
+		o := c.run(statement{cql: "LOCK bank.accounts WHERE branch = 'b'"})
+		require.NoError(t, o.err())
+		require.Equal(t, "held", told(o, "state"), "%v", o)
+		ref := told(o, "lock_ref")
+		o = c.run(statement{cql: "LIST LOCKS ON bank.accounts"})
+		require.NoError(t, o.err())
+		assert.Len(t, o.rows, 1)
+		for _, cql := range []string{
+			"INSERT INTO bank.accounts (branch, id, balance) VALUES ('b', 'x', 1) USING LOCK " + ref,
+			"SELECT * FROM bank.accounts WHERE branch = 'b' USING LOCK " + ref, "UNLOCK bank.accounts WHERE branch = 'b' USING LOCK " + ref,
+		} {
+			require.NoError(t, c.run(statement{cql: cql}).err(), cql)
+		}
+		o = c.run(statement{cql: "SELECT LOCK bank.accounts WHERE branch = ?", values: []any{"b"}})
+		require.Equal(t, "held", told(o, "state"), "bound: %v", o)
+		ref = told(o, "lock_ref")
+		require.NoError(t, c.run(statement{cql: "UNLOCK bank.accounts WHERE branch = 'b' USING LOCK " + ref}).err())
+	}
+}
+
+func (b *bank) strangers(t *testing.T) {
+	holder := b.login(b.proxy.address, "writer", "w", 4)
+	o := holder.run(statement{cql: "LOCK bank.accounts WHERE branch = 'b'"})
+	require.Equal(t, "held", told(o, "state"), "%v", o)
+	ref := told(o, "lock_ref")
+	for role, password := range map[string]string{"reader": "r", "nobody": "n"} {
+		for version := 3; version <= 5; version++ {
+			c := b.login(b.proxy.address, role, password, version)
+			for _, s := range []statement{
+				{cql: "LOCK bank.accounts WHERE branch = 'c'"},
+				{cql: "LOCK bank.accounts WHERE branch = 'b' USING LOCK " + ref},
+				{cql: "UNLOCK bank.accounts WHERE branch = 'b' USING LOCK " + ref},
+				{cql: "SELECT LOCK bank.accounts WHERE branch = ?", values: []any{"c"}},
+				{cql: "SELECT UNLOCK bank.accounts WHERE branch = ? USING LOCK ?", values: []any{"b", 1}},
+				{cql: "UPDATE bank.accounts USING LOCK " + ref + " SET balance = 2 WHERE branch = 'b' AND id = 'x'"},
+				{cql: "DELETE FROM bank.accounts USING LOCK ? WHERE branch = ?", values: []any{mustInt(t, ref), "b"}},
+			} {
+				assert.Equal(t, noModify(role), c.run(s).failure, "%s, v%d: %s", role, version, s.cql)
+			}
+		}
+	}
+	b.readers(t, ref)
+	for _, cql := range []string{
+		"UPDATE bank.accounts USING LOCK " + ref + " SET balance = 3 WHERE branch = 'b' AND id = 'x'", "UNLOCK bank.accounts WHERE branch = 'b' USING LOCK " + ref,
+	} {
+		require.NoError(t, holder.run(statement{cql: cql}).err(), "the holder is as free as before")
+	}
+}
+
+// readers: to read under a lock, and to see who holds it, takes SELECT and no more.
+func (b *bank) readers(t *testing.T, ref string) {
+	nobody := b.login(b.proxy.address, "nobody", "n", 4)
+	for _, cql := range []string{"SELECT * FROM bank.accounts WHERE branch = 'b' USING LOCK " + ref, "LIST LOCKS ON bank.accounts"} {
+		assert.Equal(t, &failure{0x2100, "User nobody has no SELECT permission on <table bank.accounts> or any of its parents"},
+			nobody.run(statement{cql: cql}).failure, cql)
+	}
+	listed := b.login(b.proxy.address, "reader", "r", 4).run(statement{cql: "LIST LOCKS ON bank.accounts"})
+	require.NoError(t, listed.err())
+	assert.Len(t, listed.rows, 1)
+}
+
+func (b *bank) changes(t *testing.T) {
+	const lock = "LOCK bank.accounts WHERE branch = 'changes' NOWAIT"
+	reader, writer := b.login(b.proxy.address, "reader", "r", 4), b.login(b.proxy.address, "writer", "w", 5)
+	require.NoError(t, writer.run(statement{cql: lock}).err())
+	require.NotNil(t, reader.run(statement{cql: lock}).failure)
+	b.grant("GRANT MODIFY ON KEYSPACE bank TO reader")
+	b.grant("REVOKE MODIFY ON bank.accounts FROM writer")
+	began := time.Now()
+	eventually(t, 5*time.Second, "the GRANT is seen", func() error { return reader.run(statement{cql: lock}).err() })
+	eventually(t, 5*time.Second, "the REVOKE is seen", func() error {
+		if f := writer.run(statement{cql: lock}).failure; f == nil || *f != *noModify("writer") {
+			return errorf("%v", f)
+		}
+		return nil
+	})
+	assert.Less(t, time.Since(began), 4*time.Second)
+	b.grant("GRANT MODIFY ON bank.accounts TO writer")
+	eventually(t, 5*time.Second, "the second GRANT is seen", func() error { return writer.run(statement{cql: lock}).err() })
+}
+
+func (b *bank) logins(t *testing.T) {
+	startup := raw(4, 0, 1, primitive.OpCodeStartup, bodyOf(t, message.NewStartup(message.StartupOptionCqlVersion, "3.0.0")))
+	for _, token := range []string{"\x00writer\x00wrong", "\x00unknown\x00w", "\x00writer\x00w", "writer", "", "\x00\x00", "\x00writer\x00"} {
+		response := raw(4, 0, 2, primitive.OpCodeAuthResponse, bodyOf(t, &message.AuthResponse{Token: []byte(token)}))
+		want, err := exchange(b.node, [][]byte{startup, response})
+		require.NoError(t, err)
+		got, err := exchange(b.proxy.address, [][]byte{startup, response})
+		require.NoError(t, err)
+		assert.True(t, bytes.Equal(want, got), "%q\ndirect\n%sproxied\n%s", token, hex.Dump(want), hex.Dump(got))
+	}
+	c := cluster2(b.proxy.address, "")
+	c.Authenticator = gocql.PasswordAuthenticator{Username: "writer", Password: "wrong"}
+	_, err := c.CreateSession()
+	require.ErrorContains(t, err, "Provided username writer and/or password are incorrect")
+
+	const script = `
+import sys
+from cassandra.cluster import Cluster
+from cassandra.auth import PlainTextAuthProvider
+session = Cluster([sys.argv[1]], auth_provider=PlainTextAuthProvider("writer", "w")).connect()
+row = session.execute("LOCK bank.accounts WHERE branch = 'python'").one()
+session.execute("UPDATE bank.accounts USING LOCK %d SET balance = 1 WHERE branch = 'python' AND id = 'x'" % row.lock_ref)
+print(row.state, session.execute("UNLOCK bank.accounts WHERE branch = 'python' USING LOCK %d" % row.lock_ref).one().state)
+`
+	cmd, connects := program(t, needPython(t).Python, "-c", script, hostOf(t, b.proxy.address))
+	assert.Equal(t, "HELD RELEASED\n", output(t, cmd, false))
+	assert.Equal(t, []string{b.proxy.address}, connected(t, connects))
+}

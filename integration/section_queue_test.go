@@ -1,0 +1,281 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// newStage is a scene in a keyspace of its own, with the settings that stand in the comment.
+func newStage(t *testing.T, keyspace, comment string) *scene {
+	t.Helper()
+	s := &scene{t: t, driver: withGocql2(5, ""), address: needProxy(t), keyspace: keyspace}
+	s.direct = openGocql2(t, cluster2(needWorld(t).direct(), "")).session
+	s.raise(comment)
+	return s
+}
+
+// raise makes keyspace and table.
+func (s *scene) raise(comment string) {
+	s.t.Helper()
+	require.NoError(s.t, s.direct.Query("DROP KEYSPACE IF EXISTS "+s.keyspace).Exec())
+	require.NoError(s.t, s.direct.Query("CREATE KEYSPACE "+s.keyspace+" WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}").Exec())
+	s.client = s.driver.open(s.t, s.address, s.keyspace)
+	s.works(s.client, "CREATE TABLE ACCOUNTS (branch text, id text, balance bigint, PRIMARY KEY (branch, id)) WITH comment = '"+comment+"'")
+}
+
+// acquire takes the lock of a branch, however long that takes. It may be called by any goroutine.
+func (s *scene) acquire(c client, branch string) (string, error) {
+	token := gocql.MustRandomUUID()
+	cql := fmt.Sprintf("LOCK %s.accounts WHERE branch = '%s' WAIT 1500ms TOKEN %s", s.keyspace, branch, token)
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
+		o := c.run(statement{cql: cql})
+		if err := o.err(); err != nil {
+			return "", err
+		}
+		ref := told(o, "lock_ref")
+		switch state := told(o, "state"); {
+		case state == "held":
+			return ref, nil
+		case state != "queued":
+			return "", errorf("%s: %v", cql, o)
+		case ref != "0":
+			cql = fmt.Sprintf("LOCK %s.accounts WHERE branch = '%s' USING LOCK %s WAIT 1500ms", s.keyspace, branch, ref)
+		}
+	}
+	return "", errorf("%s: not within a minute", cql)
+}
+
+// must runs a statement in any goroutine.
+func (s *scene) must(c client, format string, args ...any) (outcome, error) {
+	o := s.do(c, fmt.Sprintf(format, args...))
+	if err := o.err(); err != nil {
+		return o, fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), err)
+	}
+	return o, nil
+}
+
+// together runs functions at once and keeps their errors.
+type together struct {
+	running sync.WaitGroup
+	mu      sync.Mutex
+	faults  []error
+}
+
+// Go begins a function.
+func (g *together) Go(f func() error) {
+	g.running.Go(func() {
+		err := f()
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.faults = append(g.faults, err)
+	})
+}
+
+// Wait returns when all have ended.
+func (g *together) Wait() error {
+	g.running.Wait()
+	return errors.Join(g.faults...)
+}
+
+func TestClientsQueueInOrder(t *testing.T) {
+	s := newStage(t, "section_fifo", "@critical")
+	for _, clients := range []int{2, 5} {
+		t.Run(strconv.Itoa(clients), func(t *testing.T) { s.fifo(fmt.Sprint("branch", clients), clients) })
+	}
+}
+
+// fifo lets clients come one after the other and expects them to be served so.
+func (s *scene) fifo(branch string, clients int) {
+	first := s.grant(s.works(s.client, fmt.Sprintf("LOCK ACCOUNTS WHERE branch = '%s'", branch)), "HELD")
+	var mu sync.Mutex
+	var served, refs []int64
+	var group together
+	for i := range clients {
+		c := s.driver.open(s.t, s.address, s.keyspace)
+		o := s.works(c, fmt.Sprintf("LOCK ACCOUNTS WHERE branch = '%s' WAIT 300ms", branch))
+		ref := s.grant(o, "QUEUED")
+		assert.Equal(s.t, strconv.Itoa(i+1), told(o, "position"), "%v", o)
+		refs = append(refs, ref)
+		group.Go(func() error {
+			return s.turn(c, branch, ref, func() {
+				mu.Lock()
+				defer mu.Unlock()
+				served = append(served, ref)
+			})
+		})
+	}
+	s.works(s.client, fmt.Sprintf("UPDATE ACCOUNTS USING LOCK %d SET balance = 0 WHERE branch = '%s' AND id = 'x'", first, branch))
+	mu.Lock()
+	assert.Empty(s.t, served, "nobody is let in before the holder has gone")
+	mu.Unlock()
+	s.grant(s.works(s.client, fmt.Sprintf("UNLOCK ACCOUNTS WHERE branch = '%s' USING LOCK %d", branch, first)), "RELEASED")
+	require.NoError(s.t, group.Wait())
+	assert.IsIncreasing(s.t, append([]int64{first}, refs...))
+	assert.Equal(s.t, refs, served)
+}
+
+// turn waits for a reference's turn, writes, and goes.
+func (s *scene) turn(c client, branch string, ref int64, in func()) error {
+	err := poll(30*time.Second, func() error {
+		o, err := s.must(c, "LOCK ACCOUNTS WHERE branch = '%s' USING LOCK %d WAIT 1s", branch, ref)
+		if err == nil && told(o, "state") != "held" {
+			err = errorf("%v", o)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	in()
+	if _, err := s.must(c, "UPDATE ACCOUNTS USING LOCK %d SET balance = %d WHERE branch = '%s' AND id = 'x'", ref, ref, branch); err != nil {
+		return err
+	}
+	_, err = s.must(c, "UNLOCK ACCOUNTS WHERE branch = '%s' USING LOCK %d", branch, ref)
+	return err
+}
+
+func TestNoIncrementIsLost(t *testing.T) {
+	const clients, rounds = 10, 20
+	s := newStage(t, "section_sum", "@critical")
+	var group together
+	for range clients {
+		c := s.driver.open(t, s.address, s.keyspace)
+		group.Go(func() error {
+			for range rounds {
+				if err := s.increment(c); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	require.NoError(t, group.Wait())
+	var sum int64
+	require.NoError(t, s.direct.Query("SELECT balance FROM "+s.keyspace+".accounts WHERE branch = 'b' AND id = 'sum'").Scan(&sum))
+	assert.EqualValues(t, clients*rounds, sum)
+}
+
+// increment is one section: read, add one, write.
+func (s *scene) increment(c client) error {
+	ref, err := s.acquire(c, "b")
+	if err != nil {
+		return err
+	}
+	o, err := s.must(c, "SELECT balance FROM ACCOUNTS WHERE branch = 'b' AND id = 'sum' USING LOCK %s", ref)
+	if err != nil {
+		return err
+	}
+	n := 0
+	if len(o.rows) > 0 {
+		if n, err = strconv.Atoi(told(o, "balance")); err != nil {
+			return err
+		}
+	}
+	if _, err := s.must(c, "UPDATE ACCOUNTS USING LOCK %s SET balance = %d WHERE branch = 'b' AND id = 'sum'", ref, n+1); err != nil {
+		return err
+	}
+	o, err = s.must(c, "UNLOCK ACCOUNTS WHERE branch = 'b' USING LOCK %s", ref)
+	if err == nil && told(o, "state") != "released" {
+		err = errorf("UNLOCK: %v", o)
+	}
+	return err
+}
+
+// lockRows are the queues as the node has them.
+func (s *scene) lockRows() (all []string) {
+	s.t.Helper()
+	iter := s.direct.Query("SELECT JSON * FROM " + s.keyspace + "." + s.companion()).Iter()
+	for row := ""; iter.Scan(&row); {
+		all = append(all, row)
+	}
+	require.NoError(s.t, iter.Close())
+	return all
+}
+
+func TestNoWaitLeavesNothingBehind(t *testing.T) {
+	s := newStage(t, "section_nowait", "@critical")
+	held := s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'b' NOWAIT"), "HELD")
+	before, listed := s.lockRows(), s.works(s.client, "LIST LOCKS ON ACCOUNTS").rows
+	other := s.driver.open(t, s.address, s.keyspace)
+	for range 5 {
+		o := s.works(other, "LOCK ACCOUNTS WHERE branch = 'b' NOWAIT AS 'other'")
+		assert.Equal(t, "busy", told(o, "state"), "%v", o)
+		assert.Equal(t, "false", told(o, "[applied]"), "%v", o)
+	}
+	assert.Equal(t, before, s.lockRows())
+	assert.Len(t, s.works(s.client, "LIST LOCKS ON ACCOUNTS").rows, len(listed))
+	s.grant(s.works(s.client, fmt.Sprintf("UNLOCK ACCOUNTS WHERE branch = 'b' USING LOCK %d", held)), "RELEASED")
+	next := s.grant(s.works(other, "LOCK ACCOUNTS WHERE branch = 'b' NOWAIT"), "HELD")
+	assert.Equal(t, held+1, next, "no reference was given in between")
+}
+
+func TestTokenGivesTheSameReference(t *testing.T) {
+	s := newStage(t, "section_token", "@critical")
+	mine, theirs := gocql.MustRandomUUID(), gocql.MustRandomUUID()
+	first := s.grant(s.works(s.client, fmt.Sprintf("LOCK ACCOUNTS WHERE branch = 'b' TOKEN %s", mine)), "HELD")
+	other := s.driver.open(t, s.address, s.keyspace)
+	assert.Equal(t, first, s.grant(s.works(other, fmt.Sprintf("LOCK ACCOUNTS WHERE branch = 'b' TOKEN %s", mine)), "HELD"), "from another connection")
+	queued := s.grant(s.works(other, fmt.Sprintf("LOCK ACCOUNTS WHERE branch = 'b' WAIT 300ms TOKEN %s", theirs)), "QUEUED")
+	again := s.works(other, fmt.Sprintf("LOCK ACCOUNTS WHERE branch = 'b' WAIT 1ms TOKEN %s", theirs))
+	assert.Equal(t, queued, s.grant(again, "QUEUED"))
+	assert.Len(t, s.works(s.client, "LIST LOCKS ON ACCOUNTS").rows, 2)
+}
+
+func TestAskingAndWritingRenewTheLease(t *testing.T) {
+	s := newStage(t, "section_renew", "@critical(lease=2m)")
+	ref := s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'b' LEASE 1s"), "HELD")
+	other := s.driver.open(t, s.address, s.keyspace)
+	queued := s.grant(s.works(other, "LOCK ACCOUNTS WHERE branch = 'b' WAIT 200ms"), "QUEUED")
+	for end := time.Now().Add(2500 * time.Millisecond); time.Now().Before(end); {
+		s.works(s.client, fmt.Sprintf("UPDATE ACCOUNTS USING LOCK %d SET balance = 1 WHERE branch = 'b' AND id = 'x'", ref))
+	}
+	o := s.works(other, fmt.Sprintf("LOCK ACCOUNTS WHERE branch = 'b' USING LOCK %d WAIT 1ms", queued))
+	assert.Equal(t, "queued", told(o, "state"), "who writes keeps the lock: %v", o)
+	o = s.works(s.client, fmt.Sprintf("LOCK ACCOUNTS WHERE branch = 'b' USING LOCK %d LEASE 100s", ref))
+	assert.Equal(t, ref, s.grant(o, "HELD"))
+	left, err := strconv.Atoi(told(o, "lease_ms"))
+	require.NoError(t, err)
+	assert.Greater(t, left, 60_000, "%v", o)
+}
+
+func TestGoneClientKeepsItsLockAndLosesItsPlace(t *testing.T) {
+	s := newStage(t, "section_gone", "@critical(lease=2m)")
+	holder := s.driver.open(t, s.address, s.keyspace)
+	ref := s.grant(s.works(holder, "LOCK ACCOUNTS WHERE branch = 'b' LEASE 100s"), "HELD")
+	holder.close()
+	s.works(s.client, fmt.Sprintf("UPDATE ACCOUNTS USING LOCK %d SET balance = 1 WHERE branch = 'b' AND id = 'x'", ref))
+
+	waiting := func(want int) error {
+		if n := len(s.works(s.client, "LIST LOCKS ON ACCOUNTS").rows); n != want {
+			return errorf("%d in the queue", n)
+		}
+		return nil
+	}
+	w := openWire(t, s.address, primitive.ProtocolVersion4, primitive.CompressionNone)
+	require.NoError(t, w.send(plainQuery("LOCK "+s.keyspace+".accounts WHERE branch = 'b' WAIT 1500ms"), nil))
+	eventually(t, time.Second, "it waits", func() error { return waiting(2) })
+	require.NoError(t, w.net.Close())
+	eventually(t, 5*time.Second, "its place is given up", func() error { return waiting(1) })
+
+	o := s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'b' NOWAIT")
+	assert.Equal(t, "busy", told(o, "state"), "the lock of who has gone is held: %v", o)
+	s.grant(s.works(s.client, fmt.Sprintf("UNLOCK ACCOUNTS WHERE branch = 'b' USING LOCK %d", ref)), "RELEASED")
+	s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'b' WAIT 1s"), "HELD")
+}
+
+// mustInt is a reference as a number.
+func mustInt(t *testing.T, ref string) int64 {
+	t.Helper()
+	n, err := strconv.ParseInt(ref, 10, 64)
+	require.NoError(t, err)
+	return n
+}

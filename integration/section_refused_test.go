@@ -1,0 +1,79 @@
+package integration
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Every refusal of DESIGN.md 4 says why, names the table, and tells the way out where there is one.
+func TestRefusalsSayWhyAndTheWayOut(t *testing.T) {
+	s := newStage(t, "section_refused", "@critical(lease=5m)")
+	ref := told(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'b' LEASE 5m"), "lock_ref")
+	queued := told(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'b' WAIT 300ms"), "lock_ref")
+	const row = " WHERE branch = 'b' AND id = 'x'"
+	const no, partition = "MUSIC_UNLOCKED: ACCOUNTS is critical: take a lock (LOCK ACCOUNTS WHERE …) and write USING LOCK <ref>", "one partition of one table, ACCOUNTS"
+	for _, r := range []struct{ cql, says string }{
+		{"INSERT INTO ACCOUNTS (branch, id, balance) VALUES ('b', 'x', 1)", no},
+		{"UPDATE ACCOUNTS SET balance = 1" + row, no},
+		{"DELETE FROM ACCOUNTS" + row, no},
+		{"BEGIN BATCH DELETE FROM ACCOUNTS" + row + " APPLY BATCH", no},
+		{"UPDATE ACCOUNTS USING LOCK " + queued + " SET balance = 1" + row, "MUSIC_NOT_HELD: lock_ref " + queued + " is not the holder of this key of ACCOUNTS: it waits"},
+		{"UPDATE ACCOUNTS USING LOCK 99 SET balance = 1" + row, "of ACCOUNTS: it waits, or was never given for this key"},
+		{"UPDATE ACCOUNTS USING LOCK 0 SET balance = 1" + row, "MUSIC_NOT_HELD: 0 is no lock reference"},
+		{"UPDATE ACCOUNTS USING LOCK -1 SET balance = 1" + row, "no lock reference"},
+		{"UPDATE ACCOUNTS USING LOCK REF AND TIMESTAMP 5 SET balance = 1" + row, "MUSIC_REFUSED: ACCOUNTS is critical: the lock gives the timestamp"},
+		{"INSERT INTO ACCOUNTS (branch, id) VALUES ('b', 'x') USING LOCK REF AND TTL 5", "MUSIC_REFUSED: ACCOUNTS is critical: a row with a time to live needs a value"},
+		{"BEGIN BATCH USING LOCK REF DELETE FROM ACCOUNTS" + row + "; DELETE FROM ACCOUNTS WHERE branch = 'c' APPLY BATCH", partition},
+		{"BEGIN BATCH USING LOCK REF DELETE FROM ACCOUNTS" + row + "; DELETE FROM music.named WHERE name = 'x' APPLY BATCH", "one partition of one table"},
+		{"BEGIN BATCH USING LOCK REF DELETE FROM ACCOUNTS" + row + " IF EXISTS APPLY BATCH", "IF is not served under a lock: read USING LOCK, decide, write"},
+		{"UPDATE ACCOUNTS USING LOCK REF SET balance = 1" + row + " IF EXISTS", "MUSIC_REFUSED: ACCOUNTS is critical: IF is not served under a lock: read USING LOCK, decide, write"},
+		{"TRUNCATE ACCOUNTS", "MUSIC_REFUSED: ACCOUNTS is critical: TRUNCATE would take the fence away"},
+		{"UPDATE ACCOUNTS USING LOCK REF SET balance = 1 WHERE branch IN ('b', 'c') AND id = 'x'", "MUSIC_KEY: the statement must give branch = <value>: one lock covers one partition of ACCOUNTS"},
+		{"SELECT * FROM ACCOUNTS WHERE token(branch) > 0 USING LOCK REF", "MUSIC_KEY: the statement must give branch = <value>"},
+		{"UPDATE ACCOUNTS USING LOCK REF SET balance = 1 WHERE branch = blob_as_text(0x62) AND id = 'x'", "MUSIC_KEY: branch = "},
+		{"INSERT INTO ACCOUNTS JSON '{}' USING LOCK REF", "MUSIC_KEY: the key cannot be read from INSERT JSON: name the columns"},
+		{"INSERT INTO music.sessions (session) VALUES (123e4567-e89b-12d3-a456-426614174000)", "MUSIC_REFUSED: music.sessions is for the proxies only"},
+		{"TRUNCATE " + s.keyspace + "." + s.companion(), "MUSIC_REFUSED: " + s.keyspace + "." + s.companion() + " is for the proxies only"},
+		{"UPDATE ACCOUNTS SET", "MUSIC_SYNTAX: a column is expected here"},
+		{"GIBBERISH ACCOUNTS", "MUSIC_SYNTAX: the statement cannot be read, and it names ACCOUNTS, which is critical"},
+	} {
+		o := s.do(s.client, strings.ReplaceAll(r.cql, "REF", ref))
+		require.NotNil(t, o.failure, r.cql)
+		assert.Equal(t, 0x2200, o.failure.code, r.cql)
+		assert.Contains(t, o.failure.text, strings.ReplaceAll(r.says, "ACCOUNTS", s.keyspace+".accounts"), r.cql)
+	}
+}
+
+// What cannot be critical says so: at LOCK, and to plain writes.
+func TestTablesThatCannotBeCritical(t *testing.T) {
+	s := newStage(t, "section_hindered", "@critical")
+	for _, r := range []struct{ name, ddl, why, set string }{
+		{"counted", "(k text PRIMARY KEY, n counter) WITH comment = '@critical'", "counter table", "n = n + 1"},
+		{"short", "(k text PRIMARY KEY, n int) WITH comment = '@critical' AND gc_grace_seconds = 60", "gc_grace_seconds is 60", "n = 1"},
+	} {
+		table := s.keyspace + "." + r.name
+		o := s.works(s.client, "CREATE TABLE "+table+" "+r.ddl)
+		assert.Contains(t, strings.Join(o.warnings, "\n"), table+" is critical, but cannot be locked: ")
+		for _, cql := range []string{"LOCK " + table + " WHERE k = 'x'", "UPDATE " + table + " SET " + r.set + " WHERE k = 'x'"} {
+			o := s.do(s.client, cql)
+			require.NotNil(t, o.failure, cql)
+			assert.Contains(t, o.failure.text, table)
+		}
+		o = s.do(s.client, "LOCK "+table+" WHERE k = 'x'")
+		assert.Contains(t, o.failure.text, "MUSIC_REFUSED: "+table+" cannot be locked: ")
+		assert.Contains(t, o.failure.text, r.why)
+	}
+}
+
+// A reference on a part of a batch does not fence the rest.
+func TestBatchWithALockOnAChildIsRefusedAtPrepare(t *testing.T) {
+	s := newStage(t, "section_known", "@critical")
+	b := &burglar{yard: &yard{t: t}, wire: openWire(t, s.address, primitive.ProtocolVersion4, primitive.CompressionNone)}
+	f := b.execute("BEGIN BATCH UPDATE " + s.keyspace + ".accounts USING LOCK 1 SET balance = 1 WHERE branch = 'b' AND id = 'x'; APPLY BATCH")
+	require.NotNil(t, f)
+	assert.True(t, matches("MUSIC_UNLOCKED", f), "%v", f)
+}
