@@ -25,7 +25,7 @@ var (
 )
 
 // conn is one client with its one connection to the home node. Two goroutines live in it, one a direction; the
-// fields are grouped by who writes them.
+// state is grouped by who writes it.
 type conn struct {
 	id     uint64
 	server *Server
@@ -36,34 +36,47 @@ type conn struct {
 	up      direction // client → backend
 	down    direction // backend → client
 
-	// Written while there is one goroutine.
-	version byte // protocol version of the first envelope; later ones must keep to it
+	version byte // of the first envelope, before there were two goroutines; later ones must keep to it
+	asked        // written by up
+	told         // written by down
+	owed         // written by both
+	course       // written by whoever brings the end about
+}
 
-	// Written by up.
+// asked is what the client's requests have said.
+type asked struct {
 	compression primitive.Compression // of STARTUP; set before its answer can come
 	patience    time.Duration         // how long the client's driver waits for an answer; 0 = unknown
 	plan        plan
 	known       map[preparedID]*prepared
 	name        []byte // scratch
 	using       bool   // a USE has been sent, and nothing after it
+}
 
-	// Written by down.
+// told is what Cassandra's answers have said.
+type told struct {
 	segmented     atomic.Bool // v5 after the handshake: both sockets carry segments
 	loggedIn      atomic.Bool
 	authenticated atomic.Bool            // Cassandra has asked for a login: there are roles
 	keyspace      atomic.Pointer[string] // of USE
+}
 
-	// Shared.
-	started  atomic.Bool // a STARTUP has been sent, and not been refused
-	streams  streams
-	sample   sample
-	watches  watches
-	ops      ops
-	rights   rights
-	drained  atomic.Bool   // up has stopped because the proxy is shutting down
-	limit    atomic.Int64  // wall clock in ns: drain ends
-	awaited  atomic.Bool   // up waits until nothing is owed to the client …
-	settled  chan struct{} // … and looks again after each of these
+// owed is what has been asked and not answered.
+type owed struct {
+	started atomic.Bool // a STARTUP has been sent, and not been refused
+	streams streams
+	sample  sample
+	watches watches
+	ops     ops
+	rights  rights
+	awaited atomic.Bool   // up waits until nothing is owed to the client …
+	settled chan struct{} // … and looks again after each of these
+}
+
+// course is how the connection comes to its end.
+type course struct {
+	drained  atomic.Bool  // up has stopped because the proxy is shutting down
+	limit    atomic.Int64 // wall clock in ns: drain ends
 	ending   ending
 	health   health
 	children sync.WaitGroup

@@ -132,16 +132,18 @@ func TestDeadlinesOfWhatEnds(t *testing.T) {
 		func(c *conn) { c.drain(time.Now().Add(patience)) }, func(c *conn) { c.end(errDrained) },
 	} {
 		ln := listen(t)
-		_, err := net.Dial("tcp", ln.Addr().String())
+		far, err := net.Dial("tcp", ln.Addr().String())
+		assert.NoError(t, err)
+		_, err = far.Write([]byte{4}) // which is not waited for
 		assert.NoError(t, err)
 		socket, err := ln.Accept()
 		assert.NoError(t, err)
 		c := newConn(NewServer(Options{Stats: new(Stats)}), socket)
 		ends(c)
-		c.readUntil(time.Now().Add(patience))
+		c.readUntil(time.Time{})
 		_, err = socket.Read(make([]byte, 1))
 		assert.True(t, isTimeout(err), "%v", err)
-		_, _ = socket.Close(), ln.Close()
+		_, _, _ = far.Close(), socket.Close(), ln.Close()
 	}
 }
 
