@@ -257,6 +257,7 @@ func (c *conn) runDown() error {
 	return fmt.Errorf("%w: %w", errBackendLost, err)
 }
 
+// clientError says that the client has gone, and how.
 func clientError(err error) error {
 	if errors.Is(err, io.EOF) {
 		return errClientClosed
@@ -264,6 +265,7 @@ func clientError(err error) error {
 	return fmt.Errorf("%w: %w", errClientClosed, err)
 }
 
+// isTimeout tells whether a deadline has passed.
 func isTimeout(err error) bool {
 	var ne net.Error
 	return errors.As(err, &ne) && ne.Timeout()

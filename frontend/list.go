@@ -92,6 +92,7 @@ func (c *conn) listEnvelope(stream int16, only *Table, pk string) []byte {
 	})
 }
 
+// listRow is one reference as LIST LOCKS shows it.
 func listRow(t *Table, l musiccore.Listing) message.Row {
 	row := message.Row{
 		[]byte(t.String()), []byte(keyText(t.Critical(), l.Key.PK)), binary.BigEndian.AppendUint32(nil, uint32(l.Place)),
@@ -137,6 +138,7 @@ func splitKey(pk string) []string {
 	return parts
 }
 
+// keyPart shows one column of a key.
 func keyPart(cqlType, value string) string {
 	if value == "" {
 		cqlType = ""

@@ -170,6 +170,7 @@ func (c *conn) grantEnvelope(stream int16, t *Table, g musiccore.Grant) []byte {
 	})
 }
 
+// boolean is the wire form of a boolean.
 func boolean(b bool) []byte {
 	if b {
 		return []byte{1}
@@ -177,6 +178,7 @@ func boolean(b bool) []byte {
 	return []byte{0}
 }
 
+// bigint is the wire form of a bigint.
 func bigint(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
 
 // message is the envelope of a response of the proxy's own making.

@@ -65,6 +65,7 @@ func (t *dataTable) companionDDL() string {
 		tableID("companion", t.keyspace, uuid.UUID(t.id).String(), strconv.FormatInt(int64(t.closed), 10)), strings.ReplaceAll(t.String(), "'", "''"))
 }
 
+// keyColumn is the name of the companion's key column that stands for the i-th of the data table, from 0.
 func keyColumn(i int) string { return fmt.Sprintf("k%d", i+1) }
 
 // prepareTexts writes the statements on a lock row. Their markers stand in the order of bindings in the executor: registers that

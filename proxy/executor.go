@@ -114,6 +114,7 @@ func bindSwap(t *dataTable, pk string, s musiccore.Swap) (string, []any) {
 	panic(fmt.Sprintf("swap with condition %d has no text", s.If.What))
 }
 
+// join puts the values to bind in one row, in memory of its own.
 func join(parts ...[]any) []any {
 	var all []any
 	for _, p := range parts {
@@ -122,6 +123,7 @@ func join(parts ...[]any) []any {
 	return all
 }
 
+// queueOf is a row's queue as its column stores it; an empty one is a list and not null.
 func queueOf(r musiccore.Row) []queued {
 	queue := make([]queued, 0, len(r.Queue))
 	for _, b := range r.Queue {

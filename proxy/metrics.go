@@ -85,6 +85,7 @@ func serveHealth(ctx context.Context, address string, registry *prometheus.Regis
 	return nil
 }
 
+// answerHealth answers 200, or 503 while it is not good.
 func answerHealth(w http.ResponseWriter, good bool) {
 	if !good {
 		http.Error(w, "not ready", http.StatusServiceUnavailable)

@@ -21,6 +21,7 @@ func Apply(dst, text []byte, cut []Span) []byte {
 // whole tokens whatever stands beside them.
 func joins(left, right byte) bool { return !standsAlone(left) && !standsAlone(right) }
 
+// standsAlone tells whether a byte is a token by itself, whatever stands beside it.
 func standsAlone(c byte) bool {
 	switch c {
 	case ' ', '\n', '\t', '\r', ',', ';', '(', ')', '[', ']', '{', '}', '?':

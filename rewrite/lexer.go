@@ -105,6 +105,7 @@ func lineEnd(text []byte, at int) int {
 	return at
 }
 
+// blockEnd is where the comment that begins at a /* ends, or -1 where it does not.
 func blockEnd(text []byte, at int) int {
 	for i := at + 2; i+1 < len(text); i++ {
 		if text[i] == '*' && text[i+1] == '/' {
@@ -114,6 +115,7 @@ func blockEnd(text []byte, at int) int {
 	return -1
 }
 
+// scan reads the token that begins at a byte which is neither blank nor comment, and returns where it ends.
 func scan(text []byte, at int) (TokenKind, int) {
 	c := text[at]
 	if isLetter(c) {
@@ -151,6 +153,7 @@ func scanWord(text []byte, at int) (TokenKind, int) {
 	return TokenIdent, end
 }
 
+// wordEnd is where letters, digits and underscores end.
 func wordEnd(text []byte, at int) int {
 	for at < len(text) && isWordByte(text[at]) {
 		at++
@@ -186,6 +189,7 @@ func scanDollars(text []byte, at int) (TokenKind, int) {
 	return TokenInvalid, len(text)
 }
 
+// scanMinus reads what begins with a minus sign: a negative number or duration, or an operator.
 func scanMinus(text []byte, at int) (TokenKind, int) {
 	next := at + 1
 	switch {
@@ -217,10 +221,20 @@ func scanOperator(text []byte, at int) (TokenKind, int) {
 	return TokenInvalid, at + 1
 }
 
+// follows tells whether c stands behind the byte at.
 func follows(text []byte, at int, c byte) bool { return at+1 < len(text) && text[at+1] == c }
 
-func isBlank(c byte) bool    { return c == ' ' || c == '\n' || c == '\t' || c == '\r' }
-func isDigit(c byte) bool    { return c-'0' < 10 }
-func isLetter(c byte) bool   { return (c|0x20)-'a' < 26 }
-func isHex(c byte) bool      { return isDigit(c) || (c|0x20)-'a' < 6 }
+// isBlank tells whether c is white space to Cassandra's lexer.
+func isBlank(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' }
+
+// isDigit tells whether c is a decimal digit.
+func isDigit(c byte) bool { return c-'0' < 10 }
+
+// isLetter tells whether c is an ASCII letter.
+func isLetter(c byte) bool { return (c|0x20)-'a' < 26 }
+
+// isHex tells whether c is a hexadecimal digit.
+func isHex(c byte) bool { return isDigit(c) || (c|0x20)-'a' < 6 }
+
+// isWordByte tells whether c is part of an unquoted name.
 func isWordByte(c byte) bool { return isLetter(c) || isDigit(c) || c == '_' }

@@ -20,6 +20,7 @@ var ErrNotRead = errors.New("literal is not read")
 // and beyond 64 bits.
 func Int(text []byte, t Term) (int64, error) { return integer(text, t, 64) }
 
+// integer reads an integer literal that fits so many bits.
 func integer(text []byte, t Term, bits int) (int64, error) {
 	if t.Kind != TermInteger {
 		return 0, notRead(text, t, "integer")
@@ -40,6 +41,7 @@ func String(text []byte, t Term) (string, error) {
 	return string(appendString(nil, t.Of(text))), nil
 }
 
+// appendString appends the value of a string literal, quotes and escapes taken off, to dst.
 func appendString(dst, literal []byte) []byte {
 	if literal[0] == '$' {
 		return append(dst, literal[2:len(literal)-2]...)
@@ -88,6 +90,7 @@ func encodeText(typ string, text []byte, t Term) ([]byte, error) {
 	return value, nil
 }
 
+// encodeInt gives the wire form of an integer of so many bits.
 func encodeInt(text []byte, t Term, bits int) ([]byte, error) {
 	n, err := integer(text, t, bits)
 	if err != nil {
@@ -116,6 +119,7 @@ func encodeUUID(typ string, text []byte, t Term) ([]byte, error) {
 	return value, nil
 }
 
+// encodeBlob gives the bytes of a 0x literal.
 func encodeBlob(text []byte, t Term) ([]byte, error) {
 	if t.Kind != TermBlob {
 		return nil, notRead(text, t, "blob")
@@ -127,6 +131,7 @@ func encodeBlob(text []byte, t Term) ([]byte, error) {
 	return value, nil
 }
 
+// encodeBoolean gives the wire form of true or false, in any case.
 func encodeBoolean(text []byte, t Term) ([]byte, error) {
 	if t.Kind != TermBoolean {
 		return nil, notRead(text, t, "boolean")
@@ -204,6 +209,7 @@ func sumUnits(s []byte) (time.Duration, bool) {
 	return total, true
 }
 
+// times is so many of a unit; not ok where that is more than a Duration holds.
 func times(digits []byte, unit time.Duration) (time.Duration, bool) {
 	n, err := strconv.ParseInt(string(digits), 10, 64)
 	if err != nil || unit == 0 || n > int64(math.MaxInt64/unit) {
@@ -239,6 +245,7 @@ func unitOf(unit []byte) time.Duration {
 	return 0
 }
 
+// notRead says which literal is not one of which type; it is an ErrNotRead.
 func notRead(text []byte, t Term, typ string) error {
 	return fmt.Errorf("%w: %q as %s", ErrNotRead, t.Of(text), typ)
 }

@@ -50,6 +50,7 @@ func isWord(text []byte, t Token, upper string) bool {
 	return t.Kind == TokenIdent && t.End-t.Start == len(upper) && foldEqual(text[t.Start:t.End], upper)
 }
 
+// foldEqual tells whether word is upper in any case. upper is a keyword in capitals.
 func foldEqual(word []byte, upper string) bool {
 	for i, c := range word {
 		if c&^0x20 != upper[i] {
@@ -59,6 +60,7 @@ func foldEqual(word []byte, upper string) bool {
 	return true
 }
 
+// lower folds an ASCII letter; other bytes stay.
 func lower(c byte) byte {
 	if c-'A' < 26 {
 		c |= 0x20

@@ -35,6 +35,7 @@ func (p *parser) unknown() {
 	p.wants("a CQL statement")
 }
 
+// looksInto tells whether Parse reads such a statement whole.
 func looksInto(v Verb) bool {
 	switch v {
 	case Select, Insert, Update, Delete, Batch, Lock, Unlock, ListLocks:

@@ -16,6 +16,7 @@ type parser struct {
 	err     *SyntaxError
 }
 
+// newParser stands on the first token of text.
 func newParser(text []byte) *parser {
 	p := &parser{text: text, lex: NewLexer(text)}
 	p.next()

@@ -31,6 +31,7 @@ func (r *headReader) schema(h *Head) bool {
 	return r.ifExists() && r.schemaName(h)
 }
 
+// schemaKind is the kind that a word after CREATE, ALTER or DROP names.
 func schemaKind(text []byte, t Token) SchemaKind {
 	switch {
 	case isWord(text, t, "TABLE"), isWord(text, t, "COLUMNFAMILY"):

@@ -87,6 +87,7 @@ func (p *parser) simple() Term {
 	return t
 }
 
+// literalKind is the kind of a term that is one token.
 func literalKind(kind TokenKind) TermKind {
 	switch kind {
 	case TokenString:
