@@ -63,10 +63,3 @@ func (c *cursor) bytesMap() {
 		c.value()
 	}
 }
-
-// stringList skips a [string list].
-func (c *cursor) stringList() {
-	for n := c.short(); n > 0 && !c.bad; n-- {
-		c.string()
-	}
-}

@@ -99,7 +99,7 @@ func TestSecondStartup(t *testing.T) {
 		client.send(2, query("SELECT rpc_address FROM system.local"))
 		backend.answer(2)
 		backend.send(2, systemLocal("rpc_address"))
-		assert.Equal(t, []byte{192, 0, 2, 7}, []byte(client.answer(2).(*message.RowsResult).Data[0][0]))
+		assert.Equal(t, []byte{192, 0, 2, 7}, client.answer(2).(*message.RowsResult).Data[0][0])
 	})
 }
 
@@ -116,7 +116,7 @@ func TestStartupInOtherSpellings(t *testing.T) {
 	client.send(2, query("SELECT rpc_address FROM system.local"))
 	backend.answer(2)
 	backend.send(2, systemLocal("rpc_address"))
-	assert.Equal(t, []byte{192, 0, 2, 7}, []byte(client.answer(2).(*message.RowsResult).Data[0][0]))
+	assert.Equal(t, []byte{192, 0, 2, 7}, client.answer(2).(*message.RowsResult).Data[0][0])
 }
 
 // Of two spellings of one option Cassandra takes either.

@@ -110,8 +110,10 @@ func listRow(t *Table, l musiccore.Listing) message.Row {
 // keyText shows a key to people: as they would write it where that is easy, else as a blob.
 func keyText(critical *Critical, pk string) string {
 	parts := []string{pk}
-	if critical != nil && len(critical.Key) > 1 {
-		parts = splitKey(pk)
+	if critical != nil {
+		if split, ok := rewrite.SplitRoutingKey(pk, len(critical.Key)); ok {
+			parts = split
+		}
 	}
 	shown := make([]string, len(parts))
 	for i, part := range parts {
@@ -122,20 +124,6 @@ func keyText(critical *Critical, pk string) string {
 		shown[i] = keyPart(cqlType, part)
 	}
 	return strings.Join(shown, ", ")
-}
-
-// splitKey takes the routing key of several columns apart.
-func splitKey(pk string) []string {
-	var parts []string
-	for len(pk) >= 3 {
-		n := int(pk[0])<<8 | int(pk[1])
-		if len(pk) < n+3 {
-			break
-		}
-		parts = append(parts, pk[2:2+n])
-		pk = pk[n+3:]
-	}
-	return parts
 }
 
 // keyPart shows one column of a key.

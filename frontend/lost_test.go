@@ -157,7 +157,7 @@ func TestBackendSlow(t *testing.T) {
 		backend.send(2, rows(nil))
 		client.answer(2)
 		require.NoError(t, idle.SetReadDeadline(time.Now().Add(time.Millisecond)))
-		_, err := idle.Conn.Read(make([]byte, 1))
+		_, err := idle.Read(make([]byte, 1))
 		assert.True(t, isTimeout(err), "%v", err)
 	})
 }
@@ -171,7 +171,7 @@ func TestClientThatNeverReads(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			for stream := range int16(2000) { // until neither takes any more
-				if _, err := client.Conn.Write(client.framed(client.envelope(t, stream, query("SELECT a FROM b.c")))); err != nil {
+				if _, err := client.Write(client.framed(client.envelope(t, stream, query("SELECT a FROM b.c")))); err != nil {
 					return
 				}
 			}
@@ -186,7 +186,7 @@ func TestClientThatNeverReads(t *testing.T) {
 				if d.version < v5 {
 					answer[2], answer[3] = byte(f.Header.StreamId>>8), byte(f.Header.StreamId)
 				}
-				if _, err := backend.Conn.Write(answer); err != nil {
+				if _, err := backend.Write(answer); err != nil {
 					return
 				}
 			}
@@ -226,7 +226,7 @@ func fill(t *testing.T, p *peer, b []byte) (sent int) {
 	for err := error(nil); err == nil && sent < 64<<20; {
 		var n int
 		require.NoError(t, p.SetWriteDeadline(time.Now().Add(500*time.Millisecond)))
-		n, err = p.Conn.Write(b)
+		n, err = p.Write(b)
 		sent += n
 	}
 	return sent
@@ -256,7 +256,7 @@ func TestClientGoneInTheMiddleOfARequest(t *testing.T) {
 		_ = client.Close()
 		got := make([]byte, 0, len(request))
 		for buf := make([]byte, 4096); ; {
-			n, err := backend.Conn.Read(buf)
+			n, err := backend.Read(buf)
 			got = append(got, buf[:n]...)
 			if err != nil {
 				break

@@ -139,7 +139,7 @@ func newPeer(t testing.TB, conn net.Conn, d dialect) *peer {
 // write writes bytes as they are.
 func (p *peer) write(b []byte) {
 	p.t.Helper()
-	_, err := p.Conn.Write(b)
+	_, err := p.Write(b)
 	require.NoError(p.t, err)
 }
 
@@ -242,7 +242,7 @@ const moment = 20 * time.Millisecond
 func (p *peer) silent() {
 	p.t.Helper()
 	require.NoError(p.t, p.SetReadDeadline(time.Now().Add(moment)))
-	n, err := p.Conn.Read(make([]byte, 1))
+	n, err := p.Read(make([]byte, 1))
 	require.Zero(p.t, n)
 	require.Error(p.t, err)
 	require.True(p.t, isTimeout(err), "%v", err)

@@ -207,21 +207,21 @@ func TestRelayStreams(t *testing.T) {
 			sent := 15 << 20
 			before := heapInUse()
 			var wg sync.WaitGroup
-			wg.Go(func() { _, _ = client.Conn.Write(up[:sent]) })
+			wg.Go(func() { _, _ = client.Write(up[:sent]) })
 			got := backend.exactly(sent - 200<<10)
 			wg.Wait()
 			held := int64(heapInUse()) - int64(before) - int64(cap(got))
 			assert.Less(t, held, int64(2<<20), "bytes held by the proxy")
-			wg.Go(func() { _, _ = client.Conn.Write(up[sent:]) })
+			wg.Go(func() { _, _ = client.Write(up[sent:]) })
 			got = append(got, backend.exactly(len(up)-len(got))...)
 			wg.Wait()
 			assert.True(t, bytes.Equal(up, got))
 			// The same in the other direction.
 			down := backend.framed(backend.envelope(t, 7, rows(noise(5<<20))))
-			wg.Go(func() { _, _ = backend.Conn.Write(down[:4<<20]) })
+			wg.Go(func() { _, _ = backend.Write(down[:4<<20]) })
 			client.expect(down[:4<<20-200<<10])
 			wg.Wait()
-			wg.Go(func() { _, _ = backend.Conn.Write(down[4<<20:]) })
+			wg.Go(func() { _, _ = backend.Write(down[4<<20:]) })
 			client.expect(down[4<<20-200<<10:])
 			wg.Wait()
 		})
@@ -280,7 +280,7 @@ func TestRelayInterleaved(t *testing.T) {
 				if stream%3 == 0 {
 					known = []byte("unknown to proxy") // answered by the proxy
 				}
-				_, _ = client.Conn.Write(client.framed(client.envelope(t, stream, execute(known, noise(int(stream)*10)))))
+				_, _ = client.Write(client.framed(client.envelope(t, stream, execute(known, noise(int(stream)*10)))))
 			}
 		})
 		wg.Go(func() {
@@ -289,7 +289,7 @@ func TestRelayInterleaved(t *testing.T) {
 				if err != nil {
 					return
 				}
-				_, _ = backend.Conn.Write(backend.framed(backend.envelope(t, f.Header.StreamId, rows(noise(int(f.Header.StreamId)*10)))))
+				_, _ = backend.Write(backend.framed(backend.envelope(t, f.Header.StreamId, rows(noise(int(f.Header.StreamId)*10)))))
 			}
 		})
 		seen := map[int16]bool{}
@@ -302,7 +302,7 @@ func TestRelayInterleaved(t *testing.T) {
 				require.IsType(t, &message.Unprepared{}, f.Body.Message)
 				continue
 			}
-			require.Equal(t, noise(int(stream)*10), []byte(f.Body.Message.(*message.RowsResult).Data[0][0]))
+			require.Equal(t, noise(int(stream)*10), f.Body.Message.(*message.RowsResult).Data[0][0])
 		}
 		wg.Wait()
 	})

@@ -175,7 +175,7 @@ func TestAnswersWithTracingWarningsAndPayload(t *testing.T) {
 			f := client.next()
 			assert.Equal(t, []string{"careful"}, f.Body.Warnings)
 			assert.Equal(t, &primitive.UUID{1}, f.Body.TracingId)
-			assert.Equal(t, []byte{192, 0, 2, 7}, []byte(f.Body.Message.(*message.RowsResult).Data[0][0]))
+			assert.Equal(t, []byte{192, 0, 2, 7}, f.Body.Message.(*message.RowsResult).Data[0][0])
 		})
 	}
 }

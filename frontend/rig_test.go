@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"sync"
 	"testing"
 	"time"
 
@@ -213,48 +212,6 @@ func (r *rig) ends(n int) []map[string]any {
 	}
 	require.Len(r.t, lines, n)
 	return lines
-}
-
-// answering plays a Cassandra that answers whatever it is asked, until the test ends.
-func (r *rig) answering() {
-	var wg sync.WaitGroup
-	ln := r.cassandra
-	wg.Go(func() {
-		for {
-			conn, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			wg.Go(func() { answerAll(conn) })
-		}
-	})
-	r.t.Cleanup(func() {
-		_ = ln.Close()
-		r.stop()
-		wg.Wait()
-	})
-}
-
-// answerAll answers STARTUP with READY and everything else with a void RESULT, in version 3 and 4.
-func answerAll(conn net.Conn) {
-	defer func() { _ = conn.Close() }()
-	in := newInbound(conn, new(blocks))
-	for {
-		for len(in.window()) < headerSize || len(in.window()) < readHeader(in.window()).size() {
-			if in.fill(len(in.window())+1) != nil {
-				return
-			}
-		}
-		h := readHeader(in.window())
-		in.r += h.size()
-		answer := responseEnvelope(h.version, h.stream, primitive.OpCodeResult, []byte{0, 0, 0, 1})
-		if h.opcode == primitive.OpCodeStartup {
-			answer = responseEnvelope(h.version, h.stream, primitive.OpCodeReady, nil)
-		}
-		if _, err := conn.Write(answer); err != nil {
-			return
-		}
-	}
 }
 
 func (d dialect) String() string { return fmt.Sprintf("%v %v", d.version, d.compression) }

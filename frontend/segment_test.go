@@ -64,10 +64,10 @@ func TestSegmentOfAnswersIsCutAnew(t *testing.T) {
 		for stream := range int16(3) {
 			m := client.answer(stream + 1).(*message.RowsResult)
 			if stream == 1 {
-				assert.Equal(t, []byte{192, 0, 2, 7}, []byte(m.Data[0][0]))
+				assert.Equal(t, []byte{192, 0, 2, 7}, m.Data[0][0])
 				continue
 			}
-			assert.Equal(t, noise(10), []byte(m.Data[0][0]))
+			assert.Equal(t, noise(10), m.Data[0][0])
 		}
 	})
 }

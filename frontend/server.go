@@ -1,3 +1,5 @@
+// Package frontend serves CQL clients: it relays what they and Cassandra say as the bytes received, looks into what may concern a
+// critical table, and answers what is the proxy's own.
 package frontend
 
 import (

@@ -39,7 +39,7 @@ func readTopology(text []byte, m meaning) (*topology, *Failure) {
 			t.count = true
 			t.sources = append(t.sources, "")
 		default:
-			if !t.peers && namesAddress(text[s.Span.Start:s.Span.End]) {
+			if !t.peers && namesAddress(text[s.Start:s.End]) {
 				return nil, invalid("MUSIC_REFUSED: functions of a node's address are not translated: select the column")
 			}
 			t.sources = append(t.sources, "")

@@ -1,15 +1,14 @@
 package proxy
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 
 	"music/musiccore"
+	"music/rewrite"
 )
 
 var (
@@ -144,32 +143,13 @@ func (x *executor) readBeat(ctx context.Context, id musiccore.SessionID) musicco
 	return musiccore.Result{Fate: musiccore.Done, Beat: *beat}
 }
 
-// wireBytes is a value in its wire form, bound as it is.
-type wireBytes []byte
-
-// MarshalCQL hands the bytes on.
-func (w wireBytes) MarshalCQL(gocql.TypeInfo) ([]byte, error) { return w, nil }
-
-// UnmarshalCQL copies the bytes; nil is null, which is not the same as no bytes.
-func (w *wireBytes) UnmarshalCQL(_ gocql.TypeInfo, data []byte) error {
-	*w = bytes.Clone(data)
-	return nil
-}
-
 // keyValues takes a routing key apart: one value a column of the partition key. None is a tuple, which the driver cannot
 // bind to one marker: readColumns refuses such a table.
 func keyValues(t *dataTable, pk string) []any {
-	if len(t.key) == 1 {
-		return []any{wireBytes(pk)}
-	}
-	values := make([]any, 0, len(t.key))
-	for rest := []byte(pk); len(rest) >= 3; {
-		n := int(binary.BigEndian.Uint16(rest))
-		if len(rest) < 2+n+1 {
-			break
-		}
-		values = append(values, wireBytes(rest[2:2+n]))
-		rest = rest[2+n+1:]
+	parts, _ := rewrite.SplitRoutingKey(pk, len(t.key))
+	values := make([]any, len(parts))
+	for i, part := range parts {
+		values[i] = rawBytes(part)
 	}
 	return values
 }

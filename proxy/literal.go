@@ -13,7 +13,7 @@ import (
 // literal asks Cassandra for the wire form of a literal, by a type hint on a row that every node has. The literal is one
 // token of a statement that has been read, so it cannot be more than a value.
 func (x *executor) literal(ctx context.Context, cqlType, text string) ([]byte, error) {
-	var value wireBytes
+	var value rawBytes
 	err := x.session.Query("SELECT ("+cqlType+") "+text+" FROM system.local").Consistency(gocql.One).ScanContext(ctx, &value)
 	var refused gocql.RequestError
 	if errors.As(err, &refused) && (refused.Code() == gocql.ErrCodeInvalid || refused.Code() == gocql.ErrCodeSyntax) {

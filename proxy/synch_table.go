@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"music/rewrite"
 )
 
 // errNotSynchronisable says that a table can never be synchronised, whatever is in it.
@@ -180,14 +182,15 @@ func (c synchColumn) selector() string {
 
 // key is a routing key as terms, one for each column of the partition key.
 func (t synchTable) key(pk string) ([]synchTerm, error) {
-	values, err := splitKey(pk, len(t.partition))
-	if err != nil {
-		return nil, err
+	values, ok := rewrite.SplitRoutingKey(pk, len(t.partition))
+	if !ok {
+		return nil, fmt.Errorf("%w: routing key of %d bytes for %d columns", errMalformed, len(pk), len(t.partition))
 	}
 	terms := make([]synchTerm, len(values))
 	for i, v := range values {
 		shape := t.partition[i].shape
-		if terms[i], err = shape.term(v); err == nil && shape != nil && len(v) == 0 {
+		var err error
+		if terms[i], err = shape.term(rawBytes(v)); err == nil && shape != nil && v == "" {
 			err = fmt.Errorf("%w: an empty tuple in a partition key", errMalformed)
 		}
 		if err != nil {

@@ -191,19 +191,6 @@ func TestTupleTerms(t *testing.T) {
 	require.ErrorIs(t, err, errMalformed, "no text can say it, and another partition would be written")
 }
 
-func TestRoutingKeys(t *testing.T) {
-	one, err := splitKey("\x00\x01a\x00", 1)
-	require.NoError(t, err)
-	assert.Equal(t, []rawBytes{rawBytes("\x00\x01a\x00")}, one)
-	two, err := splitKey("\x00\x01a\x00\x00\x00\x00", 2)
-	require.NoError(t, err)
-	assert.Equal(t, []rawBytes{rawBytes("a"), {}}, two)
-	for _, pk := range []string{"", "\x00\x01a\x00", "\x00\x01a\x00\x00\x00", "\x00\x02a\x00\x00\x00\x00", "\x00\x01a\x00\x00\x00\x00\x00"} {
-		_, err := splitKey(pk, 2)
-		require.ErrorIs(t, err, errMalformed, "%q", pk)
-	}
-}
-
 // What is not as the protocol promises is an error: a guess would be written over the client's data.
 func TestMalformedRows(t *testing.T) {
 	table := newTestTable(t, "k partition_key int", "a regular int", "l regular list<int>", "m regular map<int, int>", `u regular "Ty pe"`,
@@ -318,7 +305,7 @@ func TestBoundValues(t *testing.T) {
 	require.NoError(t, gocql.Unmarshal(nil, []byte{}, &none))
 	assert.Nil(t, null)
 	assert.NotNil(t, none)
-	var literal wireBytes
+	var literal rawBytes
 	require.NoError(t, gocql.Unmarshal(nil, []byte{}, &literal))
 	assert.NotNil(t, literal, "the executor's values know null from empty as well")
 	require.NoError(t, gocql.Unmarshal(nil, nil, &literal))

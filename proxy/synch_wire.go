@@ -138,23 +138,3 @@ func (w rawBytes) ttls() ([]int32, error) {
 	}
 	return all, nil
 }
-
-// splitKey takes a routing key apart: one value for each of n columns.
-func splitKey(pk string, n int) ([]rawBytes, error) {
-	if n == 1 {
-		return []rawBytes{rawBytes(pk)}, nil
-	}
-	values := make([]rawBytes, n)
-	rest := rawBytes(pk)
-	for i := range values {
-		if len(rest) < 3 || len(rest) < 3+int(binary.BigEndian.Uint16(rest)) {
-			return nil, fmt.Errorf("%w: routing key of %d bytes for %d columns", errMalformed, len(pk), n)
-		}
-		end := 2 + int(binary.BigEndian.Uint16(rest))
-		values[i], rest = rest[2:end:end], rest[end+1:]
-	}
-	if len(rest) > 0 {
-		return nil, fmt.Errorf("%w: routing key of more than %d columns", errMalformed, n)
-	}
-	return values, nil
-}

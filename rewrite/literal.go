@@ -159,6 +159,26 @@ func RoutingKey(parts [][]byte) []byte {
 	return key
 }
 
+// SplitRoutingKey takes the key of a partition apart: the value of each of n
+// columns, which share its memory. It is false of bytes that are no such key.
+func SplitRoutingKey(key string, n int) ([]string, bool) {
+	if n == 1 {
+		return []string{key}, true
+	}
+	parts := make([]string, n)
+	for i := range parts {
+		if len(key) < 3 {
+			return nil, false
+		}
+		end := 2 + int(key[0])<<8 + int(key[1])
+		if len(key) <= end {
+			return nil, false
+		}
+		parts[i], key = key[2:end], key[end+1:]
+	}
+	return parts, key == ""
+}
+
 // Duration returns the value of a duration literal; ErrNotRead for any other
 // term, for one with months or years, which have no fixed length, and for what
 // time.Duration cannot hold.

@@ -204,3 +204,16 @@ func TestRoutingKey(t *testing.T) {
 	long := make([]byte, math.MaxUint16+1)
 	require.Len(t, RoutingKey([][]byte{long, one}), 3+len(long)+4)
 }
+
+func TestRoutingKeysComeApart(t *testing.T) {
+	one, ok := SplitRoutingKey("\x00\x01a\x00", 1)
+	require.True(t, ok)
+	require.Equal(t, []string{"\x00\x01a\x00"}, one)
+	two, ok := SplitRoutingKey(string(RoutingKey([][]byte{[]byte("a"), {}})), 2)
+	require.True(t, ok)
+	require.Equal(t, []string{"a", ""}, two)
+	for _, key := range []string{"", "\x00\x01a\x00", "\x00\x01a\x00\x00\x00", "\x00\x02a\x00\x00\x00\x00", "\x00\x01a\x00\x00\x00\x00\x00"} {
+		_, ok := SplitRoutingKey(key, 2)
+		require.False(t, ok, "%q", key)
+	}
+}
