@@ -8,106 +8,106 @@ import (
 	"music/rewrite"
 )
 
-// lockedBatch is a BATCH message whose statements are all under one lock: what Cassandra will be sent of it.
+// lockedBatch is a BATCH message whose statements are all under one lock. Once read it needs nothing of the connection's direction.
 type lockedBatch struct {
-	conn    *conn
-	own     string // keyspace of the request
-	literal func(cqlType, literal string) ([]byte, *Failure)
-
-	before []byte // of the body: type, number, and the statements without our clauses
-	table  *Table
-	key    musiccore.Key
-	ref    musiccore.LockRef
+	conn       *conn
+	header     header
+	before     []byte // of the body: type and number
+	children   []section
+	parameters parameters
 }
 
-// batchSection carries out a BATCH message that names a critical table.
+// batchSection carries out a BATCH message that names a critical table. Where Cassandra has to be asked what a literal of the key
+// means, the connection goes on meanwhile.
 func (c *conn) batchSection(e envelope) error {
-	switch f := c.enterBatch(e, c.server.literals.known, c.up.emit); f {
-	case nil:
-		return nil
-	case errAskCassandra:
-		e.raw = bytes.Clone(e.raw)
+	body, err := c.plainBody(e)
+	if err != nil {
+		return c.answerUnreadable(e, err)
+	}
+	b, f := c.readLockedBatch(e.header, bytes.Clone(body))
+	if f != nil {
+		return c.answer(e, f)
+	}
+	f = b.enter(c.server.literals.known, c.up.emit)
+	if f == errAskCassandra {
 		c.later(func() {
 			emit := func(raw []byte) { c.up.out.post(c.appendFramed(nil, raw)) }
-			if f := c.enterBatch(e, c.server.literals.ask, emit); f != nil {
-				c.reject(e.header, f)
+			if f := b.enter(c.server.literals.ask, emit); f != nil {
+				c.reject(b.header, f)
 			}
 		})
 		return nil
-	default:
+	}
+	if f != nil {
 		return c.answer(e, f)
 	}
-}
-
-// enterBatch reads all statements and asks the core for one stamp: a batch in one partition is one mutation.
-func (c *conn) enterBatch(e envelope, literal func(string, string) ([]byte, *Failure), emit func([]byte)) *Failure {
-	body, err := c.plainBody(e)
-	if err != nil {
-		return unreadable(e.opcode, err)
-	}
-	cur := cursor{b: body, at: 3}
-	n := int(binary.BigEndian.Uint16(body[1:]))
-	b := lockedBatch{conn: c, own: c.batchKeyspace(cur, n), literal: literal, before: bytes.Clone(body[:3])}
-	for i := range n {
-		if f := b.child(&cur, i == 0); f != nil {
-			return f
-		}
-	}
-	p := readParameters(&cur, c.version)
-	if cur.bad {
-		return unreadable(e.opcode, errShort)
-	}
-	h := e.header
-	h.flags &^= droppedFlags
-	return c.begin(kept{
-		header: h, before: b.before,
-		request: request{key: b.key, ref: b.ref, parameters: p.clone()},
-		fenced:  fenced{table: b.table},
-	}, musiccore.Put, emit)
-}
-
-// child reads one statement and appends what Cassandra is sent of it. It must be under the same lock as the first.
-func (b *lockedBatch) child(cur *cursor, first bool) *Failure {
-	s, f := b.readChild(cur)
-	if f != nil {
-		return f
-	}
-	for n := cur.short(); n > 0 && !cur.bad; n-- {
-		start := cur.at
-		cur.value()
-		s.values = append(s.values, cur.b[start:cur.at])
-	}
-	if len(s.values) != s.statement.Markers {
-		return invalid("MUSIC_SYNTAX: %d bind markers, %d values in a statement of the batch", s.statement.Markers, len(s.values))
-	}
-	k, f := s.key()
-	if f != nil {
-		return f
-	}
-	ref, f := s.ref()
-	switch {
-	case f != nil:
-		return f
-	case first:
-		b.table, b.key, b.ref = s.table, k, ref
-	case k != b.key || ref != b.ref:
-		return invalid("MUSIC_REFUSED: a batch under a lock stays in one partition of one table, %s, under one lock_ref", b.table)
-	}
-	b.append(&s)
 	return nil
 }
 
+// readLockedBatch reads all statements of a body, which it keeps.
+func (c *conn) readLockedBatch(h header, body []byte) (lockedBatch, *Failure) {
+	cur := cursor{b: body, at: 3}
+	n := int(binary.BigEndian.Uint16(body[1:]))
+	own := c.batchKeyspace(cur, n)
+	h.flags &^= droppedFlags
+	b := lockedBatch{conn: c, header: h, before: body[:3:3]}
+	for range n {
+		s, f := c.readChild(&cur, own)
+		if f != nil {
+			return b, f
+		}
+		for n := cur.short(); n > 0 && !cur.bad; n-- {
+			start := cur.at
+			cur.value()
+			s.values = append(s.values, cur.b[start:cur.at])
+		}
+		if len(s.values) != s.statement.Markers {
+			return b, invalid("MUSIC_SYNTAX: %d bind markers, %d values in a statement of the batch", s.statement.Markers, len(s.values))
+		}
+		b.children = append(b.children, s)
+	}
+	b.parameters = readParameters(&cur, c.version)
+	if cur.bad {
+		return b, unreadable(h.opcode, errShort)
+	}
+	return b, nil
+}
+
+// enter asks the core for one stamp: a batch in one partition is one mutation. emit sends it where the stamp is there at once.
+func (b *lockedBatch) enter(literal func(string, string) ([]byte, *Failure), emit func([]byte)) *Failure {
+	k := kept{header: b.header, before: bytes.Clone(b.before), request: request{parameters: b.parameters}}
+	for i := range b.children {
+		s := &b.children[i]
+		s.literal = literal
+		key, f := s.key()
+		if f != nil {
+			return f
+		}
+		ref, f := s.ref()
+		switch {
+		case f != nil:
+			return f
+		case i == 0:
+			k.fenced.table, k.request.key, k.request.ref = s.table, key, ref
+		case key != k.request.key || ref != k.request.ref:
+			return invalid("MUSIC_REFUSED: a batch under a lock stays in one partition of one table, %s, under one lock_ref", k.fenced.table)
+		}
+		k.before = s.appendChild(k.before)
+	}
+	return b.conn.begin(k, musiccore.Put, emit)
+}
+
 // readChild reads the kind and the text or id of a statement.
-func (b *lockedBatch) readChild(cur *cursor) (s section, f *Failure) {
+func (c *conn) readChild(cur *cursor, own string) (s section, f *Failure) {
 	if cur.byte() == 1 {
-		p := b.conn.statement(cur.string())
+		p := c.statement(cur.string())
 		if p == nil || p.section == nil {
 			return s, mixed()
 		}
 		s, f = p.section.now()
 	} else {
 		text := cur.longString()
-		r, _ := b.conn.read(text, true, b.own)
+		r, _ := c.read(text, true, own)
 		if r.meaning != critical {
 			return s, mixed()
 		}
@@ -119,7 +119,6 @@ func (b *lockedBatch) readChild(cur *cursor) (s section, f *Failure) {
 	if f == nil && !s.writes() {
 		f = invalid("MUSIC_REFUSED: only INSERT, UPDATE and DELETE stand in a batch")
 	}
-	s.literal = b.literal
 	return s, f
 }
 
@@ -128,26 +127,27 @@ func mixed() *Failure {
 	return invalid("MUSIC_REFUSED: every statement of a batch under a lock carries USING LOCK, on one partition of one table")
 }
 
-// append appends a statement in the form that Cassandra reads.
-func (b *lockedBatch) append(s *section) {
+// appendChild appends a statement of a batch in the form that Cassandra reads.
+func (s *section) appendChild(dst []byte) []byte {
 	if s.prepared != nil {
-		b.before = append(b.before, 1)
-		b.before = binary.BigEndian.AppendUint16(b.before, uint16(len(s.prepared.backend)))
-		b.before = append(b.before, s.prepared.backend...)
+		dst = append(dst, 1)
+		dst = binary.BigEndian.AppendUint16(dst, uint16(len(s.prepared.backend)))
+		dst = append(dst, s.prepared.backend...)
 	} else {
 		cut := rewrite.Apply(nil, s.text, s.statement.Cut)
-		b.before = append(b.before, 0)
-		b.before = binary.BigEndian.AppendUint32(b.before, uint32(len(cut)))
-		b.before = append(b.before, cut...)
+		dst = append(dst, 0)
+		dst = binary.BigEndian.AppendUint32(dst, uint32(len(cut)))
+		dst = append(dst, cut...)
 	}
 	p := parameters{values: s.values}
 	if t := s.statement.Lock; t.Kind == rewrite.TermMarker {
 		p.drop(t.Marker)
 	}
-	b.before = binary.BigEndian.AppendUint16(b.before, uint16(len(p.values)))
+	dst = binary.BigEndian.AppendUint16(dst, uint16(len(p.values)))
 	for _, v := range p.values {
-		b.before = append(b.before, v...)
+		dst = append(dst, v...)
 	}
+	return dst
 }
 
 // writes tells whether the statement is one write.

@@ -321,6 +321,9 @@ func (c *conn) farewell(cause error) {
 func (c *conn) giveUp(cause error) {
 	f := &Failure{Code: primitive.ErrorCodeServerError, Text: "MUSIC_BACKEND: " + cause.Error() + "; the request may or may not have been carried out"}
 	c.streams.each(func(stream int16) { c.post(errorEnvelope(c.version, stream, f)) })
+	for _, stream := range c.ops.disown() {
+		c.post(errorEnvelope(c.version, stream, f))
+	}
 }
 
 // linger lets the client read the last words: a socket that is closed with unread bytes on it throws them away.

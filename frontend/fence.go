@@ -37,13 +37,9 @@ func (c *conn) fence(h header, s section, q request, emit func([]byte)) *Failure
 
 // begin gets the stamp of an operation and sends it, at once or when the key has been synchronised.
 func (c *conn) begin(k kept, kind musiccore.Kind, emit func([]byte)) *Failure {
-	id := c.ops.add()
+	id := c.ops.add(k.header.stream)
 	later := func(a musiccore.Answer) {
-		if raw, f := c.stamped(k, a); f == nil {
-			c.up.out.post(c.appendFramed(nil, raw))
-		} else {
-			c.reject(k.header, f)
-		}
+		c.stampedLate(id, k, a)
 		c.ops.remove(id)
 		c.endIfDrained()
 	}
@@ -61,6 +57,22 @@ func (c *conn) begin(k kept, kind musiccore.Kind, emit func([]byte)) *Failure {
 
 // droppedFlags are those of a body that the proxy has rewritten: it is plain, and without custom payload.
 const droppedFlags = primitive.HeaderFlagCompressed | primitive.HeaderFlagCustomPayload
+
+// stampedLate sends an operation that has waited for its stamp, unless its client has been told that the connection ends.
+func (c *conn) stampedLate(id uint64, k kept, a musiccore.Answer) {
+	if !c.ops.owes(id) {
+		if a.Err == nil {
+			c.server.Locks.End(a.Ticket, musiccore.OutcomeRefused) // it was not sent
+		}
+		return
+	}
+	raw, f := c.stamped(k, a)
+	if f != nil {
+		c.reject(k.header, f)
+		return
+	}
+	c.up.out.post(c.appendFramed(nil, raw))
+}
 
 // kept is an operation that waits for its stamp: everything of the request but that.
 type kept struct {

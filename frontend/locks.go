@@ -21,36 +21,42 @@ type Locks interface {
 	End(t musiccore.Ticket, o musiccore.Outcome) musiccore.Verdict
 }
 
-// ops are the operations of a connection that wait for the core, each with the way to give it up.
+// ops are the operations of a connection that wait for the core.
 type ops struct {
 	mu   sync.Mutex
 	last uint64
-	gone map[uint64]func()
+	by   map[uint64]op
 	over bool
 }
 
-// add enters an operation; its gone may be set later by set.
-func (o *ops) add() uint64 {
+// op is one of them: the stream that is owed an answer, or none, and the way to give it up.
+type op struct {
+	stream int16
+	gone   func()
+}
+
+// add enters an operation; how to give it up may be told later, by set.
+func (o *ops) add(stream int16) uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.gone == nil {
-		o.gone = map[uint64]func(){}
+	if o.by == nil {
+		o.by = map[uint64]op{}
 	}
 	o.last++
-	o.gone[o.last] = func() {}
+	o.by[o.last] = op{stream, func() {}}
 	return o.last
 }
 
 // set tells how to give up an operation, unless it has its answer. Where the connection has ended meanwhile, that is done at once.
 func (o *ops) set(id uint64, gone func()) {
 	o.mu.Lock()
-	_, waiting := o.gone[id]
-	if waiting {
-		o.gone[id] = gone
+	waiting, ok := o.by[id]
+	if ok {
+		o.by[id] = op{waiting.stream, gone}
 	}
 	over := o.over
 	o.mu.Unlock()
-	if over && waiting {
+	if over && ok {
 		gone()
 	}
 }
@@ -59,23 +65,44 @@ func (o *ops) set(id uint64, gone func()) {
 func (o *ops) remove(id uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	delete(o.gone, id)
+	delete(o.by, id)
+}
+
+// owes tells whether the client is still owed the answer of an operation: it is not when it has been told that the connection ends.
+func (o *ops) owes(id uint64) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.by[id].stream != none
+}
+
+// disown returns the streams that are owed an answer, for somebody who answers them all now.
+func (o *ops) disown() []int16 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var streams []int16
+	for id, waiting := range o.by {
+		if waiting.stream != none {
+			streams = append(streams, waiting.stream)
+			o.by[id] = op{none, waiting.gone}
+		}
+	}
+	return streams
 }
 
 // none tells whether no operation waits.
 func (o *ops) none() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return len(o.gone) == 0
+	return len(o.by) == 0
 }
 
 // abandon gives up every operation that waits.
 func (o *ops) abandon() {
 	o.mu.Lock()
 	o.over = true
-	all := make([]func(), 0, len(o.gone))
-	for _, gone := range o.gone {
-		all = append(all, gone)
+	all := make([]func(), 0, len(o.by))
+	for _, waiting := range o.by {
+		all = append(all, waiting.gone)
 	}
 	o.mu.Unlock()
 	for _, gone := range all {
@@ -85,7 +112,7 @@ func (o *ops) abandon() {
 
 // later does something that blocks, which a draining connection waits for.
 func (c *conn) later(f func()) {
-	id := c.ops.add()
+	id := c.ops.add(none)
 	c.children.Go(func() {
 		f()
 		c.ops.remove(id)

@@ -216,6 +216,7 @@ func TestPanicOfOneConnection(t *testing.T) {
 		backend.answer(3)
 		client.send(4, query("UPDATE bank.accounts USING LOCK 1 SET a = 1 WHERE id = 'x'"))
 		assert.Equal(t, primitive.ErrorCodeServerError, client.failure(3).GetErrorCode())
+		assert.Equal(t, primitive.ErrorCodeServerError, client.failure(4).GetErrorCode())
 		client.ended()
 		_ = client.Close()
 		line := r.end()

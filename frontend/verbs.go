@@ -40,7 +40,7 @@ func (a *admission) verb(k musiccore.Key, ref musiccore.LockRef) *Failure {
 	table, verb := s.table, s.statement.Verb
 	act := func() {
 		c.server.Stats.count(c, h.opcode, Answered)
-		id := c.ops.add()
+		id := c.ops.add(h.stream)
 		done := func(answer musiccore.Answer) { c.tellGrant(id, h.stream, table, ref, answer) }
 		if verb == rewrite.Lock {
 			c.ops.set(id, c.server.Locks.Lock(k, q, done))
@@ -130,9 +130,11 @@ func (s *section) string(t rewrite.Term, what string) (string, *Failure) {
 
 // tellGrant answers LOCK and UNLOCK.
 func (c *conn) tellGrant(id uint64, stream int16, t *Table, ref musiccore.LockRef, a musiccore.Answer) {
-	if a.Err != nil {
+	switch {
+	case !c.ops.owes(id):
+	case a.Err != nil:
 		c.post(errorEnvelope(c.version, stream, lockFailure(a.Err, t, ref)))
-	} else {
+	default:
 		c.post(c.grantEnvelope(stream, t, a.Grant))
 	}
 	c.ops.remove(id)

@@ -138,6 +138,7 @@ func (p *process) startService(ctx context.Context) (*service, error) {
 	s.schema = newSchema(session, s.life, s.tables, p.log)
 	s.executor = &executor{session: session, schema: s.schema}
 	for _, step := range []func() error{
+		func() error { return checkRelease(ctx, session) },
 		func() error { return ensureKeyspace(ctx, session, p.cfg.Music.Replication) },
 		func() error { return s.life.beat(ctx) },
 		func() error { _, err := s.schema.refresh(ctx); return err },

@@ -204,7 +204,7 @@ func (s *schema) settle(ctx context.Context, before, t *dataTable, version gocql
 	}
 	if before == nil || before.closed != t.closed {
 		s.event(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Closed(now, t.id, t.closed) })
-		s.log.Info().Stringer("table", t).Stringer("settings", t.settings).Msg("table is critical")
+		s.log.Info().Stringer("table", t).Stringer("settings", t.settings).Strs("warnings", s.warnings(ctx, t)).Msg("table is critical")
 	} else if before.columns != t.columns {
 		s.event(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Altered(now, t.id) })
 	}

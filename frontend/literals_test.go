@@ -13,7 +13,6 @@ import (
 // While Cassandra is asked what a literal of a batch means, the connection goes on: what its direction uses without a lock
 // is not for the goroutine that waits.
 func TestBatchWaitsForALiteralApart(t *testing.T) {
-	t.Skip("batchsection.go: enterBatch runs conn.read and conn.statement, which belong to the client's direction, in another goroutine (red with -race)")
 	asked, goOn := make(chan struct{}), make(chan struct{})
 	r := newRig(t, func(o *Options) {
 		o.Locks = noLocks{}
@@ -47,7 +46,6 @@ func (waiting) Lock(_ musiccore.Key, _ musiccore.Request, done func(musiccore.An
 
 // A client that waits for a lock is told when Cassandra is lost, as for any other open request.
 func TestLockIsAnsweredWhenCassandraIsLost(t *testing.T) {
-	t.Skip("locks.go: ops do not know their streams, so farewell cannot answer them: the client sees an EOF only")
 	r := newRig(t, func(o *Options) { o.Locks = waiting{} })
 	r.server.Tables.Set("bank", "accounts", &Critical{Key: []Column{{Name: "id", Type: "text"}}})
 	client, backend := r.login(dialect{version: v4})

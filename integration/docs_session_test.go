@@ -1,0 +1,184 @@
+package integration
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// docPlayer carries out the examples of one page, in their order, in keyspaces and on names that nobody has used.
+type docPlayer struct {
+	t     *testing.T
+	page  *docPage
+	shell *shell
+	fresh map[string]string // word of the page → what stands for it in this run
+	write bool              // what was printed is to be written into the page
+	edits []docEdit
+}
+
+// The examples of every document are carried out as they stand. With UPDATE_DOCS=1 the page is given what was printed, where
+// it has something else.
+func TestDocsExamples(t *testing.T) {
+	needProxy(t)
+	for i, p := range docPages(t) {
+		if len(p.of(kindSession, kindMarkers, kindPython)) == 0 {
+			continue
+		}
+		t.Run(p.path, func(t *testing.T) {
+			t.Parallel() // much of it is waiting
+			newPlayer(t, p, i).play()
+		})
+	}
+}
+
+// newPlayer makes the page's words fresh. number tells it from the other pages.
+func newPlayer(t *testing.T, p *docPage, number int) *docPlayer {
+	t.Helper()
+	pl := &docPlayer{t: t, page: p, fresh: map[string]string{}, write: os.Getenv("UPDATE_DOCS") != ""}
+	for _, set := range p.of(kindSetup) {
+		for _, line := range set.lines {
+			if words, ok := strings.CutPrefix(line, "fresh:"); ok {
+				pl.freshen(strings.Fields(words), number)
+			}
+		}
+	}
+	return pl
+}
+
+// freshen gives each word one of its length, so that tables stay in line, and with digits, so that it is no word of CQL.
+func (p *docPlayer) freshen(words []string, number int) {
+	for _, word := range words {
+		digits := fmt.Sprintf("%d%019d", number, time.Now().UnixNano())
+		p.fresh[word] = word[:1] + digits[:1] + digits[len(digits)-len(word)+2:]
+	}
+}
+
+// play carries out the page.
+func (p *docPlayer) play() {
+	p.shell = openShell(p.t, needProxy(p.t), "")
+	for _, part := range p.page.parts {
+		switch part.kind {
+		case kindSetup:
+			p.setUp(part)
+		case kindSession:
+			p.session(part)
+		case kindMarkers:
+			p.markers(part)
+		case kindPython:
+			p.python(part)
+		}
+	}
+	if len(p.edits) > 0 {
+		p.save()
+	}
+	for _, word := range p.fresh {
+		p.shell.ask("DROP KEYSPACE IF EXISTS " + word + ";")
+	}
+}
+
+// say is a text of the page with this run's words.
+func (p *docPlayer) say(text string) string {
+	for word, own := range p.fresh {
+		text = regexp.MustCompile(`\b`+word+`\b`).ReplaceAllString(text, own)
+	}
+	return text
+}
+
+// unsay is a text of this run with the page's words.
+func (p *docPlayer) unsay(text string) string {
+	for word, own := range p.fresh {
+		text = strings.ReplaceAll(text, own, word)
+	}
+	return text
+}
+
+// setUp carries out the statements of a comment.
+func (p *docPlayer) setUp(part docPart) {
+	p.t.Helper()
+	for i, line := range part.lines {
+		if !strings.HasSuffix(line, ";") {
+			continue
+		}
+		o := readTable(p.shell.ask(p.say(line)))
+		require.Nil(p.t, o.failure, "%s:%d", p.page.path, part.first+i+1)
+	}
+}
+
+// session types what stands behind the prompts and compares what is printed.
+func (p *docPlayer) session(part docPart) {
+	p.t.Helper()
+	all := part.exchanges()
+	require.NotEmpty(p.t, all, "%s:%d has no prompt", p.page.path, part.first+1)
+	for _, x := range all {
+		got := p.ask(x.typed)
+		want := p.say(strings.Join(x.printed, "\n"))
+		switch {
+		case tidy(want) == tidy(got):
+		case p.write:
+			p.edits = append(p.edits, docEdit{from: part.first + x.from, lines: len(x.printed), text: p.written(got)})
+		default:
+			p.t.Errorf("%s:%d: %s\nthe page says:\n%s\ncqlsh printed:\n%s", p.page.path, x.line, x.typed, want, got)
+		}
+	}
+}
+
+// ask types a statement. Of all locks that there are, only those of the page are of interest.
+func (p *docPlayer) ask(typed string) string {
+	p.t.Helper()
+	got := p.shell.ask(p.say(typed))
+	if !regexp.MustCompile(`(?i)^(SELECT )?LIST LOCKS;`).MatchString(typed) {
+		return got
+	}
+	var kept []string
+	rows := 0
+	for line := range strings.SplitSeq(got, "\n") {
+		table, _, isRow := strings.Cut(strings.TrimSpace(line), " | ")
+		ours := p.unsay(table) != table
+		if isRow && !strings.HasPrefix(table, "table_name") && !ours {
+			continue
+		}
+		if ours {
+			rows++
+		}
+		kept = append(kept, regexp.MustCompile(`^\(\d+ rows\)`).ReplaceAllString(line, fmt.Sprintf("(%d rows)", rows)))
+	}
+	return strings.Join(kept, "\n")
+}
+
+// docEdit is what belongs in the place of some lines of a page.
+type docEdit struct {
+	from, lines int
+	text        []string
+}
+
+// written are the lines that a page has of what was printed.
+func (p *docPlayer) written(got string) []string {
+	got = strings.TrimRight(p.unsay(got), "\n")
+	if got == "" {
+		return nil
+	}
+	var lines []string
+	for line := range strings.SplitSeq(got, "\n") {
+		lines = append(lines, strings.TrimRight(line, " "))
+	}
+	if lines[0] == "" {
+		lines = append(lines, "") // a table stands between empty lines
+	}
+	return lines
+}
+
+// save writes the edits into the page.
+func (p *docPlayer) save() {
+	lines := p.page.lines
+	for _, e := range slices.Backward(p.edits) {
+		lines = slices.Replace(lines, e.from, e.from+e.lines, e.text...)
+	}
+	require.NoError(p.t, os.WriteFile(filepath.Join(docRoot, p.page.path), []byte(strings.Join(lines, "\n")), 0o600))
+}

@@ -1,0 +1,81 @@
+package integration
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// tidy is what cqlsh printed without what differs from run to run: the widths of columns, empty lines, times, write timestamps,
+// and uuids. A page may break a long line where it likes.
+func tidy(said string) string {
+	var kept []string
+	var columns []string
+	lines := strings.Split(said, "\n")
+	for i, line := range lines {
+		switch {
+		case i+1 < len(lines) && isRule(lines[i+1]):
+			columns = cells(line)
+		case isRule(line):
+			line = "--"
+		case columns != nil && len(cells(line)) == len(columns) && strings.HasPrefix(line, " "):
+			line = tidyRow(columns, cells(line))
+		}
+		kept = append(kept, strings.Join(strings.Fields(line), " "))
+	}
+	if slices.Contains(columns, "age_ms") {
+		slices.Sort(kept) // LIST LOCKS is in no order
+	}
+	text := strings.Join(strings.Fields(strings.Join(kept, " ")), " ")
+	text = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`).ReplaceAllString(text, "<uuid>")
+	return regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[.\d]*(\+0000)?`).ReplaceAllString(text, "<time>")
+}
+
+// isRule tells whether a line stands between the names of columns and the rows.
+func isRule(line string) bool {
+	return regexp.MustCompile(`^-[-+]+$`).MatchString(strings.TrimSpace(line))
+}
+
+// tidyRow is a row without times; whether one is 0 matters.
+func tidyRow(columns, row []string) string {
+	row = slices.Clone(row)
+	for i, name := range columns {
+		n, err := strconv.Atoi(row[i])
+		if err != nil || n == 0 {
+			continue
+		}
+		switch {
+		case name == "lease_ms" && !slices.Contains(columns, "age_ms"):
+			// Of a lock that was asked for just now: rounded up to a second it is the lease that was given.
+			row[i] = "<" + strconv.Itoa((n+999)/1000) + " s>"
+		case name == "lease_ms", name == "age_ms", strings.HasPrefix(name, "writetime("):
+			row[i] = "<" + name + ">"
+		}
+	}
+	return strings.Join(row, " | ")
+}
+
+func TestDocsComparisonSeesWhatMatters(t *testing.T) {
+	const was = `
+ [applied] | lock_ref | state | holder | lease_ms
+-----------+----------+-------+--------+----------
+      True |        1 |  HELD |   anna |    29987
+`
+	same := strings.NewReplacer("29987", "30000", "   anna", "anna", "+--------+", "+----+", " \n", "\n\n").Replace(was)
+	assert.Equal(t, tidy(was), tidy(same))
+	for _, change := range [][2]string{
+		{"HELD", "QUEUED"}, {"      True", "False"}, {" 1 |", " 2 |"}, {"anna", "null"}, {"29987", "0"}, {"29987", "5000"}, {"holder", "owner"}, {"\n", "\nWarnings :\n"},
+	} {
+		changed := strings.Replace(was, change[0], change[1], 1)
+		assert.NotEqual(t, was, changed, "%v is not in it", change)
+		assert.NotEqual(t, tidy(was), tidy(changed), "%v", change)
+	}
+	const failed = `InvalidRequest: message="MUSIC_LOST: lock_ref 1 has expired"`
+	assert.Equal(t, tidy(failed), tidy(strings.Replace(failed, "lock_ref 1 ", "lock_ref 1\n", 1)))
+	assert.NotEqual(t, tidy(failed), tidy(strings.Replace(failed, "LOST", "NOT_HELD", 1)))
+	assert.NotEqual(t, tidy(failed), tidy(""))
+}

@@ -1,0 +1,33 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+)
+
+// errRelease tells that locks cannot be had on a Cassandra of this release.
+var errRelease = errors.New("locks need Cassandra 4.1.6, 5.0 or later: the LWTs of earlier ones have known holes; --locks off relays to any")
+
+// checkRelease refuses a node whose LWTs cannot be built upon (DESIGN.md 3).
+func checkRelease(ctx context.Context, s *gocql.Session) error {
+	var release string
+	if err := s.Query("SELECT release_version FROM system.local").Consistency(gocql.One).ScanContext(ctx, &release); err != nil {
+		return fmt.Errorf("read the release of Cassandra: %w", err)
+	}
+	if !releaseServes(release) {
+		return fmt.Errorf("Cassandra %s: %w", release, errRelease) //nolint:staticcheck // a name
+	}
+	return nil
+}
+
+// releaseServes tells whether a release can hold locks. One that cannot be read cannot.
+func releaseServes(release string) bool {
+	var major, minor, patch int
+	if n, _ := fmt.Sscanf(release, "%d.%d.%d", &major, &minor, &patch); n < 2 {
+		return false
+	}
+	return major > 4 || major == 4 && (minor > 1 || minor == 1 && patch >= 6)
+}

@@ -1,0 +1,20 @@
+package proxy
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestReleases(t *testing.T) {
+	for release, serves := range map[string]bool{
+		"5.0.8": true, "4.1.6": true, "4.1.11": true, "4.1.5": false, "4.0.17": false, "3.11.19": false, "5.1-alpha1": true, "6.0.0": true, "": false, "dse": false,
+	} {
+		assert.Equal(t, serves, releaseServes(release), release)
+	}
+}
+
+func TestReplicas(t *testing.T) {
+	assert.Equal(t, 1, replicas(map[string]string{"class": "org.apache.cassandra.locator.SimpleStrategy", "replication_factor": "1"}))
+	assert.Equal(t, 6, replicas(map[string]string{"class": "org.apache.cassandra.locator.NetworkTopologyStrategy", "dc1": "3", "dc2": "3/1"}))
+}
