@@ -116,17 +116,21 @@ func (c *conn) readBatch(text []byte, keyspaceOfRequest string) reading {
 // readUnclear is for text that the proxy cannot read. Cassandra will hardly read it either; but what names a critical
 // table does not get there.
 func (c *conn) readUnclear(text []byte) reading {
-	r := reading{}
 	if c.server.Tables == nil {
-		return r
+		return reading{}
 	}
 	folded := bytes.ToLower(text)
+	names := func(name string) bool { return bytes.Contains(folded, []byte(strings.ToLower(name))) }
+	var named *Table
 	c.server.Tables.Critical(func(t *Table, _ *Critical) {
-		if bytes.Contains(folded, []byte(strings.ToLower(t.Name))) {
-			r = reading{meaning: refused, failure: invalid("MUSIC_SYNTAX: the statement cannot be read, and it names %s, which is critical", t)}
+		if names(t.Name) && (named == nil || names(t.Keyspace)) {
+			named = t
 		}
 	})
-	return r
+	if named == nil {
+		return reading{}
+	}
+	return reading{meaning: refused, failure: invalid("MUSIC_SYNTAX: the statement cannot be read, and it names %s, which is critical", named)}
 }
 
 // lookup finds the Table of a name, or nil where no statement has concerned the proxy with it. The key that it looked for stays in

@@ -42,7 +42,7 @@ func openGocql1(t testing.TB, c *gocql.ClusterConfig) *gocql1 {
 	if err != nil {
 		t.Fatalf("gocql v1 at %v: %v", c.Hosts, err)
 	}
-	t.Cleanup(s.Close)
+	t.Cleanup(func() { closeWithin(t, s.Close) })
 	return &gocql1{s}
 }
 

@@ -171,5 +171,19 @@ func (s *service) stop(limit time.Duration) {
 	s.life.end(ctx)
 	s.abandon()
 	s.locks.close()
-	s.close()
+	s.closeDriver(ctx)
+}
+
+// closeDriver closes the driver's session within ctx. gocql 2.1.2 waits for ever where its control connection is just being made
+// anew; the process must end all the same, and takes it along.
+func (s *service) closeDriver(ctx context.Context) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.close()
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
 }
