@@ -42,11 +42,11 @@ func openGocql1(t testing.TB, c *gocql.ClusterConfig) *gocql1 {
 	if err != nil {
 		t.Fatalf("gocql v1 at %v: %v", c.Hosts, err)
 	}
-	t.Cleanup(func() { closeWithin(t, s.Close) })
+	t.Cleanup(func() { closeWithin(s.Close) })
 	return &gocql1{s}
 }
 
-func (g *gocql1) close() { g.session.Close() }
+func (g *gocql1) close() { closeWithin(g.session.Close) }
 
 func (g *gocql1) run(s statement) outcome {
 	if s.batch != noBatch {
