@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -86,30 +87,63 @@ func (s Settings) String() string {
 	return text
 }
 
-// checkDDL refuses a CREATE or ALTER TABLE whose comment has settings that do not exist: afterwards it would be too late to
-// tell whoever wrote them.
+// MinGrace is the shortest gc_grace_seconds of a critical table: a fence is a tombstone, and must outlive hints.
+const MinGrace = 24 * 60 * 60
+
+// checkDDL refuses a CREATE or ALTER TABLE that would make a table critical which cannot be, or with settings that do not exist:
+// afterwards it would be too late to tell whoever wrote it. What its text does not show is told in a warning of the answer.
 func checkDDL(text []byte) *Failure {
-	comment, ok := commentOf(text)
-	if !ok {
-		return nil
-	}
-	if _, _, err := ReadSettings(comment); err != nil {
+	d := readDDL(text)
+	_, marked, err := ReadSettings(d.comment)
+	switch {
+	case err != nil:
 		return invalid("MUSIC_REFUSED: the comment's @critical cannot be served: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
+	case marked && d.counters:
+		return invalid("MUSIC_REFUSED: a table of counters cannot be critical: they take no timestamps")
+	case marked && d.grace >= 0 && d.grace < MinGrace:
+		return invalid("MUSIC_REFUSED: a critical table needs gc_grace_seconds of a day or more: fences must last")
 	}
 	return nil
 }
 
-// commentOf finds comment = '…' among the properties of a table.
-func commentOf(text []byte) (comment string, ok bool) {
+// ddl is what the text of a CREATE or ALTER TABLE shows of what matters here.
+type ddl struct {
+	comment  string
+	counters bool  // a column's type is counter
+	grace    int64 // gc_grace_seconds, -1 where it is not given
+}
+
+// readDDL looks at three tokens at a time: name = value, and column type.
+func readDDL(text []byte) ddl {
+	d := ddl{grace: -1}
 	lex := rewrite.NewLexer(text)
-	var before [2]rewrite.Token
+	var name, middle rewrite.Token
 	for t := lex.Next(); t.Kind != rewrite.TokenEOF && t.Kind != rewrite.TokenInvalid; t = lex.Next() {
-		name, equals := before[0], before[1]
-		if t.Kind == rewrite.TokenString && equals.Kind == '=' && strings.EqualFold(string(text[name.Start:name.End]), "comment") {
-			value, err := rewrite.String(text, rewrite.Term{Kind: rewrite.TermString, Span: t.Span, Marker: -1})
-			return value, err == nil
+		if middle.Kind == '=' {
+			d.property(text, name, t)
 		}
-		before = [2]rewrite.Token{equals, t}
+		d.counters = d.counters || t.Kind == rewrite.TokenIdent && isWord(text, t, "counter") &&
+			(middle.Kind == rewrite.TokenIdent || middle.Kind == rewrite.TokenQuoted)
+		name, middle = middle, t
 	}
-	return "", false
+	return d
+}
+
+// property notes a property of the table.
+func (d *ddl) property(text []byte, name, value rewrite.Token) {
+	switch {
+	case isWord(text, name, "comment") && value.Kind == rewrite.TokenString:
+		if comment, err := rewrite.String(text, rewrite.Term{Kind: rewrite.TermString, Span: value.Span, Marker: -1}); err == nil {
+			d.comment = comment
+		}
+	case isWord(text, name, "gc_grace_seconds") && value.Kind == rewrite.TokenInteger:
+		if grace, err := strconv.ParseInt(string(value.Of(text)), 10, 64); err == nil {
+			d.grace = grace
+		}
+	}
+}
+
+// isWord tells whether a token is a word, in any case.
+func isWord(text []byte, t rewrite.Token, word string) bool {
+	return strings.EqualFold(string(t.Of(text)), word)
 }

@@ -48,15 +48,19 @@ func TestRefusalsSayWhyAndTheWayOut(t *testing.T) {
 	}
 }
 
-// What cannot be critical says so: at LOCK, and to plain writes.
+// What cannot be critical says so: with the DDL where its text shows it, else at LOCK, and to plain writes.
 func TestTablesThatCannotBeCritical(t *testing.T) {
 	s := newStage(t, "section_hindered", "@critical")
 	for _, r := range []struct{ name, ddl, why, set string }{
-		{"counted", "(k text PRIMARY KEY, n counter) WITH comment = '@critical'", "counter table", "n = n + 1"},
-		{"short", "(k text PRIMARY KEY, n int) WITH comment = '@critical' AND gc_grace_seconds = 60", "gc_grace_seconds is 60", "n = 1"},
+		{"counted", "(k text PRIMARY KEY, n counter) WITH gc_grace_seconds = 864000", "counter table", "n = n + 1"},
+		{"short", "(k text PRIMARY KEY, n int) WITH gc_grace_seconds = 60", "gc_grace_seconds is 60", "n = 1"},
 	} {
 		table := s.keyspace + "." + r.name
-		o := s.works(s.client, "CREATE TABLE "+table+" "+r.ddl)
+		refused := s.do(s.client, "CREATE TABLE "+table+" "+r.ddl+" AND comment = '@critical'")
+		require.NotNil(t, refused.failure)
+		assert.Contains(t, refused.failure.text, "MUSIC_REFUSED: ")
+		s.works(s.client, "CREATE TABLE "+table+" "+r.ddl)
+		o := s.works(s.client, "ALTER TABLE "+table+" WITH comment = '@critical'")
 		assert.Contains(t, strings.Join(o.warnings, "\n"), table+" is critical, but cannot be locked: ")
 		for _, cql := range []string{"LOCK " + table + " WHERE k = 'x'", "UPDATE " + table + " SET " + r.set + " WHERE k = 'x'"} {
 			o := s.do(s.client, cql)

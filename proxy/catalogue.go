@@ -11,9 +11,6 @@ import (
 	"music/frontend"
 )
 
-// minGrace is the shortest gc_grace_seconds of a critical table: a fence is a tombstone, and must outlive hints.
-const minGrace = 24 * 60 * 60
-
 // read finds the critical tables: those whose comment says so, and those that have a companion (a migration tool that loses
 // the comment must not open the fence).
 func (s *schema) read(ctx context.Context) ([]*dataTable, error) {
@@ -57,7 +54,7 @@ func (s *schema) readTables(ctx context.Context) (all []*dataTable, names map[st
 		switch {
 		case slices.Contains(flags, "counter"):
 			t.refused = "it is a counter table"
-		case grace < minGrace:
+		case grace < frontend.MinGrace:
 			t.refused = fmt.Sprintf("its gc_grace_seconds is %d: fences must last a day", grace)
 		}
 		all = append(all, t)
