@@ -18,7 +18,7 @@ func checkRelease(ctx context.Context, s *gocql.Session) error {
 		return fmt.Errorf("read the release of Cassandra: %w", err)
 	}
 	if !releaseServes(release) {
-		return fmt.Errorf("Cassandra %s: %w", release, errRelease) //nolint:staticcheck // a name
+		return fmt.Errorf("release %s of Cassandra: %w", release, errRelease)
 	}
 	return nil
 }
