@@ -31,8 +31,7 @@ func (c *conn) batchSection(e envelope) error {
 	f = b.enter(c.server.literals.known, c.up.emit)
 	if f == errAskCassandra {
 		c.later(func() {
-			emit := func(raw []byte) { c.up.out.post(c.appendFramed(nil, raw)) }
-			if f := b.enter(c.server.literals.ask, emit); f != nil {
+			if f := b.enter(c.server.literals.ask, c.send); f != nil {
 				c.reject(b.header, f)
 			}
 		})

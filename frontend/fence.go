@@ -71,8 +71,11 @@ func (c *conn) stampedLate(id uint64, k kept, a musiccore.Answer) {
 		c.reject(k.header, f)
 		return
 	}
-	c.up.out.post(c.appendFramed(nil, raw))
+	c.send(raw)
 }
+
+// send sends Cassandra a request from whatever goroutine.
+func (c *conn) send(raw []byte) { c.up.out.post(c.appendFramed(nil, raw)) }
 
 // kept is an operation that waits for its stamp: everything of the request but that.
 type kept struct {

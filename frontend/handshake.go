@@ -111,7 +111,7 @@ func (c *conn) forwardHeld(e envelope) error {
 
 // forwardEdited sends a request that was kept back with another body, uncompressed and without its custom payload.
 func (c *conn) forwardEdited(e envelope, body []byte) error {
-	e.flags &^= primitive.HeaderFlagCompressed | primitive.HeaderFlagCustomPayload
+	e.flags &^= droppedFlags
 	e.length = uint32(len(body))
 	e.raw = append(e.appendTo(make([]byte, 0, headerSize+len(body))), body...)
 	return c.forwardHeld(e)

@@ -166,13 +166,13 @@ func (c *conn) systemTable() meaning {
 	return plain
 }
 
-// companionPrefix begins the name of every table of lock rows (DESIGN.md 4).
-const companionPrefix = "music_lock_"
+// CompanionPrefix begins the name of every table of lock rows (DESIGN.md 4).
+const CompanionPrefix = "music_lock_"
 
 // isOurs tells whether the name last looked up is a table that only proxies write.
 func (c *conn) isOurs() bool {
 	at := bytes.IndexByte(c.name, 0)
-	if bytes.HasPrefix(c.name[at+1:], []byte(companionPrefix)) {
+	if bytes.HasPrefix(c.name[at+1:], []byte(CompanionPrefix)) {
 		return true
 	}
 	return string(c.name[:at]) == "music" && string(c.name[at+1:]) != "named"

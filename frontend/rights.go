@@ -2,11 +2,12 @@ package frontend
 
 import (
 	"encoding/binary"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
+
+	"music/rewrite"
 )
 
 // rightsLast is how long Cassandra's word that a client may write a table is believed (DESIGN.md 2).
@@ -50,14 +51,14 @@ func (s *rights) note(r right) {
 func (c *conn) probe(h header, r right, critical *Critical, act func()) ([]byte, *Failure) {
 	text := "DELETE FROM "
 	if r.read {
-		text = "SELECT " + quoteName(critical.Key[0].Name) + " FROM "
+		text = "SELECT " + rewrite.Quote(critical.Key[0].Name) + " FROM "
 	}
-	text += quoteName(r.table.Keyspace) + "." + quoteName(r.table.Name) + " WHERE "
+	text += rewrite.Quote(r.table.Keyspace) + "." + rewrite.Quote(r.table.Name) + " WHERE "
 	for i, column := range critical.Key {
 		if i > 0 {
 			text += " AND "
 		}
-		text += quoteName(column.Name) + " IN ()"
+		text += rewrite.Quote(column.Name) + " IN ()"
 	}
 	body := append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...)
 	p := parameters{consistency: primitive.ConsistencyLevelOne}
@@ -72,6 +73,3 @@ func (c *conn) probe(h header, r right, critical *Critical, act func()) ([]byte,
 	}})
 	return append(h.appendTo(make([]byte, 0, headerSize+len(body))), body...), nil
 }
-
-// quoteName writes a name so that CQL reads exactly it.
-func quoteName(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }

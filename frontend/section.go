@@ -180,7 +180,7 @@ func (a admission) later() admission {
 	a.parameters = a.parameters.clone()
 	a.section.values = a.parameters.values
 	a.envelope.raw = nil
-	a.emit = func(raw []byte) { c.up.out.post(c.appendFramed(nil, raw)) }
+	a.emit = c.send
 	a.literal = c.server.literals.ask
 	return a
 }

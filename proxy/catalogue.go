@@ -45,7 +45,7 @@ func (s *schema) readTables(ctx context.Context) (all []*dataTable, names map[st
 	var flags []string
 	var grace, ttl int
 	for iter.Scan(&keyspace, &name, &id, &comment, &flags, &grace, &ttl) {
-		if strings.HasPrefix(name, companionPrefix) {
+		if strings.HasPrefix(name, frontend.CompanionPrefix) {
 			names[keyspace+"\x00"+name] = true
 			continue
 		}

@@ -10,6 +10,7 @@ import (
 
 	"music/frontend"
 	"music/musiccore"
+	"music/rewrite"
 )
 
 // dataTable is a critical table with its companion, the table of its lock rows (DESIGN.md 4). It is never changed once published.
@@ -41,14 +42,8 @@ const (
 // String is the table's name as people write it.
 func (t *dataTable) String() string { return t.keyspace + "." + t.name }
 
-// companionPrefix begins the name of every companion.
-const companionPrefix = "music_lock_"
-
 // companion is the name of the table that holds the lock rows.
-func (t *dataTable) companion() string { return companionPrefix + hex.EncodeToString(t.id[:]) }
-
-// quote makes a name safe in CQL text.
-func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+func (t *dataTable) companion() string { return frontend.CompanionPrefix + hex.EncodeToString(t.id[:]) }
 
 // companionDDL creates the companion, under an id that every proxy derives alike. Its key columns are called k1, k2, …: the data table's own names might be those of the
 // registers. Read repair, grace and speculative reads are what PROTOCOL.md 1 asks for.
@@ -61,7 +56,7 @@ func (t *dataTable) companionDDL() string {
 	return fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s.%s (%s, guard bigint, queue frozen<list<frozen<tuple<bigint, int, uuid, bigint, boolean>>>>,"+
 		" base bigint, head bigint, dirty boolean, owner uuid, PRIMARY KEY ((%s))) WITH id = %s AND comment = 'lock rows of %s: written by the proxies only'"+
 		" AND gc_grace_seconds = 864000 AND read_repair = 'BLOCKING' AND default_time_to_live = 0 AND speculative_retry = 'ALWAYS'",
-		quote(t.keyspace), t.companion(), strings.Join(columns, ", "), strings.Join(names, ", "),
+		rewrite.Quote(t.keyspace), t.companion(), strings.Join(columns, ", "), strings.Join(names, ", "),
 		tableID("companion", t.keyspace, uuid.UUID(t.id).String(), strconv.FormatInt(int64(t.closed), 10)), strings.ReplaceAll(t.String(), "'", "''"))
 }
 
@@ -77,7 +72,7 @@ func (t *dataTable) prepareTexts() {
 		where = append(where, keyColumn(i)+" = ?")
 		marks = append(marks, "?")
 	}
-	table := quote(t.keyspace) + "." + t.companion()
+	table := rewrite.Quote(t.keyspace) + "." + t.companion()
 	at := " WHERE " + strings.Join(where, " AND ")
 	const q, both = "guard = ?, queue = ?", "guard = ?, queue = ?, base = ?, head = ?, dirty = ?, owner = ?"
 	t.texts = [...]string{

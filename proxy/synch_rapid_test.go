@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"music/musiccore"
+	"music/rewrite"
 )
 
 // modelCell is a cell of the model: of a plain column, or an element of a collection, or a field of a UDT.
@@ -271,7 +272,7 @@ func (m modelPartition) assign(t *rapid.T, table synchTable, at string, a assign
 	}
 	name, field, isField := strings.Cut(strings.ReplaceAll(a.name, `"`, ""), ".")
 	cells := m.rowOf(at).cells
-	name = quote(name)
+	name = rewrite.Quote(name)
 	columns := table.columns()
 	c := columns[slices.IndexFunc(columns, func(c synchColumn) bool { return c.name == name })]
 	if isField {

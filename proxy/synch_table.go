@@ -62,7 +62,7 @@ type describedTable struct {
 
 // newSynchTable makes a table out of its description, or answers errNotSynchronisable.
 func newSynchTable(d describedTable) (synchTable, error) {
-	t := synchTable{name: quote(d.keyspace) + "." + quote(d.name), forgotten: d.forgotten(), repaired: d.readRepair == "BLOCKING"}
+	t := synchTable{name: rewrite.Quote(d.keyspace) + "." + rewrite.Quote(d.name), forgotten: d.forgotten(), repaired: d.readRepair == "BLOCKING"}
 	if err := d.refusal(); err != nil {
 		return t, fmt.Errorf("%w: %s: %w", errNotSynchronisable, t.name, err)
 	}
@@ -114,11 +114,11 @@ func (d describedTable) forgotten() int {
 
 // column is a row of system_schema as synchronise needs to know it.
 func (d describedTable) column(c describedColumn) synchColumn {
-	column := synchColumn{name: quote(c.name), shape: shapeOf(c.typeName)}
+	column := synchColumn{name: rewrite.Quote(c.name), shape: shapeOf(c.typeName)}
 	if name, ok := udtName(c.typeName); ok && d.types[name] != nil {
 		column.storage = udtStorage
 		for _, field := range d.types[name] {
-			column.fields = append(column.fields, quote(field))
+			column.fields = append(column.fields, rewrite.Quote(field))
 		}
 		return column
 	}

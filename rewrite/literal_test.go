@@ -217,3 +217,13 @@ func TestRoutingKeysComeApart(t *testing.T) {
 		require.False(t, ok, "%q", key)
 	}
 }
+
+func TestQuoteIsReadBack(t *testing.T) {
+	for _, name := range []string{"t", "T", `a"b`, `"`, "select"} {
+		text := []byte(Quote(name))
+		lex := NewLexer(text)
+		n, ok := nameOf(text, lex.Next())
+		require.True(t, ok)
+		require.Equal(t, name, string(n.AppendTo(nil, text)))
+	}
+}

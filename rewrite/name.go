@@ -1,5 +1,7 @@
 package rewrite
 
+import "strings"
+
 // Name is an identifier as written. The zero value is an absent one.
 type Name struct {
 	Span
@@ -67,3 +69,6 @@ func lower(c byte) byte {
 	}
 	return c
 }
+
+// Quote writes a name so that CQL reads exactly it, whatever it holds.
+func Quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
