@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// version is the Cassandra that pom.xml asks for; it names the cache.
+// version is the Cassandra that is run.
 const version = "5.0.8"
 
 //go:embed pom.xml
@@ -28,7 +28,12 @@ type Distribution struct {
 // Fetch makes sure of Java and of Cassandra's jars below runDir, and tells log about whatever takes long. Processes may
 // call it at once: one fetches, the others wait. What is there already is not fetched again, and costs one `java -version`.
 func Fetch(ctx context.Context, runDir string, log io.Writer) (Distribution, error) {
-	home := filepath.Join(runDir, "cassandra-"+version)
+	return FetchRelease(ctx, runDir, version, log)
+}
+
+// FetchRelease is Fetch for the jars of another release than the one that is run: somebody may want to ask its code.
+func FetchRelease(ctx context.Context, runDir, release string, log io.Writer) (Distribution, error) {
+	home := filepath.Join(runDir, "cassandra-"+release)
 	d := Distribution{Lib: filepath.Join(home, "lib")}
 	in := newInstaller(runDir, log)
 	if isDir(d.Lib) {
@@ -44,17 +49,17 @@ func Fetch(ctx context.Context, runDir string, log io.Writer) (Distribution, err
 		return Distribution{}, fmt.Errorf("fetch cassandra: %w", err)
 	}
 	d.Java = tools[0].path
-	f := fetch{home: home, maven: tools[1].path, log: log}
+	f := fetch{home: home, release: release, maven: tools[1].path, log: log}
 	if err := f.run(ctx); err != nil {
-		return Distribution{}, fmt.Errorf("fetch cassandra %s: %w", version, err)
+		return Distribution{}, fmt.Errorf("fetch cassandra %s: %w", release, err)
 	}
 	return d, nil
 }
 
 // fetch fills home/lib.
 type fetch struct {
-	home, maven string
-	log         io.Writer
+	home, release, maven string
+	log                  io.Writer
 }
 
 // run fetches the jars unless another process was quicker. A lib that exists is complete: it comes by one rename.
@@ -74,7 +79,7 @@ func (f fetch) run(ctx context.Context) error {
 	}
 	defer func() { _ = os.RemoveAll(tmp) }()
 	began := time.Now()
-	say(f.log, "fetching Cassandra %s with Maven into %s", version, lib)
+	say(f.log, "fetching Cassandra %s with Maven into %s", f.release, lib)
 	if err := f.copyDependencies(ctx, tmp); err != nil {
 		return err
 	}
@@ -92,11 +97,15 @@ func (f fetch) copyDependencies(ctx context.Context, dir string) error {
 	}
 	lib := filepath.Join(dir, "lib")
 	err := runQuietly(ctx, f.maven, "-B", "-q", "-Dstyle.color=never", "-f", filepath.Join(dir, "pom.xml"),
-		"dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory="+lib)
+		"-Dcassandra.release="+f.release, "dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory="+lib)
 	if err != nil {
 		return err
 	}
-	for _, jar := range []string{"cassandra-all-" + version + ".jar", "jamm-0.4.0.jar"} {
+	jars := []string{"cassandra-all-" + f.release + ".jar"}
+	if f.release == version {
+		jars = append(jars, "jamm-0.4.0.jar")
+	}
+	for _, jar := range jars {
 		if _, err := os.Stat(filepath.Join(lib, jar)); err != nil {
 			return fmt.Errorf("maven left a jar out: %w", err)
 		}

@@ -1,0 +1,57 @@
+package parser
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"music/integration/cassandra"
+)
+
+// maxAnswer is the length of the longest answer about one statement.
+const maxAnswer = 4 << 20
+
+// ask gives the texts to Cassandra's own parser, and returns an answer for each; testdata/Oracle.java says what one looks like.
+func ask(t *testing.T, d cassandra.Distribution, texts []string) []string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), d.Java, "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", filepath.Join(d.Lib, "*"), "testdata/Oracle.java") //nolint:gosec // G204: our own paths
+	in, err := cmd.StdinPipe()
+	must(t, err)
+	out, err := cmd.StdoutPipe()
+	must(t, err)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	must(t, cmd.Start())
+	asked := make(chan error, 1)
+	go func() {
+		w := bufio.NewWriter(in)
+		for _, text := range texts {
+			_, _ = fmt.Fprintln(w, base64.StdEncoding.EncodeToString([]byte(text))) // told by Flush
+		}
+		err := w.Flush()
+		_ = in.Close() // the process sees the end
+		asked <- err
+	}()
+	answers := make([]string, 0, len(texts))
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, maxAnswer)
+	for lines.Scan() {
+		answers = append(answers, lines.Text())
+	}
+	must(t, <-asked)
+	if err := cmd.Wait(); err != nil || lines.Err() != nil || len(answers) != len(texts) {
+		t.Fatalf("%d answers to %d texts: %v, %v\n%s", len(answers), len(texts), err, lines.Err(), &said)
+	}
+	return answers
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
