@@ -146,7 +146,7 @@ func (l layout) logback() string {
 
 // properties returns our system properties by name: where the files are, and no waits that a small cluster can do without.
 func (l layout) properties() map[string]string {
-	return map[string]string{
+	all := map[string]string{
 		"cassandra.config":            l.url("cassandra.yaml"),
 		"cassandra.storagedir":        l.dir,
 		"cassandra-rackdc.properties": l.url("rackdc"),
@@ -166,6 +166,10 @@ func (l layout) properties() map[string]string {
 		"io.netty.allocator.useCacheForAllThreads":  "true",
 		"io.netty.allocator.maxOrder":               "11",
 	}
+	if l.o.Faults {
+		maps.Copy(all, l.faultProperties())
+	}
+	return all
 }
 
 // args returns the text of the file of JVM arguments, one a line.
@@ -178,12 +182,16 @@ func (l layout) args(lib string) string {
 	if l.o.FastJIT {
 		args = append(args, "-XX:TieredStopAtLevel=1")
 	}
+	classPath, main := filepath.Join(lib, "*"), "org.apache.cassandra.service.CassandraDaemon"
+	if l.o.Faults {
+		classPath, main = l.o.classes()+":"+classPath, "FaultyCassandra"
+	}
 	properties := override(l.properties(), l.o.Properties)
 	for _, name := range slices.Sorted(maps.Keys(properties)) {
 		args = append(args, "-D"+name+"="+properties[name])
 	}
 	args = append(args, moduleArgs()...)
-	args = append(args, "-cp", filepath.Join(lib, "*"), "org.apache.cassandra.service.CassandraDaemon")
+	args = append(args, "-cp", classPath, main)
 	return quoteArgs(args)
 }
 

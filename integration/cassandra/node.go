@@ -143,14 +143,23 @@ func (n *Node) launch() error {
 	if err != nil {
 		return fmt.Errorf("start node %d: %w", n.k, err)
 	}
-	defer func() { _ = out.Close() }()              // the child has its own
-	cmd := exec.Command(n.java, "@"+n.path("args")) //nolint:gosec,noctx // our own java and path; and it outlives the call
+	defer func() { _ = out.Close() }() // the child has its own
+	cmd := n.command()
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.Dir = n.dir // where a JVM that crashes leaves its report
 	if n.proc, err = spawn(cmd); err != nil {
 		return fmt.Errorf("start node %d: %w", n.k, err)
 	}
 	return nil
+}
+
+// command is the node's process, in its namespace if it has one: there ip becomes java and keeps the process id.
+func (n *Node) command() *exec.Cmd {
+	line := []string{n.java, "@" + n.path("args")}
+	if n.o.Namespace != nil {
+		line = append([]string{"ip", "netns", "exec", n.o.Namespace(n.k)}, line...)
+	}
+	return exec.Command(line[0], line[1:]...) //nolint:gosec,noctx // our own java and path; and it outlives the call
 }
 
 // close kills the node for good.

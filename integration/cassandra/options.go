@@ -29,6 +29,9 @@ type Options struct {
 	Properties map[string]string // over our system properties; an empty value takes one out
 	MultiDC    bool              // node k is alone in data centre dck; otherwise all are in dc1
 	Keep       bool              // start with the storage that an earlier cluster left in Dir
+	Faults     bool              // Node.Fault works: messages between nodes and the nodes' clocks can be tampered with
+
+	Namespace func(k int) string // network namespace that node k lives in; its Address must be reachable from here. Default: none
 
 	Username, Password string // for the waits, where Yaml asks for a login; default cassandra, cassandra
 

@@ -1,0 +1,88 @@
+package cassandra
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+)
+
+// rowsOf reads from a node.
+func rowsOf(ctx context.Context, t *testing.T, n *Node, cql string) message.RowSet {
+	t.Helper()
+	c, err := n.dial(ctx)
+	must(t, err)
+	rows, err := c.query(ctx, cql, primitive.ConsistencyLevelOne)
+	must(t, errors.Join(err, c.close()))
+	return rows
+}
+
+// TestFaultsStrike holds a write between two nodes back, and moves a node's clock.
+func TestFaultsStrike(t *testing.T) {
+	ctx := slow(t)
+	c, err := Start(ctx, Options{
+		Dir: t.TempDir(), Nodes: 2, Address: address9, FastJIT: true, Faults: true, Log: t.Output(),
+		Yaml: map[string]string{"hinted_handoff_enabled": "false"},
+	})
+	must(t, err)
+	t.Cleanup(func() { must(t, c.Close()) })
+	first, second := c.Nodes()[0], c.Nodes()[1]
+	for _, cql := range []string{
+		"CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 2}",
+		"CREATE TABLE k.t (k int PRIMARY KEY, v int) WITH read_repair = 'NONE'",
+	} {
+		must(t, ask(ctx, first, cql, time.Minute))
+	}
+	must(t, c.Wait(ctx))
+	t.Run("hold", func(t *testing.T) { holdWrite(ctx, t, first, second) })
+	t.Run("skew", func(t *testing.T) { skewClock(ctx, t, second) })
+	if _, err := first.Fault(ctx, "drop NO_SUCH_VERB *"); err == nil || !strings.Contains(err.Error(), "NO_SUCH_VERB") {
+		t.Errorf("a verb that does not exist: %v", err)
+	}
+}
+
+// holdWrite: a held mutation is not at the other node, released it is.
+func holdWrite(ctx context.Context, t *testing.T, first, second *Node) {
+	must(t, tampered(first.Fault(ctx, "hold MUTATION_REQ "+second.Host())))
+	must(t, ask(ctx, first, "INSERT INTO k.t (k, v) VALUES (1, 2)", time.Minute))
+	const read = "SELECT v FROM k.t WHERE k = 1"
+	if rows := rowsOf(ctx, t, second, read); len(rows) > 0 {
+		t.Errorf("a held write has arrived: %v", rows)
+	}
+	if rules, err := first.Fault(ctx, "list"); err != nil || !strings.Contains(rules, "hits=1") {
+		t.Errorf("rules: %q %v", rules, err)
+	}
+	must(t, tampered(first.Fault(ctx, "heal")))
+	must(t, poll(ctx, func(ctx context.Context) error {
+		if len(rowsOf(ctx, t, second, read)) == 0 {
+			return errors.New("a released write has not arrived")
+		}
+		return nil
+	}))
+}
+
+func tampered(_ string, err error) error { return err }
+
+// skewClock: what a node takes for now moves by what is asked.
+func skewClock(ctx context.Context, t *testing.T, n *Node) {
+	const ahead = 300 * time.Second
+	must(t, tampered(n.Fault(ctx, fmt.Sprintf("skew %d", ahead.Milliseconds()))))
+	rows := rowsOf(ctx, t, n, "SELECT toTimestamp(now()) FROM system.local")
+	at := time.UnixMilli(int64(binary.BigEndian.Uint64(rows[0][0])))
+	if off := time.Until(at); off < ahead-10*time.Second || off > ahead+10*time.Second {
+		t.Errorf("the node's clock is %v off", off)
+	}
+}
+
+func TestFaultNeedsItsLauncher(t *testing.T) {
+	n := &Node{layout: layoutOf(Options{Dir: t.TempDir()}, 1)}
+	if _, err := n.Fault(t.Context(), "list"); !errors.Is(err, ErrNoFaults) {
+		t.Error(err)
+	}
+}

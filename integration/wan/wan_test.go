@@ -1,0 +1,111 @@
+package wan
+
+import (
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"testing"
+	"time"
+)
+
+// startOrSkip makes a network of three sites, or skips where nobody may.
+func startOrSkip(t *testing.T) *WAN {
+	t.Helper()
+	_, noIP := exec.LookPath("ip")
+	if _, err := os.Stat("/dev/net/tun"); err != nil || os.Geteuid() != 0 || noIP != nil {
+		t.Skip("NO EMULATED NETWORK: it needs root, /dev/net/tun and iproute2")
+	}
+	w, err := Start(Options{Name: "wantest", Sites: 3, RTT: []Link{{1, 2, 40 * time.Millisecond}, {1, 3, 10 * time.Millisecond}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+// echo answers every byte, at an address inside a site.
+func echo(t *testing.T, w *WAN, site int) string {
+	t.Helper()
+	address := w.Address(site, 1) + ":7"
+	var l net.Listener
+	err := Inside(w.Namespace(site), func() (err error) {
+		l, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() { _, _ = io.Copy(c, c); _ = c.Close() }()
+		}
+	}()
+	return address
+}
+
+// roundTrip is the median of some.
+func roundTrip(t *testing.T, c net.Conn) time.Duration {
+	t.Helper()
+	var all []time.Duration
+	for range 15 {
+		began := time.Now()
+		if _, err := c.Write([]byte{1}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(c, make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, time.Since(began))
+	}
+	slices.Sort(all)
+	return all[len(all)/2]
+}
+
+func TestSitesAreAsFarAsSaid(t *testing.T) {
+	w := startOrSkip(t)
+	far, near := echo(t, w, 2), echo(t, w, 3)
+	for address, want := range map[string]time.Duration{far: 40 * time.Millisecond, near: 10 * time.Millisecond} {
+		c, err := w.Dialer(1).DialContext(t.Context(), "tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close() }()
+		got := roundTrip(t, c)
+		t.Logf("%s: %v", address, got)
+		if got < want { // never less; how much more depends on the machine
+			t.Errorf("%s is nearer than %v: %v", address, want, got)
+		}
+	}
+}
+
+func TestCutOffAndBack(t *testing.T) {
+	w := startOrSkip(t)
+	c, err := w.Dialer(1).DialContext(t.Context(), "tcp", echo(t, w, 3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	roundTrip(t, c)
+	w.Cut(3, 1)
+	_, _ = c.Write([]byte{1})
+	_ = c.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+	if n, err := c.Read(make([]byte, 1)); err == nil {
+		t.Errorf("%d bytes came through a cut", n)
+	}
+	w.Heal()
+	_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
+	if _, err := io.ReadFull(c, make([]byte, 1)); err != nil {
+		t.Errorf("TCP did not go on: %v", err)
+	}
+}
