@@ -1,7 +1,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: build test lint demo fuzz bench docs clean help
+.PHONY: build test lint demo fuzz bench steps docs clean help
 
 GO ?= go
 FUZZTIME ?= 10s
@@ -41,7 +41,11 @@ fuzz: ## each fuzz target for FUZZTIME (10s)
 		$(GO) test -run '^$$' -fuzz "^$${func#func }$$" -fuzztime $(FUZZTIME) "./$$(dirname "$$file")"; \
 	done <<< "$$found"
 
-bench: ## benchmarks of all packages but integration
+bench: ## what the proxy costs beside a bare relay, in one run; report and plot in .run, BENCH="-against .run/old.json" compares
+	@mkdir -p .run
+	$(GO) run ./integration/bench -out .run/bench.json $(BENCH)
+
+steps: ## Go benchmarks of each step of a request, with their allocations
 	$(GO) test -run '^$$' -bench . -benchmem $$($(GO) list ./... | grep -v '^music/integration')
 
 docs: ## write docs/configuration.md anew from the table of settings

@@ -32,9 +32,46 @@ func decompressLz4(block, plain []byte) error {
 	return nil
 }
 
-// decompressBody gives the plain body of a v3 or v4 envelope with the compressed flag (v4 spec section 2.2). The length
-// that the body claims is checked against limit before anything is allocated.
-func decompressBody(algorithm primitive.Compression, body []byte, limit int) ([]byte, error) {
+// sized is a slice of n bytes: that of scratch where it is large enough.
+func sized(scratch []byte, n int) []byte {
+	if n > cap(scratch) {
+		return make([]byte, n)
+	}
+	return scratch[:n]
+}
+
+// leading is how a compressed body begins, as much of it as stands there uncompressed: both algorithms begin with a run of bytes
+// that nothing before them repeats. It may be empty.
+func leading(algorithm primitive.Compression, body []byte) []byte {
+	switch {
+	case algorithm == primitive.CompressionLz4 && len(body) > 4:
+		return unmatched(body[5:], int(body[4]>>4), 15, 255)
+	case algorithm == primitive.CompressionSnappy:
+		_, n := binary.Uvarint(body)
+		// A tag of a literal ends in two zero bits; from 60 on its length stands behind it, which is more than we look for.
+		if n < 1 || len(body) <= n || body[n]&3 != 0 || body[n]>>2 >= 60 {
+			return nil
+		}
+		return unmatched(body[n+1:], int(body[n]>>2)+1, 61, 0)
+	}
+	return nil
+}
+
+// unmatched are the n bytes that a block begins with. From long on the length goes on in bytes of their own, each up to most.
+func unmatched(block []byte, n, long int, most byte) []byte {
+	for n >= long && len(block) > 0 {
+		next := block[0]
+		n, block = n+int(next), block[1:]
+		if next != most {
+			break
+		}
+	}
+	return block[:min(n, len(block))]
+}
+
+// decompressBody gives the plain body of a v3 or v4 envelope with the compressed flag (v4 spec section 2.2), in scratch where that
+// is large enough. The length that the body claims is checked against limit before anything is allocated.
+func decompressBody(algorithm primitive.Compression, body, scratch []byte, limit int) ([]byte, error) {
 	switch algorithm {
 	case primitive.CompressionLz4:
 		if len(body) < 4 {
@@ -47,7 +84,7 @@ func decompressBody(algorithm primitive.Compression, body []byte, limit int) ([]
 		if n == 0 {
 			return nil, nil
 		}
-		plain := make([]byte, n)
+		plain := sized(scratch, n)
 		return plain, decompressLz4(body[4:], plain)
 	case primitive.CompressionSnappy:
 		n, err := snappy.DecodedLen(body)
@@ -57,7 +94,7 @@ func decompressBody(algorithm primitive.Compression, body []byte, limit int) ([]
 		if n > limit || n > maxSnappyRatio*len(body) {
 			return nil, fmt.Errorf("decompress snappy: %d bytes: %w", n, errTooLarge)
 		}
-		b, err := snappy.Decode(nil, body)
+		b, err := snappy.Decode(sized(scratch, n), body)
 		if err != nil {
 			return nil, fmt.Errorf("decompress snappy: %w", err)
 		}

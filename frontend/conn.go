@@ -49,7 +49,8 @@ type asked struct {
 	patience    time.Duration         // how long the client's driver waits for an answer; 0 = unknown
 	plan        plan
 	known       map[preparedID]*prepared
-	name        []byte // scratch
+	name        []byte // scratch, for names of tables
+	scratch     []byte // for compressed bodies; nil before the first
 	using       bool   // a USE has been sent, and nothing after it
 }
 

@@ -1,31 +1,58 @@
 package frontend
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+)
 
 // maxKnown bounds the statements that one connection remembers by itself.
 const maxKnown = 4096
 
 // decideExecute decides by the prepared id alone, which stands first in the body.
 func (c *conn) decideExecute(e envelope) verdict {
-	body, err := c.plainBody(e)
+	id, err := c.executed(e)
 	if err != nil {
 		return c.unreadable(e, err)
 	}
-	if len(body) < 2 {
-		return c.unreadable(e, errShort)
-	}
-	n := int(binary.BigEndian.Uint16(body))
-	if len(body) < 2+n {
-		return c.unreadable(e, errShort)
-	}
-	p := c.statement(body[2 : 2+n])
+	p := c.statement(id)
 	if p == nil {
-		return c.refuse(unprepared(body[2 : 2+n]))
+		return c.refuse(unprepared(id))
 	}
 	if p.meaning == plain {
 		return forward
 	}
 	return c.decidePrepared(e, p)
+}
+
+// executed is the id that EXECUTE names. It is as good as random, so that most compressed bodies begin with it as it is.
+func (c *conn) executed(e envelope) ([]byte, error) {
+	if e.flags.Contains(primitive.HeaderFlagCompressed) && !e.flags.Contains(primitive.HeaderFlagCustomPayload) && !c.segmented.Load() {
+		if id, ok := shortBytes(leading(c.compression, e.body())); ok {
+			return id, nil
+		}
+	}
+	body, err := c.plainBody(e)
+	if err != nil {
+		return nil, err
+	}
+	id, ok := shortBytes(body)
+	if !ok {
+		return nil, errShort
+	}
+	return id, nil
+}
+
+// shortBytes is the [short bytes] that b begins with, if all of it is there.
+func shortBytes(b []byte) ([]byte, bool) {
+	if len(b) < 2 {
+		return nil, false
+	}
+	n := int(binary.BigEndian.Uint16(b))
+	if len(b) < 2+n {
+		return nil, false
+	}
+	return b[2 : 2+n], true
 }
 
 // decidePrepared decides about a statement that is more than plain.

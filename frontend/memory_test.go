@@ -5,7 +5,6 @@ import (
 	"net"
 	"testing"
 
-	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/datastax/go-cassandra-native-protocol/segment"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
@@ -94,7 +93,7 @@ func typical(t tester, d dialect, m *memory) (exec, text, response []byte) {
 
 // What is forwarded costs no memory: not on the way to Cassandra, with the look-up of the statement and of its table, nor back.
 func TestForwardingAllocatesNothing(t *testing.T) {
-	for name, d := range map[string]dialect{"v4": {v4, ""}, "v5": {v5, ""}, "v5 lz4": {v5, primitive.CompressionLz4}} {
+	for name, d := range dialects() {
 		t.Run(name, func(t *testing.T) {
 			m := newMemory(t, d, false)
 			exec, text, response := typical(t, d, m)

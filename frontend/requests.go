@@ -178,8 +178,11 @@ func (c *conn) watch(w watch) verdict {
 // errShort tells that a body ends before what was looked for.
 var errShort = errors.New("body is too short")
 
+// scratchSize is the memory that a connection keeps for compressed requests; larger ones get memory of their own.
+const scratchSize = 4 << 10
+
 // plainBody is the body without compression and without the custom payload that may stand before it (v4 spec section 2.2),
-// as far as it has arrived. A compressed one can only be read whole.
+// as far as it has arrived. A compressed one can only be read whole, and is valid until the next one is read.
 func (c *conn) plainBody(e envelope) ([]byte, error) {
 	body := e.body()
 	if e.flags.Contains(primitive.HeaderFlagCompressed) && !c.segmented.Load() {
@@ -187,7 +190,10 @@ func (c *conn) plainBody(e envelope) ([]byte, error) {
 			return nil, errShort
 		}
 		var err error
-		if body, err = decompressBody(c.compression, body, c.server.MaxFrame); err != nil {
+		if c.scratch == nil {
+			c.scratch = make([]byte, scratchSize)
+		}
+		if body, err = decompressBody(c.compression, body, c.scratch, c.server.MaxFrame); err != nil {
 			return nil, err
 		}
 	}

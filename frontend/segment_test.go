@@ -250,7 +250,7 @@ func TestBodiesThatClaimToBeLarge(t *testing.T) {
 		{"", []byte{1}},
 	} {
 		before := allocated()
-		_, err := decompressBody(tc.algorithm, tc.body, 16<<20)
+		_, err := decompressBody(tc.algorithm, tc.body, nil, 16<<20)
 		assert.Less(t, allocated()-before, uint64(64<<10), "%v %x", tc.algorithm, tc.body)
 		assert.Error(t, err, "%v %x", tc.algorithm, tc.body)
 	}

@@ -174,7 +174,7 @@ func (c *conn) decode(e envelope) (*frame.Frame, error) {
 	body := e.body()
 	if e.flags.Contains(primitive.HeaderFlagCompressed) && !c.segmented.Load() {
 		var err error
-		if body, err = decompressBody(c.compression, body, maxDecoded); err != nil {
+		if body, err = decompressBody(c.compression, body, nil, maxDecoded); err != nil {
 			return nil, err
 		}
 		e.flags &^= primitive.HeaderFlagCompressed

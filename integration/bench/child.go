@@ -1,0 +1,146 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"runtime/metrics"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// roles are what this program can be, beside the benchmark itself; to is the server behind it.
+func roles() map[string]func(l net.Listener, to string) error {
+	return map[string]func(net.Listener, string) error{
+		"mock":  func(l net.Listener, _ string) error { return new(mock).serve(l) },
+		"relay": func(l net.Listener, to string) error { return (&relay{to: to}).serve(l) },
+		"proxy": serveProxy,
+	}
+}
+
+// beRole serves in a role on a free port of loopback, whose address it prints, until its input ends: with its parent. Each line of
+// input is answered by the longest pause of the garbage collector so far, in microseconds.
+func beRole(role, to string) error {
+	raiseLimits()
+	address := "127.0.0.1:0"
+	if role == "mock" {
+		address = to // there is nothing behind it
+	}
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", address)
+	if err != nil {
+		return err
+	}
+	fmt.Println(l.Addr())
+	go func() {
+		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+			fmt.Println(longestPause().Microseconds())
+		}
+		os.Exit(0)
+	}()
+	return roles()[role](l, to)
+}
+
+// longestPause is the upper bound of the longest time for which the garbage collector has stopped everything.
+func longestPause() time.Duration {
+	all := []metrics.Sample{{Name: "/sched/pauses/total/gc:seconds"}}
+	metrics.Read(all)
+	h := all[0].Value.Float64Histogram()
+	for i := len(h.Counts) - 1; i >= 0; i-- {
+		if h.Counts[i] > 0 {
+			return time.Duration(min(h.Buckets[i+1], h.Buckets[i]*2) * float64(time.Second))
+		}
+	}
+	return 0
+}
+
+// raiseLimits allows as many connections as the system lets us have.
+func raiseLimits() {
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil {
+		limit.Cur = limit.Max
+		_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &limit) // as it is, then
+	}
+}
+
+// child is a process of this program in one of its roles.
+type child struct {
+	cmd     *exec.Cmd
+	stdin   io.WriteCloser
+	stdout  *bufio.Reader
+	address string
+}
+
+// startChild starts one.
+func startChild(role, to string) (*child, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(self, "role", role, to) //nolint:gosec,noctx // ourselves; it ends with us
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	c := &child{cmd: cmd, stdin: in, stdout: bufio.NewReader(out)}
+	address, err := c.stdout.ReadString('\n')
+	if err != nil {
+		return nil, fmt.Errorf("%s does not start: %w", role, err)
+	}
+	c.address = strings.TrimSpace(address)
+	return c, nil
+}
+
+// stop ends the process.
+func (c *child) stop() {
+	_ = c.stdin.Close()
+	_ = c.cmd.Wait() // however it ends
+}
+
+// pause asks for the longest pause of the garbage collector.
+func (c *child) pause() (time.Duration, error) {
+	var us int64
+	if _, err := fmt.Fprintln(c.stdin); err != nil {
+		return 0, err
+	}
+	_, err := fmt.Fscanln(c.stdout, &us)
+	return time.Duration(us) * time.Microsecond, err
+}
+
+// cpu is the processor time that the process has used.
+func (c *child) cpu() time.Duration { return cpuOf(c.cmd.Process.Pid) }
+
+// cpuOf reads the clock of a process. The number of that clock is the kernel's (MAKE_PROCESS_CPUCLOCK with CPUCLOCK_SCHED).
+func cpuOf(pid int) time.Duration {
+	var ts unix.Timespec
+	if unix.ClockGettime(int32(^pid<<3|2), &ts) != nil { //nolint:gosec // G115: process ids are small
+		return 0
+	}
+	return time.Duration(ts.Nano())
+}
+
+// resident is the memory of the process in bytes.
+func (c *child) resident() int64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", c.cmd.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	var size, pages int64
+	_, _ = fmt.Sscan(string(text), &size, &pages)
+	return pages * int64(os.Getpagesize())
+}

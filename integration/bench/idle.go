@@ -1,0 +1,47 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+)
+
+// idleClients measures the memory that a client costs that has logged in and says nothing.
+func (s settings) idleClients(r *report, server *child) error {
+	if s.idle == 0 {
+		return nil
+	}
+	for _, role := range []string{"relay", "proxy"} {
+		each, err := s.idleAt(role, server)
+		if err != nil {
+			return fmt.Errorf("idle clients at the %s: %w", role, err)
+		}
+		r.Facts = append(r.Facts, fact{fmt.Sprintf("memory of an idle client, %s, of %d", role, s.idle), each / 1024, "KiB"})
+	}
+	return nil
+}
+
+// idleAt connects all of them through a process of their own, and returns what each has made it larger.
+func (s settings) idleAt(role string, server *child) (float64, error) {
+	c, err := startChild(role, server.address)
+	if err != nil {
+		return 0, err
+	}
+	defer c.stop()
+	w := work{name: "idle", dialect: dialect{version: primitive.ProtocolVersion4}, clients: 1, depth: 1}
+	first, err := gather(c.address, w)
+	if err != nil {
+		return 0, err
+	}
+	defer first.leave()
+	before := c.resident()
+	w.clients = s.idle
+	all, err := gather(c.address, w)
+	if err != nil {
+		return 0, err
+	}
+	defer all.leave()
+	time.Sleep(2 * time.Second) // until what the handshakes took has been given back
+	return float64(c.resident()-before) / float64(s.idle), nil
+}

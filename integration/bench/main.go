@@ -1,0 +1,91 @@
+// Command bench measures what the proxy costs beside a bare TCP relay and beside nothing at all, in one run, in turns: only ratios
+// taken so say something on a machine that does other things too. `make bench` calls it; `bench -help` tells the flags.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"time"
+)
+
+func main() {
+	if len(os.Args) == 4 && os.Args[1] == "role" {
+		exit(beRole(os.Args[2], os.Args[3]))
+	}
+	exit(run())
+}
+
+func exit(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// settings are what the command line says.
+type settings struct {
+	rounds  int
+	span    time.Duration
+	only    *regexp.Regexp
+	out     string
+	against string
+	also    string
+	mock    string
+	idle    int
+}
+
+func parse() (settings, error) {
+	var s settings
+	only := ""
+	flag.IntVar(&s.rounds, "rounds", 5, "rounds of each measurement; the median is told")
+	flag.DurationVar(&s.span, "span", 500*time.Millisecond, "length of a round at one target")
+	flag.StringVar(&only, "only", "", "measure the work that matches this expression only")
+	flag.StringVar(&s.out, "out", "bench.json", "where to save the report; a plot goes beside it")
+	flag.StringVar(&s.against, "against", "", "an earlier report to compare with")
+	flag.StringVar(&s.also, "also", "", "NAME=HOST:PORT of a further proxy to compare with, in front of the server at -mock")
+	flag.StringVar(&s.mock, "mock", "127.0.0.1:0", "where the server listens that stands in for Cassandra")
+	flag.IntVar(&s.idle, "idle", 10_000, "idle clients; 0: leave them out")
+	flag.Parse()
+	var err error
+	s.only, err = regexp.Compile(only)
+	return s, err
+}
+
+func run() error {
+	s, err := parse()
+	if err != nil {
+		return err
+	}
+	raiseLimits()
+	r := report{When: time.Now().Format(time.RFC3339), Machine: fmt.Sprintf("%d cores, %s", runtime.NumCPU(), runtime.Version())}
+	var before *report
+	if s.against != "" {
+		old, err := load(s.against)
+		if err != nil {
+			return err
+		}
+		before = &old
+	}
+	server, err := startChild("mock", s.mock)
+	if err != nil {
+		return err
+	}
+	defer server.stop()
+	for _, part := range []func(*report, *child) error{s.forward, s.idleClients} {
+		if err := part(&r, server); err != nil {
+			return err
+		}
+	}
+	fmt.Println()
+	fmt.Print(r.markdown(before))
+	if err := r.save(s.out); err != nil {
+		return err
+	}
+	return r.plot(strings.TrimSuffix(s.out, filepath.Ext(s.out)) + ".svg")
+}

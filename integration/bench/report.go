@@ -1,0 +1,146 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+)
+
+// samples are what the rounds of one measurement gave.
+type samples []float64
+
+// median is the middle one; 0 if there is none.
+func (s samples) median() float64 {
+	if len(s) == 0 {
+		return 0
+	}
+	return slices.Sorted(slices.Values(s))[len(s)/2]
+}
+
+// String is the median with the spread.
+func (s samples) String() string {
+	if len(s) == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%s (%s–%s)", short(s.median()), short(slices.Min(s)), short(slices.Max(s)))
+}
+
+// short is a number with three digits that count.
+func short(v float64) string {
+	switch {
+	case v >= 100:
+		return fmt.Sprintf("%.0f", v)
+	case v >= 10:
+		return fmt.Sprintf("%.1f", v)
+	}
+	return fmt.Sprintf("%.2f", v)
+}
+
+// report is all that a run found; it is what is saved and compared.
+type report struct {
+	When        string       `json:"when"`
+	Machine     string       `json:"machine"`
+	Comparisons []comparison `json:"comparisons"`
+	Facts       []fact       `json:"facts"`
+}
+
+// fact is a single number.
+type fact struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
+	Unit  string  `json:"unit"`
+}
+
+// save writes the report as JSON.
+func (r report) save(path string) error {
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return fmt.Errorf("save the report: %w", err)
+	}
+	if err := os.WriteFile(path, append(text, '\n'), 0o644); err != nil { //nolint:gosec // G306: a report is for everybody
+		return fmt.Errorf("save the report: %w", err)
+	}
+	return nil
+}
+
+// load reads a saved report.
+func load(path string) (report, error) {
+	var r report
+	text, err := os.ReadFile(path) //nolint:gosec // G304: the user names it
+	if err != nil {
+		return r, fmt.Errorf("earlier report: %w", err)
+	}
+	if err := json.Unmarshal(text, &r); err != nil {
+		return r, fmt.Errorf("earlier report %s: %w", path, err)
+	}
+	return r, nil
+}
+
+// of finds what a target made of a work; nil if it was not measured.
+func (c comparison) of(target string) *measured {
+	i := slices.IndexFunc(c.Targets, func(m measured) bool { return m.Target == target })
+	if i < 0 {
+		return nil
+	}
+	return &c.Targets[i]
+}
+
+// row is one line of the table of ratios, which is what one run can say: its own numbers beside each other.
+type row struct {
+	work                 string
+	cpu, throughput, p50 float64 // proxy against relay
+	cpuProxy             float64 // microseconds a request
+}
+
+// rows are the ratios of a report between two of its targets.
+func (r report) rows(of, to string) []row {
+	var all []row
+	for _, c := range r.Comparisons {
+		a, b := c.of(of), c.of(to)
+		if a == nil || b == nil {
+			continue
+		}
+		all = append(all, row{
+			work: c.Work, cpu: ratio(a.CPU, b.CPU), throughput: ratio(a.PerSecond, b.PerSecond), p50: ratio(a.P50, b.P50),
+			cpuProxy: a.CPU.median(),
+		})
+	}
+	return all
+}
+
+// ratio is that of the medians; 0 where there is none.
+func ratio(a, b samples) float64 {
+	if b.median() == 0 {
+		return 0
+	}
+	return a.median() / b.median()
+}
+
+// markdown is the report as the README shows it; before may be nil.
+func (r report) markdown(before *report) string {
+	text := "| work (clients x in flight) | CPU, proxy : relay | proxy's CPU a request | throughput, proxy : relay | p50, proxy : relay |\n|---|---|---|---|---|\n"
+	for _, x := range r.rows("proxy", "relay") {
+		text += fmt.Sprintf("| %s | %.2f | %.2f µs%s | %.2f | %.2f |\n", x.work, x.cpu, x.cpuProxy, earlier(before, x.work), x.throughput, x.p50)
+	}
+	if len(r.Facts) > 0 {
+		text += "\n| | |\n|---|---|\n"
+	}
+	for _, f := range r.Facts {
+		text += fmt.Sprintf("| %s | %s %s |\n", f.Name, short(f.Value), f.Unit)
+	}
+	return text
+}
+
+// earlier tells how the ratio of CPU was in an earlier run.
+func earlier(before *report, work string) string {
+	if before == nil {
+		return ""
+	}
+	for _, x := range before.rows("proxy", "relay") {
+		if x.work == work {
+			return fmt.Sprintf(" (ratio was %.2f)", x.cpu)
+		}
+	}
+	return " (new)"
+}
