@@ -76,6 +76,7 @@ type owed struct {
 
 // course is how the connection comes to its end.
 type course struct {
+	relaying atomic.Bool  // both sockets are there
 	drained  atomic.Bool  // up has stopped because the proxy is shutting down
 	limit    atomic.Int64 // wall clock in ns: drain ends
 	ending   ending
@@ -95,7 +96,18 @@ func (c *conn) end(cause error) {
 	c.ending.once.Do(func() {
 		c.ending.cause = cause
 		close(c.ending.done)
+		if c.relaying.Load() {
+			c.unblock()
+		}
 	})
+}
+
+// unblock ends whatever waits for either socket, but for the last words to the client.
+func (c *conn) unblock() {
+	now := time.Now()
+	_ = c.client.SetReadDeadline(now)
+	_ = c.client.SetWriteDeadline(now.Add(farewellTime))
+	_ = c.backend.SetDeadline(now)
 }
 
 // newConn makes a connection that has read nothing yet.
@@ -190,15 +202,14 @@ var errUnsupported = errors.New("unsupported protocol version")
 
 // relay runs both directions and returns why the first of them ended. Both have ended when it returns.
 func (c *conn) relay() error {
-	var wg sync.WaitGroup
-	wg.Go(func() { c.end(caught(c.runUp)) })
-	wg.Go(func() { c.end(caught(c.runDown)) })
-	<-c.ending.done
-	now := time.Now()
-	_ = c.client.SetReadDeadline(now)
-	_ = c.client.SetWriteDeadline(now.Add(farewellTime))
-	_ = c.backend.SetDeadline(now)
-	wg.Wait()
+	c.relaying.Store(true)
+	if c.over() {
+		c.unblock()
+	}
+	var down sync.WaitGroup
+	down.Go(func() { c.end(caught(c.runDown)) })
+	c.end(caught(c.runUp))
+	down.Wait()
 	c.down.in.close()
 	return c.ending.cause
 }

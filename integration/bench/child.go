@@ -60,13 +60,19 @@ func longestPause() time.Duration {
 	return 0
 }
 
-// raiseLimits allows as many connections as the system lets us have.
-func raiseLimits() {
+// raiseLimits allows as many open files as the system lets us have, and returns how many: what stands in between needs two for each
+// client.
+func raiseLimits() int {
 	var limit unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil {
-		limit.Cur = limit.Max
-		_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &limit) // as it is, then
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
+		return 0
 	}
+	const enough = 1 << 17
+	if unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: enough, Max: max(limit.Max, enough)}) == nil {
+		return enough
+	}
+	_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: limit.Max, Max: limit.Max}) // as it is, then
+	return int(limit.Max) //nolint:gosec // G115: nobody has so many
 }
 
 // child is a process of this program in one of its roles.

@@ -62,7 +62,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	raiseLimits()
+	s.idle = min(s.idle, (raiseLimits()-100)/2)
 	r := report{When: time.Now().Format(time.RFC3339), Machine: fmt.Sprintf("%d cores, %s", runtime.NumCPU(), runtime.Version())}
 	var before *report
 	if s.against != "" {

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"net"
+	"os"
 	"sync"
 )
 
@@ -22,6 +24,7 @@ func (r *relay) serve(l net.Listener) error {
 		}
 		server, err := new(net.Dialer).DialContext(context.Background(), "tcp", r.to)
 		if err != nil {
+			fmt.Fprintln(os.Stderr, "relay:", err)
 			_ = client.Close()
 			continue
 		}
