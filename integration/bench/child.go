@@ -72,7 +72,7 @@ func raiseLimits() int {
 		return enough
 	}
 	_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: limit.Max, Max: limit.Max}) // as it is, then
-	return int(limit.Max) //nolint:gosec // G115: nobody has so many
+	return int(limit.Max)                                                                //nolint:gosec // G115: nobody has so many
 }
 
 // child is a process of this program in one of its roles.
