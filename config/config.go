@@ -52,6 +52,7 @@ type Music struct {
 	SessionLease time.Duration
 	ClientLease  time.Duration
 	MaxWait      time.Duration // how long LOCK may keep a driver of unknown patience waiting
+	Critical     []string      // patterns of tables that are critical whatever their comment says; see CriticalByName
 }
 
 // Limits bounds what clients can take from the proxy and how long it waits for others.

@@ -90,6 +90,7 @@ music-replication: "{'class': 'NetworkTopologyStrategy', 'dc1': 3}"
 session-lease: 5s
 client-lease: 1m
 max-wait: 250ms
+critical: ["bank.*", "shop.orders"]
 max-connections: 20
 max-frame-size: 1MiB
 handshake-timeout: 3s
@@ -106,7 +107,7 @@ log-format: text
 		Listen: config.Listen{Address: "0.0.0.0:9042", Advertise: "10.0.0.7", Metrics: "10.0.0.7:9100"},
 		Music: config.Music{
 			Locks: true, Replication: "{'class': 'NetworkTopologyStrategy', 'dc1': 3}",
-			SessionLease: 5 * time.Second, ClientLease: time.Minute, MaxWait: 250 * time.Millisecond,
+			SessionLease: 5 * time.Second, ClientLease: time.Minute, MaxWait: 250 * time.Millisecond, Critical: []string{"bank.*", "shop.orders"},
 		},
 		Limits: config.Limits{MaxConnections: 20, MaxFrameSize: 1 << 20, HandshakeTimeout: 3 * time.Second, BackendTimeout: 20 * time.Second},
 		Log:    config.Log{Level: "trace", Format: "text"},

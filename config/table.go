@@ -108,6 +108,12 @@ func musicSettings() []setting {
 			name: "max-wait", usage: "how long LOCK may keep a driver of unknown patience waiting",
 			field: func(c *Config) field { return duration(&c.Music.MaxWait, 0, time.Minute) },
 		},
+		{
+			name: "critical", usage: "tables that are critical as if their comment said @critical; the same on every proxy", check: checkCritical,
+			field: func(c *Config) field {
+				return list(&c.Music.Critical, `none, or one or more of keyspace.table, where * stands for any letters and ? for one; "Quoted" names keep their case`)
+			},
+		},
 	}
 }
 

@@ -174,9 +174,9 @@ func TestDrainWhileDialing(t *testing.T) {
 func TestDrainWaitsForASchemaChange(t *testing.T) {
 	goOn := make(chan struct{})
 	r := newRig(t, func(o *Options) {
-		o.DDL = func(SchemaChange) string {
+		o.DDL = func(SchemaChange) []string {
 			<-goOn
-			return ""
+			return nil
 		}
 	})
 	client, backend := r.login(dialect{version: v4})

@@ -67,7 +67,7 @@ func (c *conn) decidePrepared(e envelope, p *prepared) verdict {
 	case keyspace:
 		return c.watch(watch{kind: watchKeyspace})
 	case schema:
-		return c.watch(watch{kind: watchSchema})
+		return c.watch(watch{kind: watchSchema, born: p.born})
 	case critical:
 		return c.decideExecuteSection(e, p)
 	}

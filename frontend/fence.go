@@ -3,6 +3,8 @@ package frontend
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
+	"time"
 
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
@@ -39,9 +41,11 @@ func (c *conn) fence(h header, s section, q request, emit func([]byte)) *Failure
 func (c *conn) begin(k kept, kind musiccore.Kind, emit func([]byte)) *Failure {
 	id := c.ops.add(k.header.stream)
 	later := func(a musiccore.Answer) {
-		c.stampedLate(id, k, a)
-		c.ops.remove(id)
-		c.endIfDrained()
+		c.guard(func() {
+			c.stampedLate(id, k, a)
+			c.ops.remove(id)
+			c.endIfDrained()
+		})
 	}
 	a, ok := c.server.Locks.Begin(k.request.key, k.request.ref, kind, later)
 	if !ok {
@@ -151,7 +155,20 @@ func (c *conn) conclude(e envelope, f *fenced) (envelope, error) {
 	if forgotten && f.id != nil {
 		return c.insteadOf(e, unprepared(f.id[:])), nil
 	}
-	return e, nil
+	return c.warn(e, f.hurry()), nil
+}
+
+// lateShare is the last part of a lease in which an operation is warned: a fifth (DESIGN.md 5).
+const lateShare = 5
+
+// hurry warns a client that nearly lost its lock: its next pause may be longer.
+func (f *fenced) hurry() []string {
+	t := f.ticket
+	if t.Left >= t.Lease/lateShare {
+		return nil
+	}
+	return []string{fmt.Sprintf("MUSIC: lock_ref %d on %s had %v of its %v lease left when this came: renew it earlier (LOCK %s WHERE … USING LOCK %d)",
+		t.Ref, f.table, t.Left.Round(100*time.Millisecond), t.Lease, f.table, t.Ref)}
 }
 
 // uncertain is told for a write of unknown outcome, in the form that drivers know (v4 spec section 9, 0x1100).

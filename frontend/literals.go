@@ -42,7 +42,7 @@ func (l *literals) ask(cqlType, literal string) ([]byte, *Failure) {
 	case errors.Is(err, ErrLiteral):
 		return nil, invalid("MUSIC_KEY: %s cannot be read as %s: %v", literal, cqlType, err)
 	case err != nil:
-		return nil, invalid("MUSIC_UNAVAILABLE: Cassandra did not say what %s means as %s; nothing was written: %v", literal, cqlType, err)
+		return nil, invalid("MUSIC_UNAVAILABLE: Cassandra did not say what %s means as %s; nothing was done: try again, or bind the value", literal, cqlType)
 	}
 	l.cache.Add([2]string{cqlType, literal}, value)
 	return value, nil

@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"context"
+	"sync"
 	"testing"
 
 	"github.com/datastax/go-cassandra-native-protocol/message"
@@ -53,4 +54,53 @@ func TestLockIsAnsweredWhenCassandraIsLost(t *testing.T) {
 	relayed(client, backend, 2, query("SELECT a FROM b.c"), rows(nil))
 	_ = backend.Close()
 	backendLost(client, 1)
+}
+
+// broken is a core whose answers have no sense.
+type broken struct {
+	Locks
+	running *sync.WaitGroup
+}
+
+func (b broken) Lock(_ musiccore.Key, _ musiccore.Request, done func(musiccore.Answer)) func() {
+	b.running.Go(func() { done(musiccore.Answer{Grant: musiccore.Grant{State: 99}, Err: senseless{}}) })
+	return func() {}
+}
+
+func (b broken) Begin(_ musiccore.Key, _ musiccore.LockRef, _ musiccore.Kind, done func(musiccore.Answer)) (musiccore.Answer, bool) {
+	b.running.Go(func() { done(musiccore.Answer{Err: senseless{}}) })
+	return musiccore.Answer{}, false
+}
+
+// senseless is an error that cannot be asked what it is.
+type senseless struct{}
+
+func (senseless) Error() string { panic("no text") }
+
+func (senseless) Is(error) bool { panic("no kind") }
+
+// What goes wrong in a goroutine that answers one client ends that client's connection, with an answer, and nobody else's.
+func TestPanicInAnAnswerEndsOneConnection(t *testing.T) {
+	var running sync.WaitGroup
+	r := newRig(t, func(o *Options) {
+		o.Locks = broken{running: &running}
+		o.DDL = func(SchemaChange) []string { panic("no schema") }
+	})
+	r.server.Tables.Set("bank", "accounts", &Critical{Key: []Column{{Name: "id", Type: "text"}}})
+	healthy, itsBackend := r.login(dialect{version: v4})
+	for _, m := range []message.Message{
+		query("LOCK bank.accounts WHERE id = 'x'"), query("UPDATE bank.accounts USING LOCK 1 SET a = 1 WHERE id = 'x'"), query("DROP TABLE a.b"),
+	} {
+		client, backend := r.login(dialect{version: v4})
+		client.send(1, m)
+		if m.(*message.Query).Query == "DROP TABLE a.b" {
+			backend.answer(1)
+			backend.send(1, &message.SchemaChangeResult{ChangeType: "DROPPED", Target: "TABLE", Keyspace: "a", Object: "b"})
+		} else {
+			assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_BACKEND: internal error")
+		}
+		client.ended()
+		relayed(healthy, itsBackend, 1, query("SELECT a FROM b.c"), rows(nil))
+	}
+	running.Wait()
 }

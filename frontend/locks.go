@@ -114,10 +114,17 @@ func (o *ops) abandon() {
 func (c *conn) later(f func()) {
 	id := c.ops.add(none)
 	c.children.Go(func() {
-		f()
+		c.guard(f)
 		c.ops.remove(id)
 		c.endIfDrained()
 	})
+}
+
+// guard runs what a goroutine that is not the connection's own does for it: a panic of it ends the connection, and nobody else's.
+func (c *conn) guard(f func()) {
+	if err := caught(func() error { f(); return nil }); err != nil {
+		c.end(err)
+	}
 }
 
 // abandon tells the core what a client that has gone leaves behind: its places in queues are given up, and of the operations
@@ -138,8 +145,30 @@ func lockFailure(err error, t *Table, ref musiccore.LockRef) *Failure {
 		return invalid("MUSIC_NOT_HELD: lock_ref %d is not the holder of this key of %s: it waits, or was never given for this key", ref, t)
 	case errors.Is(err, musiccore.ErrLost):
 		return invalid("MUSIC_LOST: lock_ref %d on %s has expired or was preempted; nothing was written, and nothing more will succeed under it: LOCK again", ref, t)
-	case errors.Is(err, musiccore.ErrTooLarge), errors.Is(err, musiccore.ErrPoisoned):
-		return invalid("MUSIC_REFUSED: this key of %s cannot be locked: %v", t, err)
+	case errors.Is(err, musiccore.ErrTooLarge):
+		return invalid("MUSIC_REFUSED: this key of %s cannot be locked: its partition is too large to be synchronised", t)
+	case errors.Is(err, musiccore.ErrPoisoned):
+		return invalid("MUSIC_REFUSED: this key of %s cannot be locked: a value of it has a write timestamp in the far future, which nothing can overwrite", t)
 	}
-	return invalid("MUSIC_UNAVAILABLE: nothing was written to %s; try again under the same lock_ref: %v", t, err)
+	return invalid("MUSIC_UNAVAILABLE: %s: %s", t, unavailable(err))
+}
+
+// unavailable says in words for whoever wrote the application why an operation could not be done now, and what to do. Nothing was sent
+// to Cassandra for it. What went wrong in detail names addresses that clients do not know; it is in the log.
+func unavailable(err error) string {
+	switch {
+	case errors.Is(err, musiccore.ErrElsewhere):
+		return "this lock_ref was given by another proxy, which alone serves it: use it there; nothing was done"
+	case errors.Is(err, musiccore.ErrSynchronising):
+		return "what the last holder left behind could not be settled in time: try again under the same lock_ref; nothing was done"
+	case errors.Is(err, musiccore.ErrNoSession):
+		return "this proxy has lost touch with the cluster and may neither give nor serve locks: try again, or at another proxy; nothing was done"
+	case errors.Is(err, musiccore.ErrClock):
+		return "the clocks of this proxy and of Cassandra differ by more than 10 s: no new lock is given until they agree; nothing was done"
+	case errors.Is(err, musiccore.ErrDraining):
+		return "this proxy is shutting down and gives no new lock: LOCK at another one; nothing was done"
+	case errors.Is(err, musiccore.ErrCrowded):
+		return "too many wait for this key already: try again later; nothing was done"
+	}
+	return "the lock of this key cannot be read or written at QUORUM now: try again; nothing was done"
 }

@@ -19,6 +19,7 @@ type prepared struct {
 	meaning  meaning
 	tables   []*Table  // that it writes as plain CQL: looked at again at each EXECUTE
 	topology *topology // of local and peers
+	born     bool      // of schema: see watch
 	section  *preparedSection
 }
 
@@ -27,6 +28,7 @@ type preparing struct {
 	meaning  meaning
 	tables   [][2]string // that it writes as plain CQL
 	topology *topology
+	born     bool
 	section  *preparedSection
 }
 
@@ -54,6 +56,11 @@ func (c *conn) decidePrepare(e envelope) verdict {
 	case local, peers:
 		var failure *Failure
 		if p.topology, failure = readTopology(text, r.meaning); failure != nil {
+			return c.refuse(failure)
+		}
+	case schema:
+		var failure *Failure
+		if p.born, failure = c.checkSchema(text, r); failure != nil {
 			return c.refuse(failure)
 		}
 	case writes:
@@ -114,7 +121,7 @@ func (c *conn) learn(e envelope, p *preparing) (envelope, error) {
 	if err != nil || result == nil {
 		return e, err
 	}
-	entry := &prepared{meaning: p.meaning, topology: p.topology, section: p.section}
+	entry := &prepared{meaning: p.meaning, topology: p.topology, born: p.born, section: p.section}
 	for _, name := range p.tables {
 		entry.tables = append(entry.tables, c.server.Tables.Of(name[0], name[1]))
 	}

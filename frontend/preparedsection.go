@@ -24,6 +24,9 @@ type preparedSection struct {
 
 // decidePrepareSection prepares a statement of ours, or on a critical table.
 func (c *conn) decidePrepareSection(e envelope, r reading, text []byte, own string) verdict {
+	if r.ordinary() {
+		return c.decideOrdinary()
+	}
 	s, pass, failure := readSection(r, text)
 	switch {
 	case pass:

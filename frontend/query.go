@@ -47,10 +47,14 @@ func (c *conn) decideMeaning(e envelope, r reading, text []byte, own string) ver
 	case keyspace:
 		return c.watch(watch{kind: watchKeyspace})
 	case schema:
-		if f := c.checkSchema(e, text); f != nil {
+		if !e.whole() {
+			return more
+		}
+		born, f := c.checkSchema(text, r)
+		if f != nil {
 			return c.refuse(f)
 		}
-		return c.watch(watch{kind: watchSchema})
+		return c.watch(watch{kind: watchSchema, born: born})
 	case refused:
 		return c.refuse(r.failure)
 	case critical:
@@ -60,14 +64,6 @@ func (c *conn) decideMeaning(e envelope, r reading, text []byte, own string) ver
 		return c.decideSection(e, r, text, own)
 	}
 	return forward
-}
-
-// checkSchema looks at a schema change whose text is there.
-func (c *conn) checkSchema(e envelope, text []byte) *Failure {
-	if c.server.Tables == nil || !e.whole() {
-		return nil
-	}
-	return checkDDL(text)
 }
 
 // mayNameKeyspace tells whether a request of protocol 5 carries a keyspace of its own (v5 spec section 4.1.4), or whether that

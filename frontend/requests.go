@@ -130,6 +130,7 @@ type plan struct {
 	act     func(*conn, envelope) error // called with the whole request
 	failure *Failure
 	section section
+	table   [2]string // keyspace and name of one that is not critical
 }
 
 // perform carries out the plan of the request that judge has just kept back.

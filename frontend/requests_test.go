@@ -186,21 +186,21 @@ func TestSchemaChangeIsFollowedFirst(t *testing.T) {
 	everyDialect(t, func(t *testing.T, d dialect) {
 		followed := make(chan SchemaChange)
 		r := newRig(t, func(o *Options) {
-			o.DDL = func(change SchemaChange) string { followed <- change; return "take care" }
+			o.DDL = func(change SchemaChange) []string { followed <- change; return []string{"take care", "and more"} }
 		})
 		client, backend := r.login(d)
 		for range 50 {
-			client.send(1, query("CREATE TABLE bank.accounts (id text PRIMARY KEY)"))
+			client.send(1, query("CREATE TABLE bank.accounts (id text PRIMARY KEY) WITH comment = '@critical'"))
 			backend.answer(1)
 			backend.send(1, &message.SchemaChangeResult{
 				ChangeType: primitive.SchemaChangeTypeCreated, Target: primitive.SchemaChangeTargetTable, Keyspace: "bank", Object: "accounts",
 			})
 			relayed(client, backend, 2, query("SELECT a FROM b.c"), rows(nil))
-			assert.Equal(t, SchemaChange{"CREATED", "TABLE", "bank", "accounts"}, <-followed)
+			assert.Equal(t, SchemaChange{"CREATED", "TABLE", "bank", "accounts", true}, <-followed)
 			f := client.next()
 			require.IsType(t, &message.SchemaChangeResult{}, f.Body.Message)
 			if d.version >= v4 {
-				assert.Equal(t, []string{"take care"}, f.Body.Warnings)
+				assert.Equal(t, []string{"take care", "and more"}, f.Body.Warnings)
 			}
 			// The proxy looks at the answer to this one too.
 			id := r.prepare(client, backend, "SELECT a FROM b.c")
@@ -211,7 +211,7 @@ func TestSchemaChangeIsFollowedFirst(t *testing.T) {
 
 // A refused DDL is no change.
 func TestSchemaChangeThatFails(t *testing.T) {
-	r := newRig(t, func(o *Options) { o.DDL = func(SchemaChange) string { panic("there is none") } })
+	r := newRig(t, func(o *Options) { o.DDL = func(SchemaChange) []string { panic("there is none") } })
 	client, backend := r.login(dialect{version: v4})
 	assert.IsType(t, &message.Invalid{}, relayed(client, backend, 1, query("DROP TABLE bank.accounts"), &message.Invalid{}))
 	assert.IsType(t, &message.VoidResult{}, relayed(client, backend, 1, query("CREATE TABLE IF NOT EXISTS a.b (c int PRIMARY KEY)"), &message.VoidResult{}))

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 
-	"github.com/datastax/go-cassandra-native-protocol/frame"
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 )
@@ -60,7 +59,7 @@ func (r *responses) perform(e envelope) error {
 	c := (*conn)(r)
 	w := c.watches.remove(e.stream)
 	if w.kind == watchSchema && e.opcode == primitive.OpCodeResult {
-		return c.performSchema(e)
+		return c.performSchema(e, w.born)
 	}
 	if w.kind == watchRights && e.opcode == primitive.OpCodeResult {
 		c.streams.end(e.stream)
@@ -106,12 +105,16 @@ func (c *conn) follow(e envelope) error {
 	return nil
 }
 
-// SchemaChange is what a client's DDL has changed, in the protocol's words (v4 spec section 4.2.5.5).
-type SchemaChange struct{ Change, Target, Keyspace, Name string }
+// SchemaChange is what a client's DDL has changed, in the protocol's words (v4 spec section 4.2.5.5). Born tells that it has made a
+// table that is critical from its first moment on.
+type SchemaChange struct {
+	Change, Target, Keyspace, Name string
+	Born                           bool
+}
 
 // performSchema lets the proxy follow a schema change before the client is told of it: from then on the client may rely on a
 // table being critical. The connection goes on meanwhile.
-func (c *conn) performSchema(e envelope) error {
+func (c *conn) performSchema(e envelope, born bool) error {
 	f, err := c.decode(e)
 	if err != nil {
 		return err
@@ -125,25 +128,13 @@ func (c *conn) performSchema(e envelope) error {
 	raw := bytes.Clone(e.raw)
 	c.later(func() {
 		c.streams.end(e.stream) // Cassandra owes nothing more, and the client may use the stream again as soon as it has the answer
-		warning := c.server.DDL(SchemaChange{
+		warnings := c.server.DDL(SchemaChange{
 			Change: string(changed.ChangeType), Target: string(changed.Target), Keyspace: changed.Keyspace, Name: changed.Object,
+			Born: born && changed.ChangeType == primitive.SchemaChangeTypeCreated,
 		})
-		c.post(c.warned(raw, f, warning))
+		c.post(c.warn(envelope{header: e.header, raw: raw}, warnings).raw)
 	})
 	return nil
-}
-
-// warned adds a warning to an answer, where the protocol has room for one (v4 and later).
-func (c *conn) warned(raw []byte, f *frame.Frame, warning string) []byte {
-	if warning == "" || c.version < byte(primitive.ProtocolVersion4) {
-		return raw
-	}
-	f.Header.Flags = f.Header.Flags.Add(primitive.HeaderFlagWarning)
-	f.Body.Warnings = append(f.Body.Warnings, warning)
-	if e, err := c.encode(f); err == nil {
-		return e.raw
-	}
-	return raw
 }
 
 // measure ends the sample if this is its answer.

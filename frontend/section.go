@@ -23,6 +23,9 @@ type section struct {
 
 // decideSection reads a QUERY on a critical table.
 func (c *conn) decideSection(e envelope, r reading, text []byte, own string) verdict {
+	if r.ordinary() {
+		return c.decideOrdinary()
+	}
 	s, pass, failure := readSection(r, text)
 	switch {
 	case failure != nil:
@@ -40,7 +43,7 @@ func readSection(r reading, text []byte) (s section, pass bool, f *Failure) {
 		return readList(r, text)
 	}
 	if r.table == nil || r.table.Critical() == nil {
-		return s, false, invalid("MUSIC_REFUSED: the table is not critical: make it so with ALTER TABLE … WITH comment = '@critical'")
+		return s, false, invalid("MUSIC_REFUSED: the table is not critical any more")
 	}
 	statement, err := rewrite.Parse(text)
 	if err != nil {

@@ -26,7 +26,10 @@ type Options struct {
 	Tables *Tables
 	Locks  Locks
 	// DDL is called after a client's schema change, before the client is told of it. It may block up to its own limit.
-	DDL func(change SchemaChange) (warning string)
+	DDL func(change SchemaChange) (warnings []string)
+
+	// CriticalByName tells whether a table is critical whatever its comment says; nil where none is. It must not block.
+	CriticalByName func(keyspace, table string) bool
 
 	// Literal asks Cassandra for the wire form of a literal of a type; ErrLiteral where it is none.
 	Literal func(ctx context.Context, cqlType, literal string) ([]byte, error)

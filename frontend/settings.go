@@ -4,11 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
-
-	"music/rewrite"
 )
 
 // Settings are what a table's comment says about its criticality (DESIGN.md 4).
@@ -85,65 +82,4 @@ func (s Settings) String() string {
 		text += ", lease=" + s.Lease.String()
 	}
 	return text
-}
-
-// MinGrace is the shortest gc_grace_seconds of a critical table: a fence is a tombstone, and must outlive hints.
-const MinGrace = 24 * 60 * 60
-
-// checkDDL refuses a CREATE or ALTER TABLE that would make a table critical which cannot be, or with settings that do not exist:
-// afterwards it would be too late to tell whoever wrote it. What its text does not show is told in a warning of the answer.
-func checkDDL(text []byte) *Failure {
-	d := readDDL(text)
-	_, marked, err := ReadSettings(d.comment)
-	switch {
-	case err != nil:
-		return invalid("MUSIC_REFUSED: the comment's @critical cannot be served: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
-	case marked && d.counters:
-		return invalid("MUSIC_REFUSED: a table of counters cannot be critical: they take no timestamps")
-	case marked && d.grace >= 0 && d.grace < MinGrace:
-		return invalid("MUSIC_REFUSED: a critical table needs gc_grace_seconds of a day or more: fences must last")
-	}
-	return nil
-}
-
-// ddl is what the text of a CREATE or ALTER TABLE shows of what matters here.
-type ddl struct {
-	comment  string
-	counters bool  // a column's type is counter
-	grace    int64 // gc_grace_seconds, -1 where it is not given
-}
-
-// readDDL looks at three tokens at a time: name = value, and column type.
-func readDDL(text []byte) ddl {
-	d := ddl{grace: -1}
-	lex := rewrite.NewLexer(text)
-	var name, middle rewrite.Token
-	for t := lex.Next(); t.Kind != rewrite.TokenEOF && t.Kind != rewrite.TokenInvalid; t = lex.Next() {
-		if middle.Kind == '=' {
-			d.property(text, name, t)
-		}
-		d.counters = d.counters || t.Kind == rewrite.TokenIdent && isWord(text, t, "counter") &&
-			(middle.Kind == rewrite.TokenIdent || middle.Kind == rewrite.TokenQuoted)
-		name, middle = middle, t
-	}
-	return d
-}
-
-// property notes a property of the table.
-func (d *ddl) property(text []byte, name, value rewrite.Token) {
-	switch {
-	case isWord(text, name, "comment") && value.Kind == rewrite.TokenString:
-		if comment, err := rewrite.String(text, rewrite.Term{Kind: rewrite.TermString, Span: value.Span, Marker: -1}); err == nil {
-			d.comment = comment
-		}
-	case isWord(text, name, "gc_grace_seconds") && value.Kind == rewrite.TokenInteger:
-		if grace, err := strconv.ParseInt(string(value.Of(text)), 10, 64); err == nil {
-			d.grace = grace
-		}
-	}
-}
-
-// isWord tells whether a token is a word, in any case.
-func isWord(text []byte, t rewrite.Token, word string) bool {
-	return strings.EqualFold(string(t.Of(text)), word)
 }

@@ -40,26 +40,3 @@ func TestSettingsOfAComment(t *testing.T) {
 		assert.Equal(t, Settings{}, got, comment)
 	}
 }
-
-// What the text of a CREATE or ALTER shows is refused with it.
-func TestTablesThatCannotBeCritical(t *testing.T) {
-	for text, why := range map[string]string{
-		"CREATE TABLE a.b (k int PRIMARY KEY, n counter) WITH comment = '@critical'":                          "counters",
-		`CREATE TABLE a.b (k int PRIMARY KEY, "N" COUNTER) WITH gc_grace_seconds = 1 AND comment='@critical'`: "counters",
-		"ALTER TABLE a.b WITH comment = '@critical' AND gc_grace_seconds = 3600":                              "gc_grace_seconds",
-		"ALTER TABLE a.b WITH COMMENT = $$@critical(key=row)$$":                                               "key=row is not served yet",
-	} {
-		f := checkDDL([]byte(text))
-		require.NotNil(t, f, text)
-		assert.Contains(t, f.Text, why, text)
-	}
-	for _, text := range []string{
-		"CREATE TABLE a.b (counter int PRIMARY KEY, n int) WITH comment = '@critical'",
-		"CREATE TABLE a.b (k int PRIMARY KEY, n counter) WITH comment = 'plain'",
-		"CREATE TABLE a.b (k int PRIMARY KEY) WITH comment = '@critical' AND gc_grace_seconds = 864000",
-		"CREATE TABLE a.b (k text PRIMARY KEY, v text) -- comment = '@critical(key=row)'",
-		"ALTER TABLE a.b WITH gc_grace_seconds = 0",
-	} {
-		assert.Nil(t, checkDDL([]byte(text)), text)
-	}
-}

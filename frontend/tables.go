@@ -18,7 +18,7 @@ type Critical struct {
 	Key      []Column // the partition key, in order
 	Primary  []string // all columns of the primary key
 	Closed   musiccore.Stamp
-	Created  bool          // critical from its first moment: a key without a lock row is empty
+	Created  bool          // critical from its first moment on: nothing was ever written that a key without a lock row could still meet
 	MaxLease time.Duration // default and most of a client lease
 	Mortal   bool          // rows have a time to live by default
 	Settings               // of the table's comment

@@ -33,6 +33,7 @@ func (a *admission) verb(k musiccore.Key, ref musiccore.LockRef) *Failure {
 	if f := s.lockTerms(&q); f != nil {
 		return f
 	}
+	q.AtOnce = s.statement.Wait.Kind != rewrite.NoTerm && q.Wait == 0
 	q.Wait = min(q.Wait, max(c.server.MaxWait, c.patience))
 	if q.Lease == 0 || q.Lease > s.critical.MaxLease {
 		q.Lease = s.critical.MaxLease
@@ -41,7 +42,9 @@ func (a *admission) verb(k musiccore.Key, ref musiccore.LockRef) *Failure {
 	act := func() {
 		c.server.Stats.count(c, h.opcode, Answered)
 		id := c.ops.add(h.stream)
-		done := func(answer musiccore.Answer) { c.tellGrant(id, h.stream, table, ref, answer) }
+		done := func(answer musiccore.Answer) {
+			c.guard(func() { c.tellGrant(id, h.stream, table, ref, answer) })
+		}
 		if verb == rewrite.Lock {
 			c.ops.set(id, c.server.Locks.Lock(k, q, done))
 		} else {

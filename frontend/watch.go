@@ -12,7 +12,7 @@ const (
 	watchTopology                      // rows of system.local and system.peers: addresses are translated
 	watchSchema                        // a schema change is known to the proxy before it is to the client
 	watchFenced                        // the outcome of an operation under a lock
-	watchRights                        // whether the client may write a table
+	watchRights                        // whether Cassandra lets a question of the proxy through
 )
 
 // watch is what the proxy wants to know of an answer that it has seen the request of.
@@ -21,6 +21,7 @@ type watch struct {
 	preparing *preparing // watchPrepare
 	topology  *topology  // watchTopology
 	fenced    *fenced    // watchFenced
+	born      bool       // watchSchema: it makes a table that is critical from its first moment on
 	allowed   func()     // watchRights: what follows where it may
 }
 

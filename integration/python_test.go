@@ -148,13 +148,14 @@ func (p *python) run(s statement) outcome {
 	_, err = fmt.Fprintf(p.in, "%s\n", request)
 	require.NoError(p.t, err)
 	var a struct {
-		Columns []string
-		Rows    [][]string
-		Code    *int
-		Text    string
+		Columns  []string
+		Rows     [][]string
+		Warnings []string
+		Code     *int
+		Text     string
 	}
 	p.answer(&a)
-	o := outcome{columns: a.Columns, rows: a.Rows}
+	o := outcome{columns: a.Columns, rows: a.Rows, warnings: a.Warnings}
 	if a.Code != nil {
 		o.failure = &failure{*a.Code, a.Text}
 	}

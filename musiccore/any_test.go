@@ -41,7 +41,7 @@ func (a *anything) event() {
 	switch a.draw(12, "event") {
 	case 0, 1:
 		a.ops = append(a.ops, d.lock(Request{
-			Ref: max(a.ref()-2, 0), NoWait: a.draw(4, "nowait") == 0,
+			Ref: max(a.ref()-2, 0), NoWait: a.draw(4, "nowait") == 0, AtOnce: a.draw(4, "at once") == 0,
 			Token: [16]byte{byte(a.draw(3, "token"))}, Closed: Stamp(a.draw(2, "closed")) * t0 * 2,
 		}))
 	case 2:

@@ -118,6 +118,7 @@ type Ticket struct {
 	Stamp Stamp // of a Put
 	Kind  Kind
 	Left  time.Duration // what was left of the client lease when the operation came
+	Lease time.Duration // all of the client lease, which the operation has begun anew
 	term  uint64
 	n     uint64
 }
@@ -202,6 +203,7 @@ type Request struct {
 	Ref     LockRef       // not 0: go on waiting for it, ask where it stands, renew its lease
 	Wait    time.Duration // 0: Options.Wait; the caller caps it by what the client's driver bears
 	Lease   time.Duration // 0: Options.ClientLease; the caller caps it by the table's
+	AtOnce  bool          // WAIT 0s: where somebody is ahead, it is answered as soon as its reference is known
 	NoWait  bool
 	Owner   string
 	Token   [16]byte // not zero: the same LOCK again finds the same reference

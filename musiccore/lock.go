@@ -33,7 +33,7 @@ func (k *key) newPlace(now Now, op OpID, q Request) {
 	}
 	if q.NoWait && k.crowded() {
 		k.want(now)
-		c.answer(Answer{Op: op, Grant: Grant{State: Busy}})
+		c.answer(Answer{Op: op, Grant: k.occupied()})
 		return
 	}
 	if k.waiters() >= c.opts.Waiters {

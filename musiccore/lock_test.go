@@ -452,14 +452,51 @@ func TestWaitIsHonoured(t *testing.T) {
 	d.state(op, Queued)
 }
 
+// WAIT 0s waits for nobody: whoever is ahead, the answer comes with the reference. Where nobody is, it comes with the lock.
+func TestWaitZero(t *testing.T) {
+	d := newDesk(t)
+	s := newStore(d)
+	first := d.lock(Request{AtOnce: true})
+	s.run()
+	d.state(first, Held)
+	second, third := d.lock(Request{AtOnce: true}), d.lock(Request{AtOnce: true})
+	s.run()
+	if g := d.state(second, Queued); g.Ref != 2 || g.Position != 1 {
+		t.Fatalf("%+v", g)
+	}
+	if g := d.state(third, Queued); g.Ref != 3 || g.Position != 2 {
+		t.Fatalf("%+v", g)
+	}
+	d.state(d.lock(Request{AtOnce: true, Ref: 3}), Queued)
+	d.unlock(1)
+	d.unlock(2)
+	d.unlock(3)
+	next := d.lock(Request{AtOnce: true})
+	s.run()
+	if g := d.state(next, Held); g.Ref != 4 {
+		t.Fatalf("what was given back is not waited for: %+v", g)
+	}
+}
+
+func TestBusyTellsTheHolder(t *testing.T) {
+	d := newDesk(t)
+	s := newStore(d)
+	op := d.lock(Request{Owner: "anna"})
+	s.run()
+	d.state(op, Held)
+	if g := d.state(d.lock(Request{NoWait: true}), Busy); g.Holder != "anna" || g.Ref != 0 {
+		t.Fatalf("%+v", g)
+	}
+}
+
 func TestClientLease(t *testing.T) {
 	d, s := held(t)
 	next := d.lock(Request{Wait: time.Hour})
 	s.run()
 	d.pass(29 * time.Second)
 	tk, _ := d.begin(1, Put)
-	if tk.Left != time.Second {
-		t.Fatalf("left %v", tk.Left)
+	if tk.Left != time.Second || tk.Lease != 30*time.Second {
+		t.Fatalf("left %v of %v", tk.Left, tk.Lease)
 	}
 	d.end(tk, OutcomeAcked)
 	d.pass(29 * time.Second)

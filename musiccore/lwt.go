@@ -157,7 +157,7 @@ func (k *key) done(now Now, first LockRef) {
 	k.view.tries, k.view.next = 0, 0
 	switch l.why {
 	case enqueueing:
-		k.numbered(l.places, first)
+		k.numbered(now, l.places, first)
 	case releasing:
 		if k.term != nil {
 			k.endTerm()

@@ -27,6 +27,7 @@ type place struct {
 	phase  phase
 	gone   bool // abandoned: released when it becomes the head
 	nowait bool
+	atOnce bool
 	died   bool // the holder before did not give the lock back
 	timer  timer
 }
@@ -70,8 +71,8 @@ func (p *place) attach(now Now, op OpID, q Request) {
 		k.c.answer(Answer{Op: op, Grant: k.standing(now, p)})
 		return
 	}
-	p.op = op
-	if q.NoWait && q.Ref != 0 {
+	p.op, p.atOnce = op, q.AtOnce
+	if q.NoWait && q.Ref != 0 || q.AtOnce && p.ref != 0 {
 		k.putOff(now, p)
 		return
 	}
@@ -84,11 +85,18 @@ func (k *key) standing(now Now, p *place) Grant {
 	if p.phase == holding {
 		return Grant{Applied: true, Ref: p.ref, State: Held, Holder: p.owner, Lease: p.until - now.Boot, OwnerDied: p.died}
 	}
-	g := Grant{Ref: p.ref, State: Queued, Position: k.position(p)}
+	return Grant{Ref: p.ref, State: Queued, Position: k.position(p), Holder: k.holder()}
+}
+
+// occupied is the row for who would not wait: nothing is left behind.
+func (k *key) occupied() Grant { return Grant{State: Busy, Holder: k.holder()} }
+
+// holder is what the present holder calls itself, where it holds here.
+func (k *key) holder() string {
 	if k.term != nil && k.term.open {
-		g.Holder = k.term.place.owner
+		return k.term.place.owner
 	}
-	return g
+	return ""
 }
 
 // position is how many references are ahead; for a place without a reference
@@ -119,7 +127,7 @@ func (k *key) refuse(p *place, g Grant, err error) {
 func (k *key) putOff(now Now, p *place) {
 	switch {
 	case p.nowait:
-		k.answer(p, Grant{State: Busy})
+		k.answer(p, k.occupied())
 		k.abandon(p, LostState)
 	case p.phase == nameless && k.view.known == unread:
 		k.refuse(p, Grant{}, unavailable(k.view.cause))
@@ -201,12 +209,18 @@ func (k *key) live(r LockRef) *place {
 	return k.queued[lo]
 }
 
-// numbered gives the places of an applied Enqueue their references.
-func (k *key) numbered(ps []*place, first LockRef) {
+// numbered gives the places of an applied Enqueue their references, and
+// answers those who would not wait behind somebody.
+func (k *key) numbered(now Now, ps []*place, first LockRef) {
+	busy := k.busy()
 	for i, p := range ps {
 		p.ref = first + LockRef(i)
 		p.phase = waiting
 		k.queued = append(k.queued, p)
+		if p.atOnce && p.op != 0 && busy {
+			k.putOff(now, p)
+		}
+		busy = busy || !p.gone
 	}
 }
 
@@ -242,7 +256,7 @@ func (k *key) refuseHasty(now Now) {
 			continue
 		}
 		if p.nowait && (len(patient) > 0 || k.busy()) {
-			k.answer(p, Grant{State: Busy})
+			k.answer(p, k.occupied())
 			k.finish(p, LostState)
 			k.want(now)
 			continue

@@ -114,7 +114,7 @@ func (k *key) beginElsewhere(now Now, b begin, r LockRef) {
 // unique, and inside the window (I2, I12).
 func (k *key) ticket(now Now, kind Kind, left time.Duration) Ticket {
 	t, c := k.term, k.c
-	tk := Ticket{Key: k.id, Ref: t.place.ref, Base: t.base, Kind: kind, Left: left, term: t.id}
+	tk := Ticket{Key: k.id, Ref: t.place.ref, Base: t.base, Kind: kind, Left: left, Lease: t.place.lease, term: t.id}
 	tk.n = t.flight.add(now.Boot, kind == Put)
 	c.timers.set(&k.timer, now.Boot+c.opts.OpTimeout)
 	if kind != Put {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 
@@ -21,10 +22,12 @@ var errNoClock = errors.New("own clock and the cluster's differ too much")
 // living proxy has followed the schema, then raises closed and stores the settings in one LWT (DESIGN.md 4, "Becoming critical
 // is a barrier"). late names the proxies that it waits for.
 func (s *schema) barrier(ctx context.Context, t *dataTable, version gocql.UUID) (late []string, err error) {
-	closed, settings, err := s.readTable(ctx, t)
+	closed, stored, err := s.readTable(ctx, t)
 	if err != nil {
 		return nil, err
 	}
+	settings, born := strings.CutSuffix(stored, bornMark)
+	t.born = born && t.settings.Unlocked != frontend.Allow
 	if !t.marked && t.made {
 		return nil, t.takeStored(closed, settings)
 	}
@@ -35,7 +38,26 @@ func (s *schema) barrier(ctx context.Context, t *dataTable, version gocql.UUID) 
 	if late, err = s.life.lagging(ctx, version); err != nil || len(late) > 0 {
 		return late, err
 	}
-	return nil, s.raise(ctx, t, settings)
+	if stored == "" {
+		t.born = s.bornCritical(t)
+	}
+	return nil, s.raise(ctx, t, stored)
+}
+
+// bornMark stands behind the settings in music.tables of a table that nobody has ever written without a lock.
+const bornMark = ", born critical"
+
+// stored is what stands in music.tables for a table.
+func (t *dataTable) stored() string {
+	if t.born {
+		return t.settings.String() + bornMark
+	}
+	return t.settings.String()
+}
+
+// bornCritical tells whether it is certain that a table has been critical from its first moment on.
+func (s *schema) bornCritical(t *dataTable) bool {
+	return t.settings.Unlocked != frontend.Allow && (t.keyspace == musicKeyspace || s.born[t.String()])
 }
 
 // takeStored gives a table whose comment is lost the settings that it had.
@@ -69,10 +91,10 @@ func (s *schema) raise(ctx context.Context, t *dataTable, old string) error {
 	}
 	t.closed = now.Clk
 	query := s.session.Query("INSERT INTO music.tables (id, closed, settings) VALUES (?, ?, ?) IF NOT EXISTS",
-		gocql.UUID(t.id), int64(t.closed), t.settings.String())
+		gocql.UUID(t.id), int64(t.closed), t.stored())
 	if old != "" {
 		query = s.session.Query("UPDATE music.tables SET closed = ?, settings = ? WHERE id = ? IF settings = ?",
-			int64(t.closed), t.settings.String(), gocql.UUID(t.id), old)
+			int64(t.closed), t.stored(), gocql.UUID(t.id), old)
 	}
 	applied, err := query.Consistency(gocql.Quorum).SerialConsistency(gocql.Serial).MapScanCASContext(ctx, map[string]any{})
 	if err != nil {
@@ -86,7 +108,7 @@ func (s *schema) raise(ctx context.Context, t *dataTable, old string) error {
 
 // retire notes that a table is not critical any more: when it becomes so again, closed is raised anew.
 func (s *schema) retire(ctx context.Context, t *dataTable) error {
-	_, err := s.session.Query("UPDATE music.tables SET settings = ? WHERE id = ? IF settings = ?", plainSettings, gocql.UUID(t.id), t.settings.String()).
+	_, err := s.session.Query("UPDATE music.tables SET settings = ? WHERE id = ? IF settings = ?", plainSettings, gocql.UUID(t.id), t.stored()).
 		Consistency(gocql.Quorum).SerialConsistency(gocql.Serial).MapScanCASContext(ctx, map[string]any{})
 	if err != nil {
 		return fmt.Errorf("retire %s: %w", t, err)

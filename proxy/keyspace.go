@@ -10,6 +10,9 @@ import (
 	"github.com/google/uuid"
 )
 
+// musicKeyspace is the proxies' own.
+const musicKeyspace = "music"
+
 // maxReplicas is the replication factor of keyspace music in a data centre that has so many nodes.
 const maxReplicas = 3
 

@@ -54,6 +54,7 @@ func (p *process) work(ctx context.Context, o frontend.Options) error {
 	}
 	defer s.stop(p.cfg.Limits.ShutdownTimeout)
 	o.Tables, o.Locks, o.DDL, o.Literal = s.tables, s.locks, s.schema.follow, s.executor.literal
+	o.CriticalByName = p.cfg.Music.CriticalByName
 	return p.serve(ctx, o)
 }
 
@@ -135,7 +136,7 @@ func (p *process) startService(ctx context.Context) (*service, error) {
 	options := musiccore.Defaults()
 	options.SessionLease, options.ClientLease, options.Wait = p.cfg.Music.SessionLease, p.cfg.Music.ClientLease, p.cfg.Music.MaxWait
 	s.life = newLife(session, c, options, p.cfg.Listen.Address, p.log)
-	s.schema = newSchema(session, s.life, s.tables, p.log)
+	s.schema = newSchema(session, s.life, s.tables, p.cfg.Music.CriticalByName, p.log)
 	s.executor = &executor{session: session, schema: s.schema}
 	for _, step := range []func() error{
 		func() error { return checkRelease(ctx, session) },

@@ -29,19 +29,22 @@ type schema struct {
 	tables   *frontend.Tables
 	clock    *clock
 	life     *life
-	lease    time.Duration // of clients, where a table says nothing
-	patience time.Duration // how long a client's schema change may wait for other proxies
+	lease    time.Duration                     // of clients, where a table says nothing
+	byName   func(keyspace, table string) bool // tells that a table is critical whatever its comment says
+	patience time.Duration                     // how long a client's schema change may wait for other proxies
 	log      zerolog.Logger
 	tell     func(event func(*musiccore.Core, musiccore.Now) musiccore.Effects) // to every core; nil until there are some
 
-	mu   sync.Mutex // one refresh at a time
+	mu   sync.Mutex      // one refresh at a time
+	born map[string]bool // names of tables that a client is just making, critical from their first moment on
 	byID atomic.Pointer[map[[16]byte]*dataTable]
 }
 
 // newSchema knows no table until the first refresh.
-func newSchema(s *gocql.Session, l *life, tables *frontend.Tables, log zerolog.Logger) *schema {
+func newSchema(s *gocql.Session, l *life, tables *frontend.Tables, byName func(keyspace, table string) bool, log zerolog.Logger) *schema {
 	sc := &schema{
 		session: s, tables: tables, clock: l.clock, life: l, lease: l.options.ClientLease, patience: l.options.SessionLease, log: log,
+		born: map[string]bool{}, byName: byName,
 	}
 	sc.byID.Store(&map[[16]byte]*dataTable{})
 	return sc
@@ -77,31 +80,51 @@ func (s *schema) version(ctx context.Context) (v gocql.UUID, err error) {
 }
 
 // follow is told of a client's schema change before the client is. It returns when the change holds at every living proxy, or
-// with a warning that names who lags.
-func (s *schema) follow(change frontend.SchemaChange) (warning string) {
+// with a warning that names who lags; and with what else whoever makes a critical table should know.
+func (s *schema) follow(change frontend.SchemaChange) (warnings []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.patience)
 	defer cancel()
-	var late []string
-	var err error
+	late, err := s.followed(ctx, change)
+	name := s.tables.Of(change.Keyspace, change.Name)
+	switch critical := name.Critical(); {
+	case err != nil:
+		s.log.Warn().Err(err).Stringer("table", name).Msg("a schema change could not be followed")
+		return []string{"MUSIC: the proxy could not follow this change yet: no lock is given on a new critical table until it has"}
+	case len(late) > 0:
+		return []string{"MUSIC: not followed yet by the proxies at " + strings.Join(late, ", ") + ": no lock is given until they have"}
+	case critical == nil || change.Target != "TABLE":
+		return nil
+	case critical.Refused != "":
+		return []string{fmt.Sprintf("%s is critical, but cannot be locked: %s", name, critical.Refused)}
+	default:
+		return append([]string{fmt.Sprintf("%s is critical: %s", name, critical.Settings)}, s.warnings(ctx, change.Keyspace)...)
+	}
+}
+
+// followed refreshes until every living proxy has followed, or ctx ends: then late names those that have not.
+func (s *schema) followed(ctx context.Context, change frontend.SchemaChange) (late []string, err error) {
+	if change.Born {
+		name := change.Keyspace + "." + change.Name
+		s.expect(name, true)
+		defer s.expect(name, false)
+	}
 	for ctx.Err() == nil {
 		if late, err = s.refresh(ctx); err != nil || len(late) == 0 {
 			break
 		}
 		pause(ctx, laggardPoll)
 	}
-	table := s.tables.Of(change.Keyspace, change.Name)
-	switch critical := table.Critical(); {
-	case err != nil:
-		s.log.Warn().Err(err).Stringer("table", table).Msg("a schema change could not be followed")
-		return fmt.Sprintf("MUSIC: the proxy could not follow this change yet: %v", err)
-	case len(late) > 0:
-		return "MUSIC: not followed yet by the proxies at " + strings.Join(late, ", ") + ": no lock is given until they have"
-	case critical == nil || change.Target != "TABLE":
-		return ""
-	case critical.Refused != "":
-		return fmt.Sprintf("%s is critical, but cannot be locked: %s", table, critical.Refused)
-	default:
-		return fmt.Sprintf("%s is critical: %s", table, critical.Settings)
+	return late, err
+}
+
+// expect notes that a table is just being made, critical from its first moment on, or that this is over.
+func (s *schema) expect(name string, born bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if born {
+		s.born[name] = true
+	} else {
+		delete(s.born, name)
 	}
 }
 
@@ -178,7 +201,7 @@ func (s *schema) publish(t *dataTable, refused string) {
 		refused = t.refused
 	}
 	s.tables.Set(t.keyspace, t.name, &frontend.Critical{
-		ID: t.id, Key: t.key, Primary: t.primary, Closed: t.closed, MaxLease: lease, Mortal: t.mortal, Settings: t.settings, Refused: refused,
+		ID: t.id, Key: t.key, Primary: t.primary, Closed: t.closed, Created: t.born, MaxLease: lease, Mortal: t.mortal, Settings: t.settings, Refused: refused,
 	})
 }
 
@@ -204,7 +227,7 @@ func (s *schema) settle(ctx context.Context, before, t *dataTable, version gocql
 	}
 	if before == nil || before.closed != t.closed {
 		s.event(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Closed(now, t.id, t.closed) })
-		s.log.Info().Stringer("table", t).Stringer("settings", t.settings).Strs("warnings", s.warnings(ctx, t)).Msg("table is critical")
+		s.log.Info().Stringer("table", t).Stringer("settings", t.settings).Strs("warnings", s.warnings(ctx, t.keyspace)).Msg("table is critical")
 	} else if before.columns != t.columns {
 		s.event(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Altered(now, t.id) })
 	}

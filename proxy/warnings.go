@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"maps"
 	"strconv"
 	"strings"
 
@@ -10,13 +11,15 @@ import (
 
 // warnings is what the owner of a critical table should know of its keyspace and of the node (DESIGN.md 4): it is served all the
 // same. What cannot be read is not warned of.
-func (s *schema) warnings(ctx context.Context, t *dataTable) []string {
+func (s *schema) warnings(ctx context.Context, keyspace string) []string {
 	var found []string
-	replication := map[string]string{}
-	err := s.session.Query("SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = ?", t.keyspace).
-		Consistency(gocql.One).ScanContext(ctx, &replication)
-	if err == nil && replicas(replication) < maxReplicas {
-		found = append(found, "its keyspace has fewer than three replicas: the loss of one node stops its locks")
+	data, err := s.replication(ctx, keyspace)
+	own, ownErr := s.replication(ctx, musicKeyspace)
+	if err == nil && replicas(data) < maxReplicas {
+		found = append(found, "keyspace "+keyspace+" has fewer than three replicas: the loss of one node stops its locks")
+	}
+	if err == nil && ownErr == nil && lessReplicated(own, data) {
+		found = append(found, "keyspace music has fewer replicas than "+keyspace+": locks end with nodes that the data would survive")
 	}
 	var sync string
 	err = s.session.Query("SELECT value FROM system_views.settings WHERE name = 'commitlog_sync'").Consistency(gocql.One).ScanContext(ctx, &sync)
@@ -26,14 +29,45 @@ func (s *schema) warnings(ctx context.Context, t *dataTable) []string {
 	return found
 }
 
+// replication is the map of a keyspace.
+func (s *schema) replication(ctx context.Context, keyspace string) (map[string]string, error) {
+	m := map[string]string{}
+	err := s.session.Query("SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = ?", keyspace).
+		Consistency(gocql.One).ScanContext(ctx, &m)
+	return m, err
+}
+
 // replicas is the number of replicas in all data centres together.
 func replicas(replication map[string]string) int {
 	sum := 0
+	for n := range maps.Values(perPlace(replication)) {
+		sum += n
+	}
+	return sum
+}
+
+// perPlace is the number of replicas by data centre; of a strategy that knows none, under its only name.
+func perPlace(replication map[string]string) map[string]int {
+	places := map[string]int{}
 	for name, value := range replication {
 		full, _, _ := strings.Cut(value, "/") // "3/1": one of three is transient
 		if n, err := strconv.Atoi(full); err == nil && name != "class" {
-			sum += n
+			places[name] = n
 		}
 	}
-	return sum
+	return places
+}
+
+// lessReplicated tells whether a keyspace has fewer replicas than another, in a data centre where both say it, else in all together.
+func lessReplicated(a, b map[string]string) bool {
+	if a["class"] != b["class"] {
+		return replicas(a) < replicas(b)
+	}
+	of := perPlace(a)
+	for place, n := range perPlace(b) {
+		if of[place] < n {
+			return true
+		}
+	}
+	return false
 }

@@ -16,7 +16,8 @@ def carry_out(session, request):
     values = request.get("values")
     statement = session.prepare(request["cql"]) if values else request["cql"]
     result = session.execute(statement, values, timeout=30)
-    return {"columns": list(result.column_names or []), "rows": [[show(v) for v in row] for row in result]}
+    warnings = result.response_future.warnings or []
+    return {"warnings": warnings, "columns": list(result.column_names or []), "rows": [[show(v) for v in row] for row in result]}
 
 
 def main(host, keyspace):

@@ -1,0 +1,58 @@
+package config
+
+import (
+	"errors"
+	"path"
+	"regexp"
+	"strings"
+)
+
+// errPattern tells that a text does not name tables.
+var errPattern = errors.New("not keyspace.table")
+
+// CriticalByName tells whether one of the patterns of the setting critical names a table, whose keyspace and name are given as
+// Cassandra knows them. The keyspaces of Cassandra itself and that of the proxies are named by none.
+func (m Music) CriticalByName(keyspace, table string) bool {
+	if strings.HasPrefix(keyspace, "system") || keyspace == "music" {
+		return false
+	}
+	for _, pattern := range m.Critical {
+		if keyspaceGlob, tableGlob, err := splitPattern(pattern); err == nil && glob(keyspaceGlob, keyspace) && glob(tableGlob, table) {
+			return true
+		}
+	}
+	return false
+}
+
+// splitPattern cuts a pattern into the two names, folded as CQL folds them: what stands in double quotes stays as it is.
+func splitPattern(pattern string) (keyspace, table string, err error) {
+	names := regexp.MustCompile(`^("[\w*?]+"|[\w*?]+)\.("[\w*?]+"|[\w*?]+)$`).FindStringSubmatch(pattern)
+	if names == nil {
+		return "", "", errPattern
+	}
+	return foldName(names[1]), foldName(names[2]), nil
+}
+
+// foldName is a name as Cassandra knows it.
+func foldName(name string) string {
+	if quoted, ok := strings.CutPrefix(name, `"`); ok {
+		return strings.TrimSuffix(quoted, `"`)
+	}
+	return strings.ToLower(name)
+}
+
+// glob tells whether a name is of a form, in which * stands for any letters and ? for one.
+func glob(form, name string) bool {
+	ok, err := path.Match(form, name)
+	return ok && err == nil
+}
+
+// checkCritical refuses a pattern that names no tables.
+func checkCritical(c *Config) error {
+	for _, pattern := range c.Music.Critical {
+		if _, _, err := splitPattern(pattern); err != nil {
+			return err
+		}
+	}
+	return nil
+}

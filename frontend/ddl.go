@@ -1,0 +1,109 @@
+package frontend
+
+import (
+	"strconv"
+	"strings"
+
+	"music/rewrite"
+)
+
+// MinGrace is the shortest gc_grace_seconds of a critical table: a fence is a tombstone, and must outlive hints.
+const MinGrace = 24 * 60 * 60
+
+// checkSchema refuses a schema change that would make a table critical which cannot be, with settings that do not exist, or that would
+// take from a critical table what it needs: afterwards it would be too late to tell whoever wrote it. What the text does not show is told
+// in a warning of the answer. born tells that the statement makes a table that is critical from its first moment on.
+func (c *conn) checkSchema(text []byte, r reading) (born bool, f *Failure) {
+	if c.server.Tables == nil {
+		return false, nil
+	}
+	d := readDDL(text)
+	_, marked, err := ReadSettings(d.comment)
+	if err != nil {
+		return false, invalid("MUSIC_REFUSED: the comment's @critical cannot be served: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	critical := r.table != nil && r.table.Critical() != nil
+	switch head := rewrite.ReadHead(text, true).Schema; head.Kind {
+	case rewrite.SchemaTable:
+		name := c.lookedUp()
+		marked = marked || c.server.CriticalByName != nil && c.server.CriticalByName(name[0], name[1])
+		return marked && head.Action == rewrite.Create, d.check(marked, critical)
+	case rewrite.SchemaView:
+		if critical && head.Action == rewrite.Create {
+			return false, invalid("MUSIC_REFUSED: %s is critical: a materialised view on it would not be fenced", r.table)
+		}
+	case rewrite.SchemaKeyspace:
+		return false, c.checkKeyspace(d)
+	}
+	return false, nil
+}
+
+// check refuses what a critical table cannot do with: marked says that the statement makes it critical, critical that it is already.
+func (d *ddl) check(marked, critical bool) *Failure {
+	switch {
+	case marked && d.counters:
+		return invalid("MUSIC_REFUSED: a table of counters cannot be critical: they take no timestamps")
+	case (marked || critical) && d.grace >= 0 && d.grace < MinGrace:
+		return invalid("MUSIC_REFUSED: a critical table needs gc_grace_seconds of a day or more: fences must last")
+	}
+	return nil
+}
+
+// checkKeyspace keeps the commit log of a keyspace that has a critical table.
+func (c *conn) checkKeyspace(d ddl) (f *Failure) {
+	if !d.volatile {
+		return nil
+	}
+	name := c.lookedUp()
+	c.server.Tables.Critical(func(t *Table, _ *Critical) {
+		if t.Keyspace == name[0] {
+			f = invalid("MUSIC_REFUSED: %s is critical: durable_writes = false would lose what was acknowledged", t)
+		}
+	})
+	return f
+}
+
+// ddl is what the text of a CREATE or ALTER shows of what matters here.
+type ddl struct {
+	comment  string
+	counters bool  // a column's type is counter
+	grace    int64 // gc_grace_seconds, -1 where it is not given
+	volatile bool  // durable_writes = false
+}
+
+// readDDL looks at three tokens at a time: name = value, and column type.
+func readDDL(text []byte) ddl {
+	d := ddl{grace: -1}
+	lex := rewrite.NewLexer(text)
+	var name, middle rewrite.Token
+	for t := lex.Next(); t.Kind != rewrite.TokenEOF && t.Kind != rewrite.TokenInvalid; t = lex.Next() {
+		if middle.Kind == '=' {
+			d.property(text, name, t)
+		}
+		d.counters = d.counters || t.Kind == rewrite.TokenIdent && isWord(text, t, "counter") &&
+			(middle.Kind == rewrite.TokenIdent || middle.Kind == rewrite.TokenQuoted)
+		name, middle = middle, t
+	}
+	return d
+}
+
+// property notes a property of the table.
+func (d *ddl) property(text []byte, name, value rewrite.Token) {
+	switch {
+	case isWord(text, name, "comment") && value.Kind == rewrite.TokenString:
+		if comment, err := rewrite.String(text, rewrite.Term{Kind: rewrite.TermString, Span: value.Span, Marker: -1}); err == nil {
+			d.comment = comment
+		}
+	case isWord(text, name, "gc_grace_seconds") && value.Kind == rewrite.TokenInteger:
+		if grace, err := strconv.ParseInt(string(value.Of(text)), 10, 64); err == nil {
+			d.grace = grace
+		}
+	case isWord(text, name, "durable_writes") && isWord(text, value, "false"):
+		d.volatile = true
+	}
+}
+
+// isWord tells whether a token is a word, in any case.
+func isWord(text []byte, t rewrite.Token, word string) bool {
+	return strings.EqualFold(string(t.Of(text)), word)
+}

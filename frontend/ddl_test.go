@@ -1,0 +1,95 @@
+package frontend
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/stretchr/testify/assert"
+)
+
+// What the text of a schema change shows is refused with it, whichever way it comes, and before Cassandra sees it.
+func TestSchemaChangesThatCriticalTablesCannotBear(t *testing.T) {
+	everyDialect(t, func(t *testing.T, d dialect) {
+		r := newRig(t, func(o *Options) {
+			o.CriticalByName = func(keyspace, table string) bool { return keyspace == "bank" && table == "Notes" }
+		})
+		r.server.Tables.Set("a", "locked", &Critical{Key: []Column{{Name: "id", Type: "text"}}})
+		client, backend := r.login(d)
+		for text, why := range map[string]string{
+			"CREATE TABLE a.b (k int PRIMARY KEY, n counter) WITH comment = '@critical'":                          "counters",
+			`CREATE TABLE a.b (k int PRIMARY KEY, "N" COUNTER) WITH gc_grace_seconds = 1 AND comment='@critical'`: "counters",
+			"CREATE TABLE bank.\"Notes\" (k int PRIMARY KEY, n counter)":                                          "counters",
+			"ALTER TABLE a.b WITH comment = '@critical' AND gc_grace_seconds = 3600":                              "gc_grace_seconds",
+			"ALTER TABLE a.locked WITH gc_grace_seconds = 3600":                                                   "gc_grace_seconds",
+			"ALTER TABLE a.b WITH COMMENT = $$@critical(key=row)$$":                                               "key=row is not served yet",
+			"CREATE MATERIALIZED VIEW a.v AS SELECT * FROM a.locked WHERE id IS NOT NULL PRIMARY KEY (id)":        "a.locked is critical: a materialised view",
+			"ALTER KEYSPACE a WITH durable_writes = false":                                                        "a.locked is critical: durable_writes",
+			"ALTER TABLE a.b WITH comment = '@critical(key=row)' /*" + strings.Repeat("x", 70_000) + "*/":         "key=row is not served yet",
+		} {
+			for stream, m := range []message.Message{query(text), &message.Prepare{Query: text}} {
+				client.send(int16(stream), m)
+				got := client.failure(int16(stream)).GetErrorMessage()
+				assert.True(t, strings.HasPrefix(got, "MUSIC_REFUSED: ") && strings.Contains(got, why), "%.80s: %s", text, got)
+			}
+		}
+		backend.silent()
+		for _, text := range []string{
+			"CREATE TABLE a.b (counter int PRIMARY KEY, n int) WITH comment = '@critical'",
+			"CREATE TABLE a.b (k int PRIMARY KEY, n counter) WITH comment = 'plain'",
+			"CREATE TABLE bank.Notes (k int PRIMARY KEY, n counter)",
+			"CREATE TABLE a.b (k int PRIMARY KEY) WITH comment = '@critical' AND gc_grace_seconds = 864000",
+			"CREATE TABLE a.b (k text PRIMARY KEY, v text) -- comment = '@critical(key=row)'",
+			"ALTER TABLE a.b WITH gc_grace_seconds = 0",
+			"CREATE MATERIALIZED VIEW a.v AS SELECT * FROM a.b WHERE id IS NOT NULL PRIMARY KEY (id)",
+			"DROP MATERIALIZED VIEW a.locked",
+			"ALTER KEYSPACE bank WITH durable_writes = false",
+		} {
+			relayed(client, backend, 1, query(text), &message.VoidResult{})
+			r.prepare(client, backend, text)
+		}
+	})
+}
+
+// A prepared CREATE says as well as a text that its table is critical from its first moment on.
+func TestPreparedCreateOfACriticalTable(t *testing.T) {
+	followed := make(chan SchemaChange, 9)
+	r := newRig(t, func(o *Options) {
+		o.DDL = func(change SchemaChange) []string { followed <- change; return nil }
+	})
+	client, backend := r.login(dialect{version: v4})
+	for text, born := range map[string]bool{
+		"CREATE TABLE a.b (k int PRIMARY KEY) WITH comment = '@critical'": true, "CREATE TABLE a.b (k int PRIMARY KEY)": false,
+		"ALTER TABLE a.b WITH comment = '@critical'": false,
+	} {
+		id := r.prepare(client, backend, text)
+		relayed(client, backend, 1, execute(id, nil), &message.SchemaChangeResult{ChangeType: "CREATED", Target: "TABLE", Keyspace: "a", Object: "b"})
+		assert.Equal(t, born, (<-followed).Born, text)
+	}
+}
+
+// Cassandra says whether there is a table that nobody knows to be critical; LOCK itself never gets there.
+func TestLockOfATableThatIsNotCritical(t *testing.T) {
+	everyDialect(t, func(t *testing.T, d dialect) {
+		r := newRig(t)
+		client, backend := r.login(d)
+		for _, m := range []message.Message{
+			query("LOCK Bank.\"Ac\" WHERE id = 'x'"), query("SELECT UNLOCK bank.\"Ac\" WHERE id = 'x' USING LOCK 1"),
+			&message.Prepare{Query: "LOCK bank.\"Ac\" WHERE id = ?"},
+		} {
+			client.send(1, m)
+			assert.Equal(t, `SELECT * FROM "bank"."Ac"`, backend.answer(1).(*message.Prepare).Query)
+			backend.send(1, &message.Invalid{ErrorMessage: "table Ac does not exist"})
+			assert.Equal(t, "table Ac does not exist", client.failure(1).GetErrorMessage())
+
+			client.send(1, m)
+			backend.answer(1)
+			backend.send(1, preparedAs(idOf("x")))
+			assert.Equal(t, "MUSIC_REFUSED: bank.Ac is not critical: make it so with ALTER TABLE bank.Ac WITH comment = '@critical'", client.failure(1).GetErrorMessage())
+		}
+		client.send(1, query("LOCK t WHERE id = 'x'"))
+		assert.Equal(t, `SELECT * FROM "t"`, backend.answer(1).(*message.Prepare).Query)
+		backend.send(1, &message.Invalid{ErrorMessage: "No keyspace has been specified."})
+		client.failure(1)
+	})
+}

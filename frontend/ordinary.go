@@ -1,0 +1,44 @@
+package frontend
+
+import (
+	"encoding/binary"
+
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+
+	"music/rewrite"
+)
+
+// ordinary tells whether a verb of the lock is for a table that is not critical.
+func (r reading) ordinary() bool {
+	return (r.verb == rewrite.Lock || r.verb == rewrite.Unlock) && (r.table == nil || r.table.Critical() == nil)
+}
+
+// decideOrdinary answers LOCK and UNLOCK of a table that is not critical.
+func (c *conn) decideOrdinary() verdict {
+	name := c.lookedUp()
+	c.plan.table = name
+	c.plan.failure = invalid("MUSIC_REFUSED: %s is not critical: make it so with ALTER TABLE %[1]s WITH comment = '@critical'", c.tableName())
+	return c.holdFor((*conn).askTable)
+}
+
+// askTable has Cassandra say whether there is such a table at all, by a statement that it prepares and that nobody executes: where it
+// cannot, the client hears so in Cassandra's words.
+func (c *conn) askTable(e envelope) error {
+	ks, table := c.plan.table[0], c.plan.table[1]
+	text := "SELECT * FROM " + rewrite.Quote(table)
+	if ks != "" {
+		text = "SELECT * FROM " + rewrite.Quote(ks) + "." + rewrite.Quote(table)
+	}
+	body := append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...)
+	if c.version >= byte(primitive.ProtocolVersion5) {
+		body = binary.BigEndian.AppendUint32(body, 0)
+	}
+	h := header{version: e.version, stream: e.stream, opcode: primitive.OpCodePrepare, length: uint32(len(body))}
+	if !c.streams.begin(h.stream, true) {
+		return c.answer(e, inUse(h.stream))
+	}
+	asked, f := e.header, c.plan.failure
+	c.watches.add(h.stream, watch{kind: watchRights, allowed: func() { c.reject(asked, f) }})
+	c.up.emit(append(h.appendTo(make([]byte, 0, headerSize+len(body))), body...))
+	return nil
+}

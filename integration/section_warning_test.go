@@ -1,0 +1,129 @@
+package integration
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"music/config"
+)
+
+// A client that nearly lets its lock go is told so by every driver that shows warnings.
+func TestWarningInTheLastFifthOfTheLease(t *testing.T) {
+	for _, d := range []driver{withGocql2(4, "+snappy"), withGocql2(5, "+lz4"), withPython()} {
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel() // it waits
+			s := newScene(t, d)
+			ref := s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'b' LEASE 8s"), "HELD")
+			write := fmt.Sprintf("INSERT INTO ACCOUNTS (branch, id, balance) VALUES ('b', 'x', 1) USING LOCK %d", ref)
+			assert.Empty(t, s.works(s.client, write).warnings)
+			eventually(t, 20*time.Second, "the lease does not run out", func() error {
+				o := s.works(s.client, "LIST LOCKS ON ACCOUNTS WHERE branch = 'b'")
+				left, err := strconv.Atoi(told(o, "lease_ms"))
+				if err == nil && left >= 1600 {
+					err = errorf("%d ms left", left)
+				}
+				return err
+			})
+			o := s.works(s.client, write)
+			require.Len(t, o.warnings, 1)
+			assert.Regexp(t, fmt.Sprintf(`^MUSIC: lock_ref %d on %s.accounts had [01](\.\d)?s of its 8s lease left when this came: renew it`, ref, s.keyspace), o.warnings[0])
+			assert.Empty(t, s.works(s.client, write).warnings, "the write has renewed it")
+		})
+	}
+}
+
+// Whoever makes a critical table hears with the DDL what the keyspace and the nodes leave open.
+func TestDDLWarnsOfTheKeyspaceAndTheNodes(t *testing.T) {
+	s := newStage(t, "section_hints", "@critical")
+	o := s.works(s.client, "ALTER TABLE ACCOUNTS WITH comment = '@critical(lease=1m)'")
+	assert.Equal(t, []string{
+		s.keyspace + ".accounts is critical: unlocked=reject, key=partition, lease=1m0s",
+		"keyspace " + s.keyspace + " has fewer than three replicas: the loss of one node stops its locks",
+		"commitlog_sync is periodic: nodes that die together lose their last acknowledged writes",
+	}, o.warnings)
+	require.NoError(t, s.direct.Query("ALTER KEYSPACE "+s.keyspace+" WITH replication = {'class': 'NetworkTopologyStrategy', 'datacenter1': 3}").Exec())
+	o = s.works(s.client, "ALTER TABLE ACCOUNTS WITH comment = '@critical'")
+	assert.Contains(t, o.warnings, "keyspace music has fewer replicas than "+s.keyspace+": locks end with nodes that the data would survive")
+}
+
+// A table that a pattern of the configuration names is critical with the default settings; what its comment says comes first.
+func TestCriticalByPattern(t *testing.T) {
+	s := &scene{t: t, driver: withGocql2(5, ""), keyspace: "section_pattern"}
+	s.direct = openGocql2(t, cluster2(needWorld(t).direct(), "")).session
+	for _, ddl := range []string{
+		"DROP KEYSPACE IF EXISTS " + s.keyspace,
+		"CREATE KEYSPACE " + s.keyspace + " WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+		"CREATE TABLE " + s.keyspace + ".accounts (branch text, id text, balance bigint, PRIMARY KEY (branch, id))",
+	} {
+		require.NoError(t, s.direct.Query(ddl).Exec())
+	}
+	p := startProxy(t, func(c *config.Config) { c.Music.Critical = []string{"section_pattern.*"} })
+	s.address = p.address
+	s.client = s.driver.open(t, s.address, s.keyspace)
+	s.refused(s.client, "MUSIC_UNLOCKED", "INSERT INTO ACCOUNTS (branch, id, balance) VALUES ('b', 'x', 1)")
+	ref := s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'b'"), "HELD")
+	s.works(s.client, fmt.Sprintf("INSERT INTO ACCOUNTS (branch, id, balance) VALUES ('b', 'x', 1) USING LOCK %d", ref))
+	s.inWindow("b", "x", ref, 1)
+	o := s.works(s.client, "CREATE TABLE "+s.keyspace+".fresh (k int PRIMARY KEY, v int)")
+	require.NotEmpty(t, o.warnings)
+	assert.Equal(t, s.keyspace+".fresh is critical: unlocked=reject, key=partition", o.warnings[0])
+	o = s.works(s.client, "CREATE TABLE "+s.keyspace+".open (k int PRIMARY KEY, v int) WITH comment = '@critical(unlocked=allow)'")
+	assert.Equal(t, s.keyspace+".open is critical: unlocked=allow, key=partition", o.warnings[0])
+	s.works(s.client, "INSERT INTO "+s.keyspace+".open (k, v) VALUES (1, 1)")
+	s.refused(s.client, "MUSIC_REFUSED", "CREATE TABLE "+s.keyspace+".counted (k int PRIMARY KEY, n counter)")
+	assert.Equal(t, "unlocked=reject, key=partition", s.stored("accounts"), "it was not critical from its first moment on")
+	assert.Equal(t, "unlocked=reject, key=partition, born critical", s.stored("fresh"))
+}
+
+// Only a table that nobody can ever have written without a lock is known to be so.
+func TestBornCritical(t *testing.T) {
+	s := newStage(t, "section_born", "@critical")
+	assert.Equal(t, "unlocked=reject, key=partition, born critical", s.stored("accounts"))
+	s.works(s.client, "ALTER TABLE ACCOUNTS WITH comment = '@critical(lease=1m)'")
+	assert.Equal(t, "unlocked=reject, key=partition, lease=1m0s, born critical", s.stored("accounts"))
+	s.works(s.client, "ALTER TABLE ACCOUNTS WITH comment = 'a migration tool has lost it'")
+	s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'b'"), "HELD")
+	for _, unlocked := range []string{"allow", "reject"} {
+		s.works(s.client, "ALTER TABLE ACCOUNTS WITH comment = '@critical(unlocked="+unlocked+")'")
+		assert.Equal(t, "unlocked="+unlocked+", key=partition", s.stored("accounts"))
+	}
+	s.works(s.client, "CREATE TABLE "+s.keyspace+".late (k int PRIMARY KEY, v int)")
+	s.works(s.client, "ALTER TABLE "+s.keyspace+".late WITH comment = '@critical'")
+	assert.Equal(t, "unlocked=reject, key=partition", s.stored("late"))
+}
+
+// stored is what music.tables says of a table, read past the proxy.
+func (s *scene) stored(table string) (settings string) {
+	s.t.Helper()
+	var id gocql.UUID
+	require.NoError(s.t, s.direct.Query("SELECT id FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?", s.keyspace, table).Scan(&id))
+	require.NoError(s.t, s.direct.Query("SELECT settings FROM music.tables WHERE id = ?", id).Scan(&settings))
+	return settings
+}
+
+// A table that is not there is told in Cassandra's own words; one that is not critical, with what to do.
+func TestLockOfTablesThatHaveNoLocks(t *testing.T) {
+	for _, d := range lockDrivers() {
+		t.Run(d.name, func(t *testing.T) {
+			s := newScene(t, d)
+			s.works(s.client, "CREATE TABLE "+s.keyspace+".plain (k int PRIMARY KEY)")
+			for _, verb := range []string{"LOCK", "SELECT LOCK", "UNLOCK"} {
+				for table, says := range map[string]string{
+					s.keyspace + ".nosuch": "table nosuch does not exist", "nosuch": "table nosuch does not exist", "nowhere.t": "keyspace nowhere does not exist",
+					s.keyspace + ".plain": "MUSIC_REFUSED: " + s.keyspace + ".plain is not critical: make it so with ALTER TABLE",
+				} {
+					o := s.do(s.client, strings.TrimSpace(verb+" "+table+" WHERE k = 1 USING LOCK 1"))
+					require.NotNil(t, o.failure)
+					assert.True(t, strings.HasPrefix(o.failure.text, says), "%s %s: %v", verb, table, o)
+				}
+			}
+		})
+	}
+}
