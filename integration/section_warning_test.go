@@ -48,7 +48,7 @@ func TestDDLWarnsOfTheKeyspaceAndTheNodes(t *testing.T) {
 		"keyspace " + s.keyspace + " has fewer than three replicas: the loss of one node stops its locks",
 		"commitlog_sync is periodic: nodes that die together lose their last acknowledged writes",
 	}, o.warnings)
-	require.NoError(t, s.direct.Query("ALTER KEYSPACE "+s.keyspace+" WITH replication = {'class': 'NetworkTopologyStrategy', 'datacenter1': 3}").Exec())
+	require.NoError(t, s.direct.Query("ALTER KEYSPACE "+s.keyspace+" WITH replication = {'class': 'NetworkTopologyStrategy', 'dc1': 3}").Exec())
 	o = s.works(s.client, "ALTER TABLE ACCOUNTS WITH comment = '@critical'")
 	assert.Contains(t, o.warnings, "keyspace music has fewer replicas than "+s.keyspace+": locks end with nodes that the data would survive")
 }
