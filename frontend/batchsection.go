@@ -3,6 +3,7 @@ package frontend
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 
 	"music/musiccore"
 	"music/rewrite"
@@ -139,8 +140,8 @@ func (s *section) appendChild(dst []byte) []byte {
 		dst = append(dst, cut...)
 	}
 	p := parameters{values: s.values}
-	if t := s.statement.Lock; t.Kind == rewrite.TermMarker {
-		p.drop(t.Marker)
+	for _, m := range slices.Backward(s.statement.OwnMarkers()) {
+		p.drop(m.Marker)
 	}
 	dst = binary.BigEndian.AppendUint16(dst, uint16(len(p.values)))
 	for _, v := range p.values {

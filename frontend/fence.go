@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/datastax/go-cassandra-native-protocol/message"
@@ -25,6 +26,8 @@ type fenced struct {
 	ticket musiccore.Ticket
 	table  *Table
 	id     *preparedID // the client's id of the statement, where it was prepared
+	key    musiccore.Key
+	update *update // of SELECT … FOR UPDATE
 }
 
 // fence asks the core for the stamp of an operation, then sends it: the clause cut, the stamp in the frame, at QUORUM. emit sends
@@ -72,7 +75,7 @@ func (c *conn) stampedLate(id uint64, k kept, a musiccore.Answer) {
 	}
 	raw, f := c.stamped(k, a)
 	if f != nil {
-		c.reject(k.header, f)
+		c.turnAway(k, f)
 		return
 	}
 	c.send(raw)
@@ -91,10 +94,10 @@ type kept struct {
 
 // keepFor makes of a request what will be sent, in memory of its own.
 func (c *conn) keepFor(h header, s section, q request) kept {
-	k := kept{header: h, request: q, fenced: fenced{table: s.table}}
+	k := kept{header: h, request: q, fenced: fenced{table: s.table, key: q.key}}
 	k.header.flags &^= droppedFlags
-	if t := s.statement.Lock; t.Kind == rewrite.TermMarker {
-		k.request.parameters.drop(t.Marker)
+	for _, m := range slices.Backward(s.statement.OwnMarkers()) {
+		k.request.parameters.drop(m.Marker)
 	}
 	k.request.parameters = k.request.parameters.clone()
 	if s.prepared != nil {
@@ -102,10 +105,13 @@ func (c *conn) keepFor(h header, s section, q request) kept {
 		k.before = s.appendIDs(nil, c.version)
 		return k
 	}
-	cut := rewrite.Apply(nil, s.text, s.statement.Cut)
+	cut := cutText(s)
 	k.before = append(binary.BigEndian.AppendUint32(nil, uint32(len(cut))), cut...)
 	return k
 }
+
+// cutText is the text of a statement without what Cassandra does not understand.
+func cutText(s section) []byte { return rewrite.Apply(nil, s.text, s.statement.Cut) }
 
 // clone copies everything that lies in a read buffer.
 func (p parameters) clone() parameters {
@@ -113,7 +119,7 @@ func (p parameters) clone() parameters {
 	for i := range p.values {
 		p.values[i] = bytes.Clone(p.values[i])
 	}
-	p.paging, p.rest = bytes.Clone(p.paging), bytes.Clone(p.rest)
+	p.pageSize, p.state, p.serial, p.rest = bytes.Clone(p.pageSize), bytes.Clone(p.state), bytes.Clone(p.serial), bytes.Clone(p.rest)
 	return p
 }
 
@@ -154,6 +160,11 @@ func (c *conn) conclude(e envelope, f *fenced) (envelope, error) {
 	}
 	if forgotten && f.id != nil {
 		return c.insteadOf(e, unprepared(f.id[:])), nil
+	}
+	if f.update != nil && e.opcode == primitive.OpCodeResult {
+		if e, err = c.show(e, f); err != nil {
+			return e, err
+		}
 	}
 	return c.warn(e, f.hurry()), nil
 }

@@ -127,13 +127,17 @@ func (c *conn) guard(f func()) {
 	}
 }
 
-// abandon tells the core what a client that has gone leaves behind: its places in queues are given up, and of the operations
-// whose answer will not come any more nobody knows the outcome.
+// abandon tells the core what a client that has gone leaves behind: its places in queues are given up, and so are locks
+// that it was never told of; of the operations whose answer will not come any more nobody knows the outcome.
 func (c *conn) abandon() {
 	c.ops.abandon()
 	for _, w := range c.watches.removeAll() {
-		if w.fenced != nil {
-			c.server.Locks.End(w.fenced.ticket, musiccore.OutcomeUnknown)
+		if w.fenced == nil {
+			continue
+		}
+		c.server.Locks.End(w.fenced.ticket, musiccore.OutcomeUnknown)
+		if w.fenced.update != nil && w.fenced.update.fresh {
+			c.server.Locks.Unlock(w.fenced.key, w.fenced.ticket.Ref, func(musiccore.Answer) {})
 		}
 	}
 }

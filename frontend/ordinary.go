@@ -1,12 +1,6 @@
 package frontend
 
-import (
-	"encoding/binary"
-
-	"github.com/datastax/go-cassandra-native-protocol/primitive"
-
-	"music/rewrite"
-)
+import "music/rewrite"
 
 // ordinary tells whether a verb of the lock is for a table that is not critical.
 func (r reading) ordinary() bool {
@@ -29,16 +23,11 @@ func (c *conn) askTable(e envelope) error {
 	if ks != "" {
 		text = "SELECT * FROM " + rewrite.Quote(ks) + "." + rewrite.Quote(table)
 	}
-	body := append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...)
-	if c.version >= byte(primitive.ProtocolVersion5) {
-		body = binary.BigEndian.AppendUint32(body, 0)
+	if !c.streams.begin(e.stream, true) {
+		return c.answer(e, inUse(e.stream))
 	}
-	h := header{version: e.version, stream: e.stream, opcode: primitive.OpCodePrepare, length: uint32(len(body))}
-	if !c.streams.begin(h.stream, true) {
-		return c.answer(e, inUse(h.stream))
-	}
-	asked, f := e.header, c.plan.failure
-	c.watches.add(h.stream, watch{kind: watchRights, allowed: func() { c.reject(asked, f) }})
-	c.up.emit(append(h.appendTo(make([]byte, 0, headerSize+len(body))), body...))
+	h, f := e.header, c.plan.failure
+	c.watches.add(e.stream, watch{kind: watchRights, allowed: func() { c.reject(h, f) }})
+	c.up.emit(c.prepareRequest(h, []byte(text), ""))
 	return nil
 }

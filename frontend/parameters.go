@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"encoding/binary"
+	"math"
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 )
@@ -13,7 +14,9 @@ type parameters struct {
 	flags       primitive.QueryFlag
 	names       [][]byte // one a value, or none
 	values      [][]byte // each with its length before it, as on the wire
-	paging      []byte   // page size, paging state and serial consistency
+	pageSize    []byte   // in wire form, if its flag is set
+	state       []byte   // of paging, if its flag is set; nil = null
+	serial      []byte   // serial consistency in wire form, if its flag is set
 	timestamp   int64    // if its flag is set
 	rest        []byte   // keyspace and now-in-seconds
 }
@@ -29,17 +32,15 @@ func readParameters(cur *cursor, version byte) parameters {
 	if p.flags.Contains(primitive.QueryFlagValues) {
 		p.readValues(cur)
 	}
-	start := cur.at
 	if p.flags.Contains(primitive.QueryFlagPageSize) {
-		cur.int()
+		p.pageSize = cur.take(4)
 	}
 	if p.flags.Contains(primitive.QueryFlagPagingState) {
-		cur.value()
+		p.state = cur.value()
 	}
 	if p.flags.Contains(primitive.QueryFlagSerialConsistency) {
-		cur.short()
+		p.serial = cur.take(2)
 	}
-	p.paging = cur.b[start:cur.at]
 	if p.flags.Contains(primitive.QueryFlagDefaultTimestamp) {
 		if b := cur.take(8); b != nil {
 			p.timestamp = int64(binary.BigEndian.Uint64(b))
@@ -87,7 +88,15 @@ func (p *parameters) appendTo(dst []byte, version byte) []byte {
 			dst = append(dst, v...)
 		}
 	}
-	dst = append(dst, p.paging...)
+	dst = append(dst, p.pageSize...)
+	if p.flags.Contains(primitive.QueryFlagPagingState) {
+		n := uint32(len(p.state))
+		if p.state == nil {
+			n = math.MaxUint32 // null is not empty
+		}
+		dst = append(binary.BigEndian.AppendUint32(dst, n), p.state...)
+	}
+	dst = append(dst, p.serial...)
 	if p.flags.Contains(primitive.QueryFlagDefaultTimestamp) {
 		dst = binary.BigEndian.AppendUint64(dst, uint64(p.timestamp))
 	}

@@ -19,7 +19,8 @@ type preparedSection struct {
 	statement *rewrite.Statement
 	table     *Table
 
-	backend []byte // Cassandra's id; nil for LOCK and UNLOCK
+	backend []byte                    // Cassandra's id; nil for LOCK and UNLOCK
+	columns []*message.ColumnMetadata // of the answer, for FOR UPDATE
 }
 
 // decidePrepareSection prepares a statement of ours, or on a critical table.
@@ -83,23 +84,36 @@ func (c *conn) prepareFenced(e envelope) error {
 	return c.forwardEdited(e, edited)
 }
 
-// splice makes Cassandra's metadata that of the client's own text: our marker stands where it was written, the key columns
-// behind it move on by one (DESIGN.md 5, "one mechanism").
+// splice makes Cassandra's metadata that of the client's own text: our markers stand where they were written, the key columns
+// behind them move on (DESIGN.md 5, "one mechanism"), and the columns of FOR UPDATE stand before those that are asked for.
 func (p *preparedSection) splice(result *message.PreparedResult) {
-	t := p.statement.Lock
-	if t.Kind != rewrite.TermMarker {
-		return
-	}
 	v := result.VariablesMetadata
-	at := min(t.Marker, len(v.Columns))
-	v.Columns = slices.Insert(v.Columns, at, &message.ColumnMetadata{
-		Keyspace: p.table.Keyspace, Table: p.table.Name, Name: "[lock]", Type: datatype.Bigint,
-	})
-	for i, pk := range v.PkIndices {
-		if int(pk) >= at {
-			v.PkIndices[i]++
+	for _, t := range p.statement.OwnMarkers() {
+		at := min(t.Marker, len(v.Columns))
+		v.Columns = slices.Insert(v.Columns, at, &message.ColumnMetadata{
+			Keyspace: p.table.Keyspace, Table: p.table.Name, Name: p.nameOf(t), Type: datatype.Bigint,
+		})
+		for i, pk := range v.PkIndices {
+			if int(pk) >= at {
+				v.PkIndices[i]++
+			}
 		}
 	}
+	if p.statement.ForUpdate {
+		p.columns = append(updateColumns(p.table), result.ResultMetadata.Columns...)
+		result.ResultMetadata.Columns, result.ResultMetadata.ColumnCount = p.columns, int32(len(p.columns))
+	}
+}
+
+// nameOf is what PREPARE calls a marker of ours.
+func (p *preparedSection) nameOf(t rewrite.Term) string {
+	switch t {
+	case p.statement.Wait:
+		return "[wait]"
+	case p.statement.Lease:
+		return "[lease]"
+	}
+	return "[lock]"
 }
 
 // appendIDs appends what an EXECUTE begins with: Cassandra's id, and in protocol 5 the result metadata id that the client has.
@@ -121,7 +135,7 @@ func (c *conn) prepareVerb(e envelope) error {
 		return c.answer(e, f)
 	}
 	c.server.prepared.Add(s.prepared.id, &prepared{meaning: critical, section: s.prepared})
-	columns := grantColumns(s.table)
+	columns := s.grantColumns()
 	c.server.Stats.count(c, e.opcode, Answered)
 	c.post(c.message(e.stream, &message.PreparedResult{
 		PreparedQueryId:   s.prepared.id[:],
@@ -142,16 +156,23 @@ func (s *section) variables() (*message.VariablesMetadata, *Failure) {
 	}
 	st := s.statement
 	for _, column := range s.critical.Key {
-		for _, r := range st.Where {
-			if string(r.Column.AppendTo(nil, s.text)) != column.Name || r.Value.Kind != rewrite.TermMarker {
-				continue
-			}
-			dt := keyType(column.Type)
-			if dt == nil {
-				return nil, invalid("MUSIC_KEY: a key column of type %s cannot be bound in LOCK and UNLOCK yet", column.Type)
-			}
+		r := s.restriction(st, column)
+		if r == nil {
+			continue
+		}
+		dt := keyType(column.Type)
+		if dt == nil && bound(r) {
+			return nil, invalid("MUSIC_KEY: a key column of type %s cannot be bound in LOCK and UNLOCK yet", column.Type)
+		}
+		switch {
+		case r.Op == rewrite.OpIn && r.Value.Kind == rewrite.TermMarker:
+			mark(r.Value, "in("+column.Name+")", datatype.NewList(dt))
+		case r.Value.Kind == rewrite.TermMarker:
 			mark(r.Value, column.Name, dt)
 			v.PkIndices = append(v.PkIndices, uint16(r.Value.Marker))
+		}
+		for _, t := range r.Values {
+			mark(t, column.Name, dt)
 		}
 	}
 	mark(st.Lock, "[lock]", datatype.Bigint)
@@ -159,6 +180,7 @@ func (s *section) variables() (*message.VariablesMetadata, *Failure) {
 	mark(st.Lease, "[lease]", datatype.Bigint)
 	mark(st.Owner, "[owner]", datatype.Varchar)
 	mark(st.Token, "[token]", datatype.Uuid)
+	mark(st.Limit, "[limit]", datatype.Int)
 	if len(v.PkIndices) != len(s.critical.Key) {
 		v.PkIndices = nil
 	}
@@ -166,6 +188,12 @@ func (s *section) variables() (*message.VariablesMetadata, *Failure) {
 		return nil, invalid("MUSIC_SYNTAX: a bind marker stands where no value is expected")
 	}
 	return v, nil
+}
+
+// bound tells whether a restriction has a bind marker.
+func bound(r *rewrite.Relation) bool {
+	return r.Value.Kind == rewrite.TermMarker ||
+		slices.ContainsFunc(r.Values, func(t rewrite.Term) bool { return t.Kind == rewrite.TermMarker })
 }
 
 // keyType is the protocol's type of a key column, or nil where LOCK cannot bind it.

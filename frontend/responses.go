@@ -70,6 +70,11 @@ func (r *responses) perform(e envelope) error {
 	if err != nil {
 		return err
 	}
+	if f := w.fenced; f != nil && f.update != nil && f.update.fresh && e.opcode == primitive.OpCodeError {
+		c.releaseFirst(e.stream, f.key, f.ticket.Ref, bytes.Clone(e.raw))
+		c.streams.end(e.stream)
+		return nil
+	}
 	c.streams.end(e.stream)
 	c.down.emit(e.raw)
 	return nil
@@ -86,6 +91,8 @@ func (c *conn) answerTo(e envelope, w watch) (envelope, error) {
 		return e, c.follow(e)
 	case watchFenced:
 		return c.conclude(e, w.fenced)
+	case watchColumns:
+		return w.columns(e)
 	}
 	return e, nil
 }

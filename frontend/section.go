@@ -78,8 +78,10 @@ func readSection(r reading, text []byte) (s section, pass bool, f *Failure) {
 func (s *section) checkVerb() *Failure {
 	st := s.statement
 	switch {
-	case st.SkipLocked || st.Limit.Kind != rewrite.NoTerm:
-		return invalid("MUSIC_REFUSED: LOCK on several keys is not served yet")
+	case st.Limit.Kind != rewrite.NoTerm && !s.several():
+		return invalid("MUSIC_SYNTAX: LIMIT goes with several keys: LOCK %s WHERE … IN (…)", s.table)
+	case st.Lock.Kind != rewrite.NoTerm && s.several():
+		return invalid("MUSIC_SYNTAX: a lock_ref is of one key: USING LOCK and IN cannot stand in one statement")
 	case st.Force:
 		return invalid("MUSIC_REFUSED: UNLOCK … FORCE is not served yet")
 	case st.Verb == rewrite.Unlock && st.Lock.Kind == rewrite.NoTerm:
@@ -93,7 +95,7 @@ func (s *section) checkFenced() *Failure {
 	st := s.statement
 	switch {
 	case st.ForUpdate:
-		return invalid("MUSIC_REFUSED: FOR UPDATE is not served yet")
+		return nil
 	case st.Lock.Kind == rewrite.NoTerm:
 		return unlocked(s.table)
 	}
@@ -191,6 +193,9 @@ func (a admission) later() admission {
 // enter reads key and reference and does what the statement says.
 func (a *admission) enter() *Failure {
 	a.section.literal = a.literal
+	if a.section.several() {
+		return a.several()
+	}
 	k, f := a.section.key()
 	if f != nil {
 		return f
@@ -202,6 +207,9 @@ func (a *admission) enter() *Failure {
 	switch a.section.statement.Verb {
 	case rewrite.Lock, rewrite.Unlock:
 		return a.verb(k, ref)
+	}
+	if a.section.statement.ForUpdate {
+		return a.forUpdate(k)
 	}
 	return a.conn.fence(a.envelope.header, a.section, request{key: k, ref: ref, parameters: a.parameters}, a.emit)
 }
@@ -280,24 +288,33 @@ func (s *section) keyOf(st *rewrite.Statement) (musiccore.Key, *Failure) {
 }
 
 func (s *section) keyColumn(st *rewrite.Statement, column Column) ([]byte, *Failure) {
-	for i := range st.Where {
-		r := &st.Where[i]
-		if string(r.Column.AppendTo(nil, s.text)) != column.Name {
-			continue
-		}
-		if r.Op != rewrite.OpEq {
-			break
-		}
-		if r.Value.Kind == rewrite.TermMarker {
-			return s.boundKey(r.Value, column)
-		}
-		value, err := rewrite.EncodeKey(column.Type, s.text, r.Value)
-		if err != nil {
-			return s.foreignKey(r.Value, column)
-		}
-		return value, nil
+	r := s.restriction(st, column)
+	if r == nil || r.Op != rewrite.OpEq {
+		return nil, invalid("MUSIC_KEY: the statement must give %s = <value>: one lock covers one partition of %s", column.Name, s.table)
 	}
-	return nil, invalid("MUSIC_KEY: the statement must give %s = <value>: one lock covers one partition of %s", column.Name, s.table)
+	return s.keyValue(r.Value, column)
+}
+
+// restriction is the first one of a column, or nil.
+func (s *section) restriction(st *rewrite.Statement, column Column) *rewrite.Relation {
+	for i := range st.Where {
+		if string(st.Where[i].Column.AppendTo(nil, s.text)) == column.Name {
+			return &st.Where[i]
+		}
+	}
+	return nil
+}
+
+// keyValue is the value of one term of the key.
+func (s *section) keyValue(t rewrite.Term, column Column) ([]byte, *Failure) {
+	if t.Kind == rewrite.TermMarker {
+		return s.boundKey(t, column)
+	}
+	value, err := rewrite.EncodeKey(column.Type, s.text, t)
+	if err != nil {
+		return s.foreignKey(t, column)
+	}
+	return value, nil
 }
 
 // foreignKey is the value of a literal that only Cassandra can read.

@@ -29,17 +29,12 @@ func patienceOf(driver string) time.Duration {
 // verb carries out LOCK and UNLOCK, once Cassandra has said that the client may write the table.
 func (a *admission) verb(k musiccore.Key, ref musiccore.LockRef) *Failure {
 	c, s, h := a.conn, &a.section, a.envelope.header
-	q := musiccore.Request{Ref: ref, NoWait: s.statement.NoWait, Closed: s.critical.Closed, Created: s.critical.Created}
-	if f := s.lockTerms(&q); f != nil {
+	q, f := a.request(ref)
+	if f != nil {
 		return f
 	}
-	q.AtOnce = s.statement.Wait.Kind != rewrite.NoTerm && q.Wait == 0
-	q.Wait = min(q.Wait, max(c.server.MaxWait, c.patience))
-	if q.Lease == 0 || q.Lease > s.critical.MaxLease {
-		q.Lease = s.critical.MaxLease
-	}
 	table, verb := s.table, s.statement.Verb
-	act := func() {
+	return a.permitted(func() {
 		c.server.Stats.count(c, h.opcode, Answered)
 		id := c.ops.add(h.stream)
 		done := func(answer musiccore.Answer) {
@@ -50,17 +45,41 @@ func (a *admission) verb(k musiccore.Key, ref musiccore.LockRef) *Failure {
 		} else {
 			c.server.Locks.Unlock(k, ref, done)
 		}
-	}
-	if c.may(right{table: table}) {
+	})
+}
+
+// permitted acts once Cassandra has said that the client may write the table.
+func (a *admission) permitted(act func()) *Failure {
+	c, r := a.conn, right{table: a.section.table}
+	if c.may(r) {
 		act()
 		return nil
 	}
-	raw, f := c.probe(h, right{table: table}, s.critical, act)
+	raw, f := c.probe(a.envelope.header, r, a.section.critical, act)
 	if f == nil {
 		a.emit(raw)
 	}
 	return f
 }
+
+// request is what the clauses of LOCK and FOR UPDATE ask of the core, within what the client's driver and the table bear.
+func (a *admission) request(ref musiccore.LockRef) (musiccore.Request, *Failure) {
+	c, s := a.conn, &a.section
+	st := s.statement
+	q := musiccore.Request{Ref: ref, NoWait: st.NoWait || st.SkipLocked, Closed: s.critical.Closed, Created: s.critical.Created}
+	if f := s.lockTerms(&q); f != nil {
+		return q, f
+	}
+	q.AtOnce = st.Wait.Kind != rewrite.NoTerm && q.Wait == 0
+	q.Wait = min(q.Wait, c.longestWait())
+	if q.Lease == 0 || q.Lease > s.critical.MaxLease {
+		q.Lease = s.critical.MaxLease
+	}
+	return q, nil
+}
+
+// longestWait is how long the client's driver bears to wait for an answer.
+func (c *conn) longestWait() time.Duration { return max(c.server.MaxWait, c.patience) }
 
 // lockTerms reads the clauses of LOCK.
 func (s *section) lockTerms(q *musiccore.Request) (f *Failure) {
@@ -138,7 +157,7 @@ func (c *conn) tellGrant(id uint64, stream int16, t *Table, ref musiccore.LockRe
 	case a.Err != nil:
 		c.post(errorEnvelope(c.version, stream, lockFailure(a.Err, t, ref)))
 	default:
-		c.post(c.grantEnvelope(stream, t, a.Grant))
+		c.post(c.rows(stream, grantColumns(t), grantRow(a.Grant)))
 	}
 	c.ops.remove(id)
 	c.endIfDrained()
@@ -156,8 +175,8 @@ func grantColumns(t *Table) []*message.ColumnMetadata {
 	}
 }
 
-// grantEnvelope is the row that LOCK and UNLOCK answer.
-func (c *conn) grantEnvelope(stream int16, t *Table, g musiccore.Grant) []byte {
+// grantRow is the row that LOCK and UNLOCK answer.
+func grantRow(g musiccore.Grant) message.Row {
 	row := message.Row{
 		boolean(g.Applied), bigint(int64(g.Ref)), []byte(g.State.String()),
 		binary.BigEndian.AppendUint32(nil, uint32(g.Position)), []byte(g.Holder), bigint(g.Lease.Milliseconds()), boolean(g.OwnerDied),
@@ -168,10 +187,13 @@ func (c *conn) grantEnvelope(stream int16, t *Table, g musiccore.Grant) []byte {
 	if g.Holder == "" {
 		row[4] = nil
 	}
-	columns := grantColumns(t)
+	return row
+}
+
+// rows is the envelope of an answer of rows.
+func (c *conn) rows(stream int16, columns []*message.ColumnMetadata, rows ...message.Row) []byte {
 	return c.message(stream, &message.RowsResult{
-		Metadata: &message.RowsMetadata{ColumnCount: int32(len(columns)), Columns: columns},
-		Data:     message.RowSet{row},
+		Metadata: &message.RowsMetadata{ColumnCount: int32(len(columns)), Columns: columns}, Data: append(message.RowSet{}, rows...),
 	})
 }
 

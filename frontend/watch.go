@@ -12,17 +12,19 @@ const (
 	watchTopology                      // rows of system.local and system.peers: addresses are translated
 	watchSchema                        // a schema change is known to the proxy before it is to the client
 	watchFenced                        // the outcome of an operation under a lock
+	watchColumns                       // what a read would have answered
 	watchRights                        // whether Cassandra lets a question of the proxy through
 )
 
 // watch is what the proxy wants to know of an answer that it has seen the request of.
 type watch struct {
 	kind      watchKind
-	preparing *preparing // watchPrepare
-	topology  *topology  // watchTopology
-	fenced    *fenced    // watchFenced
-	born      bool       // watchSchema: it makes a table that is critical from its first moment on
-	allowed   func()     // watchRights: what follows where it may
+	preparing *preparing                       // watchPrepare
+	topology  *topology                        // watchTopology
+	fenced    *fenced                          // watchFenced
+	born      bool                             // watchSchema: it makes a table that is critical from its first moment on
+	columns   func(envelope) (envelope, error) // watchColumns: what is told in its place
+	allowed   func()                           // watchRights: what follows where it may
 }
 
 // watches holds the expected answers of a connection, by stream. Most connections have none at most times.

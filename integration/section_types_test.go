@@ -131,7 +131,7 @@ func TestKeyOfSeveralColumns(t *testing.T) {
 	s.works(s.client, `UPDATE pairs USING LOCK ? SET v = ? WHERE a = ? AND "B" = ? AND c = ?`, ref, 3, "x", 7, 1)
 	read := s.works(s.client, fmt.Sprintf(`SELECT v, st FROM pairs WHERE a = 'x' AND "B" = 7 USING LOCK %d`, ref))
 	assert.Equal(t, [][]string{{"3", "2"}}, read.rows)
-	for _, where := range []string{"a = 'x'", `"B" = 7`, "a = 'x' AND b = 7", `a = 'x' AND "B" IN (7, 8)`, `a = 'x' AND "B" = '7'`, `a = 7 AND "B" = 7`} {
+	for _, where := range []string{"a = 'x'", `"B" = 7`, "a = 'x' AND b = 7", `a = 'x' AND "B" IN ()`, `a = 'x' AND "B" IN (7, null)`, `a = 'x' AND "B" > 7`, `a = 'x' AND "B" = '7'`, `a = 7 AND "B" = 7`} {
 		o := s.do(s.client, "LOCK pairs WHERE "+where+" NOWAIT")
 		require.NotNil(t, o.failure, where)
 		assert.True(t, matches("MUSIC_KEY MUSIC_SYNTAX MUSIC_REFUSED", o.failure), "%s: %v", where, o.failure)

@@ -67,8 +67,14 @@ func TestCriticalByPattern(t *testing.T) {
 	p := startProxy(t, func(c *config.Config) { c.Music.Critical = []string{"section_pattern.*"} })
 	s.address = p.address
 	s.client = s.driver.open(t, s.address, s.keyspace)
+	s.refused(s.client, "MUSIC_UNLOCKED MUSIC_REFUSED", "INSERT INTO ACCOUNTS (branch, id, balance) VALUES ('b', 'x', 1)")
+	var held outcome
+	eventually(t, 30*time.Second, "other proxies have followed", func() error {
+		held = s.do(s.client, "LOCK ACCOUNTS WHERE branch = 'b'")
+		return held.err()
+	})
+	ref := s.grant(held, "HELD")
 	s.refused(s.client, "MUSIC_UNLOCKED", "INSERT INTO ACCOUNTS (branch, id, balance) VALUES ('b', 'x', 1)")
-	ref := s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'b'"), "HELD")
 	s.works(s.client, fmt.Sprintf("INSERT INTO ACCOUNTS (branch, id, balance) VALUES ('b', 'x', 1) USING LOCK %d", ref))
 	s.inWindow("b", "x", ref, 1)
 	o := s.works(s.client, "CREATE TABLE "+s.keyspace+".fresh (k int PRIMARY KEY, v int)")

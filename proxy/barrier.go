@@ -15,6 +15,9 @@ import (
 // plainSettings stands in music.tables for a table that is critical no more.
 const plainSettings = "plain"
 
+// errRaced tells that another proxy was first to store something: the schema is to be read again.
+var errRaced = errors.New("another proxy was first")
+
 // errNoClock tells that closed cannot be raised while own and cluster clock differ.
 var errNoClock = errors.New("own clock and the cluster's differ too much")
 
@@ -33,14 +36,12 @@ func (s *schema) barrier(ctx context.Context, t *dataTable, version gocql.UUID) 
 	}
 	if closed != 0 && settings == t.settings.String() && t.made {
 		t.closed = closed
-		return nil, nil
+		return nil, s.markBorn(ctx, t, stored)
 	}
 	if late, err = s.life.lagging(ctx, version); err != nil || len(late) > 0 {
 		return late, err
 	}
-	if stored == "" {
-		t.born = s.bornCritical(t)
-	}
+	t.born = t.born || s.bornCritical(t)
 	return nil, s.raise(ctx, t, stored)
 }
 
@@ -53,6 +54,21 @@ func (t *dataTable) stored() string {
 		return t.settings.String() + bornMark
 	}
 	return t.settings.String()
+}
+
+// markBorn notes of a table that a client of this proxy is just making what the proxy that was first to store its settings did not know.
+func (s *schema) markBorn(ctx context.Context, t *dataTable, stored string) error {
+	if t.born || !s.bornCritical(t) {
+		return nil
+	}
+	t.born = true
+	applied, err := s.session.Query("UPDATE music.tables SET settings = ? WHERE id = ? IF settings = ?", t.stored(), gocql.UUID(t.id), stored).
+		Consistency(gocql.Quorum).SerialConsistency(gocql.Serial).MapScanCASContext(ctx, map[string]any{})
+	if err != nil {
+		return fmt.Errorf("store the settings of %s: %w", t, err)
+	}
+	t.born = applied
+	return nil
 }
 
 // bornCritical tells whether it is certain that a table has been critical from its first moment on.
@@ -101,7 +117,7 @@ func (s *schema) raise(ctx context.Context, t *dataTable, old string) error {
 		return fmt.Errorf("raise closed of %s: %w", t, err)
 	}
 	if !applied {
-		return fmt.Errorf("raise closed of %s: another proxy was first; the schema is read again", t)
+		return fmt.Errorf("raise closed of %s: %w", t, errRaced)
 	}
 	return nil
 }

@@ -109,7 +109,8 @@ func (s *schema) followed(ctx context.Context, change frontend.SchemaChange) (la
 		defer s.expect(name, false)
 	}
 	for ctx.Err() == nil {
-		if late, err = s.refresh(ctx); err != nil || len(late) == 0 {
+		late, err = s.refresh(ctx)
+		if err == nil && len(late) == 0 || err != nil && !errors.Is(err, errRaced) {
 			break
 		}
 		pause(ctx, laggardPoll)

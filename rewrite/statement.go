@@ -1,6 +1,9 @@
 package rewrite
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Statement is one statement read whole. All spans are offsets into the text
 // that Parse was given, also those of Children; nothing refers to its memory.
@@ -35,6 +38,19 @@ type Statement struct {
 	Children []Statement
 	// Selectors are what SELECT asks for.
 	Selectors []Selector
+}
+
+// OwnMarkers are the bind markers in what Cut takes out of a statement, in the
+// order of the text. Those of a batch's children are not among them.
+func (s *Statement) OwnMarkers() []Term {
+	var own []Term
+	for _, t := range []Term{s.Lock, s.Wait, s.Lease} {
+		if t.Kind == TermMarker {
+			own = append(own, t)
+		}
+	}
+	slices.SortFunc(own, func(a, b Term) int { return a.Marker - b.Marker })
+	return own
 }
 
 // Using is what a USING clause holds. An absent term has Kind NoTerm.

@@ -1,0 +1,221 @@
+package frontend
+
+import (
+	"bytes"
+	"encoding/binary"
+	"slices"
+
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+
+	"music/musiccore"
+)
+
+// update is what a SELECT … FOR UPDATE adds to an operation under a lock.
+type update struct {
+	fresh bool // the lock was taken for this read: it is given back where the read fails
+	told  bool // a row has been told on an earlier page
+}
+
+// forUpdate carries out SELECT … FOR UPDATE: it takes the lock and reads. A later page only reads, under the reference that stands in its
+// paging state.
+func (a *admission) forUpdate(k musiccore.Key) *Failure {
+	c, p := a.conn, &a.parameters
+	p.flags &^= primitive.QueryFlagSkipMetadata
+	if p.flags.Contains(primitive.QueryFlagPagingState) {
+		return a.nextPage(k)
+	}
+	q, f := a.request(0)
+	if f != nil {
+		return f
+	}
+	kept := c.keepFor(a.envelope.header, a.section, request{key: k, parameters: *p})
+	kept.fenced.update = &update{fresh: true}
+	ask := a.columnsOf()
+	return a.permitted(func() {
+		id := c.ops.add(kept.header.stream)
+		c.ops.set(id, c.server.Locks.Lock(k, q, func(answer musiccore.Answer) {
+			c.guard(func() {
+				c.readUnder(id, kept, answer, ask)
+				c.ops.remove(id)
+				c.endIfDrained()
+			})
+		}))
+	})
+}
+
+// readUnder goes on with the answer to the lock of a SELECT … FOR UPDATE.
+func (c *conn) readUnder(id uint64, k kept, a musiccore.Answer, ask func(grant musiccore.Grant)) {
+	k.request.ref = a.Grant.Ref
+	switch {
+	case !c.ops.owes(id) || c.over():
+		c.release(k)
+	case a.Err != nil:
+		c.reject(k.header, lockFailure(a.Err, k.fenced.table, 0))
+	case a.Grant.State != musiccore.Held:
+		ask(a.Grant)
+	default:
+		if f := c.begin(k, musiccore.Get, c.send); f != nil {
+			c.turnAway(k, f)
+		}
+	}
+}
+
+// release gives a reference back that its client was never told.
+func (c *conn) release(k kept) {
+	if k.request.ref != 0 {
+		c.server.Locks.Unlock(k.request.key, k.request.ref, func(musiccore.Answer) {})
+	}
+}
+
+// turnAway answers an operation that was not sent with an error. A lock that was taken for it alone is given back first.
+func (c *conn) turnAway(k kept, f *Failure) {
+	if k.fenced.update == nil || !k.fenced.update.fresh {
+		c.reject(k.header, f)
+		return
+	}
+	c.server.Stats.count(c, k.header.opcode, Refused)
+	c.releaseFirst(k.header.stream, k.request.key, k.request.ref, errorEnvelope(c.version, k.header.stream, f))
+}
+
+// releaseFirst gives a reference back and then answers.
+func (c *conn) releaseFirst(stream int16, k musiccore.Key, ref musiccore.LockRef, answer []byte) {
+	id := c.ops.add(stream)
+	c.server.Locks.Unlock(k, ref, func(musiccore.Answer) {
+		c.guard(func() {
+			if c.ops.owes(id) {
+				c.post(answer)
+			}
+			c.ops.remove(id)
+			c.endIfDrained()
+		})
+	})
+}
+
+// updateColumns are the columns that stand before those that a SELECT … FOR UPDATE asks for (DESIGN.md 5).
+func updateColumns(t *Table) []*message.ColumnMetadata {
+	return slices.Clip(grantColumns(t)[:3])
+}
+
+// updateRow is what stands in them.
+func updateRow(g musiccore.Grant) message.Row { return slices.Clip(grantRow(g)[:3]) }
+
+// columnsOf is the way to tell a client of a SELECT … FOR UPDATE that it does not hold the lock: one row with the columns that the read would
+// have had. Those of a prepared statement are known; of a text, Cassandra is asked.
+func (a *admission) columnsOf() func(musiccore.Grant) {
+	c, s, h := a.conn, a.section, a.envelope.header
+	if s.prepared != nil {
+		columns := s.prepared.columns
+		return func(g musiccore.Grant) {
+			c.server.Stats.count(c, h.opcode, Answered)
+			c.post(c.rows(h.stream, columns, padded(updateRow(g), columns)))
+		}
+	}
+	cut, keyspace := cutText(s), a.parameters.keyspace()
+	return func(g musiccore.Grant) {
+		c.server.Stats.count(c, h.opcode, Answered)
+		if !c.streams.begin(h.stream, true) {
+			c.post(errorEnvelope(c.version, h.stream, inUse(h.stream)))
+			return
+		}
+		c.watches.add(h.stream, watch{kind: watchColumns, columns: func(e envelope) (envelope, error) { return c.notHeld(e, s.table, g) }})
+		c.send(c.prepareRequest(h, cut, keyspace))
+	}
+}
+
+// notHeld makes of the answer to PREPARE the row of a lock that is not held.
+func (c *conn) notHeld(e envelope, t *Table, g musiccore.Grant) (envelope, error) {
+	result, _, err := c.decodePrepared(e)
+	if err != nil || result == nil {
+		return e, err
+	}
+	columns := append(updateColumns(t), result.ResultMetadata.Columns...)
+	raw := c.rows(e.stream, columns, padded(updateRow(g), columns))
+	return envelope{header: readHeader(raw), raw: raw}, nil
+}
+
+// padded is a row with nulls in the columns that it has no value for.
+func padded(row message.Row, columns []*message.ColumnMetadata) message.Row {
+	return append(row, make(message.Row, len(columns)-len(row))...)
+}
+
+// prepareRequest is a PREPARE of the proxy's own in the stream of a client's request.
+func (c *conn) prepareRequest(h header, text []byte, keyspace string) []byte {
+	body := append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...)
+	if c.version >= byte(primitive.ProtocolVersion5) {
+		if keyspace == "" {
+			body = binary.BigEndian.AppendUint32(body, 0)
+		} else {
+			body = binary.BigEndian.AppendUint32(body, uint32(primitive.PrepareFlagWithKeyspace))
+			body = binary.BigEndian.AppendUint16(body, uint16(len(keyspace)))
+			body = append(body, keyspace...)
+		}
+	}
+	h = header{version: h.version, stream: h.stream, opcode: primitive.OpCodePrepare, length: uint32(len(body))}
+	return append(h.appendTo(make([]byte, 0, headerSize+len(body))), body...)
+}
+
+// show puts the columns of the lock before those of a read that was answered under it.
+func (c *conn) show(e envelope, f *fenced) (envelope, error) {
+	decoded, err := c.decode(e)
+	if err != nil {
+		return e, err
+	}
+	result, ok := decoded.Body.Message.(*message.RowsResult)
+	if !ok {
+		return e, nil
+	}
+	m := result.Metadata
+	m.Columns = append(updateColumns(f.table), m.Columns...)
+	m.ColumnCount = int32(len(m.Columns))
+	held := musiccore.Grant{Applied: true, Ref: f.ticket.Ref, State: musiccore.Held}
+	for i, row := range result.Data {
+		result.Data[i] = append(updateRow(held), row...)
+	}
+	told := f.update.told || len(result.Data) > 0
+	if !told && m.PagingState == nil {
+		result.Data = message.RowSet{padded(updateRow(held), m.Columns)}
+	}
+	if m.PagingState != nil {
+		m.PagingState = pagingState{ref: f.ticket.Ref, told: told, inner: m.PagingState}.bytes()
+	}
+	return c.encode(decoded)
+}
+
+// pagingState is what the client of a SELECT … FOR UPDATE gets as its paging state: the reference under which the next page is read, and
+// Cassandra's own. Who makes one up has said no more than USING LOCK.
+type pagingState struct {
+	ref   musiccore.LockRef
+	told  bool // a row has been told
+	inner []byte
+}
+
+// pagingMark begins every such state: no state of Cassandra begins so by chance.
+const pagingMark = "MUSIC FOR UPDATE 1:"
+
+// bytes is the wire form.
+func (p pagingState) bytes() []byte {
+	b := binary.BigEndian.AppendUint64([]byte(pagingMark), uint64(p.ref))
+	return append(append(b, boolean(p.told)...), p.inner...)
+}
+
+// readPagingState reads the wire form.
+func readPagingState(b []byte) (p pagingState, ok bool) {
+	rest, ok := bytes.CutPrefix(b, []byte(pagingMark))
+	if !ok || len(rest) < 9 {
+		return p, false
+	}
+	return pagingState{ref: musiccore.LockRef(binary.BigEndian.Uint64(rest)), told: rest[8] == 1, inner: rest[9:]}, true
+}
+
+// nextPage reads a further page under the lock that the first one took.
+func (a *admission) nextPage(k musiccore.Key) *Failure {
+	state, ok := readPagingState(a.parameters.state)
+	if !ok || state.ref < 1 {
+		return invalid("MUSIC_SYNTAX: this paging state is not of a SELECT … FOR UPDATE")
+	}
+	a.parameters.state = state.inner
+	kept := a.conn.keepFor(a.envelope.header, a.section, request{key: k, ref: state.ref, parameters: a.parameters})
+	kept.fenced.update = &update{told: state.told}
+	return a.conn.begin(kept, musiccore.Get, a.emit)
+}

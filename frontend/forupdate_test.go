@@ -1,0 +1,146 @@
+package frontend
+
+import (
+	"testing"
+	"time"
+
+	"github.com/datastax/go-cassandra-native-protocol/datatype"
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"music/musiccore"
+)
+
+// granting is a core whose locks are free: every LOCK holds reference 9. verdict is what it says of each operation.
+type granting struct {
+	leased
+	verdict  musiccore.Verdict
+	unlocked chan musiccore.LockRef
+	locked   chan musiccore.Key
+}
+
+func newGranting() *granting {
+	return &granting{leased{left: 30 * time.Second}, musiccore.Tell, make(chan musiccore.LockRef, 9), make(chan musiccore.Key, 9)}
+}
+
+func (g *granting) Lock(k musiccore.Key, _ musiccore.Request, done func(musiccore.Answer)) func() {
+	g.locked <- k
+	done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: 9, State: musiccore.Held}})
+	return func() {}
+}
+
+func (g *granting) Unlock(_ musiccore.Key, ref musiccore.LockRef, done func(musiccore.Answer)) {
+	g.unlocked <- ref
+	done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: ref, State: musiccore.Released}})
+}
+
+func (g *granting) End(musiccore.Ticket, musiccore.Outcome) musiccore.Verdict { return g.verdict }
+
+// updateRig is a client that may lock bank.accounts.
+func updateRig(t *testing.T, d dialect, g *granting) (client, backend *peer) {
+	t.Helper()
+	r := newRig(t, func(o *Options) { o.Locks = g })
+	r.server.Tables.Set("bank", "accounts", &Critical{Key: []Column{{Name: "id", Type: "text"}}})
+	return r.login(d)
+}
+
+// page is one page of a column.
+func page(state []byte, values ...string) *message.RowsResult {
+	m := &message.RowsMetadata{ColumnCount: 1, PagingState: state, Columns: []*message.ColumnMetadata{{Keyspace: "bank", Table: "accounts", Name: "a", Type: datatype.Varchar}}}
+	data := message.RowSet{}
+	for _, v := range values {
+		data = append(data, message.Row{[]byte(v)})
+	}
+	return &message.RowsResult{Metadata: m, Data: data}
+}
+
+// Cassandra may answer a page without rows and more to come: a client hears of its lock in the first row there is, or in one of its own
+// at the end, and asks for the lock once.
+func TestPagesWithoutRowsOfForUpdate(t *testing.T) {
+	everyDialect(t, func(t *testing.T, d dialect) {
+		for _, last := range []*message.RowsResult{page(nil), page(nil, "x")} {
+			g := newGranting()
+			client, backend := updateRig(t, d, g)
+			q := query("SELECT a FROM bank.accounts WHERE id = 'x' FOR UPDATE")
+			q.Options.PageSize = 5
+			answers := []*message.RowsResult{page([]byte("first")), page([]byte{}), last}
+			answers[1].Metadata.PagingState = []byte("second")
+			var got *message.RowsResult
+			for i, answer := range answers {
+				client.send(1, q)
+				sent := backend.answer(1).(*message.Query)
+				assert.Equal(t, "SELECT a FROM bank.accounts WHERE id = 'x' ", sent.Query)
+				assert.Equal(t, primitive.ConsistencyLevelQuorum, sent.Options.Consistency)
+				assert.EqualValues(t, 5, sent.Options.PageSize)
+				assert.Equal(t, []string{"", "first", "second"}[i], string(sent.Options.PagingState), "Cassandra gets its own state")
+				backend.send(1, answer)
+				got = client.answer(1).(*message.RowsResult)
+				q.Options.PagingState = got.Metadata.PagingState
+				if i < 2 {
+					assert.Empty(t, got.Data)
+				}
+			}
+			require.Len(t, got.Data, 1)
+			want := message.Row{{1}, {0, 0, 0, 0, 0, 0, 0, 9}, []byte("HELD"), nil}
+			if len(last.Data) > 0 {
+				want[3] = []byte("x")
+			}
+			assert.Equal(t, want, got.Data[0])
+			assert.Nil(t, got.Metadata.PagingState)
+			assert.Len(t, g.locked, 1)
+			assert.Empty(t, g.unlocked)
+		}
+	})
+}
+
+// A read that fails gives the lock that was taken for it back before the client hears of it; that of a later page does not.
+func TestReadThatFailsGivesItsLockBack(t *testing.T) {
+	bothFramings(t, func(t *testing.T, d dialect) {
+		g := newGranting()
+		client, backend := updateRig(t, d, g)
+		q := query("SELECT a FROM bank.accounts WHERE id = 'x' FOR UPDATE")
+		client.send(1, q)
+		backend.answer(1)
+		backend.send(1, &message.ReadTimeout{ErrorMessage: "too slow", Consistency: primitive.ConsistencyLevelQuorum})
+		assert.Equal(t, "too slow", client.failure(1).GetErrorMessage())
+		require.Len(t, g.unlocked, 1)
+		assert.EqualValues(t, 9, <-g.unlocked)
+
+		q.Options.PagingState = pagingState{ref: 9, inner: []byte("first")}.bytes()
+		client.send(1, q)
+		backend.answer(1)
+		backend.send(1, &message.ReadTimeout{ErrorMessage: "too slow", Consistency: primitive.ConsistencyLevelQuorum})
+		client.failure(1)
+		assert.Empty(t, g.unlocked)
+	})
+}
+
+// A connection that ends before the answer leaves no lock behind.
+func TestLockOfALostReadIsGivenBack(t *testing.T) {
+	g := newGranting()
+	client, backend := updateRig(t, dialect{version: v4}, g)
+	client.send(1, query("SELECT a FROM bank.accounts WHERE id = 'x' FOR UPDATE"))
+	backend.answer(1)
+	require.NoError(t, client.Close())
+	select {
+	case ref := <-g.unlocked:
+		assert.EqualValues(t, 9, ref)
+	case <-time.After(patience):
+		require.Fail(t, "the lock is left behind")
+	}
+}
+
+// The keys of LOCK … IN are asked for in one order, whatever order they are written in.
+func TestSeveralKeysAreLockedInOneOrder(t *testing.T) {
+	g := newGranting()
+	client, _ := updateRig(t, dialect{version: v4}, g)
+	for _, list := range []string{"('b', 'c', 'a')", "('c', 'a', 'b', 'a')"} {
+		client.send(1, query("LOCK bank.accounts WHERE id IN "+list))
+		client.answer(1)
+		for _, want := range []string{"a", "b", "c", "a", "b", "c"} { // each is asked for, then renewed
+			assert.Equal(t, want, (<-g.locked).PK)
+		}
+	}
+}

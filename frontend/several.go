@@ -1,0 +1,340 @@
+package frontend
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/datastax/go-cassandra-native-protocol/message"
+
+	"music/musiccore"
+	"music/rewrite"
+)
+
+// maxKeys is how many keys one LOCK … IN may name: they are locked one after another, within the time of one LOCK.
+const maxKeys = 1000
+
+// several tells whether the statement is a LOCK that names its keys by IN.
+func (s *section) several() bool {
+	if s.statement.Verb != rewrite.Lock && s.statement.Verb != rewrite.Unlock {
+		return false
+	}
+	return slices.ContainsFunc(s.critical.Key, func(column Column) bool {
+		r := s.restriction(s.statement, column)
+		return r != nil && r.Op == rewrite.OpIn
+	})
+}
+
+// grantColumns are the columns of what the statement answers: with IN, those of the key behind the others.
+func (s *section) grantColumns() []*message.ColumnMetadata {
+	columns := grantColumns(s.table)
+	if !s.several() {
+		return columns
+	}
+	for _, column := range s.critical.Key {
+		columns = append(columns, &message.ColumnMetadata{Keyspace: s.table.Keyspace, Table: s.table.Name, Name: column.Name, Type: keyType(column.Type)})
+	}
+	return columns
+}
+
+// wanted is one key of a LOCK … IN: what it is called, and how far it has come.
+type wanted struct {
+	key   musiccore.Key
+	parts [][]byte // a value for each column of the key
+	grant musiccore.Grant
+	asked bool
+}
+
+// keys are the keys that the statement names, each once, in the order in which they are written.
+func (s *section) keys() ([]*wanted, *Failure) {
+	all := [][][]byte{nil}
+	for _, column := range s.critical.Key {
+		if keyType(column.Type) == nil {
+			return nil, invalid("MUSIC_KEY: a key column of type %s cannot stand in LOCK … IN yet", column.Type)
+		}
+		values, f := s.columnValues(column)
+		if f != nil {
+			return nil, f
+		}
+		var longer [][][]byte
+		for _, parts := range all {
+			for _, value := range values {
+				longer = append(longer, append(slices.Clip(parts), bytes.Clone(value)))
+			}
+			if len(longer) > maxKeys {
+				return nil, invalid("MUSIC_REFUSED: one LOCK names %d keys of %s at most", maxKeys, s.table)
+			}
+		}
+		all = longer
+	}
+	var found []*wanted
+	seen := map[musiccore.Key]bool{}
+	for _, parts := range all {
+		key := musiccore.Key{Table: s.critical.ID, PK: string(rewrite.RoutingKey(parts))}
+		if !seen[key] {
+			seen[key] = true
+			found = append(found, &wanted{key: key, parts: parts})
+		}
+	}
+	return found, nil
+}
+
+// columnValues are the values that the statement gives a column of the key; at least one.
+func (s *section) columnValues(column Column) ([][]byte, *Failure) {
+	r := s.restriction(s.statement, column)
+	switch {
+	case r == nil || r.Op != rewrite.OpIn:
+		value, f := s.keyColumn(s.statement, column)
+		return [][]byte{value}, f
+	case r.Value.Kind == rewrite.TermMarker:
+		return s.boundList(r.Value, column)
+	}
+	var values [][]byte
+	for _, t := range r.Values {
+		value, f := s.keyValue(t, column)
+		if f != nil {
+			return nil, f
+		}
+		values = append(values, value)
+	}
+	if len(values) == 0 {
+		return nil, invalid("MUSIC_KEY: %s IN () names no key", column.Name)
+	}
+	return values, nil
+}
+
+// boundList is a list bound to IN ? (v4 spec section 6: its length, then each value with its own).
+func (s *section) boundList(t rewrite.Term, column Column) ([][]byte, *Failure) {
+	raw, ok := s.bound(t)
+	cur := cursor{b: raw}
+	var values [][]byte
+	for n := cur.int(); n > 0 && ok; n-- {
+		value := cur.value()
+		ok = len(value) > 0 && !cur.bad
+		values = append(values, value)
+	}
+	if !ok || len(values) == 0 || cur.at != len(raw) {
+		return nil, invalid("MUSIC_KEY: the value bound to %s IN ? must be a list of keys, none of them null or empty", column.Name)
+	}
+	return values, nil
+}
+
+// several carries out LOCK … IN.
+func (a *admission) several() *Failure {
+	c, s := a.conn, &a.section
+	if s.statement.Verb == rewrite.Unlock {
+		return invalid("MUSIC_SYNTAX: a lock_ref is of one key: UNLOCK each key with its own")
+	}
+	keys, f := s.keys()
+	if f != nil {
+		return f
+	}
+	q, f := a.request(0)
+	if f != nil {
+		return f
+	}
+	r := round{conn: c, stream: a.envelope.stream, table: s.table, columns: s.grantColumns(), keys: keys, most: len(keys), skip: s.statement.SkipLocked, request: q}
+	if s.statement.Limit.Kind != rewrite.NoTerm {
+		n, f := s.integer(s.statement.Limit, "LIMIT")
+		if f != nil || n < 1 {
+			return invalid("MUSIC_SYNTAX: LIMIT is a number of keys from 1 on")
+		}
+		r.most = int(min(n, maxKeys))
+	}
+	return a.permitted(func() {
+		c.server.Stats.count(c, a.envelope.opcode, Answered)
+		c.owing(r.stream, r.run)
+	})
+}
+
+// owing runs what blocks, and answers a request with the envelope that it returns; told that the client is not owed an answer any more.
+// It waits for it before the connection ends.
+func (c *conn) owing(stream int16, f func() (answer []byte, untold func())) {
+	id := c.ops.add(stream)
+	c.children.Go(func() {
+		c.guard(func() {
+			answer, untold := f()
+			if c.ops.owes(id) && !c.over() {
+				c.post(answer)
+			} else {
+				untold()
+			}
+			c.ops.remove(id)
+			c.endIfDrained()
+		})
+	})
+}
+
+// round is one LOCK on several keys. They are taken one after another in one order, the same for every client, so that two rounds never
+// wait for each other in a circle.
+type round struct {
+	conn    *conn
+	stream  int16
+	table   *Table
+	columns []*message.ColumnMetadata
+	keys    []*wanted // as they are written
+	most    int       // so many of them
+	skip    bool      // those that somebody has are left out
+	request musiccore.Request
+}
+
+// run takes the locks and tells the client. It blocks for as long as the client's driver bears.
+func (r *round) run() (answer []byte, untold func()) {
+	limit, cancel := context.WithTimeout(context.Background(), r.patience())
+	defer cancel()
+	got, failure := r.take(limit)
+	if failure == nil && !r.skip && !r.all(got) {
+		r.giveBack(got)
+	}
+	if failure != nil {
+		r.giveBack(got)
+		return errorEnvelope(r.conn.version, r.stream, failure), func() {}
+	}
+	return r.conn.rows(r.stream, r.columns, r.rows()...), func() { r.giveBack(got) }
+}
+
+// patience is how long the whole round may take.
+func (r *round) patience() time.Duration {
+	if r.request.NoWait || r.request.AtOnce {
+		return r.conn.longestWait()
+	}
+	if r.request.Wait == 0 {
+		return r.conn.server.MaxWait
+	}
+	return r.request.Wait
+}
+
+// order is the keys in the order in which they are locked: that of tables and keys, or as they are written where nobody is waited for.
+func (r *round) order() []*wanted {
+	order := slices.Clone(r.keys)
+	if !r.skip {
+		slices.SortFunc(order, func(a, b *wanted) int { return strings.Compare(a.key.PK, b.key.PK) })
+	}
+	return order
+}
+
+// take asks for one key after another until it has enough of them, or, where all are wanted, one cannot be had. Then those that it has
+// are renewed: the lease of the first has run while the last was waited for.
+func (r *round) take(limit context.Context) (got []*wanted, f *Failure) {
+	end, _ := limit.Deadline()
+	for _, w := range r.order() {
+		if len(got) == r.most {
+			break
+		}
+		q := r.request
+		q.Wait = max(time.Until(end), time.Millisecond)
+		if f := r.ask(w, q, limit.Done()); f != nil {
+			return got, f
+		}
+		if w.grant.State == musiccore.Held {
+			got = append(got, w)
+		} else if !r.skip {
+			return got, nil
+		}
+	}
+	for _, w := range got {
+		if f := r.ask(w, musiccore.Request{Ref: w.grant.Ref, Lease: r.request.Lease, AtOnce: true}, nil); f != nil {
+			return got, f
+		}
+	}
+	return got, nil
+}
+
+// all tells whether all that are wanted are held.
+func (r *round) all(got []*wanted) bool {
+	return len(got) == min(r.most, len(r.keys)) && !slices.ContainsFunc(got, func(w *wanted) bool { return w.grant.State != musiccore.Held })
+}
+
+// ask locks one key, or asks after it; nil is no limit. What is not held then has left nothing behind.
+func (r *round) ask(w *wanted, q musiccore.Request, limit <-chan struct{}) *Failure {
+	w.asked = true
+	a, ok := r.conn.lockWithin(w.key, q, limit)
+	switch {
+	case !ok:
+		w.grant = musiccore.Grant{State: musiccore.Busy}
+	case a.Err != nil:
+		return lockFailure(a.Err, r.table, q.Ref)
+	default:
+		w.grant = a.Grant
+	}
+	if w.grant.State == musiccore.Queued {
+		r.conn.unlock(w.key, w.grant.Ref)
+		w.grant = musiccore.Grant{State: musiccore.Busy, Holder: w.grant.Holder}
+	}
+	return nil
+}
+
+// giveBack gives back what is held, and says so in the rows.
+func (r *round) giveBack(got []*wanted) {
+	for _, w := range got {
+		if w.grant.State == musiccore.Held {
+			r.conn.unlock(w.key, w.grant.Ref)
+			w.grant = musiccore.Grant{Ref: w.grant.Ref, State: musiccore.Released}
+		}
+	}
+	for _, w := range r.keys {
+		if !w.asked {
+			w.asked, w.grant = true, musiccore.Grant{State: musiccore.Busy}
+		}
+	}
+}
+
+// rows are those of the keys that were asked for, as they are written.
+func (r *round) rows() []message.Row {
+	var rows []message.Row
+	for _, w := range r.keys {
+		if w.asked {
+			rows = append(rows, append(grantRow(w.grant), w.parts...))
+		}
+	}
+	return rows
+}
+
+// lockWithin asks for a lock and blocks for its answer until limit, or the end of the connection: then it is not ok, and nothing is left
+// behind.
+func (c *conn) lockWithin(k musiccore.Key, q musiccore.Request, limit <-chan struct{}) (a musiccore.Answer, ok bool) {
+	var mu sync.Mutex
+	late := false
+	answered := make(chan musiccore.Answer, 1)
+	gone := c.server.Locks.Lock(k, q, func(a musiccore.Answer) {
+		mu.Lock()
+		defer mu.Unlock()
+		if late && a.Err == nil && a.Grant.Ref != 0 && q.Ref == 0 {
+			c.server.Locks.Unlock(k, a.Grant.Ref, func(musiccore.Answer) {})
+			return
+		}
+		answered <- a
+	})
+	select {
+	case a = <-answered:
+		return a, true
+	case <-limit:
+	case <-c.ending.done:
+	}
+	mu.Lock()
+	late = true
+	mu.Unlock()
+	gone()
+	select {
+	case a = <-answered:
+		return a, true
+	default:
+		return a, false
+	}
+}
+
+// unlock gives a reference back and blocks until that is known, or the connection ends.
+func (c *conn) unlock(k musiccore.Key, ref musiccore.LockRef) {
+	if ref == 0 {
+		return
+	}
+	done := make(chan struct{})
+	c.server.Locks.Unlock(k, ref, func(musiccore.Answer) { close(done) })
+	select {
+	case <-done:
+	case <-c.ending.done:
+	}
+}
