@@ -4,219 +4,150 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strconv"
-	"strings"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 
 	"music/musiccore"
 )
 
-// What one page may be. Cassandra bounds a page by its rows alone: a first, short one tells whether the rows are so large
-// that a full one would not fit in memory.
-const (
-	shortPage  = 100
-	fullPage   = 5000
-	pageBytes  = 4 << 20   // of a short page with more behind it
-	batchBytes = 1 << 20   // of a batch: a mutation of this size is taken everywhere
-	frameBytes = 128 << 10 // no native_transport_max_message_size is below this; larger batches ask for it
-)
-
-// Why an attempt ended without writing. errTooLarge holds until the key shrinks, errNotAgreed for a moment.
+// Why an attempt ended early. errTooLarge holds until the key shrinks, errNotAgreed for a moment.
 var (
-	errTooLarge  = errors.New("key is larger than one page")
+	errTooLarge  = errors.New("row is larger than Cassandra takes")
 	errNotAgreed = errors.New("nodes do not agree on the schema")
 )
 
-// keyOfTable names one partition of a data table. PK is the routing key as on the wire: the bytes of its only column, or
-// of each column a length of 2 bytes, the bytes, and a 0.
+// keyOfTable names what is synchronised in a data table: a partition, or with Row one row. PK is the routing key as on the
+// wire: the bytes of its only column, or of each column a length of 2 bytes, the bytes, and a 0. With Row its columns are
+// those of the whole primary key.
 type keyOfTable struct {
 	Keyspace, Table string
 	PK              string
+	Row             bool
 }
 
-// synchronise reads the partition at QUORUM and writes it back: DELETE at fence, every cell at fence+1, one mutation
-// (PROTOCOL.md 1, Synch, one page). Done: acknowledged, and nothing with a stamp up to the fence can surface again. Above:
-// nothing was written. TooLarge: nothing was written, nor ever will be; Cause says why, errNotSynchronisable where it is
-// the table. Unknown: it may have been written, or be written later; an attempt with a higher fence makes it good. The
-// same fence twice is a mistake: lists would have their elements twice. The session must speak version 4 of the protocol
-// or higher, and retry nothing by itself.
-func synchronise(ctx context.Context, s *gocql.Session, t keyOfTable, a musiccore.Copy) musiccore.Result {
-	top, err := copyPartition(ctx, s, t, a)
-	switch {
-	case errors.Is(err, errNotSynchronisable), errors.Is(err, errTooLarge):
-		return musiccore.Result{Fate: musiccore.TooLarge, Cause: err}
-	case err != nil:
-		return musiccore.Result{Fate: musiccore.Unknown, Cause: fmt.Errorf("synchronise: %w", err)}
-	case top >= a.Fence:
-		return musiccore.Result{Fate: musiccore.Above, Stamp: top}
+// synchronise reads the key at QUORUM and writes it back: DELETE at fence, every cell at fence+1 (PROTOCOL.md 1, Synch). What
+// fits one page and one mutation is read and written at once. Of what does not, each interval of the clustering order is one
+// mutation, one after the other.
+//
+// Done: all of them are acknowledged, and nothing with a stamp up to the fence can surface again. Above, TooLarge, Unknown:
+// some intervals may have been written, or be written later. That is safe, whatever comes next, because the fences of one key
+// only rise: an interval was written as a QUORUM read had it, in one mutation whose stamps lie in the term's own window, so it
+// loses nothing that was acknowledged; no put of the term is under way meanwhile; and the next attempt, of this term or of a
+// later one, reads at QUORUM what it finds there and fences it in turn. TooLarge will be answered again until the key changes;
+// Cause says why, errNotSynchronisable where it is the table. The same fence twice is a mistake: lists would have their elements
+// twice. The session must speak version 4 of the protocol or higher, and retry nothing by itself.
+func synchronise(ctx context.Context, s *gocql.Session, k keyOfTable, a musiccore.Copy) musiccore.Result {
+	p, err := newPartition(ctx, s, k)
+	if err != nil {
+		return failed(err)
 	}
-	return musiccore.Result{Fate: musiccore.Done}
+	return p.synchronise(ctx, a)
 }
 
-// copyPartition answers the highest stamp met; if it reaches the fence nothing was written.
-func copyPartition(ctx context.Context, s *gocql.Session, t keyOfTable, a musiccore.Copy) (musiccore.Stamp, error) {
+// newPartition reads the schema that an attempt rests on.
+func newPartition(ctx context.Context, s *gocql.Session, k keyOfTable) (partition, error) {
+	p := partition{session: s, sizes: usualSizes()}
 	view, err := agreedView(ctx, s)
 	if err != nil {
-		return 0, err
+		return p, err
 	}
-	described, err := view.describe(ctx, s, t)
+	p.now = view.now
+	described, err := view.describe(ctx, s, k)
 	if err != nil {
-		return 0, err
+		return p, err
 	}
-	table, err := newSynchTable(described)
-	if err != nil {
-		return 0, err
+	if p.table, err = newSynchTable(described); err != nil {
+		return p, err
 	}
-	pk, err := table.key(t.PK)
-	if err != nil {
-		return 0, fmt.Errorf("%w: %w", errNotSynchronisable, err)
+	if k.Row {
+		p.table = p.table.rowAlone()
 	}
-	p := partition{session: s, table: table, pk: pk, now: view.now}
-	page, err := p.read(ctx)
-	if err != nil {
-		return 0, err
+	if p.pk, err = p.table.key(k.PK); err != nil {
+		return p, fmt.Errorf("%w: %w", errNotSynchronisable, err)
 	}
-	top := highest(page.rows)
-	if top >= a.Fence || a.Skip && len(page.rows) == 0 {
-		return top, nil
-	}
-	if err := p.learnMarkers(ctx, page); err != nil {
-		return 0, err
-	}
-	return top, p.write(ctx, table.rewrite(pk, page.rows, a.Fence))
+	p.sizes.largest, err = view.largestBatch(ctx, s)
+	return p, err
 }
 
 // partition is where one attempt reads and writes. Both use the same now, in seconds of Unix time, so that what has a TTL
-// expires when it would have; where the protocol is below version 5 the driver leaves it out.
+// expires when it would have, however long the attempt takes; where the protocol is below version 5 the driver leaves it out.
 type partition struct {
 	session *gocql.Session
 	table   synchTable
 	pk      []synchTerm
 	now     int
 	host    string // id of the node that is asked, "" for any
+	sizes   sizes
 }
 
-// read answers all rows as one page had them, or errTooLarge.
-func (p partition) read(ctx context.Context) (synchPage, error) {
-	for _, size := range []int{shortPage, fullPage} {
-		page, err := p.page(ctx, size)
-		switch {
-		case err != nil:
-			return page, fmt.Errorf("read the partition: %w", err)
-		case !page.more:
-			return page, nil
-		case page.bytes > pageBytes:
-			return page, fmt.Errorf("%w: %d bytes in its first %d rows", errTooLarge, page.bytes, size)
-		}
-	}
-	return synchPage{}, fmt.Errorf("%w: more than %d rows", errTooLarge, fullPage)
-}
-
-// learnMarkers asks for the rows' markers where the rule would have to guess them, by a second read at QUORUM. It goes to
-// the same node, which asks the same replicas unless one is slow: the first read has repaired those. Rows that the second
-// does not show, such as those beyond its page, follow the rule.
-func (p partition) learnMarkers(ctx context.Context, page synchPage) error {
-	if p.now+clockSlack >= p.table.forgotten || !slices.ContainsFunc(page.rows, synchRow.guessed) {
-		return nil
-	}
-	p.now, p.host = farFuture, page.host
-	later, err := p.page(ctx, fullPage)
+// synchronise is one attempt.
+func (p partition) synchronise(ctx context.Context, a musiccore.Copy) musiccore.Result {
+	top, err := p.copy(ctx, a)
 	switch {
 	case err != nil:
-		return fmt.Errorf("read the markers: %w", err)
-	case learn(page.rows, later.rows) && p.table.repaired:
-		return errMoved
+		return failed(err)
+	case top >= a.Fence:
+		return musiccore.Result{Fate: musiccore.Above, Stamp: top}
+	}
+	return musiccore.Result{Fate: musiccore.Done}
+}
+
+// failed is the result of an attempt that ended with an error.
+func failed(err error) musiccore.Result {
+	if errors.Is(err, errNotSynchronisable) || errors.Is(err, errTooLarge) {
+		return musiccore.Result{Fate: musiccore.TooLarge, Cause: err}
+	}
+	return musiccore.Result{Fate: musiccore.Unknown, Cause: fmt.Errorf("synchronise: %w", err)}
+}
+
+// copy goes through the key page by page. It ends at a stamp that reaches the fence, and answers it.
+func (p partition) copy(ctx context.Context, a musiccore.Copy) (musiccore.Stamp, error) {
+	page, err := p.first(ctx)
+	for err == nil {
+		top := highest(page.rows)
+		if top >= a.Fence || a.Skip && page.whole() && len(page.rows) == 0 {
+			return top, nil
+		}
+		if err := p.copyPage(ctx, page, a.Fence); err != nil || !page.more {
+			return top, err
+		}
+		if len(page.rows) > 0 {
+			p.table = p.table.withoutStatic() // they went with the first interval: now they stand above the fence
+		}
+		page, err = p.next(ctx, page)
+	}
+	return 0, fmt.Errorf("read the partition: %w", err)
+}
+
+// copyPage writes a page back.
+func (p partition) copyPage(ctx context.Context, page synchPage, fence musiccore.Stamp) error {
+	if err := p.learnMarkers(ctx, page); err != nil {
+		return err
+	}
+	for _, b := range p.table.rewrite(p.pk, page, rewriting{fence: fence, batch: min(p.sizes.batch, p.sizes.largest/2)}) {
+		if err := p.write(ctx, b); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// synchPage is what one answer of Cassandra had of a partition.
-type synchPage struct {
-	rows  []synchRow
-	bytes int
-	more  bool   // rows are left
-	host  string // id of the node that answered
-}
-
-// page reads the first rows of the partition.
-func (p partition) page(ctx context.Context, size int) (synchPage, error) {
-	selection := p.table.selection(p.pk)
-	iter := p.session.Query(selection.text, bound(selection.values)...).Consistency(gocql.Quorum).Idempotent(false).
-		RetryPolicy(nil).WithNowInSeconds(p.now).PageSize(size).PageState(nil).SetHostID(p.host).IterContext(ctx)
-	values := make([]rawBytes, len(iter.Columns()))
-	into := make([]any, len(values))
-	for i := range values {
-		into[i] = &values[i]
-	}
-	page := synchPage{more: len(iter.PageState()) > 0}
-	if host := iter.Host(); host != nil {
-		page.host = host.HostID()
-	}
-	for iter.Scan(into...) {
-		row, err := p.table.row(values)
-		if err != nil {
-			return page, errors.Join(err, iter.Close())
-		}
-		page.rows = append(page.rows, row)
-		for _, v := range values {
-			page.bytes += 4 + len(v)
-		}
-	}
-	return page, iter.Close()
-}
-
-// write sends the statements as one mutation, or answers errTooLarge.
-func (p partition) write(ctx context.Context, writes []synchWrite) error {
-	size := frameOverhead
-	for _, w := range writes {
-		size += w.size()
-	}
-	if err := p.fits(ctx, size); err != nil {
-		return err
+// write sends the statements as one mutation, or answers errTooLarge. The number of statements needs no check where there are
+// several rows: 65535 of them are larger than such a batch may be.
+func (p partition) write(ctx context.Context, b synchBatch) error {
+	if b.weight > p.sizes.largest || len(b.writes) > maxStatements {
+		return fmt.Errorf("%w: %d bytes in %d statements write it back, and %d bytes and %d statements are allowed",
+			errTooLarge, b.weight, len(b.writes), p.sizes.largest, maxStatements)
 	}
 	batch := p.session.Batch(gocql.UnloggedBatch).Consistency(gocql.Quorum).RetryPolicy(nil).
 		SpeculativeExecutionPolicy(gocql.NonSpeculativeExecution{}).DefaultTimestamp(false).WithNowInSeconds(p.now)
-	for _, w := range writes {
+	for _, w := range b.writes {
 		batch.Query(w.text, bound(w.values)...)
 	}
 	if err := batch.ExecContext(ctx); err != nil {
 		return fmt.Errorf("write the partition back: %w", err)
 	}
 	return nil
-}
-
-// frameOverhead is what a BATCH frame has around its statements.
-const frameOverhead = 9 + 1 + 2 + 2 + 4 + 2 + 8 + 4
-
-// fits answers errTooLarge for a batch that the cluster would not take. The number of statements needs no check: 65535 of
-// them are larger than batchBytes.
-func (p partition) fits(ctx context.Context, size int) error {
-	limit := batchBytes
-	if size > frameBytes && size <= batchBytes {
-		var text string
-		const setting = "SELECT value FROM system_views.settings WHERE name = 'native_transport_max_message_size'"
-		err := p.session.Query(setting).Consistency(gocql.One).RetryPolicy(nil).ScanContext(ctx, &text)
-		if err != nil && !errors.Is(err, gocql.ErrNotFound) {
-			return fmt.Errorf("read native_transport_max_message_size: %w", err)
-		}
-		limit = min(limit, byteSize(text, limit))
-	}
-	if size > limit {
-		return fmt.Errorf("%w: a batch of %d bytes, and %d are allowed", errTooLarge, size, limit)
-	}
-	return nil
-}
-
-// byteSize reads a size as Cassandra's settings have it, 4194304B or 16MiB; other is the answer for what is no size.
-func byteSize(text string, other int) int {
-	for unit, shift := range map[string]int{"KiB": 10, "MiB": 20, "GiB": 30, "B": 0, "": 0} {
-		if n, err := strconv.Atoi(strings.TrimSuffix(text, unit)); err == nil && strings.HasSuffix(text, unit) {
-			return n << shift
-		}
-	}
-	return other
 }
 
 // bound are values as the driver takes them: nil is UNSET, never null.

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -24,27 +25,92 @@ func (w synchWrite) size() int {
 	return n
 }
 
-// rewrite is the batch that writes a partition back as it was read (PROTOCOL.md 1, Synch): all of it is deleted at the
-// fence, and what was there stands at fence+1. The statements are to be sent as one unlogged batch, in this order.
-func (t synchTable) rewrite(pk []synchTerm, rows []synchRow, fence musiccore.Stamp) []synchWrite {
-	writes := []synchWrite{{
-		text:   "DELETE FROM " + t.name + " USING TIMESTAMP ? WHERE " + equations(t.partition, pk, " AND "),
-		values: slices.Concat([]rawBytes{wireInt64(int64(fence))}, valuesOf(pk)),
-	}}
-	stamp := wireInt64(int64(fence) + 1)
-	if len(rows) > 0 {
-		static := synchTarget{table: t.name, columns: t.static, key: t.partition, at: pk, stamp: stamp}
-		writes = append(writes, static.updates(rows[0].static, byTTL(rows[0].static))...)
+// synchBatch is statements that are to be sent as one unlogged batch, in their order: one mutation.
+type synchBatch struct {
+	writes []synchWrite
+	weight int // bytes of the frame, or of the mutation where that is larger
+}
+
+// What a batch may be, and what it has beside its statements.
+const (
+	maxStatements = math.MaxUint16
+	frameOverhead = 9 + 1 + 2 + 2 + 4 + 2 + 8 + 4
+	listOverhead  = 20 // of an element of a list in a mutation: its place, a stamp, flags
+)
+
+// weigh is what statements take in a BATCH frame.
+func weigh(writes []synchWrite) int {
+	n := 0
+	for _, w := range writes {
+		n += w.size()
 	}
+	return n
+}
+
+// chunk is a batch in the making: rows, and the interval that has no others.
+type chunk struct {
+	interval
+	static, rows []synchWrite
+	weight       int
+}
+
+// rewriting says how a page is written back: the fence, and how much several rows in one batch may weigh.
+type rewriting struct {
+	fence musiccore.Stamp
+	batch int
+}
+
+// rewrite is the batches that write a page back as it was read (PROTOCOL.md 1, Synch): in its interval all is deleted at the
+// fence, and what was there stands at fence+1. Together they cover the interval of the page.
+func (t synchTable) rewrite(pk []synchTerm, page synchPage, how rewriting) []synchBatch {
+	stamp := wireInt64(int64(how.fence) + 1)
+	open := chunk{interval: interval{lo: page.after}}
+	if len(page.rows) > 0 {
+		static := synchTarget{table: t.name, columns: t.static, key: t.partition, at: pk, stamp: stamp}
+		open.static = static.updates(page.rows[0].static, byTTL(page.rows[0].static))
+		open.weight = weigh(open.static)
+	}
+	var all []synchBatch
 	target := synchTarget{table: t.name, columns: t.regular, key: slices.Concat(t.partition, t.clustering), stamp: stamp}
-	for _, r := range rows {
+	for _, r := range page.rows {
 		if r.staticOnly() {
 			continue
 		}
 		target.at = slices.Concat(pk, r.clustering)
-		writes = append(writes, target.row(r)...)
+		writes := target.row(r)
+		weight := weigh(writes) + listOverhead*r.listed()
+		if len(open.rows) > 0 && open.weight+weight > how.batch {
+			all = append(all, t.batch(pk, open, how.fence))
+			open = chunk{interval: interval{lo: open.hi}}
+		}
+		open.hi, open.rows = r.clustering, append(open.rows, writes...)
+		open.weight += weight
 	}
-	return writes
+	switch {
+	case !page.more:
+		open.hi = nil
+	case len(open.rows) == 0:
+		return all
+	}
+	return append(all, t.batch(pk, open, how.fence))
+}
+
+// batch is a chunk with its deletions. Those of a range leave the static columns, which go with the first interval.
+func (t synchTable) batch(pk []synchTerm, c chunk, fence musiccore.Stamp) synchBatch {
+	var writes []synchWrite
+	at := slices.Concat([]rawBytes{wireInt64(int64(fence))}, valuesOf(pk))
+	where := t.name + " USING TIMESTAMP ? WHERE " + equations(t.partition, pk, " AND ")
+	for _, rows := range t.clauses(c.interval) {
+		writes = append(writes, synchWrite{"DELETE FROM " + where + rows.text, slices.Concat(at, rows.values)})
+	}
+	if c.lo == nil && c.hi != nil && len(t.static) > 0 {
+		names := make([]string, len(t.static))
+		for i, column := range t.static {
+			names[i] = column.name
+		}
+		writes = append(writes, synchWrite{"DELETE " + strings.Join(names, ", ") + " FROM " + where, at})
+	}
+	return synchBatch{weight: frameOverhead + weigh(writes) + c.weight, writes: slices.Concat(writes, c.static, c.rows)}
 }
 
 // synchTarget is where statements write: columns of a row, or the static ones of the partition.

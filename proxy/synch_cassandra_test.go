@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -239,30 +240,25 @@ func TestSynchroniseLargeKeys(t *testing.T) {
 	fate := func(k int32, fence musiccore.Stamp) musiccore.Result {
 		return synchronise(t.Context(), s.session, s.key("large", wireInt32(k)), musiccore.Copy{Fence: fence})
 	}
-	fill(1, 0, fullPage-1, 20, 1)
-	assert.Equal(t, musiccore.Result{Fate: musiccore.Done}, fate(1, 10))
-	rows, stamps := s.look(s.key("large", wireInt32(1)), int(time.Now().Unix()))
-	assert.Len(t, rows, fullPage-1)
-	assert.Equal(t, musiccore.Stamp(11), stamps[len(stamps)-1])
+	for k, tc := range map[int32]struct{ rows, size int }{1: {5000, 20}, 2: {5001, 20}, 3: {12_000, 20}, 4: {2, 1 << 19}, 5: {101, 1 << 16}} {
+		fill(k, 0, tc.rows, tc.size, 1)
+		assert.Equal(t, musiccore.Result{Fate: musiccore.Done}, fate(k, 10), tc)
+		rows, stamps := s.look(s.key("large", wireInt32(k)), int(time.Now().Unix()))
+		assert.Len(t, rows, tc.rows)
+		assert.Equal(t, slices.Repeat([]musiccore.Stamp{11}, tc.rows), stamps)
+	}
+	fill(1, 9000, 9001, 20, 12)
+	assert.Equal(t, musiccore.Result{Fate: musiccore.Above, Stamp: 12}, fate(1, 12))
+	fill(3, 12_000, 12_001, 20, 30)
+	assert.Equal(t, musiccore.Result{Fate: musiccore.Above, Stamp: 30}, fate(3, 20), "on a later page")
+	assert.Equal(t, musiccore.Result{Fate: musiccore.Done}, fate(3, 31))
 
 	p := partition{session: s.session, table: newTestTable(t, "k partition_key int", "v regular blob"), pk: termsOf(string(wireInt32(1)))}
 	p.table.name = s.keyspace + ".large"
-	page, err := p.page(t.Context(), shortPage)
+	page, err := p.page(t.Context(), clause{}, 100, nil)
 	require.NoError(t, err)
 	assert.True(t, page.more)
-	assert.Len(t, page.rows, shortPage, "the driver does not go on by itself")
-
-	fill(1, fullPage, fullPage+2, 20, 15)
-	fill(2, 0, 2, 1<<19, 1)
-	fill(3, 0, shortPage+1, 1<<16, 1)
-	for k, why := range map[int32]string{1: "more than 5000 rows", 2: "a batch of", 3: "in its first 100 rows"} {
-		r := fate(k, 20)
-		assert.Equal(t, musiccore.TooLarge, r.Fate, why)
-		require.ErrorIs(t, r.Cause, errTooLarge)
-		require.ErrorContains(t, r.Cause, why)
-		_, stamps := s.look(s.key("large", wireInt32(2)), int(time.Now().Unix()))
-		assert.Equal(t, []musiccore.Stamp{1, 1}, stamps)
-	}
+	assert.Len(t, page.rows, 100, "the driver does not go on by itself")
 }
 
 // Whoever reads meanwhile, and whenever an attempt is cut off, the partition is whole: each sees one mutation or none.

@@ -86,7 +86,7 @@ func TestRewriteOfALearnedMarker(t *testing.T) {
 			`UPDATE "ks"."t" USING TIMESTAMP ? AND TTL ? SET "a" = ? WHERE "k" = ? AND "c" = ?`,
 			[]rawBytes{f1, wireInt32(9), rawBytes("value"), rawBytes("key"), rawBytes("r")},
 		},
-	}, table.rewrite(termsOf("key"), rows, 100)[1:])
+	}, wholly(t, table, rows, 100)[1:])
 }
 
 func TestForgotten(t *testing.T) {
@@ -198,7 +198,7 @@ func TestSynchroniseMarkersMeetLateWrites(t *testing.T) {
 		s.do("INSERT INTO KS.late (k, c) VALUES (1, 'row') USING TIMESTAMP 1")
 		s.do("UPDATE KS.late USING TIMESTAMP 2 AND TTL 300 SET holder = 'x'" + at)
 		p := s.partition(k, int(time.Now().Unix())-1)
-		page, err := p.read(t.Context())
+		page, err := p.first(t.Context())
 		require.NoError(t, err)
 		s.do(tc.late)
 		require.ErrorIs(t, p.learnMarkers(t.Context(), page), tc.err, tc.late)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -42,10 +43,10 @@ func (m modelPartition) rowOf(at string) modelRow {
 // modelTable has a column of every storage, static and not.
 func modelTable() (synchTable, error) {
 	d := describedTable{keyspace: "ks", name: "t", flags: []string{"compound"}, types: map[string][]string{"ty": {"f0", "f1"}}}
-	d.columns = append(d.columns, describedColumn{"k", "partition_key", "int", 0}, describedColumn{"c", "clustering", "int", 0})
+	d.columns = append(d.columns, describedColumn{"k", "partition_key", "int", 0, "none"}, describedColumn{"c", "clustering", "int", 0, "asc"})
 	types := map[string]string{"p": "int", "q": "text", "l": "list<int>", "s": "set<int>", "m": "map<int, int>", "u": "ty", "t": "frozen<tuple<int, int>>"}
 	for name, typeName := range types {
-		d.columns = append(d.columns, describedColumn{"r" + name, "regular", typeName, -1}, describedColumn{"s" + name, "static", typeName, -1})
+		d.columns = append(d.columns, describedColumn{"r" + name, "regular", typeName, -1, "none"}, describedColumn{"s" + name, "static", typeName, -1, "none"})
 	}
 	return newSynchTable(d)
 }
@@ -331,7 +332,9 @@ func TestRewriteKeepsThePartition(t *testing.T) {
 		pk, err := table.key("key")
 		require.NoError(t, err)
 		got := modelPartition{}
-		got.run(t, table, table.rewrite(pk, rows, 100), 100)
+		batches := table.rewrite(pk, synchPage{rows: rows}, rewriting{fence: 100, batch: math.MaxInt})
+		require.Len(t, batches, 1)
+		got.run(t, table, batches[0].writes, 100)
 		require.Equal(t, slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(got)))
 		require.Equal(t, want, got)
 	})

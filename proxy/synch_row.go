@@ -20,6 +20,8 @@ type synchCell struct {
 	ttl   int32 // of the value as a whole, 0: none
 	parts []synchPart
 	stamp musiccore.Stamp // the highest in it; 0 for null
+
+	listed int // elements of a list
 }
 
 // synchPart is what a column has under one TTL, where it has more than one: of a UDT a value or nil for each field, of a
@@ -64,6 +66,15 @@ func (t synchTable) row(values []rawBytes) (synchRow, error) {
 // staticOnly reports that the partition has static columns and no row.
 func (r synchRow) staticOnly() bool {
 	return slices.ContainsFunc(r.clustering, synchTerm.null)
+}
+
+// listed counts the elements of the row's lists.
+func (r synchRow) listed() int {
+	n := 0
+	for _, c := range r.regular {
+		n += c.listed
+	}
+	return n
 }
 
 // highest is the highest stamp in the rows, 0 if there is none.
@@ -112,6 +123,9 @@ func (c synchColumn) cell(value, ttl, stamp rawBytes) (synchCell, error) {
 		return cell, err
 	}
 	cell.parts = c.share(elements)
+	if c.storage == listStorage {
+		cell.listed = len(elements)
+	}
 	if len(cell.parts) == 1 {
 		cell.ttl, cell.parts = cell.parts[0].ttl, nil
 	}

@@ -67,16 +67,19 @@ func (s *store) partition(k keyOfTable, now int) partition {
 	require.NoError(s.t, err)
 	pk, err := table.key(k.PK)
 	require.NoError(s.t, err)
-	return partition{session: s.session, table: table, pk: pk, now: now}
+	p := partition{session: s.session, table: table, pk: pk, now: now, sizes: usualSizes()}
+	p.sizes.largest, err = schemaView{}.largestBatch(s.t.Context(), s.session)
+	require.NoError(s.t, err)
+	return p
 }
 
 // look is the partition as synchronise sees it at a given second, and the stamps in it.
 func (s *store) look(k keyOfTable, now int) ([]synchRow, []musiccore.Stamp) {
 	s.t.Helper()
-	page, err := s.partition(k, now).read(s.t.Context())
+	rows, err := s.partition(k, now).all(s.t.Context(), clause{})
 	require.NoError(s.t, err)
 	var stamps []musiccore.Stamp
-	for _, r := range page.rows {
+	for _, r := range rows {
 		for _, cells := range [][]synchCell{r.static, r.regular} {
 			for i := range cells {
 				if !cells[i].term.null() {
@@ -86,7 +89,7 @@ func (s *store) look(k keyOfTable, now int) ([]synchRow, []musiccore.Stamp) {
 			}
 		}
 	}
-	return page.rows, stamps
+	return rows, stamps
 }
 
 func (s *store) key(table string, pk rawBytes) keyOfTable {

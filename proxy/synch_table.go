@@ -27,10 +27,12 @@ const (
 
 // synchColumn is a column as synchronise needs to know it. Names are quoted.
 type synchColumn struct {
-	name    string
-	storage storage
-	fields  []string // of udtStorage
-	shape   tupleShape
+	name       string
+	typeName   string // as system_schema has it
+	storage    storage
+	fields     []string // of udtStorage
+	shape      tupleShape
+	descending bool // a clustering column, the largest value first
 }
 
 // synchTable is a table as synchronise needs to know it. Names are quoted; the columns of the key are in its order.
@@ -46,6 +48,7 @@ type synchTable struct {
 type describedColumn struct {
 	name, kind, typeName string
 	position             int
+	order                string // asc, desc or none
 }
 
 // describedTable is what system_schema says of a table. Types has the fields of the UDTs of its columns.
@@ -114,7 +117,7 @@ func (d describedTable) forgotten() int {
 
 // column is a row of system_schema as synchronise needs to know it.
 func (d describedTable) column(c describedColumn) synchColumn {
-	column := synchColumn{name: rewrite.Quote(c.name), shape: shapeOf(c.typeName)}
+	column := synchColumn{name: rewrite.Quote(c.name), typeName: c.typeName, shape: shapeOf(c.typeName), descending: c.order == "desc"}
 	if name, ok := udtName(c.typeName); ok && d.types[name] != nil {
 		column.storage = udtStorage
 		for _, field := range d.types[name] {
@@ -148,9 +151,21 @@ func (c synchColumn) multiCell() bool { return c.storage >= listStorage }
 // columns are those outside the key, in the order of selection.
 func (t synchTable) columns() []synchColumn { return slices.Concat(t.static, t.regular) }
 
-// selection is the SELECT of a whole partition: the clustering columns, then of every other column its value, its TTL
-// and its stamp.
-func (t synchTable) selection(pk []synchTerm) synchWrite {
+// withoutStatic is the table as if it had no static columns: they are read and written once.
+func (t synchTable) withoutStatic() synchTable {
+	t.static = nil
+	return t
+}
+
+// rowAlone is the table as if each row were a partition: its key is the whole primary key, and the static columns are nobody's.
+func (t synchTable) rowAlone() synchTable {
+	t.partition, t.clustering, t.static = slices.Concat(t.partition, t.clustering), nil, nil
+	return t
+}
+
+// selection is the SELECT of a partition's rows: the clustering columns, then of every other column its value, its TTL and its
+// stamp.
+func (t synchTable) selection(pk []synchTerm, rows clause) synchWrite {
 	var what []string
 	for _, c := range t.clustering {
 		what = append(what, c.selector())
@@ -166,8 +181,8 @@ func (t synchTable) selection(pk []synchTerm) synchWrite {
 		what = []string{"[" + t.partition[0].name + "]"}
 	}
 	return synchWrite{
-		text:   "SELECT " + strings.Join(what, ", ") + " FROM " + t.name + " WHERE " + equations(t.partition, pk, " AND "),
-		values: valuesOf(pk),
+		text:   "SELECT " + strings.Join(what, ", ") + " FROM " + t.name + " WHERE " + equations(t.partition, pk, " AND ") + rows.text,
+		values: append(valuesOf(pk), rows.values...),
 	}
 }
 

@@ -30,6 +30,13 @@ func newTestTable(t *testing.T, lines ...string) synchTable {
 	return table
 }
 
+// wholly is the one batch that writes all rows of a partition back.
+func wholly(t require.TestingT, table synchTable, rows []synchRow, fence musiccore.Stamp) []synchWrite {
+	batches := table.rewrite(termsOf("key"), synchPage{rows: rows}, rewriting{fence: fence, batch: 1 << 20})
+	require.Len(t, batches, 1)
+	return batches[0].writes
+}
+
 // termsOf are values as terms without more to them.
 func termsOf(values ...string) []synchTerm {
 	var all []synchTerm
@@ -51,14 +58,14 @@ func plainCell(value string, ttl int32, stamp int64) []rawBytes {
 func TestSelection(t *testing.T) {
 	table := newTestTable(t, `Que"er partition_key int`, `c1 clustering int`, `from clustering frozen<tuple<int, int>>`, `sl static list<int>`,
 		`v regular text`, `u regular "Ty pe"`, `f regular frozen<"Ty pe">`, `tu regular frozen<tuple<int, text>>`, `vec regular vector<float, 3>`)
-	s := table.selection(termsOf("key"))
+	s := table.selection(termsOf("key"), clause{})
 	assert.Equal(t, `SELECT "c1", ["from"], "sl", TTL("sl"), MAXWRITETIME("sl"), "v", TTL("v"), WRITETIME("v"), "u", TTL("u"), MAXWRITETIME("u"), `+
 		`"f", TTL("f"), WRITETIME("f"), ["tu"], TTL("tu"), WRITETIME("tu"), "vec", TTL("vec"), WRITETIME("vec") `+
 		`FROM "ks"."t" WHERE "Que""er" = ?`, s.text)
 	assert.Equal(t, []rawBytes{rawBytes("key")}, s.values)
 
 	only := newTestTable(t, "a partition_key int", "b partition_key int")
-	assert.Equal(t, `SELECT ["a"] FROM "ks"."t" WHERE "a" = ? AND "b" = ?`, only.selection(termsOf("1", "2")).text)
+	assert.Equal(t, `SELECT ["a"] FROM "ks"."t" WHERE "a" = ? AND "b" = ?`, only.selection(termsOf("1", "2"), clause{}).text)
 }
 
 func TestRewrite(t *testing.T) {
@@ -74,7 +81,7 @@ func TestRewrite(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, musiccore.Stamp(53), highest([]synchRow{row}))
 
-	writes := table.rewrite(termsOf("key"), []synchRow{row}, 100)
+	writes := wholly(t, table, []synchRow{row}, 100)
 	f1 := wireInt64(101)
 	assert.Equal(t, []synchWrite{
 		{`DELETE FROM "ks"."t" USING TIMESTAMP ? WHERE "k" = ?`, []rawBytes{wireInt64(100), rawBytes("key")}},
@@ -92,7 +99,7 @@ func TestRewrite(t *testing.T) {
 		},
 	}, writes)
 	assert.Equal(t, 21+4+8+4+3, writes[0].size())
-	assert.Len(t, table.rewrite(termsOf("key"), nil, 100), 1, "an empty partition is deleted as well")
+	assert.Len(t, wholly(t, table, nil, 100), 1, "an empty partition is deleted as well")
 }
 
 func TestAdditions(t *testing.T) {
@@ -111,7 +118,7 @@ func TestAdditions(t *testing.T) {
 	one := func(v string) rawBytes { return append(wireInt32(1), tupleOf(rawBytes(v))...) }
 	var texts []string
 	var values [][]rawBytes
-	for _, w := range table.rewrite(termsOf("key"), []synchRow{row}, 100)[2:] {
+	for _, w := range wholly(t, table, []synchRow{row}, 100)[2:] {
 		texts = append(texts, w.text)
 		values = append(values, w.values[1:len(w.values)-1])
 	}

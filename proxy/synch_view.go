@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
@@ -97,6 +100,35 @@ func dissentOf(own, version gocql.UUID, down bool) dissent {
 // have ended; with one of the future it would end early.
 func pastOf(a, b time.Time) int { return int(min(a.Unix(), b.Unix())) - 1 }
 
+// largestBatch is what the cluster takes in one batch, in bytes, by the settings of a node. A node that does not show them, for
+// want of them or of the right to read them, is taken for one that takes a MiB.
+func (v schemaView) largestBatch(ctx context.Context, s *gocql.Session) (int, error) {
+	const text = "SELECT value FROM system_views.settings WHERE name = ?"
+	largest := math.MaxInt32
+	for _, name := range []string{"native_transport_max_message_size", "max_mutation_size"} {
+		var value string
+		err := localQuery(s, v.host, text, name).ScanContext(ctx, &value)
+		var refused gocql.RequestError
+		hidden := errors.Is(err, gocql.ErrNotFound) ||
+			errors.As(err, &refused) && (refused.Code() == gocql.ErrCodeUnauthorized || refused.Code() == gocql.ErrCodeInvalid)
+		if err != nil && !hidden {
+			return 0, fmt.Errorf("read %s: %w", name, err)
+		}
+		largest = min(largest, byteSize(value, usualSizes().largest))
+	}
+	return largest, nil
+}
+
+// byteSize reads a size as Cassandra's settings have it, 4194304B or 16MiB; other is the answer for what is no size.
+func byteSize(text string, other int) int {
+	for unit, shift := range map[string]int{"KiB": 10, "MiB": 20, "GiB": 30, "B": 0, "": 0} {
+		if n, err := strconv.Atoi(strings.TrimSuffix(text, unit)); err == nil && strings.HasSuffix(text, unit) {
+			return n << shift
+		}
+	}
+	return other
+}
+
 // localQuery asks one node for what it knows by itself; host "" is any.
 func localQuery(s *gocql.Session, host, text string, values ...any) *gocql.Query {
 	return s.Query(text, values...).Consistency(gocql.One).RetryPolicy(nil).SetHostID(host)
@@ -110,9 +142,9 @@ func (v schemaView) describe(ctx context.Context, s *gocql.Session, t keyOfTable
 	if err != nil {
 		return d, fmt.Errorf("read table %s.%s: %w", t.Keyspace, t.Table, err)
 	}
-	const columns = "SELECT column_name, kind, position, type FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ?"
+	const columns = "SELECT column_name, kind, position, type, clustering_order FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ?"
 	iter := localQuery(s, v.host, columns, t.Keyspace, t.Table).IterContext(ctx)
-	for c := (describedColumn{}); iter.Scan(&c.name, &c.kind, &c.position, &c.typeName); {
+	for c := (describedColumn{}); iter.Scan(&c.name, &c.kind, &c.position, &c.typeName, &c.order); {
 		d.columns = append(d.columns, c)
 	}
 	if err := iter.Close(); err != nil {

@@ -1,0 +1,138 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+)
+
+// sizes are what one read and one write may be.
+type sizes struct {
+	short, full int // rows of the first page, and of any page
+	page        int // bytes that a page should have
+	batch       int // bytes of a batch with several rows: a mutation of this size is taken everywhere
+	largest     int // bytes of any batch
+}
+
+// usualSizes are those of every attempt, but for largest. Cassandra bounds a page by its rows alone: a first, short one tells
+// how large they are.
+func usualSizes() sizes {
+	return sizes{short: 100, full: 5000, page: 4 << 20, batch: 1 << 20, largest: 1 << 20}
+}
+
+// rows is how many rows the next page should have, after one with so many rows and bytes.
+func (s sizes) rows(rows, bytes int) int {
+	return max(1, min(s.full, s.page*max(1, rows)/max(1, bytes)))
+}
+
+// synchPage is what one answer of Cassandra had of a partition.
+type synchPage struct {
+	after []synchTerm // clustering of the last row before it; nil for the first page
+	rows  []synchRow
+	bytes int
+	more  bool   // rows are left
+	state []byte // where the next page begins
+	host  string // id of the node that answered
+}
+
+// whole reports that the page is all of the partition.
+func (s synchPage) whole() bool { return s.after == nil && !s.more }
+
+// last is the clustering of the last row up to the page's end, nil where there was none yet.
+func (s synchPage) last() []synchTerm {
+	if len(s.rows) == 0 {
+		return s.after
+	}
+	return s.rows[len(s.rows)-1].clustering
+}
+
+// interval is what the page has all rows of.
+func (s synchPage) interval() interval {
+	if !s.more {
+		return interval{lo: s.after}
+	}
+	return interval{lo: s.after, hi: s.last()}
+}
+
+// first reads the whole partition if a page can hold it, else its beginning.
+func (p partition) first(ctx context.Context) (synchPage, error) {
+	page, err := p.page(ctx, clause{}, p.sizes.short, nil)
+	rows := p.sizes.rows(len(page.rows), page.bytes)
+	if err != nil || !page.more || rows <= len(page.rows) {
+		return page, err
+	}
+	return p.page(ctx, clause{}, rows, nil)
+}
+
+// next reads on.
+func (p partition) next(ctx context.Context, before synchPage) (synchPage, error) {
+	page, err := p.page(ctx, clause{}, p.sizes.rows(len(before.rows), before.bytes), before.state)
+	page.after = before.last()
+	return page, err
+}
+
+// learnMarkers asks for the rows' markers where the rule would have to guess them, by a second read at QUORUM of the same
+// interval. It goes to the same node, which asks the same replicas unless one is slow: the first read has repaired those. Rows
+// that the second does not show follow the rule.
+func (p partition) learnMarkers(ctx context.Context, page synchPage) error {
+	if p.now+clockSlack >= p.table.forgotten || !slices.ContainsFunc(page.rows, synchRow.guessed) {
+		return nil
+	}
+	p.now, p.host = farFuture, page.host
+	var later []synchRow
+	for _, c := range p.table.clauses(page.interval()) {
+		rows, err := p.all(ctx, c)
+		if err != nil {
+			return errors.Join(errors.New("read the markers"), err)
+		}
+		later = append(later, rows...)
+	}
+	if learn(page.rows, later) && p.table.repaired {
+		return errMoved
+	}
+	return nil
+}
+
+// all reads the rows of a clause to their end. Between the two reads of a page only late writes can have added any.
+func (p partition) all(ctx context.Context, c clause) ([]synchRow, error) {
+	var rows []synchRow
+	var state []byte
+	for {
+		page, err := p.page(ctx, c, p.sizes.full, state)
+		rows = append(rows, page.rows...)
+		if err != nil || !page.more {
+			return rows, err
+		}
+		state = page.state
+	}
+}
+
+// page reads rows of a clause: at most so many, from where the state says.
+func (p partition) page(ctx context.Context, c clause, rows int, state []byte) (synchPage, error) {
+	selection := p.table.selection(p.pk, c)
+	iter := p.session.Query(selection.text, bound(selection.values)...).Consistency(gocql.Quorum).Idempotent(false).
+		RetryPolicy(nil).WithNowInSeconds(p.now).PageSize(rows).PageState(state).SetHostID(p.host).IterContext(ctx)
+	values := make([]rawBytes, len(iter.Columns()))
+	into := make([]any, len(values))
+	for i := range values {
+		into[i] = &values[i]
+	}
+	page := synchPage{state: iter.PageState()}
+	page.more = len(page.state) > 0
+	if host := iter.Host(); host != nil {
+		page.host = host.HostID()
+	}
+	for iter.Scan(into...) {
+		row, err := p.table.row(values)
+		if err != nil {
+			return page, errors.Join(err, iter.Close())
+		}
+		page.rows = append(page.rows, row)
+		for _, v := range values {
+			page.bytes += 4 + len(v)
+		}
+	}
+	return page, iter.Close()
+}
