@@ -19,14 +19,26 @@ type store struct {
 	keyspace string
 }
 
+// openStore opens one that speaks a version of the protocol.
 func openStore(t *testing.T, version int) *store {
+	t.Helper()
+	return open(t, func(c *gocql.ClusterConfig) { c.ProtoVersion = version })
+}
+
+// openObserved opens one whose batches somebody is told of.
+func openObserved(t *testing.T, o gocql.BatchObserver) *store {
+	t.Helper()
+	return open(t, func(c *gocql.ClusterConfig) { c.ProtoVersion, c.BatchObserver = 5, o })
+}
+
+func open(t *testing.T, configure func(*gocql.ClusterConfig)) *store {
 	t.Helper()
 	address := os.Getenv("MUSIC_TEST_CASSANDRA")
 	if testing.Short() || address == "" {
 		t.Skip("needs a Cassandra: MUSIC_TEST_CASSANDRA=host:port")
 	}
 	cluster := gocql.NewCluster(address)
-	cluster.ProtoVersion = version
+	configure(cluster)
 	cluster.Timeout = 20 * time.Second
 	cluster.RetryPolicy = nil
 	session, err := cluster.CreateSession()
