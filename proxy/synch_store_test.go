@@ -14,24 +14,24 @@ import (
 
 // store is a keyspace of its own on a real Cassandra, for one test.
 type store struct {
-	t        *testing.T
+	t        testing.TB
 	session  *gocql.Session
 	keyspace string
 }
 
 // openStore opens one that speaks a version of the protocol.
-func openStore(t *testing.T, version int) *store {
+func openStore(t testing.TB, version int) *store {
 	t.Helper()
 	return open(t, func(c *gocql.ClusterConfig) { c.ProtoVersion = version })
 }
 
 // openObserved opens one whose batches somebody is told of.
-func openObserved(t *testing.T, o gocql.BatchObserver) *store {
+func openObserved(t testing.TB, o gocql.BatchObserver) *store {
 	t.Helper()
 	return open(t, func(c *gocql.ClusterConfig) { c.ProtoVersion, c.BatchObserver = 5, o })
 }
 
-func open(t *testing.T, configure func(*gocql.ClusterConfig)) *store {
+func open(t testing.TB, configure func(*gocql.ClusterConfig)) *store {
 	t.Helper()
 	address := os.Getenv("MUSIC_TEST_CASSANDRA")
 	if testing.Short() || address == "" {

@@ -219,6 +219,7 @@ func TestSynchroniseAnySchemaInPieces(t *testing.T) {
 			late := sh.statement(t, rapid.SampledFrom([]int{50, 999, 1003, 1004}).Draw(t, "stamp"))
 			s.do(late)
 		}
+		require.Equal(t, before, s.snapshot(k, now), "after late writes")
 		s.do("DELETE FROM KS." + sh.name + " USING TIMESTAMP 1004" + sh.at(t, 0))
 		require.Equal(t, before, s.snapshot(k, now))
 	})
