@@ -101,5 +101,5 @@
 //
 // Several proxies to a key work as far as queueing and preempting go; taking a
 // reference over from another session (Takeover), borrowed stamps (Remote),
-// hints, retained blocks, strict mode and paged synchronising are not here yet.
+// hints, retained blocks and strict mode are not here yet.
 package musiccore

@@ -60,10 +60,13 @@ type ReadRow struct{ Quorum bool }
 // every outcome that is not certain; the Core sends the same Swap again.
 type Apply struct{ Swap Swap }
 
-// Copy is one attempt of a one-page Synch (PROTOCOL.md 1, Synch): read the
-// key at QUORUM; a WRITETIME >= Fence: reply Above with the highest; else one
-// mutation DELETE at Fence and every cell at Fence+1, at QUORUM. With Skip an
-// empty key needs no DELETE. Replies: Done, Above, TooLarge, Unknown.
+// Copy is one attempt of a Synch (PROTOCOL.md 1, Synch): read the key at
+// QUORUM, interval by interval, and write each back in one mutation, DELETE at
+// Fence and every cell at Fence+1, at QUORUM. A WRITETIME >= Fence ends it:
+// reply Above with the highest met. With Skip an empty key needs no DELETE.
+// However it ends, some intervals may have been written: only Done says that
+// all are. It may take as long as the key is large; operations that wait for
+// it are answered in their own time. Replies: Done, Above, TooLarge, Unknown.
 type Copy struct {
 	Fence Stamp
 	Skip  bool
@@ -87,7 +90,7 @@ const (
 	Done                 // read, applied, copied
 	Refused              // the condition of the LWT was false
 	Above                // Copy met a stamp at or above the fence
-	TooLarge             // Copy met more than one page
+	TooLarge             // Copy met what cannot be written back: Cause names it
 )
 
 // Result is the store's reply to a Command.

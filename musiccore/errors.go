@@ -14,12 +14,13 @@ var (
 	ErrLost = errors.New("musiccore: lock is lost")
 	// ErrElsewhere: another session has the reference; see ElsewhereError.
 	ErrElsewhere = errors.New("musiccore: lock reference is of another session")
-	// ErrSynchronising: the key could not be synchronised or its window not renewed in time; try again.
-	ErrSynchronising = errors.New("musiccore: key is not synchronised yet")
+	// ErrSynchronising: the key is being synchronised, or its window renewed, and that takes longer than an operation waits; it
+	// goes on, so try again.
+	ErrSynchronising = errors.New("musiccore: key is being synchronised")
 	// ErrPoisoned: a cell of the key is stamped so far ahead that no window lies above it (PROTOCOL.md 1, Synch).
 	ErrPoisoned = errors.New("musiccore: key has a write timestamp beyond every window")
-	// ErrTooLarge: the key does not fit the one page that is synchronised at a time.
-	ErrTooLarge = errors.New("musiccore: key is too large to be synchronised")
+	// ErrTooLarge: the key cannot be synchronised: a row is larger than the store takes, or the table is of a kind that cannot be.
+	ErrTooLarge = errors.New("musiccore: key cannot be synchronised")
 	// ErrNoSession: this proxy has no valid session: no term, no operation.
 	ErrNoSession = errors.New("musiccore: session is not valid")
 	// ErrClock: own and cluster clock differ too much for a new term (H4).

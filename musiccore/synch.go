@@ -1,6 +1,9 @@
 package musiccore
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // poison is the stamp above which no window can be put (PROTOCOL.md 1, Synch).
 const poison = Stamp(1) << 62
@@ -83,7 +86,7 @@ func (k *key) copied(now Now, r Result) {
 	case r.Fate == Above:
 		t.window.move(r.Stamp + 1)
 	case r.Fate == TooLarge:
-		k.refuseKey(now, ErrTooLarge)
+		k.refuseKey(now, tooLarge(r.Cause))
 	}
 	s.next = now.Boot + backoff(s.tries)
 	s.tries++
@@ -95,6 +98,14 @@ func (k *key) refuseKey(_ Now, err error) {
 		k.c.answer(Answer{Op: b.op, Err: err})
 	}
 	k.term.waiting = nil
+}
+
+// tooLarge is ErrTooLarge with what the store says of it.
+func tooLarge(cause error) error {
+	if cause == nil {
+		return ErrTooLarge
+	}
+	return fmt.Errorf("%w: %w", ErrTooLarge, cause)
 }
 
 // renew asks for a fresh window while operations go on in the old one.

@@ -1,6 +1,7 @@
 package musiccore
 
 import (
+	"errors"
 	"testing"
 	"time"
 )
@@ -305,9 +306,22 @@ func TestBeginWaitsAtMostItsTime(t *testing.T) {
 	d.lock(Request{})
 	s.run()
 	_, op := d.begin(1, Put)
-	only[Copy](d)
+	id, _ := only[Copy](d)
 	d.pass(d.opts.OpTimeout)
 	d.fails(op, ErrSynchronising)
+
+	// The synchronise goes on, however long it takes, and is not begun anew for those who come meanwhile.
+	for range 5 {
+		_, op = d.begin(1, Put)
+		d.pass(d.opts.OpTimeout)
+		d.fails(op, ErrSynchronising)
+	}
+	_, op = d.begin(1, Put)
+	d.none()
+	d.reply(id, Result{Fate: Done})
+	if !d.answered(op).Ticket.OK() {
+		t.Fatal("no ticket")
+	}
 }
 
 func TestBeginOfOneWhoLeft(t *testing.T) {
@@ -372,8 +386,11 @@ func TestTooLarge(t *testing.T) {
 	s.run()
 	_, op := d.begin(1, Put)
 	id, _ := only[Copy](d)
-	d.reply(id, Result{Fate: TooLarge})
-	d.fails(op, ErrTooLarge)
+	cause := errors.New("a row of 17 MiB")
+	d.reply(id, Result{Fate: TooLarge, Cause: cause})
+	if err := d.answered(op).Err; !errors.Is(err, ErrTooLarge) || !errors.Is(err, cause) {
+		t.Fatal(err)
+	}
 	if r := d.released(1); !r.Dirty {
 		t.Fatal("clean")
 	}
