@@ -16,7 +16,7 @@ func (c *conn) warn(e envelope, warnings []string) envelope {
 	body, flags := e.body(), e.flags
 	if flags.Contains(primitive.HeaderFlagCompressed) && !c.segmented.Load() {
 		var err error
-		if body, err = decompressBody(c.compression, body, maxDecoded); err != nil {
+		if body, err = decompressBody(c.compression, body, nil, maxDecoded); err != nil {
 			return e
 		}
 		flags &^= primitive.HeaderFlagCompressed
