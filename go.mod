@@ -3,6 +3,7 @@ module music
 go 1.26.0
 
 require (
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/apache/cassandra-gocql-driver/v2 v2.1.2
 	github.com/creack/pty v1.1.24
 	github.com/datastax/go-cassandra-native-protocol v0.0.0-20240903140133-605a850e203b

@@ -95,6 +95,7 @@ type link struct {
 	to    int
 	delay int64        // nanoseconds
 	loss  atomic.Int64 // packets of a million
+	lost  atomic.Int64 // packets, to a cut or by loss
 	cut   atomic.Bool
 
 	mu    sync.Mutex
@@ -115,6 +116,7 @@ const maxHeld = 1 << 14
 // push takes over a packet.
 func (l *link) push(packet []byte) {
 	if l.cut.Load() || rand.Int64N(1e6) < l.loss.Load() { //nolint:gosec // G404: chance, not secrets
+		l.lost.Add(1)
 		return
 	}
 	l.mu.Lock()
@@ -146,9 +148,11 @@ func (l *link) deliver(to *tun) {
 			for monotonic() < h.due {
 				_ = unix.ClockNanosleep(unix.CLOCK_MONOTONIC, unix.TIMER_ABSTIME, &wait, nil) // interrupted: again
 			}
-			if !l.cut.Load() {
-				_, _ = to.file.Write(h.packet) // what does not arrive is lost
+			if l.cut.Load() {
+				l.lost.Add(1)
+				continue
 			}
+			_, _ = to.file.Write(h.packet) // what does not arrive is lost
 		}
 		select {
 		case <-l.wake:

@@ -81,6 +81,14 @@ func (w *WAN) Lose(a, b int, perMillion int64) {
 	w.router.link(b, a).loss.Store(perMillion)
 }
 
+// Lost counts the packets that Cut and Lose have taken so far.
+func (w *WAN) Lost() (n int64) {
+	for _, l := range w.router.links {
+		n += l.lost.Load()
+	}
+	return n
+}
+
 // Close removes everything. What still runs in the namespaces is cut off.
 func (w *WAN) Close() error {
 	var faults []error

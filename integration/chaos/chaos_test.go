@@ -1,0 +1,113 @@
+// Package chaos plays applications and faults against three real nodes and three proxies in an emulated network, and checks what the
+// applications saw: entry consistency under failures, on everything that was acknowledged.
+package chaos
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+)
+
+var (
+	span    = flag.Duration("chaos.for", 45*time.Second, "how long faults strike")
+	seed    = flag.Uint64("chaos.seed", 0, "which faults, in which order; 0: another each time")
+	clients = flag.Int("chaos.clients", 9, "applications that use locks")
+)
+
+// TestNothingAcknowledgedIsLost has clients use few keys through any proxy while one fault follows the other.
+func TestNothingAcknowledgedIsLost(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs three nodes")
+	}
+	if *seed == 0 {
+		*seed = rand.Uint64()
+	}
+	t.Logf("-chaos.seed %d", *seed)
+	w := build(t)
+	sessions := w.table(t)
+	h := &history{began: time.Now()}
+	ctx, end := context.WithTimeout(t.Context(), *span)
+	defer end()
+	var group sync.WaitGroup
+	all := make([]*client, *clients)
+	for i := range all {
+		all[i] = &client{id: i + 1, history: h, keys: keys(), random: rand.New(rand.NewPCG(*seed, uint64(i))), sessions: sessions, at: i % sites}
+		group.Go(func() { all[i].run(ctx) })
+	}
+	struck := w.disturb(ctx, t)
+	group.Wait()
+	w.readBack(t, &client{history: h, keys: keys(), random: rand.New(rand.NewPCG(*seed, 1<<41)), sessions: sessions})
+	grants := 0
+	for _, c := range all {
+		grants += c.grants
+	}
+	t.Logf("%d grants, %d operations acknowledged, %d refused, %d of unknown outcome; faults that struck: %v",
+		grants, h.count(done), h.count(refused), h.count(unknown), struck)
+	for _, fault := range h.check() {
+		t.Error(fault)
+	}
+	if h.count(done) < 10 {
+		t.Error("hardly anything was done: nothing was shown")
+	}
+}
+
+// keys are few, so that clients meet.
+func keys() []string { return []string{"a", "b", "c"} }
+
+// disturb strikes faults until ctx ends, and returns how often each has struck.
+func (w *world) disturb(ctx context.Context, t *testing.T) map[string]int {
+	t.Helper()
+	random := rand.New(rand.NewPCG(*seed, 1<<40))
+	struck := map[string]int{}
+	for rest(ctx, 2*time.Second); ctx.Err() == nil; rest(ctx, time.Second) {
+		f, site, span := draw(random, faults())
+		n, err := f.strike(ctx, w, site, span)
+		if err != nil && ctx.Err() == nil {
+			t.Errorf("%s at site %d: %v", f.name, site, err)
+		}
+		struck[f.name] += n
+	}
+	return struck
+}
+
+// readBack adds to the history what a holder finds who comes when everything has been mended: the last word on every key.
+func (w *world) readBack(t *testing.T, last *client) {
+	t.Helper()
+	must(t, w.nodes.Wait(t.Context()))
+	for _, key := range last.keys {
+		must(t, eventually(t.Context(), time.Minute, func(ctx context.Context) error {
+			ref := last.lock(ctx, key)
+			if ref == 0 {
+				return fmt.Errorf("key %s cannot be locked", key)
+			}
+			o := op{key: key, ref: ref}
+			err := last.operate(ctx, &o)
+			last.history.add(o)
+			return err
+		}))
+	}
+}
+
+// table makes the critical table, and opens a session with each proxy.
+func (w *world) table(t *testing.T) (all [sites]*gocql.Session) {
+	t.Helper()
+	for i, p := range w.proxies {
+		s, err := session(p.host(), patience)
+		must(t, err)
+		t.Cleanup(s.Close)
+		all[i] = s
+	}
+	for _, cql := range []string{
+		"CREATE KEYSPACE chaos WITH replication = {'class': 'NetworkTopologyStrategy', 'dc1': 1, 'dc2': 1, 'dc3': 1}",
+		"CREATE TABLE chaos.t (k text PRIMARY KEY, v int) WITH comment = '@critical'",
+	} {
+		must(t, all[0].Query(cql).Exec())
+	}
+	return all
+}

@@ -1,0 +1,126 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+)
+
+// patience is how long a client waits for an answer, more than any fault lasts that is healed.
+const patience = 8 * time.Second
+
+// client uses locks as applications do, one operation at a time, and goes to another proxy when it is not answered.
+type client struct {
+	id       int
+	history  *history
+	keys     []string
+	random   *rand.Rand
+	sessions [sites]*gocql.Session
+	at       int // the proxy that it uses now
+	puts     int
+	grants   int
+}
+
+// run does sections until ctx ends.
+func (c *client) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		key := c.keys[c.random.IntN(len(c.keys))]
+		if ref := c.lock(ctx, key); ref != 0 {
+			c.grants++
+			c.section(ctx, key, ref)
+		}
+	}
+}
+
+// move goes to another proxy.
+func (c *client) move() { c.at = c.random.IntN(sites) }
+
+// statement is one statement of the product at the present proxy.
+func (c *client) statement(ctx context.Context, format string, args ...any) *gocql.Query {
+	return c.sessions[c.at].Query(fmt.Sprintf(format, args...)).WithContext(ctx)
+}
+
+// lock waits for a lock as long as it seems to get nearer; 0: not this time.
+func (c *client) lock(ctx context.Context, key string) int64 {
+	how := "WAIT 1s LEASE 5s"
+	var ref int64
+	for tries := 0; tries < 30 && ctx.Err() == nil; tries++ {
+		row := map[string]any{}
+		if err := c.statement(ctx, "LOCK chaos.t WHERE k = '%s' %s", key, how).MapScan(row); err != nil {
+			c.move()
+			continue
+		}
+		told, _ := row["lock_ref"].(int64)
+		switch row["state"] {
+		case "HELD":
+			return told
+		case "QUEUED":
+			if ref = told; ref != 0 {
+				how = fmt.Sprintf("USING LOCK %d WAIT 1s", ref)
+			}
+		default:
+			return 0
+		}
+	}
+	return 0
+}
+
+// section does some operations under a reference, and mostly gives it back.
+func (c *client) section(ctx context.Context, key string, ref int64) {
+	for range 1 + c.random.IntN(8) {
+		o := op{client: c.id, key: key, ref: ref, put: c.random.IntN(2) == 0}
+		err := c.operate(ctx, &o)
+		c.history.add(o)
+		if err != nil && (o.outcome == refused || c.random.IntN(4) == 0) {
+			if c.random.IntN(2) == 0 {
+				return
+			}
+			c.move()
+		}
+	}
+	if c.random.IntN(10) > 0 {
+		_ = c.statement(ctx, "UNLOCK chaos.t WHERE k = '%s' USING LOCK %d", key, ref).Exec() // its lease ends it, then
+	}
+}
+
+// operate does one operation and notes what came of it.
+func (c *client) operate(ctx context.Context, o *op) error {
+	o.called = c.history.now()
+	var err error
+	if o.put {
+		c.puts++
+		o.value = c.id*1_000_000 + c.puts
+		err = c.statement(ctx, "UPDATE chaos.t USING LOCK %d SET v = %d WHERE k = '%s'", o.ref, o.value, o.key).Exec()
+	} else {
+		err = c.statement(ctx, "SELECT v FROM chaos.t WHERE k = '%s' USING LOCK %d", o.key, o.ref).Scan(&o.value)
+		if errors.Is(err, gocql.ErrNotFound) {
+			err = nil
+		}
+	}
+	o.returned = c.history.now()
+	o.outcome, o.over = judged(err)
+	return err
+}
+
+// judged is what an answer says about an operation.
+func judged(err error) (x outcome, over bool) {
+	var told gocql.RequestError
+	switch {
+	case err == nil:
+		return done, true
+	case errors.Is(err, gocql.ErrNoConnections):
+		return refused, true // never sent
+	case !errors.As(err, &told):
+		return unknown, false
+	case told.Code() == gocql.ErrCodeUnavailable:
+		return refused, true
+	case told.Code() == gocql.ErrCodeInvalid && !strings.Contains(told.Message(), "unknown"):
+		return refused, true
+	}
+	return unknown, true
+}

@@ -1,0 +1,167 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+
+	"music/integration/cassandra"
+	"music/integration/wan"
+)
+
+// sites is how many there are: a node and a proxy in each, and clients who go to any proxy.
+const sites = 3
+
+// lease is that of the proxies' sessions, short so that a run sees many of them end.
+const lease = 3 * time.Second
+
+// world is three data centres with a proxy each, in an emulated network.
+type world struct {
+	dir     string
+	binary  string
+	network *wan.WAN
+	nodes   *cassandra.Cluster
+	proxies [sites]*proxy
+}
+
+// build makes it, or skips where nobody may.
+func build(t *testing.T) *world {
+	t.Helper()
+	if _, err := os.Stat("/dev/net/tun"); err != nil || os.Geteuid() != 0 {
+		t.Skip("NO CHAOS: an emulated network needs root and /dev/net/tun")
+	}
+	w := &world{dir: t.TempDir()}
+	w.binary = filepath.Join(w.dir, "music")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", w.binary, "music/cmd/music").CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	var err error
+	w.network, err = wan.Start(wan.Options{Name: "chaos", Sites: sites, RTT: []wan.Link{{A: 1, B: 2, RTT: 6 * time.Millisecond}, {A: 1, B: 3, RTT: 8 * time.Millisecond}, {A: 2, B: 3, RTT: 3 * time.Millisecond}}})
+	must(t, err)
+	t.Cleanup(func() { must(t, w.network.Close()) })
+	w.nodes, err = cassandra.Start(t.Context(), cassandra.Options{
+		Dir: filepath.Join(w.dir, "nodes"), Nodes: sites, MultiDC: true, FastJIT: true, Faults: true, Log: t.Output(),
+		Address:   func(k int) string { return w.network.Address(k, 1) },
+		Namespace: func(k int) string { return w.network.Namespace(k) },
+		// A node that is killed must not forget what it has acknowledged.
+		Yaml: map[string]string{"commitlog_sync": "batch", "commitlog_sync_period": "", "write_request_timeout": "1500ms", "cas_contention_timeout": "2s"},
+	})
+	must(t, err)
+	t.Cleanup(func() { must(t, w.nodes.Close()) })
+	for k := 1; k <= sites; k++ {
+		w.proxies[k-1] = &proxy{world: w, site: k}
+		t.Cleanup(w.proxies[k-1].kill)
+		must(t, w.proxies[k-1].start(t.Context()))
+	}
+	return w
+}
+
+// proxy is one process of the product, which may be killed and started again.
+type proxy struct {
+	world *world
+	site  int
+
+	mu  sync.Mutex
+	cmd *exec.Cmd
+}
+
+func (p *proxy) host() string { return p.world.network.Address(p.site, 2) }
+
+// start starts the process and returns when it listens.
+func (p *proxy) start(ctx context.Context) error {
+	log, err := os.OpenFile(filepath.Join(p.world.dir, fmt.Sprintf("proxy%d.log", p.site)), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = log.Close() }() // the child has its own
+	cmd := exec.Command("ip", "netns", "exec", p.world.network.Namespace(p.site), p.world.binary, "proxy",
+		"--contact-points", p.world.network.Address(p.site, 1), "--listen", p.host()+":9042", "--metrics-listen", "",
+		"--session-lease", lease.String())
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	p.cmd = cmd
+	p.mu.Unlock()
+	return eventually(ctx, 40*time.Second, func(ctx context.Context) error {
+		c, err := new(net.Dialer).DialContext(ctx, "tcp", p.host()+":9042")
+		if err != nil {
+			return fmt.Errorf("proxy %d: %w", p.site, err)
+		}
+		return c.Close()
+	})
+}
+
+// signal sends one; a process that is gone hears nothing.
+func (p *proxy) signal(sig syscall.Signal) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd != nil {
+		_ = p.cmd.Process.Signal(sig)
+	}
+}
+
+// wait waits until the process has ended.
+func (p *proxy) wait() {
+	p.mu.Lock()
+	cmd := p.cmd
+	p.cmd = nil
+	p.mu.Unlock()
+	if cmd != nil {
+		_ = cmd.Wait() // killed, or told to end
+	}
+}
+
+func (p *proxy) kill() {
+	p.signal(syscall.SIGKILL)
+	p.wait()
+}
+
+// eventually tries until it works, or the limit.
+func eventually(ctx context.Context, limit time.Duration, try func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := try(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return errors.Join(fmt.Errorf("not within %v", limit), err)
+		}
+	}
+}
+
+// session opens a driver's session with one server and no other: what a client sees of it is what that one says.
+func session(host string, timeout time.Duration) (*gocql.Session, error) {
+	c := gocql.NewCluster(host)
+	c.ProtoVersion, c.NumConns, c.Timeout, c.ConnectTimeout = 4, 2, timeout, 2*time.Second
+	c.DisableInitialHostLookup = true
+	c.ReconnectInterval = 500 * time.Millisecond
+	c.Consistency = gocql.Quorum
+	c.Logger = gocql.NewLogger(gocql.LogLevelNone)
+	return c.CreateSession()
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
