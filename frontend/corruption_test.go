@@ -86,7 +86,7 @@ func TestCorruptAnswers(t *testing.T) {
 				query("DROP TABLE b.c"), query("USE b"),
 			}
 			answers := []message.Message{
-				preparedAs(idOf("x")), systemLocal("rpc_address", "rpc_port"), somePeers(),
+				preparedAs(idOf("x")), systemLocal("rpc_address", "rpc_port"), systemLocal("peer_address", "data_center"),
 				&message.SchemaChangeResult{ChangeType: "DROPPED", Target: "TABLE", Keyspace: "b", Object: "c"}, &message.SetKeyspaceResult{Keyspace: "b"},
 			}
 			i := random.IntN(len(requests))

@@ -110,11 +110,18 @@ func (c *conn) forwardHeld(e envelope) error {
 }
 
 // forwardEdited sends a request that was kept back with another body, uncompressed and without its custom payload.
-func (c *conn) forwardEdited(e envelope, body []byte) error {
+func (c *conn) forwardEdited(e envelope, body []byte) error { return c.forwardAs(e, e.opcode, body) }
+
+// forwardAs is forwardEdited that makes another kind of request of it. It counts as what the client has sent.
+func (c *conn) forwardAs(e envelope, opcode primitive.OpCode, body []byte) error {
+	if err := c.expect(e); err != nil {
+		return err
+	}
+	e.opcode = opcode
 	e.flags &^= droppedFlags
 	e.length = uint32(len(body))
-	e.raw = append(e.appendTo(make([]byte, 0, headerSize+len(body))), body...)
-	return c.forwardHeld(e)
+	c.up.emit(append(e.appendTo(make([]byte, 0, headerSize+len(body))), body...))
+	return nil
 }
 
 // loggedInNow lifts the limits that hold until Cassandra has accepted the client.

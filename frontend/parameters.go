@@ -117,6 +117,11 @@ func (p *parameters) fence(stamp int64) {
 	}
 }
 
+// unpage asks for all rows at once, whatever page the client wants.
+func (p *parameters) unpage() {
+	p.flags &^= primitive.QueryFlagPageSize | primitive.QueryFlagPagingState
+}
+
 // drop takes a value out: that of a marker which Cassandra does not see.
 func (p *parameters) drop(i int) {
 	p.values = append(p.values[:i:i], p.values[i+1:]...)

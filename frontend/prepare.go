@@ -55,7 +55,7 @@ func (c *conn) decidePrepare(e envelope) verdict {
 	switch r.meaning {
 	case local, peers:
 		var failure *Failure
-		if p.topology, failure = readTopology(text, r.meaning); failure != nil {
+		if p.topology, failure = readTopology(text, c.lookedUp()[1]); failure != nil {
 			return c.refuse(failure)
 		}
 	case schema:
@@ -120,6 +120,9 @@ func (c *conn) learn(e envelope, p *preparing) (envelope, error) {
 	result, f, err := c.decodePrepared(e)
 	if err != nil || result == nil {
 		return e, err
+	}
+	if p.topology != nil {
+		p.topology.metadata = result.ResultMetadataId
 	}
 	entry := &prepared{meaning: p.meaning, topology: p.topology, born: p.born, section: p.section}
 	for _, name := range p.tables {

@@ -39,7 +39,7 @@ func (c *conn) decideMeaning(e envelope, r reading, text []byte, own string) ver
 		if !e.whole() {
 			return more
 		}
-		t, failure := readTopology(text, r.meaning)
+		t, failure := readTopology(text, c.lookedUp()[1])
 		if failure != nil {
 			return c.refuse(failure)
 		}

@@ -86,7 +86,7 @@ func (c *conn) answerTo(e envelope, w watch) (envelope, error) {
 	case watchPrepare:
 		return c.learn(e, w.preparing)
 	case watchTopology:
-		return c.translate(e, w.topology)
+		return c.translateRows(e, w.question)
 	case watchKeyspace:
 		return e, c.follow(e)
 	case watchFenced:

@@ -22,6 +22,9 @@ type Options struct {
 	Dial func(ctx context.Context) (net.Conn, error)
 	// Advertise is the address that drivers are told in the place of the node's.
 	Advertise netip.AddrPort
+	// Nodes are the other nodes that have a proxy now. Whatever is made of what it returns, it must stay as it is. nil = none ever:
+	// the home node is shown as the only one.
+	Nodes func() []Node
 	// Tables and Locks are nil when locks are off: then no statement is looked into but for the cluster's topology.
 	Tables *Tables
 	Locks  Locks

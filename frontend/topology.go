@@ -3,200 +3,160 @@ package frontend
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 
-	"github.com/datastax/go-cassandra-native-protocol/frame"
-	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/rewrite"
 )
 
-// topology says how the rows of a SELECT on system.local or system.peers become those of a cluster whose only node is
-// this proxy (DESIGN.md 3): local shows the proxy's address, and there are no peers.
+// topology is a SELECT on system.local, system.peers or peers_v2. Cassandra carries it out, restricted to the nodes that have a
+// proxy and with the proxies' addresses in it made the nodes'; in its rows they are made the proxies' again (DESIGN.md 3). So any
+// selection, count or limit is Cassandra's own. It is never changed once made.
 type topology struct {
-	peers   bool
-	count   bool     // of peers: what is selected is a number of rows
-	sources []string // of local: the column that each result column shows; nil: its own name says it
+	table     string // local, peers or peers_v2
+	text      []byte // nil: it could not be read, and no row of it is shown
+	statement rewrite.Statement
+	sources   []string // the column that each result column shows, "" for none; nil: its own name says it
+	metadata  []byte   // of a prepared one: the id of its result columns, from protocol 5 on
 }
 
-// readTopology looks at what is selected. What would show an address in a form that cannot be translated is refused.
-func readTopology(text []byte, m meaning) (*topology, *Failure) {
-	t := &topology{peers: m == peers}
+// readTopology reads such a SELECT. What shows or compares an address in a form that is not translated is refused.
+func readTopology(text []byte, table string) (*topology, *Failure) {
+	t := &topology{table: table}
 	statement, err := rewrite.Parse(text)
 	if err != nil {
 		return t, nil //nolint:nilerr // Cassandra will not read it either, and says so better
 	}
+	t.text, t.statement = bytes.Clone(text), statement
 	if statement.JSON {
 		return nil, invalid("MUSIC_REFUSED: SELECT JSON on system.local and system.peers is not translated: select columns")
 	}
-	for _, s := range statement.Selectors {
-		switch s.Kind {
-		case rewrite.StarSelector:
-			return t, nil
-		case rewrite.ColumnSelector:
-			t.sources = append(t.sources, string(s.Column.AppendTo(nil, text)))
-		case rewrite.CountSelector:
-			t.count = true
-			t.sources = append(t.sources, "")
-		default:
-			if !t.peers && namesAddress(text[s.Start:s.End]) {
-				return nil, invalid("MUSIC_REFUSED: functions of a node's address are not translated: select the column")
-			}
-			t.sources = append(t.sources, "")
+	if f := t.readSelectors(); f != nil {
+		return nil, f
+	}
+	return t, t.checkWhere()
+}
+
+// readSelectors finds out which column of the table each result column shows.
+func (t *topology) readSelectors() *Failure {
+	for _, s := range t.statement.Selectors {
+		source := ""
+		switch {
+		case s.Kind == rewrite.StarSelector:
+			t.sources = nil
+			return nil
+		case s.Kind == rewrite.ColumnSelector:
+			source = t.name(s.Column)
+		case t.places(s.Span) > 0:
+			return invalid("MUSIC_REFUSED: functions of a node's address are not translated: select the column")
+		}
+		t.sources = append(t.sources, source)
+	}
+	return nil
+}
+
+// checkWhere refuses restrictions of addresses that are not translated: of peers all but = and IN, of local all.
+func (t *topology) checkWhere() *Failure {
+	translated := 0
+	for _, r := range t.statement.Where {
+		if t.restricts(r) {
+			translated++
 		}
 	}
-	return t, nil
+	if t.places(t.where()) > translated {
+		return invalid("MUSIC_REFUSED: of a node's address only = and IN on system.peers and peers_v2 are translated")
+	}
+	return nil
 }
 
-// namesAddress tells whether an expression may show an address or port of the node.
-func namesAddress(expression []byte) bool {
-	folded := bytes.ToLower(expression)
-	return bytes.Contains(folded, []byte("address")) || bytes.Contains(folded, []byte("port"))
+// restricts tells whether a relation is one of an address or port that is translated.
+func (t *topology) restricts(r rewrite.Relation) bool {
+	if t.table == "local" || !showsPlace(t.name(r.Column)) {
+		return false
+	}
+	evaluated := func(v rewrite.Term) bool { return v.Kind == rewrite.TermOther }
+	return (r.Op == rewrite.OpEq || r.Op == rewrite.OpIn) && !evaluated(r.Value) && !slices.ContainsFunc(r.Values, evaluated)
 }
 
-// holdTopology sends such a SELECT on, asking for the columns in the answer: they are needed to translate it.
+// where is the text from behind the table to ORDER or GROUP BY, which put addresses into an order and compare them with nothing.
+func (t *topology) where() rewrite.Span {
+	lex := rewrite.NewLexer(t.text[t.statement.Table.End:])
+	for token := lex.Next(); token.Kind != rewrite.TokenEOF; token = lex.Next() {
+		token.Start += t.statement.Table.End
+		token.End += t.statement.Table.End
+		if token.Kind == rewrite.TokenIdent && (isWord(t.text, token, "order") || isWord(t.text, token, "group")) {
+			return rewrite.Span{Start: t.statement.Table.End, End: token.Start}
+		}
+	}
+	return rewrite.Span{Start: t.statement.Table.End, End: len(t.text)}
+}
+
+// places counts the names of address columns in a part of the text; names of bind markers are none.
+func (t *topology) places(part rewrite.Span) (n int) {
+	text := part.Of(t.text)
+	lex := rewrite.NewLexer(text)
+	var last rewrite.TokenKind
+	for token := lex.Next(); token.Kind != rewrite.TokenEOF && token.Kind != rewrite.TokenInvalid; token = lex.Next() {
+		word := token.Kind == rewrite.TokenIdent || token.Kind == rewrite.TokenQuoted
+		name := rewrite.Name{Span: token.Span, Quoted: token.Kind == rewrite.TokenQuoted}
+		if word && last != ':' && showsPlace(string(name.AppendTo(nil, text))) {
+			n++
+		}
+		last = token.Kind
+	}
+	return n
+}
+
+// name is a column as Cassandra knows it.
+func (t *topology) name(n rewrite.Name) string { return string(n.AppendTo(nil, t.text)) }
+
+// holdTopology has such a SELECT asked in the client's place, with the nodes that there are now.
 func (c *conn) holdTopology(t *topology) verdict {
-	v := c.holdFor((*conn).askColumns)
-	c.plan.watch = watch{kind: watchTopology, topology: t}
+	v := c.holdFor((*conn).askTopology)
+	q := &question{topology: t, proxy: c.server.Advertise}
+	if c.server.Nodes != nil {
+		q.nodes = c.server.Nodes()
+	}
+	c.plan.watch = watch{kind: watchTopology, question: q}
 	return v
 }
 
-func (c *conn) askColumns(e envelope) error {
+// askTopology sends the translated SELECT as a QUERY, whatever it came as: the text of a prepared one holds the nodes of the time
+// when it is executed, and Cassandra's columns for it are those of the client's own.
+func (c *conn) askTopology(e envelope) error {
+	q := c.plan.watch.question
+	if q.text == nil {
+		return c.forwardHeld(e)
+	}
 	body, err := c.plainBody(e)
 	if err != nil {
 		return c.answerUnreadable(e, err)
 	}
 	cur := cursor{b: body}
+	var metadata []byte
 	if e.opcode == primitive.OpCodeExecute {
-		c.skipIDs(&cur)
+		metadata = c.skipIDs(&cur)
 	} else {
 		cur.longString()
 	}
-	what := body[:cur.at]
 	p := readParameters(&cur, c.version)
 	if cur.bad {
 		return c.answerUnreadable(e, errShort)
 	}
-	if !p.flags.Contains(primitive.QueryFlagSkipMetadata) {
-		return c.forwardHeld(e)
-	}
+	q.bare = p.flags.Contains(primitive.QueryFlagSkipMetadata) && (metadata == nil || bytes.Equal(metadata, q.metadata))
 	p.flags &^= primitive.QueryFlagSkipMetadata
-	return c.forwardEdited(e, p.appendTo(bytes.Clone(what), c.version))
+	p.unpage()
+	text := q.ask(&p)
+	edited := append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...)
+	return c.forwardAs(e, primitive.OpCodeQuery, p.appendTo(edited, c.version))
 }
 
-// skipIDs skips the ids that stand before the parameters of an EXECUTE.
-func (c *conn) skipIDs(cur *cursor) {
+// skipIDs skips the ids that stand before the parameters of an EXECUTE, and returns that of the result columns, from protocol 5 on.
+func (c *conn) skipIDs(cur *cursor) (metadata []byte) {
 	cur.string()
 	if c.version >= byte(primitive.ProtocolVersion5) {
-		cur.string()
+		metadata = cur.string()
 	}
-}
-
-// translate makes the answer to such a SELECT.
-func (c *conn) translate(e envelope, t *topology) (envelope, error) {
-	if e.opcode != primitive.OpCodeResult {
-		return e, nil
-	}
-	f, err := c.decode(e)
-	if err != nil {
-		return e, err
-	}
-	rows, ok := f.Body.Message.(*message.RowsResult)
-	if !ok {
-		return e, nil
-	}
-	if t.peers {
-		t.empty(rows)
-	} else {
-		c.showProxy(rows, t)
-	}
-	return c.encode(f)
-}
-
-// empty takes all peers out of rows; where they are counted, that makes 0.
-func (t *topology) empty(rows *message.RowsResult) {
-	rows.Metadata.PagingState = nil
-	if !t.count {
-		rows.Data = message.RowSet{}
-		return
-	}
-	for _, row := range rows.Data {
-		for i := range row {
-			row[i] = nil
-			if t.source(i, "") == "" {
-				row[i] = make([]byte, 8)
-			}
-		}
-	}
-}
-
-// showProxy puts the proxy's address in the place of the node's. Every inet of system.local is an address of the node.
-func (c *conn) showProxy(rows *message.RowsResult, t *topology) {
-	address := c.server.Advertise.Addr().Unmap().AsSlice()
-	port := binary.BigEndian.AppendUint32(nil, uint32(c.server.Advertise.Port()))
-	for i, column := range rows.Metadata.Columns {
-		var shown []byte
-		switch {
-		case column.Type.Code() == primitive.DataTypeCodeInet:
-			shown = address
-		case isPort(t.source(i, column.Name)):
-			shown = port
-		default:
-			continue
-		}
-		for _, row := range rows.Data {
-			if row[i] != nil {
-				row[i] = shown
-			}
-		}
-	}
-}
-
-// source is the column of the table that a result column shows.
-func (t *topology) source(i int, name string) string {
-	if i < len(t.sources) {
-		return t.sources[i]
-	}
-	return name
-}
-
-// isPort tells whether a column of system.local is a port of the node.
-func isPort(column string) bool {
-	switch column {
-	case "rpc_port", "native_port", "broadcast_port", "listen_port":
-		return true
-	}
-	return false
-}
-
-// decode decodes a response of the backend whole.
-func (c *conn) decode(e envelope) (*frame.Frame, error) {
-	body := e.body()
-	if e.flags.Contains(primitive.HeaderFlagCompressed) && !c.segmented.Load() {
-		var err error
-		if body, err = decompressBody(c.compression, body, nil, maxDecoded); err != nil {
-			return nil, err
-		}
-		e.flags &^= primitive.HeaderFlagCompressed
-	}
-	return frame.NewRawCodec().ConvertFromRawFrame(&frame.RawFrame{
-		Header: &frame.Header{
-			IsResponse: true, Version: e.protocol(), Flags: e.flags, StreamId: e.stream, OpCode: e.opcode, BodyLength: int32(len(body)),
-		},
-		Body: body,
-	})
-}
-
-// maxDecoded bounds an answer that is decoded: rows of system tables and prepared metadata are small.
-const maxDecoded = 64 << 20
-
-// encode makes an envelope of a decoded response, uncompressed.
-func (c *conn) encode(f *frame.Frame) (envelope, error) {
-	raw, err := frame.NewRawCodec().ConvertToRawFrame(f)
-	if err != nil {
-		return envelope{}, err
-	}
-	b := responseEnvelope(c.version, f.Header.StreamId, f.Header.OpCode, raw.Body)
-	b[1] = byte(f.Header.Flags)
-	return envelope{header: readHeader(b), raw: b}, nil
+	return metadata
 }

@@ -9,7 +9,7 @@ const (
 	watchLogin    watchKind = iota + 1 // READY, AUTHENTICATE, AUTH_SUCCESS: the handshake moves on
 	watchPrepare                       // the id that Cassandra gives a statement
 	watchKeyspace                      // USE
-	watchTopology                      // rows of system.local and system.peers: addresses are translated
+	watchTopology                      // rows of system.local, peers and peers_v2: addresses are translated
 	watchSchema                        // a schema change is known to the proxy before it is to the client
 	watchFenced                        // the outcome of an operation under a lock
 	watchColumns                       // what a read would have answered
@@ -20,7 +20,7 @@ const (
 type watch struct {
 	kind      watchKind
 	preparing *preparing                       // watchPrepare
-	topology  *topology                        // watchTopology
+	question  *question                        // watchTopology
 	fenced    *fenced                          // watchFenced
 	born      bool                             // watchSchema: it makes a table that is critical from its first moment on
 	columns   func(envelope) (envelope, error) // watchColumns: what is told in its place
