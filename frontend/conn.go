@@ -52,6 +52,7 @@ type asked struct {
 	name        []byte // scratch, for names of tables
 	scratch     []byte // for compressed bodies; nil before the first
 	using       bool   // a USE has been sent, and nothing after it
+	hears       atomic.Uint32 // what REGISTER has asked for of hearsStatus and hearsTopology
 }
 
 // told is what Cassandra's answers have said.

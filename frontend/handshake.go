@@ -71,8 +71,8 @@ func readOptions(body []byte) (map[string]string, error) {
 	return options, nil
 }
 
-// register asks Cassandra for no more than schema changes: the state of nodes that clients never see is not theirs to know. What
-// Cassandra gets is never the list that was received: it reads names in more ways than one.
+// register asks Cassandra for no more than schema changes: the state of nodes that clients never see is not theirs to know, and that
+// of the proxies is told by Tell. What Cassandra gets is never the list that was received: it reads names in more ways than one.
 func (c *conn) register(e envelope) error {
 	body, err := c.plainBody(e)
 	if err != nil {
@@ -82,14 +82,16 @@ func (c *conn) register(e envelope) error {
 	if err != nil {
 		return c.answerUnreadable(e, err)
 	}
-	asked := false
+	asked, hears := false, uint32(0)
 	for _, t := range types {
 		event := primitive.EventType(strings.ToUpper(t))
 		if !event.IsValid() {
 			return c.answer(e, protocolError("Invalid value '%s' for Type", t))
 		}
 		asked = asked || event == primitive.EventTypeSchemaChange
+		hears |= hearing(event)
 	}
+	c.hears.Or(hears)
 	if !asked {
 		c.server.Stats.count(c, e.opcode, Answered)
 		c.post(responseEnvelope(c.version, e.stream, primitive.OpCodeReady, nil))
