@@ -53,6 +53,8 @@ type Music struct {
 	ClientLease  time.Duration
 	MaxWait      time.Duration // how long LOCK may keep a driver of unknown patience waiting
 	Critical     []string      // patterns of tables that are critical whatever their comment says; see CriticalByName
+
+	ExpectProxies int // this one included; at start drivers wait until so many have said where they are
 }
 
 // Limits bounds what clients can take from the proxy and how long it waits for others.
@@ -81,6 +83,8 @@ func Default() Config {
 			SessionLease: 10 * time.Second,
 			ClientLease:  30 * time.Second,
 			MaxWait:      1500 * time.Millisecond,
+
+			ExpectProxies: 1,
 		},
 		Limits: Limits{
 			MaxConnections:   10000,

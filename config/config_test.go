@@ -91,6 +91,7 @@ session-lease: 5s
 client-lease: 1m
 max-wait: 250ms
 critical: ["bank.*", "shop.orders"]
+expect-proxies: 3
 max-connections: 20
 max-frame-size: 1MiB
 handshake-timeout: 3s
@@ -108,6 +109,7 @@ log-format: text
 		Music: config.Music{
 			Locks: true, Replication: "{'class': 'NetworkTopologyStrategy', 'dc1': 3}",
 			SessionLease: 5 * time.Second, ClientLease: time.Minute, MaxWait: 250 * time.Millisecond, Critical: []string{"bank.*", "shop.orders"},
+			ExpectProxies: 3,
 		},
 		Limits: config.Limits{MaxConnections: 20, MaxFrameSize: 1 << 20, HandshakeTimeout: 3 * time.Second, BackendTimeout: 20 * time.Second},
 		Log:    config.Log{Level: "trace", Format: "text"},

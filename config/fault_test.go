@@ -44,6 +44,7 @@ func TestValidateRefuses(t *testing.T) {
 		{`max-wait "-1ns": out of range`, func(c *config.Config) { c.Music.MaxWait = -1 }},
 		{`critical "bank.*,accounts": not keyspace.table`, func(c *config.Config) { c.Music.Critical = []string{"bank.*", "accounts"} }},
 		{`critical "bank.a-b": not keyspace.table`, func(c *config.Config) { c.Music.Critical = []string{"bank.a-b"} }},
+		{`expect-proxies "0": out of range; allowed: 1 to 10000`, func(c *config.Config) { c.Music.ExpectProxies = 0 }},
 		{`max-connections "0": out of range`, func(c *config.Config) { c.Limits.MaxConnections = 0 }},
 		{`max-frame-size "16": out of range; allowed: 4KiB to 256MiB`, func(c *config.Config) { c.Limits.MaxFrameSize = 16 }},
 		{`handshake-timeout "24h": out of range`, func(c *config.Config) { c.Limits.HandshakeTimeout = long }},

@@ -114,6 +114,10 @@ func musicSettings() []setting {
 				return list(&c.Music.Critical, `none, or one or more of keyspace.table, where * stands for any letters and ? for one; "Quoted" names keep their case`)
 			},
 		},
+		{
+			name: "expect-proxies", usage: "proxies of the cluster, each before a node of its own; a starting one waits up to a minute for them before it listens, so that the first driver sees all",
+			field: func(c *Config) field { return number(&c.Music.ExpectProxies, 1, 10000) },
+		},
 	}
 }
 

@@ -120,6 +120,7 @@ func (p *parameters) fence(stamp int64) {
 // unpage asks for all rows at once, whatever page the client wants.
 func (p *parameters) unpage() {
 	p.flags &^= primitive.QueryFlagPageSize | primitive.QueryFlagPagingState
+	p.pageSize, p.state = nil, nil
 }
 
 // drop takes a value out: that of a marker which Cassandra does not see.

@@ -1,8 +1,9 @@
 // Package integration holds the whole against real Cassandra with real drivers: ordinary CQL direct and through a proxy, what
 // drivers dial, locks through every layer, and what happens when a process ends or stands still.
 //
-// One node is shared by all tests; a test that hurts a node starts its own. Everything listens on addresses of
-// 127.0.0.0/8 that are not used elsewhere: nodes on 127.0.1.1 and 127.0.4.1, proxies on 127.0.2.x, nobody on 127.0.5.1.
+// One node is shared by all tests, a second one by those that hurt a node, and a cluster of three nodes by those that need several.
+// Everything listens on addresses of 127.0.0.0/8 that are not used elsewhere: nodes on 127.0.1.1, 127.0.4.1 and 127.0.7.1 to 3, proxies
+// on 127.0.2.x and, those before the three nodes, on 127.0.6.1 to 3, nobody on 127.0.5.1.
 package integration
 
 import (
@@ -32,6 +33,8 @@ type world struct {
 	binary func() (string, error)          // path of the built program
 	python func() (cassandra.Venv, error)  // with cqlsh
 	victim func() (*cassandra.Node, error) // a node that tests may kill and pause
+
+	three func() (*cassandra.Cluster, error) // of three nodes: see threeNodes
 
 	closers []func() error
 }
@@ -82,6 +85,7 @@ func newWorld() (*world, error) {
 	w.binary = sync.OnceValues(w.build)
 	w.python = sync.OnceValues(func() (cassandra.Venv, error) { return cassandra.Python(context.Background(), runDir, os.Stderr) })
 	w.victim = sync.OnceValues(w.startVictim)
+	w.three = sync.OnceValues(w.startThree)
 	return w, nil
 }
 

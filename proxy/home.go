@@ -9,22 +9,27 @@ import (
 	"time"
 )
 
-// home dials the node that this proxy stands for: the first contact point that answers, and that one from then on.
+// home dials the node that this proxy stands for: the first contact point that answers, and that one from then on. Only a proxy that
+// is alone goes on to another (DESIGN.md 3).
 type home struct {
 	addresses []string
 	timeout   time.Duration
 	current   atomic.Int64 // index of the one that answered last
+	settled   atomic.Bool  // there are other proxies, which count on this one to stand for its node
 }
 
 // dial opens a connection for one client. It takes at most the timeout, whatever the number of contact points.
 func (h *home) dial(ctx context.Context) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, h.timeout)
 	defer cancel()
+	first, tries := int(h.current.Load()), len(h.addresses)
+	if h.settled.Load() {
+		tries = 1
+	}
 	var faults []error
-	first := int(h.current.Load())
-	for i := range h.addresses {
+	for i := range tries {
 		at := (first + i) % len(h.addresses)
-		share, release := h.share(ctx, len(h.addresses)-i)
+		share, release := h.share(ctx, tries-i)
 		conn, err := new(net.Dialer).DialContext(share, "tcp", h.addresses[at])
 		release()
 		if err == nil {

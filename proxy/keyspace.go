@@ -35,6 +35,8 @@ func ensureKeyspace(ctx context.Context, s *gocql.Session, replication string) e
 		"CREATE KEYSPACE IF NOT EXISTS music WITH replication = " + replication,
 		"CREATE TABLE IF NOT EXISTS music.sessions (session uuid PRIMARY KEY, beat bigint, schema_version uuid, addr text)" +
 			" WITH id = " + tableID("music", "sessions").String() + " AND comment = 'life signs of the proxies'",
+		"CREATE TABLE IF NOT EXISTS music.proxies (host_id uuid PRIMARY KEY, address inet, port int, session uuid, version text, serving boolean)" +
+			" WITH id = " + tableID("music", "proxies").String() + " AND comment = 'which proxy stands for which node'",
 		"CREATE TABLE IF NOT EXISTS music.tables (id uuid PRIMARY KEY, closed bigint, settings text)" +
 			" WITH id = " + tableID("music", "tables").String() + " AND comment = 'critical tables: written by LWT only'",
 		"CREATE TABLE IF NOT EXISTS music.named (name text PRIMARY KEY, value text)" +

@@ -24,6 +24,7 @@ import (
 func Run(ctx context.Context, cfg config.Config, log zerolog.Logger) error {
 	stats := &frontend.Stats{}
 	p := &process{cfg: cfg, log: log, registry: newRegistry(stats)}
+	p.home = &home{addresses: cfg.Cassandra.Addresses(), timeout: cfg.Cassandra.ConnectTimeout}
 	advertise, err := advertised(ctx, cfg.Listen)
 	if err != nil {
 		return err
@@ -46,7 +47,7 @@ func Run(ctx context.Context, cfg config.Config, log zerolog.Logger) error {
 // work serves drivers, with locks or without, until ctx ends.
 func (p *process) work(ctx context.Context, o frontend.Options) error {
 	if !p.cfg.Music.Locks {
-		return p.serve(ctx, o)
+		return p.serve(ctx, o, nil)
 	}
 	s, err := p.startService(ctx)
 	if err != nil {
@@ -55,7 +56,12 @@ func (p *process) work(ctx context.Context, o frontend.Options) error {
 	defer s.stop(p.cfg.Limits.ShutdownTimeout)
 	o.Tables, o.Locks, o.DDL, o.Literal = s.tables, s.locks, s.schema.follow, s.executor.literal
 	o.CriticalByName = p.cfg.Music.CriticalByName
-	return p.serve(ctx, o)
+	m := newMembers(s, p, o.Advertise)
+	if err := m.join(ctx, p.cfg.Music.ExpectProxies); err != nil {
+		return err
+	}
+	o.Nodes = m.nodes
+	return p.serve(ctx, o, m)
 }
 
 // process is what the parts of one proxy share.
@@ -63,14 +69,14 @@ type process struct {
 	cfg      config.Config
 	log      zerolog.Logger
 	registry *prometheus.Registry
-	ready    atomic.Bool
+	home     *home
+	ready    atomic.Bool // drivers are served
 	running  sync.WaitGroup
 }
 
 func (p *process) options(advertise netip.AddrPort, stats *frontend.Stats) frontend.Options {
-	h := &home{addresses: p.cfg.Cassandra.Addresses(), timeout: p.cfg.Cassandra.ConnectTimeout}
 	return frontend.Options{
-		Dial: h.dial, Advertise: advertise,
+		Dial: p.home.dial, Advertise: advertise,
 		MaxConnections: p.cfg.Limits.MaxConnections, MaxFrame: int(p.cfg.Limits.MaxFrameSize),
 		HandshakeTimeout: p.cfg.Limits.HandshakeTimeout, BackendTimeout: p.cfg.Limits.BackendTimeout,
 		DrainTimeout: p.cfg.Limits.ShutdownTimeout, MaxWait: p.cfg.Music.MaxWait,
@@ -78,17 +84,23 @@ func (p *process) options(advertise netip.AddrPort, stats *frontend.Stats) front
 	}
 }
 
-// serve listens for drivers and serves them until ctx ends.
-func (p *process) serve(ctx context.Context, o frontend.Options) error {
-	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", p.cfg.Listen.Address)
-	if err != nil {
-		return fmt.Errorf("listen for drivers: %w", err)
+// serve listens for drivers and serves them until ctx ends: while the home node answers, where m follows it.
+func (p *process) serve(ctx context.Context, o frontend.Options, m *members) error {
+	d := newDoor(p.cfg.Listen.Address, &p.ready)
+	if err := d.open(ctx); err != nil {
+		return err
 	}
-	p.ready.Store(true)
-	p.log.Info().Stringer("listen", ln.Addr()).Stringer("advertise", o.Advertise).Strs("contact_points", p.cfg.Cassandra.Addresses()).
+	p.log.Info().Stringer("listen", d.Addr()).Stringer("advertise", o.Advertise).Strs("contact_points", p.cfg.Cassandra.Addresses()).
 		Bool("locks", o.Locks != nil).Msg("the proxy serves drivers")
-	err = frontend.NewServer(o).Serve(ctx, ln)
-	p.ready.Store(false)
+	server := frontend.NewServer(o)
+	following, stop := context.WithCancel(ctx)
+	var followers sync.WaitGroup
+	if m != nil {
+		followers.Go(func() { m.run(following, d, server.Tell) })
+	}
+	err := server.Serve(ctx, d)
+	stop()
+	followers.Wait()
 	p.log.Info().Msg("the proxy serves nobody any more")
 	return err
 }

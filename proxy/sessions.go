@@ -64,10 +64,22 @@ func (s *sessions) lagging(self musiccore.SessionID, version gocql.UUID) []strin
 	defer s.mu.Unlock()
 	var late []string
 	for id, seen := range s.seen {
-		dead := seen.beat == musiccore.EndedBeat || seen.before-seen.since >= s.dead
-		if id != gocql.UUID(self) && !dead && seen.schema != version {
+		if id != gocql.UUID(self) && !s.over(seen) && seen.schema != version {
 			late = append(late, seen.addr)
 		}
 	}
 	return late
+}
+
+// over tells whether a session has ended, in good order or by silence.
+func (s *sessions) over(seen sighting) bool {
+	return seen.beat == musiccore.EndedBeat || seen.before-seen.since >= s.dead
+}
+
+// alive tells whether a session, by what was last looked at, may still be alive; and its beat. One that is not there is not alive.
+func (s *sessions) alive(id gocql.UUID) (beat int64, alive bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seen, ok := s.seen[id]
+	return seen.beat, ok && !s.over(seen)
 }

@@ -1,0 +1,110 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"music/config"
+	"music/integration/cassandra"
+)
+
+// threeNodes returns a cluster of three nodes, one for all tests that need one. A test may hurt its nodes, and leaves them as usable as
+// it has found them (see revive).
+func threeNodes(t testing.TB) *cassandra.Cluster {
+	t.Helper()
+	c, err := needWorld(t).three()
+	require.NoError(t, err)
+	return c
+}
+
+// startThree starts the three nodes. Their commit logs are synced before a write is acknowledged: a node that is killed forgets nothing.
+func (w *world) startThree() (*cassandra.Cluster, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	c, err := cassandra.Start(ctx, cassandra.Options{
+		Dir: filepath.Join(w.runDir, "integration-three"), RunDir: w.runDir, Nodes: 3, Heap: "256m", FastJIT: true,
+		Address: func(k int) string { return fmt.Sprintf("127.0.7.%d", k) },
+		Yaml:    map[string]string{"commitlog_sync": "batch", "commitlog_sync_period": ""},
+		Log:     os.Stderr,
+	})
+	if err != nil {
+		return nil, err
+	}
+	w.closers = append(w.closers, c.Wipe)
+	return c, nil
+}
+
+// proxyOfNode is the configuration of the proxy of node k = 1, 2, 3.
+func proxyOfNode(t testing.TB, k int) config.Config {
+	t.Helper()
+	c := config.Default()
+	c.Cassandra.ContactPoints = []string{threeNodes(t).Nodes()[k-1].Addr()}
+	c.Listen.Address = fmt.Sprintf("127.0.6.%d:9042", k)
+	c.Listen.Metrics = ""
+	c.Log.Level = "debug"
+	c.Music.ExpectProxies = 3
+	return c
+}
+
+// member is a proxy of one of three nodes, which tests stop and start.
+type member struct {
+	*instance
+	t      testing.TB
+	config config.Config
+}
+
+// begun starts a proxy and does not wait for it.
+func begun(t testing.TB, c config.Config) *member {
+	t.Helper()
+	m := &member{instance: begin(c), t: t, config: c}
+	t.Cleanup(func() {
+		assert.NoError(t, m.stop())
+		if t.Failed() {
+			t.Logf("log of the proxy at %s:\n%s", m.address, m.log)
+		}
+	})
+	return m
+}
+
+// listens waits until the proxy serves drivers.
+func (m *member) listens() {
+	m.t.Helper()
+	eventually(m.t, startLimit, "the proxy at "+m.address+" listens", m.answers)
+}
+
+// start starts it again after stop.
+func (m *member) start() {
+	m.t.Helper()
+	m.instance = begin(m.config)
+	m.listens()
+}
+
+// threeProxies starts a proxy before each of the three nodes, all at once, and waits until all of them serve.
+func threeProxies(t testing.TB) [3]*member {
+	t.Helper()
+	forgetProxies(t)
+	var all [3]*member
+	for k := range all {
+		all[k] = begun(t, proxyOfNode(t, k+1))
+	}
+	for _, m := range all {
+		m.listens()
+	}
+	return all
+}
+
+// forgetProxies takes the proxies of earlier tests from the list of those that there are.
+func forgetProxies(t testing.TB) {
+	t.Helper()
+	g := openGocql2(t, cluster2(threeNodes(t).Nodes()[0].Addr(), ""))
+	defer g.close()
+	if o := g.run(statement{cql: "TRUNCATE music.proxies", level: "ALL"}); o.failure != nil {
+		require.Contains(t, o.failure.text, "music", "only where it is not there yet")
+	}
+}

@@ -1,0 +1,137 @@
+package proxy
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/datastax/go-cassandra-native-protocol/frame"
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+	"github.com/google/uuid"
+
+	"music/config"
+)
+
+// link is a connection to the home node, for one request at a time. It asks what only that node can say: a driver's pool asks
+// whichever node it likes.
+type link struct {
+	net   net.Conn
+	read  *bufio.Reader
+	codec frame.Codec
+	at    int64 // home.current when it was made
+}
+
+// newLink logs in as the proxy's own role.
+func newLink(ctx context.Context, h *home, c config.Cassandra) (*link, error) {
+	conn, err := h.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l := &link{net: conn, read: bufio.NewReader(conn), codec: frame.NewCodec(), at: h.current.Load()}
+	reply, err := l.call(ctx, message.NewStartup())
+	if _, asked := reply.(*message.Authenticate); asked {
+		_, err = l.call(ctx, &message.AuthResponse{Token: []byte("\x00" + c.Username + "\x00" + string(c.Password))})
+	}
+	if err != nil {
+		l.close()
+		return nil, fmt.Errorf("log in to the home node: %w", err)
+	}
+	return l, nil
+}
+
+// call sends one request and returns its answer; an ERROR is an error. It ends with ctx.
+func (l *link) call(ctx context.Context, request message.Message) (message.Message, error) {
+	stop := context.AfterFunc(ctx, func() { _ = l.net.SetDeadline(time.Unix(1, 0)) }) // in the past: unblocks
+	defer stop()
+	if err := l.codec.EncodeFrame(frame.NewFrame(primitive.ProtocolVersion4, 1, request), l.net); err != nil {
+		return nil, fmt.Errorf("ask the home node: %w", err)
+	}
+	reply, err := l.codec.DecodeFrame(l.read)
+	if err != nil {
+		return nil, fmt.Errorf("ask the home node: %w", err)
+	}
+	if refused, ok := reply.Body.Message.(message.Error); ok {
+		return nil, fmt.Errorf("ask the home node: %v: %s", refused.GetErrorCode(), refused.GetErrorMessage())
+	}
+	return reply.Body.Message, nil
+}
+
+// rows are the cells of a SELECT as Cassandra has sent them.
+func (l *link) rows(ctx context.Context, cql string) (message.RowSet, error) {
+	reply, err := l.call(ctx, &message.Query{Query: cql, Options: &message.QueryOptions{Consistency: primitive.ConsistencyLevelOne}})
+	if err != nil {
+		return nil, err
+	}
+	rows, ok := reply.(*message.RowsResult)
+	if !ok {
+		return nil, fmt.Errorf("ask the home node: %v is no answer to a SELECT", reply)
+	}
+	return rows.Data, nil
+}
+
+// close ends the connection.
+func (l *link) close() { _ = l.net.Close() }
+
+// place is where a node is: its own kind finds it at internal, drivers would at native.
+type place struct {
+	host             uuid.UUID
+	internal, native netip.AddrPort
+}
+
+// ring is the cluster as the home node sees it.
+type ring struct {
+	home   place
+	others map[uuid.UUID]place
+}
+
+// has tells whether a node is part of the ring.
+func (r *ring) has(host uuid.UUID) bool {
+	_, other := r.others[host]
+	return other || host == r.home.host
+}
+
+// errNoHome tells that the home node does not say yet who it is.
+var errNoHome = errors.New("the home node has no host id yet")
+
+// ring asks for the cluster as the home node sees it.
+func (l *link) ring(ctx context.Context) (ring, error) {
+	own, err := l.rows(ctx, "SELECT host_id, broadcast_address, broadcast_port, rpc_address, rpc_port FROM system.local")
+	if err != nil {
+		return ring{}, err
+	}
+	peers, err := l.rows(ctx, "SELECT host_id, peer, peer_port, native_address, native_port FROM system.peers_v2")
+	if err != nil {
+		return ring{}, err
+	}
+	if len(own) != 1 || len(own[0][0]) != len(uuid.UUID{}) {
+		return ring{}, errNoHome
+	}
+	r := ring{home: readPlace(own[0]), others: map[uuid.UUID]place{}}
+	for _, row := range peers {
+		if len(row[0]) == len(uuid.UUID{}) {
+			p := readPlace(row)
+			r.others[p.host] = p
+		}
+	}
+	return r, nil
+}
+
+// readPlace reads host id, address and port twice.
+func readPlace(row message.Row) place {
+	return place{host: uuid.UUID(row[0]), internal: readAddress(row[1], row[2]), native: readAddress(row[3], row[4])}
+}
+
+// readAddress reads an inet and an int as they are on the wire; what is null gives no address.
+func readAddress(inet, port []byte) netip.AddrPort {
+	address, ok := netip.AddrFromSlice(inet)
+	if !ok || len(port) != 4 {
+		return netip.AddrPort{}
+	}
+	return netip.AddrPortFrom(address.Unmap(), uint16(binary.BigEndian.Uint32(port)))
+}

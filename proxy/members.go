@@ -1,0 +1,240 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+	"github.com/google/uuid"
+	"github.com/rs/zerolog"
+
+	"music/config"
+	"music/frontend"
+)
+
+const (
+	// commonVersion is of what proxies say to each other and write for each other. Proxies of one cluster have the same.
+	commonVersion = "1"
+
+	lookEvery   = time.Second      // between two looks at the home node and at the other proxies
+	leftAfter   = 30 * time.Second // a node that is not in the ring for so long has left it
+	expectLimit = time.Minute      // for the proxies that are expected at start
+)
+
+// members is this proxy among the proxies of the cluster: it says in music.proxies for which node it stands, follows what the others
+// say there, and keeps the door shut while its node is down (DESIGN.md 3). But for nodes, it belongs to one goroutine.
+type members struct {
+	session   *gocql.Session
+	life      *life
+	home      *home
+	cassandra config.Cassandra
+	advertise netip.AddrPort
+	log       zerolog.Logger
+
+	link    *link // nil while the home node is not reached
+	ring    ring  // as last seen
+	private bool  // nobody else can reach this proxy: it stays alone
+	taken   bool  // it was told that another proxy stands for the home node too
+	census  census
+	absent  map[uuid.UUID]time.Time // nodes with a proxy that are not in the ring, since when
+	others  atomic.Pointer[[]frontend.Node]
+}
+
+// newMembers makes this proxy known to nobody yet.
+func newMembers(s *service, p *process, advertise netip.AddrPort) *members {
+	return &members{
+		session: s.life.session, life: s.life, home: p.home, cassandra: p.cfg.Cassandra, advertise: advertise, log: p.log,
+		absent: map[uuid.UUID]time.Time{},
+	}
+}
+
+// nodes are the other nodes that have a proxy, for drivers to be shown.
+func (m *members) nodes() []frontend.Node {
+	if all := m.others.Load(); all != nil {
+		return *all
+	}
+	return nil
+}
+
+// join makes this proxy known to the others before it listens, and waits until as many are known as are expected. It fails where
+// this proxy and another one cannot serve the same drivers.
+func (m *members) join(ctx context.Context, expected int) error {
+	if err := m.reachHome(ctx); err != nil {
+		return err
+	}
+	m.private = m.advertise.Port() == 0 || m.advertise.Addr().IsLoopback() && !m.ring.home.native.Addr().IsLoopback()
+	if m.private {
+		m.log.Info().Stringer("advertise", m.advertise).Msg("the proxy stays alone: no other machine can reach it where it is advertised")
+		return nil
+	}
+	if err := m.checkOthers(ctx); err != nil {
+		return err
+	}
+	if err := m.write(ctx, false); err != nil {
+		return err
+	}
+	return m.expect(ctx, expected)
+}
+
+// reachHome waits for the home node.
+func (m *members) reachHome(ctx context.Context) error {
+	for {
+		err := m.lookHome(ctx)
+		if err == nil {
+			return nil
+		}
+		if !pause(ctx, lookEvery) {
+			return fmt.Errorf("reach the home node: %w", err)
+		}
+	}
+}
+
+// lookHome asks the home node for the ring: over the connection that there is, or else over a new one.
+func (m *members) lookHome(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, m.home.timeout)
+	defer cancel()
+	if m.link != nil && m.link.at == m.home.current.Load() {
+		half, release := context.WithTimeout(ctx, m.home.timeout/2)
+		r, err := m.link.ring(half)
+		release()
+		if err == nil {
+			m.ring = r
+			return nil
+		}
+	}
+	m.leaveHome()
+	l, err := newLink(ctx, m.home, m.cassandra)
+	if err != nil {
+		return err
+	}
+	r, err := l.ring(ctx)
+	if err != nil {
+		l.close()
+		return err
+	}
+	m.link, m.ring = l, r
+	return nil
+}
+
+// leaveHome ends the connection to the home node.
+func (m *members) leaveHome() {
+	if m.link != nil {
+		m.link.close()
+		m.link = nil
+	}
+}
+
+// expect waits until so many proxies are known, this one among them.
+func (m *members) expect(ctx context.Context, n int) error {
+	limited, cancel := context.WithTimeout(ctx, expectLimit)
+	defer cancel()
+	for told := false; ; told = true {
+		all, err := m.read(ctx)
+		if err != nil {
+			return err
+		}
+		m.follow(all)
+		switch {
+		case len(all) >= n:
+			return nil
+		case !told:
+			m.log.Info().Int("known", len(all)).Int("expected", n).Msg("the proxy waits for the others before it listens")
+		}
+		if !pause(limited, lookEvery) {
+			if ctx.Err() != nil {
+				return fmt.Errorf("wait for the other proxies: %w", ctx.Err())
+			}
+			m.log.Warn().Int("known", len(all)).Int("expected", n).Msg("not all expected proxies are there: drivers will hear of the others when they come")
+			return nil
+		}
+	}
+}
+
+// run follows the home node and the other proxies until ctx ends, and tells drivers of these. It opens and shuts the door.
+func (m *members) run(ctx context.Context, d *door, tell func(frontend.Change, netip.AddrPort)) {
+	defer m.leaveHome()
+	for {
+		m.look(ctx, d, tell)
+		if !pause(ctx, lookEvery) {
+			return
+		}
+	}
+}
+
+// look is one round of run. What fails is tried again in the next.
+func (m *members) look(ctx context.Context, d *door, tell func(frontend.Change, netip.AddrPort)) {
+	at := m.ring.home.host
+	down := m.lookHome(ctx)
+	if ctx.Err() != nil {
+		return
+	}
+	if at != m.ring.home.host {
+		m.log.Warn().Stringer("node", m.ring.home.host).Stringer("address", m.ring.home.native).Msg("the proxy stands for another node now")
+	}
+	m.turnDoor(ctx, d, down)
+	if m.private {
+		return
+	}
+	limited, cancel := context.WithTimeout(ctx, m.life.options.SessionLease)
+	defer cancel()
+	all, err := m.readAll(limited)
+	if err != nil {
+		m.log.Debug().Err(err).Msg("the other proxies could not be looked at")
+		return
+	}
+	if err := m.settle(limited, all, down == nil, d.isOpen()); err != nil && ctx.Err() == nil {
+		m.log.Warn().Err(err).Msg("music.proxies could not be brought up to date")
+	}
+	m.follow(all)
+	for _, n := range m.census.take(time.Now(), m.known(all), m.serves) {
+		m.log.Info().Str("change", string(n.change)).Stringer("proxy", n.proxy).Msg("drivers are told of another proxy")
+		tell(n.change, n.proxy)
+	}
+}
+
+// turnDoor keeps the door open while the home node answers.
+func (m *members) turnDoor(ctx context.Context, d *door, down error) {
+	switch {
+	case down != nil && d.isOpen():
+		m.log.Warn().Err(down).Msg("the home node is down: the proxy listens no more until it is back")
+		d.shut()
+	case down == nil && !d.isOpen():
+		if err := d.open(ctx); err != nil {
+			m.log.Warn().Err(err).Msg("the proxy cannot listen")
+			return
+		}
+		m.log.Info().Stringer("listen", d.Addr()).Msg("the home node is back: the proxy listens again")
+	}
+}
+
+// follow takes note of who is there now: who is not alone stays with its node.
+func (m *members) follow(all []member) {
+	m.home.settled.Store(slices.ContainsFunc(all, func(o member) bool { return o.host != m.ring.home.host && o.proxy != m.advertise }))
+	nodes := shown(m.known(all), m.ring)
+	m.others.Store(&nodes)
+}
+
+// known are the other proxies whose node is in the ring.
+func (m *members) known(all []member) []member {
+	return slices.DeleteFunc(slices.Clone(all), func(o member) bool {
+		_, in := m.ring.others[o.host]
+		return !in || o.proxy == m.advertise
+	})
+}
+
+// serves tells whether drivers can use another proxy.
+func (m *members) serves(o member) bool {
+	_, alive := m.life.others.alive(gocql.UUID(o.session))
+	return o.serving && alive
+}
+
+// advertisedIP is an address of music.proxies.
+func advertisedIP(ip net.IP, port int) netip.AddrPort {
+	address, _ := netip.AddrFromSlice(ip)
+	return netip.AddrPortFrom(address.Unmap(), uint16(port))
+}

@@ -1,0 +1,169 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+	"github.com/google/uuid"
+)
+
+// errMembers tells that proxies cannot serve the same drivers. The text says which, why, and what to do.
+var errMembers = errors.New("proxies of one cluster do not fit together")
+
+// read reads music.proxies.
+func (m *members) read(ctx context.Context) ([]member, error) {
+	iter := m.session.Query("SELECT host_id, address, port, session, version, serving FROM music.proxies").Consistency(gocql.Quorum).IterContext(ctx)
+	var all []member
+	var host, session gocql.UUID
+	var address net.IP
+	var port int
+	var version string
+	var serving bool
+	for iter.Scan(&host, &address, &port, &session, &version, &serving) {
+		all = append(all, member{
+			host: uuid.UUID(host), proxy: advertisedIP(address, port), session: uuid.UUID(session), version: version, serving: serving,
+		})
+	}
+	if err := iter.Close(); err != nil {
+		return nil, fmt.Errorf("read music.proxies: %w", err)
+	}
+	return all, nil
+}
+
+// readAll reads music.proxies, and everybody's beats.
+func (m *members) readAll(ctx context.Context) ([]member, error) {
+	if err := m.life.others.look(ctx); err != nil {
+		return nil, err
+	}
+	return m.read(ctx)
+}
+
+// write writes this proxy's row, that of the home node.
+func (m *members) write(ctx context.Context, serving bool) error {
+	err := m.session.Query("INSERT INTO music.proxies (host_id, address, port, session, version, serving) VALUES (?, ?, ?, ?, ?, ?)",
+		gocql.UUID(m.ring.home.host), net.IP(m.advertise.Addr().AsSlice()), int(m.advertise.Port()), m.self(), commonVersion, serving).
+		Consistency(gocql.Quorum).ExecContext(ctx)
+	if err != nil {
+		return fmt.Errorf("write music.proxies: %w", err)
+	}
+	return nil
+}
+
+// remove deletes the row of a node.
+func (m *members) remove(ctx context.Context, host uuid.UUID) error {
+	err := m.session.Query("DELETE FROM music.proxies WHERE host_id = ?", gocql.UUID(host)).Consistency(gocql.Quorum).ExecContext(ctx)
+	if err != nil {
+		return fmt.Errorf("delete from music.proxies: %w", err)
+	}
+	return nil
+}
+
+// self is the session of this proxy.
+func (m *members) self() gocql.UUID { return gocql.UUID(m.life.self.Load().ID()) }
+
+// settle makes music.proxies say what is so: this proxy's own row, no other one of it, and none of a node that has left the ring.
+// While the home node is down only its own row is written: what the ring is cannot be known.
+func (m *members) settle(ctx context.Context, all []member, up, open bool) error {
+	if err := m.settleOwn(ctx, all, up, open); err != nil || !up {
+		return err
+	}
+	var faults []error
+	for _, o := range all {
+		if o.host != m.ring.home.host && o.proxy == m.advertise || m.hasLeft(o.host) {
+			m.log.Info().Stringer("node", o.host).Stringer("proxy", o.proxy).Msg("a proxy is removed from the list: its node has left the ring, or it stands for another one")
+			faults = append(faults, m.remove(ctx, o.host))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// settleOwn writes the row of the home node where it does not say what is so. Another proxy that stands for the node too and is
+// alive keeps it; drivers of this one see all but that one.
+func (m *members) settleOwn(ctx context.Context, all []member, up, open bool) error {
+	own := member{host: m.ring.home.host, proxy: m.advertise, session: uuid.UUID(m.self()), version: commonVersion, serving: up && open}
+	for _, o := range all {
+		if o.host != own.host {
+			continue
+		}
+		if o == own {
+			return nil
+		}
+		if _, alive := m.life.others.alive(gocql.UUID(o.session)); o.proxy == own.proxy || !alive {
+			return m.write(ctx, own.serving)
+		}
+		if !m.taken {
+			m.log.Warn().Stringer("proxy", o.proxy).Msg("another proxy stands for the same node: drivers of other proxies see that one and not this one")
+		}
+		m.taken = true
+		return nil
+	}
+	if !up {
+		return nil // removed by another proxy: perhaps the node has left
+	}
+	return m.write(ctx, own.serving)
+}
+
+// hasLeft tells whether a node has not been in the ring for long.
+func (m *members) hasLeft(host uuid.UUID) bool {
+	if m.ring.has(host) {
+		delete(m.absent, host)
+		return false
+	}
+	since, noted := m.absent[host]
+	if !noted {
+		since = time.Now()
+		m.absent[host] = since
+	}
+	return time.Since(since) >= leftAfter
+}
+
+// checkOthers refuses to serve drivers together with a living proxy that does not fit. One that shows no sign of life is no
+// hindrance; to tell that takes as long as for any session.
+func (m *members) checkOthers(ctx context.Context) error {
+	beats := map[uuid.UUID]int64{}
+	for {
+		all, err := m.readAll(ctx)
+		if err != nil {
+			return err
+		}
+		waiting := false
+		for _, o := range all {
+			why := m.conflict(o)
+			beat, alive := m.life.others.alive(gocql.UUID(o.session))
+			if why == nil || !alive {
+				continue
+			}
+			if first, seen := beats[o.session]; seen && first != beat {
+				return fmt.Errorf("%w: %w", errMembers, why)
+			} else if !seen {
+				beats[o.session] = beat
+			}
+			waiting = true
+		}
+		if !waiting {
+			return nil
+		}
+		if !pause(ctx, lookEvery) {
+			return fmt.Errorf("look at the other proxies: %w", ctx.Err())
+		}
+	}
+}
+
+// conflict says why this proxy and another one cannot serve the same drivers; nil if they can.
+func (m *members) conflict(o member) error {
+	switch {
+	case o.host == m.ring.home.host:
+		return nil // this one takes its place
+	case o.version != commonVersion:
+		return fmt.Errorf("the one at %v speaks version %s of what proxies say to each other, this one %s; run releases that speak the same", o.proxy, o.version, commonVersion)
+	case o.proxy.Port() != m.advertise.Port():
+		return fmt.Errorf("the one at %v is on port %d, this one on %d; drivers use one port for all nodes: give all proxies the same in listen", o.proxy, o.proxy.Port(), m.advertise.Port())
+	case o.proxy == m.advertise:
+		return fmt.Errorf("another one says that it is at %v, before node %v; give each an address of its own in listen or advertise", o.proxy, o.host)
+	}
+	return nil
+}
