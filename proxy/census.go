@@ -32,8 +32,8 @@ type census struct {
 // standing is what drivers have been told of the proxy of one node.
 type standing struct {
 	member
-	up   bool
-	lost time.Time // when it was first seen not to serve while it is told to be up; zero = it serves
+	down bool      // they have been told so
+	lost time.Time // since when it has been seen not to serve; zero = it serves
 }
 
 // news is one thing to be told.
@@ -63,27 +63,35 @@ func (c *census) take(now time.Time, members []member, serves func(member) bool)
 	return all
 }
 
-// see is take for one member.
+// see is take for one member. Drivers take whoever they are shown to serve until they are told otherwise.
 func (c *census) see(now time.Time, m member, serves bool) []news {
 	s, known := c.told[m.host]
 	switch {
-	case !known && !c.begun:
-		c.told[m.host] = &standing{member: m, up: serves}
-	case !known && serves:
-		c.told[m.host] = &standing{member: m, up: true}
-		return []news{{frontend.New, m.proxy}, {frontend.Up, m.proxy}}
-	case !known:
+	case !known && !serves && c.begun:
 		return nil // drivers would only find out that nobody listens
+	case !known:
+		s = &standing{member: m}
+		c.told[m.host] = s
+		if c.begun {
+			return []news{{frontend.New, m.proxy}, {frontend.Up, m.proxy}}
+		}
+	}
+	return s.see(now, m, serves)
+}
+
+// see tells what is new of a proxy that drivers know.
+func (s *standing) see(now time.Time, m member, serves bool) []news {
+	switch {
 	case serves:
-		back := !s.up || s.session != m.session
-		*s = standing{member: m, up: true}
+		back := !s.lost.IsZero() || s.session != m.session
+		*s = standing{member: m}
 		if back {
 			return []news{{frontend.Up, m.proxy}}
 		}
-	case s.up && s.lost.IsZero():
+	case s.lost.IsZero():
 		s.lost = now
-	case s.up && now.Sub(s.lost) >= downAfter:
-		s.up = false
+	case !s.down && now.Sub(s.lost) >= downAfter:
+		s.down = true
 		return []news{{frontend.Down, m.proxy}}
 	}
 	return nil

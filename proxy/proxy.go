@@ -154,7 +154,7 @@ func (p *process) startService(ctx context.Context) (*service, error) {
 		func() error { return checkRelease(ctx, session) },
 		func() error { return ensureKeyspace(ctx, session, p.cfg.Music.Replication) },
 		func() error { return s.life.beat(ctx) },
-		func() error { _, err := s.schema.refresh(ctx); return err },
+		func() error { return s.schema.begin(ctx) },
 	} {
 		if err := step(); err != nil {
 			session.Close()

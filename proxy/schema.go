@@ -53,6 +53,16 @@ func newSchema(s *gocql.Session, l *life, tables *frontend.Tables, byName func(k
 // table finds a critical table by its id, or nil.
 func (s *schema) table(id [16]byte) *dataTable { return (*s.byID.Load())[id] }
 
+// begin reads the schema for the first time. Of proxies that start together one raises closed; the others read what it has raised.
+func (s *schema) begin(ctx context.Context) error {
+	for {
+		_, err := s.refresh(ctx)
+		if !errors.Is(err, errRaced) || !pause(ctx, laggardPoll) {
+			return err
+		}
+	}
+}
+
 // watch refreshes whenever the schema's version moves, while a table still waits for other proxies, and every schemaReread,
 // until ctx ends.
 func (s *schema) watch(ctx context.Context) {

@@ -1,0 +1,270 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// ears is a connection that hears what becomes of proxies.
+type ears struct {
+	*wire
+	t testing.TB
+}
+
+// listenTo registers for all events.
+func listenTo(t testing.TB, address string) ears {
+	t.Helper()
+	w := openWire(t, address, primitive.ProtocolVersion4, primitive.CompressionNone)
+	e, err := w.ask(&message.Register{EventTypes: []primitive.EventType{
+		primitive.EventTypeSchemaChange, primitive.EventTypeStatusChange, primitive.EventTypeTopologyChange,
+	}})
+	require.NoError(t, err)
+	require.Equal(t, primitive.OpCodeReady, e.opcode())
+	return ears{w, t}
+}
+
+// until returns what is heard of proxies up to an event.
+func (e ears) until(last string) []string {
+	e.t.Helper()
+	var all []string
+	for {
+		next, err := e.receive()
+		require.NoError(e.t, err, "after %q, waiting for %s", all, last)
+		f, err := e.decode(next)
+		require.NoError(e.t, err)
+		switch m := f.Body.Message.(type) {
+		case *message.StatusChangeEvent:
+			all = append(all, fmt.Sprintf("%s %s", m.ChangeType, inetOf(m.Address)))
+		case *message.TopologyChangeEvent:
+			all = append(all, fmt.Sprintf("%s %s", m.ChangeType, inetOf(m.Address)))
+		default:
+			continue
+		}
+		if all[len(all)-1] == last {
+			return all
+		}
+	}
+}
+
+func inetOf(i *primitive.Inet) string { return net.JoinHostPort(i.Addr.String(), fmt.Sprint(i.Port)) }
+
+// straight runs a statement on the nodes themselves.
+func straight(t testing.TB, cql string) outcome {
+	t.Helper()
+	var points []string
+	for _, n := range threeNodes(t).Nodes() {
+		if n.PID() != 0 {
+			points = append(points, n.Addr())
+		}
+	}
+	c := cluster2(points[0], "")
+	c.Hosts = points
+	g := openGocql2(t, c)
+	defer g.close()
+	o := g.run(statement{cql: cql, level: "QUORUM"})
+	require.NoError(t, o.err())
+	return o
+}
+
+// hostID is that of node k, as the node says itself.
+func hostID(t testing.TB, address string) string {
+	t.Helper()
+	w := openWire(t, address, primitive.ProtocolVersion4, primitive.CompressionNone)
+	defer func() { _ = w.net.Close() }()
+	e, err := w.ask(plainQuery("SELECT host_id FROM system.local"))
+	require.NoError(t, err)
+	f, err := w.decode(e)
+	require.NoError(t, err)
+	id, err := gocql.UUIDFromBytes(f.Body.Message.(*message.RowsResult).Data[0][0])
+	require.NoError(t, err)
+	return id.String()
+}
+
+func TestEventsOfProxiesThatComeAndGo(t *testing.T) {
+	all := threeProxies(t)
+	third := all[2]
+	host := hostID(t, third.address)
+	heard := listenTo(t, all[0].address)
+
+	require.NoError(t, third.stop())
+	assert.Equal(t, []string{"DOWN " + third.address}, heard.until("DOWN "+third.address))
+	third.start()
+	assert.Equal(t, []string{"UP " + third.address}, heard.until("UP "+third.address))
+	require.NoError(t, third.stop())
+	straight(t, "DELETE FROM music.proxies WHERE host_id = "+host)
+	heard.until("REMOVED_NODE " + third.address)
+	third.start()
+	assert.Equal(t, []string{"NEW_NODE " + third.address, "UP " + third.address}, heard.until("UP "+third.address))
+}
+
+// kill ends a node; it is back with the end of the test at the latest.
+func kill(t *testing.T, k int) {
+	t.Helper()
+	n := threeNodes(t).Nodes()[k-1]
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+		defer cancel()
+		assert.NoError(t, threeNodes(t).Wait(ctx))
+	})
+	revive(t, n)
+	require.NoError(t, n.Kill())
+}
+
+// refuses tells whether nobody listens any more.
+func (m *member) refuses() error {
+	conn, err := net.DialTimeout("tcp", m.address, time.Second)
+	if err != nil {
+		return nil
+	}
+	_ = conn.Close()
+	return errorf("still listening")
+}
+
+// A proxy whose node is down listens no more, and drivers go to the others; it listens again when the node is back.
+func TestNodeKilledBehindOneOfThreeProxies(t *testing.T) {
+	all := threeProxies(t)
+	straight(t, "CREATE KEYSPACE IF NOT EXISTS everywhere WITH replication = {'class': 'NetworkTopologyStrategy', 'dc1': 3}")
+	straight(t, "CREATE TABLE IF NOT EXISTS everywhere.t (k int PRIMARY KEY, v int)")
+	r := newRecorder()
+	c := cluster2(all[2].address, "")
+	c.Dialer = r
+	c.ReconnectInterval = time.Second
+	c.HostFilter = gocql.HostFilterFunc(func(h *gocql.HostInfo) bool { return r.hear(h.ConnectAddress().String()) })
+	g := openGocql2(t, c)
+	write := func() error { return g.session.Query("INSERT INTO everywhere.t (k, v) VALUES (1, 2)").Exec() }
+	require.NoError(t, write())
+	heard, there := listenTo(t, all[0].address), openWire(t, all[2].address, primitive.ProtocolVersion4, primitive.CompressionNone)
+
+	kill(t, 3)
+	eventually(t, 30*time.Second, "nobody listens before the node that is down", all[2].refuses)
+	_, err := there.receive()
+	assert.Error(t, err, "connections that there were have ended")
+	eventually(t, 30*time.Second, "the driver goes on", func() error {
+		for range 50 {
+			if err := write(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	assert.Equal(t, []string{"DOWN " + all[2].address}, heard.until("DOWN "+all[2].address))
+	o := straight(t, "SELECT serving FROM music.proxies WHERE host_id = "+hostOfProxy(t, all[2].address))
+	assert.Equal(t, "false", o.cell("serving"))
+
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	require.NoError(t, threeNodes(t).Nodes()[2].Start(ctx))
+	eventually(t, 60*time.Second, "the proxy listens again", all[2].answers)
+	assert.Equal(t, []string{"UP " + all[2].address}, heard.until("UP "+all[2].address))
+	dialsProxiesAlone(t, r)
+}
+
+// hostOfProxy is the node that a proxy says that it stands for.
+func hostOfProxy(t testing.TB, address string) string {
+	t.Helper()
+	return straight(t, "SELECT host_id FROM music.proxies WHERE address = '"+hostOf(t, address)+"' ALLOW FILTERING").cell("host_id")
+}
+
+// A proxy that is alone goes to another node when its own is down, and stands for that one then.
+func TestLoneProxyMoves(t *testing.T) {
+	forgetProxies(t)
+	c := proxyOfNode(t, 1)
+	c.Music.ExpectProxies = 1
+	var hosts []string
+	for _, n := range threeNodes(t).Nodes() {
+		hosts = append(hosts, hostID(t, n.Addr()))
+	}
+	c.Cassandra.ContactPoints = threeNodes(t).ContactPoints()
+	p := begun(t, c)
+	p.listens()
+	assert.Equal(t, hosts[0], hostOfProxy(t, p.address))
+	assert.Equal(t, hosts[0], hostID(t, p.address))
+
+	kill(t, 1)
+	eventually(t, 30*time.Second, "the proxy stands for the next node", func() error {
+		if now := hostOfProxy(t, p.address); now != hosts[1] {
+			return errorf("for %s", now)
+		}
+		return nil
+	})
+	assert.Equal(t, hosts[1], hostID(t, p.address))
+	assert.Len(t, straight(t, "SELECT host_id FROM music.proxies").rows, 1, "its old row is gone")
+	require.NoError(t, p.answers())
+}
+
+// refusedAtStart starts a proxy that must not start, and returns why.
+func refusedAtStart(t *testing.T, m *instance) string {
+	t.Helper()
+	defer m.cancel()
+	select {
+	case <-m.done:
+		require.Error(t, m.err)
+		return m.err.Error()
+	case <-time.After(60 * time.Second):
+		require.FailNow(t, "the proxy starts", "%s", m.log)
+		return ""
+	}
+}
+
+func TestProxiesThatDoNotFitTogether(t *testing.T) {
+	forgetProxies(t)
+	first := proxyOfNode(t, 1)
+	first.Music.ExpectProxies = 1
+	p := begun(t, first)
+	p.listens()
+	second := proxyOfNode(t, 2)
+	second.Music.ExpectProxies = 1
+
+	other := second
+	other.Listen.Address = "127.0.6.2:9043"
+	why := refusedAtStart(t, begin(other))
+	assert.Contains(t, why, "the one at 127.0.6.1:9042 is on port 9042, this one on 9043")
+
+	same := second
+	same.Listen.Address = first.Listen.Address
+	assert.Contains(t, refusedAtStart(t, begin(same)), "another one says that it is at 127.0.6.1:9042")
+
+	session := straight(t, "SELECT session FROM music.proxies").cell("session")
+	third := hostID(t, threeNodes(t).Nodes()[2].Addr())
+	row := "INSERT INTO music.proxies (host_id, address, port, version, serving, session) VALUES (" + third + ", '127.0.6.3', 9042, '0', true, "
+	straight(t, row+session+")")
+	assert.Contains(t, refusedAtStart(t, begin(second)), "the one at 127.0.6.3:9042 speaks version 0 of what proxies say to each other, this one 1")
+
+	straight(t, row+"00000000-0000-0000-0000-000000000001)")
+	begun(t, second).listens() // what is dead is no hindrance
+}
+
+// A proxy that expects others listens when they are there, so that the first driver sees all of them.
+func TestExpectedProxies(t *testing.T) {
+	forgetProxies(t)
+	c := proxyOfNode(t, 1)
+	c.Music.ExpectProxies = 2
+	first := begun(t, c)
+	eventually(t, 60*time.Second, "the proxy waits", func() error {
+		if !strings.Contains(first.log.String(), "waits for the others") {
+			return errorf("log: %s", first.log)
+		}
+		return nil
+	})
+	require.Error(t, first.answers())
+	second := proxyOfNode(t, 2)
+	second.Music.ExpectProxies = 2
+	other := begun(t, second)
+	first.listens()
+	other.listens()
+	for _, m := range []*member{first, other} {
+		g := openGocql2(t, cluster2(m.address, ""))
+		assert.Len(t, g.session.GetHosts(), 2)
+		g.close()
+	}
+}
