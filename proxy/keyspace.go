@@ -34,9 +34,9 @@ func ensureKeyspace(ctx context.Context, s *gocql.Session, replication string) e
 	for _, ddl := range []string{
 		"CREATE KEYSPACE IF NOT EXISTS music WITH replication = " + replication,
 		"CREATE TABLE IF NOT EXISTS music.sessions (session uuid PRIMARY KEY, beat bigint, schema_version uuid, addr text)" +
-			" WITH id = " + tableID("music", "sessions").String() + " AND comment = 'life signs of the proxies'",
+			" WITH id = " + tableID("music", "sessions").String() + " AND comment = 'life signs of the proxies'" + hasty,
 		"CREATE TABLE IF NOT EXISTS music.proxies (host_id uuid PRIMARY KEY, address inet, port int, session uuid, version text, serving boolean)" +
-			" WITH id = " + tableID("music", "proxies").String() + " AND comment = 'which proxy stands for which node'",
+			" WITH id = " + tableID("music", "proxies").String() + " AND comment = 'which proxy stands for which node'" + hasty,
 		"CREATE TABLE IF NOT EXISTS music.tables (id uuid PRIMARY KEY, closed bigint, settings text)" +
 			" WITH id = " + tableID("music", "tables").String() + " AND comment = 'critical tables: written by LWT only'",
 		"CREATE TABLE IF NOT EXISTS music.named (name text PRIMARY KEY, value text)" +
@@ -51,6 +51,9 @@ func ensureKeyspace(ctx context.Context, s *gocql.Session, replication string) e
 	}
 	return nil
 }
+
+// hasty has a read of one row ask one replica more than it needs: it does not wait for a node that has just died.
+const hasty = " AND speculative_retry = 'ALWAYS'"
 
 // defaultReplication counts the nodes of each data centre.
 func defaultReplication(ctx context.Context, s *gocql.Session) (string, error) {

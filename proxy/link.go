@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"time"
 
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
 	"github.com/datastax/go-cassandra-native-protocol/frame"
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
@@ -94,6 +95,15 @@ type ring struct {
 func (r *ring) has(host uuid.UUID) bool {
 	_, other := r.others[host]
 	return other || host == r.home.host
+}
+
+// hosts are all nodes of the ring.
+func (r *ring) hosts() []gocql.UUID {
+	all := []gocql.UUID{gocql.UUID(r.home.host)}
+	for host := range r.others {
+		all = append(all, gocql.UUID(host))
+	}
+	return all
 }
 
 // errNoHome tells that the home node does not say yet who it is.

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -22,6 +23,8 @@ const (
 	commonVersion = "1"
 
 	lookEvery   = time.Second      // between two looks at the home node and at the other proxies
+	readLimit   = 2 * time.Second  // for one look at the other proxies
+	sweepEvery  = 30 * time.Second // between two looks for nodes that have left the ring
 	leftAfter   = 30 * time.Second // a node that is not in the ring for so long has left it
 	expectLimit = time.Minute      // for the proxies that are expected at start
 )
@@ -42,6 +45,7 @@ type members struct {
 	taken   bool  // it was told that another proxy stands for the home node too
 	census  census
 	absent  map[uuid.UUID]time.Time // nodes with a proxy that are not in the ring, since when
+	swept   time.Time
 	others  atomic.Pointer[[]frontend.Node]
 }
 
@@ -134,7 +138,7 @@ func (m *members) expect(ctx context.Context, n int) error {
 	limited, cancel := context.WithTimeout(ctx, expectLimit)
 	defer cancel()
 	for told := false; ; told = true {
-		all, err := m.read(ctx)
+		all, err := m.readSurely(ctx)
 		if err != nil {
 			return err
 		}
@@ -180,14 +184,19 @@ func (m *members) look(ctx context.Context, d *door, tell func(frontend.Change, 
 	if m.private {
 		return
 	}
-	limited, cancel := context.WithTimeout(ctx, m.life.options.SessionLease)
-	defer cancel()
-	all, err := m.readAll(limited)
+	all, err := m.readAll(ctx)
 	if err != nil {
 		m.log.Debug().Err(err).Msg("the other proxies could not be looked at")
 		return
 	}
-	if err := m.settle(limited, all, down == nil, d.isOpen()); err != nil && ctx.Err() == nil {
+	limited, cancel := context.WithTimeout(ctx, readLimit)
+	defer cancel()
+	err = m.settle(limited, all, down == nil, d.isOpen())
+	if down == nil && time.Since(m.swept) >= sweepEvery {
+		m.swept = time.Now()
+		err = errors.Join(err, m.sweep(limited))
+	}
+	if err != nil && ctx.Err() == nil {
 		m.log.Warn().Err(err).Msg("music.proxies could not be brought up to date")
 	}
 	m.follow(all)

@@ -14,9 +14,16 @@ import (
 // errMembers tells that proxies cannot serve the same drivers. The text says which, why, and what to do.
 var errMembers = errors.New("proxies of one cluster do not fit together")
 
-// read reads music.proxies.
+// selectProxies reads what scan scans.
+const selectProxies = "SELECT host_id, address, port, session, version, serving FROM music.proxies"
+
+// read reads the proxies of the nodes that are in the ring.
 func (m *members) read(ctx context.Context) ([]member, error) {
-	iter := m.session.Query("SELECT host_id, address, port, session, version, serving FROM music.proxies").Consistency(gocql.Quorum).IterContext(ctx)
+	return m.scan(ctx, m.session.Query(selectProxies+" WHERE host_id IN ?", m.ring.hosts()))
+}
+
+func (m *members) scan(ctx context.Context, query *gocql.Query) ([]member, error) {
+	iter := query.Consistency(gocql.Quorum).IterContext(ctx)
 	var all []member
 	var host, session gocql.UUID
 	var address net.IP
@@ -34,12 +41,35 @@ func (m *members) read(ctx context.Context) ([]member, error) {
 	return all, nil
 }
 
-// readAll reads music.proxies, and everybody's beats.
+// readAll reads the proxies of the ring, and their beats.
 func (m *members) readAll(ctx context.Context) ([]member, error) {
-	if err := m.life.others.look(ctx); err != nil {
+	limited, cancel := context.WithTimeout(ctx, readLimit)
+	defer cancel()
+	all, err := m.read(limited)
+	if err != nil {
 		return nil, err
 	}
-	return m.read(ctx)
+	sessions := make([]gocql.UUID, 0, len(all))
+	for _, o := range all {
+		sessions = append(sessions, gocql.UUID(o.session))
+	}
+	return all, m.life.others.lookAt(limited, sessions)
+}
+
+// readSurely is readAll that tries until it succeeds or ctx ends.
+func (m *members) readSurely(ctx context.Context) ([]member, error) {
+	for told := false; ; told = true {
+		all, err := m.readAll(ctx)
+		if err == nil {
+			return all, nil
+		}
+		if !told {
+			m.log.Warn().Err(err).Msg("the other proxies cannot be looked at yet; the proxy listens once they are")
+		}
+		if !pause(ctx, lookEvery) {
+			return nil, fmt.Errorf("look at the other proxies: %w", err)
+		}
+	}
 }
 
 // write writes this proxy's row, that of the home node.
@@ -53,9 +83,10 @@ func (m *members) write(ctx context.Context, serving bool) error {
 	return nil
 }
 
-// remove deletes the row of a node.
-func (m *members) remove(ctx context.Context, host uuid.UUID) error {
-	err := m.session.Query("DELETE FROM music.proxies WHERE host_id = ?", gocql.UUID(host)).Consistency(gocql.Quorum).ExecContext(ctx)
+// remove deletes the row of a proxy whose node has left the ring, or that stands for another one now.
+func (m *members) remove(ctx context.Context, o member) error {
+	m.log.Info().Stringer("node", o.host).Stringer("proxy", o.proxy).Msg("a proxy is removed from the list: its node has left, or it stands for another one")
+	err := m.session.Query("DELETE FROM music.proxies WHERE host_id = ?", gocql.UUID(o.host)).Consistency(gocql.Quorum).ExecContext(ctx)
 	if err != nil {
 		return fmt.Errorf("delete from music.proxies: %w", err)
 	}
@@ -65,17 +96,28 @@ func (m *members) remove(ctx context.Context, host uuid.UUID) error {
 // self is the session of this proxy.
 func (m *members) self() gocql.UUID { return gocql.UUID(m.life.self.Load().ID()) }
 
-// settle makes music.proxies say what is so: this proxy's own row, no other one of it, and none of a node that has left the ring.
-// While the home node is down only its own row is written: what the ring is cannot be known.
+// settle makes music.proxies say what is so: this proxy's own row, and no other one of it. While the home node is down only its own
+// row is written.
 func (m *members) settle(ctx context.Context, all []member, up, open bool) error {
 	if err := m.settleOwn(ctx, all, up, open); err != nil || !up {
 		return err
 	}
 	var faults []error
 	for _, o := range all {
-		if o.host != m.ring.home.host && o.proxy == m.advertise || m.hasLeft(o.host) {
-			m.log.Info().Stringer("node", o.host).Stringer("proxy", o.proxy).Msg("a proxy is removed from the list: its node has left the ring, or it stands for another one")
-			faults = append(faults, m.remove(ctx, o.host))
+		if o.host != m.ring.home.host && o.proxy == m.advertise {
+			faults = append(faults, m.remove(ctx, o))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// sweep removes the rows of nodes that have left the ring.
+func (m *members) sweep(ctx context.Context) error {
+	all, err := m.scan(ctx, m.session.Query(selectProxies))
+	faults := []error{err}
+	for _, o := range all {
+		if m.hasLeft(o.host) {
+			faults = append(faults, m.remove(ctx, o))
 		}
 	}
 	return errors.Join(faults...)
@@ -126,7 +168,7 @@ func (m *members) hasLeft(host uuid.UUID) bool {
 func (m *members) checkOthers(ctx context.Context) error {
 	beats := map[uuid.UUID]int64{}
 	for {
-		all, err := m.readAll(ctx)
+		all, err := m.readSurely(ctx)
 		if err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,10 +31,23 @@ type sessions struct {
 	seen map[gocql.UUID]sighting
 }
 
+// selectSessions reads what take takes.
+const selectSessions = "SELECT session, beat, schema_version, addr FROM music.sessions"
+
 // look reads all sessions once.
 func (s *sessions) look(ctx context.Context) error {
+	return s.take(ctx, nil, s.session.Query(selectSessions))
+}
+
+// lookAt reads these sessions once. Where a node has just died it fails less than look: of single rows another replica is asked too.
+func (s *sessions) lookAt(ctx context.Context, ids []gocql.UUID) error {
+	return s.take(ctx, ids, s.session.Query(selectSessions+" WHERE session IN ?", ids))
+}
+
+// take notes what a query tells of these sessions; nil = of all that there are.
+func (s *sessions) take(ctx context.Context, ids []gocql.UUID, query *gocql.Query) error {
 	start := boottime()
-	iter := s.session.Query("SELECT session, beat, schema_version, addr FROM music.sessions").Consistency(gocql.Quorum).IterContext(ctx)
+	iter := query.Consistency(gocql.Quorum).IterContext(ctx)
 	found := map[gocql.UUID]sighting{}
 	var id, version gocql.UUID
 	var beat int64
@@ -53,6 +67,11 @@ func (s *sessions) look(ctx context.Context) error {
 			now.since, now.before = old.since, start
 		}
 		found[id] = now
+	}
+	for id, old := range s.seen {
+		if _, again := found[id]; !again && ids != nil && !slices.Contains(ids, id) {
+			found[id] = old
+		}
 	}
 	s.seen = found
 	return nil
