@@ -45,8 +45,10 @@ type Row struct {
 	Owner       SessionID
 }
 
-// Empty reports that nobody holds and nobody waits.
-func (r Row) Empty() bool { return r.Head > r.Guard }
+// Empty reports that nobody holds and nobody waits. A head further up than
+// that shows registers of different ages, the queue's being the older: then
+// nobody knows.
+func (r Row) Empty() bool { return r.Head == r.Guard+1 }
 
 // Holder answers who holds the key: the head, and T.Owner if set, else the
 // queue's session (PROTOCOL.md 1). It is false for an empty queue and for a

@@ -5,158 +5,455 @@ import (
 	"time"
 )
 
-// checker knows the whole history of a simulation and says what must not be.
+// checker knows the whole history of a run and says what must not be: the
+// invariants I1 to I12 of PROTOCOL.md 2 and the oracle E1 to E8.
 type checker struct {
-	s       *sim
-	keys    map[Key]*keyHistory
-	owners  map[Key]map[Stamp]string // base → who
-	stamps  map[Key]map[Stamp]bool
-	grants  map[Key]map[LockRef]bool
-	fences  map[Stamp]bool
-	acks    int
-	gets    int
-	entries int
+	s      *sim
+	keys   map[Key]*history
+	values []value // by number; 0 is "no value"
+	dead   map[SessionID]bool
 }
 
-// keyHistory is what has been told to clients of one key. Values are compared
-// by the stamp of the put that first wrote them.
-type keyHistory struct {
-	stampOf  map[int]Stamp
-	ended    map[int]bool // the put is over: its client was told something
-	excluded map[int]bool // an answer said that this put did not happen
-	acked    Stamp        // highest stamp of an acknowledged put
-	answered Stamp        // highest stamp that an answer showed
-	entered  LockRef      // highest reference that got a ticket or started a Synch
+// value is a put's, or a plain write's. Values are compared by the stamp of
+// the mutation that first wrote them.
+type value struct {
+	key      Key
+	stamp    Stamp
+	excluded bool // an answer said that it did not happen
+}
+
+// history is what happened at one key.
+type history struct {
+	windows  map[Stamp]*window1
+	stamps   map[Stamp]bool
+	lastBase Stamp
+	lastUsed Stamp
+	opened   LockRef // the highest reference that was granted
+	grants   int
+	holder   map[LockRef]SessionID
+	entered  LockRef // the highest reference that got a ticket or began a Synch
+	epoch    int     // how often the table was closed
+	acked    Stamp   // the highest stamp of an acknowledged put
+	answered Stamp   // the highest stamp that an answer showed
+	root     Stamp   // of the latest term of which something was told
+	ended    []int   // puts that are over, not acknowledged and not excluded
+	puts     int
+	lastGet  lastGet
+}
+
+// window1 is one base: whose it is, and how it ended.
+type window1 struct {
+	root    Stamp // the first base of the term
+	ref     LockRef
+	session SessionID
+	end     Stamp // the base that followed
+	synced  bool
+}
+
+// lastGet is the answer that a holder got last, while no put was under way.
+type lastGet struct {
+	ref   LockRef
+	value int
+	puts  int
+}
+
+// getting is what was known when a get began.
+type getting struct {
+	floor Stamp
+	over  []int
+	epoch int
+	puts  int
+	still bool // no put in flight
 }
 
 func newChecker(s *sim) *checker {
-	return &checker{
-		s: s, keys: map[Key]*keyHistory{}, owners: map[Key]map[Stamp]string{},
-		stamps: map[Key]map[Stamp]bool{}, grants: map[Key]map[LockRef]bool{}, fences: map[Stamp]bool{},
-	}
+	return &checker{s: s, keys: map[Key]*history{}, values: make([]value, 1), dead: map[SessionID]bool{}}
 }
 
-func (c *checker) key(k Key) *keyHistory {
-	if c.keys[k] == nil {
-		c.keys[k] = &keyHistory{stampOf: map[int]Stamp{}, ended: map[int]bool{}, excluded: map[int]bool{}}
-		c.owners[k], c.stamps[k], c.grants[k] = map[Stamp]string{}, map[Stamp]bool{}, map[LockRef]bool{}
+// named is a value for people.
+func (c *checker) named(v int) string {
+	if v == 0 {
+		return "nothing"
 	}
-	return c.keys[k]
+	return fmt.Sprintf("value %d (stamp %d)", v, c.values[v].stamp-t0)
 }
 
-// row is I1: every LWT moves the row forward.
-func (c *checker) row(k Key, from, to *Row) {
-	if from == nil {
+func (c *checker) key(k Key) *history {
+	h := c.keys[k]
+	if h == nil {
+		h = &history{windows: map[Stamp]*window1{}, stamps: map[Stamp]bool{}, holder: map[LockRef]SessionID{}}
+		c.keys[k] = h
+	}
+	return h
+}
+
+func (c *checker) window(k Key, base Stamp) *window1 {
+	h := c.key(k)
+	if h.windows[base] == nil {
+		h.windows[base] = &window1{root: base}
+	}
+	return h.windows[base]
+}
+
+// row is a decided LWT: I1, I7, I12, and I6 where it leaves a clean row.
+func (c *checker) row(k Key, from, to *Row, l *sent) {
+	h := c.key(k)
+	if from != nil {
+		c.forward(k, from, to)
+	}
+	if !l.swap.Set.T {
 		return
 	}
-	if to.Guard < from.Guard || to.Head < from.Head || to.Base < from.Base {
-		c.s.fail("I1: %+v -> %+v", *from, *to)
+	w := c.window(k, to.Base)
+	if from != nil {
+		old := c.window(k, from.Base)
+		old.end = to.Base
+		if l.why == renewing {
+			w.root, w.synced = old.root, old.synced || !from.DirtySince(c.s.closed)
+		}
+		clean := !to.Dirty && to.Base >= c.s.closed
+		if clean && from.DirtySince(c.s.closed) && !old.synced {
+			c.s.fail("I7: %v becomes clean without a Synch: %s -> %s", k.PK, brief(from), brief(to))
+		}
+		if clean && l.why != renewing {
+			c.settled(k, "I6: clean")
+		}
+	}
+	if to.Base <= h.lastUsed {
+		c.s.fail("I12: base %d is not above stamp %d", to.Base, h.lastUsed)
+	}
+	h.lastBase = to.Base
+}
+
+func (c *checker) forward(k Key, from, to *Row) {
+	if to.Guard < from.Guard || to.Head < from.Head || to.Base < from.Base || to.Head > to.Guard+1 {
+		c.s.fail("I1: %v %s -> %s", k.PK, brief(from), brief(to))
 	}
 	if !to.sameTerm(*from) && to.Base <= from.Base {
-		c.s.fail("I1: a term change without a higher base: %+v -> %+v", *from, *to)
+		c.s.fail("I1: a term change without a higher base: %s -> %s", brief(from), brief(to))
 	}
 }
 
-// entering is a ticket or a Synch of a reference.
-func (c *checker) entering(p *proxy, k Key, r LockRef, base Stamp) {
+// settled is I6: no quorum reads anything else than another, now or later.
+func (c *checker) settled(k Key, what string) {
+	st := c.s.store
+	d := st.data(k)
+	first := d.sees(st.quorums[0]).visible()
+	for _, q := range st.quorums[1:] {
+		if v := d.sees(q).visible(); v != first {
+			c.s.fail("%s, but a quorum shows %v and another %v", what, c.named(first), c.named(v))
+		}
+	}
+	for _, m := range d.pending {
+		if m.left > 0 && d.absorbed(m) < st.quorum {
+			c.s.fail("%s, but %v may still land", what, c.named(m.value))
+		}
+	}
+}
+
+// entering is a ticket or a Synch of a reference: I2.
+func (c *checker) entering(p *proxy, k Key, r LockRef, base Stamp) *window1 {
 	h := c.key(k)
 	h.entered = max(h.entered, r)
-	who := fmt.Sprintf("%x/%d", p.session.id[:2], r)
-	if old, ok := c.owners[k][base]; ok && old != who {
-		c.s.fail("I2: window %d of %v is used by %s and %s", base, k, old, who)
+	w := c.window(k, base)
+	if w.ref != 0 && (w.ref != r || w.session != p.session.id) {
+		c.s.fail("I2: window %d of %v is used by %d of %x and %d of %x", base, k.PK, w.ref, w.session[:2], r, p.session.id[:2])
 	}
-	c.owners[k][base] = who
-	c.entries++
+	w.ref, w.session = r, p.session.id
+	return w
 }
 
-// ticketed is I2 and I12: stamps are unique and in their window.
-func (c *checker) ticketed(p *proxy, tk Ticket, value int) {
+// ticketed is a ticket: E5 and I2.
+func (c *checker) ticketed(p *proxy, tk Ticket) {
+	if !p.valid() {
+		c.s.fail("E5/C12: a ticket without a valid session")
+	}
 	c.entering(p, tk.Key, tk.Ref, tk.Base)
-	if tk.Kind != Put {
-		return
+	if tk.Kind == Put {
+		c.key(tk.Key).puts++
+		c.stamp(tk.Key, tk.Stamp, tk.Base)
 	}
-	c.stamp(tk.Key, tk.Stamp, tk.Base)
-	c.key(tk.Key).stampOf[value] = tk.Stamp
 }
 
+// stamp is I2 and I12: unique, in its window, below every later base.
 func (c *checker) stamp(k Key, s, base Stamp) {
-	if c.stamps[k][s] {
+	h := c.key(k)
+	if h.stamps[s] {
 		c.s.fail("I2: stamp %d is used twice", s)
 	}
-	if s <= base || s >= base+c.s.opts.Window {
+	end := c.window(k, base).end
+	if s <= base+1 || s >= base+c.s.opts.Window || (end != 0 && s >= end) {
 		c.s.fail("I12: stamp %d is not in the window of %d", s, base)
 	}
-	c.stamps[k][s] = true
+	h.stamps[s] = true
+	h.lastUsed = max(h.lastUsed, s)
 }
 
-// synching is a Copy sent by a term.
-func (c *checker) synching(p *proxy, k Key, a Copy) {
-	if p.core.keys[k] == nil || p.core.keys[k].term == nil {
-		c.s.fail("a Synch of %v without a term: %+v", k, p.core.keys[k])
-		return
-	}
+// synching is a Copy sent by a term. It answers what is called when the Copy
+// was acknowledged, and the term's root.
+func (c *checker) synching(p *proxy, k Key, a Copy) (root Stamp, done func()) {
 	t := p.core.keys[k].term
-	c.entering(p, k, t.place.ref, t.base)
+	w := c.entering(p, k, t.place.ref, t.base)
 	c.stamp(k, a.Fence, t.base)
 	c.stamp(k, a.Fence+1, t.base)
 	if t.flight.puts > 0 {
-		c.s.fail("Synch with a put in flight")
+		c.s.fail("I7/C7: a Synch with a put in flight")
+	}
+	c.s.metIf(t.synch.tries > 0, synchRepeated)
+	c.s.metIf(t.unsettled && t.open, synchOfUnsettled)
+	c.s.metIf(t.unsettled && !t.open, settledAtRelease)
+	c.s.tell("proxy %d Synch of %s by %d, fence %d", p.n, k.PK, t.place.ref, a.Fence-t0)
+	epoch := c.key(k).epoch
+	return w.root, func() {
+		if h := c.key(k); h.epoch == epoch && a.Fence >= c.s.closed {
+			w.synced = true
+		}
 	}
 }
 
-func (c *checker) copied(m mutation) { c.fences[m.dead] = true }
-
-// told is an operation whose client was told its outcome, at this moment.
-func (c *checker) told(tk Ticket, value int) {
+// told is an operation whose client is told its outcome: I3, E2, C5, C12. It
+// is false where the rates of clocks exempt it.
+func (c *checker) told(p *proxy, tk Ticket) bool {
 	h := c.key(tk.Key)
-	if h.entered > tk.Ref {
+	switch after := max(h.entered, h.opened); {
+	case after > tk.Ref && c.s.wild:
+		c.s.met(wildTold)
+		return false
+	case h.entered > tk.Ref:
 		c.s.fail("I3: reference %d is told an outcome after %d has entered", tk.Ref, h.entered)
+	case h.opened > tk.Ref:
+		c.s.fail("E2: reference %d is told an outcome after %d was granted", tk.Ref, h.opened)
 	}
-	if tk.Kind == Put {
-		c.acks++
-		h.acked = max(h.acked, tk.Stamp)
-		if h.excluded[value] {
-			c.s.fail("I4: an excluded put is acknowledged")
-		}
+	if !p.valid() {
+		c.s.fail("C5/C12: an outcome is told without a valid session")
 	}
+	return true
 }
 
-// answered is a get that was told a value: begun when `floor` was the highest
-// acknowledged or shown stamp, and `over` the puts that had ended by then.
-func (c *checker) answered(tk Ticket, value int, floor Stamp, over []int) {
-	c.told(tk, value)
-	c.gets++
+// ackedPut is a put whose client is told of success.
+func (c *checker) ackedPut(p *proxy, tk Ticket, v, epoch int) {
 	h := c.key(tk.Key)
-	s := h.stampOf[value]
-	if s < floor {
-		c.s.fail("I4: key %v answers value %d of stamp %d below %d", tk.Key, value, s, floor)
+	c.s.tally.acks++
+	if !c.told(p, tk) || epoch != h.epoch {
+		return
 	}
-	if h.excluded[value] {
-		c.s.fail("I4/C9: value %d has come back after an answer without it", value)
+	h.acked, h.root = max(h.acked, tk.Stamp), max(h.root, c.window(tk.Key, tk.Base).root)
+	if c.values[v].excluded {
+		c.s.fail("I4/E4: an excluded put is acknowledged: %v", c.named(v))
 	}
-	for _, v := range over {
-		if h.stampOf[v] > s {
-			h.excluded[v] = true
-		}
-	}
-	h.answered = max(h.answered, s)
 }
 
-func (c *checker) floor(k Key) (Stamp, []int) {
+// over is a put that has ended: an answer without it excludes it for ever.
+func (c *checker) over(k Key, v int) {
 	h := c.key(k)
-	var over []int
-	for v := range h.ended {
-		if h.stampOf[v] > h.acked && !h.excluded[v] {
-			over = append(over, v)
-		}
-	}
-	return max(h.acked, h.answered), over
+	h.ended = append(h.ended, v)
 }
 
-func (c *checker) granted(k Key, r LockRef, at time.Duration) {
-	c.key(k)
-	if c.grants[k][r] {
-		c.s.fail("C15: reference %d granted twice, now at %v", r, at)
+// gets notes what is known when a get begins.
+func (c *checker) gets(k Key, still bool) getting {
+	h := c.key(k)
+	kept := h.ended[:0]
+	for _, v := range h.ended {
+		if c.values[v].stamp > h.acked && !c.values[v].excluded {
+			kept = append(kept, v)
+		}
 	}
-	c.grants[k][r] = true
+	h.ended = kept
+	return getting{max(h.acked, h.answered), append([]int(nil), kept...), h.epoch, h.puts, still}
+}
+
+// answeredGet is a get whose client is told a value: I4, E3, E4.
+func (c *checker) answeredGet(p *proxy, tk Ticket, v int, g getting) {
+	h := c.key(tk.Key)
+	c.s.tally.gets++
+	if !c.told(p, tk) || g.epoch != h.epoch {
+		return
+	}
+	s := c.values[v].stamp
+	if s < g.floor {
+		c.s.fail("I4/E3: a get answers %v, below stamp %d", c.named(v), g.floor)
+	}
+	if c.values[v].excluded {
+		c.s.fail("E4/C9: a value has come back after an answer without it: %v", c.named(v))
+	}
+	if l := h.lastGet; l.ref == tk.Ref && l.puts == h.puts && l.value != v {
+		c.s.fail("E3: two gets without a put between differ: %v, %v", c.named(l.value), c.named(v))
+	}
+	for _, o := range g.over {
+		if c.values[o].stamp > s {
+			c.values[o].excluded = true
+		}
+	}
+	h.lastGet = lastGet{}
+	if g.still && g.puts == h.puts {
+		h.lastGet = lastGet{tk.Ref, v, h.puts}
+	}
+	h.answered, h.root = max(h.answered, s), max(h.root, c.window(tk.Key, tk.Base).root)
+}
+
+// reset is a table that was not critical for a while: what was told before
+// binds nobody.
+func (c *checker) reset(k Key) {
+	h := c.key(k)
+	h.epoch++
+	h.acked, h.answered, h.root, h.ended, h.lastGet = 0, 0, 0, nil, lastGet{}
+	for _, w := range h.windows {
+		w.synced = false
+	}
+}
+
+// landing is a mutation's arrival: I5, I8, and that no quorum ever shows less
+// than what was told.
+func (c *checker) landing(k Key, m *mutation, i int) {
+	st, h := c.s.store, c.key(k)
+	d := st.data(k)
+	older := m.root < h.root
+	if !older && m.dead == 0 {
+		d.cells[i].take(m)
+		return
+	}
+	var before [10]int
+	for n, q := range st.quorums {
+		before[n] = d.sees(q).visible()
+	}
+	was := d.cells[i].visible()
+	d.cells[i].take(m)
+	if was != 0 && m.value != 0 && d.cells[i].visible() == 0 {
+		c.s.fail("I8: a Synch hides %v on a replica", c.named(was))
+	}
+	for n, q := range st.quorums {
+		v := d.sees(q).visible()
+		if older && v != before[n] {
+			c.s.fail("I5: a mutation of an older term changes a read from %v to %v", c.named(before[n]), c.named(v))
+		}
+		if c.values[v].stamp < max(h.acked, h.answered) {
+			c.s.fail("I8/I4: a quorum shows %v, below stamp %d", c.named(v), max(h.acked, h.answered))
+		}
+	}
+	c.s.metIf(older && m.value != 0 && m.dead == 0, oldPutLanded)
+	c.s.metIf(older && m.dead != 0, oldSynchLanded)
+}
+
+// noted is a grant: C15, E1, and that it is true at this moment.
+func (c *checker) noted(p *proxy, n Note) {
+	h, s := c.key(n.Key), c.s
+	switch n.What {
+	case Granted:
+		c.granted(p, h, n)
+	case Preempted:
+		s.met(passedOver)
+	case Ended:
+		s.metIf(n.How == LostState, holderLost)
+		s.tell("proxy %d reference %d of %s ends: %v", p.n, n.Ref, n.Key.PK, n.How)
+	}
+}
+
+func (c *checker) granted(p *proxy, h *history, n Note) {
+	s, t := c.s, p.core.keys[n.Key].term
+	s.tally.grants++
+	if t == nil {
+		s.fail("E1: reference %d is granted and has no term", n.Ref)
+		return
+	}
+	s.tell("proxy %d GRANTS %s to %d, base %d, dirty %v", p.n, n.Key.PK, n.Ref, t.base-t0, t.dirty)
+	if _, twice := h.holder[n.Ref]; twice {
+		s.fail("C15/E1: reference %d is granted twice", n.Ref)
+	}
+	h.holder[n.Ref] = p.session.id
+	h.grants++
+	if !p.valid() {
+		s.fail("I9: a grant without a valid session")
+	}
+	if s.wild {
+		h.opened = max(h.opened, n.Ref)
+		return
+	}
+	if n.Ref <= h.opened {
+		s.fail("E1: reference %d is granted after %d", n.Ref, h.opened)
+	}
+	h.opened = n.Ref
+	if row := s.store.row(n.Key).latest(); row.Head != n.Ref || row.Base != t.base {
+		s.fail("I2/E1: reference %d is granted on base %d, but the row is %s", n.Ref, t.base-t0, brief(row))
+	}
+	s.metIf(t.dirty, grantedDirty)
+}
+
+// answer is what an operation is told: nobody holds who was not granted.
+func (c *checker) answer(p *proxy, k Key, a Answer) {
+	if a.Ticket.OK() {
+		c.ticketed(p, a.Ticket)
+	}
+	if a.Err == nil && a.Grant.State == Held && c.key(k).holder[a.Grant.Ref] != p.session.id {
+		c.s.fail("E1: reference %d is told HELD and was not granted", a.Grant.Ref)
+	}
+}
+
+// verdicts are the sessions that a process has found dead: I9.
+func (c *checker) verdicts(p *proxy) {
+	f := p.core.fallen
+	for ; p.fallen < len(f); p.fallen++ {
+		x := f[p.fallen]
+		owner := c.s.born[x]
+		c.dead[x] = true
+		c.s.tell("proxy %d finds session %x dead", p.n, x[:2])
+		if owner.session.id != x || !owner.valid() {
+			continue
+		}
+		if !c.s.wild {
+			c.s.fail("I9: session %x is found dead and is valid", x[:2])
+		}
+		c.s.met(wildDead)
+	}
+}
+
+// sending is an LWT that a core sends for the first time.
+func (c *checker) sending(p *proxy, k Key, w Swap) {
+	t, s := p.core.keys[k].term, c.s
+	if t == nil {
+		return
+	}
+	switch p.core.keys[k].lwt.why {
+	case releasing:
+		s.metIf(w.Set.Row.Dirty, releasedDirty)
+		s.metIf(t.unsettled, releasedUnsettled)
+		if !w.Set.Row.Dirty && t.flight.ops > 0 {
+			s.fail("I7: a clean release with operations in flight")
+		}
+	case renewing:
+		s.metIf(t.flight.puts > 0, renewedInFlight)
+		s.metIf(len(t.waiting) > 0, renewedWaiting)
+	}
+}
+
+// local is what LOCAL_ONE showed.
+func (c *checker) local(r *lockRow, v version) {
+	n := len(r.commits)
+	c.s.metIf(max(v.q, v.t) < n, staleLocal)
+	c.s.metIf(v.q != 0 && v.t != 0 && v.q < v.t && r.commits[v.t-1].row.Guard != r.commits[v.q-1].row.Guard, gapLocal)
+}
+
+func (c *checker) served() map[Key]int {
+	n := map[Key]int{}
+	for k, h := range c.keys {
+		n[k] = h.grants
+	}
+	return n
+}
+
+func (c *checker) allServed(before map[Key]int) bool {
+	for _, k := range c.s.keys {
+		if c.key(k).grants <= before[k] {
+			return false
+		}
+	}
+	return true
+}
+
+// waited is E6: nobody waits for longer than any answer may take.
+func (c *checker) waited(p *proxy) {
+	for op, w := range p.waits {
+		if c.s.now-w.since > 8*time.Second {
+			c.s.fail("E6: operation %d of proxy %d has no answer after %v", op, p.n, c.s.now-w.since)
+		}
+	}
 }

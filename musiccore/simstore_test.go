@@ -1,13 +1,15 @@
 package musiccore
 
-import "time"
+import (
+	"errors"
+	"math/bits"
+	"time"
+)
 
-// The simulated store: lock rows with linearizable LWTs whose replies may be
-// lost and which may be applied late; data cells on three replicas, each
-// reached at its own time or never; beats. In every other run nothing repairs:
-// what the protocol does not write again may stay on one replica for good.
-
-const replicas = 3
+// The simulated store: lock rows (simrow_test.go), beats, and data cells on
+// three or five replicas, each reached at its own time or never. In every
+// other run nothing repairs: what the protocol does not write again may stay
+// on one replica for good.
 
 // cell is what one replica knows of a key: a value, and a tombstone.
 type cell struct {
@@ -20,107 +22,115 @@ type cell struct {
 type mutation struct {
 	stamp, dead Stamp
 	value       int
+	root        Stamp // of the term that sends it; 0 is a plain write
+	left        int   // it will reach so many replicas yet
 }
 
-func (c *cell) take(m mutation) {
+func (c *cell) take(m *mutation) {
 	c.dead = max(c.dead, m.dead)
 	if m.stamp > c.stamp || (m.stamp == c.stamp && m.value > c.value) {
 		c.stamp, c.value = m.stamp, m.value
 	}
 }
 
-// seen is the newest of several replicas' views; value 0 is "no value".
-func (c cell) join(o cell) cell {
-	c.take(mutation(o))
-	return c
+func (c *cell) join(o cell) {
+	c.take(&mutation{stamp: o.stamp, dead: o.dead, value: o.value})
 }
 
-func (c cell) visible() (int, Stamp) {
+// visible is the value that a read of it shows; 0 is "no value".
+func (c cell) visible() int {
 	if c.stamp <= c.dead {
-		return 0, 0
+		return 0
 	}
-	return c.value, c.stamp
+	return c.value
 }
 
-type lockRow struct {
-	now  *Row
-	past []*Row // every state it ever had
+// keyData is the data of one key.
+type keyData struct {
+	cells   []cell
+	pending []*mutation // may still reach a replica
+	created bool        // the table was created critical: no plain write was ever
+}
+
+// sees is what a read of some replicas sees.
+func (d *keyData) sees(mask uint8) cell {
+	var seen cell
+	for i := range d.cells {
+		if mask&(1<<i) != 0 {
+			seen.join(d.cells[i])
+		}
+	}
+	return seen
+}
+
+// absorbed counts the replicas to which a mutation makes no difference.
+func (d *keyData) absorbed(m *mutation) int {
+	n := 0
+	for _, c := range d.cells {
+		after := c
+		after.take(m)
+		if after.visible() == c.visible() {
+			n++
+		}
+	}
+	return n
 }
 
 type simStore struct {
-	s     *sim
-	rows  map[Key]*lockRow
-	cells map[Key]*[replicas]cell
-	beats map[SessionID]int64
+	s        *sim
+	replicas int
+	quorum   int
+	quorums  []uint8
+	repair   bool // read_repair = BLOCKING on the data; without it clients do not pipeline
+	down     uint8
+	rows     map[Key]*lockRow
+	datas    map[Key]*keyData
+	beats    map[SessionID]int64
 }
+
+var errSim = errors.New("the simulated store does not answer")
 
 func newSimStore(s *sim) *simStore {
-	return &simStore{s: s, rows: map[Key]*lockRow{}, cells: map[Key]*[replicas]cell{}, beats: map[SessionID]int64{}}
-}
-
-func (st *simStore) row(k Key) *lockRow {
-	if st.rows[k] == nil {
-		st.rows[k] = &lockRow{past: []*Row{nil}}
+	st := &simStore{
+		s: s, replicas: 3, repair: s.world.n(2) == 0,
+		rows: map[Key]*lockRow{}, datas: map[Key]*keyData{}, beats: map[SessionID]int64{},
 	}
-	return st.rows[k]
-}
-
-func (st *simStore) data(k Key) *[replicas]cell {
-	if st.cells[k] == nil {
-		st.cells[k] = &[replicas]cell{}
+	if s.world.n(4) == 0 {
+		st.replicas = 5
 	}
-	return st.cells[k]
-}
-
-// swap is an LWT: decided at one moment, answered at another, in any order,
-// or either never.
-func (st *simStore) swap(k Key, w Swap, back func(Result)) {
-	s := st.s
-	decide := func() Result {
-		r := st.row(k)
-		row, ok := w.Apply(r.now)
-		if !ok {
-			return Result{Fate: Refused}
+	st.quorum = st.replicas/2 + 1
+	for m := range uint8(1) << st.replicas {
+		if bits.OnesCount8(m) == st.quorum {
+			st.quorums = append(st.quorums, m)
 		}
-		s.check.row(k, r.now, &row)
-		r.now = &row
-		r.past = append(r.past, &row)
-		return Result{Fate: Done}
 	}
-	switch {
-	case s.fault(12): // never happens
-	case s.fault(12): // happens, nobody hears
-		s.after(s.slow(), func() { decide() })
-	case s.fault(12): // happens after the issuer was told "unknown"
-		s.after(s.late(), func() { decide() })
-	default:
-		s.after(s.short(), func() {
-			r := decide()
-			s.after(s.short(), func() { back(r) })
-		})
-		return
-	}
-	s.after(s.timeout(), func() { back(Result{}) })
+	return st
 }
 
-func (st *simStore) read(k Key, quorum bool, back func(Result)) {
-	s := st.s
-	if s.fault(20) {
-		s.after(s.timeout(), func() { back(Result{}) })
-		return
-	}
-	s.after(s.short(), func() {
-		r := st.row(k)
-		row := r.now
-		if !quorum {
-			row = r.past[max(0, len(r.past)-1-s.rnd.IntN(4))]
+func (st *simStore) add(k Key, created bool) {
+	st.rows[k] = &lockRow{have: make([]version, st.replicas)}
+	st.datas[k] = &keyData{cells: make([]cell, st.replicas), created: created}
+}
+
+func (st *simStore) row(k Key) *lockRow  { return st.rows[k] }
+func (st *simStore) data(k Key) *keyData { return st.datas[k] }
+
+// expect notes a mutation that is going to be sent.
+func (st *simStore) expect(k Key, m *mutation) {
+	d := st.data(k)
+	m.left++
+	kept := d.pending[:0]
+	for _, old := range d.pending {
+		if old.left > 0 {
+			kept = append(kept, old)
 		}
-		s.after(s.short(), func() { back(Result{Fate: Done, Row: row}) })
-	})
+	}
+	d.pending = append(kept, m)
 }
 
-// write sends a mutation to every replica and answers when two have it.
-func (st *simStore) write(k Key, m mutation, back func(acked bool)) {
+// write sends an expected mutation to every replica and answers when a quorum
+// has it.
+func (st *simStore) write(x *chance, k Key, m *mutation, back func(acked bool)) {
 	s := st.s
 	acks, told := 0, false
 	tell := func(ok bool) {
@@ -129,127 +139,177 @@ func (st *simStore) write(k Key, m mutation, back func(acked bool)) {
 			back(ok)
 		}
 	}
-	deaf := s.fault(25) // the acknowledgement is lost
-	for i := range replicas {
-		delay := s.short()
+	deaf, answer, patience := x.strikes(dataDeaf, 20), x.short(), x.timeout()
+	if x.strikes(ackLate, 30) {
+		answer = x.late()
+		patience += answer
+	}
+	s.after(patience, func() { tell(false) })
+	m.left--
+	for i := range st.replicas {
+		delay := x.short()
 		switch {
-		case s.fault(10):
-			delay = s.late()
-		case s.fault(20):
+		case x.strikes(dataLate, 12):
+			delay = x.late()
+		case x.strikes(dataHinted, 25):
+			delay = x.hinted()
+		case x.strikes(dataMissed, 20):
 			continue
 		}
-		s.after(delay, func() {
-			st.data(k)[i].take(m)
-			if acks++; acks == 2 && !deaf {
-				s.after(s.short(), func() { tell(true) })
+		st.send1(k, m, i, delay, func() {
+			if acks++; acks == st.quorum && !deaf {
+				s.after(answer, func() { tell(true) })
 			}
-		})
+		}, x)
 	}
-	s.after(s.timeout(), func() { tell(false) })
 }
 
-// get reads two replicas, each at its own moment. With read_repair BLOCKING
-// both have what it answers before it answers.
-func (st *simStore) get(k Key, back func(c cell, ok bool)) {
+// send1 sends a mutation to one replica: one that is away misses it, or gets
+// a hint when it is back.
+func (st *simStore) send1(k Key, m *mutation, i int, delay time.Duration, acked func(), x *chance) {
+	m.left++
+	if x.strikes(dataDoubled, 40) {
+		m.left++
+		st.s.after(delay+x.hinted(), func() { st.land(k, m, i) })
+	}
+	st.s.after(delay, func() {
+		if st.land(k, m, i) {
+			acked()
+		}
+	})
+}
+
+// land is a mutation's arrival at a replica.
+func (st *simStore) land(k Key, m *mutation, i int) bool {
+	m.left--
+	if st.down&(1<<i) != 0 {
+		return false
+	}
+	st.s.check.landing(k, m, i)
+	return true
+}
+
+// get reads a quorum, each replica at its own moment. With read_repair
+// BLOCKING all have what it answers before it answers.
+func (st *simStore) get(x *chance, k Key, back func(c cell, ok bool)) {
 	s := st.s
-	if s.fault(25) {
-		s.after(s.timeout(), func() { back(cell{}, false) })
+	mask, ok := st.pick(x)
+	if !ok || x.strikes(dataUnread, 25) {
+		s.after(x.timeout(), func() { back(cell{}, false) })
 		return
 	}
-	skip := s.rnd.IntN(replicas)
 	var seen cell
-	read := func(i int) { seen = seen.join(st.data(k)[i]) }
-	repair := func(i int) { st.data(k)[i].take(mutation(seen)) }
-	st.both(skip, read, func() {
-		if s.repair {
-			st.both(skip, repair, func() { back(seen, true) })
+	st.both(x, mask, func(i int) { seen.join(st.data(k).cells[i]) }, func() {
+		if st.repair {
+			st.both(x, mask, func(i int) { st.data(k).cells[i].join(seen) }, func() { back(seen, true) })
 			return
 		}
-		s.after(s.short(), func() { back(seen, true) })
+		s.after(x.short(), func() { back(seen, true) })
 	})
 }
 
-// both does something at two of the replicas, and then something else.
-func (st *simStore) both(skip int, do func(i int), then func()) {
-	left := replicas - 1
-	for i := range replicas {
-		if i == skip {
-			continue
-		}
-		st.s.after(st.s.short(), func() {
-			do(i)
-			if left--; left == 0 {
-				then()
-			}
-		})
-	}
-}
-
-// copy is the one-page synchronise.
-func (st *simStore) copy(k Key, a Copy, back func(Result)) {
-	st.get(k, func(c cell, ok bool) {
-		if !ok {
-			back(Result{})
-			return
-		}
-		if c.stamp >= a.Fence {
-			back(Result{Fate: Above, Stamp: c.stamp})
-			return
-		}
-		m := mutation{dead: a.Fence}
-		if v, _ := c.visible(); v != 0 {
-			m.stamp, m.value = a.Fence+1, v
-		}
-		st.s.check.copied(m)
-		st.write(k, m, func(acked bool) {
-			if acked {
-				back(Result{Fate: Done})
-				return
-			}
-			back(Result{})
-		})
-	})
-}
-
-func (st *simStore) readBeat(x SessionID, back func(Result)) {
-	s := st.s
-	s.after(s.short(), func() {
-		n := st.beats[x]
-		s.after(s.short(), func() { back(Result{Fate: Done, Beat: n}) })
-	})
-}
-
-func (st *simStore) writeBeat(x SessionID, n int64, back func()) {
-	s := st.s
-	if s.fault(10) {
-		s.after(s.late(), func() { st.beats[x] = max(st.beats[x], n) })
+// copy is the one-page synchronise: read, then one mutation. Its process may
+// pause or die between the two.
+func (st *simStore) copy(x *chance, p *proxy, k Key, a Copy, back func(Result)) {
+	root, done := st.s.check.synching(p, k, a)
+	life := p.life
+	if x.strikes(tooLarge, 300) {
+		st.s.after(x.short(), func() { back(Result{Fate: TooLarge}) })
 		return
 	}
-	delay := s.short()
-	if s.fault(20) {
-		delay = s.late()
-	}
-	s.after(delay, func() {
-		st.beats[x] = max(st.beats[x], n)
-		s.after(s.short(), back)
+	st.get(x, k, func(c cell, ok bool) {
+		switch {
+		case !ok:
+			back(Result{})
+		case c.stamp >= a.Fence:
+			back(Result{Fate: Above, Stamp: c.stamp})
+		case a.Skip && c == (cell{}):
+			st.s.met(synchSkipped)
+			done()
+			back(Result{Fate: Done})
+		default:
+			p.hears(life, func() {
+				st.writeBack(x, k, a, c, root, func(r Result) {
+					if r.Fate == Done {
+						done()
+					}
+					back(r)
+				})
+			})
+		}
 	})
 }
 
-func (s *sim) short() time.Duration {
-	return time.Duration(1+s.rnd.IntN(20)) * time.Millisecond
+func (st *simStore) writeBack(x *chance, k Key, a Copy, c cell, root Stamp, back func(Result)) {
+	m := &mutation{dead: a.Fence, root: root}
+	if v := c.visible(); v != 0 {
+		m.stamp, m.value = a.Fence+1, v
+	}
+	st.expect(k, m)
+	st.write(x, k, m, func(acked bool) {
+		if !acked {
+			back(Result{})
+			return
+		}
+		back(Result{Fate: Done})
+	})
 }
 
-func (s *sim) slow() time.Duration {
-	return time.Duration(1+s.rnd.IntN(300)) * time.Millisecond
+// raiseClosed is a table that took plain writes and is closed to them again:
+// all lie below closed, some land late. It waits until every process listens
+// (DESIGN.md 4, the barrier).
+func (s *sim) raiseClosed(x *chance) {
+	for _, p := range s.proxies {
+		if s.now < p.paused {
+			return
+		}
+	}
+	if !x.strikes(closedRaised, 2) {
+		return
+	}
+	y := x.fork()
+	for _, p := range s.proxies {
+		s.closed = max(s.closed, p.time().Clk)
+	}
+	for _, k := range s.keys {
+		s.closed = max(s.closed, s.check.key(k).lastBase+2*s.opts.Window)
+	}
+	s.closed += 100
+	for _, k := range s.keys {
+		s.check.reset(k)
+		for range y.n(3) {
+			m := &mutation{value: s.newValue(k), stamp: s.closed - y.between(1, 100)}
+			s.check.values[m.value].stamp = m.stamp
+			s.check.over(k, m.value)
+			s.store.data(k).created = false
+			s.store.expect(k, m)
+			s.store.write(&y, k, m, func(bool) {})
+		}
+	}
+	for _, p := range s.proxies {
+		p.take(p.core.Closed(p.time(), [16]byte{}, s.closed))
+	}
 }
 
-func (s *sim) late() time.Duration {
-	return time.Duration(1+s.rnd.IntN(4000)) * time.Millisecond
+// heal ends the faults. In every other run only a quorum of the replicas and
+// one process are whole again, and the rest is broken for ever.
+func (s *sim) heal() {
+	s.faults, s.store.down = false, 0
+	s.tell("the faults end")
+	for _, p := range s.proxies {
+		p.paused = min(p.paused, s.now)
+	}
+	if s.world.n(2) == 0 {
+		return
+	}
+	for range s.store.replicas - s.store.quorum {
+		s.store.down |= 1 << s.world.n(s.store.replicas)
+	}
+	left := s.world.n(len(s.proxies))
+	for i, p := range s.proxies {
+		if i != left {
+			p.quit = true
+			p.life++
+		}
+	}
 }
-
-func (s *sim) timeout() time.Duration {
-	return time.Duration(100+s.rnd.IntN(150)) * time.Millisecond
-}
-
-// fault strikes once in n times while faults are on.
-func (s *sim) fault(n int) bool { return s.faults && s.rnd.IntN(n) == 0 }

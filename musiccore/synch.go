@@ -49,16 +49,17 @@ func (k *key) wantsSynch(now Now) bool {
 	return t.unsettled && t.flight.ops == 0 && t.synch.tries < k.c.opts.SettleTries
 }
 
-// copy starts one attempt: a fresh fence for each (C10), two stamps wide.
-// Paper §IV, acquireLock: the value read at quorum is written back under the
-// own reference.
+// copy starts one attempt: a fresh fence for each (C10), two stamps wide, and
+// not below closed: a plain write that no quorum shows yet may be stamped up
+// to there. Paper §IV, acquireLock: the value read at quorum is written back
+// under the own reference.
 func (k *key) copy(now Now) {
 	t := k.term
-	if t.seq+2 > k.c.opts.Window {
-		t.window.move(now.Clk)
+	fence := t.base + t.seq
+	if t.seq+2 > k.c.opts.Window || fence < k.closed {
+		t.window.move(max(now.Clk, k.closed))
 		return
 	}
-	fence := t.base + t.seq
 	t.seq += 2
 	t.synch.stale = false
 	t.synch.cmd = k.c.do(k.id, Copy{Fence: fence, Skip: t.fresh})

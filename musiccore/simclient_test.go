@@ -1,0 +1,328 @@
+package musiccore
+
+import (
+	"errors"
+	"time"
+)
+
+// client is an application: lock, some puts and gets, unlock, again.
+type client struct {
+	chance
+	n     int
+	p     *proxy
+	key   Key
+	ref   LockRef
+	left  int
+	life  int
+	loop  int // what an earlier one left under way is nobody's
+	token [16]byte
+}
+
+// watch starts the client over when its proxy has come back as another.
+func (c *client) watch() {
+	if c.p.quit {
+		c.move()
+	}
+	if c.life != c.p.life {
+		c.life = c.p.life
+		c.loop++
+		c.again()
+	}
+	c.s.after(500*time.Millisecond, c.watch)
+}
+
+// move goes to another proxy; what the client still hears of the one before
+// is nothing to it.
+func (c *client) move() {
+	to := c.s.proxies[c.chance.n(len(c.s.proxies))]
+	if !to.quit {
+		c.p, c.life = to, to.life-1
+		c.loop++
+	}
+}
+
+// again begins another section, after a while.
+func (c *client) again() {
+	if c.s.closing {
+		return
+	}
+	c.after(c.slow(), c.next)
+}
+
+// after goes on later, at the client's proxy.
+func (c *client) after(d time.Duration, do func()) {
+	loop := c.loop
+	c.p.after(d, func() {
+		if c.loop == loop {
+			do()
+		}
+	})
+}
+
+func (c *client) next() {
+	s := c.s
+	x := c.fork()
+	c.key, c.ref = s.keys[x.n(len(s.keys))], 0
+	c.left = x.n(12)
+	if x.strikes(clientMany, 8) {
+		c.left = 60
+	}
+	c.token = [16]byte{}
+	if x.n(2) == 0 {
+		s.tokens++
+		c.token = [16]byte{byte(s.tokens), byte(s.tokens >> 8), 1}
+	}
+	if s.closing || !x.happens(aSection) {
+		c.again()
+		return
+	}
+	c.lock()
+}
+
+func (c *client) lock() {
+	x := c.fork()
+	q := Request{
+		Ref: c.ref, Token: c.token, NoWait: c.ref == 0 && x.n(10) == 0,
+		Closed: c.s.closed, Created: c.s.store.data(c.key).created,
+	}
+	op := c.op(c.locked)
+	c.s.tell("client %d LOCK %s %d at proxy %d", c.n, c.key.PK, c.ref, c.p.n)
+	c.p.take(c.p.core.Lock(c.p.time(), op, c.key, q))
+	if !x.strikes(clientGone, 15) {
+		return
+	}
+	p := c.p
+	c.after(x.slow(), func() {
+		if _, waits := p.waits[op]; waits {
+			delete(p.waits, op)
+			p.take(p.core.Gone(p.time(), op))
+			c.again()
+		}
+	})
+}
+
+// op is an operation at the client's proxy.
+func (c *client) op(answer func(Answer)) OpID {
+	loop := c.loop
+	return c.p.op(c.key, func(a Answer) {
+		if c.loop == loop {
+			answer(a)
+		}
+	})
+}
+
+func (c *client) locked(a Answer) {
+	c.s.tell("client %d hears %v %d %v", c.n, a.Grant.State, a.Grant.Ref, errText(a.Err))
+	switch {
+	case a.Err != nil:
+		c.again()
+	case a.Grant.State == Held:
+		c.ref = a.Grant.Ref
+		c.work()
+	case a.Grant.State == Queued && !c.strikes(clientGone, 8):
+		c.ref = a.Grant.Ref
+		if c.ref == 0 && c.token == ([16]byte{}) {
+			c.again()
+			return
+		}
+		c.after(c.short(), c.lock)
+	default:
+		c.again()
+	}
+}
+
+func errText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// work does the next operation of the section.
+func (c *client) work() {
+	x := c.fork()
+	switch {
+	case c.left == 0 || x.n(40) == 0:
+		c.end(&x)
+		return
+	case x.strikes(clientMoves, 60):
+		c.move()
+		c.s.tell("client %d goes on at proxy %d", c.n, c.p.n)
+		c.life = c.p.life
+	}
+	c.left--
+	if !x.happens(anOperation) {
+		c.after(x.short(), c.work)
+		return
+	}
+	c.begin(&x, Kind(1+x.n(2)))
+}
+
+func (c *client) end(x *chance) {
+	if x.strikes(clientForgets, 6) {
+		c.again()
+		return
+	}
+	op := c.op(func(Answer) { c.again() })
+	c.s.tell("client %d UNLOCK %s %d", c.n, c.key.PK, c.ref)
+	c.p.take(c.p.core.Unlock(c.p.time(), op, c.key, c.ref))
+}
+
+func (c *client) begin(x *chance, kind Kind) {
+	p := c.p
+	op := c.op(func(a Answer) {
+		if a.Err != nil {
+			c.refused(a.Err)
+			return
+		}
+		c.use(x, a.Ticket)
+	})
+	tk, fx := p.core.Begin(p.time(), op, c.key, c.ref, kind)
+	if tk.OK() {
+		delete(p.waits, op)
+		c.s.check.ticketed(p, tk)
+	}
+	p.take(fx)
+	if tk.OK() {
+		c.use(x, tk)
+	}
+}
+
+func (c *client) refused(err error) {
+	c.s.tell("client %d is refused: %v", c.n, err)
+	c.s.metIf(errors.Is(err, ErrElsewhere), toldElsewhere)
+	c.s.metIf(errors.Is(err, ErrLost), toldLost)
+	c.s.metIf(errors.Is(err, ErrSynchronising), toldSynchronising)
+	c.again()
+}
+
+// use sends the operation on the client's own connection.
+func (c *client) use(x *chance, tk Ticket) {
+	if tk.Kind == Get {
+		c.get(x, tk)
+		return
+	}
+	c.put(x, tk)
+}
+
+// putting is a put under way.
+type putting struct {
+	c     *client
+	x     *chance
+	p     *proxy
+	life  int
+	loop  int // of the client that waits for it; 0: it pipelines
+	tk    Ticket
+	value int
+	epoch int
+	m     *mutation
+}
+
+// put sends a put. A client that pipelines goes on without its answer.
+func (c *client) put(x *chance, tk Ticket) {
+	s := c.s
+	v := s.newValue(tk.Key)
+	s.check.values[v].stamp = tk.Stamp
+	w := &putting{c: c, x: x, p: c.p, life: c.p.life, tk: tk, value: v, epoch: s.check.key(tk.Key).epoch}
+	w.m = &mutation{stamp: tk.Stamp, value: v, root: s.check.window(tk.Key, tk.Base).root}
+	s.store.expect(tk.Key, w.m)
+	s.tell("client %d PUT %s %d, stamp %d", c.n, tk.Key.PK, v, tk.Stamp-t0)
+	pipelined := s.store.repair && x.n(4) == 0
+	if !pipelined {
+		w.loop = c.loop
+	}
+	if x.strikes(putLate, 15) {
+		s.after(x.late(), w.send)
+	} else {
+		w.send()
+	}
+	if pipelined {
+		c.work()
+	}
+}
+
+func (w *putting) send() {
+	if w.x.strikes(putRefused, 30) {
+		w.m.left--
+		w.answered(OutcomeRefused)
+		return
+	}
+	w.c.s.store.write(w.x, w.tk.Key, w.m, func(acked bool) {
+		o := OutcomeUnknown
+		if acked {
+			o = OutcomeAcked
+		}
+		w.answered(o)
+	})
+}
+
+// answered is the store's answer, to a process that may be no more.
+func (w *putting) answered(o Outcome) {
+	if w.p.life != w.life {
+		w.c.s.check.over(w.tk.Key, w.value)
+		return
+	}
+	w.p.hears(w.life, func() { w.ends(o) })
+}
+
+func (w *putting) ends(o Outcome) {
+	s, p := w.c.s, w.p
+	verdict, fx := p.core.End(p.time(), w.tk, o)
+	s.tell("client %d PUT %d ends: %v, told %v", w.c.n, w.value, o, verdict)
+	if verdict == Tell && o == OutcomeAcked {
+		s.check.ackedPut(p, w.tk, w.value, w.epoch)
+	}
+	s.metIf(verdict == Uncertain && o == OutcomeUnknown, toldUnknown)
+	s.metIf(verdict == Uncertain && o == OutcomeAcked, ackedTooLateForPut)
+	s.metIf(verdict == Lost, putLost)
+	s.mixIn(uint64(verdict))
+	s.check.over(w.tk.Key, w.value)
+	p.take(fx)
+	w.twice(o)
+	if w.loop != 0 && w.c.loop == w.loop {
+		w.c.after(w.c.think(w.x), w.c.work)
+	}
+}
+
+// twice gives the ticket back again: it is over.
+func (w *putting) twice(o Outcome) {
+	if !w.x.strikes(endTwice, 20) {
+		return
+	}
+	verdict, fx := w.p.core.End(w.p.time(), w.tk, o)
+	if verdict == Tell {
+		w.c.s.fail("E6: an operation ends twice")
+	}
+	w.p.take(fx)
+}
+
+func (c *client) get(x *chance, tk Ticket) {
+	s, p, life, loop := c.s, c.p, c.p.life, c.loop
+	t := p.core.keys[tk.Key].term
+	g := s.check.gets(tk.Key, t != nil && t.flight.puts == 0)
+	s.store.get(x, tk.Key, func(seen cell, ok bool) {
+		p.hears(life, func() {
+			o := OutcomeUnknown
+			if ok {
+				o = OutcomeAcked
+			}
+			verdict, fx := p.core.End(p.time(), tk, o)
+			s.tell("client %d GET %s: %d, told %v", c.n, tk.Key.PK, seen.visible(), verdict)
+			if ok && verdict == Tell {
+				s.check.answeredGet(p, tk, seen.visible(), g)
+			}
+			s.mixIn(uint64(seen.visible())<<2 | uint64(verdict))
+			p.take(fx)
+			if c.loop == loop {
+				c.after(c.think(x), c.work)
+			}
+		})
+	})
+}
+
+func (c *client) think(x *chance) time.Duration {
+	if x.strikes(clientSlow, 40) {
+		return x.late()
+	}
+	return x.short()
+}

@@ -1,0 +1,95 @@
+package musiccore
+
+// atRest is that nothing is under way any more, and nothing is left of what
+// was (I11, E8): no operation without an answer, no key that a core still
+// needs, no reference of a living session in a queue.
+func (s *sim) atRest() bool {
+	for _, p := range s.proxies {
+		if !p.quit && (s.now < p.paused || len(p.waits)+len(p.core.ops)+len(p.core.keys) > 0) {
+			return false
+		}
+	}
+	return true
+}
+
+// orphans is I11 at rest: nobody but the dead is in a queue.
+func (s *sim) orphans() {
+	for _, k := range s.keys {
+		row := s.store.row(k).latest()
+		if row == nil {
+			continue
+		}
+		for r := row.Head; r <= row.Guard; r++ {
+			id, _ := row.Session(r)
+			if p := s.born[id]; p.session.id == id && !p.quit && p.valid() {
+				s.fail("I11/H3: reference %d of the living session %x is nobody's", r, id[:2])
+			}
+		}
+	}
+}
+
+// lastLocks lets one client lock, write, read and unlock every key. It answers
+// whether all have, and everything is at rest again.
+func (s *sim) lastLocks() func() bool {
+	s.orphans()
+	left := len(s.keys)
+	for _, k := range s.keys {
+		c := &client{n: len(s.clients) + 1, chance: s.newChance()}
+		c.p = s.proxies[0]
+		for c.p.quit {
+			c.move()
+		}
+		s.lastLock(c, k, func() { left-- })
+	}
+	return func() bool { return left == 0 && s.atRest() }
+}
+
+// lastLock is one section that insists.
+func (s *sim) lastLock(c *client, k Key, done func()) {
+	c.key, c.loop = k, 1
+	s.tokens++
+	c.token = [16]byte{byte(s.tokens), byte(s.tokens >> 8), 2}
+	var lock func()
+	lock = func() {
+		op := c.op(func(a Answer) {
+			if a.Err != nil || a.Grant.State != Held {
+				c.p.after(c.short(), lock)
+				return
+			}
+			c.ref, c.left = a.Grant.Ref, 4
+			done()
+			c.work()
+		})
+		q := Request{Token: c.token, Closed: s.closed, Created: s.store.data(k).created}
+		c.p.take(c.p.core.Lock(c.p.time(), op, k, q))
+	}
+	lock()
+}
+
+// audit is E7: at rest no queue has anybody living in it, and whatever may
+// still arrive anywhere changes nothing.
+func (c *checker) audit() {
+	c.s.orphans()
+	for _, k := range c.s.keys {
+		row, d := c.s.store.row(k).latest(), c.s.store.data(k)
+		if row == nil || !row.Empty() || row.DirtySince(c.s.closed) {
+			continue // the session that was served last has died since, or wrote nothing
+		}
+		c.settled(k, "E7: at rest and clean")
+		c.equal(k, d)
+	}
+}
+
+// equal delivers everything everywhere.
+func (c *checker) equal(k Key, d *keyData) {
+	before := d.sees(c.s.store.quorums[0]).visible()
+	all := d.sees(1<<len(d.cells) - 1)
+	for _, m := range d.pending {
+		if m.left > 0 {
+			all.take(m)
+		}
+	}
+	if v := all.visible(); v != before {
+		c.s.fail("E7: at rest %s shows %v, and when all has arrived %v", k.PK, c.named(before), c.named(v))
+	}
+}

@@ -1,0 +1,329 @@
+package musiccore
+
+import "time"
+
+// proxy is a process: it may pause, crash and come back as another.
+type proxy struct {
+	chance
+	n       int
+	core    *Core
+	session *Session
+	life    int
+	paused  time.Duration
+	quit    bool // for good
+	tick    time.Duration
+	waits   map[OpID]wait
+	lastOp  OpID
+	clocks  clocks
+	lwts    map[Key]*sent
+	fallen  int // verdicts of Dead(x) that were looked at
+}
+
+// wait is an operation of a client that the core has not answered.
+type wait struct {
+	key    Key
+	since  time.Duration
+	answer func(Answer)
+}
+
+// clocks are those of one process. clk hardly moves, so that windows meet by
+// arithmetic and not by the clock's grace.
+type clocks struct {
+	rate    float64
+	since   time.Duration // when it had that rate first
+	boot    time.Duration // … and showed this
+	stopped time.Duration // it stood still for so long
+	mayStop bool          // its BOOTTIME may stand still; else its wall clock may jump back
+	wall    Stamp         // how far it is off
+	skew    Stamp         // clk() likewise
+	gone    time.Duration // no clk() before
+}
+
+func (p *proxy) time() Now {
+	s, c := p.s, &p.clocks
+	real := time.Duration(float64(s.now-c.since) * c.rate)
+	n := Now{Boot: c.boot + real - c.stopped, Wall: t0 + Stamp((c.since + real).Microseconds()) + c.wall}
+	if s.now >= c.gone {
+		n.Clk = t0 + Stamp(s.now/time.Millisecond/16) + c.skew
+	}
+	return n
+}
+
+// setClocks is a new process's: the rates of two differ by eps at most, or by
+// much more.
+func (p *proxy) setClocks() {
+	s := p.s
+	c := clocks{rate: 1, since: s.now, boot: s.now + time.Duration(p.chance.n(1000))*time.Second, mayStop: p.chance.n(2) == 0}
+	c.skew = p.between(-1000, 1000)
+	eps := s.opts.Drift * 0.99
+	switch {
+	case s.wild && p.happens(clockWild):
+		c.rate = 0.25 + float64(p.chance.n(16))/8
+	case p.strikes(clockRate, 2):
+		c.rate = 1 + eps*float64(p.chance.n(5))/4
+	}
+	p.clocks = c
+}
+
+func (p *proxy) boot() {
+	p.life++
+	p.waits, p.tick, p.fallen = map[OpID]wait{}, 0, 0
+	p.lwts = map[Key]*sent{}
+	p.setClocks()
+	p.newSession()
+	p.core = New(p.session, p.s.opts)
+	p.beat()
+}
+
+func (p *proxy) newSession() {
+	s := p.s
+	s.lives++
+	id := SessionID{byte(s.lives), byte(s.lives >> 8)}
+	p.session = NewSession(id, s.opts)
+	s.born[id] = p
+	s.tell("proxy %d lives as session %x", p.n, id[:2])
+}
+
+// valid is whether a session is, without its being told.
+func (p *proxy) valid() bool {
+	d := p.session.deadline.Load()
+	return d != nil && !p.session.Dead() && !d.passed(p.time())
+}
+
+// after lets this life of the process do something later.
+func (p *proxy) after(d time.Duration, do func()) {
+	p.s.push(event{at: p.s.now + d, at1: p, life: p.life, do: do})
+}
+
+// hears gives a message to a life of the process: it may be over, or paused.
+func (p *proxy) hears(life int, do func()) {
+	switch {
+	case p.life != life:
+	case p.s.now < p.paused:
+		p.s.push(event{at: p.paused, at1: p, life: life, do: do})
+	default:
+		do()
+	}
+}
+
+func (p *proxy) beat() {
+	start := p.time()
+	n, ok := p.session.Beat(start)
+	if !ok {
+		p.s.met(sessionDied)
+		p.newSession()
+		p.take(p.core.Rejoin(p.time(), p.session))
+		n, _ = p.session.Beat(start)
+	}
+	mine, life := p.session, p.life
+	x := p.fork()
+	p.s.store.writeBeat(&x, mine.id, n, func() { p.hears(life, func() { p.acked(mine, start, n) }) })
+	p.after(p.s.opts.SessionLease/3, p.beat)
+}
+
+// acked is I9: whom others have found dead never becomes valid again.
+func (p *proxy) acked(mine *Session, start Now, n int64) {
+	if mine.Dead() || !mine.notPassed(p.time()) {
+		p.s.met(ackedTooLate)
+	}
+	mine.Acked(p.time(), start, n)
+	if p.s.check.dead[mine.id] && p.valid() && mine == p.session && !p.s.wild {
+		p.s.fail("I9/C5: session %x was found dead and is valid again", mine.id[:2])
+	}
+}
+
+// notPassed reports that the deadline lies ahead, or that there is none yet.
+func (s *Session) notPassed(now Now) bool {
+	d := s.deadline.Load()
+	return d == nil || !d.passed(now)
+}
+
+// mischief is what happens to a process now and then.
+func (p *proxy) mischief() {
+	s := p.s
+	if !s.faults {
+		return
+	}
+	switch p.chance.n(9) {
+	case 0, 1:
+		p.halts()
+	case 2:
+		if p.strikes(crash, 2) {
+			p.crash()
+		}
+	case 3:
+		if p.strikes(shutdown, 2) {
+			p.take(p.core.Drain(p.time()))
+			p.shutDown(s.now + p.slow())
+		}
+	case 4:
+		p.jump()
+	case 5:
+		if p.strikes(clkGone, 2) {
+			p.clocks.gone = s.now + p.slow()
+		}
+	case 6:
+		if p.strikes(schemaEvent, 2) {
+			p.hears(p.life, func() { p.take(p.core.Altered(p.time(), [16]byte{})) })
+		}
+	case 7:
+		if i := p.chance.n(s.store.replicas); p.strikes(dataDown, 2) {
+			s.store.down |= 1 << i
+			s.after(p.late(), func() { s.store.down &^= 1 << i })
+		}
+	default:
+		s.raiseClosed(&p.chance)
+	}
+	s.after(p.late()+p.late()/2, p.mischief)
+}
+
+// halts stops the process, and perhaps a clock with it.
+func (p *proxy) halts() {
+	s := p.s
+	by := p.late()
+	switch {
+	case p.clocks.mayStop && p.strikes(suspend, 4):
+		p.clocks.stopped += time.Duration(float64(by) * p.clocks.rate)
+	case !p.strikes(pause, 2):
+		return
+	}
+	p.paused = max(p.paused, s.now+by)
+}
+
+func (p *proxy) jump() {
+	if p.strikes(clkJump, 2) {
+		p.clocks.skew += p.between(-3000, 3000)
+	}
+	if p.strikes(wallJump, 2) {
+		p.clocks.wall += p.between(0, 1<<22)
+		if !p.clocks.mayStop {
+			p.clocks.wall -= 1 << 21
+		}
+	}
+}
+
+func (p *proxy) crash() {
+	for _, k := range p.core.sorted() {
+		if k.term != nil && k.term.synch.cmd != 0 {
+			p.s.met(crashedInSynch)
+		}
+		if k.lwt != nil && k.lwt.cmd != 0 {
+			p.s.met(crashedInLWT)
+		}
+	}
+	p.boot()
+	if p.chance.n(2) == 0 {
+		p.paused = p.s.now + p.late()
+	}
+}
+
+// shutDown ends the session once nothing is under way, or at the latest then
+// (PROTOCOL.md 1, Shutdown).
+func (p *proxy) shutDown(latest time.Duration) {
+	p.after(20*time.Millisecond, func() {
+		if !p.core.Quiet() && p.s.now < latest {
+			p.shutDown(latest)
+			return
+		}
+		for _, k := range p.core.sorted() {
+			if k.term != nil && k.term.open {
+				p.s.met(endedHolding)
+			}
+		}
+		p.session.End()
+		x := p.fork()
+		p.s.store.writeBeat(&x, p.session.id, EndedBeat, func() {})
+		p.boot()
+	})
+}
+
+// take carries out what the core wants.
+func (p *proxy) take(fx Effects) {
+	s := p.s
+	p.digest(fx)
+	for _, a := range fx.Alarms {
+		if s.wild && a.Rule == "I3" {
+			s.met(wildAlarm)
+			continue
+		}
+		s.fail("alarm %s: %s", a.Rule, a.Text)
+	}
+	for _, n := range fx.Notes {
+		s.check.noted(p, n)
+	}
+	s.check.verdicts(p)
+	for _, c := range fx.Do {
+		p.do(c)
+	}
+	for _, a := range fx.Answers {
+		p.answer(a)
+	}
+	p.wakeAt(fx.Wake)
+}
+
+func (p *proxy) wakeAt(wake time.Duration) {
+	if wake == 0 || (p.tick > p.s.now && wake >= p.tick) {
+		return
+	}
+	p.tick = wake
+	d := time.Duration(float64(wake-p.time().Boot)/p.clocks.rate) + 1
+	p.after(max(d, time.Millisecond), func() {
+		p.tick = 0
+		p.take(p.core.Tick(p.time()))
+	})
+}
+
+func (p *proxy) answer(a Answer) {
+	w, ok := p.waits[a.Op]
+	if !ok {
+		p.s.fail("E6: an answer for operation %d, which does not wait: %+v", a.Op, a)
+		return
+	}
+	delete(p.waits, a.Op)
+	p.s.check.answer(p, w.key, a)
+	if a.Ticket.OK() {
+		w.answer(a)
+		return
+	}
+	p.after(0, func() { w.answer(a) })
+}
+
+func (p *proxy) do(c Command) {
+	st, life, x := p.s.store, p.life, p.fork()
+	back := func(r Result) { p.hears(life, func() { p.take(p.core.Reply(p.time(), c.ID, r)) }) }
+	switch a := c.Do.(type) {
+	case ReadRow:
+		st.read(&x, p, c.Key, a.Quorum, back)
+	case Apply:
+		p.apply(&x, c.Key, a.Swap, back)
+	case Copy:
+		st.copy(&x, p, c.Key, a, back)
+	case ReadBeat:
+		st.readBeat(&x, a.Session, back)
+	}
+}
+
+func (p *proxy) op(k Key, answer func(Answer)) OpID {
+	p.lastOp++
+	p.waits[p.lastOp] = wait{k, p.s.now, answer}
+	return p.lastOp
+}
+
+// digest makes the effects part of the run's hash.
+func (p *proxy) digest(fx Effects) {
+	s := p.s
+	s.mixIn(uint64(s.now)<<4 | uint64(p.n))
+	for _, c := range fx.Do {
+		s.mixIn(uint64(c.ID))
+		switch a := c.Do.(type) {
+		case Apply:
+			s.mixIn(uint64(a.Swap.Set.Row.Base)<<8 ^ uint64(a.Swap.Set.Row.Head)<<4 ^ uint64(a.Swap.Set.Row.Guard))
+		case Copy:
+			s.mixIn(uint64(a.Fence))
+		}
+	}
+	for _, a := range fx.Answers {
+		s.mixIn(uint64(a.Op)<<16 ^ uint64(a.Grant.Ref)<<8 ^ uint64(a.Grant.State)<<4 ^ uint64(a.Ticket.Stamp))
+	}
+	s.mixIn(uint64(fx.Wake))
+}

@@ -1,0 +1,314 @@
+package musiccore
+
+import (
+	"fmt"
+	"math/bits"
+	"time"
+)
+
+// lockRow is a lock row as Cassandra keeps it: the line of commits that Paxos
+// makes of it, of which each replica has some. A replica that missed a commit
+// may have the next: it shows any two registers that ever were.
+type lockRow struct {
+	commits []commit
+	have    []version // of each replica
+}
+
+// commit is what an LWT made of the row, and the registers that it wrote.
+type commit struct {
+	row   Row
+	wrote version
+}
+
+// version is what a replica has: the commits that wrote its registers last,
+// counted from 1; 0 is nothing.
+type version struct{ q, t int }
+
+func (v *version) take(o version) { v.q, v.t = max(v.q, o.q), max(v.t, o.t) }
+
+// latest is the row that the next LWT meets.
+func (r *lockRow) latest() *Row {
+	if len(r.commits) == 0 {
+		return nil
+	}
+	return &r.commits[len(r.commits)-1].row
+}
+
+// shows is the row of a version: nil for none, and false for one of which a
+// register has no value, which nobody can use.
+func (r *lockRow) shows(v version) (*Row, bool) {
+	switch {
+	case v.q == 0 && v.t == 0:
+		return nil, true
+	case v.q == 0 || v.t == 0:
+		return nil, false
+	}
+	row, q := r.commits[v.t-1].row, r.commits[v.q-1].row
+	row.Guard, row.Queue = q.Guard, q.Queue
+	return &row, true
+}
+
+// sent is an LWT on its way, seen from outside: I10.
+type sent struct {
+	swap    Swap
+	why     purpose
+	session *Session
+	applied int
+	fate    Fate
+}
+
+func (w Swap) same(o Swap) bool {
+	return w.If == o.If && w.Set.Q == o.Set.Q && w.Set.T == o.Set.T && w.Set.Row.sameTerm(o.Set.Row) && w.Set.Row.Guard == o.Set.Row.Guard
+}
+
+// apply sends an LWT, and holds the core to I10: what is of unknown fate is
+// sent again until that is known, and nothing else is sent meanwhile.
+func (p *proxy) apply(x *chance, k Key, w Swap, back func(Result)) {
+	s, l := p.s, p.lwts[k]
+	if l == nil || !l.swap.same(w) {
+		if l != nil && l.fate == Unknown && l.session == p.session {
+			s.fail("I10/H3: an LWT of unknown fate is forgotten: %+v", l.swap)
+		}
+		l = &sent{swap: w, session: p.session, why: p.core.keys[k].lwt.why}
+		p.lwts[k] = l
+		s.check.sending(p, k, w)
+	}
+	l.fate = Unknown
+	s.say(func() string { return fmt.Sprintf("proxy %d sends %v of %s %s", p.n, l.why, k.PK, w.brief()) })
+	s.store.swap(x, p, k, l, func(r Result) {
+		l.fate = r.Fate
+		s.tally.lwt(l.why, r.Fate, l.applied > 0)
+		s.tell("proxy %d hears that its %v of %s is %v", p.n, l.why, k.PK, r.Fate)
+		back(r)
+	})
+}
+
+// swap is an LWT: decided at one moment, answered at another, in any order,
+// or either never.
+func (st *simStore) swap(x *chance, p *proxy, k Key, l *sent, back func(Result)) {
+	s := st.s
+	switch {
+	case x.strikes(lwtLost, 15):
+	case x.strikes(lwtLate, 15):
+		s.after(x.late(), func() { st.decide(x, p, k, l, func() {}) })
+	default:
+		p.after(x.short(), func() { st.send(x, p, k, l, back) })
+		return
+	}
+	s.after(x.timeout(), func() { back(Result{}) })
+}
+
+// send is an LWT that has left its process: its answer may still be lost.
+func (st *simStore) send(x *chance, p *proxy, k Key, l *sent, back func(Result)) {
+	s := st.s
+	told := false
+	tell := func(r Result) {
+		if !told {
+			told = true
+			back(r)
+		}
+	}
+	deaf := x.strikes(lwtDeaf, 15)
+	s.after(x.short(), func() {
+		ok := st.decide(x, p, k, l, func() {
+			if !deaf {
+				s.after(x.short(), func() { tell(Result{Fate: Done}) })
+			}
+		})
+		if !ok && !deaf {
+			s.after(x.short(), func() { tell(Result{Fate: Refused}) })
+		}
+	})
+	s.after(x.timeout(), func() { tell(Result{}) })
+}
+
+// decide is the moment of an LWT. Paxos first puts the last commit on a
+// quorum; acked is called when this one is on one.
+func (st *simStore) decide(x *chance, p *proxy, k Key, l *sent, acked func()) bool {
+	s, r := st.s, st.row(k)
+	if !st.promote(x, r) {
+		return true // nobody will ever hear of it
+	}
+	from := r.latest()
+	to, ok := l.swap.Apply(from)
+	if !ok {
+		return false
+	}
+	if l.applied++; l.applied > 1 {
+		s.fail("I10: an LWT was applied twice: %+v", l.swap)
+	}
+	if p.session != l.session {
+		s.met(lwtAfterDeath)
+	}
+	s.say(func() string {
+		return fmt.Sprintf("        %v of %s by proxy %d is applied: %s", l.why, k.PK, p.n, brief(&to))
+	})
+	s.check.row(k, from, &to, l)
+	v, n := version{}, len(r.commits)+1
+	if l.swap.Set.Q {
+		v.q = n
+	}
+	if l.swap.Set.T {
+		v.t = n
+	}
+	r.commits = append(r.commits, commit{to, v})
+	st.commit(x, r, v, acked)
+	return true
+}
+
+// commit sends what was decided to every replica.
+func (st *simStore) commit(x *chance, r *lockRow, v version, acked func()) {
+	acks := 0
+	for i := range r.have {
+		delay := x.short()
+		switch {
+		case x.strikes(commitMissed, 8), st.down&(1<<i) != 0:
+			continue
+		case x.strikes(commitLate, 10):
+			delay = x.late()
+		}
+		st.s.after(delay, func() {
+			r.have[i].take(v)
+			if acks++; acks == st.quorum {
+				acked()
+			}
+		})
+	}
+}
+
+// promote puts the last commit on a quorum, as each Paxos round does first.
+func (st *simStore) promote(x *chance, r *lockRow) bool {
+	mask, ok := st.pick(x)
+	if !ok || len(r.commits) == 0 {
+		return ok
+	}
+	on := 0
+	for _, v := range r.have {
+		if max(v.q, v.t) == len(r.commits) {
+			on++
+		}
+	}
+	if on <= 1 {
+		st.s.met(commitOnOne)
+	}
+	for i := range r.have {
+		if mask&(1<<i) != 0 {
+			r.have[i].take(r.commits[len(r.commits)-1].wrote)
+		}
+	}
+	return true
+}
+
+// read reads the lock row: at any one replica, or at a quorum, each at its own
+// moment, and with BLOCKING repair.
+func (st *simStore) read(x *chance, p *proxy, k Key, quorum bool, back func(Result)) {
+	s, r := st.s, st.row(k)
+	mask, ok := st.pick(x)
+	if !ok || x.strikes(rowLost, 20) {
+		s.after(x.timeout(), func() { back(Result{Cause: errSim}) })
+		return
+	}
+	delay := x.short()
+	if x.strikes(rowLate, 20) {
+		delay = x.late()
+	}
+	answer := func(v version) {
+		row, whole := r.shows(v)
+		s.say(func() string {
+			return fmt.Sprintf("proxy %d reads %s at QUORUM (%v): %s", p.n, k.PK, quorum, brief(row))
+		})
+		if !whole {
+			s.met(partialRow)
+			back(Result{Cause: errSim})
+			return
+		}
+		back(Result{Fate: Done, Row: row})
+	}
+	if !quorum {
+		v := r.have[st.near(x, p)]
+		s.check.local(r, v)
+		s.after(delay, func() { answer(v) })
+		return
+	}
+	var seen version
+	st.both(x, mask, func(i int) { seen.take(r.have[i]) }, func() {
+		if max(seen.q, seen.t) < len(r.commits) {
+			s.met(quorumBehind)
+		}
+		st.both(x, mask, func(i int) { r.have[i].take(seen) }, func() { s.after(delay, func() { answer(seen) }) })
+	})
+}
+
+// near is the replica that LOCAL_ONE asks: mostly the same one.
+func (st *simStore) near(x *chance, p *proxy) int {
+	i := p.n % st.replicas
+	if x.n(2) == 0 {
+		i = x.n(st.replicas)
+	}
+	for st.down&(1<<i) != 0 {
+		i = (i + 1) % st.replicas
+	}
+	return i
+}
+
+// pick draws a quorum of the replicas that are there.
+func (st *simStore) pick(x *chance) (uint8, bool) {
+	mask := (uint8(1)<<st.replicas - 1) &^ st.down
+	if bits.OnesCount8(mask) < st.quorum {
+		return 0, false
+	}
+	for bits.OnesCount8(mask) > st.quorum {
+		mask &^= 1 << x.n(st.replicas)
+	}
+	return mask, true
+}
+
+// both does something at the replicas of a quorum, each at its own moment,
+// and then something else.
+func (st *simStore) both(x *chance, mask uint8, do func(i int), then func()) {
+	left := st.quorum
+	for i := range st.replicas {
+		if mask&(1<<i) == 0 {
+			continue
+		}
+		st.s.after(x.short(), func() {
+			do(i)
+			if left--; left == 0 {
+				then()
+			}
+		})
+	}
+}
+
+func (st *simStore) readBeat(x *chance, id SessionID, back func(Result)) {
+	s := st.s
+	if x.strikes(beatUnread, 20) {
+		s.after(x.timeout(), func() { back(Result{}) })
+		return
+	}
+	s.after(x.short(), func() {
+		n := st.beats[id]
+		s.after(x.short(), func() { back(Result{Fate: Done, Beat: n}) })
+	})
+}
+
+// writeBeat writes a beat with its number as the write timestamp: an older
+// one that comes later is nobody's.
+func (st *simStore) writeBeat(x *chance, id SessionID, n int64, back func()) {
+	s := st.s
+	write, answer := x.short(), x.short()
+	if x.strikes(beatLost, 10) {
+		s.after(x.late(), func() { st.beats[id] = max(st.beats[id], n) })
+		return
+	}
+	if x.strikes(beatLate, 15) {
+		write = x.late()
+	}
+	if x.strikes(beatDeaf, 15) {
+		answer = time.Duration(x.n(int(2 * s.opts.SessionLease)))
+	}
+	s.after(write, func() {
+		st.beats[id] = max(st.beats[id], n)
+		s.after(answer, back)
+	})
+}

@@ -1,0 +1,118 @@
+package musiccore
+
+import (
+	"flag"
+	"math"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// The flags of the simulation; see `make soak`.
+var (
+	simFirst   = flag.Int("sim.first", 1, "the first seed")
+	simSeeds   = flag.Int("sim.seeds", 2000, "how many seeds the simulation runs")
+	simFor     = flag.Duration("sim.for", 0, "run seeds for so long instead")
+	simWorkers = flag.Int("sim.workers", 0, "how many seeds run at a time; 0: one a core")
+	simStory   = flag.Bool("sim.story", false, "print the story of the first seed")
+)
+
+// fullRun is from how many seeds on everything must have been met.
+const fullRun = 2000
+
+// play runs one seed.
+func play(seed int, setup ...func(*sim)) *sim {
+	s := newSim(seed, setup...)
+	s.play()
+	s.tally.runs, s.tally.time = 1, s.now-simStart
+	return s
+}
+
+// campaign is many seeds on some workers. Each simulation is single-threaded;
+// the lowest seed that fails is found whatever the workers' order.
+type campaign struct {
+	mu     sync.Mutex
+	next   int
+	end    int
+	until  time.Time
+	lowest int
+	total  tally
+}
+
+func (c *campaign) seed() (int, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.next
+	if n >= min(c.end, c.lowest) || (!c.until.IsZero() && time.Now().After(c.until)) {
+		return 0, false
+	}
+	c.next++
+	return n, true
+}
+
+func (c *campaign) done(s *sim) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.total.add(&s.tally)
+	if s.failed != nil {
+		c.total.failed++
+		c.lowest = min(c.lowest, s.seed)
+	}
+}
+
+func (c *campaign) run(workers int) {
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for n, ok := c.seed(); ok; n, ok = c.seed() {
+				c.done(play(n))
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// TestSimulation runs seeds. The first that fails is cut down to a story that
+// can be read.
+func TestSimulation(t *testing.T) {
+	c := &campaign{next: *simFirst, end: *simFirst + *simSeeds, lowest: math.MaxInt}
+	if testing.Short() {
+		c.end = *simFirst + *simSeeds/10
+	}
+	if *simFor > 0 {
+		c.end, c.until = math.MaxInt, time.Now().Add(*simFor)
+	}
+	workers := *simWorkers
+	if workers == 0 {
+		workers = runtime.GOMAXPROCS(0)
+	}
+	if *simStory {
+		t.Logf("%s", strings.Join(told(*simFirst, nil), "\n"))
+		return
+	}
+	c.run(workers)
+	if c.lowest != math.MaxInt {
+		t.Fatal(shrunk(c.lowest))
+	}
+	t.Logf("%v", &c.total)
+	if never := c.total.never(); c.total.runs >= fullRun && len(never) > 0 {
+		t.Fatalf("never met in %d seeds:\n  %s", c.total.runs, strings.Join(never, "\n  "))
+	}
+}
+
+// TestSameSeedSameRun: a seed is one run, to the last effect.
+func TestSameSeedSameRun(t *testing.T) {
+	hashes := map[uint64]int{}
+	for seed := range 60 {
+		once, again := play(seed), play(seed)
+		if once.hash != again.hash || once.now != again.now {
+			t.Fatalf("seed %d: two runs of it differ: %x and %x", seed, once.hash, again.hash)
+		}
+		if other, same := hashes[once.hash]; same {
+			t.Fatalf("seeds %d and %d have the same hash", seed, other)
+		}
+		hashes[once.hash] = seed
+	}
+}

@@ -1,0 +1,188 @@
+package musiccore
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// landmark is a state or an event that a run may come by: a simulation that
+// never does has not tried what it stands for ("sometimes" assertions).
+type landmark uint8
+
+const (
+	sessionDied landmark = iota
+	ackedTooLate
+	crashedInSynch
+	crashedInLWT
+	endedHolding
+	wildAlarm
+	wildTold
+	wildDead
+	lwtAfterDeath
+	commitOnOne
+	partialRow
+	quorumBehind
+	staleLocal
+	gapLocal
+	synchRepeated
+	synchOfUnsettled
+	settledAtRelease
+	synchSkipped
+	grantedDirty
+	passedOver
+	holderLost
+	oldPutLanded
+	oldSynchLanded
+	releasedDirty
+	releasedUnsettled
+	renewedInFlight
+	renewedWaiting
+	toldElsewhere
+	toldLost
+	toldSynchronising
+	toldUnknown
+	ackedTooLateForPut
+	putLost
+	landmarks
+)
+
+// String says what happened.
+func (l landmark) String() string {
+	return [landmarks]string{
+		"a session died while its process lived", "a beat was acknowledged after the deadline", "a crash in a Synch",
+		"a crash in an LWT", "a session was ended while it held", "beyond eps: a term was taken from a valid session",
+		"beyond eps: an outcome told after the successor entered", "beyond eps: a valid session found dead",
+		"an LWT applied after its session's death", "a commit known to one replica at most", "a lock row without one of its registers",
+		"a QUORUM read that missed the newest commit", "a stale LOCAL_ONE read", "a LOCAL_ONE read with a commit missing before its newest",
+		"Synch repeated", "Synch of an unsettled put inside a term", "a term settled before its release",
+		"an empty key that needed no DELETE", "a dirty grant", "a head passed over", "a holder lost its lock",
+		"a put of an older term landed after a later term had told something", "a Synch of an older term landed likewise",
+		"a dirty release", "an unsettled release", "Renew with a put in flight", "Renew with operations waiting for it",
+		"told that the reference is elsewhere", "told that the lock is lost", "told that the key is not synchronised",
+		"a put of unknown outcome told as it was", "an acknowledgement too late for its put", "a put lost with its term",
+	}[l]
+}
+
+// tally is what one or more runs met.
+type tally struct {
+	runs, failed       int
+	grants, acks, gets int
+	time               time.Duration
+	faults             [faults]int
+	met                [landmarks]int
+	lwts               [skipping + 1][lwtEnds]int
+}
+
+// lwtEnd is how an LWT ended, as its issuer heard it and as it was.
+type lwtEnd uint8
+
+const (
+	lwtApplied lwtEnd = iota
+	lwtRefused
+	lwtRefusedOwn
+	lwtUnknown
+	lwtUnknownOwn
+	lwtEnds
+)
+
+func (t *tally) lwt(why purpose, f Fate, applied bool) {
+	end := lwtApplied
+	switch {
+	case f == Refused && applied:
+		end = lwtRefusedOwn
+	case f == Refused:
+		end = lwtRefused
+	case f == Unknown && applied:
+		end = lwtUnknownOwn
+	case f == Unknown:
+		end = lwtUnknown
+	}
+	t.lwts[why][end]++
+}
+
+// String names a purpose as PROTOCOL.md 1 does.
+func (p purpose) String() string {
+	return [...]string{"", "Enqueue", "Release", "Renew", "Preempt", "Release of a stray", "Release of an abandoned one"}[p]
+}
+
+// String names an end.
+func (e lwtEnd) String() string {
+	return [lwtEnds]string{"applied", "refused", "refused, but applied before", "unknown, not applied yet", "unknown, but applied"}[e]
+}
+
+func (s *sim) met(l landmark) {
+	s.tally.met[l]++
+	s.tell("        ! %v", l)
+}
+
+func (s *sim) metIf(so bool, l landmark) {
+	if so {
+		s.met(l)
+	}
+}
+
+// add joins what another run met.
+func (t *tally) add(o *tally) {
+	t.runs += o.runs
+	t.failed += o.failed
+	t.grants += o.grants
+	t.acks += o.acks
+	t.gets += o.gets
+	t.time += o.time
+	for i, n := range o.faults {
+		t.faults[i] += n
+	}
+	for i, n := range o.met {
+		t.met[i] += n
+	}
+	for w := range o.lwts {
+		for e, n := range o.lwts[w] {
+			t.lwts[w][e] += n
+		}
+	}
+}
+
+// never lists what no run met.
+func (t *tally) never() []string {
+	var list []string
+	for f, n := range t.faults {
+		if n == 0 {
+			list = append(list, fmt.Sprintf("fault: %v", fault(f)))
+		}
+	}
+	for l, n := range t.met {
+		if n == 0 {
+			list = append(list, fmt.Sprintf("state: %v", landmark(l)))
+		}
+	}
+	for w := enqueueing; w <= skipping; w++ {
+		for e, n := range t.lwts[w] {
+			if n == 0 {
+				list = append(list, fmt.Sprintf("LWT: %v %v", w, lwtEnd(e)))
+			}
+		}
+	}
+	return list
+}
+
+// String is the report of a simulation.
+func (t *tally) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d seeds, %.1f simulated hours: %d grants, %d acknowledged puts, %d answered gets\n",
+		t.runs, t.time.Hours(), t.grants, t.acks, t.gets)
+	for f := range aClient {
+		fmt.Fprintf(&b, "  %-40v %d\n", f, t.faults[f])
+	}
+	for l, n := range t.met {
+		fmt.Fprintf(&b, "  %-66v %d\n", landmark(l), n)
+	}
+	for w := enqueueing; w <= skipping; w++ {
+		fmt.Fprintf(&b, "  %v:", w)
+		for e, n := range t.lwts[w] {
+			fmt.Fprintf(&b, " %v %d;", lwtEnd(e), n)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
