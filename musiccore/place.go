@@ -266,10 +266,11 @@ func (k *key) refuseHasty(now Now) {
 	k.asking = patient
 }
 
-// want keeps an eye on a stranger at the head for those who only ever say
-// NOWAIT: if it is dead, somebody must find out.
+// want keeps an eye on the head for those who only ever say NOWAIT: if it is a
+// dead stranger's, or an own one that memory does not know, somebody must
+// find out.
 func (k *key) want(now Now) {
-	if _, foreign := k.stranger(); foreign {
+	if _, foreign := k.stranger(); foreign || k.stray() {
 		k.wanted = now.Boot + 2*k.c.opts.DeadAfter()
 	}
 }

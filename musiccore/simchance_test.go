@@ -42,6 +42,7 @@ const (
 	clockWild                  // … and beyond
 	schemaEvent                // a table was altered
 	closedRaised               // plain writes, and then a later closed
+	tableLost                  // a table is taken for dropped: its keys are forgotten
 	putLate                    // a client sends its put late
 	putRefused                 // a put is definitely refused
 	endTwice                   // an End is given twice
@@ -64,7 +65,7 @@ func (f fault) String() string {
 		"mutation missed by a replica", "mutation late", "mutation hinted", "mutation doubled", "acknowledgement lost",
 		"acknowledgement late", "data unread", "replica away", "key too large", "proxy paused", "proxy suspended with its boot clock",
 		"proxy crashed", "proxy shut down", "wall clock jump", "clk() jump", "clocks differ", "clock rate within eps",
-		"clock rate beyond eps", "schema event", "closed raised", "put sent late", "put refused", "End twice", "client gone",
+		"clock rate beyond eps", "schema event", "closed raised", "table taken for dropped", "put sent late", "put refused", "End twice", "client gone",
 		"client slow", "client forgets", "client moves", "client fills a window", "client", "section", "operation",
 	}[f]
 }

@@ -92,7 +92,7 @@ func (p *proxy) valid() bool {
 
 // after lets this life of the process do something later.
 func (p *proxy) after(d time.Duration, do func()) {
-	p.s.push(event{at: p.s.now + d, at1: p, life: p.life, do: do})
+	p.s.queue.push(p.s.now+d, event{p, p.life, do})
 }
 
 // hears gives a message to a life of the process: it may be over, or paused.
@@ -100,7 +100,7 @@ func (p *proxy) hears(life int, do func()) {
 	switch {
 	case p.life != life:
 	case p.s.now < p.paused:
-		p.s.push(event{at: p.paused, at1: p, life: life, do: do})
+		p.s.queue.push(p.paused, event{p, life, do})
 	default:
 		do()
 	}
@@ -163,9 +163,7 @@ func (p *proxy) mischief() {
 			p.clocks.gone = s.now + p.slow()
 		}
 	case 6:
-		if p.strikes(schemaEvent, 2) {
-			p.hears(p.life, func() { p.take(p.core.Altered(p.time(), [16]byte{})) })
-		}
+		p.schema()
 	case 7:
 		if i := p.chance.n(s.store.replicas); p.strikes(dataDown, 2) {
 			s.store.down |= 1 << i
@@ -184,10 +182,42 @@ func (p *proxy) halts() {
 	switch {
 	case p.clocks.mayStop && p.strikes(suspend, 4):
 		p.clocks.stopped += time.Duration(float64(by) * p.clocks.rate)
+	case s.wild && p.happens(pause):
 	case !p.strikes(pause, 2):
 		return
 	}
 	p.paused = max(p.paused, s.now+by)
+}
+
+// schema is what a process hears, or believes to hear, of the table.
+func (p *proxy) schema() {
+	if p.strikes(schemaEvent, 2) {
+		p.hears(p.life, func() { p.take(p.core.Altered(p.time(), [16]byte{})) })
+	}
+	if p.strikes(tableLost, 4) {
+		p.hears(p.life, func() {
+			p.lwts = map[Key]*sent{}
+			p.take(p.core.Dropped(p.time(), [16]byte{}))
+			p.visit()
+		})
+	}
+}
+
+// visit lets somebody ask for every key now and then: only so does a process
+// find references that it has forgotten.
+func (p *proxy) visit() {
+	if p.s.closing && p.s.now > p.s.closedAt+4*time.Second {
+		return
+	}
+	for _, k := range p.s.keys {
+		op := p.op(k, func(a Answer) {
+			if a.Err == nil && a.Grant.State == Held {
+				p.take(p.core.Unlock(p.time(), p.op(k, func(Answer) {}), k, a.Grant.Ref))
+			}
+		})
+		p.take(p.core.Lock(p.time(), op, k, Request{NoWait: true, Closed: p.s.closed}))
+	}
+	p.after(2*time.Second, p.visit)
 }
 
 func (p *proxy) jump() {

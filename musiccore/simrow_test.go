@@ -3,6 +3,7 @@ package musiccore
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 	"time"
 )
 
@@ -57,8 +58,10 @@ type sent struct {
 	fate    Fate
 }
 
+// same reports that two LWTs have the same literals.
 func (w Swap) same(o Swap) bool {
-	return w.If == o.If && w.Set.Q == o.Set.Q && w.Set.T == o.Set.T && w.Set.Row.sameTerm(o.Set.Row) && w.Set.Row.Guard == o.Set.Row.Guard
+	a, b := w.Set.Row, o.Set.Row
+	return w.If == o.If && w.Set.Q == o.Set.Q && w.Set.T == o.Set.T && a.sameTerm(b) && a.Guard == b.Guard && slices.Equal(a.Queue, b.Queue)
 }
 
 // apply sends an LWT, and holds the core to I10: what is of unknown fate is
@@ -239,10 +242,10 @@ func (st *simStore) read(x *chance, p *proxy, k Key, quorum bool, back func(Resu
 	})
 }
 
-// near is the replica that LOCAL_ONE asks: mostly the same one.
+// near is the replica that LOCAL_ONE asks: always the same one, or any.
 func (st *simStore) near(x *chance, p *proxy) int {
 	i := p.n % st.replicas
-	if x.n(2) == 0 {
+	if !st.home {
 		i = x.n(st.replicas)
 	}
 	for st.down&(1<<i) != 0 {

@@ -82,6 +82,7 @@ type simStore struct {
 	quorum   int
 	quorums  []uint8
 	repair   bool // read_repair = BLOCKING on the data; without it clients do not pipeline
+	home     bool // LOCAL_ONE asks the same replica always
 	down     uint8
 	rows     map[Key]*lockRow
 	datas    map[Key]*keyData
@@ -92,7 +93,7 @@ var errSim = errors.New("the simulated store does not answer")
 
 func newSimStore(s *sim) *simStore {
 	st := &simStore{
-		s: s, replicas: 3, repair: s.world.n(2) == 0,
+		s: s, replicas: 3, repair: s.world.n(2) == 0, home: s.world.n(2) == 0,
 		rows: map[Key]*lockRow{}, datas: map[Key]*keyData{}, beats: map[SessionID]int64{},
 	}
 	if s.world.n(4) == 0 {

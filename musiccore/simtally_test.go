@@ -158,7 +158,8 @@ func (t *tally) never() []string {
 	}
 	for w := enqueueing; w <= skipping; w++ {
 		for e, n := range t.lwts[w] {
-			if n == 0 {
+			// Only an Enqueue and a Preempt have rivals.
+			if n == 0 && (lwtEnd(e) != lwtRefused || w == enqueueing || w == preempting) {
 				list = append(list, fmt.Sprintf("LWT: %v %v", w, lwtEnd(e)))
 			}
 		}

@@ -257,7 +257,21 @@ func TestC17HandOverOnABaseBeforeClosed(t *testing.T) {
 	if tk, _ := d.begin(2, Put); tk.OK() {
 		t.Fatal("D is forgotten")
 	}
-	only[Copy](d)
+	s.run() // Renew, above closed, and only then the Copy
+	if fence := d.copies(s)[0].Fence; fence < 2*t0 {
+		t.Fatalf("fence %d below closed: a plain write may lie above it and surface later", fence)
+	}
+}
+
+// copies are the Synchs that the store has seen since the first term's.
+func (d *desk) copies(s *store) []Copy {
+	var all []Copy
+	for _, a := range s.seen {
+		if c, ok := a.(Copy); ok {
+			all = append(all, c)
+		}
+	}
+	return all[1:]
 }
 
 func TestRaiseOfClosedUnsynchronises(t *testing.T) {

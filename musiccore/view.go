@@ -19,6 +19,7 @@ const (
 type view struct {
 	row      Row
 	known    known
+	firm     bool          // read at QUORUM or written by an own LWT: the row cannot be absent
 	vouched  Stamp         // the base that may be entered dirty: read at QUORUM, or own Enqueue on an empty queue
 	inserted Stamp         // the base that the own applied INSERT made
 	cmd      CommandID     // the read under way
@@ -40,7 +41,7 @@ func (v *view) pointer() *Row {
 // reply came, so it is joined and not written over.
 func (v *view) applied(s Swap) {
 	v.row, _ = newer(v.row, s.onto(v.row))
-	v.known = present
+	v.known, v.firm = present, true
 	if s.If.What == IfAbsent || s.If.What == IfGuardBase {
 		v.vouched = s.Set.Row.Base
 	}
@@ -60,7 +61,8 @@ func (k *key) look(now Now) {
 	if !quorum && !k.needsRow() && !k.polls(now) {
 		return
 	}
-	v.quorum = quorum || (v.known != unread && now.Boot-v.quorumAt >= quorumEvery)
+	// One replica may have nothing to show for good, or half a row.
+	v.quorum = quorum || v.cause != nil || (v.known != unread && now.Boot-v.quorumAt >= quorumEvery)
 	v.cmd = k.c.do(k.id, ReadRow{Quorum: v.quorum})
 	k.c.running[v.cmd] = k
 }
@@ -138,20 +140,24 @@ func (k *key) saw(now Now, r *Row) {
 		k.broken(now, "I1", "one base shows two terms")
 		return
 	}
-	v.row, v.known = row, present
+	v.row, v.known, v.firm = row, present, v.firm || v.quorum
 	if v.quorum && r.Base == row.Base {
 		v.vouched = r.Base
 	}
 }
 
+// sawNone takes a read that showed no row. A row that only one replica has
+// shown may be an INSERT that is on no quorum yet (PROTOCOL.md 4.1).
 func (k *key) sawNone(now Now) {
 	v := &k.view
-	if v.known == present && v.quorum {
+	switch {
+	case v.known == unread:
+		v.known = absent
+	case v.known == present && v.quorum && v.firm:
 		k.broken(now, "I1", "the lock row has vanished: references will start again from 1")
 		k.forgetRow(now)
-	}
-	if v.known == unread {
-		v.known = absent
+	case v.known == present && v.quorum:
+		v.row, v.known = Row{}, absent
 	}
 }
 
