@@ -40,7 +40,7 @@ func (c *Core) key(id Key) *key {
 	k := &key{c: c, id: id}
 	k.timer.who = k
 	if r, ok := c.idle.get(id); ok {
-		k.view.row, k.view.known, k.view.firm, k.died = r.row, present, true, r.died
+		k.view.row, k.view.known, k.view.firm, k.died = r.row, present, c.last.command, r.died
 	}
 	c.keys[id] = k
 	return k
@@ -49,7 +49,7 @@ func (c *Core) key(id Key) *key {
 // forget drops a key that nobody needs, but for its row where the queue is
 // empty and certain: a queue that is not could change without us.
 func (c *Core) forget(k *key) {
-	if k.view.firm && k.view.known == present && k.view.row.Empty() {
+	if k.view.firm != 0 && k.view.known == present && k.view.row.Empty() {
 		c.idle.put(k.id, rest{k.view.row, k.died})
 	}
 	delete(c.running, k.view.cmd)

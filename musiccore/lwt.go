@@ -66,6 +66,7 @@ func (k *key) swapped(now Now, r Result) {
 	switch r.Fate {
 	case Done:
 		k.view.applied(l.swap)
+		k.view.firm = k.c.last.command
 		k.done(now, l.swap.Set.Row.first())
 	case Refused:
 		l.refused = k.c.last.command

@@ -17,6 +17,7 @@ var (
 	simSeeds   = flag.Int("sim.seeds", 2000, "how many seeds the simulation runs")
 	simFor     = flag.Duration("sim.for", 0, "run seeds for so long instead")
 	simWorkers = flag.Int("sim.workers", 0, "how many seeds run at a time; 0: one a core")
+	simBrief   = flag.Bool("sim.brief", false, "do not cut a failing seed down")
 	simStory   = flag.Bool("sim.story", false, "print the story of the first seed")
 )
 
@@ -26,9 +27,20 @@ const fullRun = 2000
 // play runs one seed.
 func play(seed int, setup ...func(*sim)) *sim {
 	s := newSim(seed, setup...)
-	s.play()
+	s.survive(s.play)
 	s.tally.runs, s.tally.time = 1, s.now-simStart
 	return s
+}
+
+// survive makes a panic a failure like another.
+func (s *sim) survive(do func()) {
+	defer func() {
+		if r := recover(); r != nil {
+			s.failed = nil
+			s.fail("panic: %v", r)
+		}
+	}()
+	do()
 }
 
 // campaign is many seeds on some workers. Each simulation is single-threaded;
@@ -96,7 +108,10 @@ func TestSimulation(t *testing.T) {
 		return
 	}
 	c.run(workers)
-	if c.lowest != math.MaxInt {
+	switch {
+	case c.lowest != math.MaxInt && *simBrief:
+		t.Fatalf("seed %d: %v", c.lowest, play(c.lowest).failed)
+	case c.lowest != math.MaxInt:
 		t.Fatal(shrunk(c.lowest))
 	}
 	t.Logf("%v", &c.total)

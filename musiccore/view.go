@@ -19,7 +19,7 @@ const (
 type view struct {
 	row      Row
 	known    known
-	firm     bool          // read at QUORUM or written by an own LWT: the row cannot be absent
+	firm     CommandID     // not 0: read at QUORUM or written by an own LWT; no read begun after this command can show no row
 	vouched  Stamp         // the base that may be entered dirty: read at QUORUM, or own Enqueue on an empty queue
 	inserted Stamp         // the base that the own applied INSERT made
 	cmd      CommandID     // the read under way
@@ -41,7 +41,7 @@ func (v *view) pointer() *Row {
 // reply came, so it is joined and not written over.
 func (v *view) applied(s Swap) {
 	v.row, _ = newer(v.row, s.onto(v.row))
-	v.known, v.firm = present, true
+	v.known = present
 	if s.If.What == IfAbsent || s.If.What == IfGuardBase {
 		v.vouched = s.Set.Row.Base
 	}
@@ -105,7 +105,7 @@ func (k *key) rowRead(now Now, id CommandID, r Result) {
 	v.cmd, v.cause = 0, r.Cause
 	before, vouched, was := v.row, v.vouched, v.known
 	if r.Fate == Done {
-		k.saw(now, r.Row)
+		k.saw(now, id, r.Row)
 	}
 	changed := v.known != was || v.row.Base != before.Base || v.row.Guard != before.Guard || v.vouched != vouched
 	if changed {
@@ -126,10 +126,10 @@ func (k *key) rowRead(now Now, id CommandID, r Result) {
 
 // saw joins a row that was read with what is known. One base never shows two
 // terms, and a lock row never vanishes (I1).
-func (k *key) saw(now Now, r *Row) {
+func (k *key) saw(now Now, id CommandID, r *Row) {
 	v := &k.view
 	if r == nil {
-		k.sawNone(now)
+		k.sawNone(now, id)
 		return
 	}
 	row, ok := *r, true
@@ -140,7 +140,10 @@ func (k *key) saw(now Now, r *Row) {
 		k.broken(now, "I1", "one base shows two terms")
 		return
 	}
-	v.row, v.known, v.firm = row, present, v.firm || v.quorum
+	v.row, v.known = row, present
+	if v.quorum {
+		v.firm = k.c.last.command
+	}
 	if v.quorum && r.Base == row.Base {
 		v.vouched = r.Base
 	}
@@ -148,16 +151,17 @@ func (k *key) saw(now Now, r *Row) {
 
 // sawNone takes a read that showed no row. A row that only one replica has
 // shown may be an INSERT that is on no quorum yet (PROTOCOL.md 4.1).
-func (k *key) sawNone(now Now) {
+func (k *key) sawNone(now Now, id CommandID) {
 	v := &k.view
 	switch {
 	case v.known == unread:
 		v.known = absent
-	case v.known == present && v.quorum && v.firm:
+	case v.known != present || !v.quorum || id <= v.firm:
+	case v.firm == 0:
+		v.row, v.known = Row{}, absent
+	default:
 		k.broken(now, "I1", "the lock row has vanished: references will start again from 1")
 		k.forgetRow(now)
-	case v.known == present && v.quorum:
-		v.row, v.known = Row{}, absent
 	}
 }
 
