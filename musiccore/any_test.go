@@ -24,12 +24,13 @@ func TestWhateverHappens(t *testing.T) {
 }
 
 type anything struct {
-	rt      *rapid.T
-	d       *desk
-	s       *store
-	ops     []OpID
-	tickets []Ticket
-	lives   byte
+	rt        *rapid.T
+	d         *desk
+	s         *store
+	ops       []OpID
+	tickets   []Ticket
+	lives     byte
+	strangers int64
 }
 
 func (a *anything) draw(n int, what string) int { return rapid.IntRange(0, n-1).Draw(a.rt, what) }
@@ -69,7 +70,7 @@ func (a *anything) event() {
 
 func (a *anything) rare() {
 	d := a.d
-	switch a.draw(6, "rare") {
+	switch a.draw(9, "rare") {
 	case 0:
 		d.jump(11 * time.Second)
 		a.lives++
@@ -84,6 +85,12 @@ func (a *anything) rare() {
 		d.take(d.core.Dropped(d.time(), d.table))
 	case 4:
 		d.clkOff = !d.clkOff
+	case 6:
+		a.ops = append(a.ops, d.force())
+	case 7:
+		d.take(d.core.Hear(d.time(), Hint{Key: d.key(), To: session(a.lives), Kind: HintKind(a.draw(3, "hint"))}))
+	case 8:
+		a.strange()
 	case 5:
 		if len(a.ops) > 0 {
 			d.take(d.core.Gone(d.time(), a.ops[0]))
@@ -92,6 +99,17 @@ func (a *anything) rare() {
 			}
 		}
 	}
+}
+
+// strange lets another session do what it may: enqueue, and end its life.
+func (a *anything) strange() {
+	x := session(200 + byte(a.draw(2, "stranger")))
+	if a.draw(2, "ends") == 0 {
+		a.s.beat[x] = EndedBeat
+		return
+	}
+	a.strangers++
+	a.s.apply(Enqueue(a.s.row, Block{N: 1, Session: x, Req: a.strangers}, 0, t0))
 }
 
 // reply answers a command: by the honest store, or with anything.

@@ -11,6 +11,7 @@ type Core struct {
 	ops      map[OpID]waiter
 	running  map[CommandID]replied
 	watches  map[SessionID]*watch
+	closed   map[[16]byte]Stamp // of each table that was told of
 	fallen   []SessionID
 	idle     idle
 	timers   timers
@@ -47,6 +48,7 @@ func New(self *Session, o Options) *Core {
 		ops:     map[OpID]waiter{},
 		running: map[CommandID]replied{},
 		watches: map[SessionID]*watch{},
+		closed:  map[[16]byte]Stamp{},
 		idle:    newIdle(o.Idle),
 	}
 }
@@ -58,7 +60,10 @@ func (c *Core) Lock(now Now, op OpID, id Key, q Request) Effects {
 	if k == nil {
 		return c.leave()
 	}
-	k.closed = max(k.closed, q.Closed)
+	if q.Closed > k.closed {
+		c.closed[id.Table] = q.Closed
+		k.raise(q.Closed)
+	}
 	k.created = q.Created
 	if q.Ref != 0 {
 		k.resume(now, op, q)
@@ -194,9 +199,12 @@ func (c *Core) Quiet() bool {
 
 // Closed tells that a table was closed to plain writes at that stamp: every
 // term of it that began before is dirty, and none is synchronised any more
-// (PROTOCOL.md 1, D).
+// (PROTOCOL.md 1, D). It is to be called for every critical table before its
+// first operation: an operation with a reference of another proxy may come
+// here before any LOCK does.
 func (c *Core) Closed(now Now, table [16]byte, closed Stamp) Effects {
 	c.up(now)
+	c.closed[table] = max(c.closed[table], closed)
 	c.each(table, func(k *key) {
 		k.raise(closed)
 		k.step(now)
@@ -223,6 +231,7 @@ func (c *Core) Altered(now Now, table [16]byte) Effects {
 func (c *Core) Dropped(now Now, table [16]byte) Effects {
 	c.up(now)
 	c.idle.forget(table)
+	delete(c.closed, table)
 	c.each(table, func(k *key) { k.bury(now, ErrLost) })
 	return c.leave()
 }

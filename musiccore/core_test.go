@@ -19,6 +19,8 @@ type desk struct {
 	open    []Command
 	answers map[OpID]Answer
 	alarms  []Alarm
+	notes   []Note
+	hints   []Hint
 	wake    time.Duration
 	lastOp  OpID
 	table   [16]byte
@@ -67,6 +69,8 @@ func (d *desk) take(fx Effects) {
 		d.answers[a.Op] = a
 	}
 	d.alarms = append(d.alarms, fx.Alarms...)
+	d.notes = append(d.notes, fx.Notes...)
+	d.hints = append(d.hints, fx.Hints...)
 	d.wake = fx.Wake
 }
 

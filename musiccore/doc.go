@@ -22,6 +22,7 @@
 //	place        a local reference from LOCK to its end, with or without a number
 //	unsettled    a put whose acknowledgement never came
 //	stranger     a session that is not this one
+//	guest        a place for a dead session's reference whose client came here
 //
 // # The lock row
 //
@@ -97,9 +98,16 @@
 // Shutdown: Drain, wait for Quiet (not for ever), Session.End, then write the
 // beat [EndedBeat].
 //
+// # Several proxies
+//
+// A client may come to any proxy with its reference. Where another session has
+// it and lives, the answer is an [ElsewhereError]: the caller asks that proxy,
+// whose Core treats Lock, Begin, End, Unlock and Force of a peer like those of
+// its own clients, and lends the stamp. Where that session is dead the
+// reference goes on here: a guest. [Effects].Hints tell other proxies where to
+// look; [Core.Hear] takes theirs.
+//
 // # What is left out
 //
-// Several proxies to a key work as far as queueing and preempting go; taking a
-// reference over from another session (Takeover), borrowed stamps (Remote),
-// hints, retained blocks and strict mode are not here yet.
+// Retained blocks and strict mode are not here yet.
 package musiccore

@@ -17,6 +17,7 @@ type Effects struct {
 	Answers []Answer
 	Alarms  []Alarm
 	Notes   []Note
+	Hints   []Hint        // for other proxies; may be lost
 	Wake    time.Duration // BOOTTIME at which Tick wants to be called, whatever was said before; 0: not at all
 }
 
@@ -29,6 +30,8 @@ const (
 	Ended                            // … and is no more: given back, expired or taken
 	Preempted                        // the head of a dead session was passed over
 	Synchronised                     // what older terms may have left cannot surface any more
+	TakenOver                        // a dead session's reference goes on here
+	Forced                           // the head was ended by Force
 )
 
 // Note tells what happened, for audit and metrics.
@@ -38,6 +41,7 @@ type Note struct {
 	Ref   LockRef
 	Owner string        // as LOCK … AS named it
 	How   State         // of Ended: Released or LostState
+	Why   string        // of Forced: the reason that was given
 	For   time.Duration // Granted: waited; Ended: held
 }
 

@@ -37,7 +37,7 @@ func (c *Core) key(id Key) *key {
 	if k := c.keys[id]; k != nil {
 		return k
 	}
-	k := &key{c: c, id: id}
+	k := &key{c: c, id: id, closed: c.closed[id.Table]}
 	k.timer.who = k
 	if r, ok := c.idle.get(id); ok {
 		k.view.row, k.view.known, k.view.firm, k.died = r.row, present, c.last.command, r.died

@@ -63,6 +63,8 @@ func (k *key) choose(now Now) {
 		k.expel(now)
 	case t == nil && k.abandonedHead():
 		k.skip(now)
+	case t == nil && k.guestHeads():
+		k.takeOver(now)
 	}
 	if k.lwt == nil {
 		k.enqueue(now)
@@ -130,9 +132,9 @@ func (k *key) pass(now Now) {
 		k.pop()
 		k.losePlace(p)
 	}
-	if p := k.front(); k.term == nil && k.heads(p) && k.view.row.Owner != (SessionID{}) {
+	if p := k.front(); k.term == nil && k.displaced(p) {
 		k.pop()
-		k.losePlace(p)
+		k.dismiss(p)
 	}
 }
 
@@ -148,13 +150,24 @@ func (k *key) enter(now Now) {
 		return
 	}
 	r := k.view.row
-	if s, ok := r.Session(r.Head); !ok || s != k.c.self.id || r.Owner != (SessionID{}) {
+	if !k.grants(p) {
 		return
 	}
 	if r.DirtySince(k.closed) && k.view.vouched != r.Base {
 		return
 	}
 	k.open(now, p)
+}
+
+// grants reports that T gives the head to a place: by the queue, or a guest by
+// its own Takeover.
+func (k *key) grants(p *place) bool {
+	r := k.view.row
+	if p.guest {
+		return r.Owner == k.c.self.id && r.Base == p.taken
+	}
+	s, ok := r.Session(r.Head)
+	return ok && s == k.c.self.id && r.Owner == (SessionID{})
 }
 
 // record remembers how a reference ended.
@@ -220,6 +233,9 @@ func (k *key) wake(now Now) time.Duration {
 	}
 	if w := k.c.watches[k.strangerID()]; w != nil && w.dead {
 		at = sooner(now.Boot, at, w.deadAt+k.c.opts.Grace)
+	}
+	if p := k.front(); p != nil && len(p.begins) > 0 {
+		at = sooner(now.Boot, at, p.begins[0].until)
 	}
 	if p := k.front(); k.term == nil && k.heads(p) {
 		// It may be held back by clocks that differ: no event tells their end.

@@ -2,6 +2,7 @@ package musiccore
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -12,16 +13,20 @@ const (
 	askLock askKind = iota + 1
 	askUnlock
 	askBegin
+	askForce
 )
 
 // ask is an operation with a reference that memory does not know: a QUORUM
 // read of the lock row begun after it says what to answer.
 type ask struct {
-	op    OpID
-	what  askKind
-	ref   LockRef
-	after CommandID
-	until time.Duration
+	op      OpID
+	what    askKind
+	ref     LockRef
+	after   CommandID
+	until   time.Duration
+	kind    Kind    // of a Begin
+	request Request // of a Lock
+	reason  string  // of a Force
 }
 
 // newPlace is LOCK without a reference.
@@ -78,7 +83,7 @@ func (k *key) resume(now Now, op OpID, q Request) {
 		p.attach(now, op, q)
 		return
 	}
-	k.ask(ask{op: op, what: askLock, ref: q.Ref, until: now.Boot + k.c.opts.Wait})
+	k.ask(ask{op: op, what: askLock, ref: q.Ref, request: q, until: now.Boot + k.c.opts.Wait})
 }
 
 // unlock is UNLOCK (paper §IV, releaseLock). It may be answered before its
@@ -92,7 +97,7 @@ func (k *key) unlock(now Now, op OpID, r LockRef) {
 	case p == nil:
 		k.ask(ask{op: op, what: askUnlock, ref: r, until: now.Boot + k.c.opts.Wait})
 	case p.phase == holding:
-		k.giveBack(now, op)
+		k.giveBack(now, op, Released)
 	default:
 		k.answer(p, Grant{Ref: r, State: Released})
 		k.abandon(p, Released)
@@ -108,34 +113,14 @@ func (k *key) ask(a ask) {
 }
 
 // answerAsks answers what a QUORUM read of the row tells.
-func (k *key) answerAsks(id CommandID, r *Row) {
-	left := k.asks[:0]
-	for _, a := range k.asks {
-		if a.after >= id {
-			left = append(left, a)
-			continue
+func (k *key) answerAsks(now Now, id CommandID) {
+	asks := k.asks
+	k.asks = nil
+	for _, a := range asks {
+		if a.after >= id || !k.told(now, a) {
+			k.asks = append(k.asks, a)
 		}
-		k.c.answer(k.told(a, r))
 	}
-	k.asks = left
-}
-
-// told is what the row says about a reference that memory does not know.
-func (k *key) told(a ask, r *Row) Answer {
-	switch {
-	case r == nil || a.ref > r.Guard:
-		return Answer{Op: a.op, Err: ErrNotHeld}
-	case a.ref < r.Head:
-		return a.lost()
-	}
-	s, known := r.Session(a.ref)
-	if a.ref == r.Head {
-		_, s, known = r.Holder()
-	}
-	if !known || s == k.c.self.id || k.c.dead(s) {
-		return a.lost()
-	}
-	return Answer{Op: a.op, Err: &ElsewhereError{Session: s}}
 }
 
 // lost: LOCK hears LOST, UNLOCK that it is given back (paper §IV: forcibly
@@ -186,5 +171,8 @@ func (k *key) leave(op OpID, p *place) {
 	}
 	if k.term != nil {
 		k.term.leave(op)
+	}
+	if p := k.front(); p != nil {
+		p.begins = slices.DeleteFunc(p.begins, func(b begin) bool { return b.op == op })
 	}
 }

@@ -15,6 +15,7 @@ const (
 	preempting
 	expelling // Release of an own head that memory does not know
 	skipping  // Release of an abandoned reference that never entered
+	takingOver
 )
 
 // lwt is the one LWT under way for a key (PROTOCOL.md 1, lwt): sent, and on
@@ -165,8 +166,13 @@ func (k *key) done(now Now, first LockRef) {
 		}
 	case renewing:
 		k.renewed(now, l.swap.Set.Row.Base)
+	case takingOver:
+		k.taken(l.swap.Set.Row.Base)
 	case preempting, expelling:
 		k.died = true
 		k.c.out.Notes = append(k.c.out.Notes, Note{Key: k.id, What: Preempted, Ref: l.swap.Set.Row.Head - 1})
+	}
+	if l.swap.If.What == IfBase {
+		k.yourTurn()
 	}
 }

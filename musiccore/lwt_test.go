@@ -208,6 +208,9 @@ func TestI1TheRowVanishes(t *testing.T) {
 	waiter := d.lock(Request{})
 	s.run()
 	d.lock(Request{Ref: 99}) // any reason to read
+	s.run()
+	d.lock(Request{Ref: 99})
+	d.pass(time.Second)
 	id, _ := only[ReadRow](d)
 	d.reply(id, Result{Fate: Done})
 	if len(d.alarms) == 0 || d.alarms[0].Rule != "I1" {

@@ -1,6 +1,10 @@
 package musiccore
 
-import "time"
+import (
+	"cmp"
+	"slices"
+	"time"
+)
 
 // phase is how far a place has come.
 type phase uint8
@@ -28,7 +32,10 @@ type place struct {
 	gone   bool // abandoned: released when it becomes the head
 	nowait bool
 	atOnce bool
-	died   bool // the holder before did not give the lock back
+	died   bool    // the holder before did not give the lock back
+	guest  bool    // the reference is of another session, which is dead
+	taken  Stamp   // the base that the guest's own Takeover made
+	begins []begin // operations that wait for the guest's term
 	timer  timer
 }
 
@@ -148,6 +155,7 @@ func (k *key) abandon(p *place, how State) {
 	p.gone = true
 	k.record(p.ref, how)
 	k.unname(p)
+	k.dropBegins(p, ErrLost)
 	k.c.timers.stop(&p.timer)
 	if p.ref == 0 {
 		k.asking = without(k.asking, p)
@@ -189,24 +197,43 @@ func (k *key) finish(p *place, how State) {
 	}
 	p.phase = over
 	k.unname(p)
+	k.dropBegins(p, ErrLost)
 	k.c.timers.stop(&p.timer)
 }
 
 // live answers the place of a reference that somebody may still use.
 func (k *key) live(r LockRef) *place {
-	lo, hi := 0, len(k.queued)
-	for lo < hi {
-		mid := int(uint(lo+hi) >> 1)
-		if k.queued[mid].ref < r {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
+	if p := k.find(r); p != nil && !p.gone && p.phase != over {
+		return p
 	}
-	if lo == len(k.queued) || k.queued[lo].ref != r || k.queued[lo].gone || k.queued[lo].phase == over {
-		return nil
+	return nil
+}
+
+// find answers the place of a reference that lives in the lock row.
+func (k *key) find(r LockRef) *place {
+	if i, ok := k.search(r); ok {
+		return k.queued[i]
 	}
-	return k.queued[lo]
+	return nil
+}
+
+func (k *key) search(r LockRef) (int, bool) {
+	return slices.BinarySearchFunc(k.queued, r, func(p *place, r LockRef) int { return cmp.Compare(p.ref, r) })
+}
+
+// granted is what is told of a place that gets its term.
+func (p *place) granted() NoteKind {
+	if p.guest {
+		return TakenOver
+	}
+	return Granted
+}
+
+// insert puts a place among those that live in the lock row, where its
+// reference belongs: a guest may be known before an own reference ahead of it.
+func (k *key) insert(p *place) {
+	i, _ := k.search(p.ref)
+	k.queued = slices.Insert(k.queued, i, p)
 }
 
 // numbered gives the places of an applied Enqueue their references, and
@@ -216,7 +243,7 @@ func (k *key) numbered(now Now, ps []*place, first LockRef) {
 	for i, p := range ps {
 		p.ref = first + LockRef(i)
 		p.phase = waiting
-		k.queued = append(k.queued, p)
+		k.insert(p)
 		if p.atOnce && p.op != 0 && busy {
 			k.putOff(now, p)
 		}

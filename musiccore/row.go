@@ -75,6 +75,20 @@ func (r Row) Session(ref LockRef) (SessionID, bool) {
 	return SessionID{}, false
 }
 
+// kept reports that a session has a reference for itself, in a block that it
+// hands out in memory, and has not made it plain (PROTOCOL.md 6).
+func (r Row) kept(ref LockRef) bool {
+	if ref == r.Head && r.Owner != (SessionID{}) {
+		return false
+	}
+	for _, b := range r.Queue {
+		if b.First <= ref && ref <= b.Last() {
+			return b.Retained
+		}
+	}
+	return false
+}
+
 // Find looks for the block that a session enqueued under a request number:
 // "look whether it was me" (PROTOCOL.md 1, lwt).
 func (r Row) Find(s SessionID, req int64) (Block, bool) {
@@ -87,10 +101,10 @@ func (r Row) Find(s SessionID, req int64) (Block, bool) {
 }
 
 // Next answers the head that a Preempt leaves: the first reference above the
-// head whose session is not dead, else guard+1 (PROTOCOL.md 1, Preempt).
-func (r Row) Next(dead func(SessionID) bool) LockRef {
+// head that is not passed over, else guard+1 (PROTOCOL.md 1, Preempt).
+func (r Row) Next(passable func(LockRef, SessionID) bool) LockRef {
 	for ref := r.Head + 1; ref <= r.Guard; ref++ {
-		if s, ok := r.Session(ref); !ok || !dead(s) {
+		if s, ok := r.Session(ref); !ok || !passable(ref, s) {
 			return ref
 		}
 	}

@@ -42,8 +42,8 @@ func TestHolder(t *testing.T) {
 
 func TestNextPassesOverTheDead(t *testing.T) {
 	r := Row{Guard: 6, Head: 3, Queue: []Block{block(3, 2, 1, 1), block(5, 1, 2, 1), block(6, 1, 3, 1)}}
-	dead := func(ids ...byte) func(SessionID) bool {
-		return func(s SessionID) bool {
+	dead := func(ids ...byte) func(LockRef, SessionID) bool {
+		return func(_ LockRef, s SessionID) bool {
 			for _, id := range ids {
 				if s == session(id) {
 					return true
@@ -192,7 +192,7 @@ func changes(t *rapid.T, r *Row) Swap {
 	case 1:
 		return Release(*r, Stamp(rapid.Int64Range(2, int64(w)).Draw(t, "used")), rapid.Bool().Draw(t, "d"), clk)
 	case 2:
-		return Preempt(*r, r.Next(func(s SessionID) bool { return s == session(2) }), w, clk)
+		return Preempt(*r, r.Next(func(_ LockRef, s SessionID) bool { return s == session(2) }), w, clk)
 	case 3:
 		return Takeover(*r, session(3), w, clk)
 	}

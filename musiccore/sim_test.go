@@ -180,6 +180,9 @@ func (s *sim) options() Options {
 	if w.n(2) == 0 {
 		o.Grace, o.OpTimeout = 10*time.Millisecond, 3*time.Second
 	}
+	if w.n(3) == 0 {
+		o.Grace = time.Second
+	}
 	if w.n(2) == 0 {
 		o.Drift, o.Margin = 0.2, time.Millisecond
 	}
@@ -205,6 +208,7 @@ func newSim(seed int, setup ...func(*sim)) *sim {
 	for range 1 + w.n(3) {
 		s.addProxy()
 	}
+	s.roam()
 	return s
 }
 
@@ -261,7 +265,7 @@ func (s *sim) play() {
 	s.run(s.now + 3*time.Second + 2*s.world.late())
 	s.heal()
 	served := s.check.served()
-	s.until("E8: not every key is served after the faults have ended", 12*time.Second, func() bool {
+	s.until("E8: not every key is served after the faults have ended", 16*time.Second, func() bool {
 		return s.check.allServed(served)
 	})
 	s.closing, s.closedAt = true, s.now

@@ -30,7 +30,7 @@ const (
 	ackLate                    // … or late
 	dataUnread                 // a QUORUM read of the data brings nothing
 	dataDown                   // a replica is away for a while
-	tooLarge                   // a key does not fit one page
+	dataTooLarge               // a key does not fit one page
 	pause                      // a process stops for a while
 	suspend                    // … and its BOOTTIME with it, against all rules: the wall clock knows
 	crash                      // a process dies and comes back as another
@@ -51,6 +51,11 @@ const (
 	clientForgets              // a client never unlocks
 	clientMoves                // a client goes on at another proxy
 	clientMany                 // a client does more than a window holds
+	peerLost                   // a message between proxies is lost
+	peerLate                   // … or late
+	peerTwice                  // … or comes twice
+	ownerLeaves                // an owner stops, ends or dies while its client works
+	forces                     // somebody forces a lock
 	aClient                    // a client is there at all
 	aSection                   // a client does a section
 	anOperation                // a client does an operation
@@ -66,7 +71,8 @@ func (f fault) String() string {
 		"acknowledgement late", "data unread", "replica away", "key too large", "proxy paused", "proxy suspended with its boot clock",
 		"proxy crashed", "proxy shut down", "wall clock jump", "clk() jump", "clocks differ", "clock rate within eps",
 		"clock rate beyond eps", "schema event", "closed raised", "table taken for dropped", "put sent late", "put refused", "End twice", "client gone",
-		"client slow", "client forgets", "client moves", "client fills a window", "client", "section", "operation",
+		"client slow", "client forgets", "client moves", "client fills a window", "peer message lost", "peer message late",
+		"peer message doubled", "owner leaves", "lock forced", "client", "section", "operation",
 	}[f]
 }
 

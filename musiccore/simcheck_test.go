@@ -32,6 +32,7 @@ type history struct {
 	grants   int
 	holder   map[LockRef]SessionID
 	entered  LockRef // the highest reference that got a ticket or began a Synch
+	last     Stamp   // … and the highest base
 	epoch    int     // how often the table was closed
 	acked    Stamp   // the highest stamp of an acknowledged put
 	answered Stamp   // the highest stamp that an answer showed
@@ -154,7 +155,7 @@ func (c *checker) settled(k Key, what string) {
 // entering is a ticket or a Synch of a reference: I2.
 func (c *checker) entering(p *proxy, k Key, r LockRef, base Stamp) *window1 {
 	h := c.key(k)
-	h.entered = max(h.entered, r)
+	h.entered, h.last = max(h.entered, r), max(h.last, base)
 	w := c.window(k, base)
 	if w.ref != 0 && (w.ref != r || w.session != p.session.id) {
 		c.s.fail("I2: window %d of %v is used by %d of %x and %d of %x", base, k.PK, w.ref, w.session[:2], r, p.session.id[:2])
@@ -215,12 +216,15 @@ func (c *checker) synching(p *proxy, k Key, a Copy) (root Stamp, done func()) {
 // is false where the rates of clocks exempt it.
 func (c *checker) told(p *proxy, tk Ticket) bool {
 	h := c.key(tk.Key)
+	other := c.window(tk.Key, h.last).session != c.window(tk.Key, tk.Base).session
 	switch after := max(h.entered, h.opened); {
-	case after > tk.Ref && c.s.wild:
+	case (after > tk.Ref || other) && c.s.wild:
 		c.s.met(wildTold)
 		return false
 	case h.entered > tk.Ref:
 		c.s.fail("I3: reference %d is told an outcome after %d has entered", tk.Ref, h.entered)
+	case other:
+		c.s.fail("I3: reference %d is told an outcome after it has entered elsewhere", tk.Ref)
 	case h.opened > tk.Ref:
 		c.s.fail("E2: reference %d is told an outcome after %d was granted", tk.Ref, h.opened)
 	}
@@ -338,7 +342,7 @@ func (c *checker) landing(k Key, m *mutation, i int) {
 func (c *checker) noted(p *proxy, n Note) {
 	h, s := c.key(n.Key), c.s
 	switch n.What {
-	case Granted:
+	case Granted, TakenOver:
 		c.granted(p, h, n)
 	case Preempted:
 		s.met(passedOver)
@@ -356,8 +360,11 @@ func (c *checker) granted(p *proxy, h *history, n Note) {
 		return
 	}
 	s.tell("proxy %d GRANTS %s to %d, base %d, dirty %v", p.n, n.Key.PK, n.Ref, t.base-t0, t.dirty)
-	if _, twice := h.holder[n.Ref]; twice {
+	if by, twice := h.holder[n.Ref]; twice && (n.What == Granted || by == p.session.id) {
 		s.fail("C15/E1: reference %d is granted twice", n.Ref)
+	}
+	if n.What == TakenOver {
+		c.takenOver(h, n)
 	}
 	h.holder[n.Ref] = p.session.id
 	h.grants++
@@ -368,7 +375,7 @@ func (c *checker) granted(p *proxy, h *history, n Note) {
 		h.opened = max(h.opened, n.Ref)
 		return
 	}
-	if n.Ref <= h.opened {
+	if n.Ref < h.opened || (n.Ref == h.opened && n.What == Granted) {
 		s.fail("E1: reference %d is granted after %d", n.Ref, h.opened)
 	}
 	h.opened = n.Ref
@@ -378,12 +385,23 @@ func (c *checker) granted(p *proxy, h *history, n Note) {
 	s.metIf(t.dirty, grantedDirty)
 }
 
+// takenOver says from whom: one that is dead, or may think that it lives.
+func (c *checker) takenOver(h *history, n Note) {
+	s := c.s
+	s.met(tookOver)
+	from, held := h.holder[n.Ref]
+	s.metIf(!held, tookOverWaiting)
+	s.metIf(held && s.store.beats[from] == EndedBeat, tookOverEnded)
+	p := s.born[from]
+	s.metIf(held && p.session.id == from && !p.quit, tookOverPaused)
+}
+
 // answer is what an operation is told: nobody holds who was not granted.
 func (c *checker) answer(p *proxy, k Key, a Answer) {
 	if a.Ticket.OK() {
 		c.ticketed(p, a.Ticket)
 	}
-	if a.Err == nil && a.Grant.State == Held && c.key(k).holder[a.Grant.Ref] != p.session.id {
+	if a.Err == nil && a.Grant.State == Held && c.key(k).holder[a.Grant.Ref] != p.session.id && !c.s.wild {
 		c.s.fail("E1: reference %d is told HELD and was not granted", a.Grant.Ref)
 	}
 }

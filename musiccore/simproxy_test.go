@@ -72,6 +72,7 @@ func (p *proxy) boot() {
 	p.setClocks()
 	p.newSession()
 	p.core = New(p.session, p.s.opts)
+	p.take(p.core.Closed(p.time(), [16]byte{}, p.s.closed))
 	p.beat()
 }
 
@@ -281,6 +282,7 @@ func (p *proxy) take(fx Effects) {
 	for _, n := range fx.Notes {
 		s.check.noted(p, n)
 	}
+	s.carry(p, fx.Hints)
 	s.check.verdicts(p)
 	for _, c := range fx.Do {
 		p.do(c)

@@ -214,7 +214,7 @@ func (st *simStore) get(x *chance, k Key, back func(c cell, ok bool)) {
 func (st *simStore) copy(x *chance, p *proxy, k Key, a Copy, back func(Result)) {
 	root, done := st.s.check.synching(p, k, a)
 	life := p.life
-	if x.strikes(tooLarge, 300) {
+	if x.strikes(dataTooLarge, 300) {
 		st.s.after(x.short(), func() { back(Result{Fate: TooLarge}) })
 		return
 	}

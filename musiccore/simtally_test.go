@@ -44,6 +44,14 @@ const (
 	toldUnknown
 	ackedTooLateForPut
 	putLost
+	tookOver
+	tookOverEnded
+	tookOverPaused
+	tookOverWaiting
+	borrowed
+	heldElsewhere
+	forcedHead
+	hintHeard
 	landmarks
 )
 
@@ -61,6 +69,9 @@ func (l landmark) String() string {
 		"a dirty release", "an unsettled release", "Renew with a put in flight", "Renew with operations waiting for it",
 		"told that the reference is elsewhere", "told that the lock is lost", "told that the key is not synchronised",
 		"a put of unknown outcome told as it was", "an acknowledgement too late for its put", "a put lost with its term",
+		"a takeover", "a takeover from a session that ended by itself", "a takeover from a process that still runs",
+		"a takeover of a reference that had waited here", "an operation with a borrowed stamp", "told by another proxy that it holds",
+		"a head ended by force", "a hint heard",
 	}[l]
 }
 
@@ -71,7 +82,7 @@ type tally struct {
 	time               time.Duration
 	faults             [faults]int
 	met                [landmarks]int
-	lwts               [skipping + 1][lwtEnds]int
+	lwts               [takingOver + 1][lwtEnds]int
 }
 
 // lwtEnd is how an LWT ended, as its issuer heard it and as it was.
@@ -103,7 +114,7 @@ func (t *tally) lwt(why purpose, f Fate, applied bool) {
 
 // String names a purpose as PROTOCOL.md 1 does.
 func (p purpose) String() string {
-	return [...]string{"", "Enqueue", "Release", "Renew", "Preempt", "Release of a stray", "Release of an abandoned one"}[p]
+	return [...]string{"", "Enqueue", "Release", "Renew", "Preempt", "Release of a stray", "Release of an abandoned one", "Takeover"}[p]
 }
 
 // String names an end.
@@ -156,10 +167,10 @@ func (t *tally) never() []string {
 			list = append(list, fmt.Sprintf("state: %v", landmark(l)))
 		}
 	}
-	for w := enqueueing; w <= skipping; w++ {
+	for w := enqueueing; w <= takingOver; w++ {
 		for e, n := range t.lwts[w] {
-			// Only an Enqueue and a Preempt have rivals.
-			if n == 0 && (lwtEnd(e) != lwtRefused || w == enqueueing || w == preempting) {
+			// Only an Enqueue, a Preempt and a Takeover have rivals.
+			if n == 0 && (lwtEnd(e) != lwtRefused || w == enqueueing || w == preempting || w == takingOver) {
 				list = append(list, fmt.Sprintf("LWT: %v %v", w, lwtEnd(e)))
 			}
 		}
@@ -178,7 +189,7 @@ func (t *tally) String() string {
 	for l, n := range t.met {
 		fmt.Fprintf(&b, "  %-66v %d\n", landmark(l), n)
 	}
-	for w := enqueueing; w <= skipping; w++ {
+	for w := enqueueing; w <= takingOver; w++ {
 		fmt.Fprintf(&b, "  %v:", w)
 		for e, n := range t.lwts[w] {
 			fmt.Fprintf(&b, " %v %d;", lwtEnd(e), n)

@@ -47,10 +47,11 @@ func (k *key) open(now Now, p *place) {
 	if r.Base > now.Clk+farBase {
 		c.alarm(k.id, "I12", fmt.Sprintf("base %d is far ahead of the clock %d", r.Base, now.Clk))
 	}
-	k.note(Granted, p, 0)
+	k.note(p.granted(), p, 0)
+	k.term.waiting, p.begins = p.begins, nil
 	p.phase, p.died, p.nowait, k.died = holding, k.died, false, false
 	p.since = now.Boot
-	if p.op == 0 {
+	if p.op == 0 && len(k.term.waiting) == 0 {
 		p.keep(now.Boot + c.opts.Untold)
 		return
 	}
@@ -103,9 +104,9 @@ func (k *key) beginElsewhere(now Now, b begin, r LockRef) {
 	case k.endedHow(r) != 0:
 		k.c.answer(Answer{Op: b.op, Err: ErrLost})
 	case k.live(r) != nil:
-		k.c.answer(Answer{Op: b.op, Err: ErrNotHeld})
+		k.awaitTerm(b, k.live(r))
 	default:
-		k.ask(ask{op: b.op, what: askBegin, ref: r, until: b.until})
+		k.ask(ask{op: b.op, what: askBegin, ref: r, kind: b.kind, until: b.until})
 	}
 	k.step(now)
 }
@@ -181,6 +182,7 @@ func (k *key) overdue(now Now) {
 // that they wait for.
 func (k *key) serve(now Now) {
 	k.overdueAsks(now)
+	k.overdueBegins(now)
 	t := k.term
 	if t == nil {
 		return
@@ -216,11 +218,11 @@ func (k *key) expire(now Now) {
 	k.close(now, LostState)
 }
 
-// giveBack is the UNLOCK of the holder. It is answered at once when nothing
-// is unsettled and no put can become so.
-func (k *key) giveBack(now Now, op OpID) {
+// giveBack is the UNLOCK of the holder, or a Force. It is answered at once
+// when nothing is unsettled and no put can become so.
+func (k *key) giveBack(now Now, op OpID, how State) {
 	t := k.term
-	k.close(now, Released)
+	k.close(now, how)
 	t.unlock = begin{op: op, until: now.Boot + k.c.opts.Wait}
 	if t.flight.puts == 0 && !t.unsettled {
 		k.answerUnlock(Released)
@@ -282,9 +284,16 @@ func (k *key) release(now Now) {
 }
 
 // skip releases an abandoned head that never had a term: two stamps are left
-// free, and dirty stays what it was (PROTOCOL.md 1, Release; C6).
+// free, and dirty stays what it was (PROTOCOL.md 1, Release; C6). Where a dead
+// session had it, nobody can say what was sent under it.
 func (k *key) skip(now Now) {
 	r := k.view.row
+	if _, foreign := k.stranger(); foreign {
+		if k.forsaken(now) {
+			k.start(now, lwt{why: skipping, swap: Release(r, k.c.opts.Window, true, now.Clk)})
+		}
+		return
+	}
 	k.start(now, lwt{why: skipping, swap: Release(r, 2, r.DirtySince(k.closed), now.Clk)})
 }
 
@@ -299,7 +308,7 @@ func (k *key) expel(now Now) {
 // forcedRelease).
 func (k *key) preempt(now Now) {
 	x, foreign := k.stranger()
-	if !foreign || !k.waitedFor(now) {
+	if !foreign || !k.waitedFor(now) || k.guestHeads() {
 		return
 	}
 	r := k.view.row
@@ -308,7 +317,16 @@ func (k *key) preempt(now Now) {
 	if !w.dead || now.Boot < w.deadAt+k.c.opts.Grace || k.view.vouched != r.Base {
 		return
 	}
-	k.start(now, lwt{why: preempting, swap: Preempt(r, r.Next(k.c.dead), k.c.opts.Window, now.Clk)})
+	k.start(now, lwt{why: preempting, swap: Preempt(r, r.Next(k.passable(now)), k.c.opts.Window, now.Clk)})
+}
+
+// passable answers which references a Preempt passes over: those of sessions
+// that have been dead for the grace, if no client of theirs waits here.
+func (k *key) passable(now Now) func(LockRef, SessionID) bool {
+	return func(r LockRef, x SessionID) bool {
+		w := k.c.watches[x]
+		return w != nil && w.dead && now.Boot >= w.deadAt+k.c.opts.Grace && k.live(r) == nil
+	}
 }
 
 // watchAhead observes every session that is ahead, not only the head's: those

@@ -27,6 +27,7 @@ type view struct {
 	tries    int           // reads that brought nothing
 	next     time.Duration // no read before
 	quorumAt time.Duration // last QUORUM read
+	hinted   bool          // a hint says that there is something to see
 	cause    error         // why the last read failed
 }
 
@@ -116,12 +117,15 @@ func (k *key) rowRead(now Now, id CommandID, r Result) {
 	if changed {
 		v.next = 0
 	}
+	if v.hinted {
+		k.heard()
+	}
 	if r.Fate != Done || !v.quorum {
 		return
 	}
 	v.quorumAt = now.Boot
 	k.resolve(now, id, r.Row)
-	k.answerAsks(id, r.Row)
+	k.answerAsks(now, id)
 }
 
 // saw joins a row that was read with what is known. One base never shows two

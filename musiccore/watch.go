@@ -37,7 +37,7 @@ func (c *Core) watch(now Now, x SessionID) *watch {
 		w.timer.who = w
 		c.watches[x] = w
 	}
-	w.wanted = now.Boot + watchFor
+	w.wanted = max(w.wanted, now.Boot+watchFor)
 	if !w.dead && w.timer.slot == 0 && w.cmd == 0 {
 		w.due(now)
 	}
@@ -96,6 +96,15 @@ func (w *watch) fall(now Now) {
 		delete(c.watches, c.fallen[0])
 		c.fallen = c.fallen[1:]
 	}
+}
+
+// observe watches a session that a client asks for, so long that one who asks
+// again is served when it is dead. known is false before the first look: one
+// that ended by itself is known to be dead then.
+func (c *Core) observe(now Now, x SessionID) (known, dead bool) {
+	w := c.watch(now, x)
+	w.wanted = max(w.wanted, now.Boot+2*c.opts.DeadAfter())
+	return w.seen || w.dead, w.dead
 }
 
 // dead reports a verdict already made.

@@ -15,6 +15,7 @@ type audit struct {
 	waits, holds prometheus.Histogram
 	ends         *prometheus.CounterVec
 	preemptions  prometheus.Counter
+	takeovers    prometheus.Counter
 	synchronises prometheus.Counter
 	fencedOff    prometheus.Counter
 }
@@ -33,10 +34,11 @@ func newAudit(log zerolog.Logger, s *schema, r prometheus.Registerer) *audit {
 		holds:        seconds("music_lock_hold_seconds", "From the grant to the end of a lock."),
 		ends:         prometheus.NewCounterVec(prometheus.CounterOpts{Name: "music_lock_ends_total", Help: "Locks that ended, by how."}, []string{"how"}),
 		preemptions:  counter("music_preemptions_total", "Holders of dead sessions that were passed over."),
+		takeovers:    counter("music_takeovers_total", "Locks of dead sessions whose client went on here."),
 		synchronises: counter("music_synchronises_total", "Keys that were synchronised."),
 		fencedOff:    counter("music_fenced_off_total", "Operations under a lock that was lost: corruptions prevented."),
 	}
-	r.MustRegister(a.waits, a.holds, a.ends, a.preemptions, a.synchronises, a.fencedOff)
+	r.MustRegister(a.waits, a.holds, a.ends, a.preemptions, a.takeovers, a.synchronises, a.fencedOff)
 	return a
 }
 
@@ -53,6 +55,11 @@ func (a *audit) note(n musiccore.Note) {
 	case musiccore.Preempted:
 		a.preemptions.Inc()
 		a.line(n.Key, n.Ref).Msg("holder of a dead session passed over")
+	case musiccore.TakenOver:
+		a.takeovers.Inc()
+		a.line(n.Key, n.Ref).Msg("lock of a dead session taken over")
+	case musiccore.Forced:
+		a.line(n.Key, n.Ref).Str("owner", n.Owner).Str("reason", n.Why).Msg("lock forced")
 	case musiccore.Synchronised:
 		a.synchronises.Inc()
 	}

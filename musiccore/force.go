@@ -1,0 +1,81 @@
+package musiccore
+
+// Force ends the head of a key, whoever holds it (PROTOCOL.md 1, Force; paper
+// §IV, forcedRelease). It is answered with a Grant that names the reference
+// that was ended; Applied is false where nobody held. The reference of a
+// session that lives is for that session's proxy: ElsewhereError. The holder's
+// operations in flight still end, within Options.OpTimeout, and then hear LOST.
+// Like UNLOCK it may be answered before its LWT. reason is for the audit.
+func (c *Core) Force(now Now, op OpID, id Key, reason string) Effects {
+	if !c.up(now) {
+		c.answer(Answer{Op: op, Err: ErrNoSession})
+		return c.leave()
+	}
+	k := c.key(id)
+	k.force(now, ask{op: op, what: askForce, reason: reason, until: now.Boot + c.opts.Wait})
+	k.step(now)
+	return c.leave()
+}
+
+func (k *key) force(now Now, a ask) {
+	switch t := k.term; {
+	case t == nil:
+		k.ask(a)
+	case t.open:
+		k.forced(t.place, a)
+		k.giveBack(now, a.op, LostState)
+	default:
+		k.c.answer(Answer{Op: a.op, Grant: Grant{Ref: t.place.ref, State: Released}})
+	}
+}
+
+// toldForce answers a Force by what a QUORUM read of the row shows.
+func (k *key) toldForce(now Now, a ask) bool {
+	if k.term != nil {
+		delete(k.c.ops, a.op)
+		k.force(now, a)
+		return true
+	}
+	ref, s, held := k.view.row.Holder()
+	if k.view.known != present || !held {
+		k.c.answer(Answer{Op: a.op, Grant: Grant{State: Released}})
+		return true
+	}
+	if s != k.c.self.id {
+		known, dead := k.c.observe(now, s)
+		if known && !dead {
+			k.c.answer(Answer{Op: a.op, Err: &ElsewhereError{Session: s}})
+		}
+		if !dead {
+			return known
+		}
+	}
+	p := k.find(ref)
+	if p == nil && s != k.c.self.id {
+		p = k.adopt(now, ref)
+	}
+	k.forceHead(now, a, ref, p)
+	return true
+}
+
+// forceHead gives up a head that has no term here: its place, or where memory
+// knows none the own reference that is released by whoever sees it.
+func (k *key) forceHead(now Now, a ask, ref LockRef, p *place) {
+	if p == nil {
+		p = &place{k: k, ref: ref, gone: true, since: now.Boot}
+		k.wanted = max(k.wanted, now.Boot+k.c.opts.DeadAfter())
+	}
+	k.forced(p, a)
+	if !p.gone {
+		k.answer(p, Grant{Ref: ref, State: LostState})
+		k.abandon(p, LostState)
+	}
+	k.c.answer(Answer{Op: a.op, Grant: Grant{Applied: true, Ref: ref, State: Released}})
+}
+
+// forced tells who was ended and why.
+func (k *key) forced(p *place, a ask) {
+	k.died = true
+	k.note(Forced, p, LostState)
+	k.c.out.Notes[len(k.c.out.Notes)-1].Why = a.reason
+}

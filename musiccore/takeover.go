@@ -1,0 +1,176 @@
+package musiccore
+
+// A guest is a place whose reference another session enqueued: that session is
+// dead, and the client came here. It waits like any other; at the head it gets
+// its term from a Takeover of its own (PROTOCOL.md 1, Takeover).
+
+// keeper answers the session on which a live reference hangs: for the head
+// T.Owner if set, else the queue's.
+func (k *key) keeper(r LockRef) (SessionID, bool) {
+	if r == k.view.row.Head {
+		_, s, ok := k.view.row.Holder()
+		return s, ok
+	}
+	return k.view.row.Session(r)
+}
+
+// told answers what the row says about a reference that memory did not know
+// when it was asked for. It is false while nobody can tell yet whether the
+// reference's session lives. The row never grants: an own reference that
+// memory does not know has had its term, or is of an earlier life (C15).
+func (k *key) told(now Now, a ask) bool {
+	if a.what == askForce {
+		return k.toldForce(now, a)
+	}
+	r, p := k.view.row, k.find(a.ref)
+	s, known := k.keeper(a.ref)
+	switch {
+	case k.view.known != present || a.ref > r.Guard:
+		k.c.answer(Answer{Op: a.op, Err: ErrNotHeld})
+	case p != nil && !p.gone && p.phase != over:
+		k.join(now, a, p)
+	case a.ref < r.Head || p != nil || k.endedHow(a.ref) != 0 || !known || s == k.c.self.id:
+		k.c.answer(a.lost())
+	default:
+		return k.toldForeign(now, a, s)
+	}
+	return true
+}
+
+// toldForeign answers what asks for a reference of another session: it is
+// there, or it goes on here if that session is dead. What a dead session kept
+// for itself goes on nowhere: nothing tells which reference was handed out
+// (PROTOCOL.md 6).
+func (k *key) toldForeign(now Now, a ask, s SessionID) bool {
+	known, dead := k.c.observe(now, s)
+	switch {
+	case !known:
+		return false
+	case !dead:
+		k.c.answer(Answer{Op: a.op, Err: &ElsewhereError{Session: s}})
+	case k.view.row.kept(a.ref):
+		k.c.answer(a.lost())
+	case k.c.draining && a.what != askUnlock:
+		k.c.answer(Answer{Op: a.op, Err: ErrDraining})
+	case a.what == askUnlock:
+		k.abandon(k.adopt(now, a.ref), Released)
+		k.c.answer(Answer{Op: a.op, Grant: Grant{Applied: true, Ref: a.ref, State: Released}})
+	default:
+		k.join(now, a, k.adopt(now, a.ref))
+	}
+	return true
+}
+
+// adopt makes a guest of a dead session's reference.
+func (k *key) adopt(now Now, r LockRef) *place {
+	p := &place{k: k, ref: r, phase: waiting, guest: true, lease: k.c.opts.ClientLease, since: now.Boot}
+	p.timer.who = p
+	k.insert(p)
+	p.keep(now.Boot + k.c.opts.Untold)
+	return p
+}
+
+// join lets an operation that had to ask go on at the reference's place.
+func (k *key) join(now Now, a ask, p *place) {
+	switch a.what {
+	case askLock:
+		delete(k.c.ops, a.op)
+		p.attach(now, a.op, a.request)
+	case askUnlock:
+		delete(k.c.ops, a.op)
+		k.unlock(now, a.op, a.ref)
+	default:
+		k.awaitTerm(begin{op: a.op, kind: a.kind, until: a.until}, p)
+	}
+}
+
+// awaitTerm lets an operation wait for the term of a guest at the head; where
+// the reference waits the operation does not.
+func (k *key) awaitTerm(b begin, p *place) {
+	if k.term != nil && k.term.place == p {
+		k.term.waiting = append(k.term.waiting, b)
+		k.c.waits(b.op, k, nil)
+		return
+	}
+	if !p.guest || !k.heads(p) {
+		k.c.answer(Answer{Op: b.op, Err: ErrNotHeld})
+		return
+	}
+	p.begins = append(p.begins, b)
+	k.c.waits(b.op, k, nil)
+}
+
+// guestHeads: the head is a guest that waits for its Takeover.
+func (k *key) guestHeads() bool {
+	p := k.front()
+	return k.heads(p) && p.guest && p.phase == waiting && !p.gone
+}
+
+// forsaken reports that the head's session is dead, by a row read at QUORUM: from
+// then on anybody may end its term, on that base.
+func (k *key) forsaken(now Now) bool {
+	x, foreign := k.stranger()
+	return foreign && k.c.watch(now, x).dead && k.view.vouched == k.view.row.Base
+}
+
+// takeOver moves the head's term here: its session is dead, and its client has
+// come. Base, head and owner are of one read (C2), and the LWT is IF base (C3).
+func (k *key) takeOver(now Now) {
+	if now.Clk == 0 || k.c.draining || !k.c.self.Valid(now) || !k.forsaken(now) {
+		return
+	}
+	s := Takeover(k.view.row, k.c.self.id, k.c.opts.Window, now.Clk)
+	k.start(now, lwt{why: takingOver, swap: s})
+}
+
+// taken notes an applied Takeover: its base is the guest's, and nobody else's.
+func (k *key) taken(base Stamp) {
+	k.view.vouched = max(k.view.vouched, base)
+	if p := k.front(); k.heads(p) && p.guest {
+		p.taken = base
+	}
+}
+
+// displaced reports that somebody else has the head's term, which a place here
+// waits for.
+func (k *key) displaced(p *place) bool {
+	owner := k.view.row.Owner
+	if !k.heads(p) || owner == (SessionID{}) {
+		return false
+	}
+	if !p.guest {
+		return true
+	}
+	return !k.changing() && p.taken != k.view.row.Base && !k.c.dead(owner)
+}
+
+// dismiss sends the client of a displaced guest to the session that was faster.
+func (k *key) dismiss(p *place) {
+	owner := k.view.row.Owner
+	if !p.guest || owner == k.c.self.id {
+		k.losePlace(p)
+		return
+	}
+	err := &ElsewhereError{Session: owner}
+	k.dropBegins(p, err)
+	k.refuse(p, Grant{}, err)
+	p.phase = over
+	k.c.timers.stop(&p.timer)
+}
+
+// dropBegins answers the operations that wait for a guest's term.
+func (k *key) dropBegins(p *place, err error) {
+	for _, b := range p.begins {
+		k.c.answer(Answer{Op: b.op, Err: err})
+	}
+	p.begins = nil
+}
+
+// overdueBegins answers those for whom the Takeover took too long.
+func (k *key) overdueBegins(now Now) {
+	p := k.front()
+	for p != nil && len(p.begins) > 0 && p.begins[0].until <= now.Boot {
+		k.c.answer(Answer{Op: p.begins[0].op, Err: ErrSynchronising})
+		p.begins = p.begins[1:]
+	}
+}

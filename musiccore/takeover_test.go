@@ -1,0 +1,427 @@
+package musiccore
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+)
+
+// foreign is a desk at a store whose lock row other sessions made; 9 holds.
+func foreign(t *testing.T, r Row) (*desk, *store) {
+	t.Helper()
+	d := newDesk(t)
+	s := newStore(d)
+	s.row = &r
+	return d, s
+}
+
+// theirs is a row that session 9 holds, with 8 behind it and 9 behind that.
+func theirs() Row {
+	return Row{Guard: 3, Head: 1, Base: 1000, Queue: []Block{block(1, 1, 9, 1), block(2, 1, 8, 1), block(3, 1, 9, 2)}}
+}
+
+func (d *desk) elsewhere(op OpID, n byte) {
+	d.t.Helper()
+	var e *ElsewhereError
+	if a := d.answered(op); !errors.As(a.Err, &e) || e.Session != session(n) {
+		d.t.Fatalf("%+v, want elsewhere at %d", a, n)
+	}
+}
+
+func (s *store) swaps() []Swap {
+	var all []Swap
+	for _, a := range s.seen {
+		if w, ok := a.(Apply); ok {
+			all = append(all, w.Swap)
+		}
+	}
+	return all
+}
+
+// PROTOCOL.md 1, Takeover: the owner ended by itself.
+func TestTakeoverOfAnEndedSessionAtOnce(t *testing.T) {
+	d, s := foreign(t, theirs())
+	s.beat[session(9)] = EndedBeat
+	tk, op := d.begin(1, Put)
+	if tk.OK() {
+		t.Fatal("no ticket before the Takeover")
+	}
+	s.run()
+	tk = d.answered(op).Ticket
+	w := s.swaps()[0]
+	want := Row{Base: max(1000+d.opts.Window, w.Set.Row.Base), Head: 1, Dirty: true, Owner: session(1)}
+	if w.If != (If{What: IfBase, Base: 1000}) || !w.Set.Row.sameTerm(want) {
+		t.Fatalf("takeover %+v", w)
+	}
+	if c, ok := s.seen[len(s.seen)-1].(Copy); !ok || c.Fence != s.row.Base+2 || tk.Stamp != s.row.Base+4 {
+		t.Fatalf("a synchronise first: %+v, ticket %+v", s.seen, tk)
+	}
+	if v := d.end(tk, OutcomeAcked); v != Tell {
+		t.Fatalf("verdict %v", v)
+	}
+	if !slices.ContainsFunc(d.notes, func(n Note) bool { return n.What == TakenOver && n.Ref == 1 }) {
+		t.Fatalf("notes %+v", d.notes)
+	}
+	d.state(d.unlock(1), Released)
+	s.run()
+	if s.row.Head != 2 || s.row.Dirty || s.row.Owner != (SessionID{}) {
+		t.Fatalf("released clean: %+v", *s.row)
+	}
+}
+
+func TestTakeoverWaitsUntilTheOwnerIsDead(t *testing.T) {
+	d, s := foreign(t, theirs())
+	s.beat[session(9)] = 5
+	for {
+		op := d.lock(Request{Ref: 1})
+		s.run()
+		d.pass(20 * time.Millisecond)
+		s.run()
+		if a := d.answered(op); a.Err == nil {
+			break
+		}
+		d.elsewhere(op, 9)
+		if len(s.swaps()) > 0 {
+			t.Fatal("a takeover from the living")
+		}
+		for range 30 {
+			d.pass(100 * time.Millisecond)
+			s.run()
+		}
+	}
+	if d.now < time.Hour+d.opts.DeadAfter() {
+		t.Fatalf("dead after %v", d.now-time.Hour)
+	}
+	op := d.lock(Request{Ref: 1})
+	if g := d.state(op, Held); g.Ref != 1 || g.Lease != d.opts.ClientLease {
+		t.Fatalf("%+v", g)
+	}
+	if s.row.Owner != session(1) || !s.row.Dirty {
+		t.Fatalf("%+v", *s.row)
+	}
+}
+
+// PROTOCOL.md 1, Takeover: an earlier session of this process saw its deadline pass.
+func TestTakeoverFromTheOwnEarlierSessionAtOnce(t *testing.T) {
+	d, s := held(t)
+	d.jump(11 * time.Second)
+	d.session = NewSession(session(2), d.opts)
+	d.take(d.core.Rejoin(d.time(), d.session))
+	d.beat()
+	_, op := d.begin(1, Get)
+	s.run()
+	if tk := d.answered(op).Ticket; !tk.OK() || tk.Base != s.row.Base || s.row.Owner != session(2) {
+		t.Fatalf("%+v on %+v", tk, *s.row)
+	}
+}
+
+func TestTakeoverIsOneTermEvenWhenItsFateIsUnknown(t *testing.T) {
+	d, s := foreign(t, theirs())
+	s.beat[session(9)] = EndedBeat
+	op := d.lock(Request{Ref: 1})
+	for len(d.open) > 0 {
+		c := d.open[0]
+		if a, ok := c.Do.(Apply); ok {
+			d.open = d.open[1:]
+			s.apply(a.Swap)
+			d.reply(c.ID, unknown)
+			break
+		}
+		id, what := c.ID, c.Do
+		d.open = d.open[1:]
+		d.reply(id, s.do(what))
+		d.pass(20 * time.Millisecond)
+	}
+	d.waits(op)
+	base := s.row.Base
+	d.pass(time.Second)
+	s.run()
+	d.pass(time.Second)
+	s.run()
+	op = d.lock(Request{Ref: 1})
+	if g := d.state(op, Held); g.Ref != 1 || s.row.Base != base {
+		t.Fatalf("%+v on %+v", g, *s.row)
+	}
+	d.state(d.unlock(1), Released)
+	s.run()
+	_, late := d.begin(1, Put)
+	s.run()
+	d.fails(late, ErrLost)
+}
+
+func TestTakeoverLostToAnotherProxy(t *testing.T) {
+	d, s := foreign(t, theirs())
+	s.beat[session(9)], s.beat[session(7)] = EndedBeat, 3
+	_, op := d.begin(1, Put)
+	for len(s.swaps()) == 0 {
+		if a, ok := d.open[0].Do.(Apply); ok {
+			row, _ := Takeover(*s.row, session(7), d.opts.Window, 0).Apply(s.row)
+			s.row = &row
+			_ = a
+		}
+		c := d.open[0]
+		d.open = d.open[1:]
+		s.seen = append(s.seen, c.Do)
+		d.reply(c.ID, s.do(c.Do))
+		d.pass(20 * time.Millisecond)
+	}
+	s.run()
+	d.pass(100 * time.Millisecond)
+	s.run()
+	d.elsewhere(op, 7)
+	if s.row.Owner != session(7) || len(d.core.keys) != 0 {
+		t.Fatalf("%+v, keys %d", *s.row, len(d.core.keys))
+	}
+}
+
+// A reference that waits moves as well: it takes over when it is the head.
+func TestAWaitingReferenceOfADeadSessionGoesOnHere(t *testing.T) {
+	d, s := foreign(t, theirs())
+	s.beat[session(9)], s.beat[session(8)] = EndedBeat, EndedBeat
+	op := d.lock(Request{Ref: 2, Wait: time.Minute})
+	_, early := d.begin(2, Put)
+	d.serve(s, time.Second)
+	d.fails(early, ErrNotHeld)
+	d.waits(op)
+	if s.row.Base != 1000 {
+		t.Fatalf("the grace is for the head's client: %+v", *s.row)
+	}
+	d.serve(s, 2*time.Second)
+	if g := d.state(op, Held); g.Ref != 2 {
+		t.Fatalf("%+v", g)
+	}
+	if s.row.Head != 2 || s.row.Owner != session(1) {
+		t.Fatalf("the preemption did not pass over the guest: %+v", *s.row)
+	}
+}
+
+// serve lets time go by with a store that answers.
+func (d *desk) serve(s *store, by time.Duration) {
+	for end := d.now + by; d.now < end; {
+		s.run()
+		d.pass(20 * time.Millisecond)
+	}
+	s.run()
+}
+
+func TestUnlockOfADeadSessionsReference(t *testing.T) {
+	d, s := foreign(t, theirs())
+	s.beat[session(9)], s.beat[session(8)] = EndedBeat, 4
+	behind, head := d.unlock(3), d.unlock(1)
+	d.serve(s, 100*time.Millisecond)
+	if g := d.state(head, Released); !g.Applied {
+		t.Fatalf("%+v", g)
+	}
+	d.state(behind, Released)
+	if s.row.Head != 2 || !s.row.Dirty || s.row.Base < 1000+d.opts.Window {
+		t.Fatalf("nobody knows what was sent under it: %+v", *s.row)
+	}
+	if len(d.hints) != 1 || d.hints[0] != (Hint{Key: d.key(), To: session(8), Kind: YourTurn}) {
+		t.Fatalf("hints %+v", d.hints)
+	}
+	next := Release(*s.row, 2, false, 0)
+	row, _ := next.Apply(s.row)
+	s.row = &row
+	d.serve(s, 2*time.Second)
+	if s.row.Head != 4 {
+		t.Fatalf("the abandoned one is released when it is the head: %+v", *s.row)
+	}
+}
+
+// A reference in a block that its session handed out in memory is nobody's
+// once that session is dead (B1), unless it was made plain.
+func TestNoTakeoverInsideARetainedBlock(t *testing.T) {
+	r := Row{Guard: 4, Head: 1, Base: 1000, Queue: []Block{{First: 1, N: 4, Session: session(9), Req: 1, Retained: true}}}
+	d, s := foreign(t, r)
+	s.beat[session(9)] = EndedBeat
+	_, begin := d.begin(1, Put)
+	lock := d.lock(Request{Ref: 2})
+	d.serve(s, 100*time.Millisecond)
+	d.fails(begin, ErrLost)
+	d.state(lock, LostState)
+
+	r.Owner = session(9)
+	d, s = foreign(t, r)
+	s.beat[session(9)] = EndedBeat
+	_, begin = d.begin(1, Put)
+	d.serve(s, 100*time.Millisecond)
+	if !d.answered(begin).Ticket.OK() {
+		t.Fatal("T.owner set is plain")
+	}
+}
+
+// A row that names this session does not grant what memory does not know.
+func TestAnOwnReferenceOfAnEarlierLifeIsNeverGranted(t *testing.T) {
+	r := Row{Guard: 2, Head: 1, Base: 1000, Queue: []Block{block(1, 2, 1, 1)}}
+	for _, owner := range []SessionID{{}, session(1)} {
+		r.Owner = owner
+		d, s := foreign(t, r)
+		_, begin := d.begin(1, Put)
+		lock, waiting := d.lock(Request{Ref: 1}), d.lock(Request{Ref: 2})
+		d.serve(s, time.Second)
+		d.fails(begin, ErrLost)
+		d.state(lock, LostState)
+		d.state(waiting, LostState)
+	}
+}
+
+// A Begin may be the first that this proxy hears of a key: what it synchronises
+// must lie above closed all the same (C17).
+func TestATakeoverKnowsWhenTheTableWasClosed(t *testing.T) {
+	d, s := foreign(t, theirs())
+	s.beat[session(9)] = EndedBeat
+	closed := t0 * 2
+	d.take(d.core.Closed(d.time(), d.table, closed))
+	_, op := d.begin(1, Put)
+	s.run()
+	if tk := d.answered(op).Ticket; tk.Stamp <= closed {
+		t.Fatalf("stamp %d below closed %d", tk.Stamp, closed)
+	}
+}
+
+func TestDrainingTakesNothingOver(t *testing.T) {
+	d, s := foreign(t, theirs())
+	s.beat[session(9)] = EndedBeat
+	d.take(d.core.Drain(d.time()))
+	op := d.lock(Request{Ref: 1})
+	d.serve(s, 100*time.Millisecond)
+	d.fails(op, ErrDraining)
+	if s.row.Base != 1000 || !d.core.Quiet() {
+		t.Fatalf("%+v", *s.row)
+	}
+}
+
+func TestAGuestWhoseClientGoesAwayIsReleased(t *testing.T) {
+	d, s := foreign(t, theirs())
+	s.beat[session(9)], s.beat[session(8)] = EndedBeat, 1
+	d.clkOff = true
+	op := d.lock(Request{Ref: 1})
+	d.serve(s, 100*time.Millisecond)
+	d.waits(op)
+	d.take(d.core.Gone(d.time(), op))
+	d.clkOff = false
+	d.serve(s, 100*time.Millisecond)
+	if s.row.Head != 2 || len(s.swaps()) != 1 {
+		t.Fatalf("%+v", *s.row)
+	}
+}
+
+func TestHintLooksAndNeverGrants(t *testing.T) {
+	r := theirs()
+	r.Queue[1].Session = session(1) // an earlier life of the key: 2 is nobody's
+	d, s := foreign(t, r)
+	s.beat[session(9)] = 1
+	op := d.lock(Request{Wait: time.Minute, Token: [16]byte{1}})
+	d.serve(s, 900*time.Millisecond)
+	seen := len(s.seen)
+	d.take(d.core.Hear(d.time(), Hint{Key: d.key(), To: session(5), Kind: YourTurn}))
+	d.none()
+	d.take(d.core.Hear(d.time(), Hint{Key: Key{PK: "other"}, To: session(1), Kind: YourTurn}))
+	d.none()
+	d.take(d.core.Hear(d.time(), Hint{Key: d.key(), To: session(1), Kind: YourTurn}))
+	s.run()
+	if got := s.seen[seen:]; len(got) != 2 || got[0] != (ReadRow{}) || got[1] != (ReadRow{Quorum: true}) {
+		t.Fatalf("LOCAL_ONE, and QUORUM as that says otherwise: %+v", got)
+	}
+	d.waits(op)
+	row := *s.row
+	row.Head, row.Base = 4, 2000
+	s.row, seen = &row, len(s.seen)
+	d.take(d.core.Hear(d.time(), Hint{Key: d.key(), To: session(1), Kind: YourTurn}))
+	s.run()
+	if got := s.seen[seen:]; len(got) != 1 {
+		t.Fatalf("one read is enough: %+v", got)
+	}
+	d.state(op, Held)
+}
+
+func (d *desk) force() OpID {
+	op := d.op()
+	d.take(d.core.Force(d.time(), op, d.key(), "stuck"))
+	return op
+}
+
+func (d *desk) forced(ref LockRef) {
+	d.t.Helper()
+	if !slices.ContainsFunc(d.notes, func(n Note) bool { return n.What == Forced && n.Ref == ref && n.Why == "stuck" }) {
+		d.t.Fatalf("no word of %d in the audit: %+v", ref, d.notes)
+	}
+}
+
+// PROTOCOL.md 1, Force: by the owner's proxy, with bounded drain and settle.
+func TestForceOfTheOwnHolder(t *testing.T) {
+	d, s := held(t)
+	tk, _ := d.begin(1, Put)
+	op := d.force()
+	d.none()
+	d.waits(op)
+	if v := d.end(tk, OutcomeUnknown); v != Uncertain {
+		t.Fatalf("verdict %v", v)
+	}
+	_, late := d.begin(1, Put)
+	d.fails(late, ErrLost)
+	s.run()
+	if g := d.state(op, Released); !g.Applied || g.Ref != 1 {
+		t.Fatalf("%+v", g)
+	}
+	if _, ok := s.seen[len(s.seen)-2].(Copy); !ok || s.row.Head != 2 || s.row.Dirty {
+		t.Fatalf("settled, then released: %+v %+v", s.seen, *s.row)
+	}
+	d.forced(1)
+	op = d.lock(Request{Ref: 1})
+	s.run()
+	d.state(op, LostState)
+	op = d.force()
+	s.run()
+	if g := d.state(op, Released); g.Applied || g.Ref != 0 {
+		t.Fatalf("nobody holds: %+v", g)
+	}
+}
+
+func TestForceIsForTheOwner(t *testing.T) {
+	d, s := foreign(t, theirs())
+	s.beat[session(9)], s.beat[session(8)] = 1, 1
+	op := d.force()
+	d.serve(s, 100*time.Millisecond)
+	d.elsewhere(op, 9)
+	if len(s.swaps()) != 0 {
+		t.Fatal("a live session is preempted")
+	}
+	s.beat[session(9)] = EndedBeat
+	d.serve(s, 2*time.Second)
+	op = d.force()
+	d.serve(s, 100*time.Millisecond)
+	if g := d.state(op, Released); !g.Applied || g.Ref != 1 || s.row.Head != 2 || !s.row.Dirty {
+		t.Fatalf("a dead one is passed over without the grace: %+v on %+v", g, *s.row)
+	}
+	d.forced(1)
+}
+
+func TestForceOfAnOwnHeadThatMemoryDoesNotKnow(t *testing.T) {
+	d, s := foreign(t, Row{Guard: 1, Head: 1, Base: 1000, Queue: []Block{block(1, 1, 1, 1)}})
+	op := d.force()
+	d.serve(s, 100*time.Millisecond)
+	if g := d.state(op, Released); !g.Applied || s.row.Head != 2 || !s.row.Dirty {
+		t.Fatalf("%+v on %+v", g, *s.row)
+	}
+}
+
+// DESIGN.md 9: N waiters of one proxy share one LWT.
+func TestWaitersShareTheirLWT(t *testing.T) {
+	d, s := held(t)
+	before := len(s.swaps())
+	for range 3 {
+		d.lock(Request{Wait: time.Minute}) // the first is under way alone
+		for range 999 {
+			d.lock(Request{Wait: time.Minute})
+		}
+		s.run()
+	}
+	if got := len(s.swaps()) - before; got > 6 {
+		t.Fatalf("%d LWTs for 3 times 1000 waiters", got)
+	}
+	if s.row.Guard != 3001 {
+		t.Fatalf("guard %d", s.row.Guard)
+	}
+}
