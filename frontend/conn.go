@@ -47,6 +47,7 @@ type conn struct {
 type asked struct {
 	compression primitive.Compression // of STARTUP; set before its answer can come
 	patience    time.Duration         // how long the client's driver waits for an answer; 0 = unknown
+	claimed     string                // the role that the client logs in as, where its login shows it
 	plan        plan
 	known       map[preparedID]*prepared
 	name        []byte // scratch, for names of tables

@@ -141,30 +141,68 @@ func (c *conn) stamped(k kept, a musiccore.Answer) ([]byte, *Failure) {
 	return append(k.header.appendTo(make([]byte, 0, headerSize+len(body))), body...), nil
 }
 
-// conclude tells the core what became of an operation, and returns what the client may be told.
-func (c *conn) conclude(e envelope, f *fenced) (envelope, error) {
-	outcome, forgotten, err := c.outcome(e)
+// performFenced tells the core what became of an operation, and the client what it may be told: at once, or when the core knows.
+func (c *conn) performFenced(e envelope, f *fenced) error {
+	o, err := c.outcome(e)
 	if err != nil {
-		return e, err
+		return err
 	}
-	switch c.server.Locks.End(f.ticket, outcome) {
-	case musiccore.Lost:
-		if f.ticket.Kind == musiccore.Get {
-			return c.insteadOf(e, lockFailure(musiccore.ErrLost, f.table, f.ticket.Ref)), nil
+	verdict, wait := c.server.Locks.End(f.ticket, o.what)
+	if wait == nil {
+		e, err = c.conclude(e, f, o, verdict)
+		c.streams.end(e.stream)
+		if err == nil && !c.giveBack(e, f) {
+			c.down.emit(e.raw)
 		}
+		return err
+	}
+	e.raw = bytes.Clone(e.raw)
+	c.streams.end(e.stream) // Cassandra owes nothing more
+	c.answerLater(e.stream, func() []byte {
+		e, err := c.conclude(e, f, o, wait())
+		if err != nil {
+			c.end(err)
+		}
+		if err != nil || c.giveBack(e, f) {
+			return nil
+		}
+		return e.raw
+	})
+	return nil
+}
+
+// giveBack answers a read that has failed once the lock that was taken for it alone is given back; false where there is none.
+func (c *conn) giveBack(e envelope, f *fenced) bool {
+	spoilt := f.update != nil && f.update.fresh && e.opcode == primitive.OpCodeError
+	if spoilt {
+		c.releaseFirst(e.stream, f.key, f.ticket.Ref, bytes.Clone(e.raw))
+	}
+	return spoilt
+}
+
+// conclude is what the client may be told of an operation.
+func (c *conn) conclude(e envelope, f *fenced, o outcome, v musiccore.Verdict) (envelope, error) {
+	get := f.ticket.Kind == musiccore.Get
+	switch {
+	case v == musiccore.Lost && get:
+		return c.insteadOf(e, lockFailure(musiccore.ErrLost, f.table, f.ticket.Ref)), nil
+	case v == musiccore.Lost:
 		return c.insteadOf(e, invalid("MUSIC_LOST: lock_ref %d on %s was lost meanwhile; whether this write was carried out is unknown, and no later holder will be overwritten by it", f.ticket.Ref, f.table)), nil
-	case musiccore.Uncertain:
-		if outcome != musiccore.OutcomeUnknown || e.opcode != primitive.OpCodeError {
-			return c.insteadOf(e, uncertain()), nil
-		}
+	case v == musiccore.Uncertain && o.what == musiccore.OutcomeUnknown && e.opcode == primitive.OpCodeError:
+	case v == musiccore.Uncertain && get:
+		return c.insteadOf(e, invalid("MUSIC_UNAVAILABLE: whether this is the latest state of %s could not be told in time: read again under the same lock_ref", f.table)), nil
+	case v == musiccore.Uncertain:
+		return c.insteadOf(e, uncertain()), nil
 	}
-	if forgotten && f.id != nil {
+	if o.forgotten && f.id != nil {
 		return c.insteadOf(e, unprepared(f.id[:])), nil
 	}
 	if f.update != nil && e.opcode == primitive.OpCodeResult {
-		if e, err = c.show(e, f); err != nil {
+		shown, err := c.show(e, f)
+		if err != nil {
 			return e, err
 		}
+		e = shown
 	}
 	return c.warn(e, f.hurry()), nil
 }
@@ -200,26 +238,31 @@ func (c *conn) insteadOf(e envelope, f *Failure) envelope {
 	return envelope{header: readHeader(b), raw: b}
 }
 
-// outcome is what an answer says of one mutation or read (PROTOCOL.md 1, End): acknowledged, certainly refused, or unknown.
-// forgotten tells that Cassandra does not know the prepared id any more.
-func (c *conn) outcome(e envelope) (o musiccore.Outcome, forgotten bool, err error) {
+// outcome is what an answer says of one mutation or read.
+type outcome struct {
+	what      musiccore.Outcome
+	forgotten bool // Cassandra does not know the prepared id any more
+}
+
+// outcome reads an answer (PROTOCOL.md 1, End): acknowledged, certainly refused, or unknown.
+func (c *conn) outcome(e envelope) (outcome, error) {
 	if e.opcode == primitive.OpCodeResult {
-		return musiccore.OutcomeAcked, false, nil
+		return outcome{what: musiccore.OutcomeAcked}, nil
 	}
 	f, err := c.decode(e)
 	if err != nil {
-		return musiccore.OutcomeUnknown, false, err
+		return outcome{}, err
 	}
 	failure, ok := f.Body.Message.(message.Error)
 	if !ok {
-		return musiccore.OutcomeUnknown, false, nil
+		return outcome{}, nil
 	}
 	switch failure.GetErrorCode() {
 	case primitive.ErrorCodeUnprepared:
-		return musiccore.OutcomeRefused, true, nil
+		return outcome{what: musiccore.OutcomeRefused, forgotten: true}, nil
 	case primitive.ErrorCodeInvalid, primitive.ErrorCodeUnauthorized, primitive.ErrorCodeUnavailable,
 		primitive.ErrorCodeIsBootstrapping, primitive.ErrorCodeSyntaxError:
-		return musiccore.OutcomeRefused, false, nil
+		return outcome{what: musiccore.OutcomeRefused}, nil
 	}
-	return musiccore.OutcomeUnknown, false, nil
+	return outcome{}, nil
 }

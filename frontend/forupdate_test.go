@@ -36,7 +36,9 @@ func (g *granting) Unlock(_ musiccore.Key, ref musiccore.LockRef, done func(musi
 	done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: ref, State: musiccore.Released}})
 }
 
-func (g *granting) End(musiccore.Ticket, musiccore.Outcome) musiccore.Verdict { return g.verdict }
+func (g *granting) End(musiccore.Ticket, musiccore.Outcome) (musiccore.Verdict, func() musiccore.Verdict) {
+	return g.verdict, nil
+}
 
 // updateRig is a client that may lock bank.accounts.
 func updateRig(t *testing.T, d dialect, g *granting) (client, backend *peer) {

@@ -20,10 +20,27 @@ func (c *conn) decideLogin(e envelope) verdict {
 		return c.decideStartup(e)
 	case primitive.OpCodeAuthResponse:
 		if c.authenticated.Load() {
-			return c.watch(watch{kind: watchLogin})
+			return c.decideAuthResponse(e)
 		}
 	}
 	return c.holdFor((*conn).answerUnexpected)
+}
+
+// decideAuthResponse notes who the client says it is, for the audit: whether it is right is for Cassandra to say, before anything else
+// of the client is listened to.
+func (c *conn) decideAuthResponse(e envelope) verdict {
+	if !e.whole() {
+		return more
+	}
+	body, err := c.plainBody(e)
+	if err != nil {
+		return c.unreadable(e, err)
+	}
+	cur := cursor{b: body}
+	if plain := bytes.Split(cur.value(), []byte{0}); len(plain) == 3 { // SASL PLAIN: role to act as, role, password
+		c.claimed = string(plain[1])
+	}
+	return c.watch(watch{kind: watchLogin})
 }
 
 // answerUnexpected answers a request that came before its time as Cassandra does, on stream 0.

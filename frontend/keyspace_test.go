@@ -34,7 +34,9 @@ func (noLocks) Begin(musiccore.Key, musiccore.LockRef, musiccore.Kind, func(musi
 	return musiccore.Answer{Err: musiccore.ErrNotHeld}, true
 }
 
-func (noLocks) End(musiccore.Ticket, musiccore.Outcome) musiccore.Verdict { return 0 }
+func (noLocks) End(musiccore.Ticket, musiccore.Outcome) (musiccore.Verdict, func() musiccore.Verdict) {
+	return musiccore.Uncertain, nil
+}
 
 // unqualifiedWrites are plain writes on accounts, in whatever keyspace.
 func unqualifiedWrites() []message.Message {

@@ -1,8 +1,10 @@
 package frontend
 
 import (
+	"cmp"
 	"encoding/binary"
 	"encoding/hex"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -33,7 +35,10 @@ func readList(r reading, text []byte) (s section, pass bool, f *Failure) {
 
 // list answers LIST LOCKS. Where there are roles, it shows the locks of one table, to those who may read it.
 func (c *conn) list(e envelope, s section) error {
-	only := ""
+	var only musiccore.Key
+	if s.table != nil {
+		only.Table = s.critical.ID
+	}
 	if s.table != nil && len(s.statement.Where) > 0 {
 		s.literal = c.server.literals.known
 		k, f := s.key()
@@ -43,21 +48,21 @@ func (c *conn) list(e envelope, s section) error {
 		if f != nil {
 			return c.answer(e, f)
 		}
-		only = k.PK
+		only = k
 	}
 	h, table := e.header, s.table
 	act := func() {
 		c.server.Stats.count(c, h.opcode, Answered)
-		c.post(c.listEnvelope(h.stream, table, only))
+		c.answerLater(h.stream, func() []byte { return c.listEnvelope(h.stream, only) })
 	}
 	switch {
 	case table == nil && c.authenticated.Load():
 		return c.answer(e, invalid("MUSIC_REFUSED: say of which table: LIST LOCKS ON ks.t"))
-	case table == nil || c.may(right{table, true}):
+	case table == nil || c.may(right{table, read}):
 		act()
 		return nil
 	}
-	raw, f := c.probe(h, right{table, true}, s.critical, act)
+	raw, f := c.askRight(h, right{table, read}, s.critical, act)
 	if f != nil {
 		return c.answer(e, f)
 	}
@@ -65,8 +70,9 @@ func (c *conn) list(e envelope, s section) error {
 	return nil
 }
 
-// listEnvelope is the rows of LIST LOCKS: of one table and key, or of all.
-func (c *conn) listEnvelope(stream int16, only *Table, pk string) []byte {
+// listEnvelope is the rows of LIST LOCKS, in the order of tables, keys and references. A warning names the proxies that could not be
+// asked.
+func (c *conn) listEnvelope(stream int16, only musiccore.Key) []byte {
 	column := func(name string, dt datatype.DataType) *message.ColumnMetadata {
 		return &message.ColumnMetadata{Keyspace: "music", Table: "locks", Name: name, Type: dt}
 	}
@@ -76,20 +82,30 @@ func (c *conn) listEnvelope(stream int16, only *Table, pk string) []byte {
 		column("age_ms", datatype.Bigint), column("lease_ms", datatype.Bigint),
 	}
 	tables := map[[16]byte]*Table{}
-	c.server.Tables.Critical(func(t *Table, critical *Critical) {
-		if only == nil || only == t {
-			tables[critical.ID] = t
-		}
-	})
+	c.server.Tables.Critical(func(t *Table, critical *Critical) { tables[critical.ID] = t })
+	all, missing := c.server.Locks.List(only)
+	slices.SortFunc(all, func(a, b musiccore.Listing) int { return compareListings(tables, a, b) })
 	rows := message.RowSet{}
-	for _, l := range c.server.Locks.List() {
-		if t := tables[l.Key.Table]; t != nil && (pk == "" || pk == l.Key.PK) {
+	for _, l := range all {
+		if t := tables[l.Key.Table]; t != nil {
 			rows = append(rows, listRow(t, l))
 		}
 	}
-	return c.message(stream, &message.RowsResult{
+	raw := c.message(stream, &message.RowsResult{
 		Metadata: &message.RowsMetadata{ColumnCount: int32(len(columns)), Columns: columns}, Data: rows,
 	})
+	return c.warn(envelope{header: readHeader(raw), raw: raw}, missing).raw
+}
+
+// compareListings orders by table, key and reference; who has no reference yet comes behind.
+func compareListings(tables map[[16]byte]*Table, a, b musiccore.Listing) int {
+	name := func(l musiccore.Listing) string {
+		if t := tables[l.Key.Table]; t != nil {
+			return t.String()
+		}
+		return ""
+	}
+	return cmp.Or(cmp.Compare(name(a), name(b)), cmp.Compare(a.Key.PK, b.Key.PK), cmp.Compare(uint64(a.Ref-1), uint64(b.Ref-1)), cmp.Compare(a.Place, b.Place))
 }
 
 // listRow is one reference as LIST LOCKS shows it.

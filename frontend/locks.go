@@ -15,11 +15,22 @@ type Locks interface {
 	Unlock(k musiccore.Key, r musiccore.LockRef, done func(musiccore.Answer))
 	// Begin asks to do one operation under a lock. Where ok is true the answer is there at once and done is not called.
 	Begin(k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind, done func(musiccore.Answer)) (a musiccore.Answer, ok bool)
-	// List tells who holds and who waits at this proxy.
-	List() []musiccore.Listing
-	// End reports what became of the operation and says what the client may be told. It does not block.
-	End(t musiccore.Ticket, o musiccore.Outcome) musiccore.Verdict
+	// End reports what became of the operation and says what the client may be told. It does not block. Where wait is not nil the
+	// verdict is still to come: wait blocks until it is there, and need not be called.
+	End(t musiccore.Ticket, o musiccore.Outcome) (v musiccore.Verdict, wait func() musiccore.Verdict)
+	// Force takes the lock of a key from whoever holds it.
+	Force(k musiccore.Key, f Force, done func(musiccore.Answer))
+	// List tells who holds and who waits at all living proxies, of one table or key where only names one. It blocks for a second at
+	// most. missing says in words whose locks are not among them.
+	List(only musiccore.Key) (all []musiccore.Listing, missing []string)
 }
+
+// Force is who takes a lock from its holder, and why: both are for the audit.
+type Force struct{ Who, Reason string }
+
+// ErrAway tells that another proxy has the reference and cannot be asked. Nothing was done, or it may be asked for again. The text of
+// what wraps it is for clients: it names no address.
+var ErrAway = errors.New("the proxy that has this lock_ref does not answer: try again under it; the lock goes on here when that proxy's session has ended")
 
 // ops are the operations of a connection that wait for the core.
 type ops struct {
@@ -120,6 +131,21 @@ func (c *conn) later(f func()) {
 	})
 }
 
+// answerLater answers a request with an envelope that f makes, which may block; nil where it has answered otherwise. A draining
+// connection waits for it; one that is lost answers in its place.
+func (c *conn) answerLater(stream int16, f func() []byte) {
+	id := c.ops.add(stream)
+	c.children.Go(func() {
+		c.guard(func() {
+			if envelope := f(); envelope != nil && c.ops.owes(id) {
+				c.post(envelope)
+			}
+		})
+		c.ops.remove(id)
+		c.endIfDrained()
+	})
+}
+
 // guard runs what a goroutine that is not the connection's own does for it: a panic of it ends the connection, and nobody else's.
 func (c *conn) guard(f func()) {
 	if err := caught(func() error { f(); return nil }); err != nil {
@@ -161,8 +187,8 @@ func lockFailure(err error, t *Table, ref musiccore.LockRef) *Failure {
 // to Cassandra for it. What went wrong in detail names addresses that clients do not know; it is in the log.
 func unavailable(err error) string {
 	switch {
-	case errors.Is(err, musiccore.ErrElsewhere):
-		return "this lock_ref was given by another proxy, which alone serves it: use it there; nothing was done"
+	case errors.Is(err, ErrAway):
+		return err.Error()
 	case errors.Is(err, musiccore.ErrSynchronising):
 		return "what the last holder left behind could not be settled in time: try again under the same lock_ref; nothing was done"
 	case errors.Is(err, musiccore.ErrNoSession):

@@ -181,6 +181,7 @@ func (s *section) variables() (*message.VariablesMetadata, *Failure) {
 	mark(st.Owner, "[owner]", datatype.Varchar)
 	mark(st.Token, "[token]", datatype.Uuid)
 	mark(st.Limit, "[limit]", datatype.Int)
+	mark(st.Reason, "[reason]", datatype.Varchar)
 	if len(v.PkIndices) != len(s.critical.Key) {
 		v.PkIndices = nil
 	}

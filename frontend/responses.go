@@ -61,7 +61,10 @@ func (r *responses) perform(e envelope) error {
 	if w.kind == watchSchema && e.opcode == primitive.OpCodeResult {
 		return c.performSchema(e, w.born)
 	}
-	if w.kind == watchRights && e.opcode == primitive.OpCodeResult {
+	if w.kind == watchFenced {
+		return c.performFenced(e, w.fenced)
+	}
+	if w.kind == watchRights && c.permits(e, w.probe) {
 		c.streams.end(e.stream)
 		w.allowed()
 		return nil
@@ -69,11 +72,6 @@ func (r *responses) perform(e envelope) error {
 	e, err := c.answerTo(e, w)
 	if err != nil {
 		return err
-	}
-	if f := w.fenced; f != nil && f.update != nil && f.update.fresh && e.opcode == primitive.OpCodeError {
-		c.releaseFirst(e.stream, f.key, f.ticket.Ref, bytes.Clone(e.raw))
-		c.streams.end(e.stream)
-		return nil
 	}
 	c.streams.end(e.stream)
 	c.down.emit(e.raw)
@@ -89,8 +87,6 @@ func (c *conn) answerTo(e envelope, w watch) (envelope, error) {
 		return c.translateRows(e, w.question)
 	case watchKeyspace:
 		return e, c.follow(e)
-	case watchFenced:
-		return c.conclude(e, w.fenced)
 	case watchColumns:
 		return w.columns(e)
 	}

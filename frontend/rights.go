@@ -2,10 +2,13 @@ package frontend
 
 import (
 	"encoding/binary"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
+	"github.com/google/uuid"
 
 	"music/rewrite"
 )
@@ -13,10 +16,19 @@ import (
 // rightsLast is how long Cassandra's word that a client may write a table is believed (DESIGN.md 2).
 const rightsLast = 2 * time.Second
 
-// right is what the client of a connection wants to do with a table: LOCK and UNLOCK need to write it, LIST LOCKS to read it.
+// permission is one of Cassandra's on a table.
+type permission uint8
+
+const (
+	modify    permission = iota // LOCK and UNLOCK
+	read                        // LIST LOCKS
+	authorize                   // UNLOCK … FORCE
+)
+
+// right is what the client of a connection wants to be allowed to do with a table.
 type right struct {
 	table *Table
-	read  bool
+	what  permission
 }
 
 // rights remembers what the client of a connection may do.
@@ -45,21 +57,49 @@ func (s *rights) note(r right) {
 	s.until[r] = time.Now().Add(rightsLast)
 }
 
-// probe is a statement that Cassandra executes only for a role that has the right, and that names no row: it reads and writes
-// nothing (tried on 5.0.8: no mutation is made). It travels on the client's own connection, in the stream of its request; act follows where
-// it is let through, and the client gets Cassandra's own words where it is not.
-func (c *conn) probe(h header, r right, critical *Critical, act func()) ([]byte, *Failure) {
-	text := "DELETE FROM "
-	if r.read {
-		text = "SELECT " + rewrite.Quote(critical.Key[0].Name) + " FROM "
+// probe is a statement that Cassandra executes, or begins to, only for a role that has a right, and that changes nothing.
+type probe struct {
+	text string
+	role string // nobody's: to name it is as far as the statement gets; empty = it comes to its end
+}
+
+// newProbe asks for a right. For reading and writing it names no row (tried on 5.0.8: no mutation is made). For AUTHORIZE it takes that
+// right from a role that does not exist: Cassandra looks at who asks before it looks for the role.
+func newProbe(r right, critical *Critical) probe {
+	table := rewrite.Quote(r.table.Keyspace) + "." + rewrite.Quote(r.table.Name)
+	text := "DELETE FROM " + table
+	switch r.what {
+	case modify:
+	case read:
+		text = "SELECT " + rewrite.Quote(critical.Key[0].Name) + " FROM " + table
+	case authorize:
+		nobody := uuid.NewString()
+		return probe{"REVOKE AUTHORIZE ON TABLE " + table + " FROM " + rewrite.Quote(nobody), nobody}
 	}
-	text += rewrite.Quote(r.table.Keyspace) + "." + rewrite.Quote(r.table.Name) + " WHERE "
 	for i, column := range critical.Key {
-		if i > 0 {
-			text += " AND "
-		}
-		text += rewrite.Quote(column.Name) + " IN ()"
+		text += [2]string{" WHERE ", " AND "}[min(i, 1)] + rewrite.Quote(column.Name) + " IN ()"
 	}
+	return probe{text: text}
+}
+
+// permits tells whether an answer to a probe says that the client has the right.
+func (c *conn) permits(e envelope, p probe) bool {
+	if e.opcode == primitive.OpCodeResult || p.role == "" {
+		return e.opcode == primitive.OpCodeResult
+	}
+	f, err := c.decode(e)
+	if err != nil {
+		return false
+	}
+	failure, ok := f.Body.Message.(*message.Invalid)
+	return ok && strings.Contains(failure.ErrorMessage, p.role)
+}
+
+// askRight asks Cassandra on the client's own connection, in the stream of its request, whether the client has a right; act follows
+// where it does, and the client gets Cassandra's own words where it does not.
+func (c *conn) askRight(h header, r right, critical *Critical, act func()) ([]byte, *Failure) {
+	asked := newProbe(r, critical)
+	text := asked.text
 	body := append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...)
 	p := parameters{consistency: primitive.ConsistencyLevelOne}
 	body = p.appendTo(body, c.version)
@@ -67,7 +107,7 @@ func (c *conn) probe(h header, r right, critical *Critical, act func()) ([]byte,
 	if !c.streams.begin(h.stream, true) {
 		return nil, inUse(h.stream)
 	}
-	c.watches.add(h.stream, watch{kind: watchRights, allowed: func() {
+	c.watches.add(h.stream, watch{kind: watchRights, probe: asked, allowed: func() {
 		c.rights.note(r)
 		act()
 	}})

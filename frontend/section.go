@@ -82,9 +82,7 @@ func (s *section) checkVerb() *Failure {
 		return invalid("MUSIC_SYNTAX: LIMIT goes with several keys: LOCK %s WHERE … IN (…)", s.table)
 	case st.Lock.Kind != rewrite.NoTerm && s.several():
 		return invalid("MUSIC_SYNTAX: a lock_ref is of one key: USING LOCK and IN cannot stand in one statement")
-	case st.Force:
-		return invalid("MUSIC_REFUSED: UNLOCK … FORCE is not served yet")
-	case st.Verb == rewrite.Unlock && st.Lock.Kind == rewrite.NoTerm:
+	case st.Verb == rewrite.Unlock && st.Lock.Kind == rewrite.NoTerm && !st.Force:
 		return invalid("MUSIC_SYNTAX: UNLOCK %s WHERE … USING LOCK <ref>", s.table)
 	}
 	return nil

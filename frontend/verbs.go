@@ -33,6 +33,10 @@ func (a *admission) verb(k musiccore.Key, ref musiccore.LockRef) *Failure {
 	if f != nil {
 		return f
 	}
+	force, f := s.force(c)
+	if f != nil {
+		return f
+	}
 	table, verb := s.table, s.statement.Verb
 	return a.permitted(func() {
 		c.server.Stats.count(c, h.opcode, Answered)
@@ -40,22 +44,28 @@ func (a *admission) verb(k musiccore.Key, ref musiccore.LockRef) *Failure {
 		done := func(answer musiccore.Answer) {
 			c.guard(func() { c.tellGrant(id, h.stream, table, ref, answer) })
 		}
-		if verb == rewrite.Lock {
+		switch {
+		case verb == rewrite.Lock:
 			c.ops.set(id, c.server.Locks.Lock(k, q, done))
-		} else {
+		case force != nil:
+			c.server.Locks.Force(k, *force, done)
+		default:
 			c.server.Locks.Unlock(k, ref, done)
 		}
 	})
 }
 
-// permitted acts once Cassandra has said that the client may write the table.
+// permitted acts once Cassandra has said that the client may do what the statement needs: write the table, or for FORCE give rights on it.
 func (a *admission) permitted(act func()) *Failure {
 	c, r := a.conn, right{table: a.section.table}
+	if a.section.statement.Force {
+		r.what = authorize
+	}
 	if c.may(r) {
 		act()
 		return nil
 	}
-	raw, f := c.probe(a.envelope.header, r, a.section.critical, act)
+	raw, f := c.askRight(a.envelope.header, r, a.section.critical, act)
 	if f == nil {
 		a.emit(raw)
 	}
@@ -107,6 +117,19 @@ func (s *section) lockTerms(q *musiccore.Request) (f *Failure) {
 	}
 	q.Token = [16]byte(token)
 	return nil
+}
+
+// force is who asks for FORCE, and why; nil where nobody does.
+func (s *section) force(c *conn) (*Force, *Failure) {
+	if !s.statement.Force {
+		return nil, nil
+	}
+	reason, f := s.string(s.statement.Reason, "REASON")
+	who := c.client.RemoteAddr().String()
+	if c.claimed != "" {
+		who = c.claimed + " at " + who
+	}
+	return &Force{Who: who, Reason: reason}, f
 }
 
 // duration is a literal like 5s, or a bound bigint of milliseconds; 0 where there is no term.

@@ -22,7 +22,9 @@ func (l leased) Begin(k musiccore.Key, ref musiccore.LockRef, kind musiccore.Kin
 	return musiccore.Answer{Ticket: musiccore.Ticket{Key: k, Ref: ref, Stamp: 1000, Kind: kind, Left: l.left, Lease: 30 * time.Second}}, true
 }
 
-func (leased) End(musiccore.Ticket, musiccore.Outcome) musiccore.Verdict { return musiccore.Tell }
+func (leased) End(musiccore.Ticket, musiccore.Outcome) (musiccore.Verdict, func() musiccore.Verdict) {
+	return musiccore.Tell, nil
+}
 
 // An operation in the last fifth of its lease is warned, beside whatever Cassandra warns of; one before that is not.
 func TestOperationLateInItsLeaseIsWarned(t *testing.T) {

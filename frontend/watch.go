@@ -24,6 +24,7 @@ type watch struct {
 	fenced    *fenced                          // watchFenced
 	born      bool                             // watchSchema: it makes a table that is critical from its first moment on
 	columns   func(envelope) (envelope, error) // watchColumns: what is told in its place
+	probe     probe                            // watchRights: what was asked
 	allowed   func()                           // watchRights: what follows where it may
 }
 

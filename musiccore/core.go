@@ -132,7 +132,7 @@ func (c *Core) Begin(now Now, op OpID, id Key, r LockRef, kind Kind) (Ticket, Ef
 func (c *Core) End(now Now, tk Ticket, o Outcome) (Verdict, Effects) {
 	c.up(now)
 	k := c.keys[tk.Key]
-	if k == nil || k.term == nil || k.term.id != tk.term {
+	if k == nil || k.term == nil || k.term.id != tk.Term {
 		return Lost, c.leave()
 	}
 	v := k.end(now, tk, o)

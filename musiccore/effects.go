@@ -126,8 +126,10 @@ type Ticket struct {
 	Kind  Kind
 	Left  time.Duration // what was left of the client lease when the operation came
 	Lease time.Duration // all of the client lease, which the operation has begun anew
-	term  uint64
-	n     uint64
+
+	Lender SessionID // whose it is, where a proxy has borrowed it (PROTOCOL.md 1, Remote); a Core makes it zero and ends only such
+	Term   uint64    // the Core's own, likewise Number: they travel with a borrowed ticket
+	Number uint64
 }
 
 // OK reports that the ticket is one.

@@ -115,8 +115,8 @@ func (k *key) beginElsewhere(now Now, b begin, r LockRef) {
 // unique, and inside the window (I2, I12).
 func (k *key) ticket(now Now, kind Kind, left time.Duration) Ticket {
 	t, c := k.term, k.c
-	tk := Ticket{Key: k.id, Ref: t.place.ref, Base: t.base, Kind: kind, Left: left, Lease: t.place.lease, term: t.id}
-	tk.n = t.flight.add(now.Boot, kind == Put)
+	tk := Ticket{Key: k.id, Ref: t.place.ref, Base: t.base, Kind: kind, Left: left, Lease: t.place.lease, Term: t.id}
+	tk.Number = t.flight.add(now.Boot, kind == Put)
 	c.timers.set(&k.timer, now.Boot+c.opts.OpTimeout)
 	if kind != Put {
 		return tk
@@ -135,7 +135,7 @@ func (k *key) ticket(now Now, kind Kind, left time.Duration) Ticket {
 func (k *key) end(now Now, tk Ticket, o Outcome) Verdict {
 	t := k.term
 	k.overdue(now)
-	if !t.flight.end(tk.n) {
+	if !t.flight.end(tk.Number) {
 		return Uncertain
 	}
 	if o == OutcomeUnknown && tk.Kind == Put {
