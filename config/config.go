@@ -20,6 +20,7 @@ import (
 type Config struct {
 	Cassandra Cassandra
 	Listen    Listen
+	Peers     Peers
 	Music     Music
 	Limits    Limits
 	Log       Log

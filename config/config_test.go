@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -75,7 +76,8 @@ func TestFlagNamesTheFileBeforeTheEnvironment(t *testing.T) {
 }
 
 func TestEverySettingFromTheFile(t *testing.T) {
-	path := write(t, `
+	secret := write(t, "a secret that nobody guesses\n")
+	path := write(t, strings.ReplaceAll(`
 contact-points: ["10.0.0.1", "10.0.0.2:9043"]
 port: 9142
 username: music
@@ -85,6 +87,12 @@ connect-timeout: 1s
 listen: 0.0.0.0:9042
 advertise: 10.0.0.7
 metrics-listen: 10.0.0.7:9100
+peer-listen: 0.0.0.0:9043
+peer-advertise: 10.0.0.7
+peer-secret-file: SECRET
+peer-tls-cert: cert.pem
+peer-tls-key: key.pem
+peer-tls-ca: ca.pem
 locks: on
 music-replication: "{'class': 'NetworkTopologyStrategy', 'dc1': 3}"
 session-lease: 5s
@@ -99,13 +107,17 @@ backend-timeout: 20s
 shutdown-timeout: 0s
 log-level: trace
 log-format: text
-`)
+`, "SECRET", secret))
 	want := config.Config{
 		Cassandra: config.Cassandra{
 			ContactPoints: []string{"10.0.0.1", "10.0.0.2:9043"},
 			Port:          9142, Username: "music", Password: "0123", LocalDC: "dc1", ConnectTimeout: time.Second,
 		},
 		Listen: config.Listen{Address: "0.0.0.0:9042", Advertise: "10.0.0.7", Metrics: "10.0.0.7:9100"},
+		Peers: config.Peers{
+			Listen: "0.0.0.0:9043", Advertise: "10.0.0.7", Secret: "a secret that nobody guesses", SecretFile: secret,
+			TLSCert: "cert.pem", TLSKey: "key.pem", TLSCA: "ca.pem",
+		},
 		Music: config.Music{
 			Locks: true, Replication: "{'class': 'NetworkTopologyStrategy', 'dc1': 3}",
 			SessionLease: 5 * time.Second, ClientLease: time.Minute, MaxWait: 250 * time.Millisecond, Critical: []string{"bank.*", "shop.orders"},

@@ -38,6 +38,12 @@ func TestValidateRefuses(t *testing.T) {
 		{`advertise "10.0.0.7:9042": not an IP`, func(c *config.Config) { c.Listen.Advertise = "10.0.0.7:9042" }},
 		{`metrics-listen "x": not an address`, func(c *config.Config) { c.Listen.Metrics = "x" }},
 		{`metrics-listen "127.0.0.1:9042": the same as`, func(c *config.Config) { c.Listen.Metrics = c.Listen.Address }},
+		{`peer-listen "9043": not an address`, func(c *config.Config) { c.Peers.Listen = "9043" }},
+		{`peer-listen "10.0.0.7:9043": not on loopback`, func(c *config.Config) { c.Peers.Listen = "10.0.0.7:9043" }},
+		{`peer-listen "proxy-1:9043": not on loopback`, func(c *config.Config) { c.Peers.Listen = "proxy-1:9043" }},
+		{`peer-advertise "": not set, and listen names`, func(c *config.Config) { c.Peers.Listen, c.Peers.Secret = ":9043", secretOfPeers }},
+		{`peer-advertise "10.0.0.7:9043": not an IP`, func(c *config.Config) { c.Peers.Advertise = "10.0.0.7:9043" }},
+		{`peer-secret-file "": the secret has fewer than 16 bytes`, func(c *config.Config) { c.Peers.Secret = "swordfish" }},
 		{`music-replication "3": not a replication map`, func(c *config.Config) { c.Music.Replication = "3" }},
 		{`session-lease "24h": out of range`, func(c *config.Config) { c.Music.SessionLease = long }},
 		{`client-lease "24h": out of range; allowed: 1s to 1h`, func(c *config.Config) { c.Music.ClientLease = long }},
@@ -64,17 +70,37 @@ func TestValidateRefuses(t *testing.T) {
 	}
 }
 
+// secretOfPeers is long enough.
+const secretOfPeers = "a secret that nobody guesses"
+
+// Half of what TLS needs is no TLS: each part that is there is told of.
+func TestValidateRefusesHalfOfTLS(t *testing.T) {
+	c := valid()
+	c.Peers.TLSCert, c.Peers.TLSKey = "cert.pem", "key.pem"
+	err := c.Validate()
+	require.Error(t, err)
+	for _, setting := range []string{"peer-tls-cert", "peer-tls-key", "peer-tls-ca"} {
+		assert.Contains(t, err.Error(), setting)
+	}
+}
+
 func TestValidateAccepts(t *testing.T) {
 	cases := map[string]func(*config.Config){
 		"several points": func(c *config.Config) {
 			c.Cassandra.ContactPoints = []string{"n1.example.", "10.0.0.2:9043", "::1", "db_1"}
 		},
-		"a free port":         func(c *config.Config) { c.Listen.Address, c.Listen.Metrics = "127.0.0.1:0", "127.0.0.1:0" },
-		"advertised name":     func(c *config.Config) { c.Listen.Address, c.Listen.Advertise = ":9042", "proxy-1.example" },
-		"no metrics":          func(c *config.Config) { c.Listen.Metrics = "" },
-		"metrics everywhere":  func(c *config.Config) { c.Listen.Metrics = ":9100" },
-		"login":               func(c *config.Config) { c.Cassandra.Username, c.Cassandra.Password = "u", "p" },
-		"login from a file":   func(c *config.Config) { c.Cassandra.Username, c.Cassandra.PasswordFile = "u", "/file" },
+		"a free port":        func(c *config.Config) { c.Listen.Address, c.Listen.Metrics = "127.0.0.1:0", "127.0.0.1:0" },
+		"advertised name":    func(c *config.Config) { c.Listen.Address, c.Listen.Advertise = ":9042", "proxy-1.example" },
+		"no metrics":         func(c *config.Config) { c.Listen.Metrics = "" },
+		"metrics everywhere": func(c *config.Config) { c.Listen.Metrics = ":9100" },
+		"login":              func(c *config.Config) { c.Cassandra.Username, c.Cassandra.Password = "u", "p" },
+		"login from a file":  func(c *config.Config) { c.Cassandra.Username, c.Cassandra.PasswordFile = "u", "/file" },
+		"peers on loopback":  func(c *config.Config) { c.Peers.Listen = "127.0.0.1:9043" },
+		"peers by a secret":  func(c *config.Config) { c.Peers.Listen, c.Peers.Secret = "10.0.0.7:9043", secretOfPeers },
+		"peers by a file":    func(c *config.Config) { c.Peers.Listen, c.Peers.SecretFile = "10.0.0.7:9043", "/file" },
+		"peers by TLS": func(c *config.Config) {
+			c.Peers = config.Peers{Listen: ":9043", Advertise: "proxy-1", TLSCert: "c", TLSKey: "k", TLSCA: "a"}
+		},
 		"no wait":             func(c *config.Config) { c.Music.MaxWait = 0 },
 		"replication":         func(c *config.Config) { c.Music.Replication = " {'class': 'SimpleStrategy', 'replication_factor': 1}" },
 		"lowest and highest":  func(c *config.Config) { c.Limits.MaxConnections, c.Limits.MaxFrameSize = 1, 256<<20 },
@@ -135,7 +161,7 @@ func TestLoadRefusesPasswords(t *testing.T) {
 		args []string
 		want string
 	}{
-		"missing file": {[]string{"--password-file=/no/such/file"}, `password-file "/no/such/file": read the password: open`},
+		"missing file": {[]string{"--password-file=/no/such/file"}, `password-file "/no/such/file": read the secret: open`},
 		"empty file":   {[]string{"--password-file", write(t, "\n")}, "the file is empty"},
 		"both":         {[]string{"--password-file", write(t, "a"), "--password=hunter2"}, "given together with password"},
 		"a number":     {[]string{"--config", write(t, "password: 1234567")}, `password "***": not a text`},

@@ -40,6 +40,7 @@ func Load(flags *pflag.FlagSet, environ []string) (Config, error) {
 	l.loadFlags(flags)
 	l.decode()
 	l.readPassword()
+	l.readPeerSecret()
 	l.faults = append(l.faults, l.config.faultsBut(l.faulty)...)
 	return l.config, errors.Join(l.faults...)
 }
@@ -150,11 +151,30 @@ func (l *loader) readPassword() {
 	}
 	password, err := login.filePassword()
 	if err != nil {
-		i := slices.IndexFunc(settings(), func(s setting) bool { return s.name == "password-file" })
-		l.refuse(settings()[i], login.PasswordFile, err)
+		l.refuseFile("password-file", login.PasswordFile, err)
 		return
 	}
 	login.Password = password
+}
+
+// readPeerSecret reads the proxies' shared secret out of its file.
+func (l *loader) readPeerSecret() {
+	peers := &l.config.Peers
+	if peers.SecretFile == "" {
+		return
+	}
+	secret, err := readSecret(peers.SecretFile)
+	if err != nil {
+		l.refuseFile("peer-secret-file", peers.SecretFile, err)
+		return
+	}
+	peers.Secret = secret
+}
+
+// refuseFile notes that the file of a setting cannot be used.
+func (l *loader) refuseFile(name, path string, err error) {
+	i := slices.IndexFunc(settings(), func(s setting) bool { return s.name == name })
+	l.refuse(settings()[i], path, err)
 }
 
 // filePassword returns the password in PasswordFile, where Password is not given as well.
@@ -162,15 +182,20 @@ func (c Cassandra) filePassword() (Secret, error) {
 	if c.Password != "" {
 		return "", errBoth
 	}
-	content, err := os.ReadFile(c.PasswordFile)
+	return readSecret(c.PasswordFile)
+}
+
+// readSecret reads a file that holds a secret and perhaps an end of line behind it.
+func readSecret(path string) (Secret, error) {
+	content, err := os.ReadFile(path)
 	if err != nil {
-		return "", fmt.Errorf("read the password: %w", err)
+		return "", fmt.Errorf("read the secret: %w", err)
 	}
-	password := strings.TrimRight(string(content), "\r\n")
-	if password == "" {
+	secret := strings.TrimRight(string(content), "\r\n")
+	if secret == "" {
 		return "", errEmptyFile
 	}
-	return Secret(password), nil
+	return Secret(secret), nil
 }
 
 // refuse notes that a setting cannot have the value it was given.
