@@ -54,8 +54,13 @@ func TestCensus(t *testing.T) {
 			{102, []member{two}, ""},
 		},
 		"restarts": {
-			{0, []member{someMember(3, 1)}, ""}, {1, []member{away}, ""}, {4, []member{away}, ""},
-			{5, []member{someMember(3, 2)}, "UP3 "}, {6, []member{away}, ""}, {10, []member{away}, ""}, {11, []member{away}, "DOWN3 "},
+			{0, []member{someMember(3, 1)}, ""},
+			{1, []member{away}, ""},
+			{4, []member{away}, ""},
+			{5, []member{someMember(3, 2)}, "UP3 "},
+			{6, []member{away}, ""},
+			{10, []member{away}, ""},
+			{11, []member{away}, "DOWN3 "},
 		},
 		"restarts between two looks": {{0, []member{someMember(3, 1)}, ""}, {1, []member{someMember(3, 2)}, "UP3 "}, {2, []member{someMember(3, 2)}, ""}},
 		"not there yet at first":     {{0, []member{away}, ""}, {3, []member{someMember(3, 1)}, "UP3 "}},
@@ -77,7 +82,7 @@ func TestCensus(t *testing.T) {
 // Drivers are shown the nodes of the ring that have a proxy, alive or not, in one order.
 func TestShownNodes(t *testing.T) {
 	at := netip.MustParseAddrPort
-	r := ring{home: place{host: uuid.UUID{1}}, others: map[uuid.UUID]place{
+	r := ring{home: location{host: uuid.UUID{1}}, others: map[uuid.UUID]location{
 		{2}: {host: uuid.UUID{2}, internal: at("10.0.0.2:7000"), native: at("10.1.0.2:9042")},
 		{3}: {host: uuid.UUID{3}, internal: at("10.0.0.3:7000"), native: at("10.1.0.3:9042")},
 		{4}: {host: uuid.UUID{4}},
@@ -92,7 +97,7 @@ func TestShownNodes(t *testing.T) {
 }
 
 func TestConflicts(t *testing.T) {
-	m := &members{advertise: someMember(1, 1).proxy, ring: ring{home: place{host: uuid.UUID{1}}}}
+	m := &members{advertise: someMember(1, 1).proxy, ring: ring{home: location{host: uuid.UUID{1}}}}
 	assert.NoError(t, m.conflict(someMember(2, 1)))
 	for want, change := range map[string]func(*member){
 		"is on port 9043":                   func(o *member) { o.proxy = netip.MustParseAddrPort("192.0.2.2:9043") },
@@ -108,7 +113,7 @@ func TestConflicts(t *testing.T) {
 }
 
 func TestNodeThatHasLeft(t *testing.T) {
-	m := &members{absent: map[uuid.UUID]time.Time{}, ring: ring{home: place{host: uuid.UUID{1}}, others: map[uuid.UUID]place{{2}: {}}}}
+	m := &members{absent: map[uuid.UUID]time.Time{}, ring: ring{home: location{host: uuid.UUID{1}}, others: map[uuid.UUID]location{{2}: {}}}}
 	for _, there := range []byte{1, 2} {
 		m.absent[uuid.UUID{there}] = time.Now().Add(-time.Hour)
 		assert.False(t, m.hasLeft(uuid.UUID{there}))

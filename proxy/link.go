@@ -79,16 +79,16 @@ func (l *link) rows(ctx context.Context, cql string) (message.RowSet, error) {
 // close ends the connection.
 func (l *link) close() { _ = l.net.Close() }
 
-// place is where a node is: its own kind finds it at internal, drivers would at native.
-type place struct {
+// location is where a node is: its own kind finds it at internal, drivers would at native.
+type location struct {
 	host             uuid.UUID
 	internal, native netip.AddrPort
 }
 
 // ring is the cluster as the home node sees it.
 type ring struct {
-	home   place
-	others map[uuid.UUID]place
+	home   location
+	others map[uuid.UUID]location
 }
 
 // has tells whether a node is part of the ring.
@@ -122,19 +122,19 @@ func (l *link) ring(ctx context.Context) (ring, error) {
 	if len(own) != 1 || len(own[0][0]) != len(uuid.UUID{}) {
 		return ring{}, errNoHome
 	}
-	r := ring{home: readPlace(own[0]), others: map[uuid.UUID]place{}}
+	r := ring{home: readLocation(own[0]), others: map[uuid.UUID]location{}}
 	for _, row := range peers {
 		if len(row[0]) == len(uuid.UUID{}) {
-			p := readPlace(row)
+			p := readLocation(row)
 			r.others[p.host] = p
 		}
 	}
 	return r, nil
 }
 
-// readPlace reads host id, address and port twice.
-func readPlace(row message.Row) place {
-	return place{host: uuid.UUID(row[0]), internal: readAddress(row[1], row[2]), native: readAddress(row[3], row[4])}
+// readLocation reads host id, address and port twice.
+func readLocation(row message.Row) location {
+	return location{host: uuid.UUID(row[0]), internal: readAddress(row[1], row[2]), native: readAddress(row[3], row[4])}
 }
 
 // readAddress reads an inet and an int as they are on the wire; what is null gives no address.

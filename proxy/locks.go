@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"hash/maphash"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/rs/zerolog"
 
 	"music/musiccore"
@@ -22,18 +24,28 @@ type locks struct {
 	shards [shardCount]*shard
 	seed   maphash.Seed
 	lastOp atomic.Uint64
+	peers  *peers
+	scope  func() (context.Context, context.CancelFunc) // of one operation at another proxy
+}
+
+// place is a reference of a key.
+type place struct {
+	key musiccore.Key
+	ref musiccore.LockRef
 }
 
 // shard is one core with its mutex, its alarm clock, and those who wait for its answers.
 type shard struct {
 	clock *clock
 	do    func(musiccore.Command) musiccore.Result // carries out a command; it may block
+	tell  func([]musiccore.Hint)                   // to other proxies; it does not block
 	log   zerolog.Logger
 	audit *audit
 
 	mu      sync.Mutex
 	core    *musiccore.Core
 	waiting map[musiccore.OpID]func(musiccore.Answer)
+	owners  *simplelru.LRU[place, musiccore.SessionID] // sessions of references that are elsewhere, as they were found
 	alarm   *time.Timer
 	closed  bool // close waits: nothing is started any more
 
@@ -42,13 +54,18 @@ type shard struct {
 
 // newLocks makes the shards of one session. ctx ends the commands under way when the proxy gives up on them.
 func newLocks(ctx context.Context, self *musiccore.Session, o musiccore.Options, d lockDeps) *locks {
-	l := &locks{seed: maphash.MakeSeed()}
+	l := &locks{
+		seed: maphash.MakeSeed(), peers: d.peers,
+		scope: func() (context.Context, context.CancelFunc) { return context.WithCancel(ctx) },
+	}
 	for i := range l.shards {
 		s := &shard{
 			clock: d.clock, log: d.log, audit: d.audit,
-			do:      func(c musiccore.Command) musiccore.Result { return d.executor.do(ctx, c) },
+			do:      func(c musiccore.Command) musiccore.Result { return d.do(ctx, c) },
+			tell:    func(all []musiccore.Hint) { d.peers.tell(ctx, all) },
 			core:    musiccore.New(self, o),
 			waiting: map[musiccore.OpID]func(musiccore.Answer){},
+			owners:  newOwners(),
 		}
 		s.alarm = time.AfterFunc(time.Hour, s.tick)
 		l.shards[i] = s
@@ -58,10 +75,22 @@ func newLocks(ctx context.Context, self *musiccore.Session, o musiccore.Options,
 
 // lockDeps is what the shards share.
 type lockDeps struct {
-	clock    *clock
-	executor *executor
-	log      zerolog.Logger
-	audit    *audit
+	clock *clock
+	do    func(context.Context, musiccore.Command) musiccore.Result
+	peers *peers
+	log   zerolog.Logger
+	audit *audit
+}
+
+// ownersKept bounds the references of other proxies that a shard remembers the proxy of.
+const ownersKept = 1024
+
+func newOwners() *simplelru.LRU[place, musiccore.SessionID] {
+	owners, err := simplelru.NewLRU[place, musiccore.SessionID](ownersKept, nil)
+	if err != nil {
+		panic(err) // the size is a positive constant
+	}
+	return owners
 }
 
 // of is the shard of a key.
@@ -69,59 +98,104 @@ func (l *locks) of(k musiccore.Key) *shard {
 	return l.shards[maphash.Comparable(l.seed, k)%shardCount]
 }
 
-// Lock implements frontend.Locks.
-func (l *locks) Lock(k musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) (gone func()) {
+// lockHere asks this proxy's core. done is called exactly once, also after gone.
+func (l *locks) lockHere(k musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) (gone func()) {
 	s, op := l.of(k), l.nextOp()
-	s.enter(op, done, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Lock(now, op, k, q) })
-	return func() {
-		s.call(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Gone(now, op) })
-	}
+	s.enter(op, place{k, q.Ref}, done, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Lock(now, op, k, q) })
+	return func() { s.gone(op) }
 }
 
-// Unlock implements frontend.Locks.
-func (l *locks) Unlock(k musiccore.Key, r musiccore.LockRef, done func(musiccore.Answer)) {
+// unlockHere asks this proxy's core.
+func (l *locks) unlockHere(k musiccore.Key, r musiccore.LockRef, done func(musiccore.Answer)) (gone func()) {
 	s, op := l.of(k), l.nextOp()
-	s.enter(op, done, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Unlock(now, op, k, r) })
+	s.enter(op, place{k, r}, done, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Unlock(now, op, k, r) })
+	return func() { s.gone(op) }
+}
+
+// forceHere asks this proxy's core.
+func (l *locks) forceHere(k musiccore.Key, reason string, done func(musiccore.Answer)) (gone func()) {
+	s, op := l.of(k), l.nextOp()
+	s.enter(op, place{}, done, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Force(now, op, k, reason) })
+	return func() { s.gone(op) }
+}
+
+// beginHere asks this proxy's core.
+func (l *locks) beginHere(k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind, done func(musiccore.Answer)) (gone func()) {
+	s, op := l.of(k), l.nextOp()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a, ok := s.begin(op, place{k, r}, kind)
+	if ok {
+		s.running.Go(func() { done(a) })
+		return func() {}
+	}
+	s.waiting[op] = func(a musiccore.Answer) {
+		s.fenced(k, r, a.Err)
+		done(a)
+	}
+	return func() { s.gone(op) }
 }
 
 // Begin implements frontend.Locks.
 func (l *locks) Begin(k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind, done func(musiccore.Answer)) (musiccore.Answer, bool) {
 	s, op := l.of(k), l.nextOp()
 	s.mu.Lock()
-	ticket, effects := s.core.Begin(s.clock.now(), op, k, r, kind)
-	answer, ok := musiccore.Answer{Op: op, Ticket: ticket}, ticket.OK()
-	for i, a := range effects.Answers {
-		if a.Op == op {
-			answer, ok = a, true
+	defer s.mu.Unlock()
+	a, ok := s.begin(op, place{k, r}, kind)
+	if ok && !errors.Is(a.Err, musiccore.ErrElsewhere) {
+		return a, true
+	}
+	follow := func(a musiccore.Answer) {
+		s.fenced(k, r, a.Err)
+		done(l.beginThere(k, r, kind, a))
+	}
+	if ok {
+		s.running.Go(func() { follow(a) })
+	} else {
+		s.waiting[op] = follow
+	}
+	return musiccore.Answer{}, false
+}
+
+// begin asks the core, with the mutex held. Where ok is true the answer is there.
+func (s *shard) begin(op musiccore.OpID, p place, kind musiccore.Kind) (a musiccore.Answer, ok bool) {
+	if owner, known := s.owners.Get(p); known {
+		return musiccore.Answer{Op: op, Err: &musiccore.ElsewhereError{Session: owner}}, true
+	}
+	ticket, effects := s.core.Begin(s.clock.now(), op, p.key, p.ref, kind)
+	a, ok = musiccore.Answer{Op: op, Ticket: ticket}, ticket.OK()
+	for i, told := range effects.Answers {
+		if told.Op == op {
+			a, ok = told, true
 			effects.Answers = append(effects.Answers[:i:i], effects.Answers[i+1:]...)
 			break
 		}
 	}
-	if !ok {
-		s.waiting[op] = func(a musiccore.Answer) {
-			s.fenced(k, r, a.Err)
-			done(a)
-		}
-	}
 	s.carryOut(effects)
-	s.mu.Unlock()
-	s.fenced(k, r, answer.Err)
-	return answer, ok
+	if ok {
+		s.fenced(p.key, p.ref, a.Err)
+	}
+	return a, ok
 }
 
-// List implements frontend.Locks.
-func (l *locks) List() []musiccore.Listing {
+// listHere tells who holds and who waits here, of one table or key where only names one.
+func (l *locks) listHere(only musiccore.Key) []musiccore.Listing {
 	var all []musiccore.Listing
 	for _, s := range l.shards {
 		s.mu.Lock()
 		all = append(all, s.core.List(s.clock.now())...)
 		s.mu.Unlock()
 	}
-	return all
+	return slices.DeleteFunc(all, func(at musiccore.Listing) bool {
+		return only.Table != [16]byte{} && only.Table != at.Key.Table || only.PK != "" && only.PK != at.Key.PK
+	})
 }
 
 // End implements frontend.Locks.
-func (l *locks) End(t musiccore.Ticket, o musiccore.Outcome) musiccore.Verdict {
+func (l *locks) End(t musiccore.Ticket, o musiccore.Outcome) (musiccore.Verdict, func() musiccore.Verdict) {
+	if t.Lender != (musiccore.SessionID{}) {
+		return l.endThere(t, o)
+	}
 	s := l.of(t.Key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,7 +204,7 @@ func (l *locks) End(t musiccore.Ticket, o musiccore.Outcome) musiccore.Verdict {
 	if v == musiccore.Lost {
 		s.audit.fenced(t.Key, t.Ref)
 	}
-	return v
+	return v, nil
 }
 
 // fenced audits an operation that got no stamp because its lock is lost.
@@ -171,15 +245,37 @@ func (l *locks) close() {
 		s.mu.Unlock()
 		s.running.Wait()
 	}
+	l.peers.close()
 }
 
-// enter hands in an event whose answer done waits for.
-func (s *shard) enter(op musiccore.OpID, done func(musiccore.Answer), event func(*musiccore.Core, musiccore.Now) musiccore.Effects) {
+// enter hands in an event whose answer done waits for. A reference that was found elsewhere is not looked for again.
+func (s *shard) enter(op musiccore.OpID, p place, done func(musiccore.Answer), event func(*musiccore.Core, musiccore.Now) musiccore.Effects) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if owner, known := s.owners.Get(p); known {
+		s.running.Go(func() { done(musiccore.Answer{Op: op, Err: &musiccore.ElsewhereError{Session: owner}}) })
+		return
+	}
 	s.waiting[op] = done
 	s.carryOut(event(s.core, s.clock.now()))
 }
+
+// gone gives up an operation that still waits for its answer; it gets errGone.
+func (s *shard) gone(op musiccore.OpID) {
+	s.mu.Lock()
+	done := s.waiting[op]
+	if done != nil {
+		delete(s.waiting, op)
+		s.carryOut(s.core.Gone(s.clock.now(), op))
+	}
+	s.mu.Unlock()
+	if done != nil {
+		done(musiccore.Answer{Op: op, Err: errGone})
+	}
+}
+
+// errGone is told to nobody: who asked has gone.
+var errGone = errors.New("nobody waits for this any more")
 
 // call hands in an event.
 func (s *shard) call(event func(*musiccore.Core, musiccore.Now) musiccore.Effects) {
@@ -207,6 +303,9 @@ func (s *shard) carryOut(e musiccore.Effects) {
 			delete(s.waiting, a.Op)
 			s.running.Go(func() { done(a) })
 		}
+	}
+	if len(e.Hints) > 0 {
+		s.tell(e.Hints)
 	}
 	for _, n := range e.Notes {
 		s.audit.note(n)

@@ -130,11 +130,14 @@ type service struct {
 	life   *life
 
 	executor *executor
+	asked    *peerServer // nil where other proxies cannot ask this one
 
 	close   func() // the driver's session
 	cancel  context.CancelFunc
 	abandon context.CancelFunc // ends the commands under way
 	running sync.WaitGroup
+
+	answering sync.WaitGroup // of other proxies, as long as anything can be asked of the core
 }
 
 // startService waits for Cassandra, makes what is missing there, and begins to beat.
@@ -143,11 +146,16 @@ func (p *process) startService(ctx context.Context) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
+	ln, address, err := openPeers(ctx, p.cfg.Peers)
+	if err != nil {
+		session.Close()
+		return nil, err
+	}
 	s := &service{tables: frontend.NewTables(), close: session.Close}
 	c := new(clock)
 	options := musiccore.Defaults()
 	options.SessionLease, options.ClientLease, options.Wait = p.cfg.Music.SessionLease, p.cfg.Music.ClientLease, p.cfg.Music.MaxWait
-	s.life = newLife(session, c, options, p.cfg.Listen.Address, p.log)
+	s.life = newLife(session, c, options, address, p.log)
 	s.schema = newSchema(session, s.life, s.tables, p.cfg.Music.CriticalByName, p.log)
 	s.executor = &executor{session: session, schema: s.schema}
 	for _, step := range []func() error{
@@ -158,19 +166,29 @@ func (p *process) startService(ctx context.Context) (*service, error) {
 	} {
 		if err := step(); err != nil {
 			session.Close()
+			if ln != nil {
+				_ = ln.Close()
+			}
 			return nil, err
 		}
 	}
 	commands, abandon := context.WithCancel(context.Background())
 	s.abandon = abandon
 	s.locks = newLocks(commands, s.life.self.Load(), options, lockDeps{
-		clock: c, executor: s.executor, log: p.log, audit: newAudit(p.log, s.schema, p.registry),
+		clock: c, do: s.executor.do, peers: newPeers(p.cfg.Peers, s.life, p.log, p.registry),
+		log: p.log, audit: newAudit(p.log, s.schema, p.registry),
 	})
 	s.schema.tell = s.locks.each
 	background, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
 	s.running.Go(func() { s.life.run(background, s.locks) })
 	s.running.Go(func() { s.schema.watch(background) })
+	if ln == nil {
+		p.log.Info().Msg("peer-listen is not set: where other proxies serve this cluster too, they cannot ask this one for its locks")
+		return s, nil
+	}
+	s.asked = &peerServer{locks: s.locks, session: s.locks.peers.self, seal: seal(p.cfg.Peers.Secret), log: p.log}
+	s.answering.Go(func() { s.asked.serve(commands, ln) })
 	return s, nil
 }
 
@@ -178,11 +196,15 @@ func (p *process) startService(ctx context.Context) (*service, error) {
 func (s *service) stop(limit time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
+	if s.asked != nil {
+		s.asked.draining.Store(true)
+	}
 	s.life.drain(ctx, s.locks)
 	s.cancel()
 	s.running.Wait()
 	s.life.end(ctx)
 	s.abandon()
+	s.answering.Wait()
 	s.locks.close()
 	s.closeDriver(ctx)
 }

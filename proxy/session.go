@@ -24,7 +24,7 @@ type life struct {
 	session *gocql.Session
 	clock   *clock
 	options musiccore.Options
-	address string // told to people who look into music.sessions
+	address string // where this proxy answers others; empty = nowhere
 	log     zerolog.Logger
 	others  sessions
 
@@ -36,7 +36,10 @@ type life struct {
 // newLife takes a new session id; nothing has been written yet.
 func newLife(s *gocql.Session, c *clock, o musiccore.Options, address string, log zerolog.Logger) *life {
 	l := &life{session: s, clock: c, options: o, address: address, log: log}
-	l.others = sessions{session: s, dead: o.DeadAfter()}
+	l.others.dead = o.DeadAfter()
+	l.others.read = func(ctx context.Context, ids []gocql.UUID) (map[gocql.UUID]sighting, error) {
+		return readSessions(ctx, s, ids)
+	}
 	l.schema.Store(&gocql.UUID{})
 	l.rejoin()
 	return l

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -18,44 +19,28 @@ type sighting struct {
 	schema gocql.UUID    // that it has applied
 	since  time.Duration // BOOTTIME at the END of the first read that showed this beat
 	before time.Duration // BOOTTIME at the START of the last one
-	addr   string
+	addr   string        // where it answers other proxies; empty = nowhere
 }
 
 // sessions watches the life signs of all proxies, to know who has to follow a schema change. Who is dead is judged as for terms
 // (PROTOCOL.md 1, Dead), by beats that stand still and never by clocks of others.
 type sessions struct {
-	session *gocql.Session
-	dead    time.Duration // that a beat must stand still
+	read func(context.Context, []gocql.UUID) (map[gocql.UUID]sighting, error) // these of music.sessions, or all of it, at QUORUM
+	dead time.Duration                                                        // that a beat must stand still
 
 	mu   sync.Mutex
 	seen map[gocql.UUID]sighting
 }
 
-// selectSessions reads what take takes.
-const selectSessions = "SELECT session, beat, schema_version, addr FROM music.sessions"
-
 // look reads all sessions once.
-func (s *sessions) look(ctx context.Context) error {
-	return s.take(ctx, nil, s.session.Query(selectSessions))
-}
+func (s *sessions) look(ctx context.Context) error { return s.lookAt(ctx, nil) }
 
-// lookAt reads these sessions once. Where a node has just died it fails less than look: of single rows another replica is asked too.
+// lookAt reads these sessions once; nil = all that there are. Where a node has just died the few are read where all are not: of single
+// rows another replica is asked too.
 func (s *sessions) lookAt(ctx context.Context, ids []gocql.UUID) error {
-	return s.take(ctx, ids, s.session.Query(selectSessions+" WHERE session IN ?", ids))
-}
-
-// take notes what a query tells of these sessions; nil = of all that there are.
-func (s *sessions) take(ctx context.Context, ids []gocql.UUID, query *gocql.Query) error {
 	start := boottime()
-	iter := query.Consistency(gocql.Quorum).IterContext(ctx)
-	found := map[gocql.UUID]sighting{}
-	var id, version gocql.UUID
-	var beat int64
-	var addr string
-	for iter.Scan(&id, &beat, &version, &addr) {
-		found[id] = sighting{beat: beat, schema: version, addr: addr}
-	}
-	if err := iter.Close(); err != nil {
+	found, err := s.read(ctx, ids)
+	if err != nil {
 		return fmt.Errorf("read sessions: %w", err)
 	}
 	end := boottime()
@@ -77,22 +62,80 @@ func (s *sessions) take(ctx context.Context, ids []gocql.UUID, query *gocql.Quer
 	return nil
 }
 
+// readSessions reads what sessions have last said of themselves; nil = all of them.
+func readSessions(ctx context.Context, session *gocql.Session, ids []gocql.UUID) (map[gocql.UUID]sighting, error) {
+	const all = "SELECT session, beat, schema_version, addr FROM music.sessions"
+	query := session.Query(all)
+	if ids != nil {
+		query = session.Query(all+" WHERE session IN ?", ids)
+	}
+	iter := query.Consistency(gocql.Quorum).IterContext(ctx)
+	found := map[gocql.UUID]sighting{}
+	var id, version gocql.UUID
+	var beat int64
+	var addr string
+	for iter.Scan(&id, &beat, &version, &addr) {
+		found[id] = sighting{beat: beat, schema: version, addr: addr}
+	}
+	return found, iter.Close()
+}
+
+// address is where the proxy of a session answers other proxies.
+func (s *sessions) address(ctx context.Context, id musiccore.SessionID) (string, error) {
+	found, ok := s.sighted(id)
+	if !ok {
+		if err := s.look(ctx); err != nil {
+			return "", fmt.Errorf("%w: %w", errNotAsked, err)
+		}
+		found, ok = s.sighted(id)
+	}
+	switch {
+	case !ok:
+		return "", fmt.Errorf("%w: there is no such session", errNotAsked)
+	case found.died(s.dead):
+		return "", fmt.Errorf("%w: the session has ended", errNotAsked)
+	case found.addr == "":
+		return "", errNoAddress
+	}
+	return found.addr, nil
+}
+
+func (s *sessions) sighted(id musiccore.SessionID) (sighting, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found, ok := s.seen[gocql.UUID(id)]
+	return found, ok
+}
+
+// living are the sessions that were not dead when they were last looked at, but for self, with their addresses.
+func (s *sessions) living(self musiccore.SessionID) map[musiccore.SessionID]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	alive := map[musiccore.SessionID]string{}
+	for id, seen := range s.seen {
+		if id != gocql.UUID(self) && !seen.died(s.dead) {
+			alive[musiccore.SessionID(id)] = seen.addr
+		}
+	}
+	return alive
+}
+
+// died tells whether a session has ended, or its beat has stood still for so long.
+func (s sighting) died(dead time.Duration) bool {
+	return s.beat == musiccore.EndedBeat || s.before-s.since >= dead
+}
+
 // lagging names the living sessions, but for self, that have not applied a version of the schema.
 func (s *sessions) lagging(self musiccore.SessionID, version gocql.UUID) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var late []string
 	for id, seen := range s.seen {
-		if id != gocql.UUID(self) && !s.over(seen) && seen.schema != version {
-			late = append(late, seen.addr)
+		if id != gocql.UUID(self) && !seen.died(s.dead) && seen.schema != version {
+			late = append(late, cmp.Or(seen.addr, id.String()))
 		}
 	}
 	return late
-}
-
-// over tells whether a session has ended, in good order or by silence.
-func (s *sessions) over(seen sighting) bool {
-	return seen.beat == musiccore.EndedBeat || seen.before-seen.since >= s.dead
 }
 
 // alive tells whether a session, by what was last looked at, may still be alive; and its beat. One that is not there is not alive.
@@ -100,5 +143,5 @@ func (s *sessions) alive(id gocql.UUID) (beat int64, alive bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	seen, ok := s.seen[id]
-	return seen.beat, ok && !s.over(seen)
+	return seen.beat, ok && !seen.died(s.dead)
 }

@@ -1,0 +1,105 @@
+package frontend
+
+import (
+	"testing"
+
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"music/musiccore"
+)
+
+// borrowed is a core of which every operation gets a stamp at once, and its verdict when the test gives it.
+type borrowed struct {
+	Locks
+	ended    chan musiccore.Outcome
+	verdicts chan musiccore.Verdict
+}
+
+func (b *borrowed) Begin(k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind, _ func(musiccore.Answer)) (musiccore.Answer, bool) {
+	return musiccore.Answer{Ticket: musiccore.Ticket{Key: k, Ref: r, Kind: kind, Stamp: 7}}, true
+}
+
+func (b *borrowed) End(_ musiccore.Ticket, o musiccore.Outcome) (musiccore.Verdict, func() musiccore.Verdict) {
+	b.ended <- o
+	return musiccore.Uncertain, func() musiccore.Verdict { return <-b.verdicts }
+}
+
+// withBorrowed is a rig in front of it, with bank.accounts as a critical table.
+func withBorrowed(t *testing.T) (*rig, *borrowed) {
+	t.Helper()
+	b := &borrowed{ended: make(chan musiccore.Outcome, 8), verdicts: make(chan musiccore.Verdict, 8)}
+	r := newRig(t, func(o *Options) { o.Locks = b })
+	r.server.Tables.Set("bank", "accounts", &Critical{Key: []Column{{Name: "id", Type: "text"}}})
+	return r, b
+}
+
+// The answer of an operation waits for its verdict, and nothing else on the connection does.
+func TestAnswerWaitsForItsVerdict(t *testing.T) {
+	everyDialect(t, func(t *testing.T, d dialect) {
+		r, core := withBorrowed(t)
+		client, backend := r.login(d)
+		write := query("UPDATE bank.accounts USING LOCK 1 SET n = 1 WHERE id = 'x'")
+		read := query("SELECT n FROM bank.accounts WHERE id = 'x' USING LOCK 1")
+		for _, tc := range []struct {
+			asked   message.Message
+			answer  message.Message
+			outcome musiccore.Outcome
+			verdict musiccore.Verdict
+			code    primitive.ErrorCode // 0: the answer itself
+			says    string
+		}{
+			{write, &message.VoidResult{}, musiccore.OutcomeAcked, musiccore.Tell, 0, ""},
+			{write, &message.VoidResult{}, musiccore.OutcomeAcked, musiccore.Uncertain, primitive.ErrorCodeWriteTimeout, "MUSIC_UNCERTAIN"},
+			{write, &message.VoidResult{}, musiccore.OutcomeAcked, musiccore.Lost, primitive.ErrorCodeInvalid, "is unknown"},
+			{write, &message.Invalid{ErrorMessage: "no"}, musiccore.OutcomeRefused, musiccore.Tell, primitive.ErrorCodeInvalid, "no"},
+			{write, &message.Overloaded{ErrorMessage: "full"}, musiccore.OutcomeUnknown, musiccore.Uncertain, primitive.ErrorCodeOverloaded, "full"},
+			{read, rows(nil), musiccore.OutcomeAcked, musiccore.Tell, 0, ""},
+			{read, rows(nil), musiccore.OutcomeAcked, musiccore.Uncertain, primitive.ErrorCodeInvalid, "MUSIC_UNAVAILABLE"},
+			{read, rows(nil), musiccore.OutcomeAcked, musiccore.Lost, primitive.ErrorCodeInvalid, "MUSIC_LOST"},
+		} {
+			client.send(5, tc.asked)
+			backend.answer(5)
+			backend.send(5, tc.answer)
+			assert.Equal(t, tc.outcome, <-core.ended)
+			relayed(client, backend, 6, query("SELECT a FROM b.c"), rows(nil))
+			core.verdicts <- tc.verdict
+			got := client.answer(5)
+			failure, failed := got.(message.Error)
+			require.Equal(t, tc.code != 0, failed, "%v", got)
+			if failed {
+				assert.Equal(t, tc.code, failure.GetErrorCode())
+				assert.Contains(t, failure.GetErrorMessage(), tc.says)
+			}
+		}
+	})
+}
+
+// A client that is owed an answer which waits for its verdict is told when Cassandra is lost, and a draining connection waits for it.
+func TestVerdictAtTheEndOfAConnection(t *testing.T) {
+	bothFramings(t, func(t *testing.T, d dialect) {
+		r, core := withBorrowed(t)
+		client, backend := r.login(d)
+		write := func() {
+			client.send(5, query("UPDATE bank.accounts USING LOCK 1 SET n = 1 WHERE id = 'x'"))
+			backend.answer(5)
+			backend.send(5, &message.VoidResult{})
+			<-core.ended
+		}
+		write()
+		_ = backend.Close()
+		backendLost(client, 5)
+		core.verdicts <- musiccore.Tell
+		client.ended()
+
+		client, backend = r.login(d)
+		write()
+		r.stop()
+		client.silent()
+		core.verdicts <- musiccore.Tell
+		assert.IsType(t, &message.VoidResult{}, client.answer(5))
+		client.ended()
+	})
+}

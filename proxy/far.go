@@ -1,0 +1,200 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"music/frontend"
+	"music/musiccore"
+)
+
+const (
+	farPatience = 1200 * time.Millisecond // how long an operation looks for the proxy that has its reference: drivers wait for 2 s
+	farPause    = 50 * time.Millisecond   // between two looks
+)
+
+// errand is an operation on a reference that may be at another proxy: how this one's core is asked, and how another proxy.
+type errand struct {
+	place
+	here  func(done func(musiccore.Answer)) (gone func())
+	there func(ctx context.Context, at musiccore.SessionID) (musiccore.Answer, error)
+	once  bool // asked again only where it was certainly not carried out
+}
+
+// Lock implements frontend.Locks. A new reference is always this proxy's own.
+func (l *locks) Lock(k musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) (gone func()) {
+	here := func(done func(musiccore.Answer)) (gone func()) { return l.lockHere(k, q, done) }
+	if q.Ref == 0 {
+		return here(done)
+	}
+	return l.run(errand{place: place{k, q.Ref}, here: here, there: func(ctx context.Context, at musiccore.SessionID) (musiccore.Answer, error) {
+		return l.peers.lock(ctx, at, k, q)
+	}}, done)
+}
+
+// Unlock implements frontend.Locks.
+func (l *locks) Unlock(k musiccore.Key, r musiccore.LockRef, done func(musiccore.Answer)) {
+	l.run(errand{
+		place: place{k, r},
+		here:  func(done func(musiccore.Answer)) (gone func()) { return l.unlockHere(k, r, done) },
+		there: func(ctx context.Context, at musiccore.SessionID) (musiccore.Answer, error) {
+			return l.peers.unlock(ctx, at, k, r)
+		},
+	}, done)
+}
+
+// Force implements frontend.Locks: the proxy that has the holder carries it out, and writes the audit.
+func (l *locks) Force(k musiccore.Key, f frontend.Force, done func(musiccore.Answer)) {
+	reason := f.Who
+	if f.Reason != "" {
+		reason += ": " + f.Reason
+	}
+	l.run(errand{
+		place: place{key: k},
+		here:  func(done func(musiccore.Answer)) (gone func()) { return l.forceHere(k, reason, done) },
+		there: func(ctx context.Context, at musiccore.SessionID) (musiccore.Answer, error) {
+			return l.peers.force(ctx, at, k, reason)
+		},
+		once: true,
+	}, done)
+}
+
+// beginThere goes on with a Begin that this proxy's core has answered.
+func (l *locks) beginThere(k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind, a musiccore.Answer) musiccore.Answer {
+	ctx, cancel := l.scope()
+	defer cancel()
+	return l.follow(ctx, errand{
+		place: place{k, r},
+		here:  func(done func(musiccore.Answer)) (gone func()) { return l.beginHere(k, r, kind, done) },
+		there: func(ctx context.Context, at musiccore.SessionID) (musiccore.Answer, error) {
+			return l.peers.begin(ctx, at, k, r, kind)
+		},
+	}, a)
+}
+
+// endThere gives a borrowed ticket back to its proxy, which alone can say what the client may be told (PROTOCOL.md 1, Remote).
+func (l *locks) endThere(t musiccore.Ticket, o musiccore.Outcome) (musiccore.Verdict, func() musiccore.Verdict) {
+	verdict := make(chan musiccore.Verdict, 1)
+	l.of(t.Key).running.Go(func() {
+		ctx, cancel := l.scope()
+		defer cancel()
+		verdict <- l.peers.end(ctx, t, o)
+	})
+	return musiccore.Uncertain, func() musiccore.Verdict { return <-verdict }
+}
+
+// run asks this proxy's core, and follows its answer to the proxy that it names.
+func (l *locks) run(e errand, done func(musiccore.Answer)) (gone func()) {
+	ctx, cancel := l.scope()
+	here := e.here(func(a musiccore.Answer) {
+		defer cancel()
+		done(l.follow(ctx, e, a))
+	})
+	return func() {
+		cancel()
+		here()
+	}
+}
+
+// follow goes where a core's answer points to, and asks the core again where nobody is found there: by then the session may be known
+// to have ended, and its reference goes on here (PROTOCOL.md 1, Takeover).
+func (l *locks) follow(ctx context.Context, e errand, a musiccore.Answer) musiccore.Answer {
+	var elsewhere *musiccore.ElsewhereError
+	for start := time.Now(); errors.As(a.Err, &elsewhere); a = await(ctx, e.here) {
+		told, err := e.there(ctx, elsewhere.Session)
+		if err == nil {
+			err = told.Err
+		}
+		if !moved(err) {
+			l.found(e.place, elsewhere.Session, err)
+			return told
+		}
+		l.forget(e.place)
+		if e.once && !errors.Is(err, errNotAsked) || time.Since(start) > farPatience || !pause(ctx, farPause) {
+			return musiccore.Answer{Err: absent(err)}
+		}
+	}
+	return a
+}
+
+// moved tells whether an error of another proxy says that the reference may be elsewhere by now, or soon.
+func moved(err error) bool {
+	for _, away := range []error{errPeer, errStranger, musiccore.ErrElsewhere, musiccore.ErrNoSession, musiccore.ErrDraining} {
+		if errors.Is(err, away) {
+			return true
+		}
+	}
+	return false
+}
+
+// absent is what a client is told of a reference whose proxy was not found.
+func absent(err error) error {
+	if errors.Is(err, errPeer) {
+		return err
+	}
+	return errPeer
+}
+
+// found remembers at which session a reference was served.
+func (l *locks) found(p place, at musiccore.SessionID, err error) {
+	if err != nil || p.ref == 0 {
+		return
+	}
+	s := l.of(p.key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.owners.Add(p, at)
+}
+
+// forget makes the next operation on a reference ask this proxy's core.
+func (l *locks) forget(p place) {
+	s := l.of(p.key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.owners.Remove(p)
+}
+
+// await waits for the one answer of an operation. When ctx ends the operation is given up, and has its answer all the same.
+func await(ctx context.Context, ask func(done func(musiccore.Answer)) (gone func())) musiccore.Answer {
+	answer := make(chan musiccore.Answer, 1)
+	gone := ask(func(a musiccore.Answer) { answer <- a })
+	select {
+	case a := <-answer:
+		return a
+	case <-ctx.Done():
+		gone()
+		return <-answer
+	}
+}
+
+// List implements frontend.Locks.
+func (l *locks) List(only musiccore.Key) (all []musiccore.Listing, missing []string) {
+	all = l.listHere(only)
+	ctx, cancel := l.scope()
+	defer cancel()
+	living, err := l.peers.living(ctx)
+	if err != nil {
+		return all, []string{"the locks of other proxies are not shown: music.sessions cannot be read"}
+	}
+	var mu sync.Mutex
+	var asking sync.WaitGroup
+	for id, address := range living {
+		asking.Go(func() {
+			found, more, err := l.peers.list(ctx, id, only)
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, found...)
+			switch {
+			case err != nil:
+				missing = append(missing, fmt.Sprintf("the locks of the proxy at %q are not shown: it does not answer", address))
+			case more:
+				missing = append(missing, fmt.Sprintf("only some of the locks of the proxy at %q are shown: name a table or key", address))
+			}
+		})
+	}
+	asking.Wait()
+	return all, missing
+}

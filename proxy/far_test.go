@@ -1,0 +1,286 @@
+package proxy
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"music/config"
+	"music/frontend"
+	"music/musiccore"
+)
+
+// PROTOCOL.md 1, Remote: the owner's sequencer gives every stamp, whichever proxy the client is at.
+func TestOperationsAtAnotherProxyBorrowTheirStamps(t *testing.T) {
+	a, b := two(t)
+	k := keyOf("x")
+	ref := a.held(k)
+	stamps := []musiccore.Stamp{a.put(k, ref), b.put(k, ref), a.put(k, ref), b.put(k, ref)}
+	for i := 1; i < len(stamps); i++ {
+		assert.Equal(t, stamps[i-1]+1, stamps[i])
+	}
+	get := b.begin(k, ref, musiccore.Get)
+	require.NoError(t, get.Err)
+	assert.Equal(t, a.life.self.Load().ID(), get.Ticket.Lender)
+	assert.Positive(t, get.Ticket.Left)
+	assert.Equal(t, musiccore.Tell, b.verdict(get.Ticket, musiccore.OutcomeAcked))
+
+	reads := a.cluster.rowReads(k)
+	for range 5 {
+		b.put(k, ref)
+	}
+	assert.Equal(t, reads, a.cluster.rowReads(k), "who has the reference is remembered")
+
+	given := b.unlock(k, ref)
+	require.NoError(t, given.Err)
+	assert.Equal(t, musiccore.Grant{Applied: true, Ref: ref, State: musiccore.Released}, given.Grant)
+	for _, s := range []*station{a, b} {
+		assert.ErrorIs(t, s.begin(k, ref, musiccore.Put).Err, musiccore.ErrLost)
+	}
+}
+
+// Errors of the owner's core are the client's, whichever proxy it is at.
+func TestErrorsOfAnotherProxy(t *testing.T) {
+	a, b := two(t)
+	k := keyOf("x")
+	ref := a.held(k)
+	waiting := a.queued(k)
+	assert.ErrorIs(t, b.begin(k, waiting, musiccore.Put).Err, musiccore.ErrNotHeld)
+	assert.ErrorIs(t, b.begin(k, waiting+1, musiccore.Put).Err, musiccore.ErrNotHeld)
+	b.put(k, ref)
+	asked := b.lock(k, musiccore.Request{Ref: waiting, NoWait: true})
+	require.NoError(t, asked.Err)
+	assert.Equal(t, musiccore.Queued, asked.Grant.State)
+}
+
+// LOCK … USING LOCK waits, asks and renews from anywhere.
+func TestWaitingAtAnotherProxy(t *testing.T) {
+	a, b := two(t)
+	k := keyOf("x")
+	ref := a.held(k)
+	next := a.queued(k)
+	granted := make(chan musiccore.Answer, 1)
+	b.Lock(k, musiccore.Request{Ref: next, Wait: 20 * time.Second}, func(told musiccore.Answer) { granted <- told })
+	renewed := b.lock(k, musiccore.Request{Ref: ref, Lease: 7 * time.Second})
+	require.NoError(t, renewed.Err)
+	assert.Equal(t, musiccore.Held, renewed.Grant.State)
+	assert.InDelta(t, 7*time.Second, renewed.Grant.Lease, float64(time.Second))
+	a.unlock(k, ref)
+	told := <-granted
+	require.NoError(t, told.Err)
+	assert.Equal(t, musiccore.Held, told.Grant.State)
+	b.put(k, next)
+}
+
+// A client that goes away loses its place in the queue, also where it waits at another proxy than its reference.
+func TestWhoGoesAwayAtAnotherProxyLosesItsPlace(t *testing.T) {
+	a, b := two(t)
+	k := keyOf("x")
+	ref := a.held(k)
+	next := a.queued(k)
+	told := make(chan musiccore.Answer, 1)
+	gone := b.Lock(k, musiccore.Request{Ref: next, Wait: 20 * time.Second}, func(a musiccore.Answer) { told <- a })
+	require.Eventually(t, func() bool { // it has got there: the place is attached to an operation of its own
+		s := a.of(k)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.waiting) == 1
+	}, 20*time.Second, time.Millisecond)
+	gone()
+	require.Error(t, (<-told).Err, "done is called all the same")
+	require.Eventually(t, func() bool { return len(a.listHere(k)) == 1 }, 20*time.Second, time.Millisecond)
+	a.unlock(k, ref)
+	after := a.lock(k, musiccore.Request{})
+	assert.Equal(t, musiccore.Held, after.Grant.State)
+	assert.Equal(t, next+1, after.Grant.Ref)
+}
+
+// What nobody waits for is not kept.
+func TestAnOperationThatIsGivenUpIsForgotten(t *testing.T) {
+	a, _ := two(t)
+	k := keyOf("x")
+	a.held(k)
+	told := make(chan musiccore.Answer, 1)
+	gone := a.Lock(k, musiccore.Request{Wait: 20 * time.Second}, func(a musiccore.Answer) { told <- a })
+	gone()
+	assert.ErrorIs(t, (<-told).Err, errGone)
+	s := a.of(k)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	assert.Empty(t, s.waiting)
+}
+
+// No reply to end: nobody knows whether a put may be told. What Cassandra refused was not done, whoever has been told.
+func TestEndWithoutReply(t *testing.T) {
+	a, b := two(t)
+	k := keyOf("x")
+	ref := a.held(k)
+	put, refused, get := b.begin(k, ref, musiccore.Put), b.begin(k, ref, musiccore.Put), b.begin(k, ref, musiccore.Get)
+	require.NoError(t, get.Err)
+	a.stop()
+	assert.Equal(t, musiccore.Uncertain, b.verdict(put.Ticket, musiccore.OutcomeAcked))
+	assert.Equal(t, musiccore.Uncertain, b.verdict(get.Ticket, musiccore.OutcomeAcked))
+	assert.Equal(t, musiccore.Tell, b.verdict(refused.Ticket, musiccore.OutcomeRefused))
+}
+
+// A ticket not ended by its deadline is unsettled at its owner: what comes later is never acknowledged.
+func TestLateEnd(t *testing.T) {
+	a, b := two(t, func(o *musiccore.Options) { o.OpTimeout = 50 * time.Millisecond })
+	k := keyOf("x")
+	ref := a.held(k)
+	late := b.begin(k, ref, musiccore.Put)
+	require.NoError(t, late.Err)
+	last := late.Ticket.Stamp
+	require.Eventually(t, func() bool { // the owner settles before it goes on, which takes two stamps
+		before := last
+		last = a.put(k, ref)
+		return last > before+1
+	}, 5*time.Second, time.Millisecond)
+	assert.Equal(t, musiccore.Uncertain, b.verdict(late.Ticket, musiccore.OutcomeAcked))
+}
+
+// To end twice is to be told less, never more.
+func TestEndTwice(t *testing.T) {
+	a, b := two(t)
+	k := keyOf("x")
+	ref := a.held(k)
+	put := b.begin(k, ref, musiccore.Put)
+	assert.Equal(t, musiccore.Tell, b.verdict(put.Ticket, musiccore.OutcomeAcked))
+	assert.Equal(t, musiccore.Uncertain, b.verdict(put.Ticket, musiccore.OutcomeAcked))
+}
+
+// Who is not there is named, and not waited for longer than a driver waits.
+func TestOwnerThatDoesNotAnswer(t *testing.T) {
+	a, b := two(t)
+	k := keyOf("x")
+	ref := a.held(k)
+	b.put(k, ref)
+	a.stop()
+	for _, err := range []error{
+		b.begin(k, ref, musiccore.Put).Err, b.unlock(k, ref).Err, b.lock(k, musiccore.Request{Ref: ref}).Err,
+	} {
+		require.ErrorIs(t, err, errPeer)
+		assert.NotContains(t, err.Error(), "127.0.0.1", "clients learn no addresses")
+	}
+}
+
+// Another session at the address of the one that was meant refuses: nothing is done under its name.
+func TestAnotherSessionAtTheAddress(t *testing.T) {
+	a, b := two(t)
+	k := keyOf("x")
+	ref := a.held(k)
+	b.put(k, ref)
+	a.life.rejoin()
+	assert.ErrorIs(t, b.begin(k, ref, musiccore.Put).Err, errPeer)
+}
+
+// A proxy that shuts down lends no more, and takes back what it has lent.
+func TestDrainingOwner(t *testing.T) {
+	a, b := two(t)
+	k := keyOf("x")
+	ref := a.held(k)
+	lent := b.begin(k, ref, musiccore.Put)
+	require.NoError(t, lent.Err)
+	a.server.draining.Store(true)
+	assert.ErrorIs(t, b.begin(k, ref, musiccore.Put).Err, errPeer)
+	assert.Equal(t, musiccore.Tell, b.verdict(lent.Ticket, musiccore.OutcomeAcked))
+}
+
+// A session that has ended by itself is not waited for: its reference goes on where its client is.
+func TestReferenceOfAnEndedSessionGoesOn(t *testing.T) {
+	a, b := two(t)
+	k := keyOf("x")
+	ref := a.held(k)
+	before := a.put(k, ref)
+	b.put(k, ref)
+	a.ended()
+	a.stop()
+	assert.Greater(t, b.put(k, ref), before+musiccore.Defaults().Window/2, "a window of its own")
+	given := b.unlock(k, ref)
+	require.NoError(t, given.Err)
+	assert.Equal(t, musiccore.Released, given.Grant.State)
+}
+
+func TestForceIsCarriedOutByTheOwner(t *testing.T) {
+	a, b := two(t)
+	k := keyOf("x")
+	ref := a.held(k)
+	next := a.queued(k)
+	forced := answered(t, func(done func(musiccore.Answer)) { b.Force(k, frontend.Force{Who: "anna", Reason: "stuck"}, done) })
+	require.NoError(t, forced.Err)
+	assert.Equal(t, ref, forced.Grant.Ref)
+	assert.ErrorIs(t, a.begin(k, ref, musiccore.Put).Err, musiccore.ErrLost)
+	a.lock(k, musiccore.Request{Ref: next, Wait: 20 * time.Second})
+	b.put(k, next)
+}
+
+func TestListOfAllProxies(t *testing.T) {
+	a, b := two(t)
+	x, y := keyOf("x"), keyOf("y")
+	other := musiccore.Key{Table: [16]byte{1}, PK: "z"}
+	a.held(x)
+	b.held(y)
+	a.held(other)
+	all, missing := b.List(musiccore.Key{})
+	assert.Empty(t, missing)
+	assert.ElementsMatch(t, []musiccore.Key{x, y, other}, keysOf(all))
+	all, _ = b.List(musiccore.Key{Table: x.Table})
+	assert.ElementsMatch(t, []musiccore.Key{x, y}, keysOf(all))
+	all, _ = b.List(x)
+	require.Len(t, all, 1)
+	assert.Equal(t, musiccore.Held, all[0].State)
+
+	a.stop()
+	all, missing = b.List(musiccore.Key{})
+	assert.ElementsMatch(t, []musiccore.Key{y}, keysOf(all))
+	require.Len(t, missing, 1)
+	assert.Contains(t, missing[0], a.address)
+	a.ended()
+	_, missing = b.List(musiccore.Key{})
+	assert.Empty(t, missing, "nobody asks who has ended")
+}
+
+func keysOf(all []musiccore.Listing) []musiccore.Key {
+	var keys []musiccore.Key
+	for _, l := range all {
+		keys = append(keys, l.Key)
+	}
+	return keys
+}
+
+// The releaser's word makes the next owner look at once, not at its next poll.
+func TestHintsGetThere(t *testing.T) {
+	c := newCluster()
+	slow := func(o *musiccore.Options) { o.Wait = 20 * time.Second }
+	a, b := startStation(t, c, config.Peers{}, slow), startStation(t, c, config.Peers{}, slow)
+	k := keyOf("x")
+	ref := a.held(k)
+	granted := make(chan musiccore.Answer, 1)
+	b.Lock(k, musiccore.Request{}, func(told musiccore.Answer) { granted <- told })
+	require.Eventually(t, func() bool { l := b.listHere(k); return len(l) == 1 && l[0].Ref == ref+1 }, 20*time.Second, time.Millisecond)
+	a.queued(k) // behind the other proxy's: from its own LWT the releaser has seen who comes next
+	a.unlock(k, ref)
+	told := <-granted
+	require.NoError(t, told.Err)
+	assert.Equal(t, musiccore.Held, told.Grant.State)
+	require.Eventually(t, func() bool { return hintsSent(t, a) == 1 }, 20*time.Second, time.Millisecond)
+}
+
+// Hints for a proxy that does not answer are dropped, and keep nobody waiting.
+func TestHintsThatNobodyTakesAreDropped(t *testing.T) {
+	a, b := two(t)
+	a.cluster.say(b.life.self.Load().ID(), 1, nowhere(t))
+	require.NoError(t, a.life.others.look(t.Context()))
+	all := make([]musiccore.Hint, 4*hintsKept)
+	for i := range all {
+		all[i] = musiccore.Hint{Key: keyOf("x"), To: b.life.self.Load().ID(), Kind: musiccore.YourTurn}
+	}
+	var telling sync.WaitGroup
+	for range 4 {
+		telling.Go(func() { a.peers.tell(t.Context(), all) })
+	}
+	telling.Wait()
+}

@@ -1,0 +1,232 @@
+package proxy
+
+import (
+	"context"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+
+	"music/config"
+	"music/musiccore"
+)
+
+// cluster plays Cassandra for several proxies: lock rows and life signs, each seen at once by all.
+type cluster struct {
+	mu    sync.Mutex
+	rows  map[musiccore.Key]*musiccore.Row
+	said  map[gocql.UUID]sighting // what each session has said of itself
+	reads map[musiccore.Key]int
+}
+
+func newCluster() *cluster {
+	return &cluster{rows: map[musiccore.Key]*musiccore.Row{}, said: map[gocql.UUID]sighting{}, reads: map[musiccore.Key]int{}}
+}
+
+// do carries out a core's command.
+func (c *cluster) do(_ context.Context, command musiccore.Command) musiccore.Result {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	row := c.rows[command.Key]
+	switch a := command.Do.(type) {
+	case musiccore.ReadRow:
+		c.reads[command.Key]++
+		return musiccore.Result{Fate: musiccore.Done, Row: row}
+	case musiccore.Apply:
+		next, ok := a.Swap.Apply(row)
+		if !ok {
+			return musiccore.Result{Fate: musiccore.Refused}
+		}
+		c.rows[command.Key] = &next
+	case musiccore.ReadBeat:
+		return musiccore.Result{Fate: musiccore.Done, Beat: c.said[gocql.UUID(a.Session)].beat}
+	}
+	return musiccore.Result{Fate: musiccore.Done}
+}
+
+// sessions is music.sessions.
+func (c *cluster) sessions(context.Context, []gocql.UUID) (map[gocql.UUID]sighting, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := map[gocql.UUID]sighting{}
+	for id, said := range c.said {
+		all[id] = said
+	}
+	return all, nil
+}
+
+func (c *cluster) say(id musiccore.SessionID, beat int64, address string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.said[gocql.UUID(id)] = sighting{beat: beat, addr: address}
+}
+
+// rowReads is how often the lock row of a key was read.
+func (c *cluster) rowReads(k musiccore.Key) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.reads[k]
+}
+
+// station is one proxy without clients and without Cassandra: its locks, and its channel with the others.
+type station struct {
+	*locks
+	t       *testing.T
+	cluster *cluster
+	life    *life
+	server  *peerServer
+	address string
+	stop    func() // ends the channel, as the end of the process would
+}
+
+// startStation starts a proxy; it ends with the test. channel says how it knows others and is known by them.
+func startStation(t *testing.T, c *cluster, channel config.Peers, change ...func(*musiccore.Options)) *station {
+	t.Helper()
+	options := musiccore.Defaults()
+	options.SessionLease = time.Hour // nobody beats here
+	for _, f := range change {
+		f(&options)
+	}
+	if channel.Listen == "" {
+		channel.Listen = "127.0.0.1:0"
+	}
+	ln, address, err := openPeers(t.Context(), channel)
+	require.NoError(t, err)
+	s := &station{t: t, cluster: c, address: address, life: &life{options: options}}
+	s.life.others.read, s.life.others.dead = c.sessions, options.DeadAfter()
+	self := s.life.rejoin()
+	clocks := new(clock)
+	clocks.observe(time.Now(), time.Now(), time.Now())
+	start := clocks.now()
+	n, _ := self.Beat(start)
+	self.Acked(start, start, n)
+	c.say(self.ID(), n, address)
+	require.NoError(t, s.life.others.look(t.Context()))
+
+	ctx, cancel := context.WithCancel(context.Background())
+	tables := new(schema)
+	tables.byID.Store(&map[[16]byte]*dataTable{})
+	registry := prometheus.NewRegistry()
+	s.locks = newLocks(ctx, self, options, lockDeps{
+		clock: clocks, do: c.do, peers: newPeers(channel, s.life, zerolog.Nop(), registry), log: zerolog.Nop(),
+		audit: newAudit(zerolog.New(io.Discard), tables, registry),
+	})
+	s.server = &peerServer{locks: s.locks, session: s.peers.self, seal: seal(channel.Secret), log: zerolog.Nop()}
+	answering, hangUp := context.WithCancel(ctx)
+	var served sync.WaitGroup
+	served.Go(func() { s.server.serve(answering, ln) })
+	s.stop = func() {
+		hangUp()
+		served.Wait()
+	}
+	t.Cleanup(func() {
+		cancel()
+		served.Wait()
+		s.close()
+	})
+	return s
+}
+
+// two are proxies that know each other by nothing: they are on loopback.
+func two(t *testing.T, change ...func(*musiccore.Options)) (a, b *station) {
+	t.Helper()
+	c := newCluster()
+	return startStation(t, c, config.Peers{}, change...), startStation(t, c, config.Peers{}, change...)
+}
+
+// keyOf is a key whose bytes are no text.
+func keyOf(name string) musiccore.Key {
+	return musiccore.Key{Table: uuid.MustParse("00000000-0000-0000-0000-00000000abcd"), PK: "\x00\xff" + name}
+}
+
+// answered waits for what is handed to done.
+func answered[T any](t *testing.T, ask func(done func(T))) T {
+	t.Helper()
+	told := make(chan T, 1)
+	ask(func(a T) { told <- a })
+	select {
+	case a := <-told:
+		return a
+	case <-time.After(20 * time.Second):
+		require.FailNow(t, "no answer")
+		panic("unreachable")
+	}
+}
+
+func (s *station) lock(k musiccore.Key, q musiccore.Request) musiccore.Answer {
+	s.t.Helper()
+	return answered(s.t, func(done func(musiccore.Answer)) { s.Lock(k, q, done) })
+}
+
+func (s *station) unlock(k musiccore.Key, r musiccore.LockRef) musiccore.Answer {
+	s.t.Helper()
+	return answered(s.t, func(done func(musiccore.Answer)) { s.Unlock(k, r, done) })
+}
+
+func (s *station) begin(k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind) musiccore.Answer {
+	s.t.Helper()
+	return answered(s.t, func(done func(musiccore.Answer)) {
+		if a, ok := s.Begin(k, r, kind, done); ok {
+			done(a)
+		}
+	})
+}
+
+// verdict ends an operation and waits for what may be told.
+func (s *station) verdict(t musiccore.Ticket, o musiccore.Outcome) musiccore.Verdict {
+	s.t.Helper()
+	v, wait := s.End(t, o)
+	if wait != nil {
+		v = wait()
+	}
+	return v
+}
+
+// put does one operation, which Cassandra acknowledges.
+func (s *station) put(k musiccore.Key, r musiccore.LockRef) musiccore.Stamp {
+	s.t.Helper()
+	a := s.begin(k, r, musiccore.Put)
+	require.NoError(s.t, a.Err)
+	require.Equal(s.t, musiccore.Tell, s.verdict(a.Ticket, musiccore.OutcomeAcked))
+	return a.Ticket.Stamp
+}
+
+// held takes a lock.
+func (s *station) held(k musiccore.Key) musiccore.LockRef {
+	s.t.Helper()
+	a := s.lock(k, musiccore.Request{})
+	require.NoError(s.t, a.Err)
+	require.Equal(s.t, musiccore.Held, a.Grant.State)
+	return a.Grant.Ref
+}
+
+// queued takes a place behind the holder.
+func (s *station) queued(k musiccore.Key) musiccore.LockRef {
+	s.t.Helper()
+	a := s.lock(k, musiccore.Request{Wait: time.Millisecond})
+	require.NoError(s.t, a.Err)
+	require.Equal(s.t, musiccore.Queued, a.Grant.State)
+	return a.Grant.Ref
+}
+
+// ended writes that a session has ended by itself.
+func (s *station) ended() {
+	s.life.self.Load().End()
+	s.cluster.say(s.life.self.Load().ID(), musiccore.EndedBeat, s.address)
+}
+
+// nowhere is an address on which nobody listens.
+func nowhere(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = ln.Close() }()
+	return ln.Addr().String()
+}

@@ -1,0 +1,164 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"music/frontend"
+	"music/musiccore"
+)
+
+// peerVersion is the version of what proxies say to each other. Each message carries it, and a proxy refuses every other: all of a
+// cluster run releases of one version.
+const peerVersion = "1"
+
+// Headers of the channel between proxies.
+const (
+	headerVersion = "Music-Peer-Version"
+	headerTime    = "Music-Peer-Time" // of a request, Unix milliseconds
+	headerSeal    = "Music-Peer-Seal"
+)
+
+// What one proxy can ask another (DESIGN.md 3): paths of POST requests with a question, answered with a reply.
+const (
+	askLock   = "/lock" // of a reference: wait, ask, renew
+	askUnlock = "/unlock"
+	askBegin  = "/begin"
+	askEnd    = "/end"
+	askForce  = "/force"
+	askHint   = "/hint"
+	askList   = "/list"
+)
+
+// question is what a proxy asks; which fields it has depends on the path.
+type question struct {
+	Session uuid.UUID          `json:"session"` // of who is asked; anybody else refuses (PROTOCOL.md 1, Remote)
+	Key     wireKey            `json:"key"`
+	Ref     musiccore.LockRef  `json:"ref,omitempty"`
+	Lock    *musiccore.Request `json:"lock,omitempty"`
+	Kind    musiccore.Kind     `json:"kind,omitempty"`
+	Ticket  *wireTicket        `json:"ticket,omitempty"`
+	Outcome musiccore.Outcome  `json:"outcome,omitempty"`
+	Reason  string             `json:"reason,omitempty"` // of a Force: who, and why
+	Hint    musiccore.HintKind `json:"hint,omitempty"`
+}
+
+// reply is what it is told.
+type reply struct {
+	Fault   string            `json:"fault,omitempty"`  // text of one of faults
+	Detail  string            `json:"detail,omitempty"` // the whole text of that error, for people
+	Session uuid.UUID         `json:"session"`          // of ErrElsewhere
+	Grant   musiccore.Grant   `json:"grant"`
+	Ticket  *wireTicket       `json:"ticket,omitempty"`
+	Verdict musiccore.Verdict `json:"verdict,omitempty"`
+	Locks   []wireListing     `json:"locks,omitempty"`
+	More    bool              `json:"more,omitempty"` // there are more locks than were told
+}
+
+// wireKey is a key as JSON can carry it: routing keys are no texts.
+type wireKey struct {
+	Table uuid.UUID `json:"table"`
+	PK    []byte    `json:"pk,omitempty"`
+}
+
+func toWire(k musiccore.Key) wireKey { return wireKey{uuid.UUID(k.Table), []byte(k.PK)} }
+
+func (k wireKey) key() musiccore.Key { return musiccore.Key{Table: k.Table, PK: string(k.PK)} }
+
+// wireTicket is a ticket without its key, which stands in the question.
+type wireTicket struct {
+	musiccore.Ticket
+	Key *struct{} `json:"Key,omitempty"` // nil; it hides the ticket's own
+}
+
+// wireListing is a listing with its key as JSON can carry it.
+type wireListing struct {
+	musiccore.Listing
+	Key wireKey `json:"Key"`
+}
+
+var (
+	// errPeer: another proxy could not be asked, or did not answer. What was asked may have been done.
+	errPeer = frontend.ErrAway
+	// errNotAsked is an errPeer that never got there.
+	errNotAsked = fmt.Errorf("%w", errPeer)
+	// errPeerVersion is an errPeer that runs another release.
+	errPeerVersion = fmt.Errorf("%w (it speaks another version of the peer protocol: run one release on all proxies)", errPeer)
+	// errNoAddress is an errPeer that nobody can ask.
+	errNoAddress = fmt.Errorf("%w (it answers no other proxies: peer-listen is not set there)", errNotAsked)
+	// errStranger: who was asked is not the session that was meant.
+	errStranger = errors.New("another session is at that address")
+)
+
+// faults are the errors that mean the same at both ends of the channel.
+func faults() []error {
+	return []error{
+		musiccore.ErrNotHeld, musiccore.ErrLost, musiccore.ErrSynchronising, musiccore.ErrPoisoned, musiccore.ErrTooLarge, musiccore.ErrNoSession,
+		musiccore.ErrClock, musiccore.ErrDraining, musiccore.ErrCrowded, musiccore.ErrUnavailable, errStranger,
+	}
+}
+
+// fail puts an error into a reply.
+func (r *reply) fail(err error) {
+	var elsewhere *musiccore.ElsewhereError
+	if errors.As(err, &elsewhere) {
+		r.Fault, r.Session = musiccore.ErrElsewhere.Error(), uuid.UUID(elsewhere.Session)
+		return
+	}
+	r.Fault, r.Detail = musiccore.ErrUnavailable.Error(), err.Error()
+	for _, fault := range faults() {
+		if errors.Is(err, fault) {
+			r.Fault = fault.Error()
+		}
+	}
+}
+
+// err is the error of a reply, or nil.
+func (r *reply) err() error {
+	if r.Fault == musiccore.ErrElsewhere.Error() {
+		return &musiccore.ElsewhereError{Session: musiccore.SessionID(r.Session)}
+	}
+	for _, fault := range faults() {
+		if r.Fault == fault.Error() {
+			return detailed(fault, r.Detail)
+		}
+	}
+	if r.Fault != "" {
+		return detailed(musiccore.ErrUnavailable, r.Fault)
+	}
+	return nil
+}
+
+// detailed is an error with what its text said at the other end.
+func detailed(err error, detail string) error {
+	detail = strings.TrimPrefix(strings.TrimPrefix(detail, err.Error()), ": ")
+	if detail == "" {
+		return err
+	}
+	return fmt.Errorf("%w: %s", err, detail)
+}
+
+// answer is a reply as the core would have given it.
+func (r *reply) answer(k musiccore.Key, from musiccore.SessionID) musiccore.Answer {
+	a := musiccore.Answer{Grant: r.Grant, Err: r.err()}
+	if r.Ticket != nil {
+		a.Ticket = r.Ticket.Ticket
+		a.Ticket.Key, a.Ticket.Lender = k, from
+	}
+	return a
+}
+
+// replyTo is a core's answer as a reply.
+func replyTo(a musiccore.Answer) reply {
+	r := reply{Grant: a.Grant}
+	if a.Err != nil {
+		r.fail(a.Err)
+	}
+	if a.Ticket.OK() {
+		r.Ticket = &wireTicket{Ticket: a.Ticket}
+	}
+	return r
+}
