@@ -138,11 +138,41 @@ func (b *bank) strangers(t *testing.T) {
 		}
 	}
 	b.readers(t, ref)
+	b.forcers(t, ref)
 	for _, cql := range []string{
 		"UPDATE bank.accounts USING LOCK " + ref + " SET balance = 3 WHERE branch = 'b' AND id = 'x'", "UNLOCK bank.accounts WHERE branch = 'b' USING LOCK " + ref,
 	} {
 		require.NoError(t, holder.run(statement{cql: cql}).err(), "the holder is as free as before")
 	}
+}
+
+// forcers: to take somebody's lock takes AUTHORIZE, which neither who may read nor who may write has.
+func (b *bank) forcers(t *testing.T, ref string) {
+	const force = "UNLOCK bank.accounts WHERE branch = 'b' FORCE REASON 'they said so'"
+	for role, password := range map[string]string{"reader": "r", "nobody": "n", "writer": "w"} {
+		for version := 3; version <= 5; version++ {
+			o := b.login(b.proxy.address, role, password, version).run(statement{cql: force})
+			want := &failure{0x2100, "User " + role + " has no AUTHORIZE permission on <table bank.accounts> or any of its parents"}
+			assert.Equal(t, want, o.failure, "%s, v%d", role, version)
+		}
+	}
+	b.grant("GRANT AUTHORIZE ON bank.accounts TO nobody")
+	for version := 3; version <= 5; version++ {
+		c := b.login(b.proxy.address, "nobody", "n", version)
+		o := c.run(statement{cql: "UNLOCK bank.accounts WHERE branch = 'f' FORCE"})
+		require.NoError(t, o.err(), "v%d", version)
+		assert.Equal(t, "false", told(o, "[applied]"), "nobody holds it: %v", o)
+		o = c.run(statement{cql: "SELECT UNLOCK bank.accounts WHERE branch = ? FORCE REASON ?", values: []any{"f", "bound"}})
+		require.NoError(t, o.err(), "v%d", version)
+		assert.Equal(t, noModify("nobody"), c.run(statement{cql: "UNLOCK bank.accounts WHERE branch = 'b' USING LOCK " + ref}).failure, "to force is not to modify")
+	}
+	held := b.login(b.proxy.address, "writer", "w", 4).run(statement{cql: "LOCK bank.accounts WHERE branch = 'g'"})
+	require.Equal(t, "held", told(held, "state"), "%v", held)
+	o := b.login(b.proxy.address, "nobody", "n", 4).run(statement{cql: "UNLOCK bank.accounts WHERE branch = 'g' FORCE REASON 'they said so'"})
+	require.NoError(t, o.err())
+	assert.Equal(t, "true", told(o, "[applied]"), "%v", o)
+	assert.Regexp(t, `"reason":"nobody at [0-9.:]+: they said so"`, b.proxy.log.String(), "the audit tells who and why")
+	b.grant("REVOKE AUTHORIZE ON bank.accounts FROM nobody")
 }
 
 // readers: to read under a lock, and to see who holds it, takes SELECT and no more.

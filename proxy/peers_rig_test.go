@@ -210,10 +210,14 @@ func (s *station) held(k musiccore.Key) musiccore.LockRef {
 // queued takes a place behind the holder.
 func (s *station) queued(k musiccore.Key) musiccore.LockRef {
 	s.t.Helper()
-	a := s.lock(k, musiccore.Request{Wait: time.Millisecond})
-	require.NoError(s.t, a.Err)
-	require.Equal(s.t, musiccore.Queued, a.Grant.State)
-	return a.Grant.Ref
+	token := uuid.New()
+	var ref musiccore.LockRef
+	require.Eventually(s.t, func() bool { // asked for often enough, it is decided
+		a := s.lock(k, musiccore.Request{Wait: time.Millisecond, Token: token})
+		ref = a.Grant.Ref
+		return a.Err == nil && a.Grant.State == musiccore.Queued && ref != 0
+	}, 20*time.Second, time.Millisecond)
+	return ref
 }
 
 // ended writes that a session has ended by itself.
