@@ -1,0 +1,216 @@
+package musiccore
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// witness is a session and another proxy that watches it, each with a clock of its own. Nobody knows the true time.
+type witness struct {
+	real    time.Duration
+	own     drawnClock
+	theirs  drawnClock
+	session *Session
+	beats   []sentBeat
+	stored  int64
+	watcher *desk
+	reads   []readBeat
+	watch   *watch
+}
+
+// drawnClock is a BOOTTIME: it begins anywhere and runs at its own rate.
+type drawnClock struct {
+	start time.Duration
+	rate  float64
+}
+
+func (c drawnClock) at(real time.Duration) time.Duration {
+	return c.start + time.Duration(float64(real)*c.rate)
+}
+
+// sentBeat is a beat between its start and its acknowledgement; it reaches the store in between, or never.
+type sentBeat struct {
+	n       int64
+	start   Now
+	written bool
+}
+
+// readBeat is a read of the beat between its start and its end; it sees the store at one moment in between.
+type readBeat struct {
+	id     CommandID
+	seen   int64
+	served bool
+}
+
+func newWitness(t *rapid.T, tt *testing.T) *witness {
+	o := Defaults()
+	o.Margin = time.Microsecond // for the rounding of this test
+	rate := rapid.Float64Range(0.9, 1.1).Draw(t, "rate")
+	w := &witness{
+		own:     drawnClock{time.Hour, rate},
+		theirs:  drawnClock{2 * time.Hour, rate * rapid.SampledFrom([]float64{1 - o.Drift, 1, 1 + o.Drift}).Draw(t, "drift")},
+		session: NewSession(session(9), o),
+		watcher: &desk{t: tt, opts: o, answers: map[OpID]Answer{}},
+	}
+	w.watcher.session = NewSession(session(1), o)
+	w.watcher.core = New(w.watcher.session, o)
+	w.beat(t) // nobody meets the name of a session before its first acknowledged beat
+	return w
+}
+
+// now is what the session's proxy reads. Its wall clock stands still: the worst that it can do.
+func (w *witness) now() Now { return Now{Boot: w.own.at(w.real), Wall: t0} }
+
+func (w *witness) pass(t *rapid.T) {
+	w.real += rapid.SampledFrom([]time.Duration{
+		time.Nanosecond, time.Millisecond, 300 * time.Millisecond, time.Second, 3 * time.Second, 9 * time.Second, 10 * time.Second,
+	}).Draw(t, "pass")
+}
+
+// edge is the last moment at which the lease of a beat runs.
+func (w *witness) edge(t *rapid.T) {
+	b := w.aBeat(t)
+	last := b.start.Boot + w.watcher.opts.SessionLease - time.Microsecond
+	w.real = max(w.real, time.Duration(float64(last-w.own.start)/w.own.rate))
+}
+
+func (w *witness) start(*rapid.T) {
+	now := w.now()
+	if n, ok := w.session.Beat(now); ok {
+		w.beats = append(w.beats, sentBeat{n: n, start: now})
+	}
+}
+
+// aBeat draws one on its way.
+func (w *witness) aBeat(t *rapid.T) *sentBeat {
+	return &w.beats[rapid.IntRange(max(0, len(w.beats)-3), len(w.beats)-1).Draw(t, "beat")]
+}
+
+func (w *witness) write(t *rapid.T) {
+	b := w.aBeat(t)
+	b.written = true
+	w.stored = max(w.stored, b.n)
+}
+
+func (w *witness) ack(t *rapid.T) {
+	if b := w.aBeat(t); b.written {
+		w.session.Acked(w.now(), b.start, b.n)
+	}
+}
+
+// beat is one that goes well.
+func (w *witness) beat(t *rapid.T) {
+	w.start(t)
+	b := &w.beats[len(w.beats)-1]
+	b.written = true
+	w.stored = max(w.stored, b.n)
+	w.session.Acked(w.now(), b.start, b.n)
+}
+
+// look lets the watcher go on watching and send its reads.
+func (w *witness) look(*rapid.T) {
+	d := w.watcher
+	d.now = w.theirs.at(w.real)
+	w.watch = d.core.watch(d.time(), w.session.ID())
+	d.take(d.core.Tick(d.time()))
+	for _, c := range d.open {
+		w.reads = append(w.reads, readBeat{id: c.ID})
+	}
+	d.open = nil
+}
+
+func (w *witness) serve(*rapid.T) {
+	for i := range w.reads {
+		if !w.reads[i].served {
+			w.reads[i].seen, w.reads[i].served = w.stored, true
+		}
+	}
+}
+
+func (w *witness) reply(*rapid.T) {
+	d := w.watcher
+	d.now = w.theirs.at(w.real)
+	for _, r := range w.reads {
+		if r.served {
+			d.reply(r.id, Result{Fate: Done, Beat: r.seen})
+		}
+	}
+	w.reads = nil
+}
+
+// lookAndSee is a read that takes no time.
+func (w *witness) lookAndSee(t *rapid.T) {
+	w.look(t)
+	w.serve(t)
+	w.reply(t)
+}
+
+// ask is I9: when Dead(x) holds anywhere, valid() of x is false for ever. Nobody asks at every moment: who asks ends the
+// session if its time is over.
+func (w *witness) ask(t *rapid.T) {
+	if w.dead() && w.session.Valid(w.now()) {
+		t.Fatalf("dead for another proxy, and valid, at %v", w.real)
+	}
+}
+
+func (w *witness) dead() bool { return w.watch != nil && w.watch.dead }
+
+// Whatever is late, and however the clocks run, as long as their rates differ by no more than eps: nobody finds a session
+// dead that still believes in itself (I9, C5, C12).
+func TestDeadIsNeverValid(t *testing.T) {
+	found := 0
+	often(t, 20, func(rt *rapid.T) {
+		w := newWitness(rt, t)
+		rt.Repeat(map[string]func(*rapid.T){
+			"pass": w.pass, "passes": w.pass, "edge": w.edge, "beat": w.beat, "start": w.start, "write": w.write, "ack": w.ack,
+			"look": w.look, "serve": w.serve, "reply": w.reply, "look and see": w.lookAndSee, "see again": w.lookAndSee, "ask": w.ask,
+		})
+		w.ask(rt)
+		if w.dead() {
+			found++
+		}
+	})
+	if found == 0 {
+		t.Fatal("no session was ever found dead")
+	}
+}
+
+// What a session says of itself depends on nothing but the latest start of an acknowledged beat, by either clock: valid
+// before start+L, never after, and never again.
+func TestLeaseArithmetic(t *testing.T) {
+	often(t, 20, func(t *rapid.T) {
+		o := Defaults()
+		s := NewSession(session(1), o)
+		now, deadline, dead := Now{Boot: time.Hour, Wall: t0}, Now{}, false
+		starts := []Now{now} // by number
+		for range rapid.IntRange(1, 30).Draw(t, "steps") {
+			step := rapid.SampledFrom([]time.Duration{0, 1000, time.Second, 4 * time.Second, 10*time.Second - 1000, 10 * time.Second}).Draw(t, "step")
+			jump := rapid.SampledFrom([]Stamp{0, 0, 0, 0, -5_000_000, 5_000_000, 3_600_000_000}).Draw(t, "jump")
+			now.Boot, now.Wall = now.Boot+step, now.Wall+Stamp(step.Microseconds())+jump
+			over := func() bool {
+				return dead || deadline.Boot != 0 && (now.Boot >= deadline.Boot || now.Wall >= deadline.Wall)
+			}
+			dead = over()
+			if rapid.Bool().Draw(t, "beats") {
+				if _, ok := s.Beat(now); ok == dead {
+					t.Fatalf("a beat is %v, and dead is %v", ok, dead)
+				}
+				if !dead {
+					starts = append(starts, now)
+				}
+			}
+			if n := rapid.IntRange(0, len(starts)-1).Draw(t, "acknowledged"); n > 0 {
+				s.Acked(now, starts[n], int64(n))
+				if end := starts[n].Boot + o.SessionLease; end > deadline.Boot && !dead {
+					deadline = Now{Boot: end, Wall: starts[n].Wall + Stamp(o.SessionLease.Microseconds())}
+				}
+				dead = over()
+			}
+			if got, want := s.Valid(now), deadline.Boot != 0 && !dead; got != want || s.Dead() != dead {
+				t.Fatalf("valid %v, want %v; dead %v, want %v", got, want, s.Dead(), dead)
+			}
+		}
+	})
+}
