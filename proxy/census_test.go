@@ -123,3 +123,13 @@ func TestNodeThatHasLeft(t *testing.T) {
 	m.absent[uuid.UUID{3}] = time.Now().Add(-leftAfter)
 	assert.True(t, m.hasLeft(uuid.UUID{3}))
 }
+
+// A proxy on the loopback of an application's machine stays alone; one before a node on that same loopback does not.
+func TestUnreachableProxies(t *testing.T) {
+	at := netip.MustParseAddrPort
+	assert.False(t, unreachable(at("192.0.2.1:9042"), at("10.0.0.1:9042")))
+	assert.True(t, unreachable(at("127.0.0.1:9042"), at("10.0.0.1:9042")))
+	assert.True(t, unreachable(at("[::1]:9042"), at("10.0.0.1:9042")))
+	assert.False(t, unreachable(at("127.0.6.1:9042"), at("127.0.7.1:9042")))
+	assert.True(t, unreachable(at("192.0.2.1:0"), at("10.0.0.1:9042")))
+}

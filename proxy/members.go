@@ -71,8 +71,7 @@ func (m *members) join(ctx context.Context, expected int) error {
 	if err := m.reachHome(ctx); err != nil {
 		return err
 	}
-	m.private = m.advertise.Port() == 0 || m.advertise.Addr().IsLoopback() && !m.ring.home.native.Addr().IsLoopback()
-	if m.private {
+	if m.private = unreachable(m.advertise, m.ring.home.native); m.private {
 		m.log.Info().Stringer("advertise", m.advertise).Msg("the proxy stays alone: no other machine can reach it where it is advertised")
 		return nil
 	}
@@ -83,6 +82,12 @@ func (m *members) join(ctx context.Context, expected int) error {
 		return err
 	}
 	return m.expect(ctx, expected)
+}
+
+// unreachable tells whether drivers could not get to this proxy where it is advertised, once they hear of it from another one: its
+// address is one of its own machine alone, while nodes are elsewhere, or its port is not known.
+func unreachable(advertise, node netip.AddrPort) bool {
+	return advertise.Port() == 0 || advertise.Addr().IsLoopback() && !node.Addr().IsLoopback()
 }
 
 // reachHome waits for the home node.
