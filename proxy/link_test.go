@@ -98,8 +98,8 @@ func TestLinkSeesTheRing(t *testing.T) {
 		require.NoError(t, m.lookHome(context.Background()))
 		at := netip.MustParseAddrPort
 		assert.Equal(t, ring{
-			home: place{uuid.UUID{1}, at("10.0.0.1:7000"), at("10.1.0.1:9042")},
-			others: map[uuid.UUID]place{
+			home: location{uuid.UUID{1}, at("10.0.0.1:7000"), at("10.1.0.1:9042")},
+			others: map[uuid.UUID]location{
 				{2}: {uuid.UUID{2}, at("10.0.0.2:7000"), at("[fd00::2]:9042")},
 				{3}: {uuid.UUID{3}, at("10.0.0.3:7000"), netip.AddrPort{}},
 			},
