@@ -47,6 +47,8 @@ func accounts() []string { return []string{"anna", "ben", "carla", "dan"} }
 // bank is who plays: tellers that work straight on Cassandra, tellers that work through the proxy, and an auditor at
 // either. Whoever has it calls close.
 type bank struct {
+	options options
+	stage   *stage // nil where there is one proxy, which nobody may kill
 	screen  *screen
 	node    line
 	proxy   line
@@ -72,7 +74,7 @@ type lockRow struct {
 
 // open gives every player a session of its own.
 func open(o options, s *screen) (*bank, error) {
-	b := &bank{screen: s, total: startBalance * int64(len(accounts()))}
+	b := &bank{options: o, screen: s, total: startBalance * int64(len(accounts()))}
 	node := line{prompt: "node>", look: yellow, screen: s}
 	proxy := line{prompt: "proxy>", look: cyan, screen: s}
 	var err error
@@ -96,8 +98,11 @@ func open(o options, s *screen) (*bank, error) {
 }
 
 // newSession is the driver as it comes: only its log is left out.
-func newSession(addr string) (*gocql.Session, error) {
+func newSession(addr string, change ...func(*gocql.ClusterConfig)) (*gocql.Session, error) {
 	cluster := gocql.NewCluster(addr)
+	for _, c := range change {
+		c(cluster)
+	}
 	cluster.NumConns = 1
 	cluster.Timeout = queryTimeout
 	cluster.Logger = gocql.NewLogger(gocql.LogLevelNone)

@@ -88,14 +88,19 @@ func gone(t *testing.T, name string, fd int, limit time.Duration) {
 
 func TestDemo(t *testing.T) {
 	b := build(t)
-	t.Run("is told to its end", func(t *testing.T) { toldToItsEnd(t, b) })
+	t.Run("is told to its end", func(t *testing.T) { toldToItsEnd(t, b, "it lies in it") })
+	t.Run("is told with three proxies", func(t *testing.T) {
+		three := b
+		three.env = append(b.env, "NODES=3")
+		toldToItsEnd(t, three, "no lock, no place in the queue, and no money")
+	})
 	t.Run("SIGTERM while Cassandra starts", func(t *testing.T) { ended(t, b, "starting Cassandra", syscall.SIGTERM, 1) })
 	t.Run("SIGINT in the middle", func(t *testing.T) { ended(t, b, "2. ", syscall.SIGINT, 3) })
 	t.Run("SIGKILL in the middle", func(t *testing.T) { ended(t, b, "2. ", syscall.SIGKILL, 3) })
 }
 
 // toldToItsEnd plays the whole story.
-func toldToItsEnd(t *testing.T, b built) {
+func toldToItsEnd(t *testing.T, b built, also string) {
 	cmd := b.command(t)
 	var complaints bytes.Buffer
 	cmd.Stderr = &complaints
@@ -106,7 +111,7 @@ func toldToItsEnd(t *testing.T, b built) {
 	assert.True(t, strings.HasSuffix(text, "\ndemo: ok\n"))
 	assert.Empty(t, complaints.String())
 	assert.NotContains(t, text, "\x1b", "no colours where nobody looks")
-	for _, want := range []string{"MUSIC_LOST: ", "MUSIC_UNLOCKED: ", "owner_died", "it lies in it", "to the last coin"} {
+	for _, want := range []string{"MUSIC_LOST: ", "MUSIC_UNLOCKED: ", "owner_died", "to the last coin", also} {
 		assert.Contains(t, text, want)
 	}
 	assert.Empty(t, b.processes(t))

@@ -17,9 +17,9 @@ import (
 
 // options is what the demo can be told.
 type options struct {
-	listen string // host:port of the proxy
-	node   string // address of the Cassandra node
-	nodes  string // how many; text, because it may come from the environment
+	listen string // host:port of the proxy; of several the first, the others stand on the addresses behind it
+	node   string // address of the Cassandra node, likewise
+	nodes  string // how many, each with a proxy; text, because it may come from the environment
 	keep   string // auto, yes or no
 	runDir string // what all clusters of the checkout share
 	dir    string // of this cluster, and of the proxy's log
@@ -27,9 +27,9 @@ type options struct {
 
 // addFlags lets a command line set the options.
 func (o *options) addFlags(f *pflag.FlagSet) {
-	f.StringVar(&o.listen, "listen", "127.0.0.1:9042", "address of the proxy, for drivers")
-	f.StringVar(&o.node, "node", "127.0.1.1", "address of the Cassandra node")
-	f.StringVar(&o.nodes, "nodes", cmp.Or(o.nodes, "1"), "nodes of the cluster, or the variable NODES; only 1 for now")
+	f.StringVar(&o.listen, "listen", "127.0.0.1:9042", "address of the first proxy, for drivers")
+	f.StringVar(&o.node, "node", "127.0.1.1", "address of the first Cassandra node")
+	f.StringVar(&o.nodes, "nodes", cmp.Or(o.nodes, "1"), "nodes of the cluster, or the variable NODES: 1, or 3 with a proxy each")
 	f.StringVar(&o.keep, "keep", "auto", "leave Cassandra and the proxy running after the story: yes, no, or auto (at a terminal)")
 	f.StringVar(&o.dir, "dir", "", "directory of the cluster and the proxy's log (default .run/demo)")
 }
@@ -37,8 +37,8 @@ func (o *options) addFlags(f *pflag.FlagSet) {
 // complete fills in what was not said, and refuses what cannot be done, every fault at once.
 func (o *options) complete() error {
 	var faults []error
-	if o.nodes != "1" {
-		faults = append(faults, fmt.Errorf("nodes %q: only 1 for now; 3 comes with several proxies", o.nodes))
+	if o.nodes != "1" && o.nodes != "3" {
+		faults = append(faults, fmt.Errorf("nodes %q: 1 or 3", o.nodes))
 	}
 	if !slices.Contains([]string{"auto", "yes", "no"}, o.keep) {
 		faults = append(faults, fmt.Errorf("keep %q: auto, yes or no", o.keep))
@@ -55,6 +55,31 @@ func (o *options) complete() error {
 	}
 	o.dir = cmp.Or(o.dir, filepath.Join(o.runDir, "demo"))
 	return errors.Join(faults...)
+}
+
+// count is how many nodes there are, and proxies.
+func (o *options) count() int {
+	if o.nodes == "3" {
+		return 3
+	}
+	return 1
+}
+
+// nodeAt is the address of node k, from 1.
+func (o *options) nodeAt(k int) string { return behind(netip.MustParseAddr(o.node), k-1).String() }
+
+// listenAt is the address of proxy k, from 1.
+func (o *options) listenAt(k int) string {
+	first := netip.MustParseAddrPort(o.listen)
+	return netip.AddrPortFrom(behind(first.Addr(), k-1), first.Port()).String()
+}
+
+// behind is the n-th address behind another.
+func behind(a netip.Addr, n int) netip.Addr {
+	for range n {
+		a = a.Next()
+	}
+	return a
 }
 
 // keeps tells whether all goes on running after the story.

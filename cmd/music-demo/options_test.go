@@ -35,9 +35,17 @@ func TestOptions(t *testing.T) {
 	assert.Equal(t, "d", o.dir)
 }
 
+func TestThreeOfEach(t *testing.T) {
+	o, err := parsed(t, "3", "--listen=127.0.0.9:9142")
+	require.NoError(t, err)
+	assert.Equal(t, 3, o.count())
+	assert.Equal(t, "127.0.0.11:9142", o.listenAt(3))
+	assert.Equal(t, "127.0.1.2", o.nodeAt(2))
+}
+
 func TestFaultsAreToldAtOnce(t *testing.T) {
-	_, err := parsed(t, "3", "--keep=maybe", "--listen=localhost", "--node=x")
-	assert.EqualError(t, err, `nodes "3": only 1 for now; 3 comes with several proxies
+	_, err := parsed(t, "2", "--keep=maybe", "--listen=localhost", "--node=x")
+	assert.EqualError(t, err, `nodes "2": 1 or 3
 keep "maybe": auto, yes or no
 listen "localhost": an address and a port, like 127.0.0.1:9042
 node "x": an address of this machine, like 127.0.1.1`)
@@ -48,6 +56,6 @@ func TestATakenPortIsNamed(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, l.Close()) }()
 	addr := l.Addr().String()
-	_, err = raise(t.Context(), options{listen: addr, dir: t.TempDir()}, &screen{out: io.Discard})
+	_, err = raise(t.Context(), options{listen: addr, nodes: "1", dir: t.TempDir()}, &screen{out: io.Discard})
 	assert.EqualError(t, err, "port "+addr+" is in use: end the program that listens there, or choose another with --listen")
 }

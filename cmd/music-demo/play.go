@@ -38,7 +38,7 @@ func onStage(ctx context.Context, st *stage, o options, s *screen) error {
 	began := time.Now()
 	guarded, release := st.guard(ctx)
 	defer release()
-	if err := tell(guarded, o, s); err != nil {
+	if err := tell(guarded, o, st, s); err != nil {
 		return s.reason(ctx, guarded, err)
 	}
 	s.note("\n%s", s.paint(dim, fmt.Sprintf("The story took %.1f s.", time.Since(began).Seconds())))

@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -25,6 +27,7 @@ type launch struct {
 	binary       string // empty = inside this process
 	contactPoint string
 	listen       string
+	several      bool   // there are others, that it must find and talk to
 	log          string // file
 }
 
@@ -33,6 +36,8 @@ type server struct {
 	stop  func()        // asks it to end
 	kill  func()        // ends it at once
 	ended chan struct{} // closed when it has ended
+	gone  atomic.Bool   // it was killed on the stage
+	log   string        // file
 }
 
 // binary returns the path of the proxy's program, which is built beside this one; or nothing, where it is not.
@@ -49,8 +54,22 @@ func binary() string {
 }
 
 // args are those of the proxy's command line. Metrics are off: their port may be somebody else's, and the story has no use for them.
+// Several proxies have a short session lease: nobody wants to wait long for the end of one that was killed.
 func (l launch) args() []string {
-	return []string{"proxy", "--contact-points", l.contactPoint, "--listen", l.listen, "--metrics-listen="}
+	args := []string{"proxy", "--contact-points", l.contactPoint, "--listen", l.listen, "--metrics-listen="}
+	if l.several {
+		args = append(args, "--peer-listen", l.peerListen(), "--expect-proxies", "3", "--session-lease", shortLease.String())
+	}
+	return args
+}
+
+// shortLease is that of proxies of which one will be killed.
+const shortLease = 3 * time.Second
+
+// peerListen is where the other proxies find it.
+func (l launch) peerListen() string {
+	host, _, _ := net.SplitHostPort(l.listen) // checked with the options
+	return net.JoinHostPort(host, "9043")
 }
 
 // String is the line that a user would type.
@@ -87,7 +106,12 @@ func (l launch) start() (*server, error) {
 	// No context: it is to end after all that uses it, in close. gosec: it is the program that was built beside this one.
 	cmd := exec.CommandContext(context.Background(), l.binary, l.args()...) //nolint:gosec
 	cmd.Stdout, cmd.Stderr = log, log
-	return spawn(cmd)
+	s, err := spawn(cmd)
+	if err != nil {
+		return nil, err
+	}
+	s.log = l.log
+	return s, nil
 }
 
 // spawn starts a child that dies with this process, even if that is killed, and that a Ctrl-C at the terminal does not
@@ -119,10 +143,13 @@ func spawn(cmd *exec.Cmd) (*server, error) {
 // serveHere runs the proxy inside this process.
 func (l launch) serveHere(log *os.File) *server {
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &server{stop: cancel, kill: cancel, ended: make(chan struct{})}
+	s := &server{stop: cancel, kill: cancel, ended: make(chan struct{}), log: l.log}
 	cfg := config.Default()
 	cfg.Cassandra.ContactPoints = []string{l.contactPoint}
 	cfg.Listen.Address, cfg.Listen.Metrics = l.listen, ""
+	if l.several {
+		cfg.Peers.Listen, cfg.Music.ExpectProxies, cfg.Music.SessionLease = l.peerListen(), 3, shortLease
+	}
 	go func() {
 		defer close(s.ended)
 		if err := proxy.Run(ctx, cfg, zerolog.New(log)); err != nil {

@@ -16,7 +16,7 @@ import (
 
 // The patience of the stage.
 const (
-	listenLimit = 30 * time.Second      // for the proxy to serve drivers
+	listenLimit = 60 * time.Second      // for a proxy to serve drivers
 	listenPoll  = 20 * time.Millisecond // between two tries to reach it
 	lastWords   = 5                     // lines of the log that are told of a proxy that ended
 )
@@ -24,29 +24,30 @@ const (
 // errProxyEnded says that the proxy did not live as long as the story.
 var errProxyEnded = errors.New("the proxy has ended")
 
-// stage is what the story is played on: a real Cassandra, and the proxy in front of it. Whoever has it calls close.
+// stage is what the story is played on: a real Cassandra, and a proxy in front of each node. Whoever has it calls close.
 type stage struct {
 	cluster *cassandra.Cluster
-	proxy   *server
-	log     string // file that the proxy's log goes to
+	proxies []*server
 }
 
 // raise starts all and returns when drivers are served. On an error nothing runs.
 func raise(ctx context.Context, o options, s *screen) (*stage, error) {
-	if err := checkFree(ctx, o.listen); err != nil {
-		return nil, err
+	for k := 1; k <= o.count(); k++ {
+		if err := checkFree(ctx, o.listenAt(k)); err != nil {
+			return nil, err
+		}
 	}
-	st := &stage{log: filepath.Join(o.dir, "proxy.log")}
+	st := &stage{}
 	if err := st.start(ctx, o, s); err != nil {
 		return nil, errors.Join(err, st.close())
 	}
 	return st, nil
 }
 
-// start starts the cluster, then the proxy.
+// start starts the cluster, then the proxies.
 func (st *stage) start(ctx context.Context, o options, s *screen) (err error) {
 	st.cluster, err = cassandra.Start(ctx, cassandra.Options{
-		Dir: o.dir, RunDir: o.runDir, Address: func(int) string { return o.node }, FastJIT: true, Log: s,
+		Dir: o.dir, RunDir: o.runDir, Nodes: o.count(), Address: o.nodeAt, FastJIT: true, Log: s,
 	})
 	if errors.Is(err, cassandra.ErrInUse) {
 		return fmt.Errorf("%w\nend what is in the way, or choose another address with --node, or another directory with --dir", err)
@@ -54,12 +55,29 @@ func (st *stage) start(ctx context.Context, o options, s *screen) (err error) {
 	if err != nil {
 		return err
 	}
-	l := launch{contactPoint: o.node, listen: o.listen, binary: binary(), log: st.log}
-	s.note("%s", s.paint(dim, "starting the proxy: "+l.String()))
-	if st.proxy, err = l.start(); err != nil {
-		return fmt.Errorf("start the proxy: %w", err)
+	for k := 1; k <= o.count(); k++ {
+		l := launch{contactPoint: o.nodeAt(k), listen: o.listenAt(k), several: o.count() > 1, binary: binary(), log: filepath.Join(o.dir, logName(k))}
+		s.note("%s", s.paint(dim, "starting the proxy: "+l.String()))
+		proxy, err := l.start()
+		if err != nil {
+			return fmt.Errorf("start the proxy: %w", err)
+		}
+		st.proxies = append(st.proxies, proxy)
 	}
-	return st.waitForProxy(ctx, o.listen)
+	for i, proxy := range st.proxies {
+		if err := proxy.listens(ctx, o.listenAt(i+1)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// logName is the file of a proxy's log.
+func logName(k int) string {
+	if k == 1 {
+		return "proxy.log"
+	}
+	return fmt.Sprintf("proxy%d.log", k)
 }
 
 // checkFree tells who is in the way of the proxy. Cassandra's own ports are checked by its launcher.
@@ -74,9 +92,9 @@ func checkFree(ctx context.Context, addr string) error {
 	return l.Close()
 }
 
-// waitForProxy returns when the proxy listens, which it does only once it can serve.
-func (st *stage) waitForProxy(ctx context.Context, addr string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, listenLimit, fmt.Errorf("the proxy does not listen on %s after %v; its log is %s", addr, listenLimit, st.log))
+// listens returns when the proxy listens, which it does only once it can serve.
+func (s *server) listens(ctx context.Context, addr string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, listenLimit, fmt.Errorf("the proxy does not listen on %s after %v; its log is %s", addr, listenLimit, s.log))
 	defer cancel()
 	tick := time.NewTicker(listenPoll)
 	defer tick.Stop()
@@ -87,41 +105,53 @@ func (st *stage) waitForProxy(ctx context.Context, addr string) error {
 		}
 		select {
 		case <-tick.C:
-		case <-st.proxy.ended:
-			return st.obituary()
+		case <-s.ended:
+			return s.obituary()
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
 }
 
-// guard returns a context that ends when the proxy does, with the reason as its cause.
+// guard returns a context that ends when a proxy does that was not killed, with the reason as its cause.
 func (st *stage) guard(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, fail := context.WithCancelCause(ctx)
-	go func() {
-		select {
-		case <-st.proxy.ended:
-			fail(st.obituary())
-		case <-ctx.Done():
-		}
-	}()
+	for _, proxy := range st.proxies {
+		go func() {
+			select {
+			case <-proxy.ended:
+				if !proxy.gone.Load() {
+					fail(proxy.obituary())
+				}
+			case <-ctx.Done():
+			}
+		}()
+	}
 	return ctx, func() { fail(nil) }
 }
 
+// killProxy ends proxy k, from 1, as a crash would.
+func (st *stage) killProxy(k int) {
+	proxy := st.proxies[k-1]
+	proxy.gone.Store(true)
+	proxy.kill()
+	<-proxy.ended
+}
+
 // obituary says what the proxy's log said last.
-func (st *stage) obituary() error {
-	text, err := os.ReadFile(st.log)
+func (s *server) obituary() error {
+	text, err := os.ReadFile(s.log)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errProxyEnded, err)
 	}
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return fmt.Errorf("%w; the end of %s:\n%s", errProxyEnded, st.log, strings.Join(lines[max(0, len(lines)-lastWords):], "\n"))
+	return fmt.Errorf("%w; the end of %s:\n%s", errProxyEnded, s.log, strings.Join(lines[max(0, len(lines)-lastWords):], "\n"))
 }
 
-// close ends the proxy in good order, then Cassandra.
+// close ends the proxies in good order, then Cassandra.
 func (st *stage) close() error {
-	if st.proxy != nil {
-		st.proxy.close()
+	for _, proxy := range st.proxies {
+		proxy.close()
 	}
 	if st.cluster == nil {
 		return nil

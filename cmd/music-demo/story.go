@@ -21,23 +21,29 @@ type step struct {
 
 // story is the whole of it, in order.
 func (b *bank) story() []step {
-	return []step{
+	steps := []step{
 		{"Straight on Cassandra, money is lost or made", b.withoutLocks},
 		{"Through the proxy, under a lock, the audit balances", b.underLocks},
 		{"A teller that was paused comes too late", b.pausedTeller},
 		{"A write without a lock is refused", b.unlockedWrite},
 		{"Every holder has a window of timestamps of its own", b.windows},
-		{"The last audit", b.lastAudit},
 	}
+	if b.stage != nil {
+		steps = append(steps, step{"A proxy is killed, and its teller goes on at another", b.killedProxy})
+	}
+	return append(steps, step{"The last audit", b.lastAudit})
 }
 
 // tell plays the story from start to end, or to the first step that goes wrong.
-func tell(ctx context.Context, o options, s *screen) error {
+func tell(ctx context.Context, o options, st *stage, s *screen) error {
 	b, err := open(o, s)
 	if err != nil {
 		return err
 	}
 	defer b.close()
+	if o.count() > 1 {
+		b.stage = st
+	}
 	s.note("\nWhat is sent straight to Cassandra stands behind node>,\nwhat goes through the proxy behind proxy>, and answers behind =>.")
 	for i, step := range b.story() {
 		s.title(fmt.Sprintf("%d. %s", i+1, step.title))
@@ -74,7 +80,7 @@ func (b *bank) withoutLocks(ctx context.Context) error {
 func (b *bank) found(ctx context.Context) error {
 	b.screen.say("A bank keeps the accounts of a branch in one partition.")
 	for _, ddl := range []string{
-		"CREATE KEYSPACE bank WITH replication =\n {'class': 'SimpleStrategy', 'replication_factor': 1}",
+		fmt.Sprintf("CREATE KEYSPACE bank WITH replication =\n {'class': 'SimpleStrategy', 'replication_factor': %d}", b.options.count()),
 		"CREATE TABLE bank.accounts (branch text, id text,\n balance bigint, PRIMARY KEY (branch, id))",
 	} {
 		if err := b.node.put(ctx, ddl); err != nil {
