@@ -45,6 +45,7 @@ func build(t *testing.T) *world {
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", w.binary, "music/cmd/music").CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
+	must(t, os.WriteFile(filepath.Join(w.dir, "secret"), []byte("nobody else is in this network"), 0o600))
 	var err error
 	w.network, err = wan.Start(wan.Options{Name: "chaos", Sites: sites, RTT: []wan.Link{{A: 1, B: 2, RTT: 6 * time.Millisecond}, {A: 1, B: 3, RTT: 8 * time.Millisecond}, {A: 2, B: 3, RTT: 3 * time.Millisecond}}})
 	must(t, err)
@@ -86,7 +87,8 @@ func (p *proxy) start(ctx context.Context) error {
 	defer func() { _ = log.Close() }() // the child has its own
 	cmd := exec.Command("ip", "netns", "exec", p.world.network.Namespace(p.site), p.world.binary, "proxy",
 		"--contact-points", p.world.network.Address(p.site, 1), "--listen", p.host()+":9042", "--metrics-listen", "",
-		"--session-lease", lease.String())
+		"--session-lease", lease.String(), 
+		"--peer-listen", p.host()+":9043", "--peer-secret-file", filepath.Join(p.world.dir, "secret"))
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
