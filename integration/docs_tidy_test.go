@@ -27,9 +27,6 @@ func tidy(said string) string {
 		}
 		kept = append(kept, strings.Join(strings.Fields(line), " "))
 	}
-	if slices.Contains(columns, "age_ms") {
-		slices.Sort(kept) // LIST LOCKS is in no order
-	}
 	text := strings.Join(strings.Fields(strings.Join(kept, " ")), " ")
 	text = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`).ReplaceAllString(text, "<uuid>")
 	return regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[.\d]*(\+0000)?`).ReplaceAllString(text, "<time>")

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"sync"
 	"testing"
 	"time"
@@ -150,6 +151,22 @@ func TestEndTwice(t *testing.T) {
 	put := b.begin(k, ref, musiccore.Put)
 	assert.Equal(t, musiccore.Tell, b.verdict(put.Ticket, musiccore.OutcomeAcked))
 	assert.Equal(t, musiccore.Uncertain, b.verdict(put.Ticket, musiccore.OutcomeAcked))
+}
+
+// A ticket that its asker did not wait for has not been used: it is given back at once, and leaves nothing to settle.
+func TestTicketThatNobodyWaitsFor(t *testing.T) {
+	a, _ := two(t)
+	k := keyOf("x")
+	ref := a.held(k)
+	a.put(k, ref) // the key is synchronised: the next ticket is there at once
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	r := a.server.begin(gone, question{Key: toWire(k), Ref: ref, Kind: musiccore.Put})
+	require.NoError(t, r.err())
+	lent := r.Ticket.Ticket
+	lent.Key = k
+	assert.Equal(t, musiccore.Uncertain, a.verdict(lent, musiccore.OutcomeAcked), "it is over already")
+	assert.Equal(t, lent.Stamp+1, a.put(k, ref))
 }
 
 // Who is not there is named, and not waited for longer than a driver waits.
