@@ -11,7 +11,7 @@ type Core struct {
 	ops      map[OpID]waiter
 	running  map[CommandID]replied
 	watches  map[SessionID]*watch
-	closed   map[[16]byte]Stamp // of each table that was told of
+	facts    map[[16]byte]facts // of each table that was told of
 	fallen   []SessionID
 	idle     idle
 	timers   timers
@@ -20,6 +20,12 @@ type Core struct {
 	last     counters
 	draining bool
 	ended    bool // the session died, and everything with it
+}
+
+// facts are what a Core must know of a table.
+type facts struct {
+	closed Stamp // PROTOCOL.md 1, D
+	strict bool
 }
 
 // counters are the numbers given last; none is given twice.
@@ -48,7 +54,7 @@ func New(self *Session, o Options) *Core {
 		ops:     map[OpID]waiter{},
 		running: map[CommandID]replied{},
 		watches: map[SessionID]*watch{},
-		closed:  map[[16]byte]Stamp{},
+		facts:   map[[16]byte]facts{},
 		idle:    newIdle(o.Idle),
 	}
 }
@@ -61,7 +67,7 @@ func (c *Core) Lock(now Now, op OpID, id Key, q Request) Effects {
 		return c.leave()
 	}
 	if q.Closed > k.closed {
-		c.closed[id.Table] = q.Closed
+		c.close(id.Table, q.Closed)
 		k.raise(q.Closed)
 	}
 	k.created = q.Created
@@ -128,7 +134,9 @@ func (c *Core) Begin(now Now, op OpID, id Key, r LockRef, kind Kind) (Ticket, Ef
 
 // End gives a ticket back with what the store answered and says what the
 // client may be told. now is read after the store's answer came: the lease is
-// checked after the operation, never before (PROTOCOL.md 4.4).
+// checked after the operation, never before (PROTOCOL.md 4.4). Later says that
+// the verdict comes as an Answer to the ticket's operation, perhaps with these
+// effects; in a strict table only.
 func (c *Core) End(now Now, tk Ticket, o Outcome) (Verdict, Effects) {
 	c.up(now)
 	k := c.keys[tk.Key]
@@ -204,7 +212,7 @@ func (c *Core) Quiet() bool {
 // here before any LOCK does.
 func (c *Core) Closed(now Now, table [16]byte, closed Stamp) Effects {
 	c.up(now)
-	c.closed[table] = max(c.closed[table], closed)
+	c.close(table, closed)
 	c.each(table, func(k *key) {
 		k.raise(closed)
 		k.step(now)
@@ -231,7 +239,6 @@ func (c *Core) Altered(now Now, table [16]byte) Effects {
 func (c *Core) Dropped(now Now, table [16]byte) Effects {
 	c.up(now)
 	c.idle.forget(table)
-	delete(c.closed, table)
 	c.each(table, func(k *key) { k.bury(now, ErrLost) })
 	return c.leave()
 }

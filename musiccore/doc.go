@@ -55,7 +55,8 @@
 // the next operation. A Release waits for what is in flight, tries to settle,
 // and says dirty if anything may still surface. The client is told of success
 // only if the session was valid after the store's answer: others preempt a
-// session only when it has been dead for longer than that.
+// session only when it has been dead for longer than that. In a strict table a
+// QUORUM read of the lock row after that answer says it instead.
 //
 // # What a crash leaves behind
 //
@@ -88,7 +89,7 @@
 //	carryOut(effects)        // outside of the caller's mutex
 //	// if ticket.OK(): send the client's bytes with ticket.Stamp at QUORUM, and then, in any case:
 //	verdict, effects := core.End(now(), ticket, outcome) // now() read AFTER the answer came
-//	// the client hears what verdict allows, nothing else
+//	// the client hears what verdict allows, nothing else; Later: the Answer to ticket.Op says it
 //
 // carryOut runs every [Command], each on its own, and calls Reply exactly once
 // for each; gives every [Answer] to its operation; logs every [Alarm]; and
@@ -109,5 +110,5 @@
 //
 // # What is left out
 //
-// Retained blocks and strict mode are not here yet.
+// Retained blocks are not here yet.
 package musiccore

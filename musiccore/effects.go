@@ -119,6 +119,7 @@ const (
 // given back to End. The put is sent with write timestamp Stamp at QUORUM or
 // more; a get at QUORUM or more.
 type Ticket struct {
+	Op    OpID // of the Begin; it waits for the verdict if End says Later
 	Key   Key
 	Ref   LockRef
 	Base  Stamp
@@ -151,20 +152,23 @@ const (
 type Verdict uint8
 
 // Verdicts of End. Tell: what the store answered. Lost: a get is lost, a put
-// is lost with unknown outcome. Uncertain: the outcome is unknown.
+// is lost with unknown outcome. Uncertain: the outcome is unknown, and what a
+// get read is not told. Later: an Answer tells.
 const (
 	Uncertain Verdict = iota
 	Tell
 	Lost
+	Later
 )
 
 // Answer ends one waiting operation: a Grant for Lock and Unlock, a Ticket
-// for Begin, or an error.
+// for Begin, a Verdict for an End that said Later, or an error.
 type Answer struct {
-	Op     OpID
-	Grant  Grant
-	Ticket Ticket
-	Err    error
+	Op      OpID
+	Grant   Grant
+	Ticket  Ticket
+	Verdict Verdict
+	Err     error
 }
 
 // State is the state column of LOCK and UNLOCK (DESIGN.md 5).

@@ -18,6 +18,7 @@ type op struct {
 	at   time.Duration // of its Begin
 	put  bool
 	done bool
+	held bool // its End came, and its verdict waits
 }
 
 func (f *flight) slot(n uint64) *op { return &f.ring[n&uint64(len(f.ring)-1)] }
@@ -49,16 +50,21 @@ func (f *flight) count(put bool, d int) {
 	}
 }
 
-// end counts an operation out. It is false for one that is over already.
+// end counts an operation out. It is false for one that is over already, or
+// whose End came before.
 func (f *flight) end(n uint64) bool {
-	if n < f.first || n >= f.next || f.slot(n).done {
+	if n >= f.next || f.over(n) || f.slot(n).held {
 		return false
 	}
+	f.finish(n)
+	return true
+}
+
+func (f *flight) finish(n uint64) {
 	o := f.slot(n)
 	o.done = true
 	f.count(o.put, -1)
 	f.trim()
-	return true
 }
 
 func (f *flight) trim() {
@@ -66,6 +72,19 @@ func (f *flight) trim() {
 		f.first++
 	}
 }
+
+// hold notes that an operation's End came; it stays in flight. It is false for
+// one that is over or held already.
+func (f *flight) hold(n uint64) bool {
+	if n >= f.next || f.over(n) || f.slot(n).held {
+		return false
+	}
+	f.slot(n).held = true
+	return true
+}
+
+// over reports that an operation is not in flight any more.
+func (f *flight) over(n uint64) bool { return n < f.first || f.slot(n).done }
 
 // oldest is when the oldest operation in flight began.
 func (f *flight) oldest() (time.Duration, bool) {
@@ -81,7 +100,7 @@ func (f *flight) expire(at time.Duration) (put bool) {
 	for f.first < f.next && f.slot(f.first).at <= at {
 		o := f.slot(f.first)
 		put = put || o.put
-		f.end(f.first)
+		f.finish(f.first)
 	}
 	return put
 }

@@ -3,7 +3,8 @@ package musiccore
 // Force ends the head of a key, whoever holds it (PROTOCOL.md 1, Force; paper
 // §IV, forcedRelease). It is answered with a Grant that names the reference
 // that was ended; Applied is false where nobody held. The reference of a
-// session that lives is for that session's proxy: ElsewhereError. The holder's
+// session that lives is for that session's proxy: ElsewhereError, but not of a
+// strict table, where anybody may. The holder's
 // operations in flight still end, within Options.OpTimeout, and then hear LOST.
 // Like UNLOCK it may be answered before its LWT. reason is for the audit.
 func (c *Core) Force(now Now, op OpID, id Key, reason string) Effects {
@@ -43,16 +44,19 @@ func (k *key) toldForce(now Now, a ask) bool {
 	}
 	if s != k.c.self.id {
 		known, dead := k.c.observe(now, s)
-		if known && !dead {
+		switch {
+		case dead || k.strict:
+		case known:
 			k.c.answer(Answer{Op: a.op, Err: &ElsewhereError{Session: s}})
-		}
-		if !dead {
-			return known
+			return true
+		default:
+			return false
 		}
 	}
 	p := k.find(ref)
 	if p == nil && s != k.c.self.id {
 		p = k.adopt(now, ref)
+		p.forced = k.strict
 	}
 	k.forceHead(now, a, ref, p)
 	return true

@@ -37,7 +37,8 @@ func (c *Core) key(id Key) *key {
 	if k := c.keys[id]; k != nil {
 		return k
 	}
-	k := &key{c: c, id: id, closed: c.closed[id.Table]}
+	f := c.facts[id.Table]
+	k := &key{c: c, id: id, closed: f.closed, strict: f.strict}
 	k.timer.who = k
 	if r, ok := c.idle.get(id); ok {
 		k.view.row, k.view.known, k.view.firm, k.died = r.row, present, c.last.command, r.died
@@ -119,6 +120,13 @@ func (k *key) reply(now Now, id CommandID, r Result) {
 		k.copied(now, r)
 	}
 	k.step(now)
+}
+
+// close keeps the highest closed of a table.
+func (c *Core) close(table [16]byte, closed Stamp) {
+	f := c.facts[table]
+	f.closed = max(f.closed, closed)
+	c.facts[table] = f
 }
 
 // raise notes a later closed. A base that an LWT under way is about to write

@@ -20,6 +20,7 @@ type key struct {
 	asks    []ask
 	ended   []ending
 	closed  Stamp // of the table
+	strict  bool  // the table is
 	created bool  // the table was created critical
 	died    bool  // the last holder did not give the lock back
 	wanted  time.Duration
@@ -125,7 +126,9 @@ func (k *key) pass(now Now) {
 		return
 	}
 	if t := k.term; t != nil && !k.changing() && k.view.row.Base != t.base {
-		k.c.alarm(k.id, "I3", "a term was taken away while its session was valid")
+		if !k.strict {
+			k.c.alarm(k.id, "I3", "a term was taken away while its session was valid")
+		}
 		k.loseTerm(now)
 	}
 	for p := k.front(); p != nil && k.term == nil && p.ref < k.view.row.Head; p = k.front() {

@@ -36,6 +36,7 @@ type place struct {
 	guest  bool    // the reference is of another session, which is dead
 	taken  Stamp   // the base that the guest's own Takeover made
 	begins []begin // operations that wait for the guest's term
+	forced bool    // ended by force, though its session lives: the table is strict
 	timer  timer
 }
 

@@ -17,6 +17,7 @@ type sim struct {
 	faults   bool
 	closing  bool // clients begin no more sections
 	closedAt time.Duration
+	strict   bool // the table is
 	wild     bool // clock rates differ by more than eps: see checker
 	store    *simStore
 	check    *checker
@@ -198,7 +199,7 @@ func newSim(seed int, setup ...func(*sim)) *sim {
 	s.swarm()
 	w := &s.world
 	s.opts = s.options()
-	s.wild = w.n(8) == 0
+	s.wild, s.strict = w.n(8) == 0, w.n(4) == 0
 	s.store, s.check = newSimStore(s), newChecker(s)
 	for i := range 1 + w.n(2) {
 		s.keys = append(s.keys, Key{PK: string(rune('a' + i))})

@@ -212,13 +212,24 @@ func (c *checker) synching(p *proxy, k Key, a Copy) (root Stamp, done func()) {
 	}
 }
 
-// told is an operation whose client is told its outcome: I3, E2, C5, C12. It
+// moment is how far a key had come.
+type moment struct {
+	entered, opened LockRef
+	last            Stamp
+}
+
+func (c *checker) moment(k Key) moment {
+	h := c.key(k)
+	return moment{h.entered, h.opened, h.last}
+}
+
+// told is an operation whose client is told its outcome. It counts when the
+// store's answer came: what is told of a strict table later was true then. I3, E2, C5, C12. It
 // is false where the rates of clocks exempt it.
-func (c *checker) told(p *proxy, tk Ticket) bool {
-	h := c.key(tk.Key)
+func (c *checker) told(p *proxy, tk Ticket, h moment) bool {
 	other := c.window(tk.Key, h.last).session != c.window(tk.Key, tk.Base).session
 	switch after := max(h.entered, h.opened); {
-	case (after > tk.Ref || other) && c.s.wild:
+	case (after > tk.Ref || other) && c.s.wild && !c.s.strict:
 		c.s.met(wildTold)
 		return false
 	case h.entered > tk.Ref:
@@ -228,17 +239,17 @@ func (c *checker) told(p *proxy, tk Ticket) bool {
 	case h.opened > tk.Ref:
 		c.s.fail("E2: reference %d is told an outcome after %d was granted", tk.Ref, h.opened)
 	}
-	if !p.valid() {
+	if !p.valid() && !c.s.strict {
 		c.s.fail("C5/C12: an outcome is told without a valid session")
 	}
 	return true
 }
 
 // ackedPut is a put whose client is told of success.
-func (c *checker) ackedPut(p *proxy, tk Ticket, v, epoch int) {
+func (c *checker) ackedPut(p *proxy, tk Ticket, v, epoch int, at moment) {
 	h := c.key(tk.Key)
 	c.s.tally.acks++
-	if !c.told(p, tk) || epoch != h.epoch {
+	if !c.told(p, tk, at) || epoch != h.epoch {
 		return
 	}
 	h.acked, h.root = max(h.acked, tk.Stamp), max(h.root, c.window(tk.Key, tk.Base).root)
@@ -267,10 +278,10 @@ func (c *checker) gets(k Key, still bool) getting {
 }
 
 // answeredGet is a get whose client is told a value: I4, E3, E4.
-func (c *checker) answeredGet(p *proxy, tk Ticket, v int, g getting) {
+func (c *checker) answeredGet(p *proxy, tk Ticket, v int, g getting, at moment) {
 	h := c.key(tk.Key)
 	c.s.tally.gets++
-	if !c.told(p, tk) || g.epoch != h.epoch {
+	if !c.told(p, tk, at) || g.epoch != h.epoch {
 		return
 	}
 	s := c.values[v].stamp
@@ -280,7 +291,7 @@ func (c *checker) answeredGet(p *proxy, tk Ticket, v int, g getting) {
 	if c.values[v].excluded {
 		c.s.fail("E4/C9: a value has come back after an answer without it: %v", c.named(v))
 	}
-	if l := h.lastGet; l.ref == tk.Ref && l.puts == h.puts && l.value != v {
+	if l := h.lastGet; l.ref == tk.Ref && l.puts == h.puts && g.puts == h.puts && l.value != v {
 		c.s.fail("E3: two gets without a put between differ: %v, %v", c.named(l.value), c.named(v))
 	}
 	for _, o := range g.over {
@@ -346,6 +357,10 @@ func (c *checker) noted(p *proxy, n Note) {
 		c.granted(p, h, n)
 	case Preempted:
 		s.met(passedOver)
+	case Forced:
+		from := h.holder[n.Ref]
+		o := s.born[from]
+		s.metIf(o != nil && o != p && o.session.id == from && o.valid(), forcedLiving)
 	case Ended:
 		s.metIf(n.How == LostState, holderLost)
 		s.tell("proxy %d reference %d of %s ends: %v", p.n, n.Ref, n.Key.PK, n.How)
@@ -371,7 +386,7 @@ func (c *checker) granted(p *proxy, h *history, n Note) {
 	if !p.valid() {
 		s.fail("I9: a grant without a valid session")
 	}
-	if s.wild {
+	if s.wild || s.strict { // a strict table's living holder may be ended by anybody: its operations will show
 		h.opened = max(h.opened, n.Ref)
 		return
 	}

@@ -267,17 +267,21 @@ func (w *putting) answered(o Outcome) {
 
 func (w *putting) ends(o Outcome) {
 	s, p := w.c.s, w.p
-	verdict, fx := p.core.End(p.time(), w.tk, o)
-	s.tell("client %d PUT %d ends: %v, told %v", w.c.n, w.value, o, verdict)
-	if verdict == Tell && o == OutcomeAcked {
-		s.check.ackedPut(p, w.tk, w.value, w.epoch)
-	}
-	s.metIf(verdict == Uncertain && o == OutcomeUnknown, toldUnknown)
-	s.metIf(verdict == Uncertain && o == OutcomeAcked, ackedTooLateForPut)
-	s.metIf(verdict == Lost, putLost)
-	s.mixIn(uint64(verdict))
-	s.check.over(w.tk.Key, w.value)
-	p.take(fx)
+	p.ends(w.tk, o, func(verdict Verdict, at moment) {
+		s.tell("client %d PUT %d ends: %v, told %v", w.c.n, w.value, o, verdict)
+		if verdict == Tell && o == OutcomeAcked {
+			s.check.ackedPut(p, w.tk, w.value, w.epoch, at)
+		}
+		s.metIf(verdict == Uncertain && o == OutcomeUnknown, toldUnknown)
+		s.metIf(verdict == Uncertain && o == OutcomeAcked, ackedTooLateForPut)
+		s.metIf(verdict == Lost, putLost)
+		s.mixIn(uint64(verdict))
+		s.check.over(w.tk.Key, w.value)
+	}, func() { w.told(o) })
+}
+
+// told goes on once the client knows.
+func (w *putting) told(o Outcome) {
 	w.twice(o)
 	if w.loop != 0 && w.c.loop == w.loop {
 		w.c.after(w.c.think(w.x), w.c.work)
@@ -290,7 +294,7 @@ func (w *putting) twice(o Outcome) {
 		return
 	}
 	verdict, fx := w.p.core.End(w.p.time(), w.tk, o)
-	if verdict == Tell {
+	if verdict == Tell || verdict == Later {
 		w.c.s.fail("E6: an operation ends twice")
 	}
 	w.p.take(fx)
@@ -306,16 +310,17 @@ func (c *client) get(x *chance, tk Ticket) {
 			if ok {
 				o = OutcomeAcked
 			}
-			verdict, fx := p.core.End(p.time(), tk, o)
-			s.tell("client %d GET %s: %d, told %v", c.n, tk.Key.PK, seen.visible(), verdict)
-			if ok && verdict == Tell {
-				s.check.answeredGet(p, tk, seen.visible(), g)
-			}
-			s.mixIn(uint64(seen.visible())<<2 | uint64(verdict))
-			p.take(fx)
-			if c.loop == loop {
-				c.after(c.think(x), c.work)
-			}
+			p.ends(tk, o, func(verdict Verdict, at moment) {
+				s.tell("client %d GET %s: %d, told %v", c.n, tk.Key.PK, seen.visible(), verdict)
+				if ok && verdict == Tell {
+					s.check.answeredGet(p, tk, seen.visible(), g, at)
+				}
+				s.mixIn(uint64(seen.visible())<<2 | uint64(verdict))
+			}, func() {
+				if c.loop == loop {
+					c.after(c.think(x), c.work)
+				}
+			})
 		})
 	})
 }

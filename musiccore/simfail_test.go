@@ -90,7 +90,11 @@ func (s *sim) operator(x *chance) {
 			s.metIf(a.Err == nil && a.Grant.Applied, forcedHead)
 		})
 	}
-	s.after(x.late(), func() { s.operator(x) })
+	every := x.late()
+	if s.strict {
+		every = 2 * x.slow() // what strict is for
+	}
+	s.after(every, func() { s.operator(x) })
 }
 
 // call does something at a proxy, and where that one says that the reference
@@ -291,7 +295,7 @@ func (c *roamer) use(x *chance, y *proxy, tk Ticket) {
 		k := y.core.keys[tk.Key]
 		g := s.check.gets(tk.Key, k != nil && k.term != nil && k.term.flight.puts == 0)
 		s.store.get(x, tk.Key, func(seen cell, ok bool) {
-			e.tell = func() { s.check.answeredGet(y, tk, seen.visible(), g) }
+			e.tell = func(at moment) { s.check.answeredGet(y, tk, seen.visible(), g, at) }
 			e.send(ok)
 		})
 		return
@@ -302,7 +306,7 @@ func (c *roamer) use(x *chance, y *proxy, tk Ticket) {
 	m := &mutation{stamp: tk.Stamp, value: e.value, root: s.check.window(tk.Key, tk.Base).root}
 	s.store.expect(tk.Key, m)
 	s.tell("roamer %d PUT %s %d, stamp %d, ticket of proxy %d", c.n, tk.Key.PK, e.value, tk.Stamp-t0, y.n)
-	e.tell = func() { s.check.ackedPut(y, tk, e.value, epoch) }
+	e.tell = func(at moment) { s.check.ackedPut(y, tk, e.value, epoch, at) }
 	s.store.write(x, tk.Key, m, e.send)
 }
 
@@ -315,7 +319,7 @@ type ending1 struct {
 	life  int
 	tk    Ticket
 	value int
-	tell  func()
+	tell  func(at moment)
 }
 
 // send gives the ticket back: where the client is, or by a message and its
@@ -335,11 +339,10 @@ func (e *ending1) send(ok bool) {
 	case e.y.life != e.life:
 		s.check.over(e.tk.Key, e.value)
 	case e.y == c.p:
-		e.y.hears(e.life, func() { e.end(ok); goOn() })
+		e.y.hears(e.life, func() { e.end(ok, goOn) })
 	default:
 		s.message(e.x, e.y, func() {
-			e.end(ok)
-			s.message(e.x, c.p, goOn)
+			e.end(ok, func() { s.message(e.x, c.p, goOn) })
 		})
 	}
 	c.after(time.Second, func() {
@@ -357,19 +360,40 @@ func (e *ending1) send(ok bool) {
 }
 
 // end is the End at the owner. A verdict counts when it is made.
-func (e *ending1) end(ok bool) {
+func (e *ending1) end(ok bool, then func()) {
 	s, y := e.c.s, e.y
 	o := OutcomeUnknown
 	if ok {
 		o = OutcomeAcked
 	}
-	verdict, fx := y.core.End(y.time(), e.tk, o)
-	s.tell("roamer %d value %d ends at proxy %d: %v, told %v", e.c.n, e.value, y.n, o, verdict)
-	if ok && verdict == Tell {
-		e.tell()
+	y.ends(e.tk, o, func(verdict Verdict, at moment) {
+		s.tell("roamer %d value %d ends at proxy %d: %v, told %v", e.c.n, e.value, y.n, o, verdict)
+		if ok && verdict == Tell {
+			e.tell(at)
+		}
+		if e.value != 0 {
+			s.check.over(e.tk.Key, e.value)
+		}
+	}, then)
+}
+
+// ends gives a ticket back: the verdict comes now, or in a strict table later.
+func (p *proxy) ends(tk Ticket, o Outcome, tell func(v Verdict, at moment), then func()) {
+	s := p.s
+	at := s.check.moment(tk.Key)
+	v, fx := p.core.End(p.time(), tk, o)
+	if v != Later {
+		tell(v, at)
+		p.take(fx)
+		then()
+		return
 	}
-	if e.value != 0 {
-		s.check.over(e.tk.Key, e.value)
-	}
-	y.take(fx)
+	s.met(checkedLater)
+	p.waits[tk.Op] = wait{tk.Key, s.now, func(a Answer) {
+		s.metIf(a.Verdict == Lost, checkedLost)
+		s.metIf(a.Verdict == Uncertain, checkedTooLate)
+		tell(a.Verdict, at)
+		then()
+	}}
+	p.take(fx)
 }

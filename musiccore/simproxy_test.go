@@ -73,6 +73,7 @@ func (p *proxy) boot() {
 	p.newSession()
 	p.core = New(p.session, p.s.opts)
 	p.take(p.core.Closed(p.time(), [16]byte{}, p.s.closed))
+	p.take(p.core.Strict(p.time(), [16]byte{}, p.s.strict))
 	p.beat()
 }
 

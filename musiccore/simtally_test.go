@@ -52,6 +52,10 @@ const (
 	heldElsewhere
 	forcedHead
 	hintHeard
+	checkedLater
+	checkedLost
+	checkedTooLate
+	forcedLiving
 	landmarks
 )
 
@@ -72,6 +76,7 @@ func (l landmark) String() string {
 		"a takeover", "a takeover from a session that ended by itself", "a takeover from a process that still runs",
 		"a takeover of a reference that had waited here", "an operation with a borrowed stamp", "told by another proxy that it holds",
 		"a head ended by force", "a hint heard",
+		"a strict table's operation checked", "… and lost", "… and too late", "a living stranger's head ended by force",
 	}[l]
 }
 

@@ -57,4 +57,4 @@ func (f Fate) String() string {
 func (o Outcome) String() string { return [...]string{"unknown", "acknowledged", "refused"}[o] }
 
 // String names a verdict.
-func (v Verdict) String() string { return [...]string{"uncertain", "as it was", "lost"}[v] }
+func (v Verdict) String() string { return [...]string{"uncertain", "as it was", "lost", "later"}[v] }

@@ -131,6 +131,10 @@ func (k *key) renewed(now Now, base Stamp) {
 	if t == nil {
 		return
 	}
+	t.bases = append(t.bases, t.base)
+	if t.flight.ops == 0 {
+		t.bases = nil
+	}
 	t.base, t.seq, t.fresh, t.window.sent = base, 2, false, false
 	if !t.window.wanted {
 		t.window = window{}

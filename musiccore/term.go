@@ -25,7 +25,9 @@ type term struct {
 	waiting   []begin
 	synch     synch
 	window    window
-	unlock    begin // an UNLOCK to be answered when the term has drained
+	checks    []check // of a strict table
+	bases     []Stamp // that own Renews left, while operations were in flight
+	unlock    begin   // an UNLOCK to be answered when the term has drained
 }
 
 // begin is an operation that waits until the term may serve it.
@@ -86,7 +88,7 @@ func (k *key) begin(now Now, b begin, r LockRef) Ticket {
 	}
 	t.place.keep(now.Boot + t.place.lease)
 	if t.ready(b.kind, k.c.opts.Window) {
-		tk := k.ticket(now, b.kind, left)
+		tk := k.ticket(now, b.op, b.kind, left)
 		if t.window.wanted && k.lwt == nil {
 			k.step(now)
 		}
@@ -113,9 +115,9 @@ func (k *key) beginElsewhere(now Now, b begin, r LockRef) {
 
 // ticket counts an operation in and gives a put its stamp v2s(lockRef, seq):
 // unique, and inside the window (I2, I12).
-func (k *key) ticket(now Now, kind Kind, left time.Duration) Ticket {
+func (k *key) ticket(now Now, op OpID, kind Kind, left time.Duration) Ticket {
 	t, c := k.term, k.c
-	tk := Ticket{Key: k.id, Ref: t.place.ref, Base: t.base, Kind: kind, Left: left, Lease: t.place.lease, Term: t.id}
+	tk := Ticket{Op: op, Key: k.id, Ref: t.place.ref, Base: t.base, Kind: kind, Left: left, Lease: t.place.lease, Term: t.id}
 	tk.Number = t.flight.add(now.Boot, kind == Put)
 	c.timers.set(&k.timer, now.Boot+c.opts.OpTimeout)
 	if kind != Put {
@@ -135,6 +137,9 @@ func (k *key) ticket(now Now, kind Kind, left time.Duration) Ticket {
 func (k *key) end(now Now, tk Ticket, o Outcome) Verdict {
 	t := k.term
 	k.overdue(now)
+	if k.strict && o == OutcomeAcked && k.checkLater(now, tk) {
+		return Later
+	}
 	if !t.flight.end(tk.Number) {
 		return Uncertain
 	}
@@ -168,6 +173,9 @@ func (k *key) overdue(now Now) {
 	t, c := k.term, k.c
 	if t.flight.expire(now.Boot - c.opts.OpTimeout) {
 		t.unsettled = true
+	}
+	if len(t.checks) > 0 {
+		k.overdueChecks()
 	}
 	for len(t.waiting) > 0 && t.waiting[0].until <= now.Boot {
 		c.answer(Answer{Op: t.waiting[0].op, Err: ErrSynchronising})
@@ -208,7 +216,7 @@ func (k *key) admit(now Now) {
 		}
 		left := t.place.until - now.Boot
 		t.place.keep(now.Boot + t.place.lease)
-		k.c.answer(Answer{Op: b.op, Ticket: k.ticket(now, b.kind, left)})
+		k.c.answer(Answer{Op: b.op, Ticket: k.ticket(now, b.op, b.kind, left)})
 	}
 }
 
@@ -289,7 +297,7 @@ func (k *key) release(now Now) {
 func (k *key) skip(now Now) {
 	r := k.view.row
 	if _, foreign := k.stranger(); foreign {
-		if k.forsaken(now) {
+		if k.forsaken(now) || (k.front().forced && k.view.vouched == r.Base) {
 			k.start(now, lwt{why: skipping, swap: Release(r, k.c.opts.Window, true, now.Clk)})
 		}
 		return
@@ -354,6 +362,7 @@ func (k *key) endTerm() {
 func (k *key) loseTerm(now Now) {
 	k.close(now, LostState)
 	k.answerUnlock(LostState)
+	k.dropChecks()
 	delete(k.c.running, k.term.synch.cmd)
 	k.endTerm()
 }
@@ -362,6 +371,11 @@ func (k *key) loseTerm(now Now) {
 func (t *term) leave(op OpID) {
 	if t.unlock.op == op {
 		t.unlock.op = 0
+	}
+	for i := range t.checks {
+		if t.checks[i].op == op {
+			t.checks[i].op = 0
+		}
 	}
 	for i, b := range t.waiting {
 		if b.op == op {

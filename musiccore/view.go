@@ -79,7 +79,7 @@ func (k *key) polls(now Now) bool {
 
 // needsQuorum: what is to be decided must not come from one replica.
 func (k *key) needsQuorum(now Now) bool {
-	if len(k.asks) > 0 || (k.lwt != nil && k.lwt.refused != 0) {
+	if len(k.asks) > 0 || (k.term != nil && len(k.term.checks) > 0) || (k.lwt != nil && k.lwt.refused != 0) {
 		return true
 	}
 	v := &k.view
@@ -126,6 +126,7 @@ func (k *key) rowRead(now Now, id CommandID, r Result) {
 	v.quorumAt = now.Boot
 	k.resolve(now, id, r.Row)
 	k.answerAsks(now, id)
+	k.answerChecks(id, r.Row)
 }
 
 // saw joins a row that was read with what is known. One base never shows two

@@ -1,0 +1,103 @@
+package musiccore
+
+// check is an operation of a strict table that the store has acknowledged: a
+// QUORUM read of the lock row, begun after that, says whether its client may be
+// told (PROTOCOL.md 1, check; M6). It counts as in flight until then.
+type check struct {
+	op    OpID
+	n     uint64
+	base  Stamp
+	after CommandID // only a read after this command tells
+}
+
+// Strict tells whether a table's operations are checked against the lock row
+// instead of the clock (DESIGN.md 4, strict). It is to be called, like Closed,
+// before a table's first operation.
+func (c *Core) Strict(now Now, table [16]byte, strict bool) Effects {
+	c.up(now)
+	f := c.facts[table]
+	f.strict = strict
+	c.facts[table] = f
+	c.each(table, func(k *key) { k.strict = strict })
+	return c.leave()
+}
+
+// checkLater lets an operation wait for its verdict. It is false for one that
+// is over, or whose End came before.
+func (k *key) checkLater(now Now, tk Ticket) bool {
+	t := k.term
+	if !t.flight.hold(tk.Number) {
+		return false
+	}
+	t.checks = append(t.checks, check{op: tk.Op, n: tk.Number, base: tk.Base, after: k.c.last.command})
+	k.c.waits(tk.Op, k, nil)
+	k.view.next = 0
+	k.step(now)
+	return true
+}
+
+// answerChecks tells the verdicts that a QUORUM read allows: the term is the
+// operation's own, on the base of its stamp or one that an own Renew made
+// since. A read that shows less than that base has missed a commit.
+func (k *key) answerChecks(id CommandID, r *Row) {
+	t := k.term
+	if t == nil || len(t.checks) == 0 {
+		return
+	}
+	left := t.checks[:0]
+	for _, c := range t.checks {
+		switch {
+		case c.after >= id || r == nil || r.Base < c.base:
+			left = append(left, c)
+		case k.owns(r) && !t.broken:
+			k.verdict(c, Tell)
+		default:
+			k.verdict(c, Lost)
+		}
+	}
+	if t.checks = left; len(left) > 0 && left[len(left)-1].after >= id {
+		k.view.next = 0 // it came while the read was under way
+	}
+}
+
+func (k *key) verdict(c check, v Verdict) {
+	if !k.term.flight.over(c.n) {
+		k.term.flight.finish(c.n)
+	}
+	if c.op != 0 {
+		k.c.answer(Answer{Op: c.op, Verdict: v})
+	}
+}
+
+// owns reports that a row shows the term that is here: on its base, on an
+// earlier one, or on that of a Renew whose fate is not known yet.
+func (k *key) owns(r *Row) bool {
+	for _, b := range k.term.bases {
+		if r.Base == b {
+			return true
+		}
+	}
+	return r.Base == k.term.base || (k.lwt != nil && k.lwt.why == renewing && r.sameTerm(k.lwt.swap.Set.Row))
+}
+
+// dropChecks answers those that no read can answer any more.
+func (k *key) dropChecks() {
+	for _, c := range k.term.checks {
+		k.verdict(c, Lost)
+	}
+	k.term.checks = nil
+}
+
+// overdueChecks answers those whose operation is over: its client hears
+// "unknown" whatever comes later (C16).
+func (k *key) overdueChecks() {
+	left := k.term.checks[:0]
+	for _, c := range k.term.checks {
+		if k.term.flight.over(c.n) {
+			k.verdict(c, Uncertain)
+			continue
+		}
+		left = append(left, c)
+	}
+	k.term.checks = left
+}

@@ -1,0 +1,177 @@
+package musiccore
+
+import (
+	"testing"
+	"time"
+)
+
+// strict is a desk whose first reference holds a key of a strict table.
+func strict(t *testing.T) (*desk, *store) {
+	t.Helper()
+	d := newDesk(t)
+	d.take(d.core.Strict(d.time(), d.table, true))
+	s := newStore(d)
+	op := d.lock(Request{})
+	s.run()
+	d.state(op, Held)
+	_, get := d.begin(1, Get)
+	s.run()
+	if v := d.end(d.answered(get).Ticket, OutcomeRefused); v != Tell {
+		t.Fatalf("what was not done needs no check: %v", v)
+	}
+	return d, s
+}
+
+// acked begins and ends an operation; its verdict comes to the operation named.
+func (d *desk) acked(kind Kind) OpID {
+	d.t.Helper()
+	tk, op := d.begin(1, kind)
+	if !tk.OK() || tk.Op != op {
+		d.t.Fatalf("ticket %+v of operation %d", tk, op)
+	}
+	if v := d.end(tk, OutcomeAcked); v != Later {
+		d.t.Fatalf("verdict %v", v)
+	}
+	return op
+}
+
+func (d *desk) verdict(op OpID, want Verdict) {
+	d.t.Helper()
+	if a := d.answered(op); a.Err != nil || a.Verdict != want {
+		d.t.Fatalf("%+v, want %v", a, want)
+	}
+}
+
+// PROTOCOL.md 1, check: strict mode reads the lock row after the operation.
+func TestStrictTellsAfterAQuorumRead(t *testing.T) {
+	d, s := strict(t)
+	put := d.acked(Put)
+	id, read := only[ReadRow](d)
+	if !read.Quorum {
+		t.Fatal("one replica says nothing (M6)")
+	}
+	get := d.acked(Get)
+	d.none()
+	d.reply(id, s.read())
+	d.verdict(put, Tell)
+	d.waits(get) // that read began before the operation ended
+	s.run()
+	d.verdict(get, Tell)
+	tk, _ := d.begin(1, Put)
+	if v := d.end(tk, OutcomeUnknown); v != Uncertain {
+		t.Fatalf("what the store did not acknowledge needs no check: %v", v)
+	}
+	d.none()
+}
+
+func TestStrictHearsThatTheTermWasTaken(t *testing.T) {
+	d, s := strict(t)
+	put, get := d.acked(Put), d.acked(Get)
+	row, _ := Preempt(*s.row, 2, d.opts.Window, 0).Apply(s.row)
+	s.row = &row
+	s.run()
+	d.verdict(put, Lost)
+	d.verdict(get, Lost)
+	if len(d.alarms) > 0 {
+		t.Fatalf("anybody may: %+v", d.alarms)
+	}
+	_, op := d.begin(1, Put)
+	s.run()
+	d.fails(op, ErrLost)
+}
+
+func TestStrictKnowsItsOwnRenews(t *testing.T) {
+	d, s := strict(t)
+	tk, _ := d.begin(1, Put)
+	d.take(d.core.Altered(d.time(), d.table))
+	id, renew := only[Apply](d)
+	s.apply(renew.Swap)
+	d.reply(id, unknown)
+	d.end(tk, OutcomeAcked)
+	id, _ = only[ReadRow](d)
+	d.reply(id, s.read())
+	d.verdict(tk.Op, Tell) // the base of a Renew whose fate is not known yet
+	d.pass(time.Second)
+	s.run()
+	before := d.acked(Get)
+	s.run()
+	d.verdict(before, Tell)
+}
+
+// A read of a quorum that has missed the newest commit shows less than the
+// base of the stamp: it decides nothing.
+func TestStrictReadsAgainWhatIsBehind(t *testing.T) {
+	d, s := strict(t)
+	old := *s.row
+	d.take(d.core.Altered(d.time(), d.table))
+	s.run()
+	put := d.acked(Put)
+	id, _ := only[ReadRow](d)
+	d.reply(id, sees(old))
+	d.waits(put)
+	d.pass(100 * time.Millisecond)
+	s.run()
+	d.verdict(put, Tell)
+}
+
+func TestStrictVerdictComesInTime(t *testing.T) {
+	d, s := strict(t)
+	tk, put := d.begin(1, Put)
+	if d.end(tk, OutcomeAcked) != Later || d.end(tk, OutcomeAcked) != Uncertain {
+		t.Fatal("an End counts once")
+	}
+	un := d.unlock(1)
+	id, _ := only[ReadRow](d)
+	d.none() // a term is not released before its operations are told
+	d.waits(un)
+	d.reply(id, unknown)
+	for end := d.now + d.opts.OpTimeout; d.now < end; {
+		d.pass(100 * time.Millisecond)
+		for len(d.open) > 0 {
+			if _, ok := d.open[0].Do.(ReadRow); !ok {
+				break
+			}
+			id, _ := only[ReadRow](d)
+			d.reply(id, unknown)
+		}
+	}
+	d.verdict(put, Uncertain)
+	d.serve(s, time.Second)
+	if s.row.Head != 2 {
+		t.Fatalf("%+v", *s.row)
+	}
+}
+
+func TestStrictVerdictOfAClientThatIsGone(t *testing.T) {
+	d, s := strict(t)
+	put := d.acked(Put)
+	d.take(d.core.Gone(d.time(), put))
+	s.run()
+	d.waits(put)
+	if d.theTerm().flight.ops != 0 {
+		t.Fatal("still in flight")
+	}
+}
+
+// PROTOCOL.md 1, Force: on a strict table by anybody, at once.
+func TestForceOfALivingStrangersHeadInAStrictTable(t *testing.T) {
+	d, s := foreign(t, theirs())
+	s.beat[session(9)] = 1
+	d.take(d.core.Strict(d.time(), d.table, true))
+	op := d.force()
+	d.serve(s, 100*time.Millisecond)
+	if g := d.state(op, Released); !g.Applied || g.Ref != 1 || s.row.Head != 2 || !s.row.Dirty || s.row.Base < 1000+d.opts.Window {
+		t.Fatalf("%+v on %+v", g, *s.row)
+	}
+	d.forced(1)
+}
+
+func TestLeaseModeCostsNothing(t *testing.T) {
+	d, _ := held(t)
+	if n := testing.AllocsPerRun(100, func() {
+		tk, _ := d.core.Begin(d.time(), 1<<40, d.key(), 1, Get)
+		d.core.End(d.time(), tk, OutcomeAcked)
+	}); n != 0 {
+		t.Fatalf("%v allocations an operation", n)
+	}
+}
