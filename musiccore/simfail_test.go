@@ -208,6 +208,9 @@ func (c *roamer) retry(err error, again func()) {
 
 func (c *roamer) work() {
 	x := c.fork()
+	if c.s.closing {
+		c.left = 0 // who waits behind shall see the end of it
+	}
 	if c.owner != nil && x.strikes(ownerLeaves, 12) {
 		c.leftBy(&x, c.owner)
 		c.move()

@@ -200,11 +200,37 @@ func (l *locks) End(t musiccore.Ticket, o musiccore.Outcome) (musiccore.Verdict,
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	v, effects := s.core.End(s.clock.now(), t, o)
+	var wait func() musiccore.Verdict
+	if v == musiccore.Later {
+		v, wait = musiccore.Uncertain, l.verdictOf(s, t)
+	}
 	s.carryOut(effects)
 	if v == musiccore.Lost {
 		s.audit.fenced(t.Key, t.Ref)
 	}
-	return v, nil
+	return v, wait
+}
+
+// verdictOf waits for what the lock row says of an operation of a strict table; the shard's mutex is held. A proxy that stops says
+// that it does not know.
+func (l *locks) verdictOf(s *shard, t musiccore.Ticket) func() musiccore.Verdict {
+	verdict := make(chan musiccore.Verdict, 1)
+	s.waiting[t.Op] = func(a musiccore.Answer) {
+		if a.Verdict == musiccore.Lost {
+			s.audit.fenced(t.Key, t.Ref)
+		}
+		verdict <- a.Verdict
+	}
+	return func() musiccore.Verdict {
+		ctx, cancel := l.scope()
+		defer cancel()
+		select {
+		case v := <-verdict:
+			return v
+		case <-ctx.Done():
+			return musiccore.Uncertain
+		}
+	}
 }
 
 // fenced audits an operation that got no stamp because its lock is lost.

@@ -179,6 +179,7 @@ func (p *process) startService(ctx context.Context) (*service, error) {
 		log: p.log, audit: newAudit(p.log, s.schema, p.registry),
 	})
 	s.schema.tell = s.locks.each
+	s.schema.introduce()
 	background, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
 	s.running.Go(func() { s.life.run(background, s.locks) })

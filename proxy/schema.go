@@ -193,6 +193,14 @@ func (s *schema) event(event func(*musiccore.Core, musiccore.Now) musiccore.Effe
 	}
 }
 
+// introduce tells the cores what they must know of each table that was read before there were any: an operation with another
+// proxy's reference may come before any LOCK does.
+func (s *schema) introduce() {
+	for id, t := range *s.byID.Load() {
+		s.event(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Closed(now, id, t.closed) })
+	}
+}
+
 // show publishes a table that is not published in this form yet: to plain writes it is critical at once, to LOCK only when it
 // is settled.
 func (s *schema) show(t *dataTable, refused string) {
