@@ -266,12 +266,12 @@ func (s *sim) play() {
 	s.run(s.now + 3*time.Second + 2*s.world.late())
 	s.heal()
 	served := s.check.served()
-	s.until("E8: not every key is served after the faults have ended", 16*time.Second, func() bool {
+	s.until("E8: not every key is served after the faults have ended", 24*time.Second, func() bool {
 		return s.check.allServed(served)
 	})
 	s.closing, s.closedAt = true, s.now
-	s.until("E6/I11: not everything comes to rest", 12*time.Second, s.atRest)
-	s.until("E8: the last lock of a key is not served", 8*time.Second, s.lastLocks())
+	s.until("E6/I11: not everything comes to rest", 30*time.Second, s.atRest)
+	s.until("E8: the last lock of a key is not served", 16*time.Second, s.lastLocks())
 	s.check.audit()
 }
 

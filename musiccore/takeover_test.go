@@ -425,3 +425,39 @@ func TestWaitersShareTheirLWT(t *testing.T) {
 		t.Fatalf("guard %d", s.row.Guard)
 	}
 }
+
+// A Takeover that takes longer than an operation waits goes on: try again.
+func TestAnOperationWaitsForATakeoverInItsTime(t *testing.T) {
+	d, s := foreign(t, theirs())
+	s.beat[session(9)] = EndedBeat
+	d.clkOff = true
+	_, first := d.begin(1, Put)
+	d.serve(s, time.Second)
+	_, gone := d.begin(1, Get)
+	d.take(d.core.Gone(d.time(), gone))
+	d.serve(s, d.opts.OpTimeout)
+	d.fails(first, ErrSynchronising)
+	d.waits(gone)
+	d.clkOff = false
+	_, again := d.begin(1, Put)
+	d.serve(s, time.Second)
+	if !d.answered(again).Ticket.OK() {
+		t.Fatal("no ticket")
+	}
+}
+
+func TestForceWhileTheTermIsReleased(t *testing.T) {
+	d, s := held(t)
+	d.state(d.unlock(1), Released)
+	op := d.force()
+	if g := d.state(op, Released); g.Applied || g.Ref != 1 {
+		t.Fatalf("it was given back: %+v", g)
+	}
+	s.run()
+}
+
+func TestForceWithoutASession(t *testing.T) {
+	d, _ := held(t)
+	d.jump(11 * time.Second)
+	d.fails(d.force(), ErrNoSession)
+}

@@ -1,0 +1,38 @@
+package musiccore
+
+// preempt passes over the head of a dead session, and over the dead ones
+// behind it, after the grace (PROTOCOL.md 1, Preempt; paper §IV
+// forcedRelease).
+func (k *key) preempt(now Now) {
+	x, foreign := k.stranger()
+	if !foreign || !k.waitedFor(now) || k.guestHeads() {
+		return
+	}
+	r := k.view.row
+	k.watchAhead(now)
+	w := k.c.watch(now, x)
+	if !w.dead || now.Boot < w.deadAt+k.c.opts.Grace || k.view.vouched != r.Base {
+		return
+	}
+	k.start(now, lwt{why: preempting, swap: Preempt(r, r.Next(k.passable(now)), k.c.opts.Window, now.Clk)})
+}
+
+// passable answers which references a Preempt passes over: those of sessions
+// that have been dead for the grace, if no client of theirs waits here.
+func (k *key) passable(now Now) func(LockRef, SessionID) bool {
+	return func(r LockRef, x SessionID) bool {
+		w := k.c.watches[x]
+		return w != nil && w.dead && now.Boot >= w.deadAt+k.c.opts.Grace && k.live(r) == nil
+	}
+}
+
+// watchAhead observes every session that is ahead, not only the head's: those
+// that died together are passed over together.
+func (k *key) watchAhead(now Now) {
+	r := k.view.row
+	for _, b := range r.Queue {
+		if b.Last() >= r.Head && b.Session != k.c.self.id {
+			k.c.watch(now, b.Session)
+		}
+	}
+}
