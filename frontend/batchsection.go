@@ -116,6 +116,9 @@ func (c *conn) readChild(cur *cursor, own string) (s section, f *Failure) {
 			f = mixed()
 		}
 	}
+	if f == nil && s.statement.Conditional {
+		f = conditionInBatch(s.table)
+	}
 	if f == nil && !s.writes() {
 		f = invalid("MUSIC_REFUSED: only INSERT, UPDATE and DELETE stand in a batch")
 	}

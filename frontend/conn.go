@@ -50,9 +50,9 @@ type asked struct {
 	claimed     string                // the role that the client logs in as, where its login shows it
 	plan        plan
 	known       map[preparedID]*prepared
-	name        []byte // scratch, for names of tables
-	scratch     []byte // for compressed bodies; nil before the first
-	using       bool   // a USE has been sent, and nothing after it
+	name        []byte        // scratch, for names of tables
+	scratch     []byte        // for compressed bodies; nil before the first
+	using       bool          // a USE has been sent, and nothing after it
 	hears       atomic.Uint32 // what REGISTER has asked for of hearsStatus and hearsTopology
 }
 

@@ -28,6 +28,8 @@ type fenced struct {
 	id     *preparedID // the client's id of the statement, where it was prepared
 	key    musiccore.Key
 	update *update // of SELECT … FOR UPDATE
+
+	condition *conditional // of a write with IF
 }
 
 // fence asks the core for the stamp of an operation, then sends it: the clause cut, the stamp in the frame, at QUORUM. emit sends
@@ -71,6 +73,7 @@ func (c *conn) stampedLate(id uint64, k kept, a musiccore.Answer) {
 		if a.Err == nil {
 			c.server.Locks.End(a.Ticket, musiccore.OutcomeRefused) // it was not sent
 		}
+		k.fenced.leave()
 		return
 	}
 	raw, f := c.stamped(k, a)
@@ -137,6 +140,10 @@ func (c *conn) stamped(k kept, a musiccore.Answer) ([]byte, *Failure) {
 		return nil, inUse(k.header.stream)
 	}
 	c.watches.add(k.header.stream, watch{kind: watchFenced, fenced: &k.fenced})
+	if c.over() && c.watches.remove(k.header.stream).fenced != nil {
+		c.server.Locks.End(a.Ticket, musiccore.OutcomeRefused) // nobody would see its answer any more: it is not sent
+		return nil, &Failure{Code: primitive.ErrorCodeServerError, Text: "MUSIC_BACKEND: the connection has ended; nothing was done"}
+	}
 	c.server.Stats.count(c, k.header.opcode, Fenced)
 	return append(k.header.appendTo(make([]byte, 0, headerSize+len(body))), body...), nil
 }
@@ -148,7 +155,7 @@ func (c *conn) performFenced(e envelope, f *fenced) error {
 		return err
 	}
 	verdict, wait := c.server.Locks.End(f.ticket, o.what)
-	if wait == nil {
+	if wait == nil && f.condition == nil {
 		e, err = c.conclude(e, f, o, verdict)
 		c.streams.end(e.stream)
 		if err == nil && !c.giveBack(e, f) {
@@ -159,16 +166,28 @@ func (c *conn) performFenced(e envelope, f *fenced) error {
 	e.raw = bytes.Clone(e.raw)
 	c.streams.end(e.stream) // Cassandra owes nothing more
 	c.answerLater(e.stream, func() []byte {
-		e, err := c.conclude(e, f, o, wait())
-		if err != nil {
-			c.end(err)
+		if wait != nil {
+			verdict = wait()
 		}
-		if err != nil || c.giveBack(e, f) {
-			return nil
-		}
-		return e.raw
+		return c.answerFenced(e, f, o, verdict)
 	})
 	return nil
+}
+
+// answerFenced is what the client hears when the verdict is there; nil where it hears it otherwise, or later.
+func (c *conn) answerFenced(e envelope, f *fenced, o outcome, v musiccore.Verdict) []byte {
+	e, err := c.conclude(e, f, o, v)
+	switch {
+	case err != nil:
+		f.leave()
+		c.end(err)
+		return nil
+	case f.condition != nil:
+		return c.tryCondition(e, f)
+	case c.giveBack(e, f):
+		return nil
+	}
+	return e.raw
 }
 
 // giveBack answers a read that has failed once the lock that was taken for it alone is given back; false where there is none.
@@ -205,6 +224,13 @@ func (c *conn) conclude(e envelope, f *fenced, o outcome, v musiccore.Verdict) (
 		e = shown
 	}
 	return c.warn(e, f.hurry()), nil
+}
+
+// leave lets the next conditional write of the key have its turn, where this is one.
+func (f *fenced) leave() {
+	if f.condition != nil {
+		f.condition.leave()
+	}
 }
 
 // lateShare is the last part of a lease in which an operation is warned: a fifth (DESIGN.md 5).

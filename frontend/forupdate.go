@@ -70,6 +70,7 @@ func (c *conn) release(k kept) {
 
 // turnAway answers an operation that was not sent with an error. A lock that was taken for it alone is given back first.
 func (c *conn) turnAway(k kept, f *Failure) {
+	k.fenced.leave()
 	if k.fenced.update == nil || !k.fenced.update.fresh {
 		c.reject(k.header, f)
 		return

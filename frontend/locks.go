@@ -162,6 +162,7 @@ func (c *conn) abandon() {
 			continue
 		}
 		c.server.Locks.End(w.fenced.ticket, musiccore.OutcomeUnknown)
+		w.fenced.leave()
 		if w.fenced.update != nil && w.fenced.update.fresh {
 			c.server.Locks.Unlock(w.fenced.key, w.fenced.ticket.Ref, func(musiccore.Answer) {})
 		}

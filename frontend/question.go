@@ -155,7 +155,9 @@ func translateValue(value []byte, list bool, to func([]byte) []byte) []byte {
 }
 
 // wireValue is a [value] of the protocol.
-func wireValue(b []byte) []byte { return append(binary.BigEndian.AppendUint32(nil, uint32(len(b))), b...) }
+func wireValue(b []byte) []byte {
+	return append(binary.BigEndian.AppendUint32(nil, uint32(len(b))), b...)
+}
 
 // readPlace reads the literal of an address or port; nil for what is none, which Cassandra will refuse.
 func readPlace(column string, text []byte, term rewrite.Term) []byte {

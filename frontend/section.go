@@ -100,10 +100,16 @@ func (s *section) checkFenced() *Failure {
 	if f := s.checkOwnTerms(st); f != nil {
 		return f
 	}
+	if st.Conditional {
+		return s.checkCondition()
+	}
 	for i := range st.Children {
 		child := &st.Children[i]
 		if child.Lock.Kind != rewrite.NoTerm {
 			return invalid("MUSIC_REFUSED: USING LOCK stands once, after BEGIN BATCH")
+		}
+		if child.Conditional {
+			return conditionInBatch(s.table)
 		}
 		if f := s.checkOwnTerms(child); f != nil {
 			return f
@@ -112,12 +118,15 @@ func (s *section) checkFenced() *Failure {
 	return nil
 }
 
+// conditionInBatch is the answer to an IF in a batch.
+func conditionInBatch(t *Table) *Failure {
+	return invalid("MUSIC_REFUSED: %s is critical: IF is not served in a batch under a lock: read USING LOCK, decide, write", t)
+}
+
 func (s *section) checkOwnTerms(st *rewrite.Statement) *Failure {
 	switch {
 	case st.Timestamp.Start != st.Timestamp.End:
 		return invalid("MUSIC_REFUSED: %s is critical: the lock gives the timestamp, USING TIMESTAMP cannot stand beside it", s.table)
-	case st.Conditional:
-		return invalid("MUSIC_REFUSED: %s is critical: IF is not served under a lock: read USING LOCK, decide, write", s.table)
 	case st.JSON && st.Verb == rewrite.Insert:
 		return invalid("MUSIC_KEY: the key cannot be read from INSERT JSON: name the columns")
 	}
@@ -208,6 +217,9 @@ func (a *admission) enter() *Failure {
 	}
 	if a.section.statement.ForUpdate {
 		return a.forUpdate(k)
+	}
+	if a.section.statement.Conditional {
+		return a.writeIf(k, ref)
 	}
 	return a.conn.fence(a.envelope.header, a.section, request{key: k, ref: ref, parameters: a.parameters}, a.emit)
 }

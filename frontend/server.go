@@ -57,6 +57,7 @@ type Server struct {
 	blocks   blocks
 	prepared *lru.Cache[preparedID, *prepared]
 	literals literals
+	turns    turns
 	lastID   atomic.Uint64
 
 	mu    sync.Mutex

@@ -9,14 +9,18 @@ import (
 	"music/musiccore"
 )
 
-// Column is a column of a critical table's partition key: its folded name and its CQL type as the schema prints it.
-type Column struct{ Name, Type string }
+// Column is a column of a critical table: its name as Cassandra knows it and its CQL type as the schema prints it.
+type Column struct {
+	Name, Type string
+	Static     bool
+}
 
 // Critical is what the proxy knows of a table while it is critical. It is never changed once published.
 type Critical struct {
 	ID       [16]byte // of the data table: names the keys of this table in the core
 	Key      []Column // the partition key, in order
 	Primary  []string // all columns of the primary key
+	Columns  map[string]Column
 	Closed   musiccore.Stamp
 	Created  bool          // critical from its first moment on: nothing was ever written that a key without a lock row could still meet
 	MaxLease time.Duration // default and most of a client lease

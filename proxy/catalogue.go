@@ -82,9 +82,11 @@ func (s *schema) readColumns(ctx context.Context, t *dataTable) error {
 	var name, cqlType, kind string
 	var position int
 	byPosition := map[int]frontend.Column{}
+	t.all = map[string]frontend.Column{}
 	var columns strings.Builder
 	for iter.Scan(&name, &cqlType, &kind, &position) {
 		fmt.Fprintf(&columns, "%q %s %s;", name, cqlType, kind)
+		t.all[name] = frontend.Column{Name: name, Type: cqlType, Static: kind == "static"}
 		switch kind {
 		case "partition_key":
 			byPosition[position] = frontend.Column{Name: name, Type: cqlType}

@@ -19,8 +19,9 @@ type dataTable struct {
 	id             [16]byte
 	key            []frontend.Column // of the partition
 	primary        []string          // columns of the whole primary key
-	columns        string            // all columns with their types, to see changes by
-	mortal         bool              // it has a default time to live
+	all            map[string]frontend.Column
+	columns        string // all columns with their types, to see changes by
+	mortal         bool   // it has a default time to live
 	settings       frontend.Settings
 	born           bool            // critical from its first moment on: nobody has ever written it without a lock
 	closed         musiccore.Stamp // no plain write is stamped at or above it (PROTOCOL.md 1, D)

@@ -220,7 +220,7 @@ func (s *schema) publish(t *dataTable, refused string) {
 		refused = t.refused
 	}
 	s.tables.Set(t.keyspace, t.name, &frontend.Critical{
-		ID: t.id, Key: t.key, Primary: t.primary, Closed: t.closed, Created: t.born, MaxLease: lease, Mortal: t.mortal, Settings: t.settings, Refused: refused,
+		ID: t.id, Key: t.key, Primary: t.primary, Columns: t.all, Closed: t.closed, Created: t.born, MaxLease: lease, Mortal: t.mortal, Settings: t.settings, Refused: refused,
 	})
 }
 

@@ -90,10 +90,12 @@ func (p *parser) insert(s *Statement) {
 	for p.err == nil {
 		switch {
 		case p.is("IF"):
-			s.Conditional = true
+			s.Conditional, s.Exists = true, true
+			start := p.tok.Start
 			p.next()
 			p.need("NOT")
 			p.need("EXISTS")
+			s.If = Span{start, p.last.End}
 		case p.is("USING"):
 			p.using(s)
 		default:
@@ -173,15 +175,48 @@ func (p *parser) sets(s *Statement, end string) {
 	}
 }
 
-// conditions reads [IF …] up to the end of the statement.
+// conditions reads
+//
+//	[IF EXISTS | IF condition (AND condition)*]
+//
+// and whatever else stands there up to the end of the statement. A condition is
+// written like a restriction of WHERE.
 func (p *parser) conditions(s *Statement) {
 	if p.is("IF") {
 		s.Conditional = true
+		start := p.tok.Start
+		p.next()
+		s.Exists = p.is("EXISTS") && p.peekEnds()
+		if s.Exists {
+			p.next()
+		} else {
+			p.compared(s)
+		}
 		for !p.ended() && !p.atChild() && !p.is("USING") {
+			s.Conditions = append(s.Conditions, Relation{})
 			p.skip()
 		}
+		s.If = Span{start, p.last.End}
 	}
 	p.refuseUsing()
+}
+
+// compared reads condition (AND condition)*.
+func (p *parser) compared(s *Statement) {
+	for p.err == nil && !p.ended() {
+		s.Conditions = append(s.Conditions, p.relation())
+		if !p.take("AND") {
+			return
+		}
+	}
+}
+
+// peekEnds tells whether the statement ends behind the token that p stands on:
+// exists may be a column.
+func (p *parser) peekEnds() bool {
+	next := p.peek()
+	return next.Kind == TokenEOF || next.Kind == ';' ||
+		isWord(p.text, next, "INSERT") || isWord(p.text, next, "UPDATE") || isWord(p.text, next, "DELETE") || isWord(p.text, next, "APPLY")
 }
 
 // refuseUsing says where USING belongs if p stands on one.

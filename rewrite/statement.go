@@ -27,6 +27,11 @@ type Statement struct {
 	Cut []Span
 	// Conditional says that there is an IF; JSON, INSERT JSON or SELECT JSON.
 	Conditional, JSON bool
+	// If is the condition with its keyword; Exists says that it is IF EXISTS or
+	// IF NOT EXISTS, Conditions what else it compares.
+	If         Span
+	Exists     bool
+	Conditions []Relation
 	// Clauses are those of LOCK, UNLOCK and FOR UPDATE.
 	Clauses
 	// ForUpdate says that SELECT ends in FOR UPDATE.
@@ -119,6 +124,8 @@ const (
 type Relation struct {
 	Column Name
 	Op     Op
+	// Sign is the comparison of OpCompare: < <= > >= or !=.
+	Sign Span
 	// Value is what stands on the right; Values the terms of an IN list.
 	Value  Term
 	Values []Term

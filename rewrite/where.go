@@ -47,6 +47,7 @@ func (p *parser) relation() Relation {
 	case p.take("IN"):
 		return p.in(r, OpIn)
 	case p.atComparison():
+		r.Sign = p.tok.Span
 		p.next()
 		r.Op, r.Value = OpCompare, p.term()
 		return r

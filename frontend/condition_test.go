@@ -1,0 +1,157 @@
+package frontend
+
+import (
+	"encoding/binary"
+	"math"
+	"testing"
+
+	"github.com/datastax/go-cassandra-native-protocol/datatype"
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"music/musiccore"
+)
+
+// conditionRig is a client of a table with a key of one column.
+func conditionRig(t *testing.T, d dialect) (*rig, *peer, *peer) {
+	t.Helper()
+	r := newRig(t, func(o *Options) { o.Locks = newGranting() })
+	r.server.Tables.Set("bank", "accounts", &Critical{
+		Key: []Column{{Name: "id", Type: "text"}}, Primary: []string{"id"},
+		Columns: map[string]Column{"id": {Name: "id", Type: "text"}, "balance": {Name: "balance", Type: "bigint"}, "n": {Name: "n", Type: "int"}},
+	})
+	client, backend := r.login(d)
+	return r, client, backend
+}
+
+// balances is the answer to the read of a condition.
+func balances(values ...[]byte) *message.RowsResult {
+	m := &message.RowsMetadata{ColumnCount: 1, Columns: []*message.ColumnMetadata{{Keyspace: "bank", Table: "accounts", Name: "balance", Type: datatype.Bigint}}}
+	data := message.RowSet{}
+	for _, v := range values {
+		data = append(data, message.Row{v})
+	}
+	return &message.RowsResult{Metadata: m, Data: data}
+}
+
+// A prepared write with IF becomes a read and, where the condition holds, the write without it: on the table that it was prepared for,
+// whatever keyspace the connection stands in, and each with the values that belong to it.
+func TestConditionIsReadThenWritten(t *testing.T) {
+	everyDialect(t, func(t *testing.T, d dialect) {
+		r, client, backend := conditionRig(t, d)
+		relayed(client, backend, 1, query("USE bank"), &message.SetKeyspaceResult{Keyspace: "bank"})
+		const text = "UPDATE accounts USING LOCK ? AND TTL ? SET n = ? WHERE id = ? IF balance >= ? AND balance != ?"
+		client.send(1, &message.Prepare{Query: text})
+		assert.Equal(t, "UPDATE accounts USING  TTL ? SET n = ? WHERE id = ? IF balance >= ? AND balance != ?", backend.answer(1).(*message.Prepare).Query)
+		backend.send(1, preparedAs(idOf("x")))
+		id := client.answer(1).(*message.PreparedResult).PreparedQueryId
+		relayed(client, backend, 1, query("USE elsewhere"), &message.SetKeyspaceResult{Keyspace: "elsewhere"})
+		var values []*primitive.Value
+		for _, v := range [][]byte{bigint(7), {0, 0, 0, 60}, {0, 0, 0, 1}, []byte("x"), bigint(10), bigint(12)} {
+			values = append(values, primitive.NewValue(v))
+		}
+		for _, balance := range []int64{10, 12, 9} {
+			client.send(1, &message.Execute{QueryId: id, ResultMetadataId: []byte("result metadata!"), Options: &message.QueryOptions{PositionalValues: values, SkipMetadata: true, PageSize: 5}})
+			read := backend.answer(1).(*message.Query)
+			assert.Equal(t, `SELECT "balance" FROM "bank"."accounts" WHERE "id" = ?`, read.Query)
+			assert.Equal(t, values[3:4], read.Options.PositionalValues)
+			assert.Equal(t, primitive.ConsistencyLevelQuorum, read.Options.Consistency)
+			backend.send(1, balances(bigint(balance)))
+			if balance == 10 {
+				write := backend.answer(1).(*message.Query)
+				assert.Equal(t, `UPDATE "bank".accounts USING  TTL ? SET n = ? WHERE id = ? `, write.Query)
+				assert.Equal(t, values[1:4], write.Options.PositionalValues)
+				assert.EqualValues(t, 1000, *write.Options.DefaultTimestamp)
+				backend.send(1, &message.VoidResult{})
+			}
+			got := client.answer(1).(*message.RowsResult)
+			assert.Equal(t, boolean(balance == 10), got.Data[0][0])
+			assert.Equal(t, "[applied]", got.Metadata.Columns[0].Name)
+			if balance != 10 {
+				assert.Equal(t, bigint(balance), got.Data[0][1])
+			}
+		}
+		_ = r
+	})
+}
+
+// One conditional write of a key goes at a time, whoever sends it; one whose client goes in the middle of it is passed over.
+func TestConditionsOfAKeyTakeTurns(t *testing.T) {
+	bothFramings(t, func(t *testing.T, d dialect) {
+		r, first, firstBackend := conditionRig(t, d)
+		second, secondBackend := r.login(d)
+		q := query("UPDATE bank.accounts USING LOCK 9 SET balance = 1 WHERE id = 'x' IF balance = null")
+		first.send(1, q)
+		firstBackend.answer(1)
+		second.send(1, q)
+		relayed(second, secondBackend, 2, query("SELECT a FROM b.c"), rows(nil)) // the other waits, its connection goes on
+		other := query("UPDATE bank.accounts USING LOCK 9 SET balance = 1 WHERE id = 'y' IF balance = null")
+		second.send(3, other)
+		secondBackend.answer(3) // another key does not wait
+		require.NoError(t, first.Close())
+		secondBackend.answer(1)
+		secondBackend.send(1, &message.ReadTimeout{ErrorMessage: "too slow", Consistency: primitive.ConsistencyLevelQuorum})
+		second.failure(1)
+		second.send(1, q)
+		secondBackend.answer(1)
+		secondBackend.send(1, balances())
+		secondBackend.answer(1)
+		secondBackend.send(1, &message.WriteTimeout{ErrorMessage: "too slow", Consistency: primitive.ConsistencyLevelQuorum, WriteType: primitive.WriteTypeSimple})
+		second.failure(1)
+		second.send(1, q)
+		assert.Contains(t, secondBackend.answer(1).(*message.Query).Query, "SELECT", "an error gives the turn on too")
+	})
+}
+
+// A lock that is lost between the read and the write is told, and nothing is written.
+func TestConditionWhoseLockIsLost(t *testing.T) {
+	g := newGranting()
+	r := newRig(t, func(o *Options) { o.Locks = g })
+	r.server.Tables.Set("bank", "accounts", &Critical{
+		Key: []Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}, Columns: map[string]Column{"balance": {Name: "balance", Type: "bigint"}},
+	})
+	client, backend := r.login(dialect{version: v4})
+	g.verdict = musiccore.Lost
+	client.send(1, query("UPDATE bank.accounts USING LOCK 9 SET balance = 1 WHERE id = 'x' IF balance = null"))
+	backend.answer(1)
+	backend.send(1, balances())
+	assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_LOST")
+	backend.silent()
+}
+
+// Values are compared by what they mean, as Cassandra does.
+func TestComparisons(t *testing.T) {
+	float := func(f float64) []byte { return binary.BigEndian.AppendUint64(nil, math.Float64bits(f)) }
+	decimal := func(scale int32, unscaled ...byte) []byte {
+		return append(binary.BigEndian.AppendUint32(nil, uint32(scale)), unscaled...)
+	}
+	for kind, ordered := range map[string][][]byte{
+		"bigint":  {{}, bigint(math.MinInt64), bigint(-1), bigint(0), bigint(math.MaxInt64)},
+		"tinyint": {{}, {0x80}, {0xff}, {0}, {0x7f}},
+		"text":    {{}, []byte("A"), []byte("a"), []byte("aa"), {0xff}},
+		"varint":  {{0xff, 0x00}, {0xff}, {0}, {0x7f}, {0x00, 0x80}, {0x01, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
+		"double":  {float(math.Inf(-1)), float(-1), float(math.Copysign(0, -1)), float(0), float(1), float(math.Inf(1)), float(math.NaN())},
+		"decimal": {
+			decimal(-1_000_000_000, 0xff), decimal(0, 0xfe), decimal(1, 0xfb), decimal(0, 0), decimal(1_000_000_000, 1), decimal(2, 99), decimal(0, 1), decimal(1, 11),
+			decimal(math.MinInt32, 1),
+		},
+	} {
+		for i, a := range ordered {
+			for j, b := range ordered {
+				got := comparisonOf(kind)(a, b)
+				assert.Equal(t, i < j, got < 0, "%s %x %x", kind, a, b)
+				assert.Equal(t, i == j, got == 0, "%s %x %x", kind, a, b)
+			}
+		}
+	}
+	same := comparisonOf("decimal")
+	assert.Zero(t, same(decimal(1, 10), decimal(0, 1)), "1.0 is 1")
+	assert.Zero(t, same(decimal(5, 0), decimal(0, 0)))
+	assert.Zero(t, same(decimal(7), decimal(0, 0)), "no digits at all")
+	assert.Zero(t, comparisonOf("varint")([]byte{0, 0, 1}, []byte{1}))
+	for kind, value := range map[string][]byte{"int": {1}, "bigint": {0, 0, 0, 1}, "decimal": {1, 2, 3}, "inet": {1, 2}, "boolean": {1, 1}} {
+		assert.False(t, fits(kind, value), kind)
+	}
+}
