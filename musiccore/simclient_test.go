@@ -82,7 +82,7 @@ func (c *client) next() {
 func (c *client) lock() {
 	x := c.fork()
 	q := Request{
-		Ref: c.ref, Token: c.token, NoWait: c.ref == 0 && x.n(10) == 0,
+		Ref: c.ref, Token: c.token, NoWait: c.ref == 0 && x.n(10) == 0, AtOnce: x.n(10) == 0,
 		Closed: c.s.closed, Created: c.s.store.data(c.key).created,
 	}
 	op := c.op(c.locked)
