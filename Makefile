@@ -1,10 +1,12 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: build test lint demo fuzz bench steps docs clean help
+.PHONY: build test lint demo soak variants fuzz bench steps docs clean help
 
 GO ?= go
 FUZZTIME ?= 10s
+SOAK ?= 10m
+FIRST ?= $(shell date +%s)000
 
 # Tools are kept in the checkout, at these versions.
 TOOLS := $(CURDIR)/.run/bin
@@ -32,6 +34,12 @@ $(TOOLS)/.gofumpt-v0.12.0: ; GOBIN=$(TOOLS) $(GO) install $(GOFUMPT) && touch $@
 demo: build ## the story of a lock, told on a real Cassandra
 	$(GO) build -trimpath -o bin/music-demo ./cmd/music-demo
 	./bin/music-demo
+
+soak: ## the simulation of the lock protocol on all cores, for SOAK (10m) or SEEDS=n seeds, from seed FIRST on
+	$(GO) test ./musiccore -run '^TestSimulation$$' -count=1 -v -timeout 0 -sim.first=$(FIRST) $(if $(SEEDS),-sim.seeds=$(SEEDS),-sim.for=$(SOAK))
+
+variants: ## find each known-bad variant of the lock protocol, and write docs/variants.md anew
+	UPDATE_DOCS=1 $(GO) test ./musiccore -run '^TestVariants$$' -count=1
 
 fuzz: ## each fuzz target for FUZZTIME (10s)
 	@found=$$(grep -roE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' --exclude-dir='.*' * || true); \

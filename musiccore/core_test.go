@@ -26,8 +26,6 @@ type desk struct {
 	table   [16]byte
 }
 
-const t0 = Stamp(1_700_000_000_000_000)
-
 func session(n byte) SessionID { return SessionID{n} }
 
 func newDesk(t *testing.T, change ...func(*Options)) *desk {

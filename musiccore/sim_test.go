@@ -38,6 +38,7 @@ type sim struct {
 	recording bool
 	struck    []cut
 	story     *[]string
+	trap      landmark // not 0: fail at the landmark below it
 }
 
 // event is something that happens, at a process or nowhere. After a crash it
@@ -168,6 +169,9 @@ func (s *sim) run(until time.Duration) {
 	s.now = max(s.now, until)
 }
 
+// t0 is what the clocks of tests show when time begins.
+const t0 = Stamp(1_700_000_000_000_000)
+
 // simStart is when a run begins: not at 0, which means "never" here and there.
 const simStart = time.Minute
 
@@ -193,7 +197,9 @@ func (s *sim) options() Options {
 func newSim(seed int, setup ...func(*sim)) *sim {
 	s := &sim{seed: seed, faults: true, now: simStart, born: map[SessionID]*proxy{}, hash: 14695981039346656037}
 	for _, f := range setup {
-		f(s)
+		if f != nil {
+			f(s)
+		}
 	}
 	s.world = s.newChance()
 	s.swarm()

@@ -32,6 +32,7 @@ const (
 	dataDown                   // a replica is away for a while
 	dataTooLarge               // a key does not fit one page
 	pause                      // a process stops for a while
+	cutOff                     // a process reaches the lock store with nothing for a while
 	suspend                    // … and its BOOTTIME with it, against all rules: the wall clock knows
 	crash                      // a process dies and comes back as another
 	shutdown                   // a process ends in order
@@ -45,6 +46,7 @@ const (
 	tableLost                  // a table is taken for dropped: its keys are forgotten
 	putLate                    // a client sends its put late
 	putRefused                 // a put is definitely refused
+	refForged                  // a client names a reference that is not its own
 	endTwice                   // an End is given twice
 	clientGone                 // a waiting client goes away
 	clientSlow                 // a client thinks for long
@@ -68,9 +70,10 @@ func (f fault) String() string {
 		"LWT lost", "LWT applied, answer lost", "LWT applied late", "commit missed by a replica", "commit late at a replica",
 		"lock row unread", "lock row read late", "beat late and unheard", "beat late", "beat acknowledged late", "beat unread",
 		"mutation missed by a replica", "mutation late", "mutation hinted", "mutation doubled", "acknowledgement lost",
-		"acknowledgement late", "data unread", "replica away", "key too large", "proxy paused", "proxy suspended with its boot clock",
-		"proxy crashed", "proxy shut down", "wall clock jump", "clk() jump", "clocks differ", "clock rate within eps",
-		"clock rate beyond eps", "schema event", "closed raised", "table taken for dropped", "put sent late", "put refused", "End twice", "client gone",
+		"acknowledgement late", "data unread", "replica away", "key too large", "proxy paused", "proxy cut off",
+		"proxy suspended with its boot clock", "proxy crashed", "proxy shut down", "wall clock jump", "clk() jump", "clocks differ", "clock rate within eps",
+		"clock rate beyond eps", "schema event", "closed raised", "table taken for dropped", "put sent late", "put refused",
+		"reference forged", "End twice", "client gone",
 		"client slow", "client forgets", "client moves", "client fills a window", "peer message lost", "peer message late",
 		"peer message doubled", "owner leaves", "lock forced", "client", "section", "operation",
 	}[f]

@@ -105,6 +105,9 @@ func (c *checker) row(k Key, from, to *Row, l *sent) {
 	if !l.swap.Set.T {
 		return
 	}
+	if l.why == preempting {
+		c.passing(from, to)
+	}
 	w := c.window(k, to.Base)
 	if from != nil {
 		old := c.window(k, from.Base)
@@ -132,6 +135,19 @@ func (c *checker) forward(k Key, from, to *Row) {
 	}
 	if !to.sameTerm(*from) && to.Base <= from.Base {
 		c.s.fail("I1: a term change without a higher base: %s -> %s", brief(from), brief(to))
+	}
+}
+
+// passing is a Preempt: only the dead are passed over (I11).
+func (c *checker) passing(from, to *Row) {
+	for r := from.Head; r < to.Head; r++ {
+		id, _ := from.Session(r)
+		if from.Owner != (SessionID{}) && r == from.Head {
+			id = from.Owner
+		}
+		if p := c.s.born[id]; p != nil && p.session.id == id && p.valid() && !c.s.wild {
+			c.s.fail("I11: reference %d of the living session %x is passed over", r, id[:2])
+		}
 	}
 }
 

@@ -169,22 +169,28 @@ func (c *client) end(x *chance) {
 }
 
 func (c *client) begin(x *chance, kind Kind) {
-	p := c.p
+	p, r := c.p, c.ref
+	if x.strikes(refForged, 40) {
+		r = max(1, r+LockRef(x.n(5)-2))
+	}
 	op := c.op(func(a Answer) {
-		if a.Err != nil {
+		switch {
+		case a.Err == nil:
+			c.use(x, r, a.Ticket)
+		case r != c.ref:
+			c.after(x.short(), c.work)
+		default:
 			c.refused(a.Err)
-			return
 		}
-		c.use(x, a.Ticket)
 	})
-	tk, fx := p.core.Begin(p.time(), op, c.key, c.ref, kind)
+	tk, fx := p.core.Begin(p.time(), op, c.key, r, kind)
 	if tk.OK() {
 		delete(p.waits, op)
 		c.s.check.ticketed(p, tk)
 	}
 	p.take(fx)
 	if tk.OK() {
-		c.use(x, tk)
+		c.use(x, r, tk)
 	}
 }
 
@@ -197,7 +203,10 @@ func (c *client) refused(err error) {
 }
 
 // use sends the operation on the client's own connection.
-func (c *client) use(x *chance, tk Ticket) {
+func (c *client) use(x *chance, asked LockRef, tk Ticket) {
+	if tk.Ref != asked {
+		c.s.fail("E2: a ticket of reference %d for reference %d", tk.Ref, asked)
+	}
 	if tk.Kind == Get {
 		c.get(x, tk)
 		return

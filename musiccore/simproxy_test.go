@@ -9,8 +9,9 @@ type proxy struct {
 	core    *Core
 	session *Session
 	life    int
-	paused  time.Duration
-	quit    bool // for good
+	paused  time.Duration // … until
+	cut     time.Duration // off from the lock store, until
+	quit    bool          // for good
 	tick    time.Duration
 	waits   map[OpID]wait
 	lastOp  OpID
@@ -67,7 +68,7 @@ func (p *proxy) setClocks() {
 
 func (p *proxy) boot() {
 	p.life++
-	p.waits, p.tick, p.fallen = map[OpID]wait{}, 0, 0
+	p.waits, p.tick, p.fallen, p.cut = map[OpID]wait{}, 0, 0, 0
 	p.lwts = map[Key]*sent{}
 	p.setClocks()
 	p.newSession()
@@ -119,7 +120,9 @@ func (p *proxy) beat() {
 	}
 	mine, life := p.session, p.life
 	x := p.fork()
-	p.s.store.writeBeat(&x, mine.id, n, func() { p.hears(life, func() { p.acked(mine, start, n) }) })
+	if p.s.now >= p.cut {
+		p.s.store.writeBeat(&x, mine.id, n, func() { p.hears(life, func() { p.acked(mine, start, n) }) })
+	}
 	p.after(p.s.opts.SessionLease/3, p.beat)
 }
 
@@ -181,6 +184,10 @@ func (p *proxy) mischief() {
 func (p *proxy) halts() {
 	s := p.s
 	by := p.late()
+	if p.strikes(cutOff, 2) {
+		p.cut = s.now + p.late()/2
+		return
+	}
 	switch {
 	case p.clocks.mayStop && p.strikes(suspend, 4):
 		p.clocks.stopped += time.Duration(float64(by) * p.clocks.rate)
@@ -324,6 +331,10 @@ func (p *proxy) answer(a Answer) {
 func (p *proxy) do(c Command) {
 	st, life, x := p.s.store, p.life, p.fork()
 	back := func(r Result) { p.hears(life, func() { p.take(p.core.Reply(p.time(), c.ID, r)) }) }
+	if _, copying := c.Do.(Copy); p.s.now < p.cut && !copying {
+		p.s.after(x.timeout(), func() { back(Result{Cause: errSim}) })
+		return
+	}
 	switch a := c.Do.(type) {
 	case ReadRow:
 		st.read(&x, p, c.Key, a.Quorum, back)

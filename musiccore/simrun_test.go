@@ -52,6 +52,7 @@ type campaign struct {
 	until  time.Time
 	lowest int
 	total  tally
+	log    func(format string, args ...any)
 }
 
 func (c *campaign) seed() (int, bool) {
@@ -69,6 +70,9 @@ func (c *campaign) done(s *sim) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.total.add(&s.tally)
+	if c.total.runs%100_000 == 0 {
+		c.log("%d seeds, the last %d", c.total.runs, s.seed)
+	}
 	if s.failed != nil {
 		c.total.failed++
 		c.lowest = min(c.lowest, s.seed)
@@ -92,7 +96,7 @@ func (c *campaign) run(workers int) {
 // TestSimulation runs seeds. The first that fails is cut down to a story that
 // can be read.
 func TestSimulation(t *testing.T) {
-	c := &campaign{next: *simFirst, end: *simFirst + *simSeeds, lowest: math.MaxInt}
+	c := &campaign{next: *simFirst, end: *simFirst + *simSeeds, lowest: math.MaxInt, log: t.Logf}
 	if testing.Short() {
 		c.end = *simFirst + *simSeeds/10
 	}
@@ -104,7 +108,7 @@ func TestSimulation(t *testing.T) {
 		workers = runtime.GOMAXPROCS(0)
 	}
 	if *simStory {
-		t.Logf("%s", strings.Join(told(*simFirst, nil), "\n"))
+		t.Logf("%s", strings.Join(told(*simFirst, nil, nil), "\n"))
 		return
 	}
 	c.run(workers)
@@ -112,7 +116,7 @@ func TestSimulation(t *testing.T) {
 	case c.lowest != math.MaxInt && *simBrief:
 		t.Fatalf("seed %d: %v", c.lowest, play(c.lowest).failed)
 	case c.lowest != math.MaxInt:
-		t.Fatal(shrunk(c.lowest))
+		t.Fatal(shrunk(c.lowest, nil))
 	}
 	t.Logf("%v", &c.total)
 	if never := c.total.never(); c.total.runs >= fullRun && len(never) > 0 {

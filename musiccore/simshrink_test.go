@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"testing"
 )
 
 // shrinkRuns bounds the runs that a failing seed is cut down with.
@@ -12,11 +13,12 @@ const shrinkRuns = 6000
 // shrinker leaves out of a failing run whatever it fails without: faults,
 // clients, sections, operations.
 type shrinker struct {
-	seed int
-	rule string
-	cuts map[cut]bool
-	past []cut // what still strikes in the shortest run
-	runs int
+	seed  int
+	setup func(*sim)
+	rule  string
+	cuts  map[cut]bool
+	past  []cut // what still strikes in the shortest run
+	runs  int
 }
 
 // rule is the first word of a failure: the same failure says the same.
@@ -26,9 +28,9 @@ func rule(err error) string {
 }
 
 // told is the story of a run that leaves some things out.
-func told(seed int, cuts map[cut]bool) []string {
+func told(seed int, setup func(*sim), cuts map[cut]bool) []string {
 	var lines []string
-	play(seed, func(s *sim) { s.cuts, s.story = cuts, &lines })
+	play(seed, setup, func(s *sim) { s.cuts, s.story = cuts, &lines })
 	return lines
 }
 
@@ -43,7 +45,7 @@ func (h *shrinker) fails(more []cut) bool {
 	for _, c := range more {
 		cuts[c] = true
 	}
-	s := play(h.seed, func(s *sim) { s.cuts, s.recording = cuts, true })
+	s := play(h.seed, h.setup, func(s *sim) { s.cuts, s.recording = cuts, true })
 	if h.rule == "E8" {
 		s.struck = slices.DeleteFunc(s.struck, func(c cut) bool { return c.what >= aClient })
 	}
@@ -77,17 +79,43 @@ func (h *shrinker) shrink() {
 }
 
 // shrunk is the report of a failing seed.
-func shrunk(seed int) string {
-	s := play(seed, func(s *sim) { s.recording = true })
-	if s.failed == nil {
+func shrunk(seed int, setup func(*sim)) string {
+	h, err := shrink(seed, setup)
+	if err == nil {
 		return fmt.Sprintf("seed %d failed once and not again: the simulation is not deterministic", seed)
 	}
-	h := &shrinker{seed: seed, rule: rule(s.failed), past: s.struck}
-	all := len(h.past)
+	return fmt.Sprintf("seed %d: %v\nagain: go test ./musiccore -run '^TestSimulation$' -sim.first=%d -sim.seeds=1\n"+
+		"cut down to %d faults and steps in %d runs:\n%s",
+		seed, err, seed, len(h.past), h.runs, strings.Join(told(seed, setup, h.cuts), "\n"))
+}
+
+// shrink cuts a failing run down, and answers how it failed at first.
+func shrink(seed int, setup func(*sim)) (*shrinker, error) {
+	s := play(seed, setup, func(s *sim) { s.recording = true })
+	if s.failed == nil {
+		return nil, nil
+	}
+	h := &shrinker{seed: seed, setup: setup, rule: rule(s.failed), past: s.struck}
 	h.fails(nil)
 	h.shrink()
-	story := told(seed, h.cuts)
-	return fmt.Sprintf("seed %d: %v\nagain: go test ./musiccore -run '^TestSimulation$' -sim.first=%d -sim.seeds=1\n"+
-		"cut down from %d faults and steps to %d in %d runs:\n%s",
-		seed, s.failed, seed, all, len(h.past), h.runs, strings.Join(story, "\n"))
+	return h, s.failed
+}
+
+// TestShrink: of a run that meets something, only what brings it there is left.
+func TestShrink(t *testing.T) {
+	trap := func(s *sim) { s.trap = passedOver + 1 }
+	seed := 1
+	for play(seed, trap).failed == nil {
+		seed++
+	}
+	h, err := shrink(seed, trap)
+	story := told(seed, trap, h.cuts)
+	all := told(seed, trap, nil)
+	if rule(err) != "trap" || !strings.Contains(strings.Join(story, ""), "FAILED  trap") {
+		t.Fatalf("the story does not end as it must: %v\n%s", err, strings.Join(story, "\n"))
+	}
+	if len(h.past) > 30 || 2*len(story) > len(all) {
+		t.Fatalf("%d strikes and %d of %d lines are left", len(h.past), len(story), len(all))
+	}
+	t.Logf("seed %d: %d of %d lines\n%s", seed, len(story), len(all), strings.Join(story, "\n"))
 }

@@ -298,7 +298,7 @@ func (s *sim) heal() {
 	s.faults, s.store.down = false, 0
 	s.tell("the faults end")
 	for _, p := range s.proxies {
-		p.paused = min(p.paused, s.now)
+		p.paused, p.cut = min(p.paused, s.now), 0
 	}
 	if s.world.n(2) == 0 {
 		return
@@ -306,11 +306,13 @@ func (s *sim) heal() {
 	for range s.store.replicas - s.store.quorum {
 		s.store.down |= 1 << s.world.n(s.store.replicas)
 	}
+	s.tell("of the replicas %b are gone for ever", s.store.down)
 	left := s.world.n(len(s.proxies))
 	for i, p := range s.proxies {
 		if i != left {
 			p.quit = true
 			p.life++
+			s.tell("proxy %d is gone for ever", p.n)
 		}
 	}
 }

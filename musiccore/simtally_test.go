@@ -130,6 +130,9 @@ func (e lwtEnd) String() string {
 func (s *sim) met(l landmark) {
 	s.tally.met[l]++
 	s.tell("        ! %v", l)
+	if s.trap == l+1 {
+		s.fail("trap: %v", l)
+	}
 }
 
 func (s *sim) metIf(so bool, l landmark) {
