@@ -215,6 +215,8 @@ func newSim(seed int, setup ...func(*sim)) *sim {
 	for range 1 + w.n(3) {
 		s.addProxy()
 	}
+	closer := s.newChance()
+	s.after(closer.late(), func() { s.raiseClosed(&closer) })
 	s.roam()
 	return s
 }

@@ -1,5 +1,7 @@
 package musiccore
 
+import "time"
+
 // atRest is that nothing is under way any more, and nothing is left of what
 // was (I11, E8): no operation without an answer, no key that a core still
 // needs, no reference of a living session in a queue.
@@ -44,9 +46,10 @@ func (s *sim) lastLocks() func() bool {
 	return func() bool { return left == 0 && s.atRest() }
 }
 
-// lastLock is one section that insists.
+// lastLock is one section that insists, also when its process ends once more.
 func (s *sim) lastLock(c *client, k Key, done func()) {
-	c.key, c.loop = k, 1
+	c.key, c.life, c.loop = k, c.p.life, 1
+	held := false
 	s.tokens++
 	c.token = [16]byte{byte(s.tokens), byte(s.tokens >> 8), 2}
 	var lock func()
@@ -56,14 +59,24 @@ func (s *sim) lastLock(c *client, k Key, done func()) {
 				c.p.after(c.short(), lock)
 				return
 			}
-			c.ref, c.left = a.Grant.Ref, 4
+			c.ref, c.left, held = a.Grant.Ref, 4, true
 			done()
 			c.work()
 		})
 		q := Request{Token: c.token, Closed: s.closed, Created: s.store.data(k).created}
 		c.p.take(c.p.core.Lock(c.p.time(), op, k, q))
 	}
+	var insist func()
+	insist = func() {
+		if !held && c.life != c.p.life {
+			c.life = c.p.life
+			c.loop++
+			lock()
+		}
+		s.after(500*time.Millisecond, insist)
+	}
 	lock()
+	insist()
 }
 
 // audit is E7: at rest no queue has anybody living in it, and whatever may

@@ -149,7 +149,7 @@ func (p *proxy) mischief() {
 	if !s.faults {
 		return
 	}
-	switch p.chance.n(9) {
+	switch p.chance.n(8) {
 	case 0, 1:
 		p.halts()
 	case 2:
@@ -174,8 +174,6 @@ func (p *proxy) mischief() {
 			s.store.down |= 1 << i
 			s.after(p.late(), func() { s.store.down &^= 1 << i })
 		}
-	default:
-		s.raiseClosed(&p.chance)
 	}
 	s.after(p.late()+p.late()/2, p.mischief)
 }

@@ -260,12 +260,16 @@ func (st *simStore) writeBack(x *chance, k Key, a Copy, c cell, root Stamp, back
 // all lie below closed, some land late. It waits until every process listens
 // (DESIGN.md 4, the barrier).
 func (s *sim) raiseClosed(x *chance) {
+	if !s.faults {
+		return
+	}
+	s.after(x.late(), func() { s.raiseClosed(x) })
 	for _, p := range s.proxies {
 		if s.now < p.paused {
 			return
 		}
 	}
-	if !x.strikes(closedRaised, 2) {
+	if !x.strikes(closedRaised, 4) {
 		return
 	}
 	y := x.fork()
