@@ -1,4 +1,28 @@
-/* The lock protocol (PROTOCOL.md 1 and 6) at small scope. */
+/* The lock protocol (PROTOCOL.md 1 and 6) at small scope.
+ *
+ * What is in it: Enqueue with and without a grant, Poll on any T of the past, Preempt, Takeover, Release at base+seq,
+ * Renew, references given up, a proxy's sweep of its own forgotten head, Synch and Settle by Synch, strict mode, blocks
+ * with hand-over and one extension. LWTs are decided in any order, late, never, or after their issuer's session is dead.
+ * Every process may stop between any two of its steps: nothing forces it to go on, so each crash is in the search.
+ *
+ * What is abstracted, and why that loses nothing that the properties ask about:
+ *   leases       one bit: from the moment it is set, valid() is false and others may find the session Dead (lease.pml).
+ *                What a dead proxy had under way may still happen, also a Release or a Synch that it sends late.
+ *   clk()        base + the least step; with JUMP also a window further. Only the order of the numbers matters.
+ *   the data     one cell (store.pml says why).
+ *   the client   sequential: one operation at a time. Any number of gets; the puts are counted by the cast.
+ *   a QUORUM     is atomic, or with APART its two replicas are read one after the other.
+ *   read of data
+ *   commit       with leases the newest T stands on a quorum; a QUORUM read that misses it only makes an LWT that is
+ *                refused. LOOSE and strict mode have it.
+ *   reads of Q   are of the newest: too old a row makes a condition that is refused.
+ * What is left out: closed and the setting of a table, Remote (one sequencer serves it all), hints (they grant nothing),
+ * several cells and rows, TTLs, lists, paging (one mutation, or torn: M1), operations in flight side by side, schema changes,
+ * Renew for a stamp ahead of the window, the hand-over record that PROTOCOL.md 6 has as an option, Paxos itself,
+ * changes of the ring, and liveness: a key that is stuck breaks nothing here.
+ *
+ * Variants are flags of the preprocessor: each takes one rule away. Casts are in scopes.pml.
+ */
 
 /* A tenure is the record of one term in its proxy's memory. In a block of retained references one tenure
  * serves them one after the other: cur. A plain lock is a block of one. */

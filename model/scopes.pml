@@ -15,6 +15,9 @@
 init {
 	atomic {
 		T.base = 1; T.head = 1;
+#ifdef INITIAL                  /* the cell exists */
+		truth = 15; val[0] = 15; val[1] = 15; val[2] = 15; id[0] = 1; id[1] = 1; id[2] = 1;
+#endif
 		run world();
 #ifdef TWO                      /* two users; the session of the first may end */
 		CAST(0, 1, 0); CAST(1, 2, 1); HELPER(3, 4, 3); maylapse[1] = 1;

@@ -22,6 +22,26 @@ type tool struct {
 	note string // what was found instead, or another way out
 }
 
+// Program is a program of this machine and the package of Debian and Ubuntu that has it.
+type Program struct{ Name, Package string }
+
+// lookUp looks for the program on the PATH.
+func (p Program) lookUp(context.Context) tool {
+	path, _ := exec.LookPath(p.Name) // not found: path is ""
+	return tool{name: p.Name, path: path, pkg: p.Package}
+}
+
+// Ensure returns when all the programs are on this machine. It installs what is missing where it may: as root on Debian and
+// Ubuntu, one process of runDir at a time. Otherwise its error wraps ErrMissing and says what to do by hand. log hears of it.
+func Ensure(ctx context.Context, runDir string, log io.Writer, programs ...Program) error {
+	var lookUps []func(context.Context) tool
+	for _, p := range programs {
+		lookUps = append(lookUps, p.lookUp)
+	}
+	_, err := newInstaller(runDir, log).ensure(ctx, lookUps...)
+	return err
+}
+
 // host is what decides whether missing programs can be installed.
 type host struct {
 	ids  []string // ID and ID_LIKE of /etc/os-release
@@ -142,9 +162,10 @@ func (in installer) install(ctx context.Context, packages []string) error {
 }
 
 // lookUpMaven looks for mvn.
-func lookUpMaven(context.Context) tool {
-	path, _ := exec.LookPath("mvn") // not found: path is ""
-	return tool{name: "Maven", path: path, pkg: "maven"}
+func lookUpMaven(ctx context.Context) tool {
+	t := Program{"mvn", "maven"}.lookUp(ctx)
+	t.name = "Maven"
+	return t
 }
 
 // lookUpJava looks for a java that Cassandra 5.0 runs on: in JAVA_HOME, on the PATH, and where Debian keeps several.

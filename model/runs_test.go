@@ -1,0 +1,94 @@
+package model
+
+// run is one search: a model, a cast and perhaps a fault.
+type run struct {
+	name   string // and of its counter-example in testdata
+	what   string // what is different from the protocol, or what the scope is
+	file   string
+	flags  string // for Spin: the cast and the fault
+	breaks string // the property that must break, "" for none
+	large  bool   // only with -large
+}
+
+// runs lists all searches. A fault that has breaks and a twin of the name "…-told" is searched again with only the properties
+// of what clients are told, to show that it reaches them.
+func runs() []run {
+	var list []run
+	list = append(list, goodRuns()...)
+	list = append(list, faults()...)
+	list = append(list, blockFaults()...)
+	return append(list, paperRuns()...)
+}
+
+// goodRuns are the protocol as it is.
+func goodRuns() []run {
+	const music = "music.pml"
+	return []run{
+		{"lease", "the session lease, 14 ticks", "lease.pml", "", "", false},
+		{"two", "two users with a put each, the first one's session may end", music, "-DTWO -DPB=1", "", false},
+		{"renewed", "the same, the first one's term is renewed", music, "-DRENEWED", "", false},
+		{"swept", "the same, the second may give its reference up, its proxy sweeps", music, "-DSWEPT -DABANDON", "", false},
+		{"strict", "two users, no leases, QUORUM check after each operation", music, "-DTWO -DSTRICT -DPA=1", "", false},
+		{"block", "a block of two, another user, a preemptor", music, "-DBLOCK", "", false},
+		{"block-taken", "a block of two whose client goes elsewhere", music, "-DBLOCKTAKEN -DPB=1", "", false},
+	}
+}
+
+// faults are the known-bad variants of PROTOCOL.md 3.
+func faults() []run {
+	const music = "music.pml"
+	return []run{
+		{"c1", "release and preempt IF head <= r", music, "-DC1 -DTAKENOVER -DPB=1", "registers", false},
+		{"c2", "a preemptor that trusts a stale view of who is head", music, "-DC2 -DTHREE -DLAPSES=2", "two_holders", false},
+		{"c3", "takeover without IF base = b, of a reference that may wait", music, "-DC3 -DFIVE", "two_holders", false},
+		{"c5", "a late beat revives a session", music, "-DC5 -DTWO", "exclusivity", false},
+		{"c5-resume", "the acknowledgement of a late beat prolongs a lease that is over", "lease.pml", "-DRESUME", "alive", false},
+		{"c5-from-ack", "the lease counted from the acknowledgement", "lease.pml", "-DFROMACK", "alive", false},
+		{"c5-from-start", "the observer counts from the start of its first read", "lease.pml", "-DFROMSTART", "alive", false},
+		{"c5-wall", "beats stamped by a clock that stepped back", "lease.pml", "-DWALL", "alive", false},
+		{"c6", "release clean before the synchronise", music, "-DC6 -DTHREE -DLAPSES=1", "dirty_rule", false},
+		{"c6-abandon", "a reference given up at a dirty head is released clean", music, "-DABANDONCLEAN -DABANDON -DSWEPT", "dirty_rule", false},
+		{"c7", "release clean with a put of unknown outcome", music, "-DC7 -DTWO", "clean_below", false},
+		{"c9", "get with an unsettled put of the same term", music, "-DC9 -DTWO", "latest_state", false},
+		{"c9-no-repair", "the same without read repair", music, "-DC9 -DNOREPAIR -DTWO", "latest_state", false},
+		{"c13-fence-first", "synchronise: the fence is acknowledged before the cells are sent", music, "-DFENCEFIRST -DTAKEN -DINITIAL -DPA=0", "latest_state", false},
+		{"c13-no-fence", "synchronise writes only what it read", music, "-DNOFENCE -DTWO", "clean_below", false},
+		{"c14-no-dirty", "preempt leaves dirty as it is", music, "-DNODIRTY -DTWO", "clean_below", false},
+		{"c14-no-check", "a client is told without a look at the lease", music, "-DNOCHECK -DTWO", "exclusivity", false},
+		{"c14-rows", "a row per reference, read at one replica", music, "-DROWS -DTWO", "two_holders", false},
+		{"c15", "a reference polled again after its term", music, "-DC15 -DTWO", "two_holders", false},
+		{"c16", "an acknowledgement after its time is told", music, "-DC16 -DTWO", "latest_state", false},
+		{"m6-no-repair", "strict mode without read repair on the lock row", music, "-DSTRICT -DNOREPAIR -DTWO", "exclusivity", false},
+		{"m6-local-dirty", "strict mode, a dirty term trusts one replica", music, "-DSTRICT -DLOCALDIRTY -DTWO", "exclusivity", false},
+		{"sweep-forgets", "an own release of unknown fate forgotten, the sweep as clean as T", music, "-DRELFORGET -DSWEEPCLEAN -DSWEPT -DPB=1", "clean_below", false},
+	}
+}
+
+// blockFaults are the known-bad variants of PROTOCOL.md 6.
+func blockFaults() []run {
+	const music = "music.pml"
+	return []run{
+		{"block-take", "a reference inside a dead owner's block is taken over", music, "-DBLKTAKE -DBLOCKTAKEN -DPB=1", "order", false},
+		{"block-earlier", "a reference below the current one is still served", music, "-DEARLIER -DBLOCK", "two_holders", false},
+		{"block-no-drain", "hand-over with a put in flight", music, "-DNODRAIN -DBLOCK", "exclusivity", false},
+		{"block-settle", "unsettled is not inherited", music, "-DBLKSETTLE -DBLOCK", "clean_below", false},
+		{"block-dirty", "dirty is not inherited", music, "-DBLKDIRTY -DBLOCKDIRTY", "clean_below", false},
+		{"block-seq", "the count of stamps starts anew at the hand-over", music, "-DBLKSEQ -DBLOCK -DPB=1", "windows", false},
+		{"block-fence", "synchronise in the block fences at base", music, "-DBLKFENCE -DBLOCK", "clean_below", false},
+		{"block-presume", "an extension of unknown fate is counted at the release", music, "-DEXTPRESUME -DEXTENDED", "registers", false},
+	}
+}
+
+// paperRuns are the protocol of the paper.
+func paperRuns() []run {
+	const paper = "paper.pml"
+	return []run{
+		{"paper-prefix", "as the paper assumes it: replicas of the lock store hold a prefix", paper, "-DPREFIX", "", false},
+		{"paper-quorum-peek", "on Cassandra, but the lock is granted by a QUORUM read", paper, "-DQUORUMPEEK", "", false},
+		{"paper-two-holders", "on Cassandra: a replica may lack an earlier enqueue", paper, "-DLATEST", "two_holders", false},
+		{"paper-lost-put", "the same, asked for the data", paper, "-DLATEST -DTOLD", "latest_state", false},
+		{"paper-false-ack", "the paper's assumption, a forced release of a living client", paper, "-DPREFIX -DFORCE", "exclusivity", false},
+		{"paper-absent", "the same, asked for the data of a key without a value", paper, "-DPREFIX -DFORCE -DLATEST", "latest_state", false},
+		{"paper-gave-up", "a client releases after a put without an answer, against the paper's rule", paper, "-DPREFIX -DGIVEUP", "latest_state", false},
+	}
+}

@@ -1,0 +1,138 @@
+package model
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Limits of one search: memory in MB, and how long it may take on a machine with other work.
+const (
+	smallMemory, largeMemory = 1000, 4000
+	smallTime, largeTime     = 5 * time.Minute, 60 * time.Minute
+)
+
+// verdict is what a search found.
+type verdict struct {
+	broken    string // the property, "" if all hold in every state of the scope
+	states    int
+	depth     int
+	took      time.Duration // processor time, with the compilation
+	megabytes float64
+	story     string // the counter-example in words, a step a line
+}
+
+// check makes a run: Spin writes the verifier, gcc compiles it, it searches. The test fails if the search is not complete.
+func check(t *testing.T, r run) verdict {
+	t.Helper()
+	limit := smallTime
+	if r.large {
+		limit = largeTime
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	file, err := filepath.Abs(r.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	_, writing := command(ctx, t, dir, "spin", append(r.defines(), "-a", file)...)
+	_, compiling := command(ctx, t, dir, "gcc", r.compilation()...)
+	report, searching := command(ctx, t, dir, "./pan", "-E", "-n", "-m100000", "-w22")
+	v := parse(t, report)
+	v.took = writing + compiling + searching
+	if v.broken != "" {
+		trail := filepath.Base(r.file) + ".trail"
+		replay, _ := command(ctx, t, dir, "spin", append(r.defines(), "-k", trail, "-t", "-T", file)...)
+		v.story = story(replay)
+	}
+	return v
+}
+
+// defines returns the run's flags for Spin.
+func (r run) defines() []string { return strings.Fields(r.flags) }
+
+// compilation returns gcc's arguments. A search for a counter-example goes breadth first, so that it finds a shortest one, and is
+// short enough to need no optimisation.
+func (r run) compilation() []string {
+	memory, optimise := smallMemory, "-O1"
+	if r.large {
+		memory, optimise = largeMemory, "-O2"
+	}
+	args := []string{"-w", "-DSAFETY", "-DNOREDUCE", "-DCOLLAPSE", "-DVECTORSZ=1024", fmt.Sprintf("-DMEMLIM=%d", memory)}
+	if r.breaks != "" {
+		args = append(args, "-DBFS")
+		if !r.large {
+			optimise = "-O0"
+		}
+	}
+	return append(args, optimise, "-o", "pan", "pan.c")
+}
+
+// command runs a program in dir and returns what it says, and its processor time; the test fails if the program does.
+func command(ctx context.Context, t *testing.T, dir, name string, args ...string) (string, time.Duration) {
+	t.Helper()
+	cmd := exec.CommandContext(ctx, name, args...) //nolint:gosec // G204: our own list of runs
+	cmd.Dir = dir
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out.String())
+	}
+	return out.String(), cmd.ProcessState.UserTime()
+}
+
+// parse reads a verifier's report. One that did not search everything, or broke on something that is no property, fails the test.
+func parse(t *testing.T, report string) verdict {
+	t.Helper()
+	find := func(pattern string) string {
+		if found := regexp.MustCompile(pattern).FindStringSubmatch(report); found != nil {
+			return found[1]
+		}
+		return ""
+	}
+	v := verdict{broken: find(`assertion violated (\w+) \(at depth`)}
+	v.states, _ = strconv.Atoi(find(`(\d+) states, stored`)) // 0 if the report has none
+	v.depth, _ = strconv.Atoi(find(`depth reached (\d+)`))
+	v.megabytes, _ = strconv.ParseFloat(find(`([\d.]+)\s+total actual memory usage`), 64)
+	finished := find(`(errors: \d+)`)
+	cut := strings.Contains(report, "max search depth too small") || strings.Contains(report, "out of memory") || strings.Contains(report, "-DMEMLIM bound")
+	if cut || finished == "" || v.states == 0 || (v.broken == "") != (finished == "errors: 0") {
+		t.Fatalf("no verdict:\n%s", report)
+	}
+	return v
+}
+
+// story turns Spin's replay of a trail into numbered steps.
+func story(replay string) string {
+	var b strings.Builder
+	step := 0
+	for line := range strings.Lines(replay) {
+		if strings.HasPrefix(line, "spin:") {
+			break
+		}
+		step++
+		fmt.Fprintf(&b, "%2d. %s", step, line)
+	}
+	return b.String()
+}
+
+// keep writes a counter-example to testdata, with -record.
+func keep(t *testing.T, r run, v verdict) {
+	t.Helper()
+	if !*record || v.broken == "" || v.broken != r.breaks || r.large {
+		return
+	}
+	text := fmt.Sprintf("%s: %s\nspin %s %s\nbreaks %s\n\n%s", r.name, r.what, r.flags, r.file, v.broken, v.story)
+	if err := os.WriteFile(filepath.Join("testdata", r.name+".txt"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
