@@ -141,6 +141,8 @@ func (m *member) refuses() error {
 // A proxy whose node is down listens no more, and drivers go to the others; it listens again when the node is back.
 func TestNodeKilledBehindOneOfThreeProxies(t *testing.T) {
 	all := threeProxies(t)
+	const left = "00000000-0000-0000-0000-000000000007"
+	straight(t, "INSERT INTO music.proxies (host_id, address, port, version, serving) VALUES ("+left+", '127.0.6.7', 9042, '1', true)")
 	straight(t, "CREATE KEYSPACE IF NOT EXISTS everywhere WITH replication = {'class': 'NetworkTopologyStrategy', 'dc1': 3}")
 	straight(t, "CREATE TABLE IF NOT EXISTS everywhere.t (k int PRIMARY KEY, v int)")
 	r := newRecorder()
@@ -181,6 +183,12 @@ func TestNodeKilledBehindOneOfThreeProxies(t *testing.T) {
 	assert.Equal(t, []string{"UP " + all[2].address}, heard.until("UP "+all[2].address))
 	t.Logf("drivers are told that it is back after %v", time.Since(killed))
 	dialsProxiesAlone(t, r)
+	eventually(t, 90*time.Second, "the proxy of a node that is not in the ring is forgotten", func() error {
+		if rows := straight(t, "SELECT host_id FROM music.proxies WHERE host_id = "+left).rows; len(rows) > 0 {
+			return errorf("%v", rows)
+		}
+		return nil
+	})
 }
 
 // hostOfProxy is the node that a proxy says that it stands for.

@@ -24,7 +24,7 @@ const (
 
 	lookEvery   = time.Second      // between two looks at the home node and at the other proxies
 	readLimit   = 2 * time.Second  // for one look at the other proxies
-	sweepEvery  = 30 * time.Second // between two looks for nodes that have left the ring
+	sweepEvery  = 10 * time.Second // between two looks for nodes that have left the ring
 	leftAfter   = 30 * time.Second // a node that is not in the ring for so long has left it
 	expectLimit = time.Minute      // for the proxies that are expected at start
 )
