@@ -58,8 +58,11 @@ func serveFake(conn net.Conn, answer func(message.Message) message.Message) {
 // placeRows is what a node answers of places.
 func placeRows(rows ...message.Row) *message.RowsResult {
 	columns := []*message.ColumnMetadata{
-		{Name: "host_id", Type: datatype.Uuid}, {Name: "a", Type: datatype.Inet}, {Name: "p", Type: datatype.Int},
-		{Name: "b", Type: datatype.Inet}, {Name: "q", Type: datatype.Int},
+		{Name: "host_id", Type: datatype.Uuid},
+		{Name: "a", Type: datatype.Inet},
+		{Name: "p", Type: datatype.Int},
+		{Name: "b", Type: datatype.Inet},
+		{Name: "q", Type: datatype.Int},
 	}
 	return &message.RowsResult{Metadata: &message.RowsMetadata{ColumnCount: 5, Columns: columns}, Data: rows}
 }
