@@ -73,7 +73,7 @@ func (c *conn) readLockedBatch(h header, body []byte) (lockedBatch, *Failure) {
 	return b, nil
 }
 
-// enter asks the core for one stamp: a batch in one partition is one mutation. emit sends it where the stamp is there at once.
+// enter asks the core for one stamp: a batch under one key is one mutation. emit sends it where the stamp is there at once.
 func (b *lockedBatch) enter(literal func(string, string) ([]byte, *Failure), emit func([]byte)) *Failure {
 	k := kept{header: b.header, before: bytes.Clone(b.before), request: request{parameters: b.parameters}}
 	for i := range b.children {
@@ -88,9 +88,9 @@ func (b *lockedBatch) enter(literal func(string, string) ([]byte, *Failure), emi
 		case f != nil:
 			return f
 		case i == 0:
-			k.fenced.table, k.request.key, k.request.ref = s.table, key, ref
+			k.fenced.table, k.request.key, k.request.ref, k.request.local = s.table, key, ref, s.critical.Local
 		case key != k.request.key || ref != k.request.ref:
-			return invalid("MUSIC_REFUSED: a batch under a lock stays in one partition of one table, %s, under one lock_ref", k.fenced.table)
+			return invalid("MUSIC_REFUSED: a batch under a lock stays in one %s of one table, %s, under one lock_ref", s.critical.unit(), k.fenced.table)
 		}
 		k.before = s.appendChild(k.before)
 	}
@@ -127,7 +127,7 @@ func (c *conn) readChild(cur *cursor, own string) (s section, f *Failure) {
 
 // mixed is the answer to a batch of which a part is under a lock.
 func mixed() *Failure {
-	return invalid("MUSIC_REFUSED: every statement of a batch under a lock carries USING LOCK, on one partition of one table")
+	return invalid("MUSIC_REFUSED: every statement of a batch under a lock carries USING LOCK, on one key of one table")
 }
 
 // appendChild appends a statement of a batch in the form that Cassandra reads.

@@ -18,11 +18,16 @@ func (c *conn) checkSchema(text []byte, r reading) (born bool, f *Failure) {
 		return false, nil
 	}
 	d := readDDL(text)
-	_, marked, err := ReadSettings(d.comment)
+	settings, marked, err := ReadSettings(d.comment)
 	if err != nil {
 		return false, invalid("MUSIC_REFUSED: the comment's @critical cannot be served: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	critical := r.table != nil && r.table.Critical() != nil
+	if marked && critical {
+		if f := r.table.Critical().stays(settings); f != nil {
+			return false, f
+		}
+	}
 	switch head := rewrite.ReadHead(text, true).Schema; head.Kind {
 	case rewrite.SchemaTable:
 		name := c.lookedUp()

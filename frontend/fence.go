@@ -18,6 +18,7 @@ import (
 type request struct {
 	key        musiccore.Key
 	ref        musiccore.LockRef
+	local      bool // within the data centre: the table's scope
 	parameters parameters
 }
 
@@ -97,6 +98,7 @@ type kept struct {
 
 // keepFor makes of a request what will be sent, in memory of its own.
 func (c *conn) keepFor(h header, s section, q request) kept {
+	q.local = s.critical.Local
 	k := kept{header: h, request: q, fenced: fenced{table: s.table, key: q.key}}
 	k.header.flags &^= droppedFlags
 	for _, m := range slices.Backward(s.statement.OwnMarkers()) {
@@ -132,7 +134,7 @@ func (c *conn) stamped(k kept, a musiccore.Answer) ([]byte, *Failure) {
 		return nil, lockFailure(a.Err, k.fenced.table, k.request.ref)
 	}
 	k.fenced.ticket = a.Ticket
-	k.request.parameters.fence(int64(a.Ticket.Stamp))
+	k.request.parameters.fence(int64(a.Ticket.Stamp), k.request.local)
 	body := k.request.parameters.appendTo(k.before, c.version)
 	k.header.length = uint32(len(body))
 	if !c.streams.begin(k.header.stream, true) {

@@ -172,7 +172,7 @@ func FuzzParameters(f *testing.F) {
 		if p.timestamp == 0 {
 			return
 		}
-		p.fence(p.timestamp)
+		p.fence(p.timestamp, false)
 		again := cursor{b: p.appendTo(nil, version)}
 		q := readParameters(&again, version)
 		require.False(t, again.bad)
@@ -218,7 +218,7 @@ func TestParametersAgreeWithTheLibrary(t *testing.T) {
 		if o.DefaultTimestamp != nil {
 			require.Equal(t, *o.DefaultTimestamp, p.timestamp)
 		}
-		p.fence(42)
+		p.fence(42, false)
 		p.flags &^= primitive.QueryFlagSkipMetadata
 		got, err := message.DecodeQueryOptions(bytes.NewReader(p.appendTo(nil, byte(version))), version)
 		require.NoError(t, err)

@@ -103,12 +103,15 @@ func (p *parameters) appendTo(dst []byte, version byte) []byte {
 	return append(dst, p.rest...)
 }
 
-// fence makes the parameters those of an operation under a lock: QUORUM at least, and the stamp of a write, if it is one, in the
-// wire's own form of USING TIMESTAMP (DESIGN.md 5, "one mechanism").
-func (p *parameters) fence(stamp int64) {
-	switch p.consistency {
-	case primitive.ConsistencyLevelQuorum, primitive.ConsistencyLevelAll, primitive.ConsistencyLevelEachQuorum, primitive.ConsistencyLevelSerial:
-	default:
+// fence makes the parameters those of an operation under a lock: QUORUM at least, or LOCAL_QUORUM where the lock is of one data
+// centre, and the stamp of a write, if it is one, in the wire's own form of USING TIMESTAMP (DESIGN.md 5, "one mechanism"). A
+// QUORUM of all data centres need not meet a LOCAL_QUORUM of one: it is none that is higher.
+func (p *parameters) fence(stamp int64, local bool) {
+	switch c := p.consistency; {
+	case c == primitive.ConsistencyLevelAll, c == primitive.ConsistencyLevelEachQuorum:
+	case local:
+		p.consistency = primitive.ConsistencyLevelLocalQuorum
+	case c != primitive.ConsistencyLevelSerial:
 		p.consistency = primitive.ConsistencyLevelQuorum
 	}
 	if stamp != 0 {

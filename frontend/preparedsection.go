@@ -169,7 +169,9 @@ func (s *section) variables() (*message.VariablesMetadata, *Failure) {
 			mark(r.Value, "in("+column.Name+")", datatype.NewList(dt))
 		case r.Value.Kind == rewrite.TermMarker:
 			mark(r.Value, column.Name, dt)
-			v.PkIndices = append(v.PkIndices, uint16(r.Value.Marker))
+			if !column.Clustering {
+				v.PkIndices = append(v.PkIndices, uint16(r.Value.Marker))
+			}
 		}
 		for _, t := range r.Values {
 			mark(t, column.Name, dt)
@@ -182,7 +184,7 @@ func (s *section) variables() (*message.VariablesMetadata, *Failure) {
 	mark(st.Token, "[token]", datatype.Uuid)
 	mark(st.Limit, "[limit]", datatype.Int)
 	mark(st.Reason, "[reason]", datatype.Varchar)
-	if len(v.PkIndices) != len(s.critical.Key) {
+	if len(v.PkIndices) != len(s.critical.partition()) {
 		v.PkIndices = nil
 	}
 	if slices.Contains(v.Columns, nil) {

@@ -76,7 +76,7 @@ func newProbe(r right, critical *Critical) probe {
 		nobody := uuid.NewString()
 		return probe{"REVOKE AUTHORIZE ON TABLE " + table + " FROM " + rewrite.Quote(nobody), nobody}
 	}
-	for i, column := range critical.Key {
+	for i, column := range critical.partition() {
 		text += [2]string{" WHERE ", " AND "}[min(i, 1)] + rewrite.Quote(column.Name) + " IN ()"
 	}
 	return probe{text: text}

@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"slices"
 
@@ -233,14 +234,14 @@ func (s *section) key() (musiccore.Key, *Failure) {
 	for i := range s.statement.Children {
 		child := &s.statement.Children[i]
 		if !s.sameTable(child) {
-			return first, invalid("MUSIC_REFUSED: a batch under a lock stays in one partition of one table, %s", s.table)
+			return first, invalid("MUSIC_REFUSED: a batch under a lock stays in one %s of one table, %s", s.critical.unit(), s.table)
 		}
 		k, f := s.keyOf(child)
 		if f != nil {
 			return k, f
 		}
 		if i > 0 && k != first {
-			return k, invalid("MUSIC_REFUSED: a batch under a lock stays in one partition of one table, %s: this one names two keys", s.table)
+			return k, invalid("MUSIC_REFUSED: a batch under a lock stays in one %s of one table, %s: this one names two keys", s.critical.unit(), s.table)
 		}
 		first = k
 	}
@@ -282,8 +283,24 @@ func (s *section) null(t rewrite.Term) bool {
 	return t.Kind == rewrite.TermNull
 }
 
+// checkStatic refuses to write a static column under a lock that covers a row: it is of all rows of the partition.
+func (s *section) checkStatic(st *rewrite.Statement) *Failure {
+	written := st.Sets
+	if st.Verb == rewrite.Insert {
+		for _, r := range st.Where {
+			written = append(written, r.Column)
+		}
+	}
+	for _, column := range written {
+		if name := string(column.AppendTo(nil, s.text)); s.critical.Row && slices.Contains(s.critical.Static, name) {
+			return invalid("MUSIC_REFUSED: %s is static, and one lock covers one row of %s", name, s.table)
+		}
+	}
+	return nil
+}
+
 func (s *section) keyOf(st *rewrite.Statement) (musiccore.Key, *Failure) {
-	if f := s.checkTTL(st); f != nil {
+	if f := cmp.Or(s.checkTTL(st), s.checkStatic(st)); f != nil {
 		return musiccore.Key{}, f
 	}
 	parts := make([][]byte, 0, len(s.critical.Key))
@@ -300,7 +317,7 @@ func (s *section) keyOf(st *rewrite.Statement) (musiccore.Key, *Failure) {
 func (s *section) keyColumn(st *rewrite.Statement, column Column) ([]byte, *Failure) {
 	r := s.restriction(st, column)
 	if r == nil || r.Op != rewrite.OpEq {
-		return nil, invalid("MUSIC_KEY: the statement must give %s = <value>: one lock covers one partition of %s", column.Name, s.table)
+		return nil, invalid("MUSIC_KEY: the statement must give %s = <value>: one lock covers one %s of %s", column.Name, s.critical.unit(), s.table)
 	}
 	return s.keyValue(r.Value, column)
 }
@@ -322,9 +339,10 @@ func (s *section) keyValue(t rewrite.Term, column Column) ([]byte, *Failure) {
 	}
 	value, err := rewrite.EncodeKey(column.Type, s.text, t)
 	if err != nil {
-		return s.foreignKey(t, column)
+		value, f := s.foreignKey(t, column)
+		return column.spelt(value), f
 	}
-	return value, nil
+	return column.spelt(value), nil
 }
 
 // foreignKey is the value of a literal that only Cassandra can read.
@@ -339,10 +357,10 @@ func (s *section) foreignKey(t rewrite.Term, column Column) ([]byte, *Failure) {
 
 func (s *section) boundKey(t rewrite.Term, column Column) ([]byte, *Failure) {
 	value, ok := s.bound(t)
-	if !ok || len(value) == 0 {
+	if !ok || len(value) == 0 && !column.Clustering {
 		return nil, invalid("MUSIC_KEY: the value bound to %s is null, unset or empty", column.Name)
 	}
-	return value, nil
+	return column.spelt(value), nil
 }
 
 // bound is the value of a marker; not ok where it is null or not set.

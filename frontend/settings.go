@@ -11,6 +11,8 @@ import (
 // Settings are what a table's comment says about its criticality (DESIGN.md 4).
 type Settings struct {
 	Unlocked Policy        // what a plain write gets
+	Row      bool          // key=row: a lock covers one row
+	Local    bool          // scope=local: a quorum of one data centre
 	Lease    time.Duration // 0 = the proxy's default
 }
 
@@ -47,8 +49,12 @@ func (s *Settings) set(name, value string) error {
 		s.Unlocked = Reject
 	case "unlocked=allow":
 		s.Unlocked = Allow
-	case "key=partition", "strict=false", "scope=global":
-	case "unlocked=auto", "key=row", "strict=true", "scope=local":
+	case "key=partition", "key=row":
+		s.Row = value == "row"
+	case "scope=global", "scope=local":
+		s.Local = value == "local"
+	case "strict=false":
+	case "unlocked=auto", "strict=true":
 		return fmt.Errorf("%s=%s is not served yet", name, value)
 	default:
 		return s.setLease(name, value)
@@ -77,9 +83,25 @@ func (s Settings) String() string {
 	if s.Unlocked == Allow {
 		unlocked = "allow"
 	}
-	text := "unlocked=" + unlocked + ", key=partition"
+	key := "partition"
+	if s.Row {
+		key = "row"
+	}
+	text := "unlocked=" + unlocked + ", key=" + key
+	if s.Local {
+		text += ", scope=local"
+	}
 	if s.Lease > 0 {
 		text += ", lease=" + s.Lease.String()
 	}
 	return text
+}
+
+// stays refuses other settings of key and scope while there are lock rows: the holders of before and after would not know of each other.
+func (c *Critical) stays(s Settings) *Failure {
+	if !c.Made || s.Row == c.Row && s.Local == c.Local {
+		return nil
+	}
+	return invalid("MUSIC_REFUSED: the table is critical with %s: key and scope stay until it is ordinary again (take @critical out of the comment, then drop its %s… table)",
+		c.Settings, CompanionPrefix)
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -15,6 +16,9 @@ func TestSettingsOfAComment(t *testing.T) {
 		"@CRITICAL( unlocked = allow , lease=5s )":  {Unlocked: Allow, Lease: 5 * time.Second},
 		"@critical(key=partition, unlocked=reject)": {},
 		"@critical()":                               {},
+		"@critical(key=row, scope=local, lease=1m)": {Row: true, Local: true, Lease: time.Minute},
+		"@critical(key=row)":                        {Row: true},
+		"@critical(scope=global)":                   {},
 		"(@critical)":                               {},
 	} {
 		got, marked, err := ReadSettings(comment)
@@ -32,11 +36,47 @@ func TestSettingsOfAComment(t *testing.T) {
 	}
 	for _, comment := range []string{
 		"@critical(", "@critical(lease=5s", "@critical(lease=5)", "@critical(lease=10ms)", "@critical(color=red)", "@critical(unlocked=maybe)",
-		"@critical(unlocked=auto)", "@critical(key=row)", "@critical(strict=true)", "@critical(scope=local)", "@critical(lease)",
+		"@critical(unlocked=auto)", "@critical(key=column)", "@critical(strict=true)", "@critical(scope=dc1)", "@critical(lease)",
 	} {
 		got, marked, err := ReadSettings(comment)
 		assert.Error(t, err, comment)
 		assert.True(t, marked, "it is critical all the same: %s", comment)
 		assert.Equal(t, Settings{}, got, comment)
+	}
+}
+
+// Who holds by the one key does not know of who holds by the other.
+func TestKeyAndScopeStayWhileThereAreLockRows(t *testing.T) {
+	rows := &Critical{Settings: Settings{Row: true}, Made: true}
+	for asked, refused := range map[Settings]bool{
+		{}: true, {Row: true, Local: true}: true, {Local: true}: true, {Row: true, Lease: 7 * time.Second}: false,
+	} {
+		f := rows.stays(asked)
+		assert.Equal(t, refused, f != nil, asked)
+		if refused {
+			assert.Contains(t, f.Text, "MUSIC_REFUSED: the table is critical with unlocked=reject, key=row: key and scope stay")
+		}
+		assert.Nil(t, (&Critical{Settings: rows.Settings}).stays(asked), "no lock rows yet")
+	}
+}
+
+func TestConsistencyUnderALock(t *testing.T) {
+	for _, tc := range []struct{ asked, global, local primitive.ConsistencyLevel }{
+		{primitive.ConsistencyLevelAny, primitive.ConsistencyLevelQuorum, primitive.ConsistencyLevelLocalQuorum},
+		{primitive.ConsistencyLevelLocalOne, primitive.ConsistencyLevelQuorum, primitive.ConsistencyLevelLocalQuorum},
+		{primitive.ConsistencyLevelThree, primitive.ConsistencyLevelQuorum, primitive.ConsistencyLevelLocalQuorum},
+		{primitive.ConsistencyLevelLocalQuorum, primitive.ConsistencyLevelQuorum, primitive.ConsistencyLevelLocalQuorum},
+		{primitive.ConsistencyLevelQuorum, primitive.ConsistencyLevelQuorum, primitive.ConsistencyLevelLocalQuorum},
+		{primitive.ConsistencyLevelSerial, primitive.ConsistencyLevelSerial, primitive.ConsistencyLevelLocalQuorum},
+		{primitive.ConsistencyLevelLocalSerial, primitive.ConsistencyLevelQuorum, primitive.ConsistencyLevelLocalQuorum},
+		{primitive.ConsistencyLevelEachQuorum, primitive.ConsistencyLevelEachQuorum, primitive.ConsistencyLevelEachQuorum},
+		{primitive.ConsistencyLevelAll, primitive.ConsistencyLevelAll, primitive.ConsistencyLevelAll},
+	} {
+		p := parameters{consistency: tc.asked}
+		p.fence(1, false)
+		assert.Equal(t, tc.global, p.consistency, tc.asked)
+		p = parameters{consistency: tc.asked}
+		p.fence(1, true)
+		assert.Equal(t, tc.local, p.consistency, tc.asked)
 	}
 }

@@ -113,8 +113,8 @@ func (s *section) boundList(t rewrite.Term, column Column) ([][]byte, *Failure) 
 	var values [][]byte
 	for n := cur.int(); n > 0 && ok; n-- {
 		value := cur.value()
-		ok = len(value) > 0 && !cur.bad
-		values = append(values, value)
+		ok = (len(value) > 0 || value != nil && column.Clustering) && !cur.bad
+		values = append(values, column.spelt(value))
 	}
 	if !ok || len(values) == 0 || cur.at != len(raw) {
 		return nil, invalid("MUSIC_KEY: the value bound to %s IN ? must be a list of keys, none of them null or empty", column.Name)

@@ -7,26 +7,57 @@ import (
 	"time"
 
 	"music/musiccore"
+	"music/rewrite"
 )
 
 // Column is a column of a critical table: its name as Cassandra knows it and its CQL type as the schema prints it.
 type Column struct {
 	Name, Type string
 	Static     bool
+	Clustering bool // a clustering column: it may be empty, and Cassandra compares it by value and not by bytes
+}
+
+// spelt is a value of the column as it stands in a key: one row has one lock, however its clustering is spelt.
+func (c Column) spelt(value []byte) []byte {
+	if !c.Clustering {
+		return value
+	}
+	canonical, _ := rewrite.Canonical(c.Type, value)
+	return canonical
 }
 
 // Critical is what the proxy knows of a table while it is critical. It is never changed once published.
 type Critical struct {
 	ID       [16]byte // of the data table: names the keys of this table in the core
-	Key      []Column // the partition key, in order
+	Key      []Column // what one lock covers, in order: the partition key, with key=row the whole primary key
 	Primary  []string // all columns of the primary key
 	Columns  map[string]Column
+	Static   []string // columns that a lock on a row does not cover
 	Closed   musiccore.Stamp
 	Created  bool          // critical from its first moment on: nothing was ever written that a key without a lock row could still meet
 	MaxLease time.Duration // default and most of a client lease
 	Mortal   bool          // rows have a time to live by default
 	Settings               // of the table's comment
+	Made     bool          // there are lock rows: key and scope cannot change
 	Refused  string        // why no lock can be had; empty when locks work
+}
+
+// unit is what one lock covers.
+func (c *Critical) unit() string {
+	if c.Row {
+		return "row"
+	}
+	return "partition"
+}
+
+// partition is the columns of Key that are of the partition key.
+func (c *Critical) partition() []Column {
+	for i, column := range c.Key {
+		if column.Clustering {
+			return c.Key[:i]
+		}
+	}
+	return c.Key
 }
 
 // Policy is what a plain write on a critical table gets (DESIGN.md 4, setting unlocked).

@@ -9,6 +9,7 @@ import (
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 
 	"music/frontend"
+	"music/rewrite"
 )
 
 // read finds the critical tables: those whose comment says so, and those that have a companion (a migration tool that loses
@@ -24,6 +25,8 @@ func (s *schema) read(ctx context.Context) ([]*dataTable, error) {
 		if !t.marked && !t.made {
 			continue
 		}
+		s.readStored(ctx, t)
+		s.localise(ctx, t)
 		if err := s.readColumns(ctx, t); err != nil {
 			return nil, err
 		}
@@ -81,33 +84,61 @@ func (s *schema) readColumns(ctx context.Context, t *dataTable) error {
 		t.keyspace, t.name).Consistency(gocql.One).IterContext(ctx)
 	var name, cqlType, kind string
 	var position int
-	byPosition := map[int]frontend.Column{}
+	partition, clustering := map[int]frontend.Column{}, map[int]frontend.Column{}
 	t.all = map[string]frontend.Column{}
 	var columns strings.Builder
 	for iter.Scan(&name, &cqlType, &kind, &position) {
 		fmt.Fprintf(&columns, "%q %s %s;", name, cqlType, kind)
-		t.all[name] = frontend.Column{Name: name, Type: cqlType, Static: kind == "static"}
+		column := frontend.Column{Name: name, Type: cqlType, Static: kind == "static", Clustering: kind == "clustering"}
+		t.all[name] = column
 		switch kind {
 		case "partition_key":
-			byPosition[position] = frontend.Column{Name: name, Type: cqlType}
+			partition[position] = column
 			t.primary = append(t.primary, name)
 		case "clustering":
+			clustering[position] = column
 			t.primary = append(t.primary, name)
+		case "static":
+			t.static = append(t.static, name)
+		}
+		if !releaseTellsElements(s.release) && manyCells(cqlType, kind) {
+			t.refused = fmt.Sprintf("its column %s is not frozen: Cassandra %s does not show the times to live in it", name, s.release)
 		}
 	}
 	if err := iter.Close(); err != nil {
 		return fmt.Errorf("read columns of %s: %w", t, err)
 	}
 	t.columns = columns.String()
-	t.key = make([]frontend.Column, len(byPosition))
-	for i := range t.key {
-		t.key[i] = byPosition[i]
-		if shapeOf(t.key[i].Type) != nil {
+	t.cover(partition, clustering)
+	return nil
+}
+
+// cover takes the columns of the key, by position, of which one lock covers the values.
+func (t *dataTable) cover(partition, clustering map[int]frontend.Column) {
+	for i := range len(partition) {
+		t.key = append(t.key, partition[i])
+		if shapeOf(partition[i].Type) != nil {
 			t.refused = "its partition key holds a tuple"
 		}
 	}
+	for i := 0; t.settings.Row && i < len(clustering); i++ {
+		c := clustering[i]
+		t.key = append(t.key, c)
+		// Two spellings of one row would be two locks. Decimals are not respelt: 1.00 would come back as 1.
+		if _, known := rewrite.Canonical(c.Type, nil); !known || c.Type == "decimal" {
+			t.refused = fmt.Sprintf("key=row, and its clustering column %s is of type %s, whose values may be spelt in several ways", c.Name, c.Type)
+		}
+	}
 	t.prepareTexts()
-	return nil
+}
+
+// manyCells tells whether a column keeps each of its elements, or fields, for itself.
+func manyCells(cqlType, kind string) bool {
+	if kind != "regular" && kind != "static" {
+		return false
+	}
+	_, udt := udtName(cqlType)
+	return udt || strings.HasPrefix(cqlType, "list<") || strings.HasPrefix(cqlType, "set<") || strings.HasPrefix(cqlType, "map<")
 }
 
 // readHindrances looks for what keeps a table from being critical beside its own properties.

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
 	"github.com/google/uuid"
 
 	"music/frontend"
@@ -17,17 +18,22 @@ import (
 type dataTable struct {
 	keyspace, name string
 	id             [16]byte
-	key            []frontend.Column // of the partition
+	key            []frontend.Column // what one lock covers: the partition key, with key=row the whole primary key
 	primary        []string          // columns of the whole primary key
 	all            map[string]frontend.Column
-	columns        string // all columns with their types, to see changes by
-	mortal         bool   // it has a default time to live
+	static         []string // static columns
+	columns        string   // all columns with their types, to see changes by
+	mortal         bool     // it has a default time to live
 	settings       frontend.Settings
 	born           bool            // critical from its first moment on: nobody has ever written it without a lock
 	closed         musiccore.Stamp // no plain write is stamped at or above it (PROTOCOL.md 1, D)
 	marked         bool            // the comment, or a pattern of the configuration, says that it is critical
 	made           bool            // the companion is there
 	refused        string          // why it cannot be locked
+	stored         storedTable     // its row in music.tables
+	ignored        string          // what of the comment cannot hold while there are lock rows
+	dc             string          // of scope=local: where its locks are decided
+	local          *gocql.Session  // of scope=local: meets the nodes of dc alone
 
 	texts [ifBase + 1]string // of the LWTs and the read, by shape
 }

@@ -37,7 +37,8 @@ func (x *executor) do(ctx context.Context, c musiccore.Command) musiccore.Result
 	case musiccore.Apply:
 		return x.apply(ctx, t, c.Key.PK, a.Swap)
 	case musiccore.Copy:
-		return synchronise(ctx, x.session, keyOfTable{Keyspace: t.keyspace, Table: t.name, PK: c.Key.PK}, a)
+		k := keyOfTable{Keyspace: t.keyspace, Table: t.name, PK: c.Key.PK, Row: t.settings.Row}
+		return synchronise(ctx, x.scope(t), k, a)
 	}
 	panic(fmt.Sprintf("command %T has no executor", c.Do))
 }
@@ -52,15 +53,16 @@ type queued struct {
 }
 
 func (x *executor) readRow(ctx context.Context, t *dataTable, pk string, quorum bool) musiccore.Result {
+	where := x.scope(t)
 	level := gocql.LocalOne
 	if quorum {
-		level = gocql.Quorum
+		level = where.quorum
 	}
 	var guard, base, head *int64
 	var dirty *bool
 	var owner *gocql.UUID
 	var queue []queued
-	err := x.session.Query(t.texts[readRow], keyValues(t, pk)...).Consistency(level).ScanContext(ctx, &guard, &queue, &base, &head, &dirty, &owner)
+	err := where.session.Query(t.texts[readRow], keyValues(t, pk)...).Consistency(level).ScanContext(ctx, &guard, &queue, &base, &head, &dirty, &owner)
 	switch {
 	case errors.Is(err, gocql.ErrNotFound):
 		return musiccore.Result{Fate: musiccore.Done}
@@ -84,7 +86,8 @@ func (x *executor) readRow(ctx context.Context, t *dataTable, pk string, quorum 
 // apply runs one LWT. A refusal is certain; every error is an unknown outcome, whatever its code (PROTOCOL.md 1, lwt).
 func (x *executor) apply(ctx context.Context, t *dataTable, pk string, s musiccore.Swap) musiccore.Result {
 	text, values := bindSwap(t, pk, s)
-	applied, err := x.session.Query(text, values...).Consistency(gocql.Quorum).SerialConsistency(gocql.Serial).MapScanCASContext(ctx, map[string]any{})
+	where := x.scope(t)
+	applied, err := where.session.Query(text, values...).Consistency(where.quorum).SerialConsistency(where.serial).MapScanCASContext(ctx, map[string]any{})
 	switch {
 	case err != nil:
 		return musiccore.Result{Cause: fmt.Errorf("lock row: %w", err)}

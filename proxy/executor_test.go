@@ -1,14 +1,23 @@
 package proxy
 
 import (
+	"bytes"
+	"context"
+	"net"
+	"os"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
+	"github.com/datastax/go-cassandra-native-protocol/frame"
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"music/config"
 	"music/frontend"
 	"music/musiccore"
 	"music/rewrite"
@@ -158,4 +167,156 @@ func TestHomeIsTheContactPointThatAnswers(t *testing.T) {
 	h := &home{addresses: []string{"127.0.10.9:1", "127.0.10.9:2"}, timeout: time.Second}
 	_, err := h.dial(t.Context())
 	assert.ErrorContains(t, err, "127.0.10.9:2")
+}
+
+// With key=row the lock row has the whole primary key for its own, and the synchronise touches one row.
+func TestExecutorOfRowKeys(t *testing.T) {
+	s := openStore(t, 0)
+	s.do("CREATE TABLE KS.t (a text, c text, d int, st int static, v text, PRIMARY KEY (a, c, d)) WITH CLUSTERING ORDER BY (c DESC, d ASC)")
+	sc := &schema{session: s.session, release: "5.0.8"}
+	table := &dataTable{keyspace: s.keyspace, name: "t", id: [16]byte{1}, settings: frontend.Settings{Row: true}}
+	require.NoError(t, sc.readColumns(t.Context(), table))
+	s.do(table.companionDDL())
+	sc.byID.Store(&map[[16]byte]*dataTable{table.id: table})
+	x := &executor{session: s.session, schema: sc}
+	key := func(c string, d byte) musiccore.Key {
+		return musiccore.Key{Table: table.id, PK: string(rewrite.RoutingKey([][]byte{[]byte("x"), []byte(c), {0, 0, 0, d}}))}
+	}
+	k, empty := key("row", 7), key("", 7)
+	for _, k := range []musiccore.Key{k, empty} {
+		insert := musiccore.Enqueue(nil, musiccore.Block{N: 1, Session: musiccore.SessionID{1}, Req: 1}, 0, 1000)
+		assert.Equal(t, musiccore.Done, x.must(t, k, musiccore.Apply{Swap: insert}).Fate)
+		assert.Equal(t, insert.Set.Row, *x.must(t, k, musiccore.ReadRow{Quorum: true}).Row)
+	}
+	assert.Nil(t, x.must(t, key("row", 8), musiccore.ReadRow{Quorum: true}).Row)
+
+	s.do("INSERT INTO KS.t (a, c, d, st, v) VALUES ('x', 'row', 7, 1, 'kept') USING TIMESTAMP 5")
+	s.do("INSERT INTO KS.t (a, c, d, v) VALUES ('x', 'row', 8, 'another') USING TIMESTAMP 5")
+	for _, k := range []musiccore.Key{k, empty} {
+		assert.Equal(t, musiccore.Done, x.must(t, k, musiccore.Copy{Fence: 10}).Fate)
+	}
+	for _, d := range []string{"7", "8"} {
+		s.do("UPDATE KS.t USING TIMESTAMP 9 SET v = 'late' WHERE a = 'x' AND c = 'row' AND d = " + d)
+	}
+	s.do("UPDATE KS.t USING TIMESTAMP 9 SET v = 'late' WHERE a = 'x' AND c = '' AND d = 7")
+	s.do("UPDATE KS.t USING TIMESTAMP 9 SET st = 2 WHERE a = 'x'")
+	assert.Equal(t, []string{
+		`{"a": "x", "c": "row", "d": 7, "st": 2, "v": "kept"}`, `{"a": "x", "c": "row", "d": 8, "st": 2, "v": "late"}`,
+	}, s.json("t", "a = 'x'"))
+	s.do("UPDATE KS.t USING TIMESTAMP 20 SET v = 'above' WHERE a = 'x' AND c = 'row' AND d = 8")
+	assert.Equal(t, musiccore.Done, x.must(t, k, musiccore.Copy{Fence: 12}).Fate, "another row's stamps are nothing to this one")
+	assert.Equal(t, musiccore.Result{Fate: musiccore.Above, Stamp: 20}, x.must(t, key("row", 8), musiccore.Copy{Fence: 15}))
+}
+
+// spy is the dialer of a session, and notes what that sends.
+type spy struct {
+	mu    sync.Mutex
+	conns []*spiedConn
+}
+
+// spiedConn notes what is written.
+type spiedConn struct {
+	net.Conn
+	spy  *spy
+	sent bytes.Buffer
+}
+
+// DialContext implements gocql.Dialer.
+func (s *spy) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	spied := &spiedConn{Conn: conn, spy: s}
+	s.conns = append(s.conns, spied)
+	return spied, nil
+}
+
+// Write implements net.Conn.
+func (c *spiedConn) Write(b []byte) (int, error) {
+	c.spy.mu.Lock()
+	c.sent.Write(b)
+	c.spy.mu.Unlock()
+	return c.Conn.Write(b)
+}
+
+// levels are the consistencies of all that was executed, but for what a node is asked alone.
+func (s *spy) levels(t *testing.T) (levels, serial map[primitive.ConsistencyLevel]int) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	levels, serial = map[primitive.ConsistencyLevel]int{}, map[primitive.ConsistencyLevel]int{}
+	for _, c := range s.conns {
+		for c.sent.Len() > 0 {
+			f, err := frame.NewCodec().DecodeFrame(&c.sent)
+			require.NoError(t, err)
+			switch m := f.Body.Message.(type) {
+			case *message.Execute:
+				levels[m.Options.Consistency]++
+				if m.Options.SerialConsistency != nil {
+					serial[*m.Options.SerialConsistency]++
+				}
+			case *message.Batch:
+				levels[m.Consistency]++
+			}
+		}
+	}
+	delete(levels, primitive.ConsistencyLevelOne)
+	return levels, serial
+}
+
+// scope=local: lock rows and synchronise stay in the data centre.
+func TestScopeOfLocksAndSynchronise(t *testing.T) {
+	for local, want := range map[bool][2]primitive.ConsistencyLevel{
+		false: {primitive.ConsistencyLevelQuorum, primitive.ConsistencyLevelSerial},
+		true:  {primitive.ConsistencyLevelLocalQuorum, primitive.ConsistencyLevelLocalSerial},
+	} {
+		x, k := openExecutor(t)
+		table := x.schema.table(k.Table)
+		seen := &spy{}
+		spied := open(t, func(c *gocql.ClusterConfig) { c.ProtoVersion, c.Dialer = 4, seen })
+		table.settings.Local, table.local = local, spied.session
+		x.session = spied.session
+		x.must(t, k, musiccore.Apply{Swap: musiccore.Enqueue(nil, musiccore.Block{N: 1, Session: musiccore.SessionID{1}, Req: 1}, 0, 1000)})
+		x.must(t, k, musiccore.ReadRow{Quorum: true})
+		x.must(t, k, musiccore.Copy{Fence: 10})
+		levels, serial := seen.levels(t)
+		assert.Equal(t, map[primitive.ConsistencyLevel]int{want[0]: 4}, levels, "an LWT, a read of the lock row, a read and a write of the data")
+		assert.Equal(t, map[primitive.ConsistencyLevel]int{want[1]: 1}, serial)
+	}
+}
+
+// A session of one data centre knows no other.
+func TestSessionsOfADataCentre(t *testing.T) {
+	s := openStore(t, 0)
+	host, port, err := net.SplitHostPort(os.Getenv("MUSIC_TEST_CASSANDRA"))
+	require.NoError(t, err)
+	n, err := strconv.Atoi(port)
+	require.NoError(t, err)
+	l := newLocality(config.Cassandra{ContactPoints: []string{host}, Port: n, ConnectTimeout: 10 * time.Second})
+	defer l.close()
+	centre := l.centre(t.Context(), nodesOf(s.session))
+	require.NotEmpty(t, centre)
+	session, err := l.session(centre)
+	require.NoError(t, err)
+	require.NoError(t, session.Query("SELECT * FROM system.local").Exec())
+	again, err := l.session(centre)
+	require.NoError(t, err)
+	assert.Same(t, session, again)
+	_, err = l.session("elsewhere")
+	assert.ErrorContains(t, err, "data centre elsewhere alone")
+
+	sc := &schema{session: s.session, locality: l}
+	for dc, refused := range map[string]string{"": "", centre: "", "elsewhere": "its locks are decided in data centre elsewhere: this proxy stands in " + centre} {
+		table := &dataTable{settings: frontend.Settings{Local: true}, dc: dc}
+		sc.localise(t.Context(), table)
+		if refused == "" {
+			assert.Same(t, session, table.local)
+			assert.Equal(t, centre, table.dc)
+		}
+		assert.Contains(t, table.refused, refused)
+		assert.Equal(t, refused == "", table.refused == "")
+	}
 }

@@ -132,7 +132,7 @@ type service struct {
 	executor *executor
 	asked    *peerServer // nil where other proxies cannot ask this one
 
-	close   func() // the driver's session
+	close   func() // the driver's sessions
 	cancel  context.CancelFunc
 	abandon context.CancelFunc // ends the commands under way
 	running sync.WaitGroup
@@ -151,15 +151,20 @@ func (p *process) startService(ctx context.Context) (*service, error) {
 		session.Close()
 		return nil, err
 	}
-	s := &service{tables: frontend.NewTables(), close: session.Close}
+	locality := newLocality(p.cfg.Cassandra)
+	s := &service{tables: frontend.NewTables(), close: func() {
+		locality.close()
+		session.Close()
+	}}
 	c := new(clock)
 	options := musiccore.Defaults()
 	options.SessionLease, options.ClientLease, options.Wait = p.cfg.Music.SessionLease, p.cfg.Music.ClientLease, p.cfg.Music.MaxWait
 	s.life = newLife(session, c, options, address, p.log)
 	s.schema = newSchema(session, s.life, s.tables, p.cfg.Music.CriticalByName, p.log)
+	s.schema.locality = locality
 	s.executor = &executor{session: session, schema: s.schema}
 	for _, step := range []func() error{
-		func() error { return checkRelease(ctx, session) },
+		func() (err error) { s.schema.release, err = checkRelease(ctx, session); return err },
 		func() error { return ensureKeyspace(ctx, session, p.cfg.Music.Replication) },
 		func() error { return s.life.beat(ctx) },
 		func() error { return s.schema.begin(ctx) },

@@ -29,6 +29,8 @@ type schema struct {
 	tables   *frontend.Tables
 	clock    *clock
 	life     *life
+	release  string                            // of Cassandra
+	locality *locality                         // where this proxy stands
 	lease    time.Duration                     // of clients, where a table says nothing
 	byName   func(keyspace, table string) bool // tells that a table is critical whatever its comment says
 	patience time.Duration                     // how long a client's schema change may wait for other proxies
@@ -220,13 +222,17 @@ func (s *schema) publish(t *dataTable, refused string) {
 		refused = t.refused
 	}
 	s.tables.Set(t.keyspace, t.name, &frontend.Critical{
-		ID: t.id, Key: t.key, Primary: t.primary, Columns: t.all, Closed: t.closed, Created: t.born, MaxLease: lease, Mortal: t.mortal, Settings: t.settings, Refused: refused,
+		ID: t.id, Key: t.key, Primary: t.primary, Columns: t.all, Static: t.static, Closed: t.closed, Created: t.born, MaxLease: lease,
+		Mortal: t.mortal, Settings: t.settings, Made: t.made, Refused: refused,
 	})
 }
 
 // settle gives a critical table its locks: it raises closed where that is due, makes the companion, and tells the cores what has
 // changed.
 func (s *schema) settle(ctx context.Context, before, t *dataTable, version gocql.UUID) (late []string, err error) {
+	if t.ignored != "" && (before == nil || before.ignored != t.ignored) {
+		s.log.Warn().Stringer("table", t).Msg(t.ignored)
+	}
 	if t.refused != "" {
 		s.publish(t, t.refused)
 		return nil, nil

@@ -20,6 +20,23 @@ const (
 // schema, synchronise. Nothing on it is ever retried or sent twice by the driver: what may be repeated is for the core to
 // say. It waits until the cluster answers, or ctx ends.
 func openService(ctx context.Context, c config.Cassandra, log zerolog.Logger) (*gocql.Session, error) {
+	cluster := serviceCluster(c)
+	for told := false; ; told = true {
+		session, err := cluster.CreateSession()
+		if err == nil {
+			return session, nil
+		}
+		if !told {
+			log.Warn().Err(err).Strs("contact_points", c.Addresses()).Msg("Cassandra is not there yet; the proxy listens once it is")
+		}
+		if !pause(ctx, connectPause) {
+			return nil, fmt.Errorf("reach Cassandra: %w", err)
+		}
+	}
+}
+
+// serviceCluster is how the proxy's own sessions are to be.
+func serviceCluster(c config.Cassandra) *gocql.ClusterConfig {
 	cluster := gocql.NewCluster(c.Addresses()...)
 	cluster.Consistency = gocql.Quorum
 	cluster.SerialConsistency = gocql.Serial
@@ -37,18 +54,7 @@ func openService(ctx context.Context, c config.Cassandra, log zerolog.Logger) (*
 	} else {
 		cluster.PoolConfig.HostSelectionPolicy = gocql.TokenAwareHostPolicy(gocql.RoundRobinHostPolicy())
 	}
-	for told := false; ; told = true {
-		session, err := cluster.CreateSession()
-		if err == nil {
-			return session, nil
-		}
-		if !told {
-			log.Warn().Err(err).Strs("contact_points", c.Addresses()).Msg("Cassandra is not there yet; the proxy listens once it is")
-		}
-		if !pause(ctx, connectPause) {
-			return nil, fmt.Errorf("reach Cassandra: %w", err)
-		}
-	}
+	return cluster
 }
 
 // pause waits and tells whether ctx is still going on.

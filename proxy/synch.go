@@ -25,7 +25,7 @@ type keyOfTable struct {
 	Row             bool
 }
 
-// synchronise reads the key at QUORUM and writes it back: DELETE at fence, every cell at fence+1 (PROTOCOL.md 1, Synch). What
+// synchronise reads the key at QUORUM, of all data centres or of one, and writes it back: DELETE at fence, every cell at fence+1 (PROTOCOL.md 1, Synch). What
 // fits one page and one mutation is read and written at once. Of what does not, each interval of the clustering order is one
 // mutation, one after the other.
 //
@@ -36,8 +36,8 @@ type keyOfTable struct {
 // later one, reads at QUORUM what it finds there and fences it in turn. TooLarge will be answered again until the key changes;
 // Cause says why, errNotSynchronisable where it is the table. The same fence twice is a mistake: lists would have their elements
 // twice. The session must speak version 4 of the protocol or higher, and retry nothing by itself.
-func synchronise(ctx context.Context, s *gocql.Session, k keyOfTable, a musiccore.Copy) musiccore.Result {
-	p, err := newPartition(ctx, s, k)
+func synchronise(ctx context.Context, in scope, k keyOfTable, a musiccore.Copy) musiccore.Result {
+	p, err := newPartition(ctx, in, k)
 	if err != nil {
 		return failed(err)
 	}
@@ -45,8 +45,9 @@ func synchronise(ctx context.Context, s *gocql.Session, k keyOfTable, a musiccor
 }
 
 // newPartition reads the schema that an attempt rests on.
-func newPartition(ctx context.Context, s *gocql.Session, k keyOfTable) (partition, error) {
-	p := partition{session: s, sizes: usualSizes()}
+func newPartition(ctx context.Context, in scope, k keyOfTable) (partition, error) {
+	p := partition{scope: in, sizes: usualSizes()}
+	s := in.session
 	view, err := agreedView(ctx, s)
 	if err != nil {
 		return p, err
@@ -72,12 +73,12 @@ func newPartition(ctx context.Context, s *gocql.Session, k keyOfTable) (partitio
 // partition is where one attempt reads and writes. Both use the same now, in seconds of Unix time, so that what has a TTL
 // expires when it would have, however long the attempt takes; where the protocol is below version 5 the driver leaves it out.
 type partition struct {
-	session *gocql.Session
-	table   synchTable
-	pk      []synchTerm
-	now     int
-	host    string // id of the node that is asked, "" for any
-	sizes   sizes
+	scope
+	table synchTable
+	pk    []synchTerm
+	now   int
+	host  string // id of the node that is asked, "" for any
+	sizes sizes
 }
 
 // synchronise is one attempt.
@@ -139,7 +140,7 @@ func (p partition) write(ctx context.Context, b synchBatch) error {
 		return fmt.Errorf("%w: %d bytes in %d statements write it back, and %d bytes and %d statements are allowed",
 			errTooLarge, b.weight, len(b.writes), p.sizes.largest, maxStatements)
 	}
-	batch := p.session.Batch(gocql.UnloggedBatch).Consistency(gocql.Quorum).RetryPolicy(nil).
+	batch := p.session.Batch(gocql.UnloggedBatch).Consistency(p.quorum).RetryPolicy(nil).
 		SpeculativeExecutionPolicy(gocql.NonSpeculativeExecution{}).DefaultTimestamp(false).WithNowInSeconds(p.now)
 	for _, w := range b.writes {
 		batch.Query(w.text, bound(w.values)...)

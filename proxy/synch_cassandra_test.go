@@ -69,7 +69,7 @@ func TestSynchroniseEmptyKey(t *testing.T) {
 		require.NoError(t, s.session.Query("INSERT INTO "+s.keyspace+".plain (k, v) VALUES (1, 1)").WithTimestamp(stamp).Exec())
 	}
 
-	r := synchronise(t.Context(), s.session, k, musiccore.Copy{Fence: 100, Skip: true})
+	r := synchronise(t.Context(), s.scope(), k, musiccore.Copy{Fence: 100, Skip: true})
 	require.Equal(t, musiccore.Result{Fate: musiccore.Done}, r)
 	late(99)
 	assert.Len(t, s.json("plain", "k = 1"), 1, "Skip sends nothing")
@@ -80,7 +80,7 @@ func TestSynchroniseEmptyKey(t *testing.T) {
 	assert.Empty(t, s.json("plain", "k = 1"), "an empty key is fenced as well")
 
 	late(300)
-	r = synchronise(t.Context(), s.session, k, musiccore.Copy{Fence: 400, Skip: true})
+	r = synchronise(t.Context(), s.scope(), k, musiccore.Copy{Fence: 400, Skip: true})
 	require.Equal(t, musiccore.Result{Fate: musiccore.Done}, r)
 	late(400)
 	assert.Equal(t, []string{`{"k": 1, "v": 1}`}, s.json("plain", "k = 1"))
@@ -105,7 +105,7 @@ func TestSynchroniseMeetsStampsAboveTheFence(t *testing.T) {
 		write("st = 0, ss = {1}", 50)
 		write(set, 100)
 		for _, fence := range []musiccore.Stamp{99, 100} {
-			r := synchronise(t.Context(), s.session, k, musiccore.Copy{Fence: fence})
+			r := synchronise(t.Context(), s.scope(), k, musiccore.Copy{Fence: fence})
 			assert.Equal(t, musiccore.Result{Fate: musiccore.Above, Stamp: 100}, r, set)
 		}
 		_, stamps := s.look(k, int(time.Now().Unix()))
@@ -202,25 +202,25 @@ func TestSynchroniseTuples(t *testing.T) {
 func TestSynchroniseRefusesForGood(t *testing.T) {
 	s := openStore(t, 5)
 	s.do("CREATE TABLE KS.counts (k int PRIMARY KEY, n counter)")
-	r := synchronise(t.Context(), s.session, s.key("counts", wireInt32(1)), musiccore.Copy{Fence: 10})
+	r := synchronise(t.Context(), s.scope(), s.key("counts", wireInt32(1)), musiccore.Copy{Fence: 10})
 	assert.Equal(t, musiccore.TooLarge, r.Fate)
 	require.ErrorIs(t, r.Cause, errNotSynchronisable)
 
 	s.do("CREATE TABLE KS.pair (a int, b int, PRIMARY KEY ((a, b)))")
-	r = synchronise(t.Context(), s.session, s.key("pair", wireInt32(1)), musiccore.Copy{Fence: 10})
+	r = synchronise(t.Context(), s.scope(), s.key("pair", wireInt32(1)), musiccore.Copy{Fence: 10})
 	assert.Equal(t, musiccore.TooLarge, r.Fate)
 	require.ErrorIs(t, r.Cause, errNotSynchronisable)
 }
 
 func TestSynchroniseUnknownTable(t *testing.T) {
 	s := openStore(t, 5)
-	r := synchronise(t.Context(), s.session, s.key("none", wireInt32(1)), musiccore.Copy{Fence: 10})
+	r := synchronise(t.Context(), s.scope(), s.key("none", wireInt32(1)), musiccore.Copy{Fence: 10})
 	assert.Equal(t, musiccore.Unknown, r.Fate)
 	require.ErrorIs(t, r.Cause, gocql.ErrNotFound)
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	r = synchronise(ctx, s.session, s.key("none", wireInt32(1)), musiccore.Copy{Fence: 10})
+	r = synchronise(ctx, s.scope(), s.key("none", wireInt32(1)), musiccore.Copy{Fence: 10})
 	assert.Equal(t, musiccore.Unknown, r.Fate)
 	require.ErrorIs(t, r.Cause, context.Canceled)
 }
@@ -238,7 +238,7 @@ func TestSynchroniseLargeKeys(t *testing.T) {
 		}
 	}
 	fate := func(k int32, fence musiccore.Stamp) musiccore.Result {
-		return synchronise(t.Context(), s.session, s.key("large", wireInt32(k)), musiccore.Copy{Fence: fence})
+		return synchronise(t.Context(), s.scope(), s.key("large", wireInt32(k)), musiccore.Copy{Fence: fence})
 	}
 	for k, tc := range map[int32]struct{ rows, size int }{1: {5000, 20}, 2: {5001, 20}, 3: {12_000, 20}, 4: {2, 1 << 19}, 5: {101, 1 << 16}} {
 		fill(k, 0, tc.rows, tc.size, 1)
@@ -253,7 +253,7 @@ func TestSynchroniseLargeKeys(t *testing.T) {
 	assert.Equal(t, musiccore.Result{Fate: musiccore.Above, Stamp: 30}, fate(3, 20), "on a later page")
 	assert.Equal(t, musiccore.Result{Fate: musiccore.Done}, fate(3, 31))
 
-	p := partition{session: s.session, table: newTestTable(t, "k partition_key int", "v regular blob"), pk: termsOf(string(wireInt32(1)))}
+	p := partition{scope: s.scope(), table: newTestTable(t, "k partition_key int", "v regular blob"), pk: termsOf(string(wireInt32(1)))}
 	p.table.name = s.keyspace + ".large"
 	page, err := p.page(t.Context(), clause{}, 100, nil)
 	require.NoError(t, err)
@@ -288,7 +288,7 @@ func TestSynchroniseIsAllOrNothing(t *testing.T) {
 	fates := map[musiccore.Fate]int{}
 	for i := range attempts {
 		ctx, cancel := context.WithTimeout(t.Context(), whole*time.Duration(2*i)/attempts)
-		r := synchronise(ctx, s.session, k, musiccore.Copy{Fence: musiccore.Stamp(1002 + 2*i)})
+		r := synchronise(ctx, s.scope(), k, musiccore.Copy{Fence: musiccore.Stamp(1002 + 2*i)})
 		cancel()
 		fates[r.Fate]++
 	}

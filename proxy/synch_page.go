@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-
-	gocql "github.com/apache/cassandra-gocql-driver/v2"
 )
 
 // sizes are what one read and one write may be.
@@ -112,7 +110,7 @@ func (p partition) all(ctx context.Context, c clause) ([]synchRow, error) {
 // page reads rows of a clause: at most so many, from where the state says.
 func (p partition) page(ctx context.Context, c clause, rows int, state []byte) (synchPage, error) {
 	selection := p.table.selection(p.pk, c)
-	iter := p.session.Query(selection.text, bound(selection.values)...).Consistency(gocql.Quorum).Idempotent(false).
+	iter := p.session.Query(selection.text, bound(selection.values)...).Consistency(p.quorum).Idempotent(false).
 		RetryPolicy(nil).WithNowInSeconds(p.now).PageSize(rows).PageState(state).SetHostID(p.host).IterContext(ctx)
 	values := make([]rawBytes, len(iter.Columns()))
 	into := make([]any, len(values))

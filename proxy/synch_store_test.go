@@ -52,6 +52,9 @@ func open(t testing.TB, configure func(*gocql.ClusterConfig)) *store {
 	return s
 }
 
+// scope is all of the cluster.
+func (s *store) scope() scope { return scope{s.session, gocql.Quorum, gocql.Serial} }
+
 // do runs a statement; KS stands for the keyspace.
 func (s *store) do(text string) {
 	s.t.Helper()
@@ -79,7 +82,7 @@ func (s *store) partition(k keyOfTable, now int) partition {
 	require.NoError(s.t, err)
 	pk, err := table.key(k.PK)
 	require.NoError(s.t, err)
-	p := partition{session: s.session, table: table, pk: pk, now: now, sizes: usualSizes()}
+	p := partition{scope: s.scope(), table: table, pk: pk, now: now, sizes: usualSizes()}
 	p.sizes.largest, err = schemaView{}.largestBatch(s.t.Context(), s.session)
 	require.NoError(s.t, err)
 	return p
@@ -110,7 +113,7 @@ func (s *store) key(table string, pk rawBytes) keyOfTable {
 
 func (s *store) synchronise(k keyOfTable, fence musiccore.Stamp) {
 	s.t.Helper()
-	r := synchronise(s.t.Context(), s.session, k, musiccore.Copy{Fence: fence})
+	r := synchronise(s.t.Context(), s.scope(), k, musiccore.Copy{Fence: fence})
 	require.NoError(s.t, r.Cause)
 	require.Equal(s.t, musiccore.Done, r.Fate)
 }

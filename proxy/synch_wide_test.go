@@ -299,7 +299,7 @@ func TestLargeRows(t *testing.T) {
 	}
 	s.do("UPDATE KS.wide USING TIMESTAMP 5 SET st = 'static' WHERE k = 1")
 	k := s.key("wide", wireInt32(1))
-	require.Equal(t, musiccore.Result{Fate: musiccore.Done}, synchronise(t.Context(), s.session, k, musiccore.Copy{Fence: 10}))
+	require.Equal(t, musiccore.Result{Fate: musiccore.Done}, synchronise(t.Context(), s.scope(), k, musiccore.Copy{Fence: 10}))
 	rows, stamps := s.look(k, int(time.Now().Unix()))
 	assert.Len(t, rows, 5)
 	assert.Equal(t, []musiccore.Stamp{11}, slices.Compact(stamps))
@@ -307,7 +307,7 @@ func TestLargeRows(t *testing.T) {
 	// A statement of the client's own is a little smaller than the one that writes its row back.
 	put(2, 1, 10, 5)
 	put(2, 2, largest-100, 5)
-	r := synchronise(t.Context(), s.session, s.key("wide", wireInt32(2)), musiccore.Copy{Fence: 10})
+	r := synchronise(t.Context(), s.scope(), s.key("wide", wireInt32(2)), musiccore.Copy{Fence: 10})
 	assert.Equal(t, musiccore.TooLarge, r.Fate)
 	require.ErrorIs(t, r.Cause, errTooLarge)
 	require.ErrorContains(t, r.Cause, fmt.Sprint(largest))

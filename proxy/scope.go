@@ -1,0 +1,144 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+
+	"music/config"
+)
+
+// scope is how far the decisions on a table reach (DESIGN.md 4, setting scope): over all data centres, or within one.
+type scope struct {
+	session        *gocql.Session
+	quorum, serial gocql.Consistency
+}
+
+// scope is that of the table's lock rows, its synchronise and its operations. Within one data centre only nodes of that one are
+// asked: LOCAL_QUORUM is where the coordinator stands.
+func (x *executor) scope(t *dataTable) scope {
+	if t.settings.Local {
+		return scope{t.local, gocql.LocalQuorum, gocql.LocalSerial}
+	}
+	return scope{x.session, gocql.Quorum, gocql.Serial}
+}
+
+// locality knows in which data centre this proxy stands, and opens sessions that stay there.
+type locality struct {
+	config config.Cassandra
+	open   func(dc string) (*gocql.Session, error)
+
+	mu       sync.Mutex
+	sessions map[string]*gocql.Session
+}
+
+// newLocality has opened nothing yet.
+func newLocality(c config.Cassandra) *locality {
+	return &locality{config: c, sessions: map[string]*gocql.Session{}, open: func(dc string) (*gocql.Session, error) {
+		cluster := serviceCluster(c)
+		cluster.HostFilter = gocql.DataCenterHostFilter(dc)
+		return cluster.CreateSession()
+	}}
+}
+
+// session is that of a data centre; it is opened once.
+func (l *locality) session(dc string) (*gocql.Session, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s := l.sessions[dc]; s != nil {
+		return s, nil
+	}
+	s, err := l.open(dc)
+	if err != nil {
+		return nil, fmt.Errorf("reach the nodes of data centre %s alone: %w", dc, err)
+	}
+	l.sessions[dc] = s
+	return s, nil
+}
+
+// close closes what was opened.
+func (l *locality) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.sessions {
+		s.Close()
+	}
+}
+
+// node is a node of the cluster as far as its place goes.
+type node struct {
+	address net.IP
+	centre  string
+}
+
+// nodesOf are those that a session knows.
+func nodesOf(s *gocql.Session) []node {
+	var all []node
+	for _, h := range s.GetHosts() {
+		all = append(all, node{h.ConnectAddress(), h.DataCenter()})
+	}
+	return all
+}
+
+// centre is the one data centre of all contact points, where clients' connections go; "" where they are in several, or are not
+// found among the nodes of a cluster with several.
+func (l *locality) centre(ctx context.Context, nodes []node) string {
+	var all, reached []string
+	addresses := l.addresses(ctx)
+	for _, n := range nodes {
+		all = append(all, n.centre)
+		if slices.ContainsFunc(addresses, n.address.Equal) {
+			reached = append(reached, n.centre)
+		}
+	}
+	if len(reached) < len(addresses) {
+		reached = all
+	}
+	slices.Sort(reached)
+	if centres := slices.Compact(reached); len(centres) == 1 {
+		return centres[0]
+	}
+	return ""
+}
+
+// addresses are those of the contact points; nil stands for a name that is not found.
+func (l *locality) addresses(ctx context.Context) (all []net.IP) {
+	for _, point := range l.config.Addresses() {
+		host, _, err := net.SplitHostPort(point)
+		if err == nil {
+			var found []net.IP
+			found, err = net.DefaultResolver.LookupIP(ctx, "ip", host)
+			all = append(all, found...)
+		}
+		if err != nil {
+			all = append(all, nil) // it may be anywhere
+		}
+	}
+	return all
+}
+
+// localise finds where a table with scope=local is decided, or why it cannot be here.
+func (s *schema) localise(ctx context.Context, t *dataTable) {
+	if !t.settings.Local {
+		return
+	}
+	own := s.locality.centre(ctx, nodesOf(s.session))
+	if t.dc == "" {
+		t.dc = own
+	}
+	var err error
+	switch {
+	case own == "":
+		t.refused = "scope=local, and the contact points of this proxy are not in one data centre"
+	case t.dc != own:
+		t.refused = fmt.Sprintf("scope=local, and its locks are decided in data centre %s: this proxy stands in %s", t.dc, own)
+	default:
+		if t.local, err = s.locality.session(own); err != nil {
+			t.refused = err.Error()
+		}
+	}
+}

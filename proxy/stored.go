@@ -1,0 +1,84 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+
+	"music/frontend"
+	"music/musiccore"
+)
+
+// storedTable is a table's row in music.tables: what its locks rest on, whatever the comment says meanwhile. The zero value is
+// no row.
+type storedTable struct {
+	closed musiccore.Stamp
+	text   string // settings as storedText writes them
+	err    error  // why it could not be read
+}
+
+// storedCentre stands before the data centre in the settings of a table with scope=local. Nobody writes it in a comment: it is
+// where the proxy stands that made the table critical.
+const storedCentre = ", dc="
+
+// bornMark stands behind the settings in music.tables of a table that nobody has ever written without a lock.
+const bornMark = ", born critical"
+
+// settingsText is the settings of a table as its locks rest on them.
+func (t *dataTable) settingsText() string {
+	if !t.settings.Local {
+		return t.settings.String()
+	}
+	return t.settings.String() + storedCentre + t.dc
+}
+
+// storedText is what stands in music.tables for a table.
+func (t *dataTable) storedText() string {
+	if t.born {
+		return t.settingsText() + bornMark
+	}
+	return t.settingsText()
+}
+
+// readStored reads the table's row at QUORUM. An error is kept for settle: a table whose row cannot be read gets no locks, and is
+// critical all the same.
+func (s *schema) readStored(ctx context.Context, t *dataTable) {
+	var closed int64
+	err := s.session.Query("SELECT closed, settings FROM music.tables WHERE id = ?", gocql.UUID(t.id)).Consistency(gocql.Quorum).
+		ScanContext(ctx, &closed, &t.stored.text)
+	if err != nil && !errors.Is(err, gocql.ErrNotFound) {
+		t.stored.err = fmt.Errorf("read music.tables of %s: %w", t, err)
+		return
+	}
+	t.stored.closed = musiccore.Stamp(closed)
+	t.stored.err = t.keepStored()
+}
+
+// keepStored gives a table the settings that its lock rows rest on: all where its comment is lost, else key and scope, in which
+// they were made. The data centre is that of whoever wrote it first, lock rows or not: two would decide separately (PROTOCOL.md
+// 3, M3).
+func (t *dataTable) keepStored() error {
+	if t.stored.text == "" || t.stored.text == plainSettings && t.marked {
+		return nil
+	}
+	text, born := strings.CutSuffix(t.stored.text, bornMark)
+	text, dc, _ := strings.Cut(text, storedCentre)
+	old, _, err := frontend.ReadSettings("@critical(" + text + ")")
+	if err != nil && t.made {
+		return fmt.Errorf("settings of %s in music.tables: %w", t, err)
+	}
+	t.dc = dc
+	switch {
+	case !t.made:
+	case !t.marked:
+		t.settings = old
+	case t.settings.Row != old.Row || t.settings.Local != old.Local:
+		t.ignored = fmt.Sprintf("its comment asks for %s, and key and scope stay while there are lock rows: %s", t.settings, old)
+		t.settings.Row, t.settings.Local = old.Row, old.Local
+	}
+	t.born = born && t.settings.Unlocked != frontend.Allow
+	return nil
+}

@@ -1,0 +1,131 @@
+package proxy
+
+import (
+	"net"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"music/config"
+	"music/frontend"
+)
+
+// What the lock rows rest on stays, whatever a comment says that came past the proxies.
+func TestStoredSettings(t *testing.T) {
+	row := frontend.Settings{Row: true}
+	for name, tc := range map[string]struct {
+		comment      string
+		made         bool
+		stored       string
+		want         frontend.Settings
+		dc           string
+		ignored, err bool
+	}{
+		"new":                        {"@critical(key=row)", false, "", row, "", false, false},
+		"becomes so again":           {"@critical(key=row)", false, plainSettings, row, "", false, false},
+		"as before":                  {"@critical(key=row)", true, "unlocked=reject, key=row", row, "", false, false},
+		"other key":                  {"@critical(lease=5s)", true, "unlocked=reject, key=row", frontend.Settings{Row: true, Lease: 5e9}, "", true, false},
+		"other key, no lock rows":    {"@critical", false, "unlocked=reject, key=row", frontend.Settings{}, "", false, false},
+		"other scope":                {"@critical", true, "unlocked=reject, key=partition, scope=local, dc=dc, 1", frontend.Settings{Local: true}, "dc, 1", true, false},
+		"centre of whoever is first": {"@critical(scope=local)", false, "unlocked=reject, key=partition, scope=local, dc=dc1", frontend.Settings{Local: true}, "dc1", false, false},
+		"comment lost":               {"moved", true, "unlocked=allow, key=row, lease=1m0s", frontend.Settings{Row: true, Unlocked: frontend.Allow, Lease: 60e9}, "", false, false},
+		"comment lost, plain":        {"moved", true, plainSettings, frontend.Settings{}, "", false, true},
+		"nonsense":                   {"@critical", true, "key=column", frontend.Settings{}, "", false, true},
+	} {
+		table := &dataTable{made: tc.made, stored: storedTable{text: tc.stored}}
+		table.readComment(tc.comment)
+		err := table.keepStored()
+		assert.Equal(t, tc.err, err != nil, "%s: %v", name, err)
+		assert.Equal(t, tc.want, table.settings, name)
+		assert.Equal(t, tc.dc, table.dc, name)
+		assert.Equal(t, tc.ignored, table.ignored != "", name)
+		if tc.dc != "" {
+			again := &dataTable{made: true, marked: true, settings: table.settings, stored: storedTable{text: table.storedText()}}
+			require.NoError(t, again.keepStored())
+			assert.Equal(t, table.dc, again.dc, name)
+			assert.Empty(t, again.ignored)
+		}
+	}
+}
+
+func TestCentreOfTheContactPoints(t *testing.T) {
+	at := net.ParseIP
+	one := []node{{at("127.0.9.1"), "dc1"}, {at("127.0.9.2"), "dc1"}}
+	two := []node{one[0], one[1], {at("127.0.9.3"), "dc2"}, {at("127.0.9.4"), "dc2"}}
+	for name, tc := range map[string]struct {
+		points []string
+		nodes  []node
+		want   string
+	}{
+		"one centre":                  {[]string{"127.0.9.1"}, one, "dc1"},
+		"unknown, one centre":         {[]string{"127.0.9.9"}, one, "dc1"},
+		"in the second":               {[]string{"127.0.9.3", "127.0.9.4"}, two, "dc2"},
+		"in both":                     {[]string{"127.0.9.2", "127.0.9.3"}, two, ""},
+		"one of them unknown":         {[]string{"127.0.9.2", "127.0.9.9"}, two, ""},
+		"one of them without address": {[]string{"127.0.9.2", "no name at all"}, two, ""},
+		"nobody there":                {[]string{"127.0.9.1"}, nil, ""},
+	} {
+		l := newLocality(config.Cassandra{ContactPoints: tc.points, Port: 9042})
+		assert.Equal(t, tc.want, l.centre(t.Context(), tc.nodes), name)
+	}
+}
+
+// Cassandra 4.1 shows neither stamp nor time to live of what has many cells.
+func TestColumnsOfManyCells(t *testing.T) {
+	for release, tells := range map[string]bool{"4.1.7": false, "4.2": false, "5.0.8": true, "5.1-SNAPSHOT": true, "6.0": true, "": false, "nonsense": false} {
+		assert.Equal(t, tells, releaseTellsElements(release), release)
+	}
+	for typeName, many := range map[string]bool{
+		"list<int>": true, "set<frozen<list<int>>>": true, "map<int, int>": true, "ty": true, `"Q t"`: true,
+		"frozen<list<int>>": false, "frozen<ty>": false, "int": false, "frozen<tuple<int, text>>": false, "vector<float, 3>": false,
+	} {
+		for kind, may := range map[string]bool{"regular": true, "static": true, "clustering": false, "partition_key": false} {
+			assert.Equal(t, many && may, manyCells(typeName, kind), "%s %s", kind, typeName)
+		}
+	}
+}
+
+func TestTablesOfManyCellsAreRefusedOn41(t *testing.T) {
+	s := openStore(t, 5)
+	s.do("CREATE TYPE KS.ty (x int)")
+	s.do("CREATE TABLE KS.lists (k int PRIMARY KEY, l list<int>)")
+	s.do("CREATE TABLE KS.types (k int, c int, u ty static, PRIMARY KEY (k, c))")
+	s.do("CREATE TABLE KS.frozen (k int PRIMARY KEY, l frozen<list<int>>, u frozen<ty>)")
+	for name, column := range map[string]string{"lists": "l", "types": "u", "frozen": ""} {
+		for _, release := range []string{"4.1.7", "5.0.8"} {
+			table := &dataTable{keyspace: s.keyspace, name: name}
+			require.NoError(t, (&schema{session: s.session, release: release}).readColumns(t.Context(), table))
+			if column == "" || release == "5.0.8" {
+				assert.Empty(t, table.refused, name)
+			} else {
+				assert.Equal(t, "its column "+column+" is not frozen: Cassandra 4.1.7 does not show the times to live in it", table.refused)
+			}
+		}
+	}
+}
+
+// One row must be one lock: types of which a value has several spellings are no key of a row.
+func TestKeysOfRows(t *testing.T) {
+	s := openStore(t, 5)
+	s.do("CREATE TABLE KS.good (a int, b text, c double, d timeuuid, st int static, v list<int>, PRIMARY KEY ((b, a), d, c))")
+	s.do("CREATE TABLE KS.decimals (a int, b decimal, PRIMARY KEY (a, b))")
+	s.do("CREATE TABLE KS.tuples (a int, b frozen<tuple<int, int>>, PRIMARY KEY (a, b))")
+	s.do("CREATE TABLE KS.lists (a int, b frozen<list<int>>, PRIMARY KEY (a, b))")
+	for name, refused := range map[string]string{
+		"good": "", "decimals": "type decimal", "tuples": "type frozen<tuple<int, int>>", "lists": "type frozen<list<int>>",
+	} {
+		table := &dataTable{keyspace: s.keyspace, name: name, settings: frontend.Settings{Row: true}}
+		require.NoError(t, (&schema{session: s.session, release: "5.0.8"}).readColumns(t.Context(), table))
+		if refused != "" {
+			assert.Contains(t, table.refused, "key=row, and its clustering column b is of "+refused)
+			continue
+		}
+		assert.Empty(t, table.refused)
+		assert.Equal(t, []frontend.Column{{Name: "b", Type: "text"}, {Name: "a", Type: "int"}, {Name: "d", Type: "timeuuid", Clustering: true}, {Name: "c", Type: "double", Clustering: true}}, table.key)
+		assert.Equal(t, []string{"st"}, table.static)
+		table.settings.Row, table.key = false, nil
+		require.NoError(t, (&schema{session: s.session, release: "5.0.8"}).readColumns(t.Context(), table))
+		assert.Len(t, table.key, 2)
+	}
+}
