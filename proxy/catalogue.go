@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 
@@ -108,9 +109,26 @@ func (s *schema) readColumns(ctx context.Context, t *dataTable) error {
 	if err := iter.Close(); err != nil {
 		return fmt.Errorf("read columns of %s: %w", t, err)
 	}
-	t.columns = columns.String()
 	t.cover(partition, clustering)
-	return nil
+	dropped, err := s.readDropped(ctx, t)
+	t.columns = columns.String() + dropped
+	return err
+}
+
+// readDropped tells which columns were dropped and when: one that is back looks as before, and hides what is stamped before its
+// return.
+func (s *schema) readDropped(ctx context.Context, t *dataTable) (string, error) {
+	iter := s.session.Query("SELECT column_name, dropped_time FROM system_schema.dropped_columns WHERE keyspace_name = ? AND table_name = ?",
+		t.keyspace, t.name).Consistency(gocql.One).IterContext(ctx)
+	var name, dropped string
+	var at time.Time
+	for iter.Scan(&name, &at) {
+		dropped += fmt.Sprintf("%q dropped %d;", name, at.UnixMilli())
+	}
+	if err := iter.Close(); err != nil {
+		return "", fmt.Errorf("read dropped columns of %s: %w", t, err)
+	}
+	return dropped, nil
 }
 
 // cover takes the columns of the key, by position, of which one lock covers the values.
