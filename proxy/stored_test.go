@@ -129,3 +129,19 @@ func TestKeysOfRows(t *testing.T) {
 		assert.Len(t, table.key, 2)
 	}
 }
+
+// A column that was dropped and added again looks as before, but what was written before is hidden.
+func TestColumnsThatWereAway(t *testing.T) {
+	s := openStore(t, 5)
+	s.do("CREATE TABLE KS.away (k int PRIMARY KEY, v int)")
+	look := func() string {
+		table := &dataTable{keyspace: s.keyspace, name: "away"}
+		require.NoError(t, (&schema{session: s.session, release: "5.0.8"}).readColumns(t.Context(), table))
+		return table.columns
+	}
+	before := look()
+	assert.Equal(t, before, look())
+	s.do("ALTER TABLE KS.away DROP v")
+	s.do("ALTER TABLE KS.away ADD v int")
+	assert.NotEqual(t, before, look())
+}
