@@ -14,7 +14,7 @@ func TestSchemaChangesThatCriticalTablesCannotBear(t *testing.T) {
 		r := newRig(t, func(o *Options) {
 			o.CriticalByName = func(keyspace, table string) bool { return keyspace == "bank" && table == "Notes" }
 		})
-		r.server.Tables.Set("a", "locked", &Critical{Key: []Column{{Name: "id", Type: "text"}}})
+		r.server.Tables.Set("a", "locked", &Critical{Key: []Column{{Name: "id", Type: "text"}}, Made: true})
 		client, backend := r.login(d)
 		for text, why := range map[string]string{
 			"CREATE TABLE a.b (k int PRIMARY KEY, n counter) WITH comment = '@critical'":                          "counters",
@@ -22,10 +22,11 @@ func TestSchemaChangesThatCriticalTablesCannotBear(t *testing.T) {
 			"CREATE TABLE bank.\"Notes\" (k int PRIMARY KEY, n counter)":                                          "counters",
 			"ALTER TABLE a.b WITH comment = '@critical' AND gc_grace_seconds = 3600":                              "gc_grace_seconds",
 			"ALTER TABLE a.locked WITH gc_grace_seconds = 3600":                                                   "gc_grace_seconds",
-			"ALTER TABLE a.b WITH COMMENT = $$@critical(key=row)$$":                                               "key=row is not served yet",
+			"ALTER TABLE a.locked WITH comment = '@critical(key=row)'":                                            "key and scope stay",
+			"ALTER TABLE a.b WITH COMMENT = $$@critical(strict=maybe)$$":                                          "strict cannot be",
 			"CREATE MATERIALIZED VIEW a.v AS SELECT * FROM a.locked WHERE id IS NOT NULL PRIMARY KEY (id)":        "a.locked is critical: a materialised view",
 			"ALTER KEYSPACE a WITH durable_writes = false":                                                        "a.locked is critical: durable_writes",
-			"ALTER TABLE a.b WITH comment = '@critical(key=row)' /*" + strings.Repeat("x", 70_000) + "*/":         "key=row is not served yet",
+			"ALTER TABLE a.b WITH comment = '@critical(key=column)' /*" + strings.Repeat("x", 70_000) + "*/":      "key cannot be",
 		} {
 			for stream, m := range []message.Message{query(text), &message.Prepare{Query: text}} {
 				client.send(int16(stream), m)
