@@ -13,6 +13,7 @@ type Settings struct {
 	Unlocked Policy        // what a plain write gets
 	Row      bool          // key=row: a lock covers one row
 	Local    bool          // scope=local: a quorum of one data centre
+	Strict   bool          // an operation is acknowledged by the lock row and not by the clock
 	Lease    time.Duration // 0 = the proxy's default
 }
 
@@ -53,8 +54,9 @@ func (s *Settings) set(name, value string) error {
 		s.Row = value == "row"
 	case "scope=global", "scope=local":
 		s.Local = value == "local"
-	case "strict=false":
-	case "unlocked=auto", "strict=true":
+	case "strict=false", "strict=true":
+		s.Strict = value == "true"
+	case "unlocked=auto":
 		return fmt.Errorf("%s=%s is not served yet", name, value)
 	default:
 		return s.setLease(name, value)
@@ -88,6 +90,9 @@ func (s Settings) String() string {
 		key = "row"
 	}
 	text := "unlocked=" + unlocked + ", key=" + key
+	if s.Strict {
+		text += ", strict=true"
+	}
 	if s.Local {
 		text += ", scope=local"
 	}

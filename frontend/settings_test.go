@@ -19,6 +19,8 @@ func TestSettingsOfAComment(t *testing.T) {
 		"@critical(key=row, scope=local, lease=1m)": {Row: true, Local: true, Lease: time.Minute},
 		"@critical(key=row)":                        {Row: true},
 		"@critical(scope=global)":                   {},
+		"@critical(strict=true)":                    {Strict: true},
+		"@critical(strict=FALSE)":                   {},
 		"(@critical)":                               {},
 	} {
 		got, marked, err := ReadSettings(comment)
@@ -36,7 +38,7 @@ func TestSettingsOfAComment(t *testing.T) {
 	}
 	for _, comment := range []string{
 		"@critical(", "@critical(lease=5s", "@critical(lease=5)", "@critical(lease=10ms)", "@critical(color=red)", "@critical(unlocked=maybe)",
-		"@critical(unlocked=auto)", "@critical(key=column)", "@critical(strict=true)", "@critical(scope=dc1)", "@critical(lease)",
+		"@critical(unlocked=auto)", "@critical(key=column)", "@critical(strict=maybe)", "@critical(scope=dc1)", "@critical(lease)",
 	} {
 		got, marked, err := ReadSettings(comment)
 		assert.Error(t, err, comment)

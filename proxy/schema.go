@@ -200,6 +200,9 @@ func (s *schema) event(event func(*musiccore.Core, musiccore.Now) musiccore.Effe
 func (s *schema) introduce() {
 	for id, t := range *s.byID.Load() {
 		s.event(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Closed(now, id, t.closed) })
+		s.event(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects {
+			return c.Strict(now, id, t.settings.Strict)
+		})
 	}
 }
 
@@ -250,6 +253,9 @@ func (s *schema) settle(ctx context.Context, before, t *dataTable, version gocql
 		}
 		t.made = true
 	}
+	s.event(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects {
+		return c.Strict(now, t.id, t.settings.Strict)
+	})
 	if before == nil || before.closed != t.closed {
 		s.event(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Closed(now, t.id, t.closed) })
 		s.log.Info().Stringer("table", t).Stringer("settings", t.settings).Strs("warnings", s.warnings(ctx, t.keyspace)).Msg("table is critical")
