@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -280,7 +281,7 @@ func TestListAndForceAtTwoProxies(t *testing.T) {
 	var seen []string
 	for _, c := range []client{p.here, p.there} {
 		o := p.works(c, "LIST LOCKS ON ACCOUNTS")
-		assert.Empty(t, o.warnings)
+		assert.Empty(t, missing(o))
 		var holders []string
 		for _, row := range o.rows {
 			holders = append(holders, strings.Trim(row[5], `"`))
@@ -303,6 +304,11 @@ func TestListAndForceAtTwoProxies(t *testing.T) {
 	t.Cleanup(func() { _ = p.first.cmd.Process.Signal(syscall.SIGCONT) })
 	o = p.works(p.there, "LIST LOCKS ON ACCOUNTS WHERE branch = 'b'")
 	assert.Len(t, o.rows, 1)
-	require.Len(t, o.warnings, 1, "%v", o)
-	assert.Contains(t, o.warnings[0], "does not answer")
+	require.Len(t, missing(o), 1, "%v", o)
+	assert.Contains(t, missing(o)[0], "does not answer")
+}
+
+// missing are the warnings about proxies of the test; others may live beside them, which answer nobody.
+func missing(o outcome) []string {
+	return slices.DeleteFunc(slices.Clone(o.warnings), func(w string) bool { return !strings.Contains(w, "127.0.12.") })
 }

@@ -175,6 +175,8 @@ func (l *locks) List(only musiccore.Key) (all []musiccore.Listing, missing []str
 	all = l.listHere(only)
 	ctx, cancel := l.scope()
 	defer cancel()
+	ctx, stop := context.WithTimeout(ctx, listLimit)
+	defer stop()
 	living, err := l.peers.living(ctx)
 	if err != nil {
 		return all, []string{"the locks of other proxies are not shown: music.sessions cannot be read"}
@@ -188,6 +190,8 @@ func (l *locks) List(only musiccore.Key) (all []musiccore.Listing, missing []str
 			defer mu.Unlock()
 			all = append(all, found...)
 			switch {
+			case errors.Is(err, errNoAddress):
+				missing = append(missing, fmt.Sprintf("the locks of session %x are not shown: its proxy answers no others (peer-listen is not set there)", id))
 			case err != nil:
 				missing = append(missing, fmt.Sprintf("the locks of the proxy at %q are not shown: it does not answer", address))
 			case more:

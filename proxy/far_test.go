@@ -250,6 +250,12 @@ func TestListOfAllProxies(t *testing.T) {
 	require.Len(t, all, 1)
 	assert.Equal(t, musiccore.Held, all[0].State)
 
+	self := a.life.self.Load().ID()
+	a.cluster.say(self, 1, "")
+	_, missing = b.List(musiccore.Key{})
+	require.Len(t, missing, 1)
+	assert.Contains(t, missing[0], "peer-listen is not set there")
+	a.cluster.say(self, 1, a.address)
 	a.stop()
 	all, missing = b.List(musiccore.Key{})
 	assert.ElementsMatch(t, []musiccore.Key{y}, keysOf(all))

@@ -150,7 +150,8 @@ func (l *locks) Begin(k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind,
 		done(l.beginThere(k, r, kind, a))
 	}
 	if ok {
-		s.running.Go(func() { follow(a) })
+		first := a // a copy: what a closure holds is on the heap, and most operations end above
+		s.running.Go(func() { follow(first) })
 	} else {
 		s.waiting[op] = follow
 	}

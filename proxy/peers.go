@@ -183,8 +183,6 @@ func (p *peers) force(ctx context.Context, at musiccore.SessionID, k musiccore.K
 
 // living are the sessions that live, but for this proxy's own, with their addresses.
 func (p *peers) living(ctx context.Context) (map[musiccore.SessionID]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, listLimit)
-	defer cancel()
 	if err := p.sessions.look(ctx); err != nil {
 		return nil, err
 	}

@@ -78,7 +78,7 @@ func (c *cluster) rowReads(k musiccore.Key) int {
 // station is one proxy without clients and without Cassandra: its locks, and its channel with the others.
 type station struct {
 	*locks
-	t       *testing.T
+	t       testing.TB
 	cluster *cluster
 	life    *life
 	server  *peerServer
@@ -87,7 +87,7 @@ type station struct {
 }
 
 // startStation starts a proxy; it ends with the test. channel says how it knows others and is known by them.
-func startStation(t *testing.T, c *cluster, channel config.Peers, change ...func(*musiccore.Options)) *station {
+func startStation(t testing.TB, c *cluster, channel config.Peers, change ...func(*musiccore.Options)) *station {
 	t.Helper()
 	options := musiccore.Defaults()
 	options.SessionLease = time.Hour // nobody beats here
@@ -97,7 +97,7 @@ func startStation(t *testing.T, c *cluster, channel config.Peers, change ...func
 	if channel.Listen == "" {
 		channel.Listen = "127.0.0.1:0"
 	}
-	ln, address, err := openPeers(t.Context(), channel)
+	ln, address, err := openPeers(context.Background(), channel)
 	require.NoError(t, err)
 	s := &station{t: t, cluster: c, address: address, life: &life{options: options}}
 	s.life.others.read, s.life.others.dead = c.sessions, options.DeadAfter()
@@ -108,7 +108,7 @@ func startStation(t *testing.T, c *cluster, channel config.Peers, change ...func
 	n, _ := self.Beat(start)
 	self.Acked(start, start, n)
 	c.say(self.ID(), n, address)
-	require.NoError(t, s.life.others.look(t.Context()))
+	require.NoError(t, s.life.others.look(context.Background()))
 
 	ctx, cancel := context.WithCancel(context.Background())
 	tables := new(schema)
@@ -147,7 +147,7 @@ func keyOf(name string) musiccore.Key {
 }
 
 // answered waits for what is handed to done.
-func answered[T any](t *testing.T, ask func(done func(T))) T {
+func answered[T any](t testing.TB, ask func(done func(T))) T {
 	t.Helper()
 	told := make(chan T, 1)
 	ask(func(a T) { told <- a })
