@@ -13,6 +13,7 @@ import (
 
 var (
 	errUnknownTable = errors.New("table is not critical any more")
+	errElsewhere    = errors.New("locks of the table are decided in another data centre, or none can be told")
 	errPartialRow   = errors.New("lock row has a register without a value: it was written by somebody else")
 )
 
@@ -28,8 +29,11 @@ func (x *executor) do(ctx context.Context, c musiccore.Command) musiccore.Result
 		return x.readBeat(ctx, beat.Session)
 	}
 	t := x.schema.table(c.Key.Table)
-	if t == nil {
+	switch {
+	case t == nil:
 		return musiccore.Result{Cause: errUnknownTable}
+	case t.settings.Local && t.local == nil:
+		return musiccore.Result{Cause: fmt.Errorf("%w: %s", errElsewhere, t.refused)}
 	}
 	switch a := c.Do.(type) {
 	case musiccore.ReadRow:

@@ -288,6 +288,17 @@ func TestScopeOfLocksAndSynchronise(t *testing.T) {
 	}
 }
 
+// Where a data centre cannot be told any more, what is still asked of its locks has an unknown outcome.
+func TestScopeWithoutADataCentre(t *testing.T) {
+	x, k := openExecutor(t)
+	x.schema.table(k.Table).settings.Local = true
+	for _, a := range []musiccore.Action{musiccore.ReadRow{Quorum: true}, musiccore.Apply{}, musiccore.Copy{Fence: 10}} {
+		r := x.do(t.Context(), musiccore.Command{Key: k, Do: a})
+		assert.Equal(t, musiccore.Unknown, r.Fate)
+		assert.ErrorIs(t, r.Cause, errElsewhere)
+	}
+}
+
 // A session of one data centre knows no other.
 func TestSessionsOfADataCentre(t *testing.T) {
 	s := openStore(t, 0)
