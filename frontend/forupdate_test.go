@@ -146,3 +146,17 @@ func TestSeveralKeysAreLockedInOneOrder(t *testing.T) {
 		}
 	}
 }
+
+// A key that cannot be had in the time of a LOCK … IN is given up, and told as BUSY: that the core then has no use for the question is no
+// error of the client's.
+func TestSeveralKeysWithinTheirTime(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.Locks, o.MaxWait = waiting{}, moment })
+	r.server.Tables.Set("bank", "accounts", &Critical{Key: []Column{{Name: "id", Type: "text"}}})
+	client, _ := r.login(dialect{version: v4})
+	client.send(1, query("LOCK bank.accounts WHERE id IN ('b', 'a')"))
+	got, ok := client.answer(1).(*message.RowsResult)
+	require.True(t, ok)
+	for i, id := range []string{"b", "a"} {
+		assert.Equal(t, []message.Column{{0}, nil, []byte("BUSY"), []byte(id)}, []message.Column{got.Data[i][0], got.Data[i][1], got.Data[i][2], got.Data[i][7]})
+	}
+}

@@ -253,7 +253,7 @@ func (r *round) ask(w *wanted, q musiccore.Request, limit <-chan struct{}) *Fail
 	w.asked = true
 	a, ok := r.conn.lockWithin(w.key, q, limit)
 	switch {
-	case !ok:
+	case !ok, a.Err == musiccore.ErrUnavailable: //nolint:errorlint // with a cause it is more than a lack of time
 		w.grant = musiccore.Grant{State: musiccore.Busy}
 	case a.Err != nil:
 		return lockFailure(a.Err, r.table, q.Ref)
@@ -302,11 +302,12 @@ func (c *conn) lockWithin(k musiccore.Key, q musiccore.Request, limit <-chan str
 	gone := c.server.Locks.Lock(k, q, func(a musiccore.Answer) {
 		mu.Lock()
 		defer mu.Unlock()
-		if late && a.Err == nil && a.Grant.Ref != 0 && q.Ref == 0 {
+		switch {
+		case !late:
+			answered <- a
+		case a.Err == nil && a.Grant.Ref != 0 && q.Ref == 0:
 			c.server.Locks.Unlock(k, a.Grant.Ref, func(musiccore.Answer) {})
-			return
 		}
-		answered <- a
 	})
 	select {
 	case a = <-answered:

@@ -41,7 +41,7 @@ func TestLockOfSeveralKeys(t *testing.T) {
 				s.works(c, "INSERT INTO ACCOUNTS (branch, id, balance) VALUES ('"+branch+"', 'x', 1) USING LOCK 1")
 				s.inWindow(branch, "x", 1, 1)
 			}
-			assert.Equal(t, "0 1 released, z 0 busy, b 0 busy", s.states(s.works(other, "LOCK ACCOUNTS WHERE branch IN ('0', 'z', 'b') WAIT 100ms")))
+			assert.Equal(t, "0 1 released, z 0 busy, b 0 busy", s.states(s.works(other, "LOCK ACCOUNTS WHERE branch IN ('0', 'z', 'b') WAIT 1400ms")))
 			assert.Equal(t, "z 0 busy, 0 2 released, b 0 busy", s.states(s.works(other, "LOCK ACCOUNTS WHERE branch IN ('z', '0', 'b') NOWAIT")))
 			assert.Equal(t, "0 3 held, z 1 held", s.states(s.works(c, "LOCK ACCOUNTS WHERE branch IN ('0', 'z') NOWAIT")), "nothing was left behind")
 			s.grant(s.works(c, "UNLOCK ACCOUNTS WHERE branch = 'b' USING LOCK 1"), "RELEASED")
