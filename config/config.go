@@ -36,6 +36,12 @@ type Cassandra struct {
 	PasswordFile   string // where Load took Password from
 	LocalDC        string // empty = that of the first node reached
 	ConnectTimeout time.Duration
+
+	TLS           bool   // on every connection
+	TLSCA         string // file in PEM form; empty = those whom the system trusts
+	TLSCert       string // files in PEM form, or neither
+	TLSKey        string
+	TLSVerifyHost bool
 }
 
 // Listen says where the proxy is reached.
@@ -43,6 +49,10 @@ type Listen struct {
 	Address   string // host:port for drivers
 	Advertise string // empty = the host of Address; see AdvertiseHost
 	Metrics   string // host:port for metrics and health; empty = off
+
+	TLSCert     string // files in PEM form, or neither: then drivers are served in plain text
+	TLSKey      string
+	TLSClientCA string // file in PEM form; empty = drivers need no certificate
 }
 
 // Music holds the settings of the lock service. The leases must be the same on every proxy of a
@@ -77,7 +87,7 @@ type Log struct {
 // missing from it.
 func Default() Config {
 	return Config{
-		Cassandra: Cassandra{Port: 9042, ConnectTimeout: 4 * time.Second},
+		Cassandra: Cassandra{Port: 9042, ConnectTimeout: 4 * time.Second, TLSVerifyHost: true},
 		Listen:    Listen{Address: "127.0.0.1:9042", Metrics: "127.0.0.1:9100"},
 		Music: Music{
 			Locks:        true,

@@ -84,9 +84,17 @@ username: music
 password: "0123"
 local-dc: dc1
 connect-timeout: 1s
+cassandra-tls: on
+cassandra-tls-ca: node-ca.pem
+cassandra-tls-cert: role.pem
+cassandra-tls-key: role-key.pem
+cassandra-tls-verify-host: off
 listen: 0.0.0.0:9042
 advertise: 10.0.0.7
 metrics-listen: 10.0.0.7:9100
+tls-cert: proxy.pem
+tls-key: proxy-key.pem
+tls-client-ca: clients.pem
 peer-listen: 0.0.0.0:9043
 peer-advertise: 10.0.0.7
 peer-secret-file: SECRET
@@ -112,8 +120,12 @@ log-format: text
 		Cassandra: config.Cassandra{
 			ContactPoints: []string{"10.0.0.1", "10.0.0.2:9043"},
 			Port:          9142, Username: "music", Password: "0123", LocalDC: "dc1", ConnectTimeout: time.Second,
+			TLS: true, TLSCA: "node-ca.pem", TLSCert: "role.pem", TLSKey: "role-key.pem",
 		},
-		Listen: config.Listen{Address: "0.0.0.0:9042", Advertise: "10.0.0.7", Metrics: "10.0.0.7:9100"},
+		Listen: config.Listen{
+			Address: "0.0.0.0:9042", Advertise: "10.0.0.7", Metrics: "10.0.0.7:9100",
+			TLSCert: "proxy.pem", TLSKey: "proxy-key.pem", TLSClientCA: "clients.pem",
+		},
 		Peers: config.Peers{
 			Listen: "0.0.0.0:9043", Advertise: "10.0.0.7", Secret: "a secret that nobody guesses", SecretFile: secret,
 			TLSCert: "cert.pem", TLSKey: "key.pem", TLSCA: "ca.pem",

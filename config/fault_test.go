@@ -28,6 +28,8 @@ func TestValidateRefuses(t *testing.T) {
 		{`username "": not set, but a password`, func(c *config.Config) { c.Cassandra.Password = "p" }},
 		{`password "": not set, but a username`, func(c *config.Config) { c.Cassandra.Username = "u" }},
 		{`connect-timeout "0s": out of range; allowed: 100ms to 1m`, func(c *config.Config) { c.Cassandra.ConnectTimeout = 0 }},
+		{`cassandra-tls-ca "ca.pem": set, but cassandra-tls is off`, func(c *config.Config) { c.Cassandra.TLSCA = "ca.pem" }},
+		{`tls-client-ca "ca.pem": set without tls-cert`, func(c *config.Config) { c.Listen.TLSClientCA = "ca.pem" }},
 		{`listen "9042": not an address`, func(c *config.Config) { c.Listen.Address = "9042" }},
 		{`listen "a:65536": not an address`, func(c *config.Config) { c.Listen.Address = "a:65536" }},
 		{`listen "a b:1": not an address`, func(c *config.Config) { c.Listen.Address = "a b:1" }},
@@ -84,6 +86,27 @@ func TestValidateRefusesHalfOfTLS(t *testing.T) {
 	}
 }
 
+// A file of TLS that nobody would read, or half of what it needs, is told of: the connection would not be what it looks like.
+func TestValidateRefusesTLSThatIsNone(t *testing.T) {
+	for name, tc := range map[string]struct {
+		spoil    func(*config.Config)
+		settings []string
+	}{
+		"driver certificate":      {func(c *config.Config) { c.Listen.TLSCert = "c" }, []string{`\ntls-cert "c"`, `\ntls-key ""`}},
+		"driver key":              {func(c *config.Config) { c.Listen.TLSKey = "k" }, []string{`\ntls-cert ""`, `\ntls-key "k"`}},
+		"node certificate":        {func(c *config.Config) { c.Cassandra.TLS, c.Cassandra.TLSCert = true, "c" }, []string{`\ncassandra-tls-cert "c"`, `\ncassandra-tls-key ""`}},
+		"node certificate, plain": {func(c *config.Config) { c.Cassandra.TLSCert, c.Cassandra.TLSKey = "c", "k" }, []string{`\ncassandra-tls-cert "c": set, but`}},
+	} {
+		c := valid()
+		tc.spoil(&c)
+		err := c.Validate()
+		require.Error(t, err, name)
+		for _, setting := range tc.settings {
+			assert.Contains(t, "\n"+err.Error(), strings.ReplaceAll(setting, `\n`, "\n"), name)
+		}
+	}
+}
+
 func TestValidateAccepts(t *testing.T) {
 	cases := map[string]func(*config.Config){
 		"several points": func(c *config.Config) {
@@ -101,11 +124,17 @@ func TestValidateAccepts(t *testing.T) {
 		"peers by TLS": func(c *config.Config) {
 			c.Peers = config.Peers{Listen: ":9043", Advertise: "proxy-1", TLSCert: "c", TLSKey: "k", TLSCA: "a"}
 		},
-		"no wait":             func(c *config.Config) { c.Music.MaxWait = 0 },
-		"replication":         func(c *config.Config) { c.Music.Replication = " {'class': 'SimpleStrategy', 'replication_factor': 1}" },
-		"lowest and highest":  func(c *config.Config) { c.Limits.MaxConnections, c.Limits.MaxFrameSize = 1, 256<<20 },
-		"relay":               func(c *config.Config) { c.Music.Locks = false },
-		"text for the people": func(c *config.Config) { c.Log = config.Log{Level: "error", Format: "text"} },
+		"TLS towards drivers": func(c *config.Config) {
+			c.Listen.TLSCert, c.Listen.TLSKey, c.Listen.TLSClientCA = "c", "k", "a"
+		},
+		"TLS towards Cassandra": func(c *config.Config) { c.Cassandra.TLS = true },
+		"TLS, and who we are":   func(c *config.Config) { c.Cassandra.TLS, c.Cassandra.TLSCert, c.Cassandra.TLSKey = true, "c", "k" },
+		"TLS, and who signs":    func(c *config.Config) { c.Cassandra.TLS, c.Cassandra.TLSCA = true, "a" },
+		"no wait":               func(c *config.Config) { c.Music.MaxWait = 0 },
+		"replication":           func(c *config.Config) { c.Music.Replication = " {'class': 'SimpleStrategy', 'replication_factor': 1}" },
+		"lowest and highest":    func(c *config.Config) { c.Limits.MaxConnections, c.Limits.MaxFrameSize = 1, 256<<20 },
+		"relay":                 func(c *config.Config) { c.Music.Locks = false },
+		"text for the people":   func(c *config.Config) { c.Log = config.Log{Level: "error", Format: "text"} },
 	}
 	for name, change := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -16,7 +16,7 @@ type setting struct {
 
 // settings returns the table, in the order of the reference.
 func settings() []setting {
-	return slices.Concat(cassandraSettings(), listenSettings(), peerSettings(), musicSettings(), limitSettings(), logSettings())
+	return slices.Concat(cassandraSettings(), cassandraTLSSettings(), listenSettings(), listenTLSSettings(), peerSettings(), musicSettings(), limitSettings(), logSettings())
 }
 
 // cassandraSettings are about the nodes behind the proxy and its own login there.

@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -152,6 +153,11 @@ func (c *conn) serve() {
 func (c *conn) open() error {
 	limit := time.Now().Add(c.server.HandshakeTimeout)
 	c.readUntil(limit)
+	ctx, cancel := context.WithDeadline(context.Background(), limit)
+	defer cancel()
+	if err := c.secure(ctx); err != nil {
+		return err
+	}
 	in := c.up.in
 	for len(in.window()) < headerSize {
 		if err := in.fill(headerSize); err != nil {
@@ -167,8 +173,6 @@ func (c *conn) open() error {
 	if err := (*requests)(c).check(first); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithDeadline(context.Background(), limit)
-	defer cancel()
 	backend, err := c.server.Dial(ctx)
 	if err != nil {
 		c.streams.begin(first.stream, false)
@@ -178,6 +182,25 @@ func (c *conn) open() error {
 	c.up.out = newOutbound(backend)
 	c.down.in = newInbound(backend, &c.server.blocks)
 	return nil
+}
+
+// errNotSecure ends a connection that is to be encrypted and does not come to it.
+var errNotSecure = errors.New("TLS handshake failed")
+
+// secure does the handshake of TLS on a socket that has one.
+func (c *conn) secure(ctx context.Context) error {
+	client, ok := c.client.(*tls.Conn)
+	if !ok {
+		return nil
+	}
+	err := client.HandshakeContext(ctx)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, io.EOF):
+		return errClientClosed
+	}
+	return fmt.Errorf("%w: %w", errNotSecure, err)
 }
 
 // readUntil sets the time at which the wait for the client's bytes ends; zero is never. What has ended, or begun to drain, is not
@@ -342,12 +365,17 @@ func (c *conn) giveUp(cause error) {
 
 // linger lets the client read the last words: a socket that is closed with unread bytes on it throws them away.
 func (c *conn) linger() {
-	half, ok := c.client.(interface{ CloseWrite() error })
+	socket := c.client
+	if secure, ok := socket.(*tls.Conn); ok {
+		_ = secure.CloseWrite() // it fails where the handshake did, which has said why
+		socket = secure.NetConn()
+	}
+	half, ok := socket.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {
 		return
 	}
-	_ = c.client.SetReadDeadline(time.Now().Add(farewellTime))
-	_, _ = io.Copy(io.Discard, c.client)
+	_ = socket.SetReadDeadline(time.Now().Add(farewellTime))
+	_, _ = io.Copy(io.Discard, socket)
 }
 
 // tell logs the end of the connection, once.

@@ -52,7 +52,8 @@ func (p *blocks) giveBack(b []byte) {
 // inbound reads one socket into a window of bytes that are looked at where they lie. Not for concurrent use.
 type inbound struct {
 	conn   net.Conn
-	raw    syscall.RawConn // nil where the socket is wrapped (TLS, net.Pipe): then the buffer is kept while waiting
+	raw    syscall.RawConn // nil where the socket is wrapped (TLS, net.Pipe)
+	first  [1]byte         // of a wrapped socket: read while there is no buffer
 	blocks *blocks
 
 	buf  []byte // of blocks, unless an envelope was too large for that
@@ -83,13 +84,7 @@ func (in *inbound) window() []byte { return in.buf[in.r:in.w] }
 func (in *inbound) fill(want int) error {
 	in.makeRoom(want)
 	if in.raw == nil {
-		in.hold()
-		n, err := in.conn.Read(in.buf[in.w:])
-		in.w += n
-		if n > 0 {
-			return nil
-		}
-		return err
+		return in.fillWrapped()
 	}
 	in.n, in.err = 0, nil
 	if err := in.raw.Read(in.readable); err != nil {
@@ -102,6 +97,26 @@ func (in *inbound) fill(want int) error {
 		return io.EOF
 	}
 	in.w += in.n
+	return nil
+}
+
+// fillWrapped reads a socket that cannot be asked whether there is something to read. It waits for the first byte without a buffer:
+// no message is that short, so that the next call finds the others already there.
+func (in *inbound) fillWrapped() error {
+	in.release()
+	into := in.first[:]
+	if in.buf != nil {
+		into = in.buf[in.w:]
+	}
+	n, err := in.conn.Read(into)
+	if n == 0 {
+		return err
+	}
+	if in.buf == nil {
+		in.hold()
+		copy(in.buf, into)
+	}
+	in.w += n
 	return nil
 }
 

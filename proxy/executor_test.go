@@ -164,7 +164,7 @@ func TestLaggingProxies(t *testing.T) {
 }
 
 func TestHomeIsTheContactPointThatAnswers(t *testing.T) {
-	h := &home{addresses: []string{"127.0.10.9:1", "127.0.10.9:2"}, timeout: time.Second}
+	h := &home{addresses: []string{"127.0.10.9:1", "127.0.10.9:2"}, nodes: &nodeDialer{timeout: time.Second}, timeout: time.Second}
 	_, err := h.dial(t.Context())
 	assert.ErrorContains(t, err, "127.0.10.9:2")
 }
@@ -306,7 +306,7 @@ func TestSessionsOfADataCentre(t *testing.T) {
 	require.NoError(t, err)
 	n, err := strconv.Atoi(port)
 	require.NoError(t, err)
-	l := newLocality(config.Cassandra{ContactPoints: []string{host}, Port: n, ConnectTimeout: 10 * time.Second})
+	l := newLocality(config.Cassandra{ContactPoints: []string{host}, Port: n, ConnectTimeout: 10 * time.Second}, &nodeDialer{timeout: 10 * time.Second})
 	defer l.close()
 	centre := l.centre(t.Context(), nodesOf(s.session))
 	require.NotEmpty(t, centre)

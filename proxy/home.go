@@ -13,6 +13,7 @@ import (
 // is alone goes on to another (DESIGN.md 3).
 type home struct {
 	addresses []string
+	nodes     *nodeDialer
 	timeout   time.Duration
 	current   atomic.Int64 // index of the one that answered last
 	settled   atomic.Bool  // there are other proxies, which count on this one to stand for its node
@@ -30,7 +31,7 @@ func (h *home) dial(ctx context.Context) (net.Conn, error) {
 	for i := range tries {
 		at := (first + i) % len(h.addresses)
 		share, release := h.share(ctx, tries-i)
-		conn, err := new(net.Dialer).DialContext(share, "tcp", h.addresses[at])
+		conn, err := h.nodes.dialPoint(share, h.addresses[at])
 		release()
 		if err == nil {
 			h.current.Store(int64(at))

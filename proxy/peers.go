@@ -43,17 +43,13 @@ type peers struct {
 	hints    hints
 }
 
-// newPeers asks nobody yet.
-func newPeers(c config.Peers, l *life, log zerolog.Logger, r prometheus.Registerer) *peers {
+// newPeers asks nobody yet. keys is nil where proxies do not know each other by certificates.
+func newPeers(c config.Peers, keys *keyring, l *life, log zerolog.Logger, r prometheus.Registerer) *peers {
 	dialer := &net.Dialer{Timeout: peerDial}
 	transport := &http.Transport{
 		DialContext: dialer.DialContext, MaxIdleConnsPerHost: peerSpare, IdleConnTimeout: peerUnused, DisableCompression: true,
 		DialTLSContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			own, err := peerTLS(c)
-			if err != nil {
-				return nil, err
-			}
-			return (&tls.Dialer{NetDialer: dialer, Config: own}).DialContext(ctx, network, address)
+			return (&tls.Dialer{NetDialer: dialer, Config: keys.config()}).DialContext(ctx, network, address)
 		},
 	}
 	p := &peers{
@@ -65,7 +61,7 @@ func newPeers(c config.Peers, l *life, log zerolog.Logger, r prometheus.Register
 			Name: "music_peer_requests_total", Help: "What other proxies were asked, by what and whether they answered.",
 		}, []string{"asked", "answered"}),
 	}
-	if c.Encrypted() {
+	if keys != nil {
 		p.scheme = "https"
 	}
 	r.MustRegister(p.asked)

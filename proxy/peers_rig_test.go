@@ -97,7 +97,9 @@ func startStation(t testing.TB, c *cluster, channel config.Peers, change ...func
 	if channel.Listen == "" {
 		channel.Listen = "127.0.0.1:0"
 	}
-	ln, address, err := openPeers(context.Background(), channel)
+	keys, err := peerKeys(channel, zerolog.Nop())
+	require.NoError(t, err)
+	ln, address, err := openPeers(context.Background(), channel, keys)
 	require.NoError(t, err)
 	s := &station{t: t, cluster: c, address: address, life: &life{options: options}}
 	s.life.others.read, s.life.others.dead = c.sessions, options.DeadAfter()
@@ -115,7 +117,7 @@ func startStation(t testing.TB, c *cluster, channel config.Peers, change ...func
 	tables.byID.Store(&map[[16]byte]*dataTable{})
 	registry := prometheus.NewRegistry()
 	s.locks = newLocks(ctx, self, options, lockDeps{
-		clock: clocks, do: c.do, peers: newPeers(channel, s.life, zerolog.Nop(), registry), log: zerolog.Nop(),
+		clock: clocks, do: c.do, peers: newPeers(channel, keys, s.life, zerolog.Nop(), registry), log: zerolog.Nop(),
 		audit: newAudit(zerolog.New(io.Discard), tables, registry),
 	})
 	s.server = &peerServer{locks: s.locks, session: s.peers.self, seal: seal(channel.Secret), log: zerolog.Nop()}

@@ -4,14 +4,14 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"strconv"
 	"time"
+
+	"github.com/rs/zerolog"
 
 	"music/config"
 )
@@ -80,26 +80,31 @@ func (s seal) same(h http.Header, want string) bool {
 	return hmac.Equal([]byte(h.Get(headerSeal)), []byte(want))
 }
 
-// peerTLS reads the certificates by which proxies know each other: each is a client and a server to the others, and shows the same
-// certificate. It is nil where there are none. The files are read at every connection, so that they can be replaced.
-func peerTLS(p config.Peers) (*tls.Config, error) {
+// peerKeys reads the certificates by which proxies know each other. It is nil where there are none.
+func peerKeys(p config.Peers, log zerolog.Logger) (*keyring, error) {
 	if !p.Encrypted() {
 		return nil, nil
 	}
-	own, err := tls.LoadX509KeyPair(p.TLSCert, p.TLSKey)
+	keys, err := newKeyring(func() (*tls.Config, error) { return peerTLS(p) }, log, p.TLSCert, p.TLSKey, p.TLSCA)
 	if err != nil {
-		return nil, fmt.Errorf("certificate for other proxies: %w", err)
+		return nil, fmt.Errorf("TLS between proxies: %w", err)
 	}
-	signers, err := os.ReadFile(p.TLSCA)
+	return keys, nil
+}
+
+// peerTLS is how proxies speak to each other: each is a client and a server to the others, and shows the same certificate.
+func peerTLS(p config.Peers) (*tls.Config, error) {
+	own, err := readPair(p.TLSCert, p.TLSKey)
 	if err != nil {
-		return nil, fmt.Errorf("signers of the proxies' certificates: %w", err)
+		return nil, err
 	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(signers) {
-		return nil, fmt.Errorf("signers of the proxies' certificates: no certificate in %s", p.TLSCA)
+	signers, err := readSigners(p.TLSCA)
+	if err != nil {
+		return nil, err
 	}
 	return &tls.Config{
-		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{own},
-		RootCAs: pool, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert, NextProtos: []string{"http/1.1"},
+		MinVersion: tls.VersionTLS13, Certificates: own,
+		RootCAs: signers, ClientCAs: signers, ClientAuth: tls.RequireAndVerifyClientCert, NextProtos: []string{"http/1.1"},
+		SessionTicketsDisabled: true,
 	}, nil
 }

@@ -42,7 +42,7 @@ type peerServer struct {
 
 // openPeers listens for other proxies and tells the address that they dial; nobody is answered before serve. Both are empty where the
 // configuration has no channel.
-func openPeers(ctx context.Context, p config.Peers) (net.Listener, string, error) {
+func openPeers(ctx context.Context, p config.Peers, keys *keyring) (net.Listener, string, error) {
 	if p.Listen == "" {
 		return nil, "", nil
 	}
@@ -55,16 +55,12 @@ func openPeers(ctx context.Context, p config.Peers) (net.Listener, string, error
 		return nil, "", fmt.Errorf("listen for other proxies: %w", err)
 	}
 	address := net.JoinHostPort(p.AdvertiseHost(), port)
-	if !p.Encrypted() {
+	if keys == nil {
 		return ln, address, nil
-	}
-	if _, err := peerTLS(p); err != nil {
-		_ = ln.Close()
-		return nil, "", err
 	}
 	return tls.NewListener(ln, &tls.Config{
 		MinVersion:         tls.VersionTLS13,
-		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return peerTLS(p) },
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return keys.config(), nil },
 	}), address, nil
 }
 

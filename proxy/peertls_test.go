@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -120,13 +121,13 @@ func TestCertificatesAreReadAtStart(t *testing.T) {
 	good := s.issue(t.TempDir(), net.IPv4(127, 0, 0, 1), time.Now().Add(time.Minute))
 	good.Listen = "127.0.0.1:0"
 	for want, spoil := range map[string]func(*config.Peers){
-		"certificate for other proxies":       func(p *config.Peers) { p.TLSCert = p.TLSKey },
-		"signers of the proxies' certificate": func(p *config.Peers) { p.TLSCA = "/no/such/file" },
-		"no certificate in":                   func(p *config.Peers) { p.TLSCA = p.TLSKey },
+		"between proxies: certificate": func(p *config.Peers) { p.TLSCert = p.TLSKey },
+		"between proxies: signers of":  func(p *config.Peers) { p.TLSCA = "/no/such/file" },
+		"no certificate in":            func(p *config.Peers) { p.TLSCA = p.TLSKey },
 	} {
 		p := good
 		spoil(&p)
-		_, _, err := openPeers(t.Context(), p)
+		_, err := peerKeys(p, zerolog.Nop())
 		assert.ErrorContains(t, err, want)
 	}
 }

@@ -24,7 +24,11 @@ import (
 func Run(ctx context.Context, cfg config.Config, log zerolog.Logger) error {
 	stats := &frontend.Stats{}
 	p := &process{cfg: cfg, log: log, registry: newRegistry(stats)}
-	p.home = &home{addresses: cfg.Cassandra.Addresses(), timeout: cfg.Cassandra.ConnectTimeout}
+	nodes, err := newNodeDialer(cfg.Cassandra, log)
+	if err != nil {
+		return err
+	}
+	p.home = &home{addresses: cfg.Cassandra.Addresses(), nodes: nodes, timeout: cfg.Cassandra.ConnectTimeout}
 	advertise, err := advertised(ctx, cfg.Listen)
 	if err != nil {
 		return err
@@ -87,10 +91,15 @@ func (p *process) options(advertise netip.AddrPort, stats *frontend.Stats) front
 // serve listens for drivers and serves them until ctx ends: while the home node answers, where m follows it.
 func (p *process) serve(ctx context.Context, o frontend.Options, m *members) error {
 	d := newDoor(p.cfg.Listen.Address, &p.ready)
+	ln, err := secured(d, p.cfg.Listen, p.log)
+	if err != nil {
+		return err
+	}
 	if err := d.open(ctx); err != nil {
 		return err
 	}
 	p.log.Info().Stringer("listen", d.Addr()).Stringer("advertise", o.Advertise).Strs("contact_points", p.cfg.Cassandra.Addresses()).
+		Bool("tls", p.cfg.Listen.Encrypted()).Bool("cassandra_tls", p.cfg.Cassandra.TLS).
 		Bool("locks", o.Locks != nil).Msg("the proxy serves drivers")
 	server := frontend.NewServer(o)
 	following, stop := context.WithCancel(ctx)
@@ -98,7 +107,7 @@ func (p *process) serve(ctx context.Context, o frontend.Options, m *members) err
 	if m != nil {
 		followers.Go(func() { m.run(following, d, server.Tell) })
 	}
-	err := server.Serve(ctx, d)
+	err = server.Serve(ctx, ln)
 	stop()
 	followers.Wait()
 	p.log.Info().Msg("the proxy serves nobody any more")
@@ -142,16 +151,20 @@ type service struct {
 
 // startService waits for Cassandra, makes what is missing there, and begins to beat.
 func (p *process) startService(ctx context.Context) (*service, error) {
-	session, err := openService(ctx, p.cfg.Cassandra, p.log)
+	keys, err := peerKeys(p.cfg.Peers, p.log)
 	if err != nil {
 		return nil, err
 	}
-	ln, address, err := openPeers(ctx, p.cfg.Peers)
+	session, err := openService(ctx, p.cfg.Cassandra, p.home.nodes, p.log)
+	if err != nil {
+		return nil, err
+	}
+	ln, address, err := openPeers(ctx, p.cfg.Peers, keys)
 	if err != nil {
 		session.Close()
 		return nil, err
 	}
-	locality := newLocality(p.cfg.Cassandra)
+	locality := newLocality(p.cfg.Cassandra, p.home.nodes)
 	s := &service{tables: frontend.NewTables(), close: func() {
 		locality.close()
 		session.Close()
@@ -180,7 +193,7 @@ func (p *process) startService(ctx context.Context) (*service, error) {
 	commands, abandon := context.WithCancel(context.Background())
 	s.abandon = abandon
 	s.locks = newLocks(commands, s.life.self.Load(), options, lockDeps{
-		clock: c, do: s.executor.do, peers: newPeers(p.cfg.Peers, s.life, p.log, p.registry),
+		clock: c, do: s.executor.do, peers: newPeers(p.cfg.Peers, keys, s.life, p.log, p.registry),
 		log: p.log, audit: newAudit(p.log, s.schema, p.registry),
 	})
 	s.schema.tell = s.locks.each

@@ -19,8 +19,8 @@ const (
 // openService opens the proxy's own session with the cluster, which carries all that is not a client's: lock rows, beats,
 // schema, synchronise. Nothing on it is ever retried or sent twice by the driver: what may be repeated is for the core to
 // say. It waits until the cluster answers, or ctx ends.
-func openService(ctx context.Context, c config.Cassandra, log zerolog.Logger) (*gocql.Session, error) {
-	cluster := serviceCluster(c)
+func openService(ctx context.Context, c config.Cassandra, nodes *nodeDialer, log zerolog.Logger) (*gocql.Session, error) {
+	cluster := serviceCluster(c, nodes)
 	for told := false; ; told = true {
 		session, err := cluster.CreateSession()
 		if err == nil {
@@ -36,12 +36,13 @@ func openService(ctx context.Context, c config.Cassandra, log zerolog.Logger) (*
 }
 
 // serviceCluster is how the proxy's own sessions are to be.
-func serviceCluster(c config.Cassandra) *gocql.ClusterConfig {
+func serviceCluster(c config.Cassandra, nodes *nodeDialer) *gocql.ClusterConfig {
 	cluster := gocql.NewCluster(c.Addresses()...)
 	cluster.Consistency = gocql.Quorum
 	cluster.SerialConsistency = gocql.Serial
 	cluster.Timeout = serviceTimeout
 	cluster.ConnectTimeout = c.ConnectTimeout
+	cluster.HostDialer = nodes
 	cluster.RetryPolicy = nil
 	cluster.DefaultIdempotence = false
 	cluster.Metadata.CacheMode = gocql.KeyspaceOnly

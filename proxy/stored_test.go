@@ -66,7 +66,7 @@ func TestCentreOfTheContactPoints(t *testing.T) {
 		"one of them without address": {[]string{"127.0.9.2", "no name at all"}, two, ""},
 		"nobody there":                {[]string{"127.0.9.1"}, nil, ""},
 	} {
-		l := newLocality(config.Cassandra{ContactPoints: tc.points, Port: 9042})
+		l := newLocality(config.Cassandra{ContactPoints: tc.points, Port: 9042}, &nodeDialer{})
 		assert.Equal(t, tc.want, l.centre(t.Context(), tc.nodes), name)
 	}
 }

@@ -1,0 +1,103 @@
+package config
+
+import "errors"
+
+// Why connections cannot be encrypted as it is set.
+var (
+	errTLSPair   = errors.New("a certificate and its key go together")
+	errTLSNoCert = errors.New("set without tls-cert: drivers would be served in plain text")
+	errTLSOff    = errors.New("set, but cassandra-tls is off")
+)
+
+// Encrypted tells whether drivers are served over TLS.
+func (l Listen) Encrypted() bool { return l.TLSCert != "" }
+
+// listenTLSSettings are about TLS towards drivers.
+func listenTLSSettings() []setting {
+	return []setting{
+		{
+			name: "tls-cert", usage: "file with the certificate that drivers are shown; with it they are served over TLS only; read again when it changes", check: checkListenPair,
+			field: func(c *Config) field {
+				return text(&c.Listen.TLSCert, "PEM, for the address that drivers are told, with tls-key; empty = plain text")
+			},
+		},
+		{
+			name: "tls-key", usage: "file with the key of that certificate", check: checkListenPair,
+			field: func(c *Config) field { return text(&c.Listen.TLSKey, "PEM; with tls-cert") },
+		},
+		{
+			name: "tls-client-ca", usage: "file with the certificates of those who sign drivers' certificates: without one of theirs no driver is served", check: checkClientCA,
+			field: func(c *Config) field {
+				return text(&c.Listen.TLSClientCA, "PEM, with tls-cert; empty = drivers are asked for no certificate")
+			},
+		},
+	}
+}
+
+// cassandraTLSSettings are about TLS towards Cassandra.
+func cassandraTLSSettings() []setting {
+	return []setting{
+		{
+			name: "cassandra-tls", usage: "TLS on every connection to Cassandra",
+			field: func(c *Config) field { return toggle(&c.Cassandra.TLS) },
+		},
+		{
+			name: "cassandra-tls-ca", usage: "file with the certificates of those who sign the nodes' certificates; read again when it changes", check: checkCassandraCA,
+			field: func(c *Config) field {
+				return text(&c.Cassandra.TLSCA, "PEM, with cassandra-tls; empty = those that the system trusts")
+			},
+		},
+		{
+			name: "cassandra-tls-cert", usage: "file with the certificate that nodes are shown, for clients' connections too", check: checkCassandraPair,
+			field: func(c *Config) field {
+				return text(&c.Cassandra.TLSCert, "PEM, with cassandra-tls and cassandra-tls-key; empty = none")
+			},
+		},
+		{
+			name: "cassandra-tls-key", usage: "file with the key of that certificate", check: checkCassandraPair,
+			field: func(c *Config) field { return text(&c.Cassandra.TLSKey, "PEM; with cassandra-tls-cert") },
+		},
+		{
+			name: "cassandra-tls-verify-host", usage: "a node's certificate must be for the name or address at which the node was found",
+			field: func(c *Config) field { return toggle(&c.Cassandra.TLSVerifyHost) },
+		},
+	}
+}
+
+// checkListenPair refuses one of two files.
+func checkListenPair(c *Config) error { return checkPair(c.Listen.TLSCert, c.Listen.TLSKey) }
+
+// checkClientCA refuses to ask for certificates where nothing is encrypted.
+func checkClientCA(c *Config) error {
+	if c.Listen.TLSClientCA != "" && !c.Listen.Encrypted() {
+		return errTLSNoCert
+	}
+	return nil
+}
+
+// checkCassandraCA refuses what is meant for TLS where there is none.
+func checkCassandraCA(c *Config) error { return checkUnused(c, c.Cassandra.TLSCA) }
+
+// checkCassandraPair refuses one of two files, and both where there is no TLS.
+func checkCassandraPair(c *Config) error {
+	if err := checkPair(c.Cassandra.TLSCert, c.Cassandra.TLSKey); err != nil {
+		return err
+	}
+	return checkUnused(c, c.Cassandra.TLSCert)
+}
+
+// checkPair refuses one of two files.
+func checkPair(cert, key string) error {
+	if (cert == "") != (key == "") {
+		return errTLSPair
+	}
+	return nil
+}
+
+// checkUnused refuses a file of TLS towards Cassandra that nobody would read: connections would not be as safe as they look.
+func checkUnused(c *Config, file string) error {
+	if file != "" && !c.Cassandra.TLS {
+		return errTLSOff
+	}
+	return nil
+}
