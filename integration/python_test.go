@@ -103,11 +103,11 @@ func withPython() driver {
 	}}
 }
 
-// openPython starts the program and waits until it is connected.
-func openPython(t testing.TB, address, keyspace string) *python {
+// openPython starts the program and waits until it is connected: over TLS where files of signers, certificate and key are named.
+func openPython(t testing.TB, address, keyspace string, files ...string) *python {
 	t.Helper()
 	p := &python{t: t}
-	p.cmd, p.connects = program(t, needPython(t).Python, filepath.Join("testdata", "driver.py"), hostOf(t, address), keyspace)
+	p.cmd, p.connects = program(t, needPython(t).Python, append([]string{filepath.Join("testdata", "driver.py"), hostOf(t, address), keyspace}, files...)...)
 	p.cmd.Stderr = &p.err
 	var err error
 	p.in, err = p.cmd.StdinPipe()

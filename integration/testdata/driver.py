@@ -1,6 +1,8 @@
-"""Carries out statements for the tests: one JSON object a line in, one out. Arguments: host, keyspace."""
+"""Carries out statements for the tests: one JSON object a line in, one out. Arguments: host, keyspace, and for TLS the files of
+the signers, of a certificate and of its key."""
 import json
 import re
+import ssl
 import sys
 
 from cassandra.cluster import Cluster
@@ -20,8 +22,14 @@ def carry_out(session, request):
     return {"warnings": warnings, "columns": list(result.column_names or []), "rows": [[show(v) for v in row] for row in result]}
 
 
-def main(host, keyspace):
-    cluster = Cluster([host])
+def encrypted(signers, certificate, key):
+    context = ssl.create_default_context(cafile=signers)
+    context.load_cert_chain(certificate, key)
+    return context
+
+
+def main(host, keyspace, *files):
+    cluster = Cluster([host], ssl_context=encrypted(*files) if files else None, ssl_options={"server_hostname": host} if files else None)
     session = cluster.connect(keyspace or None)
     from cassandra.query import tuple_factory
     session.row_factory = tuple_factory

@@ -1,0 +1,336 @@
+package integration
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"music/config"
+	"music/integration/cassandra"
+)
+
+// issuer is somebody who signs certificates.
+type issuer struct {
+	t    *testing.T
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	path string // of its own certificate
+}
+
+// papers are a certificate and its key, in files.
+type papers struct{ cert, key string }
+
+func newIssuer(t *testing.T, name string) *issuer {
+	t.Helper()
+	i := &issuer{t: t, path: filepath.Join(t.TempDir(), "ca.pem")}
+	template := certificateFor(name)
+	template.IsCA, template.BasicConstraintsValid, template.KeyUsage = true, true, x509.KeyUsageCertSign
+	i.cert, i.key = template, newKey(t)
+	der := i.sign(template, i.key)
+	var err error
+	i.cert, err = x509.ParseCertificate(der)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(i.path, pemOf("CERTIFICATE", der), 0o600))
+	return i
+}
+
+// certificateFor is one of a name, valid now.
+func certificateFor(name string) *x509.Certificate {
+	return &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}
+}
+
+func newKey(t *testing.T) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	return key
+}
+
+func pemOf(kind string, der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+}
+
+func (i *issuer) sign(template *x509.Certificate, key *ecdsa.PrivateKey) []byte {
+	i.t.Helper()
+	der, err := x509.CreateCertificate(rand.Reader, template, i.cert, &key.PublicKey, i.key)
+	require.NoError(i.t, err)
+	return der
+}
+
+// issue writes a certificate for a host into dir. Its key's file holds the certificate too, which is how Cassandra wants it.
+func (i *issuer) issue(dir, host string) papers {
+	i.t.Helper()
+	key := newKey(i.t)
+	template := certificateFor(host)
+	template.IPAddresses = []net.IP{net.ParseIP(host)}
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}
+	cert := pemOf("CERTIFICATE", i.sign(template, key))
+	raw, err := x509.MarshalPKCS8PrivateKey(key)
+	require.NoError(i.t, err)
+	p := papers{filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")}
+	require.NoError(i.t, os.WriteFile(p.cert, cert, 0o600))
+	require.NoError(i.t, os.WriteFile(p.key, append(pemOf("PRIVATE KEY", raw), cert...), 0o600))
+	return p
+}
+
+// vault is a node that asks for certificates under TLS, and what is needed to reach it. Each side has signers of its own.
+type vault struct {
+	t                    *testing.T
+	node                 string
+	nodes, proxies, apps *issuer
+	proxy                papers // as a client of the node
+	front                papers // as a server of drivers
+	address              string // of the proxy
+}
+
+// openVault starts the node; it ends with the test.
+func openVault(t *testing.T) *vault {
+	t.Helper()
+	const host = "127.0.8.1"
+	w := needWorld(t)
+	v := &vault{t: t, nodes: newIssuer(t, "nodes"), proxies: newIssuer(t, "proxies"), apps: newIssuer(t, "apps"), address: w.address()}
+	own := v.nodes.issue(t.TempDir(), host)
+	v.proxy, v.front = v.proxies.issue(t.TempDir(), hostOf(t, v.address)), v.proxies.issue(t.TempDir(), hostOf(t, v.address))
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	c, err := cassandra.Start(ctx, cassandra.Options{
+		Dir: filepath.Join(w.runDir, "integration-tls"), RunDir: w.runDir, Heap: "256m", FastJIT: true,
+		Address: func(int) string { return host }, Log: os.Stderr,
+		Yaml: map[string]string{"client_encryption_options": fmt.Sprintf(
+			"{enabled: true, optional: true, require_client_auth: true, keystore: %q, truststore: %q, "+
+				"ssl_context_factory: {class_name: org.apache.cassandra.security.PEMBasedSslContextFactory}}", own.key, v.proxies.path)},
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Wipe()) })
+	v.node = c.Nodes()[0].Addr()
+	return v
+}
+
+// settings are of a proxy that is encrypted on both sides.
+func (v *vault) settings(c *config.Config) {
+	c.Cassandra.ContactPoints = []string{v.node}
+	c.Cassandra.TLS, c.Cassandra.TLSCA, c.Cassandra.TLSCert, c.Cassandra.TLSKey = true, v.nodes.path, v.proxy.cert, v.proxy.key
+	c.Listen.TLSCert, c.Listen.TLSKey, c.Listen.TLSClientCA = v.front.cert, v.front.key, v.apps.path
+}
+
+// relay is a proxy without locks, encrypted towards Cassandra only.
+func (v *vault) relay(t *testing.T, change func(*config.Cassandra)) *instance {
+	t.Helper()
+	return startProxy(t, func(c *config.Config) {
+		v.settings(c)
+		c.Music.Locks, c.Listen.TLSCert, c.Listen.TLSKey, c.Listen.TLSClientCA = false, "", "", ""
+		change(&c.Cassandra)
+	})
+}
+
+// driver is a session of the Go driver that believes some signers and shows some papers.
+func (v *vault) driver(address string, signers *issuer, own papers) (*gocql.Session, error) {
+	c := cluster2(address, "")
+	c.ConnectTimeout = 10 * time.Second
+	c.SslOpts = &gocql.SslOptions{CaPath: signers.path, CertPath: own.cert, KeyPath: own.key, EnableHostVerification: true}
+	return c.CreateSession()
+}
+
+// TestTLS is one test for the sake of the node.
+func TestTLS(t *testing.T) {
+	v := openVault(t)
+	p := startProxy(t, func(c *config.Config) {
+		v.settings(c)
+		c.Listen.Address = v.address
+	})
+	app := v.apps.issue(t.TempDir(), "127.0.0.1")
+	t.Run("sections", func(t *testing.T) { v.sections(t, app) })
+	t.Run("strangers", func(t *testing.T) { v.strangers(t, p, app) })
+	t.Run("plain text", func(t *testing.T) { v.plainText(t, p) })
+	t.Run("nodes", v.untrusted)
+	t.Run("new files", func(t *testing.T) { v.replaced(t, app) })
+}
+
+// Drivers go through sections over TLS, and Cassandra has no connection that is not encrypted.
+func (v *vault) sections(t *testing.T, app papers) {
+	s, err := v.driver(v.address, v.proxies, app)
+	require.NoError(t, err)
+	defer closeWithin(s.Close)
+	for _, c := range []client{&gocql2{s}, openPython(t, v.address, "", v.proxies.path, app.cert, app.key)} {
+		for _, cql := range []string{
+			"CREATE KEYSPACE IF NOT EXISTS vault WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+			"CREATE TABLE IF NOT EXISTS vault.gold (id int PRIMARY KEY, grams bigint) WITH comment = '@critical'",
+		} {
+			require.NoError(t, c.run(statement{cql: cql}).err())
+		}
+		o := c.run(statement{cql: "LOCK vault.gold WHERE id = 1"})
+		require.NoError(t, o.err())
+		require.Equal(t, "held", told(o, "state"), "%v", o)
+		ref := told(o, "lock_ref")
+		for _, cql := range []string{
+			"UPDATE vault.gold USING LOCK " + ref + " SET grams = 7 WHERE id = 1",
+			"UNLOCK vault.gold WHERE id = 1 USING LOCK " + ref,
+		} {
+			require.NoError(t, c.run(statement{cql: cql}).err(), cql)
+		}
+		o = c.run(statement{cql: "SELECT grams FROM vault.gold WHERE id = 1"})
+		assert.Equal(t, "7", o.cell("grams"))
+		o = c.run(statement{cql: "SELECT address, port, ssl_enabled, driver_name FROM system_views.clients"})
+		require.NoError(t, o.err())
+		require.GreaterOrEqual(t, len(o.rows), 4, "of the drivers, of the proxy's session, and its link: %v", o)
+		for _, row := range o.rows {
+			assert.Equal(t, "true", row[2], "%v", row)
+		}
+	}
+}
+
+// Whom the driver does not believe, and whom the proxy does not believe, does not get to say anything.
+func (v *vault) strangers(t *testing.T, p *instance, app papers) {
+	foreign := newIssuer(t, "foreign")
+	for name, open := range map[string]func() (*gocql.Session, error){
+		"the driver believes others": func() (*gocql.Session, error) { return v.driver(v.address, foreign, app) },
+		"the proxy believes others": func() (*gocql.Session, error) {
+			return v.driver(v.address, v.proxies, foreign.issue(t.TempDir(), "127.0.0.1"))
+		},
+		"the driver has no papers":     func() (*gocql.Session, error) { return v.driver(v.address, v.proxies, papers{}) },
+		"the certificate is of others": func() (*gocql.Session, error) { return v.driver(v.lookalike(t, v.address), v.proxies, app) },
+	} {
+		s, err := open()
+		if assert.Error(t, err, name) {
+			continue
+		}
+		s.Close()
+	}
+	assert.Contains(t, p.log.String(), "TLS handshake failed")
+	assert.NotContains(t, p.log.String(), "goroutine ")
+}
+
+// lookalike is an address where somebody else seems to be: what is said there is passed on as it is.
+func (v *vault) lookalike(t *testing.T, address string) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.2.253:0")
+	require.NoError(t, err)
+	var passing sync.WaitGroup
+	passing.Go(func() {
+		for {
+			from, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			passing.Go(func() { passOn(from, address) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = ln.Close()
+		passing.Wait()
+	})
+	return ln.Addr().String()
+}
+
+// passOn carries bytes both ways until either side ends.
+func passOn(from net.Conn, address string) {
+	to, err := net.Dial("tcp", address)
+	if err != nil {
+		_ = from.Close()
+		return
+	}
+	var back sync.WaitGroup
+	back.Go(func() {
+		_, _ = io.Copy(from, to)
+		_ = from.Close()
+	})
+	_, _ = io.Copy(to, from)
+	_ = to.Close()
+	back.Wait()
+}
+
+// What is not TLS is shut, with a line in the log and no more.
+func (v *vault) plainText(t *testing.T, p *instance) {
+	conn, err := net.Dial("tcp", v.address)
+	require.NoError(t, err)
+	defer func() { _ = conn.Close() }()
+	_, err = conn.Write([]byte{4, 0, 0, 0, 5, 0, 0, 0, 0})
+	require.NoError(t, err)
+	require.NoError(t, conn.SetReadDeadline(time.Now().Add(20*time.Second)))
+	said, err := io.ReadAll(conn)
+	require.NoError(t, err, "closed")
+	assert.Empty(t, said)
+	eventually(t, 10*time.Second, "the line", func() error {
+		if log := p.log.String(); !strings.Contains(log, "does not look like a TLS handshake") {
+			return errorf("the log is %s", log)
+		}
+		return nil
+	})
+}
+
+// A node that is not who it should be is not spoken to, and one that does not know the proxy does not answer; clients are told neither.
+func (v *vault) untrusted(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*config.Cassandra)
+		want   string // in the log; empty = it works
+	}{
+		"right":                 {func(*config.Cassandra) {}, ""},
+		"signed by others":      {func(c *config.Cassandra) { c.TLSCA = v.apps.path }, "unknown authority"},
+		"at another address":    {func(c *config.Cassandra) { c.ContactPoints = []string{v.lookalike(t, v.node)} }, "valid for 127.0.8.1, not 127.0.2.253"},
+		"there, not verified":   {func(c *config.Cassandra) { c.ContactPoints, c.TLSVerifyHost = []string{v.lookalike(t, v.node)}, false }, ""},
+		"without a certificate": {func(c *config.Cassandra) { c.TLSCert, c.TLSKey = "", "" }, "certificate required"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := v.relay(t, tc.change)
+			c := cluster2(p.address, "")
+			s, err := c.CreateSession()
+			if tc.want == "" {
+				require.NoError(t, err)
+				s.Close()
+				return
+			}
+			require.Error(t, err)
+			assert.NotContains(t, err.Error(), "127.0.8.1", "clients are not told of nodes")
+			assert.Contains(t, p.log.String(), tc.want)
+		})
+	}
+}
+
+// Certificates are replaced under a running proxy: who is connected stays, and who comes is shown the new one.
+func (v *vault) replaced(t *testing.T, app papers) {
+	old, err := v.driver(v.address, v.proxies, app)
+	require.NoError(t, err)
+	defer closeWithin(old.Close)
+	next := newIssuer(t, "next")
+	fresh := next.issue(t.TempDir(), hostOf(t, v.address))
+	require.NoError(t, os.Rename(fresh.cert, v.front.cert))
+	require.NoError(t, os.Rename(fresh.key, v.front.key))
+	s, err := v.driver(v.address, next, app)
+	require.NoError(t, err)
+	defer closeWithin(s.Close)
+	require.NoError(t, old.Query("SELECT key FROM system.local").Exec(), "the old connection")
+	require.NoError(t, s.Query("SELECT key FROM system.local").Exec())
+	_, err = v.driver(v.address, v.proxies, app)
+	require.Error(t, err, "the old signers are believed no more")
+
+	require.NoError(t, os.Rename(next.path, v.apps.path))
+	pair, err := tls.LoadX509KeyPair(app.cert, app.key)
+	require.NoError(t, err)
+	conn, err := tls.Dial("tcp", v.address, &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{pair}})
+	if err == nil {
+		_, err = conn.Read(make([]byte, 1))
+	}
+	assert.ErrorContains(t, err, "tls: ", "papers of signers that are believed no more")
+}
