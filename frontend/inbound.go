@@ -84,7 +84,7 @@ func (in *inbound) window() []byte { return in.buf[in.r:in.w] }
 func (in *inbound) fill(want int) error {
 	in.makeRoom(want)
 	if in.raw == nil {
-		return in.fillWrapped()
+		return in.fillWrapped(want)
 	}
 	in.n, in.err = 0, nil
 	if err := in.raw.Read(in.readable); err != nil {
@@ -100,11 +100,15 @@ func (in *inbound) fill(want int) error {
 	return nil
 }
 
-// fillWrapped reads a socket that cannot be asked whether there is something to read. It waits for the first byte without a buffer:
-// no message is that short, so that the next call finds the others already there.
-func (in *inbound) fillWrapped() error {
-	in.release()
+// fillWrapped reads a socket that cannot be asked whether there is something to read. Where more than one byte is waited for, which is
+// so between two messages, it waits for the first of them without a buffer. In the middle of one a single byte would be passed on alone.
+func (in *inbound) fillWrapped(want int) error {
 	into := in.first[:]
+	if want > 1 {
+		in.release()
+	} else {
+		in.hold()
+	}
 	if in.buf != nil {
 		into = in.buf[in.w:]
 	}

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -56,29 +55,13 @@ func TestTLS(t *testing.T) {
 	config := certificate(t)
 	everyDialect(t, func(t *testing.T, d dialect) {
 		r := newRig(t)
-		plain := r.server.Dial
-		r.server.Dial = func(ctx context.Context) (net.Conn, error) {
-			conn, err := plain(ctx)
-			return tls.Client(conn, config), err
-		}
+		r.dialsOverTLS(config)
 		outer := tls.NewListener(listen(t), config)
 		r.address = outer.Addr().String()
 		ctx, stop := context.WithCancel(context.Background())
 		var wg sync.WaitGroup
 		wg.Go(func() { assert.NoError(t, r.server.Serve(ctx, outer)) })
-
-		conn, err := net.Dial("tcp", r.address)
-		require.NoError(t, err)
-		client := newPeer(t, tls.Client(conn, config), d)
-		var hello sync.WaitGroup
-		hello.Go(func() { client.send(0, startup(d)) })
-		backend := r.accept(d)
-		backend.Conn = tls.Server(backend.Conn, config)
-		backend.answer(0)
-		hello.Wait()
-		backend.write(dialect{version: d.version}.envelope(t, 0, &message.Ready{}))
-		client.answer(0)
-		client.segmented, backend.segmented = d.version == v5, d.version == v5
+		client, backend := r.loginOverTLS(config, d)
 
 		id := r.prepare(client, backend, "INSERT INTO bank.accounts (id) VALUES (?)")
 		pipe(client, backend, client.framed(client.envelope(t, 7, execute(id, noise(300_000)))), atOnce)
