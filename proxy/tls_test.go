@@ -31,18 +31,18 @@ func (s *signer) here30() config.Peers {
 	return s.issue(s.t.TempDir(), here, time.Now().Add(30*time.Minute))
 }
 
-// node plays a Cassandra with TLS: it tells of each connection what became of the handshake, and shuts it.
-type node struct {
+// playedNode plays a Cassandra with TLS: it tells of each connection what became of the handshake, and shuts it.
+type playedNode struct {
 	address  string
 	outcomes chan error
 }
 
 // startNode plays one that shows own, and asks for a certificate of signers unless that is empty.
-func startNode(t *testing.T, own config.Peers, signers string) *node {
+func startNode(t *testing.T, own config.Peers, signers string) *playedNode {
 	t.Helper()
 	ln, err := secured(listen(t), config.Listen{TLSCert: own.TLSCert, TLSKey: own.TLSKey, TLSClientCA: signers}, zerolog.Nop())
 	require.NoError(t, err)
-	n := &node{address: ln.Addr().String(), outcomes: make(chan error, 100)}
+	n := &playedNode{address: ln.Addr().String(), outcomes: make(chan error, 100)}
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		for {
@@ -69,7 +69,7 @@ func listen(t *testing.T) net.Listener {
 }
 
 // visit dials the node and tells what became of it on either side.
-func (n *node) visit(t *testing.T, d *nodeDialer) (dialled, served error) {
+func (n *playedNode) visit(t *testing.T, d *nodeDialer) (dialled, served error) {
 	t.Helper()
 	conn, dialled := d.dialPoint(t.Context(), n.address)
 	served = <-n.outcomes
@@ -98,7 +98,7 @@ func TestNodesProveWhoTheyAre(t *testing.T) {
 	misplaced := startNode(t, ours.issue(t.TempDir(), elsewhere, time.Now().Add(time.Minute)), "")
 	expired := startNode(t, ours.issue(t.TempDir(), here, time.Now().Add(-time.Minute)), "")
 	for name, tc := range map[string]struct {
-		node *node
+		node *playedNode
 		c    config.Cassandra
 		want string
 	}{
