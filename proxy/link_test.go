@@ -34,7 +34,7 @@ func fakeNode(t *testing.T, answer func(message.Message) message.Message) *home 
 			go serveFake(conn, answer)
 		}
 	}()
-	return &home{addresses: []string{ln.Addr().String()}, timeout: 200 * time.Millisecond}
+	return &home{addresses: []string{ln.Addr().String()}, nodes: &nodeDialer{timeout: 200 * time.Millisecond}, timeout: 200 * time.Millisecond}
 }
 
 // serveFake answers one connection.
