@@ -1,11 +1,12 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: build test lint demo soak variants fuzz bench steps docs clean help
+.PHONY: build test lint demo soak chaos variants fuzz bench steps docs clean help
 
 GO ?= go
 FUZZTIME ?= 10s
 SOAK ?= 10m
+CHAOS ?= 10m
 FIRST ?= $(shell date +%s)000
 
 # Tools are kept in the checkout, at these versions.
@@ -20,7 +21,7 @@ build: ## build bin/music, static
 test: ## everything that CI runs: vet, unit tests and the whole against real Cassandra, all with -race
 	$(GO) vet ./...
 	$(GO) test -race -timeout 15m $$($(GO) list ./... | grep -v '^music/integration')
-	$(GO) test -race -timeout 25m -count=1 music/integration/...
+	$(GO) test -race -timeout 25m -count=1 -p 1 music/integration/...
 
 lint: $(TOOLS)/.golangci-lint-v2.15.0 $(TOOLS)/.staticcheck-v0.8.2 $(TOOLS)/.gofumpt-v0.12.0 ## golangci-lint, staticcheck and gofumpt
 	$(TOOLS)/golangci-lint run ./...
@@ -40,6 +41,9 @@ soak: ## the simulation of the lock protocol on all cores, for SOAK (10m) or SEE
 
 variants: ## find each known-bad variant of the lock protocol, and write docs/variants.md anew
 	UPDATE_DOCS=1 $(GO) test ./musiccore -run '^TestVariants$$' -count=1
+
+chaos: ## real nodes and proxies in an emulated network, under faults for CHAOS (10m); SEED=n repeats a choice of them
+	$(GO) test ./integration/chaos -run '^TestNothing' -count=1 -v -timeout 0 -chaos.for=$(CHAOS) $(if $(SEED),-chaos.seed=$(SEED))
 
 fuzz: ## each fuzz target for FUZZTIME (10s)
 	@found=$$(grep -roE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' --exclude-dir='.*' * || true); \
