@@ -71,8 +71,8 @@ func (s *section) conditionKey() []string {
 	if !s.onlyStatics() {
 		return s.critical.Primary
 	}
-	names := make([]string, 0, len(s.critical.Key))
-	for _, column := range s.critical.Key {
+	var names []string
+	for _, column := range s.critical.partition() {
 		names = append(names, column.Name)
 	}
 	return names
@@ -81,7 +81,7 @@ func (s *section) conditionKey() []string {
 // onlyStatics tells whether the statement is about the static columns of a partition alone.
 func (s *section) onlyStatics() bool {
 	for _, name := range s.critical.Primary {
-		inKey := slices.ContainsFunc(s.critical.Key, func(column Column) bool { return column.Name == name })
+		inKey := slices.ContainsFunc(s.critical.partition(), func(column Column) bool { return column.Name == name })
 		if !inKey && s.restriction(s.statement, Column{Name: name}) != nil {
 			return false
 		}

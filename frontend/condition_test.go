@@ -155,3 +155,34 @@ func TestComparisons(t *testing.T) {
 		assert.False(t, fits(kind, value), kind)
 	}
 }
+
+// Of a table that is decided within one data centre, a condition is read and written there too: a quorum of all would not have to meet what
+// was written at one of them.
+func TestConditionWithinOneDataCentre(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.Locks = newGranting() })
+	r.server.Tables.Set("bank", "accounts", &Critical{
+		Key: []Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}, Columns: map[string]Column{"balance": {Name: "balance", Type: "bigint"}},
+		Settings: Settings{Local: true},
+	})
+	client, backend := r.login(dialect{version: v4})
+	client.send(1, query("UPDATE bank.accounts USING LOCK 9 SET balance = 1 WHERE id = 'x' IF balance = null"))
+	assert.Equal(t, primitive.ConsistencyLevelLocalQuorum, backend.answer(1).(*message.Query).Options.Consistency)
+	backend.send(1, balances())
+	assert.Equal(t, primitive.ConsistencyLevelLocalQuorum, backend.answer(1).(*message.Query).Options.Consistency)
+	backend.send(1, &message.VoidResult{})
+	client.answer(1)
+}
+
+// A lock on a row does not cover the static columns of its partition: a condition on them is none of its holder's.
+func TestConditionOnAStaticColumnUnderALockOnARow(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.Locks = newGranting() })
+	key := []Column{{Name: "id", Type: "text"}, {Name: "c", Type: "int", Clustering: true}}
+	r.server.Tables.Set("bank", "accounts", &Critical{
+		Key: key, Primary: []string{"c", "id"}, Static: []string{"st"}, Settings: Settings{Row: true},
+		Columns: map[string]Column{"st": {Name: "st", Type: "int", Static: true}, "v": {Name: "v", Type: "int"}},
+	})
+	client, backend := r.login(dialect{version: v4})
+	client.send(1, query("UPDATE bank.accounts USING LOCK 9 SET v = 1 WHERE id = 'x' AND c = 1 IF st = 1"))
+	assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_REFUSED: bank.accounts is critical: this condition on st")
+	backend.silent()
+}

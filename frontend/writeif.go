@@ -64,7 +64,7 @@ func (a *admission) keptText(text []byte, values [][]byte, k musiccore.Key, ref 
 	}
 	return kept{
 		header: h, before: append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...),
-		request: request{key: k, ref: ref, parameters: p}, fenced: fenced{table: a.section.table, key: k},
+		request: request{key: k, ref: ref, local: a.section.critical.Local, parameters: p}, fenced: fenced{table: a.section.table, key: k},
 	}
 }
 
