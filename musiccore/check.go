@@ -64,9 +64,7 @@ func (k *key) verdict(c check, v Verdict) {
 	if !k.term.flight.over(c.n) {
 		k.term.flight.finish(c.n)
 	}
-	if c.op != 0 {
-		k.c.answer(Answer{Op: c.op, Verdict: v})
-	}
+	k.c.answer(Answer{Op: c.op, Verdict: v})
 }
 
 // owns reports that a row shows the term that is here: on its base, on an

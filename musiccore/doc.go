@@ -106,7 +106,8 @@
 // whose Core treats Lock, Begin, End, Unlock and Force of a peer like those of
 // its own clients, and lends the stamp. Where that session is dead the
 // reference goes on here: a guest. [Effects].Hints tell other proxies where to
-// look; [Core.Hear] takes theirs.
+// look: who waits tells the session of the head, and that one tells the next
+// when it gives the head up. [Core.Hear] takes theirs.
 //
 // # What is left out
 //

@@ -18,17 +18,64 @@ type Hint struct {
 	Kind HintKind
 }
 
-// Hear takes a hint of another proxy. One for another session, or of a key
-// that nobody waits for here, is nothing.
+// Hear takes a hint of another proxy. One for another session is nothing, nor
+// is YourTurn of a key that nobody waits for here.
 func (c *Core) Hear(now Now, h Hint) Effects {
 	if !c.up(now) || h.To != c.self.id {
 		return c.leave()
 	}
-	if k := c.keys[h.Key]; k != nil && h.Kind == YourTurn && k.term == nil {
+	switch k := c.keys[h.Key]; {
+	case h.Kind == Wanted:
+		c.key(h.Key).sought(now)
+	case h.Kind == YourTurn && k != nil && k.term == nil:
 		k.view.called()
 		k.step(now)
 	}
 	return c.leave()
+}
+
+// sought looks who waits elsewhere, so that the Release knows whom to tell: an
+// owner that was granted by its own Enqueue has never seen who came later. It
+// is a read at QUORUM, since a waiter speaks after its Enqueue was applied. The
+// same read shows an own head that memory does not know. Where a term is here
+// and the queue as known ends with a stranger, that one is told in its turn.
+func (k *key) sought(now Now) {
+	last, known := k.view.row.Session(k.view.row.Guard)
+	if k.term == nil || !known || last == k.c.self.id {
+		k.ask(ask{what: askNext, until: now.Boot + k.c.opts.Wait})
+	}
+	k.step(now)
+}
+
+// toldNext tells a head that is not here that its turn has come: the Release
+// was faster than the read. While a term is here its Release will tell.
+func (k *key) toldNext() {
+	if k.term == nil {
+		k.yourTurn()
+	}
+}
+
+// speak tells the session that has the head that a reference waits here: once,
+// and again when another session has it.
+func (k *key) speak() {
+	s, foreign := k.stranger()
+	if !foreign || k.c.dead(s) || !k.patient() {
+		s = SessionID{}
+	}
+	if s != k.spoken && s != (SessionID{}) {
+		k.hint(s, Wanted)
+	}
+	k.spoken = s
+}
+
+// patient reports that a reference waits here for its turn.
+func (k *key) patient() bool {
+	for _, p := range k.queued {
+		if p.phase == waiting && !p.gone {
+			return true
+		}
+	}
+	return false
 }
 
 // called makes the next read of the row come at once, and one at QUORUM after
@@ -50,6 +97,10 @@ func (k *key) heard() {
 func (k *key) yourTurn() {
 	_, s, ok := k.view.row.Holder()
 	if ok && s != k.c.self.id && !k.c.dead(s) {
-		k.c.out.Hints = append(k.c.out.Hints, Hint{Key: k.id, To: s, Kind: YourTurn})
+		k.hint(s, YourTurn)
 	}
+}
+
+func (k *key) hint(to SessionID, what HintKind) {
+	k.c.out.Hints = append(k.c.out.Hints, Hint{Key: k.id, To: to, Kind: what})
 }

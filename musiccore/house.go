@@ -66,7 +66,11 @@ func (c *Core) do(k Key, a Action) CommandID {
 
 func (c *Core) waits(op OpID, k *key, p *place) { c.ops[op] = waiter{k, p} }
 
+// answer answers an operation; what is asked for none is answered to nobody.
 func (c *Core) answer(a Answer) {
+	if a.Op == 0 {
+		return
+	}
 	delete(c.ops, a.Op)
 	c.out.Answers = append(c.out.Answers, a)
 }

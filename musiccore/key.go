@@ -24,6 +24,7 @@ type key struct {
 	created bool  // the table was created critical
 	died    bool  // the last holder did not give the lock back
 	wanted  time.Duration
+	spoken  SessionID // whom Wanted was said to
 	timer   timer
 }
 
@@ -47,6 +48,7 @@ func (k *key) step(now Now) {
 		k.choose(now)
 	}
 	k.look(now)
+	k.speak()
 	k.settle(now)
 }
 

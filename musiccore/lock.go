@@ -14,6 +14,7 @@ const (
 	askUnlock
 	askBegin
 	askForce
+	askNext // of no operation: who waits elsewhere (Hints)
 )
 
 // ask is an operation with a reference that memory does not know: a QUORUM
@@ -108,8 +109,10 @@ func (k *key) unlock(now Now, op OpID, r LockRef) {
 func (k *key) ask(a ask) {
 	a.after = k.c.last.command
 	k.asks = append(k.asks, a)
-	k.c.waits(a.op, k, nil)
 	k.view.next = 0
+	if a.op != 0 {
+		k.c.waits(a.op, k, nil)
+	}
 }
 
 // answerAsks answers what a QUORUM read of the row tells.

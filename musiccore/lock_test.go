@@ -344,10 +344,22 @@ func TestPollsReadAtQuorumEverySecond(t *testing.T) {
 }
 
 func TestNowaitOnlyClientsGetRidOfADeadHolder(t *testing.T) {
-	d := newDesk(t)
-	s := newStore(d)
-	row := stranger()
-	s.row = &row
+	d, s := foreign(t, stranger())
+	d.nowaits(s)
+}
+
+func TestNowaitOnlyClientsGetRidOfAForgottenHead(t *testing.T) {
+	r := stranger()
+	r.Queue = []Block{block(r.Head, 1, 1, 1), block(r.Head+1, 1, 7, 1)}
+	r.Guard = r.Head + 1
+	d, s := foreign(t, r)
+	s.beat[session(7)] = EndedBeat
+	d.nowaits(s)
+}
+
+// nowaits asks again and again, and never waits.
+func (d *desk) nowaits(s *store) {
+	d.t.Helper()
 	for range 40 {
 		op := d.lock(Request{NoWait: true})
 		s.run()
@@ -360,7 +372,7 @@ func TestNowaitOnlyClientsGetRidOfADeadHolder(t *testing.T) {
 			s.run()
 		}
 	}
-	t.Fatal("nobody found out")
+	d.t.Fatal("nobody found out")
 }
 
 func TestLockIsAnsweredInTimeThoughItsLWTIsUndecided(t *testing.T) {

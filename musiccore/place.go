@@ -114,7 +114,7 @@ func (k *key) position(p *place) int {
 	if p.ref != 0 {
 		return int(max(p.ref-r.Head, 1))
 	}
-	return int(max(r.Guard-r.Head+2, 1))
+	return int(max(r.Guard-r.Head+1, 1))
 }
 
 // answer ends the wait of the operation at a place.

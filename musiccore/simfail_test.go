@@ -71,6 +71,8 @@ func (s *sim) carry(from *proxy, hints []Hint) {
 		x := from.fork()
 		s.message(&x, to, func() {
 			s.met(hintHeard)
+			k := to.core.keys[h.Key]
+			s.metIf(h.Kind == Wanted && k != nil && k.term != nil, wantedHeard)
 			to.take(to.core.Hear(to.time(), h))
 		})
 	}

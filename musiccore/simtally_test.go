@@ -52,6 +52,7 @@ const (
 	heldElsewhere
 	forcedHead
 	hintHeard
+	wantedHeard
 	checkedLater
 	checkedLost
 	checkedTooLate
@@ -75,7 +76,7 @@ func (l landmark) String() string {
 		"a put of unknown outcome told as it was", "an acknowledgement too late for its put", "a put lost with its term",
 		"a takeover", "a takeover from a session that ended by itself", "a takeover from a process that still runs",
 		"a takeover of a reference that had waited here", "an operation with a borrowed stamp", "told by another proxy that it holds",
-		"a head ended by force", "a hint heard",
+		"a head ended by force", "a hint heard", "a term heard that somebody waits elsewhere",
 		"a strict table's operation checked", "… and lost", "… and too late", "a living stranger's head ended by force",
 	}[l]
 }

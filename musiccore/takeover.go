@@ -19,8 +19,12 @@ func (k *key) keeper(r LockRef) (SessionID, bool) {
 // reference's session lives. The row never grants: an own reference that
 // memory does not know has had its term, or is of an earlier life (C15).
 func (k *key) told(now Now, a ask) bool {
-	if a.what == askForce {
+	switch a.what {
+	case askForce:
 		return k.toldForce(now, a)
+	case askNext:
+		k.toldNext()
+		return true
 	}
 	r, p := k.view.row, k.find(a.ref)
 	s, known := k.keeper(a.ref)

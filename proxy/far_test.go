@@ -274,7 +274,7 @@ func keysOf(all []musiccore.Listing) []musiccore.Key {
 	return keys
 }
 
-// The releaser's word makes the next owner look at once, not at its next poll.
+// Who waits tells the owner so, and the releaser's word makes the next owner look at once, not at its next poll.
 func TestHintsGetThere(t *testing.T) {
 	c := newCluster()
 	slow := func(o *musiccore.Options) { o.Wait = 20 * time.Second }
@@ -284,7 +284,7 @@ func TestHintsGetThere(t *testing.T) {
 	granted := make(chan musiccore.Answer, 1)
 	b.Lock(k, musiccore.Request{}, func(told musiccore.Answer) { granted <- told })
 	require.Eventually(t, func() bool { l := b.listHere(k); return len(l) == 1 && l[0].Ref == ref+1 }, 20*time.Second, time.Millisecond)
-	a.queued(k) // behind the other proxy's: from its own LWT the releaser has seen who comes next
+	require.Eventually(t, func() bool { return hintsSent(t, b) == 1 }, 20*time.Second, time.Millisecond) // from it the owner knows who comes next
 	a.unlock(k, ref)
 	told := <-granted
 	require.NoError(t, told.Err)

@@ -1,0 +1,153 @@
+package musiccore
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// hinted takes the hints that were given, and demands them.
+func (d *desk) hinted(want ...Hint) {
+	d.t.Helper()
+	for i := range want {
+		want[i].Key = d.key()
+	}
+	if !slices.Equal(d.hints, want) {
+		d.t.Fatalf("hints %+v, want %+v", d.hints, want)
+	}
+	d.hints = nil
+}
+
+func (d *desk) hear(what HintKind) {
+	d.take(d.core.Hear(d.time(), Hint{Key: d.key(), To: d.session.ID(), Kind: what}))
+}
+
+// joined puts a reference of another session into the queue.
+func (s *store) joined(n byte) {
+	s.d.t.Helper()
+	if s.apply(Enqueue(s.row, Block{N: 1, Session: session(n), Req: 1}, 0, t0)).Fate != Done {
+		s.d.t.Fatal("refused")
+	}
+}
+
+// PROTOCOL.md 1, Hints: "waiter -> owner (wanted)".
+func TestWhoWaitsTellsTheHeadsSession(t *testing.T) {
+	d, s := foreign(t, theirs())
+	s.beat[session(9)], s.beat[session(8)] = 1, 1
+	first := d.lock(Request{Wait: time.Minute})
+	s.run()
+	d.hinted(Hint{To: session(9), Kind: Wanted})
+	second := d.lock(Request{Wait: time.Minute})
+	d.serve(s, time.Second)
+	d.hinted()
+	s.apply(Release(*s.row, 2, false, 0))
+	d.serve(s, time.Second)
+	d.hinted(Hint{To: session(8), Kind: Wanted})
+	d.take(d.core.Gone(d.time(), first))
+	d.take(d.core.Gone(d.time(), second))
+	s.apply(Release(*s.row, 2, false, 0))
+	d.serve(s, 2*time.Second)
+	d.hinted()
+}
+
+func TestTheDeadAreToldNothing(t *testing.T) {
+	d, s := foreign(t, theirs())
+	s.beat[session(9)], s.beat[session(8)] = EndedBeat, 1
+	d.lock(Request{Ref: 3, Wait: time.Minute})
+	d.serve(s, d.opts.Grace+time.Second)
+	d.hinted(Hint{To: session(8), Kind: YourTurn}, Hint{To: session(8), Kind: Wanted})
+}
+
+// An owner that its own Enqueue has granted has never seen who came later.
+func TestWantedTellsTheOwnerWhomToTell(t *testing.T) {
+	d, s := held(t)
+	s.joined(7)
+	d.hear(Wanted)
+	id, read := only[ReadRow](d)
+	if !read.Quorum {
+		t.Fatal("one replica may not have it")
+	}
+	d.reply(id, s.read())
+	d.hear(Wanted)
+	d.none() // the queue as known says it
+	d.unlock(1)
+	s.run()
+	d.hinted(Hint{To: session(7), Kind: YourTurn})
+}
+
+// What is behind an own reference is not known, though somebody is ahead of it.
+func TestWantedLooksBehindTheLastOwnReference(t *testing.T) {
+	d, s := held(t)
+	s.joined(7)
+	d.lock(Request{Wait: time.Minute})
+	s.run()
+	s.joined(8)
+	d.hear(Wanted)
+	only[ReadRow](d)
+}
+
+func TestWantedWhileTheRowIsReleased(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		d, s := held(t)
+		s.joined(7)
+		d.unlock(1)
+		id, release := only[Apply](d)
+		s.apply(release.Swap)
+		if !late {
+			d.hear(Wanted)
+			read, _ := only[ReadRow](d)
+			d.reply(read, s.read())
+			d.hinted()
+		}
+		d.reply(id, Result{Fate: Done})
+		if late {
+			d.hinted() // nobody knows of 7
+			d.hear(Wanted)
+			s.run()
+		}
+		d.hinted(Hint{To: session(7), Kind: YourTurn})
+		if len(d.core.ops) != 0 || late && len(d.core.keys) != 0 {
+			t.Fatal("a hint leaves memory behind")
+		}
+	}
+}
+
+// An own head that memory does not know, behind which only other proxies wait.
+func TestWantedFindsAForgottenHead(t *testing.T) {
+	r := theirs()
+	r.Queue[0].Session = session(1)
+	d, s := foreign(t, r)
+	d.hear(Wanted)
+	s.run()
+	if s.row.Head != 2 || !s.row.Dirty || s.row.Base < 1000+d.opts.Window {
+		t.Fatalf("%+v", *s.row)
+	}
+	d.hinted(Hint{To: session(8), Kind: YourTurn})
+}
+
+func TestWantedGrantsNothingAndIsForgotten(t *testing.T) {
+	d := newDesk(t)
+	s := newStore(d)
+	d.hear(Wanted)
+	s.run()
+	d.hear(Wanted)
+	d.pass(d.opts.Wait) // the store says nothing
+	if len(d.answers) != 0 || len(d.core.keys) != 0 || len(d.core.timers) != 0 || len(d.hints) != 0 {
+		t.Fatalf("answers %+v, hints %+v, %d keys", d.answers, d.hints, len(d.core.keys))
+	}
+	if len(s.seen) != 1 || s.seen[0] != (ReadRow{Quorum: true}) {
+		t.Fatalf("%+v", s.seen)
+	}
+}
+
+// Who has no reference yet hears how many there are, and not one more.
+func TestPositionWithoutAReferenceIsAnEstimate(t *testing.T) {
+	d, s := foreign(t, theirs())
+	op := d.lock(Request{Token: [16]byte{1}})
+	id, _ := only[ReadRow](d)
+	d.reply(id, s.read())
+	d.pass(d.opts.Wait)
+	if g := d.state(op, Queued); g.Ref != 0 || g.Position != 3 {
+		t.Fatalf("behind 1, 2 and 3: %+v", g)
+	}
+}
