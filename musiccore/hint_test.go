@@ -140,6 +140,25 @@ func TestWantedGrantsNothingAndIsForgotten(t *testing.T) {
 	}
 }
 
+// A hint is no read at QUORUM: a dirty head that one replica showed waits for one (M6).
+func TestAHintGrantsNoDirtyHead(t *testing.T) {
+	d, s := foreign(t, stranger())
+	s.beat[session(9)] = 1
+	op := d.lock(Request{Wait: time.Minute})
+	s.run()
+	s.apply(Release(*s.row, 2, true, 0))
+	d.pass(100 * time.Millisecond)
+	id, read := only[ReadRow](d)
+	if read.Quorum {
+		t.Fatal("a poll asks one replica")
+	}
+	d.reply(id, s.read())
+	d.hear(YourTurn)
+	d.waits(op)
+	s.run()
+	d.state(op, Held)
+}
+
 // Who has no reference yet hears how many there are, and not one more.
 func TestPositionWithoutAReferenceIsAnEstimate(t *testing.T) {
 	d, s := foreign(t, theirs())
