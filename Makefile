@@ -1,7 +1,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: build test lint demo soak chaos variants fuzz bench steps docs clean help
+.PHONY: build test compat lint demo soak chaos variants fuzz bench steps docs clean help
 
 GO ?= go
 FUZZTIME ?= 10s
@@ -22,6 +22,12 @@ test: ## everything that CI runs: vet, unit tests and the whole against real Cas
 	$(GO) vet ./...
 	$(GO) test -race -timeout 15m $$($(GO) list ./... | grep -v '^music/integration')
 	$(GO) test -race -timeout 25m -count=1 -p 1 music/integration/...
+
+compat: ## programs with the driver for Node.js, direct and through the proxy; needs node and npm
+	mkdir -p .run/node
+	cp integration/compat/node/package.json integration/compat/node/package-lock.json .run/node
+	npm ci --prefix .run/node --silent --no-audit --no-fund
+	$(GO) test -tags compat -timeout 15m -count=1 -run '^TestNodeDriver' ./integration
 
 lint: $(TOOLS)/.golangci-lint-v2.15.0 $(TOOLS)/.staticcheck-v0.8.2 $(TOOLS)/.gofumpt-v0.12.0 ## golangci-lint, staticcheck and gofumpt
 	$(TOOLS)/golangci-lint run ./...

@@ -1,10 +1,14 @@
 package frontend
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math"
+	"slices"
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
+
+	"music/rewrite"
 )
 
 // parameters are the query parameters of QUERY and EXECUTE (v4 spec section 4.1.4, v5 spec 4.1.4). The slices lie in the
@@ -59,6 +63,29 @@ func (p *parameters) readValues(cur *cursor) {
 		cur.value()
 		p.values = append(p.values, cur.b[start:cur.at])
 	}
+}
+
+// order makes values that are bound by name values that are bound by position, each as often as its marker stands in the statement. Of
+// several values with one name the first counts, as with Cassandra.
+func (p *parameters) order(st *rewrite.Statement, text []byte) *Failure {
+	if len(st.MarkerNames) < st.Markers {
+		return invalid("MUSIC_SYNTAX: values are bound by name, but not every bind marker has one")
+	}
+	ordered := make([][]byte, 0, st.Markers)
+	for _, n := range st.MarkerNames {
+		name := n.AppendTo(nil, text)
+		i := slices.IndexFunc(p.names, func(given []byte) bool { return bytes.Equal(given, name) })
+		if n == (rewrite.Name{}) || i < 0 {
+			return invalid("MUSIC_SYNTAX: no value is bound to the marker %q", name)
+		}
+		ordered = append(ordered, p.values[i])
+	}
+	p.values, p.names = ordered, nil
+	p.flags &^= primitive.QueryFlagValueNames
+	if len(ordered) == 0 {
+		p.flags &^= primitive.QueryFlagValues
+	}
+	return nil
 }
 
 // keyspace is the keyspace of this request alone (v5), or "".

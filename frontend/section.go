@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
+	"math"
 	"slices"
 
 	"music/musiccore"
@@ -152,12 +153,14 @@ func (c *conn) querySection(e envelope) error {
 // enter carries out a section whose values are known. Where Cassandra has to be asked what a literal of the key means, the
 // connection goes on meanwhile.
 func (c *conn) enter(e envelope, s section, p parameters) error {
+	if p.names != nil {
+		if f := p.order(s.statement, s.text); f != nil {
+			return c.answer(e, f)
+		}
+	}
 	s.values = p.values
 	if len(s.values) != s.statement.Markers {
 		return c.answer(e, invalid("MUSIC_SYNTAX: %d bind markers, %d values (gocql sends no values for LOCK: write SELECT LOCK … or SELECT UNLOCK …)", s.statement.Markers, len(s.values)))
-	}
-	if p.names != nil {
-		return c.answer(e, invalid("MUSIC_SYNTAX: values are bound by position in this statement"))
 	}
 	if s.statement.Verb == rewrite.ListLocks {
 		return c.list(e, s)
@@ -397,9 +400,18 @@ func (s *section) integer(t rewrite.Term, what string) (int64, *Failure) {
 	value, ok := s.bound(t)
 	switch {
 	case ok && len(value) == 8:
-		return int64(binary.BigEndian.Uint64(value)), nil
+		return wholeNumber(binary.BigEndian.Uint64(value), what)
 	case ok && len(value) == 4:
 		return int64(int32(binary.BigEndian.Uint32(value))), nil
 	}
 	return 0, invalid("MUSIC_SYNTAX: the value bound to %s must be a bigint, not null or unset", what)
+}
+
+// wholeNumber is a bound bigint. No number that means anything here is as large as the bits of a double from 1 on are: such bits are
+// of a driver that knows no type of the marker, as the one for Node.js where a statement is not prepared.
+func wholeNumber(bits uint64, what string) (int64, *Failure) {
+	if n := math.Float64frombits(bits); n >= 1 && n == math.Trunc(n) && !math.IsInf(n, 0) {
+		return 0, invalid("MUSIC_SYNTAX: the value bound to %s is the double %v: prepare the statement, or bind a bigint (in Node.js a Long)", what, n)
+	}
+	return int64(bits), nil
 }

@@ -48,7 +48,7 @@ func boundReferences() []attempt {
 		{"future", no, long(4711)},
 		{"an int 0", no, short(0)},
 		{"a future int", no, short(4711)},
-		{"a double", no, double(1)},
+		{"a double", syntax, double(1)},
 		{"null", syntax, primitive.NewNullValue()},
 		{"empty", syntax, primitive.NewValue([]byte{})},
 		{"a number as text", syntax, text("1")},

@@ -143,6 +143,31 @@ func TestKilledOwner(t *testing.T) {
 	assert.Contains(t, p.second.log.String(), "taken over")
 }
 
+// A driver whose proxy dies while it waits sends its LOCK again to another one: it gets a place there, and the one that it had holds
+// nobody up.
+func TestWaiterOfAKilledProxyGetsAPlaceAtAnother(t *testing.T) {
+	p := newPair(t, needWorld(t).direct(), "peers_waiter")
+	holder := p.grant(p.works(p.there, lockB+" LEASE 60s"), "HELD")
+	lock := lockB + " WAIT 1500ms TOKEN 123e4567-e89b-12d3-a456-426614174000"
+	lost := p.grant(p.works(p.here, lock), "QUEUED")
+	waiting := make(chan outcome, 1)
+	go func() { waiting <- p.do(p.here, lock) }()
+	require.NoError(t, p.first.cmd.Process.Kill())
+	assert.Error(t, (<-waiting).err(), "the driver is not left waiting")
+	next := p.grant(p.soon(p.there, 30*time.Second, lock), "QUEUED")
+	assert.Greater(t, next, lost)
+	p.grant(p.works(p.there, fmt.Sprintf(unlockB, holder)), "RELEASED")
+	eventually(t, 30*time.Second, "the place comes to be the first", func() error {
+		o := p.do(p.there, lock)
+		if told(o, "state") != "held" {
+			return errorf("%v", o)
+		}
+		return o.err()
+	})
+	p.works(p.there, fmt.Sprintf(writeB, next, 1))
+	p.inWindow("b", "x", next, 1)
+}
+
 // SIGTERM of the owner: its session has ended by its own word, and nobody waits.
 func TestEndedOwner(t *testing.T) {
 	p := newPair(t, needWorld(t).direct(), "peers_ended")

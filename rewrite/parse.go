@@ -17,7 +17,7 @@ func Parse(text []byte) (Statement, error) {
 	case looksInto(head.Verb):
 		p.statement(&s)
 		p.finish()
-		s.Markers = p.markers
+		s.Markers, s.MarkerNames = p.markers, p.names
 	}
 	if p.err != nil {
 		return Statement{}, p.err

@@ -13,6 +13,7 @@ type parser struct {
 	open    []bracket // that wait for their end
 	closed  bracket   // the last one that found it
 	markers int       // that stand before tok
+	names   []Name    // of those markers, none for ?; nil until one has a name
 	err     *SyntaxError
 }
 
@@ -43,6 +44,7 @@ func (p *parser) count() {
 		p.markers++
 	case ':':
 		if p.isMarkerColon() {
+			p.nameMarker()
 			p.markers++
 		}
 	case '(':
@@ -54,6 +56,16 @@ func (p *parser) count() {
 	case ')', ']', '}':
 		p.close()
 	}
+}
+
+// nameMarker takes the name behind the colon into the books.
+func (p *parser) nameMarker() {
+	ahead := p.lex
+	name, _ := nameOf(p.text, ahead.Next())
+	for len(p.names) < p.markers {
+		p.names = append(p.names, Name{})
+	}
+	p.names = append(p.names, name)
 }
 
 // bracket is one that is open: its end, and whether a name stands before it, as

@@ -39,6 +39,9 @@ type Statement struct {
 	// Markers counts the bind markers of the statement, ours included; of a
 	// batch, those of its children too.
 	Markers int
+	// MarkerNames are the names of the first of these markers, up to the last
+	// that has one; an absent name stands for ?.
+	MarkerNames []Name
 	// Children are the statements between BEGIN BATCH and APPLY BATCH.
 	Children []Statement
 	// Selectors are what SELECT asks for.

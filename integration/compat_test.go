@@ -1,0 +1,41 @@
+//go:build compat
+
+package integration
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// nodeProgram is a program for Node.js, with every address that it connects to on record.
+func nodeProgram(t *testing.T, name, host, keyspace string) (out string, dialled []string) {
+	t.Helper()
+	dir, err := filepath.Abs(filepath.Join("compat", "node"))
+	require.NoError(t, err)
+	cmd, connects := program(t, "node", "-r", filepath.Join(dir, "record.js"), filepath.Join(dir, name), host, keyspace)
+	cmd.Env = append(cmd.Env, "NODE_PATH="+filepath.Join(needWorld(t).runDir, "node", "node_modules"))
+	return output(t, cmd, false), connected(t, connects)
+}
+
+func TestNodeDriverShowsTheSame(t *testing.T) {
+	proxy, direct := needProxy(t), needWorld(t).direct()
+	tell := func(address string) string {
+		out, dialled := nodeProgram(t, "compat.js", hostOf(t, address), "node")
+		assert.Equal(t, []string{address}, dialled)
+		return out
+	}
+	want, got := tell(direct), tell(proxy)
+	assert.Equal(t, want, got)
+	assert.Greater(t, strings.Count(want, "\n"), 30, "the program did what it is for")
+}
+
+func TestNodeDriverLocks(t *testing.T) {
+	s := readyStage(t, "compat_node")
+	out, dialled := nodeProgram(t, "locks.js", hostOf(t, s.address), s.keyspace)
+	assert.Equal(t, "done\n", out)
+	assert.Equal(t, []string{s.address}, dialled)
+}
