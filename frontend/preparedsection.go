@@ -107,13 +107,22 @@ func (p *preparedSection) splice(result *message.PreparedResult) {
 
 // nameOf is what PREPARE calls a marker of ours.
 func (p *preparedSection) nameOf(t rewrite.Term) string {
+	name := "[lock]"
 	switch t {
 	case p.statement.Wait:
-		return "[wait]"
+		name = "[wait]"
 	case p.statement.Lease:
-		return "[lease]"
+		name = "[lease]"
 	}
-	return "[lock]"
+	return markerName(p.text, t, name)
+}
+
+// markerName is what a driver that binds by name has to call a marker: its own name, as with Cassandra, or else that of what it is for.
+func markerName(text []byte, t rewrite.Term, name string) string {
+	if t.Name != (rewrite.Name{}) {
+		return string(t.Name.AppendTo(nil, text))
+	}
+	return name
 }
 
 // appendIDs appends what an EXECUTE begins with: Cassandra's id, and in protocol 5 the result metadata id that the client has.
@@ -151,7 +160,7 @@ func (s *section) variables() (*message.VariablesMetadata, *Failure) {
 	v := &message.VariablesMetadata{Columns: make([]*message.ColumnMetadata, s.statement.Markers)}
 	mark := func(t rewrite.Term, name string, dt datatype.DataType) {
 		if t.Kind == rewrite.TermMarker {
-			v.Columns[t.Marker] = &message.ColumnMetadata{Keyspace: s.table.Keyspace, Table: s.table.Name, Name: name, Type: dt}
+			v.Columns[t.Marker] = &message.ColumnMetadata{Keyspace: s.table.Keyspace, Table: s.table.Name, Name: markerName(s.text, t, name), Type: dt}
 		}
 	}
 	st := s.statement

@@ -179,6 +179,24 @@ func TestNodeBindsByNameAndADouble(t *testing.T) {
 	}
 }
 
+// A driver that binds a prepared statement by name looks for the names that the client has given.
+func TestPreparedMarkersKeepTheirNames(t *testing.T) {
+	s := readyStage(t, "pitfall_names")
+	b := s.onWire(t, primitive.ProtocolVersion4)
+	for cql, want := range map[string][]string{
+		`LOCK accounts WHERE branch = :b WAIT :w LEASE ? AS :"Who" TOKEN :t`:                    {"b varchar", "w bigint", "[lease] bigint", "Who varchar", "t uuid"},
+		"LOCK accounts WHERE branch IN :Several":                                                {"several list<varchar>"},
+		"UNLOCK accounts WHERE branch = ? USING LOCK :ref":                                      {"branch varchar", "ref bigint"},
+		"UPDATE accounts USING LOCK :ref SET balance = :n WHERE branch = :b AND id = ?":         {"ref bigint", "n bigint", "b varchar", "id varchar"},
+		"SELECT balance FROM accounts WHERE branch = ? USING LOCK :ref":                         {"branch varchar", "ref bigint"},
+		"SELECT balance FROM accounts WHERE branch = :b AND id = 'x' FOR UPDATE WAIT :patience": {"b varchar", "patience bigint"},
+	} {
+		m, f := b.ask(&message.Prepare{Query: cql})
+		require.Nil(t, f, "%s: %v", cql, f)
+		assert.Equal(t, want, declared(m.(*message.PreparedResult).VariablesMetadata.Columns), cql)
+	}
+}
+
 // What cqlsh does with comments is not the proxy's to say: what it lets through stays under its lock.
 func TestCqlshKeepsALockBetweenComments(t *testing.T) {
 	s := readyStage(t, "pitfall_cqlsh")

@@ -119,5 +119,5 @@ async function main(host, keyspace) {
 
 main(...process.argv.slice(2)).catch((err) => {
   console.error(err);
-  process.exitCode = 1;
+  process.exit(1);
 });
