@@ -90,7 +90,7 @@ inline repaired() {
 }
 
 #define RETAINED(R) (blockLast != 0 && R.owner == NONE && R.head >= blockFirst && R.head <= blockLast)
-#ifdef C3                       /* also one that waits */
+#ifdef WAITING                  /* C3: also one that waits */
 #define TAKEABLE(R) (R.head <= guard && refOf[n] >= R.head && sessOf[refOf[n]] != S && DEAD(sessOf[refOf[n]]))
 #else
 #ifdef BLKTAKE
@@ -100,12 +100,13 @@ inline repaired() {
 #endif
 #endif
 #ifdef C2
-#define ENDABLE(R) (R.head <= guard && OWNER(R) != S)
+#define DEADREF(R, ref) (ref > R.head && ref <= guard && DEAD(sessOf[ref]))
+#define ENDABLE(R) (OWNER(R) != S && (DEADREF(R, 2) || DEADREF(R, 3)))
 #else
 #define ENDABLE(R) (R.head <= guard && OWNER(R) != S && DEAD(OWNER(R)))
 #endif
 #ifdef RELFORGET                /* an own release of unknown fate is forgotten */
-#define SILENT(u) true
+#define SILENT(u) (lwt[u].kind == 0 || lwt[u].kind == TERM)
 #else
 #ifdef EXTFORGET                /* an own extension of unknown fate is forgotten */
 #define SILENT(u) (lwt[u].kind == 0 || lwt[u].kind == EXTEND)
@@ -182,7 +183,7 @@ inline handedOver() {
 inline overtake(R) {
 	lwt[a].kind = TERM; lwt[a].b = R.base; lwt[a].base = R.base + W + c; lwt[a].head = r; lwt[a].dirty = 1; lwt[a].owner = S;
 #ifdef C3
-	lwt[a].ref = r; lwt[a].g = sessOf[r];
+	lwt[a].ref = r; lwt[a].g = (R.head == r -> OWNER(R) : sessOf[r]);
 #endif
 	printf("%c takes reference %d over IF base = %d, base to be %d\n", NAME, r, lwt[a].b, lwt[a].base);
 	c = 0
@@ -201,7 +202,7 @@ inline preempt(R) {
 	:: k <= guard && !DEAD(sessOf[k]) -> k++
 	:: else -> break
 	od;
-	if :: k <= guard -> lwt[a].head = k + 1 :: else fi;
+	lwt[a].head = k + 1;
 	k = 0;
 #endif
 #ifdef NODIRTY                  /* C14 */

@@ -131,9 +131,12 @@ inline read(cell, v) {
 /* decide: an LWT of slot a is decided. The commit before it stands on a majority. */
 inline decide(a) {
 	if
-	:: want[a] == 255 -> guard++; refOf[a] = guard; log[length] = guard; length++
+	:: want[a] == 255 ->
+		guard++; refOf[a] = guard; log[length] = guard; length++;
+		printf("    entry %d of the log: reference %d is enqueued\n", length, guard)
 	:: want[a] != 255 && !dequeued[want[a]] ->
 		dequeued[want[a]] = 1; log[length] = 16 + want[a]; length++;
+		printf("    entry %d of the log: reference %d is dequeued\n", length, want[a]);
 		if :: a == 3 -> forced[want[a]] = 1 :: else fi
 	:: else
 	fi;
@@ -284,7 +287,7 @@ proctype releaser(byte a) {
 #else
 #define MAYCOME(s, n) true
 #endif
-#define BRING(s, n) :: d_step { n < length && !BIT(got[s], n) && MAYCOME(s, n) -> got[s] = got[s] | (1 << n) }
+#define BRING(s, n) :: d_step { n < length && !BIT(got[s], n) && MAYCOME(s, n) -> printf("    the replica at %c's site takes entry %d\n", 'A' + s, n + 1); got[s] = got[s] | (1 << n) }
 proctype world() {
 	do
 	DECIDE(0) DECIDE(1) DECIDE(3)

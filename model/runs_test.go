@@ -10,13 +10,14 @@ type run struct {
 	large  bool   // only with -large
 }
 
-// runs lists all searches. A fault that has breaks and a twin of the name "…-told" is searched again with only the properties
-// of what clients are told, to show that it reaches them.
+// runs lists all searches.
 func runs() []run {
 	var list []run
 	list = append(list, goodRuns()...)
+	list = append(list, largeRuns()...)
 	list = append(list, faults()...)
 	list = append(list, blockFaults()...)
+	list = append(list, toldFaults()...)
 	return append(list, paperRuns()...)
 }
 
@@ -34,13 +35,44 @@ func goodRuns() []run {
 	}
 }
 
+// largeRuns are the protocol as it is, at scopes that take minutes; and two faults that the other rules make up for.
+func largeRuns() []run {
+	const music = "music.pml"
+	return []run{
+		{"lease-long", "the session lease, 40 ticks", "lease.pml", "-DEND=40", "", true},
+		{"three", "three users, the first one's session may end", music, "-DTHREE -DLAPSES=1", "", true},
+		{"three-waiter", "three users, the second one's session may end", music, "-DTHREE -DLAPSES=2", "", true},
+		{"taken", "the client goes to a second proxy and to a third, two sessions may end", music, "-DTAKEN -DPB=1", "", true},
+		{"taken-apart", "the same, less a put, the replicas of a read one after the other", music, "-DTAKEN -DAPART", "", true},
+		{"taken-over", "the client goes to a second proxy, another waits, a preemptor", music, "-DTAKENOVER", "", true},
+		{"two-apart", "two users, the replicas of a read one after the other", music, "-DTWO -DPB=1 -DAPART", "", true},
+		{"two-jump", "two users, clocks that jump ahead", music, "-DTWO -DPB=1 -DJUMP", "", true},
+		{"two-no-repair", "two users, no read repair", music, "-DTWO -DPB=1 -DNOREPAIR", "", true},
+		{"two-loose", "two users, the newest T perhaps on a minority", music, "-DTWO -DPB=1 -DLOOSE", "", true},
+		{"two-fails", "two users, a synchronise may fail and is done again", music, "-DTWO -DPB=1 -DFAILS=1", "", true},
+		{"two-deletes", "two users, the first one deletes what there is", music, "-DTWO -DPB=1 -DDELETES -DINITIAL", "", true},
+		{"two-puts", "two users, the first with two puts", music, "-DTWO -DPA=2 -DPB=1", "", true},
+		{"renewed-puts", "the first one's term is renewed, both put", music, "-DRENEWED -DPB=1", "", true},
+		{"swept-puts", "the second one's proxy sweeps, both put", music, "-DSWEPT -DABANDON -DPB=1", "", true},
+		{"strict-puts", "no leases, both put", music, "-DTWO -DSTRICT -DPB=1", "", true},
+		{"strict-taken", "no leases, the client goes to a second proxy and to a third", music, "-DTAKEN -DSTRICT", "", true},
+		{"block-puts", "a block of two with a put each, another user, a preemptor", music, "-DBLOCK -DPB=1", "", true},
+		{"block-begins-dirty", "a block of two after a user whose session ends", music, "-DBLOCKDIRTY", "", true},
+		{"block-strict", "a block of two without leases", music, "-DBLOCK -DSTRICT", "", true},
+		{"block-extended", "a block of two that is extended by a third, another user", music, "-DEXTENDED -DPA=1", "", true},
+		{"block-forgets", "harmless: an extension of unknown fate is forgotten, but the sweep is dirty", music, "-DEXTFORGET -DEXTENDED -DUSERS=6", "", true},
+		{"release-forgets", "harmless: an own release of unknown fate is forgotten, but the sweep is dirty", music, "-DRELFORGET -DSWEPT -DPB=1", "", true},
+		{"c3-base", "not found: takeover of the head without IF base = b", music, "-DC3 -DTAKEN -DPB=1", "", true},
+	}
+}
+
 // faults are the known-bad variants of PROTOCOL.md 3.
 func faults() []run {
 	const music = "music.pml"
 	return []run{
 		{"c1", "release and preempt IF head <= r", music, "-DC1 -DTAKENOVER -DPB=1", "registers", false},
 		{"c2", "a preemptor that trusts a stale view of who is head", music, "-DC2 -DTHREE -DLAPSES=2", "two_holders", false},
-		{"c3", "takeover without IF base = b, of a reference that may wait", music, "-DC3 -DFIVE", "two_holders", false},
+		{"c3", "takeover without IF base = b, of a reference that waits", music, "-DC3 -DWAITING -DTAKENWAITER", "two_holders", false},
 		{"c5", "a late beat revives a session", music, "-DC5 -DTWO", "exclusivity", false},
 		{"c5-resume", "the acknowledgement of a late beat prolongs a lease that is over", "lease.pml", "-DRESUME", "alive", false},
 		{"c5-from-ack", "the lease counted from the acknowledgement", "lease.pml", "-DFROMACK", "alive", false},
@@ -60,7 +92,8 @@ func faults() []run {
 		{"c16", "an acknowledgement after its time is told", music, "-DC16 -DTWO", "latest_state", false},
 		{"m6-no-repair", "strict mode without read repair on the lock row", music, "-DSTRICT -DNOREPAIR -DTWO", "exclusivity", false},
 		{"m6-local-dirty", "strict mode, a dirty term trusts one replica", music, "-DSTRICT -DLOCALDIRTY -DTWO", "exclusivity", false},
-		{"sweep-forgets", "an own release of unknown fate forgotten, the sweep as clean as T", music, "-DRELFORGET -DSWEEPCLEAN -DSWEPT -DPB=1", "clean_below", false},
+		{"sweep-clean", "a proxy's sweep of its own forgotten head is as clean as T", music, "-DSWEEPCLEAN -DSWEPT -DPB=1", "clean_below", false},
+		{"sweep-forgets", "the same, and an own release of unknown fate is forgotten", music, "-DRELFORGET -DSWEEPCLEAN -DSWEPT -DPB=1", "clean_below", false},
 	}
 }
 
@@ -79,6 +112,29 @@ func blockFaults() []run {
 	}
 }
 
+// toldFaults are those of the faults again that break an inner property first, with only the properties of what clients are told.
+func toldFaults() []run {
+	const music = "music.pml"
+	return []run{
+		{"c1-told", "", music, "-DC1 -DTAKENOVER -DPB=1 -DTOLD", "exclusivity", true},
+		{"c2-told", "", music, "-DC2 -DTHREE -DLAPSES=2 -DTOLD", "exclusivity", true},
+		{"c3-told", "", music, "-DC3 -DWAITING -DTAKENWAITER -DTOLD", "exclusivity", true},
+		{"c6-told", "", music, "-DC6 -DTHREE -DLAPSES=1 -DTOLD", "latest_state", true},
+		{"c6-abandon-told", "and a third user", music, "-DABANDONCLEAN -DABANDON -DSWEPT -DTHIRD -DTOLD", "latest_state", true},
+		{"c7-told", "", music, "-DC7 -DTWO -DTOLD", "latest_state", true},
+		{"c13-no-fence-told", "", music, "-DNOFENCE -DTWO -DTOLD", "latest_state", true},
+		{"c14-no-dirty-told", "", music, "-DNODIRTY -DTWO -DTOLD", "latest_state", true},
+		{"c14-rows-told", "", music, "-DROWS -DTWO -DTOLD", "exclusivity", true},
+		{"c15-told", "", music, "-DC15 -DTWO -DTOLD", "exclusivity", true},
+		{"sweep-clean-told", "and a third user", music, "-DSWEEPCLEAN -DSWEPT -DTHIRD -DPA=0 -DPB=1 -DTOLD", "latest_state", true},
+		{"block-earlier-told", "", music, "-DEARLIER -DBLOCK -DTOLD", "exclusivity", true},
+		{"block-settle-told", "", music, "-DBLKSETTLE -DBLOCK -DTOLD", "latest_state", true},
+		{"block-dirty-told", "", music, "-DBLKDIRTY -DBLOCKDIRTY -DTOLD", "latest_state", true},
+		{"block-seq-told", "", music, "-DBLKSEQ -DBLOCK -DPB=1 -DTOLD", "latest_state", true},
+		{"block-fence-told", "", music, "-DBLKFENCE -DBLOCK -DTOLD", "latest_state", true},
+	}
+}
+
 // paperRuns are the protocol of the paper.
 func paperRuns() []run {
 	const paper = "paper.pml"
@@ -89,6 +145,7 @@ func paperRuns() []run {
 		{"paper-lost-put", "the same, asked for the data", paper, "-DLATEST -DTOLD", "latest_state", false},
 		{"paper-false-ack", "the paper's assumption, a forced release of a living client", paper, "-DPREFIX -DFORCE", "exclusivity", false},
 		{"paper-absent", "the same, asked for the data of a key without a value", paper, "-DPREFIX -DFORCE -DLATEST", "latest_state", false},
+		{"paper-forced", "the same, asked for the data of a key that has a value", paper, "-DPREFIX -DFORCE -DLATEST -DINITIAL", "", true},
 		{"paper-gave-up", "a client releases after a put without an answer, against the paper's rule", paper, "-DPREFIX -DGIVEUP", "latest_state", false},
 	}
 }

@@ -42,9 +42,12 @@ init {
 		CAST(0, 1, 0); CAST(1, 2, 1); HELPER(3, 4, 3); HELPER(4, 1, 0); maylapse[1] = 1;
 		run user(0, FULL, PA, 1); run user(1, FULL, PB, 1); run preemptor(3); run extender(4, 0);
 #endif
-#ifdef SWEPT                    /* two users of one session and one of another; the session's proxy sweeps up after itself */
-		CAST(0, 1, 0); CAST(1, 2, 1); HELPER(3, 4, 3); HELPER(4, 2, 4); maylapse[1] = 1;
+#ifdef SWEPT                    /* two users; the proxy of the second sweeps up after itself. Perhaps a third user */
+		CAST(0, 1, 0); CAST(1, 2, 1); CAST(2, 3, 2); HELPER(3, 4, 3); HELPER(4, 2, 4); maylapse[1] = 1;
 		run user(0, FULL, PA, 1); run user(1, FULL, PB, 1); run preemptor(3); run sweeper(4);
+#ifdef THIRD
+		run user(2, FULL, PC, 1);
+#endif
 #endif
 #ifdef BLOCK                    /* a block of two references, a user of another session, a preemptor */
 		CAST(0, 1, 0); CAST(1, 1, 0); CAST(2, 2, 2); HELPER(3, 4, 3); maylapse[1] = 1;
@@ -67,9 +70,9 @@ init {
 		run sweeper(5);
 #endif
 #endif
-#ifdef FIVE                     /* a holder and a waiter whose sessions end, each taken over, and a preemptor */
-		CAST(0, 1, 0); CAST(1, 2, 1); CAST(2, 3, 2); CAST(3, 4, 3); HELPER(4, 5, 4); maylapse[1] = 1; maylapse[2] = 1;
-		run user(0, FULL, PA, 1); run user(1, FULL, PB, 1); run user(2, OVER, PC, 0); run user(3, OVER, PC, 1); run preemptor(4);
+#ifdef TAKENWAITER              /* a holder, and a waiter whose client goes to another proxy */
+		CAST(0, 1, 0); CAST(1, 2, 1); CAST(2, 3, 2); HELPER(3, 4, 3); maylapse[2] = 1;
+		run user(0, FULL, PA, 1); run user(1, FULL, PB, 1); run user(2, OVER, PC, 1); run preemptor(3);
 #endif
 	}
 }
