@@ -11,8 +11,7 @@
  *   clk()        base + the least step; with JUMP also a window further. Only the order of the numbers matters.
  *   the data     one cell (store.pml says why).
  *   the client   sequential: one operation at a time. Any number of gets; the puts are counted by the cast.
- *   a QUORUM     is atomic, or with APART its two replicas are read one after the other.
- *   read of data
+ *   QUORUM reads of data are atomic, or with APART their two replicas are read one after the other.
  *   commit       with leases the newest T stands on a quorum; a QUORUM read that misses it only makes an LWT that is
  *                refused. LOOSE and strict mode have it.
  *   reads of Q   are of the newest: too old a row makes a condition that is refused.
@@ -149,7 +148,7 @@ inline given() {
 	od
 }
 
-/* A client is told of a get, of a put. */
+/* answered and acknowledged: a client is told of a get, of a put. */
 inline answered() {
 	printf("%c is told: the value is %d\n", NAME, v);
 	report(ten[t].base, r);
@@ -189,10 +188,16 @@ inline overtake(R) {
 	c = 0
 }
 
-/* preempt passes over the head, and over the dead that wait behind it or not; over a whole retained block. */
+/* preempt passes over the head, which may be a whole block, and with j over the dead that wait behind it. */
+#define NEXT(R) ((RETAINED(R) -> blockLast : R.head) + 1)
+#define PASS(R) if :: j = 0 :: NEXT(R) <= guard && DEAD(sessOf[NEXT(R)]) -> j = 1 fi
 inline preempt(R) {
 	lwt[a].kind = TERM; lwt[a].b = R.base; lwt[a].base = R.base + W + c; lwt[a].dirty = 1;
-	lwt[a].head = (RETAINED(R) -> blockLast : R.head) + 1;
+	lwt[a].head = NEXT(R);
+	do
+	:: j && lwt[a].head <= guard && DEAD(sessOf[lwt[a].head]) -> lwt[a].head++
+	:: else -> j = 0; break
+	od;
 #ifdef C1
 	lwt[a].ref = R.head;
 #endif
@@ -215,7 +220,7 @@ inline preempt(R) {
 /* sweep: dirty, but for a reference that was given up before it had a term. */
 inline sweep(R) {
 	lwt[a].kind = TERM; lwt[a].b = R.base; lwt[a].base = R.base + W + c; lwt[a].dirty = 1;
-	lwt[a].head = (RETAINED(R) -> blockLast : R.head) + 1;
+	lwt[a].head = NEXT(R);
 	if :: GIVENUP(R.head) -> lwt[a].dirty = R.dirty; lwt[a].base = R.base + 2 + c :: else fi;
 #ifdef SWEEPCLEAN
 	lwt[a].dirty = R.dirty;
@@ -227,6 +232,7 @@ inline sweep(R) {
 	c = 0
 }
 
+/* extend issues the LWT of a renewal, or of one more reference for a block; extended goes on at its base. */
 inline extend() {
 	lwt[a].kind = (e == 0 -> TERM : EXTEND); lwt[a].g = guard; lwt[a].b = ten[t].base; lwt[a].base = ten[t].base + W + c;
 	lwt[a].head = ten[t].cur; lwt[a].dirty = STAYSDIRTY; lwt[a].sess = S;
@@ -269,12 +275,14 @@ inline fenced() {
 #endif
 }
 
+/* settled: every chunk of a synchronise is acknowledged. */
 inline settled() {
 	printf("%c has synchronised\n", NAME);
 	ten[t].synced = 1; ten[t].unsettled = 0;
 	stamp = 0; v = 0
 }
 
+/* forget empties a tenure. */
 inline forget(u) {
 	ten[u].open = 0; ten[u].base = 0; ten[u].seq = 0; ten[u].cur = 0; ten[u].last = 0; ten[u].dirty = 0;
 	ten[u].synced = 0; ten[u].unsettled = 0; ten[u].flying = 0; ten[u].busy = 0
@@ -306,9 +314,10 @@ inline released() {
 	c = 0
 }
 
+/* user is a client and what its proxies do for it: one lock, puts, gets. */
 proctype user(byte a; byte how; byte puts; byte n) {
-	byte r, v, stamp;
-	byte fails;
+	byte r, v, stamp;       /* its reference; the value of the operation in flight, the stamp */
+	byte fails;             /* synchronises that did not succeed */
 #ifdef C16
 	byte late, lateStamp;
 #endif
@@ -396,6 +405,7 @@ section:
 		MINE && VALID(S) && !NEEDS && puts > 0 ->
 		puts--;
 		v = 2*a + puts + 1;
+		assert(v < 8);
 #ifdef DELETES
 		if :: a == 0 -> v = 0 :: else fi;
 #endif
@@ -477,8 +487,8 @@ done:	atomic { inside[a] = 0; left[a] = 1; r = 0; v = 0; stamp = 0; fails = 0; p
 /* preemptor ends the term of a dead session's head. Its proxy may try as often as it was refused. */
 proctype preemptor(byte a) {
 again:	if
-	:: atomic { VALID(S) && ENDABLE(T) -> CLK; d_step { repaired(); preempt(T) } }
-	:: atomic { VALID(S) && loose && ENDABLE(P) -> CLK; d_step { preempt(P) } }
+	:: atomic { VALID(S) && ENDABLE(T) -> CLK; PASS(T); d_step { repaired(); preempt(T) } }
+	:: atomic { VALID(S) && loose && ENDABLE(P) -> CLK; PASS(P); d_step { preempt(P) } }
 	fi;
 	if
 	:: d_step { lwt[a].kind >= APPLIED -> heard() }

@@ -42,6 +42,7 @@ func largeRuns() []run {
 		{"lease-long", "the session lease, 40 ticks", "lease.pml", "-DEND=40", "", true},
 		{"three", "three users, the first one's session may end", music, "-DTHREE -DLAPSES=1", "", true},
 		{"three-waiter", "three users, the second one's session may end", music, "-DTHREE -DLAPSES=2", "", true},
+		{"three-dead", "three users, the first two sessions may end", music, "-DTHREE -DLAPSES=1 -DALSO=2", "", true},
 		{"taken", "the client goes to a second proxy and to a third, two sessions may end", music, "-DTAKEN -DPB=1", "", true},
 		{"taken-apart", "the same, less a put, the replicas of a read one after the other", music, "-DTAKEN -DAPART", "", true},
 		{"taken-over", "the client goes to a second proxy, another waits, a preemptor", music, "-DTAKENOVER", "", true},

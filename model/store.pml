@@ -133,7 +133,7 @@ inline swap(p, q) {
 	x = 0
 }
 
-/* send puts a mutation on its way. Stamps are unique, or the windows are broken. */
+/* send puts a mutation on its way. */
 inline send(stamp, v) {
 	k = MOVING - 1;
 	assert(mid[k] == 0);
@@ -251,6 +251,7 @@ inline firm() {
 #endif
 }
 
+/* enqueue appends references to the queue. */
 inline enqueue(a) {
 	x = 1;
 	do
