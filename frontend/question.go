@@ -86,11 +86,7 @@ func (q *question) askAddresses(p *parameters) {
 			}
 			var found []Node
 			q.translate(r, p, func(shown []byte) []byte {
-				for i := range meant {
-					if meant[i].isAt(shown) {
-						found = append(found, meant[i])
-					}
-				}
+				found = append(found, nodesAt(meant, shown)...)
 				return nodeValue(meant, column, shown)
 			})
 			if !ports {
@@ -98,6 +94,16 @@ func (q *question) askAddresses(p *parameters) {
 			}
 		}
 	}
+}
+
+// nodesAt are those whose proxy has an address.
+func nodesAt(nodes []Node, shown []byte) (found []Node) {
+	for i := range nodes {
+		if nodes[i].isAt(shown) {
+			found = append(found, nodes[i])
+		}
+	}
+	return found
 }
 
 // translate puts other values into a relation, literals and bound ones.

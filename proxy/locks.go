@@ -85,6 +85,7 @@ type lockDeps struct {
 // ownersKept bounds the references of other proxies that a shard remembers the proxy of.
 const ownersKept = 1024
 
+// newOwners remembers nothing yet.
 func newOwners() *simplelru.LRU[place, musiccore.SessionID] {
 	owners, err := simplelru.NewLRU[place, musiccore.SessionID](ownersKept, nil)
 	if err != nil {

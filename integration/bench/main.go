@@ -20,6 +20,7 @@ func main() {
 	exit(run())
 }
 
+// exit ends the program: with status 1 on an error, which it tells.
 func exit(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -40,6 +41,7 @@ type settings struct {
 	idle    int
 }
 
+// parse reads the command line.
 func parse() (settings, error) {
 	var s settings
 	only := ""
@@ -57,6 +59,7 @@ func parse() (settings, error) {
 	return s, err
 }
 
+// run measures everything that was asked for, tells it and saves it.
 func run() error {
 	s, err := parse()
 	if err != nil {

@@ -97,6 +97,7 @@ func (m *mock) handshake(l *line) (map[primitive.OpCode][]byte, error) {
 	}
 }
 
+// supported is the answer to OPTIONS.
 func supported() *message.Supported {
 	return &message.Supported{Options: map[string][]string{"CQL_VERSION": {"3.4.7"}, "COMPRESSION": {"lz4", "snappy"}}}
 }

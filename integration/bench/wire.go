@@ -100,6 +100,7 @@ type line struct {
 	large    []byte        // the envelope last read from the plain stream
 }
 
+// newLine has read nothing yet.
 func newLine(c net.Conn, d dialect) *line {
 	return &line{Conn: c, dialect: d, in: bufio.NewReaderSize(c, 64<<10)}
 }

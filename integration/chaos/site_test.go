@@ -87,7 +87,7 @@ func (p *proxy) start(ctx context.Context) error {
 	defer func() { _ = log.Close() }() // the child has its own
 	cmd := exec.Command("ip", "netns", "exec", p.world.network.Namespace(p.site), p.world.binary, "proxy",
 		"--contact-points", p.world.network.Address(p.site, 1), "--listen", p.host()+":9042", "--metrics-listen", "",
-		"--session-lease", lease.String(), 
+		"--session-lease", lease.String(),
 		"--peer-listen", p.host()+":9043", "--peer-secret-file", filepath.Join(p.world.dir, "secret"))
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

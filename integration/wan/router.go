@@ -16,6 +16,7 @@ type router struct {
 	links   map[[2]int]*link
 }
 
+// newRouter has no devices yet.
 func newRouter(o Options) *router {
 	r := &router{links: map[[2]int]*link{}}
 	for from := 1; from <= o.Sites; from++ {

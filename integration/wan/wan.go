@@ -63,6 +63,7 @@ func (w *WAN) Address(site, n int) string { return fmt.Sprintf("%s.%d.%d", netwo
 // Namespace is the name of a site's namespace, as `ip netns exec` takes it.
 func (w *WAN) Namespace(site int) string { return namespace(w.name, site) }
 
+// namespace is the name of a site's.
 func namespace(name string, site int) string { return name + strconv.Itoa(site) }
 
 // Cut loses whatever goes from a site to another, what is on its way included. Heal ends it.
