@@ -40,7 +40,7 @@ func forbidden() []string {
 		"UPDATE closed.accounts USING TIMESTAMP 5 AND LOCK REF SET balance = 666 WHERE branch = 'b' AND id = 'x'",
 		"UPDATE closed.accounts USING LOCK REF AND LOCK REF SET balance = 666 WHERE branch = 'b' AND id = 'x'",
 		"UPDATE closed.accounts USING LOCK REF SET balance = 666 WHERE branch IN ('b', 'a') AND id = 'x'",
-		"UPDATE closed.accounts USING LOCK REF SET balance = 666 WHERE branch = 'b' AND id = 'x' IF EXISTS",
+		"BEGIN BATCH USING LOCK REF UPDATE closed.accounts SET balance = 666 WHERE branch = 'b' AND id = 'x' IF EXISTS; APPLY BATCH",
 		"UPDATE closed.accounts USING LOCK -1 SET balance = 666 WHERE branch = 'b' AND id = 'x'",
 		"UPDATE closed.accounts USING LOCK null SET balance = 666 WHERE branch = 'b' AND id = 'x'",
 		"UPDATE closed.accounts USING LOCK 99999999999999999999 SET balance = 666 WHERE branch = 'b' AND id = 'x'",
