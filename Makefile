@@ -1,7 +1,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: build test compat lint demo soak chaos variants fuzz bench steps docs clean help
+.PHONY: build test compat lint demo soak chaos variants model fuzz bench steps docs clean help
 
 GO ?= go
 FUZZTIME ?= 10s
@@ -20,7 +20,8 @@ build: ## build bin/music, static
 
 test: ## everything that CI runs: vet, unit tests and the whole against real Cassandra, all with -race
 	$(GO) vet ./...
-	$(GO) test -race -timeout 15m $$($(GO) list ./... | grep -v '^music/integration')
+	$(GO) test -race -timeout 15m $$($(GO) list ./... | grep -v -e '^music/integration' -e '^music/model')
+	$(GO) test -v -timeout 15m ./model | grep -v -e '^=== ' -e '^  *--- PASS'
 	$(GO) test -race -timeout 25m -count=1 -p 1 music/integration/...
 
 compat: ## programs with the driver for Node.js, direct and through the proxy; needs node and npm
@@ -50,6 +51,9 @@ variants: ## find each known-bad variant of the lock protocol, and write docs/va
 
 chaos: ## real nodes and proxies in an emulated network, under faults for CHAOS (10m); SEED=n repeats a choice of them
 	$(GO) test ./integration/chaos -run '^TestNothing' -count=1 -v -timeout 0 -chaos.for=$(CHAOS) $(if $(SEED),-chaos.seed=$(SEED))
+
+model: ## the models of the lock protocol at large scope, 20 minutes and 4 GB a search; RECORD=1 writes the results to docs/model.md
+	$(GO) test -v -count=1 -timeout 0 ./model -large $(if $(RECORD),-record) | grep -v -e '^=== ' -e '^  *--- PASS'
 
 fuzz: ## each fuzz target for FUZZTIME (10s)
 	@found=$$(grep -roE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' --exclude-dir='.*' * || true); \

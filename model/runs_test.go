@@ -117,22 +117,22 @@ func blockFaults() []run {
 func toldFaults() []run {
 	const music = "music.pml"
 	return []run{
-		{"c1-told", "", music, "-DC1 -DTAKENOVER -DPB=1 -DTOLD", "exclusivity", true},
-		{"c2-told", "", music, "-DC2 -DTHREE -DLAPSES=2 -DTOLD", "exclusivity", true},
-		{"c3-told", "", music, "-DC3 -DWAITING -DTAKENWAITER -DTOLD", "exclusivity", true},
-		{"c6-told", "", music, "-DC6 -DTHREE -DLAPSES=1 -DTOLD", "latest_state", true},
-		{"c6-abandon-told", "and a third user", music, "-DABANDONCLEAN -DABANDON -DSWEPT -DTHIRD -DTOLD", "latest_state", true},
-		{"c7-told", "", music, "-DC7 -DTWO -DTOLD", "latest_state", true},
-		{"c13-no-fence-told", "", music, "-DNOFENCE -DTWO -DTOLD", "latest_state", true},
-		{"c14-no-dirty-told", "", music, "-DNODIRTY -DTWO -DTOLD", "latest_state", true},
-		{"c14-rows-told", "", music, "-DROWS -DTWO -DTOLD", "exclusivity", true},
-		{"c15-told", "", music, "-DC15 -DTWO -DTOLD", "exclusivity", true},
-		{"sweep-clean-told", "and a third user", music, "-DSWEEPCLEAN -DSWEPT -DTHIRD -DPA=0 -DPB=1 -DTOLD", "latest_state", true},
-		{"block-earlier-told", "", music, "-DEARLIER -DBLOCK -DTOLD", "exclusivity", true},
-		{"block-settle-told", "", music, "-DBLKSETTLE -DBLOCK -DTOLD", "latest_state", true},
-		{"block-dirty-told", "", music, "-DBLKDIRTY -DBLOCKDIRTY -DTOLD", "latest_state", true},
-		{"block-seq-told", "", music, "-DBLKSEQ -DBLOCK -DPB=1 -DTOLD", "latest_state", true},
-		{"block-fence-told", "", music, "-DBLKFENCE -DBLOCK -DTOLD", "latest_state", true},
+		{"c1-told", "c1, of what clients are told", music, "-DC1 -DTAKENOVER -DPB=1 -DTOLD", "exclusivity", true},
+		{"c2-told", "c2, of what clients are told", music, "-DC2 -DTHREE -DLAPSES=2 -DTOLD", "exclusivity", true},
+		{"c3-told", "c3, of what clients are told", music, "-DC3 -DWAITING -DTAKENWAITER -DTOLD", "exclusivity", true},
+		{"c6-told", "c6, of what clients are told", music, "-DC6 -DTHREE -DLAPSES=1 -DTOLD", "latest_state", true},
+		{"c6-abandon-told", "c6-abandon with a third user, of what clients are told", music, "-DABANDONCLEAN -DABANDON -DSWEPT -DTHIRD -DTOLD", "latest_state", true},
+		{"c7-told", "c7, of what clients are told", music, "-DC7 -DTWO -DTOLD", "latest_state", true},
+		{"c13-no-fence-told", "c13-no-fence, of what clients are told", music, "-DNOFENCE -DTWO -DTOLD", "latest_state", true},
+		{"c14-no-dirty-told", "c14-no-dirty, of what clients are told", music, "-DNODIRTY -DTWO -DTOLD", "latest_state", true},
+		{"c14-rows-told", "c14-rows, of what clients are told", music, "-DROWS -DTWO -DTOLD", "exclusivity", true},
+		{"c15-told", "c15, of what clients are told", music, "-DC15 -DTWO -DTOLD", "exclusivity", true},
+		{"sweep-clean-told", "sweep-clean with a third user, of what clients are told", music, "-DSWEEPCLEAN -DSWEPT -DTHIRD -DPA=0 -DPB=1 -DTOLD", "latest_state", true},
+		{"block-earlier-told", "block-earlier, of what clients are told", music, "-DEARLIER -DBLOCK -DTOLD", "exclusivity", true},
+		{"block-settle-told", "block-settle, of what clients are told", music, "-DBLKSETTLE -DBLOCK -DTOLD", "latest_state", true},
+		{"block-dirty-told", "block-dirty, of what clients are told", music, "-DBLKDIRTY -DBLOCKDIRTY -DTOLD", "latest_state", true},
+		{"block-seq-told", "block-seq, of what clients are told", music, "-DBLKSEQ -DBLOCK -DPB=1 -DTOLD", "latest_state", true},
+		{"block-fence-told", "block-fence, of what clients are told", music, "-DBLKFENCE -DBLOCK -DTOLD", "latest_state", true},
 	}
 }
 

@@ -39,22 +39,36 @@ func check(t *testing.T, r run) verdict {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	file, err := filepath.Abs(r.file)
-	if err != nil {
-		t.Fatal(err)
-	}
 	dir := t.TempDir()
-	_, writing := command(ctx, t, dir, "spin", append(r.defines(), "-a", file)...)
+	copyModels(t, dir)
+	_, writing := command(ctx, t, dir, "spin", append(r.defines(), "-a", r.file)...)
 	_, compiling := command(ctx, t, dir, "gcc", r.compilation()...)
 	report, searching := command(ctx, t, dir, "./pan", "-E", "-n", "-m100000", "-w22")
 	v := parse(t, report)
 	v.took = writing + compiling + searching
 	if v.broken != "" {
-		trail := filepath.Base(r.file) + ".trail"
-		replay, _ := command(ctx, t, dir, "spin", append(r.defines(), "-k", trail, "-t", "-T", file)...)
+		replay, _ := command(ctx, t, dir, "spin", append(r.defines(), "-k", r.file+".trail", "-t", "-T", r.file)...)
 		v.story = story(replay)
 	}
 	return v
+}
+
+// copyModels copies the models to dir. That the test itself reads them tells `go test` when a cached result is old.
+func copyModels(t *testing.T, dir string) {
+	t.Helper()
+	files, err := filepath.Glob("*.pml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no models: %v", err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file) //nolint:gosec // G304: what the pattern found
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, file), text, 0o600) //nolint:gosec // G306, G703: a copy in the test's own directory
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // defines returns the run's flags for Spin.
@@ -131,8 +145,12 @@ func keep(t *testing.T, r run, v verdict) {
 	if !*record || v.broken == "" || v.broken != r.breaks || r.large {
 		return
 	}
-	text := fmt.Sprintf("%s: %s\nspin %s %s\nbreaks %s\n\n%s", r.name, r.what, r.flags, r.file, v.broken, v.story)
-	if err := os.WriteFile(filepath.Join("testdata", r.name+".txt"), []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join("testdata", r.name+".txt"), []byte(heading(r)+"\n"+v.story), 0o600); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// heading is what a kept counter-example begins with.
+func heading(r run) string {
+	return fmt.Sprintf("%s: %s\nspin %s %s\nbreaks %s\n", r.name, r.what, r.flags, r.file, r.breaks)
 }

@@ -190,3 +190,15 @@ func TestMissingHasItsNote(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestProgramIsLookedUpOnThePath(t *testing.T) {
+	there := Program{Name: "sh", Package: "dash"}.lookUp(t.Context())
+	gone := Program{Name: "no-such-program", Package: "nothing"}.lookUp(t.Context())
+	if there.path == "" || gone.path != "" {
+		t.Errorf("%+v, %+v", there, gone)
+	}
+	err := tellMissing([]tool{there, gone})
+	if !errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), "apt-get install nothing") || strings.Contains(err.Error(), "dash") {
+		t.Error(err)
+	}
+}
