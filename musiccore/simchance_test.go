@@ -21,6 +21,7 @@ const (
 	beatLost                   // a beat is written late, and its issuer hears nothing
 	beatLate                   // a beat is written and acknowledged late
 	beatDeaf                   // a beat is written, and acknowledged late
+	beatOld                    // a beat is read at some time between asking and answer
 	beatUnread                 // a beat cannot be read
 	dataMissed                 // a replica never gets a mutation
 	dataLate                   // … or late
@@ -68,7 +69,7 @@ const (
 func (f fault) String() string {
 	return [faults]string{
 		"LWT lost", "LWT applied, answer lost", "LWT applied late", "commit missed by a replica", "commit late at a replica",
-		"lock row unread", "lock row read late", "beat late and unheard", "beat late", "beat acknowledged late", "beat unread",
+		"lock row unread", "lock row read late", "beat late and unheard", "beat late", "beat acknowledged late", "beat read slowly", "beat unread",
 		"mutation missed by a replica", "mutation late", "mutation hinted", "mutation doubled", "acknowledgement lost",
 		"acknowledgement late", "data unread", "replica away", "key too large", "proxy paused", "proxy cut off",
 		"proxy suspended with its boot clock", "proxy crashed", "proxy shut down", "wall clock jump", "clk() jump", "clocks differ", "clock rate within eps",

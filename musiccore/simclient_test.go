@@ -199,6 +199,10 @@ func (c *client) refused(err error) {
 	c.s.metIf(errors.Is(err, ErrElsewhere), toldElsewhere)
 	c.s.metIf(errors.Is(err, ErrLost), toldLost)
 	c.s.metIf(errors.Is(err, ErrSynchronising), toldSynchronising)
+	if errors.Is(err, ErrLost) && c.strikes(refForged, 3) {
+		c.after(c.short(), c.lock) // asks where it stands
+		return
+	}
 	c.again()
 }
 

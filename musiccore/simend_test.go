@@ -22,7 +22,11 @@ func (s *sim) orphans() {
 			continue
 		}
 		for r := row.Head; r <= row.Guard; r++ {
-			id, _ := row.Session(r)
+			id, ok := row.Session(r)
+			if !ok {
+				s.fail("I11: reference %d is in no block: %s", r, brief(row))
+				return
+			}
 			if p := s.born[id]; p.session.id == id && !p.quit && p.valid() {
 				s.fail("I11/H3: reference %d of the living session %x is nobody's", r, id[:2])
 			}

@@ -161,11 +161,14 @@ func (st *simStore) decide(x *chance, p *proxy, k Key, l *sent, acked func()) bo
 
 // commit sends what was decided to every replica.
 func (st *simStore) commit(x *chance, r *lockRow, v version, acked func()) {
-	acks := 0
+	acks, missed := 0, 8
+	if len(r.commits) == 1 {
+		missed = 3 // half rows come of it, and rows that no quorum shows
+	}
 	for i := range r.have {
 		delay := x.short()
 		switch {
-		case x.strikes(commitMissed, 8), st.down&(1<<i) != 0:
+		case x.strikes(commitMissed, missed), st.down&(1<<i) != 0:
 			continue
 		case x.strikes(commitLate, 10):
 			delay = x.late()
@@ -289,9 +292,13 @@ func (st *simStore) readBeat(x *chance, id SessionID, back func(Result)) {
 		s.after(x.timeout(), func() { back(Result{}) })
 		return
 	}
-	s.after(x.short(), func() {
+	ask, answer := x.short(), x.short()
+	if x.strikes(beatOld, 8) {
+		ask, answer = x.slow(), x.slow()
+	}
+	s.after(ask, func() {
 		n := st.beats[id]
-		s.after(x.short(), func() { back(Result{Fate: Done, Beat: n}) })
+		s.after(answer, func() { back(Result{Fate: Done, Beat: n}) })
 	})
 }
 

@@ -247,6 +247,7 @@ func (v variant) find(t *testing.T) found {
 		t.Fatal(err)
 	}
 	f, out := v.hunt(binary)
+	t.Logf("%+v", f)
 	switch {
 	case f.by == "" && v.harmless == "":
 		t.Errorf("%s: nothing finds it\n%s", v.what, out)

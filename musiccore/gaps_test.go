@@ -1,0 +1,116 @@
+package musiccore
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+// Tests that a known-bad variant asked for: the simulation meets what they
+// play too seldom.
+
+// A replica that missed the INSERT of a lock row and got a later commit shows
+// half a row, for good: whoever is next to it must be able to lock.
+func TestHalfARowIsReadAtQuorum(t *testing.T) {
+	d := newDesk(t)
+	op := d.lock(Request{})
+	id, read := only[ReadRow](d)
+	if read.Quorum {
+		t.Fatal("the first look is local")
+	}
+	d.reply(id, Result{Cause: errors.New("half a row")})
+	d.pass(50 * time.Millisecond)
+	id, read = only[ReadRow](d)
+	if !read.Quorum {
+		t.Fatal("the same replica is asked again")
+	}
+	d.reply(id, Result{Fate: Done})
+	id, _ = only[Apply](d)
+	d.reply(id, Result{Fate: Done})
+	d.state(op, Held)
+}
+
+// An INSERT that has reached one replica is no row yet: a quorum that does not
+// show it says nothing of a lost one (PROTOCOL.md 4.1).
+func TestAnInsertOnOneReplica(t *testing.T) {
+	d := newDesk(t)
+	d.lock(Request{NoWait: true})
+	id, _ := only[ReadRow](d)
+	half := Row{Guard: 1, Head: 1, Queue: []Block{{First: 1, N: 1, Session: session(2), Req: 1}}, Base: t0, Dirty: true}
+	d.reply(id, Result{Fate: Done, Row: &half})
+	for quorum := false; !quorum; {
+		d.pass(100 * time.Millisecond)
+		for len(d.open) > 0 {
+			c := d.open[0]
+			d.open = d.open[1:]
+			if read, ok := c.Do.(ReadRow); ok && read.Quorum {
+				quorum = true
+				d.reply(c.ID, Result{Fate: Done})
+				continue
+			}
+			d.reply(c.ID, Result{Fate: Done, Row: &half})
+		}
+	}
+	if len(d.alarms) > 0 {
+		t.Fatalf("alarms %+v", d.alarms)
+	}
+	d.open = nil
+	d.lock(Request{})
+	if _, w := only[Apply](d); w.Swap.If.What != IfAbsent {
+		t.Fatalf("%+v", w.Swap)
+	}
+}
+
+// D: whoever tells first of a later closed, an open term hears of it.
+func TestALockTellsOfALaterClosed(t *testing.T) {
+	d, _ := held(t)
+	d.lock(Request{NoWait: true, Closed: 2 * t0})
+	if tk, _ := d.begin(1, Get); tk.OK() {
+		t.Fatal("the table was closed since, and the term goes on as synchronised")
+	}
+}
+
+// Whoever says NOWAIT behind an own reference that memory does not know leaves
+// nothing behind, and yet the key must come free.
+func TestNowaitFindsTheForgottenHead(t *testing.T) {
+	d := newDesk(t)
+	op := d.lock(Request{NoWait: true})
+	id, _ := only[ReadRow](d)
+	row := Row{Guard: 5, Head: 4, Queue: []Block{block(4, 1, 1, 77), block(5, 1, 2, 1)}, Base: 50}
+	d.reply(id, sees(row))
+	d.state(op, Busy)
+	id, read := only[ReadRow](d)
+	if !read.Quorum {
+		t.Fatal("the head must be certain")
+	}
+	d.reply(id, sees(row))
+	if _, a := only[Apply](d); a.Swap.Set.Row.Head != 5 || !a.Swap.Set.Row.Dirty {
+		t.Fatalf("%+v", a.Swap)
+	}
+}
+
+// A hint makes a dirty head no cleaner: QUORUM has the word (M6).
+func TestAHintIsNoQuorum(t *testing.T) {
+	d := newDesk(t)
+	op := d.lock(Request{Wait: time.Hour})
+	id, _ := only[ReadRow](d)
+	row := Row{Guard: 1, Head: 1, Queue: []Block{block(1, 1, 2, 1)}, Base: 50}
+	d.reply(id, sees(row))
+	id, a := only[Apply](d)
+	row, _ = a.Swap.Apply(&row)
+	d.reply(id, Result{Fate: Done})
+	row.Head, row.Base, row.Dirty = 2, 60, true
+	for range 20 {
+		d.take(d.core.Hear(d.time(), Hint{Key: d.key(), To: session(1), Kind: YourTurn}))
+		for len(d.open) > 0 {
+			c := d.open[0]
+			d.open = d.open[1:]
+			if read, ok := c.Do.(ReadRow); ok && !read.Quorum {
+				d.reply(c.ID, sees(row))
+				d.take(d.core.Hear(d.time(), Hint{Key: d.key(), To: session(1), Kind: YourTurn}))
+			}
+		}
+		d.waits(op)
+		d.pass(50 * time.Millisecond)
+	}
+}
