@@ -47,7 +47,7 @@ soak: ## the simulation of the lock protocol on all cores, for SOAK (10m) or SEE
 	$(GO) test ./musiccore -run '^TestSimulation$$' -count=1 -v -timeout 0 -sim.first=$(FIRST) $(if $(SEEDS),-sim.seeds=$(SEEDS),-sim.for=$(SOAK))
 
 variants: ## find each known-bad variant of the lock protocol, and write docs/variants.md anew
-	UPDATE_DOCS=1 $(GO) test ./musiccore -run '^TestVariants$$' -count=1
+	UPDATE_DOCS=1 $(GO) test ./musiccore -run '^TestVariants$$' -count=1 -timeout 1h -variants.all
 
 chaos: ## real nodes and proxies in an emulated network, under faults for CHAOS (10m); SEED=n repeats a choice of them
 	$(GO) test ./integration/chaos -run '^TestNothing' -count=1 -v -timeout 0 -chaos.for=$(CHAOS) $(if $(SEED),-chaos.seed=$(SEED))
