@@ -103,9 +103,9 @@ func newConn(s *Server, client net.Conn) *conn {
 	return c
 }
 
-// serve is the life of the connection: admit, dial, relay, and the last words. It returns when both sockets are closed and
-// everything that was started for them has ended.
-func (c *conn) serve() {
+// serve is the life of the connection: admit, dial, relay, and the last words. It returns why it ended, when both sockets are
+// closed and everything that was started for them has ended.
+func (c *conn) serve() error {
 	cause := c.open()
 	if cause == nil {
 		cause = c.relay()
@@ -119,7 +119,7 @@ func (c *conn) serve() {
 	c.abandon()
 	c.children.Wait()
 	c.up.in.close()
-	c.tell(cause)
+	return cause
 }
 
 // open waits for the client's first bytes, which decide whether there will be a backend connection at all: a client that

@@ -150,11 +150,12 @@ func (s *Server) admit(client net.Conn) {
 	}
 	s.Stats.Open.Add(1)
 	s.wg.Go(func() {
-		c.serve()
+		cause := c.serve()
 		s.mu.Lock()
 		delete(s.conns, c)
 		s.mu.Unlock()
 		s.Stats.Open.Add(-1)
+		c.tell(cause) // who reads it finds the place free
 	})
 }
 

@@ -92,7 +92,7 @@ func TestDemo(t *testing.T) {
 	t.Run("is told with three proxies", func(t *testing.T) {
 		three := b
 		three.env = append(b.env, "NODES=3")
-		toldToItsEnd(t, three, "no lock, no place in the queue, and no money")
+		toldToItsEnd(t, three, "A crash of a proxy has cost a few seconds")
 	})
 	t.Run("SIGTERM while Cassandra starts", func(t *testing.T) { ended(t, b, "starting Cassandra", syscall.SIGTERM, 1) })
 	t.Run("SIGINT in the middle", func(t *testing.T) { ended(t, b, "2. ", syscall.SIGINT, 3) })
