@@ -20,9 +20,9 @@ build: ## build bin/music, static
 
 test: ## everything that CI runs: vet, unit tests and the whole against real Cassandra, all with -race
 	$(GO) vet ./...
-	$(GO) test -race -timeout 25m $$($(GO) list ./... | grep -v -e '^music/integration' -e '^music/model')
+	$(GO) test -race -timeout 25m $$($(GO) list ./... | grep -v -e '^music/integration' -e '^music/model' -e '^music/cmd/music-demo')
 	$(GO) test -v -timeout 15m ./model | grep -v -e '^=== ' -e '^  *--- PASS'
-	$(GO) test -race -timeout 45m -count=1 -p 1 music/integration/...
+	$(GO) test -race -timeout 45m -count=1 -p 1 music/cmd/music-demo music/integration/...
 
 compat: ## programs with the driver for Node.js, direct and through the proxy; needs node and npm
 	mkdir -p .run/node

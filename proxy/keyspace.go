@@ -45,9 +45,10 @@ func ensureKeyspace(ctx context.Context, s *gocql.Session, replication string) e
 		if err := s.Query(ddl).ExecContext(ctx); err != nil {
 			return fmt.Errorf("make keyspace music: %w", err)
 		}
-	}
-	if err := s.AwaitSchemaAgreement(ctx); err != nil {
-		return fmt.Errorf("make keyspace music: %w", err)
+		// Where another proxy has just made it, the next statement may meet a node that has not heard of it.
+		if err := s.AwaitSchemaAgreement(ctx); err != nil {
+			return fmt.Errorf("make keyspace music: %w", err)
+		}
 	}
 	return nil
 }
