@@ -11,18 +11,22 @@ import (
 // page is where the table of results stands.
 const page = "../docs/model.md"
 
-// TestPageTellsEveryRun: the page is written by hand where -record is forgotten.
+// TestPageTellsEveryRun: docs/model.md tells what came of each run of the small scopes, and nothing else of any run.
 func TestPageTellsEveryRun(t *testing.T) {
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range runs() {
-		begin := fmt.Sprintf("| %s | %s | `%s` | %s | ", r.name, r.what, r.flags, orNone(r.breaks))
-		if !strings.Contains(string(text), begin) {
-			t.Errorf("%s has no line that begins with %q", page, begin)
+		if !strings.Contains(string(text), result(r)) && (!r.large || strings.Contains(string(text), "| "+r.name+" |")) {
+			t.Errorf("%s has no line that begins with %q", page, result(r))
 		}
 	}
+}
+
+// result is how the line of a run begins in which what must break breaks.
+func result(r run) string {
+	return fmt.Sprintf("\n| %s | %s | `%s` | %s | ", r.name, r.what, r.flags, orNone(r.breaks))
 }
 
 // TestStoriesAreKept: each counter-example of the small scopes stands in testdata, and is of the property that the list says.
@@ -42,7 +46,7 @@ func TestStoriesAreKept(t *testing.T) {
 	}
 }
 
-// writePage writes the table of docs/model.md anew, between its marks.
+// writePage writes the table of docs/model.md anew, between its marks. Runs that were not made keep their lines.
 func writePage(t *testing.T, l *ledger) {
 	t.Helper()
 	text, err := os.ReadFile(page)
@@ -51,17 +55,17 @@ func writePage(t *testing.T, l *ledger) {
 	}
 	const begin, end = "<!-- runs -->\n", "<!-- /runs -->"
 	before, rest, ok1 := strings.Cut(string(text), begin)
-	_, after, ok2 := strings.Cut(rest, end)
+	old, after, ok2 := strings.Cut(rest, end)
 	if !ok1 || !ok2 {
 		t.Fatalf("%s has no marks", page)
 	}
-	if err := os.WriteFile(page, []byte(before+begin+table(l)+end+after), 0o600); err != nil {
+	if err := os.WriteFile(page, []byte(before+begin+table(l, old)+end+after), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// table returns the results as Markdown.
-func table(l *ledger) string {
+// table returns the results as Markdown, those that are not in the ledger out of the old table.
+func table(l *ledger, old string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var b strings.Builder
@@ -70,6 +74,11 @@ func table(l *ledger) string {
 		if v, ok := l.verdicts[r.name]; ok {
 			fmt.Fprintf(&b, "| %s | %s | `%s` | %s | %d | %d | %.0f | %.0f |\n",
 				r.name, r.what, r.flags, orNone(v.broken), v.states, v.depth, v.took.Seconds(), v.megabytes)
+			continue
+		}
+		if _, line, ok := strings.Cut("\n"+old, result(r)); ok {
+			line, _, _ = strings.Cut(line, "\n")
+			b.WriteString(strings.TrimPrefix(result(r), "\n") + line + "\n")
 		}
 	}
 	return b.String()
