@@ -105,12 +105,30 @@ func TestAHintIsNoQuorum(t *testing.T) {
 		for len(d.open) > 0 {
 			c := d.open[0]
 			d.open = d.open[1:]
-			if read, ok := c.Do.(ReadRow); ok && !read.Quorum {
-				d.reply(c.ID, sees(row))
-				d.take(d.core.Hear(d.time(), Hint{Key: d.key(), To: session(1), Kind: YourTurn}))
+			if read, ok := c.Do.(ReadRow); !ok || read.Quorum {
+				d.reply(c.ID, Result{Cause: errors.New("no quorum")})
+				continue
 			}
+			d.reply(c.ID, sees(row))
+			d.take(d.core.Hear(d.time(), Hint{Key: d.key(), To: session(1), Kind: YourTurn}))
 		}
 		d.waits(op)
 		d.pass(50 * time.Millisecond)
 	}
+}
+
+// A reference that was given up before its turn leaves the head alone, also an
+// own one that memory does not know (C8).
+func TestC8AnAbandonedReferenceWaitsForItsTurn(t *testing.T) {
+	d := newDesk(t)
+	op := d.lock(Request{Wait: time.Hour})
+	id, _ := only[ReadRow](d)
+	d.reply(id, sees(Row{Guard: 4, Head: 4, Queue: []Block{block(4, 1, 1, 77)}, Base: 50}))
+	id, _ = only[Apply](d)
+	d.reply(id, Result{Fate: Done})
+	d.take(d.core.Gone(d.time(), op))
+	if _, read := only[ReadRow](d); !read.Quorum {
+		t.Fatal("the head must be certain")
+	}
+	d.none()
 }
