@@ -70,53 +70,6 @@ func TestALockTellsOfALaterClosed(t *testing.T) {
 	}
 }
 
-// Whoever says NOWAIT behind an own reference that memory does not know leaves
-// nothing behind, and yet the key must come free.
-func TestNowaitFindsTheForgottenHead(t *testing.T) {
-	d := newDesk(t)
-	op := d.lock(Request{NoWait: true})
-	id, _ := only[ReadRow](d)
-	row := Row{Guard: 5, Head: 4, Queue: []Block{block(4, 1, 1, 77), block(5, 1, 2, 1)}, Base: 50}
-	d.reply(id, sees(row))
-	d.state(op, Busy)
-	id, read := only[ReadRow](d)
-	if !read.Quorum {
-		t.Fatal("the head must be certain")
-	}
-	d.reply(id, sees(row))
-	if _, a := only[Apply](d); a.Swap.Set.Row.Head != 5 || !a.Swap.Set.Row.Dirty {
-		t.Fatalf("%+v", a.Swap)
-	}
-}
-
-// A hint makes a dirty head no cleaner: QUORUM has the word (M6).
-func TestAHintIsNoQuorum(t *testing.T) {
-	d := newDesk(t)
-	op := d.lock(Request{Wait: time.Hour})
-	id, _ := only[ReadRow](d)
-	row := Row{Guard: 1, Head: 1, Queue: []Block{block(1, 1, 2, 1)}, Base: 50}
-	d.reply(id, sees(row))
-	id, a := only[Apply](d)
-	row, _ = a.Swap.Apply(&row)
-	d.reply(id, Result{Fate: Done})
-	row.Head, row.Base, row.Dirty = 2, 60, true
-	for range 20 {
-		d.take(d.core.Hear(d.time(), Hint{Key: d.key(), To: session(1), Kind: YourTurn}))
-		for len(d.open) > 0 {
-			c := d.open[0]
-			d.open = d.open[1:]
-			if read, ok := c.Do.(ReadRow); !ok || read.Quorum {
-				d.reply(c.ID, Result{Cause: errors.New("no quorum")})
-				continue
-			}
-			d.reply(c.ID, sees(row))
-			d.take(d.core.Hear(d.time(), Hint{Key: d.key(), To: session(1), Kind: YourTurn}))
-		}
-		d.waits(op)
-		d.pass(50 * time.Millisecond)
-	}
-}
-
 // A reference that was given up before its turn leaves the head alone, also an
 // own one that memory does not know (C8).
 func TestC8AnAbandonedReferenceWaitsForItsTurn(t *testing.T) {

@@ -205,7 +205,6 @@ func newSim(seed int, setup ...func(*sim)) *sim {
 	s.swarm()
 	w := &s.world
 	s.opts = s.options()
-	s.wild, s.strict = w.n(8) == 0, w.n(4) == 0
 	s.store, s.check = newSimStore(s), newChecker(s)
 	for i := range 1 + w.n(2) {
 		s.keys = append(s.keys, Key{PK: string(rune('a' + i))})

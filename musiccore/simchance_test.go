@@ -161,12 +161,41 @@ func (c *chance) timeout() time.Duration   { return 100*time.Millisecond + c.ms(
 func (c *chance) between(a, b Stamp) Stamp { return a + Stamp(c.n(int(b-a))) }
 
 // swarm draws how often each fault strikes in this run: not at all, about as
-// said, or more.
+// said, or more. In every fourth run one theme is all that happens.
 func (s *sim) swarm() {
+	w := &s.world
 	for f := range s.mix {
-		s.mix[f] = [...]uint8{0, 0, 1, 2, 2, 2, 3, 6}[s.world.n(8)]
+		s.mix[f] = [...]uint8{0, 0, 1, 2, 2, 2, 3, 6}[w.n(8)]
 	}
-	if s.world.n(8) == 0 {
+	s.wild, s.strict = w.n(8) == 0, w.n(4) == 0
+	switch w.n(8) {
+	case 0:
 		s.mix = [faults]uint8{}
+	case 1, 2:
+		s.theme(w.n(len(themes())))
+	}
+}
+
+// themes are faults that bring about together what none brings about alone.
+func themes() [][]fault {
+	return [][]fault{
+		{forces, commitMissed, rowLate, lwtDeaf},                                                        // strict tables
+		{beatLost, beatLate, beatDeaf, beatOld, cutOff, clockRate, pause, suspend, wallJump},            // leases
+		{closedRaised, dataMissed, dataLate, dataHinted, dataDeaf, clientMany},                          // plain writes
+		{commitMissed, lwtLost, lwtDeaf, rowLate, rowLost, crash, tableLost},                            // lock rows
+		{dataDeaf, ackLate, putLate, dataLate, dataUnread, endTwice, clientMany, pause},                 // unsettled puts
+		{crash, shutdown, clientMoves, ownerLeaves, peerLost, peerLate, clientSlow, refForged, beatOld}, // takeovers
+	}
+}
+
+func (s *sim) theme(n int) {
+	s.mix = [faults]uint8{}
+	for _, f := range themes()[n] {
+		s.mix[f] = uint8(3 + s.world.n(6))
+	}
+	s.strict = s.strict || n == 0
+	if n == 1 && s.world.n(3) == 0 {
+		s.wild = true
+		s.mix[clientMany] = 6
 	}
 }

@@ -22,6 +22,12 @@ type value struct {
 	excluded bool // an answer said that it did not happen
 }
 
+// issue is a ticket of a key.
+type issue struct {
+	base   Stamp
+	number uint64
+}
+
 // history is what happened at one key.
 type history struct {
 	windows  map[Stamp]*window1
@@ -31,13 +37,14 @@ type history struct {
 	opened   LockRef // the highest reference that was granted
 	grants   int
 	holder   map[LockRef]SessionID
-	entered  LockRef // the highest reference that got a ticket or began a Synch
-	last     Stamp   // … and the highest base
-	epoch    int     // how often the table was closed
-	acked    Stamp   // the highest stamp of an acknowledged put
-	answered Stamp   // the highest stamp that an answer showed
-	root     Stamp   // of the latest term of which something was told
-	ended    []int   // puts that are over, not acknowledged and not excluded
+	entered  LockRef       // the highest reference that got a ticket or began a Synch
+	last     Stamp         // … and the highest base
+	epoch    int           // how often the table was closed
+	issued   map[issue]int // in which epoch each ticket was given
+	acked    Stamp         // the highest stamp of an acknowledged put
+	answered Stamp         // the highest stamp that an answer showed
+	root     Stamp         // of the latest term of which something was told
+	ended    []int         // puts that are over, not acknowledged and not excluded
 	puts     int
 	lastGet  lastGet
 }
@@ -82,7 +89,7 @@ func (c *checker) named(v int) string {
 func (c *checker) key(k Key) *history {
 	h := c.keys[k]
 	if h == nil {
-		h = &history{windows: map[Stamp]*window1{}, stamps: map[Stamp]bool{}, holder: map[LockRef]SessionID{}}
+		h = &history{windows: map[Stamp]*window1{}, issued: map[issue]int{}, stamps: map[Stamp]bool{}, holder: map[LockRef]SessionID{}}
 		c.keys[k] = h
 	}
 	return h
@@ -186,8 +193,10 @@ func (c *checker) ticketed(p *proxy, tk Ticket) {
 		c.s.fail("E5/C12: a ticket without a valid session")
 	}
 	c.entering(p, tk.Key, tk.Ref, tk.Base)
+	h := c.key(tk.Key)
+	h.issued[issue{tk.Base, tk.Number}] = h.epoch
 	if tk.Kind == Put {
-		c.key(tk.Key).puts++
+		h.puts++
 		c.stamp(tk.Key, tk.Stamp, tk.Base)
 	}
 }
@@ -262,10 +271,10 @@ func (c *checker) told(p *proxy, tk Ticket, h moment) bool {
 }
 
 // ackedPut is a put whose client is told of success.
-func (c *checker) ackedPut(p *proxy, tk Ticket, v, epoch int, at moment) {
+func (c *checker) ackedPut(p *proxy, tk Ticket, v int, at moment) {
 	h := c.key(tk.Key)
 	c.s.tally.acks++
-	if !c.told(p, tk, at) || epoch != h.epoch {
+	if !c.told(p, tk, at) || h.issued[issue{tk.Base, tk.Number}] != h.epoch {
 		return
 	}
 	h.acked, h.root = max(h.acked, tk.Stamp), max(h.root, c.window(tk.Key, tk.Base).root)
@@ -281,8 +290,8 @@ func (c *checker) over(k Key, v int) {
 }
 
 // gets notes what is known when a get begins.
-func (c *checker) gets(k Key, still bool) getting {
-	h := c.key(k)
+func (c *checker) gets(tk Ticket, still bool) getting {
+	h := c.key(tk.Key)
 	kept := h.ended[:0]
 	for _, v := range h.ended {
 		if c.values[v].stamp > h.acked && !c.values[v].excluded {
@@ -290,7 +299,7 @@ func (c *checker) gets(k Key, still bool) getting {
 		}
 	}
 	h.ended = kept
-	return getting{max(h.acked, h.answered), append([]int(nil), kept...), h.epoch, h.puts, still}
+	return getting{max(h.acked, h.answered), append([]int(nil), kept...), h.issued[issue{tk.Base, tk.Number}], h.puts, still}
 }
 
 // answeredGet is a get whose client is told a value: I4, E3, E4.

@@ -227,7 +227,6 @@ type putting struct {
 	loop  int // of the client that waits for it; 0: it pipelines
 	tk    Ticket
 	value int
-	epoch int
 	m     *mutation
 }
 
@@ -236,7 +235,7 @@ func (c *client) put(x *chance, tk Ticket) {
 	s := c.s
 	v := s.newValue(tk.Key)
 	s.check.values[v].stamp = tk.Stamp
-	w := &putting{c: c, x: x, p: c.p, life: c.p.life, tk: tk, value: v, epoch: s.check.key(tk.Key).epoch}
+	w := &putting{c: c, x: x, p: c.p, life: c.p.life, tk: tk, value: v}
 	w.m = &mutation{stamp: tk.Stamp, value: v, root: s.check.window(tk.Key, tk.Base).root}
 	s.store.expect(tk.Key, w.m)
 	s.tell("client %d PUT %s %d, stamp %d", c.n, tk.Key.PK, v, tk.Stamp-t0)
@@ -283,7 +282,7 @@ func (w *putting) ends(o Outcome) {
 	p.ends(w.tk, o, func(verdict Verdict, at moment) {
 		s.tell("client %d PUT %d ends: %v, told %v", w.c.n, w.value, o, verdict)
 		if verdict == Tell && o == OutcomeAcked {
-			s.check.ackedPut(p, w.tk, w.value, w.epoch, at)
+			s.check.ackedPut(p, w.tk, w.value, at)
 		}
 		s.metIf(verdict == Uncertain && o == OutcomeUnknown, toldUnknown)
 		s.metIf(verdict == Uncertain && o == OutcomeAcked, ackedTooLateForPut)
@@ -316,7 +315,7 @@ func (w *putting) twice(o Outcome) {
 func (c *client) get(x *chance, tk Ticket) {
 	s, p, life, loop := c.s, c.p, c.p.life, c.loop
 	t := p.core.keys[tk.Key].term
-	g := s.check.gets(tk.Key, t != nil && t.flight.puts == 0)
+	g := s.check.gets(tk, t != nil && t.flight.puts == 0)
 	s.store.get(x, tk.Key, func(seen cell, ok bool) {
 		p.hears(life, func() {
 			o := OutcomeUnknown

@@ -298,7 +298,7 @@ func (c *roamer) use(x *chance, y *proxy, tk Ticket) {
 	s, e := c.s, &ending1{c: c, x: x, y: y, life: y.life, tk: tk}
 	if tk.Kind == Get {
 		k := y.core.keys[tk.Key]
-		g := s.check.gets(tk.Key, k != nil && k.term != nil && k.term.flight.puts == 0)
+		g := s.check.gets(tk, k != nil && k.term != nil && k.term.flight.puts == 0)
 		s.store.get(x, tk.Key, func(seen cell, ok bool) {
 			e.tell = func(at moment) { s.check.answeredGet(y, tk, seen.visible(), g, at) }
 			e.send(ok)
@@ -307,11 +307,10 @@ func (c *roamer) use(x *chance, y *proxy, tk Ticket) {
 	}
 	e.value = s.newValue(tk.Key)
 	s.check.values[e.value].stamp = tk.Stamp
-	epoch := s.check.key(tk.Key).epoch
 	m := &mutation{stamp: tk.Stamp, value: e.value, root: s.check.window(tk.Key, tk.Base).root}
 	s.store.expect(tk.Key, m)
 	s.tell("roamer %d PUT %s %d, stamp %d, ticket of proxy %d", c.n, tk.Key.PK, e.value, tk.Stamp-t0, y.n)
-	e.tell = func(at moment) { s.check.ackedPut(y, tk, e.value, epoch, at) }
+	e.tell = func(at moment) { s.check.ackedPut(y, tk, e.value, at) }
 	s.store.write(x, tk.Key, m, e.send)
 }
 

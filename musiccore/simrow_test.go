@@ -162,8 +162,8 @@ func (st *simStore) decide(x *chance, p *proxy, k Key, l *sent, acked func()) bo
 // commit sends what was decided to every replica.
 func (st *simStore) commit(x *chance, r *lockRow, v version, acked func()) {
 	acks, missed := 0, 8
-	if len(r.commits) == 1 {
-		missed = 3 // half rows come of it, and rows that no quorum shows
+	if len(r.commits) == 1 || (st.s.strict && x.n(4) == 0) {
+		missed = 2 // half rows come of it, and rows that no quorum shows
 	}
 	for i := range r.have {
 		delay := x.short()
