@@ -85,3 +85,47 @@ func TestC8AnAbandonedReferenceWaitsForItsTurn(t *testing.T) {
 	}
 	d.none()
 }
+
+// A check's read that began before an own Renew was done shows the base that
+// the Renew has left: the term is still the operation's own.
+func TestStrictKnowsTheBaseThatItLeft(t *testing.T) {
+	d, s := strict(t)
+	put := d.acked(Put)
+	id, _ := only[ReadRow](d)
+	before := s.read()
+	d.take(d.core.Altered(d.time(), d.table))
+	s.run()
+	d.reply(id, before)
+	d.verdict(put, Tell)
+}
+
+// A read that began before the own INSERT and comes back late shows no row:
+// nothing has vanished.
+func TestALateReadOfBeforeTheInsert(t *testing.T) {
+	d := newDesk(t)
+	s := newStore(d)
+	theirs := Row{Guard: 1, Head: 1, Queue: []Block{block(1, 1, 2, 1)}, Base: 50, Dirty: true}
+	d.lock(Request{NoWait: true})
+	id, _ := only[ReadRow](d)
+	d.reply(id, sees(theirs)) // one replica has their INSERT
+	var late CommandID
+	for late == 0 {
+		d.pass(100 * time.Millisecond)
+		for len(d.open) > 0 {
+			c := d.open[0]
+			d.open = d.open[1:]
+			if read, ok := c.Do.(ReadRow); ok && read.Quorum {
+				late = c.ID
+				continue
+			}
+			d.reply(c.ID, sees(theirs))
+		}
+	}
+	s.row = &theirs
+	d.lock(Request{})
+	s.run() // the own Enqueue is applied to it
+	d.reply(late, Result{Fate: Done})
+	if len(d.alarms) > 0 {
+		t.Fatalf("alarms %+v", d.alarms)
+	}
+}
