@@ -17,8 +17,9 @@ type sim struct {
 	faults   bool
 	closing  bool // clients begin no more sections
 	closedAt time.Duration
-	strict   bool // the table is
-	wild     bool // clock rates differ by more than eps: see checker
+	healed   time.Duration // when the faults ended
+	strict   bool          // the table is
+	wild     bool          // clock rates differ by more than eps: see checker
 	store    *simStore
 	check    *checker
 	proxies  []*proxy
@@ -284,8 +285,9 @@ func (s *sim) play() {
 
 // until goes on until something is so, and fails if it does not come.
 func (s *sim) until(what string, within time.Duration, so func() bool) {
+	patience := s.opts.OpTimeout + time.Second
 	if s.wild {
-		within *= 4 // a slow clock's seconds
+		within, patience = 4*within, 4*patience // a slow clock's seconds
 	}
 	for end := s.now + within; s.failed == nil && !so(); {
 		if s.now >= end {
@@ -293,5 +295,6 @@ func (s *sim) until(what string, within time.Duration, so func() bool) {
 			return
 		}
 		s.run(s.now + 100*time.Millisecond)
+		s.check.waited(patience)
 	}
 }

@@ -178,9 +178,13 @@ func (p *proxy) mischief() {
 	s.after(p.late()+p.late()/2, p.mischief)
 }
 
-// halts stops the process, and perhaps a clock with it.
+// halts stops the process, and perhaps a clock with it: one that has stopped
+// already does not stop twice, or the clock would go back.
 func (p *proxy) halts() {
 	s := p.s
+	if s.now < p.paused {
+		return
+	}
 	by := p.late()
 	if p.strikes(cutOff, 2) {
 		p.cut = s.now + p.late()/2

@@ -126,7 +126,8 @@ func (st *simStore) expect(k Key, m *mutation) {
 			kept = append(kept, old)
 		}
 	}
-	d.pending = append(kept, m)
+	kept = append(kept, m)
+	d.pending = kept
 }
 
 // write sends an expected mutation to every replica and answers when a quorum
@@ -299,10 +300,10 @@ func (s *sim) raiseClosed(x *chance) {
 // heal ends the faults. In every other run only a quorum of the replicas and
 // one process are whole again, and the rest is broken for ever.
 func (s *sim) heal() {
-	s.faults, s.store.down = false, 0
+	s.faults, s.store.down, s.healed = false, 0, s.now
 	s.tell("the faults end")
 	for _, p := range s.proxies {
-		p.paused, p.cut = min(p.paused, s.now), 0
+		p.cut = 0
 	}
 	if s.world.n(2) == 0 {
 		return
