@@ -21,6 +21,7 @@ build: ## build bin/music, static
 test: ## everything that CI runs: vet, unit tests and the whole against real Cassandra, all with -race
 	$(GO) vet ./...
 	$(GO) test -race -timeout 25m $$($(GO) list ./... | grep -v -e '^music/integration' -e '^music/model' -e '^music/cmd/music-demo')
+	$(GO) test -run '^TestSimulation$$' ./musiccore -sim.seeds=10000
 	$(GO) test -v -timeout 15m ./model | grep -v -e '^=== ' -e '^  *--- PASS'
 	$(GO) test -race -timeout 45m -count=1 -p 1 music/cmd/music-demo music/integration/...
 

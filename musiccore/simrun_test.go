@@ -5,6 +5,7 @@ import (
 	"math"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,7 +15,7 @@ import (
 // The flags of the simulation; see `make soak`.
 var (
 	simFirst   = flag.Int("sim.first", 1, "the first seed")
-	simSeeds   = flag.Int("sim.seeds", 2000, "how many seeds the simulation runs")
+	simSeeds   = flag.Int("sim.seeds", 0, "how many seeds the simulation runs; 0: 2000, or a tenth with -short or -race")
 	simFor     = flag.Duration("sim.for", 0, "run seeds for so long instead")
 	simWorkers = flag.Int("sim.workers", 0, "how many seeds run at a time; 0: one a core")
 	simBrief   = flag.Bool("sim.brief", false, "do not cut a failing seed down")
@@ -23,6 +24,21 @@ var (
 
 // fullRun is from how many seeds on everything must have been met.
 const fullRun = 2000
+
+// seeds is how many of them a run plays. One simulation is single-threaded, so
+// that the race detector has little to find in it and makes it ten times as
+// slow: `make test` plays many more without.
+func seeds() int {
+	info, ok := debug.ReadBuildInfo()
+	raced := ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+	switch {
+	case *simSeeds > 0:
+		return *simSeeds
+	case raced || testing.Short():
+		return fullRun / 10
+	}
+	return fullRun
+}
 
 // play runs one seed.
 func play(seed int, setup ...func(*sim)) *sim {
@@ -96,10 +112,7 @@ func (c *campaign) run(workers int) {
 // TestSimulation runs seeds. The first that fails is cut down to a story that
 // can be read.
 func TestSimulation(t *testing.T) {
-	c := &campaign{next: *simFirst, end: *simFirst + *simSeeds, lowest: math.MaxInt, log: t.Logf}
-	if testing.Short() {
-		c.end = *simFirst + *simSeeds/10
-	}
+	c := &campaign{next: *simFirst, end: *simFirst + seeds(), lowest: math.MaxInt, log: t.Logf}
 	if *simFor > 0 {
 		c.end, c.until = math.MaxInt, time.Now().Add(*simFor)
 	}
