@@ -31,6 +31,7 @@ func session(n byte) SessionID { return SessionID{n} }
 func newDesk(t *testing.T, change ...func(*Options)) *desk {
 	t.Helper()
 	o := Defaults()
+	o.Retain = 0
 	for _, c := range change {
 		c(&o)
 	}

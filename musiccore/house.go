@@ -41,7 +41,7 @@ func (c *Core) key(id Key) *key {
 	k := &key{c: c, id: id, closed: f.closed, strict: f.strict}
 	k.timer.who = k
 	if r, ok := c.idle.get(id); ok {
-		k.view.row, k.view.known, k.view.firm, k.died = r.row, present, c.last.command, r.died
+		k.view.row, k.view.known, k.view.firm, k.died, k.spare = r.row, present, c.last.command, r.died, r.spare
 	}
 	c.keys[id] = k
 	return k
@@ -51,7 +51,7 @@ func (c *Core) key(id Key) *key {
 // empty and certain: a queue that is not could change without us.
 func (c *Core) forget(k *key) {
 	if k.view.firm != 0 && k.view.known == present && k.view.row.Empty() {
-		c.idle.put(k.id, rest{k.view.row, k.died})
+		c.idle.put(k.id, rest{k.view.row, k.died, k.spare})
 	}
 	delete(c.running, k.view.cmd)
 	c.timers.stop(&k.timer)
@@ -150,6 +150,9 @@ func (k *key) raise(closed Stamp) {
 
 // sendAway tells all who wait that nothing is granted here any more.
 func (k *key) sendAway(now Now) {
+	for _, r := range k.reserves() {
+		k.disband(r)
+	}
 	for _, p := range k.queued {
 		k.answer(p, k.standing(now, p))
 	}
@@ -162,7 +165,11 @@ func (k *key) sendAway(now Now) {
 
 func (k *key) quiet() bool {
 	t := k.term
-	return k.lwt == nil && (t == nil || (t.open && t.flight.ops == 0 && !t.unsettled && t.synch.cmd == 0))
+	if k.lwt != nil || t == nil {
+		return k.lwt == nil
+	}
+	fixed := t.reserve == nil || (t.reserve.plain && !t.window.wanted)
+	return t.open && fixed && t.flight.ops == 0 && !t.unsettled && t.synch.cmd == 0
 }
 
 // bury ends everything of a key without another word to the store: the

@@ -3,8 +3,9 @@ package musiccore
 // rest is what is kept of a key that nobody holds: enough for the next
 // Enqueue to need no read. A stale one costs a refused LWT and nothing else.
 type rest struct {
-	row  Row
-	died bool // the last holder did not give the lock back
+	row   Row
+	died  bool  // the last holder did not give the lock back
+	spare int32 // of the key
 }
 
 // idle keeps a bounded number of them; the oldest goes first.

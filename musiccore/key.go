@@ -25,6 +25,7 @@ type key struct {
 	died    bool  // the last holder did not give the lock back
 	wanted  time.Duration
 	spoken  SessionID // whom Wanted was said to
+	spare   int32     // references that the next Enqueue on an empty queue reserves; 0: sections are too long to keep the key
 	timer   timer
 }
 
@@ -42,6 +43,8 @@ func (k *key) due(now Now) { k.step(now) }
 func (k *key) step(now Now) {
 	k.pass(now)
 	k.enter(now)
+	k.handOver(now)
+	k.fix(now)
 	k.serve(now)
 	k.push(now)
 	if k.lwt == nil {
@@ -58,7 +61,7 @@ func (k *key) choose(now Now) {
 		return
 	}
 	switch t := k.term; {
-	case t != nil && t.drained(k.c.opts.SettleTries):
+	case t != nil && t.drained(k.c.opts.SettleTries) && !t.lingers(now):
 		k.release(now)
 	case t != nil && t.window.wanted:
 		k.renew(now)
@@ -247,7 +250,7 @@ func (k *key) wake(now Now) time.Duration {
 		at = sooner(now.Boot, at, now.Boot+time.Second)
 	}
 	if k.term != nil {
-		at = sooner(now.Boot, at, k.term.wake(now.Boot, k.c.opts.OpTimeout))
+		at = sooner(now.Boot, at, k.term.wake(now.Boot, k.c.opts))
 	}
 	return at
 }

@@ -22,6 +22,11 @@ func (c *Core) List(now Now) []Listing {
 		for _, p := range k.queued {
 			all = k.list(all, now, p)
 		}
+		for _, r := range k.reserves() {
+			for _, p := range r.line {
+				all = k.list(all, now, p)
+			}
+		}
 		for _, p := range k.asking {
 			all = k.list(all, now, p)
 		}
@@ -30,7 +35,7 @@ func (c *Core) List(now Now) []Listing {
 }
 
 func (k *key) list(all []Listing, now Now, p *place) []Listing {
-	if p.gone || p.phase == over {
+	if p.gone || p.phase == over || (p.reserve != nil && p.ref != 0) {
 		return all
 	}
 	g := k.standing(now, p)

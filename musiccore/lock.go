@@ -54,12 +54,12 @@ func (k *key) newPlace(now Now, op OpID, q Request) {
 		}
 		k.tokens[q.Token] = p
 	}
-	k.asking = append(k.asking, p)
 	p.attach(now, op, q)
+	k.queueUp(now, p)
 }
 
 func (k *key) waiters() int {
-	n := len(k.asking) + len(k.queued)
+	n := len(k.asking) + len(k.queued) + k.lined()
 	if k.lwt != nil {
 		n += len(k.lwt.places)
 	}

@@ -68,7 +68,7 @@ func (k *key) swapped(now Now, r Result) {
 	case Done:
 		k.view.applied(l.swap)
 		k.view.firm = k.c.last.command
-		k.done(now, l.swap.Set.Row.first())
+		k.done(now)
 	case Refused:
 		l.refused = k.c.last.command
 		k.view.next = 0
@@ -77,13 +77,8 @@ func (k *key) swapped(now Now, r Result) {
 	}
 }
 
-// first is the first reference of the newest block: what an Enqueue reserved.
-func (r Row) first() LockRef {
-	if len(r.Queue) == 0 {
-		return 0
-	}
-	return r.Queue[len(r.Queue)-1].First
-}
+// newest is the block at the end of the queue: what an Enqueue reserves.
+func (r Row) newest() Block { return r.Queue[len(r.Queue)-1] }
 
 // resolve decides a refused LWT by a row read at QUORUM after the refusal.
 func (k *key) resolve(now Now, id CommandID, r *Row) {
@@ -105,8 +100,8 @@ func (k *key) resolve(now Now, id CommandID, r *Row) {
 		k.decided(now, r.sameTerm(l.swap.Set.Row))
 		return
 	}
-	if b, mine := r.Find(k.c.self.id, l.req); mine {
-		k.done(now, b.First)
+	if _, mine := r.Find(k.c.self.id, l.req); mine {
+		k.done(now)
 		return
 	}
 	k.dropLWT()
@@ -131,7 +126,7 @@ func (l *lwt) stands(r *Row) bool {
 // has changed the term: a Release is moot, a Renew came too late.
 func (k *key) decided(now Now, mine bool) {
 	if mine {
-		k.done(now, 0)
+		k.done(now)
 		return
 	}
 	why := k.lwt.why
@@ -150,16 +145,17 @@ func (k *key) decided(now Now, mine bool) {
 func (k *key) dropLWT() {
 	k.asking = append(k.lwt.places, k.asking...)
 	k.lwt = nil
+	k.spare = min(k.spare, 1)
 }
 
 // done ends an LWT that was applied.
-func (k *key) done(now Now, first LockRef) {
+func (k *key) done(now Now) {
 	l := k.lwt
 	k.lwt = nil
 	k.view.tries, k.view.next = 0, 0
 	switch l.why {
 	case enqueueing:
-		k.numbered(now, l.places, first)
+		k.enqueued(now, l.places, l.swap.Set.Row.newest())
 	case releasing:
 		if k.term != nil {
 			k.endTerm()

@@ -17,6 +17,7 @@ type Options struct {
 	Waiters      int           // waiters per key
 	Idle         int           // lock rows kept of keys that nobody holds
 	SettleTries  int           // "bounded effort" before a term is released dirty
+	Retain       time.Duration // R: a key whose sections are shorter is kept so long for the next one here (PROTOCOL.md 6); 0: never
 }
 
 // Defaults are the values that DESIGN.md 2 promises.
@@ -34,6 +35,7 @@ func Defaults() Options {
 		Waiters:      100_000,
 		Idle:         4096,
 		SettleTries:  2,
+		Retain:       200 * time.Millisecond,
 	}
 }
 

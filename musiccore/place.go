@@ -20,24 +20,25 @@ const (
 // then the lock. It belongs to no connection; op is the operation that waits
 // for it at the moment.
 type place struct {
-	k      *key
-	ref    LockRef
-	op     OpID
-	until  time.Duration // op is answered, or silence ends it
-	lease  time.Duration
-	owner  string
-	since  time.Duration // of the LOCK; then of the grant
-	token  [16]byte
-	phase  phase
-	gone   bool // abandoned: released when it becomes the head
-	nowait bool
-	atOnce bool
-	died   bool    // the holder before did not give the lock back
-	guest  bool    // the reference is of another session, which is dead
-	taken  Stamp   // the base that the guest's own Takeover made
-	begins []begin // operations that wait for the guest's term
-	forced bool    // ended by force, though its session lives: the table is strict
-	timer  timer
+	k       *key
+	ref     LockRef
+	op      OpID
+	until   time.Duration // op is answered, or silence ends it
+	lease   time.Duration
+	owner   string
+	since   time.Duration // of the LOCK; then of the grant
+	token   [16]byte
+	phase   phase
+	gone    bool // abandoned: released when it becomes the head
+	nowait  bool
+	atOnce  bool
+	died    bool     // the holder before did not give the lock back
+	guest   bool     // the reference is of another session, which is dead
+	taken   Stamp    // the base that the guest's own Takeover made
+	begins  []begin  // operations that wait for the guest's term
+	forced  bool     // ended by force, though its session lives: the table is strict
+	reserve *reserve // in whose line it waits; of the block's own place the block
+	timer   timer
 }
 
 // due is the place's timer.
@@ -46,6 +47,8 @@ func (p *place) due(now Now) {
 	switch {
 	case p.phase == over || p.gone:
 		return
+	case p.reserve != nil && p.op != 0 && now.Boot >= p.tellAt():
+		k.tell(p)
 	case now.Boot < p.until:
 		k.c.timers.set(&p.timer, p.until)
 		return
@@ -62,6 +65,9 @@ func (p *place) due(now Now) {
 // keep moves the end of silence, or the time of the answer.
 func (p *place) keep(until time.Duration) {
 	p.until = until
+	if p.reserve != nil {
+		until = p.tellAt()
+	}
 	p.k.c.timers.set(&p.timer, until)
 }
 
@@ -161,6 +167,9 @@ func (k *key) abandon(p *place, how State) {
 	if p.ref == 0 {
 		k.asking = without(k.asking, p)
 	}
+	if p.reserve != nil {
+		p.reserve.line = without(p.reserve.line, p)
+	}
 }
 
 func (k *key) unname(p *place) {
@@ -186,6 +195,9 @@ func (k *key) losePlace(p *place) {
 	}
 	k.finish(p, LostState)
 	k.answer(p, Grant{Ref: p.ref, State: LostState})
+	if p.reserve != nil {
+		k.disband(p.reserve)
+	}
 }
 
 // finish is the end of a place, for ever.
@@ -204,7 +216,7 @@ func (k *key) finish(p *place, how State) {
 
 // live answers the place of a reference that somebody may still use.
 func (k *key) live(r LockRef) *place {
-	if p := k.find(r); p != nil && !p.gone && p.phase != over {
+	if p := k.find(r); p != nil && !p.gone && p.phase != over && p.reserve == nil {
 		return p
 	}
 	return nil
@@ -237,12 +249,16 @@ func (k *key) insert(p *place) {
 	k.queued = slices.Insert(k.queued, i, p)
 }
 
-// numbered gives the places of an applied Enqueue their references, and
+// enqueued gives the places of an applied Enqueue their references, and
 // answers those who would not wait behind somebody.
-func (k *key) numbered(now Now, ps []*place, first LockRef) {
+func (k *key) enqueued(now Now, ps []*place, b Block) {
+	if b.Retained {
+		k.reserved(now, ps, b)
+		return
+	}
 	busy := k.busy()
 	for i, p := range ps {
-		p.ref = first + LockRef(i)
+		p.ref = b.First + LockRef(i)
 		p.phase = waiting
 		k.insert(p)
 		if p.atOnce && p.op != 0 && busy {
@@ -268,7 +284,10 @@ func (k *key) enqueue(now Now) {
 	}
 	k.asking = nil
 	k.c.last.request++
-	b := Block{N: int32(len(ps)), Session: k.c.self.id, Req: k.c.last.request}
+	b := Block{N: int32(len(ps)), Session: k.c.self.id, Req: k.c.last.request, Retained: k.retains(now, r, ps)}
+	if b.Retained && (r == nil || r.Empty()) {
+		b.N = max(b.N, k.spare)
+	}
 	s := Enqueue(r, b, k.closed, now.Clk)
 	if !k.start(now, lwt{why: enqueueing, swap: s, req: b.Req, places: ps}) {
 		k.asking = ps

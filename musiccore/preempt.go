@@ -11,7 +11,10 @@ func (k *key) preempt(now Now) {
 	r := k.view.row
 	k.watchAhead(now)
 	w := k.c.watch(now, x)
-	if !w.dead || now.Boot < w.deadAt+k.c.opts.Grace || k.view.vouched != r.Base {
+	if !w.dead || k.view.vouched != r.Base {
+		return
+	}
+	if now.Boot < w.deadAt+k.c.opts.Grace && !r.kept(r.Head) { // what was kept goes on nowhere
 		return
 	}
 	k.start(now, lwt{why: preempting, swap: Preempt(r, r.Next(k.passable(now)), k.c.opts.Window, now.Clk)})

@@ -89,6 +89,18 @@ func (r Row) kept(ref LockRef) bool {
 	return false
 }
 
+// through answers the last reference of the tenure that a reference begins:
+// itself, or that of the block that a session keeps for itself, which is one
+// tenure whoever ends it (PROTOCOL.md 6).
+func (r Row) through(ref LockRef) LockRef {
+	for _, b := range r.Queue {
+		if b.Retained && b.First <= ref && ref <= b.Last() {
+			return b.Last()
+		}
+	}
+	return ref
+}
+
 // Find looks for the block that a session enqueued under a request number:
 // "look whether it was me" (PROTOCOL.md 1, lwt).
 func (r Row) Find(s SessionID, req int64) (Block, bool) {
@@ -101,9 +113,9 @@ func (r Row) Find(s SessionID, req int64) (Block, bool) {
 }
 
 // Next answers the head that a Preempt leaves: the first reference above the
-// head that is not passed over, else guard+1 (PROTOCOL.md 1, Preempt).
+// head's tenure that is not passed over, else guard+1 (PROTOCOL.md 1, Preempt).
 func (r Row) Next(passable func(LockRef, SessionID) bool) LockRef {
-	for ref := r.Head + 1; ref <= r.Guard; ref++ {
+	for ref := r.through(r.Head) + 1; ref <= r.Guard; ref++ {
 		if s, ok := r.Session(ref); !ok || !passable(ref, s) {
 			return ref
 		}

@@ -189,6 +189,7 @@ func (s *sim) options() Options {
 	if w.n(3) == 0 {
 		o.Grace = time.Second
 	}
+	o.Retain = [...]time.Duration{0, 100 * time.Millisecond, time.Second, 3 * time.Second}[mixed(uint64(s.seed))%4]
 	if w.n(2) == 0 {
 		o.Drift, o.Margin = 0.2, time.Millisecond
 	}

@@ -37,6 +37,7 @@ type history struct {
 	opened   LockRef // the highest reference that was granted
 	grants   int
 	holder   map[LockRef]SessionID
+	kept     []Block       // what sessions reserved for themselves
 	entered  LockRef       // the highest reference that got a ticket or began a Synch
 	last     Stamp         // … and the highest base
 	epoch    int           // how often the table was closed
@@ -109,6 +110,9 @@ func (c *checker) row(k Key, from, to *Row, l *sent) {
 	if from != nil {
 		c.forward(k, from, to)
 	}
+	if q := l.swap.Set; q.Q && q.Row.newest().Retained {
+		h.kept = append(h.kept, q.Row.newest())
+	}
 	if !l.swap.Set.T {
 		return
 	}
@@ -147,6 +151,7 @@ func (c *checker) forward(k Key, from, to *Row) {
 
 // passing is a Preempt: only the dead are passed over (I11).
 func (c *checker) passing(from, to *Row) {
+	c.s.metIf(from.kept(from.Head), keptPassed)
 	for r := from.Head; r < to.Head; r++ {
 		id, _ := from.Session(r)
 		if from.Owner != (SessionID{}) && r == from.Head {
@@ -175,12 +180,23 @@ func (c *checker) settled(k Key, what string) {
 	}
 }
 
+// tenure answers the first reference of the tenure that a reference is of: those
+// of a block share one.
+func (h *history) tenure(r LockRef) LockRef {
+	for _, b := range h.kept {
+		if b.First <= r && r <= b.Last() {
+			return b.First
+		}
+	}
+	return r
+}
+
 // entering is a ticket or a Synch of a reference: I2.
 func (c *checker) entering(p *proxy, k Key, r LockRef, base Stamp) *window1 {
 	h := c.key(k)
 	h.entered, h.last = max(h.entered, r), max(h.last, base)
 	w := c.window(k, base)
-	if w.ref != 0 && (w.ref != r || w.session != p.session.id) {
+	if w.ref != 0 && (h.tenure(w.ref) != h.tenure(r) || r < w.ref || w.session != p.session.id) {
 		c.s.fail("I2: window %d of %v is used by %d of %x and %d of %x", base, k.PK, w.ref, w.session[:2], r, p.session.id[:2])
 	}
 	w.ref, w.session = r, p.session.id
@@ -232,7 +248,9 @@ func (c *checker) synching(p *proxy, k Key, a Copy) (root Stamp, done func()) {
 	epoch := c.key(k).epoch
 	return w.root, func() {
 		if h := c.key(k); h.epoch == epoch && a.Fence >= c.s.closed {
-			w.synced = true
+			for _, o := range h.windows { // a Renew may have moved the term meanwhile
+				o.synced = o.synced || o.root == w.root
+			}
 		}
 	}
 }
@@ -419,7 +437,12 @@ func (c *checker) granted(p *proxy, h *history, n Note) {
 		s.fail("E1: reference %d is granted after %d", n.Ref, h.opened)
 	}
 	h.opened = n.Ref
-	if row := s.store.row(n.Key).latest(); row.Head != n.Ref || row.Base != t.base {
+	row := s.store.row(n.Key).latest()
+	inside := h.tenure(n.Ref) != n.Ref
+	s.metIf(inside, handedOver)
+	s.metIf(inside && t.dirty && !t.synced, handedDirty)
+	s.metIf(inside && c.window(n.Key, t.base).root != t.base, handedRenewed)
+	if h.tenure(row.Head) != h.tenure(n.Ref) || c.window(n.Key, row.Base).root != c.window(n.Key, t.base).root {
 		s.fail("I2/E1: reference %d is granted on base %d, but the row is %s", n.Ref, t.base-t0, brief(row))
 	}
 	s.metIf(t.dirty, grantedDirty)
@@ -472,12 +495,15 @@ func (c *checker) sending(p *proxy, k Key, w Swap) {
 	}
 	switch p.core.keys[k].lwt.why {
 	case releasing:
+		s.metIf(t.reserve != nil && t.last == p.core.keys[k].view.row.Guard, givenUpIdle)
+		s.metIf(t.reserve != nil && t.last < p.core.keys[k].view.row.Guard, givenUpWanted)
 		s.metIf(w.Set.Row.Dirty, releasedDirty)
 		s.metIf(t.unsettled, releasedUnsettled)
 		if !w.Set.Row.Dirty && t.flight.ops > 0 {
 			s.fail("I7: a clean release with operations in flight")
 		}
 	case renewing:
+		s.metIf(t.reserve != nil && w.Set.Row.Owner != (SessionID{}), madePlain)
 		s.metIf(t.flight.puts > 0, renewedInFlight)
 		s.metIf(len(t.waiting) > 0, renewedWaiting)
 	}

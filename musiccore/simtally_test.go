@@ -57,6 +57,13 @@ const (
 	checkedLost
 	checkedTooLate
 	forcedLiving
+	handedOver
+	handedDirty
+	handedRenewed
+	madePlain
+	keptPassed
+	givenUpIdle
+	givenUpWanted
 	landmarks
 )
 
@@ -78,6 +85,9 @@ func (l landmark) String() string {
 		"a takeover of a reference that had waited here", "an operation with a borrowed stamp", "told by another proxy that it holds",
 		"a head ended by force", "a hint heard", "a term heard that somebody waits elsewhere",
 		"a strict table's operation checked", "… and lost", "… and too late", "a living stranger's head ended by force",
+		"a lock handed over inside a block", "… that was not synchronised yet", "… in another window than the block began with",
+		"the holder of a block made plain", "a block passed over with its session", "a block given up because nobody came",
+		"a block given up because others wait",
 	}[l]
 }
 

@@ -31,6 +31,7 @@ const stageStart = time.Hour
 func newStage(t *testing.T) *stage {
 	t.Helper()
 	s := &stage{t: t, opts: Defaults(), now: stageStart, clients: map[string]*stageClient{}}
+	s.opts.Retain = 0
 	s.store = stageStore{
 		s: s, keys: map[string]*stageKey{}, beats: map[SessionID]int64{}, order: []int{0, 1, 2},
 		hanging: map[string]func(){},

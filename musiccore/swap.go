@@ -62,12 +62,12 @@ func Enqueue(r *Row, b Block, closed, clk Stamp) Swap {
 	return Swap{If{What: IfGuard, Guard: r.Guard}, Set{Q: true, Row: row}}
 }
 
-// Release ends the term of r's base: the next reference becomes the head, at
+// Release ends the term of r's base: the reference behind it becomes the head, at
 // a base above every stamp used (PROTOCOL.md 1, Release; paper §IV
 // releaseLock). used is the term's seq, at least 2; the window W where the
 // sequencer is not known.
 func Release(r Row, used Stamp, dirty bool, clk Stamp) Swap {
-	return termSwap(r, Row{Base: max(r.Base+used, clk), Head: r.Head + 1, Dirty: dirty})
+	return termSwap(r, Row{Base: max(r.Base+used, clk), Head: r.through(r.Head) + 1, Dirty: dirty})
 }
 
 // Preempt ends the term of a session that is dead and makes next the head,

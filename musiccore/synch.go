@@ -118,7 +118,11 @@ func (k *key) renew(now Now) {
 	}
 	dirty := (t.dirty && !t.synced) || t.unsettled || t.flight.puts > 0 || t.synch.cmd != 0
 	held := Row{Guard: k.view.row.Guard, Head: t.place.ref, Base: t.base}
-	s := Renew(held, k.c.self.id, dirty, k.c.opts.Window, floor)
+	owner := k.c.self.id
+	if t.reserve != nil && !t.reserve.plain {
+		owner = SessionID{} // what is set tells others that nothing is handed over
+	}
+	s := Renew(held, owner, dirty, k.c.opts.Window, floor)
 	if k.start(now, lwt{why: renewing, swap: s}) {
 		t.window.wanted, t.window.sent = false, true
 	}

@@ -31,7 +31,7 @@ func (k *key) told(now Now, a ask) bool {
 	switch {
 	case k.view.known != present || a.ref > r.Guard:
 		k.c.answer(Answer{Op: a.op, Err: ErrNotHeld})
-	case p != nil && !p.gone && p.phase != over:
+	case k.live(a.ref) != nil:
 		k.join(now, a, p)
 	case a.ref < r.Head || p != nil || k.endedHow(a.ref) != 0 || !known || s == k.c.self.id:
 		k.c.answer(a.lost())

@@ -25,9 +25,11 @@ type term struct {
 	waiting   []begin
 	synch     synch
 	window    window
-	checks    []check // of a strict table
-	bases     []Stamp // that own Renews left, while operations were in flight
-	unlock    begin   // an UNLOCK to be answered when the term has drained
+	checks    []check  // of a strict table
+	bases     []Stamp  // that own Renews left, while operations were in flight
+	unlock    begin    // an UNLOCK to be answered when the term has drained
+	last      LockRef  // up to which the tenure goes: its own reference, or the block's last
+	reserve   *reserve // what is handed out in it; nil but for a retained tuple that this proxy entered
 }
 
 // begin is an operation that waits until the term may serve it.
@@ -42,19 +44,32 @@ func (k *key) open(now Now, p *place) {
 	c, r := k.c, k.view.row
 	c.last.term++
 	k.term = &term{
-		id: c.last.term, place: p, base: r.Base, seq: 2, open: true,
+		id: c.last.term, place: p, base: r.Base, seq: 2,
 		dirty: r.DirtySince(k.closed),
 		fresh: k.created && k.view.inserted == r.Base,
+		last:  r.through(p.ref), reserve: p.reserve,
 	}
 	if r.Base > now.Clk+farBase {
 		c.alarm(k.id, "I12", fmt.Sprintf("base %d is far ahead of the clock %d", r.Base, now.Clk))
 	}
+	if p.reserve != nil {
+		p.phase = over
+		p.reserve.until = now.Boot + c.opts.Retain
+		return
+	}
+	k.grant(now, p)
+}
+
+// grant makes a place the holder.
+func (k *key) grant(now Now, p *place) {
+	t := k.term
+	t.place, t.open = p, true
 	k.note(p.granted(), p, 0)
-	k.term.waiting, p.begins = p.begins, nil
+	t.waiting, p.begins = p.begins, nil
 	p.phase, p.died, p.nowait, k.died = holding, k.died, false, false
 	p.since = now.Boot
-	if p.op == 0 && len(k.term.waiting) == 0 {
-		p.keep(now.Boot + c.opts.Untold)
+	if p.op == 0 && len(t.waiting) == 0 {
+		p.keep(now.Boot + k.c.opts.Untold)
 		return
 	}
 	p.keep(now.Boot + p.lease)
@@ -257,6 +272,10 @@ func (k *key) close(now Now, how State) {
 	}
 	t.open = false
 	t.synch.tries = 0
+	if t.reserve != nil {
+		t.reserve.until = now.Boot + k.c.opts.Retain
+	}
+	k.brief(now, t.place, how)
 	k.finish(t.place, how)
 	for _, b := range t.waiting {
 		k.c.answer(Answer{Op: b.op, Err: ErrLost})
@@ -287,7 +306,12 @@ func (k *key) release(now Now) {
 		used = k.c.opts.Window
 	}
 	k.answerUnlock(Released)
-	held := Row{Guard: k.view.row.Guard, Head: t.place.ref, Base: t.base}
+	k.appraise()
+	if t.reserve != nil {
+		t.reserve.plain = true
+		k.disband(t.reserve)
+	}
+	held := Row{Guard: k.view.row.Guard, Head: t.last, Base: t.base}
 	k.start(now, lwt{why: releasing, swap: Release(held, used, dirty, now.Clk)})
 }
 
@@ -313,9 +337,12 @@ func (k *key) expel(now Now) {
 
 // endTerm forgets a term whose Release is definite.
 func (k *key) endTerm() {
-	p := k.term.place
+	p, b := k.term.place, k.term.reserve
 	k.answerUnlock(Released)
 	k.term = nil
+	if b != nil {
+		k.disband(b)
+	}
 	if k.front() == p {
 		k.pop()
 	}
@@ -349,14 +376,20 @@ func (t *term) leave(op OpID) {
 }
 
 // wake is when the term has something to do without an event.
-func (t *term) wake(now, timeout time.Duration) time.Duration {
+func (t *term) wake(now time.Duration, o Options) time.Duration {
 	at := sooner(now, 0, t.synch.next)
 	at = sooner(now, at, t.unlock.until)
 	if oldest, ok := t.flight.oldest(); ok {
-		at = sooner(now, at, oldest+timeout)
+		at = sooner(now, at, oldest+o.OpTimeout)
 	}
 	if len(t.waiting) > 0 {
 		at = sooner(now, at, t.waiting[0].until)
+	}
+	if t.reserve != nil && t.open {
+		at = sooner(now, at, t.place.since+o.Retain)
+	}
+	if t.reserve != nil && !t.open {
+		at = sooner(now, at, t.reserve.until)
 	}
 	if t.window.wanted {
 		// It may be held back by clocks that differ: no event tells their end.

@@ -59,7 +59,7 @@ func (k *key) look(now Now) {
 		return
 	}
 	quorum := k.needsQuorum(now)
-	if !quorum && !k.needsRow() && !k.polls(now) {
+	if !quorum && !k.needsRow() && !k.polls(now) && !k.peeks(now) {
 		return
 	}
 	// One replica may have nothing to show for good, or half a row.
@@ -70,6 +70,18 @@ func (k *key) look(now Now) {
 
 // needsRow: somebody wants to enqueue and nothing has been seen.
 func (k *key) needsRow() bool { return k.view.known == unread && len(k.asking) > 0 }
+
+// peeks: others may wait behind a block, and the hint may have been lost. A look
+// when something happens is enough: in nobody's hands, and in one's for long, a
+// block ends by itself.
+func (k *key) peeks(now Now) bool {
+	t := k.term
+	if t == nil || t.reserve == nil || t.reserve.shut || now.Boot < t.reserve.peek {
+		return false
+	}
+	t.reserve.peek = now.Boot + k.c.opts.Retain
+	return true
+}
 
 // polls: the head is of another session, and somebody here waits behind it.
 func (k *key) polls(now Now) bool {
