@@ -144,6 +144,7 @@ func (k *key) fix(now Now) {
 	}
 	t.reserve.plain = true
 	t.window.wanted = true
+	k.spare = 0
 	k.disband(t.reserve)
 }
 
