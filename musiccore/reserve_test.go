@@ -275,7 +275,7 @@ func TestReferencesOfABlockAreNobodysBeforeTheGrant(t *testing.T) {
 	for _, r := range []LockRef{3, 9} {
 		op := d.lock(Request{Ref: r})
 		_, put := d.begin(r, Put)
-		d.serve(s, 40*time.Millisecond)
+		d.serve(s, 150*time.Millisecond)
 		d.state(op, LostState)
 		d.fails(put, ErrLost)
 	}
@@ -402,6 +402,25 @@ func TestAnOwnBlockThatMemoryDoesNotKnowIsEndedWhole(t *testing.T) {
 	s.run()
 	if g := d.state(op, Held); g.Ref != 10 || !s.row.Dirty {
 		t.Fatalf("grant %+v, row %+v", g, s.row)
+	}
+	if n := s.cost(); n > 3 { // the Enqueue behind it, the Release, perhaps an Enqueue again
+		t.Fatalf("%d LWTs", n)
+	}
+}
+
+// A new window does not say that the references may be taken over.
+func TestARenewInsideABlockLeavesItKept(t *testing.T) {
+	d, s := kept(t)
+	before, _ := d.begin(2, Put)
+	d.end(before, OutcomeAcked)
+	d.take(d.core.Altered(d.time(), d.table))
+	s.run()
+	if s.row.Owner != (SessionID{}) || !s.row.kept(s.row.Head) || s.cost() != 1 {
+		t.Fatalf("row %+v", s.row)
+	}
+	d.unlock(2)
+	if r, stamp := d.section(s); r != 3 || stamp <= before.Stamp+d.opts.Window/2 || s.row.Head != 2 {
+		t.Fatalf("reference %d at %d, row %+v", r, stamp, s.row)
 	}
 }
 
