@@ -63,6 +63,7 @@ type Music struct {
 	SessionLease time.Duration
 	ClientLease  time.Duration
 	MaxWait      time.Duration // how long LOCK may keep a driver of unknown patience waiting
+	Retain       time.Duration // a key whose sections are shorter is kept so long for the next LOCK here; 0 = never
 	Critical     []string      // patterns of tables that are critical whatever their comment says; see CriticalByName
 
 	ExpectProxies int // this one included; at start drivers wait until so many have said where they are
@@ -94,6 +95,7 @@ func Default() Config {
 			SessionLease: 10 * time.Second,
 			ClientLease:  30 * time.Second,
 			MaxWait:      1500 * time.Millisecond,
+			Retain:       200 * time.Millisecond,
 
 			ExpectProxies: 1,
 		},

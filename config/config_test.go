@@ -106,6 +106,7 @@ music-replication: "{'class': 'NetworkTopologyStrategy', 'dc1': 3}"
 session-lease: 5s
 client-lease: 1m
 max-wait: 250ms
+retain: 0s
 critical: ["bank.*", "shop.orders"]
 expect-proxies: 3
 max-connections: 20

@@ -50,6 +50,7 @@ func TestValidateRefuses(t *testing.T) {
 		{`session-lease "24h": out of range`, func(c *config.Config) { c.Music.SessionLease = long }},
 		{`client-lease "24h": out of range; allowed: 1s to 1h`, func(c *config.Config) { c.Music.ClientLease = long }},
 		{`max-wait "-1ns": out of range`, func(c *config.Config) { c.Music.MaxWait = -1 }},
+		{`retain "11s": out of range`, func(c *config.Config) { c.Music.Retain = 11 * time.Second }},
 		{`critical "bank.*,accounts": not keyspace.table`, func(c *config.Config) { c.Music.Critical = []string{"bank.*", "accounts"} }},
 		{`critical "bank.a-b": not keyspace.table`, func(c *config.Config) { c.Music.Critical = []string{"bank.a-b"} }},
 		{`expect-proxies "0": out of range; allowed: 1 to 10000`, func(c *config.Config) { c.Music.ExpectProxies = 0 }},

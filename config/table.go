@@ -109,6 +109,10 @@ func musicSettings() []setting {
 			field: func(c *Config) field { return duration(&c.Music.MaxWait, 0, time.Minute) },
 		},
 		{
+			name: "retain", usage: "how long a key is kept for the next LOCK at the same proxy, where sections are shorter than this; 0s: not at all",
+			field: func(c *Config) field { return duration(&c.Music.Retain, 0, 10*time.Second) },
+		},
+		{
 			name: "critical", usage: "tables that are critical as if their comment said @critical; the same on every proxy", check: checkCritical,
 			field: func(c *Config) field {
 				return list(&c.Music.Critical, `none, or one or more of keyspace.table, where * stands for any letters and ? for one; "Quoted" names keep their case`)

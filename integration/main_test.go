@@ -3,7 +3,7 @@
 //
 // One node is shared by all tests, a second one by those that hurt a node, and a cluster of three nodes by those that need several.
 // Everything listens on addresses of 127.0.0.0/8 that are not used elsewhere: nodes on 127.0.1.1, 127.0.4.1, 127.0.7.1 to 3 and,
-// with TLS, 127.0.8.1, proxies on 127.0.2.x and, those before the three nodes, on 127.0.6.1 to 3, nobody on 127.0.5.1.
+// with TLS, 127.0.8.1, with roles, 127.0.9.1, proxies on 127.0.2.x and, those before the three nodes, on 127.0.6.1 to 3, nobody on 127.0.5.1.
 package integration
 
 import (

@@ -35,7 +35,7 @@ func openBank(t *testing.T) *bank {
 	defer cancel()
 	c, err := cassandra.Start(ctx, cassandra.Options{
 		Dir: filepath.Join(w.runDir, "integration-rights"), RunDir: w.runDir, Heap: "256m", FastJIT: true,
-		Address: func(int) string { return "127.0.7.1" }, Log: os.Stderr,
+		Address: func(int) string { return "127.0.9.1" }, Log: os.Stderr,
 		Yaml: map[string]string{
 			"authenticator": "PasswordAuthenticator", "authorizer": "CassandraAuthorizer", "role_manager": "CassandraRoleManager",
 			"permissions_validity": "100ms", "roles_validity": "100ms", "credentials_validity": "100ms",

@@ -171,7 +171,8 @@ func (p *process) startService(ctx context.Context) (*service, error) {
 	}}
 	c := new(clock)
 	options := musiccore.Defaults()
-	options.SessionLease, options.ClientLease, options.Wait = p.cfg.Music.SessionLease, p.cfg.Music.ClientLease, p.cfg.Music.MaxWait
+	options.SessionLease, options.ClientLease = p.cfg.Music.SessionLease, p.cfg.Music.ClientLease
+	options.Wait, options.Retain = p.cfg.Music.MaxWait, p.cfg.Music.Retain
 	s.life = newLife(session, c, options, address, p.log)
 	s.schema = newSchema(session, s.life, s.tables, p.cfg.Music.CriticalByName, p.log)
 	s.schema.locality = locality

@@ -41,6 +41,13 @@ func TestOnlyTheRightRefusalIsOne(t *testing.T) {
 	}
 }
 
+func TestOnlyWhatSaysSoIsTooEarly(t *testing.T) {
+	assert.True(t, early(errors.New("MUSIC_REFUSED: bank.accounts cannot be locked: it is becoming critical; try again")))
+	for _, err := range []error{nil, errors.New("MUSIC_REFUSED: never"), errors.New("MUSIC_UNAVAILABLE: try again")} {
+		assert.False(t, early(err))
+	}
+}
+
 func TestAFenceIsOfOneHolder(t *testing.T) {
 	row := lockRow{guard: 9, head: 7, base: 1000}
 	assert.NoError(t, row.fences(7, 1000))
