@@ -42,8 +42,9 @@ func (c *conn) decideBatch(e envelope) verdict {
 func (c *conn) judgeChild(cur *cursor, own string) (locked bool, f *Failure) {
 	switch cur.byte() {
 	case 0:
-		r, _ := c.read(cur.longString(), true, own)
-		locked, f = r.meaning == critical, r.failure
+		text := cur.longString()
+		r, _ := c.read(text, true, own)
+		locked, f = r.meaning == critical && !r.allowed(text), r.failure
 	case 1:
 		id := cur.string()
 		locked, f = c.judgeChildPrepared(id)
@@ -62,10 +63,17 @@ func (c *conn) judgeChildPrepared(id []byte) (locked bool, f *Failure) {
 	if p == nil {
 		return false, unprepared(id)
 	}
-	if t := p.fencedOff(); t != nil {
-		return false, unlocked(t)
+	if p.meaning != writes {
+		return p.meaning == critical, nil
 	}
-	return p.meaning == critical, nil
+	switch policy, t := p.stands(); {
+	case policy == Reject:
+		return false, unlocked(t)
+	case policy == Auto && p.section == nil && c.newer(id, p) == nil:
+		return false, unprepared(id)
+	default:
+		return policy == Auto, nil
+	}
 }
 
 // skipValues skips the values of a batch's statement.

@@ -94,7 +94,22 @@ func (b *lockedBatch) enter(literal func(string, string) ([]byte, *Failure), emi
 		}
 		k.before = s.appendChild(k.before)
 	}
+	if first := b.children[0]; first.auto() {
+		return b.alone(k, first)
+	}
 	return b.conn.begin(k, musiccore.Put, emit)
+}
+
+// alone carries the batch out in a section of its own.
+func (b *lockedBatch) alone(k kept, first section) *Failure {
+	a := admission{conn: b.conn, section: first}
+	q, f := a.request(0)
+	if f != nil {
+		return f
+	}
+	k.request.parameters = k.request.parameters.clone()
+	b.conn.alone(b.header, first.table, k.request.key, q, func(ref musiccore.LockRef, leave func()) *Failure { return b.conn.putAlone(k, ref, leave) })
+	return nil
 }
 
 // readChild reads the kind and the text or id of a statement.

@@ -22,7 +22,7 @@ func (c *conn) decideExecute(e envelope) verdict {
 	if p.meaning == plain {
 		return forward
 	}
-	return c.decidePrepared(e, p)
+	return c.decidePrepared(e, id, p)
 }
 
 // executed is the id that EXECUTE names. It is as good as random, so that most compressed bodies begin with it as it is.
@@ -56,12 +56,10 @@ func shortBytes(b []byte) ([]byte, bool) {
 }
 
 // decidePrepared decides about a statement that is more than plain.
-func (c *conn) decidePrepared(e envelope, p *prepared) verdict {
+func (c *conn) decidePrepared(e envelope, id []byte, p *prepared) verdict {
 	switch p.meaning {
 	case writes:
-		if t := p.fencedOff(); t != nil {
-			return c.refuse(unlocked(t))
-		}
+		return c.decideUnfenced(e, id, p)
 	case local, peers:
 		return c.holdTopology(p.topology)
 	case keyspace:
@@ -72,16 +70,6 @@ func (c *conn) decidePrepared(e envelope, p *prepared) verdict {
 		return c.decideExecuteSection(e, p)
 	}
 	return forward
-}
-
-// fencedOff is a table that the statement would write as plain CQL, and that is critical now; or nil.
-func (p *prepared) fencedOff() *Table {
-	for _, t := range p.tables {
-		if now := t.Critical(); now != nil && now.Unlocked != Allow {
-			return t
-		}
-	}
-	return nil
 }
 
 // statement finds a prepared statement by its id: in the connection's own map first, which no other connection touches.

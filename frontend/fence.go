@@ -31,6 +31,7 @@ type fenced struct {
 	update *update // of SELECT … FOR UPDATE
 
 	condition *conditional // of a write with IF
+	done      func()       // ends the section that was made for this write alone
 }
 
 // fence asks the core for the stamp of an operation, then sends it: the clause cut, the stamp in the frame, at QUORUM. emit sends
@@ -160,6 +161,7 @@ func (c *conn) performFenced(e envelope, f *fenced) error {
 	if wait == nil && f.condition == nil {
 		e, err = c.conclude(e, f, o, verdict)
 		c.streams.end(e.stream)
+		f.leave()
 		if err == nil && !c.giveBack(e, f) {
 			c.down.emit(e.raw)
 		}
@@ -186,7 +188,9 @@ func (c *conn) answerFenced(e envelope, f *fenced, o outcome, v musiccore.Verdic
 		return nil
 	case f.condition != nil:
 		return c.tryCondition(e, f)
-	case c.giveBack(e, f):
+	}
+	f.leave()
+	if c.giveBack(e, f) {
 		return nil
 	}
 	return e.raw
@@ -228,8 +232,11 @@ func (c *conn) conclude(e envelope, f *fenced, o outcome, v musiccore.Verdict) (
 	return c.warn(e, f.hurry()), nil
 }
 
-// leave lets the next conditional write of the key have its turn, where this is one.
+// leave lets the next conditional write of the key have its turn, where this is one, and ends a section of one write.
 func (f *fenced) leave() {
+	if f.done != nil {
+		f.done()
+	}
 	if f.condition != nil {
 		f.condition.leave()
 	}

@@ -130,6 +130,9 @@ func (c *conn) learn(e envelope, p *preparing) (envelope, error) {
 	}
 	if p.section != nil {
 		p.section.backend = result.PreparedQueryId
+		if p.section.unfenced() && len(result.PreparedQueryId) == len(preparedID{}) { // nothing is cut out of it: it is known by one id whatever its table becomes
+			p.section.id = preparedID(result.PreparedQueryId)
+		}
 		p.section.splice(result)
 		result.PreparedQueryId = p.section.id[:]
 		if e, err = c.encode(f); err != nil {

@@ -80,7 +80,11 @@ func (c *conn) prepareFenced(e envelope) error {
 	cut := rewrite.Apply(nil, s.text, s.statement.Cut)
 	edited := append(binary.BigEndian.AppendUint32(nil, uint32(len(cut))), cut...)
 	edited = append(edited, body[4+len(s.text):]...)
-	c.plan.watch = watch{kind: watchPrepare, preparing: &preparing{meaning: critical, section: s.prepared}}
+	meaning := critical
+	if s.prepared.unfenced() {
+		meaning = writes
+	}
+	c.plan.watch = watch{kind: watchPrepare, preparing: &preparing{meaning: meaning, section: s.prepared}}
 	return c.forwardEdited(e, edited)
 }
 

@@ -75,6 +75,16 @@ func readSection(r reading, text []byte) (s section, pass bool, f *Failure) {
 	return s, false, f
 }
 
+// allowed tells whether a statement on a critical table is a plain write that the table lets through.
+func (r reading) allowed(text []byte) bool {
+	if r.table == nil || r.table.Critical() == nil || r.table.Critical().Unlocked != Allow {
+		return false
+	}
+	statement, err := rewrite.Parse(text)
+	s := section{statement: &statement}
+	return err == nil && s.unfenced()
+}
+
 // checkVerb refuses the forms of LOCK and UNLOCK that are not served.
 func (s *section) checkVerb() *Failure {
 	st := s.statement
@@ -95,7 +105,7 @@ func (s *section) checkFenced() *Failure {
 	switch {
 	case st.ForUpdate:
 		return nil
-	case st.Lock.Kind == rewrite.NoTerm:
+	case st.Lock.Kind == rewrite.NoTerm && !s.auto():
 		return unlocked(s.table)
 	}
 	if f := s.checkOwnTerms(st); f != nil {
@@ -223,6 +233,9 @@ func (a *admission) enter() *Failure {
 	}
 	if a.section.statement.Conditional {
 		return a.writeIf(k, ref)
+	}
+	if a.section.auto() {
+		return a.writeAlone(k)
 	}
 	return a.conn.fence(a.envelope.header, a.section, request{key: k, ref: ref, parameters: a.parameters}, a.emit)
 }

@@ -50,14 +50,14 @@ func (s *Settings) set(name, value string) error {
 		s.Unlocked = Reject
 	case "unlocked=allow":
 		s.Unlocked = Allow
+	case "unlocked=auto":
+		s.Unlocked = Auto
 	case "key=partition", "key=row":
 		s.Row = value == "row"
 	case "scope=global", "scope=local":
 		s.Local = value == "local"
 	case "strict=false", "strict=true":
 		s.Strict = value == "true"
-	case "unlocked=auto":
-		return fmt.Errorf("%s=%s is not served yet", name, value)
 	default:
 		return s.setLease(name, value)
 	}
@@ -81,10 +81,7 @@ func (s *Settings) setLease(name, value string) error {
 
 // String is the one spelling of the settings, as it is stored and told.
 func (s Settings) String() string {
-	unlocked := "reject"
-	if s.Unlocked == Allow {
-		unlocked = "allow"
-	}
+	unlocked := [...]string{Reject: "reject", Allow: "allow", Auto: "auto"}[s.Unlocked]
 	key := "partition"
 	if s.Row {
 		key = "row"

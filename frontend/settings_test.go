@@ -38,7 +38,7 @@ func TestSettingsOfAComment(t *testing.T) {
 	}
 	for _, comment := range []string{
 		"@critical(", "@critical(lease=5s", "@critical(lease=5)", "@critical(lease=10ms)", "@critical(color=red)", "@critical(unlocked=maybe)",
-		"@critical(unlocked=auto)", "@critical(key=column)", "@critical(strict=maybe)", "@critical(scope=dc1)", "@critical(lease)",
+		"@critical(key=column)", "@critical(strict=maybe)", "@critical(scope=dc1)", "@critical(lease)",
 	} {
 		got, marked, err := ReadSettings(comment)
 		assert.Error(t, err, comment)

@@ -67,6 +67,7 @@ type Policy uint8
 const (
 	Reject Policy = iota // an error
 	Allow                // it goes through, outside of every guarantee: for migrations
+	Auto                 // a section of its own
 )
 
 // Table is one table as clients' statements name it. There is one Table a name for the life of the proxy, so that a

@@ -1,0 +1,193 @@
+package frontend
+
+import (
+	"testing"
+
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"music/musiccore"
+)
+
+// giving is a core that answers LOCK as the test says.
+type giving struct {
+	*granting
+	answer musiccore.Answer
+}
+
+func (g *giving) Lock(k musiccore.Key, _ musiccore.Request, done func(musiccore.Answer)) func() {
+	g.locked <- k
+	done(g.answer)
+	return func() {}
+}
+
+// policy makes bank.accounts critical, with sections of its own for plain writes or another policy.
+func (r *rig) policy(p Policy) {
+	r.server.Tables.Set("bank", "accounts", &Critical{Key: []Column{{Name: "id", Type: "text"}}, Settings: Settings{Unlocked: p}})
+}
+
+// autoRig is a client of a table whose plain writes get sections of their own.
+func autoRig(t *testing.T, d dialect, core Locks) (r *rig, client, backend *peer) {
+	t.Helper()
+	r = newRig(t, func(o *Options) { o.Locks = core })
+	r.policy(Auto)
+	client, backend = r.login(d)
+	return r, client, backend
+}
+
+const lonely = "UPDATE bank.accounts SET n = 1 WHERE id = 'x'"
+
+// A plain write takes the lock, goes out under it as it is, and gives it back, whatever Cassandra answers.
+func TestAWriteAlone(t *testing.T) {
+	everyDialect(t, func(t *testing.T, d dialect) {
+		g := newGranting()
+		_, client, backend := autoRig(t, d, g)
+		for _, answer := range []message.Message{&message.VoidResult{}, &message.Invalid{ErrorMessage: "no"}, &message.Overloaded{ErrorMessage: "full"}} {
+			for _, text := range []string{lonely, "BEGIN BATCH " + lonely + "; DELETE FROM bank.accounts WHERE id = 'x' APPLY BATCH"} {
+				client.send(1, query(text))
+				sent := backend.answer(1).(*message.Query)
+				assert.Equal(t, text, sent.Query)
+				assert.Equal(t, primitive.ConsistencyLevelQuorum, sent.Options.Consistency)
+				assert.EqualValues(t, 1000, *sent.Options.DefaultTimestamp)
+				assert.Empty(t, g.unlocked, "not before the answer")
+				backend.send(1, answer)
+				assert.IsType(t, answer, client.answer(1))
+				assert.Equal(t, <-g.locked, musiccore.Key{PK: "x"})
+				assert.EqualValues(t, 9, <-g.unlocked)
+			}
+		}
+	})
+}
+
+func TestAWriteAloneThatGetsNoLock(t *testing.T) {
+	bothFramings(t, func(t *testing.T, d dialect) {
+		g := &giving{granting: newGranting()}
+		_, client, _ := autoRig(t, d, g)
+		g.answer = musiccore.Answer{Grant: musiccore.Grant{Ref: 5, State: musiccore.Queued}}
+		client.send(1, query(lonely))
+		f := client.failure(1)
+		assert.Equal(t, primitive.ErrorCodeOverloaded, f.GetErrorCode())
+		assert.Contains(t, f.GetErrorMessage(), "MUSIC_UNAVAILABLE: another section holds this key of bank.accounts: nothing was written")
+		assert.EqualValues(t, 5, <-g.unlocked, "its place is given up")
+		g.answer = musiccore.Answer{Grant: musiccore.Grant{State: musiccore.Queued}}
+		client.send(1, query(lonely))
+		assert.Equal(t, primitive.ErrorCodeOverloaded, client.failure(1).GetErrorCode())
+		g.answer = musiccore.Answer{Err: musiccore.ErrNoSession}
+		client.send(1, query(lonely))
+		assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_UNAVAILABLE: bank.accounts: this proxy has lost touch")
+		assert.Empty(t, g.unlocked)
+	})
+}
+
+// The lock does not outlive its write: not where the connection is lost, nor where the term gives no stamp.
+func TestAWriteAloneThatIsLost(t *testing.T) {
+	bothFramings(t, func(t *testing.T, d dialect) {
+		g := newGranting()
+		_, client, backend := autoRig(t, d, g)
+		client.send(1, query(lonely))
+		backend.answer(1)
+		_ = backend.Close()
+		backendLost(client, 1)
+		assert.EqualValues(t, 9, <-g.unlocked)
+
+		_, client, _ = autoRig(t, d, &refusing{g})
+		client.send(1, query(lonely))
+		assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_LOST")
+		assert.EqualValues(t, 9, <-g.unlocked)
+	})
+}
+
+// refusing is a core whose terms end at once.
+type refusing struct{ *granting }
+
+func (*refusing) Begin(musiccore.Key, musiccore.LockRef, musiccore.Kind, func(musiccore.Answer)) (musiccore.Answer, bool) {
+	return musiccore.Answer{Err: musiccore.ErrLost}, true
+}
+
+// A plain write has one id, Cassandra's, whatever its table is when it is prepared and when it is executed: drivers take no other one.
+func TestAPreparedWriteFollowsItsTable(t *testing.T) {
+	everyDialect(t, func(t *testing.T, d dialect) {
+		g := newGranting()
+		r, client, backend := autoRig(t, d, g)
+		r.server.Tables.Set("bank", "accounts", nil)
+		const text = "UPDATE bank.accounts SET n = 1 WHERE id = ?"
+		id := r.prepare(client, backend, text)
+		relayed(client, backend, 1, execute(id, []byte("x")), &message.VoidResult{})
+
+		r.policy(Auto)
+		client.send(1, execute(id, []byte("x")))
+		assert.Equal(t, primitive.ErrorCodeUnprepared, client.failure(1).GetErrorCode())
+		require.Equal(t, id, r.prepare(client, backend, text))
+		alone := func() {
+			client.send(1, execute(id, []byte("x")))
+			sent := backend.answer(1).(*message.Execute)
+			assert.Equal(t, id, sent.QueryId)
+			assert.EqualValues(t, 1000, *sent.Options.DefaultTimestamp)
+			backend.send(1, &message.VoidResult{})
+			assert.IsType(t, &message.VoidResult{}, client.answer(1))
+			assert.Equal(t, <-g.locked, musiccore.Key{PK: "x"})
+			<-g.unlocked
+		}
+		alone()
+
+		r.policy(Reject)
+		client.send(1, execute(id, []byte("x")))
+		fencedOff(client, 1)
+		client.send(1, &message.Batch{Children: []*message.BatchChild{{Id: id}}})
+		fencedOff(client, 1)
+		r.policy(Allow)
+		relayed(client, backend, 1, execute(id, []byte("x")), &message.VoidResult{})
+		relayed(client, backend, 1, &message.Batch{Children: []*message.BatchChild{{Id: id, Values: []*primitive.Value{primitive.NewValue([]byte("x"))}}}}, &message.VoidResult{})
+		r.server.Tables.Set("bank", "accounts", nil)
+		relayed(client, backend, 1, execute(id, []byte("x")), &message.VoidResult{})
+		r.policy(Auto)
+		alone()
+		assert.Empty(t, g.locked)
+	})
+}
+
+// A batch is one write: one lock, one stamp.
+func TestABatchAlone(t *testing.T) {
+	everyDialect(t, func(t *testing.T, d dialect) {
+		g := newGranting()
+		r, client, backend := autoRig(t, d, g)
+		id := r.prepare(client, backend, "DELETE FROM bank.accounts WHERE id = ?")
+		bound := &message.BatchChild{Id: id, Values: []*primitive.Value{primitive.NewValue([]byte("x"))}}
+		client.send(1, &message.Batch{Children: []*message.BatchChild{{Query: lonely}, bound}})
+		sent := backend.answer(1).(*message.Batch)
+		require.Len(t, sent.Children, 2)
+		assert.Equal(t, lonely, sent.Children[0].Query)
+		assert.Equal(t, id, sent.Children[1].Id)
+		assert.EqualValues(t, 1000, *sent.DefaultTimestamp)
+		backend.send(1, &message.VoidResult{})
+		assert.IsType(t, &message.VoidResult{}, client.answer(1))
+		assert.Equal(t, <-g.locked, musiccore.Key{PK: "x"})
+		<-g.unlocked
+		for _, other := range []string{
+			"UPDATE bank.accounts SET n = 1 WHERE id = 'y'", "UPDATE bank.accounts USING LOCK 3 SET n = 1 WHERE id = 'x'", "UPDATE bank.other SET n = 1 WHERE id = 'x'",
+		} {
+			client.send(1, &message.Batch{Children: []*message.BatchChild{{Query: lonely}, {Query: other}}})
+			assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_REFUSED", other)
+		}
+		client.send(1, query("BEGIN BATCH "+lonely+"; UPDATE bank.other SET n = 1 WHERE id = 'x' APPLY BATCH"))
+		assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_REFUSED")
+		client.send(1, query("UPDATE bank.accounts USING TIMESTAMP 3 SET n = 1 WHERE id = 'x'"))
+		assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_REFUSED")
+		client.send(1, query("UPDATE bank.accounts SET n = 1 WHERE id IN ('x', 'y')"))
+		assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_KEY")
+		assert.Empty(t, g.locked)
+	})
+}
+
+// What a table lets through it lets through in a BATCH message, too.
+func TestABatchOfWhatIsAllowed(t *testing.T) {
+	everyDialect(t, func(t *testing.T, d dialect) {
+		r, client, backend := autoRig(t, d, newGranting())
+		r.policy(Allow)
+		relayed(client, backend, 1, &message.Batch{Children: []*message.BatchChild{{Query: lonely}, {Query: "UPDATE bank.accounts SET n = 1 WHERE id = 'y'"}}}, &message.VoidResult{})
+		client.send(1, &message.Batch{Children: []*message.BatchChild{{Query: lonely}, {Query: "UPDATE bank.accounts USING LOCK 3 SET n = 1 WHERE id = 'x'"}}})
+		assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_REFUSED")
+	})
+}
