@@ -36,7 +36,7 @@ func TestSettingsThatDoNotExistAreRefusedWithTheDDL(t *testing.T) {
 	s := newStage(t, "section_unknown", "@critical")
 	for _, comment := range []string{
 		"@critical(nosuch=1)", "@critical(unlocked=perhaps)", "@critical(lease=5)", "@critical(lease=-1s)", "@critical(key=", "@critical(lease=1s, lock)",
-		"@critical(strict=maybe)", "@critical(key=column)", "@critical(scope=dc1)", "@critical(unlocked=auto)", "x @CRITICAL(nosuch)",
+		"@critical(strict=maybe)", "@critical(key=column)", "@critical(scope=dc1)", "x @CRITICAL(nosuch)",
 	} {
 		for _, ddl := range []string{
 			"CREATE TABLE " + s.keyspace + ".fresh (k int PRIMARY KEY) WITH comment = '%s'",
