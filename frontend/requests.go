@@ -54,15 +54,25 @@ func (r *requests) judge(e envelope) (verdict, error) {
 		return alone, nil
 	}
 	c.using = false
-	c.plan = plan{}
-	v := c.decide(e)
-	if v != forward {
-		return v, nil
+	for {
+		state := c.server.Tables.state()
+		c.plan = plan{}
+		v := c.decide(e)
+		if v != forward {
+			return v, nil
+		}
+		if c.plan.watch.kind == watchKeyspace && c.busy() {
+			return alone, nil
+		}
+		if err := c.owe(e); err != nil {
+			return forward, err
+		}
+		if c.server.Tables.state() == state {
+			c.note(e)
+			return forward, nil
+		}
+		c.streams.end(e.stream) // a table may have become critical before the stream was open for Outstanding to see
 	}
-	if c.plan.watch.kind == watchKeyspace && c.busy() {
-		return alone, nil
-	}
-	return forward, c.expect(e)
 }
 
 // await blocks until the client is owed no answer. USE needs that, before it and after: Cassandra carries out the requests of a
@@ -81,20 +91,32 @@ func (r *requests) await() error {
 	return nil
 }
 
-// expect notes that Cassandra owes an answer to a request that goes on now.
+// expect notes that Cassandra owes an answer to a request that goes on now, and what the answer is for.
 func (c *conn) expect(e envelope) error {
-	watched := c.plan.watch.kind != 0
-	if !c.streams.begin(e.stream, watched) {
+	if err := c.owe(e); err != nil {
+		return err
+	}
+	c.note(e)
+	return nil
+}
+
+// owe notes that Cassandra owes an answer to a request.
+func (c *conn) owe(e envelope) error {
+	if !c.streams.begin(e.stream, c.plan.watch.kind != 0) {
 		return c.violation(e.stream, inUse(e.stream))
 	}
-	if watched {
+	return nil
+}
+
+// note notes what the answer is for.
+func (c *conn) note(e envelope) {
+	if c.plan.watch.kind != 0 {
 		c.watches.add(e.stream, c.plan.watch)
 		c.using = c.plan.watch.kind == watchKeyspace
 	} else {
 		c.sample.begin(e.stream)
 	}
 	c.server.Stats.count(c, e.opcode, Forwarded)
-	return nil
 }
 
 // decide is the table from opcode to method.

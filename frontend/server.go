@@ -172,6 +172,17 @@ func (s *Server) each(f func(*conn)) {
 	}
 }
 
+// Outstanding looks at what has been forwarded as it came and has no answer of Cassandra yet; left tells whether any of that still has
+// none. What a client sent before a table became critical is stamped once it is answered.
+func (s *Server) Outstanding() (left func() bool) {
+	s.each(func(c *conn) { c.streams.mark() })
+	return func() bool {
+		some := false
+		s.each(func(c *conn) { some = some || c.streams.marked() })
+		return some
+	}
+}
+
 // drain tells every connection to end once it owes no answer, and ends those that still do after DrainTimeout.
 func (s *Server) drain(over <-chan struct{}) {
 	timer := time.NewTimer(s.DrainTimeout)

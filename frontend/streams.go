@@ -12,6 +12,7 @@ const streamsPerPage = 512
 type streamPage struct {
 	open    [streamsPerPage / 64]atomic.Uint64 // a request went to the backend and has no answer yet
 	watched [streamsPerPage / 64]atomic.Uint64 // … and its answer concerns the proxy
+	marked  [streamsPerPage / 64]atomic.Uint64 // … and had none either when mark was called
 }
 
 // streams knows which requests of a connection the backend still owes an answer to. Any goroutine may open and close them.
@@ -62,9 +63,42 @@ func (s *streams) end(stream int16) {
 	}
 	word, mask := stream%streamsPerPage/64, ^(uint64(1) << (stream % 64))
 	page.open[word].And(mask)
-	if page.watched[word].Load()&^mask != 0 {
-		page.watched[word].And(mask)
+	for _, also := range [...]*atomic.Uint64{&page.watched[word], &page.marked[word]} {
+		if also.Load()&^mask != 0 {
+			also.And(mask)
+		}
 	}
+}
+
+// mark marks the streams that are open now, until they are answered, but for those whose answer concerns the proxy: none of their
+// requests is a write of plain CQL.
+func (s *streams) mark() {
+	for p := range s.pages {
+		page := s.pages[p].Load()
+		if page == nil {
+			continue
+		}
+		for w := range page.open {
+			page.marked[w].Or(page.open[w].Load() &^ page.watched[w].Load())
+			page.marked[w].And(page.open[w].Load()) // what ended meanwhile has not seen its mark
+		}
+	}
+}
+
+// marked tells whether a stream that mark has marked has no answer yet.
+func (s *streams) marked() bool {
+	for p := range s.pages {
+		page := s.pages[p].Load()
+		if page == nil {
+			continue
+		}
+		for w := range page.marked {
+			if page.marked[w].Load() != 0 {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (s *streams) page(stream int16) *streamPage {

@@ -86,7 +86,8 @@ func (t *Table) String() string { return t.Keyspace + "." + t.Name }
 // Tables is what clients' connections know of the schema: which tables are critical. Looking up takes no lock.
 type Tables struct {
 	byName atomic.Pointer[map[string]*Table]
-	mu     sync.Mutex // held to add a name
+	mu     sync.Mutex    // held to add a name
+	sets   atomic.Uint64 // calls of Set
 }
 
 // NewTables knows no table.
@@ -122,8 +123,20 @@ func (t *Tables) Of(keyspace, name string) *Table {
 	return next[key]
 }
 
-// Set publishes a table's state; nil makes it an ordinary table. From its return on every statement meets the new state.
-func (t *Tables) Set(keyspace, name string, c *Critical) { t.Of(keyspace, name).critical.Store(c) }
+// Set publishes a table's state; nil makes it an ordinary table. From its return on every statement meets the new state, but for those
+// that are on their way to Cassandra: Server.Outstanding tells when they are not any more.
+func (t *Tables) Set(keyspace, name string, c *Critical) {
+	t.Of(keyspace, name).critical.Store(c)
+	t.sets.Add(1)
+}
+
+// state is another one after each Set. Nobody's tables never change.
+func (t *Tables) state() uint64 {
+	if t == nil {
+		return 0
+	}
+	return t.sets.Load()
+}
 
 // Critical calls f with every critical table.
 func (t *Tables) Critical(f func(*Table, *Critical)) {

@@ -17,6 +17,9 @@ const plainSettings = "plain"
 // errRaced tells that another proxy was first to store something: the schema is to be read again.
 var errRaced = errors.New("another proxy was first")
 
+// thisOne is how this proxy names itself among those that have not followed.
+const thisOne = "this address (Cassandra owes it answers of before)"
+
 // errNoClock tells that closed cannot be raised while own and cluster clock differ.
 var errNoClock = errors.New("own clock and the cluster's differ too much")
 
@@ -35,6 +38,9 @@ func (s *schema) barrier(ctx context.Context, t *dataTable, version gocql.UUID) 
 	if known.closed != 0 && strings.TrimSuffix(known.text, bornMark) == t.settingsText() && t.made {
 		t.closed = known.closed
 		return nil, s.markBorn(ctx, t)
+	}
+	if s.left != nil {
+		return []string{thisOne}, nil
 	}
 	if late, err = s.life.lagging(ctx, version); err != nil || len(late) > 0 {
 		return late, err

@@ -51,7 +51,7 @@ func Run(ctx context.Context, cfg config.Config, log zerolog.Logger) error {
 // work serves drivers, with locks or without, until ctx ends.
 func (p *process) work(ctx context.Context, o frontend.Options) error {
 	if !p.cfg.Music.Locks {
-		return p.serve(ctx, o, nil)
+		return p.serve(ctx, frontend.NewServer(o), nil)
 	}
 	s, err := p.startService(ctx)
 	if err != nil {
@@ -65,7 +65,9 @@ func (p *process) work(ctx context.Context, o frontend.Options) error {
 		return err
 	}
 	o.Nodes = m.nodes
-	return p.serve(ctx, o, m)
+	server := frontend.NewServer(o)
+	s.schema.serving(server)
+	return p.serve(ctx, server, m)
 }
 
 // process is what the parts of one proxy share.
@@ -89,7 +91,7 @@ func (p *process) options(advertise netip.AddrPort, stats *frontend.Stats) front
 }
 
 // serve listens for drivers and serves them until ctx ends: while the home node answers, where m follows it.
-func (p *process) serve(ctx context.Context, o frontend.Options, m *members) error {
+func (p *process) serve(ctx context.Context, server *frontend.Server, m *members) error {
 	d := newDoor(p.cfg.Listen.Address, &p.ready)
 	ln, err := secured(d, p.cfg.Listen, p.log)
 	if err != nil {
@@ -98,10 +100,9 @@ func (p *process) serve(ctx context.Context, o frontend.Options, m *members) err
 	if err := d.open(ctx); err != nil {
 		return err
 	}
-	p.log.Info().Stringer("listen", d.Addr()).Stringer("advertise", o.Advertise).Strs("contact_points", p.cfg.Cassandra.Addresses()).
+	p.log.Info().Stringer("listen", d.Addr()).Stringer("advertise", server.Advertise).Strs("contact_points", p.cfg.Cassandra.Addresses()).
 		Bool("tls", p.cfg.Listen.Encrypted()).Bool("cassandra_tls", p.cfg.Cassandra.TLS).
-		Bool("locks", o.Locks != nil).Msg("the proxy serves drivers")
-	server := frontend.NewServer(o)
+		Bool("locks", server.Locks != nil).Msg("the proxy serves drivers")
 	following, stop := context.WithCancel(ctx)
 	var followers sync.WaitGroup
 	if m != nil {

@@ -20,6 +20,9 @@ const (
 	schemaPoll   = time.Second            // between two looks at the schema's version
 	schemaReread = 30 * time.Second       // the schema is read again even if its version stands still
 	laggardPoll  = 100 * time.Millisecond // between two looks at who has followed, while a client waits
+
+	answerPoll  = 5 * time.Millisecond   // between two looks at what is on its way to Cassandra …
+	answerLimit = 500 * time.Millisecond // … for so long; then with the next look at the schema
 )
 
 // schema keeps the clients' view of the tables in step with the cluster's schema, and makes the companion of each critical table
@@ -37,9 +40,11 @@ type schema struct {
 	log      zerolog.Logger
 	tell     func(event func(*musiccore.Core, musiccore.Now) musiccore.Effects) // to every core; nil until there are some
 
-	mu   sync.Mutex      // one refresh at a time
-	born map[string]bool // names of tables that a client is just making, critical from their first moment on
-	byID atomic.Pointer[map[[16]byte]*dataTable]
+	mu     sync.Mutex                // one refresh at a time
+	born   map[string]bool           // names of tables that a client is just making, critical from their first moment on
+	flight func() (left func() bool) // what clients have on its way to Cassandra: see frontend.Server.Outstanding; nil before there are any
+	left   func() bool               // of what was on its way when a table was closed to plain writes; nil where none of it is
+	byID   atomic.Pointer[map[[16]byte]*dataTable]
 }
 
 // newSchema knows no table until the first refresh.
@@ -164,14 +169,41 @@ func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 	for _, t := range found {
 		s.show(t, "it is becoming critical; try again")
 	}
-	s.life.applied(ctx, version)
+	if s.answered(ctx) {
+		s.life.applied(ctx, version)
+	}
 	var faults []error
 	for _, t := range found {
 		tableLate, err := s.settle(ctx, before[t.id], t, version)
 		late = append(late, tableLate...)
 		faults = append(faults, err)
 	}
+	if s.left != nil && len(late) == 0 {
+		late = []string{thisOne}
+	}
 	return late, errors.Join(faults...)
+}
+
+// serving is told of the server of clients before it serves any.
+func (s *schema) serving(server *frontend.Server) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.flight = server.Outstanding
+}
+
+// answered tells whether Cassandra has answered what was on its way to it when a table was closed to plain writes. It waits a little.
+// Until then this proxy has not followed: such a write gets its stamp from Cassandra where the driver gives none, which would lie
+// above closed where it stands in a queue for long.
+func (s *schema) answered(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, answerLimit)
+	defer cancel()
+	for s.left != nil && s.left() {
+		if !pause(ctx, answerPoll) {
+			return false
+		}
+	}
+	s.left = nil
+	return true
 }
 
 // forget publishes that tables are critical no more, and ends their terms.
@@ -214,6 +246,9 @@ func (s *schema) show(t *dataTable, refused string) {
 		return
 	}
 	s.publish(t, refused)
+	if s.flight != nil && t.settings.Unlocked != frontend.Allow && (critical == nil || critical.Unlocked == frontend.Allow) {
+		s.left = s.flight()
+	}
 }
 
 func (s *schema) publish(t *dataTable, refused string) {

@@ -1,0 +1,80 @@
+package frontend
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// What was on its way to Cassandra is known until it has its answer, whatever is sent meanwhile on whichever stream.
+func TestOutstanding(t *testing.T) {
+	bothFramings(t, func(t *testing.T, d dialect) {
+		r := newRig(t)
+		client, backend := r.login(d)
+		other, node := r.login(d)
+		relayed(client, backend, 1, query("UPDATE a.b SET c = 1 WHERE d = 2"), &message.VoidResult{})
+		require.False(t, r.server.Outstanding()(), "all is answered")
+
+		sent := func(c, b *peer, stream int16, m message.Message) {
+			c.send(stream, m)
+			b.answer(stream)
+		}
+		sent(client, backend, 3, query("UPDATE a.b SET c = 1 WHERE d = 2"))
+		sent(client, backend, 4, query("UPDATE a.b SET c = 1 WHERE d = 2"))
+		sent(client, backend, 5, &message.Prepare{Query: "SELECT a FROM b.c"})
+		sent(other, node, 3, query("UPDATE a.b SET c = 1 WHERE d = 2"))
+		left := r.server.Outstanding()
+		sent(client, backend, 6, query("UPDATE a.b SET c = 1 WHERE d = 2"))
+		answered := func(c, b *peer, stream int16) {
+			b.send(stream, &message.VoidResult{})
+			c.answer(stream)
+		}
+		answered(client, backend, 3)
+		sent(client, backend, 3, query("UPDATE a.b SET c = 1 WHERE d = 2"))
+		answered(other, node, 3)
+		assert.True(t, left(), "one has no answer")
+		answered(client, backend, 4)
+		assert.False(t, left(), "what was sent later does not count, nor what is no write")
+
+		left = r.server.Outstanding()
+		assert.True(t, left())
+		_ = client.Close()
+		r.end()
+		assert.False(t, left(), "nobody waits for the answers to a client that has gone")
+	})
+}
+
+// A write that goes on, though a table becomes critical just now, is outstanding.
+func TestNoWriteSlipsPastOutstanding(t *testing.T) {
+	m := newMemory(t, d4(), true)
+	tables := m.server.Tables
+	write := d4().envelope(t, 1, query("UPDATE bank.accounts SET a = 1 WHERE id = 'x'"))
+	var refused int
+	for i := range 60_000 {
+		var both sync.WaitGroup
+		begun := make(chan struct{})
+		both.Go(func() {
+			close(begun)
+			assert.NoError(t, feed(&m.up, write))
+		})
+		<-begun
+		for range i % 3000 { // now earlier, now later
+			_ = tables.state()
+		}
+		tables.Set("bank", "accounts", &Critical{Key: []Column{{Name: "id", Type: "text"}}})
+		m.streams.mark()
+		both.Wait()
+		if len(m.backend.got) > 0 {
+			require.True(t, m.streams.marked(), "it was forwarded")
+		} else {
+			refused++
+		}
+		m.streams.end(1)
+		m.backend.got, m.client.got = nil, nil
+		tables.Set("bank", "accounts", nil)
+	}
+	t.Logf("%d of 60000 were refused", refused)
+}

@@ -1,0 +1,55 @@
+package proxy
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"music/frontend"
+)
+
+// A proxy has followed the schema once Cassandra has answered what was on its way when a table was closed to plain writes.
+func TestSchemaIsFollowedOnceCassandraHasAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		looked, owed := 0, false
+		s := &schema{tables: frontend.NewTables()}
+		s.flight = func() func() bool {
+			looked++
+			return func() bool { return owed }
+		}
+		show := func(settings frontend.Settings, made bool) {
+			s.show(&dataTable{keyspace: "bank", name: "accounts", settings: settings, made: made}, "")
+		}
+		assert.True(t, s.answered(t.Context()), "nothing was closed")
+		show(frontend.Settings{Unlocked: frontend.Allow}, false)
+		assert.True(t, s.answered(t.Context()))
+		assert.Zero(t, looked)
+
+		owed = true
+		show(frontend.Settings{}, false)
+		assert.False(t, s.answered(t.Context()), "not followed")
+		late, err := s.barrier(t.Context(), &dataTable{marked: true}, [16]byte{})
+		assert.NoError(t, err)
+		assert.Equal(t, []string{thisOne}, late, "closed is not raised")
+		before := looked
+		show(frontend.Settings{Lease: time.Minute}, true)
+		assert.Equal(t, before, looked, "it was closed to them before")
+		go func() {
+			time.Sleep(answerLimit / 2)
+			owed = false
+		}()
+		assert.True(t, s.answered(t.Context()), "a little patience")
+		assert.Nil(t, s.left)
+
+		owed = true
+		show(frontend.Settings{Unlocked: frontend.Allow}, true)
+		show(frontend.Settings{}, true)
+		assert.Greater(t, looked, before, "closed again")
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		assert.False(t, s.answered(ended))
+	})
+}
