@@ -18,6 +18,7 @@ import (
 // process is the built program.
 type process struct {
 	cmd     *exec.Cmd
+	args    []string
 	address string
 	metrics string
 	log     *logBuffer
@@ -26,18 +27,39 @@ type process struct {
 // startProcess starts `music proxy` in front of a node and returns once it listens.
 func startProcess(t *testing.T, node string, args ...string) *process {
 	t.Helper()
+	p := newProcess(t, node, needWorld(t).address(), args...)
+	p.begin(t)
+	p.listens(t)
+	return p
+}
+
+// newProcess says how the program is to be started.
+func newProcess(t *testing.T, node, address string, args ...string) *process {
+	t.Helper()
+	p := &process{address: address, metrics: freeAddress(t), log: new(logBuffer)}
+	p.args = append([]string{"proxy", "--contact-points", node, "--listen", p.address, "--metrics-listen", p.metrics}, args...)
+	return p
+}
+
+// begin starts the program, for the first time or again, and does not wait for it. It ends with the test at the latest.
+func (p *process) begin(t *testing.T) {
+	t.Helper()
 	path, err := needWorld(t).binary()
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(context.Background(), programTimeout)
-	p := &process{address: needWorld(t).address(), metrics: freeAddress(t), log: new(logBuffer)}
-	all := append([]string{"proxy", "--contact-points", node, "--listen", p.address, "--metrics-listen", p.metrics}, args...)
-	p.cmd = exec.CommandContext(ctx, path, all...)
-	p.cmd.Stderr = p.log
-	require.NoError(t, p.cmd.Start())
+	cmd := exec.CommandContext(ctx, path, p.args...)
+	cmd.Stderr = p.log
+	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		cancel()
-		_ = p.cmd.Wait() // again where the test has waited
+		_ = cmd.Wait() // again where the test has waited
 	})
+	p.cmd = cmd
+}
+
+// listens waits until the program serves drivers.
+func (p *process) listens(t *testing.T) {
+	t.Helper()
 	eventually(t, 30*time.Second, "the program listens", func() error {
 		conn, err := net.DialTimeout("tcp", p.address, time.Second)
 		if err != nil {
@@ -45,7 +67,6 @@ func startProcess(t *testing.T, node string, args ...string) *process {
 		}
 		return conn.Close()
 	})
-	return p
 }
 
 // status waits for the end of the program.

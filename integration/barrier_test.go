@@ -1,0 +1,209 @@
+package integration
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// plainWriter writes rising balances to a branch of its own without a lock, at one proxy, until it has been refused for long enough.
+type plainWriter struct {
+	branch string
+	put    func(balance int) error // refused with MUSIC_UNLOCKED, or done
+	last   int                     // balance written
+	tail   int                     // tries since the table is critical
+}
+
+// tries is how often a plain writer tries once the table is critical: for longer than a proxy takes to follow by itself.
+const (
+	tries     = 300
+	triesPace = 5 * time.Millisecond
+)
+
+// run writes until it has tried enough after closed.
+func (w *plainWriter) run(closed <-chan struct{}) error {
+	refused := false
+	pace := time.NewTicker(triesPace)
+	defer pace.Stop()
+	for balance := 1; w.tail < tries; balance++ {
+		<-pace.C
+		after := false
+		select {
+		case <-closed:
+			w.tail++
+			after = true
+		default:
+		}
+		err := w.put(balance)
+		switch {
+		case err == nil && (after || refused):
+			return errorf("%s: a plain write was accepted on a critical table (its DDL answered: %v, one refused before: %v)", w.branch, after, refused)
+		case err == nil:
+			w.last = balance
+		case strings.Contains(err.Error(), "MUSIC_UNLOCKED: "), strings.Contains(err.Error(), "MUSIC_REFUSED: ") && !after:
+			refused = true
+		default:
+			return fmt.Errorf("%s: %w", w.branch, err)
+		}
+	}
+	return nil
+}
+
+// plainWriters are three for each proxy: text, what was prepared, and what was prepared and gets its stamp from Cassandra.
+func plainWriters(t *testing.T, keyspace string) (all []*plainWriter) {
+	t.Helper()
+	for k, address := range proxyAddresses() {
+		session := pinned(t, address).session
+		text, bound, bare := fmt.Sprint("text", k), fmt.Sprint("bound", k), fmt.Sprint("bare", k)
+		all = append(all, &plainWriter{branch: text, put: func(balance int) error {
+			return session.Query(fmt.Sprintf("UPDATE %s.accounts SET balance = %d WHERE branch = '%s' AND id = 'x'", keyspace, balance, text)).Exec()
+		}}, &plainWriter{branch: bound, put: func(balance int) error {
+			return session.Query("UPDATE "+keyspace+".accounts SET balance = ? WHERE branch = ? AND id = 'x'", balance, bound).Exec()
+		}}, &plainWriter{branch: bare, put: bareWriter(t, address, keyspace, bare)})
+	}
+	return all
+}
+
+// bareWriter executes a prepared statement that carries no stamp.
+func bareWriter(t *testing.T, address, keyspace, branch string) func(balance int) error {
+	t.Helper()
+	w := openWire(t, address, primitive.ProtocolVersion4, primitive.CompressionNone)
+	p := prepareWire(t, w, fmt.Sprintf("UPDATE %s.accounts SET balance = ? WHERE branch = '%s' AND id = 'x'", keyspace, branch))
+	require.NotNil(t, p)
+	return func(balance int) error {
+		o := &message.QueryOptions{Consistency: primitive.ConsistencyLevelQuorum, PositionalValues: []*primitive.Value{primitive.NewValue(bigintOf(balance))}}
+		e, err := w.ask(&message.Execute{QueryId: p.PreparedQueryId, Options: o})
+		if err == nil && e.opcode() == primitive.OpCodeError {
+			err = errorf("%s", e.body)
+		}
+		return err
+	}
+}
+
+// bigintOf is the wire form of a bigint.
+func bigintOf(n int) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
+
+// plainScene is a table of three replicas that is not critical, at the first of three proxies.
+func plainScene(t *testing.T, keyspace string) *scene {
+	t.Helper()
+	s := &scene{t: t, driver: withGocql2(4, ""), keyspace: keyspace}
+	s.direct = openGocql2(t, cluster2(threeNodes(t).Nodes()[0].Addr(), "")).session
+	straight(t, "DROP KEYSPACE IF EXISTS "+keyspace)
+	straight(t, "CREATE KEYSPACE "+keyspace+" WITH replication = {'class': 'NetworkTopologyStrategy', 'dc1': 3}")
+	straight(t, "CREATE TABLE "+keyspace+".accounts (branch text, id text, balance bigint, PRIMARY KEY (branch, id))")
+	s.client = pinned(t, proxyAddresses()[0])
+	return s
+}
+
+// A table becomes critical while plain writers use it through all proxies. Once the DDL is answered none of them gets through, and
+// nothing that they wrote before, or that is still on its way, shows over what is read or written under a lock.
+func TestTableBecomesCriticalUnderPlainWriters(t *testing.T) {
+	threeProxies(t)
+	s := plainScene(t, "barrier")
+	writers := plainWriters(t, s.keyspace)
+	closed := make(chan struct{})
+	var group together
+	for _, w := range writers {
+		group.Go(func() error { return w.run(closed) })
+	}
+	eventually(t, 20*time.Second, "all of them write", func() error { return s.written(len(writers)) })
+	o := s.works(s.client, "ALTER TABLE ACCOUNTS WITH comment = '@critical'")
+	close(closed)
+	require.NoError(t, group.Wait())
+	assert.NotContains(t, fmt.Sprint(o.warnings), "MUSIC: ", "every proxy has followed")
+
+	from := s.closed()
+	for i, w := range writers {
+		c := pinned(t, proxyAddresses()[i/3])
+		s.firstLock(c, w, from)
+		c.close()
+	}
+}
+
+// written tells whether so many branches have a balance.
+func (s *scene) written(branches int) error {
+	n := s.direct.Query("SELECT branch FROM " + s.keyspace + ".accounts").Iter().NumRows()
+	if n < branches {
+		return errorf("%d of %d", n, branches)
+	}
+	return nil
+}
+
+// closed is the stamp below which all plain writes lie.
+func (s *scene) closed() (stamp int64) {
+	s.t.Helper()
+	var id gocql.UUID
+	require.NoError(s.t, s.direct.Query("SELECT id FROM system_schema.tables WHERE keyspace_name = ? AND table_name = 'accounts'", s.keyspace).Scan(&id))
+	require.NoError(s.t, s.direct.Query("SELECT closed FROM music.tables WHERE id = ?", id).Scan(&stamp))
+	return stamp
+}
+
+// firstLock takes the first lock of a writer's branch: it finds what was acknowledged to the writer, and from its first read on nothing
+// stamped before closed shows.
+func (s *scene) firstLock(c client, w *plainWriter, closed int64) {
+	s.t.Helper()
+	var stamp int64
+	require.NoError(s.t, s.direct.Query("SELECT writetime(balance) FROM "+s.keyspace+".accounts WHERE branch = ? AND id = 'x'", w.branch).Scan(&stamp))
+	assert.Less(s.t, stamp, closed, "%s", w.branch)
+	ref := s.grant(s.works(c, fmt.Sprintf("LOCK ACCOUNTS WHERE branch = '%s' WAIT 5s", w.branch)), "HELD")
+	read := fmt.Sprintf("SELECT balance FROM ACCOUNTS WHERE branch = '%s' AND id = 'x' USING LOCK %d", w.branch, ref)
+	balance := told(s.works(c, read), "balance")
+	assert.Equal(s.t, strconv.Itoa(w.last), balance, "%s", w.branch)
+	s.lateWrites(w.branch, stamp+1, closed-1, closed)
+	s.works(c, fmt.Sprintf("UPDATE ACCOUNTS USING LOCK %d SET balance = 1000000 WHERE branch = '%s' AND id = 'x'", ref, w.branch))
+	s.lateWrites(w.branch, stamp+1, closed-1, closed)
+	s.inWindow(w.branch, "x", ref, 1000000)
+	s.grant(s.works(c, fmt.Sprintf("UNLOCK ACCOUNTS WHERE branch = '%s' USING LOCK %d", w.branch, ref)), "RELEASED")
+}
+
+// A plain write without a stamp is on its way to its node when the table becomes critical: Cassandra stamps it when it gets there.
+// Nobody is let in before that, and it lies below closed.
+func TestPlainWriteOnItsWayWhenATableBecomesCritical(t *testing.T) {
+	forgetProxies(t)
+	third := proxyOfNode(t, 3)
+	g := newGate(t, third.Cassandra.ContactPoints[0], "666666")
+	third.Cassandra.ContactPoints = []string{g.address}
+	all := []*member{begun(t, proxyOfNode(t, 1)), begun(t, proxyOfNode(t, 2)), begun(t, third)}
+	for _, m := range all {
+		m.listens()
+	}
+	s := plainScene(t, "underway")
+	w := openWire(t, all[2].address, primitive.ProtocolVersion4, primitive.CompressionNone)
+	require.NoError(t, w.send(plainQuery("INSERT INTO underway.accounts (branch, id, balance) VALUES ('b', 'x', 666666)"), nil))
+	<-g.held
+
+	done := make(chan outcome, 1)
+	go func() {
+		done <- s.client.run(statement{cql: "ALTER TABLE underway.accounts WITH comment = '@critical'"})
+	}()
+	other := pinned(t, all[1].address)
+	eventually(t, 10*time.Second, "the table is closed to plain writes", func() error {
+		o := s.do(other, "INSERT INTO ACCOUNTS (branch, id, balance) VALUES ('c', 'x', 1)")
+		if o.failure == nil || !strings.HasPrefix(o.failure.text, "MUSIC_") {
+			return errorf("%v", o)
+		}
+		return nil
+	})
+	for range 20 {
+		o := s.do(other, "LOCK ACCOUNTS WHERE branch = 'b' WAIT 50ms")
+		require.NotNil(t, o.failure, "%v", o)
+		assert.Contains(t, o.failure.text, "it is becoming critical")
+	}
+	g.open()
+	e, err := w.receive()
+	require.NoError(t, err)
+	assert.Equal(t, primitive.OpCodeResult, e.opcode())
+	o := <-done
+	require.NoError(t, o.err())
+	assert.NotContains(t, fmt.Sprint(o.warnings), "MUSIC: ", "every proxy has followed")
+	s.firstLock(other, &plainWriter{branch: "b", last: 666666}, s.closed())
+}

@@ -1,0 +1,95 @@
+package integration
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// gate passes connections on to a node, but for a message with a word in it: that one waits, with what comes behind it on its
+// connection, until the gate is opened.
+type gate struct {
+	address string
+	node    string
+	word    []byte
+	held    chan struct{} // closed when such a message waits
+	opened  chan struct{}
+	once    sync.Once
+
+	mu      sync.Mutex
+	conns   []net.Conn
+	running sync.WaitGroup
+}
+
+// newGate listens until the test ends.
+func newGate(t *testing.T, node, word string) *gate {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.2.253:0")
+	require.NoError(t, err)
+	g := &gate{address: ln.Addr().String(), node: node, word: []byte(word), held: make(chan struct{}), opened: make(chan struct{})}
+	g.running.Go(func() { g.accept(ln) })
+	t.Cleanup(func() {
+		_ = ln.Close()
+		g.open()
+		g.mu.Lock()
+		for _, c := range g.conns {
+			_ = c.Close()
+		}
+		g.mu.Unlock()
+		g.running.Wait()
+	})
+	return g
+}
+
+// open lets everything through.
+func (g *gate) open() { g.once.Do(func() { close(g.opened) }) }
+
+func (g *gate) accept(ln net.Listener) {
+	for {
+		client, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		node, err := net.Dial("tcp", g.node)
+		if err != nil {
+			_ = client.Close()
+			continue
+		}
+		g.mu.Lock()
+		g.conns = append(g.conns, client, node)
+		g.mu.Unlock()
+		g.running.Go(func() { g.pass(node, client); _ = node.Close() })
+		g.running.Go(func() { _, _ = io.Copy(client, node); _ = client.Close() })
+	}
+}
+
+// pass copies what a client says; a message comes in one piece, being small.
+func (g *gate) pass(node, client net.Conn) {
+	b := make([]byte, 64<<10)
+	for {
+		n, err := client.Read(b)
+		if err != nil {
+			return
+		}
+		if bytes.Contains(b[:n], g.word) && !g.isOpen() {
+			close(g.held) // a test sends one
+			<-g.opened
+		}
+		if _, err := node.Write(b[:n]); err != nil {
+			return
+		}
+	}
+}
+
+func (g *gate) isOpen() bool {
+	select {
+	case <-g.opened:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,229 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// threePrograms starts the program before each of three nodes; each knows the others, and asks them for their locks.
+func threePrograms(t *testing.T) [3]*process {
+	t.Helper()
+	forgetProxies(t)
+	secret := peerSecret(t)
+	var all [3]*process
+	for k, node := range threeNodes(t).Nodes() {
+		all[k] = newProcess(t, node.Addr(), proxyAddresses()[k],
+			"--expect-proxies", "3", "--peer-listen", peerListen(t), "--peer-secret-file", secret, "--log-level", "debug")
+		all[k].begin(t)
+	}
+	for _, p := range all {
+		p.listens(t)
+		t.Cleanup(func() {
+			if t.Failed() {
+				t.Logf("log of the proxy at %s:\n%s", p.address, p.log)
+			}
+		})
+	}
+	return all
+}
+
+// pinned is a driver that knows one proxy and no other.
+func pinned(t testing.TB, address string) *gocql2 {
+	t.Helper()
+	c := cluster2(address, "")
+	c.HostFilter = gocql.WhiteListHostFilter(hostOf(t, address))
+	return openGocql2(t, c)
+}
+
+// rolling is a scene at three proxies that are restarted one after the other.
+type rolling struct {
+	*scene
+	programs [3]*process
+	sections atomic.Int64 // that the tellers have ended
+}
+
+// teller raises balances by one, a section each, at whatever proxy its driver comes to.
+type teller struct {
+	*rolling
+	client client
+	raised map[string]int
+}
+
+// newRolling makes the table, of three replicas.
+func newRolling(t *testing.T, keyspace string) *rolling {
+	t.Helper()
+	r := &rolling{programs: threePrograms(t)}
+	r.scene = &scene{t: t, driver: withGocql2(4, ""), address: r.programs[0].address, keyspace: keyspace}
+	r.direct = openGocql2(t, cluster2(threeNodes(t).Nodes()[0].Addr(), "")).session
+	straight(t, "DROP KEYSPACE IF EXISTS "+keyspace)
+	straight(t, "CREATE KEYSPACE "+keyspace+" WITH replication = {'class': 'NetworkTopologyStrategy', 'dc1': 3}")
+	r.client = pinned(t, r.address)
+	o := r.works(r.client, "CREATE TABLE ACCOUNTS (branch text, id text, balance bigint, PRIMARY KEY (branch, id)) WITH comment = '@critical'")
+	assert.NotContains(t, fmt.Sprint(o.warnings), "MUSIC: ", "every proxy has followed")
+	return r
+}
+
+// newTeller makes a teller whose driver begins at a proxy, and hears of the others there.
+func (r *rolling) newTeller(at int) *teller {
+	r.t.Helper()
+	c := cluster2(r.programs[at].address, "")
+	c.ReconnectInterval = time.Second
+	return &teller{rolling: r, client: openGocql2(r.t, c), raised: map[string]int{}}
+}
+
+// say runs a statement until it is carried out, as an application does: again where nothing was done, and where nobody knows
+// (doubt), for all that a teller says may be said twice. Any other refusal is a fault.
+func (w *teller) say(format string, args ...any) (o outcome, doubt bool, err error) {
+	cql := fmt.Sprintf(format, args...)
+	err = poll(time.Minute, func() error {
+		o = w.do(w.client, cql)
+		if f := o.failure; f != nil && f.code == gocql.ErrCodeInvalid && !isAway(f) {
+			return fatal{fmt.Errorf("%s: %w", cql, o.err())}
+		}
+		doubt = doubt || o.failure != nil && !isAway(o.failure)
+		return o.err()
+	})
+	return o, doubt, err
+}
+
+// lock waits for the lock of a branch, at as many proxies as it takes.
+func (w *teller) lock(branch string) (ref string, err error) {
+	how := "TOKEN " + gocql.MustRandomUUID().String()
+	err = poll(time.Minute, func() error {
+		o, _, err := w.say("LOCK ACCOUNTS WHERE branch = '%s' %s WAIT 1s", branch, how)
+		ref = told(o, "lock_ref")
+		switch state := told(o, "state"); {
+		case err != nil:
+			return fatal{err}
+		case state == "held":
+			return nil
+		case state != "queued":
+			return fatal{errorf("LOCK of %s %s: %v", branch, how, o)}
+		case ref != "0" && ref != "null":
+			how = "USING LOCK " + ref
+		}
+		return errorf("LOCK of %s: %v", branch, o)
+	})
+	return ref, err
+}
+
+// section raises the balance of a branch by one.
+func (w *teller) section(branch string) error {
+	ref, err := w.lock(branch)
+	if err != nil {
+		return err
+	}
+	o, _, err := w.say("SELECT balance FROM ACCOUNTS WHERE branch = '%s' AND id = 'x' USING LOCK %s", branch, ref)
+	if err != nil {
+		return err
+	}
+	balance, _ := strconv.Atoi(told(o, "balance")) // 0 where nothing is there
+	if _, _, err = w.say("UPDATE ACCOUNTS USING LOCK %s SET balance = %d WHERE branch = '%s' AND id = 'x'", ref, balance+1, branch); err != nil {
+		return err
+	}
+	w.raised[branch]++
+	o, doubt, err := w.say("UNLOCK ACCOUNTS WHERE branch = '%s' USING LOCK %s", branch, ref)
+	if state := told(o, "state"); err == nil && state != "released" && !doubt {
+		err = errorf("UNLOCK of %s USING LOCK %s: %v", branch, ref, o)
+	}
+	w.sections.Add(1)
+	return err
+}
+
+// run does sections until ctx ends.
+func (w *teller) run(ctx context.Context, branches []string) error {
+	for i := 0; ctx.Err() == nil; i++ {
+		if err := w.section(branches[i%len(branches)]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isAway tells whether a proxy has said that it cannot serve now, and has done nothing.
+func isAway(f *failure) bool { return strings.HasPrefix(f.text, "MUSIC_UNAVAILABLE: ") }
+
+// restart ends a proxy by SIGTERM and starts it again. What was held at it goes on at another one at once, and what waited there
+// keeps its place.
+func (r *rolling) restart(k int) {
+	t, p := r.t, r.programs[k]
+	here, there := pinned(t, p.address), pinned(t, r.programs[(k+1)%len(r.programs)].address)
+	branch := fmt.Sprint("held", k)
+	lock := fmt.Sprintf("LOCK ACCOUNTS WHERE branch = '%s'", branch)
+	write := "UPDATE ACCOUNTS USING LOCK %d SET balance = %d WHERE branch = '" + branch + "' AND id = 'x'"
+	held := r.grant(r.works(here, lock), "HELD")
+	r.works(here, fmt.Sprintf(write, held, 1))
+	queued := r.grant(r.works(here, lock+" WAIT 50ms"), "QUEUED")
+
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	assert.Equal(t, 0, p.status(t), "%s", p.log)
+	before := r.sections.Load()
+	r.works(there, fmt.Sprintf(write, held, 2)) // the first statement already
+	r.inWindow(branch, "x", held, 2)
+	r.grant(r.works(there, fmt.Sprintf(lock+" USING LOCK %d WAIT 50ms", queued)), "QUEUED")
+	r.grant(r.works(there, fmt.Sprintf("UNLOCK ACCOUNTS WHERE branch = '%s' USING LOCK %d", branch, held)), "RELEASED")
+	require.NoError(t, r.turn(there, branch, queued, func() {}))
+	r.goesOn(before, "without the proxy")
+
+	p.begin(t)
+	p.listens(t)
+	r.goesOn(r.sections.Load(), "with the proxy")
+	here.close()
+	there.close()
+}
+
+// goesOn waits until some more sections have been ended.
+func (r *rolling) goesOn(before int64, how string) {
+	r.t.Helper()
+	eventually(r.t, 30*time.Second, "sections go on "+how, func() error {
+		if n := r.sections.Load(); n < before+5 {
+			return errorf("%d sections, after %d", n, before)
+		}
+		return nil
+	})
+}
+
+// All proxies are restarted, one after the other, while tellers use them: no section is lost, and nobody waits for ever.
+func TestRollingRestartLosesNoSection(t *testing.T) {
+	r := newRolling(t, "rolling")
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	branches := []string{"a", "b", "c"}
+	tellers := make([]*teller, 6)
+	var group together
+	for i := range tellers {
+		tellers[i] = r.newTeller(i % 3)
+		group.Go(func() error { return tellers[i].run(ctx, branches[i%3:]) })
+	}
+	var ended sync.Once
+	end := func() { ended.Do(func() { stop(); assert.NoError(t, group.Wait()) }) }
+	t.Cleanup(end)
+	r.goesOn(0, "before")
+	for k := range r.programs {
+		r.restart(k)
+	}
+	end()
+	t.Logf("%d sections", r.sections.Load())
+	last := r.newTeller(0)
+	for _, branch := range branches {
+		ref, err := last.lock(branch)
+		require.NoError(t, err)
+		want := 0
+		for _, w := range tellers {
+			want += w.raised[branch]
+		}
+		o := r.works(last.client, fmt.Sprintf("SELECT balance FROM ACCOUNTS WHERE branch = '%s' AND id = 'x' USING LOCK %s", branch, ref))
+		assert.Equal(t, strconv.Itoa(want), told(o, "balance"), "sections on %s", branch)
+	}
+}
