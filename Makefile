@@ -1,12 +1,13 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: build test compat lint demo soak chaos variants model fuzz bench steps docs clean help
+.PHONY: build test compat lint demo soak chaos contend variants model fuzz bench steps docs clean help
 
 GO ?= go
 FUZZTIME ?= 10s
 SOAK ?= 10m
 CHAOS ?= 10m
+CONTEND ?= 30s
 FIRST ?= $(shell date +%s)000
 
 # Tools are kept in the checkout, at these versions.
@@ -52,6 +53,9 @@ variants: ## find each known-bad variant of the lock protocol, and write docs/va
 
 chaos: ## real nodes and proxies in an emulated network, under faults for CHAOS (10m); SEED=n repeats a choice of them
 	$(GO) test ./integration/chaos -run '^TestNothing' -count=1 -v -timeout 0 -chaos.for=$(CHAOS) $(if $(SEED),-chaos.seed=$(SEED))
+
+contend: ## one key that clients at three emulated sites want, for CONTEND (30s) each way: sections a second beside racing LWTs
+	$(GO) test ./integration/chaos -run '^TestContendedKey$$' -count=1 -v -timeout 0 -contend.for=$(CONTEND)
 
 model: ## the models of the lock protocol at large scope, 20 minutes and 4 GB a search; RECORD=1 writes the results to docs/model.md
 	$(GO) test -v -count=1 -timeout 0 ./model -large $(if $(RECORD),-record) | grep -v -e '^=== ' -e '^  *--- PASS'

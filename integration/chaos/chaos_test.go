@@ -29,7 +29,7 @@ func TestNothingAcknowledgedIsLost(t *testing.T) {
 		*seed = rand.Uint64()
 	}
 	t.Logf("-chaos.seed %d", *seed)
-	w := build(t)
+	w := build(t, near())
 	sessions := w.table(t)
 	h := &history{began: time.Now()}
 	ctx, end := context.WithTimeout(t.Context(), *span)

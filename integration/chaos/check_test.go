@@ -48,3 +48,18 @@ func TestCheckerFinds(t *testing.T) {
 		}
 	}
 }
+
+// A section that is entered after one of a later reference is found.
+func TestInversionsAreFound(t *testing.T) {
+	entered := func(refs ...int64) (all []section) {
+		for i, ref := range refs {
+			all = append(all, section{ref: ref, entered: time.Duration(i)})
+		}
+		return all
+	}
+	for n, sections := range [][]section{entered(1, 2, 3, 7), entered(1, 3, 2, 4), entered(3, 1, 2)} {
+		if got := inversions(sections); got != n {
+			t.Errorf("%v: %d", sections, got)
+		}
+	}
+}

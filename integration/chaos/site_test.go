@@ -27,6 +27,7 @@ const lease = 3 * time.Second
 
 // world is three data centres with a proxy each, in an emulated network.
 type world struct {
+	plan    plan
 	dir     string
 	binary  string
 	network *wan.WAN
@@ -34,24 +35,38 @@ type world struct {
 	proxies [sites]*proxy
 }
 
+// plan is what differs between one world and another.
+type plan struct {
+	links   []wan.Link
+	fastJIT bool
+	lease   time.Duration // of the proxies' sessions
+}
+
+// near are sites of one region: a run of them sees much.
+func near() plan {
+	return plan{lease: lease, fastJIT: true, links: []wan.Link{
+		{A: 1, B: 2, RTT: 6 * time.Millisecond}, {A: 1, B: 3, RTT: 8 * time.Millisecond}, {A: 2, B: 3, RTT: 3 * time.Millisecond},
+	}}
+}
+
 // build makes it, or skips where nobody may.
-func build(t *testing.T) *world {
+func build(t *testing.T, o plan) *world {
 	t.Helper()
 	if _, err := os.Stat("/dev/net/tun"); err != nil || os.Geteuid() != 0 {
 		t.Skip("NO CHAOS: an emulated network needs root and /dev/net/tun")
 	}
-	w := &world{dir: t.TempDir()}
+	w := &world{plan: o, dir: t.TempDir()}
 	w.binary = filepath.Join(w.dir, "music")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", w.binary, "music/cmd/music").CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
 	must(t, os.WriteFile(filepath.Join(w.dir, "secret"), []byte("nobody else is in this network"), 0o600))
 	var err error
-	w.network, err = wan.Start(wan.Options{Name: "chaos", Sites: sites, RTT: []wan.Link{{A: 1, B: 2, RTT: 6 * time.Millisecond}, {A: 1, B: 3, RTT: 8 * time.Millisecond}, {A: 2, B: 3, RTT: 3 * time.Millisecond}}})
+	w.network, err = wan.Start(wan.Options{Name: "chaos", Sites: sites, RTT: o.links})
 	must(t, err)
 	t.Cleanup(func() { must(t, w.network.Close()) })
 	w.nodes, err = cassandra.Start(t.Context(), cassandra.Options{
-		Dir: filepath.Join(w.dir, "nodes"), Nodes: sites, MultiDC: true, FastJIT: true, Faults: true, Log: t.Output(),
+		Dir: filepath.Join(w.dir, "nodes"), Nodes: sites, MultiDC: true, FastJIT: o.fastJIT, Faults: true, Log: t.Output(),
 		Address:   func(k int) string { return w.network.Address(k, 1) },
 		Namespace: func(k int) string { return w.network.Namespace(k) },
 		// A node that is killed must not forget what it has acknowledged.
@@ -87,7 +102,7 @@ func (p *proxy) start(ctx context.Context) error {
 	defer func() { _ = log.Close() }() // the child has its own
 	cmd := exec.Command("ip", "netns", "exec", p.world.network.Namespace(p.site), p.world.binary, "proxy",
 		"--contact-points", p.world.network.Address(p.site, 1), "--listen", p.host()+":9042", "--metrics-listen", "",
-		"--session-lease", lease.String(),
+		"--session-lease", p.world.plan.lease.String(),
 		"--peer-listen", p.host()+":9043", "--peer-secret-file", filepath.Join(p.world.dir, "secret"))
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -152,13 +167,18 @@ func eventually(ctx context.Context, limit time.Duration, try func(context.Conte
 
 // session opens a driver's session with one server and no other: what a client sees of it is what that one says.
 func session(host string, timeout time.Duration) (*gocql.Session, error) {
+	return cluster(host, timeout).CreateSession()
+}
+
+// cluster is how a session is opened.
+func cluster(host string, timeout time.Duration) *gocql.ClusterConfig {
 	c := gocql.NewCluster(host)
 	c.ProtoVersion, c.NumConns, c.Timeout, c.ConnectTimeout = 4, 2, timeout, 2*time.Second
 	c.DisableInitialHostLookup = true
 	c.ReconnectInterval = 500 * time.Millisecond
 	c.Consistency = gocql.Quorum
 	c.Logger = gocql.NewLogger(gocql.LogLevelNone)
-	return c.CreateSession()
+	return c
 }
 
 func must(t *testing.T, err error) {

@@ -1,0 +1,241 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+
+	"music/integration/wan"
+)
+
+var (
+	contendFor     = flag.Duration("contend.for", 0, "measure one key that three sites want, each way for so long; 0: do not")
+	contendClients = flag.String("contend.clients", "1,3", "clients at each site, one measurement for each number")
+)
+
+// far are three sites like those of the paper (§VIII-a), whose round trips are between a quarter of a continent and a whole one.
+func far() plan {
+	return plan{lease: 10 * time.Second, links: []wan.Link{
+		{A: 1, B: 2, RTT: 54 * time.Millisecond}, {A: 1, B: 3, RTT: 72 * time.Millisecond}, {A: 2, B: 3, RTT: 24 * time.Millisecond},
+	}}
+}
+
+// section is one that has been ended: where, under which reference, and when it was asked for, entered and left.
+type section struct {
+	site                 int
+	ref                  int64
+	asked, entered, left time.Duration
+}
+
+// contender is a client at a site that wants one key again and again.
+type contender struct {
+	site     int
+	session  *gocql.Session
+	began    time.Time
+	sections []section
+	unknown  int // answers that tell nothing
+	refused  int // conditions that did not hold, or operations that were refused
+}
+
+// contest is a way to raise a number by one, safely.
+type contest struct {
+	name   string
+	port   int // address of a site that clients connect to: 1 the node, 2 the proxy
+	one    func(ctx context.Context, c *contender, key string) error
+	create string
+}
+
+// contests are the ways that are compared.
+func contests() []contest {
+	return []contest{
+		{"lock, get, put, unlock through the site's proxy", 2, sectionOnce, ""},
+		{"UPDATE … IF on the site's node, after a SERIAL read", 1, raceOnce, "INSERT INTO contend.plain (k, v) VALUES ('%s', 0)"},
+	}
+}
+
+// TestContendedKey measures how many sections a second clients at three sites get on one key, and who gets them. It asserts nothing
+// about time: `make contend` prints it.
+func TestContendedKey(t *testing.T) {
+	if *contendFor == 0 {
+		t.Skip("a measurement: see make contend")
+	}
+	w := build(t, far())
+	session, err := session(w.proxies[0].host(), patience)
+	must(t, err)
+	defer session.Close()
+	for _, cql := range []string{
+		"CREATE KEYSPACE contend WITH replication = {'class': 'NetworkTopologyStrategy', 'dc1': 1, 'dc2': 1, 'dc3': 1}",
+		"CREATE TABLE contend.plain (k text PRIMARY KEY, v int) WITH speculative_retry = 'ALWAYS'",
+		"CREATE TABLE contend.t (k text PRIMARY KEY, v int) WITH comment = '@critical' AND speculative_retry = 'ALWAYS'",
+	} {
+		must(t, session.Query(cql).Exec())
+	}
+	for number := range strings.SplitSeq(*contendClients, ",") {
+		clients := 0
+		_, err := fmt.Sscan(number, &clients)
+		must(t, err)
+		for i, way := range contests() {
+			key := fmt.Sprintf("key%d%s", i, number)
+			if way.create != "" {
+				must(t, session.Query(fmt.Sprintf(way.create, key)).Exec())
+			}
+			t.Logf("%d clients at each site, %s:\n%s", clients, way.name, w.contend(t, way, key, clients))
+		}
+	}
+}
+
+// contend lets clients at all sites want a key, and tells what came of it.
+func (w *world) contend(t *testing.T, way contest, key string, clients int) string {
+	t.Helper()
+	ctx, end := context.WithTimeout(t.Context(), *contendFor)
+	defer end()
+	began := time.Now()
+	var group sync.WaitGroup
+	var all []*contender
+	for i := range sites * clients {
+		c := &contender{site: 1 + i%sites, began: began}
+		var err error
+		c.session, err = w.sessionInside(c.site, way.port)
+		must(t, err)
+		defer c.session.Close()
+		all = append(all, c)
+	}
+	for _, c := range all {
+		group.Go(func() {
+			for ctx.Err() == nil {
+				if err := way.one(ctx, c, key); err != nil && ctx.Err() == nil {
+					c.fault(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	return summary(all, time.Since(began))
+}
+
+// sessionInside opens a session from inside a site with its node or proxy, and no other.
+func (w *world) sessionInside(site, n int) (*gocql.Session, error) {
+	c := cluster(w.network.Address(site, n), patience)
+	c.NumConns = 1
+	c.Dialer = w.network.Dialer(site)
+	return c.CreateSession()
+}
+
+// fault counts what was answered in the place of success.
+func (c *contender) fault(err error) {
+	if x, _ := judged(err); x == refused {
+		c.refused++
+	} else {
+		c.unknown++
+	}
+}
+
+// sectionOnce raises the number in a section.
+func sectionOnce(ctx context.Context, c *contender, key string) error {
+	s := section{site: c.site, asked: time.Since(c.began)}
+	for how := ""; s.entered == 0; {
+		row := map[string]any{}
+		if err := c.session.Query(fmt.Sprintf("LOCK contend.t WHERE k = '%s' %s", key, how)).MapScanContext(ctx, row); err != nil {
+			return err
+		}
+		s.ref, _ = row["lock_ref"].(int64)
+		switch {
+		case row["state"] == "HELD":
+			s.entered = time.Since(c.began)
+		case row["state"] != "QUEUED":
+			return fmt.Errorf("%w: %v", errLost, row)
+		case s.ref != 0:
+			how = fmt.Sprint("USING LOCK ", s.ref)
+		}
+	}
+	v := 0
+	err := c.session.Query(fmt.Sprintf("SELECT v FROM contend.t WHERE k = '%s' USING LOCK %d", key, s.ref)).ScanContext(ctx, &v)
+	if err != nil && !errors.Is(err, gocql.ErrNotFound) {
+		return err
+	}
+	if err := c.session.Query(fmt.Sprintf("UPDATE contend.t USING LOCK %d SET v = %d WHERE k = '%s'", s.ref, v+1, key)).ExecContext(ctx); err != nil {
+		return err
+	}
+	s.left = time.Since(c.began)
+	c.sections = append(c.sections, s)
+	return c.session.Query(fmt.Sprintf("UNLOCK contend.t WHERE k = '%s' USING LOCK %d", key, s.ref)).ExecContext(ctx)
+}
+
+// errLost tells that a reference was lost while it waited.
+var errLost = errors.New("not granted")
+
+// raceOnce raises the number by a lightweight transaction that succeeds if nobody was faster.
+func raceOnce(ctx context.Context, c *contender, key string) error {
+	s := section{site: c.site, asked: time.Since(c.began)}
+	v := 0
+	read := c.session.Query("SELECT v FROM contend.plain WHERE k = ?", key).Consistency(gocql.Serial)
+	if err := read.ScanContext(ctx, &v); err != nil {
+		return err
+	}
+	s.entered = time.Since(c.began)
+	applied, err := c.session.Query("UPDATE contend.plain SET v = ? WHERE k = ? IF v = ?", v+1, key, v).
+		SerialConsistency(gocql.Serial).MapScanCASContext(ctx, map[string]any{})
+	if err == nil && applied {
+		s.left = time.Since(c.began)
+		c.sections = append(c.sections, s)
+	} else if err == nil {
+		c.refused++
+	}
+	return err
+}
+
+// summary is what a person wants to know.
+func summary(all []*contender, took time.Duration) string {
+	var done []section
+	unknown, refused := 0, 0
+	for _, c := range all {
+		done = append(done, c.sections...)
+		unknown, refused = unknown+c.unknown, refused+c.refused
+	}
+	var b strings.Builder
+	rate := func(n int) float64 { return float64(n) / took.Seconds() }
+	fmt.Fprintf(&b, "  %.1f a second over all sites; %d answers told nothing, %d refused", rate(len(done)), unknown, refused)
+	for site := 1; site <= sites; site++ {
+		var waits []time.Duration
+		for _, s := range done {
+			if s.site == site {
+				waits = append(waits, s.left-s.asked)
+			}
+		}
+		slices.Sort(waits)
+		fmt.Fprintf(&b, "\n  site %d: %.1f a second, asked to done %v (median), %v (longest)", site, rate(len(waits)), at(waits, 0.5), at(waits, 1))
+	}
+	if n := inversions(done); done != nil && done[0].ref != 0 {
+		fmt.Fprintf(&b, "\n  entered out of the order of their references: %d of %d", n, len(done))
+	}
+	return b.String()
+}
+
+// at is a quantile of sorted spans.
+func at(sorted []time.Duration, q float64) time.Duration {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[int(q*float64(len(sorted)-1))].Round(time.Millisecond)
+}
+
+// inversions counts the sections that were entered after one of a later reference.
+func inversions(done []section) (n int) {
+	slices.SortFunc(done, func(a, b section) int { return int(a.entered - b.entered) })
+	last := int64(0)
+	for _, s := range done {
+		if s.ref < last {
+			n++
+		}
+		last = max(last, s.ref)
+	}
+	return n
+}
