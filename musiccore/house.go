@@ -3,6 +3,7 @@ package musiccore
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -179,6 +180,10 @@ func (k *key) bury(now Now, err error) {
 		k.loseTerm(now)
 	}
 	for _, p := range k.queued {
+		if errors.Is(err, ErrNoSession) && p.phase == waiting && !p.nowait {
+			// Its client may go on with the reference, here or elsewhere: a Takeover when its turn comes.
+			k.answer(p, k.standing(now, p))
+		}
 		k.losePlace(p)
 	}
 	pending := k.asking

@@ -167,7 +167,7 @@ func TestSessionDeathLosesEverything(t *testing.T) {
 	if v := d.end(tk, OutcomeAcked); v != Lost {
 		t.Fatalf("C12: verdict %v after the lease", v)
 	}
-	d.state(waiter, LostState)
+	d.state(waiter, Queued)
 	_, op := d.begin(1, Put)
 	d.fails(op, ErrNoSession)
 	if len(d.core.keys)+len(d.core.ops)+len(d.core.timers) != 0 {

@@ -116,6 +116,29 @@ func TestTakeoverFromTheOwnEarlierSessionAtOnce(t *testing.T) {
 	}
 }
 
+// Whose session dies while it waits keeps its reference, and its turn.
+func TestWaiterOfTheOwnEarlierSessionIsServed(t *testing.T) {
+	d, s := held(t)
+	waiter, hasty := d.lock(Request{Wait: time.Hour}), d.lock(Request{Wait: time.Hour, NoWait: true})
+	s.run()
+	d.state(hasty, Busy)
+	d.jump(11 * time.Second)
+	d.session = NewSession(session(2), d.opts)
+	d.take(d.core.Rejoin(d.time(), d.session))
+	if g := d.state(waiter, Queued); g.Ref != 2 {
+		t.Fatalf("%+v", g)
+	}
+	d.beat()
+	again := d.lock(Request{Ref: 2, Wait: time.Hour})
+	for range 10 {
+		d.pass(d.opts.Grace / 8)
+		s.run()
+	}
+	if g := d.state(again, Held); g.Ref != 2 || !g.OwnerDied || s.row.Owner != session(2) {
+		t.Fatalf("%+v on %+v", g, *s.row)
+	}
+}
+
 func TestTakeoverIsOneTermEvenWhenItsFateIsUnknown(t *testing.T) {
 	d, s := foreign(t, theirs())
 	s.beat[session(9)] = EndedBeat
