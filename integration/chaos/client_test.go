@@ -41,8 +41,8 @@ func (c *client) run(ctx context.Context) {
 func (c *client) move() { c.at = c.random.IntN(sites) }
 
 // statement is one statement of the product at the present proxy.
-func (c *client) statement(ctx context.Context, format string, args ...any) *gocql.Query {
-	return c.sessions[c.at].Query(fmt.Sprintf(format, args...)).WithContext(ctx)
+func (c *client) statement(format string, args ...any) *gocql.Query {
+	return c.sessions[c.at].Query(fmt.Sprintf(format, args...))
 }
 
 // lock waits for a lock as long as it seems to get nearer; 0: not this time.
@@ -51,7 +51,7 @@ func (c *client) lock(ctx context.Context, key string) int64 {
 	var ref int64
 	for tries := 0; tries < 30 && ctx.Err() == nil; tries++ {
 		row := map[string]any{}
-		if err := c.statement(ctx, "LOCK chaos.t WHERE k = '%s' %s", key, how).MapScan(row); err != nil {
+		if err := c.statement("LOCK chaos.t WHERE k = '%s' %s", key, how).MapScanContext(ctx, row); err != nil {
 			c.move()
 			continue
 		}
@@ -84,7 +84,7 @@ func (c *client) section(ctx context.Context, key string, ref int64) {
 		}
 	}
 	if c.random.IntN(10) > 0 {
-		_ = c.statement(ctx, "UNLOCK chaos.t WHERE k = '%s' USING LOCK %d", key, ref).Exec() // its lease ends it, then
+		_ = c.statement("UNLOCK chaos.t WHERE k = '%s' USING LOCK %d", key, ref).ExecContext(ctx) // its lease ends it, then
 	}
 }
 
@@ -95,9 +95,9 @@ func (c *client) operate(ctx context.Context, o *op) error {
 	if o.put {
 		c.puts++
 		o.value = c.id*1_000_000 + c.puts
-		err = c.statement(ctx, "UPDATE chaos.t USING LOCK %d SET v = %d WHERE k = '%s'", o.ref, o.value, o.key).Exec()
+		err = c.statement("UPDATE chaos.t USING LOCK %d SET v = %d WHERE k = '%s'", o.ref, o.value, o.key).ExecContext(ctx)
 	} else {
-		err = c.statement(ctx, "SELECT v FROM chaos.t WHERE k = '%s' USING LOCK %d", o.key, o.ref).Scan(&o.value)
+		err = c.statement("SELECT v FROM chaos.t WHERE k = '%s' USING LOCK %d", o.key, o.ref).ScanContext(ctx, &o.value)
 		if errors.Is(err, gocql.ErrNotFound) {
 			err = nil
 		}
