@@ -118,8 +118,8 @@ func TestTableBecomesCriticalUnderPlainWriters(t *testing.T) {
 	eventually(t, 20*time.Second, "all of them write", func() error { return s.written(len(writers)) })
 	o := s.works(s.client, "ALTER TABLE ACCOUNTS WITH comment = '@critical'")
 	close(closed)
-	require.NoError(t, group.Wait())
 	assert.NotContains(t, fmt.Sprint(o.warnings), "MUSIC: ", "every proxy has followed")
+	require.NoError(t, group.Wait())
 
 	from := s.closed()
 	for i, w := range writers {

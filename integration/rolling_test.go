@@ -164,7 +164,7 @@ func (r *rolling) restart(k int) {
 	write := "UPDATE ACCOUNTS USING LOCK %d SET balance = %d WHERE branch = '" + branch + "' AND id = 'x'"
 	held := r.grant(r.works(here, lock), "HELD")
 	r.works(here, fmt.Sprintf(write, held, 1))
-	queued := r.grant(r.works(here, lock+" WAIT 50ms"), "QUEUED")
+	queued := r.queued(here, lock)
 
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	assert.Equal(t, 0, p.status(t), "%s", p.log)
@@ -181,6 +181,20 @@ func (r *rolling) restart(k int) {
 	r.goesOn(r.sections.Load(), "with the proxy")
 	here.close()
 	there.close()
+}
+
+// queued takes a place in a queue, and returns its reference once it has one.
+func (r *rolling) queued(c client, lock string) (ref int64) {
+	r.t.Helper()
+	token := gocql.MustRandomUUID()
+	eventually(r.t, 20*time.Second, "a place in the queue", func() error {
+		o := r.works(c, fmt.Sprintf("%s WAIT 50ms TOKEN %s", lock, token))
+		if ref = r.grant(o, "QUEUED"); ref == 0 {
+			return errorf("%v", o)
+		}
+		return nil
+	})
+	return ref
 }
 
 // goesOn waits until some more sections have been ended.

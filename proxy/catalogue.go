@@ -42,8 +42,7 @@ func (s *schema) read(ctx context.Context) ([]*dataTable, error) {
 // readTables reads all tables, and the names of those that may be companions.
 func (s *schema) readTables(ctx context.Context) (all []*dataTable, names map[string]bool, err error) {
 	names = map[string]bool{}
-	iter := s.session.Query("SELECT keyspace_name, table_name, id, comment, flags, gc_grace_seconds, default_time_to_live FROM system_schema.tables").
-		Consistency(gocql.One).IterContext(ctx)
+	iter := s.ask("SELECT keyspace_name, table_name, id, comment, flags, gc_grace_seconds, default_time_to_live FROM system_schema.tables").IterContext(ctx)
 	var keyspace, name, comment string
 	var id gocql.UUID
 	var flags []string
@@ -81,8 +80,8 @@ func (t *dataTable) readComment(comment string) {
 
 // readColumns reads what the proxy has to know of a table's columns.
 func (s *schema) readColumns(ctx context.Context, t *dataTable) error {
-	iter := s.session.Query("SELECT column_name, type, kind, position FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ?",
-		t.keyspace, t.name).Consistency(gocql.One).IterContext(ctx)
+	iter := s.ask("SELECT column_name, type, kind, position FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ?",
+		t.keyspace, t.name).IterContext(ctx)
 	var name, cqlType, kind string
 	var position int
 	partition, clustering := map[int]frontend.Column{}, map[int]frontend.Column{}
@@ -118,8 +117,8 @@ func (s *schema) readColumns(ctx context.Context, t *dataTable) error {
 // readDropped tells which columns were dropped and when: one that is back looks as before, and hides what is stamped before its
 // return.
 func (s *schema) readDropped(ctx context.Context, t *dataTable) (string, error) {
-	iter := s.session.Query("SELECT column_name, dropped_time FROM system_schema.dropped_columns WHERE keyspace_name = ? AND table_name = ?",
-		t.keyspace, t.name).Consistency(gocql.One).IterContext(ctx)
+	iter := s.ask("SELECT column_name, dropped_time FROM system_schema.dropped_columns WHERE keyspace_name = ? AND table_name = ?",
+		t.keyspace, t.name).IterContext(ctx)
 	var name, dropped string
 	var at time.Time
 	for iter.Scan(&name, &at) {
@@ -162,16 +161,14 @@ func manyCells(cqlType, kind string) bool {
 // readHindrances looks for what keeps a table from being critical beside its own properties.
 func (s *schema) readHindrances(ctx context.Context, t *dataTable) error {
 	var durable bool
-	err := s.session.Query("SELECT durable_writes FROM system_schema.keyspaces WHERE keyspace_name = ?", t.keyspace).
-		Consistency(gocql.One).ScanContext(ctx, &durable)
+	err := s.ask("SELECT durable_writes FROM system_schema.keyspaces WHERE keyspace_name = ?", t.keyspace).ScanContext(ctx, &durable)
 	if err != nil {
 		return fmt.Errorf("read keyspace of %s: %w", t, err)
 	}
 	if !durable {
 		t.refused = "its keyspace has durable_writes = false"
 	}
-	iter := s.session.Query("SELECT view_name, base_table_name FROM system_schema.views WHERE keyspace_name = ?", t.keyspace).
-		Consistency(gocql.One).IterContext(ctx)
+	iter := s.ask("SELECT view_name, base_table_name FROM system_schema.views WHERE keyspace_name = ?", t.keyspace).IterContext(ctx)
 	var view, base string
 	for iter.Scan(&view, &base) {
 		if base == t.name {

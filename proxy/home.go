@@ -17,6 +17,15 @@ type home struct {
 	timeout   time.Duration
 	current   atomic.Int64 // index of the one that answered last
 	settled   atomic.Bool  // there are other proxies, which count on this one to stand for its node
+	host      atomic.Pointer[string]
+}
+
+// id is the host id of the node, as it has last said itself; "" before it was asked.
+func (h *home) id() string {
+	if id := h.host.Load(); id != nil {
+		return *id
+	}
+	return ""
 }
 
 // dial opens a connection for one client. It takes at most the timeout, whatever the number of contact points.

@@ -112,7 +112,7 @@ func (m *members) lookHome(ctx context.Context) error {
 		r, err := m.link.ring(half)
 		release()
 		if err == nil {
-			m.ring = r
+			m.saw(r)
 			return nil
 		}
 	}
@@ -126,8 +126,16 @@ func (m *members) lookHome(ctx context.Context) error {
 		l.close()
 		return err
 	}
-	m.link, m.ring = l, r
+	m.link = l
+	m.saw(r)
 	return nil
+}
+
+// saw takes note of the ring as the home node has told it.
+func (m *members) saw(r ring) {
+	m.ring = r
+	id := r.home.host.String()
+	m.home.host.Store(&id)
 }
 
 // leaveHome ends the connection to the home node.

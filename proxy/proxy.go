@@ -176,7 +176,7 @@ func (p *process) startService(ctx context.Context) (*service, error) {
 	options.Wait, options.Retain = p.cfg.Music.MaxWait, p.cfg.Music.Retain
 	s.life = newLife(session, c, options, address, p.log)
 	s.schema = newSchema(session, s.life, s.tables, p.cfg.Music.CriticalByName, p.log)
-	s.schema.locality = locality
+	s.schema.locality, s.schema.home = locality, p.home.id
 	s.executor = &executor{session: session, schema: s.schema}
 	for _, step := range []func() error{
 		func() (err error) { s.schema.release, err = checkRelease(ctx, session); return err },

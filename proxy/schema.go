@@ -21,6 +21,8 @@ const (
 	schemaReread = 30 * time.Second       // the schema is read again even if its version stands still
 	laggardPoll  = 100 * time.Millisecond // between two looks at who has followed, while a client waits
 
+	homeLimit = 2 * time.Second // how long the home node may take to tell its schema's version
+
 	answerPoll  = 5 * time.Millisecond   // between two looks at what is on its way to Cassandra …
 	answerLimit = 500 * time.Millisecond // … for so long; then with the next look at the schema
 )
@@ -32,6 +34,7 @@ type schema struct {
 	tables   *frontend.Tables
 	clock    *clock
 	life     *life
+	home     func() string                     // host id of the home node; "" while it is not known
 	release  string                            // of Cassandra
 	locality *locality                         // where this proxy stands
 	lease    time.Duration                     // of clients, where a table says nothing
@@ -41,6 +44,7 @@ type schema struct {
 	tell     func(event func(*musiccore.Core, musiccore.Now) musiccore.Effects) // to every core; nil until there are some
 
 	mu     sync.Mutex                // one refresh at a time
+	node   string                    // host id of the node that this refresh reads
 	born   map[string]bool           // names of tables that a client is just making, critical from their first moment on
 	flight func() (left func() bool) // what clients have on its way to Cassandra: see frontend.Server.Outstanding; nil before there are any
 	left   func() bool               // of what was on its way when a table was closed to plain writes; nil where none of it is
@@ -77,7 +81,7 @@ func (s *schema) watch(ctx context.Context) {
 	var read time.Time
 	settled := false
 	for pause(ctx, schemaPoll) {
-		version, err := s.version(ctx)
+		version, _, err := s.version(ctx)
 		if err != nil || settled && version == seen && time.Since(read) < schemaReread {
 			continue
 		}
@@ -90,10 +94,31 @@ func (s *schema) watch(ctx context.Context) {
 	}
 }
 
-// version is the schema's version at the node that answers.
-func (s *schema) version(ctx context.Context) (v gocql.UUID, err error) {
-	err = s.session.Query("SELECT schema_version FROM system.local").Consistency(gocql.One).ScanContext(ctx, &v)
-	return v, err
+// version is the schema's version at the home node, or where that does not answer, at another one; node is its host id.
+func (s *schema) version(ctx context.Context) (v gocql.UUID, node string, err error) {
+	if node = s.home(); node != "" {
+		limited, cancel := context.WithTimeout(ctx, homeLimit)
+		defer cancel()
+		if v, node, err = s.versionAt(limited, node); err == nil {
+			return v, node, nil
+		}
+	}
+	return s.versionAt(ctx, "")
+}
+
+// versionAt asks one node, or any.
+func (s *schema) versionAt(ctx context.Context, node string) (v gocql.UUID, at string, err error) {
+	iter := s.session.Query("SELECT schema_version FROM system.local").Consistency(gocql.One).SetHostID(node).IterContext(ctx)
+	if host := iter.Host(); host != nil {
+		at = host.HostID()
+	}
+	iter.Scan(&v)
+	return v, at, iter.Close()
+}
+
+// ask asks the node that this refresh reads: each node knows the schema by itself, and one may be ahead of the other.
+func (s *schema) ask(cql string, values ...any) *gocql.Query {
+	return s.session.Query(cql, values...).Consistency(gocql.One).SetHostID(s.node)
 }
 
 // follow is told of a client's schema change before the client is. It returns when the change holds at every living proxy, or
@@ -127,12 +152,25 @@ func (s *schema) followed(ctx context.Context, change frontend.SchemaChange) (la
 	}
 	for ctx.Err() == nil {
 		late, err = s.refresh(ctx)
-		if err == nil && len(late) == 0 || err != nil && !errors.Is(err, errRaced) {
+		if err == nil && len(late) == 0 && !s.atHome() {
+			err = errAway
+		}
+		if err == nil && len(late) == 0 || err != nil && !errors.Is(err, errRaced) && !errors.Is(err, errAway) {
 			break
 		}
 		pause(ctx, laggardPoll)
 	}
 	return late, err
+}
+
+// errAway tells that the schema was read at another node than the home node, which alone is sure to know what it has just carried out.
+var errAway = errors.New("the home node does not tell its schema")
+
+// atHome tells whether the last refresh has read the schema of the home node.
+func (s *schema) atHome() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.node == s.home()
 }
 
 // expect notes that a table is just being made, critical from its first moment on, or that this is over.
@@ -146,15 +184,16 @@ func (s *schema) expect(name string, born bool) {
 	}
 }
 
-// refresh reads the schema and publishes which tables are critical. late names living proxies that have not followed: a table that
+// refresh reads the schema, of one node and its version first, and publishes which tables are critical. late names living proxies that have not followed: a table that
 // becomes critical waits for them.
 func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	version, err := s.version(ctx)
+	version, node, err := s.version(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read the schema's version: %w", err)
 	}
+	s.node = node
 	found, err := s.read(ctx)
 	if err != nil {
 		return nil, err
