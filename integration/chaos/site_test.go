@@ -74,12 +74,30 @@ func build(t *testing.T, o plan) *world {
 	})
 	must(t, err)
 	t.Cleanup(func() { must(t, w.nodes.Close()) })
+	t.Cleanup(func() { w.keepLogs(t) })
 	for k := 1; k <= sites; k++ {
 		w.proxies[k-1] = &proxy{world: w, site: k}
 		t.Cleanup(w.proxies[k-1].kill)
 		must(t, w.proxies[k-1].start(t.Context()))
 	}
 	return w
+}
+
+// keepLogs leaves the proxies' logs of a failed test where somebody who looks for a cause finds them.
+func (w *world) keepLogs(t *testing.T) {
+	t.Helper()
+	if !t.Failed() {
+		return
+	}
+	run, err := cassandra.DefaultRunDir()
+	must(t, err)
+	for _, p := range w.proxies {
+		if raw, err := os.ReadFile(p.log()); err == nil {
+			kept := filepath.Join(run, "chaos-"+filepath.Base(p.log()))
+			must(t, os.WriteFile(kept, raw, 0o600))
+			t.Logf("log of proxy %d: %s", p.site, kept)
+		}
+	}
 }
 
 // proxy is one process of the product, which may be killed and started again.
@@ -93,9 +111,12 @@ type proxy struct {
 
 func (p *proxy) host() string { return p.world.network.Address(p.site, 2) }
 
+// log is the path of what the process says.
+func (p *proxy) log() string { return filepath.Join(p.world.dir, fmt.Sprintf("proxy%d.log", p.site)) }
+
 // start starts the process and returns when it listens.
 func (p *proxy) start(ctx context.Context) error {
-	log, err := os.OpenFile(filepath.Join(p.world.dir, fmt.Sprintf("proxy%d.log", p.site)), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	log, err := os.OpenFile(p.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
@@ -174,7 +195,7 @@ func session(host string, timeout time.Duration) (*gocql.Session, error) {
 func cluster(host string, timeout time.Duration) *gocql.ClusterConfig {
 	c := gocql.NewCluster(host)
 	c.ProtoVersion, c.NumConns, c.Timeout, c.ConnectTimeout = 4, 2, timeout, 2*time.Second
-	c.DisableInitialHostLookup = true
+	c.HostFilter = gocql.WhiteListHostFilter(host)
 	c.ReconnectInterval = 500 * time.Millisecond
 	c.Consistency = gocql.Quorum
 	c.Logger = gocql.NewLogger(gocql.LogLevelNone)
