@@ -11,7 +11,7 @@ import (
 // responses is the role of the direction Cassandra → client: it finds the few answers that concern the proxy.
 type responses conn
 
-// judge decides about a response by its stream alone; only an expected one is looked at.
+// judge decides about a response by its stream alone; only an expected one is looked at, and an error that may name nodes.
 func (r *responses) judge(e envelope) (verdict, error) {
 	c := (*conn)(r)
 	if e.version&responseBit == 0 {
@@ -20,9 +20,15 @@ func (r *responses) judge(e envelope) (verdict, error) {
 	if e.stream >= 0 && c.streams.watched(e.stream) {
 		return c.judgeWatched(e)
 	}
-	c.streams.end(e.stream)
+	v := c.judgeFailure(e)
+	if v == more {
+		return v, nil
+	}
+	if v == forward {
+		c.streams.end(e.stream)
+	}
 	c.measure(e.stream)
-	return forward, nil
+	return v, nil
 }
 
 func (c *conn) judgeWatched(e envelope) (verdict, error) {
@@ -54,9 +60,10 @@ func (c *conn) login(e envelope) {
 	}
 }
 
-// perform deals with an answer that the proxy has waited for.
+// perform deals with an answer that the proxy has waited for, or that names nodes.
 func (r *responses) perform(e envelope) error {
 	c := (*conn)(r)
+	e = c.showReplicas(e)
 	w := c.watches.remove(e.stream)
 	if w.kind == watchSchema && e.opcode == primitive.OpCodeResult {
 		return c.performSchema(e, w.born)

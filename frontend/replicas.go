@@ -1,0 +1,94 @@
+package frontend
+
+import (
+	"bytes"
+	"net/netip"
+
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+)
+
+// judgeFailure holds back an error that names replicas. From protocol 5 on READ_FAILURE and WRITE_FAILURE tell for each replica that has
+// failed where it is and why (v5 spec, error codes 0x1300 and 0x1500); before that they tell how many.
+func (c *conn) judgeFailure(e envelope) verdict {
+	switch {
+	case e.opcode != primitive.OpCodeError || !c.segmented.Load():
+		return forward
+	case !e.whole():
+		return more
+	}
+	if _, named := replicasOf(e); named {
+		return hold
+	}
+	return forward
+}
+
+// replicasOf stands before the replicas that a whole error names; not named where it names none, or cannot be read.
+func replicasOf(e envelope) (cur cursor, named bool) {
+	cur = cursor{b: e.body()}
+	if e.flags.Contains(primitive.HeaderFlagTracing) {
+		cur.take(16)
+	}
+	if e.flags.Contains(primitive.HeaderFlagWarning) {
+		for n := cur.short(); n > 0 && !cur.bad; n-- {
+			cur.string()
+		}
+	}
+	if e.flags.Contains(primitive.HeaderFlagCustomPayload) {
+		cur.bytesMap()
+	}
+	code := primitive.ErrorCode(cur.int())
+	cur.string()        // the text
+	cur.take(2 + 4 + 4) // consistency, received, required
+	return cur, !cur.bad && (code == primitive.ErrorCodeReadFailure || code == primitive.ErrorCodeWriteFailure)
+}
+
+// showReplicas puts proxies in the place of the replicas that an error names. Every other answer, and one that cannot be read, stays as
+// it is.
+func (c *conn) showReplicas(e envelope) envelope {
+	if c.judgeFailure(e) != hold {
+		return e
+	}
+	var nodes []Node
+	if c.server.Nodes != nil {
+		nodes = c.server.Nodes()
+	}
+	cur, _ := replicasOf(e)
+	n := cur.int()
+	body := bytes.Clone(cur.b[:cur.at])
+	for strangers := 0; n > 0 && !cur.bad; n-- {
+		shown, known := proxyAt(nodes, cur.take(int(cur.byte())))
+		if !known {
+			shown = c.standIn(strangers)
+			strangers++
+		}
+		address := wireAddress(shown)
+		body = append(append(body, byte(len(address))), address...)
+		body = append(body, cur.take(2)...) // why
+	}
+	if cur.bad {
+		return e
+	}
+	raw := responseEnvelope(c.version, e.stream, e.opcode, append(body, cur.b[cur.at:]...))
+	raw[1] = byte(e.flags)
+	return envelope{header: readHeader(raw), raw: raw}
+}
+
+// proxyAt is where the proxy of a node is that its own kind finds at an address; not known where that node has none, or is the home node.
+func proxyAt(nodes []Node, wire []byte) (proxy netip.Addr, known bool) {
+	address, _ := netip.AddrFromSlice(wire)
+	for i := range nodes {
+		if nodes[i].Internal.Addr() == address.Unmap() {
+			return nodes[i].Proxy.Addr(), true
+		}
+	}
+	return netip.Addr{}, false
+}
+
+// standIn is what is told of the nodes behind this proxy alone: of the first the proxy's own address, of each further one an address that
+// nobody has. Drivers make a map of them (the Java driver fails at an address that comes twice) and count what is in it.
+func (c *conn) standIn(n int) netip.Addr {
+	if n == 0 {
+		return c.server.Advertise.Addr()
+	}
+	return netip.AddrFrom4([4]byte{0, 0, byte(n >> 8), byte(n)})
+}
