@@ -3,18 +3,22 @@ package integration
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/datastax/go-cassandra-native-protocol/frame"
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
-// talk is a conversation on one connection of which every answer is kept.
+// talk is a conversation of which every answer is kept: on one connection, or on one to each of several nodes or proxies in turn.
 type talk struct {
 	t     testing.TB
-	wire  *wire
+	wires []*wire
+	wire  *wire // whose turn it was last
 	moves []move
 }
 
@@ -61,13 +65,76 @@ func (k *talk) own() mask {
 	return exact
 }
 
-// ask sends a request and keeps the answer.
+// next gives the turn to the next connection.
+func (k *talk) next() { k.wire = k.wires[(slices.Index(k.wires, k.wire)+1)%len(k.wires)] }
+
+// ask sends a request on the next connection and keeps the answer. A change of the schema is known to all before the next request.
 func (k *talk) ask(name string, m message.Message, hide mask, change func(*frame.Frame)) *frame.Frame {
+	k.t.Helper()
+	k.next()
+	f := k.say(name, m, hide, change)
+	if f == nil {
+		return nil // the library cannot read it, and it is no change of the schema
+	}
+	if _, changed := f.Body.Message.(*message.SchemaChangeResult); changed {
+		k.agree()
+	}
+	return f
+}
+
+// agree waits until all nodes have the same schema, which drivers do too. It leaves no trace in the answers that are kept.
+func (k *talk) agree() {
+	k.t.Helper()
+	eventually(k.t, wireTimeout, "the nodes agree on the schema", func() error {
+		versions := map[string]bool{}
+		for _, w := range k.wires {
+			version, err := w.schemaVersion()
+			if err != nil {
+				return err
+			}
+			versions[version] = true
+		}
+		if len(versions) > 1 {
+			return errorf("%d versions", len(versions))
+		}
+		return nil
+	})
+}
+
+// schemaVersion asks for the schema's version and leaves the connection's streams as they were.
+func (w *wire) schemaVersion() (string, error) {
+	defer func(before int16) { w.stream = before }(w.stream)
+	if err := w.send(plainQuery("SELECT schema_version FROM system.local"), nil); err != nil {
+		return "", err
+	}
+	e, err := w.answer()
+	if err != nil {
+		return "", err
+	}
+	f, err := w.decode(e)
+	if err != nil {
+		return "", err
+	}
+	return string(f.Body.Message.(*message.RowsResult).Data[0][0]), nil
+}
+
+// answer is the next envelope that is no event.
+func (w *wire) answer() (envelope, error) {
+	for {
+		e, err := w.receive()
+		if err != nil || e.opcode() != primitive.OpCodeEvent {
+			return e, err
+		}
+	}
+}
+
+// say sends a request where the turn is and keeps the answer.
+func (k *talk) say(name string, m message.Message, hide mask, change func(*frame.Frame)) *frame.Frame {
 	k.t.Helper()
 	if err := k.wire.send(m, change); err != nil {
 		k.t.Fatalf("%s at %s: %v", name, k.wire.net.RemoteAddr(), err)
 	}
-	e, err := k.wire.receive()
+	e, err := k.wire.answer()
 	if err != nil {
 		k.t.Fatalf("%s at %s: %v", name, k.wire.net.RemoteAddr(), err)
 	}
@@ -103,9 +170,27 @@ func plainQuery(text string) *message.Query {
 	return &message.Query{Query: text, Options: &message.QueryOptions{Consistency: primitive.ConsistencyLevelOne}}
 }
 
-// prepare prepares a statement and returns the message that executes it.
+// prepare prepares a statement, everywhere, and returns the message that executes it anywhere.
 func (k *talk) prepare(text string, values ...*primitive.Value) *message.Execute {
-	f := k.ask("prepare "+text, &message.Prepare{Query: text}, exact, nil)
+	k.t.Helper()
+	x := k.prepareNext(text, values...)
+	for range k.wires[1:] {
+		assert.Equal(k.t, x, k.prepareNext(text, values...), "the ids of %s are the same everywhere", text)
+	}
+	return x
+}
+
+// prepareNext prepares a statement on the next connection and returns the message that executes it there.
+func (k *talk) prepareNext(text string, values ...*primitive.Value) *message.Execute {
+	k.t.Helper()
+	k.next()
+	return k.prepareHere(text, values...)
+}
+
+// prepareHere prepares a statement where the turn is.
+func (k *talk) prepareHere(text string, values ...*primitive.Value) *message.Execute {
+	k.t.Helper()
+	f := k.say("prepare "+text, &message.Prepare{Query: text}, exact, nil)
 	x := &message.Execute{Options: &message.QueryOptions{Consistency: primitive.ConsistencyLevelOne, PositionalValues: values}}
 	if p, ok := f.Body.Message.(*message.PreparedResult); ok {
 		x.QueryId, x.ResultMetadataId = p.PreparedQueryId, p.ResultMetadataId
@@ -113,24 +198,40 @@ func (k *talk) prepare(text string, values ...*primitive.Value) *message.Execute
 	return x
 }
 
-// openTalk begins a conversation after the handshake.
-func openTalk(t *testing.T, address string, version primitive.ProtocolVersion, compression primitive.Compression) *talk {
+// openTalk begins a conversation after the handshakes.
+func openTalk(t *testing.T, version primitive.ProtocolVersion, compression primitive.Compression, addresses ...string) *talk {
 	t.Helper()
-	return &talk{t: t, wire: openWire(t, address, version, compression)}
+	k := &talk{t: t}
+	for _, address := range addresses {
+		k.wires = append(k.wires, openWire(t, address, version, compression))
+	}
+	k.next()
+	return k
+}
+
+// converseIn begins a conversation in a new keyspace.
+func converseIn(t *testing.T, keyspace string, version primitive.ProtocolVersion, compression primitive.Compression, addresses ...string) *talk {
+	t.Helper()
+	k := openTalk(t, version, compression, addresses...)
+	for _, text := range []string{
+		"DROP KEYSPACE IF EXISTS " + keyspace,
+		"CREATE KEYSPACE " + keyspace + " WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+	} {
+		_, err := k.wire.ask(plainQuery(text))
+		require.NoError(t, err)
+		k.agree()
+	}
+	for _, w := range k.wires {
+		_, err := w.ask(plainQuery("USE " + keyspace))
+		require.NoError(t, err)
+	}
+	return k
 }
 
 // converse carries out the whole script in a new keyspace.
-func converse(t *testing.T, address string, version primitive.ProtocolVersion, compression primitive.Compression) []move {
+func converse(t *testing.T, version primitive.ProtocolVersion, compression primitive.Compression, addresses ...string) []move {
 	t.Helper()
-	k := openTalk(t, address, version, compression)
-	for _, text := range []string{
-		"DROP KEYSPACE IF EXISTS frames", "CREATE KEYSPACE frames WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
-		"USE frames",
-	} {
-		if _, err := k.wire.ask(plainQuery(text)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	k := converseIn(t, "frames", version, compression, addresses...)
 	k.handshakeAgain()
 	k.statements()
 	k.prepared()
@@ -142,24 +243,26 @@ func converse(t *testing.T, address string, version primitive.ProtocolVersion, c
 	return k.moves
 }
 
-// frameCases are the versions and compressions of the protocol that Cassandra has.
-func frameCases() []struct {
+// frameCase is a version of the protocol with a compression.
+type frameCase struct {
 	version     primitive.ProtocolVersion
 	compression primitive.Compression
-} {
-	var all []struct {
-		version     primitive.ProtocolVersion
-		compression primitive.Compression
-	}
+}
+
+// String is the name of its test.
+func (c frameCase) String() string {
+	return fmt.Sprintf("v%d %s", c.version, strings.ToLower(string(c.compression)))
+}
+
+// frameCases are the versions and compressions of the protocol that Cassandra has.
+func frameCases() []frameCase {
+	var all []frameCase
 	for _, v := range []primitive.ProtocolVersion{primitive.ProtocolVersion3, primitive.ProtocolVersion4, primitive.ProtocolVersion5} {
 		for _, c := range []primitive.Compression{primitive.CompressionNone, primitive.CompressionLz4, primitive.CompressionSnappy} {
 			if v >= primitive.ProtocolVersion5 && c == primitive.CompressionSnappy {
 				continue // the protocol has it no more
 			}
-			all = append(all, struct {
-				version     primitive.ProtocolVersion
-				compression primitive.Compression
-			}{v, c})
+			all = append(all, frameCase{v, c})
 		}
 	}
 	return all
@@ -168,10 +271,10 @@ func frameCases() []struct {
 func TestFramesAreEqual(t *testing.T) {
 	proxy := needProxy(t)
 	for _, c := range frameCases() {
-		t.Run(fmt.Sprintf("v%d %s", c.version, strings.ToLower(string(c.compression))), func(t *testing.T) {
-			direct := converse(t, needWorld(t).direct(), c.version, c.compression)
-			proxied := converse(t, proxy, c.version, c.compression)
-			before, behind := openTalk(t, needWorld(t).direct(), c.version, c.compression), openTalk(t, proxy, c.version, c.compression)
+		t.Run(c.String(), func(t *testing.T) {
+			direct := converse(t, c.version, c.compression, needWorld(t).direct())
+			proxied := converse(t, c.version, c.compression, proxy)
+			before, behind := openTalk(t, c.version, c.compression, needWorld(t).direct()), openTalk(t, c.version, c.compression, proxy)
 			before.topology()
 			behind.topology()
 			for _, difference := range differentMoves(append(direct, before.moves...), append(proxied, behind.moves...)) {
@@ -183,6 +286,9 @@ func TestFramesAreEqual(t *testing.T) {
 
 // differentMoves are the requests whose answers are not the same.
 func differentMoves(direct, proxied []move) []string {
+	if len(direct) != len(proxied) {
+		return []string{fmt.Sprintf("%d answers direct, %d proxied", len(direct), len(proxied))}
+	}
 	var all []string
 	for i, d := range direct {
 		p := proxied[i]

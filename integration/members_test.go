@@ -2,6 +2,7 @@ package integration
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"testing"
 
@@ -154,4 +155,40 @@ func compareDecoded(t *testing.T, text string, direct, proxied *wire) {
 	g, err := proxied.decode(got)
 	require.NoError(t, err)
 	assert.Equal(t, f.Body.Message, g.Body.Message, text)
+}
+
+// The failures of protocol 5 name the replicas: a client sees the proxies there.
+func TestFailuresNameTheProxiesOfReplicas(t *testing.T) {
+	threeProxies(t)
+	straight(t, "CREATE KEYSPACE IF NOT EXISTS everywhere WITH replication = {'class': 'NetworkTopologyStrategy', 'dc1': 3}")
+	straight(t, "CREATE TABLE IF NOT EXISTS everywhere.buried (k int PRIMARY KEY, v set<int>)")
+	const n = 100_001 // one more than the tombstones that a replica reads
+	set := binary.BigEndian.AppendUint32(nil, n)
+	for i := range uint32(n) {
+		set = binary.BigEndian.AppendUint32(append(set, 0, 0, 0, 4), i)
+	}
+	ask := func(address, text string, values ...*primitive.Value) message.Message {
+		w := openWire(t, address, primitive.ProtocolVersion5, primitive.CompressionNone)
+		q := plainQuery(text)
+		q.Options.Consistency, q.Options.PositionalValues = primitive.ConsistencyLevelAll, values
+		e, err := w.ask(q)
+		require.NoError(t, err)
+		f, err := w.decode(e)
+		require.NoError(t, err)
+		return f.Body.Message
+	}
+	require.IsType(t, &message.VoidResult{}, ask(proxyAddresses()[0], "UPDATE everywhere.buried SET v = v - ? WHERE k = 1", primitive.NewValue(set)))
+	named := func(address string) (all []string) {
+		failure, ok := ask(address, "SELECT v FROM everywhere.buried WHERE k = 1").(*message.ReadFailure)
+		require.True(t, ok)
+		for _, reason := range failure.FailureReasons {
+			all = append(all, reason.Endpoint.String())
+		}
+		require.NotEmpty(t, all)
+		return all
+	}
+	for k, node := range nodeAddresses(t) {
+		assert.Subset(t, []string{"127.0.7.1", "127.0.7.2", "127.0.7.3"}, named(node))
+		assert.Subset(t, []string{"127.0.6.1", "127.0.6.2", "127.0.6.3"}, named(proxyAddresses()[k]))
+	}
 }

@@ -84,12 +84,12 @@ func TestComparisonsSeeADifference(t *testing.T) {
 	direct := needWorld(t).direct()
 	lying := startRelayOf(t, direct, func(b []byte) []byte { return bytes.ReplaceAll(b, []byte("static"), []byte("statik")) }).address
 	d := withGocql2(4, "")
-	found := differences(record(t, d, direct), record(t, d, lying))
+	found := differences(record(t, d, direct, direct), record(t, d, direct, lying))
 	assert.NotEmpty(t, found, "by a driver")
 	assert.Less(t, len(found), 20, "by a driver")
 
-	want := converse(t, direct, primitive.ProtocolVersion4, primitive.CompressionNone)
-	got := converse(t, lying, primitive.ProtocolVersion4, primitive.CompressionNone)
+	want := converse(t, primitive.ProtocolVersion4, primitive.CompressionNone, direct)
+	got := converse(t, primitive.ProtocolVersion4, primitive.CompressionNone, lying)
 	assert.NotEmpty(t, differentMoves(want, got), "on the wire")
 }
 

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -61,11 +62,20 @@ func dialWire(address string, version primitive.ProtocolVersion, compression pri
 // openWire connects and does the handshake; the connection ends with the test at the latest.
 func openWire(t testing.TB, address string, version primitive.ProtocolVersion, compression primitive.Compression) *wire {
 	t.Helper()
-	w, err := dialWire(address, version, compression)
+	w, err := greetWire(address, version, compression)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = w.net.Close() })
+	return w
+}
+
+// greetWire connects and does the handshake.
+func greetWire(address string, version primitive.ProtocolVersion, compression primitive.Compression) (*wire, error) {
+	w, err := dialWire(address, version, compression)
+	if err != nil {
+		return nil, err
+	}
 	options := []string{message.StartupOptionCqlVersion, "3.0.0"}
 	if compression != primitive.CompressionNone {
 		options = append(options, message.StartupOptionCompression, string(compression))
@@ -75,12 +85,13 @@ func openWire(t testing.TB, address string, version primitive.ProtocolVersion, c
 	e, err := w.ask(message.NewStartup(options...))
 	w.compress = compress
 	if err != nil || e.opcode() != primitive.OpCodeReady {
-		t.Fatalf("handshake at %s: %v, %v", address, e.opcode(), err)
+		_ = w.net.Close()
+		return nil, fmt.Errorf("handshake at %s: %v, %w", address, e, errors.Join(errAnswered, err))
 	}
 	if version >= primitive.ProtocolVersion5 {
 		w.segments = segment.NewCodecWithCompression(cql.NewPayloadCompressor(compression))
 	}
-	return w
+	return w, nil
 }
 
 // ask sends a message and returns its answer; nothing else may be under way.
@@ -129,8 +140,11 @@ func (w *wire) sendRaw(raw []byte) error {
 }
 
 // receive returns the next envelope.
-func (w *wire) receive() (envelope, error) {
-	if err := w.net.SetReadDeadline(time.Now().Add(wireTimeout)); err != nil {
+func (w *wire) receive() (envelope, error) { return w.receiveWithin(wireTimeout) }
+
+// receiveWithin returns the next envelope, for which it waits so long.
+func (w *wire) receiveWithin(limit time.Duration) (envelope, error) {
+	if err := w.net.SetReadDeadline(time.Now().Add(limit)); err != nil {
 		return envelope{}, err
 	}
 	e := envelope{header: make([]byte, primitive.FrameHeaderLengthV3AndHigher)}
