@@ -86,12 +86,16 @@ func (m *member) start() {
 }
 
 // threeProxies starts a proxy before each of the three nodes, all at once, and waits until all of them serve.
-func threeProxies(t testing.TB) [3]*member {
+func threeProxies(t testing.TB, change ...func(*config.Config)) [3]*member {
 	t.Helper()
 	forgetProxies(t)
 	var all [3]*member
 	for k := range all {
-		all[k] = begun(t, proxyOfNode(t, k+1))
+		c := proxyOfNode(t, k+1)
+		for _, f := range change {
+			f(&c)
+		}
+		all[k] = begun(t, c)
 	}
 	for _, m := range all {
 		m.listens()

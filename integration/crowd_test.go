@@ -1,0 +1,401 @@
+package integration
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/datastax/go-cassandra-native-protocol/frame"
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"music/config"
+)
+
+const (
+	// answerLimit is how long a request may have neither an answer nor the end of its connection. It is far more than any time-out that
+	// there is: who waits so long waits for ever.
+	answerLimit = time.Minute
+	crowdKeys   = 100 // rows of the crowd's table
+	enough      = 10  // right answers on one connection after the faults: the client goes on
+)
+
+// crowd is many connections, each with requests on many streams. Every request asks for something of its own, and is checked to get that,
+// or an error, or the end of its connection. Every connection that ends is made anew.
+type crowd struct {
+	t       testing.TB
+	proxies []string
+	think   time.Duration // at most, between two bursts of requests of a connection
+	calm    atomic.Bool   // the faults are over
+	numbers atomic.Int64  // of requests
+
+	opened, right, ended atomic.Int64 // connections, right answers, connections that ended by themselves
+	mu                   sync.Mutex
+	errors               map[primitive.ErrorCode]int
+}
+
+// newCrowd makes the crowd's tables.
+func newCrowd(t testing.TB, think time.Duration) *crowd {
+	t.Helper()
+	straight(t, "CREATE KEYSPACE IF NOT EXISTS crowd WITH replication = {'class': 'NetworkTopologyStrategy', 'dc1': 3}")
+	straight(t, "CREATE TABLE IF NOT EXISTS crowd.t (k int PRIMARY KEY, v bigint)")
+	g := openGocql2(t, cluster2(proxyAddresses()[0], ""))
+	defer g.close()
+	var rows strings.Builder
+	for k := range int32(crowdKeys) {
+		fmt.Fprintf(&rows, "INSERT INTO crowd.t (k, v) VALUES (%d, %d); ", k, rowOf(k))
+	}
+	require.NoError(t, g.run(statement{cql: "BEGIN UNLOGGED BATCH " + rows.String() + "APPLY BATCH", level: "ALL"}).err())
+	const critical = "CREATE TABLE IF NOT EXISTS crowd.accounts (branch text, id text, balance bigint, PRIMARY KEY (branch, id)) WITH comment = '@critical'"
+	require.NoError(t, g.run(statement{cql: critical}).err())
+	for i, address := range proxyAddresses() {
+		c := withGocql2(4, "").open(t, address, "")
+		eventually(t, answerLimit, "the table can be locked at "+address, func() error {
+			return c.run(statement{cql: fmt.Sprintf("LOCK crowd.accounts WHERE branch = 'ready%d' NOWAIT", i)}).err()
+		})
+		c.close()
+	}
+	return &crowd{t: t, proxies: proxyAddresses(), think: think, errors: map[primitive.ErrorCode]int{}}
+}
+
+// rowOf is the value in the row of a key.
+func rowOf(key int32) int64 { return int64(key)*1_000_003 + 7 }
+
+// during lets n connections ask while the faults go on, and until each of them is served well afterwards.
+func (c *crowd) during(n int, faults func()) {
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	var all sync.WaitGroup
+	for i := range n {
+		g := &guest{crowd: c, random: rand.New(rand.NewPCG(rand.Uint64(), uint64(i)))}
+		all.Go(func() { g.live(ctx) })
+	}
+	before := time.Now()
+	faults()
+	c.calm.Store(true)
+	all.Wait()
+	assert.NoError(c.t, ctx.Err(), "every client goes on")
+	assert.Greater(c.t, c.right.Load(), int64(n*enough))
+	c.t.Logf("%d connections made %d times in %v; %d right answers, errors %v, %d connections ended by themselves",
+		n, c.opened.Load(), time.Since(before).Round(time.Second), c.right.Load(), c.failures(), c.ended.Load())
+}
+
+// failures are the errors so far.
+func (c *crowd) failures() map[primitive.ErrorCode]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.errors)
+}
+
+// guest is one of a crowd, on one connection after the other.
+type guest struct {
+	*crowd
+	random   *rand.Rand
+	wire     *wire
+	prepared *message.PreparedResult
+	owed     map[int16]errand
+	served   int // right answers on this connection since the faults are over
+}
+
+// live asks until all is well after the faults.
+func (g *guest) live(ctx context.Context) {
+	for ctx.Err() == nil {
+		if err := g.arrive(); err != nil {
+			g.rest(ctx, time.Second)
+			continue
+		}
+		satisfied := g.stay(ctx)
+		_ = g.wire.net.Close()
+		if satisfied {
+			return
+		}
+	}
+}
+
+// rest waits for a while, at most the limit.
+func (g *guest) rest(ctx context.Context, limit time.Duration) {
+	select {
+	case <-time.After(time.Duration(g.random.Int64N(int64(limit)))):
+	case <-ctx.Done():
+	}
+}
+
+// arrive connects to any proxy, in any dialect.
+func (g *guest) arrive() (err error) {
+	dialects := []frameCase{
+		{primitive.ProtocolVersion3, primitive.CompressionNone},
+		{primitive.ProtocolVersion4, primitive.CompressionLz4},
+		{primitive.ProtocolVersion4, primitive.CompressionNone},
+		{primitive.ProtocolVersion5, primitive.CompressionNone},
+	}
+	d := dialects[g.random.IntN(len(dialects))]
+	g.wire, err = greetWire(g.proxies[g.random.IntN(len(g.proxies))], d.version, d.compression)
+	if err != nil {
+		return err
+	}
+	g.owed, g.served = map[int16]errand{}, 0
+	e, err := g.wire.ask(&message.Prepare{Query: "SELECT k, v, (bigint)? AS n FROM crowd.t WHERE k = ?"})
+	if err == nil {
+		var f *frame.Frame
+		if f, err = g.wire.decode(e); err == nil {
+			err = g.learn(f.Body.Message)
+		}
+	}
+	if err != nil {
+		_ = g.wire.net.Close()
+		return err
+	}
+	g.opened.Add(1)
+	return nil
+}
+
+// learn takes the answer to PREPARE.
+func (g *guest) learn(m message.Message) error {
+	p, ok := m.(*message.PreparedResult)
+	if !ok {
+		return errorf("PREPARE is answered %v", m)
+	}
+	g.prepared = p
+	return nil
+}
+
+// stay asks on one connection until that ends, or the guest drops it, or is satisfied.
+func (g *guest) stay(ctx context.Context) (satisfied bool) {
+	for ctx.Err() == nil {
+		if err := g.ask(1 + g.random.IntN(16)); err != nil {
+			g.ended.Add(1)
+			return false
+		}
+		over := g.calm.Load() && g.served >= enough
+		for keep := g.random.IntN(8); len(g.owed) > 0 && (over || len(g.owed) > keep); {
+			if err := g.hear(); err != nil {
+				g.ended.Add(1)
+				return false
+			}
+		}
+		switch {
+		case over:
+			return g.nothingMore()
+		case !g.calm.Load() && g.random.IntN(40) == 0:
+			g.drop()
+			return false
+		}
+		g.rest(ctx, g.think)
+	}
+	return false
+}
+
+// drop ends the connection in one of the ways in which clients do: in order, at once, or in the middle of a request.
+func (g *guest) drop() {
+	switch g.random.IntN(3) {
+	case 0:
+		_ = g.wire.net.(*net.TCPConn).SetLinger(0)
+	case 1:
+		_, _ = g.wire.net.Write([]byte{byte(g.wire.version), 0, 0})
+	}
+}
+
+// nothingMore tells whether no answer comes but the one to a last request.
+func (g *guest) nothingMore() bool {
+	const last = 30000
+	g.owed[last] = errand{kind: ofConnection}
+	if err := g.send(last, &message.Options{}); err != nil {
+		return false
+	}
+	return g.hear() == nil
+}
+
+// ask sends n requests, each on a stream that is free.
+func (g *guest) ask(n int) error {
+	for range n {
+		stream := int16(g.random.IntN(20000))
+		if _, taken := g.owed[stream]; taken {
+			continue
+		}
+		q := errand{kind: [...]errandKind{byText, byText, byID, byID, byID, ofNode, ofNobody}[g.random.IntN(7)], key: g.random.Int32N(crowdKeys), number: g.numbers.Add(1)}
+		if g.random.IntN(50) == 0 {
+			q.kind = underLock
+		}
+		g.owed[stream] = q
+		if err := g.send(stream, g.message(q)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// send sends a request on a stream. What has not gone out for so long never will.
+func (g *guest) send(stream int16, m message.Message) error {
+	_ = g.wire.net.SetWriteDeadline(time.Now().Add(answerLimit))
+	err := g.wire.send(m, func(f *frame.Frame) { f.Header.StreamId = stream })
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		g.t.Errorf("a request could not be sent to %s within %v", g.wire.net.RemoteAddr(), answerLimit)
+	}
+	return err
+}
+
+// hear takes one answer and checks it. It fails where the connection has ended, which answers everything.
+func (g *guest) hear() error {
+	e, err := g.wire.receiveWithin(answerLimit)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		g.t.Errorf("%d requests at %s are not answered, and the connection does not end: %v", len(g.owed), g.wire.net.RemoteAddr(), g.owed)
+	}
+	if err != nil {
+		return err
+	}
+	q, asked := g.owed[e.stream()]
+	if !asked {
+		g.t.Errorf("stream %d of %s is answered, and nothing was asked: %v", e.stream(), g.wire.net.RemoteAddr(), e)
+		return errAnswered
+	}
+	delete(g.owed, e.stream())
+	f, err := g.wire.decode(e)
+	if err != nil {
+		g.t.Errorf("an answer of %s to %v cannot be read: %v: %v", g.wire.net.RemoteAddr(), q, err, e)
+		return err
+	}
+	return g.take(q, f.Body.Message)
+}
+
+// take checks the answer to a request.
+func (g *guest) take(q errand, m message.Message) error {
+	if q.fits(m) {
+		g.right.Add(1)
+		if g.calm.Load() {
+			g.served++
+		}
+		return nil
+	}
+	refused, ok := m.(message.Error)
+	if !ok || !q.mayFail(refused) {
+		g.t.Errorf("%v was answered %v", q, m)
+		return errAnswered
+	}
+	g.mu.Lock()
+	g.errors[refused.GetErrorCode()]++
+	g.mu.Unlock()
+	if refused.GetErrorCode() == primitive.ErrorCodeUnprepared {
+		return errAnswered // prepare again, on another connection
+	}
+	return nil
+}
+
+// errandKind is how a request asks.
+type errandKind byte
+
+const (
+	byText       errandKind = iota // QUERY: forwarded
+	byID                           // EXECUTE: forwarded
+	ofNode                         // of system.local: asked and translated by the proxy
+	ofNobody                       // EXECUTE of an id that nobody knows: answered by the proxy at once
+	underLock                      // a read under a lock that was never given: answered by the lock protocol
+	ofConnection                   // OPTIONS
+)
+
+// errand is what a request has asked for.
+type errand struct {
+	kind   errandKind
+	key    int32
+	number int64 // of no other request
+}
+
+// message is the request itself.
+func (g *guest) message(q errand) message.Message {
+	switch q.kind {
+	case byText:
+		return plainQuery(fmt.Sprintf("SELECT k, v, (bigint)%d AS n FROM crowd.t WHERE k = %d", q.number, q.key))
+	case ofNode:
+		return plainQuery(fmt.Sprintf("SELECT (bigint)%d AS n FROM system.local", q.number))
+	case ofNobody:
+		return &message.Execute{QueryId: q.unknown(), ResultMetadataId: q.unknown(), Options: &message.QueryOptions{}}
+	case underLock:
+		return plainQuery(fmt.Sprintf("SELECT balance FROM crowd.accounts WHERE branch = 'x' AND id = 'y' USING LOCK %d", q.number))
+	}
+	return &message.Execute{
+		QueryId: g.prepared.PreparedQueryId, ResultMetadataId: g.prepared.ResultMetadataId,
+		Options: &message.QueryOptions{Consistency: primitive.ConsistencyLevelOne, PositionalValues: []*primitive.Value{long(q.number), primitive.NewValue(q.row()[0])}},
+	}
+}
+
+// unknown is an id that nobody has given.
+func (q errand) unknown() []byte {
+	return binary.BigEndian.AppendUint64(make([]byte, 8), uint64(q.number))
+}
+
+// row is what must be answered.
+func (q errand) row() message.Row {
+	number := long(q.number).Contents
+	if q.kind == ofNode {
+		return message.Row{number}
+	}
+	return message.Row{binary.BigEndian.AppendUint32(nil, uint32(q.key)), long(rowOf(q.key)).Contents, number}
+}
+
+// fits tells whether an answer is the right one.
+func (q errand) fits(m message.Message) bool {
+	switch m := m.(type) {
+	case *message.RowsResult:
+		return q.kind <= ofNode && len(m.Data) == 1 && assert.ObjectsAreEqual(q.row(), m.Data[0])
+	case *message.Unprepared:
+		return q.kind == ofNobody && string(m.Id) == string(q.unknown())
+	case *message.Invalid:
+		return q.kind == underLock && strings.Contains(m.ErrorMessage, fmt.Sprintf("lock_ref %d ", q.number))
+	case *message.Supported:
+		return q.kind == ofConnection
+	}
+	return false
+}
+
+// mayFail tells whether an error is one that faults of nodes explain.
+func (q errand) mayFail(m message.Error) bool {
+	switch m.GetErrorCode() {
+	case primitive.ErrorCodeServerError, primitive.ErrorCodeUnavailable, primitive.ErrorCodeOverloaded, primitive.ErrorCodeIsBootstrapping,
+		primitive.ErrorCodeReadTimeout, primitive.ErrorCodeReadFailure:
+		return true
+	case primitive.ErrorCodeUnprepared:
+		return q.kind == byID
+	case primitive.ErrorCodeInvalid:
+		return q.kind == underLock && strings.Contains(m.GetErrorMessage(), "MUSIC_UNAVAILABLE")
+	}
+	return false
+}
+
+// Two hundred connections while a node stands still for longer than the proxies wait for it, and clients go away as they like.
+func TestAnswersAreNotCrossedWhileANodeStandsStill(t *testing.T) {
+	threeProxies(t, func(c *config.Config) {
+		c.Limits.BackendTimeout = time.Second
+		c.Log.Level = "info"
+	})
+	c := newCrowd(t, time.Second)
+	c.during(200, func() {
+		eventually(t, answerLimit, "all ask", func() error {
+			if n := c.right.Load(); n < 1000 {
+				return errorf("%d answers", n)
+			}
+			return nil
+		})
+		n := threeNodes(t).Nodes()[1]
+		require.NoError(t, n.Pause())
+		t.Cleanup(func() { _ = n.Resume() })
+		eventually(t, answerLimit, "its connections end", func() error {
+			if ended := c.ended.Load(); ended < 30 {
+				return errorf("%d", ended)
+			}
+			return nil
+		})
+		require.NoError(t, n.Resume())
+	})
+	assert.NotZero(t, c.errors[primitive.ErrorCodeServerError], "requests at the node were answered that it is lost")
+}
