@@ -1,0 +1,69 @@
+//go:build compat
+
+package integration
+
+import (
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// javaProgram is a program for Java, with every address that it connects to on record.
+func javaProgram(t *testing.T, class string, args ...string) (out string, dialled []string) {
+	t.Helper()
+	dir := filepath.Join(needWorld(t).runDir, "java")
+	classes := filepath.Join(dir, "compat-1.jar") + string(filepath.ListSeparator) + filepath.Join(dir, "lib", "*")
+	cmd, connects := program(t, "java", append([]string{"-XX:TieredStopAtLevel=1", "-Dio.netty.machineId=02:00:00:00:00:00:00:01", "-cp", classes, "music." + class}, args...)...)
+	return output(t, cmd, false), connected(t, connects)
+}
+
+func TestJavaDriverShowsTheSame(t *testing.T) {
+	proxy, direct := needProxy(t), needWorld(t).direct()
+	for _, version := range []string{"V4", "V5"} {
+		tell := func(address string) string {
+			out, dialled := javaProgram(t, "Compat", hostOf(t, address), "java", version)
+			assert.Equal(t, []string{address}, dialled)
+			return out
+		}
+		want, got := tell(direct), tell(proxy)
+		assert.Equal(t, want, got)
+		assert.Greater(t, strings.Count(want, "\n"), 100, "the program did what it is for")
+	}
+}
+
+func TestJavaDriverLocks(t *testing.T) {
+	s := readyStage(t, "compat_java")
+	for _, version := range []string{"V4", "V5"} {
+		out, dialled := javaProgram(t, "Locks", hostOf(t, s.address), s.keyspace, version)
+		assert.Equal(t, "done\n", out)
+		assert.Equal(t, []string{s.address}, dialled)
+	}
+}
+
+func TestJavaDriverRoutesThroughProxies(t *testing.T) {
+	threeProxies(t)
+	checkRouting(t, func(address string) map[int]string {
+		out, dialled := javaProgram(t, "Ring", hostOf(t, address), "3", strconv.Itoa(spreadKeys))
+		var hosts []string
+		answered := map[int]string{}
+		for line := range strings.Lines(out) {
+			words := strings.Fields(line)
+			if words[0] == "host" {
+				hosts = append(hosts, words[1])
+				continue
+			}
+			key, err := strconv.Atoi(words[1])
+			require.NoError(t, err)
+			answered[key] = words[2]
+		}
+		if address == proxyAddresses()[0] {
+			assert.ElementsMatch(t, proxyAddresses(), dialled, "dialled")
+			assert.ElementsMatch(t, proxyAddresses(), hosts, "hosts known to the driver")
+		}
+		return answered
+	})
+}

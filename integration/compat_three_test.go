@@ -1,0 +1,122 @@
+//go:build compat
+
+package integration
+
+import (
+	"context"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"music/config"
+	"music/integration/cassandra"
+)
+
+// The whole script, asked of three proxies as of their nodes, in turn.
+func TestThreeProxiesFramesAreEqual(t *testing.T) {
+	threeProxies(t)
+	for _, c := range frameCases() {
+		t.Run(c.String(), func(t *testing.T) {
+			direct := converse(t, c.version, c.compression, nodeAddresses(t)...)
+			proxied := converse(t, c.version, c.compression, proxyAddresses()...)
+			for _, difference := range differentMoves(direct, proxied) {
+				t.Error(difference)
+			}
+		})
+	}
+}
+
+// The corpus by drivers, which find the other two by themselves.
+func TestThreeProxiesOrdinaryCQLIsEqual(t *testing.T) {
+	threeProxies(t)
+	node := nodeAddresses(t)[0]
+	for _, d := range goDrivers() {
+		t.Run(d.name, func(t *testing.T) {
+			direct, proxied := record(t, d, node, node), record(t, d, node, proxyAddresses()[0])
+			for _, difference := range differences(direct, proxied) {
+				t.Error(difference)
+			}
+			checkCorpusWorked(t, d, direct)
+		})
+	}
+}
+
+// A thousand connections while nodes are killed and started again, stand still and go slowly, proxies end and come back, and clients go
+// away as they like.
+func TestThousandConnectionsUnderFaults(t *testing.T) {
+	all := threeProxies(t, func(c *config.Config) {
+		c.Limits.BackendTimeout = 12 * time.Second
+		c.Log.Level = "info"
+	})
+	nodes := threeNodes(t).Nodes()
+	for _, n := range nodes {
+		revive(t, n)
+		t.Cleanup(func() { _ = n.Resume() })
+	}
+	c := newCrowd(t, 4*time.Second)
+	c.during(1000, func() {
+		eventually(t, answerLimit, "all ask", func() error {
+			if n := c.right.Load(); n < 20000 {
+				return errorf("%d answers", n)
+			}
+			return nil
+		})
+		for _, k := range rand.Perm(2 * len(faults())) {
+			f := faults()[k%len(faults())]
+			i := rand.IntN(len(nodes))
+			t.Logf("%d right answers, errors %v; node %d %s", c.right.Load(), c.failures(), i+1, f.name)
+			f.strike(t, nodes[i], all[i])
+			meanwhile(4 * time.Second)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+		defer cancel()
+		require.NoError(t, threeNodes(t).Wait(ctx))
+		for _, m := range all {
+			m.listens()
+		}
+	})
+	assert.Greater(t, c.ended.Load(), int64(500), "connections have felt it")
+}
+
+// meanwhile lets the crowd go on for so long.
+func meanwhile(d time.Duration) { <-time.After(d) }
+
+// fault is what happens to a node, or to the proxy before it. It is over when strike returns.
+type fault struct {
+	name   string
+	strike func(testing.TB, *cassandra.Node, *member)
+}
+
+// faults are all that a crowd is to live through.
+func faults() []fault {
+	still := func(d time.Duration) func(testing.TB, *cassandra.Node, *member) {
+		return func(t testing.TB, n *cassandra.Node, _ *member) {
+			assert.NoError(t, n.Pause())
+			meanwhile(d)
+			assert.NoError(t, n.Resume())
+		}
+	}
+	return []fault{
+		{"is killed and started again", func(t testing.TB, n *cassandra.Node, _ *member) {
+			ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+			defer cancel()
+			assert.NoError(t, n.Kill())
+			assert.NoError(t, n.Start(ctx))
+		}},
+		{"stands still for 2 s", still(2 * time.Second)},
+		{"stands still for 20 s, which is too long", still(20 * time.Second)},
+		{"is slow", func(t testing.TB, n *cassandra.Node, m *member) {
+			for range 40 {
+				still(150*time.Millisecond)(t, n, m)
+				meanwhile(30 * time.Millisecond)
+			}
+		}},
+		{"has a proxy that ends and comes back", func(t testing.TB, _ *cassandra.Node, m *member) {
+			assert.NoError(t, m.stop())
+			m.start()
+		}},
+	}
+}
