@@ -14,7 +14,7 @@ import (
 // markers prepares each statement of a part and compares what PREPARE declares with the line below it.
 func (p *docPlayer) markers(part docPart) {
 	p.t.Helper()
-	w := openWire(p.t, needProxy(p.t), primitive.ProtocolVersion4, primitive.CompressionNone)
+	w := openWire(p.t, p.proxy, primitive.ProtocolVersion4, primitive.CompressionNone)
 	for i := 0; i+1 < len(part.lines); i += 2 {
 		text, want := p.say(part.lines[i]), strings.TrimSpace(part.lines[i+1])
 		e, err := w.ask(&message.Prepare{Query: text})
@@ -37,6 +37,6 @@ func (p *docPlayer) python(part docPart) {
 	const before = "import sys\nfrom cassandra.cluster import Cluster\nsession = Cluster([sys.argv[1]]).connect()\n"
 	path := filepath.Join(p.t.TempDir(), "page.py")
 	require.NoError(p.t, os.WriteFile(path, []byte(before+p.say(strings.Join(part.lines, "\n"))+"\n"), 0o600))
-	cmd, _ := program(p.t, needPython(p.t).Python, path, hostOf(p.t, needProxy(p.t)))
+	cmd, _ := program(p.t, needPython(p.t).Python, path, hostOf(p.t, p.proxy))
 	output(p.t, cmd, false)
 }

@@ -11,12 +11,15 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"music/config"
 )
 
 // docPlayer carries out the examples of one page, in their order, in keyspaces and on names that nobody has used.
 type docPlayer struct {
 	t     *testing.T
 	page  *docPage
+	proxy string // its address
 	shell *shell
 	fresh map[string]string // word of the page → what stands for it in this run
 	write bool              // what was printed is to be written into the page
@@ -26,22 +29,24 @@ type docPlayer struct {
 // The examples of every document are carried out as they stand. With UPDATE_DOCS=1 the page is given what was printed, where
 // it has something else.
 func TestDocsExamples(t *testing.T) {
-	needProxy(t)
+	node := needVictim(t).Addr()
+	// People are slower than what keeps a key at its proxy: their references have no gaps.
+	proxy := startProxy(t, func(c *config.Config) { c.Cassandra.ContactPoints, c.Music.Retain = []string{node}, 0 })
 	for i, p := range docPages(t) {
 		if len(p.of(kindSession, kindMarkers, kindPython)) == 0 {
 			continue
 		}
 		t.Run(p.path, func(t *testing.T) {
 			t.Parallel() // much of it is waiting
-			newPlayer(t, p, i).play()
+			newPlayer(t, p, i, proxy.address).play()
 		})
 	}
 }
 
 // newPlayer makes the page's words fresh. number tells it from the other pages.
-func newPlayer(t *testing.T, p *docPage, number int) *docPlayer {
+func newPlayer(t *testing.T, p *docPage, number int, proxy string) *docPlayer {
 	t.Helper()
-	pl := &docPlayer{t: t, page: p, fresh: map[string]string{}, write: os.Getenv("UPDATE_DOCS") != ""}
+	pl := &docPlayer{t: t, page: p, proxy: proxy, fresh: map[string]string{}, write: os.Getenv("UPDATE_DOCS") != ""}
 	for _, set := range p.of(kindSetup) {
 		for _, line := range set.lines {
 			if words, ok := strings.CutPrefix(line, "fresh:"); ok {
@@ -62,7 +67,7 @@ func (p *docPlayer) freshen(words []string, number int) {
 
 // play carries out the page.
 func (p *docPlayer) play() {
-	p.shell = openShell(p.t, needProxy(p.t), "")
+	p.shell = openShell(p.t, p.proxy, "")
 	for _, part := range p.page.parts {
 		switch part.kind {
 		case kindSetup:
