@@ -23,6 +23,7 @@
 //	unsettled    a put whose acknowledgement never came
 //	stranger     a session that is not this one
 //	guest        a place for a dead session's reference whose client came here
+//	reserve      what is left of a block to hand out, and who stands in line for it
 //
 // # The lock row
 //
@@ -109,7 +110,16 @@
 // look: who waits tells the session of the head, and that one tells the next
 // when it gives the head up. [Core.Hear] takes theirs.
 //
-// # What is left out
+// # Blocks
 //
-// Retained blocks are not here yet.
+// Where sections of a key are short, an Enqueue reserves more references than
+// are asked for, or those of all who ask at once, in a tuple that is marked as
+// retained: a block (PROTOCOL.md 6). The whole block is one term. Its
+// references go from hand to hand in memory, each when nothing of the one before
+// is in flight; base, seq, dirty and unsettled go on. Nobody is told a reference
+// before its grant, and whoever ends the tenure ends the tuple. The session's
+// death ends it for all, so a holder who stays is made plain first: T.owner is
+// set, and nothing is handed over any more. What PROTOCOL.md calls Extend is left
+// out: a block that is used up is released and a larger one reserved, two LWTs in
+// up to 1024 sections.
 package musiccore
