@@ -94,6 +94,9 @@ func (b *lockedBatch) enter(literal func(string, string) ([]byte, *Failure), emi
 		}
 		k.before = s.appendChild(k.before)
 	}
+	if slices.ContainsFunc(b.children, func(s section) bool { return s.statement.Conditional }) {
+		return b.writeIf(k, emit)
+	}
 	if first := b.children[0]; first.auto() {
 		return b.alone(k, first)
 	}
@@ -110,6 +113,16 @@ func (b *lockedBatch) alone(k kept, first section) *Failure {
 	k.request.parameters = k.request.parameters.clone()
 	b.conn.alone(b.header, first.table, k.request.key, q, func(ref musiccore.LockRef, leave func()) *Failure { return b.conn.putAlone(k, ref, leave) })
 	return nil
+}
+
+// writeIf carries out the batch where a statement of it has an IF; write is what is sent where all conditions hold.
+func (b *lockedBatch) writeIf(write kept, emit func([]byte)) *Failure {
+	x, f := readConditional(b.children, true)
+	if f != nil {
+		return f
+	}
+	x.write = write
+	return b.conn.startConditional(b.header, x, write.request, emit)
 }
 
 // readChild reads the kind and the text or id of a statement.
@@ -131,9 +144,6 @@ func (c *conn) readChild(cur *cursor, own string) (s section, f *Failure) {
 			f = mixed()
 		}
 	}
-	if f == nil && s.statement.Conditional {
-		f = conditionInBatch(s.table)
-	}
 	if f == nil && !s.writes() {
 		f = invalid("MUSIC_REFUSED: only INSERT, UPDATE and DELETE stand in a batch")
 	}
@@ -145,24 +155,21 @@ func mixed() *Failure {
 	return invalid("MUSIC_REFUSED: every statement of a batch under a lock carries USING LOCK, on one key of one table")
 }
 
-// appendChild appends a statement of a batch in the form that Cassandra reads.
+// appendChild appends a statement of a batch in the form that Cassandra reads, without its condition.
 func (s *section) appendChild(dst []byte) []byte {
-	if s.prepared != nil {
+	values := s.writeValues()
+	if s.prepared != nil && !s.statement.Conditional {
 		dst = append(dst, 1)
 		dst = binary.BigEndian.AppendUint16(dst, uint16(len(s.prepared.backend)))
 		dst = append(dst, s.prepared.backend...)
 	} else {
-		cut := rewrite.Apply(nil, s.text, s.statement.Cut)
+		text := s.writeText()
 		dst = append(dst, 0)
-		dst = binary.BigEndian.AppendUint32(dst, uint32(len(cut)))
-		dst = append(dst, cut...)
+		dst = binary.BigEndian.AppendUint32(dst, uint32(len(text)))
+		dst = append(dst, text...)
 	}
-	p := parameters{values: s.values}
-	for _, m := range slices.Backward(s.statement.OwnMarkers()) {
-		p.drop(m.Marker)
-	}
-	dst = binary.BigEndian.AppendUint16(dst, uint16(len(p.values)))
-	for _, v := range p.values {
+	dst = binary.BigEndian.AppendUint16(dst, uint16(len(values)))
+	for _, v := range values {
 		dst = append(dst, v...)
 	}
 	return dst

@@ -6,41 +6,43 @@ import (
 	"encoding/binary"
 	"math"
 	"math/big"
+
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
 )
 
 // comparison orders two values of a type in wire form; neither is null.
 type comparison func(a, b []byte) int
 
-// comparisonOf is how Cassandra compares the values of a CQL type, or nil for a type that the proxy does not compare. An empty value of a
-// number, which Cassandra allows, comes before every other.
-func comparisonOf(cqlType string) comparison {
-	switch cqlType {
-	case "text", "varchar", "ascii", "blob", "boolean", "date", "inet", "uuid", "timeuuid":
+// scalarComparison is how Cassandra compares the values of a type of one value, or nil. An empty value of a number, which Cassandra allows,
+// comes before every other.
+func scalarComparison(code primitive.DataTypeCode) comparison {
+	switch code {
+	case primitive.DataTypeCodeVarchar, primitive.DataTypeCodeAscii, primitive.DataTypeCodeBlob, primitive.DataTypeCodeDate,
+		primitive.DataTypeCodeInet, primitive.DataTypeCodeDuration:
 		return bytes.Compare
-	case "bigint", "int", "smallint", "tinyint", "timestamp", "time":
+	case primitive.DataTypeCodeBoolean:
+		return compareFilled(func(a, b []byte) int { return cmp.Compare(min(a[0], 1), min(b[0], 1)) })
+	case primitive.DataTypeCodeUuid:
+		return compareFilled(compareUUIDs)
+	case primitive.DataTypeCodeTimeuuid:
+		return compareFilled(compareTimeUUIDs)
+	case primitive.DataTypeCodeBigint, primitive.DataTypeCodeInt, primitive.DataTypeCodeSmallint, primitive.DataTypeCodeTinyint,
+		primitive.DataTypeCodeTimestamp, primitive.DataTypeCodeTime:
 		return compareFilled(func(a, b []byte) int { return cmp.Compare(signed(a), signed(b)) })
-	case "varint":
+	case primitive.DataTypeCodeVarint:
 		return compareFilled(func(a, b []byte) int { return varint(a).Cmp(varint(b)) })
-	case "decimal":
+	case primitive.DataTypeCodeDecimal:
 		return compareFilled(compareDecimals)
-	case "float":
+	case primitive.DataTypeCodeFloat:
 		return compareFilled(func(a, b []byte) int {
 			return compareFloats(float64(math.Float32frombits(binary.BigEndian.Uint32(a))), float64(math.Float32frombits(binary.BigEndian.Uint32(b))))
 		})
-	case "double":
+	case primitive.DataTypeCodeDouble:
 		return compareFilled(func(a, b []byte) int {
 			return compareFloats(math.Float64frombits(binary.BigEndian.Uint64(a)), math.Float64frombits(binary.BigEndian.Uint64(b)))
 		})
 	}
 	return nil
-}
-
-// comparedBy tells whether the proxy compares values of a type by a sign: of a uuid, only whether it is the same.
-func comparedBy(cqlType, sign string) bool {
-	if cqlType == "uuid" || cqlType == "timeuuid" {
-		return sign == "" || sign == "!="
-	}
-	return comparisonOf(cqlType) != nil
 }
 
 // compareFilled puts empty values before others.
@@ -53,24 +55,25 @@ func compareFilled(filled comparison) comparison {
 	}
 }
 
-// fits tells whether a value may be one of a type by its length alone; null fits every type.
-func fits(cqlType string, value []byte) bool {
-	n := len(value)
+// fitsScalar tells whether a value may be one of a type by its length alone. Every one of fixed length may be empty.
+func fitsScalar(code primitive.DataTypeCode, n int) bool {
 	if n == 0 {
 		return true
 	}
-	switch cqlType {
-	case "bigint", "timestamp", "time", "double":
+	switch code {
+	case primitive.DataTypeCodeBigint, primitive.DataTypeCodeTimestamp, primitive.DataTypeCodeTime, primitive.DataTypeCodeDouble:
 		return n == 8
-	case "int", "float", "date":
+	case primitive.DataTypeCodeInt, primitive.DataTypeCodeFloat, primitive.DataTypeCodeDate:
 		return n == 4
-	case "smallint":
+	case primitive.DataTypeCodeSmallint:
 		return n == 2
-	case "tinyint", "boolean":
+	case primitive.DataTypeCodeTinyint, primitive.DataTypeCodeBoolean:
 		return n == 1
-	case "inet":
+	case primitive.DataTypeCodeInet:
 		return n == 4 || n == 16
-	case "decimal":
+	case primitive.DataTypeCodeUuid, primitive.DataTypeCodeTimeuuid:
+		return n == 16
+	case primitive.DataTypeCodeDecimal:
 		return n >= 4
 	}
 	return true

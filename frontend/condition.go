@@ -2,13 +2,13 @@ package frontend
 
 import (
 	"bytes"
-	"encoding/binary"
+	"cmp"
 	"slices"
 
 	"music/rewrite"
 )
 
-// existence is what IF asks of the row itself.
+// existence is what IF asks of a row itself.
 type existence uint8
 
 const (
@@ -17,282 +17,340 @@ const (
 	notExists                  // IF NOT EXISTS
 )
 
-// conditional is a write with IF under a lock: the row is read, the condition tried, and the write sent if it holds (DESIGN.md 4). The
-// lock keeps everybody else from the row meanwhile; turns keeps other conditional writes of its own holder.
+// conditional is a write with IF under a lock: the rows that its conditions are about are read, the conditions tried, and the write is sent
+// if all of them hold (DESIGN.md 4). The lock keeps everybody else from the key meanwhile; turns keeps other conditional writes of its own
+// holder. What is asked, read and told is what Cassandra asks, reads and tells (5.0: CQL3CasRequest).
 type conditional struct {
-	existence existence
-	tests     []test
-	columns   []string // that are compared, each once
-	statics   bool     // they are static, and no row is named
-	hidden    []string // of IF NOT EXISTS: columns that Cassandra does not look at
-	write     kept
-	warnings  []string // of the read
-	leave     func()   // lets the next one have its turn; may be called again
+	parts    []section // its statements, in memory of their own
+	batch    bool      // its rows are told with their primary key
+	about    []*demand // what is asked of rows, each row once
+	static   *demand   // what is asked of the static columns, or nil
+	told     []string  // columns that are told where a condition does not hold, each once
+	all      bool      // all columns are told then
+	regulars bool      // all regular columns are looked at, not only those that are compared
+	statics  bool      // all static columns, likewise
+
+	again    kept // the read of the partition, where none of the rows is there
+	rowless  bool // it has been read
+	write    kept
+	warnings []string // of the reads
+	leave    func()   // lets the next one have its turn; may be called again
 }
 
-// test is one comparison: a column of those read, and what it is compared with.
+// demand is what conditions ask of one row, or of the static columns.
+type demand struct {
+	of         *section // the statement whose WHERE names it
+	clustering [][]byte // of a row of a batch: the values that name it
+	existence  existence
+	tests      []test
+}
+
+// test is one comparison: of a column, an element of a collection, or a field of a user-defined type.
 type test struct {
-	column int
-	kind   string // CQL type of the column
-	sign   string // = != < <= > >= or IN
-	values [][]byte
+	of      *section // the statement that it stands in
+	column  string
+	element rewrite.Term
+	field   string
+	sign    string         // = != < <= > >= IN CONTAINS or CONTAINS KEY
+	values  []rewrite.Term // one, but for IN (…)
+	listed  bool           // IN ?: the value is a list of them
 }
 
-// checkCondition refuses conditions that the proxy does not try itself.
-func (s *section) checkCondition() *Failure {
-	st := s.statement
-	for _, name := range s.conditionKey() {
-		if r := s.restriction(st, Column{Name: name}); r == nil || r.Op != rewrite.OpEq || r.Value.Kind == rewrite.TermOther {
-			return invalid("MUSIC_REFUSED: %s is critical: IF takes one row under a lock: give every column of the primary key as a value", s.table)
+// readConditional reads what the statements of a write ask. They are of one key.
+func readConditional(parts []section, batch bool) (*conditional, *Failure) {
+	x := &conditional{parts: parts, batch: batch}
+	for i := range parts {
+		if f := x.add(&parts[i]); f != nil {
+			return nil, f
 		}
 	}
-	statics := s.onlyStatics()
-	for i := range st.Conditions {
-		r := &st.Conditions[i]
-		name := string(r.Column.AppendTo(nil, s.text))
-		column, known := s.critical.Columns[name]
-		switch {
-		case r.Op != rewrite.OpEq && r.Op != rewrite.OpCompare && r.Op != rewrite.OpIn:
-			return invalid("MUSIC_REFUSED: %s is critical: this condition is not served under a lock: read USING LOCK, decide, write", s.table)
-		case !known:
-			return invalid("Undefined column name %s in table %s", name, s.table)
-		case slices.Contains(s.critical.Primary, name):
-			return invalid("PRIMARY KEY column '%s' cannot have IF conditions", name)
-		case column.Static != statics, !comparedBy(column.Type, string(r.Sign.Of(s.text))):
-			return invalid("MUSIC_REFUSED: %s is critical: this condition on %s is not served under a lock: read USING LOCK, decide, write", s.table, name)
+	return x, x.checkDeletes()
+}
+
+// checkDeletes refuses a batch that deletes a row and writes it: a lightweight transaction stamps the deletion lower, so that the row is
+// there, and under one stamp the deletion wins.
+func (x *conditional) checkDeletes() *Failure {
+	for i := range x.parts {
+		for j := range x.parts {
+			if met, f := x.deletes(&x.parts[i], &x.parts[j]); f != nil || met {
+				return cmp.Or(f, invalid("MUSIC_REFUSED: %s is critical: a batch with IF cannot delete a row and write it too: give each row one statement", x.parts[i].table))
+			}
 		}
 	}
 	return nil
 }
 
-// conditionKey are the columns of the key that name what a condition is about: a row, or where only static columns are compared and no
-// row is named, the partition.
-func (s *section) conditionKey() []string {
-	if !s.onlyStatics() {
-		return s.critical.Primary
+// deletes tells whether a statement deletes rows whole, and another one may write one of them.
+func (x *conditional) deletes(a, b *section) (met bool, f *Failure) {
+	whole := func(s *section) bool { return s.statement.Verb == rewrite.Delete && len(s.statement.Sets) == 0 }
+	switch {
+	case !whole(a) || whole(b):
+		return false, nil
+	case !a.namesRow():
+		return true, nil
+	case !b.namesRow():
+		return false, nil // static columns
+	case !a.oneRow() || !b.oneRow():
+		return true, nil
 	}
-	var names []string
-	for _, column := range s.critical.partition() {
-		names = append(names, column.Name)
+	one, f := x.clusteringOf(a)
+	if f != nil {
+		return false, f
 	}
-	return names
+	other, f := x.clusteringOf(b)
+	return slices.EqualFunc(one, other, bytes.Equal), f
 }
 
-// onlyStatics tells whether the statement is about the static columns of a partition alone.
-func (s *section) onlyStatics() bool {
-	for _, name := range s.critical.Primary {
-		inKey := slices.ContainsFunc(s.critical.partition(), func(column Column) bool { return column.Name == name })
-		if !inKey && s.restriction(s.statement, Column{Name: name}) != nil {
-			return false
-		}
-	}
-	return len(s.statement.Conditions) > 0 && !slices.ContainsFunc(s.statement.Conditions, func(r rewrite.Relation) bool {
-		return !s.critical.Columns[string(r.Column.AppendTo(nil, s.text))].Static
+// oneRow tells whether the statement gives a value for each clustering column.
+func (s *section) oneRow() bool {
+	return !slices.ContainsFunc(s.critical.clustering(), func(column Column) bool {
+		r := s.restriction(s.statement, column)
+		return r == nil || r.Op != rewrite.OpEq
 	})
 }
 
-// condition reads what IF compares.
-func (s *section) condition() (*conditional, *Failure) {
-	x := &conditional{statics: s.onlyStatics()}
-	st := s.statement
-	switch {
-	case st.Verb == rewrite.Insert:
-		x.existence, x.hidden = notExists, s.untouchedStatics()
-	case st.Exists:
-		x.existence = exists
+// add takes in one statement.
+func (x *conditional) add(s *section) *Failure {
+	row := s.namesRow()
+	x.regulars = x.regulars || row
+	if r := s.clusteringIn(); r != nil {
+		return invalid("IN on the clustering key columns is not supported with conditional %s", s.sort())
 	}
-	for i := range st.Conditions {
-		r := &st.Conditions[i]
-		name := string(r.Column.AppendTo(nil, s.text))
-		t := test{column: slices.Index(x.columns, name), kind: s.critical.Columns[name].Type, sign: "="}
-		if t.column < 0 {
-			t.column = len(x.columns)
-			x.columns = append(x.columns, name)
-		}
-		var f *Failure
-		switch r.Op {
-		case rewrite.OpIn:
-			t.sign = "IN"
-			t.values, f = s.comparedList(r, t.kind)
-		case rewrite.OpCompare:
-			t.sign = string(r.Sign.Of(s.text))
-			fallthrough
-		default:
-			var value []byte
-			value, f = s.compared(r.Value, t.kind)
-			t.values = [][]byte{value}
-		}
-		if f == nil {
-			f = t.check()
-		}
+	if !s.statement.Conditional {
+		return nil
+	}
+	x.statics = x.statics || s.writesStatic()
+	if s.statement.Exists {
+		x.all = true
+		a, f := x.demandOf(s, row)
 		if f != nil {
-			return nil, f
+			return f
 		}
-		x.tests = append(x.tests, t)
+		return a.exist(s.existence())
 	}
-	return x, nil
+	return x.addTests(s)
 }
 
-// check refuses what Cassandra refuses, in its words.
-func (t *test) check() *Failure {
-	for _, value := range t.values {
-		if value == nil && t.sign != "=" && t.sign != "!=" && t.sign != "IN" {
-			return invalid("Invalid comparison with null for operator \"%s\"", t.sign)
-		}
-		if !fits(t.kind, value) {
-			return invalid("MUSIC_SYNTAX: a value of %d bytes is no %s", len(value), t.kind)
+// addTests takes in the comparisons of a statement: those of its row before those of static columns, in which order they are told too.
+func (x *conditional) addTests(s *section) *Failure {
+	for _, row := range []bool{true, false} {
+		for i := range s.statement.Conditions {
+			t := s.test(&s.statement.Conditions[i])
+			if s.critical.Columns[t.column].Static == row {
+				continue
+			}
+			if !slices.Contains(x.told, t.column) {
+				x.told = append(x.told, t.column)
+			}
+			a, f := x.demandOf(s, row)
+			if f != nil {
+				return f
+			}
+			if a.existence != anyway {
+				return invalid("Cannot mix IF conditions and IF NOT EXISTS for the same row")
+			}
+			a.tests = append(a.tests, t)
 		}
 	}
 	return nil
 }
 
-// compared is a value that a column is compared with, nil for null, in memory of its own.
-func (s *section) compared(t rewrite.Term, cqlType string) ([]byte, *Failure) {
-	switch t.Kind {
-	case rewrite.TermNull:
+// demandOf is where what is asked of the row that a statement names, or of the static columns, is gathered.
+func (x *conditional) demandOf(s *section, row bool) (*demand, *Failure) {
+	if !row {
+		if x.static == nil {
+			x.static = &demand{of: s}
+		}
+		return x.static, nil
+	}
+	clustering, f := x.clusteringOf(s)
+	if f != nil {
+		return nil, f
+	}
+	for _, a := range x.about {
+		if slices.EqualFunc(a.clustering, clustering, bytes.Equal) {
+			return a, nil
+		}
+	}
+	a := &demand{of: s, clustering: clustering}
+	x.about = append(x.about, a)
+	return a, nil
+}
+
+// clusteringOf are the values that name a statement's row among those of a batch. A statement alone has one row.
+func (x *conditional) clusteringOf(s *section) (values [][]byte, f *Failure) {
+	if !x.batch {
 		return nil, nil
-	case rewrite.TermOther:
-		return nil, invalid("MUSIC_REFUSED: %s is critical: give the values of IF as literals, or bind them", s.table)
-	case rewrite.TermMarker:
-		value, ok := s.bound(t)
-		if !ok && s.unset(t) {
-			return nil, invalid("Invalid 'unset' value in condition")
+	}
+	for _, column := range s.critical.clustering() {
+		value, f := s.keyColumn(s.statement, column)
+		if f != nil {
+			return nil, f
 		}
-		if !ok {
-			return nil, nil
-		}
-		return append([]byte{}, value...), nil
-	}
-	value, err := rewrite.EncodeKey(cqlType, s.text, t)
-	if err != nil {
-		return s.literal(cqlType, string(t.Of(s.text)))
-	}
-	return value, nil
-}
-
-// unset tells whether a marker has the value that is none (v4 spec section 3, [value] of length -2).
-func (s *section) unset(t rewrite.Term) bool {
-	raw := s.values[t.Marker]
-	return len(raw) == 4 && int32(binary.BigEndian.Uint32(raw)) == -2
-}
-
-// comparedList are the values of IN.
-func (s *section) comparedList(r *rewrite.Relation, cqlType string) ([][]byte, *Failure) {
-	if r.Value.Kind != rewrite.TermMarker {
-		values := [][]byte{}
-		for _, t := range r.Values {
-			if t.Kind == rewrite.TermMarker && s.unset(t) {
-				continue // as Cassandra does
-			}
-			value, f := s.compared(t, cqlType)
-			if f != nil {
-				return nil, f
-			}
-			values = append(values, value)
-		}
-		return values, nil
-	}
-	raw, ok := s.bound(r.Value)
-	switch {
-	case !ok && s.unset(r.Value):
-		return nil, invalid("Invalid 'unset' value in condition")
-	case !ok:
-		return nil, invalid("Invalid null list in IN condition")
-	}
-	cur := cursor{b: raw}
-	values := [][]byte{}
-	for n := cur.int(); n > 0 && !cur.bad; n-- {
-		values = append(values, bytes.Clone(cur.value()))
-	}
-	if cur.bad || cur.at != len(raw) {
-		return nil, invalid("MUSIC_SYNTAX: the value bound to IN ? must be a list")
+		values = append(values, bytes.Clone(value))
 	}
 	return values, nil
 }
 
-// rowText is the SELECT of the row that the statement names, with what its condition needs.
-func (s *section) rowText(x *conditional) []byte {
-	text := []byte("SELECT ")
-	switch x.existence {
-	case notExists:
-		text = append(text, '*')
-	case exists:
-		text = append(text, rewrite.Quote(s.critical.Primary[0])...)
-	default:
-		columns := x.columns
-		if x.statics {
-			text = append(text, "DISTINCT "...)
-			columns = slices.Concat(columns, s.conditionKey()) // DISTINCT wants them
-		}
-		for i, name := range columns {
-			if i > 0 {
-				text = append(text, ", "...)
-			}
-			text = append(text, rewrite.Quote(name)...)
-		}
+// exist asks for the row itself. Several statements may ask the same.
+func (a *demand) exist(e existence) *Failure {
+	switch {
+	case a.existence == e:
+	case a.existence != anyway:
+		return invalid("Cannot mix IF EXISTS and IF NOT EXISTS conditions for the same row")
+	case len(a.tests) > 0 && e == notExists:
+		return invalid("Cannot mix IF conditions and IF NOT EXISTS for the same row")
+	case len(a.tests) > 0:
+		return invalid("Cannot mix IF conditions and IF EXISTS for the same row")
 	}
-	text = append(text, " FROM "+rewrite.Quote(s.table.Keyspace)+"."+rewrite.Quote(s.table.Name)+" WHERE "...)
-	for i, name := range s.conditionKey() {
-		if i > 0 {
-			text = append(text, " AND "...)
-		}
-		t := s.restriction(s.statement, Column{Name: name}).Value
-		text = append(text, rewrite.Quote(name)+" = "...)
-		if t.Kind == rewrite.TermMarker {
-			text = append(text, '?')
-		} else {
-			text = append(text, t.Of(s.text)...)
-		}
-	}
-	return text
+	a.existence = e
+	return nil
 }
 
-// rowValues are the values of its markers.
-func (s *section) rowValues() (values [][]byte) {
-	for _, name := range s.conditionKey() {
-		if t := s.restriction(s.statement, Column{Name: name}).Value; t.Kind == rewrite.TermMarker {
-			values = append(values, bytes.Clone(s.values[t.Marker]))
-		}
+// existence is what the statement asks of its row.
+func (s *section) existence() existence {
+	if s.statement.Verb == rewrite.Insert {
+		return notExists
 	}
-	return values
+	return exists
 }
 
-// writeText is the statement without our clause and without its condition. The table gets its keyspace: the connection may stand in
-// another one than the statement was prepared in.
-func (s *section) writeText() []byte {
-	st := s.statement
-	cuts := append(slices.Clone(st.Cut), st.If)
-	slices.SortFunc(cuts, func(a, b rewrite.Span) int { return a.Start - b.Start })
-	if st.Keyspace.Start != st.Keyspace.End {
-		return rewrite.Apply(nil, s.text, cuts)
+// test is what one condition compares.
+func (s *section) test(r *rewrite.Relation) test {
+	t := test{of: s, column: s.name(r.Column), element: r.Element, sign: "=", values: []rewrite.Term{r.Value}}
+	if !r.Field.Empty() {
+		t.field = s.name(r.Field)
 	}
-	before := slices.DeleteFunc(slices.Clone(cuts), func(c rewrite.Span) bool { return c.Start > st.Table.Start })
-	text := rewrite.Apply(nil, s.text[:st.Table.Start], before)
-	text = append(text, rewrite.Quote(s.table.Keyspace)+"."...)
-	var behind []rewrite.Span
-	for _, c := range cuts[len(before):] {
-		behind = append(behind, rewrite.Span{Start: c.Start - st.Table.Start, End: c.End - st.Table.Start})
+	switch r.Op {
+	case rewrite.OpIn:
+		t.sign, t.listed = "IN", r.Value.Kind == rewrite.TermMarker
+		if !t.listed {
+			t.values = r.Values
+		}
+	case rewrite.OpCompare:
+		t.sign = string(r.Sign.Of(s.text))
+	case rewrite.OpContains:
+		t.sign = "CONTAINS"
+	case rewrite.OpContainsKey:
+		t.sign = "CONTAINS KEY"
 	}
-	return rewrite.Apply(text, s.text[st.Table.Start:], behind)
+	return t
 }
 
-// writeValues are the values of the markers that writeText leaves.
-func (s *section) writeValues() (values [][]byte) {
-	gone := map[int]bool{}
-	for _, t := range s.statement.OwnMarkers() {
-		gone[t.Marker] = true
+// name is a name of the statement as Cassandra knows it.
+func (s *section) name(n rewrite.Name) string { return string(n.AppendTo(nil, s.text)) }
+
+// sort is what Cassandra calls a conditional statement of this kind.
+func (s *section) sort() string {
+	if s.statement.Verb == rewrite.Delete {
+		return "deletions"
 	}
-	for _, r := range s.statement.Conditions {
-		for _, t := range append([]rewrite.Term{r.Value}, r.Values...) {
-			if t.Kind == rewrite.TermMarker {
-				gone[t.Marker] = true
-			}
+	return "updates"
+}
+
+// namesRow tells whether the statement is about rows, and not about the partition or its static columns alone.
+func (s *section) namesRow() bool {
+	clustering := s.critical.clustering()
+	if slices.ContainsFunc(s.statement.Where, func(r rewrite.Relation) bool { return r.Op == rewrite.OpTuple }) {
+		return true
+	}
+	return len(clustering) == 0 || slices.ContainsFunc(clustering, func(column Column) bool { return s.restriction(s.statement, column) != nil })
+}
+
+// clusteringIn is the IN on a clustering column, or nil.
+func (s *section) clusteringIn() *rewrite.Relation {
+	for _, column := range s.critical.clustering() {
+		if r := s.restriction(s.statement, column); r != nil && r.Op == rewrite.OpIn {
+			return r
 		}
 	}
-	for i, v := range s.values {
-		if !gone[i] {
-			values = append(values, bytes.Clone(v))
+	return nil
+}
+
+// writesStatic tells whether the statement writes a static column.
+func (s *section) writesStatic() bool {
+	return slices.ContainsFunc(s.written(), func(n rewrite.Name) bool { return s.critical.Columns[s.name(n)].Static })
+}
+
+// written are the columns that the statement names as written; of INSERT, those of the key too.
+func (s *section) written() []rewrite.Name {
+	written := s.statement.Sets
+	if s.statement.Verb == rewrite.Insert {
+		for _, r := range s.statement.Where {
+			written = append(written, r.Column)
 		}
 	}
-	return values
+	return written
+}
+
+// checkCondition refuses conditions that the proxy does not try itself, and those that Cassandra refuses, in its words.
+func (s *section) checkCondition() *Failure {
+	if f := s.checkTarget(); f != nil {
+		return f
+	}
+	for i := range s.statement.Conditions {
+		if f := s.checkRelation(&s.statement.Conditions[i]); f != nil {
+			return f
+		}
+	}
+	return nil
+}
+
+// checkTarget refuses a condition that is not about one row, nor about static columns alone.
+func (s *section) checkTarget() *Failure {
+	if s.critical.Row && (s.conditionStatic() || s.statement.Exists && s.writesStatic()) {
+		return invalid("MUSIC_REFUSED: %s is critical: one lock covers one row of it, and static columns are of all rows: no condition on them is served", s.table)
+	}
+	named := s.critical.Primary
+	if !s.namesRow() {
+		named = named[:len(s.critical.partition())]
+		if !s.staticsAlone() {
+			return invalid("MUSIC_REFUSED: %s is critical: IF takes one row under a lock: give every column of the primary key as a value", s.table)
+		}
+	}
+	for _, name := range named {
+		if r := s.restriction(s.statement, Column{Name: name}); r == nil || r.Op != rewrite.OpEq || r.Value.Kind == rewrite.TermOther {
+			return invalid("MUSIC_REFUSED: %s is critical: IF takes one row under a lock: give every column of the primary key as a value", s.table)
+		}
+	}
+	return nil
+}
+
+// conditionStatic tells whether a static column is compared.
+func (s *section) conditionStatic() bool {
+	return slices.ContainsFunc(s.statement.Conditions, func(r rewrite.Relation) bool { return s.critical.Columns[s.name(r.Column)].Static })
+}
+
+// staticsAlone tells whether a statement that names no row writes and compares static columns and no others.
+func (s *section) staticsAlone() bool {
+	regular := func(n rewrite.Name) bool {
+		name := s.name(n)
+		return !s.critical.Columns[name].Static && !slices.Contains(s.critical.Primary, name)
+	}
+	if slices.ContainsFunc(s.written(), regular) || slices.ContainsFunc(s.statement.Conditions, func(r rewrite.Relation) bool { return regular(r.Column) }) {
+		return false
+	}
+	return s.conditionStatic() || s.writesStatic()
+}
+
+// checkRelation looks at one condition.
+func (s *section) checkRelation(r *rewrite.Relation) *Failure {
+	name := s.name(r.Column)
+	_, known := s.critical.Columns[name]
+	switch r.Op {
+	case rewrite.OpOther, rewrite.OpToken, rewrite.OpTuple:
+		return invalid("MUSIC_REFUSED: %s is critical: this condition is not served under a lock: read USING LOCK, decide, write", s.table)
+	}
+	switch {
+	case !known:
+		return invalid("Undefined column name %s in table %s", name, s.table)
+	case slices.Contains(s.critical.Primary, name):
+		return invalid("PRIMARY KEY column '%s' cannot have IF conditions", name)
+	}
+	for _, t := range r.Terms() {
+		if t.Kind != rewrite.TermMarker && !rewrite.Constant(s.text, t) {
+			return invalid("MUSIC_REFUSED: %s is critical: give the values of IF as literals, or bind them: a function, and a bind marker within a value, are not served", s.table)
+		}
+	}
+	return nil
 }

@@ -32,7 +32,7 @@ func (a *admission) forUpdate(k musiccore.Key) *Failure {
 	kept := c.keepFor(a.envelope.header, a.section, request{key: k, parameters: *p})
 	kept.fenced.update = &update{fresh: true}
 	ask := a.columnsOf()
-	return a.permitted(func() {
+	return c.permitted(a.envelope.header, &a.section, a.emit, func() {
 		id := c.ops.add(kept.header.stream)
 		c.ops.set(id, c.server.Locks.Lock(k, q, func(answer musiccore.Answer) {
 			c.guard(func() {
@@ -41,7 +41,7 @@ func (a *admission) forUpdate(k musiccore.Key) *Failure {
 				c.endIfDrained()
 			})
 		}))
-	})
+	}, modify, read)
 }
 
 // readUnder goes on with the answer to the lock of a SELECT … FOR UPDATE.

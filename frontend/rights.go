@@ -95,6 +95,29 @@ func (c *conn) permits(e envelope, p probe) bool {
 	return ok && strings.Contains(failure.ErrorMessage, p.role)
 }
 
+// permitted acts once Cassandra has said that the client may do all that a statement needs, which it is asked one after another; emit sends
+// the first question.
+func (c *conn) permitted(h header, s *section, emit func([]byte), act func(), needs ...permission) *Failure {
+	for i, what := range needs {
+		r := right{s.table, what}
+		if c.may(r) {
+			continue
+		}
+		table := &section{table: s.table, critical: s.critical}
+		raw, f := c.askRight(h, r, s.critical, func() {
+			if f := c.permitted(h, table, c.send, act, needs[i+1:]...); f != nil {
+				c.reject(h, f)
+			}
+		})
+		if f == nil {
+			emit(raw)
+		}
+		return f
+	}
+	act()
+	return nil
+}
+
 // askRight asks Cassandra on the client's own connection, in the stream of its request, whether the client has a right; act follows
 // where it does, and the client gets Cassandra's own words where it does not.
 func (c *conn) askRight(h header, r right, critical *Critical, act func()) ([]byte, *Failure) {

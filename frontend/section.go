@@ -111,27 +111,23 @@ func (s *section) checkFenced() *Failure {
 	if f := s.checkOwnTerms(st); f != nil {
 		return f
 	}
-	if st.Conditional {
-		return s.checkCondition()
-	}
 	for i := range st.Children {
 		child := &st.Children[i]
 		if child.Lock.Kind != rewrite.NoTerm {
 			return invalid("MUSIC_REFUSED: USING LOCK stands once, after BEGIN BATCH")
 		}
-		if child.Conditional {
-			return conditionInBatch(s.table)
-		}
 		if f := s.checkOwnTerms(child); f != nil {
 			return f
 		}
 	}
+	for _, part := range s.parts() {
+		if part.statement.Conditional && s.sameTable(part.statement) {
+			if f := part.checkCondition(); f != nil {
+				return f
+			}
+		}
+	}
 	return nil
-}
-
-// conditionInBatch is the answer to an IF in a batch.
-func conditionInBatch(t *Table) *Failure {
-	return invalid("MUSIC_REFUSED: %s is critical: IF is not served in a batch under a lock: read USING LOCK, decide, write", t)
 }
 
 func (s *section) checkOwnTerms(st *rewrite.Statement) *Failure {
@@ -231,7 +227,7 @@ func (a *admission) enter() *Failure {
 	if a.section.statement.ForUpdate {
 		return a.forUpdate(k)
 	}
-	if a.section.statement.Conditional {
+	if a.section.conditional() {
 		return a.writeIf(k, ref)
 	}
 	if a.section.auto() {
@@ -277,14 +273,10 @@ func (s *section) null(t rewrite.Term) bool {
 
 // checkStatic refuses to write a static column under a lock that covers a row: it is of all rows of the partition.
 func (s *section) checkStatic(st *rewrite.Statement) *Failure {
-	written := st.Sets
-	if st.Verb == rewrite.Insert {
-		for _, r := range st.Where {
-			written = append(written, r.Column)
-		}
-	}
-	for _, column := range written {
-		if name := string(column.AppendTo(nil, s.text)); s.critical.Row && slices.Contains(s.critical.Static, name) {
+	one := *s
+	one.statement = st
+	for _, column := range one.written() {
+		if name := s.name(column); s.critical.Row && slices.Contains(s.critical.Static, name) {
 			return invalid("MUSIC_REFUSED: %s is static, and one lock covers one row of %s", name, s.table)
 		}
 	}

@@ -144,10 +144,10 @@ func (a *admission) several() *Failure {
 		}
 		r.most = int(min(n, maxKeys))
 	}
-	return a.permitted(func() {
+	return c.permitted(a.envelope.header, s, a.emit, func() {
 		c.server.Stats.count(c, a.envelope.opcode, Answered)
 		c.owing(r.stream, r.run)
-	})
+	}, modify)
 }
 
 // owing runs what blocks, and answers a request with the envelope that it returns; told that the client is not owed an answer any more.

@@ -30,7 +30,7 @@ func (c Column) spelt(value []byte) []byte {
 type Critical struct {
 	ID       [16]byte // of the data table: names the keys of this table in the core
 	Key      []Column // what one lock covers, in order: the partition key, with key=row the whole primary key
-	Primary  []string // all columns of the primary key
+	Primary  []string // all columns of the primary key, in its order
 	Columns  map[string]Column
 	Static   []string // columns that a lock on a row does not cover
 	Closed   musiccore.Stamp
@@ -58,6 +58,15 @@ func (c *Critical) partition() []Column {
 		}
 	}
 	return c.Key
+}
+
+// clustering is the clustering columns, in order.
+func (c *Critical) clustering() []Column {
+	var all []Column
+	for _, name := range c.Primary[min(len(c.partition()), len(c.Primary)):] {
+		all = append(all, Column{Name: name, Type: c.Columns[name].Type, Clustering: true})
+	}
+	return all
 }
 
 // Policy is what a plain write on a critical table gets (DESIGN.md 4, setting unlocked).

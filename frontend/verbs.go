@@ -38,7 +38,11 @@ func (a *admission) verb(k musiccore.Key, ref musiccore.LockRef) *Failure {
 		return f
 	}
 	table, verb := s.table, s.statement.Verb
-	return a.permitted(func() {
+	need := modify
+	if force != nil {
+		need = authorize
+	}
+	return c.permitted(h, s, a.emit, func() {
 		c.server.Stats.count(c, h.opcode, Answered)
 		id := c.ops.add(h.stream)
 		done := func(answer musiccore.Answer) {
@@ -52,24 +56,7 @@ func (a *admission) verb(k musiccore.Key, ref musiccore.LockRef) *Failure {
 		default:
 			c.server.Locks.Unlock(k, ref, done)
 		}
-	})
-}
-
-// permitted acts once Cassandra has said that the client may do what the statement needs: write the table, or for FORCE give rights on it.
-func (a *admission) permitted(act func()) *Failure {
-	c, r := a.conn, right{table: a.section.table}
-	if a.section.statement.Force {
-		r.what = authorize
-	}
-	if c.may(r) {
-		act()
-		return nil
-	}
-	raw, f := c.askRight(a.envelope.header, r, a.section.critical, act)
-	if f == nil {
-		a.emit(raw)
-	}
-	return f
+	}, need)
 }
 
 // request is what the clauses of LOCK and FOR UPDATE ask of the core, within what the client's driver and the table bear.

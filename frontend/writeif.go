@@ -3,35 +3,46 @@ package frontend
 import (
 	"bytes"
 	"encoding/binary"
-	"slices"
 
 	"github.com/datastax/go-cassandra-native-protocol/datatype"
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/musiccore"
+	"music/rewrite"
 )
 
-// writeIf carries out a write with IF.
+// writeIf carries out a write with IF, or a batch's text with one.
 func (a *admission) writeIf(k musiccore.Key, ref musiccore.LockRef) *Failure {
-	s, c := &a.section, a.conn
-	x, f := s.condition()
+	s := a.section.own()
+	x, f := readConditional(s.parts(), s.statement.Verb == rewrite.Batch)
 	if f != nil {
 		return f
 	}
-	read := a.keptText(s.rowText(x), s.rowValues(), k, ref)
-	read.header.flags &^= primitive.HeaderFlagTracing
-	read.fenced.condition = x
-	x.write = a.keptText(s.writeText(), s.writeValues(), k, ref)
-	x.write.fenced.condition = x
-	id := c.ops.add(a.envelope.stream)
-	c.server.turns.take(k, func(leave func()) {
-		x.leave = leave
-		c.guard(func() { c.readFirst(id, read) })
-		c.ops.remove(id)
-		c.endIfDrained()
-	})
-	return nil
+	q := request{key: k, ref: ref, parameters: a.parameters}
+	x.write = composedQuery(a.envelope.header, composed{s.writeText(), s.writeValues()}, &s, q)
+	return a.conn.startConditional(a.envelope.header, x, q, a.emit)
+}
+
+// startConditional reads what the conditions ask for when it is the write's turn. Who may only read is told so first, and not whether
+// the conditions hold.
+func (c *conn) startConditional(h header, x *conditional, q request, emit func([]byte)) *Failure {
+	asked := h
+	h.flags &^= primitive.HeaderFlagTracing
+	read := composedQuery(h, x.read(), &x.parts[0], q)
+	x.again = composedQuery(h, x.readPartition(true), &x.parts[0], q)
+	for _, k := range []*kept{&read, &x.again, &x.write} {
+		k.fenced.condition = x
+	}
+	return c.permitted(asked, &x.parts[0], emit, func() {
+		id := c.ops.add(h.stream)
+		c.server.turns.take(q.key, func(leave func()) {
+			x.leave = leave
+			c.guard(func() { c.readFirst(id, read) })
+			c.ops.remove(id)
+			c.endIfDrained()
+		})
+	}, modify)
 }
 
 // readFirst sends the read of a conditional write whose turn has come, unless its client has gone.
@@ -52,24 +63,24 @@ func (c *conn) readFirst(id uint64, read kept) {
 	begun = true
 }
 
-// keptText is a QUERY of the proxy's making, in the place of the client's request.
-func (a *admission) keptText(text []byte, values [][]byte, k musiccore.Key, ref musiccore.LockRef) kept {
-	h := a.envelope.header
+// composedQuery is a QUERY of the proxy's making, in the place of the client's request.
+func composedQuery(h header, w composed, s *section, q request) kept {
 	h.opcode = primitive.OpCodeQuery
 	h.flags &^= droppedFlags
-	p := parameters{consistency: a.parameters.consistency, values: values, rest: bytes.Clone(a.parameters.rest)}
-	p.flags = a.parameters.flags & (primitive.QueryFlagWithKeyspace | primitive.QueryFlagNowInSeconds)
-	if len(values) > 0 {
+	p := parameters{consistency: q.parameters.consistency, values: w.values, rest: bytes.Clone(q.parameters.rest)}
+	p.flags = q.parameters.flags & (primitive.QueryFlagWithKeyspace | primitive.QueryFlagNowInSeconds)
+	if len(w.values) > 0 {
 		p.flags |= primitive.QueryFlagValues
 	}
+	q.parameters, q.local = p, s.critical.Local
 	return kept{
-		header: h, before: append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...),
-		request: request{key: k, ref: ref, local: a.section.critical.Local, parameters: p}, fenced: fenced{table: a.section.table, key: k},
+		header: h, before: append(binary.BigEndian.AppendUint32(nil, uint32(len(w.text))), w.text...),
+		request: q, fenced: fenced{table: s.table, key: q.key},
 	}
 }
 
-// tryCondition goes on with what became of the read or the write of a conditional write: e is what the client may be told. It returns
-// what the client is told, or nil where the write has been sent.
+// tryCondition goes on with what became of a read or the write of a conditional write: e is what the client may be told. It returns what
+// the client is told, or nil where Cassandra has been asked on.
 func (c *conn) tryCondition(e envelope, f *fenced) []byte {
 	x, goesOn := f.condition, false
 	defer func() {
@@ -90,115 +101,58 @@ func (c *conn) tryCondition(e envelope, f *fenced) []byte {
 		return nil
 	}
 	rows, ok := decoded.Body.Message.(*message.RowsResult)
-	switch {
-	case !ok:
+	if !ok {
 		return e.raw
-	case !x.holds(rows.Data):
-		return c.warn(c.applied(e, f.table, x.refusal(rows)), x.warnings).raw
+	}
+	y := &trying{conditional: x, columns: rows.Metadata.Columns, rows: rows.Data, literal: c.server.literals.ask}
+	next, failure := y.next()
+	switch {
+	case failure != nil:
+		return errorEnvelope(c.version, e.stream, failure)
+	case next == nil:
+		return c.warn(c.applied(e, f.table, y.refusal()), x.warnings).raw
 	}
 	goesOn = true
-	if f := c.begin(x.write, musiccore.Put, c.send); f != nil {
-		c.turnAway(x.write, f)
+	kind := musiccore.Put
+	if next == &x.again {
+		kind = musiccore.Get
+	}
+	if f := c.begin(*next, kind, c.send); f != nil {
+		c.turnAway(*next, f)
 	}
 	return nil
 }
 
-// applied is the row that Cassandra answers a conditional write with: true where refused is nil, else false with the columns behind it.
+// next is what Cassandra is to be asked now: the write, the partition where no row is there but static columns matter, or nothing.
+func (y *trying) next() (*kept, *Failure) {
+	rowless := len(y.rows) == 0 && len(y.about) > 0 && !y.rowless && len(y.critical().Static) > 0
+	if rowless && y.static != nil {
+		y.rowless = true
+		return &y.again, nil
+	}
+	ok, f := y.holds()
+	switch {
+	case f != nil:
+		return nil, f
+	case ok:
+		return &y.write, nil
+	case rowless && y.statics:
+		y.rowless = true
+		return &y.again, nil
+	}
+	return nil, nil
+}
+
+// applied is the rows that Cassandra answers a conditional write with: true where refused is nil, else false with the columns behind it.
 func (c *conn) applied(e envelope, t *Table, refused *message.RowsResult) envelope {
 	columns := []*message.ColumnMetadata{{Keyspace: t.Keyspace, Table: t.Name, Name: "[applied]", Type: datatype.Boolean}}
-	row := message.Row{boolean(refused == nil)}
+	all := []message.Row{{boolean(refused == nil)}}
 	if refused != nil && len(refused.Data) > 0 {
-		columns = append(columns, refused.Metadata.Columns...)
-		row = append(row, refused.Data[0]...)
+		columns, all = append(columns, refused.Metadata.Columns...), nil
+		for _, row := range refused.Data {
+			all = append(all, append(message.Row{boolean(false)}, row...))
+		}
 	}
-	raw := c.rows(e.stream, columns, row)
+	raw := c.rows(e.stream, columns, all...)
 	return envelope{header: readHeader(raw), raw: raw}
-}
-
-// refusal is what is told of the row where the condition does not hold.
-func (x *conditional) refusal(rows *message.RowsResult) *message.RowsResult {
-	if x.existence == exists {
-		rows.Data = nil
-	}
-	if x.statics {
-		rows.Metadata.Columns = rows.Metadata.Columns[:len(x.columns)]
-	}
-	for i, row := range rows.Data {
-		rows.Data[i] = row[:len(rows.Metadata.Columns)]
-		for j, column := range rows.Metadata.Columns {
-			if slices.Contains(x.hidden, column.Name) {
-				row[j] = nil
-			}
-		}
-	}
-	return rows
-}
-
-// untouchedStatics are the static columns, where an INSERT gives none of them: Cassandra then shows them as null (tried on 5.0.8).
-func (s *section) untouchedStatics() (names []string) {
-	for name, column := range s.critical.Columns {
-		switch {
-		case !column.Static:
-		case s.restriction(s.statement, column) != nil:
-			return nil
-		default:
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
-// holds tries the condition on the row that was read: at most one.
-func (x *conditional) holds(rows message.RowSet) bool {
-	switch x.existence {
-	case exists:
-		return len(rows) > 0
-	case notExists:
-		return len(rows) == 0
-	}
-	for _, t := range x.tests {
-		var value []byte
-		if len(rows) > 0 {
-			value = rows[0][t.column]
-		}
-		if !t.holds(value) {
-			return false
-		}
-	}
-	return true
-}
-
-// holds compares as Cassandra does (5.0: ColumnCondition): null equals null and nothing else, and is in no order.
-func (t *test) holds(value []byte) bool {
-	if t.sign == "IN" {
-		return slices.ContainsFunc(t.values, func(v []byte) bool { return equal(t.kind, value, v) })
-	}
-	other := t.values[0]
-	switch t.sign {
-	case "=":
-		return equal(t.kind, value, other)
-	case "!=":
-		return !equal(t.kind, value, other)
-	}
-	if value == nil || other == nil {
-		return false
-	}
-	order := comparisonOf(t.kind)(value, other)
-	switch t.sign {
-	case "<":
-		return order < 0
-	case "<=":
-		return order <= 0
-	case ">":
-		return order > 0
-	}
-	return order >= 0
-}
-
-// equal tells whether two values of a type are the same.
-func equal(cqlType string, a, b []byte) bool {
-	if a == nil || b == nil {
-		return a == nil && b == nil
-	}
-	return comparisonOf(cqlType)(a, b) == 0
 }

@@ -200,7 +200,6 @@ func batchFrames() []attempt {
 		frame("a plain table behind", never, heldRow, plainRow), frame("a plain table before", never, plainRow, heldRow),
 		frame("two keys", never, heldRow, other), frame("two references", never+" MUSIC_NOT_HELD", heldRow, strings.Replace(heldRow, "$HELD", "$QUEUED", 1)),
 		frame("two tables", never+" MUSIC_NOT_HELD", heldRow, "INSERT INTO $KS.vault (branch, id, balance) VALUES ('zurich', 'x', 666) USING LOCK $HELD"),
-		frame("IF", never, heldRow, "UPDATE $KS.accounts USING LOCK $HELD SET balance = 666 WHERE branch = 'zurich' AND id = 'x' IF EXISTS"),
 		frame("a timestamp", never+" MUSIC_SYNTAX", heldRow, heldRow+" AND TIMESTAMP 5"),
 		frame("a truncate", never, heldRow, "TRUNCATE $KS.accounts"), frame("a verb", never, heldRow, "LOCK $KS.accounts WHERE branch = 'zurich'"),
 		frame("a read", never, heldRow, "SELECT * FROM $KS.accounts WHERE branch = 'zurich' USING LOCK $HELD"),

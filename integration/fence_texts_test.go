@@ -136,8 +136,6 @@ func batchTexts() []spelling {
 		{"another quoted table", never, locked + first + ` DELETE FROM $KS."Accounts" WHERE branch = 'zurich' AND id = 'y';` + end},
 		{"a plain table under a lock", never, locked + first + plain + end},
 		{"a plain table first under a lock", never, locked + plain + first + end},
-		{"IF under a lock", never, locked + first + " DELETE FROM $KS.accounts WHERE branch = 'zurich' AND id = 'y' IF EXISTS;" + end},
-		{"IF NOT EXISTS under a lock", never, locked + " INSERT INTO $KS.accounts (branch, id) VALUES ('zurich', 'new') IF NOT EXISTS;" + end},
 		{"batch timestamp under a lock", never + " MUSIC_SYNTAX", "BEGIN BATCH USING LOCK $HELD AND TIMESTAMP 5" + first + end},
 		{"batch timestamp before a lock", never + " MUSIC_SYNTAX", "BEGIN BATCH USING TIMESTAMP 5 AND LOCK $HELD" + first + end},
 		{"child timestamp under a lock", never, locked + " DELETE FROM $KS.accounts USING TIMESTAMP 5 WHERE branch = 'zurich' AND id = 'y';" + end},

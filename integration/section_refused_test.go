@@ -29,7 +29,7 @@ func TestRefusalsSayWhyAndTheWayOut(t *testing.T) {
 		{"INSERT INTO ACCOUNTS (branch, id) VALUES ('b', 'x') USING LOCK REF AND TTL 5", "MUSIC_REFUSED: ACCOUNTS is critical: a row with a time to live needs a value"},
 		{"BEGIN BATCH USING LOCK REF DELETE FROM ACCOUNTS" + row + "; DELETE FROM ACCOUNTS WHERE branch = 'c' APPLY BATCH", partition},
 		{"BEGIN BATCH USING LOCK REF DELETE FROM ACCOUNTS" + row + "; DELETE FROM music.named WHERE name = 'x' APPLY BATCH", "one partition of one table"},
-		{"BEGIN BATCH USING LOCK REF DELETE FROM ACCOUNTS" + row + " IF EXISTS APPLY BATCH", "IF is not served in a batch under a lock: read USING LOCK, decide, write"},
+		{"BEGIN BATCH USING LOCK REF DELETE FROM ACCOUNTS" + row + " IF balance = now() APPLY BATCH", "MUSIC_REFUSED: ACCOUNTS is critical: give the values of IF as literals, or bind them"},
 		{"UPDATE ACCOUNTS USING LOCK REF SET balance = 1" + row + " IF balance = 1 + 1", "MUSIC_REFUSED: ACCOUNTS is critical: give the values of IF as literals, or bind them"},
 		{"TRUNCATE ACCOUNTS", "MUSIC_REFUSED: ACCOUNTS is critical: TRUNCATE would take the fence away"},
 		{"UPDATE ACCOUNTS USING LOCK REF SET balance = 1 WHERE branch IN ('b', 'c') AND id = 'x'", "MUSIC_KEY: the statement must give branch = <value>: one lock covers one partition of ACCOUNTS"},

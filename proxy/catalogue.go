@@ -94,10 +94,8 @@ func (s *schema) readColumns(ctx context.Context, t *dataTable) error {
 		switch kind {
 		case "partition_key":
 			partition[position] = column
-			t.primary = append(t.primary, name)
 		case "clustering":
 			clustering[position] = column
-			t.primary = append(t.primary, name)
 		case "static":
 			t.static = append(t.static, name)
 		}
@@ -134,9 +132,13 @@ func (s *schema) readDropped(ctx context.Context, t *dataTable) (string, error) 
 func (t *dataTable) cover(partition, clustering map[int]frontend.Column) {
 	for i := range len(partition) {
 		t.key = append(t.key, partition[i])
+		t.primary = append(t.primary, partition[i].Name)
 		if shapeOf(partition[i].Type) != nil {
 			t.refused = "its partition key holds a tuple"
 		}
+	}
+	for i := range len(clustering) {
+		t.primary = append(t.primary, clustering[i].Name)
 	}
 	for i := 0; t.settings.Row && i < len(clustering); i++ {
 		c := clustering[i]

@@ -19,7 +19,7 @@ type dataTable struct {
 	keyspace, name string
 	id             [16]byte
 	key            []frontend.Column // what one lock covers: the partition key, with key=row the whole primary key
-	primary        []string          // columns of the whole primary key
+	primary        []string          // columns of the whole primary key, in its order
 	all            map[string]frontend.Column
 	static         []string // static columns
 	columns        string   // all columns with their types, to see changes by

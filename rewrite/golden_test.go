@@ -101,7 +101,7 @@ func (b *teller) statement(s Statement) {
 		b.selector(sel)
 	}
 	for _, r := range s.Where {
-		b.relation(r)
+		b.relation("where", r)
 	}
 	var sets []string
 	for _, n := range s.Sets {
@@ -110,6 +110,9 @@ func (b *teller) statement(s Statement) {
 	b.line("sets", strings.Join(sets, " "))
 	b.flag("json", s.JSON)
 	b.flag("conditional", s.Conditional)
+	for _, r := range s.Conditions {
+		b.relation("if", r)
+	}
 	b.flag("for update", s.ForUpdate)
 	b.line("lock", b.term(s.Lock))
 	b.line("ttl", b.term(s.TTL))
@@ -162,8 +165,8 @@ func (b *teller) term(t Term) string {
 	return fmt.Sprintf("%s %s", kinds[t.Kind], t.Of(b.text))
 }
 
-func (b *teller) relation(r Relation) {
-	ops := []string{"other", "=", "in", "<>", "token", "tuple"}
+func (b *teller) relation(kind string, r Relation) {
+	ops := []string{"other", "=", "in", "<>", "token", "tuple", "contains", "contains key"}
 	values := []string{}
 	for _, v := range r.Values {
 		values = append(values, b.term(v))
@@ -172,7 +175,14 @@ func (b *teller) relation(r Relation) {
 	if r.Value.Kind != NoTerm {
 		all = b.term(r.Value)
 	}
-	b.line("where", strings.TrimSpace(b.name(r.Column)+" "+ops[r.Op]+" "+all))
+	column := b.name(r.Column)
+	if r.Element.Kind != NoTerm {
+		column += "[" + b.term(r.Element) + "]"
+	}
+	if !r.Field.Empty() {
+		column += "." + b.name(r.Field)
+	}
+	b.line(kind, strings.TrimSpace(column+" "+ops[r.Op]+" "+all))
 }
 
 func (b *teller) selector(s Selector) {

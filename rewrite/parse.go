@@ -204,7 +204,7 @@ func (p *parser) conditions(s *Statement) {
 // compared reads condition (AND condition)*.
 func (p *parser) compared(s *Statement) {
 	for p.err == nil && !p.ended() {
-		s.Conditions = append(s.Conditions, p.relation())
+		s.Conditions = append(s.Conditions, p.condition())
 		if !p.take("AND") {
 			return
 		}

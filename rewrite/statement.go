@@ -115,23 +115,41 @@ type Op byte
 // Ops. Only OpEq and OpIn say what the key is; of OpOther nothing but Column
 // may be relied on, and that may be absent.
 const (
-	OpOther   Op = iota
-	OpEq         // column = term
-	OpIn         // column IN (terms) | column IN marker
-	OpCompare    // column < term, and <= > >= !=
-	OpToken      // TOKEN (columns) = term, or another comparison
-	OpTuple      // (columns) = term, another comparison, or IN
+	OpOther       Op = iota
+	OpEq             // column = term
+	OpIn             // column IN (terms) | column IN marker
+	OpCompare        // column < term, and <= > >= !=
+	OpToken          // TOKEN (columns) = term, or another comparison
+	OpTuple          // (columns) = term, another comparison, or IN
+	OpContains       // column CONTAINS term, in IF alone
+	OpContainsKey    // column CONTAINS KEY term, likewise
 )
 
 // Relation is one restriction.
 type Relation struct {
 	Column Name
-	Op     Op
+	// Element is what stands in brackets behind the column, and Field what
+	// stands behind it after a dot: of a condition alone, where only a part of
+	// the column is compared.
+	Element Term
+	Field   Name
+	Op      Op
 	// Sign is the comparison of OpCompare: < <= > >= or !=.
 	Sign Span
 	// Value is what stands on the right; Values the terms of an IN list.
 	Value  Term
 	Values []Term
+}
+
+// Terms are the values of a relation, with that of its element.
+func (r *Relation) Terms() []Term {
+	all := slices.Clone(r.Values)
+	for _, t := range []Term{r.Element, r.Value} {
+		if t.Kind != NoTerm {
+			all = append(all, t)
+		}
+	}
+	return all
 }
 
 // SelectorKind is what a SELECT asks for in one place.

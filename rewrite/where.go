@@ -38,7 +38,11 @@ func (p *parser) relation() Relation {
 	if !ok || p.tok.Kind == '(' {
 		return p.rest(Relation{})
 	}
-	r := Relation{Column: column}
+	return p.restriction(Relation{Column: column})
+}
+
+// restriction reads what stands behind a column, or a part of one.
+func (p *parser) restriction(r Relation) Relation {
 	switch {
 	case p.tok.Kind == '=':
 		p.next()
@@ -53,6 +57,37 @@ func (p *parser) relation() Relation {
 		return r
 	}
 	return p.rest(r)
+}
+
+// condition reads one of IF: a restriction like those of WHERE, or
+//
+//	column [ term ] restriction | column . field restriction
+//	column CONTAINS [KEY] term
+func (p *parser) condition() Relation {
+	column, ok := nameOf(p.text, p.tok)
+	behind := p.peek()
+	if !ok || behind.Kind != '[' && behind.Kind != '.' && !isWord(p.text, behind, "CONTAINS") {
+		return p.relation()
+	}
+	p.next()
+	r := Relation{Column: column}
+	switch {
+	case p.take("CONTAINS"):
+		r.Op = OpContains
+		if p.take("KEY") {
+			r.Op = OpContainsKey
+		}
+		r.Value = p.term()
+		return r
+	case p.tok.Kind == '.':
+		p.next()
+		r.Field = p.name("a field")
+	default:
+		p.next()
+		r.Element = p.term()
+		p.needKind(']')
+	}
+	return p.restriction(r)
 }
 
 // comparison reads what follows columns in brackets.

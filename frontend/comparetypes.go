@@ -1,0 +1,292 @@
+package frontend
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"slices"
+	"strings"
+
+	"github.com/datastax/go-cassandra-native-protocol/datatype"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+)
+
+// comparisonOf is how Cassandra compares the values of a type, or nil for a type that the proxy does not compare.
+func comparisonOf(kind datatype.DataType) comparison {
+	switch kind := kind.(type) {
+	case *datatype.PrimitiveType:
+		return scalarComparison(kind.Code())
+	case *datatype.List:
+		return sequence(1, comparisonOf(kind.ElementType))
+	case *datatype.Set:
+		return sequence(1, comparisonOf(kind.ElementType))
+	case *datatype.Map:
+		return sequence(2, comparisonOf(kind.KeyType), comparisonOf(kind.ValueType))
+	case *datatype.Tuple:
+		return tuple(kind.FieldTypes)
+	case *datatype.UserDefined:
+		return tuple(kind.FieldTypes)
+	}
+	return nil
+}
+
+// known is a type as this protocol's latest version tells it: earlier ones tell the types that came after them by Cassandra's own names
+// (v3 spec section 4.2.5.2).
+func known(kind datatype.DataType) datatype.DataType {
+	switch kind := kind.(type) {
+	case *datatype.Custom:
+		return knownClass(kind)
+	case *datatype.List:
+		return datatype.NewList(known(kind.ElementType))
+	case *datatype.Set:
+		return datatype.NewSet(known(kind.ElementType))
+	case *datatype.Map:
+		return datatype.NewMap(known(kind.KeyType), known(kind.ValueType))
+	case *datatype.Tuple:
+		return &datatype.Tuple{FieldTypes: allKnown(kind.FieldTypes)}
+	case *datatype.UserDefined:
+		return &datatype.UserDefined{Keyspace: kind.Keyspace, Name: kind.Name, FieldNames: kind.FieldNames, FieldTypes: allKnown(kind.FieldTypes)}
+	}
+	return kind
+}
+
+// allKnown is known of each.
+func allKnown(kinds []datatype.DataType) (all []datatype.DataType) {
+	for _, kind := range kinds {
+		all = append(all, known(kind))
+	}
+	return all
+}
+
+// knownClass is the type of a class of Cassandra's, or the class.
+func knownClass(custom *datatype.Custom) datatype.DataType {
+	switch strings.TrimPrefix(custom.ClassName, "org.apache.cassandra.db.marshal.") {
+	case "ByteType":
+		return datatype.Tinyint
+	case "ShortType":
+		return datatype.Smallint
+	case "SimpleDateType":
+		return datatype.Date
+	case "TimeType":
+		return datatype.Time
+	case "DurationType":
+		return datatype.Duration
+	}
+	return custom
+}
+
+// sequence compares collections element by element, those of a map pair by pair; the shorter of two comes first.
+func sequence(width int, of ...comparison) comparison {
+	if slices.ContainsFunc(of, func(c comparison) bool { return c == nil }) {
+		return nil
+	}
+	return compareFilled(func(a, b []byte) int {
+		left, _ := elementsOf(a, width)
+		right, _ := elementsOf(b, width)
+		for i := range min(len(left), len(right)) {
+			if order := of[i%width](left[i], right[i]); order != 0 {
+				return order
+			}
+		}
+		return cmp.Compare(len(left), len(right))
+	})
+}
+
+// tuple compares field by field; one that is null, or missing at the end, comes first.
+func tuple(kinds []datatype.DataType) comparison {
+	var of []comparison
+	for _, kind := range kinds {
+		of = append(of, comparisonOf(kind))
+	}
+	if slices.ContainsFunc(of, func(c comparison) bool { return c == nil }) {
+		return nil
+	}
+	return compareFilled(func(a, b []byte) int {
+		left, right := fieldsOf(a), fieldsOf(b)
+		for i, compare := range of {
+			if order := nullFirst(compare)(fieldAt(left, i), fieldAt(right, i)); order != 0 {
+				return order
+			}
+		}
+		return 0
+	})
+}
+
+// nullFirst puts nulls before all values.
+func nullFirst(compare comparison) comparison {
+	return func(a, b []byte) int {
+		switch {
+		case a == nil && b == nil:
+			return 0
+		case a == nil:
+			return -1
+		case b == nil:
+			return 1
+		}
+		return compare(a, b)
+	}
+}
+
+// fieldAt is a field, nil where it is missing at the end.
+func fieldAt(fields [][]byte, i int) []byte {
+	if i < len(fields) {
+		return fields[i]
+	}
+	return nil
+}
+
+// elementsOf are the elements of a collection in wire form (v4 spec section 6), width to an entry; not ok where it is none.
+func elementsOf(value []byte, width int) (elements [][]byte, ok bool) {
+	cur := cursor{b: value}
+	if len(value) == 0 {
+		return nil, true
+	}
+	for n := cur.int() * width; n > 0 && !cur.bad; n-- {
+		elements = append(elements, cur.value())
+	}
+	return elements, !cur.bad && cur.at == len(value)
+}
+
+// fieldsOf are the fields of a tuple or user-defined value in wire form; those at the end may be missing.
+func fieldsOf(value []byte) (fields [][]byte) {
+	cur := cursor{b: value}
+	for cur.at < len(value) && !cur.bad {
+		fields = append(fields, cur.value())
+	}
+	return fields
+}
+
+// empty tells whether a collection has no elements.
+func empty(value []byte) bool {
+	elements, _ := elementsOf(value, 1)
+	return len(elements) == 0
+}
+
+// lookUp is the value of a key in a map, or nil.
+func lookUp(kind *datatype.Map, value, key []byte) []byte {
+	pairs, _ := elementsOf(value, 2)
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if comparisonOf(kind.KeyType)(pairs[i], key) == 0 {
+			return pairs[i+1]
+		}
+	}
+	return nil
+}
+
+// ordered tells whether values of a type have an order in CQL: durations have none.
+func ordered(kind datatype.DataType) bool {
+	switch kind := kind.(type) {
+	case *datatype.List:
+		return ordered(kind.ElementType)
+	case *datatype.Map:
+		return ordered(kind.ValueType)
+	case *datatype.Tuple:
+		return !slices.ContainsFunc(kind.FieldTypes, func(k datatype.DataType) bool { return !ordered(k) })
+	case *datatype.UserDefined:
+		return !slices.ContainsFunc(kind.FieldTypes, func(k datatype.DataType) bool { return !ordered(k) })
+	}
+	return kind.Code() != primitive.DataTypeCodeDuration
+}
+
+// settle is a bound value as Cassandra keeps it: a set in its order and each element once, a map in the order of its keys. What is no
+// value of the type is refused.
+func settle(kind datatype.DataType, value []byte) ([]byte, *Failure) {
+	if !fits(kind, value) {
+		return nil, invalid("MUSIC_SYNTAX: a value of %d bytes is no %s", len(value), kind.AsCql())
+	}
+	width, key := 1, datatype.DataType(nil)
+	switch kind := kind.(type) {
+	case *datatype.Set:
+		key = kind.ElementType
+	case *datatype.Map:
+		width, key = 2, kind.KeyType
+	default:
+		return value, nil
+	}
+	elements, _ := elementsOf(value, width)
+	entries := slices.Collect(slices.Chunk(elements, width))
+	compare := comparisonOf(key)
+	slices.SortStableFunc(entries, func(a, b [][]byte) int { return compare(a[0], b[0]) })
+	slices.Reverse(entries) // of equal ones the last is kept
+	entries = slices.CompactFunc(entries, func(a, b [][]byte) bool { return compare(a[0], b[0]) == 0 })
+	slices.Reverse(entries)
+	settled := binary.BigEndian.AppendUint32(nil, uint32(len(entries)))
+	for _, entry := range entries {
+		for _, element := range entry {
+			settled = append(binary.BigEndian.AppendUint32(settled, uint32(len(element))), element...)
+		}
+	}
+	return settled, nil
+}
+
+// fits tells whether a value may be one of a type by its form.
+func fits(kind datatype.DataType, value []byte) bool {
+	switch kind := kind.(type) {
+	case *datatype.PrimitiveType:
+		return fitsScalar(kind.Code(), len(value))
+	case *datatype.List:
+		return fitElements(value, kind.ElementType)
+	case *datatype.Set:
+		return fitElements(value, kind.ElementType)
+	case *datatype.Map:
+		return fitElements(value, kind.KeyType, kind.ValueType)
+	case *datatype.Tuple:
+		return fitFields(value, kind.FieldTypes)
+	case *datatype.UserDefined:
+		return fitFields(value, kind.FieldTypes)
+	}
+	return false
+}
+
+// fitElements tells whether the elements of a collection fit; none may be null.
+func fitElements(value []byte, kinds ...datatype.DataType) bool {
+	elements, ok := elementsOf(value, len(kinds))
+	for i, element := range elements {
+		ok = ok && element != nil && fits(kinds[i%len(kinds)], element)
+	}
+	return ok
+}
+
+// fitFields tells whether the fields of a tuple fit; each may be null.
+func fitFields(value []byte, kinds []datatype.DataType) bool {
+	cur := cursor{b: value}
+	for i := 0; cur.at < len(value); i++ {
+		field := cur.value()
+		if cur.bad || i >= len(kinds) || field != nil && !fits(kinds[i], field) {
+			return false
+		}
+	}
+	return true
+}
+
+// kindOf is what Cassandra calls a collection in its errors.
+func kindOf(kind datatype.DataType) string {
+	switch kind.(type) {
+	case *datatype.List:
+		return "LIST"
+	case *datatype.Set:
+		return "SET"
+	}
+	return "MAP"
+}
+
+// compareUUIDs is by version, and by time where that is the version; then by bytes.
+func compareUUIDs(a, b []byte) int {
+	if order := cmp.Compare(a[6]>>4, b[6]>>4); order != 0 {
+		return order
+	}
+	if a[6]>>4 == 1 {
+		return cmp.Or(compareTimes(a, b), bytes.Compare(a[8:], b[8:]))
+	}
+	return bytes.Compare(a, b)
+}
+
+// compareTimeUUIDs is by time, then by signed bytes.
+func compareTimeUUIDs(a, b []byte) int {
+	return cmp.Or(compareTimes(a, b), slices.CompareFunc(a[8:], b[8:], func(x, y byte) int { return cmp.Compare(int8(x), int8(y)) }))
+}
+
+// compareTimes compares the times of two time UUIDs: their parts stand the lowest first (RFC 4122, 4.1.2).
+func compareTimes(a, b []byte) int {
+	return cmp.Or(cmp.Compare(a[6]&0x0f, b[6]&0x0f), cmp.Compare(a[7], b[7]), bytes.Compare(a[4:6], b[4:6]), bytes.Compare(a[:4], b[:4]))
+}

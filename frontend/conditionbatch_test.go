@@ -1,0 +1,147 @@
+package frontend
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/datastax/go-cassandra-native-protocol/datatype"
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+	"github.com/stretchr/testify/assert"
+)
+
+// rowsRig is a client of a table with several rows to a partition, and static columns.
+func rowsRig(t *testing.T, d dialect) (client, backend *peer) {
+	t.Helper()
+	r := newRig(t, func(o *Options) { o.Locks = newGranting() })
+	r.server.Tables.Set("bank", "accounts", &Critical{
+		Key: []Column{{Name: "id", Type: "text"}}, Primary: []string{"id", "c"}, Static: []string{"st"},
+		Columns: map[string]Column{
+			"id": {Name: "id", Type: "text"}, "c": {Name: "c", Type: "int", Clustering: true}, "st": {Name: "st", Type: "int", Static: true}, "v": {Name: "v", Type: "int"},
+		},
+	})
+	return r.login(d)
+}
+
+// found is the answer to a read of columns, each an int but for id.
+func found(columns []string, rows ...message.Row) *message.RowsResult {
+	m := &message.RowsMetadata{ColumnCount: int32(len(columns))}
+	for _, name := range columns {
+		kind := datatype.DataType(datatype.Int)
+		if name == "id" {
+			kind = datatype.Varchar
+		}
+		m.Columns = append(m.Columns, &message.ColumnMetadata{Keyspace: "bank", Table: "accounts", Name: name, Type: kind})
+	}
+	return &message.RowsResult{Metadata: m, Data: append(message.RowSet{}, rows...)}
+}
+
+// number is an int in wire form.
+func number(n int32) []byte { return binary.BigEndian.AppendUint32(nil, uint32(n)) }
+
+// A BATCH message whose statements have conditions becomes one read of all rows that they name, and the same message without conditions.
+func TestConditionsInABatchMessage(t *testing.T) {
+	everyDialect(t, func(t *testing.T, d dialect) {
+		client, backend := rowsRig(t, d)
+		client.send(1, &message.Prepare{Query: "UPDATE bank.accounts USING LOCK ? SET v = ? WHERE id = ? AND c = ?"})
+		backend.answer(1)
+		backend.send(1, preparedAs(idOf("x")))
+		id := client.answer(1).(*message.PreparedResult).PreparedQueryId
+		batch := &message.Batch{Type: primitive.BatchTypeUnlogged, Consistency: primitive.ConsistencyLevelOne, Children: []*message.BatchChild{
+			{Query: "UPDATE bank.accounts USING LOCK 9 SET v = 5 WHERE id = 'x' AND c = 1 IF v > ?", Values: []*primitive.Value{primitive.NewValue(number(3))}},
+			{Id: id, Values: []*primitive.Value{primitive.NewValue(bigint(9)), primitive.NewValue(number(7)), primitive.NewValue([]byte("x")), primitive.NewValue(number(3))}},
+			{Query: "DELETE FROM bank.accounts USING LOCK 9 WHERE id = 'x' AND c = ? IF v = 2", Values: []*primitive.Value{primitive.NewValue(number(2))}},
+		}}
+		for _, second := range []int32{2, 1} {
+			client.send(1, batch)
+			read := backend.answer(1).(*message.Query)
+			assert.Equal(t, `SELECT "id", "c", "v" FROM "bank"."accounts" WHERE "id" = 'x' AND ("c") IN ((1), (?))`, read.Query)
+			assert.Equal(t, []*primitive.Value{primitive.NewValue(number(2))}, read.Options.PositionalValues)
+			backend.send(1, found([]string{"id", "c", "v"}, message.Row{[]byte("x"), number(1), number(4)}, message.Row{[]byte("x"), number(2), number(second)}))
+			if second == 2 {
+				write := backend.answer(1).(*message.Batch)
+				assert.Equal(t, `UPDATE bank.accounts  SET v = 5 WHERE id = 'x' AND c = 1 `, write.Children[0].Query)
+				assert.Empty(t, write.Children[0].Values)
+				assert.Equal(t, idOf("x"), write.Children[1].Id)
+				assert.Len(t, write.Children[1].Values, 3)
+				assert.Equal(t, `DELETE FROM bank.accounts  WHERE id = 'x' AND c = ? `, write.Children[2].Query)
+				assert.EqualValues(t, 1000, *write.DefaultTimestamp)
+				assert.Equal(t, primitive.ConsistencyLevelQuorum, write.Consistency)
+				backend.send(1, &message.VoidResult{})
+			}
+			got := client.answer(1).(*message.RowsResult)
+			if second == 2 {
+				assert.Equal(t, message.RowSet{{boolean(true)}}, got.Data)
+				continue
+			}
+			assert.Equal(t, message.RowSet{{boolean(false), []byte("x"), number(1), number(4)}, {boolean(false), []byte("x"), number(2), number(1)}}, got.Data)
+		}
+	})
+}
+
+// The static columns of a partition are read by themselves where the row is not there, and told without another row's values.
+func TestConditionOnAStaticColumnOfARowThatIsNotThere(t *testing.T) {
+	client, backend := rowsRig(t, dialect{version: v4})
+	columns := []string{"v", "st"}
+	for _, static := range []int32{1, 2} {
+		client.send(1, query("UPDATE bank.accounts USING LOCK 9 SET v = 5 WHERE id = 'x' AND c = 1 IF st = 1 AND v = null"))
+		assert.Equal(t, `SELECT "v", "st" FROM "bank"."accounts" WHERE "id" = 'x' AND "c" = 1`, backend.answer(1).(*message.Query).Query)
+		backend.send(1, found(columns))
+		assert.Equal(t, `SELECT "v", "st" FROM "bank"."accounts" WHERE "id" = 'x' LIMIT 1`, backend.answer(1).(*message.Query).Query)
+		backend.send(1, found(columns, message.Row{number(77), number(static)}))
+		if static == 1 {
+			assert.Contains(t, backend.answer(1).(*message.Query).Query, "UPDATE")
+			backend.send(1, &message.VoidResult{})
+			assert.Equal(t, message.RowSet{{boolean(true)}}, client.answer(1).(*message.RowsResult).Data)
+			continue
+		}
+		assert.Equal(t, message.RowSet{{boolean(false), nil, number(2)}}, client.answer(1).(*message.RowsResult).Data)
+	}
+}
+
+// Conditions of several statements on one row are one row's, and some do not go together.
+func TestConditionsThatDoNotMix(t *testing.T) {
+	client, backend := rowsRig(t, dialect{version: v4})
+	const insert, delete = "INSERT INTO bank.accounts (id, c) VALUES ('x', 1) IF NOT EXISTS", "DELETE FROM bank.accounts WHERE id = 'x' AND c = 1 IF EXISTS"
+	const update, in = "UPDATE bank.accounts SET v = 1 WHERE id = 'x' AND c = 1 IF v = 1", "UPDATE bank.accounts SET v = 1 WHERE id = 'x' AND c IN (1, 2)"
+	const deleted = "MUSIC_REFUSED: bank.accounts is critical: a batch with IF cannot delete a row and write it too: give each row one statement"
+	for text, want := range map[string]string{
+		insert + "; " + delete: "Cannot mix IF EXISTS and IF NOT EXISTS conditions for the same row",
+		update + "; " + delete: "Cannot mix IF conditions and IF EXISTS for the same row",
+		update + "; " + insert: "Cannot mix IF conditions and IF NOT EXISTS for the same row",
+		insert + "; " + update: "Cannot mix IF conditions and IF NOT EXISTS for the same row",
+		update + "; DELETE FROM bank.accounts WHERE id = 'x' AND c = 1":                                            deleted,
+		update + "; DELETE FROM bank.accounts WHERE id = 'x'":                                                      deleted,
+		"DELETE FROM bank.accounts WHERE id = 'x' AND c > 1; " + update:                                            deleted,
+		"UPDATE bank.accounts SET st = 1 WHERE id = 'x'; " + update + "; DELETE FROM bank.accounts WHERE id = 'x'": deleted,
+		update + "; " + in: "IN on the clustering key columns is not supported with conditional updates",
+	} {
+		client.send(1, query("BEGIN BATCH USING LOCK 9 "+text+"; APPLY BATCH"))
+		assert.Equal(t, want, client.failure(1).GetErrorMessage())
+	}
+	client.send(1, query("BEGIN BATCH USING LOCK 9 "+insert+" "+insert+" APPLY BATCH"))
+	assert.Equal(t, `SELECT * FROM "bank"."accounts" WHERE "id" = 'x' AND "c" = 1`, backend.answer(1).(*message.Query).Query)
+}
+
+// A bound set is compared in its order, and a bound map in that of its keys, however the driver sends them.
+func TestBoundCollectionsAreSettled(t *testing.T) {
+	list := func(elements ...[]byte) []byte {
+		b := number(int32(len(elements)))
+		for _, e := range elements {
+			b = append(append(b, number(int32(len(e)))...), e...)
+		}
+		return b
+	}
+	got, f := settle(datatype.NewSet(datatype.Int), list(number(2), number(-1), number(2)))
+	assert.Nil(t, f)
+	assert.Equal(t, list(number(-1), number(2)), got)
+	pairs := list(number(2), []byte("b"), number(1), []byte("a"), number(2), []byte("c"))
+	copy(pairs, number(3))
+	got, f = settle(datatype.NewMap(datatype.Int, datatype.Varchar), pairs)
+	assert.Nil(t, f)
+	want := list(number(1), []byte("a"), number(2), []byte("c"))
+	copy(want, number(2))
+	assert.Equal(t, want, got)
+	_, f = settle(datatype.NewSet(datatype.Int), []byte{0, 0, 0, 9})
+	assert.Contains(t, f.Text, "MUSIC_SYNTAX")
+}

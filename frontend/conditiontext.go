@@ -1,0 +1,217 @@
+package frontend
+
+import (
+	"bytes"
+	"encoding/binary"
+	"slices"
+
+	"music/rewrite"
+)
+
+// composed is a text of the proxy's making with the values of its markers.
+type composed struct {
+	text   []byte
+	values [][]byte
+}
+
+// add appends text.
+func (w *composed) add(text string) { w.text = append(w.text, text...) }
+
+// names appends names of columns, separated by commas.
+func (w *composed) names(names []string) {
+	for i, name := range names {
+		w.add([2]string{"", ", "}[min(i, 1)] + rewrite.Quote(name))
+	}
+}
+
+// key appends the value that a statement gives a column of its key.
+func (w *composed) key(s *section, name string) {
+	t := s.restriction(s.statement, Column{Name: name}).Value
+	if t.Kind != rewrite.TermMarker {
+		w.text = append(w.text, t.Of(s.text)...)
+		return
+	}
+	w.add("?")
+	w.values = append(w.values, bytes.Clone(s.values[t.Marker]))
+}
+
+// equals appends name = value, and AND before it.
+func (w *composed) equals(s *section, name, before string) {
+	w.add(before + rewrite.Quote(name) + " = ")
+	w.key(s, name)
+}
+
+// read is the SELECT of what the conditions ask for: of the rows that they name, or of the partition where they name none.
+func (x *conditional) read() composed {
+	w := x.readPartition(len(x.about) == 0)
+	clustering := x.critical().clustering()
+	switch {
+	case len(x.about) == 0 || len(clustering) == 0:
+	case len(x.about) == 1:
+		for _, column := range clustering {
+			w.equals(x.about[0].of, column.Name, " AND ")
+		}
+	default:
+		x.readRows(&w)
+	}
+	return w
+}
+
+// readRows appends the restriction to several rows.
+func (x *conditional) readRows(w *composed) {
+	clustering := x.critical().Primary[len(x.critical().partition()):]
+	w.add(" AND (")
+	w.names(clustering)
+	w.add(") IN (")
+	for i, a := range x.about {
+		w.add([2]string{"(", ", ("}[min(i, 1)])
+		for j, name := range clustering {
+			w.add([2]string{"", ", "}[min(j, 1)])
+			w.key(a.of, name)
+		}
+		w.add(")")
+	}
+	w.add(")")
+}
+
+// readPartition is the SELECT without restriction to rows; first is for one row of the partition at most, with the static columns. What
+// only static columns matter for does not look at rows: they may be many, and dead.
+func (x *conditional) readPartition(first bool) composed {
+	var w composed
+	partition := x.critical().Primary[:len(x.critical().partition())]
+	distinct := first && !x.regulars && !x.batch && !x.all
+	w.add("SELECT ")
+	switch {
+	case distinct:
+		w.add("DISTINCT ")
+		w.names(slices.Concat(x.columns(), partition)) // DISTINCT wants them
+	case x.all:
+		w.add("*")
+	default:
+		w.names(x.columns())
+	}
+	s := &x.parts[0]
+	w.add(" FROM " + rewrite.Quote(s.table.Keyspace) + "." + rewrite.Quote(s.table.Name))
+	for i, name := range partition {
+		w.equals(s, name, [2]string{" WHERE ", " AND "}[min(i, 1)])
+	}
+	if first && !distinct {
+		w.add(" LIMIT 1")
+	}
+	return w
+}
+
+// critical is the table that the write is on.
+func (x *conditional) critical() *Critical { return x.parts[0].critical }
+
+// columns are those that are read where not all are: what is told, and behind it the static columns that decide whether there is anything.
+func (x *conditional) columns() []string {
+	columns := x.toldColumns()
+	for _, name := range x.critical().Static {
+		if x.statics && !slices.Contains(columns, name) {
+			columns = append(columns, name)
+		}
+	}
+	return columns
+}
+
+// toldColumns are those that are told where not all are.
+func (x *conditional) toldColumns() []string {
+	if x.batch {
+		return slices.Concat(x.critical().Primary, x.told)
+	}
+	return slices.Clone(x.told)
+}
+
+// writeText is the statement without our clause and without its conditions. A table gets its keyspace: the connection may stand in
+// another one than the statement was prepared in.
+func (s *section) writeText() []byte {
+	var text []byte
+	at, cuts := 0, s.writeCuts()
+	for _, part := range s.parts() {
+		st := part.statement
+		if st.Keyspace.Start == st.Keyspace.End {
+			text = rewrite.Apply(text, s.text[at:st.Table.Start], within(cuts, at, st.Table.Start))
+			text = append(text, rewrite.Quote(s.table.Keyspace)+"."...)
+			at = st.Table.Start
+		}
+	}
+	return rewrite.Apply(text, s.text[at:], within(cuts, at, len(s.text)))
+}
+
+// writeCuts is what writeText leaves out.
+func (s *section) writeCuts() []rewrite.Span {
+	cuts := slices.Clone(s.statement.Cut)
+	for _, part := range s.parts() {
+		if part.statement.Conditional {
+			cuts = append(cuts, part.statement.If)
+		}
+	}
+	slices.SortFunc(cuts, func(a, b rewrite.Span) int { return a.Start - b.Start })
+	return cuts
+}
+
+// within are the spans between two places of a text, as places of what stands between them.
+func within(spans []rewrite.Span, from, to int) (found []rewrite.Span) {
+	for _, c := range spans {
+		if from <= c.Start && c.Start < to {
+			found = append(found, rewrite.Span{Start: c.Start - from, End: c.End - from})
+		}
+	}
+	return found
+}
+
+// writeValues are the values of the markers that writeText leaves.
+func (s *section) writeValues() (values [][]byte) {
+	gone := map[int]bool{}
+	for _, t := range s.statement.OwnMarkers() {
+		gone[t.Marker] = true
+	}
+	for _, part := range s.parts() {
+		for i := range part.statement.Conditions {
+			for _, t := range part.statement.Conditions[i].Terms() {
+				gone[t.Marker] = true
+			}
+		}
+	}
+	for i, v := range s.values {
+		if !gone[i] {
+			values = append(values, bytes.Clone(v))
+		}
+	}
+	return values
+}
+
+// parts are the statements of a batch's text, or the statement itself.
+func (s *section) parts() []section {
+	if s.statement.Verb != rewrite.Batch {
+		return []section{*s}
+	}
+	parts := make([]section, len(s.statement.Children))
+	for i := range parts {
+		parts[i] = *s
+		parts[i].statement = &s.statement.Children[i]
+	}
+	return parts
+}
+
+// conditional tells whether the statement, or one of a batch's text, has an IF.
+func (s *section) conditional() bool {
+	return slices.ContainsFunc(s.parts(), func(part section) bool { return part.statement.Conditional })
+}
+
+// unset tells whether a marker has the value that is none (v4 spec section 3, [value] of length -2).
+func (s *section) unset(t rewrite.Term) bool {
+	raw := s.values[t.Marker]
+	return len(raw) == 4 && int32(binary.BigEndian.Uint32(raw)) == -2
+}
+
+// own is the section in memory of its own.
+func (s section) own() section {
+	s.text = bytes.Clone(s.text)
+	s.values = slices.Clone(s.values)
+	for i := range s.values {
+		s.values[i] = bytes.Clone(s.values[i])
+	}
+	return s
+}

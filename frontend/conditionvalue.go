@@ -1,0 +1,130 @@
+package frontend
+
+import (
+	"encoding/binary"
+	"slices"
+	"strings"
+
+	"github.com/datastax/go-cassandra-native-protocol/datatype"
+
+	"music/rewrite"
+)
+
+// constant is a value that stands in a statement, in wire form (v4 spec section 6); nil for null. What only Cassandra reads it is asked
+// for, one token at a time.
+func (y *trying) constant(s *section, t rewrite.Term, kind datatype.DataType) ([]byte, *Failure) {
+	if t.Kind == rewrite.TermNull {
+		return nil, nil
+	}
+	open, entries, ok := rewrite.Entries(s.text, t)
+	w := writer{trying: y, section: s, entries: entries}
+	switch kind := kind.(type) {
+	case *datatype.PrimitiveType:
+		return y.scalar(s, t, kind)
+	case *datatype.List:
+		if ok && open == '[' {
+			return w.collection(kind, kind.ElementType)
+		}
+	case *datatype.Set:
+		if ok && open == '{' {
+			return w.collection(kind, kind.ElementType)
+		}
+	case *datatype.Map:
+		if ok && open == '{' {
+			return w.collection(kind, kind.KeyType, kind.ValueType)
+		}
+	case *datatype.Tuple:
+		if ok && open == '(' && len(entries) <= len(kind.FieldTypes) {
+			return w.fields(kind.FieldTypes[:len(entries)], func(i int) rewrite.Term { return entries[i].Value })
+		}
+	case *datatype.UserDefined:
+		if ok && open == '{' && w.fieldsOf(kind) {
+			return w.fields(kind.FieldTypes, func(i int) rewrite.Term { return w.field(kind.FieldNames[i]) })
+		}
+	}
+	return nil, notOf(s, t, kind)
+}
+
+// notOf is the answer to a value that is none of its type.
+func notOf(s *section, t rewrite.Term, kind datatype.DataType) *Failure {
+	return invalid("MUSIC_SYNTAX: %s is no %s", t.Of(s.text), kind.AsCql())
+}
+
+// scalar is a literal of one token.
+func (y *trying) scalar(s *section, t rewrite.Term, kind *datatype.PrimitiveType) ([]byte, *Failure) {
+	value, err := rewrite.EncodeKey(kind.AsCql(), s.text, t)
+	if err == nil {
+		return value, nil
+	}
+	if t.Kind == rewrite.TermOther {
+		return nil, notOf(s, t, kind)
+	}
+	value, f := y.literal(kind.AsCql(), string(t.Of(s.text)))
+	if f != nil {
+		return nil, &Failure{Code: f.Code, Text: strings.Replace(f.Text, "MUSIC_KEY:", "MUSIC_SYNTAX:", 1)}
+	}
+	return value, nil
+}
+
+// writer writes the entries of a value in brackets.
+type writer struct {
+	*trying
+	section *section
+	entries []rewrite.Entry
+}
+
+// collection writes the entries of a list, a set or, with two kinds, a map.
+func (w *writer) collection(whole datatype.DataType, kinds ...datatype.DataType) ([]byte, *Failure) {
+	b := binary.BigEndian.AppendUint32(nil, uint32(len(w.entries)))
+	for _, e := range w.entries {
+		pair := e.Key.Kind != rewrite.NoTerm
+		if pair != (len(kinds) > 1) || e.Field != (rewrite.Name{}) {
+			return nil, notOf(w.section, e.Value, whole)
+		}
+		terms := []rewrite.Term{e.Key, e.Value}
+		for i, kind := range kinds {
+			value, f := w.constant(w.section, terms[2-len(kinds)+i], kind)
+			switch {
+			case f != nil:
+				return nil, f
+			case value == nil:
+				return nil, invalid("null is not supported inside collections")
+			}
+			b = append(binary.BigEndian.AppendUint32(b, uint32(len(value))), value...)
+		}
+	}
+	return settle(whole, b)
+}
+
+// fields writes a tuple field by field.
+func (w *writer) fields(kinds []datatype.DataType, at func(int) rewrite.Term) (b []byte, f *Failure) {
+	for i, kind := range kinds {
+		value, f := w.constant(w.section, at(i), kind)
+		switch {
+		case f != nil:
+			return nil, f
+		case value == nil:
+			b = append(b, 0xff, 0xff, 0xff, 0xff)
+		default:
+			b = append(binary.BigEndian.AppendUint32(b, uint32(len(value))), value...)
+		}
+	}
+	return b, nil
+}
+
+// fieldsOf tells whether all entries are fields of a user-defined type.
+func (w *writer) fieldsOf(kind *datatype.UserDefined) bool {
+	return !slices.ContainsFunc(w.entries, func(e rewrite.Entry) bool {
+		return e.Field == (rewrite.Name{}) || !slices.Contains(kind.FieldNames, w.section.name(e.Field))
+	})
+}
+
+// field is the value of a field, null where it is not given.
+func (w *writer) field(name string) rewrite.Term {
+	for _, e := range w.entries {
+		if w.section.name(e.Field) == name {
+			return e.Value
+		}
+	}
+	return rewrite.Term{Kind: rewrite.TermNull, Marker: -1}
+}

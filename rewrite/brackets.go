@@ -1,0 +1,67 @@
+package rewrite
+
+// Entry is one of the values in brackets: of a map with its key, of a
+// user-defined type with the name of its field.
+type Entry struct {
+	Field Name
+	Key   Term
+	Value Term
+}
+
+// Entries reads a value in brackets: [a, b], (a, b), {a, b}, {a: b} or
+// {field: a}. ok is false for any other term.
+func Entries(text []byte, t Term) (open byte, entries []Entry, ok bool) {
+	if t.Kind != TermOther || t.Start == t.End {
+		return 0, nil, false
+	}
+	ends := map[TokenKind]TokenKind{'[': ']', '(': ')', '{': '}'}
+	p := &parser{text: text[:t.End], lex: NewLexer(text[:t.End])}
+	p.lex.pos = t.Start
+	p.next()
+	begin := p.tok.Kind
+	end, ok := ends[begin]
+	if !ok {
+		return 0, nil, false
+	}
+	p.next()
+	for p.err == nil && p.tok.Kind != end {
+		entries = append(entries, p.entry(begin == '{'))
+		if p.tok.Kind != ',' {
+			break
+		}
+		p.next()
+	}
+	p.needKind(end)
+	return byte(begin), entries, p.err == nil && p.tok.Kind == TokenEOF
+}
+
+// entry reads one; in braces it may have a key or a field.
+func (p *parser) entry(braces bool) (e Entry) {
+	if name, named := nameOf(p.text, p.tok); braces && named && p.peek().Kind == ':' && wordTerm(p.text, p.tok) == TermOther {
+		p.next()
+		p.next()
+		return Entry{Field: name, Value: p.term()}
+	}
+	e.Value = p.term()
+	if braces && p.tok.Kind == ':' {
+		p.next()
+		e.Key, e.Value = e.Value, p.term()
+	}
+	return e
+}
+
+// Constant tells whether a term is a value as it stands there: a literal, or
+// values in brackets. Nothing in it is bound, called or computed.
+func Constant(text []byte, t Term) bool {
+	switch t.Kind {
+	case NoTerm, TermMarker:
+		return false
+	case TermOther:
+		_, entries, ok := Entries(text, t)
+		for _, e := range entries {
+			ok = ok && Constant(text, e.Value) && (e.Key.Kind == NoTerm || Constant(text, e.Key))
+		}
+		return ok
+	}
+	return true
+}
