@@ -52,10 +52,10 @@ func (b *burglar) run(a attempt, before *[]string) (faults []string) {
 // attempts are all of them: every spelling in every way, and what is not a matter of spelling.
 func attempts() []attempt {
 	var all []attempt
-	for _, s := range slices.Concat(plainWrites(), spellings(), batchTexts(), reserved(), unreadable(), badReferences()) {
+	for _, s := range slices.Concat(plainWrites(), spellings(), batchTexts(), reserved(), unreadable(), badReferences(), conditionTexts(), severalTexts()) {
 		all = append(all, s.ways()...)
 	}
-	return slices.Concat(all, boundReferences(), boundKeys(), frameFields(), preparedAttempts(), batchFrames())
+	return slices.Concat(all, boundReferences(), boundKeys(), frameFields(), preparedAttempts(), batchFrames(), conditionFrames(), forgedPages())
 }
 
 func TestNoAttemptGetsPastTheFence(t *testing.T) {
