@@ -91,6 +91,7 @@ func TestRights(t *testing.T) {
 	t.Run("who may not gets Cassandra's words", b.strangers)
 	t.Run("GRANT and REVOKE", b.changes)
 	t.Run("login", b.logins)
+	t.Run("each statement by each role", b.matrix)
 }
 
 func (b *bank) writer(t *testing.T) {
