@@ -11,37 +11,52 @@ import (
 // auto tells whether a write without a lock has a section of its own (DESIGN.md 4, unlocked=auto).
 func (s *section) auto() bool { return s.unfenced() && s.critical.Unlocked == Auto }
 
-// alone carries out a write that came without a reference in a section of its own: it takes the lock, has do begin under it, and gives it
-// back when what do began calls leave. Where do fails it has begun nothing, and leave has been called.
-func (c *conn) alone(h header, t *Table, k musiccore.Key, q musiccore.Request, do func(ref musiccore.LockRef, leave func()) *Failure) {
-	id := c.ops.add(h.stream)
-	c.ops.set(id, c.server.Locks.Lock(k, q, func(a musiccore.Answer) {
-		c.guard(func() {
-			if f := c.granted(id, t, k, a, do); f != nil {
-				c.reject(h, f)
-			}
-			c.ops.remove(id)
-			c.endIfDrained()
-		})
-	}))
+// alone carries out a write that came without a reference in a section of its own: it takes the lock, sends what under makes of it, and
+// gives the lock back when that calls leave, which the end of every fenced operation does.
+func (c *conn) alone(h header, s *section, k musiccore.Key, emit func([]byte), under func(ref musiccore.LockRef, leave func()) (kept, musiccore.Kind)) *Failure {
+	a := admission{conn: c, section: *s}
+	q, f := a.request(0)
+	if f != nil {
+		return f
+	}
+	return c.permitted(h, s, emit, func() {
+		id := c.ops.add(h.stream)
+		c.ops.set(id, c.server.Locks.Lock(k, q, func(a musiccore.Answer) {
+			c.guard(func() {
+				if f := c.granted(id, s.table, k, a, under); f != nil {
+					c.reject(h, f)
+				}
+				c.ops.remove(id)
+				c.endIfDrained()
+			})
+		}))
+	}, modify)
 }
 
 // granted goes on with the answer to the lock of a section of one write.
-func (c *conn) granted(id uint64, t *Table, k musiccore.Key, a musiccore.Answer, do func(musiccore.LockRef, func()) *Failure) *Failure {
+func (c *conn) granted(id uint64, t *Table, k musiccore.Key, a musiccore.Answer, under func(musiccore.LockRef, func()) (kept, musiccore.Kind)) *Failure {
 	if a.Err != nil {
 		return lockFailure(a.Err, t, 0)
 	}
-	leave := sync.OnceFunc(func() { c.server.Locks.Unlock(k, a.Grant.Ref, func(musiccore.Answer) {}) })
-	switch {
-	case a.Grant.State == musiccore.Held && c.ops.owes(id) && !c.over():
-		return do(a.Grant.Ref, leave)
-	case a.Grant.Ref != 0:
+	leave := sync.OnceFunc(func() {
+		if a.Grant.Ref != 0 {
+			c.server.Locks.Unlock(k, a.Grant.Ref, func(musiccore.Answer) {})
+		}
+	})
+	waits := c.ops.owes(id) && !c.over()
+	if !waits || a.Grant.State != musiccore.Held {
 		leave()
-	}
-	if !c.ops.owes(id) || c.over() {
+		if waits {
+			return occupied(t)
+		}
 		return nil
 	}
-	return occupied(t)
+	first, kind := under(a.Grant.Ref, leave)
+	f := c.begin(first, kind, c.send)
+	if f != nil {
+		leave()
+	}
+	return f
 }
 
 // occupied is the answer to a write whose section did not begin in time.
@@ -51,24 +66,16 @@ func occupied(t *Table) *Failure {
 
 // writeAlone carries out a write without a reference, of a table that gives it a section of its own.
 func (a *admission) writeAlone(k musiccore.Key) *Failure {
-	q, f := a.request(0)
-	if f != nil {
-		return f
-	}
 	c := a.conn
-	kept := c.keepFor(a.envelope.header, a.section, request{key: k, parameters: a.parameters})
-	c.alone(kept.header, a.section.table, k, q, func(ref musiccore.LockRef, leave func()) *Failure { return c.putAlone(kept, ref, leave) })
-	return nil
+	return c.putAlone(c.keepFor(a.envelope.header, a.section, request{key: k, parameters: a.parameters}), &a.section, a.emit)
 }
 
-// putAlone sends the one write of a section.
-func (c *conn) putAlone(k kept, ref musiccore.LockRef, leave func()) *Failure {
-	k.request.ref, k.fenced.done = ref, leave
-	f := c.begin(k, musiccore.Put, c.send)
-	if f != nil {
-		k.fenced.leave()
-	}
-	return f
+// putAlone has one write make a whole section.
+func (c *conn) putAlone(k kept, s *section, emit func([]byte)) *Failure {
+	return c.alone(k.header, s, k.request.key, emit, func(ref musiccore.LockRef, leave func()) (kept, musiccore.Kind) {
+		k.request.ref, k.fenced.done = ref, leave
+		return k, musiccore.Put
+	})
 }
 
 // stands is what a statement that was prepared without a lock is now: its table may have become another since. It is forwarded where the

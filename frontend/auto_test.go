@@ -191,3 +191,34 @@ func TestABatchOfWhatIsAllowed(t *testing.T) {
 		assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_REFUSED")
 	})
 }
+
+// A write with IF is read, tried and written in one section: an application's lightweight transactions go on as they are.
+func TestAConditionAlone(t *testing.T) {
+	everyDialect(t, func(t *testing.T, d dialect) {
+		g := newGranting()
+		r := newRig(t, func(o *Options) { o.Locks = g })
+		r.server.Tables.Set("bank", "accounts", &Critical{
+			Key: []Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}, Settings: Settings{Unlocked: Auto},
+			Columns: map[string]Column{"id": {Name: "id", Type: "text"}, "balance": {Name: "balance", Type: "bigint"}, "n": {Name: "n", Type: "int"}},
+		})
+		client, backend := r.login(d)
+		for _, balance := range []int64{10, 9} {
+			client.send(1, query("UPDATE bank.accounts SET n = 1 WHERE id = 'x' IF balance = 10"))
+			read := backend.answer(1).(*message.Query)
+			assert.Contains(t, read.Query, "SELECT")
+			assert.Equal(t, <-g.locked, musiccore.Key{PK: "x"})
+			assert.Empty(t, g.unlocked)
+			backend.send(1, balances(bigint(balance)))
+			if balance == 10 {
+				write := backend.answer(1).(*message.Query)
+				assert.NotContains(t, write.Query, "IF")
+				assert.EqualValues(t, 1000, *write.Options.DefaultTimestamp)
+				assert.Empty(t, g.unlocked)
+				backend.send(1, &message.VoidResult{})
+			}
+			row := client.answer(1).(*message.RowsResult)
+			assert.Equal(t, boolean(balance == 10), []byte(row.Data[0][0]))
+			assert.EqualValues(t, 9, <-g.unlocked)
+		}
+	})
+}

@@ -97,22 +97,11 @@ func (b *lockedBatch) enter(literal func(string, string) ([]byte, *Failure), emi
 	if slices.ContainsFunc(b.children, func(s section) bool { return s.statement.Conditional }) {
 		return b.writeIf(k, emit)
 	}
-	if first := b.children[0]; first.auto() {
-		return b.alone(k, first)
+	if first := &b.children[0]; first.auto() {
+		k.request.parameters = k.request.parameters.clone()
+		return b.conn.putAlone(k, first, emit)
 	}
 	return b.conn.begin(k, musiccore.Put, emit)
-}
-
-// alone carries the batch out in a section of its own.
-func (b *lockedBatch) alone(k kept, first section) *Failure {
-	a := admission{conn: b.conn, section: first}
-	q, f := a.request(0)
-	if f != nil {
-		return f
-	}
-	k.request.parameters = k.request.parameters.clone()
-	b.conn.alone(b.header, first.table, k.request.key, q, func(ref musiccore.LockRef, leave func()) *Failure { return b.conn.putAlone(k, ref, leave) })
-	return nil
 }
 
 // writeIf carries out the batch where a statement of it has an IF; write is what is sent where all conditions hold.

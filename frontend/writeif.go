@@ -34,6 +34,15 @@ func (c *conn) startConditional(h header, x *conditional, q request, emit func([
 	for _, k := range []*kept{&read, &x.again, &x.write} {
 		k.fenced.condition = x
 	}
+	if q.ref == 0 {
+		return c.alone(asked, &x.parts[0], q.key, emit, func(ref musiccore.LockRef, leave func()) (kept, musiccore.Kind) {
+			x.leave = leave
+			for _, k := range []*kept{&read, &x.again, &x.write} {
+				k.request.ref = ref
+			}
+			return read, musiccore.Get
+		})
+	}
 	return c.permitted(asked, &x.parts[0], emit, func() {
 		id := c.ops.add(h.stream)
 		c.server.turns.take(q.key, func(leave func()) {
