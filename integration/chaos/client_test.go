@@ -72,7 +72,7 @@ func (c *client) lock(ctx context.Context, key string) int64 {
 
 // section does some operations under a reference, and mostly gives it back.
 func (c *client) section(ctx context.Context, key string, ref int64) {
-	for range 1 + c.random.IntN(8) {
+	for range 1 + c.random.IntN(40) {
 		o := op{client: c.id, key: key, ref: ref, put: c.random.IntN(2) == 0}
 		err := c.operate(ctx, &o)
 		c.history.add(o)
