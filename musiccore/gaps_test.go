@@ -129,3 +129,39 @@ func TestALateReadOfBeforeTheInsert(t *testing.T) {
 		t.Fatalf("alarms %+v", d.alarms)
 	}
 }
+
+// Of two registers of different ages the queue's may be the older: such a row
+// is not empty, and nobody enqueues as the next holder on it.
+func TestARowOfTwoAgesIsNotEmpty(t *testing.T) {
+	d := newDesk(t)
+	op := d.lock(Request{})
+	id, _ := only[ReadRow](d)
+	row := Row{Guard: 11, Head: 12, Queue: []Block{block(11, 1, 1, 77)}, Base: 50}
+	torn := row
+	torn.Guard, torn.Queue = 10, []Block{block(10, 1, 1, 76)}
+	d.reply(id, sees(torn))
+	id, a := only[Apply](d)
+	if a.Swap.If.What != IfGuard {
+		t.Fatalf("%+v", a.Swap)
+	}
+	d.reply(id, Result{Fate: Refused})
+	id, _ = only[ReadRow](d)
+	d.reply(id, sees(row))
+	id, _ = only[Apply](d)
+	d.reply(id, Result{Fate: Done})
+	if g := d.state(op, Held); g.Ref != 12 {
+		t.Fatalf("%+v", g)
+	}
+}
+
+// The wall clock may step back; the number of a beat, which is its write
+// timestamp, may not (C5).
+func TestC5BeatsCountUpWhateverTheClockShows(t *testing.T) {
+	s := NewSession(session(1), Defaults())
+	one, _ := s.Beat(at(time.Second))
+	back := at(2 * time.Second)
+	back.Wall -= 10_000_000
+	if two, _ := s.Beat(back); two <= one {
+		t.Fatalf("beat %d after beat %d", two, one)
+	}
+}

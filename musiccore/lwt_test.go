@@ -269,7 +269,7 @@ func TestOwnHeadThatMemoryDoesNotKnow(t *testing.T) {
 	d := newDesk(t)
 	op := d.lock(Request{})
 	id, _ := only[ReadRow](d)
-	stray := Row{Guard: 4, Head: 4, Queue: []Block{block(4, 1, 1, 77)}, Base: 50}
+	stray := Row{Guard: 4, Head: 4, Queue: []Block{block(4, 1, 1, 77)}, Base: 2 * t0} // ahead of the clock
 	d.reply(id, sees(stray))
 	id, _ = only[Apply](d) // the Enqueue comes first, no LWT waits for a read
 	d.reply(id, Result{Fate: Done})
@@ -281,7 +281,7 @@ func TestOwnHeadThatMemoryDoesNotKnow(t *testing.T) {
 	row.Guard, row.Queue = 5, append(row.Queue, block(5, 1, 1, 1))
 	d.reply(id, sees(row))
 	id, a := only[Apply](d)
-	if r := a.Swap.Set.Row; !r.Dirty || r.Head != 5 || r.Base < 50+d.opts.Window {
+	if r := a.Swap.Set.Row; !r.Dirty || r.Head != 5 || r.Base != 2*t0+d.opts.Window {
 		t.Fatalf("%+v", r)
 	}
 	d.reply(id, Result{Fate: Done})
