@@ -64,6 +64,7 @@ type wireKey struct {
 	PK    []byte    `json:"pk,omitempty"`
 }
 
+// toWire is a key as it travels.
 func toWire(k musiccore.Key) wireKey { return wireKey{uuid.UUID(k.Table), []byte(k.PK)} }
 
 func (k wireKey) key() musiccore.Key { return musiccore.Key{Table: k.Table, PK: string(k.PK)} }

@@ -150,6 +150,13 @@ type service struct {
 	answering sync.WaitGroup // of other proxies, as long as anything can be asked of the core
 }
 
+// coreOptions are the numbers of the core, as far as they are settings.
+func coreOptions(m config.Music) musiccore.Options {
+	o := musiccore.Defaults()
+	o.SessionLease, o.ClientLease, o.Wait, o.Retain = m.SessionLease, m.ClientLease, m.MaxWait, m.Retain
+	return o
+}
+
 // startService waits for Cassandra, makes what is missing there, and begins to beat.
 func (p *process) startService(ctx context.Context) (*service, error) {
 	keys, err := peerKeys(p.cfg.Peers, p.log)
@@ -171,9 +178,7 @@ func (p *process) startService(ctx context.Context) (*service, error) {
 		session.Close()
 	}}
 	c := new(clock)
-	options := musiccore.Defaults()
-	options.SessionLease, options.ClientLease = p.cfg.Music.SessionLease, p.cfg.Music.ClientLease
-	options.Wait, options.Retain = p.cfg.Music.MaxWait, p.cfg.Music.Retain
+	options := coreOptions(p.cfg.Music)
 	s.life = newLife(session, c, options, address, p.log)
 	s.schema = newSchema(session, s.life, s.tables, p.cfg.Music.CriticalByName, p.log)
 	s.schema.locality, s.schema.home = locality, p.home.id
