@@ -217,7 +217,7 @@ func TestAConditionAlone(t *testing.T) {
 				backend.send(1, &message.VoidResult{})
 			}
 			row := client.answer(1).(*message.RowsResult)
-			assert.Equal(t, boolean(balance == 10), []byte(row.Data[0][0]))
+			assert.Equal(t, boolean(balance == 10), row.Data[0][0])
 			assert.EqualValues(t, 9, <-g.unlocked)
 		}
 	})

@@ -32,7 +32,7 @@ func (k *key) retains(now Now, r *Row, ps []*place) bool {
 	}
 	vacant := r == nil || r.Empty()
 	for i, p := range ps {
-		if !p.early(now) && !(vacant && i == 0) {
+		if !p.early(now) && (!vacant || i > 0) {
 			return false
 		}
 	}

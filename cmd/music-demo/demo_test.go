@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -91,7 +92,7 @@ func TestDemo(t *testing.T) {
 	t.Run("is told to its end", func(t *testing.T) { toldToItsEnd(t, b, "it lies in it") })
 	t.Run("is told with three proxies", func(t *testing.T) {
 		three := b
-		three.env = append(b.env, "NODES=3")
+		three.env = append(slices.Clip(b.env), "NODES=3")
 		toldToItsEnd(t, three, "A crash of a proxy has cost a few seconds")
 	})
 	t.Run("SIGTERM while Cassandra starts", func(t *testing.T) { ended(t, b, "starting Cassandra", syscall.SIGTERM, 1) })
