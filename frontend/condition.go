@@ -30,11 +30,10 @@ type conditional struct {
 	regulars bool      // all regular columns are looked at, not only those that are compared
 	statics  bool      // all static columns, likewise
 
-	again    kept // the read of the partition, where none of the rows is there
-	rowless  bool // it has been read
-	write    kept
-	warnings []string // of the reads
-	leave    func()   // lets the next one have its turn; may be called again
+	again   kept // the read of the partition, where none of the rows is there
+	rowless bool // it has been read
+	write   kept
+	leave   func() // lets the next one have its turn; may be called again
 }
 
 // demand is what conditions ask of one row, or of the static columns.

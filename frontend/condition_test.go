@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/datastax/go-cassandra-native-protocol/datatype"
+	"github.com/datastax/go-cassandra-native-protocol/frame"
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/stretchr/testify/assert"
@@ -213,4 +214,35 @@ func TestConditionOnAStaticColumnUnderALockOnARow(t *testing.T) {
 	client.send(1, query("UPDATE bank.accounts USING LOCK 9 SET v = 1 WHERE id = 'x' AND c = 1 IF st = 1"))
 	assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_REFUSED: bank.accounts is critical: one lock covers one row of it, and static columns are of all rows")
 	backend.silent()
+}
+
+// What Cassandra says beside its last answer is told beside ours: the id of the trace and the warnings.
+func TestConditionKeepsTraceAndWarnings(t *testing.T) {
+	everyDialect(t, func(t *testing.T, d dialect) {
+		if d.version < v4 {
+			return // no warnings
+		}
+		_, client, backend := conditionRig(t, d)
+		id := &primitive.UUID{1, 2, 3}
+		dress := func(f *frame.Frame) {
+			f.SetWarnings([]string{"too many tombstones"})
+			f.Header.Flags = f.Header.Flags.Add(primitive.HeaderFlagTracing)
+			f.Body.TracingId = id
+		}
+		for _, balance := range []int64{1, 2} {
+			client.send(1, query("UPDATE bank.accounts USING LOCK 9 SET balance = 1 WHERE id = 'x' IF balance = 1"))
+			backend.answer(1)
+			if balance == 1 {
+				backend.send(1, balances(bigint(1)))
+				backend.answer(1)
+				backend.send(1, &message.VoidResult{}, dress)
+			} else {
+				backend.send(1, balances(bigint(2)), dress)
+			}
+			got := client.next()
+			assert.Equal(t, id, got.Body.TracingId)
+			assert.Equal(t, []string{"too many tombstones"}, got.Body.Warnings)
+			assert.Equal(t, boolean(balance == 1), got.Body.Message.(*message.RowsResult).Data[0][0])
+		}
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 
 	"github.com/datastax/go-cassandra-native-protocol/datatype"
+	"github.com/datastax/go-cassandra-native-protocol/frame"
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
@@ -27,15 +28,13 @@ func (a *admission) writeIf(k musiccore.Key, ref musiccore.LockRef) *Failure {
 // startConditional reads what the conditions ask for when it is the write's turn. Who may only read is told so first, and not whether
 // the conditions hold.
 func (c *conn) startConditional(h header, x *conditional, q request, emit func([]byte)) *Failure {
-	asked := h
-	h.flags &^= primitive.HeaderFlagTracing
 	read := composedQuery(h, x.read(), &x.parts[0], q)
 	x.again = composedQuery(h, x.readPartition(true), &x.parts[0], q)
 	for _, k := range []*kept{&read, &x.again, &x.write} {
 		k.fenced.condition = x
 	}
 	if q.ref == 0 {
-		return c.alone(asked, &x.parts[0], q.key, emit, func(ref musiccore.LockRef, leave func()) (kept, musiccore.Kind) {
+		return c.alone(h, &x.parts[0], q.key, emit, func(ref musiccore.LockRef, leave func()) (kept, musiccore.Kind) {
 			x.leave = leave
 			for _, k := range []*kept{&read, &x.again, &x.write} {
 				k.request.ref = ref
@@ -43,7 +42,7 @@ func (c *conn) startConditional(h header, x *conditional, q request, emit func([
 			return read, musiccore.Get
 		})
 	}
-	return c.permitted(asked, &x.parts[0], emit, func() {
+	return c.permitted(h, &x.parts[0], emit, func() {
 		id := c.ops.add(h.stream)
 		c.server.turns.take(q.key, func(leave func()) {
 			x.leave = leave
@@ -100,14 +99,13 @@ func (c *conn) tryCondition(e envelope, f *fenced) []byte {
 	if e.opcode != primitive.OpCodeResult {
 		return e.raw
 	}
-	if f.ticket.Kind == musiccore.Put {
-		return c.warn(c.applied(e, f.table, nil), x.warnings).raw
-	}
-	x.warnings = f.hurry()
 	decoded, err := c.decode(e)
 	if err != nil {
 		c.end(err)
 		return nil
+	}
+	if f.ticket.Kind == musiccore.Put {
+		return c.applied(decoded, f.table, nil)
 	}
 	rows, ok := decoded.Body.Message.(*message.RowsResult)
 	if !ok {
@@ -119,7 +117,7 @@ func (c *conn) tryCondition(e envelope, f *fenced) []byte {
 	case failure != nil:
 		return errorEnvelope(c.version, e.stream, failure)
 	case next == nil:
-		return c.warn(c.applied(e, f.table, y.refusal()), x.warnings).raw
+		return c.applied(decoded, f.table, y.refusal())
 	}
 	goesOn = true
 	kind := musiccore.Put
@@ -153,15 +151,22 @@ func (y *trying) next() (*kept, *Failure) {
 }
 
 // applied is the rows that Cassandra answers a conditional write with: true where refused is nil, else false with the columns behind it.
-func (c *conn) applied(e envelope, t *Table, refused *message.RowsResult) envelope {
+// What stands beside the answer to the last request, its tracing id and its warnings, stands beside them.
+func (c *conn) applied(last *frame.Frame, t *Table, refused *message.RowsResult) []byte {
 	columns := []*message.ColumnMetadata{{Keyspace: t.Keyspace, Table: t.Name, Name: "[applied]", Type: datatype.Boolean}}
-	all := []message.Row{{boolean(refused == nil)}}
+	all := message.RowSet{{boolean(refused == nil)}}
 	if refused != nil && len(refused.Data) > 0 {
 		columns, all = append(columns, refused.Metadata.Columns...), nil
 		for _, row := range refused.Data {
 			all = append(all, append(message.Row{boolean(false)}, row...))
 		}
 	}
-	raw := c.rows(e.stream, columns, all...)
-	return envelope{header: readHeader(raw), raw: raw}
+	last.Body.Message = &message.RowsResult{Metadata: &message.RowsMetadata{ColumnCount: int32(len(columns)), Columns: columns}, Data: all}
+	last.SetCustomPayload(nil)
+	e, err := c.encode(last)
+	if err != nil {
+		c.end(err)
+		return nil
+	}
+	return e.raw
 }

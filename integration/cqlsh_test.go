@@ -58,10 +58,10 @@ func withCqlsh() driver {
 	return driver{name: "cqlsh", open: func(t testing.TB, address, keyspace string) client { return openShell(t, address, keyspace) }}
 }
 
-// openShell starts cqlsh and waits for its prompt.
-func openShell(t testing.TB, address, keyspace string) *shell {
+// openShell starts cqlsh, with more arguments than the usual ones if there are any, and waits for its prompt.
+func openShell(t testing.TB, address, keyspace string, more ...string) *shell {
 	t.Helper()
-	args := []string{"--no-color", "--request-timeout=30"}
+	args := append([]string{"--no-color", "--request-timeout=30"}, more...)
 	if keyspace != "" {
 		args = append(args, "-k", keyspace)
 	}
@@ -123,7 +123,7 @@ func (s *shell) prompt() string {
 
 // promptPattern is the prompt at the end of what was printed.
 func promptPattern() *regexp.Regexp {
-	return regexp.MustCompile(`(?:^|\n)cqlsh(?::\w+)?> (?:\x1b\[[^a-z]*[a-z])*$`)
+	return regexp.MustCompile(`(?:^|\n)(?:\w+@)?cqlsh(?::\w+)?> (?:\x1b\[[^a-z]*[a-z])*$`)
 }
 
 // ask types a line and returns what cqlsh prints in answer.

@@ -223,6 +223,7 @@ func (b *bank) logins(t *testing.T) {
 	_, err := c.CreateSession()
 	require.ErrorContains(t, err, "Provided username writer and/or password are incorrect")
 
+	b.loginOfCqlsh(t)
 	const script = `
 import sys
 from cassandra.cluster import Cluster
@@ -235,4 +236,16 @@ print(row.state, session.execute("UNLOCK bank.accounts WHERE branch = 'python' U
 	cmd, connects := program(t, needPython(t).Python, "-c", script, hostOf(t, b.proxy.address))
 	assert.Equal(t, "HELD RELEASED\n", output(t, cmd, false))
 	assert.Equal(t, []string{b.proxy.address}, connected(t, connects))
+}
+
+// loginOfCqlsh: a person at a terminal becomes somebody else, and may then do what that one may.
+func (b *bank) loginOfCqlsh(t *testing.T) {
+	const lock = "LOCK bank.accounts WHERE branch = 'shell' NOWAIT;"
+	sh := openShell(t, b.proxy.address, "", "-u", "writer", "-p", "w")
+	assert.Contains(t, sh.ask(lock), "HELD")
+	sh.ask("LOGIN nobody 'n'")
+	assert.Contains(t, sh.ask(lock), `Unauthorized: Error from server: code=2100 [Unauthorized] message="`+noModify("nobody").text+`"`)
+	assert.Contains(t, sh.ask("LOGIN nobody 'wrong'"), "Provided username nobody and/or password are incorrect")
+	sh.ask("LOGIN writer 'w'")
+	assert.Contains(t, sh.ask("UNLOCK bank.accounts WHERE branch = 'shell' USING LOCK 1;"), "RELEASED")
 }
