@@ -5,7 +5,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -27,9 +29,35 @@ func TestSettingsOfTheComment(t *testing.T) {
 	s.works(s.client, fmt.Sprintf("INSERT INTO ACCOUNTS (branch, id, balance) VALUES ('c', 'x', 1) USING LOCK %d", ref))
 	s.inWindow("c", "x", ref, 1)
 
-	o = s.works(s.client, "ALTER TABLE ACCOUNTS WITH comment = '@critical'")
-	assert.Contains(t, strings.Join(o.warnings, "\n"), s.keyspace+".accounts is critical: unlocked=reject, key=partition")
+	s.works(s.client, fmt.Sprintf("UNLOCK ACCOUNTS WHERE branch = 'c' USING LOCK %d", ref))
+	s.endOfAllow(plainWrite)
+}
+
+// endOfAllow: what was written without a lock meanwhile, even in the future, lies below every window from then on.
+func (s *scene) endOfAllow(plainWrite string) {
+	future := time.Now().Add(time.Hour).UnixMicro()
+	s.works(s.client, fmt.Sprintf("UPDATE ACCOUNTS USING TIMESTAMP %d SET balance = 77 WHERE branch = 'c' AND id = 'x'", future))
+	before, closed := s.closed(), time.Now().UnixMicro()
+	o := s.works(s.client, "ALTER TABLE ACCOUNTS WITH comment = '@critical'")
+	assert.Contains(s.t, strings.Join(o.warnings, "\n"), s.keyspace+".accounts is critical: unlocked=reject, key=partition")
+	assert.Greater(s.t, s.closed(), before)
+	assert.GreaterOrEqual(s.t, s.closed(), closed)
 	s.refused(s.client, "MUSIC_UNLOCKED", plainWrite)
+	ref := s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'c'"), "HELD")
+	assert.Equal(s.t, "77", told(s.works(s.client, fmt.Sprintf("SELECT balance FROM ACCOUNTS WHERE branch = 'c' USING LOCK %d", ref)), "balance"))
+	base, _ := s.term("c")
+	assert.Greater(s.t, base, future, "the window is above what was found")
+	s.works(s.client, fmt.Sprintf("UPDATE ACCOUNTS USING LOCK %d SET balance = 5 WHERE branch = 'c' AND id = 'x'", ref))
+	assert.Equal(s.t, "5", told(s.works(s.client, "SELECT balance FROM ACCOUNTS WHERE branch = 'c'"), "balance"))
+}
+
+// closed is what no plain write on the table is stamped at or above.
+func (s *scene) closed() (stamp int64) {
+	s.t.Helper()
+	var id gocql.UUID
+	require.NoError(s.t, s.direct.Query("SELECT id FROM system_schema.tables WHERE keyspace_name = ? AND table_name = 'accounts'", s.keyspace).Scan(&id))
+	require.NoError(s.t, s.direct.Query("SELECT closed FROM music.tables WHERE id = ?", id).Scan(&stamp))
+	return stamp
 }
 
 func TestSettingsThatDoNotExistAreRefusedWithTheDDL(t *testing.T) {
