@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	gocql "github.com/apache/cassandra-gocql-driver/v2"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -49,15 +48,6 @@ func (s *scene) endOfAllow(plainWrite string) {
 	assert.Greater(s.t, base, future, "the window is above what was found")
 	s.works(s.client, fmt.Sprintf("UPDATE ACCOUNTS USING LOCK %d SET balance = 5 WHERE branch = 'c' AND id = 'x'", ref))
 	assert.Equal(s.t, "5", told(s.works(s.client, "SELECT balance FROM ACCOUNTS WHERE branch = 'c'"), "balance"))
-}
-
-// closed is what no plain write on the table is stamped at or above.
-func (s *scene) closed() (stamp int64) {
-	s.t.Helper()
-	var id gocql.UUID
-	require.NoError(s.t, s.direct.Query("SELECT id FROM system_schema.tables WHERE keyspace_name = ? AND table_name = 'accounts'", s.keyspace).Scan(&id))
-	require.NoError(s.t, s.direct.Query("SELECT closed FROM music.tables WHERE id = ?", id).Scan(&stamp))
-	return stamp
 }
 
 func TestSettingsThatDoNotExistAreRefusedWithTheDDL(t *testing.T) {
