@@ -151,7 +151,7 @@ func (k *key) raise(closed Stamp) {
 
 // sendAway tells all who wait that nothing is granted here any more.
 func (k *key) sendAway(now Now) {
-	for _, r := range k.reserves() {
+	for _, r := range k.reserves {
 		k.disband(r)
 	}
 	for _, p := range k.queued {

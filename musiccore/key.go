@@ -9,24 +9,25 @@ const endedKept = 16
 // the one LWT under way. It is made by the first operation and forgotten when
 // nobody holds, waits or is owed an answer.
 type key struct {
-	c       *Core
-	id      Key
-	view    view
-	lwt     *lwt
-	asking  []*place // no reference yet, in order of arrival
-	queued  []*place // references that live in the lock row, ascending
-	tokens  map[[16]byte]*place
-	term    *term // the head's tenure, if it is here
-	asks    []ask
-	ended   []ending
-	closed  Stamp // of the table
-	strict  bool  // the table is
-	created bool  // the table was created critical
-	died    bool  // the last holder did not give the lock back
-	wanted  time.Duration
-	spoken  SessionID // whom Wanted was said to
-	spare   int32     // references that the next Enqueue on an empty queue reserves; 0: sections are too long to keep the key
-	timer   timer
+	c        *Core
+	id       Key
+	view     view
+	lwt      *lwt
+	asking   []*place // no reference yet, in order of arrival
+	queued   []*place // references that live in the lock row, ascending
+	tokens   map[[16]byte]*place
+	reserves []*reserve // of this proxy's blocks, in the order of their references
+	term     *term      // the head's tenure, if it is here
+	asks     []ask
+	ended    []ending
+	closed   Stamp // of the table
+	strict   bool  // the table is
+	created  bool  // the table was created critical
+	died     bool  // the last holder did not give the lock back
+	wanted   time.Duration
+	spoken   SessionID // whom Wanted was said to
+	spare    int32     // references that the next Enqueue on an empty queue reserves; 0: sections are too long to keep the key
+	timer    timer
 }
 
 // ending is how a reference ended: Released or LostState.

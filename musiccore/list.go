@@ -22,7 +22,7 @@ func (c *Core) List(now Now) []Listing {
 		for _, p := range k.queued {
 			all = k.list(all, now, p)
 		}
-		for _, r := range k.reserves() {
+		for _, r := range k.reserves {
 			for _, p := range r.line {
 				all = k.list(all, now, p)
 			}

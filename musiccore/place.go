@@ -196,7 +196,7 @@ func (k *key) losePlace(p *place) {
 	k.finish(p, LostState)
 	k.answer(p, Grant{Ref: p.ref, State: LostState})
 	if p.reserve != nil {
-		k.disband(p.reserve)
+		k.drop(p.reserve)
 	}
 }
 

@@ -53,6 +53,7 @@ func (k *key) reserved(now Now, ps []*place, t Block) {
 	own := &place{k: k, ref: t.First, phase: waiting, reserve: b, since: now.Boot}
 	own.timer.who = own
 	k.insert(own)
+	k.reserves = append(k.reserves, b)
 	for _, p := range ps {
 		if !p.gone {
 			b.join(p)
@@ -174,24 +175,16 @@ func (k *key) tell(p *place) {
 // lined counts those in the lines.
 func (k *key) lined() int {
 	n := 0
-	for _, r := range k.reserves() {
+	for _, r := range k.reserves {
 		n += len(r.line)
 	}
 	return n
 }
 
-// reserves lists those that are in use or wait for their turn, in order.
-func (k *key) reserves() []*reserve {
-	var all []*reserve
-	if k.term != nil && k.term.reserve != nil {
-		all = append(all, k.term.reserve)
-	}
-	for _, p := range k.queued {
-		if p.reserve != nil && p.phase == waiting {
-			all = append(all, p.reserve)
-		}
-	}
-	return all
+// drop forgets a reserve that has ended: its line asks anew.
+func (k *key) drop(b *reserve) {
+	k.disband(b)
+	k.reserves = slices.DeleteFunc(k.reserves, func(r *reserve) bool { return r == b })
 }
 
 // brief notes, when a reference ends, whether sections are short here: only then

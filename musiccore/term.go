@@ -341,7 +341,7 @@ func (k *key) endTerm() {
 	k.answerUnlock(Released)
 	k.term = nil
 	if b != nil {
-		k.disband(b)
+		k.drop(b)
 	}
 	if k.front() == p {
 		k.pop()
