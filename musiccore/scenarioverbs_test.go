@@ -117,6 +117,8 @@ func (l script) option() error {
 		o.Waiters = n
 	case "hints":
 		l.s.hintsOff = n == 0
+	case "retain":
+		o.Retain, err = time.ParseDuration(l.word(1))
 	default:
 		return errWords
 	}
