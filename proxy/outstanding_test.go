@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,11 +15,12 @@ import (
 // A proxy has followed the schema once Cassandra has answered what was on its way when a table was closed to plain writes.
 func TestSchemaIsFollowedOnceCassandraHasAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		looked, owed := 0, false
+		looked := 0
+		var owed atomic.Bool
 		s := &schema{tables: frontend.NewTables()}
 		s.flight = func() func() bool {
 			looked++
-			return func() bool { return owed }
+			return owed.Load
 		}
 		show := func(settings frontend.Settings, made bool) {
 			s.show(&dataTable{keyspace: "bank", name: "accounts", settings: settings, made: made}, "")
@@ -28,7 +30,7 @@ func TestSchemaIsFollowedOnceCassandraHasAnswered(t *testing.T) {
 		assert.True(t, s.answered(t.Context()))
 		assert.Zero(t, looked)
 
-		owed = true
+		owed.Store(true)
 		show(frontend.Settings{}, false)
 		assert.False(t, s.answered(t.Context()), "not followed")
 		late, err := s.barrier(t.Context(), &dataTable{marked: true}, [16]byte{})
@@ -37,14 +39,11 @@ func TestSchemaIsFollowedOnceCassandraHasAnswered(t *testing.T) {
 		before := looked
 		show(frontend.Settings{Lease: time.Minute}, true)
 		assert.Equal(t, before, looked, "it was closed to them before")
-		go func() {
-			time.Sleep(answerLimit / 2)
-			owed = false
-		}()
+		time.AfterFunc(answerLimit/2, func() { owed.Store(false) })
 		assert.True(t, s.answered(t.Context()), "a little patience")
 		assert.Nil(t, s.left)
 
-		owed = true
+		owed.Store(true)
 		show(frontend.Settings{Unlocked: frontend.Allow}, true)
 		show(frontend.Settings{}, true)
 		assert.Greater(t, looked, before, "closed again")
