@@ -71,6 +71,13 @@ func newRolling(t *testing.T, keyspace string) *rolling {
 	r.client = pinned(t, r.address)
 	o := r.works(r.client, "CREATE TABLE ACCOUNTS (branch text, id text, balance bigint, PRIMARY KEY (branch, id)) WITH comment = '@critical'")
 	assert.NotContains(t, fmt.Sprint(o.warnings), "MUSIC: ", "every proxy has followed")
+	for k, p := range r.programs { // each has yet to see that there are lock rows
+		c := pinned(t, p.address)
+		eventually(t, 20*time.Second, "the table can be locked", func() error {
+			return r.do(c, fmt.Sprintf("LOCK ACCOUNTS WHERE branch = 'ready%d'", k)).err()
+		})
+		c.close()
+	}
 	return r
 }
 
