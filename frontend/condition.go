@@ -1,8 +1,7 @@
 package frontend
 
 import (
-	"bytes"
-	"cmp"
+	"encoding/binary"
 	"slices"
 
 	"music/rewrite"
@@ -21,14 +20,15 @@ const (
 // if all of them hold (DESIGN.md 4). The lock keeps everybody else from the key meanwhile; turns keeps other conditional writes of its own
 // holder. What is asked, read and told is what Cassandra asks, reads and tells (5.0: CQL3CasRequest).
 type conditional struct {
-	parts    []section // its statements, in memory of their own
-	batch    bool      // its rows are told with their primary key
-	about    []*demand // what is asked of rows, each row once
-	static   *demand   // what is asked of the static columns, or nil
-	told     []string  // columns that are told where a condition does not hold, each once
-	all      bool      // all columns are told then
-	regulars bool      // all regular columns are looked at, not only those that are compared
-	statics  bool      // all static columns, likewise
+	parts    []section          // its statements, in memory of their own
+	batch    bool               // its rows are told with their primary key
+	about    []*demand          // what is asked of rows, each row once
+	byRow    map[string]*demand // the same by their names
+	static   *demand            // what is asked of the static columns, or nil
+	told     []string           // columns that are told where a condition does not hold, each once
+	all      bool               // all columns are told then
+	regulars bool               // all regular columns are looked at, not only those that are compared
+	statics  bool               // all static columns, likewise
 
 	again   kept // the read of the partition, where none of the rows is there
 	rowless bool // it has been read
@@ -38,10 +38,10 @@ type conditional struct {
 
 // demand is what conditions ask of one row, or of the static columns.
 type demand struct {
-	of         *section // the statement whose WHERE names it
-	clustering [][]byte // of a row of a batch: the values that name it
-	existence  existence
-	tests      []test
+	of        *section // the statement whose WHERE names it
+	row       string   // of a batch: its name
+	existence existence
+	tests     []test
 }
 
 // test is one comparison: of a column, an element of a collection, or a field of a user-defined type.
@@ -57,7 +57,7 @@ type test struct {
 
 // readConditional reads what the statements of a write ask. They are of one key.
 func readConditional(parts []section, batch bool) (*conditional, *Failure) {
-	x := &conditional{parts: parts, batch: batch}
+	x := &conditional{parts: parts, batch: batch, byRow: map[string]*demand{}}
 	for i := range parts {
 		if f := x.add(&parts[i]); f != nil {
 			return nil, f
@@ -66,38 +66,46 @@ func readConditional(parts []section, batch bool) (*conditional, *Failure) {
 	return x, x.checkDeletes()
 }
 
+// touched is what the statements of a batch delete whole, or write: the partition or its static columns, a range of rows, and rows.
+type touched struct {
+	partition, several bool
+	rows               map[string]bool
+}
+
+// any tells whether a row is touched.
+func (t *touched) any() bool { return t.several || len(t.rows) > 0 }
+
 // checkDeletes refuses a batch that deletes a row and writes it: a lightweight transaction stamps the deletion lower, so that the row is
 // there, and under one stamp the deletion wins.
 func (x *conditional) checkDeletes() *Failure {
+	deleted, written := touched{rows: map[string]bool{}}, touched{rows: map[string]bool{}}
 	for i := range x.parts {
-		for j := range x.parts {
-			if met, f := x.deletes(&x.parts[i], &x.parts[j]); f != nil || met {
-				return cmp.Or(f, invalid("MUSIC_REFUSED: %s is critical: a batch with IF cannot delete a row and write it too: give each row one statement", x.parts[i].table))
+		s := &x.parts[i]
+		t := &written
+		if s.statement.Verb == rewrite.Delete && len(s.statement.Sets) == 0 {
+			t = &deleted
+		}
+		switch {
+		case !s.namesRow():
+			t.partition = true
+		case !s.oneRow():
+			t.several = true
+		default:
+			row, f := x.rowOf(s)
+			if f != nil {
+				return f
 			}
+			t.rows[row] = true
 		}
 	}
+	both := deleted.partition && (written.partition || written.any()) || deleted.several && written.any() || written.several && deleted.any()
+	for row := range deleted.rows {
+		both = both || written.rows[row]
+	}
+	if both {
+		return invalid("MUSIC_REFUSED: %s is critical: a batch with IF cannot delete a row and write it too: give each row one statement", x.parts[0].table)
+	}
 	return nil
-}
-
-// deletes tells whether a statement deletes rows whole, and another one may write one of them.
-func (x *conditional) deletes(a, b *section) (met bool, f *Failure) {
-	whole := func(s *section) bool { return s.statement.Verb == rewrite.Delete && len(s.statement.Sets) == 0 }
-	switch {
-	case !whole(a) || whole(b):
-		return false, nil
-	case !a.namesRow():
-		return true, nil
-	case !b.namesRow():
-		return false, nil // static columns
-	case !a.oneRow() || !b.oneRow():
-		return true, nil
-	}
-	one, f := x.clusteringOf(a)
-	if f != nil {
-		return false, f
-	}
-	other, f := x.clusteringOf(b)
-	return slices.EqualFunc(one, other, bytes.Equal), f
 }
 
 // oneRow tells whether the statement gives a value for each clustering column.
@@ -162,33 +170,42 @@ func (x *conditional) demandOf(s *section, row bool) (*demand, *Failure) {
 		}
 		return x.static, nil
 	}
-	clustering, f := x.clusteringOf(s)
+	key, f := x.rowOf(s)
 	if f != nil {
 		return nil, f
 	}
-	for _, a := range x.about {
-		if slices.EqualFunc(a.clustering, clustering, bytes.Equal) {
-			return a, nil
-		}
+	if a := x.byRow[key]; a != nil {
+		return a, nil
 	}
-	a := &demand{of: s, clustering: clustering}
+	a := &demand{of: s, row: key}
 	x.about = append(x.about, a)
+	x.byRow[key] = a
 	return a, nil
 }
 
-// clusteringOf are the values that name a statement's row among those of a batch. A statement alone has one row.
-func (x *conditional) clusteringOf(s *section) (values [][]byte, f *Failure) {
+// rowOf names a statement's row among those of a batch. A statement alone has one row.
+func (x *conditional) rowOf(s *section) (string, *Failure) {
 	if !x.batch {
-		return nil, nil
+		return "", nil
 	}
+	var values [][]byte
 	for _, column := range s.critical.clustering() {
 		value, f := s.keyColumn(s.statement, column)
 		if f != nil {
-			return nil, f
+			return "", f
 		}
-		values = append(values, bytes.Clone(value))
+		values = append(values, value)
 	}
-	return values, nil
+	return rowName(values), nil
+}
+
+// rowName is one text for the values of clustering columns.
+func rowName(values [][]byte) string {
+	var name []byte
+	for _, value := range values {
+		name = append(binary.BigEndian.AppendUint32(name, uint32(len(value))), value...)
+	}
+	return string(name)
 }
 
 // exist asks for the row itself. Several statements may ask the same.

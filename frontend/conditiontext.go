@@ -129,14 +129,18 @@ func (s *section) writeText() []byte {
 	var text []byte
 	at, cuts := 0, s.writeCuts()
 	for _, part := range s.parts() {
-		st := part.statement
-		if st.Keyspace.Start == st.Keyspace.End {
-			text = rewrite.Apply(text, s.text[at:st.Table.Start], within(cuts, at, st.Table.Start))
-			text = append(text, rewrite.Quote(s.table.Keyspace)+"."...)
-			at = st.Table.Start
+		st, n := part.statement, 0
+		if st.Keyspace.Start != st.Keyspace.End {
+			continue
 		}
+		for n < len(cuts) && cuts[n].Start < st.Table.Start {
+			n++
+		}
+		text = rewrite.Apply(text, s.text[at:st.Table.Start], behind(cuts[:n], at))
+		text = append(text, rewrite.Quote(s.table.Keyspace)+"."...)
+		at, cuts = st.Table.Start, cuts[n:]
 	}
-	return rewrite.Apply(text, s.text[at:], within(cuts, at, len(s.text)))
+	return rewrite.Apply(text, s.text[at:], behind(cuts, at))
 }
 
 // writeCuts is what writeText leaves out.
@@ -151,12 +155,10 @@ func (s *section) writeCuts() []rewrite.Span {
 	return cuts
 }
 
-// within are the spans between two places of a text, as places of what stands between them.
-func within(spans []rewrite.Span, from, to int) (found []rewrite.Span) {
+// behind are spans of a text as places of what stands there from a place on.
+func behind(spans []rewrite.Span, from int) (found []rewrite.Span) {
 	for _, c := range spans {
-		if from <= c.Start && c.Start < to {
-			found = append(found, rewrite.Span{Start: c.Start - from, End: c.End - from})
-		}
+		found = append(found, rewrite.Span{Start: c.Start - from, End: c.End - from})
 	}
 	return found
 }

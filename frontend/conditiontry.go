@@ -1,7 +1,6 @@
 package frontend
 
 import (
-	"bytes"
 	"encoding/binary"
 	"slices"
 	"strings"
@@ -17,6 +16,7 @@ type trying struct {
 	*conditional
 	columns []*message.ColumnMetadata
 	rows    message.RowSet
+	named   map[string]message.Row                           // those of a batch, see rowOf; nil until they are asked for
 	literal func(cqlType, literal string) ([]byte, *Failure) // reads a literal; may block
 }
 
@@ -53,25 +53,28 @@ func (y *trying) tried(a *demand) (bool, *Failure) {
 
 // find is the row that something is asked of, or nil. Any row has the static columns.
 func (y *trying) find(a *demand) message.Row {
-	if a != y.static && y.rowless {
+	switch {
+	case len(y.rows) == 0 || a != y.static && y.rowless:
 		return nil
+	case a == y.static || !y.batch:
+		return y.rows[0]
+	case y.named == nil:
+		y.nameRows()
 	}
-	for _, row := range y.rows {
-		if a == y.static || !y.batch || y.is(row, a.clustering) {
-			return row
-		}
-	}
-	return nil
+	return y.named[a.row]
 }
 
-// is tells whether a row is that of these clustering columns.
-func (y *trying) is(row message.Row, clustering [][]byte) bool {
-	for i, column := range y.critical().clustering() {
-		if value := column.spelt(row[y.index(column.Name)]); value == nil || !bytes.Equal(value, clustering[i]) {
-			return false
+// nameRows makes the rows of a batch known by their names.
+func (y *trying) nameRows() {
+	y.named = map[string]message.Row{}
+	clustering := y.critical().clustering()
+	for _, row := range y.rows {
+		var values [][]byte
+		for _, column := range clustering {
+			values = append(values, column.spelt(row[y.index(column.Name)]))
 		}
+		y.named[rowName(values)] = row
 	}
-	return true
 }
 
 // index is where a column stands among those that were read. All that are asked for do.

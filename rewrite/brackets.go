@@ -50,18 +50,25 @@ func (p *parser) entry(braces bool) (e Entry) {
 	return e
 }
 
+// maxDepth is how deep a value in brackets may hold others: more than types do.
+const maxDepth = 16
+
 // Constant tells whether a term is a value as it stands there: a literal, or
-// values in brackets. Nothing in it is bound, called or computed.
-func Constant(text []byte, t Term) bool {
-	switch t.Kind {
-	case NoTerm, TermMarker:
+// values in brackets, not too deep in each other. Nothing in it is bound, called
+// or computed.
+func Constant(text []byte, t Term) bool { return constant(text, t, maxDepth) }
+
+// constant is Constant to a depth.
+func constant(text []byte, t Term, depth int) bool {
+	switch {
+	case t.Kind == NoTerm, t.Kind == TermMarker, depth == 0:
 		return false
-	case TermOther:
-		_, entries, ok := Entries(text, t)
-		for _, e := range entries {
-			ok = ok && Constant(text, e.Value) && (e.Key.Kind == NoTerm || Constant(text, e.Key))
-		}
-		return ok
+	case t.Kind != TermOther:
+		return true
 	}
-	return true
+	_, entries, ok := Entries(text, t)
+	for _, e := range entries {
+		ok = ok && constant(text, e.Value, depth-1) && (e.Key.Kind == NoTerm || constant(text, e.Key, depth-1))
+	}
+	return ok
 }
