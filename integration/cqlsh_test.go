@@ -58,10 +58,10 @@ func withCqlsh() driver {
 	return driver{name: "cqlsh", open: func(t testing.TB, address, keyspace string) client { return openShell(t, address, keyspace) }}
 }
 
-// openShell starts cqlsh, with more arguments than the usual ones if there are any, and waits for its prompt.
-func openShell(t testing.TB, address, keyspace string, more ...string) *shell {
+// openShell starts cqlsh, with more options where they are given, and waits for its prompt.
+func openShell(t testing.TB, address, keyspace string, options ...string) *shell {
 	t.Helper()
-	args := append([]string{"--no-color", "--request-timeout=30"}, more...)
+	args := append([]string{"--no-color", "--request-timeout=30"}, options...)
 	if keyspace != "" {
 		args = append(args, "-k", keyspace)
 	}

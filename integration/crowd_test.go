@@ -49,7 +49,7 @@ type crowd struct {
 // newCrowd makes the crowd's tables.
 func newCrowd(t testing.TB, think time.Duration) *crowd {
 	t.Helper()
-	straight(t, "CREATE KEYSPACE IF NOT EXISTS crowd WITH replication = {'class': 'NetworkTopologyStrategy', 'dc1': 3}")
+	criticalAtThree(t, "crowd")
 	straight(t, "CREATE TABLE IF NOT EXISTS crowd.t (k int PRIMARY KEY, v bigint)")
 	g := openGocql2(t, cluster2(proxyAddresses()[0], ""))
 	defer g.close()
@@ -58,15 +58,6 @@ func newCrowd(t testing.TB, think time.Duration) *crowd {
 		fmt.Fprintf(&rows, "INSERT INTO crowd.t (k, v) VALUES (%d, %d); ", k, rowOf(k))
 	}
 	require.NoError(t, g.run(statement{cql: "BEGIN UNLOGGED BATCH " + rows.String() + "APPLY BATCH", level: "ALL"}).err())
-	const critical = "CREATE TABLE IF NOT EXISTS crowd.accounts (branch text, id text, balance bigint, PRIMARY KEY (branch, id)) WITH comment = '@critical'"
-	require.NoError(t, g.run(statement{cql: critical}).err())
-	for i, address := range proxyAddresses() {
-		c := withGocql2(4, "").open(t, address, "")
-		eventually(t, answerLimit, "the table can be locked at "+address, func() error {
-			return c.run(statement{cql: fmt.Sprintf("LOCK crowd.accounts WHERE branch = 'ready%d' NOWAIT", i)}).err()
-		})
-		c.close()
-	}
 	return &crowd{t: t, proxies: proxyAddresses(), think: think, errors: map[primitive.ErrorCode]int{}}
 }
 

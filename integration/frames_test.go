@@ -239,6 +239,7 @@ func converse(t *testing.T, version primitive.ProtocolVersion, compression primi
 	k.paging()
 	k.batches()
 	k.extras()
+	k.elsewhere()
 	k.pipelined()
 	return k.moves
 }

@@ -64,10 +64,7 @@ func TestFramesOfThreeProxiesAreEqual(t *testing.T) {
 // A statement with a lock in it has an id of the proxies' own: the same at all of them, and unknown where nobody has prepared it.
 func TestLocksPreparedAtThreeProxies(t *testing.T) {
 	threeProxies(t)
-	straight(t, "CREATE KEYSPACE IF NOT EXISTS three WITH replication = {'class': 'NetworkTopologyStrategy', 'dc1': 3}")
-	first := withGocql2(4, "").open(t, proxyAddresses()[0], "")
-	const create = "CREATE TABLE IF NOT EXISTS three.accounts (branch text, id text, balance bigint, PRIMARY KEY (branch, id)) WITH comment = '@critical'"
-	require.NoError(t, first.run(statement{cql: create}).err())
+	criticalAtThree(t, "three")
 	for _, version := range []primitive.ProtocolVersion{primitive.ProtocolVersion4, primitive.ProtocolVersion5} {
 		var at [3]*burglar
 		for i, address := range proxyAddresses() {

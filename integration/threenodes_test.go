@@ -103,6 +103,23 @@ func threeProxies(t testing.TB, change ...func(*config.Config)) [3]*member {
 	return all
 }
 
+// criticalAtThree makes keyspace.accounts, and waits until each of the three proxies serves its locks.
+func criticalAtThree(t testing.TB, keyspace string) {
+	t.Helper()
+	straight(t, "CREATE KEYSPACE IF NOT EXISTS "+keyspace+" WITH replication = {'class': 'NetworkTopologyStrategy', 'dc1': 3}")
+	const columns = " (branch text, id text, balance bigint, PRIMARY KEY (branch, id)) WITH comment = '@critical'"
+	for i, address := range proxyAddresses() {
+		c := withGocql2(4, "").open(t, address, "")
+		eventually(t, startLimit, "the table can be locked at "+address, func() error {
+			if err := c.run(statement{cql: "CREATE TABLE IF NOT EXISTS " + keyspace + ".accounts" + columns}).err(); err != nil {
+				return err
+			}
+			return c.run(statement{cql: fmt.Sprintf("LOCK %s.accounts WHERE branch = 'ready%d' NOWAIT", keyspace, i)}).err()
+		})
+		c.close()
+	}
+}
+
 // forgetProxies takes the proxies of earlier tests from the list of those that there are.
 func forgetProxies(t testing.TB) {
 	t.Helper()

@@ -173,7 +173,10 @@ func (v *vault) sections(t *testing.T, app papers) {
 	s, err := v.driver(v.address, v.proxies, app)
 	require.NoError(t, err)
 	defer closeWithin(s.Close)
-	for _, c := range []client{&gocql2{s}, openPython(t, v.address, "", v.proxies.path, app.cert, app.key)} {
+	for _, c := range []client{
+		&gocql2{s}, openPython(t, v.address, "", v.proxies.path, app.cert, app.key),
+		openShell(t, v.address, "", "--ssl", "--cqlshrc", v.cqlshrc(t, app)),
+	} {
 		for _, cql := range []string{
 			"CREATE KEYSPACE IF NOT EXISTS vault WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
 			"CREATE TABLE IF NOT EXISTS vault.gold (id int PRIMARY KEY, grams bigint) WITH comment = '@critical'",
@@ -196,9 +199,18 @@ func (v *vault) sections(t *testing.T, app papers) {
 		require.NoError(t, o.err())
 		require.GreaterOrEqual(t, len(o.rows), 4, "of the drivers, of the proxy's session, and its link: %v", o)
 		for _, row := range o.rows {
-			assert.Equal(t, "true", row[2], "%v", row)
+			assert.Equal(t, "true", strings.ToLower(row[2]), "%v", row)
 		}
 	}
+}
+
+// cqlshrc is a file that tells cqlsh whom to believe, and its own papers.
+func (v *vault) cqlshrc(t *testing.T, own papers) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "cqlshrc")
+	text := fmt.Sprintf("[ssl]\nvalidate = true\ncertfile = %s\nusercert = %s\nuserkey = %s\n", v.proxies.path, own.cert, own.key)
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
 }
 
 // Whom the driver does not believe, and whom the proxy does not believe, does not get to say anything.
