@@ -129,7 +129,7 @@ func TestEndWithoutReply(t *testing.T) {
 
 // A ticket not ended by its deadline is unsettled at its owner: what comes later is never acknowledged.
 func TestLateEnd(t *testing.T) {
-	a, b := two(t, func(o *musiccore.Options) { o.OpTimeout = 50 * time.Millisecond })
+	a, b := two(t, func(o *musiccore.Options) { o.OpTimeout = 300 * time.Millisecond })
 	k := keyOf("x")
 	ref := a.held(k)
 	late := b.begin(k, ref, musiccore.Put)
