@@ -149,7 +149,7 @@ func TestLargeTexts(t *testing.T) {
 		start := time.Now()
 		_, _ = Parse([]byte(text))
 		ReadHead([]byte(text), false)
-		require.Less(t, time.Since(start), 20*time.Second, name)
+		require.Less(t, time.Since(start), 2*time.Minute, name)
 	}
 }
 
