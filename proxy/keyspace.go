@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sort"
 	"strings"
+	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 	"github.com/google/uuid"
@@ -22,9 +23,22 @@ func tableID(parts ...string) uuid.UUID {
 	return uuid.NewSHA1(uuid.NameSpaceURL, []byte("music:"+strings.Join(parts, "\x00")))
 }
 
+// keyspaceTries is how often a starting proxy tries to make what is missing: a cluster that has just come up is slow to change its schema.
+const keyspaceTries = 3
+
 // ensureKeyspace makes keyspace music and its tables where they are missing. replication is a CQL map, or "" for
 // NetworkTopologyStrategy with at most three replicas in every data centre.
-func ensureKeyspace(ctx context.Context, s *gocql.Session, replication string) error {
+func ensureKeyspace(ctx context.Context, s *gocql.Session, replication string) (err error) {
+	for range keyspaceTries {
+		if err = makeKeyspace(ctx, s, replication); err == nil || !pause(ctx, time.Second) {
+			break
+		}
+	}
+	return err
+}
+
+// makeKeyspace is one try; each statement may be repeated.
+func makeKeyspace(ctx context.Context, s *gocql.Session, replication string) error {
 	if replication == "" {
 		var err error
 		if replication, err = defaultReplication(ctx, s); err != nil {
