@@ -148,6 +148,21 @@ func TestAPreparedWriteFollowsItsTable(t *testing.T) {
 	})
 }
 
+// What can have no section is refused when it is prepared: UNPREPARED would have drivers prepare it for ever.
+func TestWhatCannotBeWrittenAloneIsNotPrepared(t *testing.T) {
+	bothFramings(t, func(t *testing.T, d dialect) {
+		r, client, backend := autoRig(t, d, newGranting())
+		r.policy(Reject)
+		const text = "INSERT INTO bank.accounts JSON ?"
+		id := r.prepare(client, backend, text)
+		r.policy(Auto)
+		client.send(1, execute(id, []byte("{}")))
+		assert.Equal(t, primitive.ErrorCodeUnprepared, client.failure(1).GetErrorCode())
+		client.send(1, &message.Prepare{Query: text})
+		assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_KEY")
+	})
+}
+
 // A batch is one write: one lock, one stamp.
 func TestABatchAlone(t *testing.T) {
 	everyDialect(t, func(t *testing.T, d dialect) {

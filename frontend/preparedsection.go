@@ -32,7 +32,7 @@ func (c *conn) decidePrepareSection(e envelope, r reading, text []byte, own stri
 	switch {
 	case pass:
 		return c.watch(watch{kind: watchPrepare, preparing: &preparing{meaning: plain}})
-	case failure != nil && s.unfenced():
+	case failure != nil && s.unfenced() && !s.auto():
 		// It may be prepared: a driver prepares once, for tables that come and go. It will be refused when executed.
 		return c.watch(watch{kind: watchPrepare, preparing: &preparing{meaning: writes, tables: c.written(text, r.verb, own)}})
 	case failure != nil:
