@@ -80,21 +80,28 @@ func open(o options, s *screen) (*bank, error) {
 	var err error
 	connect := func(l line, addr string) line {
 		if err == nil {
-			l.session, err = newSession(addr)
+			l.session, err = newSession(addr, alone)
 		}
 		return l
 	}
 	nodeAddr := net.JoinHostPort(o.node, "9042")
-	b.node, b.proxy = connect(node, nodeAddr), connect(proxy, o.listen)
+	proxyAddr := o.listenAt(o.count()) // of several one that is not killed, and the same for all: a living proxy alone knows that its holder died
+	b.node, b.proxy = connect(node, nodeAddr), connect(proxy, proxyAddr)
 	for n := 1; n <= tellerCount; n++ {
 		b.direct = append(b.direct, &teller{line: connect(node, nodeAddr), number: n})
-		b.tellers = append(b.tellers, &teller{line: connect(proxy, o.listen), number: n})
+		b.tellers = append(b.tellers, &teller{line: connect(proxy, proxyAddr), number: n})
 	}
 	if err != nil {
 		b.close()
 		return nil, err
 	}
 	return b, nil
+}
+
+// alone has a driver stay with the one address that it is given.
+func alone(c *gocql.ClusterConfig) {
+	c.DisableInitialHostLookup = true
+	c.Events.DisableTopologyEvents, c.Events.DisableNodeStatusEvents = true, true
 }
 
 // newSession is the driver as it comes: only its log is left out.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"time"
-
-	gocql "github.com/apache/cassandra-gocql-driver/v2"
 )
 
 // takeoverLimit is how long it may take until a reference goes on at another proxy.
@@ -13,7 +11,7 @@ const takeoverLimit = 30 * time.Second
 
 // at is a line to one proxy and no other, for a story in which it matters which.
 func (b *bank) at(k int) (line, error) {
-	session, err := newSession(b.options.listenAt(k), func(c *gocql.ClusterConfig) { c.DisableInitialHostLookup = true })
+	session, err := newSession(b.options.listenAt(k), alone)
 	return line{prompt: fmt.Sprintf("proxy %d>", k), look: cyan, screen: b.screen, session: session}, err
 }
 
