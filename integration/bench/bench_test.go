@@ -2,9 +2,20 @@ package main
 
 import (
 	"net"
+	"os"
 	"testing"
 	"time"
+
+	"music/integration/cassandra"
 )
+
+// TestMain is a role where the benchmark has started this program as one.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 4 && os.Args[1] == "role" {
+		exit(beRole(os.Args[2], os.Args[3]))
+	}
+	os.Exit(m.Run())
+}
 
 // started serves until the test ends.
 func started(t *testing.T, serve func(net.Listener) error) string {
@@ -28,15 +39,20 @@ func started(t *testing.T, serve func(net.Listener) error) string {
 // Every work is done by every target: nothing that is measured is an error.
 func TestWorkIsDone(t *testing.T) {
 	server := started(t, new(mock).serve)
-	targets := []target{{name: "direct", address: server}}
-	for _, role := range []string{"relay", "proxy"} {
-		targets = append(targets, target{name: role, address: started(t, func(l net.Listener) error { return roles()[role](l, server) })})
+	in := func(name string) target {
+		return target{name: name, address: started(t, func(l net.Listener) error { return roles()[name](t.Context(), l, server) })}
 	}
+	plain := []target{{name: "direct", address: server}, in("relay"), in("proxy")}
+	secure := []target{in("mock+TLS"), in("relay+TLS"), in("proxy+TLS")}
 	for _, w := range forwarded() {
 		w.clients = min(w.clients, 3)
-		c, err := compare(w, targets, 1, 5*time.Millisecond)
+		targets := plain
+		if w.dialect.tls {
+			targets = secure
+		}
+		c, err := compare(w.String(), w.at(targets), 1, 5*time.Millisecond)
 		if err != nil {
-			t.Errorf("%s: %v", w, err)
+			t.Error(err)
 			continue
 		}
 		for _, m := range c.Targets {
@@ -45,6 +61,38 @@ func TestWorkIsDone(t *testing.T) {
 			}
 		}
 	}
+}
+
+// What is measured on a real node is done there: the ways to write a key, keys of every size, the start of the proxy.
+func TestLocksOnARealNode(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs Cassandra; not with -short")
+	}
+	n, err := startNode(cassandra.Options{FastJIT: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.stop()
+	var r report
+	if err := (settings{rounds: 1, span: 20 * time.Millisecond}).locksOn(n, &r); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range r.Node {
+		for _, m := range c.Targets {
+			if m.PerSecond.median() == 0 {
+				t.Errorf("%s: %s did nothing", c.Work, m.Target)
+			}
+		}
+	}
+	t.Log(r)
+}
+
+func TestScale(t *testing.T) {
+	var r report
+	if err := (settings{keys: 1000, waiters: 100_000}).scale(&r, nil); err != nil {
+		t.Fatal(err)
+	}
+	t.Log(r.Facts)
 }
 
 func TestReportComesBack(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -16,36 +17,65 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// roles are what this program can be, beside the benchmark itself; to is the server behind it.
-func roles() map[string]func(l net.Listener, to string) error {
-	return map[string]func(net.Listener, string) error{
-		"mock":  func(l net.Listener, _ string) error { return new(mock).serve(l) },
-		"relay": func(l net.Listener, to string) error { return (&relay{to: to}).serve(l) },
+// role is something that this program can be, beside the benchmark itself: it serves at a listener until that is closed, when ctx
+// ends; to is the server behind it.
+type role func(ctx context.Context, l net.Listener, to string) error
+
+// overTLS behind the name of a role is the same towards clients that speak TLS.
+const overTLS = "+TLS"
+
+// roles are all of them by name.
+func roles() map[string]role {
+	plain := map[string]role{
+		"mock":  func(_ context.Context, l net.Listener, _ string) error { return new(mock).serve(l) },
+		"relay": func(_ context.Context, l net.Listener, to string) error { return (&relay{to: to}).serve(l) },
 		"proxy": serveProxy,
+		"music": serveMusic,
 	}
+	all := maps.Clone(plain)
+	for name, serve := range plain {
+		all[name+overTLS] = func(ctx context.Context, l net.Listener, to string) error {
+			secure, err := secured(l)
+			if err != nil {
+				return err
+			}
+			return serve(ctx, secure, to)
+		}
+	}
+	return all
 }
 
 // beRole serves in a role on a free port of loopback, whose address it prints, until its input ends: with its parent. Each line of
-// input is answered by the longest pause of the garbage collector so far, in microseconds.
-func beRole(role, to string) error {
+// input is answered by the longest pause of the garbage collector so far, in microseconds, and the number of its collections.
+func beRole(name, to string) error {
 	raiseLimits()
 	address := "127.0.0.1:0"
-	if role == "mock" {
+	if name == "mock" {
 		address = to // there is nothing behind it
 	}
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", address)
 	if err != nil {
 		return err
 	}
+	ctx, end := context.WithCancel(context.Background())
+	context.AfterFunc(ctx, func() { _ = l.Close() })
 	fmt.Println(l.Addr())
 	go func() {
 		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-			fmt.Println(longestPause().Microseconds())
+			fmt.Println(longestPause().Microseconds(), collections())
 		}
-		os.Exit(0)
+		end()
+		time.Sleep(endLimit)
+		os.Exit(1)
 	}()
-	return roles()[role](l, to)
+	if err := roles()[name](ctx, l, to); ctx.Err() == nil {
+		return err
+	}
+	return nil // told to end
 }
+
+// endLimit is how long a role may take to end in good order.
+const endLimit = 5 * time.Second
 
 // longestPause is the upper bound of the longest time for which the garbage collector has stopped everything.
 func longestPause() time.Duration {
@@ -58,6 +88,13 @@ func longestPause() time.Duration {
 		}
 	}
 	return 0
+}
+
+// collections is how often the garbage collector has run.
+func collections() uint64 {
+	all := []metrics.Sample{{Name: "/gc/cycles/total:gc-cycles"}}
+	metrics.Read(all)
+	return all[0].Value.Uint64()
 }
 
 // raiseLimits allows as many open files as the system lets us have, and returns how many: what stands in between needs two for each
@@ -118,14 +155,19 @@ func (c *child) stop() {
 	_ = c.cmd.Wait() // however it ends
 }
 
-// pause asks for the longest pause of the garbage collector.
-func (c *child) pause() (time.Duration, error) {
+// pauses asks for the longest pause of the garbage collector, and the number of its collections.
+func (c *child) pauses() (longest time.Duration, collections int, err error) {
 	var us int64
 	if _, err := fmt.Fprintln(c.stdin); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	_, err := fmt.Fscanln(c.stdout, &us)
-	return time.Duration(us) * time.Microsecond, err
+	_, err = fmt.Fscanln(c.stdout, &us, &collections)
+	return time.Duration(us) * time.Microsecond, collections, err
+}
+
+// target is the child as one that serves work.
+func (c *child) target(name string) target {
+	return target{name: name, address: c.address, cpu: c.cpu}
 }
 
 // cpu is the processor time that the process has used.

@@ -25,6 +25,7 @@ func dialects() []dialect {
 		{version: primitive.ProtocolVersion4, lz4: true},
 		{version: primitive.ProtocolVersion5},
 		{version: primitive.ProtocolVersion5, lz4: true},
+		{version: primitive.ProtocolVersion5, tls: true},
 	}
 }
 
@@ -61,26 +62,42 @@ type comparison struct {
 	Targets []measured `json:"targets"`
 }
 
-// compare has the targets do the work in turns, so that whatever else the machine does hits all of them alike.
-func compare(w work, targets []target, rounds int, span time.Duration) (comparison, error) {
-	c := comparison{Work: w.String(), Targets: make([]measured, len(targets))}
-	crowds := make([]crowd, len(targets))
-	for i, t := range targets {
-		c.Targets[i].Target = t.name
-		all, err := gather(t.address, w)
+// lane is a target with the clients that work at it.
+type lane struct {
+	target
+	gather func() (crowd, error)
+}
+
+// at is a work at each target.
+func (w work) at(targets []target) []lane {
+	var all []lane
+	for _, t := range targets {
+		dial := func(int) (*client, error) { return dialClient(t.address, w) }
+		all = append(all, lane{target: t, gather: func() (crowd, error) { return gather(w.clients, dial) }})
+	}
+	return all
+}
+
+// compare has the lanes work in turns, so that whatever else the machine does hits all of them alike. Each warms up first.
+func compare(name string, lanes []lane, rounds int, span time.Duration) (comparison, error) {
+	c := comparison{Work: name, Targets: make([]measured, len(lanes))}
+	crowds := make([]crowd, len(lanes))
+	for i, l := range lanes {
+		c.Targets[i].Target = l.name
+		all, err := l.gather()
 		if err != nil {
-			return c, fmt.Errorf("%s at %s: %w", w, t.name, err)
+			return c, fmt.Errorf("%s, %s: %w", name, l.name, err)
 		}
 		defer all.leave()
 		crowds[i] = all
-		if _, err := all.run(span / 4); err != nil { // warm
-			return c, fmt.Errorf("%s at %s: %w", w, t.name, err)
+		if _, err := all.run(span / 4); err != nil {
+			return c, fmt.Errorf("%s, %s: %w", name, l.name, err)
 		}
 	}
 	for range rounds {
-		for i, t := range targets {
-			if err := c.Targets[i].add(t, crowds[i], span); err != nil {
-				return c, fmt.Errorf("%s at %s: %w", w, t.name, err)
+		for i, l := range lanes {
+			if err := c.Targets[i].add(l.target, crowds[i], span); err != nil {
+				return c, fmt.Errorf("%s, %s: %w", name, l.name, err)
 			}
 		}
 	}
@@ -114,45 +131,94 @@ func (c comparison) tell(out io.Writer) {
 		if len(m.CPU) > 0 {
 			cpu = fmt.Sprintf("  CPU %s µs", m.CPU)
 		}
-		_, _ = fmt.Fprintf(out, "    %-8s %s/s  p50 %s µs  p99 %s µs%s\n", m.Target, m.PerSecond, m.P50, m.P99, cpu)
+		_, _ = fmt.Fprintf(out, "    %-34s %s/s  p50 %s µs  p99 %s µs%s\n", m.Target, m.PerSecond, m.P50, m.P99, cpu)
 	}
 }
 
-// forward measures what is forwarded, with a server that costs next to nothing.
+// forward measures what is forwarded, with a server that costs next to nothing. Under TLS all three end it towards the clients, and
+// relay and proxy speak plain text to the server behind them.
 func (s settings) forward(r *report, server *child) error {
-	targets := []target{{name: "direct", address: server.address}}
-	for _, role := range []string{"relay", "proxy"} {
-		c, err := startChild(role, server.address)
-		if err != nil {
+	for _, secure := range []bool{false, true} {
+		if err := s.forwardOver(r, server, secure); err != nil {
 			return err
 		}
-		defer c.stop()
-		targets = append(targets, target{name: role, address: c.address, cpu: c.cpu})
-		if role == "proxy" {
-			defer func() { r.pauses(c) }()
+	}
+	return nil
+}
+
+// forwardOver measures what comes over TLS, or what does not.
+func (s settings) forwardOver(r *report, server *child, secure bool) error {
+	var all []work
+	for _, w := range forwarded() {
+		if w.dialect.tls == secure && s.only.MatchString(w.String()) {
+			all = append(all, w)
 		}
 	}
-	if s.also != "" {
-		name, address, _ := strings.Cut(s.also, "=")
+	if len(all) == 0 {
+		return nil
+	}
+	direct, relay, proxy, stop, err := inBetween(server, secure)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	targets := []target{{name: "direct", address: direct.address}, relay.target("relay"), proxy.target("proxy")}
+	if name, address, found := strings.Cut(s.also, "="); found && !secure {
 		targets = append(targets, target{name: name, address: address})
 	}
-	for _, w := range forwarded() {
-		if !s.only.MatchString(w.String()) {
-			continue
-		}
-		c, err := compare(w, targets, s.rounds, s.span)
+	for _, w := range all {
+		c, err := compare(w.String(), w.at(targets), s.rounds, s.span)
 		if err != nil {
 			return err
 		}
 		c.tell(os.Stdout)
 		r.Comparisons = append(r.Comparisons, c)
 	}
-	return nil
+	return r.pauses(proxy, secure)
+}
+
+// inBetween starts what is compared with the server, and, where clients speak TLS, a server of their own.
+func inBetween(server *child, secure bool) (direct, relay, proxy *child, stop func(), err error) {
+	direct = server
+	var started []*child
+	stop = func() {
+		for _, c := range started {
+			c.stop()
+		}
+	}
+	start := func(role string) *child {
+		if err != nil {
+			return nil
+		}
+		if secure {
+			role += overTLS
+		}
+		var c *child
+		if c, err = startChild(role, server.address); err == nil {
+			started = append(started, c)
+		}
+		return c
+	}
+	if relay, proxy = start("relay"), start("proxy"); secure {
+		direct = start("mock")
+	}
+	if err != nil {
+		stop()
+	}
+	return direct, relay, proxy, stop, err
 }
 
 // pauses notes how long the garbage collector has ever stopped the proxy.
-func (r *report) pauses(proxy *child) {
-	if longest, err := proxy.pause(); err == nil {
-		r.Facts = append(r.Facts, fact{"longest pause of the garbage collector in all of it", float64(longest.Microseconds()), "µs at most"})
+func (r *report) pauses(proxy *child, secure bool) error {
+	longest, collections, err := proxy.pauses()
+	if err != nil {
+		return fmt.Errorf("pauses of the proxy: %w", err)
 	}
+	name := "longest pause by the garbage collector of the proxy in all of that"
+	if secure {
+		name += ", TLS"
+	}
+	name = fmt.Sprintf("%s, %d collections", name, collections)
+	r.Facts = append(r.Facts, fact{name, samples{float64(longest.Microseconds())}, "µs at most"})
+	return nil
 }

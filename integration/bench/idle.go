@@ -17,7 +17,7 @@ func (s settings) idleClients(r *report, server *child) error {
 		if err != nil {
 			return fmt.Errorf("idle clients at the %s: %w", role, err)
 		}
-		r.Facts = append(r.Facts, fact{fmt.Sprintf("memory of an idle client, %s, of %d", role, s.idle), each / 1024, "KiB"})
+		r.Facts = append(r.Facts, fact{fmt.Sprintf("memory of an idle client, %s, of %d", role, s.idle), samples{each / 1024}, "KiB"})
 	}
 	return nil
 }
@@ -29,15 +29,15 @@ func (s settings) idleAt(role string, server *child) (float64, error) {
 		return 0, err
 	}
 	defer c.stop()
-	w := work{name: "idle", dialect: dialect{version: primitive.ProtocolVersion4}, clients: 1, depth: 1}
-	first, err := gather(c.address, w)
+	w := work{name: "idle", dialect: dialect{version: primitive.ProtocolVersion4}, depth: 1}
+	dial := func(int) (*client, error) { return dialClient(c.address, w) }
+	first, err := gather(1, dial)
 	if err != nil {
 		return 0, err
 	}
 	defer first.leave()
 	before := c.resident()
-	w.clients = s.idle
-	all, err := gather(c.address, w)
+	all, err := gather(s.idle, dial)
 	if err != nil {
 		return 0, err
 	}

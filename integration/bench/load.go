@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
@@ -47,27 +48,39 @@ func (w work) request(n int, id []byte) message.Message {
 	return &message.Execute{QueryId: id, ResultMetadataId: []byte(preparedID), Options: o}
 }
 
-// client is one connection with the window that it sends again and again.
+// client is one connection and what it does again and again.
 type client struct {
 	*line
-	window []byte
-	depth  int
+	depth int          // requests of a round
+	round func() error // returns when all of them are answered
 }
 
-// dialClient connects, and prepares the statement.
-func dialClient(address string, w work) (*client, error) {
+// dialLine connects to a server that it is to call itself name at.
+func dialLine(address string, d dialect, name string) (*line, error) {
 	c, err := new(net.Dialer).DialContext(context.Background(), "tcp", address)
 	if err != nil {
 		return nil, err
 	}
-	l := newLine(c, w.dialect)
-	if err := l.login(w); err != nil {
+	if d.tls {
+		c = tls.Client(c, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // G402: the certificate is one of the moment
+	}
+	l := newLine(c, d)
+	if err := l.login(name); err != nil {
 		_ = c.Close()
 		return nil, fmt.Errorf("log in at %s: %w", address, err)
 	}
-	id, err := l.prepare(w)
+	return l, nil
+}
+
+// dialClient connects, and prepares the statement of a work and the window of its requests.
+func dialClient(address string, w work) (*client, error) {
+	l, err := dialLine(address, w.dialect, wantRows(w.rows))
 	if err != nil {
-		_ = c.Close()
+		return nil, err
+	}
+	id, err := l.prepare(w.text())
+	if err != nil {
+		_ = l.Close()
 		return nil, fmt.Errorf("prepare at %s: %w", address, err)
 	}
 	var envelopes []byte
@@ -75,12 +88,13 @@ func dialClient(address string, w work) (*client, error) {
 		e := l.envelope(int16(stream), w.request(stream, id))
 		envelopes = append(envelopes, e...)
 	}
-	return &client{line: l, window: l.framed(envelopes), depth: w.depth}, nil
+	window := l.framed(envelopes)
+	return &client{line: l, depth: w.depth, round: func() error { return l.exchange(window, w.depth) }}, nil
 }
 
 // login is the handshake.
-func (l *line) login(w work) error {
-	if _, err := l.Write(l.envelope(0, w.dialect.startup(wantRows(w.rows)))); err != nil {
+func (l *line) login(name string) error {
+	if _, err := l.Write(l.envelope(0, l.startup(name))); err != nil {
 		return err
 	}
 	answer, err := l.next()
@@ -94,9 +108,9 @@ func (l *line) login(w work) error {
 	return nil
 }
 
-// prepare prepares the work's statement.
-func (l *line) prepare(w work) ([]byte, error) {
-	if _, err := l.Write(l.framed(l.envelope(0, &message.Prepare{Query: w.text()}))); err != nil {
+// ask sends a request while no other is under way, and returns its answer; one that is an error is one.
+func (l *line) ask(request message.Message) (message.Message, error) {
+	if _, err := l.Write(l.framed(l.envelope(0, request))); err != nil {
 		return nil, err
 	}
 	answer, err := l.next()
@@ -107,6 +121,18 @@ func (l *line) prepare(w work) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if m.GetOpCode() == primitive.OpCodeError {
+		return nil, fmt.Errorf("%v", m)
+	}
+	return m, nil
+}
+
+// prepare prepares a statement.
+func (l *line) prepare(text string) ([]byte, error) {
+	m, err := l.ask(&message.Prepare{Query: text})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", text, err)
+	}
 	p, ok := m.(*message.PreparedResult)
 	if !ok {
 		return nil, fmt.Errorf("PREPARE is answered by %v", m)
@@ -114,13 +140,13 @@ func (l *line) prepare(w work) ([]byte, error) {
 	return p.PreparedQueryId, nil
 }
 
-// round sends a window and waits for all its answers.
-func (c *client) round() error {
-	if _, err := c.Write(c.window); err != nil {
+// exchange sends a window and waits for all its answers.
+func (l *line) exchange(window []byte, answers int) error {
+	if _, err := l.Write(window); err != nil {
 		return err
 	}
-	for range c.depth {
-		answer, err := c.next()
+	for range answers {
+		answer, err := l.next()
 		if err != nil {
 			return err
 		}
@@ -153,17 +179,17 @@ func (o outcome) quantile(q float64) time.Duration {
 // crowd are the clients of one work at one address.
 type crowd []*client
 
-// gather connects them, some at a time.
-func gather(address string, w work) (crowd, error) {
-	all := make(crowd, w.clients)
+// gather connects so many, some at a time; dial makes the i-th.
+func gather(clients int, dial func(i int) (*client, error)) (crowd, error) {
+	all := make(crowd, clients)
 	var group sync.WaitGroup
-	faults := make(chan error, w.clients)
+	faults := make(chan error, clients)
 	gate := make(chan struct{}, 64)
 	for i := range all {
 		group.Go(func() {
 			gate <- struct{}{}
 			defer func() { <-gate }()
-			c, err := dialClient(address, w)
+			c, err := dial(i)
 			if err != nil {
 				faults <- err
 				return

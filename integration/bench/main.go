@@ -39,6 +39,9 @@ type settings struct {
 	also    string
 	mock    string
 	idle    int
+	node    bool
+	keys    int
+	waiters int
 }
 
 // parse reads the command line.
@@ -53,6 +56,9 @@ func parse() (settings, error) {
 	flag.StringVar(&s.also, "also", "", "NAME=HOST:PORT of a further proxy to compare with, in front of the server at -mock")
 	flag.StringVar(&s.mock, "mock", "127.0.0.1:0", "where the server listens that stands in for Cassandra")
 	flag.IntVar(&s.idle, "idle", 10_000, "idle clients; 0: leave them out")
+	flag.BoolVar(&s.node, "node", true, "measure locks on a real Cassandra too, which is fetched and started")
+	flag.IntVar(&s.keys, "keys", 1_000_000, "locks held at once")
+	flag.IntVar(&s.waiters, "waiters", 100_000, "waiters for one lock at once")
 	flag.Parse()
 	var err error
 	s.only, err = regexp.Compile(only)
@@ -80,7 +86,7 @@ func run() error {
 		return err
 	}
 	defer server.stop()
-	for _, part := range []func(*report, *child) error{s.forward, s.idleClients} {
+	for _, part := range []func(*report, *child) error{s.forward, s.idleClients, s.scale, s.locks} {
 		if err := part(&r, server); err != nil {
 			return err
 		}

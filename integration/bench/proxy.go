@@ -4,16 +4,19 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"os"
 	"time"
 
 	"github.com/rs/zerolog"
 
+	"music/config"
 	"music/frontend"
+	"music/proxy"
 )
 
 // serveProxy is the frontend of the product in front of a server that is no Cassandra: all that a request meets that is not ours. It
-// knows a critical table, so that every statement is asked whether it is about it. It serves until the listener is closed.
-func serveProxy(l net.Listener, to string) error {
+// knows a critical table, so that every statement is asked whether it is about it. It serves until ctx ends.
+func serveProxy(ctx context.Context, l net.Listener, to string) error {
 	advertise, err := netip.ParseAddrPort(l.Addr().String())
 	if err != nil {
 		return err
@@ -26,7 +29,19 @@ func serveProxy(l net.Listener, to string) error {
 		MaxConnections: 1 << 20, MaxFrame: 16 << 20,
 		HandshakeTimeout: time.Minute, BackendTimeout: time.Minute, DrainTimeout: time.Second, MaxWait: time.Second,
 		Log: zerolog.Nop(), Stats: new(frontend.Stats),
-	}).Serve(context.Background(), l)
+	}).Serve(ctx, l)
+}
+
+// serveMusic is the whole product in front of a real node, at the address of the listener, which it opens itself when it is ready. It
+// serves until ctx ends.
+func serveMusic(ctx context.Context, l net.Listener, to string) error {
+	if err := l.Close(); err != nil {
+		return err
+	}
+	c := config.Default()
+	c.Cassandra.ContactPoints = []string{to}
+	c.Listen.Address, c.Listen.Metrics = l.Addr().String(), ""
+	return proxy.Run(ctx, c, zerolog.New(os.Stderr).Level(zerolog.ErrorLevel))
 }
 
 // nobody gives no locks: the statements of this benchmark ask for none.

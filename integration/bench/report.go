@@ -18,10 +18,13 @@ func (s samples) median() float64 {
 	return slices.Sorted(slices.Values(s))[len(s)/2]
 }
 
-// String is the median with the spread.
+// String is the median with the spread, if there can be one.
 func (s samples) String() string {
-	if len(s) == 0 {
+	switch len(s) {
+	case 0:
 		return "-"
+	case 1:
+		return short(s[0])
 	}
 	return fmt.Sprintf("%s (%s–%s)", short(s.median()), short(slices.Min(s)), short(slices.Max(s)))
 }
@@ -42,14 +45,15 @@ type report struct {
 	When        string       `json:"when"`
 	Machine     string       `json:"machine"`
 	Comparisons []comparison `json:"comparisons"`
+	Node        []comparison `json:"node"` // the ways to write a key on a real node
 	Facts       []fact       `json:"facts"`
 }
 
-// fact is a single number.
+// fact is a number that stands by itself, measured once or several times.
 type fact struct {
-	Name  string  `json:"name"`
-	Value float64 `json:"value"`
-	Unit  string  `json:"unit"`
+	Name   string  `json:"name"`
+	Values samples `json:"values"`
+	Unit   string  `json:"unit"`
 }
 
 // save writes the report as JSON.
@@ -127,7 +131,7 @@ func (r report) markdown(before *report) string {
 		text += "\n| | |\n|---|---|\n"
 	}
 	for _, f := range r.Facts {
-		text += fmt.Sprintf("| %s | %s %s |\n", f.Name, short(f.Value), f.Unit)
+		text += fmt.Sprintf("| %s | %s %s |\n", f.Name, f.Values, f.Unit)
 	}
 	return text
 }

@@ -16,17 +16,21 @@ import (
 	block "github.com/pierrec/lz4/v4"
 )
 
-// dialect is how a connection speaks: a version of the native protocol, compressed or not.
+// dialect is how a connection speaks: a version of the native protocol, compressed or not, encrypted or not.
 type dialect struct {
 	version primitive.ProtocolVersion
 	lz4     bool
+	tls     bool
 }
 
-// String is the dialect as reports name it: v4, v5+lz4.
+// String is the dialect as reports name it: v4, v5+lz4, v5+TLS.
 func (d dialect) String() string {
 	name := fmt.Sprintf("v%d", d.version)
 	if d.lz4 {
 		name += "+lz4"
+	}
+	if d.tls {
+		name += "+TLS"
 	}
 	return name
 }

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+
+	"music/integration/cassandra"
+)
+
+// locks measures what locks cost on a real node.
+func (s settings) locks(r *report, _ *child) error {
+	if !s.node {
+		return nil
+	}
+	n, err := startNode(cassandra.Options{Heap: "512m"})
+	if err != nil {
+		return fmt.Errorf("a real node (-node=false leaves it out): %w", err)
+	}
+	defer n.stop()
+	const warm = 3 * time.Second // each, for Java's compiler
+	if _, err := compare("warm", n.lanes(32), 1, warm); err != nil {
+		return err
+	}
+	return s.locksOn(n, r)
+}
+
+// locksOn measures on a node what locks cost there.
+func (s settings) locksOn(n *realNode, r *report) error {
+	for _, clients := range []int{16, 1} {
+		c, err := compare(fmt.Sprintf("keys of a real node, %d x 1", clients), n.lanes(clients), s.rounds, 2*s.span)
+		if err != nil {
+			return err
+		}
+		c.tell(os.Stdout)
+		r.Node = append(r.Node, c)
+	}
+	for _, rows := range []int{1, 100, 10_000} {
+		f, err := n.synchronised(rows, s.rounds)
+		if err != nil {
+			return err
+		}
+		r.Facts = append(r.Facts, f)
+	}
+	f, err := n.starts(s.rounds)
+	r.Facts = append(r.Facts, f)
+	return err
+}
+
+// starts measures how long the proxy takes from its start to the first query that it has forwarded. It has been started here before:
+// its own tables are there.
+func (n *realNode) starts(rounds int) (fact, error) {
+	f := fact{Name: startName, Unit: "ms"}
+	for range rounds {
+		n.proxy.stop()
+		took, err := n.start()
+		if err != nil {
+			return f, fmt.Errorf("start of the proxy: %w", err)
+		}
+		f.Values = append(f.Values, float64(took.Microseconds())/1000)
+	}
+	return f, nil
+}
+
+// startName is the fact of starts.
+const startName = "start of the proxy to the first forwarded query"
+
+// synchronised measures the first put under the lock of a key that has so many rows from before, each time another one.
+func (n *realNode) synchronised(rows, rounds int) (fact, error) {
+	f := fact{Name: fmt.Sprintf("first put under the lock of a key with rows of before, %d", rows), Unit: "ms"}
+	for i := range rounds {
+		key := fmt.Sprintf("%d rows, %d", rows, i)
+		if err := n.fill(key, rows); err != nil {
+			return f, fmt.Errorf("fill %s: %w", key, err)
+		}
+		w, err := newWriter(n.proxy.address, key)
+		if err != nil {
+			return f, err
+		}
+		took, err := w.firstPut("bench.sized")
+		_ = w.Close()
+		if err != nil {
+			return f, fmt.Errorf("key with %d rows: %w", rows, err)
+		}
+		f.Values = append(f.Values, float64(took.Microseconds())/1000)
+	}
+	return f, nil
+}
+
+// firstPut is how long the first put takes in a section.
+func (w *writer) firstPut(table string) (time.Duration, error) {
+	text := "UPDATE " + table + " USING LOCK ? SET v = ? WHERE k = ? AND c = 0"
+	var err error
+	if w.prepared[text], err = w.prepare(text); err != nil {
+		return 0, err
+	}
+	if err := w.lock(table); err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	if _, err := w.do(text, w.ref, noise(1, 100), w.key); err != nil {
+		return 0, err
+	}
+	took := time.Since(began)
+	return took, w.unlock(table)
+}
+
+// fill gives a key its rows, past the proxy.
+func (n *realNode) fill(key string, rows int) error {
+	l, err := dialKeys(n.node.address)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = l.Close() }()
+	id, err := l.prepare("INSERT INTO bench.sized (k, c, v) VALUES (?, ?, ?)")
+	if err != nil {
+		return err
+	}
+	const most = 100 // rows of a batch
+	for from := 0; from < rows; from += most {
+		batch := &message.Batch{Type: primitive.BatchTypeUnlogged, Consistency: primitive.ConsistencyLevelQuorum}
+		for c := from; c < min(rows, from+most); c++ {
+			values := [][]byte{[]byte(key), binary.BigEndian.AppendUint32(nil, uint32(c)), noise(c, 100)} //nolint:gosec // G115: small
+			child := &message.BatchChild{Id: id}
+			for _, v := range values {
+				child.Values = append(child.Values, primitive.NewValue(v))
+			}
+			batch.Children = append(batch.Children, child)
+		}
+		if _, err := l.ask(batch); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,263 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+
+	"music/integration/cassandra"
+)
+
+// realNode is a real node with the product in front of it.
+type realNode struct {
+	cluster *cassandra.Cluster
+	node    target
+	proxy   *child
+}
+
+// startNode starts both, and makes the tables of ways and of synchronised.
+func startNode(o cassandra.Options) (*realNode, error) {
+	const limit = 10 * time.Minute // the first time Cassandra is fetched
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	var err error
+	if o.RunDir, err = cassandra.DefaultRunDir(); err != nil {
+		return nil, err
+	}
+	o.Dir, o.Address, o.Log = filepath.Join(o.RunDir, "bench"), func(int) string { return "127.0.11.1" }, os.Stderr
+	cluster, err := cassandra.Start(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	n := &realNode{cluster: cluster, node: target{address: cluster.Nodes()[0].Addr()}}
+	if _, err = n.start(); err == nil {
+		err = n.create()
+	}
+	if err != nil {
+		n.stop()
+		return nil, err
+	}
+	return n, nil
+}
+
+// stop ends both.
+func (n *realNode) stop() {
+	if n.proxy != nil {
+		n.proxy.stop()
+	}
+	_ = n.cluster.Wipe() // what is left is removed by the next start
+}
+
+// start starts the proxy, and tells how long it took until it has forwarded a query.
+func (n *realNode) start() (time.Duration, error) {
+	began := time.Now()
+	var err error
+	if n.proxy, err = startChild("music", n.node.address); err != nil {
+		return 0, err
+	}
+	for {
+		l, err := dialKeys(n.proxy.address)
+		if err == nil {
+			_, err = l.query("SELECT cluster_name FROM system.local")
+			_ = l.Close()
+		}
+		took := time.Since(began)
+		if err == nil || took > time.Minute {
+			return took, err
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// create makes the tables, through the proxy.
+func (n *realNode) create() error {
+	l, err := dialKeys(n.proxy.address)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = l.Close() }()
+	for _, text := range []string{
+		"CREATE KEYSPACE bench WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+		"CREATE TABLE bench.plain (k text PRIMARY KEY, v blob)",
+		"CREATE TABLE bench.locked (k text PRIMARY KEY, v blob) WITH comment = '@critical(lease=10m)'",
+		"CREATE TABLE bench.auto (k text PRIMARY KEY, v blob) WITH comment = '@critical(unlocked=auto)'",
+		"CREATE TABLE bench.sized (k text, c int, v blob, PRIMARY KEY (k, c)) WITH comment = '@critical'",
+	} {
+		if _, err := l.query(text); err != nil {
+			return fmt.Errorf("%s: %w", text, err)
+		}
+	}
+	return nil
+}
+
+// dialKeys connects a client that writes keys.
+func dialKeys(address string) (*line, error) {
+	return dialLine(address, dialect{version: primitive.ProtocolVersion4}, "bench")
+}
+
+// query asks a statement as text.
+func (l *line) query(text string) (message.Message, error) {
+	return l.ask(&message.Query{Query: text, Options: &message.QueryOptions{Consistency: primitive.ConsistencyLevelQuorum}})
+}
+
+// writer is a client that writes keys.
+type writer struct {
+	*line
+	key      []byte
+	ref      []byte // of the lock that it holds on key; nil: none
+	prepared map[string][]byte
+}
+
+// newWriter connects one whose key nobody else writes.
+func newWriter(address, key string) (*writer, error) {
+	l, err := dialKeys(address)
+	if err != nil {
+		return nil, err
+	}
+	return &writer{line: l, key: []byte(key), prepared: map[string][]byte{}}, nil
+}
+
+// do executes a statement, which is prepared when it is done first, at QUORUM.
+func (w *writer) do(text string, values ...[]byte) (message.Message, error) {
+	id := w.prepared[text]
+	if id == nil {
+		var err error
+		if id, err = w.prepare(text); err != nil {
+			return nil, err
+		}
+		w.prepared[text] = id
+	}
+	o := &message.QueryOptions{Consistency: primitive.ConsistencyLevelQuorum}
+	for _, v := range values {
+		o.PositionalValues = append(o.PositionalValues, primitive.NewValue(v))
+	}
+	m, err := w.ask(&message.Execute{QueryId: id, Options: o})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", text, err)
+	}
+	return m, nil
+}
+
+// applied executes a statement that answers as a lightweight transaction does, and gives the row behind [applied].
+func (w *writer) applied(text string, values ...[]byte) (message.Row, error) {
+	m, err := w.do(text, values...)
+	if err != nil {
+		return nil, err
+	}
+	rows, ok := m.(*message.RowsResult)
+	if !ok || len(rows.Data) != 1 || !slices.Equal(rows.Data[0][0], []byte{1}) {
+		return nil, fmt.Errorf("%s: not applied: %v", text, m)
+	}
+	return rows.Data[0][1:], nil
+}
+
+// lock acquires the lock of its key in a table.
+func (w *writer) lock(table string) error {
+	row, err := w.applied("LOCK "+table+" WHERE k = ?", w.key)
+	if err != nil {
+		return err
+	}
+	w.ref = slices.Clone(row[0])
+	return nil
+}
+
+// unlock gives it back.
+func (w *writer) unlock(table string) error {
+	_, err := w.applied("UNLOCK "+table+" WHERE k = ? USING LOCK ?", w.key, w.ref)
+	w.ref = nil
+	return err
+}
+
+// way is one to write a key.
+type way struct {
+	name   string
+	direct bool // to the node
+	once   func(w *writer) error
+}
+
+// plainWrite is the way that others are measured by.
+const plainWrite = "QUORUM write"
+
+// ways are those that are compared.
+func ways() []way {
+	value := noise(0, 100)
+	plain := func(w *writer) error {
+		_, err := w.do("UPDATE bench.plain SET v = ? WHERE k = ?", value, w.key)
+		return err
+	}
+	put := func(w *writer) error {
+		_, err := w.do("UPDATE bench.locked USING LOCK ? SET v = ? WHERE k = ?", w.ref, value, w.key)
+		return err
+	}
+	section := func(w *writer) error {
+		if err := w.lock("bench.locked"); err != nil {
+			return err
+		}
+		if err := put(w); err != nil {
+			return err
+		}
+		return w.unlock("bench.locked")
+	}
+	return []way{
+		{name: plainWrite + ", direct", direct: true, once: plain},
+		{name: plainWrite, once: plain},
+		{name: "put under a held lock", once: func(w *writer) error {
+			if w.ref == nil {
+				if err := w.lock("bench.locked"); err != nil {
+					return err
+				}
+			}
+			return put(w)
+		}},
+		{name: "write with unlocked=auto", once: func(w *writer) error {
+			_, err := w.do("UPDATE bench.auto SET v = ? WHERE k = ?", value, w.key)
+			return err
+		}},
+		{name: "lock, put, unlock, the key stays", once: section},
+		{name: "lock, put, unlock, a new key", once: func(w *writer) error {
+			from := len(w.key) - 8 // the count
+			count := binary.BigEndian.Uint64(w.key[from:])
+			w.key = binary.BigEndian.AppendUint64(slices.Clone(w.key[:from]), count+1)
+			return section(w)
+		}},
+		{name: "UPDATE … IF EXISTS, direct", direct: true, once: func(w *writer) error {
+			if w.prepared[lwt] == nil { // the first time: there has to be something
+				if err := plain(w); err != nil {
+					return err
+				}
+			}
+			_, err := w.applied(lwt, value, w.key)
+			return err
+		}},
+	}
+}
+
+// lwt is a lightweight transaction.
+const lwt = "UPDATE bench.plain SET v = ? WHERE k = ? IF EXISTS"
+
+// lanes are the ways, each for so many clients with keys of their own.
+func (n *realNode) lanes(clients int) []lane {
+	var all []lane
+	for _, way := range ways() {
+		t := target{name: way.name, address: n.node.address}
+		if !way.direct {
+			t = n.proxy.target(way.name)
+		}
+		dial := func(i int) (*client, error) {
+			w, err := newWriter(t.address, fmt.Sprintf("%s %d/%d %08d", way.name, i, clients, 0))
+			if err != nil {
+				return nil, err
+			}
+			return &client{line: w.line, depth: 1, round: func() error { return way.once(w) }}, nil
+		}
+		all = append(all, lane{target: t, gather: func() (crowd, error) { return gather(clients, dial) }})
+	}
+	return all
+}
