@@ -3,6 +3,7 @@ package main
 import (
 	"net"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -84,7 +85,10 @@ func TestLocksOnARealNode(t *testing.T) {
 			}
 		}
 	}
-	t.Log(r)
+	t.Log(r.markdown(&r))
+	if err := r.plots(t.TempDir() + "/p"); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestScale(t *testing.T) {
@@ -93,6 +97,31 @@ func TestScale(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Log(r.Facts)
+}
+
+// A target is missed if one of the works misses it.
+func TestVerdicts(t *testing.T) {
+	work := func(name string, cpu float64) comparison {
+		return comparison{Work: name, Targets: []measured{{Target: "relay", CPU: samples{1}}, {Target: "proxy", CPU: samples{cpu}}}}
+	}
+	write := func(share ...float64) comparison {
+		return comparison{Targets: []measured{{Target: plainWrite, PerSecond: samples{10, 100, 50}}, {Target: put, PerSecond: share}}}
+	}
+	for _, c := range []struct {
+		report report
+		want   string
+	}{
+		{report{Comparisons: []comparison{work("v4 EXECUTE read, 4 x 64", 1.5), work("v5+lz4 EXECUTE write, 4 x 64", 2)}}, "≤ 2  | 1.50–2.00  | met |"},
+		{report{Comparisons: []comparison{work("v4 EXECUTE read, 4 x 64", 1.5), work("v5+lz4 EXECUTE write, 4 x 64", 2.1)}}, "≤ 2  | 1.50–2.10  | missed |"},
+		{report{Comparisons: []comparison{work("v5+TLS EXECUTE read, 4 x 64", 1)}}, "over TLS: CPU, proxy : TLS relay | ≤ 2  | 1.00  | met |"},
+		{report{Node: []comparison{write(9.6, 99, 45)}}, "≥ 0.95  | 0.96  | met |"}, // by rounds 0.96, 0.99, 0.9
+		{report{Node: []comparison{write(9.4, 99, 45)}}, "≥ 0.95  | 0.94  | missed |"},
+		{report{Facts: []fact{{startName, samples{100, 301, 302}, "ms"}}}, "≤ 300 ms | 301 ms | missed |"},
+	} {
+		if got := c.report.verdicts(); !strings.Contains(got, c.want) {
+			t.Errorf("no %q in\n%s", c.want, got)
+		}
+	}
 }
 
 func TestReportComesBack(t *testing.T) {
@@ -110,7 +139,7 @@ func TestReportComesBack(t *testing.T) {
 	if got := back.rows("proxy", "relay"); len(got) != 1 || got[0].cpu != 1.5 || got[0].throughput != 0.5 {
 		t.Errorf("%+v", got)
 	}
-	if err := back.plot(t.TempDir() + "/p.svg"); err != nil {
+	if err := back.plots(t.TempDir() + "/p"); err != nil {
 		t.Error(err)
 	}
 }

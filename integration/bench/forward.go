@@ -208,13 +208,16 @@ func inBetween(server *child, secure bool) (direct, relay, proxy *child, stop fu
 	return direct, relay, proxy, stop, err
 }
 
+// pauseName begins the facts of pauses.
+const pauseName = "longest pause by the garbage collector of the proxy in all of that"
+
 // pauses notes how long the garbage collector has ever stopped the proxy.
 func (r *report) pauses(proxy *child, secure bool) error {
 	longest, collections, err := proxy.pauses()
 	if err != nil {
 		return fmt.Errorf("pauses of the proxy: %w", err)
 	}
-	name := "longest pause by the garbage collector of the proxy in all of that"
+	name := pauseName
 	if secure {
 		name += ", TLS"
 	}

@@ -1,5 +1,6 @@
-// Command bench measures what the proxy costs beside a bare TCP relay and beside nothing at all, in one run, in turns: only ratios
-// taken so say something on a machine that does other things too. `make bench` calls it; `bench -help` tells the flags.
+// Command bench measures what the proxy costs beside a bare TCP relay and beside nothing at all, and what locks cost on a real node
+// beside plain writes, in one run, in turns: only ratios taken so say something on a machine that does other things too. `make bench`
+// calls it; `bench -help` tells the flags.
 package main
 
 import (
@@ -51,7 +52,7 @@ func parse() (settings, error) {
 	flag.IntVar(&s.rounds, "rounds", 5, "rounds of each measurement; the median is told")
 	flag.DurationVar(&s.span, "span", 500*time.Millisecond, "length of a round at one target")
 	flag.StringVar(&only, "only", "", "measure the work that matches this expression only")
-	flag.StringVar(&s.out, "out", "bench.json", "where to save the report; a plot goes beside it")
+	flag.StringVar(&s.out, "out", "bench.json", "where to save the report; plots go beside it")
 	flag.StringVar(&s.against, "against", "", "an earlier report to compare with")
 	flag.StringVar(&s.also, "also", "", "NAME=HOST:PORT of a further proxy to compare with, in front of the server at -mock")
 	flag.StringVar(&s.mock, "mock", "127.0.0.1:0", "where the server listens that stands in for Cassandra")
@@ -96,5 +97,5 @@ func run() error {
 	if err := r.save(s.out); err != nil {
 		return err
 	}
-	return r.plot(strings.TrimSuffix(s.out, filepath.Ext(s.out)) + ".svg")
+	return r.plots(strings.TrimSuffix(s.out, filepath.Ext(s.out)))
 }

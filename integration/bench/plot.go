@@ -9,11 +9,16 @@ import (
 	"gonum.org/v1/plot/vg"
 )
 
-// plot draws the CPU of a request in each work, relay and proxy side by side.
-func (r report) plot(path string) error {
-	p := plot.New()
-	p.Title.Text = "Processor time of a forwarded request, " + r.Machine
-	p.Y.Label.Text = "µs"
+// plots draws the report into files whose names begin alike: what is forwarded, and what was done on a real node.
+func (r report) plots(prefix string) error {
+	if err := r.plotForwarded(prefix + ".svg"); err != nil {
+		return err
+	}
+	return r.plotNode(prefix + "-locks.svg")
+}
+
+// plotForwarded draws the CPU of a request in each work, relay and proxy side by side.
+func (r report) plotForwarded(path string) error {
 	var names []string
 	bars := map[string]plotter.Values{}
 	for _, c := range r.Comparisons {
@@ -24,18 +29,44 @@ func (r report) plot(path string) error {
 			}
 		}
 	}
+	p := plot.New()
+	p.Title.Text = "Processor time of a forwarded request, " + r.Machine
+	p.Y.Label.Text = "µs"
+	return drawn(p, names, []string{"relay", "proxy"}, bars, path)
+}
+
+// plotNode draws the throughput of each way to write a key, in parts of that of the plain write, for each number of clients.
+func (r report) plotNode(path string) error {
+	var names, works []string
+	bars := map[string]plotter.Values{}
+	for i, c := range r.Node {
+		works = append(works, c.Work)
+		for _, m := range c.Targets {
+			if i == 0 {
+				names = append(names, m.Target)
+			}
+			bars[c.Work] = append(bars[c.Work], c.share(m.Target).median())
+		}
+	}
+	p := plot.New()
+	p.Title.Text = "Throughput beside a plain write through the proxy, " + r.Machine
+	return drawn(p, names, works, bars, path)
+}
+
+// drawn draws bars side by side into a file: one of each kind at each name. Nothing is no drawing.
+func drawn(p *plot.Plot, names, kinds []string, bars map[string]plotter.Values, path string) error {
 	if len(names) == 0 {
 		return nil
 	}
 	const width = vg.Length(9)
-	for i, target := range []string{"relay", "proxy"} {
-		b, err := plotter.NewBarChart(bars[target], width)
+	for i, kind := range kinds {
+		b, err := plotter.NewBarChart(bars[kind], width)
 		if err != nil {
 			return fmt.Errorf("plot: %w", err)
 		}
 		b.Offset, b.Color = width*vg.Length(i)-width/2, plotutil.Color(i)
 		p.Add(b)
-		p.Legend.Add(target, b)
+		p.Legend.Add(kind, b)
 	}
 	p.Legend.Top, p.Legend.Left = true, true
 	p.NominalX(names...)

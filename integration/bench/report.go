@@ -123,9 +123,13 @@ func ratio(a, b samples) float64 {
 
 // markdown is the report as the README shows it; before may be nil.
 func (r report) markdown(before *report) string {
-	text := "| work (clients x in flight) | CPU, proxy : relay | proxy's CPU a request | throughput, proxy : relay | p50, proxy : relay |\n|---|---|---|---|---|\n"
+	text := r.verdicts()
+	text += "\n| work (clients x in flight) | CPU, proxy : relay | proxy's CPU a request | throughput, proxy : relay | p50, proxy : relay |\n|---|---|---|---|---|\n"
 	for _, x := range r.rows("proxy", "relay") {
 		text += fmt.Sprintf("| %s | %.2f | %.2f µs%s | %.2f | %.2f |\n", x.work, x.cpu, x.cpuProxy, earlier(before, x.work), x.throughput, x.p50)
+	}
+	for _, c := range r.Node {
+		text += c.markdown(before)
 	}
 	if len(r.Facts) > 0 {
 		text += "\n| | |\n|---|---|\n"
@@ -134,6 +138,42 @@ func (r report) markdown(before *report) string {
 		text += fmt.Sprintf("| %s | %s %s |\n", f.Name, f.Values, f.Unit)
 	}
 	return text
+}
+
+// markdown is what was measured on a real node, each way beside the plain write through the proxy.
+func (c comparison) markdown(before *report) string {
+	text := fmt.Sprintf("\n| %s | a second | of a plain write's | p50, µs | p99, µs | proxy's CPU, µs |\n|---|---|---|---|---|---|\n", c.Work)
+	for _, m := range c.Targets {
+		share := c.share(m.Target)
+		text += fmt.Sprintf("| %s | %s | %s%s | %s | %s | %s |\n", m.Target, m.PerSecond, share, before.earlierShare(c.Work, m.Target), m.P50, m.P99, m.CPU)
+	}
+	return text
+}
+
+// share is the throughput of a way in parts of that of the plain write through the proxy, round by round.
+func (c comparison) share(name string) samples {
+	m, plain := c.of(name), c.of(plainWrite)
+	if m == nil || plain == nil {
+		return nil
+	}
+	var all samples
+	for i := range min(len(m.PerSecond), len(plain.PerSecond)) {
+		all = append(all, m.PerSecond[i]/plain.PerSecond[i])
+	}
+	return all
+}
+
+// earlierShare tells how the share was in an earlier run; r may be nil.
+func (r *report) earlierShare(work, name string) string {
+	if r == nil {
+		return ""
+	}
+	for _, c := range r.Node {
+		if c.Work == work && c.of(name) != nil {
+			return fmt.Sprintf(" (was %.2f)", c.share(name).median())
+		}
+	}
+	return " (new)"
 }
 
 // earlier tells how the ratio of CPU was in an earlier run.

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+)
+
+// goal is a number that the product promises: the worst of what was measured for it is to be within the bound.
+type goal struct {
+	name  string
+	bound float64
+	least bool // the bound is the least, not the most
+	unit  string
+	of    func(r report) samples // one for each work
+}
+
+// goals are those of DESIGN.md 9 that one machine can show.
+func goals() []goal {
+	cpu, p50 := func(x row) float64 { return x.cpu }, func(x row) float64 { return x.p50 }
+	return []goal{
+		{"pipelined EXECUTE, small: CPU, proxy : relay", 2, false, "", ratiosOf(`^v\d(\+lz4)? EXECUTE (read|write), 4 x`, cpu)},
+		{"pipelined EXECUTE, 8 KiB: CPU, proxy : relay", 2, false, "", ratiosOf(`^v\d(\+lz4)? EXECUTE (read|write) 8 KiB, 4 x`, cpu)},
+		{"pipelined QUERY: CPU, proxy : relay", 2.5, false, "", ratiosOf(`^v\d(\+lz4)? QUERY read, 4 x`, cpu)},
+		{"one at a time: p50, proxy : relay", 1.2, false, "", ratiosOf(`^v\d(\+lz4)? .*, 1 x 1$`, p50)},
+		{"pipelined EXECUTE over TLS: CPU, proxy : TLS relay", 2, false, "", ratiosOf(`TLS EXECUTE .*, 4 x`, cpu)},
+		{"pipelined QUERY over TLS: CPU, proxy : TLS relay", 2.5, false, "", ratiosOf(`TLS QUERY .*, 4 x`, cpu)},
+		{"one at a time over TLS: p50, proxy : TLS relay", 1.2, false, "", ratiosOf(`TLS .*, 1 x 1$`, p50)},
+		{"memory of an idle client", 16, false, "KiB", factsOf(`^memory of an idle client, proxy`)},
+		{"put under a held lock: throughput of a plain QUORUM write through the proxy", 0.95, true, "", heldPut},
+		{"start to the first forwarded query", 300, false, "ms", factsOf("^" + startName)},
+		{"longest pause by the garbage collector", 1000, false, "µs", factsOf("^" + pauseName)},
+	}
+}
+
+// ratiosOf are numbers of the works that match.
+func ratiosOf(works string, number func(row) float64) func(report) samples {
+	matches := regexp.MustCompile(works)
+	return func(r report) (all samples) {
+		for _, x := range r.rows("proxy", "relay") {
+			if matches.MatchString(x.work) {
+				all = append(all, number(x))
+			}
+		}
+		return all
+	}
+}
+
+// factsOf are the medians of the facts that match.
+func factsOf(names string) func(report) samples {
+	matches := regexp.MustCompile(names)
+	return func(r report) (all samples) {
+		for _, f := range r.Facts {
+			if matches.MatchString(f.Name) {
+				all = append(all, f.Values.median())
+			}
+		}
+		return all
+	}
+}
+
+// heldPut is the share of a put under a held lock, for each number of clients.
+func heldPut(r report) (all samples) {
+	for _, c := range r.Node {
+		if share := c.share(put); share != nil {
+			all = append(all, share.median())
+		}
+	}
+	return all
+}
+
+// met tells whether all that was measured is within the bound.
+func (g goal) met(measured samples) bool {
+	if g.least {
+		return slices.Min(measured) >= g.bound
+	}
+	return slices.Max(measured) <= g.bound
+}
+
+// verdicts is each goal that something was measured for, with the least and the most of its works.
+func (r report) verdicts() string {
+	text := "| target | | measured | |\n|---|---|---|---|\n"
+	for _, g := range goals() {
+		measured := g.of(r)
+		if len(measured) == 0 {
+			continue
+		}
+		sign, verdict := "≤", "missed"
+		if g.least {
+			sign = "≥"
+		}
+		if g.met(measured) {
+			verdict = "met"
+		}
+		span := short(slices.Min(measured))
+		if most := short(slices.Max(measured)); most != span {
+			span += "–" + most
+		}
+		text += fmt.Sprintf("| %s | %s %v %s | %s %s | %s |\n", g.name, sign, g.bound, g.unit, span, g.unit, verdict)
+	}
+	return text
+}
