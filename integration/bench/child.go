@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"runtime/debug"
 	"runtime/metrics"
 	"strings"
 	"syscall"
@@ -46,7 +47,7 @@ func roles() map[string]role {
 }
 
 // beRole serves in a role on a free port of loopback, whose address it prints, until its input ends: with its parent. Each line of
-// input is answered by the longest pause of the garbage collector so far, in microseconds, and the number of its collections.
+// input is a question, and answered by a line.
 func beRole(name, to string) error {
 	raiseLimits()
 	address := "127.0.0.1:0"
@@ -62,7 +63,7 @@ func beRole(name, to string) error {
 	fmt.Println(l.Addr())
 	go func() {
 		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-			fmt.Println(longestPause().Microseconds(), collections())
+			fmt.Println(answer(lines.Text()))
 		}
 		end()
 		time.Sleep(endLimit)
@@ -72,6 +73,23 @@ func beRole(name, to string) error {
 		return err
 	}
 	return nil // told to end
+}
+
+// The questions to a role.
+const (
+	askPauses = "pauses" // the longest pause of the garbage collector so far, in microseconds, and the number of its collections
+	askFree   = "free"   // give memory back that is not in use, now and not in some minutes; answered when it is done
+)
+
+// answer is that to a question.
+func answer(question string) string {
+	switch question {
+	case askPauses:
+		return fmt.Sprint(longestPause().Microseconds(), " ", collections())
+	case askFree:
+		debug.FreeOSMemory()
+	}
+	return ""
 }
 
 // endLimit is how long a role may take to end in good order.
@@ -155,13 +173,22 @@ func (c *child) stop() {
 	_ = c.cmd.Wait() // however it ends
 }
 
+// ask is the answer to a question.
+func (c *child) ask(question string) (string, error) {
+	if _, err := fmt.Fprintln(c.stdin, question); err != nil {
+		return "", err
+	}
+	return c.stdout.ReadString('\n')
+}
+
 // pauses asks for the longest pause of the garbage collector, and the number of its collections.
 func (c *child) pauses() (longest time.Duration, collections int, err error) {
-	var us int64
-	if _, err := fmt.Fprintln(c.stdin); err != nil {
+	text, err := c.ask(askPauses)
+	if err != nil {
 		return 0, 0, err
 	}
-	_, err = fmt.Fscanln(c.stdout, &us, &collections)
+	var us int64
+	_, err = fmt.Sscan(text, &us, &collections)
 	return time.Duration(us) * time.Microsecond, collections, err
 }
 
@@ -182,8 +209,9 @@ func cpuOf(pid int) time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// resident is the memory of the process in bytes.
+// resident is the memory of the process in bytes, once it has given back what it does not use.
 func (c *child) resident() int64 {
+	_, _ = c.ask(askFree) // an error: it has ended, and has none
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", c.cmd.Process.Pid))
 	if err != nil {
 		return 0

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 )
@@ -42,6 +41,5 @@ func (s settings) idleAt(role string, server *child) (float64, error) {
 		return 0, err
 	}
 	defer all.leave()
-	time.Sleep(2 * time.Second) // until what the handshakes took has been given back
 	return float64(c.resident()-before) / float64(s.idle), nil
 }
