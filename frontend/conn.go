@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
-	"github.com/rs/zerolog"
 )
 
 var (
@@ -30,7 +29,6 @@ var (
 type conn struct {
 	id     uint64
 	server *Server
-	log    zerolog.Logger
 
 	client  net.Conn
 	backend net.Conn
@@ -89,11 +87,7 @@ type course struct {
 
 // newConn makes a connection that has read nothing yet.
 func newConn(s *Server, client net.Conn) *conn {
-	id := s.lastID.Add(1)
-	c := &conn{
-		id: id, server: s, client: client,
-		log: s.Log.With().Uint64("conn", id).Str("client", client.RemoteAddr().String()).Logger(),
-	}
+	c := &conn{id: s.lastID.Add(1), server: s, client: client}
 	c.sample.start = time.Now()
 	c.sample.stream.Store(none)
 	c.ending.done = make(chan struct{})

@@ -85,16 +85,17 @@ func (c *conn) linger() {
 
 // tell logs the end of the connection, once.
 func (c *conn) tell(cause error) {
+	log := c.server.Log.With().Uint64("conn", c.id).Str("client", c.client.RemoteAddr().String()).Logger()
 	switch {
 	case errors.Is(cause, errBackendLost), errors.Is(cause, errBackendSlow):
 		c.server.Stats.Lost.Add(1)
-		c.log.Warn().Err(cause).Msg("client connection closed: Cassandra is lost")
+		log.Warn().Err(cause).Msg("client connection closed: Cassandra is lost")
 	case errors.Is(cause, errPanic):
-		c.log.Error().Err(cause).Msg("client connection closed: a bug of the proxy")
+		log.Error().Err(cause).Msg("client connection closed: a bug of the proxy")
 	case errors.Is(cause, errClientClosed), errors.Is(cause, errDrained), errors.Is(cause, errUnsupported):
-		c.log.Debug().AnErr("cause", cause).Msg("client connection closed")
+		log.Debug().AnErr("cause", cause).Msg("client connection closed")
 	default:
 		c.server.Stats.Rejected.Add(1)
-		c.log.Info().Err(cause).Msg("client connection closed: it did not keep to the protocol or its limits")
+		log.Info().Err(cause).Msg("client connection closed: it did not keep to the protocol or its limits")
 	}
 }

@@ -28,10 +28,11 @@ type watch struct {
 	allowed   func()                           // watchRights: what follows where it may
 }
 
-// watches holds the expected answers of a connection, by stream. Most connections have none at most times.
+// watches holds the expected answers of a connection, by stream. Most connections have none at most times, and are not to pay for the
+// room that a map keeps for several: hence pointers.
 type watches struct {
 	mu sync.Mutex
-	by map[int16]watch
+	by map[int16]*watch
 }
 
 // add expects an answer.
@@ -39,29 +40,37 @@ func (w *watches) add(stream int16, x watch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.by == nil {
-		w.by = map[int16]watch{}
+		w.by = map[int16]*watch{}
 	}
-	w.by[stream] = x
+	w.by[stream] = &x
 }
 
 // peek returns what is expected on a stream.
 func (w *watches) peek(stream int16) watch {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.by[stream]
+	return w.at(stream)
+}
+
+// at is called with the mutex held.
+func (w *watches) at(stream int16) watch {
+	if x := w.by[stream]; x != nil {
+		return *x
+	}
+	return watch{}
 }
 
 // remove returns what was expected on a stream, and expects it no longer.
 func (w *watches) remove(stream int16) watch {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	x := w.by[stream]
+	x := w.at(stream)
 	delete(w.by, stream)
 	return x
 }
 
 // removeAll empties w and returns what was in it.
-func (w *watches) removeAll() map[int16]watch {
+func (w *watches) removeAll() map[int16]*watch {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	all := w.by
