@@ -21,6 +21,7 @@ var (
 type executor struct {
 	session *gocql.Session
 	schema  *schema
+	known   descriptions // of the tables that have been synchronised
 }
 
 // do carries out one command. It never repeats anything: an outcome that is not certain is Unknown, and the core decides.

@@ -47,17 +47,17 @@ func synchronise(ctx context.Context, in scope, k keyOfTable, a musiccore.Copy) 
 // newPartition reads the schema that an attempt rests on.
 func newPartition(ctx context.Context, in scope, k keyOfTable) (partition, error) {
 	p := partition{scope: in, sizes: usualSizes()}
-	s := in.session
-	view, err := agreedView(ctx, s)
+	view, err := agreedView(ctx, in.session)
 	if err != nil {
 		return p, err
 	}
 	p.now = view.now
-	described, err := view.describe(ctx, s, k)
+	described, err := view.description(ctx, in, k)
 	if err != nil {
 		return p, err
 	}
-	if p.table, err = newSynchTable(described); err != nil {
+	p.sizes.largest = described.largest
+	if p.table, err = newSynchTable(described.table); err != nil {
 		return p, err
 	}
 	if k.Row {
@@ -66,8 +66,7 @@ func newPartition(ctx context.Context, in scope, k keyOfTable) (partition, error
 	if p.pk, err = p.table.key(k.PK); err != nil {
 		return p, fmt.Errorf("%w: %w", errNotSynchronisable, err)
 	}
-	p.sizes.largest, err = view.largestBatch(ctx, s)
-	return p, err
+	return p, nil
 }
 
 // partition is where one attempt reads and writes. Both use the same now, in seconds of Unix time, so that what has a TTL

@@ -17,6 +17,7 @@ type store struct {
 	t        testing.TB
 	session  *gocql.Session
 	keyspace string
+	known    descriptions
 }
 
 // openStore opens one that speaks a version of the protocol.
@@ -53,7 +54,7 @@ func open(t testing.TB, configure func(*gocql.ClusterConfig)) *store {
 }
 
 // scope is all of the cluster.
-func (s *store) scope() scope { return scope{s.session, gocql.Quorum, gocql.Serial} }
+func (s *store) scope() scope { return scope{s.session, gocql.Quorum, gocql.Serial, &s.known} }
 
 // do runs a statement; KS stands for the keyspace.
 func (s *store) do(text string) {

@@ -69,10 +69,10 @@ func newSynchTable(d describedTable) (synchTable, error) {
 	if err := d.refusal(); err != nil {
 		return t, fmt.Errorf("%w: %s: %w", errNotSynchronisable, t.name, err)
 	}
-	slices.SortFunc(d.columns, func(a, b describedColumn) int {
+	columns := slices.SortedFunc(slices.Values(d.columns), func(a, b describedColumn) int {
 		return cmp.Or(cmp.Compare(a.position, b.position), strings.Compare(a.name, b.name))
 	})
-	for _, c := range d.columns {
+	for _, c := range columns {
 		column := d.column(c)
 		switch c.kind {
 		case "partition_key":

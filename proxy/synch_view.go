@@ -33,8 +33,9 @@ const (
 
 // schemaView is the schema as one node has it when all nodes had the same.
 type schemaView struct {
-	host string // id of the node
-	now  int    // Unix time in seconds, a little in the past of both the node and this process
+	host    string // id of the node
+	version gocql.UUID
+	now     int // Unix time in seconds, a little in the past of both the node and this process
 }
 
 // agreedView is the schema of one node once it sees all nodes agree, or errNotAgreed. Without agreement a column that the
@@ -64,13 +65,12 @@ func awaitView(ctx context.Context, ask func(context.Context) (schemaView, disse
 
 // askView asks one node for its schema version and those of its peers.
 func askView(ctx context.Context, s *gocql.Session) (view schemaView, others dissent, err error) {
-	var own gocql.UUID
 	var clock int64
 	iter := localQuery(s, "", "SELECT schema_version, toUnixTimestamp(now()) FROM system.local WHERE key = 'local'").IterContext(ctx)
 	if host := iter.Host(); host != nil {
 		view.host = host.HostID()
 	}
-	found := iter.Scan(&own, &clock)
+	found := iter.Scan(&view.version, &clock)
 	if err := iter.Close(); err != nil || !found {
 		return view, allAgree, errors.Join(err, gocql.ErrNotFound)
 	}
@@ -80,7 +80,7 @@ func askView(ctx context.Context, s *gocql.Session) (view schemaView, others dis
 	var id, version gocql.UUID
 	for ; iter.Scan(&id, &version); id, version = (gocql.UUID{}), (gocql.UUID{}) {
 		down := slices.ContainsFunc(hosts, func(h *gocql.HostInfo) bool { return h.HostID() == id.String() && !h.IsUp() })
-		others = max(others, dissentOf(own, version, down))
+		others = max(others, dissentOf(view.version, version, down))
 	}
 	return view, others, iter.Close()
 }

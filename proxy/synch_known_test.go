@@ -1,0 +1,36 @@
+package proxy
+
+import (
+	"testing"
+	"time"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+	"github.com/stretchr/testify/assert"
+)
+
+func TestDescriptionIsKnownAtItsVersionAndForItsTime(t *testing.T) {
+	var all descriptions
+	accounts, other := tableName{"bank", "accounts"}, tableName{"bank", "others"}
+	version, now := gocql.UUID{1}, time.Now()
+	all.remember(accounts, description{version: version, read: now, largest: 7})
+	for name, c := range map[string]struct {
+		table   tableName
+		version gocql.UUID
+		after   time.Duration
+		known   bool
+	}{
+		"at once":         {accounts, version, 0, true},
+		"later":           {accounts, version, knownFor - 1, true},
+		"too late":        {accounts, version, knownFor, false},
+		"another version": {accounts, gocql.UUID{2}, 0, false},
+		"another table":   {other, version, 0, false},
+	} {
+		d, known := all.find(c.table, c.version, now.Add(c.after))
+		assert.Equal(t, c.known, known, name)
+		assert.True(t, !known || d.largest == 7, name)
+	}
+	var none *descriptions
+	none.remember(accounts, description{version: version, read: now})
+	_, known := none.find(accounts, version, now)
+	assert.False(t, known)
+}
