@@ -97,7 +97,7 @@ func TestPagesOfSelectForUpdate(t *testing.T) {
 					assert.Equal(t, fmt.Sprintf("true %d held i%d %d", ref, i, i), row)
 				}
 				_, head := s.term("b")
-				assert.Equal(t, ref, head)
+				assert.LessOrEqual(t, head, ref, "the head, or behind it in its block")
 				s.works(s.client, fmt.Sprintf("UPDATE ACCOUNTS USING LOCK %d SET balance = 0 WHERE branch = 'b' AND id = 'i0'", ref))
 			}
 		})

@@ -193,8 +193,11 @@ func (v *vault) sections(t *testing.T, app papers) {
 		} {
 			require.NoError(t, c.run(statement{cql: cql}).err(), cql)
 		}
-		o = c.run(statement{cql: "SELECT grams FROM vault.gold WHERE id = 1"})
-		assert.Equal(t, "7", o.cell("grams"))
+		eventually(t, 20*time.Second, "a read", func() error { // cqlsh shows rows of a table when it has heard of it
+			o = c.run(statement{cql: "SELECT grams FROM vault.gold WHERE id = 1"})
+			return o.err()
+		})
+		assert.Equal(t, "7", o.cell("grams"), "%T: %v", c, o)
 		o = c.run(statement{cql: "SELECT address, port, ssl_enabled, driver_name FROM system_views.clients"})
 		require.NoError(t, o.err())
 		require.GreaterOrEqual(t, len(o.rows), 4, "of the drivers, of the proxy's session, and its link: %v", o)
