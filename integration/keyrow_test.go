@@ -170,7 +170,7 @@ func TestSynchroniseOfOneRow(t *testing.T) {
 
 // Through every driver: the key of a row, as text and bound.
 func TestLockOnARowThroughEveryDriver(t *testing.T) {
-	for _, d := range lockDrivers() {
+	for _, d := range oneOfEach() {
 		t.Run(d.name, func(t *testing.T) {
 			s := newHall(t, "keyrow_"+strings.NewReplacer("/", "_", "-", "_", "+", "_").Replace(d.name), d)
 			run := func(cql string, values ...any) outcome {

@@ -34,6 +34,11 @@ func lockDrivers() []driver {
 	}
 }
 
+// oneOfEach are the drivers with a version each, where versions make no difference.
+func oneOfEach() []driver {
+	return []driver{withGocql2(5, "+lz4"), withGocql1(4, ""), withPython(), withCqlsh()}
+}
+
 // newScene makes the table through the proxy.
 func newScene(t *testing.T, d driver) *scene {
 	t.Helper()

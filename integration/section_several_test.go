@@ -31,7 +31,7 @@ func (s *scene) states(o outcome) string {
 
 // A LOCK of several keys takes all or leaves nothing behind, or takes what is free, through every driver.
 func TestLockOfSeveralKeys(t *testing.T) {
-	for _, d := range lockDrivers() {
+	for _, d := range oneOfEach() {
 		t.Run(d.name, func(t *testing.T) {
 			s := newScene(t, d)
 			c, other := s.client, d.open(t, s.address, s.keyspace)

@@ -25,7 +25,7 @@ func (s *scene) shown(o outcome) []string {
 
 // SELECT … FOR UPDATE takes the lock and reads in one, through every driver; what it does not get it says in one row.
 func TestSelectForUpdateThroughEveryDriver(t *testing.T) {
-	for _, d := range lockDrivers() {
+	for _, d := range oneOfEach() {
 		t.Run(d.name, func(t *testing.T) {
 			s := newScene(t, d)
 			c, other := s.client, d.open(t, s.address, s.keyspace)

@@ -116,7 +116,7 @@ func (s *scene) stored(table string) (settings string) {
 
 // A table that is not there is told in Cassandra's own words; one that is not critical, with what to do.
 func TestLockOfTablesThatHaveNoLocks(t *testing.T) {
-	for _, d := range lockDrivers() {
+	for _, d := range oneOfEach() {
 		t.Run(d.name, func(t *testing.T) {
 			s := newScene(t, d)
 			s.works(s.client, "CREATE TABLE "+s.keyspace+".plain (k int PRIMARY KEY)")

@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	span    = flag.Duration("chaos.for", 45*time.Second, "how long faults strike")
+	span    = flag.Duration("chaos.for", 30*time.Second, "how long faults strike")
 	seed    = flag.Uint64("chaos.seed", 0, "which faults, in which order; 0: another each time")
 	clients = flag.Int("chaos.clients", 9, "applications that use locks")
 )
