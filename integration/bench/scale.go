@@ -141,7 +141,7 @@ func (s *shelf) crowd(waiters int) (bytes float64, handOver samples, err error) 
 	}
 	s.carryOut(todo)
 	used := heap() - before
-	for range 1000 {
+	for range min(1000, waiters) {
 		last, began := s.granted, time.Now()
 		s.op++
 		s.carryOut(s.note(s.core.Unlock(s.now, s.op, k, last)))
