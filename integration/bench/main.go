@@ -4,6 +4,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -87,15 +88,13 @@ func run() error {
 		return err
 	}
 	defer server.stop()
+	var fault error
 	for _, part := range []func(*report, *child) error{s.forward, s.idleClients, s.scale, s.locks} {
-		if err := part(&r, server); err != nil {
-			return err
+		if fault = part(&r, server); fault != nil {
+			break // what was measured before is worth to be told
 		}
 	}
 	fmt.Println()
 	fmt.Print(r.markdown(before))
-	if err := r.save(s.out); err != nil {
-		return err
-	}
-	return r.plots(strings.TrimSuffix(s.out, filepath.Ext(s.out)))
+	return errors.Join(fault, r.save(s.out), r.plots(strings.TrimSuffix(s.out, filepath.Ext(s.out))))
 }

@@ -258,9 +258,21 @@ func (n *realNode) lanes(clients int) []lane {
 			if err != nil {
 				return nil, err
 			}
-			return &client{line: w.line, depth: 1, round: func() error { return way.once(w) }}, nil
+			return &client{line: w.line, depth: 1, round: func() error { return patient(func() error { return way.once(w) }) }}, nil
 		}
 		all = append(all, lane{target: t, gather: func() (crowd, error) { return gather(clients, dial) }})
 	}
 	return all
+}
+
+// patient tries again what fails now and then on a machine that is busy: what an application does, and what its round takes then.
+func patient(once func() error) error {
+	const tries = 3
+	var err error
+	for range tries {
+		if err = once(); err == nil {
+			return nil
+		}
+	}
+	return err
 }
