@@ -157,11 +157,15 @@ func (s settings) forwardOver(r *report, server *child, secure bool) error {
 	if len(all) == 0 {
 		return nil
 	}
-	direct, relay, proxy, stop, err := inBetween(server, secure)
+	children, err := inBetween(server, secure)
 	if err != nil {
 		return err
 	}
-	defer stop()
+	defer children.stop()
+	direct, relay, proxy := server, children[0], children[1]
+	if secure {
+		direct = children[2]
+	}
 	targets := []target{{name: "direct", address: direct.address}, relay.target("relay"), proxy.target("proxy")}
 	if name, address, found := strings.Cut(s.also, "="); found && !secure {
 		targets = append(targets, target{name: name, address: address})
@@ -177,35 +181,32 @@ func (s settings) forwardOver(r *report, server *child, secure bool) error {
 	return r.pauses(proxy, secure)
 }
 
-// inBetween starts what is compared with the server, and, where clients speak TLS, a server of their own.
-func inBetween(server *child, secure bool) (direct, relay, proxy *child, stop func(), err error) {
-	direct = server
-	var started []*child
-	stop = func() {
-		for _, c := range started {
-			c.stop()
-		}
+// children are some that are stopped together.
+type children []*child
+
+// stop ends them all.
+func (all children) stop() {
+	for _, c := range all {
+		c.stop()
 	}
-	start := func(role string) *child {
+}
+
+// inBetween starts a relay and a proxy before the server, and, where clients speak TLS, a server that speaks it too.
+func inBetween(server *child, secure bool) (children, error) {
+	roles := []string{"relay", "proxy"}
+	if secure {
+		roles = []string{"relay" + overTLS, "proxy" + overTLS, "mock" + overTLS}
+	}
+	var all children
+	for _, role := range roles {
+		c, err := startChild(role, server.address)
 		if err != nil {
-			return nil
+			all.stop()
+			return nil, err
 		}
-		if secure {
-			role += overTLS
-		}
-		var c *child
-		if c, err = startChild(role, server.address); err == nil {
-			started = append(started, c)
-		}
-		return c
+		all = append(all, c)
 	}
-	if relay, proxy = start("relay"), start("proxy"); secure {
-		direct = start("mock")
-	}
-	if err != nil {
-		stop()
-	}
-	return direct, relay, proxy, stop, err
+	return all, nil
 }
 
 // pauseName begins the facts of pauses.
