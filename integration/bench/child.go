@@ -63,7 +63,7 @@ func beRole(name, to string) error {
 	fmt.Println(l.Addr())
 	go func() {
 		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-			fmt.Println(answer(lines.Text()))
+			fmt.Print(answer(lines.Text()))
 		}
 		end()
 		time.Sleep(endLimit)
@@ -77,7 +77,7 @@ func beRole(name, to string) error {
 
 // The questions to a role.
 const (
-	askPauses = "pauses" // the longest pause of the garbage collector so far, in microseconds, and the number of its collections
+	askPauses = "pauses" // those of the garbage collector so far: the longest in microseconds, how many were long, how many there were
 	askFree   = "free"   // give memory back that is not in use, now and not in some minutes; answered when it is done
 )
 
@@ -85,34 +85,42 @@ const (
 func answer(question string) string {
 	switch question {
 	case askPauses:
-		return fmt.Sprint(longestPause().Microseconds(), " ", collections())
+		p := pausesSoFar()
+		return fmt.Sprintln(p.longest.Microseconds(), p.long, p.all)
 	case askFree:
 		debug.FreeOSMemory()
 	}
-	return ""
+	return "\n"
 }
 
 // endLimit is how long a role may take to end in good order.
 const endLimit = 5 * time.Second
 
-// longestPause is the upper bound of the longest time for which the garbage collector has stopped everything.
-func longestPause() time.Duration {
-	all := []metrics.Sample{{Name: "/sched/pauses/total/gc:seconds"}}
-	metrics.Read(all)
-	h := all[0].Value.Float64Histogram()
-	for i := len(h.Counts) - 1; i >= 0; i-- {
-		if h.Counts[i] > 0 {
-			return time.Duration(min(h.Buckets[i+1], h.Buckets[i]*2) * float64(time.Second))
-		}
-	}
-	return 0
+// pauses are the times for which the garbage collector has stopped everything.
+type pauses struct {
+	longest   time.Duration // its upper bound
+	long, all int           // how many were longer than longPause, and how many there were
 }
 
-// collections is how often the garbage collector has run.
-func collections() uint64 {
-	all := []metrics.Sample{{Name: "/gc/cycles/total:gc-cycles"}}
-	metrics.Read(all)
-	return all[0].Value.Uint64()
+// longPause is one that a client could notice.
+const longPause = time.Millisecond
+
+// pausesSoFar are those of this process.
+func pausesSoFar() (p pauses) {
+	read := []metrics.Sample{{Name: "/sched/pauses/total/gc:seconds"}}
+	metrics.Read(read)
+	h := read[0].Value.Float64Histogram()
+	for i, count := range h.Counts {
+		if count == 0 {
+			continue
+		}
+		p.all += int(count) //nolint:gosec // G115: nobody waits for so many
+		p.longest = time.Duration(min(h.Buckets[i+1], h.Buckets[i]*2) * float64(time.Second))
+		if p.longest > longPause {
+			p.long += int(count) //nolint:gosec // G115: likewise
+		}
+	}
+	return p
 }
 
 // raiseLimits allows as many open files as the system lets us have, and returns how many: what stands in between needs two for each
@@ -181,15 +189,16 @@ func (c *child) ask(question string) (string, error) {
 	return c.stdout.ReadString('\n')
 }
 
-// pauses asks for the longest pause of the garbage collector, and the number of its collections.
-func (c *child) pauses() (longest time.Duration, collections int, err error) {
+// pauses asks for the pauses of the garbage collector.
+func (c *child) pauses() (p pauses, err error) {
 	text, err := c.ask(askPauses)
 	if err != nil {
-		return 0, 0, err
+		return p, err
 	}
 	var us int64
-	_, err = fmt.Sscan(text, &us, &collections)
-	return time.Duration(us) * time.Microsecond, collections, err
+	_, err = fmt.Sscan(text, &us, &p.long, &p.all)
+	p.longest = time.Duration(us) * time.Microsecond
+	return p, err
 }
 
 // target is the child as one that serves work.

@@ -214,7 +214,7 @@ const pauseName = "longest pause by the garbage collector of the proxy in all of
 
 // pauses notes how long the garbage collector has ever stopped the proxy.
 func (r *report) pauses(proxy *child, secure bool) error {
-	longest, collections, err := proxy.pauses()
+	p, err := proxy.pauses()
 	if err != nil {
 		return fmt.Errorf("pauses of the proxy: %w", err)
 	}
@@ -222,7 +222,7 @@ func (r *report) pauses(proxy *child, secure bool) error {
 	if secure {
 		name += ", TLS"
 	}
-	name = fmt.Sprintf("%s, %d collections", name, collections)
-	r.Facts = append(r.Facts, fact{name, samples{float64(longest.Microseconds())}, "µs at most"})
+	name = fmt.Sprintf("%s; of %d, longer than %v: %d", name, p.all, longPause, p.long)
+	r.Facts = append(r.Facts, fact{name, samples{float64(p.longest.Microseconds())}, "µs at most"})
 	return nil
 }
