@@ -6,6 +6,9 @@ import "time"
 // was (I11, E8): no operation without an answer, no key that a core still
 // needs, no reference of a living session in a queue.
 func (s *sim) atRest() bool {
+	if s.tally.faults[tableLost] > 0 && s.now < s.closedAt+visits {
+		return false // what was forgotten is found by a visit
+	}
 	for _, p := range s.proxies {
 		if !p.quit && (s.now < p.paused || len(p.waits)+len(p.core.ops)+len(p.core.keys) > 0) {
 			return false

@@ -214,10 +214,13 @@ func (p *proxy) schema() {
 	}
 }
 
+// visits is how long after the last section somebody still visits.
+const visits = 4 * time.Second
+
 // visit lets somebody ask for every key now and then: only so does a process
 // find references that it has forgotten.
 func (p *proxy) visit() {
-	if p.s.closing && p.s.now > p.s.closedAt+4*time.Second {
+	if p.s.closing && p.s.now > p.s.closedAt+visits {
 		return
 	}
 	for _, k := range p.s.keys {
