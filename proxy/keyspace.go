@@ -45,24 +45,31 @@ func makeKeyspace(ctx context.Context, s *gocql.Session, replication string) err
 			return err
 		}
 	}
-	for _, ddl := range []string{
-		"CREATE KEYSPACE IF NOT EXISTS music WITH replication = " + replication,
-		"CREATE TABLE IF NOT EXISTS music.sessions (session uuid PRIMARY KEY, beat bigint, schema_version uuid, addr text)" +
-			" WITH id = " + tableID("music", "sessions").String() + " AND comment = 'life signs of the proxies'" + hasty,
-		"CREATE TABLE IF NOT EXISTS music.proxies (host_id uuid PRIMARY KEY, address inet, port int, session uuid, version text, serving boolean)" +
-			" WITH id = " + tableID("music", "proxies").String() + " AND comment = 'which proxy stands for which node'" + hasty,
-		"CREATE TABLE IF NOT EXISTS music.tables (id uuid PRIMARY KEY, closed bigint, settings text)" +
-			" WITH id = " + tableID("music", "tables").String() + " AND comment = 'critical tables: written by LWT only'",
-		"CREATE TABLE IF NOT EXISTS music.named (name text PRIMARY KEY, value text)" +
-			" WITH id = " + tableID("music", "named").String() + " AND comment = '@critical named locks and elections'",
-	} {
+	if err := changeSchema(ctx, s, "CREATE KEYSPACE IF NOT EXISTS music WITH replication = "+replication); err != nil {
+		return err
+	}
+	return changeSchema(ctx, s,
+		"CREATE TABLE IF NOT EXISTS music.sessions (session uuid PRIMARY KEY, beat bigint, schema_version uuid, addr text)"+
+			" WITH id = "+tableID("music", "sessions").String()+" AND comment = 'life signs of the proxies'"+hasty,
+		"CREATE TABLE IF NOT EXISTS music.proxies (host_id uuid PRIMARY KEY, address inet, port int, session uuid, version text, serving boolean)"+
+			" WITH id = "+tableID("music", "proxies").String()+" AND comment = 'which proxy stands for which node'"+hasty,
+		"CREATE TABLE IF NOT EXISTS music.tables (id uuid PRIMARY KEY, closed bigint, settings text)"+
+			" WITH id = "+tableID("music", "tables").String()+" AND comment = 'critical tables: written by LWT only'",
+		"CREATE TABLE IF NOT EXISTS music.named (name text PRIMARY KEY, value text)"+
+			" WITH id = "+tableID("music", "named").String()+" AND comment = '@critical named locks and elections'",
+	)
+}
+
+// changeSchema carries out statements that do not rest on each other, and waits until all nodes know of them: where another proxy has
+// just made it, what rests on them may meet a node that has not heard of it.
+func changeSchema(ctx context.Context, s *gocql.Session, statements ...string) error {
+	for _, ddl := range statements {
 		if err := s.Query(ddl).ExecContext(ctx); err != nil {
 			return fmt.Errorf("make keyspace music: %w", err)
 		}
-		// Where another proxy has just made it, the next statement may meet a node that has not heard of it.
-		if err := s.AwaitSchemaAgreement(ctx); err != nil {
-			return fmt.Errorf("make keyspace music: %w", err)
-		}
+	}
+	if err := s.AwaitSchemaAgreement(ctx); err != nil {
+		return fmt.Errorf("make keyspace music: %w", err)
 	}
 	return nil
 }
