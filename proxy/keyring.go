@@ -78,6 +78,15 @@ func unchanged(before, now []os.FileInfo) bool {
 	return true
 }
 
+// readPapers reads what one side of a connection shows, and whom it believes; none of either where no file is named.
+func readPapers(cert, key, ca string) (own []tls.Certificate, signers *x509.CertPool, err error) {
+	if own, err = readPair(cert, key); err != nil {
+		return nil, nil, err
+	}
+	signers, err = readSigners(ca)
+	return own, signers, err
+}
+
 // readPair reads a certificate and its key; none where no file is named.
 func readPair(cert, key string) ([]tls.Certificate, error) {
 	if cert == "" {

@@ -94,11 +94,7 @@ func peerKeys(p config.Peers, log zerolog.Logger) (*keyring, error) {
 
 // peerTLS is how proxies speak to each other: each is a client and a server to the others, and shows the same certificate.
 func peerTLS(p config.Peers) (*tls.Config, error) {
-	own, err := readPair(p.TLSCert, p.TLSKey)
-	if err != nil {
-		return nil, err
-	}
-	signers, err := readSigners(p.TLSCA)
+	own, signers, err := readPapers(p.TLSCert, p.TLSKey, p.TLSCA)
 	if err != nil {
 		return nil, err
 	}

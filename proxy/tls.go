@@ -34,11 +34,7 @@ func secured(ln net.Listener, l config.Listen, log zerolog.Logger) (net.Listener
 // driverTLS is how drivers are served. No session is resumed: whom the files do not let in any more must not come in by having been
 // let in before.
 func driverTLS(l config.Listen) (*tls.Config, error) {
-	own, err := readPair(l.TLSCert, l.TLSKey)
-	if err != nil {
-		return nil, err
-	}
-	signers, err := readSigners(l.TLSClientCA)
+	own, signers, err := readPapers(l.TLSCert, l.TLSKey, l.TLSClientCA)
 	if err != nil {
 		return nil, err
 	}
@@ -114,11 +110,7 @@ func (d *nodeDialer) DialHost(ctx context.Context, host *gocql.HostInfo) (*gocql
 
 // nodeTLS is how nodes are spoken to. Without verification of the host any certificate of a signer will do.
 func nodeTLS(c config.Cassandra) (*tls.Config, error) {
-	own, err := readPair(c.TLSCert, c.TLSKey)
-	if err != nil {
-		return nil, err
-	}
-	signers, err := readSigners(c.TLSCA)
+	own, signers, err := readPapers(c.TLSCert, c.TLSKey, c.TLSCA)
 	if err != nil {
 		return nil, err
 	}
