@@ -14,11 +14,7 @@ import (
 // pages types a line whose answer comes in pages, and turns them as a person does. It returns what was printed, and how many were turned.
 func (s *shell) pages(line string) (said string, turned int) {
 	s.t.Helper()
-	s.mu.Lock()
-	s.said.Reset()
-	s.mu.Unlock()
-	_, err := s.terminal.WriteString(line + "\n")
-	require.NoError(s.t, err)
+	s.enter(line)
 	eventually(s.t, programTimeout, "all pages", func() error {
 		said = strings.ReplaceAll(s.heard(), "\r", "")
 		switch {

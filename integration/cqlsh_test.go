@@ -126,14 +126,20 @@ func promptPattern() *regexp.Regexp {
 	return regexp.MustCompile(`(?:^|\n)(?:\w+@)?cqlsh(?::\w+)?> (?:\x1b\[[^a-z]*[a-z])*$`)
 }
 
-// ask types a line and returns what cqlsh prints in answer.
-func (s *shell) ask(line string) string {
+// enter types a line; what was printed before is forgotten.
+func (s *shell) enter(line string) {
 	s.t.Helper()
 	s.mu.Lock()
 	s.said.Reset()
 	s.mu.Unlock()
 	_, err := s.terminal.WriteString(line + "\n")
 	require.NoError(s.t, err)
+}
+
+// ask types a line and returns what cqlsh prints in answer.
+func (s *shell) ask(line string) string {
+	s.t.Helper()
+	s.enter(line)
 	eventually(s.t, 10*time.Second, "echo of cqlsh", func() error {
 		if !strings.Contains(s.heard(), "\n") {
 			return errorf("%q", s.heard())

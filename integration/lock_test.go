@@ -74,11 +74,14 @@ func (s *scene) do(c client, cql string, values ...any) outcome {
 // works runs a statement that must succeed.
 func (s *scene) works(c client, cql string, values ...any) outcome {
 	s.t.Helper()
-	o := s.do(c, cql, values...)
-	// A proxy that another test has killed counts as living for a while, and has not followed.
-	for end := time.Now().Add(20 * time.Second); o.err() != nil && strings.Contains(o.err().Error(), "it is becoming critical; try again") && time.Now().Before(end); {
+	var o outcome
+	_ = poll(20*time.Second, func() error { // a proxy that another test has killed counts as living for a while, and has not followed
 		o = s.do(c, cql, values...)
-	}
+		if err := o.err(); err != nil && strings.Contains(err.Error(), "it is becoming critical; try again") {
+			return err
+		}
+		return nil
+	})
 	require.NoError(s.t, o.err(), cql)
 	return o
 }
