@@ -81,12 +81,8 @@ func (c *conn) putAlone(k kept, s *section, emit func([]byte)) *Failure {
 // stands is what a statement that was prepared without a lock is now: its table may have become another since. It is forwarded where the
 // table lets it through, and needs a reading of its own where that gives it a section.
 func (p *prepared) stands() (Policy, *Table) {
-	tables := p.tables
-	if p.section != nil {
-		tables = []*Table{p.section.table}
-	}
 	found, which := Allow, (*Table)(nil)
-	for _, t := range tables {
+	for _, t := range p.tables {
 		if now := t.Critical(); now != nil && now.Unlocked != Allow && found != Reject {
 			found, which = now.Unlocked, t
 		}

@@ -80,11 +80,11 @@ func (c *conn) prepareFenced(e envelope) error {
 	cut := rewrite.Apply(nil, s.text, s.statement.Cut)
 	edited := append(binary.BigEndian.AppendUint32(nil, uint32(len(cut))), cut...)
 	edited = append(edited, body[4+len(s.text):]...)
-	meaning := critical
-	if s.prepared.unfenced() {
-		meaning = writes
+	p := &preparing{meaning: critical, section: s.prepared}
+	if s.unfenced() {
+		p.meaning, p.tables = writes, [][2]string{{s.table.Keyspace, s.table.Name}}
 	}
-	c.plan.watch = watch{kind: watchPrepare, preparing: &preparing{meaning: meaning, section: s.prepared}}
+	c.plan.watch = watch{kind: watchPrepare, preparing: p}
 	return c.forwardEdited(e, edited)
 }
 
