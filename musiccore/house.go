@@ -152,7 +152,7 @@ func (k *key) raise(closed Stamp) {
 // sendAway tells all who wait that nothing is granted here any more.
 func (k *key) sendAway(now Now) {
 	for _, r := range k.reserves {
-		k.disband(r)
+		k.disband(r, 0)
 	}
 	for _, p := range k.queued {
 		k.answer(p, k.standing(now, p))

@@ -146,29 +146,24 @@ func (k *key) fix(now Now) {
 	t.reserve.plain = true
 	t.window.wanted = true
 	k.spare = 0
-	k.disband(t.reserve)
+	k.disband(t.reserve, 0)
 }
 
-// disband sends the line away: who stands in it asks for a reference of its own.
-func (k *key) disband(b *reserve) {
-	for _, p := range b.line {
+// disband sends the line away, from its i-th place on: who stands there asks for
+// a reference of its own.
+func (k *key) disband(b *reserve, i int) {
+	away := slices.Clone(b.line[i:])
+	for _, p := range away {
 		p.reserve = nil
 	}
-	k.asking = append(slices.Clip(b.line), k.asking...)
-	b.line, b.shut = nil, true
+	k.asking = append(away, k.asking...)
+	b.line, b.shut = b.line[:i:i], true
 }
 
 // tell has a place, and those behind it, ask for references of their own: its
 // client is to be told one soon.
 func (k *key) tell(p *place) {
-	b := p.reserve
-	i := slices.Index(b.line, p)
-	if i < 0 {
-		return
-	}
-	behind := &reserve{line: b.line[i:]}
-	b.line, b.shut = b.line[:i:i], true
-	k.disband(behind)
+	k.disband(p.reserve, slices.Index(p.reserve.line, p))
 	p.keep(p.until)
 }
 
@@ -183,7 +178,7 @@ func (k *key) lined() int {
 
 // drop forgets a reserve that has ended: its line asks anew.
 func (k *key) drop(b *reserve) {
-	k.disband(b)
+	k.disband(b, 0)
 	k.reserves = slices.DeleteFunc(k.reserves, func(r *reserve) bool { return r == b })
 }
 

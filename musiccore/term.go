@@ -309,7 +309,7 @@ func (k *key) release(now Now) {
 	k.appraise()
 	if t.reserve != nil {
 		t.reserve.plain = true
-		k.disband(t.reserve)
+		k.disband(t.reserve, 0)
 	}
 	held := Row{Guard: k.view.row.Guard, Head: t.last, Base: t.base}
 	k.start(now, lwt{why: releasing, swap: Release(held, used, dirty, now.Clk)})
