@@ -25,8 +25,9 @@ type key struct {
 	created  bool  // the table was created critical
 	died     bool  // the last holder did not give the lock back
 	wanted   time.Duration
-	spoken   SessionID // whom Wanted was said to
-	spare    int32     // references that the next Enqueue on an empty queue reserves; 0: sections are too long to keep the key
+	spoken   SessionID     // whom Wanted was said to
+	spare    int32         // references that the next Enqueue on an empty queue reserves; 0: sections are too long to keep the key
+	turn     time.Duration // from LOCK to grant, as the last one here had to wait
 	timer    timer
 }
 
@@ -44,6 +45,7 @@ func (k *key) due(now Now) { k.step(now) }
 func (k *key) step(now Now) {
 	k.pass(now)
 	k.enter(now)
+	k.lineUp(now)
 	k.handOver(now)
 	k.fix(now)
 	k.serve(now)
@@ -234,6 +236,9 @@ func (k *key) unneeded(now Now) bool {
 func (k *key) wake(now Now) time.Duration {
 	at := sooner(now.Boot, 0, k.wanted)
 	at = sooner(now.Boot, at, k.view.next)
+	if k.view.glance {
+		at = sooner(now.Boot, at, k.view.began+glanceFor)
+	}
 	if k.lwt != nil {
 		at = sooner(now.Boot, at, k.lwt.at)
 	}
@@ -249,6 +254,9 @@ func (k *key) wake(now Now) time.Duration {
 	if p := k.front(); k.term == nil && k.heads(p) {
 		// It may be held back by clocks that differ: no event tells their end.
 		at = sooner(now.Boot, at, now.Boot+time.Second)
+	}
+	if k.term != nil && len(k.asking) > 0 {
+		at = sooner(now.Boot, at, k.term.place.since+k.c.opts.Retain)
 	}
 	if k.term != nil {
 		at = sooner(now.Boot, at, k.term.wake(now.Boot, k.c.opts))

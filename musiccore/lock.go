@@ -55,7 +55,7 @@ func (k *key) newPlace(now Now, op OpID, q Request) {
 		k.tokens[q.Token] = p
 	}
 	p.attach(now, op, q)
-	k.queueUp(now, p)
+	k.asking = append(k.asking, p)
 }
 
 func (k *key) waiters() int {

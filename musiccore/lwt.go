@@ -31,17 +31,19 @@ type lwt struct {
 	tries   int           // sent so often
 	at      time.Duration // not sent again before
 	req     int64
-	places  []*place // of an Enqueue, in order
+	places  []*place // whom it enqueues, in order
 }
 
 // changing reports that an LWT on the T register is under way: until it is
 // definite nobody here concludes anything from T.
 func (k *key) changing() bool { return k.lwt != nil && k.lwt.swap.Set.T }
 
-// start sends a new LWT. One that would break I1 is never sent.
+// start sends a new LWT. One that would break I1 is never sent: whom it was to
+// enqueue ask again.
 func (k *key) start(now Now, l lwt) bool {
 	if !l.swap.sound(k.view.pointer()) {
 		k.broken(now, "I1", fmt.Sprintf("an LWT would move the lock row backwards: %+v", l.swap))
+		k.asking = append(l.places, k.asking...)
 		return false
 	}
 	k.lwt = &l
@@ -67,6 +69,9 @@ func (k *key) swapped(now Now, r Result) {
 	switch r.Fate {
 	case Done:
 		k.view.applied(l.swap)
+		if l.swap.Set.Q {
+			k.view.at = now.Boot
+		}
 		k.view.firm = k.c.last.command
 		k.done(now)
 	case Refused:
@@ -96,15 +101,21 @@ func (k *key) resolve(now Now, id CommandID, r *Row) {
 		k.dropLWT()
 		return
 	}
-	if l.why != enqueueing {
-		k.decided(now, r.sameTerm(l.swap.Set.Row))
-		return
-	}
-	if _, mine := r.Find(k.c.self.id, l.req); mine {
+	_, mine := r.Find(k.c.self.id, l.req)
+	switch {
+	case mine || (l.why != enqueueing && r.sameTerm(l.swap.Set.Row)):
 		k.done(now)
-		return
+	case l.why == enqueueing:
+		k.dropLWT()
+	case r.Base == l.swap.If.Base:
+		// Somebody else has enqueued; the term is as it was.
+		k.dropLWT()
+		if k.term != nil {
+			k.term.alone = true
+		}
+	default:
+		k.moot(now)
 	}
-	k.dropLWT()
 }
 
 // stands reports that the condition of the LWT is still true of the row, or
@@ -122,15 +133,11 @@ func (l *lwt) stands(r *Row) bool {
 	return r.Guard <= i.Guard && r.Base <= i.Base
 }
 
-// decided ends a refused LWT on T. If T is not what it wrote, somebody else
-// has changed the term: a Release is moot, a Renew came too late.
-func (k *key) decided(now Now, mine bool) {
-	if mine {
-		k.done(now)
-		return
-	}
+// moot ends a refused LWT on T where somebody else has changed the term: a
+// Release is not needed any more, a Renew came too late.
+func (k *key) moot(now Now) {
 	why := k.lwt.why
-	k.lwt = nil
+	k.dropLWT()
 	switch {
 	case k.term == nil:
 	case why == releasing:
@@ -154,8 +161,6 @@ func (k *key) done(now Now) {
 	k.lwt = nil
 	k.view.tries, k.view.next = 0, 0
 	switch l.why {
-	case enqueueing:
-		k.enqueued(now, l.places, l.swap.Set.Row.newest())
 	case releasing:
 		if k.term != nil {
 			k.endTerm()
@@ -168,7 +173,10 @@ func (k *key) done(now Now) {
 		k.died = true
 		k.c.out.Notes = append(k.c.out.Notes, Note{Key: k.id, What: Preempted, Ref: l.swap.Set.Row.Head - 1})
 	}
-	if l.swap.If.What == IfBase {
+	if len(l.places) > 0 {
+		k.enqueued(now, l.places, l.swap.Set.Row.newest())
+	}
+	if l.swap.Set.T {
 		k.yourTurn()
 	}
 }

@@ -49,6 +49,8 @@ func (p *place) due(now Now) {
 		return
 	case p.reserve != nil && p.op != 0 && now.Boot >= p.tellAt():
 		k.tell(p)
+	case p.ref == 0 && p.op != 0 && now.Boot < p.until && now.Boot >= p.tellAt():
+		k.c.timers.set(&p.timer, p.until)
 	case now.Boot < p.until:
 		k.c.timers.set(&p.timer, p.until)
 		return
@@ -65,7 +67,7 @@ func (p *place) due(now Now) {
 // keep moves the end of silence, or the time of the answer.
 func (p *place) keep(until time.Duration) {
 	p.until = until
-	if p.reserve != nil {
+	if p.ref == 0 {
 		until = p.tellAt()
 	}
 	p.k.c.timers.set(&p.timer, until)
@@ -270,28 +272,45 @@ func (k *key) enqueued(now Now, ps []*place, b Block) {
 
 // enqueue asks for references for all who have none: one LWT, one block.
 func (k *key) enqueue(now Now) {
-	if len(k.asking) == 0 || k.c.draining || !k.c.self.Valid(now) {
+	if len(k.asking) == 0 || k.releaseNear(now) || k.glances(now) {
 		return
 	}
 	r := k.view.pointer()
-	if (r == nil || r.Empty()) && now.Clk == 0 {
-		return
+	ps, b := k.gather(now, r == nil || r.Empty())
+	if len(ps) > 0 {
+		k.start(now, lwt{why: enqueueing, swap: Enqueue(r, b, k.closed, now.Clk), req: b.Req, places: ps})
+	}
+}
+
+// releaseNear reports that who asks may wait for the Release of the tenure that
+// is here, which takes them along: it comes within Options.Retain by all
+// experience, and they need not be told anything before.
+func (k *key) releaseNear(now Now) bool {
+	t := k.term
+	if t == nil || k.spare == 0 || now.Boot >= t.place.since+k.c.opts.Retain {
+		return false
+	}
+	return !slices.ContainsFunc(k.asking, func(p *place) bool { return !p.early(now) })
+}
+
+// gather takes all who have no reference, and makes the block to enqueue for
+// them. vacant: its first reference is to be the head at once.
+func (k *key) gather(now Now, vacant bool) ([]*place, Block) {
+	if len(k.asking) == 0 || k.c.draining || !k.c.self.Valid(now) || (vacant && now.Clk == 0) {
+		return nil, Block{}
 	}
 	k.refuseHasty(now)
 	ps := k.asking
 	if len(ps) == 0 {
-		return
+		return nil, Block{}
 	}
 	k.asking = nil
 	k.c.last.request++
-	b := Block{N: int32(len(ps)), Session: k.c.self.id, Req: k.c.last.request, Retained: k.retains(now, r, ps)}
-	if b.Retained && (r == nil || r.Empty()) {
+	b := Block{N: int32(len(ps)), Session: k.c.self.id, Req: k.c.last.request, Retained: k.retains(now, vacant, ps)}
+	if b.Retained {
 		b.N = max(b.N, k.spare)
 	}
-	s := Enqueue(r, b, k.closed, now.Clk)
-	if !k.start(now, lwt{why: enqueueing, swap: s, req: b.Req, places: ps}) {
-		k.asking = ps
-	}
+	return ps, b
 }
 
 // refuseHasty answers BUSY to those who do not want to wait, where somebody is

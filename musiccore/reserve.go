@@ -26,21 +26,21 @@ type reserve struct {
 // retains reports whether an Enqueue is to reserve a block: sections here are
 // short, and those who ask, but for one who is granted at once, have the time to
 // hear of their references later.
-func (k *key) retains(now Now, r *Row, ps []*place) bool {
+func (k *key) retains(now Now, vacant bool, ps []*place) bool {
 	if k.c.opts.Retain == 0 || k.spare == 0 {
 		return false
 	}
-	vacant := r == nil || r.Empty()
 	for i, p := range ps {
 		if !p.early(now) && (!vacant || i > 0) {
 			return false
 		}
 	}
-	return len(ps) > 1 || (vacant && k.spare > 1)
+	return len(ps) > 1 || k.spare > 1
 }
 
-// early reports that a place has time before its client must be told something.
-func (p *place) early(now Now) bool { return !p.atOnce && now.Boot < p.tellAt() }
+// early reports that a place has time before its client must be told something:
+// by then, as the last one here has waited, it is granted.
+func (p *place) early(now Now) bool { return !p.atOnce && now.Boot+p.k.turn < p.tellAt() }
 
 // tellAt is when a place in a line is to be enqueued by itself, so that its
 // client can be told a reference in time.
@@ -68,26 +68,30 @@ func (b *reserve) join(p *place) {
 	p.keep(p.until)
 }
 
-// queueUp lets a new place wait for a block's next reference, or for one of its
-// own.
-func (k *key) queueUp(now Now, p *place) {
-	if k.joins(now, p) {
-		k.term.reserve.join(p)
+// lineUp lets who asks wait for a block's next reference instead of for one of
+// their own, in their order.
+func (k *key) lineUp(now Now) {
+	if len(k.reserves) == 0 {
 		return
 	}
-	k.asking = append(k.asking, p)
+	b := k.reserves[len(k.reserves)-1]
+	for len(k.asking) > 0 && k.joins(now, b, k.asking[0]) {
+		b.join(k.asking[0])
+		k.asking = k.asking[1:]
+	}
 }
 
-// joins reports that the block that holds has a reference for one more, who
-// need not hear of it or gets it now.
-func (k *key) joins(now Now, p *place) bool {
-	t := k.term
-	if t == nil || t.reserve == nil || t.reserve.shut || t.reserve.plain {
+// joins reports that a block has a reference for one more, who need not hear of
+// it or gets it now. Who is known to wait behind the block comes first.
+func (k *key) joins(now Now, b *reserve, p *place) bool {
+	if b.shut || b.plain || b.next+LockRef(len(b.line)) > b.last {
 		return false
 	}
-	b := t.reserve
-	vacant := !t.open && t.flight.ops == 0 && len(b.line) == 0
-	return b.next+LockRef(len(b.line)) <= b.last && (vacant || p.early(now))
+	t := k.term
+	if t != nil && t.reserve == b && !t.open && t.flight.ops == 0 && len(b.line) == 0 {
+		return true
+	}
+	return p.early(now) && !p.nowait && k.view.row.Guard <= b.last
 }
 
 // inherits reports that a drained tenure may go to another reference, or be kept
@@ -193,17 +197,24 @@ func (k *key) brief(now Now, p *place, how State) {
 }
 
 // appraise chooses, when a tenure ends, how many references the next one here
-// reserves: more than were used, or none to spare where others want the key.
+// reserves: more than were used, so that who comes before it is its turn has one.
+// Where others want the key a single one is not worth a block.
 func (k *key) appraise() {
-	t, r := k.term, k.view.row
 	used := int64(1)
-	if t.reserve != nil {
-		used = int64(t.reserve.next - t.reserve.first)
+	if b := k.term.reserve; b != nil {
+		used = int64(b.next - b.first)
 	}
-	if s, ok := r.Session(r.Guard); ok && r.Guard > t.last && s != k.c.self.id {
-		used = 0
+	if k.contended() {
+		used += int64(len(k.queued)) - 1 // who waits here may come again
+	} else {
+		used *= 8
 	}
 	if k.spare > 0 {
-		k.spare = int32(min(max(8*used, 1), blockMax))
+		k.spare = int32(min(max(used, 1), blockMax))
 	}
+}
+
+// contended reports that others are known to wait behind the tenure that is here.
+func (k *key) contended() bool {
+	return slices.ContainsFunc(k.view.row.Queue, func(b Block) bool { return b.First > k.term.last && b.Session != k.c.self.id })
 }

@@ -155,8 +155,12 @@ func (h *races) end(t *rapid.T) {
 		h.send(sending{swap: Renew(held, session(1), true, h.w, h.clk(t)), to: n, renew: true})
 		return
 	}
+	s := Release(held, n.seq, rapid.Bool().Draw(t, "dirty"), h.clk(t))
+	if r := h.seen(t); r != nil && !r.Empty() && rapid.Bool().Draw(t, "takes along") {
+		s = both(Enqueue(r, Block{N: 1, Session: session(1), Req: int64(len(h.onWay))}, 0, h.clk(t)), s)
+	}
 	n.over = true
-	h.send(sending{swap: Release(held, n.seq, rapid.Bool().Draw(t, "dirty"), h.clk(t)), to: n})
+	h.send(sending{swap: s, to: n})
 }
 
 // arrive decides one LWT; it may have been decided before.

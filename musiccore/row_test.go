@@ -190,7 +190,11 @@ func changes(t *rapid.T, r *Row) Swap {
 	}
 	switch kind {
 	case 1:
-		return Release(*r, Stamp(rapid.Int64Range(2, int64(w)).Draw(t, "used")), rapid.Bool().Draw(t, "d"), clk)
+		s := Release(*r, Stamp(rapid.Int64Range(2, int64(w)).Draw(t, "used")), rapid.Bool().Draw(t, "d"), clk)
+		if rapid.Bool().Draw(t, "alone") {
+			return s
+		}
+		return both(Enqueue(r, Block{N: 2, Session: session(1), Req: 99}, 0, clk), s)
 	case 2:
 		return Preempt(*r, r.Next(func(_ LockRef, s SessionID) bool { return s == session(2) }), w, clk)
 	case 3:
@@ -287,4 +291,30 @@ func TestUnsoundSwapsAreRefused(t *testing.T) {
 	if (Swap{If{What: IfAbsent}, Set{Q: true, T: true, Row: Row{Guard: 1, Head: 1}}}).sound(nil) {
 		t.Error("base 0 is no legal base")
 	}
+}
+
+// Two LWTs in one do what they do one after the other, and nothing where either would be refused.
+func TestBothIsOneAfterTheOther(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := rows(t)
+		if r == nil || r.Empty() {
+			return
+		}
+		clk := Stamp(rapid.Int64Range(1, 1<<51).Draw(t, "clk"))
+		ask := Enqueue(r, Block{N: int32(rapid.IntRange(1, 5).Draw(t, "refs")), Session: session(1), Req: 99}, 0, clk)
+		end := Release(*r, Stamp(rapid.Int64Range(2, int64(w)).Draw(t, "used")), rapid.Bool().Draw(t, "dirty"), clk)
+		s := both(ask, end)
+		first, _ := ask.Apply(r)
+		want, _ := end.Apply(&first)
+		if got, ok := s.Apply(r); !ok || !equal(got, want) || !s.sound(r) {
+			t.Fatalf("%+v became %+v, want %+v", *r, got, want)
+		}
+		asked, _ := Enqueue(r, Block{N: 1, Session: session(2)}, 0, clk).Apply(r)
+		ended, _ := Release(*r, 2, true, clk).Apply(r)
+		for _, now := range []Row{asked, ended} {
+			if _, ok := s.Apply(&now); ok {
+				t.Fatalf("applied to %+v, made from %+v", now, *r)
+			}
+		}
+	})
 }

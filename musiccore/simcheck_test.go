@@ -497,6 +497,8 @@ func (c *checker) sending(p *proxy, k Key, w Swap) {
 	case releasing:
 		s.metIf(t.reserve != nil && t.last == p.core.keys[k].view.row.Guard, givenUpIdle)
 		s.metIf(t.reserve != nil && t.last < p.core.keys[k].view.row.Guard, givenUpWanted)
+		s.metIf(w.Set.Q, tookAlong)
+		s.metIf(t.alone, wentAlone)
 		s.metIf(w.Set.Row.Dirty, releasedDirty)
 		s.metIf(t.unsettled, releasedUnsettled)
 		if !w.Set.Row.Dirty && t.flight.ops > 0 {

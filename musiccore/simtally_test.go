@@ -64,6 +64,8 @@ const (
 	keptPassed
 	givenUpIdle
 	givenUpWanted
+	tookAlong
+	wentAlone
 	landmarks
 )
 
@@ -87,7 +89,7 @@ func (l landmark) String() string {
 		"a strict table's operation checked", "… and lost", "… and too late", "a living stranger's head ended by force",
 		"a lock handed over inside a block", "… that was not synchronised yet", "… in another window than the block began with",
 		"the holder of a block made plain", "a block passed over with its session", "a block given up because nobody came",
-		"a block given up because others wait",
+		"a block given up because others wait", "a release that enqueued who asked", "a release alone, since others had enqueued",
 	}[l]
 }
 

@@ -88,6 +88,14 @@ func Renew(r Row, owner SessionID, dirty bool, w, floor Stamp) Swap {
 	return termSwap(r, Row{Base: max(r.Base+w, floor), Head: r.Head, Dirty: dirty, Owner: owner})
 }
 
+// both is an Enqueue behind others and a change of the term in one LWT: what the
+// two do one after the other, with nothing between them.
+func both(q, t Swap) Swap {
+	row := t.Set.Row
+	row.Guard, row.Queue = q.Set.Row.Guard, q.Set.Row.Queue
+	return Swap{If{What: IfGuardBase, Guard: q.If.Guard, Base: t.If.Base}, Set{Q: true, T: true, Row: row}}
+}
+
 // termSwap is the shape of every change of a term: IF base = <the base read>
 // (C1, C3, C4).
 func termSwap(r, to Row) Swap {

@@ -19,6 +19,7 @@ type term struct {
 	synced    bool
 	unsettled bool // a put whose acknowledgement never came
 	open      bool
+	alone     bool // its Release takes nobody along: one that did was refused
 	broken    bool // an invariant failed: nothing is told any more
 	fresh     bool // the own INSERT made the key, and no put was since (Copy.Skip)
 	flight    flight
@@ -67,7 +68,7 @@ func (k *key) grant(now Now, p *place) {
 	k.note(p.granted(), p, 0)
 	t.waiting, p.begins = p.begins, nil
 	p.phase, p.died, p.nowait, k.died = holding, k.died, false, false
-	p.since = now.Boot
+	k.turn, p.since = now.Boot-p.since, now.Boot
 	if p.op == 0 && len(t.waiting) == 0 {
 		p.keep(now.Boot + k.c.opts.Untold)
 		return
@@ -296,6 +297,9 @@ func (t *term) drained(tries int) bool {
 // nothing is left that could surface (I7, C6, C7, C17).
 func (k *key) release(now Now) {
 	t := k.term
+	if len(k.asking) > 0 && !t.alone && k.glances(now) {
+		return
+	}
 	dirty := t.unsettled || (t.dirty && !t.synced) || t.broken
 	if !dirty && (t.flight.ops > 0 || t.synch.cmd != 0) {
 		k.broken(now, "I7", "a clean release with operations in flight")
@@ -312,7 +316,21 @@ func (k *key) release(now Now) {
 		k.disband(t.reserve, 0)
 	}
 	held := Row{Guard: k.view.row.Guard, Head: t.last, Base: t.base}
-	k.start(now, lwt{why: releasing, swap: Release(held, used, dirty, now.Clk)})
+	l := lwt{why: releasing, swap: Release(held, used, dirty, now.Clk)}
+	if !t.alone {
+		k.takeAlong(now, &l)
+	}
+	k.start(now, l)
+}
+
+// takeAlong lets a Release enqueue all who ask: one LWT where there would be two,
+// the second against those who are told that it is their turn.
+func (k *key) takeAlong(now Now, l *lwt) {
+	row := k.view.row
+	if ps, b := k.gather(now, row.Guard == k.term.last); len(ps) > 0 {
+		l.places, l.req = ps, b.Req
+		l.swap = both(Enqueue(&row, b, k.closed, now.Clk), l.swap)
+	}
 }
 
 // skip releases an abandoned head that never had a term: two stamps are left

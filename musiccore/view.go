@@ -1,10 +1,20 @@
 package musiccore
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // quorumEvery is how often a waiting key is looked at by QUORUM: a replica
 // may have missed a commit for good (PROTOCOL.md 1, Poll).
 const quorumEvery = time.Second
+
+// freshFor is how long a row that others change is taken for what it was when it
+// was seen, and glanceFor how long an LWT waits for a look at it.
+const (
+	freshFor  = 5 * time.Millisecond
+	glanceFor = 100 * time.Millisecond
+)
 
 // known is what has been seen of a lock row.
 type known uint8
@@ -23,7 +33,10 @@ type view struct {
 	vouched  Stamp         // the base that may be entered dirty: read at QUORUM, or own Enqueue on an empty queue
 	inserted Stamp         // the base that the own applied INSERT made
 	cmd      CommandID     // the read under way
+	began    time.Duration // … since when
 	quorum   bool          // … and how
+	at       time.Duration // when the queue was seen last
+	glance   bool          // an LWT waits for a look
 	tries    int           // reads that brought nothing
 	next     time.Duration // no read before
 	quorumAt time.Duration // last QUORUM read
@@ -55,17 +68,29 @@ func (v *view) applied(s Swap) {
 // something that only QUORUM decides, or because it waits for a stranger.
 func (k *key) look(now Now) {
 	v := &k.view
-	if v.cmd != 0 || now.Boot < v.next {
+	if v.cmd != 0 || (now.Boot < v.next && !v.glance) {
 		return
 	}
 	quorum := k.needsQuorum(now)
-	if !quorum && !k.needsRow() && !k.polls(now) && !k.peeks(now) {
+	if !quorum && !v.glance && !k.needsRow() && !k.polls(now) && !k.peeks(now) {
 		return
 	}
 	// One replica may have nothing to show for good, or half a row.
 	v.quorum = quorum || v.cause != nil || (v.known != unread && now.Boot-v.quorumAt >= quorumEvery)
-	v.cmd = k.c.do(k.id, ReadRow{Quorum: v.quorum})
+	v.cmd, v.began = k.c.do(k.id, ReadRow{Quorum: v.quorum}), now.Boot
 	k.c.running[v.cmd] = k
+}
+
+// glances reports that an LWT on the queue is to wait for a look at it: others
+// change it, too, and one replica, which is near, knows of all but the latest. An
+// LWT made from an older row would be refused, at the price of one.
+func (k *key) glances(now Now) bool {
+	v := &k.view
+	if v.known != present || now.Boot-v.at < freshFor || (v.cmd != 0 && now.Boot-v.began >= glanceFor) {
+		return false
+	}
+	v.glance = slices.ContainsFunc(v.row.Queue, func(b Block) bool { return b.Session != k.c.self.id })
+	return v.glance
 }
 
 // needsRow: somebody wants to enqueue and nothing has been seen.
@@ -115,7 +140,7 @@ func (k *key) needsQuorum(now Now) bool {
 // rowRead takes what a ReadRow saw.
 func (k *key) rowRead(now Now, id CommandID, r Result) {
 	v := &k.view
-	v.cmd, v.cause = 0, r.Cause
+	v.cmd, v.cause, v.at, v.glance = 0, r.Cause, now.Boot, false
 	before, vouched, was := v.row, v.vouched, v.known
 	if r.Fate == Done {
 		k.saw(now, id, r.Row)

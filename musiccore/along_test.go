@@ -1,0 +1,201 @@
+package musiccore
+
+import (
+	"testing"
+	"time"
+)
+
+// brisk is a desk whose key has short sections: reference 2 holds, another session waits behind it, and two clients here
+// ask. Nothing has been sent for them.
+func brisk(t *testing.T) (d *desk, s *store, first, second OpID) {
+	t.Helper()
+	d, s = held(t, func(o *Options) { o.Retain = 200 * time.Millisecond })
+	s.beat[session(9)] = 1
+	d.unlock(1)
+	s.run()
+	s.joined(9)
+	s.apply(Release(*s.row, 2, false, 0))
+	s.joined(9)
+	op := d.lock(Request{Wait: time.Minute})
+	s.run()
+	s.apply(Release(*s.row, 2, false, 0))
+	d.hear(YourTurn)
+	s.run()
+	if g := d.state(op, Held); g.Ref != 4 {
+		t.Fatalf("grant %+v of %+v", g, s.row)
+	}
+	s.joined(9)
+	d.hear(Wanted)
+	s.run()
+	s.seen, d.hints = nil, nil
+	first, second = d.lock(Request{Wait: time.Minute}), d.lock(Request{Wait: time.Minute})
+	s.run()
+	if n := s.cost(); n != 0 {
+		t.Fatalf("%d LWTs for who can wait for the Release", n)
+	}
+	return d, s, first, second
+}
+
+// Where sections are short, who asks while the lock is here waits for its Release, which enqueues them with one LWT, and
+// in one block.
+func TestAReleaseTakesAlongWhoAsks(t *testing.T) {
+	d, s, first, second := brisk(t)
+	d.unlock(4)
+	s.run()
+	if s.row.Head != 5 || s.row.Guard != 7 || s.cost() != 1 {
+		t.Fatalf("row %+v", s.row)
+	}
+	if b := s.row.newest(); b.Session != d.session.ID() || b.N != 2 || !b.Retained {
+		t.Fatalf("queue %+v", s.row.Queue)
+	}
+	d.hinted(Hint{To: session(9), Kind: YourTurn}, Hint{To: session(9), Kind: Wanted})
+	s.apply(Release(*s.row, 2, false, 0))
+	d.hear(YourTurn)
+	s.run()
+	d.state(first, Held)
+	d.unlock(6)
+	s.run()
+	if g := d.state(second, Held); g.Ref != 7 {
+		t.Fatalf("grant %+v", g)
+	}
+}
+
+// roomy is brisk, later: a block of two references waits behind another session, and one client in its line.
+func roomy(t *testing.T) (d *desk, s *store, third OpID) {
+	t.Helper()
+	d, s, _, _ = brisk(t)
+	d.unlock(4)
+	s.run()
+	s.apply(Release(*s.row, 2, false, 0))
+	d.hear(YourTurn)
+	s.run()
+	third = d.lock(Request{Wait: time.Minute})
+	s.joined(9)
+	d.hear(Wanted)
+	s.run()
+	d.unlock(6)
+	s.run()
+	d.unlock(7)
+	s.run()
+	if b := s.row.newest(); b.First != 9 || b.N != 2 || b.Session != d.session.ID() {
+		t.Fatalf("queue %+v", s.row.Queue)
+	}
+	return d, s, third
+}
+
+// Who is fast to come back finds a place in the block that waits.
+func TestWhoComesBackJoinsTheBlockThatWaits(t *testing.T) {
+	d, s, third := roomy(t)
+	s.seen = nil
+	fourth := d.lock(Request{Wait: time.Minute})
+	s.run()
+	if n := s.cost(); n != 0 {
+		t.Fatalf("%d LWTs", n)
+	}
+	s.joined(9)
+	s.apply(Release(*s.row, 2, false, 0))
+	d.hear(YourTurn)
+	s.run()
+	d.unlock(d.state(third, Held).Ref)
+	s.run()
+	if g := d.state(fourth, Held); g.Ref != 10 {
+		t.Fatalf("grant %+v", g)
+	}
+}
+
+// … unless somebody else is known to wait behind it.
+func TestWhoComesBackStaysBehindThoseWhoWait(t *testing.T) {
+	d, s, _ := roomy(t)
+	s.joined(9) // 11
+	d.serve(s, time.Second)
+	d.lock(Request{Wait: time.Minute})
+	s.run()
+	if b := s.row.newest(); b.First != 12 || b.Session != d.session.ID() {
+		t.Fatalf("queue %+v", s.row.Queue)
+	}
+}
+
+// A Release that takes others along is refused where somebody else has enqueued: the term is still its own, and is
+// released alone, at once; they ask by themselves.
+func TestAReleaseThatIsRefusedGoesAlone(t *testing.T) {
+	d, s, first, _ := brisk(t)
+	d.unlock(4)
+	id, _ := only[Apply](d)
+	s.joined(8)
+	d.reply(id, Result{Fate: Refused})
+	id, _ = only[ReadRow](d)
+	d.reply(id, s.read())
+	_, a := only[Apply](d)
+	if a.Swap.If.What != IfBase || a.Swap.Set.Row.Head != 5 {
+		t.Fatalf("%+v", a.Swap)
+	}
+	d.reply(d.core.keys[d.key()].lwt.cmd, s.do(a))
+	s.run()
+	if b := s.row.newest(); b.Session != d.session.ID() || b.First != 7 || b.N != 2 {
+		t.Fatalf("queue %+v", s.row.Queue)
+	}
+	d.waits(first)
+}
+
+// … but not where it had been applied: the same refusal tells that, too (H3).
+func TestAReleaseThatWasAppliedHasEnqueued(t *testing.T) {
+	d, s, first, _ := brisk(t)
+	d.unlock(4)
+	id, a := only[Apply](d)
+	s.apply(a.Swap)
+	s.joined(8)
+	s.apply(Release(*s.row, 2, false, 0)) // 6 is the head
+	d.reply(id, Result{Fate: Refused})
+	s.run()
+	if g := d.state(first, Held); g.Ref != 6 {
+		t.Fatalf("grant %+v", g)
+	}
+	for _, b := range s.row.Queue {
+		if b.Session == d.session.ID() && b.First > 6 {
+			t.Fatalf("enqueued twice: %+v", s.row.Queue)
+		}
+	}
+}
+
+// A holder who stays keeps nobody from the queue.
+func TestWhoAsksWaitsForAReleaseNoLongerThanRetain(t *testing.T) {
+	d, s, _, _ := brisk(t)
+	d.serve(s, d.opts.Retain)
+	if b := s.row.newest(); b.Session != d.session.ID() || b.N != 2 || s.row.Head != 4 {
+		t.Fatalf("row %+v", s.row)
+	}
+}
+
+// Others change the queue, too: an LWT on it is made from a fresh look at it, on one replica.
+func TestAnEnqueueBehindOthersLooksFirst(t *testing.T) {
+	d, s, _, _ := brisk(t)
+	d.unlock(4)
+	s.run()
+	d.jump(freshFor)
+	s.joined(8)
+	d.lock(Request{Wait: time.Minute})
+	id, look := only[ReadRow](d)
+	d.none()
+	if look.Quorum {
+		t.Fatal("one replica is enough")
+	}
+	d.reply(id, s.read())
+	_, a := only[Apply](d)
+	if r, ok := a.Swap.Apply(s.row); !ok || r.Guard != 9 {
+		t.Fatalf("%+v", a.Swap)
+	}
+}
+
+// A replica that does not answer holds nothing up.
+func TestALookIsNotWaitedForLong(t *testing.T) {
+	d, s, _, _ := brisk(t)
+	d.serve(s, 10*time.Millisecond)
+	s.joined(8)
+	d.unlock(4)
+	only[ReadRow](d)
+	d.none()
+	d.pass(glanceFor)
+	if _, a := only[Apply](d); a.Swap.Set.Row.Head != 5 {
+		t.Fatalf("%+v", a.Swap)
+	}
+}
