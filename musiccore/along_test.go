@@ -126,7 +126,7 @@ func TestAReleaseThatIsRefusedGoesAlone(t *testing.T) {
 	id, _ = only[ReadRow](d)
 	d.reply(id, s.read())
 	_, a := only[Apply](d)
-	if a.Swap.If.What != IfBase || a.Swap.Set.Row.Head != 5 {
+	if a.Swap.If.What != IfBase || a.Swap.Set.Row.Head != 5 || a.Swap.Set.Row.Dirty {
 		t.Fatalf("%+v", a.Swap)
 	}
 	d.reply(d.core.keys[d.key()].lwt.cmd, s.do(a))
@@ -155,6 +155,20 @@ func TestAReleaseThatWasAppliedHasEnqueued(t *testing.T) {
 			t.Fatalf("enqueued twice: %+v", s.row.Queue)
 		}
 	}
+}
+
+// Where somebody else has ended the term, who was to be taken along asks by itself.
+func TestWhoWasToBeTakenAlongAsksAgain(t *testing.T) {
+	d, s, first, _ := brisk(t)
+	d.unlock(4)
+	s.apply(Preempt(*s.row, 5, d.opts.Window, t0))
+	id, _ := only[Apply](d)
+	d.reply(id, Result{Fate: Refused})
+	s.run()
+	if b := s.row.newest(); b.Session != d.session.ID() || b.First != 6 || b.N != 2 {
+		t.Fatalf("queue %+v", s.row.Queue)
+	}
+	d.waits(first)
 }
 
 // A holder who stays keeps nobody from the queue.
