@@ -40,6 +40,7 @@ type plan struct {
 	links   []wan.Link
 	fastJIT bool
 	lease   time.Duration // of the proxies' sessions
+	maxWait time.Duration // how long a LOCK may wait; 0: as the proxy has it
 }
 
 // near are sites of one region: a run of them sees much.
@@ -125,6 +126,9 @@ func (p *proxy) start(ctx context.Context) error {
 		"--contact-points", p.world.network.Address(p.site, 1), "--listen", p.host()+":9042", "--metrics-listen", "",
 		"--session-lease", p.world.plan.lease.String(),
 		"--peer-listen", p.host()+":9043", "--peer-secret-file", filepath.Join(p.world.dir, "secret"))
+	if w := p.world.plan.maxWait; w != 0 {
+		cmd.Args = append(cmd.Args, "--max-wait", w.String())
+	}
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
