@@ -119,7 +119,12 @@
 // is in flight; base, seq, dirty and unsettled go on. Nobody is told a reference
 // before its grant, and whoever ends the tenure ends the tuple. The session's
 // death ends it for all, so a holder who stays is made plain first: T.owner is
-// set, and nothing is handed over any more. What PROTOCOL.md calls Extend is left
-// out: a block that is used up is released and a larger one reserved, two LWTs in
-// up to 1024 sections.
+// set, and nothing is handed over any more.
+//
+// The Release of a term takes along who asks here: an Enqueue and the Release in
+// one LWT, IF guard = g AND base = b, which does what the two do with nothing
+// between them. So where sections are short, who asks while the lock is here waits
+// for that Release, and a key that several proxies want costs each of them one LWT
+// a tenure. It is what PROTOCOL.md calls Extend that this replaces: a block that is
+// used up is released, and a larger one reserved, by one LWT.
 package musiccore
