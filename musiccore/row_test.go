@@ -86,6 +86,21 @@ func TestEnqueueOnAnEmptyQueueGrants(t *testing.T) {
 	}
 }
 
+// The clock of a proxy may be a second ahead of the cluster's, and that of
+// whoever closes the table ClockGap behind it (PROTOCOL.md 1, clk; C17).
+func TestClosingIsAboveEveryBaseOfAnAllowedClock(t *testing.T) {
+	slow, fast := Now{Clk: t0 - clkBehind}, t0+clkAhead
+	r := Row{Guard: 1, Head: 1, Queue: []Block{block(1, 1, 1, 7)}, Base: 100}
+	left, _ := Release(r, 2, false, fast).Apply(&r)
+	if !left.DirtySince(Closing(slow, 0)) {
+		t.Fatal("a Release that did not know looks as if it had synchronised")
+	}
+	before := Closing(Now{Clk: fast}, 0)
+	if Closing(slow, before) <= before {
+		t.Fatal("closed falls")
+	}
+}
+
 func TestEnqueueBehindOthersLeavesTheTermAlone(t *testing.T) {
 	r := Row{Guard: 4, Head: 3, Queue: []Block{block(1, 2, 1, 1), block(3, 2, 2, 1)}, Base: 100}
 	s := Enqueue(&r, block(0, 3, 1, 7), 0, 5000)

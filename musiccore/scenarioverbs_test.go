@@ -408,7 +408,7 @@ func (l script) everywhere(what func(*stageProxy) Effects) error {
 }
 
 func (l script) closed() error {
-	l.s.closed = l.s.proxies[0].time().Clk
+	l.s.closed = Closing(l.s.proxies[0].time(), l.s.closed)
 	return l.everywhere(func(p *stageProxy) Effects { return p.core.Closed(p.time(), p.table, l.s.closed) })
 }
 

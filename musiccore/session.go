@@ -14,6 +14,22 @@ type Now struct {
 	Clk  Stamp         // clk() = min(own wall clock, cluster clock + 1 s); 0: the clocks differ by > 10 s, no new term
 }
 
+// ClockGap is how far own and cluster clock may differ for a clk() (PROTOCOL.md
+// 1, clk).
+const ClockGap = 10 * time.Second
+
+// Closing answers the stamp that closes a table with lock rows to plain writes
+// (PROTOCOL.md 1, D): above every base that any proxy can have taken from its
+// clk() until then, or its LWT could still be applied, leave a row that looks
+// as if it had been synchronised since, and show it to all who did not send it.
+// clk() of one proxy lies at most ClockGap behind the cluster's clock, that of
+// another a second ahead of it; what is left of twice ClockGap is for clocks of
+// nodes that differ, and for steps that a proxy has not noticed yet. before is
+// the stamp of the time before: closed never falls. Clk must not be 0.
+func Closing(now Now, before Stamp) Stamp {
+	return max(now.Clk+2*Stamp(ClockGap/time.Microsecond), before+1)
+}
+
 // EndedBeat is the beat of a session that ended by itself: dead at once for
 // everybody (PROTOCOL.md 1, Shutdown).
 const EndedBeat = math.MaxInt64

@@ -30,6 +30,8 @@ type sim struct {
 	tokens   int
 	lives    uint16
 	closed   Stamp
+	plain    Stamp // above every plain write
+	lapse    Stamp // how much time has passed beside the run, by clk()
 	born     map[SessionID]*proxy
 	hash     uint64
 	failed   error

@@ -247,7 +247,7 @@ func (c *checker) synching(p *proxy, k Key, a Copy) (root Stamp, done func()) {
 	c.s.tell("proxy %d Synch of %s by %d, fence %d", p.n, k.PK, t.place.ref, a.Fence-t0)
 	epoch := c.key(k).epoch
 	return w.root, func() {
-		if h := c.key(k); h.epoch == epoch && a.Fence >= c.s.closed {
+		if h := c.key(k); h.epoch == epoch && a.Fence >= c.s.plain {
 			for _, o := range h.windows { // a Renew may have moved the term meanwhile
 				o.synced = o.synced || o.root == w.root
 			}

@@ -27,8 +27,8 @@ type wait struct {
 	answer func(Answer)
 }
 
-// clocks are those of one process. clk hardly moves, so that windows meet by
-// arithmetic and not by the clock's grace.
+// clocks are those of one process. clk hardly moves but in jumps, so that
+// windows meet by arithmetic and not by the clock's grace.
 type clocks struct {
 	rate    float64
 	since   time.Duration // when it had that rate first
@@ -45,10 +45,21 @@ func (p *proxy) time() Now {
 	real := time.Duration(float64(s.now-c.since) * c.rate)
 	n := Now{Boot: c.boot + real - c.stopped, Wall: t0 + Stamp((c.since + real).Microseconds()) + c.wall}
 	if s.now >= c.gone {
-		n.Clk = t0 + Stamp(s.now/time.Millisecond/16) + c.skew
+		n.Clk = p.clk()
 	}
 	return n
 }
+
+// clk is clk() of this process, were its clocks never too far apart.
+func (p *proxy) clk() Stamp {
+	return t0 + Stamp(p.s.now/time.Millisecond/16) + p.s.lapse + p.clocks.skew
+}
+
+// The bounds of clk() about the cluster's clock (PROTOCOL.md 1, clk).
+const (
+	clkBehind = Stamp(ClockGap / time.Microsecond)
+	clkAhead  = Stamp(time.Second / time.Microsecond)
+)
 
 // setClocks is a new process's: the rates of two differ by eps at most, or by
 // much more.
@@ -236,7 +247,10 @@ func (p *proxy) visit() {
 
 func (p *proxy) jump() {
 	if p.strikes(clkJump, 2) {
-		p.clocks.skew += p.between(-3000, 3000)
+		p.clocks.skew = min(max(p.clocks.skew+p.between(-3000, 3000), -clkBehind), clkAhead)
+		if p.chance.n(4) == 0 {
+			p.clocks.skew = p.between(-clkBehind, clkAhead)
+		}
 	}
 	if p.strikes(wallJump, 2) {
 		p.clocks.wall += p.between(0, 1<<22)

@@ -9,6 +9,7 @@ import (
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 
 	"music/frontend"
+	"music/musiccore"
 )
 
 // plainSettings stands in music.tables for a table that is critical no more.
@@ -69,13 +70,22 @@ func (s *schema) bornCritical(t *dataTable) bool {
 	return t.settings.Unlocked != frontend.Allow && (t.keyspace == musicKeyspace || s.born[t.String()])
 }
 
+// closing is what closed is raised to. A table without lock rows has no base that could be above it (PROTOCOL.md 1, D); and where
+// plain writes go on, a stamp ahead of the clock would hide them under what is written with a lock.
+func (t *dataTable) closing(now musiccore.Now) musiccore.Stamp {
+	if t.made && t.settings.Unlocked != frontend.Allow {
+		return musiccore.Closing(now, t.stored.closed)
+	}
+	return max(now.Clk, t.stored.closed+1)
+}
+
 // raise writes a new closed beside the settings, unless another proxy was first: then the next refresh sees what it wrote.
 func (s *schema) raise(ctx context.Context, t *dataTable, old string) error {
 	now := s.clock.now()
 	if now.Clk == 0 {
 		return errNoClock
 	}
-	t.closed = now.Clk
+	t.closed = t.closing(now)
 	query := s.session.Query("INSERT INTO music.tables (id, closed, settings) VALUES (?, ?, ?) IF NOT EXISTS",
 		gocql.UUID(t.id), int64(t.closed), t.storedText())
 	if old != "" {

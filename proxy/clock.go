@@ -10,10 +10,8 @@ import (
 	"music/musiccore"
 )
 
-const (
-	maxClockLead = time.Second      // how far base timestamps may run ahead of the cluster's clock
-	maxClockGap  = 10 * time.Second // own and cluster clock differ by more: no new term (PROTOCOL.md 1, clk)
-)
+// maxClockLead is how far base timestamps may run ahead of the cluster's clock.
+const maxClockLead = time.Second
 
 // clock reads the clocks of PROTOCOL.md. The zero value knows nothing of the cluster's clock and gives no clk.
 type clock struct {
@@ -26,7 +24,7 @@ func (c *clock) now() musiccore.Now {
 	wall := time.Now()
 	n := musiccore.Now{Boot: boottime(), Wall: musiccore.Stamp(wall.UnixMicro())}
 	ahead := time.Duration(c.ahead.Load())
-	if c.known.Load() && ahead.Abs() <= maxClockGap {
+	if c.known.Load() && ahead.Abs() <= musiccore.ClockGap {
 		n.Clk = musiccore.Stamp(wall.Add(min(0, ahead+maxClockLead)).UnixMicro())
 	}
 	return n

@@ -285,8 +285,17 @@ func (s *schema) show(t *dataTable, refused string) {
 		return
 	}
 	s.publish(t, refused)
-	if s.flight != nil && t.settings.Unlocked != frontend.Allow && (critical == nil || critical.Unlocked == frontend.Allow) {
+	if t.settings.Unlocked == frontend.Allow || critical != nil && critical.Unlocked != frontend.Allow {
+		return
+	}
+	if s.flight != nil {
 		s.left = s.flight()
+	}
+	if critical != nil && t.made {
+		// Until closed is known, no LWT says of a lock row that nothing was written beside its lock.
+		s.event(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects {
+			return c.Closed(now, t.id, musiccore.Closing(now, 0))
+		})
 	}
 }
 

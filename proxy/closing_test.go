@@ -1,0 +1,55 @@
+package proxy
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"music/frontend"
+	"music/musiccore"
+)
+
+// What closed is raised to: only where there are lock rows, and no plain writes any more, it lies ahead of the clock.
+func TestClosing(t *testing.T) {
+	now := musiccore.Now{Clk: 1000}
+	closed := func(made bool, unlocked frontend.Policy, before musiccore.Stamp) musiccore.Stamp {
+		table := &dataTable{made: made, settings: frontend.Settings{Unlocked: unlocked}, stored: storedTable{closed: before}}
+		return table.closing(now)
+	}
+	assert.Equal(t, now.Clk, closed(false, frontend.Reject, 0), "no lock rows yet")
+	assert.Equal(t, now.Clk, closed(true, frontend.Allow, 0), "plain writes go on")
+	assert.Equal(t, musiccore.Closing(now, 0), closed(true, frontend.Reject, 0))
+	for _, unlocked := range []frontend.Policy{frontend.Reject, frontend.Allow} {
+		assert.Greater(t, closed(true, unlocked, 1<<50), musiccore.Stamp(1<<50), "closed never falls")
+	}
+}
+
+// Between the moment when a table is closed to plain writes here and the moment when closed is known, this proxy writes no lock
+// row that looks clean: the plain writes of others may not have ended.
+func TestNoLockRowIsCleanUntilClosedIsKnown(t *testing.T) {
+	now := musiccore.Now{Boot: time.Minute, Wall: 1 << 50, Clk: 1 << 50}
+	options := musiccore.Defaults()
+	session := musiccore.NewSession(musiccore.SessionID{1}, options)
+	beat, _ := session.Beat(now)
+	session.Acked(now, now, beat)
+	core := musiccore.New(session, options)
+	s := &schema{tables: frontend.NewTables(), tell: func(event func(*musiccore.Core, musiccore.Now) musiccore.Effects) { event(core, now) }}
+	table := [16]byte{7}
+	show := func(unlocked frontend.Policy) {
+		s.show(&dataTable{id: table, keyspace: "bank", name: "accounts", made: true, settings: frontend.Settings{Unlocked: unlocked}}, "")
+	}
+	enqueued := func(op musiccore.OpID, pk string) musiccore.Row {
+		read := core.Lock(now, op, musiccore.Key{Table: table, PK: pk}, musiccore.Request{}).Do
+		require.Len(t, read, 1)
+		row := musiccore.Row{Guard: 1, Head: 2, Base: now.Clk + 1000, Queue: []musiccore.Block{{First: 1, N: 1, Session: musiccore.SessionID{9}}}}
+		sent := core.Reply(now, read[0].ID, musiccore.Result{Fate: musiccore.Done, Row: &row}).Do
+		require.Len(t, sent, 1)
+		return sent[0].Do.(musiccore.Apply).Swap.Set.Row
+	}
+	show(frontend.Allow)
+	assert.False(t, enqueued(1, "a").Dirty)
+	show(frontend.Reject)
+	assert.True(t, enqueued(2, "b").Dirty)
+}
