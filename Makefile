@@ -26,12 +26,12 @@ test: ## everything that CI runs: vet, unit tests and the whole against real Cas
 	$(GO) test -v -timeout 15m ./model | grep -v -e '^=== ' -e '^  *--- PASS'
 	$(GO) test -race -timeout 45m -count=1 -p 1 music/cmd/music-demo music/integration/...
 
-compat: ## drivers for Node.js and Java, three proxies and a thousand connections under faults; needs node, npm, a JDK and Maven
+compat: ## drivers for Node.js and Java, gocql's own tests, three proxies and a thousand connections under faults; needs node, npm, a JDK and Maven
 	mkdir -p .run/node
 	cp integration/compat/node/package.json integration/compat/node/package-lock.json .run/node
 	npm ci --prefix .run/node --silent --no-audit --no-fund
 	mvn --quiet --batch-mode --file integration/compat/java package
-	$(GO) test -tags compat -v -timeout 60m -count=1 -run '^Test(NodeDriver|JavaDriver|ThreeProxies|ThousandConnections)' ./integration
+	$(GO) test -tags compat -v -timeout 2h -count=1 -run '^Test(NodeDriver|JavaDriver|GocqlSuites|ThreeProxies|ThousandConnections)' ./integration
 
 lint: $(TOOLS)/.golangci-lint-v2.15.0 $(TOOLS)/.staticcheck-v0.8.2 $(TOOLS)/.gofumpt-v0.12.0 ## golangci-lint, staticcheck and gofumpt
 	$(TOOLS)/golangci-lint run ./...

@@ -24,14 +24,22 @@ func threeNodes(t testing.TB) *cassandra.Cluster {
 }
 
 // startThree starts the three nodes. Their commit logs are synced before a write is acknowledged: a node that is killed forgets nothing.
+// Functions, views, and a keyspace "test" that cannot be written are for the tests that drivers bring along.
 func (w *world) startThree() (*cassandra.Cluster, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
 	c, err := cassandra.Start(ctx, cassandra.Options{
 		Dir: filepath.Join(w.runDir, "integration-three"), RunDir: w.runDir, Nodes: 3, Heap: "256m", FastJIT: true,
 		Address: func(k int) string { return fmt.Sprintf("127.0.7.%d", k) },
-		Yaml:    map[string]string{"commitlog_sync": "batch", "commitlog_sync_period": ""},
-		Log:     os.Stderr,
+		Yaml: map[string]string{
+			"commitlog_sync": "batch", "commitlog_sync_period": "",
+			"user_defined_functions_enabled": "true", "materialized_views_enabled": "true",
+		},
+		Properties: map[string]string{
+			"cassandra.test.fail_writes_ks":        "test",
+			"cassandra.custom_query_handler_class": "org.apache.cassandra.cql3.CustomPayloadMirroringQueryHandler",
+		},
+		Log: os.Stderr,
 	})
 	if err != nil {
 		return nil, err

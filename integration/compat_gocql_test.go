@@ -1,0 +1,106 @@
+//go:build compat
+
+package integration
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// suite is the integration tests that a version of gocql brings along in its module, with flags of theirs. They take those tests for a
+// cluster of three nodes of which nothing but CQL is known: what needs ccm or docker to start and stop nodes is left out.
+type suite struct {
+	name, driver string
+	flags        []string
+	fails        map[string]string // tests that fail at Cassandra 5.0 itself, and why; for others to be added to, there is no reason
+}
+
+// suites are both drivers, every version of the protocol that they speak, and every compression.
+func suites() []suite {
+	const (
+		first, second = "github.com/gocql/gocql", "github.com/apache/cassandra-gocql-driver/v2"
+		relayed       = "expects node 1 at 127.0.0.1, where its own relay listens"
+	)
+	firstFails := map[string]string{"TestDiscoverViaProxy": relayed, "TestCAS": "calls dateof(), which Cassandra 5.0 no longer has"}
+	secondFails := map[string]string{"TestDiscoverViaProxy": relayed}
+	return []suite{
+		{"1.7 protocol 3 snappy", first, []string{"-proto=3", "-compressor=snappy"}, firstFails},
+		{"1.7 protocol 4", first, []string{"-proto=4"}, firstFails},
+		{"2.1 protocol 4 snappy", second, []string{"-proto=4", "-compressor=snappy"}, secondFails},
+		{"2.1 protocol 5", second, []string{"-proto=5"}, secondFails},
+		{"2.1 protocol 5 lz4", second, []string{"-proto=5", "-compressor=lz4"}, secondFails},
+	}
+}
+
+// TestGocqlSuites runs the drivers' own tests at three nodes and then at the proxies before them: none may end otherwise there.
+func TestGocqlSuites(t *testing.T) {
+	threeProxies(t)
+	for _, s := range suites() {
+		t.Run(s.name, func(t *testing.T) {
+			direct, proxied := s.run(t, "direct", nodeAddresses(t)), s.run(t, "proxied", proxyAddresses())
+			count := map[string]int{}
+			for test, at := range direct {
+				through := proxied[test]
+				count[at.action]++
+				assert.Equal(t, at.action, through.action, "%s: at the nodes\n%s\nthrough the proxies\n%s", test, at.said, through.said)
+				if at.action == "fail" {
+					assert.Contains(t, s.fails, test, "%s", at.said)
+				}
+			}
+			assert.Greater(t, count["pass"], 150, "the tests did what they are for")
+			t.Log(count)
+		})
+	}
+}
+
+// verdict is what became of a test, and what it said.
+type verdict struct{ action, said string }
+
+// run is the verdict of each test at these addresses. What `go test -json` printed stays in a file of the run directory.
+func (s suite) run(t *testing.T, where string, addresses []string) map[string]verdict {
+	t.Helper()
+	var hosts []string
+	for _, address := range addresses {
+		hosts = append(hosts, hostOf(t, address))
+	}
+	dir := filepath.Join(needWorld(t).runDir, "gocql")
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	said, err := os.Create(filepath.Join(dir, strings.ReplaceAll(s.name+" "+where, " ", "-")+".json"))
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, said.Close()) }()
+
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-json", "-vet=off", "-count=1", "-timeout=15m", "-skip=^TestDocker$",
+		"-tags=cassandra integration", s.driver, "-args",
+		"-cluster="+strings.Join(hosts, ","), "-clusterSize=3", "-rf=3", "-autowait=2s", "-gocql.timeout=60s", "-gocql.cversion=5.0.8")
+	cmd.Args = append(cmd.Args, s.flags...)
+	cmd.Stdout, cmd.Stderr = said, os.Stderr
+	var ended *exec.ExitError
+	if err := cmd.Run(); !errors.As(err, &ended) { // tests that fail are for the caller to judge
+		require.NoError(t, err)
+	}
+	_, err = said.Seek(0, io.SeekStart)
+	require.NoError(t, err)
+	return verdicts(t, said)
+}
+
+// verdicts reads what `go test -json` has printed, each line about a test.
+func verdicts(t *testing.T, printed io.Reader) map[string]verdict {
+	t.Helper()
+	all := map[string]verdict{}
+	for lines := json.NewDecoder(printed); lines.More(); {
+		var line struct{ Action, Test, Output string }
+		require.NoError(t, lines.Decode(&line))
+		all[line.Test] = verdict{line.Action, all[line.Test].said + line.Output}
+	}
+	delete(all, "") // of the package
+	return all
+}
