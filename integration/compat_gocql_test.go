@@ -16,19 +16,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// suite is the integration tests that a version of gocql brings along in its module, with flags of theirs. They take those tests for a
-// cluster of three nodes of which nothing but CQL is known: what needs ccm or docker to start and stop nodes is left out.
+// suite is the integration tests that a version of gocql brings along in its module, with their flags. Not run, at nodes or at proxies, are
+// those that start and stop nodes by ccm or docker, and the one of login, which needs nodes that all others could not log in at.
 type suite struct {
 	name, driver string
 	flags        []string
-	fails        map[string]string // tests that fail at Cassandra 5.0 itself, and why; for others to be added to, there is no reason
+	fails        map[string]string // tests that fail at the nodes, too, and why
 }
 
 // suites are both drivers, every version of the protocol that they speak, and every compression.
 func suites() []suite {
 	const (
 		first, second = "github.com/gocql/gocql", "github.com/apache/cassandra-gocql-driver/v2"
-		relayed       = "expects node 1 at 127.0.0.1, where its own relay listens"
+		relayed       = "needs the first node at 127.0.0.1, where a relay of the test's own listens"
 	)
 	firstFails := map[string]string{"TestDiscoverViaProxy": relayed, "TestCAS": "calls dateof(), which Cassandra 5.0 no longer has"}
 	secondFails := map[string]string{"TestDiscoverViaProxy": relayed}
@@ -41,7 +41,7 @@ func suites() []suite {
 	}
 }
 
-// TestGocqlSuites runs the drivers' own tests at three nodes and then at the proxies before them: none may end otherwise there.
+// TestGocqlSuites runs the drivers' own tests at three nodes and then at the proxies before them. Each has to end there as at the nodes.
 func TestGocqlSuites(t *testing.T) {
 	threeProxies(t)
 	for _, s := range suites() {
