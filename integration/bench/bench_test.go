@@ -136,7 +136,7 @@ func TestReportComesBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := back.rows("proxy", "relay"); len(got) != 1 || got[0].cpu != 1.5 || got[0].throughput != 0.5 {
+	if got := back.rows("proxy", "relay"); len(got) != 1 || got[0].cpu.median() != 1.5 || got[0].throughput.median() != 0.5 {
 		t.Errorf("%+v", got)
 	}
 	if err := back.plots(t.TempDir() + "/p"); err != nil {

@@ -1,8 +1,8 @@
 package main
 
 import (
+	"bytes"
 	"context"
-	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -111,6 +111,7 @@ func (l *line) query(text string) (message.Message, error) {
 type writer struct {
 	*line
 	key      []byte
+	keys     int    // that it has had, where it takes a new one each time
 	ref      []byte // of the lock that it holds on key; nil: none
 	prepared map[string][]byte
 }
@@ -225,9 +226,9 @@ func ways() []way {
 		}},
 		{name: "lock, put, unlock, the key stays", once: section},
 		{name: "lock, put, unlock, a new key", once: func(w *writer) error {
-			from := len(w.key) - 8 // the count
-			count := binary.BigEndian.Uint64(w.key[from:])
-			w.key = binary.BigEndian.AppendUint64(slices.Clone(w.key[:from]), count+1)
+			w.keys++
+			name, _, _ := bytes.Cut(w.key, []byte("#"))
+			w.key = fmt.Appendf(nil, "%s#%d", name, w.keys)
 			return section(w)
 		}},
 		{name: "UPDATE … IF EXISTS, direct", direct: true, once: func(w *writer) error {
@@ -254,7 +255,7 @@ func (n *realNode) lanes(clients int) []lane {
 			t = n.proxy.target(way.name)
 		}
 		dial := func(i int) (*client, error) {
-			w, err := newWriter(t.address, fmt.Sprintf("%s %d/%d %08d", way.name, i, clients, 0))
+			w, err := newWriter(t.address, fmt.Sprintf("%s %d/%d", way.name, i, clients))
 			if err != nil {
 				return nil, err
 			}

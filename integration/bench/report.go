@@ -10,15 +10,18 @@ import (
 // samples are what the rounds of one measurement gave.
 type samples []float64
 
-// median is the middle one; 0 if there is none.
-func (s samples) median() float64 {
+// quantile is the value that a part q of them are below, the median at 0.5; 0 if there is none.
+func (s samples) quantile(q float64) float64 {
 	if len(s) == 0 {
 		return 0
 	}
-	return slices.Sorted(slices.Values(s))[len(s)/2]
+	return slices.Sorted(slices.Values(s))[min(len(s)-1, int(q*float64(len(s))))]
 }
 
-// String is the median with the spread, if there can be one.
+// median is the middle one; 0 if there is none.
+func (s samples) median() float64 { return s.quantile(0.5) }
+
+// String is the median with the quartiles, if there can be any: half of the rounds lie between these.
 func (s samples) String() string {
 	switch len(s) {
 	case 0:
@@ -26,7 +29,7 @@ func (s samples) String() string {
 	case 1:
 		return short(s[0])
 	}
-	return fmt.Sprintf("%s (%s–%s)", short(s.median()), short(slices.Min(s)), short(slices.Max(s)))
+	return fmt.Sprintf("%s (%s–%s)", short(s.median()), short(s.quantile(0.25)), short(s.quantile(0.75)))
 }
 
 // short is a number with three digits that count.
@@ -90,10 +93,10 @@ func (c comparison) of(target string) *measured {
 	return &c.Targets[i]
 }
 
-// row is one line of the table of ratios, which is what one run can say: its own numbers beside each other.
+// row is one line of the table of ratios, which is what one run can say: its own numbers beside each other, round by round.
 type row struct {
 	work                 string
-	cpu, throughput, p50 float64 // proxy against relay
+	cpu, throughput, p50 samples // proxy against relay
 	cpuProxy             float64 // microseconds a request
 }
 
@@ -106,19 +109,22 @@ func (r report) rows(of, to string) []row {
 			continue
 		}
 		all = append(all, row{
-			work: c.Work, cpu: ratio(a.CPU, b.CPU), throughput: ratio(a.PerSecond, b.PerSecond), p50: ratio(a.P50, b.P50),
+			work: c.Work, cpu: ratios(a.CPU, b.CPU), throughput: ratios(a.PerSecond, b.PerSecond), p50: ratios(a.P50, b.P50),
 			cpuProxy: a.CPU.median(),
 		})
 	}
 	return all
 }
 
-// ratio is that of the medians; 0 where there is none.
-func ratio(a, b samples) float64 {
-	if b.median() == 0 {
-		return 0
+// ratios are those of the rounds: the two of a round have met the same machine, the medians of all rounds perhaps not.
+func ratios(a, b samples) samples {
+	var all samples
+	for i := range min(len(a), len(b)) {
+		if b[i] != 0 {
+			all = append(all, a[i]/b[i])
+		}
 	}
-	return a.median() / b.median()
+	return all
 }
 
 // markdown is the report as the README shows it; before may be nil.
@@ -126,7 +132,7 @@ func (r report) markdown(before *report) string {
 	text := r.verdicts()
 	text += "\n| work (clients x in flight) | CPU, proxy : relay | proxy's CPU a request | throughput, proxy : relay | p50, proxy : relay |\n|---|---|---|---|---|\n"
 	for _, x := range r.rows("proxy", "relay") {
-		text += fmt.Sprintf("| %s | %.2f | %.2f µs%s | %.2f | %.2f |\n", x.work, x.cpu, x.cpuProxy, earlier(before, x.work), x.throughput, x.p50)
+		text += fmt.Sprintf("| %s | %s%s | %s µs | %s | %s |\n", x.work, x.cpu, earlier(before, x.work), short(x.cpuProxy), x.throughput, x.p50)
 	}
 	for _, c := range r.Node {
 		text += c.markdown(before)
@@ -183,7 +189,7 @@ func earlier(before *report, work string) string {
 	}
 	for _, x := range before.rows("proxy", "relay") {
 		if x.work == work {
-			return fmt.Sprintf(" (ratio was %.2f)", x.cpu)
+			return fmt.Sprintf(" (was %.2f)", x.cpu.median())
 		}
 	}
 	return " (new)"

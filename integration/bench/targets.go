@@ -17,7 +17,7 @@ type goal struct {
 
 // goals are those of DESIGN.md 9 that one machine can show.
 func goals() []goal {
-	cpu, p50 := func(x row) float64 { return x.cpu }, func(x row) float64 { return x.p50 }
+	cpu, p50 := func(x row) samples { return x.cpu }, func(x row) samples { return x.p50 }
 	return []goal{
 		{"pipelined EXECUTE, small: CPU, proxy : relay", 2, false, "", ratiosOf(`^v\d(\+lz4)? EXECUTE (read|write), 4 x`, cpu)},
 		{"pipelined EXECUTE, 8 KiB: CPU, proxy : relay", 2, false, "", ratiosOf(`^v\d(\+lz4)? EXECUTE (read|write) 8 KiB, 4 x`, cpu)},
@@ -33,13 +33,13 @@ func goals() []goal {
 	}
 }
 
-// ratiosOf are numbers of the works that match.
-func ratiosOf(works string, number func(row) float64) func(report) samples {
+// ratiosOf are the medians of a ratio of the works that match.
+func ratiosOf(works string, ratio func(row) samples) func(report) samples {
 	matches := regexp.MustCompile(works)
 	return func(r report) (all samples) {
 		for _, x := range r.rows("proxy", "relay") {
 			if matches.MatchString(x.work) {
-				all = append(all, number(x))
+				all = append(all, ratio(x).median())
 			}
 		}
 		return all
