@@ -1,13 +1,20 @@
 package frontend
 
 import (
+	"encoding/binary"
+	"errors"
 	"io"
 	"net"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/stretchr/testify/require"
+
+	"music/musiccore"
+	"music/rewrite"
 )
 
 // benchFeed measures one direction per envelope, on a read buffer full of them.
@@ -163,4 +170,51 @@ func rawPair(b *testing.B, address string, backend net.Listener) (client, node n
 	require.NoError(b, err)
 	_ = backend.Close()
 	return client, node
+}
+
+// generous is a core that gives every operation its stamp, and every answer away.
+type generous struct{ Locks }
+
+func (generous) Begin(k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind, _ func(musiccore.Answer)) (musiccore.Answer, bool) {
+	return musiccore.Answer{Ticket: musiccore.Ticket{Key: k, Ref: r, Kind: kind, Stamp: 7}}, true
+}
+
+func (generous) End(musiccore.Ticket, musiccore.Outcome) (musiccore.Verdict, func() musiccore.Verdict) {
+	return musiccore.Tell, nil
+}
+
+// fencedPut is a connection whose core grants everything, with a prepared put as a client sends it, and its answer.
+func fencedPut(t tester, d dialect) (m *memory, put, done []byte) {
+	t.Helper()
+	m = newMemory(t, d, false)
+	m.server.Locks = generous{}
+	table := m.server.Tables.Of("bank", "locked")
+	m.server.Tables.Set("bank", "locked", &Critical{Key: []Column{{Name: "k", Type: "text"}}, Primary: []string{"k"}})
+	text := []byte("UPDATE bank.locked USING LOCK ? SET v = ? WHERE k = ?")
+	statement, err := rewrite.Parse(text)
+	require.NoError(t, err)
+	p := &preparedSection{id: preparedID(idOf("put")), text: text, statement: &statement, table: table, backend: idOf("cut")}
+	m.server.prepared.Add(p.id, &prepared{meaning: critical, section: p})
+	values := []*primitive.Value{primitive.NewValue(binary.BigEndian.AppendUint64(nil, 17)), primitive.NewValue(noise(100)), primitive.NewValue([]byte("a key"))}
+	put = requestBytes(t, d, d.envelope(t, 1, &message.Execute{
+		QueryId: p.id[:], ResultMetadataId: p.id[:],
+		Options: &message.QueryOptions{Consistency: primitive.ConsistencyLevelQuorum, PositionalValues: values},
+	}))
+	return m, put, requestBytes(t, d, d.envelope(t, 1, &message.VoidResult{}))
+}
+
+// BenchmarkFencedPut is a put under a held lock, there and back: what it costs beside a write that is forwarded.
+func BenchmarkFencedPut(b *testing.B) {
+	for _, d := range []dialect{{v4, ""}, {v5, ""}} {
+		b.Run(d.version.String()[len("ProtocolVersion "):], func(b *testing.B) {
+			m, put, done := fencedPut(b, d)
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := errors.Join(feed(&m.up, put), feed(&m.down, done)); err != nil {
+					b.Fatal(err)
+				}
+			}
+			require.Zero(b, m.server.Stats.Rejected.Load())
+		})
+	}
 }

@@ -108,7 +108,7 @@ func (c *conn) keepFor(h header, s section, q request) kept {
 	k.request.parameters = k.request.parameters.clone()
 	if s.prepared != nil {
 		k.fenced.id = &s.prepared.id
-		k.before = s.appendIDs(nil, c.version)
+		k.before = s.appendIDs(make([]byte, 0, 4+len(s.prepared.backend)+len(s.metadata)), c.version) // each has its length before it
 		return k
 	}
 	cut := cutText(s)
@@ -119,16 +119,6 @@ func (c *conn) keepFor(h header, s section, q request) kept {
 // cutText is the text of a statement without what Cassandra does not understand.
 func cutText(s section) []byte { return rewrite.Apply(nil, s.text, s.statement.Cut) }
 
-// clone copies everything that lies in a read buffer.
-func (p parameters) clone() parameters {
-	p.values = append([][]byte(nil), p.values...)
-	for i := range p.values {
-		p.values[i] = bytes.Clone(p.values[i])
-	}
-	p.pageSize, p.state, p.serial, p.rest = bytes.Clone(p.pageSize), bytes.Clone(p.state), bytes.Clone(p.serial), bytes.Clone(p.rest)
-	return p
-}
-
 // stamped is the envelope to send, with its answer expected.
 func (c *conn) stamped(k kept, a musiccore.Answer) ([]byte, *Failure) {
 	if a.Err != nil {
@@ -136,8 +126,7 @@ func (c *conn) stamped(k kept, a musiccore.Answer) ([]byte, *Failure) {
 	}
 	k.fenced.ticket = a.Ticket
 	k.request.parameters.fence(int64(a.Ticket.Stamp), k.request.local)
-	body := k.request.parameters.appendTo(k.before, c.version)
-	k.header.length = uint32(len(body))
+	raw := k.envelope(c.version)
 	if !c.streams.begin(k.header.stream, true) {
 		c.server.Locks.End(a.Ticket, musiccore.OutcomeRefused) // it was not sent
 		return nil, inUse(k.header.stream)
@@ -148,7 +137,18 @@ func (c *conn) stamped(k kept, a musiccore.Answer) ([]byte, *Failure) {
 		return nil, &Failure{Code: primitive.ErrorCodeServerError, Text: "MUSIC_BACKEND: the connection has ended; nothing was done"}
 	}
 	c.server.Stats.count(c, k.header.opcode, Fenced)
-	return append(k.header.appendTo(make([]byte, 0, headerSize+len(body))), body...), nil
+	return raw, nil
+}
+
+// envelope is the request as it goes out.
+func (k *kept) envelope(version byte) []byte {
+	const others = 32 // bytes of consistency, flags, numbers of values and the stamp, at most
+	p := &k.request.parameters
+	raw := make([]byte, headerSize, headerSize+len(k.before)+p.size()+others)
+	raw = p.appendTo(append(raw, k.before...), version)
+	k.header.length = uint32(len(raw) - headerSize)
+	k.header.appendTo(raw[:0])
+	return raw
 }
 
 // performFenced tells the core what became of an operation, and the client what it may be told: at once, or when the core knows.

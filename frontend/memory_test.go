@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"errors"
 	"io"
 	"net"
 	"testing"
@@ -156,4 +157,22 @@ func (a *again) Read(b []byte) (int, error) {
 	n := copy(b, a.b[a.at:])
 	a.at += n
 	return n, nil
+}
+
+// A put under a lock is kept in memory of its own while it is on its way, and no more than that.
+func TestFencedPutAllocatesLittle(t *testing.T) {
+	for name, d := range dialects() {
+		t.Run(name, func(t *testing.T) {
+			m, put, done := fencedPut(t, d)
+			var err error
+			n := testing.AllocsPerRun(1000, func() {
+				if err == nil {
+					err = errors.Join(feed(&m.up, put), feed(&m.down, done))
+				}
+			})
+			require.NoError(t, err)
+			require.Zero(t, m.server.Stats.Rejected.Load())
+			require.LessOrEqual(t, n, 20.0)
+		})
+	}
 }

@@ -55,7 +55,9 @@ func readParameters(cur *cursor, version byte) parameters {
 }
 
 func (p *parameters) readValues(cur *cursor) {
-	for n := cur.short(); n > 0 && !cur.bad; n-- {
+	n := cur.short()
+	p.values = make([][]byte, 0, min(int(n), len(cur.b)/4)) // each has its length before it
+	for ; n > 0 && !cur.bad; n-- {
 		if p.flags.Contains(primitive.QueryFlagValueNames) {
 			p.names = append(p.names, cur.string())
 		}
@@ -86,6 +88,33 @@ func (p *parameters) order(st *rewrite.Statement, text []byte) *Failure {
 		p.flags &^= primitive.QueryFlagValues
 	}
 	return nil
+}
+
+// clone is the same in memory of its own: what was read lies in a read buffer.
+func (p parameters) clone() parameters {
+	own := make([]byte, 0, p.size())
+	keep := func(b []byte) []byte {
+		if b == nil {
+			return nil // a paging state that is null is not empty
+		}
+		own = append(own, b...)
+		return own[len(own)-len(b) : len(own) : len(own)]
+	}
+	p.values = slices.Clone(p.values)
+	for i, v := range p.values {
+		p.values[i] = keep(v)
+	}
+	p.pageSize, p.state, p.serial, p.rest = keep(p.pageSize), keep(p.state), keep(p.serial), keep(p.rest)
+	return p
+}
+
+// size is how many bytes the parameters carry, but for names.
+func (p *parameters) size() int {
+	n := len(p.pageSize) + len(p.state) + len(p.serial) + len(p.rest)
+	for _, v := range p.values {
+		n += len(v)
+	}
+	return n
 }
 
 // keyspace is the keyspace of this request alone (v5), or "".

@@ -171,17 +171,23 @@ func (c *conn) enter(e envelope, s section, p parameters) error {
 		return c.list(e, s)
 	}
 	a := admission{conn: c, envelope: e, section: s, parameters: p, emit: c.up.emit, literal: c.server.literals.known}
-	if f := a.enter(); f == errAskCassandra {
-		a = a.later()
-		c.later(func() {
-			if f := a.enter(); f != nil {
-				c.reject(a.envelope.header, f)
-			}
-		})
-	} else if f != nil {
+	switch f := a.enter(); f {
+	case nil:
+	case errAskCassandra:
+		c.enterLater(a.later())
+	default:
 		return c.answer(e, f)
 	}
 	return nil
+}
+
+// enterLater carries out a section beside the connection, which goes on meanwhile.
+func (c *conn) enterLater(a admission) {
+	c.later(func() {
+		if f := a.enter(); f != nil {
+			c.reject(a.envelope.header, f)
+		}
+	})
 }
 
 // admission is a section on its way into the core: all that it needs, wherever it goes on.

@@ -56,8 +56,9 @@ func (s *section) keyColumn(st *rewrite.Statement, column Column) ([]byte, *Fail
 
 // restriction is the first one of a column, or nil.
 func (s *section) restriction(st *rewrite.Statement, column Column) *rewrite.Relation {
+	var name [64]byte // on the stack; a longer one has memory of its own
 	for i := range st.Where {
-		if string(st.Where[i].Column.AppendTo(nil, s.text)) == column.Name {
+		if string(st.Where[i].Column.AppendTo(name[:0], s.text)) == column.Name {
 			return &st.Where[i]
 		}
 	}

@@ -164,7 +164,8 @@ func (s *shard) begin(op musiccore.OpID, p place, kind musiccore.Kind) (a musicc
 	if owner, known := s.owners.Get(p); known {
 		return musiccore.Answer{Op: op, Err: &musiccore.ElsewhereError{Session: owner}}, true
 	}
-	ticket, effects := s.core.Begin(s.clock.now(), op, p.key, p.ref, kind)
+	now := s.clock.now()
+	ticket, effects := s.core.Begin(now, op, p.key, p.ref, kind)
 	a, ok = musiccore.Answer{Op: op, Ticket: ticket}, ticket.OK()
 	for i, told := range effects.Answers {
 		if told.Op == op {
@@ -173,7 +174,7 @@ func (s *shard) begin(op musiccore.OpID, p place, kind musiccore.Kind) (a musicc
 			break
 		}
 	}
-	s.carryOut(effects)
+	s.carryOut(now, effects)
 	if ok {
 		s.fenced(p.key, p.ref, a.Err)
 	}
@@ -201,12 +202,13 @@ func (l *locks) End(t musiccore.Ticket, o musiccore.Outcome) (musiccore.Verdict,
 	s := l.of(t.Key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	v, effects := s.core.End(s.clock.now(), t, o)
+	now := s.clock.now()
+	v, effects := s.core.End(now, t, o)
 	var wait func() musiccore.Verdict
 	if v == musiccore.Later {
 		v, wait = musiccore.Uncertain, l.verdictOf(s, t)
 	}
-	s.carryOut(effects)
+	s.carryOut(now, effects)
 	if v == musiccore.Lost {
 		s.audit.fenced(t.Key, t.Ref)
 	}
@@ -285,7 +287,8 @@ func (s *shard) enter(op musiccore.OpID, p place, done func(musiccore.Answer), e
 		return
 	}
 	s.waiting[op] = done
-	s.carryOut(event(s.core, s.clock.now()))
+	now := s.clock.now()
+	s.carryOut(now, event(s.core, now))
 }
 
 // gone gives up an operation that still waits for its answer; it gets errGone.
@@ -294,7 +297,8 @@ func (s *shard) gone(op musiccore.OpID) {
 	done := s.waiting[op]
 	if done != nil {
 		delete(s.waiting, op)
-		s.carryOut(s.core.Gone(s.clock.now(), op))
+		now := s.clock.now()
+		s.carryOut(now, s.core.Gone(now, op))
 	}
 	s.mu.Unlock()
 	if done != nil {
@@ -309,7 +313,8 @@ var errGone = errors.New("nobody waits for this any more")
 func (s *shard) call(event func(*musiccore.Core, musiccore.Now) musiccore.Effects) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.carryOut(event(s.core, s.clock.now()))
+	now := s.clock.now()
+	s.carryOut(now, event(s.core, now))
 }
 
 // tick is the alarm clock's.
@@ -317,9 +322,9 @@ func (s *shard) tick() {
 	s.call(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Tick(now) })
 }
 
-// carryOut starts what the core wants done. The mutex is held: a goroutine each for commands, which block, and for answers, whose
-// client may not be reading.
-func (s *shard) carryOut(e musiccore.Effects) {
+// carryOut starts what the core wants done because of what happened now. The mutex is held: a goroutine each for commands, which
+// block, and for answers, whose client may not be reading.
+func (s *shard) carryOut(now musiccore.Now, e musiccore.Effects) {
 	if s.closed {
 		return
 	}
@@ -342,7 +347,7 @@ func (s *shard) carryOut(e musiccore.Effects) {
 		s.log.Error().Str("rule", a.Rule).Hex("table", a.Key.Table[:]).Hex("key", []byte(a.Key.PK)).Msg(a.Text)
 	}
 	if e.Wake != 0 {
-		s.alarm.Reset(max(0, e.Wake-boottime()))
+		s.alarm.Reset(max(0, e.Wake-now.Boot))
 	}
 }
 
