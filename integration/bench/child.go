@@ -28,10 +28,11 @@ const overTLS = "+TLS"
 // roles are all of them by name.
 func roles() map[string]role {
 	plain := map[string]role{
-		"mock":  func(_ context.Context, l net.Listener, _ string) error { return new(mock).serve(l) },
-		"relay": func(_ context.Context, l net.Listener, to string) error { return (&relay{to: to}).serve(l) },
-		"proxy": serveProxy,
-		"music": serveMusic,
+		"mock":    func(_ context.Context, l net.Listener, _ string) error { return new(mock).serve(l) },
+		"relay":   func(_ context.Context, l net.Listener, to string) error { return (&relay{to: to}).serve(l) },
+		"proxy":   serveProxy,
+		"music":   serveMusic,
+		"witness": witness,
 	}
 	all := maps.Clone(plain)
 	for name, serve := range plain {
@@ -77,8 +78,9 @@ func beRole(name, to string) error {
 
 // The questions to a role.
 const (
-	askPauses = "pauses" // those of the garbage collector so far: the longest in microseconds, how many were long, how many there were
-	askFree   = "free"   // give memory back that is not in use, now and not in some minutes; answered when it is done
+	askPauses  = "pauses"  // those of the garbage collector so far: the longest in microseconds, how many were long, how many there were
+	askCollect = "collect" // garbage, now: when that began and ended
+	askFree    = "free"    // give memory back that is not in use, now and not in some minutes; answered when it is done
 )
 
 // answer is that to a question.
@@ -87,6 +89,8 @@ func answer(question string) string {
 	case askPauses:
 		p := pausesSoFar()
 		return fmt.Sprintln(p.longest.Microseconds(), p.long, p.all)
+	case askCollect:
+		return collected()
 	case askFree:
 		debug.FreeOSMemory()
 	}
@@ -146,8 +150,13 @@ type child struct {
 	address string
 }
 
-// startChild starts one.
-func startChild(role, to string) (*child, error) {
+// traced has a child write what its garbage collector does into a file.
+func traced(to *os.File) func(*exec.Cmd) {
+	return func(cmd *exec.Cmd) { cmd.Env, cmd.Stderr = append(os.Environ(), "GODEBUG=gctrace=1"), to }
+}
+
+// startChild starts one, changed in some way.
+func startChild(role, to string, change ...func(*exec.Cmd)) (*child, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -155,6 +164,9 @@ func startChild(role, to string) (*child, error) {
 	cmd := exec.Command(self, "role", role, to) //nolint:gosec,noctx // ourselves; it ends with us
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	for _, c := range change {
+		c(cmd)
+	}
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -54,6 +55,7 @@ type measured struct {
 	CPU       samples `json:"cpu_us"` // of the process in between, microseconds a request; empty without one
 	P50       samples `json:"p50_us"` // of a window, microseconds
 	P99       samples `json:"p99_us"`
+	Again     int     `json:"tried_again"` // answers that were errors, in all rounds, after which a client has tried again
 }
 
 // comparison is one work with all its targets, measured in turn.
@@ -78,30 +80,32 @@ func (w work) at(targets []target) []lane {
 	return all
 }
 
-// compare has the lanes work in turns, so that whatever else the machine does hits all of them alike. Each warms up first.
+// compare has the lanes work in turns, so that whatever else the machine does hits all of them alike; each round begins with another
+// one. Each warms up first. A lane that fails takes part no more, and the others go on.
 func compare(name string, lanes []lane, rounds int, span time.Duration) (comparison, error) {
 	c := comparison{Work: name, Targets: make([]measured, len(lanes))}
-	crowds := make([]crowd, len(lanes))
+	crowds, faults := make([]crowd, len(lanes)), make([]error, len(lanes))
 	for i, l := range lanes {
 		c.Targets[i].Target = l.name
-		all, err := l.gather()
-		if err != nil {
-			return c, fmt.Errorf("%s, %s: %w", name, l.name, err)
-		}
-		defer all.leave()
-		crowds[i] = all
-		if _, err := all.run(span / 4); err != nil {
-			return c, fmt.Errorf("%s, %s: %w", name, l.name, err)
+		if crowds[i], faults[i] = l.gather(); faults[i] == nil {
+			defer crowds[i].leave()
+			_, faults[i] = crowds[i].run(2 * span)
 		}
 	}
-	for range rounds {
-		for i, l := range lanes {
-			if err := c.Targets[i].add(l.target, crowds[i], span); err != nil {
-				return c, fmt.Errorf("%s, %s: %w", name, l.name, err)
+	for round := range rounds {
+		for k := range lanes {
+			i := (round + k) % len(lanes)
+			if faults[i] == nil {
+				faults[i] = c.Targets[i].add(lanes[i].target, crowds[i], span)
 			}
 		}
 	}
-	return c, nil
+	for i, fault := range faults {
+		if fault != nil {
+			faults[i] = fmt.Errorf("%s, %s: %w", name, lanes[i].name, fault)
+		}
+	}
+	return c, errors.Join(faults...)
 }
 
 // add measures one round.
@@ -117,6 +121,7 @@ func (m *measured) add(t target, all crowd, span time.Duration) error {
 	if t.cpu != nil {
 		m.CPU = append(m.CPU, float64((t.cpu()-before).Nanoseconds())/1000/float64(o.requests))
 	}
+	m.Again += o.again
 	m.PerSecond = append(m.PerSecond, o.perSecond())
 	m.P50 = append(m.P50, float64(o.quantile(0.5).Nanoseconds())/1000)
 	m.P99 = append(m.P99, float64(o.quantile(0.99).Nanoseconds())/1000)
@@ -131,6 +136,9 @@ func (c comparison) tell(out io.Writer) {
 		if len(m.CPU) > 0 {
 			cpu = fmt.Sprintf("  CPU %s µs", m.CPU)
 		}
+		if m.Again > 0 {
+			cpu += fmt.Sprintf("  tried again %d times", m.Again)
+		}
 		_, _ = fmt.Fprintf(out, "    %-34s %s/s  p50 %s µs  p99 %s µs%s\n", m.Target, m.PerSecond, m.P50, m.P99, cpu)
 	}
 }
@@ -138,12 +146,7 @@ func (c comparison) tell(out io.Writer) {
 // forward measures what is forwarded, with a server that costs next to nothing. Under TLS all three end it towards the clients, and
 // relay and proxy speak plain text to the server behind them.
 func (s settings) forward(r *report, server *child) error {
-	for _, secure := range []bool{false, true} {
-		if err := s.forwardOver(r, server, secure); err != nil {
-			return err
-		}
-	}
-	return nil
+	return errors.Join(s.forwardOver(r, server, false), s.forwardOver(r, server, true))
 }
 
 // forwardOver measures what comes over TLS, or what does not.
@@ -170,15 +173,18 @@ func (s settings) forwardOver(r *report, server *child, secure bool) error {
 	if name, address, found := strings.Cut(s.also, "="); found && !secure {
 		targets = append(targets, target{name: name, address: address})
 	}
+	var faults []error
 	for _, w := range all {
-		c, err := compare(w.String(), w.at(targets), s.rounds, s.span)
-		if err != nil {
-			return err
+		rounds, span := s.rounds, s.span
+		if w.clients > 100 { // one window of them all takes longer than a round
+			rounds, span = fewer(rounds), 10*span
 		}
+		c, err := compare(w.String(), w.at(targets), rounds, span)
+		faults = append(faults, err)
 		c.tell(os.Stdout)
 		r.Comparisons = append(r.Comparisons, c)
 	}
-	return r.pauses(proxy, secure)
+	return errors.Join(append(faults, r.pauses(proxy, secure))...)
 }
 
 // children are some that are stopped together.

@@ -53,6 +53,7 @@ type client struct {
 	*line
 	depth int          // requests of a round
 	round func() error // returns when all of them are answered
+	again int          // errors after which it has tried again
 }
 
 // dialLine connects to a server that it is to call itself name at.
@@ -161,6 +162,7 @@ func (l *line) exchange(window []byte, answers int) error {
 // outcome is what a run of work came to.
 type outcome struct {
 	requests int
+	again    int // errors after which a client has tried again
 	took     time.Duration
 	rounds   []time.Duration // each from the first byte sent to the last answer, in order of length
 }
@@ -226,9 +228,11 @@ func (all crowd) run(span time.Duration) (outcome, error) {
 	end := began.Add(span)
 	for _, c := range all {
 		group.Go(func() {
+			before := c.again
 			rounds, err := c.work(end)
 			mu.Lock()
 			defer mu.Unlock()
+			o.again += c.again - before
 			o.rounds = append(o.rounds, rounds...)
 			o.requests += len(rounds) * c.depth
 			if err != nil {

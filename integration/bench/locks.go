@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -22,34 +23,42 @@ func (s settings) locks(r *report, _ *child) error {
 		return fmt.Errorf("a real node (-node=false leaves it out): %w", err)
 	}
 	defer n.stop()
-	const warm = 3 * time.Second // each, for Java's compiler
-	if _, err := compare("warm", n.lanes(32), 1, warm); err != nil {
-		return err
-	}
-	return s.locksOn(n, r)
+	const warm = time.Second // each, three times, for Java's compiler
+	_, fault := compare("warm", n.lanes(32, append(ways(), longer()...)), 1, warm)
+	return errors.Join(fault, s.locksOn(n, r))
 }
 
 // locksOn measures on a node what locks cost there.
 func (s settings) locksOn(n *realNode, r *report) error {
+	var faults []error
 	for _, clients := range []int{16, 1} {
-		c, err := compare(fmt.Sprintf("keys of a real node, %d x 1", clients), n.lanes(clients), s.rounds, 2*s.span)
-		if err != nil {
-			return err
+		for _, c := range []struct {
+			what   string
+			lanes  []lane
+			rounds int
+			span   time.Duration
+		}{
+			{"writes", n.lanes(clients, ways()), s.rounds, 2 * s.span},
+			{"sections", n.lanes(clients, longer()), fewer(s.rounds), 20 * s.span}, // so that what a round begins with is a small part of it
+		} {
+			found, err := compare(fmt.Sprintf("%s on a real node, %d x 1", c.what, clients), c.lanes, c.rounds, c.span)
+			faults = append(faults, err)
+			found.tell(os.Stdout)
+			r.Node = append(r.Node, found)
 		}
-		c.tell(os.Stdout)
-		r.Node = append(r.Node, c)
 	}
+	faults = append(faults, n.counts(r))
 	for _, rows := range []int{1, 100, 10_000} {
-		f, err := n.synchronised(rows, s.rounds)
-		if err != nil {
-			return err
-		}
-		r.Facts = append(r.Facts, f)
+		f, err := n.synchronised(rows, fewer(s.rounds))
+		faults, r.Facts = append(faults, err), append(r.Facts, f)
 	}
-	f, err := n.starts(s.rounds)
+	f, err := n.starts(fewer(s.rounds))
 	r.Facts = append(r.Facts, f)
-	return err
+	return errors.Join(append(faults, err)...)
 }
+
+// fewer is how often something is measured that takes long.
+func fewer(rounds int) int { return max(1, rounds/10) }
 
 // starts measures how long the proxy takes from its start to the first query that it has forwarded. It has been started here before:
 // its own tables are there.

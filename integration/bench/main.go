@@ -40,6 +40,7 @@ type settings struct {
 	against string
 	also    string
 	mock    string
+	pace    time.Duration
 	idle    int
 	node    bool
 	keys    int
@@ -50,13 +51,14 @@ type settings struct {
 func parse() (settings, error) {
 	var s settings
 	only := ""
-	flag.IntVar(&s.rounds, "rounds", 5, "rounds of each measurement; the median is told")
-	flag.DurationVar(&s.span, "span", 500*time.Millisecond, "length of a round at one target")
+	flag.IntVar(&s.rounds, "rounds", 50, "rounds of each comparison; the median is told, and that of the ratios in each round")
+	flag.DurationVar(&s.span, "span", 50*time.Millisecond, "length of a round at one target")
 	flag.StringVar(&only, "only", "", "measure the work that matches this expression only")
 	flag.StringVar(&s.out, "out", "bench.json", "where to save the report; plots go beside it")
 	flag.StringVar(&s.against, "against", "", "an earlier report to compare with")
 	flag.StringVar(&s.also, "also", "", "NAME=HOST:PORT of a further proxy to compare with, in front of the server at -mock")
 	flag.StringVar(&s.mock, "mock", "127.0.0.1:0", "where the server listens that stands in for Cassandra")
+	flag.DurationVar(&s.pace, "pace", 20*time.Second, "length of the load at a stated rate; 0: leave it out")
 	flag.IntVar(&s.idle, "idle", 10_000, "idle clients; 0: leave them out")
 	flag.BoolVar(&s.node, "node", true, "measure locks on a real Cassandra too, which is fetched and started")
 	flag.IntVar(&s.keys, "keys", 1_000_000, "locks held at once")
@@ -88,13 +90,16 @@ func run() error {
 		return err
 	}
 	defer server.stop()
-	var fault error
-	for _, part := range []func(*report, *child) error{s.forward, s.idleClients, s.scale, s.locks} {
-		if fault = part(&r, server); fault != nil {
-			break // what was measured before is worth to be told
-		}
+	var faults []error
+	for _, part := range []func(*report, *child) error{s.forward, s.paced, s.idleClients, s.scale, s.locks} {
+		faults = append(faults, part(&r, server)) // whatever fails, all else is worth to be measured and told
 	}
 	fmt.Println()
 	fmt.Print(r.markdown(before))
-	return errors.Join(fault, r.save(s.out), r.plots(strings.TrimSuffix(s.out, filepath.Ext(s.out))))
+	return errors.Join(append(faults, r.save(s.out), r.plots(s.beside("")))...)
+}
+
+// beside is the path of a file that belongs to the report.
+func (s settings) beside(suffix string) string {
+	return strings.TrimSuffix(s.out, filepath.Ext(s.out)) + suffix
 }

@@ -1,8 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -113,6 +113,7 @@ type writer struct {
 	key      []byte
 	keys     int    // that it has had, where it takes a new one each time
 	ref      []byte // of the lock that it holds on key; nil: none
+	stamp    int64  // of the last write with a timestamp of its own
 	prepared map[string][]byte
 }
 
@@ -127,6 +128,11 @@ func newWriter(address, key string) (*writer, error) {
 
 // do executes a statement, which is prepared when it is done first, at QUORUM.
 func (w *writer) do(text string, values ...[]byte) (message.Message, error) {
+	return w.doAt(nil, text, values...)
+}
+
+// doAt is do with the client's own timestamp, if there is one.
+func (w *writer) doAt(stamp *int64, text string, values ...[]byte) (message.Message, error) {
 	id := w.prepared[text]
 	if id == nil {
 		var err error
@@ -135,7 +141,7 @@ func (w *writer) do(text string, values ...[]byte) (message.Message, error) {
 		}
 		w.prepared[text] = id
 	}
-	o := &message.QueryOptions{Consistency: primitive.ConsistencyLevelQuorum}
+	o := &message.QueryOptions{Consistency: primitive.ConsistencyLevelQuorum, DefaultTimestamp: stamp}
 	for _, v := range values {
 		o.PositionalValues = append(o.PositionalValues, primitive.NewValue(v))
 	}
@@ -169,111 +175,26 @@ func (w *writer) lock(table string) error {
 	return nil
 }
 
+// lockFor acquires the lock of its key in a table, which others may have for some time.
+func (w *writer) lockFor(table string, patience time.Duration) error {
+	wait := binary.BigEndian.AppendUint64(nil, uint64(patience.Milliseconds())) //nolint:gosec // G115: positive
+	row, err := w.applied("LOCK "+table+" WHERE k = ? WAIT ?", w.key, wait)
+	if err != nil {
+		return err
+	}
+	w.ref = slices.Clone(row[0])
+	return nil
+}
+
+// put writes a value under the lock that it holds.
+func (w *writer) put(value []byte) error {
+	_, err := w.do("UPDATE bench.locked USING LOCK ? SET v = ? WHERE k = ?", w.ref, value, w.key)
+	return err
+}
+
 // unlock gives it back.
 func (w *writer) unlock(table string) error {
 	_, err := w.applied("UNLOCK "+table+" WHERE k = ? USING LOCK ?", w.key, w.ref)
 	w.ref = nil
-	return err
-}
-
-// way is one to write a key.
-type way struct {
-	name   string
-	direct bool // to the node
-	once   func(w *writer) error
-}
-
-// plainWrite is the way that others are measured by.
-const plainWrite = "QUORUM write"
-
-// put is the way that is to be as good.
-const put = "put under a held lock"
-
-// ways are those that are compared.
-func ways() []way {
-	value := noise(0, 100)
-	plain := func(w *writer) error {
-		_, err := w.do("UPDATE bench.plain SET v = ? WHERE k = ?", value, w.key)
-		return err
-	}
-	write := func(w *writer) error {
-		_, err := w.do("UPDATE bench.locked USING LOCK ? SET v = ? WHERE k = ?", w.ref, value, w.key)
-		return err
-	}
-	section := func(w *writer) error {
-		if err := w.lock("bench.locked"); err != nil {
-			return err
-		}
-		if err := write(w); err != nil {
-			return err
-		}
-		return w.unlock("bench.locked")
-	}
-	return []way{
-		{name: plainWrite + ", direct", direct: true, once: plain},
-		{name: plainWrite, once: plain},
-		{name: put, once: func(w *writer) error {
-			if w.ref == nil {
-				if err := w.lock("bench.locked"); err != nil {
-					return err
-				}
-			}
-			return write(w)
-		}},
-		{name: "write with unlocked=auto", once: func(w *writer) error {
-			_, err := w.do("UPDATE bench.auto SET v = ? WHERE k = ?", value, w.key)
-			return err
-		}},
-		{name: "lock, put, unlock, the key stays", once: section},
-		{name: "lock, put, unlock, a new key", once: func(w *writer) error {
-			w.keys++
-			name, _, _ := bytes.Cut(w.key, []byte("#"))
-			w.key = fmt.Appendf(nil, "%s#%d", name, w.keys)
-			return section(w)
-		}},
-		{name: "UPDATE … IF EXISTS, direct", direct: true, once: func(w *writer) error {
-			if w.prepared[lwt] == nil { // the first time: there has to be something
-				if err := plain(w); err != nil {
-					return err
-				}
-			}
-			_, err := w.applied(lwt, value, w.key)
-			return err
-		}},
-	}
-}
-
-// lwt is a lightweight transaction.
-const lwt = "UPDATE bench.plain SET v = ? WHERE k = ? IF EXISTS"
-
-// lanes are the ways, each for so many clients with keys of their own.
-func (n *realNode) lanes(clients int) []lane {
-	var all []lane
-	for _, way := range ways() {
-		t := target{name: way.name, address: n.node.address}
-		if !way.direct {
-			t = n.proxy.target(way.name)
-		}
-		dial := func(i int) (*client, error) {
-			w, err := newWriter(t.address, fmt.Sprintf("%s %d/%d", way.name, i, clients))
-			if err != nil {
-				return nil, err
-			}
-			return &client{line: w.line, depth: 1, round: func() error { return patient(func() error { return way.once(w) }) }}, nil
-		}
-		all = append(all, lane{target: t, gather: func() (crowd, error) { return gather(clients, dial) }})
-	}
-	return all
-}
-
-// patient tries again what fails now and then on a machine that is busy: what an application does, and what its round takes then.
-func patient(once func() error) error {
-	const tries = 3
-	var err error
-	for range tries {
-		if err = once(); err == nil {
-			return nil
-		}
-	}
 	return err
 }

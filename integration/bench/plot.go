@@ -24,9 +24,7 @@ func (r report) plotForwarded(path string) error {
 	for _, c := range r.Comparisons {
 		names = append(names, c.Work)
 		for _, m := range c.Targets {
-			if len(m.CPU) > 0 {
-				bars[m.Target] = append(bars[m.Target], m.CPU.median())
-			}
+			bars[m.Target] = append(bars[m.Target], m.CPU.median())
 		}
 	}
 	p := plot.New()

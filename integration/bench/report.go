@@ -148,10 +148,10 @@ func (r report) markdown(before *report) string {
 
 // markdown is what was measured on a real node, each way beside the plain write through the proxy.
 func (c comparison) markdown(before *report) string {
-	text := fmt.Sprintf("\n| %s | a second | of a plain write's | p50, µs | p99, µs | proxy's CPU, µs |\n|---|---|---|---|---|---|\n", c.Work)
+	text := fmt.Sprintf("\n| %s | a second | of a plain write's | p50, µs | p99, µs | proxy's CPU, µs | tried again |\n|---|---|---|---|---|---|---|\n", c.Work)
 	for _, m := range c.Targets {
 		share := c.share(m.Target)
-		text += fmt.Sprintf("| %s | %s | %s%s | %s | %s | %s |\n", m.Target, m.PerSecond, share, before.earlierShare(c.Work, m.Target), m.P50, m.P99, m.CPU)
+		text += fmt.Sprintf("| %s | %s | %s%s | %s | %s | %s | %d |\n", m.Target, m.PerSecond, share, before.earlierShare(c.Work, m.Target), m.P50, m.P99, m.CPU, m.Again)
 	}
 	return text
 }

@@ -29,7 +29,7 @@ func goals() []goal {
 		{"memory of an idle client", 16, false, "KiB", factsOf(`^memory of an idle client, proxy`)},
 		{"put under a held lock: throughput of a plain QUORUM write through the proxy", 0.95, true, "", heldPut},
 		{"start to the first forwarded query", 300, false, "ms", factsOf("^" + startName)},
-		{"longest pause by the garbage collector", 1000, false, "µs", factsOf("^" + pauseName)},
+		{fmt.Sprintf("longest stop by the garbage collector, at %d requests a second", paceRate), 1000, false, "µs", factsOf("^" + pausedName)},
 	}
 }
 

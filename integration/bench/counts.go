@@ -1,0 +1,136 @@
+package main
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/datastax/go-cassandra-native-protocol/message"
+)
+
+// lwtsOf is how many LWTs the node has applied to the lock rows of a table: nothing else ever writes there, each LWT is one write at
+// each replica, and Cassandra counts those of a table.
+func (n *realNode) lwtsOf(table string) (int64, error) {
+	l, err := dialKeys(n.node.address)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = l.Close() }()
+	id, err := l.cell("SELECT id FROM system_schema.tables WHERE keyspace_name = 'bench' AND table_name = '" + table + "'")
+	if err != nil {
+		return 0, err
+	}
+	count, err := l.cell("SELECT count FROM system_views.local_write_latency WHERE keyspace_name = 'bench' AND table_name = 'music_lock_" + hex.EncodeToString(id) + "'")
+	if err != nil || len(count) != 8 {
+		return 0, fmt.Errorf("writes of the lock rows of %s: %x, %w", table, count, err)
+	}
+	return int64(binary.BigEndian.Uint64(count)), nil //nolint:gosec // G115: a count
+}
+
+// cell is the one value that a statement answers.
+func (l *line) cell(text string) ([]byte, error) {
+	m, err := l.query(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", text, err)
+	}
+	rows, ok := m.(*message.RowsResult)
+	if !ok || len(rows.Data) != 1 || len(rows.Data[0]) != 1 {
+		return nil, fmt.Errorf("%s: %v", text, m)
+	}
+	return rows.Data[0][0], nil
+}
+
+// counted is something that is done while LWTs are counted.
+type counted struct {
+	name string
+	do   func() error
+}
+
+// counts counts the LWTs of what sections are made of, each once the node has come to rest: what an operation leaves to be done behind
+// its answer counts for it.
+func (n *realNode) counts(r *report) error {
+	w, err := newWriter(n.proxy.address, "counted")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = w.Close() }()
+	const puts, sections, waiters = 10, 10, 20
+	value := noise(0, 100)
+	lock, unlock := func() error { return w.lock("bench.locked") }, func() error { return w.unlock("bench.locked") }
+	repeat := func(times int, do func([]byte) error) func() error {
+		return func() error {
+			for range times {
+				if err := do(value); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	for _, c := range []counted{
+		{"LOCK of a new key", lock},
+		{fmt.Sprintf("%d puts under it", puts), repeat(puts, w.put)},
+		{"UNLOCK, behind its answer", unlock},
+		{fmt.Sprintf("%d sections one after the other of a key that stays, from the first LOCK to the release", sections), repeat(sections, w.section)},
+		{fmt.Sprintf("%d clients of one proxy who want one key at once, until all have had it", waiters), func() error { return n.crowdOn("wanted", waiters) }},
+	} {
+		f, err := n.count("locked", c)
+		if err != nil {
+			return fmt.Errorf("LWTs of: %s: %w", c.name, err)
+		}
+		r.Facts = append(r.Facts, f)
+	}
+	return nil
+}
+
+// count counts the LWTs on the lock rows of a table that something takes.
+func (n *realNode) count(table string, c counted) (fact, error) {
+	before, err := n.atRest(table)
+	if err != nil {
+		return fact{}, err
+	}
+	if err := c.do(); err != nil {
+		return fact{}, err
+	}
+	after, err := n.atRest(table)
+	return fact{"LWTs applied for: " + c.name, samples{float64(after - before)}, ""}, err
+}
+
+// atRest is the number of LWTs once none has come for some time, longer than a key is kept for its next section.
+func (n *realNode) atRest(table string) (int64, error) {
+	const rest, limit = 500 * time.Millisecond, time.Minute
+	last, err := n.lwtsOf(table)
+	for began, since := time.Now(), time.Now(); err == nil && time.Since(since) < rest; time.Sleep(rest / 10) {
+		var now int64
+		if now, err = n.lwtsOf(table); now != last {
+			last, since = now, time.Now()
+		}
+		if time.Since(began) > limit {
+			return last, errors.New("the node does not come to rest")
+		}
+	}
+	return last, err
+}
+
+// crowdOn has several clients lock one key at once, each of whom unlocks it when he has it.
+func (n *realNode) crowdOn(key string, clients int) error {
+	var all sync.WaitGroup
+	faults := make([]error, clients)
+	for i := range clients {
+		w, err := newWriter(n.proxy.address, key)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = w.Close() }()
+		all.Go(func() {
+			if faults[i] = w.lockFor("bench.locked", time.Minute); faults[i] == nil {
+				faults[i] = w.unlock("bench.locked")
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(faults...)
+}

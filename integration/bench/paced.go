@@ -1,0 +1,202 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+)
+
+// The stated rate: so many clients, each with a window of so many requests at equal times, whatever becomes of the one before. Those
+// of different clients come one after the other.
+const (
+	paceClients = 100
+	paceDepth   = 10
+	paceEvery   = 10 * time.Millisecond
+
+	paceRate = paceClients * paceDepth * int(time.Second/paceEvery) // requests a second
+)
+
+// arrival is a window of requests at its time.
+type arrival struct {
+	due  time.Time
+	took time.Duration // from then to the last answer
+}
+
+// keepPace sends the window of a client at its times until a moment.
+func (c *client) keepPace(first, end time.Time) (all []arrival, err error) {
+	for due := first; due.Before(end); due = due.Add(paceEvery) {
+		time.Sleep(time.Until(due))
+		if err := c.round(); err != nil {
+			return all, err
+		}
+		all = append(all, arrival{due, time.Since(due)})
+	}
+	return all, nil
+}
+
+// keepPace has all clients keep their pace for some time, and returns what they met and how long they took.
+func (all crowd) keepPace(span time.Duration) (met []arrival, took time.Duration, err error) {
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	began := time.Now()
+	for i, c := range all {
+		group.Go(func() {
+			first := began.Add(paceEvery * time.Duration(i) / time.Duration(len(all)))
+			own, fault := c.keepPace(first, began.Add(span))
+			mu.Lock()
+			defer mu.Unlock()
+			met, err = append(met, own...), errors.Join(err, fault)
+		})
+	}
+	group.Wait()
+	return met, time.Since(began), err
+}
+
+// cycle is one collection of garbage, from its beginning to its end.
+type cycle struct{ began, ended time.Time }
+
+// hit tells whether a window was under way in a cycle.
+func (a arrival) hit(cycles []cycle) bool {
+	return slices.ContainsFunc(cycles, func(c cycle) bool { return a.due.Before(c.ended) && a.due.Add(a.took).After(c.began) })
+}
+
+// collectEvery is the time between two collections that are asked for. By itself the proxy hardly collects: what is forwarded allocates
+// nothing.
+const collectEvery = 100 * time.Millisecond
+
+// collect has the proxy collect its garbage again and again for some time.
+func (c *child) collect(span time.Duration) (all []cycle, err error) {
+	for end := time.Now().Add(span); time.Now().Before(end); time.Sleep(collectEvery) {
+		text, err := c.ask(askCollect)
+		if err != nil {
+			return all, err
+		}
+		var began, ended int64
+		if _, err := fmt.Sscan(text, &began, &ended); err != nil {
+			return all, fmt.Errorf("%s is answered by %q: %w", askCollect, text, err)
+		}
+		all = append(all, cycle{time.Unix(0, began), time.Unix(0, ended)})
+	}
+	return all, nil
+}
+
+// paced measures what the collection of garbage does to clients at the stated rate: half of the time the proxy is left alone, half of
+// it it collects all the time. Its trace of that is kept beside the report.
+func (s settings) paced(r *report, server *child) error {
+	if s.pace == 0 {
+		return nil
+	}
+	trace, err := os.Create(s.beside("-gc.txt"))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = trace.Close() }()
+	proxy, err := startChild("proxy", server.address, traced(trace))
+	if err != nil {
+		return err
+	}
+	defer proxy.stop()
+	w := work{name: "EXECUTE read", dialect: dialect{version: primitive.ProtocolVersion4}, value: 16, rows: 100, depth: paceDepth}
+	all, err := gather(paceClients, func(int) (*client, error) { return dialClient(proxy.address, w) })
+	if err != nil {
+		return err
+	}
+	defer all.leave()
+	sleeper, err := startChild("witness", "")
+	if err != nil {
+		return err
+	}
+	quiet, _, err := all.keepPace(s.pace / 2)
+	if err != nil {
+		return err
+	}
+	alone, err := stopsIn(trace.Name())
+	if err != nil {
+		return err
+	}
+	var cycles []cycle
+	var fault error
+	var collecting sync.WaitGroup
+	collecting.Go(func() { cycles, fault = proxy.collect(s.pace / 2) })
+	met, took, err := all.keepPace(s.pace / 2)
+	collecting.Wait()
+	stops, traceFault := stopsIn(trace.Name())
+	often, most, sleepFault := sleeper.end()
+	if err := errors.Join(err, fault, traceFault, sleepFault); err != nil {
+		return err
+	}
+	r.tellPaced(quiet, met, took, cycles, stops, len(alone)/stopsOfCycle)
+	r.Facts = append(r.Facts,
+		fact{"a process that only sleeps is woken late meanwhile, 99.9 % of the times within", samples{often}, "µs"},
+		fact{"and at most", samples{most}, "µs"})
+	return nil
+}
+
+// pausedName is the fact of the longest stop at the stated rate.
+const pausedName = "longest stop by the garbage collector, at a paced load"
+
+// tellPaced notes what was found.
+func (r *report) tellPaced(quiet, met []arrival, took time.Duration, cycles []cycle, stops samples, alone int) {
+	var during, outside samples
+	for _, a := range met {
+		if us := micro(a.took); a.hit(cycles) {
+			during = append(during, us)
+		} else {
+			outside = append(outside, us)
+		}
+	}
+	var left samples
+	for _, a := range quiet {
+		left = append(left, micro(a.took))
+	}
+	reached := float64(len(met)*paceDepth) / took.Seconds()
+	add := func(name, unit string, values ...float64) { r.Facts = append(r.Facts, fact{name, values, unit}) }
+	add(fmt.Sprintf("paced load, %d clients, wanted %d requests a second; reached", paceClients, paceRate), "requests a second", reached)
+	add("collections of garbage by themselves in the first half of it", "", float64(alone))
+	add(fmt.Sprintf("stops by the garbage collector in %d collections that were asked for", len(cycles)), "µs", stops...)
+	add(pausedName, "µs", stops.quantile(1))
+	add("99.9 % of the windows of the paced load within, no collection asked for", "µs", left.quantile(0.999))
+	add("the same, outside of collections", "µs", outside.quantile(0.999))
+	add("the same, during collections", "µs", during.quantile(0.999))
+}
+
+// micro is a duration in microseconds.
+func micro(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }
+
+// stopsOfCycle is how often a collection stops everything: before it marks, and when it has.
+const stopsOfCycle = 2
+
+// stopsIn reads the trace that GODEBUG=gctrace=1 writes: of the three times on the clock of each collection, the first and the last are
+// those for which everything stood, with the wait until it did. In microseconds.
+func stopsIn(path string) (samples, error) {
+	text, err := os.ReadFile(path) //nolint:gosec // G304: our own
+	if err != nil {
+		return nil, err
+	}
+	var all samples
+	for _, m := range regexp.MustCompile(`(?m)^gc \d+ .*: ([\d.]+)\+[\d.]+\+([\d.]+) ms clock`).FindAllSubmatch(text, -1) {
+		for _, stop := range m[1:] {
+			ms, err := strconv.ParseFloat(string(stop), 64)
+			if err != nil {
+				return nil, fmt.Errorf("trace of the garbage collector: %w", err)
+			}
+			all = append(all, ms*1000)
+		}
+	}
+	return all, nil
+}
+
+// collected collects garbage now, and tells when it began and ended, in nanoseconds of the wall clock.
+func collected() string {
+	began := time.Now()
+	runtime.GC()
+	return fmt.Sprintln(began.UnixNano(), time.Now().UnixNano())
+}

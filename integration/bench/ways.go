@@ -1,0 +1,134 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"time"
+)
+
+// way is one to write a key.
+type way struct {
+	name   string
+	direct bool // to the node
+	once   func(w *writer, value []byte) error
+}
+
+// plainWrite is the way that others are measured by.
+const plainWrite = "QUORUM write"
+
+// put is the way that is to be as good.
+const put = "put under a held lock"
+
+// ways are those that are compared, of one write each: a put, and what there is of it without the proxy.
+func ways() []way {
+	return []way{
+		{name: plainWrite + ", direct", direct: true, once: (*writer).plain},
+		{name: "what a put comes to, direct", direct: true, once: (*writer).stamped},
+		{name: plainWrite, once: (*writer).plain},
+		{name: put, once: (*writer).held},
+	}
+}
+
+// longer are the ways that are more than one write, beside the plain one.
+func longer() []way {
+	return []way{
+		{name: plainWrite, once: (*writer).plain},
+		{name: "write with unlocked=auto", once: func(w *writer, value []byte) error {
+			_, err := w.do("UPDATE bench.auto SET v = ? WHERE k = ?", value, w.key)
+			return err
+		}},
+		{name: "lock, put, unlock, the key stays", once: (*writer).section},
+		{name: "lock, put, unlock, a new key", once: func(w *writer, value []byte) error {
+			w.keys++
+			name, _, _ := bytes.Cut(w.key, []byte("#"))
+			w.key = fmt.Appendf(nil, "%s#%d", name, w.keys)
+			return w.section(value)
+		}},
+		{name: "UPDATE … IF EXISTS, direct", direct: true, once: (*writer).conditional},
+	}
+}
+
+// plain writes without a lock, in a table that knows none.
+func (w *writer) plain(value []byte) error {
+	_, err := w.do("UPDATE bench.plain SET v = ? WHERE k = ?", value, w.key)
+	return err
+}
+
+// stamped writes as the proxy does for a put: what remains of the statement, with a timestamp.
+func (w *writer) stamped(value []byte) error {
+	w.stamp = max(w.stamp+1, time.Now().UnixMicro())
+	_, err := w.doAt(&w.stamp, "UPDATE bench.locked SET v = ? WHERE k = ?", value, w.key)
+	return err
+}
+
+// held writes under a lock that it keeps.
+func (w *writer) held(value []byte) error {
+	if w.ref == nil {
+		if err := w.lock("bench.locked"); err != nil {
+			return err
+		}
+	}
+	err := w.put(value)
+	if err != nil {
+		w.ref = nil // perhaps lost
+	}
+	return err
+}
+
+// section locks, writes once and unlocks.
+func (w *writer) section(value []byte) error {
+	if err := w.lock("bench.locked"); err != nil {
+		return err
+	}
+	err := w.put(value)
+	if fault := w.unlock("bench.locked"); err == nil {
+		err = fault
+	}
+	return err
+}
+
+// conditional is a lightweight transaction.
+func (w *writer) conditional(value []byte) error {
+	const text = "UPDATE bench.plain SET v = ? WHERE k = ? IF EXISTS"
+	if w.prepared[text] == nil { // the first time: there has to be something
+		if err := w.plain(value); err != nil {
+			return err
+		}
+	}
+	_, err := w.applied(text, value, w.key)
+	return err
+}
+
+// lanes are ways, each for so many clients with keys of their own.
+func (n *realNode) lanes(clients int, ways []way) []lane {
+	var all []lane
+	value := noise(0, 100)
+	for _, way := range ways {
+		t := target{name: way.name, address: n.node.address}
+		if !way.direct {
+			t = n.proxy.target(way.name)
+		}
+		dial := func(i int) (*client, error) {
+			w, err := newWriter(t.address, fmt.Sprintf("%s %d/%d", way.name, i, clients))
+			if err != nil {
+				return nil, err
+			}
+			c := &client{line: w.line, depth: 1}
+			c.round = func() error { return c.patient(func() error { return way.once(w, value) }) }
+			return c, nil
+		}
+		all = append(all, lane{target: t, gather: func() (crowd, error) { return gather(clients, dial) }})
+	}
+	return all
+}
+
+// patient tries again what a busy Cassandra fails now and then, as an application does, and counts it. Its round takes so long then.
+func (c *client) patient(once func() error) error {
+	const tries = 3
+	err := once()
+	for i := 1; i < tries && err != nil; i++ {
+		c.again++
+		err = once()
+	}
+	return err
+}

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"time"
+)
+
+// witnessEvery is how long a witness sleeps at a time.
+const witnessEvery = time.Millisecond
+
+// witness is a process that does nothing but sleep, and says in the end how late it was woken: what every process of this machine has to
+// stand at that time, whatever it does.
+func witness(ctx context.Context, _ net.Listener, _ string) error {
+	var late samples
+	for ctx.Err() == nil {
+		began := time.Now()
+		time.Sleep(witnessEvery)
+		late = append(late, micro(time.Since(began)-witnessEvery))
+	}
+	fmt.Println(late.quantile(0.999), slices.Max(late))
+	return nil
+}
+
+// end ends a witness, and is what it has seen: how late it was woken at 99.9 % of the times, and at most, in microseconds.
+func (c *child) end() (often, most float64, err error) {
+	_ = c.stdin.Close()
+	_, err = fmt.Fscan(bufio.NewReader(c.stdout), &often, &most)
+	_ = c.cmd.Wait() // however it ends
+	return often, most, err
+}
