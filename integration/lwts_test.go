@@ -1,0 +1,112 @@
+package integration
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// lwts is how many LWTs the node has applied to the lock rows: each is one write there, nothing else is, and Cassandra counts them.
+func (s *scene) lwts() (n int64) {
+	s.t.Helper()
+	err := s.direct.Query("SELECT count FROM system_views.local_write_latency WHERE keyspace_name = ? AND table_name = ?", s.keyspace, s.companion()).Scan(&n)
+	require.NoError(s.t, err)
+	return n
+}
+
+// costs is the number of LWTs that have been applied when do has returned.
+func (s *scene) costs(do func()) int64 {
+	s.t.Helper()
+	before := s.lwts()
+	do()
+	return s.lwts() - before
+}
+
+// visit is a section of one put.
+func (s *scene) visit() {
+	s.t.Helper()
+	ref := s.grant(s.works(s.client, lockB), "HELD")
+	s.works(s.client, fmt.Sprintf(writeB, ref, ref))
+	s.grant(s.works(s.client, fmt.Sprintf(unlockB, ref)), "RELEASED")
+}
+
+// What a client waits for in a section is one LWT and its own operations; another one comes behind its UNLOCK. A key that comes back to
+// its proxy in time costs none.
+func TestLWTsOfASection(t *testing.T) {
+	s := newStage(t, "lwts_section", "@critical")
+	before := s.lwts()
+	assert.EqualValues(t, 1, s.costs(func() {
+		ref := s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'a'"), "HELD")
+		for i := range 5 {
+			s.works(s.client, fmt.Sprintf("UPDATE ACCOUNTS USING LOCK %d SET balance = %d WHERE branch = 'a' AND id = 'x'", ref, i))
+			s.works(s.client, fmt.Sprintf("SELECT balance FROM ACCOUNTS WHERE branch = 'a' USING LOCK %d", ref))
+		}
+	}))
+	s.grant(s.works(s.client, "UNLOCK ACCOUNTS WHERE branch = 'a' USING LOCK 1"), "RELEASED")
+	eventually(t, 10*time.Second, "the key is released", func() error {
+		if n := s.lwts() - before; n != 2 {
+			return fmt.Errorf("%d LWTs", n)
+		}
+		return nil
+	})
+	// How soon the next one comes is the machine's affair: some of them come soon.
+	eventually(t, time.Minute, "five sections cost no LWT", func() error {
+		if n := s.costs(func() {
+			for range 5 {
+				s.visit()
+			}
+		}); n > 0 {
+			return fmt.Errorf("%d LWTs", n)
+		}
+		return nil
+	})
+}
+
+// Those who wait for a key at one proxy share LWTs that put them into the queue: one that goes at once, and others for all that come
+// while one is under way.
+func TestWaitersShareLWTs(t *testing.T) {
+	s := newStage(t, "lwts_waiters", "@critical")
+	const waiters = 50
+	ref := s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'a'"), "HELD")
+	var all together
+	n := s.costs(func() {
+		for range waiters {
+			all.Go(func() error {
+				o := s.do(s.client, "LOCK ACCOUNTS WHERE branch = 'a' WAIT 60s")
+				if err := o.err(); err != nil {
+					return err
+				}
+				_, err := s.must(s.client, "UNLOCK ACCOUNTS WHERE branch = 'a' USING LOCK %s", told(o, "lock_ref"))
+				return err
+			})
+		}
+		eventually(t, 30*time.Second, "all of them are in the queue", func() error {
+			var guard int64
+			err := s.direct.Query("SELECT guard FROM " + s.keyspace + "." + s.companion() + " WHERE k1 = 'a'").Scan(&guard)
+			if err == nil && guard < ref+waiters {
+				err = fmt.Errorf("the last is %d", guard)
+			}
+			return err
+		})
+	})
+	t.Logf("%d LWTs for %d waiters", n, waiters)
+	assert.Less(t, n, int64(waiters/2))
+	s.works(s.client, fmt.Sprintf("UNLOCK ACCOUNTS WHERE branch = 'a' USING LOCK %d", ref))
+	require.NoError(t, all.Wait())
+}
+
+// A key goes from one proxy to the other by the LWT that releases it: who waits is told, and is in the queue already.
+func TestHandOverCostsOneLWT(t *testing.T) {
+	p := newPair(t, needWorld(t).direct(), "lwts_hand_over")
+	ref := p.grant(p.works(p.here, lockB), "HELD")
+	queued := p.grant(p.works(p.there, lockB+" WAIT 100ms"), "QUEUED")
+	assert.EqualValues(t, 1, p.costs(func() {
+		p.grant(p.works(p.here, fmt.Sprintf(unlockB, ref)), "RELEASED")
+		p.grant(p.works(p.there, fmt.Sprintf(lockB+" USING LOCK %d WAIT 5s", queued)), "HELD")
+	}))
+	p.works(p.there, fmt.Sprintf(writeB, queued, 1))
+	p.grant(p.works(p.there, fmt.Sprintf(unlockB, queued)), "RELEASED")
+}
