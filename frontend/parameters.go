@@ -56,7 +56,7 @@ func readParameters(cur *cursor, version byte) parameters {
 
 func (p *parameters) readValues(cur *cursor) {
 	n := cur.short()
-	p.values = make([][]byte, 0, min(int(n), len(cur.b)/4)) // each has its length before it
+	p.values = make([][]byte, 0, min(n, len(cur.b)/4)) // each has its length before it
 	for ; n > 0 && !cur.bad; n-- {
 		if p.flags.Contains(primitive.QueryFlagValueNames) {
 			p.names = append(p.names, cur.string())

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -111,16 +113,107 @@ func TestVerdicts(t *testing.T) {
 		report report
 		want   string
 	}{
-		{report{Comparisons: []comparison{work("v4 EXECUTE read, 4 x 64", 1.5), work("v5+lz4 EXECUTE write, 4 x 64", 2)}}, "≤ 2  | 1.50–2.00  | met |"},
-		{report{Comparisons: []comparison{work("v4 EXECUTE read, 4 x 64", 1.5), work("v5+lz4 EXECUTE write, 4 x 64", 2.1)}}, "≤ 2  | 1.50–2.10  | missed |"},
-		{report{Comparisons: []comparison{work("v5+TLS EXECUTE read, 4 x 64", 1)}}, "over TLS: CPU, proxy : TLS relay | ≤ 2  | 1.00  | met |"},
-		{report{Node: []comparison{write(9.6, 99, 45)}}, "≥ 0.95  | 0.96  | met |"}, // by rounds 0.96, 0.99, 0.9
-		{report{Node: []comparison{write(9.4, 99, 45)}}, "≥ 0.95  | 0.94  | missed |"},
+		{report{Comparisons: []comparison{work("v4 EXECUTE read, 4 x 64", 1.5), work("v5+lz4 EXECUTE write, 4 x 64", 2)}}, "≤ 2 | 1.50–2.00 | met |"},
+		{report{Comparisons: []comparison{work("v4 EXECUTE read, 4 x 64", 1.5), work("v5+lz4 EXECUTE write, 4 x 64", 2.1)}}, "≤ 2 | 1.50–2.10 | missed |"},
+		{report{Comparisons: []comparison{work("v5+TLS EXECUTE read, 4 x 64", 1)}}, "over TLS: CPU, proxy : TLS relay | ≤ 2 | 1.00 | met |"},
+		{report{Node: []comparison{write(9.6, 99, 45)}}, "≥ 0.95 | 0.96 | met |"}, // by rounds 0.96, 0.99, 0.9
+		{report{Node: []comparison{write(9.4, 99, 45)}}, "≥ 0.95 | 0.94 | missed |"},
 		{report{Facts: []fact{{startName, samples{100, 301, 302}, "ms"}}}, "≤ 300 ms | 301 ms | missed |"},
 	} {
 		if got := c.report.verdicts(); !strings.Contains(got, c.want) {
 			t.Errorf("no %q in\n%s", c.want, got)
 		}
+	}
+}
+
+// The README promises what is measured, row by row.
+func TestReadmeHasEveryTarget(t *testing.T) {
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range goals() {
+		if !strings.Contains(string(text), g.row()) {
+			t.Errorf("README.md: no %q", g.row())
+		}
+	}
+}
+
+// The times for which everything stood are the first and the last of three.
+func TestStopsInATrace(t *testing.T) {
+	path := t.TempDir() + "/trace"
+	lines := "another line\n" +
+		"gc 1 @0.030s 1%: 0.018+1.2+0.25 ms clock, 0.036+0.1/0.2/0.3+0.50 ms cpu, 4->4->1 MB, 4 MB goal, 0 MB stacks, 0 MB globals, 2 P\n" +
+		"gc 2 @0.130s 1%: 1.5+3.0+0.004 ms clock, 3.0+0/0.2/0.3+0.008 ms cpu, 1->1->1 MB, 4 MB goal, 0 MB stacks, 0 MB globals, 2 P (forced)\n"
+	if err := os.WriteFile(path, []byte(lines), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := stopsIn(path)
+	if want := (samples{18, 250, 1500, 4}); err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// A window is hit by a collection that it was under way in, be it for a moment.
+func TestArrivalIsHit(t *testing.T) {
+	at := func(ms int) time.Time { return time.Unix(0, 0).Add(time.Duration(ms) * time.Millisecond) }
+	cycles := []cycle{{at(10), at(12)}, {at(20), at(22)}}
+	for _, c := range []struct {
+		due, took int
+		want      bool
+	}{{0, 9, false}, {0, 11, true}, {11, 1, true}, {13, 6, false}, {13, 20, true}, {23, 5, false}} {
+		if got := (arrival{at(c.due), time.Duration(c.took) * time.Millisecond}).hit(cycles); got != c.want {
+			t.Errorf("%d ms from %d ms on: %v", c.took, c.due, got)
+		}
+	}
+}
+
+// The load at a stated rate is kept, and what the garbage collector does meanwhile is told.
+func TestStatedRate(t *testing.T) {
+	server := child{address: started(t, new(mock).serve)}
+	var r report
+	if err := (settings{pace: 400 * time.Millisecond, out: t.TempDir() + "/r.json"}).paced(&r, &server); err != nil {
+		t.Fatal(err)
+	}
+	found := factsOf("^" + longestStop)(r)
+	if len(found) != 1 || found[0] == 0 {
+		t.Errorf("no stop in %v", r.Facts)
+	}
+	t.Log(r.Facts)
+}
+
+// A lane that fails is left out, and the others are measured.
+func TestFailureOfOneLane(t *testing.T) {
+	lanes := func(name string, round func() error) lane {
+		return lane{target: target{name: name}, gather: func() (crowd, error) {
+			return crowd{{line: &line{Conn: nowhere{}}, depth: 1, round: round}}, nil
+		}}
+	}
+	broken := errors.New("broken")
+	c, err := compare("work", []lane{lanes("bad", func() error { return broken }), lanes("good", func() error { return nil })}, 3, time.Millisecond)
+	if !errors.Is(err, broken) {
+		t.Errorf("%v", err)
+	}
+	if len(c.of("bad").PerSecond) != 0 || len(c.of("good").PerSecond) != 3 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// nowhere is a connection that is never used.
+type nowhere struct{ net.Conn }
+
+// Close closes nothing.
+func (nowhere) Close() error { return nil }
+
+// What a client tries again is counted, and ends.
+func TestPatience(t *testing.T) {
+	var c client
+	left := 2
+	if err := c.patient(func() error { left--; return map[bool]error{true: os.ErrExist}[left >= 0] }); err != nil || c.again != 2 {
+		t.Errorf("%v after %d", err, c.again)
+	}
+	if err := c.patient(func() error { return os.ErrExist }); !errors.Is(err, os.ErrExist) || c.again != 4 {
+		t.Errorf("%v after %d", err, c.again)
 	}
 }
 

@@ -60,6 +60,8 @@ func (n *realNode) counts(r *report) error {
 	const puts, sections, waiters = 10, 10, 20
 	value := noise(0, 100)
 	lock, unlock := func() error { return w.lock("bench.locked") }, func() error { return w.unlock("bench.locked") }
+	queue := &queueUp{node: n, holder: w, clients: waiters}
+	defer queue.leave()
 	repeat := func(times int, do func([]byte) error) func() error {
 		return func() error {
 			for range times {
@@ -75,7 +77,8 @@ func (n *realNode) counts(r *report) error {
 		{fmt.Sprintf("%d puts under it", puts), repeat(puts, w.put)},
 		{"UNLOCK, behind its answer", unlock},
 		{fmt.Sprintf("%d sections one after the other of a key that stays, from the first LOCK to the release", sections), repeat(sections, w.section)},
-		{fmt.Sprintf("%d clients of one proxy who want one key at once, until all have had it", waiters), func() error { return n.crowdOn("wanted", waiters) }},
+		{fmt.Sprintf("LOCK of a key, and %d clients of one proxy who want it, too, until they wait", waiters), queue.form},
+		{"the same, from the UNLOCK until each has had it", queue.pass},
 	} {
 		f, err := n.count("locked", c)
 		if err != nil {
@@ -115,22 +118,51 @@ func (n *realNode) atRest(table string) (int64, error) {
 	return last, err
 }
 
-// crowdOn has several clients lock one key at once, each of whom unlocks it when he has it.
-func (n *realNode) crowdOn(key string, clients int) error {
-	var all sync.WaitGroup
-	faults := make([]error, clients)
-	for i := range clients {
-		w, err := newWriter(n.proxy.address, key)
+// queueUp is clients who want a key that one of them holds.
+type queueUp struct {
+	node    *realNode
+	holder  *writer
+	clients int
+
+	waiting []*writer
+	running sync.WaitGroup
+	faults  chan error
+}
+
+// form has the holder lock the key, and the others ask for it.
+func (q *queueUp) form() error {
+	q.holder.key = []byte("wanted")
+	if err := q.holder.lock("bench.locked"); err != nil {
+		return err
+	}
+	for range q.clients {
+		w, err := newWriter(q.node.proxy.address, "wanted")
 		if err != nil {
 			return err
 		}
-		defer func() { _ = w.Close() }()
-		all.Go(func() {
-			if faults[i] = w.lockFor("bench.locked", time.Minute); faults[i] == nil {
-				faults[i] = w.unlock("bench.locked")
-			}
-		})
+		q.waiting = append(q.waiting, w)
 	}
-	all.Wait()
-	return errors.Join(faults...)
+	q.faults = make(chan error, q.clients)
+	for _, w := range q.waiting {
+		q.running.Go(func() { q.faults <- w.turn("bench.locked") })
+	}
+	return nil
+}
+
+// pass has the holder unlock it, and returns when each of the others has done so too.
+func (q *queueUp) pass() error {
+	err := q.holder.unlock("bench.locked")
+	q.running.Wait()
+	close(q.faults)
+	for fault := range q.faults {
+		err = errors.Join(err, fault)
+	}
+	return err
+}
+
+// leave closes the connections.
+func (q *queueUp) leave() {
+	for _, w := range q.waiting {
+		_ = w.Close()
+	}
 }

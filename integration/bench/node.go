@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -175,15 +174,14 @@ func (w *writer) lock(table string) error {
 	return nil
 }
 
-// lockFor acquires the lock of its key in a table, which others may have for some time.
-func (w *writer) lockFor(table string, patience time.Duration) error {
-	wait := binary.BigEndian.AppendUint64(nil, uint64(patience.Milliseconds())) //nolint:gosec // G115: positive
-	row, err := w.applied("LOCK "+table+" WHERE k = ? WAIT ?", w.key, wait)
+// turn waits for the lock of its key, which others have and want, and gives it back.
+func (w *writer) turn(table string) error {
+	row, err := w.applied("LOCK "+table+" WHERE k = ? WAIT 60s", w.key)
 	if err != nil {
 		return err
 	}
 	w.ref = slices.Clone(row[0])
-	return nil
+	return w.unlock(table)
 }
 
 // put writes a value under the lock that it holds.

@@ -89,7 +89,7 @@ func (c *child) collect(span time.Duration) (all []cycle, err error) {
 }
 
 // paced measures what the collection of garbage does to clients at the stated rate: half of the time the proxy is left alone, half of
-// it it collects all the time. Its trace of that is kept beside the report.
+// it it collects all the time. Its trace of that is kept beside the report. A witness tells what the machine does meanwhile.
 func (s settings) paced(r *report, server *child) error {
 	if s.pace == 0 {
 		return nil
@@ -104,68 +104,84 @@ func (s settings) paced(r *report, server *child) error {
 		return err
 	}
 	defer proxy.stop()
-	w := work{name: "EXECUTE read", dialect: dialect{version: primitive.ProtocolVersion4}, value: 16, rows: 100, depth: paceDepth}
-	all, err := gather(paceClients, func(int) (*client, error) { return dialClient(proxy.address, w) })
-	if err != nil {
-		return err
-	}
-	defer all.leave()
 	sleeper, err := startChild("witness", "")
 	if err != nil {
 		return err
 	}
-	quiet, _, err := all.keepPace(s.pace / 2)
-	if err != nil {
-		return err
+	p, fault := keepPaceAt(proxy, trace.Name(), s.pace/2)
+	if p.lateOften, p.lateMost, err = sleeper.end(); err == nil && fault == nil {
+		r.Facts = append(r.Facts, p.facts()...)
 	}
-	alone, err := stopsIn(trace.Name())
-	if err != nil {
-		return err
-	}
-	var cycles []cycle
-	var fault error
-	var collecting sync.WaitGroup
-	collecting.Go(func() { cycles, fault = proxy.collect(s.pace / 2) })
-	met, took, err := all.keepPace(s.pace / 2)
-	collecting.Wait()
-	stops, traceFault := stopsIn(trace.Name())
-	often, most, sleepFault := sleeper.end()
-	if err := errors.Join(err, fault, traceFault, sleepFault); err != nil {
-		return err
-	}
-	r.tellPaced(quiet, met, took, cycles, stops, len(alone)/stopsOfCycle)
-	r.Facts = append(r.Facts,
-		fact{"a process that only sleeps is woken late meanwhile, 99.9 % of the times within", samples{often}, "µs"},
-		fact{"and at most", samples{most}, "µs"})
-	return nil
+	return errors.Join(err, fault)
 }
 
-// pausedName is the fact of the longest stop at the stated rate.
-const pausedName = "longest stop by the garbage collector, at a paced load"
+// pacing is what was found at the stated rate.
+type pacing struct {
+	quiet, met          []arrival // while the proxy was left alone, and while it collected
+	took                time.Duration
+	cycles              []cycle
+	alone, stops        samples // by the garbage collector, µs
+	lateOften, lateMost float64 // what the witness saw
+}
 
-// tellPaced notes what was found.
-func (r *report) tellPaced(quiet, met []arrival, took time.Duration, cycles []cycle, stops samples, alone int) {
-	var during, outside samples
-	for _, a := range met {
-		if us := micro(a.took); a.hit(cycles) {
+// keepPaceAt works at a proxy twice for some time; it writes its trace to a file.
+func keepPaceAt(proxy *child, trace string, span time.Duration) (p pacing, err error) {
+	w := work{name: "EXECUTE read", dialect: dialect{version: primitive.ProtocolVersion4}, value: 16, rows: 100, depth: paceDepth}
+	all, err := gather(paceClients, func(int) (*client, error) { return dialClient(proxy.address, w) })
+	if err != nil {
+		return p, err
+	}
+	defer all.leave()
+	if p.quiet, _, err = all.keepPace(span); err != nil {
+		return p, err
+	}
+	if p.alone, err = stopsIn(trace); err != nil {
+		return p, err
+	}
+	var fault error
+	var collecting sync.WaitGroup
+	collecting.Go(func() { p.cycles, fault = proxy.collect(span) })
+	p.met, p.took, err = all.keepPace(span)
+	collecting.Wait()
+	if err = errors.Join(err, fault); err == nil {
+		p.stops, err = stopsIn(trace)
+	}
+	return p, err
+}
+
+// longestStop is the fact of the longest stop at the stated rate.
+const longestStop = "longest stop by the garbage collector, at a stated rate"
+
+// facts tell what was found.
+func (p pacing) facts() []fact {
+	var during, outside, quiet samples
+	for _, a := range p.met {
+		if us := micro(a.took); a.hit(p.cycles) {
 			during = append(during, us)
 		} else {
 			outside = append(outside, us)
 		}
 	}
-	var left samples
-	for _, a := range quiet {
-		left = append(left, micro(a.took))
+	for _, a := range p.quiet {
+		quiet = append(quiet, micro(a.took))
 	}
-	reached := float64(len(met)*paceDepth) / took.Seconds()
-	add := func(name, unit string, values ...float64) { r.Facts = append(r.Facts, fact{name, values, unit}) }
-	add(fmt.Sprintf("paced load, %d clients, wanted %d requests a second; reached", paceClients, paceRate), "requests a second", reached)
-	add("collections of garbage by themselves in the first half of it", "", float64(alone))
-	add(fmt.Sprintf("stops by the garbage collector in %d collections that were asked for", len(cycles)), "µs", stops...)
-	add(pausedName, "µs", stops.quantile(1))
-	add("99.9 % of the windows of the paced load within, no collection asked for", "µs", left.quantile(0.999))
-	add("the same, outside of collections", "µs", outside.quantile(0.999))
-	add("the same, during collections", "µs", during.quantile(0.999))
+	long := 0
+	for _, us := range p.stops {
+		if us > micro(longPause) {
+			long++
+		}
+	}
+	return []fact{
+		{fmt.Sprintf("requests at a stated rate, %d clients: of %d a second", paceClients, paceRate), samples{float64(len(p.met)*paceDepth) / p.took.Seconds()}, "a second"},
+		{fmt.Sprintf("collections of garbage in %d such requests, but for those asked for", len(p.quiet)*paceDepth), samples{float64(len(p.alone) / stopsOfCycle)}, ""},
+		{fmt.Sprintf("stops by the garbage collector then, in %d collections that were asked for; longer than %v: %d", len(p.cycles), longPause, long), p.stops, "µs"},
+		{longestStop, samples{p.stops.quantile(1)}, "µs"},
+		{"99.9 % of the windows then within, while nothing was collected", samples{quiet.quantile(0.999)}, "µs"},
+		{"… between collections", samples{outside.quantile(0.999)}, "µs"},
+		{"… during collections", samples{during.quantile(0.999)}, "µs"},
+		{"how late a process is woken then that only sleeps: 99.9 % of the times within", samples{p.lateOften}, "µs"},
+		{"… and at most", samples{p.lateMost}, "µs"},
+	}
 }
 
 // micro is a duration in microseconds.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 )
 
 // samples are what the rounds of one measurement gave.
@@ -141,7 +142,7 @@ func (r report) markdown(before *report) string {
 		text += "\n| | |\n|---|---|\n"
 	}
 	for _, f := range r.Facts {
-		text += fmt.Sprintf("| %s | %s %s |\n", f.Name, f.Values, f.Unit)
+		text += fmt.Sprintf("| %s | %s |\n", f.Name, strings.TrimSpace(f.Values.String()+" "+f.Unit))
 	}
 	return text
 }
