@@ -93,6 +93,9 @@ func (s *section) boundKey(t rewrite.Term, column Column) ([]byte, *Failure) {
 	if !ok || len(value) == 0 && !column.Clustering {
 		return nil, invalid("MUSIC_KEY: the value bound to %s is null, unset or empty", column.Name)
 	}
+	if !rewrite.Fits(column.Type, value) {
+		return nil, invalid("MUSIC_KEY: the %d bytes bound to %s are no %s", len(value), column.Name, column.Type)
+	}
 	return column.spelt(value), nil
 }
 

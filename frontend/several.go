@@ -113,11 +113,11 @@ func (s *section) boundList(t rewrite.Term, column Column) ([][]byte, *Failure) 
 	var values [][]byte
 	for n := cur.int(); n > 0 && ok; n-- {
 		value := cur.value()
-		ok = (len(value) > 0 || value != nil && column.Clustering) && !cur.bad
+		ok = (len(value) > 0 || value != nil && column.Clustering) && !cur.bad && rewrite.Fits(column.Type, value)
 		values = append(values, column.spelt(value))
 	}
 	if !ok || len(values) == 0 || cur.at != len(raw) {
-		return nil, invalid("MUSIC_KEY: the value bound to %s IN ? must be a list of keys, none of them null or empty", column.Name)
+		return nil, invalid("MUSIC_KEY: the value bound to %s IN ? must be a list of keys of its type, none of them null or empty", column.Name)
 	}
 	return values, nil
 }

@@ -90,6 +90,7 @@ func boundKeys() []attempt {
 		{"another key", "MUSIC_NOT_HELD MUSIC_LOST", byKey, 0, text("geneva")},
 		{"upper case key", "MUSIC_NOT_HELD", byKey, 0, text("Zurich")},
 		{"longer key", "MUSIC_NOT_HELD", byKey, 0, text("zurich\x00")},
+		{"key that is no text", "MUSIC_KEY", byKey, 0, text("z\xfcrich")},
 		{"key null", "MUSIC_KEY", byKey, 0, primitive.NewNullValue()},
 		{"key empty", "MUSIC_KEY", byKey, 0, text("")},
 		{"key unset", "MUSIC_KEY", byKey, 4, primitive.NewUnsetValue()},

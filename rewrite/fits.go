@@ -1,0 +1,49 @@
+package rewrite
+
+import "unicode/utf8"
+
+// Fits tells whether Cassandra takes a value in wire form for one of the type (v4 spec section 6), as far as length and characters tell:
+// what does not fit it refuses in every statement. An empty value fits, though few types have one. A type that this package does
+// not know is not looked at.
+func Fits(typ string, value []byte) bool {
+	if len(value) == 0 {
+		return true
+	}
+	switch typ {
+	case "text", "varchar":
+		return utf8.Valid(value)
+	case "ascii":
+		return isASCII(value)
+	case "inet":
+		return len(value) == 4 || len(value) == 16
+	}
+	size := sizeOf(typ)
+	return size == 0 || len(value) == size
+}
+
+// sizeOf is how many bytes every value of a type has; 0 where they differ, or for a type that is not known.
+func sizeOf(typ string) int {
+	switch typ {
+	case "boolean", "tinyint":
+		return 1
+	case "smallint":
+		return 2
+	case "int", "float", "date":
+		return 4
+	case "bigint", "double", "timestamp", "time":
+		return 8
+	case "uuid", "timeuuid":
+		return 16
+	}
+	return 0
+}
+
+// isASCII tells whether no byte is above the characters of ASCII.
+func isASCII(value []byte) bool {
+	for _, b := range value {
+		if b >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}

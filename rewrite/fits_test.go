@@ -1,0 +1,33 @@
+package rewrite
+
+import "testing"
+
+func TestFits(t *testing.T) {
+	for _, c := range []struct {
+		typ, value string
+		want       bool
+	}{
+		{"text", "zürich", true},
+		{"text", "z\xfcrich", false},
+		{"varchar", "\xff", false},
+		{"ascii", "zurich", true},
+		{"ascii", "zürich", false},
+		{"boolean", "\x01", true},
+		{"boolean", "\x01\x00", false},
+		{"int", "\x00\x00\x00\x01", true},
+		{"int", "\x00\x00\x00\x00\x00\x00\x00\x01", false},
+		{"bigint", "\x00\x00\x00\x01", false},
+		{"uuid", "0123456789abcdef", true},
+		{"uuid", "0123456789abcde", false},
+		{"inet", "\x7f\x00\x00\x01", true},
+		{"inet", "\x7f\x00\x00", false},
+		{"varint", "\x00\x01\x02", true},
+		{"blob", "\xff\xfe", true},
+		{"int", "", true},
+		{"vector<float, 3>", "\xff", true},
+	} {
+		if got := Fits(c.typ, []byte(c.value)); got != c.want {
+			t.Errorf("%q as %s: %v", c.value, c.typ, got)
+		}
+	}
+}
