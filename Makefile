@@ -58,7 +58,7 @@ chaos: ## real nodes and proxies in an emulated network, under faults for CHAOS 
 contend: ## one key that clients at three emulated sites want, for CONTEND (30s) each way: sections a second beside racing LWTs
 	$(GO) test ./integration/chaos -run '^TestContendedKey$$' -count=1 -v -timeout 0 -contend.for=$(CONTEND)
 
-model: ## the models of the lock protocol at large scope, 20 minutes and 4 GB a search; RECORD=1 writes the results to docs/model.md
+model: ## the models of the lock protocol at large scope, 4 GB a search and up to 20 minutes for the vast ones; RECORD=1 writes the results to docs/model.md
 	$(GO) test -v -count=1 -timeout 0 ./model -large $(if $(RECORD),-record) | grep -v -e '^=== ' -e '^  *--- PASS'
 
 fuzz: ## each fuzz target for FUZZTIME (10s)

@@ -235,7 +235,7 @@ inline sweep(R) {
 /* extend issues the LWT of a renewal, or of one more reference for a block; extended goes on at its base. */
 inline extend() {
 	lwt[a].kind = (e == 0 -> TERM : EXTEND); lwt[a].g = guard; lwt[a].b = ten[t].base; lwt[a].base = ten[t].base + W + c;
-	lwt[a].head = ten[t].cur; lwt[a].dirty = STAYSDIRTY; lwt[a].sess = S;
+	lwt[a].head = ten[t].cur; lwt[a].dirty = STAYSDIRTY; lwt[a].just = !STAYSDIRTY; lwt[a].sess = S;
 	lwt[a].owner = (e == 0 -> S : NONE); lwt[a].n = (e == 0 -> 0 : 1);
 	ten[t].busy = 1; nextBase[t] = lwt[a].base;
 	printf("%c extends its term IF base = %d, base to be %d, dirty %d\n", 'A' + t, lwt[a].b, lwt[a].base, lwt[a].dirty);

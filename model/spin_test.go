@@ -1,7 +1,6 @@
 package model
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -18,6 +17,8 @@ import (
 const (
 	smallMemory, largeMemory = 1000, 4000
 	smallTime, largeTime     = 5 * time.Minute, 60 * time.Minute
+
+	vastBits, vastTime = 35, 20 * time.Minute // a table of 2^35 bits, 4 GB; then the search is stopped
 )
 
 // verdict is what a search found.
@@ -28,14 +29,16 @@ type verdict struct {
 	took      time.Duration // processor time, with the compilation
 	megabytes float64
 	story     string // the counter-example in words, a step a line
+	stopped   bool   // a vast scope, when its time was over
 }
 
-// check makes a run: Spin writes the verifier, gcc compiles it, it searches. The test fails if the search is not complete.
+// check makes a run: Spin writes the verifier, gcc compiles it, it searches. The test fails if the search is not complete, unless
+// its scope is vast.
 func check(t *testing.T, r run) verdict {
 	t.Helper()
-	limit := smallTime
-	if r.large {
-		limit = largeTime
+	limit := largeTime
+	if r.scope == smallScope {
+		limit = smallTime
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
@@ -43,14 +46,34 @@ func check(t *testing.T, r run) verdict {
 	copyModels(t, dir)
 	_, writing := command(ctx, t, dir, "spin", append(r.defines(), "-a", r.file)...)
 	_, compiling := command(ctx, t, dir, "gcc", r.compilation()...)
-	report, searching := command(ctx, t, dir, "./pan", "-E", "-n", "-m100000", "-w22")
+	report, searching, stopped := search(ctx, t, r, dir)
 	v := parse(t, report)
+	v.stopped = stopped
 	v.took = writing + compiling + searching
 	if v.broken != "" {
 		replay, _ := command(ctx, t, dir, "spin", append(r.defines(), "-k", r.file+".trail", "-t", "-T", r.file)...)
 		v.story = story(replay)
 	}
 	return v
+}
+
+// search runs the verifier in dir. That of a vast scope is told to end when its time is over, and reports how far it has come.
+func search(ctx context.Context, t *testing.T, r run, dir string) (report string, took time.Duration, stopped bool) {
+	t.Helper()
+	if r.scope != vastScope {
+		report, took = command(ctx, t, dir, "./pan", "-E", "-n", "-m100000", "-w23")
+		return report, took, false
+	}
+	enough, cancel := context.WithTimeout(ctx, vastTime)
+	defer cancel()
+	cmd := program(enough, dir, "./pan", "-E", "-n", "-m100000", fmt.Sprintf("-w%d", vastBits), "-k3")
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	out, err := cmd.CombinedOutput()
+	stopped = enough.Err() != nil
+	if err != nil && !stopped {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return string(out), cmd.ProcessState.UserTime(), stopped
 }
 
 // copyModels copies the models to dir. That the test itself reads them tells `go test` when a cached result is old.
@@ -78,13 +101,17 @@ func (r run) defines() []string { return strings.Fields(r.flags) }
 // short enough to need no optimisation.
 func (r run) compilation() []string {
 	memory, optimise := smallMemory, "-O1"
-	if r.large {
+	if r.scope != smallScope {
 		memory, optimise = largeMemory, "-O2"
 	}
-	args := []string{"-w", "-DSAFETY", "-DNOREDUCE", "-DCOLLAPSE", "-DVECTORSZ=1024", fmt.Sprintf("-DMEMLIM=%d", memory)}
+	args := []string{"-w", "-DSAFETY", "-DNOREDUCE", "-DVECTORSZ=1024"}
+	if r.scope == vastScope {
+		return append(args, "-DBITSTATE", optimise, "-o", "pan", "pan.c")
+	}
+	args = append(args, fmt.Sprintf("-DMEMLIM=%d", memory))
 	if r.breaks != "" {
 		args = append(args, "-DBFS")
-		if !r.large {
+		if r.scope == smallScope {
 			optimise = "-O0"
 		}
 	}
@@ -94,14 +121,19 @@ func (r run) compilation() []string {
 // command runs a program in dir and returns what it says, and its processor time; the test fails if the program does.
 func command(ctx context.Context, t *testing.T, dir, name string, args ...string) (string, time.Duration) {
 	t.Helper()
+	cmd := program(ctx, dir, name, args...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out), cmd.ProcessState.UserTime()
+}
+
+// program is one to be run in dir.
+func program(ctx context.Context, dir, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...) //nolint:gosec // G204: our own list of runs
 	cmd.Dir = dir
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Run(); err != nil {
-		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out.String())
-	}
-	return out.String(), cmd.ProcessState.UserTime()
+	return cmd
 }
 
 // parse reads a verifier's report. One that did not search everything, or broke on something that is no property, fails the test.
@@ -114,7 +146,8 @@ func parse(t *testing.T, report string) verdict {
 		return ""
 	}
 	v := verdict{broken: find(`assertion violated (\w+) \(at depth`)}
-	v.states, _ = strconv.Atoi(find(`(\d+) states, stored`)) // 0 if the report has none
+	states, _ := strconv.ParseFloat(find(`([\d.e+]+) states, stored`), 64) // 0 if the report has none
+	v.states = int(states)
 	v.depth, _ = strconv.Atoi(find(`depth reached (\d+)`))
 	v.megabytes, _ = strconv.ParseFloat(find(`([\d.]+)\s+total actual memory usage`), 64)
 	finished := find(`(errors: \d+)`)
@@ -142,7 +175,7 @@ func story(replay string) string {
 // keep writes a counter-example to testdata, with -record.
 func keep(t *testing.T, r run, v verdict) {
 	t.Helper()
-	if !*record || v.broken == "" || v.broken != r.breaks || r.large {
+	if !*record || v.broken == "" || v.broken != r.breaks || r.scope != smallScope {
 		return
 	}
 	if err := os.WriteFile(filepath.Join("testdata", r.name+".txt"), []byte(heading(r)+"\n"+v.story), 0o600); err != nil {
