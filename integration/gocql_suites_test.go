@@ -44,6 +44,7 @@ func failing() map[string]string {
 }
 
 // TestGocqlSuites runs the drivers' own tests at three nodes and then at the proxies before them. Each has to end there as at the nodes.
+// It leaves some hundred tables behind, so its file is one that comes after those of the other long tests.
 func TestGocqlSuites(t *testing.T) {
 	threeProxies(t)
 	for _, s := range suites() {
