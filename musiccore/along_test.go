@@ -213,3 +213,19 @@ func TestALookIsNotWaitedForLong(t *testing.T) {
 		t.Fatalf("%+v", a.Swap)
 	}
 }
+
+// Who went away while the LWT for it was under way does not come back with its refusal, to hold what nobody gives back.
+func TestWhoWentAwayIsNotGivenTheLock(t *testing.T) {
+	d, s := kept(t)
+	op := d.lock(Request{AtOnce: true})
+	id, _ := only[Apply](d)
+	d.take(d.core.Gone(d.time(), op))
+	d.unlock(2)
+	s.joined(9)
+	d.reply(id, Result{Fate: Refused})
+	s.run()
+	d.serve(s, time.Second)
+	if s.row.Head != 10 {
+		t.Fatalf("row %+v", s.row)
+	}
+}

@@ -2,6 +2,7 @@ package musiccore
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -43,12 +44,19 @@ func (k *key) changing() bool { return k.lwt != nil && k.lwt.swap.Set.T }
 func (k *key) start(now Now, l lwt) bool {
 	if !l.swap.sound(k.view.pointer()) {
 		k.broken(now, "I1", fmt.Sprintf("an LWT would move the lock row backwards: %+v", l.swap))
-		k.asking = append(l.places, k.asking...)
+		k.again(l.places)
 		return false
 	}
 	k.lwt = &l
 	k.push(now)
 	return true
+}
+
+// again lets those whom an LWT has not enqueued ask anew, before who came later.
+// A client that has gone away meanwhile wants nothing any more.
+func (k *key) again(ps []*place) {
+	ps = slices.DeleteFunc(slices.Clone(ps), func(p *place) bool { return p.gone })
+	k.asking = append(ps, k.asking...)
 }
 
 // push sends the LWT, or sends it again when its time has come.
@@ -150,7 +158,7 @@ func (k *key) moot(now Now) {
 // dropLWT ends an LWT that was refused and never applied: who asked through
 // it asks again.
 func (k *key) dropLWT() {
-	k.asking = append(k.lwt.places, k.asking...)
+	k.again(k.lwt.places)
 	k.lwt = nil
 	k.spare = min(k.spare, 1)
 }

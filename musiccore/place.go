@@ -318,9 +318,6 @@ func (k *key) gather(now Now, vacant bool) ([]*place, Block) {
 func (k *key) refuseHasty(now Now) {
 	patient := make([]*place, 0, len(k.asking))
 	for _, p := range k.asking {
-		if p.gone {
-			continue
-		}
 		if p.nowait && (len(patient) > 0 || k.busy()) {
 			k.answer(p, k.occupied())
 			k.finish(p, LostState)
