@@ -200,6 +200,31 @@ func TestAnEnqueueBehindOthersLooksFirst(t *testing.T) {
 	}
 }
 
+// … but who was there and has left costs no look.
+func TestAnEmptyQueueNeedsNoLook(t *testing.T) {
+	d, s := held(t)
+	d.unlock(1)
+	s.run()
+	s.joined(9)
+	op := d.lock(Request{Wait: time.Minute})
+	s.run()
+	s.apply(Release(*s.row, 2, false, 0))
+	d.hear(YourTurn)
+	s.run()
+	d.unlock(d.state(op, Held).Ref)
+	s.run()
+	d.pass(time.Second)
+	s.seen = nil
+	op = d.lock(Request{})
+	s.run()
+	d.state(op, Held)
+	for _, a := range s.seen {
+		if _, read := a.(ReadRow); read {
+			t.Fatalf("%#v", s.seen)
+		}
+	}
+}
+
 // A replica that does not answer holds nothing up.
 func TestALookIsNotWaitedForLong(t *testing.T) {
 	d, s, _, _ := brisk(t)

@@ -347,13 +347,11 @@ func (k *key) busy() bool {
 			return true
 		}
 	}
-	if k.view.known != present {
-		return false
-	}
-	for _, b := range k.view.row.Queue {
-		if b.Last() >= k.view.row.Head && b.Session != k.c.self.id {
-			return true
-		}
-	}
-	return false
+	return k.view.known == present && k.othersFrom(k.view.row.Head)
+}
+
+// othersFrom reports that another session is known to have a reference from that
+// one on.
+func (k *key) othersFrom(r LockRef) bool {
+	return slices.ContainsFunc(k.view.row.Queue, func(b Block) bool { return b.Last() >= r && b.Session != k.c.self.id })
 }

@@ -204,7 +204,7 @@ func (k *key) appraise() {
 	if b := k.term.reserve; b != nil {
 		used = int64(b.next - b.first)
 	}
-	if k.contended() {
+	if k.othersFrom(k.term.last + 1) {
 		used += int64(len(k.queued)) - 1 // who waits here may come again
 	} else {
 		used *= 8
@@ -212,9 +212,4 @@ func (k *key) appraise() {
 	if k.spare > 0 {
 		k.spare = int32(min(max(used, 1), blockMax))
 	}
-}
-
-// contended reports that others are known to wait behind the tenure that is here.
-func (k *key) contended() bool {
-	return slices.ContainsFunc(k.view.row.Queue, func(b Block) bool { return b.First > k.term.last && b.Session != k.c.self.id })
 }

@@ -1,9 +1,6 @@
 package musiccore
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // quorumEvery is how often a waiting key is looked at by QUORUM: a replica
 // may have missed a commit for good (PROTOCOL.md 1, Poll).
@@ -89,7 +86,7 @@ func (k *key) glances(now Now) bool {
 	if v.known != present || now.Boot-v.at < freshFor || (v.cmd != 0 && now.Boot-v.began >= glanceFor) {
 		return false
 	}
-	v.glance = slices.ContainsFunc(v.row.Queue, func(b Block) bool { return b.Session != k.c.self.id })
+	v.glance = k.othersFrom(v.row.Head)
 	return v.glance
 }
 
