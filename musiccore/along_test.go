@@ -239,6 +239,24 @@ func TestALookIsNotWaitedForLong(t *testing.T) {
 	}
 }
 
+// … nor what a quorum has to tell of a refusal.
+func TestALookThatHangsDoesNotKeepARefusalOpen(t *testing.T) {
+	d, s, _, _ := brisk(t)
+	d.serve(s, 10*time.Millisecond)
+	s.joined(8)
+	d.unlock(4)
+	only[ReadRow](d)
+	d.pass(glanceFor)
+	id, a := only[Apply](d)
+	d.reply(id, s.do(a))
+	s.run()
+	d.pass(glanceFor)
+	s.run()
+	if s.row.Head != 5 {
+		t.Fatalf("row %+v", s.row)
+	}
+}
+
 // Who went away while the LWT for it was under way does not come back with its refusal, to hold what nobody gives back.
 func TestWhoWentAwayIsNotGivenTheLock(t *testing.T) {
 	d, s := kept(t)

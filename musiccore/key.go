@@ -236,7 +236,7 @@ func (k *key) unneeded(now Now) bool {
 func (k *key) wake(now Now) time.Duration {
 	at := sooner(now.Boot, 0, k.wanted)
 	at = sooner(now.Boot, at, k.view.next)
-	if k.view.glance {
+	if k.view.cmd != 0 {
 		at = sooner(now.Boot, at, k.view.began+glanceFor)
 	}
 	if k.lwt != nil {

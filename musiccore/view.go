@@ -7,7 +7,8 @@ import "time"
 const quorumEvery = time.Second
 
 // freshFor is how long a row that others change is taken for what it was when it
-// was seen, and glanceFor how long an LWT waits for a look at it.
+// was seen, and glanceFor how long an LWT, or a read at QUORUM, waits for a look
+// at it.
 const (
 	freshFor  = 5 * time.Millisecond
 	glanceFor = 100 * time.Millisecond
@@ -65,10 +66,15 @@ func (v *view) applied(s Swap) {
 // something that only QUORUM decides, or because it waits for a stranger.
 func (k *key) look(now Now) {
 	v := &k.view
+	quorum := k.needsQuorum(now)
+	if quorum && !v.quorum && now.Boot-v.began >= glanceFor {
+		// What a quorum has to tell does not wait for one replica.
+		delete(k.c.running, v.cmd)
+		v.cmd = 0
+	}
 	if v.cmd != 0 || (now.Boot < v.next && !v.glance) {
 		return
 	}
-	quorum := k.needsQuorum(now)
 	if !quorum && !v.glance && !k.needsRow() && !k.polls(now) && !k.peeks(now) {
 		return
 	}
