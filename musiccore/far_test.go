@@ -178,8 +178,9 @@ func (s *farSite) section() bool {
 }
 
 // Three clients at each of three sites want one key (54, 72 and 24 ms between them). In the end each site has one block
-// in the queue, and one LWT gives it back and enqueues all who have come meanwhile: three sections for an LWT, in the
-// order of their references, and no site is passed over.
+// in the queue, and one LWT gives it back and enqueues all who have come meanwhile: three sections for an LWT, or fewer
+// than two where a site's clients have fallen apart into two blocks, one and a half without. They go in the order of their
+// references, and no site is passed over.
 func TestFarSitesShareAKeyByOneLWTATenure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFar(t, 3, 54*time.Millisecond, 24*time.Millisecond, 24*time.Millisecond)
@@ -196,7 +197,7 @@ func TestFarSitesShareAKeyByOneLWTATenure(t *testing.T) {
 		if !slices.IsSorted(f.order) {
 			t.Errorf("out of order: %v", f.order)
 		}
-		if 5*lwts > 2*sections {
+		if 5*lwts > 3*sections {
 			t.Errorf("%d LWTs for %d sections", lwts, sections)
 		}
 		for i, s := range f.sites {
