@@ -200,6 +200,17 @@ func TestAnEnqueueBehindOthersLooksFirst(t *testing.T) {
 	}
 }
 
+// … however long ago a quorum was asked, while nothing is waited for but the LWT.
+func TestALookBeforeAnLWTAsksOneReplica(t *testing.T) {
+	d, s, _, _ := brisk(t)
+	d.serve(s, 2*time.Second)
+	s.joined(8)
+	d.lock(Request{AtOnce: true})
+	if _, look := only[ReadRow](d); look.Quorum {
+		t.Fatal("one replica is enough")
+	}
+}
+
 // … but who was there and has left costs no look.
 func TestAnEmptyQueueNeedsNoLook(t *testing.T) {
 	d, s := held(t)

@@ -78,8 +78,9 @@ func (k *key) look(now Now) {
 	if !quorum && !v.glance && !k.needsRow() && !k.polls(now) && !k.peeks(now) {
 		return
 	}
-	// One replica may have nothing to show for good, or half a row.
-	v.quorum = quorum || v.cause != nil || (v.known != unread && now.Boot-v.quorumAt >= quorumEvery)
+	// One replica may have nothing to show for good, or half a row. Who only looks before an LWT hears of it by a refusal.
+	waits := !v.glance || k.polls(now)
+	v.quorum = quorum || v.cause != nil || (waits && v.known != unread && now.Boot-v.quorumAt >= quorumEvery)
 	v.cmd, v.began = k.c.do(k.id, ReadRow{Quorum: v.quorum}), now.Boot
 	k.c.running[v.cmd] = k
 }
