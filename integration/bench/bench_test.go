@@ -205,6 +205,14 @@ type nowhere struct{ net.Conn }
 // Close closes nothing.
 func (nowhere) Close() error { return nil }
 
+// A round that begins too late is done all the same: there is no measurement of nothing.
+func TestLateRoundIsDone(t *testing.T) {
+	all := crowd{{line: &line{Conn: nowhere{}}, depth: 3, round: func() error { return nil }}}
+	if o, err := all.run(-time.Second); err != nil || o.requests != 3 {
+		t.Errorf("%+v, %v", o, err)
+	}
+}
+
 // What a client tries again is counted, and ends.
 func TestPatience(t *testing.T) {
 	var c client
