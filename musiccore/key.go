@@ -26,7 +26,7 @@ type key struct {
 	died     bool  // the last holder did not give the lock back
 	wanted   time.Duration
 	spoken   SessionID     // whom Wanted was said to
-	spare    int32         // references that the next Enqueue on an empty queue reserves; 0: sections are too long to keep the key
+	spare    int32         // references that the next block reserves; 0: sections are too long for one
 	turn     time.Duration // from LOCK to grant, as the last one here had to wait
 	timer    timer
 }
@@ -260,6 +260,29 @@ func (k *key) wake(now Now) time.Duration {
 	}
 	if k.term != nil {
 		at = sooner(now.Boot, at, k.term.wake(now.Boot, k.c.opts))
+	}
+	return at
+}
+
+// wake is when the term has something to do without an event.
+func (t *term) wake(now time.Duration, o Options) time.Duration {
+	at := sooner(now, 0, t.synch.next)
+	at = sooner(now, at, t.unlock.until)
+	if oldest, ok := t.flight.oldest(); ok {
+		at = sooner(now, at, oldest+o.OpTimeout)
+	}
+	if len(t.waiting) > 0 {
+		at = sooner(now, at, t.waiting[0].until)
+	}
+	if t.reserve != nil && t.open {
+		at = sooner(now, at, t.place.since+o.Retain)
+	}
+	if t.reserve != nil && !t.open {
+		at = sooner(now, at, t.reserve.until)
+	}
+	if t.window.wanted {
+		// It may be held back by clocks that differ: no event tells their end.
+		at = sooner(now, at, now+time.Second)
 	}
 	return at
 }

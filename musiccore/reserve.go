@@ -180,6 +180,16 @@ func (k *key) lined() int {
 	return n
 }
 
+// takeAlong lets a Release enqueue all who ask: one LWT where there would be two,
+// the second against those who are told that it is their turn.
+func (k *key) takeAlong(now Now, l *lwt) {
+	row := k.view.row
+	if ps, b := k.gather(now, row.Guard == k.term.last); len(ps) > 0 {
+		l.places, l.req = ps, b.Req
+		l.swap = both(Enqueue(&row, b, k.closed, now.Clk), l.swap)
+	}
+}
+
 // drop forgets a reserve that has ended: its line asks anew.
 func (k *key) drop(b *reserve) {
 	k.disband(b, 0)

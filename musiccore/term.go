@@ -323,16 +323,6 @@ func (k *key) release(now Now) {
 	k.start(now, l)
 }
 
-// takeAlong lets a Release enqueue all who ask: one LWT where there would be two,
-// the second against those who are told that it is their turn.
-func (k *key) takeAlong(now Now, l *lwt) {
-	row := k.view.row
-	if ps, b := k.gather(now, row.Guard == k.term.last); len(ps) > 0 {
-		l.places, l.req = ps, b.Req
-		l.swap = both(Enqueue(&row, b, k.closed, now.Clk), l.swap)
-	}
-}
-
 // skip releases an abandoned head that never had a term: two stamps are left
 // free, and dirty stays what it was (PROTOCOL.md 1, Release; C6). Where a dead
 // session had it, nobody can say what was sent under it.
@@ -391,27 +381,4 @@ func (t *term) leave(op OpID) {
 			return
 		}
 	}
-}
-
-// wake is when the term has something to do without an event.
-func (t *term) wake(now time.Duration, o Options) time.Duration {
-	at := sooner(now, 0, t.synch.next)
-	at = sooner(now, at, t.unlock.until)
-	if oldest, ok := t.flight.oldest(); ok {
-		at = sooner(now, at, oldest+o.OpTimeout)
-	}
-	if len(t.waiting) > 0 {
-		at = sooner(now, at, t.waiting[0].until)
-	}
-	if t.reserve != nil && t.open {
-		at = sooner(now, at, t.place.since+o.Retain)
-	}
-	if t.reserve != nil && !t.open {
-		at = sooner(now, at, t.reserve.until)
-	}
-	if t.window.wanted {
-		// It may be held back by clocks that differ: no event tells their end.
-		at = sooner(now, at, now+time.Second)
-	}
-	return at
 }
