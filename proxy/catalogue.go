@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -164,6 +165,9 @@ func manyCells(cqlType, kind string) bool {
 func (s *schema) readHindrances(ctx context.Context, t *dataTable) error {
 	var durable bool
 	err := s.ask("SELECT durable_writes FROM system_schema.keyspaces WHERE keyspace_name = ?", t.keyspace).ScanContext(ctx, &durable)
+	if errors.Is(err, gocql.ErrNotFound) {
+		return fmt.Errorf("%s: its keyspace is gone: %w", t, errChanged)
+	}
 	if err != nil {
 		return fmt.Errorf("read keyspace of %s: %w", t, err)
 	}

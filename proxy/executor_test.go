@@ -92,6 +92,15 @@ func TestUnknownTableIsAnUnknownOutcome(t *testing.T) {
 }
 
 // Literals that Go does not read have the bytes that Cassandra itself would store.
+// A keyspace that somebody drops while the schema is read keeps nobody else's change from being followed: it is read again.
+func TestSchemaThatChangesWhileItIsReadIsReadAgain(t *testing.T) {
+	x, _ := openExecutor(t)
+	err := x.schema.readHindrances(t.Context(), &dataTable{keyspace: "dropped", name: "t"})
+	require.Error(t, err)
+	assert.True(t, readAgain(err), "%v", err)
+	assert.False(t, readAgain(errNoClock))
+}
+
 func TestLiteralsAreReadByCassandra(t *testing.T) {
 	x, _ := openExecutor(t)
 	for _, c := range []struct {

@@ -68,7 +68,7 @@ func (s *schema) table(id [16]byte) *dataTable { return (*s.byID.Load())[id] }
 func (s *schema) begin(ctx context.Context) error {
 	for {
 		_, err := s.refresh(ctx)
-		if !errors.Is(err, errRaced) || !pause(ctx, laggardPoll) {
+		if !readAgain(err) || !pause(ctx, laggardPoll) {
 			return err
 		}
 	}
@@ -155,13 +155,22 @@ func (s *schema) followed(ctx context.Context, change frontend.SchemaChange) (la
 		if err == nil && len(late) == 0 && !s.atHome() {
 			err = errAway
 		}
-		if err == nil && len(late) == 0 || err != nil && !errors.Is(err, errRaced) && !errors.Is(err, errAway) {
+		if err == nil && len(late) == 0 || err != nil && !readAgain(err) {
 			break
 		}
 		pause(ctx, laggardPoll)
 	}
 	return late, err
 }
+
+// readAgain tells whether the schema is to be read again at once: until it has been, a table that a client has just made critical is
+// open to plain writes.
+func readAgain(err error) bool {
+	return errors.Is(err, errRaced) || errors.Is(err, errAway) || errors.Is(err, errChanged)
+}
+
+// errChanged tells that the schema has changed while it was read.
+var errChanged = errors.New("the schema has changed meanwhile")
 
 // errAway tells that the schema was read at another node than the home node, which alone is sure to know what it has just carried out.
 var errAway = errors.New("the home node does not tell its schema")
