@@ -123,8 +123,12 @@ func (c *checker) row(k Key, from, to *Row, l *sent) {
 	if from != nil {
 		old := c.window(k, from.Base)
 		old.end = to.Base
-		if l.why == renewing {
+		switch {
+		case l.why == renewing:
 			w.root, w.synced = old.root, old.synced || !from.DirtySince(c.s.closed)
+		case !to.Dirty:
+			// Who has not heard of closed yet goes by its own, which may lie below it: it has synchronised above the plain writes.
+			w.synced = old.synced
 		}
 		clean := !to.Dirty && to.Base >= c.s.closed
 		if clean && from.DirtySince(c.s.closed) && !old.synced {
