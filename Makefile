@@ -69,7 +69,7 @@ fuzz: ## each fuzz target for FUZZTIME (10s)
 		$(GO) test -run '^$$' -fuzz "^$${func#func }$$" -fuzztime $(FUZZTIME) "./$$(dirname "$$file")"; \
 	done <<< "$$found"
 
-bench: ## what the proxy costs beside a bare relay, and locks beside plain writes on a real Cassandra, in one run of 8 minutes; report and plots in .run, BENCH="-against .run/old.json" compares, "-help" tells more
+bench: ## what the proxy costs beside a bare relay, and locks beside plain writes on a real Cassandra, in one run of 9 minutes; report and plots in .run, BENCH="-against .run/old.json" compares, "-help" tells more
 	@mkdir -p .run
 	$(GO) run ./integration/bench -out .run/bench.json $(BENCH)
 
