@@ -91,7 +91,6 @@ func TestUnknownTableIsAnUnknownOutcome(t *testing.T) {
 	assert.ErrorIs(t, r.Cause, errUnknownTable)
 }
 
-// Literals that Go does not read have the bytes that Cassandra itself would store.
 // A keyspace that somebody drops while the schema is read keeps nobody else's change from being followed: it is read again.
 func TestSchemaThatChangesWhileItIsReadIsReadAgain(t *testing.T) {
 	x, _ := openExecutor(t)
@@ -101,6 +100,7 @@ func TestSchemaThatChangesWhileItIsReadIsReadAgain(t *testing.T) {
 	assert.False(t, readAgain(errNoClock))
 }
 
+// Literals that Go does not read have the bytes that Cassandra itself would store.
 func TestLiteralsAreReadByCassandra(t *testing.T) {
 	x, _ := openExecutor(t)
 	for _, c := range []struct {
