@@ -18,9 +18,7 @@ func brisk(t *testing.T) (d *desk, s *store, first, second OpID) {
 	s.joined(9)
 	op := d.lock(Request{Wait: time.Minute})
 	s.run()
-	s.apply(Release(*s.row, 2, false, 0))
-	d.hear(YourTurn)
-	s.run()
+	s.handOn()
 	if g := d.state(op, Held); g.Ref != 4 {
 		t.Fatalf("grant %+v of %+v", g, s.row)
 	}
@@ -49,9 +47,7 @@ func TestAReleaseTakesAlongWhoAsks(t *testing.T) {
 		t.Fatalf("queue %+v", s.row.Queue)
 	}
 	d.hinted(Hint{To: session(9), Kind: YourTurn}, Hint{To: session(9), Kind: Wanted})
-	s.apply(Release(*s.row, 2, false, 0))
-	d.hear(YourTurn)
-	s.run()
+	s.handOn()
 	d.state(first, Held)
 	d.unlock(6)
 	s.run()
@@ -66,9 +62,7 @@ func roomy(t *testing.T) (d *desk, s *store, third OpID) {
 	d, s, _, _ = brisk(t)
 	d.unlock(4)
 	s.run()
-	s.apply(Release(*s.row, 2, false, 0))
-	d.hear(YourTurn)
-	s.run()
+	s.handOn()
 	third = d.lock(Request{Wait: time.Minute})
 	s.joined(9)
 	d.hear(Wanted)
@@ -93,9 +87,7 @@ func TestWhoComesBackJoinsTheBlockThatWaits(t *testing.T) {
 		t.Fatalf("%d LWTs", n)
 	}
 	s.joined(9)
-	s.apply(Release(*s.row, 2, false, 0))
-	d.hear(YourTurn)
-	s.run()
+	s.handOn()
 	d.unlock(d.state(third, Held).Ref)
 	s.run()
 	if g := d.state(fourth, Held); g.Ref != 10 {
@@ -219,9 +211,7 @@ func TestAnEmptyQueueNeedsNoLook(t *testing.T) {
 	s.joined(9)
 	op := d.lock(Request{Wait: time.Minute})
 	s.run()
-	s.apply(Release(*s.row, 2, false, 0))
-	d.hear(YourTurn)
-	s.run()
+	s.handOn()
 	d.unlock(d.state(op, Held).Ref)
 	s.run()
 	d.pass(time.Second)
@@ -236,8 +226,9 @@ func TestAnEmptyQueueNeedsNoLook(t *testing.T) {
 	}
 }
 
-// A replica that does not answer holds nothing up.
-func TestALookIsNotWaitedForLong(t *testing.T) {
+// blind is brisk, later: a Release that would take others along has waited for a look at a replica that does not answer.
+func blind(t *testing.T) (*desk, *store) {
+	t.Helper()
 	d, s, _, _ := brisk(t)
 	d.serve(s, 10*time.Millisecond)
 	s.joined(8)
@@ -245,6 +236,12 @@ func TestALookIsNotWaitedForLong(t *testing.T) {
 	only[ReadRow](d)
 	d.none()
 	d.pass(glanceFor)
+	return d, s
+}
+
+// A replica that does not answer holds nothing up.
+func TestALookIsNotWaitedForLong(t *testing.T) {
+	d, _ := blind(t)
 	if _, a := only[Apply](d); a.Swap.Set.Row.Head != 5 {
 		t.Fatalf("%+v", a.Swap)
 	}
@@ -252,12 +249,7 @@ func TestALookIsNotWaitedForLong(t *testing.T) {
 
 // … nor what a quorum has to tell of a refusal.
 func TestALookThatHangsDoesNotKeepARefusalOpen(t *testing.T) {
-	d, s, _, _ := brisk(t)
-	d.serve(s, 10*time.Millisecond)
-	s.joined(8)
-	d.unlock(4)
-	only[ReadRow](d)
-	d.pass(glanceFor)
+	d, s := blind(t)
 	id, a := only[Apply](d)
 	d.reply(id, s.do(a))
 	s.run()

@@ -30,6 +30,13 @@ func (s *store) joined(n byte) {
 	}
 }
 
+// handOn has another session give back the head, and tell so.
+func (s *store) handOn() {
+	s.apply(Release(*s.row, 2, false, 0))
+	s.d.hear(YourTurn)
+	s.run()
+}
+
 // PROTOCOL.md 1, Hints: "waiter -> owner (wanted)".
 func TestWhoWaitsTellsTheHeadsSession(t *testing.T) {
 	d, s := foreign(t, theirs())

@@ -172,9 +172,7 @@ func TestWaitersOfAProxyAreOneTenure(t *testing.T) {
 		}
 	}
 	s.beat[session(9)] = 1
-	s.apply(Release(*s.row, 2, false, 0))
-	d.hear(YourTurn)
-	s.run()
+	s.handOn()
 	s.seen = nil
 	for i, op := range ops {
 		g := d.state(op, Held)
