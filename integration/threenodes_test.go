@@ -117,7 +117,7 @@ func criticalAtThree(t testing.TB, keyspace string) {
 	straight(t, "CREATE KEYSPACE IF NOT EXISTS "+keyspace+" WITH replication = {'class': 'NetworkTopologyStrategy', 'dc1': 3}")
 	const columns = " (branch text, id text, balance bigint, PRIMARY KEY (branch, id)) WITH comment = '@critical'"
 	for i, address := range proxyAddresses() {
-		c := withGocql2(4, "").open(t, address, "")
+		c := pinned(t, address)
 		eventually(t, startLimit, "the table can be locked at "+address, func() error {
 			if err := c.run(statement{cql: "CREATE TABLE IF NOT EXISTS " + keyspace + ".accounts" + columns}).err(); err != nil {
 				return err
