@@ -76,6 +76,18 @@ func (l *link) rows(ctx context.Context, cql string) (message.RowSet, error) {
 	return rows.Data, nil
 }
 
+// centre is the data centre of the home node.
+func (l *link) centre(ctx context.Context) (string, error) {
+	own, err := l.rows(ctx, "SELECT data_center FROM system.local")
+	if err == nil && (len(own) != 1 || len(own[0][0]) == 0) {
+		err = errNoHome
+	}
+	if err != nil {
+		return "", err
+	}
+	return string(own[0][0]), nil
+}
+
 // close ends the connection.
 func (l *link) close() { _ = l.net.Close() }
 
@@ -107,7 +119,7 @@ func (r *ring) hosts() []gocql.UUID {
 }
 
 // errNoHome tells that the home node does not say yet who it is.
-var errNoHome = errors.New("the home node has no host id yet")
+var errNoHome = errors.New("the home node does not say yet who and where it is")
 
 // ring asks for the cluster as the home node sees it.
 func (l *link) ring(ctx context.Context) (ring, error) {

@@ -163,7 +163,7 @@ func (p *process) startService(ctx context.Context) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
-	session, err := openService(ctx, p.cfg.Cassandra, p.home.nodes, p.log)
+	session, err := openService(ctx, p.cfg.Cassandra, p.home, p.log)
 	if err != nil {
 		return nil, err
 	}

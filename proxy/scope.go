@@ -40,6 +40,7 @@ type locality struct {
 // newLocality has opened nothing yet.
 func newLocality(c config.Cassandra, nodes *nodeDialer) *locality {
 	return &locality{config: c, sessions: map[string]*gocql.Session{}, open: func(dc string) (*gocql.Session, error) {
+		c.LocalDC = dc
 		cluster := serviceCluster(c, nodes)
 		cluster.HostFilter = gocql.DataCenterHostFilter(dc)
 		return cluster.CreateSession()

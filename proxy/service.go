@@ -19,10 +19,9 @@ const (
 // openService opens the proxy's own session with the cluster, which carries all that is not a client's: lock rows, beats,
 // schema, synchronise. Nothing on it is ever retried or sent twice by the driver: what may be repeated is for the core to
 // say. It waits until the cluster answers, or ctx ends.
-func openService(ctx context.Context, c config.Cassandra, nodes *nodeDialer, log zerolog.Logger) (*gocql.Session, error) {
-	cluster := serviceCluster(c, nodes)
+func openService(ctx context.Context, c config.Cassandra, h *home, log zerolog.Logger) (*gocql.Session, error) {
 	for told := false; ; told = true {
-		session, err := cluster.CreateSession()
+		session, err := connectService(ctx, c, h)
 		if err == nil {
 			return session, nil
 		}
@@ -33,6 +32,22 @@ func openService(ctx context.Context, c config.Cassandra, nodes *nodeDialer, log
 			return nil, fmt.Errorf("reach Cassandra: %w", err)
 		}
 	}
+}
+
+// connectService opens the session. Unless another data centre is configured, the nodes of the home node's own are asked: a proxy that
+// asks the first replica of a key, wherever that is, pays the way there for each look at a lock row, and again for each round of Paxos.
+func connectService(ctx context.Context, c config.Cassandra, h *home) (*gocql.Session, error) {
+	if c.LocalDC == "" {
+		l, err := newLink(ctx, h, c)
+		if err != nil {
+			return nil, err
+		}
+		defer l.close()
+		if c.LocalDC, err = l.centre(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return serviceCluster(c, h.nodes).CreateSession()
 }
 
 // serviceCluster is how the proxy's own sessions are to be.
@@ -50,11 +65,7 @@ func serviceCluster(c config.Cassandra, nodes *nodeDialer) *gocql.ClusterConfig 
 	if c.Username != "" {
 		cluster.Authenticator = gocql.PasswordAuthenticator{Username: c.Username, Password: string(c.Password)}
 	}
-	if c.LocalDC != "" {
-		cluster.PoolConfig.HostSelectionPolicy = gocql.TokenAwareHostPolicy(gocql.DCAwareRoundRobinPolicy(c.LocalDC))
-	} else {
-		cluster.PoolConfig.HostSelectionPolicy = gocql.TokenAwareHostPolicy(gocql.RoundRobinHostPolicy())
-	}
+	cluster.PoolConfig.HostSelectionPolicy = gocql.TokenAwareHostPolicy(gocql.DCAwareRoundRobinPolicy(c.LocalDC))
 	return cluster
 }
 
