@@ -47,7 +47,8 @@ type shard struct {
 	waiting map[musiccore.OpID]func(musiccore.Answer)
 	owners  *simplelru.LRU[place, musiccore.SessionID] // sessions of references that are elsewhere, as they were found
 	alarm   *time.Timer
-	closed  bool // close waits: nothing is started any more
+	wake    time.Duration // what the alarm is set to; 0: to nothing that counts
+	closed  bool          // close waits: nothing is started any more
 
 	running sync.WaitGroup
 }
@@ -319,7 +320,10 @@ func (s *shard) call(event func(*musiccore.Core, musiccore.Now) musiccore.Effect
 
 // tick is the alarm clock's.
 func (s *shard) tick() {
-	s.call(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Tick(now) })
+	s.call(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects {
+		s.wake = 0
+		return c.Tick(now)
+	})
 }
 
 // carryOut starts what the core wants done because of what happened now. The mutex is held: a goroutine each for commands, which
@@ -346,9 +350,18 @@ func (s *shard) carryOut(now musiccore.Now, e musiccore.Effects) {
 	for _, a := range e.Alarms {
 		s.log.Error().Str("rule", a.Rule).Hex("table", a.Key.Table[:]).Hex("key", []byte(a.Key.PK)).Msg(a.Text)
 	}
-	if e.Wake != 0 {
-		s.alarm.Reset(max(0, e.Wake-now.Boot))
+	s.setAlarm(now, e.Wake)
+}
+
+// setAlarm has the core called again at a moment of BOOTTIME, if any. Most operations move none, and to set a timer anew, even to the
+// same moment, can wake a thread of Go's scheduler, which costs more than the operation. A moment that has passed is of before the
+// machine was suspended.
+func (s *shard) setAlarm(now musiccore.Now, at time.Duration) {
+	if at == 0 || (at == s.wake && at > now.Boot) {
+		return
 	}
+	s.wake = at
+	s.alarm.Reset(max(0, at-now.Boot))
 }
 
 // run carries out one command and tells the core.
