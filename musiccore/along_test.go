@@ -46,7 +46,7 @@ func TestAReleaseTakesAlongWhoAsks(t *testing.T) {
 	if b := s.row.newest(); b.Session != d.session.ID() || b.N != 2 || !b.Retained {
 		t.Fatalf("queue %+v", s.row.Queue)
 	}
-	d.hinted(Hint{To: session(9), Kind: YourTurn}, Hint{To: session(9), Kind: Wanted})
+	d.hinted(Hint{To: session(9), Kind: Yielding}, Hint{To: session(9), Kind: YourTurn}, Hint{To: session(9), Kind: Wanted})
 	s.handOn()
 	d.state(first, Held)
 	d.unlock(6)
@@ -272,6 +272,72 @@ func TestWhoWentAwayIsNotGivenTheLock(t *testing.T) {
 	s.run()
 	d.serve(s, time.Second)
 	if s.row.Head != 10 {
+		t.Fatalf("row %+v", s.row)
+	}
+}
+
+// alternating is a desk whose one client has come back at once after its last section, and holds again; session 9 waits
+// behind it.
+func alternating(t *testing.T) (d *desk, s *store) {
+	t.Helper()
+	d, s = held(t, func(o *Options) { o.Retain = 200 * time.Millisecond })
+	s.beat[session(9)] = 1
+	s.joined(9)
+	d.hear(Wanted)
+	s.run()
+	s.seen = nil
+	d.unlock(1)
+	again := d.lock(Request{Wait: time.Minute})
+	s.run()
+	if n := s.cost(); n != 2 {
+		t.Fatalf("%d LWTs for a client that nobody expected", n)
+	}
+	s.joined(9)
+	s.handOn()
+	d.state(again, Held)
+	d.hear(Wanted)
+	s.run()
+	s.seen = nil
+	return d, s
+}
+
+// Who has come back at once is expected to do so again: the Release waits a moment, and takes it along.
+func TestAReleaseWaitsForWhoComesBack(t *testing.T) {
+	d, s := alternating(t)
+	unlocked := d.unlock(3)
+	d.state(unlocked, Released)
+	d.none()
+	d.pass(returnFor / 2)
+	d.none()
+	d.lock(Request{Wait: time.Minute})
+	s.run()
+	if b := s.row.newest(); s.cost() != 1 || s.row.Head != 4 || b.First != 5 || b.Session != d.session.ID() {
+		t.Fatalf("row %+v", s.row)
+	}
+}
+
+// … not for long, and not again until it has come back again.
+func TestAReleaseDoesNotWaitForWhoStaysAway(t *testing.T) {
+	d, s := alternating(t)
+	d.unlock(3)
+	d.none()
+	d.pass(returnFor)
+	s.run()
+	if s.cost() != 1 || s.row.Head != 4 {
+		t.Fatalf("row %+v", s.row)
+	}
+	d.pass(2 * returnFor)
+	op := d.lock(Request{Wait: time.Minute})
+	s.run()
+	s.joined(9)
+	s.handOn()
+	r := d.state(op, Held).Ref
+	d.hear(Wanted)
+	s.run()
+	s.seen = nil
+	d.unlock(r)
+	s.run()
+	if s.cost() != 1 || s.row.Head != r+1 {
 		t.Fatalf("row %+v", s.row)
 	}
 }

@@ -18,6 +18,7 @@ type far struct {
 	lwts  int
 	paxos chan struct{} // one LWT at a time
 	ended chan struct{}
+	ops   []Kind // of a section
 }
 
 // farSite is a proxy there. rtt is its way to the nearest other replica and back.
@@ -29,17 +30,20 @@ type farSite struct {
 	waits    map[OpID]chan Answer
 	last     OpID
 	sections int
+	ops      []Kind
+	alarm    *time.Timer
 }
 
 // newFar starts a proxy and some clients at each site.
-func newFar(t *testing.T, clients int, rtts ...time.Duration) *far {
+func newFar(t *testing.T, clients int, ops []Kind, rtts ...time.Duration) *far {
 	t.Helper()
 	d := newDesk(t)
-	f := &far{store: newStore(d), key: d.key(), paxos: make(chan struct{}, 1), ended: make(chan struct{})}
+	f := &far{store: newStore(d), key: d.key(), paxos: make(chan struct{}, 1), ended: make(chan struct{}), ops: ops}
 	for i, rtt := range rtts {
 		o := Defaults()
-		s := &farSite{far: f, session: NewSession(session(byte(i+1)), o), rtt: rtt, waits: map[OpID]chan Answer{}}
+		s := &farSite{far: f, ops: f.ops, session: NewSession(session(byte(i+1)), o), rtt: rtt, waits: map[OpID]chan Answer{}}
 		s.core = New(s.session, o)
+		s.alarm = time.AfterFunc(time.Hour, func() { s.call(func() Effects { return s.core.Tick(farTime()) }) })
 		s.beat()
 		f.sites = append(f.sites, s)
 		for range clients {
@@ -89,18 +93,19 @@ func (s *farSite) call(do func() Effects) {
 		time.AfterFunc(s.rtt/2, func() { to.call(func() Effects { return to.core.Hear(farTime(), h) }) })
 	}
 	if fx.Wake != 0 {
-		time.AfterFunc(max(fx.Wake-farTime().Boot, time.Microsecond), func() { s.call(func() Effects { return s.core.Tick(farTime()) }) })
+		s.alarm.Reset(max(fx.Wake-farTime().Boot, time.Microsecond))
 	}
 }
 
 // do carries out a command: an LWT goes to the others and back three times, once where it is refused, and nothing else
-// changes the row meanwhile.
+// changes the row meanwhile. The others have it when its commit gets there, half a way before it is answered.
 func (s *farSite) do(c Command) {
 	select {
 	case <-s.ended:
 		return
 	default:
 	}
+	back := time.Duration(0)
 	switch a := c.Do.(type) {
 	case Apply:
 		s.paxos <- struct{}{}
@@ -111,7 +116,8 @@ func (s *farSite) do(c Command) {
 		row := s.store.row
 		s.mu.Unlock()
 		if _, ok := a.Swap.Apply(row); ok {
-			time.Sleep(2 * s.rtt)
+			back = s.rtt / 2
+			time.Sleep(2*s.rtt - back)
 		}
 	case ReadRow:
 		if a.Quorum {
@@ -123,6 +129,7 @@ func (s *farSite) do(c Command) {
 	s.mu.Lock()
 	r := s.store.do(c.Do)
 	s.mu.Unlock()
+	time.Sleep(back)
 	if _, beat := c.Do.(ReadBeat); beat {
 		r.Beat = int64(farTime().Boot)
 	}
@@ -149,7 +156,7 @@ func (s *farSite) ask(do func(OpID) (Ticket, Effects)) (a Answer, ok bool) {
 	}
 }
 
-// section is lock, get, put, unlock.
+// section is lock, the operations, unlock.
 func (s *farSite) section() bool {
 	q := Request{Wait: 5 * time.Second}
 	a, ok := s.ask(func(op OpID) (Ticket, Effects) { return Ticket{}, s.core.Lock(farTime(), op, s.key, q) })
@@ -164,7 +171,7 @@ func (s *farSite) section() bool {
 	s.mu.Lock()
 	s.order = append(s.order, ref)
 	s.mu.Unlock()
-	for _, kind := range []Kind{Get, Put} {
+	for _, kind := range s.ops {
 		a, ok = s.ask(func(op OpID) (Ticket, Effects) { return s.core.Begin(farTime(), op, s.key, ref, kind) })
 		if !ok {
 			return false
@@ -173,38 +180,67 @@ func (s *farSite) section() bool {
 		s.call(func() Effects { _, fx := s.core.End(farTime(), a.Ticket, OutcomeAcked); return fx })
 	}
 	_, ok = s.ask(func(op OpID) (Ticket, Effects) { return Ticket{}, s.core.Unlock(farTime(), op, s.key, ref) })
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.sections++
 	return ok
 }
 
-// Three clients at each of three sites want one key (54, 72 and 24 ms between them). In the end each site has one block
-// in the queue, and one LWT gives it back and enqueues all who have come meanwhile: three sections for an LWT, or fewer
-// than two where a site's clients have fallen apart into two blocks, one and a half without. They go in the order of their
-// references, and no site is passed over.
+// Clients at three sites want one key (54, 72 and 24 ms between them). In the end each site has one block in the queue, and one LWT
+// gives it back and enqueues all who have come meanwhile: one a tenure, of as many sections as there are clients at a site, but where a
+// site's clients have fallen apart into two blocks. They go in the order of their references, and each site has its share.
 func TestFarSitesShareAKeyByOneLWTATenure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFar(t, 3, 54*time.Millisecond, 24*time.Millisecond, 24*time.Millisecond)
-		time.Sleep(10 * time.Second)
-		f.mu.Lock()
-		lwts, sections := f.lwts, len(f.order)
-		f.mu.Unlock()
-		time.Sleep(20 * time.Second)
-		f.mu.Lock()
-		lwts, sections = f.lwts-lwts, len(f.order)-sections
-		close(f.ended)
-		f.mu.Unlock()
-		synctest.Wait()
-		if !slices.IsSorted(f.order) {
-			t.Errorf("out of order: %v", f.order)
-		}
-		if 5*lwts > 3*sections {
-			t.Errorf("%d LWTs for %d sections", lwts, sections)
-		}
-		for i, s := range f.sites {
-			if s.sections < len(f.order)/4 {
-				t.Errorf("site %d: %d of %d sections", i+1, s.sections, len(f.order))
-			}
-		}
-		time.Sleep(time.Minute) // for what is on its way
-	})
+	for _, tc := range []struct {
+		name    string
+		clients int
+		ops     []Kind
+		least   int // sections in 10 s
+	}{
+		{"one client a site", 1, []Kind{Put}, 70},
+		{"one client a site, which reads first", 1, []Kind{Get, Put}, 54},
+		{"three clients a site", 3, []Kind{Put}, 125},
+		{"three clients a site, which read first", 3, []Kind{Get, Put}, 85},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFar(t, tc.clients, tc.ops, 54*time.Millisecond, 24*time.Millisecond, 24*time.Millisecond)
+				settled := f.after(5 * time.Second)
+				done := f.after(10 * time.Second)
+				close(f.ended)
+				synctest.Wait()
+				lwts, sections := done.lwts-settled.lwts, done.sections[0]-settled.sections[0]
+				if !slices.IsSorted(f.order) {
+					t.Errorf("out of order: %v", f.order)
+				}
+				if 10*lwts*tc.clients > 15*sections || sections < tc.least {
+					t.Errorf("%d LWTs for %d sections", lwts, sections)
+				}
+				for i := range f.sites {
+					if n := done.sections[i+1] - settled.sections[i+1]; 4*n < sections {
+						t.Errorf("site %d: %d of %d sections", i+1, n, sections)
+					}
+				}
+				time.Sleep(time.Minute) // for what is on its way
+			})
+		})
+	}
+}
+
+// count is what has been done so far: sections of all sites, and of each.
+type count struct {
+	lwts     int
+	sections [4]int
+}
+
+// after is the count when some time has gone by.
+func (f *far) after(d time.Duration) count {
+	time.Sleep(d)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := count{lwts: f.lwts}
+	for i, s := range f.sites {
+		c.sections[i+1] = s.sections
+		c.sections[0] += s.sections
+	}
+	return c
 }

@@ -1,12 +1,25 @@
 package musiccore
 
+import "time"
+
 // HintKind is what a Hint says.
 type HintKind uint8
 
 // The hints of PROTOCOL.md 1, Hints.
 const (
-	YourTurn HintKind = iota + 1 // the head is of the session that is told
-	Wanted                       // somebody waits behind the head that the session that is told keeps
+	YourTurn  HintKind = iota + 1 // the head is of the session that is told
+	Wanted                        // somebody waits behind the head that the session that is told keeps
+	Yielding                      // the Release behind which the session that is told has the head is under way
+	TakeAlong                     // the session that is told is to enqueue Block when it gives the key back
+)
+
+// yieldEvery and yieldFor are how often, and how long, the row is looked at when a
+// Release is said to be under way. Every replica hears of a commit half a round
+// trip before the proxy whose LWT it is, and a whole one before that proxy's word
+// is here.
+const (
+	yieldEvery = 5 * time.Millisecond
+	yieldFor   = 300 * time.Millisecond
 )
 
 // Hint is a word from one proxy to another about a key. It may be lost, late
@@ -16,10 +29,14 @@ type Hint struct {
 	Key  Key
 	To   SessionID
 	Kind HintKind
+
+	Block Block   // of TakeAlong: whose, and how many
+	Last  LockRef // likewise: not with the Release of a later one
 }
 
 // Hear takes a hint of another proxy. One for another session is nothing, nor
-// is YourTurn of a key that nobody waits for here.
+// is YourTurn or Yielding of a key that nobody waits for here, or TakeAlong of one
+// that nobody has or waits for here.
 func (c *Core) Hear(now Now, h Hint) Effects {
 	if !c.up(now) || h.To != c.self.id {
 		return c.leave()
@@ -29,6 +46,13 @@ func (c *Core) Hear(now Now, h Hint) Effects {
 		c.key(h.Key).sought(now)
 	case h.Kind == YourTurn && k != nil && k.term == nil:
 		k.view.called()
+		k.step(now)
+	case h.Kind == Yielding && k != nil && k.term == nil:
+		k.view.soon = now.Boot + yieldFor
+		k.view.next = 0
+		k.step(now)
+	case h.Kind == TakeAlong && k != nil && len(k.queued) > 0 && h.Block.Session != c.self.id:
+		k.board(now, h)
 		k.step(now)
 	}
 	return c.leave()
@@ -55,8 +79,8 @@ func (k *key) toldNext() {
 	}
 }
 
-// speak tells the session that has the head that a reference waits here: once,
-// and again when another session has it.
+// speak tells the session that has the head that a reference waits here: again
+// when another session has it, and with each look at QUORUM that shows no change.
 func (k *key) speak() {
 	s, foreign := k.stranger()
 	if !foreign || k.c.dead(s) || !k.patient() {
@@ -98,6 +122,15 @@ func (k *key) yourTurn() {
 	_, s, ok := k.view.row.Holder()
 	if ok && s != k.c.self.id && !k.c.dead(s) {
 		k.hint(s, YourTurn)
+	}
+}
+
+// yielding tells the session that is next that the Release is under way.
+func (k *key) yielding(release Swap) {
+	row := release.onto(k.view.row)
+	s, ok := row.Session(row.Head)
+	if ok && s != k.c.self.id && !k.c.dead(s) {
+		k.hint(s, Yielding)
 	}
 }
 

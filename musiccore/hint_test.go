@@ -78,8 +78,44 @@ func TestWantedTellsTheOwnerWhomToTell(t *testing.T) {
 	d.hear(Wanted)
 	d.none() // the queue as known says it
 	d.unlock(1)
+	d.hinted(Hint{To: session(7), Kind: Yielding})
 	s.run()
 	d.hinted(Hint{To: session(7), Kind: YourTurn})
+}
+
+// A commit is at every replica before the proxy whose Release it is hears of it, and tells: who is next looks for it
+// meanwhile, not for ever.
+func TestYieldingLooksOftenForAWhile(t *testing.T) {
+	d, s := foreign(t, theirs())
+	s.beat[session(9)], s.beat[session(8)] = 1, 1
+	op := d.lock(Request{Wait: time.Minute})
+	looks := func(span time.Duration) (n int) {
+		s.seen = nil
+		for end := d.now + span; d.now < end; d.pass(yieldEvery) {
+			s.run()
+		}
+		for _, a := range s.seen {
+			if _, ok := a.(ReadRow); ok {
+				n++
+			}
+		}
+		return n
+	}
+	looks(10 * time.Second)
+	d.hear(Yielding)
+	if n := looks(100 * time.Millisecond); n < 15 || n > 21 {
+		t.Errorf("%d looks in 100 ms", n)
+	}
+	looks(yieldFor)
+	if n := looks(10 * time.Second); n > 25 {
+		t.Errorf("%d looks in 10 s, long after", n)
+	}
+	d.hear(Yielding)
+	for range 3 {
+		s.apply(Release(*s.row, 2, false, 0))
+	}
+	looks(2 * yieldEvery)
+	d.state(op, Held)
 }
 
 // What is behind an own reference is not known, though somebody is ahead of it.

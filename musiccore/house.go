@@ -186,6 +186,7 @@ func (k *key) bury(now Now, err error) {
 		}
 		k.losePlace(p)
 	}
+	k.ride = ride{}
 	pending := k.asking
 	if k.lwt != nil {
 		pending = append(pending[:len(pending):len(pending)], k.lwt.places...)

@@ -29,6 +29,7 @@ type key struct {
 	spare    int32         // references that the next block reserves; 0: sections are too long for one
 	turn     time.Duration // from LOCK to grant, as the last one here had to wait
 	timer    timer
+	along
 }
 
 // ending is how a reference ended: Released or LostState.
@@ -44,6 +45,8 @@ func (k *key) due(now Now) { k.step(now) }
 // every event, and whatever it does not do waits for another.
 func (k *key) step(now Now) {
 	k.pass(now)
+	k.hasten(now)
+	k.alight(now)
 	k.enter(now)
 	k.lineUp(now)
 	k.handOver(now)
@@ -65,7 +68,9 @@ func (k *key) choose(now Now) {
 	}
 	switch t := k.term; {
 	case t != nil && t.drained(k.c.opts.SettleTries) && !t.lingers(now):
-		k.release(now)
+		if !k.awaitsReturn(now) {
+			k.release(now)
+		}
 	case t != nil && t.window.wanted:
 		k.renew(now)
 	case t == nil && k.stray() && k.view.vouched == k.view.row.Base:
@@ -126,7 +131,9 @@ func (k *key) stranger() (SessionID, bool) {
 
 // waitedFor reports that somebody here wants the head to move on. An
 // abandoned reference counts: only this proxy can release it in its turn.
-func (k *key) waitedFor(now Now) bool { return len(k.queued) > 0 || now.Boot < k.wanted }
+func (k *key) waitedFor(now Now) bool {
+	return len(k.queued) > 0 || now.Boot < k.wanted || k.ride.block.Req != 0
+}
 
 // pass drops what the head has passed: lost, and final (PROTOCOL.md 1, Poll).
 func (k *key) pass(now Now) {
@@ -239,8 +246,10 @@ func (k *key) wake(now Now) time.Duration {
 	if k.view.cmd != 0 {
 		at = sooner(now.Boot, at, k.view.began+glanceFor)
 	}
+	at = sooner(now.Boot, at, k.ride.until)
 	if k.lwt != nil {
 		at = sooner(now.Boot, at, k.lwt.at)
+		at = sooner(now.Boot, at, k.lwt.began+k.c.opts.Retain)
 	}
 	if len(k.asks) > 0 {
 		at = sooner(now.Boot, at, k.asks[0].until)
@@ -279,6 +288,9 @@ func (t *term) wake(now time.Duration, o Options) time.Duration {
 	}
 	if t.reserve != nil && !t.open {
 		at = sooner(now, at, t.reserve.until)
+	}
+	if !t.open {
+		at = sooner(now, at, t.shut+returnFor)
 	}
 	if t.window.wanted {
 		// It may be held back by clocks that differ: no event tells their end.

@@ -56,6 +56,9 @@ func (k *key) newPlace(now Now, op OpID, q Request) {
 	}
 	p.attach(now, op, q)
 	k.asking = append(k.asking, p)
+	if k.left != 0 && now.Boot-k.left < returnFor {
+		k.returns = true
+	}
 }
 
 func (k *key) waiters() int {

@@ -29,6 +29,7 @@ type lwt struct {
 	swap    Swap
 	cmd     CommandID     // under way; 0: waits
 	refused CommandID     // not 0: only a read after this command decides
+	began   time.Duration // when it was sent first
 	tries   int           // sent so often
 	at      time.Duration // not sent again before
 	req     int64
@@ -47,6 +48,7 @@ func (k *key) start(now Now, l lwt) bool {
 		k.again(l.places)
 		return false
 	}
+	l.began = now.Boot
 	k.lwt = &l
 	k.push(now)
 	return true
@@ -90,6 +92,15 @@ func (k *key) swapped(now Now, r Result) {
 	}
 }
 
+// enqueuedBlock is the block of an LWT that was applied, or of another session's
+// that was applied in its place.
+func (k *key) enqueuedBlock(l *lwt) Block {
+	if b, ok := k.view.row.Find(k.c.self.id, l.req); ok {
+		return b
+	}
+	return l.swap.Set.Row.newest()
+}
+
 // newest is the block at the end of the queue: what an Enqueue reserves.
 func (r Row) newest() Block { return r.Queue[len(r.Queue)-1] }
 
@@ -115,6 +126,7 @@ func (k *key) resolve(now Now, id CommandID, r *Row) {
 		k.done(now)
 	case l.why == enqueueing:
 		k.dropLWT()
+		k.refusals++
 	case r.Base == l.swap.If.Base:
 		// Somebody else has enqueued; the term is as it was.
 		k.dropLWT()
@@ -169,6 +181,11 @@ func (k *key) done(now Now) {
 	k.lwt = nil
 	k.view.tries, k.view.next = 0, 0
 	switch l.why {
+	case enqueueing:
+		k.refusals = 0
+		if k.ride.block.Req == l.req {
+			k.ride = ride{}
+		}
 	case releasing:
 		if k.term != nil {
 			k.endTerm()
@@ -182,9 +199,12 @@ func (k *key) done(now Now) {
 		k.c.out.Notes = append(k.c.out.Notes, Note{Key: k.id, What: Preempted, Ref: l.swap.Set.Row.Head - 1})
 	}
 	if len(l.places) > 0 {
-		k.enqueued(now, l.places, l.swap.Set.Row.newest())
+		k.enqueued(now, l.places, k.enqueuedBlock(l))
 	}
 	if l.swap.Set.T {
 		k.yourTurn()
+	}
+	if l.why == expelling {
+		k.want(now) // the next one may be a stray, too
 	}
 }

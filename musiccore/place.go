@@ -272,14 +272,21 @@ func (k *key) enqueued(now Now, ps []*place, b Block) {
 
 // enqueue asks for references for all who have none: one LWT, one block.
 func (k *key) enqueue(now Now) {
-	if len(k.asking) == 0 || k.releaseNear(now) || k.glances(now) {
+	if len(k.asking) == 0 || k.releaseNear(now) || k.rideNear(now) || k.glances(now) {
 		return
 	}
 	r := k.view.pointer()
 	ps, b := k.gather(now, r == nil || r.Empty())
-	if len(ps) > 0 {
-		k.start(now, lwt{why: enqueueing, swap: Enqueue(r, b, k.closed, now.Clk), req: b.Req, places: ps})
+	if len(ps) == 0 {
+		return
 	}
+	if k.mayRide() {
+		k.asking = ps
+		k.refusals = 0
+		k.setOut(now, b)
+		return
+	}
+	k.start(now, lwt{why: enqueueing, swap: Enqueue(r, b, k.closed, now.Clk), req: b.Req, places: ps})
 }
 
 // releaseNear reports that who asks may wait for the Release of the tenure that

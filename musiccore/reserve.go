@@ -91,7 +91,7 @@ func (k *key) joins(now Now, b *reserve, p *place) bool {
 	if t != nil && t.reserve == b && !t.open && t.flight.ops == 0 && len(b.line) == 0 {
 		return true
 	}
-	return p.early(now) && !p.nowait && k.view.row.Guard <= b.last
+	return p.early(now) && !p.nowait && k.view.row.Guard <= b.last && len(k.riders) == 0
 }
 
 // inherits reports that a drained tenure may go to another reference, or be kept
@@ -116,7 +116,7 @@ func (k *key) handOver(now Now) {
 		return
 	}
 	b := t.reserve
-	b.shut = b.shut || k.view.row.Guard > b.last
+	b.shut = b.shut || k.view.row.Guard > b.last || len(k.riders) > 0
 	if !t.drained(k.c.opts.SettleTries) || !t.inherits() {
 		return
 	}
@@ -180,16 +180,6 @@ func (k *key) lined() int {
 	return n
 }
 
-// takeAlong lets a Release enqueue all who ask: one LWT where there would be two,
-// the second against those who are told that it is their turn.
-func (k *key) takeAlong(now Now, l *lwt) {
-	row := k.view.row
-	if ps, b := k.gather(now, row.Guard == k.term.last); len(ps) > 0 {
-		l.places, l.req = ps, b.Req
-		l.swap = both(Enqueue(&row, b, k.closed, now.Clk), l.swap)
-	}
-}
-
 // drop forgets a reserve that has ended: its line asks anew.
 func (k *key) drop(b *reserve) {
 	k.disband(b, 0)
@@ -214,7 +204,7 @@ func (k *key) appraise() {
 	if b := k.term.reserve; b != nil {
 		used = int64(b.next - b.first)
 	}
-	if k.othersFrom(k.term.last + 1) {
+	if k.othersBehind() {
 		used += int64(len(k.queued)) - 1 // who waits here may come again
 	} else {
 		used *= 8

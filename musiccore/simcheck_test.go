@@ -110,8 +110,10 @@ func (c *checker) row(k Key, from, to *Row, l *sent) {
 	if from != nil {
 		c.forward(k, from, to)
 	}
-	if q := l.swap.Set; q.Q && q.Row.newest().Retained {
-		h.kept = append(h.kept, q.Row.newest())
+	for _, b := range l.swap.Set.Row.Queue {
+		if b.Retained && (from == nil || b.First > from.Guard) {
+			h.kept = append(h.kept, b)
+		}
 	}
 	if !l.swap.Set.T {
 		return
@@ -502,6 +504,8 @@ func (c *checker) sending(p *proxy, k Key, w Swap) {
 		s.metIf(t.reserve != nil && t.last == p.core.keys[k].view.row.Guard, givenUpIdle)
 		s.metIf(t.reserve != nil && t.last < p.core.keys[k].view.row.Guard, givenUpWanted)
 		s.metIf(w.Set.Q, tookAlong)
+		places := p.core.keys[k].lwt.places
+		s.metIf(len(places) > 0 && places[0].since > t.shut, tookReturned)
 		s.metIf(t.alone, wentAlone)
 		s.metIf(w.Set.Row.Dirty, releasedDirty)
 		s.metIf(t.unsettled, releasedUnsettled)

@@ -73,6 +73,7 @@ func (s *sim) carry(from *proxy, hints []Hint) {
 			s.met(hintHeard)
 			k := to.core.keys[h.Key]
 			s.metIf(h.Kind == Wanted && k != nil && k.term != nil, wantedHeard)
+			s.metIf(h.Kind == Yielding && k != nil && k.term == nil, yieldingHeard)
 			to.take(to.core.Hear(to.time(), h))
 		})
 	}

@@ -226,7 +226,7 @@ func (p *proxy) schema() {
 }
 
 // visits is how long after the last section somebody still visits.
-const visits = 4 * time.Second
+const visits = 10 * time.Second
 
 // visit lets somebody ask for every key now and then: only so does a process
 // find references that it has forgotten.

@@ -64,12 +64,19 @@ func (w Swap) same(o Swap) bool {
 	return w.If == o.If && w.Set.Q == o.Set.Q && w.Set.T == o.Set.T && a.sameTerm(b) && a.Guard == b.Guard && slices.Equal(a.Queue, b.Queue)
 }
 
+// past reports that the queue which an Enqueue behind others needs is no more: it
+// has been applied, or never will be.
+func (s *sim) past(k Key, w Swap) bool {
+	row := s.store.row(k).latest()
+	return w.If.What == IfGuard && row != nil && row.Guard > w.If.Guard
+}
+
 // apply sends an LWT, and holds the core to I10: what is of unknown fate is
 // sent again until that is known, and nothing else is sent meanwhile.
 func (p *proxy) apply(x *chance, k Key, w Swap, back func(Result)) {
 	s, l := p.s, p.lwts[k]
 	if l == nil || !l.swap.same(w) {
-		if l != nil && l.fate == Unknown && l.session == p.session {
+		if l != nil && l.fate == Unknown && l.session == p.session && !s.past(k, l.swap) {
 			s.fail("I10/H3: an LWT of unknown fate is forgotten: %+v", l.swap)
 		}
 		l = &sent{swap: w, session: p.session, why: p.core.keys[k].lwt.why}

@@ -53,6 +53,7 @@ const (
 	forcedHead
 	hintHeard
 	wantedHeard
+	yieldingHeard
 	checkedLater
 	checkedLost
 	checkedTooLate
@@ -66,6 +67,7 @@ const (
 	givenUpWanted
 	tookAlong
 	wentAlone
+	tookReturned
 	landmarks
 )
 
@@ -86,10 +88,12 @@ func (l landmark) String() string {
 		"a takeover", "a takeover from a session that ended by itself", "a takeover from a process that still runs",
 		"a takeover of a reference that had waited here", "an operation with a borrowed stamp", "told by another proxy that it holds",
 		"a head ended by force", "a hint heard", "a term heard that somebody waits elsewhere",
+		"a waiter heard that its turn is coming",
 		"a strict table's operation checked", "… and lost", "… and too late", "a living stranger's head ended by force",
 		"a lock handed over inside a block", "… that was not synchronised yet", "… in another window than the block began with",
 		"the holder of a block made plain", "a block passed over with its session", "a block given up because nobody came",
 		"a block given up because others wait", "a release that enqueued who asked", "a release alone, since others had enqueued",
+		"a release that waited for its client to come back",
 	}[l]
 }
 

@@ -1,5 +1,7 @@
 package musiccore
 
+import "slices"
+
 // Condition says what an LWT compares. It also fixes which registers the LWT
 // writes; Set repeats that, so that nobody has to know.
 type Condition uint8
@@ -94,6 +96,15 @@ func both(q, t Swap) Swap {
 	row := t.Set.Row
 	row.Guard, row.Queue = q.Set.Row.Guard, q.Set.Row.Queue
 	return Swap{If{What: IfGuardBase, Guard: q.If.Guard, Base: t.If.Base}, Set{Q: true, T: true, Row: row}}
+}
+
+// and appends one more block to an Enqueue behind others.
+func (s Swap) and(b Block) Swap {
+	row := &s.Set.Row
+	b.First = row.Guard + 1
+	row.Guard += LockRef(b.N)
+	row.Queue = append(slices.Clip(row.Queue), b)
+	return s
 }
 
 // termSwap is the shape of every change of a term: IF base = <the base read>

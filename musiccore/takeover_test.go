@@ -332,7 +332,7 @@ func TestAGuestWhoseClientGoesAwayIsReleased(t *testing.T) {
 
 func TestHintLooksAndNeverGrants(t *testing.T) {
 	r := theirs()
-	r.Queue[1].Session = session(1) // an earlier life of the key: 2 is nobody's
+	r.Queue[1].Session, r.Queue[1].Req = session(1), 77 // an earlier life of the key: 2 is nobody's
 	d, s := foreign(t, r)
 	s.beat[session(9)] = 1
 	op := d.lock(Request{Wait: time.Minute, Token: [16]byte{1}})

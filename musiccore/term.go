@@ -26,11 +26,12 @@ type term struct {
 	waiting   []begin
 	synch     synch
 	window    window
-	checks    []check  // of a strict table
-	bases     []Stamp  // that own Renews left, while operations were in flight
-	unlock    begin    // an UNLOCK to be answered when the term has drained
-	last      LockRef  // up to which the tenure goes: its own reference, or the block's last
-	reserve   *reserve // what is handed out in it; nil but for a retained tuple that this proxy entered
+	checks    []check       // of a strict table
+	bases     []Stamp       // that own Renews left, while operations were in flight
+	unlock    begin         // an UNLOCK to be answered when the term has drained
+	last      LockRef       // up to which the tenure goes: its own reference, or the block's last
+	shut      time.Duration // when the last reference ended
+	reserve   *reserve      // what is handed out in it; nil but for a retained tuple that this proxy entered
 }
 
 // begin is an operation that waits until the term may serve it.
@@ -271,7 +272,7 @@ func (k *key) close(now Now, how State) {
 	if !t.open {
 		return
 	}
-	t.open = false
+	t.open, t.shut = false, now.Boot
 	t.synch.tries = 0
 	if t.reserve != nil {
 		t.reserve.until = now.Boot + k.c.opts.Retain
@@ -297,7 +298,7 @@ func (t *term) drained(tries int) bool {
 // nothing is left that could surface (I7, C6, C7, C17).
 func (k *key) release(now Now) {
 	t := k.term
-	if len(k.asking) > 0 && !t.alone && k.glances(now) {
+	if len(k.asking)+len(k.riders) > 0 && !t.alone && k.glances(now) {
 		return
 	}
 	dirty := t.unsettled || (t.dirty && !t.synced) || t.broken
@@ -320,7 +321,10 @@ func (k *key) release(now Now) {
 	if !t.alone {
 		k.takeAlong(now, &l)
 	}
-	k.start(now, l)
+	if k.start(now, l) {
+		k.left = now.Boot
+		k.yielding(l.swap)
+	}
 }
 
 // skip releases an abandoned head that never had a term: two stamps are left

@@ -39,6 +39,7 @@ type view struct {
 	next     time.Duration // no read before
 	quorumAt time.Duration // last QUORUM read
 	hinted   bool          // a hint says that there is something to see
+	soon     time.Duration // a hint says that there will be, by then
 	cause    error         // why the last read failed
 }
 
@@ -120,7 +121,7 @@ func (k *key) polls(now Now) bool {
 
 // needsQuorum: what is to be decided must not come from one replica.
 func (k *key) needsQuorum(now Now) bool {
-	if len(k.asks) > 0 || (k.term != nil && len(k.term.checks) > 0) || (k.lwt != nil && k.lwt.refused != 0) {
+	if len(k.asks) > 0 || (k.term != nil && len(k.term.checks) > 0) || (k.lwt != nil && k.lwt.refused != 0) || k.ride.after != 0 {
 		return true
 	}
 	v := &k.view
@@ -155,8 +156,13 @@ func (k *key) rowRead(now Now, id CommandID, r Result) {
 	}
 	v.next = now.Boot + backoff(v.tries)
 	v.tries++
-	if changed {
+	switch {
+	case changed:
 		v.next = 0
+	case now.Boot < v.soon:
+		v.next = now.Boot + yieldEvery
+	case k.rideNear(now):
+		v.next = now.Boot + backoff(0)
 	}
 	if v.hinted {
 		k.heard()
@@ -165,7 +171,11 @@ func (k *key) rowRead(now Now, id CommandID, r Result) {
 		return
 	}
 	v.quorumAt = now.Boot
+	if !changed {
+		k.spoken = SessionID{} // the word may have been lost, or the head be unknown where it should be known
+	}
 	k.resolve(now, id, r.Row)
+	k.strand(id, r.Row)
 	k.answerAsks(now, id)
 	k.answerChecks(id, r.Row)
 }
@@ -220,6 +230,7 @@ func (k *key) forgetRow(now Now) {
 	for _, p := range k.queued {
 		k.losePlace(p)
 	}
+	k.ride = ride{}
 	k.queued, k.view = nil, view{known: absent, cmd: k.view.cmd, quorum: true}
 	if k.lwt != nil && k.lwt.swap.If.What != IfAbsent {
 		k.dropLWT()

@@ -1,0 +1,208 @@
+package musiccore
+
+import (
+	"slices"
+	"time"
+)
+
+// One LWT that gives a key back enqueues all who ask for it: at its own proxy, and
+// at others that have asked it to take them along. Where several proxies want a
+// key nobody else changes the row then. Otherwise a far proxy, whose LWTs take
+// longer, may lose against near ones again and again.
+
+const (
+	// returnFor is how soon a client that comes back at all asks again after it
+	// has given its lock back.
+	returnFor = 5 * time.Millisecond
+	// rideAfter is how many Enqueues in a row are refused before a proxy asks
+	// others to take along who asks there.
+	rideAfter = 2
+	// ridersMax bounds the sessions that a Release takes along.
+	ridersMax = 64
+)
+
+// along is what a key knows of who comes back and who goes along.
+type along struct {
+	left     time.Duration // when a Release was sent last
+	returns  bool          // … and a client came back right behind it, or would have
+	refusals int           // Enqueues in a row that were
+	ride     ride          // of this session
+	riders   []rider       // of other sessions, which the next Release here is to enqueue
+}
+
+// rider is a block that another session wants to have in the queue, by the Release
+// of a tenure that ends at last or before. After until its session has found
+// another way.
+type rider struct {
+	block Block
+	last  LockRef
+	until time.Duration
+}
+
+// ride is a block that others were asked to enqueue for this session; one without a
+// Req is none. It is kept until it is certain that it has come or never will (H3):
+// nobody else knows of its references.
+type ride struct {
+	block Block
+	last  LockRef       // up to which the tenures go whose sessions were asked
+	until time.Duration // who asks here waits for it so long
+	after CommandID     // not 0: those tenures have ended, and a read at QUORUM after this one tells
+}
+
+// takeAlong lets a Release enqueue all who ask: those elsewhere first. Its
+// condition is that the queue is the one seen here, so no rider is in it twice.
+func (k *key) takeAlong(now Now, l *lwt) {
+	row := k.view.row
+	var all []Block
+	for _, r := range k.riders {
+		if _, there := row.Find(r.block.Session, r.block.Req); !there && k.term.last <= r.last && now.Boot < r.until {
+			all = append(all, r.block)
+		}
+	}
+	k.riders = nil
+	ps, own := k.gather(now, row.Guard == k.term.last && len(all) == 0)
+	if len(ps) > 0 {
+		l.places, l.req = ps, own.Req
+		all = append(all, own)
+	}
+	if len(all) == 0 {
+		return
+	}
+	queue := Enqueue(&row, all[0], k.closed, now.Clk)
+	for _, b := range all[1:] {
+		queue = queue.and(b)
+	}
+	l.swap = both(queue, l.swap)
+}
+
+// awaitsReturn reports that a Release behind which others wait is to wait for the
+// client that has just ended its section, since the last one here came back at
+// once: it goes along then, and does not enqueue against those whose turn it is.
+func (k *key) awaitsReturn(now Now) bool {
+	t := k.term
+	if !k.returns || k.c.draining || t.unlock.op != 0 || len(k.asking) > 0 || !k.othersBehind() {
+		return false
+	}
+	k.returns = now.Boot < t.shut+returnFor
+	return k.returns
+}
+
+// othersBehind reports that other sessions are known to want what comes behind the
+// tenure.
+func (k *key) othersBehind() bool { return len(k.riders) > 0 || k.othersFrom(k.term.last+1) }
+
+// board takes a rider of another session, one of each.
+func (k *key) board(now Now, h Hint) {
+	k.riders = slices.DeleteFunc(k.riders, func(old rider) bool { return old.block.Session == h.Block.Session })
+	if h.Block.N > 0 && h.Block.N <= blockMax && len(k.riders) < ridersMax {
+		k.riders = append(k.riders, rider{h.Block, h.Last, now.Boot + k.rideFor()})
+	}
+}
+
+// mayRide reports that who asks here is to ask others to enqueue it: Enqueues of
+// its own were refused, so that the row is changed all the time.
+func (k *key) mayRide() bool { return k.refusals >= rideAfter && k.othersHead() }
+
+// othersHead reports that others can be asked to enqueue a block: one of them has
+// the head and lives, and none was asked for another block.
+func (k *key) othersHead() bool {
+	s, foreign := k.stranger()
+	return foreign && k.c.opts.Retain > 0 && k.ride.block.Req == 0 && !k.c.dead(s)
+}
+
+// hasten asks others for the block of an Enqueue that takes long: Paxos tries again
+// and again where others change the row. Either is applied, since both need the
+// queue without it.
+func (k *key) hasten(now Now) {
+	l := k.lwt
+	if l == nil || l.why != enqueueing || l.swap.If.What != IfGuard || now.Boot < l.began+k.c.opts.Retain || !k.othersHead() {
+		return
+	}
+	if b, ok := k.view.row.Find(k.c.self.id, l.req); ok {
+		k.seat(now, b)
+		return
+	}
+	b := l.swap.Set.Row.newest()
+	b.First = 0
+	k.setOut(now, b)
+}
+
+// rideFor is how long a ride is worth waiting for: some tenures of short sections.
+func (k *key) rideFor() time.Duration { return 4 * k.c.opts.Retain }
+
+// setOut begins a ride.
+func (k *key) setOut(now Now, b Block) {
+	k.ride.until = now.Boot + k.rideFor()
+	k.askAlong(b)
+}
+
+// askAlong asks all who are in the queue to enqueue a block: the first may have
+// sent its Release by the time that the word is there.
+func (k *key) askAlong(b Block) {
+	row := k.view.row
+	var asked []SessionID
+	for _, t := range row.Queue {
+		if t.Last() >= row.Head && t.First > k.ride.last && t.Session != k.c.self.id && !slices.Contains(asked, t.Session) {
+			asked = append(asked, t.Session)
+			k.c.out.Hints = append(k.c.out.Hints, Hint{Key: k.id, To: t.Session, Kind: TakeAlong, Block: b, Last: row.Guard})
+		}
+	}
+	k.ride.block, k.ride.last = b, row.Guard
+}
+
+// rideNear reports that who asks waits for a block that others were asked for.
+func (k *key) rideNear(now Now) bool { return k.ride.block.Req != 0 && now.Boot < k.ride.until }
+
+// alight takes what others have enqueued for this session, or asks those who have
+// come into the queue meanwhile, while somebody waits for it.
+func (k *key) alight(now Now) {
+	if k.ride.block.Req == 0 || k.view.known != present {
+		return
+	}
+	row := k.view.row
+	b, ok := row.Find(k.c.self.id, k.ride.block.Req)
+	switch {
+	case ok && b.First >= row.Head:
+		k.ride = ride{}
+		k.seat(now, b)
+	case ok:
+		k.ride = ride{}
+	case k.rideNear(now) && row.Guard > k.ride.last:
+		k.askAlong(k.ride.block)
+	case !k.rideNear(now) && k.ride.after == 0 && row.Head > k.ride.last:
+		k.ride.after = k.c.last.command
+		k.view.next = 0
+	}
+}
+
+// seat gives the references of a block to those who ask. What they do not need is
+// released in its turn. An Enqueue of the same block, whoever's was applied, needs a
+// guard that is no more: it is definite.
+func (k *key) seat(now Now, b Block) {
+	if l := k.lwt; l != nil && l.req == b.Req {
+		delete(k.c.running, l.cmd)
+		k.done(now)
+		return
+	}
+	n := min(len(k.asking), int(b.N))
+	ps := slices.Clone(k.asking[:n])
+	k.asking = k.asking[n:]
+	for !b.Retained && len(ps) < int(b.N) {
+		p := &place{k: k, gone: true}
+		p.timer.who = p
+		ps = append(ps, p)
+	}
+	k.enqueued(now, ps, b)
+}
+
+// strand ends a ride that a row read at QUORUM does not show, though the tenures
+// are over whose Releases could have enqueued it: none of them can be applied any
+// more.
+func (k *key) strand(id CommandID, r *Row) {
+	if k.ride.after == 0 || id <= k.ride.after || r == nil || r.Head <= k.ride.last {
+		return
+	}
+	if _, ok := r.Find(k.c.self.id, k.ride.block.Req); !ok {
+		k.ride = ride{}
+	}
+}
