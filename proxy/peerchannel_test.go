@@ -60,6 +60,24 @@ func TestTicketsTravelWhole(t *testing.T) {
 	assert.Equal(t, want, r.answer(lent.Key, from).Ticket)
 }
 
+// … and every field of a hint.
+func TestHintsTravelWhole(t *testing.T) {
+	sent := musiccore.Hint{
+		Key: keyOf("x"), To: musiccore.SessionID{9}, Kind: musiccore.TakeAlong, Last: 7,
+		Block: musiccore.Block{First: 6, N: 5, Session: musiccore.SessionID{4}, Req: 3, Retained: true},
+	}
+	for i, v := 0, reflect.ValueOf(sent); i < v.NumField(); i++ {
+		require.False(t, v.Field(i).IsZero(), v.Type().Field(i).Name)
+	}
+	h := hints{queues: map[musiccore.SessionID]*hintQueue{sent.To: {waiting: []musiccore.Hint{sent}, senders: 1}}}
+	told, err := json.Marshal(question{Hints: h.take(sent.To)})
+	require.NoError(t, err)
+	var q question
+	require.NoError(t, json.Unmarshal(told, &q))
+	assert.Equal(t, sent, q.Hints[0].hint(sent.To))
+	assert.NotContains(t, string(told), "To")
+}
+
 // An error means the same at both ends.
 func TestErrorsTravel(t *testing.T) {
 	for _, want := range append(faults(), &musiccore.ElsewhereError{Session: musiccore.SessionID{3}}) {
@@ -216,7 +234,7 @@ func TestQuestionsThatAreNone(t *testing.T) {
 		{"POST", askEnd, peerVersion, ask + `}`, http.StatusOK, "{"},
 		{"POST", askEnd, peerVersion, ask + `,"ticket":{"Term":1,"Number":99},"outcome":1}`, http.StatusOK, `"verdict":2`},
 		{"POST", askUnlock, peerVersion, ask + `,"ref":-5}`, http.StatusOK, musiccore.ErrNotHeld.Error()},
-		{"POST", askHint, peerVersion, ask + `,"hint":99}`, http.StatusOK, "{"},
+		{"POST", askHint, peerVersion, ask + `,"hints":[{},{"Kind":99}]}`, http.StatusOK, "{"},
 		{"POST", "/nothing", peerVersion, ask + `}`, http.StatusNotFound, ""},
 		{"GET", askList, peerVersion, "", http.StatusMethodNotAllowed, ""},
 	} {

@@ -55,7 +55,7 @@ func newPeers(c config.Peers, keys *keyring, l *life, log zerolog.Logger, r prom
 	p := &peers{
 		sessions: &l.others, self: func() musiccore.SessionID { return l.self.Load().ID() },
 		seal: seal(c.Secret), scheme: "http", client: &http.Client{Transport: transport}, options: l.options,
-		hints: hints{queues: map[musiccore.SessionID]chan musiccore.Hint{}},
+		hints: hints{queues: map[musiccore.SessionID]*hintQueue{}},
 		log:   log.Sample(&zerolog.BurstSampler{Burst: complaints, Period: time.Minute}),
 		asked: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "music_peer_requests_total", Help: "What other proxies were asked, by what and whether they answered.",

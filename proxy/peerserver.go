@@ -190,8 +190,10 @@ func (s *peerServer) force(ctx context.Context, q question) reply {
 }
 
 func (s *peerServer) hint(_ context.Context, q question) reply {
-	h := musiccore.Hint{Key: q.Key.key(), To: musiccore.SessionID(q.Session), Kind: q.Hint}
-	s.locks.of(h.Key).call(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Hear(now, h) })
+	for _, w := range q.Hints {
+		h := w.hint(musiccore.SessionID(q.Session))
+		s.locks.of(h.Key).call(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Hear(now, h) })
+	}
 	return reply{}
 }
 

@@ -43,7 +43,21 @@ type question struct {
 	Ticket  *wireTicket        `json:"ticket,omitempty"`
 	Outcome musiccore.Outcome  `json:"outcome,omitempty"`
 	Reason  string             `json:"reason,omitempty"` // of a Force: who, and why
-	Hint    musiccore.HintKind `json:"hint,omitempty"`
+	Hints   []wireHint         `json:"hints,omitempty"`
+}
+
+// wireHint is a hint to the session that the question is to.
+type wireHint struct {
+	musiccore.Hint
+	Key wireKey   `json:"Key"`
+	To  *struct{} `json:"To,omitempty"` // nil; it hides the hint's own
+}
+
+// hint is what was sent to a session.
+func (w wireHint) hint(to musiccore.SessionID) musiccore.Hint {
+	h := w.Hint
+	h.Key, h.To = w.Key.key(), to
+	return h
 }
 
 // reply is what it is told.
