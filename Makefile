@@ -55,8 +55,8 @@ variants: ## find each known-bad variant of the lock protocol, and write docs/va
 chaos: ## real nodes and proxies in an emulated network, under faults for CHAOS (10m); SEED=n repeats a choice of them
 	$(GO) test ./integration/chaos -run '^TestNothing' -count=1 -v -timeout 0 -chaos.for=$(CHAOS) $(if $(SEED),-chaos.seed=$(SEED))
 
-contend: ## one key that clients at three emulated sites want, for CONTEND (30s) each way: sections a second beside racing LWTs
-	$(GO) test ./integration/chaos -run '^TestContendedKey$$' -count=1 -v -timeout 0 -contend.for=$(CONTEND)
+contend: ## sections at three emulated sites, on one key that all want and on keys of their own, for CONTEND (30s) each way, beside LWTs
+	$(GO) test ./integration/chaos -run '^Test(ContendedKey|UncontendedSections)$$' -count=1 -v -timeout 0 -contend.for=$(CONTEND)
 
 model: ## the models of the lock protocol at large scope, 4 GB a search and up to 20 minutes for the vast ones; RECORD=1 writes the results to docs/model.md
 	$(GO) test -v -count=1 -timeout 0 ./model -large $(if $(RECORD),-record) | grep -v -e '^=== ' -e '^  *--- PASS'

@@ -31,6 +31,7 @@ func TestNothingAcknowledgedIsLost(t *testing.T) {
 	t.Logf("-chaos.seed %d", *seed)
 	w := build(t, near())
 	sessions := w.table(t)
+	w.staysAtHome(t, sessions[0])
 	h := &history{began: time.Now()}
 	ctx, end := context.WithTimeout(t.Context(), *span)
 	defer end()

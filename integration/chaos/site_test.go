@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -39,13 +40,14 @@ type world struct {
 type plan struct {
 	links   []wan.Link
 	fastJIT bool
+	faults  bool          // nodes can be tampered with, and one that is killed has not forgotten what it has acknowledged
 	lease   time.Duration // of the proxies' sessions
 	maxWait time.Duration // how long a LOCK may wait; 0: as the proxy has it
 }
 
 // near are sites of one region: a run of them sees much.
 func near() plan {
-	return plan{lease: lease, fastJIT: true, links: []wan.Link{
+	return plan{lease: lease, fastJIT: true, faults: true, links: []wan.Link{
 		{A: 1, B: 2, RTT: 6 * time.Millisecond}, {A: 1, B: 3, RTT: 8 * time.Millisecond}, {A: 2, B: 3, RTT: 3 * time.Millisecond},
 	}}
 }
@@ -62,16 +64,19 @@ func build(t *testing.T, o plan) *world {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
 	must(t, os.WriteFile(filepath.Join(w.dir, "secret"), []byte("nobody else is in this network"), 0o600))
+	yaml := map[string]string{"write_request_timeout": "1500ms", "cas_contention_timeout": "2s"}
+	if o.faults {
+		yaml["commitlog_sync"], yaml["commitlog_sync_period"] = "batch", ""
+	}
 	var err error
 	w.network, err = wan.Start(wan.Options{Name: "chaos", Sites: sites, RTT: o.links})
 	must(t, err)
 	t.Cleanup(func() { must(t, w.network.Close()) })
 	w.nodes, err = cassandra.Start(t.Context(), cassandra.Options{
-		Dir: filepath.Join(w.dir, "nodes"), Nodes: sites, MultiDC: true, FastJIT: o.fastJIT, Faults: true, Log: t.Output(),
+		Dir: filepath.Join(w.dir, "nodes"), Nodes: sites, MultiDC: true, FastJIT: o.fastJIT, Faults: o.faults, Log: t.Output(),
 		Address:   func(k int) string { return w.network.Address(k, 1) },
 		Namespace: func(k int) string { return w.network.Namespace(k) },
-		// A node that is killed must not forget what it has acknowledged.
-		Yaml: map[string]string{"commitlog_sync": "batch", "commitlog_sync_period": "", "write_request_timeout": "1500ms", "cas_contention_timeout": "2s"},
+		Yaml:      yaml,
 	})
 	must(t, err)
 	t.Cleanup(func() { must(t, w.nodes.Close()) })
@@ -211,4 +216,38 @@ func must(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// staysAtHome has a proxy serve locks, and demands that it asks the node of its own site for what it needs: others are far.
+func (w *world) staysAtHome(t *testing.T, proxy *gocql.Session) {
+	t.Helper()
+	node, err := session(w.network.Address(2, 1), patience)
+	must(t, err)
+	defer node.Close()
+	site := strings.TrimSuffix(w.network.Address(1, 1), "1")
+	before := asked(t, node, site)
+	const sections = 50
+	for i := range sections {
+		row := map[string]any{}
+		must(t, proxy.Query(fmt.Sprintf("LOCK chaos.t WHERE k = 'home%d'", i)).MapScan(row))
+		must(t, proxy.Query(fmt.Sprintf("UPDATE chaos.t USING LOCK %v SET v = 1 WHERE k = 'home%d'", row["lock_ref"], i)).Exec())
+		must(t, proxy.Query(fmt.Sprintf("UNLOCK chaos.t WHERE k = 'home%d' USING LOCK %v", i, row["lock_ref"])).Exec())
+	}
+	if n := asked(t, node, site) - before; n >= sections/2 {
+		t.Errorf("for %d sections at site 1 the node of site 2 was asked %d times", sections, n)
+	}
+}
+
+// asked is how many requests a node has had from clients at a site, whose addresses begin so.
+func asked(t *testing.T, node *gocql.Session, site string) (n int64) {
+	t.Helper()
+	all := node.Query("SELECT address, request_count FROM system_views.clients").Iter()
+	var address string
+	for requests := int64(0); all.Scan(&address, &requests); {
+		if strings.HasPrefix(address, site) {
+			n += requests
+		}
+	}
+	must(t, all.Close())
+	return n
 }
