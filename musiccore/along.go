@@ -55,12 +55,12 @@ func (k *key) takeAlong(now Now, l *lwt) {
 	row := k.view.row
 	var all []Block
 	for _, r := range k.riders {
-		if _, there := row.Find(r.block.Session, r.block.Req); !there && k.term.last <= r.last && now.Boot < r.until {
+		if _, there := row.Find(r.block.Session, r.block.Req); !there && k.term.last <= r.last {
 			all = append(all, r.block)
 		}
 	}
-	k.riders = nil
 	ps, own := k.gather(now, row.Guard == k.term.last && len(all) == 0)
+	k.riders = nil
 	if len(ps) > 0 {
 		l.places, l.req = ps, own.Req
 		all = append(all, own)
@@ -91,17 +91,31 @@ func (k *key) awaitsReturn(now Now) bool {
 // tenure.
 func (k *key) othersBehind() bool { return len(k.riders) > 0 || k.othersFrom(k.term.last+1) }
 
-// board takes a rider of another session, one of each.
+// board takes a rider of another session, one of each. Hints may overtake each
+// other.
 func (k *key) board(now Now, h Hint) {
-	k.riders = slices.DeleteFunc(k.riders, func(old rider) bool { return old.block.Session == h.Block.Session })
-	if h.Block.N > 0 && h.Block.N <= blockMax && len(k.riders) < ridersMax {
-		k.riders = append(k.riders, rider{h.Block, h.Last, now.Boot + k.rideFor()})
+	b, last := h.Block, h.Last
+	k.riders = slices.DeleteFunc(k.riders, func(old rider) bool {
+		if old.block == b {
+			last = max(last, old.last)
+		}
+		return old.block.Session == b.Session
+	})
+	if b.N > 0 && b.N <= blockMax && len(k.riders) < ridersMax {
+		k.riders = append(k.riders, rider{b, last, now.Boot + k.rideFor()})
 	}
+}
+
+// leaveBehind forgets riders whose sessions have found another way.
+func (k *key) leaveBehind(now Now) {
+	k.riders = slices.DeleteFunc(k.riders, func(r rider) bool { return now.Boot >= r.until })
 }
 
 // mayRide reports that who asks here is to ask others to enqueue it: Enqueues of
 // its own were refused, so that the row is changed all the time.
-func (k *key) mayRide() bool { return k.refusals >= rideAfter && k.othersHead() }
+func (k *key) mayRide(now Now) bool {
+	return k.refusals >= rideAfter && k.othersHead() && !k.pressed(now)
+}
 
 // othersHead reports that others can be asked to enqueue a block: one of them has
 // the head and lives, and none was asked for another block.
@@ -142,12 +156,17 @@ func (k *key) askAlong(b Block) {
 	row := k.view.row
 	var asked []SessionID
 	for _, t := range row.Queue {
-		if t.Last() >= row.Head && t.First > k.ride.last && t.Session != k.c.self.id && !slices.Contains(asked, t.Session) {
+		if t.Last() >= row.Head && t.First > k.ride.last && t.Session != k.c.self.id && !k.c.dead(t.Session) && !slices.Contains(asked, t.Session) {
 			asked = append(asked, t.Session)
 			k.c.out.Hints = append(k.c.out.Hints, Hint{Key: k.id, To: t.Session, Kind: TakeAlong, Block: b, Last: row.Guard})
 		}
 	}
-	k.ride.block, k.ride.last = b, row.Guard
+	k.ride.block, k.ride.last, k.ride.after = b, row.Guard, 0
+}
+
+// rideWanted reports that somebody waits for the ride.
+func (k *key) rideWanted() bool {
+	return len(k.asking) > 0 || (k.lwt != nil && k.lwt.req == k.ride.block.Req)
 }
 
 // rideNear reports that who asks waits for a block that others were asked for.
@@ -167,9 +186,10 @@ func (k *key) alight(now Now) {
 		k.seat(now, b)
 	case ok:
 		k.ride = ride{}
-	case k.rideNear(now) && row.Guard > k.ride.last:
+		k.want(now) // the rest of it, if there is any, is a stray
+	case k.rideNear(now) && row.Guard > k.ride.last && k.rideWanted():
 		k.askAlong(k.ride.block)
-	case !k.rideNear(now) && k.ride.after == 0 && row.Head > k.ride.last:
+	case k.ride.after == 0 && row.Head > k.ride.last:
 		k.ride.after = k.c.last.command
 		k.view.next = 0
 	}
@@ -185,6 +205,9 @@ func (k *key) seat(now Now, b Block) {
 		return
 	}
 	n := min(len(k.asking), int(b.N))
+	if i := slices.IndexFunc(k.asking[:n], func(p *place) bool { return p.pressed(now) }); b.Retained && i >= 0 {
+		n = i
+	}
 	ps := slices.Clone(k.asking[:n])
 	k.asking = k.asking[n:]
 	for !b.Retained && len(ps) < int(b.N) {

@@ -45,6 +45,7 @@ func (k *key) due(now Now) { k.step(now) }
 // every event, and whatever it does not do waits for another.
 func (k *key) step(now Now) {
 	k.pass(now)
+	k.leaveBehind(now)
 	k.hasten(now)
 	k.alight(now)
 	k.enter(now)

@@ -204,7 +204,7 @@ func (k *key) done(now Now) {
 	if l.swap.Set.T {
 		k.yourTurn()
 	}
-	if l.why == expelling {
-		k.want(now) // the next one may be a stray, too
+	if l.why == expelling && k.stray() {
+		k.want(now)
 	}
 }

@@ -272,15 +272,16 @@ func (k *key) enqueued(now Now, ps []*place, b Block) {
 
 // enqueue asks for references for all who have none: one LWT, one block.
 func (k *key) enqueue(now Now) {
-	if len(k.asking) == 0 || k.releaseNear(now) || k.rideNear(now) || k.glances(now) {
+	if len(k.asking) == 0 || k.releaseNear(now) || (k.rideNear(now) && !k.pressed(now)) || k.glances(now) {
 		return
 	}
 	r := k.view.pointer()
+	rides := k.mayRide(now)
 	ps, b := k.gather(now, r == nil || r.Empty())
 	if len(ps) == 0 {
 		return
 	}
-	if k.mayRide() {
+	if rides {
 		k.asking = ps
 		k.refusals = 0
 		k.setOut(now, b)
@@ -299,6 +300,14 @@ func (k *key) releaseNear(now Now) bool {
 	}
 	return !slices.ContainsFunc(k.asking, func(p *place) bool { return !p.early(now) })
 }
+
+// pressed reports that somebody who asks cannot wait for others to enqueue him.
+func (k *key) pressed(now Now) bool {
+	return slices.ContainsFunc(k.asking, func(p *place) bool { return p.pressed(now) })
+}
+
+// pressed: its client is to be told a reference now.
+func (p *place) pressed(now Now) bool { return p.atOnce || (p.op != 0 && now.Boot >= p.tellAt()) }
 
 // gather takes all who have no reference, and makes the block to enqueue for
 // them. vacant: its first reference is to be the head at once.
@@ -356,7 +365,7 @@ func (k *key) busy() bool {
 			return true
 		}
 	}
-	return k.view.known == present && k.othersFrom(k.view.row.Head)
+	return len(k.riders) > 0 || (k.view.known == present && k.othersFrom(k.view.row.Head))
 }
 
 // othersFrom reports that another session is known to have a reference from that

@@ -210,3 +210,117 @@ func TestAReleaseTakesRidersAlong(t *testing.T) {
 		})
 	}
 }
+
+// untilAnswered lets time go by until an operation is answered, and tells how long that took.
+func (d *desk) untilAnswered(s *store, op OpID) time.Duration {
+	d.t.Helper()
+	began := d.now
+	for d.answers[op].Op == 0 && d.now < began+5*time.Second {
+		s.run()
+		d.pass(5 * time.Millisecond)
+	}
+	return d.now - began
+}
+
+// A key that has become free is not waited for by a ride: nobody is left who could bring it.
+func TestARideDoesNotLeaveAKeyFree(t *testing.T) {
+	d, s, op := contended(t)
+	for !s.row.Empty() {
+		s.apply(Release(*s.row, 2, false, 0))
+	}
+	d.hear(YourTurn)
+	if took := d.untilAnswered(s, op); took > 100*time.Millisecond {
+		t.Fatalf("free for %v", took)
+	}
+	d.state(op, Held)
+}
+
+// Who must be told a reference soon does not wait for others to enqueue him.
+func TestWhoMustHearSoonWaitsForNoRide(t *testing.T) {
+	for name, q := range map[string]Request{"at once": {AtOnce: true}, "soon": {Wait: 700 * time.Millisecond}} {
+		t.Run(name, func(t *testing.T) {
+			d, s, _ := contended(t)
+			op := d.lock(q)
+			if took := d.untilAnswered(s, op); took > max(100*time.Millisecond, q.Wait+5*time.Millisecond) {
+				t.Errorf("answered after %v", took)
+			}
+			if g := d.state(op, Queued); g.Ref == 0 {
+				t.Errorf("%+v", g)
+			}
+		})
+	}
+}
+
+// … nor in the line of a block that a ride has brought for others.
+func TestARideSeatsNobodyWhoMustHearSoon(t *testing.T) {
+	d, s := foreign(t, theirs())
+	d.core.opts.Retain = 200 * time.Millisecond
+	s.beat[session(9)], s.beat[session(8)] = 1, 1
+	gone := d.lock(Request{Wait: time.Minute})
+	d.lock(Request{Wait: time.Minute})
+	d.core.keys[d.key()].spare = 1
+	for range rideAfter {
+		id, _ := untilApply(d, s)
+		s.joined(8)
+		d.reply(id, Result{Fate: Refused})
+	}
+	d.hints = nil
+	s.run()
+	h := d.rider()
+	d.take(d.core.Gone(d.time(), gone))
+	op := d.lock(Request{AtOnce: true})
+	s.enqueueFor(h.Block)
+	if took := d.untilAnswered(s, op); !h.Block.Retained || took > 100*time.Millisecond {
+		t.Fatalf("answered after %v", took)
+	}
+}
+
+// NOWAIT is not for those behind whom a rider will be.
+func TestNowaitBehindARiderIsBusy(t *testing.T) {
+	d, s := held(t, func(o *Options) { o.Retain = 200 * time.Millisecond })
+	tk, _ := d.begin(1, Get) // under way when the UNLOCK comes
+	d.unlock(1)
+	d.take(d.core.Hear(d.time(), Hint{Key: d.key(), To: d.session.ID(), Kind: TakeAlong, Block: Block{N: 1, Session: session(8), Req: 5}, Last: 5}))
+	op := d.lock(Request{NoWait: true})
+	d.end(tk, OutcomeAcked)
+	if took := d.untilAnswered(s, op); took > 100*time.Millisecond {
+		t.Fatalf("answered after %v", took)
+	}
+	s.run()
+	if d.state(op, Busy); s.row.Guard != 2 {
+		t.Fatalf("row %+v", s.row)
+	}
+}
+
+// A ride that nobody waits for is not asked for any more.
+func TestARideForNobodyIsNotAskedFor(t *testing.T) {
+	for name, end := range map[string]func(*desk, OpID) Effects{
+		"gone":     func(d *desk, op OpID) Effects { return d.core.Gone(d.time(), op) },
+		"draining": func(d *desk, _ OpID) Effects { return d.core.Drain(d.time()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, s, op := contended(t)
+			d.take(end(d, op))
+			d.hints = nil
+			s.joined(7)
+			d.serve(s, 60*time.Millisecond)
+			d.hinted()
+		})
+	}
+}
+
+// A part of a ride that was passed over leaves the rest to this session, which gives it back.
+func TestTheRestOfARideIsGivenBack(t *testing.T) {
+	d, s, op := contended(t)
+	b := d.rider().Block
+	b.N = 2
+	d.take(d.core.Gone(d.time(), op))
+	s.enqueueFor(b)
+	for s.row.Head < s.row.Guard {
+		s.apply(Release(*s.row, 2, false, 0))
+	}
+	d.serve(s, 10*time.Second)
+	if !s.row.Empty() {
+		t.Fatalf("row %+v", s.row)
+	}
+}

@@ -154,15 +154,17 @@ func (k *key) rowRead(now Now, id CommandID, r Result) {
 	if changed {
 		v.tries = 0
 	}
-	v.next = now.Boot + backoff(v.tries)
-	v.tries++
 	switch {
 	case changed:
 		v.next = 0
+		v.tries++
 	case now.Boot < v.soon:
 		v.next = now.Boot + yieldEvery
 	case k.rideNear(now):
 		v.next = now.Boot + backoff(0)
+	default:
+		v.next = now.Boot + backoff(v.tries)
+		v.tries++
 	}
 	if v.hinted {
 		k.heard()

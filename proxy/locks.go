@@ -354,8 +354,8 @@ func (s *shard) carryOut(now musiccore.Now, e musiccore.Effects) {
 }
 
 // setAlarm has the core called again at a moment of BOOTTIME, if any. Most operations move none, and to set a timer anew, even to the
-// same moment, can wake a thread of Go's scheduler, which costs more than the operation. A moment that has passed is of before the
-// machine was suspended.
+// same moment, can wake a thread of Go's scheduler, which costs more than the operation. Where a moment has passed, the timer may be one that
+// stood still while the machine was suspended.
 func (s *shard) setAlarm(now musiccore.Now, at time.Duration) {
 	if at == 0 || (at == s.wake && at > now.Boot) {
 		return

@@ -38,16 +38,25 @@ func openService(ctx context.Context, c config.Cassandra, h *home, log zerolog.L
 // asks the first replica of a key, wherever that is, pays the way there for each look at a lock row, and again for each round of Paxos.
 func connectService(ctx context.Context, c config.Cassandra, h *home) (*gocql.Session, error) {
 	if c.LocalDC == "" {
-		l, err := newLink(ctx, h, c)
+		centre, err := homeCentre(ctx, c, h)
 		if err != nil {
 			return nil, err
 		}
-		defer l.close()
-		if c.LocalDC, err = l.centre(ctx); err != nil {
-			return nil, err
-		}
+		c.LocalDC = centre
 	}
 	return serviceCluster(c, h.nodes).CreateSession()
+}
+
+// homeCentre asks the home node for its data centre, within the time that a connection may take.
+func homeCentre(ctx context.Context, c config.Cassandra, h *home) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, h.timeout)
+	defer cancel()
+	l, err := newLink(ctx, h, c)
+	if err != nil {
+		return "", err
+	}
+	defer l.close()
+	return l.centre(ctx)
 }
 
 // serviceCluster is how the proxy's own sessions are to be.
