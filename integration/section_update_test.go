@@ -61,7 +61,7 @@ func TestSelectForUpdateThroughEveryDriver(t *testing.T) {
 			assert.Contains(t, o.failure.text, "Undefined column name nosuch")
 			free := s.shown(s.works(other, "SELECT balance FROM ACCOUNTS WHERE branch = 'b' AND id = 'i4' FOR UPDATE NOWAIT"))
 			require.Len(t, free, 1)
-			assert.Regexp(t, "^true [45] held 9$", free[0], "the failed read has given its lock back; gocql has not even asked for it, since it prepares first")
+			assert.Regexp(t, `^true \d+ held 9$`, free[0], "the failed read has given its lock back; gocql has not even asked for it, since it prepares first")
 			for cql, prefix := range map[string]string{
 				"SELECT * FROM ACCOUNTS FOR UPDATE":                                    "MUSIC_KEY",
 				"SELECT * FROM ACCOUNTS WHERE branch IN ('a', 'b') FOR UPDATE":         "MUSIC_KEY",
