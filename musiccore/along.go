@@ -49,6 +49,9 @@ type ride struct {
 	after CommandID     // not 0: those tenures have ended, and a read at QUORUM after this one tells
 }
 
+// out reports that there is one.
+func (r ride) out() bool { return r.block.Req != 0 }
+
 // takeAlong lets a Release enqueue all who ask: those elsewhere first. Its
 // condition is that the queue is the one seen here, so no rider is in it twice.
 func (k *key) takeAlong(now Now, l *lwt) {
@@ -121,7 +124,7 @@ func (k *key) mayRide(now Now) bool {
 // the head and lives, and none was asked for another block.
 func (k *key) othersHead() bool {
 	s, foreign := k.stranger()
-	return foreign && k.c.opts.Retain > 0 && k.ride.block.Req == 0 && !k.c.dead(s)
+	return foreign && k.c.opts.Retain > 0 && !k.ride.out() && !k.c.dead(s)
 }
 
 // hasten asks others for the block of an Enqueue that takes long: Paxos tries again
@@ -170,12 +173,12 @@ func (k *key) rideWanted() bool {
 }
 
 // rideNear reports that who asks waits for a block that others were asked for.
-func (k *key) rideNear(now Now) bool { return k.ride.block.Req != 0 && now.Boot < k.ride.until }
+func (k *key) rideNear(now Now) bool { return k.ride.out() && now.Boot < k.ride.until }
 
 // alight takes what others have enqueued for this session, or asks those who have
 // come into the queue meanwhile, while somebody waits for it.
 func (k *key) alight(now Now) {
-	if k.ride.block.Req == 0 || k.view.known != present {
+	if !k.ride.out() || k.view.known != present {
 		return
 	}
 	row := k.view.row

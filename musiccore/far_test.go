@@ -30,7 +30,6 @@ type farSite struct {
 	waits    map[OpID]chan Answer
 	last     OpID
 	sections int
-	ops      []Kind
 	alarm    *time.Timer
 }
 
@@ -41,7 +40,7 @@ func newFar(t *testing.T, clients int, ops []Kind, rtts ...time.Duration) *far {
 	f := &far{store: newStore(d), key: d.key(), paxos: make(chan struct{}, 1), ended: make(chan struct{}), ops: ops}
 	for i, rtt := range rtts {
 		o := Defaults()
-		s := &farSite{far: f, ops: f.ops, session: NewSession(session(byte(i+1)), o), rtt: rtt, waits: map[OpID]chan Answer{}}
+		s := &farSite{far: f, session: NewSession(session(byte(i+1)), o), rtt: rtt, waits: map[OpID]chan Answer{}}
 		s.core = New(s.session, o)
 		s.alarm = time.AfterFunc(time.Hour, func() { s.call(func() Effects { return s.core.Tick(farTime()) }) })
 		s.beat()

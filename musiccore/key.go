@@ -133,7 +133,7 @@ func (k *key) stranger() (SessionID, bool) {
 // waitedFor reports that somebody here wants the head to move on. An
 // abandoned reference counts: only this proxy can release it in its turn.
 func (k *key) waitedFor(now Now) bool {
-	return len(k.queued) > 0 || now.Boot < k.wanted || k.ride.block.Req != 0
+	return len(k.queued) > 0 || now.Boot < k.wanted || k.ride.out()
 }
 
 // pass drops what the head has passed: lost, and final (PROTOCOL.md 1, Poll).

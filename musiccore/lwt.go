@@ -205,6 +205,6 @@ func (k *key) done(now Now) {
 		k.yourTurn()
 	}
 	if l.why == expelling && k.stray() {
-		k.want(now)
+		k.want(now) // the next one may be a stray, too
 	}
 }

@@ -8,19 +8,32 @@ import (
 // contended is a desk that wants a key which session 9 holds, with 8 behind it, and whose Enqueues are refused each time.
 func contended(t *testing.T) (d *desk, s *store, op OpID) {
 	t.Helper()
-	d, s = foreign(t, theirs())
+	d, s = retaining(t)
+	op = d.lock(Request{Wait: time.Minute})
+	s.refuseAll()
+	return d, s, op
+}
+
+// retaining is a desk that keeps keys, and knows one that session 9 holds, with 8 behind it.
+func retaining(t *testing.T) (*desk, *store) {
+	t.Helper()
+	d, s := foreign(t, theirs())
 	d.opts.Retain = 200 * time.Millisecond
 	d.core.opts.Retain = d.opts.Retain
 	s.beat[session(9)], s.beat[session(8)] = 1, 1
-	op = d.lock(Request{Wait: time.Minute})
+	return d, s
+}
+
+// refuseAll refuses Enqueues, since another has come first each time, until others are asked; what is said then is all that is kept.
+func (s *store) refuseAll() {
+	s.d.t.Helper()
 	for range rideAfter {
-		id, _ := untilApply(d, s)
+		id, _ := untilApply(s.d, s)
 		s.joined(8)
-		d.reply(id, Result{Fate: Refused})
+		s.d.reply(id, Result{Fate: Refused})
 	}
-	d.hints = nil
+	s.d.hints = nil
 	s.run()
-	return d, s, op
 }
 
 // untilApply answers all commands but an LWT.
@@ -150,9 +163,7 @@ func TestARideIsOverWhenAQuorumSaysSo(t *testing.T) {
 
 // An Enqueue that takes longer than sections do is asked for as well; whichever comes first is its block.
 func TestASlowEnqueueIsAskedForAsWell(t *testing.T) {
-	d, s := foreign(t, theirs())
-	d.core.opts.Retain = 200 * time.Millisecond
-	s.beat[session(9)], s.beat[session(8)] = 1, 1
+	d, s := retaining(t)
 	op := d.lock(Request{Wait: time.Minute})
 	id, a := untilApply(d, s)
 	d.hints = nil
@@ -253,19 +264,11 @@ func TestWhoMustHearSoonWaitsForNoRide(t *testing.T) {
 
 // … nor in the line of a block that a ride has brought for others.
 func TestARideSeatsNobodyWhoMustHearSoon(t *testing.T) {
-	d, s := foreign(t, theirs())
-	d.core.opts.Retain = 200 * time.Millisecond
-	s.beat[session(9)], s.beat[session(8)] = 1, 1
+	d, s := retaining(t)
 	gone := d.lock(Request{Wait: time.Minute})
 	d.lock(Request{Wait: time.Minute})
 	d.core.keys[d.key()].spare = 1
-	for range rideAfter {
-		id, _ := untilApply(d, s)
-		s.joined(8)
-		d.reply(id, Result{Fate: Refused})
-	}
-	d.hints = nil
-	s.run()
+	s.refuseAll()
 	h := d.rider()
 	d.take(d.core.Gone(d.time(), gone))
 	op := d.lock(Request{AtOnce: true})

@@ -151,13 +151,9 @@ func (k *key) rowRead(now Now, id CommandID, r Result) {
 		k.saw(now, id, r.Row)
 	}
 	changed := v.known != was || v.row.Base != before.Base || v.row.Guard != before.Guard || v.vouched != vouched
-	if changed {
-		v.tries = 0
-	}
 	switch {
 	case changed:
-		v.next = 0
-		v.tries++
+		v.next, v.tries = 0, 1
 	case now.Boot < v.soon:
 		v.next = now.Boot + yieldEvery
 	case k.rideNear(now):

@@ -133,14 +133,10 @@ func TestLinkToASilentNode(t *testing.T) {
 
 // A node that takes connections and says nothing does not keep the proxy from trying again.
 func TestASilentNodeDoesNotHoldUpTheStart(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts
-	require.NoError(t, err)
-	defer func() { _ = ln.Close() }()
-	const limit = 100 * time.Millisecond
-	h := &home{addresses: []string{ln.Addr().String()}, nodes: &nodeDialer{timeout: limit}, timeout: limit}
+	h := fakeNode(t, func(message.Message) message.Message { return nil })
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	_, err = connectService(ctx, config.Cassandra{ContactPoints: h.addresses, ConnectTimeout: limit}, h)
+	_, err := connectService(ctx, config.Cassandra{ContactPoints: h.addresses, ConnectTimeout: h.timeout}, h)
 	require.Error(t, err)
 	require.NoError(t, ctx.Err(), "it has waited for an answer as long as it could")
 }

@@ -49,7 +49,7 @@ type contender struct {
 // contest is a way to write under exclusion, or one to compare with.
 type contest struct {
 	name   string
-	port   int // address of a site that clients connect to: 1 the node, 2 the proxy
+	port   int // address of a site that clients connect to: theNode or theProxy
 	one    func(ctx context.Context, c *contender, key string) error
 	create string
 	keys   int // that a client has for itself; 0: all want the same one
@@ -96,14 +96,14 @@ func TestContendedKey(t *testing.T) {
 	session := w.contendable(t)
 	defer session.Close()
 	for i, way := range contests() {
-		w.prepare(t, session, way, fmt.Sprint("warm", i), 3, warming)
+		w.contend(t, session, way, fmt.Sprint("warm", i), 3, warming)
 	}
 	for number := range strings.SplitSeq(*contendClients, ",") {
 		clients := 0
 		_, err := fmt.Sscan(number, &clients)
 		must(t, err)
 		for i, way := range contests() {
-			told := w.prepare(t, session, way, fmt.Sprintf("key%d%s", i, number), clients, *contendFor)
+			told := w.contend(t, session, way, fmt.Sprintf("key%d%s", i, number), clients, *contendFor)
 			t.Logf("%d clients at each site, %s:\n%s", clients, way.name, told)
 		}
 	}
@@ -112,15 +112,6 @@ func TestContendedKey(t *testing.T) {
 // warming is how long each way is tried first, for Java's compiler.
 const warming = 5 * time.Second
 
-// prepare is contend, when what the way needs is there.
-func (w *world) prepare(t *testing.T, s *gocql.Session, way contest, key string, clients int, span time.Duration) string {
-	t.Helper()
-	if way.create != "" {
-		must(t, s.Query(fmt.Sprintf(way.create, key)).Exec())
-	}
-	return w.contend(t, way, key, clients, span)
-}
-
 // TestUncontendedSections measures what a section takes at each of three sites whose keys nobody else wants: the sums of DESIGN.md 9 are
 // those of the medians. It asserts nothing about time: `make contend` prints it.
 func TestUncontendedSections(t *testing.T) {
@@ -128,10 +119,11 @@ func TestUncontendedSections(t *testing.T) {
 		t.Skip("a measurement: see make contend")
 	}
 	w := build(t, far())
-	w.contendable(t).Close()
+	session := w.contendable(t)
+	defer session.Close()
 	for i, way := range alone() {
-		w.contend(t, way, fmt.Sprintf("warm%d", i), 1, warming)
-		t.Logf("%s:\n%s", way.name, w.contend(t, way, fmt.Sprintf("alone%d", i), 1, *contendFor))
+		w.contend(t, session, way, fmt.Sprint("warm", i), 1, warming)
+		t.Logf("%s:\n%s", way.name, w.contend(t, session, way, fmt.Sprint("alone", i), 1, *contendFor))
 	}
 }
 
@@ -151,8 +143,11 @@ func (w *world) contendable(t *testing.T) *gocql.Session {
 }
 
 // contend lets clients at all sites want a key, or each its own, and tells what came of it.
-func (w *world) contend(t *testing.T, way contest, key string, clients int, span time.Duration) string {
+func (w *world) contend(t *testing.T, s *gocql.Session, way contest, key string, clients int, span time.Duration) string {
 	t.Helper()
+	if way.create != "" {
+		must(t, s.Query(fmt.Sprintf(way.create, key)).Exec())
+	}
 	var all []*contender
 	for i := range sites * clients {
 		c := &contender{site: 1 + i%sites}
