@@ -95,7 +95,8 @@ func (d *nodeDialer) dialPoint(ctx context.Context, point string) (net.Conn, err
 	return d.dial(ctx, point, host)
 }
 
-// DialHost implements gocql.HostDialer. A node that was found by an address alone has to prove that.
+// DialHost implements gocql.HostDialer. A node that was found by an address alone has to prove that. Requests are not held back for
+// others to go out with them: those of one section follow each other, and each would wait.
 func (d *nodeDialer) DialHost(ctx context.Context, host *gocql.HostInfo) (*gocql.DialedHost, error) {
 	name, _, err := net.SplitHostPort(host.HostnameAndPort())
 	if err != nil {
@@ -105,7 +106,7 @@ func (d *nodeDialer) DialHost(ctx context.Context, host *gocql.HostInfo) (*gocql
 	if err != nil {
 		return nil, err
 	}
-	return &gocql.DialedHost{Conn: conn, DisableCoalesce: d.keys != nil}, nil
+	return &gocql.DialedHost{Conn: conn, DisableCoalesce: true}, nil
 }
 
 // nodeTLS is how nodes are spoken to. Without verification of the host any certificate of a signer will do.
