@@ -174,9 +174,6 @@ func (s *section) variables() (*message.VariablesMetadata, *Failure) {
 			continue
 		}
 		dt := keyType(column.Type)
-		if dt == nil && bound(r) {
-			return nil, invalid("MUSIC_KEY: a key column of type %s cannot be bound in LOCK and UNLOCK yet", column.Type)
-		}
 		switch {
 		case r.Op == rewrite.OpIn && r.Value.Kind == rewrite.TermMarker:
 			mark(r.Value, "in("+column.Name+")", datatype.NewList(dt))
@@ -206,13 +203,7 @@ func (s *section) variables() (*message.VariablesMetadata, *Failure) {
 	return v, nil
 }
 
-// bound tells whether a restriction has a bind marker.
-func bound(r *rewrite.Relation) bool {
-	return r.Value.Kind == rewrite.TermMarker ||
-		slices.ContainsFunc(r.Values, func(t rewrite.Term) bool { return t.Kind == rewrite.TermMarker })
-}
-
-// keyType is the protocol's type of a key column, or nil where LOCK cannot bind it.
+// keyType is the protocol's type of a key column: no table is locked whose key has another (rewrite.Canonical).
 func keyType(cql string) datatype.DataType {
 	switch cql {
 	case "text", "varchar":

@@ -52,9 +52,6 @@ type wanted struct {
 func (s *section) keys() ([]*wanted, *Failure) {
 	all := [][][]byte{nil}
 	for _, column := range s.critical.Key {
-		if keyType(column.Type) == nil {
-			return nil, invalid("MUSIC_KEY: a key column of type %s cannot stand in LOCK … IN yet", column.Type)
-		}
 		values, f := s.columnValues(column)
 		if f != nil {
 			return nil, f

@@ -129,13 +129,17 @@ func (s *schema) readDropped(ctx context.Context, t *dataTable) (string, error) 
 	return dropped, nil
 }
 
-// cover takes the columns of the key, by position, of which one lock covers the values.
+// cover takes the columns of the key, by position, of which one lock covers the values. Two spellings of one key would be two locks, so
+// each column has a type of which rewrite.Canonical knows when two values are the same: Cassandra sorts sets and maps and fills tuples up
+// before it looks for a partition, and compares clustering columns by value. Decimals of a clustering are not respelt: 1.00 would come
+// back as 1.
 func (t *dataTable) cover(partition, clustering map[int]frontend.Column) {
 	for i := range len(partition) {
-		t.key = append(t.key, partition[i])
-		t.primary = append(t.primary, partition[i].Name)
-		if shapeOf(partition[i].Type) != nil {
-			t.refused = "its partition key holds a tuple"
+		c := partition[i]
+		t.key = append(t.key, c)
+		t.primary = append(t.primary, c.Name)
+		if _, known := rewrite.Canonical(c.Type, nil); !known {
+			t.refused = fmt.Sprintf("its key column %s is of type %s, whose values may be spelt in several ways", c.Name, c.Type)
 		}
 	}
 	for i := range len(clustering) {
@@ -144,7 +148,6 @@ func (t *dataTable) cover(partition, clustering map[int]frontend.Column) {
 	for i := 0; t.settings.Row && i < len(clustering); i++ {
 		c := clustering[i]
 		t.key = append(t.key, c)
-		// Two spellings of one row would be two locks. Decimals are not respelt: 1.00 would come back as 1.
 		if _, known := rewrite.Canonical(c.Type, nil); !known || c.Type == "decimal" {
 			t.refused = fmt.Sprintf("key=row, and its clustering column %s is of type %s, whose values may be spelt in several ways", c.Name, c.Type)
 		}

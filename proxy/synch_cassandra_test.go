@@ -141,17 +141,6 @@ func TestSynchroniseMarkers(t *testing.T) {
 	assert.Equal(t, []string{"key only", "one has none"}, names(now+1<<29))
 }
 
-func TestTablesWithATupleInTheirKeyAreRefused(t *testing.T) {
-	s := openStore(t, 5)
-	s.do("CREATE TABLE KS.pair (a int, b frozen<tuple<int, text>>, PRIMARY KEY ((a, b)))")
-	s.do("CREATE TABLE KS.clustered (a frozen<list<frozen<tuple<int, text>>>>, b frozen<tuple<int, text>>, PRIMARY KEY (a, b))")
-	for name, refused := range map[string]string{"pair": "its partition key holds a tuple", "clustered": ""} {
-		table := &dataTable{keyspace: s.keyspace, name: name}
-		require.NoError(t, (&schema{session: s.session}).readColumns(t.Context(), table))
-		assert.Equal(t, refused, table.refused, name)
-	}
-}
-
 func TestSynchroniseKeysOfEveryShape(t *testing.T) {
 	s := openStore(t, 5)
 	s.do(`CREATE TABLE KS."Quoted" ("Part ""1" text, "from" frozen<tuple<int, text>>, p3 blob, PRIMARY KEY (("Part ""1", "from", p3)))`)

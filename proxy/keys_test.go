@@ -1,0 +1,121 @@
+package proxy
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"music/rewrite"
+)
+
+// Of a type whose values Cassandra respells before it looks for a partition no column can be locked.
+func TestTypesOfKeys(t *testing.T) {
+	s := openStore(t, 5)
+	s.do("CREATE TYPE KS.ty (x int, y text)")
+	refused := []string{
+		"frozen<set<int>>", "frozen<map<text, int>>", "frozen<list<int>>", "frozen<tuple<int, text>>", "frozen<ty>", "vector<float, 2>",
+		"frozen<list<frozen<set<int>>>>", "frozen<map<int, frozen<map<int, int>>>>", "vector<frozen<set<int>>, 2>", "'org.apache.cassandra.db.marshal.LexicalUUIDType'",
+	}
+	for i, typeName := range append(refused, wholeTypes...) {
+		for _, key := range []string{"PRIMARY KEY (a)", "PRIMARY KEY ((b, a))", "PRIMARY KEY (b, a)"} {
+			table := &dataTable{keyspace: s.keyspace, name: fmt.Sprintf("t%d_%d", i, len(key))}
+			s.do(fmt.Sprintf("CREATE TABLE KS.%s (a %s, b int, %s)", table.name, typeName, key))
+			require.NoError(t, (&schema{session: s.session, release: "5.0.8"}).readColumns(t.Context(), table))
+			if i >= len(refused) || key == "PRIMARY KEY (b, a)" {
+				assert.Empty(t, table.refused, "%s %s", typeName, key)
+			} else {
+				assert.Contains(t, table.refused, "its key column a is of type ", "%s %s", typeName, key)
+			}
+		}
+	}
+}
+
+// wholeTypes are the types that a key may have.
+var wholeTypes = []string{
+	"ascii", "text", "blob", "boolean", "tinyint", "smallint", "int", "bigint", "varint", "decimal", "float", "double",
+	"uuid", "timeuuid", "inet", "date", "time", "timestamp",
+}
+
+// spellings are values of a type in wire form, of which some look alike or mean the same.
+func spellings(typeName string) (all [][]byte) {
+	n := func(size int, values ...uint64) {
+		for _, v := range values {
+			all = append(all, binary.BigEndian.AppendUint64(nil, v)[8-size:])
+		}
+	}
+	switch typeName {
+	case "ascii":
+		return [][]byte{[]byte("a"), []byte("a "), []byte("A"), []byte("a\x00")}
+	case "text":
+		return [][]byte{[]byte("é"), []byte("e\u0301"), []byte("a"), []byte("a ")}
+	case "blob", "varint":
+		return [][]byte{{0}, {0, 0}, {5}, {0, 5}, {0, 0, 5}, {0xff}, {0xff, 0xff}, {0x80}, {0xff, 0x80}, {0, 0x80}}
+	case "boolean":
+		return [][]byte{{0}, {1}, {2}, {0xff}}
+	case "tinyint":
+		n(1, 0, 0x80, 0xff)
+	case "smallint":
+		n(2, 0, 0x80, 0xff80, 0x8000)
+	case "int", "date":
+		n(4, 0, 1, 1<<31, 1<<32-1)
+	case "bigint", "timestamp":
+		n(8, 0, 1, 1<<63, 1<<64-1)
+	case "time":
+		n(8, 0, 1, 86399999999999)
+	case "float":
+		n(4, 0, 1<<31, 0x7fc00000, 0x7fc00001, 0xffc00000, 0x7f800001, 0x7f800000, 0xff800000, 1)
+	case "double":
+		n(8, 0, 1<<63, math.Float64bits(math.NaN()), 0x7ff8000000000000, 0xfff8000000000000, 0x7ff0000000000001, 0x7ff0000000000000, 0xfff0000000000000, 1)
+	case "decimal":
+		return [][]byte{{0, 0, 0, 1, 10}, {0, 0, 0, 2, 100}, {0, 0, 0, 0, 1}, {0, 0, 0, 0, 0, 1}, {0xff, 0xff, 0xff, 0xff, 1}, {0, 0, 0, 0, 10}, {0, 0, 0, 0, 0}, {0, 0, 0, 9, 0}}
+	case "inet":
+		v4, mapped := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("::ffff:10.0.0.1")
+		return [][]byte{v4.AsSlice(), mapped.AsSlice(), netip.IPv6Loopback().AsSlice(), netip.MustParseAddr("127.0.0.1").AsSlice()}
+	case "uuid":
+		all = append(all, []byte("\x12\x3e\x45\x67\xe8\x9b\x42\xd3\xa4\x56\x42\x66\x14\x17\x40\x00"), make([]byte, 16))
+		fallthrough
+	case "timeuuid":
+		for _, changed := range []int{0, 4, 7, 8, 15} {
+			id := []byte("\x12\x3e\x45\x67\xe8\x9b\x12\xd3\x24\x56\x42\x66\x14\x17\x40\x00")
+			id[changed] ^= 0x80
+			all = append(all, id)
+		}
+	}
+	return all
+}
+
+// Two spellings are one key for the proxy if and only if they are one for Cassandra: as a partition key by their bytes, as a clustering
+// column by what they mean. Cassandra is the judge, on a table and on what stands for its lock rows.
+func TestSpellingsAreOneKeyWhereTheyAreForCassandra(t *testing.T) {
+	s := openStore(t, 5)
+	for _, typeName := range wholeTypes {
+		s.do("CREATE TABLE KS.p_" + typeName + " (a " + typeName + " PRIMARY KEY, v int)")
+		s.do("CREATE TABLE KS.c_" + typeName + " (k int, a " + typeName + ", v int, PRIMARY KEY (k, a)) WITH CLUSTERING ORDER BY (a DESC)")
+		partitions, rows := map[string]bool{}, map[string]bool{}
+		for _, value := range spellings(typeName) {
+			partitions[string(value)] = true
+			canonical, ok := rewrite.Canonical(typeName, value)
+			require.True(t, ok, typeName)
+			rows[string(canonical)] = true
+			for _, cql := range []string{"INSERT INTO KS.p_%s (a, v) VALUES (?, 1)", "INSERT INTO KS.c_%s (k, a, v) VALUES (1, ?, 1)"} {
+				cql = strings.ReplaceAll(fmt.Sprintf(cql, typeName), "KS", s.keyspace)
+				require.NoError(t, s.session.Query(cql, rawBytes(value)).Exec(), "%s %x", typeName, value)
+			}
+		}
+		assert.Equal(t, len(partitions), s.rows("p_"+typeName), "partitions of %s", typeName)
+		assert.Equal(t, len(rows), s.rows("c_"+typeName), "rows of %s", typeName)
+	}
+}
+
+// rows is how many rows a table has.
+func (s *store) rows(table string) (n int) {
+	s.t.Helper()
+	require.NoError(s.t, s.session.Query("SELECT count(*) FROM "+s.keyspace+"."+table).Scan(&n))
+	return n
+}
