@@ -39,9 +39,19 @@ type Cassandra struct {
 
 	TLS           bool   // on every connection
 	TLSCA         string // file in PEM form; empty = those whom the system trusts
-	TLSCert       string // files in PEM form, or neither
+	TLSCert       string // of the proxy's own connections: files in PEM form, or neither
 	TLSKey        string
 	TLSVerifyHost bool
+
+	TLSClientsCert string // of clients' connections, likewise; never the proxy's own
+	TLSClientsKey  string
+	TLSClientsRole string // the one role that nodes may take that certificate for; empty = none
+}
+
+// ForClients returns how clients' connections are made: as c, but with their own certificate in the place of the proxy's.
+func (c Cassandra) ForClients() Cassandra {
+	c.TLSCert, c.TLSKey = c.TLSClientsCert, c.TLSClientsKey
+	return c
 }
 
 // Listen says where the proxy is reached.

@@ -93,9 +93,20 @@ func TestValidateRefusesTLSThatIsNone(t *testing.T) {
 		spoil    func(*config.Config)
 		settings []string
 	}{
-		"driver certificate":      {func(c *config.Config) { c.Listen.TLSCert = "c" }, []string{`\ntls-cert "c"`, `\ntls-key ""`}},
-		"driver key":              {func(c *config.Config) { c.Listen.TLSKey = "k" }, []string{`\ntls-cert ""`, `\ntls-key "k"`}},
-		"node certificate":        {func(c *config.Config) { c.Cassandra.TLS, c.Cassandra.TLSCert = true, "c" }, []string{`\ncassandra-tls-cert "c"`, `\ncassandra-tls-key ""`}},
+		"driver certificate":          {func(c *config.Config) { c.Listen.TLSCert = "c" }, []string{`\ntls-cert "c"`, `\ntls-key ""`}},
+		"driver key":                  {func(c *config.Config) { c.Listen.TLSKey = "k" }, []string{`\ntls-cert ""`, `\ntls-key "k"`}},
+		"node certificate":            {func(c *config.Config) { c.Cassandra.TLS, c.Cassandra.TLSCert = true, "c" }, []string{`\ncassandra-tls-cert "c"`, `\ncassandra-tls-key ""`}},
+		"clients' certificate":        {func(c *config.Config) { c.Cassandra.TLS, c.Cassandra.TLSClientsKey = true, "k" }, []string{`\ncassandra-tls-clients-cert ""`, `\ncassandra-tls-clients-key "k"`}},
+		"clients' certificate, plain": {func(c *config.Config) { c.Cassandra.TLSClientsCert, c.Cassandra.TLSClientsKey = "c", "k" }, []string{`\ncassandra-tls-clients-cert "c": set, but`}},
+		"clients' certificate is ours": {func(c *config.Config) {
+			c.Cassandra.TLS, c.Cassandra.TLSCert, c.Cassandra.TLSKey = true, "c", "k"
+			c.Cassandra.TLSClientsCert, c.Cassandra.TLSClientsKey = "c", "k2"
+		}, []string{`\ncassandra-tls-clients-cert "c": the same as the proxy's own`}},
+		"clients' role without certificate": {func(c *config.Config) { c.Cassandra.TLSClientsRole = "app" }, []string{`\ncassandra-tls-clients-role "app": set without`}},
+		"clients' role is ours": {func(c *config.Config) {
+			c.Cassandra.TLS, c.Cassandra.TLSClientsCert, c.Cassandra.TLSClientsKey, c.Cassandra.TLSClientsRole = true, "c", "k", "music"
+			c.Cassandra.Username, c.Cassandra.Password = "music", "p"
+		}, []string{`\ncassandra-tls-clients-role "music": the proxy's own role`}},
 		"node certificate, plain": {func(c *config.Config) { c.Cassandra.TLSCert, c.Cassandra.TLSKey = "c", "k" }, []string{`\ncassandra-tls-cert "c": set, but`}},
 	} {
 		c := valid()

@@ -7,6 +7,9 @@ var (
 	errTLSPair   = errors.New("a certificate and its key go together")
 	errTLSNoCert = errors.New("set without tls-cert: drivers would be served in plain text")
 	errTLSOff    = errors.New("set, but cassandra-tls is off")
+	errTLSOwn    = errors.New("the same as the proxy's own: clients would be who the proxy is")
+	errTLSNobody = errors.New("set without cassandra-tls-clients-cert")
+	errTLSRole   = errors.New("the proxy's own role: clients would be who the proxy is")
 )
 
 // Encrypted tells whether drivers are served over TLS.
@@ -48,7 +51,7 @@ func cassandraTLSSettings() []setting {
 			},
 		},
 		{
-			name: "cassandra-tls-cert", usage: "file with the certificate that nodes are shown, for clients' connections too", check: checkCassandraPair,
+			name: "cassandra-tls-cert", usage: "file with the certificate that nodes are shown on the proxy's own connections, never on clients'", check: checkCassandraPair,
 			field: func(c *Config) field {
 				return text(&c.Cassandra.TLSCert, "PEM, with cassandra-tls and cassandra-tls-key; empty = none")
 			},
@@ -56,6 +59,24 @@ func cassandraTLSSettings() []setting {
 		{
 			name: "cassandra-tls-key", usage: "file with the key of that certificate", check: checkCassandraPair,
 			field: func(c *Config) field { return text(&c.Cassandra.TLSKey, "PEM; with cassandra-tls-cert") },
+		},
+		{
+			name: "cassandra-tls-clients-cert", usage: "file with the certificate that nodes are shown on clients' connections, where they ask for one", check: checkClientsPair,
+			field: func(c *Config) field {
+				return text(&c.Cassandra.TLSClientsCert, "PEM, with cassandra-tls and cassandra-tls-clients-key, not that of cassandra-tls-cert; empty = none")
+			},
+		},
+		{
+			name: "cassandra-tls-clients-key", usage: "file with the key of that certificate", check: checkClientsPair,
+			field: func(c *Config) field {
+				return text(&c.Cassandra.TLSClientsKey, "PEM; with cassandra-tls-clients-cert")
+			},
+		},
+		{
+			name: "cassandra-tls-clients-role", usage: "the role that nodes take every client for by that certificate, whatever it logs in as; where they have one for it that is not named here, the proxy does not serve", check: checkClientsRole,
+			field: func(c *Config) field {
+				return text(&c.Cassandra.TLSClientsRole, "a role other than username, with cassandra-tls-clients-cert; empty = none may be")
+			},
 		},
 		{
 			name: "cassandra-tls-verify-host", usage: "a node's certificate must be for the name or address at which the node was found",
@@ -84,6 +105,31 @@ func checkCassandraPair(c *Config) error {
 		return err
 	}
 	return checkUnused(c, c.Cassandra.TLSCert)
+}
+
+// checkClientsPair refuses what checkCassandraPair does, and the proxy's own files: nodes may take a role from a certificate.
+func checkClientsPair(c *Config) error {
+	clients := c.Cassandra.ForClients()
+	if err := checkPair(clients.TLSCert, clients.TLSKey); err != nil {
+		return err
+	}
+	if clients.TLSCert != "" && (clients.TLSCert == c.Cassandra.TLSCert || clients.TLSKey == c.Cassandra.TLSKey) {
+		return errTLSOwn
+	}
+	return checkUnused(c, clients.TLSCert)
+}
+
+// checkClientsRole refuses a role without the certificate that stands for it, and the proxy's own.
+func checkClientsRole(c *Config) error {
+	switch role := c.Cassandra.TLSClientsRole; {
+	case role == "":
+		return nil
+	case c.Cassandra.TLSClientsCert == "":
+		return errTLSNobody
+	case role == c.Cassandra.Username:
+		return errTLSRole
+	}
+	return nil
 }
 
 // checkPair refuses one of two files.

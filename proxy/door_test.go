@@ -82,7 +82,7 @@ func TestHomeIsLeftOnlyAlone(t *testing.T) {
 	defer func() { _ = second.Close() }()
 	first, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	h := &home{addresses: []string{first.Addr().String(), second.Addr().String()}, nodes: &nodeDialer{timeout: 10 * time.Second}, timeout: 10 * time.Second}
+	h := homeAt(10*time.Second, []string{first.Addr().String(), second.Addr().String()})
 	dial := func() string {
 		conn, err := h.dial(context.Background())
 		if err != nil {

@@ -173,7 +173,7 @@ func TestLaggingProxies(t *testing.T) {
 }
 
 func TestHomeIsTheContactPointThatAnswers(t *testing.T) {
-	h := &home{addresses: []string{"127.0.10.9:1", "127.0.10.9:2"}, nodes: &nodeDialer{timeout: time.Second}, timeout: time.Second}
+	h := homeAt(time.Second, []string{"127.0.10.9:1", "127.0.10.9:2"})
 	_, err := h.dial(t.Context())
 	assert.ErrorContains(t, err, "127.0.10.9:2")
 }

@@ -3,6 +3,7 @@ package proxy
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -25,25 +26,54 @@ type link struct {
 	net   net.Conn
 	read  *bufio.Reader
 	codec frame.Codec
-	at    int64 // home.current when it was made
+	at    int64  // home.current when it was made
+	name  string // of its driver, as the node knows it: no other connection has it
 }
 
 // newLink logs in as the proxy's own role.
 func newLink(ctx context.Context, h *home, c config.Cassandra) (*link, error) {
-	conn, err := h.dial(ctx)
+	return openLink(ctx, h, h.nodes, c.Username, string(c.Password))
+}
+
+// openLink logs in as whomever. Where the node asks for no login, neither role nor password is told.
+func openLink(ctx context.Context, h *home, by *nodeDialer, role, password string) (*link, error) {
+	conn, err := h.reach(ctx, by)
 	if err != nil {
 		return nil, err
 	}
-	l := &link{net: conn, read: bufio.NewReader(conn), codec: frame.NewCodec(), at: h.current.Load()}
-	reply, err := l.call(ctx, message.NewStartup())
+	l := &link{net: conn, read: bufio.NewReader(conn), codec: frame.NewCodec(), at: h.current.Load(), name: "MUSIC proxy " + rand.Text()}
+	startup := message.NewStartup()
+	startup.Options[message.StartupOptionDriverName] = l.name
+	reply, err := l.call(ctx, startup)
 	if _, asked := reply.(*message.Authenticate); asked {
-		_, err = l.call(ctx, &message.AuthResponse{Token: []byte("\x00" + c.Username + "\x00" + string(c.Password))})
+		reply, err = l.call(ctx, &message.AuthResponse{Token: []byte("\x00" + role + "\x00" + password)})
+		if _, more := reply.(*message.AuthChallenge); more {
+			err = errChallenged
+		}
 	}
 	if err != nil {
 		l.close()
 		return nil, fmt.Errorf("log in to the home node: %w", err)
 	}
 	return l, nil
+}
+
+// errChallenged tells that the node wants to know more than a role and its password.
+var errChallenged = errors.New("the node asks for more than a role and its password")
+
+// refusal is an ERROR of the home node.
+type refusal struct {
+	code primitive.ErrorCode
+	text string
+}
+
+// Error is what the node says.
+func (r *refusal) Error() string { return fmt.Sprintf("%v: %s", r.code, r.text) }
+
+// refused reports whether err is an ERROR of the home node with this code.
+func refused(err error, code primitive.ErrorCode) bool {
+	var r *refusal
+	return errors.As(err, &r) && r.code == code
 }
 
 // call sends one request and returns its answer; an ERROR is an error. It ends with ctx.
@@ -57,8 +87,8 @@ func (l *link) call(ctx context.Context, request message.Message) (message.Messa
 	if err != nil {
 		return nil, fmt.Errorf("ask the home node: %w", err)
 	}
-	if refused, ok := reply.Body.Message.(message.Error); ok {
-		return nil, fmt.Errorf("ask the home node: %v: %s", refused.GetErrorCode(), refused.GetErrorMessage())
+	if failure, ok := reply.Body.Message.(message.Error); ok {
+		return nil, fmt.Errorf("ask the home node: %w", &refusal{failure.GetErrorCode(), failure.GetErrorMessage()})
 	}
 	return reply.Body.Message, nil
 }

@@ -34,7 +34,13 @@ func fakeNode(t *testing.T, answer func(message.Message) message.Message) *home 
 			go serveFake(conn, answer)
 		}
 	}()
-	return &home{addresses: []string{ln.Addr().String()}, nodes: &nodeDialer{timeout: 200 * time.Millisecond}, timeout: 200 * time.Millisecond}
+	return homeAt(200*time.Millisecond, []string{ln.Addr().String()})
+}
+
+// homeAt dials addresses in plain text.
+func homeAt(timeout time.Duration, addresses []string) *home {
+	dialer := &nodeDialer{timeout: timeout}
+	return &home{addresses: addresses, nodes: dialer, clients: dialer, timeout: timeout}
 }
 
 // serveFake answers one connection.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/google/uuid"
 	"github.com/rs/zerolog"
 
@@ -41,8 +42,9 @@ type members struct {
 
 	link    *link // nil while the home node is not reached
 	ring    ring  // as last seen
-	private bool  // nobody else can reach this proxy: it stays alone
-	taken   bool  // it was told that another proxy stands for the home node too
+	login   *complaint
+	private bool // nobody else can reach this proxy: it stays alone
+	taken   bool // it was told that another proxy stands for the home node too
 	census  census
 	absent  map[uuid.UUID]time.Time // nodes with a proxy that are not in the ring, since when
 	swept   time.Time
@@ -53,7 +55,7 @@ type members struct {
 func newMembers(s *service, p *process, advertise netip.AddrPort) *members {
 	return &members{
 		session: s.life.session, life: s.life, home: p.home, cassandra: p.cfg.Cassandra, advertise: advertise, log: p.log,
-		absent: map[uuid.UUID]time.Time{},
+		login: newComplaint(p.log), absent: map[uuid.UUID]time.Time{},
 	}
 }
 
@@ -221,6 +223,9 @@ func (m *members) look(ctx context.Context, d *door, tell func(frontend.Change, 
 
 // turnDoor keeps the door open while the home node answers.
 func (m *members) turnDoor(ctx context.Context, d *door, down error) {
+	if refused(down, primitive.ErrorCodeAuthenticationError) {
+		m.login.say(down, "")
+	}
 	switch {
 	case down != nil && d.isOpen():
 		m.log.Warn().Err(down).Msg("the home node is down: the proxy listens no more until it is back")

@@ -24,11 +24,10 @@ import (
 func Run(ctx context.Context, cfg config.Config, log zerolog.Logger) error {
 	stats := &frontend.Stats{}
 	p := &process{cfg: cfg, log: log, registry: newRegistry(stats)}
-	nodes, err := newNodeDialer(cfg.Cassandra, log)
-	if err != nil {
+	var err error
+	if p.home, err = newHome(cfg.Cassandra, log); err != nil {
 		return err
 	}
-	p.home = &home{addresses: cfg.Cassandra.Addresses(), nodes: nodes, timeout: cfg.Cassandra.ConnectTimeout}
 	advertise, err := advertised(ctx, cfg.Listen)
 	if err != nil {
 		return err
@@ -36,6 +35,11 @@ func Run(ctx context.Context, cfg config.Config, log zerolog.Logger) error {
 	work, fail := context.WithCancelCause(ctx)
 	p.running.Go(func() {
 		if err := serveHealth(work, cfg.Listen.Metrics, p.registry, &p.ready); err != nil {
+			fail(err)
+		}
+	})
+	p.running.Go(func() {
+		if err := p.watchIdentity(work); err != nil {
 			fail(err)
 		}
 	})
@@ -92,6 +96,9 @@ func (p *process) options(advertise netip.AddrPort, stats *frontend.Stats) front
 
 // serve listens for drivers and serves them until ctx ends: while the home node answers, where m follows it.
 func (p *process) serve(ctx context.Context, server *frontend.Server, m *members) error {
+	if err := p.awaitIdentity(ctx); err != nil {
+		return err
+	}
 	d := newDoor(p.cfg.Listen.Address, &p.ready)
 	ln, err := secured(d, p.cfg.Listen, p.log)
 	if err != nil {

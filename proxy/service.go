@@ -1,11 +1,13 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/rs/zerolog"
 
 	"music/config"
@@ -20,30 +22,47 @@ const (
 // schema, synchronise. Nothing on it is ever retried or sent twice by the driver: what may be repeated is for the core to
 // say. It waits until the cluster answers, or ctx ends.
 func openService(ctx context.Context, c config.Cassandra, h *home, log zerolog.Logger) (*gocql.Session, error) {
-	for told := false; ; told = true {
+	complaint := newComplaint(log.With().Strs("contact_points", c.Addresses()).Logger())
+	for {
 		session, err := connectService(ctx, c, h)
 		if err == nil {
 			return session, nil
 		}
-		if !told {
-			log.Warn().Err(err).Strs("contact_points", c.Addresses()).Msg("Cassandra is not there yet; the proxy listens once it is")
-		}
+		complaint.say(err, "Cassandra is not there yet; the proxy listens once it is")
 		if !pause(ctx, connectPause) {
 			return nil, fmt.Errorf("reach Cassandra: %w", err)
 		}
 	}
 }
 
-// connectService opens the session. Unless another data centre is configured, the nodes of the home node's own are asked: a proxy that
+// complaint says why Cassandra cannot be had: at once, and again every minute for as long as it is so.
+type complaint struct{ login, other zerolog.Logger }
+
+// newComplaint makes one that has said nothing yet.
+func newComplaint(log zerolog.Logger) *complaint {
+	each := func() zerolog.Logger {
+		return log.Sample(&zerolog.BurstSampler{Burst: 1, Period: time.Minute})
+	}
+	return &complaint{login: each(), other: each()}
+}
+
+// say logs err, and what it means where it is no refusal of the proxy's own login.
+func (c *complaint) say(err error, meaning string) {
+	if refused(err, primitive.ErrorCodeAuthenticationError) {
+		c.login.Error().Err(err).Msg("Cassandra refuses the proxy's own login: username or password is wrong; the proxy listens once it is right")
+		return
+	}
+	c.other.Warn().Err(err).Msg(meaning)
+}
+
+// connectService opens the session. It logs in to the home node first, which says what is wrong where that fails. Unless another data centre is configured, the nodes of the home node's own are asked: a proxy that
 // asks the first replica of a key, wherever that is, pays the way there for each look at a lock row, and again for each round of Paxos.
 func connectService(ctx context.Context, c config.Cassandra, h *home) (*gocql.Session, error) {
-	if c.LocalDC == "" {
-		centre, err := homeCentre(ctx, c, h)
-		if err != nil {
-			return nil, err
-		}
-		c.LocalDC = centre
+	centre, err := homeCentre(ctx, c, h)
+	if err != nil {
+		return nil, err
 	}
+	c.LocalDC = cmp.Or(c.LocalDC, centre)
 	return serviceCluster(c, h.nodes).CreateSession()
 }
 
@@ -71,7 +90,7 @@ func serviceCluster(c config.Cassandra, nodes *nodeDialer) *gocql.ClusterConfig 
 	cluster.DefaultIdempotence = false
 	cluster.Metadata.CacheMode = gocql.KeyspaceOnly
 	cluster.Logger = gocql.NewLogger(gocql.LogLevelNone)
-	if c.Username != "" {
+	if c.Username != "" || c.TLSCert != "" { // a certificate may be all that the node looks at; it asks for a login all the same
 		cluster.Authenticator = gocql.PasswordAuthenticator{Username: c.Username, Password: string(c.Password)}
 	}
 	cluster.PoolConfig.HostSelectionPolicy = gocql.TokenAwareHostPolicy(gocql.DCAwareRoundRobinPolicy(c.LocalDC))

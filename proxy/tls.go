@@ -48,7 +48,8 @@ func driverTLS(l config.Listen) (*tls.Config, error) {
 	}, nil
 }
 
-// nodeDialer opens every connection to Cassandra: of clients, of the driver's session, and the members' link.
+// nodeDialer opens connections to Cassandra: one those of clients, another the proxy's own, of the driver's session and the members' link.
+// Nodes may take a role from a certificate, so that the two never show the same.
 type nodeDialer struct {
 	keys    *keyring // nil = plain text
 	timeout time.Duration

@@ -22,9 +22,14 @@ type cqlConn struct {
 	codec frame.Codec
 }
 
+// dialer opens sockets: that of package net, or that of TLS.
+type dialer interface {
+	DialContext(ctx context.Context, network, address string) (net.Conn, error)
+}
+
 // dialCQL connects to addr, and logs in if asked to. The connection ends with ctx, or with close.
-func dialCQL(ctx context.Context, addr, username, password string) (*cqlConn, error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+func dialCQL(ctx context.Context, by dialer, addr, username, password string) (*cqlConn, error) {
+	conn, err := by.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}

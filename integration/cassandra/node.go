@@ -2,6 +2,7 @@ package cassandra
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -187,5 +188,9 @@ func (n *Node) obituary() error {
 
 // dial opens a connection to this node.
 func (n *Node) dial(ctx context.Context) (*cqlConn, error) {
-	return dialCQL(ctx, n.Addr(), n.o.Username, n.o.Password)
+	by := dialer(new(net.Dialer))
+	if n.o.TLS != nil {
+		by = &tls.Dialer{Config: n.o.TLS}
+	}
+	return dialCQL(ctx, by, n.Addr(), n.o.Username, n.o.Password)
 }

@@ -2,6 +2,7 @@ package cassandra
 
 import (
 	"cmp"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -34,6 +35,8 @@ type Options struct {
 	Namespace func(k int) string // network namespace that node k lives in; its Address must be reachable from here. Default: none
 
 	Username, Password string // for the waits, where Yaml asks for a login; default cassandra, cassandra
+
+	TLS *tls.Config // for the waits, where Yaml asks for a certificate; default: they connect in plain text
 
 	Log io.Writer // a line for whatever takes long; default: none
 }

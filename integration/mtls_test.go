@@ -1,0 +1,181 @@
+package integration
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"music/config"
+	"music/integration/cassandra"
+)
+
+// passports is a node that takes roles from certificates, and the certificates that it is shown.
+type passports struct {
+	t       *testing.T
+	signer  *issuer
+	own     papers            // of the node
+	proxy   papers            // of the proxy's role
+	clients map[string]papers // by who they stand for
+	node    string
+}
+
+// The identities that certificates hold, and the roles that they have.
+const (
+	identityOfProxy = "spiffe://music/proxy" // proxy, a superuser
+	identityOfApp   = "spiffe://music/app"   // app, without any grant
+	identityOfNone  = "spiffe://music/none"  // none
+)
+
+// open starts the node, or starts it again, with one of Cassandra's authenticators; it ends when stop is called.
+func (p *passports) open(authenticator string, keep bool) (stop func()) {
+	p.t.Helper()
+	const host = "127.0.8.1"
+	w := needWorld(p.t)
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	o := cassandra.Options{
+		Dir: filepath.Join(w.runDir, "integration-mtls"), RunDir: w.runDir, Heap: "256m", FastJIT: true, Keep: keep,
+		Address: func(int) string { return host }, Log: os.Stderr, TLS: p.tls(p.proxy),
+		Yaml: map[string]string{
+			"client_encryption_options": fmt.Sprintf("{enabled: true, optional: true, require_client_auth: true, keystore: %q, truststore: %q, "+
+				"ssl_context_factory: {class_name: org.apache.cassandra.security.PEMBasedSslContextFactory}}", p.own.key, p.signer.path),
+			"authenticator": "{class_name: " + authenticator + ", parameters: {validator_class_name: org.apache.cassandra.auth.SpiffeCertificateValidator}}",
+			"authorizer":    "CassandraAuthorizer", "role_manager": "CassandraRoleManager", "commitlog_sync": "batch", "commitlog_sync_period": "",
+			"permissions_validity": "100ms", "roles_validity": "100ms", "credentials_validity": "100ms",
+		},
+	}
+	if !keep {
+		o.TLS = nil // no certificate has a role yet; in plain text a password counts
+	}
+	c, err := cassandra.Start(ctx, o)
+	require.NoError(p.t, err)
+	p.node = c.Nodes()[0].Addr()
+	return func() { assert.NoError(p.t, c.Close()) }
+}
+
+// tls is how the node is spoken to by somebody who shows papers.
+func (p *passports) tls(own papers) *tls.Config {
+	pair, err := tls.LoadX509KeyPair(own.cert, own.key)
+	require.NoError(p.t, err)
+	return &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{pair}}
+}
+
+// configure is of a proxy whose clients' connections show the papers of somebody.
+func (p *passports) configure(clients, allowed string) config.Config {
+	c := needWorld(p.t).config()
+	c.Cassandra.ContactPoints = []string{p.node}
+	c.Cassandra.TLS, c.Cassandra.TLSCA, c.Cassandra.TLSCert, c.Cassandra.TLSKey = true, p.signer.path, p.proxy.cert, p.proxy.key
+	c.Cassandra.TLSClientsCert, c.Cassandra.TLSClientsKey, c.Cassandra.TLSClientsRole = p.clients[clients].cert, p.clients[clients].key, allowed
+	return c
+}
+
+// whoIs tells whom Cassandra has a client for that logs in through a proxy: a superuser is one that reads the roles.
+func whoIs(address, role, password string) (string, error) {
+	c := cluster2(address, "")
+	c.Authenticator = gocql.PasswordAuthenticator{Username: role, Password: password}
+	s, err := c.CreateSession()
+	if err != nil {
+		return "", err
+	}
+	defer closeWithin(s.Close)
+	err = s.Query("SELECT role FROM system_auth.roles").Exec()
+	if err == nil {
+		return "a superuser", nil
+	}
+	named := regexp.MustCompile(`User (\S+) has no SELECT`).FindStringSubmatch(err.Error())
+	if named == nil {
+		return "", err
+	}
+	return named[1], nil
+}
+
+// passport is one way to run a proxy, and what comes of it.
+type passport struct {
+	clients, allowed string
+	refused          string // why the proxy does not serve; empty = it does
+	wrong, right     string // whom a client is that logs in with a wrong password, and app with its own; empty = nobody
+}
+
+// Whatever clients' connections show, nobody who logs in through the proxy becomes the proxy's role, nor a role that was not allowed.
+func TestClientsAreNotTheProxy(t *testing.T) {
+	signer := newIssuer(t, "all")
+	p := &passports{t: t, signer: signer, own: signer.issue(t.TempDir(), "127.0.8.1"), clients: map[string]papers{"": {}}}
+	p.proxy = signer.issue(t.TempDir(), "127.0.0.1", identityOfProxy)
+	for _, who := range []string{identityOfProxy, identityOfApp, identityOfNone} {
+		p.clients[who] = signer.issue(t.TempDir(), "127.0.0.1", who)
+	}
+	const anybody, own = "nodes take every client for a role", "the proxy's own role"
+	stop := p.open("org.apache.cassandra.auth.MutualTlsWithPasswordFallbackAuthenticator", false)
+	p.roles()
+	p.try(t, []passport{
+		{clients: ""},
+		{clients: identityOfProxy, refused: anybody},
+		{clients: identityOfProxy, allowed: "proxy", refused: own},
+		{clients: identityOfApp, refused: anybody},
+		{clients: identityOfApp, allowed: "other", refused: anybody},
+		{clients: identityOfApp, allowed: "app", wrong: "app", right: "app"},
+		{clients: identityOfNone},
+	})
+	stop()
+	stop = p.open("org.apache.cassandra.auth.MutualTlsAuthenticator", true)
+	p.try(t, []passport{
+		{clients: ""},
+		{clients: identityOfProxy, refused: anybody},
+		{clients: identityOfProxy, allowed: "proxy", refused: own},
+		{clients: identityOfApp, refused: anybody},
+		{clients: identityOfApp, allowed: "app", wrong: "app", right: "app"},
+		{clients: identityOfNone},
+	})
+	stop()
+}
+
+// roles makes the roles, and says which certificates stand for them.
+func (p *passports) roles() {
+	c := cluster2(p.node, "")
+	c.Authenticator = gocql.PasswordAuthenticator{Username: "cassandra", Password: "cassandra"}
+	admin, err := c.CreateSession()
+	require.NoError(p.t, err)
+	defer closeWithin(admin.Close)
+	for _, cql := range []string{
+		"CREATE ROLE proxy WITH SUPERUSER = true AND LOGIN = true", "CREATE ROLE app WITH LOGIN = true AND PASSWORD = 'a'",
+		"ADD IDENTITY '" + identityOfProxy + "' TO ROLE 'proxy'", "ADD IDENTITY '" + identityOfApp + "' TO ROLE 'app'",
+	} {
+		require.NoError(p.t, admin.Query(cql).Exec(), cql)
+	}
+}
+
+func (p *passports) try(t *testing.T, all []passport) {
+	for _, tc := range all {
+		c := p.configure(tc.clients, tc.allowed)
+		require.NoError(t, c.Validate())
+		i := begin(c)
+		name := fmt.Sprintf("%q, allowed %q", tc.clients, tc.allowed)
+		err := poll(time.Minute, i.answers)
+		if tc.refused != "" {
+			if assert.Error(t, err, name) && errors.Is(err, errEnded) {
+				assert.ErrorContains(t, i.err, tc.refused, name)
+			}
+			i.cancel()
+			<-i.done
+			continue
+		}
+		require.NoError(t, err, "%s\n%s", name, i.log)
+		for login, want := range map[[2]string]string{
+			{"nobody", "wrongpassword"}: tc.wrong, {"proxy", ""}: tc.wrong, {"app", "b"}: tc.wrong, {"app", "a"}: tc.right,
+		} {
+			got, err := whoIs(c.Listen.Address, login[0], login[1])
+			assert.Equal(t, want, got, "%s, %v: %v", name, login, err)
+		}
+		assert.NoError(t, i.stop())
+	}
+}
