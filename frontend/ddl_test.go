@@ -14,7 +14,8 @@ func TestSchemaChangesThatCriticalTablesCannotBear(t *testing.T) {
 		r := newRig(t, func(o *Options) {
 			o.CriticalByName = func(keyspace, table string) bool { return keyspace == "bank" && table == "Notes" }
 		})
-		r.server.Tables.Set("a", "locked", &Critical{Key: []Column{{Name: "id", Type: "text"}}, Made: true})
+		r.server.Tables.Set("a", "locked", &Critical{ID: [16]byte{0xab}, Key: []Column{{Name: "id", Type: "text"}}, Marked: true, Made: true})
+		r.server.Tables.Set("b", "leaving", &Critical{ID: [16]byte{0xcd}, Key: []Column{{Name: "id", Type: "text"}}, Made: true})
 		client, backend := r.login(d)
 		for text, why := range map[string]string{
 			"CREATE TABLE a.b (k int PRIMARY KEY, n counter) WITH comment = '@critical'":                          "counters",
@@ -25,6 +26,8 @@ func TestSchemaChangesThatCriticalTablesCannotBear(t *testing.T) {
 			"ALTER TABLE a.locked WITH comment = '@critical(key=row)'":                                            "key and scope stay",
 			"ALTER TABLE a.b WITH COMMENT = $$@critical(strict=maybe)$$":                                          "strict cannot be",
 			"CREATE MATERIALIZED VIEW a.v AS SELECT * FROM a.locked WHERE id IS NOT NULL PRIMARY KEY (id)":        "a.locked is critical: a materialised view",
+			"DROP TABLE a.music_lock_ab000000000000000000000000000000":                                            "take @critical out of its comment first",
+			"drop table if exists \"a\".music_lock_AB000000000000000000000000000000":                              "has the locks of a.locked",
 			"ALTER KEYSPACE a WITH durable_writes = false":                                                        "a.locked is critical: durable_writes",
 			"ALTER TABLE a.b WITH comment = '@critical(key=column)' /*" + strings.Repeat("x", 70_000) + "*/":      "key cannot be",
 		} {
@@ -44,6 +47,8 @@ func TestSchemaChangesThatCriticalTablesCannotBear(t *testing.T) {
 			"ALTER TABLE a.b WITH gc_grace_seconds = 0",
 			"CREATE MATERIALIZED VIEW a.v AS SELECT * FROM a.b WHERE id IS NOT NULL PRIMARY KEY (id)",
 			"DROP MATERIALIZED VIEW a.locked",
+			"DROP TABLE b.music_lock_cd000000000000000000000000000000",
+			"DROP TABLE c.music_lock_ab000000000000000000000000000000",
 			"ALTER KEYSPACE bank WITH durable_writes = false",
 		} {
 			relayed(client, backend, 1, query(text), &message.VoidResult{})

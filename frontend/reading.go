@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"bytes"
+	"encoding/hex"
 	"strings"
 
 	"music/rewrite"
@@ -82,6 +83,10 @@ func (c *conn) readHead(text []byte, head rewrite.Head, keyspaceOfRequest string
 	}
 	if c.closed(head) {
 		r.meaning, r.failure = refused, invalid("MUSIC_REFUSED: %s is for the proxies only", c.tableName())
+		return r
+	}
+	if f := c.keepsLocks(head); f != nil {
+		r.meaning, r.failure = refused, f
 		return r
 	}
 	if table != nil && table.Critical() != nil && r.meaning != schema {
@@ -189,6 +194,19 @@ func (c *conn) closed(head rewrite.Head) bool {
 		return what.Kind != rewrite.SchemaKeyspace || what.Action != rewrite.Alter
 	}
 	return c.isOurs() && (what.Kind != rewrite.SchemaTable || what.Action != rewrite.Drop)
+}
+
+// keepsLocks refuses to drop the lock rows of a table that is to stay critical.
+func (c *conn) keepsLocks(head rewrite.Head) (f *Failure) {
+	if head.Verb != rewrite.Schema || head.Schema.Action != rewrite.Drop || !c.isOurs() {
+		return nil
+	}
+	c.server.Tables.Critical(func(t *Table, critical *Critical) {
+		if critical.Marked && string(c.name) == t.Keyspace+"\x00"+CompanionPrefix+hex.EncodeToString(critical.ID[:]) {
+			f = invalid("MUSIC_REFUSED: %s has the locks of %s, which is critical: take @critical out of its comment first", c.tableName(), t)
+		}
+	})
+	return f
 }
 
 // tableName is the name last looked up, as it is told to people.

@@ -38,8 +38,11 @@ type Critical struct {
 	MaxLease time.Duration // default and most of a client lease
 	Mortal   bool          // rows have a time to live by default
 	Settings               // of the table's comment
+	Marked   bool          // its comment, or the configuration, says that it is critical; else only its lock rows do
 	Made     bool          // there are lock rows: key and scope cannot change
 	Refused  string        // why no lock can be had; empty when locks work
+
+	Generation [16]byte // id of the table of its lock rows: references of another one mean nothing
 }
 
 // unit is what one lock covers.

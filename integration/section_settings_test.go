@@ -93,10 +93,10 @@ func TestCriticalWithoutTheCommentUntilTheCompanionIsDropped(t *testing.T) {
 	s.refused(s.client, "MUSIC_UNLOCKED", plainWrite)
 	s.refused(s.client, "MUSIC_LOST MUSIC_NOT_HELD", fmt.Sprintf("INSERT INTO ACCOUNTS (branch, id, balance) VALUES ('b', 'x', 3) USING LOCK %d", ref))
 	again := s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'b'"), "HELD")
-	assert.EqualValues(t, 1, again, "references begin anew")
+	assert.Greater(t, again, ref, "references go on above")
 	s.works(s.client, fmt.Sprintf("INSERT INTO ACCOUNTS (branch, id, balance) VALUES ('b', 'x', 4) USING LOCK %d", again))
 	base, head := s.term("b")
-	assert.EqualValues(t, 1, head)
+	assert.Positive(t, head)
 	assert.Positive(t, base)
 }
 

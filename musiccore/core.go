@@ -26,6 +26,7 @@ type Core struct {
 type facts struct {
 	closed Stamp // PROTOCOL.md 1, D
 	strict bool
+	first  LockRef // no reference of the table lies below
 }
 
 // counters are the numbers given last; none is given twice.
@@ -220,6 +221,21 @@ func (c *Core) Closed(now Now, table [16]byte, closed Stamp) Effects {
 	return c.leave()
 }
 
+// CountFrom tells the lowest reference of a table's generation: those below were
+// of its generations before, and may still be in somebody's hands. It is to be
+// called, like Closed, before a table's first operation. Another number than
+// before is another generation: whatever is known of the last one is lost.
+func (c *Core) CountFrom(now Now, table [16]byte, first LockRef) Effects {
+	c.up(now)
+	f := c.facts[table]
+	if f.first != first {
+		c.lose(now, table)
+	}
+	f.first = first
+	c.facts[table] = f
+	return c.leave()
+}
+
 // Altered tells of a schema event on a table: its open terms are renewed and
 // its puts wait for that, since stamps must not lag behind a column that was
 // added again (PROTOCOL.md 1, Renew).
@@ -238,9 +254,14 @@ func (c *Core) Altered(now Now, table [16]byte) Effects {
 // Dropped tells that a table or its companion is no more: its terms are lost.
 func (c *Core) Dropped(now Now, table [16]byte) Effects {
 	c.up(now)
+	c.lose(now, table)
+	return c.leave()
+}
+
+// lose ends all that is known of a table's locks.
+func (c *Core) lose(now Now, table [16]byte) {
 	c.idle.forget(table)
 	c.each(table, func(k *key) { k.bury(now, ErrLost) })
-	return c.leave()
 }
 
 // Rejoin continues with a new session. Every term and place of the old one is

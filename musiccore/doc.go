@@ -12,6 +12,8 @@
 //
 //	key          one partition of a critical table: what is locked
 //	reference    1, 2, 3 … per key: the place in the queue, and the fencing token
+//	generation   of a table: its lock rows from their making on; references of the
+//	             next one lie above all of the last
 //	queue        the live references, head..guard
 //	head, holder the lowest live reference
 //	term         the head's tenure on one base: the unit of fencing

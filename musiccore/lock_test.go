@@ -778,6 +778,37 @@ func TestDropped(t *testing.T) {
 	}
 }
 
+// A table's next generation goes on above all references of the last.
+func TestReferencesOfTheNextGeneration(t *testing.T) {
+	d := newDesk(t)
+	s := newStore(d)
+	section := func(want LockRef) {
+		t.Helper()
+		op := d.lock(Request{})
+		s.run()
+		if g := d.state(op, Held); g.Ref != want {
+			t.Fatalf("reference %d, want %d", g.Ref, want)
+		}
+		d.unlock(want)
+		s.run()
+	}
+	section(1)
+	d.take(d.core.Dropped(d.time(), d.table))
+	s.row = nil
+	early := d.lock(Request{}) // its Enqueue counts from 1
+	d.take(d.core.CountFrom(d.time(), d.table, 65537))
+	d.fails(early, ErrLost)
+	d.open = nil
+	section(65537)
+	section(65538)
+	op := d.lock(Request{Ref: 1})
+	s.run()
+	d.state(op, LostState)
+	if len(d.alarms) != 0 {
+		t.Fatal(d.alarms)
+	}
+}
+
 func TestIdleRowsAreBounded(t *testing.T) {
 	i := newIdle(3)
 	for n := range 10 {

@@ -322,7 +322,10 @@ func (k *key) gather(now Now, vacant bool) ([]*place, Block) {
 	}
 	k.asking = nil
 	k.c.last.request++
-	b := Block{N: int32(len(ps)), Session: k.c.self.id, Req: k.c.last.request, Retained: k.retains(now, vacant, ps)}
+	b := Block{
+		First: k.c.facts[k.id.Table].first, N: int32(len(ps)), Session: k.c.self.id, Req: k.c.last.request,
+		Retained: k.retains(now, vacant, ps),
+	}
 	if b.Retained && vacant {
 		b.N = max(b.N, k.spare)
 	} else if b.Retained {

@@ -1,8 +1,9 @@
 package musiccore
 
-// LockRef numbers the references of one key: 1, 2, 3 … without gaps. It is
-// the place in the key's queue and the fencing token (paper §III,
-// createLockRef; PROTOCOL.md 1). 0 is no reference.
+// LockRef numbers the references of one key: 1, 2, 3 …, or from where the
+// table's generation begins (CountFrom). It is the place in the key's queue and the
+// fencing token (paper §III, createLockRef; PROTOCOL.md 1). While anybody
+// holds or waits there are no gaps. 0 is no reference.
 type LockRef int64
 
 // Stamp is a write timestamp of the store in microseconds. Stamps are

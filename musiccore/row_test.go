@@ -67,6 +67,27 @@ func TestEnqueueOfANewKey(t *testing.T) {
 	}
 }
 
+// What the generations before have given is never given again, also where a row of theirs is still there.
+func TestEnqueueInTheNextGeneration(t *testing.T) {
+	b := block(100, 2, 1, 7)
+	want := Row{Guard: 101, Queue: []Block{b}, Base: 50, Head: 100, Dirty: true}
+	if s := Enqueue(nil, b, 0, 50); !equal(s.Set.Row, want) || !s.sound(nil) {
+		t.Fatalf("a new key: %+v", s)
+	}
+	empty := Row{Guard: 4, Head: 5, Base: 100}
+	want = Row{Guard: 101, Queue: []Block{b}, Base: 101, Head: 100}
+	if s := Enqueue(&empty, b, 0, 50); !equal(s.Set.Row, want) || !s.sound(&empty) {
+		t.Fatalf("an empty queue: %+v", s)
+	}
+	held := Row{Guard: 4, Head: 4, Queue: []Block{block(4, 1, 9, 9)}, Base: 100}
+	if s := Enqueue(&held, b, 0, 50); s.Set.Row.Guard != 6 {
+		t.Fatalf("behind somebody there are no gaps: %+v", s)
+	}
+	if above := (Row{Guard: 200, Head: 201, Base: 100}); Enqueue(&above, b, 0, 50).Set.Row.Guard != 202 {
+		t.Fatal("references never fall")
+	}
+}
+
 func TestEnqueueOnAnEmptyQueueGrants(t *testing.T) {
 	r := Row{Guard: 4, Head: 5, Queue: []Block{block(4, 1, 9, 9)}, Base: 100, Owner: SessionID{}}
 	s := Enqueue(&r, block(0, 2, 1, 7), 0, 50)

@@ -38,23 +38,24 @@ type Swap struct {
 }
 
 // Enqueue appends n = b.N references to the queue; nil is a key without a
-// lock row. b.First is chosen here. Where the queue is empty the first
+// lock row. b.First is chosen here: no lower than it is given where nobody
+// holds or waits, else behind the guard. Where the queue is empty the first
 // reference HOLDS when the Swap is applied (PROTOCOL.md 1, Enqueue; paper §IV
 // createLockRef).
 func Enqueue(r *Row, b Block, closed, clk Stamp) Swap {
 	if r == nil {
-		b.First = 1
-		row := Row{Guard: LockRef(b.N), Queue: []Block{b}, Base: max(clk, 1), Head: 1, Dirty: true}
+		b.First = max(b.First, 1)
+		row := Row{Guard: b.Last(), Queue: []Block{b}, Base: max(clk, 1), Head: b.First, Dirty: true}
 		return Swap{If{What: IfAbsent}, Set{Q: true, T: true, Row: row}}
 	}
-	b.First = r.Guard + 1
-	row := Row{Guard: r.Guard + LockRef(b.N)}
 	if r.Empty() {
-		row.Queue = []Block{b}
+		b.First = max(b.First, r.Guard+1)
+		row := Row{Guard: b.Last(), Queue: []Block{b}}
 		row.Base, row.Head, row.Dirty = max(r.Base+1, clk), b.First, r.DirtySince(closed)
 		return Swap{If{What: IfGuardBase, Guard: r.Guard, Base: r.Base}, Set{Q: true, T: true, Row: row}}
 	}
-	row.Queue = make([]Block, 0, len(r.Queue)+1)
+	b.First = r.Guard + 1
+	row := Row{Guard: b.Last(), Queue: make([]Block, 0, len(r.Queue)+1)}
 	for _, old := range r.Queue {
 		if old.Last() >= r.Head {
 			row.Queue = append(row.Queue, old)
@@ -156,7 +157,8 @@ func (s Swap) onto(r Row) Row {
 func (s Swap) sound(from *Row) bool {
 	to := s.Set.Row
 	if from == nil {
-		return s.If.What == IfAbsent && to.Head == 1 && to.Guard >= 1 && to.Base > 0
+		begins := len(to.Queue) == 1 && to.Head == to.newest().First && to.Guard == to.newest().Last()
+		return s.If.What == IfAbsent && begins && to.Head >= 1 && to.Guard >= to.Head && to.Base > 0
 	}
 	ok := s.Set.Q || s.Set.T
 	if s.Set.Q {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
+	"github.com/google/uuid"
 
 	"music/frontend"
 	"music/rewrite"
@@ -23,7 +24,7 @@ func (s *schema) read(ctx context.Context) ([]*dataTable, error) {
 	}
 	var found []*dataTable
 	for _, t := range all {
-		t.made = companions[t.keyspace+"\x00"+t.companion()]
+		t.companionID, t.made = companions[t.keyspace+"\x00"+t.companion()]
 		if !t.marked && !t.made {
 			continue
 		}
@@ -40,9 +41,9 @@ func (s *schema) read(ctx context.Context) ([]*dataTable, error) {
 	return found, nil
 }
 
-// readTables reads all tables, and the names of those that may be companions.
-func (s *schema) readTables(ctx context.Context) (all []*dataTable, names map[string]bool, err error) {
-	names = map[string]bool{}
+// readTables reads all tables, and the names and ids of those that may be companions.
+func (s *schema) readTables(ctx context.Context) (all []*dataTable, names map[string]uuid.UUID, err error) {
+	names = map[string]uuid.UUID{}
 	iter := s.ask("SELECT keyspace_name, table_name, id, comment, flags, gc_grace_seconds, default_time_to_live FROM system_schema.tables").IterContext(ctx)
 	var keyspace, name, comment string
 	var id gocql.UUID
@@ -50,7 +51,7 @@ func (s *schema) readTables(ctx context.Context) (all []*dataTable, names map[st
 	var grace, ttl int
 	for iter.Scan(&keyspace, &name, &id, &comment, &flags, &grace, &ttl) {
 		if strings.HasPrefix(name, frontend.CompanionPrefix) {
-			names[keyspace+"\x00"+name] = true
+			names[keyspace+"\x00"+name] = uuid.UUID(id)
 			continue
 		}
 		t := &dataTable{keyspace: keyspace, name: name, id: id, mortal: ttl > 0}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 	"github.com/google/uuid"
@@ -29,13 +30,15 @@ type dataTable struct {
 	closed         musiccore.Stamp // no plain write is stamped at or above it (PROTOCOL.md 1, D)
 	marked         bool            // the comment, or a pattern of the configuration, says that it is critical
 	made           bool            // the companion is there
+	companionID    uuid.UUID       // … under this id; nobody's where it is not there
 	refused        string          // why it cannot be locked
 	stored         storedTable     // its row in music.tables
 	ignored        string          // what of the comment cannot hold while there are lock rows
 	dc             string          // of scope=local: where its locks are decided
 	local          *gocql.Session  // of scope=local: meets the nodes of dc alone
 
-	texts [ifBase + 1]string // of the LWTs and the read, by shape
+	texts   [ifBase + 1]string         // of the LWTs and the read, by shape
+	counted atomic.Pointer[generation] // of its references; nil until it is known
 }
 
 // The statements on a lock row, by what they compare.

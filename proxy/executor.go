@@ -90,6 +90,9 @@ func (x *executor) readRow(ctx context.Context, t *dataTable, pk string, quorum 
 
 // apply runs one LWT. A refusal is certain; every error is an unknown outcome, whatever its code (PROTOCOL.md 1, lwt).
 func (x *executor) apply(ctx context.Context, t *dataTable, pk string, s musiccore.Swap) musiccore.Result {
+	if err := t.counted.Load().admit(ctx, x.session, s); err != nil {
+		return musiccore.Result{Cause: err}
+	}
 	text, values := bindSwap(t, pk, s)
 	where := x.scope(t)
 	applied, err := where.session.Query(text, values...).Consistency(where.quorum).SerialConsistency(where.serial).MapScanCASContext(ctx, map[string]any{})

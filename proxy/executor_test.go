@@ -30,6 +30,7 @@ func openExecutor(t *testing.T) (*executor, musiccore.Key) {
 	s.do("CREATE TABLE KS.t (a text, b int, v text, PRIMARY KEY ((a, b)))")
 	table := &dataTable{keyspace: s.keyspace, name: "t", id: [16]byte{1}, key: []frontend.Column{{Name: "a", Type: "text"}, {Name: "b", Type: "int"}}}
 	table.prepareTexts()
+	table.counted.Store(endless())
 	s.do(table.companionDDL())
 	sc := &schema{session: s.session}
 	sc.byID.Store(&map[[16]byte]*dataTable{table.id: table})
@@ -185,6 +186,7 @@ func TestExecutorOfRowKeys(t *testing.T) {
 	sc := &schema{session: s.session, release: "5.0.8"}
 	table := &dataTable{keyspace: s.keyspace, name: "t", id: [16]byte{1}, settings: frontend.Settings{Row: true}}
 	require.NoError(t, sc.readColumns(t.Context(), table))
+	table.counted.Store(endless())
 	s.do(table.companionDDL())
 	sc.byID.Store(&map[[16]byte]*dataTable{table.id: table})
 	x := &executor{session: s.session, schema: sc}

@@ -27,6 +27,7 @@ func playExecutor(t *testing.T, local bool, answer func(asked) message.Message) 
 		settings: frontend.Settings{Local: local}, local: n.session,
 	}
 	table.prepareTexts()
+	table.counted.Store(endless())
 	sc := &schema{session: n.session}
 	sc.byID.Store(&map[[16]byte]*dataTable{table.id: table})
 	key := musiccore.Key{Table: table.id, PK: string(rewrite.RoutingKey([][]byte{[]byte("x"), {0, 0, 0, 7}}))}

@@ -55,6 +55,9 @@ func makeKeyspace(ctx context.Context, s *gocql.Session, replication string) err
 			" WITH id = "+tableID("music", "proxies").String()+" AND comment = 'which proxy stands for which node'"+hasty,
 		"CREATE TABLE IF NOT EXISTS music.tables (id uuid PRIMARY KEY, closed bigint, settings text)"+
 			" WITH id = "+tableID("music", "tables").String()+" AND comment = 'critical tables: written by LWT only'",
+		"CREATE TABLE IF NOT EXISTS music.generations (keyspace_name text, table_name text, companion uuid, first bigint, last bigint,"+
+			" PRIMARY KEY ((keyspace_name, table_name)))"+
+			" WITH id = "+tableID("music", "generations").String()+" AND comment = 'which references were given by critical tables of that name: written by LWT only'",
 		"CREATE TABLE IF NOT EXISTS music.named (name text PRIMARY KEY, value text)"+
 			" WITH id = "+tableID("music", "named").String()+" AND comment = '@critical named locks and elections'",
 	)

@@ -207,14 +207,18 @@ func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 	if err != nil {
 		return nil, err
 	}
+	before := *s.byID.Load()
 	byID := map[[16]byte]*dataTable{}
 	for _, t := range found {
 		byID[t.id] = t
+		if old := before[t.id]; old != nil && old.companionID == t.companionID {
+			t.counted.Store(old.counted.Load())
+		}
 	}
-	before := *s.byID.Load()
 	s.byID.Store(&byID)
 	s.forget(ctx, before, byID)
 	for _, t := range found {
+		s.bury(before[t.id], t)
 		s.show(t, "it is becoming critical; try again")
 	}
 	if s.answered(ctx) {
@@ -269,6 +273,17 @@ func (s *schema) forget(ctx context.Context, before, now map[[16]byte]*dataTable
 	}
 }
 
+// bury ends the terms of a table whose lock rows are gone: nobody sees them any more, so another proxy may give the lock as soon as
+// this one is said to have followed.
+func (s *schema) bury(before, t *dataTable) {
+	if before == nil || !before.made || before.companionID == t.companionID {
+		return
+	}
+	s.event(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Dropped(now, t.id) })
+	s.log.Warn().Stringer("table", t).Str("lock_table", t.companion()).
+		Msg("its lock table was dropped while it is critical: all of its locks have ended, and it gets a new one")
+}
+
 func (s *schema) event(event func(*musiccore.Core, musiccore.Now) musiccore.Effects) {
 	if s.tell != nil {
 		s.tell(event)
@@ -279,6 +294,7 @@ func (s *schema) event(event func(*musiccore.Core, musiccore.Now) musiccore.Effe
 // proxy's reference may come before any LOCK does.
 func (s *schema) introduce() {
 	for id, t := range *s.byID.Load() {
+		s.countFrom(t)
 		s.event(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Closed(now, id, t.closed) })
 		s.event(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects {
 			return c.Strict(now, id, t.settings.Strict)
@@ -318,7 +334,7 @@ func (s *schema) publish(t *dataTable, refused string) {
 	}
 	s.tables.Set(t.keyspace, t.name, &frontend.Critical{
 		ID: t.id, Key: t.key, Primary: t.primary, Columns: t.all, Static: t.static, Closed: t.closed, Created: t.born, MaxLease: lease,
-		Mortal: t.mortal, Settings: t.settings, Made: t.made, Refused: refused,
+		Mortal: t.mortal, Settings: t.settings, Marked: t.marked, Made: t.made, Generation: t.companionID, Refused: refused,
 	})
 }
 
@@ -332,9 +348,6 @@ func (s *schema) settle(ctx context.Context, before, t *dataTable, version gocql
 		s.publish(t, t.refused)
 		return nil, nil
 	}
-	if before != nil && before.made && !t.made {
-		s.event(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Dropped(now, t.id) })
-	}
 	late, err = s.barrier(ctx, t, version)
 	if err != nil || len(late) > 0 {
 		return late, err
@@ -343,7 +356,13 @@ func (s *schema) settle(ctx context.Context, before, t *dataTable, version gocql
 		if err := s.session.Query(t.companionDDL()).ExecContext(ctx); err != nil {
 			return nil, fmt.Errorf("make the lock table of %s: %w", t, err)
 		}
+		if err := s.readCompanionID(ctx, t); err != nil {
+			return nil, err
+		}
 		t.made = true
+	}
+	if err := s.count(ctx, t); err != nil {
+		return nil, err
 	}
 	s.event(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects {
 		return c.Strict(now, t.id, t.settings.Strict)

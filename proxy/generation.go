@@ -1,0 +1,165 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+	"github.com/google/uuid"
+
+	"music/frontend"
+	"music/musiccore"
+)
+
+// firstReferences is how many references a generation may give before it must ask for more. It asks for as many again as it has,
+// so that few ever ask often.
+const firstReferences = 1 << 16
+
+var (
+	// errNoGeneration tells that it is not known yet from where on the references of a table count.
+	errNoGeneration = errors.New("from where on the table's references count is not known yet")
+	// errGenerationOver tells that the lock table has been dropped and made anew.
+	errGenerationOver = errors.New("the lock table was dropped and made anew")
+	// errUsedUp tells that a table has no reference left.
+	errUsedUp = errors.New("all references of the table are used up")
+)
+
+// generation is the time of one lock table, from its making to its end. What music.generations says of the name of the data table
+// stays when that is dropped: so references of its next generation lie above all of this one's, which may still be in somebody's
+// hands. It is shared by whoever carries out commands.
+type generation struct {
+	keyspace, table string
+	companion       uuid.UUID // id of the lock table
+	first           musiccore.LockRef
+
+	last    atomic.Int64 // the highest reference that any proxy may give, as this one knows; it only rises
+	raising sync.Mutex
+}
+
+// generation finds the generation of a table's companion, or begins it. errRaced tells that another proxy was first.
+func (s *schema) generation(ctx context.Context, t *dataTable) (*generation, error) {
+	g := &generation{keyspace: t.keyspace, table: t.name, companion: t.companionID, first: 1}
+	var companion gocql.UUID
+	var first, last int64
+	err := s.session.Query("SELECT companion, first, last FROM music.generations WHERE keyspace_name = ? AND table_name = ?", t.keyspace, t.name).
+		Consistency(gocql.Quorum).ScanContext(ctx, &companion, &first, &last)
+	var begin *gocql.Query
+	switch {
+	case errors.Is(err, gocql.ErrNotFound):
+		begin = s.session.Query("INSERT INTO music.generations (keyspace_name, table_name, companion, first, last) VALUES (?, ?, ?, ?, ?) IF NOT EXISTS",
+			t.keyspace, t.name, gocql.UUID(g.companion), int64(g.first), g.upTo(firstReferences))
+	case err != nil:
+		return nil, fmt.Errorf("read music.generations of %s: %w", t, err)
+	case uuid.UUID(companion) == g.companion:
+		g.first = musiccore.LockRef(first)
+		g.last.Store(last)
+		return g, nil
+	default:
+		g.first = musiccore.LockRef(last) + 1
+		begin = s.session.Query("UPDATE music.generations SET companion = ?, first = ?, last = ? WHERE keyspace_name = ? AND table_name = ? IF companion = ? AND last = ?",
+			gocql.UUID(g.companion), int64(g.first), g.upTo(firstReferences), t.keyspace, t.name, companion, last)
+	}
+	if g.first > frontend.MaxRef {
+		return nil, fmt.Errorf("%w: %s", errUsedUp, t)
+	}
+	applied, err := begin.Consistency(gocql.Quorum).SerialConsistency(gocql.Serial).MapScanCASContext(ctx, map[string]any{})
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("begin to count the references of %s: %w", t, err)
+	case !applied:
+		return nil, fmt.Errorf("begin to count the references of %s: %w", t, errRaced)
+	}
+	g.last.Store(g.upTo(firstReferences))
+	s.log.Info().Stringer("table", t).Int64("first", int64(g.first)).Msg("references begin")
+	return g, nil
+}
+
+// upTo is the highest reference where there are n of them.
+func (g *generation) upTo(n int64) int64 { return min(int64(g.first)+n-1, int64(frontend.MaxRef)) }
+
+// admit returns nil once an LWT may be sent: the references that it gives are of this generation, and none that comes later counts
+// from below.
+func (g *generation) admit(ctx context.Context, s *gocql.Session, swap musiccore.Swap) error {
+	if !swap.Set.Q {
+		return nil
+	}
+	guard := swap.Set.Row.Guard
+	switch {
+	case g == nil:
+		return errNoGeneration
+	case swap.If.What == musiccore.IfAbsent && swap.Set.Row.Head < g.first:
+		return errGenerationOver
+	case int64(guard) <= g.last.Load():
+		return nil
+	case guard > frontend.MaxRef:
+		return errUsedUp
+	}
+	g.raising.Lock()
+	defer g.raising.Unlock()
+	for last := g.last.Load(); last < int64(guard); last = g.last.Load() {
+		if err := g.raise(ctx, s, last); err != nil {
+			return fmt.Errorf("raise the last reference of %s.%s: %w", g.keyspace, g.table, err)
+		}
+	}
+	return nil
+}
+
+// raise has the generation go on to twice as many references as it has, or takes what another proxy has raised it to.
+func (g *generation) raise(ctx context.Context, s *gocql.Session, last int64) error {
+	next := g.upTo(2 * (last - int64(g.first) + 1))
+	now := map[string]any{}
+	applied, err := s.Query("UPDATE music.generations SET last = ? WHERE keyspace_name = ? AND table_name = ? IF companion = ? AND last = ?",
+		next, g.keyspace, g.table, gocql.UUID(g.companion), last).
+		Consistency(gocql.Quorum).SerialConsistency(gocql.Serial).MapScanCASContext(ctx, now)
+	if err != nil {
+		return err
+	}
+	if !applied {
+		companion, _ := now["companion"].(gocql.UUID)
+		raised, _ := now["last"].(int64)
+		if uuid.UUID(companion) != g.companion || raised <= last {
+			return errGenerationOver
+		}
+		next = raised
+	}
+	g.last.Store(next)
+	return nil
+}
+
+// readCompanionID reads the id under which the lock table was made: that of whoever was first.
+func (s *schema) readCompanionID(ctx context.Context, t *dataTable) error {
+	var id gocql.UUID
+	err := s.ask("SELECT id FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?", t.keyspace, t.companion()).ScanContext(ctx, &id)
+	if errors.Is(err, gocql.ErrNotFound) {
+		err = errChanged
+	}
+	if err != nil {
+		return fmt.Errorf("read the id of the lock table of %s: %w", t, err)
+	}
+	t.companionID = uuid.UUID(id)
+	return nil
+}
+
+// count lets a table have references: above all of its generations before.
+func (s *schema) count(ctx context.Context, t *dataTable) error {
+	if t.counted.Load() != nil {
+		return nil
+	}
+	g, err := s.generation(ctx, t)
+	if err != nil {
+		return err
+	}
+	t.counted.Store(g)
+	s.countFrom(t)
+	return nil
+}
+
+// countFrom tells the cores where the references of a table begin.
+func (s *schema) countFrom(t *dataTable) {
+	if g := t.counted.Load(); g != nil {
+		s.event(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.CountFrom(now, t.id, g.first) })
+	}
+}

@@ -1,0 +1,146 @@
+package proxy
+
+import (
+	"bytes"
+	"encoding/binary"
+	"sync"
+	"testing"
+
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"music/frontend"
+	"music/musiccore"
+)
+
+// endless is a generation that has all references.
+func endless() *generation {
+	g := &generation{first: 1}
+	g.last.Store(int64(frontend.MaxRef))
+	return g
+}
+
+// counters plays the rows of music.generations, as a node keeps them.
+type counters struct {
+	mu   sync.Mutex
+	rows map[string]map[string][]byte
+	lwts int
+}
+
+// answer carries out one statement on them.
+func (c *counters) answer(a asked) message.Message {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	name := string(a.where["keyspace_name"]) + "." + string(a.where["table_name"])
+	row := c.rows[name]
+	if a.verb() == "SELECT" {
+		if row == nil {
+			return noRow("companion", "first", "last")
+		}
+		return rowOf("companion", row["companion"], "first", row["first"], "last", row["last"])
+	}
+	c.lwts++
+	if a.verb() == "INSERT" {
+		name = string(a.set["keyspace_name"]) + "." + string(a.set["table_name"])
+		if c.rows[name] == nil {
+			c.rows[name] = a.set
+			return applied(true)
+		}
+		return applied(false)
+	}
+	for column, value := range a.cond {
+		if row == nil || !bytes.Equal(row[column], value) {
+			return rowOf("[applied]", []byte{0}, "companion", row["companion"], "last", row["last"])
+		}
+	}
+	for column, value := range a.set {
+		row[column] = value
+	}
+	return applied(true)
+}
+
+// lastOf is the highest reference that a table's row allows.
+func (c *counters) lastOf(name string) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return int64(binary.BigEndian.Uint64(c.rows[name]["last"]))
+}
+
+// gives is an LWT that gives the references up to guard.
+func gives(guard musiccore.LockRef) musiccore.Swap {
+	return musiccore.Swap{
+		If: musiccore.If{What: musiccore.IfGuard, Guard: guard - 1}, Set: musiccore.Set{Q: true, Row: musiccore.Row{Guard: guard}},
+	}
+}
+
+// References of a table's next generation lie above all that any proxy has given in the last, whatever ended that; and whoever has not
+// heard of the end gives nothing above what he may.
+func TestReferencesOfGenerationsDoNotMeet(t *testing.T) {
+	c := &counters{rows: map[string]map[string][]byte{}}
+	n := startCQLNode(t, c.answer)
+	ctx := t.Context()
+	proxies := [2]*schema{{session: n.session}, {session: n.session}}
+	highest := musiccore.LockRef(0)
+	for companion := range byte(12) {
+		table := &dataTable{keyspace: "bank", name: "accounts", id: [16]byte{companion / 3}, companionID: uuid.UUID{companion + 1}}
+		var both [2]*generation
+		for i, s := range proxies {
+			g, err := s.generation(ctx, table)
+			require.NoError(t, err)
+			assert.Greater(t, g.first, highest, "above all of the generations before")
+			both[i] = g
+		}
+		assert.Equal(t, both[0].first, both[1].first, "one answer at every proxy")
+		top := both[0].first
+		for step := musiccore.LockRef(1); step < 1<<(10+companion); step *= 3 {
+			guard := both[0].first + step
+			require.NoError(t, both[step%2].admit(ctx, n.session, gives(guard)))
+			assert.GreaterOrEqual(t, c.lastOf("bank.accounts"), int64(guard), "raised before it is given")
+			top = guard
+		}
+		highest = top
+		if companion > 0 {
+			old := &generation{keyspace: "bank", table: "accounts", companion: uuid.UUID{companion}, first: 1}
+			old.last.Store(1)
+			assert.ErrorIs(t, old.admit(ctx, n.session, gives(2)), errGenerationOver)
+			begins := musiccore.Enqueue(nil, musiccore.Block{First: 1, N: 1}, 0, 1)
+			assert.ErrorIs(t, both[0].admit(ctx, n.session, begins), errGenerationOver, "a key that counts as before")
+		}
+	}
+}
+
+// A proxy asks for more references a few times in the life of a table, whatever it gives.
+func TestReferencesAreAskedForSeldom(t *testing.T) {
+	c := &counters{rows: map[string]map[string][]byte{}}
+	n := startCQLNode(t, c.answer)
+	g, err := (&schema{session: n.session}).generation(t.Context(), &dataTable{keyspace: "bank", name: "accounts", companionID: uuid.UUID{1}})
+	require.NoError(t, err)
+	for guard := musiccore.LockRef(1); guard < frontend.MaxRef; guard += guard/7 + 1 {
+		require.NoError(t, g.admit(t.Context(), n.session, gives(guard)))
+	}
+	require.NoError(t, g.admit(t.Context(), n.session, gives(frontend.MaxRef)))
+	assert.ErrorIs(t, g.admit(t.Context(), n.session, gives(frontend.MaxRef+1)), errUsedUp)
+	assert.Less(t, c.lwts, 27)
+}
+
+// What is not known gives nothing; what changes no queue needs no reference.
+func TestNoReferencesBeforeTheyAreCounted(t *testing.T) {
+	var g *generation
+	assert.ErrorIs(t, g.admit(t.Context(), nil, gives(1)), errNoGeneration)
+	assert.NoError(t, g.admit(t.Context(), nil, musiccore.Release(musiccore.Row{Guard: 1, Head: 1, Base: 5}, 2, false, 10)))
+	n := startCQLNode(t, nil)
+	known := &generation{first: 1}
+	known.last.Store(5)
+	for name, failure := range failures() {
+		if failure == nil {
+			continue
+		}
+		n.saysAlways(failure)
+		assert.Error(t, known.admit(t.Context(), n.session, gives(6)), name)
+		_, err := (&schema{session: n.session}).generation(t.Context(), &dataTable{})
+		assert.Error(t, err, name)
+	}
+	assert.EqualValues(t, 5, known.last.Load())
+}
