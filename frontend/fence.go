@@ -262,7 +262,7 @@ func uncertain() *Failure {
 	extra = binary.BigEndian.AppendUint32(extra, 1)
 	extra = binary.BigEndian.AppendUint16(extra, uint16(len(primitive.WriteTypeSimple)))
 	return &Failure{
-		Code: primitive.ErrorCodeWriteTimeout, Text: "MUSIC_UNCERTAIN: whether this write was carried out is unknown; read USING LOCK to see",
+		Code: primitive.ErrorCodeWriteTimeout, Text: "MUSIC_UNCERTAIN: whether this write was carried out is unknown: read USING LOCK the same lock_ref to see, or LOCK again and read where that is lost",
 		Extra: append(extra, primitive.WriteTypeSimple...),
 	}
 }

@@ -174,8 +174,10 @@ func lockFailure(err error, t *Table, ref musiccore.LockRef) *Failure {
 	switch {
 	case errors.Is(err, musiccore.ErrNotHeld):
 		return invalid("MUSIC_NOT_HELD: lock_ref %d is not the holder of this key of %s: it waits, or was never given for this key", ref, t)
+	case errors.Is(err, musiccore.ErrGivenBack):
+		return invalid("MUSIC_LOST: lock_ref %d on %s was given back by UNLOCK; nothing was written, and nothing more will succeed under it: LOCK again", ref, t)
 	case errors.Is(err, musiccore.ErrLost):
-		return invalid("MUSIC_LOST: lock_ref %d on %s has expired or was preempted; nothing was written, and nothing more will succeed under it: LOCK again", ref, t)
+		return invalid("MUSIC_LOST: lock_ref %d on %s has expired, was preempted or was given back; nothing was written, and nothing more will succeed under it: LOCK again", ref, t)
 	case errors.Is(err, musiccore.ErrTooLarge):
 		return invalid("MUSIC_REFUSED: this key of %s cannot be locked: its partition is too large to be synchronised", t)
 	case errors.Is(err, musiccore.ErrPoisoned):

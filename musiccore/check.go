@@ -52,7 +52,7 @@ func (k *key) answerChecks(id CommandID, r *Row) {
 		case k.owns(r) && !t.broken:
 			k.verdict(c, Tell)
 		default:
-			k.verdict(c, Lost)
+			k.verdict(c, k.parting())
 		}
 	}
 	if t.checks = left; len(left) > 0 && left[len(left)-1].after >= id {
@@ -81,7 +81,7 @@ func (k *key) owns(r *Row) bool {
 // dropChecks answers those that no read can answer any more.
 func (k *key) dropChecks() {
 	for _, c := range k.term.checks {
-		k.verdict(c, Lost)
+		k.verdict(c, k.parting())
 	}
 	k.term.checks = nil
 }

@@ -142,7 +142,7 @@ func (c *Core) End(now Now, tk Ticket, o Outcome) (Verdict, Effects) {
 	c.up(now)
 	k := c.keys[tk.Key]
 	if k == nil || k.term == nil || k.term.id != tk.Term {
-		return Lost, c.leave()
+		return c.missed(tk), c.leave()
 	}
 	v := k.end(now, tk, o)
 	return v, c.leave()
@@ -251,7 +251,7 @@ func (c *Core) Altered(now Now, table [16]byte) Effects {
 	return c.leave()
 }
 
-// Dropped tells that a table or its companion is no more: its terms are lost.
+// Dropped tells that a table or its companion is no more: its terms end.
 func (c *Core) Dropped(now Now, table [16]byte) Effects {
 	c.up(now)
 	c.lose(now, table)
@@ -261,11 +261,12 @@ func (c *Core) Dropped(now Now, table [16]byte) Effects {
 // lose ends all that is known of a table's locks.
 func (c *Core) lose(now Now, table [16]byte) {
 	c.idle.forget(table)
-	c.each(table, func(k *key) { k.bury(now, ErrLost) })
+	c.each(table, func(k *key) { k.bury(now, ErrUnavailable) })
 }
 
-// Rejoin continues with a new session. Every term and place of the old one is
-// lost; the old one is known to be dead.
+// Rejoin continues with a new session. Every term and place of the old one has
+// ended, and the old one is known to be dead: its references go on here for
+// clients that come back.
 func (c *Core) Rejoin(now Now, s *Session) Effects {
 	old := c.self
 	old.End()

@@ -32,6 +32,7 @@ const (
 	Synchronised                     // what older terms may have left cannot surface any more
 	TakenOver                        // a dead session's reference goes on here
 	Forced                           // the head was ended by Force
+	Orphaned                         // the holder's session has ended: its reference goes on where its client comes to, or is passed over
 )
 
 // Note tells what happened, for audit and metrics.
@@ -42,7 +43,7 @@ type Note struct {
 	Owner string        // as LOCK … AS named it
 	How   State         // of Ended: Released or LostState
 	Why   string        // of Forced: the reason that was given
-	For   time.Duration // Granted: waited; Ended: held
+	For   time.Duration // Granted: waited; Ended and Orphaned: held
 }
 
 // Command is one question to the store. Each gets exactly one Reply, however
@@ -151,9 +152,10 @@ const (
 // Verdict is what the client may be told of its operation.
 type Verdict uint8
 
-// Verdicts of End. Tell: what the store answered. Lost: a get is lost, a put
-// is lost with unknown outcome. Uncertain: the outcome is unknown, and what a
-// get read is not told. Later: an Answer tells.
+// Verdicts of End. Tell: what the store answered. Lost: the reference has ended
+// for ever; a get is lost, a put is lost with unknown outcome. Uncertain: the
+// outcome is unknown, and what a get read is not told; the reference may go on.
+// Later: an Answer tells.
 const (
 	Uncertain Verdict = iota
 	Tell

@@ -3,6 +3,7 @@ package musiccore
 import (
 	"encoding/hex"
 	"errors"
+	"fmt"
 )
 
 // What an operation can be told instead of what it asked for. Nothing was
@@ -10,8 +11,11 @@ import (
 var (
 	// ErrNotHeld: the reference waits, was never given, or is of another key.
 	ErrNotHeld = errors.New("musiccore: lock reference is not the holder")
-	// ErrLost: the reference expired, was given back or was preempted; nothing more will succeed.
+	// ErrLost: the reference expired, was given back or was preempted, and that is final: nothing succeeds under it any more, at any
+	// proxy, whichever session dies (key.final).
 	ErrLost = errors.New("musiccore: lock is lost")
+	// ErrGivenBack is the ErrLost of a reference that was given back here.
+	ErrGivenBack = fmt.Errorf("%w: it was given back", ErrLost)
 	// ErrElsewhere: another session has the reference; see ElsewhereError.
 	ErrElsewhere = errors.New("musiccore: lock reference is of another session")
 	// ErrSynchronising: the key is being synchronised, or its window renewed, and that takes longer than an operation waits; it
@@ -29,7 +33,7 @@ var (
 	ErrDraining = errors.New("musiccore: draining")
 	// ErrCrowded: too many wait for the key.
 	ErrCrowded = errors.New("musiccore: too many waiters")
-	// ErrUnavailable: the lock row cannot be read; nothing was left behind.
+	// ErrUnavailable: the lock row cannot be read or written; nothing was left behind.
 	ErrUnavailable = errors.New("musiccore: lock row is unavailable")
 )
 

@@ -42,7 +42,7 @@ func (c *Core) key(id Key) *key {
 	k := &key{c: c, id: id, closed: f.closed, strict: f.strict}
 	k.timer.who = k
 	if r, ok := c.idle.get(id); ok {
-		k.view.row, k.view.known, k.view.firm, k.died, k.spare = r.row, present, c.last.command, r.died, r.spare
+		k.view.row, k.view.known, k.view.firm, k.died, k.spare, k.ended = r.row, present, c.last.command, r.died, r.spare, r.ended
 	}
 	c.keys[id] = k
 	return k
@@ -52,7 +52,7 @@ func (c *Core) key(id Key) *key {
 // empty and certain: a queue that is not could change without us.
 func (c *Core) forget(k *key) {
 	if k.view.firm != 0 && k.view.known == present && k.view.row.Empty() {
-		c.idle.put(k.id, rest{k.view.row, k.died, k.spare})
+		c.idle.put(k.id, rest{k.view.row, k.died, k.spare, k.ended})
 	}
 	delete(c.running, k.view.cmd)
 	c.timers.stop(&k.timer)
@@ -174,7 +174,8 @@ func (k *key) quiet() bool {
 }
 
 // bury ends everything of a key without another word to the store: the
-// session is dead or the table gone, and others clean up by the fences.
+// session is dead or the table gone, and others clean up by the fences. A
+// reference may go on: nobody is told that one is lost.
 func (k *key) bury(now Now, err error) {
 	if k.term != nil {
 		k.loseTerm(now)
@@ -184,6 +185,7 @@ func (k *key) bury(now Now, err error) {
 			// Its client may go on with the reference, here or elsewhere: a Takeover when its turn comes.
 			k.answer(p, k.standing(now, p))
 		}
+		k.refuse(p, Grant{}, err)
 		k.losePlace(p)
 	}
 	k.ride = ride{}

@@ -6,6 +6,7 @@ type rest struct {
 	row   Row
 	died  bool  // the last holder did not give the lock back
 	spare int32 // of the key
+	ended []ending
 }
 
 // idle keeps a bounded number of them; the oldest goes first.

@@ -2,9 +2,6 @@ package musiccore
 
 import "time"
 
-// endedKept bounds the ended references that a key remembers.
-const endedKept = 16
-
 // key is the state machine of one key: who asks, who waits, who holds, and
 // the one LWT under way. It is made by the first operation and forgotten when
 // nobody holds, waits or is owed an answer.
@@ -32,12 +29,6 @@ type key struct {
 	along
 }
 
-// ending is how a reference ended: Released or LostState.
-type ending struct {
-	ref LockRef
-	how State
-}
-
 // due is the key's timer.
 func (k *key) due(now Now) { k.step(now) }
 
@@ -57,6 +48,7 @@ func (k *key) step(now Now) {
 	if k.lwt == nil {
 		k.choose(now)
 	}
+	k.answerEnded()
 	k.look(now)
 	k.speak()
 	k.settle(now)
@@ -189,26 +181,6 @@ func (k *key) grants(p *place) bool {
 	return ok && s == k.c.self.id && r.Owner == (SessionID{})
 }
 
-// record remembers how a reference ended.
-func (k *key) record(r LockRef, how State) {
-	if r == 0 {
-		return
-	}
-	if len(k.ended) == endedKept {
-		k.ended = append(k.ended[:0], k.ended[1:]...)
-	}
-	k.ended = append(k.ended, ending{r, how})
-}
-
-func (k *key) endedHow(r LockRef) State {
-	for _, e := range k.ended {
-		if e.ref == r {
-			return e.how
-		}
-	}
-	return 0
-}
-
 // broken ends the term: an invariant does not hold, so nothing that this
 // proxy believes of the key may be told or kept.
 func (k *key) broken(now Now, rule, text string) {
@@ -252,8 +224,8 @@ func (k *key) wake(now Now) time.Duration {
 		at = sooner(now.Boot, at, k.lwt.at)
 		at = sooner(now.Boot, at, k.lwt.began+k.c.opts.Retain)
 	}
-	if len(k.asks) > 0 {
-		at = sooner(now.Boot, at, k.asks[0].until)
+	for _, a := range k.asks {
+		at = sooner(now.Boot, at, a.until)
 	}
 	if w := k.c.watches[k.strangerID()]; w != nil && w.dead {
 		at = sooner(now.Boot, at, w.deadAt+k.c.opts.Grace)

@@ -28,6 +28,7 @@ type ask struct {
 	kind    Kind    // of a Begin
 	request Request // of a Lock
 	reason  string  // of a Force
+	how     State   // not 0: its reference has ended so, as memory knows, and it waits until that is final
 }
 
 // newPlace is LOCK without a reference.
@@ -79,27 +80,20 @@ func (k *key) crowded() bool {
 
 // resume is LOCK … USING LOCK r: go on waiting, ask, renew.
 func (k *key) resume(now Now, op OpID, q Request) {
-	if how := k.endedHow(q.Ref); how != 0 {
-		k.c.answer(Answer{Op: op, Grant: Grant{Ref: q.Ref, State: how}})
-		return
-	}
-	if p := k.live(q.Ref); p != nil {
+	a := ask{op: op, what: askLock, ref: q.Ref, request: q, until: now.Boot + k.c.opts.Wait}
+	if p := k.claimed(q.Ref); p != nil {
 		p.attach(now, op, q)
 		return
 	}
-	k.ask(ask{op: op, what: askLock, ref: q.Ref, request: q, until: now.Boot + k.c.opts.Wait})
+	k.askEnded(a)
 }
 
 // unlock is UNLOCK (paper §IV, releaseLock). It may be answered before its
 // LWT: that only affects liveness.
 func (k *key) unlock(now Now, op OpID, r LockRef) {
-	if how := k.endedHow(r); how != 0 {
-		k.c.answer(Answer{Op: op, Grant: Grant{Applied: how == Released, Ref: r, State: how}})
-		return
-	}
-	switch p := k.live(r); {
+	switch p := k.claimed(r); {
 	case p == nil:
-		k.ask(ask{op: op, what: askUnlock, ref: r, until: now.Boot + k.c.opts.Wait})
+		k.askEnded(ask{op: op, what: askUnlock, ref: r, until: now.Boot + k.c.opts.Wait})
 	case p.phase == holding:
 		k.giveBack(now, op, Released)
 	default:
@@ -112,25 +106,30 @@ func (k *key) unlock(now Now, op OpID, r LockRef) {
 func (k *key) ask(a ask) {
 	a.after = k.c.last.command
 	k.asks = append(k.asks, a)
-	k.view.next = 0
+	if a.ofRow() {
+		k.view.next = 0
+	}
 	if a.op != 0 {
 		k.c.waits(a.op, k, nil)
 	}
 }
+
+// ofRow reports that the lock row tells what to answer, and not the end of what this proxy has begun.
+func (a ask) ofRow() bool { return a.how == 0 }
 
 // answerAsks answers what a QUORUM read of the row tells.
 func (k *key) answerAsks(now Now, id CommandID) {
 	asks := k.asks
 	k.asks = nil
 	for _, a := range asks {
-		if a.after >= id || !k.told(now, a) {
+		if !a.ofRow() || a.after >= id || !k.told(now, a) {
 			k.asks = append(k.asks, a)
 		}
 	}
 }
 
-// lost: LOCK hears LOST, UNLOCK that it is given back (paper §IV: forcibly
-// released counts as released), an operation ErrLost.
+// lost is what it is told where the row alone says that the reference has ended: LOCK hears LOST, UNLOCK that it is given back
+// (paper §IV: forcibly released counts as released), an operation ErrLost.
 func (a ask) lost() Answer {
 	switch a.what {
 	case askLock:
@@ -166,7 +165,7 @@ func unavailable(cause error) error {
 func (k *key) leave(op OpID, p *place) {
 	if p != nil {
 		p.op = 0
-		k.abandon(p, LostState)
+		k.abandon(p, 0)
 		return
 	}
 	for i, a := range k.asks {

@@ -216,7 +216,7 @@ func TestI1TheRowVanishes(t *testing.T) {
 	if len(d.alarms) == 0 || d.alarms[0].Rule != "I1" {
 		t.Fatalf("%+v", d.alarms)
 	}
-	if v := d.end(tk, OutcomeAcked); v != Lost {
+	if v := d.end(tk, OutcomeAcked); v != Uncertain {
 		t.Fatalf("verdict %v", v)
 	}
 	d.state(waiter, LostState)
@@ -237,7 +237,7 @@ func TestI1OneBaseShowsTwoTerms(t *testing.T) {
 	if len(d.alarms) == 0 || d.alarms[0].Rule != "I1" {
 		t.Fatalf("%+v", d.alarms)
 	}
-	if v := d.end(tk, OutcomeAcked); v != Lost {
+	if v := d.end(tk, OutcomeAcked); v != Uncertain {
 		t.Fatalf("verdict %v", v)
 	}
 	_, a := only[Apply](d)

@@ -59,7 +59,7 @@ func (p *place) due(now Now) {
 	case p.op != 0:
 		k.putOff(now, p)
 	default:
-		k.abandon(p, LostState)
+		k.abandon(p, 0)
 	}
 	k.step(now)
 }
@@ -144,27 +144,28 @@ func (k *key) putOff(now Now, p *place) {
 	switch {
 	case p.nowait:
 		k.answer(p, k.occupied())
-		k.abandon(p, LostState)
+		k.abandon(p, 0)
 	case p.phase == nameless && k.view.known == unread:
 		k.refuse(p, Grant{}, unavailable(k.view.cause))
-		k.abandon(p, LostState)
+		k.abandon(p, 0)
 	default:
 		k.answer(p, k.standing(now, p))
 		p.keep(now.Boot + k.c.opts.Untold)
 		if p.ref == 0 && p.token == ([16]byte{}) {
 			// Nobody can ever name it again.
-			k.abandon(p, LostState)
+			k.abandon(p, 0)
 		}
 	}
 }
 
 // abandon gives a place up. Without a reference it leaves nothing behind;
-// with one it is released when it becomes the head (C8: no abandon LWT).
+// with one it is released when it becomes the head (C8: no abandon LWT); how
+// is 0 where its client was silent, and may still come back before that.
 func (k *key) abandon(p *place, how State) {
 	p.gone = true
 	k.record(p.ref, how)
 	k.unname(p)
-	k.dropBegins(p, ErrLost)
+	k.askBegins(p)
 	k.c.timers.stop(&p.timer)
 	if p.ref == 0 {
 		k.asking = without(k.asking, p)
@@ -202,17 +203,18 @@ func (k *key) losePlace(p *place) {
 	}
 }
 
-// finish is the end of a place, for ever.
+// finish is the end of a place, for ever; how is 0 where its reference may go
+// on elsewhere.
 func (k *key) finish(p *place, how State) {
 	if !p.gone {
 		k.record(p.ref, how)
 	}
 	if p.phase == holding {
-		k.note(Ended, p, how)
+		k.note(endOf(how), p, how)
 	}
 	p.phase = over
 	k.unname(p)
-	k.dropBegins(p, ErrLost)
+	k.askBegins(p)
 	k.c.timers.stop(&p.timer)
 }
 

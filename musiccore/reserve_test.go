@@ -274,8 +274,8 @@ func TestReferencesOfABlockAreNobodysBeforeTheGrant(t *testing.T) {
 		op := d.lock(Request{Ref: r})
 		_, put := d.begin(r, Put)
 		d.serve(s, 150*time.Millisecond)
-		d.state(op, LostState)
-		d.fails(put, ErrLost)
+		d.fails(op, ErrNotHeld)
+		d.fails(put, ErrNotHeld)
 	}
 }
 

@@ -1,12 +1,13 @@
 package musiccore
 
 import (
+	"errors"
 	"fmt"
 	"time"
 )
 
 // checker knows the whole history of a run and says what must not be: the
-// invariants I1 to I12 of PROTOCOL.md 2 and the oracle E1 to E8.
+// invariants I1 to I12 of PROTOCOL.md 2 and the oracle E1 to E9.
 type checker struct {
 	s      *sim
 	keys   map[Key]*history
@@ -48,6 +49,8 @@ type history struct {
 	ended    []int         // puts that are over, not acknowledged and not excluded
 	puts     int
 	lastGet  lastGet
+	lost     map[LockRef]bool // references that somebody was told are lost
+	late     map[issue]bool   // tickets that were given after that
 }
 
 // window1 is one base: whose it is, and how it ended.
@@ -90,7 +93,10 @@ func (c *checker) named(v int) string {
 func (c *checker) key(k Key) *history {
 	h := c.keys[k]
 	if h == nil {
-		h = &history{windows: map[Stamp]*window1{}, issued: map[issue]int{}, stamps: map[Stamp]bool{}, holder: map[LockRef]SessionID{}}
+		h = &history{
+			windows: map[Stamp]*window1{}, issued: map[issue]int{}, stamps: map[Stamp]bool{}, holder: map[LockRef]SessionID{},
+			lost: map[LockRef]bool{}, late: map[issue]bool{},
+		}
 		c.keys[k] = h
 	}
 	return h
@@ -217,6 +223,9 @@ func (c *checker) ticketed(p *proxy, tk Ticket) {
 	c.entering(p, tk.Key, tk.Ref, tk.Base)
 	h := c.key(tk.Key)
 	h.issued[issue{tk.Base, tk.Number}] = h.epoch
+	if h.lost[tk.Ref] {
+		h.late[issue{tk.Base, tk.Number}] = true
+	}
 	if tk.Kind == Put {
 		h.puts++
 		c.stamp(tk.Key, tk.Stamp, tk.Base)
@@ -291,7 +300,24 @@ func (c *checker) told(p *proxy, tk Ticket, h moment) bool {
 	if !p.valid() && !c.s.strict {
 		c.s.fail("C5/C12: an outcome is told without a valid session")
 	}
+	c.final(tk)
 	return true
+}
+
+// final is E9: nothing succeeds under a reference that somebody was told is lost. Of a strict table that is what has begun
+// since: whoever ended the reference need not have waited for what was under way.
+func (c *checker) final(tk Ticket) {
+	h := c.key(tk.Key)
+	if h.late[issue{tk.Base, tk.Number}] || (h.lost[tk.Ref] && !c.s.strict) {
+		c.s.fail("E9: reference %d was told to be lost, and then an outcome is told", tk.Ref)
+	}
+}
+
+// lost is an answer that a reference is lost.
+func (c *checker) lost(k Key, r LockRef) {
+	if r != 0 && !c.s.wild {
+		c.key(k).lost[r] = true
+	}
 }
 
 // ackedPut is a put whose client is told of success.
@@ -466,9 +492,17 @@ func (c *checker) takenOver(h *history, n Note) {
 }
 
 // answer is what an operation is told: nobody holds who was not granted.
-func (c *checker) answer(p *proxy, k Key, a Answer) {
+func (c *checker) answer(p *proxy, k Key, ref LockRef, a Answer) {
 	if a.Ticket.OK() {
 		c.ticketed(p, a.Ticket)
+	}
+	switch {
+	case errors.Is(a.Err, ErrLost), a.Verdict == Lost:
+		c.lost(k, ref)
+	case a.Grant.State == LostState:
+		c.lost(k, a.Grant.Ref)
+	case a.Err == nil && a.Grant.State == Held && c.key(k).lost[a.Grant.Ref]:
+		c.s.fail("E9: reference %d was told to be lost, and then HELD", a.Grant.Ref)
 	}
 	if a.Err == nil && a.Grant.State == Held && c.key(k).holder[a.Grant.Ref] != p.session.id && !c.s.wild {
 		c.s.fail("E1: reference %d is told HELD and was not granted", a.Grant.Ref)

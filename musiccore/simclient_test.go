@@ -85,7 +85,7 @@ func (c *client) lock() {
 		Ref: c.ref, Token: c.token, NoWait: c.ref == 0 && x.n(10) == 0, AtOnce: x.n(10) == 0,
 		Closed: c.s.closed, Created: c.s.store.data(c.key).created,
 	}
-	op := c.op(c.locked)
+	op := c.op(c.ref, c.locked)
 	c.s.tell("client %d LOCK %s %d at proxy %d", c.n, c.key.PK, c.ref, c.p.n)
 	c.p.take(c.p.core.Lock(c.p.time(), op, c.key, q))
 	if !x.strikes(clientGone, 15) {
@@ -102,9 +102,9 @@ func (c *client) lock() {
 }
 
 // op is an operation at the client's proxy.
-func (c *client) op(answer func(Answer)) OpID {
+func (c *client) op(r LockRef, answer func(Answer)) OpID {
 	loop := c.loop
-	return c.p.op(c.key, func(a Answer) {
+	return c.p.op(c.key, r, func(a Answer) {
 		if c.loop == loop {
 			answer(a)
 		}
@@ -163,7 +163,7 @@ func (c *client) end(x *chance) {
 		c.again()
 		return
 	}
-	op := c.op(func(Answer) { c.again() })
+	op := c.op(c.ref, func(Answer) { c.again() })
 	c.s.tell("client %d UNLOCK %s %d", c.n, c.key.PK, c.ref)
 	c.p.take(c.p.core.Unlock(c.p.time(), op, c.key, c.ref))
 }
@@ -173,7 +173,7 @@ func (c *client) begin(x *chance, kind Kind) {
 	if x.strikes(refForged, 40) && c.s.store.repair { // two clients of one reference pipeline
 		r = max(1, r+LockRef(x.n(5)-2))
 	}
-	op := c.op(func(a Answer) {
+	op := c.op(r, func(a Answer) {
 		switch {
 		case a.Err == nil:
 			c.use(x, r, a.Ticket)

@@ -61,7 +61,7 @@ func (s *sim) lastLock(c *client, k Key, done func()) {
 	c.token = [16]byte{byte(s.tokens), byte(s.tokens >> 8), 2}
 	var lock func()
 	lock = func() {
-		op := c.op(func(a Answer) {
+		op := c.op(0, func(a Answer) {
 			if a.Err != nil || a.Grant.State != Held {
 				c.p.after(c.short(), lock)
 				return

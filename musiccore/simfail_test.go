@@ -87,7 +87,7 @@ func (s *sim) operator(x *chance) {
 	k, p := s.keys[x.n(len(s.keys))], s.proxies[x.n(len(s.proxies))]
 	if x.strikes(forces, 3) {
 		force := func(p *proxy, wait func(Answer)) {
-			p.take(p.core.Force(p.time(), p.op(k, wait), k, "test"))
+			p.take(p.core.Force(p.time(), p.op(k, 0, wait), k, "test"))
 		}
 		s.call(x, p, force, func(_ *proxy, a Answer) {
 			s.metIf(a.Err == nil && a.Grant.Applied, forcedHead)
@@ -161,6 +161,11 @@ func (c *roamer) start() {
 	s := c.s
 	c.key, c.ref, c.tries = s.keys[c.chance.n(len(s.keys))], 0, 0
 	c.left = c.chance.n(12)
+	if opened := s.check.key(c.key).opened; opened > 0 && s.store.repair && c.strikes(refForged, 4) {
+		c.ref, c.left = max(1, opened-LockRef(c.chance.n(2))), 20 // one that another client has, or had
+		c.after(c.short(), c.work)
+		return
+	}
 	if c.happens(aSection) {
 		c.after(c.slow(), c.lock)
 		return
@@ -172,7 +177,7 @@ func (c *roamer) lock() {
 	c.s.tell("roamer %d LOCK %s %d at proxy %d", c.n, c.key.PK, c.ref, c.p.n)
 	c.ask(func(p *proxy, wait func(Answer)) {
 		q := Request{Ref: c.ref, Closed: c.s.closed, Created: c.s.store.data(c.key).created}
-		p.take(p.core.Lock(p.time(), p.op(c.key, wait), c.key, q))
+		p.take(p.core.Lock(p.time(), p.op(c.key, c.ref, wait), c.key, q))
 	}, c.locked)
 }
 
@@ -199,6 +204,11 @@ func (c *roamer) locked(y *proxy, a Answer) {
 // retry goes on, perhaps through another proxy, while there is hope.
 func (c *roamer) retry(err error, again func()) {
 	c.tries++
+	if errors.Is(err, ErrLost) && c.tries < 60 && c.strikes(refForged, 3) {
+		c.move() // it does not believe it
+		c.after(2*c.short(), again)
+		return
+	}
 	if errors.Is(err, ErrLost) || errors.Is(err, ErrNotHeld) || c.ref == 0 || c.tries > 60 {
 		c.start()
 		return
@@ -254,7 +264,7 @@ func (c *roamer) leftBy(x *chance, p *proxy) {
 
 func (c *roamer) begin(x *chance, kind Kind) {
 	c.ask(func(p *proxy, wait func(Answer)) {
-		op := p.op(c.key, wait)
+		op := p.op(c.key, c.ref, wait)
 		tk, fx := p.core.Begin(p.time(), op, c.key, c.ref, kind)
 		if tk.OK() {
 			delete(p.waits, op)
@@ -283,7 +293,7 @@ func (c *roamer) unlock(x *chance) {
 	}
 	c.s.tell("roamer %d UNLOCK %s %d at proxy %d", c.n, c.key.PK, c.ref, c.p.n)
 	c.ask(func(p *proxy, wait func(Answer)) {
-		p.take(p.core.Unlock(p.time(), p.op(c.key, wait), c.key, c.ref))
+		p.take(p.core.Unlock(p.time(), p.op(c.key, c.ref, wait), c.key, c.ref))
 	}, func(_ *proxy, a Answer) {
 		if a.Err != nil {
 			c.retry(a.Err, func() { c.unlock(x) })
@@ -388,13 +398,16 @@ func (p *proxy) ends(tk Ticket, o Outcome, tell func(v Verdict, at moment), then
 	at := s.check.moment(tk.Key)
 	v, fx := p.core.End(p.time(), tk, o)
 	if v != Later {
+		if v == Lost {
+			s.check.lost(tk.Key, tk.Ref)
+		}
 		tell(v, at)
 		p.take(fx)
 		then()
 		return
 	}
 	s.met(checkedLater)
-	p.waits[tk.Op] = wait{tk.Key, s.now, func(a Answer) {
+	p.waits[tk.Op] = wait{tk.Key, tk.Ref, s.now, func(a Answer) {
 		s.metIf(a.Verdict == Lost, checkedLost)
 		s.metIf(a.Verdict == Uncertain, checkedTooLate)
 		tell(a.Verdict, at)

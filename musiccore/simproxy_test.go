@@ -23,6 +23,7 @@ type proxy struct {
 // wait is an operation of a client that the core has not answered.
 type wait struct {
 	key    Key
+	ref    LockRef // that it is about, if any
 	since  time.Duration
 	answer func(Answer)
 }
@@ -235,9 +236,9 @@ func (p *proxy) visit() {
 		return
 	}
 	for _, k := range p.s.keys {
-		op := p.op(k, func(a Answer) {
+		op := p.op(k, 0, func(a Answer) {
 			if a.Err == nil && a.Grant.State == Held {
-				p.take(p.core.Unlock(p.time(), p.op(k, func(Answer) {}), k, a.Grant.Ref))
+				p.take(p.core.Unlock(p.time(), p.op(k, a.Grant.Ref, func(Answer) {}), k, a.Grant.Ref))
 			}
 		})
 		p.take(p.core.Lock(p.time(), op, k, Request{NoWait: true, Closed: p.s.closed}))
@@ -339,7 +340,7 @@ func (p *proxy) answer(a Answer) {
 		return
 	}
 	delete(p.waits, a.Op)
-	p.s.check.answer(p, w.key, a)
+	p.s.check.answer(p, w.key, w.ref, a)
 	if a.Ticket.OK() {
 		w.answer(a)
 		return
@@ -366,9 +367,9 @@ func (p *proxy) do(c Command) {
 	}
 }
 
-func (p *proxy) op(k Key, answer func(Answer)) OpID {
+func (p *proxy) op(k Key, r LockRef, answer func(Answer)) OpID {
 	p.lastOp++
-	p.waits[p.lastOp] = wait{k, p.s.now, answer}
+	p.waits[p.lastOp] = wait{k, r, p.s.now, answer}
 	return p.lastOp
 }
 

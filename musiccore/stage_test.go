@@ -157,8 +157,11 @@ func (p *stageProxy) take(fx Effects) {
 		p.s.tell("%s alarm %s: %s", p.name, a.Rule, a.Text)
 	}
 	for _, n := range fx.Notes {
-		if n.What == Ended && n.How == LostState {
+		switch {
+		case n.What == Ended && n.How == LostState:
 			p.s.tell("%s: reference %d is lost", p.name, n.Ref)
+		case n.What == Orphaned:
+			p.s.tell("%s: reference %d is left behind", p.name, n.Ref)
 		}
 	}
 	for _, a := range fx.Answers {

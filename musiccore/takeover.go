@@ -31,20 +31,35 @@ func (k *key) told(now Now, a ask) bool {
 	switch {
 	case k.view.known != present || a.ref > r.Guard:
 		k.c.answer(Answer{Op: a.op, Err: ErrNotHeld})
-	case k.live(a.ref) != nil:
+	case k.live(a.ref) != nil, k.dormant(a.ref) != nil:
 		k.join(now, a, p)
-	case a.ref < r.Head || p != nil || k.endedHow(a.ref) != 0 || !known || s == k.c.self.id:
+	case k.endedHow(a.ref) != 0:
+		k.askEnded(a)
+	case k.final(a.ref):
 		k.c.answer(a.lost())
+	case known && s == k.c.self.id:
+		return k.toldOwn(a, p)
 	default:
-		return k.toldForeign(now, a, s)
+		return known && k.toldForeign(now, a, s)
 	}
+	return true
+}
+
+// toldOwn answers what asks for a reference of this session that nobody was
+// told: it was never given, or waits to be released.
+func (k *key) toldOwn(a ask, p *place) bool {
+	if p != nil && p.gone {
+		return false // its Release is under way
+	}
+	k.c.answer(Answer{Op: a.op, Err: ErrNotHeld})
 	return true
 }
 
 // toldForeign answers what asks for a reference of another session: it is
 // there, or it goes on here if that session is dead. What a dead session kept
 // for itself goes on nowhere: nothing tells which reference was handed out
-// (PROTOCOL.md 6).
+// (PROTOCOL.md 6). It is lost once it has been passed over: a Renew of the dead
+// session may still be applied that makes its holder plain.
 func (k *key) toldForeign(now Now, a ask, s SessionID) bool {
 	known, dead := k.c.observe(now, s)
 	switch {
@@ -53,7 +68,8 @@ func (k *key) toldForeign(now Now, a ask, s SessionID) bool {
 	case !dead:
 		k.c.answer(Answer{Op: a.op, Err: &ElsewhereError{Session: s}})
 	case k.view.row.kept(a.ref):
-		k.c.answer(a.lost())
+		k.want(now)
+		return false
 	case k.c.draining && a.what != askUnlock:
 		k.c.answer(Answer{Op: a.op, Err: ErrDraining})
 	case a.what == askUnlock:
@@ -79,7 +95,7 @@ func (k *key) join(now Now, a ask, p *place) {
 	switch a.what {
 	case askLock:
 		delete(k.c.ops, a.op)
-		p.attach(now, a.op, a.request)
+		k.resume(now, a.op, a.request)
 	case askUnlock:
 		delete(k.c.ops, a.op)
 		k.unlock(now, a.op, a.ref)
@@ -96,7 +112,7 @@ func (k *key) awaitTerm(b begin, p *place) {
 		k.c.waits(b.op, k, nil)
 		return
 	}
-	if !p.guest || !k.heads(p) {
+	if !p.guest || p.gone || !k.heads(p) {
 		k.c.answer(Answer{Op: b.op, Err: ErrNotHeld})
 		return
 	}
@@ -148,26 +164,31 @@ func (k *key) displaced(p *place) bool {
 	return !k.changing() && p.taken != k.view.row.Base && !k.c.dead(owner)
 }
 
-// dismiss sends the client of a displaced guest to the session that was faster.
+// dismiss sends the client of a displaced place to the session that was faster.
 func (k *key) dismiss(p *place) {
-	owner := k.view.row.Owner
-	if !p.guest || owner == k.c.self.id {
-		k.losePlace(p)
-		return
+	var err error = ErrUnavailable
+	if owner := k.view.row.Owner; owner != k.c.self.id {
+		err = &ElsewhereError{Session: owner}
 	}
-	err := &ElsewhereError{Session: owner}
-	k.dropBegins(p, err)
-	k.refuse(p, Grant{}, err)
-	p.phase = over
-	k.c.timers.stop(&p.timer)
-}
-
-// dropBegins answers the operations that wait for a guest's term.
-func (k *key) dropBegins(p *place, err error) {
 	for _, b := range p.begins {
 		k.c.answer(Answer{Op: b.op, Err: err})
 	}
 	p.begins = nil
+	k.refuse(p, Grant{}, err)
+	k.finish(p, 0)
+	if p.reserve != nil {
+		k.drop(p.reserve)
+	}
+}
+
+// askBegins lets the operations that wait for a guest's term ask what has
+// become of its reference.
+func (k *key) askBegins(p *place) {
+	begins := p.begins
+	p.begins = nil
+	for _, b := range begins {
+		k.askEnded(b.ask(p.ref))
+	}
 }
 
 // overdueBegins answers those for whom the Takeover took too long.

@@ -263,6 +263,9 @@ func TestNoTakeoverInsideARetainedBlock(t *testing.T) {
 	d.serve(s, 100*time.Millisecond)
 	d.fails(begin, ErrLost)
 	d.state(lock, LostState)
+	if s.row.Head != 5 {
+		t.Fatalf("told to be lost, and not passed over: %+v", *s.row)
+	}
 
 	r.Owner = session(9)
 	d, s = foreign(t, r)
@@ -283,9 +286,9 @@ func TestAnOwnReferenceOfAnEarlierLifeIsNeverGranted(t *testing.T) {
 		_, begin := d.begin(1, Put)
 		lock, waiting := d.lock(Request{Ref: 1}), d.lock(Request{Ref: 2})
 		d.serve(s, time.Second)
-		d.fails(begin, ErrLost)
-		d.state(lock, LostState)
-		d.state(waiting, LostState)
+		d.fails(begin, ErrNotHeld)
+		d.state(lock, LostState) // by then it is released
+		d.fails(waiting, ErrNotHeld)
 	}
 }
 
@@ -383,8 +386,9 @@ func TestForceOfTheOwnHolder(t *testing.T) {
 		t.Fatalf("verdict %v", v)
 	}
 	_, late := d.begin(1, Put)
-	d.fails(late, ErrLost)
+	d.waits(late)
 	s.run()
+	d.fails(late, ErrLost)
 	if g := d.state(op, Released); !g.Applied || g.Ref != 1 {
 		t.Fatalf("%+v", g)
 	}

@@ -99,8 +99,7 @@ func (k *key) begin(now Now, b begin, r LockRef) Ticket {
 	left := t.place.until - now.Boot
 	if left <= 0 {
 		k.expire(now)
-		k.c.answer(Answer{Op: b.op, Err: ErrLost})
-		k.step(now)
+		k.beginElsewhere(now, b, r)
 		return Ticket{}
 	}
 	t.place.keep(now.Boot + t.place.lease)
@@ -120,14 +119,19 @@ func (k *key) begin(now Now, b begin, r LockRef) Ticket {
 // beginElsewhere answers an operation whose reference has no open term here.
 func (k *key) beginElsewhere(now Now, b begin, r LockRef) {
 	switch {
-	case k.endedHow(r) != 0:
-		k.c.answer(Answer{Op: b.op, Err: ErrLost})
+	case k.dormant(r) != nil:
+		k.c.answer(Answer{Op: b.op, Err: ErrNotHeld})
 	case k.live(r) != nil:
 		k.awaitTerm(b, k.live(r))
 	default:
-		k.ask(ask{op: b.op, what: askBegin, ref: r, kind: b.kind, until: b.until})
+		k.askEnded(b.ask(r))
 	}
 	k.step(now)
+}
+
+// ask is the operation where its reference has no term here.
+func (b begin) ask(r LockRef) ask {
+	return ask{op: b.op, what: askBegin, ref: r, kind: b.kind, until: b.until}
 }
 
 // ticket counts an operation in and gives a put its stamp v2s(lockRef, seq):
@@ -176,9 +180,7 @@ func (t *term) verdict(kind Kind, o Outcome) Verdict {
 	switch {
 	case o == OutcomeRefused:
 		return Tell
-	case t.broken:
-		return Lost
-	case o == OutcomeUnknown && kind == Put:
+	case t.broken, o == OutcomeUnknown && kind == Put:
 		return Uncertain
 	}
 	return Tell
@@ -279,10 +281,11 @@ func (k *key) close(now Now, how State) {
 	}
 	k.brief(now, t.place, how)
 	k.finish(t.place, how)
-	for _, b := range t.waiting {
-		k.c.answer(Answer{Op: b.op, Err: ErrLost})
-	}
+	waiting := t.waiting
 	t.waiting = nil
+	for _, b := range waiting {
+		k.askEnded(b.ask(t.place.ref))
+	}
 }
 
 // drained reports that a closed term may be released: nothing in flight, and
@@ -360,9 +363,18 @@ func (k *key) endTerm() {
 	}
 }
 
-// loseTerm forgets a term that is no more: what is in flight is lost.
+// loseTerm forgets a term that is no more. Where somebody else may have taken
+// its reference over, that one is not told to be lost: the row knows more.
 func (k *key) loseTerm(now Now) {
-	k.close(now, LostState)
+	t, how := k.term, State(0)
+	if k.final(t.place.ref) {
+		how = LostState
+	}
+	k.close(now, how)
+	if t.unlock.op != 0 && how == 0 {
+		k.ask(ask{op: t.unlock.op, what: askUnlock, ref: t.place.ref, until: t.unlock.until})
+		t.unlock.op = 0
+	}
 	k.answerUnlock(LostState)
 	k.dropChecks()
 	delete(k.c.running, k.term.synch.cmd)

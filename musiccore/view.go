@@ -1,6 +1,9 @@
 package musiccore
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // quorumEvery is how often a waiting key is looked at by QUORUM: a replica
 // may have missed a commit for good (PROTOCOL.md 1, Poll).
@@ -121,7 +124,7 @@ func (k *key) polls(now Now) bool {
 
 // needsQuorum: what is to be decided must not come from one replica.
 func (k *key) needsQuorum(now Now) bool {
-	if len(k.asks) > 0 || (k.term != nil && len(k.term.checks) > 0) || (k.lwt != nil && k.lwt.refused != 0) || k.ride.after != 0 {
+	if slices.ContainsFunc(k.asks, ask.ofRow) || (k.term != nil && len(k.term.checks) > 0) || (k.lwt != nil && k.lwt.refused != 0) || k.ride.after != 0 {
 		return true
 	}
 	v := &k.view

@@ -52,6 +52,10 @@ func (a *audit) note(n musiccore.Note) {
 		a.holds.Observe(n.For.Seconds())
 		a.ends.WithLabelValues(n.How.String()).Inc()
 		a.line(n.Key, n.Ref).Str("owner", n.Owner).Stringer("how", n.How).Dur("held_ms", n.For).Msg("lock ended")
+	case musiccore.Orphaned:
+		a.holds.Observe(n.For.Seconds())
+		a.ends.WithLabelValues("ORPHANED").Inc()
+		a.line(n.Key, n.Ref).Str("owner", n.Owner).Dur("held_ms", n.For).Msg("lock left behind: this proxy's session has ended, and its client may go on with it elsewhere")
 	case musiccore.Preempted:
 		a.preemptions.Inc()
 		a.line(n.Key, n.Ref).Msg("holder of a dead session passed over")

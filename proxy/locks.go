@@ -238,9 +238,9 @@ func (l *locks) verdictOf(s *shard, t musiccore.Ticket) func() musiccore.Verdict
 	}
 }
 
-// fenced audits an operation that got no stamp because its lock is lost.
+// fenced audits an operation that got no stamp because its lock is lost: not one whose client has given the lock back itself.
 func (s *shard) fenced(k musiccore.Key, r musiccore.LockRef, err error) {
-	if errors.Is(err, musiccore.ErrLost) {
+	if errors.Is(err, musiccore.ErrLost) && !errors.Is(err, musiccore.ErrGivenBack) {
 		s.audit.fenced(k, r)
 	}
 }

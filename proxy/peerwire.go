@@ -108,10 +108,10 @@ var (
 	errStranger = errors.New("another session is at that address")
 )
 
-// faults are the errors that mean the same at both ends of the channel.
+// faults are the errors that mean the same at both ends of the channel; of two that an error is, the later one.
 func faults() []error {
 	return []error{
-		musiccore.ErrNotHeld, musiccore.ErrLost, musiccore.ErrSynchronising, musiccore.ErrPoisoned, musiccore.ErrTooLarge, musiccore.ErrNoSession,
+		musiccore.ErrNotHeld, musiccore.ErrLost, musiccore.ErrGivenBack, musiccore.ErrSynchronising, musiccore.ErrPoisoned, musiccore.ErrTooLarge, musiccore.ErrNoSession,
 		musiccore.ErrClock, musiccore.ErrDraining, musiccore.ErrCrowded, musiccore.ErrUnavailable, errStranger,
 	}
 }
