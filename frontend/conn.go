@@ -20,6 +20,7 @@ var (
 	errBackendLost  = errors.New("connection to Cassandra lost")
 	errBackendSlow  = errors.New("no answer from Cassandra for too long")
 	errClientSlow   = errors.New("client does not read its answers")
+	errLoginSlow    = errors.New("client does not finish its login")
 	errDrained      = errors.New("proxy is shutting down")
 	errPanic        = errors.New("internal error")
 )
@@ -143,7 +144,6 @@ func (c *conn) open() error {
 	}
 	backend, err := c.server.Dial(ctx)
 	if err != nil {
-		c.streams.begin(first.stream, false)
 		return fmt.Errorf("%w: %w", errBackendLost, err)
 	}
 	c.backend = backend
@@ -246,6 +246,12 @@ func (c *conn) upError(err error) error {
 	}
 	if c.up.out.failed() != nil {
 		return fmt.Errorf("%w: %w", errBackendLost, err)
+	}
+	if isTimeout(err) && !c.loggedIn.Load() && !c.over() {
+		if c.streams.any() {
+			return fmt.Errorf("%w: it owes an answer of the handshake", errBackendSlow)
+		}
+		return errLoginSlow
 	}
 	return clientError(err)
 }

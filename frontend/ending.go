@@ -39,7 +39,9 @@ func (c *conn) unblock() {
 // farewellTime is how long a client may take to read the last words.
 const farewellTime = time.Second
 
-// farewell tells the client why the connection ends: an error on each request that Cassandra still owes an answer to.
+// farewell tells the client why the connection ends: an error on each request that Cassandra still owes an answer to. During the
+// handshake nothing is told but what the client did wrong itself, as by a node that goes: drivers take any other error for the
+// refusal of the protocol version, and go on with a lower one for good.
 func (c *conn) farewell(cause error) {
 	if errors.Is(cause, errClientClosed) {
 		return
@@ -48,7 +50,7 @@ func (c *conn) farewell(cause error) {
 	switch {
 	case errors.As(cause, &v):
 		c.post(errorEnvelope(v.version, v.stream, v.failure))
-	default:
+	case c.loggedIn.Load():
 		for _, told := range []error{errBackendLost, errBackendSlow, errDrained, errPanic} {
 			if errors.Is(cause, told) {
 				c.giveUp(told)

@@ -95,7 +95,7 @@ func TestBackendAbsent(t *testing.T) {
 		})
 		client := r.dial(d)
 		client.send(5, startup(d))
-		backendLost(client, 5)
+		client.ended()
 		_ = client.Close()
 		assert.Equal(t, "warn", r.end()["level"])
 		r.ends(0)
@@ -113,7 +113,68 @@ func TestBackendThatCannotBeReached(t *testing.T) {
 	})
 	client := r.dial(dialect{version: v4})
 	client.send(0, startup(client.dialect))
-	backendLost(client, 0)
+	client.ended()
+}
+
+// Whatever becomes of the connection to Cassandra during the handshake, the client's one ends without a word: drivers take an error
+// there for the refusal of the protocol version. The log tells the cause.
+func TestBackendLostDuringTheHandshake(t *testing.T) {
+	reset := func(_ *rig, p *peer) { _ = p.Conn.(*net.TCPConn).SetLinger(0); _ = p.Close() }
+	ways := map[string]struct {
+		what func(*rig, *peer)
+		told string
+	}{
+		"it ends":           {func(_ *rig, p *peer) { _ = p.Close() }, "connection to Cassandra lost"},
+		"it is reset":       {reset, "connection to Cassandra lost"},
+		"it stalls":         {func(*rig, *peer) {}, "no answer from Cassandra for too long"},
+		"the proxy ends":    {func(r *rig, _ *peer) { r.stop() }, ""},
+		"it makes no sense": {func(_ *rig, p *peer) { p.write([]byte{4, 0, 0, 1, 0, 0, 0, 0, 0}) }, "connection to Cassandra lost"},
+	}
+	steps := map[string][]message.Message{ // each but the last is answered
+		"OPTIONS":       {&message.Options{}},
+		"STARTUP":       {message.NewStartup()},
+		"both":          {&message.Options{}, message.NewStartup()},
+		"AUTH_RESPONSE": {message.NewStartup(), &message.AuthResponse{Token: []byte("\x00a\x00b")}},
+	}
+	answers := map[primitive.OpCode]message.Message{
+		primitive.OpCodeOptions: supportedAnswer(), primitive.OpCodeStartup: &message.Authenticate{Authenticator: "PasswordAuthenticator"},
+	}
+	bothFramings(t, func(t *testing.T, d dialect) {
+		for way, w := range ways {
+			for step, requests := range steps {
+				t.Run(step+", and "+way, func(t *testing.T) {
+					r := newRig(t, func(o *Options) {
+						o.DrainTimeout = 50 * time.Millisecond
+						if way == "it stalls" {
+							o.HandshakeTimeout = 500 * time.Millisecond
+						}
+					})
+					client, backend := r.dial(d), (*peer)(nil)
+					for i, request := range requests {
+						client.send(int16(i), request)
+						if backend == nil {
+							backend = r.accept(d)
+						}
+						backend.answer(int16(i))
+						if i == len(requests)-1 {
+							break
+						}
+						backend.send(int16(i), answers[request.GetOpCode()])
+						client.answer(int16(i))
+						segmented := d.version == v5 && request.GetOpCode() == primitive.OpCodeStartup
+						client.segmented, backend.segmented = segmented, segmented
+					}
+					w.what(r, backend)
+					client.ended()
+					_ = client.Close()
+					if line := r.end(); w.told != "" {
+						assert.Contains(t, []any{"warn", "info"}, line["level"], "%v", line)
+						assert.Contains(t, line["error"], w.told)
+					}
+				})
+			}
+		}
+	})
 }
 
 func TestBackendSilent(t *testing.T) {
