@@ -1,0 +1,206 @@
+package integration
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"path/filepath"
+	"regexp"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"music/config"
+)
+
+// bridge stands between a proxy and the node. Until it is mended, every connection over it breaks in one way.
+type bridge struct {
+	address string
+	breaks  func(from, to net.Conn) // nil = nobody listens
+
+	mu       sync.Mutex
+	broken   bool
+	versions []byte // of the first request of each connection
+	ln       net.Listener
+	passing  sync.WaitGroup
+}
+
+// openBridge makes one that is broken; it is taken down with the test.
+func openBridge(t *testing.T, breaks func(from, to net.Conn)) *bridge {
+	t.Helper()
+	b := &bridge{address: needWorld(t).address(), breaks: breaks, broken: true}
+	if breaks != nil {
+		b.listen(t)
+	}
+	t.Cleanup(func() {
+		if b.ln != nil {
+			_ = b.ln.Close()
+		}
+		b.passing.Wait()
+	})
+	return b
+}
+
+func (b *bridge) listen(t *testing.T) {
+	t.Helper()
+	ln, err := net.Listen("tcp", b.address)
+	require.NoError(t, err)
+	b.ln = ln
+	b.passing.Go(func() {
+		for {
+			from, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			b.passing.Go(func() { b.pass(t, from) })
+		}
+	})
+}
+
+// pass carries one connection, or breaks it.
+func (b *bridge) pass(t *testing.T, from net.Conn) {
+	defer func() { _ = from.Close() }()
+	to, err := net.Dial("tcp", needWorld(t).direct())
+	if !assert.NoError(t, err) {
+		return
+	}
+	first := make([]byte, 9)
+	_, err = io.ReadFull(from, first)
+	b.mu.Lock()
+	broken := b.broken
+	if err == nil {
+		b.versions = append(b.versions, first[0])
+	}
+	b.mu.Unlock()
+	_, _ = to.Write(first)
+	if broken {
+		b.breaks(from, to)
+		_ = to.Close()
+		return
+	}
+	b.passing.Go(func() {
+		_, _ = io.Copy(to, from)
+		_ = to.Close()
+	})
+	_, _ = io.Copy(from, to)
+}
+
+// mend lets everything pass from now on.
+func (b *bridge) mend(t *testing.T) {
+	t.Helper()
+	b.mu.Lock()
+	b.broken = false
+	b.mu.Unlock()
+	if b.ln == nil {
+		b.listen(t)
+	}
+}
+
+// connector tries to connect to an address and ask for something, with whatever version of the protocol it comes to.
+type connector struct {
+	name    string
+	version byte
+	slow    bool // it waits its time out where a connection only ends
+	connect func(t *testing.T, address string) func() error
+}
+
+// connectors are the drivers that negotiate.
+func connectors() []connector {
+	return []connector{
+		{"gocql v1", 4, false, func(_ *testing.T, address string) func() error {
+			return func() error {
+				s, err := cluster1(address, "").CreateSession()
+				if err != nil {
+					return err
+				}
+				defer closeWithin(s.Close)
+				return s.Query("SELECT key FROM system.local").Exec()
+			}
+		}},
+		{"gocql v2", 5, false, func(_ *testing.T, address string) func() error {
+			return func() error {
+				s, err := cluster2(address, "").CreateSession()
+				if err != nil {
+					return err
+				}
+				defer closeWithin(s.Close)
+				return s.Query("SELECT key FROM system.local").Exec()
+			}
+		}},
+		{"python", 5, true, pythonConnects},
+	}
+}
+
+// pythonConnects does it with the driver for Python, in one process.
+func pythonConnects(t *testing.T, address string) func() error {
+	cmd, _ := program(t, needPython(t).Python, filepath.Join("testdata", "connect.py"), hostOf(t, address))
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = in.Close()
+		assert.NoError(t, cmd.Wait())
+	})
+	lines := bufio.NewScanner(out)
+	return func() error {
+		if _, err := io.WriteString(in, "again\n"); err != nil {
+			return err
+		}
+		switch {
+		case !lines.Scan():
+			return fatal{errorf("the program has ended: %w", lines.Err())}
+		case lines.Text() == "connected":
+			return nil
+		}
+		return errors.New(lines.Text())
+	}
+}
+
+// A driver that meets a node which goes during the handshake fails, and does not go on with a lower version of the protocol.
+func TestNoDriverDowngrades(t *testing.T) {
+	needPython(t)
+	ways := map[string]func(from, to net.Conn){
+		"refuses": nil,
+		"resets":  func(from, _ net.Conn) { _ = from.(*net.TCPConn).SetLinger(0) },
+		"ends":    func(net.Conn, net.Conn) {},
+		"ends after the first answer": func(from, to net.Conn) {
+			answer := make([]byte, 64<<10)
+			n, _ := to.Read(answer)
+			_, _ = from.Write(answer[:n])
+		},
+		"stalls": func(from, _ net.Conn) { _, _ = io.Copy(io.Discard, from) },
+	}
+	blamed := regexp.MustCompile(`unsupported protocol|tried versions|ProtocolVersion`)
+	for _, c := range connectors() {
+		for way, breaks := range ways {
+			if c.slow && way != "resets" && way != "stalls" {
+				continue
+			}
+			t.Run(c.name+", a node that "+way, func(t *testing.T) {
+				b := openBridge(t, breaks)
+				p := startProxy(t, func(c *config.Config) {
+					c.Cassandra.ContactPoints, c.Music.Locks, c.Limits.HandshakeTimeout = []string{b.address}, false, time.Second
+				})
+				connect := c.connect(t, p.address)
+				err := connect()
+				require.Error(t, err)
+				assert.NotRegexp(t, blamed, err.Error())
+				b.mend(t)
+				eventually(t, time.Minute, "connected", connect)
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				for _, version := range b.versions {
+					assert.Equal(t, c.version, version, "of all connections")
+				}
+				assert.NotEmpty(t, b.versions)
+				assert.Regexp(t, `"level":"(info|warn)".*Cassandra`, p.log.String())
+			})
+		}
+	}
+}
