@@ -18,8 +18,7 @@ type lockedBatch struct {
 	parameters parameters
 }
 
-// batchSection carries out a BATCH message that names a critical table. Where Cassandra has to be asked what a literal of the key
-// means, the connection goes on meanwhile.
+// batchSection carries out a BATCH message that names a critical table.
 func (c *conn) batchSection(e envelope) error {
 	body, err := c.plainBody(e)
 	if err != nil {
@@ -29,16 +28,7 @@ func (c *conn) batchSection(e envelope) error {
 	if f != nil {
 		return c.answer(e, f)
 	}
-	f = b.enter(c.server.literals.known, c.up.emit)
-	if f == errAskCassandra {
-		c.later(func() {
-			if f := b.enter(c.server.literals.ask, c.send); f != nil {
-				c.reject(b.header, f)
-			}
-		})
-		return nil
-	}
-	if f != nil {
+	if f = b.enter(c.up.emit); f != nil {
 		return c.answer(e, f)
 	}
 	return nil
@@ -74,11 +64,10 @@ func (c *conn) readLockedBatch(h header, body []byte) (lockedBatch, *Failure) {
 }
 
 // enter asks the core for one stamp: a batch under one key is one mutation. emit sends it where the stamp is there at once.
-func (b *lockedBatch) enter(literal func(string, string) ([]byte, *Failure), emit func([]byte)) *Failure {
+func (b *lockedBatch) enter(emit func([]byte)) *Failure {
 	k := kept{header: b.header, before: bytes.Clone(b.before), request: request{parameters: b.parameters}}
 	for i := range b.children {
 		s := &b.children[i]
-		s.literal = literal
 		key, f := s.key()
 		if f != nil {
 			return f

@@ -16,8 +16,7 @@ type trying struct {
 	*conditional
 	columns []*message.ColumnMetadata
 	rows    message.RowSet
-	named   map[string]message.Row                           // those of a batch, see rowOf; nil until they are asked for
-	literal func(cqlType, literal string) ([]byte, *Failure) // reads a literal; may block
+	named   map[string]message.Row // those of a batch, see rowOf; nil until they are asked for
 }
 
 // holds tells whether all conditions hold.

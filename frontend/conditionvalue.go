@@ -3,15 +3,13 @@ package frontend
 import (
 	"encoding/binary"
 	"slices"
-	"strings"
 
 	"github.com/datastax/go-cassandra-native-protocol/datatype"
 
 	"music/rewrite"
 )
 
-// constant is a value that stands in a statement, in wire form (v4 spec section 6); nil for null. What only Cassandra reads it is asked
-// for, one token at a time.
+// constant is a value that stands in a statement, in wire form (v4 spec section 6); nil for null.
 func (y *trying) constant(s *section, t rewrite.Term, kind datatype.DataType) ([]byte, *Failure) {
 	if t.Kind == rewrite.TermNull {
 		return nil, nil
@@ -20,7 +18,7 @@ func (y *trying) constant(s *section, t rewrite.Term, kind datatype.DataType) ([
 	w := writer{trying: y, section: s, entries: entries}
 	switch kind := kind.(type) {
 	case *datatype.PrimitiveType:
-		return y.scalar(s, t, kind)
+		return scalar(s, t, kind)
 	case *datatype.List:
 		if ok && open == '[' {
 			return w.collection(kind, kind.ElementType)
@@ -47,21 +45,14 @@ func (y *trying) constant(s *section, t rewrite.Term, kind datatype.DataType) ([
 
 // notOf is the answer to a value that is none of its type.
 func notOf(s *section, t rewrite.Term, kind datatype.DataType) *Failure {
-	return invalid("MUSIC_SYNTAX: %s is no %s", t.Of(s.text), kind.AsCql())
+	return invalid("MUSIC_SYNTAX: %s is no %s: write %s, or bind it", shown(s.text, t), kind.AsCql(), written(kind.AsCql()))
 }
 
 // scalar is a literal of one token.
-func (y *trying) scalar(s *section, t rewrite.Term, kind *datatype.PrimitiveType) ([]byte, *Failure) {
-	value, err := rewrite.EncodeKey(kind.AsCql(), s.text, t)
-	if err == nil {
-		return value, nil
-	}
-	if t.Kind == rewrite.TermOther {
+func scalar(s *section, t rewrite.Term, kind *datatype.PrimitiveType) ([]byte, *Failure) {
+	value, err := rewrite.Encode(kind.AsCql(), s.text, t)
+	if err != nil {
 		return nil, notOf(s, t, kind)
-	}
-	value, f := y.literal(kind.AsCql(), string(t.Of(s.text)))
-	if f != nil {
-		return nil, &Failure{Code: f.Code, Text: strings.Replace(f.Text, "MUSIC_KEY:", "MUSIC_SYNTAX:", 1)}
 	}
 	return value, nil
 }

@@ -40,11 +40,7 @@ func (c *conn) list(e envelope, s section) error {
 		only.Table = s.critical.ID
 	}
 	if s.table != nil && len(s.statement.Where) > 0 {
-		s.literal = c.server.literals.known
 		k, f := s.key()
-		if f == errAskCassandra {
-			f = invalid("MUSIC_KEY: LOCK the key once, or list the whole table: its literal has not been read yet")
-		}
 		if f != nil {
 			return c.answer(e, f)
 		}

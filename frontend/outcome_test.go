@@ -1,7 +1,6 @@
 package frontend
 
 import (
-	"context"
 	"encoding/hex"
 	"fmt"
 	"strings"
@@ -156,14 +155,11 @@ func (h *holding) Unlock(k musiccore.Key, ref musiccore.LockRef, done func(music
 	done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: ref, State: musiccore.Released}})
 }
 
-// holdingRig has bank.accounts, bank.auto, whose plain writes get sections of their own, and bank.events, whose key Cassandra reads.
+// holdingRig has bank.accounts, bank.auto, whose plain writes get sections of their own, and bank.events, whose key is a timestamp.
 func holdingRig(t *testing.T) (*rig, *holding) {
 	t.Helper()
 	core := newHolding()
-	r := newRig(t, func(o *Options) {
-		o.Locks = core
-		o.Literal = func(context.Context, string, string) ([]byte, error) { return make([]byte, 8), nil }
-	})
+	r := newRig(t, func(o *Options) { o.Locks = core })
 	columns := func(kind string) map[string]Column {
 		return map[string]Column{"id": {Name: "id", Type: kind}, "balance": {Name: "balance", Type: "bigint"}, "n": {Name: "n", Type: "blob"}}
 	}
@@ -212,8 +208,8 @@ func waitingCases(id []byte) []waitingCase {
 		{query("UPDATE bank.auto SET n = " + blob + " WHERE id = 'x'"), []int{2}},
 		{&message.Batch{Children: []*message.BatchChild{child("UPDATE bank.auto SET n = ? WHERE id = ?", value, []byte("x"))}}, []int{2}},
 		{with("UPDATE bank.auto SET n = ? WHERE id = ? IF balance = ?", value, []byte("x"), bigint(5)), []int{2, 1}},
-		{with("UPDATE bank.events USING LOCK 1 SET n = ? WHERE id = '2020-01-01'", value), []int{1}},
-		{&message.Batch{Children: []*message.BatchChild{child("UPDATE bank.events USING LOCK 1 SET n = ? WHERE id = '2020-01-02'", value)}}, []int{1}},
+		{with("UPDATE bank.events USING LOCK 1 SET n = ? WHERE id = '2020-01-01Z'", value), []int{1}},
+		{&message.Batch{Children: []*message.BatchChild{child("UPDATE bank.events USING LOCK 1 SET n = ? WHERE id = '2020-01-02Z'", value)}}, []int{1}},
 	}
 }
 

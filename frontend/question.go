@@ -168,7 +168,7 @@ func wireValue(b []byte) []byte {
 // readPlace reads the literal of an address or port; nil for what is none, which Cassandra will refuse.
 func readPlace(column string, text []byte, term rewrite.Term) []byte {
 	if isPort(column) {
-		port, err := rewrite.EncodeKey("int", text, term)
+		port, err := rewrite.Encode("int", text, term)
 		if err != nil {
 			return nil
 		}

@@ -1,7 +1,6 @@
 package frontend
 
 import (
-	"bytes"
 	"encoding/binary"
 	"math"
 	"slices"
@@ -19,7 +18,6 @@ type section struct {
 	prepared  *preparedSection // where it came by EXECUTE
 	metadata  []byte           // the result metadata id that the client knows (v5), likewise
 	values    [][]byte         // bound, in wire form
-	literal   func(cqlType, literal string) ([]byte, *Failure)
 }
 
 // decideSection reads a QUERY on a critical table.
@@ -155,8 +153,7 @@ func (c *conn) querySection(e envelope) error {
 	return c.enter(e, c.plan.section, p)
 }
 
-// enter carries out a section whose values are known. Where Cassandra has to be asked what a literal of the key means, the
-// connection goes on meanwhile.
+// enter carries out a section whose values are known.
 func (c *conn) enter(e envelope, s section, p parameters) error {
 	if p.names != nil {
 		if f := p.order(s.statement, s.text); f != nil {
@@ -170,24 +167,11 @@ func (c *conn) enter(e envelope, s section, p parameters) error {
 	if s.statement.Verb == rewrite.ListLocks {
 		return c.list(e, s)
 	}
-	a := admission{conn: c, envelope: e, section: s, parameters: p, emit: c.up.emit, literal: c.server.literals.known}
-	switch f := a.enter(); f {
-	case nil:
-	case errAskCassandra:
-		c.enterLater(a.later())
-	default:
+	a := admission{conn: c, envelope: e, section: s, parameters: p, emit: c.up.emit}
+	if f := a.enter(); f != nil {
 		return c.answer(e, f)
 	}
 	return nil
-}
-
-// enterLater carries out a section beside the connection, which goes on meanwhile.
-func (c *conn) enterLater(a admission) {
-	c.later(func() {
-		if f := a.enter(); f != nil {
-			c.reject(a.envelope.header, f)
-		}
-	})
 }
 
 // admission is a section on its way into the core: all that it needs, wherever it goes on.
@@ -196,25 +180,11 @@ type admission struct {
 	envelope   envelope
 	section    section
 	parameters parameters
-	emit       func(raw []byte)                                         // sends a request to Cassandra
-	literal    func(cqlType, literal string) (value []byte, f *Failure) // reads a literal that Go does not
-}
-
-// later is the admission in memory of its own, for another goroutine, which may ask Cassandra.
-func (a admission) later() admission {
-	c := a.conn
-	a.section.text = bytes.Clone(a.section.text)
-	a.parameters = a.parameters.clone()
-	a.section.values = a.parameters.values
-	a.envelope.raw = nil
-	a.emit = c.send
-	a.literal = c.server.literals.ask
-	return a
+	emit       func(raw []byte) // sends a request to Cassandra
 }
 
 // enter reads key and reference and does what the statement says.
 func (a *admission) enter() *Failure {
-	a.section.literal = a.literal
 	if a.section.several() {
 		return a.several()
 	}

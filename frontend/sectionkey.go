@@ -3,6 +3,7 @@ package frontend
 import (
 	"cmp"
 	"encoding/binary"
+	"math"
 
 	"music/musiccore"
 	"music/rewrite"
@@ -43,7 +44,23 @@ func (s *section) keyOf(st *rewrite.Statement) (musiccore.Key, *Failure) {
 		}
 		parts = append(parts, value)
 	}
-	return musiccore.Key{Table: s.critical.ID, PK: string(rewrite.RoutingKey(parts))}, nil
+	return s.keyFrom(parts)
+}
+
+// maxKey is the longest key that Cassandra takes, of a table and of its lock rows.
+const maxKey = math.MaxUint16
+
+// keyFrom is the key of the columns' values.
+func (s *section) keyFrom(parts [][]byte) (k musiccore.Key, f *Failure) {
+	longest := 0
+	for _, part := range parts {
+		longest = max(longest, len(part))
+	}
+	k = musiccore.Key{Table: s.critical.ID, PK: string(rewrite.RoutingKey(parts))}
+	if longest = max(longest, len(k.PK)); longest > maxKey {
+		return k, invalid("MUSIC_KEY: the key has %d bytes: Cassandra takes %d at most", longest, maxKey)
+	}
+	return k, nil
 }
 
 func (s *section) keyColumn(st *rewrite.Statement, column Column) ([]byte, *Failure) {
@@ -65,32 +82,75 @@ func (s *section) restriction(st *rewrite.Statement, column Column) *rewrite.Rel
 	return nil
 }
 
-// keyValue is the value of one term of the key.
+// keyValue is the value of one term of the key. A literal means the same wherever it is read: Cassandra reads it again when it carries
+// the statement out.
 func (s *section) keyValue(t rewrite.Term, column Column) ([]byte, *Failure) {
 	if t.Kind == rewrite.TermMarker {
 		return s.boundKey(t, column)
 	}
-	value, err := rewrite.EncodeKey(column.Type, s.text, t)
-	if err != nil {
-		value, f := s.foreignKey(t, column)
-		return column.spelt(value), f
+	value, err := rewrite.Encode(column.Type, s.text, t)
+	switch {
+	case err != nil:
+		return nil, invalid("MUSIC_KEY: %s is of type %s, and %s is no constant of it: write %s, or bind the value", column.Name, column.Type, shown(s.text, t), written(column.Type))
+	case !s.mayBe(column, value):
+		return nil, invalid("MUSIC_KEY: %s is empty: Cassandra takes no such key", column.Name)
 	}
 	return column.spelt(value), nil
 }
 
-// foreignKey is the value of a literal that only Cassandra can read.
-func (s *section) foreignKey(t rewrite.Term, column Column) ([]byte, *Failure) {
-	literal := string(s.text[t.Start:t.End])
-	switch t.Kind {
-	case rewrite.TermNull, rewrite.TermOther:
-		return nil, invalid("MUSIC_KEY: %s = %s: give the key as a literal or bind it", column.Name, literal)
+// mayBe tells whether a value may be that of a column of the key, as far as its length says: of a partition key, a column that stands
+// alone is never empty, and one of several only where its type has an empty value.
+func (s *section) mayBe(column Column, value []byte) bool {
+	if len(value) > 0 || column.Clustering {
+		return true
 	}
-	return s.literal(column.Type, literal)
+	switch column.Type {
+	case "text", "varchar", "ascii", "blob":
+		return value != nil && len(s.critical.partition()) > 1
+	}
+	return false
+}
+
+// shown is a term as it is told to people.
+func shown(text []byte, t rewrite.Term) string {
+	const most = 100
+	written := t.Of(text)
+	if len(written) > most {
+		return string(written[:most]) + "…"
+	}
+	return string(written)
+}
+
+// written says how constants of a type are written.
+func written(cqlType string) string {
+	switch cqlType {
+	case "text", "varchar", "ascii":
+		return "it in quotes ('x')"
+	case "tinyint", "smallint", "int", "bigint", "varint":
+		return "a whole number that fits, without quotes (5)"
+	case "decimal", "float", "double":
+		return "a number without quotes (1.5)"
+	case "uuid", "timeuuid":
+		return "it without quotes (123e4567-e89b-12d3-a456-426614174000)"
+	case "blob":
+		return "it in hexadecimal (0xcafe)"
+	case "boolean":
+		return "true or false"
+	case "inet":
+		return "an address, not a name ('10.0.0.1')"
+	case "date":
+		return "a day ('2024-02-29')"
+	case "time":
+		return "a time of the day ('23:59:59')"
+	case "timestamp":
+		return "a moment with its time zone ('2024-02-29 23:59:59+0000') or milliseconds since 1970"
+	}
+	return "a literal of it"
 }
 
 func (s *section) boundKey(t rewrite.Term, column Column) ([]byte, *Failure) {
 	value, ok := s.bound(t)
-	if !ok || len(value) == 0 && !column.Clustering {
+	if !ok || !s.mayBe(column, value) {
 		return nil, invalid("MUSIC_KEY: the value bound to %s is null, unset or empty", column.Name)
 	}
 	if !rewrite.Fits(column.Type, value) {

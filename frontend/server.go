@@ -34,9 +34,6 @@ type Options struct {
 	// CriticalByName tells whether a table is critical whatever its comment says; nil where none is. It must not block.
 	CriticalByName func(keyspace, table string) bool
 
-	// Literal asks Cassandra for the wire form of a literal of a type; ErrLiteral where it is none.
-	Literal func(ctx context.Context, cqlType, literal string) ([]byte, error)
-
 	MaxConnections   int
 	MaxFrame         int           // bytes of one message of a client
 	HandshakeTimeout time.Duration // from connection to login
@@ -56,7 +53,6 @@ type Server struct {
 	Options
 	blocks   blocks
 	prepared *lru.Cache[preparedID, *prepared]
-	literals literals
 	turns    turns
 	lastID   atomic.Uint64
 
@@ -71,11 +67,7 @@ func NewServer(o Options) *Server {
 	if err != nil {
 		panic(err) // the size is a positive constant
 	}
-	values, err := lru.New[[2]string, []byte](maxLiterals)
-	if err != nil {
-		panic(err) // likewise
-	}
-	return &Server{Options: o, prepared: cache, literals: literals{cache: values, read: o.Literal}, conns: map[*conn]struct{}{}}
+	return &Server{Options: o, prepared: cache, conns: map[*conn]struct{}{}}
 }
 
 // Serve accepts clients until ctx ends or the listener fails, then drains: requests in flight are answered, connections

@@ -70,7 +70,10 @@ func (s *section) keys() ([]*wanted, *Failure) {
 	var found []*wanted
 	seen := map[musiccore.Key]bool{}
 	for _, parts := range all {
-		key := musiccore.Key{Table: s.critical.ID, PK: string(rewrite.RoutingKey(parts))}
+		key, f := s.keyFrom(parts)
+		if f != nil {
+			return nil, f
+		}
 		if !seen[key] {
 			seen[key] = true
 			found = append(found, &wanted{key: key, parts: parts})
@@ -110,7 +113,7 @@ func (s *section) boundList(t rewrite.Term, column Column) ([][]byte, *Failure) 
 	var values [][]byte
 	for n := cur.int(); n > 0 && ok; n-- {
 		value := cur.value()
-		ok = (len(value) > 0 || value != nil && column.Clustering) && !cur.bad && rewrite.Fits(column.Type, value)
+		ok = value != nil && s.mayBe(column, value) && !cur.bad && rewrite.Fits(column.Type, value)
 		values = append(values, column.spelt(value))
 	}
 	if !ok || len(values) == 0 || cur.at != len(raw) {

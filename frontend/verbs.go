@@ -96,7 +96,7 @@ func (s *section) lockTerms(q *musiccore.Request) (f *Failure) {
 	token, ok := s.bound(st.Token)
 	if st.Token.Kind != rewrite.TermMarker {
 		var err error
-		token, err = rewrite.EncodeKey("uuid", s.text, st.Token)
+		token, err = rewrite.Encode("uuid", s.text, st.Token)
 		ok = err == nil
 	}
 	if !ok || len(token) != len(q.Token) {

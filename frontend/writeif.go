@@ -111,7 +111,7 @@ func (c *conn) tryCondition(e envelope, f *fenced) []byte {
 	if !ok {
 		return e.raw
 	}
-	y := &trying{conditional: x, columns: rows.Metadata.Columns, rows: rows.Data, literal: c.server.literals.ask}
+	y := &trying{conditional: x, columns: rows.Metadata.Columns, rows: rows.Data}
 	next, failure := y.next()
 	switch {
 	case failure != nil:

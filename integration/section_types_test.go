@@ -33,11 +33,11 @@ func keyCases() []keyCase {
 		{"timeuuid", timeID, strings.ToUpper(timeID), strings.Replace(raw, "\x42\xd3", "\x12\xd3", 1), []string{id, "5", "'x'"}},
 		{"blob", "0xCAFE", "0xcafe", "\xca\xfe", []string{"'cafe'", "5", "0xcaf"}},
 		{"boolean", "TRUE", "true", "\x01", []string{"'true'", "1", "0x01"}},
-		{"timestamp", "'2024-02-29T00:00:00.000Z'", "1709164800000", "\x00\x00\x01\x8d\xf2\x29\x28\x00", []string{"'yesterday'", "true", "1.5"}},
+		{"timestamp", "'2024-02-29T00:00:00.000Z'", "1709164800000", "\x00\x00\x01\x8d\xf2\x29\x28\x00", []string{"'now'", "'2024-02-29'", "'yesterday'", "true", "1.5"}},
 		{"date", "'1970-01-02'", "2147483649", "\x80\x00\x00\x01", []string{"'today'", "true", "0xff"}},
 		{"decimal", "1.50", "150e-2", "\x00\x00\x00\x02\x00\x96", []string{"'1.5'", "true"}},
 		{"double", "1.5", "15e-1", "\x3f\xf8\x00\x00\x00\x00\x00\x00", []string{"'1.5'", "true", "0x3f"}},
-		{"inet", "'10.0.0.1'", "$$10.0.0.1$$", "\x0a\x00\x00\x01", []string{"5", "'300.0.0.1'", "true"}},
+		{"inet", "'10.0.0.1'", "$$10.0.0.1$$", "\x0a\x00\x00\x01", []string{"5", "'localhost'", "'10.1'", "'300.0.0.1'", "true"}},
 		{"varint", "300", "0300", "\x01\x2c", []string{"'300'", "1.5", "true"}},
 	}
 }

@@ -101,26 +101,6 @@ func TestSchemaThatChangesWhileItIsReadIsReadAgain(t *testing.T) {
 	assert.False(t, readAgain(errNoClock))
 }
 
-// Literals that Go does not read have the bytes that Cassandra itself would store.
-func TestLiteralsAreReadByCassandra(t *testing.T) {
-	x, _ := openExecutor(t)
-	for _, c := range []struct {
-		cqlType, literal string
-		want             []byte
-	}{
-		{"timestamp", "'1970-01-01 00:00:01+0000'", []byte{0, 0, 0, 0, 0, 0, 3, 232}},
-		{"inet", "'127.0.0.1'", []byte{127, 0, 0, 1}},
-		{"varint", "256", []byte{1, 0}},
-		{"double", "1", []byte{0x3f, 0xf0, 0, 0, 0, 0, 0, 0}},
-	} {
-		got, err := x.literal(t.Context(), c.cqlType, c.literal)
-		require.NoError(t, err)
-		assert.Equal(t, c.want, got, c.cqlType)
-	}
-	_, err := x.literal(t.Context(), "timestamp", "'nonsense'")
-	assert.ErrorIs(t, err, frontend.ErrLiteral)
-}
-
 // One CREATE of a companion is a no-op after another (DESIGN.md 4): proxies do not agree on who makes it.
 func TestCompanionsAreMadeByAllAtOnce(t *testing.T) {
 	x, k := openExecutor(t)

@@ -4,9 +4,11 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -118,4 +120,61 @@ func (s *store) rows(table string) (n int) {
 	s.t.Helper()
 	require.NoError(s.t, s.session.Query("SELECT count(*) FROM "+s.keyspace+"."+table).Scan(&n))
 	return n
+}
+
+// What is read of a literal is what Cassandra reads, and it is read in whatever way drivers and people write it.
+func TestLiteralsAreWhatCassandraReads(t *testing.T) {
+	s := openStore(t, 5)
+	r := rand.New(rand.NewPCG(1, 2))
+	read := map[string]int{}
+	for typeName, literals := range someLiterals(r) {
+		for _, literal := range literals {
+			statement, err := rewrite.Parse([]byte("LOCK t WHERE a = " + literal))
+			require.NoError(t, err, literal)
+			got, err := rewrite.Encode(typeName, []byte("LOCK t WHERE a = "+literal), statement.Where[0].Value)
+			if err != nil {
+				continue
+			}
+			read[typeName]++
+			var want rawBytes
+			assert.NoError(t, s.session.Query("SELECT ("+typeName+") "+literal+" FROM system.local").Scan(&want), "%s %s", typeName, literal)
+			assert.Equal(t, []byte(want), got, "%s %s", typeName, literal)
+		}
+	}
+	for _, typeName := range append([]string{"duration"}, wholeTypes...) {
+		assert.Greater(t, read[typeName], 1, typeName)
+	}
+}
+
+// someLiterals are literals by the type that they are to be read as; not all of them are of it.
+func someLiterals(r *rand.Rand) map[string][]string {
+	id, timeID := "123E4567-e89b-42d3-a456-426614174000", "123e4567-e89b-12d3-a456-426614174000"
+	all := map[string][]string{
+		"text": {"'it''s'", "$$it's$$", "''", "'é'"}, "ascii": {"'a'", "$$b$$", "'é'"}, "blob": {"0x", "0xCAfe", "0XCA"}, "boolean": {"true", "FALSE", "tRue"},
+		"uuid": {id, timeID}, "timeuuid": {timeID, strings.ToUpper(timeID), id}, "duration": {"1d2h", "30m", "-1y2mo", "P1Y2M", "PT5S", "P2W", "5us3ns", "0s", "1h1h"},
+		"inet":  {"'10.0.0.1'", "'::1'", "'::ffff:10.0.0.1'", "'2001:DB8::0:1'", "'0.0.0.0'", "'::'", "'fe80::1:2'", "'::10.0.0.1'"},
+		"float": {"NaN", "nan", "Infinity", "1e99", "1e-99", "0.1", "-0.0", "-0", "3.4028236e38", "1.", "1e5"}, "double": {"NaN", "INFINITY", "1e999", "-0.0", "-0", "5e-324", "1.", "007", "-5"},
+		"decimal": {"1.0", "1.00", "0.0", "-0.0", "1e5", "1E+5", "1.5e-3", "007", "1.", "100", "1e2147483647"},
+	}
+	for range 60 {
+		n := r.Int64()>>r.IntN(63) - r.Int64()>>r.IntN(63)
+		for _, typeName := range []string{"tinyint", "smallint", "int", "bigint", "varint", "decimal", "float", "double", "date", "time", "timestamp"} {
+			all[typeName] = append(all[typeName], fmt.Sprint(n), fmt.Sprintf("%07d", n%300))
+		}
+		all["varint"] = append(all["varint"], fmt.Sprintf("%d%d", n, r.Uint64()))
+		for _, typeName := range []string{"decimal", "float", "double"} {
+			all[typeName] = append(all[typeName], fmt.Sprintf("%d.%d", n, r.Uint64()>>r.IntN(63)), fmt.Sprintf("%de%d", n, r.IntN(80)-40))
+		}
+		at := time.Unix(r.Int64N(20e9)-10e9, r.Int64N(1e9)).In(time.FixedZone("", (r.IntN(105)-52)*900))
+		for _, layout := range []string{"2006-01-02", "2006-01-02 15:04", "2006-01-02T15:04:05", "2006-01-02 15:04:05.000", "2006-01-02T15:04:05.00"} {
+			for _, zone := range []string{"Z", "-07", "-0700", "-07:00", "", " MST"} {
+				all["timestamp"] = append(all["timestamp"], at.Format("'"+layout+zone+"'"))
+			}
+		}
+		all["date"] = append(all["date"], at.AddDate(r.IntN(4000)-1000, 0, 0).Format("'2006-01-02'"))
+		for _, layout := range []string{"'15:04:05'", "'15:04:05.000000000'", "'15:04:05.0'", "'15:04'"} {
+			all["time"] = append(all["time"], at.Format(layout))
+		}
+	}
+	return all
 }

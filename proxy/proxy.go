@@ -62,7 +62,7 @@ func (p *process) work(ctx context.Context, o frontend.Options) error {
 		return err
 	}
 	defer s.stop(p.cfg.Limits.ShutdownTimeout)
-	o.Tables, o.Locks, o.DDL, o.Literal = s.tables, s.locks, s.schema.follow, s.executor.literal
+	o.Tables, o.Locks, o.DDL = s.tables, s.locks, s.schema.follow
 	o.CriticalByName = p.cfg.Music.CriticalByName
 	m := newMembers(s, p, o.Advertise)
 	if err := m.join(ctx, p.cfg.Music.ExpectProxies); err != nil {

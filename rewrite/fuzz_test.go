@@ -135,7 +135,7 @@ func checkTerms(t *testing.T, text []byte, s Statement) {
 		require.Equal(t, term.Kind == TermMarker, term.Marker >= 0)
 		checkMarker(t, text, s, term)
 		for _, typ := range []string{"text", "int", "uuid", "blob", "boolean"} {
-			_, _ = EncodeKey(typ, text, term)
+			_, _ = Encode(typ, text, term)
 		}
 		_, _ = Duration(text, term)
 	}

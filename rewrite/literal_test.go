@@ -125,7 +125,7 @@ func TestDuration(t *testing.T) {
 	}
 }
 
-func TestEncodeKey(t *testing.T) {
+func TestEncode(t *testing.T) {
 	tests := []struct {
 		typ, text string
 		want      string
@@ -148,17 +148,43 @@ func TestEncodeKey(t *testing.T) {
 		{"blob", "0XCafe", "\xca\xfe"},
 		{"boolean", "True", "\x01"},
 		{"boolean", "FALSE", "\x00"},
+		{"varint", "0300", "\x01\x2c"},
+		{"varint", "-129", "\xff\x7f"},
+		{"varint", "128", "\x00\x80"},
+		{"varint", "18446744073709551615", "\x00\xff\xff\xff\xff\xff\xff\xff\xff"},
+		{"decimal", "1.50", "\x00\x00\x00\x02\x00\x96"},
+		{"decimal", "150e-2", "\x00\x00\x00\x02\x00\x96"},
+		{"decimal", "-1e3", "\xff\xff\xff\xfd\xff"},
+		{"double", "15e-1", "\x3f\xf8\x00\x00\x00\x00\x00\x00"},
+		{"double", "-0", "\x80\x00\x00\x00\x00\x00\x00\x00"},
+		{"double", "Infinity", "\x7f\xf0\x00\x00\x00\x00\x00\x00"},
+		{"float", "0.1", "\x3d\xcc\xcc\xcd"},
+		{"float", "nan", "\x7f\xc0\x00\x00"},
+		{"inet", "'10.0.0.1'", "\x0a\x00\x00\x01"},
+		{"inet", "'::ffff:10.0.0.1'", "\x0a\x00\x00\x01"},
+		{"inet", "'::1'", "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01"},
+		{"date", "'1969-12-31'", "\x7f\xff\xff\xff"},
+		{"date", "2147483649", "\x80\x00\x00\x01"},
+		{"time", "'00:00:01.5'", "\x00\x00\x00\x00\x59\x68\x2f\x00"},
+		{"time", "1", "\x00\x00\x00\x00\x00\x00\x00\x01"},
+		{"timestamp", "'2024-02-29T00:00:00.000Z'", "\x00\x00\x01\x8d\xf2\x29\x28\x00"},
+		{"timestamp", "'2024-02-29 01:30+01:30'", "\x00\x00\x01\x8d\xf2\x29\x28\x00"},
+		{"timestamp", "'1970-01-01-01'", "\x00\x00\x00\x00\x00\x36\xee\x80"},
+		{"timestamp", "-1", "\xff\xff\xff\xff\xff\xff\xff\xff"},
+		{"duration", "1mo2d3ns", "\x02\x04\x06"},
+		{"duration", "-P1Y", "\x17\x00\x00"},
+		{"duration", "PT1M", "\x00\x00\xf8\x1b\xf0\x8e\xb0\x00"},
 	}
 	for _, test := range tests {
 		text, term := value(t, test.text)
-		got, err := EncodeKey(test.typ, text, term)
+		got, err := Encode(test.typ, text, term)
 		require.NoError(t, err, test.text)
 		require.NotNil(t, got)
 		require.Equal(t, test.want, string(got), "%s %s", test.typ, test.text)
 	}
 }
 
-func TestEncodeKeyNotRead(t *testing.T) {
+func TestEncodeNotRead(t *testing.T) {
 	tests := []struct{ typ, text string }{
 		{"text", "5"},
 		{"text", "null"},
@@ -180,16 +206,46 @@ func TestEncodeKeyNotRead(t *testing.T) {
 		{"blob", "5"},
 		{"boolean", "1"},
 		{"boolean", "'true'"},
-		{"varint", "5"},
-		{"timestamp", "5"},
-		{"decimal", "5"},
+		{"varint", "1.5"},
+		{"varint", "'5'"},
+		{"varint", strings.Repeat("1", 1025)},
+		{"decimal", "'1.5'"},
+		{"decimal", "1e99999999999"},
+		{"decimal", "nan"},
+		{"double", "true"},
+		{"double", "1e999"},
+		{"float", "1e39"},
+		{"inet", "'localhost'"},
+		{"inet", "'10.1'"},
+		{"inet", "'fe80::1%eth0'"},
+		{"inet", "5"},
+		{"date", "'today'"},
+		{"date", "'2024-02-30'"},
+		{"date", "'2024-2-3'"},
+		{"date", "4294967296"},
+		{"time", "'1:02:03'"},
+		{"time", "'01:02:03.'"},
+		{"time", "'01:02:03.0123456789'"},
+		{"time", "'01:02:03.+5'"},
+		{"time", "86400000000000"},
+		{"timestamp", "'now'"},
+		{"timestamp", "'2024-02-29'"},
+		{"timestamp", "'2024-02-29 00:00:00'"},
+		{"timestamp", "'2024-02-29 00:00:00.5Z'"},
+		{"timestamp", "'2024-02-29 00:00:00 CET'"},
+		{"timestamp", "'1500-01-01Z'"},
+		{"timestamp", "'2024-02-29 00:00:00+15:00'"},
+		{"timestamp", "1.5"},
+		{"duration", "1h1h"},
+		{"duration", "1h1d"},
+		{"duration", "5"},
 		{"frozen<list<int>>", "[1]"},
 		{"TEXT", "'a'"},
 		{"", "'a'"},
 	}
 	for _, test := range tests {
 		text, term := value(t, test.text)
-		got, err := EncodeKey(test.typ, text, term)
+		got, err := Encode(test.typ, text, term)
 		require.ErrorIs(t, err, ErrNotRead, "%s %s", test.typ, test.text)
 		require.Nil(t, got)
 	}

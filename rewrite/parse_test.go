@@ -182,7 +182,7 @@ func ExampleParse() {
 		return
 	}
 	ref, _ := Int(text, s.Lock)
-	key, _ := EncodeKey("text", text, s.Where[0].Value)
+	key, _ := Encode("text", text, s.Where[0].Value)
 	fmt.Println(s.Verb, "under lock", ref)
 	fmt.Printf("key column %s = %q\n", s.Where[0].Column.AppendTo(nil, text), RoutingKey([][]byte{key}))
 	fmt.Printf("%s\n", Apply(nil, text, s.Cut))

@@ -1,0 +1,198 @@
+package rewrite
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"math"
+	"math/big"
+	"net/netip"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Encode returns the value of a literal as the native protocol sends it, never
+// nil without an error. typ is the CQL name of a native type. It reads what means
+// the same wherever and whenever it is read: ErrNotRead for the timestamp 'now'
+// or one without a time zone, for the name of a host, for any other type, and for
+// a literal that is not of the type.
+func Encode(typ string, text []byte, t Term) ([]byte, error) {
+	switch typ {
+	case "text", "varchar", "ascii":
+		return encodeText(typ, text, t)
+	case "tinyint":
+		return encodeInt(text, t, 8)
+	case "smallint":
+		return encodeInt(text, t, 16)
+	case "int":
+		return encodeInt(text, t, 32)
+	case "bigint":
+		return encodeInt(text, t, 64)
+	case "uuid", "timeuuid":
+		return encodeUUID(typ, text, t)
+	case "blob":
+		return encodeBlob(text, t)
+	case "boolean":
+		return encodeBoolean(text, t)
+	case "varint", "decimal", "float", "double":
+		return encodeNumber(typ, text, t)
+	case "inet":
+		return encodeAddress(text, t)
+	case "date", "time", "timestamp", "duration":
+		return encodeTime(typ, text, t)
+	}
+	return nil, notRead(text, t, typ)
+}
+
+// encodeText refuses bytes that Cassandra would replace while it decodes the
+// statement: the key would not be the one that is written here.
+func encodeText(typ string, text []byte, t Term) ([]byte, error) {
+	if t.Kind != TermString || !utf8.Valid(t.Of(text)) {
+		return nil, notRead(text, t, typ)
+	}
+	value := appendString([]byte{}, t.Of(text))
+	for _, c := range value {
+		if typ == "ascii" && c >= utf8.RuneSelf {
+			return nil, notRead(text, t, typ)
+		}
+	}
+	return value, nil
+}
+
+// encodeInt gives the wire form of an integer of so many bits.
+func encodeInt(text []byte, t Term, bits int) ([]byte, error) {
+	n, err := integer(text, t, bits)
+	if err != nil {
+		return nil, err
+	}
+	var wire [8]byte
+	binary.BigEndian.PutUint64(wire[:], uint64(n))
+	return wire[8-bits/8:], nil
+}
+
+// encodeUUID takes only version 1 for a timeuuid, as Cassandra does.
+func encodeUUID(typ string, text []byte, t Term) ([]byte, error) {
+	if t.Kind != TermUUID {
+		return nil, notRead(text, t, typ)
+	}
+	digits := make([]byte, 0, 32)
+	for _, c := range t.Of(text) {
+		if c != '-' {
+			digits = append(digits, c)
+		}
+	}
+	value, err := hex.AppendDecode(nil, digits)
+	if err != nil || typ == "timeuuid" && value[6]>>4 != 1 {
+		return nil, notRead(text, t, typ)
+	}
+	return value, nil
+}
+
+// encodeBlob gives the bytes of a 0x literal.
+func encodeBlob(text []byte, t Term) ([]byte, error) {
+	if t.Kind != TermBlob {
+		return nil, notRead(text, t, "blob")
+	}
+	value, err := hex.AppendDecode([]byte{}, t.Of(text)[2:])
+	if err != nil {
+		return nil, notRead(text, t, "blob")
+	}
+	return value, nil
+}
+
+// encodeBoolean gives the wire form of true or false, in any case.
+func encodeBoolean(text []byte, t Term) ([]byte, error) {
+	if t.Kind != TermBoolean {
+		return nil, notRead(text, t, "boolean")
+	}
+	if len(t.Of(text)) == len("true") {
+		return []byte{1}, nil
+	}
+	return []byte{0}, nil
+}
+
+// maxDigits bounds the text of a number: to read a long one takes the square of its length.
+const maxDigits = 1024
+
+// encodeNumber reads integers, and but for varint those with a point or an exponent.
+func encodeNumber(typ string, text []byte, t Term) ([]byte, error) {
+	literal := string(t.Of(text))
+	if t.Kind != TermInteger && (t.Kind != TermFloat || typ == "varint") || len(literal) > maxDigits {
+		return nil, notRead(text, t, typ)
+	}
+	value, ok := []byte(nil), false
+	switch typ {
+	case "float":
+		value, ok = float(literal, 32)
+	case "double":
+		value, ok = float(literal, 64)
+	case "varint":
+		n, _ := new(big.Int).SetString(literal, 10)
+		value, ok = integerBytes(n), true
+	case "decimal":
+		value, ok = decimal(literal)
+	}
+	if !ok {
+		return nil, notRead(text, t, typ)
+	}
+	return value, nil
+}
+
+// float is the nearest number of so many bits; false where the literal is too large.
+func float(literal string, bits int) ([]byte, bool) {
+	f, err := strconv.ParseFloat(literal, bits)
+	switch {
+	case bits == 32 && math.IsNaN(f):
+		return []byte{0x7f, 0xc0, 0, 0}, true
+	case bits == 32:
+		return binary.BigEndian.AppendUint32(nil, math.Float32bits(float32(f))), err == nil
+	case math.IsNaN(f):
+		return []byte{0x7f, 0xf8, 0, 0, 0, 0, 0, 0}, true
+	}
+	return binary.BigEndian.AppendUint64(nil, math.Float64bits(f)), err == nil
+}
+
+// maxExponent bounds that of a decimal: Cassandra refuses some literals that no double is near to.
+const maxExponent = 300
+
+// decimal is the scale and the digits of a number: 1.50 and 150e-2 have those of 150, and 2.
+func decimal(literal string) ([]byte, bool) {
+	mantissa, exponent, scientific := strings.Cut(strings.ToLower(literal), "e")
+	whole, fraction, _ := strings.Cut(mantissa, ".")
+	scale := int64(len(fraction))
+	if scientific {
+		e, err := strconv.ParseInt(exponent, 10, 32)
+		if err != nil || e > maxExponent || e < -maxExponent {
+			return nil, false
+		}
+		scale -= e
+	}
+	n, ok := new(big.Int).SetString(whole+fraction, 10)
+	if !ok {
+		return nil, false
+	}
+	return append(binary.BigEndian.AppendUint32(nil, uint32(scale)), integerBytes(n)...), true
+}
+
+// integerBytes is an integer in as few bytes as show its sign.
+func integerBytes(n *big.Int) []byte {
+	if n.Sign() >= 0 {
+		return append(make([]byte, 1-min(1, n.BitLen()%8), 9), n.Bytes()...)
+	}
+	size := uint(new(big.Int).Not(n).BitLen()/8 + 1)
+	return new(big.Int).Add(n, new(big.Int).Lsh(big.NewInt(1), 8*size)).FillBytes(make([]byte, size))
+}
+
+// encodeAddress reads no names: they mean what a resolver says. An address of IPv4 that is written as one of IPv6 has four bytes, as for
+// Cassandra.
+func encodeAddress(text []byte, t Term) ([]byte, error) {
+	literal, err := String(text, t)
+	if err != nil {
+		return nil, err
+	}
+	address, err := netip.ParseAddr(literal)
+	if err != nil || address.Zone() != "" {
+		return nil, notRead(text, t, "inet")
+	}
+	return address.Unmap().AsSlice(), nil
+}
