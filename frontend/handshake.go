@@ -19,15 +19,25 @@ func (c *conn) decideLogin(e envelope) verdict {
 	case primitive.OpCodeStartup:
 		return c.decideStartup(e)
 	case primitive.OpCodeAuthResponse:
-		if c.authenticated.Load() {
+		switch {
+		case !c.authenticated.Load():
+		case c.watches.expects(watchLogin), c.loggedIn.Load(): // in this order: what is expected ends when the login is known
+			return c.refuse(loginOver())
+		default:
 			return c.decideAuthResponse(e)
 		}
 	}
 	return c.holdFor((*conn).answerUnexpected)
 }
 
+// loginOver is told of an AUTH_RESPONSE that nobody has asked for. Cassandra would take it, and the client be another role than that
+// which is audited: before the answer to the one that is under way, or after the login.
+func loginOver() *Failure {
+	return protocolError("Unexpected message AUTH_RESPONSE: there is one at a time, and none after the login")
+}
+
 // decideAuthResponse notes who the client says it is, for the audit: whether it is right is for Cassandra to say, before anything else
-// of the client is listened to.
+// of the client is listened to. So the name is that of the AUTH_RESPONSE which AUTH_SUCCESS answers.
 func (c *conn) decideAuthResponse(e envelope) verdict {
 	if !e.whole() {
 		return more
@@ -36,6 +46,7 @@ func (c *conn) decideAuthResponse(e envelope) verdict {
 	if err != nil {
 		return c.unreadable(e, err)
 	}
+	c.claimed = ""
 	cur := cursor{b: body}
 	if plain := bytes.Split(cur.value(), []byte{0}); len(plain) == 3 { // SASL PLAIN: role to act as, role, password
 		c.claimed = string(plain[1])

@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -47,6 +48,46 @@ func TestLoginThatFails(t *testing.T) {
 	assert.Equal(t, primitive.ErrorCodeProtocolError, client.failure(0).GetErrorCode())
 	relayed(client, backend, 0, &message.AuthResponse{Token: []byte("right")}, &message.AuthSuccess{})
 	relayed(client, backend, 1, query("SELECT a FROM b.c"), rows(nil))
+}
+
+// The role that is audited is the one that Cassandra has accepted: of two AUTH_RESPONSEs that come together the second is refused,
+// as is one after the login, and one that is no PLAIN leaves no name of an earlier one behind.
+func TestLoginIsAsOneRole(t *testing.T) {
+	everyDialect(t, func(t *testing.T, d dialect) {
+		core := forcing{forced: make(chan Force, 9)}
+		r := newRig(t, func(o *Options) { o.Locks = core })
+		r.server.Tables.Set("bank", "accounts", &Critical{Key: []Column{{Name: "id", Type: "text"}}})
+		client := r.dial(d)
+		client.send(0, startup(d))
+		backend := r.accept(d)
+		backend.answer(0)
+		backend.write(dialect{version: d.version}.envelope(t, 0, &message.Authenticate{Authenticator: "PasswordAuthenticator"}))
+		client.answer(0)
+		client.segmented, backend.segmented = d.version == v5, d.version == v5
+
+		as := func(role string) message.Message {
+			return &message.AuthResponse{Token: []byte("\x00" + role + "\x00secret")}
+		}
+		relayed(client, backend, 0, as("carla"), &message.AuthenticationError{ErrorMessage: "no"})
+		client.send(1, as("anna"))
+		client.send(2, as("ben"))
+		client.send(3, as("ben"))
+		for _, stream := range []int16{2, 3} {
+			assert.Equal(t, primitive.ErrorCodeProtocolError, client.failure(stream).GetErrorCode())
+		}
+		assert.Equal(t, as("anna"), backend.answer(1))
+		backend.send(1, &message.AuthSuccess{})
+		client.answer(1)
+		client.send(1, as("ben"))
+		assert.Equal(t, primitive.ErrorCodeProtocolError, client.failure(1).GetErrorCode())
+		backend.silent()
+
+		client.send(1, query("UNLOCK bank.accounts WHERE id = 'x' FORCE"))
+		name := strings.TrimSuffix(strings.SplitAfterN(backend.answer(1).(*message.Query).Query, ` FROM "`, 2)[1], `"`)
+		backend.send(1, &message.Invalid{ErrorMessage: "Role " + name + " doesn't exist"})
+		client.answer(1)
+		assert.Regexp(t, "^anna at ", (<-core.forced).Who)
+	})
 }
 
 // Before the login nothing that could have an effect is looked at or forwarded: not even a verb of the proxy's own.

@@ -34,7 +34,7 @@ func TestUnknownOpcodes(t *testing.T) {
 		for opcode := range 256 {
 			switch primitive.OpCode(opcode) {
 			case primitive.OpCodeOptions, primitive.OpCodeQuery, primitive.OpCodePrepare, primitive.OpCodeExecute, primitive.OpCodeBatch,
-				primitive.OpCodeRegister, primitive.OpCodeAuthResponse:
+				primitive.OpCodeRegister:
 				continue
 			}
 			client.write(client.framed(rawEnvelope(d, 9, byte(opcode), noise(20))))

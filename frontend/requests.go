@@ -136,7 +136,7 @@ func (c *conn) decide(e envelope) verdict {
 	case primitive.OpCodeOptions:
 		return forward
 	case primitive.OpCodeAuthResponse:
-		return c.watch(watch{kind: watchLogin})
+		return c.refuse(loginOver())
 	case primitive.OpCodeRegister:
 		return c.holdFor((*conn).register)
 	case primitive.OpCodeStartup:

@@ -38,9 +38,9 @@ func (c *conn) judgeWatched(e envelope) (verdict, error) {
 	if c.watches.peek(e.stream).kind != watchLogin {
 		return hold, nil
 	}
+	c.login(e)
 	c.streams.end(e.stream)
 	c.watches.remove(e.stream)
-	c.login(e)
 	return forward, nil
 }
 

@@ -52,6 +52,18 @@ func (w *watches) peek(stream int16) watch {
 	return w.at(stream)
 }
 
+// expects tells whether an answer of a kind is expected.
+func (w *watches) expects(kind watchKind) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, x := range w.by {
+		if x.kind == kind {
+			return true
+		}
+	}
+	return false
+}
+
 // at is called with the mutex held.
 func (w *watches) at(stream int16) watch {
 	if x := w.by[stream]; x != nil {

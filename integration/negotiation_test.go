@@ -117,7 +117,7 @@ func greetings(t testing.TB) []greeting {
 		greeting{name: "a stream id of the server", differs: "the proxy refuses what Cassandra answers", sent: once(raw(4, 0, -2, primitive.OpCodeOptions, nil))},
 		greeting{name: "QUERY first", sent: once(raw(4, 0, 1, primitive.OpCodeQuery, query))},
 		greeting{name: "AUTH_RESPONSE first", sent: once(raw(4, 0, 1, primitive.OpCodeAuthResponse, []byte{0, 0, 0, 0}))},
-		greeting{name: "AUTH_RESPONSE unasked", sent: then(raw(4, 0, 1, primitive.OpCodeAuthResponse, []byte{0, 0, 0, 0}))},
+		greeting{name: "AUTH_RESPONSE unasked", differs: "Cassandra lets a client log in as another", sent: then(raw(4, 0, 1, primitive.OpCodeAuthResponse, []byte{0, 0, 0, 0}))},
 		greeting{name: "an unknown opcode", sent: then(raw(4, 0, 1, 0x55, nil))},
 		greeting{name: "a response's opcode", differs: "Cassandra tells a wrong direction from an unknown opcode", sent: then(raw(4, 0, 1, primitive.OpCodeReady, nil))},
 		greeting{name: "a response", differs: "Cassandra names the message", sent: once(raw(0x84, 0, 1, primitive.OpCodeReady, nil))},
