@@ -147,7 +147,7 @@ func limitSettings() []setting {
 			field: func(c *Config) field { return duration(&c.Limits.BackendTimeout, time.Second, time.Hour) },
 		},
 		{
-			name: "shutdown-timeout", usage: "time that requests in flight have when the proxy ends",
+			name: "shutdown-timeout", usage: "time that requests in flight have when the proxy ends; a second later it has ended whatever hangs",
 			field: func(c *Config) field { return duration(&c.Limits.ShutdownTimeout, 0, 10*time.Minute) },
 		},
 	}

@@ -53,6 +53,7 @@ type asked struct {
 	name        []byte        // scratch, for names of tables
 	scratch     []byte        // for compressed bodies; nil before the first
 	using       bool          // a USE has been sent, and nothing after it
+	last        int16         // the stream of the request that was forwarded last, or is under way
 	hears       atomic.Uint32 // what REGISTER has asked for of hearsStatus and hearsTopology
 }
 
@@ -80,7 +81,10 @@ type owed struct {
 type course struct {
 	relaying atomic.Bool  // both sockets are there
 	drained  atomic.Bool  // up has stopped because the proxy is shutting down
-	limit    atomic.Int64 // wall clock in ns: drain ends
+	limit    atomic.Int64 // wall clock in ns: drain ends; 0 where it has not begun
+
+	drainedAt atomic.Int64 // likewise: drain began
+
 	ending   ending
 	health   health
 	children sync.WaitGroup
@@ -124,6 +128,13 @@ func (c *conn) open() error {
 	c.readUntil(limit)
 	ctx, cancel := context.WithDeadline(context.Background(), limit)
 	defer cancel()
+	c.children.Go(func() {
+		select {
+		case <-c.ending.done:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
 	if err := c.secure(ctx); err != nil {
 		return err
 	}
@@ -217,6 +228,10 @@ func caught(f func() error) (err error) {
 	return f()
 }
 
+// restTime is how long a draining connection waits for the rest of a message that has begun: one that is never finished must not hold
+// up the end of the proxy.
+const restTime = time.Second
+
 // runUp carries requests until it cannot go on. A draining connection reads on only to the end of an envelope that it has begun.
 func (c *conn) runUp() error {
 	for {
@@ -225,13 +240,17 @@ func (c *conn) runUp() error {
 		if limit == 0 || !isTimeout(err) {
 			return c.upError(err)
 		}
-		if !c.up.inside() || time.Now().UnixNano() >= limit {
+		rest := min(limit, c.drainedAt.Load()+int64(restTime))
+		if !c.up.inside() || time.Now().UnixNano() >= rest {
 			break
 		}
-		_ = c.client.SetReadDeadline(time.Unix(0, limit))
+		_ = c.client.SetReadDeadline(time.Unix(0, rest))
 		if c.over() {
 			break
 		}
+	}
+	if c.up.left > 0 {
+		c.streams.end(c.last) // Cassandra will never have all of it, and owes nothing
 	}
 	c.drained.Store(true)
 	c.endIfDrained()
@@ -284,6 +303,7 @@ func isTimeout(err error) bool {
 
 // drain makes the connection end as soon as nothing is owed to the client. Its caller ends it at deadline in any case.
 func (c *conn) drain(deadline time.Time) {
+	c.drainedAt.Store(time.Now().UnixNano())
 	c.limit.Store(deadline.UnixNano())
 	_ = c.client.SetReadDeadline(time.Now())
 }

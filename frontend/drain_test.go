@@ -111,6 +111,44 @@ func TestDrainHasADeadline(t *testing.T) {
 	})
 }
 
+// A message that is never finished does not hold up the end: however much of it is there, and whichever way it would go.
+func TestDrainDoesNotWaitForHalfAMessage(t *testing.T) {
+	everyDialect(t, func(t *testing.T, d dialect) {
+		r := newRig(t, func(o *Options) { o.DrainTimeout = time.Hour })
+		for _, size := range []int{10, 400_000} {
+			for _, text := range []string{"SELECT a FROM b.c WHERE d = ?", "LIST LOCKS"} { // forwarded in pieces, or collected
+				half, _ := r.login(d)
+				b := half.framed(half.envelope(t, 1, &message.Query{Query: text, Options: &message.QueryOptions{
+					PositionalValues: []*primitive.Value{primitive.NewValue(noise(size))},
+				}}))
+				half.write(b[:len(b)*3/4])
+				defer func() { _ = half.Close() }()
+			}
+		}
+		r.drained()
+		r.waitServed()
+	})
+}
+
+// A node that does not answer while a client connects does not hold up the end either.
+func TestDrainWhileCassandraHangs(t *testing.T) {
+	dialed := make(chan struct{})
+	r := newRig(t, func(o *Options) {
+		o.DrainTimeout, o.HandshakeTimeout = time.Millisecond, time.Hour
+		o.Dial = func(ctx context.Context) (net.Conn, error) {
+			close(dialed)
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+	})
+	client := r.dial(dialect{version: v4})
+	client.send(0, startup(dialect{version: v4}))
+	<-dialed
+	r.drained()
+	r.waitServed()
+	_ = client.Close()
+}
+
 // The login of a client does not undo the drain that began meanwhile.
 func TestDrainDuringTheHandshake(t *testing.T) {
 	everyDialect(t, func(t *testing.T, d dialect) {

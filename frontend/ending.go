@@ -32,12 +32,17 @@ func (c *conn) end(cause error) {
 func (c *conn) unblock() {
 	now := time.Now()
 	_ = c.client.SetReadDeadline(now)
-	_ = c.client.SetWriteDeadline(now.Add(farewellTime))
+	_ = c.client.SetWriteDeadline(now.Add(c.farewellTime()))
 	_ = c.backend.SetDeadline(now)
 }
 
-// farewellTime is how long a client may take to read the last words.
-const farewellTime = time.Second
+// farewellTime is how long a client may take to read the last words: less where the proxy itself comes to its end.
+func (c *conn) farewellTime() time.Duration {
+	if c.limit.Load() != 0 {
+		return 150 * time.Millisecond
+	}
+	return time.Second
+}
 
 // farewell tells the client why the connection ends: an error on each request that Cassandra still owes an answer to. During the
 // handshake nothing is told but what the client did wrong itself, as by a node that goes: drivers take any other error for the
@@ -81,7 +86,7 @@ func (c *conn) linger() {
 	if !ok || half.CloseWrite() != nil {
 		return
 	}
-	_ = socket.SetReadDeadline(time.Now().Add(farewellTime))
+	_ = socket.SetReadDeadline(time.Now().Add(c.farewellTime()))
 	_, _ = io.Copy(io.Discard, socket)
 }
 

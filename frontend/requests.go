@@ -105,6 +105,7 @@ func (c *conn) owe(e envelope) error {
 	if !c.streams.begin(e.stream, c.plan.watch.kind != 0) {
 		return c.violation(e.stream, inUse(e.stream))
 	}
+	c.last = e.stream
 	return nil
 }
 

@@ -190,7 +190,6 @@ func (c *Core) Drain(now Now) Effects {
 	c.draining = true
 	c.up(now)
 	for _, k := range c.sorted() {
-		k.sendAway(now)
 		k.step(now)
 	}
 	return c.leave()

@@ -35,6 +35,9 @@ func (k *key) due(now Now) { k.step(now) }
 // step does everything that the key's state asks for. It is called after
 // every event, and whatever it does not do waits for another.
 func (k *key) step(now Now) {
+	if k.c.draining {
+		k.sendAway(now)
+	}
 	k.pass(now)
 	k.leaveBehind(now)
 	k.hasten(now)

@@ -88,7 +88,7 @@ func (p *place) attach(now Now, op OpID, q Request) {
 		return
 	}
 	p.op, p.atOnce = op, q.AtOnce
-	if q.NoWait && q.Ref != 0 || q.AtOnce && p.ref != 0 {
+	if q.NoWait && q.Ref != 0 || q.AtOnce && p.ref != 0 || k.c.draining {
 		k.putOff(now, p)
 		return
 	}

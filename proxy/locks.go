@@ -49,8 +49,10 @@ type shard struct {
 	alarm   *time.Timer
 	wake    time.Duration // what the alarm is set to; 0: to nothing that counts
 	closed  bool          // close waits: nothing is started any more
+	untold                // for the log
 
 	running sync.WaitGroup
+	looking atomic.Bool // a look at the shard waits for its mutex
 }
 
 // newLocks makes the shards of one session. ctx ends the commands under way when the proxy gives up on them.
@@ -125,7 +127,7 @@ func (l *locks) forceHere(k musiccore.Key, reason string, done func(musiccore.An
 func (l *locks) beginHere(k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind, done func(musiccore.Answer)) (gone func()) {
 	s, op := l.of(k), l.nextOp()
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	a, ok := s.begin(op, place{k, r}, kind)
 	if ok {
 		s.running.Go(func() { done(a) })
@@ -142,7 +144,7 @@ func (l *locks) beginHere(k musiccore.Key, r musiccore.LockRef, kind musiccore.K
 func (l *locks) Begin(k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind, done func(musiccore.Answer)) (musiccore.Answer, bool) {
 	s, op := l.of(k), l.nextOp()
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	a, ok := s.begin(op, place{k, r}, kind)
 	if ok && !errors.Is(a.Err, musiccore.ErrElsewhere) {
 		return a, true
@@ -176,8 +178,8 @@ func (s *shard) begin(op musiccore.OpID, p place, kind musiccore.Kind) (a musicc
 		}
 	}
 	s.carryOut(now, effects)
-	if ok {
-		s.fenced(p.key, p.ref, a.Err)
+	if ok && errors.Is(a.Err, musiccore.ErrLost) {
+		s.say(func() { s.audit.fenced(p.key, p.ref) })
 	}
 	return a, ok
 }
@@ -202,7 +204,7 @@ func (l *locks) End(t musiccore.Ticket, o musiccore.Outcome) (musiccore.Verdict,
 	}
 	s := l.of(t.Key)
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	now := s.clock.now()
 	v, effects := s.core.End(now, t, o)
 	var wait func() musiccore.Verdict
@@ -211,7 +213,8 @@ func (l *locks) End(t musiccore.Ticket, o musiccore.Outcome) (musiccore.Verdict,
 	}
 	s.carryOut(now, effects)
 	if v == musiccore.Lost {
-		s.audit.fenced(t.Key, t.Ref)
+		k, ref := t.Key, t.Ref // copies: the ticket itself would be on the heap
+		s.say(func() { s.audit.fenced(k, ref) })
 	}
 	return v, wait
 }
@@ -282,7 +285,7 @@ func (l *locks) close() {
 // enter hands in an event whose answer done waits for. A reference that was found elsewhere is not looked for again.
 func (s *shard) enter(op musiccore.OpID, p place, done func(musiccore.Answer), event func(*musiccore.Core, musiccore.Now) musiccore.Effects) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	if owner, known := s.owners.Get(p); known {
 		s.running.Go(func() { done(musiccore.Answer{Op: op, Err: &musiccore.ElsewhereError{Session: owner}}) })
 		return
@@ -301,7 +304,7 @@ func (s *shard) gone(op musiccore.OpID) {
 		now := s.clock.now()
 		s.carryOut(now, s.core.Gone(now, op))
 	}
-	s.mu.Unlock()
+	s.unlock()
 	if done != nil {
 		done(musiccore.Answer{Op: op, Err: errGone})
 	}
@@ -313,7 +316,7 @@ var errGone = errors.New("nobody waits for this any more")
 // call hands in an event.
 func (s *shard) call(event func(*musiccore.Core, musiccore.Now) musiccore.Effects) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	now := s.clock.now()
 	s.carryOut(now, event(s.core, now))
 }
@@ -345,10 +348,12 @@ func (s *shard) carryOut(now musiccore.Now, e musiccore.Effects) {
 		s.tell(e.Hints)
 	}
 	for _, n := range e.Notes {
-		s.audit.note(n)
+		s.say(func() { s.audit.note(n) })
 	}
 	for _, a := range e.Alarms {
-		s.log.Error().Str("rule", a.Rule).Hex("table", a.Key.Table[:]).Hex("key", []byte(a.Key.PK)).Msg(a.Text)
+		s.say(func() {
+			s.log.Error().Str("rule", a.Rule).Hex("table", a.Key.Table[:]).Hex("key", []byte(a.Key.PK)).Msg(a.Text)
+		})
 	}
 	s.setAlarm(now, e.Wake)
 }

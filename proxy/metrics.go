@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
@@ -64,14 +63,14 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 }
 
 // serveHealth serves /metrics, /live (the process runs) and /ready (drivers are served) until ctx ends. An empty address is off.
-func serveHealth(ctx context.Context, address string, registry *prometheus.Registry, ready *atomic.Bool) error {
+func serveHealth(ctx context.Context, address string, registry *prometheus.Registry, ready func() bool) error {
 	if address == "" {
 		return nil
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /live", func(w http.ResponseWriter, _ *http.Request) { answerHealth(w, true) })
-	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) { answerHealth(w, ready.Load()) })
+	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) { answerHealth(w, ready()) })
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {

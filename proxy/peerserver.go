@@ -85,7 +85,7 @@ func (s *peerServer) serve(ctx context.Context, ln net.Listener) {
 	var closing sync.WaitGroup
 	closing.Go(func() {
 		<-ctx.Done()
-		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), peerWrite)
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
 		defer cancel()
 		_ = server.Shutdown(limited) // what is under way ends with ctx
 		_ = server.Close()

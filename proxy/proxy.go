@@ -20,10 +20,15 @@ import (
 	"music/musiccore"
 )
 
-// Run serves until ctx ends, then drains and returns nil. It returns an error when the proxy cannot start or cannot go on.
-func Run(ctx context.Context, cfg config.Config, log zerolog.Logger) error {
+// lastWords is what the end of a proxy may take beside config's ShutdownTimeout: to tell clients, and to end the session.
+const lastWords = 300 * time.Millisecond
+
+// Run serves until ctx ends, then drains and returns nil. It returns an error when the proxy cannot start or cannot go on. /metrics also
+// shows what is handed over beside.
+func Run(ctx context.Context, cfg config.Config, log zerolog.Logger, beside ...prometheus.Collector) error {
 	stats := &frontend.Stats{}
 	p := &process{cfg: cfg, log: log, registry: newRegistry(stats)}
+	p.registry.MustRegister(beside...)
 	var err error
 	if p.home, err = newHome(cfg.Cassandra, log); err != nil {
 		return err
@@ -33,8 +38,9 @@ func Run(ctx context.Context, cfg config.Config, log zerolog.Logger) error {
 		return err
 	}
 	work, fail := context.WithCancelCause(ctx)
+	seen, unseen := context.WithCancel(context.WithoutCancel(ctx)) // health is told to the very end
 	p.running.Go(func() {
-		if err := serveHealth(work, cfg.Listen.Metrics, p.registry, &p.ready); err != nil {
+		if err := serveHealth(seen, cfg.Listen.Metrics, p.registry, func() bool { return work.Err() == nil && p.isReady() }); err != nil {
 			fail(err)
 		}
 	})
@@ -45,6 +51,7 @@ func Run(ctx context.Context, cfg config.Config, log zerolog.Logger) error {
 	})
 	err = p.work(work, p.options(advertise, stats))
 	fail(err)
+	unseen()
 	p.running.Wait()
 	if ctx.Err() != nil {
 		return nil // somebody asked for the end: what broke off then is no fault
@@ -61,7 +68,11 @@ func (p *process) work(ctx context.Context, o frontend.Options) error {
 	if err != nil {
 		return err
 	}
-	defer s.stop(p.cfg.Limits.ShutdownTimeout)
+	p.standing.Store(&s.vigil.standing)
+	over := newDeadline(ctx, p.cfg.Limits.ShutdownTimeout)
+	defer func() { s.stop(over.get()) }()
+	sending := context.AfterFunc(ctx, s.sendAway)
+	defer sending()
 	o.Tables, o.Locks, o.DDL = s.tables, s.locks, s.schema.follow
 	o.CriticalByName = p.cfg.Music.CriticalByName
 	m := newMembers(s, p, o.Advertise)
@@ -80,8 +91,15 @@ type process struct {
 	log      zerolog.Logger
 	registry *prometheus.Registry
 	home     *home
-	ready    atomic.Bool // drivers are served
+	ready    atomic.Bool                 // drivers are served
+	standing atomic.Pointer[atomic.Bool] // whether a shard of the locks stands still; nil without locks
 	running  sync.WaitGroup
+}
+
+// isReady tells whether drivers are served, with their locks.
+func (p *process) isReady() bool {
+	standing := p.standing.Load()
+	return p.ready.Load() && (standing == nil || !standing.Load())
 }
 
 func (p *process) options(advertise netip.AddrPort, stats *frontend.Stats) frontend.Options {
@@ -147,6 +165,7 @@ type service struct {
 	life   *life
 
 	executor *executor
+	vigil    *vigil
 	asked    *peerServer // nil where other proxies cannot ask this one
 
 	close   func() // the driver's sessions
@@ -214,7 +233,9 @@ func (p *process) startService(ctx context.Context) (*service, error) {
 	s.schema.introduce()
 	background, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
+	s.vigil = newVigil(options.SessionLease, s.life.resign, s.locks.shards, p.log)
 	s.running.Go(func() { s.life.run(background, s.locks) })
+	s.running.Go(func() { s.vigil.run(background) })
 	s.running.Go(func() { s.schema.watch(background) })
 	if ln == nil {
 		p.log.Info().Msg("peer-listen is not set: where other proxies serve this cluster too, they cannot ask this one for its locks")
@@ -225,33 +246,64 @@ func (p *process) startService(ctx context.Context) (*service, error) {
 	return s, nil
 }
 
-// stop ends the session in good order within limit: what is unsettled is settled, and no other proxy has to wait.
-func (s *service) stop(limit time.Duration) {
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
+// sendAway grants nothing any more: who waits for a lock is told at once where he stands, and goes on at another proxy.
+func (s *service) sendAway() {
 	if s.asked != nil {
 		s.asked.draining.Store(true)
 	}
-	s.life.drain(ctx, s.locks)
+	s.locks.each(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Drain(now) })
+}
+
+// stop ends the session in good order: until deadline what is unsettled is settled, then others are told, so that none has to wait.
+func (s *service) stop(deadline time.Time) {
+	s.sendAway()
+	settling, settled := context.WithDeadline(context.Background(), deadline)
+	defer settled()
+	s.life.drain(settling, s.locks)
 	s.cancel()
-	s.running.Wait()
-	s.life.end(ctx)
+	last, over := context.WithTimeout(context.Background(), lastWords)
+	defer over()
+	within(last, s.running.Wait)
+	s.life.end(last)
 	s.abandon()
 	s.answering.Wait()
 	s.locks.close()
-	s.closeDriver(ctx)
+	within(last, s.close) // gocql 2.1.2 waits for ever where its control connection is just being made anew
 }
 
-// closeDriver closes the driver's session within ctx. gocql 2.1.2 waits for ever where its control connection is just being made
-// anew; the process must end all the same, and takes it along.
-func (s *service) closeDriver(ctx context.Context) {
+// within waits for f no longer than ctx; the end of the process takes what hangs along.
+func within(ctx context.Context, f func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		s.close()
+		f()
 	}()
 	select {
 	case <-done:
 	case <-ctx.Done():
 	}
+}
+
+// deadline is some time after a context has ended.
+type deadline struct {
+	after time.Duration
+	ended atomic.Pointer[time.Time]
+}
+
+// newDeadline counts from the moment when ctx ends.
+func newDeadline(ctx context.Context, after time.Duration) *deadline {
+	d := &deadline{after: after}
+	context.AfterFunc(ctx, func() {
+		now := time.Now()
+		d.ended.Store(&now)
+	})
+	return d
+}
+
+// get is the deadline; that of a context which has not ended counts from now.
+func (d *deadline) get() time.Time {
+	if ended := d.ended.Load(); ended != nil {
+		return ended.Add(d.after)
+	}
+	return time.Now().Add(d.after)
 }

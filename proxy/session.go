@@ -121,10 +121,9 @@ func (l *life) run(ctx context.Context, locks *locks) {
 	}
 }
 
-// drain lets the cores settle what is unsettled; nothing new is granted. Held references stay: their clients go on through
+// drain waits until the cores have settled what is unsettled; they have been told to. Held references stay: their clients go on through
 // another proxy.
 func (l *life) drain(ctx context.Context, locks *locks) {
-	locks.each(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Drain(now) })
 	for !locks.quiet() && pause(ctx, quietPoll) {
 	}
 }

@@ -17,10 +17,15 @@ func newLogger(c config.Log, out io.Writer) (zerolog.Logger, error) {
 	if err != nil {
 		return zerolog.Nop(), fmt.Errorf("log level: %w", err)
 	}
-	if c.Format == "text" {
-		out = zerolog.ConsoleWriter{Out: out, TimeFormat: time.StampMilli, NoColor: !terminal(out)}
-	}
 	return zerolog.New(out).Level(level).With().Timestamp().Logger(), nil
+}
+
+// formatted is where lines of JSON are written to, in the form that is asked for.
+func formatted(c config.Log, out io.Writer) io.Writer {
+	if c.Format == "text" {
+		return zerolog.ConsoleWriter{Out: out, TimeFormat: time.StampMilli, NoColor: !terminal(out)}
+	}
+	return out
 }
 
 // terminal tells whether somebody looks at the log as it is written; elsewhere colours are noise.

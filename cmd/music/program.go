@@ -9,8 +9,11 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"syscall"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
@@ -31,7 +34,7 @@ var errServe = errors.New("proxy failed")
 type program struct {
 	environ        []string
 	stdout, stderr io.Writer
-	serve          func(context.Context, config.Config, zerolog.Logger) error // runs until the context ends
+	serve          func(context.Context, config.Config, zerolog.Logger, ...prometheus.Collector) error // runs until the context ends
 }
 
 // run does what the arguments say and returns the status to end with.
@@ -84,21 +87,73 @@ func (p program) proxyCommand() *cobra.Command {
 	return command
 }
 
-// serveUntilSignal serves until SIGINT or SIGTERM asks for the end. From then on signals are no longer
-// caught: a second one ends a proxy that takes too long over it.
+// The end of a proxy: what it may take beside config's ShutdownTimeout, which with the log is less than a second.
+const (
+	overdueAfter = 700 * time.Millisecond // of SIGTERM and ShutdownTimeout: whatever hangs is left as it is
+	logFlush     = 200 * time.Millisecond // for the last lines of the log
+)
+
+// errOverdue tells that something kept the proxy from its end.
+var errOverdue = errors.New("it did not come to its end in time after shutdown-timeout, and was left as it was")
+
+// serveUntilSignal serves until SIGINT or SIGTERM asks for the end, and is done soon after shutdown-timeout whatever hangs. From the
+// first signal on they are no longer caught: a second one ends a proxy that takes too long over it.
 func (p program) serveUntilSignal(cfg config.Config) error {
-	log, err := newLogger(cfg.Log, p.stderr)
+	lines := newLogWriter(formatted(cfg.Log, p.stderr))
+	defer lines.close(logFlush)
+	log, err := newLogger(cfg.Log, lines)
 	if err != nil {
 		return err
 	}
+	signal.Ignore(syscall.SIGPIPE) // a log that nobody reads any more is no reason to end
+	defer passOver(log, syscall.SIGHUP)()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
-	if err := p.serve(ctx, cfg, log); err != nil {
+	if err := p.serveInTime(ctx, cfg, log, lines.metric()); err != nil {
 		log.Error().Err(err).Msg("the proxy has failed")
 		return fmt.Errorf("%w: %w", errServe, err)
 	}
 	return nil
+}
+
+// serveInTime serves until ctx ends, and waits for the proxy's end no longer than it may take.
+func (p program) serveInTime(ctx context.Context, cfg config.Config, log zerolog.Logger, dropped prometheus.Collector) error {
+	overdue := make(chan struct{})
+	defer context.AfterFunc(ctx, func() {
+		time.AfterFunc(cfg.Limits.ShutdownTimeout+overdueAfter, func() { close(overdue) })
+	})()
+	served := make(chan error, 1)
+	go func() { served <- p.serve(ctx, cfg, log, dropped) }()
+	select {
+	case err := <-served:
+		return err
+	case <-overdue:
+		return errOverdue
+	}
+}
+
+// passOver says of a signal that there is nothing to do, until the function that it returns is called.
+func passOver(log zerolog.Logger, sig os.Signal) (stop func()) {
+	came := make(chan os.Signal, 1)
+	signal.Notify(came, sig)
+	done := make(chan struct{})
+	var listening sync.WaitGroup
+	listening.Go(func() {
+		for {
+			select {
+			case <-came:
+				log.Info().Stringer("signal", sig).Msg("nothing to do: changed files of TLS hold from the next connection on, and no file is kept open")
+			case <-done:
+				return
+			}
+		}
+	})
+	return func() {
+		signal.Stop(came)
+		close(done)
+		listening.Wait()
+	}
 }
 
 func (p program) versionCommand() *cobra.Command {

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -26,15 +27,19 @@ type outcome struct {
 // run runs the program with a proxy that does as serve says.
 func run(serve func(context.Context) error, environ []string, args ...string) outcome {
 	var stdout, stderr bytes.Buffer
-	var o outcome
-	p := program{environ: environ, stdout: &stdout, stderr: &stderr}
-	p.serve = func(ctx context.Context, cfg config.Config, log zerolog.Logger) error {
+	o := runProgram(program{environ: environ, stdout: &stdout, stderr: &stderr}, serve, args...)
+	o.stdout, o.stderr = stdout.String(), stderr.String()
+	return o
+}
+
+// runProgram is run of a program that has its own world around it.
+func runProgram(p program, serve func(context.Context) error, args ...string) (o outcome) {
+	p.serve = func(ctx context.Context, cfg config.Config, log zerolog.Logger, _ ...prometheus.Collector) error {
 		o.served = cfg
 		log.Info().Msg("serving")
 		return serve(ctx)
 	}
 	o.status = p.run(args)
-	o.stdout, o.stderr = stdout.String(), stderr.String()
 	return o
 }
 

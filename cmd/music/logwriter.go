@@ -1,0 +1,99 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+)
+
+// What the log may have to write at a time, for somebody who does not read it.
+const (
+	maxLogLines = 4096
+	maxLogBytes = 4 << 20
+)
+
+// logWriter hands lines on without ever waiting for who reads them. What there is no room for is dropped, counted, and told of in the
+// log as soon as a line gets through. For concurrent use.
+type logWriter struct {
+	out     io.Writer
+	lines   chan []byte
+	held    atomic.Int64 // bytes of lines
+	dropped atomic.Uint64
+	told    uint64 // of dropped; run's own
+	ending  chan struct{}
+	done    chan struct{}
+}
+
+// newLogWriter writes to out until it is closed.
+func newLogWriter(out io.Writer) *logWriter {
+	w := &logWriter{out: out, lines: make(chan []byte, maxLogLines), ending: make(chan struct{}), done: make(chan struct{})}
+	go w.run()
+	return w
+}
+
+// Write takes a line. It neither blocks nor fails, and keeps no part of line.
+func (w *logWriter) Write(line []byte) (int, error) {
+	n := int64(len(line))
+	if w.held.Add(n) <= maxLogBytes {
+		select {
+		case w.lines <- bytes.Clone(line):
+			return len(line), nil
+		default:
+		}
+	}
+	w.held.Add(-n)
+	w.dropped.Add(1)
+	return len(line), nil
+}
+
+// run writes lines until ending, and then those that are left.
+func (w *logWriter) run() {
+	defer close(w.done)
+	for {
+		select {
+		case line := <-w.lines:
+			w.put(line)
+		case <-w.ending:
+			for len(w.lines) > 0 {
+				w.put(<-w.lines)
+			}
+			return
+		}
+	}
+}
+
+// put writes one line, and how many have been dropped since that was told last.
+func (w *logWriter) put(line []byte) {
+	w.held.Add(-int64(len(line)))
+	if _, err := w.out.Write(line); err != nil {
+		w.dropped.Add(1)
+		return
+	}
+	if dropped := w.dropped.Load(); dropped > w.told {
+		log := zerolog.New(w.out).With().Timestamp().Logger()
+		log.Warn().Uint64("dropped", dropped-w.told).Msg("lines of the log were dropped: nobody read it")
+		w.told = dropped
+	}
+}
+
+// close writes what is left, for at most limit. Nothing may be written after it.
+func (w *logWriter) close(limit time.Duration) {
+	close(w.ending)
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-w.done:
+	case <-timer.C:
+	}
+}
+
+// metric counts what was dropped.
+func (w *logWriter) metric() prometheus.CounterFunc {
+	return prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "music_log_lines_dropped_total", Help: "Lines of the log that were dropped, since nobody read it or it could not be written.",
+	}, func() float64 { return float64(w.dropped.Load()) })
+}

@@ -1,0 +1,102 @@
+package proxy
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/datastax/go-cassandra-native-protocol/frame"
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"music/config"
+	"music/musiccore"
+)
+
+// Who waits for a lock is told at once where he stands when the proxy comes to its end, and so is who asks after it; whoever holds one is
+// served.
+func TestEndSendsWaitersAway(t *testing.T) {
+	a, _ := two(t, func(o *musiccore.Options) { o.Wait = time.Hour })
+	s := &service{locks: a.locks, asked: a.server}
+	k := keyOf("x")
+	ref := a.held(k)
+	next := a.queued(k)
+	waiting := make(chan musiccore.Answer, 2)
+	for _, q := range []musiccore.Request{{Ref: next, Wait: time.Hour}, {Wait: time.Hour}} {
+		a.Lock(k, q, func(told musiccore.Answer) { waiting <- told })
+	}
+	s.sendAway()
+	for range 2 {
+		if told := <-waiting; told.Err == nil {
+			assert.Equal(t, musiccore.Grant{Ref: told.Grant.Ref, State: musiccore.Queued, Position: told.Grant.Position}, told.Grant)
+		} else {
+			assert.ErrorIs(t, told.Err, musiccore.ErrDraining)
+		}
+	}
+	after := a.lock(k, musiccore.Request{Ref: next, Wait: time.Hour})
+	require.NoError(t, after.Err)
+	assert.Equal(t, musiccore.Queued, after.Grant.State)
+	assert.ErrorIs(t, a.lock(keyOf("y"), musiccore.Request{Wait: time.Hour}).Err, musiccore.ErrDraining)
+	a.put(k, ref)
+	assert.Equal(t, musiccore.Released, a.unlock(k, ref).Grant.State)
+}
+
+// While the last requests are waited for, /ready says 503 and /metrics is served.
+func TestHealthIsToldToTheEnd(t *testing.T) {
+	asked, answered := make(chan struct{}), make(chan struct{})
+	node := fakeNode(t, func(m message.Message) message.Message {
+		if _, ok := m.(*message.Startup); ok {
+			return &message.Ready{}
+		}
+		close(asked)
+		<-answered
+		return &message.VoidResult{}
+	})
+	cfg := config.Default()
+	cfg.Music.Locks = false
+	cfg.Cassandra.ContactPoints = node.addresses
+	cfg.Listen.Address, cfg.Listen.Metrics = nowhere(t), nowhere(t)
+	cfg.Limits.ShutdownTimeout = time.Hour
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- Run(ctx, cfg, zerolog.Nop()) }()
+	health := func(path string) int {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+cfg.Listen.Metrics+path, nil)
+		require.NoError(t, err)
+		w, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return 0
+		}
+		defer func() { _ = w.Body.Close() }()
+		_, _ = io.Copy(io.Discard, w.Body)
+		return w.StatusCode
+	}
+	require.Eventually(t, func() bool { return health("/ready") == http.StatusOK }, 20*time.Second, time.Millisecond)
+
+	client, err := net.Dial("tcp", cfg.Listen.Address)
+	require.NoError(t, err)
+	codec := frame.NewCodec()
+	for _, m := range []message.Message{message.NewStartup(), &message.Query{Query: "SELECT a FROM b.c", Options: &message.QueryOptions{}}} {
+		require.NoError(t, codec.EncodeFrame(frame.NewFrame(primitive.ProtocolVersion4, 1, m), client))
+		if _, ok := m.(*message.Startup); ok {
+			_, err := codec.DecodeFrame(client)
+			require.NoError(t, err)
+		}
+	}
+	<-asked
+	stop()
+	require.Eventually(t, func() bool { return health("/ready") == http.StatusServiceUnavailable }, 20*time.Second, time.Millisecond)
+	assert.Equal(t, http.StatusOK, health("/metrics"))
+	assert.Equal(t, http.StatusOK, health("/live"))
+	assert.Empty(t, ended, "it waits for the last request")
+	close(answered)
+	require.NoError(t, <-ended)
+	_ = client.Close()
+	assert.Zero(t, health("/ready"))
+}
