@@ -79,15 +79,23 @@ func (c *conn) putAlone(k kept, s *section, emit func([]byte)) *Failure {
 }
 
 // stands is what a statement that was prepared without a lock is now: its table may have become another since. It is forwarded where the
-// table lets it through, and needs a reading of its own where that gives it a section.
-func (p *prepared) stands() (Policy, *Table) {
-	found, which := Allow, (*Table)(nil)
-	for _, t := range p.tables {
-		if now := t.Critical(); now != nil && now.Unlocked != Allow && found != Reject {
-			found, which = now.Unlocked, t
-		}
+// tables let it through, and needs a reading of its own where one gives it a section.
+func (p *prepared) stands() (Policy, *Failure) {
+	switch t, policy := strictest(p.tables); {
+	case t == nil:
+		return Allow, nil
+	case p.truncate:
+		return Reject, truncated(t)
+	case policy == Reject:
+		return Reject, unlocked(t)
+	default:
+		return policy, nil
 	}
-	return found, which
+}
+
+// truncated is the answer to a TRUNCATE of a critical table, whatever it lets through otherwise.
+func truncated(t *Table) *Failure {
+	return invalid("MUSIC_REFUSED: %s is critical: TRUNCATE would take the fence away with the data", t)
 }
 
 // unfenced tells whether the statement was prepared without a lock.
@@ -98,12 +106,12 @@ func (p *preparedSection) unfenced() bool {
 
 // decideUnfenced decides about the EXECUTE of a write without a lock.
 func (c *conn) decideUnfenced(e envelope, id []byte, p *prepared) verdict {
-	policy, t := p.stands()
+	policy, f := p.stands()
 	switch {
+	case f != nil:
+		return c.refuse(f)
 	case policy == Allow:
 		return forward
-	case policy == Reject:
-		return c.refuse(unlocked(t))
 	case p.section != nil:
 		return c.decideExecuteSection(e, p)
 	}

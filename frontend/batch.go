@@ -1,9 +1,5 @@
 package frontend
 
-import (
-	"github.com/datastax/go-cassandra-native-protocol/primitive"
-)
-
 // decideBatch looks at each statement of a BATCH message, by text or by id (v4 spec section 4.1.7). One of them on a critical
 // table, or one that cannot be read, and none goes on.
 func (c *conn) decideBatch(e envelope) verdict {
@@ -20,7 +16,10 @@ func (c *conn) decideBatch(e envelope) verdict {
 	cur := cursor{b: body}
 	cur.byte()
 	n := cur.short()
-	own := c.batchKeyspace(cur, n)
+	own, err := c.batchKeyspace(cur, n)
+	if err != nil {
+		return c.unreadable(e, err)
+	}
 	locked := false
 	for i := 0; i < n && !cur.bad; i++ {
 		critical, failure := c.judgeChild(&cur, own)
@@ -63,17 +62,18 @@ func (c *conn) judgeChildPrepared(id []byte) (locked bool, f *Failure) {
 	if p == nil {
 		return false, unprepared(id)
 	}
-	if p.meaning != writes {
-		return p.meaning == critical, nil
+	switch p.meaning {
+	case unclear:
+		r, _ := c.read(p.reread.text, true, p.reread.keyspace)
+		return false, r.failure
+	case writes:
+		policy, f := p.stands()
+		if policy == Auto && f == nil && p.section == nil && c.newer(id, p) == nil {
+			f = unprepared(id)
+		}
+		return policy == Auto, f
 	}
-	switch policy, t := p.stands(); {
-	case policy == Reject:
-		return false, unlocked(t)
-	case policy == Auto && p.section == nil && c.newer(id, p) == nil:
-		return false, unprepared(id)
-	default:
-		return policy == Auto, nil
-	}
+	return p.meaning == critical, nil
 }
 
 // skipValues skips the values of a batch's statement.
@@ -83,11 +83,8 @@ func skipValues(cur *cursor) {
 	}
 }
 
-// batchKeyspace is the keyspace that a batch of protocol 5 carries behind its statements, or "". It reads a copy of the cursor.
-func (c *conn) batchKeyspace(cur cursor, n int) string {
-	if c.version < byte(primitive.ProtocolVersion5) {
-		return ""
-	}
+// batchKeyspace is the keyspace that a batch carries behind its statements, or "" (v5 spec section 4.1.7). It reads a copy of the cursor.
+func (c *conn) batchKeyspace(cur cursor, n int) (string, error) {
 	for i := 0; i < n && !cur.bad; i++ {
 		if cur.byte() == 0 {
 			cur.longString()
@@ -98,7 +95,7 @@ func (c *conn) batchKeyspace(cur cursor, n int) string {
 	}
 	p := readParameters(&cur, c.version)
 	if cur.bad {
-		return ""
+		return "", errShort
 	}
-	return p.keyspace()
+	return p.keyspace, nil
 }

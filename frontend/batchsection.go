@@ -38,7 +38,10 @@ func (c *conn) batchSection(e envelope) error {
 func (c *conn) readLockedBatch(h header, body []byte) (lockedBatch, *Failure) {
 	cur := cursor{b: body, at: 3}
 	n := int(binary.BigEndian.Uint16(body[1:]))
-	own := c.batchKeyspace(cur, n)
+	own, err := c.batchKeyspace(cur, n)
+	if err != nil {
+		return lockedBatch{}, unreadable(h.opcode, err)
+	}
 	h.flags &^= droppedFlags
 	b := lockedBatch{conn: c, header: h, before: body[:3:3]}
 	for range n {

@@ -12,35 +12,35 @@ const MinGrace = 24 * 60 * 60
 
 // checkSchema refuses a schema change that would make a table critical which cannot be, with settings that do not exist, or that would
 // take from a critical table what it needs: afterwards it would be too late to tell whoever wrote it. What the text does not show is told
-// in a warning of the answer. born tells that the statement makes a table that is critical from its first moment on.
-func (c *conn) checkSchema(text []byte, r reading) (born bool, f *Failure) {
-	if c.server.Tables == nil {
-		return false, nil
+// in a warning of the answer.
+func (c *conn) checkSchema(text []byte, r reading) *Failure {
+	if c.server.Tables == nil || r.meaning != schema {
+		return nil
 	}
 	d := readDDL(text)
 	settings, marked, err := ReadSettings(d.comment)
 	if err != nil {
-		return false, invalid("MUSIC_REFUSED: the comment's @critical cannot be served: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
+		return invalid("MUSIC_REFUSED: the comment's @critical cannot be served: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	critical := r.table != nil && r.table.Critical() != nil
 	if marked && critical {
 		if f := r.table.Critical().stays(settings); f != nil {
-			return false, f
+			return f
 		}
 	}
 	switch head := rewrite.ReadHead(text, true).Schema; head.Kind {
 	case rewrite.SchemaTable:
 		name := c.lookedUp()
 		marked = marked || c.server.CriticalByName != nil && c.server.CriticalByName(name[0], name[1])
-		return marked && head.Action == rewrite.Create, d.check(marked, critical)
+		return d.check(marked, critical)
 	case rewrite.SchemaView:
 		if critical && head.Action == rewrite.Create {
-			return false, invalid("MUSIC_REFUSED: %s is critical: a materialised view on it would not be fenced", r.table)
+			return invalid("MUSIC_REFUSED: %s is critical: a materialised view on it would not be fenced", r.table)
 		}
 	case rewrite.SchemaKeyspace:
-		return false, c.checkKeyspace(d)
+		return c.checkKeyspace(d)
 	}
-	return false, nil
+	return nil
 }
 
 // check refuses what a critical table cannot do with: marked says that the statement makes it critical, critical that it is already.

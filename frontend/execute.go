@@ -64,8 +64,9 @@ func (c *conn) decidePrepared(e envelope, id []byte, p *prepared) verdict {
 		return c.holdTopology(p.topology)
 	case keyspace:
 		return c.watch(watch{kind: watchKeyspace})
-	case schema:
-		return c.watch(watch{kind: watchSchema, born: p.born})
+	case schema, unclear:
+		r, _ := c.read(p.reread.text, true, p.reread.keyspace)
+		return c.decideMeaning(e, r, p.reread.text, p.reread.keyspace)
 	case critical:
 		return c.decideExecuteSection(e, p)
 	}

@@ -112,7 +112,7 @@ func (a *admission) columnsOf() func(musiccore.Grant) {
 			c.post(c.rows(h.stream, columns, padded(updateRow(g), columns)))
 		}
 	}
-	cut, keyspace := cutText(s), a.parameters.keyspace()
+	text := s.writeText() // names the keyspace, which a PREPARE of older protocols cannot carry
 	return func(g musiccore.Grant) {
 		c.server.Stats.count(c, h.opcode, Answered)
 		if !c.streams.begin(h.stream, true) {
@@ -120,7 +120,7 @@ func (a *admission) columnsOf() func(musiccore.Grant) {
 			return
 		}
 		c.watches.add(h.stream, watch{kind: watchColumns, columns: func(e envelope) (envelope, error) { return c.notHeld(e, s.table, g) }})
-		c.send(c.prepareRequest(h, cut, keyspace))
+		c.send(c.prepareRequest(h, text))
 	}
 }
 
@@ -141,16 +141,10 @@ func padded(row message.Row, columns []*message.ColumnMetadata) message.Row {
 }
 
 // prepareRequest is a PREPARE of the proxy's own in the stream of a client's request.
-func (c *conn) prepareRequest(h header, text []byte, keyspace string) []byte {
+func (c *conn) prepareRequest(h header, text []byte) []byte {
 	body := append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...)
 	if c.version >= byte(primitive.ProtocolVersion5) {
-		if keyspace == "" {
-			body = binary.BigEndian.AppendUint32(body, 0)
-		} else {
-			body = binary.BigEndian.AppendUint32(body, uint32(primitive.PrepareFlagWithKeyspace))
-			body = binary.BigEndian.AppendUint16(body, uint16(len(keyspace)))
-			body = append(body, keyspace...)
-		}
+		body = binary.BigEndian.AppendUint32(body, 0) // no flags
 	}
 	h = header{version: h.version, stream: h.stream, opcode: primitive.OpCodePrepare, length: uint32(len(body))}
 	return append(h.appendTo(make([]byte, 0, headerSize+len(body))), body...)

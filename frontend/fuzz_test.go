@@ -210,7 +210,7 @@ func TestParametersAgreeWithTheLibrary(t *testing.T) {
 		p := readParameters(&cur, byte(version))
 		require.False(t, cur.bad)
 		require.Equal(t, o.Consistency, p.consistency)
-		require.Equal(t, o.Keyspace, p.keyspace())
+		require.Equal(t, o.Keyspace, p.keyspace)
 		require.Len(t, p.values, len(o.PositionalValues))
 		for i, v := range o.PositionalValues {
 			require.Equal(t, v.Contents, append([]byte{}, p.values[i][4:]...))

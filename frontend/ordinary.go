@@ -28,6 +28,6 @@ func (c *conn) askTable(e envelope) error {
 	}
 	h, f := e.header, c.plan.failure
 	c.watches.add(e.stream, watch{kind: watchRights, allowed: func() { c.reject(h, f) }})
-	c.up.emit(c.prepareRequest(h, []byte(text), ""))
+	c.up.emit(c.prepareRequest(h, []byte(text)))
 	return nil
 }

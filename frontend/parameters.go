@@ -11,8 +11,8 @@ import (
 	"music/rewrite"
 )
 
-// parameters are the query parameters of QUERY and EXECUTE (v4 spec section 4.1.4, v5 spec 4.1.4). The slices lie in the
-// body that they were read from.
+// parameters are the query parameters of QUERY, EXECUTE and BATCH (v4 spec section 4.1.4, v5 spec 4.1.4), as Cassandra reads them: in
+// every version it obeys every flag that fits (QueryOptions.Codec). The slices lie in the body that they were read from.
 type parameters struct {
 	consistency primitive.ConsistencyLevel
 	flags       primitive.QueryFlag
@@ -22,17 +22,14 @@ type parameters struct {
 	state       []byte   // of paging, if its flag is set; nil = null
 	serial      []byte   // serial consistency in wire form, if its flag is set
 	timestamp   int64    // if its flag is set
-	rest        []byte   // keyspace and now-in-seconds
+	keyspace    string   // in which the request names its tables, if its flag is set
+	rest        []byte   // keyspace and now-in-seconds in wire form
 }
 
 // readParameters reads to the end of the body; cur.bad tells when they do not fit.
 func readParameters(cur *cursor, version byte) parameters {
 	p := parameters{consistency: primitive.ConsistencyLevel(cur.short())}
-	if version >= byte(primitive.ProtocolVersion5) {
-		p.flags = primitive.QueryFlag(cur.int())
-	} else {
-		p.flags = primitive.QueryFlag(cur.byte())
-	}
+	p.flags = readFlags(cur, version)
 	if p.flags.Contains(primitive.QueryFlagValues) {
 		p.readValues(cur)
 	}
@@ -50,8 +47,31 @@ func readParameters(cur *cursor, version byte) parameters {
 			p.timestamp = int64(binary.BigEndian.Uint64(b))
 		}
 	}
-	p.rest = cur.b[cur.at:]
+	start := cur.at
+	if p.flags.Contains(primitive.QueryFlagWithKeyspace) {
+		p.keyspace = string(cur.string())
+	}
+	if p.flags.Contains(primitive.QueryFlagNowInSeconds) {
+		cur.take(4)
+	}
+	p.rest = cur.b[start:]
 	return p
+}
+
+// knownFlags are the flags of Cassandra 5.0. Any other may say something of what stands behind it, or of what the statement means.
+const knownFlags = primitive.QueryFlagNowInSeconds<<1 - 1
+
+// readFlags reads the flags of a request, 32 bits from protocol 5 on. Where one is unknown nobody can say what the request means: it
+// cannot be read.
+func readFlags(cur *cursor, version byte) primitive.QueryFlag {
+	var flags primitive.QueryFlag
+	if version >= byte(primitive.ProtocolVersion5) {
+		flags = primitive.QueryFlag(cur.int())
+	} else {
+		flags = primitive.QueryFlag(cur.byte())
+	}
+	cur.bad = cur.bad || flags&^knownFlags != 0
+	return flags
 }
 
 func (p *parameters) readValues(cur *cursor) {
@@ -115,15 +135,6 @@ func (p *parameters) size() int {
 		n += len(v)
 	}
 	return n
-}
-
-// keyspace is the keyspace of this request alone (v5), or "".
-func (p *parameters) keyspace() string {
-	if !p.flags.Contains(primitive.QueryFlagWithKeyspace) {
-		return ""
-	}
-	cur := cursor{b: p.rest}
-	return string(cur.string())
 }
 
 // appendTo appends the wire form.

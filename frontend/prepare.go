@@ -3,6 +3,7 @@ package frontend
 import (
 	"bytes"
 	"crypto/sha256"
+	"slices"
 
 	"github.com/datastax/go-cassandra-native-protocol/frame"
 	"github.com/datastax/go-cassandra-native-protocol/message"
@@ -14,22 +15,27 @@ import (
 // preparedID is the id of a prepared statement. Cassandra's have 16 bytes (MD5 of keyspace and text), and so have ours.
 type preparedID [16]byte
 
-// prepared is what the proxy knows of a prepared statement. It is shared by all connections and never changed.
+// prepared is what the proxy knows of a prepared statement: what it does, never whether it may. It is shared by all connections and
+// never changed, while the tables that it concerns become critical and ordinary again: each EXECUTE asks anew.
 type prepared struct {
 	meaning  meaning
-	tables   []*Table  // that it writes as plain CQL: looked at again at each EXECUTE
+	tables   []*Table  // that it writes without a lock
+	truncate bool      // it does not write rows but takes all away
 	topology *topology // of local and peers
-	born     bool      // of schema: see watch
+	reread   *reread   // of schema and unclear
 	section  *preparedSection
 }
 
 // preparing is a PREPARE that Cassandra has been asked.
 type preparing struct {
-	meaning  meaning
-	tables   [][2]string // that it writes as plain CQL
-	topology *topology
-	born     bool
-	section  *preparedSection
+	prepared
+	names [][2]string // of prepared.tables
+}
+
+// reread is a statement that is read again each time it is executed, as a QUERY is.
+type reread struct {
+	text     []byte
+	keyspace string // in which it was prepared
 }
 
 // decidePrepare lets Cassandra prepare the statement, and notes what it will mean to execute it. It never has an effect: a
@@ -51,20 +57,20 @@ func (c *conn) decidePrepare(e envelope) verdict {
 		return c.unreadable(e, err)
 	}
 	r, _ := c.read(text, true, own)
-	p := &preparing{meaning: r.meaning}
+	p := &preparing{prepared: prepared{meaning: r.meaning}}
 	switch r.meaning {
 	case local, peers:
 		var failure *Failure
 		if p.topology, failure = readTopology(text, c.lookedUp()[1]); failure != nil {
 			return c.refuse(failure)
 		}
-	case schema:
-		var failure *Failure
-		if p.born, failure = c.checkSchema(text, r); failure != nil {
+	case schema, unclear:
+		if failure := c.checkSchema(text, r); failure != nil {
 			return c.refuse(failure)
 		}
+		p.reread = &reread{text: slices.Clone(text), keyspace: c.keyspaceHere(own)}
 	case writes:
-		p.tables = c.written(text, r.verb, own)
+		p.names, p.truncate = c.written(text, r.verb, own), r.verb == rewrite.Truncate
 	case refused:
 		return c.refuse(r.failure)
 	case critical:
@@ -73,16 +79,25 @@ func (c *conn) decidePrepare(e envelope) verdict {
 	return c.watch(watch{kind: watchPrepare, preparing: p})
 }
 
+// keyspaceHere is the keyspace of names that have none: the request's own, or the connection's.
+func (c *conn) keyspaceHere(own string) string {
+	if used := c.keyspace.Load(); own == "" && used != nil {
+		return *used
+	}
+	return own
+}
+
 // keyspaceOfPrepare is the keyspace that a PREPARE of protocol 5 carries behind its text, or "" (v5 spec section 4.1.5).
 func (c *conn) keyspaceOfPrepare(rest []byte) (string, error) {
 	if c.version < byte(primitive.ProtocolVersion5) {
 		return "", nil
 	}
 	cur, own := cursor{b: rest}, ""
-	if primitive.PrepareFlag(cur.int()).Contains(primitive.PrepareFlagWithKeyspace) {
+	flags := primitive.PrepareFlag(cur.int())
+	if flags.Contains(primitive.PrepareFlagWithKeyspace) {
 		own = string(cur.string())
 	}
-	if cur.bad {
+	if cur.bad || flags&^primitive.PrepareFlagWithKeyspace != 0 {
 		return "", errShort
 	}
 	return own, nil
@@ -124,8 +139,8 @@ func (c *conn) learn(e envelope, p *preparing) (envelope, error) {
 	if p.topology != nil {
 		p.topology.metadata = result.ResultMetadataId
 	}
-	entry := &prepared{meaning: p.meaning, topology: p.topology, born: p.born, section: p.section}
-	for _, name := range p.tables {
+	entry := p.prepared
+	for _, name := range p.names {
 		entry.tables = append(entry.tables, c.server.Tables.Of(name[0], name[1]))
 	}
 	if p.section != nil {
@@ -140,7 +155,7 @@ func (c *conn) learn(e envelope, p *preparing) (envelope, error) {
 		}
 	}
 	if len(result.PreparedQueryId) == len(preparedID{}) {
-		c.server.prepared.Add(preparedID(result.PreparedQueryId), entry)
+		c.server.prepared.Add(preparedID(result.PreparedQueryId), &entry)
 	}
 	return e, nil
 }

@@ -30,19 +30,16 @@ func (c *conn) decidePrepareSection(e envelope, r reading, text []byte, own stri
 	}
 	s, pass, failure := readSection(r, text)
 	switch {
-	case pass:
-		return c.watch(watch{kind: watchPrepare, preparing: &preparing{meaning: plain}})
-	case failure != nil && s.unfenced() && !s.auto():
-		// It may be prepared: a driver prepares once, for tables that come and go. It will be refused when executed.
-		return c.watch(watch{kind: watchPrepare, preparing: &preparing{meaning: writes, tables: c.written(text, r.verb, own)}})
+	case pass && !s.unfenced():
+		return c.watch(watch{kind: watchPrepare, preparing: &preparing{}}) // a read without a lock
+	case s.unfenced() && (pass || failure != nil && !s.auto()):
+		// It may be prepared whatever the table lets through now: a driver prepares once, for tables that come and go.
+		p := &preparing{prepared: prepared{meaning: writes}, names: c.written(text, r.verb, own)}
+		return c.watch(watch{kind: watchPrepare, preparing: p})
 	case failure != nil:
 		return c.refuse(failure)
 	}
-	ks := own
-	if used := c.keyspace.Load(); ks == "" && used != nil {
-		ks = *used
-	}
-	p := &preparedSection{id: ownID(ks, text), text: slices.Clone(text), statement: s.statement, table: s.table}
+	p := &preparedSection{id: ownID(c.keyspaceHere(own), text), text: slices.Clone(text), statement: s.statement, table: s.table}
 	c.plan.section = section{statement: s.statement, text: p.text, table: s.table, critical: s.critical, prepared: p}
 	switch s.statement.Verb {
 	case rewrite.ListLocks:
@@ -50,6 +47,11 @@ func (c *conn) decidePrepareSection(e envelope, r reading, text []byte, own stri
 	case rewrite.Lock, rewrite.Unlock:
 		return c.holdFor((*conn).prepareVerb)
 	}
+	q := &preparing{prepared: prepared{meaning: critical, section: p}}
+	if s.unfenced() {
+		q.meaning, q.names = writes, c.written(text, r.verb, own)
+	}
+	c.plan.watch = watch{kind: watchPrepare, preparing: q}
 	return c.holdFor((*conn).prepareFenced)
 }
 
@@ -80,11 +82,6 @@ func (c *conn) prepareFenced(e envelope) error {
 	cut := rewrite.Apply(nil, s.text, s.statement.Cut)
 	edited := append(binary.BigEndian.AppendUint32(nil, uint32(len(cut))), cut...)
 	edited = append(edited, body[4+len(s.text):]...)
-	p := &preparing{meaning: critical, section: s.prepared}
-	if s.unfenced() {
-		p.meaning, p.tables = writes, [][2]string{{s.table.Keyspace, s.table.Name}}
-	}
-	c.plan.watch = watch{kind: watchPrepare, preparing: p}
 	return c.forwardEdited(e, edited)
 }
 

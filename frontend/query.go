@@ -1,8 +1,6 @@
 package frontend
 
 import (
-	"encoding/binary"
-
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 )
 
@@ -16,14 +14,9 @@ func (c *conn) decideQuery(e envelope) verdict {
 	if err != nil {
 		return c.unreadable(e, err)
 	}
-	own := ""
-	if c.mayNameKeyspace(body[4+len(text):], whole) {
-		if !e.whole() {
-			return more
-		}
-		cur := cursor{b: body, at: 4 + len(text)}
-		p := readParameters(&cur, c.version)
-		own = p.keyspace()
+	own, err := c.keyspaceOfQuery(body[4+len(text):], whole && e.whole())
+	if err != nil {
+		return c.unreadable(e, err)
 	}
 	r, ok := c.read(text, whole, own)
 	if !ok {
@@ -32,7 +25,7 @@ func (c *conn) decideQuery(e envelope) verdict {
 	return c.decideMeaning(e, r, text, own)
 }
 
-// decideMeaning decides about a QUERY whose text has been read.
+// decideMeaning decides about a QUERY, or an EXECUTE, whose text has been read.
 func (c *conn) decideMeaning(e envelope, r reading, text []byte, own string) verdict {
 	switch r.meaning {
 	case local, peers:
@@ -50,11 +43,10 @@ func (c *conn) decideMeaning(e envelope, r reading, text []byte, own string) ver
 		if !e.whole() {
 			return more
 		}
-		born, f := c.checkSchema(text, r)
-		if f != nil {
+		if f := c.checkSchema(text, r); f != nil {
 			return c.refuse(f)
 		}
-		return c.watch(watch{kind: watchSchema, born: born})
+		return c.watch(watch{kind: watchSchema})
 	case refused:
 		return c.refuse(r.failure)
 	case critical:
@@ -66,17 +58,23 @@ func (c *conn) decideMeaning(e envelope, r reading, text []byte, own string) ver
 	return forward
 }
 
-// mayNameKeyspace tells whether a request of protocol 5 carries a keyspace of its own (v5 spec section 4.1.4), or whether that
-// cannot be seen yet. rest is what follows the text: the consistency, then the flags.
-func (c *conn) mayNameKeyspace(rest []byte, textWhole bool) bool {
-	if c.version < byte(primitive.ProtocolVersion5) {
-		return false
+// keyspaceOfQuery is the keyspace that a QUERY carries behind its text, or "" (v5 spec section 4.1.4; Cassandra 5.0.8 obeys it in every
+// version). rest is what follows the text. Mostly the flags say at once that there is none; else errShort asks for the whole.
+func (c *conn) keyspaceOfQuery(rest []byte, whole bool) (string, error) {
+	cur := cursor{b: rest}
+	cur.short() // the consistency
+	if flags := readFlags(&cur, c.version); !cur.bad && !flags.Contains(primitive.QueryFlagWithKeyspace) {
+		return "", nil
 	}
-	if !textWhole || len(rest) < 2+4 {
-		return true
+	if !whole {
+		return "", errShort
 	}
-	flags := primitive.QueryFlag(binary.BigEndian.Uint32(rest[2:]))
-	return flags.Contains(primitive.QueryFlagWithKeyspace)
+	cur = cursor{b: rest}
+	p := readParameters(&cur, c.version)
+	if cur.bad {
+		return "", errShort
+	}
+	return p.keyspace, nil
 }
 
 // textAt reads the [long string] at the start of a body, as far as it has arrived.

@@ -19,6 +19,7 @@ const (
 	keyspace                // USE
 	schema                  // CREATE, ALTER, DROP
 	critical                // a verb of ours, or a statement on a critical table: it has to be read whole
+	unclear                 // the proxy cannot read it, and it names no table that is critical now
 	refused                 // with reading.failure
 )
 
@@ -105,15 +106,16 @@ func (c *conn) readBatch(text []byte, keyspaceOfRequest string) reading {
 		return c.readUnclear(text)
 	}
 	r := reading{meaning: writes, verb: rewrite.Batch}
+	var tables []*Table
 	for i := range batch.Children {
 		child := &batch.Children[i]
-		table := c.lookup(text, child.Keyspace, child.Table, keyspaceOfRequest)
+		tables = append(tables, c.lookup(text, child.Keyspace, child.Table, keyspaceOfRequest))
 		if c.isOurs() {
 			return reading{meaning: refused, verb: rewrite.Batch, failure: invalid("MUSIC_REFUSED: %s is for the proxies only", c.tableName())}
 		}
-		if table != nil && table.Critical() != nil {
-			r.meaning, r.table = critical, table
-		}
+	}
+	if r.table, _ = strictest(tables); r.table != nil {
+		r.meaning = critical
 	}
 	return r
 }
@@ -122,7 +124,7 @@ func (c *conn) readBatch(text []byte, keyspaceOfRequest string) reading {
 // table does not get there.
 func (c *conn) readUnclear(text []byte) reading {
 	if c.server.Tables == nil {
-		return reading{}
+		return reading{meaning: unclear}
 	}
 	folded := bytes.ToLower(text)
 	names := func(name string) bool { return bytes.Contains(folded, []byte(strings.ToLower(name))) }
@@ -133,7 +135,7 @@ func (c *conn) readUnclear(text []byte) reading {
 		}
 	})
 	if named == nil {
-		return reading{}
+		return reading{meaning: unclear}
 	}
 	return reading{meaning: refused, failure: invalid("MUSIC_SYNTAX: the statement cannot be read, and it names %s, which is critical", named)}
 }

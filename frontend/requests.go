@@ -125,6 +125,9 @@ func (c *conn) decide(e envelope) verdict {
 	if !c.loggedIn.Load() {
 		return c.decideLogin(e)
 	}
+	if e.flags&^headerFlags != 0 {
+		return c.refuse(protocolError("Unknown flags %#x in the header", uint8(e.flags&^headerFlags)))
+	}
 	switch e.opcode {
 	case primitive.OpCodeExecute:
 		return c.decideExecute(e)
@@ -145,6 +148,10 @@ func (c *conn) decide(e envelope) verdict {
 	}
 	return c.refuse(protocolError("Unknown opcode %d", e.opcode))
 }
+
+// headerFlags are those that a request may have: of any other nobody can say what it means for the body.
+const headerFlags = primitive.HeaderFlagCompressed | primitive.HeaderFlagTracing | primitive.HeaderFlagCustomPayload |
+	primitive.HeaderFlagWarning | primitive.HeaderFlagUseBeta
 
 // plan is what a decision leaves behind: for a request that is forwarded, what to look at in its answer; for one that is kept
 // back, what to do with it. It is made anew for each request.
@@ -199,8 +206,8 @@ func (c *conn) watch(w watch) verdict {
 	return forward
 }
 
-// errShort tells that a body ends before what was looked for.
-var errShort = errors.New("body is too short")
+// errShort tells that a body ends before what was looked for, or that a flag does not say what stands in it.
+var errShort = errors.New("body is too short, or has an unknown flag")
 
 // scratchSize is the memory that a connection keeps for compressed requests; larger ones get memory of their own.
 const scratchSize = 4 << 10

@@ -66,7 +66,7 @@ func (r *responses) perform(e envelope) error {
 	e = c.showReplicas(e)
 	w := c.watches.remove(e.stream)
 	if w.kind == watchSchema && e.opcode == primitive.OpCodeResult {
-		return c.performSchema(e, w.born)
+		return c.performSchema(e)
 	}
 	if w.kind == watchFenced {
 		return c.performFenced(e, w.fenced)
@@ -115,16 +115,12 @@ func (c *conn) follow(e envelope) error {
 	return nil
 }
 
-// SchemaChange is what a client's DDL has changed, in the protocol's words (v4 spec section 4.2.5.5). Born tells that it has made a
-// table that is critical from its first moment on.
-type SchemaChange struct {
-	Change, Target, Keyspace, Name string
-	Born                           bool
-}
+// SchemaChange is what a client's DDL has changed, in the protocol's words (v4 spec section 4.2.5.5).
+type SchemaChange struct{ Change, Target, Keyspace, Name string }
 
 // performSchema lets the proxy follow a schema change before the client is told of it: from then on the client may rely on a
 // table being critical. The connection goes on meanwhile.
-func (c *conn) performSchema(e envelope, born bool) error {
+func (c *conn) performSchema(e envelope) error {
 	f, err := c.decode(e)
 	if err != nil {
 		return err
@@ -140,7 +136,6 @@ func (c *conn) performSchema(e envelope, born bool) error {
 		c.streams.end(e.stream) // Cassandra owes nothing more, and the client may use the stream again as soon as it has the answer
 		warnings := c.server.DDL(SchemaChange{
 			Change: string(changed.ChangeType), Target: string(changed.Target), Keyspace: changed.Keyspace, Name: changed.Object,
-			Born: born && changed.ChangeType == primitive.SchemaChangeTypeCreated,
 		})
 		c.post(c.warn(envelope{header: e.header, raw: raw}, warnings).raw)
 	})

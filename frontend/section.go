@@ -63,7 +63,7 @@ func readSection(r reading, text []byte) (s section, pass bool, f *Failure) {
 	case rewrite.Insert, rewrite.Update, rewrite.Delete, rewrite.Batch:
 		f = s.checkFenced()
 	case rewrite.Truncate:
-		f = invalid("MUSIC_REFUSED: %s is critical: TRUNCATE would take the fence away with the data", s.table)
+		f = truncated(s.table)
 	default:
 		f = invalid("MUSIC_REFUSED: this statement is not served yet")
 	}

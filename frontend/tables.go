@@ -34,7 +34,6 @@ type Critical struct {
 	Columns  map[string]Column
 	Static   []string // columns that a lock on a row does not cover
 	Closed   musiccore.Stamp
-	Created  bool          // critical from its first moment on: nothing was ever written that a key without a lock row could still meet
 	MaxLease time.Duration // default and most of a client lease
 	Mortal   bool          // rows have a time to live by default
 	Settings               // of the table's comment
@@ -94,6 +93,21 @@ func (t *Table) Critical() *Critical { return t.critical.Load() }
 
 // String is the table's name as it is told to people.
 func (t *Table) String() string { return t.Keyspace + "." + t.Name }
+
+// strictest finds the table that lets the least through without a lock: Reject before Auto before Allow. It is nil where none is critical.
+func strictest(tables []*Table) (which *Table, policy Policy) {
+	for _, t := range tables {
+		if t == nil {
+			continue
+		}
+		now := t.Critical()
+		if now == nil || which != nil && (policy == Reject || now.Unlocked == Allow || now.Unlocked == policy) {
+			continue
+		}
+		which, policy = t, now.Unlocked
+	}
+	return which, policy
+}
 
 // Tables is what clients' connections know of the schema: which tables are critical. Looking up takes no lock.
 type Tables struct {

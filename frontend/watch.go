@@ -22,7 +22,6 @@ type watch struct {
 	preparing *preparing                       // watchPrepare
 	question  *question                        // watchTopology
 	fenced    *fenced                          // watchFenced
-	born      bool                             // watchSchema: it makes a table that is critical from its first moment on
 	columns   func(envelope) (envelope, error) // watchColumns: what is told in its place
 	probe     probe                            // watchRights: what was asked
 	allowed   func()                           // watchRights: what follows where it may

@@ -221,7 +221,7 @@ func TestScopeLocal(t *testing.T) {
 	var id gocql.UUID
 	require.NoError(t, s.direct.Query("SELECT id FROM system_schema.tables WHERE keyspace_name = ? AND table_name = 'accounts'", s.keyspace).Scan(&id))
 	require.NoError(t, s.direct.Query("SELECT settings FROM music.tables WHERE id = ?", id).Scan(&stored))
-	assert.Equal(t, "unlocked=reject, key=partition, scope=local, lease=5m0s, dc="+centre+", born critical", stored)
+	assert.Equal(t, "unlocked=reject, key=partition, scope=local, lease=5m0s, dc="+centre, stored)
 	ref := s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'b'"), "HELD")
 	s.works(s.client, fmt.Sprintf("INSERT INTO ACCOUNTS (branch, id, balance) VALUES ('b', 'x', 1) USING LOCK %d", ref))
 	s.inWindow("b", "x", ref, 1)

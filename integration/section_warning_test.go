@@ -84,16 +84,16 @@ func TestCriticalByPattern(t *testing.T) {
 	assert.Equal(t, s.keyspace+".open is critical: unlocked=allow, key=partition", o.warnings[0])
 	s.works(s.client, "INSERT INTO "+s.keyspace+".open (k, v) VALUES (1, 1)")
 	s.refused(s.client, "MUSIC_REFUSED", "CREATE TABLE "+s.keyspace+".counted (k int PRIMARY KEY, n counter)")
-	assert.Equal(t, "unlocked=reject, key=partition", s.stored("accounts"), "it was not critical from its first moment on")
-	assert.Equal(t, "unlocked=reject, key=partition, born critical", s.stored("fresh"))
+	assert.Equal(t, "unlocked=reject, key=partition", s.stored("accounts"))
+	assert.Equal(t, "unlocked=reject, key=partition", s.stored("fresh"))
 }
 
-// Only a table that nobody can ever have written without a lock is known to be so.
-func TestBornCritical(t *testing.T) {
-	s := newStage(t, "section_born", "@critical")
-	assert.Equal(t, "unlocked=reject, key=partition, born critical", s.stored("accounts"))
+// What the locks of a table rest on is stored whenever it changes, and stays where a tool has lost the comment.
+func TestSettingsAreStored(t *testing.T) {
+	s := newStage(t, "section_stored", "@critical")
+	assert.Equal(t, "unlocked=reject, key=partition", s.stored("accounts"))
 	s.works(s.client, "ALTER TABLE ACCOUNTS WITH comment = '@critical(lease=1m)'")
-	assert.Equal(t, "unlocked=reject, key=partition, lease=1m0s, born critical", s.stored("accounts"))
+	assert.Equal(t, "unlocked=reject, key=partition, lease=1m0s", s.stored("accounts"))
 	s.works(s.client, "ALTER TABLE ACCOUNTS WITH comment = 'a migration tool has lost it'")
 	s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'b'"), "HELD")
 	for _, unlocked := range []string{"allow", "reject"} {

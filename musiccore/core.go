@@ -71,7 +71,6 @@ func (c *Core) Lock(now Now, op OpID, id Key, q Request) Effects {
 		c.close(id.Table, q.Closed)
 		k.raise(q.Closed)
 	}
-	k.created = q.Created
 	if q.Ref != 0 {
 		k.resume(now, op, q)
 	} else {

@@ -68,14 +68,11 @@ type Apply struct{ Swap Swap }
 // Copy is one attempt of a Synch (PROTOCOL.md 1, Synch): read the key at
 // QUORUM, interval by interval, and write each back in one mutation, DELETE at
 // Fence and every cell at Fence+1, at QUORUM. A WRITETIME >= Fence ends it:
-// reply Above with the highest met. With Skip an empty key needs no DELETE.
-// However it ends, some intervals may have been written: only Done says that
-// all are. It may take as long as the key is large; operations that wait for
-// it are answered in their own time. Replies: Done, Above, TooLarge, Unknown.
-type Copy struct {
-	Fence Stamp
-	Skip  bool
-}
+// reply Above with the highest met. However it ends, some intervals may have
+// been written: only Done says that all are. It may take as long as the key is
+// large; operations that wait for it are answered in their own time. Replies:
+// Done, Above, TooLarge, Unknown.
+type Copy struct{ Fence Stamp }
 
 // ReadBeat reads another session's row of music.sessions at QUORUM. Replies:
 // Done with Beat (0: no such row, which is a value like another), Unknown.
@@ -215,15 +212,14 @@ type Grant struct {
 
 // Request is what LOCK asks.
 type Request struct {
-	Ref     LockRef       // not 0: go on waiting for it, ask where it stands, renew its lease
-	Wait    time.Duration // 0: Options.Wait; the caller caps it by what the client's driver bears
-	Lease   time.Duration // 0: Options.ClientLease; the caller caps it by the table's
-	AtOnce  bool          // WAIT 0s: where somebody is ahead, it is answered as soon as its reference is known
-	NoWait  bool
-	Owner   string
-	Token   [16]byte // not zero: the same LOCK again finds the same reference
-	Closed  Stamp    // of the table (PROTOCOL.md 1, D)
-	Created bool     // the table was created critical: an empty new key needs no DELETE (PROTOCOL.md 1)
+	Ref    LockRef       // not 0: go on waiting for it, ask where it stands, renew its lease
+	Wait   time.Duration // 0: Options.Wait; the caller caps it by what the client's driver bears
+	Lease  time.Duration // 0: Options.ClientLease; the caller caps it by the table's
+	AtOnce bool          // WAIT 0s: where somebody is ahead, it is answered as soon as its reference is known
+	NoWait bool
+	Owner  string
+	Token  [16]byte // not zero: the same LOCK again finds the same reference
+	Closed Stamp    // of the table (PROTOCOL.md 1, D)
 }
 
 // Alarm is a broken invariant, or something a person must see. The Core has

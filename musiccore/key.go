@@ -19,7 +19,6 @@ type key struct {
 	ended    []ending
 	closed   Stamp // of the table
 	strict   bool  // the table is
-	created  bool  // the table was created critical
 	died     bool  // the last holder did not give the lock back
 	wanted   time.Duration
 	spoken   SessionID     // whom Wanted was said to

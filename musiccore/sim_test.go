@@ -212,7 +212,7 @@ func newSim(seed int, setup ...func(*sim)) *sim {
 	s.store, s.check = newSimStore(s), newChecker(s)
 	for i := range 1 + w.n(2) {
 		s.keys = append(s.keys, Key{PK: string(rune('a' + i))})
-		s.store.add(s.keys[i], w.n(3) == 0)
+		s.store.add(s.keys[i])
 	}
 	s.plainData()
 	for range 1 + w.n(3) {
@@ -247,9 +247,6 @@ func (s *sim) plainData() {
 	w := &s.world
 	for _, k := range s.keys {
 		for range w.n(3) {
-			if s.store.data(k).created {
-				continue
-			}
 			m := &mutation{value: s.newValue(k), stamp: t0/2 + Stamp(w.n(1<<40))}
 			ahead := w.n(2) == 0
 			if ahead {

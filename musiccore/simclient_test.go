@@ -83,7 +83,7 @@ func (c *client) lock() {
 	x := c.fork()
 	q := Request{
 		Ref: c.ref, Token: c.token, NoWait: c.ref == 0 && x.n(10) == 0, AtOnce: x.n(10) == 0,
-		Closed: c.s.closed, Created: c.s.store.data(c.key).created,
+		Closed: c.s.closed,
 	}
 	op := c.op(c.ref, c.locked)
 	c.s.tell("client %d LOCK %s %d at proxy %d", c.n, c.key.PK, c.ref, c.p.n)

@@ -70,7 +70,7 @@ func (s *sim) lastLock(c *client, k Key, done func()) {
 			done()
 			c.work()
 		})
-		q := Request{Token: c.token, Closed: s.closed, Created: s.store.data(k).created}
+		q := Request{Token: c.token, Closed: s.closed}
 		c.p.take(c.p.core.Lock(c.p.time(), op, k, q))
 	}
 	var insist func()

@@ -176,7 +176,7 @@ func (c *roamer) start() {
 func (c *roamer) lock() {
 	c.s.tell("roamer %d LOCK %s %d at proxy %d", c.n, c.key.PK, c.ref, c.p.n)
 	c.ask(func(p *proxy, wait func(Answer)) {
-		q := Request{Ref: c.ref, Closed: c.s.closed, Created: c.s.store.data(c.key).created}
+		q := Request{Ref: c.ref, Closed: c.s.closed}
 		p.take(p.core.Lock(p.time(), p.op(c.key, c.ref, wait), c.key, q))
 	}, c.locked)
 }

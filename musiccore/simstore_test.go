@@ -49,7 +49,6 @@ func (c cell) visible() int {
 type keyData struct {
 	cells   []cell
 	pending []*mutation // may still reach a replica
-	created bool        // the table was created critical: no plain write was ever
 }
 
 // sees is what a read of some replicas sees.
@@ -108,9 +107,9 @@ func newSimStore(s *sim) *simStore {
 	return st
 }
 
-func (st *simStore) add(k Key, created bool) {
+func (st *simStore) add(k Key) {
 	st.rows[k] = &lockRow{have: make([]version, st.replicas)}
-	st.datas[k] = &keyData{cells: make([]cell, st.replicas), created: created}
+	st.datas[k] = &keyData{cells: make([]cell, st.replicas)}
 }
 
 func (st *simStore) row(k Key) *lockRow  { return st.rows[k] }
@@ -225,10 +224,6 @@ func (st *simStore) copy(x *chance, p *proxy, k Key, a Copy, back func(Result)) 
 			back(Result{})
 		case c.stamp >= a.Fence:
 			back(Result{Fate: Above, Stamp: c.stamp})
-		case a.Skip && c == (cell{}):
-			st.s.met(synchSkipped)
-			done()
-			back(Result{Fate: Done})
 		default:
 			p.hears(life, func() {
 				st.writeBack(x, k, a, c, root, func(r Result) {
@@ -307,7 +302,6 @@ func (s *sim) writePlain(x *chance) {
 			m := &mutation{value: s.newValue(k), stamp: s.plain - x.between(1, 100)}
 			s.check.values[m.value].stamp = m.stamp
 			s.check.over(k, m.value)
-			s.store.data(k).created = false
 			s.store.expect(k, m)
 			s.store.write(x, k, m, func(bool) {})
 		}

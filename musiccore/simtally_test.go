@@ -28,7 +28,6 @@ const (
 	synchRepeated
 	synchOfUnsettled
 	settledAtRelease
-	synchSkipped
 	grantedDirty
 	passedOver
 	holderLost
@@ -80,7 +79,7 @@ func (l landmark) String() string {
 		"an LWT applied after its session's death", "a commit known to one replica at most", "a lock row without one of its registers",
 		"a QUORUM read that missed the newest commit", "a stale LOCAL_ONE read", "a LOCAL_ONE read with a commit missing before its newest",
 		"Synch repeated", "Synch of an unsettled put inside a term", "a term settled before its release",
-		"an empty key that needed no DELETE", "a dirty grant", "a head passed over", "a holder lost its lock",
+		"a dirty grant", "a head passed over", "a holder lost its lock",
 		"a put of an older term landed after a later term had told something", "a Synch of an older term landed likewise",
 		"a dirty release", "an unsettled release", "Renew with a put in flight", "Renew with operations waiting for it",
 		"told that the reference is elsewhere", "told that the lock is lost", "told that the key is not synchronised",

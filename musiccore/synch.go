@@ -62,7 +62,7 @@ func (k *key) copy(now Now) {
 	}
 	t.seq += 2
 	t.synch.stale = false
-	t.synch.cmd = k.c.do(k.id, Copy{Fence: fence, Skip: t.fresh})
+	t.synch.cmd = k.c.do(k.id, Copy{Fence: fence})
 	k.c.running[t.synch.cmd] = k
 }
 
@@ -139,7 +139,7 @@ func (k *key) renewed(now Now, base Stamp) {
 	if t.flight.ops == 0 {
 		t.bases = nil
 	}
-	t.base, t.seq, t.fresh, t.window.sent = base, 2, false, false
+	t.base, t.seq, t.window.sent = base, 2, false
 	if !t.window.wanted {
 		t.window = window{}
 	}

@@ -21,7 +21,6 @@ type term struct {
 	open      bool
 	alone     bool // its Release takes nobody along: one that did was refused
 	broken    bool // an invariant failed: nothing is told any more
-	fresh     bool // the own INSERT made the key, and no put was since (Copy.Skip)
 	flight    flight
 	waiting   []begin
 	synch     synch
@@ -48,7 +47,6 @@ func (k *key) open(now Now, p *place) {
 	k.term = &term{
 		id: c.last.term, place: p, base: r.Base, seq: 2,
 		dirty: r.DirtySince(k.closed),
-		fresh: k.created && k.view.inserted == r.Base,
 		last:  r.through(p.ref), reserve: p.reserve,
 	}
 	if r.Base > now.Clk+farBase {
@@ -146,7 +144,6 @@ func (k *key) ticket(now Now, op OpID, kind Kind, left time.Duration) Ticket {
 	}
 	tk.Stamp = t.base + t.seq
 	t.seq++
-	t.fresh = false
 	if t.window.narrow(t.seq, c.opts.Window) {
 		t.window.wanted = true
 	}

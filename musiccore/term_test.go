@@ -409,49 +409,6 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-func TestSkipOnlyInTheTermOfTheOwnInsert(t *testing.T) {
-	skip := func(prepare func(*desk, *store), q Request) bool {
-		d := newDesk(t)
-		s := newStore(d)
-		d.lock(q)
-		s.run()
-		prepare(d, s)
-		d.begin(1, Get)
-		_, c := only[Copy](d)
-		return c.Skip
-	}
-	nothing := func(*desk, *store) {}
-	if !skip(nothing, Request{Created: true}) {
-		t.Error("new key of a table created critical")
-	}
-	if skip(nothing, Request{}) {
-		t.Error("a table that had plain writers")
-	}
-	if skip(func(d *desk, s *store) {
-		_, op := d.begin(1, Put)
-		s.run()
-		d.end(d.answered(op).Ticket, OutcomeUnknown)
-	}, Request{Created: true}) {
-		t.Error("after a put")
-	}
-	if skip(func(d *desk, s *store) {
-		d.take(d.core.Altered(d.time(), d.table))
-		s.run()
-	}, Request{Created: true}) {
-		t.Error("after a Renew")
-	}
-	d, _, id, a := asked(t, nil)
-	d.core.keys[d.key()].created = true
-	d.reply(id, Result{Fate: Refused})
-	id, _ = only[ReadRow](d)
-	row, _ := a.Swap.Apply(nil)
-	d.reply(id, sees(row))
-	d.begin(1, Get)
-	if _, c := only[Copy](d); c.Skip {
-		t.Error("an INSERT that was not seen to be applied")
-	}
-}
-
 func TestRenewNearTheEndOfTheWindow(t *testing.T) {
 	d, _ := held(t, func(o *Options) { o.Window = 32 })
 	var last Ticket

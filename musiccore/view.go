@@ -32,7 +32,6 @@ type view struct {
 	known    known
 	firm     CommandID     // not 0: read at QUORUM or written by an own LWT; no read begun after this command can show no row
 	vouched  Stamp         // the base that may be entered dirty: read at QUORUM, or own Enqueue on an empty queue
-	inserted Stamp         // the base that the own applied INSERT made
 	cmd      CommandID     // the read under way
 	began    time.Duration // … since when
 	quorum   bool          // … and how
@@ -60,9 +59,6 @@ func (v *view) applied(s Swap) {
 	v.known = present
 	if s.If.What == IfAbsent || s.If.What == IfGuardBase {
 		v.vouched = s.Set.Row.Base
-	}
-	if s.If.What == IfAbsent {
-		v.inserted = s.Set.Row.Base
 	}
 }
 

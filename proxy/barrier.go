@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 
@@ -36,9 +35,9 @@ func (s *schema) barrier(ctx context.Context, t *dataTable, version gocql.UUID) 
 		t.closed = known.closed
 		return nil, nil
 	}
-	if known.closed != 0 && strings.TrimSuffix(known.text, bornMark) == t.settingsText() && t.made {
+	if known.closed != 0 && known.text == t.storedText() && t.made {
 		t.closed = known.closed
-		return nil, s.markBorn(ctx, t)
+		return nil, nil
 	}
 	if s.left != nil {
 		return []string{thisOne}, nil
@@ -46,28 +45,7 @@ func (s *schema) barrier(ctx context.Context, t *dataTable, version gocql.UUID) 
 	if late, err = s.life.lagging(ctx, version); err != nil || len(late) > 0 {
 		return late, err
 	}
-	t.born = t.born || s.bornCritical(t)
 	return nil, s.raise(ctx, t, known.text)
-}
-
-// markBorn notes of a table that a client of this proxy is just making what the proxy that was first to store its settings did not know.
-func (s *schema) markBorn(ctx context.Context, t *dataTable) error {
-	if t.born || !s.bornCritical(t) {
-		return nil
-	}
-	t.born = true
-	applied, err := s.session.Query("UPDATE music.tables SET settings = ? WHERE id = ? IF settings = ?", t.storedText(), gocql.UUID(t.id), t.stored.text).
-		Consistency(gocql.Quorum).SerialConsistency(gocql.Serial).MapScanCASContext(ctx, map[string]any{})
-	if err != nil {
-		return fmt.Errorf("store the settings of %s: %w", t, err)
-	}
-	t.born = applied
-	return nil
-}
-
-// bornCritical tells whether it is certain that a table has been critical from its first moment on.
-func (s *schema) bornCritical(t *dataTable) bool {
-	return t.settings.Unlocked != frontend.Allow && (t.keyspace == musicKeyspace || s.born[t.String()])
 }
 
 // closing is what closed is raised to. A table without lock rows has no base that could be above it (PROTOCOL.md 1, D); and where

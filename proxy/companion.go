@@ -26,7 +26,6 @@ type dataTable struct {
 	columns        string   // all columns with their types, to see changes by
 	mortal         bool     // it has a default time to live
 	settings       frontend.Settings
-	born           bool            // critical from its first moment on: nobody has ever written it without a lock
 	closed         musiccore.Stamp // no plain write is stamped at or above it (PROTOCOL.md 1, D)
 	marked         bool            // the comment, or a pattern of the configuration, says that it is critical
 	made           bool            // the companion is there

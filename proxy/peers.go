@@ -151,7 +151,6 @@ func (p *peers) understand(request *http.Request, response *http.Response, told 
 
 // lock asks for LOCK … USING LOCK.
 func (p *peers) lock(ctx context.Context, at musiccore.SessionID, k musiccore.Key, q musiccore.Request) (musiccore.Answer, error) {
-	q.Created = false // what may be left out of a synchronise is for its own proxy to know
 	wait := p.options.Wait
 	if !q.NoWait && q.Wait > 0 {
 		wait = q.Wait

@@ -45,7 +45,6 @@ type schema struct {
 
 	mu     sync.Mutex                // one refresh at a time
 	node   string                    // host id of the node that this refresh reads
-	born   map[string]bool           // names of tables that a client is just making, critical from their first moment on
 	flight func() (left func() bool) // what clients have on its way to Cassandra: see frontend.Server.Outstanding; nil before there are any
 	left   func() bool               // of what was on its way when a table was closed to plain writes; nil where none of it is
 	byID   atomic.Pointer[map[[16]byte]*dataTable]
@@ -55,7 +54,7 @@ type schema struct {
 func newSchema(s *gocql.Session, l *life, tables *frontend.Tables, byName func(keyspace, table string) bool, log zerolog.Logger) *schema {
 	sc := &schema{
 		session: s, tables: tables, clock: l.clock, life: l, lease: l.options.ClientLease, patience: l.options.SessionLease, log: log,
-		born: map[string]bool{}, byName: byName,
+		byName: byName,
 	}
 	sc.byID.Store(&map[[16]byte]*dataTable{})
 	return sc
@@ -145,11 +144,6 @@ func (s *schema) follow(change frontend.SchemaChange) (warnings []string) {
 
 // followed refreshes until every living proxy has followed, or ctx ends: then late names those that have not.
 func (s *schema) followed(ctx context.Context, change frontend.SchemaChange) (late []string, err error) {
-	if change.Born {
-		name := change.Keyspace + "." + change.Name
-		s.expect(name, true)
-		defer s.expect(name, false)
-	}
 	for ctx.Err() == nil {
 		late, err = s.refresh(ctx)
 		if err == nil && len(late) == 0 && !s.atHome() {
@@ -180,17 +174,6 @@ func (s *schema) atHome() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.node == s.home()
-}
-
-// expect notes that a table is just being made, critical from its first moment on, or that this is over.
-func (s *schema) expect(name string, born bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if born {
-		s.born[name] = true
-	} else {
-		delete(s.born, name)
-	}
 }
 
 // refresh reads the schema, of one node and its version first, and publishes which tables are critical. late names living proxies that have not followed: a table that
@@ -333,7 +316,7 @@ func (s *schema) publish(t *dataTable, refused string) {
 		refused = t.refused
 	}
 	s.tables.Set(t.keyspace, t.name, &frontend.Critical{
-		ID: t.id, Key: t.key, Primary: t.primary, Columns: t.all, Static: t.static, Closed: t.closed, Created: t.born, MaxLease: lease,
+		ID: t.id, Key: t.key, Primary: t.primary, Columns: t.all, Static: t.static, Closed: t.closed, MaxLease: lease,
 		Mortal: t.mortal, Settings: t.settings, Marked: t.marked, Made: t.made, Generation: t.companionID, Refused: refused,
 	})
 }

@@ -24,23 +24,12 @@ type storedTable struct {
 // where the proxy stands that made the table critical.
 const storedCentre = ", dc="
 
-// bornMark stands behind the settings in music.tables of a table that nobody has ever written without a lock.
-const bornMark = ", born critical"
-
-// settingsText is the settings of a table as its locks rest on them.
-func (t *dataTable) settingsText() string {
+// storedText is what stands in music.tables for a table: the settings as its locks rest on them.
+func (t *dataTable) storedText() string {
 	if !t.settings.Local {
 		return t.settings.String()
 	}
 	return t.settings.String() + storedCentre + t.dc
-}
-
-// storedText is what stands in music.tables for a table.
-func (t *dataTable) storedText() string {
-	if t.born {
-		return t.settingsText() + bornMark
-	}
-	return t.settingsText()
 }
 
 // readStored reads the table's row at QUORUM. An error is kept for settle: a table whose row cannot be read gets no locks, and is
@@ -64,8 +53,7 @@ func (t *dataTable) keepStored() error {
 	if t.stored.text == "" || t.stored.text == plainSettings && t.marked {
 		return nil
 	}
-	text, born := strings.CutSuffix(t.stored.text, bornMark)
-	text, dc, _ := strings.Cut(text, storedCentre)
+	text, dc, _ := strings.Cut(t.stored.text, storedCentre)
 	old, _, err := frontend.ReadSettings("@critical(" + text + ")")
 	if err != nil && t.made {
 		return fmt.Errorf("settings of %s in music.tables: %w", t, err)
@@ -79,6 +67,5 @@ func (t *dataTable) keepStored() error {
 		t.ignored = fmt.Sprintf("its comment asks for %s, and key and scope stay while there are lock rows: %s", t.settings, old)
 		t.settings.Row, t.settings.Local = old.Row, old.Local
 	}
-	t.born = born && t.settings.Unlocked != frontend.Allow
 	return nil
 }

@@ -105,7 +105,7 @@ func (p partition) copy(ctx context.Context, a musiccore.Copy) (musiccore.Stamp,
 	page, err := p.first(ctx)
 	for err == nil {
 		top := highest(page.rows)
-		if top >= a.Fence || a.Skip && page.whole() && len(page.rows) == 0 {
+		if top >= a.Fence {
 			return top, nil
 		}
 		if err := p.copyPage(ctx, page, a.Fence); err != nil || !page.more {

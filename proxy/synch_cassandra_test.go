@@ -69,23 +69,9 @@ func TestSynchroniseEmptyKey(t *testing.T) {
 		require.NoError(t, s.session.Query("INSERT INTO "+s.keyspace+".plain (k, v) VALUES (1, 1)").WithTimestamp(stamp).Exec())
 	}
 
-	r := synchronise(t.Context(), s.scope(), k, musiccore.Copy{Fence: 100, Skip: true})
-	require.Equal(t, musiccore.Result{Fate: musiccore.Done}, r)
-	late(99)
-	assert.Len(t, s.json("plain", "k = 1"), 1, "Skip sends nothing")
-
-	require.NoError(t, s.session.Query("DELETE FROM "+s.keyspace+".plain WHERE k = 1").WithTimestamp(150).Exec())
 	s.synchronise(k, 200)
 	late(200)
 	assert.Empty(t, s.json("plain", "k = 1"), "an empty key is fenced as well")
-
-	late(300)
-	r = synchronise(t.Context(), s.scope(), k, musiccore.Copy{Fence: 400, Skip: true})
-	require.Equal(t, musiccore.Result{Fate: musiccore.Done}, r)
-	late(400)
-	assert.Equal(t, []string{`{"k": 1, "v": 1}`}, s.json("plain", "k = 1"))
-	_, stamps := s.look(k, int(time.Now().Unix()))
-	assert.Equal(t, []musiccore.Stamp{401}, stamps, "Skip is for empty keys only")
 }
 
 func TestSynchroniseMeetsStampsAboveTheFence(t *testing.T) {

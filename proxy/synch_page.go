@@ -35,9 +35,6 @@ type synchPage struct {
 	host  string // id of the node that answered
 }
 
-// whole reports that the page is all of the partition.
-func (s synchPage) whole() bool { return s.after == nil && !s.more }
-
 // last is the clustering of the last row up to the page's end, nil where there was none yet.
 func (s synchPage) last() []synchTerm {
 	if len(s.rows) == 0 {

@@ -18,7 +18,17 @@ const maxAnswer = 4 << 20
 // ask gives the texts to Cassandra's own parser, and returns an answer for each; testdata/Oracle.java says what one looks like.
 func ask(t *testing.T, d cassandra.Distribution, texts []string) []string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), d.Java, "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", filepath.Join(d.Lib, "*"), "testdata/Oracle.java") //nolint:gosec // G204: our own paths
+	lines := make([]string, len(texts))
+	for i, text := range texts {
+		lines[i] = base64.StdEncoding.EncodeToString([]byte(text))
+	}
+	return tell(t, d, "testdata/Oracle.java", lines)
+}
+
+// tell gives lines to a program that has Cassandra's classes, and returns its answers, one a line.
+func tell(t *testing.T, d cassandra.Distribution, program string, questions []string) []string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), d.Java, "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", filepath.Join(d.Lib, "*"), program) //nolint:gosec // G204: our own paths
 	in, err := cmd.StdinPipe()
 	must(t, err)
 	out, err := cmd.StdoutPipe()
@@ -29,22 +39,22 @@ func ask(t *testing.T, d cassandra.Distribution, texts []string) []string {
 	asked := make(chan error, 1)
 	go func() {
 		w := bufio.NewWriter(in)
-		for _, text := range texts {
-			_, _ = fmt.Fprintln(w, base64.StdEncoding.EncodeToString([]byte(text))) // told by Flush
+		for _, question := range questions {
+			_, _ = fmt.Fprintln(w, question) // told by Flush
 		}
 		err := w.Flush()
 		_ = in.Close() // the process sees the end
 		asked <- err
 	}()
-	answers := make([]string, 0, len(texts))
+	answers := make([]string, 0, len(questions))
 	lines := bufio.NewScanner(out)
 	lines.Buffer(nil, maxAnswer)
 	for lines.Scan() {
 		answers = append(answers, lines.Text())
 	}
 	must(t, <-asked)
-	if err := cmd.Wait(); err != nil || lines.Err() != nil || len(answers) != len(texts) {
-		t.Fatalf("%d answers to %d texts: %v, %v\n%s", len(answers), len(texts), err, lines.Err(), &said)
+	if err := cmd.Wait(); err != nil || lines.Err() != nil || len(answers) != len(questions) {
+		t.Fatalf("%d answers to %d lines: %v, %v\n%s", len(answers), len(questions), err, lines.Err(), &said)
 	}
 	return answers
 }
