@@ -13,24 +13,23 @@ func (s *section) auto() bool { return s.unfenced() && s.critical.Unlocked == Au
 
 // alone carries out a write that came without a reference in a section of its own: it takes the lock, sends what under makes of it, and
 // gives the lock back when that calls leave, which the end of every fenced operation does.
-func (c *conn) alone(h header, s *section, k musiccore.Key, emit func([]byte), under func(ref musiccore.LockRef, leave func()) (kept, musiccore.Kind)) *Failure {
+func (c *conn) alone(h header, s *section, k musiccore.Key, under func(ref musiccore.LockRef, leave func()) (kept, musiccore.Kind)) *Failure {
 	a := admission{conn: c, section: *s}
 	q, f := a.request(0)
 	if f != nil {
 		return f
 	}
-	return c.permitted(h, s, emit, func() {
-		id := c.ops.add(h.stream)
-		c.ops.set(id, c.server.Locks.Lock(k, q, func(a musiccore.Answer) {
-			c.guard(func() {
-				if f := c.granted(id, s.table, k, a, under); f != nil {
-					c.reject(h, f)
-				}
-				c.ops.remove(id)
-				c.endIfDrained()
-			})
-		}))
-	}, modify)
+	id, table := c.ops.add(h.stream), s.table
+	c.ops.set(id, c.server.Locks.Lock(k, q, func(a musiccore.Answer) {
+		c.guard(func() {
+			if f := c.granted(id, table, k, a, under); f != nil {
+				c.reject(h, f)
+			}
+			c.ops.remove(id)
+			c.endIfDrained()
+		})
+	}))
+	return nil
 }
 
 // granted goes on with the answer to the lock of a section of one write.
@@ -67,12 +66,12 @@ func occupied(t *Table) *Failure {
 // writeAlone carries out a write without a reference, of a table that gives it a section of its own.
 func (a *admission) writeAlone(k musiccore.Key) *Failure {
 	c := a.conn
-	return c.putAlone(c.keepFor(a.envelope.header, a.section, request{key: k, parameters: a.parameters}), &a.section, a.emit)
+	return c.putAlone(c.keepFor(a.envelope.header, a.section, request{key: k, parameters: a.parameters}), &a.section)
 }
 
 // putAlone has one write make a whole section.
-func (c *conn) putAlone(k kept, s *section, emit func([]byte)) *Failure {
-	return c.alone(k.header, s, k.request.key, emit, func(ref musiccore.LockRef, leave func()) (kept, musiccore.Kind) {
+func (c *conn) putAlone(k kept, s *section) *Failure {
+	return c.alone(k.header, s, k.request.key, func(ref musiccore.LockRef, leave func()) (kept, musiccore.Kind) {
 		k.request.ref, k.fenced.done = ref, leave
 		return k, musiccore.Put
 	})

@@ -35,7 +35,7 @@ func (c *conn) batchSection(e envelope) error {
 }
 
 // readLockedBatch reads all statements of a body, which it keeps.
-func (c *conn) readLockedBatch(h header, body []byte) (lockedBatch, *Failure) {
+func (c *conn) readLockedBatch(h header, body []byte) (*lockedBatch, *Failure) {
 	cur := cursor{b: body, at: 3}
 	n := int(binary.BigEndian.Uint16(body[1:]))
 	own, err := c.batchKeyspace(cur, n)
@@ -43,7 +43,7 @@ func (c *conn) readLockedBatch(h header, body []byte) (lockedBatch, *Failure) {
 		return lockedBatch{}, unreadable(h.opcode, err)
 	}
 	h.flags &^= droppedFlags
-	b := lockedBatch{conn: c, header: h, before: body[:3:3]}
+	b := &lockedBatch{conn: c, header: h, before: body[:3:3]}
 	for range n {
 		s, f := c.readChild(&cur, own)
 		if f != nil {
@@ -66,8 +66,20 @@ func (c *conn) readLockedBatch(h header, body []byte) (lockedBatch, *Failure) {
 	return b, nil
 }
 
-// enter asks the core for one stamp: a batch under one key is one mutation. emit sends it where the stamp is there at once.
+// enter carries out the batch where the client may, which Cassandra is asked first.
 func (b *lockedBatch) enter(emit func([]byte)) *Failure {
+	first, need := &b.children[0], modify
+	for i := range b.children {
+		need |= b.children[i].needs()
+	}
+	if b.conn.missing(first.table, need) == 0 {
+		return b.perform(emit)
+	}
+	return b.conn.permitted(b.header, first, need, emit, func() *Failure { return b.perform(b.conn.send) })
+}
+
+// perform asks the core for one stamp: a batch under one key is one mutation. emit sends it where the stamp is there at once.
+func (b *lockedBatch) perform(emit func([]byte)) *Failure {
 	k := kept{header: b.header, before: bytes.Clone(b.before), request: request{parameters: b.parameters}}
 	for i := range b.children {
 		s := &b.children[i]
@@ -87,23 +99,23 @@ func (b *lockedBatch) enter(emit func([]byte)) *Failure {
 		k.before = s.appendChild(k.before)
 	}
 	if slices.ContainsFunc(b.children, func(s section) bool { return s.statement.Conditional }) {
-		return b.writeIf(k, emit)
+		return b.writeIf(k)
 	}
 	if first := &b.children[0]; first.auto() {
 		k.request.parameters = k.request.parameters.clone()
-		return b.conn.putAlone(k, first, emit)
+		return b.conn.putAlone(k, first)
 	}
 	return b.conn.begin(k, musiccore.Put, emit)
 }
 
 // writeIf carries out the batch where a statement of it has an IF; write is what is sent where all conditions hold.
-func (b *lockedBatch) writeIf(write kept, emit func([]byte)) *Failure {
+func (b *lockedBatch) writeIf(write kept) *Failure {
 	x, f := readConditional(b.children, true)
 	if f != nil {
 		return f
 	}
 	x.write = write
-	return b.conn.startConditional(b.header, x, write.request, emit)
+	return b.conn.startConditional(b.header, x, write.request)
 }
 
 // readChild reads the kind and the text or id of a statement.

@@ -157,6 +157,7 @@ func (c *conn) performFenced(e envelope, f *fenced) error {
 	if err != nil {
 		return err
 	}
+	c.showsRight(f, o)
 	verdict, wait := c.server.Locks.End(f.ticket, o.what)
 	if wait == nil && f.condition == nil {
 		e, err = c.conclude(e, f, o, verdict)
@@ -176,6 +177,18 @@ func (c *conn) performFenced(e envelope, f *fenced) error {
 		return c.answerFenced(e, f, o, verdict)
 	})
 	return nil
+}
+
+// showsRight notes what Cassandra has just let the client do.
+func (c *conn) showsRight(f *fenced, o outcome) {
+	if o.what != musiccore.OutcomeAcked || !c.authenticated.Load() {
+		return
+	}
+	what := modify
+	if f.ticket.Kind == musiccore.Get {
+		what = read
+	}
+	c.rights.note(right{f.table, what})
 }
 
 // answerFenced is what the client hears when the verdict is there; nil where it hears it otherwise, or later.

@@ -32,16 +32,15 @@ func (a *admission) forUpdate(k musiccore.Key) *Failure {
 	kept := c.keepFor(a.envelope.header, a.section, request{key: k, parameters: *p})
 	kept.fenced.update = &update{fresh: true}
 	ask := a.columnsOf()
-	return c.permitted(a.envelope.header, &a.section, a.emit, func() {
-		id := c.ops.add(kept.header.stream)
-		c.ops.set(id, c.server.Locks.Lock(k, q, func(answer musiccore.Answer) {
-			c.guard(func() {
-				c.readUnder(id, kept, answer, ask)
-				c.ops.remove(id)
-				c.endIfDrained()
-			})
-		}))
-	}, modify, read)
+	id := c.ops.add(kept.header.stream)
+	c.ops.set(id, c.server.Locks.Lock(k, q, func(answer musiccore.Answer) {
+		c.guard(func() {
+			c.readUnder(id, kept, answer, ask)
+			c.ops.remove(id)
+			c.endIfDrained()
+		})
+	}))
+	return nil
 }
 
 // readUnder goes on with the answer to the lock of a SELECT … FOR UPDATE.

@@ -34,49 +34,42 @@ func readList(r reading, text []byte) (s section, pass bool, f *Failure) {
 }
 
 // list answers LIST LOCKS. Where there are roles, it shows the locks of one table, to those who may read it.
-func (c *conn) list(e envelope, s section) error {
+func (a *admission) list() *Failure {
+	c, s, h := a.conn, &a.section, a.envelope.header
 	var only musiccore.Key
-	if s.table != nil {
-		only.Table = s.critical.ID
-	}
-	if s.table != nil && len(s.statement.Where) > 0 {
+	switch {
+	case s.table == nil && c.authenticated.Load():
+		return invalid("MUSIC_REFUSED: say of which table: LIST LOCKS ON ks.t")
+	case s.table != nil && len(s.statement.Where) > 0:
 		k, f := s.key()
 		if f != nil {
-			return c.answer(e, f)
+			return f
 		}
 		only = k
+	case s.table != nil:
+		only.Table = s.critical.ID
 	}
-	h, table := e.header, s.table
-	act := func() {
-		c.server.Stats.count(c, h.opcode, Answered)
-		c.answerLater(h.stream, func() []byte { return c.listEnvelope(h.stream, only) })
-	}
-	switch {
-	case table == nil && c.authenticated.Load():
-		return c.answer(e, invalid("MUSIC_REFUSED: say of which table: LIST LOCKS ON ks.t"))
-	case table == nil || c.may(right{table, read}):
-		act()
-		return nil
-	}
-	raw, f := c.askRight(h, right{table, read}, s.critical, act)
-	if f != nil {
-		return c.answer(e, f)
-	}
-	c.up.emit(raw)
+	c.server.Stats.count(c, h.opcode, Answered)
+	c.answerLater(h.stream, func() []byte { return c.listEnvelope(h.stream, only) })
 	return nil
+}
+
+// listColumns are the columns of LIST LOCKS.
+func listColumns() []*message.ColumnMetadata {
+	column := func(name string, dt datatype.DataType) *message.ColumnMetadata {
+		return &message.ColumnMetadata{Keyspace: "music", Table: "locks", Name: name, Type: dt}
+	}
+	return []*message.ColumnMetadata{
+		column("table_name", datatype.Varchar), column("key", datatype.Varchar), column("position", datatype.Int),
+		column("lock_ref", datatype.Bigint), column("state", datatype.Varchar), column("holder", datatype.Varchar),
+		column("age_ms", datatype.Bigint), column("lease_ms", datatype.Bigint),
+	}
 }
 
 // listEnvelope is the rows of LIST LOCKS, in the order of tables, keys and references. A warning names the proxies that could not be
 // asked.
 func (c *conn) listEnvelope(stream int16, only musiccore.Key) []byte {
-	column := func(name string, dt datatype.DataType) *message.ColumnMetadata {
-		return &message.ColumnMetadata{Keyspace: "music", Table: "locks", Name: name, Type: dt}
-	}
-	columns := []*message.ColumnMetadata{
-		column("table_name", datatype.Varchar), column("key", datatype.Varchar), column("position", datatype.Int),
-		column("lock_ref", datatype.Bigint), column("state", datatype.Varchar), column("holder", datatype.Varchar),
-		column("age_ms", datatype.Bigint), column("lease_ms", datatype.Bigint),
-	}
+	columns := listColumns()
 	tables := map[[16]byte]*Table{}
 	c.server.Tables.Critical(func(t *Table, critical *Critical) { tables[critical.ID] = t })
 	all, missing := c.server.Locks.List(only)

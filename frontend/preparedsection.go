@@ -42,9 +42,7 @@ func (c *conn) decidePrepareSection(e envelope, r reading, text []byte, own stri
 	p := &preparedSection{id: ownID(c.keyspaceHere(own), text), text: slices.Clone(text), statement: s.statement, table: s.table}
 	c.plan.section = section{statement: s.statement, text: p.text, table: s.table, critical: s.critical, prepared: p}
 	switch s.statement.Verb {
-	case rewrite.ListLocks:
-		return c.refuse(invalid("MUSIC_REFUSED: LIST LOCKS cannot be prepared: send it as text"))
-	case rewrite.Lock, rewrite.Unlock:
+	case rewrite.Lock, rewrite.Unlock, rewrite.ListLocks:
 		return c.holdFor((*conn).prepareVerb)
 	}
 	q := &preparing{prepared: prepared{meaning: critical, section: p}}
@@ -137,23 +135,39 @@ func (s *section) appendIDs(dst []byte, version byte) []byte {
 	return dst
 }
 
-// prepareVerb answers PREPARE of LOCK and UNLOCK: without any effect, with exactly the columns that EXECUTE returns.
+// prepareVerb answers PREPARE of a verb of ours: without any effect, and to whoever may execute it.
 func (c *conn) prepareVerb(e envelope) error {
-	s := c.plan.section
-	variables, f := s.variables()
-	if f != nil {
+	s, h := c.plan.section, e.header
+	if f := c.permitted(h, &s, s.needs(), c.up.emit, func() *Failure { return c.describe(h, &s) }); f != nil {
 		return c.answer(e, f)
 	}
+	return nil
+}
+
+// describe tells of a verb what values it takes, and exactly the columns that EXECUTE returns.
+func (c *conn) describe(h header, s *section) *Failure {
+	variables, f := s.variables()
+	if f != nil {
+		return f
+	}
 	c.server.prepared.Add(s.prepared.id, &prepared{meaning: critical, section: s.prepared})
-	columns := s.grantColumns()
-	c.server.Stats.count(c, e.opcode, Answered)
-	c.post(c.message(e.stream, &message.PreparedResult{
+	columns := s.ownColumns()
+	c.server.Stats.count(c, h.opcode, Answered)
+	c.post(c.message(h.stream, &message.PreparedResult{
 		PreparedQueryId:   s.prepared.id[:],
 		ResultMetadataId:  s.prepared.id[:],
 		VariablesMetadata: variables,
 		ResultMetadata:    &message.RowsMetadata{ColumnCount: int32(len(columns)), Columns: columns},
 	}))
 	return nil
+}
+
+// ownColumns are the columns that a verb of ours answers.
+func (s *section) ownColumns() []*message.ColumnMetadata {
+	if s.statement.Verb == rewrite.ListLocks {
+		return listColumns()
+	}
+	return s.grantColumns()
 }
 
 // variables describes the bind markers of a verb.
@@ -165,7 +179,11 @@ func (s *section) variables() (*message.VariablesMetadata, *Failure) {
 		}
 	}
 	st := s.statement
-	for _, column := range s.critical.Key {
+	var key []Column
+	if s.critical != nil {
+		key = s.critical.Key
+	}
+	for _, column := range key {
 		r := s.restriction(st, column)
 		if r == nil {
 			continue
@@ -191,7 +209,7 @@ func (s *section) variables() (*message.VariablesMetadata, *Failure) {
 	mark(st.Token, "[token]", datatype.Uuid)
 	mark(st.Limit, "[limit]", datatype.Int)
 	mark(st.Reason, "[reason]", datatype.Varchar)
-	if len(v.PkIndices) != len(s.critical.partition()) {
+	if s.critical == nil || len(v.PkIndices) != len(s.critical.partition()) {
 		v.PkIndices = nil
 	}
 	if slices.Contains(v.Columns, nil) {
@@ -259,12 +277,16 @@ func (c *conn) decideExecuteSection(e envelope, p *prepared) verdict {
 
 // now is the statement as it stands today: the table may have changed since it was prepared.
 func (p *preparedSection) now() (section, *Failure) {
+	s := section{statement: p.statement, text: p.text, table: p.table, prepared: p}
+	if p.table == nil { // LIST LOCKS of all tables
+		return s, nil
+	}
 	critical := p.table.Critical()
 	if critical == nil {
 		return section{}, invalid("MUSIC_REFUSED: %s is not critical any more", p.table)
 	}
-	s := section{statement: p.statement, text: p.text, table: p.table, critical: critical, prepared: p}
-	if critical.Refused != "" {
+	s.critical = critical
+	if critical.Refused != "" && p.statement.Verb != rewrite.ListLocks {
 		return s, invalid("MUSIC_REFUSED: %s cannot be locked: %s", p.table, critical.Refused)
 	}
 	return s, nil

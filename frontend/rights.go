@@ -16,16 +16,17 @@ import (
 // rightsLast is how long Cassandra's word that a client may write a table is believed (DESIGN.md 2).
 const rightsLast = 2 * time.Second
 
-// permission is one of Cassandra's on a table.
+// permission is a set of Cassandra's on a table.
 type permission uint8
 
 const (
-	modify    permission = iota // LOCK and UNLOCK
-	read                        // LIST LOCKS
-	authorize                   // UNLOCK … FORCE
+	modify    permission = 1 << iota // LOCK and UNLOCK, and each write
+	read                             // LIST LOCKS, and each read
+	authorize                        // UNLOCK … FORCE
+	allRights = 3                    // how many there are
 )
 
-// right is what the client of a connection wants to be allowed to do with a table.
+// right is what the client of a connection wants to be allowed to do with a table: what is one permission.
 type right struct {
 	table *Table
 	what  permission
@@ -37,14 +38,36 @@ type rights struct {
 	until map[right]time.Time
 }
 
-// may tells whether Cassandra has just said that the client may do this, or has no roles at all.
-func (c *conn) may(r right) bool {
+// needs is what a statement takes, on its table: that of Cassandra's own statement that does the same. A condition tells what the table holds.
+func (s *section) needs() permission {
+	switch st := s.statement; {
+	case s.table == nil: // LIST LOCKS of all tables
+		return 0
+	case st.Force:
+		return authorize
+	case st.ForUpdate, s.conditional():
+		return modify | read
+	case st.Verb == rewrite.Select, st.Verb == rewrite.ListLocks:
+		return read
+	}
+	return modify
+}
+
+// missing is the first permission of some that Cassandra has not just granted the client; 0 where it has granted all, or has no roles. It
+// does not allocate, and takes no lock of other clients.
+func (c *conn) missing(t *Table, need permission) permission {
 	if !c.authenticated.Load() {
-		return true
+		return 0
 	}
 	c.rights.mu.Lock()
 	defer c.rights.mu.Unlock()
-	return time.Now().Before(c.rights.until[r])
+	for i := range allRights {
+		what := permission(1 << i)
+		if need&what != 0 && !time.Now().Before(c.rights.until[right{t, what}]) {
+			return what
+		}
+	}
+	return 0
 }
 
 // note remembers that the client may do this.
@@ -96,26 +119,22 @@ func (c *conn) permits(e envelope, p probe) bool {
 }
 
 // permitted acts once Cassandra has said that the client may do all that a statement needs, which it is asked one after another; emit sends
-// the first question.
-func (c *conn) permitted(h header, s *section, emit func([]byte), act func(), needs ...permission) *Failure {
-	for i, what := range needs {
-		r := right{s.table, what}
-		if c.may(r) {
-			continue
-		}
-		table := &section{table: s.table, critical: s.critical}
-		raw, f := c.askRight(h, r, s.critical, func() {
-			if f := c.permitted(h, table, c.send, act, needs[i+1:]...); f != nil {
-				c.reject(h, f)
-			}
-		})
-		if f == nil {
-			emit(raw)
-		}
-		return f
+// the first question. Before that nothing is asked of the core: who has no right learns nothing of a lock, and does nothing to it.
+func (c *conn) permitted(h header, s *section, need permission, emit func([]byte), act func() *Failure) *Failure {
+	what := c.missing(s.table, need)
+	if what == 0 {
+		return act()
 	}
-	act()
-	return nil
+	table := &section{table: s.table, critical: s.critical}
+	raw, f := c.askRight(h, right{s.table, what}, s.critical, func() {
+		if f := c.permitted(h, table, need&^what, c.send, act); f != nil {
+			c.reject(h, f)
+		}
+	})
+	if f == nil {
+		emit(raw)
+	}
+	return f
 }
 
 // askRight asks Cassandra on the client's own connection, in the stream of its request, whether the client has a right; act follows

@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math"
 	"slices"
@@ -164,9 +165,6 @@ func (c *conn) enter(e envelope, s section, p parameters) error {
 	if len(s.values) != s.statement.Markers {
 		return c.answer(e, invalid("MUSIC_SYNTAX: %d bind markers, %d values (gocql sends no values for LOCK: write SELECT LOCK … or SELECT UNLOCK …)", s.statement.Markers, len(s.values)))
 	}
-	if s.statement.Verb == rewrite.ListLocks {
-		return c.list(e, s)
-	}
 	a := admission{conn: c, envelope: e, section: s, parameters: p, emit: c.up.emit}
 	if f := a.enter(); f != nil {
 		return c.answer(e, f)
@@ -183,8 +181,31 @@ type admission struct {
 	emit       func(raw []byte) // sends a request to Cassandra
 }
 
-// enter reads key and reference and does what the statement says.
+// later is the admission in memory of its own, for when Cassandra has answered.
+func (a admission) later() admission {
+	a.section.text = bytes.Clone(a.section.text)
+	a.parameters = a.parameters.clone()
+	a.section.values = a.parameters.values
+	a.envelope.raw = nil
+	a.emit = a.conn.send
+	return a
+}
+
+// enter does what the statement says where the client may, which Cassandra is asked first.
 func (a *admission) enter() *Failure {
+	need := a.section.needs()
+	if a.conn.missing(a.section.table, need) == 0 {
+		return a.perform()
+	}
+	later := a.later()
+	return a.conn.permitted(a.envelope.header, &later.section, need, a.emit, later.perform)
+}
+
+// perform reads key and reference and does what the statement says.
+func (a *admission) perform() *Failure {
+	if a.section.statement.Verb == rewrite.ListLocks {
+		return a.list()
+	}
 	if a.section.several() {
 		return a.several()
 	}

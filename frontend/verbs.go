@@ -26,7 +26,7 @@ func patienceOf(driver string) time.Duration {
 	return 0
 }
 
-// verb carries out LOCK and UNLOCK, once Cassandra has said that the client may write the table.
+// verb carries out LOCK and UNLOCK.
 func (a *admission) verb(k musiccore.Key, ref musiccore.LockRef) *Failure {
 	c, s, h := a.conn, &a.section, a.envelope.header
 	q, f := a.request(ref)
@@ -37,26 +37,21 @@ func (a *admission) verb(k musiccore.Key, ref musiccore.LockRef) *Failure {
 	if f != nil {
 		return f
 	}
-	table, verb := s.table, s.statement.Verb
-	need := modify
-	if force != nil {
-		need = authorize
+	table := s.table
+	c.server.Stats.count(c, h.opcode, Answered)
+	id := c.ops.add(h.stream)
+	done := func(answer musiccore.Answer) {
+		c.guard(func() { c.tellGrant(id, h.stream, table, ref, answer) })
 	}
-	return c.permitted(h, s, a.emit, func() {
-		c.server.Stats.count(c, h.opcode, Answered)
-		id := c.ops.add(h.stream)
-		done := func(answer musiccore.Answer) {
-			c.guard(func() { c.tellGrant(id, h.stream, table, ref, answer) })
-		}
-		switch {
-		case verb == rewrite.Lock:
-			c.ops.set(id, c.server.Locks.Lock(k, q, done))
-		case force != nil:
-			c.server.Locks.Force(k, *force, done)
-		default:
-			c.server.Locks.Unlock(k, ref, done)
-		}
-	}, need)
+	switch {
+	case s.statement.Verb == rewrite.Lock:
+		c.ops.set(id, c.server.Locks.Lock(k, q, done))
+	case force != nil:
+		c.server.Locks.Force(k, *force, done)
+	default:
+		c.server.Locks.Unlock(k, ref, done)
+	}
+	return nil
 }
 
 // request is what the clauses of LOCK and FOR UPDATE ask of the core, within what the client's driver and the table bear.

@@ -22,19 +22,18 @@ func (a *admission) writeIf(k musiccore.Key, ref musiccore.LockRef) *Failure {
 	}
 	q := request{key: k, ref: ref, parameters: a.parameters}
 	x.write = composedQuery(a.envelope.header, composed{s.writeText(), s.writeValues()}, &s, q)
-	return a.conn.startConditional(a.envelope.header, x, q, a.emit)
+	return a.conn.startConditional(a.envelope.header, x, q)
 }
 
-// startConditional reads what the conditions ask for when it is the write's turn. Who may only read is told so first, and not whether
-// the conditions hold.
-func (c *conn) startConditional(h header, x *conditional, q request, emit func([]byte)) *Failure {
+// startConditional reads what the conditions ask for when it is the write's turn.
+func (c *conn) startConditional(h header, x *conditional, q request) *Failure {
 	read := composedQuery(h, x.read(), &x.parts[0], q)
 	x.again = composedQuery(h, x.readPartition(true), &x.parts[0], q)
 	for _, k := range []*kept{&read, &x.again, &x.write} {
 		k.fenced.condition = x
 	}
 	if q.ref == 0 {
-		return c.alone(h, &x.parts[0], q.key, emit, func(ref musiccore.LockRef, leave func()) (kept, musiccore.Kind) {
+		return c.alone(h, &x.parts[0], q.key, func(ref musiccore.LockRef, leave func()) (kept, musiccore.Kind) {
 			x.leave = leave
 			for _, k := range []*kept{&read, &x.again, &x.write} {
 				k.request.ref = ref
@@ -42,15 +41,14 @@ func (c *conn) startConditional(h header, x *conditional, q request, emit func([
 			return read, musiccore.Get
 		})
 	}
-	return c.permitted(h, &x.parts[0], emit, func() {
-		id := c.ops.add(h.stream)
-		c.server.turns.take(q.key, func(leave func()) {
-			x.leave = leave
-			c.guard(func() { c.readFirst(id, read) })
-			c.ops.remove(id)
-			c.endIfDrained()
-		})
-	}, modify)
+	id := c.ops.add(h.stream)
+	c.server.turns.take(q.key, func(leave func()) {
+		x.leave = leave
+		c.guard(func() { c.readFirst(id, read) })
+		c.ops.remove(id)
+		c.endIfDrained()
+	})
+	return nil
 }
 
 // readFirst sends the read of a conditional write whose turn has come, unless its client has gone.

@@ -1,0 +1,153 @@
+package frontend
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"music/musiccore"
+)
+
+// loginAs logs a client in.
+func (r *rig) loginAs(d dialect, role string) (client, backend *peer) {
+	r.t.Helper()
+	client = r.dial(d)
+	hello := client.envelope(r.t, 0, startup(d))
+	client.write(hello)
+	backend = r.accept(d)
+	backend.expect(hello)
+	ask := dialect{version: d.version}.envelope(r.t, 0, &message.Authenticate{Authenticator: "PasswordAuthenticator"})
+	backend.write(ask)
+	client.expect(ask)
+	client.segmented, backend.segmented = d.version == v5, d.version == v5
+	relayed(client, backend, 0, &message.AuthResponse{Token: []byte("\x00" + role + "\x00secret")}, &message.AuthSuccess{})
+	return client, backend
+}
+
+// guarded is a statement of ours with the probes that Cassandra is asked before the core is.
+type guarded struct{ cql, probes string }
+
+// guardedStatements are of every kind. bank.auto gives plain writes sections of their own.
+func guardedStatements() []guarded {
+	const remove, look, take = "DELETE FROM", "SELECT", "REVOKE"
+	return []guarded{
+		{"LOCK bank.accounts WHERE id = 'x'", remove},
+		{"LOCK bank.accounts WHERE id IN ('x', 'y')", remove},
+		{"LOCK bank.accounts WHERE id = 'x' USING LOCK 7", remove},
+		{"UNLOCK bank.accounts WHERE id = 'x' USING LOCK 7", remove},
+		{"UNLOCK bank.accounts WHERE id = 'x' FORCE", take},
+		{"LIST LOCKS ON bank.accounts", look},
+		{"SELECT LIST LOCKS ON bank.accounts WHERE id = 'x'", look},
+		{"SELECT balance FROM bank.accounts WHERE id = 'x' USING LOCK 7", look},
+		{"SELECT balance FROM bank.accounts WHERE id = 'x' FOR UPDATE", remove + " " + look},
+		{"UPDATE bank.accounts USING LOCK 7 SET balance = 1 WHERE id = 'x'", remove},
+		{"UPDATE bank.accounts USING LOCK 0 SET balance = 1 WHERE id = 'x'", remove},
+		{"INSERT INTO bank.accounts (id, balance) VALUES ('x', 1) USING LOCK 7", remove},
+		{"DELETE FROM bank.accounts USING LOCK 7 WHERE id = 'x'", remove},
+		{"BEGIN BATCH USING LOCK 7 UPDATE bank.accounts SET balance = 1 WHERE id = 'x'; APPLY BATCH", remove},
+		{"UPDATE bank.accounts USING LOCK 7 SET balance = 1 WHERE id = 'x' IF balance = 2", remove + " " + look},
+		{"BEGIN BATCH USING LOCK 7 UPDATE bank.accounts SET balance = 1 WHERE id = 'x' IF balance = 2; APPLY BATCH", remove + " " + look},
+		{"UPDATE bank.auto SET balance = 1 WHERE id = 'x'", remove},
+		{"UPDATE bank.auto SET balance = 1 WHERE id = 'x' IF balance = 2", remove + " " + look},
+	}
+}
+
+// ways are the requests by which a client has a statement carried out. A statement that Cassandra prepares is prepared.
+func (g guarded) ways(client, backend *peer) []message.Message {
+	ways := []message.Message{query(g.cql)}
+	if strings.HasPrefix(g.cql, "UPDATE") || strings.HasPrefix(g.cql, "INSERT") || strings.HasPrefix(g.cql, "DELETE") {
+		ways = append(ways, &message.Batch{Children: []*message.BatchChild{{Query: g.cql}}})
+	}
+	if strings.Contains(g.cql, "LOCK bank") || strings.Contains(g.cql, "LIST LOCKS") {
+		return append(ways, &message.Prepare{Query: g.cql})
+	}
+	client.send(1, &message.Prepare{Query: g.cql})
+	backend.answer(1)
+	backend.send(1, preparedAs(idOf(g.cql)))
+	id := client.answer(1).(*message.PreparedResult).PreparedQueryId
+	return append(ways, &message.Execute{QueryId: id, ResultMetadataId: []byte("result metadata!"), Options: &message.QueryOptions{}},
+		&message.Batch{Children: []*message.BatchChild{{Id: id}}})[:len(ways)+1]
+}
+
+// untouched is a core that nobody may ask anything: whoever does so panics.
+type untouched struct{ Locks }
+
+// rightsRig has bank.accounts and bank.auto.
+func rightsRig(t *testing.T, core Locks) *rig {
+	t.Helper()
+	r := newRig(t, func(o *Options) { o.Locks = core })
+	for name, policy := range map[string]Policy{"accounts": Reject, "auto": Auto} {
+		r.server.Tables.Set("bank", name, &Critical{
+			Key: []Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}, Settings: Settings{Unlocked: policy},
+			Columns: map[string]Column{"id": {Name: "id", Type: "text"}, "balance": {Name: "balance", Type: "int"}},
+		})
+	}
+	return r
+}
+
+// Whoever has no right on a table is told so by Cassandra, whatever the lock's state is, and the core hears nothing of it: no lease is
+// renewed, no key synchronised. That holds for the last of several rights as for the first.
+func TestNobodyReachesTheCoreWithoutRights(t *testing.T) {
+	everyDialect(t, func(t *testing.T, d dialect) {
+		r := rightsRig(t, untouched{})
+		for _, g := range guardedStatements() {
+			for _, request := range g.ways(r.loginAs(d, "mallory")) {
+				client, backend := r.loginAs(d, "mallory") // of which no right is known
+				client.send(1, request)
+				probes := strings.Fields(strings.ReplaceAll(g.probes, "DELETE FROM", "DELETE"))
+				for i, verb := range probes {
+					asked := backend.answer(1).(*message.Query).Query
+					require.True(t, strings.HasPrefix(asked, verb), "%s: %s", g.cql, asked)
+					require.True(t, verb == "REVOKE" || strings.HasSuffix(asked, "IN ()"), asked)
+					if i < len(probes)-1 {
+						backend.send(1, &message.VoidResult{})
+					}
+				}
+				backend.send(1, &message.Unauthorized{ErrorMessage: "User mallory has no such permission"})
+				assert.Equal(t, primitive.ErrorCodeUnauthorized, client.failure(1).GetErrorCode(), g.cql)
+			}
+		}
+	})
+}
+
+// What Cassandra has let a client do it is not asked about again for a while, and each operation that it carries out says so anew.
+func TestRightsAreRememberedFromWhatWasDone(t *testing.T) {
+	bothFramings(t, func(t *testing.T, d dialect) {
+		g := newGranting()
+		client, backend := rightsRig(t, g).loginAs(d, "anna")
+		const put, get = "UPDATE bank.accounts USING LOCK 9 SET balance = 1 WHERE id = 'x'", "SELECT balance FROM bank.accounts WHERE id = 'x' USING LOCK 9"
+		for i, cql := range []string{put, get, put, get} {
+			client.send(1, query(cql))
+			if i < 2 {
+				assert.Contains(t, backend.answer(1).(*message.Query).Query, "IN ()")
+				backend.send(1, &message.VoidResult{})
+			}
+			assert.NotContains(t, backend.answer(1).(*message.Query).Query, "IN ()")
+			backend.send(1, rows(nil))
+			client.answer(1)
+		}
+		client.send(1, query("LOCK bank.accounts WHERE id = 'y'"))
+		client.answer(1)
+		assert.Equal(t, musiccore.Key{PK: "y"}, <-g.locked)
+	})
+}
+
+// A put under a held lock looks its right up without memory of its own.
+func TestToLookUpARightAllocatesNothing(t *testing.T) {
+	c, table := new(conn), &Table{}
+	c.authenticated.Store(true)
+	for _, what := range []permission{modify, read} {
+		require.Equal(t, what, c.missing(table, modify|read))
+		c.rights.note(right{table, what})
+	}
+	assert.Zero(t, testing.AllocsPerRun(100, func() {
+		if c.missing(table, modify|read) != 0 {
+			t.Error("it is known")
+		}
+		c.rights.note(right{table, modify})
+	}))
+}
