@@ -151,3 +151,44 @@ func TestToLookUpARightAllocatesNothing(t *testing.T) {
 		c.rights.note(right{table, modify})
 	}))
 }
+
+// listed is a core with locks of some keys.
+type listed struct {
+	Locks
+	all []musiccore.Listing
+}
+
+func (l listed) List(only musiccore.Key) (all []musiccore.Listing, missing []string) {
+	for _, one := range l.all {
+		if only.PK == "" || only.PK == one.Key.PK {
+			all = append(all, one)
+		}
+	}
+	return all, nil
+}
+
+// LIST LOCKS answers the same prepared as it does as text, and PREPARE tells the columns that EXECUTE answers.
+func TestListLocksPrepared(t *testing.T) {
+	bothFramings(t, func(t *testing.T, d dialect) {
+		core := listed{all: []musiccore.Listing{{Key: musiccore.Key{PK: "x"}, Ref: 3}, {Key: musiccore.Key{PK: "y"}, Ref: 4, Place: 1}}}
+		client, _ := rightsRig(t, core).login(d)
+		for text, bound := range map[string]string{
+			"LIST LOCKS": "", "LIST LOCKS ON bank.accounts": "", "LIST LOCKS ON bank.accounts WHERE id = 'y'": "", "SELECT LIST LOCKS ON bank.accounts WHERE id = ?": "y",
+		} {
+			options := &message.QueryOptions{}
+			if bound != "" {
+				options.PositionalValues = []*primitive.Value{primitive.NewValue([]byte(bound))}
+			}
+			client.send(1, &message.Query{Query: text, Options: options})
+			want := client.answer(1).(*message.RowsResult)
+			client.send(1, &message.Prepare{Query: text})
+			prepared := client.answer(1).(*message.PreparedResult)
+			assert.Len(t, prepared.VariablesMetadata.Columns, len(options.PositionalValues))
+			client.send(1, &message.Execute{QueryId: prepared.PreparedQueryId, ResultMetadataId: prepared.ResultMetadataId, Options: options})
+			got := client.answer(1).(*message.RowsResult)
+			assert.Equal(t, want, got, text)
+			assert.Equal(t, prepared.ResultMetadata.Columns, got.Metadata.Columns)
+			assert.NotEmpty(t, got.Data, text)
+		}
+	})
+}
