@@ -30,7 +30,7 @@ func readList(r reading, text []byte) (s section, pass bool, f *Failure) {
 		return s, false, invalid("MUSIC_REFUSED: the table is not critical: it has no locks")
 	}
 	s.critical = r.table.Critical()
-	return s, false, nil
+	return s, false, s.checkWhere()
 }
 
 // list answers LIST LOCKS. Where there are roles, it shows the locks of one table, to those who may read it.

@@ -82,7 +82,7 @@ func rightsRig(t *testing.T, core Locks) *rig {
 	r := newRig(t, func(o *Options) { o.Locks = core })
 	for name, policy := range map[string]Policy{"accounts": Reject, "auto": Auto} {
 		r.server.Tables.Set("bank", name, &Critical{
-			Key: []Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}, Settings: Settings{Unlocked: policy},
+			ID: [16]byte{byte(policy)}, Key: []Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}, Settings: Settings{Unlocked: policy},
 			Columns: map[string]Column{"id": {Name: "id", Type: "text"}, "balance": {Name: "balance", Type: "int"}},
 		})
 	}

@@ -95,6 +95,30 @@ func (s *section) checkVerb() *Failure {
 	case st.Verb == rewrite.Unlock && st.Lock.Kind == rewrite.NoTerm && !st.Force:
 		return invalid("MUSIC_SYNTAX: UNLOCK %s WHERE … USING LOCK <ref>", s.table)
 	}
+	return s.checkWhere()
+}
+
+// checkWhere refuses what a verb of ours would not look at: its WHERE gives each column of the key once, and nothing else.
+func (s *section) checkWhere() *Failure {
+	st := s.statement
+	for _, column := range s.critical.Key {
+		if len(st.Where) > 0 && s.restriction(st, column) == nil {
+			return s.missing(column)
+		}
+	}
+	for i := range st.Where {
+		r := &st.Where[i]
+		name := s.name(r.Column)
+		isOf := func(c Column) bool { return c.Name == name }
+		switch {
+		case r.Column == (rewrite.Name{}) || r.Op != rewrite.OpEq && r.Op != rewrite.OpIn:
+			return invalid("MUSIC_KEY: %s takes each column of the key as column = value", st.Verb)
+		case !slices.ContainsFunc(s.critical.Key, isOf):
+			return invalid("MUSIC_KEY: %s is no column of the key: one lock covers one %s of %s", name, s.critical.unit(), s.table)
+		case slices.ContainsFunc(st.Where[:i], func(other rewrite.Relation) bool { return s.name(other.Column) == name }):
+			return invalid("MUSIC_KEY: %s stands twice", name)
+		}
+	}
 	return nil
 }
 

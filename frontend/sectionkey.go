@@ -66,9 +66,14 @@ func (s *section) keyFrom(parts [][]byte) (k musiccore.Key, f *Failure) {
 func (s *section) keyColumn(st *rewrite.Statement, column Column) ([]byte, *Failure) {
 	r := s.restriction(st, column)
 	if r == nil || r.Op != rewrite.OpEq {
-		return nil, invalid("MUSIC_KEY: the statement must give %s = <value>: one lock covers one %s of %s", column.Name, s.critical.unit(), s.table)
+		return nil, s.missing(column)
 	}
 	return s.keyValue(r.Value, column)
+}
+
+// missing is the answer to a statement that does not give a column of the key.
+func (s *section) missing(column Column) *Failure {
+	return invalid("MUSIC_KEY: the statement must give %s = <value>: one lock covers one %s of %s", column.Name, s.critical.unit(), s.table)
 }
 
 // restriction is the first one of a column, or nil.

@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"encoding/binary"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -102,4 +103,36 @@ func keySection(t *testing.T, types, text string) *section {
 		s.critical.Key, s.critical.Primary = append(s.critical.Key, column), append(s.critical.Primary, column.Name)
 	}
 	return s
+}
+
+// Nothing in the WHERE of a verb of ours is overlooked: it names each column of the key once, and no other.
+func TestNothingBesideTheKeyOfAVerb(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.Locks = noLocks{} })
+	r.server.Tables.Set("bank", "pairs", &Critical{Key: []Column{{Name: "a", Type: "text"}, {Name: "B", Type: "int"}}, Primary: []string{"a", "B", "c"}})
+	client, _ := r.login(dialect{version: v4})
+	const key = `a = 'x' AND "B" = 7`
+	for _, verb := range []string{"LOCK bank.pairs WHERE %s NOWAIT", "SELECT LOCK bank.pairs WHERE %s USING LOCK 5", "UNLOCK bank.pairs WHERE %s USING LOCK 5", "UNLOCK bank.pairs WHERE %s FORCE", "LIST LOCKS ON bank.pairs WHERE %s"} {
+		for where, says := range map[string]string{
+			key + " AND v = 5":        "v is no column of the key: one lock covers one partition of bank.pairs",
+			key + " AND c = 5":        "c is no column of the key",
+			key + " AND b = 7":        "b is no column of the key",
+			"nope = 'x' AND " + key:   "nope is no column of the key",
+			key + " AND a > 'x'":      "MUSIC_KEY: ",
+			key + " AND a = 'y'":      "a stands twice",
+			key + " AND a IN ('x')":   "a stands twice",
+			key + " AND (a) = ('x')":  "as column = value",
+			key + " AND TOKEN(a) = 5": "as column = value",
+			key + " AND a CONTAINS 5": "MUSIC_",
+			"a = 'x' AND \"B\" >= 7":  "as column = value",
+			"a = 'x' AND c = 7":       "the statement must give B = <value>",
+		} {
+			for _, m := range []message.Message{query(fmt.Sprintf(verb, where)), &message.Prepare{Query: fmt.Sprintf(verb, where)}} {
+				client.send(1, m)
+				says := strings.Replace(says, "MUSIC_KEY: ", "", 1)
+				assert.Contains(t, client.failure(1).GetErrorMessage(), says, "%v", m)
+			}
+		}
+	}
+	client.send(1, query("LOCK bank.pairs WHERE "+key))
+	assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_NOT_HELD", "the core is asked")
 }
