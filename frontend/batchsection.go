@@ -40,7 +40,7 @@ func (c *conn) readLockedBatch(h header, body []byte) (*lockedBatch, *Failure) {
 	n := int(binary.BigEndian.Uint16(body[1:]))
 	own, err := c.batchKeyspace(cur, n)
 	if err != nil {
-		return lockedBatch{}, unreadable(h.opcode, err)
+		return nil, unreadable(h.opcode, err)
 	}
 	h.flags &^= droppedFlags
 	b := &lockedBatch{conn: c, header: h, before: body[:3:3]}
