@@ -65,8 +65,8 @@ type Listen struct {
 	TLSClientCA string // file in PEM form; empty = drivers need no certificate
 }
 
-// Music holds the settings of the lock service. The leases must be the same on every proxy of a
-// cluster: each judges the others' silence by its own.
+// Music holds the settings of the lock service. Which of them proxies may have different, and why nothing breaks then, stands in
+// docs/guarantees.md.
 type Music struct {
 	Locks        bool   // false = a pure relay, which opens no session of its own
 	Replication  string // of the keyspace music, a CQL map; empty = chosen from the cluster's data centres

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"path"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -22,6 +24,19 @@ func (m Music) CriticalByName(keyspace, table string) bool {
 		}
 	}
 	return false
+}
+
+// CriticalRules says which tables are critical by the setting, in one way of writing: two proxies for which it is the same judge every
+// table alike.
+func (m Music) CriticalRules() string {
+	var all []string
+	for _, pattern := range m.Critical {
+		if keyspaceGlob, tableGlob, err := splitPattern(pattern); err == nil {
+			all = append(all, strconv.Quote(keyspaceGlob)+"."+strconv.Quote(tableGlob))
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(slices.Compact(all), ", ")
 }
 
 // splitPattern cuts a pattern into the two names, folded as CQL folds them: what stands in double quotes stays as it is.

@@ -22,3 +22,17 @@ func TestPatternsOfCriticalTables(t *testing.T) {
 		t.Error("a table is critical by no pattern")
 	}
 }
+
+func TestRulesAreTheSameHoweverTheyAreWritten(t *testing.T) {
+	a := config.Music{Critical: []string{"bank.*", `shop."Orders"`}}.CriticalRules()
+	b := config.Music{Critical: []string{`shop."Orders"`, "BANK.*", "bank.*"}}.CriticalRules()
+	if a != b || a == "" {
+		t.Fatalf("%s and %s", a, b)
+	}
+	if c := (config.Music{Critical: []string{"bank.*", "shop.orders"}}).CriticalRules(); c == a {
+		t.Fatalf("%s is another rule", c)
+	}
+	if none := (config.Music{}).CriticalRules(); none != "" {
+		t.Fatal(none)
+	}
+}

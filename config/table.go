@@ -97,7 +97,7 @@ func musicSettings() []setting {
 			},
 		},
 		{
-			name: "session-lease", usage: "silence after which a proxy counts as dead; the same on every proxy",
+			name: "session-lease", usage: "silence after which a proxy counts as dead; it stands beside its life signs, so proxies may have different ones: others wait for the longer",
 			field: func(c *Config) field { return duration(&c.Music.SessionLease, time.Second, 5*time.Minute) },
 		},
 		{

@@ -15,6 +15,7 @@ type desk struct {
 	session *Session
 	opts    Options
 	now     time.Duration
+	rawOff  time.Duration // the raw clock is ahead of BOOTTIME
 	clkOff  bool
 	open    []Command
 	answers map[OpID]Answer
@@ -44,7 +45,7 @@ func newDesk(t *testing.T, change ...func(*Options)) *desk {
 
 func (d *desk) time() Now {
 	wall := t0 + Stamp(d.now.Microseconds())
-	n := Now{Boot: d.now, Wall: wall, Clk: wall}
+	n := Now{Boot: d.now, Raw: d.now + d.rawOff, Wall: wall, Clk: wall}
 	if d.clkOff {
 		n.Clk = 0
 	}

@@ -75,7 +75,7 @@ type Apply struct{ Swap Swap }
 type Copy struct{ Fence Stamp }
 
 // ReadBeat reads another session's row of music.sessions at QUORUM. Replies:
-// Done with Beat (0: no such row, which is a value like another), Unknown.
+// Done with Beat (0: no such row, which is a value like another) and Lease, Unknown.
 type ReadBeat struct{ Session SessionID }
 
 func (ReadRow) action()  {}
@@ -98,10 +98,11 @@ const (
 // Result is the store's reply to a Command.
 type Result struct {
 	Fate  Fate
-	Row   *Row  // ReadRow
-	Stamp Stamp // Above: the highest stamp met
-	Beat  int64 // ReadBeat
-	Cause error // why, for the client and the log
+	Row   *Row          // ReadRow
+	Stamp Stamp         // Above: the highest stamp met
+	Beat  int64         // ReadBeat
+	Lease time.Duration // ReadBeat: as it stands beside the beat; 0 where nothing does
+	Cause error         // why, for the client and the log
 }
 
 // Kind is what a client's operation does to the data.

@@ -58,7 +58,7 @@ func newFar(t *testing.T, clients int, ops []Kind, rtts ...time.Duration) *far {
 func farTime() Now {
 	now := time.Hour + time.Since(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)) // when a bubble begins
 	wall := t0 + Stamp(now.Microseconds())
-	return Now{Boot: now, Wall: wall, Clk: wall}
+	return Now{Boot: now, Raw: now, Wall: wall, Clk: wall}
 }
 
 // beat keeps the session alive until the end.

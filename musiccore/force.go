@@ -67,7 +67,7 @@ func (k *key) toldForce(now Now, a ask) bool {
 func (k *key) forceHead(now Now, a ask, ref LockRef, p *place) {
 	if p == nil {
 		p = &place{k: k, ref: ref, gone: true, since: now.Boot}
-		k.wanted = max(k.wanted, now.Boot+k.c.opts.DeadAfter())
+		k.wanted = max(k.wanted, now.Boot+k.c.opts.DeadAfter(0))
 	}
 	k.forced(p, a)
 	if !p.gone {

@@ -205,7 +205,7 @@ func preempted(t *testing.T, d *desk, s *store, beat func(time.Duration) int64, 
 }
 
 func TestPreemptTheDead(t *testing.T) {
-	wait := Defaults().DeadAfter() + Defaults().Grace
+	wait := Defaults().DeadAfter(0) + Defaults().Grace
 	stands := func(time.Duration) int64 { return 5 }
 	for name, c := range map[string]struct {
 		beat func(time.Duration) int64
@@ -262,7 +262,7 @@ func TestC5DeadCountsFromTheEndOfTheFirstReadToTheStartOfTheLast(t *testing.T) {
 	for !d.core.dead(session(9)) {
 		d.reply(beat(d), Result{Fate: Done, Beat: 5})
 	}
-	if took := d.now - since; took < d.opts.DeadAfter() || took > d.opts.DeadAfter()+time.Second {
+	if took := d.now - since; took < d.opts.DeadAfter(0) || took > d.opts.DeadAfter(0)+time.Second {
 		t.Fatalf("dead after %v", took)
 	}
 }
@@ -308,7 +308,7 @@ func TestPreemptPassesOverAllThatDiedTogether(t *testing.T) {
 	s := newStore(d)
 	s.row = &Row{Guard: 4, Head: 1, Base: 500, Queue: []Block{block(1, 1, 9, 1), block(2, 2, 8, 1), block(4, 1, 7, 1)}}
 	op := d.lock(Request{Wait: time.Hour})
-	for end := d.now + d.opts.DeadAfter() + d.opts.Grace + 2*time.Second; d.now < end; {
+	for end := d.now + d.opts.DeadAfter(0) + d.opts.Grace + 2*time.Second; d.now < end; {
 		s.run()
 		d.pass(50 * time.Millisecond)
 	}

@@ -6,7 +6,7 @@ import "time"
 // from Defaults.
 type Options struct {
 	SessionLease time.Duration // L
-	Drift        float64       // eps: how much clock RATES may differ
+	Drift        float64       // eps: how much the RATES of clocks that nobody slews may differ
 	Margin       time.Duration // added to L*(1+eps) before a session is dead
 	Grace        time.Duration // F: for a dead holder's client to come elsewhere
 	ClientLease  time.Duration // silence that ends a held reference
@@ -39,7 +39,9 @@ func Defaults() Options {
 	}
 }
 
-// DeadAfter is how long a beat must stand still: L*(1+eps)+margin.
-func (o Options) DeadAfter() time.Duration {
-	return time.Duration(float64(o.SessionLease)*(1+o.Drift)) + o.Margin
+// DeadAfter is how long a beat must stand still: L*(1+eps)+margin. lease is what
+// the session says of itself, 0 where it says nothing: the longer of its L and one's own counts, since another
+// proxy may run with another setting.
+func (o Options) DeadAfter(lease time.Duration) time.Duration {
+	return time.Duration(float64(max(lease, o.SessionLease))*(1+o.Drift)) + o.Margin
 }

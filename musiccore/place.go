@@ -356,8 +356,8 @@ func (k *key) refuseHasty(now Now) {
 // dead stranger's, or an own one that memory does not know, somebody must
 // find out.
 func (k *key) want(now Now) {
-	if _, foreign := k.stranger(); foreign || k.stray() {
-		k.wanted = now.Boot + 2*k.c.opts.DeadAfter()
+	if x, foreign := k.stranger(); foreign || k.stray() {
+		k.wanted = now.Boot + 2*k.c.deadAfter(x)
 	}
 }
 

@@ -1,18 +1,28 @@
 package musiccore
 
 import (
+	"errors"
+	"hash/fnv"
 	"math"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 )
 
 // Now is one moment, read by the caller from the clocks that PROTOCOL.md 1
-// names. All three are read before the call that they are handed to.
+// names. All are read before the call that they are handed to.
 type Now struct {
-	Boot time.Duration // CLOCK_BOOTTIME: goes on during suspension (C12)
-	Wall Stamp         // own wall clock
-	Clk  Stamp         // clk() = min(own wall clock, cluster clock + 1 s); 0: the clocks differ by > 10 s, no new term
+	Boot  time.Duration // CLOCK_BOOTTIME: goes on during suspension (C12)
+	Raw   time.Duration // CLOCK_MONOTONIC_RAW: nobody slews it (C12)
+	Wall  Stamp         // own wall clock
+	Clk   Stamp         // clk() = min(own wall clock, cluster clock + 1 s); 0: the clocks differ by > 10 s, no new term
+	Store Stamp         // the store's own clock, read just before the others; 0, as everywhere but about beats: it was not read
 }
+
+// Since is how long ago another moment was, by BOOTTIME or the raw clock, whichever says less: who waits for another's lease to end
+// waits on both.
+func (now Now) Since(o Now) time.Duration { return min(now.Boot-o.Boot, now.Raw-o.Raw) }
 
 // ClockGap is how far own and cluster clock may differ for a clk() (PROTOCOL.md
 // 1, clk).
@@ -34,25 +44,52 @@ func Closing(now Now, before Stamp) Stamp {
 // everybody (PROTOCOL.md 1, Shutdown).
 const EndedBeat = math.MaxInt64
 
+// Why a session has ended, beside its deadline.
+var (
+	ErrForeignBeat = errors.New("another process beats for this session: the machine was cloned, or a snapshot of it restored")
+	ErrBeatGone    = errors.New("the session's row has gone, or shows less than was acknowledged")
+)
+
 // Session is the life sign of this proxy, on which all its terms hang
 // (PROTOCOL.md 1, Session). Once a deadline has passed it is dead for ever
 // (C5): take a new one. Every method may be called concurrently.
 type Session struct {
 	id       SessionID
 	lease    time.Duration
-	beat     atomic.Int64
 	deadline atomic.Pointer[deadline]
 	dead     atomic.Bool
+
+	mu    sync.Mutex
+	sent  []int64 // numbers of the latest beats, ascending
+	acked int64   // the highest that was acknowledged
 }
 
-// deadline is the end of the lease on both clocks (C12): a suspended machine
-// is caught by the one, a paused clock source by the other.
+// sentKept bounds the beats that a session knows for its own: of more, none can be under way.
+const sentKept = 64
+
+// saltBits are the low bits of a beat's number. They come from the clocks: the
+// number tells whose beat it is, where a machine was cloned and two processes
+// count the beats of one session.
+const saltBits = 24
+
+// deadline is the end of the lease on every clock (C12): a suspended machine is
+// caught by BOOTTIME or the wall clock, a clock that is slewed by the raw one,
+// and a machine whose clocks all stood still by the store's.
 type deadline struct {
-	boot time.Duration
-	wall Stamp
+	boot, raw   time.Duration
+	wall, store Stamp
 }
 
-func (d *deadline) passed(now Now) bool { return now.Boot >= d.boot || now.Wall >= d.wall }
+func (d *deadline) passed(now Now) bool {
+	return now.Boot >= d.boot || now.Raw >= d.raw || now.Wall >= d.wall || (d.store != 0 && now.Store >= d.store)
+}
+
+// within is the deadline, or an earlier one: so long after a moment.
+func (d deadline) within(from Now, left Stamp) *deadline {
+	own := time.Duration(left) * time.Microsecond
+	d.boot, d.raw, d.wall = min(d.boot, from.Boot+own), min(d.raw, from.Raw+own), min(d.wall, from.Wall+left)
+	return &d
+}
 
 // NewSession starts a session that is not yet valid: there is no term before
 // the first acknowledged beat.
@@ -63,40 +100,121 @@ func NewSession(id SessionID, o Options) *Session {
 // ID is the session's name in music.sessions and in lock rows.
 func (s *Session) ID() SessionID { return s.id }
 
+// Lease is how long the session is valid from the start of a beat. It is to
+// stand in music.sessions beside each beat: others may have another.
+func (s *Session) Lease() time.Duration { return s.lease }
+
 // Beat answers the number of the next beat: value and write timestamp of the
-// row (C5, beats stamped by a clock). It is false once the session is dead.
-// Read the start handed to Acked before the beat is sent.
+// row (C5, beats stamped by a clock). It counts up, whatever the clocks show. It is false once the session is dead.
+// Read the start handed to Acked before the beat is sent, and before it the
+// store's clock.
 func (s *Session) Beat(now Now) (n int64, ok bool) {
 	if s.over(now) {
 		return 0, false
 	}
-	return s.beat.Add(1), true
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.sent) > 0 {
+		n = s.sent[len(s.sent)-1] >> saltBits
+	}
+	n = (n+1)<<saltBits | salt(now)
+	if len(s.sent) == sentKept {
+		s.sent = append(s.sent[:0], s.sent[1:]...)
+	}
+	s.sent = append(s.sent, n)
+	return n, true
 }
 
-// Acked tells that beat n, begun at start, was acknowledged at QUORUM. The
+// salt is what no other process will have in the same beat: its clocks show another nanosecond.
+func salt(now Now) int64 {
+	h := fnv.New64a()
+	for _, x := range [...]int64{int64(now.Boot), int64(now.Raw), int64(now.Wall)} {
+		for ; x != 0; x >>= 8 {
+			_, _ = h.Write([]byte{byte(x)})
+		}
+	}
+	sum := h.Sum64()
+	return int64((sum ^ sum>>saltBits) & (1<<saltBits - 1))
+}
+
+// Acked tells that beat n, begun at start, was acknowledged at QUORUM, with
+// the store's clock as it was read after that. The
 // lease counts from the start, never from the acknowledgement, and an
 // acknowledgement after the deadline revives nothing (C5).
 func (s *Session) Acked(now, start Now, n int64) {
-	if n < 1 || n > s.beat.Load() || s.over(now) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.Contains(s.sent, n) || s.over(now) {
 		return
 	}
 	next := &deadline{
 		boot: start.Boot + s.lease,
+		raw:  start.Raw + s.lease,
 		wall: start.Wall + Stamp(s.lease.Microseconds()),
 	}
-	for {
-		old := s.deadline.Load()
-		if old != nil && old.boot >= next.boot {
-			return
-		}
-		if s.deadline.CompareAndSwap(old, next) {
-			s.over(now)
-			return
-		}
+	if start.Store != 0 {
+		next.store = start.Store + Stamp(s.lease.Microseconds())
 	}
+	if n < s.acked {
+		return
+	}
+	s.acked = n
+	s.deadline.Store(next)
+	s.over(now)
 }
 
-// Valid reports that the lease runs: BOOTTIME and wall clock are both before
+// Look is a read of the session's own row and of the store's clock, under way.
+type Look struct {
+	start Now
+	acked int64 // was the highest then
+}
+
+// Look begins one. The read is sent after it.
+func (s *Session) Look(start Now) Look {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Look{start, s.acked}
+}
+
+// Saw tells what a look showed: the beat in the session's own row (0: no such
+// row), read at QUORUM, and in now the store's clock. It ends the session where
+// that clock has passed the deadline, and with an error where the row is not
+// this process's own: then others may find the session dead, or another process
+// does its work. Where own clocks stood still since the beat began, they are given
+// no more time than the store's has left.
+func (s *Session) Saw(now Now, l Look, beat int64) error {
+	s.over(now)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d := s.deadline.Load(); d != nil && d.store != 0 && now.Store != 0 {
+		s.deadline.Store(d.within(l.start, d.store-now.Store))
+	}
+	s.over(now)
+	var err error
+	switch {
+	case s.dead.Load():
+	case beat < l.acked:
+		err = ErrBeatGone
+	case beat != 0 && !slices.Contains(s.sent, beat):
+		err = ErrForeignBeat
+	}
+	if err != nil {
+		s.End()
+	}
+	return err
+}
+
+// Left is how much of the lease is left by the own clock that has gone on the
+// most; 0 before the first acknowledged beat and once the session is dead.
+func (s *Session) Left(now Now) time.Duration {
+	d := s.deadline.Load()
+	if d == nil || s.over(now) {
+		return 0
+	}
+	return min(d.boot-now.Boot, d.raw-now.Raw, time.Duration(d.wall-now.Wall)*time.Microsecond)
+}
+
+// Valid reports that the lease runs: each of the clocks is before
 // the deadline. The first call that finds it passed ends the session.
 func (s *Session) Valid(now Now) bool {
 	return s.deadline.Load() != nil && !s.over(now)

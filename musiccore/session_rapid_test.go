@@ -20,14 +20,16 @@ type witness struct {
 	watch   *watch
 }
 
-// drawnClock is a BOOTTIME: it begins anywhere and runs at its own rate.
+// drawnClock is a BOOTTIME and a raw clock: they begin anywhere and run at their own rate; the BOOTTIME is slewed besides.
 type drawnClock struct {
 	start time.Duration
 	rate  float64
+	slew  float64
 }
 
-func (c drawnClock) at(real time.Duration) time.Duration {
-	return c.start + time.Duration(float64(real)*c.rate)
+func (c drawnClock) at(real time.Duration) Now {
+	raw := float64(real) * c.rate
+	return Now{Boot: c.start + time.Duration(raw*c.slew), Raw: c.start/2 + time.Duration(raw), Wall: t0}
 }
 
 // sentBeat is a beat between its start and its acknowledgement; it reaches the store in between, or never.
@@ -49,8 +51,11 @@ func newWitness(t *rapid.T, tt *testing.T) *witness {
 	o.Margin = time.Microsecond // for the rounding of this test
 	rate := rapid.Float64Range(0.9, 1.1).Draw(t, "rate")
 	w := &witness{
-		own:     drawnClock{time.Hour, rate},
-		theirs:  drawnClock{2 * time.Hour, rate * rapid.SampledFrom([]float64{1 - o.Drift, 1, 1 + o.Drift}).Draw(t, "drift")},
+		own: drawnClock{time.Hour, rate, rapid.SampledFrom([]float64{0.9, 1, 1.1}).Draw(t, "slew")},
+		theirs: drawnClock{
+			2 * time.Hour, rate * rapid.SampledFrom([]float64{1 - o.Drift, 1, 1 + o.Drift}).Draw(t, "drift"),
+			rapid.SampledFrom([]float64{0.9, 1, 1.1}).Draw(t, "slewed there"),
+		},
 		session: NewSession(session(9), o),
 		watcher: &desk{t: tt, opts: o, answers: map[OpID]Answer{}},
 	}
@@ -61,7 +66,7 @@ func newWitness(t *rapid.T, tt *testing.T) *witness {
 }
 
 // now is what the session's proxy reads. Its wall clock stands still: the worst that it can do.
-func (w *witness) now() Now { return Now{Boot: w.own.at(w.real), Wall: t0} }
+func (w *witness) now() Now { return w.own.at(w.real) }
 
 func (w *witness) pass(t *rapid.T) {
 	w.real += rapid.SampledFrom([]time.Duration{
@@ -72,8 +77,8 @@ func (w *witness) pass(t *rapid.T) {
 // edge is the last moment at which the lease of a beat runs.
 func (w *witness) edge(t *rapid.T) {
 	b := w.aBeat(t)
-	last := b.start.Boot + w.watcher.opts.SessionLease - time.Microsecond
-	w.real = max(w.real, time.Duration(float64(last-w.own.start)/w.own.rate))
+	last := b.start.Raw + w.watcher.opts.SessionLease - time.Microsecond
+	w.real = max(w.real, time.Duration(float64(last-w.own.start/2)/w.own.rate))
 }
 
 func (w *witness) start(*rapid.T) {
@@ -109,10 +114,16 @@ func (w *witness) beat(t *rapid.T) {
 	w.session.Acked(w.now(), b.start, b.n)
 }
 
+// setTheirs moves the watcher's clocks.
+func (w *witness) setTheirs() {
+	now := w.theirs.at(w.real)
+	w.watcher.now, w.watcher.rawOff = now.Boot, now.Raw-now.Boot
+}
+
 // look lets the watcher go on watching and send its reads.
 func (w *witness) look(*rapid.T) {
 	d := w.watcher
-	d.now = w.theirs.at(w.real)
+	w.setTheirs()
 	w.watch = d.core.watch(d.time(), w.session.ID())
 	d.take(d.core.Tick(d.time()))
 	for _, c := range d.open {
@@ -131,7 +142,7 @@ func (w *witness) serve(*rapid.T) {
 
 func (w *witness) reply(*rapid.T) {
 	d := w.watcher
-	d.now = w.theirs.at(w.real)
+	w.setTheirs()
 	for _, r := range w.reads {
 		if r.served {
 			d.reply(r.id, Result{Fate: Done, Beat: r.seen})
@@ -184,7 +195,7 @@ func TestLeaseArithmetic(t *testing.T) {
 		o := Defaults()
 		s := NewSession(session(1), o)
 		now, deadline, dead := Now{Boot: time.Hour, Wall: t0}, Now{}, false
-		starts := []Now{now} // by number
+		starts, numbers, latest := []Now{now}, []int64{0}, 0
 		for range rapid.IntRange(1, 30).Draw(t, "steps") {
 			step := rapid.SampledFrom([]time.Duration{0, 1000, time.Second, 4 * time.Second, 10*time.Second - 1000, 10 * time.Second}).Draw(t, "step")
 			jump := rapid.SampledFrom([]Stamp{0, 0, 0, 0, -5_000_000, 5_000_000, 3_600_000_000}).Draw(t, "jump")
@@ -194,16 +205,18 @@ func TestLeaseArithmetic(t *testing.T) {
 			}
 			dead = over()
 			if rapid.Bool().Draw(t, "beats") {
-				if _, ok := s.Beat(now); ok == dead {
+				n, ok := s.Beat(now)
+				if ok == dead {
 					t.Fatalf("a beat is %v, and dead is %v", ok, dead)
 				}
 				if !dead {
-					starts = append(starts, now)
+					starts, numbers = append(starts, now), append(numbers, n)
 				}
 			}
 			if n := rapid.IntRange(0, len(starts)-1).Draw(t, "acknowledged"); n > 0 {
-				s.Acked(now, starts[n], int64(n))
-				if end := starts[n].Boot + o.SessionLease; end > deadline.Boot && !dead {
+				s.Acked(now, starts[n], numbers[n])
+				if end := starts[n].Boot + o.SessionLease; n >= latest && !dead {
+					latest = n
 					deadline = Now{Boot: end, Wall: starts[n].Wall + Stamp(o.SessionLease.Microseconds())}
 				}
 				dead = over()

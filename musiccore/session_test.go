@@ -8,7 +8,7 @@ import (
 
 func at(d time.Duration) Now {
 	wall := t0 + Stamp(d.Microseconds())
-	return Now{Boot: d, Wall: wall, Clk: wall}
+	return Now{Boot: d, Raw: d, Wall: wall, Clk: wall}
 }
 
 func TestNoTermBeforeTheFirstAck(t *testing.T) {
@@ -17,7 +17,7 @@ func TestNoTermBeforeTheFirstAck(t *testing.T) {
 		t.Fatal("valid without a beat")
 	}
 	n, ok := s.Beat(at(0))
-	if n != 1 || !ok || s.Valid(at(0)) {
+	if n>>saltBits != 1 || !ok || s.Valid(at(0)) {
 		t.Fatal("a beat that is only sent gives nothing")
 	}
 	s.Acked(at(1), at(0), n)
@@ -79,10 +79,14 @@ func TestC12EitherClockEndsTheLease(t *testing.T) {
 	for name, now := range map[string]Now{
 		"suspended: boot goes on": {Boot: 11 * time.Second, Wall: t0},
 		"wall jumps ahead":        {Boot: time.Second, Wall: t0 + Stamp(time.Hour.Microseconds())},
+		"the others are slewed":   {Boot: time.Second, Raw: 10 * time.Second, Wall: t0},
+		"all own clocks stopped":  {Store: t0 + Stamp((11 * time.Second).Microseconds())},
 	} {
 		s := NewSession(session(1), Defaults())
-		n, _ := s.Beat(at(0))
-		s.Acked(at(0), at(0), n)
+		start := at(0)
+		start.Store = t0 + 1000
+		n, _ := s.Beat(start)
+		s.Acked(at(0), start, n)
 		if s.Valid(now) || !s.Dead() {
 			t.Errorf("%s: still valid", name)
 		}
@@ -129,4 +133,132 @@ func TestSessionUnderRace(t *testing.T) {
 		})
 	}
 	g.Wait()
+}
+
+// begin is a beat with its look before it: the start, the number, and the store's clock beside them.
+func begin1(s *Session, now, store time.Duration) (start Now, n int64) {
+	start = at(now)
+	start.Store = storeAt(store)
+	n, _ = s.Beat(start)
+	return start, n
+}
+
+func storeAt(d time.Duration) Stamp { return t0/2 + Stamp(d.Microseconds()) }
+
+// look is one that begins and ends at the same moment.
+func look1(s *Session, now, store time.Duration, beat int64) error {
+	seen := at(now)
+	seen.Store = storeAt(store)
+	return s.Saw(seen, s.Look(at(now)), beat)
+}
+
+// A machine whose clocks all stood still, a paused hypervisor's or a snapshot's: only the store's clock knows, and it is asked
+// before the beat and after its acknowledgement. Nobody can have found the session dead at the moment of that second look.
+func TestAcknowledgedAfterAllClocksStoodStill(t *testing.T) { // C12
+	for name, stood := range map[string]struct{ before, after time.Duration }{
+		"before the beat":             {8 * time.Second, 8 * time.Second},
+		"between look and the answer": {0, 8 * time.Second},
+	} {
+		s := NewSession(session(1), Defaults())
+		start, n := begin1(s, 0, 0)
+		s.Acked(at(0), start, n)
+		if err := look1(s, 3*time.Second, 3*time.Second+stood.before, n); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		start, n = begin1(s, 3*time.Second, 3*time.Second+stood.before)
+		now := at(3 * time.Second)
+		now.Store = storeAt(3*time.Second + stood.after)
+		s.Acked(now, start, n)
+		if s.Valid(at(3*time.Second)) || !s.Dead() {
+			t.Errorf("%s: valid though others may have found it dead", name)
+		}
+	}
+}
+
+// What own clocks stood still is taken off what is left of the lease, at the next look.
+func TestTheStoresClockShortensTheLease(t *testing.T) { // C12
+	s := NewSession(session(1), Defaults())
+	start, n := begin1(s, 0, 0)
+	s.Acked(at(0), start, n)
+	if err := look1(s, 2*time.Second, 7*time.Second, n); err != nil {
+		t.Fatal(err)
+	}
+	if left := s.Left(at(2 * time.Second)); left != 3*time.Second {
+		t.Fatalf("%v are left of the lease, and 3s by the store's clock", left)
+	}
+	if err := look1(s, 4*time.Second, 9*time.Second-1000, n); err != nil || !s.Valid(at(4*time.Second)) {
+		t.Fatal("not valid", err)
+	}
+	if s.Valid(at(5 * time.Second)) {
+		t.Fatal("valid when the store's clock has passed the deadline")
+	}
+}
+
+// Two processes with one session, a cloned machine's: each sees a beat that it has not sent, and the one that sees it first gives up.
+func TestASessionOfTwoProcesses(t *testing.T) {
+	one, two := NewSession(session(1), Defaults()), NewSession(session(1), Defaults())
+	first, n := begin1(one, 0, 0)
+	one.Acked(at(0), first, n)
+	two.Acked(at(0), first, func() int64 { _, n := begin1(two, 0, 0); return n }())
+	if err := look1(two, time.Second, time.Second, n); err != nil {
+		t.Fatalf("the beat of before is of both: %v", err)
+	}
+	start, n := begin1(one, 3*time.Second, 3*time.Second)
+	one.Acked(at(3*time.Second), start, n)
+	_, other := begin1(two, 3*time.Second+1, 3*time.Second) // its clocks show another moment: another number, that is not written yet
+	if other == n {
+		t.Fatal("both send the same beat")
+	}
+	if err := look1(two, 3*time.Second+1, 3*time.Second, n); err != ErrForeignBeat || !two.Dead() {
+		t.Fatalf("a beat of another process is taken for its own: %v", err)
+	}
+	if err := look1(one, 4*time.Second, 4*time.Second, n); err != nil || !one.Valid(at(4*time.Second)) {
+		t.Fatalf("the other one, which goes on alone: %v", err)
+	}
+}
+
+// A row that is no more is a session that others find dead, if its beats cannot be seen: it ends.
+func TestASessionWhoseRowHasGone(t *testing.T) {
+	s := NewSession(session(1), Defaults())
+	if err := look1(s, 0, 0, 0); err != nil {
+		t.Fatalf("before its first beat there is no row: %v", err)
+	}
+	start, n := begin1(s, 0, 0)
+	under := s.Look(at(0)) // may show the row of before the beat
+	s.Acked(at(0), start, n)
+	if err := s.Saw(at(1), under, 0); err != nil {
+		t.Fatalf("a look of before the acknowledgement: %v", err)
+	}
+	if err := look1(s, 2, 2, 0); err != ErrBeatGone || !s.Dead() {
+		t.Fatalf("the row has gone: %v", err)
+	}
+	s = NewSession(session(2), Defaults())
+	start, n = begin1(s, 0, 0)
+	s.Acked(at(0), start, n)
+	if err := look1(s, 1, 1, EndedBeat); err != ErrForeignBeat || !s.Dead() {
+		t.Fatalf("somebody has written that it ended: %v", err)
+	}
+}
+
+// A proxy with another session lease: the longer one counts, whoever has it.
+func TestTheLongerLeaseCounts(t *testing.T) { // A setting that changes from proxy to proxy breaks nothing.
+	for _, own := range []time.Duration{5 * time.Second, 10 * time.Second, 30 * time.Second} {
+		for _, lease := range []time.Duration{0, 5 * time.Second, 10 * time.Second, 30 * time.Second} {
+			d := newDesk(t, func(o *Options) { o.SessionLease = own })
+			w := d.core.watch(d.time(), session(9))
+			since := d.now
+			for !w.dead {
+				for _, c := range d.open {
+					d.core.Reply(d.time(), c.ID, Result{Fate: Done, Beat: 7, Lease: lease})
+				}
+				d.open = nil
+				d.now += 100 * time.Millisecond
+				d.core.watch(d.time(), session(9))
+				d.take(d.core.Tick(d.time()))
+			}
+			if stood := d.now - since; stood < max(own, lease) || stood > max(own, lease)*11/10+2*time.Second {
+				t.Errorf("own lease %v, the session's %v: dead after %v", own, lease, stood)
+			}
+		}
+	}
 }

@@ -35,12 +35,14 @@ const (
 	pause                      // a process stops for a while
 	cutOff                     // a process reaches the lock store with nothing for a while
 	suspend                    // … and its BOOTTIME with it, against all rules: the wall clock knows
+	freeze                     // … and every clock of its machine with it
 	crash                      // a process dies and comes back as another
 	shutdown                   // a process ends in order
 	wallJump                   // its wall clock jumps, either way
 	clkJump                    // its clk() jumps, either way
 	clkGone                    // its clocks differ too much for new terms
 	clockRate                  // its clocks run at another rate, within eps
+	clockSlewed                // its BOOTTIME and wall clock are slewed, by up to 10 %
 	clockWild                  // … and beyond
 	schemaEvent                // a table was altered
 	closedRaised               // plain writes, and then a later closed
@@ -72,7 +74,7 @@ func (f fault) String() string {
 		"lock row unread", "lock row read late", "beat late and unheard", "beat late", "beat acknowledged late", "beat read slowly", "beat unread",
 		"mutation missed by a replica", "mutation late", "mutation hinted", "mutation doubled", "acknowledgement lost",
 		"acknowledgement late", "data unread", "replica away", "key too large", "proxy paused", "proxy cut off",
-		"proxy suspended with its boot clock", "proxy crashed", "proxy shut down", "wall clock jump", "clk() jump", "clocks differ", "clock rate within eps",
+		"proxy suspended with its boot clock", "proxy stopped with all its clocks", "proxy crashed", "proxy shut down", "wall clock jump", "clk() jump", "clocks differ", "clock rate within eps", "clocks slewed",
 		"clock rate beyond eps", "schema event", "closed raised", "table taken for dropped", "put sent late", "put refused",
 		"reference forged", "End twice", "client gone",
 		"client slow", "client forgets", "client moves", "client fills a window", "peer message lost", "peer message late",
@@ -179,12 +181,12 @@ func (s *sim) swarm() {
 // themes are faults that bring about together what none brings about alone.
 func themes() [][]fault {
 	return [][]fault{
-		{forces, commitMissed, rowLate, lwtDeaf},                                                        // strict tables
-		{beatLost, beatLate, beatDeaf, beatOld, cutOff, clockRate, pause, suspend, wallJump},            // leases
-		{closedRaised, dataMissed, dataLate, dataHinted, dataDeaf, clientMany},                          // plain writes
-		{commitMissed, lwtLost, lwtDeaf, rowLate, rowLost, crash, tableLost},                            // lock rows
-		{dataDeaf, ackLate, putLate, dataLate, dataUnread, endTwice, clientMany, pause},                 // unsettled puts
-		{crash, shutdown, clientMoves, ownerLeaves, peerLost, peerLate, clientSlow, refForged, beatOld}, // takeovers
+		{forces, commitMissed, rowLate, lwtDeaf}, // strict tables
+		{beatLost, beatLate, beatDeaf, beatOld, cutOff, clockRate, clockSlewed, pause, suspend, freeze, wallJump}, // leases
+		{closedRaised, dataMissed, dataLate, dataHinted, dataDeaf, clientMany},                                    // plain writes
+		{commitMissed, lwtLost, lwtDeaf, rowLate, rowLost, crash, tableLost},                                      // lock rows
+		{dataDeaf, ackLate, putLate, dataLate, dataUnread, endTwice, clientMany, pause},                           // unsettled puts
+		{crash, shutdown, clientMoves, ownerLeaves, peerLost, peerLate, clientSlow, refForged, beatOld},           // takeovers
 	}
 }
 
@@ -194,8 +196,8 @@ func (s *sim) theme(n int) {
 		s.mix[f] = uint8(3 + s.world.n(6))
 	}
 	s.strict = s.strict || n == 0
-	if n == 1 && s.world.n(3) == 0 {
-		s.wild = true
+	if n == 1 {
+		s.wild = s.world.n(3) != 0
 		s.mix[clientMany] = 6
 	}
 }

@@ -169,7 +169,7 @@ func (c *checker) passing(from, to *Row) {
 		if from.Owner != (SessionID{}) && r == from.Head {
 			id = from.Owner
 		}
-		if p := c.s.born[id]; p != nil && p.session.id == id && p.valid() && !c.s.wild {
+		if p := c.s.born[id]; p != nil && p.session.id == id && p.valid() && !c.s.wild && !p.suspect() {
 			c.s.fail("I11: reference %d of the living session %x is passed over", r, id[:2])
 		}
 	}
@@ -289,6 +289,8 @@ func (c *checker) told(p *proxy, tk Ticket, h moment) bool {
 	switch after := max(h.entered, h.opened); {
 	case (after > tk.Ref || other) && c.s.wild && !c.s.strict:
 		c.s.met(wildTold)
+		return false
+	case (after > tk.Ref || other) && p.suspect() && !c.s.strict:
 		return false
 	case h.entered > tk.Ref:
 		c.s.fail("I3: reference %d is told an outcome after %d has entered", tk.Ref, h.entered)
@@ -450,6 +452,11 @@ func (c *checker) granted(p *proxy, h *history, n Note) {
 		return
 	}
 	s.tell("proxy %d GRANTS %s to %d, base %d, dirty %v", p.n, n.Key.PK, n.Ref, t.base-t0, t.dirty)
+	row := s.store.row(n.Key).latest()
+	passed := h.tenure(row.Head) != h.tenure(n.Ref) || c.window(n.Key, row.Base).root != c.window(n.Key, t.base).root
+	if p.suspect() && (passed || n.Ref < h.opened) {
+		return
+	}
 	if by, twice := h.holder[n.Ref]; twice && (by == p.session.id || (n.What == Granted && !s.wild)) {
 		s.fail("C15/E1: reference %d is granted twice", n.Ref)
 	}
@@ -469,12 +476,11 @@ func (c *checker) granted(p *proxy, h *history, n Note) {
 		s.fail("E1: reference %d is granted after %d", n.Ref, h.opened)
 	}
 	h.opened = n.Ref
-	row := s.store.row(n.Key).latest()
 	inside := h.tenure(n.Ref) != n.Ref
 	s.metIf(inside, handedOver)
 	s.metIf(inside && t.dirty && !t.synced, handedDirty)
 	s.metIf(inside && c.window(n.Key, t.base).root != t.base, handedRenewed)
-	if h.tenure(row.Head) != h.tenure(n.Ref) || c.window(n.Key, row.Base).root != c.window(n.Key, t.base).root {
+	if passed {
 		s.fail("I2/E1: reference %d is granted on base %d, but the row is %s", n.Ref, t.base-t0, brief(row))
 	}
 	s.metIf(t.dirty, grantedDirty)
@@ -504,7 +510,7 @@ func (c *checker) answer(p *proxy, k Key, ref LockRef, a Answer) {
 	case a.Err == nil && a.Grant.State == Held && c.key(k).lost[a.Grant.Ref]:
 		c.s.fail("E9: reference %d was told to be lost, and then HELD", a.Grant.Ref)
 	}
-	if a.Err == nil && a.Grant.State == Held && c.key(k).holder[a.Grant.Ref] != p.session.id && !c.s.wild {
+	if a.Err == nil && a.Grant.State == Held && c.key(k).holder[a.Grant.Ref] != p.session.id && !c.s.wild && !p.suspect() {
 		c.s.fail("E1: reference %d is told HELD and was not granted", a.Grant.Ref)
 	}
 }
@@ -518,6 +524,10 @@ func (c *checker) verdicts(p *proxy) {
 		c.dead[x] = true
 		c.s.tell("proxy %d finds session %x dead", p.n, x[:2])
 		if owner.session.id != x || !owner.valid() {
+			continue
+		}
+		if owner.suspect() {
+			c.s.met(frozenDead)
 			continue
 		}
 		if !c.s.wild {

@@ -6,6 +6,7 @@ import "time"
 type proxy struct {
 	chance
 	n       int
+	opts    Options
 	core    *Core
 	session *Session
 	life    int
@@ -16,6 +17,7 @@ type proxy struct {
 	waits   map[OpID]wait
 	lastOp  OpID
 	clocks  clocks
+	frozen  time.Duration // its clocks stood still until then, and no look at the store's clock has been answered since; 0: no
 	lwts    map[Key]*sent
 	fallen  int // verdicts of Dead(x) that were looked at
 }
@@ -31,10 +33,12 @@ type wait struct {
 // clocks are those of one process. clk hardly moves but in jumps, so that
 // windows meet by arithmetic and not by the clock's grace.
 type clocks struct {
-	rate    float64
+	rate    float64       // of the raw clock
+	slew    float64       // of BOOTTIME and the wall clock, against the raw one
 	since   time.Duration // when it had that rate first
 	boot    time.Duration // … and showed this
-	stopped time.Duration // it stood still for so long
+	stopped time.Duration // BOOTTIME stood still for so long
+	halted  time.Duration // … and the raw clock
 	mayStop bool          // its BOOTTIME may stand still; else its wall clock may jump back
 	wall    Stamp         // how far it is off
 	skew    Stamp         // clk() likewise
@@ -43,8 +47,9 @@ type clocks struct {
 
 func (p *proxy) time() Now {
 	s, c := p.s, &p.clocks
-	real := time.Duration(float64(s.now-c.since) * c.rate)
-	n := Now{Boot: c.boot + real - c.stopped, Wall: t0 + Stamp((c.since + real).Microseconds()) + c.wall}
+	raw := float64(s.now-c.since) * c.rate
+	slewed := time.Duration(raw * c.slew)
+	n := Now{Boot: c.boot + slewed - c.stopped, Raw: c.boot/2 + time.Duration(raw) - c.halted, Wall: t0 + Stamp((c.since + slewed).Microseconds()) + c.wall}
 	if s.now >= c.gone {
 		n.Clk = p.clk()
 	}
@@ -66,7 +71,7 @@ const (
 // much more.
 func (p *proxy) setClocks() {
 	s := p.s
-	c := clocks{rate: 1, since: s.now, boot: s.now + time.Duration(p.chance.n(1000))*time.Second, mayStop: p.chance.n(2) == 0}
+	c := clocks{rate: 1, slew: 1, since: s.now, boot: s.now + time.Duration(p.chance.n(1000))*time.Second, mayStop: p.chance.n(2) == 0}
 	c.skew = p.between(-1000, 1000)
 	eps := s.opts.Drift * 0.99
 	switch {
@@ -75,26 +80,48 @@ func (p *proxy) setClocks() {
 	case p.strikes(clockRate, 2):
 		c.rate = 1 + eps*float64(p.chance.n(5))/4
 	}
+	if p.strikes(clockSlewed, 2) {
+		c.slew = 0.9 + float64(p.chance.n(5))/20
+	}
 	p.clocks = c
 }
 
 func (p *proxy) boot() {
 	p.life++
-	p.waits, p.tick, p.fallen, p.cut = map[OpID]wait{}, 0, 0, 0
+	p.waits, p.tick, p.fallen, p.cut, p.frozen = map[OpID]wait{}, 0, 0, 0, 0
 	p.lwts = map[Key]*sent{}
 	p.setClocks()
+	p.setOptions()
 	p.newSession()
-	p.core = New(p.session, p.s.opts)
+	p.core = New(p.session, p.opts)
 	p.take(p.core.Closed(p.time(), [16]byte{}, p.s.closed))
 	p.take(p.core.Strict(p.time(), [16]byte{}, p.s.strict))
 	p.beat()
+}
+
+// setOptions are a process's own: nothing rests on that all have the same.
+func (p *proxy) setOptions() {
+	p.opts = p.s.opts
+	switch p.chance.n(4) {
+	case 0:
+		p.opts.SessionLease *= 2
+	case 1:
+		p.opts.SessionLease += p.opts.SessionLease / 4
+	}
+	if p.chance.n(4) == 0 {
+		p.opts.Retain, p.opts.ClientLease = 50*time.Millisecond, time.Second
+	}
+	if p.opts.SessionLease != p.s.opts.SessionLease {
+		p.s.met(otherLease)
+	}
 }
 
 func (p *proxy) newSession() {
 	s := p.s
 	s.lives++
 	id := SessionID{byte(s.lives), byte(s.lives >> 8)}
-	p.session = NewSession(id, s.opts)
+	p.session = NewSession(id, p.opts)
+	s.store.leases[id] = p.opts.SessionLease
 	s.born[id] = p
 	s.tell("proxy %d lives as session %x", p.n, id[:2])
 }
@@ -121,30 +148,68 @@ func (p *proxy) hears(life int, do func()) {
 	}
 }
 
+// beat looks at the own row and the store's clock, writes a beat, and looks again.
 func (p *proxy) beat() {
-	start := p.time()
-	n, ok := p.session.Beat(start)
-	if !ok {
+	if p.session.Dead() || !p.session.notPassed(p.time()) {
 		p.s.met(sessionDied)
 		p.newSession()
 		p.take(p.core.Rejoin(p.time(), p.session))
-		n, _ = p.session.Beat(start)
 	}
-	mine, life := p.session, p.life
-	x := p.fork()
-	if p.s.now >= p.cut {
-		p.s.store.writeBeat(&x, mine.id, n, func() { p.hears(life, func() { p.acked(mine, start, n) }) })
-	}
-	p.after(p.s.opts.SessionLease/3, p.beat)
+	mine, x, life := p.session, p.fork(), p.life
+	p.look(&x, mine, func(start Now) {
+		n, ok := mine.Beat(start)
+		if !ok {
+			return
+		}
+		p.s.store.writeBeat(&x, mine.id, n, func() {
+			p.hears(life, func() { p.ack(&x, mine, start, n) })
+		})
+	})
+	p.after(p.opts.SessionLease/3, p.beat)
 }
 
+// ack looks once more: what was acknowledged counts by the store's clock too.
+func (p *proxy) ack(x *chance, mine *Session, start Now, n int64) {
+	var look Look
+	look = p.look(x, mine, func(now Now) {
+		p.acked(mine, now, start, n)
+		_ = mine.Saw(now, look, n)
+	})
+}
+
+// look reads the own row and the store's clock.
+func (p *proxy) look(x *chance, mine *Session, then func(now Now)) Look {
+	life, look, begun := p.life, mine.Look(p.time()), p.s.now
+	if begun < p.cut {
+		return look
+	}
+	p.s.store.look(x, mine.id, func(beat int64, clock Stamp) {
+		p.hears(life, func() {
+			now := p.time()
+			now.Store = clock
+			if err := mine.Saw(now, look, beat); err != nil {
+				p.s.fail("C5: %v", err)
+			}
+			if mine == p.session && begun >= p.frozen {
+				p.frozen = 0
+			}
+			then(now)
+		})
+	})
+	return look
+}
+
+// suspect: a clock stood still, and nothing here can tell yet: what is told until the next look at the store's clock may be
+// wrong, unless the table is strict (docs/guarantees.md, Leases and clocks).
+func (p *proxy) suspect() bool { return p.frozen != 0 }
+
 // acked is I9: whom others have found dead never becomes valid again.
-func (p *proxy) acked(mine *Session, start Now, n int64) {
-	if mine.Dead() || !mine.notPassed(p.time()) {
+func (p *proxy) acked(mine *Session, now, start Now, n int64) {
+	if mine.Dead() || !mine.notPassed(now) {
 		p.s.met(ackedTooLate)
 	}
-	mine.Acked(p.time(), start, n)
-	if p.s.check.dead[mine.id] && p.valid() && mine == p.session && !p.s.wild {
+	mine.Acked(now, start, n)
+	if p.s.check.dead[mine.id] && p.valid() && mine == p.session && !p.s.wild && !p.suspect() {
 		p.s.fail("I9/C5: session %x was found dead and is valid again", mine.id[:2])
 	}
 }
@@ -203,13 +268,23 @@ func (p *proxy) halts() {
 		return
 	}
 	switch {
+	case !s.blind() && p.strikes(freeze, 2):
+		p.clocks.stop(by)
+		p.clocks.wall -= Stamp(time.Duration(float64(by) * p.clocks.rate * p.clocks.slew).Microseconds())
+		p.frozen = s.now + by
 	case p.clocks.mayStop && p.strikes(suspend, 4):
-		p.clocks.stopped += time.Duration(float64(by) * p.clocks.rate)
+		p.clocks.stop(by)
 	case s.wild && p.happens(pause):
 	case !p.strikes(pause, 2):
 		return
 	}
 	p.paused = max(p.paused, s.now+by)
+}
+
+// stop lets BOOTTIME and the raw clock stand still for so long.
+func (c *clocks) stop(by time.Duration) {
+	c.stopped += time.Duration(float64(by) * c.rate * c.slew)
+	c.halted += time.Duration(float64(by) * c.rate)
 }
 
 // schema is what a process hears, or believes to hear, of the table.
@@ -301,8 +376,8 @@ func (p *proxy) take(fx Effects) {
 	s := p.s
 	p.digest(fx)
 	for _, a := range fx.Alarms {
-		if s.wild && a.Rule == "I3" {
-			s.met(wildAlarm)
+		if (s.wild || p.suspect()) && a.Rule == "I3" {
+			s.metIf(s.wild, wildAlarm)
 			continue
 		}
 		s.fail("alarm %s: %s", a.Rule, a.Text)
@@ -326,7 +401,7 @@ func (p *proxy) wakeAt(wake time.Duration) {
 		return
 	}
 	p.tick = wake
-	d := time.Duration(float64(wake-p.time().Boot)/p.clocks.rate) + 1
+	d := time.Duration(float64(wake-p.time().Boot)/p.clocks.rate/p.clocks.slew) + 1
 	p.after(max(d, time.Millisecond), func() {
 		p.tick = 0
 		p.take(p.core.Tick(p.time()))

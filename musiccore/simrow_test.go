@@ -305,9 +305,34 @@ func (st *simStore) readBeat(x *chance, id SessionID, back func(Result)) {
 	}
 	s.after(ask, func() {
 		n := st.beats[id]
-		s.after(answer, func() { back(Result{Fate: Done, Beat: n}) })
+		s.after(answer, func() { back(Result{Fate: Done, Beat: n, Lease: st.leases[id]}) })
 	})
 }
+
+// look is a session's read of its own row and of the store's clock.
+func (st *simStore) look(x *chance, id SessionID, back func(beat int64, clock Stamp)) {
+	s := st.s
+	if x.strikes(beatUnread, 20) {
+		return
+	}
+	ask, answer := x.ms(5), x.ms(5)
+	if x.strikes(beatOld, 8) {
+		ask, answer = x.slow(), x.slow()
+	}
+	s.after(ask, func() {
+		n, clock := st.beats[id], t0+Stamp(s.now.Microseconds())+storeAhead
+		if s.blind() {
+			clock = 0
+		}
+		s.after(answer, func() { back(n, clock) })
+	})
+}
+
+// blind: no proxy can read the store's clock in this run, which would catch what its own clocks are to show. They do not stand still then.
+func (s *sim) blind() bool { return s.wild || mixed(uint64(s.seed)+1)%3 == 0 }
+
+// storeAhead is how far the store's clock is off: nothing rests on that.
+const storeAhead = Stamp(7_000_000)
 
 // writeBeat writes a beat with its number as the write timestamp: an older
 // one that comes later is nobody's.

@@ -86,6 +86,7 @@ type simStore struct {
 	rows     map[Key]*lockRow
 	datas    map[Key]*keyData
 	beats    map[SessionID]int64
+	leases   map[SessionID]time.Duration // as they stand beside the beats
 }
 
 var errSim = errors.New("the simulated store does not answer")
@@ -93,7 +94,7 @@ var errSim = errors.New("the simulated store does not answer")
 func newSimStore(s *sim) *simStore {
 	st := &simStore{
 		s: s, replicas: 3, repair: s.world.n(2) == 0, home: s.world.n(2) == 0,
-		rows: map[Key]*lockRow{}, datas: map[Key]*keyData{}, beats: map[SessionID]int64{},
+		rows: map[Key]*lockRow{}, datas: map[Key]*keyData{}, beats: map[SessionID]int64{}, leases: map[SessionID]time.Duration{},
 	}
 	if s.world.n(4) == 0 {
 		st.replicas = 5

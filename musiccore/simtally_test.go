@@ -19,6 +19,8 @@ const (
 	wildAlarm
 	wildTold
 	wildDead
+	otherLease
+	frozenDead
 	lwtAfterDeath
 	commitOnOne
 	partialRow
@@ -76,6 +78,7 @@ func (l landmark) String() string {
 		"a session died while its process lived", "a beat was acknowledged after the deadline", "a crash in a Synch",
 		"a crash in an LWT", "a session was ended while it held", "beyond eps: a term was taken from a valid session",
 		"beyond eps: an outcome told after the successor entered", "beyond eps: a valid session found dead",
+		"a proxy with another session lease", "all clocks stopped: a session found dead that knows nothing of it",
 		"an LWT applied after its session's death", "a commit known to one replica at most", "a lock row without one of its registers",
 		"a QUORUM read that missed the newest commit", "a stale LOCAL_ONE read", "a LOCAL_ONE read with a commit missing before its newest",
 		"Synch repeated", "Synch of an unsettled put inside a term", "a term settled before its release",

@@ -90,7 +90,7 @@ func TestTakeoverWaitsUntilTheOwnerIsDead(t *testing.T) {
 			s.run()
 		}
 	}
-	if d.now < time.Hour+d.opts.DeadAfter() {
+	if d.now < time.Hour+d.opts.DeadAfter(0) {
 		t.Fatalf("dead after %v", d.now-time.Hour)
 	}
 	op := d.lock(Request{Ref: 1})

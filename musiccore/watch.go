@@ -12,17 +12,18 @@ const watchFor = 5 * time.Second
 const fallenKept = 256
 
 // watch is Dead(x) of PROTOCOL.md 1: the beat of another session, observed by
-// one's own BOOTTIME only. The interval counts from the END of the read that
+// one's own BOOTTIME and raw clock only. The interval counts from the END of the read that
 // first showed a value to the START of a later one that still shows it (C5);
 // absence is a value like another.
 type watch struct {
 	c      *Core
 	id     SessionID
-	cmd    CommandID     // the read under way
-	start  time.Duration // not after its start
+	cmd    CommandID // the read under way
+	start  Now       // not after its start
 	seen   bool
 	beat   int64
-	since  time.Duration // not before the end of the first read of beat
+	lease  time.Duration // as the session says
+	since  Now           // not before the end of the first read of beat
 	dead   bool
 	deadAt time.Duration
 	wanted time.Duration
@@ -52,7 +53,7 @@ func (w *watch) due(now Now) {
 		delete(w.c.watches, w.id)
 		return
 	}
-	w.start = now.Boot
+	w.start = now
 	w.cmd = w.c.do(Key{}, ReadBeat{Session: w.id})
 	w.c.running[w.cmd] = w
 }
@@ -64,12 +65,13 @@ func (w *watch) reply(now Now, _ CommandID, r Result) {
 	if r.Fate != Done {
 		return
 	}
+	w.lease = max(w.lease, r.Lease)
 	switch {
 	case r.Beat == EndedBeat:
 		w.fall(now)
 	case !w.seen || r.Beat != w.beat:
-		w.seen, w.beat, w.since = true, r.Beat, now.Boot
-	case w.start-w.since >= w.c.opts.DeadAfter():
+		w.seen, w.beat, w.since = true, r.Beat, now
+	case w.start.Since(w.since) >= w.deadAfter():
 		w.fall(now)
 	}
 }
@@ -80,11 +82,14 @@ func (w *watch) again(now Now) {
 		return
 	}
 	at := now.Boot + beatEvery
-	if last := w.since + w.c.opts.DeadAfter(); w.seen && last > now.Boot {
+	if last := w.since.Boot + w.deadAfter(); w.seen && last > now.Boot {
 		at = min(at, last)
 	}
 	w.c.timers.set(&w.timer, at)
 }
+
+// deadAfter is how long the beat must stand still.
+func (w *watch) deadAfter() time.Duration { return w.c.opts.DeadAfter(w.lease) }
 
 // fall makes the verdict: it is for ever, since a session never comes back.
 func (w *watch) fall(now Now) {
@@ -103,8 +108,16 @@ func (w *watch) fall(now Now) {
 // that ended by itself is known to be dead then.
 func (c *Core) observe(now Now, x SessionID) (known, dead bool) {
 	w := c.watch(now, x)
-	w.wanted = max(w.wanted, now.Boot+2*c.opts.DeadAfter())
+	w.wanted = max(w.wanted, now.Boot+2*w.deadAfter())
 	return w.seen || w.dead, w.dead
+}
+
+// deadAfter is how long a session's beat must stand still, as far as is known.
+func (c *Core) deadAfter(x SessionID) time.Duration {
+	if w := c.watches[x]; w != nil {
+		return w.deadAfter()
+	}
+	return c.opts.DeadAfter(0)
 }
 
 // dead reports a verdict already made.

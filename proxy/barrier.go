@@ -42,7 +42,7 @@ func (s *schema) barrier(ctx context.Context, t *dataTable, version gocql.UUID) 
 	if s.left != nil {
 		return []string{thisOne}, nil
 	}
-	if late, err = s.life.lagging(ctx, version); err != nil || len(late) > 0 {
+	if late, err = s.life.lagging(ctx, version, t.named); err != nil || len(late) > 0 {
 		return late, err
 	}
 	return nil, s.raise(ctx, t, known.text)
@@ -59,6 +59,9 @@ func (t *dataTable) closing(now musiccore.Now) musiccore.Stamp {
 
 // raise writes a new closed beside the settings, unless another proxy was first: then the next refresh sees what it wrote.
 func (s *schema) raise(ctx context.Context, t *dataTable, old string) error {
+	if err := s.life.look(ctx); err != nil { // the clocks may have stood still since the last one
+		return fmt.Errorf("raise closed of %s: %w", t, err)
+	}
 	now := s.clock.now()
 	if now.Clk == 0 {
 		return errNoClock

@@ -56,7 +56,8 @@ func (s *schema) readTables(ctx context.Context) (all []*dataTable, names map[st
 		}
 		t := &dataTable{keyspace: keyspace, name: name, id: id, mortal: ttl > 0}
 		t.readComment(comment)
-		t.marked = t.marked || s.byName(keyspace, name)
+		t.named = !t.marked && s.byName(keyspace, name)
+		t.marked = t.marked || t.named
 		switch {
 		case slices.Contains(flags, "counter"):
 			t.refused = "it is a counter table"

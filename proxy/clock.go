@@ -22,7 +22,8 @@ type clock struct {
 // now reads all clocks at once.
 func (c *clock) now() musiccore.Now {
 	wall := time.Now()
-	n := musiccore.Now{Boot: boottime(), Wall: musiccore.Stamp(wall.UnixMicro())}
+	n := instant()
+	n.Wall = musiccore.Stamp(wall.UnixMicro())
 	ahead := time.Duration(c.ahead.Load())
 	if c.known.Load() && ahead.Abs() <= musiccore.ClockGap {
 		n.Clk = musiccore.Stamp(wall.Add(min(0, ahead+maxClockLead)).UnixMicro())
@@ -36,12 +37,21 @@ func (c *clock) observe(before, after, cluster time.Time) {
 	c.known.Store(true)
 }
 
+// instant reads the clocks by which leases are judged (PROTOCOL.md 3, C12).
+func instant() musiccore.Now {
+	return musiccore.Now{Boot: boottime(), Raw: monotonic(unix.CLOCK_MONOTONIC_RAW)}
+}
+
 // boottime is CLOCK_BOOTTIME, which goes on while the machine is suspended: Go's own monotonic clock stops, and a lease judged by
-// it would outlive itself (PROTOCOL.md 3, C12).
-func boottime() time.Duration {
+// it would outlive itself.
+func boottime() time.Duration { return monotonic(unix.CLOCK_BOOTTIME) }
+
+// monotonic reads a clock. CLOCK_MONOTONIC_RAW is the one that nobody slews: all others may run faster or slower by a tenth, for as
+// long as a daemon takes to correct them.
+func monotonic(clock int32) time.Duration {
 	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
-		panic(fmt.Sprintf("CLOCK_BOOTTIME: %v", err)) // Linux has had it since 2.6.39
+	if err := unix.ClockGettime(clock, &ts); err != nil {
+		panic(fmt.Sprintf("clock %d: %v", clock, err)) // Linux has had these since 2.6.39
 	}
 	return time.Duration(ts.Nano())
 }

@@ -29,7 +29,7 @@ func TestClosing(t *testing.T) {
 // Between the moment when a table is closed to plain writes here and the moment when closed is known, this proxy writes no lock
 // row that looks clean: the plain writes of others may not have ended.
 func TestNoLockRowIsCleanUntilClosedIsKnown(t *testing.T) {
-	now := musiccore.Now{Boot: time.Minute, Wall: 1 << 50, Clk: 1 << 50}
+	now := musiccore.Now{Boot: time.Minute, Raw: time.Minute, Wall: 1 << 50, Clk: 1 << 50}
 	options := musiccore.Defaults()
 	session := musiccore.NewSession(musiccore.SessionID{1}, options)
 	beat, _ := session.Beat(now)

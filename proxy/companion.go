@@ -28,6 +28,7 @@ type dataTable struct {
 	settings       frontend.Settings
 	closed         musiccore.Stamp // no plain write is stamped at or above it (PROTOCOL.md 1, D)
 	marked         bool            // the comment, or a pattern of the configuration, says that it is critical
+	named          bool            // the pattern alone
 	made           bool            // the companion is there
 	companionID    uuid.UUID       // … under this id; nobody's where it is not there
 	refused        string          // why it cannot be locked

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 
@@ -144,14 +145,15 @@ func queueOf(r musiccore.Row) []queued {
 
 func (x *executor) readBeat(ctx context.Context, id musiccore.SessionID) musiccore.Result {
 	var beat *int64
-	err := x.session.Query("SELECT beat FROM music.sessions WHERE session = ?", gocql.UUID(id)).Consistency(gocql.Quorum).ScanContext(ctx, &beat)
+	var lease int64
+	err := x.session.Query("SELECT beat, lease FROM music.sessions WHERE session = ?", gocql.UUID(id)).Consistency(gocql.Quorum).ScanContext(ctx, &beat, &lease)
 	switch {
 	case errors.Is(err, gocql.ErrNotFound), err == nil && beat == nil:
 		return musiccore.Result{Fate: musiccore.Done}
 	case err != nil:
 		return musiccore.Result{Cause: fmt.Errorf("read beat: %w", err)}
 	}
-	return musiccore.Result{Fate: musiccore.Done, Beat: *beat}
+	return musiccore.Result{Fate: musiccore.Done, Beat: *beat, Lease: time.Duration(lease) * time.Millisecond}
 }
 
 // keyValues takes a routing key apart: one value a column of the partition key. None is a tuple, which the driver cannot

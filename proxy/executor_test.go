@@ -143,15 +143,24 @@ func TestClkFollowsTheClusterAndNeverRunsAhead(t *testing.T) {
 func TestLaggingProxies(t *testing.T) {
 	version, old := gocql.MustRandomUUID(), gocql.MustRandomUUID()
 	self, alive, dead, ended, done := musiccore.SessionID{1}, gocql.UUID{2}, gocql.UUID{3}, gocql.UUID{4}, gocql.UUID{5}
-	s := &sessions{dead: 10 * time.Second, seen: map[gocql.UUID]sighting{
+	s := &sessions{dead: musiccore.Options{SessionLease: 10 * time.Second}.DeadAfter, seen: map[gocql.UUID]sighting{
 		gocql.UUID(self): {schema: old, addr: "self"},
-		alive:            {schema: old, since: time.Second, before: 10 * time.Second, addr: "alive"},
-		dead:             {schema: old, since: time.Second, before: 11 * time.Second, addr: "dead"},
+		alive:            {schema: old, since: both(time.Second), before: both(10 * time.Second), addr: "alive"},
+		dead:             {schema: old, since: both(time.Second), before: both(11 * time.Second), addr: "dead"},
 		ended:            {schema: old, beat: musiccore.EndedBeat, addr: "ended"},
 		done:             {schema: version, addr: "done"},
 	}}
 	assert.Equal(t, []string{"alive"}, s.lagging(self, version))
+	slow := gocql.UUID{6}
+	s.seen[slow] = sighting{schema: old, lease: 30 * time.Second, since: both(time.Second), before: both(30 * time.Second), addr: "slow"}
+	assert.ElementsMatch(t, []string{"alive", "slow"}, s.lagging(self, version), "by its own, longer lease it may be alive")
+	slewed := gocql.UUID{7}
+	s.seen[slewed] = sighting{schema: old, before: musiccore.Now{Boot: 11 * time.Second, Raw: 9 * time.Second}, addr: "slewed"}
+	assert.ElementsMatch(t, []string{"alive", "slow", "slewed"}, s.lagging(self, version), "BOOTTIME is slewed here")
 }
+
+// both is a moment by both clocks of a lease.
+func both(d time.Duration) musiccore.Now { return musiccore.Now{Boot: d, Raw: d} }
 
 func TestHomeIsTheContactPointThatAnswers(t *testing.T) {
 	h := homeAt(time.Second, []string{"127.0.10.9:1", "127.0.10.9:2"})

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
@@ -134,9 +135,13 @@ func TestReadOfABeat(t *testing.T) {
 	for _, c := range []struct {
 		answer message.Message
 		beat   int64
-	}{{noRow("beat"), 0}, {rowOf("beat", nil), 0}, {rowOf("beat", bigint(12)), 12}} {
+		lease  time.Duration
+	}{
+		{noRow("beat", "lease"), 0, 0}, {rowOf("beat", nil, "lease", nil), 0, 0}, {rowOf("beat", bigint(12), "lease", nil), 12, 0},
+		{rowOf("beat", bigint(12), "lease", bigint(30_000)), 12, 30 * time.Second},
+	} {
 		n.saysAlways(c.answer)
-		assert.Equal(t, musiccore.Result{Fate: musiccore.Done, Beat: c.beat}, read())
+		assert.Equal(t, musiccore.Result{Fate: musiccore.Done, Beat: c.beat, Lease: c.lease}, read())
 		asked := n.take()
 		require.Len(t, asked, 1)
 		assert.Equal(t, primitive.ConsistencyLevelQuorum, asked[0].level, "one replica may not have heard of the last beats")

@@ -48,8 +48,8 @@ func makeKeyspace(ctx context.Context, s *gocql.Session, replication string) err
 	if err := changeSchema(ctx, s, "CREATE KEYSPACE IF NOT EXISTS music WITH replication = "+replication); err != nil {
 		return err
 	}
-	return changeSchema(ctx, s,
-		"CREATE TABLE IF NOT EXISTS music.sessions (session uuid PRIMARY KEY, beat bigint, schema_version uuid, addr text)"+
+	err := changeSchema(ctx, s,
+		"CREATE TABLE IF NOT EXISTS music.sessions (session uuid PRIMARY KEY, beat bigint, schema_version uuid, addr text, lease bigint, rules text)"+
 			" WITH id = "+tableID("music", "sessions").String()+" AND comment = 'life signs of the proxies'"+hasty,
 		"CREATE TABLE IF NOT EXISTS music.proxies (host_id uuid PRIMARY KEY, address inet, port int, session uuid, version text, serving boolean)"+
 			" WITH id = "+tableID("music", "proxies").String()+" AND comment = 'which proxy stands for which node'"+hasty,
@@ -61,6 +61,31 @@ func makeKeyspace(ctx context.Context, s *gocql.Session, replication string) err
 		"CREATE TABLE IF NOT EXISTS music.named (name text PRIMARY KEY, value text)"+
 			" WITH id = "+tableID("music", "named").String()+" AND comment = '@critical named locks and elections'",
 	)
+	if err != nil {
+		return err
+	}
+	return addColumns(ctx, s)
+}
+
+// addColumns adds to music.sessions what the first release did not write there. Where all is there nothing is changed: that takes a right of
+// its own.
+func addColumns(ctx context.Context, s *gocql.Session) error {
+	missing := map[string]string{"lease": "bigint", "rules": "text"}
+	iter := s.Query("SELECT column_name FROM system_schema.columns WHERE keyspace_name = 'music' AND table_name = 'sessions'").IterContext(ctx)
+	for name := ""; iter.Scan(&name); {
+		delete(missing, name)
+	}
+	if err := iter.Close(); err != nil {
+		return fmt.Errorf("read the columns of music.sessions: %w", err)
+	}
+	var changes []string
+	for name, cqlType := range missing {
+		changes = append(changes, "ALTER TABLE music.sessions ADD IF NOT EXISTS "+name+" "+cqlType)
+	}
+	if len(changes) == 0 {
+		return nil
+	}
+	return changeSchema(ctx, s, changes...)
 }
 
 // changeSchema carries out statements that do not rest on each other, and waits until all nodes know of them: where another proxy has

@@ -253,7 +253,7 @@ func markers(text string) (all []*message.ColumnMetadata) {
 // typeOf is the type of a column of whatever table the proxy asks for.
 func typeOf(column string) datatype.DataType {
 	switch column {
-	case "guard", "base", "head", "beat", "closed", "first", "last":
+	case "guard", "base", "head", "beat", "closed", "first", "last", "lease":
 		return datatype.Bigint
 	case "dirty", "[applied]":
 		return datatype.Boolean
@@ -265,7 +265,7 @@ func typeOf(column string) datatype.DataType {
 		return datatype.Timestamp
 	case "queue":
 		return datatype.NewList(datatype.NewTuple(datatype.Bigint, datatype.Int, datatype.Uuid, datatype.Bigint, datatype.Boolean))
-	case "addr", "settings", "keyspace_name", "table_name", "data_center", "rack", "release_version":
+	case "addr", "rules", "settings", "keyspace_name", "table_name", "data_center", "rack", "release_version":
 		return datatype.Varchar
 	}
 	return datatype.Blob

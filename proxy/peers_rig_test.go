@@ -102,7 +102,7 @@ func startStation(t testing.TB, c *cluster, channel config.Peers, change ...func
 	ln, address, err := openPeers(context.Background(), channel, keys)
 	require.NoError(t, err)
 	s := &station{t: t, cluster: c, address: address, life: &life{options: options}}
-	s.life.others.read, s.life.others.dead = c.sessions, options.DeadAfter()
+	s.life.others.read, s.life.others.dead = c.sessions, options.DeadAfter
 	self := s.life.rejoin()
 	clocks := new(clock)
 	clocks.observe(time.Now(), time.Now(), time.Now())

@@ -206,6 +206,8 @@ func (p *process) startService(ctx context.Context) (*service, error) {
 	c := new(clock)
 	options := coreOptions(p.cfg.Music)
 	s.life = newLife(session, c, options, address, p.log)
+	s.life.rules = p.cfg.Music.CriticalRules()
+	s.life.show(p.registry)
 	s.schema = newSchema(session, s.life, s.tables, p.cfg.Music.CriticalByName, p.log)
 	s.schema.locality, s.schema.home = locality, p.home.id
 	s.executor = &executor{session: session, schema: s.schema}

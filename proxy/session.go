@@ -3,13 +3,13 @@ package proxy
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
 	"music/musiccore"
@@ -18,6 +18,14 @@ import (
 // quietPoll is how often the end of a drain is looked for.
 const quietPoll = 20 * time.Millisecond
 
+// Parts of a session lease, of which a beat is due each third. A beat that is not acknowledged in a sixth is followed by another, through
+// another node, while the first is still waited for: whichever comes in counts. So a lease holds four tries.
+const (
+	leasePulses = 12 // between two looks at the cluster's clock
+	leaseTries  = 6  // between two tries of a beat
+	triesAtOnce = 6  // under way; a cluster that does not answer is not asked for ever more
+)
+
 // life keeps this proxy's session alive: its beats in music.sessions, on which all its terms hang (PROTOCOL.md 1, Session). It
 // also watches the other proxies' life signs.
 type life struct {
@@ -25,24 +33,42 @@ type life struct {
 	clock   *clock
 	options musiccore.Options
 	address string // where this proxy answers others; empty = nowhere
+	rules   string // which tables it takes for critical whatever their comment says; others must have the same
 	log     zerolog.Logger
 	others  sessions
 
 	self    atomic.Pointer[musiccore.Session]
-	beating sync.Mutex                 // one beat at a time: their numbers are their stamps
 	schema  atomic.Pointer[gocql.UUID] // version of the schema that this proxy has applied
+	trouble atomic.Pointer[string]     // what the last try of a beat met
+
+	underWay atomic.Int32  // tries
+	tried    time.Duration // BOOTTIME when the last beat began
+	seconds  prometheus.Histogram
 }
 
 // newLife takes a new session id; nothing has been written yet.
 func newLife(s *gocql.Session, c *clock, o musiccore.Options, address string, log zerolog.Logger) *life {
-	l := &life{session: s, clock: c, options: o, address: address, log: log}
-	l.others.dead = o.DeadAfter()
+	l := &life{session: s, clock: c, options: o, address: address, log: log, seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "music_beat_seconds",
+		Help:    "Time of a life sign of this proxy that was acknowledged. It is due each third of session-lease; all locks are lost if none gets through within one.",
+		Buckets: prometheus.ExponentialBuckets(1e-3, 3, 10),
+	})}
+	l.others.dead = o.DeadAfter
 	l.others.read = func(ctx context.Context, ids []gocql.UUID) (map[gocql.UUID]sighting, error) {
 		return readSessions(ctx, s, ids)
 	}
+	l.others.remove = func(ctx context.Context, id gocql.UUID) error { return removeSession(ctx, s, id) }
 	l.schema.Store(&gocql.UUID{})
 	l.rejoin()
 	return l
+}
+
+// show registers what the margin is.
+func (l *life) show(r prometheus.Registerer) {
+	r.MustRegister(l.seconds, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "music_session_lease_left_seconds",
+		Help: "What is left of the session lease: at 0 all locks of this proxy are lost. Between two thirds and all of session-lease when all is well.",
+	}, func() float64 { return l.self.Load().Left(l.clock.now()).Seconds() }))
 }
 
 // rejoin takes a new session id.
@@ -55,70 +81,132 @@ func (l *life) rejoin() *musiccore.Session {
 // applied notes the version of the schema that this proxy has applied, and tells the others at once.
 func (l *life) applied(ctx context.Context, version gocql.UUID) {
 	if old := l.schema.Swap(&version); *old != version {
-		l.tryBeat(ctx)
+		limited, cancel := context.WithTimeout(ctx, l.options.SessionLease/3)
+		defer cancel()
+		l.try(limited, true, "")
 	}
 }
 
-// lagging names the living proxies that have not applied a version of the schema.
-func (l *life) lagging(ctx context.Context, version gocql.UUID) ([]string, error) {
+// lagging names the living proxies that have not applied a version of the schema; where a table is critical by the configuration
+// alone (named), also those that are configured otherwise.
+func (l *life) lagging(ctx context.Context, version gocql.UUID, named bool) ([]string, error) {
 	if err := l.others.look(ctx); err != nil {
 		return nil, err
 	}
-	return l.others.lagging(l.self.Load().ID(), version), nil
+	late := l.others.lagging(l.self.Load().ID(), version)
+	if named {
+		late = append(late, l.others.ruledOtherwise(l.self.Load().ID(), l.rules)...)
+	}
+	return late, nil
 }
 
-// beat writes one life sign and reads the cluster's clock beside it. The lease counts from before it was sent.
-func (l *life) beat(ctx context.Context) error {
-	l.beating.Lock()
-	defer l.beating.Unlock()
-	before := time.Now()
-	var cluster time.Time
-	if err := l.session.Query("SELECT toTimestamp(now()) FROM system.local").Consistency(gocql.One).ScanContext(ctx, &cluster); err != nil {
-		return fmt.Errorf("read the cluster's clock: %w", err)
+// try beats, or only looks, and looks at the others' beats; what fails is tried again soon.
+func (l *life) try(ctx context.Context, beats bool, via string) {
+	self := l.self.Load()
+	var took steps
+	var err error
+	begun := time.Now()
+	if beats {
+		took, err = l.timedBeat(ctx, self, via)
+	} else {
+		err = l.look(ctx)
+		took.look = time.Since(begun)
 	}
-	l.clock.observe(before, time.Now(), cluster)
-	start, self := l.clock.now(), l.self.Load()
-	n, ok := self.Beat(start)
-	if !ok {
-		return nil // dead: run takes a new session
+	total := time.Since(begun)
+	switch {
+	case ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled):
+		return
+	case err != nil:
+		text := err.Error()
+		l.trouble.Store(&text)
+		level := map[bool]zerolog.Level{true: zerolog.WarnLevel, false: zerolog.DebugLevel}[beats]
+		l.told(l.log.WithLevel(level).Err(err), self, took).Msg("a beat did not get through; it is tried again")
+	case total > l.options.SessionLease/leaseTries:
+		l.told(l.log.Warn(), self, took).Msg("a beat was slow")
 	}
-	if err := l.write(ctx, n); err != nil {
-		return err
+	if err == nil && beats {
+		l.seconds.Observe(total.Seconds())
 	}
-	self.Acked(l.clock.now(), start, n)
-	return nil
+	if !beats {
+		return
+	}
+	if err := errors.Join(l.others.look(ctx), l.others.reap(ctx, gocql.UUID(self.ID()))); err != nil && ctx.Err() == nil {
+		l.log.Warn().Err(err).Msg("the other proxies' beats could not be looked at")
+	}
 }
 
-// write puts a beat into music.sessions, stamped by its own number: a clock that steps back must not hide it (C5).
-func (l *life) write(ctx context.Context, n int64) error {
-	err := l.session.Query("INSERT INTO music.sessions (session, beat, schema_version, addr) VALUES (?, ?, ?, ?)",
-		gocql.UUID(l.self.Load().ID()), n, *l.schema.Load(), l.address).
-		WithTimestamp(n).Consistency(gocql.Quorum).ExecContext(ctx)
-	if err != nil {
-		return fmt.Errorf("beat: %w", err)
-	}
-	return nil
-}
-
-// tryBeat beats, and looks at the others' beats; what fails is tried again next time.
-func (l *life) tryBeat(ctx context.Context) {
-	limited, cancel := context.WithTimeout(ctx, l.options.SessionLease/3)
-	defer cancel()
-	if err := errors.Join(l.beat(limited), l.others.look(limited)); err != nil && ctx.Err() == nil {
-		l.log.Warn().Err(err).Msg("a beat did not get through")
-	}
+// told adds to a line of the log what was slow, and what the margin is.
+func (l *life) told(e *zerolog.Event, self *musiccore.Session, took steps) *zerolog.Event {
+	return e.Dur("look_ms", took.look).Dur("write_ms", took.write).Dur("look_again_ms", took.again).
+		Dur("lease_left_ms", self.Left(l.clock.now())).Dur("session_lease_ms", l.options.SessionLease)
 }
 
 // run beats until ctx ends. A session whose deadline has passed is dead for ever: its terms are lost and another takes its place.
 func (l *life) run(ctx context.Context, locks *locks) {
-	for pause(ctx, l.options.SessionLease/3) {
-		if self := l.self.Load(); self.Dead() || !self.Valid(l.clock.now()) {
-			l.log.Error().Msg("the session has ended: its beats did not get through in time; all its locks are lost")
-			next := l.rejoin()
-			locks.each(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Rejoin(now, next) })
+	var tries sync.WaitGroup
+	defer tries.Wait()
+	pulse := l.options.SessionLease / leasePulses
+	for last := boottime(); pause(ctx, pulse); last = boottime() {
+		now := l.clock.now()
+		if late := now.Boot - last - pulse; late > l.options.SessionLease/leaseTries {
+			l.log.Warn().Dur("late_ms", late).Dur("lease_left_ms", l.self.Load().Left(now)).Msg("this process was not run in time for a beat: the machine is short of processors, or stood still")
 		}
-		l.tryBeat(ctx)
+		if self := l.self.Load(); self.Left(now) == 0 && self.Dead() {
+			l.replace(locks)
+		}
+		if beats, n := l.due(now), int(l.underWay.Load()); n == 0 || beats && n < triesAtOnce {
+			l.underWay.Add(1)
+			via := l.another(n)
+			tries.Go(func() { l.tryFor(ctx, beats, via) })
+		}
 	}
+}
+
+// tryFor is one try of run, for as long as it can be of use.
+func (l *life) tryFor(ctx context.Context, beats bool, via string) {
+	defer l.underWay.Add(-1)
+	ctx, cancel := context.WithTimeout(ctx, 2*l.options.SessionLease/3)
+	defer cancel()
+	l.try(ctx, beats, via)
+}
+
+// due tells whether a beat is to be sent now: a third of the lease after the last acknowledged one began, and again each sixth.
+func (l *life) due(now musiccore.Now) bool {
+	if l.self.Load().Left(now) > l.options.SessionLease*2/3 || now.Boot-l.tried < l.options.SessionLease/leaseTries {
+		return false
+	}
+	l.tried = now.Boot
+	return true
+}
+
+// another is the node to ask while n tries are under way: none of its own choice for the first; the others ask each another one,
+// since the driver would ask the same.
+func (l *life) another(n int) string {
+	if n == 0 {
+		return ""
+	}
+	var up []string
+	for _, h := range l.session.GetHosts() {
+		if h.IsUp() {
+			up = append(up, h.HostID())
+		}
+	}
+	if len(up) < 2 {
+		return ""
+	}
+	return up[n%len(up)]
+}
+
+// replace ends what hung on a session that is dead, and takes another.
+func (l *life) replace(locks *locks) {
+	line := l.log.Error().Dur("session_lease_ms", l.options.SessionLease)
+	if trouble := l.trouble.Swap(nil); trouble != nil {
+		line = line.Str("last_trouble", *trouble)
+	}
+	line.Msg("the session has ended: its beats did not get through in time, or are another's; all its locks are lost")
+	next := l.rejoin()
+	l.tried = 0
+	locks.each(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Rejoin(now, next) })
 }
 
 // drain waits until the cores have settled what is unsettled; they have been told to. Held references stay: their clients go on through
@@ -130,8 +218,9 @@ func (l *life) drain(ctx context.Context, locks *locks) {
 
 // end writes that the session has ended, so that nobody has to wait for it. run has returned before.
 func (l *life) end(ctx context.Context) {
-	l.self.Load().End()
-	if err := l.write(ctx, musiccore.EndedBeat); err != nil {
+	self := l.self.Load()
+	self.End()
+	if err := l.write(ctx, self, musiccore.EndedBeat, ""); err != nil {
 		l.log.Warn().Err(err).Msg("the end of the session could not be written; its locks are free after the session lease")
 	}
 }

@@ -3,6 +3,8 @@ package proxy
 import (
 	"context"
 	"errors"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,13 +18,26 @@ import (
 	"music/musiccore"
 )
 
-// clusterClock answers the question for the cluster's clock, and the rest as said.
+// clusterClock answers looks at the session's own row and the cluster's clock, and what is written as said.
 func clusterClock(at func() time.Time, rest message.Message) func(asked) message.Message {
+	var mu sync.Mutex
+	var stored []byte
 	return func(a asked) message.Message {
-		if a.verb() == "SELECT" {
-			return rowOf("now", bigint(at().UnixMilli()))
+		mu.Lock()
+		defer mu.Unlock()
+		now := bigint(at().UnixMilli())
+		switch {
+		case a.verb() != "SELECT":
+			if _, written := rest.(*message.VoidResult); written {
+				stored = a.set["beat"]
+			}
+			return rest
+		case strings.Contains(a.text, "system.local"):
+			return rowOf("now", now)
+		case stored == nil:
+			return noRow("beat", "now")
 		}
-		return rest
+		return rowOf("beat", stored, "now", now)
 	}
 }
 
@@ -48,13 +63,16 @@ func TestBeatsAreStampedByTheirNumbers(t *testing.T) {
 	n, l := beating(t)
 	n.says(clusterClock(time.Now, &message.VoidResult{}))
 	id := l.self.Load().ID()
-	for number := int64(1); number <= 3; number++ {
+	for last := int64(0); last>>24 < 3; {
 		require.NoError(t, l.beat(t.Context()))
 		beats := written(n.take())
 		require.Len(t, beats, 1)
 		assert.Equal(t, primitive.ConsistencyLevelQuorum, beats[0].level)
-		assert.Equal(t, number, beats[0].stamp)
+		number := beats[0].stamp
+		assert.Equal(t, last>>24+1, number>>24, "they count up; what is below tells whose they are")
+		last = number
 		assert.Equal(t, bigint(number), beats[0].set["beat"])
+		assert.Equal(t, bigint(10_000), beats[0].set["lease"], "others wait for as long as this session says")
 		assert.Equal(t, id[:], beats[0].set["session"])
 		assert.Equal(t, "here:1", string(beats[0].set["addr"]))
 	}
@@ -71,7 +89,8 @@ func TestBeatsAreStampedByTheirNumbers(t *testing.T) {
 func TestLeaseCountsFromBeforeTheBeat(t *testing.T) {
 	lease := musiccore.Defaults().SessionLease
 	for name, after := range map[string]func(musiccore.Now, time.Duration) musiccore.Now{
-		"BOOTTIME": func(n musiccore.Now, d time.Duration) musiccore.Now { n.Boot += d; return n },
+		"BOOTTIME":  func(n musiccore.Now, d time.Duration) musiccore.Now { n.Boot += d; return n },
+		"raw clock": func(n musiccore.Now, d time.Duration) musiccore.Now { n.Raw += d; return n },
 		"wall clock": func(n musiccore.Now, d time.Duration) musiccore.Now {
 			n.Wall += musiccore.Stamp(d.Microseconds())
 			return n
@@ -79,15 +98,15 @@ func TestLeaseCountsFromBeforeTheBeat(t *testing.T) {
 	} {
 		n, l := beating(t)
 		var sent musiccore.Now
+		told := clusterClock(time.Now, &message.VoidResult{})
 		n.says(func(a asked) message.Message {
-			if a.verb() == "SELECT" {
-				return rowOf("now", bigint(time.Now().UnixMilli()))
+			if a.verb() == "INSERT" {
+				sent = l.clock.now()
+				for l.clock.now().Wall == sent.Wall { // the acknowledgement comes later by all clocks
+					continue
+				}
 			}
-			sent = l.clock.now()
-			for l.clock.now().Wall == sent.Wall { // the acknowledgement comes later by both clocks
-				continue
-			}
-			return &message.VoidResult{}
+			return told(a)
 		})
 		self, before := l.self.Load(), l.clock.now()
 		assert.False(t, self.Valid(before), "before the first beat there is no lease")
@@ -129,8 +148,8 @@ func TestNoBeatOfAnEndedSession(t *testing.T) {
 }
 
 // watched are the life signs of one other session, as read says.
-func watched(dead time.Duration, read func(ids []gocql.UUID) (map[gocql.UUID]sighting, error)) *sessions {
-	return &sessions{dead: dead, read: func(_ context.Context, ids []gocql.UUID) (map[gocql.UUID]sighting, error) { return read(ids) }}
+func watched(read func(ids []gocql.UUID) (map[gocql.UUID]sighting, error)) *sessions {
+	return &sessions{dead: func(time.Duration) time.Duration { return time.Hour }, read: func(_ context.Context, ids []gocql.UUID) (map[gocql.UUID]sighting, error) { return read(ids) }}
 }
 
 // How long a beat has stood still is counted from the end of the first read that showed it to the start of the last: what happened while
@@ -138,12 +157,12 @@ func watched(dead time.Duration, read func(ids []gocql.UUID) (map[gocql.UUID]sig
 func TestABeatStandsStillBetweenReads(t *testing.T) {
 	other := gocql.UUID{1}
 	beat := int64(7)
-	var within time.Duration
-	s := watched(time.Hour, func([]gocql.UUID) (map[gocql.UUID]sighting, error) {
-		within = boottime()
+	var within musiccore.Now
+	s := watched(func([]gocql.UUID) (map[gocql.UUID]sighting, error) {
+		within = instant()
 		return map[gocql.UUID]sighting{other: {beat: beat}}, nil
 	})
-	look := func() (sighting, time.Duration) {
+	look := func() (sighting, musiccore.Now) {
 		t.Helper()
 		require.NoError(t, s.look(t.Context()))
 		seen, ok := s.sighted(musiccore.SessionID(other))
@@ -151,15 +170,15 @@ func TestABeatStandsStillBetweenReads(t *testing.T) {
 		return seen, within
 	}
 	first, firstRead := look()
-	assert.GreaterOrEqual(t, first.since, firstRead)
+	assert.GreaterOrEqual(t, first.since.Since(firstRead), time.Duration(0))
 	assert.Equal(t, first.since, first.before, "it has not stood still at all")
 	second, secondRead := look()
 	assert.Equal(t, first.since, second.since)
-	assert.LessOrEqual(t, second.before, secondRead)
-	assert.Greater(t, second.before, second.since)
+	assert.GreaterOrEqual(t, secondRead.Since(second.before), time.Duration(0))
+	assert.Positive(t, second.stood())
 	beat++
 	third, thirdRead := look()
-	assert.GreaterOrEqual(t, third.since, thirdRead, "it has moved")
+	assert.GreaterOrEqual(t, third.since.Since(thirdRead), time.Duration(0), "it has moved")
 	assert.Equal(t, third.since, third.before)
 }
 
@@ -168,7 +187,7 @@ func TestSessionsThatCouldNotBeRead(t *testing.T) {
 	one, two, gone := gocql.UUID{1}, gocql.UUID{2}, gocql.UUID{3}
 	all := map[gocql.UUID]sighting{one: {beat: 1, addr: "one"}, two: {beat: 1, addr: "two"}, gone: {beat: 1, addr: "gone"}}
 	var err error
-	s := watched(time.Hour, func(ids []gocql.UUID) (map[gocql.UUID]sighting, error) {
+	s := watched(func(ids []gocql.UUID) (map[gocql.UUID]sighting, error) {
 		found := map[gocql.UUID]sighting{}
 		for id, seen := range all {
 			if ids == nil || id == ids[0] {
@@ -184,7 +203,7 @@ func TestSessionsThatCouldNotBeRead(t *testing.T) {
 	delete(all, gone)
 	require.ErrorIs(t, s.look(t.Context()), err)
 	assert.Len(t, living(), 3)
-	_, lookErr := (&life{others: sessions{read: s.read}}).lagging(t.Context(), gocql.UUID{})
+	_, lookErr := (&life{others: sessions{read: s.read}}).lagging(t.Context(), gocql.UUID{}, false)
 	require.ErrorIs(t, lookErr, err, "who lags is not known then")
 	err = nil
 	require.NoError(t, s.lookAt(t.Context(), []gocql.UUID{one}))
@@ -197,11 +216,11 @@ func TestSessionsThatCouldNotBeRead(t *testing.T) {
 func TestReadOfTheSessions(t *testing.T) {
 	one, version := gocql.UUID{1}, gocql.UUID{9}
 	n := startCQLNode(t, nil)
-	n.saysAlways(rowOf("session", one[:], "beat", bigint(4), "schema_version", version[:], "addr", []byte("there:1")))
+	n.saysAlways(rowOf("session", one[:], "beat", bigint(4), "schema_version", version[:], "addr", []byte("there:1"), "lease", bigint(30_000), "rules", []byte("r")))
 	for _, ids := range [][]gocql.UUID{nil, {one}} {
 		found, err := readSessions(t.Context(), n.session, ids)
 		require.NoError(t, err)
-		assert.Equal(t, map[gocql.UUID]sighting{one: {beat: 4, schema: version, addr: "there:1"}}, found)
+		assert.Equal(t, map[gocql.UUID]sighting{one: {beat: 4, schema: version, addr: "there:1", lease: 30 * time.Second, rules: "r"}}, found)
 		asked := n.take()
 		require.Len(t, asked, 1)
 		assert.Equal(t, primitive.ConsistencyLevelQuorum, asked[0].level)

@@ -16,9 +16,11 @@ import (
 // sighting is what has been seen of another proxy's session.
 type sighting struct {
 	beat   int64
+	lease  time.Duration // its own session lease; 0 = it does not say
 	schema gocql.UUID    // that it has applied
-	since  time.Duration // BOOTTIME at the END of the first read that showed this beat
-	before time.Duration // BOOTTIME at the START of the last one
+	rules  string        // as life.rules
+	since  musiccore.Now // own clocks at the END of the first read that showed this beat
+	before musiccore.Now // … at the START of the last one
 	addr   string        // where it answers other proxies; empty = nowhere
 }
 
@@ -26,7 +28,9 @@ type sighting struct {
 // (PROTOCOL.md 1, Dead), by beats that stand still and never by clocks of others.
 type sessions struct {
 	read func(context.Context, []gocql.UUID) (map[gocql.UUID]sighting, error) // these of music.sessions, or all of it, at QUORUM
-	dead time.Duration                                                        // that a beat must stand still
+	dead func(lease time.Duration) time.Duration                              // how long a beat must stand still
+
+	remove func(context.Context, gocql.UUID) error // deletes a row of music.sessions for ever
 
 	mu   sync.Mutex
 	seen map[gocql.UUID]sighting
@@ -38,12 +42,12 @@ func (s *sessions) look(ctx context.Context) error { return s.lookAt(ctx, nil) }
 // lookAt reads these sessions once; nil = all that there are. Where a node has just died the few are read where all are not: of single
 // rows another replica is asked too.
 func (s *sessions) lookAt(ctx context.Context, ids []gocql.UUID) error {
-	start := boottime()
+	start := instant()
 	found, err := s.read(ctx, ids)
 	if err != nil {
 		return fmt.Errorf("read sessions: %w", err)
 	}
-	end := boottime()
+	end := instant()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, now := range found {
@@ -64,7 +68,7 @@ func (s *sessions) lookAt(ctx context.Context, ids []gocql.UUID) error {
 
 // readSessions reads what sessions have last said of themselves; nil = all of them.
 func readSessions(ctx context.Context, session *gocql.Session, ids []gocql.UUID) (map[gocql.UUID]sighting, error) {
-	const all = "SELECT session, beat, schema_version, addr FROM music.sessions"
+	const all = "SELECT session, beat, schema_version, addr, lease, rules FROM music.sessions"
 	query := session.Query(all)
 	if ids != nil {
 		query = session.Query(all+" WHERE session IN ?", ids)
@@ -72,10 +76,10 @@ func readSessions(ctx context.Context, session *gocql.Session, ids []gocql.UUID)
 	iter := query.Consistency(gocql.Quorum).IterContext(ctx)
 	found := map[gocql.UUID]sighting{}
 	var id, version gocql.UUID
-	var beat int64
-	var addr string
-	for iter.Scan(&id, &beat, &version, &addr) {
-		found[id] = sighting{beat: beat, schema: version, addr: addr}
+	var beat, lease int64
+	var addr, rules string
+	for iter.Scan(&id, &beat, &version, &addr, &lease, &rules) {
+		found[id] = sighting{beat: beat, schema: version, addr: addr, lease: time.Duration(lease) * time.Millisecond, rules: rules}
 	}
 	return found, iter.Close()
 }
@@ -120,9 +124,44 @@ func (s *sessions) living(self musiccore.SessionID) map[musiccore.SessionID]stri
 	return alive
 }
 
-// died tells whether a session has ended, or its beat has stood still for so long.
-func (s sighting) died(dead time.Duration) bool {
-	return s.beat == musiccore.EndedBeat || s.before-s.since >= dead
+// died tells whether a session has ended, or its beat has stood still for long enough.
+func (s sighting) died(dead func(lease time.Duration) time.Duration) bool {
+	return s.beat == musiccore.EndedBeat || s.stood() >= dead(s.lease)
+}
+
+// stood is for how long the beat has certainly stood still.
+func (s sighting) stood() time.Duration { return s.before.Since(s.since) }
+
+// reapAfter is how long a beat has stood still before its row is deleted. Of a session that has ended so long ago nothing is left
+// but references in lock rows, for which no row is as good as one that stands still.
+const reapAfter = time.Hour
+
+// reap deletes the rows of sessions that have been dead for long: all proxies read all rows, again and again.
+func (s *sessions) reap(ctx context.Context, self gocql.UUID) error {
+	s.mu.Lock()
+	var long []gocql.UUID
+	for id, seen := range s.seen {
+		if id != self && seen.died(s.dead) && seen.stood() >= max(reapAfter, 10*s.dead(seen.lease)) {
+			long = append(long, id)
+		}
+	}
+	s.mu.Unlock()
+	for _, id := range long {
+		if err := s.remove(ctx, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeSession deletes a row with the highest stamp there is: no beat that still lies somewhere can bring it back, not even that
+// of a session which has ended by itself.
+func removeSession(ctx context.Context, session *gocql.Session, id gocql.UUID) error {
+	err := session.Query("DELETE FROM music.sessions WHERE session = ?", id).WithTimestamp(musiccore.EndedBeat).Consistency(gocql.Quorum).ExecContext(ctx)
+	if err != nil {
+		return fmt.Errorf("delete a session that is long dead: %w", err)
+	}
+	return nil
 }
 
 // lagging names the living sessions, but for self, that have not applied a version of the schema.
@@ -136,6 +175,19 @@ func (s *sessions) lagging(self musiccore.SessionID, version gocql.UUID) []strin
 		}
 	}
 	return late
+}
+
+// ruledOtherwise names the living sessions, but for self, that take other tables for critical by their configuration.
+func (s *sessions) ruledOtherwise(self musiccore.SessionID, rules string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []string
+	for id, seen := range s.seen {
+		if id != gocql.UUID(self) && !seen.died(s.dead) && seen.rules != rules {
+			all = append(all, cmp.Or(seen.addr, id.String())+" (its setting critical is another)")
+		}
+	}
+	return all
 }
 
 // alive tells whether a session, by what was last looked at, may still be alive; and its beat. One that is not there is not alive.

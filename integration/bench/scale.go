@@ -43,7 +43,7 @@ func newShelf() *shelf {
 	const wall = 1 << 50
 	s := &shelf{
 		core: musiccore.New(session, o), rows: map[musiccore.Key]musiccore.Row{},
-		now: musiccore.Now{Boot: time.Hour, Wall: wall, Clk: wall},
+		now: musiccore.Now{Boot: time.Hour, Raw: time.Hour, Wall: wall, Clk: wall},
 	}
 	n, _ := session.Beat(s.now)
 	session.Acked(s.now, s.now, n)

@@ -1,0 +1,106 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+
+	"music/musiccore"
+)
+
+// steps are how long the parts of a beat took, for the log: what was slow.
+type steps struct{ look, write, again time.Duration }
+
+// glance is what a look at the own row has shown, with the clocks as they stood after it.
+type glance struct {
+	look musiccore.Look
+	beat int64
+	now  musiccore.Now
+}
+
+// beat writes one life sign between two looks at the own row and at the cluster's clock. The lease counts from before it was
+// sent.
+func (l *life) beat(ctx context.Context) error {
+	_, err := l.timedBeat(ctx, l.self.Load(), "")
+	return err
+}
+
+// timedBeat writes a life sign of one session, whichever is this proxy's own by then: a number belongs to the session that gave it. via is
+// the node that is asked; "" leaves it to the driver.
+func (l *life) timedBeat(ctx context.Context, self *musiccore.Session, via string) (took steps, err error) {
+	begun := time.Now()
+	before, err := l.glance(ctx, self, via)
+	took.look = time.Since(begun)
+	if err != nil {
+		return took, err
+	}
+	if err := self.Saw(before.now, before.look, before.beat); err != nil {
+		return took, err
+	}
+	n, ok := self.Beat(before.now)
+	if !ok {
+		return took, nil // dead: run takes a new session
+	}
+	begun = time.Now()
+	err = l.write(ctx, self, n, via)
+	took.write = time.Since(begun)
+	if err != nil {
+		return took, err
+	}
+	begun = time.Now()
+	after, err := l.glance(ctx, self, via)
+	took.again = time.Since(begun)
+	if err != nil {
+		return took, err
+	}
+	self.Acked(after.now, before.now, n)
+	return took, self.Saw(after.now, after.look, after.beat)
+}
+
+// glance reads the session's own row at QUORUM and the cluster's clock. It judges nothing.
+func (l *life) glance(ctx context.Context, self *musiccore.Session, via string) (glance, error) {
+	before := time.Now()
+	g := glance{look: self.Look(l.clock.now())}
+	var beat *int64
+	var cluster time.Time
+	err := l.session.Query("SELECT beat, toTimestamp(now()) AS now FROM music.sessions WHERE session = ?", gocql.UUID(self.ID())).
+		Consistency(gocql.Quorum).SetHostID(via).ScanContext(ctx, &beat, &cluster)
+	if errors.Is(err, gocql.ErrNotFound) {
+		before = time.Now()
+		err = l.session.Query("SELECT toTimestamp(now()) AS now FROM system.local").Consistency(gocql.One).SetHostID(via).ScanContext(ctx, &cluster)
+	}
+	if err != nil {
+		return glance{}, fmt.Errorf("look at the own session and the cluster's clock: %w", err)
+	}
+	if beat != nil {
+		g.beat = *beat
+	}
+	l.clock.observe(before, time.Now(), cluster)
+	g.now = l.clock.now()
+	g.now.Store = musiccore.Stamp(cluster.UnixMicro())
+	return g, nil
+}
+
+// look looks at the own row and the cluster's clock, and ends the session where these say so.
+func (l *life) look(ctx context.Context) error {
+	self := l.self.Load()
+	g, err := l.glance(ctx, self, "")
+	if err != nil {
+		return err
+	}
+	return self.Saw(g.now, g.look, g.beat)
+}
+
+// write puts a beat into music.sessions, stamped by its own number: a clock that steps back must not hide it (C5).
+func (l *life) write(ctx context.Context, self *musiccore.Session, n int64, via string) error {
+	err := l.session.Query("INSERT INTO music.sessions (session, beat, schema_version, addr, lease, rules) VALUES (?, ?, ?, ?, ?, ?)",
+		gocql.UUID(self.ID()), n, *l.schema.Load(), l.address, self.Lease().Milliseconds(), l.rules).
+		WithTimestamp(n).Consistency(gocql.Quorum).SetHostID(via).ExecContext(ctx)
+	if err != nil {
+		return fmt.Errorf("beat: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,181 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"music/musiccore"
+)
+
+// A beat takes its number from one session and is written for the same one, also where another session takes its place in between.
+func TestABeatIsWrittenForTheSessionThatNumberedIt(t *testing.T) {
+	n, l := beating(t)
+	told := clusterClock(time.Now, &message.VoidResult{})
+	first := l.self.Load()
+	n.says(func(a asked) message.Message {
+		if a.verb() == "SELECT" && l.self.Load() == first {
+			l.rejoin()
+		}
+		return told(a)
+	})
+	require.NoError(t, l.beat(t.Context()))
+	require.NotSame(t, first, l.self.Load())
+	beats := written(n.take())
+	require.Len(t, beats, 1)
+	id := first.ID()
+	assert.Equal(t, id[:], beats[0].set["session"])
+	assert.False(t, l.self.Load().Valid(l.clock.now()), "the new one has not beaten yet")
+	assert.True(t, first.Valid(l.clock.now()))
+}
+
+// Two processes with one session, as a cloned machine has them: the first that sees a beat of the other gives up, writes nothing any
+// more, and the other one goes on.
+func TestTwoProcessesWithOneSession(t *testing.T) {
+	n, one := beating(t)
+	n.says(clusterClock(time.Now, &message.VoidResult{}))
+	two := newLife(n.session, new(clock), musiccore.Defaults(), "there:1", zerolog.Nop())
+	two.self.Store(musiccore.NewSession(one.self.Load().ID(), musiccore.Defaults()))
+	require.NoError(t, one.beat(t.Context()))
+	n.take()
+	require.ErrorIs(t, two.beat(t.Context()), musiccore.ErrForeignBeat)
+	assert.Empty(t, written(n.take()))
+	assert.True(t, two.self.Load().Dead())
+	require.NoError(t, one.beat(t.Context()))
+	assert.True(t, one.self.Load().Valid(one.clock.now()))
+}
+
+// Where every clock of the machine stood still, the cluster's has gone on: the session ends at the next look, before another beat makes
+// it valid again.
+func TestASessionWhoseClocksAllStoodStill(t *testing.T) {
+	var stood time.Duration
+	atCluster := func() time.Time { return time.Now().Add(stood) }
+	lease := musiccore.Defaults().SessionLease
+	for name, check := range map[string]func(*life) error{
+		"a beat": func(l *life) error { return l.beat(t.Context()) },
+		"a look": func(l *life) error { return l.look(t.Context()) },
+	} {
+		stood = 0
+		n, l := beating(t)
+		n.says(clusterClock(atCluster, &message.VoidResult{}))
+		require.NoError(t, l.beat(t.Context()))
+		stood = lease / 2
+		require.NoError(t, l.look(t.Context()))
+		assert.Less(t, l.self.Load().Left(l.clock.now()), lease/2+time.Second, "%s: what they stood still is taken off", name)
+		stood = lease
+		n.take()
+		require.NoError(t, check(l))
+		assert.True(t, l.self.Load().Dead(), name)
+		assert.Empty(t, written(n.take()), name)
+	}
+}
+
+// The clocks stand still while a beat is under way: its acknowledgement makes nothing valid.
+func TestClocksThatStandStillDuringABeat(t *testing.T) {
+	n, l := beating(t)
+	var stood time.Duration
+	told := clusterClock(func() time.Time { return time.Now().Add(stood) }, &message.VoidResult{})
+	n.says(func(a asked) message.Message {
+		if a.verb() == "INSERT" {
+			stood += 11 * time.Second
+		}
+		return told(a)
+	})
+	require.NoError(t, l.beat(t.Context()))
+	assert.True(t, l.self.Load().Dead())
+}
+
+// A lease holds four tries of a beat, each for itself: one that times out ends nothing.
+func TestALeaseHoldsSeveralTries(t *testing.T) {
+	for _, lease := range []time.Duration{time.Second, 10 * time.Second, 5 * time.Minute} {
+		o := musiccore.Defaults()
+		o.SessionLease = lease
+		l := &life{options: o}
+		self := l.rejoin()
+		start := both(time.Hour)
+		n, _ := self.Beat(start)
+		self.Acked(start, start, n)
+		var at []time.Duration
+		for since := time.Duration(0); since < lease; since += lease / leasePulses {
+			now := both(time.Hour + since)
+			now.Wall = musiccore.Stamp(since.Microseconds())
+			if l.due(now) {
+				at = append(at, since*12/lease)
+			}
+		}
+		assert.Equal(t, []time.Duration{4, 6, 8, 10}, at, "in twelfths of %v", lease)
+	}
+}
+
+// Rows of sessions that have been dead for an hour are deleted for ever, and no others: not one that may live by its own lease.
+func TestLongDeadSessionsAreDeleted(t *testing.T) {
+	self, dead, ended, late, longLease := gocql.UUID{1}, gocql.UUID{2}, gocql.UUID{3}, gocql.UUID{4}, gocql.UUID{5}
+	var gone []gocql.UUID
+	s := &sessions{
+		dead:   musiccore.Defaults().DeadAfter,
+		remove: func(_ context.Context, id gocql.UUID) error { gone = append(gone, id); return nil },
+		seen: map[gocql.UUID]sighting{
+			self:      {before: both(2 * time.Hour)},
+			dead:      {beat: 7, before: both(time.Hour)},
+			ended:     {beat: musiccore.EndedBeat, before: both(time.Hour)},
+			late:      {beat: 7, before: both(time.Hour - 1)},
+			longLease: {beat: 7, lease: 10 * time.Minute, before: both(time.Hour)},
+		},
+	}
+	require.NoError(t, s.reap(t.Context(), self))
+	assert.ElementsMatch(t, []gocql.UUID{dead, ended}, gone)
+	s.remove = func(context.Context, gocql.UUID) error { return errors.New("no quorum") }
+	assert.Error(t, s.reap(t.Context(), self))
+}
+
+// A session that was deleted stays so: its row's tombstone lies above every beat of it, and above that of its end.
+func TestADeletedSessionStaysDeleted(t *testing.T) {
+	n := startCQLNode(t, nil)
+	n.saysAlways(&message.VoidResult{})
+	id := gocql.UUID{9}
+	require.NoError(t, removeSession(t.Context(), n.session, id))
+	all := n.take()
+	require.Len(t, all, 1)
+	assert.Equal(t, "DELETE", all[0].verb())
+	assert.EqualValues(t, musiccore.EndedBeat, all[0].stamp)
+	assert.Equal(t, primitive.ConsistencyLevelQuorum, all[0].level)
+	assert.Equal(t, id[:], all[0].where["session"])
+}
+
+// A proxy whose setting critical is another has not followed, for a table that is critical by that setting alone.
+func TestProxiesWithOtherRulesHaveNotFollowed(t *testing.T) {
+	version := gocql.UUID{9}
+	other, same := gocql.UUID{2}, gocql.UUID{3}
+	l := &life{rules: `"bank"."*"`}
+	l.rejoin()
+	l.others.dead = musiccore.Defaults().DeadAfter
+	l.others.read = func(context.Context, []gocql.UUID) (map[gocql.UUID]sighting, error) {
+		return map[gocql.UUID]sighting{other: {schema: version, addr: "other"}, same: {schema: version, rules: l.rules, addr: "same"}}, nil
+	}
+	late, err := l.lagging(t.Context(), version, true)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"other (its setting critical is another)"}, late)
+	late, err = l.lagging(t.Context(), version, false)
+	require.NoError(t, err)
+	assert.Empty(t, late)
+}
+
+// Numbers that are no settings, and on which safety rests at all proxies of a cluster alike: who changes one changes commonVersion, so that
+// proxies with different ones refuse to start beside each other.
+func TestNumbersOfTheCommonVersion(t *testing.T) {
+	o := musiccore.Defaults()
+	assert.Equal(t, "1", commonVersion)
+	assert.Equal(t, musiccore.Stamp(1<<20), o.Window, "windows would overlap")
+	assert.Equal(t, 0.01, o.Drift)
+	assert.Equal(t, 500*time.Millisecond, o.Margin)
+	assert.Equal(t, 10*time.Second, musiccore.ClockGap, "closed would not lie above all bases")
+	assert.Equal(t, time.Second, maxClockLead)
+}
