@@ -42,8 +42,7 @@ func (c *conn) readLockedBatch(h header, body []byte) (*lockedBatch, *Failure) {
 	if err != nil {
 		return nil, unreadable(h.opcode, err)
 	}
-	h.flags &^= droppedFlags
-	b := &lockedBatch{conn: c, header: h, before: body[:3:3]}
+	b := &lockedBatch{conn: c, header: h.rewritten(), before: body[:3:3]}
 	for range n {
 		s, f := c.readChild(&cur, own)
 		if f != nil {

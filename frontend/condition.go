@@ -33,7 +33,8 @@ type conditional struct {
 	again   kept // the read of the partition, where none of the rows is there
 	rowless bool // it has been read
 	write   kept
-	leave   func() // lets the next one have its turn; may be called again
+	warned  []string // by Cassandra, of the reads
+	leave   func()   // lets the next one have its turn; may be called again
 }
 
 // demand is what conditions ask of one row, or of the static columns.

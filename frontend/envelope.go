@@ -19,6 +19,17 @@ type header struct {
 	stream  int16
 	opcode  primitive.OpCode
 	length  uint32 // of the body, as declared: nobody has checked it yet
+
+	payload []byte // of a request that goes out in another form: its custom payload as on the wire, in memory of its own; else nil
+}
+
+// rewritten is the header of a request that goes out with another body: uncompressed, behind the custom payload that it came with.
+func (h header) rewritten() header {
+	h.flags &^= primitive.HeaderFlagCompressed | primitive.HeaderFlagCustomPayload
+	if len(h.payload) > 0 {
+		h.flags |= primitive.HeaderFlagCustomPayload
+	}
+	return h
 }
 
 // readHeader reads the header at the start of b, which must hold headerSize bytes.

@@ -66,9 +66,6 @@ func (c *conn) begin(k kept, kind musiccore.Kind, emit func([]byte)) *Failure {
 	return f
 }
 
-// droppedFlags are those of a body that the proxy has rewritten: it is plain, and without custom payload.
-const droppedFlags = primitive.HeaderFlagCompressed | primitive.HeaderFlagCustomPayload
-
 // stampedLate sends an operation that has waited for its stamp, unless its client has been told that the connection ends.
 func (c *conn) stampedLate(id uint64, k kept, a musiccore.Answer) {
 	if !c.ops.owes(id) {
@@ -100,8 +97,7 @@ type kept struct {
 // keepFor makes of a request what will be sent, in memory of its own.
 func (c *conn) keepFor(h header, s section, q request) kept {
 	q.local = s.critical.Local
-	k := kept{header: h, request: q, fenced: fenced{table: s.table, key: q.key}}
-	k.header.flags &^= droppedFlags
+	k := kept{header: h.rewritten(), request: q, fenced: fenced{table: s.table, key: q.key}}
 	for _, m := range slices.Backward(s.statement.OwnMarkers()) {
 		k.request.parameters.drop(m.Marker)
 	}
@@ -144,7 +140,8 @@ func (c *conn) stamped(k kept, a musiccore.Answer) ([]byte, *Failure) {
 func (k *kept) envelope(version byte) []byte {
 	const others = 32 // bytes of consistency, flags, numbers of values and the stamp, at most
 	p := &k.request.parameters
-	raw := make([]byte, headerSize, headerSize+len(k.before)+p.size()+others)
+	raw := make([]byte, headerSize, headerSize+len(k.header.payload)+len(k.before)+p.size()+others)
+	raw = append(raw, k.header.payload...)
 	raw = p.appendTo(append(raw, k.before...), version)
 	k.header.length = uint32(len(raw) - headerSize)
 	k.header.appendTo(raw[:0])
@@ -280,9 +277,15 @@ func uncertain() *Failure {
 	}
 }
 
-// insteadOf is an error in the place of an answer.
+// insteadOf is an error in the place of an answer, beside what stands beside that.
 func (c *conn) insteadOf(e envelope, f *Failure) envelope {
 	b := errorEnvelope(c.version, e.stream, f)
+	if body, flags, err := c.plainAnswer(e); err == nil {
+		cur := cursor{b: body}
+		if side := readBeside(&cur, flags); !cur.bad {
+			b = side.before(b)
+		}
+	}
 	return envelope{header: readHeader(b), raw: b}
 }
 

@@ -139,7 +139,7 @@ func (c *conn) forwardHeld(e envelope) error {
 	return nil
 }
 
-// forwardEdited sends a request that was kept back with another body, uncompressed and without its custom payload.
+// forwardEdited sends a request that was kept back with another body, uncompressed and behind its custom payload.
 func (c *conn) forwardEdited(e envelope, body []byte) error { return c.forwardAs(e, e.opcode, body) }
 
 // forwardAs is forwardEdited that makes another kind of request of it. It counts as what the client has sent.
@@ -147,10 +147,11 @@ func (c *conn) forwardAs(e envelope, opcode primitive.OpCode, body []byte) error
 	if err := c.expect(e); err != nil {
 		return err
 	}
-	e.opcode = opcode
-	e.flags &^= droppedFlags
-	e.length = uint32(len(body))
-	c.up.emit(append(e.appendTo(make([]byte, 0, headerSize+len(body))), body...))
+	h := e.rewritten()
+	h.opcode = opcode
+	h.length = uint32(len(h.payload) + len(body))
+	raw := h.appendTo(make([]byte, 0, headerSize+h.length))
+	c.up.emit(append(append(raw, h.payload...), body...))
 	return nil
 }
 

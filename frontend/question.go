@@ -209,8 +209,7 @@ func (c *conn) translateRows(e envelope, q *question) (envelope, error) {
 		return e, nil
 	case q.text == nil:
 		f := invalid("MUSIC_SYNTAX: the statement cannot be read, and it shows addresses of nodes")
-		b := errorEnvelope(c.version, e.stream, f)
-		return envelope{header: readHeader(b), raw: b}, nil
+		return c.insteadOf(e, f), nil
 	}
 	q.show(rows)
 	for i, warning := range f.Body.Warnings {

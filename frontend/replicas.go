@@ -25,17 +25,7 @@ func (c *conn) judgeFailure(e envelope) verdict {
 // replicasOf stands before the replicas that a whole error names; not named where it names none, or cannot be read.
 func replicasOf(e envelope) (cur cursor, named bool) {
 	cur = cursor{b: e.body()}
-	if e.flags.Contains(primitive.HeaderFlagTracing) {
-		cur.take(16)
-	}
-	if e.flags.Contains(primitive.HeaderFlagWarning) {
-		for n := cur.short(); n > 0 && !cur.bad; n-- {
-			cur.string()
-		}
-	}
-	if e.flags.Contains(primitive.HeaderFlagCustomPayload) {
-		cur.bytesMap()
-	}
+	readBeside(&cur, e.flags)
 	code := primitive.ErrorCode(cur.int())
 	cur.string()        // the text
 	cur.take(2 + 4 + 4) // consistency, received, required

@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"bytes"
 	"errors"
 	"time"
 
@@ -163,8 +164,27 @@ type plan struct {
 	table   [2]string // keyspace and name of one that is not critical
 }
 
-// perform carries out the plan of the request that judge has just kept back.
-func (r *requests) perform(e envelope) error { return r.plan.act((*conn)(r), e) }
+// perform carries out the plan of the request that judge has just kept back. Its custom payload goes along wherever it goes on.
+func (r *requests) perform(e envelope) error {
+	c := (*conn)(r)
+	if e.flags.Contains(primitive.HeaderFlagCustomPayload) {
+		e.payload = c.payload(e)
+	}
+	return c.plan.act(c, e)
+}
+
+// payload is the custom payload of a whole request as on the wire, in memory of its own; nil where it cannot be read.
+func (c *conn) payload(e envelope) []byte {
+	body, err := c.uncompressed(e)
+	if err != nil {
+		return nil
+	}
+	cur := cursor{b: body}
+	if cur.bytesMap(); cur.bad {
+		return nil
+	}
+	return bytes.Clone(body[:cur.at])
+}
 
 // flushed is told that all requests judged so far are on their way. It holds up a client that does not read what it is told.
 // One that is draining is not read on.
@@ -215,18 +235,9 @@ const scratchSize = 4 << 10
 // plainBody is the body without compression and without the custom payload that may stand before it (v4 spec section 2.2),
 // as far as it has arrived. A compressed one can only be read whole, and is valid until the next one is read.
 func (c *conn) plainBody(e envelope) ([]byte, error) {
-	body := e.body()
-	if e.flags.Contains(primitive.HeaderFlagCompressed) && !c.segmented.Load() {
-		if !e.whole() {
-			return nil, errShort
-		}
-		var err error
-		if c.scratch == nil {
-			c.scratch = make([]byte, scratchSize)
-		}
-		if body, err = decompressBody(c.compression, body, c.scratch, c.server.MaxFrame); err != nil {
-			return nil, err
-		}
+	body, err := c.uncompressed(e)
+	if err != nil {
+		return nil, err
 	}
 	if e.flags.Contains(primitive.HeaderFlagCustomPayload) {
 		cur := cursor{b: body}
@@ -236,6 +247,20 @@ func (c *conn) plainBody(e envelope) ([]byte, error) {
 		body = body[cur.at:]
 	}
 	return body, nil
+}
+
+// uncompressed is the body of a request, as plainBody, with all that stands before it.
+func (c *conn) uncompressed(e envelope) ([]byte, error) {
+	if !e.flags.Contains(primitive.HeaderFlagCompressed) || c.segmented.Load() {
+		return e.body(), nil
+	}
+	if !e.whole() {
+		return nil, errShort
+	}
+	if c.scratch == nil {
+		c.scratch = make([]byte, scratchSize)
+	}
+	return decompressBody(c.compression, e.body(), c.scratch, c.server.MaxFrame)
 }
 
 // unreadable is the decision on a body that could not be read: wait for the rest, or refuse it where all is there.

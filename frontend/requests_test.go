@@ -3,7 +3,6 @@ package frontend
 import (
 	"testing"
 
-	"github.com/datastax/go-cassandra-native-protocol/frame"
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/stretchr/testify/assert"
@@ -149,35 +148,6 @@ func TestCriticalityIsAskedWhenExecuted(t *testing.T) {
 			relayed(client, backend, int16(stream), m, &message.VoidResult{})
 		}
 	})
-}
-
-// What the flags of an answer put before its message does not hide it.
-func TestAnswersWithTracingWarningsAndPayload(t *testing.T) {
-	for _, d := range []dialect{{v4, ""}, {v4, primitive.CompressionLz4}, {v5, ""}} {
-		t.Run(d.String(), func(t *testing.T) {
-			r := newRig(t)
-			client, backend := r.login(d)
-			dressed := func(f *frame.Frame) {
-				f.SetTracingId(&primitive.UUID{1})
-				f.SetWarnings([]string{"careful"})
-				f.SetCustomPayload(map[string][]byte{"k": {1}})
-			}
-			client.send(1, &message.Prepare{Query: "SELECT a FROM b.c"})
-			backend.answer(1)
-			backend.send(1, preparedAs(idOf("x")), dressed)
-			client.answer(1)
-			client.send(1, execute(idOf("x"), nil))
-			backend.answer(1)
-
-			client.send(2, query("SELECT rpc_address FROM system.local"))
-			backend.answer(2)
-			backend.send(2, systemLocal("rpc_address"), dressed)
-			f := client.next()
-			assert.Equal(t, []string{"careful"}, f.Body.Warnings)
-			assert.Equal(t, &primitive.UUID{1}, f.Body.TracingId)
-			assert.Equal(t, []byte{192, 0, 2, 7}, f.Body.Message.(*message.RowsResult).Data[0][0])
-		})
-	}
 }
 
 // A schema change is told to the client when the proxy has followed it, and the connection goes on meanwhile. The client may use

@@ -71,8 +71,8 @@ func (c *conn) readFirst(id uint64, read kept) {
 
 // composedQuery is a QUERY of the proxy's making, in the place of the client's request.
 func composedQuery(h header, w composed, s *section, q request) kept {
+	h = h.rewritten()
 	h.opcode = primitive.OpCodeQuery
-	h.flags &^= droppedFlags
 	p := parameters{consistency: q.parameters.consistency, values: w.values, rest: bytes.Clone(q.parameters.rest)}
 	p.flags = q.parameters.flags & (primitive.QueryFlagWithKeyspace | primitive.QueryFlagNowInSeconds)
 	if len(w.values) > 0 {
@@ -103,18 +103,21 @@ func (c *conn) tryCondition(e envelope, f *fenced) []byte {
 		return nil
 	}
 	if f.ticket.Kind == musiccore.Put {
+		decoded.Body.Warnings = append(x.warned, decoded.Body.Warnings...)
 		return c.applied(decoded, f.table, nil)
 	}
 	rows, ok := decoded.Body.Message.(*message.RowsResult)
 	if !ok {
 		return e.raw
 	}
+	x.warned = append(x.warned, decoded.Body.Warnings...)
 	y := &trying{conditional: x, columns: rows.Metadata.Columns, rows: rows.Data}
 	next, failure := y.next()
 	switch {
 	case failure != nil:
 		return errorEnvelope(c.version, e.stream, failure)
 	case next == nil:
+		decoded.Body.Warnings = x.warned
 		return c.applied(decoded, f.table, y.refusal())
 	}
 	goesOn = true
@@ -149,7 +152,7 @@ func (y *trying) next() (*kept, *Failure) {
 }
 
 // applied is the rows that Cassandra answers a conditional write with: true where refused is nil, else false with the columns behind it.
-// What stands beside the answer to the last request, its tracing id and its warnings, stands beside them.
+// What stands beside the answer to the last request stands beside them, and the warnings of the reads before it.
 func (c *conn) applied(last *frame.Frame, t *Table, refused *message.RowsResult) []byte {
 	columns := []*message.ColumnMetadata{{Keyspace: t.Keyspace, Table: t.Name, Name: "[applied]", Type: datatype.Boolean}}
 	all := message.RowSet{{boolean(refused == nil)}}
@@ -160,7 +163,6 @@ func (c *conn) applied(last *frame.Frame, t *Table, refused *message.RowsResult)
 		}
 	}
 	last.Body.Message = &message.RowsResult{Metadata: &message.RowsMetadata{ColumnCount: int32(len(columns)), Columns: columns}, Data: all}
-	last.SetCustomPayload(nil)
 	e, err := c.encode(last)
 	if err != nil {
 		c.end(err)
