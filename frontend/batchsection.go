@@ -62,7 +62,10 @@ func (c *conn) readLockedBatch(h header, body []byte) (*lockedBatch, *Failure) {
 	if cur.bad {
 		return b, unreadable(h.opcode, errShort)
 	}
-	return b, nil
+	if len(b.children) == 0 {
+		return b, nil
+	}
+	return b, b.parameters.checkNow(b.children[0].table)
 }
 
 // enter carries out the batch where the client may, which Cassandra is asked first.

@@ -137,6 +137,15 @@ func (p *parameters) size() int {
 	return n
 }
 
+// checkNow refuses a time of the client's own (v5, now_in_seconds) under a lock. A deletion of long ago is purged at once, so that a late
+// write of an earlier holder comes back; and a read of the far future is not shown what was deleted until then, but what it hid.
+func (p *parameters) checkNow(t *Table) *Failure {
+	if !p.flags.Contains(primitive.QueryFlagNowInSeconds) {
+		return nil
+	}
+	return invalid("MUSIC_REFUSED: %s is critical: now_in_seconds cannot stand in a request under a lock", t)
+}
+
 // appendTo appends the wire form.
 func (p *parameters) appendTo(dst []byte, version byte) []byte {
 	dst = binary.BigEndian.AppendUint16(dst, uint16(p.consistency))

@@ -230,6 +230,9 @@ func (a *admission) perform() *Failure {
 	if a.section.statement.Verb == rewrite.ListLocks {
 		return a.list()
 	}
+	if f := a.parameters.checkNow(a.section.table); f != nil {
+		return f
+	}
 	if a.section.several() {
 		return a.several()
 	}

@@ -74,7 +74,7 @@ func composedQuery(h header, w composed, s *section, q request) kept {
 	h = h.rewritten()
 	h.opcode = primitive.OpCodeQuery
 	p := parameters{consistency: q.parameters.consistency, values: w.values, rest: bytes.Clone(q.parameters.rest)}
-	p.flags = q.parameters.flags & (primitive.QueryFlagWithKeyspace | primitive.QueryFlagNowInSeconds)
+	p.flags = q.parameters.flags & primitive.QueryFlagWithKeyspace
 	if len(w.values) > 0 {
 		p.flags |= primitive.QueryFlagValues
 	}

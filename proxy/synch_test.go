@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"music/frontend"
 	"music/musiccore"
 )
 
@@ -298,8 +299,20 @@ func TestSchemaAgreementIsAwaited(t *testing.T) {
 
 func TestNowIsPastForBothClocks(t *testing.T) {
 	a := time.UnixMilli(1000_999)
-	assert.Equal(t, 999, pastOf(a, a.Add(5*time.Second)))
-	assert.Equal(t, 999, pastOf(a.Add(5*time.Second), a))
+	for _, apart := range []time.Duration{0, 5 * time.Second, clocksApart} {
+		for _, pair := range [][2]time.Time{{a, a.Add(apart)}, {a.Add(apart), a}} {
+			now, err := pastOf(pair[0], pair[1])
+			require.NoError(t, err)
+			assert.Equal(t, 999, now)
+		}
+	}
+	// A fence that is written with a time of long ago is purged at once.
+	for _, apart := range []time.Duration{clocksApart + time.Second, frontend.MinGrace * time.Second} {
+		_, err := pastOf(a, a.Add(apart))
+		require.ErrorIs(t, err, errClocks)
+		_, err = pastOf(a.Add(apart), a)
+		require.ErrorIs(t, err, errClocks)
+	}
 }
 
 func TestBoundValues(t *testing.T) {

@@ -74,7 +74,9 @@ func askView(ctx context.Context, s *gocql.Session) (view schemaView, others dis
 	if err := iter.Close(); err != nil || !found {
 		return view, allAgree, errors.Join(err, gocql.ErrNotFound)
 	}
-	view.now = pastOf(time.UnixMilli(clock), time.Now())
+	if view.now, err = pastOf(time.UnixMilli(clock), time.Now()); err != nil {
+		return view, allAgree, err
+	}
 	hosts := s.GetHosts()
 	iter = localQuery(s, view.host, "SELECT host_id, schema_version FROM system.peers_v2").IterContext(ctx)
 	var id, version gocql.UUID
@@ -97,8 +99,20 @@ func dissentOf(own, version gocql.UUID, down bool) dissent {
 }
 
 // pastOf is a second that has passed for both clocks. Read and written with a now of the past, a TTL ends where it would
-// have ended; with one of the future it would end early.
-func pastOf(a, b time.Time) int { return int(min(a.Unix(), b.Unix())) - 1 }
+// have ended; with one of the future it would end early. Where the clocks are as far apart as that the fence's tombstone could be purged
+// before its time, so that a late write came back, there is none.
+func pastOf(a, b time.Time) (int, error) {
+	if apart := a.Sub(b).Abs(); apart > clocksApart {
+		return 0, fmt.Errorf("%w: by %v", errClocks, apart.Round(time.Second))
+	}
+	return int(min(a.Unix(), b.Unix())) - 1, nil
+}
+
+// clocksApart is how far the clocks of this proxy and of a node may differ in a synchronise: much less than the gc_grace_seconds of any
+// table that can be locked, which are a day.
+const clocksApart = time.Hour
+
+var errClocks = errors.New("the clocks of this proxy and of Cassandra differ")
 
 // largestBatch is what the cluster takes in one batch, in bytes, by the settings of a node. A node that does not show them, for
 // want of them or of the right to read them, is taken for one that takes a MiB.
