@@ -52,7 +52,7 @@ func (c *conn) read(text []byte, whole bool, keyspaceOfRequest string) (r readin
 	case rewrite.Other:
 		return reading{verb: head.Verb}, true
 	}
-	return c.readUnclear(text), whole
+	return c.readUnclear(text, keyspaceOfRequest), whole
 }
 
 // readVerb is for LOCK, UNLOCK and LIST LOCKS: syntax errors to Cassandra, and left to it where there are no locks.
@@ -103,7 +103,7 @@ func (c *conn) readBatch(text []byte, keyspaceOfRequest string) reading {
 	}
 	batch, err := rewrite.Parse(text)
 	if err != nil {
-		return c.readUnclear(text)
+		return c.readUnclear(text, keyspaceOfRequest)
 	}
 	r := reading{meaning: writes, verb: rewrite.Batch}
 	var tables []*Table
@@ -118,26 +118,6 @@ func (c *conn) readBatch(text []byte, keyspaceOfRequest string) reading {
 		r.meaning = critical
 	}
 	return r
-}
-
-// readUnclear is for text that the proxy cannot read. Cassandra will hardly read it either; but what names a critical
-// table does not get there.
-func (c *conn) readUnclear(text []byte) reading {
-	if c.server.Tables == nil {
-		return reading{meaning: unclear}
-	}
-	folded := bytes.ToLower(text)
-	names := func(name string) bool { return bytes.Contains(folded, []byte(strings.ToLower(name))) }
-	var named *Table
-	c.server.Tables.Critical(func(t *Table, _ *Critical) {
-		if names(t.Name) && (named == nil || names(t.Keyspace)) {
-			named = t
-		}
-	})
-	if named == nil {
-		return reading{meaning: unclear}
-	}
-	return reading{meaning: refused, failure: invalid("MUSIC_SYNTAX: the statement cannot be read, and it names %s, which is critical", named)}
 }
 
 // lookup finds the Table of a name, or nil where no statement has concerned the proxy with it. The key that it looked for stays in

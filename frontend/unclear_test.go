@@ -1,0 +1,69 @@
+package frontend
+
+import (
+	"testing"
+
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/stretchr/testify/assert"
+)
+
+// What cannot be read is refused where it names a critical table, by words, and it is told which.
+func TestUnreadableTextNamesTablesByWords(t *testing.T) {
+	const pass = ""
+	for text, named := range map[string]string{
+		"BEGIN TRANSACTION UPDATE bank.other SET a = 1 WHERE id = 5; COMMIT TRANSACTION":                pass,
+		"BEGIN TRANSACTION UPDATE shop.co SET a = 1 WHERE id = 5; COMMIT TRANSACTION":                   pass,
+		"BEGIN TRANSACTION UPDATE bank.co SET a = 1 WHERE id = 5; COMMIT TRANSACTION":                   "bank.co",
+		"BEGIN TRANSACTION UPDATE \"bank\" . /* x */ \"co\" SET a = 1 WHERE id = 5; COMMIT TRANSACTION": "bank.co",
+		"BEGIN TRANSACTION UPDATE BANK.Co SET a = 1 WHERE id = 5; COMMIT TRANSACTION":                   "bank.co",
+		"BEGIN TRANSACTION LET x = (SELECT a FROM bank.co WHERE id = 5); SELECT x; COMMIT TRANSACTION":  "bank.co",
+		"BEGIN TRANSACTION UPDATE co SET a = 1 WHERE id = 5; COMMIT TRANSACTION":                        pass,
+		"EXPLAIN LOCK bank.br WHERE id = 5":                                                             "bank.br",
+		"EXPLAIN LOCK bank.br WHERE co = 5":                                                             "bank.br",
+		"EXPLAIN LOCK bank.bra WHERE plain = 5":                                                         "bank.plain",
+		"EXPLAIN LOCK shop.br WHERE id = 5":                                                             pass,
+		"EXPLAIN bank.planet, bank.coco, bank.br2":                                                      pass,
+		"EXPLAIN UPDATE bank.\"Mixed\" SET a = 1":                                                       "bank.Mixed",
+		"EXPLAIN UPDATE bank./**/co SET a = 1":                                                          "bank.co",
+		"\x01 bank.co":                                                                                  "bank.co",
+		"BEGIN TRANSACTION UPDATE bank.music_lock_00 SET a = 1 WHERE id = 5":                            "music_lock_00",
+	} {
+		for _, use := range []string{"", "shop", "bank"} {
+			r := newRig(t, func(o *Options) { o.Locks = noLocks{} })
+			for _, name := range []string{"plain", "br", "co", "Mixed"} {
+				r.server.Tables.Set("bank", name, &Critical{Key: []Column{{Name: "id", Type: "int"}}})
+			}
+			client, backend := r.login(dialect{version: v4})
+			if use != "" {
+				relayed(client, backend, 1, query("USE "+use), &message.SetKeyspaceResult{Keyspace: use})
+			}
+			unqualified := text == "BEGIN TRANSACTION UPDATE co SET a = 1 WHERE id = 5; COMMIT TRANSACTION"
+			expected := named
+			if unqualified && use == "bank" {
+				expected = "bank.co"
+			}
+			for _, m := range []message.Message{query(text), &message.Prepare{Query: text}} {
+				if expected == pass && (use != "bank" || unqualified || named == pass && !mentions(text)) {
+					relayed(client, backend, 1, m, &message.SyntaxError{ErrorMessage: "no"})
+					continue
+				}
+				if expected == pass {
+					continue // in keyspace bank a word alone may be a table of it
+				}
+				client.send(1, m)
+				assert.Contains(t, client.failure(1).GetErrorMessage(), expected, "%s in %q", text, use)
+			}
+			r.stop()
+		}
+	}
+}
+
+// mentions tells whether a text has a word that is the name of a critical table.
+func mentions(text string) bool {
+	for _, w := range wordsOf([]byte(text)) {
+		if w == "plain" || w == "br" || w == "co" || w == "mixed" {
+			return true
+		}
+	}
+	return false
+}
