@@ -237,7 +237,7 @@ func (c *conn) conclude(e envelope, f *fenced, o outcome, v musiccore.Verdict) (
 		if err != nil {
 			return e, err
 		}
-		e = shown
+		e = c.warn(shown, f.update.shortened)
 	}
 	return c.warn(e, f.hurry()), nil
 }

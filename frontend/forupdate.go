@@ -15,6 +15,8 @@ import (
 type update struct {
 	fresh bool // the lock was taken for this read: it is given back where the read fails
 	told  bool // a row has been told on an earlier page
+
+	shortened []string // warnings: clauses that ask for more than there is
 }
 
 // forUpdate carries out SELECT … FOR UPDATE: it takes the lock and reads. A later page only reads, under the reference that stands in its
@@ -30,7 +32,7 @@ func (a *admission) forUpdate(k musiccore.Key) *Failure {
 		return f
 	}
 	kept := c.keepFor(a.envelope.header, a.section, request{key: k, parameters: *p})
-	kept.fenced.update = &update{fresh: true}
+	kept.fenced.update = &update{fresh: true, shortened: a.shortened}
 	ask := a.columnsOf()
 	id := c.ops.add(kept.header.stream)
 	c.ops.set(id, c.server.Locks.Lock(k, q, func(answer musiccore.Answer) {
@@ -103,12 +105,12 @@ func updateRow(g musiccore.Grant) message.Row { return slices.Clip(grantRow(g)[:
 // columnsOf is the way to tell a client of a SELECT … FOR UPDATE that it does not hold the lock: one row with the columns that the read would
 // have had. Those of a prepared statement are known; of a text, Cassandra is asked.
 func (a *admission) columnsOf() func(musiccore.Grant) {
-	c, s, h := a.conn, a.section, a.envelope.header
+	c, s, h, shortened := a.conn, a.section, a.envelope.header, a.shortened
 	if s.prepared != nil {
 		columns := s.prepared.columns
 		return func(g musiccore.Grant) {
 			c.server.Stats.count(c, h.opcode, Answered)
-			c.post(c.rows(h.stream, columns, padded(updateRow(g), columns)))
+			c.post(c.warned(c.rows(h.stream, columns, padded(updateRow(g), columns)), shortened))
 		}
 	}
 	text := s.writeText() // names the keyspace, which a PREPARE of older protocols cannot carry
@@ -118,7 +120,10 @@ func (a *admission) columnsOf() func(musiccore.Grant) {
 			c.post(errorEnvelope(c.version, h.stream, inUse(h.stream)))
 			return
 		}
-		c.watches.add(h.stream, watch{kind: watchColumns, columns: func(e envelope) (envelope, error) { return c.notHeld(e, s.table, g) }})
+		c.watches.add(h.stream, watch{kind: watchColumns, columns: func(e envelope) (envelope, error) {
+			e, err := c.notHeld(e, s.table, g)
+			return c.warn(e, shortened), err
+		}})
 		c.send(c.prepareRequest(h, text))
 	}
 }

@@ -83,7 +83,7 @@ func (c *conn) listEnvelope(stream int16, only musiccore.Key) []byte {
 	raw := c.message(stream, &message.RowsResult{
 		Metadata: &message.RowsMetadata{ColumnCount: int32(len(columns)), Columns: columns}, Data: rows,
 	})
-	return c.warn(envelope{header: readHeader(raw), raw: raw}, missing).raw
+	return c.warned(raw, missing)
 }
 
 // compareListings orders by table, key and reference; who has no reference yet comes behind.

@@ -203,6 +203,7 @@ type admission struct {
 	section    section
 	parameters parameters
 	emit       func(raw []byte) // sends a request to Cassandra
+	shortened  []string         // warnings: clauses that ask for more than there is
 }
 
 // later is the admission in memory of its own, for when Cassandra has answered.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -17,31 +18,78 @@ type Settings struct {
 	Lease    time.Duration // 0 = the proxy's default
 }
 
+// ErrSpelling tells that what stands around @critical may be meant as settings and is not written as such.
+var ErrSpelling = errors.New("settings stand in brackets right behind the one @critical, as in @critical(unlocked=auto); free text stands before it")
+
 // ReadSettings finds @critical or @critical(name=value, …) as a word in a table's comment. marked tells whether it is there.
-// Every fault of the settings is in the error, and the settings are the defaults then.
+// Every fault of the settings is in the error, and the settings are the defaults then. It is an ErrSpelling where free text and settings
+// cannot be told apart.
 func ReadSettings(comment string) (s Settings, marked bool, err error) {
-	match := regexp.MustCompile(`(?i)(?:^|[^\w@])@critical\b(\([^)]*\)?)?`).FindStringSubmatch(comment)
-	if match == nil {
+	marks := regexp.MustCompile(`(?i)(?:^|[^\w@])@critical\b`).FindAllStringIndex(comment, -1)
+	if marks == nil {
 		return Settings{}, false, nil
 	}
-	list := match[1]
-	if list != "" && !strings.HasSuffix(list, ")") {
-		return Settings{}, true, errors.New("@critical(… has no closing bracket")
+	behind := comment[marks[0][1]:]
+	bracket := strings.TrimLeft(behind, " \t\r\n")
+	apart := len(bracket) < len(behind)
+	list := ""
+	if strings.HasPrefix(bracket, "(") {
+		var closed bool
+		if list, behind, closed = strings.Cut(bracket[1:], ")"); !closed {
+			return Settings{}, true, errors.New("@critical(… has no closing bracket")
+		}
 	}
+	s, err = parseSettings(list)
+	switch {
+	case err != nil && apart:
+		err = fmt.Errorf("%w: %w", ErrSpelling, err)
+	case err == nil && (len(marks) > 1 || unclearBehind(behind) || looksLikeSetting(comment[:marks[0][0]]+" "+behind)):
+		s, err = Settings{}, ErrSpelling
+	}
+	return s, true, err
+}
+
+// parseSettings reads name=value, …
+func parseSettings(list string) (s Settings, err error) {
 	var faults []error
-	for _, setting := range strings.Split(strings.Trim(list, "()"), ",") {
+	given := map[string]bool{}
+	for _, setting := range strings.Split(list, ",") {
 		if strings.TrimSpace(setting) == "" {
 			continue
 		}
 		name, value, _ := strings.Cut(setting, "=")
-		if err := s.set(strings.ToLower(strings.TrimSpace(name)), strings.ToLower(strings.TrimSpace(value))); err != nil {
+		name, value = strings.ToLower(strings.TrimSpace(name)), strings.ToLower(strings.TrimSpace(value))
+		if given[name] {
+			faults = append(faults, fmt.Errorf("%s stands twice", name))
+		}
+		given[name] = true
+		if err := s.set(name, value); err != nil {
 			faults = append(faults, err)
 		}
 	}
 	if len(faults) > 0 {
-		return Settings{}, true, errors.Join(faults...)
+		return Settings{}, errors.Join(faults...)
 	}
-	return s, true, nil
+	return s, nil
+}
+
+// unclearBehind tells whether what follows @critical is neither the end of a sentence nor further words of one.
+func unclearBehind(text string) bool {
+	const space, marks = " \t\r\n", ".,;!?)'\""
+	if text != "" && !strings.ContainsRune(space+marks, rune(text[0])) {
+		return true
+	}
+	words := strings.TrimLeft(text, space+marks)
+	word := strings.ToLower(regexp.MustCompile(`^[\pL\pN]*`).FindString(words))
+	if word == "" {
+		return words != ""
+	}
+	return slices.Contains(strings.Fields("unlocked key lease strict scope reject allow auto partition row global local"), word)
+}
+
+// looksLikeSetting tells whether a setting stands in free text.
+func looksLikeSetting(text string) bool {
+	return regexp.MustCompile(`(?i)\b(unlocked|key|lease|strict|scope)\s*[=:]`).MatchString(text)
 }
 
 func (s *Settings) set(name, value string) error {

@@ -22,6 +22,12 @@ func TestSettingsOfAComment(t *testing.T) {
 		"@critical(strict=true)":                    {Strict: true},
 		"@critical(strict=FALSE)":                   {},
 		"(@critical)":                               {},
+		"@critical, the balances":                   {},
+		"@critical. Balances of a branch: see ops":  {},
+		"@critical balances":                        {},
+		"'@critical'":                               {},
+		"@critical (unlocked=auto)":                 {Unlocked: Auto},
+		"@critical\n(lease=5s) balances":            {Lease: 5 * time.Second},
 	} {
 		got, marked, err := ReadSettings(comment)
 		require.NoError(t, err, comment)
@@ -38,10 +44,23 @@ func TestSettingsOfAComment(t *testing.T) {
 	}
 	for _, comment := range []string{
 		"@critical(", "@critical(lease=5s", "@critical(lease=5)", "@critical(lease=10ms)", "@critical(color=red)", "@critical(unlocked=maybe)",
-		"@critical(key=column)", "@critical(strict=maybe)", "@critical(scope=dc1)", "@critical(lease)",
+		"@critical(key=column)", "@critical(strict=maybe)", "@critical(scope=dc1)", "@critical(lease)", "@critical(unlocked=auto, unlocked=allow)",
+		"@critical(unlocked:auto)", "@critical(auto)",
 	} {
 		got, marked, err := ReadSettings(comment)
 		assert.Error(t, err, comment)
+		assert.True(t, marked, "it is critical all the same: %s", comment)
+		assert.Equal(t, Settings{}, got, comment)
+		assert.NotErrorIs(t, err, ErrSpelling)
+	}
+	for _, comment := range []string{
+		"@critical unlocked=auto", "@critical auto", "@critical: auto", "@critical: unlocked=auto", "@critical: balances", "@critical[unlocked=auto]", "@critical {key=row}",
+		"@critical = auto", "@critical=auto", "@critical-auto", "@critical, unlocked=auto", "@critical. Unlocked: auto", "unlocked=auto @critical", "balances, key=row, @critical",
+		"@critical(unlocked=auto) key=row", "@critical(unlocked=auto)(key=row)", "@critical @critical(key=row)", "@critical(key=row) and @critical", "@critical (see the wiki)",
+		"@critical <auto>", "@critical/auto", "@critical\tROW", "@critical(unlocked=auto)lease=5s", "@critical @critical",
+	} {
+		got, marked, err := ReadSettings(comment)
+		assert.ErrorIs(t, err, ErrSpelling, comment)
 		assert.True(t, marked, "it is critical all the same: %s", comment)
 		assert.Equal(t, Settings{}, got, comment)
 	}

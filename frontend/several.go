@@ -136,7 +136,7 @@ func (a *admission) several() *Failure {
 	if f != nil {
 		return f
 	}
-	r := round{conn: c, stream: a.envelope.stream, table: s.table, columns: s.grantColumns(), keys: keys, most: len(keys), skip: s.statement.SkipLocked, request: q}
+	r := round{conn: c, stream: a.envelope.stream, table: s.table, columns: s.grantColumns(), keys: keys, most: len(keys), skip: s.statement.SkipLocked, request: q, shortened: a.shortened}
 	if s.statement.Limit.Kind != rewrite.NoTerm {
 		n, f := s.integer(s.statement.Limit, "LIMIT")
 		if f != nil || n < 1 {
@@ -178,6 +178,8 @@ type round struct {
 	most    int       // so many of them
 	skip    bool      // those that somebody has are left out
 	request musiccore.Request
+
+	shortened []string // warnings: clauses that ask for more than there is
 }
 
 // run takes the locks and tells the client. It blocks for as long as the client's driver bears.
@@ -192,7 +194,7 @@ func (r *round) run() (answer []byte, untold func()) {
 		r.giveBack(got)
 		return errorEnvelope(r.conn.version, r.stream, failure), func() {}
 	}
-	return r.conn.rows(r.stream, r.columns, r.rows()...), func() { r.giveBack(got) }
+	return r.conn.warned(r.conn.rows(r.stream, r.columns, r.rows()...), r.shortened), func() { r.giveBack(got) }
 }
 
 // patience is how long the whole round may take.

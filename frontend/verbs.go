@@ -3,6 +3,7 @@ package frontend
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"strings"
 	"time"
 
@@ -37,11 +38,11 @@ func (a *admission) verb(k musiccore.Key, ref musiccore.LockRef) *Failure {
 	if f != nil {
 		return f
 	}
-	table := s.table
+	table, shortened := s.table, a.shortened
 	c.server.Stats.count(c, h.opcode, Answered)
 	id := c.ops.add(h.stream)
 	done := func(answer musiccore.Answer) {
-		c.guard(func() { c.tellGrant(id, h.stream, table, ref, answer) })
+		c.guard(func() { c.tellGrant(id, h.stream, table, ref, answer, shortened) })
 	}
 	switch {
 	case s.statement.Verb == rewrite.Lock:
@@ -63,7 +64,13 @@ func (a *admission) request(ref musiccore.LockRef) (musiccore.Request, *Failure)
 		return q, f
 	}
 	q.AtOnce = st.Wait.Kind != rewrite.NoTerm && q.Wait == 0
-	q.Wait = min(q.Wait, c.longestWait())
+	if longest := c.longestWait(); q.Wait > longest {
+		a.shortened = append(a.shortened, fmt.Sprintf("MUSIC: WAIT %v is longer than an answer may take here: it is cut to %v", q.Wait, longest))
+		q.Wait = longest
+	}
+	if q.Lease > s.critical.MaxLease {
+		a.shortened = append(a.shortened, fmt.Sprintf("MUSIC: LEASE %v is longer than %s gives: it is cut to %v", q.Lease, s.table, s.critical.MaxLease))
+	}
 	if q.Lease == 0 || q.Lease > s.critical.MaxLease {
 		q.Lease = s.critical.MaxLease
 	}
@@ -155,14 +162,14 @@ func (s *section) string(t rewrite.Term, what string) (string, *Failure) {
 	return value, nil
 }
 
-// tellGrant answers LOCK and UNLOCK.
-func (c *conn) tellGrant(id uint64, stream int16, t *Table, ref musiccore.LockRef, a musiccore.Answer) {
+// tellGrant answers LOCK and UNLOCK; a warning tells of each clause that was shortened.
+func (c *conn) tellGrant(id uint64, stream int16, t *Table, ref musiccore.LockRef, a musiccore.Answer, shortened []string) {
 	switch {
 	case !c.ops.owes(id):
 	case a.Err != nil:
 		c.post(errorEnvelope(c.version, stream, lockFailure(a.Err, t, ref)))
 	default:
-		c.post(c.rows(stream, grantColumns(t), grantRow(a.Grant)))
+		c.post(c.warned(c.rows(stream, grantColumns(t), grantRow(a.Grant)), shortened))
 	}
 	c.ops.remove(id)
 	c.endIfDrained()

@@ -23,6 +23,11 @@ func (c *conn) warn(e envelope, warnings []string) envelope {
 	return envelope{header: readHeader(raw), raw: raw}
 }
 
+// warned is warn of an answer of the proxy's own making.
+func (c *conn) warned(raw []byte, warnings []string) []byte {
+	return c.warn(envelope{header: readHeader(raw), raw: raw}, warnings).raw
+}
+
 // appendWarnings is a response's body with more warnings in it; not ok where the body does not follow the protocol.
 func appendWarnings(body []byte, flags primitive.HeaderFlag, warnings []string) (warned []byte, ok bool) {
 	cur := cursor{b: body}

@@ -72,11 +72,15 @@ func (s *schema) readTables(ctx context.Context) (all []*dataTable, names map[st
 	return all, names, nil
 }
 
-// readComment takes the settings from the table's comment. What the proxy does not serve makes it critical and refused.
+// readComment takes the settings from the table's comment. What the proxy does not serve makes it critical and refused; what only looks like
+// settings is told in the log, since no DDL that came through a proxy has made it.
 func (t *dataTable) readComment(comment string) {
 	settings, marked, err := frontend.ReadSettings(comment)
 	t.settings, t.marked = settings, marked
-	if err != nil {
+	switch {
+	case errors.Is(err, frontend.ErrSpelling):
+		t.ignored = fmt.Sprintf("its comment has no settings that could be read, and the defaults hold: %v: %q", err, comment)
+	case err != nil:
 		t.refused = strings.ReplaceAll(err.Error(), "\n", "; ")
 	}
 }

@@ -145,3 +145,15 @@ func TestColumnsThatWereAway(t *testing.T) {
 	s.do("ALTER TABLE KS.away ADD v int")
 	assert.NotEqual(t, before, look())
 }
+
+// A comment that came past the proxies and only looks as if it had settings makes its table critical with the defaults, and is told.
+func TestCommentsThatOnlyLookLikeSettings(t *testing.T) {
+	for comment, refused := range map[string]bool{"@critical unlocked=auto": false, "@critical (see 5)": false, "@critical[key=row]": false, "@critical(key=column)": true} {
+		table := &dataTable{}
+		table.readComment(comment)
+		assert.True(t, table.marked, comment)
+		assert.Equal(t, frontend.Settings{}, table.settings, comment)
+		assert.Equal(t, refused, table.refused != "", comment)
+		assert.Equal(t, !refused, table.ignored != "", comment)
+	}
+}
