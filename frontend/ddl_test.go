@@ -28,7 +28,7 @@ func TestSchemaChangesThatCriticalTablesCannotBear(t *testing.T) {
 			"CREATE MATERIALIZED VIEW a.v AS SELECT * FROM a.locked WHERE id IS NOT NULL PRIMARY KEY (id)":        "a.locked is critical: a materialised view",
 			"DROP TABLE a.music_lock_ab000000000000000000000000000000":                                            "take @critical out of its comment first",
 			"drop table if exists \"a\".music_lock_AB000000000000000000000000000000":                              "has the locks of a.locked",
-			"CREATE TABLE a.b (k int PRIMARY KEY) WITH comment = '@critical unlocked=auto'":                      "settings stand in brackets right behind",
+			"CREATE TABLE a.b (k int PRIMARY KEY) WITH comment = '@critical unlocked=auto'":                       "settings stand in brackets right behind",
 			"ALTER TABLE a.b WITH comment = '@critical: balances'":                                                "settings stand in brackets right behind",
 			"ALTER TABLE a.b WITH comment = '@critical (unlocked=sometimes)'":                                     "unlocked cannot be",
 			"ALTER KEYSPACE a WITH durable_writes = false":                                                        "a.locked is critical: durable_writes",
