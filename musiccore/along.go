@@ -64,7 +64,11 @@ func (k *key) takeAlong(now Now, l *lwt) {
 	}
 	ps, own := k.gather(now, row.Guard == k.term.last && len(all) == 0)
 	k.riders = nil
-	if len(ps) > 0 {
+	joins := k.regroups(len(ps), len(all))
+	if joins {
+		own, l.joined = k.roomFor(own), k.term.last+1
+	}
+	if joins || len(ps) > 0 {
 		l.places, l.req = ps, own.Req
 		all = append(all, own)
 	}
@@ -75,7 +79,57 @@ func (k *key) takeAlong(now Now, l *lwt) {
 	for _, b := range all[1:] {
 		queue = queue.and(b)
 	}
+	if joins {
+		queue.Set.Row.Queue = queue.Set.Row.joined(l.joined, k.c.self.id)
+	}
 	l.swap = both(queue, l.swap)
+}
+
+// regroups reports that a Release is to make one block of the references of this
+// session that come next: sections were short before the last one, and some wait
+// with references of their own, which would cost an LWT each. asking are those
+// whom the Release enqueues here, riders the blocks of others before them.
+func (k *key) regroups(asking, riders int) bool {
+	if k.c.opts.Retain == 0 || k.long > 1 || k.term.broken || k.c.draining {
+		return false
+	}
+	end := k.term.last
+	for _, b := range k.view.row.Queue {
+		if b.First <= end+1 && end < b.Last() && b.Session == k.c.self.id && !b.Retained {
+			end = b.Last()
+		}
+	}
+	waits := 0
+	for _, p := range k.queued {
+		if p.ref > k.term.last && p.ref <= end && !p.gone {
+			waits++
+		}
+	}
+	if asking == 0 && (riders > 0 || end < k.view.row.Guard) {
+		return waits > 2 // what is reserved for it stands behind others, and costs an LWT, too
+	}
+	return waits > 0 && waits+asking > 1
+}
+
+// roomFor returns the block of those who ask, or a new one, as the end of what a
+// Release makes one block.
+func (k *key) roomFor(own Block) Block {
+	if own.N == 0 {
+		k.c.last.request++
+		own = Block{N: 1, Session: k.c.self.id, Req: k.c.last.request}
+	}
+	own.N, own.Retained = max(own.N, min(k.spare, 8*own.N)), true
+	return own
+}
+
+// regrouped takes the blocks that a Release has made.
+func (k *key) regrouped(now Now, l *lwt, own Block) {
+	queue := l.swap.Set.Row.Queue
+	first := queue[slices.IndexFunc(queue, func(b Block) bool { return b.First == l.joined })]
+	if first != own {
+		k.reserved(now, nil, first)
+	}
+	k.reserved(now, l.places, own)
 }
 
 // awaitsReturn reports that a Release behind which others wait is to wait for the

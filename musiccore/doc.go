@@ -119,7 +119,7 @@
 // retained: a block (PROTOCOL.md 6). The whole block is one term. Its
 // references go from hand to hand in memory, each when nothing of the one before
 // is in flight; base, seq, dirty and unsettled go on. Nobody is told a reference
-// before its grant, and whoever ends the tenure ends the tuple. The session's
+// before its grant but while the block moves. The session's
 // death ends it for all, so a holder who stays is made plain first: T.owner is
 // set, and nothing is handed over any more.
 //

@@ -18,7 +18,10 @@ type far struct {
 	lwts  int
 	paxos chan struct{} // one LWT at a time
 	ended chan struct{}
-	ops   []Kind // of a section
+	ops   []Kind        // of a section
+	wait  time.Duration // of a LOCK; 0: its default
+	lwt   time.Duration // how long one takes beside the network
+	pause time.Duration // the next holder stays so long
 }
 
 // farSite is a proxy there. rtt is its way to the nearest other replica and back.
@@ -37,7 +40,7 @@ type farSite struct {
 func newFar(t *testing.T, clients int, ops []Kind, rtts ...time.Duration) *far {
 	t.Helper()
 	d := newDesk(t)
-	f := &far{store: newStore(d), key: d.key(), paxos: make(chan struct{}, 1), ended: make(chan struct{}), ops: ops}
+	f := &far{store: newStore(d), key: d.key(), paxos: make(chan struct{}, 1), ended: make(chan struct{}), ops: ops, wait: 5 * time.Second}
 	for i, rtt := range rtts {
 		o := Defaults()
 		s := &farSite{far: f, session: NewSession(session(byte(i+1)), o), rtt: rtt, waits: map[OpID]chan Answer{}}
@@ -109,7 +112,7 @@ func (s *farSite) do(c Command) {
 	case Apply:
 		s.paxos <- struct{}{}
 		defer func() { <-s.paxos }()
-		time.Sleep(s.rtt)
+		time.Sleep(s.rtt + s.lwt)
 		s.mu.Lock()
 		s.lwts++
 		row := s.store.row
@@ -157,7 +160,7 @@ func (s *farSite) ask(do func(OpID) (Ticket, Effects)) (a Answer, ok bool) {
 
 // section is lock, the operations, unlock.
 func (s *farSite) section() bool {
-	q := Request{Wait: 5 * time.Second}
+	q := Request{Wait: s.wait}
 	a, ok := s.ask(func(op OpID) (Ticket, Effects) { return Ticket{}, s.core.Lock(farTime(), op, s.key, q) })
 	for ok && a.Grant.State == Queued {
 		q.Ref = a.Grant.Ref
@@ -169,7 +172,10 @@ func (s *farSite) section() bool {
 	ref := a.Grant.Ref
 	s.mu.Lock()
 	s.order = append(s.order, ref)
+	pause := s.pause
+	s.pause = 0
 	s.mu.Unlock()
+	time.Sleep(pause)
 	for _, kind := range s.ops {
 		a, ok = s.ask(func(op OpID) (Ticket, Effects) { return s.core.Begin(farTime(), op, s.key, ref, kind) })
 		if !ok {

@@ -152,7 +152,10 @@ func (k *key) raise(closed Stamp) {
 // sendAway tells all who wait that nothing is granted here any more.
 func (k *key) sendAway(now Now) {
 	for _, r := range k.reserves {
-		k.disband(r, 0)
+		k.disband(r, r.named)
+		for _, p := range r.line {
+			k.answer(p, k.standing(now, p))
+		}
 	}
 	for _, p := range k.queued {
 		k.answer(p, k.standing(now, p))

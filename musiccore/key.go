@@ -22,6 +22,7 @@ type key struct {
 	died     bool  // the last holder did not give the lock back
 	wanted   time.Duration
 	spoken   SessionID     // whom Wanted was said to
+	long     int           // sections in a row that were not short
 	spare    int32         // references that the next block reserves; 0: sections are too long for one
 	turn     time.Duration // from LOCK to grant, as the last one here had to wait
 	timer    timer

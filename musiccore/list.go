@@ -35,7 +35,7 @@ func (c *Core) List(now Now) []Listing {
 }
 
 func (k *key) list(all []Listing, now Now, p *place) []Listing {
-	if p.gone || p.phase == over || (p.reserve != nil && p.ref != 0) {
+	if p.gone || p.phase == over || p.own() {
 		return all
 	}
 	g := k.standing(now, p)

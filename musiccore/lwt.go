@@ -34,6 +34,7 @@ type lwt struct {
 	at      time.Duration // not sent again before
 	req     int64
 	places  []*place // whom it enqueues, in order
+	joined  LockRef  // not 0: where a block begins that references of this session are made, which were not one before
 }
 
 // changing reports that an LWT on the T register is under way: until it is
@@ -95,6 +96,9 @@ func (k *key) swapped(now Now, r Result) {
 // enqueuedBlock is the block of an LWT that was applied, or of another session's
 // that was applied in its place.
 func (k *key) enqueuedBlock(l *lwt) Block {
+	if !l.swap.Set.Q {
+		return Block{}
+	}
 	if b, ok := k.view.row.Find(k.c.self.id, l.req); ok {
 		return b
 	}
@@ -188,7 +192,7 @@ func (k *key) done(now Now) {
 		}
 	case releasing:
 		if k.term != nil {
-			k.endTerm()
+			k.released(now, l.swap.Set.Row.Head)
 		}
 	case renewing:
 		k.renewed(now, l.swap.Set.Row.Base)
@@ -198,8 +202,11 @@ func (k *key) done(now Now) {
 		k.died = true
 		k.c.out.Notes = append(k.c.out.Notes, Note{Key: k.id, What: Preempted, Ref: l.swap.Set.Row.Head - 1})
 	}
-	if len(l.places) > 0 {
-		k.enqueued(now, l.places, k.enqueuedBlock(l))
+	switch b := k.enqueuedBlock(l); {
+	case l.joined != 0:
+		k.regrouped(now, l, b)
+	case len(l.places) > 0:
+		k.enqueued(now, l.places, b)
 	}
 	if l.swap.Set.T {
 		k.yourTurn()

@@ -47,7 +47,7 @@ func (p *place) due(now Now) {
 	switch {
 	case p.phase == over || p.gone:
 		return
-	case p.reserve != nil && p.op != 0 && now.Boot >= p.tellAt():
+	case p.reserve != nil && p.ref == 0 && p.op != 0 && now.Boot >= p.tellAt() && !k.moves(p.reserve):
 		k.tell(p)
 	case p.ref == 0 && p.op != 0 && now.Boot < p.until && now.Boot >= p.tellAt():
 		k.c.timers.set(&p.timer, p.until)
@@ -149,6 +149,7 @@ func (k *key) putOff(now Now, p *place) {
 		k.refuse(p, Grant{}, unavailable(k.view.cause))
 		k.abandon(p, 0)
 	default:
+		p.number()
 		k.answer(p, k.standing(now, p))
 		p.keep(now.Boot + k.c.opts.Untold)
 		if p.ref == 0 && p.token == ([16]byte{}) {
@@ -170,8 +171,8 @@ func (k *key) abandon(p *place, how State) {
 	if p.ref == 0 {
 		k.asking = without(k.asking, p)
 	}
-	if p.reserve != nil {
-		p.reserve.line = without(p.reserve.line, p)
+	if p.reserve != nil && (p.ref == 0 || how != 0) && !p.own() {
+		p.reserve.leave(p)
 	}
 }
 
@@ -198,7 +199,7 @@ func (k *key) losePlace(p *place) {
 	}
 	k.finish(p, LostState)
 	k.answer(p, Grant{Ref: p.ref, State: LostState})
-	if p.reserve != nil {
+	if p.own() {
 		k.drop(p.reserve)
 	}
 }
@@ -220,7 +221,7 @@ func (k *key) finish(p *place, how State) {
 
 // live answers the place of a reference that somebody may still use.
 func (k *key) live(r LockRef) *place {
-	if p := k.find(r); p != nil && !p.gone && p.phase != over && p.reserve == nil {
+	if p := k.find(r); p != nil && !p.gone && p.phase != over && !p.own() {
 		return p
 	}
 	return nil
@@ -228,6 +229,11 @@ func (k *key) live(r LockRef) *place {
 
 // find answers the place of a reference that lives in the lock row.
 func (k *key) find(r LockRef) *place {
+	for _, b := range k.reserves {
+		if p := b.find(r); p != nil {
+			return p
+		}
+	}
 	if i, ok := k.search(r); ok {
 		return k.queued[i]
 	}

@@ -1,6 +1,7 @@
 package musiccore
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -13,10 +14,13 @@ const blockMax = 1024
 // base, in which the lock goes from hand to hand in memory. The row shows the
 // tuple's first one as the head until the tenure ends, and nothing durable tells
 // how far it has come: where this session dies, none of them goes on elsewhere.
-// So nobody is told a reference of a block before it is granted.
+// So who is told a reference of a block before it is granted loses it with the
+// session.
 type reserve struct {
-	first, next, last LockRef // next is handed out next
-	line              []*place
+	first, next, last LockRef       // next is handed out next
+	own               *place        // stands for the block among the references that live in the lock row
+	line              []*place      // first those who know their reference, in its order
+	named             int           // so many of them
 	shut              bool          // others wait behind the block: the line takes nobody any more
 	plain             bool          // nothing is handed over any more
 	until             time.Duration // in nobody's hands it is kept so long
@@ -24,18 +28,16 @@ type reserve struct {
 }
 
 // retains reports whether an Enqueue is to reserve a block: sections here are
-// short, and those who ask, but for one who is granted at once, have the time to
-// hear of their references later.
+// short, and nobody who asks, but for one who is granted at once, is to be told a
+// reference now.
 func (k *key) retains(now Now, vacant bool, ps []*place) bool {
 	if k.c.opts.Retain == 0 || k.spare == 0 {
 		return false
 	}
-	for i, p := range ps {
-		if !p.early(now) && (!vacant || i > 0) {
-			return false
-		}
+	if vacant {
+		return len(ps) > 1 && !slices.ContainsFunc(ps[1:], func(p *place) bool { return p.pressed(now) }) || len(ps) == 1 && k.spare > 1
 	}
-	return len(ps) > 1 || k.spare > 1
+	return !slices.ContainsFunc(ps, func(p *place) bool { return p.pressed(now) }) && (len(ps) > 1 || k.spare > 1)
 }
 
 // early reports that a place has time before its client must be told something:
@@ -50,15 +52,20 @@ func (p *place) tellAt() time.Duration { return p.until - p.k.c.opts.Wait/3 }
 // asked for it in its line.
 func (k *key) reserved(now Now, ps []*place, t Block) {
 	b := &reserve{first: t.First, next: t.First, last: t.Last()}
-	own := &place{k: k, ref: t.First, phase: waiting, reserve: b, since: now.Boot}
-	own.timer.who = own
-	k.insert(own)
+	k.takeIn(b)
+	k.stand(now, b, t.First)
 	k.reserves = append(k.reserves, b)
 	for _, p := range ps {
 		if !p.gone {
 			b.join(p)
 		}
 	}
+}
+
+// rests reports that a block is in nobody's hands, and nobody is in its line.
+func (k *key) rests(b *reserve) bool {
+	t := k.term
+	return t != nil && t.reserve == b && !t.open && t.flight.ops == 0 && len(b.line) == 0
 }
 
 // join puts a place at the end of the line.
@@ -68,6 +75,63 @@ func (b *reserve) join(p *place) {
 	p.keep(p.until)
 }
 
+// stand puts a block's own place where the block begins.
+func (k *key) stand(now Now, b *reserve, r LockRef) {
+	b.own = &place{k: k, ref: r, phase: waiting, reserve: b, since: now.Boot}
+	b.own.timer.who = b.own
+	k.insert(b.own)
+}
+
+// own reports that the place stands for a block.
+func (p *place) own() bool { return p.reserve != nil && p.reserve.own == p }
+
+// takeIn puts those who wait for references that are a block's now into its line.
+// Their numbers, and those of who has given his back, are not given again.
+func (k *key) takeIn(b *reserve) {
+	i, _ := k.search(b.first)
+	j, _ := k.search(b.last + 1)
+	for _, p := range k.queued[i:j] {
+		b.next = p.ref + 1
+		if !p.gone || k.endedHow(p.ref) == 0 {
+			p.reserve = b
+			b.line = append(b.line, p)
+		}
+	}
+	b.named = len(b.line)
+	k.queued = slices.Delete(k.queued, i, j)
+}
+
+// find returns who waits in the line for a reference.
+func (b *reserve) find(r LockRef) *place {
+	i, ok := slices.BinarySearchFunc(b.line[:b.named], r, func(p *place, r LockRef) int { return cmp.Compare(p.ref, r) })
+	if !ok {
+		return nil
+	}
+	return b.line[i]
+}
+
+// leave takes a place out of the line.
+func (b *reserve) leave(p *place) {
+	if p.ref != 0 {
+		b.named--
+	}
+	b.line = without(b.line, p)
+}
+
+// number gives a place in a line its reference, and those before it theirs: it is
+// told before it is granted.
+func (p *place) number() {
+	b := p.reserve
+	if b == nil || p.ref != 0 {
+		return
+	}
+	for b.named < len(b.line) && p.ref == 0 {
+		b.line[b.named].ref = b.next
+		b.next++
+		b.named++
+	}
+}
+
 // lineUp lets who asks wait for a block's next reference instead of for one of
 // their own, in their order.
 func (k *key) lineUp(now Now) {
@@ -75,30 +139,26 @@ func (k *key) lineUp(now Now) {
 		return
 	}
 	b := k.reserves[len(k.reserves)-1]
-	for len(k.asking) > 0 && k.joins(now, b, k.asking[0]) {
+	for len(k.asking) > 0 && k.joins(b, k.asking[0]) {
 		b.join(k.asking[0])
 		k.asking = k.asking[1:]
 	}
 }
 
-// joins reports that a block has a reference for one more, who need not hear of
-// it or gets it now. Who is known to wait behind the block comes first.
-func (k *key) joins(now Now, b *reserve, p *place) bool {
-	if b.shut || b.plain || b.next+LockRef(len(b.line)) > b.last {
+// joins reports that a block has a reference for one more. Who is known to wait
+// behind the block comes first.
+func (k *key) joins(b *reserve, p *place) bool {
+	if b.shut || b.plain || b.next+LockRef(len(b.line)-b.named) > b.last {
 		return false
 	}
-	t := k.term
-	if t != nil && t.reserve == b && !t.open && t.flight.ops == 0 && len(b.line) == 0 {
-		return true
-	}
-	return p.early(now) && !p.nowait && k.view.row.Guard <= b.last && len(k.riders) == 0
+	return k.rests(b) || !p.nowait && !p.atOnce && k.view.row.Guard <= b.last && len(k.riders) == 0
 }
 
 // inherits reports that a drained tenure may go to another reference, or be kept
 // for one: what is unsettled after all tries ends it, dirty.
 func (t *term) inherits() bool {
 	b := t.reserve
-	return b != nil && !b.plain && b.next <= b.last && !t.unsettled && !t.broken
+	return b != nil && !b.plain && (b.named > 0 || b.next <= b.last) && !t.unsettled && !t.broken
 }
 
 // lingers reports that a drained tenure is kept: somebody is in its line, or
@@ -121,18 +181,29 @@ func (k *key) handOver(now Now) {
 		return
 	}
 	k.answerUnlock(Released)
+	k.passSilent(b)
 	if len(b.line) == 0 || !k.c.self.Valid(now) {
 		return
 	}
 	p := b.line[0]
-	b.line = b.line[1:]
+	p.number()
+	b.line, b.named, p.reserve = b.line[1:], b.named-1, nil
 	if k.front() == t.place {
 		k.pop()
 	}
-	p.ref, p.reserve = b.next, nil
-	b.next++
 	k.insert(p)
 	k.grant(now, p)
+}
+
+// passSilent passes over those whose turn it is and whose clients have been silent
+// for too long.
+func (k *key) passSilent(b *reserve) {
+	for b.named > 0 && b.line[0].gone {
+		p := b.line[0]
+		b.line, b.named = b.line[1:], b.named-1
+		k.record(p.ref, LostState)
+		p.phase = over
+	}
 }
 
 // fix makes the present holder of a block plain, so that it outlives this
@@ -150,11 +221,11 @@ func (k *key) fix(now Now) {
 	t.reserve.plain = true
 	t.window.wanted = true
 	k.spare = 0
-	k.disband(t.reserve, 0)
+	k.disband(t.reserve, t.reserve.named)
 }
 
-// disband sends the line away, from its i-th place on: who stands there asks for
-// a reference of its own.
+// disband sends the line away, from its i-th place on, behind those who know their
+// reference: who stands there asks for one of its own.
 func (k *key) disband(b *reserve, i int) {
 	away := slices.Clone(b.line[i:])
 	for _, p := range away {
@@ -171,6 +242,14 @@ func (k *key) tell(p *place) {
 	p.keep(p.until)
 }
 
+// moves reports that a block's references go from hand to hand now: its line can
+// be told them. What stands still may outlive this session only in references of
+// their own.
+func (k *key) moves(b *reserve) bool {
+	t := k.term
+	return t != nil && t.reserve != nil && !t.reserve.plain && (t.reserve == b || !k.othersBehind())
+}
+
 // lined counts those in the lines.
 func (k *key) lined() int {
 	n := 0
@@ -180,9 +259,14 @@ func (k *key) lined() int {
 	return n
 }
 
-// drop forgets a reserve that has ended: its line asks anew.
+// drop forgets a block that has ended: who knew a reference of it has lost that,
+// the others ask anew.
 func (k *key) drop(b *reserve) {
-	k.disband(b, 0)
+	k.disband(b, b.named)
+	for _, p := range b.line {
+		k.losePlace(p)
+	}
+	b.line, b.named = nil, 0
 	k.reserves = slices.DeleteFunc(k.reserves, func(r *reserve) bool { return r == b })
 }
 
@@ -190,9 +274,9 @@ func (k *key) drop(b *reserve) {
 // is the key worth keeping.
 func (k *key) brief(now Now, p *place, how State) {
 	if how == Released && now.Boot-p.since < k.c.opts.Retain {
-		k.spare = max(k.spare, 1)
+		k.spare, k.long = max(k.spare, 1), 0
 	} else {
-		k.spare = 0
+		k.spare, k.long = 0, k.long+1
 	}
 }
 

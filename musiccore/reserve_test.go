@@ -323,7 +323,7 @@ func TestABlockInheritsWhatIsDirty(t *testing.T) {
 	}
 }
 
-// What cannot be settled ends the tenure, dirty.
+// What cannot be settled ends the term, dirty. The block goes on with the next of its references.
 func TestABlockThatCannotBeSettledIsReleasedDirty(t *testing.T) {
 	d, s := kept(t)
 	put, _ := d.begin(2, Put)
@@ -332,9 +332,11 @@ func TestABlockThatCannotBeSettledIsReleasedDirty(t *testing.T) {
 	d.end(put, OutcomeUnknown)
 	s.copy = Result{Fate: Unknown}
 	d.serve(s, 100*time.Millisecond)
-	if g := d.state(next, Held); g.Ref != 10 || !s.row.Dirty {
+	if g := d.state(next, Held); g.Ref != 3 || s.row.Head != 3 || s.row.Guard != 9 || !s.row.Dirty {
 		t.Fatalf("grant %+v, row %+v", g, s.row)
 	}
+	_, tk := d.begin(3, Get)
+	d.waits(tk)
 }
 
 // Who comes while the Release is under way is not handed what it ends.

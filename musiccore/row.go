@@ -102,6 +102,35 @@ func (r Row) through(ref LockRef) LockRef {
 	return ref
 }
 
+// joined returns the queue with a session's references from one on, up to the
+// next that is of somebody else or retained, in one block that the session keeps
+// for itself. A block at the end of the queue may be retained already: it is new.
+func (r Row) joined(from LockRef, s SessionID) []Block {
+	queue := make([]Block, 0, len(r.Queue)+1)
+	open := false // the last block of queue takes the next one in
+	for i, b := range r.Queue {
+		own := b.Session == s && (!b.Retained || i == len(r.Queue)-1)
+		if own && b.First < from && from <= b.Last() {
+			ended := b
+			ended.N = int32(from - b.First)
+			queue = append(queue, ended)
+			b.First, b.N = from, b.N-ended.N
+		}
+		switch {
+		case own && b.First == from:
+			b.Retained, open = true, true
+		case own && open:
+			first := &queue[len(queue)-1]
+			first.N, first.Req = first.N+b.N, b.Req
+			continue
+		default:
+			open = false
+		}
+		queue = append(queue, b)
+	}
+	return queue
+}
+
 // Find looks for the block that a session enqueued under a request number:
 // "look whether it was me" (PROTOCOL.md 1, lwt).
 func (r Row) Find(s SessionID, req int64) (Block, bool) {

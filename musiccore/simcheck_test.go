@@ -117,7 +117,7 @@ func (c *checker) row(k Key, from, to *Row, l *sent) {
 		c.forward(k, from, to)
 	}
 	for _, b := range l.swap.Set.Row.Queue {
-		if b.Retained && (from == nil || b.First > from.Guard) {
+		if b.Retained && (from == nil || !from.kept(b.First)) {
 			h.kept = append(h.kept, b)
 		}
 	}
@@ -507,8 +507,12 @@ func (c *checker) answer(p *proxy, k Key, ref LockRef, a Answer) {
 		c.lost(k, ref)
 	case a.Grant.State == LostState:
 		c.lost(k, a.Grant.Ref)
-	case a.Err == nil && a.Grant.State == Held && c.key(k).lost[a.Grant.Ref]:
+	case a.Err == nil && a.Grant.State == Held && c.key(k).lost[a.Grant.Ref] && !c.s.strict:
 		c.s.fail("E9: reference %d was told to be lost, and then HELD", a.Grant.Ref)
+	}
+	if a.Grant.State == Queued && a.Grant.Ref != 0 && p.core.keys[k] != nil {
+		at := p.core.keys[k].find(a.Grant.Ref)
+		c.s.metIf(at != nil && at.reserve != nil && !at.own(), toldInLine)
 	}
 	if a.Err == nil && a.Grant.State == Held && c.key(k).holder[a.Grant.Ref] != p.session.id && !c.s.wild && !p.suspect() {
 		c.s.fail("E1: reference %d is told HELD and was not granted", a.Grant.Ref)
@@ -548,6 +552,8 @@ func (c *checker) sending(p *proxy, k Key, w Swap) {
 		s.metIf(t.reserve != nil && t.last == p.core.keys[k].view.row.Guard, givenUpIdle)
 		s.metIf(t.reserve != nil && t.last < p.core.keys[k].view.row.Guard, givenUpWanted)
 		s.metIf(w.Set.Q, tookAlong)
+		s.metIf(p.core.keys[k].lwt.joined != 0, madeBlock)
+		s.metIf(w.Set.Row.Head <= t.last, wentOnAsBlock)
 		places := p.core.keys[k].lwt.places
 		s.metIf(len(places) > 0 && places[0].since > t.shut, tookReturned)
 		s.metIf(t.alone, wentAlone)

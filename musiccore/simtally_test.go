@@ -69,6 +69,9 @@ const (
 	tookAlong
 	wentAlone
 	tookReturned
+	madeBlock
+	wentOnAsBlock
+	toldInLine
 	landmarks
 )
 
@@ -95,7 +98,8 @@ func (l landmark) String() string {
 		"a lock handed over inside a block", "… that was not synchronised yet", "… in another window than the block began with",
 		"the holder of a block made plain", "a block passed over with its session", "a block given up because nobody came",
 		"a block given up because others wait", "a release that enqueued who asked", "a release alone, since others had enqueued",
-		"a release that waited for its client to come back",
+		"a release that waited for its client to come back", "references that waited made a block", "a block that went on in another term",
+		"a reference of a block told before it was granted",
 	}[l]
 }
 

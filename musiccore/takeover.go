@@ -120,10 +120,11 @@ func (k *key) awaitTerm(b begin, p *place) {
 	k.c.waits(b.op, k, nil)
 }
 
-// guestHeads: the head is a guest that waits for its Takeover.
+// guestHeads: the head is a guest that waits for its Takeover. One that its session
+// has made part of a block since it was adopted may have been handed on.
 func (k *key) guestHeads() bool {
 	p := k.front()
-	return k.heads(p) && p.guest && p.phase == waiting && !p.gone
+	return k.heads(p) && p.guest && p.phase == waiting && !p.gone && !k.view.row.kept(p.ref)
 }
 
 // forsaken reports that the head's session is dead, by a row read at QUORUM: from

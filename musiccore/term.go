@@ -312,19 +312,51 @@ func (k *key) release(now Now) {
 	}
 	k.answerUnlock(Released)
 	k.appraise()
+	next := k.nextInLine()
 	if t.reserve != nil {
 		t.reserve.plain = true
-		k.disband(t.reserve, 0)
 	}
-	held := Row{Guard: k.view.row.Guard, Head: t.last, Base: t.base}
+	held := Row{Guard: k.view.row.Guard, Head: next - 1, Base: t.base}
 	l := lwt{why: releasing, swap: Release(held, used, dirty, now.Clk)}
-	if !t.alone {
+	if !t.alone && next > t.last {
 		k.takeAlong(now, &l)
 	}
 	if k.start(now, l) {
 		k.left = now.Boot
 		k.yielding(l.swap)
 	}
+}
+
+// nextInLine answers the reference that a Release makes the head: the one behind
+// the term, but where it ends with others in the line of a block that cannot be
+// handed over the next of them. Their block goes on, as another term.
+func (k *key) nextInLine() LockRef {
+	t := k.term
+	b := t.reserve
+	if b != nil {
+		k.passSilent(b)
+	}
+	switch {
+	case b == nil || len(b.line) == 0 || t.broken || k.c.draining:
+		return t.last + 1
+	case b.named > 0:
+		return b.line[0].ref
+	}
+	return b.next
+}
+
+// released ends the term whose Release was applied. A block that the new head is
+// in waits for another term.
+func (k *key) released(now Now, head LockRef) {
+	b := k.term.reserve
+	if b == nil || head > b.last {
+		k.endTerm()
+		return
+	}
+	k.term.reserve = nil
+	k.endTerm()
+	b.plain = false
+	k.stand(now, b, head)
 }
 
 // skip releases an abandoned head that never had a term: two stamps are left

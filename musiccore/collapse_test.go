@@ -1,0 +1,52 @@
+package musiccore
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A crowd that waits longer than a LOCK may take, because a holder stood still or because there are so many, gets the lock as fast
+// as before: those who have been told their references are handed them in memory, too.
+func TestACrowdRecoversFromADisturbance(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		crowd int
+		stall time.Duration
+		wait  time.Duration
+	}{
+		{"100 clients, 0.2 s", 100, 200 * time.Millisecond, 0},
+		{"400 clients, 0.3 s", 400, 300 * time.Millisecond, 0},
+		{"300 clients, 1.5 s", 300, 1500 * time.Millisecond, 0},
+		{"400 clients, 5 s, WAIT 5s", 400, 5 * time.Second, 5 * time.Second},
+		{"3000 clients, 1.5 s", 3000, 1500 * time.Millisecond, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFar(t, tc.crowd, []Kind{Put}, 100*time.Microsecond)
+				f.wait, f.lwt = tc.wait, 3*time.Millisecond
+				warm := f.after(5 * time.Second)
+				before := f.after(5 * time.Second).sections[0] - warm.sections[0]
+				f.stall(tc.stall)
+				back := f.after(tc.stall + 2*time.Second)
+				after := f.after(5 * time.Second).sections[0] - back.sections[0]
+				close(f.ended)
+				synctest.Wait()
+				if 10*after < 9*before {
+					t.Errorf("%d sections in 5 s, %d before", after, before)
+				}
+				if before < 40_000 {
+					t.Errorf("%d sections in 5 s before: the crowd alone is too much", before)
+				}
+				time.Sleep(time.Minute) // for what is on its way
+			})
+		})
+	}
+}
+
+// stall lets the next holder stay for so long.
+func (f *far) stall(d time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.pause = d
+}

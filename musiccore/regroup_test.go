@@ -1,0 +1,207 @@
+package musiccore
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// crowd is a key that clients want who have been told their references, each one of its own: 3 to 6 behind the holder, 2.
+func crowd(t *testing.T) (*desk, *store) {
+	t.Helper()
+	d, s := kept(t)
+	d.serve(s, d.opts.Retain+time.Millisecond) // the holder is made plain
+	for range 4 {
+		d.lock(Request{AtOnce: true})
+		s.run()
+	}
+	if s.row.Guard != 13 || s.row.kept(10) {
+		t.Fatalf("row %+v", s.row)
+	}
+	s.seen = nil
+	return d, s
+}
+
+// Each of them would cost an LWT. They come in their order, and the numbers that they were told.
+func TestWaitersWithReferencesOfTheirOwnBecomeOneBlock(t *testing.T) {
+	d, s := crowd(t)
+	d.unlock(2)
+	s.run()
+	if s.row.Head != 10 || !s.row.kept(10) || s.row.through(10) != s.row.Guard || s.row.Guard < 14 || s.cost() != 1 {
+		t.Fatalf("row %+v", s.row)
+	}
+	for r := LockRef(10); r <= 13; r++ {
+		op := d.lock(Request{Ref: r})
+		s.run()
+		d.state(op, Held)
+		d.unlock(r)
+		s.run()
+	}
+	op := d.lock(Request{})
+	s.run()
+	if g := d.state(op, Held); g.Ref != 14 || s.cost() != 0 {
+		t.Fatalf("grant %+v", g)
+	}
+}
+
+// Who has given its number back does not lend it to the next one.
+func TestANumberThatWasToldIsNotGivenAgain(t *testing.T) {
+	d, s := crowd(t)
+	for r := LockRef(10); r <= 13; r++ {
+		if r != 11 {
+			d.unlock(r)
+		}
+	}
+	d.lock(Request{Wait: time.Minute})
+	d.unlock(2)
+	s.run()
+	op := d.lock(Request{Ref: 11})
+	s.run()
+	d.state(op, Held)
+	d.unlock(11)
+	s.run()
+	next := d.lock(Request{Wait: time.Minute})
+	d.unlock(14)
+	s.run()
+	if g := d.state(next, Held); g.Ref != 15 {
+		t.Fatalf("grant %+v, row %+v", g, s.row)
+	}
+}
+
+// One that was silent for too long is passed over in its turn, not before, and hears then that it is lost.
+func TestTheSilentArePassedOverInABlock(t *testing.T) {
+	d, s := crowd(t)
+	holds := d.lock(Request{Ref: 2})
+	d.state(holds, Held)
+	d.serve(s, d.opts.Untold+time.Second)
+	first, second := d.lock(Request{Ref: 11}), d.lock(Request{Ref: 13}) // they come back
+	s.seen = nil
+	d.unlock(2)
+	s.run()
+	d.state(first, Held)
+	d.unlock(11)
+	s.run()
+	d.state(second, Held)
+	if s.cost() != 1 {
+		t.Fatalf("row %+v", s.row)
+	}
+	for _, r := range []LockRef{10, 12} {
+		op := d.lock(Request{Ref: r})
+		s.run()
+		d.state(op, LostState)
+	}
+}
+
+// Behind a holder of a block who stays the block waits, and goes on with who has been told a reference of it.
+func TestABlockGoesOnBehindAHolderWhoStays(t *testing.T) {
+	d, s := crowd(t)
+	d.unlock(2)
+	s.run()
+	op := d.lock(Request{Ref: 10})
+	s.run()
+	d.state(op, Held)
+	s.seen = nil
+	d.serve(s, d.opts.Retain+time.Millisecond)
+	if s.row.Owner != d.session.ID() || s.cost() != 1 {
+		t.Fatalf("not plain: %+v", s.row)
+	}
+	d.unlock(10)
+	s.run()
+	op = d.lock(Request{Ref: 11})
+	s.run()
+	d.state(op, Held)
+	if s.row.Head != 11 || !s.row.kept(11) || s.cost() != 1 {
+		t.Fatalf("row %+v", s.row)
+	}
+	d.unlock(11)
+	s.run()
+	op = d.lock(Request{Ref: 12})
+	s.run()
+	d.state(op, Held)
+	if s.cost() != 0 {
+		t.Fatalf("row %+v", s.row)
+	}
+}
+
+// A reference that was adopted from a dead session goes on nowhere once that session's last Release, which was late, has
+// made it part of a block.
+func TestAnAdoptedReferenceOfABlockIsNotTakenOver(t *testing.T) {
+	r := Row{Guard: 3, Head: 2, Base: 10, Queue: []Block{{First: 2, N: 2, Session: SessionID{7}, Retained: true}}}
+	k := &key{view: view{row: r, known: present}, queued: []*place{{ref: 2, phase: waiting, guest: true}}}
+	if k.guestHeads() {
+		t.Fatal("it would be taken over, though it may have been handed on")
+	}
+	r.Owner = SessionID{7}
+	k.view.row = r
+	if !k.guestHeads() {
+		t.Fatal("a plain one is")
+	}
+}
+
+// joined moves no reference to another session, leaves none out, and makes one block of those that are meant alone.
+func TestJoined(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		self := SessionID{1}
+		r := Row{Head: 1}
+		n := rapid.IntRange(1, 6).Draw(t, "blocks")
+		for i := range n {
+			b := Block{First: r.Guard + 1, N: rapid.Int32Range(1, 4).Draw(t, "n"), Session: SessionID{rapid.ByteRange(1, 2).Draw(t, "session")}, Req: int64(i + 1)}
+			b.Retained = rapid.Bool().Draw(t, "retained")
+			r.Queue, r.Guard = append(r.Queue, b), b.Last()
+		}
+		from := LockRef(rapid.Int64Range(1, int64(r.Guard)).Draw(t, "from"))
+		before := slices.Clone(r.Queue)
+		to := Row{Head: 1, Guard: r.Guard, Queue: r.joined(from, self)}
+		if !slices.Equal(before, r.Queue) {
+			t.Fatal("it has changed the row that it was made from")
+		}
+		next := LockRef(1)
+		for _, b := range to.Queue {
+			if b.First != next {
+				t.Fatalf("%+v: reference %d is missing", to.Queue, next)
+			}
+			next = b.Last() + 1
+		}
+		if next != r.Guard+1 {
+			t.Fatalf("%+v ends with %d", to.Queue, next-1)
+		}
+		end := from - 1
+		for ref := from; ref <= r.Guard; ref++ {
+			s, _ := r.Session(ref)
+			if s != self || (r.kept(ref) && ref < before[n-1].First) {
+				break
+			}
+			end = ref
+		}
+		for ref := LockRef(1); ref <= r.Guard; ref++ {
+			was, _ := r.Session(ref)
+			if is, _ := to.Session(ref); is != was {
+				t.Fatalf("%d is of %v, was of %v", ref, is, was)
+			}
+			if in := from <= ref && ref <= end; in && to.through(ref) != end || !in && to.kept(ref) != r.kept(ref) {
+				t.Fatalf("%+v from %d to %d: reference %d of %+v", before, from, end, ref, to.Queue)
+			}
+		}
+	})
+}
+
+// A block that waits behind another session stands still: who has to be told a reference there gets one that outlives this session.
+func TestNobodyIsToldAReferenceOfABlockThatStandsStill(t *testing.T) {
+	d, s := kept(t)
+	s.joined(7)
+	d.hear(Wanted)
+	s.run()
+	op := d.lock(Request{Wait: 2 * time.Second})
+	d.lock(Request{Wait: time.Minute})
+	d.unlock(2)
+	s.run()
+	if !s.row.kept(11) || s.row.Head != 10 {
+		t.Fatalf("row %+v", s.row)
+	}
+	d.serve(s, 2*time.Second)
+	if g := d.state(op, Queued); g.Ref == 0 || s.row.kept(g.Ref) {
+		t.Fatalf("queued %+v, row %+v", g, s.row)
+	}
+}
