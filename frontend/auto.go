@@ -105,6 +105,7 @@ func (p *preparedSection) unfenced() bool {
 
 // decideUnfenced decides about the EXECUTE of a write without a lock.
 func (c *conn) decideUnfenced(e envelope, id []byte, p *prepared) verdict {
+	c.noteUnread(p.tables)
 	policy, f := p.stands()
 	switch {
 	case f != nil:

@@ -67,6 +67,7 @@ func (c *conn) judgeChildPrepared(id []byte) (locked bool, f *Failure) {
 		r, _ := c.read(p.reread.text, true, p.reread.keyspace)
 		return false, r.failure
 	case writes:
+		c.noteUnread(p.tables)
 		policy, f := p.stands()
 		if policy == Auto && f == nil && p.section == nil && c.newer(id, p) == nil {
 			f = unprepared(id)

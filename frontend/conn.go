@@ -53,6 +53,8 @@ type asked struct {
 	name        []byte        // scratch, for names of tables
 	scratch     []byte        // for compressed bodies; nil before the first
 	using       bool          // a USE has been sent, and nothing after it
+	behind      bool          // the schema is to be read before the request at hand is judged again
+	caughtUp    bool          // it has been
 	last        int16         // the stream of the request that was forwarded last, or is under way
 	hears       atomic.Uint32 // what REGISTER has asked for of hearsStatus and hearsTopology
 }

@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+
 	"music/rewrite"
 )
 
@@ -41,6 +43,16 @@ func (c *conn) checkSchema(text []byte, r reading) *Failure {
 		return c.checkKeyspace(d)
 	}
 	return nil
+}
+
+// changeOf is what a schema change of a table is about where Cassandra does not say, as where IF NOT EXISTS finds the table. It is the zero
+// value for anything else than a table.
+func (c *conn) changeOf(text []byte) SchemaChange {
+	if rewrite.ReadHead(text, true).Schema.Kind != rewrite.SchemaTable {
+		return SchemaChange{}
+	}
+	name := c.lookedUp()
+	return SchemaChange{Target: string(primitive.SchemaChangeTargetTable), Keyspace: name[0], Name: name[1]}
 }
 
 // check refuses what a critical table cannot do with: marked says that the statement makes it critical, critical that it is already.

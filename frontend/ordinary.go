@@ -1,6 +1,12 @@
 package frontend
 
-import "music/rewrite"
+import (
+	"strings"
+
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+
+	"music/rewrite"
+)
 
 // ordinary tells whether a verb of the lock is for a table that is not critical.
 func (r reading) ordinary() bool {
@@ -13,6 +19,42 @@ func (c *conn) decideOrdinary() verdict {
 	c.plan.table = name
 	c.plan.failure = invalid("MUSIC_REFUSED: %s is not critical: make it so with ALTER TABLE %[1]s WITH comment = '@critical'", c.tableName())
 	return c.holdFor((*conn).askTable)
+}
+
+// decideUnread decides about a request that concerns a table which the schema did not have when it was read last: it has just been made,
+// and may be critical, or there is none. It is judged again when the schema has been read; where there still is none, nothing is
+// written, and Cassandra says that there is none.
+func (c *conn) decideUnread(e envelope, v verdict) verdict {
+	if !c.caughtUp {
+		c.behind = true
+		return alone
+	}
+	if v != forward || e.opcode == primitive.OpCodePrepare {
+		return v
+	}
+	c.plan.table = *c.plan.unread
+	c.plan.failure = &Failure{
+		Code: primitive.ErrorCodeOverloaded,
+		Text: "MUSIC_UNAVAILABLE: " + strings.Join(c.plan.table[:], ".") + " has just been made: nothing was done, try again",
+	}
+	return c.holdFor((*conn).askTable)
+}
+
+// noteLookedUp notes whether the table last looked up, which a statement writes or locks, was not in the schema.
+func (c *conn) noteLookedUp() {
+	if c.server.Tables.unread(c.name) {
+		name := c.lookedUp()
+		c.plan.unread = &name
+	}
+}
+
+// noteUnread notes whether one of the tables that a prepared statement writes was not in the schema.
+func (c *conn) noteUnread(tables []*Table) {
+	for _, t := range tables {
+		if t.unread.Load() {
+			c.plan.unread = &[2]string{t.Keyspace, t.Name}
+		}
+	}
 }
 
 // askTable has Cassandra say whether there is such a table at all, by a statement that it prepares and that nobody executes: where it

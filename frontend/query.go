@@ -46,7 +46,7 @@ func (c *conn) decideMeaning(e envelope, r reading, text []byte, own string) ver
 		if f := c.checkSchema(text, r); f != nil {
 			return c.refuse(f)
 		}
-		return c.watch(watch{kind: watchSchema})
+		return c.watch(watch{kind: watchSchema, change: c.changeOf(text)})
 	case refused:
 		return c.refuse(r.failure)
 	case critical:

@@ -62,7 +62,7 @@ func (c *conn) readVerb(text []byte, head rewrite.Head, keyspaceOfRequest string
 	}
 	r := reading{meaning: critical, verb: head.Verb}
 	if head.Table.Start != head.Table.End {
-		r.table = c.lookup(text, head.Keyspace, head.Table, keyspaceOfRequest)
+		r.table = c.lookupWritten(text, head.Keyspace, head.Table, keyspaceOfRequest)
 	}
 	return r
 }
@@ -90,8 +90,11 @@ func (c *conn) readHead(text []byte, head rewrite.Head, keyspaceOfRequest string
 		r.meaning, r.failure = refused, f
 		return r
 	}
-	if table != nil && table.Critical() != nil && r.meaning != schema {
+	switch {
+	case table != nil && table.Critical() != nil && r.meaning != schema:
 		r.meaning, r.table = critical, table
+	case r.meaning == writes:
+		c.noteLookedUp()
 	}
 	return r
 }
@@ -109,7 +112,7 @@ func (c *conn) readBatch(text []byte, keyspaceOfRequest string) reading {
 	var tables []*Table
 	for i := range batch.Children {
 		child := &batch.Children[i]
-		tables = append(tables, c.lookup(text, child.Keyspace, child.Table, keyspaceOfRequest))
+		tables = append(tables, c.lookupWritten(text, child.Keyspace, child.Table, keyspaceOfRequest))
 		if c.isOurs() {
 			return reading{meaning: refused, verb: rewrite.Batch, failure: invalid("MUSIC_REFUSED: %s is for the proxies only", c.tableName())}
 		}
@@ -140,6 +143,13 @@ func (c *conn) lookup(text []byte, ks, table rewrite.Name, keyspaceOfRequest str
 		return nil
 	}
 	return c.server.Tables.find(c.name)
+}
+
+// lookupWritten is lookup of a table that the statement writes or locks.
+func (c *conn) lookupWritten(text []byte, ks, table rewrite.Name, keyspaceOfRequest string) *Table {
+	t := c.lookup(text, ks, table, keyspaceOfRequest)
+	c.noteLookedUp()
+	return t
 }
 
 // systemTable tells whether the name last looked up is one of those that show the cluster's nodes.

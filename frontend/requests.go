@@ -59,6 +59,12 @@ func (r *requests) judge(e envelope) (verdict, error) {
 		state := c.server.Tables.state()
 		c.plan = plan{}
 		v := c.decide(e)
+		if c.plan.unread != nil && v != more {
+			if v = c.decideUnread(e, v); v == alone {
+				return v, nil
+			}
+		}
+		c.caughtUp = false
 		if v != forward {
 			return v, nil
 		}
@@ -76,10 +82,16 @@ func (r *requests) judge(e envelope) (verdict, error) {
 	}
 }
 
-// await blocks until the client is owed no answer. USE needs that, before it and after: Cassandra carries out the requests of a
-// connection in any order, and the proxy must know in which keyspace each of them will meet its table.
+// await blocks until the schema has been read, for a request on a table that it did not have, or until the client is owed no answer. USE
+// needs that, before it and after: Cassandra carries out the requests of a connection in any order, and the proxy must know in which
+// keyspace each of them will meet its table.
 func (r *requests) await() error {
 	c := (*conn)(r)
+	if c.behind {
+		c.server.CatchUp()
+		c.behind, c.caughtUp = false, true
+		return nil
+	}
 	c.awaited.Store(true)
 	defer c.awaited.Store(false)
 	for c.busy() {
@@ -161,7 +173,8 @@ type plan struct {
 	act     func(*conn, envelope) error // called with the whole request
 	failure *Failure
 	section section
-	table   [2]string // keyspace and name of one that is not critical
+	table   [2]string  // keyspace and name of one that is not critical
+	unread  *[2]string // one to be written that the schema did not have when it was read last
 }
 
 // perform carries out the plan of the request that judge has just kept back. Its custom payload goes along wherever it goes on.

@@ -184,7 +184,21 @@ func TestSchemaChangeThatFails(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.DDL = func(SchemaChange) []string { panic("there is none") } })
 	client, backend := r.login(dialect{version: v4})
 	assert.IsType(t, &message.Invalid{}, relayed(client, backend, 1, query("DROP TABLE bank.accounts"), &message.Invalid{}))
-	assert.IsType(t, &message.VoidResult{}, relayed(client, backend, 1, query("CREATE TABLE IF NOT EXISTS a.b (c int PRIMARY KEY)"), &message.VoidResult{}))
+	assert.IsType(t, &message.VoidResult{}, relayed(client, backend, 1, query("CREATE ROLE IF NOT EXISTS somebody"), &message.VoidResult{}))
+}
+
+// Where another has made the table, this proxy may not know it yet: it follows, and the client is told then.
+func TestSchemaChangeThatOthersMade(t *testing.T) {
+	everyDialect(t, func(t *testing.T, d dialect) {
+		followed := make(chan SchemaChange, 1)
+		r := newRig(t, func(o *Options) { o.DDL = func(change SchemaChange) []string { followed <- change; return nil } })
+		client, backend := r.login(d)
+		const text = "CREATE TABLE IF NOT EXISTS a.\"B\" (c int PRIMARY KEY) WITH comment = '@critical'"
+		for _, m := range []message.Message{query(text), execute(r.prepare(client, backend, text), nil)} {
+			assert.IsType(t, &message.VoidResult{}, relayed(client, backend, 1, m, &message.VoidResult{}))
+			assert.Equal(t, SchemaChange{Target: "TABLE", Keyspace: "a", Name: "B"}, <-followed)
+		}
+	})
 }
 
 // The counters say what became of each request.

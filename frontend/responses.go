@@ -66,7 +66,7 @@ func (r *responses) perform(e envelope) error {
 	e = c.showReplicas(e)
 	w := c.watches.remove(e.stream)
 	if w.kind == watchSchema && e.opcode == primitive.OpCodeResult {
-		return c.performSchema(e)
+		return c.performSchema(e, w.change)
 	}
 	if w.kind == watchFenced {
 		return c.performFenced(e, w.fenced)
@@ -115,18 +115,23 @@ func (c *conn) follow(e envelope) error {
 	return nil
 }
 
-// SchemaChange is what a client's DDL has changed, in the protocol's words (v4 spec section 4.2.5.5).
+// SchemaChange is what a client's DDL has changed, in the protocol's words (v4 spec section 4.2.5.5). Change is empty where it has changed
+// nothing of a table, which another may have made: this proxy may not know it yet.
 type SchemaChange struct{ Change, Target, Keyspace, Name string }
 
 // performSchema lets the proxy follow a schema change before the client is told of it: from then on the client may rely on a
 // table being critical. The connection goes on meanwhile.
-func (c *conn) performSchema(e envelope) error {
+func (c *conn) performSchema(e envelope, change SchemaChange) error {
 	f, err := c.decode(e)
 	if err != nil {
 		return err
 	}
-	changed, ok := f.Body.Message.(*message.SchemaChangeResult)
-	if !ok || c.server.DDL == nil {
+	if changed, ok := f.Body.Message.(*message.SchemaChangeResult); ok {
+		change = SchemaChange{
+			Change: string(changed.ChangeType), Target: string(changed.Target), Keyspace: changed.Keyspace, Name: changed.Object,
+		}
+	}
+	if c.server.DDL == nil || change == (SchemaChange{}) {
 		c.streams.end(e.stream)
 		c.down.emit(e.raw)
 		return nil
@@ -134,9 +139,7 @@ func (c *conn) performSchema(e envelope) error {
 	raw := bytes.Clone(e.raw)
 	c.later(func() {
 		c.streams.end(e.stream) // Cassandra owes nothing more, and the client may use the stream again as soon as it has the answer
-		warnings := c.server.DDL(SchemaChange{
-			Change: string(changed.ChangeType), Target: string(changed.Target), Keyspace: changed.Keyspace, Name: changed.Object,
-		})
+		warnings := c.server.DDL(change)
 		c.post(c.warn(envelope{header: e.header, raw: raw}, warnings).raw)
 	})
 	return nil

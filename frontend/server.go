@@ -31,6 +31,9 @@ type Options struct {
 	// DDL is called after a client's schema change, before the client is told of it. It may block up to its own limit.
 	DDL func(change SchemaChange) (warnings []string)
 
+	// CatchUp has the schema read again, and returns when Tables say what is in it now, or after a time of its own where that fails.
+	CatchUp func()
+
 	// CriticalByName tells whether a table is critical whatever its comment says; nil where none is. It must not block.
 	CriticalByName func(keyspace, table string) bool
 

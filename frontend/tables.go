@@ -86,6 +86,7 @@ const (
 type Table struct {
 	Keyspace, Name string
 	critical       atomic.Pointer[Critical]
+	unread         atomic.Bool // see Tables.Read
 }
 
 // Critical is the table's present state, or nil while it is an ordinary table.
@@ -112,8 +113,9 @@ func strictest(tables []*Table) (which *Table, policy Policy) {
 // Tables is what clients' connections know of the schema: which tables are critical. Looking up takes no lock.
 type Tables struct {
 	byName atomic.Pointer[map[string]*Table]
-	mu     sync.Mutex    // held to add a name
-	sets   atomic.Uint64 // calls of Set
+	all    atomic.Pointer[map[string]struct{}] // keys of the tables that the schema has; nil until Read is called
+	mu     sync.Mutex                          // held to add a name
+	sets   atomic.Uint64                       // calls of Set
 }
 
 // NewTables knows no table.
@@ -145,8 +147,37 @@ func (t *Tables) Of(keyspace, name string) *Table {
 	}
 	next := maps.Clone(*t.byName.Load())
 	next[key] = &Table{Keyspace: keyspace, Name: name}
+	next[key].unread.Store(t.unread([]byte(key)))
 	t.byName.Store(&next)
 	return next[key]
+}
+
+// Read publishes the names, keyspace first, of all tables that the schema has. A write on any other waits until the schema has been read
+// again: the table may have been made meanwhile, and be critical. Those that are must have been Set before.
+func (t *Tables) Read(names [][2]string) {
+	all := make(map[string]struct{}, len(names))
+	for _, name := range names {
+		all[string(appendTableKey(nil, name[0], []byte(name[1])))] = struct{}{}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.all.Store(&all)
+	for key, table := range *t.byName.Load() {
+		table.unread.Store(t.unread([]byte(key)))
+	}
+}
+
+// unread tells of a key that the schema which was read last has no such table. It does not keep key and does not allocate.
+func (t *Tables) unread(key []byte) bool {
+	if t == nil {
+		return false
+	}
+	all := t.all.Load()
+	if all == nil {
+		return false
+	}
+	_, known := (*all)[string(key)]
+	return !known
 }
 
 // Set publishes a table's state; nil makes it an ordinary table. From its return on every statement meets the new state, but for those

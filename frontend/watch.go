@@ -22,6 +22,7 @@ type watch struct {
 	preparing *preparing                       // watchPrepare
 	question  *question                        // watchTopology
 	fenced    *fenced                          // watchFenced
+	change    SchemaChange                     // watchSchema: what it is about, where Cassandra does not say
 	columns   func(envelope) (envelope, error) // watchColumns: what is told in its place
 	probe     probe                            // watchRights: what was asked
 	allowed   func()                           // watchRights: what follows where it may

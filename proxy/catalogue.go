@@ -16,14 +16,17 @@ import (
 )
 
 // read finds the critical tables: those whose comment says so, and those that have a companion (a migration tool that loses
-// the comment must not open the fence).
-func (s *schema) read(ctx context.Context) ([]*dataTable, error) {
+// the comment must not open the fence). names are those of all tables.
+func (s *schema) read(ctx context.Context) (found []*dataTable, names [][2]string, err error) {
 	all, companions, err := s.readTables(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var found []*dataTable
+	if names, err = s.readVirtual(ctx); err != nil {
+		return nil, nil, err
+	}
 	for _, t := range all {
+		names = append(names, [2]string{t.keyspace, t.name})
 		t.companionID, t.made = companions[t.keyspace+"\x00"+t.companion()]
 		if !t.marked && !t.made {
 			continue
@@ -31,14 +34,27 @@ func (s *schema) read(ctx context.Context) ([]*dataTable, error) {
 		s.readStored(ctx, t)
 		s.localise(ctx, t)
 		if err := s.readColumns(ctx, t); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if err := s.readHindrances(ctx, t); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		found = append(found, t)
 	}
-	return found, nil
+	return found, names, nil
+}
+
+// readVirtual reads the names of the tables that a node makes up, some of which can be written.
+func (s *schema) readVirtual(ctx context.Context) (names [][2]string, err error) {
+	iter := s.ask("SELECT keyspace_name, table_name FROM system_virtual_schema.tables").IterContext(ctx)
+	var name [2]string
+	for iter.Scan(&name[0], &name[1]) {
+		names = append(names, name)
+	}
+	if err := iter.Close(); err != nil {
+		return nil, fmt.Errorf("read virtual tables: %w", err)
+	}
+	return names, nil
 }
 
 // readTables reads all tables, and the names and ids of those that may be companions.

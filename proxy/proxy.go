@@ -73,7 +73,7 @@ func (p *process) work(ctx context.Context, o frontend.Options) error {
 	defer func() { s.stop(over.get()) }()
 	sending := context.AfterFunc(ctx, s.sendAway)
 	defer sending()
-	o.Tables, o.Locks, o.DDL = s.tables, s.locks, s.schema.follow
+	o.Tables, o.Locks, o.DDL, o.CatchUp = s.tables, s.locks, s.schema.follow, s.schema.catchUp
 	o.CriticalByName = p.cfg.Music.CriticalByName
 	m := newMembers(s, p, o.Advertise)
 	if err := m.join(ctx, p.cfg.Music.ExpectProxies); err != nil {

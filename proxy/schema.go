@@ -10,6 +10,7 @@ import (
 	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/rs/zerolog"
 
 	"music/frontend"
@@ -48,13 +49,15 @@ type schema struct {
 	flight func() (left func() bool) // what clients have on its way to Cassandra: see frontend.Server.Outstanding; nil before there are any
 	left   func() bool               // of what was on its way when a table was closed to plain writes; nil where none of it is
 	byID   atomic.Pointer[map[[16]byte]*dataTable]
+	seen   gocql.UUID // version that this refresh reads
+	shown  catchUp
 }
 
 // newSchema knows no table until the first refresh.
 func newSchema(s *gocql.Session, l *life, tables *frontend.Tables, byName func(keyspace, table string) bool, log zerolog.Logger) *schema {
 	sc := &schema{
 		session: s, tables: tables, clock: l.clock, life: l, lease: l.options.ClientLease, patience: l.options.SessionLease, log: log,
-		byName: byName,
+		byName: byName, shown: newCatchUp(),
 	}
 	sc.byID.Store(&map[[16]byte]*dataTable{})
 	return sc
@@ -132,7 +135,7 @@ func (s *schema) follow(change frontend.SchemaChange) (warnings []string) {
 		s.log.Warn().Err(err).Stringer("table", name).Msg("a schema change could not be followed")
 		return []string{"MUSIC: the proxy could not follow this change yet: no lock is given on a new critical table until it has"}
 	case len(late) > 0:
-		return []string{"MUSIC: not followed yet by the proxies at " + strings.Join(late, ", ") + ": no lock is given until they have"}
+		return []string{"MUSIC: not followed yet by the proxies at " + strings.Join(late, ", ") + ": no lock is given on a new critical table until they have"}
 	case critical == nil || change.Target != "TABLE":
 		return nil
 	case critical.Refused != "":
@@ -149,12 +152,23 @@ func (s *schema) followed(ctx context.Context, change frontend.SchemaChange) (la
 		if err == nil && len(late) == 0 && !s.atHome() {
 			err = errAway
 		}
+		if err == nil && len(late) == 0 && change.Change == string(primitive.SchemaChangeTypeDropped) {
+			late, err = s.unaware(ctx)
+		}
 		if err == nil && len(late) == 0 || err != nil && !readAgain(err) {
 			break
 		}
 		pause(ctx, laggardPoll)
 	}
 	return late, err
+}
+
+// unaware names the living proxies that have not read the version of the schema that the last refresh has read. To them a table that was
+// dropped is still there, and would be open under its name if another one were made that is critical.
+func (s *schema) unaware(ctx context.Context) ([]string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.life.lagging(ctx, s.seen, false)
 }
 
 // readAgain tells whether the schema is to be read again at once: until it has been, a table that a client has just made critical is
@@ -181,12 +195,13 @@ func (s *schema) atHome() bool {
 func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	reading := s.shown.begin()
 	version, node, err := s.version(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read the schema's version: %w", err)
 	}
-	s.node = node
-	found, err := s.read(ctx)
+	s.node, s.seen = node, version
+	found, names, err := s.read(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -204,6 +219,8 @@ func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 		s.bury(before[t.id], t)
 		s.show(t, "it is becoming critical; try again")
 	}
+	s.tables.Read(names) // when those that are critical are known to be
+	s.shown.end(reading)
 	if s.answered(ctx) {
 		s.life.applied(ctx, version)
 	}
@@ -247,13 +264,25 @@ func (s *schema) forget(ctx context.Context, before, now map[[16]byte]*dataTable
 		if now[id] != nil {
 			continue
 		}
-		s.tables.Set(t.keyspace, t.name, nil)
+		if !remade(t, now) {
+			s.tables.Set(t.keyspace, t.name, nil)
+		}
 		s.event(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Dropped(now, id) })
 		if err := s.retire(ctx, t); err != nil {
 			s.log.Warn().Err(err).Stringer("table", t).Msg("it could not be noted that a table is not critical any more")
 		}
 		s.log.Info().Stringer("table", t).Msg("table is not critical any more")
 	}
+}
+
+// remade tells whether a critical table has the name of t, which is gone: the name is never open between the two.
+func remade(t *dataTable, now map[[16]byte]*dataTable) bool {
+	for _, other := range now {
+		if other.String() == t.String() {
+			return true
+		}
+	}
+	return false
 }
 
 // bury ends the terms of a table whose lock rows are gone: nobody sees them any more, so another proxy may give the lock as soon as

@@ -1,0 +1,128 @@
+package frontend
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+	"github.com/stretchr/testify/assert"
+)
+
+// A table that was made since the schema was read last may be critical: what writes or locks it waits until the schema has been read.
+func TestWritesOnTablesThatWereNotRead(t *testing.T) {
+	everyDialect(t, func(t *testing.T, d dialect) {
+		var r *rig
+		readings, found := 0, func() {}
+		known := [][2]string{{"bank", "known"}}
+		r = newRig(t, func(o *Options) {
+			o.Locks = noLocks{}
+			o.CatchUp = func() { readings++; found() }
+		})
+		client, backend := r.login(d)
+		const text = "DELETE FROM bank.fresh WHERE id = 'x'"
+		id := r.prepare(client, backend, text)
+		read := func(names ...[2]string) { r.server.Tables.Read(append(names, known...)) }
+		for name, m := range map[string]message.Message{
+			"QUERY": query(text), "EXECUTE": execute(id, nil), "batch": query("BEGIN BATCH INSERT INTO bank.known (id) VALUES ('x'); " + text + " APPLY BATCH"),
+			"BATCH": &message.Batch{Children: []*message.BatchChild{{Query: text}}}, "BATCH of id": &message.Batch{Children: []*message.BatchChild{{Id: id}}},
+			"large": query(text + fmt.Sprintf("/*%x*/", noise(50_000))),
+		} {
+			again := func(what func()) {
+				r.server.Tables.Set("bank", "fresh", nil)
+				read()
+				readings, found = 0, what
+			}
+			again(func() {
+				r.server.Tables.Set("bank", "fresh", &Critical{Key: []Column{{Name: "id", Type: "text"}}})
+				read([2]string{"bank", "fresh"})
+			})
+			client.send(1, m)
+			fencedOff(client, 1)
+
+			again(func() { read([2]string{"bank", "fresh"}) })
+			relayed(client, backend, 1, m, &message.VoidResult{})
+			once := readings
+			relayed(client, backend, 1, m, &message.VoidResult{})
+			assert.Equal(t, once, readings, "%s: the schema is read once", name)
+			assert.LessOrEqual(t, readings, 2, name) // for the first part of a large request, and for the whole
+
+			again(func() {})
+			for _, there := range []bool{false, true} {
+				client.send(1, m)
+				assert.Equal(t, `SELECT * FROM "bank"."fresh"`, backend.answer(1).(*message.Prepare).Query, name)
+				if !there {
+					backend.send(1, &message.Invalid{ErrorMessage: "table fresh does not exist"})
+					assert.Equal(t, "table fresh does not exist", client.failure(1).GetErrorMessage(), name)
+					continue
+				}
+				backend.send(1, preparedAs(idOf("select")))
+				f := client.failure(1)
+				assert.Equal(t, primitive.ErrorCodeOverloaded, f.GetErrorCode())
+				assert.Contains(t, f.GetErrorMessage(), "MUSIC_UNAVAILABLE: bank.fresh has just been made", name)
+			}
+		}
+		backend.silent()
+	})
+}
+
+// What does not write, and what is known, does not wait; LOCK of what is not known does.
+func TestWhatWaitsForTheSchema(t *testing.T) {
+	readings := 0
+	r := newRig(t, func(o *Options) { o.CatchUp = func() { readings++ } })
+	r.server.Tables.Read([][2]string{{"bank", "known"}})
+	client, backend := r.login(dialect{version: v4})
+	for text, want := range map[string]int{
+		"SELECT * FROM bank.fresh": 0, "INSERT INTO bank.known (id) VALUES ('x')": 0, "CREATE TABLE bank.fresh (id text PRIMARY KEY)": 0, "TRUNCATE bank.fresh": 1,
+		"LOCK bank.fresh WHERE id = 'x'": 1, "UPDATE bank.fresh USING LOCK 3 SET n = 1 WHERE id = 'x'": 1, "INSERT INTO bank.music_lock_1 (k) VALUES (1)": 0,
+	} {
+		readings = 0
+		client.send(1, query(text))
+		if text != "INSERT INTO bank.music_lock_1 (k) VALUES (1)" {
+			backend.answer(1)
+			backend.send(1, &message.Invalid{ErrorMessage: "no"})
+		}
+		client.failure(1)
+		assert.Equal(t, want, readings, text)
+	}
+}
+
+// While the schema is read for one connection, others go on; and no other request of this one overtakes.
+func TestAWriteThatWaitsForTheSchemaKeepsItsPlace(t *testing.T) {
+	bothFramings(t, func(t *testing.T, d dialect) {
+		reading := make(chan struct{})
+		var r *rig
+		r = newRig(t, func(o *Options) {
+			o.CatchUp = func() { <-reading; r.server.Tables.Read([][2]string{{"bank", "fresh"}}) }
+		})
+		r.server.Tables.Read(nil)
+		client, backend := r.login(d)
+		other, second := r.login(d)
+		client.send(1, query("INSERT INTO bank.fresh (id) VALUES ('x')"))
+		client.send(2, query("SELECT * FROM bank.fresh"))
+		relayed(other, second, 1, query("SELECT 1"), rows(nil))
+		backend.silent()
+		close(reading)
+		for stream := range int16(2) {
+			backend.answer(stream + 1)
+			backend.send(stream+1, rows(nil))
+			client.answer(stream + 1)
+		}
+	})
+}
+
+func BenchmarkUnread(b *testing.B) {
+	tables := NewTables()
+	var names [][2]string
+	for i := range 1000 {
+		names = append(names, [2]string{"bank", fmt.Sprint("t", i)})
+	}
+	tables.Read(names)
+	key := []byte("bank\x00t77")
+	b.ReportAllocs()
+	for b.Loop() {
+		if tables.unread(key) {
+			b.Fatal("unread")
+		}
+	}
+}

@@ -1,0 +1,47 @@
+package proxy
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+)
+
+// catchUpEvery is the least time from one reading of the schema for clients' writes to the next, whatever tables they name.
+const catchUpEvery = 20 * time.Millisecond
+
+// catchUp counts the readings of the schema, so that those who need one at the same time share it.
+type catchUp struct {
+	turn  chan struct{} // holds one while somebody reads
+	last  time.Time     // when the last one of them ended; for who has the turn
+	begun atomic.Uint64
+	ended atomic.Uint64 // number of the last reading that was published
+}
+
+func newCatchUp() catchUp { return catchUp{turn: make(chan struct{}, 1)} }
+
+// begin numbers a reading that begins.
+func (u *catchUp) begin() uint64 { return u.begun.Add(1) }
+
+// end notes that what a reading has shown is published. Readings end in order.
+func (u *catchUp) end(reading uint64) { u.ended.Store(reading) }
+
+// catchUp reads the schema for a client's write on a table that it did not have. It returns when a reading is published that began after
+// the call, or after homeLimit.
+func (s *schema) catchUp() {
+	ctx, cancel := context.WithTimeout(context.Background(), homeLimit)
+	defer cancel()
+	before := s.shown.begun.Load()
+	select {
+	case s.shown.turn <- struct{}{}:
+		defer func() { <-s.shown.turn }()
+	case <-ctx.Done():
+		return
+	}
+	if s.shown.ended.Load() > before || !pause(ctx, time.Until(s.shown.last.Add(catchUpEvery))) {
+		return
+	}
+	if _, err := s.refresh(ctx); err != nil {
+		s.log.Debug().Err(err).Msg("the schema was read for a table that was not in it")
+	}
+	s.shown.last = time.Now()
+}
