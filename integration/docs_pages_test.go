@@ -31,6 +31,7 @@ const (
 	kindSession = "cql-session" // statements typed at cqlsh, and what it prints
 	kindMarkers = "cql-markers" // statements, each with what PREPARE declares of its bind markers
 	kindPython  = "python"      // a program that finds a session
+	kindGrants  = "cql-grants"  // played by TestRights
 	kindGo      = "go"          // a part of docs_gocql_test.go
 )
 

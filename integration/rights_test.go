@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/hex"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -92,6 +94,61 @@ func TestRights(t *testing.T) {
 	t.Run("GRANT and REVOKE", b.changes)
 	t.Run("login", b.logins)
 	t.Run("each statement by each role", b.matrix)
+	t.Run("the proxy's own role", b.ownRole)
+}
+
+// ownRole: with the rights that docs/roles.md gives it, the proxy does all that it does as a superuser, warnings included.
+func (b *bank) ownRole(t *testing.T) {
+	for _, part := range onPage(t, "docs/roles.md").of(kindGrants) {
+		for _, cql := range part.lines {
+			b.grant(strings.ReplaceAll(strings.TrimSuffix(cql, ";"), "bank", "till"))
+			if strings.HasPrefix(cql, "CREATE ROLE") {
+				b.grant("CREATE KEYSPACE till WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}")
+			}
+		}
+	}
+	password := "wrong"
+	least := func(c *config.Config) {
+		c.Cassandra.ContactPoints = []string{b.node}
+		c.Cassandra.Username, c.Cassandra.Password = "music", config.Secret(password)
+	}
+	c := needWorld(t).config()
+	least(&c)
+	shut := begin(c)
+	eventually(t, time.Minute, "why the proxy does not listen", func() error {
+		if !strings.Contains(shut.log.String(), `"message":"Cassandra refuses the proxy's own login`) {
+			return errorf("%s", shut.log)
+		}
+		return nil
+	})
+	require.NoError(t, shut.stop())
+	password = "secret"
+	p := startProxy(t, least)
+	root := b.login(p.address, "cassandra", "cassandra", 4)
+	var warned []string
+	for i, through := range []*gocql2{root, b.login(b.proxy.address, "cassandra", "cassandra", 4)} {
+		o := through.run(statement{cql: fmt.Sprintf("CREATE TABLE till.t%d (id text PRIMARY KEY, n int) WITH comment = '@critical'", i)})
+		require.NoError(t, o.err())
+		warned = append(warned, strings.ReplaceAll(strings.Join(o.warnings, "\n"), fmt.Sprint("till.t", i), "till.t"))
+	}
+	assert.Equal(t, warned[1], warned[0])
+	assert.Contains(t, warned[0], "commitlog_sync is periodic")
+	for _, table := range []string{"till.t0", "till.t1"} {
+		first, second := told(root.run(statement{cql: "LOCK " + table + " WHERE id = 'x' LEASE 1s"}), "lock_ref"), ""
+		require.NoError(t, root.run(statement{cql: "UPDATE " + table + " USING LOCK " + first + " SET n = 1 WHERE id = 'x'"}).err())
+		eventually(t, 30*time.Second, "the lease ends", func() error {
+			o := root.run(statement{cql: "LOCK " + table + " WHERE id = 'x'"})
+			second = told(o, "lock_ref")
+			if told(o, "state") != "held" {
+				return errorf("%v", o)
+			}
+			return nil
+		})
+		o := root.run(statement{cql: "SELECT n FROM " + table + " WHERE id = 'x' USING LOCK " + second})
+		require.NoError(t, o.err(), "what the first one left behind is settled")
+		assert.Equal(t, "1", o.cell("n"))
+	}
+	assert.NotContains(t, p.log.String(), "permission")
 }
 
 func (b *bank) writer(t *testing.T) {

@@ -37,34 +37,71 @@ func ensureKeyspace(ctx context.Context, s *gocql.Session, replication string) (
 	return err
 }
 
-// makeKeyspace is one try; each statement may be repeated.
+// makeKeyspace is one try; each statement may be repeated. What is there is not asked for: to make it takes rights that a proxy needs once
+// at most.
 func makeKeyspace(ctx context.Context, s *gocql.Session, replication string) error {
-	if replication == "" {
-		var err error
-		if replication, err = defaultReplication(ctx, s); err != nil {
-			return err
-		}
-	}
-	if err := changeSchema(ctx, s, "CREATE KEYSPACE IF NOT EXISTS music WITH replication = "+replication); err != nil {
-		return err
-	}
-	err := changeSchema(ctx, s,
-		"CREATE TABLE IF NOT EXISTS music.sessions (session uuid PRIMARY KEY, beat bigint, schema_version uuid, addr text, lease bigint, rules text)"+
-			" WITH id = "+tableID("music", "sessions").String()+" AND comment = 'life signs of the proxies'"+hasty,
-		"CREATE TABLE IF NOT EXISTS music.proxies (host_id uuid PRIMARY KEY, address inet, port int, session uuid, version text, serving boolean)"+
-			" WITH id = "+tableID("music", "proxies").String()+" AND comment = 'which proxy stands for which node'"+hasty,
-		"CREATE TABLE IF NOT EXISTS music.tables (id uuid PRIMARY KEY, closed bigint, settings text)"+
-			" WITH id = "+tableID("music", "tables").String()+" AND comment = 'critical tables: written by LWT only'",
-		"CREATE TABLE IF NOT EXISTS music.generations (keyspace_name text, table_name text, companion uuid, first bigint, last bigint,"+
-			" PRIMARY KEY ((keyspace_name, table_name)))"+
-			" WITH id = "+tableID("music", "generations").String()+" AND comment = 'which references were given by critical tables of that name: written by LWT only'",
-		"CREATE TABLE IF NOT EXISTS music.named (name text PRIMARY KEY, value text)"+
-			" WITH id = "+tableID("music", "named").String()+" AND comment = '@critical named locks and elections'",
-	)
+	there, err := tablesOfMusic(ctx, s)
 	if err != nil {
 		return err
 	}
+	if there == nil {
+		if replication == "" {
+			if replication, err = defaultReplication(ctx, s); err != nil {
+				return err
+			}
+		}
+		if err := changeSchema(ctx, s, "CREATE KEYSPACE IF NOT EXISTS music WITH replication = "+replication); err != nil {
+			return err
+		}
+	}
+	var missing []string
+	for _, t := range musicTables() {
+		if !there[t.name] {
+			missing = append(missing, "CREATE TABLE IF NOT EXISTS music."+t.name+" ("+t.columns+") WITH id = "+tableID("music", t.name).String()+" AND "+t.options)
+		}
+	}
+	if err := changeSchema(ctx, s, missing...); err != nil {
+		return err
+	}
 	return addColumns(ctx, s)
+}
+
+// tablesOfMusic are the tables of keyspace music that a node knows; nil where there is no keyspace.
+func tablesOfMusic(ctx context.Context, s *gocql.Session) (map[string]bool, error) {
+	var there map[string]bool
+	for _, query := range []string{
+		"SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = 'music'",
+		"SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'music'",
+	} {
+		iter := s.Query(query).Consistency(gocql.One).IterContext(ctx)
+		for name := ""; iter.Scan(&name); {
+			if there == nil {
+				there = map[string]bool{}
+			}
+			there[name] = true
+		}
+		if err := iter.Close(); err != nil {
+			return nil, fmt.Errorf("look for keyspace music: %w", err)
+		}
+	}
+	return there, nil
+}
+
+// musicTable is one of the tables that all proxies share.
+type musicTable struct{ name, columns, options string }
+
+// musicTables are all of them.
+func musicTables() []musicTable {
+	return []musicTable{
+		{"sessions", "session uuid PRIMARY KEY, beat bigint, schema_version uuid, addr text, lease bigint, rules text", "comment = 'life signs of the proxies'" + hasty},
+		{"proxies", "host_id uuid PRIMARY KEY, address inet, port int, session uuid, version text, serving boolean", "comment = 'which proxy stands for which node'" + hasty},
+		{"tables", "id uuid PRIMARY KEY, closed bigint, settings text", "comment = 'critical tables: written by LWT only'"},
+		{
+			"generations", "keyspace_name text, table_name text, companion uuid, first bigint, last bigint, PRIMARY KEY ((keyspace_name, table_name))",
+			"comment = 'which references were given by critical tables of that name: written by LWT only'",
+		},
+		{"named", "name text PRIMARY KEY, value text", "comment = '@critical named locks and elections'"},
+	}
 }
 
 // addColumns adds to music.sessions what the first release did not write there. Where all is there nothing is changed: that takes a right of

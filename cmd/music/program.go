@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"syscall"
@@ -46,6 +45,8 @@ func (p program) run(args []string) int {
 		SilenceUsage:  true,
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
+	root.Version = built()
+	root.SetVersionTemplate("{{.Version}}")
 	root.SetOut(p.stdout)
 	root.SetErr(p.stderr)
 	root.SetArgs(args)
@@ -162,8 +163,7 @@ func (p program) versionCommand() *cobra.Command {
 		Short: "Say what was built",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			info, _ := debug.ReadBuildInfo()
-			_, err := io.WriteString(p.stdout, describe(info))
+			_, err := io.WriteString(p.stdout, built())
 			return err
 		},
 	}

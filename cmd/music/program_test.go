@@ -114,9 +114,11 @@ func TestSignalEndsTheProxy(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
-	o := run(done, nil, "version")
-	assert.Equal(t, statusDone, o.status)
-	assert.Regexp(t, `^music    \S+\nrevision .+\ngo       go1\.`, o.stdout)
+	for _, asked := range []string{"version", "--version"} {
+		o := run(done, nil, asked)
+		assert.Equal(t, statusDone, o.status)
+		assert.Regexp(t, `^music    \S+\nrevision .+\ngo       go1\.`, o.stdout)
+	}
 }
 
 func TestDescribe(t *testing.T) {

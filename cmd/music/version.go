@@ -6,6 +6,12 @@ import (
 	"runtime/debug"
 )
 
+// built tells what this program was built of, as describe does.
+func built() string {
+	info, _ := debug.ReadBuildInfo()
+	return describe(info)
+}
+
 // describe tells version, revision and Go of a build, a line each; info is nil where the build left none.
 func describe(info *debug.BuildInfo) string {
 	if info == nil {
