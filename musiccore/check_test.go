@@ -80,6 +80,17 @@ func TestStrictHearsThatTheTermWasTaken(t *testing.T) {
 	d.fails(op, ErrLost)
 }
 
+// Who takes a reference over leaves it the head: the base alone tells that the term is another's. Its client goes on there, and sees what
+// became of the write.
+func TestStrictHearsThatItsReferenceWasTakenOver(t *testing.T) {
+	d, s := strict(t)
+	put := d.acked(Put)
+	row, _ := Takeover(*s.row, session(9), d.opts.Window, 0).Apply(s.row)
+	s.row = &row
+	s.run()
+	d.verdict(put, Uncertain)
+}
+
 func TestStrictKnowsItsOwnRenews(t *testing.T) {
 	d, s := strict(t)
 	tk, _ := d.begin(1, Put)

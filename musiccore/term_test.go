@@ -505,6 +505,31 @@ func TestPutsWaitAfterASchemaEvent(t *testing.T) {
 	}
 }
 
+// A synchronise that was under way when the schema changed may have read the old one: it counts for nothing, and the operation that waits
+// for it gets its stamp after another.
+func TestASynchroniseUnderASchemaEventIsDoneAgain(t *testing.T) {
+	d, s := held(t)
+	tk, _ := d.begin(1, Put)
+	d.end(tk, OutcomeUnknown)
+	_, get := d.begin(1, Get)
+	id, _ := only[Copy](d)
+	d.take(d.core.Altered(d.time(), d.table))
+	d.reply(id, Result{Fate: Done})
+	d.waits(get)
+	id, renew := only[Apply](d)
+	s.apply(renew.Swap)
+	d.reply(id, Result{Fate: Done})
+	d.waits(get)
+	id, again := only[Copy](d)
+	if again.Fence <= renew.Swap.Set.Row.Base {
+		t.Fatalf("fence %d in the old window, base %d", again.Fence, renew.Swap.Set.Row.Base)
+	}
+	d.reply(id, Result{Fate: Done})
+	if !d.answered(get).Ticket.OK() {
+		t.Fatal("it was synchronised under the new schema")
+	}
+}
+
 func TestNoRenewByAClockThatIsOff(t *testing.T) {
 	d, _ := held(t)
 	d.clkOff = true
