@@ -232,7 +232,7 @@ func TestQuestionsThatAreNone(t *testing.T) {
 		{"POST", askLock, peerVersion, ask + `,"ref":0,"lock":{}}`, http.StatusOK, musiccore.ErrNotHeld.Error()},
 		{"POST", askLock, peerVersion, ask + `,"ref":-1,"lock":{"Ref":0}}`, http.StatusOK, musiccore.ErrNotHeld.Error()},
 		{"POST", askEnd, peerVersion, ask + `}`, http.StatusOK, "{"},
-		{"POST", askEnd, peerVersion, ask + `,"ticket":{"Term":1,"Number":99},"outcome":1}`, http.StatusOK, `"verdict":2`},
+		{"POST", askEnd, peerVersion, ask + `,"ticket":{"Term":1,"Number":99},"outcome":1}`, http.StatusOK, "{"},
 		{"POST", askUnlock, peerVersion, ask + `,"ref":-5}`, http.StatusOK, musiccore.ErrNotHeld.Error()},
 		{"POST", askHint, peerVersion, ask + `,"hints":[{},{"Kind":99}]}`, http.StatusOK, "{"},
 		{"POST", "/nothing", peerVersion, ask + `}`, http.StatusNotFound, ""},
@@ -241,6 +241,7 @@ func TestQuestionsThatAreNone(t *testing.T) {
 		status, told := post(t, s, tc.method, tc.path, tc.version, tc.body)
 		assert.Equal(t, tc.status, status, "%v", tc)
 		assert.Contains(t, told, tc.told, "%v", tc)
+		assert.NotContains(t, told, fmt.Sprintf(`"verdict":%d`, musiccore.Tell), "%v", tc)
 	}
 	assert.Empty(t, s.listHere(musiccore.Key{}), "nothing was given to anybody")
 }
