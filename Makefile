@@ -1,13 +1,14 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: build test compat lint demo soak chaos contend variants model fuzz bench steps docs clean help
+.PHONY: build test compat lint demo soak chaos contend variants mutants model fuzz bench steps docs clean help
 
 GO ?= go
 FUZZTIME ?= 10s
 SOAK ?= 10m
 CHAOS ?= 10m
 CONTEND ?= 30s
+MUTANTS ?= 320
 FIRST ?= $(shell date +%s)000
 
 # Tools are kept in the checkout, at these versions.
@@ -51,6 +52,9 @@ soak: ## the simulation of the lock protocol on all cores, for SOAK (10m) or SEE
 
 variants: ## find each known-bad variant of the lock protocol, and write docs/variants.md anew
 	UPDATE_DOCS=1 $(GO) test ./musiccore -run '^TestVariants$$' -count=1 -timeout 1h -variants.all
+
+mutants: ## break MUTANTS (320, or all) places of the product, those of SEED (1) or of the files ONLY, and write what no test finds to docs/mutants.md
+	$(GO) run ./integration/mutants -seed $(or $(SEED),1) -n $(if $(ONLY),0,$(patsubst all,0,$(MUTANTS))) $(if $(ONLY),-only $(ONLY))
 
 chaos: ## real nodes and proxies in an emulated network, under faults for CHAOS (10m); SEED=n repeats a choice of them
 	$(GO) test ./integration/chaos -run '^TestNothing' -count=1 -v -timeout 0 -chaos.for=$(CHAOS) $(if $(SEED),-chaos.seed=$(SEED))

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// block is a stretch of a file that a test ran through.
+type block struct{ fromLine, fromColumn, toLine, toColumn int }
+
+// holds tells whether a place lies in the block.
+func (b block) holds(line, column int) bool {
+	after := line > b.fromLine || line == b.fromLine && column >= b.fromColumn
+	return after && (line < b.toLine || line == b.toLine && column <= b.toColumn)
+}
+
+// in tells whether the block lies within lines.
+func (b block) in(lines [2]int) bool { return lines[0] <= b.fromLine && b.toLine <= lines[1] }
+
+// reaching are the tests that run through what a mutant changes. A value that a case is for stands in no block: it is reached by whoever
+// comes into its function.
+func (b *bench) reaching(m mutant) (all []test) {
+	outside := !slices.ContainsFunc(b.known[m.file], func(x block) bool { return x.holds(m.line, m.column) })
+	for _, t := range b.tests {
+		if slices.ContainsFunc(t.blocks[m.file], func(x block) bool { return x.holds(m.line, m.column) || outside && x.in(m.within) }) {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+// measure finds out of each test how long it takes and what it reaches. A test that fails as things are judges nothing.
+func (b *bench) measure(ctx context.Context, workers int) error {
+	binary := filepath.Join(b.dir, b.folder+".cover.test")
+	if err := b.compile(ctx, binary, "-cover", "-coverpkg=./"+b.folder); err != nil {
+		return err
+	}
+	list := exec.CommandContext(ctx, binary, "-test.list=^Test") //nolint:gosec // our own
+	list.Dir = filepath.Join(b.root, b.folder)
+	list.Env = append(os.Environ(), "MUSIC_TEST_CASSANDRA=none") // nothing is to be started for a list
+	out, err := list.Output()
+	if err != nil {
+		return fmt.Errorf("list the tests of %s: %w", b.folder, err)
+	}
+	var names []string
+	skip := regexp.MustCompile(b.skip)
+	for _, name := range strings.Fields(string(out)) {
+		if strings.HasPrefix(name, "Test") && (b.skip == "" || !skip.MatchString(name)) {
+			names = append(names, name)
+		}
+	}
+	b.known = map[string][]block{}
+	found := make([]*test, len(names))
+	var measuring sync.WaitGroup
+	for worker := range workers {
+		measuring.Go(func() {
+			for i := worker; i < len(names); i += workers {
+				var err error
+				if found[i], err = b.measured(ctx, binary, names[i], i == 0); err != nil {
+					fmt.Printf("%s does not pass and judges nothing: %v\n", names[i], err)
+				}
+			}
+		})
+	}
+	measuring.Wait()
+	for _, t := range found {
+		if t != nil {
+			b.tests = append(b.tests, *t)
+		}
+	}
+	return ctx.Err()
+}
+
+// measured runs one test alone. all tells to note the blocks that it does not reach, too.
+func (b *bench) measured(ctx context.Context, binary, name string, all bool) (*test, error) {
+	profile := filepath.Join(b.dir, "profile-"+name)
+	start := time.Now()
+	args := []string{"-test.v", "-test.run=^" + name + "$", "-test.coverprofile=" + profile}
+	out, err := b.runTests(ctx, binary, false, time.Minute, args...)
+	node := b.address != "" && bytes.Contains(out, []byte("\n--- SKIP: "+name+" "))
+	if node {
+		start = time.Now()
+		_, err = b.runTests(ctx, binary, true, time.Minute, args...)
+	}
+	if err != nil {
+		return nil, err
+	}
+	t := &test{name: name, took: time.Since(start), node: node, blocks: map[string][]block{}}
+	text, err := os.ReadFile(profile)
+	if err != nil {
+		return nil, fmt.Errorf("read what %s reaches: %w", name, err)
+	}
+	for line := range strings.Lines(string(text)) {
+		at, blk, reached := readBlock(line)
+		if all {
+			b.known[at] = append(b.known[at], blk)
+		}
+		if reached {
+			t.blocks[at] = append(t.blocks[at], blk)
+			t.size++
+		}
+	}
+	return t, nil
+}
+
+// blockText is a line of a profile: file:line.column,line.column statements count.
+var blockText = regexp.MustCompile(`^music/(\S+):(\d+)\.(\d+),(\d+)\.(\d+) \d+ (\d+)\n$`)
+
+// readBlock reads a line of a profile; reached tells that the test went through its block.
+func readBlock(line string) (file string, b block, reached bool) {
+	m := blockText.FindStringSubmatch(line)
+	if m == nil {
+		return "", b, false
+	}
+	var n [4]int
+	for i := range n {
+		n[i], _ = strconv.Atoi(m[2+i])
+	}
+	return m[1], block{n[0], n[1], n[2], n[3]}, m[6] != "0"
+}

@@ -1,0 +1,217 @@
+// Command mutants breaks the product, one line at a time, and reports which breakages no test finds.
+//
+// Each mutant is one change of one expression or statement, built with `go test -overlay`, so that nothing of it is in the product. It is
+// judged by the tests that reach its line, of those that need no Cassandra. What none of them finds is a survivor: a missing test, or a
+// change that is harmless. docs/mutants.md lists them with the reason of each, and is written anew by every run.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"music/integration/cassandra"
+)
+
+// target is a package that is broken: its files, and the tests that judge it.
+type target struct {
+	folder string
+	files  []string // patterns; one that begins with ! takes away what those before it took
+	share  int      // of a hundred mutants of a sample
+	skip   string   // tests that judge nothing here
+	args   []string // of its test binary
+	node   bool     // some of its tests need a Cassandra: they judge what no other test finds
+}
+
+// targets are the packages that locks rest on.
+func targets() []target {
+	return []target{
+		{
+			folder: "frontend", files: []string{"*.go"}, share: 50,
+			skip: "^(TestClientThatNeverReads|TestAnswersDoNotPileUp|TestNoWriteSlipsPastOutstanding)$", // they need seconds each, and others see the same lines
+		},
+		{
+			folder: "proxy", files: []string{"synch*.go", "session*.go", "executor.go", "locks.go", "far.go", "barrier.go", "stored.go", "schema.go", "peerserver.go", "peerwire.go", "hints.go", "scope.go", "clock.go", "companion.go"},
+			share: 25, node: true,
+		},
+		{
+			// The variants are other changes of the same lines, and notice every one of them.
+			folder: "musiccore", files: []string{"*.go", "!doc.go"}, share: 25, skip: "^TestVariants", args: []string{"-sim.brief", "-sim.seeds=300", "-sim.workers=1"},
+		},
+	}
+}
+
+// options are the flags.
+type options struct {
+	root    string
+	n       int
+	seed    uint64
+	only    string
+	workers int
+	limit   time.Duration
+	page    string
+	node    bool
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.root, "root", ".", "the checkout")
+	flag.IntVar(&o.n, "n", 320, "how many mutants to try; 0: all")
+	flag.Uint64Var(&o.seed, "seed", 1, "which ones")
+	flag.StringVar(&o.only, "only", "", "mutants of files that contain this alone")
+	flag.IntVar(&o.workers, "workers", 2, "how many to try at once")
+	flag.DurationVar(&o.limit, "for", 0, "begin no mutant after this time; 0: until all have been tried")
+	flag.StringVar(&o.page, "page", "docs/mutants.md", "the page of survivors; empty: none is written")
+	flag.BoolVar(&o.node, "node", true, "start a Cassandra, for what only tests with one can judge")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, o); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// run tries a choice of mutants of each target and writes the page. It fails where more survive unexplained than the goal allows.
+func run(ctx context.Context, o options) error {
+	root, err := filepath.Abs(o.root)
+	if err != nil {
+		return fmt.Errorf("find the checkout: %w", err)
+	}
+	dir, err := os.MkdirTemp("", "mutants")
+	if err != nil {
+		return fmt.Errorf("make a folder to build in: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	var all []tried
+	start := time.Now()
+	for _, t := range targets() {
+		b := bench{target: t, root: root, dir: dir}
+		results, err := b.run(ctx, o, start)
+		if err != nil {
+			return err
+		}
+		all = append(all, results...)
+	}
+	if o.page != "" && !filepath.IsAbs(o.page) {
+		o.page = filepath.Join(root, o.page)
+	}
+	p, err := readPage(o.page)
+	if err != nil {
+		return err
+	}
+	return p.report(all, o)
+}
+
+// run tries a choice of mutants of the target, beside a Cassandra where its tests need one.
+func (b *bench) run(ctx context.Context, o options, start time.Time) ([]tried, error) {
+	if files, err := b.chosenFiles(o.only); err != nil || len(files) == 0 {
+		return nil, err
+	}
+	if b.node && o.node {
+		cluster, err := cassandra.Start(ctx, cassandra.Options{
+			Dir: filepath.Join(b.root, ".run", "mutants"), Address: func(int) string { return "127.0.13.1" }, FastJIT: true, Log: os.Stderr,
+		})
+		if err != nil {
+			return nil, fmt.Errorf("start a Cassandra: %w", err)
+		}
+		defer func() { _ = cluster.Close() }()
+		b.address = cluster.ContactPoints()[0]
+	}
+	all, err := b.choose(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return b.try(ctx, all, o, start), nil
+}
+
+// choose returns mutants of the target in the order of the seed: as many more than wanted as may turn out not to build.
+func (b *bench) choose(ctx context.Context, o options) ([]mutant, error) {
+	files, err := b.chosenFiles(o.only)
+	if err != nil {
+		return nil, err
+	}
+	var all []mutant
+	for _, f := range files {
+		found, err := mutantsOf(b.root, f)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	fmt.Printf("%s: %d mutants of %d files; which tests reach which line?\n", b.folder, len(all), len(files))
+	if err := b.measure(ctx, o.workers); err != nil {
+		return nil, err
+	}
+	random := rand.New(rand.NewPCG(o.seed, 0)) //nolint:gosec // a choice that can be repeated is meant
+	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return all, nil
+}
+
+// chosenFiles are the target's files, by their paths within the checkout.
+func (b *bench) chosenFiles(only string) (chosen []string, err error) {
+	taken := map[string]bool{}
+	for _, pattern := range b.files {
+		pattern, without := strings.CutPrefix(pattern, "!")
+		found, err := filepath.Glob(filepath.Join(b.root, b.folder, pattern))
+		if err != nil {
+			return nil, fmt.Errorf("files of %s: %w", b.folder, err)
+		}
+		for _, name := range found {
+			file := filepath.Join(b.folder, filepath.Base(name))
+			if strings.HasSuffix(name, "_test.go") || taken[file] || without || !strings.Contains(file, only) {
+				taken[file] = taken[file] || without
+				continue
+			}
+			taken[file] = true
+			chosen = append(chosen, file)
+		}
+	}
+	return chosen, nil
+}
+
+// try tries mutants until there are enough.
+func (b *bench) try(ctx context.Context, all []mutant, o options, start time.Time) []tried {
+	var mu sync.Mutex
+	var results []tried
+	next, wanted := 0, len(all)
+	switch {
+	case o.n > 0 && o.only != "":
+		wanted = min(wanted, o.n)
+	case o.n > 0:
+		wanted = min(wanted, max(1, o.n*b.share/100))
+	}
+	take := func() (mutant, bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		if next == len(all) || len(results) >= wanted || ctx.Err() != nil || o.limit > 0 && time.Since(start) > o.limit {
+			return mutant{}, false
+		}
+		next++
+		return all[next-1], true
+	}
+	var working sync.WaitGroup
+	for worker := range o.workers {
+		working.Go(func() {
+			for m, ok := take(); ok; m, ok = take() {
+				r := b.judge(ctx, m, worker)
+				if r.fate == broken || r.fate == unjudged || ctx.Err() != nil {
+					continue
+				}
+				mu.Lock()
+				results = append(results, r)
+				fmt.Printf("%4d/%d %-9s %s\n", len(results), wanted, r.fate, r.mutant)
+				mu.Unlock()
+			}
+		})
+	}
+	working.Wait()
+	return results
+}
