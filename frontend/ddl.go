@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -104,20 +105,28 @@ func readDDL(text []byte) ddl {
 	return d
 }
 
-// property notes a property of the table.
+// property notes a property. Cassandra reads each as text, however it is spelt (PropertyDefinitions): '3600' is a number and 'No' is false.
 func (d *ddl) property(text []byte, name, value rewrite.Token) {
-	switch {
-	case isWord(text, name, "comment") && value.Kind == rewrite.TokenString:
-		if comment, err := rewrite.String(text, rewrite.Term{Kind: rewrite.TermString, Span: value.Span, Marker: -1}); err == nil {
-			d.comment = comment
-		}
-	case isWord(text, name, "gc_grace_seconds") && value.Kind == rewrite.TokenInteger:
-		if grace, err := strconv.ParseInt(string(value.Of(text)), 10, 64); err == nil {
-			d.grace = grace
-		}
-	case isWord(text, name, "durable_writes") && isWord(text, value, "false"):
-		d.volatile = true
+	said := string(value.Of(text))
+	if value.Kind == rewrite.TokenString {
+		said, _ = rewrite.String(text, rewrite.Term{Kind: rewrite.TermString, Span: value.Span, Marker: -1}) // it is one
 	}
+	switch propertyName(text, name) {
+	case "comment":
+		d.comment = said
+	case "gc_grace_seconds":
+		d.grace, _ = strconv.ParseInt(said, 10, 64) // what is no number is none that would do
+	case "durable_writes":
+		d.volatile = !slices.Contains([]string{"true", "yes", "1"}, strings.ToLower(said))
+	}
+}
+
+// propertyName is the name of a property as Cassandra knows it: one in double quotes is taken as it is. It is empty for what is no name.
+func propertyName(text []byte, t rewrite.Token) string {
+	if t.Kind != rewrite.TokenIdent && t.Kind != rewrite.TokenQuoted {
+		return ""
+	}
+	return string(rewrite.Name{Span: t.Span, Quoted: t.Kind == rewrite.TokenQuoted}.AppendTo(nil, text))
 }
 
 // isWord tells whether a token is a word, in any case.

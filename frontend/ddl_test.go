@@ -32,6 +32,15 @@ func TestSchemaChangesThatCriticalTablesCannotBear(t *testing.T) {
 			"ALTER TABLE a.b WITH comment = '@critical: balances'":                                                "settings stand in brackets right behind",
 			"ALTER TABLE a.b WITH comment = '@critical (unlocked=sometimes)'":                                     "unlocked cannot be",
 			"ALTER KEYSPACE a WITH durable_writes = false":                                                        "a.locked is critical: durable_writes",
+			`ALTER KEYSPACE a WITH "durable_writes" = 'No'`:                                                       "a.locked is critical: durable_writes",
+			"ALTER KEYSPACE a WITH DURABLE_WRITES = 0":                                                            "a.locked is critical: durable_writes",
+			"ALTER KEYSPACE a WITH durable_writes = $$FALSE$$":                                                    "a.locked is critical: durable_writes",
+			`ALTER TABLE a.b WITH "comment" = '@critical(strict=maybe)'`:                                          "strict cannot be",
+			"ALTER TABLE a.b WITH comment /* so */ = -- and so\n'it''s @critical(strict=maybe)'":                  "strict cannot be",
+			"ALTER TABLE a.locked WITH gc_grace_seconds = '3600'":                                                 "gc_grace_seconds",
+			`ALTER TABLE a.locked WITH "gc_grace_seconds" = $$3600$$`:                                             "gc_grace_seconds",
+			"ALTER TABLE a.locked WITH gc_grace_seconds = '+60'":                                                  "gc_grace_seconds",
+			`CREATE TABLE a.b (k int PRIMARY KEY, n counter) WITH "comment" = $$@critical$$`:                      "counters",
 			"ALTER TABLE a.b WITH comment = '@critical(key=column)' /*" + strings.Repeat("x", 70_000) + "*/":      "key cannot be",
 		} {
 			for stream, m := range []message.Message{query(text), &message.Prepare{Query: text}} {
@@ -53,6 +62,8 @@ func TestSchemaChangesThatCriticalTablesCannotBear(t *testing.T) {
 			"DROP TABLE b.music_lock_cd000000000000000000000000000000",
 			"DROP TABLE c.music_lock_ab000000000000000000000000000000",
 			"ALTER KEYSPACE bank WITH durable_writes = false",
+			"ALTER KEYSPACE a WITH durable_writes = 'Yes'", `ALTER KEYSPACE a WITH "Durable_writes" = false`, `ALTER TABLE a.b WITH "Comment" = '@critical(strict=maybe)'`,
+			"ALTER TABLE a.locked WITH gc_grace_seconds = '864000'", `ALTER TABLE a.locked WITH "GC_grace_seconds" = 1`,
 		} {
 			relayed(client, backend, 1, query(text), &message.VoidResult{})
 			r.prepare(client, backend, text)
