@@ -1,8 +1,10 @@
 package proxy
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -178,4 +180,18 @@ func TestNumbersOfTheCommonVersion(t *testing.T) {
 	assert.Equal(t, 500*time.Millisecond, o.Margin)
 	assert.Equal(t, 10*time.Second, musiccore.ClockGap, "closed would not lie above all bases")
 	assert.Equal(t, time.Second, maxClockLead)
+}
+
+// Who drops keyspace music past the proxies is told what that means: at once, and not with every beat.
+func TestDroppedKeyspaceIsSaid(t *testing.T) {
+	n, _ := beating(t)
+	for text, want := range map[string]int{"keyspace music does not exist": 1, "table sessions does not exist": 1, "no such thing": 0} {
+		n.saysAlways(&message.Invalid{ErrorMessage: text})
+		var log bytes.Buffer
+		l := newLife(n.session, new(clock), musiccore.Defaults(), "", zerolog.New(&log))
+		for range 3 {
+			l.try(t.Context(), true, "")
+		}
+		assert.Equal(t, want, strings.Count(log.String(), "was dropped: no lock is given"), "%s: %s", text, &log)
+	}
 }

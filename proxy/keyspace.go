@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sort"
 	"strings"
@@ -102,6 +103,12 @@ func musicTables() []musicTable {
 		},
 		{"named", "name text PRIMARY KEY, value text", "comment = '@critical named locks and elections'"},
 	}
+}
+
+// dropped reports whether err says that keyspace music, or a table in it, is not there: somebody has dropped it past the proxies.
+func dropped(err error) bool {
+	var refused gocql.RequestError
+	return errors.As(err, &refused) && refused.Code() == gocql.ErrCodeInvalid && strings.Contains(refused.Message(), "does not exist")
 }
 
 // addColumns adds to music.sessions what the first release did not write there. Where all is there nothing is changed: that takes a right of

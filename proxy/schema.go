@@ -89,6 +89,7 @@ func (s *schema) watch(ctx context.Context) {
 		}
 		late, err := s.refresh(ctx)
 		if err != nil {
+			s.life.sayGone(err)
 			s.log.Warn().Err(err).Msg("the schema could not be read")
 			continue
 		}

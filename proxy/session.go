@@ -35,6 +35,7 @@ type life struct {
 	address string // where this proxy answers others; empty = nowhere
 	rules   string // which tables it takes for critical whatever their comment says; others must have the same
 	log     zerolog.Logger
+	gone    zerolog.Logger // at most a line a minute: see sayGone
 	others  sessions
 
 	self    atomic.Pointer[musiccore.Session]
@@ -53,6 +54,7 @@ func newLife(s *gocql.Session, c *clock, o musiccore.Options, address string, lo
 		Help:    "Time of a life sign of this proxy that was acknowledged. It is due each third of session-lease; all locks are lost if none gets through within one.",
 		Buckets: prometheus.ExponentialBuckets(1e-3, 3, 10),
 	})}
+	l.gone = log.Sample(&zerolog.BurstSampler{Burst: 1, Period: time.Minute})
 	l.others.dead = o.DeadAfter
 	l.others.read = func(ctx context.Context, ids []gocql.UUID) (map[gocql.UUID]sighting, error) {
 		return readSessions(ctx, s, ids)
@@ -119,6 +121,7 @@ func (l *life) try(ctx context.Context, beats bool, via string) {
 	case err != nil:
 		text := err.Error()
 		l.trouble.Store(&text)
+		l.sayGone(err)
 		level := map[bool]zerolog.Level{true: zerolog.WarnLevel, false: zerolog.DebugLevel}[beats]
 		l.told(l.log.WithLevel(level).Err(err), self, took).Msg("a beat did not get through; it is tried again")
 	case total > l.options.SessionLease/leaseTries:
@@ -132,6 +135,15 @@ func (l *life) try(ctx context.Context, beats bool, via string) {
 	}
 	if err := errors.Join(l.others.look(ctx), l.others.reap(ctx, gocql.UUID(self.ID()))); err != nil && ctx.Err() == nil {
 		l.log.Warn().Err(err).Msg("the other proxies' beats could not be looked at")
+	}
+}
+
+// sayGone says what it means where err tells that somebody has dropped what all locks rest on. It is not made anew under running proxies:
+// who dropped it may have meant it, and what it held is lost.
+func (l *life) sayGone(err error) {
+	if dropped(err) {
+		l.gone.Error().Err(err).Msg("keyspace music, or a table in it, was dropped: no lock is given or served, and writes without a lock go on " +
+			"being refused; a proxy that is started makes it anew")
 	}
 }
 
