@@ -102,7 +102,7 @@ func (r *restartable) restart() {
 // keepsAsking runs a query until it succeeds.
 func keepsAsking(t testing.TB, c client) {
 	t.Helper()
-	eventually(t, 30*time.Second, "a query through the proxy", func() error {
+	eventually(t, time.Minute, "a query through the proxy", func() error {
 		return c.run(statement{cql: "SELECT host_id FROM system.local"}).err()
 	})
 }

@@ -115,7 +115,7 @@ func TestTableBecomesCriticalUnderPlainWriters(t *testing.T) {
 	for _, w := range writers {
 		group.Go(func() error { return w.run(closed) })
 	}
-	eventually(t, 20*time.Second, "all of them write", func() error { return s.written(len(writers)) })
+	eventually(t, time.Minute, "all of them write", func() error { return s.written(len(writers)) })
 	o := s.works(s.client, "ALTER TABLE ACCOUNTS WITH comment = '@critical'")
 	close(closed)
 	assert.NotContains(t, fmt.Sprint(o.warnings), "MUSIC: ", "every proxy has followed")
@@ -200,7 +200,7 @@ func TestPlainWriteOnItsWayWhenATableBecomesCritical(t *testing.T) {
 	}()
 	for _, m := range all {
 		c := pinned(t, m.address)
-		eventually(t, 20*time.Second, "the table is closed to plain writes", func() error {
+		eventually(t, time.Minute, "the table is closed to plain writes", func() error {
 			o := s.do(c, "INSERT INTO ACCOUNTS (branch, id, balance) VALUES ('c', 'x', 1)")
 			if o.failure == nil || !strings.HasPrefix(o.failure.text, "MUSIC_") {
 				return errorf("%v", o)

@@ -61,7 +61,7 @@ func withCqlsh() driver {
 // openShell starts cqlsh, with more options where they are given, and waits for its prompt.
 func openShell(t testing.TB, address, keyspace string, options ...string) *shell {
 	t.Helper()
-	args := append([]string{"--no-color", "--request-timeout=30"}, options...)
+	args := append([]string{"--no-color", "--connect-timeout=60", "--request-timeout=60"}, options...)
 	if keyspace != "" {
 		args = append(args, "-k", keyspace)
 	}

@@ -38,7 +38,7 @@ func TestReferencesAboveAllOfThoseBefore(t *testing.T) {
 	} {
 		end.do()
 		old := fmt.Sprintf("UPDATE ACCOUNTS USING LOCK %d SET balance = 666 WHERE branch = 'b' AND id = 'x'", last)
-		eventually(t, 20*time.Second, "the old reference is not served", func() error {
+		eventually(t, time.Minute, "the old reference is not served", func() error {
 			if s.do(s.client, old).failure == nil {
 				return errorf("%s: carried out under %d", end.how, last)
 			}

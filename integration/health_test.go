@@ -20,7 +20,7 @@ import (
 
 // get asks a proxy's metrics and health endpoint.
 func (p *instance) get(path string) (status int, body string, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.metrics+path, nil)
 	if err != nil {
@@ -98,7 +98,7 @@ func TestMetricsAndHealth(t *testing.T) {
 		assert.Equal(t, want, got, name)
 	}
 	require.NoError(t, w.net.Close())
-	eventually(t, 5*time.Second, "the connection is gone", func() error {
+	eventually(t, time.Minute, "the connection is gone", func() error {
 		if n, err := p.metric("music_connections_open"); n != 0 || err != nil {
 			return errorf("%d open, %w", n, err)
 		}
@@ -112,7 +112,7 @@ func TestNotReadyWithoutCassandra(t *testing.T) {
 	c.Listen.Metrics = freeAddress(t)
 	p := begin(c)
 	t.Cleanup(func() { assert.NoError(t, p.stop()) })
-	eventually(t, 5*time.Second, "the process is alive", func() error {
+	eventually(t, time.Minute, "the process is alive", func() error {
 		status, _, err := p.get("/live")
 		if err != nil || status != http.StatusOK {
 			return errorf("status %d, %w", status, err)

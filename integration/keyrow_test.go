@@ -193,14 +193,14 @@ func TestKeyStaysThoughTheCommentChanges(t *testing.T) {
 	own := s.driver.open(t, p.address, s.keyspace)
 	ref := s.grant(s.works(s.client, s.hall("LOCK SEATS WHERE show = 'x' AND tier = 'b' AND seat = 1")), "HELD")
 	require.NoError(t, s.direct.Query(s.hall("ALTER TABLE SEATS WITH comment = '@critical(key=partition, scope=local, lease=7m)'")).Exec())
-	eventually(t, 20*time.Second, "the proxy tells why", func() error {
+	eventually(t, time.Minute, "the proxy tells why", func() error {
 		if log := p.log.String(); !strings.Contains(log, "key and scope stay while there are lock rows: unlocked=reject, key=row, lease=5m0s") {
 			return errorf("not yet")
 		}
 		return nil
 	})
 	for _, c := range []client{s.client, own} {
-		eventually(t, 20*time.Second, "one lock covers one row", func() error {
+		eventually(t, time.Minute, "one lock covers one row", func() error {
 			o := s.do(c, s.hall("LOCK SEATS WHERE show = 'x'"))
 			if o.failure == nil || !strings.Contains(o.failure.text, "one lock covers one row") {
 				return errorf("%v", o)
@@ -259,7 +259,7 @@ func TestPutsAfterAColumnCameBack(t *testing.T) {
 	for _, ddl := range []string{"DROP balance", "ADD balance bigint"} {
 		require.NoError(t, s.direct.Query("ALTER TABLE "+s.keyspace+".accounts "+ddl).Exec())
 	}
-	eventually(t, 20*time.Second, "the window is renewed", func() error {
+	eventually(t, time.Minute, "the window is renewed", func() error {
 		s.works(s.client, fmt.Sprintf(put, ref, 9))
 		if again, _ := s.term("b"); again <= renewed {
 			return errorf("not yet")

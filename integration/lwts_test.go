@@ -46,7 +46,7 @@ func TestLWTsOfASection(t *testing.T) {
 		}
 	}))
 	s.grant(s.works(s.client, "UNLOCK ACCOUNTS WHERE branch = 'a' USING LOCK 1"), "RELEASED")
-	eventually(t, 10*time.Second, "the key is released", func() error {
+	eventually(t, time.Minute, "the key is released", func() error {
 		if n := s.lwts() - before; n != 2 {
 			return fmt.Errorf("%d LWTs", n)
 		}
@@ -83,7 +83,7 @@ func TestWaitersShareLWTs(t *testing.T) {
 				return err
 			})
 		}
-		eventually(t, 30*time.Second, "all of them are in the queue", func() error {
+		eventually(t, time.Minute, "all of them are in the queue", func() error {
 			var guard int64
 			err := s.direct.Query("SELECT guard FROM " + s.keyspace + "." + s.companion() + " WHERE k1 = 'a'").Scan(&guard)
 			if err == nil && guard < ref+waiters {

@@ -56,7 +56,7 @@ func newPair(t *testing.T, node, keyspace string) *pair {
 	p.raise("@critical")
 	p.here, p.there = p.client, p.driver.open(t, p.second.address, p.keyspace)
 	for i, c := range []client{p.here, p.there} { // the table's barrier waits for proxies of earlier tests, which were killed
-		eventually(t, 30*time.Second, "the table can be locked", func() error {
+		eventually(t, time.Minute, "the table can be locked", func() error {
 			o := p.do(c, fmt.Sprintf("LOCK ACCOUNTS WHERE branch = 'ready%d'", i))
 			if err := o.err(); err != nil {
 				return err
@@ -157,7 +157,7 @@ func TestWaiterOfAKilledProxyGetsAPlaceAtAnother(t *testing.T) {
 	next := p.grant(p.soon(p.there, 30*time.Second, lock), "QUEUED")
 	assert.Greater(t, next, lost)
 	p.grant(p.works(p.there, fmt.Sprintf(unlockB, holder)), "RELEASED")
-	eventually(t, 30*time.Second, "the place comes to be the first", func() error {
+	eventually(t, time.Minute, "the place comes to be the first", func() error {
 		o := p.do(p.there, lock)
 		if told(o, "state") != "held" {
 			return errorf("%v", o)

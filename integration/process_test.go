@@ -60,7 +60,7 @@ func (p *process) begin(t *testing.T) {
 // listens waits until the program serves drivers.
 func (p *process) listens(t *testing.T) {
 	t.Helper()
-	eventually(t, 30*time.Second, "the program listens", func() error {
+	eventually(t, time.Minute, "the program listens", func() error {
 		conn, err := net.DialTimeout("tcp", p.address, time.Second)
 		if err != nil {
 			return errorf("%w\n%s", err, p.log)
@@ -107,7 +107,7 @@ func TestSIGTERMDrains(t *testing.T) {
 				return nil
 			})
 			require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
-			eventually(t, 5*time.Second, "no new clients", p.refusesClients)
+			eventually(t, time.Minute, "no new clients", p.refusesClients)
 			_, err := idle.receive()
 			assert.Error(t, err, "a client that is owed nothing is let go at once")
 
@@ -140,7 +140,7 @@ func TestSIGTERMBeforeCassandraIsThere(t *testing.T) {
 	p.cmd = exec.Command(path, "proxy", "--contact-points", "127.0.5.1", "--listen", p.address, "--metrics-listen", "")
 	p.cmd.Stderr = p.log
 	require.NoError(t, p.cmd.Start())
-	eventually(t, 10*time.Second, "the program waits for Cassandra", func() error {
+	eventually(t, time.Minute, "the program waits for Cassandra", func() error {
 		if !bytes.Contains([]byte(p.log.String()), []byte("not there yet")) {
 			return errorf("log: %s", p.log)
 		}

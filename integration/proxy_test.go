@@ -45,7 +45,7 @@ func launch(c config.Config) (*instance, error) {
 		return nil, err
 	}
 	p := begin(c)
-	err := poll(30*time.Second, p.answers)
+	err := poll(time.Minute, p.answers)
 	if err != nil {
 		p.cancel()
 		<-p.done

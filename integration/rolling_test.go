@@ -73,7 +73,7 @@ func newRolling(t *testing.T, keyspace string) *rolling {
 	assert.NotContains(t, fmt.Sprint(o.warnings), "MUSIC: ", "every proxy has followed")
 	for k, p := range r.programs { // each has yet to see that there are lock rows
 		c := pinned(t, p.address)
-		eventually(t, 20*time.Second, "the table can be locked", func() error {
+		eventually(t, time.Minute, "the table can be locked", func() error {
 			return r.do(c, fmt.Sprintf("LOCK ACCOUNTS WHERE branch = 'ready%d'", k)).err()
 		})
 		c.close()

@@ -20,7 +20,7 @@ import (
 func readyStage(t *testing.T, keyspace string) *scene {
 	t.Helper()
 	s := newStage(t, keyspace, "@critical")
-	eventually(t, 30*time.Second, "the table can be locked", func() error {
+	eventually(t, time.Minute, "the table can be locked", func() error {
 		return s.do(s.client, "LOCK ACCOUNTS WHERE branch = 'ready'").err()
 	})
 	return s

@@ -44,7 +44,7 @@ func TestLostLeaseAndItsLateWrites(t *testing.T) {
 	base, _ := s.term("b")
 	other := s.driver.open(t, s.address, s.keyspace)
 	next := s.grant(s.works(other, "LOCK ACCOUNTS WHERE branch = 'b' WAIT 200ms"), "QUEUED")
-	eventually(t, 10*time.Second, "the lease runs out", func() error {
+	eventually(t, time.Minute, "the lease runs out", func() error {
 		if o := s.works(other, fmt.Sprintf("LOCK ACCOUNTS WHERE branch = 'b' USING LOCK %d WAIT 500ms", next)); told(o, "state") != "held" {
 			return errorf("%v", o)
 		}
@@ -147,7 +147,7 @@ func TestKilledProxyLetsTheNextHolderIn(t *testing.T) {
 	})
 	s.client = s.driver.open(t, q.address, s.keyspace)
 	var next int64
-	eventually(t, 30*time.Second, "the next holder is let in", func() error {
+	eventually(t, time.Minute, "the next holder is let in", func() error {
 		o := s.do(s.client, "LOCK ACCOUNTS WHERE branch = 'b' WAIT 1500ms TOKEN 123e4567-e89b-12d3-a456-426614174000")
 		if err := o.err(); err != nil || told(o, "state") != "held" {
 			return errorf("%w %v", err, o)

@@ -23,7 +23,7 @@ func TestWarningInTheLastFifthOfTheLease(t *testing.T) {
 			ref := s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'b' LEASE 8s"), "HELD")
 			write := fmt.Sprintf("INSERT INTO ACCOUNTS (branch, id, balance) VALUES ('b', 'x', 1) USING LOCK %d", ref)
 			assert.Empty(t, s.works(s.client, write).warnings)
-			eventually(t, 20*time.Second, "the lease does not run out", func() error {
+			eventually(t, time.Minute, "the lease does not run out", func() error {
 				o := s.works(s.client, "LIST LOCKS ON ACCOUNTS WHERE branch = 'b'")
 				left, err := strconv.Atoi(told(o, "lease_ms"))
 				if err == nil && left >= 1600 {
@@ -69,7 +69,7 @@ func TestCriticalByPattern(t *testing.T) {
 	s.client = s.driver.open(t, s.address, s.keyspace)
 	s.refused(s.client, "MUSIC_UNLOCKED MUSIC_REFUSED", "INSERT INTO ACCOUNTS (branch, id, balance) VALUES ('b', 'x', 1)")
 	var held outcome
-	eventually(t, 30*time.Second, "other proxies have followed", func() error {
+	eventually(t, time.Minute, "other proxies have followed", func() error {
 		held = s.do(s.client, "LOCK ACCOUNTS WHERE branch = 'b'")
 		return held.err()
 	})

@@ -201,7 +201,7 @@ func (v *vault) sections(t *testing.T, app papers) {
 		} {
 			require.NoError(t, c.run(statement{cql: cql}).err(), cql)
 		}
-		eventually(t, 20*time.Second, "a read", func() error { // cqlsh shows rows of a table when it has heard of it
+		eventually(t, time.Minute, "a read", func() error { // cqlsh shows rows of a table when it has heard of it
 			o = c.run(statement{cql: "SELECT grams FROM vault.gold WHERE id = 1"})
 			return o.err()
 		})
@@ -295,7 +295,7 @@ func (v *vault) plainText(t *testing.T, p *instance) {
 	said, err := io.ReadAll(conn)
 	require.NoError(t, err, "closed")
 	assert.Empty(t, said)
-	eventually(t, 10*time.Second, "the line", func() error {
+	eventually(t, time.Minute, "the line", func() error {
 		if log := p.log.String(); !strings.Contains(log, "does not look like a TLS handshake") {
 			return errorf("the log is %s", log)
 		}
@@ -318,7 +318,7 @@ func (v *vault) untrusted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := v.relay(tc.change)
 			defer func() { assert.NoError(t, p.stop()) }()
-			eventually(t, 30*time.Second, "what becomes of clients", func() error {
+			eventually(t, time.Minute, "what becomes of clients", func() error {
 				s, err := cluster2(p.address, "").CreateSession()
 				if err == nil {
 					s.Close()

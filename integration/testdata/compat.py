@@ -23,8 +23,9 @@ def attempt(name, session, *args, **kwargs):
 
 
 def connect(host, keyspace):
-    cluster = Cluster([host])
+    cluster = Cluster([host], connect_timeout=60, control_connection_timeout=60)
     session = cluster.connect()
+    session.default_timeout = 60
     tell("cluster", cluster.metadata.cluster_name, cluster.metadata.partitioner, cluster.protocol_version, len(cluster.metadata.all_hosts()))
     known = cluster.metadata.all_hosts()[0]
     tell("host", known.datacenter, known.rack, known.release_version, known.host_id, known.is_up, known.address == host)

@@ -29,8 +29,9 @@ def encrypted(signers, certificate, key):
 
 
 def main(host, keyspace, *files):
-    cluster = Cluster([host], ssl_context=encrypted(*files) if files else None, ssl_options={"server_hostname": host} if files else None)
+    cluster = Cluster([host], connect_timeout=60, control_connection_timeout=60, ssl_context=encrypted(*files) if files else None, ssl_options={"server_hostname": host} if files else None)
     session = cluster.connect(keyspace or None)
+    session.default_timeout = 60
     from cassandra.query import tuple_factory
     session.row_factory = tuple_factory
     print(json.dumps({"hosts": sorted(h.address for h in cluster.metadata.all_hosts()), "version": cluster.protocol_version}), flush=True)

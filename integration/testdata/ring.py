@@ -8,7 +8,7 @@ from cassandra.policies import RoundRobinPolicy, TokenAwarePolicy
 
 host, nodes, keys = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 profile = ExecutionProfile(load_balancing_policy=TokenAwarePolicy(RoundRobinPolicy()), request_timeout=30)
-cluster = Cluster([host], execution_profiles={EXEC_PROFILE_DEFAULT: profile})
+cluster = Cluster([host], connect_timeout=60, control_connection_timeout=60, execution_profiles={EXEC_PROFILE_DEFAULT: profile})
 session = cluster.connect("spread")
 deadline = time.time() + 60
 while len(session.get_pools()) < nodes and time.time() < deadline:
