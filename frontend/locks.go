@@ -171,7 +171,10 @@ func (c *conn) abandon() {
 
 // lockFailure is how a client is told that an operation under a lock was not done.
 func lockFailure(err error, t *Table, ref musiccore.LockRef) *Failure {
+	var short *ShortError
 	switch {
+	case errors.Is(err, musiccore.ErrSynchronising) && errors.As(err, &short):
+		return short.failure()
 	case errors.Is(err, musiccore.ErrNotHeld):
 		return invalid("MUSIC_NOT_HELD: lock_ref %d is not the holder of this key of %s: it waits, or was never given for this key", ref, t)
 	case errors.Is(err, musiccore.ErrGivenBack):

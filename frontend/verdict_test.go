@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/datastax/go-cassandra-native-protocol/message"
@@ -102,4 +103,36 @@ func TestVerdictAtTheEndOfAConnection(t *testing.T) {
 		assert.IsType(t, &message.VoidResult{}, client.answer(5))
 		client.ended()
 	})
+}
+
+// What Cassandra says of the read that an operation waits for is told as it would have said it of the operation.
+func TestCassandrasOwnWordOfTooFewReplicas(t *testing.T) {
+	everyDialect(t, func(t *testing.T, d dialect) {
+		short := &ShortError{Text: "Cannot achieve consistency level LOCAL_QUORUM", Consistency: uint16(primitive.ConsistencyLevelLocalQuorum), Required: 2, Alive: 1}
+		core := &without{err: fmt.Errorf("%w: %w", musiccore.ErrSynchronising, short)}
+		r := newRig(t, func(o *Options) { o.Locks = core })
+		r.server.Tables.Set("bank", "accounts", &Critical{Key: []Column{{Name: "id", Type: "text"}}})
+		client, backend := r.login(d)
+		id := prepareWrite(client, backend)
+		for _, asked := range underLock(id) {
+			client.send(5, asked)
+			f := client.failure(5).(*message.Unavailable)
+			assert.Contains(t, f.ErrorMessage, short.Text+": ")
+			assert.Equal(t, []any{primitive.ConsistencyLevelLocalQuorum, int32(2), int32(1)}, []any{f.Consistency, f.Required, f.Alive})
+		}
+		core.err = fmt.Errorf("%w: %w", musiccore.ErrUnavailable, short) // of a LOCK, which has waited for it
+		client.send(5, underLock(id)[0])
+		assert.Contains(t, client.failure(5).(*message.Invalid).ErrorMessage, "MUSIC_UNAVAILABLE")
+		backend.silent()
+	})
+}
+
+// without is a core that gives no stamp, and says why.
+type without struct {
+	Locks
+	err error
+}
+
+func (w *without) Begin(musiccore.Key, musiccore.LockRef, musiccore.Kind, func(musiccore.Answer)) (musiccore.Answer, bool) {
+	return musiccore.Answer{Err: w.err}, true
 }

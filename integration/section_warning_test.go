@@ -51,6 +51,21 @@ func TestDDLWarnsOfTheKeyspaceAndTheNodes(t *testing.T) {
 	require.NoError(t, s.direct.Query("ALTER KEYSPACE "+s.keyspace+" WITH replication = {'class': 'NetworkTopologyStrategy', 'dc1': 3}").Exec())
 	o = s.works(s.client, "ALTER TABLE ACCOUNTS WITH comment = '@critical'")
 	assert.Contains(t, o.warnings, "keyspace music has fewer replicas than "+s.keyspace+": locks end with nodes that the data would survive")
+	assert.Contains(t, o.warnings, "keyspace "+s.keyspace+" has 3 replicas, and nodes are up for 1 of them: with fewer than 2 nothing is read or written under a lock")
+
+	// A lock can be had, since Paxos counts the nodes that there are; of what is done under it Cassandra's own word comes through.
+	ref := s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'few'"), "HELD")
+	plain := s.direct.Query("SELECT balance FROM " + s.keyspace + ".accounts WHERE branch = 'few'").Consistency(gocql.Quorum).Exec()
+	var few *gocql.RequestErrUnavailable
+	require.ErrorAs(t, plain, &few)
+	for _, cql := range []string{
+		"SELECT balance FROM ACCOUNTS WHERE branch = 'few' USING LOCK ?", "DELETE FROM ACCOUNTS USING LOCK ? WHERE branch = 'few'",
+	} {
+		o := s.do(s.client, cql, ref)
+		require.NotNil(t, o.failure, cql)
+		assert.Equal(t, gocql.ErrCodeUnavailable, o.failure.code, "%v", o)
+		assert.Contains(t, o.failure.text, few.Message(), cql)
+	}
 }
 
 // A table that a pattern of the configuration names is critical with the default settings; what its comment says comes first.

@@ -71,7 +71,7 @@ type Apply struct{ Swap Swap }
 // reply Above with the highest met. However it ends, some intervals may have
 // been written: only Done says that all are. It may take as long as the key is
 // large; operations that wait for it are answered in their own time. Replies:
-// Done, Above, TooLarge, Unknown.
+// Done, Above, TooLarge, Unavailable, Unknown.
 type Copy struct{ Fence Stamp }
 
 // ReadBeat reads another session's row of music.sessions at QUORUM. Replies:
@@ -93,6 +93,7 @@ const (
 	Refused              // the condition of the LWT was false
 	Above                // Copy met a stamp at or above the fence
 	TooLarge             // Copy met what cannot be written back: Cause names it
+	Unavailable          // of a Copy: the store says that too few replicas live, as Cause does
 )
 
 // Result is the store's reply to a Command.

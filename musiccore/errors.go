@@ -19,7 +19,7 @@ var (
 	// ErrElsewhere: another session has the reference; see ElsewhereError.
 	ErrElsewhere = errors.New("musiccore: lock reference is of another session")
 	// ErrSynchronising: the key is being synchronised, or its window renewed, and that takes longer than an operation waits; it
-	// goes on, so try again.
+	// goes on, so try again. Where the store says that it cannot, it is told at once, with what the store said.
 	ErrSynchronising = errors.New("musiccore: key is being synchronised")
 	// ErrPoisoned: a cell of the key is stamped so far ahead that no window lies above it (PROTOCOL.md 1, Synch).
 	ErrPoisoned = errors.New("musiccore: key has a write timestamp beyond every window")

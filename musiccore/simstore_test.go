@@ -221,6 +221,8 @@ func (st *simStore) copy(x *chance, p *proxy, k Key, a Copy, back func(Result)) 
 	}
 	st.get(x, k, func(c cell, ok bool) {
 		switch {
+		case !ok && x.n(2) == 0:
+			back(Result{Fate: Unavailable, Cause: errSim})
 		case !ok:
 			back(Result{})
 		case c.stamp >= a.Fence:

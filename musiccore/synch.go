@@ -88,6 +88,11 @@ func (k *key) copied(now Now, r Result) {
 		t.window.move(r.Stamp + 1)
 	case r.Fate == TooLarge:
 		k.refuseKey(now, tooLarge(r.Cause))
+	case r.Fate == Unavailable:
+		k.refuseKey(now, fmt.Errorf("%w: %w", ErrSynchronising, r.Cause))
+		if t.open && !k.c.draining {
+			return // whoever comes next has it tried again, and hears of it at once
+		}
 	}
 	s.next = now.Boot + backoff(s.tries)
 	s.tries++

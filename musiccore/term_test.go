@@ -630,3 +630,38 @@ func TestSynchDoesNotLeaveTheWindow(t *testing.T) {
 		t.Fatalf("%+v", tk)
 	}
 }
+
+// A keyspace of more replicas than live nodes: what the store says at once its client hears at once, and the next one has it tried again.
+func TestASynchThatTheStoreCannotDoIsToldAtOnce(t *testing.T) {
+	d := newDesk(t)
+	s := newStore(d)
+	op := d.lock(Request{})
+	s.run()
+	d.state(op, Held)
+	few := errors.New("required 2, alive 1")
+	for range 5 {
+		_, put := d.begin(1, Put)
+		_, get := d.begin(1, Get)
+		id, _ := only[Copy](d)
+		d.reply(id, Result{Fate: Unavailable, Cause: few})
+		for _, op := range []OpID{put, get} {
+			d.fails(op, ErrSynchronising)
+			d.fails(op, few)
+		}
+		d.none()
+	}
+	_, put := d.begin(1, Put)
+	s.run()
+	tk := d.answered(put).Ticket
+	d.end(tk, OutcomeUnknown)
+	d.unlock(1)
+	for range d.opts.SettleTries {
+		id, _ := only[Copy](d)
+		d.reply(id, Result{Fate: Unavailable, Cause: few})
+		d.pass(time.Second)
+	}
+	s.run()
+	if s.row.Head != 2 || !s.row.Dirty {
+		t.Fatalf("released with what is unsettled: %+v", *s.row)
+	}
+}

@@ -42,6 +42,8 @@ type shard struct {
 	log   zerolog.Logger
 	audit *audit
 
+	failures zerolog.Logger // sampled, for all shards
+
 	mu      sync.Mutex
 	core    *musiccore.Core
 	waiting map[musiccore.OpID]func(musiccore.Answer)
@@ -61,9 +63,10 @@ func newLocks(ctx context.Context, self *musiccore.Session, o musiccore.Options,
 		seed: maphash.MakeSeed(), peers: d.peers,
 		scope: func() (context.Context, context.CancelFunc) { return context.WithCancel(ctx) },
 	}
+	failures := d.log.Sample(&zerolog.BurstSampler{Burst: 1, Period: 10 * time.Second})
 	for i := range l.shards {
 		s := &shard{
-			clock: d.clock, log: d.log, audit: d.audit,
+			clock: d.clock, log: d.log, audit: d.audit, failures: failures,
 			do:      func(c musiccore.Command) musiccore.Result { return d.do(ctx, c) },
 			tell:    func(all []musiccore.Hint) { d.peers.tell(ctx, all) },
 			core:    musiccore.New(self, o),
@@ -372,8 +375,9 @@ func (s *shard) setAlarm(now musiccore.Now, at time.Duration) {
 // run carries out one command and tells the core.
 func (s *shard) run(c musiccore.Command) {
 	result := s.do(c)
-	if result.Cause != nil {
-		s.log.Debug().Err(result.Cause).Type("command", c.Do).Hex("key", []byte(c.Key.PK)).Msg("command failed")
+	if result.Cause != nil && !errors.Is(result.Cause, context.Canceled) {
+		s.failures.Warn().Err(result.Cause).Type("command", c.Do).Hex("table", c.Key.Table[:]).Hex("key", []byte(c.Key.PK)).
+			Msg("Cassandra does not carry out what locks need (of such lines there is one in ten seconds)")
 	}
 	s.call(func(core *musiccore.Core, now musiccore.Now) musiccore.Effects { return core.Reply(now, c.ID, result) })
 }

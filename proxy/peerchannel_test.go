@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"music/config"
+	"music/frontend"
 	"music/musiccore"
 )
 
@@ -90,6 +91,16 @@ func TestErrorsTravel(t *testing.T) {
 		assert.ErrorIs(t, got, want)
 		assert.Equal(t, want.Error()+": and why", got.Error())
 	}
+	short := &frontend.ShortError{Text: "Cannot achieve", Consistency: 4, Required: 2, Alive: 1}
+	sent := replyTo(musiccore.Answer{Err: fmt.Errorf("%w: %w", musiccore.ErrSynchronising, short)})
+	told, err := json.Marshal(sent)
+	require.NoError(t, err)
+	var heard reply
+	require.NoError(t, json.Unmarshal(told, &heard))
+	require.ErrorIs(t, heard.err(), musiccore.ErrSynchronising)
+	var got *frontend.ShortError
+	require.ErrorAs(t, heard.err(), &got)
+	assert.Equal(t, short, got)
 	unknown := replyTo(musiccore.Answer{Err: errGone})
 	assert.ErrorIs(t, unknown.err(), musiccore.ErrUnavailable)
 	assert.NoError(t, new(reply).err())

@@ -62,14 +62,15 @@ func (w wireHint) hint(to musiccore.SessionID) musiccore.Hint {
 
 // reply is what it is told.
 type reply struct {
-	Fault   string            `json:"fault,omitempty"`  // text of one of faults
-	Detail  string            `json:"detail,omitempty"` // the whole text of that error, for people
-	Session uuid.UUID         `json:"session"`          // of ErrElsewhere
-	Grant   musiccore.Grant   `json:"grant"`
-	Ticket  *wireTicket       `json:"ticket,omitempty"`
-	Verdict musiccore.Verdict `json:"verdict,omitempty"`
-	Locks   []wireListing     `json:"locks,omitempty"`
-	More    bool              `json:"more,omitempty"` // there are more locks than were told
+	Fault   string               `json:"fault,omitempty"`  // text of one of faults
+	Detail  string               `json:"detail,omitempty"` // the whole text of that error, for people
+	Short   *frontend.ShortError `json:"short,omitempty"`  // that Cassandra said it
+	Session uuid.UUID            `json:"session"`          // of ErrElsewhere
+	Grant   musiccore.Grant      `json:"grant"`
+	Ticket  *wireTicket          `json:"ticket,omitempty"`
+	Verdict musiccore.Verdict    `json:"verdict,omitempty"`
+	Locks   []wireListing        `json:"locks,omitempty"`
+	More    bool                 `json:"more,omitempty"` // there are more locks than were told
 }
 
 // wireKey is a key as JSON can carry it: routing keys are no texts.
@@ -124,6 +125,7 @@ func (r *reply) fail(err error) {
 		return
 	}
 	r.Fault, r.Detail = musiccore.ErrUnavailable.Error(), err.Error()
+	_ = errors.As(err, &r.Short)
 	for _, fault := range faults() {
 		if errors.Is(err, fault) {
 			r.Fault = fault.Error()
@@ -137,7 +139,10 @@ func (r *reply) err() error {
 		return &musiccore.ElsewhereError{Session: musiccore.SessionID(r.Session)}
 	}
 	for _, fault := range faults() {
-		if r.Fault == fault.Error() {
+		switch {
+		case r.Fault == fault.Error() && r.Short != nil:
+			return fmt.Errorf("%w: %w", fault, r.Short)
+		case r.Fault == fault.Error():
 			return detailed(fault, r.Detail)
 		}
 	}

@@ -15,6 +15,15 @@ func TestReleases(t *testing.T) {
 }
 
 func TestReplicas(t *testing.T) {
+	simple := map[string]string{"class": "org.apache.cassandra.locator.SimpleStrategy", "replication_factor": "3"}
+	topology := map[string]string{"class": "org.apache.cassandra.locator.NetworkTopologyStrategy", "dc1": "3", "dc2": "2"}
+	for alive, up := range map[int]map[string]int{
+		1: {everywhere: 1, "dc1": 1}, 3: {everywhere: 9, "dc1": 3, "dc2": 6}, 0: {},
+	} {
+		assert.Equal(t, alive, reachable(simple, up))
+	}
+	assert.Equal(t, 5, reachable(topology, map[string]int{everywhere: 9, "dc1": 3, "dc2": 6}))
+	assert.Equal(t, 3, reachable(topology, map[string]int{everywhere: 9, "dc1": 9}), "replicas of one data centre are not in another")
 	assert.Equal(t, 1, replicas(map[string]string{"class": "org.apache.cassandra.locator.SimpleStrategy", "replication_factor": "1"}))
 	assert.Equal(t, 6, replicas(map[string]string{"class": "org.apache.cassandra.locator.NetworkTopologyStrategy", "dc1": "3", "dc2": "3/1"}))
 }

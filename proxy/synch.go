@@ -7,6 +7,7 @@ import (
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 
+	"music/frontend"
 	"music/musiccore"
 )
 
@@ -35,7 +36,7 @@ type keyOfTable struct {
 // loses nothing that was acknowledged; no put of the term is under way meanwhile; and the next attempt, of this term or of a
 // later one, reads at QUORUM what it finds there and fences it in turn. TooLarge will be answered again until the key changes;
 // Cause says why, errNotSynchronisable where it is the table. The same fence twice is a mistake: lists would have their elements
-// twice. The session must speak version 4 of the protocol or higher, and retry nothing by itself.
+// twice. Unavailable: too few replicas live, as Cassandra says. The session must speak version 4 of the protocol or higher, and retry nothing by itself.
 func synchronise(ctx context.Context, in scope, k keyOfTable, a musiccore.Copy) musiccore.Result {
 	p, err := newPartition(ctx, in, k)
 	if err != nil {
@@ -94,8 +95,14 @@ func (p partition) synchronise(ctx context.Context, a musiccore.Copy) musiccore.
 
 // failed is the result of an attempt that ended with an error.
 func failed(err error) musiccore.Result {
-	if errors.Is(err, errNotSynchronisable) || errors.Is(err, errTooLarge) {
+	var few *gocql.RequestErrUnavailable
+	switch {
+	case errors.Is(err, errNotSynchronisable), errors.Is(err, errTooLarge):
 		return musiccore.Result{Fate: musiccore.TooLarge, Cause: err}
+	case errors.As(err, &few):
+		return musiccore.Result{Fate: musiccore.Unavailable, Cause: &frontend.ShortError{
+			Text: few.Message(), Consistency: uint16(few.Consistency), Required: few.Required, Alive: few.Alive,
+		}}
 	}
 	return musiccore.Result{Fate: musiccore.Unknown, Cause: fmt.Errorf("synchronise: %w", err)}
 }

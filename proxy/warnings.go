@@ -2,7 +2,9 @@ package proxy
 
 import (
 	"context"
+	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,6 +19,10 @@ func (s *schema) warnings(ctx context.Context, keyspace string) []string {
 	own, ownErr := s.replication(ctx, musicKeyspace)
 	if err == nil && replicas(data) < maxReplicas {
 		found = append(found, "keyspace "+keyspace+" has fewer than three replicas: the loss of one node stops its locks")
+	}
+	if up, upErr := nodesUp(ctx, s.session); err == nil && upErr == nil && reachable(data, up) < replicas(data) {
+		found = append(found, fmt.Sprintf("keyspace %s has %d replicas, and nodes are up for %d of them: with fewer than %d nothing is read or written under a lock",
+			keyspace, replicas(data), reachable(data, up), replicas(data)/2+1))
 	}
 	if err == nil && ownErr == nil && lessReplicated(own, data) {
 		found = append(found, "keyspace music has fewer replicas than "+keyspace+": locks end with nodes that the data would survive")
@@ -35,6 +41,41 @@ func (s *schema) replication(ctx context.Context, keyspace string) (map[string]s
 	err := s.session.Query("SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = ?", keyspace).
 		Consistency(gocql.One).ScanContext(ctx, &m)
 	return m, err
+}
+
+// everywhere stands for all data centres.
+const everywhere = ""
+
+// nodesUp is how many nodes are up, by data centre and everywhere, as the driver knows.
+func nodesUp(ctx context.Context, session *gocql.Session) (map[string]int, error) {
+	up, hosts := map[string]int{}, session.GetHosts()
+	for _, table := range []string{"system.local", "system.peers_v2"} {
+		iter := session.Query("SELECT host_id, data_center FROM " + table).Consistency(gocql.One).IterContext(ctx)
+		var id gocql.UUID
+		var place string
+		for iter.Scan(&id, &place) {
+			if !slices.ContainsFunc(hosts, func(h *gocql.HostInfo) bool { return h.HostID() == id.String() && !h.IsUp() }) {
+				up[place]++
+				up[everywhere]++
+			}
+		}
+		if err := iter.Close(); err != nil {
+			return nil, fmt.Errorf("read %s: %w", table, err)
+		}
+	}
+	return up, nil
+}
+
+// reachable is how many replicas have a node that is up. A strategy that knows no data centres puts them anywhere.
+func reachable(replication map[string]string, up map[string]int) int {
+	sum := 0
+	for place, n := range perPlace(replication) {
+		if place == "replication_factor" {
+			place = everywhere
+		}
+		sum += min(n, up[place])
+	}
+	return sum
 }
 
 // replicas is the number of replicas in all data centres together.
