@@ -71,9 +71,7 @@ func (a *admission) request(ref musiccore.LockRef) (musiccore.Request, *Failure)
 	if q.Lease > s.critical.MaxLease {
 		a.shortened = append(a.shortened, fmt.Sprintf("MUSIC: LEASE %v is longer than %s gives: it is cut to %v", q.Lease, s.table, s.critical.MaxLease))
 	}
-	if q.Lease == 0 || q.Lease > s.critical.MaxLease {
-		q.Lease = s.critical.MaxLease
-	}
+	q.Lease, q.Usual = min(q.Lease, s.critical.MaxLease), s.critical.MaxLease
 	return q, nil
 }
 
@@ -88,6 +86,9 @@ func (s *section) lockTerms(q *musiccore.Request) (f *Failure) {
 	}
 	if q.Lease, f = s.duration(st.Lease, "LEASE"); f != nil {
 		return f
+	}
+	if q.Lease == 0 && st.Lease.Kind != rewrite.NoTerm {
+		return invalid("MUSIC_SYNTAX: LEASE must be longer than 0")
 	}
 	if q.Owner, f = s.string(st.Owner, "AS"); f != nil {
 		return f

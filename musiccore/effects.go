@@ -88,12 +88,12 @@ type Fate uint8
 
 // The fates of commands; which a command can meet stands with its Action.
 const (
-	Unknown  Fate = iota // failed, or may have happened or happen later
-	Done                 // read, applied, copied
-	Refused              // the condition of the LWT was false
-	Above                // Copy met a stamp at or above the fence
-	TooLarge             // Copy met what cannot be written back: Cause names it
-	Unavailable          // of a Copy: the store says that too few replicas live, as Cause does
+	Unknown     Fate = iota // failed, or may have happened or happen later
+	Done                    // read, applied, copied
+	Refused                 // the condition of the LWT was false
+	Above                   // Copy met a stamp at or above the fence
+	TooLarge                // Copy met what cannot be written back: Cause names it
+	Unavailable             // of a Copy: the store says that too few replicas live, as Cause does
 )
 
 // Result is the store's reply to a Command.
@@ -206,7 +206,7 @@ type Grant struct {
 	Applied   bool
 	Ref       LockRef // 0: not decided yet, or none
 	State     State
-	Position  int           // references ahead; 0 for the holder
+	Position  int           // who is ahead, as far as is known here; 0 for the holder
 	Holder    string        // who holds, where this proxy knows
 	Lease     time.Duration // left
 	OwnerDied bool          // the holder before did not give the lock back
@@ -216,7 +216,8 @@ type Grant struct {
 type Request struct {
 	Ref    LockRef       // not 0: go on waiting for it, ask where it stands, renew its lease
 	Wait   time.Duration // 0: Options.Wait; the caller caps it by what the client's driver bears
-	Lease  time.Duration // 0: Options.ClientLease; the caller caps it by the table's
+	Lease  time.Duration // 0: what the reference has, or Usual; the caller caps it by the table's
+	Usual  time.Duration // the table's lease; 0: Options.ClientLease
 	AtOnce bool          // WAIT 0s: where somebody is ahead, it is answered as soon as its reference is known
 	NoWait bool
 	Owner  string

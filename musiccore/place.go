@@ -32,6 +32,7 @@ type place struct {
 	gone    bool // abandoned: released when it becomes the head
 	nowait  bool
 	atOnce  bool
+	leased  bool     // lease is the client's or the table's, not the one that nobody has asked for
 	died    bool     // the holder before did not give the lock back
 	guest   bool     // the reference is of another session, which is dead
 	taken   Stamp    // the base that the guest's own Takeover made
@@ -79,8 +80,8 @@ func (p *place) attach(now Now, op OpID, q Request) {
 	if p.op != 0 {
 		k.answer(p, k.standing(now, p))
 	}
-	if q.Lease > 0 {
-		p.lease = q.Lease
+	if lease := cmp.Or(q.Lease, p.usual(q)); lease > 0 {
+		p.lease, p.leased = lease, true
 	}
 	if p.phase == holding {
 		p.keep(now.Boot + p.lease)
@@ -94,6 +95,14 @@ func (p *place) attach(now Now, op OpID, q Request) {
 	}
 	k.c.waits(op, k, p)
 	p.keep(now.Boot + k.c.patience(q))
+}
+
+// usual is the lease of a LOCK that gives none: the table's for a place that has none yet, else 0. A place keeps what it has.
+func (p *place) usual(q Request) time.Duration {
+	if p.leased {
+		return 0
+	}
+	return q.Usual
 }
 
 // standing is the row that tells where a place stands.
@@ -113,16 +122,6 @@ func (k *key) holder() string {
 		return k.term.place.owner
 	}
 	return ""
-}
-
-// position is how many references are ahead; for a place without a reference
-// an estimate.
-func (k *key) position(p *place) int {
-	r := k.view.row
-	if p.ref != 0 {
-		return int(max(p.ref-r.Head, 1))
-	}
-	return int(max(r.Guard-r.Head+1, 1))
 }
 
 // answer ends the wait of the operation at a place.

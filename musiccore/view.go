@@ -43,6 +43,7 @@ type view struct {
 	hinted   bool          // a hint says that there is something to see
 	soon     time.Duration // a hint says that there will be, by then
 	cause    error         // why the last read failed
+	kept     keptBlocks
 }
 
 func (v *view) pointer() *Row {
