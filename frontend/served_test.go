@@ -1,0 +1,160 @@
+package frontend
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+	"github.com/stretchr/testify/assert"
+
+	"music/musiccore"
+)
+
+// A value bound to a column of the key that is null, not set, empty or none of its type names no key: the core is not asked, and nothing
+// is sent.
+func TestBoundValuesThatAreNoKey(t *testing.T) {
+	everyDialect(t, func(t *testing.T, d dialect) {
+		r, core := holdingRig(t)
+		r.server.Tables.Set("bank", "numbered", &Critical{Key: []Column{{Name: "id", Type: "int"}}, Primary: []string{"id"}})
+		client, backend := r.login(d)
+		core.holds = true
+		none := []*primitive.Value{primitive.NewNullValue(), primitive.NewValue([]byte{})}
+		if d.version >= v4 {
+			none = append(none, primitive.NewUnsetValue())
+		}
+		for table, values := range map[string][]*primitive.Value{
+			"accounts": none, "auto": none, "numbered": append(none, primitive.NewValue([]byte{1, 2, 3}), primitive.NewValue(bigint(1))),
+		} {
+			for _, text := range []string{
+				"LOCK bank.T WHERE id = ?", "UNLOCK bank.T WHERE id = ? USING LOCK 1", "UPDATE bank.T USING LOCK 1 SET n = 0x WHERE id = ?",
+				"SELECT n FROM bank.T WHERE id = ? USING LOCK 1", "SELECT n FROM bank.T WHERE id = ? FOR UPDATE", "LOCK bank.T WHERE id IN ('1', ?)",
+			} {
+				for _, value := range values {
+					q := query(strings.Replace(text, "bank.T", "bank."+table, 1))
+					q.Options.PositionalValues = []*primitive.Value{value}
+					client.send(1, q)
+					assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_KEY", "%s: %v", q.Query, value)
+				}
+			}
+		}
+		relayed(client, backend, 2, query("SELECT a FROM b.c"), rows(nil)) // so nothing was sent
+		assert.Empty(t, core.held)
+	})
+}
+
+// A row that is to die needs a value beside its key: of its key alone CQL shows no time to live, and a synchronise would make it immortal.
+func TestARowThatDiesNeedsAValue(t *testing.T) {
+	for _, mortal := range []bool{false, true} {
+		r, _ := holdingRig(t)
+		columns := map[string]Column{"id": {Name: "id", Type: "text"}, "c": {Name: "c", Type: "int", Clustering: true}, "n": {Name: "n", Type: "blob"}}
+		r.server.Tables.Set("bank", "rows", &Critical{Key: []Column{{Name: "id", Type: "text"}}, Primary: []string{"id", "c"}, Columns: columns, Mortal: mortal})
+		client, backend := r.login(dialect{version: v4})
+		for _, c := range []struct {
+			text   string
+			values []*primitive.Value
+			served bool
+		}{
+			{"INSERT INTO bank.rows (id, c) VALUES ('x', 1) USING LOCK 1 AND TTL 60", nil, false},
+			{"INSERT INTO bank.rows (id, c) VALUES ('x', 1) USING TTL 60 AND LOCK 1", nil, false},
+			{"INSERT INTO bank.rows (id, c, n) VALUES ('x', 1, null) USING LOCK 1 AND TTL 60", nil, false},
+			{"INSERT INTO bank.rows (id, c, n) VALUES ('x', 1, ?) USING LOCK 1 AND TTL 60", []*primitive.Value{primitive.NewNullValue()}, false},
+			{"INSERT INTO bank.rows (id, c, n) VALUES ('x', 1, ?) USING LOCK 1 AND TTL 60", []*primitive.Value{primitive.NewUnsetValue()}, false},
+			{"INSERT INTO bank.rows (id, c) VALUES ('x', 1) USING LOCK 1 AND TTL ?", []*primitive.Value{primitive.NewValue(number(0))}, false},
+			{"INSERT INTO bank.rows (id, c) VALUES ('x', 1) USING LOCK 1", nil, !mortal},
+			{"INSERT INTO bank.rows (id, c) VALUES ('x', 1) USING LOCK 1 AND TTL 0", nil, true},
+			{"INSERT INTO bank.rows (id, c, n) VALUES ('x', 1, 0x01) USING LOCK 1 AND TTL 60", nil, true},
+			{"INSERT INTO bank.rows (id, c, n) VALUES ('x', 1, ?) USING LOCK 1 AND TTL 60", []*primitive.Value{primitive.NewValue([]byte{1})}, true},
+			{"UPDATE bank.rows USING LOCK 1 AND TTL 60 SET n = 0x01 WHERE id = 'x' AND c = 1", nil, true},
+		} {
+			q := query(c.text)
+			q.Options.PositionalValues = c.values
+			client.send(1, q)
+			if !c.served {
+				assert.Contains(t, client.failure(1).GetErrorMessage(), "needs a value beside its key", c.text)
+				continue
+			}
+			backend.answer(1)
+			backend.send(1, &message.VoidResult{})
+			assert.IsType(t, &message.VoidResult{}, client.answer(1), c.text)
+		}
+	}
+}
+
+// choosing is a core that answers LOCK by key.
+type choosing struct {
+	*granting
+	answers map[string]musiccore.Answer
+}
+
+func (c *choosing) Lock(k musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) func() {
+	c.locked <- k
+	if a, ok := c.answers[k.PK]; ok && q.Ref == 0 {
+		done(a)
+	} else {
+		done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: 9, State: musiccore.Held}})
+	}
+	return func() {}
+}
+
+// A LOCK of several keys has all or none: where one is another's, or its LOCK fails, what it has is given back, and its place behind
+// that one, too.
+func TestSeveralKeysOfWhichOneIsHeld(t *testing.T) {
+	bothFramings(t, func(t *testing.T, d dialect) {
+		g := newGranting()
+		core := &choosing{granting: g, answers: map[string]musiccore.Answer{}}
+		r := newRig(t, func(o *Options) { o.Locks = core })
+		r.server.Tables.Set("bank", "accounts", &Critical{Key: []Column{{Name: "id", Type: "text"}}})
+		client, _ := r.login(d)
+		core.answers["b"] = musiccore.Answer{Grant: musiccore.Grant{Ref: 6, State: musiccore.Queued, Holder: "who"}}
+		client.send(1, query("LOCK bank.accounts WHERE id IN ('a', 'b', 'c')"))
+		got := client.answer(1).(*message.RowsResult)
+		assert.EqualValues(t, 6, taken(t, g.unlocked))
+		assert.EqualValues(t, 9, taken(t, g.unlocked))
+		assert.Empty(t, g.unlocked)
+		var states []string
+		for _, row := range got.Data {
+			states = append(states, string(row[7])+" "+string(row[2]))
+		}
+		assert.Equal(t, []string{"a RELEASED", "b BUSY", "c BUSY"}, states)
+		for len(g.locked) > 0 {
+			<-g.locked
+		}
+
+		core.answers["b"] = musiccore.Answer{Err: musiccore.ErrPoisoned}
+		client.send(1, query("LOCK bank.accounts WHERE id IN ('a', 'b', 'c')"))
+		assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_REFUSED")
+		assert.EqualValues(t, 9, taken(t, g.unlocked))
+		assert.Empty(t, g.unlocked)
+	})
+}
+
+// A condition on static columns alone needs no row, and no other does without: nor one that only asks whether something is there.
+func TestConditionsThatNameNoRow(t *testing.T) {
+	client, backend := rowsRig(t, dialect{version: v4})
+	for text, served := range map[string]bool{
+		"UPDATE bank.accounts USING LOCK 9 SET st = 1 WHERE id = 'x' IF st = 5":             true,
+		"UPDATE bank.accounts USING LOCK 9 SET st = 1 WHERE id = 'x' IF EXISTS":             true,
+		"DELETE st FROM bank.accounts USING LOCK 9 WHERE id = 'x' IF st = 5":                true,
+		"UPDATE bank.accounts USING LOCK 9 SET st = 1 WHERE id = 'x' IF v = 5":              false,
+		"UPDATE bank.accounts USING LOCK 9 SET v = 1 WHERE id = 'x' IF st = 5":              false,
+		"UPDATE bank.accounts USING LOCK 9 SET st = 1, v = 1 WHERE id = 'x' IF st = 5":      false,
+		"UPDATE bank.accounts USING LOCK 9 SET v = 1 WHERE id = 'x' IF EXISTS":              false,
+		"DELETE FROM bank.accounts USING LOCK 9 WHERE id = 'x' IF EXISTS":                   false,
+		"UPDATE bank.accounts USING LOCK 9 SET v = 1 WHERE id = 'x' AND c > 1 IF v = 5":     false,
+		"UPDATE bank.accounts USING LOCK 9 SET v = 1 WHERE id = 'x' AND c IN (1) IF v = 5":  false,
+		"UPDATE bank.accounts USING LOCK 9 SET v = 1 WHERE id = 'x' AND c = 1 IF c = 1":     false,
+		"UPDATE bank.accounts USING LOCK 9 SET v = 1 WHERE id = 'x' AND c = 1 IF nope = 1":  false,
+		"UPDATE bank.accounts USING LOCK 9 SET v = 1 WHERE id = 'x' AND c = 1 IF v = now()": false,
+	} {
+		client.send(1, query(text))
+		if !served {
+			assert.Equal(t, primitive.ErrorCodeInvalid, client.failure(1).GetErrorCode(), text)
+			continue
+		}
+		assert.Contains(t, backend.answer(1).(*message.Query).Query, "SELECT", text)
+		backend.send(1, found([]string{"id", "st", "c", "v"}))
+		client.answer(1)
+	}
+	backend.silent()
+}
