@@ -1,0 +1,91 @@
+package proxy
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"music/frontend"
+	"music/musiccore"
+)
+
+// closingBefore is the schema of a proxy before a node that is played; stored says what an LWT on music.tables is answered.
+func closingBefore(t *testing.T, stored message.Message) (*cqlNode, *schema) {
+	t.Helper()
+	clocks := new(clock)
+	clocks.observe(time.Now(), time.Now(), time.Now())
+	other := clusterClock(time.Now, nil)
+	n := startCQLNode(t, func(a asked) message.Message {
+		if strings.Contains(a.text, "music.tables") {
+			return stored
+		}
+		return other(a)
+	})
+	return n, &schema{session: n.session, clock: clocks, life: newLife(n.session, clocks, musiccore.Defaults(), "", zerolog.Nop())}
+}
+
+// tablesAsked are what was asked of music.tables.
+func (n *cqlNode) tablesAsked() (all []asked) {
+	for _, a := range n.take() {
+		if strings.Contains(a.text, "music.tables") {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+// closed is raised by one LWT, above what it was and only where the settings are still those that were read: of two proxies one is first,
+// and nobody takes an LWT of unknown outcome for his own.
+func TestClosedIsRaisedByOneLWT(t *testing.T) {
+	for _, before := range []musiccore.Stamp{0, 1 << 60} {
+		for _, old := range []string{"", "old settings"} {
+			n, s := closingBefore(t, applied(true))
+			table := &dataTable{keyspace: "bank", name: "t", id: [16]byte{5}, settings: frontend.Settings{}, stored: storedTable{closed: before, text: old}}
+			start := musiccore.Stamp(time.Now().UnixMicro())
+			require.NoError(t, s.raise(t.Context(), table, old))
+			sent := n.tablesAsked()
+			require.Len(t, sent, 1)
+			assert.Equal(t, []primitive.ConsistencyLevel{primitive.ConsistencyLevelQuorum, primitive.ConsistencyLevelSerial}, []primitive.ConsistencyLevel{sent[0].level, sent[0].serial})
+			assert.Equal(t, bigint(int64(table.closed)), sent[0].set["closed"])
+			assert.Equal(t, table.storedText(), string(sent[0].set["settings"]))
+			assert.Greater(t, table.closed, before, "closed never falls")
+			assert.GreaterOrEqual(t, table.closed, start-musiccore.Stamp(musiccore.ClockGap/time.Microsecond))
+			if old == "" {
+				assert.True(t, strings.HasSuffix(sent[0].text, " IF NOT EXISTS"), sent[0].text)
+			} else {
+				assert.Equal(t, map[string][]byte{"settings": []byte(old)}, sent[0].cond)
+			}
+		}
+	}
+	for name, answer := range failures() {
+		n, s := closingBefore(t, answer)
+		assert.Error(t, s.raise(t.Context(), &dataTable{id: [16]byte{5}}, "old"), name)
+		assert.Len(t, n.tablesAsked(), 1, name)
+	}
+	_, s := closingBefore(t, applied(false))
+	assert.ErrorIs(t, s.raise(t.Context(), &dataTable{id: [16]byte{5}}, "old"), errRaced)
+}
+
+// What stands in music.tables is read at QUORUM, and a row that cannot be read is no row that is absent: the table gets no locks.
+func TestStoredSettingsThatCannotBeRead(t *testing.T) {
+	n, s := closingBefore(t, noRow("closed", "settings"))
+	table := &dataTable{keyspace: "bank", name: "t", id: [16]byte{5}, marked: true, made: true}
+	s.readStored(t.Context(), table)
+	assert.NoError(t, table.stored.err)
+	assert.Zero(t, table.stored.closed)
+	sent := n.tablesAsked()
+	require.Len(t, sent, 1)
+	assert.Equal(t, primitive.ConsistencyLevelQuorum, sent[0].level)
+	for name, answer := range failures() {
+		_, s := closingBefore(t, answer)
+		table := &dataTable{keyspace: "bank", name: "t", id: [16]byte{5}, marked: true, made: true}
+		s.readStored(t.Context(), table)
+		assert.Error(t, table.stored.err, name)
+	}
+}
