@@ -1,0 +1,204 @@
+package integration
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+	"github.com/datastax/go-cassandra-native-protocol/frame"
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// gateWrites are plain writes of a number to one row; $T stands for the table, and $N for the number.
+var gateWrites = []string{
+	"INSERT INTO $T (k, v) VALUES (1, $N)", "UPDATE $T SET v = $N WHERE k = 1",
+	"BEGIN BATCH UPDATE $T SET v = $N WHERE k = 1; APPLY BATCH",
+}
+
+// TestTheGateChanges: what was prepared in one world of its table is executed in others, in every version with every compression, as
+// EXECUTE and in a BATCH, beside texts whose keyspace stands in the frame. What the node has afterwards says who was let through.
+func TestTheGateChanges(t *testing.T) {
+	const keyspace = "gatechange"
+	node := openGocql2(t, cluster2(needWorld(t).direct(), "")).session
+	admin := openGocql2(t, cluster2(needProxy(t), "")).session
+	order := func(cql string) {
+		require.NoError(t, admin.Query(cql).Exec(), cql)
+	}
+	order("DROP KEYSPACE IF EXISTS " + keyspace)
+	order("CREATE KEYSPACE " + keyspace + " WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}")
+	var clients []*gateClient
+	for _, c := range frameCases() {
+		clients = append(clients, &gateClient{t: t, node: node, wire: openWire(t, needProxy(t), c.version, c.compression), name: c.String()})
+	}
+	for _, before := range []string{"ordinary", "unlocked=allow", "unlocked=auto", "unlocked=reject"} {
+		table := gateTable{keyspace, "was_" + strings.TrimPrefix(before, "unlocked=")}
+		order("CREATE TABLE " + keyspace + "." + table.name + " (k int PRIMARY KEY, v int) WITH comment = '" + inWorld(before) + "'")
+		for _, c := range clients {
+			c.prepareAll(table)
+		}
+		for _, after := range []string{"unlocked=reject", "unlocked=auto", "unlocked=allow"} {
+			order("ALTER TABLE " + keyspace + "." + table.name + " WITH comment = '" + inWorld(after) + "'")
+			for _, c := range clients {
+				c.tryAll(table, before, after)
+			}
+		}
+	}
+}
+
+// inWorld is the comment that makes a table this.
+func inWorld(world string) string {
+	if world == "ordinary" {
+		return world
+	}
+	return "@critical(" + world + ")"
+}
+
+// gateClient is one connection that writes without locks.
+type gateClient struct {
+	t      *testing.T
+	node   *gocql.Session
+	wire   *wire
+	name   string
+	number int
+	turn   int
+	writes []gateWrite
+}
+
+// gateWrite is a write that was prepared while its table was another.
+type gateWrite struct {
+	text   string // without the keyspace: it stands in the frame
+	full   string
+	number int
+	id     []byte
+	meta   []byte
+}
+
+// gateTable is keyspace and name of the table that is tried.
+type gateTable struct{ keyspace, name string }
+
+// prepareAll prepares the writes to a table, each with a number of its own.
+func (c *gateClient) prepareAll(table gateTable) {
+	c.t.Helper()
+	c.writes = nil
+	for _, text := range gateWrites {
+		c.number++
+		say := func(name string) string {
+			return strings.NewReplacer("$T", name, "$N", fmt.Sprint(c.number)).Replace(text)
+		}
+		w := gateWrite{text: say(table.name), full: say(table.keyspace + "." + table.name), number: c.number}
+		c.prepare(&w)
+		c.writes = append(c.writes, w)
+	}
+}
+
+func (c *gateClient) prepare(w *gateWrite) {
+	c.t.Helper()
+	p, ok := c.say(&message.Prepare{Query: w.full}, "").(*message.PreparedResult)
+	require.True(c.t, ok, w.full)
+	if w.id != nil {
+		require.Equal(c.t, w.id, p.PreparedQueryId, "no driver takes another id")
+	}
+	w.id, w.meta = p.PreparedQueryId, p.ResultMetadataId
+}
+
+// say sends a message, in a keyspace of its own if one is given, and returns its answer. The library knows the flag of protocol 5 only: in
+// the others, consistency and flags stand last.
+func (c *gateClient) say(m message.Message, keyspace string) message.Message {
+	c.t.Helper()
+	var e envelope
+	var err error
+	if keyspace != "" && c.wire.version < primitive.ProtocolVersion5 {
+		var b bytes.Buffer
+		c.wire.stream = (c.wire.stream + 1) % 1000
+		require.NoError(c.t, frame.NewCodec().EncodeFrame(frame.NewFrame(c.wire.version, c.wire.stream, m), &b))
+		raw := b.Bytes()
+		raw[len(raw)-1] |= byte(primitive.QueryFlagWithKeyspace)
+		raw = append(binary.BigEndian.AppendUint16(raw, uint16(len(keyspace))), keyspace...)
+		binary.BigEndian.PutUint32(raw[5:], uint32(len(raw)-primitive.FrameHeaderLengthV3AndHigher))
+		require.NoError(c.t, c.wire.sendRaw(raw))
+		e, err = c.wire.receive()
+	} else {
+		e, err = c.wire.ask(m)
+	}
+	require.NoError(c.t, err)
+	f, err := c.wire.decode(e)
+	require.NoError(c.t, err)
+	return f.Body.Message
+}
+
+// ways are how a write is tried: what was prepared, in a BATCH too, and its text in the keyspace of the request.
+func (c *gateClient) ways(w gateWrite, keyspace string) map[string]func() message.Message {
+	one := func() *message.QueryOptions { return &message.QueryOptions{Consistency: primitive.ConsistencyLevelOne} }
+	own := one()
+	if c.wire.version >= primitive.ProtocolVersion5 {
+		own.Keyspace = keyspace
+	}
+	ways := map[string]func() message.Message{
+		"EXECUTE": func() message.Message {
+			return c.say(&message.Execute{QueryId: w.id, ResultMetadataId: w.meta, Options: one()}, "")
+		},
+		"QUERY": func() message.Message { return c.say(&message.Query{Query: w.text, Options: own}, keyspace) },
+	}
+	if !strings.HasPrefix(w.text, "BEGIN") {
+		batch := func(child *message.BatchChild, keyspace string) func() message.Message {
+			return func() message.Message {
+				return c.say(&message.Batch{Children: []*message.BatchChild{child}, Consistency: primitive.ConsistencyLevelOne, Keyspace: own.Keyspace}, keyspace)
+			}
+		}
+		ways["BATCH of id"], ways["BATCH of text"] = batch(&message.BatchChild{Id: w.id}, ""), batch(&message.BatchChild{Query: w.text}, keyspace)
+	}
+	return ways
+}
+
+// tryAll tries everything in the table's world of now. What stands in the row afterwards is what was let through.
+func (c *gateClient) tryAll(table gateTable, before, after string) {
+	c.t.Helper()
+	for i := range c.writes {
+		w := &c.writes[i]
+		ways := c.ways(*w, table.keyspace)
+		for _, way := range slices.Sorted(maps.Keys(ways)) {
+			try := ways[way]
+			if c.turn++; c.turn%2 == 0 {
+				continue // one in two, others each time
+			}
+			value, stamp := c.look(table)
+			answer := try()
+			if _, again := answer.(*message.Unprepared); again {
+				c.prepare(w)
+				answer = try()
+			}
+			now, written := c.look(table)
+			failure, failed := answer.(message.Error)
+			what := fmt.Sprintf("%s: %s, then %s: %s of %s: %v", c.name, before, after, way, w.text, answer)
+			switch {
+			case after != "unlocked=reject":
+				assert.False(c.t, failed, what)
+				if after == "unlocked=auto" {
+					assert.Equal(c.t, w.number, now, what)
+				}
+			case assert.True(c.t, failed, what):
+				assert.Contains(c.t, failure.GetErrorMessage(), "MUSIC_UNLOCKED", what)
+				fallthrough
+			default:
+				assert.Equal(c.t, []int64{int64(value), stamp}, []int64{int64(now), written}, what)
+			}
+		}
+	}
+}
+
+// look reads the row past the proxy.
+func (c *gateClient) look(table gateTable) (value int, stamp int64) {
+	c.t.Helper()
+	iter := c.node.Query("SELECT v, writetime(v) FROM " + table.keyspace + "." + table.name + " WHERE k = 1").Iter()
+	iter.Scan(&value, &stamp)
+	require.NoError(c.t, iter.Close())
+	return value, stamp
+}
