@@ -40,9 +40,10 @@ func (c *conn) decideUnread(e envelope, v verdict) verdict {
 	return c.holdFor((*conn).askTable)
 }
 
-// noteLookedUp notes whether the table last looked up, which a statement writes or locks, was not in the schema.
+// noteLookedUp notes whether the table last looked up, which a statement writes or locks, was not in the schema. A name without any keyspace
+// is no table's.
 func (c *conn) noteLookedUp() {
-	if c.server.Tables.unread(c.name) {
+	if c.name[0] != 0 && c.server.Tables.unread(c.name) {
 		name := c.lookedUp()
 		c.plan.unread = &name
 	}

@@ -75,6 +75,7 @@ func TestWhatWaitsForTheSchema(t *testing.T) {
 	for text, want := range map[string]int{
 		"SELECT * FROM bank.fresh": 0, "INSERT INTO bank.known (id) VALUES ('x')": 0, "CREATE TABLE bank.fresh (id text PRIMARY KEY)": 0, "TRUNCATE bank.fresh": 1,
 		"LOCK bank.fresh WHERE id = 'x'": 1, "UPDATE bank.fresh USING LOCK 3 SET n = 1 WHERE id = 'x'": 1, "INSERT INTO bank.music_lock_1 (k) VALUES (1)": 0,
+		"DELETE FROM fresh IN bank WHERE id = 'x'": 0, // without any keyspace there is no such table
 	} {
 		readings = 0
 		client.send(1, query(text))
