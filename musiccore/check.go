@@ -10,17 +10,54 @@ type check struct {
 	after CommandID // only a read after this command tells
 }
 
+// mode says how a table's operations are told: by the clock, or by the lock row
+// (DESIGN.md 4, strict). A proxy that tells by the clock must be sure that no
+// other one ends the term of a living session; so between the two modes all
+// check, and nobody forces.
+type mode struct {
+	strict bool  // operations are checked against the lock row
+	seize  bool  // the head of a living session may be ended by Force
+	eased  Stamp // terms on a lower base are checked all the same: a Force of the time before may still end them
+}
+
 // Strict tells whether a table's operations are checked against the lock row
 // instead of the clock (DESIGN.md 4, strict). It is to be called, like Closed,
-// before a table's first operation.
+// before a table's first operation; of a change only once every other living proxy has
+// heard Turning.
 func (c *Core) Strict(now Now, table [16]byte, strict bool) Effects {
+	m := c.facts[table].mode
+	switch {
+	case strict:
+		m.strict, m.seize = true, true
+	case m.strict && now.Clk == 0:
+		m.seize = false // no stamp is known to lie above all bases: until Strict is called again
+	case m.strict:
+		m.strict, m.seize, m.eased = false, false, max(m.eased, Closing(now, 0))
+	}
+	return c.setMode(now, table, m)
+}
+
+// Turning tells that a table's mode is about to change, or may have changed unseen: until
+// Strict says what holds, operations are checked against the lock row, and no living holder is
+// ended from here.
+func (c *Core) Turning(now Now, table [16]byte) Effects {
+	m := c.facts[table].mode
+	m.strict, m.seize = true, false
+	return c.setMode(now, table, m)
+}
+
+func (c *Core) setMode(now Now, table [16]byte, m mode) Effects {
 	c.up(now)
 	f := c.facts[table]
-	f.strict = strict
+	f.mode = m
 	c.facts[table] = f
-	c.each(table, func(k *key) { k.strict = strict })
+	c.each(table, func(k *key) { k.mode = m })
 	return c.leave()
 }
+
+// checked: the operations of the term that is here are told by the lock row. It
+// belongs to the term: one that began while others could end it stays so.
+func (k *key) checked() bool { return k.strict || (k.term != nil && k.term.base < k.eased) }
 
 // checkLater lets an operation wait for its verdict. It is false for one that
 // is over, or whose End came before.

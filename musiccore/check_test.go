@@ -177,6 +177,87 @@ func TestForceOfALivingStrangersHeadInAStrictTable(t *testing.T) {
 	d.forced(1)
 }
 
+// The mode belongs to the term: a put of a term that others could end, and perhaps did, is told by the lock row, also where the table
+// is strict no more when it ends.
+func TestATermStaysStrictThatOthersMayEnd(t *testing.T) {
+	for name, taken := range map[string]bool{"taken": true, "not taken": false} {
+		d, s := strict(t)
+		tk, put := d.begin(1, Put)
+		if taken {
+			s.row.Head, s.row.Base, s.row.Dirty = 2, s.row.Base+d.opts.Window, true // another proxy's Force
+		}
+		d.take(d.core.Turning(d.time(), d.table))
+		d.take(d.core.Strict(d.time(), d.table, false))
+		if v := d.end(tk, OutcomeAcked); v != Later {
+			t.Fatalf("%s: told %v by the clock", name, v)
+		}
+		s.run()
+		d.verdict(put, map[bool]Verdict{true: Lost, false: Tell}[taken])
+		if len(d.alarms) > 0 {
+			t.Fatalf("%s: %+v", name, d.alarms)
+		}
+	}
+}
+
+// A table becomes strict: what begins and ends from Turning on is checked, also what is in flight; and once it is strict no more, terms
+// of a later base are told by the clock.
+func TestOperationsAreCheckedWhileTheModeChanges(t *testing.T) {
+	d, s := held(t)
+	tk, put := d.begin(1, Put)
+	d.take(d.core.Turning(d.time(), d.table))
+	if v := d.end(tk, OutcomeAcked); v != Later {
+		t.Fatalf("told %v by the clock", v)
+	}
+	s.run()
+	d.verdict(put, Tell)
+	d.take(d.core.Strict(d.time(), d.table, true))
+	d.clkOff = true
+	d.take(d.core.Strict(d.time(), d.table, false))
+	d.clkOff = false
+	if !d.core.keys[d.key()].checked() || d.core.keys[d.key()].seize {
+		t.Fatal("without clk() no base is known to lie above the others: it stays as it is")
+	}
+	d.take(d.core.Strict(d.time(), d.table, false))
+	if !d.core.keys[d.key()].checked() {
+		t.Fatal("the term began before")
+	}
+	d.theTerm().base = Closing(d.time(), 0)
+	if d.core.keys[d.key()].checked() {
+		t.Fatal("a term that nobody else could end")
+	}
+}
+
+// While the mode changes no living head is ended from here: its proxy may not check yet.
+func TestNobodyForcesWhileTheModeChanges(t *testing.T) {
+	d, s := foreign(t, theirs())
+	s.beat[session(9)] = 1
+	d.take(d.core.Strict(d.time(), d.table, true))
+	d.take(d.core.Turning(d.time(), d.table))
+	op := d.force()
+	d.serve(s, 100*time.Millisecond)
+	d.elsewhere(op, 9)
+	if s.row.Head != 1 {
+		t.Fatalf("%+v", *s.row)
+	}
+}
+
+// A Force of when the table was strict, that has not been sent, is not sent any more.
+func TestAForceOfBeforeEndsNothing(t *testing.T) {
+	d, s := foreign(t, theirs())
+	s.beat[session(9)] = 1
+	d.take(d.core.Strict(d.time(), d.table, true))
+	d.force()
+	id, _ := untilApply(d, s)
+	s.row.Base += d.opts.Window // its proxy has renewed its term
+	d.reply(id, Result{Fate: Refused})
+	d.take(d.core.Turning(d.time(), d.table))
+	d.take(d.core.Strict(d.time(), d.table, false))
+	d.serve(s, 3*time.Second)
+	if s.row.Head != 1 {
+		t.Fatalf("%+v", *s.row)
+	}
+}
+
 func TestLeaseModeCostsNothing(t *testing.T) {
 	d, _ := held(t)
 	if n := testing.AllocsPerRun(100, func() {

@@ -25,8 +25,8 @@ type Core struct {
 // facts are what a Core must know of a table.
 type facts struct {
 	closed Stamp // PROTOCOL.md 1, D
-	strict bool
-	first  LockRef // no reference of the table lies below
+	mode
+	first LockRef // no reference of the table lies below
 }
 
 // counters are the numbers given last; none is given twice.

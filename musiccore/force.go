@@ -45,7 +45,7 @@ func (k *key) toldForce(now Now, a ask) bool {
 	if s != k.c.self.id {
 		known, dead := k.c.observe(now, s)
 		switch {
-		case dead || k.strict:
+		case dead || k.seize:
 		case known:
 			k.c.answer(Answer{Op: a.op, Err: &ElsewhereError{Session: s}})
 			return true
@@ -56,7 +56,7 @@ func (k *key) toldForce(now Now, a ask) bool {
 	p := k.find(ref)
 	if p == nil && s != k.c.self.id {
 		p = k.adopt(now, ref)
-		p.forced = k.strict
+		p.forced = k.seize
 	}
 	k.forceHead(now, a, ref, p)
 	return true

@@ -39,7 +39,7 @@ func (c *Core) key(id Key) *key {
 		return k
 	}
 	f := c.facts[id.Table]
-	k := &key{c: c, id: id, closed: f.closed, strict: f.strict}
+	k := &key{c: c, id: id, closed: f.closed, mode: f.mode}
 	k.timer.who = k
 	if r, ok := c.idle.get(id); ok {
 		k.view.row, k.view.known, k.view.firm, k.died, k.spare, k.ended = r.row, present, c.last.command, r.died, r.spare, r.ended

@@ -18,7 +18,6 @@ type key struct {
 	asks     []ask
 	ended    []ending
 	closed   Stamp // of the table
-	strict   bool  // the table is
 	died     bool  // the last holder did not give the lock back
 	wanted   time.Duration
 	spoken   SessionID     // whom Wanted was said to
@@ -26,6 +25,7 @@ type key struct {
 	spare    int32         // references that the next block reserves; 0: sections are too long for one
 	turn     time.Duration // from LOCK to grant, as the last one here had to wait
 	timer    timer
+	mode     // of the table
 	along
 }
 
@@ -137,7 +137,7 @@ func (k *key) pass(now Now) {
 		return
 	}
 	if t := k.term; t != nil && !k.changing() && k.view.row.Base != t.base {
-		if !k.strict {
+		if !k.checked() {
 			k.c.alarm(k.id, "I3", "a term was taken away while its session was valid")
 		}
 		k.loseTerm(now)

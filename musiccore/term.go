@@ -155,7 +155,7 @@ func (k *key) ticket(now Now, op OpID, kind Kind, left time.Duration) Ticket {
 func (k *key) end(now Now, tk Ticket, o Outcome) Verdict {
 	t := k.term
 	k.overdue(now)
-	if k.strict && o == OutcomeAcked && k.checkLater(now, tk) {
+	if k.checked() && o == OutcomeAcked && k.checkLater(now, tk) {
 		return Later
 	}
 	if !t.flight.end(tk.Number) {
@@ -365,7 +365,7 @@ func (k *key) released(now Now, head LockRef) {
 func (k *key) skip(now Now) {
 	r := k.view.row
 	if _, foreign := k.stranger(); foreign {
-		if k.forsaken(now) || (k.front().forced && k.view.vouched == r.Base) {
+		if k.forsaken(now) || (k.front().forced && k.seize && k.view.vouched == r.Base) {
 			k.start(now, lwt{why: skipping, swap: Release(r, k.c.opts.Window, true, now.Clk)})
 		}
 		return

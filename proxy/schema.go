@@ -51,6 +51,7 @@ type schema struct {
 	byID   atomic.Pointer[map[[16]byte]*dataTable]
 	seen   gocql.UUID // version that this refresh reads
 	shown  catchUp
+	unsure atomic.Bool // what was read before is not relied on: see doubt
 }
 
 // newSchema knows no table until the first refresh.
@@ -60,6 +61,7 @@ func newSchema(s *gocql.Session, l *life, tables *frontend.Tables, byName func(k
 		byName: byName, shown: newCatchUp(),
 	}
 	sc.byID.Store(&map[[16]byte]*dataTable{})
+	l.doubt = sc.doubt
 	return sc
 }
 
@@ -84,12 +86,14 @@ func (s *schema) watch(ctx context.Context) {
 	settled := false
 	for pause(ctx, schemaPoll) {
 		version, _, err := s.version(ctx)
-		if err != nil || settled && version == seen && time.Since(read) < schemaReread {
+		if err != nil || settled && !s.unsure.Load() && version == seen && time.Since(read) < schemaReread {
 			continue
 		}
+		s.unsure.Store(false)
 		late, err := s.refresh(ctx)
 		if err != nil {
 			s.life.sayGone(err)
+			s.unsure.Store(true)
 			s.log.Warn().Err(err).Msg("the schema could not be read")
 			continue
 		}
@@ -218,6 +222,9 @@ func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 	s.forget(ctx, before, byID)
 	for _, t := range found {
 		s.bury(before[t.id], t)
+		if old := before[t.id]; old != nil && old.settings.Strict != t.settings.Strict {
+			s.turn(t)
+		}
 		s.show(t, "it is becoming critical; try again")
 	}
 	s.tables.Read(names) // when those that are critical are known to be
@@ -297,6 +304,21 @@ func (s *schema) bury(before, t *dataTable) {
 		Msg("its lock table was dropped while it is critical: all of its locks have ended, and it gets a new one")
 }
 
+// turn tells the cores that how a table's operations are told may change: until it is settled they are checked, and nobody forces. Every
+// proxy has done so when a table is settled anew, since it has followed then.
+func (s *schema) turn(t *dataTable) {
+	s.event(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Turning(now, t.id) })
+}
+
+// doubt makes the next look at the schema a whole one, and nothing that could have changed unseen is relied on until then: this proxy's session has
+// ended, and while it was dead nobody waited for it to follow.
+func (s *schema) doubt() {
+	for _, t := range *s.byID.Load() {
+		s.turn(t)
+	}
+	s.unsure.Store(true)
+}
+
 func (s *schema) event(event func(*musiccore.Core, musiccore.Now) musiccore.Effects) {
 	if s.tell != nil {
 		s.tell(event)
@@ -309,6 +331,10 @@ func (s *schema) introduce() {
 	for id, t := range *s.byID.Load() {
 		s.countFrom(t)
 		s.event(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Closed(now, id, t.closed) })
+		if t.closed == 0 { // not settled
+			s.turn(t)
+			continue
+		}
 		s.event(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects {
 			return c.Strict(now, id, t.settings.Strict)
 		})

@@ -37,6 +37,7 @@ type life struct {
 	log     zerolog.Logger
 	gone    zerolog.Logger // at most a line a minute: see sayGone
 	others  sessions
+	doubt   func() // called when another session has taken the place of a dead one; nil until there is anything to doubt
 
 	self    atomic.Pointer[musiccore.Session]
 	schema  atomic.Pointer[gocql.UUID] // version of the schema that this proxy has applied
@@ -219,6 +220,9 @@ func (l *life) replace(locks *locks) {
 	next := l.rejoin()
 	l.tried = 0
 	locks.each(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Rejoin(now, next) })
+	if l.doubt != nil {
+		l.doubt()
+	}
 }
 
 // drain waits until the cores have settled what is unsettled; they have been told to. Held references stay: their clients go on through
