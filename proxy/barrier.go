@@ -42,6 +42,9 @@ func (s *schema) barrier(ctx context.Context, t *dataTable, version gocql.UUID) 
 	if s.left != nil {
 		return []string{thisOne}, nil
 	}
+	if t.made && known.text != "" && known.text != plainSettings && !s.agreed(ctx, version) {
+		return []string{disagreeing}, nil // older settings may be those of a node that is behind
+	}
 	if late, err = s.life.lagging(ctx, version, t.named); err != nil || len(late) > 0 {
 		return late, err
 	}

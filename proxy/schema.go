@@ -211,10 +211,11 @@ func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 		return nil, err
 	}
 	before := *s.byID.Load()
+	found, late = s.keep(ctx, before, found, version)
 	byID := map[[16]byte]*dataTable{}
 	for _, t := range found {
 		byID[t.id] = t
-		if old := before[t.id]; old != nil && old.companionID == t.companionID {
+		if old := before[t.id]; old != nil && old != t && old.companionID == t.companionID {
 			t.counted.Store(old.counted.Load())
 		}
 	}
@@ -348,8 +349,9 @@ func (s *schema) show(t *dataTable, refused string) {
 	if critical != nil && critical.ID == t.id && critical.Settings == t.settings && t.made {
 		return
 	}
-	s.publish(t, refused)
-	if t.settings.Unlocked == frontend.Allow || critical != nil && critical.Unlocked != frontend.Allow {
+	shown := t.shown()
+	s.publishAs(t, shown, refused)
+	if shown.Unlocked == frontend.Allow || critical != nil && critical.Unlocked != frontend.Allow {
 		return
 	}
 	if s.flight != nil {
@@ -363,8 +365,10 @@ func (s *schema) show(t *dataTable, refused string) {
 	}
 }
 
-func (s *schema) publish(t *dataTable, refused string) {
-	lease := t.settings.Lease
+func (s *schema) publish(t *dataTable, refused string) { s.publishAs(t, t.settings, refused) }
+
+func (s *schema) publishAs(t *dataTable, settings frontend.Settings, refused string) {
+	lease := settings.Lease
 	if lease == 0 {
 		lease = s.lease
 	}
@@ -373,7 +377,7 @@ func (s *schema) publish(t *dataTable, refused string) {
 	}
 	s.tables.Set(t.keyspace, t.name, &frontend.Critical{
 		ID: t.id, Key: t.key, Primary: t.primary, Columns: t.all, Static: t.static, Closed: t.closed, MaxLease: lease,
-		Mortal: t.mortal, Settings: t.settings, Marked: t.marked, Made: t.made, Generation: t.companionID, Refused: refused,
+		Mortal: t.mortal, Settings: settings, Marked: t.marked, Made: t.made, Generation: t.companionID, Refused: refused,
 	})
 }
 

@@ -18,6 +18,8 @@ type storedTable struct {
 	closed musiccore.Stamp
 	text   string // settings as storedText writes them
 	err    error  // why it could not be read
+
+	unlocked frontend.Policy // of the settings
 }
 
 // storedCentre stands before the data centre in the settings of a table with scope=local. Nobody writes it in a comment: it is
@@ -58,7 +60,7 @@ func (t *dataTable) keepStored() error {
 	if err != nil && t.made {
 		return fmt.Errorf("settings of %s in music.tables: %w", t, err)
 	}
-	t.dc = dc
+	t.dc, t.stored.unlocked = dc, old.Unlocked
 	switch {
 	case !t.made:
 	case !t.marked:

@@ -1,0 +1,88 @@
+package proxy
+
+import (
+	"context"
+	"slices"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+
+	"music/frontend"
+)
+
+// disagreeing is what a change waits for that not all nodes know of.
+const disagreeing = "Cassandra's nodes (they do not agree on the schema, or the home node does not tell it)"
+
+// agreed tells whether what was read is the schema of the home node and of every other node that is up. A node by itself may be behind: one
+// that has just come back, or that did not hear of a change. What it says may close tables to plain writes, and never open them.
+func (s *schema) agreed(ctx context.Context, version gocql.UUID) bool {
+	if s.node == "" || s.node != s.home() {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, homeLimit)
+	defer cancel()
+	for _, h := range s.session.GetHosts() {
+		if h.HostID() == s.node || !h.IsUp() {
+			continue
+		}
+		if v, _, err := s.versionAt(ctx, h.HostID()); err != nil || v != version {
+			return false
+		}
+	}
+	return true
+}
+
+// keep gives the tables as they are to be taken for: what was read, but for what would open a table to plain writes or end its locks on
+// the word of a node that may be behind. late names what is waited for then.
+func (s *schema) keep(ctx context.Context, before map[[16]byte]*dataTable, found []*dataTable, version gocql.UUID) (kept []*dataTable, late []string) {
+	var sure, asked bool
+	doubtful := func() bool {
+		if !asked {
+			sure, asked = s.agreed(ctx, version), true
+		}
+		return !sure
+	}
+	for i, t := range found {
+		if old := before[t.id]; t.loses(old) && doubtful() {
+			found[i], late = old, []string{disagreeing}
+		}
+	}
+	for id, old := range before {
+		same := func(t *dataTable) bool { return t.id == id || t.keyspace == old.keyspace && t.name == old.name }
+		if slices.ContainsFunc(found, same) {
+			continue
+		}
+		if s.stillStored(ctx, old) && doubtful() {
+			found, late = append(found, old), []string{disagreeing}
+		}
+	}
+	return found, late
+}
+
+// loses tells whether a table that was read has not the lock table any more that was known.
+func (t *dataTable) loses(old *dataTable) bool {
+	if old == nil || !old.made {
+		return false
+	}
+	return !t.made || t.companionID != old.companionID
+}
+
+// shown are the settings under which a table is published until it is settled: those of its comment, but that it is not open to plain
+// writes before music.tables says so, too.
+func (t *dataTable) shown() frontend.Settings {
+	settings := t.settings
+	switch {
+	case !t.made || settings.Unlocked != frontend.Allow:
+	case t.stored.err != nil:
+		settings.Unlocked = frontend.Reject
+	default:
+		settings.Unlocked = t.stored.unlocked
+	}
+	return settings
+}
+
+// stillStored tells whether music.tables has a table as critical, by a quorum, or does not answer.
+func (s *schema) stillStored(ctx context.Context, old *dataTable) bool {
+	now := &dataTable{keyspace: old.keyspace, name: old.name, id: old.id, settings: old.settings, marked: old.marked, made: old.made}
+	s.readStored(ctx, now)
+	return now.stored.err != nil || now.stored.text != plainSettings
+}

@@ -1,0 +1,83 @@
+package proxy
+
+import (
+	"errors"
+	"testing"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/stretchr/testify/assert"
+
+	"music/frontend"
+)
+
+// A table is critical until the home node and all that are up say otherwise, or music.tables does, by a quorum; or another one has its name. So is its
+// lock table there. A node that is behind, or the only one that answers, says nothing of that.
+func TestNothingOpensOnTheWordOfANodeThatIsBehind(t *testing.T) {
+	version, host := gocql.UUID{7}, gocql.UUID{7}.String() // as the played node says
+	known := func() *dataTable {
+		return &dataTable{keyspace: "k", name: "t", id: [16]byte{1}, companionID: [16]byte{2}, made: true, marked: true}
+	}
+	settings := func(text string) message.Message { return rowOf("closed", bigint(5), "settings", []byte(text)) }
+	unmade, remade, other := known(), known(), known()
+	unmade.made, unmade.companionID = false, [16]byte{}
+	remade.companionID = [16]byte{3}
+	other.id = [16]byte{4}
+	for name, c := range map[string]struct {
+		home    string
+		version gocql.UUID
+		stored  message.Message
+		found   *dataTable
+		keeps   bool
+	}{
+		"gone, all agree":                       {host, version, settings("unlocked=reject, key=partition"), nil, false},
+		"gone, the home node is silent":         {"another", version, settings("unlocked=reject, key=partition"), nil, true},
+		"gone, the home node is not known":      {"", version, settings("unlocked=reject, key=partition"), nil, true},
+		"gone, another proxy has retired it":    {"another", version, settings(plainSettings), nil, false},
+		"gone, no quorum":                       {"another", version, &message.Unavailable{ErrorMessage: "few"}, nil, true},
+		"gone, another table has its name":      {"another", version, settings("unlocked=reject, key=partition"), other, false},
+		"no lock table, all agree":              {host, version, settings(""), unmade, false},
+		"no lock table, the home node is away":  {"another", version, settings(""), unmade, true},
+		"another lock table, all agree":         {host, version, settings(""), remade, false},
+		"another lock table, home node is away": {"another", version, settings(""), remade, true},
+	} {
+		n := startCQLNode(t, nil)
+		n.saysAlways(c.stored)
+		s := &schema{session: n.session, home: func() string { return c.home }, node: host}
+		old := known()
+		var found []*dataTable
+		if c.found != nil {
+			found = []*dataTable{c.found}
+		}
+		kept, late := s.keep(t.Context(), map[[16]byte]*dataTable{old.id: old}, found, c.version)
+		if !c.keeps {
+			assert.Empty(t, late, name)
+			assert.NotContains(t, kept, old, name)
+			continue
+		}
+		assert.Equal(t, []*dataTable{old}, kept, name)
+		assert.Equal(t, []string{disagreeing}, late, name)
+	}
+}
+
+// A table becomes open to plain writes when music.tables says so, and not by a comment: which may be an older one.
+func TestAllowWaitsForMusicTables(t *testing.T) {
+	for name, c := range map[string]struct {
+		made   bool
+		stored storedTable
+		want   frontend.Policy
+	}{
+		"as stored":        {true, storedTable{text: "unlocked=allow, key=partition"}, frontend.Allow},
+		"reject is stored": {true, storedTable{text: "unlocked=reject, key=partition"}, frontend.Reject},
+		"auto is stored":   {true, storedTable{text: "unlocked=auto, key=partition"}, frontend.Auto},
+		"not readable":     {true, storedTable{err: errors.New("no quorum")}, frontend.Reject},
+		"no lock rows yet": {false, storedTable{}, frontend.Allow},
+	} {
+		table := &dataTable{made: c.made, stored: c.stored}
+		table.readComment("@critical(unlocked=allow)")
+		if c.stored.err == nil {
+			assert.NoError(t, table.keepStored(), name)
+		}
+		assert.Equal(t, c.want, table.shown().Unlocked, name)
+	}
+}
