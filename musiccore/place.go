@@ -183,6 +183,12 @@ func (k *key) unname(p *place) {
 
 // without leaves the slice that others may range over as it is.
 func without(ps []*place, gone *place) []*place {
+	switch n := len(ps); { // of many whose time is up each is mostly the first, or the last
+	case n > 0 && ps[0] == gone:
+		return ps[1:]
+	case n > 0 && ps[n-1] == gone:
+		return ps[: n-1 : n-1]
+	}
 	for i, p := range ps {
 		if p == gone {
 			return append(ps[:i:i], ps[i+1:]...)
