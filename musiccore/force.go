@@ -71,7 +71,10 @@ func (k *key) forceHead(now Now, a ask, ref LockRef, p *place) {
 	}
 	k.forced(p, a)
 	if !p.gone {
-		k.answer(p, Grant{Ref: ref, State: LostState})
+		if p.op != 0 { // it hears that the lock is lost when that is final
+			k.ask(ask{op: p.op, what: askLock, ref: ref, request: Request{Ref: ref}, until: now.Boot + k.c.opts.Wait})
+			p.op = 0
+		}
 		k.abandon(p, LostState)
 	}
 	k.c.answer(Answer{Op: a.op, Grant: Grant{Applied: true, Ref: ref, State: Released}})
