@@ -82,6 +82,7 @@ func (b *lockedBatch) enter(emit func([]byte)) *Failure {
 
 // perform asks the core for one stamp: a batch under one key is one mutation. emit sends it where the stamp is there at once.
 func (b *lockedBatch) perform(emit func([]byte)) *Failure {
+	var named int64
 	k := kept{header: b.header, before: bytes.Clone(b.before), request: request{parameters: b.parameters}}
 	for i := range b.children {
 		s := &b.children[i]
@@ -89,21 +90,28 @@ func (b *lockedBatch) perform(emit func([]byte)) *Failure {
 		if f != nil {
 			return f
 		}
-		ref, f := s.ref()
+		n, f := s.ref()
 		switch {
 		case f != nil:
 			return f
 		case i == 0:
-			k.fenced.table, k.request.key, k.request.ref, k.request.local = s.table, key, ref, s.critical.Local
-		case key != k.request.key || ref != k.request.ref:
+			named, k.request.key, k.request.local = n, key, s.critical.Local
+			k.fenced = fenced{table: s.table, key: key, generation: s.critical.Generation}
+		case key != k.request.key || n != named:
 			return invalid("MUSIC_REFUSED: a batch under a lock stays in one %s of one table, %s, under one lock_ref", s.critical.unit(), k.fenced.table)
 		}
 		k.before = s.appendChild(k.before)
 	}
+	first := &b.children[0]
+	ref, f := b.conn.reference(first.critical, first.table, k.request.key, named)
+	if f != nil {
+		return f
+	}
+	k.request.ref = ref
 	if slices.ContainsFunc(b.children, func(s section) bool { return s.statement.Conditional }) {
 		return b.writeIf(k)
 	}
-	if first := &b.children[0]; first.auto() {
+	if first.auto() {
 		k.request.parameters = k.request.parameters.clone()
 		return b.conn.putAlone(k, first)
 	}

@@ -1,7 +1,6 @@
 package frontend
 
 import (
-	"encoding/binary"
 	"errors"
 	"io"
 	"net"
@@ -187,7 +186,7 @@ func (generous) End(musiccore.Ticket, musiccore.Outcome) (musiccore.Verdict, fun
 func fencedPut(t tester, d dialect) (m *memory, put, done []byte) {
 	t.Helper()
 	m = newMemory(t, d, false)
-	m.server.Locks = generous{}
+	m.server.Locks, m.server.References = generous{}, NewReferences([]byte("secret"))
 	table := m.server.Tables.Of("bank", "locked")
 	m.server.Tables.Set("bank", "locked", &Critical{Key: []Column{{Name: "k", Type: "text"}}, Primary: []string{"k"}})
 	text := []byte("UPDATE bank.locked USING LOCK ? SET v = ? WHERE k = ?")
@@ -195,7 +194,8 @@ func fencedPut(t tester, d dialect) (m *memory, put, done []byte) {
 	require.NoError(t, err)
 	p := &preparedSection{id: preparedID(idOf("put")), text: text, statement: &statement, table: table, backend: idOf("cut")}
 	m.server.prepared.Add(p.id, &prepared{meaning: critical, section: p})
-	values := []*primitive.Value{primitive.NewValue(binary.BigEndian.AppendUint64(nil, 17)), primitive.NewValue(noise(100)), primitive.NewValue([]byte("a key"))}
+	ref := m.server.References.Show([16]byte{}, musiccore.Key{PK: "a key"}, 17)
+	values := []*primitive.Value{primitive.NewValue(bigint(ref)), primitive.NewValue(noise(100)), primitive.NewValue([]byte("a key"))}
 	put = requestBytes(t, d, d.envelope(t, 1, &message.Execute{
 		QueryId: p.id[:], ResultMetadataId: p.id[:],
 		Options: &message.QueryOptions{Consistency: primitive.ConsistencyLevelQuorum, PositionalValues: values},

@@ -75,6 +75,7 @@ type owed struct {
 	watches watches
 	ops     ops
 	rights  rights
+	guesses guesses
 	awaited atomic.Bool   // up waits until nothing is owed to the client …
 	settled chan struct{} // … and looks again after each of these
 }
@@ -98,7 +99,7 @@ func newConn(s *Server, client net.Conn) *conn {
 	c.sample.start = time.Now()
 	c.sample.stream.Store(none)
 	c.ending.done = make(chan struct{})
-	c.settled = make(chan struct{}, 1)
+	c.settled, c.guesses.turn = make(chan struct{}, 1), make(chan struct{}, 1)
 	c.up.conn, c.up.role, c.up.in = c, (*requests)(c), newInbound(client, &s.blocks)
 	c.down.conn, c.down.role, c.down.out = c, (*responses)(c), newOutbound(client)
 	return c

@@ -30,6 +30,8 @@ type fenced struct {
 	key    musiccore.Key
 	update *update // of SELECT … FOR UPDATE
 
+	generation [16]byte // of the table, for what the client is shown
+
 	condition *conditional // of a write with IF
 	done      func()       // ends the section that was made for this write alone
 }
@@ -97,7 +99,7 @@ type kept struct {
 // keepFor makes of a request what will be sent, in memory of its own.
 func (c *conn) keepFor(h header, s section, q request) kept {
 	q.local = s.critical.Local
-	k := kept{header: h.rewritten(), request: q, fenced: fenced{table: s.table, key: q.key}}
+	k := kept{header: h.rewritten(), request: q, fenced: fenced{table: s.table, key: q.key, generation: s.critical.Generation}}
 	for _, m := range slices.Backward(s.statement.OwnMarkers()) {
 		k.request.parameters.drop(m.Marker)
 	}
@@ -118,7 +120,7 @@ func cutText(s section) []byte { return rewrite.Apply(nil, s.text, s.statement.C
 // stamped is the envelope to send, with its answer expected.
 func (c *conn) stamped(k kept, a musiccore.Answer) ([]byte, *Failure) {
 	if a.Err != nil {
-		return nil, lockFailure(a.Err, k.fenced.table, k.request.ref)
+		return nil, lockFailure(a.Err, k.fenced.table, c.shows(&k.fenced, k.request.ref))
 	}
 	k.fenced.ticket = a.Ticket
 	k.request.parameters.fence(int64(a.Ticket.Stamp), k.request.local)
@@ -220,9 +222,9 @@ func (c *conn) conclude(e envelope, f *fenced, o outcome, v musiccore.Verdict) (
 	get := f.ticket.Kind == musiccore.Get
 	switch {
 	case v == musiccore.Lost && get:
-		return c.insteadOf(e, lockFailure(musiccore.ErrLost, f.table, f.ticket.Ref)), nil
+		return c.insteadOf(e, lockFailure(musiccore.ErrLost, f.table, c.shows(f, f.ticket.Ref))), nil
 	case v == musiccore.Lost:
-		return c.insteadOf(e, invalid("MUSIC_LOST: lock_ref %d on %s was lost meanwhile; whether this write was carried out is unknown, and no later holder will be overwritten by it", f.ticket.Ref, f.table)), nil
+		return c.insteadOf(e, invalid("MUSIC_LOST: lock_ref %d on %s was lost meanwhile; whether this write was carried out is unknown, and no later holder will be overwritten by it", c.shows(f, f.ticket.Ref), f.table)), nil
 	case v == musiccore.Uncertain && o.what == musiccore.OutcomeUnknown && e.opcode == primitive.OpCodeError:
 	case v == musiccore.Uncertain && get:
 		return c.insteadOf(e, invalid("MUSIC_UNAVAILABLE: whether this is the latest state of %s could not be told in time: read again under the same lock_ref", f.table)), nil
@@ -239,7 +241,7 @@ func (c *conn) conclude(e envelope, f *fenced, o outcome, v musiccore.Verdict) (
 		}
 		e = c.warn(shown, f.update.shortened)
 	}
-	return c.warn(e, f.hurry()), nil
+	return c.warn(e, c.hurry(f)), nil
 }
 
 // leave lets the next conditional write of the key have its turn, where this is one, and ends a section of one write.
@@ -256,13 +258,19 @@ func (f *fenced) leave() {
 const lateShare = 5
 
 // hurry warns a client that nearly lost its lock: its next pause may be longer.
-func (f *fenced) hurry() []string {
+func (c *conn) hurry(f *fenced) []string {
 	t := f.ticket
 	if t.Left >= t.Lease/lateShare {
 		return nil
 	}
+	ref := c.shows(f, t.Ref)
 	return []string{fmt.Sprintf("MUSIC: lock_ref %d on %s had %v of its %v lease left when this came: renew it earlier (LOCK %s WHERE … USING LOCK %d)",
-		t.Ref, f.table, t.Left.Round(100*time.Millisecond), t.Lease, f.table, t.Ref)}
+		ref, f.table, t.Left.Round(100*time.Millisecond), t.Lease, f.table, ref)}
+}
+
+// shows is an operation's reference as its client sees it; 0 is none.
+func (c *conn) shows(f *fenced, ref musiccore.LockRef) int64 {
+	return c.server.shown(f.generation, f.key, ref)
 }
 
 // uncertain is told for a write of unknown outcome, in the form that drivers know (v4 spec section 9, 0x1100).

@@ -33,7 +33,7 @@ func (a *admission) forUpdate(k musiccore.Key) *Failure {
 	}
 	kept := c.keepFor(a.envelope.header, a.section, request{key: k, parameters: *p})
 	kept.fenced.update = &update{fresh: true, shortened: a.shortened}
-	ask := a.columnsOf()
+	ask := a.columnsOf(k)
 	id := c.ops.add(kept.header.stream)
 	c.ops.set(id, c.server.Locks.Lock(k, q, func(answer musiccore.Answer) {
 		c.guard(func() {
@@ -100,17 +100,20 @@ func updateColumns(t *Table) []*message.ColumnMetadata {
 }
 
 // updateRow is what stands in them.
-func updateRow(g musiccore.Grant) message.Row { return slices.Clip(grantRow(g)[:3]) }
+func updateRow(g musiccore.Grant, ref int64) message.Row { return slices.Clip(grantRow(g, ref)[:3]) }
 
 // columnsOf is the way to tell a client of a SELECT … FOR UPDATE that it does not hold the lock: one row with the columns that the read would
 // have had. Those of a prepared statement are known; of a text, Cassandra is asked.
-func (a *admission) columnsOf() func(musiccore.Grant) {
+func (a *admission) columnsOf(k musiccore.Key) func(musiccore.Grant) {
 	c, s, h, shortened := a.conn, a.section, a.envelope.header, a.shortened
+	row := func(g musiccore.Grant) message.Row {
+		return updateRow(g, c.server.shown(s.critical.Generation, k, g.Ref))
+	}
 	if s.prepared != nil {
 		columns := s.prepared.columns
 		return func(g musiccore.Grant) {
 			c.server.Stats.count(c, h.opcode, Answered)
-			c.post(c.warned(c.rows(h.stream, columns, padded(updateRow(g), columns)), shortened))
+			c.post(c.warned(c.rows(h.stream, columns, padded(row(g), columns)), shortened))
 		}
 	}
 	text := s.writeText() // names the keyspace, which a PREPARE of older protocols cannot carry
@@ -121,7 +124,7 @@ func (a *admission) columnsOf() func(musiccore.Grant) {
 			return
 		}
 		c.watches.add(h.stream, watch{kind: watchColumns, columns: func(e envelope) (envelope, error) {
-			e, err := c.notHeld(e, s.table, g)
+			e, err := c.notHeld(e, s.table, row(g))
 			return c.warn(e, shortened), err
 		}})
 		c.send(c.prepareRequest(h, text))
@@ -129,13 +132,13 @@ func (a *admission) columnsOf() func(musiccore.Grant) {
 }
 
 // notHeld makes of the answer to PREPARE the row of a lock that is not held.
-func (c *conn) notHeld(e envelope, t *Table, g musiccore.Grant) (envelope, error) {
+func (c *conn) notHeld(e envelope, t *Table, row message.Row) (envelope, error) {
 	result, _, err := c.decodePrepared(e)
 	if err != nil || result == nil {
 		return e, err
 	}
 	columns := append(updateColumns(t), result.ResultMetadata.Columns...)
-	raw := c.rows(e.stream, columns, padded(updateRow(g), columns))
+	raw := c.rows(e.stream, columns, padded(row, columns))
 	return envelope{header: readHeader(raw), raw: raw}, nil
 }
 
@@ -167,16 +170,17 @@ func (c *conn) show(e envelope, f *fenced) (envelope, error) {
 	m := result.Metadata
 	m.Columns = append(updateColumns(f.table), m.Columns...)
 	m.ColumnCount = int32(len(m.Columns))
+	ref := c.shows(f, f.ticket.Ref)
 	held := musiccore.Grant{Applied: true, Ref: f.ticket.Ref, State: musiccore.Held}
 	for i, row := range result.Data {
-		result.Data[i] = append(updateRow(held), row...)
+		result.Data[i] = append(updateRow(held, ref), row...)
 	}
 	told := f.update.told || len(result.Data) > 0
 	if !told && m.PagingState == nil {
-		result.Data = message.RowSet{padded(updateRow(held), m.Columns)}
+		result.Data = message.RowSet{padded(updateRow(held, ref), m.Columns)}
 	}
 	if m.PagingState != nil {
-		m.PagingState = pagingState{ref: f.ticket.Ref, told: told, inner: m.PagingState}.bytes()
+		m.PagingState = pagingState{ref: ref, told: told, inner: m.PagingState}.bytes()
 	}
 	return c.encode(decoded)
 }
@@ -184,8 +188,8 @@ func (c *conn) show(e envelope, f *fenced) (envelope, error) {
 // pagingState is what the client of a SELECT … FOR UPDATE gets as its paging state: the reference under which the next page is read, and
 // Cassandra's own. Who makes one up has said no more than USING LOCK.
 type pagingState struct {
-	ref   musiccore.LockRef
-	told  bool // a row has been told
+	ref   int64 // as the client sees it
+	told  bool  // a row has been told
 	inner []byte
 }
 
@@ -204,7 +208,7 @@ func readPagingState(b []byte) (p pagingState, ok bool) {
 	if !ok || len(rest) < 9 {
 		return p, false
 	}
-	return pagingState{ref: musiccore.LockRef(binary.BigEndian.Uint64(rest)), told: rest[8] == 1, inner: rest[9:]}, true
+	return pagingState{ref: int64(binary.BigEndian.Uint64(rest)), told: rest[8] == 1, inner: rest[9:]}, true
 }
 
 // nextPage reads a further page under the lock that the first one took.
@@ -213,8 +217,12 @@ func (a *admission) nextPage(k musiccore.Key) *Failure {
 	if !ok || state.ref < 1 {
 		return invalid("MUSIC_SYNTAX: this paging state is not of a SELECT … FOR UPDATE")
 	}
+	ref, f := a.conn.reference(a.section.critical, a.section.table, k, state.ref)
+	if f != nil {
+		return f
+	}
 	a.parameters.state = state.inner
-	kept := a.conn.keepFor(a.envelope.header, a.section, request{key: k, ref: state.ref, parameters: a.parameters})
+	kept := a.conn.keepFor(a.envelope.header, a.section, request{key: k, ref: ref, parameters: a.parameters})
 	kept.fenced.update = &update{told: state.told}
 	return a.conn.begin(kept, musiccore.Get, a.emit)
 }

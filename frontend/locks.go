@@ -169,8 +169,8 @@ func (c *conn) abandon() {
 	}
 }
 
-// lockFailure is how a client is told that an operation under a lock was not done.
-func lockFailure(err error, t *Table, ref musiccore.LockRef) *Failure {
+// lockFailure is how a client is told that an operation under a lock was not done; ref is the reference as it sees it.
+func lockFailure(err error, t *Table, ref int64) *Failure {
 	var short *ShortError
 	switch {
 	case errors.Is(err, musiccore.ErrSynchronising) && errors.As(err, &short):

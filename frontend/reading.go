@@ -175,11 +175,12 @@ func (c *conn) isOurs() bool {
 	return string(c.name[:at]) == "music" && string(c.name[at+1:]) != "named"
 }
 
-// closed tells whether a statement would change what is only the proxies' to change. To read it is open to all; so is to
-// replicate keyspace music otherwise, and to drop the companion of a table that is to be critical no more.
+// closed tells whether a statement would change what is only the proxies' to change, or show what is theirs to read: the cluster's
+// secret. To read all else is open to all; so is to replicate keyspace music otherwise, and to drop the companion of a table that is to
+// be critical no more.
 func (c *conn) closed(head rewrite.Head) bool {
 	if head.Verb != rewrite.Schema {
-		return head.Verb != rewrite.Select && c.isOurs()
+		return c.isOurs() && (head.Verb != rewrite.Select || string(c.name) == "music\x00secrets")
 	}
 	what := head.Schema
 	if bytes.HasPrefix(c.name, []byte("music\x00")) {

@@ -38,8 +38,9 @@ func newRig(t testing.TB, change ...func(*Options)) *rig {
 		Dial: func(ctx context.Context) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "tcp", r.cassandra.Addr().String())
 		},
-		Advertise: netip.MustParseAddrPort(advertised),
-		Tables:    NewTables(), Stats: new(Stats), Log: zerolog.New(r.logged).Level(zerolog.DebugLevel),
+		Advertise:  netip.MustParseAddrPort(advertised),
+		References: bare{},
+		Tables:     NewTables(), Stats: new(Stats), Log: zerolog.New(r.logged).Level(zerolog.DebugLevel),
 		MaxConnections: 2000, MaxFrame: 16 << 20,
 		HandshakeTimeout: patience, DrainTimeout: patience,
 	}

@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 
-	"music/musiccore"
 	"music/rewrite"
 )
 
@@ -241,7 +240,11 @@ func (a *admission) perform() *Failure {
 	if f != nil {
 		return f
 	}
-	ref, f := a.section.ref()
+	n, f := a.section.ref()
+	if f != nil {
+		return f
+	}
+	ref, f := a.conn.reference(a.section.critical, a.section.table, k, n)
 	if f != nil {
 		return f
 	}
@@ -308,8 +311,8 @@ func (s *section) checkStatic(st *rewrite.Statement) *Failure {
 	return nil
 }
 
-// ref is the lock reference that the statement gives, 0 where it gives none.
-func (s *section) ref() (musiccore.LockRef, *Failure) {
+// ref is the lock reference that the statement gives, as its client sees it; 0 where it gives none.
+func (s *section) ref() (int64, *Failure) {
 	t := s.statement.Lock
 	if t.Kind == rewrite.NoTerm {
 		return 0, nil
@@ -318,7 +321,7 @@ func (s *section) ref() (musiccore.LockRef, *Failure) {
 	if f == nil && n <= 0 {
 		f = invalid("MUSIC_NOT_HELD: %d is no lock reference", n)
 	}
-	return musiccore.LockRef(n), f
+	return n, f
 }
 
 // integer is a literal or bound whole number: a bigint, or an int.

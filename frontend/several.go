@@ -136,7 +136,10 @@ func (a *admission) several() *Failure {
 	if f != nil {
 		return f
 	}
-	r := round{conn: c, stream: a.envelope.stream, table: s.table, columns: s.grantColumns(), keys: keys, most: len(keys), skip: s.statement.SkipLocked, request: q, shortened: a.shortened}
+	r := round{
+		conn: c, stream: a.envelope.stream, table: s.table, columns: s.grantColumns(), keys: keys, most: len(keys),
+		skip: s.statement.SkipLocked, request: q, shortened: a.shortened, generation: s.critical.Generation,
+	}
 	if s.statement.Limit.Kind != rewrite.NoTerm {
 		n, f := s.integer(s.statement.Limit, "LIMIT")
 		if f != nil || n < 1 {
@@ -179,7 +182,8 @@ type round struct {
 	skip    bool      // those that somebody has are left out
 	request musiccore.Request
 
-	shortened []string // warnings: clauses that ask for more than there is
+	shortened  []string // warnings: clauses that ask for more than there is
+	generation [16]byte // of the table
 }
 
 // run takes the locks and tells the client. It blocks for as long as the client's driver bears.
@@ -257,7 +261,7 @@ func (r *round) ask(w *wanted, q musiccore.Request, limit <-chan struct{}) *Fail
 	case !ok, a.Err == musiccore.ErrUnavailable: //nolint:errorlint // with a cause it is more than a lack of time
 		w.grant = musiccore.Grant{State: musiccore.Busy}
 	case a.Err != nil:
-		return lockFailure(a.Err, r.table, q.Ref)
+		return lockFailure(a.Err, r.table, r.shown(w))
 	default:
 		w.grant = a.Grant
 	}
@@ -288,10 +292,15 @@ func (r *round) rows() []message.Row {
 	var rows []message.Row
 	for _, w := range r.keys {
 		if w.asked {
-			rows = append(rows, append(grantRow(w.grant), w.parts...))
+			rows = append(rows, append(grantRow(w.grant, r.shown(w)), w.parts...))
 		}
 	}
 	return rows
+}
+
+// shown is the reference that has been given for a key, as the client sees it.
+func (r *round) shown(w *wanted) int64 {
+	return r.conn.server.shown(r.generation, w.key, w.grant.Ref)
 }
 
 // lockWithin asks for a lock and blocks for its answer until limit, or the end of the connection: then it is not ok, and nothing is left

@@ -38,11 +38,11 @@ func (a *admission) verb(k musiccore.Key, ref musiccore.LockRef) *Failure {
 	if f != nil {
 		return f
 	}
-	table, shortened := s.table, a.shortened
+	told, shortened := held{s.table, s.critical.Generation, k, ref}, a.shortened
 	c.server.Stats.count(c, h.opcode, Answered)
 	id := c.ops.add(h.stream)
 	done := func(answer musiccore.Answer) {
-		c.guard(func() { c.tellGrant(id, h.stream, table, ref, answer, shortened) })
+		c.guard(func() { c.tellGrant(id, h.stream, told, answer, shortened) })
 	}
 	switch {
 	case s.statement.Verb == rewrite.Lock:
@@ -163,14 +163,22 @@ func (s *section) string(t rewrite.Term, what string) (string, *Failure) {
 	return value, nil
 }
 
+// held is what a LOCK or an UNLOCK is about.
+type held struct {
+	table      *Table
+	generation [16]byte // of the table
+	key        musiccore.Key
+	ref        musiccore.LockRef // that the client has named; 0 is none
+}
+
 // tellGrant answers LOCK and UNLOCK; a warning tells of each clause that was shortened.
-func (c *conn) tellGrant(id uint64, stream int16, t *Table, ref musiccore.LockRef, a musiccore.Answer, shortened []string) {
+func (c *conn) tellGrant(id uint64, stream int16, of held, a musiccore.Answer, shortened []string) {
 	switch {
 	case !c.ops.owes(id):
 	case a.Err != nil:
-		c.post(errorEnvelope(c.version, stream, lockFailure(a.Err, t, ref)))
+		c.post(errorEnvelope(c.version, stream, lockFailure(a.Err, of.table, c.server.shown(of.generation, of.key, of.ref))))
 	default:
-		c.post(c.warned(c.rows(stream, grantColumns(t), grantRow(a.Grant)), shortened))
+		c.post(c.warned(c.rows(stream, grantColumns(of.table), grantRow(a.Grant, c.server.shown(of.generation, of.key, a.Grant.Ref))), shortened))
 	}
 	c.ops.remove(id)
 	c.endIfDrained()
@@ -188,10 +196,10 @@ func grantColumns(t *Table) []*message.ColumnMetadata {
 	}
 }
 
-// grantRow is the row that LOCK and UNLOCK answer.
-func grantRow(g musiccore.Grant) message.Row {
+// grantRow is the row that LOCK and UNLOCK answer; ref is the reference as the client sees it.
+func grantRow(g musiccore.Grant, ref int64) message.Row {
 	row := message.Row{
-		boolean(g.Applied), bigint(int64(g.Ref)), []byte(g.State.String()),
+		boolean(g.Applied), bigint(ref), []byte(g.State.String()),
 		binary.BigEndian.AppendUint32(nil, uint32(g.Position)), []byte(g.Holder), bigint(g.Lease.Milliseconds()), boolean(g.OwnerDied),
 	}
 	if g.Ref == 0 {

@@ -81,7 +81,7 @@ func composedQuery(h header, w composed, s *section, q request) kept {
 	q.parameters, q.local = p, s.critical.Local
 	return kept{
 		header: h, before: append(binary.BigEndian.AppendUint32(nil, uint32(len(w.text))), w.text...),
-		request: q, fenced: fenced{table: s.table, key: q.key},
+		request: q, fenced: fenced{table: s.table, key: q.key, generation: s.critical.Generation},
 	}
 }
 

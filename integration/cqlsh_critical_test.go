@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -49,23 +50,23 @@ func TestCqlshOnACriticalTable(t *testing.T) {
 	} {
 		assert.Contains(t, proxied.ask(line), want, line)
 	}
-	s.grant(proxied.run(statement{cql: "LOCK accounts WHERE branch = 'b'"}), "HELD")
-	s.traced(proxied)
-	s.paged(proxied)
+	ref := s.grant(proxied.run(statement{cql: "LOCK accounts WHERE branch = 'b'"}), "HELD")
+	s.traced(proxied, ref)
+	s.paged(proxied, ref)
 	s.copied(proxied)
 }
 
 // traced: what Cassandra carries out is traced, and what the proxy answers by itself is answered all the same.
-func (s *scene) traced(sh *shell) {
+func (s *scene) traced(sh *shell, ref int64) {
 	assert.Contains(s.t, sh.ask("TRACING ON"), "TRACING set to ON")
-	assert.Contains(s.t, sh.ask("LOCK accounts WHERE branch = 'b' USING LOCK 1;"), "HELD")
+	assert.Contains(s.t, sh.ask(fmt.Sprintf("LOCK accounts WHERE branch = 'b' USING LOCK %d;", ref)), "HELD")
 	for _, line := range []string{
-		"UPDATE accounts USING LOCK 1 SET balance = 1 WHERE branch = 'b' AND id = 'x';", "SELECT * FROM accounts WHERE branch = 'b' USING LOCK 1;",
-		"UPDATE accounts USING LOCK 1 SET balance = 2 WHERE branch = 'b' AND id = 'x' IF balance = 1;",
-		"UPDATE accounts USING LOCK 1 SET balance = 2 WHERE branch = 'b' AND id = 'x' IF balance = 1;",
-		"BEGIN BATCH USING LOCK 1 UPDATE accounts SET balance = 3 WHERE branch = 'b' AND id = 'x' IF balance = 2; APPLY BATCH;",
+		"UPDATE accounts USING LOCK REF SET balance = 1 WHERE branch = 'b' AND id = 'x';", "SELECT * FROM accounts WHERE branch = 'b' USING LOCK REF;",
+		"UPDATE accounts USING LOCK REF SET balance = 2 WHERE branch = 'b' AND id = 'x' IF balance = 1;",
+		"UPDATE accounts USING LOCK REF SET balance = 2 WHERE branch = 'b' AND id = 'x' IF balance = 1;",
+		"BEGIN BATCH USING LOCK REF UPDATE accounts SET balance = 3 WHERE branch = 'b' AND id = 'x' IF balance = 2; APPLY BATCH;",
 	} {
-		said := sh.ask(line)
+		said := sh.ask(strings.Replace(line, "REF", strconv.FormatInt(ref, 10), 1))
 		assert.Contains(s.t, said, "Tracing session: ", line)
 		assert.NotContains(s.t, said, "rror", line)
 	}
@@ -73,11 +74,13 @@ func (s *scene) traced(sh *shell) {
 }
 
 // paged: pages are turned under the lock, by a read as by FOR UPDATE.
-func (s *scene) paged(sh *shell) {
+func (s *scene) paged(sh *shell, held int64) {
+	var other int64
 	for branch, rows := range map[string]int{"b": 25, "c": 25} {
-		ref := 1
+		ref := held
 		if branch == "c" {
-			s.grant(sh.run(statement{cql: "LOCK accounts WHERE branch = 'c'"}), "HELD")
+			other = s.grant(sh.run(statement{cql: "LOCK accounts WHERE branch = 'c'"}), "HELD")
+			ref = other
 		}
 		var batch strings.Builder
 		for i := range rows {
@@ -85,9 +88,9 @@ func (s *scene) paged(sh *shell) {
 		}
 		assert.Empty(s.t, strings.TrimSpace(sh.ask(fmt.Sprintf("BEGIN BATCH USING LOCK %d %s APPLY BATCH;", ref, batch.String()))))
 	}
-	s.grant(sh.run(statement{cql: "UNLOCK accounts WHERE branch = 'c' USING LOCK 1"}), "RELEASED")
+	s.grant(sh.run(statement{cql: fmt.Sprintf("UNLOCK accounts WHERE branch = 'c' USING LOCK %d", other)}), "RELEASED")
 	assert.Contains(s.t, sh.ask("PAGING 10"), "Page size: 10")
-	said, turned := sh.pages("SELECT id FROM accounts WHERE branch = 'b' USING LOCK 1;")
+	said, turned := sh.pages(fmt.Sprintf("SELECT id FROM accounts WHERE branch = 'b' USING LOCK %d;", held))
 	assert.Equal(s.t, 2, turned)
 	assert.Contains(s.t, said, "(26 rows)")
 	said, turned = sh.pages("SELECT id FROM accounts WHERE branch = 'c' FOR UPDATE;")

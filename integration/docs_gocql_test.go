@@ -66,9 +66,11 @@ func TestDocsGoCodeWorks(t *testing.T) {
 	t.Cleanup(func() { assert.NoError(t, admin.Query("DROP KEYSPACE "+name).Exec()) })
 	s := openGocql2(t, cluster2(needProxy(t), name)).session
 
-	for want := range int64(2) {
+	last := int64(0)
+	for range 2 {
 		require.NoError(t, withNamedLock(t.Context(), s, name, func(ref int64) error {
-			assert.Equal(t, want+1, ref)
+			assert.Greater(t, ref, last)
+			last = ref
 			return nil
 		}))
 	}

@@ -22,6 +22,8 @@ type docPlayer struct {
 	proxy string // its address
 	shell *shell
 	fresh map[string]string // word of the page → what stands for it in this run
+	refs  map[string]string // reference of the page → the one of this run
+	last  string            // the reference that a setup was given last
 	write bool              // what was printed is to be written into the page
 	edits []docEdit
 }
@@ -46,7 +48,7 @@ func TestDocsExamples(t *testing.T) {
 // newPlayer makes the page's words fresh. number tells it from the other pages.
 func newPlayer(t *testing.T, p *docPage, number int, proxy string) *docPlayer {
 	t.Helper()
-	pl := &docPlayer{t: t, page: p, proxy: proxy, fresh: map[string]string{}, write: os.Getenv("UPDATE_DOCS") != ""}
+	pl := &docPlayer{t: t, page: p, proxy: proxy, fresh: map[string]string{}, refs: map[string]string{}, write: os.Getenv("UPDATE_DOCS") != ""}
 	for _, set := range p.of(kindSetup) {
 		for _, line := range set.lines {
 			if words, ok := strings.CutPrefix(line, "fresh:"); ok {
@@ -93,13 +95,42 @@ func (p *docPlayer) say(text string) string {
 	for word, own := range p.fresh {
 		text = regexp.MustCompile(`\b`+word+`\b`).ReplaceAllString(text, own)
 	}
-	return text
+	return references.ReplaceAllStringFunc(text, func(ref string) string {
+		if own, ok := p.refs[ref]; ok {
+			return own
+		}
+		return ref
+	})
+}
+
+// references are numbers with a tag; what a page shows beside them is smaller.
+var references = regexp.MustCompile(`\b[1-9]\d{6,18}\b`)
+
+// learn takes from what was printed which references stand for those of the page: as they follow one another, each the first time that
+// the page shows it.
+func (p *docPlayer) learn(shown, got string) {
+	page, own := references.FindAllString(shown, -1), references.FindAllString(got, -1)
+	if len(page) != len(own) {
+		return
+	}
+	taken := map[string]bool{}
+	for _, ref := range p.refs {
+		taken[ref] = true
+	}
+	for i, ref := range page {
+		if _, known := p.refs[ref]; !known && !taken[own[i]] {
+			p.refs[ref] = own[i]
+		}
+	}
 }
 
 // unsay is a text of this run with the page's words.
 func (p *docPlayer) unsay(text string) string {
 	for word, own := range p.fresh {
 		text = strings.ReplaceAll(text, own, word)
+	}
+	for ref, own := range p.refs {
+		text = strings.ReplaceAll(text, own, ref)
 	}
 	return text
 }
@@ -111,8 +142,11 @@ func (p *docPlayer) setUp(part docPart) {
 		if !strings.HasSuffix(line, ";") {
 			continue
 		}
-		o := readTable(p.shell.ask(p.say(line)))
+		o := readTable(p.shell.ask(strings.ReplaceAll(p.say(line), "$ref", p.last)))
 		require.Nil(p.t, o.failure, "%s:%d", p.page.path, part.first+i+1)
+		if len(o.rows) > 0 && slices.Contains(o.columns, "lock_ref") {
+			p.last = told(o, "lock_ref")
+		}
 	}
 }
 
@@ -123,6 +157,7 @@ func (p *docPlayer) session(part docPart) {
 	require.NotEmpty(p.t, all, "%s:%d has no prompt", p.page.path, part.first+1)
 	for _, x := range all {
 		got := p.ask(x.typed)
+		p.learn(strings.Join(x.printed, "\n"), got)
 		want := p.say(strings.Join(x.printed, "\n"))
 		switch {
 		case tidy(want) == tidy(got):

@@ -127,10 +127,9 @@ func (y *yard) locks() {
 	y.words["$HELD"] = y.lock("LOCK accounts WHERE branch = 'zurich' LEASE 10m", "held")
 	y.words["$QUEUED"] = y.lock("LOCK accounts WHERE branch = 'zurich' WAIT 300ms LEASE 10m", "queued")
 	y.words["$FUTURE"] = "4711"
-	y.lock("LOCK accounts WHERE branch = 'geneva' LEASE 10m", "held")
-	y.order("UNLOCK accounts WHERE branch = 'geneva' USING LOCK 1")
-	y.lock("LOCK accounts WHERE branch = 'geneva' LEASE 10m", "held")
-	y.order("UNLOCK accounts WHERE branch = 'geneva' USING LOCK 2")
+	for range 2 {
+		y.order("UNLOCK accounts WHERE branch = 'geneva' USING LOCK " + y.lock("LOCK accounts WHERE branch = 'geneva' LEASE 10m", "held"))
+	}
 	y.words["$OTHER"] = y.lock("LOCK accounts WHERE branch = 'geneva' LEASE 10m", "held") // 3: no reference of zurich's holder
 	y.words["$RELEASED"] = y.lock("LOCK accounts WHERE branch = 'basel' LEASE 10m", "held")
 	y.order("UNLOCK accounts WHERE branch = 'basel' USING LOCK " + y.words["$RELEASED"])

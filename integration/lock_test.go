@@ -24,6 +24,7 @@ type scene struct {
 	keyspace string
 	direct   *gocql.Session
 	client   client
+	refs     map[string]string // references as clients see them, by branch; made by tests that want them
 }
 
 // lockDrivers are the drivers and protocol versions that locks are tried with.

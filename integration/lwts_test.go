@@ -38,14 +38,15 @@ func (s *scene) visit() {
 func TestLWTsOfASection(t *testing.T) {
 	s := newStage(t, "lwts_section", "@critical")
 	before := s.lwts()
+	var ref int64
 	assert.EqualValues(t, 1, s.costs(func() {
-		ref := s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'a'"), "HELD")
+		ref = s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'a'"), "HELD")
 		for i := range 5 {
 			s.works(s.client, fmt.Sprintf("UPDATE ACCOUNTS USING LOCK %d SET balance = %d WHERE branch = 'a' AND id = 'x'", ref, i))
 			s.works(s.client, fmt.Sprintf("SELECT balance FROM ACCOUNTS WHERE branch = 'a' USING LOCK %d", ref))
 		}
 	}))
-	s.grant(s.works(s.client, "UNLOCK ACCOUNTS WHERE branch = 'a' USING LOCK 1"), "RELEASED")
+	s.grant(s.works(s.client, fmt.Sprintf("UNLOCK ACCOUNTS WHERE branch = 'a' USING LOCK %d", ref)), "RELEASED")
 	eventually(t, time.Minute, "the key is released", func() error {
 		if n := s.lwts() - before; n != 2 {
 			return fmt.Errorf("%d LWTs", n)

@@ -300,10 +300,11 @@ print(row.state, session.execute("UNLOCK bank.accounts WHERE branch = 'python' U
 func (b *bank) loginOfCqlsh(t *testing.T) {
 	const lock = "LOCK bank.accounts WHERE branch = 'shell' NOWAIT;"
 	sh := openShell(t, b.proxy.address, "", "-u", "writer", "-p", "w")
-	assert.Contains(t, sh.ask(lock), "HELD")
+	held := sh.ask(lock)
+	assert.Contains(t, held, "HELD")
 	sh.ask("LOGIN nobody 'n'")
 	assert.Contains(t, sh.ask(lock), `Unauthorized: Error from server: code=2100 [Unauthorized] message="`+noModify("nobody").text+`"`)
 	assert.Contains(t, sh.ask("LOGIN nobody 'wrong'"), "Provided username nobody and/or password are incorrect")
 	sh.ask("LOGIN writer 'w'")
-	assert.Contains(t, sh.ask("UNLOCK bank.accounts WHERE branch = 'shell' USING LOCK 1;"), "RELEASED")
+	assert.Contains(t, sh.ask("UNLOCK bank.accounts WHERE branch = 'shell' USING LOCK "+told(readTable(held), "lock_ref")+";"), "RELEASED")
 }

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -10,6 +11,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
+
+// bareRef is the number of a reference that a client sees, from 1 on for each lock table: what lies behind it is its tag.
+func bareRef(t *testing.T, ref string) string {
+	t.Helper()
+	return strconv.FormatInt(mustInt(t, ref)>>23%(1<<16), 10)
+}
 
 // states are the rows of LOCK … IN on one line: key, reference and state of each.
 func (s *scene) states(o outcome) string {
@@ -20,9 +27,10 @@ func (s *scene) states(o outcome) string {
 	for _, row := range o.rows {
 		clean := func(i int) string { return strings.ToLower(strings.Trim(row[i], `"`)) }
 		require.Equal(s.t, clean(2) == "held", clean(0) == "true", "%v", o)
-		ref := clean(1)
-		if ref == "null" {
-			ref = "0" // as gocql shows it
+		ref := "0" // as gocql shows it
+		if n := clean(1); n != "null" && n != "0" {
+			ref = bareRef(s.t, clean(1))
+			s.refs[clean(7)] = clean(1)
 		}
 		all = append(all, clean(7)+" "+ref+" "+clean(2))
 	}
@@ -34,21 +42,22 @@ func TestLockOfSeveralKeys(t *testing.T) {
 	for _, d := range oneOfEach() {
 		t.Run(d.name, func(t *testing.T) {
 			s := newScene(t, d)
+			s.refs = map[string]string{}
 			c, other := s.client, d.open(t, s.address, s.keyspace)
 			defer other.close()
 			assert.Equal(t, "c 1 held, a 1 held, b 1 held", s.states(s.works(c, "LOCK ACCOUNTS WHERE branch IN ('c', 'a', 'b', 'a') LEASE 60s AS 'me'")))
 			for _, branch := range []string{"a", "b", "c"} {
-				s.works(c, "INSERT INTO ACCOUNTS (branch, id, balance) VALUES ('"+branch+"', 'x', 1) USING LOCK 1")
-				s.inWindow(branch, "x", 1, 1)
+				s.works(c, "INSERT INTO ACCOUNTS (branch, id, balance) VALUES ('"+branch+"', 'x', 1) USING LOCK "+s.refs[branch])
+				s.inWindow(branch, "x", mustInt(t, s.refs[branch]), 1)
 			}
 			assert.Equal(t, "0 1 released, z 0 busy, b 0 busy", s.states(s.works(other, "LOCK ACCOUNTS WHERE branch IN ('0', 'z', 'b') WAIT 1400ms")))
 			assert.Equal(t, "z 0 busy, 0 2 released, b 0 busy", s.states(s.works(other, "LOCK ACCOUNTS WHERE branch IN ('z', '0', 'b') NOWAIT")))
 			assert.Equal(t, "0 3 held, z 1 held", s.states(s.works(c, "LOCK ACCOUNTS WHERE branch IN ('0', 'z') NOWAIT")), "nothing was left behind")
-			s.grant(s.works(c, "UNLOCK ACCOUNTS WHERE branch = 'b' USING LOCK 1"), "RELEASED")
+			s.grant(s.works(c, "UNLOCK ACCOUNTS WHERE branch = 'b' USING LOCK "+s.refs["b"]), "RELEASED")
 			assert.Equal(t, "b 3 held", s.states(s.works(c, "LOCK ACCOUNTS WHERE branch IN ('b') WAIT 1s")), "who gave up waiting is passed over")
 
 			assert.Equal(t, "q 1 held, b 0 busy, p 1 held", s.states(s.works(other, "SELECT LOCK ACCOUNTS WHERE branch IN (?, ?, ?, ?) SKIP LOCKED LIMIT 2", "q", "b", "p", "r")))
-			s.works(other, "INSERT INTO ACCOUNTS (branch, id, balance) VALUES ('q', 'x', 1) USING LOCK 1")
+			s.works(other, "INSERT INTO ACCOUNTS (branch, id, balance) VALUES ('q', 'x', 1) USING LOCK "+s.refs["q"])
 			assert.Equal(t, "r 1 held", s.states(s.works(other, "LOCK ACCOUNTS WHERE branch IN ('r') SKIP LOCKED")), "it was not asked for")
 			if d.bound {
 				assert.Equal(t, "v 1 held, u 1 held", s.states(s.works(c, "SELECT LOCK ACCOUNTS WHERE branch IN ? LEASE ?", []string{"v", "u"}, 60000)))

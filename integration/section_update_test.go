@@ -2,6 +2,7 @@ package integration
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,6 +19,10 @@ func (s *scene) shown(o outcome) []string {
 	require.Equal(s.t, []string{"[applied]", "lock_ref", "state"}, o.columns[:3])
 	var all []string
 	for _, row := range o.rows {
+		row = slices.Clone(row)
+		if ref := strings.Trim(row[1], `"`); ref != "null" && ref != "NULL" && ref != "0" {
+			s.refs["b"], row[1] = ref, bareRef(s.t, ref)
+		}
 		all = append(all, strings.ToLower(strings.ReplaceAll(strings.Join(row, " "), `"`, "")))
 	}
 	return all
@@ -28,15 +33,17 @@ func TestSelectForUpdateThroughEveryDriver(t *testing.T) {
 	for _, d := range oneOfEach() {
 		t.Run(d.name, func(t *testing.T) {
 			s := newScene(t, d)
+			s.refs = map[string]string{}
 			c, other := s.client, d.open(t, s.address, s.keyspace)
 			defer other.close()
 			none := s.shown(s.works(c, "SELECT id FROM ACCOUNTS WHERE branch = 'b' FOR UPDATE"))
 			require.Len(t, none, 1, "one row even where there is no data")
 			assert.Contains(t, none[0], "true 1 held")
+			first := s.refs["b"]
 			for i := range 5 {
-				s.works(c, fmt.Sprintf("INSERT INTO ACCOUNTS (branch, id, balance) VALUES ('b', 'i%d', %d) USING LOCK 1", i, i))
+				s.works(c, fmt.Sprintf("INSERT INTO ACCOUNTS (branch, id, balance) VALUES ('b', 'i%d', %d) USING LOCK %s", i, i, first))
 			}
-			s.inWindow("b", "i4", 1, 4)
+			s.inWindow("b", "i4", mustInt(t, first), 4)
 			for _, wait := range []string{"NOWAIT", "SKIP LOCKED"} {
 				busy := s.shown(s.works(other, "SELECT id FROM ACCOUNTS WHERE branch = 'b' FOR UPDATE "+wait))
 				require.Len(t, busy, 1)
@@ -48,13 +55,13 @@ func TestSelectForUpdateThroughEveryDriver(t *testing.T) {
 			queued := s.shown(s.works(other, "SELECT id FROM ACCOUNTS WHERE branch = ? FOR UPDATE WAIT 100ms", "b"))
 			require.Len(t, queued, 1)
 			assert.Contains(t, queued[0], "false 2 queued")
-			s.works(c, "UNLOCK ACCOUNTS WHERE branch = 'b' USING LOCK 1")
-			s.works(other, "UNLOCK ACCOUNTS WHERE branch = 'b' USING LOCK 2")
+			s.works(c, "UNLOCK ACCOUNTS WHERE branch = 'b' USING LOCK "+first)
+			s.works(other, "UNLOCK ACCOUNTS WHERE branch = 'b' USING LOCK "+s.refs["b"])
 
 			rows := s.shown(s.works(c, "SELECT id, balance FROM ACCOUNTS WHERE branch = ? AND id > ? ORDER BY id DESC LIMIT 3 FOR UPDATE WAIT 1s LEASE 60s", "b", "i0"))
 			assert.Equal(t, []string{"true 3 held i4 4", "true 3 held i3 3", "true 3 held i2 2"}, rows)
-			s.works(c, "UPDATE ACCOUNTS USING LOCK 3 SET balance = 9 WHERE branch = 'b' AND id = 'i4'")
-			s.works(c, "UNLOCK ACCOUNTS WHERE branch = 'b' USING LOCK 3")
+			s.works(c, "UPDATE ACCOUNTS USING LOCK "+s.refs["b"]+" SET balance = 9 WHERE branch = 'b' AND id = 'i4'")
+			s.works(c, "UNLOCK ACCOUNTS WHERE branch = 'b' USING LOCK "+s.refs["b"])
 
 			o := s.do(c, "SELECT nosuch FROM ACCOUNTS WHERE branch = 'b' FOR UPDATE")
 			require.NotNil(t, o.failure)

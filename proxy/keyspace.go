@@ -101,6 +101,7 @@ func musicTables() []musicTable {
 			"generations", "keyspace_name text, table_name text, companion uuid, first bigint, last bigint, PRIMARY KEY ((keyspace_name, table_name))",
 			"comment = 'which references were given by critical tables of that name: written by LWT only'",
 		},
+		{"secrets", "name text, id uuid, chosen uuid static, value blob, PRIMARY KEY (name, id)", "comment = 'for the role of the proxies only'"},
 		{"named", "name text PRIMARY KEY, value text", "comment = '@critical named locks and elections'"},
 	}
 }

@@ -74,6 +74,7 @@ func (p *process) work(ctx context.Context, o frontend.Options) error {
 	sending := context.AfterFunc(ctx, s.sendAway)
 	defer sending()
 	o.Tables, o.Locks, o.DDL, o.CatchUp = s.tables, s.locks, s.schema.follow, s.schema.catchUp
+	o.References = frontend.NewReferences(s.secret)
 	o.CriticalByName = p.cfg.Music.CriticalByName
 	m := newMembers(s, p, o.Advertise)
 	if err := m.join(ctx, p.cfg.Music.ExpectProxies); err != nil {
@@ -165,6 +166,7 @@ type service struct {
 	life   *life
 
 	executor *executor
+	secret   []byte // of the cluster
 	vigil    *vigil
 	asked    *peerServer // nil where other proxies cannot ask this one
 
@@ -214,6 +216,7 @@ func (p *process) startService(ctx context.Context) (*service, error) {
 	for _, step := range []func() error{
 		func() (err error) { s.schema.release, err = checkRelease(ctx, session); return err },
 		func() error { return ensureKeyspace(ctx, session, p.cfg.Music.Replication) },
+		func() (err error) { s.secret, err = clusterSecret(ctx, session); return err },
 		func() error { return s.life.beat(ctx) },
 		func() error { return s.schema.begin(ctx) },
 	} {

@@ -25,7 +25,7 @@ func serveProxy(ctx context.Context, l net.Listener, to string) error {
 	tables.Set("bank", "accounts", &frontend.Critical{ID: [16]byte{1}, Key: []frontend.Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}})
 	return frontend.NewServer(frontend.Options{
 		Dial:   func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "tcp", to) },
-		Tables: tables, Locks: nobody{}, Advertise: advertise,
+		Tables: tables, Locks: nobody{}, References: frontend.NewReferences(nil), Advertise: advertise,
 		MaxConnections: 1 << 20, MaxFrame: 16 << 20,
 		HandshakeTimeout: time.Minute, BackendTimeout: time.Minute, DrainTimeout: time.Second, MaxWait: time.Second,
 		Log: zerolog.Nop(), Stats: new(frontend.Stats),

@@ -1,0 +1,74 @@
+package proxy
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+)
+
+// secretSize is the bytes of the cluster's secret.
+const secretSize = 32
+
+// errSecret tells that music.secrets is not as the proxies write it.
+var errSecret = errors.New("music.secrets was changed by somebody else")
+
+// clusterSecret is what the references that clients see are made with (frontend.References): the same at every proxy. The first proxy of
+// a cluster makes it. It only ever stands in a row of its own, which is written plainly: the LWT that chooses among several leaves
+// nothing of it in the tables of Paxos, which clients can read.
+func clusterSecret(ctx context.Context, s *gocql.Session) (secret []byte, err error) {
+	for range keyspaceTries {
+		secret, err = readSecret(ctx, s)
+		if errors.Is(err, gocql.ErrNotFound) {
+			err = makeSecret(ctx, s)
+			if err == nil {
+				secret, err = readSecret(ctx, s)
+			}
+		}
+		if err == nil || errors.Is(err, errSecret) || !pause(ctx, time.Second) {
+			break
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("secret of the cluster: %w", err)
+	}
+	return secret, nil
+}
+
+// readSecret reads the secret that was chosen; ErrNotFound where none was.
+func readSecret(ctx context.Context, s *gocql.Session) ([]byte, error) {
+	var chosen *gocql.UUID
+	err := s.Query("SELECT chosen FROM music.secrets WHERE name = 'references'").Consistency(gocql.Serial).ScanContext(ctx, &chosen)
+	switch {
+	case err != nil:
+		return nil, err
+	case chosen == nil:
+		return nil, gocql.ErrNotFound
+	}
+	var secret []byte
+	err = s.Query("SELECT value FROM music.secrets WHERE name = 'references' AND id = ?", *chosen).Consistency(gocql.Quorum).ScanContext(ctx, &secret)
+	switch {
+	case errors.Is(err, gocql.ErrNotFound), err == nil && len(secret) != secretSize:
+		return nil, errSecret
+	case err != nil:
+		return nil, err
+	}
+	return secret, nil
+}
+
+// makeSecret makes a secret, and has it chosen where none was.
+func makeSecret(ctx context.Context, s *gocql.Session) error {
+	secret := make([]byte, secretSize)
+	_, _ = rand.Read(secret) // it never fails
+	id := gocql.MustRandomUUID()
+	err := s.Query("INSERT INTO music.secrets (name, id, value) VALUES ('references', ?, ?)", id, secret).Consistency(gocql.Quorum).ExecContext(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = s.Query("UPDATE music.secrets SET chosen = ? WHERE name = 'references' IF chosen = null", id).
+		Consistency(gocql.Quorum).SerialConsistency(gocql.Serial).MapScanCASContext(ctx, map[string]any{})
+	return err
+}
