@@ -3,6 +3,7 @@ package frontend
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -120,6 +121,9 @@ func cutText(s section) []byte { return rewrite.Apply(nil, s.text, s.statement.C
 // stamped is the envelope to send, with its answer expected.
 func (c *conn) stamped(k kept, a musiccore.Answer) ([]byte, *Failure) {
 	if a.Err != nil {
+		if errors.Is(a.Err, musiccore.ErrLost) && !errors.Is(a.Err, musiccore.ErrGivenBack) {
+			c.fencedOff(&k.fenced, k.request.ref)
+		}
 		return nil, lockFailure(a.Err, k.fenced.table, c.shows(&k.fenced, k.request.ref))
 	}
 	k.fenced.ticket = a.Ticket
@@ -220,6 +224,9 @@ func (c *conn) giveBack(e envelope, f *fenced) bool {
 // conclude is what the client may be told of an operation.
 func (c *conn) conclude(e envelope, f *fenced, o outcome, v musiccore.Verdict) (envelope, error) {
 	get := f.ticket.Kind == musiccore.Get
+	if v == musiccore.Lost {
+		c.fencedOff(f, f.ticket.Ref)
+	}
 	switch {
 	case v == musiccore.Lost && get:
 		return c.insteadOf(e, lockFailure(musiccore.ErrLost, f.table, c.shows(f, f.ticket.Ref))), nil

@@ -112,6 +112,9 @@ func listRow(t *Table, l musiccore.Listing) message.Row {
 	return row
 }
 
+// KeyText shows a key of a table to people, as LIST LOCKS does.
+func KeyText(key []Column, pk string) string { return keyText(&Critical{Key: key}, pk) }
+
 // keyText shows a key to people: as they would write it where that is easy, else as a blob.
 func keyText(critical *Critical, pk string) string {
 	parts := []string{pk}

@@ -99,6 +99,7 @@ func (c *conn) reference(critical *Critical, t *Table, k musiccore.Key, n int64)
 		c.guesses.turn <- struct{}{}
 		defer func() { <-c.guesses.turn }()
 	}
+	c.audit("not a reference of this key", t, k, musiccore.LockRef(n>>tagBits))
 	c.slow(wrong)
 	return 0, lockFailure(musiccore.ErrNotHeld, t, n)
 }

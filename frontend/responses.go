@@ -76,6 +76,9 @@ func (r *responses) perform(e envelope) error {
 		w.allowed()
 		return nil
 	}
+	if w.denied != nil {
+		w.denied(e)
+	}
 	e, err := c.answerTo(e, w)
 	if err != nil {
 		return err

@@ -126,7 +126,7 @@ func (c *conn) permitted(h header, s *section, need permission, emit func([]byte
 		return act()
 	}
 	table := &section{table: s.table, critical: s.critical}
-	raw, f := c.askRight(h, right{s.table, what}, s.critical, func() {
+	raw, f := c.askRight(h, s, what, func() {
 		if f := c.permitted(h, table, need&^what, c.send, act); f != nil {
 			c.reject(h, f)
 		}
@@ -139,8 +139,9 @@ func (c *conn) permitted(h header, s *section, need permission, emit func([]byte
 
 // askRight asks Cassandra on the client's own connection, in the stream of its request, whether the client has a right; act follows
 // where it does, and the client gets Cassandra's own words where it does not.
-func (c *conn) askRight(h header, r right, critical *Critical, act func()) ([]byte, *Failure) {
-	asked := newProbe(r, critical)
+func (c *conn) askRight(h header, s *section, what permission, act func()) ([]byte, *Failure) {
+	r := right{s.table, what}
+	asked := newProbe(r, s.critical)
 	text := asked.text
 	body := append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...)
 	p := parameters{consistency: primitive.ConsistencyLevelOne}
@@ -152,6 +153,6 @@ func (c *conn) askRight(h header, r right, critical *Critical, act func()) ([]by
 	c.watches.add(h.stream, watch{kind: watchRights, probe: asked, allowed: func() {
 		c.rights.note(r)
 		act()
-	}})
+	}, denied: func(e envelope) { c.denied(e, s, what) }})
 	return append(h.appendTo(make([]byte, 0, headerSize+len(body))), body...), nil
 }

@@ -28,6 +28,8 @@ type Options struct {
 	// Tables and Locks are nil when locks are off: then no statement is looked into but for the cluster's topology.
 	Tables *Tables
 	Locks  Locks
+	// Audit is told of attempts that were refused; nil where nobody wants to know. It may be called by many at once and must not block.
+	Audit func(Refusal)
 	// References are what clients see of the references that Locks gives; needed where there are Locks.
 	References References
 	// DDL is called after a client's schema change, before the client is told of it. It may block up to its own limit.

@@ -59,7 +59,7 @@ func (a *admission) verb(k musiccore.Key, ref musiccore.LockRef) *Failure {
 func (a *admission) request(ref musiccore.LockRef) (musiccore.Request, *Failure) {
 	c, s := a.conn, &a.section
 	st := s.statement
-	q := musiccore.Request{Ref: ref, NoWait: st.NoWait || st.SkipLocked, Closed: s.critical.Closed}
+	q := musiccore.Request{By: c.who(), Ref: ref, NoWait: st.NoWait || st.SkipLocked, Closed: s.critical.Closed}
 	if f := s.lockTerms(&q); f != nil {
 		return q, f
 	}

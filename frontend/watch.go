@@ -26,6 +26,7 @@ type watch struct {
 	columns   func(envelope) (envelope, error) // watchColumns: what is told in its place
 	probe     probe                            // watchRights: what was asked
 	allowed   func()                           // watchRights: what follows where it may
+	denied    func(e envelope)                 // watchRights: what follows where it may not; nil: nothing
 }
 
 // watches holds the expected answers of a connection, by stream. Most connections have none at most times, and are not to pay for the

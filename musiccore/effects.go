@@ -41,6 +41,7 @@ type Note struct {
 	What  NoteKind
 	Ref   LockRef
 	Owner string        // as LOCK … AS named it
+	By    Client        // who asked for it last, by a LOCK; nobody's where it was of a session that is dead
 	How   State         // of Ended: Released or LostState
 	Why   string        // of Forced: the reason that was given
 	For   time.Duration // Granted: waited; Ended and Orphaned: held
@@ -212,8 +213,12 @@ type Grant struct {
 	OwnerDied bool          // the holder before did not give the lock back
 }
 
+// Client is who asks, as the caller knows it: for Notes alone.
+type Client struct{ Role, Address string }
+
 // Request is what LOCK asks.
 type Request struct {
+	By     Client
 	Ref    LockRef       // not 0: go on waiting for it, ask where it stands, renew its lease
 	Wait   time.Duration // 0: Options.Wait; the caller caps it by what the client's driver bears
 	Lease  time.Duration // 0: what the reference has, or Usual; the caller caps it by the table's

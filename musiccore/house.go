@@ -91,7 +91,7 @@ func (c *Core) patience(q Request) time.Duration {
 // note tells what happened at a place; it is the place's second event or later.
 func (k *key) note(what NoteKind, p *place, how State) {
 	k.c.out.Notes = append(k.c.out.Notes, Note{
-		Key: k.id, What: what, Ref: p.ref, Owner: p.owner, How: how, For: k.c.at - p.since,
+		Key: k.id, What: what, Ref: p.ref, Owner: p.owner, By: p.by, How: how, For: k.c.at - p.since,
 	})
 }
 

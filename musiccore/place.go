@@ -26,6 +26,7 @@ type place struct {
 	until   time.Duration // op is answered, or silence ends it
 	lease   time.Duration
 	owner   string
+	by      Client
 	since   time.Duration // of the LOCK; then of the grant
 	token   [16]byte
 	phase   phase
@@ -82,6 +83,9 @@ func (p *place) attach(now Now, op OpID, q Request) {
 	}
 	if lease := cmp.Or(q.Lease, p.usual(q)); lease > 0 {
 		p.lease, p.leased = lease, true
+	}
+	if q.By != (Client{}) {
+		p.by = q.By
 	}
 	if p.phase == holding {
 		p.keep(now.Boot + p.lease)

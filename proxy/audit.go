@@ -1,9 +1,14 @@
 package proxy
 
 import (
+	"sync"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
+	"music/frontend"
 	"music/musiccore"
 )
 
@@ -11,6 +16,10 @@ import (
 type audit struct {
 	log    zerolog.Logger
 	schema *schema
+	proxy  string // the address that drivers are told
+
+	mu    sync.Mutex
+	roles *simplelru.LRU[string, *zerolog.BurstSampler] // how many refusals each has had
 
 	waits, holds prometheus.Histogram
 	ends         *prometheus.CounterVec
@@ -21,7 +30,11 @@ type audit struct {
 }
 
 // newAudit registers the metrics of locks.
-func newAudit(log zerolog.Logger, s *schema, r prometheus.Registerer) *audit {
+func newAudit(log zerolog.Logger, proxy string, s *schema, r prometheus.Registerer) *audit {
+	roles, err := simplelru.NewLRU[string, *zerolog.BurstSampler](rolesKept, nil)
+	if err != nil {
+		panic(err) // the size is a positive constant
+	}
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
@@ -29,7 +42,7 @@ func newAudit(log zerolog.Logger, s *schema, r prometheus.Registerer) *audit {
 		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(0.001, 2.5, 14)})
 	}
 	a := &audit{
-		log: log, schema: s,
+		log: log, schema: s, proxy: proxy, roles: roles,
 		waits:        seconds("music_lock_wait_seconds", "From LOCK to the grant; its count is the number of grants."),
 		holds:        seconds("music_lock_hold_seconds", "From the grant to the end of a lock."),
 		ends:         prometheus.NewCounterVec(prometheus.CounterOpts{Name: "music_lock_ends_total", Help: "Locks that ended, by how."}, []string{"how"}),
@@ -47,38 +60,61 @@ func (a *audit) note(n musiccore.Note) {
 	switch n.What {
 	case musiccore.Granted:
 		a.waits.Observe(n.For.Seconds())
-		a.line(n.Key, n.Ref).Str("owner", n.Owner).Dur("waited_ms", n.For).Msg("lock granted")
+		a.line(n.Key, n.Ref, n.By).Str("owner", n.Owner).Dur("waited_ms", n.For).Msg("lock granted")
 	case musiccore.Ended:
 		a.holds.Observe(n.For.Seconds())
 		a.ends.WithLabelValues(n.How.String()).Inc()
-		a.line(n.Key, n.Ref).Str("owner", n.Owner).Stringer("how", n.How).Dur("held_ms", n.For).Msg("lock ended")
+		a.line(n.Key, n.Ref, n.By).Str("owner", n.Owner).Stringer("how", n.How).Dur("held_ms", n.For).Msg("lock ended")
 	case musiccore.Orphaned:
 		a.holds.Observe(n.For.Seconds())
 		a.ends.WithLabelValues("ORPHANED").Inc()
-		a.line(n.Key, n.Ref).Str("owner", n.Owner).Dur("held_ms", n.For).Msg("lock left behind: this proxy's session has ended, and its client may go on with it elsewhere")
+		a.line(n.Key, n.Ref, n.By).Str("owner", n.Owner).Dur("held_ms", n.For).Msg("lock left behind: this proxy's session has ended, and its client may go on with it elsewhere")
 	case musiccore.Preempted:
 		a.preemptions.Inc()
-		a.line(n.Key, n.Ref).Msg("holder of a dead session passed over")
+		a.line(n.Key, n.Ref, n.By).Msg("holder of a dead session passed over")
 	case musiccore.TakenOver:
 		a.takeovers.Inc()
-		a.line(n.Key, n.Ref).Msg("lock of a dead session taken over")
+		a.line(n.Key, n.Ref, n.By).Msg("lock of a dead session taken over")
 	case musiccore.Forced:
-		a.line(n.Key, n.Ref).Str("owner", n.Owner).Str("reason", n.Why).Msg("lock forced")
+		a.line(n.Key, n.Ref, n.By).Str("owner", n.Owner).Str("reason", n.Why).Msg("lock forced")
 	case musiccore.Synchronised:
 		a.synchronises.Inc()
 	}
 }
 
-// fenced tells of an operation under a lock that is lost.
-func (a *audit) fenced(k musiccore.Key, r musiccore.LockRef) {
-	a.fencedOff.Inc()
-	a.line(k, r).Msg("operation fenced off")
+// refusals is how many refused attempts of a role are told in a minute; rolesKept of how many roles at a time.
+const (
+	refusals  = 20
+	rolesKept = 1000
+)
+
+// refused tells of an attempt that was refused, unless the role has had too many just now.
+func (a *audit) refused(r frontend.Refusal) {
+	if r.Lost {
+		a.line(r.Key, r.Ref, r.By).Msg("operation fenced off")
+		return
+	}
+	a.mu.Lock()
+	sampler, known := a.roles.Get(r.By.Role)
+	if !known {
+		sampler = &zerolog.BurstSampler{Burst: refusals, Period: time.Minute}
+		a.roles.Add(r.By.Role, sampler)
+	}
+	a.mu.Unlock()
+	if sampler.Sample(zerolog.InfoLevel) {
+		a.line(r.Key, r.Ref, r.By).Str("why", r.Why).Msg("attempt refused")
+	}
 }
 
-func (a *audit) line(k musiccore.Key, r musiccore.LockRef) *zerolog.Event {
-	e := a.log.Info().Bool("audit", true).Hex("key", []byte(k.PK)).Int64("lock_ref", int64(r))
-	if t := a.schema.table(k.Table); t != nil {
-		e = e.Stringer("table", t)
+// line begins a line with what each has: who, where, and on which lock.
+func (a *audit) line(k musiccore.Key, r musiccore.LockRef, by musiccore.Client) *zerolog.Event {
+	e := a.log.Info().Bool("audit", true).Str("role", by.Role).Str("client", by.Address).Str("proxy", a.proxy).Int64("lock_ref", int64(r))
+	t := a.schema.table(k.Table)
+	switch {
+	case t == nil:
+		return e.Hex("key", []byte(k.PK))
+	case k.PK == "":
+		return e.Stringer("table", t).Str("key", "")
 	}
-	return e
+	return e.Stringer("table", t).Str("key", frontend.KeyText(t.key, k.PK))
 }

@@ -137,7 +137,7 @@ func (l *locks) beginHere(k musiccore.Key, r musiccore.LockRef, kind musiccore.K
 		return func() {}
 	}
 	s.waiting[op] = func(a musiccore.Answer) {
-		s.fenced(k, r, a.Err)
+		s.fenced(a.Err)
 		done(a)
 	}
 	return func() { s.gone(op) }
@@ -153,7 +153,7 @@ func (l *locks) Begin(k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind,
 		return a, true
 	}
 	follow := func(a musiccore.Answer) {
-		s.fenced(k, r, a.Err)
+		s.fenced(a.Err)
 		done(l.beginThere(k, r, kind, a))
 	}
 	if ok {
@@ -182,7 +182,7 @@ func (s *shard) begin(op musiccore.OpID, p place, kind musiccore.Kind) (a musicc
 	}
 	s.carryOut(now, effects)
 	if ok && errors.Is(a.Err, musiccore.ErrLost) {
-		s.say(func() { s.audit.fenced(p.key, p.ref) })
+		s.audit.fencedOff.Inc()
 	}
 	return a, ok
 }
@@ -216,8 +216,7 @@ func (l *locks) End(t musiccore.Ticket, o musiccore.Outcome) (musiccore.Verdict,
 	}
 	s.carryOut(now, effects)
 	if v == musiccore.Lost {
-		k, ref := t.Key, t.Ref // copies: the ticket itself would be on the heap
-		s.say(func() { s.audit.fenced(k, ref) })
+		s.audit.fencedOff.Inc()
 	}
 	return v, wait
 }
@@ -228,7 +227,7 @@ func (l *locks) verdictOf(s *shard, t musiccore.Ticket) func() musiccore.Verdict
 	verdict := make(chan musiccore.Verdict, 1)
 	s.waiting[t.Op] = func(a musiccore.Answer) {
 		if a.Verdict == musiccore.Lost {
-			s.audit.fenced(t.Key, t.Ref)
+			s.audit.fencedOff.Inc()
 		}
 		verdict <- a.Verdict
 	}
@@ -244,10 +243,10 @@ func (l *locks) verdictOf(s *shard, t musiccore.Ticket) func() musiccore.Verdict
 	}
 }
 
-// fenced audits an operation that got no stamp because its lock is lost: not one whose client has given the lock back itself.
-func (s *shard) fenced(k musiccore.Key, r musiccore.LockRef, err error) {
+// fenced counts an operation that got no stamp because its lock is lost: not one whose client has given the lock back itself.
+func (s *shard) fenced(err error) {
 	if errors.Is(err, musiccore.ErrLost) && !errors.Is(err, musiccore.ErrGivenBack) {
-		s.audit.fenced(k, r)
+		s.audit.fencedOff.Inc()
 	}
 }
 

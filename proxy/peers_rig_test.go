@@ -118,7 +118,7 @@ func startStation(t testing.TB, c *cluster, channel config.Peers, change ...func
 	registry := prometheus.NewRegistry()
 	s.locks = newLocks(ctx, self, options, lockDeps{
 		clock: clocks, do: c.do, peers: newPeers(channel, keys, s.life, zerolog.Nop(), registry), log: zerolog.Nop(),
-		audit: newAudit(zerolog.New(io.Discard), tables, registry),
+		audit: newAudit(zerolog.New(io.Discard), "here", tables, registry),
 	})
 	s.server = &peerServer{locks: s.locks, session: s.peers.self, seal: seal(channel.Secret), log: zerolog.Nop()}
 	answering, hangUp := context.WithCancel(ctx)

@@ -64,7 +64,7 @@ func (p *process) work(ctx context.Context, o frontend.Options) error {
 	if !p.cfg.Music.Locks {
 		return p.serve(ctx, frontend.NewServer(o), nil)
 	}
-	s, err := p.startService(ctx)
+	s, err := p.startService(ctx, o.Advertise.String())
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (p *process) work(ctx context.Context, o frontend.Options) error {
 	sending := context.AfterFunc(ctx, s.sendAway)
 	defer sending()
 	o.Tables, o.Locks, o.DDL, o.CatchUp = s.tables, s.locks, s.schema.follow, s.schema.catchUp
-	o.References = frontend.NewReferences(s.secret)
+	o.References, o.Audit = frontend.NewReferences(s.secret), s.audit.refused
 	o.CriticalByName = p.cfg.Music.CriticalByName
 	m := newMembers(s, p, o.Advertise)
 	if err := m.join(ctx, p.cfg.Music.ExpectProxies); err != nil {
@@ -167,6 +167,7 @@ type service struct {
 
 	executor *executor
 	secret   []byte // of the cluster
+	audit    *audit
 	vigil    *vigil
 	asked    *peerServer // nil where other proxies cannot ask this one
 
@@ -186,7 +187,7 @@ func coreOptions(m config.Music) musiccore.Options {
 }
 
 // startService waits for Cassandra, makes what is missing there, and begins to beat.
-func (p *process) startService(ctx context.Context) (*service, error) {
+func (p *process) startService(ctx context.Context, advertise string) (*service, error) {
 	keys, err := peerKeys(p.cfg.Peers, p.log)
 	if err != nil {
 		return nil, err
@@ -230,9 +231,10 @@ func (p *process) startService(ctx context.Context) (*service, error) {
 	}
 	commands, abandon := context.WithCancel(context.Background())
 	s.abandon = abandon
+	s.audit = newAudit(p.log, advertise, s.schema, p.registry)
 	s.locks = newLocks(commands, s.life.self.Load(), options, lockDeps{
 		clock: c, do: s.executor.do, peers: newPeers(p.cfg.Peers, keys, s.life, p.log, p.registry),
-		log: p.log, audit: newAudit(p.log, s.schema, p.registry),
+		log: p.log, audit: s.audit,
 	})
 	s.schema.tell = s.locks.each
 	s.schema.introduce()
