@@ -20,9 +20,9 @@ func (c *conn) decideBatch(e envelope) verdict {
 	if err != nil {
 		return c.unreadable(e, err)
 	}
-	locked := false
+	locked, unserved := false, (*Failure)(nil)
 	for i := 0; i < n && !cur.bad; i++ {
-		critical, failure := c.judgeChild(&cur, own)
+		critical, failure := c.judgeChild(&cur, own, &unserved)
 		if failure != nil {
 			return c.refuse(failure)
 		}
@@ -34,16 +34,23 @@ func (c *conn) decideBatch(e envelope) verdict {
 	if locked {
 		return c.holdFor((*conn).batchSection)
 	}
+	if unserved != nil {
+		return c.watch(watch{kind: watchUnserved, unserved: unserved})
+	}
 	return forward
 }
 
-// judgeChild reads one statement of a batch: whether it has to do with a critical table, or why it must not go on.
-func (c *conn) judgeChild(cur *cursor, own string) (locked bool, f *Failure) {
+// judgeChild reads one statement of a batch: whether it has to do with a critical table, or why it must not go on. A clause of ours on
+// another table is left in unserved.
+func (c *conn) judgeChild(cur *cursor, own string, unserved **Failure) (locked bool, f *Failure) {
 	switch cur.byte() {
 	case 0:
 		text := cur.longString()
 		r, _ := c.read(text, true, own)
 		locked, f = r.meaning == critical && !r.allowed(text), r.failure
+		if r.meaning == writes && *unserved == nil {
+			*unserved = c.unserved(text)
+		}
 	case 1:
 		id := cur.string()
 		locked, f = c.judgeChildPrepared(id)

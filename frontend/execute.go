@@ -95,7 +95,7 @@ func (c *conn) statement(id []byte) *prepared {
 
 // unlocked is the answer to a plain write on a critical table.
 func unlocked(t *Table) *Failure {
-	if now := t.Critical(); now != nil && now.Refused != "" {
+	if now := t.Critical(); now != nil && now.Refused != "" && !now.Passing {
 		return invalid("MUSIC_REFUSED: %s is critical, but cannot be locked: %s", t, now.Refused)
 	}
 	return invalid("MUSIC_UNLOCKED: %s is critical: take a lock (LOCK %s WHERE …) and write USING LOCK <ref>", t, t)

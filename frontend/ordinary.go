@@ -17,7 +17,7 @@ func (r reading) ordinary() bool {
 func (c *conn) decideOrdinary() verdict {
 	name := c.lookedUp()
 	c.plan.table = name
-	c.plan.failure = invalid("MUSIC_REFUSED: %s is not critical: make it so with ALTER TABLE %[1]s WITH comment = '@critical'", c.tableName())
+	c.plan.failure = c.notCritical()
 	return c.holdFor((*conn).askTable)
 }
 
@@ -70,7 +70,7 @@ func (c *conn) askTable(e envelope) error {
 		return c.answer(e, inUse(e.stream))
 	}
 	h, f := e.header, c.plan.failure
-	c.watches.add(e.stream, watch{kind: watchRights, allowed: func() { c.reject(h, f) }})
+	c.watches.add(e.stream, watch{kind: watchRights, allowed: func() { c.refuseOrdinary(h, f) }})
 	c.up.emit(c.prepareRequest(h, []byte(text)))
 	return nil
 }

@@ -29,7 +29,8 @@ type prepared struct {
 // preparing is a PREPARE that Cassandra has been asked.
 type preparing struct {
 	prepared
-	names [][2]string // of prepared.tables
+	names    [][2]string // of prepared.tables
+	unserved *Failure    // see conn.unserved
 }
 
 // reread is a statement that is read again each time it is executed, as a QUERY is.
@@ -57,7 +58,7 @@ func (c *conn) decidePrepare(e envelope) verdict {
 		return c.unreadable(e, err)
 	}
 	r, _ := c.read(text, true, own)
-	p := &preparing{prepared: prepared{meaning: r.meaning}}
+	p := &preparing{prepared: prepared{meaning: r.meaning}, unserved: c.unserved(text)}
 	switch r.meaning {
 	case local, peers:
 		var failure *Failure

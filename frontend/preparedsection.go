@@ -287,7 +287,7 @@ func (p *preparedSection) now() (section, *Failure) {
 	}
 	s.critical = critical
 	if critical.Refused != "" && p.statement.Verb != rewrite.ListLocks {
-		return s, invalid("MUSIC_REFUSED: %s cannot be locked: %s", p.table, critical.Refused)
+		return s, critical.refusal(p.table)
 	}
 	return s, nil
 }

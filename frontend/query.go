@@ -55,6 +55,9 @@ func (c *conn) decideMeaning(e envelope, r reading, text []byte, own string) ver
 		}
 		return c.decideSection(e, r, text, own)
 	}
+	if f := c.unserved(text); f != nil {
+		return c.watch(watch{kind: watchUnserved, unserved: f})
+	}
 	return forward
 }
 

@@ -3,6 +3,7 @@ package frontend
 import (
 	"encoding/binary"
 	"fmt"
+	"strings"
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 )
@@ -48,9 +49,12 @@ type violation struct {
 // Error is what the client is told.
 func (v *violation) Error() string { return v.failure.Error() }
 
-// errorEnvelope is the ERROR envelope that tells f on a stream.
+// maxText bounds the text of an error: with each byte that is no UTF-8 replaced it is still a [string].
+const maxText = 16 << 10
+
+// errorEnvelope is the ERROR envelope that tells f on a stream. A [string] is UTF-8, and what is quoted from a client may be anything.
 func errorEnvelope(version byte, stream int16, f *Failure) []byte {
-	text := f.Text[:min(len(f.Text), 65535)]
+	text := strings.ToValidUTF8(f.Text[:min(len(f.Text), maxText)], "\uFFFD")
 	body := binary.BigEndian.AppendUint32(nil, uint32(f.Code))
 	body = binary.BigEndian.AppendUint16(body, uint16(len(text)))
 	body = append(body, text...)

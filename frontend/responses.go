@@ -79,6 +79,9 @@ func (r *responses) perform(e envelope) error {
 	if w.denied != nil {
 		w.denied(e)
 	}
+	if (w.kind == watchPrepare || w.kind == watchUnserved) && c.explain(e, w) {
+		return nil
+	}
 	e, err := c.answerTo(e, w)
 	if err != nil {
 		return err

@@ -68,7 +68,7 @@ func readSection(r reading, text []byte) (s section, pass bool, f *Failure) {
 		f = invalid("MUSIC_REFUSED: this statement is not served yet")
 	}
 	if f == nil && s.critical.Refused != "" {
-		f = invalid("MUSIC_REFUSED: %s cannot be locked: %s", s.table, s.critical.Refused)
+		f = s.critical.refusal(s.table)
 	}
 	return s, false, f
 }

@@ -34,6 +34,9 @@ type Options struct {
 	References References
 	// DDL is called after a client's schema change, before the client is told of it. It may block up to its own limit.
 	DDL func(change SchemaChange) (warnings []string)
+	// SchemaIsCurrent tells whether Tables are those of Cassandra's present schema. It blocks for two seconds at most; nil where there
+	// are none.
+	SchemaIsCurrent func() bool
 
 	// CatchUp has the schema read again, and returns when Tables say what is in it now, or after a time of its own where that fails.
 	CatchUp func()

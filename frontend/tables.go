@@ -40,8 +40,17 @@ type Critical struct {
 	Marked   bool          // its comment, or the configuration, says that it is critical; else only its lock rows do
 	Made     bool          // there are lock rows: key and scope cannot change
 	Refused  string        // why no lock can be had; empty when locks work
+	Passing  bool          // Refused holds for a moment: the table is about to be served
 
 	Generation [16]byte // id of the table of its lock rows: references of another one mean nothing
+}
+
+// refusal is the answer to whoever wants a lock that cannot be had.
+func (c *Critical) refusal(t *Table) *Failure {
+	if c.Passing {
+		return invalid("MUSIC_UNAVAILABLE: %s: %s; nothing was done", t, c.Refused)
+	}
+	return invalid("MUSIC_REFUSED: %s cannot be locked: %s", t, c.Refused)
 }
 
 // unit is what one lock covers.

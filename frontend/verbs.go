@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/datastax/go-cassandra-native-protocol/datatype"
 	"github.com/datastax/go-cassandra-native-protocol/frame"
@@ -145,20 +146,24 @@ func (s *section) duration(t rewrite.Term, what string) (time.Duration, *Failure
 const maxDuration = 24 * time.Hour
 
 // string is a literal or bound text; "" where there is no term.
-func (s *section) string(t rewrite.Term, what string) (string, *Failure) {
+func (s *section) string(t rewrite.Term, what string) (value string, f *Failure) {
 	switch t.Kind {
 	case rewrite.NoTerm:
 		return "", nil
 	case rewrite.TermMarker:
-		value, ok := s.bound(t)
+		bound, ok := s.bound(t)
 		if !ok {
 			return "", invalid("MUSIC_SYNTAX: the value bound to %s is null or unset", what)
 		}
-		return string(value), nil
+		value = string(bound)
+	default:
+		var err error
+		if value, err = rewrite.String(s.text, t); err != nil {
+			return "", invalid("MUSIC_SYNTAX: %s: %v", what, err)
+		}
 	}
-	value, err := rewrite.String(s.text, t)
-	if err != nil {
-		return "", invalid("MUSIC_SYNTAX: %s: %v", what, err)
+	if !utf8.ValidString(value) { // others are told it
+		return "", invalid("MUSIC_SYNTAX: %s is no text: it is not UTF-8", what)
 	}
 	return value, nil
 }

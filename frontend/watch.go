@@ -14,6 +14,7 @@ const (
 	watchFenced                        // the outcome of an operation under a lock
 	watchColumns                       // what a read would have answered
 	watchRights                        // whether Cassandra lets a question of the proxy through
+	watchUnserved                      // whether Cassandra can read what holds a clause of ours
 )
 
 // watch is what the proxy wants to know of an answer that it has seen the request of.
@@ -27,6 +28,7 @@ type watch struct {
 	probe     probe                            // watchRights: what was asked
 	allowed   func()                           // watchRights: what follows where it may
 	denied    func(e envelope)                 // watchRights: what follows where it may not; nil: nothing
+	unserved  *Failure                         // watchUnserved: what is told where Cassandra cannot read the text
 }
 
 // watches holds the expected answers of a connection, by stream. Most connections have none at most times, and are not to pay for the

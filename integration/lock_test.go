@@ -78,7 +78,7 @@ func (s *scene) works(c client, cql string, values ...any) outcome {
 	var o outcome
 	_ = poll(20*time.Second, func() error { // a proxy that another test has killed counts as living for a while, and has not followed
 		o = s.do(c, cql, values...)
-		if err := o.err(); err != nil && strings.Contains(err.Error(), "it is becoming critical; try again") {
+		if err := o.err(); err != nil && strings.Contains(err.Error(), "it is becoming critical: try again") {
 			return err
 		}
 		return nil

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -44,4 +45,28 @@ func (s *schema) catchUp() {
 		s.log.Debug().Err(err).Msg("the schema was read for a table that was not in it")
 	}
 	s.shown.last = time.Now()
+}
+
+// freshness is what the last look at the schema's version has told.
+type freshness struct {
+	mu      sync.Mutex
+	at      time.Time
+	current bool
+}
+
+// isCurrent tells whether tables are those of Cassandra's present schema. It looks at most once every laggardPoll, and blocks for
+// homeLimit at most.
+func (s *schema) isCurrent() bool {
+	f := &s.fresh
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if time.Since(f.at) < laggardPoll {
+		return f.current
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), homeLimit)
+	defer cancel()
+	version, _, err := s.version(ctx)
+	known := s.known.Load()
+	f.at, f.current = time.Now(), err == nil && known != nil && version == *known
+	return f.current
 }

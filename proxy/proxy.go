@@ -74,6 +74,7 @@ func (p *process) work(ctx context.Context, o frontend.Options) error {
 	sending := context.AfterFunc(ctx, s.sendAway)
 	defer sending()
 	o.Tables, o.Locks, o.DDL, o.CatchUp = s.tables, s.locks, s.schema.follow, s.schema.catchUp
+	o.SchemaIsCurrent = s.schema.isCurrent
 	o.References, o.Audit = frontend.NewReferences(s.secret), s.audit.refused
 	o.CriticalByName = p.cfg.Music.CriticalByName
 	m := newMembers(s, p, o.Advertise)

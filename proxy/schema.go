@@ -51,7 +51,9 @@ type schema struct {
 	byID   atomic.Pointer[map[[16]byte]*dataTable]
 	seen   gocql.UUID // version that this refresh reads
 	shown  catchUp
-	unsure atomic.Bool // what was read before is not relied on: see doubt
+	unsure atomic.Bool                // what was read before is not relied on: see doubt
+	known  atomic.Pointer[gocql.UUID] // the version that tables are of; nil before the first
+	fresh  freshness
 }
 
 // newSchema knows no table until the first refresh.
@@ -221,12 +223,13 @@ func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 	}
 	s.byID.Store(&byID)
 	s.forget(ctx, before, byID)
+	defer s.known.Store(&version) // when all that it makes critical has been shown
 	for _, t := range found {
 		s.bury(before[t.id], t)
 		if old := before[t.id]; old != nil && old.settings.Strict != t.settings.Strict {
 			s.turn(t)
 		}
-		s.show(t, "it is becoming critical; try again")
+		s.show(t, "it is becoming critical: try again")
 	}
 	s.tables.Read(names) // when those that are critical are known to be
 	s.shown.end(reading)
@@ -372,12 +375,13 @@ func (s *schema) publishAs(t *dataTable, settings frontend.Settings, refused str
 	if lease == 0 {
 		lease = s.lease
 	}
+	passing := refused != ""
 	if t.refused != "" {
-		refused = t.refused
+		refused, passing = t.refused, false
 	}
 	s.tables.Set(t.keyspace, t.name, &frontend.Critical{
 		ID: t.id, Key: t.key, Primary: t.primary, Columns: t.all, Static: t.static, Closed: t.closed, MaxLease: lease,
-		Mortal: t.mortal, Settings: settings, Marked: t.marked, Made: t.made, Generation: t.companionID, Refused: refused,
+		Mortal: t.mortal, Settings: settings, Marked: t.marked, Made: t.made, Generation: t.companionID, Refused: refused, Passing: passing,
 	})
 }
 

@@ -42,7 +42,7 @@ func TestOnlyTheRightRefusalIsOne(t *testing.T) {
 }
 
 func TestOnlyWhatSaysSoIsTooEarly(t *testing.T) {
-	assert.True(t, early(errors.New("MUSIC_REFUSED: bank.accounts cannot be locked: it is becoming critical; try again")))
+	assert.True(t, early(errors.New("MUSIC_UNAVAILABLE: bank.accounts: it is becoming critical: try again; nothing was done")))
 	for _, err := range []error{nil, errors.New("MUSIC_REFUSED: never"), errors.New("MUSIC_UNAVAILABLE: try again")} {
 		assert.False(t, early(err))
 	}

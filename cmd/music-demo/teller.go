@@ -151,7 +151,7 @@ const mostEarly = 300
 
 // early reports that a LOCK met a proxy that has not followed yet that the table is critical: it says so, and to try again.
 func early(err error) bool {
-	return err != nil && strings.Contains(err.Error(), "MUSIC_REFUSED") && strings.Contains(err.Error(), "try again")
+	return err != nil && strings.Contains(err.Error(), "it is becoming critical")
 }
 
 // unlock gives the lock back.

@@ -1,0 +1,63 @@
+package frontend
+
+import (
+	"encoding/binary"
+
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+
+	"music/rewrite"
+)
+
+// notCritical is the answer to a statement of ours on the table last looked up.
+func (c *conn) notCritical() *Failure {
+	return invalid("MUSIC_REFUSED: %s is not critical: make it so with ALTER TABLE %[1]s WITH comment = '@critical'", c.tableName())
+}
+
+// unserved is what is told for a text on a table that is not critical, if Cassandra cannot read it: it holds a clause of ours. nil for
+// nearly every text.
+func (c *conn) unserved(text []byte) *Failure {
+	if c.server.Tables == nil || !rewrite.HoldsOurs(text) {
+		return nil
+	}
+	return c.notCritical()
+}
+
+// explain tells a client whose text Cassandra could not read what is wrong with it. It reports whether it has answered.
+func (c *conn) explain(e envelope, w watch) bool {
+	f, opcode := w.unserved, primitive.OpCodeQuery
+	if w.kind == watchPrepare {
+		f, opcode = w.preparing.unserved, primitive.OpCodePrepare
+	}
+	if f == nil || !c.isSyntaxError(e) {
+		return false
+	}
+	c.streams.end(e.stream)
+	c.refuseOrdinary(header{version: c.version, stream: e.stream, opcode: opcode}, f)
+	return true
+}
+
+// isSyntaxError tells whether an answer is that of Cassandra's parser.
+func (c *conn) isSyntaxError(e envelope) bool {
+	if e.opcode != primitive.OpCodeError {
+		return false
+	}
+	body, flags, err := c.plainAnswer(e)
+	if err != nil {
+		return false
+	}
+	cur := cursor{b: body}
+	readBeside(&cur, flags)
+	code := cur.take(4)
+	return !cur.bad && primitive.ErrorCode(binary.BigEndian.Uint32(code)) == primitive.ErrorCodeSyntaxError
+}
+
+// refuseOrdinary answers a statement of ours on a table that is not critical. Where the schema has changed meanwhile the table may be by
+// now: that is looked up beside the connection.
+func (c *conn) refuseOrdinary(h header, f *Failure) {
+	c.later(func() {
+		if current := c.server.SchemaIsCurrent; current != nil && !current() {
+			f = invalid("MUSIC_UNAVAILABLE: the schema has just changed and is not known here yet: try again; nothing was done")
+		}
+		c.reject(h, f)
+	})
+}
