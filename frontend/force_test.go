@@ -29,16 +29,7 @@ func TestForceNeedsAuthorize(t *testing.T) {
 		core := forcing{forced: make(chan Force, 9)}
 		r := newRig(t, func(o *Options) { o.Locks = core })
 		r.server.Tables.Set("bank", "accounts", &Critical{Key: []Column{{Name: "id", Type: "text"}}})
-		client := r.dial(d)
-		hello := client.envelope(t, 0, startup(d))
-		client.write(hello)
-		backend := r.accept(d)
-		backend.expect(hello)
-		ask := dialect{version: d.version}.envelope(t, 0, &message.Authenticate{Authenticator: "PasswordAuthenticator"})
-		backend.write(ask)
-		client.expect(ask)
-		client.segmented, backend.segmented = d.version == v5, d.version == v5
-		relayed(client, backend, 0, &message.AuthResponse{Token: []byte("\x00anna\x00secret")}, &message.AuthSuccess{})
+		client, backend := r.loginAs(d, "anna")
 
 		force := query("UNLOCK bank.accounts WHERE id = 'x' FORCE REASON 'stuck'")
 		probed := func(stream int16) (nobody string) {
