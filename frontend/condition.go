@@ -187,7 +187,7 @@ func (x *conditional) demandOf(s *section, row bool) (*demand, *Failure) {
 // rowOf names a statement's row among those of a batch. A statement alone has one row.
 func (x *conditional) rowOf(s *section) (string, *Failure) {
 	if !x.batch {
-		return "", nil
+		return "", s.checkRow()
 	}
 	var values [][]byte
 	for _, column := range s.critical.clustering() {

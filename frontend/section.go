@@ -108,13 +108,13 @@ func (s *section) checkWhere() *Failure {
 	for i := range st.Where {
 		r := &st.Where[i]
 		name := s.name(r.Column)
-		isOf := func(c Column) bool { return c.Name == name }
+		at := slices.IndexFunc(s.critical.Key, func(c Column) bool { return c.Name == name })
 		switch {
 		case r.Column == (rewrite.Name{}) || r.Op != rewrite.OpEq && r.Op != rewrite.OpIn:
 			return invalid("MUSIC_KEY: %s takes each column of the key as column = value", st.Verb)
-		case !slices.ContainsFunc(s.critical.Key, isOf):
+		case at < 0:
 			return invalid("MUSIC_KEY: %s is no column of the key: one lock covers one %s of %s", name, s.critical.unit(), s.table)
-		case slices.ContainsFunc(st.Where[:i], func(other rewrite.Relation) bool { return s.name(other.Column) == name }):
+		case s.again(st, s.critical.Key[at]):
 			return invalid("MUSIC_KEY: %s stands twice", name)
 		}
 	}

@@ -65,8 +65,11 @@ func (s *section) keyFrom(parts [][]byte) (k musiccore.Key, f *Failure) {
 
 func (s *section) keyColumn(st *rewrite.Statement, column Column) ([]byte, *Failure) {
 	r := s.restriction(st, column)
-	if r == nil || r.Op != rewrite.OpEq {
+	switch {
+	case r == nil || r.Op != rewrite.OpEq:
 		return nil, s.missing(column)
+	case s.again(st, column):
+		return nil, invalid("MUSIC_KEY: %s stands twice", column.Name)
 	}
 	return s.keyValue(r.Value, column)
 }
@@ -78,13 +81,26 @@ func (s *section) missing(column Column) *Failure {
 
 // restriction is the first one of a column, or nil.
 func (s *section) restriction(st *rewrite.Statement, column Column) *rewrite.Relation {
-	var name [64]byte // on the stack; a longer one has memory of its own
-	for i := range st.Where {
-		if string(st.Where[i].Column.AppendTo(name[:0], s.text)) == column.Name {
-			return &st.Where[i]
-		}
+	if i := s.restricted(st.Where, column); i >= 0 {
+		return &st.Where[i]
 	}
 	return nil
+}
+
+// again tells whether a column that is restricted is so more than once.
+func (s *section) again(st *rewrite.Statement, column Column) bool {
+	return s.restricted(st.Where[s.restricted(st.Where, column)+1:], column) >= 0
+}
+
+// restricted is the first of some relations that is about a column, or -1.
+func (s *section) restricted(where []rewrite.Relation, column Column) int {
+	var name [64]byte // on the stack; a longer one has memory of its own
+	for i := range where {
+		if string(where[i].Column.AppendTo(name[:0], s.text)) == column.Name {
+			return i
+		}
+	}
+	return -1
 }
 
 // keyValue is the value of one term of the key. A literal means the same wherever it is read: Cassandra reads it again when it carries
@@ -96,11 +112,31 @@ func (s *section) keyValue(t rewrite.Term, column Column) ([]byte, *Failure) {
 	value, err := rewrite.Encode(column.Type, s.text, t)
 	switch {
 	case err != nil:
-		return nil, invalid("MUSIC_KEY: %s is of type %s, and %s is no constant of it: write %s, or bind the value", column.Name, column.Type, shown(s.text, t), written(column.Type))
+		return nil, s.noConstant(t, column)
 	case !s.mayBe(column, value):
 		return nil, invalid("MUSIC_KEY: %s is empty: Cassandra takes no such key", column.Name)
 	}
 	return column.spelt(value), nil
+}
+
+// noConstant is the answer to a term that does not mean the same whenever and wherever it is read, or is not of its column's type.
+func (s *section) noConstant(t rewrite.Term, column Column) *Failure {
+	return invalid("MUSIC_KEY: %s is of type %s, and %s is no constant of it: write %s, or bind the value", column.Name, column.Type, shown(s.text, t), written(column.Type))
+}
+
+// checkRow refuses a conditional write on a row that is not named by constants: the row is read and then written, and Cassandra reads its
+// name each time.
+func (s *section) checkRow() *Failure {
+	for _, column := range s.critical.clustering() {
+		r := s.restriction(s.statement, column)
+		if r == nil || r.Op != rewrite.OpEq || r.Value.Kind == rewrite.TermMarker {
+			continue
+		}
+		if _, err := rewrite.Encode(column.Type, s.text, r.Value); err != nil {
+			return s.noConstant(r.Value, column)
+		}
+	}
+	return nil
 }
 
 // mayBe tells whether a value may be that of a column of the key, as far as its length says: of a partition key, a column that stands

@@ -136,3 +136,28 @@ func TestNothingBesideTheKeyOfAVerb(t *testing.T) {
 	client.send(1, query("LOCK bank.pairs WHERE "+key))
 	assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_NOT_HELD", "the core is asked")
 }
+
+// The row of a condition is read and written: what names it means the same both times.
+func TestRowsOfConditionsAreNamedByConstants(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.Locks = newGranting() })
+	r.server.Tables.Set("bank", "events", &Critical{
+		Key: []Column{{Name: "id", Type: "text"}}, Primary: []string{"id", "at"},
+		Columns: map[string]Column{"id": {Name: "id", Type: "text"}, "at": {Name: "at", Type: "timestamp"}, "n": {Name: "n", Type: "int"}},
+	})
+	client, backend := r.login(dialect{version: v4})
+	const write = "UPDATE bank.events USING LOCK 9 SET n = 1 WHERE id = 'x' AND "
+	for row, says := range map[string]string{
+		"at = 'now'": "MUSIC_KEY: at is of type timestamp, and 'now' is no constant of it", "at = '2020-01-01'": "MUSIC_KEY: at", "at = '2020-01-01Z'": "", "at = 5": "",
+	} {
+		client.send(1, query(write+row+" IF n = 5"))
+		if says != "" {
+			assert.Contains(t, client.failure(1).GetErrorMessage(), says, row)
+			continue
+		}
+		assert.Contains(t, backend.answer(1).(*message.Query).Query, "SELECT", row)
+		backend.send(1, &message.Unavailable{ErrorMessage: "no quorum"})
+		client.failure(1)
+	}
+	client.send(1, query("DELETE FROM bank.events USING LOCK 9 WHERE id = 'x' AND id = 'y'"))
+	assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_KEY: id stands twice")
+}
