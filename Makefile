@@ -1,7 +1,8 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: build test compat lint demo soak chaos contend variants mutants model fuzz bench steps docs clean help
+
+.PHONY: build check test compat lint demo soak chaos contend variants mutants model fuzz bench steps docs clean help
 
 GO ?= go
 FUZZTIME ?= 10s
@@ -26,6 +27,10 @@ test: ## everything that CI runs: vet, unit tests and the whole against real Cas
 	$(GO) test -run '^TestSimulation$$' ./musiccore -sim.seeds=10000
 	$(GO) test -v -timeout 15m ./model | grep -v -e '^=== ' -e '^  *--- PASS'
 	$(GO) test -race -timeout 45m -count=1 -p 1 music/cmd/music-demo music/integration/...
+
+check: ## vet, and the tests that need no Cassandra: under two minutes
+	$(GO) vet ./...
+	$(GO) test . ./config ./rewrite ./frontend ./musiccore ./cmd/music
 
 compat: ## drivers for Node.js and Java, gocql's own tests, three proxies and a thousand connections under faults; needs node, npm, a JDK and Maven
 	mkdir -p .run/node
