@@ -1,7 +1,6 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-
 .PHONY: build check test compat lint demo soak chaos contend variants mutants model fuzz bench steps docs clean help
 
 GO ?= go

@@ -36,6 +36,7 @@ func (w *world) config() config.Config {
 	c.Listen.Address = w.address()
 	c.Listen.Metrics = ""
 	c.Log.Level = "debug"
+	c.Music.Critical = []string{patternKeyspace + ".*"} // all that live must agree on what is critical by its name
 	return c
 }
 

@@ -10,8 +10,6 @@ import (
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"music/config"
 )
 
 // A client that nearly lets its lock go is told so by every driver that shows warnings.
@@ -68,9 +66,12 @@ func TestDDLWarnsOfTheKeyspaceAndTheNodes(t *testing.T) {
 	}
 }
 
+// patternKeyspace is the keyspace whose tables are critical by the setting of all proxies here.
+const patternKeyspace = "section_pattern"
+
 // A table that a pattern of the configuration names is critical with the default settings; what its comment says comes first.
 func TestCriticalByPattern(t *testing.T) {
-	s := &scene{t: t, driver: withGocql2(5, ""), keyspace: "section_pattern"}
+	s := &scene{t: t, driver: withGocql2(5, ""), keyspace: patternKeyspace}
 	s.direct = openGocql2(t, cluster2(needWorld(t).direct(), "")).session
 	for _, ddl := range []string{
 		"DROP KEYSPACE IF EXISTS " + s.keyspace,
@@ -79,7 +80,7 @@ func TestCriticalByPattern(t *testing.T) {
 	} {
 		require.NoError(t, s.direct.Query(ddl).Exec())
 	}
-	p := startProxy(t, func(c *config.Config) { c.Music.Critical = []string{"section_pattern.*"} })
+	p := startProxy(t, nil)
 	s.address = p.address
 	s.client = s.driver.open(t, s.address, s.keyspace)
 	s.refused(s.client, "MUSIC_UNLOCKED MUSIC_REFUSED", "INSERT INTO ACCOUNTS (branch, id, balance) VALUES ('b', 'x', 1)")

@@ -38,7 +38,7 @@ func TestNoLockRowIsCleanUntilClosedIsKnown(t *testing.T) {
 	s := &schema{tables: frontend.NewTables(), tell: func(event func(*musiccore.Core, musiccore.Now) musiccore.Effects) { event(core, now) }}
 	table := [16]byte{7}
 	show := func(unlocked frontend.Policy) {
-		s.show(&dataTable{id: table, keyspace: "bank", name: "accounts", made: true, settings: frontend.Settings{Unlocked: unlocked}}, "")
+		s.show(&dataTable{id: table, keyspace: "bank", name: "accounts", made: true, settings: frontend.Settings{Unlocked: unlocked}, stored: storedTable{unlocked: unlocked}}, "")
 	}
 	enqueued := func(op musiccore.OpID, pk string) musiccore.Row {
 		read := core.Lock(now, op, musiccore.Key{Table: table, PK: pk}, musiccore.Request{}).Do

@@ -23,7 +23,7 @@ func TestSchemaIsFollowedOnceCassandraHasAnswered(t *testing.T) {
 			return owed.Load
 		}
 		show := func(settings frontend.Settings, made bool) {
-			s.show(&dataTable{keyspace: "bank", name: "accounts", settings: settings, made: made}, "")
+			s.show(&dataTable{keyspace: "bank", name: "accounts", settings: settings, made: made, stored: storedTable{unlocked: settings.Unlocked}}, "")
 		}
 		assert.True(t, s.answered(t.Context()), "nothing was closed")
 		show(frontend.Settings{Unlocked: frontend.Allow}, false)
