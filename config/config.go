@@ -83,6 +83,12 @@ type Music struct {
 type Limits struct {
 	MaxConnections   int
 	MaxFrameSize     Size
+	Label            Size          // of AS and REASON
+	Statement        Size          // of the texts that the proxy itself keeps or carries out
+	Prepared         Size          // of what is remembered of all prepared statements
+	PreparedEach     Size          // of that, for those of one connection
+	Waiters          int           // that wait for one key
+	Waits            int           // operations of one connection that wait for the locks
 	HandshakeTimeout time.Duration // from accept to a finished login
 	BackendTimeout   time.Duration // silence of Cassandra while it owes an answer, after which it counts as lost
 	ShutdownTimeout  time.Duration // from SIGTERM to the end, whatever is still in flight
@@ -112,6 +118,12 @@ func Default() Config {
 		Limits: Limits{
 			MaxConnections:   10000,
 			MaxFrameSize:     16 * mebibyte,
+			Label:            256,
+			Statement:        64 * kibibyte,
+			Prepared:         64 * mebibyte,
+			PreparedEach:     8 * mebibyte,
+			Waiters:          10000,
+			Waits:            2000,
 			HandshakeTimeout: 10 * time.Second,
 			BackendTimeout:   65 * time.Second,
 			ShutdownTimeout:  10 * time.Second,

@@ -111,6 +111,12 @@ critical: ["bank.*", "shop.orders"]
 expect-proxies: 3
 max-connections: 20
 max-frame-size: 1MiB
+max-label-size: 100
+max-statement-size: 2KiB
+max-prepared-size: 3MiB
+max-prepared-per-connection: 1MiB
+max-waiters-per-key: 4
+max-waits-per-connection: 5
 handshake-timeout: 3s
 backend-timeout: 20s
 shutdown-timeout: 0s
@@ -136,7 +142,10 @@ log-format: text
 			SessionLease: 5 * time.Second, ClientLease: time.Minute, MaxWait: 250 * time.Millisecond, Critical: []string{"bank.*", "shop.orders"},
 			ExpectProxies: 3,
 		},
-		Limits: config.Limits{MaxConnections: 20, MaxFrameSize: 1 << 20, HandshakeTimeout: 3 * time.Second, BackendTimeout: 20 * time.Second},
+		Limits: config.Limits{
+			MaxConnections: 20, MaxFrameSize: 1 << 20, Label: 100, Statement: 2 << 10, Prepared: 3 << 20, PreparedEach: 1 << 20, Waiters: 4, Waits: 5,
+			HandshakeTimeout: 3 * time.Second, BackendTimeout: 20 * time.Second,
+		},
 		Log:    config.Log{Level: "trace", Format: "text"},
 	}
 	c, err := load(t, []string{"--config", path}, nil)

@@ -137,6 +137,30 @@ func limitSettings() []setting {
 			field: func(c *Config) field { return size(&c.Limits.MaxFrameSize, 4*kibibyte, 256*mebibyte) },
 		},
 		{
+			name: "max-label-size", usage: "longest text of AS and REASON in LOCK and UNLOCK; a longer one is refused",
+			field: func(c *Config) field { return size(&c.Limits.Label, 16, 64*kibibyte) },
+		},
+		{
+			name: "max-statement-size", usage: "longest text of LOCK, UNLOCK and LIST LOCKS, and of any prepared statement that concerns a lock; a longer one is refused",
+			field: func(c *Config) field { return size(&c.Limits.Statement, kibibyte, mebibyte) },
+		},
+		{
+			name: "max-prepared-size", usage: "memory of all prepared statements that the proxy remembers; beyond it those are forgotten that were not used for longest, and drivers prepare them again",
+			field: func(c *Config) field { return size(&c.Limits.Prepared, mebibyte, 16*gibibyte) },
+		},
+		{
+			name: "max-prepared-per-connection", usage: "of that, what one connection may have prepared; beyond it its own oldest ones are forgotten",
+			field: func(c *Config) field { return size(&c.Limits.PreparedEach, 64*kibibyte, gibibyte) },
+		},
+		{
+			name: "max-waiters-per-key", usage: "references and clients that wait for one key at this proxy; a further LOCK is told MUSIC_UNAVAILABLE",
+			field: func(c *Config) field { return number(&c.Limits.Waiters, 1, 1000000) },
+		},
+		{
+			name: "max-waits-per-connection", usage: "operations of one connection that wait for locks at a time; a further one is told MUSIC_UNAVAILABLE",
+			field: func(c *Config) field { return number(&c.Limits.Waits, 1, 32768) },
+		},
+		{
 			name: "handshake-timeout", usage: "time that a client has from connecting to the end of its login",
 			field: func(c *Config) field {
 				return duration(&c.Limits.HandshakeTimeout, 100*time.Millisecond, 10*time.Minute)

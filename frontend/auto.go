@@ -127,6 +127,6 @@ func (c *conn) newer(id []byte, old *prepared) *prepared {
 	if !ok || p == old || p.section == nil {
 		return nil
 	}
-	c.known[preparedID(id)] = p
+	c.know(preparedID(id), p)
 	return p
 }

@@ -50,6 +50,7 @@ type asked struct {
 	claimed     string                // the role that the client logs in as, where its login shows it
 	plan        plan
 	known       map[preparedID]*prepared
+	knownSize   int           // bytes, likewise
 	name        []byte        // scratch, for names of tables
 	scratch     []byte        // for compressed bodies; nil before the first
 	using       bool          // a USE has been sent, and nothing after it
@@ -71,6 +72,7 @@ type told struct {
 type owed struct {
 	started atomic.Bool // a STARTUP has been sent, and not been refused
 	streams streams
+	made    share // of the prepared statements
 	sample  sample
 	watches watches
 	ops     ops

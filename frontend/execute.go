@@ -86,11 +86,18 @@ func (c *conn) statement(id []byte) *prepared {
 	if !ok {
 		return nil
 	}
-	if c.known == nil || len(c.known) >= maxKnown {
-		c.known = map[preparedID]*prepared{}
-	}
-	c.known[preparedID(id)] = p
+	c.know(preparedID(id), p)
 	return p
+}
+
+// know remembers a statement on the connection: those that others have forgotten are still held by it.
+func (c *conn) know(id preparedID, p *prepared) {
+	n := p.memory()
+	if c.known == nil || len(c.known) >= maxKnown || c.knownSize+n > c.server.Bounds.PreparedEach {
+		c.known, c.knownSize = map[preparedID]*prepared{}, 0
+	}
+	c.known[id] = p
+	c.knownSize += n
 }
 
 // unlocked is the answer to a plain write on a critical table.

@@ -100,6 +100,13 @@ func (o *ops) disown() []int16 {
 	return streams
 }
 
+// waiting is how many operations wait.
+func (o *ops) waiting() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.by)
+}
+
 // none tells whether no operation waits.
 func (o *ops) none() bool {
 	o.mu.Lock()

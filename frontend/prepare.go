@@ -61,7 +61,10 @@ func (c *conn) decidePrepare(e envelope) verdict {
 	p := &preparing{prepared: prepared{meaning: r.meaning}, unserved: c.unserved(text)}
 	switch r.meaning {
 	case local, peers:
-		var failure *Failure
+		failure := c.server.Bounds.checkText(text)
+		if failure != nil {
+			return c.refuse(failure)
+		}
 		if p.topology, failure = readTopology(text, c.lookedUp()[1]); failure != nil {
 			return c.refuse(failure)
 		}
@@ -156,7 +159,7 @@ func (c *conn) learn(e envelope, p *preparing) (envelope, error) {
 		}
 	}
 	if len(result.PreparedQueryId) == len(preparedID{}) {
-		c.server.prepared.Add(preparedID(result.PreparedQueryId), &entry)
+		c.server.prepared.add(preparedID(result.PreparedQueryId), &entry, &c.made)
 	}
 	return e, nil
 }

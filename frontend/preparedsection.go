@@ -28,6 +28,9 @@ func (c *conn) decidePrepareSection(e envelope, r reading, text []byte, own stri
 	if r.ordinary() {
 		return c.decideOrdinary()
 	}
+	if failure := c.server.Bounds.checkText(text); failure != nil {
+		return c.refuse(failure)
+	}
 	s, pass, failure := readSection(r, text)
 	switch {
 	case pass && !s.unfenced():
@@ -150,7 +153,7 @@ func (c *conn) describe(h header, s *section) *Failure {
 	if f != nil {
 		return f
 	}
-	c.server.prepared.Add(s.prepared.id, &prepared{meaning: critical, section: s.prepared})
+	c.server.prepared.add(s.prepared.id, &prepared{meaning: critical, section: s.prepared}, &c.made)
 	columns := s.ownColumns()
 	c.server.Stats.count(c, h.opcode, Answered)
 	c.post(c.message(h.stream, &message.PreparedResult{

@@ -25,6 +25,9 @@ func (c *conn) decideSection(e envelope, r reading, text []byte, own string) ver
 	if r.ordinary() {
 		return c.decideOrdinary()
 	}
+	if failure := c.server.Bounds.checkVerb(r.verb, text); failure != nil {
+		return c.refuse(failure)
+	}
 	s, pass, failure := readSection(r, text)
 	switch {
 	case failure != nil:
@@ -227,6 +230,9 @@ func (a *admission) enter() *Failure {
 
 // perform reads key and reference and does what the statement says.
 func (a *admission) perform() *Failure {
+	if f := a.conn.checkWaits(); f != nil {
+		return f
+	}
 	if a.section.statement.Verb == rewrite.ListLocks {
 		return a.list()
 	}

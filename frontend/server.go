@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/rs/zerolog"
 )
 
@@ -44,6 +43,7 @@ type Options struct {
 	// CriticalByName tells whether a table is critical whatever its comment says; nil where none is. It must not block.
 	CriticalByName func(keyspace, table string) bool
 
+	Bounds           Bounds
 	MaxConnections   int
 	MaxFrame         int           // bytes of one message of a client
 	HandshakeTimeout time.Duration // from connection to login
@@ -55,14 +55,11 @@ type Options struct {
 	Stats *Stats
 }
 
-// maxPrepared bounds the prepared statements that all connections share.
-const maxPrepared = 100_000
-
 // Server serves CQL clients, each over one connection of its own to the home node.
 type Server struct {
 	Options
 	blocks   blocks
-	prepared *lru.Cache[preparedID, *prepared]
+	prepared *statements
 	turns    turns
 	lastID   atomic.Uint64
 
@@ -73,11 +70,8 @@ type Server struct {
 
 // NewServer makes a server that does not listen yet.
 func NewServer(o Options) *Server {
-	cache, err := lru.New[preparedID, *prepared](maxPrepared)
-	if err != nil {
-		panic(err) // the size is a positive constant
-	}
-	return &Server{Options: o, prepared: cache, conns: map[*conn]struct{}{}}
+	o.Bounds = o.Bounds.orDefault()
+	return &Server{Options: o, prepared: newStatements(o.Bounds.Prepared, o.Bounds.PreparedEach), conns: map[*conn]struct{}{}}
 }
 
 // Serve accepts clients until ctx ends or the listener fails, then drains: requests in flight are answered, connections

@@ -61,7 +61,7 @@ func (a *admission) request(ref musiccore.LockRef) (musiccore.Request, *Failure)
 	c, s := a.conn, &a.section
 	st := s.statement
 	q := musiccore.Request{By: c.who(), Ref: ref, NoWait: st.NoWait || st.SkipLocked, Closed: s.critical.Closed}
-	if f := s.lockTerms(&q); f != nil {
+	if f := s.lockTerms(&q, &c.server.Bounds); f != nil {
 		return q, f
 	}
 	q.AtOnce = st.Wait.Kind != rewrite.NoTerm && q.Wait == 0
@@ -80,7 +80,7 @@ func (a *admission) request(ref musiccore.LockRef) (musiccore.Request, *Failure)
 func (c *conn) longestWait() time.Duration { return max(c.server.MaxWait, c.patience) }
 
 // lockTerms reads the clauses of LOCK.
-func (s *section) lockTerms(q *musiccore.Request) (f *Failure) {
+func (s *section) lockTerms(q *musiccore.Request, b *Bounds) (f *Failure) {
 	st := s.statement
 	if q.Wait, f = s.duration(st.Wait, "WAIT"); f != nil {
 		return f
@@ -91,7 +91,7 @@ func (s *section) lockTerms(q *musiccore.Request) (f *Failure) {
 	if q.Lease == 0 && st.Lease.Kind != rewrite.NoTerm {
 		return invalid("MUSIC_SYNTAX: LEASE must be longer than 0")
 	}
-	if q.Owner, f = s.string(st.Owner, "AS"); f != nil {
+	if q.Owner, f = s.label(st.Owner, "AS", b); f != nil {
 		return f
 	}
 	if st.Token.Kind == rewrite.NoTerm {
@@ -115,7 +115,7 @@ func (s *section) force(c *conn) (*Force, *Failure) {
 	if !s.statement.Force {
 		return nil, nil
 	}
-	reason, f := s.string(s.statement.Reason, "REASON")
+	reason, f := s.label(s.statement.Reason, "REASON", &c.server.Bounds)
 	who := c.client.RemoteAddr().String()
 	if c.claimed != "" {
 		who = c.claimed + " at " + who
@@ -144,6 +144,15 @@ func (s *section) duration(t rewrite.Term, what string) (time.Duration, *Failure
 
 // maxDuration is more than any wait or lease.
 const maxDuration = 24 * time.Hour
+
+// label is the text of AS or REASON.
+func (s *section) label(t rewrite.Term, what string, b *Bounds) (string, *Failure) {
+	label, f := s.string(t, what)
+	if f == nil {
+		f = b.checkLabel(label, what)
+	}
+	return label, f
+}
 
 // string is a literal or bound text; "" where there is no term.
 func (s *section) string(t rewrite.Term, what string) (value string, f *Failure) {

@@ -107,10 +107,18 @@ func (p *process) isReady() bool {
 func (p *process) options(advertise netip.AddrPort, stats *frontend.Stats) frontend.Options {
 	return frontend.Options{
 		Dial: p.home.dial, Advertise: advertise,
+		Bounds:         bounds(p.cfg.Limits),
 		MaxConnections: p.cfg.Limits.MaxConnections, MaxFrame: int(p.cfg.Limits.MaxFrameSize),
 		HandshakeTimeout: p.cfg.Limits.HandshakeTimeout, BackendTimeout: p.cfg.Limits.BackendTimeout,
 		DrainTimeout: p.cfg.Limits.ShutdownTimeout, MaxWait: p.cfg.Music.MaxWait,
 		Log: p.log, Stats: stats,
+	}
+}
+
+// bounds are what clients can take, as it is set.
+func bounds(l config.Limits) frontend.Bounds {
+	return frontend.Bounds{
+		Label: int(l.Label), Statement: int(l.Statement), Prepared: int(l.Prepared), PreparedEach: int(l.PreparedEach), Waits: l.Waits,
 	}
 }
 
@@ -181,8 +189,9 @@ type service struct {
 }
 
 // coreOptions are the numbers of the core, as far as they are settings.
-func coreOptions(m config.Music) musiccore.Options {
+func coreOptions(m config.Music, l config.Limits) musiccore.Options {
 	o := musiccore.Defaults()
+	o.Waiters = l.Waiters
 	o.SessionLease, o.ClientLease, o.Wait, o.Retain = m.SessionLease, m.ClientLease, m.MaxWait, m.Retain
 	return o
 }
@@ -208,7 +217,7 @@ func (p *process) startService(ctx context.Context, advertise string) (*service,
 		session.Close()
 	}}
 	c := new(clock)
-	options := coreOptions(p.cfg.Music)
+	options := coreOptions(p.cfg.Music, p.cfg.Limits)
 	s.life = newLife(session, c, options, address, p.log)
 	s.life.rules = p.cfg.Music.CriticalRules()
 	s.life.show(p.registry)

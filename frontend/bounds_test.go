@@ -1,0 +1,193 @@
+package frontend
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"music/musiccore"
+)
+
+// patient is a core that keeps everybody waiting, or nobody.
+type patient struct {
+	Locks
+	waits  bool
+	asked  chan string // AS or REASON of each that got there
+	gone   chan struct{}
+	answer musiccore.Answer
+}
+
+func (p *patient) Lock(_ musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) (gone func()) {
+	p.asked <- q.Owner
+	if p.waits {
+		return func() { p.gone <- struct{}{} }
+	}
+	done(p.answer)
+	return func() {}
+}
+
+func (p *patient) Force(_ musiccore.Key, f Force, done func(musiccore.Answer)) {
+	p.asked <- f.Reason
+	done(p.answer)
+}
+
+// patientRig is a server with a critical table and such a core.
+func patientRig(t *testing.T, waits bool, change ...func(*Options)) (*rig, *patient) {
+	core := &patient{waits: waits, asked: make(chan string, 100), gone: make(chan struct{}, 100)}
+	core.answer.Grant = musiccore.Grant{Applied: true, Ref: 3, State: musiccore.Held}
+	r := newRig(t, append(change, func(o *Options) { o.Locks = core })...)
+	r.server.Tables.Set("bank", "accounts", &Critical{Key: []Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}})
+	return r, core
+}
+
+// AS and REASON have a bound, written or bound: what is longer is refused, and never gets to the core.
+func TestLabelsAreBounded(t *testing.T) {
+	bothFramings(t, func(t *testing.T, d dialect) {
+		r, core := patientRig(t, false)
+		client, _ := r.login(d)
+		for _, size := range []int{0, 1, 255, 256, 257, 4096, 30_000, 1 << 20} {
+			for _, clause := range []string{"LOCK bank.accounts WHERE id = 'x' AS ", "UNLOCK bank.accounts WHERE id = 'x' FORCE REASON "} {
+				for _, bound := range []bool{false, true} {
+					label := strings.Repeat("a", size)
+					q := &message.Query{Query: clause + "'" + label + "'", Options: &message.QueryOptions{}}
+					if bound {
+						q.Query, q.Options.PositionalValues = clause+"?", []*primitive.Value{primitive.NewValue([]byte(label))}
+					}
+					client.send(1, q)
+					if size <= 256 {
+						assert.IsType(t, &message.RowsResult{}, client.answer(1))
+						assert.Equal(t, label, <-core.asked)
+						continue
+					}
+					told := client.failure(1)
+					assert.Equal(t, primitive.ErrorCodeInvalid, told.GetErrorCode())
+					assert.Regexp(t, `^MUSIC_REFUSED: .*(max-label-size|max-statement-size)`, told.GetErrorMessage())
+					assert.Less(t, len(told.GetErrorMessage()), 300, "it is not echoed")
+				}
+			}
+		}
+		assert.Empty(t, core.asked)
+	})
+}
+
+// The texts of the lock's verbs, and of what is prepared, have a bound; a write that carries its values in its text has not.
+func TestTextsAreBounded(t *testing.T) {
+	r, core := patientRig(t, false)
+	client, backend := r.login(dialect{version: v4})
+	long := strings.Repeat(" ", 64<<10)
+	for _, text := range []string{"LOCK bank.accounts " + long + "WHERE id = 'x'", "UNLOCK bank.accounts " + long + "WHERE id = 'x' USING LOCK 3", "LIST LOCKS " + long} {
+		for _, m := range []message.Message{query(text), &message.Prepare{Query: text}} {
+			client.send(1, m)
+			assert.Regexp(t, `^MUSIC_REFUSED: .*max-statement-size`, client.failure(1).GetErrorMessage())
+		}
+	}
+	for _, text := range []string{
+		"SELECT * FROM bank.accounts " + long + "WHERE id = ? USING LOCK 3", "UPDATE bank.accounts USING LOCK ? SET v = 1 " + long + "WHERE id = 'x'",
+		"SELECT * FROM system.local " + long,
+	} {
+		client.send(1, &message.Prepare{Query: text})
+		assert.Regexp(t, `^MUSIC_REFUSED: .*max-statement-size`, client.failure(1).GetErrorMessage())
+	}
+	assert.Empty(t, core.asked)
+	relayed(client, backend, 1, &message.Prepare{Query: "SELECT * FROM b.c " + long}, preparedAs(idOf("plain")))
+}
+
+// A connection may have so many operations waiting, and no more. One that has its answer makes room.
+func TestWaitsOfAConnectionAreBounded(t *testing.T) {
+	const most = 20
+	r, core := patientRig(t, true, func(o *Options) { o.Bounds.Waits = most })
+	client, _ := r.login(dialect{version: v4})
+	for stream := range int16(2 * most) {
+		client.send(stream, query(fmt.Sprintf("LOCK bank.accounts WHERE id = 'x%d' WAIT 8s", stream)))
+	}
+	for stream := int16(most); stream < 2*most; stream++ {
+		assert.Regexp(t, `^MUSIC_UNAVAILABLE: 20 operations .*max-waits-per-connection`, client.failure(stream).GetErrorMessage())
+	}
+	assert.Len(t, core.asked, most)
+	other, _ := r.login(dialect{version: v4})
+	other.send(1, query("LOCK bank.accounts WHERE id = 'x' WAIT 8s"))
+	_ = client.Close()
+	for range most {
+		<-core.gone
+	}
+	_ = other.Close()
+	<-core.gone
+}
+
+// What is remembered of prepared statements never takes more than its bound, nor that of one connection more than its share, whatever is
+// prepared, again and by whom; and the numbers are those of what is there.
+func TestPreparedStatementsAreBounded(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const all, each = 40 * entryMemory, 15 * entryMemory
+		s := newStatements(all, each)
+		shares := []*share{nil, {}, {}, {}}
+		for range rapid.IntRange(1, 200).Draw(t, "statements") {
+			id := preparedID{byte(rapid.IntRange(0, 60).Draw(t, "id"))}
+			if rapid.Bool().Draw(t, "used") {
+				s.Get(id)
+				continue
+			}
+			p := &prepared{tables: make([]*Table, rapid.IntRange(0, 40).Draw(t, "size"))}
+			s.add(id, p, shares[rapid.IntRange(0, 3).Draw(t, "by")])
+			if got, ok := s.Get(id); !ok || got != p {
+				t.Fatal("the last one is there")
+			}
+			sum, of := 0, map[*share]int{}
+			for _, key := range s.lru.Keys() {
+				r, _ := s.lru.Peek(key)
+				sum += r.size
+				of[r.by] += r.size
+			}
+			if sum != s.size || sum > all {
+				t.Fatalf("%d bytes, counted as %d of %d", sum, s.size, all)
+			}
+			for _, by := range shares[1:] {
+				if of[by] != by.size || by.size > each || len(by.ids) > each/entryMemory {
+					t.Fatalf("share of %d bytes, counted as %d of %d, %d ids", of[by], by.size, each, len(by.ids))
+				}
+			}
+		}
+	})
+}
+
+// What clients make the proxy keep by PREPARE is, in memory, no more than the bound says: with the statements that have most to keep.
+func TestPreparedMemory(t *testing.T) {
+	const all = 16 << 20
+	for name, text := range map[string]string{
+		"markers":  "LOCK bank.locked WHERE k IN (" + strings.Repeat("?,", 30_000) + "?) AS '%d'",
+		"literals": "LOCK bank.locked WHERE k IN (" + strings.Repeat("'',", 20_000) + "'') AS '%d'",
+		"short":    "LOCK bank.locked WHERE k = ? AS '%d'",
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := dialect{version: v4}
+			m := newMemory(t, d, false)
+			m.server.Bounds.PreparedEach = all
+			m.server.prepared = newStatements(all, all)
+			m.server.Tables.Set("bank", "locked", &Critical{Key: []Column{{Name: "k", Type: "text"}}, Primary: []string{"k"}})
+			before := heap()
+			for i := range min(4*all/len(text), 20_000) {
+				require.NoError(t, feed(&m.up, d.envelope(t, 1, &message.Prepare{Query: fmt.Sprintf(text, i)})))
+			}
+			assert.Less(t, heap()-before, int64(all*5/4))
+			assert.LessOrEqual(t, m.server.prepared.size, all)
+			assert.Positive(t, m.server.prepared.Len())
+			runtime.KeepAlive(m)
+		})
+	}
+}
+
+// heap is what is held.
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var s runtime.MemStats
+	runtime.ReadMemStats(&s)
+	return int64(s.HeapAlloc)
+}

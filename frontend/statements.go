@@ -1,0 +1,125 @@
+package frontend
+
+import (
+	"math"
+	"slices"
+	"sync"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+)
+
+// statements are the prepared statements that all connections share. They are bounded by the memory that they take, not by their number:
+// those that were not used for longest are forgotten, and drivers prepare them again. A connection that prepares more than its share
+// makes room among its own.
+type statements struct {
+	all, each int // bytes
+
+	mu   sync.Mutex
+	lru  *simplelru.LRU[preparedID, remembered]
+	size int
+}
+
+// remembered is a prepared statement in memory.
+type remembered struct {
+	*prepared
+	size int
+	by   *share // who has prepared it; nil counts for nobody
+}
+
+// share is what one connection has prepared, the oldest first. Its statements' mutex guards it.
+type share struct {
+	ids  []preparedID
+	size int
+}
+
+// newStatements remembers none.
+func newStatements(all, each int) *statements {
+	s := &statements{all: all, each: each}
+	lru, err := simplelru.NewLRU(math.MaxInt, s.evicted)
+	if err != nil {
+		panic(err) // the size is a positive constant
+	}
+	s.lru = lru
+	return s
+}
+
+// evicted is told of each one that goes.
+func (s *statements) evicted(_ preparedID, r remembered) {
+	s.size -= r.size
+	if r.by != nil {
+		r.by.size -= r.size
+	}
+}
+
+// Get returns a statement.
+func (s *statements) Get(id preparedID) (*prepared, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, ok := s.lru.Get(id)
+	return r.prepared, ok
+}
+
+// Add remembers a statement for nobody in particular.
+func (s *statements) Add(id preparedID, p *prepared) { s.add(id, p, nil) }
+
+// add remembers a statement that a connection has prepared. One that is known already stays the share of who prepared it first.
+func (s *statements) add(id preparedID, p *prepared, by *share) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if old, ok := s.lru.Peek(id); ok {
+		by = old.by
+		s.lru.Remove(id)
+	}
+	if by != nil {
+		by.ids = append(slices.DeleteFunc(by.ids, func(other preparedID) bool { return other == id }), id)
+	}
+	r := remembered{prepared: p, size: p.memory(), by: by}
+	s.lru.Add(id, r)
+	s.size += r.size
+	if by != nil {
+		by.size += r.size
+		s.shrink(by)
+	}
+	for s.size > s.all && s.lru.Len() > 1 {
+		s.lru.RemoveOldest()
+	}
+}
+
+// shrink forgets the oldest of a share that is too large, but for the last one.
+func (s *statements) shrink(by *share) {
+	for len(by.ids) > 1 && (by.size > s.each || len(by.ids) > s.each/entryMemory) {
+		if r, ok := s.lru.Peek(by.ids[0]); ok && r.by == by {
+			s.lru.Remove(by.ids[0])
+		}
+		by.ids = by.ids[1:]
+	}
+}
+
+// Len is how many there are.
+func (s *statements) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lru.Len()
+}
+
+// What a statement takes of memory, at most: a syntax tree has a term for every two bytes of text.
+const (
+	entryMemory = 512 // with its place among the others
+	textMemory  = 64  // of each byte of text that is kept read
+	pairMemory  = 128 // of each column or table
+)
+
+// memory is how many bytes a statement takes, by a cautious estimate.
+func (p *prepared) memory() int {
+	n := entryMemory + pairMemory*len(p.tables)
+	if p.topology != nil {
+		n += textMemory * len(p.topology.text)
+	}
+	if p.reread != nil {
+		n += len(p.reread.text)
+	}
+	if p.section != nil {
+		n += textMemory*len(p.section.text) + pairMemory*len(p.section.columns)
+	}
+	return n
+}
