@@ -253,3 +253,16 @@ func TestOneLineForEachConnection(t *testing.T) {
 	}
 	assert.Len(t, ids, 3)
 }
+
+// Lines about clients that end as they should not are bounded, whatever many of them do; all are counted.
+func TestLinesAboutLostClientsAreSampled(t *testing.T) {
+	r := newRig(t)
+	for range endsTold + 50 {
+		client := r.dial(dialect{version: v4})
+		client.write([]byte{0x84, 0, 0, 0, 5, 0, 0, 0, 0})
+		client.failure(0)
+		_ = client.Close()
+	}
+	r.ends(endsTold)
+	assert.EqualValues(t, endsTold+50, r.server.Stats.Rejected.Load())
+}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
+	"github.com/rs/zerolog"
 )
 
 // ending is the end of a connection: the first cause wins.
@@ -90,9 +91,22 @@ func (c *conn) linger() {
 	_, _ = io.Copy(io.Discard, socket)
 }
 
-// tell logs the end of the connection, once.
+// endsTold and endsPeriod bound the lines of one level about clients that end otherwise than they should: what thousands do at once, or one
+// does again and again, must not fill the log. The metrics count all.
+const (
+	endsTold   = 100
+	endsPeriod = time.Minute
+)
+
+// sampled is a log for lines that clients cause.
+func sampled(log zerolog.Logger) zerolog.Logger {
+	burst := func() zerolog.Sampler { return &zerolog.BurstSampler{Burst: endsTold, Period: endsPeriod} }
+	return log.Sample(zerolog.LevelSampler{InfoSampler: burst(), WarnSampler: burst(), ErrorSampler: burst()})
+}
+
+// tell logs the end of the connection, once, unless there are too many.
 func (c *conn) tell(cause error) {
-	log := c.server.Log.With().Uint64("conn", c.id).Str("client", c.client.RemoteAddr().String()).Logger()
+	log := c.server.ends.With().Uint64("conn", c.id).Str("client", c.client.RemoteAddr().String()).Logger()
 	switch {
 	case errors.Is(cause, errBackendLost), errors.Is(cause, errBackendSlow):
 		c.server.Stats.Lost.Add(1)

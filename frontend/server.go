@@ -59,6 +59,7 @@ type Options struct {
 type Server struct {
 	Options
 	blocks   blocks
+	ends     zerolog.Logger // Log, for what clients cause
 	prepared *statements
 	turns    turns
 	lastID   atomic.Uint64
@@ -71,7 +72,7 @@ type Server struct {
 // NewServer makes a server that does not listen yet.
 func NewServer(o Options) *Server {
 	o.Bounds = o.Bounds.orDefault()
-	return &Server{Options: o, prepared: newStatements(o.Bounds.Prepared, o.Bounds.PreparedEach), conns: map[*conn]struct{}{}}
+	return &Server{Options: o, ends: sampled(o.Log), prepared: newStatements(o.Bounds.Prepared, o.Bounds.PreparedEach), conns: map[*conn]struct{}{}}
 }
 
 // Serve accepts clients until ctx ends or the listener fails, then drains: requests in flight are answered, connections
@@ -103,7 +104,7 @@ func (s *Server) accept(ctx context.Context, ln net.Listener) error {
 		case errors.Is(err, net.ErrClosed):
 			return fmt.Errorf("accept: %w", err)
 		case err != nil:
-			s.Log.Warn().Err(err).Msg("a client could not be accepted")
+			s.ends.Warn().Err(err).Msg("a client could not be accepted")
 			if !sleep(ctx, acceptPause) {
 				return nil
 			}
@@ -140,7 +141,7 @@ func (s *Server) admit(client net.Conn) {
 	s.mu.Unlock()
 	if full {
 		s.Stats.Rejected.Add(1)
-		s.Log.Warn().Int("max_connections", s.MaxConnections).Msg("a client was turned away: too many connections")
+		s.ends.Warn().Int("max_connections", s.MaxConnections).Msg("a client was turned away: too many connections")
 		_ = client.Close()
 		return
 	}

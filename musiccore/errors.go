@@ -37,8 +37,12 @@ var (
 	ErrUnavailable = errors.New("musiccore: lock row is unavailable")
 )
 
-// ElsewhereError is ErrElsewhere with the session that has the reference.
-type ElsewhereError struct{ Session SessionID }
+// ElsewhereError is ErrElsewhere with the session that has the reference. Ref is
+// that of the holder whom a Force has found.
+type ElsewhereError struct {
+	Session SessionID
+	Ref     LockRef
+}
 
 // Error names the session.
 func (e *ElsewhereError) Error() string {

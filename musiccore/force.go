@@ -6,14 +6,16 @@ package musiccore
 // session that lives is for that session's proxy: ElsewhereError, but not of a
 // strict table, where anybody may. The holder's
 // operations in flight still end, within Options.OpTimeout, and then hear LOST.
-// Like UNLOCK it may be answered before its LWT. reason is for the audit.
-func (c *Core) Force(now Now, op OpID, id Key, reason string) Effects {
+// Like UNLOCK it may be answered before its LWT. Where r is not 0, only the tenure
+// that it is of is ended: by the word of another proxy, which may be old. reason is
+// for the audit.
+func (c *Core) Force(now Now, op OpID, id Key, r LockRef, reason string) Effects {
 	if !c.up(now) {
 		c.answer(Answer{Op: op, Err: ErrNoSession})
 		return c.leave()
 	}
 	k := c.key(id)
-	k.force(now, ask{op: op, what: askForce, reason: reason, until: now.Boot + c.opts.Wait})
+	k.force(now, ask{op: op, what: askForce, ref: r, reason: reason, until: now.Boot + c.opts.Wait})
 	k.step(now)
 	return c.leave()
 }
@@ -22,6 +24,8 @@ func (k *key) force(now Now, a ask) {
 	switch t := k.term; {
 	case t == nil:
 		k.ask(a)
+	case t.open && !t.covers(a.ref):
+		k.c.answer(Answer{Op: a.op, Grant: Grant{Ref: a.ref, State: Released}})
 	case t.open:
 		k.forced(t.place, a)
 		k.giveBack(now, a.op, LostState)
@@ -38,7 +42,7 @@ func (k *key) toldForce(now Now, a ask) bool {
 		return true
 	}
 	ref, s, held := k.view.row.Holder()
-	if k.view.known != present || !held {
+	if k.view.known != present || !held || a.ref != 0 && a.ref != ref {
 		k.c.answer(Answer{Op: a.op, Grant: Grant{State: Released}})
 		return true
 	}
@@ -47,7 +51,7 @@ func (k *key) toldForce(now Now, a ask) bool {
 		switch {
 		case dead || k.seize:
 		case known:
-			k.c.answer(Answer{Op: a.op, Err: &ElsewhereError{Session: s}})
+			k.c.answer(Answer{Op: a.op, Err: &ElsewhereError{Session: s, Ref: ref}})
 			return true
 		default:
 			return false
@@ -60,6 +64,16 @@ func (k *key) toldForce(now Now, a ask) bool {
 	}
 	k.forceHead(now, a, ref, p)
 	return true
+}
+
+// covers reports that the tenure is that of a reference: its holder's, or another of
+// the block that is handed on. 0 names any.
+func (t *term) covers(r LockRef) bool {
+	first := t.place.ref
+	if t.reserve != nil {
+		first = min(first, t.reserve.first)
+	}
+	return r == 0 || first <= r && r <= max(t.place.ref, t.last)
 }
 
 // forceHead gives up a head that has no term here: its place, or where memory

@@ -50,7 +50,7 @@ func (c *stageClient) locks(q *Request) {
 // forces is UNLOCK … FORCE.
 func (c *stageClient) forces() {
 	core, own := c.at.core, c.ref
-	c.asks(func(n Now, op OpID) (Ticket, Effects) { return Ticket{}, core.Force(n, op, c.key, "it hangs") }, func(a Answer) {
+	c.asks(func(n Now, op OpID) (Ticket, Effects) { return Ticket{}, core.Force(n, op, c.key, 0, "it hangs") }, func(a Answer) {
 		c.granted(a)
 		c.ref = own
 	})

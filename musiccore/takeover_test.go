@@ -364,7 +364,7 @@ func TestHintLooksAndNeverGrants(t *testing.T) {
 
 func (d *desk) force() OpID {
 	op := d.op()
-	d.take(d.core.Force(d.time(), op, d.key(), "stuck"))
+	d.take(d.core.Force(d.time(), op, d.key(), 0, "stuck"))
 	return op
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"music/frontend"
@@ -52,11 +53,20 @@ func (l *locks) Force(k musiccore.Key, f frontend.Force, done func(musiccore.Ans
 	if f.Reason != "" {
 		reason += ": " + f.Reason
 	}
+	var holder atomic.Int64 // whom the core has found elsewhere
 	l.run(errand{
 		place: place{key: k},
-		here:  func(done func(musiccore.Answer)) (gone func()) { return l.forceHere(k, reason, done) },
+		here: func(done func(musiccore.Answer)) (gone func()) {
+			return l.forceHere(k, 0, reason, func(a musiccore.Answer) {
+				var elsewhere *musiccore.ElsewhereError
+				if errors.As(a.Err, &elsewhere) {
+					holder.Store(int64(elsewhere.Ref))
+				}
+				done(a)
+			})
+		},
 		there: func(ctx context.Context, at musiccore.SessionID) (musiccore.Answer, error) {
-			return l.peers.force(ctx, at, k, reason)
+			return l.peers.force(ctx, at, k, musiccore.LockRef(holder.Load()), reason)
 		},
 		once: true,
 	}, done)

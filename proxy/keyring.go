@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"sync"
-	"time"
 
 	"github.com/rs/zerolog"
 )
@@ -26,7 +25,7 @@ type keyring struct {
 
 // newKeyring reads the files, of which empty names do not count. What cannot be read is told now, not at the first connection.
 func newKeyring(build func() (*tls.Config, error), log zerolog.Logger, files ...string) (*keyring, error) {
-	k := &keyring{build: build, log: log.Sample(&zerolog.BurstSampler{Burst: complaints, Period: time.Minute})}
+	k := &keyring{build: build, log: sampled(log)}
 	for _, file := range files {
 		if file != "" {
 			k.files = append(k.files, file)

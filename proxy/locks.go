@@ -120,9 +120,9 @@ func (l *locks) unlockHere(k musiccore.Key, r musiccore.LockRef, done func(music
 }
 
 // forceHere asks this proxy's core.
-func (l *locks) forceHere(k musiccore.Key, reason string, done func(musiccore.Answer)) (gone func()) {
+func (l *locks) forceHere(k musiccore.Key, r musiccore.LockRef, reason string, done func(musiccore.Answer)) (gone func()) {
 	s, op := l.of(k), l.nextOp()
-	s.enter(op, place{}, done, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Force(now, op, k, reason) })
+	s.enter(op, place{}, done, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Force(now, op, k, r, reason) })
 	return func() { s.gone(op) }
 }
 

@@ -62,6 +62,14 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(m.refused, prometheus.CounterValue, float64(m.stats.Rejected.Load()))
 }
 
+// Bounds of who looks at the health of the proxy.
+const (
+	healthConns = 64 // at a time; one more takes the place of the oldest
+	healthRead  = 5 * time.Second
+	healthWrite = 30 * time.Second
+	healthIdle  = time.Minute
+)
+
 // serveHealth serves /metrics, /live (the process runs) and /ready (drivers are served) until ctx ends. An empty address is off.
 func serveHealth(ctx context.Context, address string, registry *prometheus.Registry, ready func() bool) error {
 	if address == "" {
@@ -71,11 +79,15 @@ func serveHealth(ctx context.Context, address string, registry *prometheus.Regis
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /live", func(w http.ResponseWriter, _ *http.Request) { answerHealth(w, true) })
 	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) { answerHealth(w, ready()) })
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	server := &http.Server{
+		Handler: mux, ReadHeaderTimeout: healthRead, ReadTimeout: healthRead, WriteTimeout: healthWrite, IdleTimeout: healthIdle,
+		MaxHeaderBytes: headersBytes,
+	}
 	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
 		return fmt.Errorf("listen for metrics: %w", err)
 	}
+	ln = newCrowd(ln, crowdBounds{strangers: healthConns, each: healthConns})
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
 	if err := server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {

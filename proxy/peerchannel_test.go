@@ -203,16 +203,22 @@ func TestAnswersAreNotReplayed(t *testing.T) {
 	require.NoError(t, s.checkRequest(one, []byte("one")))
 	old := strconv.FormatInt(time.Now().Add(-time.Minute).UnixMilli(), 10)
 	one.Header.Set(headerTime, old)
-	one.Header.Set(headerSeal, s.of(one.Method, one.URL.Path, "", old, "one"))
+	one.Header.Set(headerSeal, s.ofRequest(one, []byte("one")))
 	assert.ErrorIs(t, s.checkRequest(one, []byte("one")), errSeal, "too old")
 }
 
 // post sends a question by hand and returns the status and the text of its answer.
 func post(t *testing.T, s *station, method, path, version, body string) (int, string) {
 	t.Helper()
+	return send(t, s, method, path, http.Header{headerVersion: {version}}, body)
+}
+
+// send is post with headers of the test's own.
+func send(t *testing.T, s *station, method, path string, header http.Header, body string) (int, string) {
+	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, "http://"+s.address+path, strings.NewReader(body))
 	require.NoError(t, err)
-	r.Header.Set(headerVersion, version)
+	r.Header = header
 	w, err := http.DefaultClient.Do(r)
 	require.NoError(t, err)
 	defer func() { _ = w.Body.Close() }()
@@ -232,7 +238,7 @@ func TestQuestionsThatAreNone(t *testing.T) {
 		status                      int
 		told                        string
 	}{
-		{"POST", askBegin, "0", ask + `}`, http.StatusUpgradeRequired, "this proxy speaks version 1 of the peer protocol"},
+		{"POST", askBegin, "0", ask + `}`, http.StatusUpgradeRequired, "this proxy speaks version 2 of the peer protocol"},
 		{"POST", askBegin, "", ask + `}`, http.StatusUpgradeRequired, "peer protocol"},
 		{"POST", askBegin, peerVersion, `{`, http.StatusBadRequest, "cannot be read"},
 		{"POST", askBegin, peerVersion, strings.Repeat(" ", maxQuestion+1), http.StatusBadRequest, "too large"},
@@ -264,7 +270,7 @@ func TestAnotherVersionAnswers(t *testing.T) {
 	ref := a.held(k)
 	b.peers.client.Transport = tampered{
 		RoundTripper: b.peers.client.Transport,
-		response:     func(w *http.Response) { w.Header.Set(headerVersion, "2") },
+		response:     func(w *http.Response) { w.Header.Set(headerVersion, "3") },
 	}
 	err := b.begin(k, ref, musiccore.Put).Err
 	assert.ErrorIs(t, err, errPeer)

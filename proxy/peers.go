@@ -56,7 +56,7 @@ func newPeers(c config.Peers, keys *keyring, l *life, log zerolog.Logger, r prom
 		sessions: &l.others, self: func() musiccore.SessionID { return l.self.Load().ID() },
 		seal: seal(c.Secret), scheme: "http", client: &http.Client{Transport: transport}, options: l.options,
 		hints: hints{queues: map[musiccore.SessionID]*hintQueue{}},
-		log:   log.Sample(&zerolog.BurstSampler{Burst: complaints, Period: time.Minute}),
+		log:   sampled(log),
 		asked: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "music_peer_requests_total", Help: "What other proxies were asked, by what and whether they answered.",
 		}, []string{"asked", "answered"}),
@@ -66,6 +66,11 @@ func newPeers(c config.Peers, keys *keyring, l *life, log zerolog.Logger, r prom
 	}
 	r.MustRegister(p.asked)
 	return p
+}
+
+// sampled writes so many lines a minute that nobody can fill the log.
+func sampled(log zerolog.Logger) zerolog.Logger {
+	return log.Sample(&zerolog.BurstSampler{Burst: complaints, Period: time.Minute})
 }
 
 // close waits until nothing is sent any more. Nobody asks after it.
@@ -170,9 +175,9 @@ func (p *peers) begin(ctx context.Context, at musiccore.SessionID, k musiccore.K
 	return r.answer(k, at), err
 }
 
-// force ends the holder of a key.
-func (p *peers) force(ctx context.Context, at musiccore.SessionID, k musiccore.Key, reason string) (musiccore.Answer, error) {
-	r, err := p.ask(ctx, at, askForce, question{Key: toWire(k), Reason: reason}, p.options.Wait+networkTime)
+// force ends the tenure of a key that a reference is of, and no other: it may have ended when the question gets there.
+func (p *peers) force(ctx context.Context, at musiccore.SessionID, k musiccore.Key, ref musiccore.LockRef, reason string) (musiccore.Answer, error) {
+	r, err := p.ask(ctx, at, askForce, question{Key: toWire(k), Ref: ref, Reason: reason}, p.options.Wait+networkTime)
 	return r.answer(k, at), err
 }
 

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
 	"crypto/tls"
 	"encoding/hex"
@@ -9,6 +10,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -35,14 +37,19 @@ func (s seal) of(parts ...string) string {
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// request puts a seal on a request.
+// request puts a seal on a request, which is like that of no other.
 func (s seal) request(r *http.Request, body []byte) {
 	if s == "" {
 		return
 	}
-	at := strconv.FormatInt(time.Now().UnixMilli(), 10)
-	r.Header.Set(headerTime, at)
-	r.Header.Set(headerSeal, s.of(r.Method, r.URL.Path, r.Header.Get(headerVersion), at, string(body)))
+	r.Header.Set(headerTime, strconv.FormatInt(time.Now().UnixMilli(), 10))
+	r.Header.Set(headerNonce, rand.Text())
+	r.Header.Set(headerSeal, s.ofRequest(r, body))
+}
+
+// ofRequest is the seal of a request.
+func (s seal) ofRequest(r *http.Request, body []byte) string {
+	return s.of(r.Method, r.URL.Path, r.Header.Get(headerVersion), r.Header.Get(headerTime), r.Header.Get(headerNonce), string(body))
 }
 
 // checkRequest refuses a request that is not sealed, or was sealed long ago.
@@ -53,10 +60,33 @@ func (s seal) checkRequest(r *http.Request, body []byte) error {
 	at := r.Header.Get(headerTime)
 	ms, err := strconv.ParseInt(at, 10, 64)
 	fresh := err == nil && time.Since(time.UnixMilli(ms)).Abs() <= sealFor
-	if !s.same(r.Header, s.of(r.Method, r.URL.Path, r.Header.Get(headerVersion), at, string(body))) || !fresh {
+	if !s.same(r.Header, s.ofRequest(r, body)) || !fresh {
 		return errSeal
 	}
 	return nil
+}
+
+// nonces knows which sealed requests have come. A request is believed for twice sealFor, by clocks that differ the most; it is remembered
+// for longer. Only who knows the secret makes it remember anything. For concurrent use.
+type nonces struct {
+	mu          sync.Mutex
+	now, before map[string]struct{}
+	turned      time.Time
+}
+
+// first reports whether a request has not come before.
+func (n *nonces) first(nonce string, at time.Time) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.now == nil || at.Sub(n.turned) > 2*sealFor {
+		n.before, n.now, n.turned = n.now, map[string]struct{}{}, at
+	}
+	_, before := n.before[nonce]
+	if _, now := n.now[nonce]; now || before {
+		return false
+	}
+	n.now[nonce] = struct{}{}
+	return true
 }
 
 // response is the seal of the answer to a request.

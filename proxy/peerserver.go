@@ -23,7 +23,9 @@ import (
 // Bounds of what another proxy, or whoever pretends to be one, can make this proxy hold.
 const (
 	maxQuestion  = 1 << 20          // bytes; a routing key has 64 KiB at most
-	peerConns    = 1024             // connections at a time
+	peerConns    = 1024             // connections at a time of proxies
+	peerUnknown  = 256              // … and of those that have not asked anything yet that they may ask
+	peerEach     = 32               // … of one address
 	peerRead     = 5 * time.Second  // for a question to arrive
 	peerWrite    = 10 * time.Second // for a reply to be taken
 	peerIdle     = 3 * time.Minute  // longer than the other side keeps a connection that it does not use
@@ -36,8 +38,9 @@ type peerServer struct {
 	locks    *locks
 	session  func() musiccore.SessionID
 	seal     seal
-	log      zerolog.Logger
-	draining atomic.Bool // no more tickets and no more waiting: who asks goes on when this session has ended
+	seen     nonces
+	log      zerolog.Logger // sampled: whoever gets here can fill it
+	draining atomic.Bool    // no more tickets and no more waiting: who asks goes on when this session has ended
 }
 
 // openPeers listens for other proxies and tells the address that they dial; nobody is answered before serve. Both are empty where the
@@ -54,6 +57,7 @@ func openPeers(ctx context.Context, p config.Peers, keys *keyring) (net.Listener
 	if err != nil {
 		return nil, "", fmt.Errorf("listen for other proxies: %w", err)
 	}
+	ln = newCrowd(ln, crowdBounds{strangers: peerUnknown, each: peerEach, known: peerConns, patience: peerRead})
 	address := net.JoinHostPort(p.AdvertiseHost(), port)
 	if keys == nil {
 		return ln, address, nil
@@ -66,21 +70,11 @@ func openPeers(ctx context.Context, p config.Peers, keys *keyring) (net.Listener
 
 // serve answers on ln until ctx ends, and what is under way with it.
 func (s *peerServer) serve(ctx context.Context, ln net.Listener) {
-	var open atomic.Int64
 	server := &http.Server{
 		Handler: s.handler(), ReadHeaderTimeout: peerRead, IdleTimeout: peerIdle, MaxHeaderBytes: headersBytes,
 		ErrorLog:    log.New(io.Discard, "", 0),
 		BaseContext: func(net.Listener) context.Context { return ctx },
-		ConnState: func(c net.Conn, state http.ConnState) {
-			switch state {
-			case http.StateNew:
-				if open.Add(1) > peerConns {
-					_ = c.Close()
-				}
-			case http.StateClosed, http.StateHijacked:
-				open.Add(-1)
-			}
-		},
+		ConnContext: withGuest,
 	}
 	var closing sync.WaitGroup
 	closing.Go(func() {
@@ -122,6 +116,7 @@ func (s *peerServer) answer(w http.ResponseWriter, r *http.Request, f func(conte
 		status, told = s.reply(r, body, f)
 	}
 	if status != http.StatusOK {
+		w.Header().Set("Connection", "close") // who does not know how to ask is not kept
 		s.log.Warn().Str("peer", r.RemoteAddr).Str("asked", r.URL.Path).Int("status", status).Bytes("told", told).Msg("a question of another proxy was refused")
 	}
 	_ = control.SetWriteDeadline(time.Now().Add(peerWrite))
@@ -136,6 +131,12 @@ func (s *peerServer) answer(w http.ResponseWriter, r *http.Request, f func(conte
 func (s *peerServer) reply(r *http.Request, body []byte, f func(context.Context, question) reply) (status int, told []byte) {
 	if err := s.seal.checkRequest(r, body); err != nil {
 		return http.StatusUnauthorized, []byte(err.Error())
+	}
+	if s.seal != "" && !s.seen.first(r.Header.Get(headerNonce), time.Now()) {
+		return http.StatusUnauthorized, []byte("this question has been asked before")
+	}
+	if !welcomed(r.Context()) {
+		return http.StatusServiceUnavailable, []byte("too many connections of other proxies")
 	}
 	var q question
 	if err := json.Unmarshal(body, &q); err != nil {
@@ -186,7 +187,9 @@ func (s *peerServer) begin(ctx context.Context, q question) reply {
 
 // force ends the holder here; who asked, and why, is in its reason.
 func (s *peerServer) force(ctx context.Context, q question) reply {
-	return replyTo(await(ctx, func(done func(musiccore.Answer)) (gone func()) { return s.locks.forceHere(q.Key.key(), q.Reason, done) }))
+	return replyTo(await(ctx, func(done func(musiccore.Answer)) (gone func()) {
+		return s.locks.forceHere(q.Key.key(), q.Ref, q.Reason, done)
+	}))
 }
 
 func (s *peerServer) hint(_ context.Context, q question) reply {

@@ -13,12 +13,13 @@ import (
 
 // peerVersion is the version of what proxies say to each other. Each message carries it, and a proxy refuses every other: all of a
 // cluster run releases of one version.
-const peerVersion = "1"
+const peerVersion = "2"
 
 // Headers of the channel between proxies.
 const (
 	headerVersion = "Music-Peer-Version"
-	headerTime    = "Music-Peer-Time" // of a request, Unix milliseconds
+	headerTime    = "Music-Peer-Time"  // of a request, Unix milliseconds
+	headerNonce   = "Music-Peer-Nonce" // of a sealed request, never the same again
 	headerSeal    = "Music-Peer-Seal"
 )
 

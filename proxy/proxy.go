@@ -29,6 +29,7 @@ func Run(ctx context.Context, cfg config.Config, log zerolog.Logger, beside ...p
 	stats := &frontend.Stats{}
 	p := &process{cfg: cfg, log: log, registry: newRegistry(stats)}
 	p.registry.MustRegister(beside...)
+	checkFiles(cfg.Limits.MaxConnections, log)
 	var err error
 	if p.home, err = newHome(cfg.Cassandra, log); err != nil {
 		return err
@@ -258,7 +259,7 @@ func (p *process) startService(ctx context.Context, advertise string) (*service,
 		p.log.Info().Msg("peer-listen is not set: where other proxies serve this cluster too, they cannot ask this one for its locks")
 		return s, nil
 	}
-	s.asked = &peerServer{locks: s.locks, session: s.locks.peers.self, seal: seal(p.cfg.Peers.Secret), log: p.log}
+	s.asked = &peerServer{locks: s.locks, session: s.locks.peers.self, seal: seal(p.cfg.Peers.Secret), log: sampled(p.log)}
 	s.answering.Go(func() { s.asked.serve(commands, ln) })
 	return s, nil
 }
