@@ -87,7 +87,7 @@ func (s *sim) operator(x *chance) {
 	k, p := s.keys[x.n(len(s.keys))], s.proxies[x.n(len(s.proxies))]
 	if x.strikes(forces, 3) {
 		force := func(p *proxy, wait func(Answer)) {
-			p.take(p.core.Force(p.time(), p.op(k, 0, wait), k, "test"))
+			p.take(p.core.Force(p.time(), p.op(k, 0, wait), k, 0, "test"))
 		}
 		s.call(x, p, force, func(_ *proxy, a Answer) {
 			s.metIf(a.Err == nil && a.Grant.Applied, forcedHead)
