@@ -89,6 +89,8 @@ type Limits struct {
 	PreparedEach     Size          // of that, for those of one connection
 	Waiters          int           // that wait for one key
 	Waits            int           // operations of one connection that wait for the locks
+	Messages         Size          // of all messages that are held; 0 = a quarter of what Go may use, or 1 GiB
+	MessageTimeout   time.Duration // for the rest of a message that has begun
 	HandshakeTimeout time.Duration // from accept to a finished login
 	BackendTimeout   time.Duration // silence of Cassandra while it owes an answer, after which it counts as lost
 	ShutdownTimeout  time.Duration // from SIGTERM to the end, whatever is still in flight
@@ -124,6 +126,7 @@ func Default() Config {
 			PreparedEach:     8 * mebibyte,
 			Waiters:          10000,
 			Waits:            2000,
+			MessageTimeout:   30 * time.Second,
 			HandshakeTimeout: 10 * time.Second,
 			BackendTimeout:   65 * time.Second,
 			ShutdownTimeout:  10 * time.Second,

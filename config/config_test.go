@@ -117,6 +117,8 @@ max-prepared-size: 3MiB
 max-prepared-per-connection: 1MiB
 max-waiters-per-key: 4
 max-waits-per-connection: 5
+max-message-memory: 1GiB
+message-timeout: 7s
 handshake-timeout: 3s
 backend-timeout: 20s
 shutdown-timeout: 0s
@@ -144,9 +146,10 @@ log-format: text
 		},
 		Limits: config.Limits{
 			MaxConnections: 20, MaxFrameSize: 1 << 20, Label: 100, Statement: 2 << 10, Prepared: 3 << 20, PreparedEach: 1 << 20, Waiters: 4, Waits: 5,
+			Messages: 1 << 30, MessageTimeout: 7 * time.Second,
 			HandshakeTimeout: 3 * time.Second, BackendTimeout: 20 * time.Second,
 		},
-		Log:    config.Log{Level: "trace", Format: "text"},
+		Log: config.Log{Level: "trace", Format: "text"},
 	}
 	c, err := load(t, []string{"--config", path}, nil)
 	require.NoError(t, err)

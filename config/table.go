@@ -161,6 +161,14 @@ func limitSettings() []setting {
 			field: func(c *Config) field { return number(&c.Limits.Waits, 1, 32768) },
 		},
 		{
+			name: "max-message-memory", usage: "memory of all messages that are held at a time: gathered, or waiting for a lock; beyond it reading waits; 0 = a quarter of GOMEMLIMIT (which is 90% of the cgroup's limit where it is not set), or 1GiB where there is none",
+			field: func(c *Config) field { return size(&c.Limits.Messages, 0, 1024*gibibyte) },
+		},
+		{
+			name: "message-timeout", usage: "time in which the rest of a message has to arrive that a client has begun",
+			field: func(c *Config) field { return duration(&c.Limits.MessageTimeout, 100*time.Millisecond, time.Hour) },
+		},
+		{
 			name: "handshake-timeout", usage: "time that a client has from connecting to the end of its login",
 			field: func(c *Config) field {
 				return duration(&c.Limits.HandshakeTimeout, 100*time.Millisecond, 10*time.Minute)

@@ -11,11 +11,12 @@ type Bounds struct {
 	Prepared     int // bytes of what is remembered of all prepared statements
 	PreparedEach int // … and of those that one connection has prepared
 	Waits        int // operations of a connection that wait for the core
+	Messages     int // bytes of messages that are held, of all connections
 }
 
 // defaultBounds are those of package config.
 func defaultBounds() Bounds {
-	return Bounds{Label: 256, Statement: 64 << 10, Prepared: 64 << 20, PreparedEach: 8 << 20, Waits: 2000}
+	return Bounds{Label: 256, Statement: 64 << 10, Prepared: 64 << 20, PreparedEach: 8 << 20, Waits: 2000, Messages: 1 << 30}
 }
 
 // orDefault fills in what is zero.
@@ -23,6 +24,7 @@ func (b Bounds) orDefault() Bounds {
 	d := defaultBounds()
 	for _, field := range []struct{ at, from *int }{
 		{&b.Label, &d.Label}, {&b.Statement, &d.Statement}, {&b.Prepared, &d.Prepared}, {&b.PreparedEach, &d.PreparedEach}, {&b.Waits, &d.Waits},
+		{&b.Messages, &d.Messages},
 	} {
 		if *field.at == 0 {
 			*field.at = *field.from

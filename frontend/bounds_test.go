@@ -22,14 +22,17 @@ type patient struct {
 	asked  chan string // AS or REASON of each that got there
 	gone   chan struct{}
 	answer musiccore.Answer
+	list   []musiccore.Listing
 }
+
+func (p *patient) List(musiccore.Key) ([]musiccore.Listing, []string) { return p.list, nil }
 
 func (p *patient) Lock(_ musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) (gone func()) {
 	p.asked <- q.Owner
 	if p.waits {
 		return func() { p.gone <- struct{}{} }
 	}
-	done(p.answer)
+	go done(p.answer)
 	return func() {}
 }
 

@@ -21,6 +21,7 @@ var (
 	errBackendSlow  = errors.New("no answer from Cassandra for too long")
 	errClientSlow   = errors.New("client does not read its answers")
 	errLoginSlow    = errors.New("client does not finish its login")
+	errClientLate   = errors.New("a message has begun and is not finished in time (message-timeout)")
 	errDrained      = errors.New("proxy is shutting down")
 	errPanic        = errors.New("internal error")
 )
@@ -78,6 +79,8 @@ type owed struct {
 	ops     ops
 	rights  rights
 	guesses guesses
+	kept    atomic.Int64  // bytes of requests that wait for the core
+	listing sync.Mutex    // held while an answer is made whose size nobody knows before
 	awaited atomic.Bool   // up waits until nothing is owed to the client …
 	settled chan struct{} // … and looks again after each of these
 }
@@ -103,6 +106,8 @@ func newConn(s *Server, client net.Conn) *conn {
 	c.ending.done = make(chan struct{})
 	c.settled, c.guesses.turn = make(chan struct{}, 1), make(chan struct{}, 1)
 	c.up.conn, c.up.role, c.up.in = c, (*requests)(c), newInbound(client, &s.blocks)
+	c.up.in.account = c.account()
+	c.up.gathered, c.down.gathered = c.account(), c.account()
 	c.down.conn, c.down.role, c.down.out = c, (*responses)(c), newOutbound(client)
 	return c
 }
@@ -123,8 +128,13 @@ func (c *conn) serve() error {
 	c.abandon()
 	c.children.Wait()
 	c.up.in.close()
+	c.up.gathered.clear()
+	c.down.gathered.clear()
 	return cause
 }
+
+// account is for what somebody of the connection holds.
+func (c *conn) account() account { return account{budget: c.server.held, done: c.ending.done} }
 
 // open waits for the client's first bytes, which decide whether there will be a backend connection at all: a client that
 // says nothing, or speaks a version that nobody does, costs Cassandra nothing.
@@ -165,6 +175,7 @@ func (c *conn) open() error {
 	c.backend = backend
 	c.up.out = newOutbound(backend)
 	c.down.in = newInbound(backend, &c.server.blocks)
+	c.down.in.account = c.account()
 	return nil
 }
 

@@ -3,7 +3,9 @@ package frontend
 import (
 	"errors"
 	"fmt"
+	"net"
 	"sync/atomic"
+	"time"
 )
 
 // errMalformed ends a connection whose peer does not keep to the protocol's framing.
@@ -38,10 +40,15 @@ type direction struct {
 	put   []byte // what goes out before the run
 	left  int    // bytes of an envelope under way that are still to come and to be forwarded
 
-	gather []byte // v5: the envelope under way that is collected because it has to be looked at whole
-	judged bool   // v5: … and that has been judged by its first part
+	gather   []byte // v5: the envelope under way that is collected because it has to be looked at whole
+	gathered account
+	judged   bool // v5: … and that has been judged by its first part
+
+	ended  uint64 // envelopes that have been dealt with
+	waited int64  // ns, for the rest of the envelope that came after them
 
 	reads atomic.Uint64 // how often something has arrived; for other goroutines to see
+	since atomic.Int64  // wall clock in ns, less waited: the rest of an envelope is waited for; 0: of none; likewise
 }
 
 // run carries until either socket fails; it returns why, io.EOF when the peer of in has closed. After a deadline it can be
@@ -49,7 +56,11 @@ type direction struct {
 func (d *direction) run() error {
 	for {
 		d.start = d.in.r
+		before := d.ended
 		want, err := d.take()
+		if d.ended != before {
+			d.waited = 0
+		}
 		if flushErr := d.flush(); err == nil {
 			err = flushErr
 		}
@@ -57,14 +68,34 @@ func (d *direction) run() error {
 			return err
 		}
 		d.role.flushed()
-		for len(d.in.window()) < want {
-			if err := d.in.fill(want); err != nil {
-				return err
-			}
-			d.reads.Add(1)
+		if err := d.arrive(want); err != nil {
+			return err
 		}
 	}
 }
+
+// arrive waits until so many bytes are there. How long the rest of an envelope is waited for others can see.
+func (d *direction) arrive(want int) (err error) {
+	waiting := false
+	for err == nil && len(d.in.window()) < want {
+		if !waiting && d.inside() {
+			waiting = true
+			defer d.wait()()
+		}
+		if err = d.in.fill(want); err == nil {
+			d.reads.Add(1)
+		}
+	}
+	return err
+}
+
+// wait begins to wait for the rest of an envelope, or for room for it; ended is to be called after that.
+func (d *direction) wait() (ended func()) {
+	d.since.Store(time.Now().UnixNano() - d.waited)
+	return d.noWait
+}
+
+func (d *direction) noWait() { d.waited = time.Now().UnixNano() - d.since.Swap(0) }
 
 // inside tells whether an envelope has been begun and not ended.
 func (d *direction) inside() bool { return d.left > 0 || d.gather != nil || d.in.r < d.in.w }
@@ -108,6 +139,7 @@ func (d *direction) takeEnvelope() (size, want int, err error) {
 	}
 	d.keep()
 	err = d.role.perform(e)
+	d.ended++
 	d.drop(len(e.raw))
 	return len(e.raw), 1, err
 }
@@ -141,6 +173,9 @@ func (d *direction) pass(b []byte) int {
 	n := min(d.left, len(b))
 	d.left -= n
 	d.in.r += n
+	if d.left == 0 {
+		d.ended++
+	}
 	return n
 }
 
@@ -223,6 +258,7 @@ func (d *direction) takeWhole(payload []byte, size int) error {
 			return err
 		}
 	}
+	d.ended++
 	if !w.split {
 		d.in.r += size
 		return nil
@@ -282,6 +318,9 @@ func (d *direction) takePart(payload []byte, size int) error {
 		}
 		d.left -= len(payload)
 		d.in.r += size
+		if d.left == 0 {
+			d.ended++
+		}
 		return nil
 	}
 	if d.gather == nil && len(payload) >= headerSize {
@@ -296,8 +335,23 @@ func (d *direction) takePart(payload []byte, size int) error {
 	}
 	d.keep()
 	d.drop(size)
-	d.gather = append(d.gather, payload...)
+	if err := d.collect(payload); err != nil {
+		return err
+	}
 	return d.takeGathered()
+}
+
+// collect adds a part to the envelope under way, as soon as the budget has room for it.
+func (d *direction) collect(part []byte) error {
+	const slack = 2 // append takes more than it needs
+	ended := d.wait()
+	ok := d.gathered.grow(slack * (len(d.gather) + len(part)))
+	ended()
+	if !ok {
+		return net.ErrClosed
+	}
+	d.gather = append(d.gather, part...)
+	return nil
 }
 
 // judgePart judges an envelope by its first part. Of one that is forwarded the rest is to come.
@@ -343,6 +397,10 @@ func (d *direction) takeGathered() error {
 		err = d.role.perform(e)
 	}
 	d.gather, d.judged = nil, false
+	d.gathered.clear()
+	if d.left == 0 {
+		d.ended++
+	}
 	return err
 }
 

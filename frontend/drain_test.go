@@ -113,7 +113,7 @@ func TestDrainHasADeadline(t *testing.T) {
 
 // A message that is never finished does not hold up the end: however much of it is there, and whichever way it would go.
 func TestDrainDoesNotWaitForHalfAMessage(t *testing.T) {
-	everyDialect(t, func(t *testing.T, d dialect) {
+	bothFramings(t, func(t *testing.T, d dialect) {
 		r := newRig(t, func(o *Options) { o.DrainTimeout = time.Hour })
 		for _, size := range []int{10, 400_000} {
 			for _, text := range []string{"SELECT a FROM b.c WHERE d = ?", "LIST LOCKS"} { // forwarded in pieces, or collected

@@ -57,7 +57,7 @@ func (c *conn) farewell(cause error) {
 	case errors.As(cause, &v):
 		c.post(errorEnvelope(v.version, v.stream, v.failure))
 	case c.loggedIn.Load():
-		for _, told := range []error{errBackendLost, errBackendSlow, errDrained, errPanic} {
+		for _, told := range []error{errBackendLost, errBackendSlow, errClientLate, errDrained, errPanic} {
 			if errors.Is(cause, told) {
 				c.giveUp(told)
 			}

@@ -50,7 +50,9 @@ func (c *conn) fence(h header, s section, q request, emit func([]byte)) *Failure
 // begin gets the stamp of an operation and sends it, at once or when the key has been synchronised.
 func (c *conn) begin(k kept, kind musiccore.Kind, emit func([]byte)) *Failure {
 	id := c.ops.add(k.header.stream)
+	n := k.size()
 	later := func(a musiccore.Answer) {
+		c.keep(-n)
 		c.guard(func() {
 			c.stampedLate(id, k, a)
 			c.ops.remove(id)
@@ -59,6 +61,7 @@ func (c *conn) begin(k kept, kind musiccore.Kind, emit func([]byte)) *Failure {
 	}
 	a, ok := c.server.Locks.Begin(k.request.key, k.request.ref, kind, later)
 	if !ok {
+		c.keep(n)
 		return nil
 	}
 	c.ops.remove(id)
@@ -95,6 +98,15 @@ type kept struct {
 	before  []byte // of the body: the text without our clause, or Cassandra's id
 	request request
 	fenced  fenced
+}
+
+// size is what a request takes of memory while it waits.
+func (k *kept) size() int { return len(k.before) + k.request.parameters.size() }
+
+// keep counts bytes of requests that wait for the core: where they are too many, the connection is not read on.
+func (c *conn) keep(n int) {
+	c.kept.Add(int64(n))
+	c.server.held.give(-n)
 }
 
 // keepFor makes of a request what will be sent, in memory of its own.
@@ -171,9 +183,15 @@ func (c *conn) performFenced(e envelope, f *fenced) error {
 		}
 		return err
 	}
+	n := len(e.raw)
+	c.down.out.room(c.ending.done)
+	if !c.server.held.acquire(n, c.ending.done) {
+		c.server.held.take(n) // given back all the same
+	}
 	e.raw = bytes.Clone(e.raw)
 	c.streams.end(e.stream) // Cassandra owes nothing more
 	c.answerLater(e.stream, func() []byte {
+		defer c.server.held.give(n)
 		if wait != nil {
 			verdict = wait()
 		}

@@ -1,5 +1,7 @@
 package frontend
 
+import "time"
+
 // looks is how often in BackendTimeout the server looks whether anything moves on a connection.
 const looks = 8
 
@@ -25,6 +27,14 @@ func (c *conn) look() {
 		c.end(errClientSlow)
 	case h.backendStill > looks:
 		c.end(errBackendSlow)
+	}
+}
+
+// lookLate ends the connection if the rest of a message has been waited for too long: whoever begins messages and does not finish them
+// makes the proxy hold them.
+func (c *conn) lookLate() {
+	if since := c.up.since.Load(); since != 0 && time.Since(time.Unix(0, since)) > c.server.MessageTimeout {
+		c.end(errClientLate)
 	}
 }
 

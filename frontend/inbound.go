@@ -59,12 +59,14 @@ type inbound struct {
 	buf  []byte // of blocks, unless an envelope was too large for that
 	r, w int    // the window is buf[r:w]
 
+	account // of buf, where a message that has begun is waited for
+
 	n        int // result of the last attempt
 	err      error
 	readable func(fd uintptr) bool // attempt, bound once: a closure for each read would allocate
 }
 
-// newInbound makes the reader of a socket. It holds no buffer until the first bytes arrive.
+// newInbound makes the reader of a socket. It holds no buffer until the first bytes arrive. What it then holds is taken of its account.
 func newInbound(conn net.Conn, blocks *blocks) *inbound {
 	in := &inbound{conn: conn, blocks: blocks}
 	if sc, ok := conn.(syscall.Conn); ok {
@@ -82,7 +84,9 @@ func (in *inbound) window() []byte { return in.buf[in.r:in.w] }
 // fill blocks until at least one more byte is in the window. want is how many are waited for, more than there are: room for
 // them is made as they arrive, never by what a header claims. It returns io.EOF when the peer has closed, or the error of the socket.
 func (in *inbound) fill(want int) error {
-	in.makeRoom(want)
+	if !in.makeRoom(want) {
+		return net.ErrClosed
+	}
 	if in.raw == nil {
 		return in.fillWrapped(want)
 	}
@@ -112,6 +116,9 @@ func (in *inbound) fillWrapped(want int) error {
 	if in.buf != nil {
 		into = in.buf[in.w:]
 	}
+	if in.w > 0 {
+		in.note(len(in.buf))
+	}
 	n, err := in.conn.Read(into)
 	if n == 0 {
 		return err
@@ -134,6 +141,9 @@ func (in *inbound) attempt(fd uintptr) bool {
 			continue
 		case errors.Is(err, syscall.EAGAIN):
 			in.release()
+			if in.buf != nil {
+				in.note(len(in.buf))
+			}
 			return false
 		}
 		in.n, in.err = max(n, 0), err
@@ -141,31 +151,40 @@ func (in *inbound) attempt(fd uintptr) bool {
 	}
 }
 
-// makeRoom moves the window to the front, and finds a larger buffer when it is full and still too small.
-func (in *inbound) makeRoom(want int) {
+// makeRoom moves the window to the front, and finds a larger buffer when it is full and still too small, as soon as the budget has room
+// for it. It is false where the connection has ended first.
+func (in *inbound) makeRoom(want int) bool {
 	if in.r == in.w {
 		in.r, in.w = 0, 0
 		if len(in.buf) > blockSize {
 			in.release()
 		}
-		return
+		return true
 	}
 	if in.r > 0 {
 		copy(in.buf, in.buf[in.r:in.w])
 		in.r, in.w = 0, in.w-in.r
 	}
 	if in.w < len(in.buf) {
-		return
+		return true
+	}
+	size := largeSize
+	if len(in.buf) >= largeSize {
+		size = max(min(2*len(in.buf), want), largeSize+1)
+	}
+	if !in.grow(size) {
+		return false
 	}
 	var grown []byte
-	if len(in.buf) < largeSize {
+	if size == largeSize {
 		grown = in.blocks.borrow(largeSize)
 	} else {
-		grown = make([]byte, max(min(2*len(in.buf), want), largeSize+1))
+		grown = make([]byte, size)
 	}
 	copy(grown, in.buf[:in.w])
 	in.blocks.giveBack(in.buf)
 	in.buf = grown
+	return true
 }
 
 func (in *inbound) hold() {
@@ -179,6 +198,7 @@ func (in *inbound) release() {
 	if in.buf != nil && in.w == 0 {
 		in.blocks.giveBack(in.buf)
 		in.buf = nil
+		in.clear()
 	}
 }
 

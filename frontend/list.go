@@ -50,7 +50,12 @@ func (a *admission) list() *Failure {
 		only.Table = s.critical.ID
 	}
 	c.server.Stats.count(c, h.opcode, Answered)
-	c.answerLater(h.stream, func() []byte { return c.listEnvelope(h.stream, only) })
+	c.answerLater(h.stream, func() []byte {
+		c.listing.Lock() // one at a time is made, and none for who does not read
+		defer c.listing.Unlock()
+		c.down.out.room(c.ending.done)
+		return c.listEnvelope(h.stream, only)
+	})
 	return nil
 }
 

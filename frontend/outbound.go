@@ -57,12 +57,17 @@ func (o *outbound) post(b []byte) {
 
 // room blocks until the peer has taken what is posted, where that is much, or until done.
 func (o *outbound) room(done <-chan struct{}) {
+	waited := false
 	for o.backlog.Load() > maxPosted {
 		select {
 		case <-o.emptied:
+			waited = true
 		case <-done:
 			return
 		}
+	}
+	if waited {
+		o.tellEmptied() // others may wait, too
 	}
 }
 
@@ -89,11 +94,15 @@ func (o *outbound) writePosted() {
 	o.posted = nil
 	o.backlog.Store(0)
 	o.postMu.Unlock()
+	o.tellEmptied()
+	o.write(b)
+}
+
+func (o *outbound) tellEmptied() {
 	select {
 	case o.emptied <- struct{}{}:
 	default:
 	}
-	o.write(b)
 }
 
 func (o *outbound) write(b []byte) {

@@ -180,6 +180,12 @@ type plan struct {
 // perform carries out the plan of the request that judge has just kept back. Its custom payload goes along wherever it goes on.
 func (r *requests) perform(e envelope) error {
 	c := (*conn)(r)
+	if c.down.out.backlog.Load() > maxPosted { // no answer is made for who does not read
+		if err := c.up.flush(); err != nil {
+			return err
+		}
+		c.down.out.room(c.ending.done)
+	}
 	if e.flags.Contains(primitive.HeaderFlagCustomPayload) {
 		e.payload = c.payload(e)
 	}
@@ -204,6 +210,9 @@ func (c *conn) payload(e envelope) []byte {
 func (r *requests) flushed() {
 	r.sample.flushed()
 	r.down.out.room(r.ending.done)
+	if r.kept.Load() > 0 {
+		r.server.held.acquire(0, r.ending.done)
+	}
 	if r.limit.Load() != 0 && !r.up.inside() {
 		_ = r.client.SetReadDeadline(time.Now())
 	}

@@ -47,6 +47,7 @@ type Options struct {
 	MaxConnections   int
 	MaxFrame         int           // bytes of one message of a client
 	HandshakeTimeout time.Duration // from connection to login
+	MessageTimeout   time.Duration // for the rest of a message that has begun, while it is waited for; 0: for ever
 	BackendTimeout   time.Duration // Cassandra says nothing for so long while it owes an answer: it is lost
 	DrainTimeout     time.Duration // after the end of Serve's context, for what is in flight
 	MaxWait          time.Duration // a LOCK is answered within this, for a driver of unknown patience
@@ -59,6 +60,7 @@ type Options struct {
 type Server struct {
 	Options
 	blocks   blocks
+	held     *budget
 	ends     zerolog.Logger // Log, for what clients cause
 	prepared *statements
 	turns    turns
@@ -72,7 +74,7 @@ type Server struct {
 // NewServer makes a server that does not listen yet.
 func NewServer(o Options) *Server {
 	o.Bounds = o.Bounds.orDefault()
-	return &Server{Options: o, ends: sampled(o.Log), prepared: newStatements(o.Bounds.Prepared, o.Bounds.PreparedEach), conns: map[*conn]struct{}{}}
+	return &Server{Options: o, held: newBudget(o.Bounds.Messages), ends: sampled(o.Log), prepared: newStatements(o.Bounds.Prepared, o.Bounds.PreparedEach), conns: map[*conn]struct{}{}}
 }
 
 // Serve accepts clients until ctx ends or the listener fails, then drains: requests in flight are answered, connections
@@ -193,18 +195,27 @@ func (s *Server) drain(over <-chan struct{}) {
 	}
 }
 
-// watch looks at every connection, looks times in BackendTimeout.
-func (s *Server) watch(over <-chan struct{}) {
-	if s.BackendTimeout <= 0 {
-		<-over
-		return
+// every ticks, unless d is 0.
+func every(d time.Duration) (ticks <-chan time.Time, stop func()) {
+	if d <= 0 {
+		return nil, func() {}
 	}
-	ticker := time.NewTicker(s.BackendTimeout / looks)
-	defer ticker.Stop()
+	ticker := time.NewTicker(d)
+	return ticker.C, ticker.Stop
+}
+
+// watch looks at every connection, looks times in BackendTimeout and in MessageTimeout.
+func (s *Server) watch(over <-chan struct{}) {
+	backend, stop := every(s.BackendTimeout / looks)
+	defer stop()
+	message, stop := every(s.MessageTimeout / looks)
+	defer stop()
 	for {
 		select {
-		case <-ticker.C:
+		case <-backend:
 			s.each((*conn).look)
+		case <-message:
+			s.each((*conn).lookLate)
 		case <-over:
 			return
 		}

@@ -5,8 +5,10 @@ package proxy
 import (
 	"context"
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
+	"runtime/debug"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -111,7 +113,8 @@ func (p *process) options(advertise netip.AddrPort, stats *frontend.Stats) front
 		Bounds:         bounds(p.cfg.Limits),
 		MaxConnections: p.cfg.Limits.MaxConnections, MaxFrame: int(p.cfg.Limits.MaxFrameSize),
 		HandshakeTimeout: p.cfg.Limits.HandshakeTimeout, BackendTimeout: p.cfg.Limits.BackendTimeout,
-		DrainTimeout: p.cfg.Limits.ShutdownTimeout, MaxWait: p.cfg.Music.MaxWait,
+		MessageTimeout: p.cfg.Limits.MessageTimeout,
+		DrainTimeout:   p.cfg.Limits.ShutdownTimeout, MaxWait: p.cfg.Music.MaxWait,
 		Log: p.log, Stats: stats,
 	}
 }
@@ -120,7 +123,20 @@ func (p *process) options(advertise netip.AddrPort, stats *frontend.Stats) front
 func bounds(l config.Limits) frontend.Bounds {
 	return frontend.Bounds{
 		Label: int(l.Label), Statement: int(l.Statement), Prepared: int(l.Prepared), PreparedEach: int(l.PreparedEach), Waits: l.Waits,
+		Messages: messageMemory(l, debug.SetMemoryLimit(-1)),
 	}
+}
+
+// messageMemory is what messages may take where Go may use so much.
+func messageMemory(l config.Limits, limit int64) int {
+	const noLimit, share, otherwise = math.MaxInt64, 4, 1 << 30
+	switch {
+	case l.Messages > 0:
+		return int(l.Messages)
+	case limit == noLimit:
+		return otherwise
+	}
+	return int(max(limit/share, int64(l.MaxFrameSize)))
 }
 
 // serve listens for drivers and serves them until ctx ends: while the home node answers, where m follows it.

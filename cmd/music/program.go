@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
@@ -105,6 +106,9 @@ func (p program) serveUntilSignal(cfg config.Config) error {
 	log, err := newLogger(cfg.Log, lines)
 	if err != nil {
 		return err
+	}
+	if _, err := memlimit.Set(); err != nil {
+		log.Warn().Err(err).Msg("the memory limit of the cgroup could not be read")
 	}
 	signal.Ignore(syscall.SIGPIPE) // a log that nobody reads any more is no reason to end
 	defer passOver(log, syscall.SIGHUP)()
