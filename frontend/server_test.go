@@ -30,8 +30,9 @@ func (f failing) Close() error              { return nil }
 func TestListenerThatFails(t *testing.T) {
 	lines := &logged{lines: make(chan map[string]any, 10)}
 	r := newRig(t)
-	s := NewServer(r.server.Options)
-	s.Log = s.Log.Output(lines)
+	o := r.server.Options
+	o.Log = o.Log.Output(lines)
+	s := NewServer(o)
 	f := failing{errs: make(chan error, 3)}
 	f.errs <- errors.New("too many open files")
 	f.errs <- errors.New("too many open files")
