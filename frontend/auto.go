@@ -8,7 +8,7 @@ import (
 	"music/musiccore"
 )
 
-// auto tells whether a write without a lock has a section of its own (DESIGN.md 4, unlocked=auto).
+// auto tells whether a write without a lock has a section of its own (docs/design.md 4, unlocked=auto).
 func (s *section) auto() bool { return s.unfenced() && s.critical.Unlocked == Auto }
 
 // alone carries out a write that came without a reference in a section of its own: it takes the lock, sends what under makes of it, and

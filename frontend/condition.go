@@ -17,7 +17,7 @@ const (
 )
 
 // conditional is a write with IF under a lock: the rows that its conditions are about are read, the conditions tried, and the write is sent
-// if all of them hold (DESIGN.md 4). The lock keeps everybody else from the key meanwhile; turns keeps other conditional writes of its own
+// if all of them hold (docs/design.md 4). The lock keeps everybody else from the key meanwhile; turns keeps other conditional writes of its own
 // holder. What is asked, read and told is what Cassandra asks, reads and tells (5.0: CQL3CasRequest).
 type conditional struct {
 	parts    []section          // its statements, in memory of their own

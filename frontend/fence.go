@@ -279,7 +279,7 @@ func (f *fenced) leave() {
 	}
 }
 
-// lateShare is the last part of a lease in which an operation is warned: a fifth (DESIGN.md 5).
+// lateShare is the last part of a lease in which an operation is warned: a fifth (docs/design.md 5).
 const lateShare = 5
 
 // hurry warns a client that nearly lost its lock: its next pause may be longer.
@@ -328,7 +328,7 @@ type outcome struct {
 	forgotten bool // Cassandra does not know the prepared id any more
 }
 
-// outcome reads an answer (PROTOCOL.md 1, End): acknowledged, certainly refused, or unknown.
+// outcome reads an answer (docs/protocol.md 3.7, End): acknowledged, certainly refused, or unknown.
 func (c *conn) outcome(e envelope) (outcome, error) {
 	if e.opcode == primitive.OpCodeResult {
 		return outcome{what: musiccore.OutcomeAcked}, nil

@@ -94,7 +94,7 @@ func (c *conn) releaseFirst(stream int16, k musiccore.Key, ref musiccore.LockRef
 	})
 }
 
-// updateColumns are the columns that stand before those that a SELECT … FOR UPDATE asks for (DESIGN.md 5).
+// updateColumns are the columns that stand before those that a SELECT … FOR UPDATE asks for (docs/design.md 5).
 func updateColumns(t *Table) []*message.ColumnMetadata {
 	return slices.Clip(grantColumns(t)[:3])
 }

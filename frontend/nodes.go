@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Node is a node of the cluster, other than the home node, that has a proxy: drivers are shown the proxy in its place (DESIGN.md 3).
+// Node is a node of the cluster, other than the home node, that has a proxy: drivers are shown the proxy in its place (docs/design.md 3).
 type Node struct {
 	HostID   [16]byte
 	Proxy    netip.AddrPort // what drivers are told

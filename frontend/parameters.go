@@ -180,7 +180,7 @@ func (p *parameters) appendTo(dst []byte, version byte) []byte {
 }
 
 // fence makes the parameters those of an operation under a lock: QUORUM at least, or LOCAL_QUORUM where the lock is of one data
-// centre, and the stamp of a write, if it is one, in the wire's own form of USING TIMESTAMP (DESIGN.md 5, "one mechanism"). A
+// centre, and the stamp of a write, if it is one, in the wire's own form of USING TIMESTAMP (docs/design.md 5, "one mechanism"). A
 // QUORUM of all data centres need not meet a LOCAL_QUORUM of one: it is none that is higher.
 func (p *parameters) fence(stamp int64, local bool) {
 	switch c := p.consistency; {

@@ -40,7 +40,7 @@ type reread struct {
 }
 
 // decidePrepare lets Cassandra prepare the statement, and notes what it will mean to execute it. It never has an effect: a
-// statement that is refused when executed may be prepared (DESIGN.md 5).
+// statement that is refused when executed may be prepared (docs/design.md 5).
 func (c *conn) decidePrepare(e envelope) verdict {
 	if !e.whole() {
 		return more

@@ -87,7 +87,7 @@ func (c *conn) prepareFenced(e envelope) error {
 }
 
 // splice makes Cassandra's metadata that of the client's own text: our markers stand where they were written, the key columns
-// behind them move on (DESIGN.md 5, "one mechanism"), and the columns of FOR UPDATE stand before those that are asked for.
+// behind them move on (docs/design.md 5, "one mechanism"), and the columns of FOR UPDATE stand before those that are asked for.
 func (p *preparedSection) splice(result *message.PreparedResult) {
 	v := result.VariablesMetadata
 	for _, t := range p.statement.OwnMarkers() {

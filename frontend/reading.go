@@ -163,7 +163,7 @@ func (c *conn) systemTable() meaning {
 	return plain
 }
 
-// CompanionPrefix begins the name of every table of lock rows (DESIGN.md 4).
+// CompanionPrefix begins the name of every table of lock rows (docs/design.md 4).
 const CompanionPrefix = "music_lock_"
 
 // isOurs tells whether the name last looked up is a table that only proxies write.

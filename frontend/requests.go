@@ -45,7 +45,7 @@ func (c *conn) violation(stream int16, f *Failure) error {
 	return &violation{version: c.version, stream: stream, failure: f}
 }
 
-// judge decides about a request from its header and as much of its body as that takes (DESIGN.md 6.3).
+// judge decides about a request from its header and as much of its body as that takes (docs/design.md 6.3).
 func (r *requests) judge(e envelope) (verdict, error) {
 	c := (*conn)(r)
 	if err := r.check(e.header); err != nil {

@@ -13,7 +13,7 @@ import (
 	"music/rewrite"
 )
 
-// rightsLast is how long Cassandra's word that a client may write a table is believed (DESIGN.md 2).
+// rightsLast is how long Cassandra's word that a client may write a table is believed (docs/design.md 2).
 const rightsLast = 2 * time.Second
 
 // permission is a set of Cassandra's on a table.

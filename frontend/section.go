@@ -124,7 +124,7 @@ func (s *section) checkWhere() *Failure {
 	return nil
 }
 
-// checkFenced refuses what may not stand under a lock (DESIGN.md 4).
+// checkFenced refuses what may not stand under a lock (docs/design.md 4).
 func (s *section) checkFenced() *Failure {
 	st := s.statement
 	switch {
@@ -280,7 +280,7 @@ func (s *section) sameTable(st *rewrite.Statement) bool {
 }
 
 // checkTTL refuses a row that lives by its key alone and is to die: CQL shows no time to live of it, so a synchronise would make it
-// immortal (PROTOCOL.md 1, Synch).
+// immortal (docs/protocol.md 3.9, Synch).
 func (s *section) checkTTL(st *rewrite.Statement) *Failure {
 	if st.Verb != rewrite.Insert || st.TTL.Kind == rewrite.NoTerm && !s.critical.Mortal {
 		return nil

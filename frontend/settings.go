@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Settings are what a table's comment says about its criticality (DESIGN.md 4).
+// Settings are what a table's comment says about its criticality (docs/design.md 4).
 type Settings struct {
 	Unlocked Policy        // what a plain write gets
 	Row      bool          // key=row: a lock covers one row

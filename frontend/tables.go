@@ -80,7 +80,7 @@ func (c *Critical) clustering() []Column {
 	return all
 }
 
-// Policy is what a plain write on a critical table gets (DESIGN.md 4, setting unlocked).
+// Policy is what a plain write on a critical table gets (docs/design.md 4, setting unlocked).
 type Policy uint8
 
 // The policies.

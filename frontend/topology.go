@@ -11,7 +11,7 @@ import (
 )
 
 // topology is a SELECT on system.local, system.peers or peers_v2. Cassandra carries it out, restricted to the nodes that have a
-// proxy and with the proxies' addresses in it made the nodes'; in its rows they are made the proxies' again (DESIGN.md 3). So any
+// proxy and with the proxies' addresses in it made the nodes'; in its rows they are made the proxies' again (docs/design.md 3). So any
 // selection, count or limit is Cassandra's own. It is never changed once made.
 type topology struct {
 	table     string // local, peers or peers_v2

@@ -198,7 +198,7 @@ func (c *conn) tellGrant(id uint64, stream int16, of held, a musiccore.Answer, s
 	c.endIfDrained()
 }
 
-// grantColumns are the columns of LOCK and UNLOCK, the same for every outcome (DESIGN.md 5).
+// grantColumns are the columns of LOCK and UNLOCK, the same for every outcome (docs/design.md 5).
 func grantColumns(t *Table) []*message.ColumnMetadata {
 	column := func(name string, dt datatype.DataType) *message.ColumnMetadata {
 		return &message.ColumnMetadata{Keyspace: t.Keyspace, Table: t.Name, Name: name, Type: dt}

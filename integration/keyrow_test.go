@@ -238,7 +238,7 @@ func TestScopeLocal(t *testing.T) {
 	assert.Contains(t, o.failure.text, "its locks are decided in data centre elsewhere: this proxy stands in "+centre)
 }
 
-// A column that is dropped and added again hides what was written before (PROTOCOL.md 1, Renew): puts after it must be seen.
+// A column that is dropped and added again hides what was written before (docs/protocol.md 3.10, Renew): puts after it must be seen.
 func TestPutsAfterAColumnCameBack(t *testing.T) {
 	s := newStage(t, "synch_columns", "@critical(lease=5m)")
 	ref := s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'b'"), "HELD")

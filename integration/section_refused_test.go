@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every refusal of DESIGN.md 4 says why, names the table, and tells the way out where there is one.
+// Every refusal of docs/design.md 4 says why, names the table, and tells the way out where there is one.
 func TestRefusalsSayWhyAndTheWayOut(t *testing.T) {
 	s := newStage(t, "section_refused", "@critical(lease=5m)")
 	ref := told(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'b' LEASE 5m"), "lock_ref")

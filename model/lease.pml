@@ -1,4 +1,4 @@
-/* The session lease (PROTOCOL.md 1, Session and Dead(x); I9): a session that another proxy has found dead is
+/* The session lease (docs/protocol.md 3.2, Session and Dead(x); I9): a session that another proxy has found dead is
  * never valid again. It is what lapsed[] in the other models stands for.
  *
  * One owner writes beats 1, 2, .. with QUORUM into one register; one observer reads it at QUORUM. Both count on

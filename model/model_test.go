@@ -1,4 +1,4 @@
-// Package model checks the lock protocol in Spin: music.pml is the protocol of PROTOCOL.md 1 and 6, lease.pml the
+// Package model checks the lock protocol in Spin: music.pml is the protocol of docs/protocol.md, lease.pml the
 // session lease under it, paper.pml the protocol of the MUSIC paper. runs_test.go lists what is checked: the protocol as it is,
 // in which nothing may break, and its known-bad variants, each of which must break what the list says.
 //

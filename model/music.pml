@@ -1,4 +1,4 @@
-/* The lock protocol (PROTOCOL.md 1 and 6) at small scope.
+/* The lock protocol (docs/protocol.md) at small scope.
  *
  * What is in it: Enqueue with and without a grant, Poll on any T of the past, Preempt, Takeover, Release at base+seq,
  * Renew, references given up, a proxy's sweep of its own forgotten head, Synch and Settle by Synch, strict mode, blocks
@@ -17,7 +17,7 @@
  *   reads of Q   are of the newest: too old a row makes a condition that is refused.
  * What is left out: closed and the setting of a table, Remote (one sequencer serves it all), hints (they grant nothing),
  * several cells and rows, TTLs, lists, paging (one mutation, or torn: M1), operations in flight side by side, schema changes,
- * Renew for a stamp ahead of the window, the hand-over record that PROTOCOL.md 6 has as an option, Paxos itself,
+ * Renew for a stamp ahead of the window, the hand-over record that docs/protocol.md 3.17 has as an option, Paxos itself,
  * changes of the ring, and liveness: a key that is stuck breaks nothing here.
  *
  * Variants are flags of the preprocessor: each takes one rule away. Casts are in scopes.pml.

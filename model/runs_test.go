@@ -93,7 +93,7 @@ func vastRuns() []run {
 	}
 }
 
-// faults are the known-bad variants of PROTOCOL.md 3.
+// faults are the known-bad variants of docs/protocol.md 6.
 func faults() []run {
 	const music = "music.pml"
 	return []run{
@@ -124,7 +124,7 @@ func faults() []run {
 	}
 }
 
-// blockFaults are the known-bad variants of PROTOCOL.md 6.
+// blockFaults are the known-bad variants of docs/protocol.md 3.17.
 func blockFaults() []run {
 	const music = "music.pml"
 	return []run{

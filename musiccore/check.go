@@ -2,7 +2,7 @@ package musiccore
 
 // check is an operation of a strict table that the store has acknowledged: a
 // QUORUM read of the lock row, begun after that, says whether its client may be
-// told (PROTOCOL.md 1, check; M6). It counts as in flight until then.
+// told (docs/protocol.md 3.8, check; M6). It counts as in flight until then.
 type check struct {
 	op    OpID
 	n     uint64
@@ -11,7 +11,7 @@ type check struct {
 }
 
 // mode says how a table's operations are told: by the clock, or by the lock row
-// (DESIGN.md 4, strict). A proxy that tells by the clock must be sure that no
+// (docs/design.md 4, strict). A proxy that tells by the clock must be sure that no
 // other one ends the term of a living session; so between the two modes all
 // check, and nobody forces.
 type mode struct {
@@ -21,7 +21,7 @@ type mode struct {
 }
 
 // Strict tells whether a table's operations are checked against the lock row
-// instead of the clock (DESIGN.md 4, strict). It is to be called, like Closed,
+// instead of the clock (docs/design.md 4, strict). It is to be called, like Closed,
 // before a table's first operation; of a change only once every other living proxy has
 // heard Turning.
 func (c *Core) Strict(now Now, table [16]byte, strict bool) Effects {

@@ -42,7 +42,7 @@ func (d *desk) verdict(op OpID, want Verdict) {
 	}
 }
 
-// PROTOCOL.md 1, check: strict mode reads the lock row after the operation.
+// docs/protocol.md 3.8, check: strict mode reads the lock row after the operation.
 func TestStrictTellsAfterAQuorumRead(t *testing.T) {
 	d, s := strict(t)
 	put := d.acked(Put)
@@ -164,7 +164,7 @@ func TestStrictVerdictOfAClientThatIsGone(t *testing.T) {
 	}
 }
 
-// PROTOCOL.md 1, Force: on a strict table by anybody, at once.
+// docs/protocol.md 3.14, Force: on a strict table by anybody, at once.
 func TestForceOfALivingStrangersHeadInAStrictTable(t *testing.T) {
 	d, s := foreign(t, theirs())
 	s.beat[session(9)] = 1

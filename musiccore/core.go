@@ -24,7 +24,7 @@ type Core struct {
 
 // facts are what a Core must know of a table.
 type facts struct {
-	closed Stamp // PROTOCOL.md 1, D
+	closed Stamp // docs/protocol.md 2.3, D
 	mode
 	first LockRef // no reference of the table lies below
 }
@@ -61,7 +61,7 @@ func New(self *Session, o Options) *Core {
 }
 
 // Lock asks for a reference, or after one: the operation is answered with a Grant, now or within its Wait.
-// "Not granted" is a Grant, never an error (DESIGN.md 5).
+// "Not granted" is a Grant, never an error (docs/design.md 5).
 func (c *Core) Lock(now Now, op OpID, id Key, q Request) Effects {
 	k := c.admit(now, op, id, q)
 	if k == nil {
@@ -134,7 +134,7 @@ func (c *Core) Begin(now Now, op OpID, id Key, r LockRef, kind Kind) (Ticket, Ef
 
 // End gives a ticket back with what the store answered and says what the
 // client may be told. now is read after the store's answer came: the lease is
-// checked after the operation, never before (PROTOCOL.md 4.4). Later says that
+// checked after the operation, never before (docs/protocol.md 7.3). Later says that
 // the verdict comes as an Answer to the ticket's operation, perhaps with these
 // effects; in a strict table only.
 func (c *Core) End(now Now, tk Ticket, o Outcome) (Verdict, Effects) {
@@ -182,7 +182,7 @@ func (c *Core) Tick(now Now) Effects {
 	return c.leave()
 }
 
-// Drain allows no new grants and settles what is unsettled (DESIGN.md 6, SIGTERM). Who
+// Drain allows no new grants and settles what is unsettled (docs/design.md 6, SIGTERM). Who
 // waits is told where he stands and may go on at another proxy. Then wait for
 // Quiet, end the session, and write EndedBeat.
 func (c *Core) Drain(now Now) Effects {
@@ -206,7 +206,7 @@ func (c *Core) Quiet() bool {
 
 // Closed tells that a table was closed to plain writes at that stamp: every
 // term of it that began before is dirty, and none is synchronised any more
-// (PROTOCOL.md 1, D). It is to be called for every critical table before its
+// (docs/protocol.md 2.3, D). It is to be called for every critical table before its
 // first operation: an operation with a reference of another proxy may come
 // here before any LOCK does.
 func (c *Core) Closed(now Now, table [16]byte, closed Stamp) Effects {
@@ -236,7 +236,7 @@ func (c *Core) CountFrom(now Now, table [16]byte, first LockRef) Effects {
 
 // Altered tells of a schema event on a table: its open terms are renewed and
 // its puts wait for that, since stamps must not lag behind a column that was
-// added again (PROTOCOL.md 1, Renew).
+// added again (docs/protocol.md 3.10, Renew).
 func (c *Core) Altered(now Now, table [16]byte) Effects {
 	c.up(now)
 	c.each(table, func(k *key) {

@@ -1,8 +1,8 @@
 // Package musiccore is the lock protocol of the MUSIC proxy: who holds a key,
 // with which stamps it may be written, when it must be synchronised, and what
-// a client may be told. The specification is PROTOCOL.md, the paper is "MUSIC:
+// a client may be told. The specification is docs/protocol.md, the paper is "MUSIC:
 // Multi-Site Critical Sections over Geo-Distributed State"; comments cite both
-// ("PROTOCOL.md 1, Release", "C7", "paper §IV").
+// ("docs/protocol.md 3.11, Release", "C7", "paper §IV").
 //
 // It is fed events and answers with effects. Time is an argument. It starts no
 // goroutine, holds no mutex, knows no store and imports only the standard
@@ -36,7 +36,7 @@
 // Base strictly rises, so whoever owns T.base = b alone decides how that term
 // ends, and any replica's T, however old, names a holder that was.
 //
-// # What holds (PROTOCOL.md 2)
+// # What holds (docs/protocol.md 5)
 //
 //	I1   guard, base, head never fall; base rises with each write of T
 //	I2   one base, one sequencer; stamps are unique
@@ -116,7 +116,7 @@
 //
 // Where sections of a key are short, an Enqueue reserves more references than
 // are asked for, or those of all who ask at once, in a tuple that is marked as
-// retained: a block (PROTOCOL.md 6). The whole block is one term. Its
+// retained: a block (docs/protocol.md 3.17). The whole block is one term. Its
 // references go from hand to hand in memory, each when nothing of the one before
 // is in flight; base, seq, dirty and unsettled go on. Nobody is told a reference
 // before its grant but while the block moves. The session's
@@ -127,6 +127,6 @@
 // one LWT, IF guard = g AND base = b, which does what the two do with nothing
 // between them. So where sections are short, who asks while the lock is here waits
 // for that Release, and a key that several proxies want costs each of them one LWT
-// a tenure. It is what PROTOCOL.md calls Extend that this replaces: a block that is
-// used up is released, and a larger one reserved, by one LWT.
+// a tenure. A block that is used up is
+// released, and a larger one reserved, by one LWT.
 package musiccore

@@ -66,7 +66,7 @@ type ReadRow struct{ Quorum bool }
 // every outcome that is not certain; the Core sends the same Swap again.
 type Apply struct{ Swap Swap }
 
-// Copy is one attempt of a Synch (PROTOCOL.md 1, Synch): read the key at
+// Copy is one attempt of a Synch (docs/protocol.md 3.9, Synch): read the key at
 // QUORUM, interval by interval, and write each back in one mutation, DELETE at
 // Fence and every cell at Fence+1, at QUORUM. A WRITETIME >= Fence ends it:
 // reply Above with the highest met. However it ends, some intervals may have
@@ -129,7 +129,7 @@ type Ticket struct {
 	Left  time.Duration // what was left of the client lease when the operation came
 	Lease time.Duration // all of the client lease, which the operation has begun anew
 
-	Lender SessionID // whose it is, where a proxy has borrowed it (PROTOCOL.md 1, Remote); a Core makes it zero and ends only such
+	Lender SessionID // whose it is, where a proxy has borrowed it (docs/protocol.md 3.15, Remote); a Core makes it zero and ends only such
 	Term   uint64    // the Core's own, likewise Number: they travel with a borrowed ticket
 	Number uint64
 }
@@ -140,7 +140,7 @@ func (t Ticket) OK() bool { return t.Kind != 0 }
 // Outcome is what the client's own connection answered.
 type Outcome uint8
 
-// Outcomes of an operation (PROTOCOL.md 1, End). Refuse only on Invalid,
+// Outcomes of an operation (docs/protocol.md 3.7, End). Refuse only on Invalid,
 // Unauthorized, Unavailable, Unprepared, Bootstrapping, Syntax of ONE
 // mutation: whatever else is not an acknowledgement is OutcomeUnknown.
 const (
@@ -173,7 +173,7 @@ type Answer struct {
 	Err     error
 }
 
-// State is the state column of LOCK and UNLOCK (DESIGN.md 5).
+// State is the state column of LOCK and UNLOCK (docs/design.md 5).
 type State uint8
 
 // What a client is told about a reference.
@@ -202,7 +202,7 @@ func (s State) String() string {
 	return ""
 }
 
-// Grant is the row that LOCK and UNLOCK answer (DESIGN.md 5).
+// Grant is the row that LOCK and UNLOCK answer (docs/design.md 5).
 type Grant struct {
 	Applied   bool
 	Ref       LockRef // 0: not decided yet, or none
@@ -227,7 +227,7 @@ type Request struct {
 	NoWait bool
 	Owner  string
 	Token  [16]byte // not zero: the same LOCK again finds the same reference
-	Closed Stamp    // of the table (PROTOCOL.md 1, D)
+	Closed Stamp    // of the table (docs/protocol.md 2.3, D)
 }
 
 // Alarm is a broken invariant, or something a person must see. The Core has

@@ -21,7 +21,7 @@ var (
 	// ErrSynchronising: the key is being synchronised, or its window renewed, and that takes longer than an operation waits; it
 	// goes on, so try again. Where the store says that it cannot, it is told at once, with what the store said.
 	ErrSynchronising = errors.New("musiccore: key is being synchronised")
-	// ErrPoisoned: a cell of the key is stamped so far ahead that no window lies above it (PROTOCOL.md 1, Synch).
+	// ErrPoisoned: a cell of the key is stamped so far ahead that no window lies above it (docs/protocol.md 3.9, Synch).
 	ErrPoisoned = errors.New("musiccore: key has a write timestamp beyond every window")
 	// ErrTooLarge: the key cannot be synchronised: a row is larger than the store takes, or the table is of a kind that cannot be.
 	ErrTooLarge = errors.New("musiccore: key cannot be synchronised")

@@ -1,6 +1,6 @@
 package musiccore
 
-// Force ends the head of a key, whoever holds it (PROTOCOL.md 1, Force; paper
+// Force ends the head of a key, whoever holds it (docs/protocol.md 3.14, Force; paper
 // §IV, forcedRelease). It is answered with a Grant that names the reference
 // that was ended; Applied is false where nobody held. The reference of a
 // session that lives is for that session's proxy: ElsewhereError, but not of a

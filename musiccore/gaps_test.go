@@ -31,7 +31,7 @@ func TestHalfARowIsReadAtQuorum(t *testing.T) {
 }
 
 // An INSERT that has reached one replica is no row yet: a quorum that does not
-// show it says nothing of a lost one (PROTOCOL.md 4.1).
+// show it says nothing of a lost one (docs/protocol.md 7.1).
 func TestAnInsertOnOneReplica(t *testing.T) {
 	d := newDesk(t)
 	d.lock(Request{NoWait: true})

@@ -5,7 +5,7 @@ import "time"
 // HintKind is what a Hint says.
 type HintKind uint8
 
-// The hints of PROTOCOL.md 1, Hints.
+// The hints of docs/protocol.md 3.16, Hints.
 const (
 	YourTurn  HintKind = iota + 1 // the head is of the session that is told
 	Wanted                        // somebody waits behind the head that the session that is told keeps

@@ -37,7 +37,7 @@ func (s *store) handOn() {
 	s.run()
 }
 
-// PROTOCOL.md 1, Hints: "waiter -> owner (wanted)".
+// docs/protocol.md 3.16, Hints: "waiter -> owner (wanted)".
 func TestWhoWaitsTellsTheHeadsSession(t *testing.T) {
 	d, s := foreign(t, theirs())
 	s.beat[session(9)], s.beat[session(8)] = 1, 1

@@ -104,7 +104,7 @@ func (c *Core) each(table [16]byte, do func(*key)) {
 }
 
 // sorted lists the keys in one order, so that equal histories have equal
-// effects (DESIGN.md 8, seeds).
+// effects (docs/design.md 8, seeds).
 func (c *Core) sorted() []*key {
 	return slices.SortedFunc(maps.Values(c.keys), func(a, b *key) int {
 		return cmp.Or(bytes.Compare(a.id.Table[:], b.id.Table[:]), cmp.Compare(a.id.PK, b.id.PK))

@@ -131,7 +131,7 @@ func (k *key) waitedFor(now Now) bool {
 	return len(k.queued) > 0 || now.Boot < k.wanted || k.ride.out()
 }
 
-// pass drops what the head has passed: lost, and final (PROTOCOL.md 1, Poll).
+// pass drops what the head has passed: lost, and final (docs/protocol.md 3.5, Poll).
 func (k *key) pass(now Now) {
 	if k.view.known != present {
 		return
@@ -152,7 +152,7 @@ func (k *key) pass(now Now) {
 	}
 }
 
-// enter is Poll (PROTOCOL.md 1): the head gets its term if it waits here. A
+// enter is Poll (docs/protocol.md 3.5): the head gets its term if it waits here. A
 // place gets at most one term, ever (C15); a dirty one only on a base that
 // was read at QUORUM (M6). Paper §IV, acquireLock.
 func (k *key) enter(now Now) {

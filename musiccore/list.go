@@ -2,7 +2,7 @@ package musiccore
 
 import "time"
 
-// Listing is one reference as this proxy knows it, for people (DESIGN.md 5,
+// Listing is one reference as this proxy knows it, for people (docs/design.md 5,
 // LIST LOCKS).
 type Listing struct {
 	Key   Key

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// purpose is why an LWT is sent; the names are those of PROTOCOL.md 1.
+// purpose is why an LWT is sent; the names are those of docs/protocol.md 3.
 type purpose uint8
 
 const (
@@ -19,7 +19,7 @@ const (
 	takingOver
 )
 
-// lwt is the one LWT under way for a key (PROTOCOL.md 1, lwt): sent, and on
+// lwt is the one LWT under way for a key (docs/protocol.md 3.1, lwt): sent, and on
 // an unknown outcome sent again with the same literals, until it is applied
 // or refused; after a refusal a row read at QUORUM tells whether it was me.
 // What is forgotten before it is definite could be applied later and leave a

@@ -2,7 +2,7 @@ package musiccore
 
 import "time"
 
-// Options are the numbers of DESIGN.md 2. Zero values are not defaults: start
+// Options are the numbers of docs/design.md 2. Zero values are not defaults: start
 // from Defaults.
 type Options struct {
 	SessionLease time.Duration // L
@@ -17,10 +17,10 @@ type Options struct {
 	Waiters      int           // waiters per key
 	Idle         int           // lock rows kept of keys that nobody holds
 	SettleTries  int           // "bounded effort" before a term is released dirty
-	Retain       time.Duration // R: a key whose sections are shorter is kept so long for the next one here (PROTOCOL.md 6); 0: never
+	Retain       time.Duration // R: a key whose sections are shorter is kept so long for the next one here (docs/protocol.md 3.17); 0: never
 }
 
-// Defaults are the values that DESIGN.md 2 promises.
+// Defaults are the values that docs/design.md 2 promises.
 func Defaults() Options {
 	return Options{
 		SessionLease: 10 * time.Second,

@@ -8,7 +8,7 @@ import (
 
 // The paper tests: what "MUSIC: Multi-Site Critical Sections over Geo-Distributed State" promises, clause by clause, on
 // the real core. Each quotes its sentence. Where this protocol takes another way than the paper's algorithms (doc.go and
-// PROTOCOL.md say why) the test is of the guarantee and not of the way. This file has the semantics, §III-A.
+// docs/protocol.md say why) the test is of the guarantee and not of the way. This file has the semantics, §III-A.
 
 // paper is a stage on which no invariant may break.
 func paper(t *testing.T, lines ...string) *stage {

@@ -141,7 +141,7 @@ func (k *key) refuse(p *place, g Grant, err error) {
 	p.op = 0
 }
 
-// putOff answers a LOCK whose time is up (DESIGN.md 5): QUEUED, BUSY, or that
+// putOff answers a LOCK whose time is up (docs/design.md 5): QUEUED, BUSY, or that
 // the lock row could not even be read.
 func (k *key) putOff(now Now, p *place) {
 	switch {

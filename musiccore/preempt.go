@@ -1,7 +1,7 @@
 package musiccore
 
 // preempt passes over the head of a dead session, and over the dead ones
-// behind it, after the grace (PROTOCOL.md 1, Preempt; paper §IV
+// behind it, after the grace (docs/protocol.md 3.12, Preempt; paper §IV
 // forcedRelease).
 func (k *key) preempt(now Now) {
 	x, foreign := k.stranger()

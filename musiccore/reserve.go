@@ -10,7 +10,7 @@ import (
 const blockMax = 1024
 
 // reserve is what this proxy keeps of references that it reserved for itself: a
-// retained tuple of the queue (PROTOCOL.md 6). All of them are one tenure on one
+// retained tuple of the queue (docs/protocol.md 3.17). All of them are one tenure on one
 // base, in which the lock goes from hand to hand in memory. The row shows the
 // tuple's first one as the head until the tenure ends, and nothing durable tells
 // how far it has come: where this session dies, none of them goes on elsewhere.
@@ -168,8 +168,7 @@ func (t *term) lingers(now Now) bool {
 }
 
 // handOver gives the tenure to the next in the line, without an LWT: nothing of
-// the reference before is in flight, and all else is inherited (PROTOCOL.md 6,
-// Hand-over).
+// the reference before is in flight, and all else is inherited (docs/protocol.md 3.17, Blocks).
 func (k *key) handOver(now Now) {
 	t := k.term
 	if t == nil || t.reserve == nil {
@@ -208,8 +207,7 @@ func (k *key) passSilent(b *reserve) {
 
 // fix makes the present holder of a block plain, so that it outlives this
 // session: who holds for longer than a block is kept may be waiting for something,
-// and whoever holds while the proxy is drained goes on elsewhere (PROTOCOL.md 1,
-// Shutdown). Nothing is handed over once that Renew is sent.
+// and whoever holds while the proxy is drained goes on elsewhere (docs/protocol.md 3.19, Shutdown). Nothing is handed over once that Renew is sent.
 func (k *key) fix(now Now) {
 	t := k.term
 	if t == nil || !t.open || t.reserve == nil || t.reserve.plain {

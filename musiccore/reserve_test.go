@@ -45,7 +45,7 @@ func (d *desk) section(s *store) (LockRef, Stamp) {
 	return r, tk.Stamp
 }
 
-// PROTOCOL.md 6: an uncontended key that comes back to the same proxy costs no LWT.
+// docs/protocol.md 3.17: an uncontended key that comes back to the same proxy costs no LWT.
 func TestAKeyThatComesBackCostsNoLWT(t *testing.T) {
 	d, s := kept(t)
 	d.unlock(2)
@@ -115,7 +115,7 @@ func TestLongSectionsAreNotKept(t *testing.T) {
 	}
 }
 
-// PROTOCOL.md 6: nothing is handed over after the Renew that makes plain is sent.
+// docs/protocol.md 3.17: nothing is handed over after the Renew that makes plain is sent.
 func TestNothingIsHandedOverFromWhoIsMadePlain(t *testing.T) {
 	d, s := kept(t)
 	next := d.lock(Request{Wait: time.Minute})
@@ -187,7 +187,7 @@ func TestWaitersOfAProxyAreOneTenure(t *testing.T) {
 	}
 }
 
-// PROTOCOL.md 6: given up on a hint. Who stands in line has come before.
+// docs/protocol.md 3.17: given up on a hint. Who stands in line has come before.
 func TestABlockThatIsWantedTakesNobodyMore(t *testing.T) {
 	d, s := kept(t)
 	early := d.lock(Request{Wait: time.Minute})
@@ -279,7 +279,7 @@ func TestReferencesOfABlockAreNobodysBeforeTheGrant(t *testing.T) {
 	}
 }
 
-// PROTOCOL.md 6, Hand-over: nothing of the reference before is in flight.
+// docs/protocol.md 3.17, Blocks: nothing of the reference before is in flight.
 func TestHandOverWaitsForWhatIsInFlight(t *testing.T) {
 	d, s := kept(t)
 	put, _ := d.begin(2, Put)
@@ -354,7 +354,7 @@ func TestNothingIsHandedOverOnceTheReleaseIsSent(t *testing.T) {
 	}
 }
 
-// PROTOCOL.md 1, Shutdown: who holds is made plain, the rest is given up.
+// docs/protocol.md 3.19, Shutdown: who holds is made plain, the rest is given up.
 func TestDrainMakesTheHolderOfABlockPlain(t *testing.T) {
 	d, s := kept(t)
 	waits := d.lock(Request{Wait: time.Minute})
@@ -377,7 +377,7 @@ func TestDrainMakesTheHolderOfABlockPlain(t *testing.T) {
 	}
 }
 
-// PROTOCOL.md 6: no reference of a dead session's block goes on elsewhere, and it
+// docs/protocol.md 3.17: no reference of a dead session's block goes on elsewhere, and it
 // is passed over at once and whole.
 func TestADeadSessionsBlockIsPassedOverWhole(t *testing.T) {
 	retained := theirs()

@@ -2,7 +2,7 @@ package musiccore
 
 // LockRef numbers the references of one key: 1, 2, 3 …, or from where the
 // table's generation begins (CountFrom). It is the place in the key's queue and the
-// fencing token (paper §III, createLockRef; PROTOCOL.md 1). While anybody
+// fencing token (paper §III, createLockRef; docs/protocol.md 2.1). While anybody
 // holds or waits there are no gaps. 0 is no reference.
 type LockRef int64
 
@@ -12,7 +12,7 @@ type LockRef int64
 type Stamp int64
 
 // SessionID names one life of one proxy in music.sessions. The zero value is
-// NONE of PROTOCOL.md 1.
+// NONE of docs/protocol.md 2.1.
 type SessionID [16]byte
 
 // Key names what one lock covers: one partition of one critical table.
@@ -23,7 +23,7 @@ type Key struct {
 
 // Block is one tuple of the queue: N references from First on, all reserved
 // by one Enqueue of one session. Req tells two Enqueues of a session apart.
-// Retained marks references kept for the proxy itself (PROTOCOL.md 6).
+// Retained marks references kept for the proxy itself (docs/protocol.md 3.17).
 type Block struct {
 	First    LockRef
 	N        int32
@@ -36,7 +36,7 @@ type Block struct {
 func (b Block) Last() LockRef { return b.First + LockRef(b.N) - 1 }
 
 // Row is the lock row of one key: the registers Q = (Guard, Queue) and
-// T = (Base, Head, Dirty, Owner) of PROTOCOL.md 1. Live references are
+// T = (Base, Head, Dirty, Owner) of docs/protocol.md 2.1. Live references are
 // Head..Guard. A Row is a value; nobody writes into a Queue once made.
 type Row struct {
 	Guard, Head LockRef
@@ -52,7 +52,7 @@ type Row struct {
 func (r Row) Empty() bool { return r.Head == r.Guard+1 }
 
 // Holder answers who holds the key: the head, and T.Owner if set, else the
-// queue's session (PROTOCOL.md 1). It is false for an empty queue and for a
+// queue's session (docs/protocol.md 2.1). It is false for an empty queue and for a
 // row whose registers are of so different ages that the queue no longer
 // shows the head: then only a QUORUM read can tell.
 func (r Row) Holder() (LockRef, SessionID, bool) {
@@ -77,7 +77,7 @@ func (r Row) Session(ref LockRef) (SessionID, bool) {
 }
 
 // kept reports that a session has a reference for itself, in a block that it
-// hands out in memory, and has not made it plain (PROTOCOL.md 6).
+// hands out in memory, and has not made it plain (docs/protocol.md 3.17).
 func (r Row) kept(ref LockRef) bool {
 	if ref == r.Head && r.Owner != (SessionID{}) {
 		return false
@@ -92,7 +92,7 @@ func (r Row) kept(ref LockRef) bool {
 
 // through answers the last reference of the tenure that a reference begins:
 // itself, or that of the block that a session keeps for itself, which is one
-// tenure whoever ends it (PROTOCOL.md 6).
+// tenure whoever ends it (docs/protocol.md 3.17).
 func (r Row) through(ref LockRef) LockRef {
 	for _, b := range r.Queue {
 		if b.Retained && b.First <= ref && ref <= b.Last() {
@@ -132,7 +132,7 @@ func (r Row) joined(from LockRef, s SessionID) []Block {
 }
 
 // Find looks for the block that a session enqueued under a request number:
-// "look whether it was me" (PROTOCOL.md 1, lwt).
+// "look whether it was me" (docs/protocol.md 3.1, lwt).
 func (r Row) Find(s SessionID, req int64) (Block, bool) {
 	for _, b := range r.Queue {
 		if b.Session == s && b.Req == req {
@@ -143,7 +143,7 @@ func (r Row) Find(s SessionID, req int64) (Block, bool) {
 }
 
 // Next answers the head that a Preempt leaves: the first reference above the
-// head's tenure that is not passed over, else guard+1 (PROTOCOL.md 1, Preempt).
+// head's tenure that is not passed over, else guard+1 (docs/protocol.md 3.12, Preempt).
 func (r Row) Next(passable func(LockRef, SessionID) bool) LockRef {
 	for ref := r.through(r.Head) + 1; ref <= r.Guard; ref++ {
 		if s, ok := r.Session(ref); !ok || !passable(ref, s) {
@@ -153,7 +153,7 @@ func (r Row) Next(passable func(LockRef, SessionID) bool) LockRef {
 	return r.Guard + 1
 }
 
-// DirtySince is D of PROTOCOL.md 1: the row says dirty, or its base is older
+// DirtySince is D of docs/protocol.md 2.3: the row says dirty, or its base is older
 // than the moment when the table was closed to plain writes.
 func (r Row) DirtySince(closed Stamp) bool { return r.Dirty || r.Base < closed }
 

@@ -108,7 +108,7 @@ func TestEnqueueOnAnEmptyQueueGrants(t *testing.T) {
 }
 
 // The clock of a proxy may be a second ahead of the cluster's, and that of
-// whoever closes the table ClockGap behind it (PROTOCOL.md 1, clk; C17).
+// whoever closes the table ClockGap behind it (docs/protocol.md 2.4, clk; C17).
 func TestClosingIsAboveEveryBaseOfAnAllowedClock(t *testing.T) {
 	slow, fast := Now{Clk: t0 - clkBehind}, t0+clkAhead
 	r := Row{Guard: 1, Head: 1, Queue: []Block{block(1, 1, 1, 7)}, Base: 100}
@@ -190,7 +190,7 @@ func TestApplyComparesAndWritesWholeRegisters(t *testing.T) {
 		}
 	}
 	if _, ok := term.Apply(nil); ok {
-		t.Error("an UPDATE makes no row: it would block INSERT IF NOT EXISTS (facts/cql.md 1)")
+		t.Error("an UPDATE makes no row: it would block INSERT IF NOT EXISTS (docs/protocol.md 2.1)")
 	}
 }
 

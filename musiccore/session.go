@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Now is one moment, read by the caller from the clocks that PROTOCOL.md 1
+// Now is one moment, read by the caller from the clocks that docs/protocol.md 2.4
 // names. All are read before the call that they are handed to.
 type Now struct {
 	Boot  time.Duration // CLOCK_BOOTTIME: goes on during suspension (C12)
@@ -24,12 +24,11 @@ type Now struct {
 // waits on both.
 func (now Now) Since(o Now) time.Duration { return min(now.Boot-o.Boot, now.Raw-o.Raw) }
 
-// ClockGap is how far own and cluster clock may differ for a clk() (PROTOCOL.md
-// 1, clk).
+// ClockGap is how far own and cluster clock may differ for a clk() (docs/protocol.md 2.4, clk).
 const ClockGap = 10 * time.Second
 
 // Closing answers the stamp that closes a table with lock rows to plain writes
-// (PROTOCOL.md 1, D): above every base that any proxy can have taken from its
+// (docs/protocol.md 2.3, D): above every base that any proxy can have taken from its
 // clk() until then, or its LWT could still be applied, leave a row that looks
 // as if it had been synchronised since, and show it to all who did not send it.
 // clk() of one proxy lies at most ClockGap behind the cluster's clock, that of
@@ -41,7 +40,7 @@ func Closing(now Now, before Stamp) Stamp {
 }
 
 // EndedBeat is the beat of a session that ended by itself: dead at once for
-// everybody (PROTOCOL.md 1, Shutdown).
+// everybody (docs/protocol.md 3.19, Shutdown).
 const EndedBeat = math.MaxInt64
 
 // Why a session has ended, beside its deadline.
@@ -51,7 +50,7 @@ var (
 )
 
 // Session is the life sign of this proxy, on which all its terms hang
-// (PROTOCOL.md 1, Session). Once a deadline has passed it is dead for ever
+// (docs/protocol.md 3.2, Session). Once a deadline has passed it is dead for ever
 // (C5): take a new one. Every method may be called concurrently.
 type Session struct {
 	id       SessionID

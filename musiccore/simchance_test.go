@@ -9,7 +9,7 @@ import (
 // faults but steps of clients: what the shrinker may leave out.
 type fault uint8
 
-// The faults of PROTOCOL.md 2, I13.
+// The faults of docs/protocol.md 5, I13.
 const (
 	lwtLost       fault = iota // never happens
 	lwtDeaf                    // happens, nobody hears

@@ -7,7 +7,7 @@ import (
 )
 
 // checker knows the whole history of a run and says what must not be: the
-// invariants I1 to I12 of PROTOCOL.md 2 and the oracle E1 to E9.
+// invariants I1 to I12 of docs/protocol.md 5 and the oracle E1 to E9.
 type checker struct {
 	s      *sim
 	keys   map[Key]*history

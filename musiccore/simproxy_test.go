@@ -61,7 +61,7 @@ func (p *proxy) clk() Stamp {
 	return t0 + Stamp(p.s.now/time.Millisecond/16) + p.s.lapse + p.clocks.skew
 }
 
-// The bounds of clk() about the cluster's clock (PROTOCOL.md 1, clk).
+// The bounds of clk() about the cluster's clock (docs/protocol.md 2.4, clk).
 const (
 	clkBehind = Stamp(ClockGap / time.Microsecond)
 	clkAhead  = Stamp(time.Second / time.Microsecond)
@@ -352,7 +352,7 @@ func (p *proxy) crash() {
 }
 
 // shutDown ends the session once nothing is under way, or at the latest then
-// (PROTOCOL.md 1, Shutdown).
+// (docs/protocol.md 3.19, Shutdown).
 func (p *proxy) shutDown(latest time.Duration) {
 	p.after(20*time.Millisecond, func() {
 		if !p.core.Quiet() && p.s.now < latest {

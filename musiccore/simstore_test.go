@@ -256,8 +256,7 @@ func (st *simStore) writeBack(x *chance, k Key, a Copy, c cell, root Stamp, back
 }
 
 // raiseClosed is a table that took plain writes for a while and is closed to
-// them again: some land late. It waits until every process listens (DESIGN.md
-// 4, the barrier). One of them, whose clock may be the slowest, chooses closed;
+// them again: some land late. It waits until every process listens (docs/design.md 4, the barrier). One of them, whose clock may be the slowest, chooses closed;
 // the others hear of it later, and until then go by what they would have chosen.
 func (s *sim) raiseClosed(x *chance) {
 	if !s.faults {

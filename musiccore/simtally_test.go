@@ -140,7 +140,7 @@ func (t *tally) lwt(why purpose, f Fate, applied bool) {
 	t.lwts[why][end]++
 }
 
-// String names a purpose as PROTOCOL.md 1 does.
+// String names a purpose as docs/protocol.md 3 does.
 func (p purpose) String() string {
 	return [...]string{"", "Enqueue", "Release", "Renew", "Preempt", "Release of a stray", "Release of an abandoned one", "Takeover"}[p]
 }

@@ -85,7 +85,7 @@ func (s *stage) newSession() *Session {
 	return NewSession(session(s.lives), s.opts)
 }
 
-// time is what the proxy reads from its clocks: clk() as in PROTOCOL.md 1.
+// time is what the proxy reads from its clocks: clk() as in docs/protocol.md 2.4.
 func (p *stageProxy) time() Now {
 	p.now = p.s.now
 	n := p.desk.time()

@@ -6,7 +6,7 @@ import "slices"
 // writes; Set repeats that, so that nobody has to know.
 type Condition uint8
 
-// The four shapes of an LWT in PROTOCOL.md 1.
+// The four shapes of an LWT in docs/protocol.md 3.
 const (
 	IfAbsent    Condition = iota + 1 // INSERT … IF NOT EXISTS             writes Q and T
 	IfGuard                          // UPDATE … IF guard=?                writes Q
@@ -15,7 +15,7 @@ const (
 )
 
 // If is the condition of an LWT. Guard and Base are never 0 where they are
-// compared: the store would apply `= null` to a missing row (facts/cql.md 1).
+// compared: the store would apply `= null` to a missing row (docs/protocol.md 2.1).
 type If struct {
 	What  Condition
 	Guard LockRef // for IfGuard and IfGuardBase
@@ -31,7 +31,7 @@ type Set struct {
 
 // Swap is one LWT on one lock row. It holds every literal, so sending it
 // again sends the same bytes, and guard and base make that harmless: each
-// Swap is applied at most once (PROTOCOL.md 3, H3).
+// Swap is applied at most once (docs/protocol.md 6, H3).
 type Swap struct {
 	If  If
 	Set Set
@@ -40,7 +40,7 @@ type Swap struct {
 // Enqueue appends n = b.N references to the queue; nil is a key without a
 // lock row. b.First is chosen here: no lower than it is given where nobody
 // holds or waits, else behind the guard. Where the queue is empty the first
-// reference HOLDS when the Swap is applied (PROTOCOL.md 1, Enqueue; paper §IV
+// reference HOLDS when the Swap is applied (docs/protocol.md 3.4, Enqueue; paper §IV
 // createLockRef).
 func Enqueue(r *Row, b Block, closed, clk Stamp) Swap {
 	if r == nil {
@@ -66,7 +66,7 @@ func Enqueue(r *Row, b Block, closed, clk Stamp) Swap {
 }
 
 // Release ends the term of r's base: the reference behind it becomes the head, at
-// a base above every stamp used (PROTOCOL.md 1, Release; paper §IV
+// a base above every stamp used (docs/protocol.md 3.11, Release; paper §IV
 // releaseLock). used is the term's seq, at least 2; the window W where the
 // sequencer is not known.
 func Release(r Row, used Stamp, dirty bool, clk Stamp) Swap {
@@ -74,18 +74,18 @@ func Release(r Row, used Stamp, dirty bool, clk Stamp) Swap {
 }
 
 // Preempt ends the term of a session that is dead and makes next the head,
-// a whole window above (PROTOCOL.md 1, Preempt; paper §IV forcedRelease).
+// a whole window above (docs/protocol.md 3.12, Preempt; paper §IV forcedRelease).
 func Preempt(r Row, next LockRef, w, clk Stamp) Swap {
 	return termSwap(r, Row{Base: max(r.Base+w, clk), Head: next, Dirty: true})
 }
 
 // Takeover moves the head's term to another session, dirty and a whole window
-// above (PROTOCOL.md 1, Takeover).
+// above (docs/protocol.md 3.13, Takeover).
 func Takeover(r Row, to SessionID, w, clk Stamp) Swap {
 	return termSwap(r, Row{Base: max(r.Base+w, clk), Head: r.Head, Dirty: true, Owner: to})
 }
 
-// Renew gives the same holder a fresh window (PROTOCOL.md 1, Renew). floor is
+// Renew gives the same holder a fresh window (docs/protocol.md 3.10, Renew). floor is
 // clk(), or one above the highest stamp that a Synch met.
 func Renew(r Row, owner SessionID, dirty bool, w, floor Stamp) Swap {
 	return termSwap(r, Row{Base: max(r.Base+w, floor), Head: r.Head, Dirty: dirty, Owner: owner})

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// poison is the stamp above which no window can be put (PROTOCOL.md 1, Synch).
+// poison is the stamp above which no window can be put (docs/protocol.md 3.9, Synch).
 const poison = Stamp(1) << 62
 
 // synch is the state of a term's Synch: which attempt is under way and when

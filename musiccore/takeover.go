@@ -2,7 +2,7 @@ package musiccore
 
 // A guest is a place whose reference another session enqueued: that session is
 // dead, and the client came here. It waits like any other; at the head it gets
-// its term from a Takeover of its own (PROTOCOL.md 1, Takeover).
+// its term from a Takeover of its own (docs/protocol.md 3.13, Takeover).
 
 // keeper answers the session on which a live reference hangs: for the head
 // T.Owner if set, else the queue's.
@@ -58,7 +58,7 @@ func (k *key) toldOwn(a ask, p *place) bool {
 // toldForeign answers what asks for a reference of another session: it is
 // there, or it goes on here if that session is dead. What a dead session kept
 // for itself goes on nowhere: nothing tells which reference was handed out
-// (PROTOCOL.md 6). It is lost once it has been passed over: a Renew of the dead
+// (docs/protocol.md 3.17). It is lost once it has been passed over: a Renew of the dead
 // session may still be applied that makes its holder plain.
 func (k *key) toldForeign(now Now, a ask, s SessionID) bool {
 	known, dead := k.c.observe(now, s)

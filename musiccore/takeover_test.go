@@ -39,7 +39,7 @@ func (s *store) swaps() []Swap {
 	return all
 }
 
-// PROTOCOL.md 1, Takeover: the owner ended by itself.
+// docs/protocol.md 3.13, Takeover: the owner ended by itself.
 func TestTakeoverOfAnEndedSessionAtOnce(t *testing.T) {
 	d, s := foreign(t, theirs())
 	s.beat[session(9)] = EndedBeat
@@ -102,7 +102,7 @@ func TestTakeoverWaitsUntilTheOwnerIsDead(t *testing.T) {
 	}
 }
 
-// PROTOCOL.md 1, Takeover: an earlier session of this process saw its deadline pass.
+// docs/protocol.md 3.13, Takeover: an earlier session of this process saw its deadline pass.
 func TestTakeoverFromTheOwnEarlierSessionAtOnce(t *testing.T) {
 	d, s := held(t)
 	d.jump(11 * time.Second)
@@ -375,7 +375,7 @@ func (d *desk) forced(ref LockRef) {
 	}
 }
 
-// PROTOCOL.md 1, Force: by the owner's proxy, with bounded drain and settle.
+// docs/protocol.md 3.14, Force: by the owner's proxy, with bounded drain and settle.
 func TestForceOfTheOwnHolder(t *testing.T) {
 	d, s := held(t)
 	tk, _ := d.begin(1, Put)
@@ -434,7 +434,7 @@ func TestForceOfAnOwnHeadThatMemoryDoesNotKnow(t *testing.T) {
 	}
 }
 
-// DESIGN.md 9: N waiters of one proxy share one LWT.
+// docs/design.md 9: N waiters of one proxy share one LWT.
 func TestWaitersShareTheirLWT(t *testing.T) {
 	d, s := held(t)
 	before := len(s.swaps())

@@ -9,8 +9,7 @@ import (
 // (I12).
 const farBase = Stamp(time.Hour / time.Microsecond)
 
-// term is one holder's tenure on one base, the unit of fencing (PROTOCOL.md 1,
-// Poll, Begin, End). seq is the next free place in the window; it only grows.
+// term is one holder's tenure on one base, the unit of fencing (docs/protocol.md 3.5, Poll, Begin, End). seq is the next free place in the window; it only grows.
 type term struct {
 	id        uint64
 	place     *place
@@ -40,7 +39,7 @@ type begin struct {
 	until time.Duration
 }
 
-// open starts the term of the head (PROTOCOL.md 1, Poll and Enqueue).
+// open starts the term of the head (docs/protocol.md 3.5, Poll and Enqueue).
 func (k *key) open(now Now, p *place) {
 	c, r := k.c, k.view.row
 	c.last.term++
@@ -86,7 +85,7 @@ func (t *term) ready(kind Kind, w Stamp) bool {
 	return t.clean() && (kind == Get || (!t.window.hold && t.seq < w-2))
 }
 
-// begin is Begin of PROTOCOL.md 1 (paper §IV, criticalPut and criticalGet).
+// begin is Begin of docs/protocol.md 3.6 (paper §IV, criticalPut and criticalGet).
 func (k *key) begin(now Now, b begin, r LockRef) Ticket {
 	t := k.term
 	if t == nil || t.place.ref != r || !t.open {
@@ -150,7 +149,7 @@ func (k *key) ticket(now Now, op OpID, kind Kind, left time.Duration) Ticket {
 	return tk
 }
 
-// end is End of PROTOCOL.md 1. What has no End in time is over: its client
+// end is End of docs/protocol.md 3.7. What has no End in time is over: its client
 // hears "unknown" whatever comes later (C16).
 func (k *key) end(now Now, tk Ticket, o Outcome) Verdict {
 	t := k.term
@@ -286,7 +285,7 @@ func (k *key) close(now Now, how State) {
 }
 
 // drained reports that a closed term may be released: nothing in flight, and
-// settled or enough tried (PROTOCOL.md 1, Release).
+// settled or enough tried (docs/protocol.md 3.11, Release).
 func (t *term) drained(tries int) bool {
 	if t.open || t.flight.ops > 0 || t.synch.cmd != 0 {
 		return false
@@ -360,7 +359,7 @@ func (k *key) released(now Now, head LockRef) {
 }
 
 // skip releases an abandoned head that never had a term: two stamps are left
-// free, and dirty stays what it was (PROTOCOL.md 1, Release; C6). Where a dead
+// free, and dirty stays what it was (docs/protocol.md 3.11, Release; C6). Where a dead
 // session had it, nobody can say what was sent under it.
 func (k *key) skip(now Now) {
 	r := k.view.row

@@ -29,7 +29,7 @@ const variantSeeds = 2000
 type variant struct {
 	name     string
 	what     string // it does wrong
-	mark     string // of PROTOCOL.md, an invariant, or a question of the oracle
+	mark     string // a section of docs/protocol.md, an invariant, or a question of the oracle
 	by       string // the test that finds it, where the simulation does not
 	harmless string // why nothing finds it
 	seeds    int
@@ -284,7 +284,7 @@ const variantsHead = `# Known-bad variants
 
 Each row is a change of musiccore's source that breaks the protocol, kept in ` + "`musiccore/testdata/variants`" + `. ` +
 	"`make variants`" + ` builds
-each, and fails if nothing finds it; every test run does so with one in twelve. *Mark* is a section of PROTOCOL.md 2 or 3, or a question of the oracle (E1 to E9, see
+each, and fails if nothing finds it; every test run does so with one in twelve. *Mark* is a section of docs/protocol.md 5 or 6, or a question of the oracle (E1 to E9, see
 ` + "`musiccore/simcheck_test.go`" + `). *Found by* names the first seed of the simulation that fails, and the rule that spoke, or a test. Seeds are as of the
 last ` + "`UPDATE_DOCS=1`" + `; any change of the core or of the simulation moves them.
 

@@ -6,7 +6,7 @@ import (
 )
 
 // quorumEvery is how often a waiting key is looked at by QUORUM: a replica
-// may have missed a commit for good (PROTOCOL.md 1, Poll).
+// may have missed a commit for good (docs/protocol.md 3.5, Poll).
 const quorumEvery = time.Second
 
 // freshFor is how long a row that others change is taken for what it was when it
@@ -204,7 +204,7 @@ func (k *key) saw(now Now, id CommandID, r *Row) {
 }
 
 // sawNone takes a read that showed no row. A row that only one replica has
-// shown may be an INSERT that is on no quorum yet (PROTOCOL.md 4.1).
+// shown may be an INSERT that is on no quorum yet (docs/protocol.md 7.1).
 func (k *key) sawNone(now Now, id CommandID) {
 	v := &k.view
 	switch {

@@ -11,7 +11,7 @@ const watchFor = 5 * time.Second
 // fallenKept bounds the verdicts that are remembered.
 const fallenKept = 256
 
-// watch is Dead(x) of PROTOCOL.md 1: the beat of another session, observed by
+// watch is Dead(x) of docs/protocol.md 3.3: the beat of another session, observed by
 // one's own BOOTTIME and raw clock only. The interval counts from the END of the read that
 // first showed a value to the START of a later one that still shows it (C5);
 // absence is a value like another.

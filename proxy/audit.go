@@ -12,7 +12,7 @@ import (
 	"music/musiccore"
 )
 
-// audit writes a line for every grant, every end and every fenced-off write of a lock (DESIGN.md 5), and counts them.
+// audit writes a line for every grant, every end and every fenced-off write of a lock (docs/design.md 5), and counts them.
 type audit struct {
 	log    zerolog.Logger
 	schema *schema

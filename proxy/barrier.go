@@ -24,7 +24,7 @@ const thisOne = "this address (Cassandra owes it answers of before)"
 var errNoClock = errors.New("own clock and the cluster's differ too much")
 
 // barrier makes sure that every write which did not know that the table is critical lies below closed: it waits until each
-// living proxy has followed the schema, then raises closed and stores the settings in one LWT (DESIGN.md 4, "Becoming critical
+// living proxy has followed the schema, then raises closed and stores the settings in one LWT (docs/design.md 4, "Becoming critical
 // is a barrier"). late names the proxies that it waits for.
 func (s *schema) barrier(ctx context.Context, t *dataTable, version gocql.UUID) (late []string, err error) {
 	known := t.stored
@@ -51,7 +51,7 @@ func (s *schema) barrier(ctx context.Context, t *dataTable, version gocql.UUID) 
 	return nil, s.raise(ctx, t, known.text)
 }
 
-// closing is what closed is raised to. A table without lock rows has no base that could be above it (PROTOCOL.md 1, D); and where
+// closing is what closed is raised to. A table without lock rows has no base that could be above it (docs/protocol.md 2.3, D); and where
 // plain writes go on, a stamp ahead of the clock would hide them under what is written with a lock.
 func (t *dataTable) closing(now musiccore.Now) musiccore.Stamp {
 	if t.made && t.settings.Unlocked != frontend.Allow {

@@ -13,7 +13,7 @@ import (
 // maxClockLead is how far base timestamps may run ahead of the cluster's clock.
 const maxClockLead = time.Second
 
-// clock reads the clocks of PROTOCOL.md. The zero value knows nothing of the cluster's clock and gives no clk.
+// clock reads the clocks of docs/protocol.md 2.4. The zero value knows nothing of the cluster's clock and gives no clk.
 type clock struct {
 	known atomic.Bool
 	ahead atomic.Int64 // how far the cluster's clock is ahead of ours, ns
@@ -37,7 +37,7 @@ func (c *clock) observe(before, after, cluster time.Time) {
 	c.known.Store(true)
 }
 
-// instant reads the clocks by which leases are judged (PROTOCOL.md 3, C12).
+// instant reads the clocks by which leases are judged (docs/protocol.md 6, C12).
 func instant() musiccore.Now {
 	return musiccore.Now{Boot: boottime(), Raw: monotonic(unix.CLOCK_MONOTONIC_RAW)}
 }

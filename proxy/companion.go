@@ -15,7 +15,7 @@ import (
 	"music/rewrite"
 )
 
-// dataTable is a critical table with its companion, the table of its lock rows (DESIGN.md 4). It is never changed once published.
+// dataTable is a critical table with its companion, the table of its lock rows (docs/design.md 4). It is never changed once published.
 type dataTable struct {
 	keyspace, name string
 	id             [16]byte
@@ -26,7 +26,7 @@ type dataTable struct {
 	columns        string   // all columns with their types, to see changes by
 	mortal         bool     // it has a default time to live
 	settings       frontend.Settings
-	closed         musiccore.Stamp // no plain write is stamped at or above it (PROTOCOL.md 1, D)
+	closed         musiccore.Stamp // no plain write is stamped at or above it (docs/protocol.md 2.3, D)
 	marked         bool            // the comment, or a pattern of the configuration, says that it is critical
 	named          bool            // the pattern alone
 	made           bool            // the companion is there
@@ -57,7 +57,7 @@ func (t *dataTable) String() string { return t.keyspace + "." + t.name }
 func (t *dataTable) companion() string { return frontend.CompanionPrefix + hex.EncodeToString(t.id[:]) }
 
 // companionDDL creates the companion, under an id that every proxy derives alike. Its key columns are called k1, k2, …: the data table's own names might be those of the
-// registers. Read repair, grace and speculative reads are what PROTOCOL.md 1 asks for.
+// registers. Read repair, grace and speculative reads are what docs/protocol.md 1 asks for.
 func (t *dataTable) companionDDL() string {
 	var columns, names []string
 	for i, c := range t.key {

@@ -89,7 +89,7 @@ func (x *executor) readRow(ctx context.Context, t *dataTable, pk string, quorum 
 	return musiccore.Result{Fate: musiccore.Done, Row: &row}
 }
 
-// apply runs one LWT. A refusal is certain; every error is an unknown outcome, whatever its code (PROTOCOL.md 1, lwt).
+// apply runs one LWT. A refusal is certain; every error is an unknown outcome, whatever its code (docs/protocol.md 3.1, lwt).
 func (x *executor) apply(ctx context.Context, t *dataTable, pk string, s musiccore.Swap) musiccore.Result {
 	if err := t.counted.Load().admit(ctx, x.session, s); err != nil {
 		return musiccore.Result{Cause: err}

@@ -45,7 +45,7 @@ func (x *executor) must(t *testing.T, k musiccore.Key, a musiccore.Action) music
 	return r
 }
 
-// Each Swap must do on Cassandra what its Apply says, and be refused when it is sent again (PROTOCOL.md 3, H3).
+// Each Swap must do on Cassandra what its Apply says, and be refused when it is sent again (docs/protocol.md 6, H3).
 func TestSwapsMeanOnCassandraWhatTheyMeanInTheCore(t *testing.T) {
 	x, k := openExecutor(t)
 	self, other := musiccore.SessionID{1}, musiccore.SessionID{2}
@@ -101,7 +101,7 @@ func TestSchemaThatChangesWhileItIsReadIsReadAgain(t *testing.T) {
 	assert.False(t, readAgain(errNoClock))
 }
 
-// One CREATE of a companion is a no-op after another (DESIGN.md 4): proxies do not agree on who makes it.
+// One CREATE of a companion is a no-op after another (docs/design.md 4): proxies do not agree on who makes it.
 func TestCompanionsAreMadeByAllAtOnce(t *testing.T) {
 	x, k := openExecutor(t)
 	table := x.schema.table(k.Table)

@@ -85,7 +85,7 @@ func (l *locks) beginThere(k musiccore.Key, r musiccore.LockRef, kind musiccore.
 	}, a)
 }
 
-// endThere gives a borrowed ticket back to its proxy, which alone can say what the client may be told (PROTOCOL.md 1, Remote).
+// endThere gives a borrowed ticket back to its proxy, which alone can say what the client may be told (docs/protocol.md 3.15, Remote).
 func (l *locks) endThere(t musiccore.Ticket, o musiccore.Outcome) (musiccore.Verdict, func() musiccore.Verdict) {
 	verdict := make(chan musiccore.Verdict, 1)
 	l.of(t.Key).running.Go(func() {
@@ -110,7 +110,7 @@ func (l *locks) run(e errand, done func(musiccore.Answer)) (gone func()) {
 }
 
 // follow goes where a core's answer points to, and asks the core again where nobody is found there: by then the session may be known
-// to have ended, and its reference goes on here (PROTOCOL.md 1, Takeover).
+// to have ended, and its reference goes on here (docs/protocol.md 3.13, Takeover).
 func (l *locks) follow(ctx context.Context, e errand, a musiccore.Answer) musiccore.Answer {
 	var elsewhere *musiccore.ElsewhereError
 	for start := time.Now(); errors.As(a.Err, &elsewhere); a = await(ctx, e.here) {

@@ -15,7 +15,7 @@ import (
 	"music/musiccore"
 )
 
-// PROTOCOL.md 1, Remote: the owner's sequencer gives every stamp, whichever proxy the client is at.
+// docs/protocol.md 3.15, Remote: the owner's sequencer gives every stamp, whichever proxy the client is at.
 func TestOperationsAtAnotherProxyBorrowTheirStamps(t *testing.T) {
 	a, b := two(t)
 	k := keyOf("x")

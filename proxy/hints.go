@@ -15,7 +15,7 @@ const (
 	hintLimit   = time.Second      // for one to be taken
 )
 
-// hints carries hints to other proxies: only speed hangs on them (PROTOCOL.md 1, Hints), so what does not get there at once is lost.
+// hints carries hints to other proxies: only speed hangs on them (docs/protocol.md 3.16, Hints), so what does not get there at once is lost.
 // What comes while others are under way goes with the next question, all of it: a far proxy takes few questions a second from one
 // sender. A proxy that does not answer keeps nothing from the others.
 type hints struct {

@@ -14,7 +14,7 @@ import (
 )
 
 // home dials the node that this proxy stands for: the first contact point that answers, and that one from then on. Only a proxy that
-// is alone goes on to another (DESIGN.md 3).
+// is alone goes on to another (docs/design.md 3).
 type home struct {
 	addresses []string
 	nodes     *nodeDialer // of the proxy's own connections

@@ -31,7 +31,7 @@ const (
 )
 
 // members is this proxy among the proxies of the cluster: it says in music.proxies for which node it stands, follows what the others
-// say there, and keeps the door shut while its node is down (DESIGN.md 3). But for nodes, it belongs to one goroutine.
+// say there, and keeps the door shut while its node is down (docs/design.md 3). But for nodes, it belongs to one goroutine.
 type members struct {
 	session   *gocql.Session
 	life      *life

@@ -33,7 +33,7 @@ const (
 	headersBytes = 8 << 10
 )
 
-// peerServer answers other proxies: operations on the references of this one's session (PROTOCOL.md 1, Remote).
+// peerServer answers other proxies: operations on the references of this one's session (docs/protocol.md 3.15, Remote).
 type peerServer struct {
 	locks    *locks
 	session  func() musiccore.SessionID

@@ -23,7 +23,7 @@ const (
 	headerSeal    = "Music-Peer-Seal"
 )
 
-// What one proxy can ask another (DESIGN.md 3): paths of POST requests with a question, answered with a reply.
+// What one proxy can ask another (docs/design.md 3): paths of POST requests with a question, answered with a reply.
 const (
 	askLock   = "/lock" // of a reference: wait, ask, renew
 	askUnlock = "/unlock"
@@ -36,7 +36,7 @@ const (
 
 // question is what a proxy asks; which fields it has depends on the path.
 type question struct {
-	Session uuid.UUID          `json:"session"` // of who is asked; anybody else refuses (PROTOCOL.md 1, Remote)
+	Session uuid.UUID          `json:"session"` // of who is asked; anybody else refuses (docs/protocol.md 3.15, Remote)
 	Key     wireKey            `json:"key"`
 	Ref     musiccore.LockRef  `json:"ref,omitempty"`
 	Lock    *musiccore.Request `json:"lock,omitempty"`

@@ -29,7 +29,7 @@ const (
 )
 
 // schema keeps the clients' view of the tables in step with the cluster's schema, and makes the companion of each critical table
-// (DESIGN.md 4).
+// (docs/design.md 4).
 type schema struct {
 	session  *gocql.Session
 	tables   *frontend.Tables

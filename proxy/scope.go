@@ -12,7 +12,7 @@ import (
 	"music/config"
 )
 
-// scope is how far the decisions on a table reach (DESIGN.md 4, setting scope): over all data centres, or within one.
+// scope is how far the decisions on a table reach (docs/design.md 4, setting scope): over all data centres, or within one.
 type scope struct {
 	session        *gocql.Session
 	quorum, serial gocql.Consistency

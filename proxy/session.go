@@ -26,7 +26,7 @@ const (
 	triesAtOnce = 6  // under way; a cluster that does not answer is not asked for ever more
 )
 
-// life keeps this proxy's session alive: its beats in music.sessions, on which all its terms hang (PROTOCOL.md 1, Session). It
+// life keeps this proxy's session alive: its beats in music.sessions, on which all its terms hang (docs/protocol.md 3.2, Session). It
 // also watches the other proxies' life signs.
 type life struct {
 	session *gocql.Session

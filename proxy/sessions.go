@@ -25,7 +25,7 @@ type sighting struct {
 }
 
 // sessions watches the life signs of all proxies, to know who has to follow a schema change. Who is dead is judged as for terms
-// (PROTOCOL.md 1, Dead), by beats that stand still and never by clocks of others.
+// (docs/protocol.md 3.3, Dead), by beats that stand still and never by clocks of others.
 type sessions struct {
 	read func(context.Context, []gocql.UUID) (map[gocql.UUID]sighting, error) // these of music.sessions, or all of it, at QUORUM
 	dead func(lease time.Duration) time.Duration                              // how long a beat must stand still

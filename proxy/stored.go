@@ -49,8 +49,7 @@ func (s *schema) readStored(ctx context.Context, t *dataTable) {
 }
 
 // keepStored gives a table the settings that its lock rows rest on: all where its comment is lost, else key and scope, in which
-// they were made. The data centre is that of whoever wrote it first, lock rows or not: two would decide separately (PROTOCOL.md
-// 3, M3).
+// they were made. The data centre is that of whoever wrote it first, lock rows or not: two would decide separately (docs/protocol.md 6, M3).
 func (t *dataTable) keepStored() error {
 	if t.stored.text == "" || t.stored.text == plainSettings && t.marked {
 		return nil

@@ -26,7 +26,7 @@ type keyOfTable struct {
 	Row             bool
 }
 
-// synchronise reads the key at QUORUM, of all data centres or of one, and writes it back: DELETE at fence, every cell at fence+1 (PROTOCOL.md 1, Synch). What
+// synchronise reads the key at QUORUM, of all data centres or of one, and writes it back: DELETE at fence, every cell at fence+1 (docs/protocol.md 3.9, Synch). What
 // fits one page and one mutation is read and written at once. Of what does not, each interval of the clustering order is one
 // mutation, one after the other.
 //

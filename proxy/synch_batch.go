@@ -60,7 +60,7 @@ type rewriting struct {
 	batch int
 }
 
-// rewrite is the batches that write a page back as it was read (PROTOCOL.md 1, Synch): in its interval all is deleted at the
+// rewrite is the batches that write a page back as it was read (docs/protocol.md 3.9, Synch): in its interval all is deleted at the
 // fence, and what was there stands at fence+1. Together they cover the interval of the page.
 func (t synchTable) rewrite(pk []synchTerm, page synchPage, how rewriting) []synchBatch {
 	stamp := wireInt64(int64(how.fence) + 1)

@@ -19,7 +19,7 @@ type clause struct {
 
 // clauses are restrictions whose rows together are those of the interval, and which no row meets twice. Cassandra compares
 // `(a, b) > (1, 2)` by values, not by the clustering order: it is one range of that order only where all columns run the same
-// way. Else an interval is a union of ranges below a common prefix, 2n-1 at most (PROTOCOL.md 1, Synch).
+// way. Else an interval is a union of ranges below a common prefix, 2n-1 at most (docs/protocol.md 3.9, Synch).
 func (t synchTable) clauses(v interval) []clause {
 	switch {
 	case v.lo == nil && v.hi == nil:

@@ -16,7 +16,7 @@ const (
 var errMoved = errors.New("a late write came between two reads")
 
 // markerTTL is the TTL of a row's marker, which CQL does not show: none if that was learned, if anything in the row has
-// none, or if nothing is in it; else the largest, so that the row goes with its last column (PROTOCOL.md 1, marker rule).
+// none, or if nothing is in it; else the largest, so that the row goes with its last column (docs/protocol.md 3.9, marker rule).
 func (r synchRow) markerTTL() int32 {
 	ttls := r.ttls()
 	if r.permanent || len(ttls) == 0 || slices.Contains(ttls, 0) {
@@ -55,7 +55,7 @@ func (r synchRow) place() string { return fmt.Sprint(r.clustering) }
 // have gone; it is as the second read had it, and that, being later and at QUORUM, has whatever was acknowledged. So each
 // register has a value that a quorum read could have shown, although a late write that set several (or a late DELETE of
 // several rows) may be kept in one and fenced off in another: as with any unacknowledged batch of a preempted term
-// (PROTOCOL.md 3, M1). By case:
+// (docs/protocol.md 6, M1). By case:
 //   - a row that only the second read has was written in between: it is ignored, and the fence deletes it;
 //   - a row that only the first read has got no marker, or none that stays, or a late DELETE took it: the rule holds;
 //   - a row that now has columns without a TTL got them in between. They hide its marker, and the rule might take one that

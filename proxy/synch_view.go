@@ -39,7 +39,7 @@ type schemaView struct {
 }
 
 // agreedView is the schema of one node once it sees all nodes agree, or errNotAgreed. Without agreement a column that the
-// node does not know yet would not be read, and yet be deleted (PROTOCOL.md 3, C11).
+// node does not know yet would not be read, and yet be deleted (docs/protocol.md 6, C11).
 func agreedView(ctx context.Context, s *gocql.Session) (schemaView, error) {
 	return awaitView(ctx, func(ctx context.Context) (schemaView, dissent, error) { return askView(ctx, s) })
 }

@@ -11,7 +11,7 @@ import (
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 )
 
-// warnings is what the owner of a critical table should know of its keyspace and of the node (DESIGN.md 4): it is served all the
+// warnings is what the owner of a critical table should know of its keyspace and of the node (docs/design.md 4): it is served all the
 // same. What cannot be read is not warned of.
 func (s *schema) warnings(ctx context.Context, keyspace string) []string {
 	var found []string

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// window is how many stamps a holder has: W of DESIGN.md 2.
+// window is how many stamps a holder has: W of docs/design.md 2.
 const window = 1 << 20
 
 // attempts is how often tellers without a lock may be so lucky that their losses even out.

@@ -16,7 +16,7 @@ type goal struct {
 	of    func(r report) samples // one for each work
 }
 
-// goals are those of DESIGN.md 9 that one machine can show.
+// goals are those of docs/design.md 9 that one machine can show.
 func goals() []goal {
 	cpu, p50 := func(x row) samples { return x.cpu }, func(x row) samples { return x.p50 }
 	return []goal{

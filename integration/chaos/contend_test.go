@@ -112,7 +112,7 @@ func TestContendedKey(t *testing.T) {
 // warming is how long each way is tried first, for Java's compiler.
 const warming = 5 * time.Second
 
-// TestUncontendedSections measures what a section takes at each of three sites whose keys nobody else wants: the sums of DESIGN.md 9 are
+// TestUncontendedSections measures what a section takes at each of three sites whose keys nobody else wants: the sums of docs/design.md 9 are
 // those of the medians. It asserts nothing about time: `make contend` prints it.
 func TestUncontendedSections(t *testing.T) {
 	if *contendFor == 0 {
