@@ -18,6 +18,7 @@ type catchUp struct {
 	ended atomic.Uint64 // number of the last reading that was published
 }
 
+// newCatchUp counts from nothing.
 func newCatchUp() catchUp { return catchUp{turn: make(chan struct{}, 1)} }
 
 // begin numbers a reading that begins.

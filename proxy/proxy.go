@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
@@ -241,20 +242,12 @@ func (p *process) startService(ctx context.Context, advertise string) (*service,
 	s.schema = newSchema(session, s.life, s.tables, p.cfg.Music.CriticalByName, p.log)
 	s.schema.locality, s.schema.home = locality, p.home.id
 	s.executor = &executor{session: session, schema: s.schema}
-	for _, step := range []func() error{
-		func() (err error) { s.schema.release, err = checkRelease(ctx, session); return err },
-		func() error { return ensureKeyspace(ctx, session, p.cfg.Music.Replication) },
-		func() (err error) { s.secret, err = clusterSecret(ctx, session); return err },
-		func() error { return s.life.beat(ctx) },
-		func() error { return s.schema.begin(ctx) },
-	} {
-		if err := step(); err != nil {
-			session.Close()
-			if ln != nil {
-				_ = ln.Close()
-			}
-			return nil, err
+	if err := s.prepare(ctx, session, p.cfg.Music.Replication); err != nil {
+		s.close()
+		if ln != nil {
+			_ = ln.Close()
 		}
+		return nil, err
 	}
 	commands, abandon := context.WithCancel(context.Background())
 	s.abandon = abandon
@@ -278,6 +271,22 @@ func (p *process) startService(ctx context.Context, advertise string) (*service,
 	s.asked = &peerServer{locks: s.locks, session: s.locks.peers.self, seal: seal(p.cfg.Peers.Secret), log: sampled(p.log)}
 	s.answering.Go(func() { s.asked.serve(commands, ln) })
 	return s, nil
+}
+
+// prepare asks Cassandra for all that has to be known before the first lock, and makes what is missing there.
+func (s *service) prepare(ctx context.Context, session *gocql.Session, replication string) error {
+	for _, step := range []func() error{
+		func() (err error) { s.schema.release, err = checkRelease(ctx, session); return err },
+		func() error { return ensureKeyspace(ctx, session, replication) },
+		func() (err error) { s.secret, err = clusterSecret(ctx, session); return err },
+		func() error { return s.life.beat(ctx) },
+		func() error { return s.schema.begin(ctx) },
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // sendAway grants nothing any more: who waits for a lock is told at once where he stands, and goes on at another proxy.
