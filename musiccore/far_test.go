@@ -18,10 +18,16 @@ type far struct {
 	lwts  int
 	paxos chan struct{} // one LWT at a time
 	ended chan struct{}
-	ops   []Kind        // of a section
-	wait  time.Duration // of a LOCK; 0: its default
-	lwt   time.Duration // how long one takes beside the network
+	load
 	pause time.Duration // the next holder stays so long
+}
+
+// load is what clients do at each site, and what they meet.
+type load struct {
+	clients int
+	ops     []Kind        // of a section
+	wait    time.Duration // of a LOCK; 0: its default
+	lwt     time.Duration // how long one takes beside the network
 }
 
 // farSite is a proxy there. rtt is its way to the nearest other replica and back.
@@ -37,10 +43,10 @@ type farSite struct {
 }
 
 // newFar starts a proxy and some clients at each site.
-func newFar(t *testing.T, clients int, ops []Kind, rtts ...time.Duration) *far {
+func newFar(t *testing.T, l load, rtts ...time.Duration) *far {
 	t.Helper()
 	d := newDesk(t)
-	f := &far{store: newStore(d), key: d.key(), paxos: make(chan struct{}, 1), ended: make(chan struct{}), ops: ops, wait: 5 * time.Second}
+	f := &far{store: newStore(d), key: d.key(), paxos: make(chan struct{}, 1), ended: make(chan struct{}), load: l}
 	for i, rtt := range rtts {
 		o := Defaults()
 		s := &farSite{far: f, session: NewSession(session(byte(i+1)), o), rtt: rtt, waits: map[OpID]chan Answer{}}
@@ -48,7 +54,7 @@ func newFar(t *testing.T, clients int, ops []Kind, rtts ...time.Duration) *far {
 		s.alarm = time.AfterFunc(time.Hour, func() { s.call(func() Effects { return s.core.Tick(farTime()) }) })
 		s.beat()
 		f.sites = append(f.sites, s)
-		for range clients {
+		for range l.clients {
 			go func() {
 				for s.section() {
 				}
@@ -208,7 +214,7 @@ func TestFarSitesShareAKeyByOneLWTATenure(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFar(t, tc.clients, tc.ops, 54*time.Millisecond, 24*time.Millisecond, 24*time.Millisecond)
+				f := newFar(t, load{clients: tc.clients, ops: tc.ops, wait: 5 * time.Second}, 54*time.Millisecond, 24*time.Millisecond, 24*time.Millisecond)
 				settled := f.after(5 * time.Second)
 				done := f.after(10 * time.Second)
 				close(f.ended)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -58,21 +59,21 @@ func TestTwoProcessesWithOneSession(t *testing.T) {
 // Where every clock of the machine stood still, the cluster's has gone on: the session ends at the next look, before another beat makes
 // it valid again.
 func TestASessionWhoseClocksAllStoodStill(t *testing.T) {
-	var stood time.Duration
-	atCluster := func() time.Time { return time.Now().Add(stood) }
+	var stood atomic.Int64
+	atCluster := func() time.Time { return time.Now().Add(time.Duration(stood.Load())) }
 	lease := musiccore.Defaults().SessionLease
 	for name, check := range map[string]func(*life) error{
 		"a beat": func(l *life) error { return l.beat(t.Context()) },
 		"a look": func(l *life) error { return l.look(t.Context()) },
 	} {
-		stood = 0
+		stood.Store(0)
 		n, l := beating(t)
 		n.says(clusterClock(atCluster, &message.VoidResult{}))
 		require.NoError(t, l.beat(t.Context()))
-		stood = lease / 2
+		stood.Store(int64(lease / 2))
 		require.NoError(t, l.look(t.Context()))
 		assert.Less(t, l.self.Load().Left(l.clock.now()), lease/2+time.Second, "%s: what they stood still is taken off", name)
-		stood = lease
+		stood.Store(int64(lease))
 		n.take()
 		require.NoError(t, check(l))
 		assert.True(t, l.self.Load().Dead(), name)

@@ -178,6 +178,13 @@ type lockRows struct {
 	row map[string]map[string][]byte
 }
 
+// clear takes all rows away.
+func (l *lockRows) clear() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.row = map[string]map[string][]byte{}
+}
+
 // answer carries a statement out: its IF is judged by the columns that the statement itself names.
 func (l *lockRows) answer(a asked) message.Message {
 	l.mu.Lock()
@@ -220,7 +227,7 @@ func TestSwapsAskForWhatTheySay(t *testing.T) {
 	_, x, k := playExecutor(t, false, table.answer)
 	for _, there := range rowsAround() {
 		for i, s := range everySwap() {
-			table.row = map[string]map[string][]byte{}
+			table.clear()
 			if there != nil {
 				require.Equal(t, musiccore.Done, x.must(t, k, musiccore.Apply{Swap: musiccore.Swap{If: musiccore.If{What: musiccore.IfAbsent}, Set: musiccore.Set{Q: true, T: true, Row: *there}}}).Fate)
 				require.Equal(t, there, x.must(t, k, musiccore.ReadRow{}).Row)

@@ -256,7 +256,7 @@ func (b *bank) windows(ctx context.Context) error {
 	if err := t.transfer(ctx, move{"carla", "dan", 30}); err != nil {
 		return err
 	}
-	b.screen.say("This is the row of the lock, beside the data in Cassandra. The head of the queue is the holder.")
+	b.screen.say("This is the row of the lock, beside the data in Cassandra. The head of the queue is the holder: a lock_ref is its number there, and what proves it to be the client's.")
 	row, err := b.lockRow(ctx, b.node)
 	if err != nil {
 		return err
@@ -277,9 +277,12 @@ func (b *bank) windows(ctx context.Context) error {
 	return b.pastTheProxy(ctx)
 }
 
+// tagBits are those of a lock_ref that prove it; the others are its number in the queue.
+const tagBits = 23
+
 // fences makes sure that a stamp lies in the window of the row's holder, and that this is the one with the lock_ref.
 func (r lockRow) fences(ref, stamp int64) error {
-	if r.head == ref && r.base <= stamp && stamp < r.base+window {
+	if r.head == ref>>tagBits && r.base <= stamp && stamp < r.base+window {
 		return nil
 	}
 	return expected(fmt.Sprintf("lock_ref %d at the head and a WRITETIME in its window", ref), fmt.Sprintf("%+v, %d", r, stamp))

@@ -50,11 +50,11 @@ func TestOnlyWhatSaysSoIsTooEarly(t *testing.T) {
 
 func TestAFenceIsOfOneHolder(t *testing.T) {
 	row := lockRow{guard: 9, head: 7, base: 1000}
-	assert.NoError(t, row.fences(7, 1000))
-	assert.NoError(t, row.fences(7, 1000+window-1))
-	assert.ErrorIs(t, row.fences(7, 999), errUnexpected)
-	assert.ErrorIs(t, row.fences(7, 1000+window), errUnexpected)
-	assert.ErrorIs(t, row.fences(8, 1000), errUnexpected)
+	assert.NoError(t, row.fences(7<<tagBits+5, 1000))
+	assert.NoError(t, row.fences(7<<tagBits+5, 1000+window-1))
+	assert.ErrorIs(t, row.fences(7<<tagBits+5, 999), errUnexpected)
+	assert.ErrorIs(t, row.fences(7<<tagBits+5, 1000+window), errUnexpected)
+	assert.ErrorIs(t, row.fences(8<<tagBits+5, 1000), errUnexpected)
 }
 
 func TestTheAuditKnowsTheSum(t *testing.T) {
