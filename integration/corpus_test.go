@@ -189,7 +189,6 @@ func errorStatements() []statement {
 		{name: "level of a write", cql: "INSERT INTO t (k, c) VALUES (1, 1)", level: "SERIAL"},
 		{name: "nobody's DDL", cql: "DROP TABLE nosuch"},
 		{name: "unavailable", cql: "SELECT * FROM lonely.t", level: "ALL"},
-		{name: "lock on an ordinary Cassandra's table", cql: "SELECT * FROM t WHERE k = 1 FOR UPDATE"},
 		{name: "unknown verb", cql: "CAMPAIGN t WHERE k = 1"},
 		{name: "empty", cql: ""},
 		{name: "too large a value for a key", cql: "INSERT INTO kinds (k) VALUES (?)", values: []any{strings.Repeat("k", 70000)}},

@@ -87,7 +87,7 @@ func TestWaitersShareLWTs(t *testing.T) {
 		eventually(t, time.Minute, "all of them are in the queue", func() error {
 			var guard int64
 			err := s.direct.Query("SELECT guard FROM " + s.keyspace + "." + s.companion() + " WHERE k1 = 'a'").Scan(&guard)
-			if err == nil && guard < ref+waiters {
+			if err == nil && guard < number(ref)+waiters {
 				err = fmt.Errorf("the last is %d", guard)
 			}
 			return err

@@ -261,7 +261,7 @@ func TestWaitersOfTwoProxies(t *testing.T) {
 	for i := range 6 {
 		mine, other := p.driver.open(t, proxies[i%2], p.keyspace), p.driver.open(t, proxies[(i+1)%2], p.keyspace)
 		ref := p.grant(p.works(mine, lockB+" WAIT 50ms"), "QUEUED")
-		assert.Equal(t, held+int64(i)+1, ref)
+		assert.Equal(t, number(held)+int64(i)+1, number(ref))
 		waiting.Go(func() {
 			err := poll(time.Minute, func() error {
 				o, err := p.must(mine, lockB+" USING LOCK %d WAIT 1500ms", ref)
@@ -277,7 +277,7 @@ func TestWaitersOfTwoProxies(t *testing.T) {
 				return
 			}
 			mu.Lock()
-			served = append(served, ref)
+			served = append(served, number(ref))
 			mu.Unlock()
 			for _, c := range []client{other, mine} {
 				_, err = p.must(c, writeB, ref, ref)
@@ -291,7 +291,7 @@ func TestWaitersOfTwoProxies(t *testing.T) {
 	waiting.Wait()
 	want := []int64{}
 	for i := range 6 {
-		want = append(want, held+int64(i)+1)
+		want = append(want, number(held)+int64(i)+1)
 	}
 	assert.Equal(t, want, served)
 }

@@ -227,7 +227,7 @@ func TestDriverThatGivesUpHoldsWhatItWasGranted(t *testing.T) {
 	s.grant(s.works(s.client, fmt.Sprintf("UNLOCK ACCOUNTS WHERE branch = 't' USING LOCK %d", holder)), "RELEASED")
 	o := (&gocql2{session}).run(statement{cql: lock})
 	require.NoError(t, o.err())
-	assert.Equal(t, holder+1, s.grant(o, "HELD"), "the place of the first try, not another one behind it")
+	assert.Equal(t, number(holder)+1, number(s.grant(o, "HELD")), "the place of the first try, not another one behind it")
 }
 
 // While a hundred LOCKs wait on a connection, its heartbeats are answered, and each LOCK gets its own answer, once.

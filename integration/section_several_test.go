@@ -18,6 +18,9 @@ func bareRef(t *testing.T, ref string) string {
 	return strconv.FormatInt(mustInt(t, ref)>>23%(1<<16), 10)
 }
 
+// number is the place in the queue that a lock_ref stands for: what is left of it without its tag.
+func number(ref int64) int64 { return ref >> 23 }
+
 // states are the rows of LOCK … IN on one line: key, reference and state of each.
 func (s *scene) states(o outcome) string {
 	s.t.Helper()
