@@ -208,15 +208,8 @@ func TestNoNodeAtStart(t *testing.T) {
 	w, err := dialWire(p.address, primitive.ProtocolVersion4, primitive.CompressionNone)
 	require.NoError(t, err)
 	defer func() { _ = w.net.Close() }()
-	e, err := w.ask(message.NewStartup())
-	require.NoError(t, err)
-	assert.Equal(t, primitive.OpCodeError, e.opcode())
-	assert.Equal(t, w.stream, e.stream(), "on the request's own stream")
-	f, err := w.decode(e)
-	require.NoError(t, err)
-	assert.IsType(t, &message.ServerError{}, f.Body.Message)
-	_, err = w.receive()
-	assert.ErrorIs(t, err, io.EOF)
+	_, err = w.ask(message.NewStartup())
+	assert.ErrorIs(t, err, io.EOF, "without a word: a driver would take an error for one of the version")
 }
 
 func TestPureRelayLeavesNoTrace(t *testing.T) {
