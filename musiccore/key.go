@@ -43,7 +43,7 @@ func (k *key) step(now Now) {
 	k.hasten(now)
 	k.alight(now)
 	k.enter(now)
-	k.lineUp(now)
+	k.lineUp()
 	k.handOver(now)
 	k.fix(now)
 	k.serve(now)

@@ -319,8 +319,11 @@ func (k *key) releaseNear(now Now) bool {
 }
 
 // pressed reports that somebody who asks cannot wait for others to enqueue him.
-func (k *key) pressed(now Now) bool {
-	return slices.ContainsFunc(k.asking, func(p *place) bool { return p.pressed(now) })
+func (k *key) pressed(now Now) bool { return anyPressed(now, k.asking) }
+
+// anyPressed reports that the client of one of them is to be told a reference now.
+func anyPressed(now Now, ps []*place) bool {
+	return slices.ContainsFunc(ps, func(p *place) bool { return p.pressed(now) })
 }
 
 // pressed: its client is to be told a reference now.

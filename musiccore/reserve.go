@@ -34,10 +34,11 @@ func (k *key) retains(now Now, vacant bool, ps []*place) bool {
 	if k.c.opts.Retain == 0 || k.spare == 0 {
 		return false
 	}
+	waits := ps
 	if vacant {
-		return len(ps) > 1 && !slices.ContainsFunc(ps[1:], func(p *place) bool { return p.pressed(now) }) || len(ps) == 1 && k.spare > 1
+		waits = ps[1:]
 	}
-	return !slices.ContainsFunc(ps, func(p *place) bool { return p.pressed(now) }) && (len(ps) > 1 || k.spare > 1)
+	return (len(ps) > 1 || k.spare > 1) && !anyPressed(now, waits)
 }
 
 // early reports that a place has time before its client must be told something:
@@ -134,7 +135,7 @@ func (p *place) number() {
 
 // lineUp lets who asks wait for a block's next reference instead of for one of
 // their own, in their order.
-func (k *key) lineUp(now Now) {
+func (k *key) lineUp() {
 	if len(k.reserves) == 0 {
 		return
 	}
