@@ -128,7 +128,7 @@ func ratios(a, b samples) samples {
 	return all
 }
 
-// markdown is the report as the README shows it; before may be nil.
+// markdown is the report as docs/performance.md shows it; before may be nil.
 func (r report) markdown(before *report) string {
 	text := r.verdicts()
 	text += "\n| work (clients x in flight) | CPU, proxy : relay | proxy's CPU a request | throughput, proxy : relay | p50, proxy : relay |\n|---|---|---|---|---|\n"

@@ -78,7 +78,7 @@ func (g goal) met(measured samples) bool {
 	return slices.Max(measured) <= g.bound
 }
 
-// verdicts is each goal that something was measured for, with the least and the most of its works. The README has the same table.
+// verdicts is each goal that something was measured for, with the least and the most of its works. docs/performance.md has the same table.
 func (r report) verdicts() string {
 	text := "| target | | measured | |\n|---|---|---|---|\n"
 	for _, g := range goals() {
