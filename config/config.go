@@ -60,6 +60,8 @@ type Listen struct {
 	Advertise string // empty = the host of Address; see AdvertiseHost
 	Metrics   string // host:port for metrics and health; empty = off
 
+	MetricsAsked bool // Metrics was set, and is not the default: where it is taken, the proxy does not start
+
 	TLSCert     string // files in PEM form, or neither: then drivers are served in plain text
 	TLSKey      string
 	TLSClientCA string // file in PEM form; empty = drivers need no certificate
@@ -99,7 +101,7 @@ type Limits struct {
 // Log says what the log tells and in which form.
 type Log struct {
 	Level  string // trace, debug, info, warn or error
-	Format string // json or text
+	Format string // json, text, or auto: text where the log is written to a terminal, else json
 }
 
 // Default returns the settings that hold where nothing else is said. Only the contact points are
@@ -107,7 +109,7 @@ type Log struct {
 func Default() Config {
 	return Config{
 		Cassandra: Cassandra{Port: 9042, ConnectTimeout: 4 * time.Second, TLSVerifyHost: true},
-		Listen:    Listen{Address: "127.0.0.1:9042", Metrics: "127.0.0.1:9100"},
+		Listen:    Listen{Address: "127.0.0.1:9042", Metrics: "127.0.0.1:9044"},
 		Music: Music{
 			Locks:        true,
 			SessionLease: 10 * time.Second,
@@ -131,7 +133,7 @@ func Default() Config {
 			BackendTimeout:   65 * time.Second,
 			ShutdownTimeout:  10 * time.Second,
 		},
-		Log: Log{Level: "info", Format: "json"},
+		Log: Log{Level: "info", Format: "auto"},
 	}
 }
 

@@ -63,7 +63,7 @@ func TestPrecedence(t *testing.T) {
 	assert.Equal(t, 3, c.Cassandra.Port, "flag over environment and file")
 	assert.Equal(t, "env", c.Cassandra.LocalDC, "environment over file")
 	assert.Equal(t, "warn", c.Log.Level, "file over default")
-	assert.Equal(t, "json", c.Log.Format, "default")
+	assert.Equal(t, "auto", c.Log.Format, "default")
 	assert.Empty(t, c.Listen.Metrics, "an empty text is a value")
 	assert.False(t, c.Music.Locks)
 }
@@ -91,7 +91,7 @@ cassandra-tls-key: role-key.pem
 cassandra-tls-verify-host: off
 listen: 0.0.0.0:9042
 advertise: 10.0.0.7
-metrics-listen: 10.0.0.7:9100
+metrics-listen: 10.0.0.7:9044
 tls-cert: proxy.pem
 tls-key: proxy-key.pem
 tls-client-ca: clients.pem
@@ -132,7 +132,7 @@ log-format: text
 			TLS: true, TLSCA: "node-ca.pem", TLSCert: "role.pem", TLSKey: "role-key.pem",
 		},
 		Listen: config.Listen{
-			Address: "0.0.0.0:9042", Advertise: "10.0.0.7", Metrics: "10.0.0.7:9100",
+			Address: "0.0.0.0:9042", Advertise: "10.0.0.7", Metrics: "10.0.0.7:9044", MetricsAsked: true,
 			TLSCert: "proxy.pem", TLSKey: "proxy-key.pem", TLSClientCA: "clients.pem",
 		},
 		Peers: config.Peers{
@@ -245,5 +245,14 @@ func TestSizeText(t *testing.T) {
 	cases := map[config.Size]string{0: "0", 4096: "4KiB", 4097: "4097", 16 << 20: "16MiB", 3 << 30: "3GiB", 1536 << 10: "1536KiB"}
 	for size, want := range cases {
 		assert.Equal(t, want, size.String())
+	}
+}
+
+// Only an address that was given is asked for: a default that is taken must not keep the proxy from serving.
+func TestMetricsThatWereAskedFor(t *testing.T) {
+	for arg, want := range map[string]bool{"--port=9042": false, "--metrics-listen=127.0.0.1:9044": true, "--metrics-listen=": false} {
+		c, err := load(t, []string{"--contact-points=a", arg}, nil)
+		require.NoError(t, err)
+		assert.Equal(t, want, c.Listen.MetricsAsked, arg)
 	}
 }

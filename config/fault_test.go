@@ -59,7 +59,7 @@ func TestValidateRefuses(t *testing.T) {
 		{`handshake-timeout "24h": out of range`, func(c *config.Config) { c.Limits.HandshakeTimeout = long }},
 		{`shutdown-timeout "24h": out of range`, func(c *config.Config) { c.Limits.ShutdownTimeout = long }},
 		{`log-level "loud": not a known value; allowed: trace, debug, info, warn, error`, func(c *config.Config) { c.Log.Level = "loud" }},
-		{`log-format "xml": not a known value; allowed: json, text`, func(c *config.Config) { c.Log.Format = "xml" }},
+		{`log-format "xml": not a known value; allowed: auto, json, text`, func(c *config.Config) { c.Log.Format = "xml" }},
 	}
 	for _, tc := range cases {
 		t.Run(tc.want, func(t *testing.T) {
@@ -127,7 +127,7 @@ func TestValidateAccepts(t *testing.T) {
 		"a free port":        func(c *config.Config) { c.Listen.Address, c.Listen.Metrics = "127.0.0.1:0", "127.0.0.1:0" },
 		"advertised name":    func(c *config.Config) { c.Listen.Address, c.Listen.Advertise = ":9042", "proxy-1.example" },
 		"no metrics":         func(c *config.Config) { c.Listen.Metrics = "" },
-		"metrics everywhere": func(c *config.Config) { c.Listen.Metrics = ":9100" },
+		"metrics everywhere": func(c *config.Config) { c.Listen.Metrics = ":9044" },
 		"login":              func(c *config.Config) { c.Cassandra.Username, c.Cassandra.Password = "u", "p" },
 		"login from a file":  func(c *config.Config) { c.Cassandra.Username, c.Cassandra.PasswordFile = "u", "/file" },
 		"peers on loopback":  func(c *config.Config) { c.Peers.Listen = "127.0.0.1:9043" },

@@ -75,12 +75,21 @@ func listenSettings() []setting {
 			},
 		},
 		{
-			name: "metrics-listen", usage: "address of metrics and health", check: checkMetrics,
-			field: func(c *Config) field {
-				return text(&c.Listen.Metrics, "host:port other than listen; empty = off")
-			},
+			name: "metrics-listen", usage: "address of metrics and health; where the default is taken the proxy serves without them, where one that was set is, it does not start", check: checkMetrics,
+			field: metricsField,
 		},
 	}
+}
+
+// metricsField is a text that notes whether it was set.
+func metricsField(c *Config) field {
+	f := text(&c.Listen.Metrics, "host:port other than listen; empty = off")
+	set := f.set
+	f.set = func(s string) error {
+		c.Listen.MetricsAsked = s != ""
+		return set(s)
+	}
+	return f
 }
 
 // musicSettings are about the lock service.
@@ -193,8 +202,8 @@ func logSettings() []setting {
 			field: func(c *Config) field { return choice(&c.Log.Level, "trace", "debug", "info", "warn", "error") },
 		},
 		{
-			name: "log-format", usage: "form of the log: one JSON object a line, or text for people",
-			field: func(c *Config) field { return choice(&c.Log.Format, "json", "text") },
+			name: "log-format", usage: "form of the log: one JSON object a line, or text for people; auto = text at a terminal, JSON elsewhere",
+			field: func(c *Config) field { return choice(&c.Log.Format, "auto", "json", "text") },
 		},
 	}
 }

@@ -15,7 +15,7 @@ var (
 	errAddress    = errors.New("not an address to listen on")
 	errHost       = errors.New("not an IP address or host name")
 	errEverywhere = errors.New("stands for every address, which no driver can connect to")
-	errAdvertise  = errors.New("not set, and listen names every address")
+	errAdvertise  = errors.New("not set, and listen names every address: say at which one others find this proxy")
 	errSameListen = errors.New("the same as listen")
 	errNoMap      = errors.New("not a replication map")
 	errNoUser     = errors.New("not set, but a password is")

@@ -34,7 +34,7 @@ func (d *door) open(ctx context.Context) error {
 	}
 	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", d.address)
 	if err != nil {
-		return fmt.Errorf("listen for drivers: %w", err)
+		return fmt.Errorf("listen for drivers at %s (setting listen): %w", d.address, err)
 	}
 	d.address = ln.Addr().String()
 	d.turn(ln)

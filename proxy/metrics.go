@@ -12,7 +12,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/rs/zerolog"
 
+	"music/config"
 	"music/frontend"
 )
 
@@ -70,24 +72,39 @@ const (
 	healthIdle  = time.Minute
 )
 
-// serveHealth serves /metrics, /live (the process runs) and /ready (drivers are served) until ctx ends. An empty address is off.
-func serveHealth(ctx context.Context, address string, registry *prometheus.Registry, ready func() bool) error {
-	if address == "" {
+// listenHealth listens for who looks at metrics and health; nil where nobody is to. A default that is taken, as by another proxy of the
+// same machine, is no reason not to serve drivers.
+func listenHealth(ctx context.Context, l config.Listen, log zerolog.Logger) (net.Listener, error) {
+	if l.Metrics == "" {
+		return nil, nil
+	}
+	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", l.Metrics)
+	switch {
+	case err == nil:
+		return newCrowd(ln, crowdBounds{strangers: healthConns, each: healthConns}), nil
+	case l.MetricsAsked:
+		return nil, fmt.Errorf("listen for metrics and health at %s (setting metrics-listen): %w", l.Metrics, err)
+	}
+	log.Warn().Err(err).Str("metrics_listen", l.Metrics).Msg("metrics and health are not served: the default of metrics-listen is taken; set it to a free address")
+	return nil, nil
+}
+
+// serveHealth serves /metrics, /live (the process runs) and /ready (drivers are served) until ctx ends. Without a listener it does nothing.
+func serveHealth(ctx context.Context, ln net.Listener, registry *prometheus.Registry, ready func() (good bool, remark string)) error {
+	if ln == nil {
 		return nil
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /live", func(w http.ResponseWriter, _ *http.Request) { answerHealth(w, true) })
-	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) { answerHealth(w, ready()) })
+	mux.HandleFunc("GET /live", func(w http.ResponseWriter, _ *http.Request) { answerHealth(w, true, "") })
+	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
+		good, remark := ready()
+		answerHealth(w, good, remark)
+	})
 	server := &http.Server{
 		Handler: mux, ReadHeaderTimeout: healthRead, ReadTimeout: healthRead, WriteTimeout: healthWrite, IdleTimeout: healthIdle,
 		MaxHeaderBytes: headersBytes,
 	}
-	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-	if err != nil {
-		return fmt.Errorf("listen for metrics: %w", err)
-	}
-	ln = newCrowd(ln, crowdBounds{strangers: healthConns, each: healthConns})
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
 	if err := server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
@@ -96,11 +113,14 @@ func serveHealth(ctx context.Context, address string, registry *prometheus.Regis
 	return nil
 }
 
-// answerHealth answers 200, or 503 while it is not good.
-func answerHealth(w http.ResponseWriter, good bool) {
+// answerHealth answers 200, or 503 while it is not good; the remark is for people, and changes neither.
+func answerHealth(w http.ResponseWriter, good bool, remark string) {
+	if remark != "" {
+		remark = "\n" + remark
+	}
 	if !good {
-		http.Error(w, "not ready", http.StatusServiceUnavailable)
+		http.Error(w, "not ready"+remark, http.StatusServiceUnavailable)
 		return
 	}
-	_, _ = fmt.Fprintln(w, "ok")
+	_, _ = fmt.Fprintln(w, "ok"+remark)
 }

@@ -51,7 +51,7 @@ func openPeers(ctx context.Context, p config.Peers, keys *keyring) (net.Listener
 	}
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", p.Listen)
 	if err != nil {
-		return nil, "", fmt.Errorf("listen for other proxies: %w", err)
+		return nil, "", fmt.Errorf("listen for other proxies at %s (setting peer-listen): %w", p.Listen, err)
 	}
 	_, port, err := net.SplitHostPort(ln.Addr().String())
 	if err != nil {

@@ -31,9 +31,16 @@ const lastWords = 300 * time.Millisecond
 func Run(ctx context.Context, cfg config.Config, log zerolog.Logger, beside ...prometheus.Collector) error {
 	stats := &frontend.Stats{}
 	p := &process{cfg: cfg, log: log, registry: newRegistry(stats)}
+	health, err := listenHealth(ctx, cfg.Listen, log)
+	if err != nil {
+		return err
+	}
+	if health != nil {
+		defer func() { _ = health.Close() }() // again where it has served
+		p.health = health.Addr().String()
+	}
 	p.registry.MustRegister(beside...)
 	checkFiles(cfg.Limits.MaxConnections, log)
-	var err error
 	if p.home, err = newHome(cfg.Cassandra, log); err != nil {
 		return err
 	}
@@ -44,7 +51,7 @@ func Run(ctx context.Context, cfg config.Config, log zerolog.Logger, beside ...p
 	work, fail := context.WithCancelCause(ctx)
 	seen, unseen := context.WithCancel(context.WithoutCancel(ctx)) // health is told to the very end
 	p.running.Go(func() {
-		if err := serveHealth(seen, cfg.Listen.Metrics, p.registry, func() bool { return work.Err() == nil && p.isReady() }); err != nil {
+		if err := serveHealth(seen, health, p.registry, func() (bool, string) { return work.Err() == nil && p.isReady(), p.remark() }); err != nil {
 			fail(err)
 		}
 	})
@@ -66,6 +73,7 @@ func Run(ctx context.Context, cfg config.Config, log zerolog.Logger, beside ...p
 // work serves drivers, with locks or without, until ctx ends.
 func (p *process) work(ctx context.Context, o frontend.Options) error {
 	if !p.cfg.Music.Locks {
+		p.running.Go(func() { p.introduce(ctx, "") })
 		return p.serve(ctx, frontend.NewServer(o), nil)
 	}
 	s, err := p.startService(ctx, o.Advertise.String())
@@ -97,7 +105,9 @@ type process struct {
 	log      zerolog.Logger
 	registry *prometheus.Registry
 	home     *home
+	health   string                      // where metrics and health are; empty = nowhere
 	ready    atomic.Bool                 // drivers are served
+	unasked  atomic.Bool                 // other proxies serve the cluster and cannot ask this one for its locks
 	standing atomic.Pointer[atomic.Bool] // whether a shard of the locks stands still; nil without locks
 	running  sync.WaitGroup
 }
@@ -229,6 +239,7 @@ func (p *process) startService(ctx context.Context, advertise string) (*service,
 		session.Close()
 		return nil, err
 	}
+	p.introduce(ctx, address)
 	locality := newLocality(p.cfg.Cassandra, p.home.nodes)
 	s := &service{tables: frontend.NewTables(), close: func() {
 		locality.close()
@@ -265,7 +276,7 @@ func (p *process) startService(ctx context.Context, advertise string) (*service,
 	s.running.Go(func() { s.vigil.run(background) })
 	s.running.Go(func() { s.schema.watch(background) })
 	if ln == nil {
-		p.log.Info().Msg("peer-listen is not set: where other proxies serve this cluster too, they cannot ask this one for its locks")
+		s.running.Go(func() { p.watchUnasked(background, s.life) })
 		return s, nil
 	}
 	s.asked = &peerServer{locks: s.locks, session: s.locks.peers.self, seal: seal(p.cfg.Peers.Secret), log: sampled(p.log)}

@@ -242,6 +242,9 @@ func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 		late = append(late, tableLate...)
 		faults = append(faults, err)
 	}
+	if s.known.Load() == nil {
+		s.tellAtStart(ctx, found)
+	}
 	if s.left != nil && len(late) == 0 {
 		late = []string{thisOne}
 	}
@@ -416,7 +419,9 @@ func (s *schema) settle(ctx context.Context, before, t *dataTable, version gocql
 	})
 	if before == nil || before.closed != t.closed {
 		s.event(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Closed(now, t.id, t.closed) })
-		s.log.Info().Stringer("table", t).Stringer("settings", t.settings).Strs("warnings", s.warnings(ctx, t.keyspace)).Msg("table is critical")
+		if s.known.Load() != nil { // at start all are told at once
+			s.log.Info().Stringer("table", t).Stringer("settings", t.settings).Strs("warnings", s.warnings(ctx, t.keyspace)).Msg("table is critical")
+		}
 	} else if before.columns != t.columns {
 		s.event(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Altered(now, t.id) })
 	}

@@ -28,6 +28,9 @@ func openService(ctx context.Context, c config.Cassandra, h *home, log zerolog.L
 		if err == nil {
 			return session, nil
 		}
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("reach Cassandra: %w", context.Cause(ctx))
+		}
 		complaint.say(err, "Cassandra is not there yet; the proxy listens once it is")
 		if !pause(ctx, connectPause) {
 			return nil, fmt.Errorf("reach Cassandra: %w", err)

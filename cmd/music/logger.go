@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/mattn/go-isatty"
 	"github.com/rs/zerolog"
 
 	"music/config"
@@ -22,7 +23,7 @@ func newLogger(c config.Log, out io.Writer) (zerolog.Logger, error) {
 
 // formatted is where lines of JSON are written to, in the form that is asked for.
 func formatted(c config.Log, out io.Writer) io.Writer {
-	if c.Format == "text" {
+	if c.Format == "text" || c.Format == "auto" && terminal(out) {
 		return zerolog.ConsoleWriter{Out: out, TimeFormat: time.StampMilli, NoColor: !terminal(out)}
 	}
 	return out
@@ -31,9 +32,5 @@ func formatted(c config.Log, out io.Writer) io.Writer {
 // terminal tells whether somebody looks at the log as it is written; elsewhere colours are noise.
 func terminal(out io.Writer) bool {
 	file, ok := out.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+	return ok && isatty.IsTerminal(file.Fd())
 }

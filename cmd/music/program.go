@@ -108,7 +108,7 @@ func (p program) serveUntilSignal(cfg config.Config) error {
 		return err
 	}
 	if _, err := memlimit.Set(); err != nil {
-		log.Warn().Err(err).Msg("the memory limit of the cgroup could not be read")
+		log.Debug().Err(err).Msg("no memory limit of a cgroup could be read")
 	}
 	signal.Ignore(syscall.SIGPIPE) // a log that nobody reads any more is no reason to end
 	defer passOver(log, syscall.SIGHUP)()

@@ -5,10 +5,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
+	"os"
 	"runtime/debug"
+	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/creack/pty"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
@@ -65,6 +69,50 @@ func TestProxyLogsAsTold(t *testing.T) {
 
 	quiet := run(done, nil, "proxy", "--contact-points=a", "--log-level=error")
 	assert.Empty(t, quiet.stderr)
+}
+
+// With auto, who looks at the log gets text, and who collects it JSON.
+func TestLogFormatFollowsWhoReads(t *testing.T) {
+	look, terminal, err := pty.Open()
+	require.NoError(t, err)
+	defer func() { _, _ = look.Close(), terminal.Close() }()
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	require.NoError(t, err)
+	defer func() { _ = null.Close() }()
+	for _, c := range []struct {
+		format string
+		out    io.Writer
+		text   bool
+	}{
+		{"auto", terminal, true}, {"auto", null, false}, {"auto", new(bytes.Buffer), false},
+		{"json", terminal, false}, {"text", null, true},
+	} {
+		_, text := formatted(config.Log{Format: c.format}, c.out).(zerolog.ConsoleWriter)
+		assert.Equal(t, c.text, text, "%s at %T", c.format, c.out)
+	}
+}
+
+// The image lacks what only its user knows, and says so.
+func TestImageNeedsToBeToldWhatItCannotKnow(t *testing.T) {
+	image, err := os.ReadFile("../../Dockerfile")
+	require.NoError(t, err)
+	_, env, _ := strings.Cut(string(image), "\nENV ")
+	env, _, _ = strings.Cut(env, "\n")
+	o := run(done, strings.Fields(env), "proxy")
+	assert.Equal(t, statusUsage, o.status)
+	assert.Equal(t, []string{"contact-points", "advertise"}, settingsOf(o.stderr))
+	o = run(done, append(strings.Fields(env), "MUSIC_CONTACT_POINTS=db", "MUSIC_ADVERTISE=10.0.0.7"), "proxy")
+	assert.Equal(t, statusDone, o.status)
+	assert.Equal(t, "0.0.0.0:9042", o.served.Listen.Address)
+}
+
+// settingsOf are the settings whose faults are told, a line each.
+func settingsOf(stderr string) []string {
+	var all []string
+	for _, line := range strings.Split(strings.TrimSpace(stderr), "\n")[1:] {
+		all = append(all, strings.Fields(line)[0])
+	}
+	return all
 }
 
 func TestConfigurationFaultsArePlainLines(t *testing.T) {

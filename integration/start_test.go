@@ -1,0 +1,80 @@
+package integration
+
+import (
+	"encoding/json"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"music/config"
+)
+
+// logLines are the lines of a log in JSON.
+func logLines(t *testing.T, text string) []map[string]any {
+	t.Helper()
+	var all []map[string]any
+	for line := range strings.Lines(text) {
+		var l map[string]any
+		require.NoError(t, json.Unmarshal([]byte(line), &l), line)
+		all = append(all, l)
+	}
+	return all
+}
+
+// The first line of the log says who serves whom, and where; all critical tables have one line together.
+func TestStartIsToldOnFewLines(t *testing.T) {
+	node := needWorld(t).direct()
+	for _, locks := range []string{"on", "off"} {
+		p := startProcess(t, node, "--locks", locks, "--max-connections", "100")
+		eventually(t, wireTimeout, "it is told", func() error {
+			if !strings.Contains(p.log.String(), `"MUSIC proxy"`) {
+				return errorf("log: %s", p.log)
+			}
+			return nil
+		})
+		lines := logLines(t, p.log.String())
+		first, tables := lines[0], 0
+		for _, l := range lines {
+			switch l["message"] {
+			case "MUSIC proxy":
+				first = l
+			case "tables are critical":
+				tables++
+				assert.Contains(t, l["names"], "music.named")
+			}
+			assert.NotEqual(t, "table is critical", l["message"])
+		}
+		if locks == "on" {
+			assert.Equal(t, "MUSIC proxy", lines[0]["message"])
+			assert.Equal(t, 1, tables)
+		}
+		for _, field := range []string{"release", "cluster", "node", "cassandra", "data_center"} {
+			assert.NotEmpty(t, first[field], "%s: %v", field, first)
+		}
+		assert.Equal(t, p.address, first["listen"])
+		assert.Equal(t, p.metrics, first["health"])
+		assert.Equal(t, "off", first["peers"])
+	}
+}
+
+// An address of health that was asked for and is taken ends the start: one line, which names the setting, and nothing that is not so.
+func TestHealthAddressThatIsTaken(t *testing.T) {
+	taken, err := net.Listen("tcp", freeAddress(t))
+	require.NoError(t, err)
+	defer func() { _ = taken.Close() }()
+	p := newProcess(t, needWorld(t).direct(), needWorld(t).address(), "--metrics-listen", taken.Addr().String())
+	p.begin(t)
+	assert.Equal(t, 1, p.status(t))
+	lines := logLines(t, p.log.String())
+	require.NotEmpty(t, lines)
+	assert.Contains(t, lines[len(lines)-1]["error"], "metrics-listen")
+	assert.NotContains(t, p.log.String(), "not there yet")
+
+	c := needWorld(t).config()
+	c.Listen.Metrics, c.Listen.MetricsAsked = taken.Addr().String(), false
+	served := startProxy(t, func(o *config.Config) { *o = c })
+	assert.Contains(t, served.log.String(), "metrics-listen", "the default does not, and is told of")
+}

@@ -1,0 +1,83 @@
+package proxy
+
+import (
+	"cmp"
+	"context"
+	"runtime/debug"
+	"slices"
+
+	"github.com/google/uuid"
+)
+
+// introduce says on one line who serves whom: the release, the cluster and the node behind the proxy, and the addresses of drivers, of
+// other proxies (peers; empty = nowhere) and of health. What the node does not tell is left out.
+func (p *process) introduce(ctx context.Context, peers string) {
+	line := p.log.Info().Str("release", builtRelease())
+	if n, err := p.askNode(ctx); err == nil {
+		line = line.Str("cluster", n.cluster).Str("data_center", n.centre).Str("node", n.id).Str("cassandra", n.release)
+	}
+	line.Strs("contact_points", p.cfg.Cassandra.Addresses()).
+		Str("listen", p.cfg.Listen.Address).Str("advertise", p.cfg.Listen.AdvertiseHost()).
+		Str("peers", cmp.Or(peers, "off")).Str("health", cmp.Or(p.health, "off")).Msg("MUSIC proxy")
+}
+
+// builtRelease is the version of the program, as Go has noted it at the build.
+func builtRelease() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return cmp.Or(info.Main.Version, "unknown")
+	}
+	return "unknown"
+}
+
+// nodeFacts is what a node says of itself.
+type nodeFacts struct{ cluster, release, centre, id string }
+
+// askNode asks the home node, within the time that a connection may take.
+func (p *process) askNode(ctx context.Context) (nodeFacts, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.home.timeout)
+	defer cancel()
+	l, err := newLink(ctx, p.home, p.cfg.Cassandra)
+	if err != nil {
+		return nodeFacts{}, err
+	}
+	defer l.close()
+	return l.facts(ctx)
+}
+
+// facts asks the node for them.
+func (l *link) facts(ctx context.Context) (nodeFacts, error) {
+	own, err := l.rows(ctx, "SELECT cluster_name, release_version, data_center, host_id FROM system.local")
+	if err == nil && (len(own) != 1 || len(own[0][3]) != len(uuid.UUID{})) {
+		err = errNoHome
+	}
+	if err != nil {
+		return nodeFacts{}, err
+	}
+	return nodeFacts{cluster: string(own[0][0]), release: string(own[0][1]), centre: string(own[0][2]), id: uuid.UUID(own[0][3]).String()}, nil
+}
+
+// toldTables is how many critical tables are named at start.
+const toldTables = 20
+
+// tellAtStart says on one line which tables are critical, and what their owners should know.
+func (s *schema) tellAtStart(ctx context.Context, found []*dataTable) {
+	var names, warnings, asked []string
+	for _, t := range found {
+		if t.refused != "" {
+			continue
+		}
+		names = append(names, t.String())
+		if !slices.Contains(asked, t.keyspace) {
+			asked = append(asked, t.keyspace)
+			warnings = append(warnings, s.warnings(ctx, t.keyspace)...)
+		}
+	}
+	slices.Sort(names)
+	slices.Sort(warnings)
+	warnings = slices.Compact(warnings)
+	line := s.log.Info()
+	if len(warnings) > 0 {
+		line = s.log.Warn()
+	}
+	line.Int("tables", len(names)).Strs("names", names[:min(len(names), toldTables)]).Strs("warnings", warnings).Msg("tables are critical")
+}

@@ -1,0 +1,92 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"music/config"
+	"music/musiccore"
+)
+
+// A port that is taken ends the start only where it was asked for; either way the setting is named.
+func TestHealthAtAPortThatIsTaken(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = taken.Close() }()
+	var log bytes.Buffer
+	l := config.Listen{Metrics: taken.Addr().String()}
+	ln, err := listenHealth(t.Context(), l, zerolog.New(&log))
+	require.NoError(t, err)
+	assert.Nil(t, ln)
+	assert.Contains(t, log.String(), "metrics-listen")
+
+	l.MetricsAsked = true
+	_, err = listenHealth(t.Context(), l, zerolog.Nop())
+	require.ErrorContains(t, err, "metrics-listen")
+	assert.ErrorContains(t, err, l.Metrics)
+
+	ln, err = listenHealth(t.Context(), config.Listen{}, zerolog.Nop())
+	require.NoError(t, err)
+	assert.Nil(t, ln, "off")
+}
+
+// A proxy without a peer address says so, in the log each minute and beside /ready, as long as others live.
+func TestProxyThatOthersCannotAsk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		p := &process{log: zerolog.New(&log)}
+		o := musiccore.Defaults()
+		l := &life{options: o}
+		l.rejoin()
+		l.others.dead = func(time.Duration) time.Duration { return time.Hour } // of the machine's own clock, which no test turns
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { p.watchUnasked(ctx, l) })
+
+		time.Sleep(time.Minute)
+		assert.Empty(t, p.remark(), "nobody else is there")
+		l.others.mu.Lock()
+		l.others.seen = map[gocql.UUID]sighting{{1}: {beat: 7}}
+		l.others.mu.Unlock()
+		time.Sleep(10 * time.Second)
+		assert.Empty(t, p.remark(), "it may have died just now")
+		time.Sleep(3 * time.Minute)
+		assert.Contains(t, p.remark(), "peer-listen")
+		l.others.mu.Lock()
+		l.others.seen = map[gocql.UUID]sighting{{1}: {beat: musiccore.EndedBeat}}
+		l.others.mu.Unlock()
+		time.Sleep(2 * lookEvery)
+		assert.Empty(t, p.remark())
+		cancel()
+		running.Wait()
+		lines := bytes.Count(log.Bytes(), []byte("peer-listen is not set"))
+		assert.Contains(t, []int{1, 2, 3, 4}, lines, "a line a minute, by the sampler's own clock")
+	})
+}
+
+// A remark is told beside the state, and changes nothing of it.
+func TestHealthTellsRemarks(t *testing.T) {
+	for _, c := range []struct {
+		good         bool
+		remark, want string
+		status       int
+	}{
+		{true, "", "ok\n", 200}, {true, "warning: x", "ok\nwarning: x\n", 200}, {false, "warning: x", "not ready\nwarning: x\n", 503},
+	} {
+		w := httptest.NewRecorder()
+		answerHealth(w, c.good, c.remark)
+		assert.Equal(t, c.want, w.Body.String())
+		assert.Equal(t, c.status, w.Code)
+	}
+}
