@@ -3,13 +3,14 @@ package frontend
 import (
 	"github.com/datastax/go-cassandra-native-protocol/message"
 
+	"music/frontend/catalog"
 	"music/musiccore"
 )
 
 // Refusal is an attempt at a lock that was refused.
 type Refusal struct {
 	By    musiccore.Client
-	Table *Table
+	Table *catalog.Table
 	Key   musiccore.Key     // no PK where the statement names no single key
 	Ref   musiccore.LockRef // as LIST LOCKS shows it: a number that was made up is shown likewise; 0 is none
 	Why   string
@@ -22,7 +23,7 @@ func (c *conn) who() musiccore.Client {
 }
 
 // audit tells of an attempt that was refused.
-func (c *conn) audit(why string, t *Table, k musiccore.Key, ref musiccore.LockRef) {
+func (c *conn) audit(why string, t *catalog.Table, k musiccore.Key, ref musiccore.LockRef) {
 	if c.server.Audit != nil {
 		c.server.Audit(Refusal{By: c.who(), Table: t, Key: k, Ref: ref, Why: why})
 	}

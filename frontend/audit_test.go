@@ -7,6 +7,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/stretchr/testify/assert"
 
+	"music/frontend/catalog"
 	"music/musiccore"
 )
 
@@ -17,7 +18,7 @@ func TestRefusedAttemptsAreAudited(t *testing.T) {
 		o.Locks, o.References = &tellRefs{asked: make(chan musiccore.LockRef, 9)}, NewReferences([]byte("secret"))
 		o.Audit = func(refusal Refusal) { told <- refusal }
 	})
-	r.server.Tables.Set("bank", "accounts", &Critical{ID: [16]byte{7}, Key: []Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}})
+	r.server.Tables.Set("bank", "accounts", &catalog.Critical{ID: [16]byte{7}, Key: []catalog.Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}})
 	client, backend := r.login(d4())
 	k := musiccore.Key{Table: [16]byte{7}, PK: "x"}
 	right := r.server.References.Show([16]byte{}, k, 9)

@@ -5,11 +5,12 @@ import (
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
+	"music/frontend/catalog"
 	"music/musiccore"
 )
 
 // auto tells whether a write without a lock has a section of its own (docs/design.md 4, unlocked=auto).
-func (s *section) auto() bool { return s.unfenced() && s.critical.Unlocked == Auto }
+func (s *section) auto() bool { return s.unfenced() && s.critical.Unlocked == catalog.Auto }
 
 // alone carries out a write that came without a reference in a section of its own: it takes the lock, sends what under makes of it, and
 // gives the lock back when that calls leave, which the end of every fenced operation does.
@@ -33,7 +34,7 @@ func (c *conn) alone(h header, s *section, k musiccore.Key, under func(ref music
 }
 
 // granted goes on with the answer to the lock of a section of one write.
-func (c *conn) granted(id uint64, t *Table, k musiccore.Key, a musiccore.Answer, under func(musiccore.LockRef, func()) (kept, musiccore.Kind)) *Failure {
+func (c *conn) granted(id uint64, t *catalog.Table, k musiccore.Key, a musiccore.Answer, under func(musiccore.LockRef, func()) (kept, musiccore.Kind)) *Failure {
 	if a.Err != nil {
 		return lockFailure(a.Err, t, 0)
 	}
@@ -59,7 +60,7 @@ func (c *conn) granted(id uint64, t *Table, k musiccore.Key, a musiccore.Answer,
 }
 
 // occupied is the answer to a write whose section did not begin in time.
-func occupied(t *Table) *Failure {
+func occupied(t *catalog.Table) *Failure {
 	return &Failure{Code: primitive.ErrorCodeOverloaded, Text: "MUSIC_UNAVAILABLE: another section holds this key of " + t.String() + ": nothing was written, try again"}
 }
 
@@ -79,21 +80,21 @@ func (c *conn) putAlone(k kept, s *section) *Failure {
 
 // stands is what a statement that was prepared without a lock is now: its table may have become another since. It is forwarded where the
 // tables let it through, and needs a reading of its own where one gives it a section.
-func (p *prepared) stands() (Policy, *Failure) {
-	switch t, policy := strictest(p.tables); {
+func (p *prepared) stands() (catalog.Policy, *Failure) {
+	switch t, policy := catalog.Strictest(p.tables); {
 	case t == nil:
-		return Allow, nil
+		return catalog.Allow, nil
 	case p.truncate:
-		return Reject, truncated(t)
-	case policy == Reject:
-		return Reject, unlocked(t)
+		return catalog.Reject, truncated(t)
+	case policy == catalog.Reject:
+		return catalog.Reject, unlocked(t)
 	default:
 		return policy, nil
 	}
 }
 
 // truncated is the answer to a TRUNCATE of a critical table, whatever it lets through otherwise.
-func truncated(t *Table) *Failure {
+func truncated(t *catalog.Table) *Failure {
 	return invalid("MUSIC_REFUSED: %s is critical: TRUNCATE would take the fence away with the data", t)
 }
 
@@ -110,7 +111,7 @@ func (c *conn) decideUnfenced(e envelope, id []byte, p *prepared) verdict {
 	switch {
 	case f != nil:
 		return c.refuse(f)
-	case policy == Allow:
+	case policy == catalog.Allow:
 		return forward
 	case p.section != nil:
 		return c.decideExecuteSection(e, p)

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"music/frontend/catalog"
 	"music/musiccore"
 )
 
@@ -24,15 +25,15 @@ func (g *giving) Lock(k musiccore.Key, _ musiccore.Request, done func(musiccore.
 }
 
 // policy makes bank.accounts critical, with sections of its own for plain writes or another policy.
-func (r *rig) policy(p Policy) {
-	r.server.Tables.Set("bank", "accounts", &Critical{Key: []Column{{Name: "id", Type: "text"}}, Settings: Settings{Unlocked: p}})
+func (r *rig) policy(p catalog.Policy) {
+	r.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}, Settings: catalog.Settings{Unlocked: p}})
 }
 
 // autoRig is a client of a table whose plain writes get sections of their own.
 func autoRig(t *testing.T, d dialect, core Locks) (r *rig, client, backend *peer) {
 	t.Helper()
 	r = newRig(t, func(o *Options) { o.Locks = core })
-	r.policy(Auto)
+	r.policy(catalog.Auto)
 	client, backend = r.login(d)
 	return r, client, backend
 }
@@ -116,7 +117,7 @@ func TestAPreparedWriteFollowsItsTable(t *testing.T) {
 		id := r.prepare(client, backend, text)
 		relayed(client, backend, 1, execute(id, []byte("x")), &message.VoidResult{})
 
-		r.policy(Auto)
+		r.policy(catalog.Auto)
 		client.send(1, execute(id, []byte("x")))
 		assert.Equal(t, primitive.ErrorCodeUnprepared, client.failure(1).GetErrorCode())
 		require.Equal(t, id, r.prepare(client, backend, text))
@@ -132,17 +133,17 @@ func TestAPreparedWriteFollowsItsTable(t *testing.T) {
 		}
 		alone()
 
-		r.policy(Reject)
+		r.policy(catalog.Reject)
 		client.send(1, execute(id, []byte("x")))
 		fencedOff(client, 1)
 		client.send(1, &message.Batch{Children: []*message.BatchChild{{Id: id}}})
 		fencedOff(client, 1)
-		r.policy(Allow)
+		r.policy(catalog.Allow)
 		relayed(client, backend, 1, execute(id, []byte("x")), &message.VoidResult{})
 		relayed(client, backend, 1, &message.Batch{Children: []*message.BatchChild{{Id: id, Values: []*primitive.Value{primitive.NewValue([]byte("x"))}}}}, &message.VoidResult{})
 		r.server.Tables.Set("bank", "accounts", nil)
 		relayed(client, backend, 1, execute(id, []byte("x")), &message.VoidResult{})
-		r.policy(Auto)
+		r.policy(catalog.Auto)
 		alone()
 		assert.Empty(t, g.locked)
 	})
@@ -152,10 +153,10 @@ func TestAPreparedWriteFollowsItsTable(t *testing.T) {
 func TestWhatCannotBeWrittenAloneIsNotPrepared(t *testing.T) {
 	bothFramings(t, func(t *testing.T, d dialect) {
 		r, client, backend := autoRig(t, d, newGranting())
-		r.policy(Reject)
+		r.policy(catalog.Reject)
 		const text = "INSERT INTO bank.accounts JSON ?"
 		id := r.prepare(client, backend, text)
-		r.policy(Auto)
+		r.policy(catalog.Auto)
 		client.send(1, execute(id, []byte("{}")))
 		assert.Equal(t, primitive.ErrorCodeUnprepared, client.failure(1).GetErrorCode())
 		client.send(1, &message.Prepare{Query: text})
@@ -200,7 +201,7 @@ func TestABatchAlone(t *testing.T) {
 func TestABatchOfWhatIsAllowed(t *testing.T) {
 	everyDialect(t, func(t *testing.T, d dialect) {
 		r, client, backend := autoRig(t, d, newGranting())
-		r.policy(Allow)
+		r.policy(catalog.Allow)
 		relayed(client, backend, 1, &message.Batch{Children: []*message.BatchChild{{Query: lonely}, {Query: "UPDATE bank.accounts SET n = 1 WHERE id = 'y'"}}}, &message.VoidResult{})
 		client.send(1, &message.Batch{Children: []*message.BatchChild{{Query: lonely}, {Query: "UPDATE bank.accounts USING LOCK 3 SET n = 1 WHERE id = 'x'"}}})
 		assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_REFUSED")
@@ -212,9 +213,9 @@ func TestAConditionAlone(t *testing.T) {
 	everyDialect(t, func(t *testing.T, d dialect) {
 		g := newGranting()
 		r := newRig(t, func(o *Options) { o.Locks = g })
-		r.server.Tables.Set("bank", "accounts", &Critical{
-			Key: []Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}, Settings: Settings{Unlocked: Auto},
-			Columns: map[string]Column{"id": {Name: "id", Type: "text"}, "balance": {Name: "balance", Type: "bigint"}, "n": {Name: "n", Type: "int"}},
+		r.server.Tables.Set("bank", "accounts", &catalog.Critical{
+			Key: []catalog.Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}, Settings: catalog.Settings{Unlocked: catalog.Auto},
+			Columns: map[string]catalog.Column{"id": {Name: "id", Type: "text"}, "balance": {Name: "balance", Type: "bigint"}, "n": {Name: "n", Type: "int"}},
 		})
 		client, backend := r.login(d)
 		for _, balance := range []int64{10, 9} {

@@ -1,5 +1,9 @@
 package frontend
 
+import (
+	"music/frontend/catalog"
+)
+
 // decideBatch looks at each statement of a BATCH message, by text or by id (v4 spec section 4.1.7). One of them on a critical
 // table, or one that cannot be read, and none goes on.
 func (c *conn) decideBatch(e envelope) verdict {
@@ -76,10 +80,10 @@ func (c *conn) judgeChildPrepared(id []byte) (locked bool, f *Failure) {
 	case writes:
 		c.noteUnread(p.tables)
 		policy, f := p.stands()
-		if policy == Auto && f == nil && p.section == nil && c.newer(id, p) == nil {
+		if policy == catalog.Auto && f == nil && p.section == nil && c.newer(id, p) == nil {
 			f = unprepared(id)
 		}
-		return policy == Auto, f
+		return policy == catalog.Auto, f
 	}
 	return p.meaning == critical, nil
 }

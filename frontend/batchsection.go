@@ -98,7 +98,7 @@ func (b *lockedBatch) perform(emit func([]byte)) *Failure {
 			named, k.request.key, k.request.local = n, key, s.critical.Local
 			k.fenced = fenced{table: s.table, key: key, generation: s.critical.Generation}
 		case key != k.request.key || n != named:
-			return invalid("MUSIC_REFUSED: a batch under a lock stays in one %s of one table, %s, under one lock_ref", s.critical.unit(), k.fenced.table)
+			return invalid("MUSIC_REFUSED: a batch under a lock stays in one %s of one table, %s, under one lock_ref", s.critical.Unit(), k.fenced.table)
 		}
 		k.before = s.appendChild(k.before)
 	}

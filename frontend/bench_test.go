@@ -12,6 +12,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/stretchr/testify/require"
 
+	"music/frontend/catalog"
 	"music/musiccore"
 	"music/rewrite"
 )
@@ -188,7 +189,7 @@ func fencedPut(t tester, d dialect) (m *memory, put, done []byte) {
 	m = newMemory(t, d, false)
 	m.server.Locks, m.server.References = generous{}, NewReferences([]byte("secret"))
 	table := m.server.Tables.Of("bank", "locked")
-	m.server.Tables.Set("bank", "locked", &Critical{Key: []Column{{Name: "k", Type: "text"}}, Primary: []string{"k"}})
+	m.server.Tables.Set("bank", "locked", &catalog.Critical{Key: []catalog.Column{{Name: "k", Type: "text"}}, Primary: []string{"k"}})
 	text := []byte("UPDATE bank.locked USING LOCK ? SET v = ? WHERE k = ?")
 	statement, err := rewrite.Parse(text)
 	require.NoError(t, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"music/frontend/catalog"
 	"music/musiccore"
 )
 
@@ -192,10 +193,10 @@ func rewrittenKinds(prepare func(text string) (id []byte)) map[string]message.Me
 func TestWhatStandsBesideAMessageGoesAlong(t *testing.T) {
 	bothFramings(t, func(t *testing.T, d dialect) {
 		r := newRig(t, func(o *Options) { o.Locks = ungrudging{newGranting()} })
-		for name, policy := range map[string]Policy{"accounts": Reject, "auto": Auto} {
-			r.server.Tables.Set("bank", name, &Critical{
-				Key: []Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}, Settings: Settings{Unlocked: policy},
-				Columns: map[string]Column{"id": {Name: "id", Type: "text"}, "balance": {Name: "balance", Type: "bigint"}, "n": {Name: "n", Type: "int"}},
+		for name, policy := range map[string]catalog.Policy{"accounts": catalog.Reject, "auto": catalog.Auto} {
+			r.server.Tables.Set("bank", name, &catalog.Critical{
+				Key: []catalog.Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}, Settings: catalog.Settings{Unlocked: policy},
+				Columns: map[string]catalog.Column{"id": {Name: "id", Type: "text"}, "balance": {Name: "balance", Type: "bigint"}, "n": {Name: "n", Type: "int"}},
 			})
 		}
 		client, backend := r.login(d)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"music/frontend/catalog"
 	"music/musiccore"
 )
 
@@ -46,7 +47,7 @@ func patientRig(t *testing.T, waits bool, change ...func(*Options)) (*rig, *pati
 	core := &patient{waits: waits, asked: make(chan string, 100), gone: make(chan struct{}, 100)}
 	core.answer.Grant = musiccore.Grant{Applied: true, Ref: 3, State: musiccore.Held}
 	r := newRig(t, append(change, func(o *Options) { o.Locks = core })...)
-	r.server.Tables.Set("bank", "accounts", &Critical{Key: []Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}})
+	r.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}})
 	return r, core
 }
 
@@ -137,7 +138,7 @@ func TestPreparedStatementsAreBounded(t *testing.T) {
 				s.Get(id)
 				continue
 			}
-			p := &prepared{tables: make([]*Table, rapid.IntRange(0, 40).Draw(t, "size"))}
+			p := &prepared{tables: make([]*catalog.Table, rapid.IntRange(0, 40).Draw(t, "size"))}
 			s.add(id, p, shares[rapid.IntRange(0, 3).Draw(t, "by")])
 			if got, ok := s.Get(id); !ok || got != p {
 				t.Fatal("the last one is there")
@@ -173,7 +174,7 @@ func TestPreparedMemory(t *testing.T) {
 			m := newMemory(t, d, false)
 			m.server.Bounds.PreparedEach = all
 			m.server.prepared = newStatements(all, all)
-			m.server.Tables.Set("bank", "locked", &Critical{Key: []Column{{Name: "k", Type: "text"}}, Primary: []string{"k"}})
+			m.server.Tables.Set("bank", "locked", &catalog.Critical{Key: []catalog.Column{{Name: "k", Type: "text"}}, Primary: []string{"k"}})
 			before := heap()
 			for i := range min(4*all/len(text), 20_000) {
 				require.NoError(t, feed(&m.up, d.envelope(t, 1, &message.Prepare{Query: fmt.Sprintf(text, i)})))

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"music/frontend/catalog"
 	"music/rewrite"
 )
 
@@ -111,7 +112,7 @@ func (x *conditional) checkDeletes() *Failure {
 
 // oneRow tells whether the statement gives a value for each clustering column.
 func (s *section) oneRow() bool {
-	return !slices.ContainsFunc(s.critical.clustering(), func(column Column) bool {
+	return !slices.ContainsFunc(s.critical.ClusteringColumns(), func(column catalog.Column) bool {
 		r := s.restriction(s.statement, column)
 		return r == nil || r.Op != rewrite.OpEq
 	})
@@ -190,7 +191,7 @@ func (x *conditional) rowOf(s *section) (string, *Failure) {
 		return "", s.checkRow()
 	}
 	var values [][]byte
-	for _, column := range s.critical.clustering() {
+	for _, column := range s.critical.ClusteringColumns() {
 		value, f := s.keyColumn(s.statement, column)
 		if f != nil {
 			return "", f
@@ -267,16 +268,16 @@ func (s *section) sort() string {
 
 // namesRow tells whether the statement is about rows, and not about the partition or its static columns alone.
 func (s *section) namesRow() bool {
-	clustering := s.critical.clustering()
+	clustering := s.critical.ClusteringColumns()
 	if slices.ContainsFunc(s.statement.Where, func(r rewrite.Relation) bool { return r.Op == rewrite.OpTuple }) {
 		return true
 	}
-	return len(clustering) == 0 || slices.ContainsFunc(clustering, func(column Column) bool { return s.restriction(s.statement, column) != nil })
+	return len(clustering) == 0 || slices.ContainsFunc(clustering, func(column catalog.Column) bool { return s.restriction(s.statement, column) != nil })
 }
 
 // clusteringIn is the IN on a clustering column, or nil.
 func (s *section) clusteringIn() *rewrite.Relation {
-	for _, column := range s.critical.clustering() {
+	for _, column := range s.critical.ClusteringColumns() {
 		if r := s.restriction(s.statement, column); r != nil && r.Op == rewrite.OpIn {
 			return r
 		}
@@ -320,13 +321,13 @@ func (s *section) checkTarget() *Failure {
 	}
 	named := s.critical.Primary
 	if !s.namesRow() {
-		named = named[:len(s.critical.partition())]
+		named = named[:len(s.critical.PartitionKey())]
 		if !s.staticsAlone() {
 			return invalid("MUSIC_REFUSED: %s is critical: IF takes one row under a lock: give every column of the primary key as a value", s.table)
 		}
 	}
 	for _, name := range named {
-		if r := s.restriction(s.statement, Column{Name: name}); r == nil || r.Op != rewrite.OpEq || r.Value.Kind == rewrite.TermOther {
+		if r := s.restriction(s.statement, catalog.Column{Name: name}); r == nil || r.Op != rewrite.OpEq || r.Value.Kind == rewrite.TermOther {
 			return invalid("MUSIC_REFUSED: %s is critical: IF takes one row under a lock: give every column of the primary key as a value", s.table)
 		}
 	}

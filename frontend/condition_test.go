@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"music/frontend/catalog"
 	"music/musiccore"
 )
 
@@ -19,9 +20,9 @@ import (
 func conditionRig(t *testing.T, d dialect) (*rig, *peer, *peer) {
 	t.Helper()
 	r := newRig(t, func(o *Options) { o.Locks = newGranting() })
-	r.server.Tables.Set("bank", "accounts", &Critical{
-		Key: []Column{{Name: "id", Type: "text"}}, Primary: []string{"id"},
-		Columns: map[string]Column{"id": {Name: "id", Type: "text"}, "balance": {Name: "balance", Type: "bigint"}, "n": {Name: "n", Type: "int"}},
+	r.server.Tables.Set("bank", "accounts", &catalog.Critical{
+		Key: []catalog.Column{{Name: "id", Type: "text"}}, Primary: []string{"id"},
+		Columns: map[string]catalog.Column{"id": {Name: "id", Type: "text"}, "balance": {Name: "balance", Type: "bigint"}, "n": {Name: "n", Type: "int"}},
 	})
 	client, backend := r.login(d)
 	return r, client, backend
@@ -110,8 +111,8 @@ func TestConditionsOfAKeyTakeTurns(t *testing.T) {
 func TestConditionWhoseLockIsLost(t *testing.T) {
 	g := newGranting()
 	r := newRig(t, func(o *Options) { o.Locks = g })
-	r.server.Tables.Set("bank", "accounts", &Critical{
-		Key: []Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}, Columns: map[string]Column{"balance": {Name: "balance", Type: "bigint"}},
+	r.server.Tables.Set("bank", "accounts", &catalog.Critical{
+		Key: []catalog.Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}, Columns: map[string]catalog.Column{"balance": {Name: "balance", Type: "bigint"}},
 	})
 	client, backend := r.login(dialect{version: v4})
 	g.verdict = musiccore.Lost
@@ -189,9 +190,9 @@ func TestComparisons(t *testing.T) {
 // was written at one of them.
 func TestConditionWithinOneDataCentre(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Locks = newGranting() })
-	r.server.Tables.Set("bank", "accounts", &Critical{
-		Key: []Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}, Columns: map[string]Column{"balance": {Name: "balance", Type: "bigint"}},
-		Settings: Settings{Local: true},
+	r.server.Tables.Set("bank", "accounts", &catalog.Critical{
+		Key: []catalog.Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}, Columns: map[string]catalog.Column{"balance": {Name: "balance", Type: "bigint"}},
+		Settings: catalog.Settings{Local: true},
 	})
 	client, backend := r.login(dialect{version: v4})
 	client.send(1, query("UPDATE bank.accounts USING LOCK 9 SET balance = 1 WHERE id = 'x' IF balance = null"))
@@ -205,10 +206,10 @@ func TestConditionWithinOneDataCentre(t *testing.T) {
 // A lock on a row does not cover the static columns of its partition: a condition on them is none of its holder's.
 func TestConditionOnAStaticColumnUnderALockOnARow(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Locks = newGranting() })
-	key := []Column{{Name: "id", Type: "text"}, {Name: "c", Type: "int", Clustering: true}}
-	r.server.Tables.Set("bank", "accounts", &Critical{
-		Key: key, Primary: []string{"c", "id"}, Static: []string{"st"}, Settings: Settings{Row: true},
-		Columns: map[string]Column{"st": {Name: "st", Type: "int", Static: true}, "v": {Name: "v", Type: "int"}},
+	key := []catalog.Column{{Name: "id", Type: "text"}, {Name: "c", Type: "int", Clustering: true}}
+	r.server.Tables.Set("bank", "accounts", &catalog.Critical{
+		Key: key, Primary: []string{"c", "id"}, Static: []string{"st"}, Settings: catalog.Settings{Row: true},
+		Columns: map[string]catalog.Column{"st": {Name: "st", Type: "int", Static: true}, "v": {Name: "v", Type: "int"}},
 	})
 	client, backend := r.login(dialect{version: v4})
 	client.send(1, query("UPDATE bank.accounts USING LOCK 9 SET v = 1 WHERE id = 'x' AND c = 1 IF st = 1"))

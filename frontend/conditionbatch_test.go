@@ -8,15 +8,17 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/stretchr/testify/assert"
+
+	"music/frontend/catalog"
 )
 
 // rowsRig is a client of a table with several rows to a partition, and static columns.
 func rowsRig(t *testing.T, d dialect) (client, backend *peer) {
 	t.Helper()
 	r := newRig(t, func(o *Options) { o.Locks = newGranting() })
-	r.server.Tables.Set("bank", "accounts", &Critical{
-		Key: []Column{{Name: "id", Type: "text"}}, Primary: []string{"id", "c"}, Static: []string{"st"},
-		Columns: map[string]Column{
+	r.server.Tables.Set("bank", "accounts", &catalog.Critical{
+		Key: []catalog.Column{{Name: "id", Type: "text"}}, Primary: []string{"id", "c"}, Static: []string{"st"},
+		Columns: map[string]catalog.Column{
 			"id": {Name: "id", Type: "text"}, "c": {Name: "c", Type: "int", Clustering: true}, "st": {Name: "st", Type: "int", Static: true}, "v": {Name: "v", Type: "int"},
 		},
 	})

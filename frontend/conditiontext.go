@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"music/frontend/catalog"
 	"music/rewrite"
 )
 
@@ -26,7 +27,7 @@ func (w *composed) names(names []string) {
 
 // key appends the value that a statement gives a column of its key.
 func (w *composed) key(s *section, name string) {
-	t := s.restriction(s.statement, Column{Name: name}).Value
+	t := s.restriction(s.statement, catalog.Column{Name: name}).Value
 	if t.Kind != rewrite.TermMarker {
 		w.text = append(w.text, t.Of(s.text)...)
 		return
@@ -44,7 +45,7 @@ func (w *composed) equals(s *section, name, before string) {
 // read is the SELECT of what the conditions ask for: of the rows that they name, or of the partition where they name none.
 func (x *conditional) read() composed {
 	w := x.readPartition(len(x.about) == 0)
-	clustering := x.critical().clustering()
+	clustering := x.critical().ClusteringColumns()
 	switch {
 	case len(x.about) == 0 || len(clustering) == 0:
 	case len(x.about) == 1:
@@ -59,7 +60,7 @@ func (x *conditional) read() composed {
 
 // readRows appends the restriction to several rows.
 func (x *conditional) readRows(w *composed) {
-	clustering := x.critical().Primary[len(x.critical().partition()):]
+	clustering := x.critical().Primary[len(x.critical().PartitionKey()):]
 	w.add(" AND (")
 	w.names(clustering)
 	w.add(") IN (")
@@ -78,7 +79,7 @@ func (x *conditional) readRows(w *composed) {
 // only static columns matter for does not look at rows: they may be many, and dead.
 func (x *conditional) readPartition(first bool) composed {
 	var w composed
-	partition := x.critical().Primary[:len(x.critical().partition())]
+	partition := x.critical().Primary[:len(x.critical().PartitionKey())]
 	distinct := first && !x.regulars && !x.batch && !x.all
 	w.add("SELECT ")
 	switch {
@@ -102,7 +103,7 @@ func (x *conditional) readPartition(first bool) composed {
 }
 
 // critical is the table that the write is on.
-func (x *conditional) critical() *Critical { return x.parts[0].critical }
+func (x *conditional) critical() *catalog.Critical { return x.parts[0].critical }
 
 // columns are those that are read where not all are: what is told, and behind it the static columns that decide whether there is anything.
 func (x *conditional) columns() []string {

@@ -8,6 +8,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/datatype"
 	"github.com/datastax/go-cassandra-native-protocol/message"
 
+	"music/frontend/catalog"
 	"music/rewrite"
 )
 
@@ -66,11 +67,11 @@ func (y *trying) find(a *demand) message.Row {
 // nameRows makes the rows of a batch known by their names.
 func (y *trying) nameRows() {
 	y.named = map[string]message.Row{}
-	clustering := y.critical().clustering()
+	clustering := y.critical().ClusteringColumns()
 	for _, row := range y.rows {
 		var values [][]byte
 		for _, column := range clustering {
-			values = append(values, column.spelt(row[y.index(column.Name)]))
+			values = append(values, column.Canonical(row[y.index(column.Name)]))
 		}
 		y.named[rowName(values)] = row
 	}
@@ -92,7 +93,7 @@ func (y *trying) hasStatics(row message.Row) bool {
 }
 
 // looked tells whether Cassandra reads a column.
-func (y *trying) looked(column Column) bool {
+func (y *trying) looked(column catalog.Column) bool {
 	switch {
 	case slices.Contains(y.critical().Primary, column.Name), slices.Contains(y.told, column.Name):
 		return true
@@ -108,7 +109,7 @@ func (y *trying) refusal() *message.RowsResult {
 	if !y.all {
 		told = len(y.toldColumns())
 	}
-	partition := y.critical().Primary[:len(y.critical().partition())]
+	partition := y.critical().Primary[:len(y.critical().PartitionKey())]
 	result := &message.RowsResult{Metadata: &message.RowsMetadata{Columns: y.columns[:told]}}
 	for _, row := range y.rows {
 		if y.rowless && !y.hasStatics(row) {

@@ -7,11 +7,9 @@ import (
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
+	"music/frontend/catalog"
 	"music/rewrite"
 )
-
-// MinGrace is the shortest gc_grace_seconds of a critical table: a fence is a tombstone, and must outlive hints.
-const MinGrace = 24 * 60 * 60
 
 // checkSchema refuses a schema change that would make a table critical which cannot be, with settings that do not exist, or that would
 // take from a critical table what it needs: afterwards it would be too late to tell whoever wrote it. What the text does not show is told
@@ -21,14 +19,15 @@ func (c *conn) checkSchema(text []byte, r reading) *Failure {
 		return nil
 	}
 	d := readDDL(text)
-	settings, marked, err := ReadSettings(d.comment)
+	settings, marked, err := catalog.ReadSettings(d.comment)
 	if err != nil {
 		return invalid("MUSIC_REFUSED: the comment's @critical cannot be served: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	critical := r.table != nil && r.table.Critical() != nil
 	if marked && critical {
-		if f := r.table.Critical().stays(settings); f != nil {
-			return f
+		if now := r.table.Critical(); !now.CanChangeTo(settings) {
+			return invalid("MUSIC_REFUSED: the table is critical with %s: key and scope stay until it is ordinary again (take @critical out of the comment, then drop its %s… table)",
+				now.Settings, catalog.CompanionPrefix)
 		}
 	}
 	switch head := rewrite.ReadHead(text, true).Schema; head.Kind {
@@ -61,7 +60,7 @@ func (d *ddl) check(marked, critical bool) *Failure {
 	switch {
 	case marked && d.counters:
 		return invalid("MUSIC_REFUSED: a table of counters cannot be critical: they take no timestamps")
-	case (marked || critical) && d.grace >= 0 && d.grace < MinGrace:
+	case (marked || critical) && d.grace >= 0 && d.grace < catalog.MinGrace:
 		return invalid("MUSIC_REFUSED: a critical table needs gc_grace_seconds of a day or more: fences must last")
 	}
 	return nil
@@ -73,7 +72,7 @@ func (c *conn) checkKeyspace(d ddl) (f *Failure) {
 		return nil
 	}
 	name := c.lookedUp()
-	c.server.Tables.Critical(func(t *Table, _ *Critical) {
+	c.server.Tables.Critical(func(t *catalog.Table, _ *catalog.Critical) {
 		if t.Keyspace == name[0] {
 			f = invalid("MUSIC_REFUSED: %s is critical: durable_writes = false would lose what was acknowledged", t)
 		}

@@ -6,6 +6,8 @@ import (
 
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/stretchr/testify/assert"
+
+	"music/frontend/catalog"
 )
 
 // What the text of a schema change shows is refused with it, whichever way it comes, and before Cassandra sees it.
@@ -14,8 +16,8 @@ func TestSchemaChangesThatCriticalTablesCannotBear(t *testing.T) {
 		r := newRig(t, func(o *Options) {
 			o.CriticalByName = func(keyspace, table string) bool { return keyspace == "bank" && table == "Notes" }
 		})
-		r.server.Tables.Set("a", "locked", &Critical{ID: [16]byte{0xab}, Key: []Column{{Name: "id", Type: "text"}}, Marked: true, Made: true})
-		r.server.Tables.Set("b", "leaving", &Critical{ID: [16]byte{0xcd}, Key: []Column{{Name: "id", Type: "text"}}, Made: true})
+		r.server.Tables.Set("a", "locked", &catalog.Critical{ID: [16]byte{0xab}, Key: []catalog.Column{{Name: "id", Type: "text"}}, Marked: true, Made: true})
+		r.server.Tables.Set("b", "leaving", &catalog.Critical{ID: [16]byte{0xcd}, Key: []catalog.Column{{Name: "id", Type: "text"}}, Made: true})
 		client, backend := r.login(d)
 		for text, why := range map[string]string{
 			"CREATE TABLE a.b (k int PRIMARY KEY, n counter) WITH comment = '@critical'":                          "counters",
@@ -86,7 +88,7 @@ func TestWhatIsReadAgainWhenExecuted(t *testing.T) {
 			ids[text] = r.prepare(client, backend, text)
 			relayed(client, backend, 1, execute(ids[text], nil), &message.VoidResult{})
 		}
-		r.server.Tables.Set("bank", "accounts", &Critical{Key: []Column{{Name: "id", Type: "text"}}, Made: true})
+		r.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}, Made: true})
 		for text, id := range ids {
 			client.send(1, execute(id, nil))
 			assert.Regexp(t, "^MUSIC_(REFUSED|SYNTAX): ", client.failure(1).GetErrorMessage(), text)

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
+
+	"music/frontend/catalog"
 )
 
 // maxKnown bounds the statements that one connection remembers by itself.
@@ -101,7 +103,7 @@ func (c *conn) know(id preparedID, p *prepared) {
 }
 
 // unlocked is the answer to a plain write on a critical table.
-func unlocked(t *Table) *Failure {
+func unlocked(t *catalog.Table) *Failure {
 	if now := t.Critical(); now != nil && now.Refused != "" && !now.Passing {
 		return invalid("MUSIC_REFUSED: %s is critical, but cannot be locked: %s", t, now.Refused)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
+	"music/frontend/catalog"
 	"music/musiccore"
 	"music/rewrite"
 )
@@ -26,7 +27,7 @@ type request struct {
 // fenced is an operation under a lock that Cassandra has been sent.
 type fenced struct {
 	ticket musiccore.Ticket
-	table  *Table
+	table  *catalog.Table
 	id     *preparedID // the client's id of the statement, where it was prepared
 	key    musiccore.Key
 	update *update // of SELECT … FOR UPDATE

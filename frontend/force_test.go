@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"music/frontend/catalog"
 	"music/musiccore"
 )
 
@@ -28,7 +29,7 @@ func TestForceNeedsAuthorize(t *testing.T) {
 	everyDialect(t, func(t *testing.T, d dialect) {
 		core := forcing{forced: make(chan Force, 9)}
 		r := newRig(t, func(o *Options) { o.Locks = core })
-		r.server.Tables.Set("bank", "accounts", &Critical{Key: []Column{{Name: "id", Type: "text"}}})
+		r.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}})
 		client, backend := r.loginAs(d, "anna")
 
 		force := query("UNLOCK bank.accounts WHERE id = 'x' FORCE REASON 'stuck'")

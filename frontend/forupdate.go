@@ -8,6 +8,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
+	"music/frontend/catalog"
 	"music/musiccore"
 )
 
@@ -95,7 +96,7 @@ func (c *conn) releaseFirst(stream int16, k musiccore.Key, ref musiccore.LockRef
 }
 
 // updateColumns are the columns that stand before those that a SELECT … FOR UPDATE asks for (docs/design.md 5).
-func updateColumns(t *Table) []*message.ColumnMetadata {
+func updateColumns(t *catalog.Table) []*message.ColumnMetadata {
 	return slices.Clip(grantColumns(t)[:3])
 }
 
@@ -132,7 +133,7 @@ func (a *admission) columnsOf(k musiccore.Key) func(musiccore.Grant) {
 }
 
 // notHeld makes of the answer to PREPARE the row of a lock that is not held.
-func (c *conn) notHeld(e envelope, t *Table, row message.Row) (envelope, error) {
+func (c *conn) notHeld(e envelope, t *catalog.Table, row message.Row) (envelope, error) {
 	result, _, err := c.decodePrepared(e)
 	if err != nil || result == nil {
 		return e, err

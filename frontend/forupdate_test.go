@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"music/frontend/catalog"
 	"music/musiccore"
 )
 
@@ -44,7 +45,7 @@ func (g *granting) End(musiccore.Ticket, musiccore.Outcome) (musiccore.Verdict, 
 func updateRig(t *testing.T, d dialect, g *granting) (client, backend *peer) {
 	t.Helper()
 	r := newRig(t, func(o *Options) { o.Locks = g })
-	r.server.Tables.Set("bank", "accounts", &Critical{Key: []Column{{Name: "id", Type: "text"}}})
+	r.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}})
 	return r.login(d)
 }
 
@@ -151,7 +152,7 @@ func TestSeveralKeysAreLockedInOneOrder(t *testing.T) {
 // error of the client's.
 func TestSeveralKeysWithinTheirTime(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Locks, o.MaxWait = waiting{}, moment })
-	r.server.Tables.Set("bank", "accounts", &Critical{Key: []Column{{Name: "id", Type: "text"}}})
+	r.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}})
 	client, _ := r.login(dialect{version: v4})
 	client.send(1, query("LOCK bank.accounts WHERE id IN ('b', 'a')"))
 	got, ok := client.answer(1).(*message.RowsResult)

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"music/frontend/catalog"
 	"music/musiccore"
 )
 
@@ -143,9 +144,9 @@ func (w world) is(r *rig) {
 		r.server.Tables.Set("bank", "accounts", nil)
 		return
 	}
-	r.server.Tables.Set("bank", "accounts", &Critical{
-		Key: []Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}, Settings: Settings{Unlocked: Policy(w)},
-		Columns: map[string]Column{"id": {Name: "id", Type: "text"}, "n": {Name: "n", Type: "int"}},
+	r.server.Tables.Set("bank", "accounts", &catalog.Critical{
+		Key: []catalog.Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}, Settings: catalog.Settings{Unlocked: catalog.Policy(w)},
+		Columns: map[string]catalog.Column{"id": {Name: "id", Type: "text"}, "n": {Name: "n", Type: "int"}},
 	})
 }
 
@@ -284,13 +285,13 @@ func (g *gateTry) judge(node *openNode, s gateText, table world, way string, ans
 	g.Helper()
 	plain, fenced := node.seen()
 	refused, failed := answer.(message.Error)
-	open := table == ordinary || table == world(Allow) && !s.never
+	open := table == ordinary || table == world(catalog.Allow) && !s.never
 	switch {
 	case open && (len(plain) != 1 || failed):
 		g.Errorf("%s is not let through: %v", way, answer)
 	case !open && len(plain) > 0:
 		g.Errorf("%s is let through", way)
-	case !open && table == world(Reject) && len(fenced) > 0:
+	case !open && table == world(catalog.Reject) && len(fenced) > 0:
 		g.Errorf("%s gets a section", way)
 	case !open && len(fenced) == 0 && !failed && !strings.Contains(s.text, " IF "):
 		g.Errorf("%s: %v, and nothing was written", way, answer)
@@ -306,13 +307,13 @@ func TestTheGate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, func(o *Options) { o.Locks = lending{} })
 			node := &openNode{texts: map[string]string{}}
-			r.server.Tables.Set("other", "allowed", &Critical{Key: []Column{{Name: "id", Type: "text"}}, Settings: Settings{Unlocked: Allow}})
+			r.server.Tables.Set("other", "allowed", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}, Settings: catalog.Settings{Unlocked: catalog.Allow}})
 			client, backend := r.login(d)
 			go node.serve(backend)
 			other, second := r.login(d)
 			go node.serve(second)
-			for before := ordinary; before <= world(Auto); before++ {
-				for after := ordinary; after <= world(Auto); after++ {
+			for before := ordinary; before <= world(catalog.Auto); before++ {
+				for after := ordinary; after <= world(catalog.Auto); after++ {
 					gateRound(t, r, node, client, other, before, after)
 				}
 			}

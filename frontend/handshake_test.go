@@ -8,6 +8,8 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/stretchr/testify/assert"
+
+	"music/frontend/catalog"
 )
 
 // The login goes through the proxy as it is; in version 5 in segments from the first challenge on.
@@ -56,7 +58,7 @@ func TestLoginIsAsOneRole(t *testing.T) {
 	everyDialect(t, func(t *testing.T, d dialect) {
 		core := forcing{forced: make(chan Force, 9)}
 		r := newRig(t, func(o *Options) { o.Locks = core })
-		r.server.Tables.Set("bank", "accounts", &Critical{Key: []Column{{Name: "id", Type: "text"}}})
+		r.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}})
 		client := r.dial(d)
 		client.send(0, startup(d))
 		backend := r.accept(d)
@@ -94,7 +96,7 @@ func TestLoginIsAsOneRole(t *testing.T) {
 func TestRequestsBeforeLogin(t *testing.T) {
 	everyDialect(t, func(t *testing.T, d dialect) {
 		r := newRig(t)
-		r.server.Tables.Set("bank", "accounts", &Critical{Key: []Column{{Name: "id", Type: "text"}}})
+		r.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}})
 		client := r.dial(dialect{version: d.version})
 		for i, m := range []message.Message{
 			query("LOCK bank.accounts WHERE id = 'x'"), query("SELECT a FROM b.c"), execute([]byte("sixteen bytes!!!"), nil),

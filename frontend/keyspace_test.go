@@ -7,6 +7,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/stretchr/testify/assert"
 
+	"music/frontend/catalog"
 	"music/musiccore"
 )
 
@@ -14,7 +15,7 @@ import (
 func withCritical(t testing.TB) *rig {
 	t.Helper()
 	r := newRig(t, func(o *Options) { o.Locks = noLocks{} })
-	r.server.Tables.Set("bank", "accounts", &Critical{Key: []Column{{Name: "id", Type: "text"}}})
+	r.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}})
 	return r
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/stretchr/testify/assert"
 
+	"music/frontend/catalog"
 	"music/musiccore"
 )
 
@@ -27,7 +28,7 @@ func TestTheLeaseOfALock(t *testing.T) {
 	everyDialect(t, func(t *testing.T, d dialect) {
 		core := asking{asked: make(chan musiccore.Request, 9)}
 		r := newRig(t, func(o *Options) { o.Locks = core })
-		r.server.Tables.Set("bank", "accounts", &Critical{Key: []Column{{Name: "id", Type: "text"}}, MaxLease: time.Minute})
+		r.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}, MaxLease: time.Minute})
 		client, backend := r.login(d)
 		for text, want := range map[string]time.Duration{
 			"LOCK bank.accounts WHERE id = 'x'": 0, "LOCK bank.accounts WHERE id = 'x' USING LOCK 3": 0,

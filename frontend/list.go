@@ -3,15 +3,12 @@ package frontend
 import (
 	"cmp"
 	"encoding/binary"
-	"encoding/hex"
 	"slices"
-	"strconv"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/datastax/go-cassandra-native-protocol/datatype"
 	"github.com/datastax/go-cassandra-native-protocol/message"
 
+	"music/frontend/catalog"
 	"music/musiccore"
 	"music/rewrite"
 )
@@ -75,8 +72,8 @@ func listColumns() []*message.ColumnMetadata {
 // asked.
 func (c *conn) listEnvelope(stream int16, only musiccore.Key) []byte {
 	columns := listColumns()
-	tables := map[[16]byte]*Table{}
-	c.server.Tables.Critical(func(t *Table, critical *Critical) { tables[critical.ID] = t })
+	tables := map[[16]byte]*catalog.Table{}
+	c.server.Tables.Critical(func(t *catalog.Table, critical *catalog.Critical) { tables[critical.ID] = t })
 	all, missing := c.server.Locks.List(only)
 	slices.SortFunc(all, func(a, b musiccore.Listing) int { return compareListings(tables, a, b) })
 	rows := message.RowSet{}
@@ -92,7 +89,7 @@ func (c *conn) listEnvelope(stream int16, only musiccore.Key) []byte {
 }
 
 // compareListings orders by table, key and reference; who has no reference yet comes behind.
-func compareListings(tables map[[16]byte]*Table, a, b musiccore.Listing) int {
+func compareListings(tables map[[16]byte]*catalog.Table, a, b musiccore.Listing) int {
 	name := func(l musiccore.Listing) string {
 		if t := tables[l.Key.Table]; t != nil {
 			return t.String()
@@ -103,9 +100,13 @@ func compareListings(tables map[[16]byte]*Table, a, b musiccore.Listing) int {
 }
 
 // listRow is one reference as LIST LOCKS shows it.
-func listRow(t *Table, l musiccore.Listing) message.Row {
+func listRow(t *catalog.Table, l musiccore.Listing) message.Row {
+	var key []catalog.Column
+	if now := t.Critical(); now != nil {
+		key = now.Key
+	}
 	row := message.Row{
-		[]byte(t.String()), []byte(keyText(t.Critical(), l.Key.PK)), binary.BigEndian.AppendUint32(nil, uint32(l.Place)),
+		[]byte(t.String()), []byte(catalog.KeyText(key, l.Key.PK)), binary.BigEndian.AppendUint32(nil, uint32(l.Place)),
 		bigint(int64(l.Ref)), []byte(l.State.String()), []byte(l.Owner), bigint(l.Age.Milliseconds()), bigint(l.Lease.Milliseconds()),
 	}
 	if l.Ref == 0 {
@@ -115,46 +116,4 @@ func listRow(t *Table, l musiccore.Listing) message.Row {
 		row[5] = nil
 	}
 	return row
-}
-
-// KeyText shows a key of a table to people, as LIST LOCKS does.
-func KeyText(key []Column, pk string) string { return keyText(&Critical{Key: key}, pk) }
-
-// keyText shows a key to people: as they would write it where that is easy, else as a blob.
-func keyText(critical *Critical, pk string) string {
-	parts := []string{pk}
-	if critical != nil {
-		if split, ok := rewrite.SplitRoutingKey(pk, len(critical.Key)); ok {
-			parts = split
-		}
-	}
-	shown := make([]string, len(parts))
-	for i, part := range parts {
-		cqlType := ""
-		if critical != nil && i < len(critical.Key) {
-			cqlType = critical.Key[i].Type
-		}
-		shown[i] = keyPart(cqlType, part)
-	}
-	return strings.Join(shown, ", ")
-}
-
-// keyPart shows one column of a key.
-func keyPart(cqlType, value string) string {
-	if value == "" {
-		cqlType = ""
-	}
-	switch cqlType {
-	case "text", "varchar", "ascii":
-		if utf8.ValidString(value) {
-			return "'" + strings.ReplaceAll(value, "'", "''") + "'"
-		}
-	case "bigint", "int", "smallint", "tinyint":
-		n := int64(int8(value[0]))
-		for _, b := range []byte(value[1:]) {
-			n = n<<8 | int64(b)
-		}
-		return strconv.FormatInt(n, 10)
-	}
-	return "0x" + hex.EncodeToString([]byte(value))
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync"
 
+	"music/frontend/catalog"
 	"music/musiccore"
 )
 
@@ -177,7 +178,7 @@ func (c *conn) abandon() {
 }
 
 // lockFailure is how a client is told that an operation under a lock was not done; ref is the reference as it sees it.
-func lockFailure(err error, t *Table, ref int64) *Failure {
+func lockFailure(err error, t *catalog.Table, ref int64) *Failure {
 	var short *ShortError
 	switch {
 	case errors.Is(err, musiccore.ErrSynchronising) && errors.As(err, &short):

@@ -7,6 +7,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/stretchr/testify/assert"
 
+	"music/frontend/catalog"
 	"music/musiccore"
 )
 
@@ -20,7 +21,7 @@ func (waiting) Lock(_ musiccore.Key, _ musiccore.Request, done func(musiccore.An
 // A client that waits for a lock is told when Cassandra is lost, as for any other open request.
 func TestLockIsAnsweredWhenCassandraIsLost(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Locks = waiting{} })
-	r.server.Tables.Set("bank", "accounts", &Critical{Key: []Column{{Name: "id", Type: "text"}}})
+	r.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}})
 	client, backend := r.login(dialect{version: v4})
 	client.send(1, query("LOCK bank.accounts WHERE id = 'x'"))
 	relayed(client, backend, 2, query("SELECT a FROM b.c"), rows(nil))
@@ -58,7 +59,7 @@ func TestPanicInAnAnswerEndsOneConnection(t *testing.T) {
 		o.Locks = broken{running: &running}
 		o.DDL = func(SchemaChange) []string { panic("no schema") }
 	})
-	r.server.Tables.Set("bank", "accounts", &Critical{Key: []Column{{Name: "id", Type: "text"}}})
+	r.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}})
 	healthy, itsBackend := r.login(dialect{version: v4})
 	for _, m := range []message.Message{
 		query("LOCK bank.accounts WHERE id = 'x'"), query("UPDATE bank.accounts USING LOCK 1 SET a = 1 WHERE id = 'x'"), query("DROP TABLE a.b"),

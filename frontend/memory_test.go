@@ -9,6 +9,8 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/segment"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
+
+	"music/frontend/catalog"
 )
 
 // sink is a socket that takes everything and says nothing.
@@ -37,11 +39,11 @@ type memory struct {
 // newMemory makes one that knows the tables of a schema of some size, none of which is critical but music.named.
 func newMemory(t tester, d dialect, keep bool) *memory {
 	t.Helper()
-	tables := NewTables()
+	tables := catalog.NewTables()
 	for _, name := range []string{"accounts", "transfers", "other"} {
 		tables.Of("bank", name)
 	}
-	tables.Set("music", "named", &Critical{Key: []Column{{Name: "name", Type: "text"}}})
+	tables.Set("music", "named", &catalog.Critical{Key: []catalog.Column{{Name: "name", Type: "text"}}})
 	s := NewServer(Options{Tables: tables, Locks: noLocks{}, References: bare{}, Stats: new(Stats), Log: zerolog.Nop(), MaxFrame: 16 << 20, MaxConnections: 1})
 	m := &memory{client: &sink{keep: keep}, backend: &sink{keep: keep}}
 	m.conn = newConn(s, m.client)
@@ -85,7 +87,7 @@ func typical(t tester, d dialect, m *memory) (exec, text, response []byte) {
 	t.Helper()
 	id := idOf("typical")
 	table := m.server.Tables.Of("bank", "accounts")
-	m.server.prepared.Add(preparedID(id), &prepared{meaning: writes, tables: []*Table{table}})
+	m.server.prepared.Add(preparedID(id), &prepared{meaning: writes, tables: []*catalog.Table{table}})
 	exec = requestBytes(t, d, d.envelope(t, 1, execute(id, noise(100))))
 	text = requestBytes(t, d, d.envelope(t, 1, query("UPDATE bank.accounts SET balance = 90 WHERE branch = 'zurich' AND id = 'x'")))
 	response = requestBytes(t, d, d.envelope(t, 1, rows(noise(200))))

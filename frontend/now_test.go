@@ -6,6 +6,8 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/stretchr/testify/assert"
+
+	"music/frontend/catalog"
 )
 
 // atTime is a request with a time of the client's own, long past or far ahead.
@@ -26,8 +28,8 @@ func atTime(m message.Message, now int32) message.Message {
 func TestNoTimeOfTheClientsOwnUnderALock(t *testing.T) {
 	segmented(t, func(t *testing.T, d dialect) {
 		r, core := withBorrowed(t)
-		for name, unlocked := range map[string]Policy{"accounts": Reject, "limits": Auto} {
-			r.server.Tables.Set("bank", name, &Critical{Key: []Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}, Settings: Settings{Unlocked: unlocked}})
+		for name, unlocked := range map[string]catalog.Policy{"accounts": catalog.Reject, "limits": catalog.Auto} {
+			r.server.Tables.Set("bank", name, &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}, Settings: catalog.Settings{Unlocked: unlocked}})
 		}
 		client, backend := r.login(d)
 		id := prepareWrite(client, backend)

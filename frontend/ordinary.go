@@ -5,6 +5,7 @@ import (
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
+	"music/frontend/catalog"
 	"music/rewrite"
 )
 
@@ -43,16 +44,16 @@ func (c *conn) decideUnread(e envelope, v verdict) verdict {
 // noteLookedUp notes whether the table last looked up, which a statement writes or locks, was not in the schema. A name without any keyspace
 // is no table's.
 func (c *conn) noteLookedUp() {
-	if c.name[0] != 0 && c.server.Tables.unread(c.name) {
+	if c.name[0] != 0 && !c.server.Tables.InSchema(c.name) {
 		name := c.lookedUp()
 		c.plan.unread = &name
 	}
 }
 
 // noteUnread notes whether one of the tables that a prepared statement writes was not in the schema.
-func (c *conn) noteUnread(tables []*Table) {
+func (c *conn) noteUnread(tables []*catalog.Table) {
 	for _, t := range tables {
-		if t.unread.Load() {
+		if !t.InSchema() {
 			c.plan.unread = &[2]string{t.Keyspace, t.Name}
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"music/frontend/catalog"
 	"music/musiccore"
 )
 
@@ -160,13 +161,13 @@ func holdingRig(t *testing.T) (*rig, *holding) {
 	t.Helper()
 	core := newHolding()
 	r := newRig(t, func(o *Options) { o.Locks = core })
-	columns := func(kind string) map[string]Column {
-		return map[string]Column{"id": {Name: "id", Type: kind}, "balance": {Name: "balance", Type: "bigint"}, "n": {Name: "n", Type: "blob"}}
+	columns := func(kind string) map[string]catalog.Column {
+		return map[string]catalog.Column{"id": {Name: "id", Type: kind}, "balance": {Name: "balance", Type: "bigint"}, "n": {Name: "n", Type: "blob"}}
 	}
-	text, at := []Column{{Name: "id", Type: "text"}}, []Column{{Name: "id", Type: "timestamp"}}
-	r.server.Tables.Set("bank", "accounts", &Critical{Key: text, Primary: []string{"id"}, Columns: columns("text")})
-	r.server.Tables.Set("bank", "auto", &Critical{Key: text, Primary: []string{"id"}, Columns: columns("text"), Settings: Settings{Unlocked: Auto}})
-	r.server.Tables.Set("bank", "events", &Critical{Key: at, Primary: []string{"id"}, Columns: columns("timestamp")})
+	text, at := []catalog.Column{{Name: "id", Type: "text"}}, []catalog.Column{{Name: "id", Type: "timestamp"}}
+	r.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: text, Primary: []string{"id"}, Columns: columns("text")})
+	r.server.Tables.Set("bank", "auto", &catalog.Critical{Key: text, Primary: []string{"id"}, Columns: columns("text"), Settings: catalog.Settings{Unlocked: catalog.Auto}})
+	r.server.Tables.Set("bank", "events", &catalog.Critical{Key: at, Primary: []string{"id"}, Columns: columns("timestamp")})
 	return r, core
 }
 

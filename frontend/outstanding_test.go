@@ -7,6 +7,8 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"music/frontend/catalog"
 )
 
 // What was on its way to Cassandra is known until it has its answer, whatever is sent meanwhile on whichever stream.
@@ -62,9 +64,9 @@ func TestNoWriteSlipsPastOutstanding(t *testing.T) {
 		})
 		<-begun
 		for range i % 3000 { // now earlier, now later
-			_ = tables.state()
+			_ = tables.Version()
 		}
-		tables.Set("bank", "accounts", &Critical{Key: []Column{{Name: "id", Type: "text"}}})
+		tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}})
 		m.streams.mark()
 		both.Wait()
 		if len(m.backend.got) > 0 {

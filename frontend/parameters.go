@@ -8,6 +8,7 @@ import (
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
+	"music/frontend/catalog"
 	"music/rewrite"
 )
 
@@ -139,7 +140,7 @@ func (p *parameters) size() int {
 
 // checkNow refuses a time of the client's own (v5, now_in_seconds) under a lock. A deletion of long ago is purged at once, so that a late
 // write of an earlier holder comes back; and a read of the far future is not shown what was deleted until then, but what it hid.
-func (p *parameters) checkNow(t *Table) *Failure {
+func (p *parameters) checkNow(t *catalog.Table) *Failure {
 	if !p.flags.Contains(primitive.QueryFlagNowInSeconds) {
 		return nil
 	}

@@ -36,3 +36,25 @@ func TestValuesByName(t *testing.T) {
 		assert.NotNil(t, given("v", "").order(&st, []byte(mixed)), mixed)
 	}
 }
+
+// An operation under a lock is done at QUORUM at least, or at LOCAL_QUORUM where the lock is of one data centre.
+func TestConsistencyUnderALock(t *testing.T) {
+	for _, tc := range []struct{ asked, global, local primitive.ConsistencyLevel }{
+		{primitive.ConsistencyLevelAny, primitive.ConsistencyLevelQuorum, primitive.ConsistencyLevelLocalQuorum},
+		{primitive.ConsistencyLevelLocalOne, primitive.ConsistencyLevelQuorum, primitive.ConsistencyLevelLocalQuorum},
+		{primitive.ConsistencyLevelThree, primitive.ConsistencyLevelQuorum, primitive.ConsistencyLevelLocalQuorum},
+		{primitive.ConsistencyLevelLocalQuorum, primitive.ConsistencyLevelQuorum, primitive.ConsistencyLevelLocalQuorum},
+		{primitive.ConsistencyLevelQuorum, primitive.ConsistencyLevelQuorum, primitive.ConsistencyLevelLocalQuorum},
+		{primitive.ConsistencyLevelSerial, primitive.ConsistencyLevelSerial, primitive.ConsistencyLevelLocalQuorum},
+		{primitive.ConsistencyLevelLocalSerial, primitive.ConsistencyLevelQuorum, primitive.ConsistencyLevelLocalQuorum},
+		{primitive.ConsistencyLevelEachQuorum, primitive.ConsistencyLevelEachQuorum, primitive.ConsistencyLevelEachQuorum},
+		{primitive.ConsistencyLevelAll, primitive.ConsistencyLevelAll, primitive.ConsistencyLevelAll},
+	} {
+		p := parameters{consistency: tc.asked}
+		p.fence(1, false)
+		assert.Equal(t, tc.global, p.consistency, tc.asked)
+		p = parameters{consistency: tc.asked}
+		p.fence(1, true)
+		assert.Equal(t, tc.local, p.consistency, tc.asked)
+	}
+}

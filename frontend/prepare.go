@@ -9,6 +9,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
+	"music/frontend/catalog"
 	"music/rewrite"
 )
 
@@ -19,10 +20,10 @@ type preparedID [16]byte
 // never changed, while the tables that it concerns become critical and ordinary again: each EXECUTE asks anew.
 type prepared struct {
 	meaning  meaning
-	tables   []*Table  // that it writes without a lock
-	truncate bool      // it does not write rows but takes all away
-	topology *topology // of local and peers
-	reread   *reread   // of schema and unclear
+	tables   []*catalog.Table // that it writes without a lock
+	truncate bool             // it does not write rows but takes all away
+	topology *topology        // of local and peers
+	reread   *reread          // of schema and unclear
 	section  *preparedSection
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
+	"music/frontend/catalog"
 	"music/rewrite"
 )
 
@@ -17,7 +18,7 @@ type preparedSection struct {
 	id        preparedID // that the client knows; Cassandra has its own for the text without our clause
 	text      []byte
 	statement *rewrite.Statement
-	table     *Table
+	table     *catalog.Table
 
 	backend []byte                    // Cassandra's id; nil for LOCK and UNLOCK
 	columns []*message.ColumnMetadata // of the answer, for FOR UPDATE
@@ -182,7 +183,7 @@ func (s *section) variables() (*message.VariablesMetadata, *Failure) {
 		}
 	}
 	st := s.statement
-	var key []Column
+	var key []catalog.Column
 	if s.critical != nil {
 		key = s.critical.Key
 	}
@@ -212,7 +213,7 @@ func (s *section) variables() (*message.VariablesMetadata, *Failure) {
 	mark(st.Token, "[token]", datatype.Uuid)
 	mark(st.Limit, "[limit]", datatype.Int)
 	mark(st.Reason, "[reason]", datatype.Varchar)
-	if s.critical == nil || len(v.PkIndices) != len(s.critical.partition()) {
+	if s.critical == nil || len(v.PkIndices) != len(s.critical.PartitionKey()) {
 		v.PkIndices = nil
 	}
 	if slices.Contains(v.Columns, nil) {
@@ -290,7 +291,7 @@ func (p *preparedSection) now() (section, *Failure) {
 	}
 	s.critical = critical
 	if critical.Refused != "" && p.statement.Verb != rewrite.ListLocks {
-		return s, critical.refusal(p.table)
+		return s, cannotLock(p.table, critical)
 	}
 	return s, nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"strings"
 
+	"music/frontend/catalog"
 	"music/rewrite"
 )
 
@@ -27,7 +28,7 @@ const (
 type reading struct {
 	meaning meaning
 	verb    rewrite.Verb
-	table   *Table // of writes and critical, where one is named
+	table   *catalog.Table // of writes and critical, where one is named
 	failure *Failure
 }
 
@@ -109,7 +110,7 @@ func (c *conn) readBatch(text []byte, keyspaceOfRequest string) reading {
 		return c.readUnclear(text, keyspaceOfRequest)
 	}
 	r := reading{meaning: writes, verb: rewrite.Batch}
-	var tables []*Table
+	var tables []*catalog.Table
 	for i := range batch.Children {
 		child := &batch.Children[i]
 		tables = append(tables, c.lookupWritten(text, child.Keyspace, child.Table, keyspaceOfRequest))
@@ -117,7 +118,7 @@ func (c *conn) readBatch(text []byte, keyspaceOfRequest string) reading {
 			return reading{meaning: refused, verb: rewrite.Batch, failure: invalid("MUSIC_REFUSED: %s is for the proxies only", c.tableName())}
 		}
 	}
-	if r.table, _ = strictest(tables); r.table != nil {
+	if r.table, _ = catalog.Strictest(tables); r.table != nil {
 		r.meaning = critical
 	}
 	return r
@@ -125,7 +126,7 @@ func (c *conn) readBatch(text []byte, keyspaceOfRequest string) reading {
 
 // lookup finds the Table of a name, or nil where no statement has concerned the proxy with it. The key that it looked for stays in
 // c.name for systemTable, isOurs and tableName.
-func (c *conn) lookup(text []byte, ks, table rewrite.Name, keyspaceOfRequest string) *Table {
+func (c *conn) lookup(text []byte, ks, table rewrite.Name, keyspaceOfRequest string) *catalog.Table {
 	c.name = c.name[:0]
 	switch {
 	case ks.Start != ks.End:
@@ -142,11 +143,11 @@ func (c *conn) lookup(text []byte, ks, table rewrite.Name, keyspaceOfRequest str
 	if c.server.Tables == nil {
 		return nil
 	}
-	return c.server.Tables.find(c.name)
+	return c.server.Tables.Find(c.name)
 }
 
 // lookupWritten is lookup of a table that the statement writes or locks.
-func (c *conn) lookupWritten(text []byte, ks, table rewrite.Name, keyspaceOfRequest string) *Table {
+func (c *conn) lookupWritten(text []byte, ks, table rewrite.Name, keyspaceOfRequest string) *catalog.Table {
 	t := c.lookup(text, ks, table, keyspaceOfRequest)
 	c.noteLookedUp()
 	return t
@@ -163,13 +164,10 @@ func (c *conn) systemTable() meaning {
 	return plain
 }
 
-// CompanionPrefix begins the name of every table of lock rows (docs/design.md 4).
-const CompanionPrefix = "music_lock_"
-
 // isOurs tells whether the name last looked up is a table that only proxies write.
 func (c *conn) isOurs() bool {
 	at := bytes.IndexByte(c.name, 0)
-	if bytes.HasPrefix(c.name[at+1:], []byte(CompanionPrefix)) {
+	if bytes.HasPrefix(c.name[at+1:], []byte(catalog.CompanionPrefix)) {
 		return true
 	}
 	return string(c.name[:at]) == "music" && string(c.name[at+1:]) != "named"
@@ -194,8 +192,8 @@ func (c *conn) keepsLocks(head rewrite.Head) (f *Failure) {
 	if head.Verb != rewrite.Schema || head.Schema.Action != rewrite.Drop || !c.isOurs() {
 		return nil
 	}
-	c.server.Tables.Critical(func(t *Table, critical *Critical) {
-		if critical.Marked && string(c.name) == t.Keyspace+"\x00"+CompanionPrefix+hex.EncodeToString(critical.ID[:]) {
+	c.server.Tables.Critical(func(t *catalog.Table, critical *catalog.Critical) {
+		if critical.Marked && string(c.name) == t.Keyspace+"\x00"+catalog.CompanionPrefix+hex.EncodeToString(critical.ID[:]) {
 			f = invalid("MUSIC_REFUSED: %s has the locks of %s, which is critical: take @critical out of its comment first", c.tableName(), t)
 		}
 	})

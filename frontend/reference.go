@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"music/frontend/catalog"
 	"music/musiccore"
 )
 
@@ -81,7 +82,7 @@ const (
 
 // reference is the reference of a key that the client names by n; 0 where it names none. A wrong one is answered late, and nothing else
 // of the connection that names one goes on meanwhile, so that guessing takes for ever.
-func (c *conn) reference(critical *Critical, t *Table, k musiccore.Key, n int64) (musiccore.LockRef, *Failure) {
+func (c *conn) reference(critical *catalog.Critical, t *catalog.Table, k musiccore.Key, n int64) (musiccore.LockRef, *Failure) {
 	if n == 0 {
 		return 0, nil
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"music/frontend/catalog"
 	"music/musiccore"
 )
 
@@ -96,7 +97,7 @@ func TestWrongReferencesAreSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &conn{server: &Server{Options: Options{References: NewReferences([]byte("secret"))}}}
 		c.ending.done, c.guesses.turn = make(chan struct{}), make(chan struct{}, 1)
-		table, critical, k := &Table{Keyspace: "bank", Name: "accounts"}, &Critical{}, musiccore.Key{PK: "x"}
+		table, critical, k := &catalog.Table{Keyspace: "bank", Name: "accounts"}, &catalog.Critical{}, musiccore.Key{PK: "x"}
 		right := c.server.References.Show(critical.Generation, k, 5)
 		ask := func(n int64) time.Duration {
 			start := time.Now()
@@ -172,9 +173,9 @@ func TestEveryStatementNamesAReferenceAsItWasShown(t *testing.T) {
 	everyDialect(t, func(t *testing.T, d dialect) {
 		core := &tellRefs{asked: make(chan musiccore.LockRef, 9)}
 		r := newRig(t, func(o *Options) { o.Locks, o.References = core, NewReferences([]byte("secret")) })
-		r.server.Tables.Set("bank", "accounts", &Critical{
-			ID: [16]byte{7}, Generation: [16]byte{8}, Key: []Column{{Name: "id", Type: "text"}}, Primary: []string{"id"},
-			Columns: map[string]Column{"id": {Name: "id", Type: "text"}, "n": {Name: "n", Type: "int"}},
+		r.server.Tables.Set("bank", "accounts", &catalog.Critical{
+			ID: [16]byte{7}, Generation: [16]byte{8}, Key: []catalog.Column{{Name: "id", Type: "text"}}, Primary: []string{"id"},
+			Columns: map[string]catalog.Column{"id": {Name: "id", Type: "text"}, "n": {Name: "n", Type: "int"}},
 		})
 		client, _ := r.login(d)
 		for _, text := range []string{"LOCK bank.accounts WHERE id = 'x'", "LOCK bank.accounts WHERE id IN ('x')"} {
@@ -211,7 +212,7 @@ func TestEveryStatementNamesAReferenceAsItWasShown(t *testing.T) {
 func TestPagingStateOfAWrongReference(t *testing.T) {
 	core := &tellRefs{asked: make(chan musiccore.LockRef, 9)}
 	r := newRig(t, func(o *Options) { o.Locks, o.References = core, NewReferences([]byte("secret")) })
-	r.server.Tables.Set("bank", "accounts", &Critical{Key: []Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}})
+	r.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}})
 	client, _ := r.login(d4())
 	right := r.server.References.Show([16]byte{}, musiccore.Key{PK: "x"}, 9)
 	for _, n := range []int64{9, right + 1, right} {

@@ -11,6 +11,8 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"music/frontend/catalog"
 )
 
 // reasons are failures of replicas, each with a reason of its own.
@@ -45,7 +47,7 @@ func TestFailuresNameProxies(t *testing.T) {
 	nodes, proxies := namedReplicas()
 	everyDialect(t, func(t *testing.T, d dialect) {
 		r := newRig(t, withTwoNodes, func(o *Options) { o.Locks = leased{left: time.Minute} })
-		r.server.Tables.Set("bank", "accounts", &Critical{Key: []Column{{Name: "id", Type: "text"}}})
+		r.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}})
 		client, backend := r.login(d)
 		for i, failure := range failures(nodes...) {
 			for stream, ask := range []message.Message{

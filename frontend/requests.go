@@ -56,7 +56,7 @@ func (r *requests) judge(e envelope) (verdict, error) {
 	}
 	c.using = false
 	for {
-		state := c.server.Tables.state()
+		state := c.server.Tables.Version()
 		c.plan = plan{}
 		v := c.decide(e)
 		if c.plan.unread != nil && v != more {
@@ -74,7 +74,7 @@ func (r *requests) judge(e envelope) (verdict, error) {
 		if err := c.owe(e); err != nil {
 			return forward, err
 		}
-		if c.server.Tables.state() == state {
+		if c.server.Tables.Version() == state {
 			c.note(e)
 			return forward, nil
 		}

@@ -7,6 +7,8 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"music/frontend/catalog"
 )
 
 func supportedAnswer() *message.Supported {
@@ -137,7 +139,7 @@ func TestCriticalityIsAskedWhenExecuted(t *testing.T) {
 		for stream, m := range requests {
 			relayed(client, backend, int16(stream), m, &message.VoidResult{})
 		}
-		r.server.Tables.Set("bank", "accounts", &Critical{Key: []Column{{Name: "id", Type: "text"}}})
+		r.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}})
 		for stream, m := range requests {
 			client.send(int16(stream), m)
 			assert.Contains(t, client.failure(int16(stream)).GetErrorMessage(), "MUSIC_", "%v", m)

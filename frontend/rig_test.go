@@ -14,6 +14,8 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"music/frontend/catalog"
 )
 
 // rig is a Server between clients and a Cassandra, both played by the test.
@@ -40,7 +42,7 @@ func newRig(t testing.TB, change ...func(*Options)) *rig {
 		},
 		Advertise:  netip.MustParseAddrPort(advertised),
 		References: bare{},
-		Tables:     NewTables(), Stats: new(Stats), Log: zerolog.New(r.logged).Level(zerolog.DebugLevel),
+		Tables:     catalog.NewTables(), Stats: new(Stats), Log: zerolog.New(r.logged).Level(zerolog.DebugLevel),
 		MaxConnections: 2000, MaxFrame: 16 << 20,
 		HandshakeTimeout: patience, DrainTimeout: patience,
 	}

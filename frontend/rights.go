@@ -10,6 +10,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/google/uuid"
 
+	"music/frontend/catalog"
 	"music/rewrite"
 )
 
@@ -28,7 +29,7 @@ const (
 
 // right is what the client of a connection wants to be allowed to do with a table: what is one permission.
 type right struct {
-	table *Table
+	table *catalog.Table
 	what  permission
 }
 
@@ -55,7 +56,7 @@ func (s *section) needs() permission {
 
 // missing is the first permission of some that Cassandra has not just granted the client; 0 where it has granted all, or has no roles. It
 // does not allocate, and takes no lock of other clients.
-func (c *conn) missing(t *Table, need permission) permission {
+func (c *conn) missing(t *catalog.Table, need permission) permission {
 	if !c.authenticated.Load() {
 		return 0
 	}
@@ -88,7 +89,7 @@ type probe struct {
 
 // newProbe asks for a right. For reading and writing it names no row (tried on 5.0.8: no mutation is made). For AUTHORIZE it takes that
 // right from a role that does not exist: Cassandra looks at who asks before it looks for the role.
-func newProbe(r right, critical *Critical) probe {
+func newProbe(r right, critical *catalog.Critical) probe {
 	table := rewrite.Quote(r.table.Keyspace) + "." + rewrite.Quote(r.table.Name)
 	text := "DELETE FROM " + table
 	switch r.what {
@@ -99,7 +100,7 @@ func newProbe(r right, critical *Critical) probe {
 		nobody := uuid.NewString()
 		return probe{"REVOKE AUTHORIZE ON TABLE " + table + " FROM " + rewrite.Quote(nobody), nobody}
 	}
-	for i, column := range critical.partition() {
+	for i, column := range critical.PartitionKey() {
 		text += [2]string{" WHERE ", " AND "}[min(i, 1)] + rewrite.Quote(column.Name) + " IN ()"
 	}
 	return probe{text: text}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"music/frontend/catalog"
 	"music/musiccore"
 )
 
@@ -80,10 +81,10 @@ type untouched struct{ Locks }
 func rightsRig(t *testing.T, core Locks) *rig {
 	t.Helper()
 	r := newRig(t, func(o *Options) { o.Locks = core })
-	for name, policy := range map[string]Policy{"accounts": Reject, "auto": Auto} {
-		r.server.Tables.Set("bank", name, &Critical{
-			ID: [16]byte{byte(policy)}, Key: []Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}, Settings: Settings{Unlocked: policy},
-			Columns: map[string]Column{"id": {Name: "id", Type: "text"}, "balance": {Name: "balance", Type: "int"}},
+	for name, policy := range map[string]catalog.Policy{"accounts": catalog.Reject, "auto": catalog.Auto} {
+		r.server.Tables.Set("bank", name, &catalog.Critical{
+			ID: [16]byte{byte(policy)}, Key: []catalog.Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}, Settings: catalog.Settings{Unlocked: policy},
+			Columns: map[string]catalog.Column{"id": {Name: "id", Type: "text"}, "balance": {Name: "balance", Type: "int"}},
 		})
 	}
 	return r
@@ -138,7 +139,7 @@ func TestRightsAreRememberedFromWhatWasDone(t *testing.T) {
 
 // A put under a held lock looks its right up without memory of its own.
 func TestToLookUpARightAllocatesNothing(t *testing.T) {
-	c, table := new(conn), &Table{}
+	c, table := new(conn), &catalog.Table{}
 	c.authenticated.Store(true)
 	for _, what := range []permission{modify, read} {
 		require.Equal(t, what, c.missing(table, modify|read))

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"music/frontend/catalog"
 	"music/musiccore"
 	"music/rewrite"
 )
@@ -17,9 +18,9 @@ func rowSection(t *testing.T, text string, values ...[]byte) *section {
 	t.Helper()
 	statement, err := rewrite.Parse([]byte(text))
 	require.NoError(t, err)
-	s := &section{statement: &statement, text: []byte(text), table: &Table{Keyspace: "ks", Name: "t"}, critical: &Critical{
-		Key:     []Column{{Name: "k", Type: "text"}, {Name: "c", Type: "varint", Clustering: true}, {Name: "d", Type: "double", Clustering: true}},
-		Primary: []string{"k", "c", "d"}, Static: []string{"st"}, Settings: Settings{Row: true},
+	s := &section{statement: &statement, text: []byte(text), table: &catalog.Table{Keyspace: "ks", Name: "t"}, critical: &catalog.Critical{
+		Key:     []catalog.Column{{Name: "k", Type: "text"}, {Name: "c", Type: "varint", Clustering: true}, {Name: "d", Type: "double", Clustering: true}},
+		Primary: []string{"k", "c", "d"}, Static: []string{"st"}, Settings: catalog.Settings{Row: true},
 	}}
 	for _, v := range values {
 		s.values = append(s.values, append(binary.BigEndian.AppendUint32(nil, uint32(len(v))), v...))

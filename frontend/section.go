@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"music/frontend/catalog"
 	"music/rewrite"
 )
 
@@ -13,8 +14,8 @@ import (
 type section struct {
 	statement *rewrite.Statement
 	text      []byte // as the client wrote it
-	table     *Table
-	critical  *Critical
+	table     *catalog.Table
+	critical  *catalog.Critical
 	prepared  *preparedSection // where it came by EXECUTE
 	metadata  []byte           // the result metadata id that the client knows (v5), likewise
 	values    [][]byte         // bound, in wire form
@@ -52,7 +53,7 @@ func readSection(r reading, text []byte) (s section, pass bool, f *Failure) {
 		return s, false, invalid("MUSIC_SYNTAX: %v", err)
 	}
 	s = section{statement: &statement, text: text, table: r.table, critical: r.table.Critical()}
-	if s.unfenced() && s.critical.Unlocked == Allow {
+	if s.unfenced() && s.critical.Unlocked == catalog.Allow {
 		return s, true, nil
 	}
 	switch statement.Verb {
@@ -71,14 +72,22 @@ func readSection(r reading, text []byte) (s section, pass bool, f *Failure) {
 		f = invalid("MUSIC_REFUSED: this statement is not served yet")
 	}
 	if f == nil && s.critical.Refused != "" {
-		f = s.critical.refusal(s.table)
+		f = cannotLock(s.table, s.critical)
 	}
 	return s, false, f
 }
 
+// cannotLock is the answer to a statement that wants a lock of a table which has none now.
+func cannotLock(t *catalog.Table, now *catalog.Critical) *Failure {
+	if now.Passing {
+		return invalid("MUSIC_UNAVAILABLE: %s: %s; nothing was done", t, now.Refused)
+	}
+	return invalid("MUSIC_REFUSED: %s cannot be locked: %s", t, now.Refused)
+}
+
 // allowed tells whether a statement on a critical table is a plain write that the table lets through.
 func (r reading) allowed(text []byte) bool {
-	if r.table == nil || r.table.Critical() == nil || r.table.Critical().Unlocked != Allow {
+	if r.table == nil || r.table.Critical() == nil || r.table.Critical().Unlocked != catalog.Allow {
 		return false
 	}
 	statement, err := rewrite.Parse(text)
@@ -111,12 +120,12 @@ func (s *section) checkWhere() *Failure {
 	for i := range st.Where {
 		r := &st.Where[i]
 		name := s.name(r.Column)
-		at := slices.IndexFunc(s.critical.Key, func(c Column) bool { return c.Name == name })
+		at := slices.IndexFunc(s.critical.Key, func(c catalog.Column) bool { return c.Name == name })
 		switch {
 		case r.Column == (rewrite.Name{}) || r.Op != rewrite.OpEq && r.Op != rewrite.OpIn:
 			return invalid("MUSIC_KEY: %s takes each column of the key as column = value", st.Verb)
 		case at < 0:
-			return invalid("MUSIC_KEY: %s is no column of the key: one lock covers one %s of %s", name, s.critical.unit(), s.table)
+			return invalid("MUSIC_KEY: %s is no column of the key: one lock covers one %s of %s", name, s.critical.Unit(), s.table)
 		case s.again(st, s.critical.Key[at]):
 			return invalid("MUSIC_KEY: %s stands twice", name)
 		}

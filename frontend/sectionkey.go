@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"math"
 
+	"music/frontend/catalog"
 	"music/musiccore"
 	"music/rewrite"
 )
@@ -18,14 +19,14 @@ func (s *section) key() (musiccore.Key, *Failure) {
 	for i := range s.statement.Children {
 		child := &s.statement.Children[i]
 		if !s.sameTable(child) {
-			return first, invalid("MUSIC_REFUSED: a batch under a lock stays in one %s of one table, %s", s.critical.unit(), s.table)
+			return first, invalid("MUSIC_REFUSED: a batch under a lock stays in one %s of one table, %s", s.critical.Unit(), s.table)
 		}
 		k, f := s.keyOf(child)
 		if f != nil {
 			return k, f
 		}
 		if i > 0 && k != first {
-			return k, invalid("MUSIC_REFUSED: a batch under a lock stays in one %s of one table, %s: this one names two keys", s.critical.unit(), s.table)
+			return k, invalid("MUSIC_REFUSED: a batch under a lock stays in one %s of one table, %s: this one names two keys", s.critical.Unit(), s.table)
 		}
 		first = k
 	}
@@ -63,7 +64,7 @@ func (s *section) keyFrom(parts [][]byte) (k musiccore.Key, f *Failure) {
 	return k, nil
 }
 
-func (s *section) keyColumn(st *rewrite.Statement, column Column) ([]byte, *Failure) {
+func (s *section) keyColumn(st *rewrite.Statement, column catalog.Column) ([]byte, *Failure) {
 	r := s.restriction(st, column)
 	switch {
 	case r == nil || r.Op != rewrite.OpEq:
@@ -75,12 +76,12 @@ func (s *section) keyColumn(st *rewrite.Statement, column Column) ([]byte, *Fail
 }
 
 // missing is the answer to a statement that does not give a column of the key.
-func (s *section) missing(column Column) *Failure {
-	return invalid("MUSIC_KEY: the statement must give %s = <value>: one lock covers one %s of %s", column.Name, s.critical.unit(), s.table)
+func (s *section) missing(column catalog.Column) *Failure {
+	return invalid("MUSIC_KEY: the statement must give %s = <value>: one lock covers one %s of %s", column.Name, s.critical.Unit(), s.table)
 }
 
 // restriction is the first one of a column, or nil.
-func (s *section) restriction(st *rewrite.Statement, column Column) *rewrite.Relation {
+func (s *section) restriction(st *rewrite.Statement, column catalog.Column) *rewrite.Relation {
 	if i := s.restricted(st.Where, column); i >= 0 {
 		return &st.Where[i]
 	}
@@ -88,12 +89,12 @@ func (s *section) restriction(st *rewrite.Statement, column Column) *rewrite.Rel
 }
 
 // again tells whether a column that is restricted is so more than once.
-func (s *section) again(st *rewrite.Statement, column Column) bool {
+func (s *section) again(st *rewrite.Statement, column catalog.Column) bool {
 	return s.restricted(st.Where[s.restricted(st.Where, column)+1:], column) >= 0
 }
 
 // restricted is the first of some relations that is about a column, or -1.
-func (s *section) restricted(where []rewrite.Relation, column Column) int {
+func (s *section) restricted(where []rewrite.Relation, column catalog.Column) int {
 	var name [64]byte // on the stack; a longer one has memory of its own
 	for i := range where {
 		if string(where[i].Column.AppendTo(name[:0], s.text)) == column.Name {
@@ -105,7 +106,7 @@ func (s *section) restricted(where []rewrite.Relation, column Column) int {
 
 // keyValue is the value of one term of the key. A literal means the same wherever it is read: Cassandra reads it again when it carries
 // the statement out.
-func (s *section) keyValue(t rewrite.Term, column Column) ([]byte, *Failure) {
+func (s *section) keyValue(t rewrite.Term, column catalog.Column) ([]byte, *Failure) {
 	if t.Kind == rewrite.TermMarker {
 		return s.boundKey(t, column)
 	}
@@ -116,18 +117,18 @@ func (s *section) keyValue(t rewrite.Term, column Column) ([]byte, *Failure) {
 	case !s.mayBe(column, value):
 		return nil, invalid("MUSIC_KEY: %s is empty: Cassandra takes no such key", column.Name)
 	}
-	return column.spelt(value), nil
+	return column.Canonical(value), nil
 }
 
 // noConstant is the answer to a term that does not mean the same whenever and wherever it is read, or is not of its column's type.
-func (s *section) noConstant(t rewrite.Term, column Column) *Failure {
+func (s *section) noConstant(t rewrite.Term, column catalog.Column) *Failure {
 	return invalid("MUSIC_KEY: %s is of type %s, and %s is no constant of it: write %s, or bind the value", column.Name, column.Type, shown(s.text, t), written(column.Type))
 }
 
 // checkRow refuses a conditional write on a row that is not named by constants: the row is read and then written, and Cassandra reads its
 // name each time.
 func (s *section) checkRow() *Failure {
-	for _, column := range s.critical.clustering() {
+	for _, column := range s.critical.ClusteringColumns() {
 		r := s.restriction(s.statement, column)
 		if r == nil || r.Op != rewrite.OpEq || r.Value.Kind == rewrite.TermMarker {
 			continue
@@ -141,13 +142,13 @@ func (s *section) checkRow() *Failure {
 
 // mayBe tells whether a value may be that of a column of the key, as far as its length says: of a partition key, a column that stands
 // alone is never empty, and one of several only where its type has an empty value.
-func (s *section) mayBe(column Column, value []byte) bool {
+func (s *section) mayBe(column catalog.Column, value []byte) bool {
 	if len(value) > 0 || column.Clustering {
 		return true
 	}
 	switch column.Type {
 	case "text", "varchar", "ascii", "blob":
-		return value != nil && len(s.critical.partition()) > 1
+		return value != nil && len(s.critical.PartitionKey()) > 1
 	}
 	return false
 }
@@ -189,7 +190,7 @@ func written(cqlType string) string {
 	return "a literal of it"
 }
 
-func (s *section) boundKey(t rewrite.Term, column Column) ([]byte, *Failure) {
+func (s *section) boundKey(t rewrite.Term, column catalog.Column) ([]byte, *Failure) {
 	value, ok := s.bound(t)
 	if !ok || !s.mayBe(column, value) {
 		return nil, invalid("MUSIC_KEY: the value bound to %s is null, unset or empty", column.Name)
@@ -197,7 +198,7 @@ func (s *section) boundKey(t rewrite.Term, column Column) ([]byte, *Failure) {
 	if !rewrite.Fits(column.Type, value) {
 		return nil, invalid("MUSIC_KEY: the %d bytes bound to %s are no %s", len(value), column.Name, column.Type)
 	}
-	return column.spelt(value), nil
+	return column.Canonical(value), nil
 }
 
 // bound is the value of a marker; not ok where it is null or not set.

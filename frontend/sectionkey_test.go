@@ -11,13 +11,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"music/frontend/catalog"
 	"music/rewrite"
 )
 
 // A key that Cassandra would never take is refused for what it is, and not looked for until the client's patience ends.
 func TestKeyThatIsNoneOfItsType(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Locks = noLocks{} })
-	r.server.Tables.Set("bank", "accounts", &Critical{Key: []Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}})
+	r.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}})
 	client, _ := r.login(dialect{version: v4})
 	for i, c := range []struct {
 		cql   string
@@ -97,9 +98,9 @@ func keySection(t *testing.T, types, text string) *section {
 	t.Helper()
 	statement, err := rewrite.Parse([]byte(text))
 	require.NoError(t, err, "%.80s", text)
-	s := &section{statement: &statement, text: []byte(text), table: &Table{Keyspace: "ks", Name: "t"}, critical: &Critical{}}
+	s := &section{statement: &statement, text: []byte(text), table: &catalog.Table{Keyspace: "ks", Name: "t"}, critical: &catalog.Critical{}}
 	for i, typeName := range strings.Fields(types) {
-		column := Column{Name: string(rune('a' + i)), Type: typeName}
+		column := catalog.Column{Name: string(rune('a' + i)), Type: typeName}
 		s.critical.Key, s.critical.Primary = append(s.critical.Key, column), append(s.critical.Primary, column.Name)
 	}
 	return s
@@ -108,7 +109,7 @@ func keySection(t *testing.T, types, text string) *section {
 // Nothing in the WHERE of a verb of ours is overlooked: it names each column of the key once, and no other.
 func TestNothingBesideTheKeyOfAVerb(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Locks = noLocks{} })
-	r.server.Tables.Set("bank", "pairs", &Critical{Key: []Column{{Name: "a", Type: "text"}, {Name: "B", Type: "int"}}, Primary: []string{"a", "B", "c"}})
+	r.server.Tables.Set("bank", "pairs", &catalog.Critical{Key: []catalog.Column{{Name: "a", Type: "text"}, {Name: "B", Type: "int"}}, Primary: []string{"a", "B", "c"}})
 	client, _ := r.login(dialect{version: v4})
 	const key = `a = 'x' AND "B" = 7`
 	for _, verb := range []string{"LOCK bank.pairs WHERE %s NOWAIT", "SELECT LOCK bank.pairs WHERE %s USING LOCK 5", "UNLOCK bank.pairs WHERE %s USING LOCK 5", "UNLOCK bank.pairs WHERE %s FORCE", "LIST LOCKS ON bank.pairs WHERE %s"} {
@@ -140,9 +141,9 @@ func TestNothingBesideTheKeyOfAVerb(t *testing.T) {
 // The row of a condition is read and written: what names it means the same both times.
 func TestRowsOfConditionsAreNamedByConstants(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Locks = newGranting() })
-	r.server.Tables.Set("bank", "events", &Critical{
-		Key: []Column{{Name: "id", Type: "text"}}, Primary: []string{"id", "at"},
-		Columns: map[string]Column{"id": {Name: "id", Type: "text"}, "at": {Name: "at", Type: "timestamp"}, "n": {Name: "n", Type: "int"}},
+	r.server.Tables.Set("bank", "events", &catalog.Critical{
+		Key: []catalog.Column{{Name: "id", Type: "text"}}, Primary: []string{"id", "at"},
+		Columns: map[string]catalog.Column{"id": {Name: "id", Type: "text"}, "at": {Name: "at", Type: "timestamp"}, "n": {Name: "n", Type: "int"}},
 	})
 	client, backend := r.login(dialect{version: v4})
 	const write = "UPDATE bank.events USING LOCK 9 SET n = 1 WHERE id = 'x' AND "

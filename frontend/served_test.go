@@ -8,6 +8,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/stretchr/testify/assert"
 
+	"music/frontend/catalog"
 	"music/musiccore"
 )
 
@@ -16,7 +17,7 @@ import (
 func TestBoundValuesThatAreNoKey(t *testing.T) {
 	everyDialect(t, func(t *testing.T, d dialect) {
 		r, core := holdingRig(t)
-		r.server.Tables.Set("bank", "numbered", &Critical{Key: []Column{{Name: "id", Type: "int"}}, Primary: []string{"id"}})
+		r.server.Tables.Set("bank", "numbered", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "int"}}, Primary: []string{"id"}})
 		client, backend := r.login(d)
 		core.holds = true
 		none := []*primitive.Value{primitive.NewNullValue(), primitive.NewValue([]byte{})}
@@ -47,8 +48,8 @@ func TestBoundValuesThatAreNoKey(t *testing.T) {
 func TestARowThatDiesNeedsAValue(t *testing.T) {
 	for _, mortal := range []bool{false, true} {
 		r, _ := holdingRig(t)
-		columns := map[string]Column{"id": {Name: "id", Type: "text"}, "c": {Name: "c", Type: "int", Clustering: true}, "n": {Name: "n", Type: "blob"}}
-		r.server.Tables.Set("bank", "rows", &Critical{Key: []Column{{Name: "id", Type: "text"}}, Primary: []string{"id", "c"}, Columns: columns, Mortal: mortal})
+		columns := map[string]catalog.Column{"id": {Name: "id", Type: "text"}, "c": {Name: "c", Type: "int", Clustering: true}, "n": {Name: "n", Type: "blob"}}
+		r.server.Tables.Set("bank", "rows", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}, Primary: []string{"id", "c"}, Columns: columns, Mortal: mortal})
 		client, backend := r.login(dialect{version: v4})
 		for _, c := range []struct {
 			text   string
@@ -104,7 +105,7 @@ func TestSeveralKeysOfWhichOneIsHeld(t *testing.T) {
 		g := newGranting()
 		core := &choosing{granting: g, answers: map[string]musiccore.Answer{}}
 		r := newRig(t, func(o *Options) { o.Locks = core })
-		r.server.Tables.Set("bank", "accounts", &Critical{Key: []Column{{Name: "id", Type: "text"}}})
+		r.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}})
 		client, _ := r.login(d)
 		core.answers["b"] = musiccore.Answer{Grant: musiccore.Grant{Ref: 6, State: musiccore.Queued, Holder: "who"}}
 		client.send(1, query("LOCK bank.accounts WHERE id IN ('a', 'b', 'c')"))

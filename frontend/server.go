@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"music/frontend/catalog"
 )
 
 // Options is what a Server is made of. All of it is read-only once the server serves.
@@ -25,7 +27,7 @@ type Options struct {
 	// the home node is shown as the only one.
 	Nodes func() []Node
 	// Tables and Locks are nil when locks are off: then no statement is looked into but for the cluster's topology.
-	Tables *Tables
+	Tables *catalog.Tables
 	Locks  Locks
 	// Audit is told of attempts that were refused; nil where nobody wants to know. It may be called by many at once and must not block.
 	Audit func(Refusal)

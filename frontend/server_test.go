@@ -16,6 +16,8 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"music/frontend/catalog"
 )
 
 // failing is a listener that has run out of something, and is then closed.
@@ -193,7 +195,7 @@ func footprint() int64 {
 func TestPanicOfOneConnection(t *testing.T) {
 	bothFramings(t, func(t *testing.T, d dialect) {
 		r := newRig(t) // without Locks
-		r.server.Tables.Set("bank", "accounts", &Critical{Key: []Column{{Name: "id", Type: "text"}}})
+		r.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}})
 		other, node := r.login(d)
 		client, backend := r.login(d)
 		client.send(3, query("SELECT a FROM b.c"))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/datastax/go-cassandra-native-protocol/message"
 
+	"music/frontend/catalog"
 	"music/musiccore"
 	"music/rewrite"
 )
@@ -22,7 +23,7 @@ func (s *section) several() bool {
 	if s.statement.Verb != rewrite.Lock && s.statement.Verb != rewrite.Unlock {
 		return false
 	}
-	return slices.ContainsFunc(s.critical.Key, func(column Column) bool {
+	return slices.ContainsFunc(s.critical.Key, func(column catalog.Column) bool {
 		r := s.restriction(s.statement, column)
 		return r != nil && r.Op == rewrite.OpIn
 	})
@@ -83,7 +84,7 @@ func (s *section) keys() ([]*wanted, *Failure) {
 }
 
 // columnValues are the values that the statement gives a column of the key; at least one.
-func (s *section) columnValues(column Column) ([][]byte, *Failure) {
+func (s *section) columnValues(column catalog.Column) ([][]byte, *Failure) {
 	r := s.restriction(s.statement, column)
 	switch {
 	case r == nil || r.Op != rewrite.OpIn:
@@ -107,14 +108,14 @@ func (s *section) columnValues(column Column) ([][]byte, *Failure) {
 }
 
 // boundList is a list bound to IN ? (v4 spec section 6: its length, then each value with its own).
-func (s *section) boundList(t rewrite.Term, column Column) ([][]byte, *Failure) {
+func (s *section) boundList(t rewrite.Term, column catalog.Column) ([][]byte, *Failure) {
 	raw, ok := s.bound(t)
 	cur := cursor{b: raw}
 	var values [][]byte
 	for n := cur.int(); n > 0 && ok; n-- {
 		value := cur.value()
 		ok = value != nil && s.mayBe(column, value) && !cur.bad && rewrite.Fits(column.Type, value)
-		values = append(values, column.spelt(value))
+		values = append(values, column.Canonical(value))
 	}
 	if !ok || len(values) == 0 || cur.at != len(raw) {
 		return nil, invalid("MUSIC_KEY: the value bound to %s IN ? must be a list of keys of its type, none of them null or empty", column.Name)
@@ -175,7 +176,7 @@ func (c *conn) owing(stream int16, f func() (answer []byte, untold func())) {
 type round struct {
 	conn    *conn
 	stream  int16
-	table   *Table
+	table   *catalog.Table
 	columns []*message.ColumnMetadata
 	keys    []*wanted // as they are written
 	most    int       // so many of them

@@ -7,6 +7,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/stretchr/testify/assert"
 
+	"music/frontend/catalog"
 	"music/musiccore"
 )
 
@@ -17,7 +18,7 @@ func TestClausesThatAreCutAreTold(t *testing.T) {
 		g := &giving{granting: newGranting()}
 		g.locked = nil
 		r := newRig(t, func(o *Options) { o.Locks, o.MaxWait = cutting{g}, 1500*time.Millisecond })
-		r.server.Tables.Set("bank", "accounts", &Critical{Key: []Column{{Name: "id", Type: "text"}}, MaxLease: 30 * time.Second})
+		r.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}, MaxLease: 30 * time.Second})
 		client, backend := r.login(d)
 		for clauses, warnings := range map[string][]string{
 			" WAIT 1m": {wait}, " WAIT 1m LEASE 1h": {wait, lease}, " LEASE 1h": {lease}, " WAIT 1s LEASE 30s": nil, "": nil, " NOWAIT": nil,

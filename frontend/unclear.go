@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"music/frontend/catalog"
 )
 
 // readUnclear is for text that the proxy cannot read, as a transaction of Cassandra 6. Cassandra will hardly read it either; but what names
@@ -13,16 +15,16 @@ func (c *conn) readUnclear(text []byte, keyspaceOfRequest string) reading {
 		return reading{meaning: unclear}
 	}
 	words := wordsOf(text)
-	if at := slices.IndexFunc(words, func(w string) bool { return strings.HasPrefix(w, CompanionPrefix) }); at >= 0 {
+	if at := slices.IndexFunc(words, func(w string) bool { return strings.HasPrefix(w, catalog.CompanionPrefix) }); at >= 0 {
 		return reading{meaning: refused, failure: invalid("MUSIC_REFUSED: %s is for the proxies only", words[at])}
 	}
 	used := keyspaceOfRequest
 	if set := c.keyspace.Load(); used == "" && set != nil {
 		used = *set
 	}
-	named, first := (*Table)(nil), naming{}
-	c.server.Tables.Critical(func(t *Table, _ *Critical) {
-		n, ok := t.namedIn(words, used)
+	named, first := (*catalog.Table)(nil), naming{}
+	c.server.Tables.Critical(func(t *catalog.Table, _ *catalog.Critical) {
+		n, ok := namedIn(words, t, used)
 		if ok && (named == nil || cmp.Or(cmp.Compare(n.way, first.way), cmp.Compare(n.at, first.at), strings.Compare(t.String(), named.String())) < 0) {
 			named, first = t, n
 		}
@@ -43,9 +45,9 @@ func wordsOf(text []byte) []string {
 // naming is how a text names a table, the surest way first, and at which word.
 type naming struct{ way, at int }
 
-// namedIn tells whether words may name the table: its name is one of them, and its keyspace is another or the one that is used. Comments
-// may stand anywhere between the two.
-func (t *Table) namedIn(words []string, used string) (n naming, ok bool) {
+// namedIn reports whether words may name a table, and how: its name is one of them, and its keyspace is another or the one that is used.
+// Comments may stand anywhere between the two.
+func namedIn(words []string, t *catalog.Table, used string) (n naming, ok bool) {
 	keyspace, name := strings.ToLower(t.Keyspace), strings.ToLower(t.Name)
 	for i := 1; i < len(words); i++ {
 		if words[i-1] == keyspace && words[i] == name {

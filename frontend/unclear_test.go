@@ -5,6 +5,8 @@ import (
 
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/stretchr/testify/assert"
+
+	"music/frontend/catalog"
 )
 
 // What cannot be read is refused where it names a critical table, by words, and it is told which.
@@ -31,7 +33,7 @@ func TestUnreadableTextNamesTablesByWords(t *testing.T) {
 		for _, use := range []string{"", "shop", "bank"} {
 			r := newRig(t, func(o *Options) { o.Locks = noLocks{} })
 			for _, name := range []string{"plain", "br", "co", "Mixed"} {
-				r.server.Tables.Set("bank", name, &Critical{Key: []Column{{Name: "id", Type: "int"}}})
+				r.server.Tables.Set("bank", name, &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "int"}}})
 			}
 			client, backend := r.login(dialect{version: v4})
 			if use != "" {

@@ -7,6 +7,8 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/stretchr/testify/assert"
+
+	"music/frontend/catalog"
 )
 
 // A table that was made since the schema was read last may be critical: what writes or locks it waits until the schema has been read.
@@ -34,7 +36,7 @@ func TestWritesOnTablesThatWereNotRead(t *testing.T) {
 				readings, found = 0, what
 			}
 			again(func() {
-				r.server.Tables.Set("bank", "fresh", &Critical{Key: []Column{{Name: "id", Type: "text"}}})
+				r.server.Tables.Set("bank", "fresh", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}})
 				read([2]string{"bank", "fresh"})
 			})
 			client.send(1, m)
@@ -110,20 +112,4 @@ func TestAWriteThatWaitsForTheSchemaKeepsItsPlace(t *testing.T) {
 			client.answer(stream + 1)
 		}
 	})
-}
-
-func BenchmarkUnread(b *testing.B) {
-	tables := NewTables()
-	var names [][2]string
-	for i := range 1000 {
-		names = append(names, [2]string{"bank", fmt.Sprint("t", i)})
-	}
-	tables.Read(names)
-	key := []byte("bank\x00t77")
-	b.ReportAllocs()
-	for b.Loop() {
-		if tables.unread(key) {
-			b.Fatal("unread")
-		}
-	}
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/stretchr/testify/assert"
+
+	"music/frontend/catalog"
 )
 
 // A clause of ours on a table that is not critical is told as LOCK is, in whatever request it comes: Cassandra looks at it first, and only
@@ -79,7 +81,7 @@ func TestATableThatIsBecomingCritical(t *testing.T) {
 	behind.Store(true)
 	assert.Contains(t, relayed(client, backend, 1, lock, preparedAs(idOf("x"))).(message.Error).GetErrorMessage(), "MUSIC_UNAVAILABLE: the schema has just changed")
 	for passing, says := range map[bool]string{true: "MUSIC_UNAVAILABLE: bank.accounts: wait", false: "MUSIC_REFUSED: bank.accounts cannot be locked: wait"} {
-		r.server.Tables.Set("bank", "accounts", &Critical{Key: []Column{{Name: "id", Type: "text"}}, Refused: "wait", Passing: passing})
+		r.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}, Refused: "wait", Passing: passing})
 		for _, text := range []string{"LOCK bank.accounts WHERE id = 'x'", "UPDATE bank.accounts USING LOCK 5 SET a = 1 WHERE id = 'x'", "SELECT a FROM bank.accounts WHERE id = 'x' FOR UPDATE"} {
 			client.send(1, query(text))
 			assert.Contains(t, client.failure(1).GetErrorMessage(), says, text)
@@ -90,7 +92,7 @@ func TestATableThatIsBecomingCritical(t *testing.T) {
 // Whatever bytes a client sends, what it is told is text.
 func TestErrorsAreText(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Locks = noLocks{} })
-	r.server.Tables.Set("bank", "accounts", &Critical{Key: []Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}})
+	r.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}})
 	client, _ := r.login(dialect{version: v4})
 	for _, text := range []string{
 		"LOCK bank.accounts WHERE id = '\xff\xfe'", "LOCK bank.accounts WHERE id = \xff", "LOCK bank.accounts WHERE \"\xff\" = 'x' AND id = 'x'",

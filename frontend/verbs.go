@@ -13,6 +13,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
+	"music/frontend/catalog"
 	"music/musiccore"
 	"music/rewrite"
 )
@@ -130,20 +131,17 @@ func (s *section) duration(t rewrite.Term, what string) (time.Duration, *Failure
 		return 0, nil
 	case rewrite.TermMarker:
 		ms, f := s.integer(t, what)
-		if f == nil && (ms < 0 || ms > int64(maxDuration/time.Millisecond)) {
+		if f == nil && (ms < 0 || ms > int64(catalog.MaxDuration/time.Millisecond)) {
 			f = invalid("MUSIC_SYNTAX: %s of %d ms is out of range", what, ms)
 		}
 		return time.Duration(ms) * time.Millisecond, f
 	}
 	d, err := rewrite.Duration(s.text, t)
-	if err != nil || d < 0 || d > maxDuration {
+	if err != nil || d < 0 || d > catalog.MaxDuration {
 		return 0, invalid("MUSIC_SYNTAX: %s must be a duration like 5s or 500ms", what)
 	}
 	return d, nil
 }
-
-// maxDuration is more than any wait or lease.
-const maxDuration = 24 * time.Hour
 
 // label is the text of AS or REASON.
 func (s *section) label(t rewrite.Term, what string, b *Bounds) (string, *Failure) {
@@ -179,7 +177,7 @@ func (s *section) string(t rewrite.Term, what string) (value string, f *Failure)
 
 // held is what a LOCK or an UNLOCK is about.
 type held struct {
-	table      *Table
+	table      *catalog.Table
 	generation [16]byte // of the table
 	key        musiccore.Key
 	ref        musiccore.LockRef // that the client has named; 0 is none
@@ -199,7 +197,7 @@ func (c *conn) tellGrant(id uint64, stream int16, of held, a musiccore.Answer, s
 }
 
 // grantColumns are the columns of LOCK and UNLOCK, the same for every outcome (docs/design.md 5).
-func grantColumns(t *Table) []*message.ColumnMetadata {
+func grantColumns(t *catalog.Table) []*message.ColumnMetadata {
 	column := func(name string, dt datatype.DataType) *message.ColumnMetadata {
 		return &message.ColumnMetadata{Keyspace: t.Keyspace, Table: t.Name, Name: name, Type: dt}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"music/frontend/catalog"
 	"music/musiccore"
 )
 
@@ -33,7 +34,7 @@ func withBorrowed(t *testing.T) (*rig, *borrowed) {
 	t.Helper()
 	b := &borrowed{ended: make(chan musiccore.Outcome, 8), verdicts: make(chan musiccore.Verdict, 8)}
 	r := newRig(t, func(o *Options) { o.Locks = b })
-	r.server.Tables.Set("bank", "accounts", &Critical{Key: []Column{{Name: "id", Type: "text"}}})
+	r.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}})
 	return r, b
 }
 
@@ -111,7 +112,7 @@ func TestCassandrasOwnWordOfTooFewReplicas(t *testing.T) {
 		short := &ShortError{Text: "Cannot achieve consistency level LOCAL_QUORUM", Consistency: uint16(primitive.ConsistencyLevelLocalQuorum), Required: 2, Alive: 1}
 		core := &without{err: fmt.Errorf("%w: %w", musiccore.ErrSynchronising, short)}
 		r := newRig(t, func(o *Options) { o.Locks = core })
-		r.server.Tables.Set("bank", "accounts", &Critical{Key: []Column{{Name: "id", Type: "text"}}})
+		r.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}})
 		client, backend := r.login(d)
 		id := prepareWrite(client, backend)
 		for _, asked := range underLock(id) {

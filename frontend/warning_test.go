@@ -9,6 +9,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/stretchr/testify/assert"
 
+	"music/frontend/catalog"
 	"music/musiccore"
 )
 
@@ -32,7 +33,7 @@ func TestOperationLateInItsLeaseIsWarned(t *testing.T) {
 	everyDialect(t, func(t *testing.T, d dialect) {
 		for left, want := range map[time.Duration][]string{5900 * time.Millisecond: {late}, 6 * time.Second: nil, 30 * time.Second: nil} {
 			r := newRig(t, func(o *Options) { o.Locks = leased{left: left} })
-			r.server.Tables.Set("bank", "accounts", &Critical{Key: []Column{{Name: "id", Type: "text"}}})
+			r.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}})
 			client, backend := r.login(d)
 			ask := func(dress func(f *frame.Frame)) *frame.Frame {
 				client.send(1, query("SELECT a FROM bank.accounts WHERE id = 'x' USING LOCK 7"))

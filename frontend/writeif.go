@@ -9,6 +9,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
+	"music/frontend/catalog"
 	"music/musiccore"
 	"music/rewrite"
 )
@@ -153,7 +154,7 @@ func (y *trying) next() (*kept, *Failure) {
 
 // applied is the rows that Cassandra answers a conditional write with: true where refused is nil, else false with the columns behind it.
 // What stands beside the answer to the last request stands beside them, and the warnings of the reads before it.
-func (c *conn) applied(last *frame.Frame, t *Table, refused *message.RowsResult) []byte {
+func (c *conn) applied(last *frame.Frame, t *catalog.Table, refused *message.RowsResult) []byte {
 	columns := []*message.ColumnMetadata{{Keyspace: t.Keyspace, Table: t.Name, Name: "[applied]", Type: datatype.Boolean}}
 	all := message.RowSet{{boolean(refused == nil)}}
 	if refused != nil && len(refused.Data) > 0 {

@@ -6,7 +6,7 @@ import (
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 
-	"music/frontend"
+	"music/frontend/catalog"
 )
 
 // disagreeing is what a change waits for that not all nodes know of.
@@ -68,12 +68,12 @@ func (t *dataTable) loses(old *dataTable) bool {
 
 // shown are the settings under which a table is published until it is settled: those of its comment, but that it is not open to plain
 // writes before music.tables says so, too.
-func (t *dataTable) shown() frontend.Settings {
+func (t *dataTable) shown() catalog.Settings {
 	settings := t.settings
 	switch {
-	case !t.made || settings.Unlocked != frontend.Allow:
+	case !t.made || settings.Unlocked != catalog.Allow:
 	case t.stored.err != nil:
-		settings.Unlocked = frontend.Reject
+		settings.Unlocked = catalog.Reject
 	default:
 		settings.Unlocked = t.stored.unlocked
 	}

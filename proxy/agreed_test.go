@@ -8,7 +8,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/stretchr/testify/assert"
 
-	"music/frontend"
+	"music/frontend/catalog"
 )
 
 // A table is critical until the home node and all that are up say otherwise, or music.tables does, by a quorum; or another one has its name. So is its
@@ -65,13 +65,13 @@ func TestAllowWaitsForMusicTables(t *testing.T) {
 	for name, c := range map[string]struct {
 		made   bool
 		stored storedTable
-		want   frontend.Policy
+		want   catalog.Policy
 	}{
-		"as stored":        {true, storedTable{text: "unlocked=allow, key=partition"}, frontend.Allow},
-		"reject is stored": {true, storedTable{text: "unlocked=reject, key=partition"}, frontend.Reject},
-		"auto is stored":   {true, storedTable{text: "unlocked=auto, key=partition"}, frontend.Auto},
-		"not readable":     {true, storedTable{err: errors.New("no quorum")}, frontend.Reject},
-		"no lock rows yet": {false, storedTable{}, frontend.Allow},
+		"as stored":        {true, storedTable{text: "unlocked=allow, key=partition"}, catalog.Allow},
+		"reject is stored": {true, storedTable{text: "unlocked=reject, key=partition"}, catalog.Reject},
+		"auto is stored":   {true, storedTable{text: "unlocked=auto, key=partition"}, catalog.Auto},
+		"not readable":     {true, storedTable{err: errors.New("no quorum")}, catalog.Reject},
+		"no lock rows yet": {false, storedTable{}, catalog.Allow},
 	} {
 		table := &dataTable{made: c.made, stored: c.stored}
 		table.readComment("@critical(unlocked=allow)")

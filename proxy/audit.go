@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"music/frontend"
+	"music/frontend/catalog"
 	"music/musiccore"
 )
 
@@ -116,5 +117,5 @@ func (a *audit) line(k musiccore.Key, r musiccore.LockRef, by musiccore.Client) 
 	case k.PK == "":
 		return e.Stringer("table", t).Str("key", "")
 	}
-	return e.Stringer("table", t).Str("key", frontend.KeyText(t.key, k.PK))
+	return e.Stringer("table", t).Str("key", catalog.KeyText(t.key, k.PK))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"music/frontend"
+	"music/frontend/catalog"
 	"music/musiccore"
 )
 
@@ -20,7 +21,7 @@ import (
 func TestAuditLines(t *testing.T) {
 	var log bytes.Buffer
 	s := &schema{}
-	table := &dataTable{keyspace: "bank", name: "accounts", id: [16]byte{1}, key: []frontend.Column{{Name: "id", Type: "text"}}}
+	table := &dataTable{keyspace: "bank", name: "accounts", id: [16]byte{1}, key: []catalog.Column{{Name: "id", Type: "text"}}}
 	s.byID.Store(&map[[16]byte]*dataTable{table.id: table})
 	a := newAudit(zerolog.New(&log), "10.0.0.1:9042", s, prometheus.NewRegistry())
 	by, k := musiccore.Client{Role: "anna", Address: "10.0.0.9:1234"}, musiccore.Key{Table: table.id, PK: "x"}

@@ -7,7 +7,7 @@ import (
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 
-	"music/frontend"
+	"music/frontend/catalog"
 	"music/musiccore"
 )
 
@@ -54,7 +54,7 @@ func (s *schema) barrier(ctx context.Context, t *dataTable, version gocql.UUID) 
 // closing is what closed is raised to. A table without lock rows has no base that could be above it (docs/protocol.md 2.3, D); and where
 // plain writes go on, a stamp ahead of the clock would hide them under what is written with a lock.
 func (t *dataTable) closing(now musiccore.Now) musiccore.Stamp {
-	if t.made && t.settings.Unlocked != frontend.Allow {
+	if t.made && t.settings.Unlocked != catalog.Allow {
 		return musiccore.Closing(now, t.stored.closed)
 	}
 	return max(now.Clk, t.stored.closed+1)

@@ -11,7 +11,7 @@ import (
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 	"github.com/google/uuid"
 
-	"music/frontend"
+	"music/frontend/catalog"
 	"music/rewrite"
 )
 
@@ -66,7 +66,7 @@ func (s *schema) readTables(ctx context.Context) (all []*dataTable, names map[st
 	var flags []string
 	var grace, ttl int
 	for iter.Scan(&keyspace, &name, &id, &comment, &flags, &grace, &ttl) {
-		if strings.HasPrefix(name, frontend.CompanionPrefix) {
+		if strings.HasPrefix(name, catalog.CompanionPrefix) {
 			names[keyspace+"\x00"+name] = uuid.UUID(id)
 			continue
 		}
@@ -77,7 +77,7 @@ func (s *schema) readTables(ctx context.Context) (all []*dataTable, names map[st
 		switch {
 		case slices.Contains(flags, "counter"):
 			t.refused = "it is a counter table"
-		case grace < frontend.MinGrace:
+		case grace < catalog.MinGrace:
 			t.refused = fmt.Sprintf("its gc_grace_seconds is %d: fences must last a day", grace)
 		}
 		all = append(all, t)
@@ -91,10 +91,10 @@ func (s *schema) readTables(ctx context.Context) (all []*dataTable, names map[st
 // readComment takes the settings from the table's comment. What the proxy does not serve makes it critical and refused; what only looks like
 // settings is told in the log, since no DDL that came through a proxy has made it.
 func (t *dataTable) readComment(comment string) {
-	settings, marked, err := frontend.ReadSettings(comment)
+	settings, marked, err := catalog.ReadSettings(comment)
 	t.settings, t.marked = settings, marked
 	switch {
-	case errors.Is(err, frontend.ErrSpelling):
+	case errors.Is(err, catalog.ErrSpelling):
 		t.ignored = fmt.Sprintf("its comment has no settings that could be read, and the defaults hold: %v: %q", err, comment)
 	case err != nil:
 		t.refused = strings.ReplaceAll(err.Error(), "\n", "; ")
@@ -107,12 +107,12 @@ func (s *schema) readColumns(ctx context.Context, t *dataTable) error {
 		t.keyspace, t.name).IterContext(ctx)
 	var name, cqlType, kind string
 	var position int
-	partition, clustering := map[int]frontend.Column{}, map[int]frontend.Column{}
-	t.all = map[string]frontend.Column{}
+	partition, clustering := map[int]catalog.Column{}, map[int]catalog.Column{}
+	t.all = map[string]catalog.Column{}
 	var columns strings.Builder
 	for iter.Scan(&name, &cqlType, &kind, &position) {
 		fmt.Fprintf(&columns, "%q %s %s;", name, cqlType, kind)
-		column := frontend.Column{Name: name, Type: cqlType, Static: kind == "static", Clustering: kind == "clustering"}
+		column := catalog.Column{Name: name, Type: cqlType, Static: kind == "static", Clustering: kind == "clustering"}
 		t.all[name] = column
 		switch kind {
 		case "partition_key":
@@ -155,7 +155,7 @@ func (s *schema) readDropped(ctx context.Context, t *dataTable) (string, error) 
 // each column has a type of which rewrite.Canonical knows when two values are the same: Cassandra sorts sets and maps and fills tuples up
 // before it looks for a partition, and compares clustering columns by value. Decimals of a clustering are not respelt: 1.00 would come
 // back as 1.
-func (t *dataTable) cover(partition, clustering map[int]frontend.Column) {
+func (t *dataTable) cover(partition, clustering map[int]catalog.Column) {
 	for i := range len(partition) {
 		c := partition[i]
 		t.key = append(t.key, c)

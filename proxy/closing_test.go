@@ -7,21 +7,21 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"music/frontend"
+	"music/frontend/catalog"
 	"music/musiccore"
 )
 
 // What closed is raised to: only where there are lock rows, and no plain writes any more, it lies ahead of the clock.
 func TestClosing(t *testing.T) {
 	now := musiccore.Now{Clk: 1000}
-	closed := func(made bool, unlocked frontend.Policy, before musiccore.Stamp) musiccore.Stamp {
-		table := &dataTable{made: made, settings: frontend.Settings{Unlocked: unlocked}, stored: storedTable{closed: before}}
+	closed := func(made bool, unlocked catalog.Policy, before musiccore.Stamp) musiccore.Stamp {
+		table := &dataTable{made: made, settings: catalog.Settings{Unlocked: unlocked}, stored: storedTable{closed: before}}
 		return table.closing(now)
 	}
-	assert.Equal(t, now.Clk, closed(false, frontend.Reject, 0), "no lock rows yet")
-	assert.Equal(t, now.Clk, closed(true, frontend.Allow, 0), "plain writes go on")
-	assert.Equal(t, musiccore.Closing(now, 0), closed(true, frontend.Reject, 0))
-	for _, unlocked := range []frontend.Policy{frontend.Reject, frontend.Allow} {
+	assert.Equal(t, now.Clk, closed(false, catalog.Reject, 0), "no lock rows yet")
+	assert.Equal(t, now.Clk, closed(true, catalog.Allow, 0), "plain writes go on")
+	assert.Equal(t, musiccore.Closing(now, 0), closed(true, catalog.Reject, 0))
+	for _, unlocked := range []catalog.Policy{catalog.Reject, catalog.Allow} {
 		assert.Greater(t, closed(true, unlocked, 1<<50), musiccore.Stamp(1<<50), "closed never falls")
 	}
 }
@@ -35,10 +35,10 @@ func TestNoLockRowIsCleanUntilClosedIsKnown(t *testing.T) {
 	beat, _ := session.Beat(now)
 	session.Acked(now, now, beat)
 	core := musiccore.New(session, options)
-	s := &schema{tables: frontend.NewTables(), tell: func(event func(*musiccore.Core, musiccore.Now) musiccore.Effects) { event(core, now) }}
+	s := &schema{tables: catalog.NewTables(), tell: func(event func(*musiccore.Core, musiccore.Now) musiccore.Effects) { event(core, now) }}
 	table := [16]byte{7}
-	show := func(unlocked frontend.Policy) {
-		s.show(&dataTable{id: table, keyspace: "bank", name: "accounts", made: true, settings: frontend.Settings{Unlocked: unlocked}, stored: storedTable{unlocked: unlocked}}, "")
+	show := func(unlocked catalog.Policy) {
+		s.show(&dataTable{id: table, keyspace: "bank", name: "accounts", made: true, settings: catalog.Settings{Unlocked: unlocked}, stored: storedTable{unlocked: unlocked}}, "")
 	}
 	enqueued := func(op musiccore.OpID, pk string) musiccore.Row {
 		read := core.Lock(now, op, musiccore.Key{Table: table, PK: pk}, musiccore.Request{}).Do
@@ -48,8 +48,8 @@ func TestNoLockRowIsCleanUntilClosedIsKnown(t *testing.T) {
 		require.Len(t, sent, 1)
 		return sent[0].Do.(musiccore.Apply).Swap.Set.Row
 	}
-	show(frontend.Allow)
+	show(catalog.Allow)
 	assert.False(t, enqueued(1, "a").Dirty)
-	show(frontend.Reject)
+	show(catalog.Reject)
 	assert.True(t, enqueued(2, "b").Dirty)
 }

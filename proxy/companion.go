@@ -10,7 +10,7 @@ import (
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 	"github.com/google/uuid"
 
-	"music/frontend"
+	"music/frontend/catalog"
 	"music/musiccore"
 	"music/rewrite"
 )
@@ -19,13 +19,13 @@ import (
 type dataTable struct {
 	keyspace, name string
 	id             [16]byte
-	key            []frontend.Column // what one lock covers: the partition key, with key=row the whole primary key
-	primary        []string          // columns of the whole primary key, in its order
-	all            map[string]frontend.Column
+	key            []catalog.Column // what one lock covers: the partition key, with key=row the whole primary key
+	primary        []string         // columns of the whole primary key, in its order
+	all            map[string]catalog.Column
 	static         []string // static columns
 	columns        string   // all columns with their types, to see changes by
 	mortal         bool     // it has a default time to live
-	settings       frontend.Settings
+	settings       catalog.Settings
 	closed         musiccore.Stamp // no plain write is stamped at or above it (docs/protocol.md 2.3, D)
 	marked         bool            // the comment, or a pattern of the configuration, says that it is critical
 	named          bool            // the pattern alone
@@ -54,7 +54,7 @@ const (
 func (t *dataTable) String() string { return t.keyspace + "." + t.name }
 
 // companion is the name of the table that holds the lock rows.
-func (t *dataTable) companion() string { return frontend.CompanionPrefix + hex.EncodeToString(t.id[:]) }
+func (t *dataTable) companion() string { return catalog.CompanionPrefix + hex.EncodeToString(t.id[:]) }
 
 // companionDDL creates the companion, under an id that every proxy derives alike. Its key columns are called k1, k2, …: the data table's own names might be those of the
 // registers. Read repair, grace and speculative reads are what docs/protocol.md 1 asks for.

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"music/config"
-	"music/frontend"
+	"music/frontend/catalog"
 	"music/musiccore"
 	"music/rewrite"
 )
@@ -28,7 +28,7 @@ func openExecutor(t *testing.T) (*executor, musiccore.Key) {
 	t.Helper()
 	s := openStore(t, 0)
 	s.do("CREATE TABLE KS.t (a text, b int, v text, PRIMARY KEY ((a, b)))")
-	table := &dataTable{keyspace: s.keyspace, name: "t", id: [16]byte{1}, key: []frontend.Column{{Name: "a", Type: "text"}, {Name: "b", Type: "int"}}}
+	table := &dataTable{keyspace: s.keyspace, name: "t", id: [16]byte{1}, key: []catalog.Column{{Name: "a", Type: "text"}, {Name: "b", Type: "int"}}}
 	table.prepareTexts()
 	table.counted.Store(endless())
 	s.do(table.companionDDL())
@@ -173,7 +173,7 @@ func TestExecutorOfRowKeys(t *testing.T) {
 	s := openStore(t, 0)
 	s.do("CREATE TABLE KS.t (a text, c text, d int, st int static, v text, PRIMARY KEY (a, c, d)) WITH CLUSTERING ORDER BY (c DESC, d ASC)")
 	sc := &schema{session: s.session, release: "5.0.8"}
-	table := &dataTable{keyspace: s.keyspace, name: "t", id: [16]byte{1}, settings: frontend.Settings{Row: true}}
+	table := &dataTable{keyspace: s.keyspace, name: "t", id: [16]byte{1}, settings: catalog.Settings{Row: true}}
 	require.NoError(t, sc.readColumns(t.Context(), table))
 	table.counted.Store(endless())
 	s.do(table.companionDDL())
@@ -321,7 +321,7 @@ func TestSessionsOfADataCentre(t *testing.T) {
 
 	sc := &schema{session: s.session, locality: l}
 	for dc, refused := range map[string]string{"": "", centre: "", "elsewhere": "its locks are decided in data centre elsewhere: this proxy stands in " + centre} {
-		table := &dataTable{settings: frontend.Settings{Local: true}, dc: dc}
+		table := &dataTable{settings: catalog.Settings{Local: true}, dc: dc}
 		sc.localise(t.Context(), table)
 		if refused == "" {
 			assert.Same(t, session, table.local)

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"music/frontend"
+	"music/frontend/catalog"
 	"music/musiccore"
 	"music/rewrite"
 )
@@ -24,8 +24,8 @@ func playExecutor(t *testing.T, local bool, answer func(asked) message.Message) 
 	t.Helper()
 	n := startCQLNode(t, answer)
 	table := &dataTable{
-		keyspace: "bank", name: "t", id: [16]byte{1}, key: []frontend.Column{{Name: "a", Type: "text"}, {Name: "b", Type: "int"}},
-		settings: frontend.Settings{Local: local}, local: n.session,
+		keyspace: "bank", name: "t", id: [16]byte{1}, key: []catalog.Column{{Name: "a", Type: "text"}, {Name: "b", Type: "int"}},
+		settings: catalog.Settings{Local: local}, local: n.session,
 	}
 	table.prepareTexts()
 	table.counted.Store(endless())

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"music/frontend"
+	"music/frontend/catalog"
 )
 
 // A proxy has followed the schema once Cassandra has answered what was on its way when a table was closed to plain writes.
@@ -17,35 +17,35 @@ func TestSchemaIsFollowedOnceCassandraHasAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		looked := 0
 		var owed atomic.Bool
-		s := &schema{tables: frontend.NewTables()}
+		s := &schema{tables: catalog.NewTables()}
 		s.flight = func() func() bool {
 			looked++
 			return owed.Load
 		}
-		show := func(settings frontend.Settings, made bool) {
+		show := func(settings catalog.Settings, made bool) {
 			s.show(&dataTable{keyspace: "bank", name: "accounts", settings: settings, made: made, stored: storedTable{unlocked: settings.Unlocked}}, "")
 		}
 		assert.True(t, s.answered(t.Context()), "nothing was closed")
-		show(frontend.Settings{Unlocked: frontend.Allow}, false)
+		show(catalog.Settings{Unlocked: catalog.Allow}, false)
 		assert.True(t, s.answered(t.Context()))
 		assert.Zero(t, looked)
 
 		owed.Store(true)
-		show(frontend.Settings{}, false)
+		show(catalog.Settings{}, false)
 		assert.False(t, s.answered(t.Context()), "not followed")
 		late, err := s.barrier(t.Context(), &dataTable{marked: true}, [16]byte{})
 		assert.NoError(t, err)
 		assert.Equal(t, []string{thisOne}, late, "closed is not raised")
 		before := looked
-		show(frontend.Settings{Lease: time.Minute}, true)
+		show(catalog.Settings{Lease: time.Minute}, true)
 		assert.Equal(t, before, looked, "it was closed to them before")
 		time.AfterFunc(answerLimit/2, func() { owed.Store(false) })
 		assert.True(t, s.answered(t.Context()), "a little patience")
 		assert.Nil(t, s.left)
 
 		owed.Store(true)
-		show(frontend.Settings{Unlocked: frontend.Allow}, true)
-		show(frontend.Settings{}, true)
+		show(catalog.Settings{Unlocked: catalog.Allow}, true)
+		show(catalog.Settings{}, true)
 		assert.Greater(t, looked, before, "closed again")
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()

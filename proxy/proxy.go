@@ -20,6 +20,7 @@ import (
 
 	"music/config"
 	"music/frontend"
+	"music/frontend/catalog"
 	"music/musiccore"
 )
 
@@ -197,7 +198,7 @@ func advertised(ctx context.Context, l config.Listen) (netip.AddrPort, error) {
 
 // service is what locks need of the proxy beside its clients: a session with the cluster and what lives on it.
 type service struct {
-	tables *frontend.Tables
+	tables *catalog.Tables
 	locks  *locks
 	schema *schema
 	life   *life
@@ -241,7 +242,7 @@ func (p *process) startService(ctx context.Context, advertise string) (*service,
 	}
 	p.introduce(ctx, address)
 	locality := newLocality(p.cfg.Cassandra, p.home.nodes)
-	s := &service{tables: frontend.NewTables(), close: func() {
+	s := &service{tables: catalog.NewTables(), close: func() {
 		locality.close()
 		session.Close()
 	}}

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"music/frontend"
+	"music/frontend/catalog"
 	"music/musiccore"
 )
 
@@ -46,7 +46,7 @@ func TestClosedIsRaisedByOneLWT(t *testing.T) {
 	for _, before := range []musiccore.Stamp{0, 1 << 60} {
 		for _, old := range []string{"", "old settings"} {
 			n, s := closingBefore(t, applied(true))
-			table := &dataTable{keyspace: "bank", name: "t", id: [16]byte{5}, settings: frontend.Settings{}, stored: storedTable{closed: before, text: old}}
+			table := &dataTable{keyspace: "bank", name: "t", id: [16]byte{5}, settings: catalog.Settings{}, stored: storedTable{closed: before, text: old}}
 			start := musiccore.Stamp(time.Now().UnixMicro())
 			require.NoError(t, s.raise(t.Context(), table, old))
 			sent := n.tablesAsked()

@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"music/frontend"
+	"music/frontend/catalog"
 	"music/musiccore"
 )
 
@@ -32,7 +33,7 @@ const (
 // (docs/design.md 4).
 type schema struct {
 	session  *gocql.Session
-	tables   *frontend.Tables
+	tables   *catalog.Tables
 	clock    *clock
 	life     *life
 	home     func() string                     // host id of the home node; "" while it is not known
@@ -57,7 +58,7 @@ type schema struct {
 }
 
 // newSchema knows no table until the first refresh.
-func newSchema(s *gocql.Session, l *life, tables *frontend.Tables, byName func(keyspace, table string) bool, log zerolog.Logger) *schema {
+func newSchema(s *gocql.Session, l *life, tables *catalog.Tables, byName func(keyspace, table string) bool, log zerolog.Logger) *schema {
 	sc := &schema{
 		session: s, tables: tables, clock: l.clock, life: l, lease: l.options.ClientLease, patience: l.options.SessionLease, log: log,
 		byName: byName, shown: newCatchUp(),
@@ -357,7 +358,7 @@ func (s *schema) show(t *dataTable, refused string) {
 	}
 	shown := t.shown()
 	s.publishAs(t, shown, refused)
-	if shown.Unlocked == frontend.Allow || critical != nil && critical.Unlocked != frontend.Allow {
+	if shown.Unlocked == catalog.Allow || critical != nil && critical.Unlocked != catalog.Allow {
 		return
 	}
 	if s.flight != nil {
@@ -373,7 +374,7 @@ func (s *schema) show(t *dataTable, refused string) {
 
 func (s *schema) publish(t *dataTable, refused string) { s.publishAs(t, t.settings, refused) }
 
-func (s *schema) publishAs(t *dataTable, settings frontend.Settings, refused string) {
+func (s *schema) publishAs(t *dataTable, settings catalog.Settings, refused string) {
 	lease := settings.Lease
 	if lease == 0 {
 		lease = s.lease
@@ -382,7 +383,7 @@ func (s *schema) publishAs(t *dataTable, settings frontend.Settings, refused str
 	if t.refused != "" {
 		refused, passing = t.refused, false
 	}
-	s.tables.Set(t.keyspace, t.name, &frontend.Critical{
+	s.tables.Set(t.keyspace, t.name, &catalog.Critical{
 		ID: t.id, Key: t.key, Primary: t.primary, Columns: t.all, Static: t.static, Closed: t.closed, MaxLease: lease,
 		Mortal: t.mortal, Settings: settings, Marked: t.marked, Made: t.made, Generation: t.companionID, Refused: refused, Passing: passing,
 	})

@@ -8,7 +8,7 @@ import (
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 
-	"music/frontend"
+	"music/frontend/catalog"
 	"music/musiccore"
 )
 
@@ -19,7 +19,7 @@ type storedTable struct {
 	text   string // settings as storedText writes them
 	err    error  // why it could not be read
 
-	unlocked frontend.Policy // of the settings
+	unlocked catalog.Policy // of the settings
 }
 
 // storedCentre stands before the data centre in the settings of a table with scope=local. Nobody writes it in a comment: it is
@@ -55,7 +55,7 @@ func (t *dataTable) keepStored() error {
 		return nil
 	}
 	text, dc, _ := strings.Cut(t.stored.text, storedCentre)
-	old, _, err := frontend.ReadSettings("@critical(" + text + ")")
+	old, _, err := catalog.ReadSettings("@critical(" + text + ")")
 	if err != nil && t.made {
 		return fmt.Errorf("settings of %s in music.tables: %w", t, err)
 	}

@@ -8,30 +8,30 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"music/config"
-	"music/frontend"
+	"music/frontend/catalog"
 )
 
 // What the lock rows rest on stays, whatever a comment says that came past the proxies.
 func TestStoredSettings(t *testing.T) {
-	row := frontend.Settings{Row: true}
+	row := catalog.Settings{Row: true}
 	for name, tc := range map[string]struct {
 		comment      string
 		made         bool
 		stored       string
-		want         frontend.Settings
+		want         catalog.Settings
 		dc           string
 		ignored, err bool
 	}{
 		"new":                        {"@critical(key=row)", false, "", row, "", false, false},
 		"becomes so again":           {"@critical(key=row)", false, plainSettings, row, "", false, false},
 		"as before":                  {"@critical(key=row)", true, "unlocked=reject, key=row", row, "", false, false},
-		"other key":                  {"@critical(lease=5s)", true, "unlocked=reject, key=row", frontend.Settings{Row: true, Lease: 5e9}, "", true, false},
-		"other key, no lock rows":    {"@critical", false, "unlocked=reject, key=row", frontend.Settings{}, "", false, false},
-		"other scope":                {"@critical", true, "unlocked=reject, key=partition, scope=local, dc=dc, 1", frontend.Settings{Local: true}, "dc, 1", true, false},
-		"centre of whoever is first": {"@critical(scope=local)", false, "unlocked=reject, key=partition, scope=local, dc=dc1", frontend.Settings{Local: true}, "dc1", false, false},
-		"comment lost":               {"moved", true, "unlocked=allow, key=row, lease=1m0s", frontend.Settings{Row: true, Unlocked: frontend.Allow, Lease: 60e9}, "", false, false},
-		"comment lost, plain":        {"moved", true, plainSettings, frontend.Settings{}, "", false, true},
-		"nonsense":                   {"@critical", true, "key=column", frontend.Settings{}, "", false, true},
+		"other key":                  {"@critical(lease=5s)", true, "unlocked=reject, key=row", catalog.Settings{Row: true, Lease: 5e9}, "", true, false},
+		"other key, no lock rows":    {"@critical", false, "unlocked=reject, key=row", catalog.Settings{}, "", false, false},
+		"other scope":                {"@critical", true, "unlocked=reject, key=partition, scope=local, dc=dc, 1", catalog.Settings{Local: true}, "dc, 1", true, false},
+		"centre of whoever is first": {"@critical(scope=local)", false, "unlocked=reject, key=partition, scope=local, dc=dc1", catalog.Settings{Local: true}, "dc1", false, false},
+		"comment lost":               {"moved", true, "unlocked=allow, key=row, lease=1m0s", catalog.Settings{Row: true, Unlocked: catalog.Allow, Lease: 60e9}, "", false, false},
+		"comment lost, plain":        {"moved", true, plainSettings, catalog.Settings{}, "", false, true},
+		"nonsense":                   {"@critical", true, "key=column", catalog.Settings{}, "", false, true},
 	} {
 		table := &dataTable{made: tc.made, stored: storedTable{text: tc.stored}}
 		table.readComment(tc.comment)
@@ -115,14 +115,14 @@ func TestKeysOfRows(t *testing.T) {
 	for name, refused := range map[string]string{
 		"good": "", "decimals": "type decimal", "tuples": "type frozen<tuple<int, int>>", "lists": "type frozen<list<int>>",
 	} {
-		table := &dataTable{keyspace: s.keyspace, name: name, settings: frontend.Settings{Row: true}}
+		table := &dataTable{keyspace: s.keyspace, name: name, settings: catalog.Settings{Row: true}}
 		require.NoError(t, (&schema{session: s.session, release: "5.0.8"}).readColumns(t.Context(), table))
 		if refused != "" {
 			assert.Contains(t, table.refused, "key=row, and its clustering column b is of "+refused)
 			continue
 		}
 		assert.Empty(t, table.refused)
-		assert.Equal(t, []frontend.Column{{Name: "b", Type: "text"}, {Name: "a", Type: "int"}, {Name: "d", Type: "timeuuid", Clustering: true}, {Name: "c", Type: "double", Clustering: true}}, table.key)
+		assert.Equal(t, []catalog.Column{{Name: "b", Type: "text"}, {Name: "a", Type: "int"}, {Name: "d", Type: "timeuuid", Clustering: true}, {Name: "c", Type: "double", Clustering: true}}, table.key)
 		assert.Equal(t, []string{"st"}, table.static)
 		table.settings.Row, table.key = false, nil
 		require.NoError(t, (&schema{session: s.session, release: "5.0.8"}).readColumns(t.Context(), table))
@@ -152,7 +152,7 @@ func TestCommentsThatOnlyLookLikeSettings(t *testing.T) {
 		table := &dataTable{}
 		table.readComment(comment)
 		assert.True(t, table.marked, comment)
-		assert.Equal(t, frontend.Settings{}, table.settings, comment)
+		assert.Equal(t, catalog.Settings{}, table.settings, comment)
 		assert.Equal(t, refused, table.refused != "", comment)
 		assert.Equal(t, !refused, table.ignored != "", comment)
 	}

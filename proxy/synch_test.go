@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"music/frontend"
+	"music/frontend/catalog"
 	"music/musiccore"
 )
 
@@ -307,7 +307,7 @@ func TestNowIsPastForBothClocks(t *testing.T) {
 		}
 	}
 	// A fence that is written with a time of long ago is purged at once.
-	for _, apart := range []time.Duration{clocksApart + time.Second, frontend.MinGrace * time.Second} {
+	for _, apart := range []time.Duration{clocksApart + time.Second, catalog.MinGrace * time.Second} {
 		_, err := pastOf(a, a.Add(apart))
 		require.ErrorIs(t, err, errClocks)
 		_, err = pastOf(a.Add(apart), a)

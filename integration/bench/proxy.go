@@ -11,6 +11,7 @@ import (
 
 	"music/config"
 	"music/frontend"
+	"music/frontend/catalog"
 	"music/proxy"
 )
 
@@ -21,8 +22,8 @@ func serveProxy(ctx context.Context, l net.Listener, to string) error {
 	if err != nil {
 		return err
 	}
-	tables := frontend.NewTables()
-	tables.Set("bank", "accounts", &frontend.Critical{ID: [16]byte{1}, Key: []frontend.Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}})
+	tables := catalog.NewTables()
+	tables.Set("bank", "accounts", &catalog.Critical{ID: [16]byte{1}, Key: []catalog.Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}})
 	return frontend.NewServer(frontend.Options{
 		Dial:   func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "tcp", to) },
 		Tables: tables, Locks: nobody{}, References: frontend.NewReferences(nil), Advertise: advertise,

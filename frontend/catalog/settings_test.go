@@ -1,10 +1,9 @@
-package frontend
+package catalog
 
 import (
 	"testing"
 	"time"
 
-	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -72,32 +71,7 @@ func TestKeyAndScopeStayWhileThereAreLockRows(t *testing.T) {
 	for asked, refused := range map[Settings]bool{
 		{}: true, {Row: true, Local: true}: true, {Local: true}: true, {Row: true, Lease: 7 * time.Second}: false,
 	} {
-		f := rows.stays(asked)
-		assert.Equal(t, refused, f != nil, asked)
-		if refused {
-			assert.Contains(t, f.Text, "MUSIC_REFUSED: the table is critical with unlocked=reject, key=row: key and scope stay")
-		}
-		assert.Nil(t, (&Critical{Settings: rows.Settings}).stays(asked), "no lock rows yet")
-	}
-}
-
-func TestConsistencyUnderALock(t *testing.T) {
-	for _, tc := range []struct{ asked, global, local primitive.ConsistencyLevel }{
-		{primitive.ConsistencyLevelAny, primitive.ConsistencyLevelQuorum, primitive.ConsistencyLevelLocalQuorum},
-		{primitive.ConsistencyLevelLocalOne, primitive.ConsistencyLevelQuorum, primitive.ConsistencyLevelLocalQuorum},
-		{primitive.ConsistencyLevelThree, primitive.ConsistencyLevelQuorum, primitive.ConsistencyLevelLocalQuorum},
-		{primitive.ConsistencyLevelLocalQuorum, primitive.ConsistencyLevelQuorum, primitive.ConsistencyLevelLocalQuorum},
-		{primitive.ConsistencyLevelQuorum, primitive.ConsistencyLevelQuorum, primitive.ConsistencyLevelLocalQuorum},
-		{primitive.ConsistencyLevelSerial, primitive.ConsistencyLevelSerial, primitive.ConsistencyLevelLocalQuorum},
-		{primitive.ConsistencyLevelLocalSerial, primitive.ConsistencyLevelQuorum, primitive.ConsistencyLevelLocalQuorum},
-		{primitive.ConsistencyLevelEachQuorum, primitive.ConsistencyLevelEachQuorum, primitive.ConsistencyLevelEachQuorum},
-		{primitive.ConsistencyLevelAll, primitive.ConsistencyLevelAll, primitive.ConsistencyLevelAll},
-	} {
-		p := parameters{consistency: tc.asked}
-		p.fence(1, false)
-		assert.Equal(t, tc.global, p.consistency, tc.asked)
-		p = parameters{consistency: tc.asked}
-		p.fence(1, true)
-		assert.Equal(t, tc.local, p.consistency, tc.asked)
+		assert.Equal(t, !refused, rows.CanChangeTo(asked), asked)
+		assert.True(t, (&Critical{Settings: rows.Settings}).CanChangeTo(asked), "no lock rows yet")
 	}
 }

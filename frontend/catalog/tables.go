@@ -1,4 +1,6 @@
-package frontend
+// Package catalog knows which tables are critical, and with what settings. The proxy fills it from Cassandra's schema; clients' connections
+// look every statement's table up in it.
+package catalog
 
 import (
 	"maps"
@@ -17,8 +19,9 @@ type Column struct {
 	Clustering bool // a clustering column: it may be empty, and Cassandra compares it by value and not by bytes
 }
 
-// spelt is a value of the column as it stands in a key: one row has one lock, however its clustering is spelt.
-func (c Column) spelt(value []byte) []byte {
+// Canonical returns a value of the column in the form in which it stands in a key: Cassandra takes some values of clustering columns for
+// equal whose bytes differ, and one row has one lock. It may return value itself.
+func (c Column) Canonical(value []byte) []byte {
 	if !c.Clustering {
 		return value
 	}
@@ -45,24 +48,16 @@ type Critical struct {
 	Generation [16]byte // id of the table of its lock rows: references of another one mean nothing
 }
 
-// refusal is the answer to whoever wants a lock that cannot be had.
-func (c *Critical) refusal(t *Table) *Failure {
-	if c.Passing {
-		return invalid("MUSIC_UNAVAILABLE: %s: %s; nothing was done", t, c.Refused)
-	}
-	return invalid("MUSIC_REFUSED: %s cannot be locked: %s", t, c.Refused)
-}
-
-// unit is what one lock covers.
-func (c *Critical) unit() string {
+// Unit returns what one lock covers, in a word for people.
+func (c *Critical) Unit() string {
 	if c.Row {
 		return "row"
 	}
 	return "partition"
 }
 
-// partition is the columns of Key that are of the partition key.
-func (c *Critical) partition() []Column {
+// PartitionKey returns the columns of the partition key, in order. The returned slice must not be modified.
+func (c *Critical) PartitionKey() []Column {
 	for i, column := range c.Key {
 		if column.Clustering {
 			return c.Key[:i]
@@ -71,14 +66,20 @@ func (c *Critical) partition() []Column {
 	return c.Key
 }
 
-// clustering is the clustering columns, in order.
-func (c *Critical) clustering() []Column {
+// ClusteringColumns returns the clustering columns, in order.
+func (c *Critical) ClusteringColumns() []Column {
 	var all []Column
-	for _, name := range c.Primary[min(len(c.partition()), len(c.Primary)):] {
+	for _, name := range c.Primary[min(len(c.PartitionKey()), len(c.Primary)):] {
 		all = append(all, Column{Name: name, Type: c.Columns[name].Type, Clustering: true})
 	}
 	return all
 }
+
+// CompanionPrefix begins the name of every table of lock rows (docs/design.md 4).
+const CompanionPrefix = "music_lock_"
+
+// MinGrace is the shortest gc_grace_seconds of a critical table: a fence is a tombstone, and must outlive hints.
+const MinGrace = 24 * 60 * 60
 
 // Policy is what a plain write on a critical table gets (docs/design.md 4, setting unlocked).
 type Policy uint8
@@ -95,17 +96,21 @@ const (
 type Table struct {
 	Keyspace, Name string
 	critical       atomic.Pointer[Critical]
-	unread         atomic.Bool // see Tables.Read
+	missing        atomic.Bool // see Tables.InSchema
 }
 
-// Critical is the table's present state, or nil while it is an ordinary table.
+// InSchema reports whether the schema that was read last has the table, as Tables.InSchema does.
+func (t *Table) InSchema() bool { return !t.missing.Load() }
+
+// Critical returns the table's present state, or nil while it is an ordinary table. What it returns must not be modified.
 func (t *Table) Critical() *Critical { return t.critical.Load() }
 
-// String is the table's name as it is told to people.
+// String returns the table's name as it is told to people.
 func (t *Table) String() string { return t.Keyspace + "." + t.Name }
 
-// strictest finds the table that lets the least through without a lock: Reject before Auto before Allow. It is nil where none is critical.
-func strictest(tables []*Table) (which *Table, policy Policy) {
+// Strictest returns the table that lets the least through without a lock, Reject before Auto before Allow, and its policy. which is nil
+// where none of the tables, some of which may be nil, is critical.
+func Strictest(tables []*Table) (which *Table, policy Policy) {
 	for _, t := range tables {
 		if t == nil {
 			continue
@@ -119,7 +124,8 @@ func strictest(tables []*Table) (which *Table, policy Policy) {
 	return which, policy
 }
 
-// Tables is what clients' connections know of the schema: which tables are critical. Looking up takes no lock.
+// Tables is what clients' connections know of the schema: which tables are critical. Looking up takes no lock. A nil *Tables has no
+// version but 0, and is complete (see InSchema).
 type Tables struct {
 	byName atomic.Pointer[map[string]*Table]
 	all    atomic.Pointer[map[string]struct{}] // keys of the tables that the schema has; nil until Read is called
@@ -127,23 +133,24 @@ type Tables struct {
 	sets   atomic.Uint64                       // calls of Set
 }
 
-// NewTables knows no table.
+// NewTables returns Tables without any table.
 func NewTables() *Tables {
 	t := new(Tables)
 	t.byName.Store(&map[string]*Table{})
 	return t
 }
 
-// appendTableKey appends the key under which a table is found. Neither name can hold the separator.
+// appendTableKey appends the key under which a table is found: keyspace and name with a zero byte between them, which neither can hold.
 func appendTableKey(dst []byte, keyspace string, table []byte) []byte {
 	dst = append(append(dst, keyspace...), 0)
 	return append(dst, table...)
 }
 
-// find returns a table by its key, or nil. It does not keep key and does not allocate.
-func (t *Tables) find(key []byte) *Table { return (*t.byName.Load())[string(key)] }
+// Find returns the table of a key (a keyspace, a zero byte and a name), or nil where Of was never called for it. It does not keep key and
+// does not allocate.
+func (t *Tables) Find(key []byte) *Table { return (*t.byName.Load())[string(key)] }
 
-// Of returns the one Table of a name.
+// Of returns the one Table of a name; it makes it where there is none yet.
 func (t *Tables) Of(keyspace, name string) *Table {
 	key := string(appendTableKey(nil, keyspace, []byte(name)))
 	if found := (*t.byName.Load())[key]; found != nil {
@@ -156,7 +163,7 @@ func (t *Tables) Of(keyspace, name string) *Table {
 	}
 	next := maps.Clone(*t.byName.Load())
 	next[key] = &Table{Keyspace: keyspace, Name: name}
-	next[key].unread.Store(t.unread([]byte(key)))
+	next[key].missing.Store(!t.InSchema([]byte(key)))
 	t.byName.Store(&next)
 	return next[key]
 }
@@ -172,21 +179,22 @@ func (t *Tables) Read(names [][2]string) {
 	defer t.mu.Unlock()
 	t.all.Store(&all)
 	for key, table := range *t.byName.Load() {
-		table.unread.Store(t.unread([]byte(key)))
+		table.missing.Store(!t.InSchema([]byte(key)))
 	}
 }
 
-// unread tells of a key that the schema which was read last has no such table. It does not keep key and does not allocate.
-func (t *Tables) unread(key []byte) bool {
+// InSchema reports whether the schema that was read last has a table of this key. It is true of every key until a schema has been read. It
+// does not keep key and does not allocate.
+func (t *Tables) InSchema(key []byte) bool {
 	if t == nil {
-		return false
+		return true
 	}
 	all := t.all.Load()
 	if all == nil {
-		return false
+		return true
 	}
 	_, known := (*all)[string(key)]
-	return !known
+	return known
 }
 
 // Set publishes a table's state; nil makes it an ordinary table. From its return on every statement meets the new state, but for those
@@ -196,8 +204,8 @@ func (t *Tables) Set(keyspace, name string, c *Critical) {
 	t.sets.Add(1)
 }
 
-// state is another one after each Set. Nobody's tables never change.
-func (t *Tables) state() uint64 {
+// Version returns a number that rises with each Set.
+func (t *Tables) Version() uint64 {
 	if t == nil {
 		return 0
 	}

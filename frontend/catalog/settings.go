@@ -1,4 +1,4 @@
-package frontend
+package catalog
 
 import (
 	"errors"
@@ -9,6 +9,9 @@ import (
 	"time"
 )
 
+// MaxDuration is more than any wait or lease.
+const MaxDuration = 24 * time.Hour
+
 // Settings are what a table's comment says about its criticality (docs/design.md 4).
 type Settings struct {
 	Unlocked Policy        // what a plain write gets
@@ -18,12 +21,12 @@ type Settings struct {
 	Lease    time.Duration // 0 = the proxy's default
 }
 
-// ErrSpelling tells that what stands around @critical may be meant as settings and is not written as such.
+// ErrSpelling says that what stands around @critical may be meant as settings and is not written as such.
 var ErrSpelling = errors.New("settings stand in brackets right behind the one @critical, as in @critical(unlocked=auto); free text stands before it")
 
-// ReadSettings finds @critical or @critical(name=value, …) as a word in a table's comment. marked tells whether it is there.
-// Every fault of the settings is in the error, and the settings are the defaults then. It is an ErrSpelling where free text and settings
-// cannot be told apart.
+// ReadSettings reads @critical or @critical(name=value, …), where it stands as a word in a table's comment; marked reports whether it does.
+// Every fault of the settings is in the error, and the settings are the defaults then. The error is an ErrSpelling where free text and
+// settings cannot be told apart.
 func ReadSettings(comment string) (s Settings, marked bool, err error) {
 	marks := regexp.MustCompile(`(?i)(?:^|[^\w@])@critical\b`).FindAllStringIndex(comment, -1)
 	if marks == nil {
@@ -49,7 +52,7 @@ func ReadSettings(comment string) (s Settings, marked bool, err error) {
 	return s, true, err
 }
 
-// parseSettings reads name=value, …
+// parseSettings reads name=value, …; the error joins all faults.
 func parseSettings(list string) (s Settings, err error) {
 	var faults []error
 	given := map[string]bool{}
@@ -73,7 +76,7 @@ func parseSettings(list string) (s Settings, err error) {
 	return s, nil
 }
 
-// unclearBehind tells whether what follows @critical is neither the end of a sentence nor further words of one.
+// unclearBehind reports whether what follows @critical is neither the end of a sentence nor further words of one.
 func unclearBehind(text string) bool {
 	const space, marks = " \t\r\n", ".,;!?)'\""
 	if text != "" && !strings.ContainsRune(space+marks, rune(text[0])) {
@@ -87,11 +90,12 @@ func unclearBehind(text string) bool {
 	return slices.Contains(strings.Fields("unlocked key lease strict scope reject allow auto partition row global local"), word)
 }
 
-// looksLikeSetting tells whether a setting stands in free text.
+// looksLikeSetting reports whether a setting stands in free text.
 func looksLikeSetting(text string) bool {
 	return regexp.MustCompile(`(?i)\b(unlocked|key|lease|strict|scope)\s*[=:]`).MatchString(text)
 }
 
+// set sets one setting by its name and value, both in lower case.
 func (s *Settings) set(name, value string) error {
 	switch name + "=" + value {
 	case "unlocked=reject":
@@ -112,14 +116,15 @@ func (s *Settings) set(name, value string) error {
 	return nil
 }
 
+// setLease sets the lease; any other name or value is refused.
 func (s *Settings) setLease(name, value string) error {
 	switch name {
 	case "unlocked", "key", "strict", "scope":
 		return fmt.Errorf("%s cannot be %q", name, value)
 	case "lease":
 		d, err := time.ParseDuration(value)
-		if err != nil || d < time.Second || d > maxDuration {
-			return fmt.Errorf("lease %q is no duration from 1s to %v", value, maxDuration)
+		if err != nil || d < time.Second || d > MaxDuration {
+			return fmt.Errorf("lease %q is no duration from 1s to %v", value, MaxDuration)
 		}
 		s.Lease = d
 		return nil
@@ -127,7 +132,7 @@ func (s *Settings) setLease(name, value string) error {
 	return fmt.Errorf("there is no setting %q: there are unlocked, key, lease, strict, scope", name)
 }
 
-// String is the one spelling of the settings, as it is stored and told.
+// String returns the one spelling of the settings, as it is stored and told.
 func (s Settings) String() string {
 	unlocked := [...]string{Reject: "reject", Allow: "allow", Auto: "auto"}[s.Unlocked]
 	key := "partition"
@@ -147,11 +152,8 @@ func (s Settings) String() string {
 	return text
 }
 
-// stays refuses other settings of key and scope while there are lock rows: the holders of before and after would not know of each other.
-func (c *Critical) stays(s Settings) *Failure {
-	if !c.Made || s.Row == c.Row && s.Local == c.Local {
-		return nil
-	}
-	return invalid("MUSIC_REFUSED: the table is critical with %s: key and scope stay until it is ordinary again (take @critical out of the comment, then drop its %s… table)",
-		c.Settings, CompanionPrefix)
+// CanChangeTo reports whether the table may get other settings. Key and scope stay while there are lock rows: the holders of before and after
+// would not know of each other.
+func (c *Critical) CanChangeTo(s Settings) bool {
+	return !c.Made || s.Row == c.Row && s.Local == c.Local
 }
