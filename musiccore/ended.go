@@ -74,7 +74,7 @@ func (k *key) parting() Verdict {
 // dormant answers the place of a reference that was given up, by silence or by its client, before its turn has come.
 func (k *key) dormant(r LockRef) *place {
 	p := k.find(r)
-	if p == nil || !p.gone || p.phase != waiting || p.own() || (k.heads(p) && k.changing()) {
+	if p == nil || !p.gone || p.phase != waiting || p.own() || (k.changing() && (k.heads(p) || p.ref < k.lwt.swap.Set.Row.Head)) {
 		return nil
 	}
 	return p

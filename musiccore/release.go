@@ -134,7 +134,27 @@ func (k *key) skip(now Now) {
 		}
 		return
 	}
+	r.Head = k.abandonedRun()
 	k.start(now, lwt{why: skipping, swap: Release(r, 2, r.DirtySince(k.closed), now.Clk)})
+}
+
+// abandonedRun returns the last of the abandoned references that follow one another from the head
+// on: one LWT does what the Releases of all would do with nothing between them. A client that goes
+// away may leave thousands. Blocks that are handed out in memory, and references of dead sessions,
+// have Releases of their own.
+func (k *key) abandonedRun() LockRef {
+	r := k.view.row
+	last := r.through(r.Head)
+	for _, p := range k.queued {
+		switch {
+		case p.ref <= last:
+		case p.ref != last+1 || !p.gone || p.guest || p.phase != waiting || p.own():
+			return last
+		default:
+			last = p.ref
+		}
+	}
+	return last
 }
 
 // expel releases an own head that memory does not know: nobody can say what

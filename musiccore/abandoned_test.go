@@ -1,0 +1,101 @@
+package musiccore
+
+import (
+	"testing"
+	"time"
+)
+
+// A client that goes away with thousands of references in the queue keeps its key from nobody: one LWT passes all that
+// follow one another, and those of others between them keep their turn.
+func TestAbandonedReferencesArePassedTogether(t *testing.T) {
+	const waiters = 3000
+	for _, stay := range []int{0, 1, 10} { // clients that stay, spread among those that go away
+		h := &lockQueue{t: t, now: Now{Boot: time.Minute, Wall: 1 << 50, Clk: 1 << 50}}
+		h.key.PK = "x"
+		o := Defaults()
+		s := NewSession(SessionID{1}, o)
+		n, _ := s.Beat(h.now)
+		s.Acked(h.now, h.now, n)
+		h.core = New(s, o)
+		h.carryOut(h.core.Lock(h.now, 1, h.key, Request{Wait: time.Hour}))
+		var asked Effects
+		for i := range OpID(waiters) {
+			asked.Do = append(asked.Do, h.core.Lock(h.now, 2+i, h.key, Request{Wait: time.Hour}).Do...)
+		}
+		h.carryOut(asked)
+		for i := range OpID(waiters) {
+			if stay == 0 || i%(waiters/OpID(stay)) != 7 {
+				h.carryOut(h.core.Gone(h.now, 2+i))
+			}
+		}
+		h.lwts = 0
+		for i := 0; i < len(h.held); i++ {
+			h.carryOut(h.core.Unlock(h.now, waiters+2, h.key, h.held[i]))
+		}
+		if len(h.held) != 1+stay || h.lwts > 3+3*stay {
+			t.Errorf("%d stay: %d were granted the lock, by %d LWTs; row %+v", stay, len(h.held), h.lwts, h.row)
+		}
+	}
+}
+
+// lockQueue is a Core whose store answers at once.
+type lockQueue struct {
+	t    *testing.T
+	core *Core
+	key  Key
+	now  Now
+	row  *Row
+	lwts int
+	held []LockRef // in the order of their grants
+}
+
+// carryOut runs the commands of some effects, and those that follow from them.
+func (h *lockQueue) carryOut(e Effects) {
+	h.granted(e)
+	for do := e.Do; len(do) > 0; {
+		next := do[0]
+		r := Result{Fate: Done, Row: h.row}
+		if a, ok := next.Do.(Apply); ok {
+			after, applied := a.Swap.Apply(h.row)
+			h.row, h.lwts = &after, h.lwts+1
+			if !applied {
+				r.Fate = Refused
+			}
+		}
+		more := h.core.Reply(h.now, next.ID, r)
+		h.granted(more)
+		do = append(do[1:], more.Do...)
+	}
+}
+
+func (h *lockQueue) granted(e Effects) {
+	for _, a := range e.Answers {
+		if a.Grant.State == Held {
+			h.held = append(h.held, a.Grant.Ref)
+		}
+	}
+	for _, a := range e.Alarms {
+		h.t.Errorf("alarm %s: %s", a.Rule, a.Text)
+	}
+}
+
+// A client that was silent for too long, and comes back while the LWT is under way that passes its
+// reference, hears what has become of it when that LWT is decided.
+func TestAnAbandonedReferenceThatIsBeingPassedIsNotRevived(t *testing.T) {
+	d, s := held(t)
+	first, second := d.lock(Request{Wait: time.Minute}), d.lock(Request{Wait: time.Minute})
+	s.run()
+	d.take(d.core.Gone(d.time(), first))
+	d.take(d.core.Gone(d.time(), second))
+	d.unlock(1)
+	id, release := only[Apply](d)
+	d.reply(id, s.do(release))
+	id, pass := only[Apply](d)
+	back := d.lock(Request{Ref: 3, Wait: time.Minute})
+	d.waits(back)
+	d.reply(id, s.do(pass))
+	s.run()
+	if g := d.state(back, LostState); g.Ref != 3 || s.row.Head != 4 {
+		t.Fatalf("grant %+v of %+v", g, s.row)
+	}
+}
