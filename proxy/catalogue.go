@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"music/frontend/catalog"
+	"music/proxy/synchronise"
 	"music/rewrite"
 )
 
@@ -182,8 +183,7 @@ func manyCells(cqlType, kind string) bool {
 	if kind != "regular" && kind != "static" {
 		return false
 	}
-	_, udt := udtName(cqlType)
-	return udt || strings.HasPrefix(cqlType, "list<") || strings.HasPrefix(cqlType, "set<") || strings.HasPrefix(cqlType, "map<")
+	return synchronise.MultiCell(cqlType)
 }
 
 // readHindrances looks for what keeps a table from being critical beside its own properties.

@@ -9,6 +9,7 @@ import (
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 
 	"music/musiccore"
+	"music/proxy/synchronise"
 	"music/rewrite"
 )
 
@@ -22,7 +23,7 @@ var (
 type executor struct {
 	session *gocql.Session
 	schema  *schema
-	known   descriptions // of the tables that have been synchronised
+	known   synchronise.Descriptions // of the tables that have been synchronised
 }
 
 // do carries out one command. It never repeats anything: an outcome that is not certain is Unknown, and the core decides.
@@ -43,8 +44,8 @@ func (x *executor) do(ctx context.Context, c musiccore.Command) musiccore.Result
 	case musiccore.Apply:
 		return x.apply(ctx, t, c.Key.PK, a.Swap)
 	case musiccore.Copy:
-		k := keyOfTable{Keyspace: t.keyspace, Table: t.name, PK: c.Key.PK, Row: t.settings.Row}
-		return synchronise(ctx, x.scope(t), k, a)
+		where, k := x.scope(t), synchronise.Target{Keyspace: t.keyspace, Table: t.name, PK: c.Key.PK, Row: t.settings.Row}
+		return synchronise.Run(ctx, synchronise.Cluster{Session: where.session, Quorum: where.quorum, Known: &x.known}, k, a)
 	}
 	panic(fmt.Sprintf("command %T has no executor", c.Do))
 }
@@ -162,7 +163,7 @@ func keyValues(t *dataTable, pk string) []any {
 	parts, _ := rewrite.SplitRoutingKey(pk, len(t.key))
 	values := make([]any, len(parts))
 	for i, part := range parts {
-		values[i] = rawBytes(part)
+		values[i] = synchronise.RawValue(part)
 	}
 	return values
 }

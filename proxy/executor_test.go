@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"net"
-	"os"
 	"strconv"
 	"sync"
 	"testing"
@@ -19,6 +18,7 @@ import (
 
 	"music/config"
 	"music/frontend/catalog"
+	"music/integration/cassandra/cassandratest"
 	"music/musiccore"
 	"music/rewrite"
 )
@@ -26,16 +26,16 @@ import (
 // openExecutor makes a critical table with a composite key and its companion, without a life: nobody else is there.
 func openExecutor(t *testing.T) (*executor, musiccore.Key) {
 	t.Helper()
-	s := openStore(t, 0)
-	s.do("CREATE TABLE KS.t (a text, b int, v text, PRIMARY KEY ((a, b)))")
-	table := &dataTable{keyspace: s.keyspace, name: "t", id: [16]byte{1}, key: []catalog.Column{{Name: "a", Type: "text"}, {Name: "b", Type: "int"}}}
+	s := cassandratest.NewKeyspace(t, cassandratest.Version(0))
+	s.Do("CREATE TABLE KS.t (a text, b int, v text, PRIMARY KEY ((a, b)))")
+	table := &dataTable{keyspace: s.Name, name: "t", id: [16]byte{1}, key: []catalog.Column{{Name: "a", Type: "text"}, {Name: "b", Type: "int"}}}
 	table.prepareTexts()
 	table.counted.Store(endless())
-	s.do(table.companionDDL())
-	sc := &schema{session: s.session}
+	s.Do(table.companionDDL())
+	sc := &schema{session: s.Session}
 	sc.byID.Store(&map[[16]byte]*dataTable{table.id: table})
 	key := musiccore.Key{Table: table.id, PK: string(rewrite.RoutingKey([][]byte{[]byte("x"), {0, 0, 0, 7}}))}
-	return &executor{session: s.session, schema: sc}, key
+	return &executor{session: s.Session, schema: sc}, key
 }
 
 func (x *executor) must(t *testing.T, k musiccore.Key, a musiccore.Action) musiccore.Result {
@@ -170,15 +170,15 @@ func TestHomeIsTheContactPointThatAnswers(t *testing.T) {
 
 // With key=row the lock row has the whole primary key for its own, and the synchronise touches one row.
 func TestExecutorOfRowKeys(t *testing.T) {
-	s := openStore(t, 0)
-	s.do("CREATE TABLE KS.t (a text, c text, d int, st int static, v text, PRIMARY KEY (a, c, d)) WITH CLUSTERING ORDER BY (c DESC, d ASC)")
-	sc := &schema{session: s.session, release: "5.0.8"}
-	table := &dataTable{keyspace: s.keyspace, name: "t", id: [16]byte{1}, settings: catalog.Settings{Row: true}}
+	s := cassandratest.NewKeyspace(t, cassandratest.Version(0))
+	s.Do("CREATE TABLE KS.t (a text, c text, d int, st int static, v text, PRIMARY KEY (a, c, d)) WITH CLUSTERING ORDER BY (c DESC, d ASC)")
+	sc := &schema{session: s.Session, release: "5.0.8"}
+	table := &dataTable{keyspace: s.Name, name: "t", id: [16]byte{1}, settings: catalog.Settings{Row: true}}
 	require.NoError(t, sc.readColumns(t.Context(), table))
 	table.counted.Store(endless())
-	s.do(table.companionDDL())
+	s.Do(table.companionDDL())
 	sc.byID.Store(&map[[16]byte]*dataTable{table.id: table})
-	x := &executor{session: s.session, schema: sc}
+	x := &executor{session: s.Session, schema: sc}
 	key := func(c string, d byte) musiccore.Key {
 		return musiccore.Key{Table: table.id, PK: string(rewrite.RoutingKey([][]byte{[]byte("x"), []byte(c), {0, 0, 0, d}}))}
 	}
@@ -190,20 +190,20 @@ func TestExecutorOfRowKeys(t *testing.T) {
 	}
 	assert.Nil(t, x.must(t, key("row", 8), musiccore.ReadRow{Quorum: true}).Row)
 
-	s.do("INSERT INTO KS.t (a, c, d, st, v) VALUES ('x', 'row', 7, 1, 'kept') USING TIMESTAMP 5")
-	s.do("INSERT INTO KS.t (a, c, d, v) VALUES ('x', 'row', 8, 'another') USING TIMESTAMP 5")
+	s.Do("INSERT INTO KS.t (a, c, d, st, v) VALUES ('x', 'row', 7, 1, 'kept') USING TIMESTAMP 5")
+	s.Do("INSERT INTO KS.t (a, c, d, v) VALUES ('x', 'row', 8, 'another') USING TIMESTAMP 5")
 	for _, k := range []musiccore.Key{k, empty} {
 		assert.Equal(t, musiccore.Done, x.must(t, k, musiccore.Copy{Fence: 10}).Fate)
 	}
 	for _, d := range []string{"7", "8"} {
-		s.do("UPDATE KS.t USING TIMESTAMP 9 SET v = 'late' WHERE a = 'x' AND c = 'row' AND d = " + d)
+		s.Do("UPDATE KS.t USING TIMESTAMP 9 SET v = 'late' WHERE a = 'x' AND c = 'row' AND d = " + d)
 	}
-	s.do("UPDATE KS.t USING TIMESTAMP 9 SET v = 'late' WHERE a = 'x' AND c = '' AND d = 7")
-	s.do("UPDATE KS.t USING TIMESTAMP 9 SET st = 2 WHERE a = 'x'")
+	s.Do("UPDATE KS.t USING TIMESTAMP 9 SET v = 'late' WHERE a = 'x' AND c = '' AND d = 7")
+	s.Do("UPDATE KS.t USING TIMESTAMP 9 SET st = 2 WHERE a = 'x'")
 	assert.Equal(t, []string{
 		`{"a": "x", "c": "row", "d": 7, "st": 2, "v": "kept"}`, `{"a": "x", "c": "row", "d": 8, "st": 2, "v": "late"}`,
-	}, s.json("t", "a = 'x'"))
-	s.do("UPDATE KS.t USING TIMESTAMP 20 SET v = 'above' WHERE a = 'x' AND c = 'row' AND d = 8")
+	}, s.JSON("t", "a = 'x'"))
+	s.Do("UPDATE KS.t USING TIMESTAMP 20 SET v = 'above' WHERE a = 'x' AND c = 'row' AND d = 8")
 	assert.Equal(t, musiccore.Done, x.must(t, k, musiccore.Copy{Fence: 12}).Fate, "another row's stamps are nothing to this one")
 	assert.Equal(t, musiccore.Result{Fate: musiccore.Above, Stamp: 20}, x.must(t, key("row", 8), musiccore.Copy{Fence: 15}))
 }
@@ -276,9 +276,9 @@ func TestScopeOfLocksAndSynchronise(t *testing.T) {
 		x, k := openExecutor(t)
 		table := x.schema.table(k.Table)
 		seen := &spy{}
-		spied := open(t, func(c *gocql.ClusterConfig) { c.ProtoVersion, c.Dialer = 4, seen })
-		table.settings.Local, table.local = local, spied.session
-		x.session = spied.session
+		spied := cassandratest.NewKeyspace(t, func(c *gocql.ClusterConfig) { c.ProtoVersion, c.Dialer = 4, seen })
+		table.settings.Local, table.local = local, spied.Session
+		x.session = spied.Session
 		x.must(t, k, musiccore.Apply{Swap: musiccore.Enqueue(nil, musiccore.Block{N: 1, Session: musiccore.SessionID{1}, Req: 1}, 0, 1000)})
 		x.must(t, k, musiccore.ReadRow{Quorum: true})
 		x.must(t, k, musiccore.Copy{Fence: 10})
@@ -301,14 +301,14 @@ func TestScopeWithoutADataCentre(t *testing.T) {
 
 // A session of one data centre knows no other.
 func TestSessionsOfADataCentre(t *testing.T) {
-	s := openStore(t, 0)
-	host, port, err := net.SplitHostPort(os.Getenv("MUSIC_TEST_CASSANDRA"))
+	s := cassandratest.NewKeyspace(t, cassandratest.Version(0))
+	host, port, err := net.SplitHostPort(cassandratest.Address(t))
 	require.NoError(t, err)
 	n, err := strconv.Atoi(port)
 	require.NoError(t, err)
 	l := newLocality(config.Cassandra{ContactPoints: []string{host}, Port: n, ConnectTimeout: 10 * time.Second}, &nodeDialer{timeout: 10 * time.Second})
 	defer l.close()
-	centre := l.centre(t.Context(), nodesOf(s.session))
+	centre := l.centre(t.Context(), nodesOf(s.Session))
 	require.NotEmpty(t, centre)
 	session, err := l.session(centre)
 	require.NoError(t, err)
@@ -319,7 +319,7 @@ func TestSessionsOfADataCentre(t *testing.T) {
 	_, err = l.session("elsewhere")
 	assert.ErrorContains(t, err, "data centre elsewhere alone")
 
-	sc := &schema{session: s.session, locality: l}
+	sc := &schema{session: s.Session, locality: l}
 	for dc, refused := range map[string]string{"": "", centre: "", "elsewhere": "its locks are decided in data centre elsewhere: this proxy stands in " + centre} {
 		table := &dataTable{settings: catalog.Settings{Local: true}, dc: dc}
 		sc.localise(t.Context(), table)

@@ -13,22 +13,24 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"music/integration/cassandra/cassandratest"
+	"music/proxy/synchronise"
 	"music/rewrite"
 )
 
 // Of a type whose values Cassandra respells before it looks for a partition no column can be locked.
 func TestTypesOfKeys(t *testing.T) {
-	s := openStore(t, 5)
-	s.do("CREATE TYPE KS.ty (x int, y text)")
+	s := cassandratest.NewKeyspace(t, cassandratest.Version(5))
+	s.Do("CREATE TYPE KS.ty (x int, y text)")
 	refused := []string{
 		"frozen<set<int>>", "frozen<map<text, int>>", "frozen<list<int>>", "frozen<tuple<int, text>>", "frozen<ty>", "vector<float, 2>",
 		"frozen<list<frozen<set<int>>>>", "frozen<map<int, frozen<map<int, int>>>>", "vector<frozen<set<int>>, 2>", "'org.apache.cassandra.db.marshal.LexicalUUIDType'",
 	}
 	for i, typeName := range append(refused, wholeTypes...) {
 		for _, key := range []string{"PRIMARY KEY (a)", "PRIMARY KEY ((b, a))", "PRIMARY KEY (b, a)"} {
-			table := &dataTable{keyspace: s.keyspace, name: fmt.Sprintf("t%d_%d", i, len(key))}
-			s.do(fmt.Sprintf("CREATE TABLE KS.%s (a %s, b int, %s)", table.name, typeName, key))
-			require.NoError(t, (&schema{session: s.session, release: "5.0.8"}).readColumns(t.Context(), table))
+			table := &dataTable{keyspace: s.Name, name: fmt.Sprintf("t%d_%d", i, len(key))}
+			s.Do(fmt.Sprintf("CREATE TABLE KS.%s (a %s, b int, %s)", table.name, typeName, key))
+			require.NoError(t, (&schema{session: s.Session, release: "5.0.8"}).readColumns(t.Context(), table))
 			if i >= len(refused) || key == "PRIMARY KEY (b, a)" {
 				assert.Empty(t, table.refused, "%s %s", typeName, key)
 			} else {
@@ -95,10 +97,10 @@ func spellings(typeName string) (all [][]byte) {
 // Two spellings are one key for the proxy if and only if they are one for Cassandra: as a partition key by their bytes, as a clustering
 // column by what they mean. Cassandra is the judge, on a table and on what stands for its lock rows.
 func TestSpellingsAreOneKeyWhereTheyAreForCassandra(t *testing.T) {
-	s := openStore(t, 5)
+	s := cassandratest.NewKeyspace(t, cassandratest.Version(5))
 	for _, typeName := range wholeTypes {
-		s.do("CREATE TABLE KS.p_" + typeName + " (a " + typeName + " PRIMARY KEY, v int)")
-		s.do("CREATE TABLE KS.c_" + typeName + " (k int, a " + typeName + ", v int, PRIMARY KEY (k, a)) WITH CLUSTERING ORDER BY (a DESC)")
+		s.Do("CREATE TABLE KS.p_" + typeName + " (a " + typeName + " PRIMARY KEY, v int)")
+		s.Do("CREATE TABLE KS.c_" + typeName + " (k int, a " + typeName + ", v int, PRIMARY KEY (k, a)) WITH CLUSTERING ORDER BY (a DESC)")
 		partitions, rows := map[string]bool{}, map[string]bool{}
 		for _, value := range spellings(typeName) {
 			partitions[string(value)] = true
@@ -106,25 +108,25 @@ func TestSpellingsAreOneKeyWhereTheyAreForCassandra(t *testing.T) {
 			require.True(t, ok, typeName)
 			rows[string(canonical)] = true
 			for _, cql := range []string{"INSERT INTO KS.p_%s (a, v) VALUES (?, 1)", "INSERT INTO KS.c_%s (k, a, v) VALUES (1, ?, 1)"} {
-				cql = strings.ReplaceAll(fmt.Sprintf(cql, typeName), "KS", s.keyspace)
-				require.NoError(t, s.session.Query(cql, rawBytes(value)).Exec(), "%s %x", typeName, value)
+				cql = strings.ReplaceAll(fmt.Sprintf(cql, typeName), "KS", s.Name)
+				require.NoError(t, s.Session.Query(cql, synchronise.RawValue(value)).Exec(), "%s %x", typeName, value)
 			}
 		}
-		assert.Equal(t, len(partitions), s.rows("p_"+typeName), "partitions of %s", typeName)
-		assert.Equal(t, len(rows), s.rows("c_"+typeName), "rows of %s", typeName)
+		assert.Equal(t, len(partitions), rowsOf(t, s, "p_"+typeName), "partitions of %s", typeName)
+		assert.Equal(t, len(rows), rowsOf(t, s, "c_"+typeName), "rows of %s", typeName)
 	}
 }
 
-// rows is how many rows a table has.
-func (s *store) rows(table string) (n int) {
-	s.t.Helper()
-	require.NoError(s.t, s.session.Query("SELECT count(*) FROM "+s.keyspace+"."+table).Scan(&n))
+// rowsOf returns how many rows a table has.
+func rowsOf(t *testing.T, s *cassandratest.Keyspace, table string) (n int) {
+	t.Helper()
+	require.NoError(t, s.Session.Query("SELECT count(*) FROM "+s.Name+"."+table).Scan(&n))
 	return n
 }
 
 // What is read of a literal is what Cassandra reads, and it is read in whatever way drivers and people write it.
 func TestLiteralsAreWhatCassandraReads(t *testing.T) {
-	s := openStore(t, 5)
+	s := cassandratest.NewKeyspace(t, cassandratest.Version(5))
 	r := rand.New(rand.NewPCG(1, 2))
 	read := map[string]int{}
 	for typeName, literals := range someLiterals(r) {
@@ -136,8 +138,8 @@ func TestLiteralsAreWhatCassandraReads(t *testing.T) {
 				continue
 			}
 			read[typeName]++
-			var want rawBytes
-			assert.NoError(t, s.session.Query("SELECT ("+typeName+") "+literal+" FROM system.local").Scan(&want), "%s %s", typeName, literal)
+			var want synchronise.RawValue
+			assert.NoError(t, s.Session.Query("SELECT ("+typeName+") "+literal+" FROM system.local").Scan(&want), "%s %s", typeName, literal)
 			assert.Equal(t, []byte(want), got, "%s %s", typeName, literal)
 		}
 	}

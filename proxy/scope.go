@@ -16,16 +16,15 @@ import (
 type scope struct {
 	session        *gocql.Session
 	quorum, serial gocql.Consistency
-	known          *descriptions
 }
 
 // scope is that of the table's lock rows, its synchronise and its operations. Within one data centre only nodes of that one are
 // asked: LOCAL_QUORUM is where the coordinator stands.
 func (x *executor) scope(t *dataTable) scope {
 	if t.settings.Local {
-		return scope{t.local, gocql.LocalQuorum, gocql.LocalSerial, &x.known}
+		return scope{t.local, gocql.LocalQuorum, gocql.LocalSerial}
 	}
-	return scope{x.session, gocql.Quorum, gocql.Serial, &x.known}
+	return scope{x.session, gocql.Quorum, gocql.Serial}
 }
 
 // locality knows in which data centre this proxy stands, and opens sessions that stay there.

@@ -9,6 +9,7 @@ import (
 
 	"music/config"
 	"music/frontend/catalog"
+	"music/integration/cassandra/cassandratest"
 )
 
 // What the lock rows rest on stays, whatever a comment says that came past the proxies.
@@ -87,15 +88,15 @@ func TestColumnsOfManyCells(t *testing.T) {
 }
 
 func TestTablesOfManyCellsAreRefusedOn41(t *testing.T) {
-	s := openStore(t, 5)
-	s.do("CREATE TYPE KS.ty (x int)")
-	s.do("CREATE TABLE KS.lists (k int PRIMARY KEY, l list<int>)")
-	s.do("CREATE TABLE KS.types (k int, c int, u ty static, PRIMARY KEY (k, c))")
-	s.do("CREATE TABLE KS.frozen (k int PRIMARY KEY, l frozen<list<int>>, u frozen<ty>)")
+	s := cassandratest.NewKeyspace(t, cassandratest.Version(5))
+	s.Do("CREATE TYPE KS.ty (x int)")
+	s.Do("CREATE TABLE KS.lists (k int PRIMARY KEY, l list<int>)")
+	s.Do("CREATE TABLE KS.types (k int, c int, u ty static, PRIMARY KEY (k, c))")
+	s.Do("CREATE TABLE KS.frozen (k int PRIMARY KEY, l frozen<list<int>>, u frozen<ty>)")
 	for name, column := range map[string]string{"lists": "l", "types": "u", "frozen": ""} {
 		for _, release := range []string{"4.1.7", "5.0.8"} {
-			table := &dataTable{keyspace: s.keyspace, name: name}
-			require.NoError(t, (&schema{session: s.session, release: release}).readColumns(t.Context(), table))
+			table := &dataTable{keyspace: s.Name, name: name}
+			require.NoError(t, (&schema{session: s.Session, release: release}).readColumns(t.Context(), table))
 			if column == "" || release == "5.0.8" {
 				assert.Empty(t, table.refused, name)
 			} else {
@@ -107,16 +108,16 @@ func TestTablesOfManyCellsAreRefusedOn41(t *testing.T) {
 
 // One row must be one lock: types of which a value has several spellings are no key of a row.
 func TestKeysOfRows(t *testing.T) {
-	s := openStore(t, 5)
-	s.do("CREATE TABLE KS.good (a int, b text, c double, d timeuuid, st int static, v list<int>, PRIMARY KEY ((b, a), d, c))")
-	s.do("CREATE TABLE KS.decimals (a int, b decimal, PRIMARY KEY (a, b))")
-	s.do("CREATE TABLE KS.tuples (a int, b frozen<tuple<int, int>>, PRIMARY KEY (a, b))")
-	s.do("CREATE TABLE KS.lists (a int, b frozen<list<int>>, PRIMARY KEY (a, b))")
+	s := cassandratest.NewKeyspace(t, cassandratest.Version(5))
+	s.Do("CREATE TABLE KS.good (a int, b text, c double, d timeuuid, st int static, v list<int>, PRIMARY KEY ((b, a), d, c))")
+	s.Do("CREATE TABLE KS.decimals (a int, b decimal, PRIMARY KEY (a, b))")
+	s.Do("CREATE TABLE KS.tuples (a int, b frozen<tuple<int, int>>, PRIMARY KEY (a, b))")
+	s.Do("CREATE TABLE KS.lists (a int, b frozen<list<int>>, PRIMARY KEY (a, b))")
 	for name, refused := range map[string]string{
 		"good": "", "decimals": "type decimal", "tuples": "type frozen<tuple<int, int>>", "lists": "type frozen<list<int>>",
 	} {
-		table := &dataTable{keyspace: s.keyspace, name: name, settings: catalog.Settings{Row: true}}
-		require.NoError(t, (&schema{session: s.session, release: "5.0.8"}).readColumns(t.Context(), table))
+		table := &dataTable{keyspace: s.Name, name: name, settings: catalog.Settings{Row: true}}
+		require.NoError(t, (&schema{session: s.Session, release: "5.0.8"}).readColumns(t.Context(), table))
 		if refused != "" {
 			assert.Contains(t, table.refused, "key=row, and its clustering column b is of "+refused)
 			continue
@@ -125,24 +126,24 @@ func TestKeysOfRows(t *testing.T) {
 		assert.Equal(t, []catalog.Column{{Name: "b", Type: "text"}, {Name: "a", Type: "int"}, {Name: "d", Type: "timeuuid", Clustering: true}, {Name: "c", Type: "double", Clustering: true}}, table.key)
 		assert.Equal(t, []string{"st"}, table.static)
 		table.settings.Row, table.key = false, nil
-		require.NoError(t, (&schema{session: s.session, release: "5.0.8"}).readColumns(t.Context(), table))
+		require.NoError(t, (&schema{session: s.Session, release: "5.0.8"}).readColumns(t.Context(), table))
 		assert.Len(t, table.key, 2)
 	}
 }
 
 // A column that was dropped and added again looks as before, but what was written before is hidden.
 func TestColumnsThatWereAway(t *testing.T) {
-	s := openStore(t, 5)
-	s.do("CREATE TABLE KS.away (k int PRIMARY KEY, v int)")
+	s := cassandratest.NewKeyspace(t, cassandratest.Version(5))
+	s.Do("CREATE TABLE KS.away (k int PRIMARY KEY, v int)")
 	look := func() string {
-		table := &dataTable{keyspace: s.keyspace, name: "away"}
-		require.NoError(t, (&schema{session: s.session, release: "5.0.8"}).readColumns(t.Context(), table))
+		table := &dataTable{keyspace: s.Name, name: "away"}
+		require.NoError(t, (&schema{session: s.Session, release: "5.0.8"}).readColumns(t.Context(), table))
 		return table.columns
 	}
 	before := look()
 	assert.Equal(t, before, look())
-	s.do("ALTER TABLE KS.away DROP v")
-	s.do("ALTER TABLE KS.away ADD v int")
+	s.Do("ALTER TABLE KS.away DROP v")
+	s.Do("ALTER TABLE KS.away ADD v int")
 	assert.NotEqual(t, before, look())
 }
 

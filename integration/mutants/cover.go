@@ -41,7 +41,7 @@ func (b *bench) reaching(m mutant) (all []test) {
 
 // measure finds out of each test how long it takes and what it reaches. A test that fails as things are judges nothing.
 func (b *bench) measure(ctx context.Context, workers int) error {
-	binary := filepath.Join(b.dir, b.folder+".cover.test")
+	binary := filepath.Join(b.dir, b.name()+".cover.test")
 	if err := b.compile(ctx, binary, "-cover", "-coverpkg=./"+b.folder); err != nil {
 		return err
 	}

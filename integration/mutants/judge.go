@@ -79,7 +79,7 @@ func (b *bench) judge(ctx context.Context, m mutant, worker int) tried {
 
 // binary is where a worker's test binary lies.
 func (b *bench) binary(worker int) string {
-	return filepath.Join(b.dir, fmt.Sprintf("%s%d.test", b.folder, worker))
+	return filepath.Join(b.dir, fmt.Sprintf("%s%d.test", b.name(), worker))
 }
 
 // build makes the package's test binary with the mutant in it.

@@ -30,6 +30,9 @@ type target struct {
 	node   bool     // some of its tests need a Cassandra: they judge what no other test finds
 }
 
+// name is the folder as one word, for the files that are made of it.
+func (t target) name() string { return strings.ReplaceAll(t.folder, "/", "-") }
+
 // targets are the packages that locks rest on.
 func targets() []target {
 	return []target{
@@ -38,9 +41,10 @@ func targets() []target {
 			skip: "^(TestClientThatNeverReads|TestAnswersDoNotPileUp|TestNoWriteSlipsPastOutstanding)$", // they need seconds each, and others see the same lines
 		},
 		{
-			folder: "proxy", files: []string{"synch*.go", "session*.go", "executor.go", "locks.go", "far.go", "barrier.go", "stored.go", "schema.go", "peerserver.go", "peerwire.go", "hints.go", "scope.go", "clock.go", "companion.go"},
-			share: 25, node: true,
+			folder: "proxy", files: []string{"session*.go", "executor.go", "locks.go", "far.go", "barrier.go", "stored.go", "schema.go", "peerserver.go", "peerwire.go", "hints.go", "scope.go", "clock.go", "companion.go"},
+			share: 15, node: true,
 		},
+		{folder: "proxy/synchronise", files: []string{"*.go"}, share: 10, node: true},
 		{
 			// The variants are other changes of the same lines, and notice every one of them.
 			folder: "musiccore", files: []string{"*.go", "!doc.go"}, share: 25, skip: "^TestVariants", args: []string{"-sim.brief", "-sim.seeds=300", "-sim.workers=1"},

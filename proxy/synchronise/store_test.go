@@ -1,7 +1,6 @@
-package proxy
+package synchronise
 
 import (
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -9,94 +8,58 @@ import (
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 	"github.com/stretchr/testify/require"
 
+	"music/integration/cassandra/cassandratest"
 	"music/musiccore"
 )
 
-// store is a keyspace of its own on a real Cassandra, for one test.
+// store is a keyspace of one test, and what is known of its tables.
 type store struct {
-	t        testing.TB
-	session  *gocql.Session
-	keyspace string
-	known    descriptions
+	*cassandratest.Keyspace
+	t     testing.TB
+	known Descriptions
 }
 
-// openStore opens one that speaks a version of the protocol.
-func openStore(t testing.TB, version int) *store {
+// newStore makes one whose session speaks a version of the protocol.
+func newStore(t testing.TB, version int) *store {
 	t.Helper()
-	return open(t, func(c *gocql.ClusterConfig) { c.ProtoVersion = version })
+	return &store{t: t, Keyspace: cassandratest.NewKeyspace(t, cassandratest.Version(version))}
 }
 
-// openObserved opens one whose batches somebody is told of.
-func openObserved(t testing.TB, o gocql.BatchObserver) *store {
+// newObservedStore makes one whose session tells an observer of its batches.
+func newObservedStore(t testing.TB, o gocql.BatchObserver) *store {
 	t.Helper()
-	return open(t, func(c *gocql.ClusterConfig) { c.ProtoVersion, c.BatchObserver = 5, o })
+	configure := func(c *gocql.ClusterConfig) { c.ProtoVersion, c.BatchObserver = 5, o }
+	return &store{t: t, Keyspace: cassandratest.NewKeyspace(t, configure)}
 }
 
-func open(t testing.TB, configure func(*gocql.ClusterConfig)) *store {
-	t.Helper()
-	address := os.Getenv("MUSIC_TEST_CASSANDRA")
-	if testing.Short() || address == "" {
-		t.Skip("needs a Cassandra: MUSIC_TEST_CASSANDRA=host:port")
-	}
-	cluster := gocql.NewCluster(address)
-	configure(cluster)
-	cluster.Timeout = 20 * time.Second
-	cluster.RetryPolicy = nil
-	session, err := cluster.CreateSession()
-	require.NoError(t, err)
-	s := &store{t: t, session: session, keyspace: "synch_" + strings.ReplaceAll(gocql.MustRandomUUID().String(), "-", "")}
-	s.do("CREATE KEYSPACE " + s.keyspace + " WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}")
-	t.Cleanup(func() {
-		s.do("DROP KEYSPACE " + s.keyspace)
-		session.Close()
-	})
-	return s
-}
-
-// scope is all of the cluster.
-func (s *store) scope() scope { return scope{s.session, gocql.Quorum, gocql.Serial, &s.known} }
-
-// do runs a statement; KS stands for the keyspace.
-func (s *store) do(text string) {
-	s.t.Helper()
-	require.NoError(s.t, s.session.Query(strings.ReplaceAll(text, "KS", s.keyspace)).Exec(), text)
-}
-
-// json is the partition as a client sees it, TTLs aside.
-func (s *store) json(table, where string) []string {
-	s.t.Helper()
-	iter := s.session.Query("SELECT JSON * FROM " + s.keyspace + "." + table + " WHERE " + where).Iter()
-	var rows []string
-	for row := ""; iter.Scan(&row); {
-		rows = append(rows, row)
-	}
-	require.NoError(s.t, iter.Close())
-	return rows
+// cluster returns where the tables of the keyspace are synchronised.
+func (s *store) cluster() Cluster {
+	return Cluster{Session: s.Session, Quorum: gocql.Quorum, Known: &s.known}
 }
 
 // partition is where an attempt at a given second reads and writes.
-func (s *store) partition(k keyOfTable, now int) partition {
+func (s *store) partition(k Target, now int) partition {
 	s.t.Helper()
-	described, err := schemaView{}.describe(s.t.Context(), s.session, k)
+	described, err := schemaView{}.describe(s.t.Context(), s.Session, k)
 	require.NoError(s.t, err)
-	table, err := newSynchTable(described)
+	table, err := newTableLayout(described)
 	require.NoError(s.t, err)
 	pk, err := table.key(k.PK)
 	require.NoError(s.t, err)
-	p := partition{scope: s.scope(), table: table, pk: pk, now: now, sizes: usualSizes()}
-	p.sizes.largest, err = schemaView{}.largestBatch(s.t.Context(), s.session)
+	p := partition{Cluster: s.cluster(), table: table, pk: pk, now: now, sizes: usualSizes()}
+	p.sizes.largest, err = schemaView{}.largestBatch(s.t.Context(), s.Session)
 	require.NoError(s.t, err)
 	return p
 }
 
 // look is the partition as synchronise sees it at a given second, and the stamps in it.
-func (s *store) look(k keyOfTable, now int) ([]synchRow, []musiccore.Stamp) {
+func (s *store) look(k Target, now int) ([]dataRow, []musiccore.Stamp) {
 	s.t.Helper()
 	rows, err := s.partition(k, now).all(s.t.Context(), clause{})
 	require.NoError(s.t, err)
 	var stamps []musiccore.Stamp
 	for _, r := range rows {
-		for _, cells := range [][]synchCell{r.static, r.regular} {
+		for _, cells := range [][]dataCell{r.static, r.regular} {
 			for i := range cells {
 				if !cells[i].term.null() {
 					stamps = append(stamps, cells[i].stamp)
@@ -108,13 +71,13 @@ func (s *store) look(k keyOfTable, now int) ([]synchRow, []musiccore.Stamp) {
 	return rows, stamps
 }
 
-func (s *store) key(table string, pk rawBytes) keyOfTable {
-	return keyOfTable{Keyspace: s.keyspace, Table: table, PK: string(pk)}
+func (s *store) key(table string, pk RawValue) Target {
+	return Target{Keyspace: s.Name, Table: table, PK: string(pk)}
 }
 
-func (s *store) synchronise(k keyOfTable, fence musiccore.Stamp) {
+func (s *store) synchronise(k Target, fence musiccore.Stamp) {
 	s.t.Helper()
-	r := synchronise(s.t.Context(), s.scope(), k, musiccore.Copy{Fence: fence})
+	r := Run(s.t.Context(), s.cluster(), k, musiccore.Copy{Fence: fence})
 	require.NoError(s.t, r.Cause)
 	require.Equal(s.t, musiccore.Done, r.Fate)
 }
@@ -122,8 +85,8 @@ func (s *store) synchronise(k keyOfTable, fence musiccore.Stamp) {
 // everything makes a table with every kind of column, and a partition k = 1 with every kind of content. Stamps are below
 // 1000. Returned is a second that lies before all expiries.
 func (s *store) everything() int {
-	s.do(`CREATE TYPE KS."Ty pe" ("X x" int, y text, z frozen<list<int>>)`)
-	s.do(`CREATE TABLE KS.everything (k int, c1 frozen<tuple<int, text>>, c2 text,
+	s.Do(`CREATE TYPE KS."Ty pe" ("X x" int, y text, z frozen<list<int>>)`)
+	s.Do(`CREATE TABLE KS.everything (k int, c1 frozen<tuple<int, text>>, c2 text,
 		st text static, sl list<int> static, sm map<text, int> static, su "Ty pe" static,
 		tasc ascii, tbig bigint, tblob blob, tbool boolean, tdate date, tdec decimal, tdou double, tdur duration, tflo float,
 		tinet inet, tint int, tsmall smallint, ttext text, ttime time, tstamp timestamp, ttu timeuuid, ttiny tinyint, tuuid uuid,
@@ -157,8 +120,8 @@ func (s *store) everything() int {
 		`INSERT INTO KS.everything (k, c1, c2, tint) VALUES (1, (4, ''), 'only nulls', 1) USING TTL 0`,
 		`DELETE tint FROM KS.everything WHERE k = 1 AND c1 = (4, '') AND c2 = 'only nulls'`,
 	} {
-		text := strings.ReplaceAll(text, "KS", s.keyspace)
-		require.NoError(s.t, s.session.Query(text).WithTimestamp(int64(100+10*i)).Exec(), text)
+		text := strings.ReplaceAll(text, "KS", s.Name)
+		require.NoError(s.t, s.Session.Query(text).WithTimestamp(int64(100+10*i)).Exec(), text)
 	}
 	return now
 }

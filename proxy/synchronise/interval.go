@@ -1,4 +1,4 @@
-package proxy
+package synchronise
 
 import (
 	"slices"
@@ -9,18 +9,18 @@ import (
 
 // interval is the rows of a partition behind lo up to hi, in the table's clustering order. No lo is from the beginning, no hi
 // to the end.
-type interval struct{ lo, hi []synchTerm }
+type interval struct{ lo, hi []cqlTerm }
 
 // clause restricts a statement to some rows of a partition; the zero value does not.
 type clause struct {
 	text   string // with AND in front
-	values []rawBytes
+	values []RawValue
 }
 
 // clauses are restrictions whose rows together are those of the interval, and which no row meets twice. Cassandra compares
 // `(a, b) > (1, 2)` by values, not by the clustering order: it is one range of that order only where all columns run the same
 // way. Else an interval is a union of ranges below a common prefix, 2n-1 at most (docs/protocol.md 3.9, Synch).
-func (t synchTable) clauses(v interval) []clause {
+func (t tableLayout) clauses(v interval) []clause {
 	switch {
 	case v.lo == nil && v.hi == nil:
 		return []clause{{}}
@@ -31,13 +31,13 @@ func (t synchTable) clauses(v interval) []clause {
 }
 
 // oneWay reports that all clustering columns ascend, or all descend.
-func (t synchTable) oneWay() bool {
-	other := func(c synchColumn) bool { return c.descending != t.clustering[0].descending }
+func (t tableLayout) oneWay() bool {
+	other := func(c columnLayout) bool { return c.descending != t.clustering[0].descending }
 	return !slices.ContainsFunc(t.clustering, other)
 }
 
 // slice is the interval as one comparison of all clustering columns.
-func (t synchTable) slice(v interval) clause {
+func (t tableLayout) slice(v interval) clause {
 	names := make([]string, len(t.clustering))
 	for i, c := range t.clustering {
 		names[i] = c.name
@@ -45,8 +45,8 @@ func (t synchTable) slice(v interval) clause {
 	var all clause
 	for _, end := range []struct {
 		comparison string
-		at         []synchTerm
-	}{{t.clustering[0].behind(), v.lo}, {t.clustering[0].upTo(), v.hi}} {
+		at         []cqlTerm
+	}{{t.clustering[0].after(), v.lo}, {t.clustering[0].upTo(), v.hi}} {
 		if end.at == nil {
 			continue
 		}
@@ -71,7 +71,7 @@ func inBrackets(texts []string) string {
 // ranges is the interval by prefix. Where it is not known whether the ends share a prefix, it begins at the beginning: what lies
 // before lo has been written back above the fence, so that it stays; only on a replica that has missed that would its rows be
 // gone until it is told.
-func (t synchTable) ranges(v interval) []clause {
+func (t tableLayout) ranges(v interval) []clause {
 	fork, known := t.fork(v)
 	if !known {
 		return t.ranges(interval{hi: v.hi})
@@ -79,12 +79,12 @@ func (t synchTable) ranges(v interval) []clause {
 	n := len(t.clustering)
 	var all []clause
 	for i := n - 1; v.lo != nil && i > fork; i-- {
-		all = append(all, t.prefix(v.lo, i).and(t.clustering[i], t.clustering[i].behind(), v.lo[i]))
+		all = append(all, t.prefix(v.lo, i).and(t.clustering[i], t.clustering[i].after(), v.lo[i]))
 	}
 	for i := max(0, fork); v.hi != nil && i < n; i++ {
 		c := t.prefix(v.hi, i)
 		if i == fork {
-			c = c.and(t.clustering[i], t.clustering[i].behind(), v.lo[i])
+			c = c.and(t.clustering[i], t.clustering[i].after(), v.lo[i])
 		}
 		comparison := t.clustering[i].upTo()
 		if i < n-1 {
@@ -97,7 +97,7 @@ func (t synchTable) ranges(v interval) []clause {
 
 // fork is the first column in which the ends differ, -1 where one of them is open. It is not known where two spellings may be
 // one value to Cassandra, unless that column is the last, whose comparison holds either way.
-func (t synchTable) fork(v interval) (column int, known bool) {
+func (t tableLayout) fork(v interval) (column int, known bool) {
 	if v.lo == nil || v.hi == nil {
 		return -1, true
 	}
@@ -111,7 +111,7 @@ func (t synchTable) fork(v interval) (column int, known bool) {
 }
 
 // prefix is `a = ? AND b = ?` for the first columns.
-func (t synchTable) prefix(at []synchTerm, columns int) clause {
+func (t tableLayout) prefix(at []cqlTerm, columns int) clause {
 	var c clause
 	for i := range columns {
 		c = c.and(t.clustering[i], " = ", at[i])
@@ -120,12 +120,12 @@ func (t synchTable) prefix(at []synchTerm, columns int) clause {
 }
 
 // and adds a comparison, in memory of its own.
-func (c clause) and(column synchColumn, comparison string, term synchTerm) clause {
+func (c clause) and(column columnLayout, comparison string, term cqlTerm) clause {
 	return clause{c.text + " AND " + column.name + comparison + term.text, slices.Concat(c.values, term.values)}
 }
 
-// behind compares with what comes later in the clustering order.
-func (c synchColumn) behind() string {
+// after compares with what comes later in the clustering order.
+func (c columnLayout) after() string {
 	if c.descending {
 		return " < "
 	}
@@ -133,7 +133,7 @@ func (c synchColumn) behind() string {
 }
 
 // upTo compares with what comes earlier, and equals.
-func (c synchColumn) upTo() string {
+func (c columnLayout) upTo() string {
 	if c.descending {
 		return " >= "
 	}
@@ -141,8 +141,8 @@ func (c synchColumn) upTo() string {
 }
 
 // same tells whether two values of a clustering column are one to Cassandra, as far as that is known here.
-func (c synchColumn) same(a, b synchTerm) (same, known bool) {
-	if a.text == b.text && slices.EqualFunc(a.values, b.values, func(a, b rawBytes) bool { return string(a) == string(b) }) {
+func (c columnLayout) same(a, b cqlTerm) (same, known bool) {
+	if a.text == b.text && slices.EqualFunc(a.values, b.values, func(a, b RawValue) bool { return string(a) == string(b) }) {
 		return true, true
 	}
 	if len(a.values) != 1 || len(b.values) != 1 {

@@ -1,4 +1,4 @@
-package proxy
+package synchronise
 
 import (
 	"context"
@@ -25,10 +25,10 @@ func (s sizes) rows(rows, bytes int) int {
 	return max(1, min(s.full, s.page*max(1, rows)/max(1, bytes)))
 }
 
-// synchPage is what one answer of Cassandra had of a partition.
-type synchPage struct {
-	after []synchTerm // clustering of the last row before it; nil for the first page
-	rows  []synchRow
+// resultPage is what one answer of Cassandra had of a partition.
+type resultPage struct {
+	after []cqlTerm // clustering of the last row before it; nil for the first page
+	rows  []dataRow
 	bytes int
 	more  bool   // rows are left
 	state []byte // where the next page begins
@@ -36,7 +36,7 @@ type synchPage struct {
 }
 
 // last is the clustering of the last row up to the page's end, nil where there was none yet.
-func (s synchPage) last() []synchTerm {
+func (s resultPage) last() []cqlTerm {
 	if len(s.rows) == 0 {
 		return s.after
 	}
@@ -44,7 +44,7 @@ func (s synchPage) last() []synchTerm {
 }
 
 // interval is what the page has all rows of.
-func (s synchPage) interval() interval {
+func (s resultPage) interval() interval {
 	if !s.more {
 		return interval{lo: s.after}
 	}
@@ -52,7 +52,7 @@ func (s synchPage) interval() interval {
 }
 
 // first reads the whole partition if a page can hold it, else its beginning.
-func (p partition) first(ctx context.Context) (synchPage, error) {
+func (p partition) first(ctx context.Context) (resultPage, error) {
 	page, err := p.page(ctx, clause{}, p.sizes.short, nil)
 	rows := p.sizes.rows(len(page.rows), page.bytes)
 	if err != nil || !page.more || rows <= len(page.rows) {
@@ -62,7 +62,7 @@ func (p partition) first(ctx context.Context) (synchPage, error) {
 }
 
 // next reads on.
-func (p partition) next(ctx context.Context, before synchPage) (synchPage, error) {
+func (p partition) next(ctx context.Context, before resultPage) (resultPage, error) {
 	page, err := p.page(ctx, clause{}, p.sizes.rows(len(before.rows), before.bytes), before.state)
 	page.after = before.last()
 	return page, err
@@ -71,12 +71,12 @@ func (p partition) next(ctx context.Context, before synchPage) (synchPage, error
 // learnMarkers asks for the rows' markers where the rule would have to guess them, by a second read at QUORUM of the same
 // interval. It goes to the same node, which asks the same replicas unless one is slow: the first read has repaired those. Rows
 // that the second does not show follow the rule.
-func (p partition) learnMarkers(ctx context.Context, page synchPage) error {
-	if p.now+clockSlack >= p.table.forgotten || !slices.ContainsFunc(page.rows, synchRow.guessed) {
+func (p partition) learnMarkers(ctx context.Context, page resultPage) error {
+	if p.now+clockSlack >= p.table.forgotten || !slices.ContainsFunc(page.rows, dataRow.guessed) {
 		return nil
 	}
 	p.now, p.host = farFuture, page.host
-	var later []synchRow
+	var later []dataRow
 	for _, c := range p.table.clauses(page.interval()) {
 		rows, err := p.all(ctx, c)
 		if err != nil {
@@ -91,8 +91,8 @@ func (p partition) learnMarkers(ctx context.Context, page synchPage) error {
 }
 
 // all reads the rows of a clause to their end. Between the two reads of a page only late writes can have added any.
-func (p partition) all(ctx context.Context, c clause) ([]synchRow, error) {
-	var rows []synchRow
+func (p partition) all(ctx context.Context, c clause) ([]dataRow, error) {
+	var rows []dataRow
 	var state []byte
 	for {
 		page, err := p.page(ctx, c, p.sizes.full, state)
@@ -105,16 +105,16 @@ func (p partition) all(ctx context.Context, c clause) ([]synchRow, error) {
 }
 
 // page reads rows of a clause: at most so many, from where the state says.
-func (p partition) page(ctx context.Context, c clause, rows int, state []byte) (synchPage, error) {
+func (p partition) page(ctx context.Context, c clause, rows int, state []byte) (resultPage, error) {
 	selection := p.table.selection(p.pk, c)
-	iter := p.session.Query(selection.text, bound(selection.values)...).Consistency(p.quorum).Idempotent(false).
+	iter := p.Session.Query(selection.text, bound(selection.values)...).Consistency(p.Quorum).Idempotent(false).
 		RetryPolicy(nil).WithNowInSeconds(p.now).PageSize(rows).PageState(state).SetHostID(p.host).IterContext(ctx)
-	values := make([]rawBytes, len(iter.Columns()))
+	values := make([]RawValue, len(iter.Columns()))
 	into := make([]any, len(values))
 	for i := range values {
 		into[i] = &values[i]
 	}
-	page := synchPage{state: iter.PageState()}
+	page := resultPage{state: iter.PageState()}
 	page.more = len(page.state) > 0
 	if host := iter.Host(); host != nil {
 		page.host = host.HostID()

@@ -1,4 +1,4 @@
-package proxy
+package synchronise
 
 import (
 	"cmp"
@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// synchTerm is a value as a statement has it: its text, and the values of the markers in it. Null has no text.
-type synchTerm struct {
+// cqlTerm is a value as a statement has it: its text, and the values of the markers in it. Null has no text.
+type cqlTerm struct {
 	text   string
-	values []rawBytes
+	values []RawValue
 }
 
 // null reports that there is nothing to write.
-func (t synchTerm) null() bool { return t.text == "" }
+func (t cqlTerm) null() bool { return t.text == "" }
 
 // valuesOf are the values of all terms, in order.
-func valuesOf(terms []synchTerm) []rawBytes {
-	var all []rawBytes
+func valuesOf(terms []cqlTerm) []RawValue {
+	var all []RawValue
 	for _, t := range terms {
 		all = append(all, t.values...)
 	}
@@ -25,7 +25,7 @@ func valuesOf(terms []synchTerm) []rawBytes {
 }
 
 // equations is `a = ?` for each column.
-func equations(columns []synchColumn, terms []synchTerm, separator string) string {
+func equations(columns []columnLayout, terms []cqlTerm, separator string) string {
 	all := make([]string, len(columns))
 	for i, c := range columns {
 		all[i] = c.name + " = " + terms[i].text
@@ -78,12 +78,12 @@ func splitTypes(list string) []string {
 
 // term is what writes a value. A tuple keeps its length: it may have fewer elements than its type. Only one of none, which
 // no text can say, becomes one of nulls.
-func (s tupleShape) term(value rawBytes) (synchTerm, error) {
+func (s tupleShape) term(value RawValue) (cqlTerm, error) {
 	switch {
 	case value == nil:
-		return synchTerm{}, nil
+		return cqlTerm{}, nil
 	case s == nil:
-		return synchTerm{text: "?", values: []rawBytes{value}}, nil
+		return cqlTerm{text: "?", values: []RawValue{value}}, nil
 	}
 	elements, err := value.values()
 	if err == nil && len(elements) > len(s) {
@@ -91,9 +91,9 @@ func (s tupleShape) term(value rawBytes) (synchTerm, error) {
 	}
 	texts := make([]string, max(1, len(elements)))
 	texts[0] = "null"
-	var all synchTerm
+	var all cqlTerm
 	for i := 0; i < len(elements) && err == nil; i++ {
-		var t synchTerm
+		var t cqlTerm
 		t, err = s[i].term(elements[i])
 		texts[i] = cmp.Or(t.text, "null")
 		all.values = append(all.values, t.values...)

@@ -1,4 +1,4 @@
-package proxy
+package synchronise
 
 import (
 	"cmp"
@@ -19,37 +19,37 @@ import (
 )
 
 // newTestTable makes the table ks.t out of "name kind type" lines, in the order of the key. UDT: "Ty pe" of "X x" and y.
-func newTestTable(t *testing.T, lines ...string) synchTable {
+func newTestTable(t *testing.T, lines ...string) tableLayout {
 	t.Helper()
-	d := describedTable{keyspace: "ks", name: "t", flags: []string{"compound"}, types: map[string][]string{"Ty pe": {"X x", "y"}}}
+	d := tableDescription{keyspace: "ks", name: "t", flags: []string{"compound"}, types: map[string][]string{"Ty pe": {"X x", "y"}}}
 	for i, line := range lines {
 		f := strings.SplitN(line, " ", 3)
-		d.columns = append(d.columns, describedColumn{name: f[0], kind: f[1], typeName: f[2], position: i})
+		d.columns = append(d.columns, columnDescription{name: f[0], kind: f[1], typeName: f[2], position: i})
 	}
-	table, err := newSynchTable(d)
+	table, err := newTableLayout(d)
 	require.NoError(t, err)
 	return table
 }
 
 // wholly is the one batch that writes all rows of a partition back.
-func wholly(t require.TestingT, table synchTable, rows []synchRow, fence musiccore.Stamp) []synchWrite {
-	batches := table.rewrite(termsOf("key"), synchPage{rows: rows}, rewriting{fence: fence, batch: 1 << 20})
+func wholly(t require.TestingT, table tableLayout, rows []dataRow, fence musiccore.Stamp) []statement {
+	batches := table.rewrite(termsOf("key"), resultPage{rows: rows}, rewriting{fence: fence, batch: 1 << 20})
 	require.Len(t, batches, 1)
 	return batches[0].writes
 }
 
 // termsOf are values as terms without more to them.
-func termsOf(values ...string) []synchTerm {
-	var all []synchTerm
+func termsOf(values ...string) []cqlTerm {
+	var all []cqlTerm
 	for _, v := range values {
-		all = append(all, synchTerm{text: "?", values: []rawBytes{rawBytes(v)}})
+		all = append(all, cqlTerm{text: "?", values: []RawValue{RawValue(v)}})
 	}
 	return all
 }
 
 // plainCell is a value with what TTL() and WRITETIME() are of it; ttl 0 is null.
-func plainCell(value string, ttl int32, stamp int64) []rawBytes {
-	cell := []rawBytes{rawBytes(value), nil, wireInt64(stamp)}
+func plainCell(value string, ttl int32, stamp int64) []RawValue {
+	cell := []RawValue{RawValue(value), nil, wireInt64(stamp)}
 	if ttl != 0 {
 		cell[1] = wireInt32(ttl)
 	}
@@ -63,7 +63,7 @@ func TestSelection(t *testing.T) {
 	assert.Equal(t, `SELECT "c1", ["from"], "sl", TTL("sl"), MAXWRITETIME("sl"), "v", TTL("v"), WRITETIME("v"), "u", TTL("u"), MAXWRITETIME("u"), `+
 		`"f", TTL("f"), WRITETIME("f"), ["tu"], TTL("tu"), WRITETIME("tu"), "vec", TTL("vec"), WRITETIME("vec") `+
 		`FROM "ks"."t" WHERE "Que""er" = ?`, s.text)
-	assert.Equal(t, []rawBytes{rawBytes("key")}, s.values)
+	assert.Equal(t, []RawValue{RawValue("key")}, s.values)
 
 	only := newTestTable(t, "a partition_key int", "b partition_key int")
 	assert.Equal(t, `SELECT ["a"] FROM "ks"."t" WHERE "a" = ? AND "b" = ?`, only.selection(termsOf("1", "2"), clause{}).text)
@@ -72,31 +72,31 @@ func TestSelection(t *testing.T) {
 func TestRewrite(t *testing.T) {
 	table := newTestTable(t, "k partition_key int", "c clustering int", "st static int", "a regular int", "b regular int", "m regular map<int, int>",
 		"t regular frozen<tuple<int, int>>")
-	page := [][]rawBytes{{rawBytes("r1")}}
+	page := [][]RawValue{{RawValue("r1")}}
 	page[0] = append(page[0], plainCell("static", 7, 50)...)
 	page[0] = append(page[0], plainCell("", 0, 51)...)
 	page[0] = append(page[0], plainCell("b", 9, 52)...)
 	page[0] = append(page[0], nil, nil, nil)
-	page[0] = append(page[0], append(wireInt32(1), tupleOf(tupleOf(nil, rawBytes("x")))...), nil, wireInt64(53))
+	page[0] = append(page[0], append(wireInt32(1), tupleOf(tupleOf(nil, RawValue("x")))...), nil, wireInt64(53))
 	row, err := table.row(page[0])
 	require.NoError(t, err)
-	assert.Equal(t, musiccore.Stamp(53), highest([]synchRow{row}))
+	assert.Equal(t, musiccore.Stamp(53), highest([]dataRow{row}))
 
-	writes := wholly(t, table, []synchRow{row}, 100)
+	writes := wholly(t, table, []dataRow{row}, 100)
 	f1 := wireInt64(101)
-	assert.Equal(t, []synchWrite{
-		{`DELETE FROM "ks"."t" USING TIMESTAMP ? WHERE "k" = ?`, []rawBytes{wireInt64(100), rawBytes("key")}},
+	assert.Equal(t, []statement{
+		{`DELETE FROM "ks"."t" USING TIMESTAMP ? WHERE "k" = ?`, []RawValue{wireInt64(100), RawValue("key")}},
 		{
 			`UPDATE "ks"."t" USING TIMESTAMP ? AND TTL ? SET "st" = ? WHERE "k" = ?`,
-			[]rawBytes{f1, wireInt32(7), rawBytes("static"), rawBytes("key")},
+			[]RawValue{f1, wireInt32(7), RawValue("static"), RawValue("key")},
 		},
 		{
 			`INSERT INTO "ks"."t" ("k", "c", "a", "b", "m", "t") VALUES (?, ?, ?, ?, ?, (null, ?)) USING TIMESTAMP ? AND TTL ?`,
-			[]rawBytes{rawBytes("key"), rawBytes("r1"), {}, nil, nil, rawBytes("x"), f1, wireInt32(0)},
+			[]RawValue{RawValue("key"), RawValue("r1"), {}, nil, nil, RawValue("x"), f1, wireInt32(0)},
 		},
 		{
 			`UPDATE "ks"."t" USING TIMESTAMP ? AND TTL ? SET "a" = ?, "b" = ?, "m" = ? WHERE "k" = ? AND "c" = ?`,
-			[]rawBytes{f1, wireInt32(9), nil, rawBytes("b"), nil, rawBytes("key"), rawBytes("r1")},
+			[]RawValue{f1, wireInt32(9), nil, RawValue("b"), nil, RawValue("key"), RawValue("r1")},
 		},
 	}, writes)
 	assert.Equal(t, 21+4+8+4+3, writes[0].size())
@@ -105,29 +105,29 @@ func TestRewrite(t *testing.T) {
 
 func TestAdditions(t *testing.T) {
 	table := newTestTable(t, "k partition_key int", `u regular "Ty pe"`, "l regular list<int>")
-	list := append(wireInt32(3), tupleOf(rawBytes("1"), rawBytes("2"), rawBytes("3"))...)
-	_, err := table.row([]rawBytes{
+	list := append(wireInt32(3), tupleOf(RawValue("1"), RawValue("2"), RawValue("3"))...)
+	_, err := table.row([]RawValue{
 		list, append(wireInt32(3), tupleOf(wireInt32(5), nil, wireInt32(5))...), wireInt64(1),
-		tupleOf(rawBytes("x"), rawBytes{}), append(wireInt32(2), tupleOf(nil, wireInt32(5))...), wireInt64(1),
+		tupleOf(RawValue("x"), RawValue{}), append(wireInt32(2), tupleOf(nil, wireInt32(5))...), wireInt64(1),
 	})
 	require.ErrorIs(t, err, errMalformed, "u comes first")
-	row, err := table.row([]rawBytes{
-		tupleOf(rawBytes("x"), rawBytes{}), append(wireInt32(2), tupleOf(nil, wireInt32(5))...), wireInt64(1),
+	row, err := table.row([]RawValue{
+		tupleOf(RawValue("x"), RawValue{}), append(wireInt32(2), tupleOf(nil, wireInt32(5))...), wireInt64(1),
 		list, append(wireInt32(3), tupleOf(wireInt32(5), nil, wireInt32(5))...), wireInt64(1),
 	})
 	require.NoError(t, err)
-	one := func(v string) rawBytes { return append(wireInt32(1), tupleOf(rawBytes(v))...) }
+	one := func(v string) RawValue { return append(wireInt32(1), tupleOf(RawValue(v))...) }
 	var texts []string
-	var values [][]rawBytes
-	for _, w := range wholly(t, table, []synchRow{row}, 100)[2:] {
+	var values [][]RawValue
+	for _, w := range wholly(t, table, []dataRow{row}, 100)[2:] {
 		texts = append(texts, w.text)
 		values = append(values, w.values[1:len(w.values)-1])
 	}
 	const udt = `UPDATE "ks"."t" USING TIMESTAMP ? AND TTL ? SET "u"."X x" = ?, "u"."y" = ? WHERE "k" = ?`
 	const add = `UPDATE "ks"."t" USING TIMESTAMP ? AND TTL ? SET "l" = "l" + ? WHERE "k" = ?`
 	assert.Equal(t, []string{udt, udt, add, add, add}, texts)
-	assert.Equal(t, [][]rawBytes{
-		{wireInt32(0), rawBytes("x"), nil},
+	assert.Equal(t, [][]RawValue{
+		{wireInt32(0), RawValue("x"), nil},
 		{wireInt32(5), nil, {}},
 		{wireInt32(5), one("1")},
 		{wireInt32(0), one("2")},
@@ -136,10 +136,10 @@ func TestAdditions(t *testing.T) {
 }
 
 func TestTablesThatCannotBeSynchronised(t *testing.T) {
-	column := func(kind, typeName string) []describedColumn {
-		return []describedColumn{{name: "v", kind: kind, typeName: typeName}}
+	column := func(kind, typeName string) []columnDescription {
+		return []columnDescription{{name: "v", kind: kind, typeName: typeName}}
 	}
-	for why, d := range map[string]describedTable{
+	for why, d := range map[string]tableDescription{
 		"counters":        {flags: []string{"compound"}, columns: column("regular", "counter")},
 		"no timestamp":    {flags: []string{"compound", "counter"}},
 		"compact storage": {flags: []string{"dense"}},
@@ -147,43 +147,43 @@ func TestTablesThatCannotBeSynchronised(t *testing.T) {
 		"masked":          {flags: []string{"compound"}, masked: true},
 		"of kind odd":     {flags: []string{"compound"}, columns: column("odd", "int")},
 	} {
-		_, err := newSynchTable(d)
+		_, err := newTableLayout(d)
 		require.ErrorIs(t, err, errNotSynchronisable)
 		assert.ErrorContains(t, err, why)
 	}
 }
 
 func TestColumnStorage(t *testing.T) {
-	d := describedTable{types: map[string][]string{"ty": {"a"}, `Q"t`: {"a", `b"`}}}
+	d := tableDescription{types: map[string][]string{"ty": {"a"}, `Q"t`: {"a", `b"`}}}
 	for typeName, want := range map[string]storage{
 		"int": plainStorage, "frozen<list<int>>": plainStorage, "frozen<ty>": plainStorage, "vector<float, 3>": plainStorage,
 		"frozen<tuple<int, text>>": plainStorage, "'org.example.Custom'": plainStorage, "duration": plainStorage, "other": plainStorage,
 		"list<frozen<list<int>>>": listStorage, "set<text>": setStorage, "map<int, frozen<ty>>": mapStorage, "ty": udtStorage, `"Q""t"`: udtStorage,
 	} {
-		assert.Equal(t, want, d.column(describedColumn{typeName: typeName}).storage, typeName)
+		assert.Equal(t, want, d.column(columnDescription{typeName: typeName}).storage, typeName)
 	}
-	assert.Equal(t, []string{`"a"`, `"b"""`}, d.column(describedColumn{typeName: `"Q""t"`}).fields)
+	assert.Equal(t, []string{`"a"`, `"b"""`}, d.column(columnDescription{typeName: `"Q""t"`}).fields)
 }
 
 func TestTupleTerms(t *testing.T) {
 	shape := shapeOf(`frozen<tuple<map<int, text>, frozen<tuple<"a,<b", 'x,y'>>, int>>`)
 	require.Equal(t, tupleShape{nil, {nil, nil}, nil}, shape)
 	assert.Nil(t, shapeOf("list<frozen<tuple<int, int>>>"))
-	a, b := rawBytes("a"), rawBytes{}
+	a, b := RawValue("a"), RawValue{}
 	for _, tc := range []struct {
-		value  rawBytes
+		value  RawValue
 		text   string
-		values []rawBytes
+		values []RawValue
 	}{
 		{nil, "", nil},
-		{tupleOf(a, tupleOf(nil, b), nil), "(?, (null, ?), null)", []rawBytes{a, b}},
-		{tupleOf(nil, nil, b), "(null, null, ?)", []rawBytes{b}},
-		{tupleOf(a), "(?)", []rawBytes{a}},
-		{rawBytes{}, "(null)", nil},
+		{tupleOf(a, tupleOf(nil, b), nil), "(?, (null, ?), null)", []RawValue{a, b}},
+		{tupleOf(nil, nil, b), "(null, null, ?)", []RawValue{b}},
+		{tupleOf(a), "(?)", []RawValue{a}},
+		{RawValue{}, "(null)", nil},
 	} {
 		term, err := shape.term(tc.value)
 		require.NoError(t, err)
-		assert.Equal(t, synchTerm{tc.text, tc.values}, term)
+		assert.Equal(t, cqlTerm{tc.text, tc.values}, term)
 		assert.Equal(t, tc.value == nil, term.null())
 	}
 	_, err := shape.term(tupleOf(a, nil, a, a))
@@ -194,7 +194,7 @@ func TestTupleTerms(t *testing.T) {
 	table := newTestTable(t, "k partition_key frozen<tuple<int, int>>")
 	pk, err := table.key(string(tupleOf(a, nil)))
 	require.NoError(t, err)
-	assert.Equal(t, []synchTerm{{"(?, null)", []rawBytes{a}}}, pk)
+	assert.Equal(t, []cqlTerm{{"(?, null)", []RawValue{a}}}, pk)
 	_, err = table.key("")
 	require.ErrorIs(t, err, errMalformed, "no text can say it, and another partition would be written")
 }
@@ -204,29 +204,29 @@ func TestMalformedRows(t *testing.T) {
 	table := newTestTable(t, "k partition_key int", "a regular int", "l regular list<int>", "m regular map<int, int>", `u regular "Ty pe"`,
 		"t regular tuple<int, int>")
 	stamp, one := wireInt64(1), append(wireInt32(1), tupleOf(wireInt32(1))...)
-	null := []rawBytes{nil, nil, nil}
+	null := []RawValue{nil, nil, nil}
 	for name, at := range map[string]struct {
 		column int
-		cell   []rawBytes
+		cell   []RawValue
 	}{
-		"value without a stamp":  {0, []rawBytes{rawBytes("a"), nil, nil}},
-		"TTL of no int":          {0, []rawBytes{rawBytes("a"), rawBytes("x"), stamp}},
-		"stamp of no bigint":     {0, []rawBytes{rawBytes("a"), nil, wireInt32(1)}},
-		"no list":                {1, []rawBytes{rawBytes("a"), one, stamp}},
-		"list cut off":           {1, []rawBytes{one[:6], one, stamp}},
-		"list with more":         {1, []rawBytes{append(one[:len(one):len(one)], 1), one, stamp}},
-		"too few TTLs":           {1, []rawBytes{append(wireInt32(2), tupleOf(nil, nil)...), one, stamp}},
-		"too many TTLs":          {1, []rawBytes{one, append(wireInt32(2), tupleOf(nil, nil)...), stamp}},
-		"no TTLs":                {1, []rawBytes{one, nil, stamp}},
-		"TTLs of no ints":        {1, []rawBytes{one, append(wireInt32(1), tupleOf(rawBytes("x"))...), stamp}},
-		"TTLs cut off":           {1, []rawBytes{one, one[:7], stamp}},
-		"map of one":             {2, []rawBytes{one, one, stamp}},
-		"UDT with more fields":   {3, []rawBytes{tupleOf(nil, nil, nil), append(wireInt32(3), tupleOf(nil, nil, nil)...), stamp}},
-		"UDT cut off":            {3, []rawBytes{rawBytes("abc"), one, stamp}},
-		"tuple not in its list":  {4, []rawBytes{{0}, nil, stamp}},
-		"tuple with more values": {4, []rawBytes{append(wireInt32(1), tupleOf(tupleOf(nil, nil, nil))...), nil, stamp}},
+		"value without a stamp":  {0, []RawValue{RawValue("a"), nil, nil}},
+		"TTL of no int":          {0, []RawValue{RawValue("a"), RawValue("x"), stamp}},
+		"stamp of no bigint":     {0, []RawValue{RawValue("a"), nil, wireInt32(1)}},
+		"no list":                {1, []RawValue{RawValue("a"), one, stamp}},
+		"list cut off":           {1, []RawValue{one[:6], one, stamp}},
+		"list with more":         {1, []RawValue{append(one[:len(one):len(one)], 1), one, stamp}},
+		"too few TTLs":           {1, []RawValue{append(wireInt32(2), tupleOf(nil, nil)...), one, stamp}},
+		"too many TTLs":          {1, []RawValue{one, append(wireInt32(2), tupleOf(nil, nil)...), stamp}},
+		"no TTLs":                {1, []RawValue{one, nil, stamp}},
+		"TTLs of no ints":        {1, []RawValue{one, append(wireInt32(1), tupleOf(RawValue("x"))...), stamp}},
+		"TTLs cut off":           {1, []RawValue{one, one[:7], stamp}},
+		"map of one":             {2, []RawValue{one, one, stamp}},
+		"UDT with more fields":   {3, []RawValue{tupleOf(nil, nil, nil), append(wireInt32(3), tupleOf(nil, nil, nil)...), stamp}},
+		"UDT cut off":            {3, []RawValue{RawValue("abc"), one, stamp}},
+		"tuple not in its list":  {4, []RawValue{{0}, nil, stamp}},
+		"tuple with more values": {4, []RawValue{append(wireInt32(1), tupleOf(tupleOf(nil, nil, nil))...), nil, stamp}},
 	} {
-		var values []rawBytes
+		var values []RawValue
 		for i := range 5 {
 			if c := table.regular[i].name; c == []string{`"a"`, `"l"`, `"m"`, `"u"`, `"t"`}[at.column] {
 				values = append(values, at.cell...)
@@ -242,7 +242,7 @@ func TestMalformedRows(t *testing.T) {
 // A UDT that was written before its type had the field is shorter, and as whole as any.
 func TestShortUDT(t *testing.T) {
 	table := newTestTable(t, "k partition_key int", `u regular "Ty pe"`)
-	row, err := table.row([]rawBytes{tupleOf(rawBytes("x")), append(wireInt32(2), tupleOf(wireInt32(5), nil)...), wireInt64(1)})
+	row, err := table.row([]RawValue{tupleOf(RawValue("x")), append(wireInt32(2), tupleOf(wireInt32(5), nil)...), wireInt64(1)})
 	require.NoError(t, err)
 	assert.Equal(t, int32(5), row.regular[0].ttl)
 	assert.Nil(t, row.regular[0].parts)
@@ -316,16 +316,16 @@ func TestNowIsPastForBothClocks(t *testing.T) {
 }
 
 func TestBoundValues(t *testing.T) {
-	assert.Equal(t, []any{gocql.UnsetValue, rawBytes{}, rawBytes("a")}, bound([]rawBytes{nil, {}, rawBytes("a")}), "nil is never null")
-	empty, err := gocql.Marshal(nil, rawBytes{})
+	assert.Equal(t, []any{gocql.UnsetValue, RawValue{}, RawValue("a")}, bound([]RawValue{nil, {}, RawValue("a")}), "nil is never null")
+	empty, err := gocql.Marshal(nil, RawValue{})
 	require.NoError(t, err)
 	assert.NotNil(t, empty)
-	var null, none rawBytes
+	var null, none RawValue
 	require.NoError(t, gocql.Unmarshal(nil, nil, &null))
 	require.NoError(t, gocql.Unmarshal(nil, []byte{}, &none))
 	assert.Nil(t, null)
 	assert.NotNil(t, none)
-	var literal rawBytes
+	var literal RawValue
 	require.NoError(t, gocql.Unmarshal(nil, []byte{}, &literal))
 	assert.NotNil(t, literal, "the executor's values know null from empty as well")
 	require.NoError(t, gocql.Unmarshal(nil, nil, &literal))
@@ -333,5 +333,5 @@ func TestBoundValues(t *testing.T) {
 	buffer := []byte("a")
 	require.NoError(t, gocql.Unmarshal(nil, buffer, &null))
 	buffer[0] = 'b'
-	assert.Equal(t, rawBytes("a"), null, "the buffer is the driver's")
+	assert.Equal(t, RawValue("a"), null, "the buffer is the driver's")
 }

@@ -1,4 +1,4 @@
-package proxy
+package synchronise
 
 import (
 	"cmp"
@@ -41,18 +41,18 @@ func (m modelPartition) rowOf(at string) modelRow {
 }
 
 // modelTable has a column of every storage, static and not.
-func modelTable() (synchTable, error) {
-	d := describedTable{keyspace: "ks", name: "t", flags: []string{"compound"}, types: map[string][]string{"ty": {"f0", "f1"}}}
-	d.columns = append(d.columns, describedColumn{"k", "partition_key", "int", 0, "none"}, describedColumn{"c", "clustering", "int", 0, "asc"})
+func modelTable() (tableLayout, error) {
+	d := tableDescription{keyspace: "ks", name: "t", flags: []string{"compound"}, types: map[string][]string{"ty": {"f0", "f1"}}}
+	d.columns = append(d.columns, columnDescription{"k", "partition_key", "int", 0, "none"}, columnDescription{"c", "clustering", "int", 0, "asc"})
 	types := map[string]string{"p": "int", "q": "text", "l": "list<int>", "s": "set<int>", "m": "map<int, int>", "u": "ty", "t": "frozen<tuple<int, int>>"}
 	for name, typeName := range types {
-		d.columns = append(d.columns, describedColumn{"r" + name, "regular", typeName, -1, "none"}, describedColumn{"s" + name, "static", typeName, -1, "none"})
+		d.columns = append(d.columns, columnDescription{"r" + name, "regular", typeName, -1, "none"}, columnDescription{"s" + name, "static", typeName, -1, "none"})
 	}
-	return newSynchTable(d)
+	return newTableLayout(d)
 }
 
 // drawCells makes what a column holds, in the order of a SELECT.
-func drawCells(t *rapid.T, c synchColumn, ttl *rapid.Generator[int32]) []modelCell {
+func drawCells(t *rapid.T, c columnLayout, ttl *rapid.Generator[int32]) []modelCell {
 	value := rapid.SampledFrom([]string{"", "a", "bb"})
 	many := rapid.IntRange(0, 4).Draw(t, "size")
 	if c.storage == plainStorage && many > 0 {
@@ -72,15 +72,15 @@ func drawCells(t *rapid.T, c synchColumn, ttl *rapid.Generator[int32]) []modelCe
 			}
 		}
 		if c.shape != nil {
-			cell.value = string(tupleOf(rawBytes(cell.value), nil))
+			cell.value = string(tupleOf(RawValue(cell.value), nil))
 		}
 		cells = append(cells, cell)
 	}
 	return cells
 }
 
-func tupleOf(values ...rawBytes) rawBytes {
-	all := rawBytes{}
+func tupleOf(values ...RawValue) RawValue {
+	all := RawValue{}
 	for _, v := range values {
 		if v == nil {
 			all = append(all, wireInt32(-1)...)
@@ -92,11 +92,11 @@ func tupleOf(values ...rawBytes) rawBytes {
 }
 
 // selected is what TTL(), WRITETIME() and the value itself are of a column.
-func selected(c synchColumn, cells []modelCell, stamp int64) []rawBytes {
+func selected(c columnLayout, cells []modelCell, stamp int64) []RawValue {
 	if len(cells) == 0 {
-		return []rawBytes{nil, nil, nil}
+		return []RawValue{nil, nil, nil}
 	}
-	var elements, ttls []rawBytes
+	var elements, ttls []RawValue
 	for i, at := 0, 0; i < len(cells) || c.storage == udtStorage && at < 2; at++ {
 		if c.storage == udtStorage && (i == len(cells) || cells[i].path != fmt.Sprint(at)) {
 			elements, ttls = append(elements, nil), append(ttls, nil)
@@ -106,11 +106,11 @@ func selected(c synchColumn, cells []modelCell, stamp int64) []rawBytes {
 		i++
 		switch c.storage {
 		case setStorage:
-			elements = append(elements, rawBytes(cell.path))
+			elements = append(elements, RawValue(cell.path))
 		case mapStorage:
-			elements = append(elements, rawBytes(cell.path), rawBytes(cell.value))
+			elements = append(elements, RawValue(cell.path), RawValue(cell.value))
 		default:
-			elements = append(elements, append(rawBytes{}, cell.value...))
+			elements = append(elements, append(RawValue{}, cell.value...))
 		}
 		if cell.ttl == 0 {
 			ttls = append(ttls, nil)
@@ -121,20 +121,20 @@ func selected(c synchColumn, cells []modelCell, stamp int64) []rawBytes {
 	count := wireInt32(int32(len(ttls)))
 	switch {
 	case c.shape != nil:
-		return []rawBytes{append(wireInt32(1), tupleOf(elements[0])...), ttls[0], wireInt64(stamp)}
+		return []RawValue{append(wireInt32(1), tupleOf(elements[0])...), ttls[0], wireInt64(stamp)}
 	case c.storage == plainStorage:
-		return []rawBytes{elements[0], ttls[0], wireInt64(stamp)}
+		return []RawValue{elements[0], ttls[0], wireInt64(stamp)}
 	case c.storage == udtStorage:
-		return []rawBytes{tupleOf(elements...), append(count, tupleOf(ttls...)...), wireInt64(stamp)}
+		return []RawValue{tupleOf(elements...), append(count, tupleOf(ttls...)...), wireInt64(stamp)}
 	}
-	return []rawBytes{append(slices.Clone(count), tupleOf(elements...)...), append(count, tupleOf(ttls...)...), wireInt64(stamp)}
+	return []RawValue{append(slices.Clone(count), tupleOf(elements...)...), append(count, tupleOf(ttls...)...), wireInt64(stamp)}
 }
 
 // drawPartition makes a partition and the page that a SELECT would answer, with a marker for each row: as the rule has it, or
 // one without a TTL.
-func drawPartition(t *rapid.T, table synchTable) (modelPartition, [][]rawBytes) {
+func drawPartition(t *rapid.T, table tableLayout) (modelPartition, [][]RawValue) {
 	p := modelPartition{}
-	fill := func(at string, columns []synchColumn) (page []rawBytes) {
+	fill := func(at string, columns []columnLayout) (page []RawValue) {
 		ttl := rapid.SampledFrom(rapid.SampledFrom([][]int32{{0}, {9}, {5, 7, 9}, {0, 0, 5, 9}}).Draw(t, "TTLs"))
 		for _, c := range columns {
 			cells := drawCells(t, c, ttl)
@@ -146,11 +146,11 @@ func drawPartition(t *rapid.T, table synchTable) (modelPartition, [][]rawBytes) 
 		return page
 	}
 	static := fill("", table.static)
-	var pages [][]rawBytes
+	var pages [][]RawValue
 	for i := range rapid.IntRange(0, 3).Draw(t, "rows") {
 		at := fmt.Sprintf("row%d", i)
 		p.rowOf(at)
-		pages = append(pages, slices.Concat([]rawBytes{rawBytes(at)}, static, fill(at, table.regular)))
+		pages = append(pages, slices.Concat([]RawValue{RawValue(at)}, static, fill(at, table.regular)))
 		row := p[at]
 		row.marker = markerByRule(row)
 		if rapid.Bool().Draw(t, "permanent") {
@@ -159,17 +159,17 @@ func drawPartition(t *rapid.T, table synchTable) (modelPartition, [][]rawBytes) 
 		p[at] = row
 	}
 	if pages == nil && p[""].cells != nil {
-		pages = append(pages, slices.Concat([]rawBytes{nil}, static, make([]rawBytes, 3*len(table.regular))))
+		pages = append(pages, slices.Concat([]RawValue{nil}, static, make([]RawValue, 3*len(table.regular))))
 	}
 	return p, pages
 }
 
 // later are the rows at farFuture that have no columns left; others tell nothing of a marker.
-func (m modelPartition) later(table synchTable) []synchRow {
-	var rows []synchRow
+func (m modelPartition) later(table tableLayout) []dataRow {
+	var rows []dataRow
 	for at, r := range m {
 		if at != "" && r.marker == 0 && markerByRule(r) != 0 {
-			rows = append(rows, synchRow{clustering: termsOf(at), regular: make([]synchCell, len(table.regular))})
+			rows = append(rows, dataRow{clustering: termsOf(at), regular: make([]dataCell, len(table.regular))})
 		}
 	}
 	return rows
@@ -189,10 +189,10 @@ func markerByRule(r modelRow) int32 {
 }
 
 // run carries out the batch on an empty partition, as Cassandra would, and holds its rules: stamps, one partition, no null.
-func (m modelPartition) run(t *rapid.T, table synchTable, writes []synchWrite, fence musiccore.Stamp) {
+func (m modelPartition) run(t *rapid.T, table tableLayout, writes []statement, fence musiccore.Stamp) {
 	for i, w := range writes {
 		values := w.values
-		next := func() rawBytes {
+		next := func() RawValue {
 			v := values[0]
 			values = values[1:]
 			return v
@@ -201,14 +201,14 @@ func (m modelPartition) run(t *rapid.T, table synchTable, writes []synchWrite, f
 		switch verb {
 		case "DELETE":
 			require.Zero(t, i)
-			require.Equal(t, []rawBytes{wireInt64(int64(fence)), rawBytes("key")}, values)
+			require.Equal(t, []RawValue{wireInt64(int64(fence)), RawValue("key")}, values)
 			require.Equal(t, `FROM "ks"."t" USING TIMESTAMP ? WHERE "k" = ?`, rest)
 			continue
 		case "INSERT":
 			names, terms, _ := strings.Cut(strings.TrimSuffix(strings.TrimPrefix(rest, `INTO "ks"."t" (`), ") USING TIMESTAMP ? AND TTL ?"), ") VALUES (")
 			ttl := values[len(values)-1]
 			require.Equal(t, wireInt64(int64(fence)+1), values[len(values)-2])
-			require.Equal(t, rawBytes("key"), next())
+			require.Equal(t, RawValue("key"), next())
 			at := string(next())
 			n, err := ttl.int32()
 			require.NoError(t, err)
@@ -243,12 +243,12 @@ func splitTerms(list string) []string {
 }
 
 // bind is the value of a term; nil is UNSET.
-func bind(term string, next func() rawBytes) rawBytes {
+func bind(term string, next func() RawValue) RawValue {
 	inner, ok := strings.CutPrefix(term, "<")
 	if !ok {
 		return next()
 	}
-	var values []rawBytes
+	var values []RawValue
 	for _, element := range splitTypes(strings.TrimSuffix(inner, ">")) {
 		if element == "null" {
 			values = append(values, nil)
@@ -262,12 +262,12 @@ func bind(term string, next func() rawBytes) rawBytes {
 // assignment is `name = value`, or `name = name + value`.
 type assignment struct {
 	name  string // without its quotes
-	value rawBytes
+	value RawValue
 	ttl   int32
 	add   bool
 }
 
-func (m modelPartition) assign(t *rapid.T, table synchTable, at string, a assignment) {
+func (m modelPartition) assign(t *rapid.T, table tableLayout, at string, a assignment) {
 	if a.value == nil {
 		return
 	}
@@ -275,7 +275,7 @@ func (m modelPartition) assign(t *rapid.T, table synchTable, at string, a assign
 	cells := m.rowOf(at).cells
 	name = rewrite.Quote(name)
 	columns := table.columns()
-	c := columns[slices.IndexFunc(columns, func(c synchColumn) bool { return c.name == name })]
+	c := columns[slices.IndexFunc(columns, func(c columnLayout) bool { return c.name == name })]
 	if isField {
 		cells[name] = append(cells[name], modelCell{path: field[1:], value: string(a.value), ttl: a.ttl})
 		slices.SortFunc(cells[name], func(a, b modelCell) int { return cmp.Compare(a.path, b.path) })
@@ -290,7 +290,7 @@ func (m modelPartition) assign(t *rapid.T, table synchTable, at string, a assign
 	}
 }
 
-func cellsOf(t *rapid.T, c synchColumn, value rawBytes, ttl int32) []modelCell {
+func cellsOf(t *rapid.T, c columnLayout, value RawValue, ttl int32) []modelCell {
 	if c.storage == plainStorage {
 		return []modelCell{{value: string(value), ttl: ttl}}
 	}
@@ -322,7 +322,7 @@ func TestRewriteKeepsThePartition(t *testing.T) {
 	require.NoError(t, err)
 	rapid.Check(t, func(t *rapid.T) {
 		want, page := drawPartition(t, table)
-		var rows []synchRow
+		var rows []dataRow
 		for _, values := range page {
 			row, err := table.row(values)
 			require.NoError(t, err)
@@ -332,7 +332,7 @@ func TestRewriteKeepsThePartition(t *testing.T) {
 		pk, err := table.key("key")
 		require.NoError(t, err)
 		got := modelPartition{}
-		batches := table.rewrite(pk, synchPage{rows: rows}, rewriting{fence: 100, batch: math.MaxInt})
+		batches := table.rewrite(pk, resultPage{rows: rows}, rewriting{fence: 100, batch: math.MaxInt})
 		require.Len(t, batches, 1)
 		got.run(t, table, batches[0].writes, 100)
 		require.Equal(t, slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(got)))

@@ -1,4 +1,4 @@
-package proxy
+package synchronise
 
 import (
 	"testing"
@@ -9,10 +9,10 @@ import (
 )
 
 func TestDescriptionIsKnownAtItsVersionAndForItsTime(t *testing.T) {
-	var all descriptions
+	var all Descriptions
 	accounts, other := tableName{"bank", "accounts"}, tableName{"bank", "others"}
 	version, now := gocql.UUID{1}, time.Now()
-	all.remember(accounts, description{version: version, read: now, largest: 7})
+	all.remember(accounts, cachedDescription{version: version, read: now, largest: 7})
 	for name, c := range map[string]struct {
 		table   tableName
 		version gocql.UUID
@@ -29,8 +29,8 @@ func TestDescriptionIsKnownAtItsVersionAndForItsTime(t *testing.T) {
 		assert.Equal(t, c.known, known, name)
 		assert.True(t, !known || d.largest == 7, name)
 	}
-	var none *descriptions
-	none.remember(accounts, description{version: version, read: now})
+	var none *Descriptions
+	none.remember(accounts, cachedDescription{version: version, read: now})
 	_, known := none.find(accounts, version, now)
 	assert.False(t, known)
 }

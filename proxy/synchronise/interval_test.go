@@ -1,4 +1,4 @@
-package proxy
+package synchronise
 
 import (
 	"cmp"
@@ -14,7 +14,7 @@ import (
 )
 
 // modelOrder is clustering columns whose values are decimals of one digit: "10" and "1" are spellings of the same.
-type modelOrder struct{ table synchTable }
+type modelOrder struct{ table tableLayout }
 
 // compare is Cassandra's comparator of one column's values, as small numbers; the second digit is spelling alone.
 func (modelOrder) compare(a, b int) int { return cmp.Compare(a/10, b/10) }
@@ -33,17 +33,17 @@ func (m modelOrder) order(a, b []int) int {
 }
 
 // spell is a small number as a decimal in wire form: 12 is 1 with two zeros behind.
-func spell(n int) rawBytes {
+func spell(n int) RawValue {
 	scale := n % 10
 	unscaled := new(big.Int).Mul(big.NewInt(int64(n/10)), new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(scale)), nil))
 	return append(wireInt32(int32(scale)), append([]byte{0}, unscaled.Bytes()...)...)
 }
 
 // terms are a row's clustering.
-func (m modelOrder) terms(row []int) []synchTerm {
-	terms := make([]synchTerm, len(row))
+func (m modelOrder) terms(row []int) []cqlTerm {
+	terms := make([]cqlTerm, len(row))
 	for i, n := range row {
-		terms[i] = synchTerm{text: "?", values: []rawBytes{spell(n)}}
+		terms[i] = cqlTerm{text: "?", values: []RawValue{spell(n)}}
 	}
 	return terms
 }
@@ -74,7 +74,7 @@ func (m modelOrder) meets(t *rapid.T, c clause, row []int, all [][]int) bool {
 		require.True(t, found, c.text)
 		order := 0
 		for _, name := range strings.Split(strings.Trim(names, "()"), ", ") {
-			i := slices.IndexFunc(m.table.clustering, func(c synchColumn) bool { return c.name == name })
+			i := slices.IndexFunc(m.table.clustering, func(c columnLayout) bool { return c.name == name })
 			if n := m.compare(row[i], unspell()); order == 0 {
 				order = n
 			}
@@ -98,10 +98,10 @@ func (m modelOrder) meets(t *rapid.T, c clause, row []int, all [][]int) bool {
 
 // drawOrder makes one to four clustering columns, and all rows of them.
 func drawOrder(t *rapid.T, typeName string) (modelOrder, [][]int) {
-	m := modelOrder{synchTable{name: "t"}}
+	m := modelOrder{tableLayout{name: "t"}}
 	rows := [][]int{nil}
 	for i := range rapid.IntRange(1, 4).Draw(t, "columns") {
-		m.table.clustering = append(m.table.clustering, synchColumn{
+		m.table.clustering = append(m.table.clustering, columnLayout{
 			name: fmt.Sprintf(`"c%d"`, i), typeName: typeName, descending: rapid.Bool().Draw(t, "descending"),
 		})
 		var next [][]int
@@ -184,8 +184,8 @@ func TestClausesOfUnknownSpellings(t *testing.T) {
 
 func TestClauses(t *testing.T) {
 	table := newTestTable(t, "k partition_key int", "a clustering int", "b clustering frozen<tuple<int, int>>", "c clustering int")
-	tuple := synchTerm{text: "(?, null)", values: []rawBytes{wireInt32(5)}}
-	at := func(a string, c string) []synchTerm { return []synchTerm{termsOf(a)[0], tuple, termsOf(c)[0]} }
+	tuple := cqlTerm{text: "(?, null)", values: []RawValue{wireInt32(5)}}
+	at := func(a string, c string) []cqlTerm { return []cqlTerm{termsOf(a)[0], tuple, termsOf(c)[0]} }
 	text := func(v interval) (all []string) {
 		for _, c := range table.clauses(v) {
 			all = append(all, c.text)
@@ -207,5 +207,5 @@ func TestClauses(t *testing.T) {
 	}, text(interval{at("\x00\x00\x00\x02", "1"), at("\x00\x00\x00\x01", "1")}))
 	one := newTestTable(t, "k partition_key int", "a clustering int")
 	one.clustering[0].descending = true
-	assert.Equal(t, []clause{{` AND "a" < ? AND "a" >= ?`, []rawBytes{rawBytes("2"), rawBytes("1")}}}, one.clauses(interval{termsOf("2"), termsOf("1")}))
+	assert.Equal(t, []clause{{` AND "a" < ? AND "a" >= ?`, []RawValue{RawValue("2"), RawValue("1")}}}, one.clauses(interval{termsOf("2"), termsOf("1")}))
 }

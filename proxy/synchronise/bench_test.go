@@ -1,4 +1,4 @@
-package proxy
+package synchronise
 
 import (
 	"fmt"
@@ -12,13 +12,13 @@ import (
 
 // BenchmarkSynchronise measures how long a key stands still while it is synchronised, by its size.
 func BenchmarkSynchronise(b *testing.B) {
-	s := openStore(b, 5)
-	s.do("CREATE TABLE KS.sized (k int, c int, st text static, a int, v blob, PRIMARY KEY (k, c))")
+	s := newStore(b, 5)
+	s.Do("CREATE TABLE KS.sized (k int, c int, st text static, a int, v blob, PRIMARY KEY (k, c))")
 	for i, size := range []struct{ rows, bytes int }{{1, 100}, {100, 100}, {1000, 100}, {50_000, 100}, {20_000, 1000}, {20, 1 << 20}} {
 		for from := 0; from < size.rows; {
-			batch := s.session.Batch(gocql.UnloggedBatch).WithTimestamp(5)
+			batch := s.Session.Batch(gocql.UnloggedBatch).WithTimestamp(5)
 			for n := 0; from < size.rows && n < max(1, min(1000, 1<<20/size.bytes)); n++ {
-				batch.Query("INSERT INTO "+s.keyspace+".sized (k, c, a, v) VALUES (?, ?, ?, ?)", i, from, from, make([]byte, size.bytes))
+				batch.Query("INSERT INTO "+s.Name+".sized (k, c, a, v) VALUES (?, ?, ?, ?)", i, from, from, make([]byte, size.bytes))
 				from++
 			}
 			require.NoError(b, batch.Exec())
@@ -28,7 +28,7 @@ func BenchmarkSynchronise(b *testing.B) {
 		b.Run(fmt.Sprintf("%d rows of %d bytes", size.rows, size.bytes), func(b *testing.B) {
 			for b.Loop() {
 				fence += 2
-				require.Equal(b, musiccore.Result{Fate: musiccore.Done}, synchronise(b.Context(), s.scope(), k, musiccore.Copy{Fence: fence}))
+				require.Equal(b, musiccore.Result{Fate: musiccore.Done}, Run(b.Context(), s.cluster(), k, musiccore.Copy{Fence: fence}))
 			}
 		})
 	}

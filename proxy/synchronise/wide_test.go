@@ -1,4 +1,4 @@
-package proxy
+package synchronise
 
 import (
 	"context"
@@ -132,18 +132,18 @@ func (s shape) statement(t *rapid.T, stamp int) string {
 // snapshot is all that can be seen of a partition: now with the time that is left of each value, and when all that is to go has
 // gone.
 type snapshot struct {
-	now, later []synchRow
+	now, later []dataRow
 	json       []string
 }
 
-func (s *store) snapshot(k keyOfTable, now int) snapshot {
+func (s *store) snapshot(k Target, now int) snapshot {
 	s.t.Helper()
-	pk, err := rawBytes(k.PK).int32()
+	pk, err := RawValue(k.PK).int32()
 	require.NoError(s.t, err)
 	var all snapshot
 	all.now, _ = s.look(k, now)
 	all.later, _ = s.look(k, farFuture)
-	all.json = s.json(k.Table, fmt.Sprintf("k = %d", pk))
+	all.json = s.JSON(k.Table, fmt.Sprintf("k = %d", pk))
 	return all
 }
 
@@ -176,8 +176,8 @@ func (b *breaker) after(ctx context.Context, batches int) (context.Context, cont
 // middle and at every later attempt; and nothing late surfaces.
 func TestSynchroniseAnySchemaInPieces(t *testing.T) {
 	breaker := &breaker{}
-	s := openObserved(t, breaker)
-	s.do("CREATE TYPE KS.ty (x int, y text)")
+	s := newObservedStore(t, breaker)
+	s.Do("CREATE TYPE KS.ty (x int, y text)")
 	made := map[int]shape{}
 	keys := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -185,7 +185,7 @@ func TestSynchroniseAnySchemaInPieces(t *testing.T) {
 		sh, ok := made[n]
 		if !ok {
 			sh = drawShape(n)
-			s.do(sh.text)
+			s.Do(sh.text)
 			made[n] = sh
 		}
 		keys++
@@ -193,7 +193,7 @@ func TestSynchroniseAnySchemaInPieces(t *testing.T) {
 		k := s.key(sh.name, wireInt32(int32(keys)))
 		now := int(time.Now().Unix())
 		for i := range rapid.SampledFrom([]int{40, 20, 10, 3, 1, 0}).Draw(t, "statements") {
-			s.do(sh.statement(t, 100+10*i))
+			s.Do(sh.statement(t, 100+10*i))
 		}
 		before := s.snapshot(k, now)
 		p := s.partition(k, now)
@@ -201,12 +201,12 @@ func TestSynchroniseAnySchemaInPieces(t *testing.T) {
 		p.sizes.batch = rapid.SampledFrom([]int{1, 400, 2000}).Draw(t, "batch")
 
 		ctx, cancel := breaker.after(context.Background(), rapid.IntRange(1, 5).Draw(t, "crash after"))
-		r := p.synchronise(ctx, musiccore.Copy{Fence: 1000})
+		r := p.run(ctx, musiccore.Copy{Fence: 1000})
 		cancel()
 		require.Contains(t, []musiccore.Fate{musiccore.Done, musiccore.Unknown}, r.Fate, "%v", r.Cause)
 		require.Equal(t, before, s.snapshot(k, now), "after a crash")
 		for fence := musiccore.Stamp(1002); fence <= 1004; fence += 2 {
-			r = p.synchronise(t.Context(), musiccore.Copy{Fence: fence})
+			r = p.run(t.Context(), musiccore.Copy{Fence: fence})
 			require.NoError(t, r.Cause)
 			require.Equal(t, musiccore.Done, r.Fate)
 			require.Equal(t, before, s.snapshot(k, now), "at fence %d", fence)
@@ -217,10 +217,10 @@ func TestSynchroniseAnySchemaInPieces(t *testing.T) {
 		}
 		for range rapid.IntRange(3, 12).Draw(t, "late") {
 			late := sh.statement(t, rapid.SampledFrom([]int{50, 999, 1003, 1004}).Draw(t, "stamp"))
-			s.do(late)
+			s.Do(late)
 		}
 		require.Equal(t, before, s.snapshot(k, now), "after late writes")
-		s.do("DELETE FROM KS." + sh.name + " USING TIMESTAMP 1004" + sh.at(t, 0))
+		s.Do("DELETE FROM KS." + sh.name + " USING TIMESTAMP 1004" + sh.at(t, 0))
 		require.Equal(t, before, s.snapshot(k, now))
 	})
 	t.Log(len(made), "schemas,", breaker.seen, "batches")
@@ -228,15 +228,15 @@ func TestSynchroniseAnySchemaInPieces(t *testing.T) {
 
 // Whoever reads meanwhile at ONE sees each row all the time (I8).
 func TestRowsAreThereAllTheTime(t *testing.T) {
-	s := openStore(t, 5)
-	s.do("CREATE TABLE KS.seen (k int, a int, b text, st text static, v int, m map<int, int>, PRIMARY KEY (k, a, b)) WITH CLUSTERING ORDER BY (a DESC, b ASC)")
+	s := newStore(t, 5)
+	s.Do("CREATE TABLE KS.seen (k int, a int, b text, st text static, v int, m map<int, int>, PRIMARY KEY (k, a, b)) WITH CLUSTERING ORDER BY (a DESC, b ASC)")
 	for a := range 8 {
 		for _, b := range []string{"", "x", "y"} {
-			s.do(fmt.Sprintf("INSERT INTO KS.seen (k, a, b, st, v, m) VALUES (1, %d, '%s', 'static', %d, {1: %d, 2: 2}) USING TIMESTAMP 5", a, b, a, a))
+			s.Do(fmt.Sprintf("INSERT INTO KS.seen (k, a, b, st, v, m) VALUES (1, %d, '%s', 'static', %d, {1: %d, 2: 2}) USING TIMESTAMP 5", a, b, a, a))
 		}
 	}
 	k := s.key("seen", wireInt32(1))
-	seen := s.json("seen", "k = 1")
+	seen := s.JSON("seen", "k = 1")
 	require.Len(t, seen, 24)
 	var done atomic.Bool
 	var readers sync.WaitGroup
@@ -244,7 +244,7 @@ func TestRowsAreThereAllTheTime(t *testing.T) {
 	for range 3 {
 		readers.Go(func() {
 			for !done.Load() {
-				if !assert.Equal(t, seen, s.json("seen", "k = 1")) {
+				if !assert.Equal(t, seen, s.JSON("seen", "k = 1")) {
 					return
 				}
 				reads.Add(1)
@@ -254,7 +254,7 @@ func TestRowsAreThereAllTheTime(t *testing.T) {
 	p := s.partition(k, int(time.Now().Unix()))
 	p.sizes.short, p.sizes.full, p.sizes.batch = 2, 3, 300
 	for fence := musiccore.Stamp(10); fence < 50; fence += 2 {
-		require.Equal(t, musiccore.Result{Fate: musiccore.Done}, p.synchronise(t.Context(), musiccore.Copy{Fence: fence}))
+		require.Equal(t, musiccore.Result{Fate: musiccore.Done}, p.run(t.Context(), musiccore.Copy{Fence: fence}))
 	}
 	done.Store(true)
 	readers.Wait()
@@ -263,43 +263,43 @@ func TestRowsAreThereAllTheTime(t *testing.T) {
 
 // A stamp above the fence on a later page ends the attempt after some intervals were written; the next one makes it good.
 func TestAboveAfterSomeIntervals(t *testing.T) {
-	s := openStore(t, 5)
-	s.do("CREATE TABLE KS.half (k int, c int, st int static, v int, PRIMARY KEY (k, c))")
-	s.do("UPDATE KS.half USING TIMESTAMP 5 SET st = 7 WHERE k = 1")
+	s := newStore(t, 5)
+	s.Do("CREATE TABLE KS.half (k int, c int, st int static, v int, PRIMARY KEY (k, c))")
+	s.Do("UPDATE KS.half USING TIMESTAMP 5 SET st = 7 WHERE k = 1")
 	for c := range 9 {
-		s.do(fmt.Sprintf("INSERT INTO KS.half (k, c, v) VALUES (1, %d, %d) USING TIMESTAMP %d", c, c, 5+c/8*100))
+		s.Do(fmt.Sprintf("INSERT INTO KS.half (k, c, v) VALUES (1, %d, %d) USING TIMESTAMP %d", c, c, 5+c/8*100))
 	}
 	k := s.key("half", wireInt32(1))
 	now := int(time.Now().Unix())
 	before := s.snapshot(k, now)
 	p := s.partition(k, now)
 	p.sizes.short, p.sizes.full = 2, 2
-	require.Equal(t, musiccore.Result{Fate: musiccore.Above, Stamp: 105}, p.synchronise(t.Context(), musiccore.Copy{Fence: 50}))
+	require.Equal(t, musiccore.Result{Fate: musiccore.Above, Stamp: 105}, p.run(t.Context(), musiccore.Copy{Fence: 50}))
 	_, stamps := s.look(k, now)
 	slices.Sort(stamps)
 	assert.Equal(t, []musiccore.Stamp{51, 105}, slices.Compact(stamps), "the static column and eight rows were written")
 	assert.Equal(t, before, s.snapshot(k, now))
-	require.Equal(t, musiccore.Result{Fate: musiccore.Done}, p.synchronise(t.Context(), musiccore.Copy{Fence: 106}))
+	require.Equal(t, musiccore.Result{Fate: musiccore.Done}, p.run(t.Context(), musiccore.Copy{Fence: 106}))
 	assert.Equal(t, before, s.snapshot(k, now))
-	s.do("DELETE FROM KS.half USING TIMESTAMP 106 WHERE k = 1")
+	s.Do("DELETE FROM KS.half USING TIMESTAMP 106 WHERE k = 1")
 	assert.Equal(t, before, s.snapshot(k, now))
 }
 
 // One row may be larger than a page and than a batch of several rows, up to what Cassandra takes in one message.
 func TestLargeRows(t *testing.T) {
-	s := openStore(t, 5)
-	s.do("CREATE TABLE KS.wide (k int, c int, st text static, v blob, l list<tinyint>, PRIMARY KEY (k, c))")
+	s := newStore(t, 5)
+	s.Do("CREATE TABLE KS.wide (k int, c int, st text static, v blob, l list<tinyint>, PRIMARY KEY (k, c))")
 	put := func(k, c, size int, stamp int64) {
-		require.NoError(t, s.session.Query("INSERT INTO "+s.keyspace+".wide (k, c, v) VALUES (?, ?, ?)", k, c, make([]byte, size)).WithTimestamp(stamp).Exec())
+		require.NoError(t, s.Session.Query("INSERT INTO "+s.Name+".wide (k, c, v) VALUES (?, ?, ?)", k, c, make([]byte, size)).WithTimestamp(stamp).Exec())
 	}
 	largest := s.partition(s.key("wide", wireInt32(1)), 0).sizes.largest
 	const beside = 200 // of the frame
 	for c, size := range []int{10, largest - beside - 1000, 10, 2 << 20, 1 << 20} {
 		put(1, c, size, 5)
 	}
-	s.do("UPDATE KS.wide USING TIMESTAMP 5 SET st = 'static' WHERE k = 1")
+	s.Do("UPDATE KS.wide USING TIMESTAMP 5 SET st = 'static' WHERE k = 1")
 	k := s.key("wide", wireInt32(1))
-	require.Equal(t, musiccore.Result{Fate: musiccore.Done}, synchronise(t.Context(), s.scope(), k, musiccore.Copy{Fence: 10}))
+	require.Equal(t, musiccore.Result{Fate: musiccore.Done}, Run(t.Context(), s.cluster(), k, musiccore.Copy{Fence: 10}))
 	rows, stamps := s.look(k, int(time.Now().Unix()))
 	assert.Len(t, rows, 5)
 	assert.Equal(t, []musiccore.Stamp{11}, slices.Compact(stamps))
@@ -307,7 +307,7 @@ func TestLargeRows(t *testing.T) {
 	// A statement of the client's own is a little smaller than the one that writes its row back.
 	put(2, 1, 10, 5)
 	put(2, 2, largest-100, 5)
-	r := synchronise(t.Context(), s.scope(), s.key("wide", wireInt32(2)), musiccore.Copy{Fence: 10})
+	r := Run(t.Context(), s.cluster(), s.key("wide", wireInt32(2)), musiccore.Copy{Fence: 10})
 	assert.Equal(t, musiccore.TooLarge, r.Fate)
 	require.ErrorIs(t, r.Cause, errTooLarge)
 	require.ErrorContains(t, r.Cause, fmt.Sprint(largest))
@@ -315,7 +315,7 @@ func TestLargeRows(t *testing.T) {
 	// In a mutation, elements of a list weigh more than in a message.
 	elements := make([]int8, 60_000)
 	for c := range 4 {
-		require.NoError(t, s.session.Query("UPDATE "+s.keyspace+".wide SET l = ? WHERE k = 3 AND c = ?", elements, c).WithTimestamp(5).Exec())
+		require.NoError(t, s.Session.Query("UPDATE "+s.Name+".wide SET l = ? WHERE k = 3 AND c = ?", elements, c).WithTimestamp(5).Exec())
 	}
 	p := s.partition(s.key("wide", wireInt32(3)), int(time.Now().Unix()))
 	page, err := p.first(t.Context())
@@ -324,18 +324,18 @@ func TestLargeRows(t *testing.T) {
 	assert.False(t, page.more)
 	batches := p.table.rewrite(p.pk, page, rewriting{fence: 10, batch: 1 << 20})
 	assert.Len(t, batches, 4)
-	require.Equal(t, musiccore.Result{Fate: musiccore.Done}, p.synchronise(t.Context(), musiccore.Copy{Fence: 10}))
+	require.Equal(t, musiccore.Result{Fate: musiccore.Done}, p.run(t.Context(), musiccore.Copy{Fence: 10}))
 }
 
 // Markers of later pages are learned as well.
 func TestMarkersOfLaterPages(t *testing.T) {
-	s := openStore(t, 5)
-	s.do("CREATE TABLE KS.leases (k int, a int, b int, holder text, PRIMARY KEY (k, a, b)) WITH CLUSTERING ORDER BY (a ASC, b DESC)")
+	s := newStore(t, 5)
+	s.Do("CREATE TABLE KS.leases (k int, a int, b int, holder text, PRIMARY KEY (k, a, b)) WITH CLUSTERING ORDER BY (a ASC, b DESC)")
 	for i := range 20 {
 		if i%3 == 0 {
-			s.do(fmt.Sprintf("INSERT INTO KS.leases (k, a, b) VALUES (1, %d, %d) USING TIMESTAMP 5", i/5, i%5))
+			s.Do(fmt.Sprintf("INSERT INTO KS.leases (k, a, b) VALUES (1, %d, %d) USING TIMESTAMP 5", i/5, i%5))
 		}
-		s.do(fmt.Sprintf("UPDATE KS.leases USING TIMESTAMP 6 AND TTL 5000 SET holder = 'x' WHERE k = 1 AND a = %d AND b = %d", i/5, i%5))
+		s.Do(fmt.Sprintf("UPDATE KS.leases USING TIMESTAMP 6 AND TTL 5000 SET holder = 'x' WHERE k = 1 AND a = %d AND b = %d", i/5, i%5))
 	}
 	k := s.key("leases", wireInt32(1))
 	now := int(time.Now().Unix())
@@ -344,6 +344,6 @@ func TestMarkersOfLaterPages(t *testing.T) {
 	require.Len(t, before.later, 7)
 	p := s.partition(k, now)
 	p.sizes.short, p.sizes.full = 2, 3
-	require.Equal(t, musiccore.Result{Fate: musiccore.Done}, p.synchronise(t.Context(), musiccore.Copy{Fence: 10}))
+	require.Equal(t, musiccore.Result{Fate: musiccore.Done}, p.run(t.Context(), musiccore.Copy{Fence: 10}))
 	assert.Equal(t, before, s.snapshot(k, now))
 }

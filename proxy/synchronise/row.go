@@ -1,4 +1,4 @@
-package proxy
+package synchronise
 
 import (
 	"fmt"
@@ -7,40 +7,40 @@ import (
 	"music/musiccore"
 )
 
-// synchRow is one row of a selection.
-type synchRow struct {
-	clustering      []synchTerm
-	static, regular []synchCell
+// dataRow is one row of a selection.
+type dataRow struct {
+	clustering      []cqlTerm
+	static, regular []dataCell
 	permanent       bool // its marker is known to have no TTL
 }
 
-// synchCell is what a row has in one column.
-type synchCell struct {
-	term  synchTerm
+// dataCell is what a row has in one column.
+type dataCell struct {
+	term  cqlTerm
 	ttl   int32 // of the value as a whole, 0: none
-	parts []synchPart
+	parts []ttlPart
 	stamp musiccore.Stamp // the highest in it; 0 for null
 
 	listed int // elements of a list
 }
 
-// synchPart is what a column has under one TTL, where it has more than one: of a UDT a value or nil for each field, of a
+// ttlPart is what a column has under one TTL, where it has more than one: of a UDT a value or nil for each field, of a
 // collection one collection.
-type synchPart struct {
+type ttlPart struct {
 	ttl    int32
-	values []rawBytes
+	values []RawValue
 }
 
-// synchElement is one cell of a column that is not frozen.
-type synchElement struct {
+// element is one cell of a column that is not frozen.
+type element struct {
 	ttl   int32
 	field int // of a UDT
-	value rawBytes
+	value RawValue
 }
 
 // row reads what the selection answered.
-func (t synchTable) row(values []rawBytes) (synchRow, error) {
-	var r synchRow
+func (t tableLayout) row(values []RawValue) (dataRow, error) {
+	var r dataRow
 	for i, c := range t.clustering {
 		term, err := c.term(values[i])
 		if err != nil {
@@ -64,12 +64,12 @@ func (t synchTable) row(values []rawBytes) (synchRow, error) {
 }
 
 // staticOnly reports that the partition has static columns and no row.
-func (r synchRow) staticOnly() bool {
-	return slices.ContainsFunc(r.clustering, synchTerm.null)
+func (r dataRow) staticOnly() bool {
+	return slices.ContainsFunc(r.clustering, cqlTerm.null)
 }
 
 // listed counts the elements of the row's lists.
-func (r synchRow) listed() int {
+func (r dataRow) listed() int {
 	n := 0
 	for _, c := range r.regular {
 		n += c.listed
@@ -78,7 +78,7 @@ func (r synchRow) listed() int {
 }
 
 // highest is the highest stamp in the rows, 0 if there is none.
-func highest(rows []synchRow) musiccore.Stamp {
+func highest(rows []dataRow) musiccore.Stamp {
 	var top musiccore.Stamp
 	for _, r := range rows {
 		for _, c := range slices.Concat(r.static, r.regular) {
@@ -89,28 +89,28 @@ func highest(rows []synchRow) musiccore.Stamp {
 }
 
 // term is what writes a value that was read by selector.
-func (c synchColumn) term(value rawBytes) (synchTerm, error) {
+func (c columnLayout) term(value RawValue) (cqlTerm, error) {
 	if c.shape == nil || value == nil {
 		return c.shape.term(value)
 	}
 	tuple, _, err := value[min(4, len(value)):].take()
 	if err != nil {
-		return synchTerm{}, err
+		return cqlTerm{}, err
 	}
 	return c.shape.term(tuple)
 }
 
 // cell reads one column of a row.
-func (c synchColumn) cell(value, ttl, stamp rawBytes) (synchCell, error) {
+func (c columnLayout) cell(value, ttl, stamp RawValue) (dataCell, error) {
 	term, err := c.term(value)
 	if err != nil {
-		return synchCell{}, err
+		return dataCell{}, err
 	}
 	at, some, err := stamp.int64()
 	if err == nil && !term.null() && !some {
 		err = fmt.Errorf("%w: it has no stamp", errMalformed)
 	}
-	cell := synchCell{term: term, stamp: musiccore.Stamp(at)}
+	cell := dataCell{term: term, stamp: musiccore.Stamp(at)}
 	if err != nil || term.null() {
 		return cell, err
 	}
@@ -133,7 +133,7 @@ func (c synchColumn) cell(value, ttl, stamp rawBytes) (synchCell, error) {
 }
 
 // elements are the cells of a column that is not frozen.
-func (c synchColumn) elements(value, ttl rawBytes) ([]synchElement, error) {
+func (c columnLayout) elements(value, ttl RawValue) ([]element, error) {
 	values, err := c.split(value)
 	if err != nil {
 		return nil, err
@@ -145,10 +145,10 @@ func (c synchColumn) elements(value, ttl rawBytes) ([]synchElement, error) {
 	if len(ttls) != len(values) {
 		return nil, fmt.Errorf("%w: %d TTLs of %d elements", errMalformed, len(ttls), len(values))
 	}
-	var all []synchElement
+	var all []element
 	for i, v := range values {
 		if v != nil {
-			all = append(all, synchElement{ttl: ttls[i], field: i, value: v})
+			all = append(all, element{ttl: ttls[i], field: i, value: v})
 		}
 	}
 	return all, nil
@@ -156,7 +156,7 @@ func (c synchColumn) elements(value, ttl rawBytes) ([]synchElement, error) {
 
 // split takes the value apart, as TTL() counts: a UDT has all its fields, those that are null or were not yet of the type
 // when it was written as nil.
-func (c synchColumn) split(value rawBytes) ([]rawBytes, error) {
+func (c columnLayout) split(value RawValue) ([]RawValue, error) {
 	switch c.storage {
 	case udtStorage:
 		values, err := value.values()
@@ -166,7 +166,7 @@ func (c synchColumn) split(value rawBytes) ([]rawBytes, error) {
 		if err != nil {
 			return nil, err
 		}
-		return append(values, make([]rawBytes, len(c.fields)-len(values))...), nil
+		return append(values, make([]RawValue, len(c.fields)-len(values))...), nil
 	case mapStorage:
 		return value.elements(2)
 	}
@@ -174,8 +174,8 @@ func (c synchColumn) split(value rawBytes) ([]rawBytes, error) {
 }
 
 // share puts elements of one TTL together. The order of a list's elements is kept: only neighbours share.
-func (c synchColumn) share(elements []synchElement) []synchPart {
-	var shared [][]synchElement
+func (c columnLayout) share(elements []element) []ttlPart {
+	var shared [][]element
 	place := map[int32]int{}
 	for i, e := range elements {
 		at, known := place[e.ttl]
@@ -186,25 +186,25 @@ func (c synchColumn) share(elements []synchElement) []synchPart {
 		}
 		shared[at] = append(shared[at], e)
 	}
-	parts := make([]synchPart, len(shared))
+	parts := make([]ttlPart, len(shared))
 	for i, s := range shared {
-		parts[i] = synchPart{ttl: s[0].ttl, values: c.assemble(s)}
+		parts[i] = ttlPart{ttl: s[0].ttl, values: c.assemble(s)}
 	}
 	return parts
 }
 
 // assemble are the values that write elements again.
-func (c synchColumn) assemble(elements []synchElement) []rawBytes {
+func (c columnLayout) assemble(elements []element) []RawValue {
 	if c.storage == udtStorage {
-		values := make([]rawBytes, len(c.fields))
+		values := make([]RawValue, len(c.fields))
 		for _, e := range elements {
 			values[e.field] = e.value
 		}
 		return values
 	}
-	values := make([]rawBytes, len(elements))
+	values := make([]RawValue, len(elements))
 	for i, e := range elements {
 		values[i] = e.value
 	}
-	return []rawBytes{collect(values)}
+	return []RawValue{collect(values)}
 }

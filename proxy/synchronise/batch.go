@@ -1,4 +1,4 @@
-package proxy
+package synchronise
 
 import (
 	"maps"
@@ -9,15 +9,15 @@ import (
 	"music/musiccore"
 )
 
-// synchWrite is one statement. A value that is nil leaves its column alone (UNSET): so no null is ever written, and one
+// statement is one statement. A value that is nil leaves its column alone (UNSET): so no null is ever written, and one
 // text serves every row.
-type synchWrite struct {
+type statement struct {
 	text   string
-	values []rawBytes
+	values []RawValue
 }
 
 // size is what the statement takes in a BATCH frame, prepared: kind, id, count, and the values with their lengths.
-func (w synchWrite) size() int {
+func (w statement) size() int {
 	n := 1 + 2 + 16 + 2
 	for _, v := range w.values {
 		n += 4 + len(v)
@@ -25,9 +25,9 @@ func (w synchWrite) size() int {
 	return n
 }
 
-// synchBatch is statements that are to be sent as one unlogged batch, in their order: one mutation.
-type synchBatch struct {
-	writes []synchWrite
+// mutation is statements that are to be sent as one unlogged batch, in their order: one mutation.
+type mutation struct {
+	writes []statement
 	weight int // bytes of the frame, or of the mutation where that is larger
 }
 
@@ -39,7 +39,7 @@ const (
 )
 
 // weigh is what statements take in a BATCH frame.
-func weigh(writes []synchWrite) int {
+func weigh(writes []statement) int {
 	n := 0
 	for _, w := range writes {
 		n += w.size()
@@ -50,7 +50,7 @@ func weigh(writes []synchWrite) int {
 // chunk is a batch in the making: rows, and the interval that has no others.
 type chunk struct {
 	interval
-	static, rows []synchWrite
+	static, rows []statement
 	weight       int
 }
 
@@ -62,16 +62,16 @@ type rewriting struct {
 
 // rewrite is the batches that write a page back as it was read (docs/protocol.md 3.9, Synch): in its interval all is deleted at the
 // fence, and what was there stands at fence+1. Together they cover the interval of the page.
-func (t synchTable) rewrite(pk []synchTerm, page synchPage, how rewriting) []synchBatch {
+func (t tableLayout) rewrite(pk []cqlTerm, page resultPage, how rewriting) []mutation {
 	stamp := wireInt64(int64(how.fence) + 1)
 	open := chunk{interval: interval{lo: page.after}}
 	if len(page.rows) > 0 {
-		static := synchTarget{table: t.name, columns: t.static, key: t.partition, at: pk, stamp: stamp}
+		static := writeTarget{table: t.name, columns: t.static, key: t.partition, at: pk, stamp: stamp}
 		open.static = static.updates(page.rows[0].static, byTTL(page.rows[0].static))
 		open.weight = weigh(open.static)
 	}
-	var all []synchBatch
-	target := synchTarget{table: t.name, columns: t.regular, key: slices.Concat(t.partition, t.clustering), stamp: stamp}
+	var all []mutation
+	target := writeTarget{table: t.name, columns: t.regular, key: slices.Concat(t.partition, t.clustering), stamp: stamp}
 	for _, r := range page.rows {
 		if r.staticOnly() {
 			continue
@@ -80,7 +80,7 @@ func (t synchTable) rewrite(pk []synchTerm, page synchPage, how rewriting) []syn
 		writes := target.row(r)
 		weight := weigh(writes) + listOverhead*r.listed()
 		if len(open.rows) > 0 && open.weight+weight > how.batch {
-			all = append(all, t.batch(pk, open, how.fence))
+			all = append(all, t.mutation(pk, open, how.fence))
 			open = chunk{interval: interval{lo: open.hi}}
 		}
 		open.hi, open.rows = r.clustering, append(open.rows, writes...)
@@ -92,48 +92,48 @@ func (t synchTable) rewrite(pk []synchTerm, page synchPage, how rewriting) []syn
 	case len(open.rows) == 0:
 		return all
 	}
-	return append(all, t.batch(pk, open, how.fence))
+	return append(all, t.mutation(pk, open, how.fence))
 }
 
-// batch is a chunk with its deletions. Those of a range leave the static columns, which go with the first interval.
-func (t synchTable) batch(pk []synchTerm, c chunk, fence musiccore.Stamp) synchBatch {
-	var writes []synchWrite
-	at := slices.Concat([]rawBytes{wireInt64(int64(fence))}, valuesOf(pk))
+// mutation is a chunk with its deletions. Those of a range leave the static columns, which go with the first interval.
+func (t tableLayout) mutation(pk []cqlTerm, c chunk, fence musiccore.Stamp) mutation {
+	var writes []statement
+	at := slices.Concat([]RawValue{wireInt64(int64(fence))}, valuesOf(pk))
 	where := t.name + " USING TIMESTAMP ? WHERE " + equations(t.partition, pk, " AND ")
 	for _, rows := range t.clauses(c.interval) {
-		writes = append(writes, synchWrite{"DELETE FROM " + where + rows.text, slices.Concat(at, rows.values)})
+		writes = append(writes, statement{"DELETE FROM " + where + rows.text, slices.Concat(at, rows.values)})
 	}
 	if c.lo == nil && c.hi != nil && len(t.static) > 0 {
 		names := make([]string, len(t.static))
 		for i, column := range t.static {
 			names[i] = column.name
 		}
-		writes = append(writes, synchWrite{"DELETE " + strings.Join(names, ", ") + " FROM " + where, at})
+		writes = append(writes, statement{"DELETE " + strings.Join(names, ", ") + " FROM " + where, at})
 	}
-	return synchBatch{weight: frameOverhead + weigh(writes) + c.weight, writes: slices.Concat(writes, c.static, c.rows)}
+	return mutation{weight: frameOverhead + weigh(writes) + c.weight, writes: slices.Concat(writes, c.static, c.rows)}
 }
 
-// synchTarget is where statements write: columns of a row, or the static ones of the partition.
-type synchTarget struct {
+// writeTarget is where statements write: columns of a row, or the static ones of the partition.
+type writeTarget struct {
 	table   string
-	columns []synchColumn
-	key     []synchColumn
-	at      []synchTerm // values of key
-	stamp   rawBytes
+	columns []columnLayout
+	key     []columnLayout
+	at      []cqlTerm // values of key
+	stamp   RawValue
 }
 
 // row writes a row. The INSERT makes the row's marker, whatever columns it has; the columns of other TTLs follow.
-func (g synchTarget) row(r synchRow) []synchWrite {
+func (g writeTarget) row(r dataRow) []statement {
 	whole := byTTL(r.regular)
 	marker := r.markerTTL()
 	first := g.insert(marker, whole[marker])
 	delete(whole, marker)
-	return append([]synchWrite{first}, g.updates(r.regular, whole)...)
+	return append([]statement{first}, g.updates(r.regular, whole)...)
 }
 
 // updates writes columns by TTL, then those that have more than one.
-func (g synchTarget) updates(cells []synchCell, whole map[int32][]synchTerm) []synchWrite {
-	var writes []synchWrite
+func (g writeTarget) updates(cells []dataCell, whole map[int32][]cqlTerm) []statement {
+	var writes []statement
 	for _, ttl := range slices.Sorted(maps.Keys(whole)) {
 		columns, terms := g.set(whole[ttl])
 		writes = append(writes, g.update(equations(columns, terms, ", "), ttl, valuesOf(terms)))
@@ -148,20 +148,20 @@ func (g synchTarget) updates(cells []synchCell, whole map[int32][]synchTerm) []s
 
 // set pairs columns with terms. Those without a term are UNSET, but for tuples, which have no marker to say so and are
 // left out.
-func (g synchTarget) set(terms []synchTerm) (columns []synchColumn, all []synchTerm) {
+func (g writeTarget) set(terms []cqlTerm) (columns []columnLayout, all []cqlTerm) {
 	for i, c := range g.columns {
 		switch {
 		case terms != nil && !terms[i].null():
 			columns, all = append(columns, c), append(all, terms[i])
 		case c.shape == nil:
-			columns, all = append(columns, c), append(all, synchTerm{text: "?", values: []rawBytes{nil}})
+			columns, all = append(columns, c), append(all, cqlTerm{text: "?", values: []RawValue{nil}})
 		}
 	}
 	return columns, all
 }
 
 // insert writes the row's marker and columns of one TTL; terms may be nil as a whole.
-func (g synchTarget) insert(ttl int32, terms []synchTerm) synchWrite {
+func (g writeTarget) insert(ttl int32, terms []cqlTerm) statement {
 	columns, terms := g.set(terms)
 	columns, terms = slices.Concat(g.key, columns), slices.Concat(g.at, terms)
 	names := make([]string, len(columns))
@@ -169,7 +169,7 @@ func (g synchTarget) insert(ttl int32, terms []synchTerm) synchWrite {
 	for i, c := range columns {
 		names[i], texts[i] = c.name, terms[i].text
 	}
-	return synchWrite{
+	return statement{
 		text: "INSERT INTO " + g.table + " (" + strings.Join(names, ", ") + ") VALUES (" + strings.Join(texts, ", ") +
 			") USING TIMESTAMP ? AND TTL ?",
 		values: append(valuesOf(terms), g.stamp, wireInt32(ttl)),
@@ -177,15 +177,15 @@ func (g synchTarget) insert(ttl int32, terms []synchTerm) synchWrite {
 }
 
 // update writes what an UPDATE may set, under one TTL. It makes no marker.
-func (g synchTarget) update(set string, ttl int32, values []rawBytes) synchWrite {
-	return synchWrite{
+func (g writeTarget) update(set string, ttl int32, values []RawValue) statement {
+	return statement{
 		text:   "UPDATE " + g.table + " USING TIMESTAMP ? AND TTL ? SET " + set + " WHERE " + equations(g.key, g.at, " AND "),
-		values: slices.Concat([]rawBytes{g.stamp, wireInt32(ttl)}, values, valuesOf(g.at)),
+		values: slices.Concat([]RawValue{g.stamp, wireInt32(ttl)}, values, valuesOf(g.at)),
 	}
 }
 
 // addition is the SET clause that adds elements to what the batch has written of the column before.
-func (c synchColumn) addition() string {
+func (c columnLayout) addition() string {
 	if c.storage != udtStorage {
 		return c.name + " = " + c.name + " + ?"
 	}
@@ -197,14 +197,14 @@ func (c synchColumn) addition() string {
 }
 
 // byTTL is, for each TTL, a term for each column, null where it is of another. Columns with more than one TTL are in none.
-func byTTL(cells []synchCell) map[int32][]synchTerm {
-	whole := map[int32][]synchTerm{}
+func byTTL(cells []dataCell) map[int32][]cqlTerm {
+	whole := map[int32][]cqlTerm{}
 	for i, c := range cells {
 		if c.term.null() || c.parts != nil {
 			continue
 		}
 		if whole[c.ttl] == nil {
-			whole[c.ttl] = make([]synchTerm, len(cells))
+			whole[c.ttl] = make([]cqlTerm, len(cells))
 		}
 		whole[c.ttl][i] = c.term
 	}

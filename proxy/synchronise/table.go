@@ -1,4 +1,4 @@
-package proxy
+package synchronise
 
 import (
 	"cmp"
@@ -25,8 +25,8 @@ const (
 	udtStorage
 )
 
-// synchColumn is a column as synchronise needs to know it. Names are quoted.
-type synchColumn struct {
+// columnLayout is a column as synchronise needs to know it. Names are quoted.
+type columnLayout struct {
 	name       string
 	typeName   string // as system_schema has it
 	storage    storage
@@ -35,41 +35,41 @@ type synchColumn struct {
 	descending bool // a clustering column, the largest value first
 }
 
-// synchTable is a table as synchronise needs to know it. Names are quoted; the columns of the key are in its order.
-type synchTable struct {
+// tableLayout is a table as synchronise needs to know it. Names are quoted; the columns of the key are in its order.
+type tableLayout struct {
 	name                  string
-	partition, clustering []synchColumn
-	static, regular       []synchColumn
+	partition, clustering []columnLayout
+	static, regular       []columnLayout
 	forgotten             int  // what has a TTL and was written before this second leaves no trace at farFuture
 	repaired              bool // a read at QUORUM repairs the replicas that answered it
 }
 
-// describedColumn is a row of system_schema.columns.
-type describedColumn struct {
+// columnDescription is a row of system_schema.columns.
+type columnDescription struct {
 	name, kind, typeName string
 	position             int
 	order                string // asc, desc or none
 }
 
-// describedTable is what system_schema says of a table. Types has the fields of the UDTs of its columns.
-type describedTable struct {
+// tableDescription is what system_schema says of a table. Types has the fields of the UDTs of its columns.
+type tableDescription struct {
 	keyspace, name string
 	flags          []string
 	grace          int // gc_grace_seconds
 	compaction     map[string]string
 	readRepair     string
-	columns        []describedColumn
+	columns        []columnDescription
 	types          map[string][]string
 	masked         bool
 }
 
-// newSynchTable makes a table out of its description, or answers errNotSynchronisable.
-func newSynchTable(d describedTable) (synchTable, error) {
-	t := synchTable{name: rewrite.Quote(d.keyspace) + "." + rewrite.Quote(d.name), forgotten: d.forgotten(), repaired: d.readRepair == "BLOCKING"}
+// newTableLayout makes a table out of its description, or answers errNotSynchronisable.
+func newTableLayout(d tableDescription) (tableLayout, error) {
+	t := tableLayout{name: rewrite.Quote(d.keyspace) + "." + rewrite.Quote(d.name), forgotten: d.forgotten(), repaired: d.readRepair == "BLOCKING"}
 	if err := d.refusal(); err != nil {
 		return t, fmt.Errorf("%w: %s: %w", errNotSynchronisable, t.name, err)
 	}
-	columns := slices.SortedFunc(slices.Values(d.columns), func(a, b describedColumn) int {
+	columns := slices.SortedFunc(slices.Values(d.columns), func(a, b columnDescription) int {
 		return cmp.Or(cmp.Compare(a.position, b.position), strings.Compare(a.name, b.name))
 	})
 	for _, c := range columns {
@@ -91,8 +91,8 @@ func newSynchTable(d describedTable) (synchTable, error) {
 }
 
 // refusal is why the table can never be synchronised.
-func (d describedTable) refusal() error {
-	counter := func(c describedColumn) bool { return c.typeName == "counter" }
+func (d tableDescription) refusal() error {
+	counter := func(c columnDescription) bool { return c.typeName == "counter" }
 	switch {
 	case slices.Contains(d.flags, "counter"), slices.ContainsFunc(d.columns, counter):
 		return errors.New("counters take no timestamp")
@@ -108,7 +108,7 @@ func (d describedTable) refusal() error {
 // Replicas drop what has expired by then, unless gc_grace_seconds reaches back to when it was written, or it is to be
 // repaired first: then they answer it as a tombstone, and read repair writes that over a value which still lives
 // (AbstractCell.purge and PurgeFunction in Cassandra's source; seen on 5.0.8 with each of the two).
-func (d describedTable) forgotten() int {
+func (d tableDescription) forgotten() int {
 	if d.compaction["only_purge_repaired_tombstones"] == "true" {
 		return 0
 	}
@@ -116,8 +116,8 @@ func (d describedTable) forgotten() int {
 }
 
 // column is a row of system_schema as synchronise needs to know it.
-func (d describedTable) column(c describedColumn) synchColumn {
-	column := synchColumn{name: rewrite.Quote(c.name), typeName: c.typeName, shape: shapeOf(c.typeName), descending: c.order == "desc"}
+func (d tableDescription) column(c columnDescription) columnLayout {
+	column := columnLayout{name: rewrite.Quote(c.name), typeName: c.typeName, shape: shapeOf(c.typeName), descending: c.order == "desc"}
 	if name, ok := udtName(c.typeName); ok && d.types[name] != nil {
 		column.storage = udtStorage
 		for _, field := range d.types[name] {
@@ -125,12 +125,24 @@ func (d describedTable) column(c describedColumn) synchColumn {
 		}
 		return column
 	}
-	for prefix, s := range map[string]storage{"list<": listStorage, "set<": setStorage, "map<": mapStorage} {
-		if strings.HasPrefix(c.typeName, prefix) {
-			column.storage = s
-		}
-	}
+	column.storage = collectionStorage(c.typeName)
 	return column
+}
+
+// collectionStorage is how a collection is stored; plainStorage where it is frozen, or the type is none.
+func collectionStorage(typeName string) storage {
+	kind, elements, _ := strings.Cut(typeName, "<")
+	if elements == "" {
+		return plainStorage
+	}
+	return map[string]storage{"list": listStorage, "set": setStorage, "map": mapStorage}[kind]
+}
+
+// MultiCell reports whether a column of this type that is not of the key has a stamp and a time to live for each of its elements or
+// fields.
+func MultiCell(typeName string) bool {
+	_, udt := udtName(typeName)
+	return udt || collectionStorage(typeName) != plainStorage
 }
 
 // udtName is the name of the UDT that a column of this type may hold without being frozen.
@@ -146,26 +158,26 @@ func udtName(typeName string) (string, bool) {
 }
 
 // multiCell reports that elements have stamps and TTLs of their own.
-func (c synchColumn) multiCell() bool { return c.storage >= listStorage }
+func (c columnLayout) multiCell() bool { return c.storage >= listStorage }
 
 // columns are those outside the key, in the order of selection.
-func (t synchTable) columns() []synchColumn { return slices.Concat(t.static, t.regular) }
+func (t tableLayout) columns() []columnLayout { return slices.Concat(t.static, t.regular) }
 
 // withoutStatic is the table as if it had no static columns: they are read and written once.
-func (t synchTable) withoutStatic() synchTable {
+func (t tableLayout) withoutStatic() tableLayout {
 	t.static = nil
 	return t
 }
 
 // rowAlone is the table as if each row were a partition: its key is the whole primary key, and the static columns are nobody's.
-func (t synchTable) rowAlone() synchTable {
+func (t tableLayout) rowAlone() tableLayout {
 	t.partition, t.clustering, t.static = slices.Concat(t.partition, t.clustering), nil, nil
 	return t
 }
 
 // selection is the SELECT of a partition's rows: the clustering columns, then of every other column its value, its TTL and its
 // stamp.
-func (t synchTable) selection(pk []synchTerm, rows clause) synchWrite {
+func (t tableLayout) selection(pk []cqlTerm, rows clause) statement {
 	var what []string
 	for _, c := range t.clustering {
 		what = append(what, c.selector())
@@ -180,7 +192,7 @@ func (t synchTable) selection(pk []synchTerm, rows clause) synchWrite {
 	if len(what) == 0 {
 		what = []string{"[" + t.partition[0].name + "]"}
 	}
-	return synchWrite{
+	return statement{
 		text:   "SELECT " + strings.Join(what, ", ") + " FROM " + t.name + " WHERE " + equations(t.partition, pk, " AND ") + rows.text,
 		values: append(valuesOf(pk), rows.values...),
 	}
@@ -188,7 +200,7 @@ func (t synchTable) selection(pk []synchTerm, rows clause) synchWrite {
 
 // selector asks for a tuple as the only element of a list: the driver takes a bare one apart, and what was null and what
 // was a tuple of nulls would be the same.
-func (c synchColumn) selector() string {
+func (c columnLayout) selector() string {
 	if c.shape != nil {
 		return "[" + c.name + "]"
 	}
@@ -196,16 +208,16 @@ func (c synchColumn) selector() string {
 }
 
 // key is a routing key as terms, one for each column of the partition key.
-func (t synchTable) key(pk string) ([]synchTerm, error) {
+func (t tableLayout) key(pk string) ([]cqlTerm, error) {
 	values, ok := rewrite.SplitRoutingKey(pk, len(t.partition))
 	if !ok {
 		return nil, fmt.Errorf("%w: routing key of %d bytes for %d columns", errMalformed, len(pk), len(t.partition))
 	}
-	terms := make([]synchTerm, len(values))
+	terms := make([]cqlTerm, len(values))
 	for i, v := range values {
 		shape := t.partition[i].shape
 		var err error
-		if terms[i], err = shape.term(rawBytes(v)); err == nil && shape != nil && v == "" {
+		if terms[i], err = shape.term(RawValue(v)); err == nil && shape != nil && v == "" {
 			err = fmt.Errorf("%w: an empty tuple in a partition key", errMalformed)
 		}
 		if err != nil {

@@ -1,4 +1,4 @@
-package proxy
+package synchronise
 
 import (
 	"bytes"
@@ -12,27 +12,27 @@ import (
 // errMalformed says that bytes are not what the protocol promises of a value of their type.
 var errMalformed = errors.New("malformed value")
 
-// rawBytes is a value as it stands on the wire: no value is looked into that need not be. Nil is null, which is not the
+// RawValue is a value as it stands on the wire: no value is looked into that need not be. Nil is null, which is not the
 // same as no bytes.
-type rawBytes []byte
+type RawValue []byte
 
 // MarshalCQL hands the bytes on.
-func (w rawBytes) MarshalCQL(gocql.TypeInfo) ([]byte, error) { return w, nil }
+func (w RawValue) MarshalCQL(gocql.TypeInfo) ([]byte, error) { return w, nil }
 
 // UnmarshalCQL takes a value as it stands on the wire, nil for null. It keeps a copy: the buffer is the driver's.
-func (w *rawBytes) UnmarshalCQL(_ gocql.TypeInfo, data []byte) error {
+func (w *RawValue) UnmarshalCQL(_ gocql.TypeInfo, data []byte) error {
 	*w = bytes.Clone(data)
 	return nil
 }
 
 // wireInt64 is a bigint on the wire.
-func wireInt64(n int64) rawBytes { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
+func wireInt64(n int64) RawValue { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
 
 // wireInt32 is an int on the wire.
-func wireInt32(n int32) rawBytes { return binary.BigEndian.AppendUint32(nil, uint32(n)) }
+func wireInt32(n int32) RawValue { return binary.BigEndian.AppendUint32(nil, uint32(n)) }
 
 // int64 reads a bigint; null is none.
-func (w rawBytes) int64() (n int64, some bool, err error) {
+func (w RawValue) int64() (n int64, some bool, err error) {
 	switch len(w) {
 	case 0:
 		return 0, false, nil
@@ -43,7 +43,7 @@ func (w rawBytes) int64() (n int64, some bool, err error) {
 }
 
 // int32 reads an int; null is 0.
-func (w rawBytes) int32() (int32, error) {
+func (w RawValue) int32() (int32, error) {
 	switch len(w) {
 	case 0:
 		return 0, nil
@@ -54,7 +54,7 @@ func (w rawBytes) int32() (int32, error) {
 }
 
 // take splits off the first [bytes] of the protocol: nil if its length is negative.
-func (w rawBytes) take() (value, rest rawBytes, err error) {
+func (w RawValue) take() (value, rest RawValue, err error) {
 	if len(w) < 4 {
 		return nil, nil, fmt.Errorf("%w: %d bytes where a length was expected", errMalformed, len(w))
 	}
@@ -70,12 +70,12 @@ func (w rawBytes) take() (value, rest rawBytes, err error) {
 
 // elements takes a collection apart: per values an element, each element with the lengths of its values before them, so
 // that collect puts any of them together again.
-func (w rawBytes) elements(per int) ([]rawBytes, error) {
+func (w RawValue) elements(per int) ([]RawValue, error) {
 	if len(w) < 4 {
 		return nil, fmt.Errorf("%w: collection of %d bytes", errMalformed, len(w))
 	}
 	count, rest := int32(binary.BigEndian.Uint32(w)), w[4:]
-	var all []rawBytes
+	var all []RawValue
 	for range count {
 		next := rest
 		for range per {
@@ -94,12 +94,12 @@ func (w rawBytes) elements(per int) ([]rawBytes, error) {
 }
 
 // collect is the collection of elements that were taken apart.
-func collect(elements []rawBytes) rawBytes {
+func collect(elements []RawValue) RawValue {
 	return append(wireInt32(int32(len(elements))), bytes.Join(plainBytes(elements), nil)...)
 }
 
 // plainBytes are the same values, for those who know no other.
-func plainBytes(values []rawBytes) [][]byte {
+func plainBytes(values []RawValue) [][]byte {
 	plain := make([][]byte, len(values))
 	for i, v := range values {
 		plain[i] = v
@@ -108,10 +108,10 @@ func plainBytes(values []rawBytes) [][]byte {
 }
 
 // values takes [bytes] off until none are left: the fields of a UDT, or the elements of a list after its count.
-func (w rawBytes) values() ([]rawBytes, error) {
-	var all []rawBytes
+func (w RawValue) values() ([]RawValue, error) {
+	var all []RawValue
 	for len(w) > 0 {
-		var value rawBytes
+		var value RawValue
 		var err error
 		if value, w, err = w.take(); err != nil {
 			return nil, err
@@ -122,7 +122,7 @@ func (w rawBytes) values() ([]rawBytes, error) {
 }
 
 // ttls reads what TTL() says of a column that is not frozen: an int for each element, 0 for one without a TTL.
-func (w rawBytes) ttls() ([]int32, error) {
+func (w RawValue) ttls() ([]int32, error) {
 	if len(w) < 4 {
 		return nil, fmt.Errorf("%w: list of TTLs of %d bytes", errMalformed, len(w))
 	}

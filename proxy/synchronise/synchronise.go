@@ -1,4 +1,6 @@
-package proxy
+// Package synchronise settles what a key of a data table holds: it reads the key at QUORUM and writes it back above a fence, so that no
+// write from before the fence can surface again (docs/protocol.md 3.9, Synch).
+package synchronise
 
 import (
 	"context"
@@ -17,48 +19,56 @@ var (
 	errNotAgreed = errors.New("nodes do not agree on the schema")
 )
 
-// keyOfTable names what is synchronised in a data table: a partition, or with Row one row. PK is the routing key as on the
+// Cluster is where a table is read and written. Its session must speak version 4 of the protocol or higher, and retry nothing by
+// itself.
+type Cluster struct {
+	Session *gocql.Session
+	Quorum  gocql.Consistency // QUORUM, or LOCAL_QUORUM where the locks of the table are decided within one data centre
+	Known   *Descriptions     // what has been read of the tables of this cluster; nil remembers nothing
+}
+
+// Target names what is synchronised in a data table: a partition, or with Row one row. PK is the routing key as on the
 // wire: the bytes of its only column, or of each column a length of 2 bytes, the bytes, and a 0. With Row its columns are
 // those of the whole primary key.
-type keyOfTable struct {
+type Target struct {
 	Keyspace, Table string
 	PK              string
 	Row             bool
 }
 
-// synchronise reads the key at QUORUM, of all data centres or of one, and writes it back: DELETE at fence, every cell at fence+1 (docs/protocol.md 3.9, Synch). What
-// fits one page and one mutation is read and written at once. Of what does not, each interval of the clustering order is one
-// mutation, one after the other.
+// Run is one attempt: it reads the key at QUORUM, of all data centres or of one, and writes it back, a DELETE at the fence and every
+// cell at fence+1. What fits one page and one mutation is read and written at once. Of what does not, each interval of the
+// clustering order is one mutation, one after the other.
 //
 // Done: all of them are acknowledged, and nothing with a stamp up to the fence can surface again. Above, TooLarge, Unknown:
 // some intervals may have been written, or be written later. That is safe, whatever comes next, because the fences of one key
 // only rise: an interval was written as a QUORUM read had it, in one mutation whose stamps lie in the term's own window, so it
 // loses nothing that was acknowledged; no put of the term is under way meanwhile; and the next attempt, of this term or of a
-// later one, reads at QUORUM what it finds there and fences it in turn. TooLarge will be answered again until the key changes;
-// Cause says why, errNotSynchronisable where it is the table. The same fence twice is a mistake: lists would have their elements
-// twice. Unavailable: too few replicas live, as Cassandra says. The session must speak version 4 of the protocol or higher, and retry nothing by itself.
-func synchronise(ctx context.Context, in scope, k keyOfTable, a musiccore.Copy) musiccore.Result {
+// later one, reads at QUORUM what it finds there and fences it in turn. TooLarge is the result until the key changes;
+// Cause says why, errNotSynchronisable where it is the table. Unavailable: too few replicas live, as Cassandra says. No fence may be
+// used twice: lists would have their elements twice.
+func Run(ctx context.Context, in Cluster, k Target, a musiccore.Copy) musiccore.Result {
 	p, err := newPartition(ctx, in, k)
 	if err != nil {
 		return failed(err)
 	}
-	return p.synchronise(ctx, a)
+	return p.run(ctx, a)
 }
 
 // newPartition reads the schema that an attempt rests on.
-func newPartition(ctx context.Context, in scope, k keyOfTable) (partition, error) {
-	p := partition{scope: in, sizes: usualSizes()}
-	view, err := agreedView(ctx, in.session)
+func newPartition(ctx context.Context, in Cluster, k Target) (partition, error) {
+	p := partition{Cluster: in, sizes: usualSizes()}
+	view, err := agreedView(ctx, in.Session)
 	if err != nil {
 		return p, err
 	}
 	p.now = view.now
-	described, err := view.description(ctx, in, k)
+	described, err := view.tableDescription(ctx, in, k)
 	if err != nil {
 		return p, err
 	}
 	p.sizes.largest = described.largest
-	if p.table, err = newSynchTable(described.table); err != nil {
+	if p.table, err = newTableLayout(described.table); err != nil {
 		return p, err
 	}
 	if k.Row {
@@ -73,16 +83,16 @@ func newPartition(ctx context.Context, in scope, k keyOfTable) (partition, error
 // partition is where one attempt reads and writes. Both use the same now, in seconds of Unix time, so that what has a TTL
 // expires when it would have, however long the attempt takes; where the protocol is below version 5 the driver leaves it out.
 type partition struct {
-	scope
-	table synchTable
-	pk    []synchTerm
+	Cluster
+	table tableLayout
+	pk    []cqlTerm
 	now   int
 	host  string // id of the node that is asked, "" for any
 	sizes sizes
 }
 
-// synchronise is one attempt.
-func (p partition) synchronise(ctx context.Context, a musiccore.Copy) musiccore.Result {
+// run reads the partition and writes it back.
+func (p partition) run(ctx context.Context, a musiccore.Copy) musiccore.Result {
 	top, err := p.copy(ctx, a)
 	switch {
 	case err != nil:
@@ -127,7 +137,7 @@ func (p partition) copy(ctx context.Context, a musiccore.Copy) (musiccore.Stamp,
 }
 
 // copyPage writes a page back.
-func (p partition) copyPage(ctx context.Context, page synchPage, fence musiccore.Stamp) error {
+func (p partition) copyPage(ctx context.Context, page resultPage, fence musiccore.Stamp) error {
 	if err := p.learnMarkers(ctx, page); err != nil {
 		return err
 	}
@@ -141,12 +151,12 @@ func (p partition) copyPage(ctx context.Context, page synchPage, fence musiccore
 
 // write sends the statements as one mutation, or answers errTooLarge. The number of statements needs no check where there are
 // several rows: 65535 of them are larger than such a batch may be.
-func (p partition) write(ctx context.Context, b synchBatch) error {
+func (p partition) write(ctx context.Context, b mutation) error {
 	if b.weight > p.sizes.largest || len(b.writes) > maxStatements {
 		return fmt.Errorf("%w: %d bytes in %d statements write it back, and %d bytes and %d statements are allowed",
 			errTooLarge, b.weight, len(b.writes), p.sizes.largest, maxStatements)
 	}
-	batch := p.session.Batch(gocql.UnloggedBatch).Consistency(p.quorum).RetryPolicy(nil).
+	batch := p.Session.Batch(gocql.UnloggedBatch).Consistency(p.Quorum).RetryPolicy(nil).
 		SpeculativeExecutionPolicy(gocql.NonSpeculativeExecution{}).DefaultTimestamp(false).WithNowInSeconds(p.now)
 	for _, w := range b.writes {
 		batch.Query(w.text, bound(w.values)...)
@@ -158,7 +168,7 @@ func (p partition) write(ctx context.Context, b synchBatch) error {
 }
 
 // bound are values as the driver takes them: nil is UNSET, never null.
-func bound(values []rawBytes) []any {
+func bound(values []RawValue) []any {
 	all := make([]any, len(values))
 	for i, v := range values {
 		if v == nil {

@@ -1,4 +1,4 @@
-package proxy
+package synchronise
 
 import (
 	"context"
@@ -59,7 +59,10 @@ func awaitView(ctx context.Context, ask func(context.Context) (schemaView, disse
 		case others == allAgree, others == downDiffer && time.Since(start) >= spreadLimit:
 			return view, nil
 		}
-		pause(ctx, agreementPause)
+		select {
+		case <-ctx.Done():
+		case <-time.After(agreementPause):
+		}
 	}
 }
 
@@ -149,8 +152,8 @@ func localQuery(s *gocql.Session, host, text string, values ...any) *gocql.Query
 }
 
 // describe reads the table's description.
-func (v schemaView) describe(ctx context.Context, s *gocql.Session, t keyOfTable) (describedTable, error) {
-	d := describedTable{keyspace: t.Keyspace, name: t.Table}
+func (v schemaView) describe(ctx context.Context, s *gocql.Session, t Target) (tableDescription, error) {
+	d := tableDescription{keyspace: t.Keyspace, name: t.Table}
 	const table = "SELECT flags, gc_grace_seconds, compaction, read_repair FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?"
 	err := localQuery(s, v.host, table, t.Keyspace, t.Table).ScanContext(ctx, &d.flags, &d.grace, &d.compaction, &d.readRepair)
 	if err != nil {
@@ -158,7 +161,7 @@ func (v schemaView) describe(ctx context.Context, s *gocql.Session, t keyOfTable
 	}
 	const columns = "SELECT column_name, kind, position, type, clustering_order FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ?"
 	iter := localQuery(s, v.host, columns, t.Keyspace, t.Table).IterContext(ctx)
-	for c := (describedColumn{}); iter.Scan(&c.name, &c.kind, &c.position, &c.typeName, &c.order); {
+	for c := (columnDescription{}); iter.Scan(&c.name, &c.kind, &c.position, &c.typeName, &c.order); {
 		d.columns = append(d.columns, c)
 	}
 	if err := iter.Close(); err != nil {
@@ -174,7 +177,7 @@ func (v schemaView) describe(ctx context.Context, s *gocql.Session, t keyOfTable
 }
 
 // types reads the fields of the UDTs that columns hold without being frozen.
-func (v schemaView) types(ctx context.Context, s *gocql.Session, d describedTable) (map[string][]string, error) {
+func (v schemaView) types(ctx context.Context, s *gocql.Session, d tableDescription) (map[string][]string, error) {
 	var names []string
 	for _, c := range d.columns {
 		if name, ok := udtName(c.typeName); ok {
@@ -195,7 +198,7 @@ func (v schemaView) types(ctx context.Context, s *gocql.Session, d describedTabl
 }
 
 // masked tells whether the table has masked columns. Cassandra before 5.0 has no masks, nor a table of them.
-func (v schemaView) masked(ctx context.Context, s *gocql.Session, t keyOfTable) (bool, error) {
+func (v schemaView) masked(ctx context.Context, s *gocql.Session, t Target) (bool, error) {
 	const text = "SELECT column_name FROM system_schema.column_masks WHERE keyspace_name = ? AND table_name = ? LIMIT 1"
 	var column string
 	err := localQuery(s, v.host, text, t.Keyspace, t.Table).ScanContext(ctx, &column)

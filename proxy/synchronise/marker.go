@@ -1,4 +1,4 @@
-package proxy
+package synchronise
 
 import (
 	"errors"
@@ -17,7 +17,7 @@ var errMoved = errors.New("a late write came between two reads")
 
 // markerTTL is the TTL of a row's marker, which CQL does not show: none if that was learned, if anything in the row has
 // none, or if nothing is in it; else the largest, so that the row goes with its last column (docs/protocol.md 3.9, marker rule).
-func (r synchRow) markerTTL() int32 {
+func (r dataRow) markerTTL() int32 {
 	ttls := r.ttls()
 	if r.permanent || len(ttls) == 0 || slices.Contains(ttls, 0) {
 		return 0
@@ -26,7 +26,7 @@ func (r synchRow) markerTTL() int32 {
 }
 
 // ttls are those of all that the row has outside its key and the static columns.
-func (r synchRow) ttls() []int32 {
+func (r dataRow) ttls() []int32 {
 	var ttls []int32
 	for _, c := range r.regular {
 		if !c.term.null() && c.parts == nil {
@@ -41,10 +41,10 @@ func (r synchRow) ttls() []int32 {
 
 // guessed reports that all in the row has a TTL, so that the rule would let the row go with it. That is wrong for a row that
 // was inserted without a TTL and got such columns later: `INSERT (k, c)`, then `UPDATE .. USING TTL 30 SET holder = ..`.
-func (r synchRow) guessed() bool { return r.markerTTL() > 0 }
+func (r dataRow) guessed() bool { return r.markerTTL() > 0 }
 
-// place tells the row from the others of its partition.
-func (r synchRow) place() string { return fmt.Sprint(r.clustering) }
+// clusteringKey tells the row from the others of its partition.
+func (r dataRow) clusteringKey() string { return fmt.Sprint(r.clustering) }
 
 // learn notes which rows have a marker without a TTL, out of the same partition read once more at farFuture: a row that is
 // still there, and has no column, is there by its marker. moved says that a late write hides some marker.
@@ -67,15 +67,15 @@ func (r synchRow) place() string { return fmt.Sprint(r.clustering) }
 // it, and so one that missed a deletion shows what the others could have refuted. Hence the same node: the replicas that it
 // asks were repaired by the first read. Where the table is never repaired so, moved is for ever, and the rule better than
 // no end. The worst that remains is a row of nulls that should have gone; no value that was acknowledged is lost.
-func learn(rows, later []synchRow) (moved bool) {
+func learn(rows, later []dataRow) (moved bool) {
 	known := map[string][]int32{}
 	for _, r := range later {
 		if !r.staticOnly() {
-			known[r.place()] = r.ttls()
+			known[r.clusteringKey()] = r.ttls()
 		}
 	}
 	for i, r := range rows {
-		ttls, there := known[r.place()]
+		ttls, there := known[r.clusteringKey()]
 		switch {
 		case !there || !r.guessed() || slices.ContainsFunc(ttls, func(ttl int32) bool { return ttl > 0 }):
 		case len(ttls) > 0:

@@ -1,4 +1,4 @@
-package proxy
+package synchronise
 
 import (
 	"maps"
@@ -50,29 +50,29 @@ func (m modelPartition) shown() map[string]map[string][]modelCell {
 }
 
 // page is what a SELECT answers.
-func (m modelPartition) page(table synchTable) [][]rawBytes {
-	columns := func(at string, of []synchColumn) (values []rawBytes) {
+func (m modelPartition) page(table tableLayout) [][]RawValue {
+	columns := func(at string, of []columnLayout) (values []RawValue) {
 		for _, c := range of {
 			values = append(values, selected(c, m[at].cells[c.name], 7)...)
 		}
 		return values
 	}
 	static := columns("", table.static)
-	var pages [][]rawBytes
+	var pages [][]RawValue
 	for _, at := range slices.Sorted(maps.Keys(m)) {
 		if at != "" {
-			pages = append(pages, slices.Concat([]rawBytes{rawBytes(at)}, static, columns(at, table.regular)))
+			pages = append(pages, slices.Concat([]RawValue{RawValue(at)}, static, columns(at, table.regular)))
 		}
 	}
 	if _, some := m[""]; some && pages == nil {
-		pages = append(pages, slices.Concat([]rawBytes{nil}, static, make([]rawBytes, 3*len(table.regular))))
+		pages = append(pages, slices.Concat([]RawValue{nil}, static, make([]RawValue, 3*len(table.regular))))
 	}
 	return pages
 }
 
 // synchronised is the partition after one attempt at this second.
-func (m modelPartition) synchronised(t *rapid.T, table synchTable) modelPartition {
-	var rows []synchRow
+func (m modelPartition) synchronised(t *rapid.T, table tableLayout) modelPartition {
+	var rows []dataRow
 	for _, values := range m.page(table) {
 		row, err := table.row(values)
 		require.NoError(t, err)
@@ -82,7 +82,7 @@ func (m modelPartition) synchronised(t *rapid.T, table synchTable) modelPartitio
 	pk, err := table.key("key")
 	require.NoError(t, err)
 	after := modelPartition{}
-	batches := table.rewrite(pk, synchPage{rows: rows}, rewriting{fence: 100, batch: math.MaxInt})
+	batches := table.rewrite(pk, resultPage{rows: rows}, rewriting{fence: 100, batch: math.MaxInt})
 	require.Len(t, batches, 1)
 	after.run(t, table, batches[0].writes, 100)
 	return after
