@@ -32,6 +32,7 @@ const (
 	kindMarkers = "cql-markers" // statements, each with what PREPARE declares of its bind markers
 	kindPython  = "python"      // a program that finds a session
 	kindGrants  = "cql-grants"  // played by TestRights
+	kindShell   = "shell"       // typed by TestDocsSetUpOfSeveralProxies
 	kindGo      = "go"          // a part of docs_gocql_test.go
 )
 

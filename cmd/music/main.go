@@ -14,6 +14,6 @@ import (
 
 func main() {
 	zerolog.TimeFieldFormat = time.RFC3339Nano
-	p := program{environ: os.Environ(), stdout: os.Stdout, stderr: os.Stderr, serve: proxy.Run}
+	p := program{environ: os.Environ(), stdout: os.Stdout, stderr: os.Stderr, serve: proxy.Run, try: proxy.Check}
 	os.Exit(p.run(os.Args[1:]))
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"music/config"
+	"music/proxy"
 )
 
 // The statuses that the program ends with.
@@ -27,7 +28,7 @@ const (
 	statusUsage  = 2
 )
 
-// errServe marks errors of a proxy that had started; the log has told of them.
+// errServe marks errors of a proxy that had started, or was tried; they have been told.
 var errServe = errors.New("proxy failed")
 
 // program is the command with all that it touches of the world around it.
@@ -35,6 +36,7 @@ type program struct {
 	environ        []string
 	stdout, stderr io.Writer
 	serve          func(context.Context, config.Config, zerolog.Logger, ...prometheus.Collector) error // runs until the context ends
+	try            func(context.Context, config.Config) []proxy.Checked                                // of --check
 }
 
 // run does what the arguments say and returns the status to end with.
@@ -79,14 +81,36 @@ func (p program) proxyCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 	}
 	config.AddFlags(command.Flags())
+	checks := command.Flags().Bool("check", false, "try what a start needs, say what was found, and end: with status 0, 1 where something is wrong, 2 where a setting is")
 	command.RunE = func(*cobra.Command, []string) error {
 		cfg, err := config.Load(command.Flags(), p.environ)
 		if err != nil {
 			return fmt.Errorf("the configuration has faults:\n%w", err)
 		}
+		if *checks {
+			return p.checkStart(cfg)
+		}
 		return p.serveUntilSignal(cfg)
 	}
 	return command
+}
+
+// checkStart says of each thing that a start needs whether it is there.
+func (p program) checkStart(cfg config.Config) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	var wrong error
+	for _, c := range p.try(ctx, cfg) {
+		line := "fine   " + c.What + ": " + c.Found
+		if c.Err != nil {
+			line = "fault  " + c.What + ": " + strings.ReplaceAll(c.Err.Error(), "\n", "; ")
+			wrong = errServe
+		}
+		if _, err := fmt.Fprintln(p.stdout, line); err != nil {
+			return fmt.Errorf("%w: %w", errServe, err)
+		}
+	}
+	return wrong
 }
 
 // The end of a proxy: what it may take beside config's ShutdownTimeout, which with the log is less than a second.

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"music/config"
+	"music/proxy"
 )
 
 // outcome is what a run of the program left behind.
@@ -158,6 +159,26 @@ func TestSignalEndsTheProxy(t *testing.T) {
 		}
 		o := run(untilSignal, nil, "proxy", "--contact-points=a")
 		assert.Equal(t, statusDone, o.status, "%v", sig)
+	}
+}
+
+// --check tells each thing on a line, and the worst of them by the status. It serves nobody.
+func TestCheckOfAStart(t *testing.T) {
+	for _, c := range []struct {
+		tried  []proxy.Checked
+		args   []string
+		status int
+		want   string
+	}{
+		{[]proxy.Checked{{What: "listen", Found: "free"}}, []string{"--contact-points=a"}, statusDone, "fine   listen: free\n"},
+		{[]proxy.Checked{{What: "listen", Err: errors.New("taken\nby another")}, {What: "x", Found: "y"}}, []string{"--contact-points=a"}, statusFailed, "fault  listen: taken; by another\nfine   x: y\n"},
+		{nil, nil, statusUsage, ""},
+	} {
+		var stdout, stderr bytes.Buffer
+		p := program{stdout: &stdout, stderr: &stderr, try: func(context.Context, config.Config) []proxy.Checked { return c.tried }}
+		o := runProgram(p, func(context.Context) error { panic("served") }, append([]string{"proxy", "--check"}, c.args...)...)
+		assert.Equal(t, c.status, o.status)
+		assert.Equal(t, c.want, stdout.String())
 	}
 }
 
