@@ -30,7 +30,7 @@ test: ## everything that CI runs: vet, unit tests and the whole against real Cas
 
 check: ## vet, and the tests that need no Cassandra: under two minutes
 	$(GO) vet ./...
-	$(GO) test . ./config ./rewrite ./frontend ./musiccore ./cmd/music
+	$(GO) test . ./config ./rewrite ./frontend/... ./musiccore ./cmd/music
 
 compat: ## drivers for Node.js and Java, gocql's own tests, three proxies and a thousand connections under faults; needs node, npm, a JDK and Maven
 	mkdir -p .run/node

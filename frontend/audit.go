@@ -4,6 +4,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/message"
 
 	"music/frontend/catalog"
+	"music/frontend/wire"
 	"music/musiccore"
 )
 
@@ -37,7 +38,7 @@ func (c *conn) fencedOff(f *fenced, ref musiccore.LockRef) {
 }
 
 // denied tells of a statement that its client has no right to.
-func (c *conn) denied(e envelope, s *section, what permission) {
+func (c *conn) denied(e wire.Envelope, s *section, what permission) {
 	f, err := c.decode(e)
 	if err != nil {
 		return

@@ -6,6 +6,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/catalog"
+	"music/frontend/wire"
 	"music/musiccore"
 )
 
@@ -14,13 +15,13 @@ func (s *section) auto() bool { return s.unfenced() && s.critical.Unlocked == ca
 
 // alone carries out a write that came without a reference in a section of its own: it takes the lock, sends what under makes of it, and
 // gives the lock back when that calls leave, which the end of every fenced operation does.
-func (c *conn) alone(h header, s *section, k musiccore.Key, under func(ref musiccore.LockRef, leave func()) (kept, musiccore.Kind)) *Failure {
+func (c *conn) alone(h wire.Header, s *section, k musiccore.Key, under func(ref musiccore.LockRef, leave func()) (kept, musiccore.Kind)) *wire.Failure {
 	a := admission{conn: c, section: *s}
 	q, f := a.request(0)
 	if f != nil {
 		return f
 	}
-	id, table := c.ops.add(h.stream), s.table
+	id, table := c.ops.add(h.Stream), s.table
 	c.ops.set(id, c.server.Locks.Lock(k, q, func(a musiccore.Answer) {
 		c.guard(func() {
 			if f := c.granted(id, table, k, a, under); f != nil {
@@ -34,7 +35,7 @@ func (c *conn) alone(h header, s *section, k musiccore.Key, under func(ref music
 }
 
 // granted goes on with the answer to the lock of a section of one write.
-func (c *conn) granted(id uint64, t *catalog.Table, k musiccore.Key, a musiccore.Answer, under func(musiccore.LockRef, func()) (kept, musiccore.Kind)) *Failure {
+func (c *conn) granted(id uint64, t *catalog.Table, k musiccore.Key, a musiccore.Answer, under func(musiccore.LockRef, func()) (kept, musiccore.Kind)) *wire.Failure {
 	if a.Err != nil {
 		return lockFailure(a.Err, t, 0)
 	}
@@ -60,18 +61,18 @@ func (c *conn) granted(id uint64, t *catalog.Table, k musiccore.Key, a musiccore
 }
 
 // occupied is the answer to a write whose section did not begin in time.
-func occupied(t *catalog.Table) *Failure {
-	return &Failure{Code: primitive.ErrorCodeOverloaded, Text: "MUSIC_UNAVAILABLE: another section holds this key of " + t.String() + ": nothing was written, try again"}
+func occupied(t *catalog.Table) *wire.Failure {
+	return &wire.Failure{Code: primitive.ErrorCodeOverloaded, Text: "MUSIC_UNAVAILABLE: another section holds this key of " + t.String() + ": nothing was written, try again"}
 }
 
 // writeAlone carries out a write without a reference, of a table that gives it a section of its own.
-func (a *admission) writeAlone(k musiccore.Key) *Failure {
+func (a *admission) writeAlone(k musiccore.Key) *wire.Failure {
 	c := a.conn
-	return c.putAlone(c.keepFor(a.envelope.header, a.section, request{key: k, parameters: a.parameters}), &a.section)
+	return c.putAlone(c.keepFor(a.envelope.Header, a.section, request{key: k, parameters: a.parameters}), &a.section)
 }
 
 // putAlone has one write make a whole section.
-func (c *conn) putAlone(k kept, s *section) *Failure {
+func (c *conn) putAlone(k kept, s *section) *wire.Failure {
 	return c.alone(k.header, s, k.request.key, func(ref musiccore.LockRef, leave func()) (kept, musiccore.Kind) {
 		k.request.ref, k.fenced.done = ref, leave
 		return k, musiccore.Put
@@ -80,7 +81,7 @@ func (c *conn) putAlone(k kept, s *section) *Failure {
 
 // stands is what a statement that was prepared without a lock is now: its table may have become another since. It is forwarded where the
 // tables let it through, and needs a reading of its own where one gives it a section.
-func (p *prepared) stands() (catalog.Policy, *Failure) {
+func (p *prepared) stands() (catalog.Policy, *wire.Failure) {
 	switch t, policy := catalog.Strictest(p.tables); {
 	case t == nil:
 		return catalog.Allow, nil
@@ -94,8 +95,8 @@ func (p *prepared) stands() (catalog.Policy, *Failure) {
 }
 
 // truncated is the answer to a TRUNCATE of a critical table, whatever it lets through otherwise.
-func truncated(t *catalog.Table) *Failure {
-	return invalid("MUSIC_REFUSED: %s is critical: TRUNCATE would take the fence away with the data", t)
+func truncated(t *catalog.Table) *wire.Failure {
+	return wire.Invalid("MUSIC_REFUSED: %s is critical: TRUNCATE would take the fence away with the data", t)
 }
 
 // unfenced tells whether the statement was prepared without a lock.
@@ -105,7 +106,7 @@ func (p *preparedSection) unfenced() bool {
 }
 
 // decideUnfenced decides about the EXECUTE of a write without a lock.
-func (c *conn) decideUnfenced(e envelope, id []byte, p *prepared) verdict {
+func (c *conn) decideUnfenced(e wire.Envelope, id []byte, p *prepared) verdict {
 	c.noteUnread(p.tables)
 	policy, f := p.stands()
 	switch {
@@ -119,7 +120,7 @@ func (c *conn) decideUnfenced(e envelope, id []byte, p *prepared) verdict {
 	if p = c.newer(id, p); p != nil {
 		return c.decideExecuteSection(e, p)
 	}
-	return c.refuse(unprepared(id))
+	return c.refuse(wire.Unprepared(id))
 }
 
 // newer is what a statement is since it was prepared again, where that has read it as a section; else nil.

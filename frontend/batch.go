@@ -2,38 +2,39 @@ package frontend
 
 import (
 	"music/frontend/catalog"
+	"music/frontend/wire"
 )
 
 // decideBatch looks at each statement of a BATCH message, by text or by id (v4 spec section 4.1.7). One of them on a critical
 // table, or one that cannot be read, and none goes on.
-func (c *conn) decideBatch(e envelope) verdict {
+func (c *conn) decideBatch(e wire.Envelope) verdict {
 	if c.server.Tables == nil {
 		return forward
 	}
-	if !e.whole() {
+	if !e.Whole() {
 		return more
 	}
 	body, err := c.plainBody(e)
 	if err != nil {
 		return c.unreadable(e, err)
 	}
-	cur := cursor{b: body}
-	cur.byte()
-	n := cur.short()
+	cur := wire.Cursor{Body: body}
+	cur.Byte()
+	n := cur.Short()
 	own, err := c.batchKeyspace(cur, n)
 	if err != nil {
 		return c.unreadable(e, err)
 	}
-	locked, unserved := false, (*Failure)(nil)
-	for i := 0; i < n && !cur.bad; i++ {
+	locked, unserved := false, (*wire.Failure)(nil)
+	for i := 0; i < n && !cur.Bad; i++ {
 		critical, failure := c.judgeChild(&cur, own, &unserved)
 		if failure != nil {
 			return c.refuse(failure)
 		}
 		locked = locked || critical
 	}
-	if cur.bad {
-		return c.unreadable(e, errShort)
+	if cur.Bad {
+		return c.unreadable(e, wire.ErrShort)
 	}
 	if locked {
 		return c.holdFor((*conn).batchSection)
@@ -46,32 +47,32 @@ func (c *conn) decideBatch(e envelope) verdict {
 
 // judgeChild reads one statement of a batch: whether it has to do with a critical table, or why it must not go on. A clause of ours on
 // another table is left in unserved.
-func (c *conn) judgeChild(cur *cursor, own string, unserved **Failure) (locked bool, f *Failure) {
-	switch cur.byte() {
+func (c *conn) judgeChild(cur *wire.Cursor, own string, unserved **wire.Failure) (locked bool, f *wire.Failure) {
+	switch cur.Byte() {
 	case 0:
-		text := cur.longString()
+		text := cur.LongString()
 		r, _ := c.read(text, true, own)
 		locked, f = r.meaning == critical && !r.allowed(text), r.failure
 		if r.meaning == writes && *unserved == nil {
 			*unserved = c.unserved(text)
 		}
 	case 1:
-		id := cur.string()
+		id := cur.ShortBytes()
 		locked, f = c.judgeChildPrepared(id)
 	default:
-		cur.bad = true
+		cur.Bad = true
 	}
 	skipValues(cur)
-	if cur.bad {
+	if cur.Bad {
 		return false, nil
 	}
 	return locked, f
 }
 
-func (c *conn) judgeChildPrepared(id []byte) (locked bool, f *Failure) {
+func (c *conn) judgeChildPrepared(id []byte) (locked bool, f *wire.Failure) {
 	p := c.statement(id)
 	if p == nil {
-		return false, unprepared(id)
+		return false, wire.Unprepared(id)
 	}
 	switch p.meaning {
 	case unclear:
@@ -81,7 +82,7 @@ func (c *conn) judgeChildPrepared(id []byte) (locked bool, f *Failure) {
 		c.noteUnread(p.tables)
 		policy, f := p.stands()
 		if policy == catalog.Auto && f == nil && p.section == nil && c.newer(id, p) == nil {
-			f = unprepared(id)
+			f = wire.Unprepared(id)
 		}
 		return policy == catalog.Auto, f
 	}
@@ -89,25 +90,25 @@ func (c *conn) judgeChildPrepared(id []byte) (locked bool, f *Failure) {
 }
 
 // skipValues skips the values of a batch's statement.
-func skipValues(cur *cursor) {
-	for n := cur.short(); n > 0 && !cur.bad; n-- {
-		cur.value()
+func skipValues(cur *wire.Cursor) {
+	for n := cur.Short(); n > 0 && !cur.Bad; n-- {
+		cur.Value()
 	}
 }
 
 // batchKeyspace is the keyspace that a batch carries behind its statements, or "" (v5 spec section 4.1.7). It reads a copy of the cursor.
-func (c *conn) batchKeyspace(cur cursor, n int) (string, error) {
-	for i := 0; i < n && !cur.bad; i++ {
-		if cur.byte() == 0 {
-			cur.longString()
+func (c *conn) batchKeyspace(cur wire.Cursor, n int) (string, error) {
+	for i := 0; i < n && !cur.Bad; i++ {
+		if cur.Byte() == 0 {
+			cur.LongString()
 		} else {
-			cur.string()
+			cur.ShortBytes()
 		}
 		skipValues(&cur)
 	}
-	p := readParameters(&cur, c.version)
-	if cur.bad {
-		return "", errShort
+	p := wire.ReadParameters(&cur, c.version)
+	if cur.Bad {
+		return "", wire.ErrShort
 	}
-	return p.keyspace, nil
+	return p.Keyspace, nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"music/frontend/wire"
 	"music/musiccore"
 	"music/rewrite"
 )
@@ -12,19 +13,19 @@ import (
 // lockedBatch is a BATCH message whose statements are all under one lock. Once read it needs nothing of the connection's direction.
 type lockedBatch struct {
 	conn       *conn
-	header     header
+	header     wire.Header
 	before     []byte // of the body: type and number
 	children   []section
-	parameters parameters
+	parameters wire.Parameters
 }
 
 // batchSection carries out a BATCH message that names a critical table.
-func (c *conn) batchSection(e envelope) error {
+func (c *conn) batchSection(e wire.Envelope) error {
 	body, err := c.plainBody(e)
 	if err != nil {
 		return c.answerUnreadable(e, err)
 	}
-	b, f := c.readLockedBatch(e.header, bytes.Clone(body))
+	b, f := c.readLockedBatch(e.Header, bytes.Clone(body))
 	if f != nil {
 		return c.answer(e, f)
 	}
@@ -35,41 +36,41 @@ func (c *conn) batchSection(e envelope) error {
 }
 
 // readLockedBatch reads all statements of a body, which it keeps.
-func (c *conn) readLockedBatch(h header, body []byte) (*lockedBatch, *Failure) {
-	cur := cursor{b: body, at: 3}
+func (c *conn) readLockedBatch(h wire.Header, body []byte) (*lockedBatch, *wire.Failure) {
+	cur := wire.Cursor{Body: body, At: 3}
 	n := int(binary.BigEndian.Uint16(body[1:]))
 	own, err := c.batchKeyspace(cur, n)
 	if err != nil {
-		return nil, unreadable(h.opcode, err)
+		return nil, unreadable(h.OpCode, err)
 	}
-	b := &lockedBatch{conn: c, header: h.rewritten(), before: body[:3:3]}
+	b := &lockedBatch{conn: c, header: h.Rewritten(), before: body[:3:3]}
 	for range n {
 		s, f := c.readChild(&cur, own)
 		if f != nil {
 			return b, f
 		}
-		for n := cur.short(); n > 0 && !cur.bad; n-- {
-			start := cur.at
-			cur.value()
-			s.values = append(s.values, cur.b[start:cur.at])
+		for n := cur.Short(); n > 0 && !cur.Bad; n-- {
+			start := cur.At
+			cur.Value()
+			s.values = append(s.values, cur.Body[start:cur.At])
 		}
 		if len(s.values) != s.statement.Markers {
-			return b, invalid("MUSIC_SYNTAX: %d bind markers, %d values in a statement of the batch", s.statement.Markers, len(s.values))
+			return b, wire.Invalid("MUSIC_SYNTAX: %d bind markers, %d values in a statement of the batch", s.statement.Markers, len(s.values))
 		}
 		b.children = append(b.children, s)
 	}
-	b.parameters = readParameters(&cur, c.version)
-	if cur.bad {
-		return b, unreadable(h.opcode, errShort)
+	b.parameters = wire.ReadParameters(&cur, c.version)
+	if cur.Bad {
+		return b, unreadable(h.OpCode, wire.ErrShort)
 	}
 	if len(b.children) == 0 {
 		return b, nil
 	}
-	return b, b.parameters.checkNow(b.children[0].table)
+	return b, checkNow(&b.parameters, b.children[0].table)
 }
 
 // enter carries out the batch where the client may, which Cassandra is asked first.
-func (b *lockedBatch) enter(emit func([]byte)) *Failure {
+func (b *lockedBatch) enter(emit func([]byte)) *wire.Failure {
 	first, need := &b.children[0], modify
 	for i := range b.children {
 		need |= b.children[i].needs()
@@ -77,11 +78,11 @@ func (b *lockedBatch) enter(emit func([]byte)) *Failure {
 	if b.conn.missing(first.table, need) == 0 {
 		return b.perform(emit)
 	}
-	return b.conn.permitted(b.header, first, need, emit, func() *Failure { return b.perform(b.conn.send) })
+	return b.conn.permitted(b.header, first, need, emit, func() *wire.Failure { return b.perform(b.conn.send) })
 }
 
 // perform asks the core for one stamp: a batch under one key is one mutation. emit sends it where the stamp is there at once.
-func (b *lockedBatch) perform(emit func([]byte)) *Failure {
+func (b *lockedBatch) perform(emit func([]byte)) *wire.Failure {
 	var named int64
 	k := kept{header: b.header, before: bytes.Clone(b.before), request: request{parameters: b.parameters}}
 	for i := range b.children {
@@ -98,7 +99,7 @@ func (b *lockedBatch) perform(emit func([]byte)) *Failure {
 			named, k.request.key, k.request.local = n, key, s.critical.Local
 			k.fenced = fenced{table: s.table, key: key, generation: s.critical.Generation}
 		case key != k.request.key || n != named:
-			return invalid("MUSIC_REFUSED: a batch under a lock stays in one %s of one table, %s, under one lock_ref", s.critical.Unit(), k.fenced.table)
+			return wire.Invalid("MUSIC_REFUSED: a batch under a lock stays in one %s of one table, %s, under one lock_ref", s.critical.Unit(), k.fenced.table)
 		}
 		k.before = s.appendChild(k.before)
 	}
@@ -112,14 +113,14 @@ func (b *lockedBatch) perform(emit func([]byte)) *Failure {
 		return b.writeIf(k)
 	}
 	if first.auto() {
-		k.request.parameters = k.request.parameters.clone()
+		k.request.parameters = k.request.parameters.Clone()
 		return b.conn.putAlone(k, first)
 	}
 	return b.conn.begin(k, musiccore.Put, emit)
 }
 
 // writeIf carries out the batch where a statement of it has an IF; write is what is sent where all conditions hold.
-func (b *lockedBatch) writeIf(write kept) *Failure {
+func (b *lockedBatch) writeIf(write kept) *wire.Failure {
 	x, f := readConditional(b.children, true)
 	if f != nil {
 		return f
@@ -129,15 +130,15 @@ func (b *lockedBatch) writeIf(write kept) *Failure {
 }
 
 // readChild reads the kind and the text or id of a statement.
-func (c *conn) readChild(cur *cursor, own string) (s section, f *Failure) {
-	if cur.byte() == 1 {
-		p := c.statement(cur.string())
+func (c *conn) readChild(cur *wire.Cursor, own string) (s section, f *wire.Failure) {
+	if cur.Byte() == 1 {
+		p := c.statement(cur.ShortBytes())
 		if p == nil || p.section == nil {
 			return s, mixed()
 		}
 		s, f = p.section.now()
 	} else {
-		text := cur.longString()
+		text := cur.LongString()
 		r, _ := c.read(text, true, own)
 		if r.meaning != critical {
 			return s, mixed()
@@ -148,14 +149,14 @@ func (c *conn) readChild(cur *cursor, own string) (s section, f *Failure) {
 		}
 	}
 	if f == nil && !s.writes() {
-		f = invalid("MUSIC_REFUSED: only INSERT, UPDATE and DELETE stand in a batch")
+		f = wire.Invalid("MUSIC_REFUSED: only INSERT, UPDATE and DELETE stand in a batch")
 	}
 	return s, f
 }
 
 // mixed is the answer to a batch of which a part is under a lock.
-func mixed() *Failure {
-	return invalid("MUSIC_REFUSED: every statement of a batch under a lock carries USING LOCK, on one key of one table")
+func mixed() *wire.Failure {
+	return wire.Invalid("MUSIC_REFUSED: every statement of a batch under a lock carries USING LOCK, on one key of one table")
 }
 
 // appendChild appends a statement of a batch in the form that Cassandra reads, without its condition.

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"music/frontend/catalog"
+	"music/frontend/wire"
 	"music/musiccore"
 )
 
@@ -68,21 +69,21 @@ func (n *echoing) serve() {
 func (d extras) around(t testing.TB, raw []byte) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	h := readHeader(raw)
+	h := wire.ReadHeader(raw)
 	if d.tracing {
-		h.flags |= primitive.HeaderFlagTracing
+		h.Flags |= primitive.HeaderFlagTracing
 		b.Write(bytes.Repeat([]byte{7}, 16))
 	}
 	if d.warning != "" {
-		h.flags |= primitive.HeaderFlagWarning
+		h.Flags |= primitive.HeaderFlagWarning
 		require.NoError(t, primitive.WriteStringList([]string{d.warning}, &b))
 	}
 	if d.payload != nil {
-		h.flags |= primitive.HeaderFlagCustomPayload
+		h.Flags |= primitive.HeaderFlagCustomPayload
 		require.NoError(t, primitive.WriteBytesMap(d.payload, &b))
 	}
-	h.length += uint32(b.Len())
-	return slices.Concat(h.appendTo(nil), b.Bytes(), raw[headerSize:])
+	h.Length += uint32(b.Len())
+	return slices.Concat(h.AppendTo(nil), b.Bytes(), raw[wire.HeaderSize:])
 }
 
 // echo is an answer that fits.
@@ -138,7 +139,7 @@ func (p *peer) undress() (m message.Message, d extras, warnings int) {
 		d.payload, err = primitive.ReadBytesMap(body)
 		require.NoError(p.t, err)
 	}
-	raw.Header.Flags &^= besideFlags
+	raw.Header.Flags &^= wire.PreambleFlags
 	raw.Body = raw.Body[len(raw.Body)-body.Len():]
 	raw.Header.BodyLength = int32(len(raw.Body))
 	f, err := frame.NewRawCodec().ConvertFromRawFrame(raw)

@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"music/frontend/wire"
 	"music/rewrite"
 )
 
@@ -34,15 +35,15 @@ func (b Bounds) orDefault() Bounds {
 }
 
 // checkText refuses a statement that is the proxy's to keep or to carry out, and too long for that.
-func (b *Bounds) checkText(text []byte) *Failure {
+func (b *Bounds) checkText(text []byte) *wire.Failure {
 	if len(text) > b.Statement {
-		return invalid("MUSIC_REFUSED: the statement has %d bytes; at most %d here (max-statement-size): bind its values", len(text), b.Statement)
+		return wire.Invalid("MUSIC_REFUSED: the statement has %d bytes; at most %d here (max-statement-size): bind its values", len(text), b.Statement)
 	}
 	return nil
 }
 
 // checkVerb is checkText for what came as text: only a verb of the lock is bounded, since a write may carry its values in it.
-func (b *Bounds) checkVerb(verb rewrite.Verb, text []byte) *Failure {
+func (b *Bounds) checkVerb(verb rewrite.Verb, text []byte) *wire.Failure {
 	switch verb {
 	case rewrite.Lock, rewrite.Unlock, rewrite.ListLocks:
 		return b.checkText(text)
@@ -51,17 +52,17 @@ func (b *Bounds) checkVerb(verb rewrite.Verb, text []byte) *Failure {
 }
 
 // checkLabel refuses a text of AS or REASON that is too long: it is told to everybody who waits, and to other proxies.
-func (b *Bounds) checkLabel(label, what string) *Failure {
+func (b *Bounds) checkLabel(label, what string) *wire.Failure {
 	if len(label) > b.Label {
-		return invalid("MUSIC_REFUSED: the text of %s has %d bytes; at most %d (max-label-size)", what, len(label), b.Label)
+		return wire.Invalid("MUSIC_REFUSED: the text of %s has %d bytes; at most %d (max-label-size)", what, len(label), b.Label)
 	}
 	return nil
 }
 
 // checkWaits refuses an operation that would be one more than may wait.
-func (c *conn) checkWaits() *Failure {
+func (c *conn) checkWaits() *wire.Failure {
 	if c.ops.waiting() >= c.server.Bounds.Waits {
-		return invalid("MUSIC_UNAVAILABLE: %d operations of this connection wait already (max-waits-per-connection): try again when some have their answer; nothing was done", c.server.Bounds.Waits)
+		return wire.Invalid("MUSIC_UNAVAILABLE: %d operations of this connection wait already (max-waits-per-connection): try again when some have their answer; nothing was done", c.server.Bounds.Waits)
 	}
 	return nil
 }

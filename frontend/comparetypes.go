@@ -9,6 +9,8 @@ import (
 
 	"github.com/datastax/go-cassandra-native-protocol/datatype"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
+
+	"music/frontend/wire"
 )
 
 // comparisonOf is how Cassandra compares the values of a type, or nil for a type that the proxy does not compare.
@@ -137,21 +139,21 @@ func fieldAt(fields [][]byte, i int) []byte {
 
 // elementsOf are the elements of a collection in wire form (v4 spec section 6), width to an entry; not ok where it is none.
 func elementsOf(value []byte, width int) (elements [][]byte, ok bool) {
-	cur := cursor{b: value}
+	cur := wire.Cursor{Body: value}
 	if len(value) == 0 {
 		return nil, true
 	}
-	for n := cur.int() * width; n > 0 && !cur.bad; n-- {
-		elements = append(elements, cur.value())
+	for n := cur.Int() * width; n > 0 && !cur.Bad; n-- {
+		elements = append(elements, cur.Value())
 	}
-	return elements, !cur.bad && cur.at == len(value)
+	return elements, !cur.Bad && cur.At == len(value)
 }
 
 // fieldsOf are the fields of a tuple or user-defined value in wire form; those at the end may be missing.
 func fieldsOf(value []byte) (fields [][]byte) {
-	cur := cursor{b: value}
-	for cur.at < len(value) && !cur.bad {
-		fields = append(fields, cur.value())
+	cur := wire.Cursor{Body: value}
+	for cur.At < len(value) && !cur.Bad {
+		fields = append(fields, cur.Value())
 	}
 	return fields
 }
@@ -190,9 +192,9 @@ func ordered(kind datatype.DataType) bool {
 
 // settle is a bound value as Cassandra keeps it: a set in its order and each element once, a map in the order of its keys. What is no
 // value of the type is refused.
-func settle(kind datatype.DataType, value []byte) ([]byte, *Failure) {
+func settle(kind datatype.DataType, value []byte) ([]byte, *wire.Failure) {
 	if !fits(kind, value) {
-		return nil, invalid("MUSIC_SYNTAX: a value of %d bytes is no %s", len(value), kind.AsCql())
+		return nil, wire.Invalid("MUSIC_SYNTAX: a value of %d bytes is no %s", len(value), kind.AsCql())
 	}
 	width, key := 1, datatype.DataType(nil)
 	switch kind := kind.(type) {
@@ -249,10 +251,10 @@ func fitElements(value []byte, kinds ...datatype.DataType) bool {
 
 // fitFields tells whether the fields of a tuple fit; each may be null.
 func fitFields(value []byte, kinds []datatype.DataType) bool {
-	cur := cursor{b: value}
-	for i := 0; cur.at < len(value); i++ {
-		field := cur.value()
-		if cur.bad || i >= len(kinds) || field != nil && !fits(kinds[i], field) {
+	cur := wire.Cursor{Body: value}
+	for i := 0; cur.At < len(value); i++ {
+		field := cur.Value()
+		if cur.Bad || i >= len(kinds) || field != nil && !fits(kinds[i], field) {
 			return false
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"github.com/pierrec/lz4/v4"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"music/frontend/wire"
 )
 
 // bodyOf draws a body that compresses well, badly or not at all.
@@ -39,9 +41,9 @@ func TestLeadingIsHowTheBodyBegins(t *testing.T) {
 			primitive.CompressionLz4:    lz4Body(t, body),
 			primitive.CompressionSnappy: snappy.Encode(nil, body),
 		} {
-			start := leading(algorithm, compressed)
+			start := wire.UncompressedPrefix(algorithm, compressed)
 			require.True(t, bytes.HasPrefix(body, start), "%s: %x of %x", algorithm, start, body)
-			if plain, err := decompressBody(algorithm, compressed, nil, 1<<20); len(body) > 0 {
+			if plain, err := wire.Decompress(algorithm, compressed, nil, 1<<20); len(body) > 0 {
 				require.NoError(t, err)
 				require.Equal(t, body, plain)
 			}
@@ -56,7 +58,7 @@ func TestLeadingHoldsThePreparedID(t *testing.T) {
 		primitive.CompressionLz4:    lz4Body(t, body),
 		primitive.CompressionSnappy: snappy.Encode(nil, body),
 	} {
-		id, ok := shortBytes(leading(algorithm, compressed))
+		id, ok := shortBytes(wire.UncompressedPrefix(algorithm, compressed))
 		require.True(t, ok, algorithm)
 		require.Equal(t, body[2:18], id, algorithm)
 	}
@@ -66,7 +68,7 @@ func TestLeadingOfNonsense(t *testing.T) {
 	for _, algorithm := range []primitive.Compression{primitive.CompressionLz4, primitive.CompressionSnappy, ""} {
 		rapid.Check(t, func(t *rapid.T) {
 			body := rapid.SliceOfN(rapid.Byte(), 0, 30).Draw(t, "body")
-			require.LessOrEqual(t, len(leading(algorithm, body)), len(body))
+			require.LessOrEqual(t, len(wire.UncompressedPrefix(algorithm, body)), len(body))
 		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"music/frontend/catalog"
+	"music/frontend/wire"
 	"music/rewrite"
 )
 
@@ -58,7 +59,7 @@ type test struct {
 }
 
 // readConditional reads what the statements of a write ask. They are of one key.
-func readConditional(parts []section, batch bool) (*conditional, *Failure) {
+func readConditional(parts []section, batch bool) (*conditional, *wire.Failure) {
 	x := &conditional{parts: parts, batch: batch, byRow: map[string]*demand{}}
 	for i := range parts {
 		if f := x.add(&parts[i]); f != nil {
@@ -79,7 +80,7 @@ func (t *touched) any() bool { return t.several || len(t.rows) > 0 }
 
 // checkDeletes refuses a batch that deletes a row and writes it: a lightweight transaction stamps the deletion lower, so that the row is
 // there, and under one stamp the deletion wins.
-func (x *conditional) checkDeletes() *Failure {
+func (x *conditional) checkDeletes() *wire.Failure {
 	deleted, written := touched{rows: map[string]bool{}}, touched{rows: map[string]bool{}}
 	for i := range x.parts {
 		s := &x.parts[i]
@@ -105,7 +106,7 @@ func (x *conditional) checkDeletes() *Failure {
 		both = both || written.rows[row]
 	}
 	if both {
-		return invalid("MUSIC_REFUSED: %s is critical: a batch with IF cannot delete a row and write it too: give each row one statement", x.parts[0].table)
+		return wire.Invalid("MUSIC_REFUSED: %s is critical: a batch with IF cannot delete a row and write it too: give each row one statement", x.parts[0].table)
 	}
 	return nil
 }
@@ -119,11 +120,11 @@ func (s *section) oneRow() bool {
 }
 
 // add takes in one statement.
-func (x *conditional) add(s *section) *Failure {
+func (x *conditional) add(s *section) *wire.Failure {
 	row := s.namesRow()
 	x.regulars = x.regulars || row
 	if r := s.clusteringIn(); r != nil {
-		return invalid("IN on the clustering key columns is not supported with conditional %s", s.sort())
+		return wire.Invalid("IN on the clustering key columns is not supported with conditional %s", s.sort())
 	}
 	if !s.statement.Conditional {
 		return nil
@@ -141,7 +142,7 @@ func (x *conditional) add(s *section) *Failure {
 }
 
 // addTests takes in the comparisons of a statement: those of its row before those of static columns, in which order they are told too.
-func (x *conditional) addTests(s *section) *Failure {
+func (x *conditional) addTests(s *section) *wire.Failure {
 	for _, row := range []bool{true, false} {
 		for i := range s.statement.Conditions {
 			t := s.test(&s.statement.Conditions[i])
@@ -156,7 +157,7 @@ func (x *conditional) addTests(s *section) *Failure {
 				return f
 			}
 			if a.existence != anyway {
-				return invalid("Cannot mix IF conditions and IF NOT EXISTS for the same row")
+				return wire.Invalid("Cannot mix IF conditions and IF NOT EXISTS for the same row")
 			}
 			a.tests = append(a.tests, t)
 		}
@@ -165,7 +166,7 @@ func (x *conditional) addTests(s *section) *Failure {
 }
 
 // demandOf is where what is asked of the row that a statement names, or of the static columns, is gathered.
-func (x *conditional) demandOf(s *section, row bool) (*demand, *Failure) {
+func (x *conditional) demandOf(s *section, row bool) (*demand, *wire.Failure) {
 	if !row {
 		if x.static == nil {
 			x.static = &demand{of: s}
@@ -186,7 +187,7 @@ func (x *conditional) demandOf(s *section, row bool) (*demand, *Failure) {
 }
 
 // rowOf names a statement's row among those of a batch. A statement alone has one row.
-func (x *conditional) rowOf(s *section) (string, *Failure) {
+func (x *conditional) rowOf(s *section) (string, *wire.Failure) {
 	if !x.batch {
 		return "", s.checkRow()
 	}
@@ -211,15 +212,15 @@ func rowName(values [][]byte) string {
 }
 
 // exist asks for the row itself. Several statements may ask the same.
-func (a *demand) exist(e existence) *Failure {
+func (a *demand) exist(e existence) *wire.Failure {
 	switch {
 	case a.existence == e:
 	case a.existence != anyway:
-		return invalid("Cannot mix IF EXISTS and IF NOT EXISTS conditions for the same row")
+		return wire.Invalid("Cannot mix IF EXISTS and IF NOT EXISTS conditions for the same row")
 	case len(a.tests) > 0 && e == notExists:
-		return invalid("Cannot mix IF conditions and IF NOT EXISTS for the same row")
+		return wire.Invalid("Cannot mix IF conditions and IF NOT EXISTS for the same row")
 	case len(a.tests) > 0:
-		return invalid("Cannot mix IF conditions and IF EXISTS for the same row")
+		return wire.Invalid("Cannot mix IF conditions and IF EXISTS for the same row")
 	}
 	a.existence = e
 	return nil
@@ -302,7 +303,7 @@ func (s *section) written() []rewrite.Name {
 }
 
 // checkCondition refuses conditions that the proxy does not try itself, and those that Cassandra refuses, in its words.
-func (s *section) checkCondition() *Failure {
+func (s *section) checkCondition() *wire.Failure {
 	if f := s.checkTarget(); f != nil {
 		return f
 	}
@@ -315,20 +316,20 @@ func (s *section) checkCondition() *Failure {
 }
 
 // checkTarget refuses a condition that is not about one row, nor about static columns alone.
-func (s *section) checkTarget() *Failure {
+func (s *section) checkTarget() *wire.Failure {
 	if s.critical.Row && (s.conditionStatic() || s.statement.Exists && s.writesStatic()) {
-		return invalid("MUSIC_REFUSED: %s is critical: one lock covers one row of it, and static columns are of all rows: no condition on them is served", s.table)
+		return wire.Invalid("MUSIC_REFUSED: %s is critical: one lock covers one row of it, and static columns are of all rows: no condition on them is served", s.table)
 	}
 	named := s.critical.Primary
 	if !s.namesRow() {
 		named = named[:len(s.critical.PartitionKey())]
 		if !s.staticsAlone() {
-			return invalid("MUSIC_REFUSED: %s is critical: IF takes one row under a lock: give every column of the primary key as a value", s.table)
+			return wire.Invalid("MUSIC_REFUSED: %s is critical: IF takes one row under a lock: give every column of the primary key as a value", s.table)
 		}
 	}
 	for _, name := range named {
 		if r := s.restriction(s.statement, catalog.Column{Name: name}); r == nil || r.Op != rewrite.OpEq || r.Value.Kind == rewrite.TermOther {
-			return invalid("MUSIC_REFUSED: %s is critical: IF takes one row under a lock: give every column of the primary key as a value", s.table)
+			return wire.Invalid("MUSIC_REFUSED: %s is critical: IF takes one row under a lock: give every column of the primary key as a value", s.table)
 		}
 	}
 	return nil
@@ -352,22 +353,22 @@ func (s *section) staticsAlone() bool {
 }
 
 // checkRelation looks at one condition.
-func (s *section) checkRelation(r *rewrite.Relation) *Failure {
+func (s *section) checkRelation(r *rewrite.Relation) *wire.Failure {
 	name := s.name(r.Column)
 	_, known := s.critical.Columns[name]
 	switch r.Op {
 	case rewrite.OpOther, rewrite.OpToken, rewrite.OpTuple:
-		return invalid("MUSIC_REFUSED: %s is critical: this condition is not served under a lock: read USING LOCK, decide, write", s.table)
+		return wire.Invalid("MUSIC_REFUSED: %s is critical: this condition is not served under a lock: read USING LOCK, decide, write", s.table)
 	}
 	switch {
 	case !known:
-		return invalid("Undefined column name %s in table %s", name, s.table)
+		return wire.Invalid("Undefined column name %s in table %s", name, s.table)
 	case slices.Contains(s.critical.Primary, name):
-		return invalid("PRIMARY KEY column '%s' cannot have IF conditions", name)
+		return wire.Invalid("PRIMARY KEY column '%s' cannot have IF conditions", name)
 	}
 	for _, t := range r.Terms() {
 		if t.Kind != rewrite.TermMarker && !rewrite.Constant(s.text, t) {
-			return invalid("MUSIC_REFUSED: %s is critical: give the values of IF as literals, or bind them: a function, and a bind marker within a value, are not served", s.table)
+			return wire.Invalid("MUSIC_REFUSED: %s is critical: give the values of IF as literals, or bind them: a function, and a bind marker within a value, are not served", s.table)
 		}
 	}
 	return nil

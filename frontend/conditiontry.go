@@ -9,6 +9,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/message"
 
 	"music/frontend/catalog"
+	"music/frontend/wire"
 	"music/rewrite"
 )
 
@@ -21,7 +22,7 @@ type trying struct {
 }
 
 // holds tells whether all conditions hold.
-func (y *trying) holds() (bool, *Failure) {
+func (y *trying) holds() (bool, *wire.Failure) {
 	all := y.about
 	if y.static != nil {
 		all = append([]*demand{y.static}, all...)
@@ -35,7 +36,7 @@ func (y *trying) holds() (bool, *Failure) {
 }
 
 // tried tells whether what is asked of one row holds.
-func (y *trying) tried(a *demand) (bool, *Failure) {
+func (y *trying) tried(a *demand) (bool, *wire.Failure) {
 	row := y.find(a)
 	switch {
 	case a == y.static && a.existence != anyway:
@@ -127,7 +128,7 @@ func (y *trying) refusal() *message.RowsResult {
 }
 
 // test tries one comparison, as Cassandra does (5.0: ColumnCondition).
-func (y *trying) test(t *test, row message.Row) (bool, *Failure) {
+func (y *trying) test(t *test, row message.Row) (bool, *wire.Failure) {
 	at := y.index(t.column)
 	var value []byte
 	if row != nil {
@@ -157,7 +158,7 @@ func (y *trying) test(t *test, row message.Row) (bool, *Failure) {
 }
 
 // part is the element or the field that a test is about, or the column.
-func (y *trying) part(t *test, column operand) (operand, *Failure) {
+func (y *trying) part(t *test, column operand) (operand, *wire.Failure) {
 	switch {
 	case t.field != "":
 		return column.field(t)
@@ -176,9 +177,9 @@ func (y *trying) part(t *test, column operand) (operand, *Failure) {
 }
 
 // values are what a test compares with, each well-formed.
-func (y *trying) values(t *test, kind datatype.DataType) (values [][]byte, f *Failure) {
+func (y *trying) values(t *test, kind datatype.DataType) (values [][]byte, f *wire.Failure) {
 	if kind == nil {
-		return nil, invalid("MUSIC_REFUSED: %s is critical: this condition on %s is not served under a lock: read USING LOCK, decide, write", t.of.table, t.column)
+		return nil, wire.Invalid("MUSIC_REFUSED: %s is critical: this condition on %s is not served under a lock: read USING LOCK, decide, write", t.of.table, t.column)
 	}
 	if t.listed {
 		return t.of.boundValues(t.values[0], kind)
@@ -197,14 +198,14 @@ func (y *trying) values(t *test, kind datatype.DataType) (values [][]byte, f *Fa
 }
 
 // value is a term's value as one of a type, nil for null.
-func (y *trying) value(s *section, t rewrite.Term, kind datatype.DataType) ([]byte, *Failure) {
+func (y *trying) value(s *section, t rewrite.Term, kind datatype.DataType) ([]byte, *wire.Failure) {
 	switch t.Kind {
 	case rewrite.TermNull:
 		return nil, nil
 	case rewrite.TermMarker:
 		value, ok := s.bound(t)
 		if !ok && s.unset(t) {
-			return nil, invalid("Invalid 'unset' value in condition")
+			return nil, wire.Invalid("Invalid 'unset' value in condition")
 		}
 		if !ok {
 			return nil, nil
@@ -215,17 +216,17 @@ func (y *trying) value(s *section, t rewrite.Term, kind datatype.DataType) ([]by
 }
 
 // boundValues are those of a list bound to IN ? (v4 spec section 6).
-func (s *section) boundValues(t rewrite.Term, kind datatype.DataType) (values [][]byte, f *Failure) {
+func (s *section) boundValues(t rewrite.Term, kind datatype.DataType) (values [][]byte, f *wire.Failure) {
 	raw, ok := s.bound(t)
 	switch {
 	case !ok && s.unset(t):
-		return nil, invalid("Invalid 'unset' value in condition")
+		return nil, wire.Invalid("Invalid 'unset' value in condition")
 	case !ok:
-		return nil, invalid("Invalid null list in IN condition")
+		return nil, wire.Invalid("Invalid null list in IN condition")
 	}
 	elements, ok := elementsOf(raw, 1)
 	if !ok {
-		return nil, invalid("MUSIC_SYNTAX: the value bound to IN ? must be a list")
+		return nil, wire.Invalid("MUSIC_SYNTAX: the value bound to IN ? must be a list")
 	}
 	for _, element := range elements {
 		if element != nil {
@@ -255,14 +256,14 @@ func isCollection(kind datatype.DataType) bool {
 }
 
 // field is a field of a user-defined type.
-func (o operand) field(t *test) (operand, *Failure) {
+func (o operand) field(t *test) (operand, *wire.Failure) {
 	kind, ok := o.kind.(*datatype.UserDefined)
 	if !ok {
-		return o, invalid("MUSIC_SYNTAX: %s is of no user-defined type and has no field %s", t.column, t.field)
+		return o, wire.Invalid("MUSIC_SYNTAX: %s is of no user-defined type and has no field %s", t.column, t.field)
 	}
 	i := slices.Index(kind.FieldNames, t.field)
 	if i < 0 {
-		return o, invalid("Unknown field %s for column %s", t.field, t.column)
+		return o, wire.Invalid("Unknown field %s for column %s", t.field, t.column)
 	}
 	field := operand{kind: kind.FieldTypes[i]}
 	if fields := fieldsOf(o.value); i < len(fields) {
@@ -272,32 +273,32 @@ func (o operand) field(t *test) (operand, *Failure) {
 }
 
 // elementKind is the type of what names an element.
-func (o operand) elementKind(t *test) (datatype.DataType, *Failure) {
+func (o operand) elementKind(t *test) (datatype.DataType, *wire.Failure) {
 	switch kind := o.kind.(type) {
 	case *datatype.Map:
 		return kind.KeyType, nil
 	case *datatype.List:
 		return datatype.Int, nil
 	case *datatype.Set:
-		return nil, invalid("Invalid element access syntax for set column %s", t.column)
+		return nil, wire.Invalid("Invalid element access syntax for set column %s", t.column)
 	}
-	return nil, invalid("Invalid element access syntax for non-collection column %s", t.column)
+	return nil, wire.Invalid("Invalid element access syntax for non-collection column %s", t.column)
 }
 
 // element is the element of a key or an index.
-func (o operand) element(at []byte) (operand, *Failure) {
+func (o operand) element(at []byte) (operand, *wire.Failure) {
 	if m, ok := o.kind.(*datatype.Map); ok {
 		if at == nil {
-			return o, invalid("Invalid null value for map element access")
+			return o, wire.Invalid("Invalid null value for map element access")
 		}
 		return operand{kind: m.ValueType, value: lookUp(m, o.value, at)}, nil
 	}
 	element := operand{kind: o.kind.(*datatype.List).ElementType}
 	switch {
 	case len(at) != 4:
-		return o, invalid("Invalid null value for list element access")
+		return o, wire.Invalid("Invalid null value for list element access")
 	case int32(binary.BigEndian.Uint32(at)) < 0:
-		return o, invalid("Invalid negative list index %d", int32(binary.BigEndian.Uint32(at)))
+		return o, wire.Invalid("Invalid negative list index %d", int32(binary.BigEndian.Uint32(at)))
 	}
 	elements, _ := elementsOf(o.value, 1)
 	if i := int(binary.BigEndian.Uint32(at)); i < len(elements) {
@@ -340,11 +341,11 @@ func containedIn(kind datatype.DataType, sign string) datatype.DataType {
 
 // holds compares as Cassandra does: null equals null and nothing else, and is in no order. A collection that is kept by its elements is
 // null where it is empty.
-func (o operand) holds(sign string, other []byte) (bool, *Failure) {
+func (o operand) holds(sign string, other []byte) (bool, *wire.Failure) {
 	contains := strings.HasPrefix(sign, "CONTAINS")
 	if o.cells && !contains && other != nil && empty(other) {
 		if sign != "=" && sign != "!=" {
-			return false, invalid("Invalid comparison with an empty %s for operator \"%s\"", kindOf(o.kind), sign)
+			return false, wire.Invalid("Invalid comparison with an empty %s for operator \"%s\"", kindOf(o.kind), sign)
 		}
 		other = nil
 	}
@@ -354,7 +355,7 @@ func (o operand) holds(sign string, other []byte) (bool, *Failure) {
 	case other == nil && sign == "!=":
 		return o.value != nil, nil
 	case other == nil:
-		return false, invalid("Invalid comparison with null for operator \"%s\"", sign)
+		return false, wire.Invalid("Invalid comparison with null for operator \"%s\"", sign)
 	case o.value == nil:
 		return sign == "!=", nil
 	case contains:

@@ -6,11 +6,12 @@ import (
 
 	"github.com/datastax/go-cassandra-native-protocol/datatype"
 
+	"music/frontend/wire"
 	"music/rewrite"
 )
 
 // constant is a value that stands in a statement, in wire form (v4 spec section 6); nil for null.
-func (y *trying) constant(s *section, t rewrite.Term, kind datatype.DataType) ([]byte, *Failure) {
+func (y *trying) constant(s *section, t rewrite.Term, kind datatype.DataType) ([]byte, *wire.Failure) {
 	if t.Kind == rewrite.TermNull {
 		return nil, nil
 	}
@@ -44,12 +45,12 @@ func (y *trying) constant(s *section, t rewrite.Term, kind datatype.DataType) ([
 }
 
 // notOf is the answer to a value that is none of its type.
-func notOf(s *section, t rewrite.Term, kind datatype.DataType) *Failure {
-	return invalid("MUSIC_SYNTAX: %s is no %s: write %s, or bind it", shown(s.text, t), kind.AsCql(), written(kind.AsCql()))
+func notOf(s *section, t rewrite.Term, kind datatype.DataType) *wire.Failure {
+	return wire.Invalid("MUSIC_SYNTAX: %s is no %s: write %s, or bind it", shown(s.text, t), kind.AsCql(), written(kind.AsCql()))
 }
 
 // scalar is a literal of one token.
-func scalar(s *section, t rewrite.Term, kind *datatype.PrimitiveType) ([]byte, *Failure) {
+func scalar(s *section, t rewrite.Term, kind *datatype.PrimitiveType) ([]byte, *wire.Failure) {
 	value, err := rewrite.Encode(kind.AsCql(), s.text, t)
 	if err != nil {
 		return nil, notOf(s, t, kind)
@@ -65,7 +66,7 @@ type writer struct {
 }
 
 // collection writes the entries of a list, a set or, with two kinds, a map.
-func (w *writer) collection(whole datatype.DataType, kinds ...datatype.DataType) ([]byte, *Failure) {
+func (w *writer) collection(whole datatype.DataType, kinds ...datatype.DataType) ([]byte, *wire.Failure) {
 	b := binary.BigEndian.AppendUint32(nil, uint32(len(w.entries)))
 	for _, e := range w.entries {
 		pair := e.Key.Kind != rewrite.NoTerm
@@ -79,7 +80,7 @@ func (w *writer) collection(whole datatype.DataType, kinds ...datatype.DataType)
 			case f != nil:
 				return nil, f
 			case value == nil:
-				return nil, invalid("null is not supported inside collections")
+				return nil, wire.Invalid("null is not supported inside collections")
 			}
 			b = append(binary.BigEndian.AppendUint32(b, uint32(len(value))), value...)
 		}
@@ -88,7 +89,7 @@ func (w *writer) collection(whole datatype.DataType, kinds ...datatype.DataType)
 }
 
 // fields writes a tuple field by field.
-func (w *writer) fields(kinds []datatype.DataType, at func(int) rewrite.Term) (b []byte, f *Failure) {
+func (w *writer) fields(kinds []datatype.DataType, at func(int) rewrite.Term) (b []byte, f *wire.Failure) {
 	for i, kind := range kinds {
 		value, f := w.constant(w.section, at(i), kind)
 		switch {

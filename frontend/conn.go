@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
+
+	"music/frontend/wire"
 )
 
 var (
@@ -154,17 +156,17 @@ func (c *conn) open() error {
 		return err
 	}
 	in := c.up.in
-	for len(in.window()) < headerSize {
-		if err := in.fill(headerSize); err != nil {
+	for len(in.window()) < wire.HeaderSize {
+		if err := in.fill(wire.HeaderSize); err != nil {
 			return clientError(err)
 		}
-		if first := in.window(); !supported(header{version: first[0]}.protocol()) {
-			c.down.out.post(unsupportedVersion(first))
+		if first := in.window(); !wire.Supported(wire.Header{Version: first[0]}.Protocol()) {
+			c.down.out.post(wire.UnsupportedVersion(first))
 			return errUnsupported
 		}
 	}
-	first := readHeader(in.window())
-	c.version = first.version &^ responseBit
+	first := wire.ReadHeader(in.window())
+	c.version = first.Version &^ wire.ResponseBit
 	if err := (*requests)(c).check(first); err != nil {
 		return err
 	}
@@ -276,7 +278,7 @@ func (c *conn) runUp() error {
 
 func (c *conn) upError(err error) error {
 	var v *violation
-	if errors.As(err, &v) || errors.Is(err, errMalformed) || errors.Is(err, errCorrupt) {
+	if errors.As(err, &v) || errors.Is(err, errMalformed) || errors.Is(err, wire.ErrCorrupt) {
 		return err
 	}
 	if c.up.out.failed() != nil {
@@ -342,12 +344,12 @@ func (c *conn) endIfDrained() {
 }
 
 // codec is how the connection's bytes are cut into segments once they are.
-func (c *conn) codec() segmentCodec { return segmentCodec{c.compression} }
+func (c *conn) codec() wire.SegmentCodec { return wire.SegmentCodec{Compression: c.compression} }
 
 // appendFramed appends whole envelopes in the framing that the connection uses now.
 func (c *conn) appendFramed(dst, envelopes []byte) []byte {
 	if c.segmented.Load() {
-		return c.codec().appendTo(dst, envelopes, false)
+		return c.codec().AppendTo(dst, envelopes, false)
 	}
 	return append(dst, envelopes...)
 }
@@ -356,7 +358,7 @@ func (c *conn) appendFramed(dst, envelopes []byte) []byte {
 func (c *conn) post(envelope []byte) { c.down.out.post(c.appendFramed(nil, envelope)) }
 
 // reject answers a request with an error of the proxy's own.
-func (c *conn) reject(h header, f *Failure) {
-	c.server.Stats.count(c, h.opcode, Refused)
-	c.post(errorEnvelope(c.version, h.stream, f))
+func (c *conn) reject(h wire.Header, f *wire.Failure) {
+	c.server.Stats.count(c, h.OpCode, Refused)
+	c.post(wire.ErrorEnvelope(c.version, h.Stream, f))
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/stretchr/testify/assert"
+
+	"music/frontend/wire"
 )
 
 // ordinaryTraffic is what a client might send after its handshake.
@@ -98,9 +100,9 @@ func TestCorruptAnswers(t *testing.T) {
 					f.SetWarnings([]string{"a"})
 				}
 			})
-			at := headerSize + random.IntN(len(b)-headerSize)
+			at := wire.HeaderSize + random.IntN(len(b)-wire.HeaderSize)
 			for b[at] == 0 { // the library allocates by what a number of rows claims: Cassandra is believed that far
-				at = headerSize + random.IntN(len(b)-headerSize)
+				at = wire.HeaderSize + random.IntN(len(b)-wire.HeaderSize)
 			}
 			b[at] = byte(random.IntN(256))
 			backend.write(backend.framed(b))

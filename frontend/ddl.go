@@ -8,25 +8,26 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/catalog"
+	"music/frontend/wire"
 	"music/rewrite"
 )
 
 // checkSchema refuses a schema change that would make a table critical which cannot be, with settings that do not exist, or that would
 // take from a critical table what it needs: afterwards it would be too late to tell whoever wrote it. What the text does not show is told
 // in a warning of the answer.
-func (c *conn) checkSchema(text []byte, r reading) *Failure {
+func (c *conn) checkSchema(text []byte, r reading) *wire.Failure {
 	if c.server.Tables == nil || r.meaning != schema {
 		return nil
 	}
 	d := readDDL(text)
 	settings, marked, err := catalog.ReadSettings(d.comment)
 	if err != nil {
-		return invalid("MUSIC_REFUSED: the comment's @critical cannot be served: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
+		return wire.Invalid("MUSIC_REFUSED: the comment's @critical cannot be served: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	critical := r.table != nil && r.table.Critical() != nil
 	if marked && critical {
 		if now := r.table.Critical(); !now.CanChangeTo(settings) {
-			return invalid("MUSIC_REFUSED: the table is critical with %s: key and scope stay until it is ordinary again (take @critical out of the comment, then drop its %s… table)",
+			return wire.Invalid("MUSIC_REFUSED: the table is critical with %s: key and scope stay until it is ordinary again (take @critical out of the comment, then drop its %s… table)",
 				now.Settings, catalog.CompanionPrefix)
 		}
 	}
@@ -37,7 +38,7 @@ func (c *conn) checkSchema(text []byte, r reading) *Failure {
 		return d.check(marked, critical)
 	case rewrite.SchemaView:
 		if critical && head.Action == rewrite.Create {
-			return invalid("MUSIC_REFUSED: %s is critical: a materialised view on it would not be fenced", r.table)
+			return wire.Invalid("MUSIC_REFUSED: %s is critical: a materialised view on it would not be fenced", r.table)
 		}
 	case rewrite.SchemaKeyspace:
 		return c.checkKeyspace(d)
@@ -56,25 +57,25 @@ func (c *conn) changeOf(text []byte) SchemaChange {
 }
 
 // check refuses what a critical table cannot do with: marked says that the statement makes it critical, critical that it is already.
-func (d *ddl) check(marked, critical bool) *Failure {
+func (d *ddl) check(marked, critical bool) *wire.Failure {
 	switch {
 	case marked && d.counters:
-		return invalid("MUSIC_REFUSED: a table of counters cannot be critical: they take no timestamps")
+		return wire.Invalid("MUSIC_REFUSED: a table of counters cannot be critical: they take no timestamps")
 	case (marked || critical) && d.grace >= 0 && d.grace < catalog.MinGrace:
-		return invalid("MUSIC_REFUSED: a critical table needs gc_grace_seconds of a day or more: fences must last")
+		return wire.Invalid("MUSIC_REFUSED: a critical table needs gc_grace_seconds of a day or more: fences must last")
 	}
 	return nil
 }
 
 // checkKeyspace keeps the commit log of a keyspace that has a critical table.
-func (c *conn) checkKeyspace(d ddl) (f *Failure) {
+func (c *conn) checkKeyspace(d ddl) (f *wire.Failure) {
 	if !d.volatile {
 		return nil
 	}
 	name := c.lookedUp()
 	c.server.Tables.Critical(func(t *catalog.Table, _ *catalog.Critical) {
 		if t.Keyspace == name[0] {
-			f = invalid("MUSIC_REFUSED: %s is critical: durable_writes = false would lose what was acknowledged", t)
+			f = wire.Invalid("MUSIC_REFUSED: %s is critical: durable_writes = false would lose what was acknowledged", t)
 		}
 	})
 	return f

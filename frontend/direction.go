@@ -6,6 +6,8 @@ import (
 	"net"
 	"sync/atomic"
 	"time"
+
+	"music/frontend/wire"
 )
 
 // errMalformed ends a connection whose peer does not keep to the protocol's framing.
@@ -18,14 +20,28 @@ var errOverlong = fmt.Errorf("segment longer than its envelope: %w", errMalforme
 type role interface {
 	// judge decides about an envelope. It is called with the part that has arrived and, after more or a hold of a part, again
 	// with the whole. It must not keep e.raw.
-	judge(e envelope) (verdict, error)
+	judge(e wire.Envelope) (verdict, error)
 	// perform deals with an envelope that judge held back, whole. It may emit other bytes in its place.
-	perform(e envelope) error
+	perform(e wire.Envelope) error
 	// flushed is told that everything judged so far has been written.
 	flushed()
 	// await blocks until an envelope that judge wants to go alone may go. It fails where the connection ends meanwhile.
 	await() error
 }
+
+// verdict is what becomes of an envelope.
+type verdict uint8
+
+const (
+	// forward hands the envelope on as the bytes received.
+	forward verdict = iota
+	// more means that the part seen does not decide: ask again with the whole envelope.
+	more
+	// hold keeps the envelope back: the direction's perform deals with it.
+	hold
+	// alone means that nothing may be on its way meanwhile: ask again when the role's await has returned.
+	alone
+)
 
 // direction carries envelopes from one socket to the other. What is forwarded stays where it was read: a run of bytes of the
 // read buffer that is written at once when the reader runs dry. Only what is held back or edited breaks a run.
@@ -122,30 +138,30 @@ func (d *direction) takeEnvelope() (size, want int, err error) {
 	if d.left > 0 {
 		return d.pass(window), 1, nil
 	}
-	if len(window) < headerSize {
-		return 0, headerSize, nil
+	if len(window) < wire.HeaderSize {
+		return 0, wire.HeaderSize, nil
 	}
-	e := envelope{header: readHeader(window)}
-	e.raw = window[:min(e.size(), len(window))]
+	e := wire.Envelope{Header: wire.ReadHeader(window)}
+	e.Raw = window[:min(e.Size(), len(window))]
 	v, err := d.judge(e)
 	switch {
 	case err != nil:
 		return 0, 0, err
 	case v == forward:
-		d.left = e.size()
-		return d.pass(e.raw), 1, nil
-	case !e.whole():
-		return 0, e.size(), nil
+		d.left = e.Size()
+		return d.pass(e.Raw), 1, nil
+	case !e.Whole():
+		return 0, e.Size(), nil
 	}
 	d.keep()
 	err = d.role.perform(e)
 	d.ended++
-	d.drop(len(e.raw))
-	return len(e.raw), 1, err
+	d.drop(len(e.Raw))
+	return len(e.Raw), 1, err
 }
 
 // judge asks the role what becomes of an envelope, as soon as that can be said.
-func (d *direction) judge(e envelope) (verdict, error) {
+func (d *direction) judge(e wire.Envelope) (verdict, error) {
 	v, err := d.role.judge(e)
 	if v == alone && err == nil {
 		return d.judgeAlone(e)
@@ -154,7 +170,7 @@ func (d *direction) judge(e envelope) (verdict, error) {
 }
 
 // judgeAlone asks again when what went before has been sent and dealt with. The run and what is set aside are before e.
-func (d *direction) judgeAlone(e envelope) (verdict, error) {
+func (d *direction) judgeAlone(e wire.Envelope) (verdict, error) {
 	for {
 		if err := d.flush(); err != nil {
 			return hold, err
@@ -219,31 +235,31 @@ const keptSize = 1 << 10
 func (d *direction) takeSegment() (size, want int, err error) {
 	codec := d.conn.codec()
 	window := d.in.window()
-	if len(window) < codec.headerSize() {
-		return 0, codec.headerSize(), nil
+	if len(window) < codec.HeaderSize() {
+		return 0, codec.HeaderSize(), nil
 	}
-	h, err := codec.readHeader(window)
+	h, err := codec.ReadHeader(window)
 	if err != nil {
 		return 0, 0, err
 	}
-	if len(window) < h.size {
-		return 0, h.size, nil
+	if len(window) < h.Size {
+		return 0, h.Size, nil
 	}
 	var scratch []byte
-	if h.plain > 0 {
+	if h.Plain > 0 {
 		scratch = d.in.blocks.borrow(largeSize)
 		defer d.in.blocks.giveBack(scratch)
 	}
-	payload, err := codec.payload(h, window, scratch)
+	payload, err := codec.Payload(h, window, scratch)
 	if err != nil {
 		return 0, 0, err
 	}
-	if h.selfContained {
-		err = d.takeWhole(payload, h.size)
+	if h.SelfContained {
+		err = d.takeWhole(payload, h.Size)
 	} else {
-		err = d.takePart(payload, h.size)
+		err = d.takePart(payload, h.Size)
 	}
-	return h.size, 1, err
+	return h.Size, 1, err
 }
 
 // takeWhole consumes a self-contained segment. It joins the run as it is unless one of its envelopes is held back: then the
@@ -282,7 +298,7 @@ func (w *whole) next() error {
 	if err != nil {
 		return err
 	}
-	if !e.whole() {
+	if !e.Whole() {
 		return fmt.Errorf("envelope longer than its segment: %w", errMalformed)
 	}
 	v, err := w.role.judge(e)
@@ -292,10 +308,10 @@ func (w *whole) next() error {
 	}
 	if v == hold && err == nil {
 		w.cut()
-		w.done += len(e.raw)
+		w.done += len(e.Raw)
 		err = w.role.perform(e)
 	}
-	w.at += len(e.raw)
+	w.at += len(e.Raw)
 	return err
 }
 
@@ -323,7 +339,7 @@ func (d *direction) takePart(payload []byte, size int) error {
 		}
 		return nil
 	}
-	if d.gather == nil && len(payload) >= headerSize {
+	if d.gather == nil && len(payload) >= wire.HeaderSize {
 		v, err := d.judgePart(payload)
 		if err != nil {
 			return err
@@ -360,12 +376,12 @@ func (d *direction) judgePart(part []byte) (verdict, error) {
 	if err != nil {
 		return hold, err
 	}
-	if len(e.raw) < len(part) {
+	if len(e.Raw) < len(part) {
 		return hold, errOverlong
 	}
 	v, err := d.judge(e)
 	if v == forward && err == nil {
-		d.left = e.size() - len(e.raw)
+		d.left = e.Size() - len(e.Raw)
 	}
 	d.judged = v != forward
 	return v, err
@@ -373,16 +389,16 @@ func (d *direction) judgePart(part []byte) (verdict, error) {
 
 // takeGathered goes on with what has been collected of an envelope: it is judged by its first part, and again when it is whole.
 func (d *direction) takeGathered() error {
-	if len(d.gather) < headerSize {
+	if len(d.gather) < wire.HeaderSize {
 		return nil
 	}
 	e, err := envelopeAt(d.gather)
 	switch {
 	case err != nil:
 		return err
-	case len(e.raw) < len(d.gather):
+	case len(e.Raw) < len(d.gather):
 		return errOverlong
-	case d.judged && !e.whole():
+	case d.judged && !e.Whole():
 		return nil
 	}
 	v, err := d.judgePart(d.gather)
@@ -390,8 +406,8 @@ func (d *direction) takeGathered() error {
 	case err != nil:
 		return err
 	case v == forward:
-		d.put = d.conn.codec().appendTo(d.put, e.raw, d.left > 0)
-	case !e.whole():
+		d.put = d.conn.codec().AppendTo(d.put, e.Raw, d.left > 0)
+	case !e.Whole():
 		return nil
 	default:
 		err = d.role.perform(e)
@@ -405,11 +421,11 @@ func (d *direction) takeGathered() error {
 }
 
 // envelopeAt reads the envelope at the start of a payload, with as much of its body as is there.
-func envelopeAt(b []byte) (envelope, error) {
-	if len(b) < headerSize {
-		return envelope{}, fmt.Errorf("segment ends inside a header: %w", errMalformed)
+func envelopeAt(b []byte) (wire.Envelope, error) {
+	if len(b) < wire.HeaderSize {
+		return wire.Envelope{}, fmt.Errorf("segment ends inside a header: %w", errMalformed)
 	}
-	e := envelope{header: readHeader(b)}
-	e.raw = b[:min(e.size(), len(b))]
+	e := wire.Envelope{Header: wire.ReadHeader(b)}
+	e.Raw = b[:min(e.Size(), len(b))]
 	return e, nil
 }

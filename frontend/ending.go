@@ -9,6 +9,8 @@ import (
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/rs/zerolog"
+
+	"music/frontend/wire"
 )
 
 // ending is the end of a connection: the first cause wins.
@@ -55,7 +57,7 @@ func (c *conn) farewell(cause error) {
 	var v *violation
 	switch {
 	case errors.As(cause, &v):
-		c.post(errorEnvelope(v.version, v.stream, v.failure))
+		c.post(wire.ErrorEnvelope(v.version, v.stream, v.failure))
 	case c.loggedIn.Load():
 		for _, told := range []error{errBackendLost, errBackendSlow, errClientLate, errDrained, errPanic} {
 			if errors.Is(cause, told) {
@@ -69,10 +71,10 @@ func (c *conn) farewell(cause error) {
 // giveUp answers every request that Cassandra still owes an answer to. Only the kind of the cause is told: its details name
 // addresses that clients do not know.
 func (c *conn) giveUp(cause error) {
-	f := &Failure{Code: primitive.ErrorCodeServerError, Text: "MUSIC_BACKEND: " + cause.Error() + "; the request may or may not have been carried out"}
-	c.streams.each(func(stream int16) { c.post(errorEnvelope(c.version, stream, f)) })
+	f := &wire.Failure{Code: primitive.ErrorCodeServerError, Text: "MUSIC_BACKEND: " + cause.Error() + "; the request may or may not have been carried out"}
+	c.streams.each(func(stream int16) { c.post(wire.ErrorEnvelope(c.version, stream, f)) })
 	for _, stream := range c.ops.disown() {
-		c.post(errorEnvelope(c.version, stream, f))
+		c.post(wire.ErrorEnvelope(c.version, stream, f))
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
+
+	"music/frontend/wire"
 )
 
 // Change is what has become of a proxy, in the protocol's words for nodes (v4 spec section 4.2.6).
@@ -56,7 +58,7 @@ func (s *Server) Tell(change Change, proxy netip.AddrPort) {
 	body = append(body, wirePort(proxy.Port())...)
 	s.each(func(c *conn) {
 		if c.hears.Load()&hearing(event) != 0 {
-			c.post(responseEnvelope(c.version, eventStream, primitive.OpCodeEvent, body))
+			c.post(wire.ResponseEnvelope(c.version, eventStream, primitive.OpCodeEvent, body))
 		}
 	})
 }

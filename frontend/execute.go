@@ -6,20 +6,21 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/catalog"
+	"music/frontend/wire"
 )
 
 // maxKnown bounds the statements that one connection remembers by itself.
 const maxKnown = 4096
 
 // decideExecute decides by the prepared id alone, which stands first in the body.
-func (c *conn) decideExecute(e envelope) verdict {
+func (c *conn) decideExecute(e wire.Envelope) verdict {
 	id, err := c.executed(e)
 	if err != nil {
 		return c.unreadable(e, err)
 	}
 	p := c.statement(id)
 	if p == nil {
-		return c.refuse(unprepared(id))
+		return c.refuse(wire.Unprepared(id))
 	}
 	if p.meaning == plain {
 		return forward
@@ -28,9 +29,9 @@ func (c *conn) decideExecute(e envelope) verdict {
 }
 
 // executed is the id that EXECUTE names. It is as good as random, so that most compressed bodies begin with it as it is.
-func (c *conn) executed(e envelope) ([]byte, error) {
-	if e.flags.Contains(primitive.HeaderFlagCompressed) && !e.flags.Contains(primitive.HeaderFlagCustomPayload) && !c.segmented.Load() {
-		if id, ok := shortBytes(leading(c.compression, e.body())); ok {
+func (c *conn) executed(e wire.Envelope) ([]byte, error) {
+	if e.Flags.Contains(primitive.HeaderFlagCompressed) && !e.Flags.Contains(primitive.HeaderFlagCustomPayload) && !c.segmented.Load() {
+		if id, ok := shortBytes(wire.UncompressedPrefix(c.compression, e.Body())); ok {
 			return id, nil
 		}
 	}
@@ -40,7 +41,7 @@ func (c *conn) executed(e envelope) ([]byte, error) {
 	}
 	id, ok := shortBytes(body)
 	if !ok {
-		return nil, errShort
+		return nil, wire.ErrShort
 	}
 	return id, nil
 }
@@ -58,7 +59,7 @@ func shortBytes(b []byte) ([]byte, bool) {
 }
 
 // decidePrepared decides about a statement that is more than plain.
-func (c *conn) decidePrepared(e envelope, id []byte, p *prepared) verdict {
+func (c *conn) decidePrepared(e wire.Envelope, id []byte, p *prepared) verdict {
 	switch p.meaning {
 	case writes:
 		return c.decideUnfenced(e, id, p)
@@ -103,9 +104,9 @@ func (c *conn) know(id preparedID, p *prepared) {
 }
 
 // unlocked is the answer to a plain write on a critical table.
-func unlocked(t *catalog.Table) *Failure {
+func unlocked(t *catalog.Table) *wire.Failure {
 	if now := t.Critical(); now != nil && now.Refused != "" && !now.Passing {
-		return invalid("MUSIC_REFUSED: %s is critical, but cannot be locked: %s", t, now.Refused)
+		return wire.Invalid("MUSIC_REFUSED: %s is critical, but cannot be locked: %s", t, now.Refused)
 	}
-	return invalid("MUSIC_UNLOCKED: %s is critical: take a lock (LOCK %s WHERE …) and write USING LOCK <ref>", t, t)
+	return wire.Invalid("MUSIC_UNLOCKED: %s is critical: take a lock (LOCK %s WHERE …) and write USING LOCK <ref>", t, t)
 }

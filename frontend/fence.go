@@ -12,6 +12,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/catalog"
+	"music/frontend/wire"
 	"music/musiccore"
 	"music/rewrite"
 )
@@ -21,7 +22,7 @@ type request struct {
 	key        musiccore.Key
 	ref        musiccore.LockRef
 	local      bool // within the data centre: the table's scope
-	parameters parameters
+	parameters wire.Parameters
 }
 
 // fenced is an operation under a lock that Cassandra has been sent.
@@ -40,7 +41,7 @@ type fenced struct {
 
 // fence asks the core for the stamp of an operation, then sends it: the clause cut, the stamp in the frame, at QUORUM. emit sends
 // it where the stamp is there at once.
-func (c *conn) fence(h header, s section, q request, emit func([]byte)) *Failure {
+func (c *conn) fence(h wire.Header, s section, q request, emit func([]byte)) *wire.Failure {
 	kind := musiccore.Put
 	if s.statement.Verb == rewrite.Select {
 		kind = musiccore.Get
@@ -49,8 +50,8 @@ func (c *conn) fence(h header, s section, q request, emit func([]byte)) *Failure
 }
 
 // begin gets the stamp of an operation and sends it, at once or when the key has been synchronised.
-func (c *conn) begin(k kept, kind musiccore.Kind, emit func([]byte)) *Failure {
-	id := c.ops.add(k.header.stream)
+func (c *conn) begin(k kept, kind musiccore.Kind, emit func([]byte)) *wire.Failure {
+	id := c.ops.add(k.header.Stream)
 	n := k.size()
 	later := func(a musiccore.Answer) {
 		c.keep(-n)
@@ -95,14 +96,14 @@ func (c *conn) send(raw []byte) { c.up.out.post(c.appendFramed(nil, raw)) }
 
 // kept is an operation that waits for its stamp: everything of the request but that.
 type kept struct {
-	header  header
+	header  wire.Header
 	before  []byte // of the body: the text without our clause, or Cassandra's id
 	request request
 	fenced  fenced
 }
 
 // size is what a request takes of memory while it waits.
-func (k *kept) size() int { return len(k.before) + k.request.parameters.size() }
+func (k *kept) size() int { return len(k.before) + k.request.parameters.Size() }
 
 // keep counts bytes of requests that wait for the core: where they are too many, the connection is not read on.
 func (c *conn) keep(n int) {
@@ -111,13 +112,13 @@ func (c *conn) keep(n int) {
 }
 
 // keepFor makes of a request what will be sent, in memory of its own.
-func (c *conn) keepFor(h header, s section, q request) kept {
+func (c *conn) keepFor(h wire.Header, s section, q request) kept {
 	q.local = s.critical.Local
-	k := kept{header: h.rewritten(), request: q, fenced: fenced{table: s.table, key: q.key, generation: s.critical.Generation}}
+	k := kept{header: h.Rewritten(), request: q, fenced: fenced{table: s.table, key: q.key, generation: s.critical.Generation}}
 	for _, m := range slices.Backward(s.statement.OwnMarkers()) {
-		k.request.parameters.drop(m.Marker)
+		k.request.parameters.DropValue(m.Marker)
 	}
-	k.request.parameters = k.request.parameters.clone()
+	k.request.parameters = k.request.parameters.Clone()
 	if s.prepared != nil {
 		k.fenced.id = &s.prepared.id
 		k.before = s.appendIDs(make([]byte, 0, 4+len(s.prepared.backend)+len(s.metadata)), c.version) // each has its length before it
@@ -132,7 +133,7 @@ func (c *conn) keepFor(h header, s section, q request) kept {
 func cutText(s section) []byte { return rewrite.Apply(nil, s.text, s.statement.Cut) }
 
 // stamped is the envelope to send, with its answer expected.
-func (c *conn) stamped(k kept, a musiccore.Answer) ([]byte, *Failure) {
+func (c *conn) stamped(k kept, a musiccore.Answer) ([]byte, *wire.Failure) {
 	if a.Err != nil {
 		if errors.Is(a.Err, musiccore.ErrLost) && !errors.Is(a.Err, musiccore.ErrGivenBack) {
 			c.fencedOff(&k.fenced, k.request.ref)
@@ -140,18 +141,18 @@ func (c *conn) stamped(k kept, a musiccore.Answer) ([]byte, *Failure) {
 		return nil, lockFailure(a.Err, k.fenced.table, c.shows(&k.fenced, k.request.ref))
 	}
 	k.fenced.ticket = a.Ticket
-	k.request.parameters.fence(int64(a.Ticket.Stamp), k.request.local)
+	fenceParameters(&k.request.parameters, int64(a.Ticket.Stamp), k.request.local)
 	raw := k.envelope(c.version)
-	if !c.streams.begin(k.header.stream, true) {
+	if !c.streams.begin(k.header.Stream, true) {
 		c.server.Locks.End(a.Ticket, musiccore.OutcomeRefused) // it was not sent
-		return nil, inUse(k.header.stream)
+		return nil, inUse(k.header.Stream)
 	}
-	c.watches.add(k.header.stream, watch{kind: watchFenced, fenced: &k.fenced})
-	if c.over() && c.watches.remove(k.header.stream).fenced != nil {
+	c.watches.add(k.header.Stream, watch{kind: watchFenced, fenced: &k.fenced})
+	if c.over() && c.watches.remove(k.header.Stream).fenced != nil {
 		c.server.Locks.End(a.Ticket, musiccore.OutcomeRefused) // nobody would see its answer any more: it is not sent
-		return nil, &Failure{Code: primitive.ErrorCodeServerError, Text: "MUSIC_BACKEND: the connection has ended; nothing was done"}
+		return nil, &wire.Failure{Code: primitive.ErrorCodeServerError, Text: "MUSIC_BACKEND: the connection has ended; nothing was done"}
 	}
-	c.server.Stats.count(c, k.header.opcode, Fenced)
+	c.server.Stats.count(c, k.header.OpCode, Fenced)
 	return raw, nil
 }
 
@@ -159,16 +160,16 @@ func (c *conn) stamped(k kept, a musiccore.Answer) ([]byte, *Failure) {
 func (k *kept) envelope(version byte) []byte {
 	const others = 32 // bytes of consistency, flags, numbers of values and the stamp, at most
 	p := &k.request.parameters
-	raw := make([]byte, headerSize, headerSize+len(k.header.payload)+len(k.before)+p.size()+others)
-	raw = append(raw, k.header.payload...)
-	raw = p.appendTo(append(raw, k.before...), version)
-	k.header.length = uint32(len(raw) - headerSize)
-	k.header.appendTo(raw[:0])
+	raw := make([]byte, wire.HeaderSize, wire.HeaderSize+len(k.header.Payload)+len(k.before)+p.Size()+others)
+	raw = append(raw, k.header.Payload...)
+	raw = p.AppendTo(append(raw, k.before...), version)
+	k.header.Length = uint32(len(raw) - wire.HeaderSize)
+	k.header.AppendTo(raw[:0])
 	return raw
 }
 
 // performFenced tells the core what became of an operation, and the client what it may be told: at once, or when the core knows.
-func (c *conn) performFenced(e envelope, f *fenced) error {
+func (c *conn) performFenced(e wire.Envelope, f *fenced) error {
 	o, err := c.outcome(e)
 	if err != nil {
 		return err
@@ -177,21 +178,21 @@ func (c *conn) performFenced(e envelope, f *fenced) error {
 	verdict, wait := c.server.Locks.End(f.ticket, o.what)
 	if wait == nil && f.condition == nil {
 		e, err = c.conclude(e, f, o, verdict)
-		c.streams.end(e.stream)
+		c.streams.end(e.Stream)
 		f.leave()
 		if err == nil && !c.giveBack(e, f) {
-			c.down.emit(e.raw)
+			c.down.emit(e.Raw)
 		}
 		return err
 	}
-	n := len(e.raw)
+	n := len(e.Raw)
 	c.down.out.room(c.ending.done)
 	if !c.server.held.acquire(n, c.ending.done) {
 		c.server.held.take(n) // given back all the same
 	}
-	e.raw = bytes.Clone(e.raw)
-	c.streams.end(e.stream) // Cassandra owes nothing more
-	c.answerLater(e.stream, func() []byte {
+	e.Raw = bytes.Clone(e.Raw)
+	c.streams.end(e.Stream) // Cassandra owes nothing more
+	c.answerLater(e.Stream, func() []byte {
 		defer c.server.held.give(n)
 		if wait != nil {
 			verdict = wait()
@@ -214,7 +215,7 @@ func (c *conn) showsRight(f *fenced, o outcome) {
 }
 
 // answerFenced is what the client hears when the verdict is there; nil where it hears it otherwise, or later.
-func (c *conn) answerFenced(e envelope, f *fenced, o outcome, v musiccore.Verdict) []byte {
+func (c *conn) answerFenced(e wire.Envelope, f *fenced, o outcome, v musiccore.Verdict) []byte {
 	e, err := c.conclude(e, f, o, v)
 	switch {
 	case err != nil:
@@ -228,20 +229,20 @@ func (c *conn) answerFenced(e envelope, f *fenced, o outcome, v musiccore.Verdic
 	if c.giveBack(e, f) {
 		return nil
 	}
-	return e.raw
+	return e.Raw
 }
 
 // giveBack answers a read that has failed once the lock that was taken for it alone is given back; false where there is none.
-func (c *conn) giveBack(e envelope, f *fenced) bool {
-	spoilt := f.update != nil && f.update.fresh && e.opcode == primitive.OpCodeError
+func (c *conn) giveBack(e wire.Envelope, f *fenced) bool {
+	spoilt := f.update != nil && f.update.fresh && e.OpCode == primitive.OpCodeError
 	if spoilt {
-		c.releaseFirst(e.stream, f.key, f.ticket.Ref, bytes.Clone(e.raw))
+		c.releaseFirst(e.Stream, f.key, f.ticket.Ref, bytes.Clone(e.Raw))
 	}
 	return spoilt
 }
 
 // conclude is what the client may be told of an operation.
-func (c *conn) conclude(e envelope, f *fenced, o outcome, v musiccore.Verdict) (envelope, error) {
+func (c *conn) conclude(e wire.Envelope, f *fenced, o outcome, v musiccore.Verdict) (wire.Envelope, error) {
 	get := f.ticket.Kind == musiccore.Get
 	if v == musiccore.Lost {
 		c.fencedOff(f, f.ticket.Ref)
@@ -250,17 +251,17 @@ func (c *conn) conclude(e envelope, f *fenced, o outcome, v musiccore.Verdict) (
 	case v == musiccore.Lost && get:
 		return c.insteadOf(e, lockFailure(musiccore.ErrLost, f.table, c.shows(f, f.ticket.Ref))), nil
 	case v == musiccore.Lost:
-		return c.insteadOf(e, invalid("MUSIC_LOST: lock_ref %d on %s was lost meanwhile; whether this write was carried out is unknown, and no later holder will be overwritten by it", c.shows(f, f.ticket.Ref), f.table)), nil
-	case v == musiccore.Uncertain && o.what == musiccore.OutcomeUnknown && e.opcode == primitive.OpCodeError:
+		return c.insteadOf(e, wire.Invalid("MUSIC_LOST: lock_ref %d on %s was lost meanwhile; whether this write was carried out is unknown, and no later holder will be overwritten by it", c.shows(f, f.ticket.Ref), f.table)), nil
+	case v == musiccore.Uncertain && o.what == musiccore.OutcomeUnknown && e.OpCode == primitive.OpCodeError:
 	case v == musiccore.Uncertain && get:
-		return c.insteadOf(e, invalid("MUSIC_UNAVAILABLE: whether this is the latest state of %s could not be told in time: read again under the same lock_ref", f.table)), nil
+		return c.insteadOf(e, wire.Invalid("MUSIC_UNAVAILABLE: whether this is the latest state of %s could not be told in time: read again under the same lock_ref", f.table)), nil
 	case v == musiccore.Uncertain:
 		return c.insteadOf(e, uncertain()), nil
 	}
 	if o.forgotten && f.id != nil {
-		return c.insteadOf(e, unprepared(f.id[:])), nil
+		return c.insteadOf(e, wire.Unprepared(f.id[:])), nil
 	}
-	if f.update != nil && e.opcode == primitive.OpCodeResult {
+	if f.update != nil && e.OpCode == primitive.OpCodeResult {
 		shown, err := c.show(e, f)
 		if err != nil {
 			return e, err
@@ -300,27 +301,27 @@ func (c *conn) shows(f *fenced, ref musiccore.LockRef) int64 {
 }
 
 // uncertain is told for a write of unknown outcome, in the form that drivers know (v4 spec section 9, 0x1100).
-func uncertain() *Failure {
+func uncertain() *wire.Failure {
 	extra := binary.BigEndian.AppendUint16(nil, uint16(primitive.ConsistencyLevelQuorum))
 	extra = binary.BigEndian.AppendUint32(extra, 0)
 	extra = binary.BigEndian.AppendUint32(extra, 1)
 	extra = binary.BigEndian.AppendUint16(extra, uint16(len(primitive.WriteTypeSimple)))
-	return &Failure{
+	return &wire.Failure{
 		Code: primitive.ErrorCodeWriteTimeout, Text: "MUSIC_UNCERTAIN: whether this write was carried out is unknown: read USING LOCK the same lock_ref to see, or LOCK again and read where that is lost",
 		Extra: append(extra, primitive.WriteTypeSimple...),
 	}
 }
 
 // insteadOf is an error in the place of an answer, beside what stands beside that.
-func (c *conn) insteadOf(e envelope, f *Failure) envelope {
-	b := errorEnvelope(c.version, e.stream, f)
+func (c *conn) insteadOf(e wire.Envelope, f *wire.Failure) wire.Envelope {
+	b := wire.ErrorEnvelope(c.version, e.Stream, f)
 	if body, flags, err := c.plainAnswer(e); err == nil {
-		cur := cursor{b: body}
-		if side := readBeside(&cur, flags); !cur.bad {
-			b = side.before(b)
+		cur := wire.Cursor{Body: body}
+		if preamble := wire.ReadPreamble(&cur, flags); !cur.Bad {
+			b = preamble.PutBefore(b)
 		}
 	}
-	return envelope{header: readHeader(b), raw: b}
+	return wire.EnvelopeOf(b)
 }
 
 // outcome is what an answer says of one mutation or read.
@@ -330,8 +331,8 @@ type outcome struct {
 }
 
 // outcome reads an answer (docs/protocol.md 3.7, End): acknowledged, certainly refused, or unknown.
-func (c *conn) outcome(e envelope) (outcome, error) {
-	if e.opcode == primitive.OpCodeResult {
+func (c *conn) outcome(e wire.Envelope) (outcome, error) {
+	if e.OpCode == primitive.OpCodeResult {
 		return outcome{what: musiccore.OutcomeAcked}, nil
 	}
 	f, err := c.decode(e)

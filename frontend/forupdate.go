@@ -9,6 +9,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/catalog"
+	"music/frontend/wire"
 	"music/musiccore"
 )
 
@@ -22,20 +23,20 @@ type update struct {
 
 // forUpdate carries out SELECT … FOR UPDATE: it takes the lock and reads. A later page only reads, under the reference that stands in its
 // paging state.
-func (a *admission) forUpdate(k musiccore.Key) *Failure {
+func (a *admission) forUpdate(k musiccore.Key) *wire.Failure {
 	c, p := a.conn, &a.parameters
-	p.flags &^= primitive.QueryFlagSkipMetadata
-	if p.flags.Contains(primitive.QueryFlagPagingState) {
+	p.Flags &^= primitive.QueryFlagSkipMetadata
+	if p.Flags.Contains(primitive.QueryFlagPagingState) {
 		return a.nextPage(k)
 	}
 	q, f := a.request(0)
 	if f != nil {
 		return f
 	}
-	kept := c.keepFor(a.envelope.header, a.section, request{key: k, parameters: *p})
+	kept := c.keepFor(a.envelope.Header, a.section, request{key: k, parameters: *p})
 	kept.fenced.update = &update{fresh: true, shortened: a.shortened}
 	ask := a.columnsOf(k)
-	id := c.ops.add(kept.header.stream)
+	id := c.ops.add(kept.header.Stream)
 	c.ops.set(id, c.server.Locks.Lock(k, q, func(answer musiccore.Answer) {
 		c.guard(func() {
 			c.readUnder(id, kept, answer, ask)
@@ -71,14 +72,14 @@ func (c *conn) release(k kept) {
 }
 
 // turnAway answers an operation that was not sent with an error. A lock that was taken for it alone is given back first.
-func (c *conn) turnAway(k kept, f *Failure) {
+func (c *conn) turnAway(k kept, f *wire.Failure) {
 	k.fenced.leave()
 	if k.fenced.update == nil || !k.fenced.update.fresh {
 		c.reject(k.header, f)
 		return
 	}
-	c.server.Stats.count(c, k.header.opcode, Refused)
-	c.releaseFirst(k.header.stream, k.request.key, k.request.ref, errorEnvelope(c.version, k.header.stream, f))
+	c.server.Stats.count(c, k.header.OpCode, Refused)
+	c.releaseFirst(k.header.Stream, k.request.key, k.request.ref, wire.ErrorEnvelope(c.version, k.header.Stream, f))
 }
 
 // releaseFirst gives a reference back and then answers.
@@ -106,25 +107,25 @@ func updateRow(g musiccore.Grant, ref int64) message.Row { return slices.Clip(gr
 // columnsOf is the way to tell a client of a SELECT … FOR UPDATE that it does not hold the lock: one row with the columns that the read would
 // have had. Those of a prepared statement are known; of a text, Cassandra is asked.
 func (a *admission) columnsOf(k musiccore.Key) func(musiccore.Grant) {
-	c, s, h, shortened := a.conn, a.section, a.envelope.header, a.shortened
+	c, s, h, shortened := a.conn, a.section, a.envelope.Header, a.shortened
 	row := func(g musiccore.Grant) message.Row {
 		return updateRow(g, c.server.shown(s.critical.Generation, k, g.Ref))
 	}
 	if s.prepared != nil {
 		columns := s.prepared.columns
 		return func(g musiccore.Grant) {
-			c.server.Stats.count(c, h.opcode, Answered)
-			c.post(c.warned(c.rows(h.stream, columns, padded(row(g), columns)), shortened))
+			c.server.Stats.count(c, h.OpCode, Answered)
+			c.post(c.warned(c.rows(h.Stream, columns, padded(row(g), columns)), shortened))
 		}
 	}
 	text := s.writeText() // names the keyspace, which a PREPARE of older protocols cannot carry
 	return func(g musiccore.Grant) {
-		c.server.Stats.count(c, h.opcode, Answered)
-		if !c.streams.begin(h.stream, true) {
-			c.post(errorEnvelope(c.version, h.stream, inUse(h.stream)))
+		c.server.Stats.count(c, h.OpCode, Answered)
+		if !c.streams.begin(h.Stream, true) {
+			c.post(wire.ErrorEnvelope(c.version, h.Stream, inUse(h.Stream)))
 			return
 		}
-		c.watches.add(h.stream, watch{kind: watchColumns, columns: func(e envelope) (envelope, error) {
+		c.watches.add(h.Stream, watch{kind: watchColumns, columns: func(e wire.Envelope) (wire.Envelope, error) {
 			e, err := c.notHeld(e, s.table, row(g))
 			return c.warn(e, shortened), err
 		}})
@@ -133,14 +134,14 @@ func (a *admission) columnsOf(k musiccore.Key) func(musiccore.Grant) {
 }
 
 // notHeld makes of the answer to PREPARE the row of a lock that is not held.
-func (c *conn) notHeld(e envelope, t *catalog.Table, row message.Row) (envelope, error) {
+func (c *conn) notHeld(e wire.Envelope, t *catalog.Table, row message.Row) (wire.Envelope, error) {
 	result, _, err := c.decodePrepared(e)
 	if err != nil || result == nil {
 		return e, err
 	}
 	columns := append(updateColumns(t), result.ResultMetadata.Columns...)
-	raw := c.rows(e.stream, columns, padded(row, columns))
-	return envelope{header: readHeader(raw), raw: raw}, nil
+	raw := c.rows(e.Stream, columns, padded(row, columns))
+	return wire.EnvelopeOf(raw), nil
 }
 
 // padded is a row with nulls in the columns that it has no value for.
@@ -149,17 +150,17 @@ func padded(row message.Row, columns []*message.ColumnMetadata) message.Row {
 }
 
 // prepareRequest is a PREPARE of the proxy's own in the stream of a client's request.
-func (c *conn) prepareRequest(h header, text []byte) []byte {
+func (c *conn) prepareRequest(h wire.Header, text []byte) []byte {
 	body := append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...)
 	if c.version >= byte(primitive.ProtocolVersion5) {
 		body = binary.BigEndian.AppendUint32(body, 0) // no flags
 	}
-	h = header{version: h.version, stream: h.stream, opcode: primitive.OpCodePrepare, length: uint32(len(body))}
-	return append(h.appendTo(make([]byte, 0, headerSize+len(body))), body...)
+	h = wire.Header{Version: h.Version, Stream: h.Stream, OpCode: primitive.OpCodePrepare, Length: uint32(len(body))}
+	return append(h.AppendTo(make([]byte, 0, wire.HeaderSize+len(body))), body...)
 }
 
 // show puts the columns of the lock before those of a read that was answered under it.
-func (c *conn) show(e envelope, f *fenced) (envelope, error) {
+func (c *conn) show(e wire.Envelope, f *fenced) (wire.Envelope, error) {
 	decoded, err := c.decode(e)
 	if err != nil {
 		return e, err
@@ -183,7 +184,7 @@ func (c *conn) show(e envelope, f *fenced) (envelope, error) {
 	if m.PagingState != nil {
 		m.PagingState = pagingState{ref: ref, told: told, inner: m.PagingState}.bytes()
 	}
-	return c.encode(decoded)
+	return wire.Encode(decoded)
 }
 
 // pagingState is what the client of a SELECT … FOR UPDATE gets as its paging state: the reference under which the next page is read, and
@@ -213,17 +214,17 @@ func readPagingState(b []byte) (p pagingState, ok bool) {
 }
 
 // nextPage reads a further page under the lock that the first one took.
-func (a *admission) nextPage(k musiccore.Key) *Failure {
-	state, ok := readPagingState(a.parameters.state)
+func (a *admission) nextPage(k musiccore.Key) *wire.Failure {
+	state, ok := readPagingState(a.parameters.PagingState)
 	if !ok || state.ref < 1 {
-		return invalid("MUSIC_SYNTAX: this paging state is not of a SELECT … FOR UPDATE")
+		return wire.Invalid("MUSIC_SYNTAX: this paging state is not of a SELECT … FOR UPDATE")
 	}
 	ref, f := a.conn.reference(a.section.critical, a.section.table, k, state.ref)
 	if f != nil {
 		return f
 	}
-	a.parameters.state = state.inner
-	kept := a.conn.keepFor(a.envelope.header, a.section, request{key: k, ref: ref, parameters: a.parameters})
+	a.parameters.PagingState = state.inner
+	kept := a.conn.keepFor(a.envelope.Header, a.section, request{key: k, ref: ref, parameters: a.parameters})
 	kept.fenced.update = &update{told: state.told}
 	return a.conn.begin(kept, musiccore.Get, a.emit)
 }

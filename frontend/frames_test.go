@@ -12,6 +12,8 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"music/frontend/wire"
 )
 
 // testdata/frames.txt says what Cassandra's own decoder reads of requests with every flag in every version (integration/parser writes it).
@@ -44,7 +46,7 @@ func isStrange(name string) bool {
 	if err != nil {
 		panic(err)
 	}
-	known := uint32(knownFlags)
+	known := uint32(wire.KnownFlags)
 	if opcode == uint32(primitive.OpCodePrepare) {
 		known = 1
 	}
@@ -53,69 +55,69 @@ func isStrange(name string) bool {
 
 // understood is what the proxy reads of a request, in the words of integration/parser/testdata/Frames.java.
 func understood(raw []byte) string {
-	e := envelope{header: readHeader(raw), raw: raw}
-	c := &conn{server: &Server{}, version: e.version}
-	c.segmented.Store(e.version >= 5)
+	e := wire.EnvelopeOf(raw)
+	c := &conn{server: &Server{}, version: e.Version}
+	c.segmented.Store(e.Version >= 5)
 	body, err := c.plainBody(e)
-	if err != nil || e.flags&^headerFlags != 0 {
+	if err != nil || e.Flags&^headerFlags != 0 {
 		return "refused"
 	}
-	cur := cursor{b: body}
+	cur := wire.Cursor{Body: body}
 	text, id, keyspace := "-", "-", ""
-	switch e.opcode {
+	switch e.OpCode {
 	case primitive.OpCodeExecute:
 		id = hex.EncodeToString(body[2:18])
 		c.skipIDs(&cur)
 	case primitive.OpCodeBatch:
-		cur.byte()
-		keyspace, err = c.batchKeyspace(cursor{b: body, at: 3}, cur.short())
+		cur.Byte()
+		keyspace, err = c.batchKeyspace(wire.Cursor{Body: body, At: 3}, cur.Short())
 		text = "[" + childText(&cur) + ",_" + childText(&cur) + "]"
 	case primitive.OpCodePrepare:
-		text = string(cur.longString())
-		keyspace, err = c.keyspaceOfPrepare(body[cur.at:])
+		text = string(cur.LongString())
+		keyspace, err = c.keyspaceOfPrepare(body[cur.At:])
 	default:
-		text = string(cur.longString())
-		keyspace, err = c.keyspaceOfQuery(body[cur.at:], true)
+		text = string(cur.LongString())
+		keyspace, err = c.keyspaceOfQuery(body[cur.At:], true)
 	}
 	said := "text=" + strings.ReplaceAll(text, " ", "_") + " ids=" + id
-	if e.opcode != primitive.OpCodePrepare {
-		p := readParameters(&cur, e.version)
-		if e.opcode == primitive.OpCodeExecute {
-			keyspace = p.keyspace
+	if e.OpCode != primitive.OpCodePrepare {
+		p := wire.ReadParameters(&cur, e.Version)
+		if e.OpCode == primitive.OpCodeExecute {
+			keyspace = p.Keyspace
 		}
 		said += " " + shownParameters(&p)
 	}
-	if err != nil || cur.bad {
+	if err != nil || cur.Bad {
 		return "refused"
 	}
-	if e.opcode == primitive.OpCodePrepare {
+	if e.OpCode == primitive.OpCodePrepare {
 		return said + " keyspace=" + orDash(keyspace)
 	}
 	return strings.Replace(said, "keyspace=", "keyspace="+orDash(keyspace), 1)
 }
 
 // childText is the text or id of a batch's next statement.
-func childText(cur *cursor) string {
+func childText(cur *wire.Cursor) string {
 	var text string
-	if cur.byte() == 0 {
-		text = string(cur.longString())
+	if cur.Byte() == 0 {
+		text = string(cur.LongString())
 	} else {
-		text = hex.EncodeToString(cur.string())
+		text = hex.EncodeToString(cur.ShortBytes())
 	}
 	skipValues(cur)
 	return text
 }
 
-func shownParameters(p *parameters) string {
+func shownParameters(p *wire.Parameters) string {
 	var values, names []string
-	for _, v := range p.values {
+	for _, v := range p.Values {
 		if int32(binary.BigEndian.Uint32(v)) < 0 {
 			values = append(values, "null")
 			continue
 		}
 		values = append(values, hex.EncodeToString(v[4:]))
 	}
-	for _, n := range p.names {
+	for _, n := range p.Names {
 		names = append(names, string(n))
 	}
 	shown := map[primitive.QueryFlag]string{
@@ -123,25 +125,25 @@ func shownParameters(p *parameters) string {
 		primitive.QueryFlagNowInSeconds: "-", primitive.QueryFlagValueNames: "-",
 	}
 	for flag := range shown {
-		if !p.flags.Contains(flag) {
+		if !p.Flags.Contains(flag) {
 			continue
 		}
 		switch flag {
 		case primitive.QueryFlagPageSize:
-			shown[flag] = strconv.Itoa(int(int32(binary.BigEndian.Uint32(p.pageSize))))
+			shown[flag] = strconv.Itoa(int(int32(binary.BigEndian.Uint32(p.PageSize))))
 		case primitive.QueryFlagSerialConsistency:
-			level := primitive.ConsistencyLevel(binary.BigEndian.Uint16(p.serial)).String()
+			level := primitive.ConsistencyLevel(binary.BigEndian.Uint16(p.Serial)).String()
 			shown[flag] = strings.Fields(strings.TrimPrefix(level, "ConsistencyLevel "))[0]
 		case primitive.QueryFlagDefaultTimestamp:
-			shown[flag] = strconv.FormatInt(p.timestamp, 10)
+			shown[flag] = strconv.FormatInt(p.Timestamp, 10)
 		case primitive.QueryFlagNowInSeconds:
-			cur := cursor{b: p.rest}
-			if p.flags.Contains(primitive.QueryFlagWithKeyspace) {
-				cur.string()
+			cur := wire.Cursor{Body: p.Rest}
+			if p.Flags.Contains(primitive.QueryFlagWithKeyspace) {
+				cur.ShortBytes()
 			}
-			shown[flag] = strconv.Itoa(cur.int())
+			shown[flag] = strconv.Itoa(cur.Int())
 		case primitive.QueryFlagValueNames:
-			if p.names != nil {
+			if p.Names != nil {
 				shown[flag] = "[" + strings.Join(names, ",") + "]"
 			}
 		}

@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"music/frontend/wire"
 )
 
 // trickle is a socket from which b arrives in pieces of at most so many bytes.
@@ -44,10 +46,10 @@ func framing(t require.TestingT, d dialect, b []byte, response byte) [][]byte {
 		b = unsegmented(t, d, b)
 	}
 	var envelopes [][]byte
-	for len(b) >= headerSize {
-		h := readHeader(b)
-		require.Equal(t, byte(d.version)|response, h.version)
-		n := min(h.size(), len(b))
+	for len(b) >= wire.HeaderSize {
+		h := wire.ReadHeader(b)
+		require.Equal(t, byte(d.version)|response, h.Version)
+		n := min(h.Size(), len(b))
 		envelopes = append(envelopes, b[:n])
 		b = b[n:]
 	}
@@ -71,7 +73,7 @@ func expected(t *testing.T, err error) {
 	t.Helper()
 	var v *violation
 	switch {
-	case errors.Is(err, io.EOF), errors.Is(err, errMalformed), errors.Is(err, errCorrupt), errors.Is(err, errDrained), errors.As(err, &v):
+	case errors.Is(err, io.EOF), errors.Is(err, errMalformed), errors.Is(err, wire.ErrCorrupt), errors.Is(err, errDrained), errors.As(err, &v):
 	default:
 		assert.ErrorContains(t, err, "decompress")
 	}
@@ -98,13 +100,13 @@ func FuzzRequests(f *testing.F) {
 		m := newMemory(t, d, true)
 		typical(t, d, m)
 		if d.version == v5 && len(b) <= segment.MaxPayloadLength {
-			b = segmentCodec{}.appendTo(nil, b, most%2 == 0)
+			b = wire.SegmentCodec{}.AppendTo(nil, b, most%2 == 0)
 		}
 		expected(t, m.run(&m.up, b, int(most)))
 		for _, e := range framing(t, d, m.backend.got, 0) {
-			require.GreaterOrEqual(t, readHeader(e).stream, int16(0))
+			require.GreaterOrEqual(t, wire.ReadHeader(e).Stream, int16(0))
 		}
-		framing(t, d, m.client.got, responseBit)
+		framing(t, d, m.client.got, wire.ResponseBit)
 	})
 }
 
@@ -142,7 +144,7 @@ func cutAnyhow(d dialect, b []byte, kind uint8, size int) []byte {
 	var out []byte
 	for i := 0; len(b) > 0; i++ {
 		n := min(max(size, 1), len(b))
-		out = segmentCodec{d.compression}.appendOne(out, b[:n], kind>>(i%8)&1 == 1)
+		out = wire.SegmentCodec{Compression: d.compression}.AppendTo(out, b[:n], kind>>(i%8)&1 == 0)
 		b = b[n:]
 	}
 	return out
@@ -163,22 +165,22 @@ func FuzzParameters(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, version byte, b []byte) {
-		cur := cursor{b: b}
-		p := readParameters(&cur, version)
-		if cur.bad {
+		cur := wire.Cursor{Body: b}
+		p := wire.ReadParameters(&cur, version)
+		if cur.Bad {
 			return
 		}
-		require.Equal(t, b, p.appendTo([]byte{}, version))
-		if p.timestamp == 0 {
+		require.Equal(t, b, p.AppendTo([]byte{}, version))
+		if p.Timestamp == 0 {
 			return
 		}
-		p.fence(p.timestamp, false)
-		again := cursor{b: p.appendTo(nil, version)}
-		q := readParameters(&again, version)
-		require.False(t, again.bad)
-		require.Equal(t, p.timestamp, q.timestamp)
-		require.Equal(t, p.values, q.values)
-		require.Equal(t, p.rest, q.rest)
+		fenceParameters(&p, p.Timestamp, false)
+		again := wire.Cursor{Body: p.AppendTo(nil, version)}
+		q := wire.ReadParameters(&again, version)
+		require.False(t, again.Bad)
+		require.Equal(t, p.Timestamp, q.Timestamp)
+		require.Equal(t, p.Values, q.Values)
+		require.Equal(t, p.Rest, q.Rest)
 	})
 }
 
@@ -206,21 +208,21 @@ func TestParametersAgreeWithTheLibrary(t *testing.T) {
 		}
 		var b bytes.Buffer
 		require.NoError(t, message.EncodeQueryOptions(o, &b, version))
-		cur := cursor{b: b.Bytes()}
-		p := readParameters(&cur, byte(version))
-		require.False(t, cur.bad)
-		require.Equal(t, o.Consistency, p.consistency)
-		require.Equal(t, o.Keyspace, p.keyspace)
-		require.Len(t, p.values, len(o.PositionalValues))
+		cur := wire.Cursor{Body: b.Bytes()}
+		p := wire.ReadParameters(&cur, byte(version))
+		require.False(t, cur.Bad)
+		require.Equal(t, o.Consistency, p.Consistency)
+		require.Equal(t, o.Keyspace, p.Keyspace)
+		require.Len(t, p.Values, len(o.PositionalValues))
 		for i, v := range o.PositionalValues {
-			require.Equal(t, v.Contents, append([]byte{}, p.values[i][4:]...))
+			require.Equal(t, v.Contents, append([]byte{}, p.Values[i][4:]...))
 		}
 		if o.DefaultTimestamp != nil {
-			require.Equal(t, *o.DefaultTimestamp, p.timestamp)
+			require.Equal(t, *o.DefaultTimestamp, p.Timestamp)
 		}
-		p.fence(42, false)
-		p.flags &^= primitive.QueryFlagSkipMetadata
-		got, err := message.DecodeQueryOptions(bytes.NewReader(p.appendTo(nil, byte(version))), version)
+		fenceParameters(&p, 42, false)
+		p.Flags &^= primitive.QueryFlagSkipMetadata
+		got, err := message.DecodeQueryOptions(bytes.NewReader(p.AppendTo(nil, byte(version))), version)
 		require.NoError(t, err)
 		at := int64(42)
 		o.DefaultTimestamp, o.SkipMetadata = &at, false
@@ -259,11 +261,11 @@ func TestSegmentsAnyhow(t *testing.T) {
 			if large {
 				in = append(in, cutAnyhow(d, group, 0, rapid.IntRange(1, len(group)).Draw(t, "part"))...)
 			} else {
-				in = segmentCodec{d.compression}.appendOne(in, group, true)
+				in = wire.SegmentCodec{Compression: d.compression}.AppendTo(in, group, false)
 			}
 		}
 		require.ErrorIs(t, m.run(&m.up, in, rapid.IntRange(1, 300).Draw(t, "chunk")), io.EOF)
 		require.Equal(t, forwarded, framing(t, d, m.backend.got, 0))
-		require.Len(t, framing(t, d, m.client.got, responseBit), held)
+		require.Len(t, framing(t, d, m.client.got, wire.ResponseBit), held)
 	})
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"music/frontend/catalog"
+	"music/frontend/wire"
 	"music/musiccore"
 )
 
@@ -265,19 +266,19 @@ func ownKeyspace(t *testing.T, d dialect, m message.Message, keyspace string, ch
 // dressed is an envelope of protocol 3 or 4 with its length right and its body compressed, where the dialect is.
 func (d dialect) dressed(t *testing.T, raw []byte) []byte {
 	t.Helper()
-	body := raw[headerSize:]
+	body := raw[wire.HeaderSize:]
 	switch d.compression {
 	case primitive.CompressionLz4:
 		body = lz4Body(t, body)
 	case primitive.CompressionSnappy:
 		body = snappy.Encode(nil, body)
 	}
-	h := readHeader(raw)
-	h.length = uint32(len(body))
+	h := wire.ReadHeader(raw)
+	h.Length = uint32(len(body))
 	if d.compression != "" {
-		h.flags |= primitive.HeaderFlagCompressed
+		h.Flags |= primitive.HeaderFlagCompressed
 	}
-	return append(h.appendTo(make([]byte, 0, len(raw))), body...)
+	return append(h.AppendTo(make([]byte, 0, len(raw))), body...)
 }
 
 // judge looks at what came of a try, table being what it was then.

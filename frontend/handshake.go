@@ -8,12 +8,14 @@ import (
 	"time"
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
+
+	"music/frontend/wire"
 )
 
 // decideLogin is for the requests of a client that Cassandra has not accepted yet: those of the handshake, and nothing else is even
 // looked at.
-func (c *conn) decideLogin(e envelope) verdict {
-	switch e.opcode {
+func (c *conn) decideLogin(e wire.Envelope) verdict {
+	switch e.OpCode {
 	case primitive.OpCodeOptions:
 		return forward
 	case primitive.OpCodeStartup:
@@ -32,14 +34,14 @@ func (c *conn) decideLogin(e envelope) verdict {
 
 // loginOver is told of an AUTH_RESPONSE that nobody has asked for. Cassandra would take it, and the client be another role than that
 // which is audited: before the answer to the one that is under way, or after the login.
-func loginOver() *Failure {
-	return protocolError("Unexpected message AUTH_RESPONSE: there is one at a time, and none after the login")
+func loginOver() *wire.Failure {
+	return wire.ProtocolError("Unexpected message AUTH_RESPONSE: there is one at a time, and none after the login")
 }
 
 // decideAuthResponse notes who the client says it is, for the audit: whether it is right is for Cassandra to say, before anything else
 // of the client is listened to. So the name is that of the AUTH_RESPONSE which AUTH_SUCCESS answers.
-func (c *conn) decideAuthResponse(e envelope) verdict {
-	if !e.whole() {
+func (c *conn) decideAuthResponse(e wire.Envelope) verdict {
+	if !e.Whole() {
 		return more
 	}
 	body, err := c.plainBody(e)
@@ -47,33 +49,33 @@ func (c *conn) decideAuthResponse(e envelope) verdict {
 		return c.unreadable(e, err)
 	}
 	c.claimed = ""
-	cur := cursor{b: body}
-	if plain := bytes.Split(cur.value(), []byte{0}); len(plain) == 3 { // SASL PLAIN: role to act as, role, password
+	cur := wire.Cursor{Body: body}
+	if plain := bytes.Split(cur.Value(), []byte{0}); len(plain) == 3 { // SASL PLAIN: role to act as, role, password
 		c.claimed = string(plain[1])
 	}
 	return c.watch(watch{kind: watchLogin})
 }
 
 // answerUnexpected answers a request that came before its time as Cassandra does, on stream 0.
-func (c *conn) answerUnexpected(e envelope) error {
-	e.stream = 0
+func (c *conn) answerUnexpected(e wire.Envelope) error {
+	e.Stream = 0
 	expected := "STARTUP or OPTIONS"
 	if c.authenticated.Load() {
 		expected = "SASL_RESPONSE"
 	}
-	return c.answer(e, protocolError("Unexpected message %s, expecting %s", OpcodeName(e.opcode), expected))
+	return c.answer(e, wire.ProtocolError("Unexpected message %s, expecting %s", OpcodeName(e.OpCode), expected))
 }
 
 // decideStartup notes the compression that the client asks for; whether it gets it is for Cassandra to say. The answer
 // ends the handshake, or begins the login. There is one STARTUP at a time, so that both sides know which one holds.
-func (c *conn) decideStartup(e envelope) verdict {
-	if !e.whole() {
+func (c *conn) decideStartup(e wire.Envelope) verdict {
+	if !e.Whole() {
 		return more
 	}
 	if c.started.Load() {
-		return c.refuse(protocolError("Unexpected message STARTUP, the connection is already initialized"))
+		return c.refuse(wire.ProtocolError("Unexpected message STARTUP, the connection is already initialized"))
 	}
-	options, err := readOptions(e.body())
+	options, err := readOptions(e.Body())
 	if err != nil {
 		return c.unreadable(e, err)
 	}
@@ -101,7 +103,7 @@ func readOptions(body []byte) (map[string]string, error) {
 
 // register asks Cassandra for no more than schema changes: the state of nodes that clients never see is not theirs to know, and that
 // of the proxies is told by Tell. What Cassandra gets is never the list that was received: it reads names in more ways than one.
-func (c *conn) register(e envelope) error {
+func (c *conn) register(e wire.Envelope) error {
 	body, err := c.plainBody(e)
 	if err != nil {
 		return c.answerUnreadable(e, err)
@@ -114,15 +116,15 @@ func (c *conn) register(e envelope) error {
 	for _, t := range types {
 		event := primitive.EventType(strings.ToUpper(t))
 		if !event.IsValid() {
-			return c.answer(e, protocolError("Invalid value '%s' for Type", t))
+			return c.answer(e, wire.ProtocolError("Invalid value '%s' for Type", t))
 		}
 		asked = asked || event == primitive.EventTypeSchemaChange
 		hears |= hearing(event)
 	}
 	c.hears.Or(hears)
 	if !asked {
-		c.server.Stats.count(c, e.opcode, Answered)
-		c.post(responseEnvelope(c.version, e.stream, primitive.OpCodeReady, nil))
+		c.server.Stats.count(c, e.OpCode, Answered)
+		c.post(wire.ResponseEnvelope(c.version, e.Stream, primitive.OpCodeReady, nil))
 		return nil
 	}
 	name := string(primitive.EventTypeSchemaChange)
@@ -131,27 +133,29 @@ func (c *conn) register(e envelope) error {
 }
 
 // forwardHeld sends a request that was kept back as it is.
-func (c *conn) forwardHeld(e envelope) error {
+func (c *conn) forwardHeld(e wire.Envelope) error {
 	if err := c.expect(e); err != nil {
 		return err
 	}
-	c.up.emit(e.raw)
+	c.up.emit(e.Raw)
 	return nil
 }
 
 // forwardEdited sends a request that was kept back with another body, uncompressed and behind its custom payload.
-func (c *conn) forwardEdited(e envelope, body []byte) error { return c.forwardAs(e, e.opcode, body) }
+func (c *conn) forwardEdited(e wire.Envelope, body []byte) error {
+	return c.forwardAs(e, e.OpCode, body)
+}
 
 // forwardAs is forwardEdited that makes another kind of request of it. It counts as what the client has sent.
-func (c *conn) forwardAs(e envelope, opcode primitive.OpCode, body []byte) error {
+func (c *conn) forwardAs(e wire.Envelope, opcode primitive.OpCode, body []byte) error {
 	if err := c.expect(e); err != nil {
 		return err
 	}
-	h := e.rewritten()
-	h.opcode = opcode
-	h.length = uint32(len(h.payload) + len(body))
-	raw := h.appendTo(make([]byte, 0, headerSize+h.length))
-	c.up.emit(append(append(raw, h.payload...), body...))
+	h := e.Rewritten()
+	h.OpCode = opcode
+	h.Length = uint32(len(h.Payload) + len(body))
+	raw := h.AppendTo(make([]byte, 0, wire.HeaderSize+h.Length))
+	c.up.emit(append(append(raw, h.Payload...), body...))
 	return nil
 }
 

@@ -13,12 +13,14 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"music/frontend/wire"
 )
 
 // rawEnvelope is an envelope with a body of any kind.
 func rawEnvelope(d dialect, stream int16, opcode byte, body []byte) []byte {
-	h := header{version: byte(d.version), stream: stream, opcode: primitive.OpCode(opcode), length: uint32(len(body))}
-	return append(h.appendTo(nil), body...)
+	h := wire.Header{Version: byte(d.version), Stream: stream, OpCode: primitive.OpCode(opcode), Length: uint32(len(body))}
+	return append(h.AppendTo(nil), body...)
 }
 
 // survives tells that the connection still serves.
@@ -49,7 +51,7 @@ func TestResponseBitFromAClient(t *testing.T) {
 		r := newRig(t)
 		client, backend := r.login(d)
 		b := rawEnvelope(d, 9, byte(primitive.OpCodeResult), nil)
-		b[0] |= responseBit
+		b[0] |= wire.ResponseBit
 		client.write(client.framed(b))
 		assert.Equal(t, primitive.ErrorCodeProtocolError, client.failure(0).GetErrorCode())
 		client.ended()
@@ -130,7 +132,7 @@ func TestBadSegments(t *testing.T) {
 		}
 		e := d.envelope(t, 1, execute(noise(16), noise(100)))
 		cases := map[string][]byte{
-			"header checksum":                  flip(segmentCodec{d.compression}.headerSize() - 1),
+			"header checksum":                  flip(wire.SegmentCodec{Compression: d.compression}.HeaderSize() - 1),
 			"length":                           flip(0),
 			"payload":                          flip(20),
 			"payload checksum":                 flip(-1),
@@ -178,8 +180,8 @@ func TestEmptySegments(t *testing.T) {
 func truncations(t *testing.T, d dialect, m message.Message, each func(n int, envelope []byte)) {
 	t.Helper()
 	whole := dialect{version: d.version}.envelope(t, 9, m)
-	for n := range len(whole) - headerSize {
-		b := bytes.Clone(whole[:headerSize+n])
+	for n := range len(whole) - wire.HeaderSize {
+		b := bytes.Clone(whole[:wire.HeaderSize+n])
 		binary.BigEndian.PutUint32(b[5:], uint32(n))
 		each(n, b)
 	}
@@ -205,7 +207,7 @@ func TestTruncatedBodies(t *testing.T) {
 				client.write(client.framed(envelope))
 				// Whatever was forwarded comes before this.
 				client.send(10, &message.Options{})
-				for f := nextHeader(backend); f.stream != 10; f = nextHeader(backend) {
+				for f := nextHeader(backend); f.Stream != 10; f = nextHeader(backend) {
 					backend.send(9, &message.ProtocolError{ErrorMessage: "short"})
 				}
 				backend.send(10, supportedAnswer())
@@ -221,7 +223,7 @@ func TestTruncatedBodies(t *testing.T) {
 }
 
 // nextHeader reads an envelope without a look at its body.
-func nextHeader(p *peer) header {
+func nextHeader(p *peer) wire.Header {
 	p.t.Helper()
 	if p.segmented {
 		for !p.decodable() {
@@ -229,12 +231,12 @@ func nextHeader(p *peer) header {
 			require.NoError(p.t, err)
 			p.payload.Write(s.Payload.UncompressedData)
 		}
-		h := readHeader(p.payload.Next(headerSize))
-		p.payload.Next(int(h.length))
+		h := wire.ReadHeader(p.payload.Next(wire.HeaderSize))
+		p.payload.Next(int(h.Length))
 		return h
 	}
-	h := readHeader(p.exactly(headerSize))
-	p.exactly(int(h.length))
+	h := wire.ReadHeader(p.exactly(wire.HeaderSize))
+	p.exactly(int(h.Length))
 	return h
 }
 

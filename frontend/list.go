@@ -9,34 +9,35 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/message"
 
 	"music/frontend/catalog"
+	"music/frontend/wire"
 	"music/musiccore"
 	"music/rewrite"
 )
 
 // readList reads LIST LOCKS [ON ks.t [WHERE key]].
-func readList(r reading, text []byte) (s section, pass bool, f *Failure) {
+func readList(r reading, text []byte) (s section, pass bool, f *wire.Failure) {
 	statement, err := rewrite.Parse(text)
 	if err != nil {
-		return s, false, invalid("MUSIC_SYNTAX: %v", err)
+		return s, false, wire.Invalid("MUSIC_SYNTAX: %v", err)
 	}
 	s = section{statement: &statement, text: text, table: r.table}
 	if statement.Table.Start == statement.Table.End {
 		return s, false, nil
 	}
 	if r.table == nil || r.table.Critical() == nil {
-		return s, false, invalid("MUSIC_REFUSED: the table is not critical: it has no locks")
+		return s, false, wire.Invalid("MUSIC_REFUSED: the table is not critical: it has no locks")
 	}
 	s.critical = r.table.Critical()
 	return s, false, s.checkWhere()
 }
 
 // list answers LIST LOCKS. Where there are roles, it shows the locks of one table, to those who may read it.
-func (a *admission) list() *Failure {
-	c, s, h := a.conn, &a.section, a.envelope.header
+func (a *admission) list() *wire.Failure {
+	c, s, h := a.conn, &a.section, a.envelope.Header
 	var only musiccore.Key
 	switch {
 	case s.table == nil && c.authenticated.Load():
-		return invalid("MUSIC_REFUSED: say of which table: LIST LOCKS ON ks.t")
+		return wire.Invalid("MUSIC_REFUSED: say of which table: LIST LOCKS ON ks.t")
 	case s.table != nil && len(s.statement.Where) > 0:
 		k, f := s.key()
 		if f != nil {
@@ -46,12 +47,12 @@ func (a *admission) list() *Failure {
 	case s.table != nil:
 		only.Table = s.critical.ID
 	}
-	c.server.Stats.count(c, h.opcode, Answered)
-	c.answerLater(h.stream, func() []byte {
+	c.server.Stats.count(c, h.OpCode, Answered)
+	c.answerLater(h.Stream, func() []byte {
 		c.listing.Lock() // one at a time is made, and none for who does not read
 		defer c.listing.Unlock()
 		c.down.out.room(c.ending.done)
-		return c.listEnvelope(h.stream, only)
+		return c.listEnvelope(h.Stream, only)
 	})
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"music/frontend/catalog"
+	"music/frontend/wire"
 	"music/musiccore"
 )
 
@@ -178,23 +179,23 @@ func (c *conn) abandon() {
 }
 
 // lockFailure is how a client is told that an operation under a lock was not done; ref is the reference as it sees it.
-func lockFailure(err error, t *catalog.Table, ref int64) *Failure {
+func lockFailure(err error, t *catalog.Table, ref int64) *wire.Failure {
 	var short *ShortError
 	switch {
 	case errors.Is(err, musiccore.ErrSynchronising) && errors.As(err, &short):
 		return short.failure()
 	case errors.Is(err, musiccore.ErrNotHeld):
-		return invalid("MUSIC_NOT_HELD: lock_ref %d is not the holder of this key of %s: it waits, or was never given for this key", ref, t)
+		return wire.Invalid("MUSIC_NOT_HELD: lock_ref %d is not the holder of this key of %s: it waits, or was never given for this key", ref, t)
 	case errors.Is(err, musiccore.ErrGivenBack):
-		return invalid("MUSIC_LOST: lock_ref %d on %s was given back by UNLOCK; nothing was written, and nothing more will succeed under it: LOCK again", ref, t)
+		return wire.Invalid("MUSIC_LOST: lock_ref %d on %s was given back by UNLOCK; nothing was written, and nothing more will succeed under it: LOCK again", ref, t)
 	case errors.Is(err, musiccore.ErrLost):
-		return invalid("MUSIC_LOST: lock_ref %d on %s has expired, was preempted or was given back; nothing was written, and nothing more will succeed under it: LOCK again", ref, t)
+		return wire.Invalid("MUSIC_LOST: lock_ref %d on %s has expired, was preempted or was given back; nothing was written, and nothing more will succeed under it: LOCK again", ref, t)
 	case errors.Is(err, musiccore.ErrTooLarge):
-		return invalid("MUSIC_REFUSED: this key of %s cannot be locked: its partition is too large to be synchronised", t)
+		return wire.Invalid("MUSIC_REFUSED: this key of %s cannot be locked: its partition is too large to be synchronised", t)
 	case errors.Is(err, musiccore.ErrPoisoned):
-		return invalid("MUSIC_REFUSED: this key of %s cannot be locked: a value of it has a write timestamp in the far future, which nothing can overwrite", t)
+		return wire.Invalid("MUSIC_REFUSED: this key of %s cannot be locked: a value of it has a write timestamp in the far future, which nothing can overwrite", t)
 	}
-	return invalid("MUSIC_UNAVAILABLE: %s: %s", t, unavailable(err))
+	return wire.Invalid("MUSIC_UNAVAILABLE: %s: %s", t, unavailable(err))
 }
 
 // unavailable says in words for whoever wrote the application why an operation could not be done now, and what to do. Nothing was sent

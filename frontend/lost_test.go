@@ -13,6 +13,8 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"music/frontend/wire"
 )
 
 // backendLost reads the errors that end a connection on which these streams are open.
@@ -81,9 +83,9 @@ func TestBackendLostInTheMiddleOfAnAnswer(t *testing.T) {
 // segmentAt is the size of the first segment.
 func segmentAt(t *testing.T, d dialect, b []byte) int {
 	t.Helper()
-	h, err := segmentCodec{d.compression}.readHeader(b)
+	h, err := wire.SegmentCodec{Compression: d.compression}.ReadHeader(b)
 	require.NoError(t, err)
-	return h.size
+	return h.Size
 }
 
 func TestBackendAbsent(t *testing.T) {

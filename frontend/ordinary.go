@@ -6,6 +6,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/catalog"
+	"music/frontend/wire"
 	"music/rewrite"
 )
 
@@ -25,16 +26,16 @@ func (c *conn) decideOrdinary() verdict {
 // decideUnread decides about a request that concerns a table which the schema did not have when it was read last: it has just been made,
 // and may be critical, or there is none. It is judged again when the schema has been read; where there still is none, nothing is
 // written, and Cassandra says that there is none.
-func (c *conn) decideUnread(e envelope, v verdict) verdict {
+func (c *conn) decideUnread(e wire.Envelope, v verdict) verdict {
 	if !c.caughtUp {
 		c.behind = true
 		return alone
 	}
-	if v != forward || e.opcode == primitive.OpCodePrepare {
+	if v != forward || e.OpCode == primitive.OpCodePrepare {
 		return v
 	}
 	c.plan.table = *c.plan.unread
-	c.plan.failure = &Failure{
+	c.plan.failure = &wire.Failure{
 		Code: primitive.ErrorCodeOverloaded,
 		Text: "MUSIC_UNAVAILABLE: " + strings.Join(c.plan.table[:], ".") + " has just been made: nothing was done, try again",
 	}
@@ -61,17 +62,17 @@ func (c *conn) noteUnread(tables []*catalog.Table) {
 
 // askTable has Cassandra say whether there is such a table at all, by a statement that it prepares and that nobody executes: where it
 // cannot, the client hears so in Cassandra's words.
-func (c *conn) askTable(e envelope) error {
+func (c *conn) askTable(e wire.Envelope) error {
 	ks, table := c.plan.table[0], c.plan.table[1]
 	text := "SELECT * FROM " + rewrite.Quote(table)
 	if ks != "" {
 		text = "SELECT * FROM " + rewrite.Quote(ks) + "." + rewrite.Quote(table)
 	}
-	if !c.streams.begin(e.stream, true) {
-		return c.answer(e, inUse(e.stream))
+	if !c.streams.begin(e.Stream, true) {
+		return c.answer(e, inUse(e.Stream))
 	}
-	h, f := e.header, c.plan.failure
-	c.watches.add(e.stream, watch{kind: watchRights, allowed: func() { c.refuseOrdinary(h, f) }})
+	h, f := e.Header, c.plan.failure
+	c.watches.add(e.Stream, watch{kind: watchRights, allowed: func() { c.refuseOrdinary(h, f) }})
 	c.up.emit(c.prepareRequest(h, []byte(text)))
 	return nil
 }

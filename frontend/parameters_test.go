@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"music/frontend/wire"
 	"music/rewrite"
 )
 
@@ -15,25 +16,25 @@ func TestValuesByName(t *testing.T) {
 	const text = `UPDATE t USING LOCK :ref SET v = :v WHERE k = :"K" AND c = :v`
 	st, err := rewrite.Parse([]byte(text))
 	require.NoError(t, err)
-	given := func(names ...string) *parameters {
-		p := &parameters{flags: primitive.QueryFlagValues | primitive.QueryFlagValueNames}
+	given := func(names ...string) *wire.Parameters {
+		p := &wire.Parameters{Flags: primitive.QueryFlagValues | primitive.QueryFlagValueNames}
 		for i, name := range names {
-			p.names, p.values = append(p.names, []byte(name)), append(p.values, []byte{byte(i)})
+			p.Names, p.Values = append(p.Names, []byte(name)), append(p.Values, []byte{byte(i)})
 		}
 		return p
 	}
 	p := given("v", "K", "unused", "ref", "v")
-	require.Nil(t, p.order(&st, []byte(text)))
-	assert.Equal(t, [][]byte{{3}, {0}, {1}, {0}}, p.values, "of two v the first")
-	assert.Nil(t, p.names)
-	assert.Equal(t, primitive.QueryFlagValues, p.flags)
+	require.Nil(t, byPosition(p, &st, []byte(text)))
+	assert.Equal(t, [][]byte{{3}, {0}, {1}, {0}}, p.Values, "of two v the first")
+	assert.Nil(t, p.Names)
+	assert.Equal(t, primitive.QueryFlagValues, p.Flags)
 	for _, missing := range [][]string{{}, {"v", "K"}, {"v", "k", "ref"}, {"v", "K", "REF"}, {"v", "K", ""}} {
-		assert.NotNil(t, given(missing...).order(&st, []byte(text)), "%v", missing)
+		assert.NotNil(t, byPosition(given(missing...), &st, []byte(text)), "%v", missing)
 	}
 	for _, mixed := range []string{"UPDATE t USING LOCK :v SET v = :v WHERE k = ?", "UPDATE t USING LOCK ? SET v = :v WHERE k = :v"} {
 		st, err := rewrite.Parse([]byte(mixed))
 		require.NoError(t, err)
-		assert.NotNil(t, given("v", "").order(&st, []byte(mixed)), mixed)
+		assert.NotNil(t, byPosition(given("v", ""), &st, []byte(mixed)), mixed)
 	}
 }
 
@@ -50,11 +51,11 @@ func TestConsistencyUnderALock(t *testing.T) {
 		{primitive.ConsistencyLevelEachQuorum, primitive.ConsistencyLevelEachQuorum, primitive.ConsistencyLevelEachQuorum},
 		{primitive.ConsistencyLevelAll, primitive.ConsistencyLevelAll, primitive.ConsistencyLevelAll},
 	} {
-		p := parameters{consistency: tc.asked}
-		p.fence(1, false)
-		assert.Equal(t, tc.global, p.consistency, tc.asked)
-		p = parameters{consistency: tc.asked}
-		p.fence(1, true)
-		assert.Equal(t, tc.local, p.consistency, tc.asked)
+		p := wire.Parameters{Consistency: tc.asked}
+		fenceParameters(&p, 1, false)
+		assert.Equal(t, tc.global, p.Consistency, tc.asked)
+		p = wire.Parameters{Consistency: tc.asked}
+		fenceParameters(&p, 1, true)
+		assert.Equal(t, tc.local, p.Consistency, tc.asked)
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/datastax/go-cassandra-native-protocol/segment"
 	"github.com/stretchr/testify/require"
+
+	"music/frontend/wire"
 )
 
 const (
@@ -205,7 +207,7 @@ func (p *peer) tryNext() (*frame.Frame, error) {
 // decodable tells whether a whole envelope has been taken out of segments.
 func (p *peer) decodable() bool {
 	b := p.payload.Bytes()
-	return len(b) >= headerSize && len(b) >= readHeader(b).size()
+	return len(b) >= wire.HeaderSize && len(b) >= wire.ReadHeader(b).Size()
 }
 
 // answer reads the next envelope, which must be on this stream, and returns its message.

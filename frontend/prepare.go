@@ -10,6 +10,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/catalog"
+	"music/frontend/wire"
 	"music/rewrite"
 )
 
@@ -30,8 +31,8 @@ type prepared struct {
 // preparing is a PREPARE that Cassandra has been asked.
 type preparing struct {
 	prepared
-	names    [][2]string // of prepared.tables
-	unserved *Failure    // see conn.unserved
+	names    [][2]string   // of prepared.tables
+	unserved *wire.Failure // see conn.unserved
 }
 
 // reread is a statement that is read again each time it is executed, as a QUERY is.
@@ -42,8 +43,8 @@ type reread struct {
 
 // decidePrepare lets Cassandra prepare the statement, and notes what it will mean to execute it. It never has an effect: a
 // statement that is refused when executed may be prepared (docs/design.md 5).
-func (c *conn) decidePrepare(e envelope) verdict {
-	if !e.whole() {
+func (c *conn) decidePrepare(e wire.Envelope) verdict {
+	if !e.Whole() {
 		return more
 	}
 	body, err := c.plainBody(e)
@@ -52,7 +53,7 @@ func (c *conn) decidePrepare(e envelope) verdict {
 	}
 	text, whole, err := textAt(body)
 	if err != nil || !whole {
-		return c.unreadable(e, errShort)
+		return c.unreadable(e, wire.ErrShort)
 	}
 	own, err := c.keyspaceOfPrepare(body[4+len(text):])
 	if err != nil {
@@ -97,13 +98,13 @@ func (c *conn) keyspaceOfPrepare(rest []byte) (string, error) {
 	if c.version < byte(primitive.ProtocolVersion5) {
 		return "", nil
 	}
-	cur, own := cursor{b: rest}, ""
-	flags := primitive.PrepareFlag(cur.int())
+	cur, own := wire.Cursor{Body: rest}, ""
+	flags := primitive.PrepareFlag(cur.Int())
 	if flags.Contains(primitive.PrepareFlagWithKeyspace) {
-		own = string(cur.string())
+		own = string(cur.ShortBytes())
 	}
-	if cur.bad || flags&^primitive.PrepareFlagWithKeyspace != 0 {
-		return "", errShort
+	if cur.Bad || flags&^primitive.PrepareFlagWithKeyspace != 0 {
+		return "", wire.ErrShort
 	}
 	return own, nil
 }
@@ -136,7 +137,7 @@ func (c *conn) lookedUp() [2]string {
 
 // learn keeps what has been prepared, under the id that Cassandra has given it. The answer goes to the client as it is, but for a
 // statement of ours, which gets our id.
-func (c *conn) learn(e envelope, p *preparing) (envelope, error) {
+func (c *conn) learn(e wire.Envelope, p *preparing) (wire.Envelope, error) {
 	result, f, err := c.decodePrepared(e)
 	if err != nil || result == nil {
 		return e, err
@@ -155,7 +156,7 @@ func (c *conn) learn(e envelope, p *preparing) (envelope, error) {
 		}
 		p.section.splice(result)
 		result.PreparedQueryId = p.section.id[:]
-		if e, err = c.encode(f); err != nil {
+		if e, err = wire.Encode(f); err != nil {
 			return e, err
 		}
 	}
@@ -166,8 +167,8 @@ func (c *conn) learn(e envelope, p *preparing) (envelope, error) {
 }
 
 // decodePrepared decodes a RESULT of kind Prepared; it returns nil for any other answer.
-func (c *conn) decodePrepared(e envelope) (*message.PreparedResult, *frame.Frame, error) {
-	if e.opcode != primitive.OpCodeResult {
+func (c *conn) decodePrepared(e wire.Envelope) (*message.PreparedResult, *frame.Frame, error) {
+	if e.OpCode != primitive.OpCodeResult {
 		return nil, nil, nil
 	}
 	f, err := c.decode(e)

@@ -10,6 +10,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/catalog"
+	"music/frontend/wire"
 	"music/rewrite"
 )
 
@@ -25,7 +26,7 @@ type preparedSection struct {
 }
 
 // decidePrepareSection prepares a statement of ours, or on a critical table.
-func (c *conn) decidePrepareSection(e envelope, r reading, text []byte, own string) verdict {
+func (c *conn) decidePrepareSection(e wire.Envelope, r reading, text []byte, own string) verdict {
 	if r.ordinary() {
 		return c.decideOrdinary()
 	}
@@ -75,7 +76,7 @@ func (s *section) unfenced() bool {
 }
 
 // prepareFenced has Cassandra prepare the statement without our clause.
-func (c *conn) prepareFenced(e envelope) error {
+func (c *conn) prepareFenced(e wire.Envelope) error {
 	s := c.plan.section
 	body, err := c.plainBody(e)
 	if err != nil {
@@ -140,24 +141,24 @@ func (s *section) appendIDs(dst []byte, version byte) []byte {
 }
 
 // prepareVerb answers PREPARE of a verb of ours: without any effect, and to whoever may execute it.
-func (c *conn) prepareVerb(e envelope) error {
-	s, h := c.plan.section, e.header
-	if f := c.permitted(h, &s, s.needs(), c.up.emit, func() *Failure { return c.describe(h, &s) }); f != nil {
+func (c *conn) prepareVerb(e wire.Envelope) error {
+	s, h := c.plan.section, e.Header
+	if f := c.permitted(h, &s, s.needs(), c.up.emit, func() *wire.Failure { return c.describe(h, &s) }); f != nil {
 		return c.answer(e, f)
 	}
 	return nil
 }
 
 // describe tells of a verb what values it takes, and exactly the columns that EXECUTE returns.
-func (c *conn) describe(h header, s *section) *Failure {
+func (c *conn) describe(h wire.Header, s *section) *wire.Failure {
 	variables, f := s.variables()
 	if f != nil {
 		return f
 	}
 	c.server.prepared.add(s.prepared.id, &prepared{meaning: critical, section: s.prepared}, &c.made)
 	columns := s.ownColumns()
-	c.server.Stats.count(c, h.opcode, Answered)
-	c.post(c.message(h.stream, &message.PreparedResult{
+	c.server.Stats.count(c, h.OpCode, Answered)
+	c.post(c.message(h.Stream, &message.PreparedResult{
 		PreparedQueryId:   s.prepared.id[:],
 		ResultMetadataId:  s.prepared.id[:],
 		VariablesMetadata: variables,
@@ -175,7 +176,7 @@ func (s *section) ownColumns() []*message.ColumnMetadata {
 }
 
 // variables describes the bind markers of a verb.
-func (s *section) variables() (*message.VariablesMetadata, *Failure) {
+func (s *section) variables() (*message.VariablesMetadata, *wire.Failure) {
 	v := &message.VariablesMetadata{Columns: make([]*message.ColumnMetadata, s.statement.Markers)}
 	mark := func(t rewrite.Term, name string, dt datatype.DataType) {
 		if t.Kind == rewrite.TermMarker {
@@ -217,7 +218,7 @@ func (s *section) variables() (*message.VariablesMetadata, *Failure) {
 		v.PkIndices = nil
 	}
 	if slices.Contains(v.Columns, nil) {
-		return nil, invalid("MUSIC_SYNTAX: a bind marker stands where no value is expected")
+		return nil, wire.Invalid("MUSIC_SYNTAX: a bind marker stands where no value is expected")
 	}
 	return v, nil
 }
@@ -267,8 +268,8 @@ func keyType(cql string) datatype.DataType {
 
 // decideExecuteSection executes a prepared statement of ours. Whether the table is critical is asked now: it may have changed
 // since the statement was prepared.
-func (c *conn) decideExecuteSection(e envelope, p *prepared) verdict {
-	if !e.whole() {
+func (c *conn) decideExecuteSection(e wire.Envelope, p *prepared) verdict {
+	if !e.Whole() {
 		return more
 	}
 	s, f := p.section.now()
@@ -280,14 +281,14 @@ func (c *conn) decideExecuteSection(e envelope, p *prepared) verdict {
 }
 
 // now is the statement as it stands today: the table may have changed since it was prepared.
-func (p *preparedSection) now() (section, *Failure) {
+func (p *preparedSection) now() (section, *wire.Failure) {
 	s := section{statement: p.statement, text: p.text, table: p.table, prepared: p}
 	if p.table == nil { // LIST LOCKS of all tables
 		return s, nil
 	}
 	critical := p.table.Critical()
 	if critical == nil {
-		return section{}, invalid("MUSIC_REFUSED: %s is not critical any more", p.table)
+		return section{}, wire.Invalid("MUSIC_REFUSED: %s is not critical any more", p.table)
 	}
 	s.critical = critical
 	if critical.Refused != "" && p.statement.Verb != rewrite.ListLocks {
@@ -296,19 +297,19 @@ func (p *preparedSection) now() (section, *Failure) {
 	return s, nil
 }
 
-func (c *conn) executeSection(e envelope) error {
+func (c *conn) executeSection(e wire.Envelope) error {
 	body, err := c.plainBody(e)
 	if err != nil {
 		return c.answerUnreadable(e, err)
 	}
-	cur := cursor{b: body}
-	cur.string()
+	cur := wire.Cursor{Body: body}
+	cur.ShortBytes()
 	if c.version >= byte(primitive.ProtocolVersion5) {
-		c.plan.section.metadata = bytes.Clone(cur.string())
+		c.plan.section.metadata = bytes.Clone(cur.ShortBytes())
 	}
-	p := readParameters(&cur, c.version)
-	if cur.bad {
-		return c.answerUnreadable(e, errShort)
+	p := wire.ReadParameters(&cur, c.version)
+	if cur.Bad {
+		return c.answerUnreadable(e, wire.ErrShort)
 	}
 	return c.enter(e, c.plan.section, p)
 }

@@ -2,10 +2,12 @@ package frontend
 
 import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
+
+	"music/frontend/wire"
 )
 
 // decideQuery decides about a statement's text. What is not ours goes on as it is; only the head of it has been looked at.
-func (c *conn) decideQuery(e envelope) verdict {
+func (c *conn) decideQuery(e wire.Envelope) verdict {
 	body, err := c.plainBody(e)
 	if err != nil {
 		return c.unreadable(e, err)
@@ -14,22 +16,22 @@ func (c *conn) decideQuery(e envelope) verdict {
 	if err != nil {
 		return c.unreadable(e, err)
 	}
-	own, err := c.keyspaceOfQuery(body[4+len(text):], whole && e.whole())
+	own, err := c.keyspaceOfQuery(body[4+len(text):], whole && e.Whole())
 	if err != nil {
 		return c.unreadable(e, err)
 	}
 	r, ok := c.read(text, whole, own)
 	if !ok {
-		return c.unreadable(e, errShort)
+		return c.unreadable(e, wire.ErrShort)
 	}
 	return c.decideMeaning(e, r, text, own)
 }
 
 // decideMeaning decides about a QUERY, or an EXECUTE, whose text has been read.
-func (c *conn) decideMeaning(e envelope, r reading, text []byte, own string) verdict {
+func (c *conn) decideMeaning(e wire.Envelope, r reading, text []byte, own string) verdict {
 	switch r.meaning {
 	case local, peers:
-		if !e.whole() {
+		if !e.Whole() {
 			return more
 		}
 		t, failure := readTopology(text, c.lookedUp()[1])
@@ -40,7 +42,7 @@ func (c *conn) decideMeaning(e envelope, r reading, text []byte, own string) ver
 	case keyspace:
 		return c.watch(watch{kind: watchKeyspace})
 	case schema:
-		if !e.whole() {
+		if !e.Whole() {
 			return more
 		}
 		if f := c.checkSchema(text, r); f != nil {
@@ -50,7 +52,7 @@ func (c *conn) decideMeaning(e envelope, r reading, text []byte, own string) ver
 	case refused:
 		return c.refuse(r.failure)
 	case critical:
-		if !e.whole() {
+		if !e.Whole() {
 			return more
 		}
 		return c.decideSection(e, r, text, own)
@@ -62,30 +64,30 @@ func (c *conn) decideMeaning(e envelope, r reading, text []byte, own string) ver
 }
 
 // keyspaceOfQuery is the keyspace that a QUERY carries behind its text, or "" (v5 spec section 4.1.4; Cassandra 5.0.8 obeys it in every
-// version). rest is what follows the text. Mostly the flags say at once that there is none; else errShort asks for the whole.
+// version). rest is what follows the text. Mostly the flags say at once that there is none; else wire.ErrShort asks for the whole.
 func (c *conn) keyspaceOfQuery(rest []byte, whole bool) (string, error) {
-	cur := cursor{b: rest}
-	cur.short() // the consistency
-	if flags := readFlags(&cur, c.version); !cur.bad && !flags.Contains(primitive.QueryFlagWithKeyspace) {
+	cur := wire.Cursor{Body: rest}
+	cur.Short() // the consistency
+	if flags := wire.ReadFlags(&cur, c.version); !cur.Bad && !flags.Contains(primitive.QueryFlagWithKeyspace) {
 		return "", nil
 	}
 	if !whole {
-		return "", errShort
+		return "", wire.ErrShort
 	}
-	cur = cursor{b: rest}
-	p := readParameters(&cur, c.version)
-	if cur.bad {
-		return "", errShort
+	cur = wire.Cursor{Body: rest}
+	p := wire.ReadParameters(&cur, c.version)
+	if cur.Bad {
+		return "", wire.ErrShort
 	}
-	return p.keyspace, nil
+	return p.Keyspace, nil
 }
 
 // textAt reads the [long string] at the start of a body, as far as it has arrived.
 func textAt(body []byte) (text []byte, whole bool, err error) {
-	cur := cursor{b: body}
-	n := cur.int()
-	if cur.bad || n < 0 {
-		return nil, false, errShort
+	cur := wire.Cursor{Body: body}
+	n := cur.Int()
+	if cur.Bad || n < 0 {
+		return nil, false, wire.ErrShort
 	}
 	return body[4:min(4+n, len(body))], 4+n <= len(body), nil
 }

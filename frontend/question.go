@@ -10,6 +10,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
+	"music/frontend/wire"
 	"music/rewrite"
 )
 
@@ -31,7 +32,7 @@ type edit struct {
 }
 
 // ask returns the text to be sent, and makes the bound values in p those of the nodes.
-func (q *question) ask(p *parameters) []byte {
+func (q *question) ask(p *wire.Parameters) []byte {
 	q.askTable()
 	if q.table != "local" {
 		q.askAddresses(p)
@@ -76,7 +77,7 @@ func (q *question) list() string {
 }
 
 // askAddresses makes the client's restrictions those of nodes. Addresses come first: a port is that of a node at one of them.
-func (q *question) askAddresses(p *parameters) {
+func (q *question) askAddresses(p *wire.Parameters) {
 	meant := q.nodes
 	for _, ports := range []bool{false, true} {
 		for _, r := range q.statement.Where {
@@ -107,12 +108,12 @@ func nodesAt(nodes []Node, shown []byte) (found []Node) {
 }
 
 // translate puts other values into a relation, literals and bound ones.
-func (q *question) translate(r rewrite.Relation, p *parameters, to func([]byte) []byte) {
+func (q *question) translate(r rewrite.Relation, p *wire.Parameters, to func([]byte) []byte) {
 	column := q.name(r.Column)
 	for _, term := range append(slices.Clip(r.Values), r.Value) {
 		if term.Kind == rewrite.TermMarker {
 			if i := q.bound(term, column, p); i >= 0 {
-				p.values[i] = translateValue(p.values[i], r.Op == rewrite.OpIn && len(r.Values) == 0, to)
+				p.Values[i] = translateValue(p.Values[i], r.Op == rewrite.OpIn && len(r.Values) == 0, to)
 			}
 			continue
 		}
@@ -123,9 +124,9 @@ func (q *question) translate(r rewrite.Relation, p *parameters, to func([]byte) 
 }
 
 // bound is the index of a marker's value, -1 where there is none: then Cassandra will say so.
-func (q *question) bound(term rewrite.Term, column string, p *parameters) int {
-	if p.names == nil {
-		if term.Marker < len(p.values) {
+func (q *question) bound(term rewrite.Term, column string, p *wire.Parameters) int {
+	if p.Names == nil {
+		if term.Marker < len(p.Values) {
 			return term.Marker
 		}
 		return -1
@@ -133,28 +134,28 @@ func (q *question) bound(term rewrite.Term, column string, p *parameters) int {
 	if !term.Name.Empty() {
 		column = q.name(term.Name)
 	}
-	return slices.IndexFunc(p.names, func(name []byte) bool { return string(name) == column })
+	return slices.IndexFunc(p.Names, func(name []byte) bool { return string(name) == column })
 }
 
 // translateValue translates a bound value, or each of a list of them. One that is null, not set or malformed stays for Cassandra to
 // deal with.
 func translateValue(value []byte, list bool, to func([]byte) []byte) []byte {
-	plain := (&cursor{b: value}).value()
+	plain := (&wire.Cursor{Body: value}).Value()
 	if plain == nil {
 		return value
 	}
 	if !list {
 		return wireValue(to(plain))
 	}
-	cur := cursor{b: plain}
-	n := cur.int()
+	cur := wire.Cursor{Body: plain}
+	n := cur.Int()
 	whole := binary.BigEndian.AppendUint32(nil, uint32(n))
-	for ; n > 0 && !cur.bad; n-- {
-		if one := cur.value(); one != nil {
+	for ; n > 0 && !cur.Bad; n-- {
+		if one := cur.Value(); one != nil {
 			whole = append(whole, wireValue(to(one))...)
 		}
 	}
-	if cur.bad {
+	if cur.Bad {
 		return value
 	}
 	return wireValue(whole)
@@ -195,8 +196,8 @@ func spell(column string, wire []byte) string {
 }
 
 // translateRows makes the answer to a question that of a cluster of proxies.
-func (c *conn) translateRows(e envelope, q *question) (envelope, error) {
-	if e.opcode != primitive.OpCodeResult {
+func (c *conn) translateRows(e wire.Envelope, q *question) (wire.Envelope, error) {
+	if e.OpCode != primitive.OpCodeResult {
 		return e, nil
 	}
 	f, err := c.decode(e)
@@ -208,7 +209,7 @@ func (c *conn) translateRows(e envelope, q *question) (envelope, error) {
 	case !ok:
 		return e, nil
 	case q.text == nil:
-		f := invalid("MUSIC_SYNTAX: the statement cannot be read, and it shows addresses of nodes")
+		f := wire.Invalid("MUSIC_SYNTAX: the statement cannot be read, and it shows addresses of nodes")
 		return c.insteadOf(e, f), nil
 	}
 	q.show(rows)
@@ -220,7 +221,7 @@ func (c *conn) translateRows(e envelope, q *question) (envelope, error) {
 	if q.bare {
 		rows.Metadata.Columns = nil
 	}
-	return c.encode(f)
+	return wire.Encode(f)
 }
 
 // Warnings of Cassandra (SelectStatement): the restriction of peers that we add turns the second, which the client's own text

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"music/frontend/catalog"
+	"music/frontend/wire"
 	"music/rewrite"
 )
 
@@ -29,7 +30,7 @@ type reading struct {
 	meaning meaning
 	verb    rewrite.Verb
 	table   *catalog.Table // of writes and critical, where one is named
-	failure *Failure
+	failure *wire.Failure
 }
 
 // read classifies a statement by its head. ok is false when the part seen does not tell. It does not allocate for what
@@ -84,7 +85,7 @@ func (c *conn) readHead(text []byte, head rewrite.Head, keyspaceOfRequest string
 		return r
 	}
 	if c.closed(head) {
-		r.meaning, r.failure = refused, invalid("MUSIC_REFUSED: %s is for the proxies only", c.tableName())
+		r.meaning, r.failure = refused, wire.Invalid("MUSIC_REFUSED: %s is for the proxies only", c.tableName())
 		return r
 	}
 	if f := c.keepsLocks(head); f != nil {
@@ -115,7 +116,7 @@ func (c *conn) readBatch(text []byte, keyspaceOfRequest string) reading {
 		child := &batch.Children[i]
 		tables = append(tables, c.lookupWritten(text, child.Keyspace, child.Table, keyspaceOfRequest))
 		if c.isOurs() {
-			return reading{meaning: refused, verb: rewrite.Batch, failure: invalid("MUSIC_REFUSED: %s is for the proxies only", c.tableName())}
+			return reading{meaning: refused, verb: rewrite.Batch, failure: wire.Invalid("MUSIC_REFUSED: %s is for the proxies only", c.tableName())}
 		}
 	}
 	if r.table, _ = catalog.Strictest(tables); r.table != nil {
@@ -188,13 +189,13 @@ func (c *conn) closed(head rewrite.Head) bool {
 }
 
 // keepsLocks refuses to drop the lock rows of a table that is to stay critical.
-func (c *conn) keepsLocks(head rewrite.Head) (f *Failure) {
+func (c *conn) keepsLocks(head rewrite.Head) (f *wire.Failure) {
 	if head.Verb != rewrite.Schema || head.Schema.Action != rewrite.Drop || !c.isOurs() {
 		return nil
 	}
 	c.server.Tables.Critical(func(t *catalog.Table, critical *catalog.Critical) {
 		if critical.Marked && string(c.name) == t.Keyspace+"\x00"+catalog.CompanionPrefix+hex.EncodeToString(critical.ID[:]) {
-			f = invalid("MUSIC_REFUSED: %s has the locks of %s, which is critical: take @critical out of its comment first", c.tableName(), t)
+			f = wire.Invalid("MUSIC_REFUSED: %s has the locks of %s, which is critical: take @critical out of its comment first", c.tableName(), t)
 		}
 	})
 	return f

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"music/frontend/catalog"
+	"music/frontend/wire"
 	"music/musiccore"
 )
 
@@ -82,7 +83,7 @@ const (
 
 // reference is the reference of a key that the client names by n; 0 where it names none. A wrong one is answered late, and nothing else
 // of the connection that names one goes on meanwhile, so that guessing takes for ever.
-func (c *conn) reference(critical *catalog.Critical, t *catalog.Table, k musiccore.Key, n int64) (musiccore.LockRef, *Failure) {
+func (c *conn) reference(critical *catalog.Critical, t *catalog.Table, k musiccore.Key, n int64) (musiccore.LockRef, *wire.Failure) {
 	if n == 0 {
 		return 0, nil
 	}

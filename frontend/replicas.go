@@ -5,15 +5,17 @@ import (
 	"net/netip"
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
+
+	"music/frontend/wire"
 )
 
 // judgeFailure holds back an error that names replicas. From protocol 5 on READ_FAILURE and WRITE_FAILURE tell for each replica that has
 // failed where it is and why (v5 spec, error codes 0x1300 and 0x1500); before that they tell how many.
-func (c *conn) judgeFailure(e envelope) verdict {
+func (c *conn) judgeFailure(e wire.Envelope) verdict {
 	switch {
-	case e.opcode != primitive.OpCodeError || !c.segmented.Load():
+	case e.OpCode != primitive.OpCodeError || !c.segmented.Load():
 		return forward
-	case !e.whole():
+	case !e.Whole():
 		return more
 	}
 	if _, named := replicasOf(e); named {
@@ -23,18 +25,18 @@ func (c *conn) judgeFailure(e envelope) verdict {
 }
 
 // replicasOf stands before the replicas that a whole error names; not named where it names none, or cannot be read.
-func replicasOf(e envelope) (cur cursor, named bool) {
-	cur = cursor{b: e.body()}
-	readBeside(&cur, e.flags)
-	code := primitive.ErrorCode(cur.int())
-	cur.string()        // the text
-	cur.take(2 + 4 + 4) // consistency, received, required
-	return cur, !cur.bad && (code == primitive.ErrorCodeReadFailure || code == primitive.ErrorCodeWriteFailure)
+func replicasOf(e wire.Envelope) (cur wire.Cursor, named bool) {
+	cur = wire.Cursor{Body: e.Body()}
+	wire.ReadPreamble(&cur, e.Flags)
+	code := primitive.ErrorCode(cur.Int())
+	cur.ShortBytes()    // the text
+	cur.Take(2 + 4 + 4) // consistency, received, required
+	return cur, !cur.Bad && (code == primitive.ErrorCodeReadFailure || code == primitive.ErrorCodeWriteFailure)
 }
 
 // showReplicas puts proxies in the place of the replicas that an error names. Every other answer, and one that cannot be read, stays as
 // it is.
-func (c *conn) showReplicas(e envelope) envelope {
+func (c *conn) showReplicas(e wire.Envelope) wire.Envelope {
 	if c.judgeFailure(e) != hold {
 		return e
 	}
@@ -43,24 +45,24 @@ func (c *conn) showReplicas(e envelope) envelope {
 		nodes = c.server.Nodes()
 	}
 	cur, _ := replicasOf(e)
-	n := cur.int()
-	body := bytes.Clone(cur.b[:cur.at])
-	for strangers := 0; n > 0 && !cur.bad; n-- {
-		shown, known := proxyAt(nodes, cur.take(int(cur.byte())))
+	n := cur.Int()
+	body := bytes.Clone(cur.Body[:cur.At])
+	for strangers := 0; n > 0 && !cur.Bad; n-- {
+		shown, known := proxyAt(nodes, cur.Take(int(cur.Byte())))
 		if !known {
 			shown = c.standIn(strangers)
 			strangers++
 		}
 		address := wireAddress(shown)
 		body = append(append(body, byte(len(address))), address...)
-		body = append(body, cur.take(2)...) // why
+		body = append(body, cur.Take(2)...) // why
 	}
-	if cur.bad {
+	if cur.Bad {
 		return e
 	}
-	raw := responseEnvelope(c.version, e.stream, e.opcode, append(body, cur.b[cur.at:]...))
-	raw[1] = byte(e.flags)
-	return envelope{header: readHeader(raw), raw: raw}
+	raw := wire.ResponseEnvelope(c.version, e.Stream, e.OpCode, append(body, cur.Body[cur.At:]...))
+	raw[1] = byte(e.Flags)
+	return wire.EnvelopeOf(raw)
 }
 
 // proxyAt is where the proxy of a node is that its own kind finds at an address; not known where that node has none, or is the home node.

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"music/frontend/catalog"
+	"music/frontend/wire"
 )
 
 // reasons are failures of replicas, each with a reason of its own.
@@ -116,13 +117,13 @@ func TestFailuresThatCannotBeRead(t *testing.T) {
 	r := newRig(t, withTwoNodes)
 	client, backend := r.login(d)
 	whole := backend.envelope(t, 1, failures("10.0.0.1", "fd00::3")[0])
-	for _, size := range []int{headerSize, headerSize + 3, len(whole) - 30, len(whole) - 5} {
+	for _, size := range []int{wire.HeaderSize, wire.HeaderSize + 3, len(whole) - 30, len(whole) - 5} {
 		client.send(1, query("SELECT a FROM b.c"))
 		backend.answer(1)
 		short := append([]byte(nil), whole[:size]...)
-		h := readHeader(short)
-		h.length = uint32(size - headerSize)
-		h.appendTo(short[:0])
+		h := wire.ReadHeader(short)
+		h.Length = uint32(size - wire.HeaderSize)
+		h.AppendTo(short[:0])
 		backend.write(backend.framed(short))
 		client.expect(client.framed(short))
 	}

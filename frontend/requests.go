@@ -2,10 +2,11 @@ package frontend
 
 import (
 	"bytes"
-	"errors"
 	"time"
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
+
+	"music/frontend/wire"
 )
 
 // requests is the role of the direction client → Cassandra: it decides about each request, one method an opcode.
@@ -15,40 +16,50 @@ type requests conn
 const maxBeforeLogin = 64 << 10
 
 // check tells whether a header is one that a client of this connection may send.
-func (r *requests) check(h header) error {
+func (r *requests) check(h wire.Header) error {
 	c := (*conn)(r)
 	limit := c.server.MaxFrame
 	if !c.loggedIn.Load() {
 		limit = min(limit, maxBeforeLogin)
 	}
 	switch {
-	case h.version&responseBit != 0:
-		return c.violation(0, protocolError("Wrong protocol direction (expected REQUEST, got RESPONSE) for opcode %d", h.opcode))
-	case h.version != c.version:
-		return c.violation(h.stream, protocolError("Invalid message version. Got %d/v%[1]d but previous messages on this connection had version %d/v%[2]d", h.version, c.version))
-	case int64(h.length) > int64(limit):
-		return c.violation(h.stream, invalid("Request is too big: length %d exceeds maximum allowed length %d", h.length, limit))
-	case h.stream < 0:
-		return c.violation(h.stream, protocolError("Invalid stream id %d: negative ones are the server's", h.stream))
-	case c.streams.open(h.stream):
-		return c.violation(h.stream, inUse(h.stream))
+	case h.Version&wire.ResponseBit != 0:
+		return c.violation(0, wire.ProtocolError("Wrong protocol direction (expected REQUEST, got RESPONSE) for opcode %d", h.OpCode))
+	case h.Version != c.version:
+		return c.violation(h.Stream, wire.ProtocolError("Invalid message version. Got %d/v%[1]d but previous messages on this connection had version %d/v%[2]d", h.Version, c.version))
+	case int64(h.Length) > int64(limit):
+		return c.violation(h.Stream, wire.Invalid("Request is too big: length %d exceeds maximum allowed length %d", h.Length, limit))
+	case h.Stream < 0:
+		return c.violation(h.Stream, wire.ProtocolError("Invalid stream id %d: negative ones are the server's", h.Stream))
+	case c.streams.open(h.Stream):
+		return c.violation(h.Stream, inUse(h.Stream))
 	}
 	return nil
 }
 
 // inUse is told of a second request on a stream: the answer to one would be taken for that to the other.
-func inUse(stream int16) *Failure {
-	return protocolError("Stream id %d is in use: its request has not been answered yet", stream)
+func inUse(stream int16) *wire.Failure {
+	return wire.ProtocolError("Stream id %d is in use: its request has not been answered yet", stream)
 }
 
-func (c *conn) violation(stream int16, f *Failure) error {
+// violation ends a connection whose client broke the protocol, after telling it how.
+type violation struct {
+	version byte
+	stream  int16
+	failure *wire.Failure
+}
+
+// Error is what the client is told.
+func (v *violation) Error() string { return v.failure.Error() }
+
+func (c *conn) violation(stream int16, f *wire.Failure) error {
 	return &violation{version: c.version, stream: stream, failure: f}
 }
 
 // judge decides about a request from its header and as much of its body as that takes (docs/design.md 6.3).
-func (r *requests) judge(e envelope) (verdict, error) {
+func (r *requests) judge(e wire.Envelope) (verdict, error) {
 	c := (*conn)(r)
-	if err := r.check(e.header); err != nil {
+	if err := r.check(e.Header); err != nil {
 		return forward, err
 	}
 	if c.using && c.busy() {
@@ -78,7 +89,7 @@ func (r *requests) judge(e envelope) (verdict, error) {
 			c.note(e)
 			return forward, nil
 		}
-		c.streams.end(e.stream) // a table may have become critical before the stream was open for Outstanding to see
+		c.streams.end(e.Stream) // a table may have become critical before the stream was open for Outstanding to see
 	}
 }
 
@@ -105,7 +116,7 @@ func (r *requests) await() error {
 }
 
 // expect notes that Cassandra owes an answer to a request that goes on now, and what the answer is for.
-func (c *conn) expect(e envelope) error {
+func (c *conn) expect(e wire.Envelope) error {
 	if err := c.owe(e); err != nil {
 		return err
 	}
@@ -114,34 +125,34 @@ func (c *conn) expect(e envelope) error {
 }
 
 // owe notes that Cassandra owes an answer to a request.
-func (c *conn) owe(e envelope) error {
-	if !c.streams.begin(e.stream, c.plan.watch.kind != 0) {
-		return c.violation(e.stream, inUse(e.stream))
+func (c *conn) owe(e wire.Envelope) error {
+	if !c.streams.begin(e.Stream, c.plan.watch.kind != 0) {
+		return c.violation(e.Stream, inUse(e.Stream))
 	}
-	c.last = e.stream
+	c.last = e.Stream
 	return nil
 }
 
 // note notes what the answer is for.
-func (c *conn) note(e envelope) {
+func (c *conn) note(e wire.Envelope) {
 	if c.plan.watch.kind != 0 {
-		c.watches.add(e.stream, c.plan.watch)
+		c.watches.add(e.Stream, c.plan.watch)
 		c.using = c.plan.watch.kind == watchKeyspace
 	} else {
-		c.sample.begin(e.stream)
+		c.sample.begin(e.Stream)
 	}
-	c.server.Stats.count(c, e.opcode, Forwarded)
+	c.server.Stats.count(c, e.OpCode, Forwarded)
 }
 
 // decide is the table from opcode to method.
-func (c *conn) decide(e envelope) verdict {
+func (c *conn) decide(e wire.Envelope) verdict {
 	if !c.loggedIn.Load() {
 		return c.decideLogin(e)
 	}
-	if e.flags&^headerFlags != 0 {
-		return c.refuse(protocolError("Unknown flags %#x in the header", uint8(e.flags&^headerFlags)))
+	if e.Flags&^headerFlags != 0 {
+		return c.refuse(wire.ProtocolError("Unknown flags %#x in the header", uint8(e.Flags&^headerFlags)))
 	}
-	switch e.opcode {
+	switch e.OpCode {
 	case primitive.OpCodeExecute:
 		return c.decideExecute(e)
 	case primitive.OpCodeQuery:
@@ -157,9 +168,9 @@ func (c *conn) decide(e envelope) verdict {
 	case primitive.OpCodeRegister:
 		return c.holdFor((*conn).register)
 	case primitive.OpCodeStartup:
-		return c.refuse(protocolError("Unexpected message STARTUP, the connection is already initialized"))
+		return c.refuse(wire.ProtocolError("Unexpected message STARTUP, the connection is already initialized"))
 	}
-	return c.refuse(protocolError("Unknown opcode %d", e.opcode))
+	return c.refuse(wire.ProtocolError("Unknown opcode %d", e.OpCode))
 }
 
 // headerFlags are those that a request may have: of any other nobody can say what it means for the body.
@@ -170,15 +181,15 @@ const headerFlags = primitive.HeaderFlagCompressed | primitive.HeaderFlagTracing
 // back, what to do with it. It is made anew for each request.
 type plan struct {
 	watch   watch
-	act     func(*conn, envelope) error // called with the whole request
-	failure *Failure
+	act     func(*conn, wire.Envelope) error // called with the whole request
+	failure *wire.Failure
 	section section
 	table   [2]string  // keyspace and name of one that is not critical
 	unread  *[2]string // one to be written that the schema did not have when it was read last
 }
 
 // perform carries out the plan of the request that judge has just kept back. Its custom payload goes along wherever it goes on.
-func (r *requests) perform(e envelope) error {
+func (r *requests) perform(e wire.Envelope) error {
 	c := (*conn)(r)
 	if c.down.out.backlog.Load() > maxPosted { // no answer is made for who does not read
 		if err := c.up.flush(); err != nil {
@@ -186,23 +197,23 @@ func (r *requests) perform(e envelope) error {
 		}
 		c.down.out.room(c.ending.done)
 	}
-	if e.flags.Contains(primitive.HeaderFlagCustomPayload) {
-		e.payload = c.payload(e)
+	if e.Flags.Contains(primitive.HeaderFlagCustomPayload) {
+		e.Payload = c.payload(e)
 	}
 	return c.plan.act(c, e)
 }
 
 // payload is the custom payload of a whole request as on the wire, in memory of its own; nil where it cannot be read.
-func (c *conn) payload(e envelope) []byte {
+func (c *conn) payload(e wire.Envelope) []byte {
 	body, err := c.uncompressed(e)
 	if err != nil {
 		return nil
 	}
-	cur := cursor{b: body}
-	if cur.bytesMap(); cur.bad {
+	cur := wire.Cursor{Body: body}
+	if cur.BytesMap(); cur.Bad {
 		return nil
 	}
-	return bytes.Clone(body[:cur.at])
+	return bytes.Clone(body[:cur.At])
 }
 
 // flushed is told that all requests judged so far are on their way. It holds up a client that does not read what it is told.
@@ -219,27 +230,27 @@ func (r *requests) flushed() {
 }
 
 // holdFor keeps the request back for act.
-func (c *conn) holdFor(act func(*conn, envelope) error) verdict {
+func (c *conn) holdFor(act func(*conn, wire.Envelope) error) verdict {
 	c.plan.act = act
 	return hold
 }
 
 // refuse answers the request with an error; Cassandra does not hear of it.
-func (c *conn) refuse(f *Failure) verdict {
+func (c *conn) refuse(f *wire.Failure) verdict {
 	c.plan.failure = f
 	return c.holdFor((*conn).answerFailure)
 }
 
-func (c *conn) answerFailure(e envelope) error { return c.answer(e, c.plan.failure) }
+func (c *conn) answerFailure(e wire.Envelope) error { return c.answer(e, c.plan.failure) }
 
 // answer answers a request that has been kept back with an error.
-func (c *conn) answer(e envelope, f *Failure) error {
-	c.reject(e.header, f)
+func (c *conn) answer(e wire.Envelope, f *wire.Failure) error {
+	c.reject(e.Header, f)
 	return nil
 }
 
-func (c *conn) answerUnreadable(e envelope, err error) error {
-	return c.answer(e, unreadable(e.opcode, err))
+func (c *conn) answerUnreadable(e wire.Envelope, err error) error {
+	return c.answer(e, unreadable(e.OpCode, err))
 }
 
 // watch lets the request through and has its answer looked at.
@@ -248,52 +259,49 @@ func (c *conn) watch(w watch) verdict {
 	return forward
 }
 
-// errShort tells that a body ends before what was looked for, or that a flag does not say what stands in it.
-var errShort = errors.New("body is too short, or has an unknown flag")
-
 // scratchSize is the memory that a connection keeps for compressed requests; larger ones get memory of their own.
 const scratchSize = 4 << 10
 
 // plainBody is the body without compression and without the custom payload that may stand before it (v4 spec section 2.2),
 // as far as it has arrived. A compressed one can only be read whole, and is valid until the next one is read.
-func (c *conn) plainBody(e envelope) ([]byte, error) {
+func (c *conn) plainBody(e wire.Envelope) ([]byte, error) {
 	body, err := c.uncompressed(e)
 	if err != nil {
 		return nil, err
 	}
-	if e.flags.Contains(primitive.HeaderFlagCustomPayload) {
-		cur := cursor{b: body}
-		if cur.bytesMap(); cur.bad {
-			return nil, errShort
+	if e.Flags.Contains(primitive.HeaderFlagCustomPayload) {
+		cur := wire.Cursor{Body: body}
+		if cur.BytesMap(); cur.Bad {
+			return nil, wire.ErrShort
 		}
-		body = body[cur.at:]
+		body = body[cur.At:]
 	}
 	return body, nil
 }
 
 // uncompressed is the body of a request, as plainBody, with all that stands before it.
-func (c *conn) uncompressed(e envelope) ([]byte, error) {
-	if !e.flags.Contains(primitive.HeaderFlagCompressed) || c.segmented.Load() {
-		return e.body(), nil
+func (c *conn) uncompressed(e wire.Envelope) ([]byte, error) {
+	if !e.Flags.Contains(primitive.HeaderFlagCompressed) || c.segmented.Load() {
+		return e.Body(), nil
 	}
-	if !e.whole() {
-		return nil, errShort
+	if !e.Whole() {
+		return nil, wire.ErrShort
 	}
 	if c.scratch == nil {
 		c.scratch = make([]byte, scratchSize)
 	}
-	return decompressBody(c.compression, e.body(), c.scratch, c.server.MaxFrame)
+	return wire.Decompress(c.compression, e.Body(), c.scratch, c.server.MaxFrame)
 }
 
 // unreadable is the decision on a body that could not be read: wait for the rest, or refuse it where all is there.
-func (c *conn) unreadable(e envelope, err error) verdict {
-	if !e.whole() {
+func (c *conn) unreadable(e wire.Envelope, err error) verdict {
+	if !e.Whole() {
 		return more
 	}
-	return c.refuse(unreadable(e.opcode, err))
+	return c.refuse(unreadable(e.OpCode, err))
 }
 
 // unreadable is told of a body that does not follow the protocol.
-func unreadable(opcode primitive.OpCode, err error) *Failure {
-	return protocolError("%s message cannot be read: %v", OpcodeName(opcode), err)
+func unreadable(opcode primitive.OpCode, err error) *wire.Failure {
+	return wire.ProtocolError("%s message cannot be read: %v", OpcodeName(opcode), err)
 }

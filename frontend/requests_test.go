@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"music/frontend/catalog"
+	"music/frontend/wire"
 )
 
 func supportedAnswer() *message.Supported {
@@ -70,7 +71,7 @@ func TestRegisterInOtherSpellings(t *testing.T) {
 		for _, s := range types {
 			body = append(append(body, 0, byte(len(s))), s...)
 		}
-		b := responseEnvelope(byte(v4), stream, primitive.OpCodeRegister, body)
+		b := wire.ResponseEnvelope(byte(v4), stream, primitive.OpCodeRegister, body)
 		b[0] = byte(v4)
 		client.write(b)
 	}

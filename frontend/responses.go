@@ -4,20 +4,23 @@ import (
 	"bytes"
 	"fmt"
 
+	"github.com/datastax/go-cassandra-native-protocol/frame"
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
+
+	"music/frontend/wire"
 )
 
 // responses is the role of the direction Cassandra → client: it finds the few answers that concern the proxy.
 type responses conn
 
 // judge decides about a response by its stream alone; only an expected one is looked at, and an error that may name nodes.
-func (r *responses) judge(e envelope) (verdict, error) {
+func (r *responses) judge(e wire.Envelope) (verdict, error) {
 	c := (*conn)(r)
-	if e.version&responseBit == 0 {
+	if e.Version&wire.ResponseBit == 0 {
 		return forward, fmt.Errorf("request from Cassandra: %w", errMalformed)
 	}
-	if e.stream >= 0 && c.streams.watched(e.stream) {
+	if e.Stream >= 0 && c.streams.watched(e.Stream) {
 		return c.judgeWatched(e)
 	}
 	v := c.judgeFailure(e)
@@ -25,28 +28,28 @@ func (r *responses) judge(e envelope) (verdict, error) {
 		return v, nil
 	}
 	if v == forward {
-		c.streams.end(e.stream)
+		c.streams.end(e.Stream)
 	}
-	c.measure(e.stream)
+	c.measure(e.Stream)
 	return v, nil
 }
 
-func (c *conn) judgeWatched(e envelope) (verdict, error) {
-	if !e.whole() {
+func (c *conn) judgeWatched(e wire.Envelope) (verdict, error) {
+	if !e.Whole() {
 		return more, nil
 	}
-	if c.watches.peek(e.stream).kind != watchLogin {
+	if c.watches.peek(e.Stream).kind != watchLogin {
 		return hold, nil
 	}
 	c.login(e)
-	c.streams.end(e.stream)
-	c.watches.remove(e.stream)
+	c.streams.end(e.Stream)
+	c.watches.remove(e.Stream)
 	return forward, nil
 }
 
 // login follows the handshake by the opcodes of its answers. Both are set before the client can have seen the answer.
-func (c *conn) login(e envelope) {
-	switch e.opcode {
+func (c *conn) login(e wire.Envelope) {
+	switch e.OpCode {
 	case primitive.OpCodeAuthenticate:
 		c.authenticated.Store(true)
 		c.segmented.Store(c.version >= byte(primitive.ProtocolVersion5))
@@ -61,18 +64,18 @@ func (c *conn) login(e envelope) {
 }
 
 // perform deals with an answer that the proxy has waited for, or that names nodes.
-func (r *responses) perform(e envelope) error {
+func (r *responses) perform(e wire.Envelope) error {
 	c := (*conn)(r)
 	e = c.showReplicas(e)
-	w := c.watches.remove(e.stream)
-	if w.kind == watchSchema && e.opcode == primitive.OpCodeResult {
+	w := c.watches.remove(e.Stream)
+	if w.kind == watchSchema && e.OpCode == primitive.OpCodeResult {
 		return c.performSchema(e, w.change)
 	}
 	if w.kind == watchFenced {
 		return c.performFenced(e, w.fenced)
 	}
 	if w.kind == watchRights && c.permits(e, w.probe) {
-		c.streams.end(e.stream)
+		c.streams.end(e.Stream)
 		w.allowed()
 		return nil
 	}
@@ -86,13 +89,13 @@ func (r *responses) perform(e envelope) error {
 	if err != nil {
 		return err
 	}
-	c.streams.end(e.stream)
-	c.down.emit(e.raw)
+	c.streams.end(e.Stream)
+	c.down.emit(e.Raw)
 	return nil
 }
 
 // answerTo is what the client is told in the place of an answer.
-func (c *conn) answerTo(e envelope, w watch) (envelope, error) {
+func (c *conn) answerTo(e wire.Envelope, w watch) (wire.Envelope, error) {
 	switch w.kind {
 	case watchPrepare:
 		return c.learn(e, w.preparing)
@@ -107,8 +110,8 @@ func (c *conn) answerTo(e envelope, w watch) (envelope, error) {
 }
 
 // follow notes the keyspace that a USE has set.
-func (c *conn) follow(e envelope) error {
-	if e.opcode != primitive.OpCodeResult {
+func (c *conn) follow(e wire.Envelope) error {
+	if e.OpCode != primitive.OpCodeResult {
 		return nil
 	}
 	f, err := c.decode(e)
@@ -121,13 +124,34 @@ func (c *conn) follow(e envelope) error {
 	return nil
 }
 
+// decode decodes a response of Cassandra whole.
+func (c *conn) decode(e wire.Envelope) (*frame.Frame, error) {
+	body, flags, err := c.plainAnswer(e)
+	if err != nil {
+		return nil, err
+	}
+	return wire.Decode(e.Header, flags, body)
+}
+
+// maxDecoded bounds an answer that is decoded: rows of system tables and prepared metadata are small.
+const maxDecoded = 64 << 20
+
+// plainAnswer returns the body of a response without compression, and the flags that are left of it.
+func (c *conn) plainAnswer(e wire.Envelope) ([]byte, primitive.HeaderFlag, error) {
+	if !e.Flags.Contains(primitive.HeaderFlagCompressed) || c.segmented.Load() {
+		return e.Body(), e.Flags, nil
+	}
+	body, err := wire.Decompress(c.compression, e.Body(), nil, maxDecoded)
+	return body, e.Flags &^ primitive.HeaderFlagCompressed, err
+}
+
 // SchemaChange is what a client's DDL has changed, in the protocol's words (v4 spec section 4.2.5.5). Change is empty where it has changed
 // nothing of a table, which another may have made: this proxy may not know it yet.
 type SchemaChange struct{ Change, Target, Keyspace, Name string }
 
 // performSchema lets the proxy follow a schema change before the client is told of it: from then on the client may rely on a
 // table being critical. The connection goes on meanwhile.
-func (c *conn) performSchema(e envelope, change SchemaChange) error {
+func (c *conn) performSchema(e wire.Envelope, change SchemaChange) error {
 	f, err := c.decode(e)
 	if err != nil {
 		return err
@@ -138,15 +162,15 @@ func (c *conn) performSchema(e envelope, change SchemaChange) error {
 		}
 	}
 	if c.server.DDL == nil || change == (SchemaChange{}) {
-		c.streams.end(e.stream)
-		c.down.emit(e.raw)
+		c.streams.end(e.Stream)
+		c.down.emit(e.Raw)
 		return nil
 	}
-	raw := bytes.Clone(e.raw)
+	raw := bytes.Clone(e.Raw)
 	c.later(func() {
-		c.streams.end(e.stream) // Cassandra owes nothing more, and the client may use the stream again as soon as it has the answer
+		c.streams.end(e.Stream) // Cassandra owes nothing more, and the client may use the stream again as soon as it has the answer
 		warnings := c.server.DDL(change)
-		c.post(c.warn(envelope{header: e.header, raw: raw}, warnings).raw)
+		c.post(c.warn(wire.Envelope{Header: e.Header, Raw: raw}, warnings).Raw)
 	})
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"music/frontend/catalog"
+	"music/frontend/wire"
 	"music/rewrite"
 )
 
@@ -107,9 +108,9 @@ func newProbe(r right, critical *catalog.Critical) probe {
 }
 
 // permits tells whether an answer to a probe says that the client has the right.
-func (c *conn) permits(e envelope, p probe) bool {
-	if e.opcode == primitive.OpCodeResult || p.role == "" {
-		return e.opcode == primitive.OpCodeResult
+func (c *conn) permits(e wire.Envelope, p probe) bool {
+	if e.OpCode == primitive.OpCodeResult || p.role == "" {
+		return e.OpCode == primitive.OpCodeResult
 	}
 	f, err := c.decode(e)
 	if err != nil {
@@ -121,7 +122,7 @@ func (c *conn) permits(e envelope, p probe) bool {
 
 // permitted acts once Cassandra has said that the client may do all that a statement needs, which it is asked one after another; emit sends
 // the first question. Before that nothing is asked of the core: who has no right learns nothing of a lock, and does nothing to it.
-func (c *conn) permitted(h header, s *section, need permission, emit func([]byte), act func() *Failure) *Failure {
+func (c *conn) permitted(h wire.Header, s *section, need permission, emit func([]byte), act func() *wire.Failure) *wire.Failure {
 	what := c.missing(s.table, need)
 	if what == 0 {
 		return act()
@@ -140,20 +141,20 @@ func (c *conn) permitted(h header, s *section, need permission, emit func([]byte
 
 // askRight asks Cassandra on the client's own connection, in the stream of its request, whether the client has a right; act follows
 // where it does, and the client gets Cassandra's own words where it does not.
-func (c *conn) askRight(h header, s *section, what permission, act func()) ([]byte, *Failure) {
+func (c *conn) askRight(h wire.Header, s *section, what permission, act func()) ([]byte, *wire.Failure) {
 	r := right{s.table, what}
 	asked := newProbe(r, s.critical)
 	text := asked.text
 	body := append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...)
-	p := parameters{consistency: primitive.ConsistencyLevelOne}
-	body = p.appendTo(body, c.version)
-	h = header{version: h.version, stream: h.stream, opcode: primitive.OpCodeQuery, length: uint32(len(body))}
-	if !c.streams.begin(h.stream, true) {
-		return nil, inUse(h.stream)
+	p := wire.Parameters{Consistency: primitive.ConsistencyLevelOne}
+	body = p.AppendTo(body, c.version)
+	h = wire.Header{Version: h.Version, Stream: h.Stream, OpCode: primitive.OpCodeQuery, Length: uint32(len(body))}
+	if !c.streams.begin(h.Stream, true) {
+		return nil, inUse(h.Stream)
 	}
-	c.watches.add(h.stream, watch{kind: watchRights, probe: asked, allowed: func() {
+	c.watches.add(h.Stream, watch{kind: watchRights, probe: asked, allowed: func() {
 		c.rights.note(r)
 		act()
-	}, denied: func(e envelope) { c.denied(e, s, what) }})
-	return append(h.appendTo(make([]byte, 0, headerSize+len(body))), body...), nil
+	}, denied: func(e wire.Envelope) { c.denied(e, s, what) }})
+	return append(h.AppendTo(make([]byte, 0, wire.HeaderSize+len(body))), body...), nil
 }

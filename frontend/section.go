@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"music/frontend/catalog"
+	"music/frontend/wire"
 	"music/rewrite"
 )
 
@@ -22,7 +23,7 @@ type section struct {
 }
 
 // decideSection reads a QUERY on a critical table.
-func (c *conn) decideSection(e envelope, r reading, text []byte, own string) verdict {
+func (c *conn) decideSection(e wire.Envelope, r reading, text []byte, own string) verdict {
 	if r.ordinary() {
 		return c.decideOrdinary()
 	}
@@ -41,16 +42,16 @@ func (c *conn) decideSection(e envelope, r reading, text []byte, own string) ver
 }
 
 // readSection reads a statement on a critical table; pass tells that it is an ordinary read.
-func readSection(r reading, text []byte) (s section, pass bool, f *Failure) {
+func readSection(r reading, text []byte) (s section, pass bool, f *wire.Failure) {
 	if r.verb == rewrite.ListLocks {
 		return readList(r, text)
 	}
 	if r.table == nil || r.table.Critical() == nil {
-		return s, false, invalid("MUSIC_REFUSED: the table is not critical any more")
+		return s, false, wire.Invalid("MUSIC_REFUSED: the table is not critical any more")
 	}
 	statement, err := rewrite.Parse(text)
 	if err != nil {
-		return s, false, invalid("MUSIC_SYNTAX: %v", err)
+		return s, false, wire.Invalid("MUSIC_SYNTAX: %v", err)
 	}
 	s = section{statement: &statement, text: text, table: r.table, critical: r.table.Critical()}
 	if s.unfenced() && s.critical.Unlocked == catalog.Allow {
@@ -69,7 +70,7 @@ func readSection(r reading, text []byte) (s section, pass bool, f *Failure) {
 	case rewrite.Truncate:
 		f = truncated(s.table)
 	default:
-		f = invalid("MUSIC_REFUSED: this statement is not served yet")
+		f = wire.Invalid("MUSIC_REFUSED: this statement is not served yet")
 	}
 	if f == nil && s.critical.Refused != "" {
 		f = cannotLock(s.table, s.critical)
@@ -78,11 +79,11 @@ func readSection(r reading, text []byte) (s section, pass bool, f *Failure) {
 }
 
 // cannotLock is the answer to a statement that wants a lock of a table which has none now.
-func cannotLock(t *catalog.Table, now *catalog.Critical) *Failure {
+func cannotLock(t *catalog.Table, now *catalog.Critical) *wire.Failure {
 	if now.Passing {
-		return invalid("MUSIC_UNAVAILABLE: %s: %s; nothing was done", t, now.Refused)
+		return wire.Invalid("MUSIC_UNAVAILABLE: %s: %s; nothing was done", t, now.Refused)
 	}
-	return invalid("MUSIC_REFUSED: %s cannot be locked: %s", t, now.Refused)
+	return wire.Invalid("MUSIC_REFUSED: %s cannot be locked: %s", t, now.Refused)
 }
 
 // allowed tells whether a statement on a critical table is a plain write that the table lets through.
@@ -96,21 +97,21 @@ func (r reading) allowed(text []byte) bool {
 }
 
 // checkVerb refuses the forms of LOCK and UNLOCK that are not served.
-func (s *section) checkVerb() *Failure {
+func (s *section) checkVerb() *wire.Failure {
 	st := s.statement
 	switch {
 	case st.Limit.Kind != rewrite.NoTerm && !s.several():
-		return invalid("MUSIC_SYNTAX: LIMIT goes with several keys: LOCK %s WHERE … IN (…)", s.table)
+		return wire.Invalid("MUSIC_SYNTAX: LIMIT goes with several keys: LOCK %s WHERE … IN (…)", s.table)
 	case st.Lock.Kind != rewrite.NoTerm && s.several():
-		return invalid("MUSIC_SYNTAX: a lock_ref is of one key: USING LOCK and IN cannot stand in one statement")
+		return wire.Invalid("MUSIC_SYNTAX: a lock_ref is of one key: USING LOCK and IN cannot stand in one statement")
 	case st.Verb == rewrite.Unlock && st.Lock.Kind == rewrite.NoTerm && !st.Force:
-		return invalid("MUSIC_SYNTAX: UNLOCK %s WHERE … USING LOCK <ref>", s.table)
+		return wire.Invalid("MUSIC_SYNTAX: UNLOCK %s WHERE … USING LOCK <ref>", s.table)
 	}
 	return s.checkWhere()
 }
 
 // checkWhere refuses what a verb of ours would not look at: its WHERE gives each column of the key once, and nothing else.
-func (s *section) checkWhere() *Failure {
+func (s *section) checkWhere() *wire.Failure {
 	st := s.statement
 	for _, column := range s.critical.Key {
 		if len(st.Where) > 0 && s.restriction(st, column) == nil {
@@ -123,18 +124,18 @@ func (s *section) checkWhere() *Failure {
 		at := slices.IndexFunc(s.critical.Key, func(c catalog.Column) bool { return c.Name == name })
 		switch {
 		case r.Column == (rewrite.Name{}) || r.Op != rewrite.OpEq && r.Op != rewrite.OpIn:
-			return invalid("MUSIC_KEY: %s takes each column of the key as column = value", st.Verb)
+			return wire.Invalid("MUSIC_KEY: %s takes each column of the key as column = value", st.Verb)
 		case at < 0:
-			return invalid("MUSIC_KEY: %s is no column of the key: one lock covers one %s of %s", name, s.critical.Unit(), s.table)
+			return wire.Invalid("MUSIC_KEY: %s is no column of the key: one lock covers one %s of %s", name, s.critical.Unit(), s.table)
 		case s.again(st, s.critical.Key[at]):
-			return invalid("MUSIC_KEY: %s stands twice", name)
+			return wire.Invalid("MUSIC_KEY: %s stands twice", name)
 		}
 	}
 	return nil
 }
 
 // checkFenced refuses what may not stand under a lock (docs/design.md 4).
-func (s *section) checkFenced() *Failure {
+func (s *section) checkFenced() *wire.Failure {
 	st := s.statement
 	switch {
 	case st.ForUpdate:
@@ -148,7 +149,7 @@ func (s *section) checkFenced() *Failure {
 	for i := range st.Children {
 		child := &st.Children[i]
 		if child.Lock.Kind != rewrite.NoTerm {
-			return invalid("MUSIC_REFUSED: USING LOCK stands once, after BEGIN BATCH")
+			return wire.Invalid("MUSIC_REFUSED: USING LOCK stands once, after BEGIN BATCH")
 		}
 		if f := s.checkOwnTerms(child); f != nil {
 			return f
@@ -164,41 +165,41 @@ func (s *section) checkFenced() *Failure {
 	return nil
 }
 
-func (s *section) checkOwnTerms(st *rewrite.Statement) *Failure {
+func (s *section) checkOwnTerms(st *rewrite.Statement) *wire.Failure {
 	switch {
 	case st.Timestamp.Start != st.Timestamp.End:
-		return invalid("MUSIC_REFUSED: %s is critical: the lock gives the timestamp, USING TIMESTAMP cannot stand beside it", s.table)
+		return wire.Invalid("MUSIC_REFUSED: %s is critical: the lock gives the timestamp, USING TIMESTAMP cannot stand beside it", s.table)
 	case st.JSON && st.Verb == rewrite.Insert:
-		return invalid("MUSIC_KEY: the key cannot be read from INSERT JSON: name the columns")
+		return wire.Invalid("MUSIC_KEY: the key cannot be read from INSERT JSON: name the columns")
 	}
 	return nil
 }
 
 // querySection carries out a section that came as text.
-func (c *conn) querySection(e envelope) error {
+func (c *conn) querySection(e wire.Envelope) error {
 	body, err := c.plainBody(e)
 	if err != nil {
 		return c.answerUnreadable(e, err)
 	}
-	cur := cursor{b: body}
-	cur.longString()
-	p := readParameters(&cur, c.version)
-	if cur.bad {
-		return c.answerUnreadable(e, errShort)
+	cur := wire.Cursor{Body: body}
+	cur.LongString()
+	p := wire.ReadParameters(&cur, c.version)
+	if cur.Bad {
+		return c.answerUnreadable(e, wire.ErrShort)
 	}
 	return c.enter(e, c.plan.section, p)
 }
 
 // enter carries out a section whose values are known.
-func (c *conn) enter(e envelope, s section, p parameters) error {
-	if p.names != nil {
-		if f := p.order(s.statement, s.text); f != nil {
+func (c *conn) enter(e wire.Envelope, s section, p wire.Parameters) error {
+	if p.Names != nil {
+		if f := byPosition(&p, s.statement, s.text); f != nil {
 			return c.answer(e, f)
 		}
 	}
-	s.values = p.values
+	s.values = p.Values
 	if len(s.values) != s.statement.Markers {
-		return c.answer(e, invalid("MUSIC_SYNTAX: %d bind markers, %d values (gocql sends no values for LOCK: write SELECT LOCK … or SELECT UNLOCK …)", s.statement.Markers, len(s.values)))
+		return c.answer(e, wire.Invalid("MUSIC_SYNTAX: %d bind markers, %d values (gocql sends no values for LOCK: write SELECT LOCK … or SELECT UNLOCK …)", s.statement.Markers, len(s.values)))
 	}
 	a := admission{conn: c, envelope: e, section: s, parameters: p, emit: c.up.emit}
 	if f := a.enter(); f != nil {
@@ -210,9 +211,9 @@ func (c *conn) enter(e envelope, s section, p parameters) error {
 // admission is a section on its way into the core: all that it needs, wherever it goes on.
 type admission struct {
 	conn       *conn
-	envelope   envelope
+	envelope   wire.Envelope
 	section    section
-	parameters parameters
+	parameters wire.Parameters
 	emit       func(raw []byte) // sends a request to Cassandra
 	shortened  []string         // warnings: clauses that ask for more than there is
 }
@@ -220,32 +221,32 @@ type admission struct {
 // later is the admission in memory of its own, for when Cassandra has answered.
 func (a admission) later() admission {
 	a.section.text = bytes.Clone(a.section.text)
-	a.parameters = a.parameters.clone()
-	a.section.values = a.parameters.values
-	a.envelope.raw = nil
+	a.parameters = a.parameters.Clone()
+	a.section.values = a.parameters.Values
+	a.envelope.Raw = nil
 	a.emit = a.conn.send
 	return a
 }
 
 // enter does what the statement says where the client may, which Cassandra is asked first.
-func (a *admission) enter() *Failure {
+func (a *admission) enter() *wire.Failure {
 	need := a.section.needs()
 	if a.conn.missing(a.section.table, need) == 0 {
 		return a.perform()
 	}
 	later := a.later()
-	return a.conn.permitted(a.envelope.header, &later.section, need, a.emit, later.perform)
+	return a.conn.permitted(a.envelope.Header, &later.section, need, a.emit, later.perform)
 }
 
 // perform reads key and reference and does what the statement says.
-func (a *admission) perform() *Failure {
+func (a *admission) perform() *wire.Failure {
 	if f := a.conn.checkWaits(); f != nil {
 		return f
 	}
 	if a.section.statement.Verb == rewrite.ListLocks {
 		return a.list()
 	}
-	if f := a.parameters.checkNow(a.section.table); f != nil {
+	if f := checkNow(&a.parameters, a.section.table); f != nil {
 		return f
 	}
 	if a.section.several() {
@@ -276,7 +277,7 @@ func (a *admission) perform() *Failure {
 	if a.section.auto() {
 		return a.writeAlone(k)
 	}
-	return a.conn.fence(a.envelope.header, a.section, request{key: k, ref: ref, parameters: a.parameters}, a.emit)
+	return a.conn.fence(a.envelope.Header, a.section, request{key: k, ref: ref, parameters: a.parameters}, a.emit)
 }
 
 // sameTable tells whether a batch's statement is on the section's table. Its keyspace may be left out only where all leave it out,
@@ -290,7 +291,7 @@ func (s *section) sameTable(st *rewrite.Statement) bool {
 
 // checkTTL refuses a row that lives by its key alone and is to die: CQL shows no time to live of it, so a synchronise would make it
 // immortal (docs/protocol.md 3.9, Synch).
-func (s *section) checkTTL(st *rewrite.Statement) *Failure {
+func (s *section) checkTTL(st *rewrite.Statement) *wire.Failure {
 	if st.Verb != rewrite.Insert || st.TTL.Kind == rewrite.NoTerm && !s.critical.Mortal {
 		return nil
 	}
@@ -302,7 +303,7 @@ func (s *section) checkTTL(st *rewrite.Statement) *Failure {
 			return nil
 		}
 	}
-	return invalid("MUSIC_REFUSED: %s is critical: a row with a time to live needs a value beside its key", s.table)
+	return wire.Invalid("MUSIC_REFUSED: %s is critical: a row with a time to live needs a value beside its key", s.table)
 }
 
 // null tells whether a value is none: null, or bound null or not set.
@@ -315,36 +316,36 @@ func (s *section) null(t rewrite.Term) bool {
 }
 
 // checkStatic refuses to write a static column under a lock that covers a row: it is of all rows of the partition.
-func (s *section) checkStatic(st *rewrite.Statement) *Failure {
+func (s *section) checkStatic(st *rewrite.Statement) *wire.Failure {
 	one := *s
 	one.statement = st
 	for _, column := range one.written() {
 		if name := s.name(column); s.critical.Row && slices.Contains(s.critical.Static, name) {
-			return invalid("MUSIC_REFUSED: %s is static, and one lock covers one row of %s", name, s.table)
+			return wire.Invalid("MUSIC_REFUSED: %s is static, and one lock covers one row of %s", name, s.table)
 		}
 	}
 	return nil
 }
 
 // ref is the lock reference that the statement gives, as its client sees it; 0 where it gives none.
-func (s *section) ref() (int64, *Failure) {
+func (s *section) ref() (int64, *wire.Failure) {
 	t := s.statement.Lock
 	if t.Kind == rewrite.NoTerm {
 		return 0, nil
 	}
 	n, f := s.integer(t, "USING LOCK")
 	if f == nil && n <= 0 {
-		f = invalid("MUSIC_NOT_HELD: %d is no lock reference", n)
+		f = wire.Invalid("MUSIC_NOT_HELD: %d is no lock reference", n)
 	}
 	return n, f
 }
 
 // integer is a literal or bound whole number: a bigint, or an int.
-func (s *section) integer(t rewrite.Term, what string) (int64, *Failure) {
+func (s *section) integer(t rewrite.Term, what string) (int64, *wire.Failure) {
 	if t.Kind != rewrite.TermMarker {
 		n, err := rewrite.Int(s.text, t)
 		if err != nil {
-			return 0, invalid("MUSIC_SYNTAX: %s: %v", what, err)
+			return 0, wire.Invalid("MUSIC_SYNTAX: %s: %v", what, err)
 		}
 		return n, nil
 	}
@@ -355,14 +356,14 @@ func (s *section) integer(t rewrite.Term, what string) (int64, *Failure) {
 	case ok && len(value) == 4:
 		return int64(int32(binary.BigEndian.Uint32(value))), nil
 	}
-	return 0, invalid("MUSIC_SYNTAX: the value bound to %s must be a bigint, not null or unset", what)
+	return 0, wire.Invalid("MUSIC_SYNTAX: the value bound to %s must be a bigint, not null or unset", what)
 }
 
 // wholeNumber is a bound bigint. No number that means anything here is as large as the bits of a double from 1 on are: such bits are
 // of a driver that knows no type of the marker, as the one for Node.js where a statement is not prepared.
-func wholeNumber(bits uint64, what string) (int64, *Failure) {
+func wholeNumber(bits uint64, what string) (int64, *wire.Failure) {
 	if n := math.Float64frombits(bits); n >= 1 && n == math.Trunc(n) && !math.IsInf(n, 0) {
-		return 0, invalid("MUSIC_SYNTAX: the value bound to %s is the double %v: prepare the statement, or bind a bigint (in Node.js a Long)", what, n)
+		return 0, wire.Invalid("MUSIC_SYNTAX: the value bound to %s is the double %v: prepare the statement, or bind a bigint (in Node.js a Long)", what, n)
 	}
 	return int64(bits), nil
 }

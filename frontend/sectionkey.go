@@ -6,12 +6,13 @@ import (
 	"math"
 
 	"music/frontend/catalog"
+	"music/frontend/wire"
 	"music/musiccore"
 	"music/rewrite"
 )
 
 // key is the key that the statement names: the same one in each statement of a batch.
-func (s *section) key() (musiccore.Key, *Failure) {
+func (s *section) key() (musiccore.Key, *wire.Failure) {
 	if s.statement.Verb != rewrite.Batch {
 		return s.keyOf(s.statement)
 	}
@@ -19,21 +20,21 @@ func (s *section) key() (musiccore.Key, *Failure) {
 	for i := range s.statement.Children {
 		child := &s.statement.Children[i]
 		if !s.sameTable(child) {
-			return first, invalid("MUSIC_REFUSED: a batch under a lock stays in one %s of one table, %s", s.critical.Unit(), s.table)
+			return first, wire.Invalid("MUSIC_REFUSED: a batch under a lock stays in one %s of one table, %s", s.critical.Unit(), s.table)
 		}
 		k, f := s.keyOf(child)
 		if f != nil {
 			return k, f
 		}
 		if i > 0 && k != first {
-			return k, invalid("MUSIC_REFUSED: a batch under a lock stays in one %s of one table, %s: this one names two keys", s.critical.Unit(), s.table)
+			return k, wire.Invalid("MUSIC_REFUSED: a batch under a lock stays in one %s of one table, %s: this one names two keys", s.critical.Unit(), s.table)
 		}
 		first = k
 	}
 	return first, nil
 }
 
-func (s *section) keyOf(st *rewrite.Statement) (musiccore.Key, *Failure) {
+func (s *section) keyOf(st *rewrite.Statement) (musiccore.Key, *wire.Failure) {
 	if f := cmp.Or(s.checkTTL(st), s.checkStatic(st)); f != nil {
 		return musiccore.Key{}, f
 	}
@@ -52,32 +53,32 @@ func (s *section) keyOf(st *rewrite.Statement) (musiccore.Key, *Failure) {
 const maxKey = math.MaxUint16
 
 // keyFrom is the key of the columns' values.
-func (s *section) keyFrom(parts [][]byte) (k musiccore.Key, f *Failure) {
+func (s *section) keyFrom(parts [][]byte) (k musiccore.Key, f *wire.Failure) {
 	longest := 0
 	for _, part := range parts {
 		longest = max(longest, len(part))
 	}
 	k = musiccore.Key{Table: s.critical.ID, PK: string(rewrite.RoutingKey(parts))}
 	if longest = max(longest, len(k.PK)); longest > maxKey {
-		return k, invalid("MUSIC_KEY: the key has %d bytes: Cassandra takes %d at most", longest, maxKey)
+		return k, wire.Invalid("MUSIC_KEY: the key has %d bytes: Cassandra takes %d at most", longest, maxKey)
 	}
 	return k, nil
 }
 
-func (s *section) keyColumn(st *rewrite.Statement, column catalog.Column) ([]byte, *Failure) {
+func (s *section) keyColumn(st *rewrite.Statement, column catalog.Column) ([]byte, *wire.Failure) {
 	r := s.restriction(st, column)
 	switch {
 	case r == nil || r.Op != rewrite.OpEq:
 		return nil, s.missing(column)
 	case s.again(st, column):
-		return nil, invalid("MUSIC_KEY: %s stands twice", column.Name)
+		return nil, wire.Invalid("MUSIC_KEY: %s stands twice", column.Name)
 	}
 	return s.keyValue(r.Value, column)
 }
 
 // missing is the answer to a statement that does not give a column of the key.
-func (s *section) missing(column catalog.Column) *Failure {
-	return invalid("MUSIC_KEY: the statement must give %s = <value>: one lock covers one %s of %s", column.Name, s.critical.Unit(), s.table)
+func (s *section) missing(column catalog.Column) *wire.Failure {
+	return wire.Invalid("MUSIC_KEY: the statement must give %s = <value>: one lock covers one %s of %s", column.Name, s.critical.Unit(), s.table)
 }
 
 // restriction is the first one of a column, or nil.
@@ -106,7 +107,7 @@ func (s *section) restricted(where []rewrite.Relation, column catalog.Column) in
 
 // keyValue is the value of one term of the key. A literal means the same wherever it is read: Cassandra reads it again when it carries
 // the statement out.
-func (s *section) keyValue(t rewrite.Term, column catalog.Column) ([]byte, *Failure) {
+func (s *section) keyValue(t rewrite.Term, column catalog.Column) ([]byte, *wire.Failure) {
 	if t.Kind == rewrite.TermMarker {
 		return s.boundKey(t, column)
 	}
@@ -115,19 +116,19 @@ func (s *section) keyValue(t rewrite.Term, column catalog.Column) ([]byte, *Fail
 	case err != nil:
 		return nil, s.noConstant(t, column)
 	case !s.mayBe(column, value):
-		return nil, invalid("MUSIC_KEY: %s is empty: Cassandra takes no such key", column.Name)
+		return nil, wire.Invalid("MUSIC_KEY: %s is empty: Cassandra takes no such key", column.Name)
 	}
 	return column.Canonical(value), nil
 }
 
 // noConstant is the answer to a term that does not mean the same whenever and wherever it is read, or is not of its column's type.
-func (s *section) noConstant(t rewrite.Term, column catalog.Column) *Failure {
-	return invalid("MUSIC_KEY: %s is of type %s, and %s is no constant of it: write %s, or bind the value", column.Name, column.Type, shown(s.text, t), written(column.Type))
+func (s *section) noConstant(t rewrite.Term, column catalog.Column) *wire.Failure {
+	return wire.Invalid("MUSIC_KEY: %s is of type %s, and %s is no constant of it: write %s, or bind the value", column.Name, column.Type, shown(s.text, t), written(column.Type))
 }
 
 // checkRow refuses a conditional write on a row that is not named by constants: the row is read and then written, and Cassandra reads its
 // name each time.
-func (s *section) checkRow() *Failure {
+func (s *section) checkRow() *wire.Failure {
 	for _, column := range s.critical.ClusteringColumns() {
 		r := s.restriction(s.statement, column)
 		if r == nil || r.Op != rewrite.OpEq || r.Value.Kind == rewrite.TermMarker {
@@ -190,13 +191,13 @@ func written(cqlType string) string {
 	return "a literal of it"
 }
 
-func (s *section) boundKey(t rewrite.Term, column catalog.Column) ([]byte, *Failure) {
+func (s *section) boundKey(t rewrite.Term, column catalog.Column) ([]byte, *wire.Failure) {
 	value, ok := s.bound(t)
 	if !ok || !s.mayBe(column, value) {
-		return nil, invalid("MUSIC_KEY: the value bound to %s is null, unset or empty", column.Name)
+		return nil, wire.Invalid("MUSIC_KEY: the value bound to %s is null, unset or empty", column.Name)
 	}
 	if !rewrite.Fits(column.Type, value) {
-		return nil, invalid("MUSIC_KEY: the %d bytes bound to %s are no %s", len(value), column.Name, column.Type)
+		return nil, wire.Invalid("MUSIC_KEY: the %d bytes bound to %s are no %s", len(value), column.Name, column.Type)
 	}
 	return column.Canonical(value), nil
 }

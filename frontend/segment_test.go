@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"music/frontend/wire"
 )
 
 // segmented are the dialects that cut their bytes into segments.
@@ -84,13 +86,13 @@ func TestSegmentsOfOneEnvelope(t *testing.T) {
 		answer := backend.envelope(t, 5, rows(value))
 		for _, size := range []int{1, 2, 8, 9, 10, 27, 28, 100, 1500, len(envelope) - 1, len(envelope)} {
 			parts := client.parts(t, envelope, size)
-			if size >= headerSize+2+len(id) {
+			if size >= wire.HeaderSize+2+len(id) {
 				pipe(client, backend, parts, atOnce)
 			} else {
 				client.write(parts)
 				require.Equal(t, value, backend.answer(5).(*message.Execute).Options.PositionalValues[0].Contents)
 			}
-			pipe(backend, client, backend.parts(t, answer, max(size, headerSize)), atOnce)
+			pipe(backend, client, backend.parts(t, answer, max(size, wire.HeaderSize)), atOnce)
 		}
 	})
 }
@@ -134,7 +136,7 @@ func TestSegmentsOfPrepare(t *testing.T) {
 
 // segmentsOf cuts an envelope into segments that are not compressed, which the dialect of the peer allows.
 func (dialect) segmentsOf(p *peer, envelope []byte) []byte {
-	return segmentCodec{p.compression}.appendTo(nil, envelope, false)
+	return wire.SegmentCodec{Compression: p.compression}.AppendTo(nil, envelope, false)
 }
 
 // rawNext reads an envelope; the library cannot decompress what compresses well.
@@ -146,11 +148,11 @@ func rawNext(p *peer) message.Message {
 func TestSegmentCodecAgreesWithTheLibrary(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := rapid.SampledFrom([]dialect{{v5, ""}, {v5, primitive.CompressionLz4}}).Draw(t, "dialect")
-		payload := rapid.SliceOfN(rapid.Byte(), 0, 300).Draw(t, "payload")
+		payload := rapid.SliceOfN(rapid.Byte(), 1, 300).Draw(t, "payload")
 		selfContained := rapid.Bool().Draw(t, "self-contained")
-		codec := segmentCodec{d.compression}
+		codec := wire.SegmentCodec{Compression: d.compression}
 
-		ours := codec.appendOne(nil, payload, selfContained)
+		ours := codec.AppendTo(nil, payload, !selfContained)
 		s, err := d.segments().DecodeSegment(bytes.NewReader(ours))
 		require.NoError(t, err)
 		require.Equal(t, selfContained, s.Header.IsSelfContained)
@@ -159,11 +161,11 @@ func TestSegmentCodecAgreesWithTheLibrary(t *testing.T) {
 		var theirs bytes.Buffer
 		s.Header.IsSelfContained = selfContained
 		require.NoError(t, d.segments().EncodeSegment(s, &theirs))
-		h, err := codec.readHeader(theirs.Bytes())
+		h, err := codec.ReadHeader(theirs.Bytes())
 		require.NoError(t, err)
-		require.Equal(t, theirs.Len(), h.size)
-		require.Equal(t, selfContained, h.selfContained)
-		got, err := codec.payload(h, theirs.Bytes(), make([]byte, largeSize))
+		require.Equal(t, theirs.Len(), h.Size)
+		require.Equal(t, selfContained, h.SelfContained)
+		got, err := codec.Payload(h, theirs.Bytes(), make([]byte, largeSize))
 		require.NoError(t, err)
 		require.True(t, bytes.Equal(payload, got))
 	})
@@ -172,25 +174,25 @@ func TestSegmentCodecAgreesWithTheLibrary(t *testing.T) {
 // One wrong bit anywhere in a segment is found, and no length is believed before that.
 func TestSegmentCodecFindsEveryWrongBit(t *testing.T) {
 	segmented(t, func(t *testing.T, d dialect) {
-		codec := segmentCodec{d.compression}
+		codec := wire.SegmentCodec{Compression: d.compression}
 		good := d.segment(t, noise(50), true)
 		for bit := range len(good) * 8 {
 			b := bytes.Clone(good)
 			b[bit/8] ^= 1 << (bit % 8)
-			h, err := codec.readHeader(b)
-			if bit/8 < codec.headerSize() {
-				require.ErrorIs(t, err, errCorrupt, bit)
+			h, err := codec.ReadHeader(b)
+			if bit/8 < codec.HeaderSize() {
+				require.ErrorIs(t, err, wire.ErrCorrupt, bit)
 				continue
 			}
 			require.NoError(t, err)
-			_, err = codec.payload(h, b, make([]byte, largeSize))
-			require.ErrorIs(t, err, errCorrupt, bit)
+			_, err = codec.Payload(h, b, make([]byte, largeSize))
+			require.ErrorIs(t, err, wire.ErrCorrupt, bit)
 		}
 	})
 }
 
 func TestSegmentCodecCutsWhatDoesNotFit(t *testing.T) {
-	codec := segmentCodec{}
+	codec := wire.SegmentCodec{}
 	for _, tc := range []struct {
 		size  int
 		part  bool
@@ -204,14 +206,14 @@ func TestSegmentCodecCutsWhatDoesNotFit(t *testing.T) {
 		{segment.MaxPayloadLength + 1, false, 2, false},
 		{3 * segment.MaxPayloadLength, true, 3, false},
 	} {
-		b := codec.appendTo(nil, noise(tc.size), tc.part)
+		b := codec.AppendTo(nil, noise(tc.size), tc.part)
 		n, total := 0, 0
 		for ; len(b) > 0; n++ {
-			h, err := codec.readHeader(b)
+			h, err := codec.ReadHeader(b)
 			require.NoError(t, err)
-			assert.Equal(t, tc.whole, h.selfContained)
-			total += h.payload
-			b = b[h.size:]
+			assert.Equal(t, tc.whole, h.SelfContained)
+			total += h.Payload
+			b = b[h.Size:]
 		}
 		assert.Equal(t, tc.want, n)
 		assert.Equal(t, tc.size, total)
@@ -222,13 +224,13 @@ func TestSegmentCodecCutsWhatDoesNotFit(t *testing.T) {
 func TestSegmentCodecChecksTheDeclaredLength(t *testing.T) {
 	d := dialect{v5, primitive.CompressionLz4}
 	good := d.segment(t, bytes.Repeat([]byte("a"), 500), true)
-	codec := segmentCodec{d.compression}
-	h, err := codec.readHeader(good)
+	codec := wire.SegmentCodec{Compression: d.compression}
+	h, err := codec.ReadHeader(good)
 	require.NoError(t, err)
-	require.Equal(t, 500, h.plain)
+	require.Equal(t, 500, h.Plain)
 	for _, plain := range []int{1, 499, 501, segment.MaxPayloadLength} {
-		h.plain = plain
-		_, err := codec.payload(h, good, make([]byte, largeSize))
+		h.Plain = plain
+		_, err := codec.Payload(h, good, make([]byte, largeSize))
 		assert.Error(t, err, plain)
 	}
 }
@@ -250,7 +252,7 @@ func TestBodiesThatClaimToBeLarge(t *testing.T) {
 		{"", []byte{1}},
 	} {
 		before := allocated()
-		_, err := decompressBody(tc.algorithm, tc.body, nil, 16<<20)
+		_, err := wire.Decompress(tc.algorithm, tc.body, nil, 16<<20)
 		assert.Less(t, allocated()-before, uint64(64<<10), "%v %x", tc.algorithm, tc.body)
 		assert.Error(t, err, "%v %x", tc.algorithm, tc.body)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/message"
 
 	"music/frontend/catalog"
+	"music/frontend/wire"
 	"music/musiccore"
 	"music/rewrite"
 )
@@ -50,7 +51,7 @@ type wanted struct {
 }
 
 // keys are the keys that the statement names, each once, in the order in which they are written.
-func (s *section) keys() ([]*wanted, *Failure) {
+func (s *section) keys() ([]*wanted, *wire.Failure) {
 	all := [][][]byte{nil}
 	for _, column := range s.critical.Key {
 		values, f := s.columnValues(column)
@@ -63,7 +64,7 @@ func (s *section) keys() ([]*wanted, *Failure) {
 				longer = append(longer, append(slices.Clip(parts), bytes.Clone(value)))
 			}
 			if len(longer) > maxKeys {
-				return nil, invalid("MUSIC_REFUSED: one LOCK names %d keys of %s at most", maxKeys, s.table)
+				return nil, wire.Invalid("MUSIC_REFUSED: one LOCK names %d keys of %s at most", maxKeys, s.table)
 			}
 		}
 		all = longer
@@ -84,7 +85,7 @@ func (s *section) keys() ([]*wanted, *Failure) {
 }
 
 // columnValues are the values that the statement gives a column of the key; at least one.
-func (s *section) columnValues(column catalog.Column) ([][]byte, *Failure) {
+func (s *section) columnValues(column catalog.Column) ([][]byte, *wire.Failure) {
 	r := s.restriction(s.statement, column)
 	switch {
 	case r == nil || r.Op != rewrite.OpIn:
@@ -102,32 +103,32 @@ func (s *section) columnValues(column catalog.Column) ([][]byte, *Failure) {
 		values = append(values, value)
 	}
 	if len(values) == 0 {
-		return nil, invalid("MUSIC_KEY: %s IN () names no key", column.Name)
+		return nil, wire.Invalid("MUSIC_KEY: %s IN () names no key", column.Name)
 	}
 	return values, nil
 }
 
 // boundList is a list bound to IN ? (v4 spec section 6: its length, then each value with its own).
-func (s *section) boundList(t rewrite.Term, column catalog.Column) ([][]byte, *Failure) {
+func (s *section) boundList(t rewrite.Term, column catalog.Column) ([][]byte, *wire.Failure) {
 	raw, ok := s.bound(t)
-	cur := cursor{b: raw}
+	cur := wire.Cursor{Body: raw}
 	var values [][]byte
-	for n := cur.int(); n > 0 && ok; n-- {
-		value := cur.value()
-		ok = value != nil && s.mayBe(column, value) && !cur.bad && rewrite.Fits(column.Type, value)
+	for n := cur.Int(); n > 0 && ok; n-- {
+		value := cur.Value()
+		ok = value != nil && s.mayBe(column, value) && !cur.Bad && rewrite.Fits(column.Type, value)
 		values = append(values, column.Canonical(value))
 	}
-	if !ok || len(values) == 0 || cur.at != len(raw) {
-		return nil, invalid("MUSIC_KEY: the value bound to %s IN ? must be a list of keys of its type, none of them null or empty", column.Name)
+	if !ok || len(values) == 0 || cur.At != len(raw) {
+		return nil, wire.Invalid("MUSIC_KEY: the value bound to %s IN ? must be a list of keys of its type, none of them null or empty", column.Name)
 	}
 	return values, nil
 }
 
 // several carries out LOCK … IN.
-func (a *admission) several() *Failure {
+func (a *admission) several() *wire.Failure {
 	c, s := a.conn, &a.section
 	if s.statement.Verb == rewrite.Unlock {
-		return invalid("MUSIC_SYNTAX: a lock_ref is of one key: UNLOCK each key with its own")
+		return wire.Invalid("MUSIC_SYNTAX: a lock_ref is of one key: UNLOCK each key with its own")
 	}
 	keys, f := s.keys()
 	if f != nil {
@@ -138,17 +139,17 @@ func (a *admission) several() *Failure {
 		return f
 	}
 	r := round{
-		conn: c, stream: a.envelope.stream, table: s.table, columns: s.grantColumns(), keys: keys, most: len(keys),
+		conn: c, stream: a.envelope.Stream, table: s.table, columns: s.grantColumns(), keys: keys, most: len(keys),
 		skip: s.statement.SkipLocked, request: q, shortened: a.shortened, generation: s.critical.Generation,
 	}
 	if s.statement.Limit.Kind != rewrite.NoTerm {
 		n, f := s.integer(s.statement.Limit, "LIMIT")
 		if f != nil || n < 1 {
-			return invalid("MUSIC_SYNTAX: LIMIT is a number of keys from 1 on")
+			return wire.Invalid("MUSIC_SYNTAX: LIMIT is a number of keys from 1 on")
 		}
 		r.most = int(min(n, maxKeys))
 	}
-	c.server.Stats.count(c, a.envelope.opcode, Answered)
+	c.server.Stats.count(c, a.envelope.OpCode, Answered)
 	c.owing(r.stream, r.run)
 	return nil
 }
@@ -197,7 +198,7 @@ func (r *round) run() (answer []byte, untold func()) {
 	}
 	if failure != nil {
 		r.giveBack(got)
-		return errorEnvelope(r.conn.version, r.stream, failure), func() {}
+		return wire.ErrorEnvelope(r.conn.version, r.stream, failure), func() {}
 	}
 	return r.conn.warned(r.conn.rows(r.stream, r.columns, r.rows()...), r.shortened), func() { r.giveBack(got) }
 }
@@ -224,7 +225,7 @@ func (r *round) order() []*wanted {
 
 // take asks for one key after another until it has enough of them, or, where all are wanted, one cannot be had. Then those that it has
 // are renewed: the lease of the first has run while the last was waited for.
-func (r *round) take(limit context.Context) (got []*wanted, f *Failure) {
+func (r *round) take(limit context.Context) (got []*wanted, f *wire.Failure) {
 	end, _ := limit.Deadline()
 	for _, w := range r.order() {
 		if len(got) == r.most {
@@ -255,7 +256,7 @@ func (r *round) all(got []*wanted) bool {
 }
 
 // ask locks one key, or asks after it; nil is no limit. What is not held then has left nothing behind.
-func (r *round) ask(w *wanted, q musiccore.Request, limit <-chan struct{}) *Failure {
+func (r *round) ask(w *wanted, q musiccore.Request, limit <-chan struct{}) *wire.Failure {
 	w.asked = true
 	a, ok := r.conn.lockWithin(w.key, q, limit)
 	switch {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
+	"music/frontend/wire"
 	"music/rewrite"
 )
 
@@ -22,7 +23,7 @@ type topology struct {
 }
 
 // readTopology reads such a SELECT. What shows or compares an address in a form that is not translated is refused.
-func readTopology(text []byte, table string) (*topology, *Failure) {
+func readTopology(text []byte, table string) (*topology, *wire.Failure) {
 	t := &topology{table: table}
 	statement, err := rewrite.Parse(text)
 	if err != nil {
@@ -30,7 +31,7 @@ func readTopology(text []byte, table string) (*topology, *Failure) {
 	}
 	t.text, t.statement = bytes.Clone(text), statement
 	if statement.JSON {
-		return nil, invalid("MUSIC_REFUSED: SELECT JSON on system.local and system.peers is not translated: select columns")
+		return nil, wire.Invalid("MUSIC_REFUSED: SELECT JSON on system.local and system.peers is not translated: select columns")
 	}
 	if f := t.readSelectors(); f != nil {
 		return nil, f
@@ -39,7 +40,7 @@ func readTopology(text []byte, table string) (*topology, *Failure) {
 }
 
 // readSelectors finds out which column of the table each result column shows.
-func (t *topology) readSelectors() *Failure {
+func (t *topology) readSelectors() *wire.Failure {
 	for _, s := range t.statement.Selectors {
 		source := ""
 		switch {
@@ -49,7 +50,7 @@ func (t *topology) readSelectors() *Failure {
 		case s.Kind == rewrite.ColumnSelector:
 			source = t.name(s.Column)
 		case t.places(s.Span) > 0:
-			return invalid("MUSIC_REFUSED: functions of a node's address are not translated: select the column")
+			return wire.Invalid("MUSIC_REFUSED: functions of a node's address are not translated: select the column")
 		}
 		t.sources = append(t.sources, source)
 	}
@@ -57,7 +58,7 @@ func (t *topology) readSelectors() *Failure {
 }
 
 // checkWhere refuses restrictions of addresses that are not translated: of peers all but = and IN, of local all.
-func (t *topology) checkWhere() *Failure {
+func (t *topology) checkWhere() *wire.Failure {
 	translated := 0
 	for _, r := range t.statement.Where {
 		if t.restricts(r) {
@@ -65,7 +66,7 @@ func (t *topology) checkWhere() *Failure {
 		}
 	}
 	if t.places(t.where()) > translated {
-		return invalid("MUSIC_REFUSED: of a node's address only = and IN on system.peers and peers_v2 are translated")
+		return wire.Invalid("MUSIC_REFUSED: of a node's address only = and IN on system.peers and peers_v2 are translated")
 	}
 	return nil
 }
@@ -124,7 +125,7 @@ func (c *conn) holdTopology(t *topology) verdict {
 
 // askTopology sends the translated SELECT as a QUERY, whatever it came as: the text of a prepared one holds the nodes of the time
 // when it is executed, and Cassandra's columns for it are those of the client's own.
-func (c *conn) askTopology(e envelope) error {
+func (c *conn) askTopology(e wire.Envelope) error {
 	q := c.plan.watch.question
 	if q.text == nil {
 		return c.forwardHeld(e)
@@ -133,30 +134,30 @@ func (c *conn) askTopology(e envelope) error {
 	if err != nil {
 		return c.answerUnreadable(e, err)
 	}
-	cur := cursor{b: body}
+	cur := wire.Cursor{Body: body}
 	var metadata []byte
-	if e.opcode == primitive.OpCodeExecute {
+	if e.OpCode == primitive.OpCodeExecute {
 		metadata = c.skipIDs(&cur)
 	} else {
-		cur.longString()
+		cur.LongString()
 	}
-	p := readParameters(&cur, c.version)
-	if cur.bad {
-		return c.answerUnreadable(e, errShort)
+	p := wire.ReadParameters(&cur, c.version)
+	if cur.Bad {
+		return c.answerUnreadable(e, wire.ErrShort)
 	}
-	q.bare = p.flags.Contains(primitive.QueryFlagSkipMetadata) && (metadata == nil || bytes.Equal(metadata, q.metadata))
-	p.flags &^= primitive.QueryFlagSkipMetadata
-	p.unpage()
+	q.bare = p.Flags.Contains(primitive.QueryFlagSkipMetadata) && (metadata == nil || bytes.Equal(metadata, q.metadata))
+	p.Flags &^= primitive.QueryFlagSkipMetadata
+	p.Unpage()
 	text := q.ask(&p)
 	edited := append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...)
-	return c.forwardAs(e, primitive.OpCodeQuery, p.appendTo(edited, c.version))
+	return c.forwardAs(e, primitive.OpCodeQuery, p.AppendTo(edited, c.version))
 }
 
 // skipIDs skips the ids that stand before the parameters of an EXECUTE, and returns that of the result columns, from protocol 5 on.
-func (c *conn) skipIDs(cur *cursor) (metadata []byte) {
-	cur.string()
+func (c *conn) skipIDs(cur *wire.Cursor) (metadata []byte) {
+	cur.ShortBytes()
 	if c.version >= byte(primitive.ProtocolVersion5) {
-		metadata = cur.string()
+		metadata = cur.ShortBytes()
 	}
 	return metadata
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"music/frontend/catalog"
+	"music/frontend/wire"
 )
 
 // readUnclear is for text that the proxy cannot read, as a transaction of Cassandra 6. Cassandra will hardly read it either; but what names
@@ -16,7 +17,7 @@ func (c *conn) readUnclear(text []byte, keyspaceOfRequest string) reading {
 	}
 	words := wordsOf(text)
 	if at := slices.IndexFunc(words, func(w string) bool { return strings.HasPrefix(w, catalog.CompanionPrefix) }); at >= 0 {
-		return reading{meaning: refused, failure: invalid("MUSIC_REFUSED: %s is for the proxies only", words[at])}
+		return reading{meaning: refused, failure: wire.Invalid("MUSIC_REFUSED: %s is for the proxies only", words[at])}
 	}
 	used := keyspaceOfRequest
 	if set := c.keyspace.Load(); used == "" && set != nil {
@@ -32,7 +33,7 @@ func (c *conn) readUnclear(text []byte, keyspaceOfRequest string) reading {
 	if named == nil {
 		return reading{meaning: unclear}
 	}
-	return reading{meaning: refused, failure: invalid("MUSIC_SYNTAX: the statement cannot be read, and it names %s, which is critical", named)}
+	return reading{meaning: refused, failure: wire.Invalid("MUSIC_SYNTAX: the statement cannot be read, and it names %s, which is critical", named)}
 }
 
 // wordsOf are the words of a text in lower case: names of keyspaces and tables have letters, digits and underscores of ASCII alone.

@@ -5,17 +5,18 @@ import (
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
+	"music/frontend/wire"
 	"music/rewrite"
 )
 
 // notCritical is the answer to a statement of ours on the table last looked up.
-func (c *conn) notCritical() *Failure {
-	return invalid("MUSIC_REFUSED: %s is not critical: make it so with ALTER TABLE %[1]s WITH comment = '@critical'", c.tableName())
+func (c *conn) notCritical() *wire.Failure {
+	return wire.Invalid("MUSIC_REFUSED: %s is not critical: make it so with ALTER TABLE %[1]s WITH comment = '@critical'", c.tableName())
 }
 
 // unserved is what is told for a text on a table that is not critical, if Cassandra cannot read it: it holds a clause of ours. nil for
 // nearly every text.
-func (c *conn) unserved(text []byte) *Failure {
+func (c *conn) unserved(text []byte) *wire.Failure {
 	if c.server.Tables == nil || !rewrite.HoldsOurs(text) {
 		return nil
 	}
@@ -23,7 +24,7 @@ func (c *conn) unserved(text []byte) *Failure {
 }
 
 // explain tells a client whose text Cassandra could not read what is wrong with it. It reports whether it has answered.
-func (c *conn) explain(e envelope, w watch) bool {
+func (c *conn) explain(e wire.Envelope, w watch) bool {
 	f, opcode := w.unserved, primitive.OpCodeQuery
 	if w.kind == watchPrepare {
 		f, opcode = w.preparing.unserved, primitive.OpCodePrepare
@@ -31,32 +32,32 @@ func (c *conn) explain(e envelope, w watch) bool {
 	if f == nil || !c.isSyntaxError(e) {
 		return false
 	}
-	c.streams.end(e.stream)
-	c.refuseOrdinary(header{version: c.version, stream: e.stream, opcode: opcode}, f)
+	c.streams.end(e.Stream)
+	c.refuseOrdinary(wire.Header{Version: c.version, Stream: e.Stream, OpCode: opcode}, f)
 	return true
 }
 
 // isSyntaxError tells whether an answer is that of Cassandra's parser.
-func (c *conn) isSyntaxError(e envelope) bool {
-	if e.opcode != primitive.OpCodeError {
+func (c *conn) isSyntaxError(e wire.Envelope) bool {
+	if e.OpCode != primitive.OpCodeError {
 		return false
 	}
 	body, flags, err := c.plainAnswer(e)
 	if err != nil {
 		return false
 	}
-	cur := cursor{b: body}
-	readBeside(&cur, flags)
-	code := cur.take(4)
-	return !cur.bad && primitive.ErrorCode(binary.BigEndian.Uint32(code)) == primitive.ErrorCodeSyntaxError
+	cur := wire.Cursor{Body: body}
+	wire.ReadPreamble(&cur, flags)
+	code := cur.Take(4)
+	return !cur.Bad && primitive.ErrorCode(binary.BigEndian.Uint32(code)) == primitive.ErrorCodeSyntaxError
 }
 
 // refuseOrdinary answers a statement of ours on a table that is not critical. Where the schema has changed meanwhile the table may be by
 // now: that is looked up beside the connection.
-func (c *conn) refuseOrdinary(h header, f *Failure) {
+func (c *conn) refuseOrdinary(h wire.Header, f *wire.Failure) {
 	c.later(func() {
 		if current := c.server.SchemaIsCurrent; current != nil && !current() {
-			f = invalid("MUSIC_UNAVAILABLE: the schema has just changed and is not known here yet: try again; nothing was done")
+			f = wire.Invalid("MUSIC_UNAVAILABLE: the schema has just changed and is not known here yet: try again; nothing was done")
 		}
 		c.reject(h, f)
 	})

@@ -14,6 +14,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/catalog"
+	"music/frontend/wire"
 	"music/musiccore"
 	"music/rewrite"
 )
@@ -30,8 +31,8 @@ func patienceOf(driver string) time.Duration {
 }
 
 // verb carries out LOCK and UNLOCK.
-func (a *admission) verb(k musiccore.Key, ref musiccore.LockRef) *Failure {
-	c, s, h := a.conn, &a.section, a.envelope.header
+func (a *admission) verb(k musiccore.Key, ref musiccore.LockRef) *wire.Failure {
+	c, s, h := a.conn, &a.section, a.envelope.Header
 	q, f := a.request(ref)
 	if f != nil {
 		return f
@@ -41,10 +42,10 @@ func (a *admission) verb(k musiccore.Key, ref musiccore.LockRef) *Failure {
 		return f
 	}
 	told, shortened := held{s.table, s.critical.Generation, k, ref}, a.shortened
-	c.server.Stats.count(c, h.opcode, Answered)
-	id := c.ops.add(h.stream)
+	c.server.Stats.count(c, h.OpCode, Answered)
+	id := c.ops.add(h.Stream)
 	done := func(answer musiccore.Answer) {
-		c.guard(func() { c.tellGrant(id, h.stream, told, answer, shortened) })
+		c.guard(func() { c.tellGrant(id, h.Stream, told, answer, shortened) })
 	}
 	switch {
 	case s.statement.Verb == rewrite.Lock:
@@ -58,7 +59,7 @@ func (a *admission) verb(k musiccore.Key, ref musiccore.LockRef) *Failure {
 }
 
 // request is what the clauses of LOCK and FOR UPDATE ask of the core, within what the client's driver and the table bear.
-func (a *admission) request(ref musiccore.LockRef) (musiccore.Request, *Failure) {
+func (a *admission) request(ref musiccore.LockRef) (musiccore.Request, *wire.Failure) {
 	c, s := a.conn, &a.section
 	st := s.statement
 	q := musiccore.Request{By: c.who(), Ref: ref, NoWait: st.NoWait || st.SkipLocked, Closed: s.critical.Closed}
@@ -81,7 +82,7 @@ func (a *admission) request(ref musiccore.LockRef) (musiccore.Request, *Failure)
 func (c *conn) longestWait() time.Duration { return max(c.server.MaxWait, c.patience) }
 
 // lockTerms reads the clauses of LOCK.
-func (s *section) lockTerms(q *musiccore.Request, b *Bounds) (f *Failure) {
+func (s *section) lockTerms(q *musiccore.Request, b *Bounds) (f *wire.Failure) {
 	st := s.statement
 	if q.Wait, f = s.duration(st.Wait, "WAIT"); f != nil {
 		return f
@@ -90,7 +91,7 @@ func (s *section) lockTerms(q *musiccore.Request, b *Bounds) (f *Failure) {
 		return f
 	}
 	if q.Lease == 0 && st.Lease.Kind != rewrite.NoTerm {
-		return invalid("MUSIC_SYNTAX: LEASE must be longer than 0")
+		return wire.Invalid("MUSIC_SYNTAX: LEASE must be longer than 0")
 	}
 	if q.Owner, f = s.label(st.Owner, "AS", b); f != nil {
 		return f
@@ -105,14 +106,14 @@ func (s *section) lockTerms(q *musiccore.Request, b *Bounds) (f *Failure) {
 		ok = err == nil
 	}
 	if !ok || len(token) != len(q.Token) {
-		return invalid("MUSIC_SYNTAX: TOKEN is a uuid")
+		return wire.Invalid("MUSIC_SYNTAX: TOKEN is a uuid")
 	}
 	q.Token = [16]byte(token)
 	return nil
 }
 
 // force is who asks for FORCE, and why; nil where nobody does.
-func (s *section) force(c *conn) (*Force, *Failure) {
+func (s *section) force(c *conn) (*Force, *wire.Failure) {
 	if !s.statement.Force {
 		return nil, nil
 	}
@@ -125,26 +126,26 @@ func (s *section) force(c *conn) (*Force, *Failure) {
 }
 
 // duration is a literal like 5s, or a bound bigint of milliseconds; 0 where there is no term.
-func (s *section) duration(t rewrite.Term, what string) (time.Duration, *Failure) {
+func (s *section) duration(t rewrite.Term, what string) (time.Duration, *wire.Failure) {
 	switch t.Kind {
 	case rewrite.NoTerm:
 		return 0, nil
 	case rewrite.TermMarker:
 		ms, f := s.integer(t, what)
 		if f == nil && (ms < 0 || ms > int64(catalog.MaxDuration/time.Millisecond)) {
-			f = invalid("MUSIC_SYNTAX: %s of %d ms is out of range", what, ms)
+			f = wire.Invalid("MUSIC_SYNTAX: %s of %d ms is out of range", what, ms)
 		}
 		return time.Duration(ms) * time.Millisecond, f
 	}
 	d, err := rewrite.Duration(s.text, t)
 	if err != nil || d < 0 || d > catalog.MaxDuration {
-		return 0, invalid("MUSIC_SYNTAX: %s must be a duration like 5s or 500ms", what)
+		return 0, wire.Invalid("MUSIC_SYNTAX: %s must be a duration like 5s or 500ms", what)
 	}
 	return d, nil
 }
 
 // label is the text of AS or REASON.
-func (s *section) label(t rewrite.Term, what string, b *Bounds) (string, *Failure) {
+func (s *section) label(t rewrite.Term, what string, b *Bounds) (string, *wire.Failure) {
 	label, f := s.string(t, what)
 	if f == nil {
 		f = b.checkLabel(label, what)
@@ -153,24 +154,24 @@ func (s *section) label(t rewrite.Term, what string, b *Bounds) (string, *Failur
 }
 
 // string is a literal or bound text; "" where there is no term.
-func (s *section) string(t rewrite.Term, what string) (value string, f *Failure) {
+func (s *section) string(t rewrite.Term, what string) (value string, f *wire.Failure) {
 	switch t.Kind {
 	case rewrite.NoTerm:
 		return "", nil
 	case rewrite.TermMarker:
 		bound, ok := s.bound(t)
 		if !ok {
-			return "", invalid("MUSIC_SYNTAX: the value bound to %s is null or unset", what)
+			return "", wire.Invalid("MUSIC_SYNTAX: the value bound to %s is null or unset", what)
 		}
 		value = string(bound)
 	default:
 		var err error
 		if value, err = rewrite.String(s.text, t); err != nil {
-			return "", invalid("MUSIC_SYNTAX: %s: %v", what, err)
+			return "", wire.Invalid("MUSIC_SYNTAX: %s: %v", what, err)
 		}
 	}
 	if !utf8.ValidString(value) { // others are told it
-		return "", invalid("MUSIC_SYNTAX: %s is no text: it is not UTF-8", what)
+		return "", wire.Invalid("MUSIC_SYNTAX: %s is no text: it is not UTF-8", what)
 	}
 	return value, nil
 }
@@ -188,7 +189,7 @@ func (c *conn) tellGrant(id uint64, stream int16, of held, a musiccore.Answer, s
 	switch {
 	case !c.ops.owes(id):
 	case a.Err != nil:
-		c.post(errorEnvelope(c.version, stream, lockFailure(a.Err, of.table, c.server.shown(of.generation, of.key, of.ref))))
+		c.post(wire.ErrorEnvelope(c.version, stream, lockFailure(a.Err, of.table, c.server.shown(of.generation, of.key, of.ref))))
 	default:
 		c.post(c.warned(c.rows(stream, grantColumns(of.table), grantRow(a.Grant, c.server.shown(of.generation, of.key, a.Grant.Ref))), shortened))
 	}
@@ -246,7 +247,7 @@ func (c *conn) message(stream int16, m message.Message) []byte {
 	var b bytes.Buffer
 	f := frame.NewFrame(primitive.ProtocolVersion(c.version), stream, m)
 	if err := frame.NewCodec().EncodeFrame(f, &b); err != nil {
-		return errorEnvelope(c.version, stream, &Failure{Code: primitive.ErrorCodeServerError, Text: "MUSIC_INTERNAL: " + err.Error()})
+		return wire.ErrorEnvelope(c.version, stream, &wire.Failure{Code: primitive.ErrorCodeServerError, Text: "MUSIC_INTERNAL: " + err.Error()})
 	}
 	return b.Bytes()
 }

@@ -1,6 +1,10 @@
 package frontend
 
-import "sync"
+import (
+	"sync"
+
+	"music/frontend/wire"
+)
 
 // watchKind says why the proxy looks at an answer.
 type watchKind uint8
@@ -20,15 +24,15 @@ const (
 // watch is what the proxy wants to know of an answer that it has seen the request of.
 type watch struct {
 	kind      watchKind
-	preparing *preparing                       // watchPrepare
-	question  *question                        // watchTopology
-	fenced    *fenced                          // watchFenced
-	change    SchemaChange                     // watchSchema: what it is about, where Cassandra does not say
-	columns   func(envelope) (envelope, error) // watchColumns: what is told in its place
-	probe     probe                            // watchRights: what was asked
-	allowed   func()                           // watchRights: what follows where it may
-	denied    func(e envelope)                 // watchRights: what follows where it may not; nil: nothing
-	unserved  *Failure                         // watchUnserved: what is told where Cassandra cannot read the text
+	preparing *preparing                                 // watchPrepare
+	question  *question                                  // watchTopology
+	fenced    *fenced                                    // watchFenced
+	change    SchemaChange                               // watchSchema: what it is about, where Cassandra does not say
+	columns   func(wire.Envelope) (wire.Envelope, error) // watchColumns: what is told in its place
+	probe     probe                                      // watchRights: what was asked
+	allowed   func()                                     // watchRights: what follows where it may
+	denied    func(e wire.Envelope)                      // watchRights: what follows where it may not; nil: nothing
+	unserved  *wire.Failure                              // watchUnserved: what is told where Cassandra cannot read the text
 }
 
 // watches holds the expected answers of a connection, by stream. Most connections have none at most times, and are not to pay for the

@@ -10,24 +10,25 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/catalog"
+	"music/frontend/wire"
 	"music/musiccore"
 	"music/rewrite"
 )
 
 // writeIf carries out a write with IF, or a batch's text with one.
-func (a *admission) writeIf(k musiccore.Key, ref musiccore.LockRef) *Failure {
+func (a *admission) writeIf(k musiccore.Key, ref musiccore.LockRef) *wire.Failure {
 	s := a.section.own()
 	x, f := readConditional(s.parts(), s.statement.Verb == rewrite.Batch)
 	if f != nil {
 		return f
 	}
 	q := request{key: k, ref: ref, parameters: a.parameters}
-	x.write = composedQuery(a.envelope.header, composed{s.writeText(), s.writeValues()}, &s, q)
-	return a.conn.startConditional(a.envelope.header, x, q)
+	x.write = composedQuery(a.envelope.Header, composed{s.writeText(), s.writeValues()}, &s, q)
+	return a.conn.startConditional(a.envelope.Header, x, q)
 }
 
 // startConditional reads what the conditions ask for when it is the write's turn.
-func (c *conn) startConditional(h header, x *conditional, q request) *Failure {
+func (c *conn) startConditional(h wire.Header, x *conditional, q request) *wire.Failure {
 	read := composedQuery(h, x.read(), &x.parts[0], q)
 	x.again = composedQuery(h, x.readPartition(true), &x.parts[0], q)
 	for _, k := range []*kept{&read, &x.again, &x.write} {
@@ -42,7 +43,7 @@ func (c *conn) startConditional(h header, x *conditional, q request) *Failure {
 			return read, musiccore.Get
 		})
 	}
-	id := c.ops.add(h.stream)
+	id := c.ops.add(h.Stream)
 	c.server.turns.take(q.key, func(leave func()) {
 		x.leave = leave
 		c.guard(func() { c.readFirst(id, read) })
@@ -71,13 +72,13 @@ func (c *conn) readFirst(id uint64, read kept) {
 }
 
 // composedQuery is a QUERY of the proxy's making, in the place of the client's request.
-func composedQuery(h header, w composed, s *section, q request) kept {
-	h = h.rewritten()
-	h.opcode = primitive.OpCodeQuery
-	p := parameters{consistency: q.parameters.consistency, values: w.values, rest: bytes.Clone(q.parameters.rest)}
-	p.flags = q.parameters.flags & primitive.QueryFlagWithKeyspace
+func composedQuery(h wire.Header, w composed, s *section, q request) kept {
+	h = h.Rewritten()
+	h.OpCode = primitive.OpCodeQuery
+	p := wire.Parameters{Consistency: q.parameters.Consistency, Values: w.values, Rest: bytes.Clone(q.parameters.Rest)}
+	p.Flags = q.parameters.Flags & primitive.QueryFlagWithKeyspace
 	if len(w.values) > 0 {
-		p.flags |= primitive.QueryFlagValues
+		p.Flags |= primitive.QueryFlagValues
 	}
 	q.parameters, q.local = p, s.critical.Local
 	return kept{
@@ -88,15 +89,15 @@ func composedQuery(h header, w composed, s *section, q request) kept {
 
 // tryCondition goes on with what became of a read or the write of a conditional write: e is what the client may be told. It returns what
 // the client is told, or nil where Cassandra has been asked on.
-func (c *conn) tryCondition(e envelope, f *fenced) []byte {
+func (c *conn) tryCondition(e wire.Envelope, f *fenced) []byte {
 	x, goesOn := f.condition, false
 	defer func() {
 		if !goesOn {
 			x.leave()
 		}
 	}()
-	if e.opcode != primitive.OpCodeResult {
-		return e.raw
+	if e.OpCode != primitive.OpCodeResult {
+		return e.Raw
 	}
 	decoded, err := c.decode(e)
 	if err != nil {
@@ -109,14 +110,14 @@ func (c *conn) tryCondition(e envelope, f *fenced) []byte {
 	}
 	rows, ok := decoded.Body.Message.(*message.RowsResult)
 	if !ok {
-		return e.raw
+		return e.Raw
 	}
 	x.warned = append(x.warned, decoded.Body.Warnings...)
 	y := &trying{conditional: x, columns: rows.Metadata.Columns, rows: rows.Data}
 	next, failure := y.next()
 	switch {
 	case failure != nil:
-		return errorEnvelope(c.version, e.stream, failure)
+		return wire.ErrorEnvelope(c.version, e.Stream, failure)
 	case next == nil:
 		decoded.Body.Warnings = x.warned
 		return c.applied(decoded, f.table, y.refusal())
@@ -133,7 +134,7 @@ func (c *conn) tryCondition(e envelope, f *fenced) []byte {
 }
 
 // next is what Cassandra is to be asked now: the write, the partition where no row is there but static columns matter, or nothing.
-func (y *trying) next() (*kept, *Failure) {
+func (y *trying) next() (*kept, *wire.Failure) {
 	rowless := len(y.rows) == 0 && len(y.about) > 0 && !y.rowless && len(y.critical().Static) > 0
 	if rowless && y.static != nil {
 		y.rowless = true
@@ -164,10 +165,10 @@ func (c *conn) applied(last *frame.Frame, t *catalog.Table, refused *message.Row
 		}
 	}
 	last.Body.Message = &message.RowsResult{Metadata: &message.RowsMetadata{ColumnCount: int32(len(columns)), Columns: columns}, Data: all}
-	e, err := c.encode(last)
+	e, err := wire.Encode(last)
 	if err != nil {
 		c.end(err)
 		return nil
 	}
-	return e.raw
+	return e.Raw
 }

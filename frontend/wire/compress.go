@@ -1,4 +1,4 @@
-package frontend
+package wire
 
 import (
 	"encoding/binary"
@@ -10,8 +10,8 @@ import (
 	"github.com/pierrec/lz4/v4"
 )
 
-// errTooLarge tells that a body is, or claims to become, larger than the limit.
-var errTooLarge = errors.New("message is larger than the limit")
+// ErrTooLarge means that a body is, or claims to become, larger than the limit.
+var ErrTooLarge = errors.New("message is larger than the limit")
 
 // maxLz4Ratio and maxSnappyRatio are more than a body can grow: what claims more is not worth the memory. A byte of lz4 stands
 // for 255 at most, three of snappy for 64.
@@ -32,7 +32,7 @@ func decompressLz4(block, plain []byte) error {
 	return nil
 }
 
-// sized is a slice of n bytes: that of scratch where it is large enough.
+// sized returns a slice of n bytes, of scratch where that is large enough.
 func sized(scratch []byte, n int) []byte {
 	if n > cap(scratch) {
 		return make([]byte, n)
@@ -40,9 +40,9 @@ func sized(scratch []byte, n int) []byte {
 	return scratch[:n]
 }
 
-// leading is how a compressed body begins, as much of it as stands there uncompressed: both algorithms begin with a run of bytes
-// that nothing before them repeats. It may be empty.
-func leading(algorithm primitive.Compression, body []byte) []byte {
+// UncompressedPrefix returns the beginning of a body, as far as it can be read without decompressing it: both algorithms begin with a run
+// of literal bytes. It may be empty.
+func UncompressedPrefix(algorithm primitive.Compression, body []byte) []byte {
 	switch {
 	case algorithm == primitive.CompressionLz4 && len(body) > 4:
 		return unmatched(body[5:], int(body[4]>>4), 15, 255)
@@ -57,7 +57,8 @@ func leading(algorithm primitive.Compression, body []byte) []byte {
 	return nil
 }
 
-// unmatched are the n bytes that a block begins with. From long on the length goes on in bytes of their own, each up to most.
+// unmatched returns the n literal bytes that a block begins with. From long on, bytes that are added to the length stand before them; one
+// below most is the last.
 func unmatched(block []byte, n, long int, most byte) []byte {
 	for n >= long && len(block) > 0 {
 		next := block[0]
@@ -69,9 +70,9 @@ func unmatched(block []byte, n, long int, most byte) []byte {
 	return block[:min(n, len(block))]
 }
 
-// decompressBody gives the plain body of a v3 or v4 envelope with the compressed flag (v4 spec section 2.2), in scratch where that
-// is large enough. The length that the body claims is checked against limit before anything is allocated.
-func decompressBody(algorithm primitive.Compression, body, scratch []byte, limit int) ([]byte, error) {
+// Decompress returns the body of a v3 or v4 envelope with the compressed flag (v4 spec section 2.2) without compression, in scratch where
+// that is large enough. The length that the body claims is checked against limit before anything is allocated.
+func Decompress(algorithm primitive.Compression, body, scratch []byte, limit int) ([]byte, error) {
 	switch algorithm {
 	case primitive.CompressionLz4:
 		if len(body) < 4 {
@@ -79,7 +80,7 @@ func decompressBody(algorithm primitive.Compression, body, scratch []byte, limit
 		}
 		n := int(binary.BigEndian.Uint32(body))
 		if n > limit || n > maxLz4Ratio*len(body) {
-			return nil, fmt.Errorf("decompress lz4: %d bytes: %w", n, errTooLarge)
+			return nil, fmt.Errorf("decompress lz4: %d bytes: %w", n, ErrTooLarge)
 		}
 		if n == 0 {
 			return nil, nil
@@ -92,7 +93,7 @@ func decompressBody(algorithm primitive.Compression, body, scratch []byte, limit
 			return nil, fmt.Errorf("decompress snappy: %w", err)
 		}
 		if n > limit || n > maxSnappyRatio*len(body) {
-			return nil, fmt.Errorf("decompress snappy: %d bytes: %w", n, errTooLarge)
+			return nil, fmt.Errorf("decompress snappy: %d bytes: %w", n, ErrTooLarge)
 		}
 		b, err := snappy.Decode(sized(scratch, n), body)
 		if err != nil {

@@ -1,0 +1,39 @@
+package wire
+
+import (
+	"github.com/datastax/go-cassandra-native-protocol/frame"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+)
+
+// Decode decodes the response with header h. body is its body without compression, and flags are those of h that still hold.
+func Decode(h Header, flags primitive.HeaderFlag, body []byte) (*frame.Frame, error) {
+	cur := Cursor{Body: body}
+	preamble := ReadPreamble(&cur, flags)
+	if cur.Bad {
+		return nil, ErrShort
+	}
+	body = body[cur.At:]
+	f, err := frame.NewRawCodec().ConvertFromRawFrame(&frame.RawFrame{
+		Header: &frame.Header{
+			IsResponse: true, Version: h.Protocol(), Flags: flags &^ PreambleFlags, StreamId: h.Stream, OpCode: h.OpCode, BodyLength: int32(len(body)),
+		},
+		Body: body,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return f, preamble.putInto(f.Body)
+}
+
+// Encode returns the envelope of a decoded response, uncompressed.
+func Encode(f *frame.Frame) (Envelope, error) {
+	preamble := preambleOf(f.Body)
+	f.Header.Flags &^= PreambleFlags
+	raw, err := frame.NewRawCodec().ConvertToRawFrame(f)
+	if err != nil {
+		return Envelope{}, err
+	}
+	b := ResponseEnvelope(byte(f.Header.Version), f.Header.StreamId, f.Header.OpCode, raw.Body)
+	b[1] = byte(f.Header.Flags)
+	return EnvelopeOf(preamble.PutBefore(b)), nil
+}

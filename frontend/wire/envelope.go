@@ -1,0 +1,84 @@
+// Package wire is the native protocol as bytes: envelopes and the segments that protocol 5 puts them into, compression, the primitive
+// types, query parameters, and the responses that the proxy makes itself. It keeps no state and knows nothing of connections or locks.
+package wire
+
+import (
+	"encoding/binary"
+
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+)
+
+// HeaderSize is the length of an envelope's header in protocol 3, 4 and 5 (v4 spec section 2).
+const HeaderSize = 9
+
+// ResponseBit marks an envelope as a response in the first byte of its header (v4 spec section 2.1).
+const ResponseBit = 0x80
+
+// Header is the fixed part of an envelope (v4 spec section 2: version, flags, stream, opcode, length).
+type Header struct {
+	Version byte // with ResponseBit, as on the wire
+	Flags   primitive.HeaderFlag
+	Stream  int16
+	OpCode  primitive.OpCode
+	Length  uint32 // of the body, as declared: nobody has checked it yet
+
+	Payload []byte // of a request that is sent in another form: a copy of its custom payload as on the wire; else nil
+}
+
+// Rewritten returns the header of the same request with another body, which is uncompressed and stands behind the request's custom
+// payload. Its Length is still that of the old body.
+func (h Header) Rewritten() Header {
+	h.Flags &^= primitive.HeaderFlagCompressed | primitive.HeaderFlagCustomPayload
+	if len(h.Payload) > 0 {
+		h.Flags |= primitive.HeaderFlagCustomPayload
+	}
+	return h
+}
+
+// ReadHeader reads the header at the start of b, which must hold HeaderSize bytes.
+func ReadHeader(b []byte) Header {
+	return Header{
+		Version: b[0],
+		Flags:   primitive.HeaderFlag(b[1]),
+		Stream:  int16(binary.BigEndian.Uint16(b[2:])),
+		OpCode:  primitive.OpCode(b[4]),
+		Length:  binary.BigEndian.Uint32(b[5:]),
+	}
+}
+
+// AppendTo appends the header's wire form to dst.
+func (h Header) AppendTo(dst []byte) []byte {
+	dst = append(dst, h.Version, byte(h.Flags))
+	dst = binary.BigEndian.AppendUint16(dst, uint16(h.Stream))
+	dst = append(dst, byte(h.OpCode))
+	return binary.BigEndian.AppendUint32(dst, h.Length)
+}
+
+// Protocol returns the protocol version without the direction.
+func (h Header) Protocol() primitive.ProtocolVersion {
+	return primitive.ProtocolVersion(h.Version &^ ResponseBit)
+}
+
+// Size returns the length of header and body on the wire.
+func (h Header) Size() int { return HeaderSize + int(h.Length) }
+
+// Envelope is one message of the protocol, or the part of it that has arrived. Raw mostly lies in a read buffer: it is valid until the
+// function that was given the envelope returns.
+type Envelope struct {
+	Header
+	Raw []byte // header and as much of the body as has arrived
+}
+
+// EnvelopeOf returns the envelope whose bytes are raw, which must hold HeaderSize bytes. It does not copy.
+func EnvelopeOf(raw []byte) Envelope { return Envelope{Header: ReadHeader(raw), Raw: raw} }
+
+// Whole reports whether all of the body has arrived.
+func (e Envelope) Whole() bool { return len(e.Raw) == e.Size() }
+
+// Body returns what has arrived of the body.
+func (e Envelope) Body() []byte { return e.Raw[HeaderSize:] }
+
+// Supported reports whether the proxy speaks a protocol version.
+func Supported(v primitive.ProtocolVersion) bool {
+	return v >= primitive.ProtocolVersion3 && v <= primitive.ProtocolVersion5
+}

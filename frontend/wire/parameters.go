@@ -1,0 +1,163 @@
+package wire
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+)
+
+// Parameters are the query parameters of QUERY, EXECUTE and BATCH (v4 spec section 4.1.4, v5 spec 4.1.4), as Cassandra reads them: in
+// every version it obeys every flag that fits (QueryOptions.Codec). The slices lie in the body that they were read from.
+type Parameters struct {
+	Consistency primitive.ConsistencyLevel
+	Flags       primitive.QueryFlag
+	Names       [][]byte // one a value, or none
+	Values      [][]byte // each with its length before it, as on the wire
+	PageSize    []byte   // in wire form, if its flag is set
+	PagingState []byte   // if its flag is set; nil = null
+	Serial      []byte   // serial consistency in wire form, if its flag is set
+	Timestamp   int64    // if its flag is set
+	Keyspace    string   // in which the request names its tables, if its flag is set
+	Rest        []byte   // keyspace and now-in-seconds in wire form
+}
+
+// ReadParameters reads the parameters at cur, to the end of the body. cur.Bad is set where they do not follow the protocol.
+func ReadParameters(cur *Cursor, version byte) Parameters {
+	p := Parameters{Consistency: primitive.ConsistencyLevel(cur.Short())}
+	p.Flags = ReadFlags(cur, version)
+	if p.Flags.Contains(primitive.QueryFlagValues) {
+		p.readValues(cur)
+	}
+	if p.Flags.Contains(primitive.QueryFlagPageSize) {
+		p.PageSize = cur.Take(4)
+	}
+	if p.Flags.Contains(primitive.QueryFlagPagingState) {
+		p.PagingState = cur.Value()
+	}
+	if p.Flags.Contains(primitive.QueryFlagSerialConsistency) {
+		p.Serial = cur.Take(2)
+	}
+	if p.Flags.Contains(primitive.QueryFlagDefaultTimestamp) {
+		if b := cur.Take(8); b != nil {
+			p.Timestamp = int64(binary.BigEndian.Uint64(b))
+		}
+	}
+	start := cur.At
+	if p.Flags.Contains(primitive.QueryFlagWithKeyspace) {
+		p.Keyspace = string(cur.ShortBytes())
+	}
+	if p.Flags.Contains(primitive.QueryFlagNowInSeconds) {
+		cur.Take(4)
+	}
+	p.Rest = cur.Body[start:]
+	return p
+}
+
+// KnownFlags are the flags of Cassandra 5.0. Any other may change what follows it, or what the statement means.
+const KnownFlags = primitive.QueryFlagNowInSeconds<<1 - 1
+
+// ReadFlags reads the flags of a request, 32 bits from protocol 5 on. An unknown one sets cur.Bad: what the
+// request means cannot be known.
+func ReadFlags(cur *Cursor, version byte) primitive.QueryFlag {
+	var flags primitive.QueryFlag
+	if version >= byte(primitive.ProtocolVersion5) {
+		flags = primitive.QueryFlag(cur.Int())
+	} else {
+		flags = primitive.QueryFlag(cur.Byte())
+	}
+	cur.Bad = cur.Bad || flags&^KnownFlags != 0
+	return flags
+}
+
+func (p *Parameters) readValues(cur *Cursor) {
+	n := cur.Short()
+	p.Values = make([][]byte, 0, min(n, len(cur.Body)/4)) // each has its length before it
+	for ; n > 0 && !cur.Bad; n-- {
+		if p.Flags.Contains(primitive.QueryFlagValueNames) {
+			p.Names = append(p.Names, cur.ShortBytes())
+		}
+		start := cur.At
+		cur.Value()
+		p.Values = append(p.Values, cur.Body[start:cur.At])
+	}
+}
+
+// Clone returns a copy that no longer refers to the body it was read from.
+func (p Parameters) Clone() Parameters {
+	own := make([]byte, 0, p.Size())
+	keep := func(b []byte) []byte {
+		if b == nil {
+			return nil // a paging state that is null is not empty
+		}
+		own = append(own, b...)
+		return own[len(own)-len(b) : len(own) : len(own)]
+	}
+	p.Values = slices.Clone(p.Values)
+	for i, v := range p.Values {
+		p.Values[i] = keep(v)
+	}
+	p.PageSize, p.PagingState, p.Serial, p.Rest = keep(p.PageSize), keep(p.PagingState), keep(p.Serial), keep(p.Rest)
+	return p
+}
+
+// Size returns how many bytes the values and fields take, without names.
+func (p *Parameters) Size() int {
+	n := len(p.PageSize) + len(p.PagingState) + len(p.Serial) + len(p.Rest)
+	for _, v := range p.Values {
+		n += len(v)
+	}
+	return n
+}
+
+// AppendTo appends the wire form.
+func (p *Parameters) AppendTo(dst []byte, version byte) []byte {
+	dst = binary.BigEndian.AppendUint16(dst, uint16(p.Consistency))
+	if version >= byte(primitive.ProtocolVersion5) {
+		dst = binary.BigEndian.AppendUint32(dst, uint32(p.Flags))
+	} else {
+		dst = append(dst, byte(p.Flags))
+	}
+	if p.Flags.Contains(primitive.QueryFlagValues) {
+		dst = binary.BigEndian.AppendUint16(dst, uint16(len(p.Values)))
+		for i, v := range p.Values {
+			if p.Names != nil {
+				dst = binary.BigEndian.AppendUint16(dst, uint16(len(p.Names[i])))
+				dst = append(dst, p.Names[i]...)
+			}
+			dst = append(dst, v...)
+		}
+	}
+	dst = append(dst, p.PageSize...)
+	if p.Flags.Contains(primitive.QueryFlagPagingState) {
+		n := uint32(len(p.PagingState))
+		if p.PagingState == nil {
+			n = math.MaxUint32 // null is not empty
+		}
+		dst = append(binary.BigEndian.AppendUint32(dst, n), p.PagingState...)
+	}
+	dst = append(dst, p.Serial...)
+	if p.Flags.Contains(primitive.QueryFlagDefaultTimestamp) {
+		dst = binary.BigEndian.AppendUint64(dst, uint64(p.Timestamp))
+	}
+	return append(dst, p.Rest...)
+}
+
+// Unpage makes the parameters ask for all rows at once.
+func (p *Parameters) Unpage() {
+	p.Flags &^= primitive.QueryFlagPageSize | primitive.QueryFlagPagingState
+	p.PageSize, p.PagingState = nil, nil
+}
+
+// DropValue removes value i, and its name where values have names.
+func (p *Parameters) DropValue(i int) {
+	p.Values = append(p.Values[:i:i], p.Values[i+1:]...)
+	if p.Names != nil {
+		p.Names = append(p.Names[:i:i], p.Names[i+1:]...)
+	}
+	if len(p.Values) == 0 {
+		p.Flags &^= primitive.QueryFlagValues | primitive.QueryFlagValueNames
+		p.Names = nil
+	}
+}

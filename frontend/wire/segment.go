@@ -1,0 +1,108 @@
+package wire
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/datastax/go-cassandra-native-protocol/crc"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+	"github.com/datastax/go-cassandra-native-protocol/segment"
+)
+
+const (
+	plainSegmentHeader = segment.UncompressedHeaderLength + segment.Crc24Length
+	lz4SegmentHeader   = segment.CompressedHeaderLength + segment.Crc24Length
+)
+
+// ErrCorrupt means that bytes do not match their checksum: nothing that follows on the socket can be trusted.
+var ErrCorrupt = errors.New("segment checksum does not match")
+
+// SegmentHeader is the fixed part of a v5 segment (v5 spec section 2.2).
+type SegmentHeader struct {
+	Size          int  // of header, payload and checksum on the wire
+	Payload       int  // length of the payload on the wire
+	Plain         int  // length of the payload once decompressed; 0 = it is not compressed
+	SelfContained bool // the payload is whole envelopes; otherwise a part of one
+}
+
+// SegmentCodec is how a v5 connection cuts its bytes into segments after the handshake.
+type SegmentCodec struct{ Compression primitive.Compression }
+
+// HeaderSize returns the length of a segment's header.
+func (s SegmentCodec) HeaderSize() int {
+	if s.Compression == primitive.CompressionLz4 {
+		return lz4SegmentHeader
+	}
+	return plainSegmentHeader
+}
+
+// ReadHeader reads the header at the start of b, which must hold HeaderSize bytes. It returns ErrCorrupt before it
+// believes any length.
+func (s SegmentCodec) ReadHeader(b []byte) (SegmentHeader, error) {
+	n := s.HeaderSize()
+	fields := n - segment.Crc24Length
+	var data uint64
+	for i := fields - 1; i >= 0; i-- {
+		data = data<<8 | uint64(b[i])
+	}
+	sum := uint32(b[fields]) | uint32(b[fields+1])<<8 | uint32(b[fields+2])<<16
+	if crc.ChecksumKoopman(data, fields) != sum {
+		return SegmentHeader{}, fmt.Errorf("header: %w", ErrCorrupt)
+	}
+	h := SegmentHeader{Payload: int(data & segment.MaxPayloadLength), SelfContained: data>>17&1 == 1}
+	if s.Compression == primitive.CompressionLz4 {
+		h.Plain = int(data >> 17 & segment.MaxPayloadLength)
+		h.SelfContained = data>>34&1 == 1
+	}
+	h.Size = n + h.Payload + segment.Crc32Length
+	return h, nil
+}
+
+// Payload returns the payload of the segment at the start of b, checked and without compression. scratch takes what is decompressed and
+// must have room for the largest payload. The result is valid until b or scratch changes.
+func (s SegmentCodec) Payload(h SegmentHeader, b, scratch []byte) ([]byte, error) {
+	payload := b[s.HeaderSize() : h.Size-segment.Crc32Length]
+	sum := binary.LittleEndian.Uint32(b[h.Size-segment.Crc32Length:])
+	if crc.ChecksumIEEE(payload) != sum {
+		return nil, fmt.Errorf("payload: %w", ErrCorrupt)
+	}
+	if h.Plain == 0 {
+		return payload, nil
+	}
+	plain := scratch[:h.Plain]
+	return plain, decompressLz4(payload, plain)
+}
+
+// AppendTo appends envelopes in as few segments as hold them; part means that the last one continues in segments to come.
+// The payload is never compressed: a connection with compression allows that for any segment (v5 spec section 2.2:
+// uncompressed length 0).
+func (s SegmentCodec) AppendTo(dst, envelopes []byte, part bool) []byte {
+	selfContained := !part && len(envelopes) <= segment.MaxPayloadLength
+	for len(envelopes) > 0 {
+		n := min(len(envelopes), segment.MaxPayloadLength)
+		dst = s.appendOne(dst, envelopes[:n], selfContained)
+		envelopes = envelopes[n:]
+	}
+	return dst
+}
+
+// appendOne appends one segment.
+func (s SegmentCodec) appendOne(dst, payload []byte, selfContained bool) []byte {
+	fields := s.HeaderSize() - segment.Crc24Length
+	data, flag := uint64(len(payload)), uint64(1)<<17
+	if s.Compression == primitive.CompressionLz4 {
+		flag = 1 << 34
+	}
+	if selfContained {
+		data |= flag
+	}
+	sum := crc.ChecksumKoopman(data, fields)
+	for range fields {
+		dst = append(dst, byte(data))
+		data >>= 8
+	}
+	dst = append(dst, byte(sum), byte(sum>>8), byte(sum>>16))
+	dst = append(dst, payload...)
+	return binary.LittleEndian.AppendUint32(dst, crc.ChecksumIEEE(payload))
+}
