@@ -17,7 +17,7 @@ func (c *conn) notCritical() *wire.Failure {
 // unserved is what is told for a text on a table that is not critical, if Cassandra cannot read it: it holds a clause of ours. nil for
 // nearly every text.
 func (c *conn) unserved(text []byte) *wire.Failure {
-	if c.server.Tables == nil || !rewrite.HoldsOurs(text) {
+	if c.server.Tables == nil || !rewrite.MayHoldLockClause(text) {
 		return nil
 	}
 	return c.notCritical()

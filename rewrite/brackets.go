@@ -53,12 +53,12 @@ func (p *parser) entry(braces bool) (e Entry) {
 // maxDepth is how deep a value in brackets may hold others: more than types do.
 const maxDepth = 16
 
-// Constant tells whether a term is a value as it stands there: a literal, or
+// Constant reports whether a term is a value as it stands there: a literal, or
 // values in brackets, not too deep in each other. Nothing in it is bound, called
 // or computed.
 func Constant(text []byte, t Term) bool { return constant(text, t, maxDepth) }
 
-// constant is Constant to a depth.
+// constant reports what Constant does, for values nested to a depth.
 func constant(text []byte, t Term, depth int) bool {
 	switch {
 	case t.Kind == NoTerm, t.Kind == TermMarker, depth == 0:

@@ -59,7 +59,7 @@ func canonicalInteger(value []byte) []byte {
 	return value
 }
 
-// canonicalDecimal is scale and digits, without zeros behind; its form is for comparing alone.
+// canonicalDecimal returns scale and digits without the zeros at the end, in a form that serves for comparing alone.
 func canonicalDecimal(value []byte) []byte {
 	if len(value) < 5 {
 		return value

@@ -9,8 +9,8 @@
 //   - Lexer gives tokens and nothing else.
 //   - ReadHead gives verb and table from one pass that allocates nothing; it is
 //     all that a statement on an ordinary table ever costs.
-//   - Parse reads a statement whole, for those on critical tables and for our
-//     own verbs.
+//   - Parse reads a statement whole, for those on critical tables and for the
+//     proxy's own verbs.
 //
 // The rule they are held to: on every text that Cassandra accepts, verb, table,
 // key and bind markers are what Cassandra takes them for. On what Cassandra
@@ -18,6 +18,6 @@
 // later, and nothing is written. Cassandra's grammar is Lexer.g and Parser.g of
 // 5.0; where a rule here looks odd, it is theirs.
 //
-// Our words (LOCK, UNLOCK, WAIT, LEASE, …) stay ordinary identifiers: a table or
+// The proxy's words (LOCK, UNLOCK, WAIT, LEASE, …) stay ordinary identifiers: a table or
 // a column may bear any of them.
 package rewrite

@@ -16,12 +16,12 @@ func Apply(dst, text []byte, cut []Span) []byte {
 	return append(dst, text[at:]...)
 }
 
-// joins tells whether two neighbours may be read as one. It says so too often
+// joins reports whether two neighbours may be read as one. It says so too often
 // rather than once too little: apart from blanks only those are safe that are
 // whole tokens whatever stands beside them.
 func joins(left, right byte) bool { return !standsAlone(left) && !standsAlone(right) }
 
-// standsAlone tells whether a byte is a token by itself, whatever stands beside it.
+// standsAlone reports whether a byte is a token by itself, whatever stands beside it.
 func standsAlone(c byte) bool {
 	switch c {
 	case ' ', '\n', '\t', '\r', ',', ';', '(', ')', '[', ']', '{', '}', '?':

@@ -59,7 +59,7 @@ func encodeText(typ string, text []byte, t Term) ([]byte, error) {
 	return value, nil
 }
 
-// encodeInt gives the wire form of an integer of so many bits.
+// encodeInt returns the wire form of an integer of so many bits.
 func encodeInt(text []byte, t Term, bits int) ([]byte, error) {
 	n, err := integer(text, t, bits)
 	if err != nil {
@@ -88,7 +88,7 @@ func encodeUUID(typ string, text []byte, t Term) ([]byte, error) {
 	return value, nil
 }
 
-// encodeBlob gives the bytes of a 0x literal.
+// encodeBlob returns the bytes of a 0x literal.
 func encodeBlob(text []byte, t Term) ([]byte, error) {
 	if t.Kind != TermBlob {
 		return nil, notRead(text, t, "blob")
@@ -100,7 +100,7 @@ func encodeBlob(text []byte, t Term) ([]byte, error) {
 	return value, nil
 }
 
-// encodeBoolean gives the wire form of true or false, in any case.
+// encodeBoolean returns the wire form of true or false, in any case.
 func encodeBoolean(text []byte, t Term) ([]byte, error) {
 	if t.Kind != TermBoolean {
 		return nil, notRead(text, t, "boolean")
@@ -138,7 +138,7 @@ func encodeNumber(typ string, text []byte, t Term) ([]byte, error) {
 	return value, nil
 }
 
-// float is the nearest number of so many bits; false where the literal is too large.
+// float returns the nearest number of so many bits; ok is false where the literal is too large.
 func float(literal string, bits int) ([]byte, bool) {
 	f, err := strconv.ParseFloat(literal, bits)
 	switch {
@@ -155,7 +155,7 @@ func float(literal string, bits int) ([]byte, bool) {
 // maxExponent bounds that of a decimal: Cassandra refuses some literals that no double is near to.
 const maxExponent = 300
 
-// decimal is the scale and the digits of a number: 1.50 and 150e-2 have those of 150, and 2.
+// decimal returns the wire form of a number, which keeps its scale: 1.50 and 150e-2 are 150 with scale 2.
 func decimal(literal string) ([]byte, bool) {
 	mantissa, exponent, scientific := strings.Cut(strings.ToLower(literal), "e")
 	whole, fraction, _ := strings.Cut(mantissa, ".")
@@ -174,7 +174,7 @@ func decimal(literal string) ([]byte, bool) {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(scale)), integerBytes(n)...), true
 }
 
-// integerBytes is an integer in as few bytes as show its sign.
+// integerBytes returns an integer in two's complement, in as few bytes as show its sign.
 func integerBytes(n *big.Int) []byte {
 	if n.Sign() >= 0 {
 		return append(make([]byte, 1-min(1, n.BitLen()%8), 9), n.Bytes()...)

@@ -2,7 +2,7 @@ package rewrite
 
 import "unicode/utf8"
 
-// Fits tells whether Cassandra takes a value in wire form for one of the type (v4 spec section 6), as far as length and characters tell:
+// Fits reports whether Cassandra takes a value in wire form for one of the type (v4 spec section 6), as far as length and characters tell:
 // what does not fit it refuses in every statement. An empty value fits, though few types have one. A type that this package does
 // not know is not looked at.
 func Fits(typ string, value []byte) bool {
@@ -21,7 +21,7 @@ func Fits(typ string, value []byte) bool {
 	return size == 0 || len(value) == size
 }
 
-// sizeOf is how many bytes every value of a type has; 0 where they differ, or for a type that is not known.
+// sizeOf returns how many bytes every value of a type has; 0 where they differ, or for a type that is not known.
 func sizeOf(typ string) int {
 	switch typ {
 	case "boolean", "tinyint":
@@ -38,7 +38,7 @@ func sizeOf(typ string) int {
 	return 0
 }
 
-// isASCII tells whether no byte is above the characters of ASCII.
+// isASCII reports whether no byte is above the characters of ASCII.
 func isASCII(value []byte) bool {
 	for _, b := range value {
 		if b >= utf8.RuneSelf {

@@ -111,7 +111,7 @@ func FuzzParse(f *testing.F) {
 		}
 		h := ReadHead(text, true)
 		require.True(t, h.Complete)
-		require.Equal(t, []any{h.Verb, h.InFront, h.Keyspace, h.Table}, []any{s.Verb, s.InFront, s.Keyspace, s.Table})
+		require.Equal(t, []any{h.Verb, h.AfterSelect, h.Keyspace, h.Table}, []any{s.Verb, s.AfterSelect, s.Keyspace, s.Table})
 		checkTerms(t, text, s)
 		for _, c := range s.Children {
 			checkTerms(t, text, c)
@@ -157,7 +157,7 @@ func checkMarker(t *testing.T, text []byte, s Statement, term Term) {
 }
 
 // FuzzApply: bytes outside the cut stay, the tokens outside it too, and what
-// comes out has nothing of ours left.
+// comes out has nothing of the proxy's own left.
 func FuzzApply(f *testing.F) {
 	seed(f)
 	f.Fuzz(func(t *testing.T, text []byte) {

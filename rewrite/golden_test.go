@@ -93,7 +93,7 @@ func (b *teller) flag(what string, set bool) {
 
 func (b *teller) statement(s Statement) {
 	front := ""
-	if s.InFront {
+	if s.AfterSelect {
 		front = "SELECT "
 	}
 	b.out.WriteString(strings.TrimRight(b.indent+front+s.Verb.String()+" "+b.table(s), " ") + "\n")

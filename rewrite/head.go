@@ -4,8 +4,8 @@ package rewrite
 // text that it was read from.
 type Head struct {
 	Verb Verb
-	// InFront says that SELECT is written before LOCK, UNLOCK or LIST LOCKS.
-	InFront bool
+	// AfterSelect says that SELECT is written before LOCK, UNLOCK or LIST LOCKS.
+	AfterSelect bool
 	// Complete is false where the text ended before verb and table were known:
 	// of a first part, read on; a whole text like this is no CQL. Nothing else
 	// in the Head counts then.
@@ -58,6 +58,7 @@ type headReader struct {
 	tok   Token
 }
 
+// next steps to the next token.
 func (r *headReader) next() { r.tok = r.trust(r.lex.Next()) }
 
 // peek returns the token after the one that r stands on.
@@ -66,7 +67,8 @@ func (r *headReader) peek() Token {
 	return r.trust(ahead.Next())
 }
 
-// trust turns a token that more text could lengthen into the end of the text.
+// trust returns t, or the end of the text in the place of a token that more
+// text could lengthen.
 func (r *headReader) trust(t Token) Token {
 	if t.End == len(r.lex.text) && !r.whole {
 		t.Kind = TokenEOF
@@ -74,6 +76,7 @@ func (r *headReader) trust(t Token) Token {
 	return t
 }
 
+// is reports whether r stands on word, a keyword in capitals.
 func (r *headReader) is(word string) bool { return isWord(r.lex.text, r.tok, word) }
 
 // skip steps over word if r stands on it.
@@ -85,6 +88,7 @@ func (r *headReader) skip(word string) bool {
 	return true
 }
 
+// statement reads up to the table that a statement is about.
 func (r *headReader) statement(h *Head) bool {
 	h.Verb = r.verb()
 	switch h.Verb {
@@ -116,7 +120,7 @@ func (r *headReader) statement(h *Head) bool {
 	return h.Verb == Other
 }
 
-// verb goes by the first word alone: LIST is ListLocks and BEGIN is Batch until
+// verb returns what the first word alone tells: LIST is ListLocks and BEGIN is Batch until
 // the second word says otherwise. The frequent ones stand first.
 func (r *headReader) verb() Verb {
 	switch {
@@ -153,19 +157,19 @@ func (r *headReader) verb() Verb {
 //	SELECT LOCK … | SELECT UNLOCK … | SELECT LIST LOCKS …
 //	SELECT anything FROM table
 //
-// The first line is ours because no two names stand side by side in a selection
+// The first line is the proxy's because no two names stand side by side in a selection
 // of plain CQL. FROM is reserved: outside brackets it is never a name.
 func (r *headReader) selection(h *Head) bool {
 	r.next()
-	if r.ours() {
-		h.InFront = true
+	if r.lockVerb() {
+		h.AfterSelect = true
 		return r.statement(h)
 	}
 	return r.from() && r.table(h)
 }
 
-// ours tells whether a verb of ours stands behind SELECT.
-func (r *headReader) ours() bool {
+// lockVerb reports whether LOCK, UNLOCK or LIST LOCKS stands behind SELECT.
+func (r *headReader) lockVerb() bool {
 	switch {
 	case r.is("LIST"):
 		return isWord(r.lex.text, r.peek(), "LOCKS")
@@ -177,7 +181,7 @@ func (r *headReader) ours() bool {
 	return false
 }
 
-// from goes behind the FROM that stands outside brackets.
+// from steps behind the FROM that stands outside brackets.
 func (r *headReader) from() bool {
 	depth := 0
 	for {
@@ -202,6 +206,7 @@ func (r *headReader) from() bool {
 // makes of a table a keyspace.
 func (r *headReader) table(h *Head) bool { return r.qualified(&h.Keyspace, &h.Table) }
 
+// qualified reads [keyspace .] name.
 func (r *headReader) qualified(keyspace, name *Name) bool {
 	if !r.name(name) {
 		return false
@@ -217,6 +222,7 @@ func (r *headReader) qualified(keyspace, name *Name) bool {
 	return r.name(name)
 }
 
+// name reads an identifier.
 func (r *headReader) name(n *Name) bool {
 	name, ok := nameOf(r.lex.text, r.tok)
 	if !ok {

@@ -18,7 +18,7 @@ func headed(text []byte, h Head) string {
 		return string(n.AppendTo(nil, text))
 	}
 	s := h.Verb.String()
-	if h.InFront {
+	if h.AfterSelect {
 		s = "SELECT " + s
 	}
 	if h.Verb == Schema {
@@ -248,6 +248,6 @@ func TestParseAgreesWithReadHead(t *testing.T) {
 			continue // the table has beginnings, not whole statements
 		}
 		h := ReadHead(text, true)
-		require.Equal(t, []any{h.Verb, h.InFront, h.Keyspace, h.Table}, []any{s.Verb, s.InFront, s.Keyspace, s.Table}, test[0])
+		require.Equal(t, []any{h.Verb, h.AfterSelect, h.Keyspace, h.Table}, []any{s.Verb, s.AfterSelect, s.Keyspace, s.Table}, test[0])
 	}
 }

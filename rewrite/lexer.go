@@ -3,7 +3,7 @@ package rewrite
 // Span is a part of a text as byte offsets, End not included.
 type Span struct{ Start, End int }
 
-// Empty tells whether the span holds no byte, which is how "absent" is said.
+// Empty reports whether the span holds no byte, which is how "absent" is said.
 func (s Span) Empty() bool { return s.Start == s.End }
 
 // Of returns the bytes of text that s covers; they share memory with text.
@@ -96,7 +96,8 @@ func skipBlanks(text []byte, at int) int {
 	return at
 }
 
-// lineEnd stops at a carriage return too: Cassandra does, and a lexer that did
+// lineEnd returns where the line ends, at a carriage return too: Cassandra ends
+// a comment there, and a lexer that did
 // not would see a comment where Cassandra sees a statement.
 func lineEnd(text []byte, at int) int {
 	for at < len(text) && text[at] != '\n' && text[at] != '\r' {
@@ -105,7 +106,7 @@ func lineEnd(text []byte, at int) int {
 	return at
 }
 
-// blockEnd is where the comment that begins at a /* ends, or -1 where it does not.
+// blockEnd returns where the comment that begins at a /* ends, or -1 where it does not.
 func blockEnd(text []byte, at int) int {
 	for i := at + 2; i+1 < len(text); i++ {
 		if text[i] == '*' && text[i+1] == '/' {
@@ -138,7 +139,7 @@ func scan(text []byte, at int) (TokenKind, int) {
 	return scanOperator(text, at)
 }
 
-// scanWord prefers what is longest and, where lengths are equal, the literal: a
+// scanWord reads what begins with a letter. It prefers what is longest and, where lengths are equal, the literal: a
 // uuid may start with letters, and P1Y is a duration to Cassandra.
 func scanWord(text []byte, at int) (TokenKind, int) {
 	end := wordEnd(text, at+1)
@@ -153,7 +154,7 @@ func scanWord(text []byte, at int) (TokenKind, int) {
 	return TokenIdent, end
 }
 
-// wordEnd is where letters, digits and underscores end.
+// wordEnd returns where letters, digits and underscores end.
 func wordEnd(text []byte, at int) int {
 	for at < len(text) && isWordByte(text[at]) {
 		at++
@@ -221,20 +222,20 @@ func scanOperator(text []byte, at int) (TokenKind, int) {
 	return TokenInvalid, at + 1
 }
 
-// follows tells whether c stands behind the byte at.
+// follows reports whether c stands behind the byte at.
 func follows(text []byte, at int, c byte) bool { return at+1 < len(text) && text[at+1] == c }
 
-// isBlank tells whether c is white space to Cassandra's lexer.
+// isBlank reports whether c is white space to Cassandra's lexer.
 func isBlank(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' }
 
-// isDigit tells whether c is a decimal digit.
+// isDigit reports whether c is a decimal digit.
 func isDigit(c byte) bool { return c-'0' < 10 }
 
-// isLetter tells whether c is an ASCII letter.
+// isLetter reports whether c is an ASCII letter.
 func isLetter(c byte) bool { return (c|0x20)-'a' < 26 }
 
-// isHex tells whether c is a hexadecimal digit.
+// isHex reports whether c is a hexadecimal digit.
 func isHex(c byte) bool { return isDigit(c) || (c|0x20)-'a' < 6 }
 
-// isWordByte tells whether c is part of an unquoted name.
+// isWordByte reports whether c is part of an unquoted name.
 func isWordByte(c byte) bool { return isLetter(c) || isDigit(c) || c == '_' }

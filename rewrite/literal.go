@@ -83,7 +83,7 @@ func SplitRoutingKey(key string, n int) ([]string, bool) {
 	return parts, key == ""
 }
 
-// notRead says which literal is not one of which type; it is an ErrNotRead.
+// notRead returns the ErrNotRead that names a literal and the type that it is not read as.
 func notRead(text []byte, t Term, typ string) error {
 	return fmt.Errorf("%w: %q as %s", ErrNotRead, t.Of(text), typ)
 }

@@ -1,12 +1,12 @@
 package rewrite
 
-// locking reads our own verbs, each with an optional SELECT in front:
+// locking reads the proxy's own statements, each with an optional SELECT in front:
 //
 //	LOCK table WHERE … clause*
 //	UNLOCK table WHERE … ( USING LOCK reference | FORCE [REASON string] )
 //	LIST LOCKS [ON table [WHERE …]]
 func (p *parser) locking(s *Statement) {
-	if s.InFront {
+	if s.AfterSelect {
 		p.need("SELECT")
 	}
 	switch s.Verb {
@@ -30,6 +30,7 @@ func (p *parser) locking(s *Statement) {
 	s.Cut = nil
 }
 
+// listing reads LIST LOCKS [ON table [WHERE …]].
 func (p *parser) listing(s *Statement) {
 	p.need("LIST")
 	p.need("LOCKS")
@@ -104,6 +105,9 @@ func (p *parser) waitClause(s *Statement) bool {
 	return true
 }
 
+// unlockClause reads one of
+//
+//	USING LOCK reference | FORCE | REASON string
 func (p *parser) unlockClause(s *Statement) bool {
 	switch {
 	case p.is("USING"):
@@ -118,6 +122,8 @@ func (p *parser) unlockClause(s *Statement) bool {
 	return true
 }
 
+// checkUnlock refuses what cannot stand together, and an UNLOCK that names no
+// reference.
 func (p *parser) checkUnlock(s *Statement) {
 	switch {
 	case p.err != nil:
@@ -150,7 +156,7 @@ func (p *parser) forUpdate(s *Statement) {
 //
 //	USING item (AND item)*      item: LOCK reference | TTL number | TIMESTAMP number
 //
-// and cuts our item out: with USING if it is alone, else with the AND that ties
+// and cuts the LOCK item out: with USING if it is alone, else with the AND that ties
 // it to another.
 func (p *parser) using(s *Statement) {
 	lead, first := p.tok, true
@@ -172,13 +178,14 @@ func (p *parser) using(s *Statement) {
 	}
 }
 
+// cut adds a span to Cut if it is a LOCK item.
 func (p *parser) cut(s *Statement, lock bool, span Span) {
 	if lock && p.err == nil {
 		s.Cut = append(s.Cut, span)
 	}
 }
 
-// usingItem tells whether the item was ours.
+// usingItem reads one item of USING; lock reports whether it was LOCK.
 func (p *parser) usingItem(s *Statement) (lock bool) {
 	switch {
 	case p.is("LOCK"):
@@ -194,6 +201,7 @@ func (p *parser) usingItem(s *Statement) (lock bool) {
 	return false
 }
 
+// timestamp reads TIMESTAMP number.
 func (p *parser) timestamp(s *Statement) {
 	var t Term
 	word := p.tok

@@ -21,7 +21,7 @@ func (n Name) AppendTo(dst, text []byte) []byte {
 	return appendUnquoted(dst, text[n.Start+1:n.End-1], '"')
 }
 
-// nameOf says whether the token can be a name. A word that is also a duration
+// nameOf reports whether the token can be a name. A word that is also a duration
 // (P1Y) counts as one: to take a name for a literal would lose a table.
 func nameOf(text []byte, t Token) (Name, bool) {
 	switch t.Kind {
@@ -46,13 +46,13 @@ func appendUnquoted(dst, inner []byte, quote byte) []byte {
 	return dst
 }
 
-// isWord compares a token with a keyword given in upper case. Quoted names are
+// isWord reports whether a token is a keyword, given in capitals. Quoted names are
 // never keywords.
 func isWord(text []byte, t Token, upper string) bool {
 	return t.Kind == TokenIdent && t.End-t.Start == len(upper) && foldEqual(text[t.Start:t.End], upper)
 }
 
-// foldEqual tells whether word is upper in any case. upper is a keyword in capitals.
+// foldEqual reports whether word is upper in any case. upper is a keyword in capitals.
 func foldEqual(word []byte, upper string) bool {
 	for i, c := range word {
 		if c&^0x20 != upper[i] {
@@ -62,7 +62,7 @@ func foldEqual(word []byte, upper string) bool {
 	return true
 }
 
-// lower folds an ASCII letter; other bytes stay.
+// lower returns an ASCII letter in lower case, and any other byte as it is.
 func lower(c byte) byte {
 	if c-'A' < 26 {
 		c |= 0x20

@@ -3,7 +3,7 @@ package rewrite
 // uuidLength is the length of a uuid in text: 8-4-4-4-12 digits.
 const uuidLength = 36
 
-// isUUID tells whether text begins with a uuid: 8-4-4-4-12 hexadecimal digits.
+// isUUID reports whether text begins with a uuid: 8-4-4-4-12 hexadecimal digits.
 func isUUID(text []byte) bool {
 	if len(text) < uuidLength || text[8] != '-' {
 		return false
@@ -58,7 +58,7 @@ func scanNumber(text []byte, at int) (TokenKind, int) {
 	return kind, end
 }
 
-// digitsEnd is where decimal digits end.
+// digitsEnd returns where decimal digits end.
 func digitsEnd(text []byte, at int) int {
 	for at < len(text) && isDigit(text[at]) {
 		at++
@@ -154,7 +154,7 @@ func isoDurationEnd(text []byte, at int) int {
 	return 0
 }
 
-// isoAlternativeEnd is where a duration of the form P0000-00-00T00:00:00 ends, or 0 where there is none.
+// isoAlternativeEnd returns where a duration of the form P0000-00-00T00:00:00 ends, or 0 where there is none.
 func isoAlternativeEnd(text []byte, at int) int {
 	const form = "P0000-00-00T00:00:00"
 	if len(text)-at < len(form) {

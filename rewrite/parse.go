@@ -5,7 +5,7 @@ package rewrite
 // An error is a *SyntaxError; it never panics.
 func Parse(text []byte) (Statement, error) {
 	head := ReadHead(text, true)
-	s := Statement{Verb: head.Verb, InFront: head.InFront, Keyspace: head.Keyspace, Table: head.Table}
+	s := Statement{Verb: head.Verb, AfterSelect: head.AfterSelect, Keyspace: head.Keyspace, Table: head.Table}
 	p := newParser(text)
 	switch {
 	case p.err != nil:
@@ -25,7 +25,7 @@ func Parse(text []byte) (Statement, error) {
 	return s, nil
 }
 
-// unknown says what is wrong with a text that has no head.
+// unknown fails with what is wrong with a text that has no head.
 func (p *parser) unknown() {
 	first := headReader{lex: p.lex, tok: p.tok}
 	if verb := first.verb(); verb != Unknown {
@@ -35,7 +35,7 @@ func (p *parser) unknown() {
 	p.wants("a CQL statement")
 }
 
-// looksInto tells whether Parse reads such a statement whole.
+// looksInto reports whether Parse reads such a statement whole.
 func looksInto(v Verb) bool {
 	switch v {
 	case Select, Insert, Update, Delete, Batch, Lock, Unlock, ListLocks:
@@ -211,7 +211,7 @@ func (p *parser) compared(s *Statement) {
 	}
 }
 
-// peekEnds tells whether the statement ends behind the token that p stands on:
+// peekEnds reports whether the statement ends behind the token that p stands on:
 // exists may be a column.
 func (p *parser) peekEnds() bool {
 	next := p.peek()
@@ -219,7 +219,7 @@ func (p *parser) peekEnds() bool {
 		isWord(p.text, next, "INSERT") || isWord(p.text, next, "UPDATE") || isWord(p.text, next, "DELETE") || isWord(p.text, next, "APPLY")
 }
 
-// refuseUsing says where USING belongs if p stands on one.
+// refuseUsing fails with where USING belongs if p stands on one.
 func (p *parser) refuseUsing() {
 	if p.is("USING") {
 		p.fail(p.tok.Span, "USING stands elsewhere: UPDATE table USING LOCK 42 SET …, DELETE … FROM table USING LOCK 42 WHERE …")
@@ -248,6 +248,7 @@ func (p *parser) batch(s *Statement) {
 	p.need("BATCH")
 }
 
+// child reads one statement of a batch.
 func (p *parser) child() Statement {
 	var c Statement
 	switch {

@@ -102,7 +102,7 @@ func TestSemicolons(t *testing.T) {
 	}
 }
 
-// TestTruncatedStatements holds that no statement of ours is taken for whole
+// TestTruncatedStatements holds that no statement of the proxy's own is taken for whole
 // when its end is missing, and that Parse survives every end.
 func TestTruncatedStatements(t *testing.T) {
 	const text = `BEGIN BATCH USING LOCK ? AND TTL 5 INSERT INTO ks.t (k, "C") VALUES ({'a': ?}, -1) IF NOT EXISTS; UPDATE t SET a = (1, [2]) WHERE k IN (1, 'b') IF c = 2 APPLY BATCH`

@@ -17,7 +17,7 @@ type parser struct {
 	err     *SyntaxError
 }
 
-// newParser stands on the first token of text.
+// newParser returns a parser that stands on the first token of text.
 func newParser(text []byte) *parser {
 	p := &parser{text: text, lex: NewLexer(text)}
 	p.next()
@@ -75,11 +75,13 @@ type bracket struct {
 	call bool
 }
 
+// push opens a bracket that ends with end.
 func (p *parser) push(end TokenKind) {
 	call := p.last.Kind == TokenIdent || p.last.Kind == TokenQuoted
 	p.open = append(p.open, bracket{end, call})
 }
 
+// close closes the innermost bracket, which p stands on the end of.
 func (p *parser) close() {
 	top := len(p.open) - 1
 	if top < 0 || p.open[top].end != p.tok.Kind {
@@ -90,7 +92,7 @@ func (p *parser) close() {
 	p.open = p.open[:top]
 }
 
-// isMarkerColon tells :name from the colon of a map, {key : value}, which
+// isMarkerColon reports whether a colon begins a bind marker: it tells :name from the colon of a map, {key : value}, which
 // stands behind a value. Behind brackets both are possible, {(type) :name} and
 // {(1, 2) : 3}: a name that is not called is a bind marker there.
 func (p *parser) isMarkerColon() bool {
@@ -106,6 +108,8 @@ func (p *parser) isMarkerColon() bool {
 	return false
 }
 
+// nameFollows reports whether the name of a bind marker stands behind the colon:
+// one that is neither a literal nor called.
 func (p *parser) nameFollows() bool {
 	ahead := p.lex
 	name := ahead.Next()
@@ -131,9 +135,10 @@ func (p *parser) peek() Token {
 	return ahead.Next()
 }
 
+// is reports whether p stands on word, a keyword in capitals.
 func (p *parser) is(word string) bool { return isWord(p.text, p.tok, word) }
 
-// isAny tells whether p stands on one of words.
+// isAny reports whether p stands on one of words.
 func (p *parser) isAny(words ...string) bool {
 	for _, w := range words {
 		if p.is(w) {
@@ -152,12 +157,14 @@ func (p *parser) take(word string) bool {
 	return true
 }
 
+// need steps over word, or fails.
 func (p *parser) need(word string) {
 	if !p.take(word) {
 		p.wants(word)
 	}
 }
 
+// needKind steps over a token of a kind, or fails.
 func (p *parser) needKind(kind TokenKind) {
 	if p.tok.Kind != kind {
 		p.wants(string(rune(kind)))
@@ -166,7 +173,7 @@ func (p *parser) needKind(kind TokenKind) {
 	p.next()
 }
 
-// ended tells whether p stands at the end of a statement.
+// ended reports whether p stands at the end of a statement.
 func (p *parser) ended() bool { return p.tok.Kind == TokenEOF || p.tok.Kind == ';' }
 
 // semicolons steps over any number of them.
@@ -176,7 +183,7 @@ func (p *parser) semicolons() {
 	}
 }
 
-// finish demands that the text ends here.
+// finish fails unless the text ends here.
 func (p *parser) finish() {
 	p.semicolons()
 	if p.tok.Kind != TokenEOF {
@@ -192,6 +199,7 @@ func (p *parser) wants(what string) {
 	p.fail(p.tok.Span, what+" is expected here, not "+p.quote(p.tok))
 }
 
+// fail ends the reading with an error, unless there is one already.
 func (p *parser) fail(at Span, message string) {
 	if p.err == nil {
 		p.err = &SyntaxError{Span: at, Message: message}
@@ -202,6 +210,7 @@ func (p *parser) fail(at Span, message string) {
 	p.open = nil
 }
 
+// quote returns a token as it is shown in an error.
 func (p *parser) quote(t Token) string {
 	const longest = 40
 	s := t.Of(p.text)

@@ -10,11 +10,11 @@ import (
 )
 
 // A statement is drawn together with what it means: pieces (one token each),
-// some of them ours, joined by any blanks and comments.
+// some of them the proxy's own, joined by any blanks and comments.
 
 type piece struct {
 	text string
-	ours bool
+	own  bool
 }
 
 type drawn struct {
@@ -43,7 +43,7 @@ func (d *drawn) add(texts ...string) {
 
 func (d *drawn) addOurs(texts ...string) {
 	for _, t := range texts {
-		d.pieces = append(d.pieces, piece{text: t, ours: true})
+		d.pieces = append(d.pieces, piece{text: t, own: true})
 	}
 }
 
@@ -108,7 +108,7 @@ func drawValue(t *rapid.T) string {
 	}).Draw(t, "value")
 }
 
-// drawUsing adds USING with any of our and the others' items, in any order.
+// drawUsing adds USING with any of the proxy's and Cassandra's items, in any order.
 func drawUsing(t *rapid.T, d *drawn) {
 	items := [][]string{}
 	if rapid.Bool().Draw(t, "lock") {
@@ -126,9 +126,9 @@ func drawUsing(t *rapid.T, d *drawn) {
 	}
 	items = rapid.Permutation(items).Draw(t, "order")
 	at := slices.IndexFunc(items, func(i []string) bool { return strings.EqualFold(i[0], "LOCK") })
-	write := func(ours bool, texts ...string) {
+	write := func(own bool, texts ...string) {
 		for _, text := range texts {
-			d.pieces = append(d.pieces, piece{text, ours})
+			d.pieces = append(d.pieces, piece{text, own})
 		}
 	}
 	write(at >= 0 && len(items) == 1, "USING")
@@ -244,7 +244,7 @@ func draw(t *rapid.T) *drawn {
 }
 
 func all(piece) bool      { return true }
-func theirs(p piece) bool { return !p.ours }
+func theirs(p piece) bool { return !p.own }
 
 func known(n Name, text []byte) string {
 	if n.Empty() {

@@ -31,7 +31,7 @@ func (r *headReader) schema(h *Head) bool {
 	return r.ifExists() && r.schemaName(h)
 }
 
-// schemaKind is the kind that a word after CREATE, ALTER or DROP names.
+// schemaKind returns the kind that a word after CREATE, ALTER or DROP names.
 func schemaKind(text []byte, t Token) SchemaKind {
 	switch {
 	case isWord(text, t, "TABLE"), isWord(text, t, "COLUMNFAMILY"):
@@ -63,6 +63,7 @@ func (r *headReader) ifExists() bool {
 	return r.skip("EXISTS")
 }
 
+// schemaName reads what CREATE, ALTER or DROP of a kind names.
 func (r *headReader) schemaName(h *Head) bool {
 	switch h.Schema.Kind {
 	case SchemaTable:

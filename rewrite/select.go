@@ -59,7 +59,7 @@ func (p *parser) modifier(word string) bool {
 	return true
 }
 
-// startsAlias tells whether the next tokens of ahead are AS and an alias. AS
+// startsAlias reports whether the next tokens of ahead are AS and an alias. AS
 // alone may be a column: SELECT as, json.as FROM t.
 func startsAlias(text []byte, ahead Lexer) bool {
 	if !isWord(text, ahead.Next(), "AS") {
@@ -100,7 +100,7 @@ func (p *parser) selector() Selector {
 	return s
 }
 
-// atAlias tells whether p stands on AS and an alias, behind a value.
+// atAlias reports whether p stands on AS and an alias, behind a value.
 func (p *parser) atAlias() bool {
 	switch p.last.Kind {
 	case '.', '+', '-', '*', '/', '%':
@@ -109,9 +109,10 @@ func (p *parser) atAlias() bool {
 	return startsAlias(p.text, Lexer{text: p.text, pos: p.tok.Start})
 }
 
+// selectorEnds reports whether p stands behind a selector.
 func (p *parser) selectorEnds() bool { return p.ended() || p.tok.Kind == ',' || p.is("FROM") }
 
-// atCount tells whether p stands on count ( * ) or count ( 1 ).
+// atCount reports whether p stands on count ( * ) or count ( 1 ).
 func (p *parser) atCount() bool {
 	if !p.is("COUNT") {
 		return false

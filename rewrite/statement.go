@@ -9,8 +9,8 @@ import (
 // that Parse was given, also those of Children; nothing refers to its memory.
 type Statement struct {
 	Verb Verb
-	// InFront says that SELECT is written before LOCK, UNLOCK or LIST LOCKS.
-	InFront         bool
+	// AfterSelect says that SELECT is written before LOCK, UNLOCK or LIST LOCKS.
+	AfterSelect     bool
 	Keyspace, Table Name
 	// Where holds the restrictions of WHERE; of INSERT its columns with their
 	// values, as OpEq.
@@ -18,38 +18,40 @@ type Statement struct {
 	// Sets are the columns that SET assigns or DELETE names, as often as they
 	// stand there.
 	Sets []Name
-	// Using is what stands in USING.
-	Using
-	// Cut is what plain Cassandra does not understand, in order and disjoint:
-	// to remove it is all that a fenced statement needs. That of a batch holds
-	// those of its children too. Empty for our own verbs, which are answered
-	// and not forwarded.
-	Cut []Span
-	// Conditional says that there is an IF; JSON, INSERT JSON or SELECT JSON.
-	Conditional, JSON bool
-	// If is the condition with its keyword; Exists says that it is IF EXISTS or
-	// IF NOT EXISTS, Conditions what else it compares.
-	If         Span
-	Exists     bool
-	Conditions []Relation
-	// Clauses are those of LOCK, UNLOCK and FOR UPDATE.
-	Clauses
+	// Selectors are what SELECT asks for.
+	Selectors []Selector
+	// JSON says that the statement is INSERT JSON or SELECT JSON.
+	JSON bool
+	// Children are the statements between BEGIN BATCH and APPLY BATCH.
+	Children []Statement
+
+	Using     // what stands in USING
+	Condition // the IF
+	Clauses   // those of LOCK, UNLOCK and FOR UPDATE
+
 	// ForUpdate says that SELECT ends in FOR UPDATE.
 	ForUpdate bool
-	// Markers counts the bind markers of the statement, ours included; of a
-	// batch, those of its children too.
+	// Cut is what plain Cassandra does not understand, in order and disjoint:
+	// to remove it is all that a fenced statement needs. That of a batch holds
+	// those of its children too. Empty for LOCK, UNLOCK and LIST LOCKS, which
+	// are answered and not forwarded.
+	Cut []Span
+
+	BindMarkers
+}
+
+// BindMarkers are the places of a statement that take a bound value.
+type BindMarkers struct {
+	// Markers counts the bind markers of the statement, those of the proxy's own
+	// clauses included; of a batch, those of its children too.
 	Markers int
 	// MarkerNames are the names of the first of these markers, up to the last
 	// that has one; an absent name stands for ?.
 	MarkerNames []Name
-	// Children are the statements between BEGIN BATCH and APPLY BATCH.
-	Children []Statement
-	// Selectors are what SELECT asks for.
-	Selectors []Selector
 }
 
-// OwnMarkers are the bind markers in what Cut takes out of a statement, in the
-// order of the text. Those of a batch's children are not among them.
+// OwnMarkers returns the bind markers in what Cut takes out of a statement, in
+// the order of the text, without those of a batch's children.
 func (s *Statement) OwnMarkers() []Term {
 	var own []Term
 	for _, t := range []Term{s.Lock, s.Wait, s.Lease} {
@@ -68,6 +70,18 @@ type Using struct {
 	TTL  Term
 	// Timestamp is the client's own TIMESTAMP with its value.
 	Timestamp Span
+}
+
+// Condition is the IF of a statement.
+type Condition struct {
+	// Conditional says that there is an IF, and If is where it stands, with its
+	// keyword.
+	Conditional bool
+	If          Span
+	// Exists says that it is IF EXISTS or IF NOT EXISTS; Conditions are what it
+	// compares otherwise.
+	Exists     bool
+	Conditions []Relation
 }
 
 // Clauses are what LOCK, UNLOCK and FOR UPDATE take beside the key. Durations
@@ -141,7 +155,7 @@ type Relation struct {
 	Values []Term
 }
 
-// Terms are the values of a relation, with that of its element.
+// Terms returns the values of a relation, with that of its element.
 func (r *Relation) Terms() []Term {
 	all := slices.Clone(r.Values)
 	for _, t := range []Term{r.Element, r.Value} {

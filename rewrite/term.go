@@ -15,6 +15,7 @@ func (p *parser) term() Term {
 	return t
 }
 
+// atArithmetic reports whether p stands on an operator of arithmetic.
 func (p *parser) atArithmetic() bool {
 	switch p.tok.Kind {
 	case '+', '-', '*', '/', '%':
@@ -49,11 +50,12 @@ func (p *parser) operand() Term {
 	return t
 }
 
+// other returns the TermOther from start to where p stands.
 func (p *parser) other(start int) Term {
 	return Term{Kind: TermOther, Span: Span{start, p.last.End}, Marker: -1}
 }
 
-// castFollows tells whether what stands after a pair of brackets makes of them
+// castFollows reports whether what stands after a pair of brackets makes of them
 // a cast. A word does if it is called as a function.
 func (p *parser) castFollows() bool {
 	switch p.tok.Kind {
@@ -87,7 +89,8 @@ func (p *parser) simple() Term {
 	return t
 }
 
-// literalKind is the kind of a term that is one token.
+// literalKind returns the kind of a term that is one token; NoTerm where it is
+// none.
 func literalKind(kind TokenKind) TermKind {
 	switch kind {
 	case TokenString:

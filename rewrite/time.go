@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// encodeTime reads dates, times of the day, moments and durations.
+// encodeTime reads dates, times of the day, timestamps and durations.
 func encodeTime(typ string, text []byte, t Term) ([]byte, error) {
 	if t.Kind == TermInteger {
 		return encodeTimeNumber(typ, text, t)
@@ -25,9 +25,9 @@ func encodeTime(typ string, text []byte, t Term) ([]byte, error) {
 	case "date":
 		value, ok = encodeDate(literal)
 	case "time":
-		value, ok = encodeClock(literal)
+		value, ok = encodeTimeOfDay(literal)
 	case "timestamp":
-		value, ok = encodeMoment(literal)
+		value, ok = encodeTimestamp(literal)
 	}
 	if !ok {
 		return nil, notRead(text, t, typ)
@@ -61,8 +61,8 @@ func encodeDate(literal string) ([]byte, bool) {
 	return binary.BigEndian.AppendUint32(nil, uint32(days+1<<31)), ok
 }
 
-// encodeClock reads 15:04:05, with up to nine digits behind a point.
-func encodeClock(literal string) ([]byte, bool) {
+// encodeTimeOfDay reads 15:04:05, with up to nine digits behind a point.
+func encodeTimeOfDay(literal string) ([]byte, bool) {
 	clock, fraction, point := strings.Cut(literal, ".")
 	at, ok := exactly(time.TimeOnly, clock)
 	nanos := int64(0)
@@ -78,9 +78,9 @@ func encodeClock(literal string) ([]byte, bool) {
 // maxOffset is the largest offset of a time zone.
 const maxOffset = 14 * 60 * 60
 
-// encodeMoment reads a date with or without a time of the day, with a time zone as an offset: without one it would be another moment at
+// encodeTimestamp reads a date with or without a time of the day, with a time zone as an offset: without one it would mean another time at
 // another node. Before 1583 Cassandra has another calendar.
-func encodeMoment(literal string) ([]byte, bool) {
+func encodeTimestamp(literal string) ([]byte, bool) {
 	const day = time.DateOnly
 	for _, form := range []string{day, day + " 15:04", day + " 15:04:05", day + " 15:04:05.000", day + "T15:04", day + "T15:04:05", day + "T15:04:05.000"} {
 		for _, zone := range []string{"Z", "-07", "-0700", "-07:00"} {
@@ -111,7 +111,7 @@ func Duration(text []byte, t Term) (time.Duration, error) {
 	return total, nil
 }
 
-// encodeDuration gives months, days and nanoseconds, each as a signed vint (v5 spec section 6.8). Cassandra takes each unit once, the
+// encodeDuration returns months, days and nanoseconds, each as a signed vint (v5 spec section 6.8). Cassandra takes each unit once, the
 // largest first.
 func encodeDuration(text []byte, t Term) ([]byte, error) {
 	d, ok := readDuration(text, t)
@@ -174,24 +174,26 @@ func readDuration(text []byte, t Term) (d duration, ok bool) {
 		if n == 0 {
 			return d, false
 		}
-		unit := unitOf(s[digits:digits+n], date)
-		if !d.add(s[:digits], unit) {
+		next := unitRank(s[digits:digits+n], date)
+		if !d.add(s[:digits], next) {
 			return d, false
 		}
-		d.descending = d.descending && unit > rank
-		rank, s = unit, s[digits+n:]
+		d.descending = d.descending && next > rank
+		rank, s = next, s[digits+n:]
 	}
 	return d, true
 }
 
-// units are those of a duration, the largest first.
-var units = [...]duration{
-	{months: 12}, {months: 1}, {days: 7}, {days: 1}, {nanos: int64(time.Hour)}, {nanos: int64(time.Minute)}, {nanos: int64(time.Second)},
-	{nanos: int64(time.Millisecond)}, {nanos: int64(time.Microsecond)}, {nanos: 1},
+// unitSize returns the size of a unit by its rank, of which 0 is the largest: see unitRank.
+func unitSize(rank int) duration {
+	return [...]duration{
+		{months: 12}, {months: 1}, {days: 7}, {days: 1}, {nanos: int64(time.Hour)}, {nanos: int64(time.Minute)}, {nanos: int64(time.Second)},
+		{nanos: int64(time.Millisecond)}, {nanos: int64(time.Microsecond)}, {nanos: 1},
+	}[rank]
 }
 
-// unitOf is the place of a unit in units; date tells that M means months.
-func unitOf(unit []byte, date bool) int {
+// unitRank returns the rank of a unit among the sizes of unitSize; date says that M means months.
+func unitRank(unit []byte, date bool) int {
 	switch unit[0] | 0x20 {
 	case 'y':
 		return 0
@@ -217,14 +219,14 @@ func unitOf(unit []byte, date bool) int {
 	return 8
 }
 
-// add adds so many of a unit; false where that is more than fits.
-func (d *duration) add(digits []byte, unit int) bool {
+// add adds so many of the unit of a rank; it reports whether the sum fits.
+func (d *duration) add(digits []byte, rank int) bool {
 	n, err := strconv.ParseInt(string(digits), 10, 64)
-	fits := err == nil
+	fits, unit := err == nil, unitSize(rank)
 	for _, part := range []struct {
 		total *int64
 		each  int64
-	}{{&d.months, units[unit].months}, {&d.days, units[unit].days}, {&d.nanos, units[unit].nanos}} {
+	}{{&d.months, unit.months}, {&d.days, unit.days}, {&d.nanos, unit.nanos}} {
 		if part.each == 0 {
 			continue
 		}

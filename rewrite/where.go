@@ -113,7 +113,7 @@ func (p *parser) in(r Relation, op Op) Relation {
 	return r
 }
 
-// atComparison tells whether p stands on < <= > >= or !=.
+// atComparison reports whether p stands on < <= > >= or !=.
 func (p *parser) atComparison() bool {
 	switch p.tok.Kind {
 	case '<', '>':
@@ -145,11 +145,12 @@ func (p *parser) rest(r Relation) Relation {
 	return r
 }
 
-// atChild tells whether p stands where, in a batch, the next child begins or
+// atChild reports whether p stands where, in a batch, the next child begins or
 // the batch ends. These words are reserved.
 func (p *parser) atChild() bool { return p.isAny("INSERT", "UPDATE", "DELETE", "APPLY") }
 
-// atForUpdate relies on UPDATE being reserved; FOR may be a name.
+// atForUpdate reports whether p stands on FOR UPDATE. It relies on UPDATE being
+// reserved; FOR may be a name.
 func (p *parser) atForUpdate() bool {
 	return p.is("FOR") && isWord(p.text, p.peek(), "UPDATE")
 }

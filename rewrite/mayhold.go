@@ -2,17 +2,17 @@ package rewrite
 
 import "bytes"
 
-// HoldsOurs tells whether a clause of ours may stand in a text: USING LOCK, or FOR UPDATE. It looks at words alone, at both ends of a long
-// text, and allocates nothing.
-func HoldsOurs(text []byte) bool {
+// MayHoldLockClause reports whether USING LOCK or FOR UPDATE may stand in a text. It looks at words alone, at both ends of a
+// long text, and allocates nothing.
+func MayHoldLockClause(text []byte) bool {
 	const ends = 1 << 10
 	if len(text) > 2*ends {
-		return HoldsOurs(text[:ends]) || HoldsOurs(text[len(text)-ends:])
+		return MayHoldLockClause(text[:ends]) || MayHoldLockClause(text[len(text)-ends:])
 	}
 	return anyAt(text, 'k', endsLock) || anyAt(text, 'f', beginsForUpdate)
 }
 
-// anyAt tells whether something is so of a place where a letter stands, given in small.
+// anyAt reports whether is holds at any place where a letter, given in lower case, stands in either case.
 func anyAt(text []byte, letter byte, is func(text []byte, at int) bool) bool {
 	for _, c := range [...]byte{letter, letter &^ 0x20} {
 		for at := bytes.IndexByte(text, c); at >= 0; {
@@ -29,13 +29,13 @@ func anyAt(text []byte, letter byte, is func(text []byte, at int) bool) bool {
 	return false
 }
 
-// endsLock tells whether LOCK behind USING or AND ends at a place.
+// endsLock reports whether LOCK behind USING or AND ends at a place.
 func endsLock(text []byte, at int) bool {
 	i := at - len("loc")
 	return wordAt(text, i, "lock") && (wordBefore(text, i, "using") || wordBefore(text, i, "and"))
 }
 
-// beginsForUpdate tells whether FOR UPDATE begins at a place.
+// beginsForUpdate reports whether FOR UPDATE begins at a place.
 func beginsForUpdate(text []byte, at int) bool {
 	if !wordAt(text, at, "for") {
 		return false
@@ -47,7 +47,7 @@ func beginsForUpdate(text []byte, at int) bool {
 	return wordAt(text, i, "update")
 }
 
-// wordAt tells whether a word, given in small letters, stands at i.
+// wordAt reports whether a word, given in lower case, stands at i.
 func wordAt(text []byte, i int, word string) bool {
 	end := i + len(word)
 	if i < 0 || end > len(text) || i > 0 && isWordByte(text[i-1]) || end < len(text) && isWordByte(text[end]) {
@@ -61,7 +61,7 @@ func wordAt(text []byte, i int, word string) bool {
 	return true
 }
 
-// wordBefore tells whether a word, given in small letters, and white space stand right before i.
+// wordBefore reports whether a word, given in lower case, and white space stand right before i.
 func wordBefore(text []byte, i int, word string) bool {
 	end := i
 	for end > 0 && isSpace(text[end-1]) {
@@ -70,5 +70,5 @@ func wordBefore(text []byte, i int, word string) bool {
 	return end < i && wordAt(text, end-len(word), word)
 }
 
-// isSpace tells whether c is white space.
+// isSpace reports whether c is white space.
 func isSpace(c byte) bool { return c == ' ' || c-'\t' < 5 }
