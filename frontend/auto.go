@@ -45,7 +45,7 @@ func (c *conn) granted(id uint64, t *catalog.Table, k musiccore.Key, a musiccore
 		}
 	})
 	waits := c.ops.owes(id) && !c.over()
-	if !waits || a.Grant.State != musiccore.Held {
+	if !waits || a.Grant.State != musiccore.StateHeld {
 		leave()
 		if waits {
 			return occupied(t)

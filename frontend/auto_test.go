@@ -66,13 +66,13 @@ func TestAWriteAloneThatGetsNoLock(t *testing.T) {
 	bothFramings(t, func(t *testing.T, d dialect) {
 		g := &giving{granting: newGranting()}
 		_, client, _ := autoRig(t, d, g)
-		g.answer = musiccore.Answer{Grant: musiccore.Grant{Ref: 5, State: musiccore.Queued}}
+		g.answer = musiccore.Answer{Grant: musiccore.Grant{Ref: 5, State: musiccore.StateQueued}}
 		client.send(1, query(lonely))
 		f := client.failure(1)
 		assert.Equal(t, primitive.ErrorCodeOverloaded, f.GetErrorCode())
 		assert.Contains(t, f.GetErrorMessage(), "MUSIC_UNAVAILABLE: another section holds this key of bank.accounts: nothing was written")
 		assert.EqualValues(t, 5, <-g.unlocked, "its place is given up")
-		g.answer = musiccore.Answer{Grant: musiccore.Grant{State: musiccore.Queued}}
+		g.answer = musiccore.Answer{Grant: musiccore.Grant{State: musiccore.StateQueued}}
 		client.send(1, query(lonely))
 		assert.Equal(t, primitive.ErrorCodeOverloaded, client.failure(1).GetErrorCode())
 		g.answer = musiccore.Answer{Err: musiccore.ErrNoSession}

@@ -180,7 +180,7 @@ func (generous) Begin(k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind,
 }
 
 func (generous) End(musiccore.Ticket, musiccore.Outcome) (musiccore.Verdict, func() musiccore.Verdict) {
-	return musiccore.Tell, nil
+	return musiccore.VerdictTell, nil
 }
 
 // fencedPut is a connection whose core grants everything, with a prepared put as a client sends it, and its answer.

@@ -151,12 +151,12 @@ func (p *peer) undress() (m message.Message, d extras, warnings int) {
 type ungrudging struct{ *granting }
 
 func (ungrudging) Lock(_ musiccore.Key, _ musiccore.Request, done func(musiccore.Answer)) func() {
-	done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: 9, State: musiccore.Held}})
+	done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: 9, State: musiccore.StateHeld}})
 	return func() {}
 }
 
 func (ungrudging) Unlock(_ musiccore.Key, ref musiccore.LockRef, done func(musiccore.Answer)) {
-	done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: ref, State: musiccore.Released}})
+	done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: ref, State: musiccore.StateReleased}})
 }
 
 // rewrittenKinds are requests that do not go to Cassandra as the bytes received, by what they are; beside them one that does.

@@ -45,7 +45,7 @@ func (p *patient) Force(_ musiccore.Key, f Force, done func(musiccore.Answer)) {
 // patientRig is a server with a critical table and such a core.
 func patientRig(t *testing.T, waits bool, change ...func(*Options)) (*rig, *patient) {
 	core := &patient{waits: waits, asked: make(chan string, 100), gone: make(chan struct{}, 100)}
-	core.answer.Grant = musiccore.Grant{Applied: true, Ref: 3, State: musiccore.Held}
+	core.answer.Grant = musiccore.Grant{Applied: true, Ref: 3, State: musiccore.StateHeld}
 	r := newRig(t, append(change, func(o *Options) { o.Locks = core })...)
 	r.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}})
 	return r, core

@@ -115,7 +115,7 @@ func TestConditionWhoseLockIsLost(t *testing.T) {
 		Key: []catalog.Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}, Columns: map[string]catalog.Column{"balance": {Name: "balance", Type: "bigint"}},
 	})
 	client, backend := r.login(dialect{version: v4})
-	g.verdict = musiccore.Lost
+	g.verdict = musiccore.VerdictLost
 	client.send(1, query("UPDATE bank.accounts USING LOCK 9 SET balance = 1 WHERE id = 'x' IF balance = null"))
 	backend.answer(1)
 	backend.send(1, balances())

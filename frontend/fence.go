@@ -135,7 +135,7 @@ func cutText(s section) []byte { return rewrite.Apply(nil, s.text, s.statement.C
 // stamped is the envelope to send, with its answer expected.
 func (c *conn) stamped(k kept, a musiccore.Answer) ([]byte, *wire.Failure) {
 	if a.Err != nil {
-		if errors.Is(a.Err, musiccore.ErrLost) && !errors.Is(a.Err, musiccore.ErrGivenBack) {
+		if errors.Is(a.Err, musiccore.ErrLost) && !errors.Is(a.Err, musiccore.ErrReleased) {
 			c.fencedOff(&k.fenced, k.request.ref)
 		}
 		return nil, lockFailure(a.Err, k.fenced.table, c.shows(&k.fenced, k.request.ref))
@@ -244,18 +244,18 @@ func (c *conn) giveBack(e wire.Envelope, f *fenced) bool {
 // conclude is what the client may be told of an operation.
 func (c *conn) conclude(e wire.Envelope, f *fenced, o outcome, v musiccore.Verdict) (wire.Envelope, error) {
 	get := f.ticket.Kind == musiccore.Get
-	if v == musiccore.Lost {
+	if v == musiccore.VerdictLost {
 		c.fencedOff(f, f.ticket.Ref)
 	}
 	switch {
-	case v == musiccore.Lost && get:
+	case v == musiccore.VerdictLost && get:
 		return c.insteadOf(e, lockFailure(musiccore.ErrLost, f.table, c.shows(f, f.ticket.Ref))), nil
-	case v == musiccore.Lost:
+	case v == musiccore.VerdictLost:
 		return c.insteadOf(e, wire.Invalid("MUSIC_LOST: lock_ref %d on %s was lost meanwhile; whether this write was carried out is unknown, and no later holder will be overwritten by it", c.shows(f, f.ticket.Ref), f.table)), nil
-	case v == musiccore.Uncertain && o.what == musiccore.OutcomeUnknown && e.OpCode == primitive.OpCodeError:
-	case v == musiccore.Uncertain && get:
+	case v == musiccore.VerdictUncertain && o.what == musiccore.OutcomeUnknown && e.OpCode == primitive.OpCodeError:
+	case v == musiccore.VerdictUncertain && get:
 		return c.insteadOf(e, wire.Invalid("MUSIC_UNAVAILABLE: whether this is the latest state of %s could not be told in time: read again under the same lock_ref", f.table)), nil
-	case v == musiccore.Uncertain:
+	case v == musiccore.VerdictUncertain:
 		return c.insteadOf(e, uncertain()), nil
 	}
 	if o.forgotten && f.id != nil {

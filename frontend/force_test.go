@@ -20,7 +20,7 @@ type forcing struct {
 
 func (f forcing) Force(_ musiccore.Key, by Force, done func(musiccore.Answer)) {
 	f.forced <- by
-	done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: 3, State: musiccore.Released}})
+	done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: 3, State: musiccore.StateReleased}})
 }
 
 // FORCE takes the right AUTHORIZE: Cassandra is asked to take that right from a role that does not exist, and only its word that there is

@@ -55,7 +55,7 @@ func (c *conn) readUnder(id uint64, k kept, a musiccore.Answer, ask func(grant m
 		c.release(k)
 	case a.Err != nil:
 		c.reject(k.header, lockFailure(a.Err, k.fenced.table, 0))
-	case a.Grant.State != musiccore.Held:
+	case a.Grant.State != musiccore.StateHeld:
 		ask(a.Grant)
 	default:
 		if f := c.begin(k, musiccore.Get, c.send); f != nil {
@@ -173,7 +173,7 @@ func (c *conn) show(e wire.Envelope, f *fenced) (wire.Envelope, error) {
 	m.Columns = append(updateColumns(f.table), m.Columns...)
 	m.ColumnCount = int32(len(m.Columns))
 	ref := c.shows(f, f.ticket.Ref)
-	held := musiccore.Grant{Applied: true, Ref: f.ticket.Ref, State: musiccore.Held}
+	held := musiccore.Grant{Applied: true, Ref: f.ticket.Ref, State: musiccore.StateHeld}
 	for i, row := range result.Data {
 		result.Data[i] = append(updateRow(held, ref), row...)
 	}

@@ -23,18 +23,18 @@ type granting struct {
 }
 
 func newGranting() *granting {
-	return &granting{leased{left: 30 * time.Second}, musiccore.Tell, make(chan musiccore.LockRef, 9), make(chan musiccore.Key, 9)}
+	return &granting{leased{left: 30 * time.Second}, musiccore.VerdictTell, make(chan musiccore.LockRef, 9), make(chan musiccore.Key, 9)}
 }
 
 func (g *granting) Lock(k musiccore.Key, _ musiccore.Request, done func(musiccore.Answer)) func() {
 	g.locked <- k
-	done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: 9, State: musiccore.Held}})
+	done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: 9, State: musiccore.StateHeld}})
 	return func() {}
 }
 
 func (g *granting) Unlock(_ musiccore.Key, ref musiccore.LockRef, done func(musiccore.Answer)) {
 	g.unlocked <- ref
-	done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: ref, State: musiccore.Released}})
+	done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: ref, State: musiccore.StateReleased}})
 }
 
 func (g *granting) End(musiccore.Ticket, musiccore.Outcome) (musiccore.Verdict, func() musiccore.Verdict) {

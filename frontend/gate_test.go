@@ -113,12 +113,12 @@ func (n *openNode) seen() (plain, fenced []string) {
 type lending struct{ Locks }
 
 func (lending) Lock(_ musiccore.Key, _ musiccore.Request, done func(musiccore.Answer)) func() {
-	done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: 9, State: musiccore.Held}})
+	done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: 9, State: musiccore.StateHeld}})
 	return func() {}
 }
 
 func (lending) Unlock(_ musiccore.Key, ref musiccore.LockRef, done func(musiccore.Answer)) {
-	done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: ref, State: musiccore.Released}})
+	done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: ref, State: musiccore.StateReleased}})
 }
 
 func (lending) Begin(_ musiccore.Key, ref musiccore.LockRef, kind musiccore.Kind, _ func(musiccore.Answer)) (musiccore.Answer, bool) {
@@ -129,7 +129,7 @@ func (lending) Begin(_ musiccore.Key, ref musiccore.LockRef, kind musiccore.Kind
 }
 
 func (lending) End(musiccore.Ticket, musiccore.Outcome) (musiccore.Verdict, func() musiccore.Verdict) {
-	return musiccore.Tell, nil
+	return musiccore.VerdictTell, nil
 }
 
 // world is what a table may be; ordinary is not critical.

@@ -36,7 +36,7 @@ func (noLocks) Begin(musiccore.Key, musiccore.LockRef, musiccore.Kind, func(musi
 }
 
 func (noLocks) End(musiccore.Ticket, musiccore.Outcome) (musiccore.Verdict, func() musiccore.Verdict) {
-	return musiccore.Uncertain, nil
+	return musiccore.VerdictUncertain, nil
 }
 
 // unqualifiedWrites are plain writes on accounts, in whatever keyspace.

@@ -19,7 +19,7 @@ type asking struct {
 
 func (a asking) Lock(_ musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) func() {
 	a.asked <- q
-	done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: 3, State: musiccore.Held}})
+	done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: 3, State: musiccore.StateHeld}})
 	return func() {}
 }
 

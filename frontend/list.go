@@ -97,7 +97,7 @@ func compareListings(tables map[[16]byte]*catalog.Table, a, b musiccore.Listing)
 		}
 		return ""
 	}
-	return cmp.Or(cmp.Compare(name(a), name(b)), cmp.Compare(a.Key.PK, b.Key.PK), cmp.Compare(uint64(a.Ref-1), uint64(b.Ref-1)), cmp.Compare(a.Place, b.Place))
+	return cmp.Or(cmp.Compare(name(a), name(b)), cmp.Compare(a.Key.PK, b.Key.PK), cmp.Compare(uint64(a.Ref-1), uint64(b.Ref-1)), cmp.Compare(a.Position, b.Position))
 }
 
 // listRow is one reference as LIST LOCKS shows it.
@@ -107,7 +107,7 @@ func listRow(t *catalog.Table, l musiccore.Listing) message.Row {
 		key = now.Key
 	}
 	row := message.Row{
-		[]byte(t.String()), []byte(catalog.KeyText(key, l.Key.PK)), binary.BigEndian.AppendUint32(nil, uint32(l.Place)),
+		[]byte(t.String()), []byte(catalog.KeyText(key, l.Key.PK)), binary.BigEndian.AppendUint32(nil, uint32(l.Position)),
 		bigint(int64(l.Ref)), []byte(l.State.String()), []byte(l.Owner), bigint(l.Age.Milliseconds()), bigint(l.Lease.Milliseconds()),
 	}
 	if l.Ref == 0 {

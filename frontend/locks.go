@@ -186,7 +186,7 @@ func lockFailure(err error, t *catalog.Table, ref int64) *wire.Failure {
 		return short.failure()
 	case errors.Is(err, musiccore.ErrNotHeld):
 		return wire.Invalid("MUSIC_NOT_HELD: lock_ref %d is not the holder of this key of %s: it waits, or was never given for this key", ref, t)
-	case errors.Is(err, musiccore.ErrGivenBack):
+	case errors.Is(err, musiccore.ErrReleased):
 		return wire.Invalid("MUSIC_LOST: lock_ref %d on %s was given back by UNLOCK; nothing was written, and nothing more will succeed under it: LOCK again", ref, t)
 	case errors.Is(err, musiccore.ErrLost):
 		return wire.Invalid("MUSIC_LOST: lock_ref %d on %s has expired, was preempted or was given back; nothing was written, and nothing more will succeed under it: LOCK again", ref, t)
@@ -212,7 +212,7 @@ func unavailable(err error) string {
 		return "the clocks of this proxy and of Cassandra differ by more than 10 s: no new lock is given until they agree; nothing was done"
 	case errors.Is(err, musiccore.ErrDraining):
 		return "this proxy is shutting down and gives no new lock: LOCK at another one; nothing was done"
-	case errors.Is(err, musiccore.ErrCrowded):
+	case errors.Is(err, musiccore.ErrTooManyWaiters):
 		return "too many wait for this key already: try again later; nothing was done"
 	}
 	return "the lock of this key cannot be read or written at QUORUM now: try again; nothing was done"

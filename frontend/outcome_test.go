@@ -95,7 +95,7 @@ func TestWhatAnErrorSaysOfAnOperation(t *testing.T) {
 				backend.answer(5)
 				backend.send(5, e.answer)
 				assert.Equal(t, e.what, taken(t, core.ended), "%v after %v", e.answer, asked)
-				core.verdicts <- musiccore.Tell
+				core.verdicts <- musiccore.VerdictTell
 				client.failure(5)
 			}
 		}
@@ -139,11 +139,13 @@ func (h *holding) Begin(k musiccore.Key, ref musiccore.LockRef, kind musiccore.K
 
 func (h *holding) End(_ musiccore.Ticket, o musiccore.Outcome) (musiccore.Verdict, func() musiccore.Verdict) {
 	h.ended <- o
-	return musiccore.Tell, nil
+	return musiccore.VerdictTell, nil
 }
 
 func (h *holding) Lock(_ musiccore.Key, _ musiccore.Request, done func(musiccore.Answer)) func() {
-	give := func() { done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: 9, State: musiccore.Held}}) }
+	give := func() {
+		done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: 9, State: musiccore.StateHeld}})
+	}
 	if h.holds {
 		h.held <- give
 	} else {
@@ -153,7 +155,7 @@ func (h *holding) Lock(_ musiccore.Key, _ musiccore.Request, done func(musiccore
 }
 
 func (h *holding) Unlock(k musiccore.Key, ref musiccore.LockRef, done func(musiccore.Answer)) {
-	done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: ref, State: musiccore.Released}})
+	done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: ref, State: musiccore.StateReleased}})
 }
 
 // holdingRig has bank.accounts, bank.auto, whose plain writes get sections of their own, and bank.events, whose key is a timestamp.

@@ -145,13 +145,13 @@ func (g *tellRefs) Lock(_ musiccore.Key, q musiccore.Request, done func(musiccor
 	} else {
 		g.asked <- ref
 	}
-	done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: ref, State: musiccore.Held}})
+	done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: ref, State: musiccore.StateHeld}})
 	return func() {}
 }
 
 func (g *tellRefs) Unlock(_ musiccore.Key, ref musiccore.LockRef, done func(musiccore.Answer)) {
 	g.asked <- ref
-	done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: ref, State: musiccore.Released}})
+	done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: ref, State: musiccore.StateReleased}})
 }
 
 func (g *tellRefs) Begin(k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind, _ func(musiccore.Answer)) (musiccore.Answer, bool) {

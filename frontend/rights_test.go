@@ -171,7 +171,7 @@ func (l listed) List(only musiccore.Key) (all []musiccore.Listing, missing []str
 // LIST LOCKS answers the same prepared as it does as text, and PREPARE tells the columns that EXECUTE answers.
 func TestListLocksPrepared(t *testing.T) {
 	bothFramings(t, func(t *testing.T, d dialect) {
-		core := listed{all: []musiccore.Listing{{Key: musiccore.Key{PK: "x"}, Ref: 3}, {Key: musiccore.Key{PK: "y"}, Ref: 4, Place: 1}}}
+		core := listed{all: []musiccore.Listing{{Key: musiccore.Key{PK: "x"}, Ref: 3}, {Key: musiccore.Key{PK: "y"}, Ref: 4, Position: 1}}}
 		client, _ := rightsRig(t, core).login(d)
 		for text, bound := range map[string]string{
 			"LIST LOCKS": "", "LIST LOCKS ON bank.accounts": "", "LIST LOCKS ON bank.accounts WHERE id = 'y'": "", "SELECT LIST LOCKS ON bank.accounts WHERE id = ?": "y",

@@ -93,7 +93,7 @@ func (c *choosing) Lock(k musiccore.Key, q musiccore.Request, done func(musiccor
 	if a, ok := c.answers[k.PK]; ok && q.Ref == 0 {
 		done(a)
 	} else {
-		done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: 9, State: musiccore.Held}})
+		done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: 9, State: musiccore.StateHeld}})
 	}
 	return func() {}
 }
@@ -107,7 +107,7 @@ func TestSeveralKeysOfWhichOneIsHeld(t *testing.T) {
 		r := newRig(t, func(o *Options) { o.Locks = core })
 		r.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}})
 		client, _ := r.login(d)
-		core.answers["b"] = musiccore.Answer{Grant: musiccore.Grant{Ref: 6, State: musiccore.Queued, Holder: "who"}}
+		core.answers["b"] = musiccore.Answer{Grant: musiccore.Grant{Ref: 6, State: musiccore.StateQueued, Holder: "who"}}
 		client.send(1, query("LOCK bank.accounts WHERE id IN ('a', 'b', 'c')"))
 		got := client.answer(1).(*message.RowsResult)
 		assert.EqualValues(t, 6, taken(t, g.unlocked))

@@ -236,7 +236,7 @@ func (r *round) take(limit context.Context) (got []*wanted, f *wire.Failure) {
 		if f := r.ask(w, q, limit.Done()); f != nil {
 			return got, f
 		}
-		if w.grant.State == musiccore.Held {
+		if w.grant.State == musiccore.StateHeld {
 			got = append(got, w)
 		} else if !r.skip {
 			return got, nil
@@ -252,7 +252,7 @@ func (r *round) take(limit context.Context) (got []*wanted, f *wire.Failure) {
 
 // all tells whether all that are wanted are held.
 func (r *round) all(got []*wanted) bool {
-	return len(got) == min(r.most, len(r.keys)) && !slices.ContainsFunc(got, func(w *wanted) bool { return w.grant.State != musiccore.Held })
+	return len(got) == min(r.most, len(r.keys)) && !slices.ContainsFunc(got, func(w *wanted) bool { return w.grant.State != musiccore.StateHeld })
 }
 
 // ask locks one key, or asks after it; nil is no limit. What is not held then has left nothing behind.
@@ -261,15 +261,15 @@ func (r *round) ask(w *wanted, q musiccore.Request, limit <-chan struct{}) *wire
 	a, ok := r.conn.lockWithin(w.key, q, limit)
 	switch {
 	case !ok, a.Err == musiccore.ErrUnavailable: //nolint:errorlint // with a cause it is more than a lack of time
-		w.grant = musiccore.Grant{State: musiccore.Busy}
+		w.grant = musiccore.Grant{State: musiccore.StateBusy}
 	case a.Err != nil:
 		return lockFailure(a.Err, r.table, r.shown(w))
 	default:
 		w.grant = a.Grant
 	}
-	if w.grant.State == musiccore.Queued {
+	if w.grant.State == musiccore.StateQueued {
 		r.conn.unlock(w.key, w.grant.Ref)
-		w.grant = musiccore.Grant{State: musiccore.Busy, Holder: w.grant.Holder}
+		w.grant = musiccore.Grant{State: musiccore.StateBusy, Holder: w.grant.Holder}
 	}
 	return nil
 }
@@ -277,14 +277,14 @@ func (r *round) ask(w *wanted, q musiccore.Request, limit <-chan struct{}) *wire
 // giveBack gives back what is held, and says so in the rows.
 func (r *round) giveBack(got []*wanted) {
 	for _, w := range got {
-		if w.grant.State == musiccore.Held {
+		if w.grant.State == musiccore.StateHeld {
 			r.conn.unlock(w.key, w.grant.Ref)
-			w.grant = musiccore.Grant{Ref: w.grant.Ref, State: musiccore.Released}
+			w.grant = musiccore.Grant{Ref: w.grant.Ref, State: musiccore.StateReleased}
 		}
 	}
 	for _, w := range r.keys {
 		if !w.asked {
-			w.asked, w.grant = true, musiccore.Grant{State: musiccore.Busy}
+			w.asked, w.grant = true, musiccore.Grant{State: musiccore.StateBusy}
 		}
 	}
 }

@@ -26,8 +26,8 @@ func TestClausesThatAreCutAreTold(t *testing.T) {
 			if d.version < v4 {
 				warnings = nil
 			}
-			for _, state := range []musiccore.State{musiccore.Held, musiccore.Busy} {
-				g.answer = musiccore.Answer{Grant: musiccore.Grant{Ref: 9, State: state, Applied: state == musiccore.Held}}
+			for _, state := range []musiccore.State{musiccore.StateHeld, musiccore.StateBusy} {
+				g.answer = musiccore.Answer{Grant: musiccore.Grant{Ref: 9, State: state, Applied: state == musiccore.StateHeld}}
 				for _, verb := range []string{"LOCK bank.accounts WHERE id = 'x'", "LOCK bank.accounts WHERE id IN ('x', 'y')"} {
 					client.send(1, query(verb+clauses))
 					assert.Equal(t, warnings, client.next().Body.Warnings, verb+clauses)

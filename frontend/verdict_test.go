@@ -26,7 +26,7 @@ func (b *borrowed) Begin(k musiccore.Key, r musiccore.LockRef, kind musiccore.Ki
 
 func (b *borrowed) End(_ musiccore.Ticket, o musiccore.Outcome) (musiccore.Verdict, func() musiccore.Verdict) {
 	b.ended <- o
-	return musiccore.Uncertain, func() musiccore.Verdict { return <-b.verdicts }
+	return musiccore.VerdictUncertain, func() musiccore.Verdict { return <-b.verdicts }
 }
 
 // withBorrowed is a rig in front of it, with bank.accounts as a critical table.
@@ -53,14 +53,14 @@ func TestAnswerWaitsForItsVerdict(t *testing.T) {
 			code    primitive.ErrorCode // 0: the answer itself
 			says    string
 		}{
-			{write, &message.VoidResult{}, musiccore.OutcomeAcked, musiccore.Tell, 0, ""},
-			{write, &message.VoidResult{}, musiccore.OutcomeAcked, musiccore.Uncertain, primitive.ErrorCodeWriteTimeout, "MUSIC_UNCERTAIN"},
-			{write, &message.VoidResult{}, musiccore.OutcomeAcked, musiccore.Lost, primitive.ErrorCodeInvalid, "is unknown"},
-			{write, &message.Invalid{ErrorMessage: "no"}, musiccore.OutcomeRefused, musiccore.Tell, primitive.ErrorCodeInvalid, "no"},
-			{write, &message.Overloaded{ErrorMessage: "full"}, musiccore.OutcomeUnknown, musiccore.Uncertain, primitive.ErrorCodeOverloaded, "full"},
-			{read, rows(nil), musiccore.OutcomeAcked, musiccore.Tell, 0, ""},
-			{read, rows(nil), musiccore.OutcomeAcked, musiccore.Uncertain, primitive.ErrorCodeInvalid, "MUSIC_UNAVAILABLE"},
-			{read, rows(nil), musiccore.OutcomeAcked, musiccore.Lost, primitive.ErrorCodeInvalid, "MUSIC_LOST"},
+			{write, &message.VoidResult{}, musiccore.OutcomeAcked, musiccore.VerdictTell, 0, ""},
+			{write, &message.VoidResult{}, musiccore.OutcomeAcked, musiccore.VerdictUncertain, primitive.ErrorCodeWriteTimeout, "MUSIC_UNCERTAIN"},
+			{write, &message.VoidResult{}, musiccore.OutcomeAcked, musiccore.VerdictLost, primitive.ErrorCodeInvalid, "is unknown"},
+			{write, &message.Invalid{ErrorMessage: "no"}, musiccore.OutcomeRefused, musiccore.VerdictTell, primitive.ErrorCodeInvalid, "no"},
+			{write, &message.Overloaded{ErrorMessage: "full"}, musiccore.OutcomeUnknown, musiccore.VerdictUncertain, primitive.ErrorCodeOverloaded, "full"},
+			{read, rows(nil), musiccore.OutcomeAcked, musiccore.VerdictTell, 0, ""},
+			{read, rows(nil), musiccore.OutcomeAcked, musiccore.VerdictUncertain, primitive.ErrorCodeInvalid, "MUSIC_UNAVAILABLE"},
+			{read, rows(nil), musiccore.OutcomeAcked, musiccore.VerdictLost, primitive.ErrorCodeInvalid, "MUSIC_LOST"},
 		} {
 			client.send(5, tc.asked)
 			backend.answer(5)
@@ -93,14 +93,14 @@ func TestVerdictAtTheEndOfAConnection(t *testing.T) {
 		write()
 		_ = backend.Close()
 		backendLost(client, 5)
-		core.verdicts <- musiccore.Tell
+		core.verdicts <- musiccore.VerdictTell
 		client.ended()
 
 		client, backend = r.login(d)
 		write()
 		r.stop()
 		client.silent()
-		core.verdicts <- musiccore.Tell
+		core.verdicts <- musiccore.VerdictTell
 		assert.IsType(t, &message.VoidResult{}, client.answer(5))
 		client.ended()
 	})

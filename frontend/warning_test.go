@@ -25,7 +25,7 @@ func (l leased) Begin(k musiccore.Key, ref musiccore.LockRef, kind musiccore.Kin
 }
 
 func (leased) End(musiccore.Ticket, musiccore.Outcome) (musiccore.Verdict, func() musiccore.Verdict) {
-	return musiccore.Tell, nil
+	return musiccore.VerdictTell, nil
 }
 
 // An operation in the last fifth of its lease is warned, beside whatever Cassandra warns of; one before that is not.

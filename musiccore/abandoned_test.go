@@ -20,7 +20,7 @@ func TestAbandonedReferencesArePassedTogether(t *testing.T) {
 		h.carryOut(h.core.Lock(h.now, 1, h.key, Request{Wait: time.Hour}))
 		var asked Effects
 		for i := range OpID(waiters) {
-			asked.Do = append(asked.Do, h.core.Lock(h.now, 2+i, h.key, Request{Wait: time.Hour}).Do...)
+			asked.Commands = append(asked.Commands, h.core.Lock(h.now, 2+i, h.key, Request{Wait: time.Hour}).Commands...)
 		}
 		h.carryOut(asked)
 		for i := range OpID(waiters) {
@@ -52,25 +52,25 @@ type lockQueue struct {
 // carryOut runs the commands of some effects, and those that follow from them.
 func (h *lockQueue) carryOut(e Effects) {
 	h.granted(e)
-	for do := e.Do; len(do) > 0; {
+	for do := e.Commands; len(do) > 0; {
 		next := do[0]
-		r := Result{Fate: Done, Row: h.row}
-		if a, ok := next.Do.(Apply); ok {
+		r := Result{Status: StatusDone, Row: h.row}
+		if a, ok := next.Action.(Apply); ok {
 			after, applied := a.Swap.Apply(h.row)
 			h.row, h.lwts = &after, h.lwts+1
 			if !applied {
-				r.Fate = Refused
+				r.Status = StatusRefused
 			}
 		}
 		more := h.core.Reply(h.now, next.ID, r)
 		h.granted(more)
-		do = append(do[1:], more.Do...)
+		do = append(do[1:], more.Commands...)
 	}
 }
 
 func (h *lockQueue) granted(e Effects) {
 	for _, a := range e.Answers {
-		if a.Grant.State == Held {
+		if a.Grant.State == StateHeld {
 			h.held = append(h.held, a.Grant.Ref)
 		}
 	}
@@ -95,7 +95,7 @@ func TestAnAbandonedReferenceThatIsBeingPassedIsNotRevived(t *testing.T) {
 	d.waits(back)
 	d.reply(id, s.do(pass))
 	s.run()
-	if g := d.state(back, LostState); g.Ref != 3 || s.row.Head != 4 {
+	if g := d.state(back, StateLost); g.Ref != 3 || s.row.Head != 4 {
 		t.Fatalf("grant %+v of %+v", g, s.row)
 	}
 }

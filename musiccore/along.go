@@ -215,7 +215,7 @@ func (k *key) askAlong(b Block) {
 	for _, t := range row.Queue {
 		if t.Last() >= row.Head && t.First > k.ride.last && t.Session != k.c.self.id && !k.c.dead(t.Session) && !slices.Contains(asked, t.Session) {
 			asked = append(asked, t.Session)
-			k.c.out.Hints = append(k.c.out.Hints, Hint{Key: k.id, To: t.Session, Kind: TakeAlong, Block: b, Last: row.Guard})
+			k.c.out.Hints = append(k.c.out.Hints, Hint{Key: k.id, To: t.Session, Kind: HintPiggyback, Block: b, Last: row.Guard})
 		}
 	}
 	k.ride.block, k.ride.last, k.ride.after = b, row.Guard, 0

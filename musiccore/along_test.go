@@ -19,11 +19,11 @@ func brisk(t *testing.T) (d *desk, s *store, first, second OpID) {
 	op := d.lock(Request{Wait: time.Minute})
 	s.run()
 	s.handOn()
-	if g := d.state(op, Held); g.Ref != 4 {
+	if g := d.state(op, StateHeld); g.Ref != 4 {
 		t.Fatalf("grant %+v of %+v", g, s.row)
 	}
 	s.joined(9)
-	d.hear(Wanted)
+	d.hear(HintWaiting)
 	s.run()
 	s.seen, d.hints = nil, nil
 	first, second = d.lock(Request{Wait: time.Minute}), d.lock(Request{Wait: time.Minute})
@@ -46,12 +46,12 @@ func TestAReleaseTakesAlongWhoAsks(t *testing.T) {
 	if b := s.row.newest(); b.Session != d.session.ID() || b.N != 2 || !b.Retained {
 		t.Fatalf("queue %+v", s.row.Queue)
 	}
-	d.hinted(Hint{To: session(9), Kind: Yielding}, Hint{To: session(9), Kind: YourTurn}, Hint{To: session(9), Kind: Wanted})
+	d.hinted(Hint{To: session(9), Kind: HintReleasing}, Hint{To: session(9), Kind: HintYourTurn}, Hint{To: session(9), Kind: HintWaiting})
 	s.handOn()
-	d.state(first, Held)
+	d.state(first, StateHeld)
 	d.unlock(6)
 	s.run()
-	if g := d.state(second, Held); g.Ref != 7 {
+	if g := d.state(second, StateHeld); g.Ref != 7 {
 		t.Fatalf("grant %+v", g)
 	}
 }
@@ -65,7 +65,7 @@ func roomy(t *testing.T) (d *desk, s *store, third OpID) {
 	s.handOn()
 	third = d.lock(Request{Wait: time.Minute})
 	s.joined(9)
-	d.hear(Wanted)
+	d.hear(HintWaiting)
 	s.run()
 	d.unlock(6)
 	s.run()
@@ -88,9 +88,9 @@ func TestWhoComesBackJoinsTheBlockThatWaits(t *testing.T) {
 	}
 	s.joined(9)
 	s.handOn()
-	d.unlock(d.state(third, Held).Ref)
+	d.unlock(d.state(third, StateHeld).Ref)
 	s.run()
-	if g := d.state(fourth, Held); g.Ref != 10 {
+	if g := d.state(fourth, StateHeld); g.Ref != 10 {
 		t.Fatalf("grant %+v", g)
 	}
 }
@@ -114,11 +114,11 @@ func TestAReleaseThatIsRefusedGoesAlone(t *testing.T) {
 	d.unlock(4)
 	id, _ := only[Apply](d)
 	s.joined(8)
-	d.reply(id, Result{Fate: Refused})
+	d.reply(id, Result{Status: StatusRefused})
 	id, _ = only[ReadRow](d)
 	d.reply(id, s.read())
 	_, a := only[Apply](d)
-	if a.Swap.If.What != IfBase || a.Swap.Set.Row.Head != 5 || a.Swap.Set.Row.Dirty {
+	if a.Swap.If.What != IfEpoch || a.Swap.Set.Row.Head != 5 || a.Swap.Set.Row.Dirty {
 		t.Fatalf("%+v", a.Swap)
 	}
 	d.reply(d.core.keys[d.key()].lwt.cmd, s.do(a))
@@ -137,9 +137,9 @@ func TestAReleaseThatWasAppliedHasEnqueued(t *testing.T) {
 	s.apply(a.Swap)
 	s.joined(8)
 	s.apply(Release(*s.row, 2, false, 0)) // 6 is the head
-	d.reply(id, Result{Fate: Refused})
+	d.reply(id, Result{Status: StatusRefused})
 	s.run()
-	if g := d.state(first, Held); g.Ref != 6 {
+	if g := d.state(first, StateHeld); g.Ref != 6 {
 		t.Fatalf("grant %+v", g)
 	}
 	for _, b := range s.row.Queue {
@@ -155,7 +155,7 @@ func TestWhoWasToBeTakenAlongAsksAgain(t *testing.T) {
 	d.unlock(4)
 	s.apply(Preempt(*s.row, 5, d.opts.Window, t0))
 	id, _ := only[Apply](d)
-	d.reply(id, Result{Fate: Refused})
+	d.reply(id, Result{Status: StatusRefused})
 	s.run()
 	if b := s.row.newest(); b.Session != d.session.ID() || b.First != 6 || b.N != 2 {
 		t.Fatalf("queue %+v", s.row.Queue)
@@ -212,13 +212,13 @@ func TestAnEmptyQueueNeedsNoLook(t *testing.T) {
 	op := d.lock(Request{Wait: time.Minute})
 	s.run()
 	s.handOn()
-	d.unlock(d.state(op, Held).Ref)
+	d.unlock(d.state(op, StateHeld).Ref)
 	s.run()
 	d.pass(time.Second)
 	s.seen = nil
 	op = d.lock(Request{})
 	s.run()
-	d.state(op, Held)
+	d.state(op, StateHeld)
 	for _, a := range s.seen {
 		if _, read := a.(ReadRow); read {
 			t.Fatalf("%#v", s.seen)
@@ -268,7 +268,7 @@ func TestWhoWentAwayIsNotGivenTheLock(t *testing.T) {
 	d.take(d.core.Gone(d.time(), op))
 	d.unlock(2)
 	s.joined(9)
-	d.reply(id, Result{Fate: Refused})
+	d.reply(id, Result{Status: StatusRefused})
 	s.run()
 	d.serve(s, time.Second)
 	if s.row.Head != 10 {
@@ -283,7 +283,7 @@ func alternating(t *testing.T) (d *desk, s *store) {
 	d, s = held(t, func(o *Options) { o.Retain = 200 * time.Millisecond })
 	s.beat[session(9)] = 1
 	s.joined(9)
-	d.hear(Wanted)
+	d.hear(HintWaiting)
 	s.run()
 	s.seen = nil
 	d.unlock(1)
@@ -294,8 +294,8 @@ func alternating(t *testing.T) (d *desk, s *store) {
 	}
 	s.joined(9)
 	s.handOn()
-	d.state(again, Held)
-	d.hear(Wanted)
+	d.state(again, StateHeld)
+	d.hear(HintWaiting)
 	s.run()
 	s.seen = nil
 	return d, s
@@ -305,7 +305,7 @@ func alternating(t *testing.T) (d *desk, s *store) {
 func TestAReleaseWaitsForWhoComesBack(t *testing.T) {
 	d, s := alternating(t)
 	unlocked := d.unlock(3)
-	d.state(unlocked, Released)
+	d.state(unlocked, StateReleased)
 	d.none()
 	d.pass(returnFor / 2)
 	d.none()
@@ -331,8 +331,8 @@ func TestAReleaseDoesNotWaitForWhoStaysAway(t *testing.T) {
 	s.run()
 	s.joined(9)
 	s.handOn()
-	r := d.state(op, Held).Ref
-	d.hear(Wanted)
+	r := d.state(op, StateHeld).Ref
+	d.hear(HintWaiting)
 	s.run()
 	s.seen = nil
 	d.unlock(r)

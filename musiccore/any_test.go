@@ -125,12 +125,12 @@ func (a *anything) reply() {
 	case 0:
 		d.reply(c.ID, unknown)
 	case 1:
-		a.s.do(c.Do)
+		a.s.do(c.Action)
 		d.reply(c.ID, unknown)
 	case 2:
-		d.reply(c.ID, Result{Fate: Fate(a.draw(5, "fate")), Stamp: Stamp(a.draw(3, "stamp")) << 61, Beat: int64(a.draw(3, "beat"))})
+		d.reply(c.ID, Result{Status: Status(a.draw(5, "fate")), Stamp: Stamp(a.draw(3, "stamp")) << 61, Beat: int64(a.draw(3, "beat"))})
 	default:
-		d.reply(c.ID, a.s.do(c.Do))
+		d.reply(c.ID, a.s.do(c.Action))
 	}
 }
 

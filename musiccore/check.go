@@ -23,7 +23,7 @@ type mode struct {
 // Strict tells whether a table's operations are checked against the lock row
 // instead of the clock (docs/design.md 4, strict). It is to be called, like Closed,
 // before a table's first operation; of a change only once every other living proxy has
-// heard Turning.
+// heard ModeChanging.
 func (c *Core) Strict(now Now, table [16]byte, strict bool) Effects {
 	m := c.facts[table].mode
 	switch {
@@ -37,10 +37,10 @@ func (c *Core) Strict(now Now, table [16]byte, strict bool) Effects {
 	return c.setMode(now, table, m)
 }
 
-// Turning tells that a table's mode is about to change, or may have changed unseen: until
+// ModeChanging tells that a table's mode is about to change, or may have changed unseen: until
 // Strict says what holds, operations are checked against the lock row, and no living holder is
 // ended from here.
-func (c *Core) Turning(now Now, table [16]byte) Effects {
+func (c *Core) ModeChanging(now Now, table [16]byte) Effects {
 	m := c.facts[table].mode
 	m.strict, m.seize = true, false
 	return c.setMode(now, table, m)
@@ -66,7 +66,7 @@ func (k *key) checkLater(now Now, tk Ticket) bool {
 	if !t.flight.hold(tk.Number) {
 		return false
 	}
-	t.checks = append(t.checks, check{op: tk.Op, n: tk.Number, base: tk.Base, after: k.c.last.command})
+	t.checks = append(t.checks, check{op: tk.Op, n: tk.Number, base: tk.Epoch, after: k.c.last.command})
 	k.c.waits(tk.Op, k, nil)
 	k.view.next = 0
 	k.step(now)
@@ -84,10 +84,10 @@ func (k *key) answerChecks(id CommandID, r *Row) {
 	left := t.checks[:0]
 	for _, c := range t.checks {
 		switch {
-		case c.after >= id || r == nil || r.Base < c.base:
+		case c.after >= id || r == nil || r.Epoch < c.base:
 			left = append(left, c)
 		case k.owns(r) && !t.broken:
-			k.verdict(c, Tell)
+			k.verdict(c, VerdictTell)
 		default:
 			k.verdict(c, k.parting())
 		}
@@ -105,14 +105,14 @@ func (k *key) verdict(c check, v Verdict) {
 }
 
 // owns reports that a row shows the term that is here: on its base, on an
-// earlier one, or on that of a Renew whose fate is not known yet.
+// earlier one, or on that of a Renew whose outcome is not known yet.
 func (k *key) owns(r *Row) bool {
 	for _, b := range k.term.bases {
-		if r.Base == b {
+		if r.Epoch == b {
 			return true
 		}
 	}
-	return r.Base == k.term.base || (k.lwt != nil && k.lwt.why == renewing && r.sameTerm(k.lwt.swap.Set.Row))
+	return r.Epoch == k.term.base || (k.lwt != nil && k.lwt.why == renewing && r.sameTerm(k.lwt.swap.Set.Row))
 }
 
 // dropChecks answers those that no read can answer any more.
@@ -129,7 +129,7 @@ func (k *key) overdueChecks() {
 	left := k.term.checks[:0]
 	for _, c := range k.term.checks {
 		if k.term.flight.over(c.n) {
-			k.verdict(c, Uncertain)
+			k.verdict(c, VerdictUncertain)
 			continue
 		}
 		left = append(left, c)

@@ -13,10 +13,10 @@ func strict(t *testing.T) (*desk, *store) {
 	s := newStore(d)
 	op := d.lock(Request{})
 	s.run()
-	d.state(op, Held)
+	d.state(op, StateHeld)
 	_, get := d.begin(1, Get)
 	s.run()
-	if v := d.end(d.answered(get).Ticket, OutcomeRefused); v != Tell {
+	if v := d.end(d.answered(get).Ticket, OutcomeRefused); v != VerdictTell {
 		t.Fatalf("what was not done needs no check: %v", v)
 	}
 	return d, s
@@ -29,7 +29,7 @@ func (d *desk) acked(kind Kind) OpID {
 	if !tk.OK() || tk.Op != op {
 		d.t.Fatalf("ticket %+v of operation %d", tk, op)
 	}
-	if v := d.end(tk, OutcomeAcked); v != Later {
+	if v := d.end(tk, OutcomeAcked); v != VerdictPending {
 		d.t.Fatalf("verdict %v", v)
 	}
 	return op
@@ -53,12 +53,12 @@ func TestStrictTellsAfterAQuorumRead(t *testing.T) {
 	get := d.acked(Get)
 	d.none()
 	d.reply(id, s.read())
-	d.verdict(put, Tell)
+	d.verdict(put, VerdictTell)
 	d.waits(get) // that read began before the operation ended
 	s.run()
-	d.verdict(get, Tell)
+	d.verdict(get, VerdictTell)
 	tk, _ := d.begin(1, Put)
-	if v := d.end(tk, OutcomeUnknown); v != Uncertain {
+	if v := d.end(tk, OutcomeUnknown); v != VerdictUncertain {
 		t.Fatalf("what the store did not acknowledge needs no check: %v", v)
 	}
 	d.none()
@@ -70,8 +70,8 @@ func TestStrictHearsThatTheTermWasTaken(t *testing.T) {
 	row, _ := Preempt(*s.row, 2, d.opts.Window, 0).Apply(s.row)
 	s.row = &row
 	s.run()
-	d.verdict(put, Lost)
-	d.verdict(get, Lost)
+	d.verdict(put, VerdictLost)
+	d.verdict(get, VerdictLost)
 	if len(d.alarms) > 0 {
 		t.Fatalf("anybody may: %+v", d.alarms)
 	}
@@ -88,7 +88,7 @@ func TestStrictHearsThatItsReferenceWasTakenOver(t *testing.T) {
 	row, _ := Takeover(*s.row, session(9), d.opts.Window, 0).Apply(s.row)
 	s.row = &row
 	s.run()
-	d.verdict(put, Uncertain)
+	d.verdict(put, VerdictUncertain)
 }
 
 func TestStrictKnowsItsOwnRenews(t *testing.T) {
@@ -101,12 +101,12 @@ func TestStrictKnowsItsOwnRenews(t *testing.T) {
 	d.end(tk, OutcomeAcked)
 	id, _ = only[ReadRow](d)
 	d.reply(id, s.read())
-	d.verdict(tk.Op, Tell) // the base of a Renew whose fate is not known yet
+	d.verdict(tk.Op, VerdictTell) // the base of a Renew whose outcome is not known yet
 	d.pass(time.Second)
 	s.run()
 	before := d.acked(Get)
 	s.run()
-	d.verdict(before, Tell)
+	d.verdict(before, VerdictTell)
 }
 
 // A read of a quorum that has missed the newest commit shows less than the
@@ -122,13 +122,13 @@ func TestStrictReadsAgainWhatIsBehind(t *testing.T) {
 	d.waits(put)
 	d.pass(100 * time.Millisecond)
 	s.run()
-	d.verdict(put, Tell)
+	d.verdict(put, VerdictTell)
 }
 
 func TestStrictVerdictComesInTime(t *testing.T) {
 	d, s := strict(t)
 	tk, put := d.begin(1, Put)
-	if d.end(tk, OutcomeAcked) != Later || d.end(tk, OutcomeAcked) != Uncertain {
+	if d.end(tk, OutcomeAcked) != VerdictPending || d.end(tk, OutcomeAcked) != VerdictUncertain {
 		t.Fatal("an End counts once")
 	}
 	un := d.unlock(1)
@@ -139,14 +139,14 @@ func TestStrictVerdictComesInTime(t *testing.T) {
 	for end := d.now + d.opts.OpTimeout; d.now < end; {
 		d.pass(100 * time.Millisecond)
 		for len(d.open) > 0 {
-			if _, ok := d.open[0].Do.(ReadRow); !ok {
+			if _, ok := d.open[0].Action.(ReadRow); !ok {
 				break
 			}
 			id, _ := only[ReadRow](d)
 			d.reply(id, unknown)
 		}
 	}
-	d.verdict(put, Uncertain)
+	d.verdict(put, VerdictUncertain)
 	d.serve(s, time.Second)
 	if s.row.Head != 2 {
 		t.Fatalf("%+v", *s.row)
@@ -171,7 +171,7 @@ func TestForceOfALivingStrangersHeadInAStrictTable(t *testing.T) {
 	d.take(d.core.Strict(d.time(), d.table, true))
 	op := d.force()
 	d.serve(s, 100*time.Millisecond)
-	if g := d.state(op, Released); !g.Applied || g.Ref != 1 || s.row.Head != 2 || !s.row.Dirty || s.row.Base < 1000+d.opts.Window {
+	if g := d.state(op, StateReleased); !g.Applied || g.Ref != 1 || s.row.Head != 2 || !s.row.Dirty || s.row.Epoch < 1000+d.opts.Window {
 		t.Fatalf("%+v on %+v", g, *s.row)
 	}
 	d.forced(1)
@@ -184,32 +184,32 @@ func TestATermStaysStrictThatOthersMayEnd(t *testing.T) {
 		d, s := strict(t)
 		tk, put := d.begin(1, Put)
 		if taken {
-			s.row.Head, s.row.Base, s.row.Dirty = 2, s.row.Base+d.opts.Window, true // another proxy's Force
+			s.row.Head, s.row.Epoch, s.row.Dirty = 2, s.row.Epoch+d.opts.Window, true // another proxy's Force
 		}
-		d.take(d.core.Turning(d.time(), d.table))
+		d.take(d.core.ModeChanging(d.time(), d.table))
 		d.take(d.core.Strict(d.time(), d.table, false))
-		if v := d.end(tk, OutcomeAcked); v != Later {
+		if v := d.end(tk, OutcomeAcked); v != VerdictPending {
 			t.Fatalf("%s: told %v by the clock", name, v)
 		}
 		s.run()
-		d.verdict(put, map[bool]Verdict{true: Lost, false: Tell}[taken])
+		d.verdict(put, map[bool]Verdict{true: VerdictLost, false: VerdictTell}[taken])
 		if len(d.alarms) > 0 {
 			t.Fatalf("%s: %+v", name, d.alarms)
 		}
 	}
 }
 
-// A table becomes strict: what begins and ends from Turning on is checked, also what is in flight; and once it is strict no more, terms
+// A table becomes strict: what begins and ends from ModeChanging on is checked, also what is in flight; and once it is strict no more, terms
 // of a later base are told by the clock.
 func TestOperationsAreCheckedWhileTheModeChanges(t *testing.T) {
 	d, s := held(t)
 	tk, put := d.begin(1, Put)
-	d.take(d.core.Turning(d.time(), d.table))
-	if v := d.end(tk, OutcomeAcked); v != Later {
+	d.take(d.core.ModeChanging(d.time(), d.table))
+	if v := d.end(tk, OutcomeAcked); v != VerdictPending {
 		t.Fatalf("told %v by the clock", v)
 	}
 	s.run()
-	d.verdict(put, Tell)
+	d.verdict(put, VerdictTell)
 	d.take(d.core.Strict(d.time(), d.table, true))
 	d.clkOff = true
 	d.take(d.core.Strict(d.time(), d.table, false))
@@ -232,7 +232,7 @@ func TestNobodyForcesWhileTheModeChanges(t *testing.T) {
 	d, s := foreign(t, theirs())
 	s.beat[session(9)] = 1
 	d.take(d.core.Strict(d.time(), d.table, true))
-	d.take(d.core.Turning(d.time(), d.table))
+	d.take(d.core.ModeChanging(d.time(), d.table))
 	op := d.force()
 	d.serve(s, 100*time.Millisecond)
 	d.elsewhere(op, 9)
@@ -248,9 +248,9 @@ func TestAForceOfBeforeEndsNothing(t *testing.T) {
 	d.take(d.core.Strict(d.time(), d.table, true))
 	d.force()
 	id, _ := untilApply(d, s)
-	s.row.Base += d.opts.Window // its proxy has renewed its term
-	d.reply(id, Result{Fate: Refused})
-	d.take(d.core.Turning(d.time(), d.table))
+	s.row.Epoch += d.opts.Window // its proxy has renewed its term
+	d.reply(id, Result{Status: StatusRefused})
+	d.take(d.core.ModeChanging(d.time(), d.table))
 	d.take(d.core.Strict(d.time(), d.table, false))
 	d.serve(s, 3*time.Second)
 	if s.row.Head != 1 {

@@ -134,7 +134,7 @@ func (c *Core) Begin(now Now, op OpID, id Key, r LockRef, kind Kind) (Ticket, Ef
 
 // End gives a ticket back with what the store answered and says what the
 // client may be told. now is read after the store's answer came: the lease is
-// checked after the operation, never before (docs/protocol.md 7.3). Later says that
+// checked after the operation, never before (docs/protocol.md 7.3). VerdictPending says that
 // the verdict comes as an Answer to the ticket's operation, perhaps with these
 // effects; in a strict table only.
 func (c *Core) End(now Now, tk Ticket, o Outcome) (Verdict, Effects) {
@@ -219,11 +219,11 @@ func (c *Core) Closed(now Now, table [16]byte, closed Stamp) Effects {
 	return c.leave()
 }
 
-// CountFrom tells the lowest reference of a table's generation: those below were
+// FirstReference tells the lowest reference of a table's generation: those below were
 // of its generations before, and may still be in somebody's hands. It is to be
 // called, like Closed, before a table's first operation. Another number than
 // before is another generation: whatever is known of the last one is lost.
-func (c *Core) CountFrom(now Now, table [16]byte, first LockRef) Effects {
+func (c *Core) FirstReference(now Now, table [16]byte, first LockRef) Effects {
 	c.up(now)
 	f := c.facts[table]
 	if f.first != first {

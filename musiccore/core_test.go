@@ -61,7 +61,7 @@ func (d *desk) beat() {
 func (d *desk) key() Key { return Key{Table: d.table, PK: "k"} }
 
 func (d *desk) take(fx Effects) {
-	d.open = append(d.open, fx.Do...)
+	d.open = append(d.open, fx.Commands...)
 	for _, a := range fx.Answers {
 		if _, twice := d.answers[a.Op]; twice {
 			d.t.Fatalf("operation %d is answered twice", a.Op)
@@ -123,7 +123,7 @@ func (d *desk) end(tk Ticket, o Outcome) Verdict {
 func only[A Action](d *desk) (CommandID, A) {
 	d.t.Helper()
 	for i, c := range d.open {
-		if a, ok := c.Do.(A); ok {
+		if a, ok := c.Action.(A); ok {
 			d.open = slices.Delete(d.open, i, i+1)
 			return c.ID, a
 		}
@@ -185,7 +185,7 @@ type store struct {
 }
 
 func newStore(d *desk) *store {
-	return &store{d: d, beat: map[SessionID]int64{}, copy: Result{Fate: Done}}
+	return &store{d: d, beat: map[SessionID]int64{}, copy: Result{Status: StatusDone}}
 }
 
 // run answers until nothing is open.
@@ -193,8 +193,8 @@ func (s *store) run() {
 	for len(s.d.open) > 0 {
 		c := s.d.open[0]
 		s.d.open = s.d.open[1:]
-		s.seen = append(s.seen, c.Do)
-		s.d.reply(c.ID, s.do(c.Do))
+		s.seen = append(s.seen, c.Action)
+		s.d.reply(c.ID, s.do(c.Action))
 	}
 }
 
@@ -204,10 +204,10 @@ func (s *store) do(a Action) Result {
 		return s.read()
 	case Apply:
 		return s.apply(a.Swap)
-	case Copy:
+	case Synch:
 		return s.copy
 	case ReadBeat:
-		return Result{Fate: Done, Beat: s.beat[a.Session]}
+		return Result{Status: StatusDone, Beat: s.beat[a.Session]}
 	}
 	s.d.t.Fatalf("unknown action %T", a)
 	return Result{}
@@ -215,19 +215,19 @@ func (s *store) do(a Action) Result {
 
 func (s *store) read() Result {
 	if s.row == nil {
-		return Result{Fate: Done}
+		return Result{Status: StatusDone}
 	}
 	row := *s.row
-	return Result{Fate: Done, Row: &row}
+	return Result{Status: StatusDone, Row: &row}
 }
 
 func (s *store) apply(w Swap) Result {
 	row, ok := w.Apply(s.row)
 	if !ok {
-		return Result{Fate: Refused}
+		return Result{Status: StatusRefused}
 	}
 	s.row = &row
-	return Result{Fate: Done}
+	return Result{Status: StatusDone}
 }
 
 // held is a desk whose first reference holds a synchronised term.
@@ -237,7 +237,7 @@ func held(t *testing.T, change ...func(*Options)) (*desk, *store) {
 	s := newStore(d)
 	op := d.lock(Request{})
 	s.run()
-	d.state(op, Held)
+	d.state(op, StateHeld)
 	_, get := d.begin(1, Get)
 	s.run()
 	d.end(d.answered(get).Ticket, OutcomeAcked)
@@ -251,47 +251,47 @@ func TestLockPutUnlock(t *testing.T) {
 	if read.Quorum {
 		t.Fatal("the first look is local")
 	}
-	d.reply(id, Result{Fate: Done})
+	d.reply(id, Result{Status: StatusDone})
 	id, w := only[Apply](d)
 	if w.Swap.If.What != IfAbsent || !w.Swap.Set.Row.Dirty {
 		t.Fatalf("new key: %+v", w.Swap)
 	}
-	d.reply(id, Result{Fate: Done})
-	if g := d.state(op, Held); g.Ref != 1 || g.Lease != d.opts.ClientLease || g.Holder != "me" || !g.Applied {
+	d.reply(id, Result{Status: StatusDone})
+	if g := d.state(op, StateHeld); g.Ref != 1 || g.Lease != d.opts.ClientLease || g.Holder != "me" || !g.Applied {
 		t.Fatalf("grant %+v", g)
 	}
 	tk, put := d.begin(1, Put)
 	if tk.OK() {
 		t.Fatal("a dirty term gives no ticket before the synchronise")
 	}
-	id, c := only[Copy](d)
-	if c.Fence != w.Swap.Set.Row.Base+2 {
+	id, c := only[Synch](d)
+	if c.Fence != w.Swap.Set.Row.Epoch+2 {
 		t.Fatalf("fence %d", c.Fence)
 	}
-	d.reply(id, Result{Fate: Done})
+	d.reply(id, Result{Status: StatusDone})
 	tk = d.answered(put).Ticket
-	if tk.Stamp != w.Swap.Set.Row.Base+4 {
+	if tk.Stamp != w.Swap.Set.Row.Epoch+4 {
 		t.Fatalf("stamp %d after fence and cells", tk.Stamp)
 	}
-	if v := d.end(tk, OutcomeAcked); v != Tell {
+	if v := d.end(tk, OutcomeAcked); v != VerdictTell {
 		t.Fatalf("verdict %v", v)
 	}
 	un := d.unlock(1)
-	if g := d.state(un, Released); !g.Applied {
+	if g := d.state(un, StateReleased); !g.Applied {
 		t.Fatal("applied")
 	}
 	id, w = only[Apply](d)
-	if w.Swap.Set.Row.Dirty || w.Swap.Set.Row.Head != 2 || w.Swap.Set.Row.Base <= tk.Stamp {
+	if w.Swap.Set.Row.Dirty || w.Swap.Set.Row.Head != 2 || w.Swap.Set.Row.Epoch <= tk.Stamp {
 		t.Fatalf("release %+v", w.Swap)
 	}
-	d.reply(id, Result{Fate: Done})
+	d.reply(id, Result{Status: StatusDone})
 	d.none()
 	if len(d.core.keys) != 0 || len(d.core.ops) != 0 || len(d.core.running) != 0 || len(d.core.timers) != 0 {
 		t.Fatal("an idle key leaves memory behind")
 	}
 	op = d.lock(Request{})
 	_, w = only[Apply](d)
-	if w.Swap.If.What != IfGuardBase || w.Swap.Set.Row.Dirty {
+	if w.Swap.If.What != IfGuardEpoch || w.Swap.Set.Row.Dirty {
 		t.Fatalf("the row of an idle key is remembered: %+v", w.Swap)
 	}
 	d.waits(op)

@@ -92,12 +92,12 @@
 //	carryOut(effects)        // outside of the caller's mutex
 //	// if ticket.OK(): send the client's bytes with ticket.Stamp at QUORUM, and then, in any case:
 //	verdict, effects := core.End(now(), ticket, outcome) // now() read AFTER the answer came
-//	// the client hears what verdict allows, nothing else; Later: the Answer to ticket.Op says it
+//	// the client hears what verdict allows, nothing else; VerdictPending: the Answer to ticket.Op says it
 //
 // carryOut runs every [Command], each on its own, and calls Reply exactly once
 // for each; gives every [Answer] to its operation; logs every [Alarm]; and
 // calls Tick at Wake. An operation that got a ticket is waited for no longer
-// than Options.OpTimeout: after that End says [Uncertain] whatever came.
+// than Options.OpTimeout: after that End says [VerdictUncertain] whatever came.
 //
 // Shutdown: Drain, wait for Quiet (not for ever), Session.End, then write the
 // beat [EndedBeat].

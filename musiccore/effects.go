@@ -13,12 +13,12 @@ type CommandID uint64
 // the answers, log the alarms, and call Tick at Wake. The order of commands
 // does not matter. The slices belong to the caller.
 type Effects struct {
-	Do      []Command
-	Answers []Answer
-	Alarms  []Alarm
-	Notes   []Note
-	Hints   []Hint        // for other proxies; may be lost
-	Wake    time.Duration // BOOTTIME at which Tick wants to be called, whatever was said before; 0: not at all
+	Commands []Command
+	Answers  []Answer
+	Alarms   []Alarm
+	Notes    []Note
+	Hints    []Hint        // for other proxies; may be lost
+	Wake     time.Duration // BOOTTIME at which Tick wants to be called, whatever was said before; 0: not at all
 }
 
 // NoteKind is what a Note tells of.
@@ -26,85 +26,87 @@ type NoteKind uint8
 
 // What happened to a lock. None of it asks for anything.
 const (
-	Granted      NoteKind = iota + 1 // a reference became the holder
-	Ended                            // … and is no more: given back, expired or taken
-	Preempted                        // the head of a dead session was passed over
-	Synchronised                     // what older terms may have left cannot surface any more
-	TakenOver                        // a dead session's reference goes on here
-	Forced                           // the head was ended by Force
-	Orphaned                         // the holder's session has ended: its reference goes on where its client comes to, or is passed over
+	NoteGranted      NoteKind = iota + 1 // a reference became the holder
+	NoteEnded                            // … and is no more: given back, expired or taken
+	NotePreempted                        // the head of a dead session was passed over
+	NoteSynchronised                     // what older terms may have left cannot surface any more
+	NoteTakenOver                        // a dead session's reference goes on here
+	NoteForced                           // the head was ended by Force
+	NoteOrphaned                         // the holder's session has ended: its reference goes on where its client comes to, or is passed over
 )
 
 // Note tells what happened, for audit and metrics.
 type Note struct {
-	Key   Key
-	What  NoteKind
-	Ref   LockRef
-	Owner string        // as LOCK … AS named it
-	By    Client        // who asked for it last, by a LOCK; nobody's where it was of a session that is dead
-	How   State         // of Ended: Released or LostState
-	Why   string        // of Forced: the reason that was given
-	For   time.Duration // Granted: waited; Ended and Orphaned: held
+	Key      Key
+	Kind     NoteKind
+	Ref      LockRef
+	Owner    string        // as LOCK … AS named it
+	Client   Client        // who asked for it last, by a LOCK; nobody's where it was of a session that is dead
+	State    State         // of Ended: StateReleased or StateLost
+	Reason   string        // of Forced: the reason that was given
+	Duration time.Duration // Granted: waited; Ended and Orphaned: held
 }
 
 // Command is one question to the store. Each gets exactly one Reply, however
-// late; a command that may have been lost gets Unknown.
+// late; a command that may have been lost gets StatusUnknown.
 type Command struct {
-	ID  CommandID
-	Key Key // zero for ReadBeat
-	Do  Action
+	ID     CommandID
+	Key    Key // zero for ReadBeat
+	Action Action
 }
 
-// Action is one of ReadRow, Apply, Copy, ReadBeat.
+// Action is one of ReadRow, Apply, Synch, ReadBeat.
 type Action interface{ action() }
 
-// ReadRow reads the lock row: LOCAL_ONE, or QUORUM. Replies: Done with Row
-// (nil: no such row), Unknown.
+// ReadRow reads the lock row: LOCAL_ONE, or QUORUM. It ends with StatusDone and
+// Row (nil: no such row), or StatusUnknown.
 type ReadRow struct{ Quorum bool }
 
-// Apply runs one LWT. Replies: Done (applied), Refused, Unknown. Unknown is
+// Apply runs one LWT. It ends with StatusDone (applied), StatusRefused or
+// StatusUnknown, which is
 // every outcome that is not certain; the Core sends the same Swap again.
 type Apply struct{ Swap Swap }
 
-// Copy is one attempt of a Synch (docs/protocol.md 3.9, Synch): read the key at
+// Synch is one attempt of a Synch (docs/protocol.md 3.9, Synch): read the key at
 // QUORUM, interval by interval, and write each back in one mutation, DELETE at
 // Fence and every cell at Fence+1, at QUORUM. A WRITETIME >= Fence ends it:
-// reply Above with the highest met. However it ends, some intervals may have
-// been written: only Done says that all are. It may take as long as the key is
-// large; operations that wait for it are answered in their own time. Replies:
-// Done, Above, TooLarge, Unavailable, Unknown.
-type Copy struct{ Fence Stamp }
+// StatusAbove with the highest met. However it ends, some intervals may have
+// been written: only StatusDone says that all are. It may take as long as the key is
+// large; operations that wait for it are answered in their own time. It
+// ends with StatusDone, StatusAbove, StatusTooLarge, StatusUnavailable or StatusUnknown.
+type Synch struct{ Fence Stamp }
 
-// ReadBeat reads another session's row of music.sessions at QUORUM. Replies:
-// Done with Beat (0: no such row, which is a value like another) and Lease, Unknown.
+// ReadBeat reads another session's row of music.sessions at QUORUM. It ends
+// with StatusDone and Beat (0: no such row, which is a value like another) and Lease, or
+// StatusUnknown.
 type ReadBeat struct{ Session SessionID }
 
 func (ReadRow) action()  {}
 func (Apply) action()    {}
-func (Copy) action()     {}
+func (Synch) action()    {}
 func (ReadBeat) action() {}
 
-// Fate says how a command ended.
-type Fate uint8
+// Status says how a command ended.
+type Status uint8
 
-// The fates of commands; which a command can meet stands with its Action.
+// What a command can meet stands with its Action.
 const (
-	Unknown     Fate = iota // failed, or may have happened or happen later
-	Done                    // read, applied, copied
-	Refused                 // the condition of the LWT was false
-	Above                   // Copy met a stamp at or above the fence
-	TooLarge                // Copy met what cannot be written back: Cause names it
-	Unavailable             // of a Copy: the store says that too few replicas live, as Cause does
+	StatusUnknown     Status = iota // failed, or may have happened or happen later
+	StatusDone                      // read, applied, copied
+	StatusRefused                   // the condition of the LWT was false
+	StatusAbove                     // Synch met a stamp at or above the fence
+	StatusTooLarge                  // Synch met what cannot be written back: Cause names it
+	StatusUnavailable               // of a Synch: the store says that too few replicas live, as Cause does
 )
 
 // Result is the store's reply to a Command.
 type Result struct {
-	Fate  Fate
-	Row   *Row          // ReadRow
-	Stamp Stamp         // Above: the highest stamp met
-	Beat  int64         // ReadBeat
-	Lease time.Duration // ReadBeat: as it stands beside the beat; 0 where nothing does
-	Cause error         // why, for the client and the log
+	Status Status
+	Row    *Row          // ReadRow
+	Stamp  Stamp         // StatusAbove: the highest stamp met
+	Beat   int64         // ReadBeat
+	Lease  time.Duration // ReadBeat: as it stands beside the beat; 0 where nothing does
+	Cause  error         // why, for the client and the log
 }
 
 // Kind is what a client's operation does to the data.
@@ -120,10 +122,10 @@ const (
 // given back to End. The put is sent with write timestamp Stamp at QUORUM or
 // more; a get at QUORUM or more.
 type Ticket struct {
-	Op    OpID // of the Begin; it waits for the verdict if End says Later
+	Op    OpID // of the Begin; it waits for the verdict if End says VerdictPending
 	Key   Key
 	Ref   LockRef
-	Base  Stamp
+	Epoch Stamp
 	Stamp Stamp // of a Put
 	Kind  Kind
 	Left  time.Duration // what was left of the client lease when the operation came
@@ -152,19 +154,19 @@ const (
 // Verdict is what the client may be told of its operation.
 type Verdict uint8
 
-// Verdicts of End. Tell: what the store answered. Lost: the reference has ended
-// for ever; a get is lost, a put is lost with unknown outcome. Uncertain: the
+// Verdicts of End. VerdictTell: what the store answered. VerdictLost: the reference has ended
+// for ever; a get is lost, a put is lost with unknown outcome. VerdictUncertain: the
 // outcome is unknown, and what a get read is not told; the reference may go on.
-// Later: an Answer tells.
+// VerdictPending: an Answer tells.
 const (
-	Uncertain Verdict = iota
-	Tell
-	Lost
-	Later
+	VerdictUncertain Verdict = iota
+	VerdictTell
+	VerdictLost
+	VerdictPending
 )
 
 // Answer ends one waiting operation: a Grant for Lock and Unlock, a Ticket
-// for Begin, a Verdict for an End that said Later, or an error.
+// for Begin, a Verdict for an End that said VerdictPending, or an error.
 type Answer struct {
 	Op      OpID
 	Grant   Grant
@@ -178,25 +180,25 @@ type State uint8
 
 // What a client is told about a reference.
 const (
-	Held State = iota + 1
-	Queued
-	Busy
-	LostState
-	Released
+	StateHeld State = iota + 1
+	StateQueued
+	StateBusy
+	StateLost
+	StateReleased
 )
 
 // String is the word that the client reads.
 func (s State) String() string {
 	switch s {
-	case Held:
+	case StateHeld:
 		return "HELD"
-	case Queued:
+	case StateQueued:
 		return "QUEUED"
-	case Busy:
+	case StateBusy:
 		return "BUSY"
-	case LostState:
+	case StateLost:
 		return "LOST"
-	case Released:
+	case StateReleased:
 		return "RELEASED"
 	}
 	return ""

@@ -9,7 +9,7 @@ import "slices"
 // endedKept bounds the runs of ended references that a key remembers.
 const endedKept = 16
 
-// ending is how references that follow one another ended: Released or LostState.
+// ending is how references that follow one another ended: StateReleased or StateLost.
 type ending struct {
 	first, last LockRef
 	how         State
@@ -58,17 +58,17 @@ func (c *Core) missed(tk Ticket) Verdict {
 	k := c.keys[tk.Key]
 	kept, idle := c.idle.get(tk.Key)
 	if (k != nil && k.final(tk.Ref)) || (idle && tk.Ref < kept.row.Head) {
-		return Lost
+		return VerdictLost
 	}
-	return Uncertain
+	return VerdictUncertain
 }
 
 // parting is the verdict of an operation whose term is being taken away.
 func (k *key) parting() Verdict {
 	if k.final(k.term.place.ref) {
-		return Lost
+		return VerdictLost
 	}
-	return Uncertain
+	return VerdictUncertain
 }
 
 // dormant answers the place of a reference that was given up, by silence or by its client, before its turn has come.
@@ -115,13 +115,13 @@ func (k *key) answerEnded() {
 // endOf is what is told of a lock that ends here.
 func endOf(how State) NoteKind {
 	if how == 0 {
-		return Orphaned
+		return NoteOrphaned
 	}
-	return Ended
+	return NoteEnded
 }
 
 // givenBack reports that it asks how a reference stands that its client has given back: not that it is lost.
-func (a ask) givenBack() bool { return a.how == Released && a.what != askBegin }
+func (a ask) givenBack() bool { return a.how == StateReleased && a.what != askBegin }
 
 // ended is what it is told of a reference that has ended as a.how says.
 func (a ask) ended() Answer {
@@ -129,9 +129,9 @@ func (a ask) ended() Answer {
 	case a.what == askLock:
 		return Answer{Op: a.op, Grant: Grant{Ref: a.ref, State: a.how}}
 	case a.what == askUnlock:
-		return Answer{Op: a.op, Grant: Grant{Applied: a.how == Released, Ref: a.ref, State: a.how}}
-	case a.how == Released:
-		return Answer{Op: a.op, Err: ErrGivenBack}
+		return Answer{Op: a.op, Grant: Grant{Applied: a.how == StateReleased, Ref: a.ref, State: a.how}}
+	case a.how == StateReleased:
+		return Answer{Op: a.op, Err: ErrReleased}
 	}
 	return Answer{Op: a.op, Err: ErrLost}
 }

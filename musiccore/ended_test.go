@@ -41,7 +41,7 @@ func TestNobodyIsToldLostWhileTheReleaseIsUnknown(t *testing.T) {
 	_, put := d.begin(1, Put)
 	lock, un := d.lock(Request{Ref: 1}), d.unlock(1)
 	id, _ := only[Apply](d)
-	d.reply(id, Result{Fate: Unknown})
+	d.reply(id, Result{Status: StatusUnknown})
 	d.pass(d.opts.OpTimeout)
 	d.fails(put, ErrUnavailable)
 	d.fails(lock, ErrUnavailable)
@@ -70,11 +70,11 @@ func TestAnOperationInFlightWhenItsSessionDiesIsUnknown(t *testing.T) {
 	get, _ := d.begin(1, Get)
 	d.jump(d.opts.SessionLease)
 	for _, tk := range []Ticket{put, get} {
-		if v := d.end(tk, OutcomeAcked); v != Uncertain {
+		if v := d.end(tk, OutcomeAcked); v != VerdictUncertain {
 			t.Fatalf("verdict %v", v)
 		}
 	}
-	if n := d.notes[len(d.notes)-1]; n.What != Orphaned || n.Ref != 1 {
+	if n := d.notes[len(d.notes)-1]; n.Kind != NoteOrphaned || n.Ref != 1 {
 		t.Fatalf("audit %+v", d.notes)
 	}
 }
@@ -86,7 +86,7 @@ func TestALateVerdictOfAPassedReferenceIsLost(t *testing.T) {
 	d.unlock(1)
 	d.pass(d.opts.OpTimeout)
 	s.run()
-	if v := d.end(put, OutcomeAcked); v != Lost || s.row.Head != 2 {
+	if v := d.end(put, OutcomeAcked); v != VerdictLost || s.row.Head != 2 {
 		t.Fatalf("verdict %v, %+v", v, *s.row)
 	}
 }
@@ -98,7 +98,7 @@ func TestATermThatWasTakenOverIsNotLost(t *testing.T) {
 	row, _ := Takeover(*s.row, session(9), d.opts.Window, 0).Apply(s.row)
 	s.row = &row
 	s.run()
-	d.verdict(put, Uncertain)
+	d.verdict(put, VerdictUncertain)
 	_, begin := d.begin(1, Put)
 	s.run()
 	d.elsewhere(begin, 9)
@@ -109,14 +109,14 @@ func TestAWaiterThatComesBackLate(t *testing.T) {
 	d, s := held(t)
 	d.lock(Request{AtOnce: true})
 	s.run()
-	d.renewing(1, 2*d.opts.Untold)
+	d.renewing(1, 2*d.opts.QueuedLease)
 	_, put := d.begin(2, Put)
 	d.fails(put, ErrNotHeld)
 	op := d.lock(Request{Ref: 2, Wait: time.Minute})
 	d.waits(op)
 	d.unlock(1)
 	s.run()
-	d.state(op, Held)
+	d.state(op, StateHeld)
 }
 
 // renewing lets time go by for a holder that goes on working.
@@ -134,7 +134,7 @@ func TestAWaiterThatGaveItsPlaceBackIsGone(t *testing.T) {
 	d.lock(Request{AtOnce: true})
 	s.run()
 	d.unlock(2)
-	d.state(d.lock(Request{Ref: 2}), Released)
+	d.state(d.lock(Request{Ref: 2}), StateReleased)
 	_, put := d.begin(2, Put)
 	d.fails(put, ErrNotHeld)
 	d.unlock(1)
@@ -144,25 +144,25 @@ func TestAWaiterThatGaveItsPlaceBackIsGone(t *testing.T) {
 	}
 	_, put = d.begin(2, Put)
 	s.run()
-	d.fails(put, ErrGivenBack)
+	d.fails(put, ErrReleased)
 }
 
 // Sections of one key cost no memory each.
 func TestEndingsOfFollowingReferencesAreOne(t *testing.T) {
 	k := &key{}
 	for r := LockRef(1); r <= 100; r++ {
-		k.record(r, Released)
+		k.record(r, StateReleased)
 	}
-	k.record(101, LostState)
-	k.record(0, LostState)
+	k.record(101, StateLost)
+	k.record(0, StateLost)
 	k.record(102, 0)
-	if len(k.ended) != 2 || k.endedHow(57) != Released || k.endedHow(101) != LostState || k.endedHow(102) != 0 {
+	if len(k.ended) != 2 || k.endedHow(57) != StateReleased || k.endedHow(101) != StateLost || k.endedHow(102) != 0 {
 		t.Fatalf("%+v", k.ended)
 	}
 	for r := LockRef(200); r < 400; r += 2 {
-		k.record(r, LostState)
+		k.record(r, StateLost)
 	}
-	if len(k.ended) != endedKept || k.endedHow(57) != 0 || k.endedHow(398) != LostState {
+	if len(k.ended) != endedKept || k.endedHow(57) != 0 || k.endedHow(398) != StateLost {
 		t.Fatalf("%+v", k.ended)
 	}
 }
@@ -175,7 +175,7 @@ func TestAReferenceOfABlockIsLostWithItsLastOperation(t *testing.T) {
 	_, put := d.begin(2, Put)
 	d.waits(put)
 	d.end(get, OutcomeAcked)
-	d.fails(put, ErrGivenBack)
+	d.fails(put, ErrReleased)
 	d.none()
 }
 
@@ -184,13 +184,13 @@ func TestTheLastReferenceOfABlockIsLostWithItsRelease(t *testing.T) {
 	d, s := kept(t)
 	d.pass(d.opts.Retain)
 	renew, _ := only[Apply](d)
-	d.reply(renew, Result{Fate: Unknown})
+	d.reply(renew, Result{Status: StatusUnknown})
 	d.pass(20 * time.Millisecond)
 	d.unlock(2)
 	_, put := d.begin(2, Put)
 	d.waits(put)
 	d.serve(s, time.Second)
-	d.fails(put, ErrGivenBack)
+	d.fails(put, ErrReleased)
 	if s.row.Head != 10 {
 		t.Fatalf("given back, and not passed: %+v", *s.row)
 	}
@@ -198,17 +198,17 @@ func TestTheLastReferenceOfABlockIsLostWithItsRelease(t *testing.T) {
 
 // A dead session's block is passed over before anybody is told that a reference in it is lost.
 func TestAReferenceOfADeadBlockIsLostWithThePreempt(t *testing.T) {
-	r := Row{Guard: 4, Head: 1, Base: 1000, Queue: []Block{{First: 1, N: 4, Session: session(9), Req: 1, Retained: true}}}
+	r := Row{Guard: 4, Head: 1, Epoch: 1000, Queue: []Block{{First: 1, N: 4, Session: session(9), Req: 1, Retained: true}}}
 	d, s := foreign(t, r)
 	s.beat[session(9)] = EndedBeat
 	_, put := d.begin(1, Put)
 	for len(d.open) > 0 {
 		c := d.open[0]
-		if _, preempts := c.Do.(Apply); preempts {
+		if _, preempts := c.Action.(Apply); preempts {
 			break
 		}
 		d.open = d.open[1:]
-		d.reply(c.ID, s.do(c.Do))
+		d.reply(c.ID, s.do(c.Action))
 	}
 	d.waits(put)
 	s.run()

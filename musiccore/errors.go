@@ -14,8 +14,8 @@ var (
 	// ErrLost: the reference expired, was given back or was preempted, and that is final: nothing succeeds under it any more, at any
 	// proxy, whichever session dies (key.final).
 	ErrLost = errors.New("musiccore: lock is lost")
-	// ErrGivenBack is the ErrLost of a reference that was given back here.
-	ErrGivenBack = fmt.Errorf("%w: it was given back", ErrLost)
+	// ErrReleased is the ErrLost of a reference that was given back here.
+	ErrReleased = fmt.Errorf("%w: it was given back", ErrLost)
 	// ErrElsewhere: another session has the reference; see ElsewhereError.
 	ErrElsewhere = errors.New("musiccore: lock reference is of another session")
 	// ErrSynchronising: the key is being synchronised, or its window renewed, and that takes longer than an operation waits; it
@@ -31,8 +31,8 @@ var (
 	ErrClock = errors.New("musiccore: clocks differ too much")
 	// ErrDraining: the proxy shuts down and grants nothing new.
 	ErrDraining = errors.New("musiccore: draining")
-	// ErrCrowded: too many wait for the key.
-	ErrCrowded = errors.New("musiccore: too many waiters")
+	// ErrTooManyWaiters: too many wait for the key.
+	ErrTooManyWaiters = errors.New("musiccore: too many waiters")
 	// ErrUnavailable: the lock row cannot be read or written; nothing was left behind.
 	ErrUnavailable = errors.New("musiccore: lock row is unavailable")
 )

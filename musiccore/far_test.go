@@ -93,7 +93,7 @@ func (s *farSite) call(do func() Effects) {
 			to <- a
 		}
 	}
-	for _, c := range fx.Do {
+	for _, c := range fx.Commands {
 		go s.do(c)
 	}
 	for _, h := range fx.Hints {
@@ -114,7 +114,7 @@ func (s *farSite) do(c Command) {
 	default:
 	}
 	back := time.Duration(0)
-	switch a := c.Do.(type) {
+	switch a := c.Action.(type) {
 	case Apply:
 		s.paxos <- struct{}{}
 		defer func() { <-s.paxos }()
@@ -131,14 +131,14 @@ func (s *farSite) do(c Command) {
 		if a.Quorum {
 			time.Sleep(s.rtt)
 		}
-	case Copy:
+	case Synch:
 		time.Sleep(2 * s.rtt)
 	}
 	s.mu.Lock()
-	r := s.store.do(c.Do)
+	r := s.store.do(c.Action)
 	s.mu.Unlock()
 	time.Sleep(back)
-	if _, beat := c.Do.(ReadBeat); beat {
+	if _, beat := c.Action.(ReadBeat); beat {
 		r.Beat = int64(farTime().Boot)
 	}
 	s.call(func() Effects { return s.core.Reply(farTime(), c.ID, r) })
@@ -168,7 +168,7 @@ func (s *farSite) ask(do func(OpID) (Ticket, Effects)) (a Answer, ok bool) {
 func (s *farSite) section() bool {
 	q := Request{Wait: s.wait}
 	a, ok := s.ask(func(op OpID) (Ticket, Effects) { return Ticket{}, s.core.Lock(farTime(), op, s.key, q) })
-	for ok && a.Grant.State == Queued {
+	for ok && a.Grant.State == StateQueued {
 		q.Ref = a.Grant.Ref
 		a, ok = s.ask(func(op OpID) (Ticket, Effects) { return Ticket{}, s.core.Lock(farTime(), op, s.key, q) })
 	}

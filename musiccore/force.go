@@ -25,12 +25,12 @@ func (k *key) force(now Now, a ask) {
 	case t == nil:
 		k.ask(a)
 	case t.open && !t.covers(a.ref):
-		k.c.answer(Answer{Op: a.op, Grant: Grant{Ref: a.ref, State: Released}})
+		k.c.answer(Answer{Op: a.op, Grant: Grant{Ref: a.ref, State: StateReleased}})
 	case t.open:
 		k.forced(t.place, a)
-		k.giveBack(now, a.op, LostState)
+		k.giveBack(now, a.op, StateLost)
 	default:
-		k.c.answer(Answer{Op: a.op, Grant: Grant{Ref: t.place.ref, State: Released}})
+		k.c.answer(Answer{Op: a.op, Grant: Grant{Ref: t.place.ref, State: StateReleased}})
 	}
 }
 
@@ -43,7 +43,7 @@ func (k *key) toldForce(now Now, a ask) bool {
 	}
 	ref, s, held := k.view.row.Holder()
 	if k.view.known != present || !held || a.ref != 0 && a.ref != ref {
-		k.c.answer(Answer{Op: a.op, Grant: Grant{State: Released}})
+		k.c.answer(Answer{Op: a.op, Grant: Grant{State: StateReleased}})
 		return true
 	}
 	if s != k.c.self.id {
@@ -89,14 +89,14 @@ func (k *key) forceHead(now Now, a ask, ref LockRef, p *place) {
 			k.ask(ask{op: p.op, what: askLock, ref: ref, request: Request{Ref: ref}, until: now.Boot + k.c.opts.Wait})
 			p.op = 0
 		}
-		k.abandon(p, LostState)
+		k.abandon(p, StateLost)
 	}
-	k.c.answer(Answer{Op: a.op, Grant: Grant{Applied: true, Ref: ref, State: Released}})
+	k.c.answer(Answer{Op: a.op, Grant: Grant{Applied: true, Ref: ref, State: StateReleased}})
 }
 
 // forced tells who was ended and why.
 func (k *key) forced(p *place, a ask) {
 	k.died = true
-	k.note(Forced, p, LostState)
-	k.c.out.Notes[len(k.c.out.Notes)-1].Why = a.reason
+	k.note(NoteForced, p, StateLost)
+	k.c.out.Notes[len(k.c.out.Notes)-1].Reason = a.reason
 }

@@ -24,10 +24,10 @@ func TestHalfARowIsReadAtQuorum(t *testing.T) {
 	if !read.Quorum {
 		t.Fatal("the same replica is asked again")
 	}
-	d.reply(id, Result{Fate: Done})
+	d.reply(id, Result{Status: StatusDone})
 	id, _ = only[Apply](d)
-	d.reply(id, Result{Fate: Done})
-	d.state(op, Held)
+	d.reply(id, Result{Status: StatusDone})
+	d.state(op, StateHeld)
 }
 
 // An INSERT that has reached one replica is no row yet: a quorum that does not
@@ -36,19 +36,19 @@ func TestAnInsertOnOneReplica(t *testing.T) {
 	d := newDesk(t)
 	d.lock(Request{NoWait: true})
 	id, _ := only[ReadRow](d)
-	half := Row{Guard: 1, Head: 1, Queue: []Block{{First: 1, N: 1, Session: session(2), Req: 1}}, Base: t0, Dirty: true}
-	d.reply(id, Result{Fate: Done, Row: &half})
+	half := Row{Guard: 1, Head: 1, Queue: []Block{{First: 1, N: 1, Session: session(2), Req: 1}}, Epoch: t0, Dirty: true}
+	d.reply(id, Result{Status: StatusDone, Row: &half})
 	for quorum := false; !quorum; {
 		d.pass(100 * time.Millisecond)
 		for len(d.open) > 0 {
 			c := d.open[0]
 			d.open = d.open[1:]
-			if read, ok := c.Do.(ReadRow); ok && read.Quorum {
+			if read, ok := c.Action.(ReadRow); ok && read.Quorum {
 				quorum = true
-				d.reply(c.ID, Result{Fate: Done})
+				d.reply(c.ID, Result{Status: StatusDone})
 				continue
 			}
-			d.reply(c.ID, Result{Fate: Done, Row: &half})
+			d.reply(c.ID, Result{Status: StatusDone, Row: &half})
 		}
 	}
 	if len(d.alarms) > 0 {
@@ -76,9 +76,9 @@ func TestC8AnAbandonedReferenceWaitsForItsTurn(t *testing.T) {
 	d := newDesk(t)
 	op := d.lock(Request{Wait: time.Hour})
 	id, _ := only[ReadRow](d)
-	d.reply(id, sees(Row{Guard: 4, Head: 4, Queue: []Block{block(4, 1, 1, 77)}, Base: 50}))
+	d.reply(id, sees(Row{Guard: 4, Head: 4, Queue: []Block{block(4, 1, 1, 77)}, Epoch: 50}))
 	id, _ = only[Apply](d)
-	d.reply(id, Result{Fate: Done})
+	d.reply(id, Result{Status: StatusDone})
 	d.take(d.core.Gone(d.time(), op))
 	if _, read := only[ReadRow](d); !read.Quorum {
 		t.Fatal("the head must be certain")
@@ -96,7 +96,7 @@ func TestStrictKnowsTheBaseThatItLeft(t *testing.T) {
 	d.take(d.core.Altered(d.time(), d.table))
 	s.run()
 	d.reply(id, before)
-	d.verdict(put, Tell)
+	d.verdict(put, VerdictTell)
 }
 
 // A read that began before the own INSERT and comes back late shows no row:
@@ -104,7 +104,7 @@ func TestStrictKnowsTheBaseThatItLeft(t *testing.T) {
 func TestALateReadOfBeforeTheInsert(t *testing.T) {
 	d := newDesk(t)
 	s := newStore(d)
-	theirs := Row{Guard: 1, Head: 1, Queue: []Block{block(1, 1, 2, 1)}, Base: 50, Dirty: true}
+	theirs := Row{Guard: 1, Head: 1, Queue: []Block{block(1, 1, 2, 1)}, Epoch: 50, Dirty: true}
 	d.lock(Request{NoWait: true})
 	id, _ := only[ReadRow](d)
 	d.reply(id, sees(theirs)) // one replica has their INSERT
@@ -114,7 +114,7 @@ func TestALateReadOfBeforeTheInsert(t *testing.T) {
 		for len(d.open) > 0 {
 			c := d.open[0]
 			d.open = d.open[1:]
-			if read, ok := c.Do.(ReadRow); ok && read.Quorum {
+			if read, ok := c.Action.(ReadRow); ok && read.Quorum {
 				late = c.ID
 				continue
 			}
@@ -124,7 +124,7 @@ func TestALateReadOfBeforeTheInsert(t *testing.T) {
 	s.row = &theirs
 	d.lock(Request{})
 	s.run() // the own Enqueue is applied to it
-	d.reply(late, Result{Fate: Done})
+	d.reply(late, Result{Status: StatusDone})
 	if len(d.alarms) > 0 {
 		t.Fatalf("alarms %+v", d.alarms)
 	}
@@ -136,7 +136,7 @@ func TestARowOfTwoAgesIsNotEmpty(t *testing.T) {
 	d := newDesk(t)
 	op := d.lock(Request{})
 	id, _ := only[ReadRow](d)
-	row := Row{Guard: 11, Head: 12, Queue: []Block{block(11, 1, 1, 77)}, Base: 50}
+	row := Row{Guard: 11, Head: 12, Queue: []Block{block(11, 1, 1, 77)}, Epoch: 50}
 	torn := row
 	torn.Guard, torn.Queue = 10, []Block{block(10, 1, 1, 76)}
 	d.reply(id, sees(torn))
@@ -144,12 +144,12 @@ func TestARowOfTwoAgesIsNotEmpty(t *testing.T) {
 	if a.Swap.If.What != IfGuard {
 		t.Fatalf("%+v", a.Swap)
 	}
-	d.reply(id, Result{Fate: Refused})
+	d.reply(id, Result{Status: StatusRefused})
 	id, _ = only[ReadRow](d)
 	d.reply(id, sees(row))
 	id, _ = only[Apply](d)
-	d.reply(id, Result{Fate: Done})
-	if g := d.state(op, Held); g.Ref != 12 {
+	d.reply(id, Result{Status: StatusDone})
+	if g := d.state(op, StateHeld); g.Ref != 12 {
 		t.Fatalf("%+v", g)
 	}
 }

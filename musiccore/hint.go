@@ -7,10 +7,10 @@ type HintKind uint8
 
 // The hints of docs/protocol.md 3.16, Hints.
 const (
-	YourTurn  HintKind = iota + 1 // the head is of the session that is told
-	Wanted                        // somebody waits behind the head that the session that is told keeps
-	Yielding                      // the Release behind which the session that is told has the head is under way
-	TakeAlong                     // the session that is told is to enqueue Block when it gives the key back
+	HintYourTurn  HintKind = iota + 1 // the head is of the session that is told
+	HintWaiting                       // somebody waits behind the head that the session that is told keeps
+	HintReleasing                     // the Release behind which the session that is told has the head is under way
+	HintPiggyback                     // the session that is told is to enqueue Block when it gives the key back
 )
 
 // yieldEvery and yieldFor are how often, and how long, the row is looked at when a
@@ -30,28 +30,28 @@ type Hint struct {
 	To   SessionID
 	Kind HintKind
 
-	Block Block   // of TakeAlong: whose, and how many
+	Block Block   // of HintPiggyback: whose, and how many
 	Last  LockRef // likewise: not with the Release of a later one
 }
 
 // Hear takes a hint of another proxy. One for another session is nothing, nor
-// is YourTurn or Yielding of a key that nobody waits for here, or TakeAlong of one
+// is HintYourTurn or HintReleasing of a key that nobody waits for here, or HintPiggyback of one
 // that nobody has or waits for here.
 func (c *Core) Hear(now Now, h Hint) Effects {
 	if !c.up(now) || h.To != c.self.id {
 		return c.leave()
 	}
 	switch k := c.keys[h.Key]; {
-	case h.Kind == Wanted:
+	case h.Kind == HintWaiting:
 		c.key(h.Key).sought(now)
-	case h.Kind == YourTurn && k != nil && k.term == nil:
+	case h.Kind == HintYourTurn && k != nil && k.term == nil:
 		k.view.called()
 		k.step(now)
-	case h.Kind == Yielding && k != nil && k.term == nil:
+	case h.Kind == HintReleasing && k != nil && k.term == nil:
 		k.view.soon = now.Boot + yieldFor
 		k.view.next = 0
 		k.step(now)
-	case h.Kind == TakeAlong && k != nil && len(k.queued) > 0 && h.Block.Session != c.self.id:
+	case h.Kind == HintPiggyback && k != nil && len(k.queued) > 0 && h.Block.Session != c.self.id:
 		k.board(now, h)
 		k.step(now)
 	}
@@ -87,7 +87,7 @@ func (k *key) speak() {
 		s = SessionID{}
 	}
 	if s != k.spoken && s != (SessionID{}) {
-		k.hint(s, Wanted)
+		k.hint(s, HintWaiting)
 	}
 	k.spoken = s
 }
@@ -121,7 +121,7 @@ func (k *key) heard() {
 func (k *key) yourTurn() {
 	_, s, ok := k.view.row.Holder()
 	if ok && s != k.c.self.id && !k.c.dead(s) {
-		k.hint(s, YourTurn)
+		k.hint(s, HintYourTurn)
 	}
 }
 
@@ -130,7 +130,7 @@ func (k *key) yielding(release Swap) {
 	row := release.onto(k.view.row)
 	s, ok := row.Session(row.Head)
 	if ok && s != k.c.self.id && !k.c.dead(s) {
-		k.hint(s, Yielding)
+		k.hint(s, HintReleasing)
 	}
 }
 

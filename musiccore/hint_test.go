@@ -25,7 +25,7 @@ func (d *desk) hear(what HintKind) {
 // joined puts a reference of another session into the queue.
 func (s *store) joined(n byte) {
 	s.d.t.Helper()
-	if s.apply(Enqueue(s.row, Block{N: 1, Session: session(n), Req: 1}, 0, t0)).Fate != Done {
+	if s.apply(Enqueue(s.row, Block{N: 1, Session: session(n), Req: 1}, 0, t0)).Status != StatusDone {
 		s.d.t.Fatal("refused")
 	}
 }
@@ -33,7 +33,7 @@ func (s *store) joined(n byte) {
 // handOn has another session give back the head, and tell so.
 func (s *store) handOn() {
 	s.apply(Release(*s.row, 2, false, 0))
-	s.d.hear(YourTurn)
+	s.d.hear(HintYourTurn)
 	s.run()
 }
 
@@ -43,13 +43,13 @@ func TestWhoWaitsTellsTheHeadsSession(t *testing.T) {
 	s.beat[session(9)], s.beat[session(8)] = 1, 1
 	first := d.lock(Request{Wait: time.Minute})
 	s.run()
-	d.hinted(Hint{To: session(9), Kind: Wanted})
+	d.hinted(Hint{To: session(9), Kind: HintWaiting})
 	second := d.lock(Request{Wait: time.Minute})
 	d.serve(s, time.Second)
 	d.hinted()
 	s.apply(Release(*s.row, 2, false, 0))
 	d.serve(s, time.Second)
-	d.hinted(Hint{To: session(8), Kind: Wanted})
+	d.hinted(Hint{To: session(8), Kind: HintWaiting})
 	d.take(d.core.Gone(d.time(), first))
 	d.take(d.core.Gone(d.time(), second))
 	s.apply(Release(*s.row, 2, false, 0))
@@ -62,25 +62,25 @@ func TestTheDeadAreToldNothing(t *testing.T) {
 	s.beat[session(9)], s.beat[session(8)] = EndedBeat, 1
 	d.lock(Request{Ref: 3, Wait: time.Minute})
 	d.serve(s, d.opts.Grace+time.Second)
-	d.hinted(Hint{To: session(8), Kind: YourTurn}, Hint{To: session(8), Kind: Wanted})
+	d.hinted(Hint{To: session(8), Kind: HintYourTurn}, Hint{To: session(8), Kind: HintWaiting})
 }
 
 // An owner that its own Enqueue has granted has never seen who came later.
 func TestWantedTellsTheOwnerWhomToTell(t *testing.T) {
 	d, s := held(t)
 	s.joined(7)
-	d.hear(Wanted)
+	d.hear(HintWaiting)
 	id, read := only[ReadRow](d)
 	if !read.Quorum {
 		t.Fatal("one replica may not have it")
 	}
 	d.reply(id, s.read())
-	d.hear(Wanted)
+	d.hear(HintWaiting)
 	d.none() // the queue as known says it
 	d.unlock(1)
-	d.hinted(Hint{To: session(7), Kind: Yielding})
+	d.hinted(Hint{To: session(7), Kind: HintReleasing})
 	s.run()
-	d.hinted(Hint{To: session(7), Kind: YourTurn})
+	d.hinted(Hint{To: session(7), Kind: HintYourTurn})
 }
 
 // A commit is at every replica before the proxy whose Release it is hears of it, and tells: who is next looks for it
@@ -102,7 +102,7 @@ func TestYieldingLooksOftenForAWhile(t *testing.T) {
 		return n
 	}
 	looks(10 * time.Second)
-	d.hear(Yielding)
+	d.hear(HintReleasing)
 	if n := looks(100 * time.Millisecond); n < 15 || n > 21 {
 		t.Errorf("%d looks in 100 ms", n)
 	}
@@ -110,12 +110,12 @@ func TestYieldingLooksOftenForAWhile(t *testing.T) {
 	if n := looks(10 * time.Second); n > 25 {
 		t.Errorf("%d looks in 10 s, long after", n)
 	}
-	d.hear(Yielding)
+	d.hear(HintReleasing)
 	for range 3 {
 		s.apply(Release(*s.row, 2, false, 0))
 	}
 	looks(2 * yieldEvery)
-	d.state(op, Held)
+	d.state(op, StateHeld)
 }
 
 // What is behind an own reference is not known, though somebody is ahead of it.
@@ -125,7 +125,7 @@ func TestWantedLooksBehindTheLastOwnReference(t *testing.T) {
 	d.lock(Request{Wait: time.Minute})
 	s.run()
 	s.joined(8)
-	d.hear(Wanted)
+	d.hear(HintWaiting)
 	only[ReadRow](d)
 }
 
@@ -137,18 +137,18 @@ func TestWantedWhileTheRowIsReleased(t *testing.T) {
 		id, release := only[Apply](d)
 		s.apply(release.Swap)
 		if !late {
-			d.hear(Wanted)
+			d.hear(HintWaiting)
 			read, _ := only[ReadRow](d)
 			d.reply(read, s.read())
 			d.hinted()
 		}
-		d.reply(id, Result{Fate: Done})
+		d.reply(id, Result{Status: StatusDone})
 		if late {
 			d.hinted() // nobody knows of 7
-			d.hear(Wanted)
+			d.hear(HintWaiting)
 			s.run()
 		}
-		d.hinted(Hint{To: session(7), Kind: YourTurn})
+		d.hinted(Hint{To: session(7), Kind: HintYourTurn})
 		if len(d.core.ops) != 0 || late && len(d.core.keys) != 0 {
 			t.Fatal("a hint leaves memory behind")
 		}
@@ -160,20 +160,20 @@ func TestWantedFindsAForgottenHead(t *testing.T) {
 	r := theirs()
 	r.Queue[0].Session = session(1)
 	d, s := foreign(t, r)
-	d.hear(Wanted)
+	d.hear(HintWaiting)
 	s.run()
-	if s.row.Head != 2 || !s.row.Dirty || s.row.Base < 1000+d.opts.Window {
+	if s.row.Head != 2 || !s.row.Dirty || s.row.Epoch < 1000+d.opts.Window {
 		t.Fatalf("%+v", *s.row)
 	}
-	d.hinted(Hint{To: session(8), Kind: YourTurn})
+	d.hinted(Hint{To: session(8), Kind: HintYourTurn})
 }
 
 func TestWantedGrantsNothingAndIsForgotten(t *testing.T) {
 	d := newDesk(t)
 	s := newStore(d)
-	d.hear(Wanted)
+	d.hear(HintWaiting)
 	s.run()
-	d.hear(Wanted)
+	d.hear(HintWaiting)
 	d.pass(d.opts.Wait) // the store says nothing
 	if len(d.answers) != 0 || len(d.core.keys) != 0 || len(d.core.timers) != 0 || len(d.hints) != 0 {
 		t.Fatalf("answers %+v, hints %+v, %d keys", d.answers, d.hints, len(d.core.keys))
@@ -196,10 +196,10 @@ func TestAHintGrantsNoDirtyHead(t *testing.T) {
 		t.Fatal("a poll asks one replica")
 	}
 	d.reply(id, s.read())
-	d.hear(YourTurn)
+	d.hear(HintYourTurn)
 	d.waits(op)
 	s.run()
-	d.state(op, Held)
+	d.state(op, StateHeld)
 }
 
 // Who has no reference yet hears how many there are, and not one more.
@@ -209,7 +209,7 @@ func TestPositionWithoutAReferenceIsAnEstimate(t *testing.T) {
 	id, _ := only[ReadRow](d)
 	d.reply(id, s.read())
 	d.pass(d.opts.Wait)
-	if g := d.state(op, Queued); g.Ref != 0 || g.Position != 3 {
+	if g := d.state(op, StateQueued); g.Ref != 0 || g.Position != 3 {
 		t.Fatalf("behind 1, 2 and 3: %+v", g)
 	}
 }

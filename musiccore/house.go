@@ -61,7 +61,7 @@ func (c *Core) forget(k *key) {
 
 func (c *Core) do(k Key, a Action) CommandID {
 	c.last.command++
-	c.out.Do = append(c.out.Do, Command{ID: c.last.command, Key: k, Do: a})
+	c.out.Commands = append(c.out.Commands, Command{ID: c.last.command, Key: k, Action: a})
 	return c.last.command
 }
 
@@ -91,7 +91,7 @@ func (c *Core) patience(q Request) time.Duration {
 // note tells what happened at a place; it is the place's second event or later.
 func (k *key) note(what NoteKind, p *place, how State) {
 	k.c.out.Notes = append(k.c.out.Notes, Note{
-		Key: k.id, What: what, Ref: p.ref, Owner: p.owner, By: p.by, How: how, For: k.c.at - p.since,
+		Key: k.id, Kind: what, Ref: p.ref, Owner: p.owner, Client: p.by, State: how, Duration: k.c.at - p.since,
 	})
 }
 
@@ -139,7 +139,7 @@ func (c *Core) close(table [16]byte, closed Stamp) {
 func (k *key) raise(closed Stamp) {
 	k.closed = max(k.closed, closed)
 	if k.changing() {
-		k.closed = max(k.closed, k.lwt.swap.Set.Row.Base+1)
+		k.closed = max(k.closed, k.lwt.swap.Set.Row.Epoch+1)
 	}
 	t := k.term
 	if t == nil {
@@ -162,7 +162,7 @@ func (k *key) sendAway(now Now) {
 	}
 	for _, p := range k.asking {
 		k.refuse(p, Grant{}, ErrDraining)
-		k.finish(p, LostState)
+		k.finish(p, StateLost)
 	}
 	k.asking = nil
 }
@@ -199,7 +199,7 @@ func (k *key) bury(now Now, err error) {
 	}
 	for _, p := range pending {
 		k.refuse(p, Grant{}, err)
-		k.finish(p, LostState)
+		k.finish(p, StateLost)
 	}
 	for _, a := range k.asks {
 		k.c.answer(Answer{Op: a.op, Err: err})

@@ -20,7 +20,7 @@ type key struct {
 	closed   Stamp // of the table
 	died     bool  // the last holder did not give the lock back
 	wanted   time.Duration
-	spoken   SessionID     // whom Wanted was said to
+	spoken   SessionID     // whom HintWaiting was said to
 	long     int           // sections in a row that were not short
 	spare    int32         // references that the next block reserves; 0: sections are too long for one
 	turn     time.Duration // from LOCK to grant, as the last one here had to wait
@@ -69,7 +69,7 @@ func (k *key) choose(now Now) {
 		}
 	case t != nil && t.window.wanted:
 		k.renew(now)
-	case t == nil && k.stray() && k.view.vouched == k.view.row.Base:
+	case t == nil && k.stray() && k.view.vouched == k.view.row.Epoch:
 		k.expel(now)
 	case t == nil && k.abandonedHead():
 		k.skip(now)
@@ -136,7 +136,7 @@ func (k *key) pass(now Now) {
 	if k.view.known != present {
 		return
 	}
-	if t := k.term; t != nil && !k.changing() && k.view.row.Base != t.base {
+	if t := k.term; t != nil && !k.changing() && k.view.row.Epoch != t.base {
 		if !k.checked() {
 			k.c.alarm(k.id, "I3", "a term was taken away while its session was valid")
 		}
@@ -167,7 +167,7 @@ func (k *key) enter(now Now) {
 	if !k.grants(p) {
 		return
 	}
-	if r.DirtySince(k.closed) && k.view.vouched != r.Base {
+	if r.DirtySince(k.closed) && k.view.vouched != r.Epoch {
 		return
 	}
 	k.open(now, p)
@@ -178,7 +178,7 @@ func (k *key) enter(now Now) {
 func (k *key) grants(p *place) bool {
 	r := k.view.row
 	if p.guest {
-		return r.Owner == k.c.self.id && r.Base == p.taken
+		return r.Owner == k.c.self.id && r.Epoch == p.taken
 	}
 	s, ok := r.Session(r.Head)
 	return ok && s == k.c.self.id && r.Owner == (SessionID{})
@@ -195,7 +195,7 @@ func (k *key) broken(now Now, rule, text string) {
 		k.loseTerm(now)
 	default:
 		t.broken = true
-		k.close(now, LostState)
+		k.close(now, StateLost)
 	}
 }
 

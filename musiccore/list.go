@@ -5,13 +5,13 @@ import "time"
 // Listing is one reference as this proxy knows it, for people (docs/design.md 5,
 // LIST LOCKS).
 type Listing struct {
-	Key   Key
-	Ref   LockRef // 0: not decided yet
-	State State   // Held or Queued
-	Owner string
-	Age   time.Duration // since the grant, or since the LOCK
-	Lease time.Duration // left of a held one
-	Place int           // references ahead
+	Key      Key
+	Ref      LockRef // 0: not decided yet
+	State    State   // Held or Queued
+	Owner    string
+	Age      time.Duration // since the grant, or since the LOCK
+	Lease    time.Duration // left of a held one
+	Position int           // references ahead
 }
 
 // List tells who holds and who waits here, in the order of the queues. It
@@ -40,6 +40,6 @@ func (k *key) list(all []Listing, now Now, p *place) []Listing {
 	}
 	g := k.standing(now, p)
 	return append(all, Listing{
-		Key: k.id, Ref: p.ref, State: g.State, Owner: p.owner, Age: now.Boot - p.since, Lease: g.Lease, Place: g.Position,
+		Key: k.id, Ref: p.ref, State: g.State, Owner: p.owner, Age: now.Boot - p.since, Lease: g.Lease, Position: g.Position,
 	})
 }

@@ -44,7 +44,7 @@ func (k *key) newPlace(now Now, op OpID, q Request) {
 		return
 	}
 	if k.waiters() >= c.opts.Waiters {
-		c.answer(Answer{Op: op, Err: ErrCrowded})
+		c.answer(Answer{Op: op, Err: ErrTooManyWaiters})
 		return
 	}
 	p := &place{k: k, lease: c.opts.ClientLease, owner: q.Owner, token: q.Token, nowait: q.NoWait, since: now.Boot}
@@ -95,11 +95,11 @@ func (k *key) unlock(now Now, op OpID, r LockRef) {
 	case p == nil:
 		k.askEnded(ask{op: op, what: askUnlock, ref: r, until: now.Boot + k.c.opts.Wait})
 	case p.phase == holding:
-		k.giveBack(now, op, Released)
+		k.giveBack(now, op, StateReleased)
 	default:
-		k.answer(p, Grant{Ref: r, State: Released})
-		k.abandon(p, Released)
-		k.c.answer(Answer{Op: op, Grant: Grant{Applied: true, Ref: r, State: Released}})
+		k.answer(p, Grant{Ref: r, State: StateReleased})
+		k.abandon(p, StateReleased)
+		k.c.answer(Answer{Op: op, Grant: Grant{Applied: true, Ref: r, State: StateReleased}})
 	}
 }
 
@@ -133,9 +133,9 @@ func (k *key) answerAsks(now Now, id CommandID) {
 func (a ask) lost() Answer {
 	switch a.what {
 	case askLock:
-		return Answer{Op: a.op, Grant: Grant{Ref: a.ref, State: LostState}}
+		return Answer{Op: a.op, Grant: Grant{Ref: a.ref, State: StateLost}}
 	case askUnlock:
-		return Answer{Op: a.op, Grant: Grant{Ref: a.ref, State: Released}}
+		return Answer{Op: a.op, Grant: Grant{Ref: a.ref, State: StateReleased}}
 	}
 	return Answer{Op: a.op, Err: ErrLost}
 }

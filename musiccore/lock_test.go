@@ -8,7 +8,7 @@ import (
 
 // stranger is a row whose head is of session 9.
 func stranger() Row {
-	return Row{Guard: 1, Head: 1, Queue: []Block{block(1, 1, 9, 1)}, Base: 500}
+	return Row{Guard: 1, Head: 1, Queue: []Block{block(1, 1, 9, 1)}, Epoch: 500}
 }
 
 func TestHandOverBetweenLocalWaiters(t *testing.T) {
@@ -19,8 +19,8 @@ func TestHandOverBetweenLocalWaiters(t *testing.T) {
 	d.unlock(1)
 	id, _ := only[Apply](d)
 	d.waits(a)
-	d.reply(id, Result{Fate: Done})
-	if g := d.state(a, Held); g.Ref != 2 || g.OwnerDied || g.Holder != "a" {
+	d.reply(id, Result{Status: StatusDone})
+	if g := d.state(a, StateHeld); g.Ref != 2 || g.OwnerDied || g.Holder != "a" {
 		t.Fatalf("%+v", g)
 	}
 	d.none() // clean: T is known from the own literals
@@ -28,7 +28,7 @@ func TestHandOverBetweenLocalWaiters(t *testing.T) {
 		t.Fatal("a clean term needs no synchronise")
 	}
 	d.pass(1500 * time.Millisecond)
-	if g := d.state(b, Queued); g.Holder != "a" || g.Position != 1 {
+	if g := d.state(b, StateQueued); g.Holder != "a" || g.Position != 1 {
 		t.Fatalf("%+v", g)
 	}
 }
@@ -44,7 +44,7 @@ func TestM6DirtyHandOverReadsAtQuorumFirst(t *testing.T) {
 	id, a := only[Apply](d)
 	before := *s.row
 	s.do(a)
-	d.reply(id, Result{Fate: Done})
+	d.reply(id, Result{Status: StatusDone})
 	d.waits(next)
 	id, read := only[ReadRow](d)
 	if !read.Quorum {
@@ -54,7 +54,7 @@ func TestM6DirtyHandOverReadsAtQuorumFirst(t *testing.T) {
 	d.waits(next)
 	d.pass(time.Second)
 	s.run()
-	d.state(next, Held)
+	d.state(next, StateHeld)
 }
 
 func TestPollRefusesATermThatWasTakenOver(t *testing.T) {
@@ -63,16 +63,16 @@ func TestPollRefusesATermThatWasTakenOver(t *testing.T) {
 	id, _ := only[ReadRow](d)
 	d.reply(id, sees(stranger()))
 	id, a := only[Apply](d)
-	d.reply(id, Result{Fate: Done})
+	d.reply(id, Result{Status: StatusDone})
 	row := stranger()
 	row, _ = a.Swap.Apply(&row)
-	row.Head, row.Base, row.Owner = 2, 900, session(8)
+	row.Head, row.Epoch, row.Owner = 2, 900, session(8)
 	for len(d.answers) == 0 {
 		d.pass(100 * time.Millisecond)
 		open := d.open
 		d.open = nil
 		for _, c := range open {
-			if _, ok := c.Do.(ReadRow); ok {
+			if _, ok := c.Action.(ReadRow); ok {
 				d.reply(c.ID, sees(row))
 			}
 		}
@@ -91,8 +91,8 @@ func TestC15AStaleRowOpensNothingAgain(t *testing.T) {
 	id, _ := only[Apply](d)
 	d.lock(Request{Ref: 77})
 	read, _ := only[ReadRow](d)
-	d.reply(id, Result{Fate: Done})
-	d.state(next, Held)
+	d.reply(id, Result{Status: StatusDone})
+	d.state(next, StateHeld)
 	d.reply(read, sees(before))
 	if k := d.core.keys[d.key()]; k.term == nil || k.term.place.ref != 2 || k.view.row.Head != 2 {
 		t.Fatal("a stale row after the own Release")
@@ -117,7 +117,7 @@ func TestC15AfterMemoryWasFreed(t *testing.T) {
 	if a.Swap.If.What != IfGuard {
 		t.Fatalf("%+v", a.Swap)
 	}
-	d.reply(id, Result{Fate: Refused})
+	d.reply(id, Result{Status: StatusRefused})
 	d.waits(op)
 	if k := d.core.keys[d.key()]; k.term != nil {
 		t.Fatal("opened on a stale row")
@@ -132,7 +132,7 @@ func TestNoTermWithoutClockOrSession(t *testing.T) {
 	op := d.lock(Request{Wait: time.Minute})
 	id, _ := only[ReadRow](d)
 	d.clkOff = true
-	d.reply(id, Result{Fate: Done})
+	d.reply(id, Result{Status: StatusDone})
 	d.none()
 	d.waits(op)
 
@@ -155,7 +155,7 @@ func TestGrantHeldBackUntilTheClocksAgree(t *testing.T) {
 	d.waits(next)
 	d.clkOff = false
 	d.pass(time.Second)
-	d.state(next, Held)
+	d.state(next, StateHeld)
 }
 
 func TestSessionDeathEndsEverything(t *testing.T) {
@@ -164,10 +164,10 @@ func TestSessionDeathEndsEverything(t *testing.T) {
 	waiter := d.lock(Request{Wait: time.Hour})
 	s.run()
 	d.jump(11 * time.Second)
-	if v := d.end(tk, OutcomeAcked); v != Uncertain {
+	if v := d.end(tk, OutcomeAcked); v != VerdictUncertain {
 		t.Fatalf("C12: verdict %v after the lease", v)
 	}
-	d.state(waiter, Queued)
+	d.state(waiter, StateQueued)
 	_, op := d.begin(1, Put)
 	d.fails(op, ErrNoSession)
 	if len(d.core.keys)+len(d.core.ops)+len(d.core.timers) != 0 {
@@ -183,7 +183,7 @@ func TestSessionDeathEndsEverything(t *testing.T) {
 		d.pass(d.opts.Grace / 8)
 		s.run()
 	}
-	if g := d.state(op, Held); g.Ref != 3 || !g.OwnerDied {
+	if g := d.state(op, StateHeld); g.Ref != 3 || !g.OwnerDied {
 		t.Fatalf("%+v", g)
 	}
 }
@@ -224,7 +224,7 @@ func TestPreemptTheDead(t *testing.T) {
 		if got := preempted(t, d, s, c.beat, c.wait); got != c.want {
 			t.Errorf("%s: preempted %v", name, got)
 		}
-		if c.want && (s.row.Head != 2 || s.row.Base < 500+d.opts.Window || !s.row.Dirty) {
+		if c.want && (s.row.Head != 2 || s.row.Epoch < 500+d.opts.Window || !s.row.Dirty) {
 			t.Errorf("%s: %+v", name, s.row)
 		}
 	}
@@ -238,15 +238,15 @@ func TestC5DeadCountsFromTheEndOfTheFirstReadToTheStartOfTheLast(t *testing.T) {
 	d.reply(id, sees(row))
 	id, a := only[Apply](d)
 	row, _ = a.Swap.Apply(&row)
-	d.reply(id, Result{Fate: Done})
+	d.reply(id, Result{Status: StatusDone})
 	beat := func(d *desk) CommandID {
 		for {
 			for i, c := range d.open {
-				if _, ok := c.Do.(ReadBeat); ok {
+				if _, ok := c.Action.(ReadBeat); ok {
 					d.open = append(d.open[:i:i], d.open[i+1:]...)
 					return c.ID
 				}
-				if _, ok := c.Do.(ReadRow); ok {
+				if _, ok := c.Action.(ReadRow); ok {
 					d.open = append(d.open[:i:i], d.open[i+1:]...)
 					d.reply(c.ID, sees(row))
 					break
@@ -257,10 +257,10 @@ func TestC5DeadCountsFromTheEndOfTheFirstReadToTheStartOfTheLast(t *testing.T) {
 	}
 	first := beat(d)
 	d.pass(8 * time.Second) // the first read is slow: its value may be that old
-	d.reply(first, Result{Fate: Done, Beat: 5})
+	d.reply(first, Result{Status: StatusDone, Beat: 5})
 	since := d.now
 	for !d.core.dead(session(9)) {
-		d.reply(beat(d), Result{Fate: Done, Beat: 5})
+		d.reply(beat(d), Result{Status: StatusDone, Beat: 5})
 	}
 	if took := d.now - since; took < d.opts.DeadAfter(0) || took > d.opts.DeadAfter(0)+time.Second {
 		t.Fatalf("dead after %v", took)
@@ -270,10 +270,10 @@ func TestC5DeadCountsFromTheEndOfTheFirstReadToTheStartOfTheLast(t *testing.T) {
 func TestASlowLastReadProvesNothing(t *testing.T) {
 	d := newDesk(t)
 	w := d.core.watch(d.time(), session(9))
-	d.reply(w.cmd, Result{Fate: Done, Beat: 5})
+	d.reply(w.cmd, Result{Status: StatusDone, Beat: 5})
 	d.pass(w.timer.at - d.now)
 	d.jump(time.Minute) // the read was sent before, its answer is old
-	d.reply(w.cmd, Result{Fate: Done, Beat: 5})
+	d.reply(w.cmd, Result{Status: StatusDone, Beat: 5})
 	if w.dead {
 		t.Fatal("the START of the last read counts")
 	}
@@ -306,13 +306,13 @@ func TestPreemptReadsTheRowAtQuorumFirst(t *testing.T) {
 func TestPreemptPassesOverAllThatDiedTogether(t *testing.T) {
 	d := newDesk(t)
 	s := newStore(d)
-	s.row = &Row{Guard: 4, Head: 1, Base: 500, Queue: []Block{block(1, 1, 9, 1), block(2, 2, 8, 1), block(4, 1, 7, 1)}}
+	s.row = &Row{Guard: 4, Head: 1, Epoch: 500, Queue: []Block{block(1, 1, 9, 1), block(2, 2, 8, 1), block(4, 1, 7, 1)}}
 	op := d.lock(Request{Wait: time.Hour})
 	for end := d.now + d.opts.DeadAfter(0) + d.opts.Grace + 2*time.Second; d.now < end; {
 		s.run()
 		d.pass(50 * time.Millisecond)
 	}
-	if g := d.state(op, Held); g.Ref != 5 || !g.OwnerDied {
+	if g := d.state(op, StateHeld); g.Ref != 5 || !g.OwnerDied {
 		t.Fatalf("%+v", g)
 	}
 	swaps := 0
@@ -363,10 +363,10 @@ func (d *desk) nowaits(s *store) {
 	for range 40 {
 		op := d.lock(Request{NoWait: true})
 		s.run()
-		if d.answered(op).Grant.State == Held {
+		if d.answered(op).Grant.State == StateHeld {
 			return
 		}
-		d.state(op, Busy)
+		d.state(op, StateBusy)
 		for range 10 {
 			d.pass(50 * time.Millisecond)
 			s.run()
@@ -380,13 +380,13 @@ func TestLockIsAnsweredInTimeThoughItsLWTIsUndecided(t *testing.T) {
 	d.pass(1500*time.Millisecond - 1)
 	d.waits(op)
 	d.pass(1)
-	if g := d.state(op, Queued); g.Ref != 0 || g.Applied {
+	if g := d.state(op, StateQueued); g.Ref != 0 || g.Applied {
 		t.Fatalf("lock_ref is null: %+v", g)
 	}
-	d.reply(id, Result{Fate: Done})
-	d.pass(d.opts.Untold - time.Second)
+	d.reply(id, Result{Status: StatusDone})
+	d.pass(d.opts.QueuedLease - time.Second)
 	again := d.lock(Request{Token: [16]byte{1}, Lease: time.Minute})
-	if g := d.state(again, Held); g.Ref != 1 || g.Lease != time.Minute {
+	if g := d.state(again, StateHeld); g.Ref != 1 || g.Lease != time.Minute {
 		t.Fatalf("the same TOKEN finds it: %+v", g)
 	}
 }
@@ -395,11 +395,11 @@ func TestUndecidedWithoutATokenLeavesNothingBehind(t *testing.T) {
 	d := newDesk(t)
 	op := d.lock(Request{})
 	id, _ := only[ReadRow](d)
-	d.reply(id, Result{Fate: Done})
+	d.reply(id, Result{Status: StatusDone})
 	id, _ = only[Apply](d)
 	d.pass(1500 * time.Millisecond)
-	d.state(op, Queued)
-	d.reply(id, Result{Fate: Done})
+	d.state(op, StateQueued)
+	d.reply(id, Result{Status: StatusDone})
 	if _, a := only[Apply](d); a.Swap.Set.Row.Head != 2 {
 		t.Fatal("nobody can name it: released at once")
 	}
@@ -408,8 +408,8 @@ func TestUndecidedWithoutATokenLeavesNothingBehind(t *testing.T) {
 func TestUntoldReferenceIsHeldTenSeconds(t *testing.T) {
 	d, _, id, _ := asked(t, nil)
 	d.pass(2 * time.Second)
-	d.reply(id, Result{Fate: Done})
-	d.pass(d.opts.Untold - time.Millisecond)
+	d.reply(id, Result{Status: StatusDone})
+	d.pass(d.opts.QueuedLease - time.Millisecond)
 	d.none()
 	d.pass(time.Millisecond)
 	only[Apply](d)
@@ -420,12 +420,12 @@ func TestLateGrantIsHeldTenSeconds(t *testing.T) {
 	op := d.lock(Request{})
 	s.run()
 	d.pass(1500 * time.Millisecond)
-	d.state(op, Queued)
+	d.state(op, StateQueued)
 	d.unlock(1)
 	s.run()
 	d.pass(9 * time.Second)
 	op = d.lock(Request{Ref: 2})
-	if g := d.state(op, Held); g.Lease != d.opts.ClientLease {
+	if g := d.state(op, StateHeld); g.Lease != d.opts.ClientLease {
 		t.Fatalf("told now, so its lease counts: %+v", g)
 	}
 }
@@ -442,7 +442,7 @@ func TestQueuedIsKeptTenSecondsOfSilence(t *testing.T) {
 		op := d.lock(Request{Ref: 2})
 		d.waits(op)
 	}
-	d.pass(1500*time.Millisecond + d.opts.Untold)
+	d.pass(1500*time.Millisecond + d.opts.QueuedLease)
 	s.run()
 	d.unlock(1)
 	s.run()
@@ -451,7 +451,7 @@ func TestQueuedIsKeptTenSecondsOfSilence(t *testing.T) {
 	}
 	op := d.lock(Request{Ref: 2})
 	s.run()
-	d.state(op, LostState)
+	d.state(op, StateLost)
 }
 
 func TestWaitIsHonoured(t *testing.T) {
@@ -461,7 +461,7 @@ func TestWaitIsHonoured(t *testing.T) {
 	d.pass(5*time.Second - 1)
 	d.waits(op)
 	d.pass(1)
-	d.state(op, Queued)
+	d.state(op, StateQueued)
 }
 
 // WAIT 0s waits for nobody: whoever is ahead, the answer comes with the reference. Where nobody is, it comes with the lock.
@@ -470,22 +470,22 @@ func TestWaitZero(t *testing.T) {
 	s := newStore(d)
 	first := d.lock(Request{AtOnce: true})
 	s.run()
-	d.state(first, Held)
+	d.state(first, StateHeld)
 	second, third := d.lock(Request{AtOnce: true}), d.lock(Request{AtOnce: true})
 	s.run()
-	if g := d.state(second, Queued); g.Ref != 2 || g.Position != 1 {
+	if g := d.state(second, StateQueued); g.Ref != 2 || g.Position != 1 {
 		t.Fatalf("%+v", g)
 	}
-	if g := d.state(third, Queued); g.Ref != 3 || g.Position != 2 {
+	if g := d.state(third, StateQueued); g.Ref != 3 || g.Position != 2 {
 		t.Fatalf("%+v", g)
 	}
-	d.state(d.lock(Request{AtOnce: true, Ref: 3}), Queued)
+	d.state(d.lock(Request{AtOnce: true, Ref: 3}), StateQueued)
 	d.unlock(1)
 	d.unlock(2)
 	d.unlock(3)
 	next := d.lock(Request{AtOnce: true})
 	s.run()
-	if g := d.state(next, Held); g.Ref != 4 {
+	if g := d.state(next, StateHeld); g.Ref != 4 {
 		t.Fatalf("what was given back is not waited for: %+v", g)
 	}
 }
@@ -495,8 +495,8 @@ func TestBusyTellsTheHolder(t *testing.T) {
 	s := newStore(d)
 	op := d.lock(Request{Owner: "anna"})
 	s.run()
-	d.state(op, Held)
-	if g := d.state(d.lock(Request{NoWait: true}), Busy); g.Holder != "anna" || g.Ref != 0 {
+	d.state(op, StateHeld)
+	if g := d.state(d.lock(Request{NoWait: true}), StateBusy); g.Holder != "anna" || g.Ref != 0 {
 		t.Fatalf("%+v", g)
 	}
 }
@@ -512,20 +512,20 @@ func TestClientLease(t *testing.T) {
 	}
 	d.end(tk, OutcomeAcked)
 	d.pass(29 * time.Second)
-	if g := d.state(d.lock(Request{Ref: 1}), Held); g.Lease != 30*time.Second {
+	if g := d.state(d.lock(Request{Ref: 1}), StateHeld); g.Lease != 30*time.Second {
 		t.Fatalf("every accepted statement renews: %+v", g)
 	}
 	d.pass(30*time.Second - 1)
 	d.waits(next)
 	d.pass(1)
 	s.run()
-	if g := d.state(next, Held); !g.OwnerDied {
+	if g := d.state(next, StateHeld); !g.OwnerDied {
 		t.Fatal("the holder did not give it back")
 	}
 	_, op := d.begin(1, Put)
 	d.fails(op, ErrLost)
-	d.state(d.lock(Request{Ref: 1}), LostState)
-	if g := d.state(d.unlock(1), LostState); g.Applied {
+	d.state(d.lock(Request{Ref: 1}), StateLost)
+	if g := d.state(d.unlock(1), StateLost); g.Applied {
 		t.Fatal("applied")
 	}
 }
@@ -554,14 +554,14 @@ func TestOwnerDiedIsToldOnceAndRemembered(t *testing.T) {
 	}
 	op := d.lock(Request{})
 	s.run()
-	if g := d.state(op, Held); !g.OwnerDied {
+	if g := d.state(op, StateHeld); !g.OwnerDied {
 		t.Fatal("forgotten")
 	}
 	d.unlock(2)
 	s.run()
 	op = d.lock(Request{})
 	s.run()
-	if g := d.state(op, Held); g.OwnerDied {
+	if g := d.state(op, StateHeld); g.OwnerDied {
 		t.Fatal("told again")
 	}
 }
@@ -571,39 +571,39 @@ func TestTokenIsIdempotent(t *testing.T) {
 	q := Request{Token: [16]byte{7}, Wait: time.Minute}
 	one := d.lock(q)
 	two := d.lock(q)
-	d.state(one, Queued)
+	d.state(one, StateQueued)
 	s.run()
 	d.unlock(1)
 	s.run()
-	if g := d.state(two, Held); g.Ref != 2 || s.row.Guard != 2 {
+	if g := d.state(two, StateHeld); g.Ref != 2 || s.row.Guard != 2 {
 		t.Fatalf("%+v %+v", g, s.row)
 	}
-	if g := d.state(d.lock(q), Held); g.Ref != 2 {
+	if g := d.state(d.lock(q), StateHeld); g.Ref != 2 {
 		t.Fatalf("%+v", g)
 	}
 	d.unlock(2)
 	three := d.lock(q)
 	s.run()
-	if g := d.state(three, Held); g.Ref != 3 {
+	if g := d.state(three, StateHeld); g.Ref != 3 {
 		t.Fatalf("a new acquisition after the end: %+v", g)
 	}
 }
 
 func TestNowait(t *testing.T) {
 	d, s := held(t)
-	d.state(d.lock(Request{NoWait: true}), Busy)
+	d.state(d.lock(Request{NoWait: true}), StateBusy)
 	d.none()
-	d.state(d.unlock(1), Released)
+	d.state(d.unlock(1), StateReleased)
 	op := d.lock(Request{NoWait: true})
 	s.run()
-	d.state(op, Held) // the Release was under way: nobody is ahead
+	d.state(op, StateHeld) // the Release was under way: nobody is ahead
 	d.unlock(2)
 	s.run()
 
 	s.row.Guard, s.row.Queue = 3, []Block{block(3, 1, 9, 1)} // behind our back
 	op = d.lock(Request{NoWait: true})
 	s.run()
-	d.state(op, Busy)
+	d.state(op, StateBusy)
 	if s.row.Guard != 3 {
 		t.Fatal("something is left behind")
 	}
@@ -613,11 +613,11 @@ func TestNowaitUndecidedIsBusy(t *testing.T) {
 	d := newDesk(t)
 	op := d.lock(Request{NoWait: true, Token: [16]byte{3}})
 	id, _ := only[ReadRow](d)
-	d.reply(id, Result{Fate: Done})
+	d.reply(id, Result{Status: StatusDone})
 	id, _ = only[Apply](d)
 	d.pass(d.opts.Wait)
-	d.state(op, Busy)
-	d.reply(id, Result{Fate: Done})
+	d.state(op, StateBusy)
+	d.reply(id, Result{Status: StatusDone})
 	if _, a := only[Apply](d); a.Swap.Set.Row.Head != 2 {
 		t.Fatal("its reference is released as soon as it is the head")
 	}
@@ -637,7 +637,7 @@ func TestGoneGivesUpThePlace(t *testing.T) {
 	d.none() // C8: no abandon LWT
 	d.unlock(1)
 	s.run()
-	if g := d.state(c, Held); g.Ref != 4 || g.OwnerDied {
+	if g := d.state(c, StateHeld); g.Ref != 4 || g.OwnerDied {
 		t.Fatalf("%+v", g)
 	}
 	d.waits(a)
@@ -649,7 +649,7 @@ func TestGoneBeforeTheEnqueueLeavesNothing(t *testing.T) {
 	op := d.lock(Request{})
 	id, _ := only[ReadRow](d)
 	d.take(d.core.Gone(d.time(), op))
-	d.reply(id, Result{Fate: Done})
+	d.reply(id, Result{Status: StatusDone})
 	d.none()
 	if len(d.core.keys)+len(d.core.timers)+len(d.core.running) != 0 {
 		t.Fatal("something is left")
@@ -660,17 +660,17 @@ func TestUnlock(t *testing.T) {
 	d, s := held(t)
 	op := d.lock(Request{Wait: time.Minute})
 	s.run()
-	if g := d.state(d.unlock(2), Released); !g.Applied {
+	if g := d.state(d.unlock(2), StateReleased); !g.Applied {
 		t.Fatal("a place in the queue is given back")
 	}
-	d.state(op, Released)
+	d.state(op, StateReleased)
 	d.unlock(1)
-	if g := d.state(d.unlock(1), Released); !g.Applied {
+	if g := d.state(d.unlock(1), StateReleased); !g.Applied {
 		t.Fatal("again, and it was this client's UNLOCK")
 	}
 	s.run()
 	again := d.unlock(1)
-	if g := d.state(again, Released); !g.Applied {
+	if g := d.state(again, StateReleased); !g.Applied {
 		t.Fatal("what a key's row is kept for is how its references ended, too")
 	}
 	for r, want := range map[LockRef]error{0: ErrNotHeld, -3: ErrNotHeld, 99: ErrNotHeld} {
@@ -708,7 +708,7 @@ func TestUnreadableRow(t *testing.T) {
 	for d.now < time.Hour+1500*time.Millisecond {
 		for _, c := range d.open {
 			d.open = d.open[1:]
-			d.reply(c.ID, Result{Fate: Unknown, Cause: cause})
+			d.reply(c.ID, Result{Status: StatusUnknown, Cause: cause})
 		}
 		d.pass(10 * time.Millisecond)
 	}
@@ -724,7 +724,7 @@ func TestCrowded(t *testing.T) {
 	d, _ := held(t, func(o *Options) { o.Waiters = 2 })
 	d.lock(Request{})
 	d.lock(Request{})
-	d.fails(d.lock(Request{}), ErrCrowded)
+	d.fails(d.lock(Request{}), ErrTooManyWaiters)
 }
 
 func TestDrain(t *testing.T) {
@@ -733,7 +733,7 @@ func TestDrain(t *testing.T) {
 	queued := d.lock(Request{Wait: time.Hour})
 	s.run()
 	d.take(d.core.Drain(d.time()))
-	d.state(queued, Queued)
+	d.state(queued, StateQueued)
 	d.fails(d.lock(Request{}), ErrDraining)
 	if d.core.Quiet() {
 		t.Fatal("a put is in flight")
@@ -770,7 +770,7 @@ func TestDropped(t *testing.T) {
 	s.run()
 	d.take(d.core.Dropped(d.time(), d.table))
 	d.fails(waiter, ErrUnavailable)
-	if v := d.end(tk, OutcomeAcked); v != Uncertain {
+	if v := d.end(tk, OutcomeAcked); v != VerdictUncertain {
 		t.Fatalf("verdict %v", v)
 	}
 	d.none()
@@ -787,7 +787,7 @@ func TestReferencesOfTheNextGeneration(t *testing.T) {
 		t.Helper()
 		op := d.lock(Request{})
 		s.run()
-		if g := d.state(op, Held); g.Ref != want {
+		if g := d.state(op, StateHeld); g.Ref != want {
 			t.Fatalf("reference %d, want %d", g.Ref, want)
 		}
 		d.unlock(want)
@@ -797,14 +797,14 @@ func TestReferencesOfTheNextGeneration(t *testing.T) {
 	d.take(d.core.Dropped(d.time(), d.table))
 	s.row = nil
 	early := d.lock(Request{}) // its Enqueue counts from 1
-	d.take(d.core.CountFrom(d.time(), d.table, 65537))
+	d.take(d.core.FirstReference(d.time(), d.table, 65537))
 	d.fails(early, ErrUnavailable)
 	d.open = nil
 	section(65537)
 	section(65538)
 	op := d.lock(Request{Ref: 1})
 	s.run()
-	d.state(op, LostState)
+	d.state(op, StateLost)
 	if len(d.alarms) != 0 {
 		t.Fatal(d.alarms)
 	}
@@ -840,7 +840,7 @@ func TestWatchesAreForgotten(t *testing.T) {
 	}
 	for n := range 2 * fallenKept {
 		w := d.core.watch(d.time(), SessionID{byte(n), byte(n >> 8), 5})
-		d.reply(w.cmd, Result{Fate: Done, Beat: EndedBeat})
+		d.reply(w.cmd, Result{Status: StatusDone, Beat: EndedBeat})
 	}
 	if len(d.core.watches) > fallenKept {
 		t.Fatalf("%d verdicts", len(d.core.watches))
@@ -855,7 +855,7 @@ func TestManyWaitersStayCheap(t *testing.T) {
 	}
 	s.run()
 	start := time.Now()
-	d.pass(time.Second + d.opts.Untold)
+	d.pass(time.Second + d.opts.QueuedLease)
 	d.unlock(1)
 	s.run()
 	if s.row.Head != n+2 {
@@ -867,7 +867,7 @@ func TestManyWaitersStayCheap(t *testing.T) {
 }
 
 func TestStateWords(t *testing.T) {
-	want := map[State]string{Held: "HELD", Queued: "QUEUED", Busy: "BUSY", LostState: "LOST", Released: "RELEASED", 0: ""}
+	want := map[State]string{StateHeld: "HELD", StateQueued: "QUEUED", StateBusy: "BUSY", StateLost: "LOST", StateReleased: "RELEASED", 0: ""}
 	for s, word := range want {
 		if s.String() != word {
 			t.Errorf("%d is %q", s, s.String())

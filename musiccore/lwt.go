@@ -77,15 +77,15 @@ func (k *key) push(now Now) {
 func (k *key) swapped(now Now, r Result) {
 	l := k.lwt
 	l.cmd = 0
-	switch r.Fate {
-	case Done:
+	switch r.Status {
+	case StatusDone:
 		k.view.applied(l.swap)
 		if l.swap.Set.Q {
 			k.view.at = now.Boot
 		}
 		k.view.firm = k.c.last.command
 		k.done(now)
-	case Refused:
+	case StatusRefused:
 		l.refused = k.c.last.command
 		k.view.next = 0
 	default:
@@ -131,7 +131,7 @@ func (k *key) resolve(now Now, id CommandID, r *Row) {
 	case l.why == enqueueing:
 		k.dropLWT()
 		k.refusals++
-	case r.Base == l.swap.If.Base:
+	case r.Epoch == l.swap.If.Epoch:
 		// Somebody else has enqueued; the term is as it was.
 		k.dropLWT()
 		if k.term != nil {
@@ -151,10 +151,10 @@ func (l *lwt) stands(r *Row) bool {
 		return r == nil && i.What == IfAbsent
 	case i.What == IfGuard:
 		return r.Guard <= i.Guard
-	case i.What == IfBase:
-		return r.Base <= i.Base
+	case i.What == IfEpoch:
+		return r.Epoch <= i.Epoch
 	}
-	return r.Guard <= i.Guard && r.Base <= i.Base
+	return r.Guard <= i.Guard && r.Epoch <= i.Epoch
 }
 
 // moot ends a refused LWT on T where somebody else has changed the term: a
@@ -195,12 +195,12 @@ func (k *key) done(now Now) {
 			k.released(now, l.swap.Set.Row.Head)
 		}
 	case renewing:
-		k.renewed(now, l.swap.Set.Row.Base)
+		k.renewed(now, l.swap.Set.Row.Epoch)
 	case takingOver:
-		k.taken(l.swap.Set.Row.Base)
+		k.taken(l.swap.Set.Row.Epoch)
 	case preempting, expelling:
 		k.died = true
-		k.c.out.Notes = append(k.c.out.Notes, Note{Key: k.id, What: Preempted, Ref: l.swap.Set.Row.Head - 1})
+		k.c.out.Notes = append(k.c.out.Notes, Note{Key: k.id, Kind: NotePreempted, Ref: l.swap.Set.Row.Head - 1})
 	}
 	switch b := k.enqueuedBlock(l); {
 	case l.joined != 0:

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-var unknown = Result{Fate: Unknown}
+var unknown = Result{Status: StatusUnknown}
 
 // sees is a reply to a ReadRow.
-func sees(r Row) Result { return Result{Fate: Done, Row: &r} }
+func sees(r Row) Result { return Result{Status: StatusDone, Row: &r} }
 
 // asked is a desk with a LOCK whose first Enqueue is under way on row r, or on
 // a new key.
@@ -18,7 +18,7 @@ func asked(t *testing.T, r *Row) (*desk, OpID, CommandID, Apply) {
 	d := newDesk(t)
 	op := d.lock(Request{Token: [16]byte{1}})
 	id, _ := only[ReadRow](d)
-	d.reply(id, Result{Fate: Done, Row: r})
+	d.reply(id, Result{Status: StatusDone, Row: r})
 	id, a := only[Apply](d)
 	return d, op, id, a
 }
@@ -27,20 +27,20 @@ func TestOneLWTAtATime(t *testing.T) {
 	d, first, id, _ := asked(t, nil)
 	second, third := d.lock(Request{}), d.lock(Request{})
 	d.none()
-	d.reply(id, Result{Fate: Done})
-	d.state(first, Held)
+	d.reply(id, Result{Status: StatusDone})
+	d.state(first, StateHeld)
 	id, a := only[Apply](d)
 	if b := a.Swap.Set.Row.Queue[1]; b.N != 2 || b.First != 2 || b.Retained {
 		t.Fatalf("waiters that came meanwhile share the next one: %+v", b)
 	}
 	d.none()
-	d.reply(id, Result{Fate: Done})
+	d.reply(id, Result{Status: StatusDone})
 	d.waits(second)
 	d.pass(1500 * time.Millisecond)
-	if g := d.state(second, Queued); g.Ref != 2 || g.Position != 1 {
+	if g := d.state(second, StateQueued); g.Ref != 2 || g.Position != 1 {
 		t.Fatalf("%+v", g)
 	}
-	if g := d.state(third, Queued); g.Ref != 3 || g.Position != 2 {
+	if g := d.state(third, StateQueued); g.Ref != 3 || g.Position != 2 {
 		t.Fatalf("%+v", g)
 	}
 }
@@ -57,10 +57,10 @@ func TestH3UnknownIsSentAgainWithTheSameLiterals(t *testing.T) {
 			t.Fatalf("%+v is not %+v", again, first)
 		}
 	}
-	d.state(op, Queued)
-	d.reply(id, Result{Fate: Done})
+	d.state(op, StateQueued)
+	d.reply(id, Result{Status: StatusDone})
 	op = d.lock(Request{Token: [16]byte{1}})
-	if g := d.state(op, Held); g.Ref != 1 {
+	if g := d.state(op, StateHeld); g.Ref != 1 {
 		t.Fatalf("%+v", g)
 	}
 }
@@ -70,7 +70,7 @@ func TestRefusedAndItWasMe(t *testing.T) {
 	d.reply(id, unknown)
 	d.pass(20 * time.Millisecond)
 	id, _ = only[Apply](d)
-	d.reply(id, Result{Fate: Refused})
+	d.reply(id, Result{Status: StatusRefused})
 	d.waits(op)
 	id, read := only[ReadRow](d)
 	if !read.Quorum {
@@ -78,7 +78,7 @@ func TestRefusedAndItWasMe(t *testing.T) {
 	}
 	row, _ := a.Swap.Apply(nil)
 	d.reply(id, sees(row))
-	if g := d.state(op, Held); g.Ref != 1 {
+	if g := d.state(op, StateHeld); g.Ref != 1 {
 		t.Fatalf("%+v", g)
 	}
 	d.none()
@@ -86,9 +86,9 @@ func TestRefusedAndItWasMe(t *testing.T) {
 
 func TestRefusedAndItWasAnother(t *testing.T) {
 	d, op, id, _ := asked(t, nil)
-	d.reply(id, Result{Fate: Refused})
+	d.reply(id, Result{Status: StatusRefused})
 	id, _ = only[ReadRow](d)
-	d.reply(id, sees(Row{Guard: 1, Head: 1, Queue: []Block{block(1, 1, 9, 1)}, Base: 5, Dirty: true}))
+	d.reply(id, sees(Row{Guard: 1, Head: 1, Queue: []Block{block(1, 1, 9, 1)}, Epoch: 5, Dirty: true}))
 	_, a := only[Apply](d)
 	if a.Swap.If != (If{What: IfGuard, Guard: 1}) || a.Swap.Set.Row.Queue[1].First != 2 {
 		t.Fatalf("asks again on the new row: %+v", a.Swap)
@@ -97,9 +97,9 @@ func TestRefusedAndItWasAnother(t *testing.T) {
 }
 
 func TestRefusedAndTheRowIsStillTheOld(t *testing.T) {
-	old := Row{Guard: 3, Head: 4, Base: 50}
+	old := Row{Guard: 3, Head: 4, Epoch: 50}
 	d, _, id, first := asked(t, &old)
-	d.reply(id, Result{Fate: Refused})
+	d.reply(id, Result{Status: StatusRefused})
 	id, _ = only[ReadRow](d)
 	d.reply(id, sees(old)) // commit level below QUORUM: S_(n-1)
 	d.pass(time.Second)
@@ -113,8 +113,8 @@ func TestAReadBegunBeforeTheRefusalDecidesNothing(t *testing.T) {
 	d, _, id, a := asked(t, nil)
 	un := d.unlock(7) // asks for the row at QUORUM while the LWT is under way
 	early, _ := only[ReadRow](d)
-	d.reply(id, Result{Fate: Refused})
-	d.reply(early, Result{Fate: Done}) // "no such row", from before
+	d.reply(id, Result{Status: StatusRefused})
+	d.reply(early, Result{Status: StatusDone}) // "no such row", from before
 	d.fails(un, ErrNotHeld)
 	d.pass(50 * time.Millisecond)
 	id, _ = only[ReadRow](d)
@@ -132,8 +132,8 @@ func TestReleaseOfUnknownFate(t *testing.T) {
 		done bool
 	}{
 		"it was me":             {func(r Row) Row { return r }, true},
-		"already preempted":     {func(r Row) Row { r.Base += 99; r.Dirty = true; return r }, true},
-		"the base still stands": {func(r Row) Row { r.Base -= 2; r.Head--; r.Dirty = true; return r }, false},
+		"already preempted":     {func(r Row) Row { r.Epoch += 99; r.Dirty = true; return r }, true},
+		"the base still stands": {func(r Row) Row { r.Epoch -= 2; r.Head--; r.Dirty = true; return r }, false},
 	} {
 		d, s := held(t)
 		d.unlock(1)
@@ -144,11 +144,11 @@ func TestReleaseOfUnknownFate(t *testing.T) {
 		if !reflect.DeepEqual(a, again) {
 			t.Fatal("another Release")
 		}
-		d.reply(id, Result{Fate: Refused})
+		d.reply(id, Result{Status: StatusRefused})
 		id, _ = only[ReadRow](d)
 		row, _ := a.Swap.Apply(s.row)
 		if name == "the base still stands" {
-			row.Base = a.Swap.If.Base + 2
+			row.Epoch = a.Swap.If.Epoch + 2
 		}
 		d.reply(id, sees(c.row(row)))
 		if _, busy := d.core.keys[d.key()]; busy == c.done {
@@ -161,15 +161,15 @@ func TestReleaseOfUnknownFate(t *testing.T) {
 }
 
 func TestARowSeenBeforeTheReplyIsNotWrittenOver(t *testing.T) {
-	d, _, id, a := asked(t, &Row{Guard: 1, Head: 1, Queue: []Block{block(1, 1, 9, 1)}, Base: 50})
+	d, _, id, a := asked(t, &Row{Guard: 1, Head: 1, Queue: []Block{block(1, 1, 9, 1)}, Epoch: 50})
 	un := d.unlock(7)
 	read, _ := only[ReadRow](d)
-	row, _ := a.Swap.Apply(&Row{Guard: 1, Head: 1, Queue: []Block{block(1, 1, 9, 1)}, Base: 50})
+	row, _ := a.Swap.Apply(&Row{Guard: 1, Head: 1, Queue: []Block{block(1, 1, 9, 1)}, Epoch: 50})
 	later := Enqueue(&row, block(0, 1, 9, 2), 0, 0)
 	row, _ = later.Apply(&row)
 	d.reply(read, sees(row))
 	d.fails(un, ErrNotHeld)
-	d.reply(id, Result{Fate: Done})
+	d.reply(id, Result{Status: StatusDone})
 	if got := d.core.keys[d.key()].view.row.Guard; got != 3 {
 		t.Fatalf("guard fell back to %d", got)
 	}
@@ -180,12 +180,12 @@ func TestAReplyOfAnEarlierLifeIsNobodys(t *testing.T) {
 	d.core.keys[d.key()].term.synced = false
 	d.core.keys[d.key()].term.dirty = true
 	d.begin(1, Get)
-	id, _ := only[Copy](d)
+	id, _ := only[Synch](d)
 	d.jump(time.Minute)
 	d.session = NewSession(session(2), d.opts)
 	d.take(d.core.Rejoin(d.time(), d.session))
 	d.beat()
-	d.reply(id, Result{Fate: Done})
+	d.reply(id, Result{Status: StatusDone})
 	d.none()
 	if len(d.core.keys) != 0 {
 		t.Fatal("a dead key came back")
@@ -212,14 +212,14 @@ func TestI1TheRowVanishes(t *testing.T) {
 	d.lock(Request{Ref: 99})
 	d.pass(time.Second)
 	id, _ := only[ReadRow](d)
-	d.reply(id, Result{Fate: Done})
+	d.reply(id, Result{Status: StatusDone})
 	if len(d.alarms) == 0 || d.alarms[0].Rule != "I1" {
 		t.Fatalf("%+v", d.alarms)
 	}
-	if v := d.end(tk, OutcomeAcked); v != Uncertain {
+	if v := d.end(tk, OutcomeAcked); v != VerdictUncertain {
 		t.Fatalf("verdict %v", v)
 	}
-	d.state(waiter, LostState)
+	d.state(waiter, StateLost)
 	s.row = nil
 	_, op := d.begin(1, Put)
 	s.run()
@@ -237,11 +237,11 @@ func TestI1OneBaseShowsTwoTerms(t *testing.T) {
 	if len(d.alarms) == 0 || d.alarms[0].Rule != "I1" {
 		t.Fatalf("%+v", d.alarms)
 	}
-	if v := d.end(tk, OutcomeAcked); v != Uncertain {
+	if v := d.end(tk, OutcomeAcked); v != VerdictUncertain {
 		t.Fatalf("verdict %v", v)
 	}
 	_, a := only[Apply](d)
-	if r := a.Swap.Set.Row; !r.Dirty || r.Base < a.Swap.If.Base+d.opts.Window {
+	if r := a.Swap.Set.Row; !r.Dirty || r.Epoch < a.Swap.If.Epoch+d.opts.Window {
 		t.Fatalf("a broken term ends dirty, a window above: %+v", r)
 	}
 }
@@ -256,23 +256,23 @@ func TestI3ATermTakenAwayIsLost(t *testing.T) {
 	if len(d.alarms) == 0 || d.alarms[0].Rule != "I3" {
 		t.Fatalf("%+v", d.alarms)
 	}
-	if v := d.end(tk, OutcomeAcked); v != Lost {
+	if v := d.end(tk, OutcomeAcked); v != VerdictLost {
 		t.Fatalf("verdict %v", v)
 	}
 	s.row = &row
 	op := d.lock(Request{Ref: 1})
 	s.run()
-	d.state(op, LostState)
+	d.state(op, StateLost)
 }
 
 func TestOwnHeadThatMemoryDoesNotKnow(t *testing.T) {
 	d := newDesk(t)
 	op := d.lock(Request{})
 	id, _ := only[ReadRow](d)
-	stray := Row{Guard: 4, Head: 4, Queue: []Block{block(4, 1, 1, 77)}, Base: 2 * t0} // ahead of the clock
+	stray := Row{Guard: 4, Head: 4, Queue: []Block{block(4, 1, 1, 77)}, Epoch: 2 * t0} // ahead of the clock
 	d.reply(id, sees(stray))
 	id, _ = only[Apply](d) // the Enqueue comes first, no LWT waits for a read
-	d.reply(id, Result{Fate: Done})
+	d.reply(id, Result{Status: StatusDone})
 	id, read := only[ReadRow](d)
 	if !read.Quorum {
 		t.Fatal("a stale replica may show an own head that was released long ago")
@@ -281,10 +281,10 @@ func TestOwnHeadThatMemoryDoesNotKnow(t *testing.T) {
 	row.Guard, row.Queue = 5, append(row.Queue, block(5, 1, 1, 1))
 	d.reply(id, sees(row))
 	id, a := only[Apply](d)
-	if r := a.Swap.Set.Row; !r.Dirty || r.Head != 5 || r.Base != 2*t0+d.opts.Window {
+	if r := a.Swap.Set.Row; !r.Dirty || r.Head != 5 || r.Epoch != 2*t0+d.opts.Window {
 		t.Fatalf("%+v", r)
 	}
-	d.reply(id, Result{Fate: Done})
+	d.reply(id, Result{Status: StatusDone})
 	d.waits(op)
 	id, read = only[ReadRow](d)
 	if !read.Quorum {
@@ -292,7 +292,7 @@ func TestOwnHeadThatMemoryDoesNotKnow(t *testing.T) {
 	}
 	row, _ = a.Swap.Apply(&row)
 	d.reply(id, sees(row))
-	if g := d.state(op, Held); !g.OwnerDied || g.Ref != 5 {
+	if g := d.state(op, StateHeld); !g.OwnerDied || g.Ref != 5 {
 		t.Fatalf("%+v", g)
 	}
 }

@@ -10,7 +10,7 @@ type Options struct {
 	Margin       time.Duration // added to L*(1+eps) before a session is dead
 	Grace        time.Duration // F: for a dead holder's client to come elsewhere
 	ClientLease  time.Duration // silence that ends a held reference
-	Untold       time.Duration // silence that ends a queued, untold or late-granted reference
+	QueuedLease  time.Duration // silence that ends a queued, untold or late-granted reference
 	Wait         time.Duration // LOCK without WAIT; also the bound of NOWAIT and of an UNLOCK's answer
 	OpTimeout    time.Duration // an operation without an End is unsettled and over
 	Window       Stamp         // W: the same at every proxy, or windows overlap
@@ -28,7 +28,7 @@ func Defaults() Options {
 		Margin:       500 * time.Millisecond,
 		Grace:        2 * time.Second,
 		ClientLease:  30 * time.Second,
-		Untold:       10 * time.Second,
+		QueuedLease:  10 * time.Second,
 		Wait:         1500 * time.Millisecond,
 		OpTimeout:    5 * time.Second,
 		Window:       1 << 20,

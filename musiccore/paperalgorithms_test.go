@@ -45,12 +45,12 @@ func TestPaperAcquireAfterAForcedReleaseSaysLost(t *testing.T) {
 // last line and returns true": nothing is synchronised.
 func TestPaperNoSynchroniseWithoutFailures(t *testing.T) {
 	s := paper(t, "proxies p1 p2", "lock A at p1", "put A 1", "unlock A")
-	copies := served[Copy](s)
+	copies := served[Synch](s)
 	for range 5 {
 		s.play("lock B at p1 wait 1m", "advance 1s", "get B", "put B 2", "unlock B")
 		s.play("lock C at p2 wait 1m", "advance 1s", "get C", "put C 3", "unlock C")
 	}
-	if n := served[Copy](s); n != copies {
+	if n := served[Synch](s); n != copies {
 		t.Fatalf("%d synchronises", n-copies)
 	}
 }
@@ -179,7 +179,7 @@ func TestPaperAForcedReleaseOfAReleasedReferenceIsNothing(t *testing.T) {
 	s.shows("deliver lwt", "p1 Release: head 2, guard 2, base 5µs")
 	s.shows("deliver lwt", "p2 Preempt: refused", "B: HELD 2")
 	s.shows("get B", "B: get: 1")
-	if r := s.store.key("k").row; r.Head != 2 || served[Copy](s) != 1 {
+	if r := s.store.key("k").row; r.Head != 2 || served[Synch](s) != 1 {
 		t.Fatalf("%+v", *r)
 	}
 }
@@ -245,7 +245,7 @@ func TestPaperSynchFlagInvariant(t *testing.T) {
 	} {
 		s := paper(t, "proxies p1 p2", "lock A at p1", "put A 1", "put A 7 hanging", "synch unknown")
 		s.play(end...)
-		fenced := served[Copy](s) > 2 // by A's own term
+		fenced := served[Synch](s) > 2 // by A's own term
 		if r := s.store.key("k").row; r.Head != 2 || (!r.Dirty && !fenced) {
 			t.Fatalf("%s: %+v", name, *r)
 		}

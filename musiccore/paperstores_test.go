@@ -80,7 +80,7 @@ func TestPaperEveryAspiringClientAcquires(t *testing.T) {
 }
 
 // §V-C: "The design of MUSIC ensures that criticalGets are requested by the lockholder when, and only when, the data store is
-// continuously defined": not while a put of unknown fate, or a synchronise, is under way.
+// continuously defined": not while a put of unknown outcome, or a synchronise, is under way.
 func TestPaperNoGetWhileTheStoreIsUndefined(t *testing.T) {
 	s := paper(t, "proxies p1", "lock A at p1", "put A 1", "put A 2 hanging", "put A 3 unacked r1")
 	s.shows("get A", "A waits")
@@ -152,9 +152,9 @@ func TestPaperTheJobGoesOnFromItsLatestState(t *testing.T) {
 // a multiple of the reference: ten million references later it is no higher than the clock and the windows used say. What
 // cannot be put below 2^63 is refused.
 func TestPaperStampsDoNotOverflow(t *testing.T) {
-	r := Row{Guard: 10_000_000, Head: 10_000_001, Base: t0}
-	if s := Enqueue(&r, Block{N: 1}, 0, t0+5); s.Set.Row.Base != t0+5 {
-		t.Fatalf("base %d", s.Set.Row.Base)
+	r := Row{Guard: 10_000_000, Head: 10_000_001, Epoch: t0}
+	if s := Enqueue(&r, Block{N: 1}, 0, t0+5); s.Set.Row.Epoch != t0+5 {
+		t.Fatalf("base %d", s.Set.Row.Epoch)
 	}
 	s := paper(t, "proxies p1", "plain 5 2^62", "lock A at p1")
 	s.shows("get A", "A: get: key has a write timestamp beyond every window")

@@ -112,13 +112,13 @@ func (p *place) usual(q Request) time.Duration {
 // standing is the row that tells where a place stands.
 func (k *key) standing(now Now, p *place) Grant {
 	if p.phase == holding {
-		return Grant{Applied: true, Ref: p.ref, State: Held, Holder: p.owner, Lease: p.until - now.Boot, OwnerDied: p.died}
+		return Grant{Applied: true, Ref: p.ref, State: StateHeld, Holder: p.owner, Lease: p.until - now.Boot, OwnerDied: p.died}
 	}
-	return Grant{Ref: p.ref, State: Queued, Position: k.position(p), Holder: k.holder()}
+	return Grant{Ref: p.ref, State: StateQueued, Position: k.position(p), Holder: k.holder()}
 }
 
 // occupied is the row for who would not wait: nothing is left behind.
-func (k *key) occupied() Grant { return Grant{State: Busy, Holder: k.holder()} }
+func (k *key) occupied() Grant { return Grant{State: StateBusy, Holder: k.holder()} }
 
 // holder is what the present holder calls itself, where it holds here.
 func (k *key) holder() string {
@@ -154,7 +154,7 @@ func (k *key) putOff(now Now, p *place) {
 	default:
 		p.number()
 		k.answer(p, k.standing(now, p))
-		p.keep(now.Boot + k.c.opts.Untold)
+		p.keep(now.Boot + k.c.opts.QueuedLease)
 		if p.ref == 0 && p.token == ([16]byte{}) {
 			// Nobody can ever name it again.
 			k.abandon(p, 0)
@@ -204,8 +204,8 @@ func (k *key) losePlace(p *place) {
 	if p.phase == over {
 		return
 	}
-	k.finish(p, LostState)
-	k.answer(p, Grant{Ref: p.ref, State: LostState})
+	k.finish(p, StateLost)
+	k.answer(p, Grant{Ref: p.ref, State: StateLost})
 	if p.own() {
 		k.drop(p.reserve)
 	}
@@ -254,9 +254,9 @@ func (k *key) search(r LockRef) (int, bool) {
 // granted is what is told of a place that gets its term.
 func (p *place) granted() NoteKind {
 	if p.guest {
-		return TakenOver
+		return NoteTakenOver
 	}
-	return Granted
+	return NoteGranted
 }
 
 // insert puts a place among those that live in the lock row, where its
@@ -359,7 +359,7 @@ func (k *key) refuseHasty(now Now) {
 	for _, p := range k.asking {
 		if p.nowait && (len(patient) > 0 || k.busy()) {
 			k.answer(p, k.occupied())
-			k.finish(p, LostState)
+			k.finish(p, StateLost)
 			k.want(now)
 			continue
 		}

@@ -7,19 +7,19 @@ import (
 
 // References of a block that nobody has been given are nobody's: who waits behind one holder is told so.
 func TestPositionCountsWhoWaits(t *testing.T) {
-	row := Row{Guard: 512, Head: 1, Base: 1000, Queue: []Block{{First: 1, N: 512, Session: session(9), Req: 1, Retained: true}}}
+	row := Row{Guard: 512, Head: 1, Epoch: 1000, Queue: []Block{{First: 1, N: 512, Session: session(9), Req: 1, Retained: true}}}
 	d, s := foreign(t, row)
 	first := d.lock(Request{AtOnce: true})
 	s.run()
-	if g := d.state(first, Queued); g.Ref != 513 || g.Position != 1 {
+	if g := d.state(first, StateQueued); g.Ref != 513 || g.Position != 1 {
 		t.Fatalf("behind one holder: %+v", g)
 	}
 	second := d.lock(Request{AtOnce: true})
 	s.run()
-	if g := d.state(second, Queued); g.Ref != 514 || g.Position != 2 {
+	if g := d.state(second, StateQueued); g.Ref != 514 || g.Position != 2 {
 		t.Fatalf("behind the holder and one who waits: %+v", g)
 	}
-	if all := d.core.List(d.time()); len(all) != 2 || all[0].Place != 1 || all[1].Place != 2 {
+	if all := d.core.List(d.time()); len(all) != 2 || all[0].Position != 1 || all[1].Position != 2 {
 		t.Fatalf("listed %+v", all)
 	}
 }
@@ -31,7 +31,7 @@ func TestPositionBehindAnOwnBlock(t *testing.T) {
 	d.lock(Request{Wait: time.Minute})
 	behind := d.lock(Request{AtOnce: true})
 	s.run()
-	if g := d.state(behind, Queued); g.Ref != 10 || g.Position != 3 {
+	if g := d.state(behind, StateQueued); g.Ref != 10 || g.Position != 3 {
 		t.Fatalf("behind the holder and two in its line: %+v", g)
 	}
 }
@@ -44,11 +44,11 @@ func TestALeaseStaysUnlessAnotherIsGiven(t *testing.T) {
 	op := d.lock(Request{Ref: 2, Wait: time.Minute, Usual: 10 * time.Second})
 	d.unlock(1)
 	s.run()
-	if g := d.state(op, Held); g.Lease != time.Second {
+	if g := d.state(op, StateHeld); g.Lease != time.Second {
 		t.Fatalf("resumed: %+v", g)
 	}
 	for _, c := range []struct{ given, want time.Duration }{{0, time.Second}, {5 * time.Second, 5 * time.Second}, {0, 5 * time.Second}} {
-		if g := d.state(d.lock(Request{Ref: 2, Lease: c.given, Usual: 10 * time.Second}), Held); g.Lease != c.want {
+		if g := d.state(d.lock(Request{Ref: 2, Lease: c.given, Usual: 10 * time.Second}), StateHeld); g.Lease != c.want {
 			t.Fatalf("renewed by %v: %+v", c.given, g)
 		}
 	}
@@ -56,7 +56,7 @@ func TestALeaseStaysUnlessAnotherIsGiven(t *testing.T) {
 	s.run()
 	op = d.lock(Request{Usual: 10 * time.Second})
 	s.run()
-	if g := d.state(op, Held); g.Lease != 10*time.Second {
+	if g := d.state(op, StateHeld); g.Lease != 10*time.Second {
 		t.Fatalf("the table's: %+v", g)
 	}
 }
@@ -71,10 +71,10 @@ func TestTheLeaseOfATakeover(t *testing.T) {
 		if !d.answered(begin).Ticket.OK() {
 			t.Fatal("no ticket")
 		}
-		if g := d.state(d.lock(Request{Ref: 1, Usual: usual}), Held); g.Lease != usual {
+		if g := d.state(d.lock(Request{Ref: 1, Usual: usual}), StateHeld); g.Lease != usual {
 			t.Fatalf("%+v, want %v", g, usual)
 		}
-		if g := d.state(d.lock(Request{Ref: 1, Usual: usual / 2}), Held); g.Lease != usual {
+		if g := d.state(d.lock(Request{Ref: 1, Usual: usual / 2}), StateHeld); g.Lease != usual {
 			t.Fatalf("once: %+v", g)
 		}
 	}

@@ -11,7 +11,7 @@ func (k *key) preempt(now Now) {
 	r := k.view.row
 	k.watchAhead(now)
 	w := k.c.watch(now, x)
-	if !w.dead || k.view.vouched != r.Base {
+	if !w.dead || k.view.vouched != r.Epoch {
 		return
 	}
 	if now.Boot < w.deadAt+k.c.opts.Grace && !r.kept(r.Head) { // what was kept goes on nowhere

@@ -35,13 +35,13 @@ func TestWaitersWithReferencesOfTheirOwnBecomeOneBlock(t *testing.T) {
 	for r := LockRef(10); r <= 13; r++ {
 		op := d.lock(Request{Ref: r})
 		s.run()
-		d.state(op, Held)
+		d.state(op, StateHeld)
 		d.unlock(r)
 		s.run()
 	}
 	op := d.lock(Request{})
 	s.run()
-	if g := d.state(op, Held); g.Ref != 14 || s.cost() != 0 {
+	if g := d.state(op, StateHeld); g.Ref != 14 || s.cost() != 0 {
 		t.Fatalf("grant %+v", g)
 	}
 }
@@ -59,13 +59,13 @@ func TestANumberThatWasToldIsNotGivenAgain(t *testing.T) {
 	s.run()
 	op := d.lock(Request{Ref: 11})
 	s.run()
-	d.state(op, Held)
+	d.state(op, StateHeld)
 	d.unlock(11)
 	s.run()
 	next := d.lock(Request{Wait: time.Minute})
 	d.unlock(14)
 	s.run()
-	if g := d.state(next, Held); g.Ref != 15 {
+	if g := d.state(next, StateHeld); g.Ref != 15 {
 		t.Fatalf("grant %+v, row %+v", g, s.row)
 	}
 }
@@ -74,23 +74,23 @@ func TestANumberThatWasToldIsNotGivenAgain(t *testing.T) {
 func TestTheSilentArePassedOverInABlock(t *testing.T) {
 	d, s := crowd(t)
 	holds := d.lock(Request{Ref: 2})
-	d.state(holds, Held)
-	d.serve(s, d.opts.Untold+time.Second)
+	d.state(holds, StateHeld)
+	d.serve(s, d.opts.QueuedLease+time.Second)
 	first, second := d.lock(Request{Ref: 11}), d.lock(Request{Ref: 13}) // they come back
 	s.seen = nil
 	d.unlock(2)
 	s.run()
-	d.state(first, Held)
+	d.state(first, StateHeld)
 	d.unlock(11)
 	s.run()
-	d.state(second, Held)
+	d.state(second, StateHeld)
 	if s.cost() != 1 {
 		t.Fatalf("row %+v", s.row)
 	}
 	for _, r := range []LockRef{10, 12} {
 		op := d.lock(Request{Ref: r})
 		s.run()
-		d.state(op, LostState)
+		d.state(op, StateLost)
 	}
 }
 
@@ -101,7 +101,7 @@ func TestABlockGoesOnBehindAHolderWhoStays(t *testing.T) {
 	s.run()
 	op := d.lock(Request{Ref: 10})
 	s.run()
-	d.state(op, Held)
+	d.state(op, StateHeld)
 	s.seen = nil
 	d.serve(s, d.opts.Retain+time.Millisecond)
 	if s.row.Owner != d.session.ID() || s.cost() != 1 {
@@ -111,7 +111,7 @@ func TestABlockGoesOnBehindAHolderWhoStays(t *testing.T) {
 	s.run()
 	op = d.lock(Request{Ref: 11})
 	s.run()
-	d.state(op, Held)
+	d.state(op, StateHeld)
 	if s.row.Head != 11 || !s.row.kept(11) || s.cost() != 1 {
 		t.Fatalf("row %+v", s.row)
 	}
@@ -119,7 +119,7 @@ func TestABlockGoesOnBehindAHolderWhoStays(t *testing.T) {
 	s.run()
 	op = d.lock(Request{Ref: 12})
 	s.run()
-	d.state(op, Held)
+	d.state(op, StateHeld)
 	if s.cost() != 0 {
 		t.Fatalf("row %+v", s.row)
 	}
@@ -128,7 +128,7 @@ func TestABlockGoesOnBehindAHolderWhoStays(t *testing.T) {
 // A reference that was adopted from a dead session goes on nowhere once that session's last Release, which was late, has
 // made it part of a block.
 func TestAnAdoptedReferenceOfABlockIsNotTakenOver(t *testing.T) {
-	r := Row{Guard: 3, Head: 2, Base: 10, Queue: []Block{{First: 2, N: 2, Session: SessionID{7}, Retained: true}}}
+	r := Row{Guard: 3, Head: 2, Epoch: 10, Queue: []Block{{First: 2, N: 2, Session: SessionID{7}, Retained: true}}}
 	k := &key{view: view{row: r, known: present}, queued: []*place{{ref: 2, phase: waiting, guest: true}}}
 	if k.guestHeads() {
 		t.Fatal("it would be taken over, though it may have been handed on")
@@ -191,7 +191,7 @@ func TestJoined(t *testing.T) {
 func TestNobodyIsToldAReferenceOfABlockThatStandsStill(t *testing.T) {
 	d, s := kept(t)
 	s.joined(7)
-	d.hear(Wanted)
+	d.hear(HintWaiting)
 	s.run()
 	op := d.lock(Request{Wait: 2 * time.Second})
 	d.lock(Request{Wait: time.Minute})
@@ -201,7 +201,7 @@ func TestNobodyIsToldAReferenceOfABlockThatStandsStill(t *testing.T) {
 		t.Fatalf("row %+v", s.row)
 	}
 	d.serve(s, 2*time.Second)
-	if g := d.state(op, Queued); g.Ref == 0 || s.row.kept(g.Ref) {
+	if g := d.state(op, StateQueued); g.Ref == 0 || s.row.kept(g.Ref) {
 		t.Fatalf("queued %+v, row %+v", g, s.row)
 	}
 }

@@ -3,7 +3,7 @@ package musiccore
 // expire ends a client lease: silence, and the next one is told so.
 func (k *key) expire(now Now) {
 	k.died = true
-	k.close(now, LostState)
+	k.close(now, StateLost)
 }
 
 // giveBack is the UNLOCK of the holder, or a Force. It is answered at once
@@ -13,7 +13,7 @@ func (k *key) giveBack(now Now, op OpID, how State) {
 	k.close(now, how)
 	t.unlock = begin{op: op, until: now.Boot + k.c.opts.Wait}
 	if t.flight.puts == 0 && !t.unsettled {
-		k.answerUnlock(Released)
+		k.answerUnlock(StateReleased)
 		return
 	}
 	k.c.waits(op, k, nil)
@@ -24,7 +24,7 @@ func (k *key) answerUnlock(how State) {
 	if t.unlock.op == 0 {
 		return
 	}
-	k.c.answer(Answer{Op: t.unlock.op, Grant: Grant{Applied: how == Released, Ref: t.place.ref, State: how}})
+	k.c.answer(Answer{Op: t.unlock.op, Grant: Grant{Applied: how == StateReleased, Ref: t.place.ref, State: how}})
 	t.unlock.op = 0
 }
 
@@ -74,13 +74,13 @@ func (k *key) release(now Now) {
 	if t.broken {
 		used = k.c.opts.Window
 	}
-	k.answerUnlock(Released)
+	k.answerUnlock(StateReleased)
 	k.appraise()
 	next := k.nextInLine()
 	if t.reserve != nil {
 		t.reserve.plain = true
 	}
-	held := Row{Guard: k.view.row.Guard, Head: next - 1, Base: t.base}
+	held := Row{Guard: k.view.row.Guard, Head: next - 1, Epoch: t.base}
 	l := lwt{why: releasing, swap: Release(held, used, dirty, now.Clk)}
 	if !t.alone && next > t.last {
 		k.takeAlong(now, &l)
@@ -129,7 +129,7 @@ func (k *key) released(now Now, head LockRef) {
 func (k *key) skip(now Now) {
 	r := k.view.row
 	if _, foreign := k.stranger(); foreign {
-		if k.forsaken(now) || (k.front().forced && k.seize && k.view.vouched == r.Base) {
+		if k.forsaken(now) || (k.front().forced && k.seize && k.view.vouched == r.Epoch) {
 			k.start(now, lwt{why: skipping, swap: Release(r, k.c.opts.Window, true, now.Clk)})
 		}
 		return
@@ -166,7 +166,7 @@ func (k *key) expel(now Now) {
 // endTerm forgets a term whose Release is definite.
 func (k *key) endTerm() {
 	p, b := k.term.place, k.term.reserve
-	k.answerUnlock(Released)
+	k.answerUnlock(StateReleased)
 	k.term = nil
 	if b != nil {
 		k.drop(b)
@@ -181,14 +181,14 @@ func (k *key) endTerm() {
 func (k *key) loseTerm(now Now) {
 	t, how := k.term, State(0)
 	if k.final(t.place.ref) {
-		how = LostState
+		how = StateLost
 	}
 	k.close(now, how)
 	if t.unlock.op != 0 && how == 0 {
 		k.ask(ask{op: t.unlock.op, what: askUnlock, ref: t.place.ref, until: t.unlock.until})
 		t.unlock.op = 0
 	}
-	k.answerUnlock(LostState)
+	k.answerUnlock(StateLost)
 	k.dropChecks()
 	delete(k.c.running, k.term.synch.cmd)
 	k.endTerm()

@@ -180,7 +180,7 @@ func (k *key) handOver(now Now) {
 	if !t.drained(k.c.opts.SettleTries) || !t.inherits() {
 		return
 	}
-	k.answerUnlock(Released)
+	k.answerUnlock(StateReleased)
 	k.passSilent(b)
 	if len(b.line) == 0 || !k.c.self.Valid(now) {
 		return
@@ -201,7 +201,7 @@ func (k *key) passSilent(b *reserve) {
 	for b.named > 0 && b.line[0].gone {
 		p := b.line[0]
 		b.line, b.named = b.line[1:], b.named-1
-		k.record(p.ref, LostState)
+		k.record(p.ref, StateLost)
 		p.phase = over
 	}
 }
@@ -272,7 +272,7 @@ func (k *key) drop(b *reserve) {
 // brief notes, when a reference ends, whether sections are short here: only then
 // is the key worth keeping.
 func (k *key) brief(now Now, p *place, how State) {
-	if how == Released && now.Boot-p.since < k.c.opts.Retain {
+	if how == StateReleased && now.Boot-p.since < k.c.opts.Retain {
 		k.spare, k.long = max(k.spare, 1), 0
 	} else {
 		k.spare, k.long = 0, k.long+1

@@ -15,7 +15,7 @@ func kept(t *testing.T, change ...func(*Options)) (*desk, *store) {
 	s.run()
 	op := d.lock(Request{})
 	s.run()
-	if g := d.state(op, Held); g.Ref != 2 || s.row.Guard != 9 || !s.row.Queue[0].Retained {
+	if g := d.state(op, StateHeld); g.Ref != 2 || s.row.Guard != 9 || !s.row.Queue[0].Retained {
 		t.Fatalf("grant %+v on %+v: no block", g, s.row)
 	}
 	s.seen = nil
@@ -34,7 +34,7 @@ func (d *desk) section(s *store) (LockRef, Stamp) {
 	d.t.Helper()
 	op := d.lock(Request{})
 	s.run()
-	r := d.state(op, Held).Ref
+	r := d.state(op, StateHeld).Ref
 	tk, _ := d.begin(r, Put)
 	if !tk.OK() {
 		d.t.Fatalf("reference %d has to wait for its put", r)
@@ -60,7 +60,7 @@ func TestAKeyThatComesBackCostsNoLWT(t *testing.T) {
 			t.Fatalf("reference %d has cost an LWT", r)
 		}
 	}
-	if s.cost() != 1 || s.row.Head != 10 || s.row.Base <= last || s.row.Dirty {
+	if s.cost() != 1 || s.row.Head != 10 || s.row.Epoch <= last || s.row.Dirty {
 		t.Fatalf("a block that is used up is released: %+v", s.row)
 	}
 	d.lock(Request{})
@@ -125,7 +125,7 @@ func TestNothingIsHandedOverFromWhoIsMadePlain(t *testing.T) {
 	d.waits(next)
 	d.reply(id, s.apply(renew.Swap))
 	s.run()
-	if g := d.state(next, Held); g.Ref != 10 {
+	if g := d.state(next, StateHeld); g.Ref != 10 {
 		t.Fatalf("grant %+v", g)
 	}
 }
@@ -137,14 +137,14 @@ func TestTheLineIsServedInOrderWithoutLWTs(t *testing.T) {
 		ops = append(ops, d.lock(Request{Wait: time.Minute}))
 	}
 	s.run()
-	if list := d.core.List(d.time()); len(list) != 6 || list[0].Ref != 2 || list[1].Ref != 0 || list[1].State != Queued {
+	if list := d.core.List(d.time()); len(list) != 6 || list[0].Ref != 2 || list[1].Ref != 0 || list[1].State != StateQueued {
 		t.Fatalf("list %+v", list)
 	}
 	for i, op := range ops {
 		d.waits(op)
 		d.unlock(LockRef(i + 2))
 		s.run()
-		if g := d.state(op, Held); g.Ref != LockRef(i+3) {
+		if g := d.state(op, StateHeld); g.Ref != LockRef(i+3) {
 			t.Fatalf("grant %d: %+v", i, g)
 		}
 	}
@@ -175,7 +175,7 @@ func TestWaitersOfAProxyAreOneTenure(t *testing.T) {
 	s.handOn()
 	s.seen = nil
 	for i, op := range ops {
-		g := d.state(op, Held)
+		g := d.state(op, StateHeld)
 		if g.Ref != LockRef(11+i) {
 			t.Fatalf("grant %+v", g)
 		}
@@ -193,13 +193,13 @@ func TestABlockThatIsWantedTakesNobodyMore(t *testing.T) {
 	early := d.lock(Request{Wait: time.Minute})
 	s.joined(9) // 10
 	s.beat[session(9)] = 1
-	d.hear(Wanted)
+	d.hear(HintWaiting)
 	s.run()
 	late := d.lock(Request{Wait: time.Minute})
 	s.run()
 	d.unlock(2)
 	s.run()
-	if g := d.state(early, Held); g.Ref != 3 {
+	if g := d.state(early, StateHeld); g.Ref != 3 {
 		t.Fatalf("grant %+v", g)
 	}
 	d.unlock(3)
@@ -241,7 +241,7 @@ func TestWhoMustBeToldAReferenceGetsOneOfItsOwn(t *testing.T) {
 		}
 		d.serve(s, 100*time.Millisecond)
 	}
-	if g := d.state(op, Queued); g.Ref != 10 {
+	if g := d.state(op, StateQueued); g.Ref != 10 {
 		t.Fatalf("queued %+v", g)
 	}
 	d.unlock(2)
@@ -249,10 +249,10 @@ func TestWhoMustBeToldAReferenceGetsOneOfItsOwn(t *testing.T) {
 	d.waits(behind)
 	op = d.lock(Request{Ref: 10})
 	s.run()
-	d.state(op, Held)
+	d.state(op, StateHeld)
 	d.unlock(10)
 	s.run()
-	if g := d.state(behind, Held); g.Ref != 11 {
+	if g := d.state(behind, StateHeld); g.Ref != 11 {
 		t.Fatalf("grant %+v", g)
 	}
 }
@@ -261,7 +261,7 @@ func TestWaitZeroBehindABlockIsToldItsReference(t *testing.T) {
 	d, s := kept(t)
 	op := d.lock(Request{AtOnce: true})
 	s.run()
-	if g := d.state(op, Queued); g.Ref != 10 {
+	if g := d.state(op, StateQueued); g.Ref != 10 {
 		t.Fatalf("queued %+v", g)
 	}
 }
@@ -287,16 +287,16 @@ func TestHandOverWaitsForWhatIsInFlight(t *testing.T) {
 	d.unlock(2)
 	s.run()
 	d.waits(next)
-	if v := d.end(put, OutcomeUnknown); v != Uncertain {
+	if v := d.end(put, OutcomeUnknown); v != VerdictUncertain {
 		t.Fatalf("verdict %v", v)
 	}
 	d.waits(next) // unsettled
-	id, c := only[Copy](d)
+	id, c := only[Synch](d)
 	if c.Fence <= put.Stamp {
 		t.Fatalf("fence %d, put %d", c.Fence, put.Stamp)
 	}
-	d.reply(id, Result{Fate: Done})
-	d.state(next, Held)
+	d.reply(id, Result{Status: StatusDone})
+	d.state(next, StateHeld)
 }
 
 // … and dirty is inherited with the count of stamps.
@@ -309,17 +309,17 @@ func TestABlockInheritsWhatIsDirty(t *testing.T) {
 	d.core.idle.put(d.key(), rest{row: *s.row, spare: 8})
 	first := d.lock(Request{})
 	s.run()
-	r := d.state(first, Held).Ref
+	r := d.state(first, StateHeld).Ref
 	d.unlock(r)
 	second := d.lock(Request{})
 	s.run()
-	_, get := d.begin(d.state(second, Held).Ref, Get)
+	_, get := d.begin(d.state(second, StateHeld).Ref, Get)
 	if _, done := d.answers[get]; done {
 		t.Fatal("a get before the synchronise")
 	}
-	_, c := only[Copy](d)
-	if c.Fence != s.row.Base+2 {
-		t.Fatalf("fence %d, base %d", c.Fence, s.row.Base)
+	_, c := only[Synch](d)
+	if c.Fence != s.row.Epoch+2 {
+		t.Fatalf("fence %d, base %d", c.Fence, s.row.Epoch)
 	}
 }
 
@@ -330,9 +330,9 @@ func TestABlockThatCannotBeSettledIsReleasedDirty(t *testing.T) {
 	next := d.lock(Request{Wait: time.Minute})
 	d.unlock(2)
 	d.end(put, OutcomeUnknown)
-	s.copy = Result{Fate: Unknown}
+	s.copy = Result{Status: StatusUnknown}
 	d.serve(s, 100*time.Millisecond)
-	if g := d.state(next, Held); g.Ref != 3 || s.row.Head != 3 || s.row.Guard != 9 || !s.row.Dirty {
+	if g := d.state(next, StateHeld); g.Ref != 3 || s.row.Head != 3 || s.row.Guard != 9 || !s.row.Dirty {
 		t.Fatalf("grant %+v, row %+v", g, s.row)
 	}
 	_, tk := d.begin(3, Get)
@@ -349,7 +349,7 @@ func TestNothingIsHandedOverOnceTheReleaseIsSent(t *testing.T) {
 	d.waits(op)
 	d.reply(id, s.apply(release.Swap))
 	s.run()
-	if g := d.state(op, Held); g.Ref != 10 {
+	if g := d.state(op, StateHeld); g.Ref != 10 {
 		t.Fatalf("grant %+v", g)
 	}
 }
@@ -389,7 +389,7 @@ func TestADeadSessionsBlockIsPassedOverWhole(t *testing.T) {
 	op := d.lock(Request{Wait: time.Minute})
 	s.run()
 	d.serve(s, 100*time.Millisecond)
-	if g := d.state(op, Held); g.Ref != retained.Guard+1 {
+	if g := d.state(op, StateHeld); g.Ref != retained.Guard+1 {
 		t.Fatalf("grant %+v", g)
 	}
 }
@@ -400,7 +400,7 @@ func TestAnOwnBlockThatMemoryDoesNotKnowIsEndedWhole(t *testing.T) {
 	d.take(d.core.Dropped(d.time(), d.table))
 	op := d.lock(Request{Wait: time.Minute})
 	s.run()
-	if g := d.state(op, Held); g.Ref != 10 || !s.row.Dirty {
+	if g := d.state(op, StateHeld); g.Ref != 10 || !s.row.Dirty {
 		t.Fatalf("grant %+v, row %+v", g, s.row)
 	}
 	if n := s.cost(); n > 3 { // the Enqueue behind it, the Release, perhaps an Enqueue again
@@ -434,7 +434,7 @@ func TestTheLineOutlivesItsBlock(t *testing.T) {
 	tk, _ := d.begin(2, Get)
 	d.end(tk, OutcomeAcked)
 	s.run()
-	if g := d.state(op, Held); g.Ref != 10 {
+	if g := d.state(op, StateHeld); g.Ref != 10 {
 		t.Fatalf("grant %+v", g)
 	}
 	if list := d.core.List(d.time()); len(list) != 1 {
@@ -444,10 +444,10 @@ func TestTheLineOutlivesItsBlock(t *testing.T) {
 
 func TestNowaitGetsWhatNobodyHas(t *testing.T) {
 	d, s := kept(t)
-	d.state(d.lock(Request{NoWait: true}), Busy)
+	d.state(d.lock(Request{NoWait: true}), StateBusy)
 	d.unlock(2)
 	op := d.lock(Request{NoWait: true})
-	if g := d.state(op, Held); g.Ref != 3 {
+	if g := d.state(op, StateHeld); g.Ref != 3 {
 		t.Fatalf("grant %+v", g)
 	}
 	if n := s.cost(); n != 0 {

@@ -30,7 +30,7 @@ func (s *store) refuseAll() {
 	for range rideAfter {
 		id, _ := untilApply(s.d, s)
 		s.joined(8)
-		s.d.reply(id, Result{Fate: Refused})
+		s.d.reply(id, Result{Status: StatusRefused})
 	}
 	s.d.hints = nil
 	s.run()
@@ -43,10 +43,10 @@ func untilApply(d *desk, s *store) (CommandID, Apply) {
 		all := d.open
 		d.open = nil
 		for _, c := range all {
-			if a, ok := c.Do.(Apply); ok {
+			if a, ok := c.Action.(Apply); ok {
 				return c.ID, a
 			}
-			d.reply(c.ID, s.do(c.Do))
+			d.reply(c.ID, s.do(c.Action))
 		}
 	}
 	d.t.Fatal("no LWT")
@@ -56,7 +56,7 @@ func untilApply(d *desk, s *store) (CommandID, Apply) {
 // rider is the block that the others are asked for.
 func (d *desk) rider() Hint {
 	d.t.Helper()
-	if len(d.hints) == 0 || d.hints[0].Kind != TakeAlong {
+	if len(d.hints) == 0 || d.hints[0].Kind != HintPiggyback {
 		d.t.Fatalf("hints %+v", d.hints)
 	}
 	return d.hints[0]
@@ -66,7 +66,7 @@ func (d *desk) rider() Hint {
 func (s *store) enqueueFor(b Block) {
 	s.d.t.Helper()
 	r := *s.row
-	if s.apply(both(Enqueue(&r, b, 0, t0), Release(r, 2, false, 0))).Fate != Done {
+	if s.apply(both(Enqueue(&r, b, 0, t0), Release(r, 2, false, 0))).Status != StatusDone {
 		s.d.t.Fatal("refused")
 	}
 }
@@ -76,8 +76,8 @@ func TestWhoIsRefusedAgainAndAgainAsksToBeTakenAlong(t *testing.T) {
 	d, s, op := contended(t)
 	h := d.rider()
 	d.hinted(
-		Hint{To: session(9), Kind: TakeAlong, Block: h.Block, Last: s.row.Guard},
-		Hint{To: session(8), Kind: TakeAlong, Block: h.Block, Last: s.row.Guard},
+		Hint{To: session(9), Kind: HintPiggyback, Block: h.Block, Last: s.row.Guard},
+		Hint{To: session(8), Kind: HintPiggyback, Block: h.Block, Last: s.row.Guard},
 	)
 	if h.Block.Session != d.session.ID() || h.Block.N != 1 || h.Block.First != 0 {
 		t.Fatalf("block %+v", h.Block)
@@ -93,7 +93,7 @@ func TestWhoIsRefusedAgainAndAgainAsksToBeTakenAlong(t *testing.T) {
 		s.apply(Release(*s.row, 2, false, 0))
 	}
 	d.serve(s, time.Second)
-	if g := d.state(op, Held); g.Ref != 6 {
+	if g := d.state(op, StateHeld); g.Ref != 6 {
 		t.Fatalf("grant %+v of %+v", g, s.row)
 	}
 }
@@ -105,7 +105,7 @@ func TestWhoComesIntoTheQueueIsAskedToo(t *testing.T) {
 	d.hints = nil
 	s.joined(7)
 	d.serve(s, 40*time.Millisecond)
-	d.hinted(Hint{To: session(7), Kind: TakeAlong, Block: h.Block, Last: s.row.Guard})
+	d.hinted(Hint{To: session(7), Kind: HintPiggyback, Block: h.Block, Last: s.row.Guard})
 }
 
 // Where nobody takes it along in time, it tries by itself again. What comes after that is released in its turn.
@@ -122,7 +122,7 @@ func TestARideThatComesLateIsReleased(t *testing.T) {
 		s.apply(Release(*s.row, 2, false, 0))
 	}
 	d.serve(s, time.Second)
-	d.unlock(d.state(op, Held).Ref)
+	d.unlock(d.state(op, StateHeld).Ref)
 	d.serve(s, time.Second)
 	if s.row.Head != 8 || s.row.Guard != 7 {
 		t.Fatalf("row %+v", s.row)
@@ -147,9 +147,9 @@ func TestARideIsOverWhenAQuorumSaysSo(t *testing.T) {
 	}
 	partial := *s.row
 	partial.Guard, partial.Queue = before.Guard, before.Queue
-	d.hear(Yielding)
+	d.hear(HintReleasing)
 	id, near := only[ReadRow](d)
-	d.reply(id, Result{Fate: Done, Row: &partial})
+	d.reply(id, Result{Status: StatusDone, Row: &partial})
 	id, firm := only[ReadRow](d)
 	if near.Quorum || !firm.Quorum {
 		t.Fatalf("%+v, then %+v", near, firm)
@@ -178,7 +178,7 @@ func TestASlowEnqueueIsAskedForAsWell(t *testing.T) {
 		s.apply(Release(*s.row, 2, false, 0))
 	}
 	d.serve(s, time.Second)
-	if g := d.state(op, Held); g.Ref != 5 {
+	if g := d.state(op, StateHeld); g.Ref != 5 {
 		t.Fatalf("grant %+v of %+v", g, s.row)
 	}
 	d.reply(id, s.do(a)) // refused, and nobody minds
@@ -205,7 +205,7 @@ func TestAReleaseTakesRidersAlong(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, s, _, _ := brisk(t)
-			h := Hint{Key: d.key(), To: d.session.ID(), Kind: TakeAlong, Block: Block{N: 2, Session: session(8), Req: 5}, Last: 5}
+			h := Hint{Key: d.key(), To: d.session.ID(), Kind: HintPiggyback, Block: Block{N: 2, Session: session(8), Req: 5}, Last: 5}
 			if tc.change != nil {
 				tc.change(&h)
 			}
@@ -239,11 +239,11 @@ func TestARideDoesNotLeaveAKeyFree(t *testing.T) {
 	for !s.row.Empty() {
 		s.apply(Release(*s.row, 2, false, 0))
 	}
-	d.hear(YourTurn)
+	d.hear(HintYourTurn)
 	if took := d.untilAnswered(s, op); took > 100*time.Millisecond {
 		t.Fatalf("free for %v", took)
 	}
-	d.state(op, Held)
+	d.state(op, StateHeld)
 }
 
 // Who must be told a reference soon does not wait for others to enqueue him.
@@ -255,7 +255,7 @@ func TestWhoMustHearSoonWaitsForNoRide(t *testing.T) {
 			if took := d.untilAnswered(s, op); took > max(100*time.Millisecond, q.Wait+5*time.Millisecond) {
 				t.Errorf("answered after %v", took)
 			}
-			if g := d.state(op, Queued); g.Ref == 0 {
+			if g := d.state(op, StateQueued); g.Ref == 0 {
 				t.Errorf("%+v", g)
 			}
 		})
@@ -283,14 +283,14 @@ func TestNowaitBehindARiderIsBusy(t *testing.T) {
 	d, s := held(t, func(o *Options) { o.Retain = 200 * time.Millisecond })
 	tk, _ := d.begin(1, Get) // under way when the UNLOCK comes
 	d.unlock(1)
-	d.take(d.core.Hear(d.time(), Hint{Key: d.key(), To: d.session.ID(), Kind: TakeAlong, Block: Block{N: 1, Session: session(8), Req: 5}, Last: 5}))
+	d.take(d.core.Hear(d.time(), Hint{Key: d.key(), To: d.session.ID(), Kind: HintPiggyback, Block: Block{N: 1, Session: session(8), Req: 5}, Last: 5}))
 	op := d.lock(Request{NoWait: true})
 	d.end(tk, OutcomeAcked)
 	if took := d.untilAnswered(s, op); took > 100*time.Millisecond {
 		t.Fatalf("answered after %v", took)
 	}
 	s.run()
-	if d.state(op, Busy); s.row.Guard != 2 {
+	if d.state(op, StateBusy); s.row.Guard != 2 {
 		t.Fatalf("row %+v", s.row)
 	}
 }

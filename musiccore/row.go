@@ -1,7 +1,7 @@
 package musiccore
 
 // LockRef numbers the references of one key: 1, 2, 3 …, or from where the
-// table's generation begins (CountFrom). It is the place in the key's queue and the
+// table's generation begins (FirstReference). It is the place in the key's queue and the
 // fencing token (paper §III, createLockRef; docs/protocol.md 2.1). While anybody
 // holds or waits there are no gaps. 0 is no reference.
 type LockRef int64
@@ -41,7 +41,7 @@ func (b Block) Last() LockRef { return b.First + LockRef(b.N) - 1 }
 type Row struct {
 	Guard, Head LockRef
 	Queue       []Block
-	Base        Stamp
+	Epoch       Stamp
 	Dirty       bool
 	Owner       SessionID
 }
@@ -155,11 +155,11 @@ func (r Row) Next(passable func(LockRef, SessionID) bool) LockRef {
 
 // DirtySince is D of docs/protocol.md 2.3: the row says dirty, or its base is older
 // than the moment when the table was closed to plain writes.
-func (r Row) DirtySince(closed Stamp) bool { return r.Dirty || r.Base < closed }
+func (r Row) DirtySince(closed Stamp) bool { return r.Dirty || r.Epoch < closed }
 
 // sameTerm reports that two rows show the same T register.
 func (r Row) sameTerm(o Row) bool {
-	return r.Base == o.Base && r.Head == o.Head && r.Dirty == o.Dirty && r.Owner == o.Owner
+	return r.Epoch == o.Epoch && r.Head == o.Head && r.Dirty == o.Dirty && r.Owner == o.Owner
 }
 
 // newer joins two views of one lock row register by register. A replica may
@@ -167,14 +167,14 @@ func (r Row) sameTerm(o Row) bool {
 // It is false where one base shows two different terms, which no history of
 // LWTs can produce (I1).
 func newer(a, b Row) (Row, bool) {
-	if b.Base == a.Base && !b.sameTerm(a) {
+	if b.Epoch == a.Epoch && !b.sameTerm(a) {
 		return a, false
 	}
 	if b.Guard > a.Guard {
 		a.Guard, a.Queue = b.Guard, b.Queue
 	}
-	if b.Base > a.Base {
-		a.Base, a.Head, a.Dirty, a.Owner = b.Base, b.Head, b.Dirty, b.Owner
+	if b.Epoch > a.Epoch {
+		a.Epoch, a.Head, a.Dirty, a.Owner = b.Epoch, b.Head, b.Dirty, b.Owner
 	}
 	return a, true
 }

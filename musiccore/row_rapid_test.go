@@ -45,7 +45,7 @@ func newRaces(t *rapid.T) *races {
 		owners: map[Stamp]*tenure{}, entered: map[LockRef]bool{}, highest: map[Stamp]Stamp{}, gone: map[LockRef]bool{},
 	}
 	if r := h.rows[0]; r != nil {
-		h.bases = []Stamp{r.Base}
+		h.bases = []Stamp{r.Epoch}
 	}
 	return h
 }
@@ -62,7 +62,7 @@ func (h *races) clk(t *rapid.T) Stamp {
 	if r == nil || rapid.Bool().Draw(t, "any clock") {
 		return Stamp(rapid.Int64Range(1, 1<<52).Draw(t, "clk"))
 	}
-	return max(1, r.Base+Stamp(rapid.Int64Range(-40, 40).Draw(t, "clk near base")))
+	return max(1, r.Epoch+Stamp(rapid.Int64Range(-40, 40).Draw(t, "clk near base")))
 }
 
 func (h *races) send(s sending) { h.onWay = append(h.onWay, s) }
@@ -102,7 +102,7 @@ func (h *races) poll(t *rapid.T) {
 		h.send(sending{swap: Release(*r, h.w, true, h.clk(t))})
 	default:
 		h.entered[r.Head] = true
-		h.enter(t, &tenure{ref: r.Head, base: r.Base, seq: 2})
+		h.enter(t, &tenure{ref: r.Head, base: r.Epoch, seq: 2})
 	}
 }
 
@@ -149,7 +149,7 @@ func (h *races) end(t *rapid.T) {
 	if n == nil || n.busy || n.moved != 0 {
 		return
 	}
-	held := Row{Guard: n.ref, Head: n.ref, Base: n.base}
+	held := Row{Guard: n.ref, Head: n.ref, Epoch: n.base}
 	if rapid.Bool().Draw(t, "renew") {
 		n.busy = true
 		h.send(sending{swap: Renew(held, session(1), true, h.w, h.clk(t)), to: n, renew: true})
@@ -180,23 +180,23 @@ func (h *races) arrive(t *rapid.T) {
 	h.rows = append(h.rows, &row)
 	h.moved(t, before, row)
 	if s.taker {
-		h.enter(t, &tenure{ref: row.Head, base: row.Base, seq: 2})
+		h.enter(t, &tenure{ref: row.Head, base: row.Epoch, seq: 2})
 	}
 	if s.renew {
-		s.to.moved = row.Base
+		s.to.moved = row.Epoch
 	}
 }
 
 // moved is I1 for a decided LWT.
 func (h *races) moved(t *rapid.T, from *Row, to Row) {
-	if from != nil && (to.Guard < from.Guard || to.Head < from.Head || to.Base < from.Base) {
+	if from != nil && (to.Guard < from.Guard || to.Head < from.Head || to.Epoch < from.Epoch) {
 		t.Fatalf("I1: %+v -> %+v", *from, to)
 	}
 	if from == nil || !to.sameTerm(*from) {
-		if from != nil && to.Base == from.Base {
+		if from != nil && to.Epoch == from.Epoch {
 			t.Fatalf("I1: T changed on one base: %+v -> %+v", *from, to)
 		}
-		h.bases = append(h.bases, to.Base)
+		h.bases = append(h.bases, to.Epoch)
 	}
 	if to.Head > to.Guard+1 {
 		t.Fatalf("the head is beyond the queue: %+v", to)
@@ -247,7 +247,7 @@ func TestWindowsEndBelowTwoToThe63(t *testing.T) {
 		if r == nil || r.Empty() {
 			return
 		}
-		r.Base = Stamp(rapid.OneOf(
+		r.Epoch = Stamp(rapid.OneOf(
 			rapid.Int64Range(1, math.MaxInt64), rapid.Int64Range(math.MaxInt64-int64(2*w), math.MaxInt64), rapid.Int64Range(1<<62-4, 1<<62+4),
 		).Draw(t, "base"))
 		clk := Stamp(rapid.OneOf(rapid.Int64Range(1, 1<<52), rapid.Int64Range(1, 1<<62)).Draw(t, "clk"))
@@ -261,12 +261,12 @@ func TestWindowsEndBelowTwoToThe63(t *testing.T) {
 			"takeover": {Takeover(*r, session(3), w, clk), w},
 			"renew":    {Renew(*r, session(1), true, w, clk), w},
 		} {
-			to, fits := c.swap.Set.Row.Base, r.Base <= math.MaxInt64-c.above
+			to, fits := c.swap.Set.Row.Epoch, r.Epoch <= math.MaxInt64-c.above
 			switch {
 			case c.swap.sound(r) != fits:
-				t.Fatalf("%s of base %d: sound is %v: %+v", name, r.Base, !fits, c.swap)
-			case fits && (to-r.Base < c.above || to > max(r.Base+c.above, clk)):
-				t.Fatalf("%s of base %d at %d went to %d", name, r.Base, clk, to)
+				t.Fatalf("%s of base %d: sound is %v: %+v", name, r.Epoch, !fits, c.swap)
+			case fits && (to-r.Epoch < c.above || to > max(r.Epoch+c.above, clk)):
+				t.Fatalf("%s of base %d at %d went to %d", name, r.Epoch, clk, to)
 			}
 		}
 	})
@@ -313,7 +313,7 @@ func TestNewerIsAJoin(t *testing.T) {
 		if !equal(ab, join(b, a)) || !equal(join(ab, c), join(a, join(b, c))) || !equal(join(ab, b), ab) || !equal(join(a, a), a) {
 			t.Fatalf("not a join: %+v, %+v, %+v", a, b, c)
 		}
-		if ab.Guard != max(a.Guard, b.Guard) || ab.Base != max(a.Base, b.Base) {
+		if ab.Guard != max(a.Guard, b.Guard) || ab.Epoch != max(a.Epoch, b.Epoch) {
 			t.Fatalf("%+v is not the newer of %+v and %+v", ab, a, b)
 		}
 	})
@@ -357,8 +357,8 @@ func TestSoundTellsLegalFromSpoilt(t *testing.T) {
 		}
 		if s.Set.T {
 			spoil = append(spoil,
-				func(s *Swap) { s.Set.Row.Base = r.Base - Stamp(by) },
-				func(s *Swap) { s.If.Base = -Stamp(by) },
+				func(s *Swap) { s.Set.Row.Epoch = r.Epoch - Stamp(by) },
+				func(s *Swap) { s.If.Epoch = -Stamp(by) },
 				func(s *Swap) { s.Set.Row.Head = r.Head - 1 - LockRef(by) },
 				func(s *Swap) { s.Set.Row.Head = max(r.Guard, s.Set.Row.Guard) + 2 + LockRef(by) })
 		}
@@ -379,10 +379,10 @@ func TestSoundOfANewRow(t *testing.T) {
 		by := LockRef(rapid.Int64Range(0, 1<<40).Draw(t, "by"))
 		for i, spoil := range []func(*Swap){
 			func(s *Swap) { s.If.What = IfGuard },
-			func(s *Swap) { s.If.What = IfBase },
+			func(s *Swap) { s.If.What = IfEpoch },
 			func(s *Swap) { s.Set.Row.Head = 2 + by },
 			func(s *Swap) { s.Set.Row.Guard = -by },
-			func(s *Swap) { s.Set.Row.Base = -Stamp(by) },
+			func(s *Swap) { s.Set.Row.Epoch = -Stamp(by) },
 		} {
 			spoilt := s
 			if spoil(&spoilt); spoilt.sound(nil) {

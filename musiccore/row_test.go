@@ -61,7 +61,7 @@ func TestNextPassesOverTheDead(t *testing.T) {
 
 func TestEnqueueOfANewKey(t *testing.T) {
 	s := Enqueue(nil, block(0, 2, 1, 7), 0, 100)
-	want := Row{Guard: 2, Queue: []Block{block(1, 2, 1, 7)}, Base: 100, Head: 1, Dirty: true}
+	want := Row{Guard: 2, Queue: []Block{block(1, 2, 1, 7)}, Epoch: 100, Head: 1, Dirty: true}
 	if s.If.What != IfAbsent || !s.Set.Q || !s.Set.T || !equal(s.Set.Row, want) {
 		t.Fatalf("%+v", s)
 	}
@@ -70,32 +70,32 @@ func TestEnqueueOfANewKey(t *testing.T) {
 // What the generations before have given is never given again, also where a row of theirs is still there.
 func TestEnqueueInTheNextGeneration(t *testing.T) {
 	b := block(100, 2, 1, 7)
-	want := Row{Guard: 101, Queue: []Block{b}, Base: 50, Head: 100, Dirty: true}
+	want := Row{Guard: 101, Queue: []Block{b}, Epoch: 50, Head: 100, Dirty: true}
 	if s := Enqueue(nil, b, 0, 50); !equal(s.Set.Row, want) || !s.sound(nil) {
 		t.Fatalf("a new key: %+v", s)
 	}
-	empty := Row{Guard: 4, Head: 5, Base: 100}
-	want = Row{Guard: 101, Queue: []Block{b}, Base: 101, Head: 100}
+	empty := Row{Guard: 4, Head: 5, Epoch: 100}
+	want = Row{Guard: 101, Queue: []Block{b}, Epoch: 101, Head: 100}
 	if s := Enqueue(&empty, b, 0, 50); !equal(s.Set.Row, want) || !s.sound(&empty) {
 		t.Fatalf("an empty queue: %+v", s)
 	}
-	held := Row{Guard: 4, Head: 4, Queue: []Block{block(4, 1, 9, 9)}, Base: 100}
+	held := Row{Guard: 4, Head: 4, Queue: []Block{block(4, 1, 9, 9)}, Epoch: 100}
 	if s := Enqueue(&held, b, 0, 50); s.Set.Row.Guard != 6 {
 		t.Fatalf("behind somebody there are no gaps: %+v", s)
 	}
-	if above := (Row{Guard: 200, Head: 201, Base: 100}); Enqueue(&above, b, 0, 50).Set.Row.Guard != 202 {
+	if above := (Row{Guard: 200, Head: 201, Epoch: 100}); Enqueue(&above, b, 0, 50).Set.Row.Guard != 202 {
 		t.Fatal("references never fall")
 	}
 }
 
 func TestEnqueueOnAnEmptyQueueGrants(t *testing.T) {
-	r := Row{Guard: 4, Head: 5, Queue: []Block{block(4, 1, 9, 9)}, Base: 100, Owner: SessionID{}}
+	r := Row{Guard: 4, Head: 5, Queue: []Block{block(4, 1, 9, 9)}, Epoch: 100, Owner: SessionID{}}
 	s := Enqueue(&r, block(0, 2, 1, 7), 0, 50)
-	want := Row{Guard: 6, Queue: []Block{block(5, 2, 1, 7)}, Base: 101, Head: 5}
-	if s.If != (If{What: IfGuardBase, Guard: 4, Base: 100}) || !equal(s.Set.Row, want) {
+	want := Row{Guard: 6, Queue: []Block{block(5, 2, 1, 7)}, Epoch: 101, Head: 5}
+	if s.If != (If{What: IfGuardEpoch, Guard: 4, Epoch: 100}) || !equal(s.Set.Row, want) {
 		t.Fatalf("%+v", s)
 	}
-	if s := Enqueue(&r, block(0, 1, 1, 7), 0, 5000); s.Set.Row.Base != 5000 {
+	if s := Enqueue(&r, block(0, 1, 1, 7), 0, 5000); s.Set.Row.Epoch != 5000 {
 		t.Fatalf("the clock lifts the base: %+v", s)
 	}
 	if s := Enqueue(&r, block(0, 1, 1, 7), 101, 5000); !s.Set.Row.Dirty {
@@ -111,7 +111,7 @@ func TestEnqueueOnAnEmptyQueueGrants(t *testing.T) {
 // whoever closes the table ClockGap behind it (docs/protocol.md 2.4, clk; C17).
 func TestClosingIsAboveEveryBaseOfAnAllowedClock(t *testing.T) {
 	slow, fast := Now{Clk: t0 - clkBehind}, t0+clkAhead
-	r := Row{Guard: 1, Head: 1, Queue: []Block{block(1, 1, 1, 7)}, Base: 100}
+	r := Row{Guard: 1, Head: 1, Queue: []Block{block(1, 1, 1, 7)}, Epoch: 100}
 	left, _ := Release(r, 2, false, fast).Apply(&r)
 	if !left.DirtySince(Closing(slow, 0)) {
 		t.Fatal("a Release that did not know looks as if it had synchronised")
@@ -123,7 +123,7 @@ func TestClosingIsAboveEveryBaseOfAnAllowedClock(t *testing.T) {
 }
 
 func TestEnqueueBehindOthersLeavesTheTermAlone(t *testing.T) {
-	r := Row{Guard: 4, Head: 3, Queue: []Block{block(1, 2, 1, 1), block(3, 2, 2, 1)}, Base: 100}
+	r := Row{Guard: 4, Head: 3, Queue: []Block{block(1, 2, 1, 1), block(3, 2, 2, 1)}, Epoch: 100}
 	s := Enqueue(&r, block(0, 3, 1, 7), 0, 5000)
 	if s.If != (If{What: IfGuard, Guard: 4}) || s.Set.T || !s.Set.Q {
 		t.Fatalf("%+v", s)
@@ -135,20 +135,20 @@ func TestEnqueueBehindOthersLeavesTheTermAlone(t *testing.T) {
 }
 
 func TestTermChanges(t *testing.T) {
-	r := Row{Guard: 9, Head: 5, Base: 100}
+	r := Row{Guard: 9, Head: 5, Epoch: 100}
 	for _, c := range []struct {
 		name string
 		swap Swap
 		want Row
 	}{
-		{"release", Release(r, 7, false, 0), Row{Base: 107, Head: 6}},
-		{"release, clock ahead", Release(r, 7, true, 200), Row{Base: 200, Head: 6, Dirty: true}},
-		{"preempt", Preempt(r, 8, w, 0), Row{Base: 100 + w, Head: 8, Dirty: true}},
-		{"takeover", Takeover(r, session(3), w, 0), Row{Base: 100 + w, Head: 5, Dirty: true, Owner: session(3)}},
-		{"renew", Renew(r, session(1), false, w, 0), Row{Base: 100 + w, Head: 5, Owner: session(1)}},
-		{"renew above a stamp", Renew(r, SessionID{}, true, w, 7*w), Row{Base: 7 * w, Head: 5, Dirty: true}},
+		{"release", Release(r, 7, false, 0), Row{Epoch: 107, Head: 6}},
+		{"release, clock ahead", Release(r, 7, true, 200), Row{Epoch: 200, Head: 6, Dirty: true}},
+		{"preempt", Preempt(r, 8, w, 0), Row{Epoch: 100 + w, Head: 8, Dirty: true}},
+		{"takeover", Takeover(r, session(3), w, 0), Row{Epoch: 100 + w, Head: 5, Dirty: true, Owner: session(3)}},
+		{"renew", Renew(r, session(1), false, w, 0), Row{Epoch: 100 + w, Head: 5, Owner: session(1)}},
+		{"renew above a stamp", Renew(r, SessionID{}, true, w, 7*w), Row{Epoch: 7 * w, Head: 5, Dirty: true}},
 	} {
-		if c.swap.If != (If{What: IfBase, Base: 100}) || !c.swap.Set.T || c.swap.Set.Q || !equal(c.swap.Set.Row, c.want) {
+		if c.swap.If != (If{What: IfEpoch, Epoch: 100}) || !c.swap.Set.T || c.swap.Set.Q || !equal(c.swap.Set.Row, c.want) {
 			t.Errorf("%s: %+v", c.name, c.swap)
 		}
 	}
@@ -167,21 +167,21 @@ func equal(a, b Row) bool {
 }
 
 func TestApplyComparesAndWritesWholeRegisters(t *testing.T) {
-	r := Row{Guard: 4, Head: 3, Queue: []Block{block(3, 2, 2, 1)}, Base: 100, Dirty: true, Owner: session(2)}
-	other := Row{Guard: 7, Head: 6, Queue: []Block{block(7, 1, 1, 1)}, Base: 900}
+	r := Row{Guard: 4, Head: 3, Queue: []Block{block(3, 2, 2, 1)}, Epoch: 100, Dirty: true, Owner: session(2)}
+	other := Row{Guard: 7, Head: 6, Queue: []Block{block(7, 1, 1, 1)}, Epoch: 900}
 	q := Swap{If{What: IfGuard, Guard: 4}, Set{Q: true, Row: other}}
 	if got, ok := q.Apply(&r); !ok || got.Guard != 7 || got.Queue[0] != other.Queue[0] || !got.sameTerm(r) {
 		t.Errorf("Q: %+v %v", got, ok)
 	}
-	term := Swap{If{What: IfBase, Base: 100}, Set{T: true, Row: other}}
+	term := Swap{If{What: IfEpoch, Epoch: 100}, Set{T: true, Row: other}}
 	if got, ok := term.Apply(&r); !ok || got.Guard != 4 || !got.sameTerm(other) {
 		t.Errorf("T: %+v %v", got, ok)
 	}
 	for _, s := range []Swap{
 		{If{What: IfGuard, Guard: 5}, q.Set},
-		{If{What: IfBase, Base: 99}, term.Set},
-		{If{What: IfGuardBase, Guard: 4, Base: 99}, term.Set},
-		{If{What: IfGuardBase, Guard: 3, Base: 100}, term.Set},
+		{If{What: IfEpoch, Epoch: 99}, term.Set},
+		{If{What: IfGuardEpoch, Guard: 4, Epoch: 99}, term.Set},
+		{If{What: IfGuardEpoch, Guard: 3, Epoch: 100}, term.Set},
 		{If{What: IfAbsent}, term.Set},
 		{If{}, term.Set},
 	} {
@@ -202,7 +202,7 @@ func rows(t *rapid.T) *Row {
 	guard := LockRef(rapid.Int64Range(1, 40).Draw(t, "guard"))
 	r := &Row{
 		Guard: guard, Head: LockRef(rapid.Int64Range(1, int64(guard)+1).Draw(t, "head")),
-		Base:  Stamp(rapid.Int64Range(1, 1<<50).Draw(t, "base")),
+		Epoch: Stamp(rapid.Int64Range(1, 1<<50).Draw(t, "base")),
 		Dirty: rapid.Bool().Draw(t, "dirty"),
 	}
 	for ref := max(r.Head-LockRef(rapid.Int64Range(0, 3).Draw(t, "old")), 1); ref <= guard; {
@@ -253,10 +253,10 @@ func TestI1NothingFalls(t *testing.T) {
 		if r == nil {
 			return
 		}
-		if to.Guard < r.Guard || to.Head < r.Head || to.Base < r.Base {
+		if to.Guard < r.Guard || to.Head < r.Head || to.Epoch < r.Epoch {
 			t.Fatalf("fell: %+v -> %+v", *r, to)
 		}
-		if !to.sameTerm(*r) && to.Base == r.Base {
+		if !to.sameTerm(*r) && to.Epoch == r.Epoch {
 			t.Fatalf("T changed on one base: %+v -> %+v", *r, to)
 		}
 		if _, _, known := to.Holder(); !to.Empty() && !known {
@@ -302,23 +302,23 @@ func TestNewerIsTheJoinOfTwoViews(t *testing.T) {
 			}
 		}
 	})
-	if _, ok := newer(Row{Base: 5, Head: 1}, Row{Base: 5, Head: 2}); ok {
+	if _, ok := newer(Row{Epoch: 5, Head: 1}, Row{Epoch: 5, Head: 2}); ok {
 		t.Fatal("two terms on one base passed for one history")
 	}
 }
 
 func TestUnsoundSwapsAreRefused(t *testing.T) {
-	r := Row{Guard: 4, Head: 3, Base: 100}
+	r := Row{Guard: 4, Head: 3, Epoch: 100}
 	for name, s := range map[string]Swap{
-		"base falls":       {If{What: IfBase, Base: 100}, Set{T: true, Row: Row{Base: 99, Head: 4}}},
-		"base stands":      {If{What: IfBase, Base: 100}, Set{T: true, Row: Row{Base: 100, Head: 4}}},
-		"head falls":       {If{What: IfBase, Base: 100}, Set{T: true, Row: Row{Base: 101, Head: 2}}},
-		"head beyond":      {If{What: IfBase, Base: 100}, Set{T: true, Row: Row{Base: 101, Head: 6}}},
+		"base falls":       {If{What: IfEpoch, Epoch: 100}, Set{T: true, Row: Row{Epoch: 99, Head: 4}}},
+		"base stands":      {If{What: IfEpoch, Epoch: 100}, Set{T: true, Row: Row{Epoch: 100, Head: 4}}},
+		"head falls":       {If{What: IfEpoch, Epoch: 100}, Set{T: true, Row: Row{Epoch: 101, Head: 2}}},
+		"head beyond":      {If{What: IfEpoch, Epoch: 100}, Set{T: true, Row: Row{Epoch: 101, Head: 6}}},
 		"guard stands":     {If{What: IfGuard, Guard: 4}, Set{Q: true, Row: Row{Guard: 4}}},
-		"compares nothing": {If{What: IfBase}, Set{T: true, Row: Row{Base: 101, Head: 4}}},
+		"compares nothing": {If{What: IfEpoch}, Set{T: true, Row: Row{Epoch: 101, Head: 4}}},
 		"no guard":         {If{What: IfGuard}, Set{Q: true, Row: Row{Guard: 5}}},
-		"writes nothing":   {If{What: IfBase, Base: 100}, Set{}},
-		"overflow":         Release(Row{Guard: 4, Head: 3, Base: math.MaxInt64}, 2, true, 0),
+		"writes nothing":   {If{What: IfEpoch, Epoch: 100}, Set{}},
+		"overflow":         Release(Row{Guard: 4, Head: 3, Epoch: math.MaxInt64}, 2, true, 0),
 	} {
 		if s.sound(&r) {
 			t.Errorf("%s passed", name)

@@ -145,7 +145,7 @@ func (w *witness) reply(*rapid.T) {
 	w.setTheirs()
 	for _, r := range w.reads {
 		if r.served {
-			d.reply(r.id, Result{Fate: Done, Beat: r.seen})
+			d.reply(r.id, Result{Status: StatusDone, Beat: r.seen})
 		}
 	}
 	w.reads = nil

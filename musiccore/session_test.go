@@ -249,7 +249,7 @@ func TestTheLongerLeaseCounts(t *testing.T) { // A setting that changes from pro
 			since := d.now
 			for !w.dead {
 				for _, c := range d.open {
-					d.core.Reply(d.time(), c.ID, Result{Fate: Done, Beat: 7, Lease: lease})
+					d.core.Reply(d.time(), c.ID, Result{Status: StatusDone, Beat: 7, Lease: lease})
 				}
 				d.open = nil
 				d.now += 100 * time.Millisecond

@@ -182,7 +182,7 @@ const simStart = time.Minute
 func (s *sim) options() Options {
 	w, o := &s.world, Defaults()
 	o.SessionLease, o.Margin, o.Grace = time.Second, 50*time.Millisecond, 200*time.Millisecond
-	o.ClientLease, o.Untold, o.Wait = 2*time.Second, 600*time.Millisecond, 300*time.Millisecond
+	o.ClientLease, o.QueuedLease, o.Wait = 2*time.Second, 600*time.Millisecond, 300*time.Millisecond
 	o.OpTimeout, o.Window, o.Idle = 400*time.Millisecond, 48, 4
 	o.SettleTries = w.n(3)
 	if w.n(2) == 0 {

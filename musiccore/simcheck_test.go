@@ -127,10 +127,10 @@ func (c *checker) row(k Key, from, to *Row, l *sent) {
 	if l.why == preempting {
 		c.passing(from, to)
 	}
-	w := c.window(k, to.Base)
+	w := c.window(k, to.Epoch)
 	if from != nil {
-		old := c.window(k, from.Base)
-		old.end = to.Base
+		old := c.window(k, from.Epoch)
+		old.end = to.Epoch
 		switch {
 		case l.why == renewing:
 			w.root, w.synced = old.root, old.synced || !from.DirtySince(c.s.closed)
@@ -138,7 +138,7 @@ func (c *checker) row(k Key, from, to *Row, l *sent) {
 			// Who has not heard of closed yet goes by its own, which may lie below it: it has synchronised above the plain writes.
 			w.synced = old.synced
 		}
-		clean := !to.Dirty && to.Base >= c.s.closed
+		clean := !to.Dirty && to.Epoch >= c.s.closed
 		if clean && from.DirtySince(c.s.closed) && !old.synced {
 			c.s.fail("I7: %v becomes clean without a Synch: %s -> %s", k.PK, brief(from), brief(to))
 		}
@@ -146,17 +146,17 @@ func (c *checker) row(k Key, from, to *Row, l *sent) {
 			c.settled(k, "I6: clean")
 		}
 	}
-	if to.Base <= h.lastUsed {
-		c.s.fail("I12: base %d is not above stamp %d", to.Base, h.lastUsed)
+	if to.Epoch <= h.lastUsed {
+		c.s.fail("I12: base %d is not above stamp %d", to.Epoch, h.lastUsed)
 	}
-	h.lastBase = to.Base
+	h.lastBase = to.Epoch
 }
 
 func (c *checker) forward(k Key, from, to *Row) {
-	if to.Guard < from.Guard || to.Head < from.Head || to.Base < from.Base || to.Head > to.Guard+1 {
+	if to.Guard < from.Guard || to.Head < from.Head || to.Epoch < from.Epoch || to.Head > to.Guard+1 {
 		c.s.fail("I1: %v %s -> %s", k.PK, brief(from), brief(to))
 	}
-	if !to.sameTerm(*from) && to.Base <= from.Base {
+	if !to.sameTerm(*from) && to.Epoch <= from.Epoch {
 		c.s.fail("I1: a term change without a higher base: %s -> %s", brief(from), brief(to))
 	}
 }
@@ -220,15 +220,15 @@ func (c *checker) ticketed(p *proxy, tk Ticket) {
 	if !p.valid() {
 		c.s.fail("E5/C12: a ticket without a valid session")
 	}
-	c.entering(p, tk.Key, tk.Ref, tk.Base)
+	c.entering(p, tk.Key, tk.Ref, tk.Epoch)
 	h := c.key(tk.Key)
-	h.issued[issue{tk.Base, tk.Number}] = h.epoch
+	h.issued[issue{tk.Epoch, tk.Number}] = h.epoch
 	if h.lost[tk.Ref] {
-		h.late[issue{tk.Base, tk.Number}] = true
+		h.late[issue{tk.Epoch, tk.Number}] = true
 	}
 	if tk.Kind == Put {
 		h.puts++
-		c.stamp(tk.Key, tk.Stamp, tk.Base)
+		c.stamp(tk.Key, tk.Stamp, tk.Epoch)
 	}
 }
 
@@ -246,9 +246,9 @@ func (c *checker) stamp(k Key, s, base Stamp) {
 	h.lastUsed = max(h.lastUsed, s)
 }
 
-// synching is a Copy sent by a term. It answers what is called when the Copy
+// synching is a Synch sent by a term. It answers what is called when the Synch
 // was acknowledged, and the term's root.
-func (c *checker) synching(p *proxy, k Key, a Copy) (root Stamp, done func()) {
+func (c *checker) synching(p *proxy, k Key, a Synch) (root Stamp, done func()) {
 	t := p.core.keys[k].term
 	w := c.entering(p, k, t.place.ref, t.base)
 	c.stamp(k, a.Fence, t.base)
@@ -285,7 +285,7 @@ func (c *checker) moment(k Key) moment {
 // store's answer came: what is told of a strict table later was true then. I3, E2, C5, C12. It
 // is false where the rates of clocks exempt it.
 func (c *checker) told(p *proxy, tk Ticket, h moment) bool {
-	other := c.window(tk.Key, h.last).session != c.window(tk.Key, tk.Base).session
+	other := c.window(tk.Key, h.last).session != c.window(tk.Key, tk.Epoch).session
 	switch after := max(h.entered, h.opened); {
 	case (after > tk.Ref || other) && c.s.wild && !c.s.strict:
 		c.s.met(wildTold)
@@ -310,7 +310,7 @@ func (c *checker) told(p *proxy, tk Ticket, h moment) bool {
 // since: whoever ended the reference need not have waited for what was under way.
 func (c *checker) final(tk Ticket) {
 	h := c.key(tk.Key)
-	if h.late[issue{tk.Base, tk.Number}] || (h.lost[tk.Ref] && !c.s.strict) {
+	if h.late[issue{tk.Epoch, tk.Number}] || (h.lost[tk.Ref] && !c.s.strict) {
 		c.s.fail("E9: reference %d was told to be lost, and then an outcome is told", tk.Ref)
 	}
 }
@@ -326,10 +326,10 @@ func (c *checker) lost(k Key, r LockRef) {
 func (c *checker) ackedPut(p *proxy, tk Ticket, v int, at moment) {
 	h := c.key(tk.Key)
 	c.s.tally.acks++
-	if !c.told(p, tk, at) || h.issued[issue{tk.Base, tk.Number}] != h.epoch {
+	if !c.told(p, tk, at) || h.issued[issue{tk.Epoch, tk.Number}] != h.epoch {
 		return
 	}
-	h.acked, h.root = max(h.acked, tk.Stamp), max(h.root, c.window(tk.Key, tk.Base).root)
+	h.acked, h.root = max(h.acked, tk.Stamp), max(h.root, c.window(tk.Key, tk.Epoch).root)
 	if c.values[v].excluded {
 		c.s.fail("I4/E4: an excluded put is acknowledged: %v", c.named(v))
 	}
@@ -351,7 +351,7 @@ func (c *checker) gets(tk Ticket, still bool) getting {
 		}
 	}
 	h.ended = kept
-	return getting{max(h.acked, h.answered), append([]int(nil), kept...), h.issued[issue{tk.Base, tk.Number}], h.puts, still}
+	return getting{max(h.acked, h.answered), append([]int(nil), kept...), h.issued[issue{tk.Epoch, tk.Number}], h.puts, still}
 }
 
 // answeredGet is a get whose client is told a value: I4, E3, E4.
@@ -380,7 +380,7 @@ func (c *checker) answeredGet(p *proxy, tk Ticket, v int, g getting, at moment) 
 	if g.still && g.puts == h.puts {
 		h.lastGet = lastGet{tk.Ref, v, h.puts}
 	}
-	h.answered, h.root = max(h.answered, s), max(h.root, c.window(tk.Key, tk.Base).root)
+	h.answered, h.root = max(h.answered, s), max(h.root, c.window(tk.Key, tk.Epoch).root)
 }
 
 // reset is a table that was not critical for a while: what was told before
@@ -429,18 +429,18 @@ func (c *checker) landing(k Key, m *mutation, i int) {
 // noted is a grant: C15, E1, and that it is true at this moment.
 func (c *checker) noted(p *proxy, n Note) {
 	h, s := c.key(n.Key), c.s
-	switch n.What {
-	case Granted, TakenOver:
+	switch n.Kind {
+	case NoteGranted, NoteTakenOver:
 		c.granted(p, h, n)
-	case Preempted:
+	case NotePreempted:
 		s.met(passedOver)
-	case Forced:
+	case NoteForced:
 		from := h.holder[n.Ref]
 		o := s.born[from]
 		s.metIf(o != nil && o != p && o.session.id == from && o.valid(), forcedLiving)
-	case Ended:
-		s.metIf(n.How == LostState, holderLost)
-		s.tell("proxy %d reference %d of %s ends: %v", p.n, n.Ref, n.Key.PK, n.How)
+	case NoteEnded:
+		s.metIf(n.State == StateLost, holderLost)
+		s.tell("proxy %d reference %d of %s ends: %v", p.n, n.Ref, n.Key.PK, n.State)
 	}
 }
 
@@ -453,14 +453,14 @@ func (c *checker) granted(p *proxy, h *history, n Note) {
 	}
 	s.tell("proxy %d GRANTS %s to %d, base %d, dirty %v", p.n, n.Key.PK, n.Ref, t.base-t0, t.dirty)
 	row := s.store.row(n.Key).latest()
-	passed := h.tenure(row.Head) != h.tenure(n.Ref) || c.window(n.Key, row.Base).root != c.window(n.Key, t.base).root
+	passed := h.tenure(row.Head) != h.tenure(n.Ref) || c.window(n.Key, row.Epoch).root != c.window(n.Key, t.base).root
 	if p.suspect() && (passed || n.Ref < h.opened) {
 		return
 	}
-	if by, twice := h.holder[n.Ref]; twice && (by == p.session.id || (n.What == Granted && !s.wild)) {
+	if by, twice := h.holder[n.Ref]; twice && (by == p.session.id || (n.Kind == NoteGranted && !s.wild)) {
 		s.fail("C15/E1: reference %d is granted twice", n.Ref)
 	}
-	if n.What == TakenOver {
+	if n.Kind == NoteTakenOver {
 		c.takenOver(h, n)
 	}
 	h.holder[n.Ref] = p.session.id
@@ -472,7 +472,7 @@ func (c *checker) granted(p *proxy, h *history, n Note) {
 		h.opened = max(h.opened, n.Ref)
 		return
 	}
-	if n.Ref < h.opened || (n.Ref == h.opened && n.What == Granted) {
+	if n.Ref < h.opened || (n.Ref == h.opened && n.Kind == NoteGranted) {
 		s.fail("E1: reference %d is granted after %d", n.Ref, h.opened)
 	}
 	h.opened = n.Ref
@@ -503,18 +503,18 @@ func (c *checker) answer(p *proxy, k Key, ref LockRef, a Answer) {
 		c.ticketed(p, a.Ticket)
 	}
 	switch {
-	case errors.Is(a.Err, ErrLost), a.Verdict == Lost:
+	case errors.Is(a.Err, ErrLost), a.Verdict == VerdictLost:
 		c.lost(k, ref)
-	case a.Grant.State == LostState:
+	case a.Grant.State == StateLost:
 		c.lost(k, a.Grant.Ref)
-	case a.Err == nil && a.Grant.State == Held && c.key(k).lost[a.Grant.Ref] && !c.s.strict && !p.suspect():
+	case a.Err == nil && a.Grant.State == StateHeld && c.key(k).lost[a.Grant.Ref] && !c.s.strict && !p.suspect():
 		c.s.fail("E9: reference %d was told to be lost, and then HELD", a.Grant.Ref)
 	}
-	if a.Grant.State == Queued && a.Grant.Ref != 0 && p.core.keys[k] != nil {
+	if a.Grant.State == StateQueued && a.Grant.Ref != 0 && p.core.keys[k] != nil {
 		at := p.core.keys[k].find(a.Grant.Ref)
 		c.s.metIf(at != nil && at.reserve != nil && !at.own(), toldInLine)
 	}
-	if a.Err == nil && a.Grant.State == Held && c.key(k).holder[a.Grant.Ref] != p.session.id && !c.s.wild && !p.suspect() {
+	if a.Err == nil && a.Grant.State == StateHeld && c.key(k).holder[a.Grant.Ref] != p.session.id && !c.s.wild && !p.suspect() {
 		c.s.fail("E1: reference %d is told HELD and was not granted", a.Grant.Ref)
 	}
 }

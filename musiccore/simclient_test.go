@@ -116,10 +116,10 @@ func (c *client) locked(a Answer) {
 	switch {
 	case a.Err != nil:
 		c.again()
-	case a.Grant.State == Held:
+	case a.Grant.State == StateHeld:
 		c.ref = a.Grant.Ref
 		c.work()
-	case a.Grant.State == Queued && !c.strikes(clientGone, 8):
+	case a.Grant.State == StateQueued && !c.strikes(clientGone, 8):
 		c.ref = a.Grant.Ref
 		if c.ref == 0 && c.token == ([16]byte{}) {
 			c.again()
@@ -236,7 +236,7 @@ func (c *client) put(x *chance, tk Ticket) {
 	v := s.newValue(tk.Key)
 	s.check.values[v].stamp = tk.Stamp
 	w := &putting{c: c, x: x, p: c.p, life: c.p.life, tk: tk, value: v}
-	w.m = &mutation{stamp: tk.Stamp, value: v, root: s.check.window(tk.Key, tk.Base).root}
+	w.m = &mutation{stamp: tk.Stamp, value: v, root: s.check.window(tk.Key, tk.Epoch).root}
 	s.store.expect(tk.Key, w.m)
 	s.tell("client %d PUT %s %d, stamp %d", c.n, tk.Key.PK, v, tk.Stamp-t0)
 	pipelined := s.store.repair && x.n(4) == 0
@@ -281,12 +281,12 @@ func (w *putting) ends(o Outcome) {
 	s, p := w.c.s, w.p
 	p.ends(w.tk, o, func(verdict Verdict, at moment) {
 		s.tell("client %d PUT %d ends: %v, told %v", w.c.n, w.value, o, verdict)
-		if verdict == Tell && o == OutcomeAcked {
+		if verdict == VerdictTell && o == OutcomeAcked {
 			s.check.ackedPut(p, w.tk, w.value, at)
 		}
-		s.metIf(verdict == Uncertain && o == OutcomeUnknown, toldUnknown)
-		s.metIf(verdict == Uncertain && o == OutcomeAcked, ackedTooLateForPut)
-		s.metIf(verdict == Lost, putLost)
+		s.metIf(verdict == VerdictUncertain && o == OutcomeUnknown, toldUnknown)
+		s.metIf(verdict == VerdictUncertain && o == OutcomeAcked, ackedTooLateForPut)
+		s.metIf(verdict == VerdictLost, putLost)
 		s.mixIn(uint64(verdict))
 		s.check.over(w.tk.Key, w.value)
 	}, func() { w.told(o) })
@@ -306,7 +306,7 @@ func (w *putting) twice(o Outcome) {
 		return
 	}
 	verdict, fx := w.p.core.End(w.p.time(), w.tk, o)
-	if verdict == Tell || verdict == Later {
+	if verdict == VerdictTell || verdict == VerdictPending {
 		w.c.s.fail("E6: an operation ends twice")
 	}
 	w.p.take(fx)
@@ -324,7 +324,7 @@ func (c *client) get(x *chance, tk Ticket) {
 			}
 			p.ends(tk, o, func(verdict Verdict, at moment) {
 				s.tell("client %d GET %s: %d, told %v", c.n, tk.Key.PK, seen.visible(), verdict)
-				if ok && verdict == Tell {
+				if ok && verdict == VerdictTell {
 					s.check.answeredGet(p, tk, seen.visible(), g, at)
 				}
 				s.mixIn(uint64(seen.visible())<<2 | uint64(verdict))

@@ -62,7 +62,7 @@ func (s *sim) lastLock(c *client, k Key, done func()) {
 	var lock func()
 	lock = func() {
 		op := c.op(0, func(a Answer) {
-			if a.Err != nil || a.Grant.State != Held {
+			if a.Err != nil || a.Grant.State != StateHeld {
 				c.p.after(c.short(), lock)
 				return
 			}

@@ -72,8 +72,8 @@ func (s *sim) carry(from *proxy, hints []Hint) {
 		s.message(&x, to, func() {
 			s.met(hintHeard)
 			k := to.core.keys[h.Key]
-			s.metIf(h.Kind == Wanted && k != nil && k.term != nil, wantedHeard)
-			s.metIf(h.Kind == Yielding && k != nil && k.term == nil, yieldingHeard)
+			s.metIf(h.Kind == HintWaiting && k != nil && k.term != nil, wantedHeard)
+			s.metIf(h.Kind == HintReleasing && k != nil && k.term == nil, yieldingHeard)
 			to.take(to.core.Hear(to.time(), h))
 		})
 	}
@@ -186,11 +186,11 @@ func (c *roamer) locked(y *proxy, a Answer) {
 	switch {
 	case a.Err != nil:
 		c.retry(a.Err, c.lock)
-	case a.Grant.State == Held:
+	case a.Grant.State == StateHeld:
 		c.s.metIf(y != c.p, heldElsewhere)
 		c.ref = a.Grant.Ref
 		c.work()
-	case a.Grant.State == Queued && a.Grant.Ref != 0:
+	case a.Grant.State == StateQueued && a.Grant.Ref != 0:
 		c.ref = a.Grant.Ref
 		if c.chance.n(4) == 0 {
 			c.move()
@@ -318,7 +318,7 @@ func (c *roamer) use(x *chance, y *proxy, tk Ticket) {
 	}
 	e.value = s.newValue(tk.Key)
 	s.check.values[e.value].stamp = tk.Stamp
-	m := &mutation{stamp: tk.Stamp, value: e.value, root: s.check.window(tk.Key, tk.Base).root}
+	m := &mutation{stamp: tk.Stamp, value: e.value, root: s.check.window(tk.Key, tk.Epoch).root}
 	s.store.expect(tk.Key, m)
 	s.tell("roamer %d PUT %s %d, stamp %d, ticket of proxy %d", c.n, tk.Key.PK, e.value, tk.Stamp-t0, y.n)
 	e.tell = func(at moment) { s.check.ackedPut(y, tk, e.value, at) }
@@ -383,7 +383,7 @@ func (e *ending1) end(ok bool, then func()) {
 	}
 	y.ends(e.tk, o, func(verdict Verdict, at moment) {
 		s.tell("roamer %d value %d ends at proxy %d: %v, told %v", e.c.n, e.value, y.n, o, verdict)
-		if ok && verdict == Tell {
+		if ok && verdict == VerdictTell {
 			e.tell(at)
 		}
 		if e.value != 0 {
@@ -397,8 +397,8 @@ func (p *proxy) ends(tk Ticket, o Outcome, tell func(v Verdict, at moment), then
 	s := p.s
 	at := s.check.moment(tk.Key)
 	v, fx := p.core.End(p.time(), tk, o)
-	if v != Later {
-		if v == Lost {
+	if v != VerdictPending {
+		if v == VerdictLost {
 			s.check.lost(tk.Key, tk.Ref)
 		}
 		tell(v, at)
@@ -408,8 +408,8 @@ func (p *proxy) ends(tk Ticket, o Outcome, tell func(v Verdict, at moment), then
 	}
 	s.met(checkedLater)
 	p.waits[tk.Op] = wait{tk.Key, tk.Ref, s.now, func(a Answer) {
-		s.metIf(a.Verdict == Lost, checkedLost)
-		s.metIf(a.Verdict == Uncertain, checkedTooLate)
+		s.metIf(a.Verdict == VerdictLost, checkedLost)
+		s.metIf(a.Verdict == VerdictUncertain, checkedTooLate)
 		tell(a.Verdict, at)
 		then()
 	}}

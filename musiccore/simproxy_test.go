@@ -312,7 +312,7 @@ func (p *proxy) visit() {
 	}
 	for _, k := range p.s.keys {
 		op := p.op(k, 0, func(a Answer) {
-			if a.Err == nil && a.Grant.State == Held {
+			if a.Err == nil && a.Grant.State == StateHeld {
 				p.take(p.core.Unlock(p.time(), p.op(k, a.Grant.Ref, func(Answer) {}), k, a.Grant.Ref))
 			}
 		})
@@ -387,7 +387,7 @@ func (p *proxy) take(fx Effects) {
 	}
 	s.carry(p, fx.Hints)
 	s.check.verdicts(p)
-	for _, c := range fx.Do {
+	for _, c := range fx.Commands {
 		p.do(c)
 	}
 	for _, a := range fx.Answers {
@@ -426,16 +426,16 @@ func (p *proxy) answer(a Answer) {
 func (p *proxy) do(c Command) {
 	st, life, x := p.s.store, p.life, p.fork()
 	back := func(r Result) { p.hears(life, func() { p.take(p.core.Reply(p.time(), c.ID, r)) }) }
-	if _, copying := c.Do.(Copy); p.s.now < p.cut && !copying {
+	if _, copying := c.Action.(Synch); p.s.now < p.cut && !copying {
 		p.s.after(x.timeout(), func() { back(Result{Cause: errSim}) })
 		return
 	}
-	switch a := c.Do.(type) {
+	switch a := c.Action.(type) {
 	case ReadRow:
 		st.read(&x, p, c.Key, a.Quorum, back)
 	case Apply:
 		p.apply(&x, c.Key, a.Swap, back)
-	case Copy:
+	case Synch:
 		st.copy(&x, p, c.Key, a, back)
 	case ReadBeat:
 		st.readBeat(&x, a.Session, back)
@@ -452,12 +452,12 @@ func (p *proxy) op(k Key, r LockRef, answer func(Answer)) OpID {
 func (p *proxy) digest(fx Effects) {
 	s := p.s
 	s.mixIn(uint64(s.now)<<4 | uint64(p.n))
-	for _, c := range fx.Do {
+	for _, c := range fx.Commands {
 		s.mixIn(uint64(c.ID))
-		switch a := c.Do.(type) {
+		switch a := c.Action.(type) {
 		case Apply:
-			s.mixIn(uint64(a.Swap.Set.Row.Base)<<8 ^ uint64(a.Swap.Set.Row.Head)<<4 ^ uint64(a.Swap.Set.Row.Guard))
-		case Copy:
+			s.mixIn(uint64(a.Swap.Set.Row.Epoch)<<8 ^ uint64(a.Swap.Set.Row.Head)<<4 ^ uint64(a.Swap.Set.Row.Guard))
+		case Synch:
 			s.mixIn(uint64(a.Fence))
 		}
 	}

@@ -55,7 +55,7 @@ type sent struct {
 	why     purpose
 	session *Session
 	applied int
-	fate    Fate
+	fate    Status
 }
 
 // same reports that two LWTs have the same literals.
@@ -71,24 +71,24 @@ func (s *sim) past(k Key, w Swap) bool {
 	return w.If.What == IfGuard && row != nil && row.Guard > w.If.Guard
 }
 
-// apply sends an LWT, and holds the core to I10: what is of unknown fate is
+// apply sends an LWT, and holds the core to I10: what is of unknown outcome is
 // sent again until that is known, and nothing else is sent meanwhile.
 func (p *proxy) apply(x *chance, k Key, w Swap, back func(Result)) {
 	s, l := p.s, p.lwts[k]
 	if l == nil || !l.swap.same(w) {
-		if l != nil && l.fate == Unknown && l.session == p.session && !s.past(k, l.swap) {
+		if l != nil && l.fate == StatusUnknown && l.session == p.session && !s.past(k, l.swap) {
 			s.fail("I10/H3: an LWT of unknown fate is forgotten: %+v", l.swap)
 		}
 		l = &sent{swap: w, session: p.session, why: p.core.keys[k].lwt.why}
 		p.lwts[k] = l
 		s.check.sending(p, k, w)
 	}
-	l.fate = Unknown
+	l.fate = StatusUnknown
 	s.say(func() string { return fmt.Sprintf("proxy %d sends %v of %s %s", p.n, l.why, k.PK, w.brief()) })
 	s.store.swap(x, p, k, l, func(r Result) {
-		l.fate = r.Fate
-		s.tally.lwt(l.why, r.Fate, l.applied > 0)
-		s.tell("proxy %d hears that its %v of %s is %v", p.n, l.why, k.PK, r.Fate)
+		l.fate = r.Status
+		s.tally.lwt(l.why, r.Status, l.applied > 0)
+		s.tell("proxy %d hears that its %v of %s is %v", p.n, l.why, k.PK, r.Status)
 		back(r)
 	})
 }
@@ -122,11 +122,11 @@ func (st *simStore) send(x *chance, p *proxy, k Key, l *sent, back func(Result))
 	s.after(x.short(), func() {
 		ok := st.decide(x, p, k, l, func() {
 			if !deaf {
-				s.after(x.short(), func() { tell(Result{Fate: Done}) })
+				s.after(x.short(), func() { tell(Result{Status: StatusDone}) })
 			}
 		})
 		if !ok && !deaf {
-			s.after(x.short(), func() { tell(Result{Fate: Refused}) })
+			s.after(x.short(), func() { tell(Result{Status: StatusRefused}) })
 		}
 	})
 	s.after(x.timeout(), func() { tell(Result{}) })
@@ -235,7 +235,7 @@ func (st *simStore) read(x *chance, p *proxy, k Key, quorum bool, back func(Resu
 			back(Result{Cause: errSim})
 			return
 		}
-		back(Result{Fate: Done, Row: row})
+		back(Result{Status: StatusDone, Row: row})
 	}
 	if !quorum {
 		v := r.have[st.near(x, p)]
@@ -305,7 +305,7 @@ func (st *simStore) readBeat(x *chance, id SessionID, back func(Result)) {
 	}
 	s.after(ask, func() {
 		n := st.beats[id]
-		s.after(answer, func() { back(Result{Fate: Done, Beat: n, Lease: st.leases[id]}) })
+		s.after(answer, func() { back(Result{Status: StatusDone, Beat: n, Lease: st.leases[id]}) })
 	})
 }
 

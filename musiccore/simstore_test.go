@@ -212,25 +212,25 @@ func (st *simStore) get(x *chance, k Key, back func(c cell, ok bool)) {
 
 // copy is the one-page synchronise: read, then one mutation. Its process may
 // pause or die between the two.
-func (st *simStore) copy(x *chance, p *proxy, k Key, a Copy, back func(Result)) {
+func (st *simStore) copy(x *chance, p *proxy, k Key, a Synch, back func(Result)) {
 	root, done := st.s.check.synching(p, k, a)
 	life := p.life
 	if x.strikes(dataTooLarge, 300) {
-		st.s.after(x.short(), func() { back(Result{Fate: TooLarge}) })
+		st.s.after(x.short(), func() { back(Result{Status: StatusTooLarge}) })
 		return
 	}
 	st.get(x, k, func(c cell, ok bool) {
 		switch {
 		case !ok && x.n(2) == 0:
-			back(Result{Fate: Unavailable, Cause: errSim})
+			back(Result{Status: StatusUnavailable, Cause: errSim})
 		case !ok:
 			back(Result{})
 		case c.stamp >= a.Fence:
-			back(Result{Fate: Above, Stamp: c.stamp})
+			back(Result{Status: StatusAbove, Stamp: c.stamp})
 		default:
 			p.hears(life, func() {
 				st.writeBack(x, k, a, c, root, func(r Result) {
-					if r.Fate == Done {
+					if r.Status == StatusDone {
 						done()
 					}
 					back(r)
@@ -240,7 +240,7 @@ func (st *simStore) copy(x *chance, p *proxy, k Key, a Copy, back func(Result)) 
 	})
 }
 
-func (st *simStore) writeBack(x *chance, k Key, a Copy, c cell, root Stamp, back func(Result)) {
+func (st *simStore) writeBack(x *chance, k Key, a Synch, c cell, root Stamp, back func(Result)) {
 	m := &mutation{dead: a.Fence, root: root}
 	if v := c.visible(); v != 0 {
 		m.stamp, m.value = a.Fence+1, v
@@ -251,7 +251,7 @@ func (st *simStore) writeBack(x *chance, k Key, a Copy, c cell, root Stamp, back
 			back(Result{})
 			return
 		}
-		back(Result{Fate: Done})
+		back(Result{Status: StatusDone})
 	})
 }
 

@@ -125,16 +125,16 @@ const (
 	lwtEnds
 )
 
-func (t *tally) lwt(why purpose, f Fate, applied bool) {
+func (t *tally) lwt(why purpose, f Status, applied bool) {
 	end := lwtApplied
 	switch {
-	case f == Refused && applied:
+	case f == StatusRefused && applied:
 		end = lwtRefusedOwn
-	case f == Refused:
+	case f == StatusRefused:
 		end = lwtRefused
-	case f == Unknown && applied:
+	case f == StatusUnknown && applied:
 		end = lwtUnknownOwn
-	case f == Unknown:
+	case f == StatusUnknown:
 		end = lwtUnknown
 	}
 	t.lwts[why][end]++

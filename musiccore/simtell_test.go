@@ -18,7 +18,7 @@ func brief(r *Row) string {
 }
 
 func (r *Row) briefTerm() string {
-	s := fmt.Sprintf("base %d head %d", r.Base-t0, r.Head)
+	s := fmt.Sprintf("base %d head %d", r.Epoch-t0, r.Head)
 	if r.Dirty {
 		s += " dirty"
 	}
@@ -42,14 +42,14 @@ func (w Swap) brief() string {
 		return "if absent: " + to
 	case IfGuard:
 		return fmt.Sprintf("if guard %d: %s", w.If.Guard, to)
-	case IfBase:
-		return fmt.Sprintf("if base %d: %s", w.If.Base-t0, to)
+	case IfEpoch:
+		return fmt.Sprintf("if base %d: %s", w.If.Epoch-t0, to)
 	}
-	return fmt.Sprintf("if guard %d and base %d: %s", w.If.Guard, w.If.Base-t0, to)
+	return fmt.Sprintf("if guard %d and base %d: %s", w.If.Guard, w.If.Epoch-t0, to)
 }
 
-// String names a fate.
-func (f Fate) String() string {
+// String names a status.
+func (f Status) String() string {
 	return [...]string{"unknown", "done", "refused", "above", "too large"}[f]
 }
 

@@ -158,9 +158,9 @@ func (p *stageProxy) take(fx Effects) {
 	}
 	for _, n := range fx.Notes {
 		switch {
-		case n.What == Ended && n.How == LostState:
+		case n.Kind == NoteEnded && n.State == StateLost:
 			p.s.tell("%s: reference %d is lost", p.name, n.Ref)
-		case n.What == Orphaned:
+		case n.Kind == NoteOrphaned:
 			p.s.tell("%s: reference %d is left behind", p.name, n.Ref)
 		}
 	}

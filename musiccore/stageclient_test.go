@@ -66,16 +66,16 @@ func (c *stageClient) granted(a Answer) {
 	if g.Ref != 0 {
 		words = append(words, fmt.Sprint(g.Ref))
 	}
-	if g.State == Queued && g.Ref != 0 {
+	if g.State == StateQueued && g.Ref != 0 {
 		words = append(words, fmt.Sprintf("behind %d", g.Position))
 	}
-	if g.Holder != "" && g.State != Held {
+	if g.Holder != "" && g.State != StateHeld {
 		words = append(words, "while "+g.Holder+" holds")
 	}
 	if g.OwnerDied {
 		words = append(words, "after one who did not give it back")
 	}
-	if g.State == Released && !g.Applied {
+	if g.State == StateReleased && !g.Applied {
 		words = append(words, "before, and not by this")
 	}
 	c.tell(strings.Join(words, " "), a.Err)
@@ -106,9 +106,9 @@ func (c *stageClient) ends(p *stageProxy, what string, tk Ticket, o Outcome, tex
 	p.when(func() {
 		v, fx := p.core.End(p.time(), tk, o)
 		switch {
-		case v == Lost:
+		case v == VerdictLost:
 			text = "lock is lost"
-		case v == Uncertain:
+		case v == VerdictUncertain:
 			text = "outcome unknown"
 		case o == OutcomeRefused:
 			text = "refused, not enough replicas"

@@ -46,21 +46,21 @@ func (st *stageStore) reachable() bool { return len(st.alive()) > stageReplicas/
 
 // serve carries out one command.
 func (st *stageStore) serve(p *stageProxy, c Command) {
-	st.served = append(st.served, c.Do)
+	st.served = append(st.served, c.Action)
 	back := func(r Result) { p.when(func() { p.take(p.core.Reply(p.time(), c.ID, r)) }) }
 	if p.cut || !st.reachable() {
 		back(unknown)
 		return
 	}
 	k := st.key(c.Key.PK)
-	switch a := c.Do.(type) {
+	switch a := c.Action.(type) {
 	case Apply:
 		st.swap(k, a, fmt.Sprint(p.name, " ", p.core.keys[c.Key].lwt.why), back)
-	case Copy:
+	case Synch:
 		back(st.copy(k, a, p.name))
 	case ReadRow:
 		if !a.Quorum && p.lagging > 0 {
-			back(Result{Fate: Done, Row: k.past[max(0, len(k.past)-1-p.lagging)]})
+			back(Result{Status: StatusDone, Row: k.past[max(0, len(k.past)-1-p.lagging)]})
 			return
 		}
 		back(k.do(a))
@@ -73,7 +73,7 @@ func (st *stageStore) serve(p *stageProxy, c Command) {
 func (st *stageStore) swap(k *stageKey, a Apply, who string, back func(Result)) {
 	decide := func() Result {
 		r := k.do(a)
-		if r.Fate == Done {
+		if r.Status == StatusDone {
 			k.past = append(k.past, k.row)
 			st.s.tell("%s: %s", who, st.s.row(*k.row))
 		} else {
@@ -105,7 +105,7 @@ func (st *stageStore) swap(k *stageKey, a Apply, who string, back func(Result)) 
 
 // row is a lock row on one line, but for its queue.
 func (s *stage) row(r Row) string {
-	text := fmt.Sprintf("head %d, guard %d, base %s", r.Head, r.Guard, s.stamp(r.Base))
+	text := fmt.Sprintf("head %d, guard %d, base %s", r.Head, r.Guard, s.stamp(r.Epoch))
 	if r.Dirty {
 		text += ", dirty"
 	}
@@ -131,16 +131,16 @@ func (st *stageStore) write(k *stageKey, m mutation, on []int) {
 }
 
 // copy is the one-page synchronise.
-func (st *stageStore) copy(k *stageKey, a Copy, who string) Result {
+func (st *stageStore) copy(k *stageKey, a Synch, who string) Result {
 	seen := st.read(k)
 	value := seen.visible()
 	if st.large {
 		st.s.tell("%s cannot synchronise: a row is too large", who)
-		return Result{Fate: TooLarge}
+		return Result{Status: StatusTooLarge}
 	}
 	if seen.stamp >= a.Fence {
 		st.s.tell("%s cannot synchronise at %s: there is a stamp at or above", who, st.s.stamp(a.Fence))
-		return Result{Fate: Above, Stamp: seen.stamp}
+		return Result{Status: StatusAbove, Stamp: seen.stamp}
 	}
 	m := mutation{dead: a.Fence}
 	if value != 0 {
@@ -154,7 +154,7 @@ func (st *stageStore) copy(k *stageKey, a Copy, who string) Result {
 	}
 	st.write(k, m, st.alive())
 	st.s.tell("%s synchronises at %s: %s", who, st.s.stamp(a.Fence), valueText(value))
-	return Result{Fate: Done}
+	return Result{Status: StatusDone}
 }
 
 func valueText(v int) string {

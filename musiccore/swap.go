@@ -8,18 +8,18 @@ type Condition uint8
 
 // The four shapes of an LWT in docs/protocol.md 3.
 const (
-	IfAbsent    Condition = iota + 1 // INSERT … IF NOT EXISTS             writes Q and T
-	IfGuard                          // UPDATE … IF guard=?                writes Q
-	IfGuardBase                      // UPDATE … IF guard=? AND base=?     writes Q and T
-	IfBase                           // UPDATE … IF base=?                 writes T
+	IfAbsent     Condition = iota + 1 // INSERT … IF NOT EXISTS             writes Q and T
+	IfGuard                           // UPDATE … IF guard=?                writes Q
+	IfGuardEpoch                      // UPDATE … IF guard=? AND base=?     writes Q and T
+	IfEpoch                           // UPDATE … IF base=?                 writes T
 )
 
 // If is the condition of an LWT. Guard and Base are never 0 where they are
 // compared: the store would apply `= null` to a missing row (docs/protocol.md 2.1).
 type If struct {
 	What  Condition
-	Guard LockRef // for IfGuard and IfGuardBase
-	Base  Stamp   // for IfBase and IfGuardBase
+	Guard LockRef // for IfGuard and IfGuardEpoch
+	Epoch Stamp   // for IfEpoch and IfGuardEpoch
 }
 
 // Set is what an LWT writes: whole registers of Row, never parts of one.
@@ -45,14 +45,14 @@ type Swap struct {
 func Enqueue(r *Row, b Block, closed, clk Stamp) Swap {
 	if r == nil {
 		b.First = max(b.First, 1)
-		row := Row{Guard: b.Last(), Queue: []Block{b}, Base: max(clk, 1), Head: b.First, Dirty: true}
+		row := Row{Guard: b.Last(), Queue: []Block{b}, Epoch: max(clk, 1), Head: b.First, Dirty: true}
 		return Swap{If{What: IfAbsent}, Set{Q: true, T: true, Row: row}}
 	}
 	if r.Empty() {
 		b.First = max(b.First, r.Guard+1)
 		row := Row{Guard: b.Last(), Queue: []Block{b}}
-		row.Base, row.Head, row.Dirty = max(r.Base+1, clk), b.First, r.DirtySince(closed)
-		return Swap{If{What: IfGuardBase, Guard: r.Guard, Base: r.Base}, Set{Q: true, T: true, Row: row}}
+		row.Epoch, row.Head, row.Dirty = max(r.Epoch+1, clk), b.First, r.DirtySince(closed)
+		return Swap{If{What: IfGuardEpoch, Guard: r.Guard, Epoch: r.Epoch}, Set{Q: true, T: true, Row: row}}
 	}
 	b.First = r.Guard + 1
 	row := Row{Guard: b.Last(), Queue: make([]Block, 0, len(r.Queue)+1)}
@@ -70,25 +70,25 @@ func Enqueue(r *Row, b Block, closed, clk Stamp) Swap {
 // releaseLock). used is the term's seq, at least 2; the window W where the
 // sequencer is not known.
 func Release(r Row, used Stamp, dirty bool, clk Stamp) Swap {
-	return termSwap(r, Row{Base: max(r.Base+used, clk), Head: r.through(r.Head) + 1, Dirty: dirty})
+	return termSwap(r, Row{Epoch: max(r.Epoch+used, clk), Head: r.through(r.Head) + 1, Dirty: dirty})
 }
 
 // Preempt ends the term of a session that is dead and makes next the head,
 // a whole window above (docs/protocol.md 3.12, Preempt; paper §IV forcedRelease).
 func Preempt(r Row, next LockRef, w, clk Stamp) Swap {
-	return termSwap(r, Row{Base: max(r.Base+w, clk), Head: next, Dirty: true})
+	return termSwap(r, Row{Epoch: max(r.Epoch+w, clk), Head: next, Dirty: true})
 }
 
 // Takeover moves the head's term to another session, dirty and a whole window
 // above (docs/protocol.md 3.13, Takeover).
 func Takeover(r Row, to SessionID, w, clk Stamp) Swap {
-	return termSwap(r, Row{Base: max(r.Base+w, clk), Head: r.Head, Dirty: true, Owner: to})
+	return termSwap(r, Row{Epoch: max(r.Epoch+w, clk), Head: r.Head, Dirty: true, Owner: to})
 }
 
 // Renew gives the same holder a fresh window (docs/protocol.md 3.10, Renew). floor is
 // clk(), or one above the highest stamp that a Synch met.
 func Renew(r Row, owner SessionID, dirty bool, w, floor Stamp) Swap {
-	return termSwap(r, Row{Base: max(r.Base+w, floor), Head: r.Head, Dirty: dirty, Owner: owner})
+	return termSwap(r, Row{Epoch: max(r.Epoch+w, floor), Head: r.Head, Dirty: dirty, Owner: owner})
 }
 
 // both is an Enqueue behind others and a change of the term in one LWT: what the
@@ -96,7 +96,7 @@ func Renew(r Row, owner SessionID, dirty bool, w, floor Stamp) Swap {
 func both(q, t Swap) Swap {
 	row := t.Set.Row
 	row.Guard, row.Queue = q.Set.Row.Guard, q.Set.Row.Queue
-	return Swap{If{What: IfGuardBase, Guard: q.If.Guard, Base: t.If.Base}, Set{Q: true, T: true, Row: row}}
+	return Swap{If{What: IfGuardEpoch, Guard: q.If.Guard, Epoch: t.If.Epoch}, Set{Q: true, T: true, Row: row}}
 }
 
 // and appends one more block to an Enqueue behind others.
@@ -111,7 +111,7 @@ func (s Swap) and(b Block) Swap {
 // termSwap is the shape of every change of a term: IF base = <the base read>
 // (C1, C3, C4).
 func termSwap(r, to Row) Swap {
-	return Swap{If{What: IfBase, Base: r.Base}, Set{T: true, Row: to}}
+	return Swap{If{What: IfEpoch, Epoch: r.Epoch}, Set{T: true, Row: to}}
 }
 
 // Apply is what the store does with a Swap: the row afterwards, and whether
@@ -132,10 +132,10 @@ func (i If) holds(r Row) bool {
 	switch i.What {
 	case IfGuard:
 		return r.Guard == i.Guard
-	case IfGuardBase:
-		return r.Guard == i.Guard && r.Base == i.Base
-	case IfBase:
-		return r.Base == i.Base
+	case IfGuardEpoch:
+		return r.Guard == i.Guard && r.Epoch == i.Epoch
+	case IfEpoch:
+		return r.Epoch == i.Epoch
 	}
 	return false
 }
@@ -147,7 +147,7 @@ func (s Swap) onto(r Row) Row {
 	}
 	if s.Set.T {
 		t := s.Set.Row
-		r.Base, r.Head, r.Dirty, r.Owner = t.Base, t.Head, t.Dirty, t.Owner
+		r.Epoch, r.Head, r.Dirty, r.Owner = t.Epoch, t.Head, t.Dirty, t.Owner
 	}
 	return r
 }
@@ -158,14 +158,14 @@ func (s Swap) sound(from *Row) bool {
 	to := s.Set.Row
 	if from == nil {
 		begins := len(to.Queue) == 1 && to.Head == to.newest().First && to.Guard == to.newest().Last()
-		return s.If.What == IfAbsent && begins && to.Head >= 1 && to.Guard >= to.Head && to.Base > 0
+		return s.If.What == IfAbsent && begins && to.Head >= 1 && to.Guard >= to.Head && to.Epoch > 0
 	}
 	ok := s.Set.Q || s.Set.T
 	if s.Set.Q {
 		ok = ok && s.If.Guard > 0 && to.Guard > from.Guard
 	}
 	if s.Set.T {
-		ok = ok && s.If.Base > 0 && to.Base > from.Base && to.Head >= from.Head && to.Head <= max(to.Guard, from.Guard)+1
+		ok = ok && s.If.Epoch > 0 && to.Epoch > from.Epoch && to.Head >= from.Head && to.Head <= max(to.Guard, from.Guard)+1
 	}
 	return ok
 }

@@ -62,33 +62,33 @@ func (k *key) copy(now Now) {
 	}
 	t.seq += 2
 	t.synch.stale = false
-	t.synch.cmd = k.c.do(k.id, Copy{Fence: fence})
+	t.synch.cmd = k.c.do(k.id, Synch{Fence: fence})
 	k.c.running[t.synch.cmd] = k
 }
 
-// copied takes what a Copy met.
+// copied takes what a Synch met.
 func (k *key) copied(now Now, r Result) {
 	t := k.term
 	s := &t.synch
 	s.cmd = 0
 	switch {
-	case r.Fate == Done && !s.stale:
+	case r.Status == StatusDone && !s.stale:
 		t.synced, t.unsettled = true, false
-		k.note(Synchronised, t.place, 0)
+		k.note(NoteSynchronised, t.place, 0)
 		*s = synch{}
 		return
-	case r.Fate == Done:
+	case r.Status == StatusDone:
 		return
-	case r.Fate == Above && r.Stamp >= poison:
+	case r.Status == StatusAbove && r.Stamp >= poison:
 		k.refuseKey(now, ErrPoisoned)
-		k.close(now, LostState)
+		k.close(now, StateLost)
 		s.tries = k.c.opts.SettleTries
 		return
-	case r.Fate == Above:
+	case r.Status == StatusAbove:
 		t.window.move(r.Stamp + 1)
-	case r.Fate == TooLarge:
+	case r.Status == StatusTooLarge:
 		k.refuseKey(now, tooLarge(r.Cause))
-	case r.Fate == Unavailable:
+	case r.Status == StatusUnavailable:
 		k.refuseKey(now, fmt.Errorf("%w: %w", ErrSynchronising, r.Cause))
 		if t.open && !k.c.draining {
 			return // whoever comes next has it tried again, and hears of it at once
@@ -122,7 +122,7 @@ func (k *key) renew(now Now) {
 		return
 	}
 	dirty := (t.dirty && !t.synced) || t.unsettled || t.flight.puts > 0 || t.synch.cmd != 0
-	held := Row{Guard: k.view.row.Guard, Head: t.place.ref, Base: t.base}
+	held := Row{Guard: k.view.row.Guard, Head: t.place.ref, Epoch: t.base}
 	owner := k.c.self.id
 	if t.reserve != nil && !t.reserve.plain {
 		owner = SessionID{} // what is set tells others that nothing is handed over

@@ -73,8 +73,8 @@ func (k *key) toldForeign(now Now, a ask, s SessionID) bool {
 	case k.c.draining && a.what != askUnlock:
 		k.c.answer(Answer{Op: a.op, Err: ErrDraining})
 	case a.what == askUnlock:
-		k.abandon(k.adopt(now, a.ref), Released)
-		k.c.answer(Answer{Op: a.op, Grant: Grant{Applied: true, Ref: a.ref, State: Released}})
+		k.abandon(k.adopt(now, a.ref), StateReleased)
+		k.c.answer(Answer{Op: a.op, Grant: Grant{Applied: true, Ref: a.ref, State: StateReleased}})
 	default:
 		k.join(now, a, k.adopt(now, a.ref))
 	}
@@ -86,7 +86,7 @@ func (k *key) adopt(now Now, r LockRef) *place {
 	p := &place{k: k, ref: r, phase: waiting, guest: true, lease: k.c.opts.ClientLease, since: now.Boot}
 	p.timer.who = p
 	k.insert(p)
-	p.keep(now.Boot + k.c.opts.Untold)
+	p.keep(now.Boot + k.c.opts.QueuedLease)
 	return p
 }
 
@@ -131,7 +131,7 @@ func (k *key) guestHeads() bool {
 // then on anybody may end its term, on that base.
 func (k *key) forsaken(now Now) bool {
 	x, foreign := k.stranger()
-	return foreign && k.c.watch(now, x).dead && k.view.vouched == k.view.row.Base
+	return foreign && k.c.watch(now, x).dead && k.view.vouched == k.view.row.Epoch
 }
 
 // takeOver moves the head's term here: its session is dead, and its client has
@@ -162,7 +162,7 @@ func (k *key) displaced(p *place) bool {
 	if !p.guest {
 		return true
 	}
-	return !k.changing() && p.taken != k.view.row.Base && !k.c.dead(owner)
+	return !k.changing() && p.taken != k.view.row.Epoch && !k.c.dead(owner)
 }
 
 // dismiss sends the client of a displaced place to the session that was faster.

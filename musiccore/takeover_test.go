@@ -18,7 +18,7 @@ func foreign(t *testing.T, r Row) (*desk, *store) {
 
 // theirs is a row that session 9 holds, with 8 behind it and 9 behind that.
 func theirs() Row {
-	return Row{Guard: 3, Head: 1, Base: 1000, Queue: []Block{block(1, 1, 9, 1), block(2, 1, 8, 1), block(3, 1, 9, 2)}}
+	return Row{Guard: 3, Head: 1, Epoch: 1000, Queue: []Block{block(1, 1, 9, 1), block(2, 1, 8, 1), block(3, 1, 9, 2)}}
 }
 
 func (d *desk) elsewhere(op OpID, n byte) {
@@ -50,20 +50,20 @@ func TestTakeoverOfAnEndedSessionAtOnce(t *testing.T) {
 	s.run()
 	tk = d.answered(op).Ticket
 	w := s.swaps()[0]
-	want := Row{Base: max(1000+d.opts.Window, w.Set.Row.Base), Head: 1, Dirty: true, Owner: session(1)}
-	if w.If != (If{What: IfBase, Base: 1000}) || !w.Set.Row.sameTerm(want) {
+	want := Row{Epoch: max(1000+d.opts.Window, w.Set.Row.Epoch), Head: 1, Dirty: true, Owner: session(1)}
+	if w.If != (If{What: IfEpoch, Epoch: 1000}) || !w.Set.Row.sameTerm(want) {
 		t.Fatalf("takeover %+v", w)
 	}
-	if c, ok := s.seen[len(s.seen)-1].(Copy); !ok || c.Fence != s.row.Base+2 || tk.Stamp != s.row.Base+4 {
+	if c, ok := s.seen[len(s.seen)-1].(Synch); !ok || c.Fence != s.row.Epoch+2 || tk.Stamp != s.row.Epoch+4 {
 		t.Fatalf("a synchronise first: %+v, ticket %+v", s.seen, tk)
 	}
-	if v := d.end(tk, OutcomeAcked); v != Tell {
+	if v := d.end(tk, OutcomeAcked); v != VerdictTell {
 		t.Fatalf("verdict %v", v)
 	}
-	if !slices.ContainsFunc(d.notes, func(n Note) bool { return n.What == TakenOver && n.Ref == 1 }) {
+	if !slices.ContainsFunc(d.notes, func(n Note) bool { return n.Kind == NoteTakenOver && n.Ref == 1 }) {
 		t.Fatalf("notes %+v", d.notes)
 	}
-	d.state(d.unlock(1), Released)
+	d.state(d.unlock(1), StateReleased)
 	s.run()
 	if s.row.Head != 2 || s.row.Dirty || s.row.Owner != (SessionID{}) {
 		t.Fatalf("released clean: %+v", *s.row)
@@ -94,7 +94,7 @@ func TestTakeoverWaitsUntilTheOwnerIsDead(t *testing.T) {
 		t.Fatalf("dead after %v", d.now-time.Hour)
 	}
 	op := d.lock(Request{Ref: 1})
-	if g := d.state(op, Held); g.Ref != 1 || g.Lease != d.opts.ClientLease {
+	if g := d.state(op, StateHeld); g.Ref != 1 || g.Lease != d.opts.ClientLease {
 		t.Fatalf("%+v", g)
 	}
 	if s.row.Owner != session(1) || !s.row.Dirty {
@@ -111,7 +111,7 @@ func TestTakeoverFromTheOwnEarlierSessionAtOnce(t *testing.T) {
 	d.beat()
 	_, op := d.begin(1, Get)
 	s.run()
-	if tk := d.answered(op).Ticket; !tk.OK() || tk.Base != s.row.Base || s.row.Owner != session(2) {
+	if tk := d.answered(op).Ticket; !tk.OK() || tk.Epoch != s.row.Epoch || s.row.Owner != session(2) {
 		t.Fatalf("%+v on %+v", tk, *s.row)
 	}
 }
@@ -121,11 +121,11 @@ func TestWaiterOfTheOwnEarlierSessionIsServed(t *testing.T) {
 	d, s := held(t)
 	waiter, hasty := d.lock(Request{Wait: time.Hour}), d.lock(Request{Wait: time.Hour, NoWait: true})
 	s.run()
-	d.state(hasty, Busy)
+	d.state(hasty, StateBusy)
 	d.jump(11 * time.Second)
 	d.session = NewSession(session(2), d.opts)
 	d.take(d.core.Rejoin(d.time(), d.session))
-	if g := d.state(waiter, Queued); g.Ref != 2 {
+	if g := d.state(waiter, StateQueued); g.Ref != 2 {
 		t.Fatalf("%+v", g)
 	}
 	d.beat()
@@ -134,7 +134,7 @@ func TestWaiterOfTheOwnEarlierSessionIsServed(t *testing.T) {
 		d.pass(d.opts.Grace / 8)
 		s.run()
 	}
-	if g := d.state(again, Held); g.Ref != 2 || !g.OwnerDied || s.row.Owner != session(2) {
+	if g := d.state(again, StateHeld); g.Ref != 2 || !g.OwnerDied || s.row.Owner != session(2) {
 		t.Fatalf("%+v on %+v", g, *s.row)
 	}
 }
@@ -145,28 +145,28 @@ func TestTakeoverIsOneTermEvenWhenItsFateIsUnknown(t *testing.T) {
 	op := d.lock(Request{Ref: 1})
 	for len(d.open) > 0 {
 		c := d.open[0]
-		if a, ok := c.Do.(Apply); ok {
+		if a, ok := c.Action.(Apply); ok {
 			d.open = d.open[1:]
 			s.apply(a.Swap)
 			d.reply(c.ID, unknown)
 			break
 		}
-		id, what := c.ID, c.Do
+		id, what := c.ID, c.Action
 		d.open = d.open[1:]
 		d.reply(id, s.do(what))
 		d.pass(20 * time.Millisecond)
 	}
 	d.waits(op)
-	base := s.row.Base
+	base := s.row.Epoch
 	d.pass(time.Second)
 	s.run()
 	d.pass(time.Second)
 	s.run()
 	op = d.lock(Request{Ref: 1})
-	if g := d.state(op, Held); g.Ref != 1 || s.row.Base != base {
+	if g := d.state(op, StateHeld); g.Ref != 1 || s.row.Epoch != base {
 		t.Fatalf("%+v on %+v", g, *s.row)
 	}
-	d.state(d.unlock(1), Released)
+	d.state(d.unlock(1), StateReleased)
 	s.run()
 	_, late := d.begin(1, Put)
 	s.run()
@@ -178,15 +178,15 @@ func TestTakeoverLostToAnotherProxy(t *testing.T) {
 	s.beat[session(9)], s.beat[session(7)] = EndedBeat, 3
 	_, op := d.begin(1, Put)
 	for len(s.swaps()) == 0 {
-		if a, ok := d.open[0].Do.(Apply); ok {
+		if a, ok := d.open[0].Action.(Apply); ok {
 			row, _ := Takeover(*s.row, session(7), d.opts.Window, 0).Apply(s.row)
 			s.row = &row
 			_ = a
 		}
 		c := d.open[0]
 		d.open = d.open[1:]
-		s.seen = append(s.seen, c.Do)
-		d.reply(c.ID, s.do(c.Do))
+		s.seen = append(s.seen, c.Action)
+		d.reply(c.ID, s.do(c.Action))
 		d.pass(20 * time.Millisecond)
 	}
 	s.run()
@@ -207,11 +207,11 @@ func TestAWaitingReferenceOfADeadSessionGoesOnHere(t *testing.T) {
 	d.serve(s, time.Second)
 	d.fails(early, ErrNotHeld)
 	d.waits(op)
-	if s.row.Base != 1000 {
+	if s.row.Epoch != 1000 {
 		t.Fatalf("the grace is for the head's client: %+v", *s.row)
 	}
 	d.serve(s, 2*time.Second)
-	if g := d.state(op, Held); g.Ref != 2 {
+	if g := d.state(op, StateHeld); g.Ref != 2 {
 		t.Fatalf("%+v", g)
 	}
 	if s.row.Head != 2 || s.row.Owner != session(1) {
@@ -233,14 +233,14 @@ func TestUnlockOfADeadSessionsReference(t *testing.T) {
 	s.beat[session(9)], s.beat[session(8)] = EndedBeat, 4
 	behind, head := d.unlock(3), d.unlock(1)
 	d.serve(s, 100*time.Millisecond)
-	if g := d.state(head, Released); !g.Applied {
+	if g := d.state(head, StateReleased); !g.Applied {
 		t.Fatalf("%+v", g)
 	}
-	d.state(behind, Released)
-	if s.row.Head != 2 || !s.row.Dirty || s.row.Base < 1000+d.opts.Window {
+	d.state(behind, StateReleased)
+	if s.row.Head != 2 || !s.row.Dirty || s.row.Epoch < 1000+d.opts.Window {
 		t.Fatalf("nobody knows what was sent under it: %+v", *s.row)
 	}
-	if len(d.hints) != 1 || d.hints[0] != (Hint{Key: d.key(), To: session(8), Kind: YourTurn}) {
+	if len(d.hints) != 1 || d.hints[0] != (Hint{Key: d.key(), To: session(8), Kind: HintYourTurn}) {
 		t.Fatalf("hints %+v", d.hints)
 	}
 	next := Release(*s.row, 2, false, 0)
@@ -255,14 +255,14 @@ func TestUnlockOfADeadSessionsReference(t *testing.T) {
 // A reference in a block that its session handed out in memory is nobody's
 // once that session is dead (B1), unless it was made plain.
 func TestNoTakeoverInsideARetainedBlock(t *testing.T) {
-	r := Row{Guard: 4, Head: 1, Base: 1000, Queue: []Block{{First: 1, N: 4, Session: session(9), Req: 1, Retained: true}}}
+	r := Row{Guard: 4, Head: 1, Epoch: 1000, Queue: []Block{{First: 1, N: 4, Session: session(9), Req: 1, Retained: true}}}
 	d, s := foreign(t, r)
 	s.beat[session(9)] = EndedBeat
 	_, begin := d.begin(1, Put)
 	lock := d.lock(Request{Ref: 2})
 	d.serve(s, 100*time.Millisecond)
 	d.fails(begin, ErrLost)
-	d.state(lock, LostState)
+	d.state(lock, StateLost)
 	if s.row.Head != 5 {
 		t.Fatalf("told to be lost, and not passed over: %+v", *s.row)
 	}
@@ -279,7 +279,7 @@ func TestNoTakeoverInsideARetainedBlock(t *testing.T) {
 
 // A row that names this session does not grant what memory does not know.
 func TestAnOwnReferenceOfAnEarlierLifeIsNeverGranted(t *testing.T) {
-	r := Row{Guard: 2, Head: 1, Base: 1000, Queue: []Block{block(1, 2, 1, 1)}}
+	r := Row{Guard: 2, Head: 1, Epoch: 1000, Queue: []Block{block(1, 2, 1, 1)}}
 	for _, owner := range []SessionID{{}, session(1)} {
 		r.Owner = owner
 		d, s := foreign(t, r)
@@ -287,7 +287,7 @@ func TestAnOwnReferenceOfAnEarlierLifeIsNeverGranted(t *testing.T) {
 		lock, waiting := d.lock(Request{Ref: 1}), d.lock(Request{Ref: 2})
 		d.serve(s, time.Second)
 		d.fails(begin, ErrNotHeld)
-		d.state(lock, LostState) // by then it is released
+		d.state(lock, StateLost) // by then it is released
 		d.fails(waiting, ErrNotHeld)
 	}
 }
@@ -313,7 +313,7 @@ func TestDrainingTakesNothingOver(t *testing.T) {
 	op := d.lock(Request{Ref: 1})
 	d.serve(s, 100*time.Millisecond)
 	d.fails(op, ErrDraining)
-	if s.row.Base != 1000 || !d.core.Quiet() {
+	if s.row.Epoch != 1000 || !d.core.Quiet() {
 		t.Fatalf("%+v", *s.row)
 	}
 }
@@ -341,25 +341,25 @@ func TestHintLooksAndNeverGrants(t *testing.T) {
 	op := d.lock(Request{Wait: time.Minute, Token: [16]byte{1}})
 	d.serve(s, 900*time.Millisecond)
 	seen := len(s.seen)
-	d.take(d.core.Hear(d.time(), Hint{Key: d.key(), To: session(5), Kind: YourTurn}))
+	d.take(d.core.Hear(d.time(), Hint{Key: d.key(), To: session(5), Kind: HintYourTurn}))
 	d.none()
-	d.take(d.core.Hear(d.time(), Hint{Key: Key{PK: "other"}, To: session(1), Kind: YourTurn}))
+	d.take(d.core.Hear(d.time(), Hint{Key: Key{PK: "other"}, To: session(1), Kind: HintYourTurn}))
 	d.none()
-	d.take(d.core.Hear(d.time(), Hint{Key: d.key(), To: session(1), Kind: YourTurn}))
+	d.take(d.core.Hear(d.time(), Hint{Key: d.key(), To: session(1), Kind: HintYourTurn}))
 	s.run()
 	if got := s.seen[seen:]; len(got) != 2 || got[0] != (ReadRow{}) || got[1] != (ReadRow{Quorum: true}) {
 		t.Fatalf("LOCAL_ONE, and QUORUM as that says otherwise: %+v", got)
 	}
 	d.waits(op)
 	row := *s.row
-	row.Head, row.Base = 4, 2000
+	row.Head, row.Epoch = 4, 2000
 	s.row, seen = &row, len(s.seen)
-	d.take(d.core.Hear(d.time(), Hint{Key: d.key(), To: session(1), Kind: YourTurn}))
+	d.take(d.core.Hear(d.time(), Hint{Key: d.key(), To: session(1), Kind: HintYourTurn}))
 	s.run()
 	if got := s.seen[seen:]; len(got) != 1 {
 		t.Fatalf("one read is enough: %+v", got)
 	}
-	d.state(op, Held)
+	d.state(op, StateHeld)
 }
 
 func (d *desk) force() OpID {
@@ -370,7 +370,7 @@ func (d *desk) force() OpID {
 
 func (d *desk) forced(ref LockRef) {
 	d.t.Helper()
-	if !slices.ContainsFunc(d.notes, func(n Note) bool { return n.What == Forced && n.Ref == ref && n.Why == "stuck" }) {
+	if !slices.ContainsFunc(d.notes, func(n Note) bool { return n.Kind == NoteForced && n.Ref == ref && n.Reason == "stuck" }) {
 		d.t.Fatalf("no word of %d in the audit: %+v", ref, d.notes)
 	}
 }
@@ -382,26 +382,26 @@ func TestForceOfTheOwnHolder(t *testing.T) {
 	op := d.force()
 	d.none()
 	d.waits(op)
-	if v := d.end(tk, OutcomeUnknown); v != Uncertain {
+	if v := d.end(tk, OutcomeUnknown); v != VerdictUncertain {
 		t.Fatalf("verdict %v", v)
 	}
 	_, late := d.begin(1, Put)
 	d.waits(late)
 	s.run()
 	d.fails(late, ErrLost)
-	if g := d.state(op, Released); !g.Applied || g.Ref != 1 {
+	if g := d.state(op, StateReleased); !g.Applied || g.Ref != 1 {
 		t.Fatalf("%+v", g)
 	}
-	if _, ok := s.seen[len(s.seen)-2].(Copy); !ok || s.row.Head != 2 || s.row.Dirty {
+	if _, ok := s.seen[len(s.seen)-2].(Synch); !ok || s.row.Head != 2 || s.row.Dirty {
 		t.Fatalf("settled, then released: %+v %+v", s.seen, *s.row)
 	}
 	d.forced(1)
 	op = d.lock(Request{Ref: 1})
 	s.run()
-	d.state(op, LostState)
+	d.state(op, StateLost)
 	op = d.force()
 	s.run()
-	if g := d.state(op, Released); g.Applied || g.Ref != 0 {
+	if g := d.state(op, StateReleased); g.Applied || g.Ref != 0 {
 		t.Fatalf("nobody holds: %+v", g)
 	}
 }
@@ -419,17 +419,17 @@ func TestForceIsForTheOwner(t *testing.T) {
 	d.serve(s, 2*time.Second)
 	op = d.force()
 	d.serve(s, 100*time.Millisecond)
-	if g := d.state(op, Released); !g.Applied || g.Ref != 1 || s.row.Head != 2 || !s.row.Dirty {
+	if g := d.state(op, StateReleased); !g.Applied || g.Ref != 1 || s.row.Head != 2 || !s.row.Dirty {
 		t.Fatalf("a dead one is passed over without the grace: %+v on %+v", g, *s.row)
 	}
 	d.forced(1)
 }
 
 func TestForceOfAnOwnHeadThatMemoryDoesNotKnow(t *testing.T) {
-	d, s := foreign(t, Row{Guard: 1, Head: 1, Base: 1000, Queue: []Block{block(1, 1, 1, 1)}})
+	d, s := foreign(t, Row{Guard: 1, Head: 1, Epoch: 1000, Queue: []Block{block(1, 1, 1, 1)}})
 	op := d.force()
 	d.serve(s, 100*time.Millisecond)
-	if g := d.state(op, Released); !g.Applied || s.row.Head != 2 || !s.row.Dirty {
+	if g := d.state(op, StateReleased); !g.Applied || s.row.Head != 2 || !s.row.Dirty {
 		t.Fatalf("%+v on %+v", g, *s.row)
 	}
 }
@@ -475,9 +475,9 @@ func TestAnOperationWaitsForATakeoverInItsTime(t *testing.T) {
 
 func TestForceWhileTheTermIsReleased(t *testing.T) {
 	d, s := held(t)
-	d.state(d.unlock(1), Released)
+	d.state(d.unlock(1), StateReleased)
 	op := d.force()
-	if g := d.state(op, Released); g.Applied || g.Ref != 1 {
+	if g := d.state(op, StateReleased); g.Applied || g.Ref != 1 {
 		t.Fatalf("it was given back: %+v", g)
 	}
 	s.run()

@@ -44,12 +44,12 @@ func (k *key) open(now Now, p *place) {
 	c, r := k.c, k.view.row
 	c.last.term++
 	k.term = &term{
-		id: c.last.term, place: p, base: r.Base, seq: 2,
+		id: c.last.term, place: p, base: r.Epoch, seq: 2,
 		dirty: r.DirtySince(k.closed),
 		last:  r.through(p.ref), reserve: p.reserve,
 	}
-	if r.Base > now.Clk+farBase {
-		c.alarm(k.id, "I12", fmt.Sprintf("base %d is far ahead of the clock %d", r.Base, now.Clk))
+	if r.Epoch > now.Clk+farBase {
+		c.alarm(k.id, "I12", fmt.Sprintf("base %d is far ahead of the clock %d", r.Epoch, now.Clk))
 	}
 	if p.reserve != nil {
 		p.phase = over
@@ -68,7 +68,7 @@ func (k *key) grant(now Now, p *place) {
 	p.phase, p.died, p.nowait, k.died = holding, k.died, false, false
 	k.turn, p.since = now.Boot-p.since, now.Boot
 	if p.op == 0 && len(t.waiting) == 0 {
-		p.keep(now.Boot + k.c.opts.Untold)
+		p.keep(now.Boot + k.c.opts.QueuedLease)
 		return
 	}
 	p.keep(now.Boot + p.lease)
@@ -135,7 +135,7 @@ func (b begin) ask(r LockRef) ask {
 // unique, and inside the window (I2, I12).
 func (k *key) ticket(now Now, op OpID, kind Kind, left time.Duration) Ticket {
 	t, c := k.term, k.c
-	tk := Ticket{Op: op, Key: k.id, Ref: t.place.ref, Base: t.base, Kind: kind, Left: left, Lease: t.place.lease, Term: t.id}
+	tk := Ticket{Op: op, Key: k.id, Ref: t.place.ref, Epoch: t.base, Kind: kind, Left: left, Lease: t.place.lease, Term: t.id}
 	tk.Number = t.flight.add(now.Boot, kind == Put)
 	c.timers.set(&k.timer, now.Boot+c.opts.OpTimeout)
 	if kind != Put {
@@ -155,10 +155,10 @@ func (k *key) end(now Now, tk Ticket, o Outcome) Verdict {
 	t := k.term
 	k.overdue(now)
 	if k.checked() && o == OutcomeAcked && k.checkLater(now, tk) {
-		return Later
+		return VerdictPending
 	}
 	if !t.flight.end(tk.Number) {
-		return Uncertain
+		return VerdictUncertain
 	}
 	if o == OutcomeUnknown && tk.Kind == Put {
 		t.unsettled = true
@@ -175,11 +175,11 @@ func (k *key) end(now Now, tk Ticket, o Outcome) Verdict {
 func (t *term) verdict(kind Kind, o Outcome) Verdict {
 	switch {
 	case o == OutcomeRefused:
-		return Tell
+		return VerdictTell
 	case t.broken, o == OutcomeUnknown && kind == Put:
-		return Uncertain
+		return VerdictUncertain
 	}
-	return Tell
+	return VerdictTell
 }
 
 // overdue ends what has taken too long: operations without an End, and
@@ -197,7 +197,7 @@ func (k *key) overdue(now Now) {
 		t.waiting = t.waiting[1:]
 	}
 	if t.unlock.op != 0 && t.unlock.until <= now.Boot {
-		k.answerUnlock(Released)
+		k.answerUnlock(StateReleased)
 	}
 }
 

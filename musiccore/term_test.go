@@ -21,26 +21,26 @@ func TestStampsCountUpInTheWindow(t *testing.T) {
 	one, _ := d.begin(1, Put)
 	get, _ := d.begin(1, Get)
 	two, _ := d.begin(1, Put)
-	if two.Stamp != one.Stamp+1 || get.Stamp != 0 || one.Base != two.Base || one.Stamp <= one.Base {
+	if two.Stamp != one.Stamp+1 || get.Stamp != 0 || one.Epoch != two.Epoch || one.Stamp <= one.Epoch {
 		t.Fatalf("%+v %+v %+v", one, get, two)
 	}
 	for _, tk := range []Ticket{two, get, one} {
-		if v := d.end(tk, OutcomeAcked); v != Tell {
+		if v := d.end(tk, OutcomeAcked); v != VerdictTell {
 			t.Fatalf("verdict %v", v)
 		}
 	}
-	if v := d.end(one, OutcomeAcked); v != Uncertain {
+	if v := d.end(one, OutcomeAcked); v != VerdictUncertain {
 		t.Fatal("a ticket ends once")
 	}
-	if r := d.released(1); r.Base <= two.Stamp {
-		t.Fatalf("I12: base %d after stamp %d", r.Base, two.Stamp)
+	if r := d.released(1); r.Epoch <= two.Stamp {
+		t.Fatalf("I12: base %d after stamp %d", r.Epoch, two.Stamp)
 	}
 }
 
 func TestRefusedPutIsClean(t *testing.T) {
 	d, _ := held(t)
 	tk, _ := d.begin(1, Put)
-	if v := d.end(tk, OutcomeRefused); v != Tell {
+	if v := d.end(tk, OutcomeRefused); v != VerdictTell {
 		t.Fatalf("verdict %v", v)
 	}
 	if r := d.released(1); r.Dirty {
@@ -51,18 +51,18 @@ func TestRefusedPutIsClean(t *testing.T) {
 func TestC9SettledBeforeTheNextGet(t *testing.T) {
 	d, _ := held(t)
 	tk, _ := d.begin(1, Put)
-	if v := d.end(tk, OutcomeUnknown); v != Uncertain {
+	if v := d.end(tk, OutcomeUnknown); v != VerdictUncertain {
 		t.Fatalf("verdict %v", v)
 	}
 	get, op := d.begin(1, Get)
 	if get.OK() {
 		t.Fatal("a get after an unsettled put reads what may come or go")
 	}
-	id, c := only[Copy](d)
+	id, c := only[Synch](d)
 	if c.Fence <= tk.Stamp {
 		t.Fatalf("fence %d must lie above the put's %d", c.Fence, tk.Stamp)
 	}
-	d.reply(id, Result{Fate: Done})
+	d.reply(id, Result{Status: StatusDone})
 	if !d.answered(op).Ticket.OK() {
 		t.Fatal("no ticket after the settling")
 	}
@@ -75,15 +75,15 @@ func TestC7SynchIsExclusive(t *testing.T) {
 	d.end(lost, OutcomeUnknown)
 	_, op := d.begin(1, Put)
 	d.none()
-	if v := d.end(slow, OutcomeAcked); v != Tell {
+	if v := d.end(slow, OutcomeAcked); v != VerdictTell {
 		t.Fatalf("verdict %v", v)
 	}
-	id, c := only[Copy](d)
+	id, c := only[Synch](d)
 	if c.Fence <= slow.Stamp {
 		t.Fatal("an acknowledged put must lie below the fence, and be read by it")
 	}
 	d.waits(op)
-	d.reply(id, Result{Fate: Done})
+	d.reply(id, Result{Status: StatusDone})
 	if tk := d.answered(op).Ticket; tk.Stamp <= c.Fence+1 {
 		t.Fatalf("stamp %d within the synchronise's", tk.Stamp)
 	}
@@ -99,14 +99,14 @@ func TestC7CleanReleaseWaitsForWhatIsInFlight(t *testing.T) {
 	d.waits(late)
 	d.end(put, OutcomeAcked)
 	d.none()
-	if v := d.end(get, OutcomeAcked); v != Tell {
+	if v := d.end(get, OutcomeAcked); v != VerdictTell {
 		t.Fatal("begun while the term was open")
 	}
 	_, a := only[Apply](d)
 	if a.Swap.Set.Row.Dirty {
 		t.Fatal("all is settled")
 	}
-	d.state(un, Released)
+	d.state(un, StateReleased)
 }
 
 func TestC7UnsettledReleaseIsDirty(t *testing.T) {
@@ -115,7 +115,7 @@ func TestC7UnsettledReleaseIsDirty(t *testing.T) {
 	d.end(tk, OutcomeUnknown)
 	d.unlock(1)
 	for range d.opts.SettleTries {
-		id, _ := only[Copy](d)
+		id, _ := only[Synch](d)
 		d.reply(id, unknown)
 		d.pass(time.Second)
 	}
@@ -130,8 +130,8 @@ func TestUnlockSettles(t *testing.T) {
 	tk, _ := d.begin(1, Put)
 	d.end(tk, OutcomeUnknown)
 	d.unlock(1)
-	id, _ := only[Copy](d)
-	d.reply(id, Result{Fate: Done})
+	id, _ := only[Synch](d)
+	d.reply(id, Result{Status: StatusDone})
 	if _, a := only[Apply](d); a.Swap.Set.Row.Dirty {
 		t.Fatal("settled, and dirty")
 	}
@@ -144,9 +144,9 @@ func TestUnlockIsAnsweredInTimeThoughNothingSettles(t *testing.T) {
 	d.pass(d.opts.Wait - time.Millisecond)
 	d.waits(un)
 	d.pass(time.Millisecond)
-	d.state(un, Released)
+	d.state(un, StateReleased)
 	d.pass(d.opts.OpTimeout)
-	only[Copy](d)
+	only[Synch](d)
 }
 
 func TestC6ReleaseBeforeTheSynchIsDirty(t *testing.T) {
@@ -165,17 +165,17 @@ func TestC6AbandonedDirtyHeadStaysDirty(t *testing.T) {
 		op := d.lock(Request{})
 		id, _ := only[ReadRow](d)
 		base := t0 * 2
-		d.reply(id, sees(Row{Guard: 3, Head: 4, Base: base, Dirty: dirty}))
+		d.reply(id, sees(Row{Guard: 3, Head: 4, Epoch: base, Dirty: dirty}))
 		d.take(d.core.Gone(d.time(), op))
 		id, a := only[Apply](d)
-		d.reply(id, Result{Fate: Done})
-		granted := a.Swap.Set.Row.Base
+		d.reply(id, Result{Status: StatusDone})
+		granted := a.Swap.Set.Row.Epoch
 		id, a = only[Apply](d)
 		r := a.Swap.Set.Row
-		if r.Dirty != dirty || r.Head != 5 || r.Base != granted+2 {
+		if r.Dirty != dirty || r.Head != 5 || r.Epoch != granted+2 {
 			t.Fatalf("dirty %v: %+v", dirty, r)
 		}
-		d.reply(id, Result{Fate: Done})
+		d.reply(id, Result{Status: StatusDone})
 		if d.none(); len(d.core.keys) > 0 {
 			t.Fatal("something is left")
 		}
@@ -190,14 +190,14 @@ func TestC16OverIsOver(t *testing.T) {
 	if get.OK() {
 		t.Fatal("the put is over and unsettled, though nobody ticked")
 	}
-	id, c := only[Copy](d)
+	id, c := only[Synch](d)
 	if c.Fence <= tk.Stamp {
 		t.Fatal("fenced below")
 	}
-	if v := d.end(tk, OutcomeAcked); v != Uncertain {
+	if v := d.end(tk, OutcomeAcked); v != VerdictUncertain {
 		t.Fatal("an acknowledgement that comes after the put was fenced away is told")
 	}
-	d.reply(id, Result{Fate: Done})
+	d.reply(id, Result{Status: StatusDone})
 	if !d.answered(op).Ticket.OK() {
 		t.Fatal("no ticket")
 	}
@@ -207,7 +207,7 @@ func TestEndOfALateGet(t *testing.T) {
 	d, _ := held(t)
 	tk, _ := d.begin(1, Get)
 	d.jump(d.opts.OpTimeout)
-	if v := d.end(tk, OutcomeAcked); v != Uncertain {
+	if v := d.end(tk, OutcomeAcked); v != VerdictUncertain {
 		t.Fatalf("verdict %v", v)
 	}
 	if r := d.released(1); r.Dirty {
@@ -229,13 +229,13 @@ func TestC17ClosedWhileTheReleaseIsUnderWay(t *testing.T) {
 	id, _ := only[Apply](d)
 	next := d.lock(Request{})
 	d.take(d.core.Closed(d.time(), d.table, t0))
-	d.reply(id, Result{Fate: Done})
+	d.reply(id, Result{Status: StatusDone})
 	id, a := only[Apply](d)
 	if !a.Swap.Set.Row.Dirty {
 		t.Fatal("the base was chosen without knowing that the table closed")
 	}
-	d.reply(id, Result{Fate: Done})
-	d.state(next, Held)
+	d.reply(id, Result{Status: StatusDone})
+	d.state(next, StateHeld)
 }
 
 func TestC17HandOverOnABaseBeforeClosed(t *testing.T) {
@@ -252,21 +252,21 @@ func TestC17HandOverOnABaseBeforeClosed(t *testing.T) {
 		t.Fatal("D = base < closed: dirty, so QUORUM")
 	}
 	d.reply(id, s.read())
-	d.state(next, Held)
+	d.state(next, StateHeld)
 	if tk, _ := d.begin(2, Put); tk.OK() {
 		t.Fatal("D is forgotten")
 	}
-	s.run() // Renew, above closed, and only then the Copy
+	s.run() // Renew, above closed, and only then the Synch
 	if fence := d.copies(s)[0].Fence; fence < 2*t0 {
 		t.Fatalf("fence %d below closed: a plain write may lie above it and surface later", fence)
 	}
 }
 
 // copies are the Synchs that the store has seen since the first term's.
-func (d *desk) copies(s *store) []Copy {
-	var all []Copy
+func (d *desk) copies(s *store) []Synch {
+	var all []Synch
 	for _, a := range s.seen {
-		if c, ok := a.(Copy); ok {
+		if c, ok := a.(Synch); ok {
 			all = append(all, c)
 		}
 	}
@@ -279,11 +279,11 @@ func TestRaiseOfClosedUnsynchronises(t *testing.T) {
 	if tk, _ := d.begin(1, Get); tk.OK() {
 		t.Fatal("synched=false in every open term of the table")
 	}
-	id, _ := only[Copy](d)
+	id, _ := only[Synch](d)
 	d.take(d.core.Closed(d.time(), d.table, 2))
-	d.reply(id, Result{Fate: Done})
-	id, _ = only[Copy](d) // the first did not see what came before the raise
-	d.reply(id, Result{Fate: Done})
+	d.reply(id, Result{Status: StatusDone})
+	id, _ = only[Synch](d) // the first did not see what came before the raise
+	d.reply(id, Result{Status: StatusDone})
 	if !d.theTerm().synced {
 		t.Fatal("not synchronised")
 	}
@@ -297,7 +297,7 @@ func TestC10EachAttemptHasAFreshFence(t *testing.T) {
 	_, op := d.begin(1, Put)
 	last := Stamp(0)
 	for range 4 {
-		id, c := only[Copy](d)
+		id, c := only[Synch](d)
 		if c.Fence < last+2 && last != 0 {
 			t.Fatalf("fence %d after %d", c.Fence, last)
 		}
@@ -306,8 +306,8 @@ func TestC10EachAttemptHasAFreshFence(t *testing.T) {
 		d.none() // not at once
 		d.pass(500 * time.Millisecond)
 	}
-	id, _ := only[Copy](d)
-	d.reply(id, Result{Fate: Done})
+	id, _ := only[Synch](d)
+	d.reply(id, Result{Status: StatusDone})
 	if tk := d.answered(op).Ticket; tk.Stamp <= last+1 {
 		t.Fatal("stamps overlap")
 	}
@@ -319,7 +319,7 @@ func TestBeginWaitsAtMostItsTime(t *testing.T) {
 	d.lock(Request{})
 	s.run()
 	_, op := d.begin(1, Put)
-	id, _ := only[Copy](d)
+	id, _ := only[Synch](d)
 	d.pass(d.opts.OpTimeout)
 	d.fails(op, ErrSynchronising)
 
@@ -331,7 +331,7 @@ func TestBeginWaitsAtMostItsTime(t *testing.T) {
 	}
 	_, op = d.begin(1, Put)
 	d.none()
-	d.reply(id, Result{Fate: Done})
+	d.reply(id, Result{Status: StatusDone})
 	if !d.answered(op).Ticket.OK() {
 		t.Fatal("no ticket")
 	}
@@ -357,22 +357,22 @@ func TestAboveRenewsAndStartsAgain(t *testing.T) {
 	d.lock(Request{})
 	s.run()
 	_, op := d.begin(1, Put)
-	id, c := only[Copy](d)
+	id, c := only[Synch](d)
 	above := c.Fence + 10*d.opts.Window
-	d.reply(id, Result{Fate: Above, Stamp: above})
+	d.reply(id, Result{Status: StatusAbove, Stamp: above})
 	id, a := only[Apply](d)
 	r := a.Swap.Set.Row
-	if r.Base != above+1 || r.Head != 1 || !r.Dirty || r.Owner != session(1) {
+	if r.Epoch != above+1 || r.Head != 1 || !r.Dirty || r.Owner != session(1) {
 		t.Fatalf("%+v", r)
 	}
-	d.reply(id, Result{Fate: Done})
+	d.reply(id, Result{Status: StatusDone})
 	d.pass(time.Second)
-	id, c = only[Copy](d)
+	id, c = only[Synch](d)
 	if c.Fence <= above {
 		t.Fatal("still below")
 	}
-	d.reply(id, Result{Fate: Done})
-	if tk := d.answered(op).Ticket; tk.Stamp <= c.Fence+1 || tk.Base != above+1 {
+	d.reply(id, Result{Status: StatusDone})
+	if tk := d.answered(op).Ticket; tk.Stamp <= c.Fence+1 || tk.Epoch != above+1 {
 		t.Fatalf("%+v", tk)
 	}
 }
@@ -383,8 +383,8 @@ func TestPoisonedKeyIsRefusedByName(t *testing.T) {
 	d.lock(Request{})
 	s.run()
 	_, op := d.begin(1, Put)
-	id, _ := only[Copy](d)
-	d.reply(id, Result{Fate: Above, Stamp: poison})
+	id, _ := only[Synch](d)
+	d.reply(id, Result{Status: StatusAbove, Stamp: poison})
 	d.fails(op, ErrPoisoned)
 	_, a := only[Apply](d)
 	if !a.Swap.Set.Row.Dirty || a.Swap.Set.Row.Head != 2 {
@@ -398,9 +398,9 @@ func TestTooLarge(t *testing.T) {
 	d.lock(Request{})
 	s.run()
 	_, op := d.begin(1, Put)
-	id, _ := only[Copy](d)
+	id, _ := only[Synch](d)
 	cause := errors.New("a row of 17 MiB")
-	d.reply(id, Result{Fate: TooLarge, Cause: cause})
+	d.reply(id, Result{Status: StatusTooLarge, Cause: cause})
 	if err := d.answered(op).Err; !errors.Is(err, ErrTooLarge) || !errors.Is(err, cause) {
 		t.Fatal(err)
 	}
@@ -417,7 +417,7 @@ func TestRenewNearTheEndOfTheWindow(t *testing.T) {
 		d.end(last, OutcomeAcked)
 	}
 	id, a := only[Apply](d)
-	if r := a.Swap.Set.Row; r.Base < last.Base+32 || !r.Dirty || r.Owner != session(1) || r.Head != 1 {
+	if r := a.Swap.Set.Row; r.Epoch < last.Epoch+32 || !r.Dirty || r.Owner != session(1) || r.Head != 1 {
 		t.Fatalf("%+v", r)
 	}
 	for range 100 { // meanwhile operations go on, but none at seq = W-2
@@ -428,20 +428,20 @@ func TestRenewNearTheEndOfTheWindow(t *testing.T) {
 		last = tk
 		d.end(tk, OutcomeAcked)
 	}
-	if last.Stamp >= last.Base+32-2 {
-		t.Fatalf("I12: stamp %d of window %d", last.Stamp, last.Base)
+	if last.Stamp >= last.Epoch+32-2 {
+		t.Fatalf("I12: stamp %d of window %d", last.Stamp, last.Epoch)
 	}
 	if get, _ := d.begin(1, Get); !get.OK() {
 		t.Fatal("gets need no stamp")
 	}
-	d.reply(id, Result{Fate: Done})
+	d.reply(id, Result{Status: StatusDone})
 	tk := Ticket{}
 	for _, answer := range d.answers {
-		if answer.Ticket.OK() && answer.Ticket.Base == a.Swap.Set.Row.Base {
+		if answer.Ticket.OK() && answer.Ticket.Epoch == a.Swap.Set.Row.Epoch {
 			tk = answer.Ticket
 		}
 	}
-	if tk.Stamp != a.Swap.Set.Row.Base+2 {
+	if tk.Stamp != a.Swap.Set.Row.Epoch+2 {
 		t.Fatalf("who waited goes on in the new window: %+v", tk)
 	}
 }
@@ -459,24 +459,24 @@ func TestRenewThatCameTooLateLosesTheTerm(t *testing.T) {
 	d, s := held(t)
 	d.take(d.core.Altered(d.time(), d.table))
 	id, _ := only[Apply](d)
-	d.reply(id, Result{Fate: Refused})
+	d.reply(id, Result{Status: StatusRefused})
 	id, _ = only[ReadRow](d)
 	row, _ := Preempt(*s.row, 2, d.opts.Window, 0).Apply(s.row)
 	d.reply(id, sees(row))
 	s.row = &row
 	op := d.lock(Request{Ref: 1})
 	s.run()
-	d.state(op, LostState)
+	d.state(op, StateLost)
 }
 
 func TestReleaseWaitsForTheRenew(t *testing.T) {
 	d, _ := held(t)
 	d.take(d.core.Altered(d.time(), d.table))
 	id, a := only[Apply](d)
-	d.state(d.unlock(1), Released)
+	d.state(d.unlock(1), StateReleased)
 	d.none()
-	d.reply(id, Result{Fate: Done})
-	if _, rel := only[Apply](d); rel.Swap.If.Base != a.Swap.Set.Row.Base {
+	d.reply(id, Result{Status: StatusDone})
+	if _, rel := only[Apply](d); rel.Swap.If.Epoch != a.Swap.Set.Row.Epoch {
 		t.Fatalf("released on the old base: %+v", rel.Swap)
 	}
 }
@@ -493,14 +493,14 @@ func TestPutsWaitAfterASchemaEvent(t *testing.T) {
 		t.Fatal("gets go on")
 	}
 	d.take(d.core.Altered(d.time(), d.table)) // and again, meanwhile
-	d.reply(id, Result{Fate: Done})
+	d.reply(id, Result{Status: StatusDone})
 	d.waits(op)
 	id, again := only[Apply](d)
-	if again.Swap.If.Base != a.Swap.Set.Row.Base {
+	if again.Swap.If.Epoch != a.Swap.Set.Row.Epoch {
 		t.Fatal("no second Renew")
 	}
-	d.reply(id, Result{Fate: Done})
-	if tk := d.answered(op).Ticket; tk.Base != again.Swap.Set.Row.Base {
+	d.reply(id, Result{Status: StatusDone})
+	if tk := d.answered(op).Ticket; tk.Epoch != again.Swap.Set.Row.Epoch {
 		t.Fatalf("%+v", tk)
 	}
 }
@@ -512,19 +512,19 @@ func TestASynchroniseUnderASchemaEventIsDoneAgain(t *testing.T) {
 	tk, _ := d.begin(1, Put)
 	d.end(tk, OutcomeUnknown)
 	_, get := d.begin(1, Get)
-	id, _ := only[Copy](d)
+	id, _ := only[Synch](d)
 	d.take(d.core.Altered(d.time(), d.table))
-	d.reply(id, Result{Fate: Done})
+	d.reply(id, Result{Status: StatusDone})
 	d.waits(get)
 	id, renew := only[Apply](d)
 	s.apply(renew.Swap)
-	d.reply(id, Result{Fate: Done})
+	d.reply(id, Result{Status: StatusDone})
 	d.waits(get)
-	id, again := only[Copy](d)
-	if again.Fence <= renew.Swap.Set.Row.Base {
-		t.Fatalf("fence %d in the old window, base %d", again.Fence, renew.Swap.Set.Row.Base)
+	id, again := only[Synch](d)
+	if again.Fence <= renew.Swap.Set.Row.Epoch {
+		t.Fatalf("fence %d in the old window, base %d", again.Fence, renew.Swap.Set.Row.Epoch)
 	}
-	d.reply(id, Result{Fate: Done})
+	d.reply(id, Result{Status: StatusDone})
 	if !d.answered(get).Ticket.OK() {
 		t.Fatal("it was synchronised under the new schema")
 	}
@@ -552,7 +552,7 @@ func TestBeginWithoutATerm(t *testing.T) {
 		want error
 	}{
 		"negative": {-1, ErrNotHeld}, "none": {0, ErrNotHeld},
-		"given back": {1, ErrGivenBack}, "never given": {7, ErrNotHeld},
+		"given back": {1, ErrReleased}, "never given": {7, ErrNotHeld},
 	} {
 		tk, op := d.begin(c.ref, Put)
 		s.run()
@@ -567,10 +567,10 @@ func TestI12FarBaseAlarms(t *testing.T) {
 	d := newDesk(t)
 	op := d.lock(Request{})
 	id, _ := only[ReadRow](d)
-	d.reply(id, sees(Row{Guard: 3, Head: 4, Base: 2 * t0}))
+	d.reply(id, sees(Row{Guard: 3, Head: 4, Epoch: 2 * t0}))
 	id, _ = only[Apply](d)
-	d.reply(id, Result{Fate: Done})
-	d.state(op, Held)
+	d.reply(id, Result{Status: StatusDone})
+	d.state(op, StateHeld)
 	if len(d.alarms) != 1 || d.alarms[0].Rule != "I12" {
 		t.Fatalf("%+v", d.alarms)
 	}
@@ -583,7 +583,7 @@ func BenchmarkPutOnACleanTerm(b *testing.B) {
 	d.core.opts.Window = 1 << 40
 	for b.Loop() {
 		tk, _ := d.core.Begin(now, 99, k, 1, Put)
-		if v, _ := d.core.End(now, tk, OutcomeAcked); v != Tell {
+		if v, _ := d.core.End(now, tk, OutcomeAcked); v != VerdictTell {
 			b.Fatal(v)
 		}
 	}
@@ -609,7 +609,7 @@ func TestSynchDoesNotLeaveTheWindow(t *testing.T) {
 	base := d.theTerm().base
 	d.theTerm().seq = 14
 	_, op := d.begin(1, Put)
-	id, c := only[Copy](d)
+	id, c := only[Synch](d)
 	if c.Fence+1 != base+15 {
 		t.Fatalf("the last two stamps of the window: %d", c.Fence-base)
 	}
@@ -617,15 +617,15 @@ func TestSynchDoesNotLeaveTheWindow(t *testing.T) {
 	d.pass(time.Second)
 	id, a := only[Apply](d)
 	d.none()
-	if a.Swap.Set.Row.Base < base+16 || !a.Swap.Set.Row.Dirty {
+	if a.Swap.Set.Row.Epoch < base+16 || !a.Swap.Set.Row.Dirty {
 		t.Fatalf("I12: %+v", a.Swap)
 	}
-	d.reply(id, Result{Fate: Done})
-	id, c = only[Copy](d)
-	if c.Fence != a.Swap.Set.Row.Base+2 {
+	d.reply(id, Result{Status: StatusDone})
+	id, c = only[Synch](d)
+	if c.Fence != a.Swap.Set.Row.Epoch+2 {
 		t.Fatalf("fence %d", c.Fence)
 	}
-	d.reply(id, Result{Fate: Done})
+	d.reply(id, Result{Status: StatusDone})
 	if tk := d.answered(op).Ticket; tk.Stamp != c.Fence+2 {
 		t.Fatalf("%+v", tk)
 	}
@@ -637,13 +637,13 @@ func TestASynchThatTheStoreCannotDoIsToldAtOnce(t *testing.T) {
 	s := newStore(d)
 	op := d.lock(Request{})
 	s.run()
-	d.state(op, Held)
+	d.state(op, StateHeld)
 	few := errors.New("required 2, alive 1")
 	for range 5 {
 		_, put := d.begin(1, Put)
 		_, get := d.begin(1, Get)
-		id, _ := only[Copy](d)
-		d.reply(id, Result{Fate: Unavailable, Cause: few})
+		id, _ := only[Synch](d)
+		d.reply(id, Result{Status: StatusUnavailable, Cause: few})
 		for _, op := range []OpID{put, get} {
 			d.fails(op, ErrSynchronising)
 			d.fails(op, few)
@@ -656,8 +656,8 @@ func TestASynchThatTheStoreCannotDoIsToldAtOnce(t *testing.T) {
 	d.end(tk, OutcomeUnknown)
 	d.unlock(1)
 	for range d.opts.SettleTries {
-		id, _ := only[Copy](d)
-		d.reply(id, Result{Fate: Unavailable, Cause: few})
+		id, _ := only[Synch](d)
+		d.reply(id, Result{Status: StatusUnavailable, Cause: few})
 		d.pass(time.Second)
 	}
 	s.run()

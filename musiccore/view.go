@@ -58,8 +58,8 @@ func (v *view) pointer() *Row {
 func (v *view) applied(s Swap) {
 	v.row, _ = newer(v.row, s.onto(v.row))
 	v.known = present
-	if s.If.What == IfAbsent || s.If.What == IfGuardBase {
-		v.vouched = s.Set.Row.Base
+	if s.If.What == IfAbsent || s.If.What == IfGuardEpoch {
+		v.vouched = s.Set.Row.Epoch
 	}
 }
 
@@ -132,7 +132,7 @@ func (k *key) needsQuorum(now Now) bool {
 	switch {
 	case !known:
 		return true
-	case v.vouched == v.row.Base:
+	case v.vouched == v.row.Epoch:
 		return false
 	case session != k.c.self.id:
 		return k.c.dead(session)
@@ -147,10 +147,10 @@ func (k *key) rowRead(now Now, id CommandID, r Result) {
 	v := &k.view
 	v.cmd, v.cause, v.at, v.glance = 0, r.Cause, now.Boot, false
 	before, vouched, was := v.row, v.vouched, v.known
-	if r.Fate == Done {
+	if r.Status == StatusDone {
 		k.saw(now, id, r.Row)
 	}
-	changed := v.known != was || v.row.Base != before.Base || v.row.Guard != before.Guard || v.vouched != vouched
+	changed := v.known != was || v.row.Epoch != before.Epoch || v.row.Guard != before.Guard || v.vouched != vouched
 	switch {
 	case changed:
 		v.next, v.tries = 0, 1
@@ -165,7 +165,7 @@ func (k *key) rowRead(now Now, id CommandID, r Result) {
 	if v.hinted {
 		k.heard()
 	}
-	if r.Fate != Done || !v.quorum {
+	if r.Status != StatusDone || !v.quorum {
 		return
 	}
 	v.quorumAt = now.Boot
@@ -198,8 +198,8 @@ func (k *key) saw(now Now, id CommandID, r *Row) {
 	if v.quorum {
 		v.firm = k.c.last.command
 	}
-	if v.quorum && r.Base == row.Base {
-		v.vouched = r.Base
+	if v.quorum && r.Epoch == row.Epoch {
+		v.vouched = r.Epoch
 	}
 }
 

@@ -62,7 +62,7 @@ func (w *watch) due(now Now) {
 func (w *watch) reply(now Now, _ CommandID, r Result) {
 	w.cmd = 0
 	defer w.again(now)
-	if r.Fate != Done {
+	if r.Status != StatusDone {
 		return
 	}
 	w.lease = max(w.lease, r.Lease)

@@ -58,27 +58,27 @@ func newAudit(log zerolog.Logger, proxy string, s *schema, r prometheus.Register
 
 // note tells what happened to a lock.
 func (a *audit) note(n musiccore.Note) {
-	switch n.What {
-	case musiccore.Granted:
-		a.waits.Observe(n.For.Seconds())
-		a.line(n.Key, n.Ref, n.By).Str("owner", n.Owner).Dur("waited_ms", n.For).Msg("lock granted")
-	case musiccore.Ended:
-		a.holds.Observe(n.For.Seconds())
-		a.ends.WithLabelValues(n.How.String()).Inc()
-		a.line(n.Key, n.Ref, n.By).Str("owner", n.Owner).Stringer("how", n.How).Dur("held_ms", n.For).Msg("lock ended")
-	case musiccore.Orphaned:
-		a.holds.Observe(n.For.Seconds())
+	switch n.Kind {
+	case musiccore.NoteGranted:
+		a.waits.Observe(n.Duration.Seconds())
+		a.line(n.Key, n.Ref, n.Client).Str("owner", n.Owner).Dur("waited_ms", n.Duration).Msg("lock granted")
+	case musiccore.NoteEnded:
+		a.holds.Observe(n.Duration.Seconds())
+		a.ends.WithLabelValues(n.State.String()).Inc()
+		a.line(n.Key, n.Ref, n.Client).Str("owner", n.Owner).Stringer("how", n.State).Dur("held_ms", n.Duration).Msg("lock ended")
+	case musiccore.NoteOrphaned:
+		a.holds.Observe(n.Duration.Seconds())
 		a.ends.WithLabelValues("ORPHANED").Inc()
-		a.line(n.Key, n.Ref, n.By).Str("owner", n.Owner).Dur("held_ms", n.For).Msg("lock left behind: this proxy's session has ended, and its client may go on with it elsewhere")
-	case musiccore.Preempted:
+		a.line(n.Key, n.Ref, n.Client).Str("owner", n.Owner).Dur("held_ms", n.Duration).Msg("lock left behind: this proxy's session has ended, and its client may go on with it elsewhere")
+	case musiccore.NotePreempted:
 		a.preemptions.Inc()
-		a.line(n.Key, n.Ref, n.By).Msg("holder of a dead session passed over")
-	case musiccore.TakenOver:
+		a.line(n.Key, n.Ref, n.Client).Msg("holder of a dead session passed over")
+	case musiccore.NoteTakenOver:
 		a.takeovers.Inc()
-		a.line(n.Key, n.Ref, n.By).Msg("lock of a dead session taken over")
-	case musiccore.Forced:
-		a.line(n.Key, n.Ref, n.By).Str("owner", n.Owner).Str("reason", n.Why).Msg("lock forced")
-	case musiccore.Synchronised:
+		a.line(n.Key, n.Ref, n.Client).Msg("lock of a dead session taken over")
+	case musiccore.NoteForced:
+		a.line(n.Key, n.Ref, n.Client).Str("owner", n.Owner).Str("reason", n.Reason).Msg("lock forced")
+	case musiccore.NoteSynchronised:
 		a.synchronises.Inc()
 	}
 }

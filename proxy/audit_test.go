@@ -25,8 +25,8 @@ func TestAuditLines(t *testing.T) {
 	s.byID.Store(&map[[16]byte]*dataTable{table.id: table})
 	a := newAudit(zerolog.New(&log), "10.0.0.1:9042", s, prometheus.NewRegistry())
 	by, k := musiccore.Client{Role: "anna", Address: "10.0.0.9:1234"}, musiccore.Key{Table: table.id, PK: "x"}
-	for _, what := range []musiccore.NoteKind{musiccore.Granted, musiccore.Ended, musiccore.Preempted, musiccore.TakenOver, musiccore.Forced, musiccore.Orphaned} {
-		a.note(musiccore.Note{Key: k, What: what, Ref: 7, By: by})
+	for _, what := range []musiccore.NoteKind{musiccore.NoteGranted, musiccore.NoteEnded, musiccore.NotePreempted, musiccore.NoteTakenOver, musiccore.NoteForced, musiccore.NoteOrphaned} {
+		a.note(musiccore.Note{Key: k, Kind: what, Ref: 7, Client: by})
 	}
 	a.refused(frontend.Refusal{By: by, Key: k, Ref: 7, Why: "no right to MODIFY"})
 	lines := strings.Split(strings.TrimSpace(log.String()), "\n")

@@ -41,12 +41,12 @@ func TestNoLockRowIsCleanUntilClosedIsKnown(t *testing.T) {
 		s.show(&dataTable{id: table, keyspace: "bank", name: "accounts", made: true, settings: catalog.Settings{Unlocked: unlocked}, stored: storedTable{unlocked: unlocked}}, "")
 	}
 	enqueued := func(op musiccore.OpID, pk string) musiccore.Row {
-		read := core.Lock(now, op, musiccore.Key{Table: table, PK: pk}, musiccore.Request{}).Do
+		read := core.Lock(now, op, musiccore.Key{Table: table, PK: pk}, musiccore.Request{}).Commands
 		require.Len(t, read, 1)
-		row := musiccore.Row{Guard: 1, Head: 2, Base: now.Clk + 1000, Queue: []musiccore.Block{{First: 1, N: 1, Session: musiccore.SessionID{9}}}}
-		sent := core.Reply(now, read[0].ID, musiccore.Result{Fate: musiccore.Done, Row: &row}).Do
+		row := musiccore.Row{Guard: 1, Head: 2, Epoch: now.Clk + 1000, Queue: []musiccore.Block{{First: 1, N: 1, Session: musiccore.SessionID{9}}}}
+		sent := core.Reply(now, read[0].ID, musiccore.Result{Status: musiccore.StatusDone, Row: &row}).Commands
 		require.Len(t, sent, 1)
-		return sent[0].Do.(musiccore.Apply).Swap.Set.Row
+		return sent[0].Action.(musiccore.Apply).Swap.Set.Row
 	}
 	show(catalog.Allow)
 	assert.False(t, enqueued(1, "a").Dirty)

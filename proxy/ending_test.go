@@ -34,17 +34,17 @@ func TestEndSendsWaitersAway(t *testing.T) {
 	s.sendAway()
 	for range 2 {
 		if told := <-waiting; told.Err == nil {
-			assert.Equal(t, musiccore.Grant{Ref: told.Grant.Ref, State: musiccore.Queued, Position: told.Grant.Position}, told.Grant)
+			assert.Equal(t, musiccore.Grant{Ref: told.Grant.Ref, State: musiccore.StateQueued, Position: told.Grant.Position}, told.Grant)
 		} else {
 			assert.ErrorIs(t, told.Err, musiccore.ErrDraining)
 		}
 	}
 	after := a.lock(k, musiccore.Request{Ref: next, Wait: time.Hour})
 	require.NoError(t, after.Err)
-	assert.Equal(t, musiccore.Queued, after.Grant.State)
+	assert.Equal(t, musiccore.StateQueued, after.Grant.State)
 	assert.ErrorIs(t, a.lock(keyOf("y"), musiccore.Request{Wait: time.Hour}).Err, musiccore.ErrDraining)
 	a.put(k, ref)
-	assert.Equal(t, musiccore.Released, a.unlock(k, ref).Grant.State)
+	assert.Equal(t, musiccore.StateReleased, a.unlock(k, ref).Grant.State)
 }
 
 // While the last requests are waited for, /ready says 503 and /metrics is served.

@@ -26,9 +26,9 @@ type executor struct {
 	known   synchronise.Descriptions // of the tables that have been synchronised
 }
 
-// do carries out one command. It never repeats anything: an outcome that is not certain is Unknown, and the core decides.
+// do carries out one command. It never repeats anything: an outcome that is not certain is StatusUnknown, and the core decides.
 func (x *executor) do(ctx context.Context, c musiccore.Command) musiccore.Result {
-	if beat, ok := c.Do.(musiccore.ReadBeat); ok {
+	if beat, ok := c.Action.(musiccore.ReadBeat); ok {
 		return x.readBeat(ctx, beat.Session)
 	}
 	t := x.schema.table(c.Key.Table)
@@ -38,16 +38,16 @@ func (x *executor) do(ctx context.Context, c musiccore.Command) musiccore.Result
 	case t.settings.Local && t.local == nil:
 		return musiccore.Result{Cause: fmt.Errorf("%w: %s", errElsewhere, t.refused)}
 	}
-	switch a := c.Do.(type) {
+	switch a := c.Action.(type) {
 	case musiccore.ReadRow:
 		return x.readRow(ctx, t, c.Key.PK, a.Quorum)
 	case musiccore.Apply:
 		return x.apply(ctx, t, c.Key.PK, a.Swap)
-	case musiccore.Copy:
+	case musiccore.Synch:
 		where, k := x.scope(t), synchronise.Target{Keyspace: t.keyspace, Table: t.name, PK: c.Key.PK, Row: t.settings.Row}
 		return synchronise.Run(ctx, synchronise.Cluster{Session: where.session, Quorum: where.quorum, Known: &x.known}, k, a)
 	}
-	panic(fmt.Sprintf("command %T has no executor", c.Do))
+	panic(fmt.Sprintf("command %T has no executor", c.Action))
 }
 
 // queued is one block of the queue as its column stores it: a tuple by the order of the fields.
@@ -72,14 +72,14 @@ func (x *executor) readRow(ctx context.Context, t *dataTable, pk string, quorum 
 	err := where.session.Query(t.texts[readRow], keyValues(t, pk)...).Consistency(level).ScanContext(ctx, &guard, &queue, &base, &head, &dirty, &owner)
 	switch {
 	case errors.Is(err, gocql.ErrNotFound):
-		return musiccore.Result{Fate: musiccore.Done}
+		return musiccore.Result{Status: musiccore.StatusDone}
 	case err != nil:
 		return musiccore.Result{Cause: fmt.Errorf("read lock row: %w", err)}
 	case guard == nil || base == nil || head == nil || dirty == nil || owner == nil:
 		return musiccore.Result{Cause: errPartialRow}
 	}
 	row := musiccore.Row{
-		Guard: musiccore.LockRef(*guard), Head: musiccore.LockRef(*head), Base: musiccore.Stamp(*base), Dirty: *dirty,
+		Guard: musiccore.LockRef(*guard), Head: musiccore.LockRef(*head), Epoch: musiccore.Stamp(*base), Dirty: *dirty,
 		Owner: musiccore.SessionID(*owner),
 	}
 	for _, b := range queue {
@@ -87,7 +87,7 @@ func (x *executor) readRow(ctx context.Context, t *dataTable, pk string, quorum 
 			First: musiccore.LockRef(b.First), N: b.N, Session: musiccore.SessionID(b.Session), Req: b.Req, Retained: b.Retained,
 		})
 	}
-	return musiccore.Result{Fate: musiccore.Done, Row: &row}
+	return musiccore.Result{Status: musiccore.StatusDone, Row: &row}
 }
 
 // apply runs one LWT. A refusal is certain; every error is an unknown outcome, whatever its code (docs/protocol.md 3.1, lwt).
@@ -102,9 +102,9 @@ func (x *executor) apply(ctx context.Context, t *dataTable, pk string, s musicco
 	case err != nil:
 		return musiccore.Result{Cause: fmt.Errorf("lock row: %w", err)}
 	case applied:
-		return musiccore.Result{Fate: musiccore.Done}
+		return musiccore.Result{Status: musiccore.StatusDone}
 	}
-	return musiccore.Result{Fate: musiccore.Refused}
+	return musiccore.Result{Status: musiccore.StatusRefused}
 }
 
 // bindSwap is the text of a Swap with its values.
@@ -112,16 +112,16 @@ func bindSwap(t *dataTable, pk string, s musiccore.Swap) (string, []any) {
 	row := s.Set.Row
 	key := keyValues(t, pk)
 	q := []any{int64(row.Guard), queueOf(row)}
-	term := []any{int64(row.Base), int64(row.Head), row.Dirty, gocql.UUID(row.Owner)}
+	term := []any{int64(row.Epoch), int64(row.Head), row.Dirty, gocql.UUID(row.Owner)}
 	switch s.If.What {
 	case musiccore.IfAbsent:
 		return t.texts[ifAbsent], join(key, q, term)
 	case musiccore.IfGuard:
 		return t.texts[ifGuard], join(q, key, []any{int64(s.If.Guard)})
-	case musiccore.IfGuardBase:
-		return t.texts[ifGuardBase], join(q, term, key, []any{int64(s.If.Guard), int64(s.If.Base)})
-	case musiccore.IfBase:
-		return t.texts[ifBase], join(term, key, []any{int64(s.If.Base)})
+	case musiccore.IfGuardEpoch:
+		return t.texts[ifGuardBase], join(q, term, key, []any{int64(s.If.Guard), int64(s.If.Epoch)})
+	case musiccore.IfEpoch:
+		return t.texts[ifBase], join(term, key, []any{int64(s.If.Epoch)})
 	}
 	panic(fmt.Sprintf("swap with condition %d has no text", s.If.What))
 }
@@ -150,11 +150,11 @@ func (x *executor) readBeat(ctx context.Context, id musiccore.SessionID) musicco
 	err := x.session.Query("SELECT beat, lease FROM music.sessions WHERE session = ?", gocql.UUID(id)).Consistency(gocql.Quorum).ScanContext(ctx, &beat, &lease)
 	switch {
 	case errors.Is(err, gocql.ErrNotFound), err == nil && beat == nil:
-		return musiccore.Result{Fate: musiccore.Done}
+		return musiccore.Result{Status: musiccore.StatusDone}
 	case err != nil:
 		return musiccore.Result{Cause: fmt.Errorf("read beat: %w", err)}
 	}
-	return musiccore.Result{Fate: musiccore.Done, Beat: *beat, Lease: time.Duration(lease) * time.Millisecond}
+	return musiccore.Result{Status: musiccore.StatusDone, Beat: *beat, Lease: time.Duration(lease) * time.Millisecond}
 }
 
 // keyValues takes a routing key apart: one value a column of the partition key. None is a tuple, which the driver cannot

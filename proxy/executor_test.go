@@ -40,7 +40,7 @@ func openExecutor(t *testing.T) (*executor, musiccore.Key) {
 
 func (x *executor) must(t *testing.T, k musiccore.Key, a musiccore.Action) musiccore.Result {
 	t.Helper()
-	r := x.do(t.Context(), musiccore.Command{Key: k, Do: a})
+	r := x.do(t.Context(), musiccore.Command{Key: k, Action: a})
 	require.NoError(t, r.Cause)
 	return r
 }
@@ -50,21 +50,21 @@ func TestSwapsMeanOnCassandraWhatTheyMeanInTheCore(t *testing.T) {
 	x, k := openExecutor(t)
 	self, other := musiccore.SessionID{1}, musiccore.SessionID{2}
 	assert.Nil(t, x.must(t, k, musiccore.ReadRow{Quorum: true}).Row)
-	missing := musiccore.Release(musiccore.Row{Guard: 1, Head: 1, Base: 5}, 2, false, 10)
-	assert.Equal(t, musiccore.Refused, x.must(t, k, musiccore.Apply{Swap: missing}).Fate)
+	missing := musiccore.Release(musiccore.Row{Guard: 1, Head: 1, Epoch: 5}, 2, false, 10)
+	assert.Equal(t, musiccore.StatusRefused, x.must(t, k, musiccore.Apply{Swap: missing}).Status)
 
 	var row *musiccore.Row
 	step := func(s musiccore.Swap) {
 		t.Helper()
 		want, ok := s.Apply(row)
 		require.True(t, ok)
-		assert.Equal(t, musiccore.Done, x.must(t, k, musiccore.Apply{Swap: s}).Fate)
+		assert.Equal(t, musiccore.StatusDone, x.must(t, k, musiccore.Apply{Swap: s}).Status)
 		for _, quorum := range []bool{false, true} {
 			row = x.must(t, k, musiccore.ReadRow{Quorum: quorum}).Row
 			require.NotNil(t, row)
 			assert.Equal(t, want, *row)
 		}
-		assert.Equal(t, musiccore.Refused, x.must(t, k, musiccore.Apply{Swap: s}).Fate, "sent again")
+		assert.Equal(t, musiccore.StatusRefused, x.must(t, k, musiccore.Apply{Swap: s}).Status, "sent again")
 	}
 	clk := musiccore.Stamp(time.Now().UnixMicro())
 	step(musiccore.Enqueue(nil, musiccore.Block{N: 1, Session: self, Req: 1}, 0, clk))
@@ -81,14 +81,14 @@ func TestPartialLockRowIsNoRow(t *testing.T) {
 	x, k := openExecutor(t)
 	table := x.schema.table(k.Table)
 	require.NoError(t, x.session.Query("UPDATE "+table.keyspace+"."+table.companion()+" SET head = 1 WHERE k1 = 'x' AND k2 = 7").Exec())
-	r := x.do(t.Context(), musiccore.Command{Key: k, Do: musiccore.ReadRow{Quorum: true}})
+	r := x.do(t.Context(), musiccore.Command{Key: k, Action: musiccore.ReadRow{Quorum: true}})
 	assert.ErrorIs(t, r.Cause, errPartialRow)
-	assert.Equal(t, musiccore.Unknown, r.Fate)
+	assert.Equal(t, musiccore.StatusUnknown, r.Status)
 }
 
 func TestUnknownTableIsAnUnknownOutcome(t *testing.T) {
 	x, _ := openExecutor(t)
-	r := x.do(t.Context(), musiccore.Command{Key: musiccore.Key{Table: [16]byte{9}}, Do: musiccore.ReadRow{}})
+	r := x.do(t.Context(), musiccore.Command{Key: musiccore.Key{Table: [16]byte{9}}, Action: musiccore.ReadRow{}})
 	assert.ErrorIs(t, r.Cause, errUnknownTable)
 }
 
@@ -185,7 +185,7 @@ func TestExecutorOfRowKeys(t *testing.T) {
 	k, empty := key("row", 7), key("", 7)
 	for _, k := range []musiccore.Key{k, empty} {
 		insert := musiccore.Enqueue(nil, musiccore.Block{N: 1, Session: musiccore.SessionID{1}, Req: 1}, 0, 1000)
-		assert.Equal(t, musiccore.Done, x.must(t, k, musiccore.Apply{Swap: insert}).Fate)
+		assert.Equal(t, musiccore.StatusDone, x.must(t, k, musiccore.Apply{Swap: insert}).Status)
 		assert.Equal(t, insert.Set.Row, *x.must(t, k, musiccore.ReadRow{Quorum: true}).Row)
 	}
 	assert.Nil(t, x.must(t, key("row", 8), musiccore.ReadRow{Quorum: true}).Row)
@@ -193,7 +193,7 @@ func TestExecutorOfRowKeys(t *testing.T) {
 	s.Do("INSERT INTO KS.t (a, c, d, st, v) VALUES ('x', 'row', 7, 1, 'kept') USING TIMESTAMP 5")
 	s.Do("INSERT INTO KS.t (a, c, d, v) VALUES ('x', 'row', 8, 'another') USING TIMESTAMP 5")
 	for _, k := range []musiccore.Key{k, empty} {
-		assert.Equal(t, musiccore.Done, x.must(t, k, musiccore.Copy{Fence: 10}).Fate)
+		assert.Equal(t, musiccore.StatusDone, x.must(t, k, musiccore.Synch{Fence: 10}).Status)
 	}
 	for _, d := range []string{"7", "8"} {
 		s.Do("UPDATE KS.t USING TIMESTAMP 9 SET v = 'late' WHERE a = 'x' AND c = 'row' AND d = " + d)
@@ -204,8 +204,8 @@ func TestExecutorOfRowKeys(t *testing.T) {
 		`{"a": "x", "c": "row", "d": 7, "st": 2, "v": "kept"}`, `{"a": "x", "c": "row", "d": 8, "st": 2, "v": "late"}`,
 	}, s.JSON("t", "a = 'x'"))
 	s.Do("UPDATE KS.t USING TIMESTAMP 20 SET v = 'above' WHERE a = 'x' AND c = 'row' AND d = 8")
-	assert.Equal(t, musiccore.Done, x.must(t, k, musiccore.Copy{Fence: 12}).Fate, "another row's stamps are nothing to this one")
-	assert.Equal(t, musiccore.Result{Fate: musiccore.Above, Stamp: 20}, x.must(t, key("row", 8), musiccore.Copy{Fence: 15}))
+	assert.Equal(t, musiccore.StatusDone, x.must(t, k, musiccore.Synch{Fence: 12}).Status, "another row's stamps are nothing to this one")
+	assert.Equal(t, musiccore.Result{Status: musiccore.StatusAbove, Stamp: 20}, x.must(t, key("row", 8), musiccore.Synch{Fence: 15}))
 }
 
 // spy is the dialer of a session, and notes what that sends.
@@ -281,7 +281,7 @@ func TestScopeOfLocksAndSynchronise(t *testing.T) {
 		x.session = spied.Session
 		x.must(t, k, musiccore.Apply{Swap: musiccore.Enqueue(nil, musiccore.Block{N: 1, Session: musiccore.SessionID{1}, Req: 1}, 0, 1000)})
 		x.must(t, k, musiccore.ReadRow{Quorum: true})
-		x.must(t, k, musiccore.Copy{Fence: 10})
+		x.must(t, k, musiccore.Synch{Fence: 10})
 		levels, serial := seen.levels(t)
 		assert.Equal(t, map[primitive.ConsistencyLevel]int{want[0]: 4}, levels, "an LWT, a read of the lock row, a read and a write of the data")
 		assert.Equal(t, map[primitive.ConsistencyLevel]int{want[1]: 1}, serial)
@@ -292,9 +292,9 @@ func TestScopeOfLocksAndSynchronise(t *testing.T) {
 func TestScopeWithoutADataCentre(t *testing.T) {
 	x, k := openExecutor(t)
 	x.schema.table(k.Table).settings.Local = true
-	for _, a := range []musiccore.Action{musiccore.ReadRow{Quorum: true}, musiccore.Apply{}, musiccore.Copy{Fence: 10}} {
-		r := x.do(t.Context(), musiccore.Command{Key: k, Do: a})
-		assert.Equal(t, musiccore.Unknown, r.Fate)
+	for _, a := range []musiccore.Action{musiccore.ReadRow{Quorum: true}, musiccore.Apply{}, musiccore.Synch{Fence: 10}} {
+		r := x.do(t.Context(), musiccore.Command{Key: k, Action: a})
+		assert.Equal(t, musiccore.StatusUnknown, r.Status)
 		assert.ErrorIs(t, r.Cause, errElsewhere)
 	}
 }

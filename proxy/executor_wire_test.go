@@ -38,15 +38,15 @@ func playExecutor(t *testing.T, local bool, answer func(asked) message.Message) 
 // everySwap is one of each condition, for a row of guard 3 and base 1000.
 func everySwap() []musiccore.Swap {
 	row := musiccore.Row{
-		Guard: 4, Head: 3, Base: 2000, Dirty: true, Owner: musiccore.SessionID{4},
+		Guard: 4, Head: 3, Epoch: 2000, Dirty: true, Owner: musiccore.SessionID{4},
 		Queue: []musiccore.Block{{First: 3, N: 1, Session: musiccore.SessionID{2}, Req: 5, Retained: true}, {First: 4, N: 2, Session: musiccore.SessionID{3}, Req: 1}},
 	}
 	q, t, both := musiccore.Set{Q: true, Row: row}, musiccore.Set{T: true, Row: row}, musiccore.Set{Q: true, T: true, Row: row}
 	return []musiccore.Swap{
 		{If: musiccore.If{What: musiccore.IfAbsent}, Set: both},
 		{If: musiccore.If{What: musiccore.IfGuard, Guard: 3}, Set: q},
-		{If: musiccore.If{What: musiccore.IfGuardBase, Guard: 3, Base: 1000}, Set: both},
-		{If: musiccore.If{What: musiccore.IfBase, Base: 1000}, Set: t},
+		{If: musiccore.If{What: musiccore.IfGuardEpoch, Guard: 3, Epoch: 1000}, Set: both},
+		{If: musiccore.If{What: musiccore.IfEpoch, Epoch: 1000}, Set: t},
 	}
 }
 
@@ -60,10 +60,10 @@ func TestOutcomeOfAnLWT(t *testing.T) {
 			levels = [2]primitive.ConsistencyLevel{primitive.ConsistencyLevelLocalQuorum, primitive.ConsistencyLevelLocalSerial}
 		}
 		for i, s := range everySwap() {
-			for yes, fate := range map[bool]musiccore.Fate{true: musiccore.Done, false: musiccore.Refused} {
+			for yes, fate := range map[bool]musiccore.Status{true: musiccore.StatusDone, false: musiccore.StatusRefused} {
 				n.saysAlways(applied(yes))
-				r := x.do(t.Context(), musiccore.Command{Key: k, Do: musiccore.Apply{Swap: s}})
-				assert.Equal(t, fate, r.Fate, "swap %d", i)
+				r := x.do(t.Context(), musiccore.Command{Key: k, Action: musiccore.Apply{Swap: s}})
+				assert.Equal(t, fate, r.Status, "swap %d", i)
 				assert.NoError(t, r.Cause)
 				asked := n.take()
 				require.Len(t, asked, 1)
@@ -73,8 +73,8 @@ func TestOutcomeOfAnLWT(t *testing.T) {
 		}
 		for name, failure := range failures() {
 			n.saysAlways(failure)
-			r := x.do(t.Context(), musiccore.Command{Key: k, Do: musiccore.Apply{Swap: everySwap()[1]}})
-			assert.Equal(t, musiccore.Unknown, r.Fate, name)
+			r := x.do(t.Context(), musiccore.Command{Key: k, Action: musiccore.Apply{Swap: everySwap()[1]}})
+			assert.Equal(t, musiccore.StatusUnknown, r.Status, name)
 			assert.Error(t, r.Cause, name)
 			assert.Len(t, n.take(), 1, "%s: it is for the core to send it again", name)
 			if failure == nil {
@@ -90,8 +90,8 @@ func TestReadOfALockRow(t *testing.T) {
 	columns := []any{"guard", "queue", "base", "head", "dirty", "owner"}
 	n.saysAlways(noRow(columns...))
 	for quorum, level := range map[bool]primitive.ConsistencyLevel{true: primitive.ConsistencyLevelQuorum, false: primitive.ConsistencyLevelLocalOne} {
-		r := x.do(t.Context(), musiccore.Command{Key: k, Do: musiccore.ReadRow{Quorum: quorum}})
-		assert.Equal(t, musiccore.Result{Fate: musiccore.Done}, r)
+		r := x.do(t.Context(), musiccore.Command{Key: k, Action: musiccore.ReadRow{Quorum: quorum}})
+		assert.Equal(t, musiccore.Result{Status: musiccore.StatusDone}, r)
 		asked := n.take()
 		require.Len(t, asked, 1)
 		assert.Equal(t, level, asked[0].level)
@@ -100,9 +100,9 @@ func TestReadOfALockRow(t *testing.T) {
 	owner := musiccore.SessionID{9}
 	full := []any{"guard", bigint(5), "queue", nil, "base", bigint(77), "head", bigint(4), "dirty", []byte{1}, "owner", owner[:]}
 	n.saysAlways(rowOf(full...))
-	r := x.do(t.Context(), musiccore.Command{Key: k, Do: musiccore.ReadRow{}})
+	r := x.do(t.Context(), musiccore.Command{Key: k, Action: musiccore.ReadRow{}})
 	require.NoError(t, r.Cause)
-	assert.Equal(t, &musiccore.Row{Guard: 5, Base: 77, Head: 4, Dirty: true, Owner: owner}, r.Row)
+	assert.Equal(t, &musiccore.Row{Guard: 5, Epoch: 77, Head: 4, Dirty: true, Owner: owner}, r.Row)
 	for i := 1; i < len(full); i += 2 {
 		if full[i-1] == "queue" {
 			continue // null is the empty list
@@ -110,14 +110,14 @@ func TestReadOfALockRow(t *testing.T) {
 		partial := slices.Clone(full)
 		partial[i] = nil
 		n.saysAlways(rowOf(partial...))
-		r := x.do(t.Context(), musiccore.Command{Key: k, Do: musiccore.ReadRow{Quorum: true}})
+		r := x.do(t.Context(), musiccore.Command{Key: k, Action: musiccore.ReadRow{Quorum: true}})
 		assert.ErrorIs(t, r.Cause, errPartialRow, full[i-1])
-		assert.Equal(t, musiccore.Unknown, r.Fate)
+		assert.Equal(t, musiccore.StatusUnknown, r.Status)
 	}
 	for name, failure := range failures() {
 		n.saysAlways(failure)
-		r := x.do(t.Context(), musiccore.Command{Key: k, Do: musiccore.ReadRow{Quorum: true}})
-		assert.Equal(t, musiccore.Unknown, r.Fate, name)
+		r := x.do(t.Context(), musiccore.Command{Key: k, Action: musiccore.ReadRow{Quorum: true}})
+		assert.Equal(t, musiccore.StatusUnknown, r.Status, name)
 		assert.Nil(t, r.Row, name)
 		assert.Error(t, r.Cause, name)
 		if failure == nil {
@@ -130,7 +130,7 @@ func TestReadOfALockRow(t *testing.T) {
 func TestReadOfABeat(t *testing.T) {
 	n, x, _ := playExecutor(t, false, nil)
 	read := func() musiccore.Result {
-		return x.do(t.Context(), musiccore.Command{Do: musiccore.ReadBeat{Session: musiccore.SessionID{8}}})
+		return x.do(t.Context(), musiccore.Command{Action: musiccore.ReadBeat{Session: musiccore.SessionID{8}}})
 	}
 	for _, c := range []struct {
 		answer message.Message
@@ -141,7 +141,7 @@ func TestReadOfABeat(t *testing.T) {
 		{rowOf("beat", bigint(12), "lease", bigint(30_000)), 12, 30 * time.Second},
 	} {
 		n.saysAlways(c.answer)
-		assert.Equal(t, musiccore.Result{Fate: musiccore.Done, Beat: c.beat, Lease: c.lease}, read())
+		assert.Equal(t, musiccore.Result{Status: musiccore.StatusDone, Beat: c.beat, Lease: c.lease}, read())
 		asked := n.take()
 		require.Len(t, asked, 1)
 		assert.Equal(t, primitive.ConsistencyLevelQuorum, asked[0].level, "one replica may not have heard of the last beats")
@@ -151,7 +151,7 @@ func TestReadOfABeat(t *testing.T) {
 	for name, failure := range failures() {
 		n.saysAlways(failure)
 		r := read()
-		assert.Equal(t, musiccore.Unknown, r.Fate, name)
+		assert.Equal(t, musiccore.StatusUnknown, r.Status, name)
 		assert.Error(t, r.Cause, name)
 		if failure == nil {
 			n, x, _ = playExecutor(t, false, nil)
@@ -164,10 +164,10 @@ func TestNothingIsDecidedElsewhere(t *testing.T) {
 	n, x, k := playExecutor(t, true, nil)
 	x.schema.table(k.Table).local = nil
 	n.saysAlways(applied(true))
-	for _, do := range []musiccore.Action{musiccore.ReadRow{}, musiccore.Apply{Swap: everySwap()[0]}, musiccore.Copy{Fence: 9}} {
-		r := x.do(t.Context(), musiccore.Command{Key: k, Do: do})
+	for _, do := range []musiccore.Action{musiccore.ReadRow{}, musiccore.Apply{Swap: everySwap()[0]}, musiccore.Synch{Fence: 9}} {
+		r := x.do(t.Context(), musiccore.Command{Key: k, Action: do})
 		assert.ErrorIs(t, r.Cause, errElsewhere)
-		assert.Equal(t, musiccore.Unknown, r.Fate)
+		assert.Equal(t, musiccore.StatusUnknown, r.Status)
 	}
 	assert.Empty(t, n.take())
 }
@@ -229,12 +229,12 @@ func TestSwapsAskForWhatTheySay(t *testing.T) {
 		for i, s := range everySwap() {
 			table.clear()
 			if there != nil {
-				require.Equal(t, musiccore.Done, x.must(t, k, musiccore.Apply{Swap: musiccore.Swap{If: musiccore.If{What: musiccore.IfAbsent}, Set: musiccore.Set{Q: true, T: true, Row: *there}}}).Fate)
+				require.Equal(t, musiccore.StatusDone, x.must(t, k, musiccore.Apply{Swap: musiccore.Swap{If: musiccore.If{What: musiccore.IfAbsent}, Set: musiccore.Set{Q: true, T: true, Row: *there}}}).Status)
 				require.Equal(t, there, x.must(t, k, musiccore.ReadRow{}).Row)
 			}
 			want, ok := s.Apply(there)
-			fate := map[bool]musiccore.Fate{true: musiccore.Done, false: musiccore.Refused}[ok]
-			assert.Equal(t, fate, x.must(t, k, musiccore.Apply{Swap: s}).Fate, "swap %d on %+v", i, there)
+			fate := map[bool]musiccore.Status{true: musiccore.StatusDone, false: musiccore.StatusRefused}[ok]
+			assert.Equal(t, fate, x.must(t, k, musiccore.Apply{Swap: s}).Status, "swap %d on %+v", i, there)
 			got := x.must(t, k, musiccore.ReadRow{Quorum: true}).Row
 			if ok {
 				assert.Equal(t, &want, got, "swap %d on %+v", i, there)
@@ -251,7 +251,7 @@ func rowsAround() []*musiccore.Row {
 	for guard := musiccore.LockRef(2); guard <= 4; guard++ {
 		for _, base := range []musiccore.Stamp{999, 1000, 1001} {
 			for _, dirty := range []bool{false, true} {
-				all = append(all, &musiccore.Row{Guard: guard, Head: 2, Base: base, Dirty: dirty, Owner: musiccore.SessionID{1}, Queue: []musiccore.Block{
+				all = append(all, &musiccore.Row{Guard: guard, Head: 2, Epoch: base, Dirty: dirty, Owner: musiccore.SessionID{1}, Queue: []musiccore.Block{
 					{First: 2, N: 1, Session: musiccore.SessionID{1}, Req: 1, Retained: true}, {First: 3, N: 4, Session: musiccore.SessionID{2}, Req: 5},
 				}})
 			}

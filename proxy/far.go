@@ -93,7 +93,7 @@ func (l *locks) endThere(t musiccore.Ticket, o musiccore.Outcome) (musiccore.Ver
 		defer cancel()
 		verdict <- l.peers.end(ctx, t, o)
 	})
-	return musiccore.Uncertain, func() musiccore.Verdict { return <-verdict }
+	return musiccore.VerdictUncertain, func() musiccore.Verdict { return <-verdict }
 }
 
 // run asks this proxy's core, and follows its answer to the proxy that it names.

@@ -31,7 +31,7 @@ func BenchmarkOperation(b *testing.B) {
 				if wait != nil {
 					v = wait()
 				}
-				if v != musiccore.Tell {
+				if v != musiccore.VerdictTell {
 					b.Fatal(a.Err, v)
 				}
 			}
@@ -48,7 +48,7 @@ func TestOperationHereAllocatesNothing(t *testing.T) {
 	assert.Zero(t, testing.AllocsPerRun(100, func() {
 		a, ok := s.Begin(k, ref, musiccore.Put, nil)
 		v, wait := s.End(a.Ticket, musiccore.OutcomeAcked)
-		if !ok || wait != nil || v != musiccore.Tell {
+		if !ok || wait != nil || v != musiccore.VerdictTell {
 			t.Error("not at once")
 		}
 	}))

@@ -28,7 +28,7 @@ func TestOperationsAtAnotherProxyBorrowTheirStamps(t *testing.T) {
 	require.NoError(t, get.Err)
 	assert.Equal(t, a.life.self.Load().ID(), get.Ticket.Lender)
 	assert.Positive(t, get.Ticket.Left)
-	assert.Equal(t, musiccore.Tell, b.verdict(get.Ticket, musiccore.OutcomeAcked))
+	assert.Equal(t, musiccore.VerdictTell, b.verdict(get.Ticket, musiccore.OutcomeAcked))
 
 	reads := a.cluster.rowReads(k)
 	for range 5 {
@@ -38,7 +38,7 @@ func TestOperationsAtAnotherProxyBorrowTheirStamps(t *testing.T) {
 
 	given := b.unlock(k, ref)
 	require.NoError(t, given.Err)
-	assert.Equal(t, musiccore.Grant{Applied: true, Ref: ref, State: musiccore.Released}, given.Grant)
+	assert.Equal(t, musiccore.Grant{Applied: true, Ref: ref, State: musiccore.StateReleased}, given.Grant)
 	for _, s := range []*station{a, b} {
 		assert.ErrorIs(t, s.begin(k, ref, musiccore.Put).Err, musiccore.ErrLost)
 	}
@@ -55,7 +55,7 @@ func TestErrorsOfAnotherProxy(t *testing.T) {
 	b.put(k, ref)
 	asked := b.lock(k, musiccore.Request{Ref: waiting, NoWait: true})
 	require.NoError(t, asked.Err)
-	assert.Equal(t, musiccore.Queued, asked.Grant.State)
+	assert.Equal(t, musiccore.StateQueued, asked.Grant.State)
 }
 
 // LOCK … USING LOCK waits, asks and renews from anywhere.
@@ -68,12 +68,12 @@ func TestWaitingAtAnotherProxy(t *testing.T) {
 	b.Lock(k, musiccore.Request{Ref: next, Wait: 20 * time.Second}, func(told musiccore.Answer) { granted <- told })
 	renewed := b.lock(k, musiccore.Request{Ref: ref, Lease: 7 * time.Second})
 	require.NoError(t, renewed.Err)
-	assert.Equal(t, musiccore.Held, renewed.Grant.State)
+	assert.Equal(t, musiccore.StateHeld, renewed.Grant.State)
 	assert.InDelta(t, 7*time.Second, renewed.Grant.Lease, float64(time.Second))
 	a.unlock(k, ref)
 	told := <-granted
 	require.NoError(t, told.Err)
-	assert.Equal(t, musiccore.Held, told.Grant.State)
+	assert.Equal(t, musiccore.StateHeld, told.Grant.State)
 	b.put(k, next)
 }
 
@@ -96,7 +96,7 @@ func TestWhoGoesAwayAtAnotherProxyLosesItsPlace(t *testing.T) {
 	require.Eventually(t, func() bool { return len(a.listHere(k)) == 1 }, 20*time.Second, time.Millisecond)
 	a.unlock(k, ref)
 	after := a.lock(k, musiccore.Request{})
-	assert.Equal(t, musiccore.Held, after.Grant.State)
+	assert.Equal(t, musiccore.StateHeld, after.Grant.State)
 	assert.Equal(t, next+1, after.Grant.Ref)
 }
 
@@ -123,9 +123,9 @@ func TestEndWithoutReply(t *testing.T) {
 	put, refused, get := b.begin(k, ref, musiccore.Put), b.begin(k, ref, musiccore.Put), b.begin(k, ref, musiccore.Get)
 	require.NoError(t, get.Err)
 	a.stop()
-	assert.Equal(t, musiccore.Uncertain, b.verdict(put.Ticket, musiccore.OutcomeAcked))
-	assert.Equal(t, musiccore.Uncertain, b.verdict(get.Ticket, musiccore.OutcomeAcked))
-	assert.Equal(t, musiccore.Tell, b.verdict(refused.Ticket, musiccore.OutcomeRefused))
+	assert.Equal(t, musiccore.VerdictUncertain, b.verdict(put.Ticket, musiccore.OutcomeAcked))
+	assert.Equal(t, musiccore.VerdictUncertain, b.verdict(get.Ticket, musiccore.OutcomeAcked))
+	assert.Equal(t, musiccore.VerdictTell, b.verdict(refused.Ticket, musiccore.OutcomeRefused))
 }
 
 // A ticket not ended by its deadline is unsettled at its owner: what comes later is never acknowledged.
@@ -141,7 +141,7 @@ func TestLateEnd(t *testing.T) {
 		last = a.put(k, ref)
 		return last > before+1
 	}, 5*time.Second, time.Millisecond)
-	assert.Equal(t, musiccore.Uncertain, b.verdict(late.Ticket, musiccore.OutcomeAcked))
+	assert.Equal(t, musiccore.VerdictUncertain, b.verdict(late.Ticket, musiccore.OutcomeAcked))
 }
 
 // To end twice is to be told less, never more.
@@ -150,8 +150,8 @@ func TestEndTwice(t *testing.T) {
 	k := keyOf("x")
 	ref := a.held(k)
 	put := b.begin(k, ref, musiccore.Put)
-	assert.Equal(t, musiccore.Tell, b.verdict(put.Ticket, musiccore.OutcomeAcked))
-	assert.Equal(t, musiccore.Uncertain, b.verdict(put.Ticket, musiccore.OutcomeAcked))
+	assert.Equal(t, musiccore.VerdictTell, b.verdict(put.Ticket, musiccore.OutcomeAcked))
+	assert.Equal(t, musiccore.VerdictUncertain, b.verdict(put.Ticket, musiccore.OutcomeAcked))
 }
 
 // A ticket that its asker did not wait for has not been used: it is given back at once, and leaves nothing to settle.
@@ -166,7 +166,7 @@ func TestTicketThatNobodyWaitsFor(t *testing.T) {
 	require.NoError(t, r.err())
 	lent := r.Ticket.Ticket
 	lent.Key = k
-	assert.Equal(t, musiccore.Uncertain, a.verdict(lent, musiccore.OutcomeAcked), "it is over already")
+	assert.Equal(t, musiccore.VerdictUncertain, a.verdict(lent, musiccore.OutcomeAcked), "it is over already")
 	assert.Equal(t, lent.Stamp+1, a.put(k, ref))
 }
 
@@ -204,7 +204,7 @@ func TestDrainingOwner(t *testing.T) {
 	require.NoError(t, lent.Err)
 	a.server.draining.Store(true)
 	assert.ErrorIs(t, b.begin(k, ref, musiccore.Put).Err, errPeer)
-	assert.Equal(t, musiccore.Tell, b.verdict(lent.Ticket, musiccore.OutcomeAcked))
+	assert.Equal(t, musiccore.VerdictTell, b.verdict(lent.Ticket, musiccore.OutcomeAcked))
 }
 
 // A session that has ended by itself is not waited for: its reference goes on where its client is.
@@ -219,7 +219,7 @@ func TestReferenceOfAnEndedSessionGoesOn(t *testing.T) {
 	assert.Greater(t, b.put(k, ref), before+musiccore.Defaults().Window/2, "a window of its own")
 	given := b.unlock(k, ref)
 	require.NoError(t, given.Err)
-	assert.Equal(t, musiccore.Released, given.Grant.State)
+	assert.Equal(t, musiccore.StateReleased, given.Grant.State)
 }
 
 func TestForceIsCarriedOutByTheOwner(t *testing.T) {
@@ -249,7 +249,7 @@ func TestListOfAllProxies(t *testing.T) {
 	assert.ElementsMatch(t, []musiccore.Key{x, y}, keysOf(all))
 	all, _ = b.List(x)
 	require.Len(t, all, 1)
-	assert.Equal(t, musiccore.Held, all[0].State)
+	assert.Equal(t, musiccore.StateHeld, all[0].State)
 
 	self := a.life.self.Load().ID()
 	a.cluster.say(self, 1, "")
@@ -289,7 +289,7 @@ func TestHintsGetThere(t *testing.T) {
 	a.unlock(k, ref)
 	told := <-granted
 	require.NoError(t, told.Err)
-	assert.Equal(t, musiccore.Held, told.Grant.State)
+	assert.Equal(t, musiccore.StateHeld, told.Grant.State)
 	require.Eventually(t, func() bool { return hintsSent(t, a) > 0 }, 20*time.Second, time.Millisecond)
 }
 
@@ -298,7 +298,7 @@ func TestHintsOfManyKeysGoTogether(t *testing.T) {
 	a, b := two(t)
 	all := make([]musiccore.Hint, hintsKept)
 	for i := range all {
-		all[i] = musiccore.Hint{Key: keyOf(strconv.Itoa(i)), To: b.life.self.Load().ID(), Kind: musiccore.Wanted}
+		all[i] = musiccore.Hint{Key: keyOf(strconv.Itoa(i)), To: b.life.self.Load().ID(), Kind: musiccore.HintWaiting}
 	}
 	a.peers.tell(t.Context(), all)
 	for _, h := range all {
@@ -316,7 +316,7 @@ func TestHintsThatNobodyTakesAreDropped(t *testing.T) {
 	require.NoError(t, a.life.others.look(t.Context()))
 	all := make([]musiccore.Hint, 4*hintsKept)
 	for i := range all {
-		all[i] = musiccore.Hint{Key: keyOf("x"), To: b.life.self.Load().ID(), Kind: musiccore.YourTurn}
+		all[i] = musiccore.Hint{Key: keyOf("x"), To: b.life.self.Load().ID(), Kind: musiccore.HintYourTurn}
 	}
 	var telling sync.WaitGroup
 	for range 4 {

@@ -160,6 +160,8 @@ func (s *schema) count(ctx context.Context, t *dataTable) error {
 // countFrom tells the cores where the references of a table begin.
 func (s *schema) countFrom(t *dataTable) {
 	if g := t.counted.Load(); g != nil {
-		s.event(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.CountFrom(now, t.id, g.first) })
+		s.event(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects {
+			return c.FirstReference(now, t.id, g.first)
+		})
 	}
 }

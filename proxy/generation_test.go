@@ -129,7 +129,7 @@ func TestReferencesAreAskedForSeldom(t *testing.T) {
 func TestNoReferencesBeforeTheyAreCounted(t *testing.T) {
 	var g *generation
 	assert.ErrorIs(t, g.admit(t.Context(), nil, gives(1)), errNoGeneration)
-	assert.NoError(t, g.admit(t.Context(), nil, musiccore.Release(musiccore.Row{Guard: 1, Head: 1, Base: 5}, 2, false, 10)))
+	assert.NoError(t, g.admit(t.Context(), nil, musiccore.Release(musiccore.Row{Guard: 1, Head: 1, Epoch: 5}, 2, false, 10)))
 	n := startCQLNode(t, nil)
 	known := &generation{first: 1}
 	known.last.Store(5)

@@ -211,11 +211,11 @@ func (l *locks) End(t musiccore.Ticket, o musiccore.Outcome) (musiccore.Verdict,
 	now := s.clock.now()
 	v, effects := s.core.End(now, t, o)
 	var wait func() musiccore.Verdict
-	if v == musiccore.Later {
-		v, wait = musiccore.Uncertain, l.verdictOf(s, t)
+	if v == musiccore.VerdictPending {
+		v, wait = musiccore.VerdictUncertain, l.verdictOf(s, t)
 	}
 	s.carryOut(now, effects)
-	if v == musiccore.Lost {
+	if v == musiccore.VerdictLost {
 		s.audit.fencedOff.Inc()
 	}
 	return v, wait
@@ -226,7 +226,7 @@ func (l *locks) End(t musiccore.Ticket, o musiccore.Outcome) (musiccore.Verdict,
 func (l *locks) verdictOf(s *shard, t musiccore.Ticket) func() musiccore.Verdict {
 	verdict := make(chan musiccore.Verdict, 1)
 	s.waiting[t.Op] = func(a musiccore.Answer) {
-		if a.Verdict == musiccore.Lost {
+		if a.Verdict == musiccore.VerdictLost {
 			s.audit.fencedOff.Inc()
 		}
 		verdict <- a.Verdict
@@ -238,14 +238,14 @@ func (l *locks) verdictOf(s *shard, t musiccore.Ticket) func() musiccore.Verdict
 		case v := <-verdict:
 			return v
 		case <-ctx.Done():
-			return musiccore.Uncertain
+			return musiccore.VerdictUncertain
 		}
 	}
 }
 
 // fenced counts an operation that got no stamp because its lock is lost: not one whose client has given the lock back itself.
 func (s *shard) fenced(err error) {
-	if errors.Is(err, musiccore.ErrLost) && !errors.Is(err, musiccore.ErrGivenBack) {
+	if errors.Is(err, musiccore.ErrLost) && !errors.Is(err, musiccore.ErrReleased) {
 		s.audit.fencedOff.Inc()
 	}
 }
@@ -337,7 +337,7 @@ func (s *shard) carryOut(now musiccore.Now, e musiccore.Effects) {
 	if s.closed {
 		return
 	}
-	for _, c := range e.Do {
+	for _, c := range e.Commands {
 		s.running.Go(func() { s.run(c) })
 	}
 	for _, a := range e.Answers {
@@ -375,7 +375,7 @@ func (s *shard) setAlarm(now musiccore.Now, at time.Duration) {
 func (s *shard) run(c musiccore.Command) {
 	result := s.do(c)
 	if result.Cause != nil && !errors.Is(result.Cause, context.Canceled) {
-		s.failures.Warn().Err(result.Cause).Type("command", c.Do).Hex("table", c.Key.Table[:]).Hex("key", []byte(c.Key.PK)).
+		s.failures.Warn().Err(result.Cause).Type("command", c.Action).Hex("table", c.Key.Table[:]).Hex("key", []byte(c.Key.PK)).
 			Msg("Cassandra does not carry out what locks need (of such lines there is one in ten seconds)")
 	}
 	s.call(func(core *musiccore.Core, now musiccore.Now) musiccore.Effects { return core.Reply(now, c.ID, result) })

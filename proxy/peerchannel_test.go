@@ -64,7 +64,7 @@ func TestTicketsTravelWhole(t *testing.T) {
 // … and every field of a hint.
 func TestHintsTravelWhole(t *testing.T) {
 	sent := musiccore.Hint{
-		Key: keyOf("x"), To: musiccore.SessionID{9}, Kind: musiccore.TakeAlong, Last: 7,
+		Key: keyOf("x"), To: musiccore.SessionID{9}, Kind: musiccore.HintPiggyback, Last: 7,
 		Block: musiccore.Block{First: 6, N: 5, Session: musiccore.SessionID{4}, Req: 3, Retained: true},
 	}
 	for i, v := 0, reflect.ValueOf(sent); i < v.NumField(); i++ {
@@ -258,7 +258,7 @@ func TestQuestionsThatAreNone(t *testing.T) {
 		status, told := post(t, s, tc.method, tc.path, tc.version, tc.body)
 		assert.Equal(t, tc.status, status, "%v", tc)
 		assert.Contains(t, told, tc.told, "%v", tc)
-		assert.NotContains(t, told, fmt.Sprintf(`"verdict":%d`, musiccore.Tell), "%v", tc)
+		assert.NotContains(t, told, fmt.Sprintf(`"verdict":%d`, musiccore.VerdictTell), "%v", tc)
 	}
 	assert.Empty(t, s.listHere(musiccore.Key{}), "nothing was given to anybody")
 }

@@ -200,7 +200,7 @@ func (p *peers) list(ctx context.Context, at musiccore.SessionID, only musiccore
 }
 
 // end gives a borrowed ticket back. Without a reply nobody knows, but for what Cassandra refused. To say it twice does no harm: the
-// second is told Uncertain where the first was heard.
+// second is told VerdictUncertain where the first was heard.
 func (p *peers) end(ctx context.Context, t musiccore.Ticket, o musiccore.Outcome) musiccore.Verdict {
 	q := question{Key: toWire(t.Key), Ref: t.Ref, Ticket: &wireTicket{Ticket: t}, Outcome: o}
 	for range 2 {
@@ -210,7 +210,7 @@ func (p *peers) end(ctx context.Context, t musiccore.Ticket, o musiccore.Outcome
 		}
 	}
 	if o == musiccore.OutcomeRefused {
-		return musiccore.Tell
+		return musiccore.VerdictTell
 	}
-	return musiccore.Uncertain
+	return musiccore.VerdictUncertain
 }

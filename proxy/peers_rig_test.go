@@ -35,20 +35,20 @@ func (c *cluster) do(_ context.Context, command musiccore.Command) musiccore.Res
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	row := c.rows[command.Key]
-	switch a := command.Do.(type) {
+	switch a := command.Action.(type) {
 	case musiccore.ReadRow:
 		c.reads[command.Key]++
-		return musiccore.Result{Fate: musiccore.Done, Row: row}
+		return musiccore.Result{Status: musiccore.StatusDone, Row: row}
 	case musiccore.Apply:
 		next, ok := a.Swap.Apply(row)
 		if !ok {
-			return musiccore.Result{Fate: musiccore.Refused}
+			return musiccore.Result{Status: musiccore.StatusRefused}
 		}
 		c.rows[command.Key] = &next
 	case musiccore.ReadBeat:
-		return musiccore.Result{Fate: musiccore.Done, Beat: c.said[gocql.UUID(a.Session)].beat}
+		return musiccore.Result{Status: musiccore.StatusDone, Beat: c.said[gocql.UUID(a.Session)].beat}
 	}
-	return musiccore.Result{Fate: musiccore.Done}
+	return musiccore.Result{Status: musiccore.StatusDone}
 }
 
 // sessions is music.sessions.
@@ -196,7 +196,7 @@ func (s *station) put(k musiccore.Key, r musiccore.LockRef) musiccore.Stamp {
 	s.t.Helper()
 	a := s.begin(k, r, musiccore.Put)
 	require.NoError(s.t, a.Err)
-	require.Equal(s.t, musiccore.Tell, s.verdict(a.Ticket, musiccore.OutcomeAcked))
+	require.Equal(s.t, musiccore.VerdictTell, s.verdict(a.Ticket, musiccore.OutcomeAcked))
 	return a.Ticket.Stamp
 }
 
@@ -205,7 +205,7 @@ func (s *station) held(k musiccore.Key) musiccore.LockRef {
 	s.t.Helper()
 	a := s.lock(k, musiccore.Request{})
 	require.NoError(s.t, a.Err)
-	require.Equal(s.t, musiccore.Held, a.Grant.State)
+	require.Equal(s.t, musiccore.StateHeld, a.Grant.State)
 	return a.Grant.Ref
 }
 
@@ -217,7 +217,7 @@ func (s *station) queued(k musiccore.Key) musiccore.LockRef {
 	require.Eventually(s.t, func() bool { // asked for often enough, it is decided
 		a := s.lock(k, musiccore.Request{Wait: time.Millisecond, Token: token})
 		ref = a.Grant.Ref
-		return a.Err == nil && a.Grant.State == musiccore.Queued && ref != 0
+		return a.Err == nil && a.Grant.State == musiccore.StateQueued && ref != 0
 	}, 20*time.Second, time.Millisecond)
 	return ref
 }

@@ -113,8 +113,8 @@ var (
 // faults are the errors that mean the same at both ends of the channel; of two that an error is, the later one.
 func faults() []error {
 	return []error{
-		musiccore.ErrNotHeld, musiccore.ErrLost, musiccore.ErrGivenBack, musiccore.ErrSynchronising, musiccore.ErrPoisoned, musiccore.ErrTooLarge, musiccore.ErrNoSession,
-		musiccore.ErrClock, musiccore.ErrDraining, musiccore.ErrCrowded, musiccore.ErrUnavailable, errStranger,
+		musiccore.ErrNotHeld, musiccore.ErrLost, musiccore.ErrReleased, musiccore.ErrSynchronising, musiccore.ErrPoisoned, musiccore.ErrTooLarge, musiccore.ErrNoSession,
+		musiccore.ErrClock, musiccore.ErrDraining, musiccore.ErrTooManyWaiters, musiccore.ErrUnavailable, errStranger,
 	}
 }
 

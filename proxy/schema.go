@@ -315,7 +315,7 @@ func (s *schema) bury(before, t *dataTable) {
 // turn tells the cores that how a table's operations are told may change: until it is settled they are checked, and nobody forces. Every
 // proxy has done so when a table is settled anew, since it has followed then.
 func (s *schema) turn(t *dataTable) {
-	s.event(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Turning(now, t.id) })
+	s.event(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.ModeChanging(now, t.id) })
 }
 
 // doubt makes the next look at the schema a whole one, and nothing that could have changed unseen is relied on until then: this proxy's session has

@@ -42,7 +42,7 @@ func TestLogThatHangsStopsNoLock(t *testing.T) {
 		k := keyOf(strconv.Itoa(i))
 		ref := s.held(k)
 		s.put(k, ref)
-		require.Equal(t, musiccore.Released, s.unlock(k, ref).Grant.State)
+		require.Equal(t, musiccore.StateReleased, s.unlock(k, ref).Grant.State)
 	}
 	assert.EqualValues(t, shardCount, log.stuck.Load(), "one line of each shard hangs")
 }

@@ -27,7 +27,7 @@ func TestEndIsJudgedByItsOwnMoment(t *testing.T) {
 		over := func() bool { return s.of(k).clock.now().Boot-begun.Boot > s.life.options.SessionLease } // asked, the session would end by that
 		if !waitsForTheShard {
 			require.Eventually(t, over, 20*time.Second, time.Millisecond)
-			assert.NotEqual(t, musiccore.Tell, s.verdict(a.Ticket, musiccore.OutcomeAcked))
+			assert.NotEqual(t, musiccore.VerdictTell, s.verdict(a.Ticket, musiccore.OutcomeAcked))
 			continue
 		}
 		s.of(k).mu.Lock()
@@ -35,6 +35,6 @@ func TestEndIsJudgedByItsOwnMoment(t *testing.T) {
 		go func() { verdict <- s.verdict(a.Ticket, musiccore.OutcomeAcked) }()
 		require.Eventually(t, over, 20*time.Second, time.Millisecond)
 		s.of(k).mu.Unlock()
-		assert.NotEqual(t, musiccore.Tell, <-verdict)
+		assert.NotEqual(t, musiccore.VerdictTell, <-verdict)
 	}
 }

@@ -65,14 +65,14 @@ func (s *shelf) note(fx musiccore.Effects) []musiccore.Command {
 		if a.Err != nil {
 			s.refused = a.Err
 		}
-		if a.Grant.State == musiccore.Held {
+		if a.Grant.State == musiccore.StateHeld {
 			s.granted = a.Grant.Ref
 		}
 		if a.Ticket.OK() {
 			s.ticket = a.Ticket
 		}
 	}
-	return fx.Do
+	return fx.Commands
 }
 
 // result is what the store does.
@@ -82,17 +82,17 @@ func (s *shelf) result(c musiccore.Command) musiccore.Result {
 	if !found {
 		before = nil
 	}
-	switch do := c.Do.(type) {
+	switch do := c.Action.(type) {
 	case musiccore.ReadRow:
-		return musiccore.Result{Fate: musiccore.Done, Row: before}
+		return musiccore.Result{Status: musiccore.StatusDone, Row: before}
 	case musiccore.Apply:
 		after, applied := do.Swap.Apply(before)
 		if !applied {
-			return musiccore.Result{Fate: musiccore.Refused}
+			return musiccore.Result{Status: musiccore.StatusRefused}
 		}
 		s.rows[c.Key] = after
 	}
-	return musiccore.Result{Fate: musiccore.Done}
+	return musiccore.Result{Status: musiccore.StatusDone}
 }
 
 // lock asks for the lock of a key, and returns what the core wants for it.

@@ -236,10 +236,10 @@ func swapped() map[string][]string {
 	return map[string][]string{
 		"Quorum": {"One"}, "LocalQuorum": {"LocalOne"}, "quorum": {"serial"}, "ConsistencyLevelQuorum": {"ConsistencyLevelOne"}, "ConsistencyLevelLocalQuorum": {"ConsistencyLevelLocalOne"},
 		"OutcomeRefused": {"OutcomeUnknown", "OutcomeAcked"}, "OutcomeUnknown": {"OutcomeRefused"}, "OutcomeAcked": {"OutcomeUnknown"},
-		"Lost": {"Tell"}, "Uncertain": {"Tell"}, "Tell": {"Lost"},
-		"Refused": {"Done"}, "Unknown": {"Refused"}, "Done": {"Refused"}, "Above": {"Done"},
+		"VerdictLost": {"VerdictTell"}, "VerdictUncertain": {"VerdictTell"}, "VerdictTell": {"VerdictLost"},
+		"StatusRefused": {"StatusDone"}, "StatusUnknown": {"StatusRefused"}, "StatusDone": {"StatusRefused"}, "StatusAbove": {"StatusDone"},
 		"Put": {"Get"}, "Get": {"Put"}, "modify": {"read"},
-		"IfGuardBase": {"IfBase", "IfGuard"}, "Allow": {"Auto"}, "Reject": {"Allow"}, "Auto": {"Reject"},
+		"IfGuardEpoch": {"IfEpoch", "IfGuard"}, "Allow": {"Auto"}, "Reject": {"Allow"}, "Auto": {"Reject"},
 		"true": {"false"}, "false": {"true"},
 	}
 }

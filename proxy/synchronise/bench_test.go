@@ -28,7 +28,7 @@ func BenchmarkSynchronise(b *testing.B) {
 		b.Run(fmt.Sprintf("%d rows of %d bytes", size.rows, size.bytes), func(b *testing.B) {
 			for b.Loop() {
 				fence += 2
-				require.Equal(b, musiccore.Result{Fate: musiccore.Done}, Run(b.Context(), s.cluster(), k, musiccore.Copy{Fence: fence}))
+				require.Equal(b, musiccore.Result{Status: musiccore.StatusDone}, Run(b.Context(), s.cluster(), k, musiccore.Synch{Fence: fence}))
 			}
 		})
 	}

@@ -91,8 +91,8 @@ func TestSynchroniseMeetsStampsAboveTheFence(t *testing.T) {
 		write("st = 0, ss = {1}", 50)
 		write(set, 100)
 		for _, fence := range []musiccore.Stamp{99, 100} {
-			r := Run(t.Context(), s.cluster(), k, musiccore.Copy{Fence: fence})
-			assert.Equal(t, musiccore.Result{Fate: musiccore.Above, Stamp: 100}, r, set)
+			r := Run(t.Context(), s.cluster(), k, musiccore.Synch{Fence: fence})
+			assert.Equal(t, musiccore.Result{Status: musiccore.StatusAbove, Stamp: 100}, r, set)
 		}
 		_, stamps := s.look(k, int(time.Now().Unix()))
 		assert.Contains(t, stamps, musiccore.Stamp(50), "nothing was written")
@@ -177,26 +177,26 @@ func TestSynchroniseTuples(t *testing.T) {
 func TestSynchroniseRefusesForGood(t *testing.T) {
 	s := newStore(t, 5)
 	s.Do("CREATE TABLE KS.counts (k int PRIMARY KEY, n counter)")
-	r := Run(t.Context(), s.cluster(), s.key("counts", wireInt32(1)), musiccore.Copy{Fence: 10})
-	assert.Equal(t, musiccore.TooLarge, r.Fate)
+	r := Run(t.Context(), s.cluster(), s.key("counts", wireInt32(1)), musiccore.Synch{Fence: 10})
+	assert.Equal(t, musiccore.StatusTooLarge, r.Status)
 	require.ErrorIs(t, r.Cause, errNotSynchronisable)
 
 	s.Do("CREATE TABLE KS.pair (a int, b int, PRIMARY KEY ((a, b)))")
-	r = Run(t.Context(), s.cluster(), s.key("pair", wireInt32(1)), musiccore.Copy{Fence: 10})
-	assert.Equal(t, musiccore.TooLarge, r.Fate)
+	r = Run(t.Context(), s.cluster(), s.key("pair", wireInt32(1)), musiccore.Synch{Fence: 10})
+	assert.Equal(t, musiccore.StatusTooLarge, r.Status)
 	require.ErrorIs(t, r.Cause, errNotSynchronisable)
 }
 
 func TestSynchroniseUnknownTable(t *testing.T) {
 	s := newStore(t, 5)
-	r := Run(t.Context(), s.cluster(), s.key("none", wireInt32(1)), musiccore.Copy{Fence: 10})
-	assert.Equal(t, musiccore.Unknown, r.Fate)
+	r := Run(t.Context(), s.cluster(), s.key("none", wireInt32(1)), musiccore.Synch{Fence: 10})
+	assert.Equal(t, musiccore.StatusUnknown, r.Status)
 	require.ErrorIs(t, r.Cause, gocql.ErrNotFound)
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	r = Run(ctx, s.cluster(), s.key("none", wireInt32(1)), musiccore.Copy{Fence: 10})
-	assert.Equal(t, musiccore.Unknown, r.Fate)
+	r = Run(ctx, s.cluster(), s.key("none", wireInt32(1)), musiccore.Synch{Fence: 10})
+	assert.Equal(t, musiccore.StatusUnknown, r.Status)
 	require.ErrorIs(t, r.Cause, context.Canceled)
 }
 
@@ -213,20 +213,20 @@ func TestSynchroniseLargeKeys(t *testing.T) {
 		}
 	}
 	fate := func(k int32, fence musiccore.Stamp) musiccore.Result {
-		return Run(t.Context(), s.cluster(), s.key("large", wireInt32(k)), musiccore.Copy{Fence: fence})
+		return Run(t.Context(), s.cluster(), s.key("large", wireInt32(k)), musiccore.Synch{Fence: fence})
 	}
 	for k, tc := range map[int32]struct{ rows, size int }{1: {5000, 20}, 2: {5001, 20}, 3: {12_000, 20}, 4: {2, 1 << 19}, 5: {101, 1 << 16}} {
 		fill(k, 0, tc.rows, tc.size, 1)
-		assert.Equal(t, musiccore.Result{Fate: musiccore.Done}, fate(k, 10), tc)
+		assert.Equal(t, musiccore.Result{Status: musiccore.StatusDone}, fate(k, 10), tc)
 		rows, stamps := s.look(s.key("large", wireInt32(k)), int(time.Now().Unix()))
 		assert.Len(t, rows, tc.rows)
 		assert.Equal(t, slices.Repeat([]musiccore.Stamp{11}, tc.rows), stamps)
 	}
 	fill(1, 9000, 9001, 20, 12)
-	assert.Equal(t, musiccore.Result{Fate: musiccore.Above, Stamp: 12}, fate(1, 12))
+	assert.Equal(t, musiccore.Result{Status: musiccore.StatusAbove, Stamp: 12}, fate(1, 12))
 	fill(3, 12_000, 12_001, 20, 30)
-	assert.Equal(t, musiccore.Result{Fate: musiccore.Above, Stamp: 30}, fate(3, 20), "on a later page")
-	assert.Equal(t, musiccore.Result{Fate: musiccore.Done}, fate(3, 31))
+	assert.Equal(t, musiccore.Result{Status: musiccore.StatusAbove, Stamp: 30}, fate(3, 20), "on a later page")
+	assert.Equal(t, musiccore.Result{Status: musiccore.StatusDone}, fate(3, 31))
 
 	p := partition{Cluster: s.cluster(), table: newTestTable(t, "k partition_key int", "v regular blob"), pk: termsOf(string(wireInt32(1)))}
 	p.table.name = s.Name + ".large"
@@ -260,12 +260,12 @@ func TestSynchroniseIsAllOrNothing(t *testing.T) {
 	s.synchronise(k, 1000)
 	whole := time.Since(start)
 	const attempts = 60
-	fates := map[musiccore.Fate]int{}
+	fates := map[musiccore.Status]int{}
 	for i := range attempts {
 		ctx, cancel := context.WithTimeout(t.Context(), whole*time.Duration(2*i)/attempts)
-		r := Run(ctx, s.cluster(), k, musiccore.Copy{Fence: musiccore.Stamp(1002 + 2*i)})
+		r := Run(ctx, s.cluster(), k, musiccore.Synch{Fence: musiccore.Stamp(1002 + 2*i)})
 		cancel()
-		fates[r.Fate]++
+		fates[r.Status]++
 	}
 	close(done)
 	readers.Wait()

@@ -77,9 +77,9 @@ func (s *store) key(table string, pk RawValue) Target {
 
 func (s *store) synchronise(k Target, fence musiccore.Stamp) {
 	s.t.Helper()
-	r := Run(s.t.Context(), s.cluster(), k, musiccore.Copy{Fence: fence})
+	r := Run(s.t.Context(), s.cluster(), k, musiccore.Synch{Fence: fence})
 	require.NoError(s.t, r.Cause)
-	require.Equal(s.t, musiccore.Done, r.Fate)
+	require.Equal(s.t, musiccore.StatusDone, r.Status)
 }
 
 // everything makes a table with every kind of column, and a partition k = 1 with every kind of content. Stamps are below

@@ -40,14 +40,14 @@ type Target struct {
 // cell at fence+1. What fits one page and one mutation is read and written at once. Of what does not, each interval of the
 // clustering order is one mutation, one after the other.
 //
-// Done: all of them are acknowledged, and nothing with a stamp up to the fence can surface again. Above, TooLarge, Unknown:
+// StatusDone: all of them are acknowledged, and nothing with a stamp up to the fence can surface again. StatusAbove, StatusTooLarge, StatusUnknown:
 // some intervals may have been written, or be written later. That is safe, whatever comes next, because the fences of one key
 // only rise: an interval was written as a QUORUM read had it, in one mutation whose stamps lie in the term's own window, so it
 // loses nothing that was acknowledged; no put of the term is under way meanwhile; and the next attempt, of this term or of a
-// later one, reads at QUORUM what it finds there and fences it in turn. TooLarge is the result until the key changes;
+// later one, reads at QUORUM what it finds there and fences it in turn. StatusTooLarge is the result until the key changes;
 // Cause says why, errNotSynchronisable where it is the table. Unavailable: too few replicas live, as Cassandra says. No fence may be
 // used twice: lists would have their elements twice.
-func Run(ctx context.Context, in Cluster, k Target, a musiccore.Copy) musiccore.Result {
+func Run(ctx context.Context, in Cluster, k Target, a musiccore.Synch) musiccore.Result {
 	p, err := newPartition(ctx, in, k)
 	if err != nil {
 		return failed(err)
@@ -92,15 +92,15 @@ type partition struct {
 }
 
 // run reads the partition and writes it back.
-func (p partition) run(ctx context.Context, a musiccore.Copy) musiccore.Result {
+func (p partition) run(ctx context.Context, a musiccore.Synch) musiccore.Result {
 	top, err := p.copy(ctx, a)
 	switch {
 	case err != nil:
 		return failed(err)
 	case top >= a.Fence:
-		return musiccore.Result{Fate: musiccore.Above, Stamp: top}
+		return musiccore.Result{Status: musiccore.StatusAbove, Stamp: top}
 	}
-	return musiccore.Result{Fate: musiccore.Done}
+	return musiccore.Result{Status: musiccore.StatusDone}
 }
 
 // failed is the result of an attempt that ended with an error.
@@ -108,17 +108,17 @@ func failed(err error) musiccore.Result {
 	var few *gocql.RequestErrUnavailable
 	switch {
 	case errors.Is(err, errNotSynchronisable), errors.Is(err, errTooLarge):
-		return musiccore.Result{Fate: musiccore.TooLarge, Cause: err}
+		return musiccore.Result{Status: musiccore.StatusTooLarge, Cause: err}
 	case errors.As(err, &few):
-		return musiccore.Result{Fate: musiccore.Unavailable, Cause: &frontend.ShortError{
+		return musiccore.Result{Status: musiccore.StatusUnavailable, Cause: &frontend.ShortError{
 			Text: few.Message(), Consistency: uint16(few.Consistency), Required: few.Required, Alive: few.Alive,
 		}}
 	}
-	return musiccore.Result{Fate: musiccore.Unknown, Cause: fmt.Errorf("synchronise: %w", err)}
+	return musiccore.Result{Status: musiccore.StatusUnknown, Cause: fmt.Errorf("synchronise: %w", err)}
 }
 
 // copy goes through the key page by page. It ends at a stamp that reaches the fence, and answers it.
-func (p partition) copy(ctx context.Context, a musiccore.Copy) (musiccore.Stamp, error) {
+func (p partition) copy(ctx context.Context, a musiccore.Synch) (musiccore.Stamp, error) {
 	page, err := p.first(ctx)
 	for err == nil {
 		top := highest(page.rows)

@@ -201,14 +201,14 @@ func TestSynchroniseAnySchemaInPieces(t *testing.T) {
 		p.sizes.batch = rapid.SampledFrom([]int{1, 400, 2000}).Draw(t, "batch")
 
 		ctx, cancel := breaker.after(context.Background(), rapid.IntRange(1, 5).Draw(t, "crash after"))
-		r := p.run(ctx, musiccore.Copy{Fence: 1000})
+		r := p.run(ctx, musiccore.Synch{Fence: 1000})
 		cancel()
-		require.Contains(t, []musiccore.Fate{musiccore.Done, musiccore.Unknown}, r.Fate, "%v", r.Cause)
+		require.Contains(t, []musiccore.Status{musiccore.StatusDone, musiccore.StatusUnknown}, r.Status, "%v", r.Cause)
 		require.Equal(t, before, s.snapshot(k, now), "after a crash")
 		for fence := musiccore.Stamp(1002); fence <= 1004; fence += 2 {
-			r = p.run(t.Context(), musiccore.Copy{Fence: fence})
+			r = p.run(t.Context(), musiccore.Synch{Fence: fence})
 			require.NoError(t, r.Cause)
-			require.Equal(t, musiccore.Done, r.Fate)
+			require.Equal(t, musiccore.StatusDone, r.Status)
 			require.Equal(t, before, s.snapshot(k, now), "at fence %d", fence)
 		}
 		_, stamps := s.look(k, now)
@@ -254,7 +254,7 @@ func TestRowsAreThereAllTheTime(t *testing.T) {
 	p := s.partition(k, int(time.Now().Unix()))
 	p.sizes.short, p.sizes.full, p.sizes.batch = 2, 3, 300
 	for fence := musiccore.Stamp(10); fence < 50; fence += 2 {
-		require.Equal(t, musiccore.Result{Fate: musiccore.Done}, p.run(t.Context(), musiccore.Copy{Fence: fence}))
+		require.Equal(t, musiccore.Result{Status: musiccore.StatusDone}, p.run(t.Context(), musiccore.Synch{Fence: fence}))
 	}
 	done.Store(true)
 	readers.Wait()
@@ -274,12 +274,12 @@ func TestAboveAfterSomeIntervals(t *testing.T) {
 	before := s.snapshot(k, now)
 	p := s.partition(k, now)
 	p.sizes.short, p.sizes.full = 2, 2
-	require.Equal(t, musiccore.Result{Fate: musiccore.Above, Stamp: 105}, p.run(t.Context(), musiccore.Copy{Fence: 50}))
+	require.Equal(t, musiccore.Result{Status: musiccore.StatusAbove, Stamp: 105}, p.run(t.Context(), musiccore.Synch{Fence: 50}))
 	_, stamps := s.look(k, now)
 	slices.Sort(stamps)
 	assert.Equal(t, []musiccore.Stamp{51, 105}, slices.Compact(stamps), "the static column and eight rows were written")
 	assert.Equal(t, before, s.snapshot(k, now))
-	require.Equal(t, musiccore.Result{Fate: musiccore.Done}, p.run(t.Context(), musiccore.Copy{Fence: 106}))
+	require.Equal(t, musiccore.Result{Status: musiccore.StatusDone}, p.run(t.Context(), musiccore.Synch{Fence: 106}))
 	assert.Equal(t, before, s.snapshot(k, now))
 	s.Do("DELETE FROM KS.half USING TIMESTAMP 106 WHERE k = 1")
 	assert.Equal(t, before, s.snapshot(k, now))
@@ -299,7 +299,7 @@ func TestLargeRows(t *testing.T) {
 	}
 	s.Do("UPDATE KS.wide USING TIMESTAMP 5 SET st = 'static' WHERE k = 1")
 	k := s.key("wide", wireInt32(1))
-	require.Equal(t, musiccore.Result{Fate: musiccore.Done}, Run(t.Context(), s.cluster(), k, musiccore.Copy{Fence: 10}))
+	require.Equal(t, musiccore.Result{Status: musiccore.StatusDone}, Run(t.Context(), s.cluster(), k, musiccore.Synch{Fence: 10}))
 	rows, stamps := s.look(k, int(time.Now().Unix()))
 	assert.Len(t, rows, 5)
 	assert.Equal(t, []musiccore.Stamp{11}, slices.Compact(stamps))
@@ -307,8 +307,8 @@ func TestLargeRows(t *testing.T) {
 	// A statement of the client's own is a little smaller than the one that writes its row back.
 	put(2, 1, 10, 5)
 	put(2, 2, largest-100, 5)
-	r := Run(t.Context(), s.cluster(), s.key("wide", wireInt32(2)), musiccore.Copy{Fence: 10})
-	assert.Equal(t, musiccore.TooLarge, r.Fate)
+	r := Run(t.Context(), s.cluster(), s.key("wide", wireInt32(2)), musiccore.Synch{Fence: 10})
+	assert.Equal(t, musiccore.StatusTooLarge, r.Status)
 	require.ErrorIs(t, r.Cause, errTooLarge)
 	require.ErrorContains(t, r.Cause, fmt.Sprint(largest))
 
@@ -324,7 +324,7 @@ func TestLargeRows(t *testing.T) {
 	assert.False(t, page.more)
 	batches := p.table.rewrite(p.pk, page, rewriting{fence: 10, batch: 1 << 20})
 	assert.Len(t, batches, 4)
-	require.Equal(t, musiccore.Result{Fate: musiccore.Done}, p.run(t.Context(), musiccore.Copy{Fence: 10}))
+	require.Equal(t, musiccore.Result{Status: musiccore.StatusDone}, p.run(t.Context(), musiccore.Synch{Fence: 10}))
 }
 
 // Markers of later pages are learned as well.
@@ -344,6 +344,6 @@ func TestMarkersOfLaterPages(t *testing.T) {
 	require.Len(t, before.later, 7)
 	p := s.partition(k, now)
 	p.sizes.short, p.sizes.full = 2, 3
-	require.Equal(t, musiccore.Result{Fate: musiccore.Done}, p.run(t.Context(), musiccore.Copy{Fence: 10}))
+	require.Equal(t, musiccore.Result{Status: musiccore.StatusDone}, p.run(t.Context(), musiccore.Synch{Fence: 10}))
 	assert.Equal(t, before, s.snapshot(k, now))
 }
