@@ -31,14 +31,14 @@ func (c *conn) audit(why string, t *catalog.Table, k musiccore.Key, ref musiccor
 }
 
 // fencedOff tells of an operation under a lock that was lost.
-func (c *conn) fencedOff(f *fenced, ref musiccore.LockRef) {
+func (c *conn) fencedOff(f *sentOperation, ref musiccore.LockRef) {
 	if c.server.Audit != nil {
 		c.server.Audit(Refusal{By: c.who(), Table: f.table, Key: f.key, Ref: ref, Why: "the lock is lost", Lost: true})
 	}
 }
 
 // denied tells of a statement that its client has no right to.
-func (c *conn) denied(e wire.Envelope, s *section, what permission) {
+func (c *conn) denied(e wire.Envelope, s *lockStatement, what permission) {
 	f, err := c.decode(e)
 	if err != nil {
 		return
@@ -61,9 +61,9 @@ func (c *conn) denied(e wire.Envelope, s *section, what permission) {
 // name is the word that Cassandra has for a permission.
 func (p permission) name() string {
 	switch p {
-	case read:
+	case permissionSelect:
 		return "SELECT"
-	case authorize:
+	case permissionAuthorize:
 		return "AUTHORIZE"
 	}
 	return "MODIFY"

@@ -11,23 +11,23 @@ import (
 )
 
 // auto tells whether a write without a lock has a section of its own (docs/design.md 4, unlocked=auto).
-func (s *section) auto() bool { return s.unfenced() && s.critical.Unlocked == catalog.Auto }
+func (s *lockStatement) auto() bool { return s.unfenced() && s.critical.Unlocked == catalog.Auto }
 
 // alone carries out a write that came without a reference in a section of its own: it takes the lock, sends what under makes of it, and
 // gives the lock back when that calls leave, which the end of every fenced operation does.
-func (c *conn) alone(h wire.Header, s *section, k musiccore.Key, under func(ref musiccore.LockRef, leave func()) (kept, musiccore.Kind)) *wire.Failure {
-	a := admission{conn: c, section: *s}
+func (c *conn) alone(h wire.Header, s *lockStatement, k musiccore.Key, under func(ref musiccore.LockRef, leave func()) (lockedOperation, musiccore.Kind)) *wire.Failure {
+	a := lockExecution{conn: c, section: *s}
 	q, f := a.request(0)
 	if f != nil {
 		return f
 	}
-	id, table := c.ops.add(h.Stream), s.table
-	c.ops.set(id, c.server.Locks.Lock(k, q, func(a musiccore.Answer) {
+	id, table := c.operations.add(h.Stream), s.table
+	c.operations.set(id, c.server.Locks.Lock(k, q, func(a musiccore.Answer) {
 		c.guard(func() {
 			if f := c.granted(id, table, k, a, under); f != nil {
 				c.reject(h, f)
 			}
-			c.ops.remove(id)
+			c.operations.remove(id)
 			c.endIfDrained()
 		})
 	}))
@@ -35,7 +35,7 @@ func (c *conn) alone(h wire.Header, s *section, k musiccore.Key, under func(ref 
 }
 
 // granted goes on with the answer to the lock of a section of one write.
-func (c *conn) granted(id uint64, t *catalog.Table, k musiccore.Key, a musiccore.Answer, under func(musiccore.LockRef, func()) (kept, musiccore.Kind)) *wire.Failure {
+func (c *conn) granted(id uint64, t *catalog.Table, k musiccore.Key, a musiccore.Answer, under func(musiccore.LockRef, func()) (lockedOperation, musiccore.Kind)) *wire.Failure {
 	if a.Err != nil {
 		return lockFailure(a.Err, t, 0)
 	}
@@ -44,7 +44,7 @@ func (c *conn) granted(id uint64, t *catalog.Table, k musiccore.Key, a musiccore
 			c.server.Locks.Unlock(k, a.Grant.Ref, func(musiccore.Answer) {})
 		}
 	})
-	waits := c.ops.owes(id) && !c.over()
+	waits := c.operations.owes(id) && !c.over()
 	if !waits || a.Grant.State != musiccore.StateHeld {
 		leave()
 		if waits {
@@ -66,22 +66,22 @@ func occupied(t *catalog.Table) *wire.Failure {
 }
 
 // writeAlone carries out a write without a reference, of a table that gives it a section of its own.
-func (a *admission) writeAlone(k musiccore.Key) *wire.Failure {
+func (a *lockExecution) writeAlone(k musiccore.Key) *wire.Failure {
 	c := a.conn
-	return c.putAlone(c.keepFor(a.envelope.Header, a.section, request{key: k, parameters: a.parameters}), &a.section)
+	return c.putAlone(c.keepFor(a.envelope.Header, a.section, lockedRequest{key: k, parameters: a.parameters}), &a.section)
 }
 
 // putAlone has one write make a whole section.
-func (c *conn) putAlone(k kept, s *section) *wire.Failure {
-	return c.alone(k.header, s, k.request.key, func(ref musiccore.LockRef, leave func()) (kept, musiccore.Kind) {
-		k.request.ref, k.fenced.done = ref, leave
+func (c *conn) putAlone(k lockedOperation, s *lockStatement) *wire.Failure {
+	return c.alone(k.header, s, k.request.key, func(ref musiccore.LockRef, leave func()) (lockedOperation, musiccore.Kind) {
+		k.request.ref, k.sent.endSection = ref, leave
 		return k, musiccore.Put
 	})
 }
 
 // stands is what a statement that was prepared without a lock is now: its table may have become another since. It is forwarded where the
 // tables let it through, and needs a reading of its own where one gives it a section.
-func (p *prepared) stands() (catalog.Policy, *wire.Failure) {
+func (p *preparedStatement) stands() (catalog.Policy, *wire.Failure) {
 	switch t, policy := catalog.Strictest(p.tables); {
 	case t == nil:
 		return catalog.Allow, nil
@@ -100,13 +100,13 @@ func truncated(t *catalog.Table) *wire.Failure {
 }
 
 // unfenced tells whether the statement was prepared without a lock.
-func (p *preparedSection) unfenced() bool {
-	s := section{statement: p.statement}
+func (p *preparedLockStatement) unfenced() bool {
+	s := lockStatement{statement: p.statement}
 	return s.unfenced()
 }
 
 // decideUnfenced decides about the EXECUTE of a write without a lock.
-func (c *conn) decideUnfenced(e wire.Envelope, id []byte, p *prepared) verdict {
+func (c *conn) decideUnfenced(e wire.Envelope, id []byte, p *preparedStatement) verdict {
 	c.noteUnread(p.tables)
 	policy, f := p.stands()
 	switch {
@@ -114,7 +114,7 @@ func (c *conn) decideUnfenced(e wire.Envelope, id []byte, p *prepared) verdict {
 		return c.refuse(f)
 	case policy == catalog.Allow:
 		return forward
-	case p.section != nil:
+	case p.lock != nil:
 		return c.decideExecuteSection(e, p)
 	}
 	if p = c.newer(id, p); p != nil {
@@ -124,9 +124,9 @@ func (c *conn) decideUnfenced(e wire.Envelope, id []byte, p *prepared) verdict {
 }
 
 // newer is what a statement is since it was prepared again, where that has read it as a section; else nil.
-func (c *conn) newer(id []byte, old *prepared) *prepared {
+func (c *conn) newer(id []byte, old *preparedStatement) *preparedStatement {
 	p, ok := c.server.prepared.Get(preparedID(id))
-	if !ok || p == old || p.section == nil {
+	if !ok || p == old || p.lock == nil {
 		return nil
 	}
 	c.know(preparedID(id), p)

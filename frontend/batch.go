@@ -52,8 +52,8 @@ func (c *conn) judgeChild(cur *wire.Cursor, own string, unserved **wire.Failure)
 	case 0:
 		text := cur.LongString()
 		r, _ := c.read(text, true, own)
-		locked, f = r.meaning == critical && !r.allowed(text), r.failure
-		if r.meaning == writes && *unserved == nil {
+		locked, f = r.meaning == meaningCritical && !r.allowed(text), r.failure
+		if r.meaning == meaningWrites && *unserved == nil {
 			*unserved = c.unserved(text)
 		}
 	case 1:
@@ -75,18 +75,18 @@ func (c *conn) judgeChildPrepared(id []byte) (locked bool, f *wire.Failure) {
 		return false, wire.Unprepared(id)
 	}
 	switch p.meaning {
-	case unclear:
+	case meaningUnclear:
 		r, _ := c.read(p.reread.text, true, p.reread.keyspace)
 		return false, r.failure
-	case writes:
+	case meaningWrites:
 		c.noteUnread(p.tables)
 		policy, f := p.stands()
-		if policy == catalog.Auto && f == nil && p.section == nil && c.newer(id, p) == nil {
+		if policy == catalog.Auto && f == nil && p.lock == nil && c.newer(id, p) == nil {
 			f = wire.Unprepared(id)
 		}
 		return policy == catalog.Auto, f
 	}
-	return p.meaning == critical, nil
+	return p.meaning == meaningCritical, nil
 }
 
 // skipValues skips the values of a batch's statement.

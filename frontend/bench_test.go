@@ -193,8 +193,8 @@ func fencedPut(t tester, d dialect) (m *memory, put, done []byte) {
 	text := []byte("UPDATE bank.locked USING LOCK ? SET v = ? WHERE k = ?")
 	statement, err := rewrite.Parse(text)
 	require.NoError(t, err)
-	p := &preparedSection{id: preparedID(idOf("put")), text: text, statement: &statement, table: table, backend: idOf("cut")}
-	m.server.prepared.Add(p.id, &prepared{meaning: critical, section: p})
+	p := &preparedLockStatement{id: preparedID(idOf("put")), text: text, statement: &statement, table: table, backendID: idOf("cut")}
+	m.server.prepared.Add(p.id, &preparedStatement{meaning: meaningCritical, lock: p})
 	ref := m.server.References.Show([16]byte{}, musiccore.Key{PK: "a key"}, 17)
 	values := []*primitive.Value{primitive.NewValue(bigint(ref)), primitive.NewValue(noise(100)), primitive.NewValue([]byte("a key"))}
 	put = requestBytes(t, d, d.envelope(t, 1, &message.Execute{

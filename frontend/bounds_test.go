@@ -131,19 +131,19 @@ func TestPreparedStatementsAreBounded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const all, each = 40 * entryMemory, 15 * entryMemory
 		s := newStatements(all, each)
-		shares := []*share{nil, {}, {}, {}}
+		shares := []*preparedShare{nil, {}, {}, {}}
 		for range rapid.IntRange(1, 200).Draw(t, "statements") {
 			id := preparedID{byte(rapid.IntRange(0, 60).Draw(t, "id"))}
 			if rapid.Bool().Draw(t, "used") {
 				s.Get(id)
 				continue
 			}
-			p := &prepared{tables: make([]*catalog.Table, rapid.IntRange(0, 40).Draw(t, "size"))}
+			p := &preparedStatement{tables: make([]*catalog.Table, rapid.IntRange(0, 40).Draw(t, "size"))}
 			s.add(id, p, shares[rapid.IntRange(0, 3).Draw(t, "by")])
 			if got, ok := s.Get(id); !ok || got != p {
 				t.Fatal("the last one is there")
 			}
-			sum, of := 0, map[*share]int{}
+			sum, of := 0, map[*preparedShare]int{}
 			for _, key := range s.lru.Keys() {
 				r, _ := s.lru.Peek(key)
 				sum += r.size

@@ -9,58 +9,58 @@ import (
 	"music/rewrite"
 )
 
-// existence is what IF asks of a row itself.
+// existence is what IF requires of a row itself.
 type existence uint8
 
 const (
-	anyway    existence = iota // its columns are compared
-	exists                     // IF EXISTS
-	notExists                  // IF NOT EXISTS
+	existenceAny       existence = iota // its columns are compared
+	existenceRequired                   // IF EXISTS
+	existenceForbidden                  // IF NOT EXISTS
 )
 
-// conditional is a write with IF under a lock: the rows that its conditions are about are read, the conditions tried, and the write is sent
-// if all of them hold (docs/design.md 4). The lock keeps everybody else from the key meanwhile; turns keeps other conditional writes of its own
-// holder. What is asked, read and told is what Cassandra asks, reads and tells (5.0: CQL3CasRequest).
-type conditional struct {
-	parts    []section          // its statements, in memory of their own
-	batch    bool               // its rows are told with their primary key
-	about    []*demand          // what is asked of rows, each row once
-	byRow    map[string]*demand // the same by their names
-	static   *demand            // what is asked of the static columns, or nil
-	told     []string           // columns that are told where a condition does not hold, each once
-	all      bool               // all columns are told then
-	regulars bool               // all regular columns are looked at, not only those that are compared
-	statics  bool               // all static columns, likewise
+// conditionalWrite is a write with IF under a lock: the rows that its conditions are about are read, the conditions evaluated, and the write
+// is sent if all of them hold (docs/design.md 4). The lock keeps everybody else from the key meanwhile; turns keeps other conditional writes
+// of its own holder. What is asked, read and answered is what Cassandra asks, reads and answers (5.0: CQL3CasRequest).
+type conditionalWrite struct {
+	parts      []lockStatement          // its statements, in memory of their own
+	batch      bool                     // its rows are told with their primary key
+	rows       []*rowCondition          // what is asked of rows, each row once
+	rowsByName map[string]*rowCondition // the same by their names
+	static     *rowCondition            // what is asked of the static columns, or nil
+	told       []string                 // columns that are told where a condition does not hold, each once
+	all        bool                     // all columns are told then
+	regulars   bool                     // all regular columns are looked at, not only those that are compared
+	statics    bool                     // all static columns, likewise
 
-	again   kept // the read of the partition, where none of the rows is there
-	rowless bool // it has been read
-	write   kept
+	again   lockedOperation // the read of the partition, where none of the rows is there
+	rowless bool            // it has been read
+	write   lockedOperation
 	warned  []string // by Cassandra, of the reads
 	leave   func()   // lets the next one have its turn; may be called again
 }
 
-// demand is what conditions ask of one row, or of the static columns.
-type demand struct {
-	of        *section // the statement whose WHERE names it
-	row       string   // of a batch: its name
+// rowCondition is what conditions require of one row, or of the static columns.
+type rowCondition struct {
+	statement *lockStatement // the statement whose WHERE names it
+	row       string         // of a batch: its name
 	existence existence
-	tests     []test
+	tests     []columnCondition
 }
 
-// test is one comparison: of a column, an element of a collection, or a field of a user-defined type.
-type test struct {
-	of      *section // the statement that it stands in
-	column  string
-	element rewrite.Term
-	field   string
-	sign    string         // = != < <= > >= IN CONTAINS or CONTAINS KEY
-	values  []rewrite.Term // one, but for IN (…)
-	listed  bool           // IN ?: the value is a list of them
+// columnCondition compares a column, an element of a collection, or a field of a user-defined type with a value.
+type columnCondition struct {
+	statement *lockStatement // the statement that it stands in
+	column    string
+	element   rewrite.Term
+	field     string
+	operator  string         // = != < <= > >= IN CONTAINS or CONTAINS KEY
+	values    []rewrite.Term // one, but for IN (…)
+	listed    bool           // IN ?: the value is a list of them
 }
 
 // readConditional reads what the statements of a write ask. They are of one key.
-func readConditional(parts []section, batch bool) (*conditional, *wire.Failure) {
-	x := &conditional{parts: parts, batch: batch, byRow: map[string]*demand{}}
+func readConditional(parts []lockStatement, batch bool) (*conditionalWrite, *wire.Failure) {
+	x := &conditionalWrite{parts: parts, batch: batch, rowsByName: map[string]*rowCondition{}}
 	for i := range parts {
 		if f := x.add(&parts[i]); f != nil {
 			return nil, f
@@ -69,19 +69,19 @@ func readConditional(parts []section, batch bool) (*conditional, *wire.Failure) 
 	return x, x.checkDeletes()
 }
 
-// touched is what the statements of a batch delete whole, or write: the partition or its static columns, a range of rows, and rows.
-type touched struct {
+// writtenRows is what some statements of a batch delete whole, or write: the partition or its static columns, a range of rows, and rows.
+type writtenRows struct {
 	partition, several bool
 	rows               map[string]bool
 }
 
 // any tells whether a row is touched.
-func (t *touched) any() bool { return t.several || len(t.rows) > 0 }
+func (t *writtenRows) any() bool { return t.several || len(t.rows) > 0 }
 
 // checkDeletes refuses a batch that deletes a row and writes it: a lightweight transaction stamps the deletion lower, so that the row is
 // there, and under one stamp the deletion wins.
-func (x *conditional) checkDeletes() *wire.Failure {
-	deleted, written := touched{rows: map[string]bool{}}, touched{rows: map[string]bool{}}
+func (x *conditionalWrite) checkDeletes() *wire.Failure {
+	deleted, written := writtenRows{rows: map[string]bool{}}, writtenRows{rows: map[string]bool{}}
 	for i := range x.parts {
 		s := &x.parts[i]
 		t := &written
@@ -112,7 +112,7 @@ func (x *conditional) checkDeletes() *wire.Failure {
 }
 
 // oneRow tells whether the statement gives a value for each clustering column.
-func (s *section) oneRow() bool {
+func (s *lockStatement) oneRow() bool {
 	return !slices.ContainsFunc(s.critical.ClusteringColumns(), func(column catalog.Column) bool {
 		r := s.restriction(s.statement, column)
 		return r == nil || r.Op != rewrite.OpEq
@@ -120,7 +120,7 @@ func (s *section) oneRow() bool {
 }
 
 // add takes in one statement.
-func (x *conditional) add(s *section) *wire.Failure {
+func (x *conditionalWrite) add(s *lockStatement) *wire.Failure {
 	row := s.namesRow()
 	x.regulars = x.regulars || row
 	if r := s.clusteringIn(); r != nil {
@@ -142,7 +142,7 @@ func (x *conditional) add(s *section) *wire.Failure {
 }
 
 // addTests takes in the comparisons of a statement: those of its row before those of static columns, in which order they are told too.
-func (x *conditional) addTests(s *section) *wire.Failure {
+func (x *conditionalWrite) addTests(s *lockStatement) *wire.Failure {
 	for _, row := range []bool{true, false} {
 		for i := range s.statement.Conditions {
 			t := s.test(&s.statement.Conditions[i])
@@ -156,7 +156,7 @@ func (x *conditional) addTests(s *section) *wire.Failure {
 			if f != nil {
 				return f
 			}
-			if a.existence != anyway {
+			if a.existence != existenceAny {
 				return wire.Invalid("Cannot mix IF conditions and IF NOT EXISTS for the same row")
 			}
 			a.tests = append(a.tests, t)
@@ -166,10 +166,10 @@ func (x *conditional) addTests(s *section) *wire.Failure {
 }
 
 // demandOf is where what is asked of the row that a statement names, or of the static columns, is gathered.
-func (x *conditional) demandOf(s *section, row bool) (*demand, *wire.Failure) {
+func (x *conditionalWrite) demandOf(s *lockStatement, row bool) (*rowCondition, *wire.Failure) {
 	if !row {
 		if x.static == nil {
-			x.static = &demand{of: s}
+			x.static = &rowCondition{statement: s}
 		}
 		return x.static, nil
 	}
@@ -177,17 +177,17 @@ func (x *conditional) demandOf(s *section, row bool) (*demand, *wire.Failure) {
 	if f != nil {
 		return nil, f
 	}
-	if a := x.byRow[key]; a != nil {
+	if a := x.rowsByName[key]; a != nil {
 		return a, nil
 	}
-	a := &demand{of: s, row: key}
-	x.about = append(x.about, a)
-	x.byRow[key] = a
+	a := &rowCondition{statement: s, row: key}
+	x.rows = append(x.rows, a)
+	x.rowsByName[key] = a
 	return a, nil
 }
 
 // rowOf names a statement's row among those of a batch. A statement alone has one row.
-func (x *conditional) rowOf(s *section) (string, *wire.Failure) {
+func (x *conditionalWrite) rowOf(s *lockStatement) (string, *wire.Failure) {
 	if !x.batch {
 		return "", s.checkRow()
 	}
@@ -212,12 +212,12 @@ func rowName(values [][]byte) string {
 }
 
 // exist asks for the row itself. Several statements may ask the same.
-func (a *demand) exist(e existence) *wire.Failure {
+func (a *rowCondition) exist(e existence) *wire.Failure {
 	switch {
 	case a.existence == e:
-	case a.existence != anyway:
+	case a.existence != existenceAny:
 		return wire.Invalid("Cannot mix IF EXISTS and IF NOT EXISTS conditions for the same row")
-	case len(a.tests) > 0 && e == notExists:
+	case len(a.tests) > 0 && e == existenceForbidden:
 		return wire.Invalid("Cannot mix IF conditions and IF NOT EXISTS for the same row")
 	case len(a.tests) > 0:
 		return wire.Invalid("Cannot mix IF conditions and IF EXISTS for the same row")
@@ -227,40 +227,40 @@ func (a *demand) exist(e existence) *wire.Failure {
 }
 
 // existence is what the statement asks of its row.
-func (s *section) existence() existence {
+func (s *lockStatement) existence() existence {
 	if s.statement.Verb == rewrite.Insert {
-		return notExists
+		return existenceForbidden
 	}
-	return exists
+	return existenceRequired
 }
 
 // test is what one condition compares.
-func (s *section) test(r *rewrite.Relation) test {
-	t := test{of: s, column: s.name(r.Column), element: r.Element, sign: "=", values: []rewrite.Term{r.Value}}
+func (s *lockStatement) test(r *rewrite.Relation) columnCondition {
+	t := columnCondition{statement: s, column: s.name(r.Column), element: r.Element, operator: "=", values: []rewrite.Term{r.Value}}
 	if !r.Field.Empty() {
 		t.field = s.name(r.Field)
 	}
 	switch r.Op {
 	case rewrite.OpIn:
-		t.sign, t.listed = "IN", r.Value.Kind == rewrite.TermMarker
+		t.operator, t.listed = "IN", r.Value.Kind == rewrite.TermMarker
 		if !t.listed {
 			t.values = r.Values
 		}
 	case rewrite.OpCompare:
-		t.sign = string(r.Sign.Of(s.text))
+		t.operator = string(r.Sign.Of(s.text))
 	case rewrite.OpContains:
-		t.sign = "CONTAINS"
+		t.operator = "CONTAINS"
 	case rewrite.OpContainsKey:
-		t.sign = "CONTAINS KEY"
+		t.operator = "CONTAINS KEY"
 	}
 	return t
 }
 
 // name is a name of the statement as Cassandra knows it.
-func (s *section) name(n rewrite.Name) string { return string(n.AppendTo(nil, s.text)) }
+func (s *lockStatement) name(n rewrite.Name) string { return string(n.AppendTo(nil, s.text)) }
 
 // sort is what Cassandra calls a conditional statement of this kind.
-func (s *section) sort() string {
+func (s *lockStatement) sort() string {
 	if s.statement.Verb == rewrite.Delete {
 		return "deletions"
 	}
@@ -268,7 +268,7 @@ func (s *section) sort() string {
 }
 
 // namesRow tells whether the statement is about rows, and not about the partition or its static columns alone.
-func (s *section) namesRow() bool {
+func (s *lockStatement) namesRow() bool {
 	clustering := s.critical.ClusteringColumns()
 	if slices.ContainsFunc(s.statement.Where, func(r rewrite.Relation) bool { return r.Op == rewrite.OpTuple }) {
 		return true
@@ -277,7 +277,7 @@ func (s *section) namesRow() bool {
 }
 
 // clusteringIn is the IN on a clustering column, or nil.
-func (s *section) clusteringIn() *rewrite.Relation {
+func (s *lockStatement) clusteringIn() *rewrite.Relation {
 	for _, column := range s.critical.ClusteringColumns() {
 		if r := s.restriction(s.statement, column); r != nil && r.Op == rewrite.OpIn {
 			return r
@@ -287,12 +287,12 @@ func (s *section) clusteringIn() *rewrite.Relation {
 }
 
 // writesStatic tells whether the statement writes a static column.
-func (s *section) writesStatic() bool {
+func (s *lockStatement) writesStatic() bool {
 	return slices.ContainsFunc(s.written(), func(n rewrite.Name) bool { return s.critical.Columns[s.name(n)].Static })
 }
 
 // written are the columns that the statement names as written; of INSERT, those of the key too.
-func (s *section) written() []rewrite.Name {
+func (s *lockStatement) written() []rewrite.Name {
 	written := s.statement.Sets
 	if s.statement.Verb == rewrite.Insert {
 		for _, r := range s.statement.Where {
@@ -303,7 +303,7 @@ func (s *section) written() []rewrite.Name {
 }
 
 // checkCondition refuses conditions that the proxy does not try itself, and those that Cassandra refuses, in its words.
-func (s *section) checkCondition() *wire.Failure {
+func (s *lockStatement) checkCondition() *wire.Failure {
 	if f := s.checkTarget(); f != nil {
 		return f
 	}
@@ -316,7 +316,7 @@ func (s *section) checkCondition() *wire.Failure {
 }
 
 // checkTarget refuses a condition that is not about one row, nor about static columns alone.
-func (s *section) checkTarget() *wire.Failure {
+func (s *lockStatement) checkTarget() *wire.Failure {
 	if s.critical.Row && (s.conditionStatic() || s.statement.Exists && s.writesStatic()) {
 		return wire.Invalid("MUSIC_REFUSED: %s is critical: one lock covers one row of it, and static columns are of all rows: no condition on them is served", s.table)
 	}
@@ -336,12 +336,12 @@ func (s *section) checkTarget() *wire.Failure {
 }
 
 // conditionStatic tells whether a static column is compared.
-func (s *section) conditionStatic() bool {
+func (s *lockStatement) conditionStatic() bool {
 	return slices.ContainsFunc(s.statement.Conditions, func(r rewrite.Relation) bool { return s.critical.Columns[s.name(r.Column)].Static })
 }
 
 // staticsAlone tells whether a statement that names no row writes and compares static columns and no others.
-func (s *section) staticsAlone() bool {
+func (s *lockStatement) staticsAlone() bool {
 	regular := func(n rewrite.Name) bool {
 		name := s.name(n)
 		return !s.critical.Columns[name].Static && !slices.Contains(s.critical.Primary, name)
@@ -353,7 +353,7 @@ func (s *section) staticsAlone() bool {
 }
 
 // checkRelation looks at one condition.
-func (s *section) checkRelation(r *rewrite.Relation) *wire.Failure {
+func (s *lockStatement) checkRelation(r *rewrite.Relation) *wire.Failure {
 	name := s.name(r.Column)
 	_, known := s.critical.Columns[name]
 	switch r.Op {

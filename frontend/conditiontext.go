@@ -26,7 +26,7 @@ func (w *composed) names(names []string) {
 }
 
 // key appends the value that a statement gives a column of its key.
-func (w *composed) key(s *section, name string) {
+func (w *composed) key(s *lockStatement, name string) {
 	t := s.restriction(s.statement, catalog.Column{Name: name}).Value
 	if t.Kind != rewrite.TermMarker {
 		w.text = append(w.text, t.Of(s.text)...)
@@ -37,20 +37,20 @@ func (w *composed) key(s *section, name string) {
 }
 
 // equals appends name = value, and AND before it.
-func (w *composed) equals(s *section, name, before string) {
+func (w *composed) equals(s *lockStatement, name, before string) {
 	w.add(before + rewrite.Quote(name) + " = ")
 	w.key(s, name)
 }
 
 // read is the SELECT of what the conditions ask for: of the rows that they name, or of the partition where they name none.
-func (x *conditional) read() composed {
-	w := x.readPartition(len(x.about) == 0)
+func (x *conditionalWrite) read() composed {
+	w := x.readPartition(len(x.rows) == 0)
 	clustering := x.critical().ClusteringColumns()
 	switch {
-	case len(x.about) == 0 || len(clustering) == 0:
-	case len(x.about) == 1:
+	case len(x.rows) == 0 || len(clustering) == 0:
+	case len(x.rows) == 1:
 		for _, column := range clustering {
-			w.equals(x.about[0].of, column.Name, " AND ")
+			w.equals(x.rows[0].statement, column.Name, " AND ")
 		}
 	default:
 		x.readRows(&w)
@@ -59,16 +59,16 @@ func (x *conditional) read() composed {
 }
 
 // readRows appends the restriction to several rows.
-func (x *conditional) readRows(w *composed) {
+func (x *conditionalWrite) readRows(w *composed) {
 	clustering := x.critical().Primary[len(x.critical().PartitionKey()):]
 	w.add(" AND (")
 	w.names(clustering)
 	w.add(") IN (")
-	for i, a := range x.about {
+	for i, a := range x.rows {
 		w.add([2]string{"(", ", ("}[min(i, 1)])
 		for j, name := range clustering {
 			w.add([2]string{"", ", "}[min(j, 1)])
-			w.key(a.of, name)
+			w.key(a.statement, name)
 		}
 		w.add(")")
 	}
@@ -77,7 +77,7 @@ func (x *conditional) readRows(w *composed) {
 
 // readPartition is the SELECT without restriction to rows; first is for one row of the partition at most, with the static columns. What
 // only static columns matter for does not look at rows: they may be many, and dead.
-func (x *conditional) readPartition(first bool) composed {
+func (x *conditionalWrite) readPartition(first bool) composed {
 	var w composed
 	partition := x.critical().Primary[:len(x.critical().PartitionKey())]
 	distinct := first && !x.regulars && !x.batch && !x.all
@@ -103,10 +103,10 @@ func (x *conditional) readPartition(first bool) composed {
 }
 
 // critical is the table that the write is on.
-func (x *conditional) critical() *catalog.Critical { return x.parts[0].critical }
+func (x *conditionalWrite) critical() *catalog.Critical { return x.parts[0].critical }
 
 // columns are those that are read where not all are: what is told, and behind it the static columns that decide whether there is anything.
-func (x *conditional) columns() []string {
+func (x *conditionalWrite) columns() []string {
 	columns := x.toldColumns()
 	for _, name := range x.critical().Static {
 		if x.statics && !slices.Contains(columns, name) {
@@ -117,7 +117,7 @@ func (x *conditional) columns() []string {
 }
 
 // toldColumns are those that are told where not all are.
-func (x *conditional) toldColumns() []string {
+func (x *conditionalWrite) toldColumns() []string {
 	if x.batch {
 		return slices.Concat(x.critical().Primary, x.told)
 	}
@@ -126,7 +126,7 @@ func (x *conditional) toldColumns() []string {
 
 // writeText is the statement without our clause and without its conditions. A table gets its keyspace: the connection may stand in
 // another one than the statement was prepared in.
-func (s *section) writeText() []byte {
+func (s *lockStatement) writeText() []byte {
 	var text []byte
 	at, cuts := 0, s.writeCuts()
 	for _, part := range s.parts() {
@@ -145,7 +145,7 @@ func (s *section) writeText() []byte {
 }
 
 // writeCuts is what writeText leaves out.
-func (s *section) writeCuts() []rewrite.Span {
+func (s *lockStatement) writeCuts() []rewrite.Span {
 	cuts := slices.Clone(s.statement.Cut)
 	for _, part := range s.parts() {
 		if part.statement.Conditional {
@@ -165,7 +165,7 @@ func behind(spans []rewrite.Span, from int) (found []rewrite.Span) {
 }
 
 // writeValues are the values of the markers that writeText leaves.
-func (s *section) writeValues() (values [][]byte) {
+func (s *lockStatement) writeValues() (values [][]byte) {
 	gone := map[int]bool{}
 	for _, t := range s.statement.OwnMarkers() {
 		gone[t.Marker] = true
@@ -186,11 +186,11 @@ func (s *section) writeValues() (values [][]byte) {
 }
 
 // parts are the statements of a batch's text, or the statement itself.
-func (s *section) parts() []section {
+func (s *lockStatement) parts() []lockStatement {
 	if s.statement.Verb != rewrite.Batch {
-		return []section{*s}
+		return []lockStatement{*s}
 	}
-	parts := make([]section, len(s.statement.Children))
+	parts := make([]lockStatement, len(s.statement.Children))
 	for i := range parts {
 		parts[i] = *s
 		parts[i].statement = &s.statement.Children[i]
@@ -199,18 +199,18 @@ func (s *section) parts() []section {
 }
 
 // conditional tells whether the statement, or one of a batch's text, has an IF.
-func (s *section) conditional() bool {
-	return slices.ContainsFunc(s.parts(), func(part section) bool { return part.statement.Conditional })
+func (s *lockStatement) conditional() bool {
+	return slices.ContainsFunc(s.parts(), func(part lockStatement) bool { return part.statement.Conditional })
 }
 
 // unset tells whether a marker has the value that is none (v4 spec section 3, [value] of length -2).
-func (s *section) unset(t rewrite.Term) bool {
+func (s *lockStatement) unset(t rewrite.Term) bool {
 	raw := s.values[t.Marker]
 	return len(raw) == 4 && int32(binary.BigEndian.Uint32(raw)) == -2
 }
 
 // own is the section in memory of its own.
-func (s section) own() section {
+func (s lockStatement) own() lockStatement {
 	s.text = bytes.Clone(s.text)
 	s.values = slices.Clone(s.values)
 	for i := range s.values {

@@ -13,19 +13,19 @@ import (
 	"music/rewrite"
 )
 
-// trying is one condition being tried on what was read.
-type trying struct {
-	*conditional
-	columns []*message.ColumnMetadata
-	rows    message.RowSet
-	named   map[string]message.Row // those of a batch, see rowOf; nil until they are asked for
+// evaluation is a conditional write whose rows have been read, while its conditions are evaluated.
+type evaluation struct {
+	*conditionalWrite
+	readColumns []*message.ColumnMetadata
+	readRows    message.RowSet
+	named       map[string]message.Row // those of a batch, see rowOf; nil until they are asked for
 }
 
 // holds tells whether all conditions hold.
-func (y *trying) holds() (bool, *wire.Failure) {
-	all := y.about
+func (y *evaluation) holds() (bool, *wire.Failure) {
+	all := y.rows
 	if y.static != nil {
-		all = append([]*demand{y.static}, all...)
+		all = append([]*rowCondition{y.static}, all...)
 	}
 	for _, a := range all {
 		if ok, f := y.tried(a); f != nil || !ok {
@@ -36,13 +36,13 @@ func (y *trying) holds() (bool, *wire.Failure) {
 }
 
 // tried tells whether what is asked of one row holds.
-func (y *trying) tried(a *demand) (bool, *wire.Failure) {
+func (y *evaluation) tried(a *rowCondition) (bool, *wire.Failure) {
 	row := y.find(a)
 	switch {
-	case a == y.static && a.existence != anyway:
-		return y.hasStatics(row) == (a.existence == exists), nil
-	case a.existence != anyway:
-		return (row != nil) == (a.existence == exists), nil
+	case a == y.static && a.existence != existenceAny:
+		return y.hasStatics(row) == (a.existence == existenceRequired), nil
+	case a.existence != existenceAny:
+		return (row != nil) == (a.existence == existenceRequired), nil
 	}
 	for i := range a.tests {
 		if ok, f := y.test(&a.tests[i], row); f != nil || !ok {
@@ -53,12 +53,12 @@ func (y *trying) tried(a *demand) (bool, *wire.Failure) {
 }
 
 // find is the row that something is asked of, or nil. Any row has the static columns.
-func (y *trying) find(a *demand) message.Row {
+func (y *evaluation) find(a *rowCondition) message.Row {
 	switch {
-	case len(y.rows) == 0 || a != y.static && y.rowless:
+	case len(y.readRows) == 0 || a != y.static && y.rowless:
 		return nil
 	case a == y.static || !y.batch:
-		return y.rows[0]
+		return y.readRows[0]
 	case y.named == nil:
 		y.nameRows()
 	}
@@ -66,10 +66,10 @@ func (y *trying) find(a *demand) message.Row {
 }
 
 // nameRows makes the rows of a batch known by their names.
-func (y *trying) nameRows() {
+func (y *evaluation) nameRows() {
 	y.named = map[string]message.Row{}
 	clustering := y.critical().ClusteringColumns()
-	for _, row := range y.rows {
+	for _, row := range y.readRows {
 		var values [][]byte
 		for _, column := range clustering {
 			values = append(values, column.Canonical(row[y.index(column.Name)]))
@@ -79,13 +79,13 @@ func (y *trying) nameRows() {
 }
 
 // index is where a column stands among those that were read. All that are asked for do.
-func (y *trying) index(column string) int {
-	return slices.IndexFunc(y.columns, func(c *message.ColumnMetadata) bool { return c.Name == column })
+func (y *evaluation) index(column string) int {
+	return slices.IndexFunc(y.readColumns, func(c *message.ColumnMetadata) bool { return c.Name == column })
 }
 
 // hasStatics tells whether a static column has a value.
-func (y *trying) hasStatics(row message.Row) bool {
-	for i, column := range y.columns {
+func (y *evaluation) hasStatics(row message.Row) bool {
+	for i, column := range y.readColumns {
 		if static := y.critical().Columns[column.Name]; row != nil && row[i] != nil && static.Static && y.looked(static) {
 			return true
 		}
@@ -94,7 +94,7 @@ func (y *trying) hasStatics(row message.Row) bool {
 }
 
 // looked tells whether Cassandra reads a column.
-func (y *trying) looked(column catalog.Column) bool {
+func (y *evaluation) looked(column catalog.Column) bool {
 	switch {
 	case slices.Contains(y.critical().Primary, column.Name), slices.Contains(y.told, column.Name):
 		return true
@@ -105,18 +105,18 @@ func (y *trying) looked(column catalog.Column) bool {
 }
 
 // refusal is what is told where a condition does not hold: the rows that are there, without what Cassandra does not read.
-func (y *trying) refusal() *message.RowsResult {
-	told := len(y.columns)
+func (y *evaluation) refusal() *message.RowsResult {
+	told := len(y.readColumns)
 	if !y.all {
 		told = len(y.toldColumns())
 	}
 	partition := y.critical().Primary[:len(y.critical().PartitionKey())]
-	result := &message.RowsResult{Metadata: &message.RowsMetadata{Columns: y.columns[:told]}}
-	for _, row := range y.rows {
+	result := &message.RowsResult{Metadata: &message.RowsMetadata{Columns: y.readColumns[:told]}}
+	for _, row := range y.readRows {
 		if y.rowless && !y.hasStatics(row) {
 			continue
 		}
-		for i, c := range y.columns {
+		for i, c := range y.readColumns {
 			column := y.critical().Columns[c.Name]
 			if !y.looked(column) || y.rowless && !column.Static && !slices.Contains(partition, c.Name) {
 				row[i] = nil
@@ -128,24 +128,24 @@ func (y *trying) refusal() *message.RowsResult {
 }
 
 // test tries one comparison, as Cassandra does (5.0: ColumnCondition).
-func (y *trying) test(t *test, row message.Row) (bool, *wire.Failure) {
+func (y *evaluation) test(t *columnCondition, row message.Row) (bool, *wire.Failure) {
 	at := y.index(t.column)
 	var value []byte
 	if row != nil {
 		value = row[at]
 	}
 	frozen := strings.HasPrefix(y.critical().Columns[t.column].Type, "frozen<")
-	kind := known(y.columns[at].Type)
+	kind := known(y.readColumns[at].Type)
 	o := operand{kind: kind, value: value, cells: !frozen && isCollection(kind)}
 	o, f := y.part(t, o)
 	if f != nil {
 		return false, f
 	}
-	values, f := y.values(t, o.compared(t.sign))
+	values, f := y.values(t, o.compared(t.operator))
 	if f != nil {
 		return false, f
 	}
-	sign := t.sign
+	sign := t.operator
 	if sign == "IN" {
 		sign = "="
 	}
@@ -158,7 +158,7 @@ func (y *trying) test(t *test, row message.Row) (bool, *wire.Failure) {
 }
 
 // part is the element or the field that a test is about, or the column.
-func (y *trying) part(t *test, column operand) (operand, *wire.Failure) {
+func (y *evaluation) part(t *columnCondition, column operand) (operand, *wire.Failure) {
 	switch {
 	case t.field != "":
 		return column.field(t)
@@ -169,7 +169,7 @@ func (y *trying) part(t *test, column operand) (operand, *wire.Failure) {
 	if f != nil {
 		return column, f
 	}
-	element, f := y.value(t.of, t.element, kind)
+	element, f := y.value(t.statement, t.element, kind)
 	if f != nil {
 		return column, f
 	}
@@ -177,18 +177,18 @@ func (y *trying) part(t *test, column operand) (operand, *wire.Failure) {
 }
 
 // values are what a test compares with, each well-formed.
-func (y *trying) values(t *test, kind datatype.DataType) (values [][]byte, f *wire.Failure) {
+func (y *evaluation) values(t *columnCondition, kind datatype.DataType) (values [][]byte, f *wire.Failure) {
 	if kind == nil {
-		return nil, wire.Invalid("MUSIC_REFUSED: %s is critical: this condition on %s is not served under a lock: read USING LOCK, decide, write", t.of.table, t.column)
+		return nil, wire.Invalid("MUSIC_REFUSED: %s is critical: this condition on %s is not served under a lock: read USING LOCK, decide, write", t.statement.table, t.column)
 	}
 	if t.listed {
-		return t.of.boundValues(t.values[0], kind)
+		return t.statement.boundValues(t.values[0], kind)
 	}
 	for _, term := range t.values {
-		if t.sign == "IN" && term.Kind == rewrite.TermMarker && t.of.unset(term) {
+		if t.operator == "IN" && term.Kind == rewrite.TermMarker && t.statement.unset(term) {
 			continue // as Cassandra does
 		}
-		value, f := y.value(t.of, term, kind)
+		value, f := y.value(t.statement, term, kind)
 		if f != nil {
 			return nil, f
 		}
@@ -198,7 +198,7 @@ func (y *trying) values(t *test, kind datatype.DataType) (values [][]byte, f *wi
 }
 
 // value is a term's value as one of a type, nil for null.
-func (y *trying) value(s *section, t rewrite.Term, kind datatype.DataType) ([]byte, *wire.Failure) {
+func (y *evaluation) value(s *lockStatement, t rewrite.Term, kind datatype.DataType) ([]byte, *wire.Failure) {
 	switch t.Kind {
 	case rewrite.TermNull:
 		return nil, nil
@@ -216,7 +216,7 @@ func (y *trying) value(s *section, t rewrite.Term, kind datatype.DataType) ([]by
 }
 
 // boundValues are those of a list bound to IN ? (v4 spec section 6).
-func (s *section) boundValues(t rewrite.Term, kind datatype.DataType) (values [][]byte, f *wire.Failure) {
+func (s *lockStatement) boundValues(t rewrite.Term, kind datatype.DataType) (values [][]byte, f *wire.Failure) {
 	raw, ok := s.bound(t)
 	switch {
 	case !ok && s.unset(t):
@@ -256,7 +256,7 @@ func isCollection(kind datatype.DataType) bool {
 }
 
 // field is a field of a user-defined type.
-func (o operand) field(t *test) (operand, *wire.Failure) {
+func (o operand) field(t *columnCondition) (operand, *wire.Failure) {
 	kind, ok := o.kind.(*datatype.UserDefined)
 	if !ok {
 		return o, wire.Invalid("MUSIC_SYNTAX: %s is of no user-defined type and has no field %s", t.column, t.field)
@@ -273,7 +273,7 @@ func (o operand) field(t *test) (operand, *wire.Failure) {
 }
 
 // elementKind is the type of what names an element.
-func (o operand) elementKind(t *test) (datatype.DataType, *wire.Failure) {
+func (o operand) elementKind(t *columnCondition) (datatype.DataType, *wire.Failure) {
 	switch kind := o.kind.(type) {
 	case *datatype.Map:
 		return kind.KeyType, nil

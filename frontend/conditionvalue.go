@@ -11,12 +11,12 @@ import (
 )
 
 // constant is a value that stands in a statement, in wire form (v4 spec section 6); nil for null.
-func (y *trying) constant(s *section, t rewrite.Term, kind datatype.DataType) ([]byte, *wire.Failure) {
+func (y *evaluation) constant(s *lockStatement, t rewrite.Term, kind datatype.DataType) ([]byte, *wire.Failure) {
 	if t.Kind == rewrite.TermNull {
 		return nil, nil
 	}
 	open, entries, ok := rewrite.Entries(s.text, t)
-	w := writer{trying: y, section: s, entries: entries}
+	w := writer{evaluation: y, section: s, entries: entries}
 	switch kind := kind.(type) {
 	case *datatype.PrimitiveType:
 		return scalar(s, t, kind)
@@ -45,12 +45,12 @@ func (y *trying) constant(s *section, t rewrite.Term, kind datatype.DataType) ([
 }
 
 // notOf is the answer to a value that is none of its type.
-func notOf(s *section, t rewrite.Term, kind datatype.DataType) *wire.Failure {
+func notOf(s *lockStatement, t rewrite.Term, kind datatype.DataType) *wire.Failure {
 	return wire.Invalid("MUSIC_SYNTAX: %s is no %s: write %s, or bind it", shown(s.text, t), kind.AsCql(), written(kind.AsCql()))
 }
 
 // scalar is a literal of one token.
-func scalar(s *section, t rewrite.Term, kind *datatype.PrimitiveType) ([]byte, *wire.Failure) {
+func scalar(s *lockStatement, t rewrite.Term, kind *datatype.PrimitiveType) ([]byte, *wire.Failure) {
 	value, err := rewrite.Encode(kind.AsCql(), s.text, t)
 	if err != nil {
 		return nil, notOf(s, t, kind)
@@ -60,8 +60,8 @@ func scalar(s *section, t rewrite.Term, kind *datatype.PrimitiveType) ([]byte, *
 
 // writer writes the entries of a value in brackets.
 type writer struct {
-	*trying
-	section *section
+	*evaluation
+	section *lockStatement
 	entries []rewrite.Entry
 }
 

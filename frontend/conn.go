@@ -52,7 +52,7 @@ type asked struct {
 	patience    time.Duration         // how long the client's driver waits for an answer; 0 = unknown
 	claimed     string                // the role that the client logs in as, where its login shows it
 	plan        plan
-	known       map[preparedID]*prepared
+	known       map[preparedID]*preparedStatement
 	knownSize   int           // bytes, likewise
 	name        []byte        // scratch, for names of tables
 	scratch     []byte        // for compressed bodies; nil before the first
@@ -73,18 +73,18 @@ type told struct {
 
 // owed is what has been asked and not answered.
 type owed struct {
-	started atomic.Bool // a STARTUP has been sent, and not been refused
-	streams streams
-	made    share // of the prepared statements
-	sample  sample
-	watches watches
-	ops     ops
-	rights  rights
-	guesses guesses
-	kept    atomic.Int64  // bytes of requests that wait for the core
-	listing sync.Mutex    // held while an answer is made whose size nobody knows before
-	awaited atomic.Bool   // up waits until nothing is owed to the client …
-	settled chan struct{} // … and looks again after each of these
+	started    atomic.Bool // a STARTUP has been sent, and not been refused
+	streams    streams
+	made       preparedShare // of the prepared statements
+	sample     sample
+	watches    watches
+	operations operations
+	rights     rights
+	guesses    wrongReferences
+	kept       atomic.Int64  // bytes of requests that wait for the core
+	listing    sync.Mutex    // held while an answer is made whose size nobody knows before
+	awaited    atomic.Bool   // up waits until nothing is owed to the client …
+	settled    chan struct{} // … and looks again after each of these
 }
 
 // course is how the connection comes to its end.
@@ -327,7 +327,7 @@ func (c *conn) drain(deadline time.Time) {
 }
 
 // busy tells whether the client is owed an answer.
-func (c *conn) busy() bool { return c.streams.any() || !c.ops.none() }
+func (c *conn) busy() bool { return c.streams.any() || !c.operations.none() }
 
 // endIfDrained is called after an answer: it ends a draining connection once every request has its own, and wakes the client's
 // direction where that waits for it.

@@ -16,7 +16,7 @@ import (
 // take from a critical table what it needs: afterwards it would be too late to tell whoever wrote it. What the text does not show is told
 // in a warning of the answer.
 func (c *conn) checkSchema(text []byte, r reading) *wire.Failure {
-	if c.server.Tables == nil || r.meaning != schema {
+	if c.server.Tables == nil || r.meaning != meaningSchema {
 		return nil
 	}
 	d := readDDL(text)

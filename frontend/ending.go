@@ -73,7 +73,7 @@ func (c *conn) farewell(cause error) {
 func (c *conn) giveUp(cause error) {
 	f := &wire.Failure{Code: primitive.ErrorCodeServerError, Text: "MUSIC_BACKEND: " + cause.Error() + "; the request may or may not have been carried out"}
 	c.streams.each(func(stream int16) { c.post(wire.ErrorEnvelope(c.version, stream, f)) })
-	for _, stream := range c.ops.disown() {
+	for _, stream := range c.operations.disown() {
 		c.post(wire.ErrorEnvelope(c.version, stream, f))
 	}
 }

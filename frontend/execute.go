@@ -22,7 +22,7 @@ func (c *conn) decideExecute(e wire.Envelope) verdict {
 	if p == nil {
 		return c.refuse(wire.Unprepared(id))
 	}
-	if p.meaning == plain {
+	if p.meaning == meaningPlain {
 		return forward
 	}
 	return c.decidePrepared(e, id, p)
@@ -59,18 +59,18 @@ func shortBytes(b []byte) ([]byte, bool) {
 }
 
 // decidePrepared decides about a statement that is more than plain.
-func (c *conn) decidePrepared(e wire.Envelope, id []byte, p *prepared) verdict {
+func (c *conn) decidePrepared(e wire.Envelope, id []byte, p *preparedStatement) verdict {
 	switch p.meaning {
-	case writes:
+	case meaningWrites:
 		return c.decideUnfenced(e, id, p)
-	case local, peers:
+	case meaningLocal, meaningPeers:
 		return c.holdTopology(p.topology)
-	case keyspace:
+	case meaningUse:
 		return c.watch(watch{kind: watchKeyspace})
-	case schema, unclear:
+	case meaningSchema, meaningUnclear:
 		r, _ := c.read(p.reread.text, true, p.reread.keyspace)
 		return c.decideMeaning(e, r, p.reread.text, p.reread.keyspace)
-	case critical:
+	case meaningCritical:
 		return c.decideExecuteSection(e, p)
 	}
 	return forward
@@ -78,7 +78,7 @@ func (c *conn) decidePrepared(e wire.Envelope, id []byte, p *prepared) verdict {
 
 // statement finds a prepared statement by its id: in the connection's own map first, which no other connection touches.
 // nil means that nobody has prepared it through this proxy: it must not be forwarded, for it may write anything.
-func (c *conn) statement(id []byte) *prepared {
+func (c *conn) statement(id []byte) *preparedStatement {
 	if len(id) != len(preparedID{}) {
 		return nil
 	}
@@ -94,10 +94,10 @@ func (c *conn) statement(id []byte) *prepared {
 }
 
 // know remembers a statement on the connection: those that others have forgotten are still held by it.
-func (c *conn) know(id preparedID, p *prepared) {
+func (c *conn) know(id preparedID, p *preparedStatement) {
 	n := p.memory()
 	if c.known == nil || len(c.known) >= maxKnown || c.knownSize+n > c.server.Bounds.PreparedEach {
-		c.known, c.knownSize = map[preparedID]*prepared{}, 0
+		c.known, c.knownSize = map[preparedID]*preparedStatement{}, 0
 	}
 	c.known[id] = p
 	c.knownSize += n

@@ -17,31 +17,31 @@ import (
 	"music/rewrite"
 )
 
-// request is an operation under a lock before it goes out.
-type request struct {
+// lockedRequest says on which key and under which reference an operation is to be done, and with what parameters.
+type lockedRequest struct {
 	key        musiccore.Key
 	ref        musiccore.LockRef
 	local      bool // within the data centre: the table's scope
 	parameters wire.Parameters
 }
 
-// fenced is an operation under a lock that Cassandra has been sent.
-type fenced struct {
+// sentOperation is an operation under a lock that Cassandra has been sent, or is about to be: what its answer is for.
+type sentOperation struct {
 	ticket musiccore.Ticket
 	table  *catalog.Table
 	id     *preparedID // the client's id of the statement, where it was prepared
 	key    musiccore.Key
-	update *update // of SELECT … FOR UPDATE
+	update *forUpdateRead // of SELECT … FOR UPDATE
 
 	generation [16]byte // of the table, for what the client is shown
 
-	condition *conditional // of a write with IF
-	done      func()       // ends the section that was made for this write alone
+	condition  *conditionalWrite // of a write with IF
+	endSection func()            // ends the section that was made for this write alone
 }
 
 // fence asks the core for the stamp of an operation, then sends it: the clause cut, the stamp in the frame, at QUORUM. emit sends
 // it where the stamp is there at once.
-func (c *conn) fence(h wire.Header, s section, q request, emit func([]byte)) *wire.Failure {
+func (c *conn) fence(h wire.Header, s lockStatement, q lockedRequest, emit func([]byte)) *wire.Failure {
 	kind := musiccore.Put
 	if s.statement.Verb == rewrite.Select {
 		kind = musiccore.Get
@@ -50,14 +50,14 @@ func (c *conn) fence(h wire.Header, s section, q request, emit func([]byte)) *wi
 }
 
 // begin gets the stamp of an operation and sends it, at once or when the key has been synchronised.
-func (c *conn) begin(k kept, kind musiccore.Kind, emit func([]byte)) *wire.Failure {
-	id := c.ops.add(k.header.Stream)
+func (c *conn) begin(k lockedOperation, kind musiccore.Kind, emit func([]byte)) *wire.Failure {
+	id := c.operations.add(k.header.Stream)
 	n := k.size()
 	later := func(a musiccore.Answer) {
 		c.keep(-n)
 		c.guard(func() {
 			c.stampedLate(id, k, a)
-			c.ops.remove(id)
+			c.operations.remove(id)
 			c.endIfDrained()
 		})
 	}
@@ -66,7 +66,7 @@ func (c *conn) begin(k kept, kind musiccore.Kind, emit func([]byte)) *wire.Failu
 		c.keep(n)
 		return nil
 	}
-	c.ops.remove(id)
+	c.operations.remove(id)
 	raw, f := c.stamped(k, a)
 	if f == nil {
 		emit(raw)
@@ -75,12 +75,12 @@ func (c *conn) begin(k kept, kind musiccore.Kind, emit func([]byte)) *wire.Failu
 }
 
 // stampedLate sends an operation that has waited for its stamp, unless its client has been told that the connection ends.
-func (c *conn) stampedLate(id uint64, k kept, a musiccore.Answer) {
-	if !c.ops.owes(id) {
+func (c *conn) stampedLate(id uint64, k lockedOperation, a musiccore.Answer) {
+	if !c.operations.owes(id) {
 		if a.Err == nil {
 			c.server.Locks.End(a.Ticket, musiccore.OutcomeRefused) // it was not sent
 		}
-		k.fenced.leave()
+		k.sent.leave()
 		return
 	}
 	raw, f := c.stamped(k, a)
@@ -94,16 +94,16 @@ func (c *conn) stampedLate(id uint64, k kept, a musiccore.Answer) {
 // send sends Cassandra a request from whatever goroutine.
 func (c *conn) send(raw []byte) { c.up.out.post(c.appendFramed(nil, raw)) }
 
-// kept is an operation that waits for its stamp: everything of the request but that.
-type kept struct {
+// lockedOperation is an operation under a lock before it is sent: everything of the request but its stamp.
+type lockedOperation struct {
 	header  wire.Header
-	before  []byte // of the body: the text without our clause, or Cassandra's id
-	request request
-	fenced  fenced
+	body    []byte // of the body: the text without our clause, or Cassandra's id
+	request lockedRequest
+	sent    sentOperation
 }
 
 // size is what a request takes of memory while it waits.
-func (k *kept) size() int { return len(k.before) + k.request.parameters.Size() }
+func (k *lockedOperation) size() int { return len(k.body) + k.request.parameters.Size() }
 
 // keep counts bytes of requests that wait for the core: where they are too many, the connection is not read on.
 func (c *conn) keep(n int) {
@@ -112,43 +112,43 @@ func (c *conn) keep(n int) {
 }
 
 // keepFor makes of a request what will be sent, in memory of its own.
-func (c *conn) keepFor(h wire.Header, s section, q request) kept {
+func (c *conn) keepFor(h wire.Header, s lockStatement, q lockedRequest) lockedOperation {
 	q.local = s.critical.Local
-	k := kept{header: h.Rewritten(), request: q, fenced: fenced{table: s.table, key: q.key, generation: s.critical.Generation}}
+	k := lockedOperation{header: h.Rewritten(), request: q, sent: sentOperation{table: s.table, key: q.key, generation: s.critical.Generation}}
 	for _, m := range slices.Backward(s.statement.OwnMarkers()) {
 		k.request.parameters.DropValue(m.Marker)
 	}
 	k.request.parameters = k.request.parameters.Clone()
 	if s.prepared != nil {
-		k.fenced.id = &s.prepared.id
-		k.before = s.appendIDs(make([]byte, 0, 4+len(s.prepared.backend)+len(s.metadata)), c.version) // each has its length before it
+		k.sent.id = &s.prepared.id
+		k.body = s.appendIDs(make([]byte, 0, 4+len(s.prepared.backendID)+len(s.metadata)), c.version) // each has its length before it
 		return k
 	}
 	cut := cutText(s)
-	k.before = append(binary.BigEndian.AppendUint32(nil, uint32(len(cut))), cut...)
+	k.body = append(binary.BigEndian.AppendUint32(nil, uint32(len(cut))), cut...)
 	return k
 }
 
 // cutText is the text of a statement without what Cassandra does not understand.
-func cutText(s section) []byte { return rewrite.Apply(nil, s.text, s.statement.Cut) }
+func cutText(s lockStatement) []byte { return rewrite.Apply(nil, s.text, s.statement.Cut) }
 
 // stamped is the envelope to send, with its answer expected.
-func (c *conn) stamped(k kept, a musiccore.Answer) ([]byte, *wire.Failure) {
+func (c *conn) stamped(k lockedOperation, a musiccore.Answer) ([]byte, *wire.Failure) {
 	if a.Err != nil {
 		if errors.Is(a.Err, musiccore.ErrLost) && !errors.Is(a.Err, musiccore.ErrReleased) {
-			c.fencedOff(&k.fenced, k.request.ref)
+			c.fencedOff(&k.sent, k.request.ref)
 		}
-		return nil, lockFailure(a.Err, k.fenced.table, c.shows(&k.fenced, k.request.ref))
+		return nil, lockFailure(a.Err, k.sent.table, c.shows(&k.sent, k.request.ref))
 	}
-	k.fenced.ticket = a.Ticket
+	k.sent.ticket = a.Ticket
 	fenceParameters(&k.request.parameters, int64(a.Ticket.Stamp), k.request.local)
 	raw := k.envelope(c.version)
 	if !c.streams.begin(k.header.Stream, true) {
 		c.server.Locks.End(a.Ticket, musiccore.OutcomeRefused) // it was not sent
 		return nil, inUse(k.header.Stream)
 	}
-	c.watches.add(k.header.Stream, watch{kind: watchFenced, fenced: &k.fenced})
-	if c.over() && c.watches.remove(k.header.Stream).fenced != nil {
+	c.watches.add(k.header.Stream, watch{kind: watchFenced, sent: &k.sent})
+	if c.over() && c.watches.remove(k.header.Stream).sent != nil {
 		c.server.Locks.End(a.Ticket, musiccore.OutcomeRefused) // nobody would see its answer any more: it is not sent
 		return nil, &wire.Failure{Code: primitive.ErrorCodeServerError, Text: "MUSIC_BACKEND: the connection has ended; nothing was done"}
 	}
@@ -157,19 +157,19 @@ func (c *conn) stamped(k kept, a musiccore.Answer) ([]byte, *wire.Failure) {
 }
 
 // envelope is the request as it goes out.
-func (k *kept) envelope(version byte) []byte {
+func (k *lockedOperation) envelope(version byte) []byte {
 	const others = 32 // bytes of consistency, flags, numbers of values and the stamp, at most
 	p := &k.request.parameters
-	raw := make([]byte, wire.HeaderSize, wire.HeaderSize+len(k.header.Payload)+len(k.before)+p.Size()+others)
+	raw := make([]byte, wire.HeaderSize, wire.HeaderSize+len(k.header.Payload)+len(k.body)+p.Size()+others)
 	raw = append(raw, k.header.Payload...)
-	raw = p.AppendTo(append(raw, k.before...), version)
+	raw = p.AppendTo(append(raw, k.body...), version)
 	k.header.Length = uint32(len(raw) - wire.HeaderSize)
 	k.header.AppendTo(raw[:0])
 	return raw
 }
 
 // performFenced tells the core what became of an operation, and the client what it may be told: at once, or when the core knows.
-func (c *conn) performFenced(e wire.Envelope, f *fenced) error {
+func (c *conn) performFenced(e wire.Envelope, f *sentOperation) error {
 	o, err := c.outcome(e)
 	if err != nil {
 		return err
@@ -203,19 +203,19 @@ func (c *conn) performFenced(e wire.Envelope, f *fenced) error {
 }
 
 // showsRight notes what Cassandra has just let the client do.
-func (c *conn) showsRight(f *fenced, o outcome) {
+func (c *conn) showsRight(f *sentOperation, o outcome) {
 	if o.what != musiccore.OutcomeAcked || !c.authenticated.Load() {
 		return
 	}
-	what := modify
+	what := permissionModify
 	if f.ticket.Kind == musiccore.Get {
-		what = read
+		what = permissionSelect
 	}
 	c.rights.note(right{f.table, what})
 }
 
 // answerFenced is what the client hears when the verdict is there; nil where it hears it otherwise, or later.
-func (c *conn) answerFenced(e wire.Envelope, f *fenced, o outcome, v musiccore.Verdict) []byte {
+func (c *conn) answerFenced(e wire.Envelope, f *sentOperation, o outcome, v musiccore.Verdict) []byte {
 	e, err := c.conclude(e, f, o, v)
 	switch {
 	case err != nil:
@@ -233,7 +233,7 @@ func (c *conn) answerFenced(e wire.Envelope, f *fenced, o outcome, v musiccore.V
 }
 
 // giveBack answers a read that has failed once the lock that was taken for it alone is given back; false where there is none.
-func (c *conn) giveBack(e wire.Envelope, f *fenced) bool {
+func (c *conn) giveBack(e wire.Envelope, f *sentOperation) bool {
 	spoilt := f.update != nil && f.update.fresh && e.OpCode == primitive.OpCodeError
 	if spoilt {
 		c.releaseFirst(e.Stream, f.key, f.ticket.Ref, bytes.Clone(e.Raw))
@@ -242,7 +242,7 @@ func (c *conn) giveBack(e wire.Envelope, f *fenced) bool {
 }
 
 // conclude is what the client may be told of an operation.
-func (c *conn) conclude(e wire.Envelope, f *fenced, o outcome, v musiccore.Verdict) (wire.Envelope, error) {
+func (c *conn) conclude(e wire.Envelope, f *sentOperation, o outcome, v musiccore.Verdict) (wire.Envelope, error) {
 	get := f.ticket.Kind == musiccore.Get
 	if v == musiccore.VerdictLost {
 		c.fencedOff(f, f.ticket.Ref)
@@ -272,9 +272,9 @@ func (c *conn) conclude(e wire.Envelope, f *fenced, o outcome, v musiccore.Verdi
 }
 
 // leave lets the next conditional write of the key have its turn, where this is one, and ends a section of one write.
-func (f *fenced) leave() {
-	if f.done != nil {
-		f.done()
+func (f *sentOperation) leave() {
+	if f.endSection != nil {
+		f.endSection()
 	}
 	if f.condition != nil {
 		f.condition.leave()
@@ -285,7 +285,7 @@ func (f *fenced) leave() {
 const lateShare = 5
 
 // hurry warns a client that nearly lost its lock: its next pause may be longer.
-func (c *conn) hurry(f *fenced) []string {
+func (c *conn) hurry(f *sentOperation) []string {
 	t := f.ticket
 	if t.Left >= t.Lease/lateShare {
 		return nil
@@ -296,7 +296,7 @@ func (c *conn) hurry(f *fenced) []string {
 }
 
 // shows is an operation's reference as its client sees it; 0 is none.
-func (c *conn) shows(f *fenced, ref musiccore.LockRef) int64 {
+func (c *conn) shows(f *sentOperation, ref musiccore.LockRef) int64 {
 	return c.server.shown(f.generation, f.key, ref)
 }
 

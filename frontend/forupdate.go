@@ -13,8 +13,8 @@ import (
 	"music/musiccore"
 )
 
-// update is what a SELECT … FOR UPDATE adds to an operation under a lock.
-type update struct {
+// forUpdateRead is what a SELECT … FOR UPDATE adds to an operation under a lock.
+type forUpdateRead struct {
 	fresh bool // the lock was taken for this read: it is given back where the read fails
 	told  bool // a row has been told on an earlier page
 
@@ -23,7 +23,7 @@ type update struct {
 
 // forUpdate carries out SELECT … FOR UPDATE: it takes the lock and reads. A later page only reads, under the reference that stands in its
 // paging state.
-func (a *admission) forUpdate(k musiccore.Key) *wire.Failure {
+func (a *lockExecution) forUpdate(k musiccore.Key) *wire.Failure {
 	c, p := a.conn, &a.parameters
 	p.Flags &^= primitive.QueryFlagSkipMetadata
 	if p.Flags.Contains(primitive.QueryFlagPagingState) {
@@ -33,14 +33,14 @@ func (a *admission) forUpdate(k musiccore.Key) *wire.Failure {
 	if f != nil {
 		return f
 	}
-	kept := c.keepFor(a.envelope.Header, a.section, request{key: k, parameters: *p})
-	kept.fenced.update = &update{fresh: true, shortened: a.shortened}
+	kept := c.keepFor(a.envelope.Header, a.section, lockedRequest{key: k, parameters: *p})
+	kept.sent.update = &forUpdateRead{fresh: true, shortened: a.shortened}
 	ask := a.columnsOf(k)
-	id := c.ops.add(kept.header.Stream)
-	c.ops.set(id, c.server.Locks.Lock(k, q, func(answer musiccore.Answer) {
+	id := c.operations.add(kept.header.Stream)
+	c.operations.set(id, c.server.Locks.Lock(k, q, func(answer musiccore.Answer) {
 		c.guard(func() {
 			c.readUnder(id, kept, answer, ask)
-			c.ops.remove(id)
+			c.operations.remove(id)
 			c.endIfDrained()
 		})
 	}))
@@ -48,13 +48,13 @@ func (a *admission) forUpdate(k musiccore.Key) *wire.Failure {
 }
 
 // readUnder goes on with the answer to the lock of a SELECT … FOR UPDATE.
-func (c *conn) readUnder(id uint64, k kept, a musiccore.Answer, ask func(grant musiccore.Grant)) {
+func (c *conn) readUnder(id uint64, k lockedOperation, a musiccore.Answer, ask func(grant musiccore.Grant)) {
 	k.request.ref = a.Grant.Ref
 	switch {
-	case !c.ops.owes(id) || c.over():
+	case !c.operations.owes(id) || c.over():
 		c.release(k)
 	case a.Err != nil:
-		c.reject(k.header, lockFailure(a.Err, k.fenced.table, 0))
+		c.reject(k.header, lockFailure(a.Err, k.sent.table, 0))
 	case a.Grant.State != musiccore.StateHeld:
 		ask(a.Grant)
 	default:
@@ -65,16 +65,16 @@ func (c *conn) readUnder(id uint64, k kept, a musiccore.Answer, ask func(grant m
 }
 
 // release gives a reference back that its client was never told.
-func (c *conn) release(k kept) {
+func (c *conn) release(k lockedOperation) {
 	if k.request.ref != 0 {
 		c.server.Locks.Unlock(k.request.key, k.request.ref, func(musiccore.Answer) {})
 	}
 }
 
 // turnAway answers an operation that was not sent with an error. A lock that was taken for it alone is given back first.
-func (c *conn) turnAway(k kept, f *wire.Failure) {
-	k.fenced.leave()
-	if k.fenced.update == nil || !k.fenced.update.fresh {
+func (c *conn) turnAway(k lockedOperation, f *wire.Failure) {
+	k.sent.leave()
+	if k.sent.update == nil || !k.sent.update.fresh {
 		c.reject(k.header, f)
 		return
 	}
@@ -84,13 +84,13 @@ func (c *conn) turnAway(k kept, f *wire.Failure) {
 
 // releaseFirst gives a reference back and then answers.
 func (c *conn) releaseFirst(stream int16, k musiccore.Key, ref musiccore.LockRef, answer []byte) {
-	id := c.ops.add(stream)
+	id := c.operations.add(stream)
 	c.server.Locks.Unlock(k, ref, func(musiccore.Answer) {
 		c.guard(func() {
-			if c.ops.owes(id) {
+			if c.operations.owes(id) {
 				c.post(answer)
 			}
-			c.ops.remove(id)
+			c.operations.remove(id)
 			c.endIfDrained()
 		})
 	})
@@ -106,7 +106,7 @@ func updateRow(g musiccore.Grant, ref int64) message.Row { return slices.Clip(gr
 
 // columnsOf is the way to tell a client of a SELECT … FOR UPDATE that it does not hold the lock: one row with the columns that the read would
 // have had. Those of a prepared statement are known; of a text, Cassandra is asked.
-func (a *admission) columnsOf(k musiccore.Key) func(musiccore.Grant) {
+func (a *lockExecution) columnsOf(k musiccore.Key) func(musiccore.Grant) {
 	c, s, h, shortened := a.conn, a.section, a.envelope.Header, a.shortened
 	row := func(g musiccore.Grant) message.Row {
 		return updateRow(g, c.server.shown(s.critical.Generation, k, g.Ref))
@@ -160,7 +160,7 @@ func (c *conn) prepareRequest(h wire.Header, text []byte) []byte {
 }
 
 // show puts the columns of the lock before those of a read that was answered under it.
-func (c *conn) show(e wire.Envelope, f *fenced) (wire.Envelope, error) {
+func (c *conn) show(e wire.Envelope, f *sentOperation) (wire.Envelope, error) {
 	decoded, err := c.decode(e)
 	if err != nil {
 		return e, err
@@ -214,7 +214,7 @@ func readPagingState(b []byte) (p pagingState, ok bool) {
 }
 
 // nextPage reads a further page under the lock that the first one took.
-func (a *admission) nextPage(k musiccore.Key) *wire.Failure {
+func (a *lockExecution) nextPage(k musiccore.Key) *wire.Failure {
 	state, ok := readPagingState(a.parameters.PagingState)
 	if !ok || state.ref < 1 {
 		return wire.Invalid("MUSIC_SYNTAX: this paging state is not of a SELECT … FOR UPDATE")
@@ -224,7 +224,7 @@ func (a *admission) nextPage(k musiccore.Key) *wire.Failure {
 		return f
 	}
 	a.parameters.PagingState = state.inner
-	kept := a.conn.keepFor(a.envelope.Header, a.section, request{key: k, ref: ref, parameters: a.parameters})
-	kept.fenced.update = &update{told: state.told}
+	kept := a.conn.keepFor(a.envelope.Header, a.section, lockedRequest{key: k, ref: ref, parameters: a.parameters})
+	kept.sent.update = &forUpdateRead{told: state.told}
 	return a.conn.begin(kept, musiccore.Get, a.emit)
 }

@@ -237,7 +237,7 @@ func TestSegmentsAnyhow(t *testing.T) {
 		d := rapid.SampledFrom([]dialect{{v5, ""}, {v5, primitive.CompressionLz4}}).Draw(t, "dialect")
 		m := newMemory(t, d, true)
 		known, unknown := idOf("typical"), noise(16)
-		m.server.prepared.Add(preparedID(known), &prepared{})
+		m.server.prepared.Add(preparedID(known), &preparedStatement{})
 		var in []byte
 		var forwarded [][]byte
 		held := 0

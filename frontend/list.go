@@ -15,12 +15,12 @@ import (
 )
 
 // readList reads LIST LOCKS [ON ks.t [WHERE key]].
-func readList(r reading, text []byte) (s section, pass bool, f *wire.Failure) {
+func readList(r reading, text []byte) (s lockStatement, pass bool, f *wire.Failure) {
 	statement, err := rewrite.Parse(text)
 	if err != nil {
 		return s, false, wire.Invalid("MUSIC_SYNTAX: %v", err)
 	}
-	s = section{statement: &statement, text: text, table: r.table}
+	s = lockStatement{statement: &statement, text: text, table: r.table}
 	if statement.Table.Start == statement.Table.End {
 		return s, false, nil
 	}
@@ -32,7 +32,7 @@ func readList(r reading, text []byte) (s section, pass bool, f *wire.Failure) {
 }
 
 // list answers LIST LOCKS. Where there are roles, it shows the locks of one table, to those who may read it.
-func (a *admission) list() *wire.Failure {
+func (a *lockExecution) list() *wire.Failure {
 	c, s, h := a.conn, &a.section, a.envelope.Header
 	var only musiccore.Key
 	switch {

@@ -34,38 +34,38 @@ type Force struct{ Who, Reason string }
 // what wraps it is for clients: it names no address.
 var ErrAway = errors.New("the proxy that has this lock_ref does not answer: try again under it; the lock goes on here when that proxy's session has ended")
 
-// ops are the operations of a connection that wait for the core.
-type ops struct {
+// operations are those of a connection whose answer is pending.
+type operations struct {
 	mu   sync.Mutex
 	last uint64
-	by   map[uint64]op
+	by   map[uint64]operationEntry
 	over bool
 }
 
-// op is one of them: the stream that is owed an answer, or none, and the way to give it up.
-type op struct {
+// operationEntry is one of them: the stream that is owed an answer, or none, and the way to give it up.
+type operationEntry struct {
 	stream int16
 	gone   func()
 }
 
 // add enters an operation; how to give it up may be told later, by set.
-func (o *ops) add(stream int16) uint64 {
+func (o *operations) add(stream int16) uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.by == nil {
-		o.by = map[uint64]op{}
+		o.by = map[uint64]operationEntry{}
 	}
 	o.last++
-	o.by[o.last] = op{stream, func() {}}
+	o.by[o.last] = operationEntry{stream, func() {}}
 	return o.last
 }
 
 // set tells how to give up an operation, unless it has its answer. Where the connection has ended meanwhile, that is done at once.
-func (o *ops) set(id uint64, gone func()) {
+func (o *operations) set(id uint64, gone func()) {
 	o.mu.Lock()
 	waiting, ok := o.by[id]
 	if ok {
-		o.by[id] = op{waiting.stream, gone}
+		o.by[id] = operationEntry{waiting.stream, gone}
 	}
 	over := o.over
 	o.mu.Unlock()
@@ -75,49 +75,49 @@ func (o *ops) set(id uint64, gone func()) {
 }
 
 // remove ends an operation.
-func (o *ops) remove(id uint64) {
+func (o *operations) remove(id uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.by, id)
 }
 
 // owes tells whether the client is still owed the answer of an operation: it is not when it has been told that the connection ends.
-func (o *ops) owes(id uint64) bool {
+func (o *operations) owes(id uint64) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.by[id].stream != none
 }
 
 // disown returns the streams that are owed an answer, for somebody who answers them all now.
-func (o *ops) disown() []int16 {
+func (o *operations) disown() []int16 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var streams []int16
 	for id, waiting := range o.by {
 		if waiting.stream != none {
 			streams = append(streams, waiting.stream)
-			o.by[id] = op{none, waiting.gone}
+			o.by[id] = operationEntry{none, waiting.gone}
 		}
 	}
 	return streams
 }
 
 // waiting is how many operations wait.
-func (o *ops) waiting() int {
+func (o *operations) waiting() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.by)
 }
 
 // none tells whether no operation waits.
-func (o *ops) none() bool {
+func (o *operations) none() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.by) == 0
 }
 
 // abandon gives up every operation that waits.
-func (o *ops) abandon() {
+func (o *operations) abandon() {
 	o.mu.Lock()
 	o.over = true
 	all := make([]func(), 0, len(o.by))
@@ -132,10 +132,10 @@ func (o *ops) abandon() {
 
 // later does something that blocks, which a draining connection waits for.
 func (c *conn) later(f func()) {
-	id := c.ops.add(none)
+	id := c.operations.add(none)
 	c.children.Go(func() {
 		c.guard(f)
-		c.ops.remove(id)
+		c.operations.remove(id)
 		c.endIfDrained()
 	})
 }
@@ -143,14 +143,14 @@ func (c *conn) later(f func()) {
 // answerLater answers a request with an envelope that f makes, which may block; nil where it has answered otherwise. A draining
 // connection waits for it; one that is lost answers in its place.
 func (c *conn) answerLater(stream int16, f func() []byte) {
-	id := c.ops.add(stream)
+	id := c.operations.add(stream)
 	c.children.Go(func() {
 		c.guard(func() {
-			if envelope := f(); envelope != nil && c.ops.owes(id) {
+			if envelope := f(); envelope != nil && c.operations.owes(id) {
 				c.post(envelope)
 			}
 		})
-		c.ops.remove(id)
+		c.operations.remove(id)
 		c.endIfDrained()
 	})
 }
@@ -165,15 +165,15 @@ func (c *conn) guard(f func()) {
 // abandon tells the core what a client that has gone leaves behind: its places in queues are given up, and so are locks
 // that it was never told of; of the operations whose answer will not come any more nobody knows the outcome.
 func (c *conn) abandon() {
-	c.ops.abandon()
+	c.operations.abandon()
 	for _, w := range c.watches.removeAll() {
-		if w.fenced == nil {
+		if w.sent == nil {
 			continue
 		}
-		c.server.Locks.End(w.fenced.ticket, musiccore.OutcomeUnknown)
-		w.fenced.leave()
-		if w.fenced.update != nil && w.fenced.update.fresh {
-			c.server.Locks.Unlock(w.fenced.key, w.fenced.ticket.Ref, func(musiccore.Answer) {})
+		c.server.Locks.End(w.sent.ticket, musiccore.OutcomeUnknown)
+		w.sent.leave()
+		if w.sent.update != nil && w.sent.update.fresh {
+			c.server.Locks.Unlock(w.sent.key, w.sent.ticket.Ref, func(musiccore.Answer) {})
 		}
 	}
 }

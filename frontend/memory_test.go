@@ -87,7 +87,7 @@ func typical(t tester, d dialect, m *memory) (exec, text, response []byte) {
 	t.Helper()
 	id := idOf("typical")
 	table := m.server.Tables.Of("bank", "accounts")
-	m.server.prepared.Add(preparedID(id), &prepared{meaning: writes, tables: []*catalog.Table{table}})
+	m.server.prepared.Add(preparedID(id), &preparedStatement{meaning: meaningWrites, tables: []*catalog.Table{table}})
 	exec = requestBytes(t, d, d.envelope(t, 1, execute(id, noise(100))))
 	text = requestBytes(t, d, d.envelope(t, 1, query("UPDATE bank.accounts SET balance = 90 WHERE branch = 'zurich' AND id = 'x'")))
 	response = requestBytes(t, d, d.envelope(t, 1, rows(noise(200))))
@@ -123,7 +123,7 @@ func TestLargeSegmentsAllocateNothing(t *testing.T) {
 	d := dialect{v5, ""}
 	m := newMemory(t, d, false)
 	id := idOf("typical")
-	m.server.prepared.Add(preparedID(id), &prepared{})
+	m.server.prepared.Add(preparedID(id), &preparedStatement{})
 	request := requestBytes(t, d, d.envelope(t, 1, execute(id, noise(120_000))))
 	source := &again{b: request}
 	m.up.in = newInbound(source, &m.server.blocks)

@@ -17,20 +17,20 @@ import (
 // preparedID is the id of a prepared statement. Cassandra's have 16 bytes (MD5 of keyspace and text), and so have ours.
 type preparedID [16]byte
 
-// prepared is what the proxy knows of a prepared statement: what it does, never whether it may. It is shared by all connections and
+// preparedStatement is what the proxy knows of a prepared statement: what it does, never whether it may. It is shared by all connections and
 // never changed, while the tables that it concerns become critical and ordinary again: each EXECUTE asks anew.
-type prepared struct {
+type preparedStatement struct {
 	meaning  meaning
 	tables   []*catalog.Table // that it writes without a lock
 	truncate bool             // it does not write rows but takes all away
 	topology *topology        // of local and peers
 	reread   *reread          // of schema and unclear
-	section  *preparedSection
+	lock     *preparedLockStatement
 }
 
 // preparing is a PREPARE that Cassandra has been asked.
 type preparing struct {
-	prepared
+	preparedStatement
 	names    [][2]string   // of prepared.tables
 	unserved *wire.Failure // see conn.unserved
 }
@@ -60,9 +60,9 @@ func (c *conn) decidePrepare(e wire.Envelope) verdict {
 		return c.unreadable(e, err)
 	}
 	r, _ := c.read(text, true, own)
-	p := &preparing{prepared: prepared{meaning: r.meaning}, unserved: c.unserved(text)}
+	p := &preparing{preparedStatement: preparedStatement{meaning: r.meaning}, unserved: c.unserved(text)}
 	switch r.meaning {
-	case local, peers:
+	case meaningLocal, meaningPeers:
 		failure := c.server.Bounds.checkText(text)
 		if failure != nil {
 			return c.refuse(failure)
@@ -70,16 +70,16 @@ func (c *conn) decidePrepare(e wire.Envelope) verdict {
 		if p.topology, failure = readTopology(text, c.lookedUp()[1]); failure != nil {
 			return c.refuse(failure)
 		}
-	case schema, unclear:
+	case meaningSchema, meaningUnclear:
 		if failure := c.checkSchema(text, r); failure != nil {
 			return c.refuse(failure)
 		}
 		p.reread = &reread{text: slices.Clone(text), keyspace: c.keyspaceHere(own)}
-	case writes:
+	case meaningWrites:
 		p.names, p.truncate = c.written(text, r.verb, own), r.verb == rewrite.Truncate
-	case refused:
+	case meaningRefused:
 		return c.refuse(r.failure)
-	case critical:
+	case meaningCritical:
 		return c.decidePrepareSection(e, r, text, own)
 	}
 	return c.watch(watch{kind: watchPrepare, preparing: p})
@@ -145,17 +145,17 @@ func (c *conn) learn(e wire.Envelope, p *preparing) (wire.Envelope, error) {
 	if p.topology != nil {
 		p.topology.metadata = result.ResultMetadataId
 	}
-	entry := p.prepared
+	entry := p.preparedStatement
 	for _, name := range p.names {
 		entry.tables = append(entry.tables, c.server.Tables.Of(name[0], name[1]))
 	}
-	if p.section != nil {
-		p.section.backend = result.PreparedQueryId
-		if p.section.unfenced() && len(result.PreparedQueryId) == len(preparedID{}) { // nothing is cut out of it: it is known by one id whatever its table becomes
-			p.section.id = preparedID(result.PreparedQueryId)
+	if p.lock != nil {
+		p.lock.backendID = result.PreparedQueryId
+		if p.lock.unfenced() && len(result.PreparedQueryId) == len(preparedID{}) { // nothing is cut out of it: it is known by one id whatever its table becomes
+			p.lock.id = preparedID(result.PreparedQueryId)
 		}
-		p.section.splice(result)
-		result.PreparedQueryId = p.section.id[:]
+		p.lock.splice(result)
+		result.PreparedQueryId = p.lock.id[:]
 		if e, err = wire.Encode(f); err != nil {
 			return e, err
 		}

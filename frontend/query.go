@@ -30,7 +30,7 @@ func (c *conn) decideQuery(e wire.Envelope) verdict {
 // decideMeaning decides about a QUERY, or an EXECUTE, whose text has been read.
 func (c *conn) decideMeaning(e wire.Envelope, r reading, text []byte, own string) verdict {
 	switch r.meaning {
-	case local, peers:
+	case meaningLocal, meaningPeers:
 		if !e.Whole() {
 			return more
 		}
@@ -39,9 +39,9 @@ func (c *conn) decideMeaning(e wire.Envelope, r reading, text []byte, own string
 			return c.refuse(failure)
 		}
 		return c.holdTopology(t)
-	case keyspace:
+	case meaningUse:
 		return c.watch(watch{kind: watchKeyspace})
-	case schema:
+	case meaningSchema:
 		if !e.Whole() {
 			return more
 		}
@@ -49,9 +49,9 @@ func (c *conn) decideMeaning(e wire.Envelope, r reading, text []byte, own string
 			return c.refuse(f)
 		}
 		return c.watch(watch{kind: watchSchema, change: c.changeOf(text)})
-	case refused:
+	case meaningRefused:
 		return c.refuse(r.failure)
-	case critical:
+	case meaningCritical:
 		if !e.Whole() {
 			return more
 		}

@@ -14,15 +14,15 @@ import (
 type meaning uint8
 
 const (
-	plain    meaning = iota // Cassandra's alone
-	writes                  // an INSERT, UPDATE, DELETE, TRUNCATE or batch of plain CQL, on tables that are not critical now
-	local                   // a SELECT on system.local
-	peers                   // a SELECT on system.peers or system.peers_v2
-	keyspace                // USE
-	schema                  // CREATE, ALTER, DROP
-	critical                // a verb of ours, or a statement on a critical table: it has to be read whole
-	unclear                 // the proxy cannot read it, and it names no table that is critical now
-	refused                 // with reading.failure
+	meaningPlain    meaning = iota // Cassandra's alone
+	meaningWrites                  // an INSERT, UPDATE, DELETE, TRUNCATE or batch of plain CQL, on tables that are not critical now
+	meaningLocal                   // a SELECT on system.local
+	meaningPeers                   // a SELECT on system.peers or system.peers_v2
+	meaningUse                     // USE
+	meaningSchema                  // CREATE, ALTER, DROP
+	meaningCritical                // a verb of ours, or a statement on a critical table: it has to be read whole
+	meaningUnclear                 // the proxy cannot read it, and it names no table that is critical now
+	meaningRefused                 // with reading.failure
 )
 
 // reading is what a look at a statement's text has told.
@@ -42,7 +42,7 @@ func (c *conn) read(text []byte, whole bool, keyspaceOfRequest string) (r readin
 	}
 	switch head.Verb {
 	case rewrite.Use:
-		return reading{meaning: keyspace, verb: head.Verb}, true
+		return reading{meaning: meaningUse, verb: head.Verb}, true
 	case rewrite.Lock, rewrite.Unlock, rewrite.ListLocks:
 		return c.readVerb(text, head, keyspaceOfRequest), true
 	case rewrite.Select, rewrite.Insert, rewrite.Update, rewrite.Delete, rewrite.Truncate, rewrite.Schema:
@@ -62,7 +62,7 @@ func (c *conn) readVerb(text []byte, head rewrite.Head, keyspaceOfRequest string
 	if c.server.Tables == nil {
 		return reading{verb: head.Verb}
 	}
-	r := reading{meaning: critical, verb: head.Verb}
+	r := reading{meaning: meaningCritical, verb: head.Verb}
 	if head.Table.Start != head.Table.End {
 		r.table = c.lookupWritten(text, head.Keyspace, head.Table, keyspaceOfRequest)
 	}
@@ -72,10 +72,10 @@ func (c *conn) readVerb(text []byte, head rewrite.Head, keyspaceOfRequest string
 // readHead is for statements on one table.
 func (c *conn) readHead(text []byte, head rewrite.Head, keyspaceOfRequest string) reading {
 	table := c.lookup(text, head.Keyspace, head.Table, keyspaceOfRequest)
-	r := reading{meaning: writes, verb: head.Verb, table: table}
+	r := reading{meaning: meaningWrites, verb: head.Verb, table: table}
 	switch head.Verb {
 	case rewrite.Schema:
-		r.meaning = schema
+		r.meaning = meaningSchema
 	case rewrite.Select:
 		r.meaning = c.systemTable()
 		r.table = nil
@@ -85,17 +85,17 @@ func (c *conn) readHead(text []byte, head rewrite.Head, keyspaceOfRequest string
 		return r
 	}
 	if c.closed(head) {
-		r.meaning, r.failure = refused, wire.Invalid("MUSIC_REFUSED: %s is for the proxies only", c.tableName())
+		r.meaning, r.failure = meaningRefused, wire.Invalid("MUSIC_REFUSED: %s is for the proxies only", c.tableName())
 		return r
 	}
 	if f := c.keepsLocks(head); f != nil {
-		r.meaning, r.failure = refused, f
+		r.meaning, r.failure = meaningRefused, f
 		return r
 	}
 	switch {
-	case table != nil && table.Critical() != nil && r.meaning != schema:
-		r.meaning, r.table = critical, table
-	case r.meaning == writes:
+	case table != nil && table.Critical() != nil && r.meaning != meaningSchema:
+		r.meaning, r.table = meaningCritical, table
+	case r.meaning == meaningWrites:
 		c.noteLookedUp()
 	}
 	return r
@@ -110,17 +110,17 @@ func (c *conn) readBatch(text []byte, keyspaceOfRequest string) reading {
 	if err != nil {
 		return c.readUnclear(text, keyspaceOfRequest)
 	}
-	r := reading{meaning: writes, verb: rewrite.Batch}
+	r := reading{meaning: meaningWrites, verb: rewrite.Batch}
 	var tables []*catalog.Table
 	for i := range batch.Children {
 		child := &batch.Children[i]
 		tables = append(tables, c.lookupWritten(text, child.Keyspace, child.Table, keyspaceOfRequest))
 		if c.isOurs() {
-			return reading{meaning: refused, verb: rewrite.Batch, failure: wire.Invalid("MUSIC_REFUSED: %s is for the proxies only", c.tableName())}
+			return reading{meaning: meaningRefused, verb: rewrite.Batch, failure: wire.Invalid("MUSIC_REFUSED: %s is for the proxies only", c.tableName())}
 		}
 	}
 	if r.table, _ = catalog.Strictest(tables); r.table != nil {
-		r.meaning = critical
+		r.meaning = meaningCritical
 	}
 	return r
 }
@@ -158,11 +158,11 @@ func (c *conn) lookupWritten(text []byte, ks, table rewrite.Name, keyspaceOfRequ
 func (c *conn) systemTable() meaning {
 	switch string(c.name) {
 	case "system\x00local":
-		return local
+		return meaningLocal
 	case "system\x00peers", "system\x00peers_v2":
-		return peers
+		return meaningPeers
 	}
-	return plain
+	return meaningPlain
 }
 
 // isOurs tells whether the name last looked up is a table that only proxies write.

@@ -31,11 +31,11 @@ type References interface {
 
 // NewReferences makes References that whoever has the same secret makes alike. Who does not know it can only guess.
 func NewReferences(secret []byte) References {
-	return &tagged{hashes: sync.Pool{New: func() any { return &keyedHash{mac: hmac.New(sha256.New, secret)} }}}
+	return &taggedReferences{hashes: sync.Pool{New: func() any { return &keyedHash{mac: hmac.New(sha256.New, secret)} }}}
 }
 
-// tagged puts the first bits of a keyed hash behind a reference.
-type tagged struct{ hashes sync.Pool }
+// taggedReferences put the first bits of a keyed hash behind a reference.
+type taggedReferences struct{ hashes sync.Pool }
 
 // keyedHash is the memory that one tag takes.
 type keyedHash struct {
@@ -45,7 +45,7 @@ type keyedHash struct {
 }
 
 // Show implements References.
-func (t *tagged) Show(generation [16]byte, k musiccore.Key, ref musiccore.LockRef) int64 {
+func (t *taggedReferences) Show(generation [16]byte, k musiccore.Key, ref musiccore.LockRef) int64 {
 	h := t.hashes.Get().(*keyedHash) //nolint:errcheck // the pool has nothing else
 	defer t.hashes.Put(h)
 	h.in = append(append(h.in[:0], generation[:]...), k.Table[:]...)
@@ -57,7 +57,7 @@ func (t *tagged) Show(generation [16]byte, k musiccore.Key, ref musiccore.LockRe
 }
 
 // Read implements References.
-func (t *tagged) Read(generation [16]byte, k musiccore.Key, n int64) (ref musiccore.LockRef, ok bool) {
+func (t *taggedReferences) Read(generation [16]byte, k musiccore.Key, n int64) (ref musiccore.LockRef, ok bool) {
 	ref = musiccore.LockRef(n >> tagBits)
 	return ref, ref > 0 && ref <= MaxRef && t.Show(generation, k, ref) == n
 }
@@ -70,8 +70,8 @@ func (s *Server) shown(generation [16]byte, k musiccore.Key, ref musiccore.LockR
 	return s.References.Show(generation, k, ref)
 }
 
-// guesses are the references that a connection has named and that were none of theirs.
-type guesses struct {
+// wrongReferences counts the references that a connection has named and that were never shown for their key, and makes them slow.
+type wrongReferences struct {
 	wrong atomic.Int64
 	turn  chan struct{} // has room for one: once there are wrong ones, references are read one at a time
 }

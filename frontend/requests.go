@@ -183,7 +183,7 @@ type plan struct {
 	watch   watch
 	act     func(*conn, wire.Envelope) error // called with the whole request
 	failure *wire.Failure
-	section section
+	section lockStatement
 	table   [2]string  // keyspace and name of one that is not critical
 	unread  *[2]string // one to be written that the schema did not have when it was read last
 }

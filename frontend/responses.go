@@ -72,7 +72,7 @@ func (r *responses) perform(e wire.Envelope) error {
 		return c.performSchema(e, w.change)
 	}
 	if w.kind == watchFenced {
-		return c.performFenced(e, w.fenced)
+		return c.performFenced(e, w.sent)
 	}
 	if w.kind == watchRights && c.permits(e, w.probe) {
 		c.streams.end(e.Stream)

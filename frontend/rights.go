@@ -22,10 +22,10 @@ const rightsLast = 2 * time.Second
 type permission uint8
 
 const (
-	modify    permission = 1 << iota // LOCK and UNLOCK, and each write
-	read                             // LIST LOCKS, and each read
-	authorize                        // UNLOCK … FORCE
-	allRights = 3                    // how many there are
+	permissionModify    permission = 1 << iota // LOCK and UNLOCK, and each write
+	permissionSelect                           // LIST LOCKS, and each read
+	permissionAuthorize                        // UNLOCK … FORCE
+	permissionCount     = 3                    // how many there are
 )
 
 // right is what the client of a connection wants to be allowed to do with a table: what is one permission.
@@ -41,18 +41,18 @@ type rights struct {
 }
 
 // needs is what a statement takes, on its table: that of Cassandra's own statement that does the same. A condition tells what the table holds.
-func (s *section) needs() permission {
+func (s *lockStatement) needs() permission {
 	switch st := s.statement; {
 	case s.table == nil: // LIST LOCKS of all tables
 		return 0
 	case st.Force:
-		return authorize
+		return permissionAuthorize
 	case st.ForUpdate, s.conditional():
-		return modify | read
+		return permissionModify | permissionSelect
 	case st.Verb == rewrite.Select, st.Verb == rewrite.ListLocks:
-		return read
+		return permissionSelect
 	}
-	return modify
+	return permissionModify
 }
 
 // missing is the first permission of some that Cassandra has not just granted the client; 0 where it has granted all, or has no roles. It
@@ -63,7 +63,7 @@ func (c *conn) missing(t *catalog.Table, need permission) permission {
 	}
 	c.rights.mu.Lock()
 	defer c.rights.mu.Unlock()
-	for i := range allRights {
+	for i := range permissionCount {
 		what := permission(1 << i)
 		if need&what != 0 && !time.Now().Before(c.rights.until[right{t, what}]) {
 			return what
@@ -94,10 +94,10 @@ func newProbe(r right, critical *catalog.Critical) probe {
 	table := rewrite.Quote(r.table.Keyspace) + "." + rewrite.Quote(r.table.Name)
 	text := "DELETE FROM " + table
 	switch r.what {
-	case modify:
-	case read:
+	case permissionModify:
+	case permissionSelect:
 		text = "SELECT " + rewrite.Quote(critical.Key[0].Name) + " FROM " + table
-	case authorize:
+	case permissionAuthorize:
 		nobody := uuid.NewString()
 		return probe{"REVOKE AUTHORIZE ON TABLE " + table + " FROM " + rewrite.Quote(nobody), nobody}
 	}
@@ -122,12 +122,12 @@ func (c *conn) permits(e wire.Envelope, p probe) bool {
 
 // permitted acts once Cassandra has said that the client may do all that a statement needs, which it is asked one after another; emit sends
 // the first question. Before that nothing is asked of the core: who has no right learns nothing of a lock, and does nothing to it.
-func (c *conn) permitted(h wire.Header, s *section, need permission, emit func([]byte), act func() *wire.Failure) *wire.Failure {
+func (c *conn) permitted(h wire.Header, s *lockStatement, need permission, emit func([]byte), act func() *wire.Failure) *wire.Failure {
 	what := c.missing(s.table, need)
 	if what == 0 {
 		return act()
 	}
-	table := &section{table: s.table, critical: s.critical}
+	table := &lockStatement{table: s.table, critical: s.critical}
 	raw, f := c.askRight(h, s, what, func() {
 		if f := c.permitted(h, table, need&^what, c.send, act); f != nil {
 			c.reject(h, f)
@@ -141,7 +141,7 @@ func (c *conn) permitted(h wire.Header, s *section, need permission, emit func([
 
 // askRight asks Cassandra on the client's own connection, in the stream of its request, whether the client has a right; act follows
 // where it does, and the client gets Cassandra's own words where it does not.
-func (c *conn) askRight(h wire.Header, s *section, what permission, act func()) ([]byte, *wire.Failure) {
+func (c *conn) askRight(h wire.Header, s *lockStatement, what permission, act func()) ([]byte, *wire.Failure) {
 	r := right{s.table, what}
 	asked := newProbe(r, s.critical)
 	text := asked.text

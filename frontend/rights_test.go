@@ -141,15 +141,15 @@ func TestRightsAreRememberedFromWhatWasDone(t *testing.T) {
 func TestToLookUpARightAllocatesNothing(t *testing.T) {
 	c, table := new(conn), &catalog.Table{}
 	c.authenticated.Store(true)
-	for _, what := range []permission{modify, read} {
-		require.Equal(t, what, c.missing(table, modify|read))
+	for _, what := range []permission{permissionModify, permissionSelect} {
+		require.Equal(t, what, c.missing(table, permissionModify|permissionSelect))
 		c.rights.note(right{table, what})
 	}
 	assert.Zero(t, testing.AllocsPerRun(100, func() {
-		if c.missing(table, modify|read) != 0 {
+		if c.missing(table, permissionModify|permissionSelect) != 0 {
 			t.Error("it is known")
 		}
-		c.rights.note(right{table, modify})
+		c.rights.note(right{table, permissionModify})
 	}))
 }
 

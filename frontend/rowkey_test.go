@@ -14,11 +14,11 @@ import (
 )
 
 // rowSection is a statement on a table that is locked by rows, with its bound values.
-func rowSection(t *testing.T, text string, values ...[]byte) *section {
+func rowSection(t *testing.T, text string, values ...[]byte) *lockStatement {
 	t.Helper()
 	statement, err := rewrite.Parse([]byte(text))
 	require.NoError(t, err)
-	s := &section{statement: &statement, text: []byte(text), table: &catalog.Table{Keyspace: "ks", Name: "t"}, critical: &catalog.Critical{
+	s := &lockStatement{statement: &statement, text: []byte(text), table: &catalog.Table{Keyspace: "ks", Name: "t"}, critical: &catalog.Critical{
 		Key:     []catalog.Column{{Name: "k", Type: "text"}, {Name: "c", Type: "varint", Clustering: true}, {Name: "d", Type: "double", Clustering: true}},
 		Primary: []string{"k", "c", "d"}, Static: []string{"st"}, Settings: catalog.Settings{Row: true},
 	}}

@@ -64,7 +64,7 @@ type Server struct {
 	blocks   blocks
 	held     *budget
 	ends     zerolog.Logger // Log, for what clients cause
-	prepared *statements
+	prepared *preparedStatements
 	turns    turns
 	lastID   atomic.Uint64
 

@@ -20,7 +20,7 @@ import (
 const maxKeys = 1000
 
 // several tells whether the statement is a LOCK that names its keys by IN.
-func (s *section) several() bool {
+func (s *lockStatement) several() bool {
 	if s.statement.Verb != rewrite.Lock && s.statement.Verb != rewrite.Unlock {
 		return false
 	}
@@ -31,7 +31,7 @@ func (s *section) several() bool {
 }
 
 // grantColumns are the columns of what the statement answers: with IN, those of the key behind the others.
-func (s *section) grantColumns() []*message.ColumnMetadata {
+func (s *lockStatement) grantColumns() []*message.ColumnMetadata {
 	columns := grantColumns(s.table)
 	if !s.several() {
 		return columns
@@ -42,8 +42,8 @@ func (s *section) grantColumns() []*message.ColumnMetadata {
 	return columns
 }
 
-// wanted is one key of a LOCK … IN: what it is called, and how far it has come.
-type wanted struct {
+// multiLockKey is one key of a LOCK … IN: what it is called, and how far it has come.
+type multiLockKey struct {
 	key   musiccore.Key
 	parts [][]byte // a value for each column of the key
 	grant musiccore.Grant
@@ -51,7 +51,7 @@ type wanted struct {
 }
 
 // keys are the keys that the statement names, each once, in the order in which they are written.
-func (s *section) keys() ([]*wanted, *wire.Failure) {
+func (s *lockStatement) keys() ([]*multiLockKey, *wire.Failure) {
 	all := [][][]byte{nil}
 	for _, column := range s.critical.Key {
 		values, f := s.columnValues(column)
@@ -69,7 +69,7 @@ func (s *section) keys() ([]*wanted, *wire.Failure) {
 		}
 		all = longer
 	}
-	var found []*wanted
+	var found []*multiLockKey
 	seen := map[musiccore.Key]bool{}
 	for _, parts := range all {
 		key, f := s.keyFrom(parts)
@@ -78,14 +78,14 @@ func (s *section) keys() ([]*wanted, *wire.Failure) {
 		}
 		if !seen[key] {
 			seen[key] = true
-			found = append(found, &wanted{key: key, parts: parts})
+			found = append(found, &multiLockKey{key: key, parts: parts})
 		}
 	}
 	return found, nil
 }
 
 // columnValues are the values that the statement gives a column of the key; at least one.
-func (s *section) columnValues(column catalog.Column) ([][]byte, *wire.Failure) {
+func (s *lockStatement) columnValues(column catalog.Column) ([][]byte, *wire.Failure) {
 	r := s.restriction(s.statement, column)
 	switch {
 	case r == nil || r.Op != rewrite.OpIn:
@@ -109,7 +109,7 @@ func (s *section) columnValues(column catalog.Column) ([][]byte, *wire.Failure) 
 }
 
 // boundList is a list bound to IN ? (v4 spec section 6: its length, then each value with its own).
-func (s *section) boundList(t rewrite.Term, column catalog.Column) ([][]byte, *wire.Failure) {
+func (s *lockStatement) boundList(t rewrite.Term, column catalog.Column) ([][]byte, *wire.Failure) {
 	raw, ok := s.bound(t)
 	cur := wire.Cursor{Body: raw}
 	var values [][]byte
@@ -125,7 +125,7 @@ func (s *section) boundList(t rewrite.Term, column catalog.Column) ([][]byte, *w
 }
 
 // several carries out LOCK … IN.
-func (a *admission) several() *wire.Failure {
+func (a *lockExecution) several() *wire.Failure {
 	c, s := a.conn, &a.section
 	if s.statement.Verb == rewrite.Unlock {
 		return wire.Invalid("MUSIC_SYNTAX: a lock_ref is of one key: UNLOCK each key with its own")
@@ -138,7 +138,7 @@ func (a *admission) several() *wire.Failure {
 	if f != nil {
 		return f
 	}
-	r := round{
+	r := multiLock{
 		conn: c, stream: a.envelope.Stream, table: s.table, columns: s.grantColumns(), keys: keys, most: len(keys),
 		skip: s.statement.SkipLocked, request: q, shortened: a.shortened, generation: s.critical.Generation,
 	}
@@ -157,31 +157,31 @@ func (a *admission) several() *wire.Failure {
 // owing runs what blocks, and answers a request with the envelope that it returns; told that the client is not owed an answer any more.
 // It waits for it before the connection ends.
 func (c *conn) owing(stream int16, f func() (answer []byte, untold func())) {
-	id := c.ops.add(stream)
+	id := c.operations.add(stream)
 	c.children.Go(func() {
 		c.guard(func() {
 			answer, untold := f()
-			if c.ops.owes(id) && !c.over() {
+			if c.operations.owes(id) && !c.over() {
 				c.post(answer)
 			} else {
 				untold()
 			}
-			c.ops.remove(id)
+			c.operations.remove(id)
 			c.endIfDrained()
 		})
 	})
 }
 
-// round is one LOCK on several keys. They are taken one after another in one order, the same for every client, so that two rounds never
+// multiLock is one LOCK on several keys. They are taken one after another in one order, the same for every client, so that two of them never
 // wait for each other in a circle.
-type round struct {
+type multiLock struct {
 	conn    *conn
 	stream  int16
 	table   *catalog.Table
 	columns []*message.ColumnMetadata
-	keys    []*wanted // as they are written
-	most    int       // so many of them
-	skip    bool      // those that somebody has are left out
+	keys    []*multiLockKey // as they are written
+	most    int             // so many of them
+	skip    bool            // those that somebody has are left out
 	request musiccore.Request
 
 	shortened  []string // warnings: clauses that ask for more than there is
@@ -189,7 +189,7 @@ type round struct {
 }
 
 // run takes the locks and tells the client. It blocks for as long as the client's driver bears.
-func (r *round) run() (answer []byte, untold func()) {
+func (r *multiLock) run() (answer []byte, untold func()) {
 	limit, cancel := context.WithTimeout(context.Background(), r.patience())
 	defer cancel()
 	got, failure := r.take(limit)
@@ -204,7 +204,7 @@ func (r *round) run() (answer []byte, untold func()) {
 }
 
 // patience is how long the whole round may take.
-func (r *round) patience() time.Duration {
+func (r *multiLock) patience() time.Duration {
 	if r.request.NoWait || r.request.AtOnce {
 		return r.conn.longestWait()
 	}
@@ -215,17 +215,17 @@ func (r *round) patience() time.Duration {
 }
 
 // order is the keys in the order in which they are locked: that of tables and keys, or as they are written where nobody is waited for.
-func (r *round) order() []*wanted {
+func (r *multiLock) order() []*multiLockKey {
 	order := slices.Clone(r.keys)
 	if !r.skip {
-		slices.SortFunc(order, func(a, b *wanted) int { return strings.Compare(a.key.PK, b.key.PK) })
+		slices.SortFunc(order, func(a, b *multiLockKey) int { return strings.Compare(a.key.PK, b.key.PK) })
 	}
 	return order
 }
 
 // take asks for one key after another until it has enough of them, or, where all are wanted, one cannot be had. Then those that it has
 // are renewed: the lease of the first has run while the last was waited for.
-func (r *round) take(limit context.Context) (got []*wanted, f *wire.Failure) {
+func (r *multiLock) take(limit context.Context) (got []*multiLockKey, f *wire.Failure) {
 	end, _ := limit.Deadline()
 	for _, w := range r.order() {
 		if len(got) == r.most {
@@ -251,12 +251,12 @@ func (r *round) take(limit context.Context) (got []*wanted, f *wire.Failure) {
 }
 
 // all tells whether all that are wanted are held.
-func (r *round) all(got []*wanted) bool {
-	return len(got) == min(r.most, len(r.keys)) && !slices.ContainsFunc(got, func(w *wanted) bool { return w.grant.State != musiccore.StateHeld })
+func (r *multiLock) all(got []*multiLockKey) bool {
+	return len(got) == min(r.most, len(r.keys)) && !slices.ContainsFunc(got, func(w *multiLockKey) bool { return w.grant.State != musiccore.StateHeld })
 }
 
 // ask locks one key, or asks after it; nil is no limit. What is not held then has left nothing behind.
-func (r *round) ask(w *wanted, q musiccore.Request, limit <-chan struct{}) *wire.Failure {
+func (r *multiLock) ask(w *multiLockKey, q musiccore.Request, limit <-chan struct{}) *wire.Failure {
 	w.asked = true
 	a, ok := r.conn.lockWithin(w.key, q, limit)
 	switch {
@@ -275,7 +275,7 @@ func (r *round) ask(w *wanted, q musiccore.Request, limit <-chan struct{}) *wire
 }
 
 // giveBack gives back what is held, and says so in the rows.
-func (r *round) giveBack(got []*wanted) {
+func (r *multiLock) giveBack(got []*multiLockKey) {
 	for _, w := range got {
 		if w.grant.State == musiccore.StateHeld {
 			r.conn.unlock(w.key, w.grant.Ref)
@@ -290,7 +290,7 @@ func (r *round) giveBack(got []*wanted) {
 }
 
 // rows are those of the keys that were asked for, as they are written.
-func (r *round) rows() []message.Row {
+func (r *multiLock) rows() []message.Row {
 	var rows []message.Row
 	for _, w := range r.keys {
 		if w.asked {
@@ -301,7 +301,7 @@ func (r *round) rows() []message.Row {
 }
 
 // shown is the reference that has been given for a key, as the client sees it.
-func (r *round) shown(w *wanted) int64 {
+func (r *multiLock) shown(w *multiLockKey) int64 {
 	return r.conn.server.shown(r.generation, w.key, w.grant.Ref)
 }
 

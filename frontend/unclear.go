@@ -13,11 +13,11 @@ import (
 // a critical table, or one of the proxies', does not get there.
 func (c *conn) readUnclear(text []byte, keyspaceOfRequest string) reading {
 	if c.server.Tables == nil {
-		return reading{meaning: unclear}
+		return reading{meaning: meaningUnclear}
 	}
 	words := wordsOf(text)
 	if at := slices.IndexFunc(words, func(w string) bool { return strings.HasPrefix(w, catalog.CompanionPrefix) }); at >= 0 {
-		return reading{meaning: refused, failure: wire.Invalid("MUSIC_REFUSED: %s is for the proxies only", words[at])}
+		return reading{meaning: meaningRefused, failure: wire.Invalid("MUSIC_REFUSED: %s is for the proxies only", words[at])}
 	}
 	used := keyspaceOfRequest
 	if set := c.keyspace.Load(); used == "" && set != nil {
@@ -31,9 +31,9 @@ func (c *conn) readUnclear(text []byte, keyspaceOfRequest string) reading {
 		}
 	})
 	if named == nil {
-		return reading{meaning: unclear}
+		return reading{meaning: meaningUnclear}
 	}
-	return reading{meaning: refused, failure: wire.Invalid("MUSIC_SYNTAX: the statement cannot be read, and it names %s, which is critical", named)}
+	return reading{meaning: meaningRefused, failure: wire.Invalid("MUSIC_SYNTAX: the statement cannot be read, and it names %s, which is critical", named)}
 }
 
 // wordsOf are the words of a text in lower case: names of keyspaces and tables have letters, digits and underscores of ASCII alone.

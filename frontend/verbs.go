@@ -31,7 +31,7 @@ func patienceOf(driver string) time.Duration {
 }
 
 // verb carries out LOCK and UNLOCK.
-func (a *admission) verb(k musiccore.Key, ref musiccore.LockRef) *wire.Failure {
+func (a *lockExecution) verb(k musiccore.Key, ref musiccore.LockRef) *wire.Failure {
 	c, s, h := a.conn, &a.section, a.envelope.Header
 	q, f := a.request(ref)
 	if f != nil {
@@ -41,15 +41,15 @@ func (a *admission) verb(k musiccore.Key, ref musiccore.LockRef) *wire.Failure {
 	if f != nil {
 		return f
 	}
-	told, shortened := held{s.table, s.critical.Generation, k, ref}, a.shortened
+	told, shortened := lockSubject{s.table, s.critical.Generation, k, ref}, a.shortened
 	c.server.Stats.count(c, h.OpCode, Answered)
-	id := c.ops.add(h.Stream)
+	id := c.operations.add(h.Stream)
 	done := func(answer musiccore.Answer) {
 		c.guard(func() { c.tellGrant(id, h.Stream, told, answer, shortened) })
 	}
 	switch {
 	case s.statement.Verb == rewrite.Lock:
-		c.ops.set(id, c.server.Locks.Lock(k, q, done))
+		c.operations.set(id, c.server.Locks.Lock(k, q, done))
 	case force != nil:
 		c.server.Locks.Force(k, *force, done)
 	default:
@@ -59,7 +59,7 @@ func (a *admission) verb(k musiccore.Key, ref musiccore.LockRef) *wire.Failure {
 }
 
 // request is what the clauses of LOCK and FOR UPDATE ask of the core, within what the client's driver and the table bear.
-func (a *admission) request(ref musiccore.LockRef) (musiccore.Request, *wire.Failure) {
+func (a *lockExecution) request(ref musiccore.LockRef) (musiccore.Request, *wire.Failure) {
 	c, s := a.conn, &a.section
 	st := s.statement
 	q := musiccore.Request{By: c.who(), Ref: ref, NoWait: st.NoWait || st.SkipLocked, Closed: s.critical.Closed}
@@ -82,7 +82,7 @@ func (a *admission) request(ref musiccore.LockRef) (musiccore.Request, *wire.Fai
 func (c *conn) longestWait() time.Duration { return max(c.server.MaxWait, c.patience) }
 
 // lockTerms reads the clauses of LOCK.
-func (s *section) lockTerms(q *musiccore.Request, b *Bounds) (f *wire.Failure) {
+func (s *lockStatement) lockTerms(q *musiccore.Request, b *Bounds) (f *wire.Failure) {
 	st := s.statement
 	if q.Wait, f = s.duration(st.Wait, "WAIT"); f != nil {
 		return f
@@ -113,7 +113,7 @@ func (s *section) lockTerms(q *musiccore.Request, b *Bounds) (f *wire.Failure) {
 }
 
 // force is who asks for FORCE, and why; nil where nobody does.
-func (s *section) force(c *conn) (*Force, *wire.Failure) {
+func (s *lockStatement) force(c *conn) (*Force, *wire.Failure) {
 	if !s.statement.Force {
 		return nil, nil
 	}
@@ -126,7 +126,7 @@ func (s *section) force(c *conn) (*Force, *wire.Failure) {
 }
 
 // duration is a literal like 5s, or a bound bigint of milliseconds; 0 where there is no term.
-func (s *section) duration(t rewrite.Term, what string) (time.Duration, *wire.Failure) {
+func (s *lockStatement) duration(t rewrite.Term, what string) (time.Duration, *wire.Failure) {
 	switch t.Kind {
 	case rewrite.NoTerm:
 		return 0, nil
@@ -145,7 +145,7 @@ func (s *section) duration(t rewrite.Term, what string) (time.Duration, *wire.Fa
 }
 
 // label is the text of AS or REASON.
-func (s *section) label(t rewrite.Term, what string, b *Bounds) (string, *wire.Failure) {
+func (s *lockStatement) label(t rewrite.Term, what string, b *Bounds) (string, *wire.Failure) {
 	label, f := s.string(t, what)
 	if f == nil {
 		f = b.checkLabel(label, what)
@@ -154,7 +154,7 @@ func (s *section) label(t rewrite.Term, what string, b *Bounds) (string, *wire.F
 }
 
 // string is a literal or bound text; "" where there is no term.
-func (s *section) string(t rewrite.Term, what string) (value string, f *wire.Failure) {
+func (s *lockStatement) string(t rewrite.Term, what string) (value string, f *wire.Failure) {
 	switch t.Kind {
 	case rewrite.NoTerm:
 		return "", nil
@@ -176,8 +176,8 @@ func (s *section) string(t rewrite.Term, what string) (value string, f *wire.Fai
 	return value, nil
 }
 
-// held is what a LOCK or an UNLOCK is about.
-type held struct {
+// lockSubject is what a LOCK or an UNLOCK is about.
+type lockSubject struct {
 	table      *catalog.Table
 	generation [16]byte // of the table
 	key        musiccore.Key
@@ -185,15 +185,15 @@ type held struct {
 }
 
 // tellGrant answers LOCK and UNLOCK; a warning tells of each clause that was shortened.
-func (c *conn) tellGrant(id uint64, stream int16, of held, a musiccore.Answer, shortened []string) {
+func (c *conn) tellGrant(id uint64, stream int16, of lockSubject, a musiccore.Answer, shortened []string) {
 	switch {
-	case !c.ops.owes(id):
+	case !c.operations.owes(id):
 	case a.Err != nil:
 		c.post(wire.ErrorEnvelope(c.version, stream, lockFailure(a.Err, of.table, c.server.shown(of.generation, of.key, of.ref))))
 	default:
 		c.post(c.warned(c.rows(stream, grantColumns(of.table), grantRow(a.Grant, c.server.shown(of.generation, of.key, a.Grant.Ref))), shortened))
 	}
-	c.ops.remove(id)
+	c.operations.remove(id)
 	c.endIfDrained()
 }
 

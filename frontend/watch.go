@@ -26,7 +26,7 @@ type watch struct {
 	kind      watchKind
 	preparing *preparing                                 // watchPrepare
 	question  *question                                  // watchTopology
-	fenced    *fenced                                    // watchFenced
+	sent      *sentOperation                             // watchFenced
 	change    SchemaChange                               // watchSchema: what it is about, where Cassandra does not say
 	columns   func(wire.Envelope) (wire.Envelope, error) // watchColumns: what is told in its place
 	probe     probe                                      // watchRights: what was asked

@@ -16,52 +16,52 @@ import (
 )
 
 // writeIf carries out a write with IF, or a batch's text with one.
-func (a *admission) writeIf(k musiccore.Key, ref musiccore.LockRef) *wire.Failure {
+func (a *lockExecution) writeIf(k musiccore.Key, ref musiccore.LockRef) *wire.Failure {
 	s := a.section.own()
 	x, f := readConditional(s.parts(), s.statement.Verb == rewrite.Batch)
 	if f != nil {
 		return f
 	}
-	q := request{key: k, ref: ref, parameters: a.parameters}
+	q := lockedRequest{key: k, ref: ref, parameters: a.parameters}
 	x.write = composedQuery(a.envelope.Header, composed{s.writeText(), s.writeValues()}, &s, q)
 	return a.conn.startConditional(a.envelope.Header, x, q)
 }
 
 // startConditional reads what the conditions ask for when it is the write's turn.
-func (c *conn) startConditional(h wire.Header, x *conditional, q request) *wire.Failure {
+func (c *conn) startConditional(h wire.Header, x *conditionalWrite, q lockedRequest) *wire.Failure {
 	read := composedQuery(h, x.read(), &x.parts[0], q)
 	x.again = composedQuery(h, x.readPartition(true), &x.parts[0], q)
-	for _, k := range []*kept{&read, &x.again, &x.write} {
-		k.fenced.condition = x
+	for _, k := range []*lockedOperation{&read, &x.again, &x.write} {
+		k.sent.condition = x
 	}
 	if q.ref == 0 {
-		return c.alone(h, &x.parts[0], q.key, func(ref musiccore.LockRef, leave func()) (kept, musiccore.Kind) {
+		return c.alone(h, &x.parts[0], q.key, func(ref musiccore.LockRef, leave func()) (lockedOperation, musiccore.Kind) {
 			x.leave = leave
-			for _, k := range []*kept{&read, &x.again, &x.write} {
+			for _, k := range []*lockedOperation{&read, &x.again, &x.write} {
 				k.request.ref = ref
 			}
 			return read, musiccore.Get
 		})
 	}
-	id := c.ops.add(h.Stream)
+	id := c.operations.add(h.Stream)
 	c.server.turns.take(q.key, func(leave func()) {
 		x.leave = leave
 		c.guard(func() { c.readFirst(id, read) })
-		c.ops.remove(id)
+		c.operations.remove(id)
 		c.endIfDrained()
 	})
 	return nil
 }
 
 // readFirst sends the read of a conditional write whose turn has come, unless its client has gone.
-func (c *conn) readFirst(id uint64, read kept) {
+func (c *conn) readFirst(id uint64, read lockedOperation) {
 	begun := false
 	defer func() {
 		if !begun {
-			read.fenced.leave()
+			read.sent.leave()
 		}
 	}()
-	if !c.ops.owes(id) || c.over() {
+	if !c.operations.owes(id) || c.over() {
 		return
 	}
 	if f := c.begin(read, musiccore.Get, c.send); f != nil {
@@ -72,7 +72,7 @@ func (c *conn) readFirst(id uint64, read kept) {
 }
 
 // composedQuery is a QUERY of the proxy's making, in the place of the client's request.
-func composedQuery(h wire.Header, w composed, s *section, q request) kept {
+func composedQuery(h wire.Header, w composed, s *lockStatement, q lockedRequest) lockedOperation {
 	h = h.Rewritten()
 	h.OpCode = primitive.OpCodeQuery
 	p := wire.Parameters{Consistency: q.parameters.Consistency, Values: w.values, Rest: bytes.Clone(q.parameters.Rest)}
@@ -81,15 +81,15 @@ func composedQuery(h wire.Header, w composed, s *section, q request) kept {
 		p.Flags |= primitive.QueryFlagValues
 	}
 	q.parameters, q.local = p, s.critical.Local
-	return kept{
-		header: h, before: append(binary.BigEndian.AppendUint32(nil, uint32(len(w.text))), w.text...),
-		request: q, fenced: fenced{table: s.table, key: q.key, generation: s.critical.Generation},
+	return lockedOperation{
+		header: h, body: append(binary.BigEndian.AppendUint32(nil, uint32(len(w.text))), w.text...),
+		request: q, sent: sentOperation{table: s.table, key: q.key, generation: s.critical.Generation},
 	}
 }
 
 // tryCondition goes on with what became of a read or the write of a conditional write: e is what the client may be told. It returns what
 // the client is told, or nil where Cassandra has been asked on.
-func (c *conn) tryCondition(e wire.Envelope, f *fenced) []byte {
+func (c *conn) tryCondition(e wire.Envelope, f *sentOperation) []byte {
 	x, goesOn := f.condition, false
 	defer func() {
 		if !goesOn {
@@ -113,7 +113,7 @@ func (c *conn) tryCondition(e wire.Envelope, f *fenced) []byte {
 		return e.Raw
 	}
 	x.warned = append(x.warned, decoded.Body.Warnings...)
-	y := &trying{conditional: x, columns: rows.Metadata.Columns, rows: rows.Data}
+	y := &evaluation{conditionalWrite: x, readColumns: rows.Metadata.Columns, readRows: rows.Data}
 	next, failure := y.next()
 	switch {
 	case failure != nil:
@@ -134,8 +134,8 @@ func (c *conn) tryCondition(e wire.Envelope, f *fenced) []byte {
 }
 
 // next is what Cassandra is to be asked now: the write, the partition where no row is there but static columns matter, or nothing.
-func (y *trying) next() (*kept, *wire.Failure) {
-	rowless := len(y.rows) == 0 && len(y.about) > 0 && !y.rowless && len(y.critical().Static) > 0
+func (y *evaluation) next() (*lockedOperation, *wire.Failure) {
+	rowless := len(y.readRows) == 0 && len(y.rows) > 0 && !y.rowless && len(y.critical().Static) > 0
 	if rowless && y.static != nil {
 		y.rowless = true
 		return &y.again, nil

@@ -8,33 +8,33 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// statements are the prepared statements that all connections share. They are bounded by the memory that they take, not by their number:
+// preparedStatements are those that all connections share. They are bounded by the memory that they take, not by their number:
 // those that were not used for longest are forgotten, and drivers prepare them again. A connection that prepares more than its share
 // makes room among its own.
-type statements struct {
+type preparedStatements struct {
 	all, each int // bytes
 
 	mu   sync.Mutex
-	lru  *simplelru.LRU[preparedID, remembered]
+	lru  *simplelru.LRU[preparedID, cachedStatement]
 	size int
 }
 
-// remembered is a prepared statement in memory.
-type remembered struct {
-	*prepared
+// cachedStatement is a prepared statement in memory.
+type cachedStatement struct {
+	*preparedStatement
 	size int
-	by   *share // who has prepared it; nil counts for nobody
+	by   *preparedShare // who has prepared it; nil counts for nobody
 }
 
-// share is what one connection has prepared, the oldest first. Its statements' mutex guards it.
-type share struct {
+// preparedShare is what one connection has prepared, the oldest first. Its statements' mutex guards it.
+type preparedShare struct {
 	ids  []preparedID
 	size int
 }
 
 // newStatements remembers none.
-func newStatements(all, each int) *statements {
-	s := &statements{all: all, each: each}
+func newStatements(all, each int) *preparedStatements {
+	s := &preparedStatements{all: all, each: each}
 	lru, err := simplelru.NewLRU(math.MaxInt, s.evicted)
 	if err != nil {
 		panic(err) // the size is a positive constant
@@ -44,7 +44,7 @@ func newStatements(all, each int) *statements {
 }
 
 // evicted is told of each one that goes.
-func (s *statements) evicted(_ preparedID, r remembered) {
+func (s *preparedStatements) evicted(_ preparedID, r cachedStatement) {
 	s.size -= r.size
 	if r.by != nil {
 		r.by.size -= r.size
@@ -52,18 +52,18 @@ func (s *statements) evicted(_ preparedID, r remembered) {
 }
 
 // Get returns a statement.
-func (s *statements) Get(id preparedID) (*prepared, bool) {
+func (s *preparedStatements) Get(id preparedID) (*preparedStatement, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r, ok := s.lru.Get(id)
-	return r.prepared, ok
+	return r.preparedStatement, ok
 }
 
 // Add remembers a statement for nobody in particular.
-func (s *statements) Add(id preparedID, p *prepared) { s.add(id, p, nil) }
+func (s *preparedStatements) Add(id preparedID, p *preparedStatement) { s.add(id, p, nil) }
 
 // add remembers a statement that a connection has prepared. One that is known already stays the share of who prepared it first.
-func (s *statements) add(id preparedID, p *prepared, by *share) {
+func (s *preparedStatements) add(id preparedID, p *preparedStatement, by *preparedShare) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if old, ok := s.lru.Peek(id); ok {
@@ -73,7 +73,7 @@ func (s *statements) add(id preparedID, p *prepared, by *share) {
 	if by != nil {
 		by.ids = append(slices.DeleteFunc(by.ids, func(other preparedID) bool { return other == id }), id)
 	}
-	r := remembered{prepared: p, size: p.memory(), by: by}
+	r := cachedStatement{preparedStatement: p, size: p.memory(), by: by}
 	s.lru.Add(id, r)
 	s.size += r.size
 	if by != nil {
@@ -86,7 +86,7 @@ func (s *statements) add(id preparedID, p *prepared, by *share) {
 }
 
 // shrink forgets the oldest of a share that is too large, but for the last one.
-func (s *statements) shrink(by *share) {
+func (s *preparedStatements) shrink(by *preparedShare) {
 	for len(by.ids) > 1 && (by.size > s.each || len(by.ids) > s.each/entryMemory) {
 		if r, ok := s.lru.Peek(by.ids[0]); ok && r.by == by {
 			s.lru.Remove(by.ids[0])
@@ -96,7 +96,7 @@ func (s *statements) shrink(by *share) {
 }
 
 // Len is how many there are.
-func (s *statements) Len() int {
+func (s *preparedStatements) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.lru.Len()
@@ -110,7 +110,7 @@ const (
 )
 
 // memory is how many bytes a statement takes, by a cautious estimate.
-func (p *prepared) memory() int {
+func (p *preparedStatement) memory() int {
 	n := entryMemory + pairMemory*len(p.tables)
 	if p.topology != nil {
 		n += textMemory * len(p.topology.text)
@@ -118,8 +118,8 @@ func (p *prepared) memory() int {
 	if p.reread != nil {
 		n += len(p.reread.text)
 	}
-	if p.section != nil {
-		n += textMemory*len(p.section.text) + pairMemory*len(p.section.columns)
+	if p.lock != nil {
+		n += textMemory*len(p.lock.text) + pairMemory*len(p.lock.columns)
 	}
 	return n
 }

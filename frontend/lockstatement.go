@@ -11,15 +11,15 @@ import (
 	"music/rewrite"
 )
 
-// section is a statement of ours that has been read whole: a verb of the lock, or an operation under one.
-type section struct {
+// lockStatement is a statement that has to do with a lock, read whole: LOCK, UNLOCK or LIST LOCKS, or an operation under a lock.
+type lockStatement struct {
 	statement *rewrite.Statement
 	text      []byte // as the client wrote it
 	table     *catalog.Table
 	critical  *catalog.Critical
-	prepared  *preparedSection // where it came by EXECUTE
-	metadata  []byte           // the result metadata id that the client knows (v5), likewise
-	values    [][]byte         // bound, in wire form
+	prepared  *preparedLockStatement // where it came by EXECUTE
+	metadata  []byte                 // the result metadata id that the client knows (v5), likewise
+	values    [][]byte               // bound, in wire form
 }
 
 // decideSection reads a QUERY on a critical table.
@@ -42,7 +42,7 @@ func (c *conn) decideSection(e wire.Envelope, r reading, text []byte, own string
 }
 
 // readSection reads a statement on a critical table; pass tells that it is an ordinary read.
-func readSection(r reading, text []byte) (s section, pass bool, f *wire.Failure) {
+func readSection(r reading, text []byte) (s lockStatement, pass bool, f *wire.Failure) {
 	if r.verb == rewrite.ListLocks {
 		return readList(r, text)
 	}
@@ -53,7 +53,7 @@ func readSection(r reading, text []byte) (s section, pass bool, f *wire.Failure)
 	if err != nil {
 		return s, false, wire.Invalid("MUSIC_SYNTAX: %v", err)
 	}
-	s = section{statement: &statement, text: text, table: r.table, critical: r.table.Critical()}
+	s = lockStatement{statement: &statement, text: text, table: r.table, critical: r.table.Critical()}
 	if s.unfenced() && s.critical.Unlocked == catalog.Allow {
 		return s, true, nil
 	}
@@ -92,12 +92,12 @@ func (r reading) allowed(text []byte) bool {
 		return false
 	}
 	statement, err := rewrite.Parse(text)
-	s := section{statement: &statement}
+	s := lockStatement{statement: &statement}
 	return err == nil && s.unfenced()
 }
 
 // checkVerb refuses the forms of LOCK and UNLOCK that are not served.
-func (s *section) checkVerb() *wire.Failure {
+func (s *lockStatement) checkVerb() *wire.Failure {
 	st := s.statement
 	switch {
 	case st.Limit.Kind != rewrite.NoTerm && !s.several():
@@ -111,7 +111,7 @@ func (s *section) checkVerb() *wire.Failure {
 }
 
 // checkWhere refuses what a verb of ours would not look at: its WHERE gives each column of the key once, and nothing else.
-func (s *section) checkWhere() *wire.Failure {
+func (s *lockStatement) checkWhere() *wire.Failure {
 	st := s.statement
 	for _, column := range s.critical.Key {
 		if len(st.Where) > 0 && s.restriction(st, column) == nil {
@@ -135,7 +135,7 @@ func (s *section) checkWhere() *wire.Failure {
 }
 
 // checkFenced refuses what may not stand under a lock (docs/design.md 4).
-func (s *section) checkFenced() *wire.Failure {
+func (s *lockStatement) checkFenced() *wire.Failure {
 	st := s.statement
 	switch {
 	case st.ForUpdate:
@@ -165,7 +165,7 @@ func (s *section) checkFenced() *wire.Failure {
 	return nil
 }
 
-func (s *section) checkOwnTerms(st *rewrite.Statement) *wire.Failure {
+func (s *lockStatement) checkOwnTerms(st *rewrite.Statement) *wire.Failure {
 	switch {
 	case st.Timestamp.Start != st.Timestamp.End:
 		return wire.Invalid("MUSIC_REFUSED: %s is critical: the lock gives the timestamp, USING TIMESTAMP cannot stand beside it", s.table)
@@ -191,7 +191,7 @@ func (c *conn) querySection(e wire.Envelope) error {
 }
 
 // enter carries out a section whose values are known.
-func (c *conn) enter(e wire.Envelope, s section, p wire.Parameters) error {
+func (c *conn) enter(e wire.Envelope, s lockStatement, p wire.Parameters) error {
 	if p.Names != nil {
 		if f := byPosition(&p, s.statement, s.text); f != nil {
 			return c.answer(e, f)
@@ -201,25 +201,25 @@ func (c *conn) enter(e wire.Envelope, s section, p wire.Parameters) error {
 	if len(s.values) != s.statement.Markers {
 		return c.answer(e, wire.Invalid("MUSIC_SYNTAX: %d bind markers, %d values (gocql sends no values for LOCK: write SELECT LOCK … or SELECT UNLOCK …)", s.statement.Markers, len(s.values)))
 	}
-	a := admission{conn: c, envelope: e, section: s, parameters: p, emit: c.up.emit}
+	a := lockExecution{conn: c, envelope: e, section: s, parameters: p, emit: c.up.emit}
 	if f := a.enter(); f != nil {
 		return c.answer(e, f)
 	}
 	return nil
 }
 
-// admission is a section on its way into the core: all that it needs, wherever it goes on.
-type admission struct {
+// lockExecution is a lockStatement that is being executed, with all that it needs wherever it goes on.
+type lockExecution struct {
 	conn       *conn
 	envelope   wire.Envelope
-	section    section
+	section    lockStatement
 	parameters wire.Parameters
 	emit       func(raw []byte) // sends a request to Cassandra
 	shortened  []string         // warnings: clauses that ask for more than there is
 }
 
 // later is the admission in memory of its own, for when Cassandra has answered.
-func (a admission) later() admission {
+func (a lockExecution) later() lockExecution {
 	a.section.text = bytes.Clone(a.section.text)
 	a.parameters = a.parameters.Clone()
 	a.section.values = a.parameters.Values
@@ -229,7 +229,7 @@ func (a admission) later() admission {
 }
 
 // enter does what the statement says where the client may, which Cassandra is asked first.
-func (a *admission) enter() *wire.Failure {
+func (a *lockExecution) enter() *wire.Failure {
 	need := a.section.needs()
 	if a.conn.missing(a.section.table, need) == 0 {
 		return a.perform()
@@ -239,7 +239,7 @@ func (a *admission) enter() *wire.Failure {
 }
 
 // perform reads key and reference and does what the statement says.
-func (a *admission) perform() *wire.Failure {
+func (a *lockExecution) perform() *wire.Failure {
 	if f := a.conn.checkWaits(); f != nil {
 		return f
 	}
@@ -277,12 +277,12 @@ func (a *admission) perform() *wire.Failure {
 	if a.section.auto() {
 		return a.writeAlone(k)
 	}
-	return a.conn.fence(a.envelope.Header, a.section, request{key: k, ref: ref, parameters: a.parameters}, a.emit)
+	return a.conn.fence(a.envelope.Header, a.section, lockedRequest{key: k, ref: ref, parameters: a.parameters}, a.emit)
 }
 
 // sameTable tells whether a batch's statement is on the section's table. Its keyspace may be left out only where all leave it out,
 // which the caller has looked up.
-func (s *section) sameTable(st *rewrite.Statement) bool {
+func (s *lockStatement) sameTable(st *rewrite.Statement) bool {
 	if string(st.Table.AppendTo(nil, s.text)) != s.table.Name {
 		return false
 	}
@@ -291,7 +291,7 @@ func (s *section) sameTable(st *rewrite.Statement) bool {
 
 // checkTTL refuses a row that lives by its key alone and is to die: CQL shows no time to live of it, so a synchronise would make it
 // immortal (docs/protocol.md 3.9, Synch).
-func (s *section) checkTTL(st *rewrite.Statement) *wire.Failure {
+func (s *lockStatement) checkTTL(st *rewrite.Statement) *wire.Failure {
 	if st.Verb != rewrite.Insert || st.TTL.Kind == rewrite.NoTerm && !s.critical.Mortal {
 		return nil
 	}
@@ -307,7 +307,7 @@ func (s *section) checkTTL(st *rewrite.Statement) *wire.Failure {
 }
 
 // null tells whether a value is none: null, or bound null or not set.
-func (s *section) null(t rewrite.Term) bool {
+func (s *lockStatement) null(t rewrite.Term) bool {
 	if t.Kind == rewrite.TermMarker {
 		_, ok := s.bound(t)
 		return !ok
@@ -316,7 +316,7 @@ func (s *section) null(t rewrite.Term) bool {
 }
 
 // checkStatic refuses to write a static column under a lock that covers a row: it is of all rows of the partition.
-func (s *section) checkStatic(st *rewrite.Statement) *wire.Failure {
+func (s *lockStatement) checkStatic(st *rewrite.Statement) *wire.Failure {
 	one := *s
 	one.statement = st
 	for _, column := range one.written() {
@@ -328,7 +328,7 @@ func (s *section) checkStatic(st *rewrite.Statement) *wire.Failure {
 }
 
 // ref is the lock reference that the statement gives, as its client sees it; 0 where it gives none.
-func (s *section) ref() (int64, *wire.Failure) {
+func (s *lockStatement) ref() (int64, *wire.Failure) {
 	t := s.statement.Lock
 	if t.Kind == rewrite.NoTerm {
 		return 0, nil
@@ -341,7 +341,7 @@ func (s *section) ref() (int64, *wire.Failure) {
 }
 
 // integer is a literal or bound whole number: a bigint, or an int.
-func (s *section) integer(t rewrite.Term, what string) (int64, *wire.Failure) {
+func (s *lockStatement) integer(t rewrite.Term, what string) (int64, *wire.Failure) {
 	if t.Kind != rewrite.TermMarker {
 		n, err := rewrite.Int(s.text, t)
 		if err != nil {

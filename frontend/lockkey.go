@@ -12,7 +12,7 @@ import (
 )
 
 // key is the key that the statement names: the same one in each statement of a batch.
-func (s *section) key() (musiccore.Key, *wire.Failure) {
+func (s *lockStatement) key() (musiccore.Key, *wire.Failure) {
 	if s.statement.Verb != rewrite.Batch {
 		return s.keyOf(s.statement)
 	}
@@ -34,7 +34,7 @@ func (s *section) key() (musiccore.Key, *wire.Failure) {
 	return first, nil
 }
 
-func (s *section) keyOf(st *rewrite.Statement) (musiccore.Key, *wire.Failure) {
+func (s *lockStatement) keyOf(st *rewrite.Statement) (musiccore.Key, *wire.Failure) {
 	if f := cmp.Or(s.checkTTL(st), s.checkStatic(st)); f != nil {
 		return musiccore.Key{}, f
 	}
@@ -53,7 +53,7 @@ func (s *section) keyOf(st *rewrite.Statement) (musiccore.Key, *wire.Failure) {
 const maxKey = math.MaxUint16
 
 // keyFrom is the key of the columns' values.
-func (s *section) keyFrom(parts [][]byte) (k musiccore.Key, f *wire.Failure) {
+func (s *lockStatement) keyFrom(parts [][]byte) (k musiccore.Key, f *wire.Failure) {
 	longest := 0
 	for _, part := range parts {
 		longest = max(longest, len(part))
@@ -65,7 +65,7 @@ func (s *section) keyFrom(parts [][]byte) (k musiccore.Key, f *wire.Failure) {
 	return k, nil
 }
 
-func (s *section) keyColumn(st *rewrite.Statement, column catalog.Column) ([]byte, *wire.Failure) {
+func (s *lockStatement) keyColumn(st *rewrite.Statement, column catalog.Column) ([]byte, *wire.Failure) {
 	r := s.restriction(st, column)
 	switch {
 	case r == nil || r.Op != rewrite.OpEq:
@@ -77,12 +77,12 @@ func (s *section) keyColumn(st *rewrite.Statement, column catalog.Column) ([]byt
 }
 
 // missing is the answer to a statement that does not give a column of the key.
-func (s *section) missing(column catalog.Column) *wire.Failure {
+func (s *lockStatement) missing(column catalog.Column) *wire.Failure {
 	return wire.Invalid("MUSIC_KEY: the statement must give %s = <value>: one lock covers one %s of %s", column.Name, s.critical.Unit(), s.table)
 }
 
 // restriction is the first one of a column, or nil.
-func (s *section) restriction(st *rewrite.Statement, column catalog.Column) *rewrite.Relation {
+func (s *lockStatement) restriction(st *rewrite.Statement, column catalog.Column) *rewrite.Relation {
 	if i := s.restricted(st.Where, column); i >= 0 {
 		return &st.Where[i]
 	}
@@ -90,12 +90,12 @@ func (s *section) restriction(st *rewrite.Statement, column catalog.Column) *rew
 }
 
 // again tells whether a column that is restricted is so more than once.
-func (s *section) again(st *rewrite.Statement, column catalog.Column) bool {
+func (s *lockStatement) again(st *rewrite.Statement, column catalog.Column) bool {
 	return s.restricted(st.Where[s.restricted(st.Where, column)+1:], column) >= 0
 }
 
 // restricted is the first of some relations that is about a column, or -1.
-func (s *section) restricted(where []rewrite.Relation, column catalog.Column) int {
+func (s *lockStatement) restricted(where []rewrite.Relation, column catalog.Column) int {
 	var name [64]byte // on the stack; a longer one has memory of its own
 	for i := range where {
 		if string(where[i].Column.AppendTo(name[:0], s.text)) == column.Name {
@@ -107,7 +107,7 @@ func (s *section) restricted(where []rewrite.Relation, column catalog.Column) in
 
 // keyValue is the value of one term of the key. A literal means the same wherever it is read: Cassandra reads it again when it carries
 // the statement out.
-func (s *section) keyValue(t rewrite.Term, column catalog.Column) ([]byte, *wire.Failure) {
+func (s *lockStatement) keyValue(t rewrite.Term, column catalog.Column) ([]byte, *wire.Failure) {
 	if t.Kind == rewrite.TermMarker {
 		return s.boundKey(t, column)
 	}
@@ -122,13 +122,13 @@ func (s *section) keyValue(t rewrite.Term, column catalog.Column) ([]byte, *wire
 }
 
 // noConstant is the answer to a term that does not mean the same whenever and wherever it is read, or is not of its column's type.
-func (s *section) noConstant(t rewrite.Term, column catalog.Column) *wire.Failure {
+func (s *lockStatement) noConstant(t rewrite.Term, column catalog.Column) *wire.Failure {
 	return wire.Invalid("MUSIC_KEY: %s is of type %s, and %s is no constant of it: write %s, or bind the value", column.Name, column.Type, shown(s.text, t), written(column.Type))
 }
 
 // checkRow refuses a conditional write on a row that is not named by constants: the row is read and then written, and Cassandra reads its
 // name each time.
-func (s *section) checkRow() *wire.Failure {
+func (s *lockStatement) checkRow() *wire.Failure {
 	for _, column := range s.critical.ClusteringColumns() {
 		r := s.restriction(s.statement, column)
 		if r == nil || r.Op != rewrite.OpEq || r.Value.Kind == rewrite.TermMarker {
@@ -143,7 +143,7 @@ func (s *section) checkRow() *wire.Failure {
 
 // mayBe tells whether a value may be that of a column of the key, as far as its length says: of a partition key, a column that stands
 // alone is never empty, and one of several only where its type has an empty value.
-func (s *section) mayBe(column catalog.Column, value []byte) bool {
+func (s *lockStatement) mayBe(column catalog.Column, value []byte) bool {
 	if len(value) > 0 || column.Clustering {
 		return true
 	}
@@ -191,7 +191,7 @@ func written(cqlType string) string {
 	return "a literal of it"
 }
 
-func (s *section) boundKey(t rewrite.Term, column catalog.Column) ([]byte, *wire.Failure) {
+func (s *lockStatement) boundKey(t rewrite.Term, column catalog.Column) ([]byte, *wire.Failure) {
 	value, ok := s.bound(t)
 	if !ok || !s.mayBe(column, value) {
 		return nil, wire.Invalid("MUSIC_KEY: the value bound to %s is null, unset or empty", column.Name)
@@ -203,7 +203,7 @@ func (s *section) boundKey(t rewrite.Term, column catalog.Column) ([]byte, *wire
 }
 
 // bound is the value of a marker; not ok where it is null or not set.
-func (s *section) bound(t rewrite.Term) ([]byte, bool) {
+func (s *lockStatement) bound(t rewrite.Term) ([]byte, bool) {
 	if t.Marker < 0 || t.Marker >= len(s.values) || len(s.values[t.Marker]) < 4 {
 		return nil, false
 	}

@@ -15,7 +15,7 @@ type lockedBatch struct {
 	conn       *conn
 	header     wire.Header
 	before     []byte // of the body: type and number
-	children   []section
+	children   []lockStatement
 	parameters wire.Parameters
 }
 
@@ -71,7 +71,7 @@ func (c *conn) readLockedBatch(h wire.Header, body []byte) (*lockedBatch, *wire.
 
 // enter carries out the batch where the client may, which Cassandra is asked first.
 func (b *lockedBatch) enter(emit func([]byte)) *wire.Failure {
-	first, need := &b.children[0], modify
+	first, need := &b.children[0], permissionModify
 	for i := range b.children {
 		need |= b.children[i].needs()
 	}
@@ -84,7 +84,7 @@ func (b *lockedBatch) enter(emit func([]byte)) *wire.Failure {
 // perform asks the core for one stamp: a batch under one key is one mutation. emit sends it where the stamp is there at once.
 func (b *lockedBatch) perform(emit func([]byte)) *wire.Failure {
 	var named int64
-	k := kept{header: b.header, before: bytes.Clone(b.before), request: request{parameters: b.parameters}}
+	k := lockedOperation{header: b.header, body: bytes.Clone(b.before), request: lockedRequest{parameters: b.parameters}}
 	for i := range b.children {
 		s := &b.children[i]
 		key, f := s.key()
@@ -97,11 +97,11 @@ func (b *lockedBatch) perform(emit func([]byte)) *wire.Failure {
 			return f
 		case i == 0:
 			named, k.request.key, k.request.local = n, key, s.critical.Local
-			k.fenced = fenced{table: s.table, key: key, generation: s.critical.Generation}
+			k.sent = sentOperation{table: s.table, key: key, generation: s.critical.Generation}
 		case key != k.request.key || n != named:
-			return wire.Invalid("MUSIC_REFUSED: a batch under a lock stays in one %s of one table, %s, under one lock_ref", s.critical.Unit(), k.fenced.table)
+			return wire.Invalid("MUSIC_REFUSED: a batch under a lock stays in one %s of one table, %s, under one lock_ref", s.critical.Unit(), k.sent.table)
 		}
-		k.before = s.appendChild(k.before)
+		k.body = s.appendChild(k.body)
 	}
 	first := &b.children[0]
 	ref, f := b.conn.reference(first.critical, first.table, k.request.key, named)
@@ -109,7 +109,7 @@ func (b *lockedBatch) perform(emit func([]byte)) *wire.Failure {
 		return f
 	}
 	k.request.ref = ref
-	if slices.ContainsFunc(b.children, func(s section) bool { return s.statement.Conditional }) {
+	if slices.ContainsFunc(b.children, func(s lockStatement) bool { return s.statement.Conditional }) {
 		return b.writeIf(k)
 	}
 	if first.auto() {
@@ -120,7 +120,7 @@ func (b *lockedBatch) perform(emit func([]byte)) *wire.Failure {
 }
 
 // writeIf carries out the batch where a statement of it has an IF; write is what is sent where all conditions hold.
-func (b *lockedBatch) writeIf(write kept) *wire.Failure {
+func (b *lockedBatch) writeIf(write lockedOperation) *wire.Failure {
 	x, f := readConditional(b.children, true)
 	if f != nil {
 		return f
@@ -130,17 +130,17 @@ func (b *lockedBatch) writeIf(write kept) *wire.Failure {
 }
 
 // readChild reads the kind and the text or id of a statement.
-func (c *conn) readChild(cur *wire.Cursor, own string) (s section, f *wire.Failure) {
+func (c *conn) readChild(cur *wire.Cursor, own string) (s lockStatement, f *wire.Failure) {
 	if cur.Byte() == 1 {
 		p := c.statement(cur.ShortBytes())
-		if p == nil || p.section == nil {
+		if p == nil || p.lock == nil {
 			return s, mixed()
 		}
-		s, f = p.section.now()
+		s, f = p.lock.now()
 	} else {
 		text := cur.LongString()
 		r, _ := c.read(text, true, own)
-		if r.meaning != critical {
+		if r.meaning != meaningCritical {
 			return s, mixed()
 		}
 		var pass bool
@@ -160,12 +160,12 @@ func mixed() *wire.Failure {
 }
 
 // appendChild appends a statement of a batch in the form that Cassandra reads, without its condition.
-func (s *section) appendChild(dst []byte) []byte {
+func (s *lockStatement) appendChild(dst []byte) []byte {
 	values := s.writeValues()
 	if s.prepared != nil && !s.statement.Conditional {
 		dst = append(dst, 1)
-		dst = binary.BigEndian.AppendUint16(dst, uint16(len(s.prepared.backend)))
-		dst = append(dst, s.prepared.backend...)
+		dst = binary.BigEndian.AppendUint16(dst, uint16(len(s.prepared.backendID)))
+		dst = append(dst, s.prepared.backendID...)
 	} else {
 		text := s.writeText()
 		dst = append(dst, 0)
@@ -180,7 +180,7 @@ func (s *section) appendChild(dst []byte) []byte {
 }
 
 // writes tells whether the statement is one write.
-func (s *section) writes() bool {
+func (s *lockStatement) writes() bool {
 	switch s.statement.Verb {
 	case rewrite.Insert, rewrite.Update, rewrite.Delete:
 		return true

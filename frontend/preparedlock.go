@@ -14,15 +14,15 @@ import (
 	"music/rewrite"
 )
 
-// preparedSection is a prepared statement of ours. It is never changed once it is in the cache.
-type preparedSection struct {
+// preparedLockStatement is a lockStatement that was prepared. It is never changed once it is in the cache.
+type preparedLockStatement struct {
 	id        preparedID // that the client knows; Cassandra has its own for the text without our clause
 	text      []byte
 	statement *rewrite.Statement
 	table     *catalog.Table
 
-	backend []byte                    // Cassandra's id; nil for LOCK and UNLOCK
-	columns []*message.ColumnMetadata // of the answer, for FOR UPDATE
+	backendID []byte                    // Cassandra's id; nil for LOCK and UNLOCK
+	columns   []*message.ColumnMetadata // of the answer, for FOR UPDATE
 }
 
 // decidePrepareSection prepares a statement of ours, or on a critical table.
@@ -39,27 +39,27 @@ func (c *conn) decidePrepareSection(e wire.Envelope, r reading, text []byte, own
 		return c.watch(watch{kind: watchPrepare, preparing: &preparing{}}) // a read without a lock
 	case s.unfenced() && (pass || failure != nil && !s.auto()):
 		// It may be prepared whatever the table lets through now: a driver prepares once, for tables that come and go.
-		p := &preparing{prepared: prepared{meaning: writes}, names: c.written(text, r.verb, own)}
+		p := &preparing{preparedStatement: preparedStatement{meaning: meaningWrites}, names: c.written(text, r.verb, own)}
 		return c.watch(watch{kind: watchPrepare, preparing: p})
 	case failure != nil:
 		return c.refuse(failure)
 	}
-	p := &preparedSection{id: ownID(c.keyspaceHere(own), text), text: slices.Clone(text), statement: s.statement, table: s.table}
-	c.plan.section = section{statement: s.statement, text: p.text, table: s.table, critical: s.critical, prepared: p}
+	p := &preparedLockStatement{id: ownID(c.keyspaceHere(own), text), text: slices.Clone(text), statement: s.statement, table: s.table}
+	c.plan.section = lockStatement{statement: s.statement, text: p.text, table: s.table, critical: s.critical, prepared: p}
 	switch s.statement.Verb {
 	case rewrite.Lock, rewrite.Unlock, rewrite.ListLocks:
 		return c.holdFor((*conn).prepareVerb)
 	}
-	q := &preparing{prepared: prepared{meaning: critical, section: p}}
+	q := &preparing{preparedStatement: preparedStatement{meaning: meaningCritical, lock: p}}
 	if s.unfenced() {
-		q.meaning, q.names = writes, c.written(text, r.verb, own)
+		q.meaning, q.names = meaningWrites, c.written(text, r.verb, own)
 	}
 	c.plan.watch = watch{kind: watchPrepare, preparing: q}
 	return c.holdFor((*conn).prepareFenced)
 }
 
 // unfenced tells whether the statement is a plain write.
-func (s *section) unfenced() bool {
+func (s *lockStatement) unfenced() bool {
 	if s.statement == nil || s.statement.Lock.Kind != rewrite.NoTerm {
 		return false
 	}
@@ -90,7 +90,7 @@ func (c *conn) prepareFenced(e wire.Envelope) error {
 
 // splice makes Cassandra's metadata that of the client's own text: our markers stand where they were written, the key columns
 // behind them move on (docs/design.md 5, "one mechanism"), and the columns of FOR UPDATE stand before those that are asked for.
-func (p *preparedSection) splice(result *message.PreparedResult) {
+func (p *preparedLockStatement) splice(result *message.PreparedResult) {
 	v := result.VariablesMetadata
 	for _, t := range p.statement.OwnMarkers() {
 		at := min(t.Marker, len(v.Columns))
@@ -110,7 +110,7 @@ func (p *preparedSection) splice(result *message.PreparedResult) {
 }
 
 // nameOf is what PREPARE calls a marker of ours.
-func (p *preparedSection) nameOf(t rewrite.Term) string {
+func (p *preparedLockStatement) nameOf(t rewrite.Term) string {
 	name := "[lock]"
 	switch t {
 	case p.statement.Wait:
@@ -130,9 +130,9 @@ func markerName(text []byte, t rewrite.Term, name string) string {
 }
 
 // appendIDs appends what an EXECUTE begins with: Cassandra's id, and in protocol 5 the result metadata id that the client has.
-func (s *section) appendIDs(dst []byte, version byte) []byte {
-	dst = binary.BigEndian.AppendUint16(dst, uint16(len(s.prepared.backend)))
-	dst = append(dst, s.prepared.backend...)
+func (s *lockStatement) appendIDs(dst []byte, version byte) []byte {
+	dst = binary.BigEndian.AppendUint16(dst, uint16(len(s.prepared.backendID)))
+	dst = append(dst, s.prepared.backendID...)
 	if version >= byte(primitive.ProtocolVersion5) {
 		dst = binary.BigEndian.AppendUint16(dst, uint16(len(s.metadata)))
 		dst = append(dst, s.metadata...)
@@ -150,12 +150,12 @@ func (c *conn) prepareVerb(e wire.Envelope) error {
 }
 
 // describe tells of a verb what values it takes, and exactly the columns that EXECUTE returns.
-func (c *conn) describe(h wire.Header, s *section) *wire.Failure {
+func (c *conn) describe(h wire.Header, s *lockStatement) *wire.Failure {
 	variables, f := s.variables()
 	if f != nil {
 		return f
 	}
-	c.server.prepared.add(s.prepared.id, &prepared{meaning: critical, section: s.prepared}, &c.made)
+	c.server.prepared.add(s.prepared.id, &preparedStatement{meaning: meaningCritical, lock: s.prepared}, &c.made)
 	columns := s.ownColumns()
 	c.server.Stats.count(c, h.OpCode, Answered)
 	c.post(c.message(h.Stream, &message.PreparedResult{
@@ -168,7 +168,7 @@ func (c *conn) describe(h wire.Header, s *section) *wire.Failure {
 }
 
 // ownColumns are the columns that a verb of ours answers.
-func (s *section) ownColumns() []*message.ColumnMetadata {
+func (s *lockStatement) ownColumns() []*message.ColumnMetadata {
 	if s.statement.Verb == rewrite.ListLocks {
 		return listColumns()
 	}
@@ -176,7 +176,7 @@ func (s *section) ownColumns() []*message.ColumnMetadata {
 }
 
 // variables describes the bind markers of a verb.
-func (s *section) variables() (*message.VariablesMetadata, *wire.Failure) {
+func (s *lockStatement) variables() (*message.VariablesMetadata, *wire.Failure) {
 	v := &message.VariablesMetadata{Columns: make([]*message.ColumnMetadata, s.statement.Markers)}
 	mark := func(t rewrite.Term, name string, dt datatype.DataType) {
 		if t.Kind == rewrite.TermMarker {
@@ -268,11 +268,11 @@ func keyType(cql string) datatype.DataType {
 
 // decideExecuteSection executes a prepared statement of ours. Whether the table is critical is asked now: it may have changed
 // since the statement was prepared.
-func (c *conn) decideExecuteSection(e wire.Envelope, p *prepared) verdict {
+func (c *conn) decideExecuteSection(e wire.Envelope, p *preparedStatement) verdict {
 	if !e.Whole() {
 		return more
 	}
-	s, f := p.section.now()
+	s, f := p.lock.now()
 	if f != nil {
 		return c.refuse(f)
 	}
@@ -281,14 +281,14 @@ func (c *conn) decideExecuteSection(e wire.Envelope, p *prepared) verdict {
 }
 
 // now is the statement as it stands today: the table may have changed since it was prepared.
-func (p *preparedSection) now() (section, *wire.Failure) {
-	s := section{statement: p.statement, text: p.text, table: p.table, prepared: p}
+func (p *preparedLockStatement) now() (lockStatement, *wire.Failure) {
+	s := lockStatement{statement: p.statement, text: p.text, table: p.table, prepared: p}
 	if p.table == nil { // LIST LOCKS of all tables
 		return s, nil
 	}
 	critical := p.table.Critical()
 	if critical == nil {
-		return section{}, wire.Invalid("MUSIC_REFUSED: %s is not critical any more", p.table)
+		return lockStatement{}, wire.Invalid("MUSIC_REFUSED: %s is not critical any more", p.table)
 	}
 	s.critical = critical
 	if critical.Refused != "" && p.statement.Verb != rewrite.ListLocks {

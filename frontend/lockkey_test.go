@@ -94,11 +94,11 @@ func TestKeysThatAreNoConstants(t *testing.T) {
 }
 
 // keySection is a statement on a table whose partition key has columns a, b, … of these types.
-func keySection(t *testing.T, types, text string) *section {
+func keySection(t *testing.T, types, text string) *lockStatement {
 	t.Helper()
 	statement, err := rewrite.Parse([]byte(text))
 	require.NoError(t, err, "%.80s", text)
-	s := &section{statement: &statement, text: []byte(text), table: &catalog.Table{Keyspace: "ks", Name: "t"}, critical: &catalog.Critical{}}
+	s := &lockStatement{statement: &statement, text: []byte(text), table: &catalog.Table{Keyspace: "ks", Name: "t"}, critical: &catalog.Critical{}}
 	for i, typeName := range strings.Fields(types) {
 		column := catalog.Column{Name: string(rune('a' + i)), Type: typeName}
 		s.critical.Key, s.critical.Primary = append(s.critical.Key, column), append(s.critical.Primary, column.Name)
