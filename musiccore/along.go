@@ -13,63 +13,63 @@ import (
 const (
 	// returnFor is how soon a client that comes back at all asks again after it
 	// has given its lock back.
-	returnFor = 5 * time.Millisecond
+	returnWithin = 5 * time.Millisecond
 	// rideAfter is how many Enqueues in a row are refused before a proxy asks
 	// others to take along who asks there.
-	rideAfter = 2
+	delegateAfter = 2
 	// ridersMax bounds the sessions that a Release takes along.
-	ridersMax = 64
+	maxPiggybacked = 64
 )
 
-// along is what a key knows of who comes back and who goes along.
-type along struct {
-	left     time.Duration // when a Release was sent last
-	returns  bool          // … and a client came back right behind it, or would have
-	refusals int           // Enqueues in a row that were
-	ride     ride          // of this session
-	riders   []rider       // of other sessions, which the next Release here is to enqueue
+// piggyback is what a key knows of who comes back and who goes along.
+type piggyback struct {
+	releaseSent   time.Duration        // when a Release was sent last
+	clientReturns bool                 // … and a client came back right behind it, or would have
+	refusals      int                  // Enqueues in a row that were
+	delegated     delegatedEnqueue     // of this session
+	piggybacked   []piggybackedEnqueue // of other sessions, which the next Release here is to enqueue
 }
 
-// rider is a block that another session wants to have in the queue, by the Release
+// piggybackedEnqueue is a block that another session wants to have in the queue, by the Release
 // of a tenure that ends at last or before. After until its session has found
 // another way.
-type rider struct {
+type piggybackedEnqueue struct {
 	block Block
 	last  LockRef
 	until time.Duration
 }
 
-// ride is a block that others were asked to enqueue for this session; one without a
+// delegatedEnqueue is a block that others were asked to enqueue for this session; one without a
 // Req is none. It is kept until it is certain that it has come or never will (H3):
 // nobody else knows of its references.
-type ride struct {
+type delegatedEnqueue struct {
 	block Block
 	last  LockRef       // up to which the tenures go whose sessions were asked
 	until time.Duration // who asks here waits for it so long
 	after CommandID     // not 0: those tenures have ended, and a read at QUORUM after this one tells
 }
 
-// out reports that there is one.
-func (r ride) out() bool { return r.block.Req != 0 }
+// pending reports that there is one.
+func (r delegatedEnqueue) pending() bool { return r.block.Req != 0 }
 
-// takeAlong lets a Release enqueue all who ask: those elsewhere first. Its
+// piggybackEnqueues lets a Release enqueue all who ask: those elsewhere first. Its
 // condition is that the queue is the one seen here, so no rider is in it twice.
-func (k *key) takeAlong(now Now, l *lwt) {
+func (k *key) piggybackEnqueues(now Now, l *lwt) {
 	row := k.view.row
 	var all []Block
-	for _, r := range k.riders {
-		if _, there := row.Find(r.block.Session, r.block.Req); !there && k.term.last <= r.last {
+	for _, r := range k.piggybacked {
+		if _, there := row.Find(r.block.Session, r.block.Req); !there && k.term.lastRef <= r.last {
 			all = append(all, r.block)
 		}
 	}
-	ps, own := k.gather(now, row.Guard == k.term.last && len(all) == 0)
-	k.riders = nil
-	joins := k.regroups(len(ps), len(all))
+	entries, own := k.takeUnnumbered(now, row.Guard == k.term.lastRef && len(all) == 0)
+	k.piggybacked = nil
+	joins := k.makesBlock(len(entries), len(all))
 	if joins {
-		own, l.joined = k.roomFor(own), k.term.last+1
+		own, l.blockFrom = k.blockFor(own), k.term.lastRef+1
 	}
-	if joins || len(ps) > 0 {
-		l.places, l.req = ps, own.Req
+	if joins || len(entries) > 0 {
+		l.entries, l.req = entries, own.Req
 		all = append(all, own)
 	}
 	if len(all) == 0 {
@@ -77,31 +77,31 @@ func (k *key) takeAlong(now Now, l *lwt) {
 	}
 	queue := Enqueue(&row, all[0], k.closed, now.Clk)
 	for _, b := range all[1:] {
-		queue = queue.and(b)
+		queue = queue.append(b)
 	}
 	if joins {
-		queue.Set.Row.Queue = queue.Set.Row.joined(l.joined, k.c.self.id)
+		queue.Set.Row.Queue = queue.Set.Row.withOwnBlock(l.blockFrom, k.c.self.id)
 	}
-	l.swap = both(queue, l.swap)
+	l.swap = combine(queue, l.swap)
 }
 
-// regroups reports that a Release is to make one block of the references of this
+// makesBlock reports that a Release is to make one block of the references of this
 // session that come next: sections were short before the last one, and some wait
 // with references of their own, which would cost an LWT each. asking are those
 // whom the Release enqueues here, riders the blocks of others before them.
-func (k *key) regroups(asking, riders int) bool {
-	if k.c.opts.Retain == 0 || k.long > 1 || k.term.broken || k.c.draining {
+func (k *key) makesBlock(asking, riders int) bool {
+	if k.c.opts.Retain == 0 || k.longSections > 1 || k.term.broken || k.c.draining {
 		return false
 	}
-	end := k.term.last
+	end := k.term.lastRef
 	for _, b := range k.view.row.Queue {
 		if b.First <= end+1 && end < b.Last() && b.Session == k.c.self.id && !b.Retained {
 			end = b.Last()
 		}
 	}
 	waits := 0
-	for _, p := range k.queued {
-		if p.ref > k.term.last && p.ref <= end && !p.gone {
+	for _, e := range k.queued {
+		if e.ref > k.term.lastRef && e.ref <= end && !e.abandoned {
 			waits++
 		}
 	}
@@ -111,25 +111,25 @@ func (k *key) regroups(asking, riders int) bool {
 	return waits > 0 && waits+asking > 1
 }
 
-// roomFor returns the block of those who ask, or a new one, as the end of what a
+// blockFor returns the block of those who ask, or a new one, as the end of what a
 // Release makes one block.
-func (k *key) roomFor(own Block) Block {
+func (k *key) blockFor(own Block) Block {
 	if own.N == 0 {
 		k.c.last.request++
 		own = Block{N: 1, Session: k.c.self.id, Req: k.c.last.request}
 	}
-	own.N, own.Retained = max(own.N, min(k.spare, 8*own.N)), true
+	own.N, own.Retained = max(own.N, min(k.nextBlockSize, 8*own.N)), true
 	return own
 }
 
-// regrouped takes the blocks that a Release has made.
-func (k *key) regrouped(now Now, l *lwt, own Block) {
+// blockMade takes the blocks that a Release has made.
+func (k *key) blockMade(now Now, l *lwt, own Block) {
 	queue := l.swap.Set.Row.Queue
-	first := queue[slices.IndexFunc(queue, func(b Block) bool { return b.First == l.joined })]
+	first := queue[slices.IndexFunc(queue, func(b Block) bool { return b.First == l.blockFrom })]
 	if first != own {
-		k.reserved(now, nil, first)
+		k.blockEnqueued(now, nil, first)
 	}
-	k.reserved(now, l.places, own)
+	k.blockEnqueued(now, l.entries, own)
 }
 
 // awaitsReturn reports that a Release behind which others wait is to wait for the
@@ -137,152 +137,154 @@ func (k *key) regrouped(now Now, l *lwt, own Block) {
 // once: it goes along then, and does not enqueue against those whose turn it is.
 func (k *key) awaitsReturn(now Now) bool {
 	t := k.term
-	if !k.returns || k.c.draining || t.unlock.op != 0 || len(k.asking) > 0 || !k.othersBehind() {
+	if !k.clientReturns || k.c.draining || t.unlock.op != 0 || len(k.unnumbered) > 0 || !k.remoteBehind() {
 		return false
 	}
-	k.returns = now.Boot < t.shut+returnFor
-	return k.returns
+	k.clientReturns = now.Boot < t.closedAt+returnWithin
+	return k.clientReturns
 }
 
-// othersBehind reports that other sessions are known to want what comes behind the
+// remoteBehind reports that other sessions are known to want what comes behind the
 // tenure.
-func (k *key) othersBehind() bool { return len(k.riders) > 0 || k.othersFrom(k.term.last+1) }
+func (k *key) remoteBehind() bool { return len(k.piggybacked) > 0 || k.remoteFrom(k.term.lastRef+1) }
 
-// board takes a rider of another session, one of each. Hints may overtake each
+// acceptPiggybacked takes a rider of another session, one of each. Hints may overtake each
 // other.
-func (k *key) board(now Now, h Hint) {
+func (k *key) acceptPiggybacked(now Now, h Hint) {
 	b, last := h.Block, h.Last
-	k.riders = slices.DeleteFunc(k.riders, func(old rider) bool {
+	k.piggybacked = slices.DeleteFunc(k.piggybacked, func(old piggybackedEnqueue) bool {
 		if old.block == b {
 			last = max(last, old.last)
 		}
 		return old.block.Session == b.Session
 	})
-	if b.N > 0 && b.N <= blockMax && len(k.riders) < ridersMax {
-		k.riders = append(k.riders, rider{b, last, now.Boot + k.rideFor()})
+	if b.N > 0 && b.N <= maxBlock && len(k.piggybacked) < maxPiggybacked {
+		k.piggybacked = append(k.piggybacked, piggybackedEnqueue{b, last, now.Boot + k.delegationTimeout()})
 	}
 }
 
-// leaveBehind forgets riders whose sessions have found another way.
-func (k *key) leaveBehind(now Now) {
-	k.riders = slices.DeleteFunc(k.riders, func(r rider) bool { return now.Boot >= r.until })
+// expirePiggybacked forgets riders whose sessions have found another way.
+func (k *key) expirePiggybacked(now Now) {
+	k.piggybacked = slices.DeleteFunc(k.piggybacked, func(r piggybackedEnqueue) bool { return now.Boot >= r.until })
 }
 
-// mayRide reports that who asks here is to ask others to enqueue it: Enqueues of
+// mayDelegate reports that who asks here is to ask others to enqueue it: Enqueues of
 // its own were refused, so that the row is changed all the time.
-func (k *key) mayRide(now Now) bool {
-	return k.refusals >= rideAfter && k.othersHead() && !k.pressed(now)
+func (k *key) mayDelegate(now Now) bool {
+	return k.refusals >= delegateAfter && k.canDelegate() && !k.anyoneMustBeNumbered(now)
 }
 
-// othersHead reports that others can be asked to enqueue a block: one of them has
+// canDelegate reports that others can be asked to enqueue a block: one of them has
 // the head and lives, and none was asked for another block.
-func (k *key) othersHead() bool {
-	s, foreign := k.stranger()
-	return foreign && k.c.opts.Retain > 0 && !k.ride.out() && !k.c.dead(s)
+func (k *key) canDelegate() bool {
+	s, foreign := k.remoteHead()
+	return foreign && k.c.opts.Retain > 0 && !k.delegated.pending() && !k.c.dead(s)
 }
 
-// hasten asks others for the block of an Enqueue that takes long: Paxos tries again
+// delegateSlowEnqueue asks others for the block of an Enqueue that takes long: Paxos tries again
 // and again where others change the row. Either is applied, since both need the
 // queue without it.
-func (k *key) hasten(now Now) {
+func (k *key) delegateSlowEnqueue(now Now) {
 	l := k.lwt
-	if l == nil || l.why != enqueueing || l.swap.If.What != IfGuard || now.Boot < l.began+k.c.opts.Retain || !k.othersHead() {
+	if l == nil || l.purpose != purposeEnqueue || l.swap.If.What != IfGuard || now.Boot < l.firstSent+k.c.opts.Retain || !k.canDelegate() {
 		return
 	}
 	if b, ok := k.view.row.Find(k.c.self.id, l.req); ok {
-		k.seat(now, b)
+		k.takeDelegatedBlock(now, b)
 		return
 	}
-	b := l.swap.Set.Row.newest()
+	b := l.swap.Set.Row.newestBlock()
 	b.First = 0
-	k.setOut(now, b)
+	k.delegateEnqueue(now, b)
 }
 
-// rideFor is how long a ride is worth waiting for: some tenures of short sections.
-func (k *key) rideFor() time.Duration { return 4 * k.c.opts.Retain }
+// delegationTimeout is how long a ride is worth waiting for: some tenures of short sections.
+func (k *key) delegationTimeout() time.Duration { return 4 * k.c.opts.Retain }
 
-// setOut begins a ride.
-func (k *key) setOut(now Now, b Block) {
-	k.ride.until = now.Boot + k.rideFor()
-	k.askAlong(b)
+// delegateEnqueue begins a ride.
+func (k *key) delegateEnqueue(now Now, b Block) {
+	k.delegated.until = now.Boot + k.delegationTimeout()
+	k.sendDelegation(b)
 }
 
-// askAlong asks all who are in the queue to enqueue a block: the first may have
+// sendDelegation asks all who are in the queue to enqueue a block: the first may have
 // sent its Release by the time that the word is there.
-func (k *key) askAlong(b Block) {
+func (k *key) sendDelegation(b Block) {
 	row := k.view.row
 	var asked []SessionID
 	for _, t := range row.Queue {
-		if t.Last() >= row.Head && t.First > k.ride.last && t.Session != k.c.self.id && !k.c.dead(t.Session) && !slices.Contains(asked, t.Session) {
+		if t.Last() >= row.Head && t.First > k.delegated.last && t.Session != k.c.self.id && !k.c.dead(t.Session) && !slices.Contains(asked, t.Session) {
 			asked = append(asked, t.Session)
 			k.c.out.Hints = append(k.c.out.Hints, Hint{Key: k.id, To: t.Session, Kind: HintPiggyback, Block: b, Last: row.Guard})
 		}
 	}
-	k.ride.block, k.ride.last, k.ride.after = b, row.Guard, 0
+	k.delegated.block, k.delegated.last, k.delegated.after = b, row.Guard, 0
 }
 
-// rideWanted reports that somebody waits for the ride.
-func (k *key) rideWanted() bool {
-	return len(k.asking) > 0 || (k.lwt != nil && k.lwt.req == k.ride.block.Req)
+// delegationAwaited reports that somebody waits for the ride.
+func (k *key) delegationAwaited() bool {
+	return len(k.unnumbered) > 0 || (k.lwt != nil && k.lwt.req == k.delegated.block.Req)
 }
 
-// rideNear reports that who asks waits for a block that others were asked for.
-func (k *key) rideNear(now Now) bool { return k.ride.out() && now.Boot < k.ride.until }
+// awaitsDelegated reports that who asks waits for a block that others were asked for.
+func (k *key) awaitsDelegated(now Now) bool {
+	return k.delegated.pending() && now.Boot < k.delegated.until
+}
 
-// alight takes what others have enqueued for this session, or asks those who have
+// collectDelegated takes what others have enqueued for this session, or asks those who have
 // come into the queue meanwhile, while somebody waits for it.
-func (k *key) alight(now Now) {
-	if !k.ride.out() || k.view.known != present {
+func (k *key) collectDelegated(now Now) {
+	if !k.delegated.pending() || k.view.state != rowPresent {
 		return
 	}
 	row := k.view.row
-	b, ok := row.Find(k.c.self.id, k.ride.block.Req)
+	b, ok := row.Find(k.c.self.id, k.delegated.block.Req)
 	switch {
 	case ok && b.First >= row.Head:
-		k.ride = ride{}
-		k.seat(now, b)
+		k.delegated = delegatedEnqueue{}
+		k.takeDelegatedBlock(now, b)
 	case ok:
-		k.ride = ride{}
-		k.want(now) // the rest of it, if there is any, is a stray
-	case k.rideNear(now) && row.Guard > k.ride.last && k.rideWanted():
-		k.askAlong(k.ride.block)
-	case k.ride.after == 0 && row.Head > k.ride.last:
-		k.ride.after = k.c.last.command
-		k.view.next = 0
+		k.delegated = delegatedEnqueue{}
+		k.watchHead(now) // the rest of it, if there is any, is a stray
+	case k.awaitsDelegated(now) && row.Guard > k.delegated.last && k.delegationAwaited():
+		k.sendDelegation(k.delegated.block)
+	case k.delegated.after == 0 && row.Head > k.delegated.last:
+		k.delegated.after = k.c.last.command
+		k.view.nextRead = 0
 	}
 }
 
-// seat gives the references of a block to those who ask. What they do not need is
+// takeDelegatedBlock gives the references of a block to those who ask. What they do not need is
 // released in its turn. An Enqueue of the same block, whoever's was applied, needs a
 // guard that is no more: it is definite.
-func (k *key) seat(now Now, b Block) {
+func (k *key) takeDelegatedBlock(now Now, b Block) {
 	if l := k.lwt; l != nil && l.req == b.Req {
-		delete(k.c.running, l.cmd)
-		k.done(now)
+		delete(k.c.commands, l.cmd)
+		k.lwtApplied(now)
 		return
 	}
-	n := min(len(k.asking), int(b.N))
-	if i := slices.IndexFunc(k.asking[:n], func(p *place) bool { return p.pressed(now) }); b.Retained && i >= 0 {
+	n := min(len(k.unnumbered), int(b.N))
+	if i := slices.IndexFunc(k.unnumbered[:n], func(e *entry) bool { return e.mustBeNumbered(now) }); b.Retained && i >= 0 {
 		n = i
 	}
-	ps := slices.Clone(k.asking[:n])
-	k.asking = k.asking[n:]
-	for !b.Retained && len(ps) < int(b.N) {
-		p := &place{k: k, gone: true}
-		p.timer.who = p
-		ps = append(ps, p)
+	entries := slices.Clone(k.unnumbered[:n])
+	k.unnumbered = k.unnumbered[n:]
+	for !b.Retained && len(entries) < int(b.N) {
+		e := &entry{k: k, abandoned: true}
+		e.timer.who = e
+		entries = append(entries, e)
 	}
-	k.enqueued(now, ps, b)
+	k.assignRefs(now, entries, b)
 }
 
-// strand ends a ride that a row read at QUORUM does not show, though the tenures
+// dropDelegated ends a ride that a row read at QUORUM does not show, though the tenures
 // are over whose Releases could have enqueued it: none of them can be applied any
 // more.
-func (k *key) strand(id CommandID, r *Row) {
-	if k.ride.after == 0 || id <= k.ride.after || r == nil || r.Head <= k.ride.last {
+func (k *key) dropDelegated(id CommandID, r *Row) {
+	if k.delegated.after == 0 || id <= k.delegated.after || r == nil || r.Head <= k.delegated.last {
 		return
 	}
-	if _, ok := r.Find(k.c.self.id, k.ride.block.Req); !ok {
-		k.ride = ride{}
+	if _, ok := r.Find(k.c.self.id, k.delegated.block.Req); !ok {
+		k.delegated = delegatedEnqueue{}
 	}
 }

@@ -43,7 +43,7 @@ func TestAReleaseTakesAlongWhoAsks(t *testing.T) {
 	if s.row.Head != 5 || s.row.Guard != 7 || s.cost() != 1 {
 		t.Fatalf("row %+v", s.row)
 	}
-	if b := s.row.newest(); b.Session != d.session.ID() || b.N != 2 || !b.Retained {
+	if b := s.row.newestBlock(); b.Session != d.session.ID() || b.N != 2 || !b.Retained {
 		t.Fatalf("queue %+v", s.row.Queue)
 	}
 	d.hinted(Hint{To: session(9), Kind: HintReleasing}, Hint{To: session(9), Kind: HintYourTurn}, Hint{To: session(9), Kind: HintWaiting})
@@ -71,7 +71,7 @@ func roomy(t *testing.T) (d *desk, s *store, third OpID) {
 	s.run()
 	d.unlock(7)
 	s.run()
-	if b := s.row.newest(); b.First != 9 || b.N != 2 || b.Session != d.session.ID() {
+	if b := s.row.newestBlock(); b.First != 9 || b.N != 2 || b.Session != d.session.ID() {
 		t.Fatalf("queue %+v", s.row.Queue)
 	}
 	return d, s, third
@@ -102,7 +102,7 @@ func TestWhoComesBackStaysBehindThoseWhoWait(t *testing.T) {
 	d.serve(s, time.Second)
 	d.lock(Request{Wait: time.Minute})
 	s.run()
-	if b := s.row.newest(); b.First != 12 || b.Session != d.session.ID() {
+	if b := s.row.newestBlock(); b.First != 12 || b.Session != d.session.ID() {
 		t.Fatalf("queue %+v", s.row.Queue)
 	}
 }
@@ -123,7 +123,7 @@ func TestAReleaseThatIsRefusedGoesAlone(t *testing.T) {
 	}
 	d.reply(d.core.keys[d.key()].lwt.cmd, s.do(a))
 	s.run()
-	if b := s.row.newest(); b.Session != d.session.ID() || b.First != 7 || b.N != 2 {
+	if b := s.row.newestBlock(); b.Session != d.session.ID() || b.First != 7 || b.N != 2 {
 		t.Fatalf("queue %+v", s.row.Queue)
 	}
 	d.waits(first)
@@ -157,7 +157,7 @@ func TestWhoWasToBeTakenAlongAsksAgain(t *testing.T) {
 	id, _ := only[Apply](d)
 	d.reply(id, Result{Status: StatusRefused})
 	s.run()
-	if b := s.row.newest(); b.Session != d.session.ID() || b.First != 6 || b.N != 2 {
+	if b := s.row.newestBlock(); b.Session != d.session.ID() || b.First != 6 || b.N != 2 {
 		t.Fatalf("queue %+v", s.row.Queue)
 	}
 	d.waits(first)
@@ -167,7 +167,7 @@ func TestWhoWasToBeTakenAlongAsksAgain(t *testing.T) {
 func TestWhoAsksWaitsForAReleaseNoLongerThanRetain(t *testing.T) {
 	d, s, _, _ := brisk(t)
 	d.serve(s, d.opts.Retain)
-	if b := s.row.newest(); b.Session != d.session.ID() || b.N != 2 || s.row.Head != 4 {
+	if b := s.row.newestBlock(); b.Session != d.session.ID() || b.N != 2 || s.row.Head != 4 {
 		t.Fatalf("row %+v", s.row)
 	}
 }
@@ -177,7 +177,7 @@ func TestAnEnqueueBehindOthersLooksFirst(t *testing.T) {
 	d, s, _, _ := brisk(t)
 	d.unlock(4)
 	s.run()
-	d.jump(freshFor)
+	d.jump(rowFreshFor)
 	s.joined(8)
 	d.lock(Request{Wait: time.Minute})
 	id, look := only[ReadRow](d)
@@ -235,7 +235,7 @@ func blind(t *testing.T) (*desk, *store) {
 	d.unlock(4)
 	only[ReadRow](d)
 	d.none()
-	d.pass(glanceFor)
+	d.pass(lookTimeout)
 	return d, s
 }
 
@@ -253,7 +253,7 @@ func TestALookThatHangsDoesNotKeepARefusalOpen(t *testing.T) {
 	id, a := only[Apply](d)
 	d.reply(id, s.do(a))
 	s.run()
-	d.pass(glanceFor)
+	d.pass(lookTimeout)
 	s.run()
 	if s.row.Head != 5 {
 		t.Fatalf("row %+v", s.row)
@@ -307,11 +307,11 @@ func TestAReleaseWaitsForWhoComesBack(t *testing.T) {
 	unlocked := d.unlock(3)
 	d.state(unlocked, StateReleased)
 	d.none()
-	d.pass(returnFor / 2)
+	d.pass(returnWithin / 2)
 	d.none()
 	d.lock(Request{Wait: time.Minute})
 	s.run()
-	if b := s.row.newest(); s.cost() != 1 || s.row.Head != 4 || b.First != 5 || b.Session != d.session.ID() {
+	if b := s.row.newestBlock(); s.cost() != 1 || s.row.Head != 4 || b.First != 5 || b.Session != d.session.ID() {
 		t.Fatalf("row %+v", s.row)
 	}
 }
@@ -321,12 +321,12 @@ func TestAReleaseDoesNotWaitForWhoStaysAway(t *testing.T) {
 	d, s := alternating(t)
 	d.unlock(3)
 	d.none()
-	d.pass(returnFor)
+	d.pass(returnWithin)
 	s.run()
 	if s.cost() != 1 || s.row.Head != 4 {
 		t.Fatalf("row %+v", s.row)
 	}
-	d.pass(2 * returnFor)
+	d.pass(2 * returnWithin)
 	op := d.lock(Request{Wait: time.Minute})
 	s.run()
 	s.joined(9)

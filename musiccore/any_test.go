@@ -136,7 +136,7 @@ func (a *anything) reply() {
 
 func (a *anything) oneLWT() {
 	n := 0
-	for id, who := range a.d.core.running {
+	for id, who := range a.d.core.commands {
 		if k, ok := who.(*key); ok && k.lwt != nil && k.lwt.cmd == id {
 			n++
 		}

@@ -10,14 +10,14 @@ type check struct {
 	after CommandID // only a read after this command tells
 }
 
-// mode says how a table's operations are told: by the clock, or by the lock row
+// tableMode says how a table's operations are told: by the clock, or by the lock row
 // (docs/design.md 4, strict). A proxy that tells by the clock must be sure that no
 // other one ends the term of a living session; so between the two modes all
 // check, and nobody forces.
-type mode struct {
-	strict bool  // operations are checked against the lock row
-	seize  bool  // the head of a living session may be ended by Force
-	eased  Stamp // terms on a lower base are checked all the same: a Force of the time before may still end them
+type tableMode struct {
+	strict      bool  // operations are checked against the lock row
+	forceLiving bool  // the head of a living session may be ended by Force
+	strictBelow Stamp // terms on a lower base are checked all the same: a Force of the time before may still end them
 }
 
 // Strict tells whether a table's operations are checked against the lock row
@@ -25,14 +25,14 @@ type mode struct {
 // before a table's first operation; of a change only once every other living proxy has
 // heard ModeChanging.
 func (c *Core) Strict(now Now, table [16]byte, strict bool) Effects {
-	m := c.facts[table].mode
+	m := c.tables[table].tableMode
 	switch {
 	case strict:
-		m.strict, m.seize = true, true
+		m.strict, m.forceLiving = true, true
 	case m.strict && now.Clk == 0:
-		m.seize = false // no stamp is known to lie above all bases: until Strict is called again
+		m.forceLiving = false // no stamp is known to lie above all bases: until Strict is called again
 	case m.strict:
-		m.strict, m.seize, m.eased = false, false, max(m.eased, Closing(now, 0))
+		m.strict, m.forceLiving, m.strictBelow = false, false, max(m.strictBelow, Closing(now, 0))
 	}
 	return c.setMode(now, table, m)
 }
@@ -41,34 +41,34 @@ func (c *Core) Strict(now Now, table [16]byte, strict bool) Effects {
 // Strict says what holds, operations are checked against the lock row, and no living holder is
 // ended from here.
 func (c *Core) ModeChanging(now Now, table [16]byte) Effects {
-	m := c.facts[table].mode
-	m.strict, m.seize = true, false
+	m := c.tables[table].tableMode
+	m.strict, m.forceLiving = true, false
 	return c.setMode(now, table, m)
 }
 
-func (c *Core) setMode(now Now, table [16]byte, m mode) Effects {
-	c.up(now)
-	f := c.facts[table]
-	f.mode = m
-	c.facts[table] = f
-	c.each(table, func(k *key) { k.mode = m })
-	return c.leave()
+func (c *Core) setMode(now Now, table [16]byte, m tableMode) Effects {
+	c.checkSession(now)
+	f := c.tables[table]
+	f.tableMode = m
+	c.tables[table] = f
+	c.each(table, func(k *key) { k.tableMode = m })
+	return c.takeEffects()
 }
 
-// checked: the operations of the term that is here are told by the lock row. It
+// isChecked: the operations of the term that is here are told by the lock row. It
 // belongs to the term: one that began while others could end it stays so.
-func (k *key) checked() bool { return k.strict || (k.term != nil && k.term.base < k.eased) }
+func (k *key) isChecked() bool { return k.strict || (k.term != nil && k.term.epoch < k.strictBelow) }
 
-// checkLater lets an operation wait for its verdict. It is false for one that
+// deferVerdict lets an operation wait for its verdict. It is false for one that
 // is over, or whose End came before.
-func (k *key) checkLater(now Now, tk Ticket) bool {
+func (k *key) deferVerdict(now Now, tk Ticket) bool {
 	t := k.term
 	if !t.flight.hold(tk.Number) {
 		return false
 	}
 	t.checks = append(t.checks, check{op: tk.Op, n: tk.Number, base: tk.Epoch, after: k.c.last.command})
-	k.c.waits(tk.Op, k, nil)
-	k.view.next = 0
+	k.c.addPending(tk.Op, k, nil)
+	k.view.nextRead = 0
 	k.step(now)
 	return true
 }
@@ -87,17 +87,17 @@ func (k *key) answerChecks(id CommandID, r *Row) {
 		case c.after >= id || r == nil || r.Epoch < c.base:
 			left = append(left, c)
 		case k.owns(r) && !t.broken:
-			k.verdict(c, VerdictTell)
+			k.answerCheck(c, VerdictTell)
 		default:
-			k.verdict(c, k.parting())
+			k.answerCheck(c, k.lostVerdict())
 		}
 	}
 	if t.checks = left; len(left) > 0 && left[len(left)-1].after >= id {
-		k.view.next = 0 // it came while the read was under way
+		k.view.nextRead = 0 // it came while the read was under way
 	}
 }
 
-func (k *key) verdict(c check, v Verdict) {
+func (k *key) answerCheck(c check, v Verdict) {
 	if !k.term.flight.over(c.n) {
 		k.term.flight.finish(c.n)
 	}
@@ -107,29 +107,29 @@ func (k *key) verdict(c check, v Verdict) {
 // owns reports that a row shows the term that is here: on its base, on an
 // earlier one, or on that of a Renew whose outcome is not known yet.
 func (k *key) owns(r *Row) bool {
-	for _, b := range k.term.bases {
+	for _, b := range k.term.oldEpochs {
 		if r.Epoch == b {
 			return true
 		}
 	}
-	return r.Epoch == k.term.base || (k.lwt != nil && k.lwt.why == renewing && r.sameTerm(k.lwt.swap.Set.Row))
+	return r.Epoch == k.term.epoch || (k.lwt != nil && k.lwt.purpose == purposeRenew && r.sameTerm(k.lwt.swap.Set.Row))
 }
 
-// dropChecks answers those that no read can answer any more.
-func (k *key) dropChecks() {
+// loseChecks answers those that no read can answer any more.
+func (k *key) loseChecks() {
 	for _, c := range k.term.checks {
-		k.verdict(c, k.parting())
+		k.answerCheck(c, k.lostVerdict())
 	}
 	k.term.checks = nil
 }
 
-// overdueChecks answers those whose operation is over: its client hears
+// expireChecks answers those whose operation is over: its client hears
 // "unknown" whatever comes later (C16).
-func (k *key) overdueChecks() {
+func (k *key) expireChecks() {
 	left := k.term.checks[:0]
 	for _, c := range k.term.checks {
 		if k.term.flight.over(c.n) {
-			k.verdict(c, VerdictUncertain)
+			k.answerCheck(c, VerdictUncertain)
 			continue
 		}
 		left = append(left, c)

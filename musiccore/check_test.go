@@ -214,15 +214,15 @@ func TestOperationsAreCheckedWhileTheModeChanges(t *testing.T) {
 	d.clkOff = true
 	d.take(d.core.Strict(d.time(), d.table, false))
 	d.clkOff = false
-	if !d.core.keys[d.key()].checked() || d.core.keys[d.key()].seize {
+	if !d.core.keys[d.key()].isChecked() || d.core.keys[d.key()].forceLiving {
 		t.Fatal("without clk() no base is known to lie above the others: it stays as it is")
 	}
 	d.take(d.core.Strict(d.time(), d.table, false))
-	if !d.core.keys[d.key()].checked() {
+	if !d.core.keys[d.key()].isChecked() {
 		t.Fatal("the term began before")
 	}
-	d.theTerm().base = Closing(d.time(), 0)
-	if d.core.keys[d.key()].checked() {
+	d.theTerm().epoch = Closing(d.time(), 0)
+	if d.core.keys[d.key()].isChecked() {
 		t.Fatal("a term that nobody else could end")
 	}
 }

@@ -5,27 +5,27 @@ import "time"
 // Core runs the lock protocol for a shard of keys. Its caller serialises the
 // calls and hands every call the time; see the package comment for the loop.
 type Core struct {
-	self     *Session
-	opts     Options
-	keys     map[Key]*key
-	ops      map[OpID]waiter
-	running  map[CommandID]replied
-	watches  map[SessionID]*watch
-	facts    map[[16]byte]facts // of each table that was told of
-	fallen   []SessionID
-	idle     idle
-	timers   timers
-	out      Effects
-	at       time.Duration // BOOTTIME of the event under way
-	last     counters
-	draining bool
-	ended    bool // the session died, and everything with it
+	self         *Session
+	opts         Options
+	keys         map[Key]*key
+	ops          map[OpID]pendingOp
+	commands     map[CommandID]replier
+	watches      map[SessionID]*watch
+	tables       map[[16]byte]tableFacts // of each table that was told of
+	deadSessions []SessionID
+	idle         idleKeys
+	timers       timers
+	out          Effects
+	now          time.Duration // BOOTTIME of the event under way
+	last         counters
+	draining     bool
+	sessionEnded bool // the session died, and everything with it
 }
 
-// facts are what a Core must know of a table.
-type facts struct {
+// tableFacts are what a Core must know of a table.
+type tableFacts struct {
 	closed Stamp // docs/protocol.md 2.3, D
-	mode
+	tableMode
 	first LockRef // no reference of the table lies below
 }
 
@@ -36,14 +36,14 @@ type counters struct {
 	term    uint64
 }
 
-// waiter is where an operation waits: at a place, or elsewhere at the key.
-type waiter struct {
+// pendingOp is where an operation waits: at a place, or elsewhere at the key.
+type pendingOp struct {
 	k *key
-	p *place
+	p *entry
 }
 
-// replied is who started a command.
-type replied interface {
+// replier is who started a command.
+type replier interface {
 	reply(now Now, id CommandID, r Result)
 }
 
@@ -51,40 +51,40 @@ type replied interface {
 func New(self *Session, o Options) *Core {
 	return &Core{
 		self: self, opts: o,
-		keys:    map[Key]*key{},
-		ops:     map[OpID]waiter{},
-		running: map[CommandID]replied{},
-		watches: map[SessionID]*watch{},
-		facts:   map[[16]byte]facts{},
-		idle:    newIdle(o.Idle),
+		keys:     map[Key]*key{},
+		ops:      map[OpID]pendingOp{},
+		commands: map[CommandID]replier{},
+		watches:  map[SessionID]*watch{},
+		tables:   map[[16]byte]tableFacts{},
+		idle:     newIdle(o.Idle),
 	}
 }
 
 // Lock asks for a reference, or after one: the operation is answered with a Grant, now or within its Wait.
 // "Not granted" is a Grant, never an error (docs/design.md 5).
 func (c *Core) Lock(now Now, op OpID, id Key, q Request) Effects {
-	k := c.admit(now, op, id, q)
+	k := c.keyForLock(now, op, id, q)
 	if k == nil {
-		return c.leave()
+		return c.takeEffects()
 	}
 	if q.Closed > k.closed {
-		c.close(id.Table, q.Closed)
-		k.raise(q.Closed)
+		c.raiseClosed(id.Table, q.Closed)
+		k.raiseClosed(q.Closed)
 	}
 	if q.Ref != 0 {
 		k.resume(now, op, q)
 	} else {
-		k.newPlace(now, op, q)
+		k.newEntry(now, op, q)
 	}
 	k.step(now)
-	return c.leave()
+	return c.takeEffects()
 }
 
-// admit answers a LOCK that cannot be served, or gives its key.
-func (c *Core) admit(now Now, op OpID, id Key, q Request) *key {
+// keyForLock answers a LOCK that cannot be served, or gives its key.
+func (c *Core) keyForLock(now Now, op OpID, id Key, q Request) *key {
 	var err error
 	switch {
-	case !c.up(now):
+	case !c.checkSession(now):
 		err = ErrNoSession
 	case q.Ref < 0:
 		err = ErrNotHeld
@@ -103,7 +103,7 @@ func (c *Core) admit(now Now, op OpID, id Key, q Request) *key {
 // where the reference had ended otherwise, or nobody here knows how.
 func (c *Core) Unlock(now Now, op OpID, id Key, r LockRef) Effects {
 	switch {
-	case !c.up(now):
+	case !c.checkSession(now):
 		c.answer(Answer{Op: op, Err: ErrNoSession})
 	case r < 1:
 		c.answer(Answer{Op: op, Err: ErrNotHeld})
@@ -112,24 +112,24 @@ func (c *Core) Unlock(now Now, op OpID, id Key, r LockRef) Effects {
 		k.unlock(now, op, r)
 		k.step(now)
 	}
-	return c.leave()
+	return c.takeEffects()
 }
 
 // Begin asks for the right to one operation. A ticket that is OK is the
 // answer; else the operation is answered through Effects.Answers, at once
 // with an error or after a synchronise with a ticket.
 func (c *Core) Begin(now Now, op OpID, id Key, r LockRef, kind Kind) (Ticket, Effects) {
-	if !c.up(now) {
+	if !c.checkSession(now) {
 		c.answer(Answer{Op: op, Err: ErrNoSession})
-		return Ticket{}, c.leave()
+		return Ticket{}, c.takeEffects()
 	}
 	if r < 1 {
 		c.answer(Answer{Op: op, Err: ErrNotHeld})
-		return Ticket{}, c.leave()
+		return Ticket{}, c.takeEffects()
 	}
-	b := begin{op: op, kind: kind, until: now.Boot + c.opts.OpTimeout}
+	b := waitingOp{op: op, kind: kind, until: now.Boot + c.opts.OpTimeout}
 	tk := c.key(id).begin(now, b, r)
-	return tk, c.leave()
+	return tk, c.takeEffects()
 }
 
 // End gives a ticket back with what the store answered and says what the
@@ -138,13 +138,13 @@ func (c *Core) Begin(now Now, op OpID, id Key, r LockRef, kind Kind) (Ticket, Ef
 // the verdict comes as an Answer to the ticket's operation, perhaps with these
 // effects; in a strict table only.
 func (c *Core) End(now Now, tk Ticket, o Outcome) (Verdict, Effects) {
-	c.up(now)
+	c.checkSession(now)
 	k := c.keys[tk.Key]
 	if k == nil || k.term == nil || k.term.id != tk.Term {
-		return c.missed(tk), c.leave()
+		return c.lateVerdict(tk), c.takeEffects()
 	}
 	v := k.end(now, tk, o)
-	return v, c.leave()
+	return v, c.takeEffects()
 }
 
 // Gone says that the client of a waiting operation went away. Its place in the queue
@@ -154,32 +154,32 @@ func (c *Core) Gone(now Now, op OpID) Effects {
 	w, waits := c.ops[op]
 	if waits {
 		delete(c.ops, op)
-		w.k.leave(op, w.p)
+		w.k.cancel(op, w.p)
 	}
-	c.up(now)
+	c.checkSession(now)
 	if waits && c.keys[w.k.id] == w.k {
 		w.k.step(now)
 	}
-	return c.leave()
+	return c.takeEffects()
 }
 
 // Reply is the store's answer to a command.
 func (c *Core) Reply(now Now, id CommandID, r Result) Effects {
-	c.up(now)
-	if who, ok := c.running[id]; ok {
-		delete(c.running, id)
+	c.checkSession(now)
+	if who, ok := c.commands[id]; ok {
+		delete(c.commands, id)
 		who.reply(now, id, r)
 	}
-	return c.leave()
+	return c.takeEffects()
 }
 
 // Tick is to be called at Wake; being late costs time, never safety.
 func (c *Core) Tick(now Now) Effects {
-	c.up(now)
+	c.checkSession(now)
 	for t := c.timers.ring(now.Boot); t != nil; t = c.timers.ring(now.Boot) {
 		t.who.due(now)
 	}
-	return c.leave()
+	return c.takeEffects()
 }
 
 // Drain allows no new grants and settles what is unsettled (docs/design.md 6, SIGTERM). Who
@@ -187,11 +187,11 @@ func (c *Core) Tick(now Now) Effects {
 // Quiet, end the session, and write EndedBeat.
 func (c *Core) Drain(now Now) Effects {
 	c.draining = true
-	c.up(now)
+	c.checkSession(now)
 	for _, k := range c.sorted() {
 		k.step(now)
 	}
-	return c.leave()
+	return c.takeEffects()
 }
 
 // Quiet reports that no LWT is under way and nothing in flight or unsettled.
@@ -210,13 +210,13 @@ func (c *Core) Quiet() bool {
 // first operation: an operation with a reference of another proxy may come
 // here before any LOCK does.
 func (c *Core) Closed(now Now, table [16]byte, closed Stamp) Effects {
-	c.up(now)
-	c.close(table, closed)
+	c.checkSession(now)
+	c.raiseClosed(table, closed)
 	c.each(table, func(k *key) {
-		k.raise(closed)
+		k.raiseClosed(closed)
 		k.step(now)
 	})
-	return c.leave()
+	return c.takeEffects()
 }
 
 // FirstReference tells the lowest reference of a table's generation: those below were
@@ -224,36 +224,36 @@ func (c *Core) Closed(now Now, table [16]byte, closed Stamp) Effects {
 // called, like Closed, before a table's first operation. Another number than
 // before is another generation: whatever is known of the last one is lost.
 func (c *Core) FirstReference(now Now, table [16]byte, first LockRef) Effects {
-	c.up(now)
-	f := c.facts[table]
+	c.checkSession(now)
+	f := c.tables[table]
 	if f.first != first {
 		c.lose(now, table)
 	}
 	f.first = first
-	c.facts[table] = f
-	return c.leave()
+	c.tables[table] = f
+	return c.takeEffects()
 }
 
 // Altered tells of a schema event on a table: its open terms are renewed and
 // its puts wait for that, since stamps must not lag behind a column that was
 // added again (docs/protocol.md 3.10, Renew).
 func (c *Core) Altered(now Now, table [16]byte) Effects {
-	c.up(now)
+	c.checkSession(now)
 	c.each(table, func(k *key) {
 		if k.term != nil {
-			k.term.window.move(0)
+			k.term.renewal.require(0)
 			k.term.synch.stale = true
 		}
 		k.step(now)
 	})
-	return c.leave()
+	return c.takeEffects()
 }
 
 // Dropped tells that a table or its companion is no more: its terms end.
 func (c *Core) Dropped(now Now, table [16]byte) Effects {
-	c.up(now)
+	c.checkSession(now)
 	c.lose(now, table)
-	return c.leave()
+	return c.takeEffects()
 }
 
 // lose ends all that is known of a table's locks.
@@ -268,11 +268,11 @@ func (c *Core) lose(now Now, table [16]byte) {
 func (c *Core) Rejoin(now Now, s *Session) Effects {
 	old := c.self
 	old.End()
-	c.up(now)
+	c.checkSession(now)
 	w := &watch{c: c, id: old.id}
 	w.timer.who = w
 	c.watches[old.id] = w
-	w.fall(now)
-	c.self, c.ended = s, false
-	return c.leave()
+	w.declareDead(now)
+	c.self, c.sessionEnded = s, false
+	return c.takeEffects()
 }

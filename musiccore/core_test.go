@@ -286,7 +286,7 @@ func TestLockPutUnlock(t *testing.T) {
 	}
 	d.reply(id, Result{Status: StatusDone})
 	d.none()
-	if len(d.core.keys) != 0 || len(d.core.ops) != 0 || len(d.core.running) != 0 || len(d.core.timers) != 0 {
+	if len(d.core.keys) != 0 || len(d.core.ops) != 0 || len(d.core.commands) != 0 || len(d.core.timers) != 0 {
 		t.Fatal("an idle key leaves memory behind")
 	}
 	op = d.lock(Request{})

@@ -151,19 +151,19 @@ func TestAWaiterThatGaveItsPlaceBackIsGone(t *testing.T) {
 func TestEndingsOfFollowingReferencesAreOne(t *testing.T) {
 	k := &key{}
 	for r := LockRef(1); r <= 100; r++ {
-		k.record(r, StateReleased)
+		k.recordEnding(r, StateReleased)
 	}
-	k.record(101, StateLost)
-	k.record(0, StateLost)
-	k.record(102, 0)
-	if len(k.ended) != 2 || k.endedHow(57) != StateReleased || k.endedHow(101) != StateLost || k.endedHow(102) != 0 {
-		t.Fatalf("%+v", k.ended)
+	k.recordEnding(101, StateLost)
+	k.recordEnding(0, StateLost)
+	k.recordEnding(102, 0)
+	if len(k.endings) != 2 || k.endingOf(57) != StateReleased || k.endingOf(101) != StateLost || k.endingOf(102) != 0 {
+		t.Fatalf("%+v", k.endings)
 	}
 	for r := LockRef(200); r < 400; r += 2 {
-		k.record(r, StateLost)
+		k.recordEnding(r, StateLost)
 	}
-	if len(k.ended) != endedKept || k.endedHow(57) != 0 || k.endedHow(398) != StateLost {
-		t.Fatalf("%+v", k.ended)
+	if len(k.endings) != maxEndings || k.endingOf(57) != 0 || k.endingOf(398) != StateLost {
+		t.Fatalf("%+v", k.endings)
 	}
 }
 

@@ -10,46 +10,46 @@ package musiccore
 // that it is of is ended: by the word of another proxy, which may be old. reason is
 // for the audit.
 func (c *Core) Force(now Now, op OpID, id Key, r LockRef, reason string) Effects {
-	if !c.up(now) {
+	if !c.checkSession(now) {
 		c.answer(Answer{Op: op, Err: ErrNoSession})
-		return c.leave()
+		return c.takeEffects()
 	}
 	k := c.key(id)
-	k.force(now, ask{op: op, what: askForce, ref: r, reason: reason, until: now.Boot + c.opts.Wait})
+	k.forceTerm(now, query{op: op, kind: queryForce, ref: r, reason: reason, until: now.Boot + c.opts.Wait})
 	k.step(now)
-	return c.leave()
+	return c.takeEffects()
 }
 
-func (k *key) force(now Now, a ask) {
+func (k *key) forceTerm(now Now, a query) {
 	switch t := k.term; {
 	case t == nil:
-		k.ask(a)
+		k.addQuery(a)
 	case t.open && !t.covers(a.ref):
 		k.c.answer(Answer{Op: a.op, Grant: Grant{Ref: a.ref, State: StateReleased}})
 	case t.open:
-		k.forced(t.place, a)
+		k.noteForced(t.holder, a)
 		k.giveBack(now, a.op, StateLost)
 	default:
-		k.c.answer(Answer{Op: a.op, Grant: Grant{Ref: t.place.ref, State: StateReleased}})
+		k.c.answer(Answer{Op: a.op, Grant: Grant{Ref: t.holder.ref, State: StateReleased}})
 	}
 }
 
-// toldForce answers a Force by what a QUORUM read of the row shows.
-func (k *key) toldForce(now Now, a ask) bool {
+// forceFromRow answers a Force by what a QUORUM read of the row shows.
+func (k *key) forceFromRow(now Now, a query) bool {
 	if k.term != nil {
 		delete(k.c.ops, a.op)
-		k.force(now, a)
+		k.forceTerm(now, a)
 		return true
 	}
 	ref, s, held := k.view.row.Holder()
-	if k.view.known != present || !held || a.ref != 0 && a.ref != ref {
+	if k.view.state != rowPresent || !held || a.ref != 0 && a.ref != ref {
 		k.c.answer(Answer{Op: a.op, Grant: Grant{State: StateReleased}})
 		return true
 	}
 	if s != k.c.self.id {
 		known, dead := k.c.observe(now, s)
 		switch {
-		case dead || k.seize:
+		case dead || k.forceLiving:
 		case known:
 			k.c.answer(Answer{Op: a.op, Err: &ElsewhereError{Session: s, Ref: ref}})
 			return true
@@ -57,46 +57,46 @@ func (k *key) toldForce(now Now, a ask) bool {
 			return false
 		}
 	}
-	p := k.find(ref)
-	if p == nil && s != k.c.self.id {
-		p = k.adopt(now, ref)
-		p.forced = k.seize
+	e := k.findEntry(ref)
+	if e == nil && s != k.c.self.id {
+		e = k.adopt(now, ref)
+		e.forced = k.forceLiving
 	}
-	k.forceHead(now, a, ref, p)
+	k.forceHead(now, a, ref, e)
 	return true
 }
 
 // covers reports that the tenure is that of a reference: its holder's, or another of
 // the block that is handed on. 0 names any.
 func (t *term) covers(r LockRef) bool {
-	first := t.place.ref
-	if t.reserve != nil {
-		first = min(first, t.reserve.first)
+	first := t.holder.ref
+	if t.block != nil {
+		first = min(first, t.block.first)
 	}
-	return r == 0 || first <= r && r <= max(t.place.ref, t.last)
+	return r == 0 || first <= r && r <= max(t.holder.ref, t.lastRef)
 }
 
 // forceHead gives up a head that has no term here: its place, or where memory
 // knows none the own reference that is released by whoever sees it.
-func (k *key) forceHead(now Now, a ask, ref LockRef, p *place) {
-	if p == nil {
-		p = &place{k: k, ref: ref, gone: true, since: now.Boot}
-		k.wanted = max(k.wanted, now.Boot+k.c.opts.DeadAfter(0))
+func (k *key) forceHead(now Now, a query, ref LockRef, e *entry) {
+	if e == nil {
+		e = &entry{k: k, ref: ref, abandoned: true, since: now.Boot}
+		k.watchHeadUntil = max(k.watchHeadUntil, now.Boot+k.c.opts.DeadAfter(0))
 	}
-	k.forced(p, a)
-	if !p.gone {
-		if p.op != 0 { // it hears that the lock is lost when that is final
-			k.ask(ask{op: p.op, what: askLock, ref: ref, request: Request{Ref: ref}, until: now.Boot + k.c.opts.Wait})
-			p.op = 0
+	k.noteForced(e, a)
+	if !e.abandoned {
+		if e.op != 0 { // it hears that the lock is lost when that is final
+			k.addQuery(query{op: e.op, kind: queryLock, ref: ref, request: Request{Ref: ref}, until: now.Boot + k.c.opts.Wait})
+			e.op = 0
 		}
-		k.abandon(p, StateLost)
+		k.abandon(e, StateLost)
 	}
 	k.c.answer(Answer{Op: a.op, Grant: Grant{Applied: true, Ref: ref, State: StateReleased}})
 }
 
-// forced tells who was ended and why.
-func (k *key) forced(p *place, a ask) {
-	k.died = true
-	k.note(NoteForced, p, StateLost)
+// noteForced tells who was ended and why.
+func (k *key) noteForced(e *entry, a query) {
+	k.lastDied = true
+	k.note(NoteForced, e, StateLost)
 	k.c.out.Notes[len(k.c.out.Notes)-1].Reason = a.reason
 }

@@ -18,8 +18,8 @@ const (
 // trip before the proxy whose LWT it is, and a whole one before that proxy's word
 // is here.
 const (
-	yieldEvery = 5 * time.Millisecond
-	yieldFor   = 300 * time.Millisecond
+	releasingPollEvery = 5 * time.Millisecond
+	releasingFor       = 300 * time.Millisecond
 )
 
 // Hint is a word from one proxy to another about a key. It may be lost, late
@@ -38,102 +38,102 @@ type Hint struct {
 // is HintYourTurn or HintReleasing of a key that nobody waits for here, or HintPiggyback of one
 // that nobody has or waits for here.
 func (c *Core) Hear(now Now, h Hint) Effects {
-	if !c.up(now) || h.To != c.self.id {
-		return c.leave()
+	if !c.checkSession(now) || h.To != c.self.id {
+		return c.takeEffects()
 	}
 	switch k := c.keys[h.Key]; {
 	case h.Kind == HintWaiting:
-		c.key(h.Key).sought(now)
+		c.key(h.Key).lookForWaiters(now)
 	case h.Kind == HintYourTurn && k != nil && k.term == nil:
-		k.view.called()
+		k.view.hintReceived()
 		k.step(now)
 	case h.Kind == HintReleasing && k != nil && k.term == nil:
-		k.view.soon = now.Boot + yieldFor
-		k.view.next = 0
+		k.view.releaseExpected = now.Boot + releasingFor
+		k.view.nextRead = 0
 		k.step(now)
 	case h.Kind == HintPiggyback && k != nil && len(k.queued) > 0 && h.Block.Session != c.self.id:
-		k.board(now, h)
+		k.acceptPiggybacked(now, h)
 		k.step(now)
 	}
-	return c.leave()
+	return c.takeEffects()
 }
 
-// sought looks who waits elsewhere, so that the Release knows whom to tell: an
+// lookForWaiters looks who waits elsewhere, so that the Release knows whom to tell: an
 // owner that was granted by its own Enqueue has never seen who came later. It
 // is a read at QUORUM, since a waiter speaks after its Enqueue was applied. The
 // same read shows an own head that memory does not know. Where a term is here
 // and the queue as known ends with a stranger, that one is told in its turn.
-func (k *key) sought(now Now) {
+func (k *key) lookForWaiters(now Now) {
 	last, known := k.view.row.Session(k.view.row.Guard)
 	if k.term == nil || !known || last == k.c.self.id {
-		k.ask(ask{what: askNext, until: now.Boot + k.c.opts.Wait})
+		k.addQuery(query{kind: queryWaiters, until: now.Boot + k.c.opts.Wait})
 	}
 	k.step(now)
 }
 
-// toldNext tells a head that is not here that its turn has come: the Release
+// tellNextHead tells a head that is not here that its turn has come: the Release
 // was faster than the read. While a term is here its Release will tell.
-func (k *key) toldNext() {
+func (k *key) tellNextHead() {
 	if k.term == nil {
-		k.yourTurn()
+		k.sendYourTurn()
 	}
 }
 
-// speak tells the session that has the head that a reference waits here: again
+// sendWaiting tells the session that has the head that a reference waits here: again
 // when another session has it, and with each look at QUORUM that shows no change.
-func (k *key) speak() {
-	s, foreign := k.stranger()
-	if !foreign || k.c.dead(s) || !k.patient() {
+func (k *key) sendWaiting() {
+	s, foreign := k.remoteHead()
+	if !foreign || k.c.dead(s) || !k.hasWaiter() {
 		s = SessionID{}
 	}
-	if s != k.spoken && s != (SessionID{}) {
-		k.hint(s, HintWaiting)
+	if s != k.toldWaiting && s != (SessionID{}) {
+		k.sendHint(s, HintWaiting)
 	}
-	k.spoken = s
+	k.toldWaiting = s
 }
 
-// patient reports that a reference waits here for its turn.
-func (k *key) patient() bool {
-	for _, p := range k.queued {
-		if p.phase == waiting && !p.gone {
+// hasWaiter reports that a reference waits here for its turn.
+func (k *key) hasWaiter() bool {
+	for _, e := range k.queued {
+		if e.phase == phaseWaiting && !e.abandoned {
 			return true
 		}
 	}
 	return false
 }
 
-// called makes the next read of the row come at once, and one at QUORUM after
+// hintReceived makes the next read of the row come at once, and one at QUORUM after
 // it if that one shows nothing new.
-func (v *view) called() {
-	v.next, v.tries, v.hinted = 0, 0, true
+func (v *view) hintReceived() {
+	v.nextRead, v.emptyReads, v.hinted = 0, 0, true
 }
 
-// heard takes a read that a hint asked for: LOCAL_ONE is enough if it shows
+// hintAnswered takes a read that a hint asked for: LOCAL_ONE is enough if it shows
 // that the head is here, else QUORUM has the word, once.
-func (k *key) heard() {
+func (k *key) hintAnswered() {
 	v := &k.view
-	if v.hinted = !v.quorum && !k.heads(k.front()); v.hinted {
-		v.next, v.quorumAt = 0, 0
+	if v.hinted = !v.readQuorum && !k.isHead(k.firstQueued()); v.hinted {
+		v.nextRead, v.quorumAt = 0, 0
 	}
 }
 
-// yourTurn tells the session of a new head that its turn has come.
-func (k *key) yourTurn() {
+// sendYourTurn tells the session of a new head that its turn has come.
+func (k *key) sendYourTurn() {
 	_, s, ok := k.view.row.Holder()
 	if ok && s != k.c.self.id && !k.c.dead(s) {
-		k.hint(s, HintYourTurn)
+		k.sendHint(s, HintYourTurn)
 	}
 }
 
-// yielding tells the session that is next that the Release is under way.
-func (k *key) yielding(release Swap) {
+// sendReleasing tells the session that is next that the Release is under way.
+func (k *key) sendReleasing(release Swap) {
 	row := release.onto(k.view.row)
 	s, ok := row.Session(row.Head)
 	if ok && s != k.c.self.id && !k.c.dead(s) {
-		k.hint(s, HintReleasing)
+		k.sendHint(s, HintReleasing)
 	}
 }
 
-func (k *key) hint(to SessionID, what HintKind) {
+func (k *key) sendHint(to SessionID, what HintKind) {
 	k.c.out.Hints = append(k.c.out.Hints, Hint{Key: k.id, To: to, Kind: what})
 }

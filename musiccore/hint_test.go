@@ -91,7 +91,7 @@ func TestYieldingLooksOftenForAWhile(t *testing.T) {
 	op := d.lock(Request{Wait: time.Minute})
 	looks := func(span time.Duration) (n int) {
 		s.seen = nil
-		for end := d.now + span; d.now < end; d.pass(yieldEvery) {
+		for end := d.now + span; d.now < end; d.pass(releasingPollEvery) {
 			s.run()
 		}
 		for _, a := range s.seen {
@@ -106,7 +106,7 @@ func TestYieldingLooksOftenForAWhile(t *testing.T) {
 	if n := looks(100 * time.Millisecond); n < 15 || n > 21 {
 		t.Errorf("%d looks in 100 ms", n)
 	}
-	looks(yieldFor)
+	looks(releasingFor)
 	if n := looks(10 * time.Second); n > 25 {
 		t.Errorf("%d looks in 10 s, long after", n)
 	}
@@ -114,7 +114,7 @@ func TestYieldingLooksOftenForAWhile(t *testing.T) {
 	for range 3 {
 		s.apply(Release(*s.row, 2, false, 0))
 	}
-	looks(2 * yieldEvery)
+	looks(2 * releasingPollEvery)
 	d.state(op, StateHeld)
 }
 

@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// up reports that the session is valid; the first call that finds it dead
+// checkSession reports that the session is valid; the first call that finds it dead
 // ends everything that hung on it (C5).
-func (c *Core) up(now Now) bool {
-	c.at = now.Boot
+func (c *Core) checkSession(now Now) bool {
+	c.now = now.Boot
 	if c.self.Valid(now) {
 		return true
 	}
-	if c.self.Dead() && !c.ended {
-		c.ended = true
+	if c.self.Dead() && !c.sessionEnded {
+		c.sessionEnded = true
 		for _, k := range c.sorted() {
 			k.bury(now, ErrNoSession)
 		}
@@ -25,8 +25,8 @@ func (c *Core) up(now Now) bool {
 	return false
 }
 
-// leave ends a call: what it caused, and when Tick is wanted.
-func (c *Core) leave() Effects {
+// takeEffects ends a call: what it caused, and when Tick is wanted.
+func (c *Core) takeEffects() Effects {
 	out := c.out
 	c.out = Effects{}
 	out.Wake = c.timers.first()
@@ -38,11 +38,11 @@ func (c *Core) key(id Key) *key {
 	if k := c.keys[id]; k != nil {
 		return k
 	}
-	f := c.facts[id.Table]
-	k := &key{c: c, id: id, closed: f.closed, mode: f.mode}
+	f := c.tables[id.Table]
+	k := &key{c: c, id: id, closed: f.closed, tableMode: f.tableMode}
 	k.timer.who = k
 	if r, ok := c.idle.get(id); ok {
-		k.view.row, k.view.known, k.view.firm, k.died, k.spare, k.ended = r.row, present, c.last.command, r.died, r.spare, r.ended
+		k.view.row, k.view.state, k.view.firmAfter, k.lastDied, k.nextBlockSize, k.endings = r.row, rowPresent, c.last.command, r.lastDied, r.nextBlockSize, r.endings
 	}
 	c.keys[id] = k
 	return k
@@ -51,10 +51,10 @@ func (c *Core) key(id Key) *key {
 // forget drops a key that nobody needs, but for its row where the queue is
 // empty and certain: a queue that is not could change without us.
 func (c *Core) forget(k *key) {
-	if k.view.firm != 0 && k.view.known == present && k.view.row.Empty() {
-		c.idle.put(k.id, rest{k.view.row, k.died, k.spare, k.ended})
+	if k.view.firmAfter != 0 && k.view.state == rowPresent && k.view.row.Empty() {
+		c.idle.put(k.id, idleKey{k.view.row, k.lastDied, k.nextBlockSize, k.endings})
 	}
-	delete(c.running, k.view.cmd)
+	delete(c.commands, k.view.readCmd)
 	c.timers.stop(&k.timer)
 	delete(c.keys, k.id)
 }
@@ -65,7 +65,7 @@ func (c *Core) do(k Key, a Action) CommandID {
 	return c.last.command
 }
 
-func (c *Core) waits(op OpID, k *key, p *place) { c.ops[op] = waiter{k, p} }
+func (c *Core) addPending(op OpID, k *key, e *entry) { c.ops[op] = pendingOp{k, e} }
 
 // answer answers an operation; what is asked for none is answered to nobody.
 func (c *Core) answer(a Answer) {
@@ -89,9 +89,9 @@ func (c *Core) patience(q Request) time.Duration {
 }
 
 // note tells what happened at a place; it is the place's second event or later.
-func (k *key) note(what NoteKind, p *place, how State) {
+func (k *key) note(what NoteKind, e *entry, how State) {
 	k.c.out.Notes = append(k.c.out.Notes, Note{
-		Key: k.id, Kind: what, Ref: p.ref, Owner: p.owner, Client: p.by, State: how, Duration: k.c.at - p.since,
+		Key: k.id, Kind: what, Ref: e.ref, Owner: e.name, Client: e.client, State: how, Duration: k.c.now - e.since,
 	})
 }
 
@@ -117,28 +117,28 @@ func (k *key) reply(now Now, id CommandID, r Result) {
 	switch {
 	case k.c.keys[k.id] != k:
 		return
-	case id == k.view.cmd:
+	case id == k.view.readCmd:
 		k.rowRead(now, id, r)
 	case k.lwt != nil && id == k.lwt.cmd:
-		k.swapped(now, r)
+		k.lwtReplied(now, r)
 	case k.term != nil && id == k.term.synch.cmd:
-		k.copied(now, r)
+		k.synchEnded(now, r)
 	}
 	k.step(now)
 }
 
-// close keeps the highest closed of a table.
-func (c *Core) close(table [16]byte, closed Stamp) {
-	f := c.facts[table]
+// raiseClosed keeps the highest closed of a table.
+func (c *Core) raiseClosed(table [16]byte, closed Stamp) {
+	f := c.tables[table]
 	f.closed = max(f.closed, closed)
-	c.facts[table] = f
+	c.tables[table] = f
 }
 
-// raise notes a later closed. A base that an LWT under way is about to write
+// raiseClosed notes a later closed. A base that an LWT under way is about to write
 // was chosen without knowing it, and counts as older (C17).
-func (k *key) raise(closed Stamp) {
+func (k *key) raiseClosed(closed Stamp) {
 	k.closed = max(k.closed, closed)
-	if k.changing() {
+	if k.changesTerm() {
 		k.closed = max(k.closed, k.lwt.swap.Set.Row.Epoch+1)
 	}
 	t := k.term
@@ -146,25 +146,25 @@ func (k *key) raise(closed Stamp) {
 		return
 	}
 	t.synced, t.synch.stale = false, true
-	t.dirty = t.dirty || t.base < closed
+	t.dirty = t.dirty || t.epoch < closed
 }
 
-// sendAway tells all who wait that nothing is granted here any more.
-func (k *key) sendAway(now Now) {
-	for _, r := range k.reserves {
-		k.disband(r, r.named)
-		for _, p := range r.line {
-			k.answer(p, k.standing(now, p))
+// turnAway tells all who wait that nothing is granted here any more.
+func (k *key) turnAway(now Now) {
+	for _, r := range k.blocks {
+		k.requeueWaiters(r, r.numbered)
+		for _, e := range r.waiters {
+			k.answerEntry(e, k.grantOf(now, e))
 		}
 	}
-	for _, p := range k.queued {
-		k.answer(p, k.standing(now, p))
+	for _, e := range k.queued {
+		k.answerEntry(e, k.grantOf(now, e))
 	}
-	for _, p := range k.asking {
-		k.refuse(p, Grant{}, ErrDraining)
-		k.finish(p, StateLost)
+	for _, e := range k.unnumbered {
+		k.answerEntryError(e, Grant{}, ErrDraining)
+		k.endEntry(e, StateLost)
 	}
-	k.asking = nil
+	k.unnumbered = nil
 }
 
 func (k *key) quiet() bool {
@@ -172,7 +172,7 @@ func (k *key) quiet() bool {
 	if k.lwt != nil || t == nil {
 		return k.lwt == nil
 	}
-	fixed := t.reserve == nil || (t.reserve.plain && !t.window.wanted)
+	fixed := t.block == nil || (t.block.plain && !t.renewal.wanted)
 	return t.open && fixed && t.flight.ops == 0 && !t.unsettled && t.synch.cmd == 0
 }
 
@@ -183,28 +183,28 @@ func (k *key) bury(now Now, err error) {
 	if k.term != nil {
 		k.loseTerm(now)
 	}
-	for _, p := range k.queued {
-		if errors.Is(err, ErrNoSession) && p.phase == waiting && !p.nowait {
+	for _, e := range k.queued {
+		if errors.Is(err, ErrNoSession) && e.phase == phaseWaiting && !e.noWait {
 			// Its client may go on with the reference, here or elsewhere: a Takeover when its turn comes.
-			k.answer(p, k.standing(now, p))
+			k.answerEntry(e, k.grantOf(now, e))
 		}
-		k.refuse(p, Grant{}, err)
-		k.losePlace(p)
+		k.answerEntryError(e, Grant{}, err)
+		k.loseEntry(e)
 	}
-	k.ride = ride{}
-	pending := k.asking
+	k.delegated = delegatedEnqueue{}
+	pending := k.unnumbered
 	if k.lwt != nil {
-		pending = append(pending[:len(pending):len(pending)], k.lwt.places...)
-		delete(k.c.running, k.lwt.cmd)
+		pending = append(pending[:len(pending):len(pending)], k.lwt.entries...)
+		delete(k.c.commands, k.lwt.cmd)
 	}
-	for _, p := range pending {
-		k.refuse(p, Grant{}, err)
-		k.finish(p, StateLost)
+	for _, e := range pending {
+		k.answerEntryError(e, Grant{}, err)
+		k.endEntry(e, StateLost)
 	}
-	for _, a := range k.asks {
+	for _, a := range k.queries {
 		k.c.answer(Answer{Op: a.op, Err: err})
 	}
-	delete(k.c.running, k.view.cmd)
+	delete(k.c.commands, k.view.readCmd)
 	k.c.timers.stop(&k.timer)
 	delete(k.c.keys, k.id)
 }

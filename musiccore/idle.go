@@ -1,26 +1,26 @@
 package musiccore
 
-// rest is what is kept of a key that nobody holds: enough for the next
+// idleKey is what is kept of a key that nobody holds: enough for the next
 // Enqueue to need no read. A stale one costs a refused LWT and nothing else.
-type rest struct {
-	row   Row
-	died  bool  // the last holder did not give the lock back
-	spare int32 // of the key
-	ended []ending
+type idleKey struct {
+	row           Row
+	lastDied      bool  // the last holder did not give the lock back
+	nextBlockSize int32 // of the key
+	endings       []ending
 }
 
-// idle keeps a bounded number of them; the oldest goes first.
-type idle struct {
-	rows map[Key]rest
+// idleKeys keeps a bounded number of them; the oldest goes first.
+type idleKeys struct {
+	rows map[Key]idleKey
 	ring []Key
 	next int
 	size int
 }
 
 // newIdle keeps at most size rows; 0 keeps none.
-func newIdle(size int) idle { return idle{rows: map[Key]rest{}, size: size} }
+func newIdle(size int) idleKeys { return idleKeys{rows: map[Key]idleKey{}, size: size} }
 
-func (i *idle) put(k Key, r rest) {
+func (i *idleKeys) put(k Key, r idleKey) {
 	if i.size == 0 {
 		return
 	}
@@ -30,7 +30,7 @@ func (i *idle) put(k Key, r rest) {
 	i.rows[k] = r
 }
 
-func (i *idle) enter(k Key) {
+func (i *idleKeys) enter(k Key) {
 	if len(i.ring) < i.size {
 		i.ring = append(i.ring, k)
 		return
@@ -40,13 +40,13 @@ func (i *idle) enter(k Key) {
 	i.next = (i.next + 1) % i.size
 }
 
-func (i *idle) get(k Key) (rest, bool) {
+func (i *idleKeys) get(k Key) (idleKey, bool) {
 	r, ok := i.rows[k]
 	return r, ok
 }
 
 // forget drops the rows of a table that is no more.
-func (i *idle) forget(table [16]byte) {
+func (i *idleKeys) forget(table [16]byte) {
 	for k := range i.rows {
 		if k.Table == table {
 			delete(i.rows, k)

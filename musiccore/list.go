@@ -19,27 +19,27 @@ type Listing struct {
 func (c *Core) List(now Now) []Listing {
 	var all []Listing
 	for _, k := range c.sorted() {
-		for _, p := range k.queued {
-			all = k.list(all, now, p)
+		for _, e := range k.queued {
+			all = k.list(all, now, e)
 		}
-		for _, r := range k.reserves {
-			for _, p := range r.line {
-				all = k.list(all, now, p)
+		for _, r := range k.blocks {
+			for _, e := range r.waiters {
+				all = k.list(all, now, e)
 			}
 		}
-		for _, p := range k.asking {
-			all = k.list(all, now, p)
+		for _, e := range k.unnumbered {
+			all = k.list(all, now, e)
 		}
 	}
 	return all
 }
 
-func (k *key) list(all []Listing, now Now, p *place) []Listing {
-	if p.gone || p.phase == over || p.own() {
+func (k *key) list(all []Listing, now Now, e *entry) []Listing {
+	if e.abandoned || e.phase == phaseEnded || e.standsForBlock() {
 		return all
 	}
-	g := k.standing(now, p)
+	g := k.grantOf(now, e)
 	return append(all, Listing{
-		Key: k.id, Ref: p.ref, State: g.State, Owner: p.owner, Age: now.Boot - p.since, Lease: g.Lease, Position: g.Position,
+		Key: k.id, Ref: e.ref, State: g.State, Owner: e.name, Age: now.Boot - e.since, Lease: g.Lease, Position: g.Position,
 	})
 }

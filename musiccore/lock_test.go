@@ -94,7 +94,7 @@ func TestC15AStaleRowOpensNothingAgain(t *testing.T) {
 	d.reply(id, Result{Status: StatusDone})
 	d.state(next, StateHeld)
 	d.reply(read, sees(before))
-	if k := d.core.keys[d.key()]; k.term == nil || k.term.place.ref != 2 || k.view.row.Head != 2 {
+	if k := d.core.keys[d.key()]; k.term == nil || k.term.holder.ref != 2 || k.view.row.Head != 2 {
 		t.Fatal("a stale row after the own Release")
 	}
 	if got, op := d.begin(1, Put); got.OK() {
@@ -651,7 +651,7 @@ func TestGoneBeforeTheEnqueueLeavesNothing(t *testing.T) {
 	d.take(d.core.Gone(d.time(), op))
 	d.reply(id, Result{Status: StatusDone})
 	d.none()
-	if len(d.core.keys)+len(d.core.timers)+len(d.core.running) != 0 {
+	if len(d.core.keys)+len(d.core.timers)+len(d.core.commands) != 0 {
 		t.Fatal("something is left")
 	}
 }
@@ -813,14 +813,14 @@ func TestReferencesOfTheNextGeneration(t *testing.T) {
 func TestIdleRowsAreBounded(t *testing.T) {
 	i := newIdle(3)
 	for n := range 10 {
-		i.put(Key{PK: string(rune('a' + n))}, rest{row: Row{Guard: LockRef(n + 1)}})
-		i.put(Key{PK: "z"}, rest{row: Row{Guard: 99}})
+		i.put(Key{PK: string(rune('a' + n))}, idleKey{row: Row{Guard: LockRef(n + 1)}})
+		i.put(Key{PK: "z"}, idleKey{row: Row{Guard: 99}})
 	}
 	if len(i.rows) > 3 || len(i.ring) > 3 {
 		t.Fatalf("%d rows", len(i.rows))
 	}
 	off := newIdle(0)
-	off.put(Key{}, rest{})
+	off.put(Key{}, idleKey{})
 	if _, ok := off.get(Key{}); ok {
 		t.Fatal("kept")
 	}
@@ -838,11 +838,11 @@ func TestWatchesAreForgotten(t *testing.T) {
 	if len(d.core.watches) != 0 {
 		t.Fatal("nobody asked for it any more")
 	}
-	for n := range 2 * fallenKept {
+	for n := range 2 * maxDeadSessions {
 		w := d.core.watch(d.time(), SessionID{byte(n), byte(n >> 8), 5})
 		d.reply(w.cmd, Result{Status: StatusDone, Beat: EndedBeat})
 	}
-	if len(d.core.watches) > fallenKept {
+	if len(d.core.watches) > maxDeadSessions {
 		t.Fatalf("%d verdicts", len(d.core.watches))
 	}
 }

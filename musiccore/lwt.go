@@ -10,13 +10,13 @@ import (
 type purpose uint8
 
 const (
-	enqueueing purpose = iota + 1
-	releasing
-	renewing
-	preempting
-	expelling // Release of an own head that memory does not know
-	skipping  // Release of an abandoned reference that never entered
-	takingOver
+	purposeEnqueue purpose = iota + 1
+	purposeRelease
+	purposeRenew
+	purposePreempt
+	purposeReap             // Release of an own head that memory does not know
+	purposeReleaseAbandoned // Release of an abandoned reference that never entered
+	purposeTakeover
 )
 
 // lwt is the one LWT under way for a key (docs/protocol.md 3.1, lwt): sent, and on
@@ -25,71 +25,71 @@ const (
 // What is forgotten before it is definite could be applied later and leave a
 // reference that nobody removes (H3).
 type lwt struct {
-	why     purpose
-	swap    Swap
-	cmd     CommandID     // under way; 0: waits
-	refused CommandID     // not 0: only a read after this command decides
-	began   time.Duration // when it was sent first
-	tries   int           // sent so often
-	at      time.Duration // not sent again before
-	req     int64
-	places  []*place // whom it enqueues, in order
-	joined  LockRef  // not 0: where a block begins that references of this session are made, which were not one before
+	purpose   purpose
+	swap      Swap
+	cmd       CommandID     // under way; 0: waits
+	refused   CommandID     // not 0: only a read after this command decides
+	firstSent time.Duration // when it was sent first
+	tries     int           // sent so often
+	sendAfter time.Duration // not sent again before
+	req       int64
+	entries   []*entry // whom it enqueues, in order
+	blockFrom LockRef  // not 0: where a block begins that references of this session are made, which were not one before
 }
 
-// changing reports that an LWT on the T register is under way: until it is
+// changesTerm reports that an LWT on the T register is under way: until it is
 // definite nobody here concludes anything from T.
-func (k *key) changing() bool { return k.lwt != nil && k.lwt.swap.Set.T }
+func (k *key) changesTerm() bool { return k.lwt != nil && k.lwt.swap.Set.T }
 
-// start sends a new LWT. One that would break I1 is never sent: whom it was to
+// startLWT sends a new LWT. One that would break I1 is never sent: whom it was to
 // enqueue ask again.
-func (k *key) start(now Now, l lwt) bool {
+func (k *key) startLWT(now Now, l lwt) bool {
 	if !l.swap.sound(k.view.pointer()) {
-		k.broken(now, "I1", fmt.Sprintf("an LWT would move the lock row backwards: %+v", l.swap))
-		k.again(l.places)
+		k.invariantBroken(now, "I1", fmt.Sprintf("an LWT would move the lock row backwards: %+v", l.swap))
+		k.requeue(l.entries)
 		return false
 	}
-	l.began = now.Boot
+	l.firstSent = now.Boot
 	k.lwt = &l
-	k.push(now)
+	k.sendLWT(now)
 	return true
 }
 
-// again lets those whom an LWT has not enqueued ask anew, before who came later.
+// requeue lets those whom an LWT has not enqueued ask anew, before who came later.
 // A client that has gone away meanwhile wants nothing any more.
-func (k *key) again(ps []*place) {
-	ps = slices.DeleteFunc(slices.Clone(ps), func(p *place) bool { return p.gone })
-	k.asking = append(ps, k.asking...)
+func (k *key) requeue(entries []*entry) {
+	entries = slices.DeleteFunc(slices.Clone(entries), func(e *entry) bool { return e.abandoned })
+	k.unnumbered = append(entries, k.unnumbered...)
 }
 
-// push sends the LWT, or sends it again when its time has come.
-func (k *key) push(now Now) {
+// sendLWT sends the LWT, or sends it again when its time has come.
+func (k *key) sendLWT(now Now) {
 	l := k.lwt
-	if l == nil || l.cmd != 0 || l.refused != 0 || now.Boot < l.at {
+	if l == nil || l.cmd != 0 || l.refused != 0 || now.Boot < l.sendAfter {
 		return
 	}
 	l.tries++
 	l.cmd = k.c.do(k.id, Apply{Swap: l.swap})
-	k.c.running[l.cmd] = k
+	k.c.commands[l.cmd] = k
 }
 
-// swapped takes what an Apply met.
-func (k *key) swapped(now Now, r Result) {
+// lwtReplied takes what an Apply met.
+func (k *key) lwtReplied(now Now, r Result) {
 	l := k.lwt
 	l.cmd = 0
 	switch r.Status {
 	case StatusDone:
 		k.view.applied(l.swap)
 		if l.swap.Set.Q {
-			k.view.at = now.Boot
+			k.view.seenAt = now.Boot
 		}
-		k.view.firm = k.c.last.command
-		k.done(now)
+		k.view.firmAfter = k.c.last.command
+		k.lwtApplied(now)
 	case StatusRefused:
 		l.refused = k.c.last.command
-		k.view.next = 0
+		k.view.nextRead = 0
 	default:
-		l.at = now.Boot + backoff(l.tries-1)
+		l.sendAfter = now.Boot + backoff(l.tries-1)
 	}
 }
 
@@ -102,22 +102,22 @@ func (k *key) enqueuedBlock(l *lwt) Block {
 	if b, ok := k.view.row.Find(k.c.self.id, l.req); ok {
 		return b
 	}
-	return l.swap.Set.Row.newest()
+	return l.swap.Set.Row.newestBlock()
 }
 
-// newest is the block at the end of the queue: what an Enqueue reserves.
-func (r Row) newest() Block { return r.Queue[len(r.Queue)-1] }
+// newestBlock is the block at the end of the queue: what an Enqueue reserves.
+func (r Row) newestBlock() Block { return r.Queue[len(r.Queue)-1] }
 
-// resolve decides a refused LWT by a row read at QUORUM after the refusal.
-func (k *key) resolve(now Now, id CommandID, r *Row) {
+// resolveRefused decides a refused LWT by a row read at QUORUM after the refusal.
+func (k *key) resolveRefused(now Now, id CommandID, r *Row) {
 	l := k.lwt
 	if l == nil || l.refused == 0 || id <= l.refused {
 		return
 	}
-	if l.stands(r) {
+	if l.mayStillApply(r) {
 		// The read saw the row before the one that refused (a commit level
 		// below QUORUM): nothing is decided.
-		l.refused, l.at = 0, now.Boot+backoff(l.tries)
+		l.refused, l.sendAfter = 0, now.Boot+backoff(l.tries)
 		return
 	}
 	if r == nil {
@@ -126,25 +126,25 @@ func (k *key) resolve(now Now, id CommandID, r *Row) {
 	}
 	_, mine := r.Find(k.c.self.id, l.req)
 	switch {
-	case mine || (l.why != enqueueing && r.sameTerm(l.swap.Set.Row)):
-		k.done(now)
-	case l.why == enqueueing:
+	case mine || (l.purpose != purposeEnqueue && r.sameTerm(l.swap.Set.Row)):
+		k.lwtApplied(now)
+	case l.purpose == purposeEnqueue:
 		k.dropLWT()
 		k.refusals++
 	case r.Epoch == l.swap.If.Epoch:
 		// Somebody else has enqueued; the term is as it was.
 		k.dropLWT()
 		if k.term != nil {
-			k.term.alone = true
+			k.term.noPiggyback = true
 		}
 	default:
-		k.moot(now)
+		k.superseded(now)
 	}
 }
 
-// stands reports that the condition of the LWT is still true of the row, or
+// mayStillApply reports that the condition of the LWT is still true of the row, or
 // that the row is an older one.
-func (l *lwt) stands(r *Row) bool {
+func (l *lwt) mayStillApply(r *Row) bool {
 	i := l.swap.If
 	switch {
 	case r == nil || i.What == IfAbsent:
@@ -157,16 +157,16 @@ func (l *lwt) stands(r *Row) bool {
 	return r.Guard <= i.Guard && r.Epoch <= i.Epoch
 }
 
-// moot ends a refused LWT on T where somebody else has changed the term: a
+// superseded ends a refused LWT on T where somebody else has changed the term: a
 // Release is not needed any more, a Renew came too late.
-func (k *key) moot(now Now) {
-	why := k.lwt.why
+func (k *key) superseded(now Now) {
+	why := k.lwt.purpose
 	k.dropLWT()
 	switch {
 	case k.term == nil:
-	case why == releasing:
+	case why == purposeRelease:
 		k.endTerm()
-	case why == renewing:
+	case why == purposeRenew:
 		k.loseTerm(now)
 	}
 }
@@ -174,44 +174,44 @@ func (k *key) moot(now Now) {
 // dropLWT ends an LWT that was refused and never applied: who asked through
 // it asks again.
 func (k *key) dropLWT() {
-	k.again(k.lwt.places)
+	k.requeue(k.lwt.entries)
 	k.lwt = nil
-	k.spare = min(k.spare, 1)
+	k.nextBlockSize = min(k.nextBlockSize, 1)
 }
 
-// done ends an LWT that was applied.
-func (k *key) done(now Now) {
+// lwtApplied ends an LWT that was applied.
+func (k *key) lwtApplied(now Now) {
 	l := k.lwt
 	k.lwt = nil
-	k.view.tries, k.view.next = 0, 0
-	switch l.why {
-	case enqueueing:
+	k.view.emptyReads, k.view.nextRead = 0, 0
+	switch l.purpose {
+	case purposeEnqueue:
 		k.refusals = 0
-		if k.ride.block.Req == l.req {
-			k.ride = ride{}
+		if k.delegated.block.Req == l.req {
+			k.delegated = delegatedEnqueue{}
 		}
-	case releasing:
+	case purposeRelease:
 		if k.term != nil {
-			k.released(now, l.swap.Set.Row.Head)
+			k.termReleased(now, l.swap.Set.Row.Head)
 		}
-	case renewing:
+	case purposeRenew:
 		k.renewed(now, l.swap.Set.Row.Epoch)
-	case takingOver:
-		k.taken(l.swap.Set.Row.Epoch)
-	case preempting, expelling:
-		k.died = true
+	case purposeTakeover:
+		k.noteTakeover(l.swap.Set.Row.Epoch)
+	case purposePreempt, purposeReap:
+		k.lastDied = true
 		k.c.out.Notes = append(k.c.out.Notes, Note{Key: k.id, Kind: NotePreempted, Ref: l.swap.Set.Row.Head - 1})
 	}
 	switch b := k.enqueuedBlock(l); {
-	case l.joined != 0:
-		k.regrouped(now, l, b)
-	case len(l.places) > 0:
-		k.enqueued(now, l.places, b)
+	case l.blockFrom != 0:
+		k.blockMade(now, l, b)
+	case len(l.entries) > 0:
+		k.assignRefs(now, l.entries, b)
 	}
 	if l.swap.Set.T {
-		k.yourTurn()
+		k.sendYourTurn()
 	}
-	if l.why == expelling && k.stray() {
-		k.want(now) // the next one may be a stray, too
+	if l.purpose == purposeReap && k.orphanedHead() {
+		k.watchHead(now) // the next one may be a stray, too
 	}
 }

@@ -121,7 +121,7 @@ func TestAReadBegunBeforeTheRefusalDecidesNothing(t *testing.T) {
 	row, _ := a.Swap.Apply(nil)
 	d.reply(id, sees(row))
 	d.none()
-	if k := d.core.keys[d.key()]; k.term == nil || k.term.place.ref != 1 {
+	if k := d.core.keys[d.key()]; k.term == nil || k.term.holder.ref != 1 {
 		t.Fatal("the later read shows that it was me")
 	}
 }

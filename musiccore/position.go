@@ -2,49 +2,49 @@ package musiccore
 
 import "slices"
 
-// keptBlocks are the blocks of a queue that sessions hand out in memory, and the guard of that queue: with it they change.
-type keptBlocks struct {
+// retainedBlocks are the blocks of a queue that sessions hand out in memory, and the guard of that queue: with it they change.
+type retainedBlocks struct {
 	guard  LockRef
 	blocks []Block
 }
 
 // retained are the blocks of the row's queue that sessions keep for themselves.
 func (v *view) retained() []Block {
-	if v.kept.guard != v.row.Guard {
-		v.kept = keptBlocks{guard: v.row.Guard}
+	if v.retainedCache.guard != v.row.Guard {
+		v.retainedCache = retainedBlocks{guard: v.row.Guard}
 		for _, b := range v.row.Queue {
 			if b.Retained {
-				v.kept.blocks = append(v.kept.blocks, b)
+				v.retainedCache.blocks = append(v.retainedCache.blocks, b)
 			}
 		}
 	}
-	return v.kept.blocks
+	return v.retainedCache.blocks
 }
 
 // position is how many are ahead of a place that waits: the holder, and who waits; for a place without a reference an estimate. References
 // of a block that nobody has been given are nobody's. It is asked for every waiter, so it takes no time for each of the others.
-func (k *key) position(p *place) int {
-	row, end := k.view.row, p.ref
+func (k *key) position(e *entry) int {
+	row, end := k.view.row, e.ref
 	if end == 0 {
 		end = row.Guard + 1
 	}
 	n := int(end - row.Head)
 	for _, b := range k.view.retained() {
 		if first, last := max(b.First, row.Head), min(b.Last(), end-1); first <= last {
-			n += k.inside(b.First) - int(last-first) - 1
+			n += k.holdersInBlock(b.First) - int(last-first) - 1
 		}
 	}
 	return max(n, 1)
 }
 
-// inside is how many hold or wait in a block. Of one that another proxy hands out nobody here knows: it counts as one.
-func (k *key) inside(first LockRef) int {
-	i := slices.IndexFunc(k.reserves, func(b *reserve) bool { return b.first == first })
+// holdersInBlock is how many hold or wait in a block. Of one that another proxy hands out nobody here knows: it counts as one.
+func (k *key) holdersInBlock(first LockRef) int {
+	i := slices.IndexFunc(k.blocks, func(b *localBlock) bool { return b.first == first })
 	if i < 0 {
 		return 1
 	}
-	n := len(k.reserves[i].line)
-	if t := k.term; t != nil && t.reserve == k.reserves[i] && t.open {
+	n := len(k.blocks[i].waiters)
+	if t := k.term; t != nil && t.block == k.blocks[i] && t.open {
 		n++
 	}
 	return n

@@ -4,20 +4,20 @@ package musiccore
 // behind it, after the grace (docs/protocol.md 3.12, Preempt; paper §IV
 // forcedRelease).
 func (k *key) preempt(now Now) {
-	x, foreign := k.stranger()
-	if !foreign || !k.waitedFor(now) || k.guestHeads() {
+	x, foreign := k.remoteHead()
+	if !foreign || !k.headAwaited(now) || k.adoptedHead() {
 		return
 	}
 	r := k.view.row
 	k.watchAhead(now)
 	w := k.c.watch(now, x)
-	if !w.dead || k.view.vouched != r.Epoch {
+	if !w.dead || k.view.quorumEpoch != r.Epoch {
 		return
 	}
-	if now.Boot < w.deadAt+k.c.opts.Grace && !r.kept(r.Head) { // what was kept goes on nowhere
+	if now.Boot < w.deadAt+k.c.opts.Grace && !r.retained(r.Head) { // what was kept goes on nowhere
 		return
 	}
-	k.start(now, lwt{why: preempting, swap: Preempt(r, r.Next(k.passable(now)), k.c.opts.Window, now.Clk)})
+	k.startLWT(now, lwt{purpose: purposePreempt, swap: Preempt(r, r.Next(k.passable(now)), k.c.opts.Window, now.Clk)})
 }
 
 // passable answers which references a Preempt passes over: those of sessions
@@ -25,7 +25,7 @@ func (k *key) preempt(now Now) {
 func (k *key) passable(now Now) func(LockRef, SessionID) bool {
 	return func(r LockRef, x SessionID) bool {
 		w := k.c.watches[x]
-		return w != nil && w.dead && now.Boot >= w.deadAt+k.c.opts.Grace && k.live(r) == nil
+		return w != nil && w.dead && now.Boot >= w.deadAt+k.c.opts.Grace && k.liveEntry(r) == nil
 	}
 }
 

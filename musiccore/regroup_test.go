@@ -17,7 +17,7 @@ func crowd(t *testing.T) (*desk, *store) {
 		d.lock(Request{AtOnce: true})
 		s.run()
 	}
-	if s.row.Guard != 13 || s.row.kept(10) {
+	if s.row.Guard != 13 || s.row.retained(10) {
 		t.Fatalf("row %+v", s.row)
 	}
 	s.seen = nil
@@ -29,7 +29,7 @@ func TestWaitersWithReferencesOfTheirOwnBecomeOneBlock(t *testing.T) {
 	d, s := crowd(t)
 	d.unlock(2)
 	s.run()
-	if s.row.Head != 10 || !s.row.kept(10) || s.row.through(10) != s.row.Guard || s.row.Guard < 14 || s.cost() != 1 {
+	if s.row.Head != 10 || !s.row.retained(10) || s.row.endOfBlock(10) != s.row.Guard || s.row.Guard < 14 || s.cost() != 1 {
 		t.Fatalf("row %+v", s.row)
 	}
 	for r := LockRef(10); r <= 13; r++ {
@@ -112,7 +112,7 @@ func TestABlockGoesOnBehindAHolderWhoStays(t *testing.T) {
 	op = d.lock(Request{Ref: 11})
 	s.run()
 	d.state(op, StateHeld)
-	if s.row.Head != 11 || !s.row.kept(11) || s.cost() != 1 {
+	if s.row.Head != 11 || !s.row.retained(11) || s.cost() != 1 {
 		t.Fatalf("row %+v", s.row)
 	}
 	d.unlock(11)
@@ -129,13 +129,13 @@ func TestABlockGoesOnBehindAHolderWhoStays(t *testing.T) {
 // made it part of a block.
 func TestAnAdoptedReferenceOfABlockIsNotTakenOver(t *testing.T) {
 	r := Row{Guard: 3, Head: 2, Epoch: 10, Queue: []Block{{First: 2, N: 2, Session: SessionID{7}, Retained: true}}}
-	k := &key{view: view{row: r, known: present}, queued: []*place{{ref: 2, phase: waiting, guest: true}}}
-	if k.guestHeads() {
+	k := &key{view: view{row: r, state: rowPresent}, queued: []*entry{{ref: 2, phase: phaseWaiting, adopted: true}}}
+	if k.adoptedHead() {
 		t.Fatal("it would be taken over, though it may have been handed on")
 	}
 	r.Owner = SessionID{7}
 	k.view.row = r
-	if !k.guestHeads() {
+	if !k.adoptedHead() {
 		t.Fatal("a plain one is")
 	}
 }
@@ -153,7 +153,7 @@ func TestJoined(t *testing.T) {
 		}
 		from := LockRef(rapid.Int64Range(1, int64(r.Guard)).Draw(t, "from"))
 		before := slices.Clone(r.Queue)
-		to := Row{Head: 1, Guard: r.Guard, Queue: r.joined(from, self)}
+		to := Row{Head: 1, Guard: r.Guard, Queue: r.withOwnBlock(from, self)}
 		if !slices.Equal(before, r.Queue) {
 			t.Fatal("it has changed the row that it was made from")
 		}
@@ -170,7 +170,7 @@ func TestJoined(t *testing.T) {
 		end := from - 1
 		for ref := from; ref <= r.Guard; ref++ {
 			s, _ := r.Session(ref)
-			if s != self || (r.kept(ref) && ref < before[n-1].First) {
+			if s != self || (r.retained(ref) && ref < before[n-1].First) {
 				break
 			}
 			end = ref
@@ -180,7 +180,7 @@ func TestJoined(t *testing.T) {
 			if is, _ := to.Session(ref); is != was {
 				t.Fatalf("%d is of %v, was of %v", ref, is, was)
 			}
-			if in := from <= ref && ref <= end; in && to.through(ref) != end || !in && to.kept(ref) != r.kept(ref) {
+			if in := from <= ref && ref <= end; in && to.endOfBlock(ref) != end || !in && to.retained(ref) != r.retained(ref) {
 				t.Fatalf("%+v from %d to %d: reference %d of %+v", before, from, end, ref, to.Queue)
 			}
 		}
@@ -197,11 +197,11 @@ func TestNobodyIsToldAReferenceOfABlockThatStandsStill(t *testing.T) {
 	d.lock(Request{Wait: time.Minute})
 	d.unlock(2)
 	s.run()
-	if !s.row.kept(11) || s.row.Head != 10 {
+	if !s.row.retained(11) || s.row.Head != 10 {
 		t.Fatalf("row %+v", s.row)
 	}
 	d.serve(s, 2*time.Second)
-	if g := d.state(op, StateQueued); g.Ref == 0 || s.row.kept(g.Ref) {
+	if g := d.state(op, StateQueued); g.Ref == 0 || s.row.retained(g.Ref) {
 		t.Fatalf("queued %+v, row %+v", g, s.row)
 	}
 }

@@ -1,22 +1,22 @@
 package musiccore
 
-// expire ends a client lease: silence, and the next one is told so.
-func (k *key) expire(now Now) {
-	k.died = true
-	k.close(now, StateLost)
+// expireLease ends a client lease: silence, and the next one is told so.
+func (k *key) expireLease(now Now) {
+	k.lastDied = true
+	k.closeTerm(now, StateLost)
 }
 
 // giveBack is the UNLOCK of the holder, or a Force. It is answered at once
 // when nothing is unsettled and no put can become so.
 func (k *key) giveBack(now Now, op OpID, how State) {
 	t := k.term
-	k.close(now, how)
-	t.unlock = begin{op: op, until: now.Boot + k.c.opts.Wait}
+	k.closeTerm(now, how)
+	t.unlock = waitingOp{op: op, until: now.Boot + k.c.opts.Wait}
 	if t.flight.puts == 0 && !t.unsettled {
 		k.answerUnlock(StateReleased)
 		return
 	}
-	k.c.waits(op, k, nil)
+	k.c.addPending(op, k, nil)
 }
 
 func (k *key) answerUnlock(how State) {
@@ -24,28 +24,28 @@ func (k *key) answerUnlock(how State) {
 	if t.unlock.op == 0 {
 		return
 	}
-	k.c.answer(Answer{Op: t.unlock.op, Grant: Grant{Applied: how == StateReleased, Ref: t.place.ref, State: how}})
+	k.c.answer(Answer{Op: t.unlock.op, Grant: Grant{Applied: how == StateReleased, Ref: t.holder.ref, State: how}})
 	t.unlock.op = 0
 }
 
-// close lets no more operations in. Those in flight still end; then the term
+// closeTerm lets no more operations in. Those in flight still end; then the term
 // is settled if need be, and released.
-func (k *key) close(now Now, how State) {
+func (k *key) closeTerm(now Now, how State) {
 	t := k.term
 	if !t.open {
 		return
 	}
-	t.open, t.shut = false, now.Boot
+	t.open, t.closedAt = false, now.Boot
 	t.synch.tries = 0
-	if t.reserve != nil {
-		t.reserve.until = now.Boot + k.c.opts.Retain
+	if t.block != nil {
+		t.block.keepUntil = now.Boot + k.c.opts.Retain
 	}
-	k.brief(now, t.place, how)
-	k.finish(t.place, how)
-	waiting := t.waiting
-	t.waiting = nil
+	k.noteSectionLength(now, t.holder, how)
+	k.endEntry(t.holder, how)
+	waiting := t.waitingOps
+	t.waitingOps = nil
 	for _, b := range waiting {
-		k.askEnded(b.ask(t.place.ref))
+		k.queryEnding(b.query(t.holder.ref))
 	}
 }
 
@@ -62,12 +62,12 @@ func (t *term) drained(tries int) bool {
 // nothing is left that could surface (I7, C6, C7, C17).
 func (k *key) release(now Now) {
 	t := k.term
-	if len(k.asking)+len(k.riders) > 0 && !t.alone && k.glances(now) {
+	if len(k.unnumbered)+len(k.piggybacked) > 0 && !t.noPiggyback && k.waitsForLook(now) {
 		return
 	}
 	dirty := t.unsettled || (t.dirty && !t.synced) || t.broken
 	if !dirty && (t.flight.ops > 0 || t.synch.cmd != 0) {
-		k.broken(now, "I7", "a clean release with operations in flight")
+		k.invariantBroken(now, "I7", "a clean release with operations in flight")
 		return
 	}
 	used := t.seq
@@ -75,67 +75,67 @@ func (k *key) release(now Now) {
 		used = k.c.opts.Window
 	}
 	k.answerUnlock(StateReleased)
-	k.appraise()
-	next := k.nextInLine()
-	if t.reserve != nil {
-		t.reserve.plain = true
+	k.chooseBlockSize()
+	next := k.headAfterRelease()
+	if t.block != nil {
+		t.block.plain = true
 	}
-	held := Row{Guard: k.view.row.Guard, Head: next - 1, Epoch: t.base}
-	l := lwt{why: releasing, swap: Release(held, used, dirty, now.Clk)}
-	if !t.alone && next > t.last {
-		k.takeAlong(now, &l)
+	held := Row{Guard: k.view.row.Guard, Head: next - 1, Epoch: t.epoch}
+	l := lwt{purpose: purposeRelease, swap: Release(held, used, dirty, now.Clk)}
+	if !t.noPiggyback && next > t.lastRef {
+		k.piggybackEnqueues(now, &l)
 	}
-	if k.start(now, l) {
-		k.left = now.Boot
-		k.yielding(l.swap)
+	if k.startLWT(now, l) {
+		k.releaseSent = now.Boot
+		k.sendReleasing(l.swap)
 	}
 }
 
-// nextInLine answers the reference that a Release makes the head: the one behind
+// headAfterRelease answers the reference that a Release makes the head: the one behind
 // the term, but where it ends with others in the line of a block that cannot be
 // handed over the next of them. Their block goes on, as another term.
-func (k *key) nextInLine() LockRef {
+func (k *key) headAfterRelease() LockRef {
 	t := k.term
-	b := t.reserve
+	b := t.block
 	if b != nil {
-		k.passSilent(b)
+		k.dropSilent(b)
 	}
 	switch {
-	case b == nil || len(b.line) == 0 || t.broken || k.c.draining:
-		return t.last + 1
-	case b.named > 0:
-		return b.line[0].ref
+	case b == nil || len(b.waiters) == 0 || t.broken || k.c.draining:
+		return t.lastRef + 1
+	case b.numbered > 0:
+		return b.waiters[0].ref
 	}
 	return b.next
 }
 
-// released ends the term whose Release was applied. A block that the new head is
+// termReleased ends the term whose Release was applied. A block that the new head is
 // in waits for another term.
-func (k *key) released(now Now, head LockRef) {
-	b := k.term.reserve
+func (k *key) termReleased(now Now, head LockRef) {
+	b := k.term.block
 	if b == nil || head > b.last {
 		k.endTerm()
 		return
 	}
-	k.term.reserve = nil
+	k.term.block = nil
 	k.endTerm()
 	b.plain = false
-	k.stand(now, b, head)
+	k.insertBlockEntry(now, b, head)
 }
 
-// skip releases an abandoned head that never had a term: two stamps are left
+// releaseAbandoned releases an abandoned head that never had a term: two stamps are left
 // free, and dirty stays what it was (docs/protocol.md 3.11, Release; C6). Where a dead
 // session had it, nobody can say what was sent under it.
-func (k *key) skip(now Now) {
+func (k *key) releaseAbandoned(now Now) {
 	r := k.view.row
-	if _, foreign := k.stranger(); foreign {
-		if k.forsaken(now) || (k.front().forced && k.seize && k.view.vouched == r.Epoch) {
-			k.start(now, lwt{why: skipping, swap: Release(r, k.c.opts.Window, true, now.Clk)})
+	if _, foreign := k.remoteHead(); foreign {
+		if k.remoteHeadDead(now) || (k.firstQueued().forced && k.forceLiving && k.view.quorumEpoch == r.Epoch) {
+			k.startLWT(now, lwt{purpose: purposeReleaseAbandoned, swap: Release(r, k.c.opts.Window, true, now.Clk)})
 		}
 		return
 	}
 	r.Head = k.abandonedRun()
-	k.start(now, lwt{why: skipping, swap: Release(r, 2, r.DirtySince(k.closed), now.Clk)})
+	k.startLWT(now, lwt{purpose: purposeReleaseAbandoned, swap: Release(r, 2, r.DirtySince(k.closed), now.Clk)})
 }
 
 // abandonedRun returns the last of the abandoned references that follow one another from the head
@@ -144,35 +144,35 @@ func (k *key) skip(now Now) {
 // have Releases of their own.
 func (k *key) abandonedRun() LockRef {
 	r := k.view.row
-	last := r.through(r.Head)
-	for _, p := range k.queued {
+	last := r.endOfBlock(r.Head)
+	for _, e := range k.queued {
 		switch {
-		case p.ref <= last:
-		case p.ref != last+1 || !p.gone || p.guest || p.phase != waiting || p.own():
+		case e.ref <= last:
+		case e.ref != last+1 || !e.abandoned || e.adopted || e.phase != phaseWaiting || e.standsForBlock():
 			return last
 		default:
-			last = p.ref
+			last = e.ref
 		}
 	}
 	return last
 }
 
-// expel releases an own head that memory does not know: nobody can say what
+// reapOrphan releases an own head that memory does not know: nobody can say what
 // was sent under it.
-func (k *key) expel(now Now) {
-	k.start(now, lwt{why: expelling, swap: Release(k.view.row, k.c.opts.Window, true, now.Clk)})
+func (k *key) reapOrphan(now Now) {
+	k.startLWT(now, lwt{purpose: purposeReap, swap: Release(k.view.row, k.c.opts.Window, true, now.Clk)})
 }
 
 // endTerm forgets a term whose Release is definite.
 func (k *key) endTerm() {
-	p, b := k.term.place, k.term.reserve
+	e, b := k.term.holder, k.term.block
 	k.answerUnlock(StateReleased)
 	k.term = nil
 	if b != nil {
-		k.drop(b)
+		k.dropBlock(b)
 	}
-	if k.front() == p {
-		k.pop()
+	if k.firstQueued() == e {
+		k.popQueued()
 	}
 }
 
@@ -180,16 +180,16 @@ func (k *key) endTerm() {
 // its reference over, that one is not told to be lost: the row knows more.
 func (k *key) loseTerm(now Now) {
 	t, how := k.term, State(0)
-	if k.final(t.place.ref) {
+	if k.isFinal(t.holder.ref) {
 		how = StateLost
 	}
-	k.close(now, how)
+	k.closeTerm(now, how)
 	if t.unlock.op != 0 && how == 0 {
-		k.ask(ask{op: t.unlock.op, what: askUnlock, ref: t.place.ref, until: t.unlock.until})
+		k.addQuery(query{op: t.unlock.op, kind: queryUnlock, ref: t.holder.ref, until: t.unlock.until})
 		t.unlock.op = 0
 	}
 	k.answerUnlock(StateLost)
-	k.dropChecks()
-	delete(k.c.running, k.term.synch.cmd)
+	k.loseChecks()
+	delete(k.c.commands, k.term.synch.cmd)
 	k.endTerm()
 }

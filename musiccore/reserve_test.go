@@ -100,7 +100,7 @@ func TestLongSectionsAreNotKept(t *testing.T) {
 	if s.row.Owner != d.session.ID() || s.row.Head != 2 || s.cost() != 1 {
 		t.Fatalf("who holds for long is made plain: %+v", s.row)
 	}
-	if s.row.kept(2) {
+	if s.row.retained(2) {
 		t.Fatal("nobody may take it over")
 	}
 	d.unlock(2)
@@ -306,7 +306,7 @@ func TestABlockInheritsWhatIsDirty(t *testing.T) {
 	d.serve(s, time.Second)
 	s.row.Dirty = true
 	d.core.Dropped(d.time(), d.table) // memory is gone
-	d.core.idle.put(d.key(), rest{row: *s.row, spare: 8})
+	d.core.idle.put(d.key(), idleKey{row: *s.row, nextBlockSize: 8})
 	first := d.lock(Request{})
 	s.run()
 	r := d.state(first, StateHeld).Ref
@@ -415,7 +415,7 @@ func TestARenewInsideABlockLeavesItKept(t *testing.T) {
 	d.end(before, OutcomeAcked)
 	d.take(d.core.Altered(d.time(), d.table))
 	s.run()
-	if s.row.Owner != (SessionID{}) || !s.row.kept(s.row.Head) || s.cost() != 1 {
+	if s.row.Owner != (SessionID{}) || !s.row.retained(s.row.Head) || s.cost() != 1 {
 		t.Fatalf("row %+v", s.row)
 	}
 	d.unlock(2)

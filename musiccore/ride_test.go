@@ -27,7 +27,7 @@ func retaining(t *testing.T) (*desk, *store) {
 // refuseAll refuses Enqueues, since another has come first each time, until others are asked; what is said then is all that is kept.
 func (s *store) refuseAll() {
 	s.d.t.Helper()
-	for range rideAfter {
+	for range delegateAfter {
 		id, _ := untilApply(s.d, s)
 		s.joined(8)
 		s.d.reply(id, Result{Status: StatusRefused})
@@ -66,7 +66,7 @@ func (d *desk) rider() Hint {
 func (s *store) enqueueFor(b Block) {
 	s.d.t.Helper()
 	r := *s.row
-	if s.apply(both(Enqueue(&r, b, 0, t0), Release(r, 2, false, 0))).Status != StatusDone {
+	if s.apply(combine(Enqueue(&r, b, 0, t0), Release(r, 2, false, 0))).Status != StatusDone {
 		s.d.t.Fatal("refused")
 	}
 }
@@ -169,7 +169,7 @@ func TestASlowEnqueueIsAskedForAsWell(t *testing.T) {
 	d.hints = nil
 	d.pass(200 * time.Millisecond)
 	h := d.rider()
-	if h.Block.Req != a.Swap.Set.Row.newest().Req {
+	if h.Block.Req != a.Swap.Set.Row.newestBlock().Req {
 		t.Fatalf("%+v instead of %+v", h.Block, a.Swap)
 	}
 	s.joined(7)
@@ -198,7 +198,7 @@ func TestAReleaseTakesRidersAlong(t *testing.T) {
 		"as asked":                   {taken: true},
 		"of an earlier tenure":       {change: func(h *Hint) { h.Last = 3 }},
 		"of nobody":                  {change: func(h *Hint) { h.Block.N = 0 }},
-		"of too many":                {change: func(h *Hint) { h.Block.N = blockMax + 1 }},
+		"of too many":                {change: func(h *Hint) { h.Block.N = maxBlock + 1 }},
 		"of this session":            {change: func(h *Hint) { h.Block.Session = session(1) }},
 		"that is in the queue":       {change: func(h *Hint) { h.Block.Session, h.Block.Req = session(9), 1 }},
 		"whose session asks no more": {later: time.Second},
@@ -215,7 +215,7 @@ func TestAReleaseTakesRidersAlong(t *testing.T) {
 			d.unlock(4)
 			s.run()
 			b, ok := s.row.Find(session(8), 5)
-			if ok != tc.taken || tc.taken && (b.First != 6 || s.row.Guard != 9 || s.row.newest().Session != d.session.ID()) {
+			if ok != tc.taken || tc.taken && (b.First != 6 || s.row.Guard != 9 || s.row.newestBlock().Session != d.session.ID()) {
 				t.Fatalf("row %+v", s.row)
 			}
 		})
@@ -267,7 +267,7 @@ func TestARideSeatsNobodyWhoMustHearSoon(t *testing.T) {
 	d, s := retaining(t)
 	gone := d.lock(Request{Wait: time.Minute})
 	d.lock(Request{Wait: time.Minute})
-	d.core.keys[d.key()].spare = 1
+	d.core.keys[d.key()].nextBlockSize = 1
 	s.refuseAll()
 	h := d.rider()
 	d.take(d.core.Gone(d.time(), gone))

@@ -76,9 +76,9 @@ func (r Row) Session(ref LockRef) (SessionID, bool) {
 	return SessionID{}, false
 }
 
-// kept reports that a session has a reference for itself, in a block that it
+// retained reports that a session has a reference for itself, in a block that it
 // hands out in memory, and has not made it plain (docs/protocol.md 3.17).
-func (r Row) kept(ref LockRef) bool {
+func (r Row) retained(ref LockRef) bool {
 	if ref == r.Head && r.Owner != (SessionID{}) {
 		return false
 	}
@@ -90,10 +90,10 @@ func (r Row) kept(ref LockRef) bool {
 	return false
 }
 
-// through answers the last reference of the tenure that a reference begins:
+// endOfBlock answers the last reference of the tenure that a reference begins:
 // itself, or that of the block that a session keeps for itself, which is one
 // tenure whoever ends it (docs/protocol.md 3.17).
-func (r Row) through(ref LockRef) LockRef {
+func (r Row) endOfBlock(ref LockRef) LockRef {
 	for _, b := range r.Queue {
 		if b.Retained && b.First <= ref && ref <= b.Last() {
 			return b.Last()
@@ -102,10 +102,10 @@ func (r Row) through(ref LockRef) LockRef {
 	return ref
 }
 
-// joined returns the queue with a session's references from one on, up to the
+// withOwnBlock returns the queue with a session's references from one on, up to the
 // next that is of somebody else or retained, in one block that the session keeps
 // for itself. A block at the end of the queue may be retained already: it is new.
-func (r Row) joined(from LockRef, s SessionID) []Block {
+func (r Row) withOwnBlock(from LockRef, s SessionID) []Block {
 	queue := make([]Block, 0, len(r.Queue)+1)
 	open := false // the last block of queue takes the next one in
 	for i, b := range r.Queue {
@@ -145,7 +145,7 @@ func (r Row) Find(s SessionID, req int64) (Block, bool) {
 // Next answers the head that a Preempt leaves: the first reference above the
 // head's tenure that is not passed over, else guard+1 (docs/protocol.md 3.12, Preempt).
 func (r Row) Next(passable func(LockRef, SessionID) bool) LockRef {
-	for ref := r.through(r.Head) + 1; ref <= r.Guard; ref++ {
+	for ref := r.endOfBlock(r.Head) + 1; ref <= r.Guard; ref++ {
 		if s, ok := r.Session(ref); !ok || !passable(ref, s) {
 			return ref
 		}

@@ -157,7 +157,7 @@ func (h *races) end(t *rapid.T) {
 	}
 	s := Release(held, n.seq, rapid.Bool().Draw(t, "dirty"), h.clk(t))
 	if r := h.seen(t); r != nil && !r.Empty() && rapid.Bool().Draw(t, "takes along") {
-		s = both(Enqueue(r, Block{N: 1, Session: session(1), Req: int64(len(h.onWay))}, 0, h.clk(t)), s)
+		s = combine(Enqueue(r, Block{N: 1, Session: session(1), Req: int64(len(h.onWay))}, 0, h.clk(t)), s)
 	}
 	n.over = true
 	h.send(sending{swap: s, to: n})

@@ -230,7 +230,7 @@ func changes(t *rapid.T, r *Row) Swap {
 		if rapid.Bool().Draw(t, "alone") {
 			return s
 		}
-		return both(Enqueue(r, Block{N: 2, Session: session(1), Req: 99}, 0, clk), s)
+		return combine(Enqueue(r, Block{N: 2, Session: session(1), Req: 99}, 0, clk), s)
 	case 2:
 		return Preempt(*r, r.Next(func(_ LockRef, s SessionID) bool { return s == session(2) }), w, clk)
 	case 3:
@@ -339,7 +339,7 @@ func TestBothIsOneAfterTheOther(t *testing.T) {
 		clk := Stamp(rapid.Int64Range(1, 1<<51).Draw(t, "clk"))
 		ask := Enqueue(r, Block{N: int32(rapid.IntRange(1, 5).Draw(t, "refs")), Session: session(1), Req: 99}, 0, clk)
 		end := Release(*r, Stamp(rapid.Int64Range(2, int64(w)).Draw(t, "used")), rapid.Bool().Draw(t, "dirty"), clk)
-		s := both(ask, end)
+		s := combine(ask, end)
 		first, _ := ask.Apply(r)
 		want, _ := end.Apply(&first)
 		if got, ok := s.Apply(r); !ok || !equal(got, want) || !s.sound(r) {

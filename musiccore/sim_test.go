@@ -52,19 +52,21 @@ type event struct {
 	do    func()
 }
 
-// entry is an event's place in time. It holds no pointer, so that sorting
+// queuedEvent is an event's place in time. It holds no pointer, so that sorting
 // costs the garbage collector nothing.
-type entry struct {
+type queuedEvent struct {
 	at    time.Duration
 	order uint64
 	slot  int32
 }
 
-func (e entry) before(o entry) bool { return e.at < o.at || (e.at == o.at && e.order < o.order) }
+func (e queuedEvent) before(o queuedEvent) bool {
+	return e.at < o.at || (e.at == o.at && e.order < o.order)
+}
 
 // events is a heap by time and order.
 type events struct {
-	heap  []entry
+	heap  []queuedEvent
 	slots []event
 	free  []int32
 	order uint64
@@ -80,10 +82,10 @@ func (q *events) push(at time.Duration, e event) {
 	} else {
 		q.slots = append(q.slots, e)
 	}
-	q.rise(entry{at, q.order, slot})
+	q.rise(queuedEvent{at, q.order, slot})
 }
 
-func (q *events) rise(e entry) {
+func (q *events) rise(e queuedEvent) {
 	q.heap = append(q.heap, e)
 	h := q.heap
 	i := len(h) - 1
@@ -107,7 +109,7 @@ func (q *events) pop() (time.Duration, event) {
 	return first.at, e
 }
 
-func (q *events) sink(e entry) {
+func (q *events) sink(e queuedEvent) {
 	h, i := q.heap, 0
 	for {
 		least := 4*i + 1

@@ -117,14 +117,14 @@ func (c *checker) row(k Key, from, to *Row, l *sent) {
 		c.forward(k, from, to)
 	}
 	for _, b := range l.swap.Set.Row.Queue {
-		if b.Retained && (from == nil || !from.kept(b.First)) {
+		if b.Retained && (from == nil || !from.retained(b.First)) {
 			h.kept = append(h.kept, b)
 		}
 	}
 	if !l.swap.Set.T {
 		return
 	}
-	if l.why == preempting {
+	if l.why == purposePreempt {
 		c.passing(from, to)
 	}
 	w := c.window(k, to.Epoch)
@@ -132,7 +132,7 @@ func (c *checker) row(k Key, from, to *Row, l *sent) {
 		old := c.window(k, from.Epoch)
 		old.end = to.Epoch
 		switch {
-		case l.why == renewing:
+		case l.why == purposeRenew:
 			w.root, w.synced = old.root, old.synced || !from.DirtySince(c.s.closed)
 		case !to.Dirty:
 			// Who has not heard of closed yet goes by its own, which may lie below it: it has synchronised above the plain writes.
@@ -142,7 +142,7 @@ func (c *checker) row(k Key, from, to *Row, l *sent) {
 		if clean && from.DirtySince(c.s.closed) && !old.synced {
 			c.s.fail("I7: %v becomes clean without a Synch: %s -> %s", k.PK, brief(from), brief(to))
 		}
-		if clean && l.why != renewing {
+		if clean && l.why != purposeRenew {
 			c.settled(k, "I6: clean")
 		}
 	}
@@ -163,7 +163,7 @@ func (c *checker) forward(k Key, from, to *Row) {
 
 // passing is a Preempt: only the dead are passed over (I11).
 func (c *checker) passing(from, to *Row) {
-	c.s.metIf(from.kept(from.Head), keptPassed)
+	c.s.metIf(from.retained(from.Head), keptPassed)
 	for r := from.Head; r < to.Head; r++ {
 		id, _ := from.Session(r)
 		if from.Owner != (SessionID{}) && r == from.Head {
@@ -250,16 +250,16 @@ func (c *checker) stamp(k Key, s, base Stamp) {
 // was acknowledged, and the term's root.
 func (c *checker) synching(p *proxy, k Key, a Synch) (root Stamp, done func()) {
 	t := p.core.keys[k].term
-	w := c.entering(p, k, t.place.ref, t.base)
-	c.stamp(k, a.Fence, t.base)
-	c.stamp(k, a.Fence+1, t.base)
+	w := c.entering(p, k, t.holder.ref, t.epoch)
+	c.stamp(k, a.Fence, t.epoch)
+	c.stamp(k, a.Fence+1, t.epoch)
 	if t.flight.puts > 0 {
 		c.s.fail("I7/C7: a Synch with a put in flight")
 	}
 	c.s.metIf(t.synch.tries > 0, synchRepeated)
 	c.s.metIf(t.unsettled && t.open, synchOfUnsettled)
 	c.s.metIf(t.unsettled && !t.open, settledAtRelease)
-	c.s.tell("proxy %d Synch of %s by %d, fence %d", p.n, k.PK, t.place.ref, a.Fence-t0)
+	c.s.tell("proxy %d Synch of %s by %d, fence %d", p.n, k.PK, t.holder.ref, a.Fence-t0)
 	epoch := c.key(k).epoch
 	return w.root, func() {
 		if h := c.key(k); h.epoch == epoch && a.Fence >= c.s.plain {
@@ -451,9 +451,9 @@ func (c *checker) granted(p *proxy, h *history, n Note) {
 		s.fail("E1: reference %d is granted and has no term", n.Ref)
 		return
 	}
-	s.tell("proxy %d GRANTS %s to %d, base %d, dirty %v", p.n, n.Key.PK, n.Ref, t.base-t0, t.dirty)
+	s.tell("proxy %d GRANTS %s to %d, base %d, dirty %v", p.n, n.Key.PK, n.Ref, t.epoch-t0, t.dirty)
 	row := s.store.row(n.Key).latest()
-	passed := h.tenure(row.Head) != h.tenure(n.Ref) || c.window(n.Key, row.Epoch).root != c.window(n.Key, t.base).root
+	passed := h.tenure(row.Head) != h.tenure(n.Ref) || c.window(n.Key, row.Epoch).root != c.window(n.Key, t.epoch).root
 	if p.suspect() && (passed || n.Ref < h.opened) {
 		return
 	}
@@ -479,9 +479,9 @@ func (c *checker) granted(p *proxy, h *history, n Note) {
 	inside := h.tenure(n.Ref) != n.Ref
 	s.metIf(inside, handedOver)
 	s.metIf(inside && t.dirty && !t.synced, handedDirty)
-	s.metIf(inside && c.window(n.Key, t.base).root != t.base, handedRenewed)
+	s.metIf(inside && c.window(n.Key, t.epoch).root != t.epoch, handedRenewed)
 	if passed {
-		s.fail("I2/E1: reference %d is granted on base %d, but the row is %s", n.Ref, t.base-t0, brief(row))
+		s.fail("I2/E1: reference %d is granted on base %d, but the row is %s", n.Ref, t.epoch-t0, brief(row))
 	}
 	s.metIf(t.dirty, grantedDirty)
 }
@@ -511,8 +511,8 @@ func (c *checker) answer(p *proxy, k Key, ref LockRef, a Answer) {
 		c.s.fail("E9: reference %d was told to be lost, and then HELD", a.Grant.Ref)
 	}
 	if a.Grant.State == StateQueued && a.Grant.Ref != 0 && p.core.keys[k] != nil {
-		at := p.core.keys[k].find(a.Grant.Ref)
-		c.s.metIf(at != nil && at.reserve != nil && !at.own(), toldInLine)
+		at := p.core.keys[k].findEntry(a.Grant.Ref)
+		c.s.metIf(at != nil && at.block != nil && !at.standsForBlock(), toldInLine)
 	}
 	if a.Err == nil && a.Grant.State == StateHeld && c.key(k).holder[a.Grant.Ref] != p.session.id && !c.s.wild && !p.suspect() {
 		c.s.fail("E1: reference %d is told HELD and was not granted", a.Grant.Ref)
@@ -521,7 +521,7 @@ func (c *checker) answer(p *proxy, k Key, ref LockRef, a Answer) {
 
 // verdicts are the sessions that a process has found dead: I9.
 func (c *checker) verdicts(p *proxy) {
-	f := p.core.fallen
+	f := p.core.deadSessions
 	for ; p.fallen < len(f); p.fallen++ {
 		x := f[p.fallen]
 		owner := c.s.born[x]
@@ -547,25 +547,25 @@ func (c *checker) sending(p *proxy, k Key, w Swap) {
 	if t == nil {
 		return
 	}
-	switch p.core.keys[k].lwt.why {
-	case releasing:
-		s.metIf(t.reserve != nil && t.last == p.core.keys[k].view.row.Guard, givenUpIdle)
-		s.metIf(t.reserve != nil && t.last < p.core.keys[k].view.row.Guard, givenUpWanted)
+	switch p.core.keys[k].lwt.purpose {
+	case purposeRelease:
+		s.metIf(t.block != nil && t.lastRef == p.core.keys[k].view.row.Guard, givenUpIdle)
+		s.metIf(t.block != nil && t.lastRef < p.core.keys[k].view.row.Guard, givenUpWanted)
 		s.metIf(w.Set.Q, tookAlong)
-		s.metIf(p.core.keys[k].lwt.joined != 0, madeBlock)
-		s.metIf(w.Set.Row.Head <= t.last, wentOnAsBlock)
-		places := p.core.keys[k].lwt.places
-		s.metIf(len(places) > 0 && places[0].since > t.shut, tookReturned)
-		s.metIf(t.alone, wentAlone)
+		s.metIf(p.core.keys[k].lwt.blockFrom != 0, madeBlock)
+		s.metIf(w.Set.Row.Head <= t.lastRef, wentOnAsBlock)
+		places := p.core.keys[k].lwt.entries
+		s.metIf(len(places) > 0 && places[0].since > t.closedAt, tookReturned)
+		s.metIf(t.noPiggyback, wentAlone)
 		s.metIf(w.Set.Row.Dirty, releasedDirty)
 		s.metIf(t.unsettled, releasedUnsettled)
 		if !w.Set.Row.Dirty && t.flight.ops > 0 {
 			s.fail("I7: a clean release with operations in flight")
 		}
-	case renewing:
-		s.metIf(t.reserve != nil && w.Set.Row.Owner != (SessionID{}), madePlain)
+	case purposeRenew:
+		s.metIf(t.block != nil && w.Set.Row.Owner != (SessionID{}), madePlain)
 		s.metIf(t.flight.puts > 0, renewedInFlight)
-		s.metIf(len(t.waiting) > 0, renewedWaiting)
+		s.metIf(len(t.waitingOps) > 0, renewedWaiting)
 	}
 }
 

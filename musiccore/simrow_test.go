@@ -79,7 +79,7 @@ func (p *proxy) apply(x *chance, k Key, w Swap, back func(Result)) {
 		if l != nil && l.fate == StatusUnknown && l.session == p.session && !s.past(k, l.swap) {
 			s.fail("I10/H3: an LWT of unknown fate is forgotten: %+v", l.swap)
 		}
-		l = &sent{swap: w, session: p.session, why: p.core.keys[k].lwt.why}
+		l = &sent{swap: w, session: p.session, why: p.core.keys[k].lwt.purpose}
 		p.lwts[k] = l
 		s.check.sending(p, k, w)
 	}

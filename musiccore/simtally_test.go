@@ -110,7 +110,7 @@ type tally struct {
 	time               time.Duration
 	faults             [faults]int
 	met                [landmarks]int
-	lwts               [takingOver + 1][lwtEnds]int
+	lwts               [purposeTakeover + 1][lwtEnds]int
 }
 
 // lwtEnd is how an LWT ended, as its issuer heard it and as it was.
@@ -198,10 +198,10 @@ func (t *tally) never() []string {
 			list = append(list, fmt.Sprintf("state: %v", landmark(l)))
 		}
 	}
-	for w := enqueueing; w <= takingOver; w++ {
+	for w := purposeEnqueue; w <= purposeTakeover; w++ {
 		for e, n := range t.lwts[w] {
 			// Only an Enqueue, a Preempt and a Takeover have rivals.
-			if n == 0 && (lwtEnd(e) != lwtRefused || w == enqueueing || w == preempting || w == takingOver) {
+			if n == 0 && (lwtEnd(e) != lwtRefused || w == purposeEnqueue || w == purposePreempt || w == purposeTakeover) {
 				list = append(list, fmt.Sprintf("LWT: %v %v", w, lwtEnd(e)))
 			}
 		}
@@ -220,7 +220,7 @@ func (t *tally) String() string {
 	for l, n := range t.met {
 		fmt.Fprintf(&b, "  %-66v %d\n", landmark(l), n)
 	}
-	for w := enqueueing; w <= takingOver; w++ {
+	for w := purposeEnqueue; w <= purposeTakeover; w++ {
 		fmt.Fprintf(&b, "  %v:", w)
 		for e, n := range t.lwts[w] {
 			fmt.Fprintf(&b, " %v %d;", lwtEnd(e), n)

@@ -55,7 +55,7 @@ func (st *stageStore) serve(p *stageProxy, c Command) {
 	k := st.key(c.Key.PK)
 	switch a := c.Action.(type) {
 	case Apply:
-		st.swap(k, a, fmt.Sprint(p.name, " ", p.core.keys[c.Key].lwt.why), back)
+		st.swap(k, a, fmt.Sprint(p.name, " ", p.core.keys[c.Key].lwt.purpose), back)
 	case Synch:
 		back(st.copy(k, a, p.name))
 	case ReadRow:

@@ -70,7 +70,7 @@ func Enqueue(r *Row, b Block, closed, clk Stamp) Swap {
 // releaseLock). used is the term's seq, at least 2; the window W where the
 // sequencer is not known.
 func Release(r Row, used Stamp, dirty bool, clk Stamp) Swap {
-	return termSwap(r, Row{Epoch: max(r.Epoch+used, clk), Head: r.through(r.Head) + 1, Dirty: dirty})
+	return termSwap(r, Row{Epoch: max(r.Epoch+used, clk), Head: r.endOfBlock(r.Head) + 1, Dirty: dirty})
 }
 
 // Preempt ends the term of a session that is dead and makes next the head,
@@ -91,16 +91,16 @@ func Renew(r Row, owner SessionID, dirty bool, w, floor Stamp) Swap {
 	return termSwap(r, Row{Epoch: max(r.Epoch+w, floor), Head: r.Head, Dirty: dirty, Owner: owner})
 }
 
-// both is an Enqueue behind others and a change of the term in one LWT: what the
+// combine is an Enqueue behind others and a change of the term in one LWT: what the
 // two do one after the other, with nothing between them.
-func both(q, t Swap) Swap {
+func combine(q, t Swap) Swap {
 	row := t.Set.Row
 	row.Guard, row.Queue = q.Set.Row.Guard, q.Set.Row.Queue
 	return Swap{If{What: IfGuardEpoch, Guard: q.If.Guard, Epoch: t.If.Epoch}, Set{Q: true, T: true, Row: row}}
 }
 
-// and appends one more block to an Enqueue behind others.
-func (s Swap) and(b Block) Swap {
+// append appends one more block to an Enqueue behind others.
+func (s Swap) append(b Block) Swap {
 	row := &s.Set.Row
 	b.First = row.Guard + 1
 	row.Guard += LockRef(b.N)
@@ -157,7 +157,7 @@ func (s Swap) onto(r Row) Row {
 func (s Swap) sound(from *Row) bool {
 	to := s.Set.Row
 	if from == nil {
-		begins := len(to.Queue) == 1 && to.Head == to.newest().First && to.Guard == to.newest().Last()
+		begins := len(to.Queue) == 1 && to.Head == to.newestBlock().First && to.Guard == to.newestBlock().Last()
 		return s.If.What == IfAbsent && begins && to.Head >= 1 && to.Guard >= to.Head && to.Epoch > 0
 	}
 	ok := s.Set.Q || s.Set.T

@@ -8,31 +8,31 @@ import (
 // poison is the stamp above which no window can be put (docs/protocol.md 3.9, Synch).
 const poison = Stamp(1) << 62
 
-// synch is the state of a term's Synch: which attempt is under way and when
+// synchState is the state of a term's Synch: which attempt is under way and when
 // the next one may start.
-type synch struct {
+type synchState struct {
 	cmd   CommandID
 	tries int // failed in a row
 	next  time.Duration
 	stale bool // what the attempt rests on changed while it ran
 }
 
-// window is the state of a term's Renew.
-type window struct {
-	wanted bool
-	sent   bool  // its LWT is under way
-	hold   bool  // puts wait for it: the present window must not be written in
-	floor  Stamp // the new base lies at or above it
+// renewal is the state of a term's Renew.
+type renewal struct {
+	wanted     bool
+	sent       bool  // its LWT is under way
+	blocksPuts bool  // puts wait for it: the present window must not be written in
+	floor      Stamp // the new base lies at or above it
 }
 
-// narrow reports that the window is nearly used up and nobody is at it.
-func (w *window) narrow(seq, size Stamp) bool {
+// due reports that the window is nearly used up and nobody is at it.
+func (w *renewal) due(seq, size Stamp) bool {
 	return seq >= size/4*3 && !w.wanted && !w.sent
 }
 
-// move asks for a window at or above floor, and writes nothing in this one.
-func (w *window) move(floor Stamp) {
-	w.wanted, w.hold, w.floor = true, true, max(w.floor, floor)
+// require asks for a window at or above floor, and writes nothing in this one.
+func (w *renewal) require(floor Stamp) {
+	w.wanted, w.blocksPuts, w.floor = true, true, max(w.floor, floor)
 }
 
 // wantsSynch: somebody waits for it, or the term ends or the proxy goes and
@@ -40,56 +40,56 @@ func (w *window) move(floor Stamp) {
 // acknowledged one would be fenced away (C7).
 func (k *key) wantsSynch(now Now) bool {
 	t := k.term
-	if t.clean() || t.broken || t.window.hold || t.synch.cmd != 0 || t.flight.puts > 0 || now.Boot < t.synch.next {
+	if t.clean() || t.broken || t.renewal.blocksPuts || t.synch.cmd != 0 || t.flight.puts > 0 || now.Boot < t.synch.next {
 		return false
 	}
 	if t.open {
-		return len(t.waiting) > 0 || (k.c.draining && t.unsettled)
+		return len(t.waitingOps) > 0 || (k.c.draining && t.unsettled)
 	}
 	return t.unsettled && t.flight.ops == 0 && t.synch.tries < k.c.opts.SettleTries
 }
 
-// copy starts one attempt: a fresh fence for each (C10), two stamps wide, and
+// startSynch starts one attempt: a fresh fence for each (C10), two stamps wide, and
 // not below closed: a plain write that no quorum shows yet may be stamped up
 // to there. Paper §IV, acquireLock: the value read at quorum is written back
 // under the own reference.
-func (k *key) copy(now Now) {
+func (k *key) startSynch(now Now) {
 	t := k.term
-	fence := t.base + t.seq
+	fence := t.epoch + t.seq
 	if t.seq+2 > k.c.opts.Window || fence < k.closed {
-		t.window.move(max(now.Clk, k.closed))
+		t.renewal.require(max(now.Clk, k.closed))
 		return
 	}
 	t.seq += 2
 	t.synch.stale = false
 	t.synch.cmd = k.c.do(k.id, Synch{Fence: fence})
-	k.c.running[t.synch.cmd] = k
+	k.c.commands[t.synch.cmd] = k
 }
 
-// copied takes what a Synch met.
-func (k *key) copied(now Now, r Result) {
+// synchEnded takes what a Synch met.
+func (k *key) synchEnded(now Now, r Result) {
 	t := k.term
 	s := &t.synch
 	s.cmd = 0
 	switch {
 	case r.Status == StatusDone && !s.stale:
 		t.synced, t.unsettled = true, false
-		k.note(NoteSynchronised, t.place, 0)
-		*s = synch{}
+		k.note(NoteSynchronised, t.holder, 0)
+		*s = synchState{}
 		return
 	case r.Status == StatusDone:
 		return
 	case r.Status == StatusAbove && r.Stamp >= poison:
-		k.refuseKey(now, ErrPoisoned)
-		k.close(now, StateLost)
+		k.refuseWaiting(now, ErrPoisoned)
+		k.closeTerm(now, StateLost)
 		s.tries = k.c.opts.SettleTries
 		return
 	case r.Status == StatusAbove:
-		t.window.move(r.Stamp + 1)
+		t.renewal.require(r.Stamp + 1)
 	case r.Status == StatusTooLarge:
-		k.refuseKey(now, tooLarge(r.Cause))
+		k.refuseWaiting(now, tooLarge(r.Cause))
 	case r.Status == StatusUnavailable:
-		k.refuseKey(now, fmt.Errorf("%w: %w", ErrSynchronising, r.Cause))
+		k.refuseWaiting(now, fmt.Errorf("%w: %w", ErrSynchronising, r.Cause))
 		if t.open && !k.c.draining {
 			return // whoever comes next has it tried again, and hears of it at once
 		}
@@ -98,12 +98,12 @@ func (k *key) copied(now Now, r Result) {
 	s.tries++
 }
 
-// refuseKey answers all who wait for a synchronise that cannot be.
-func (k *key) refuseKey(_ Now, err error) {
-	for _, b := range k.term.waiting {
+// refuseWaiting answers all who wait for a synchronise that cannot be.
+func (k *key) refuseWaiting(_ Now, err error) {
+	for _, b := range k.term.waitingOps {
 		k.c.answer(Answer{Op: b.op, Err: err})
 	}
-	k.term.waiting = nil
+	k.term.waitingOps = nil
 }
 
 // tooLarge is ErrTooLarge with what the store says of it.
@@ -117,19 +117,19 @@ func tooLarge(cause error) error {
 // renew asks for a fresh window while operations go on in the old one.
 func (k *key) renew(now Now) {
 	t := k.term
-	floor := max(t.window.floor, now.Clk)
-	if floor == 0 && t.window.hold {
+	floor := max(t.renewal.floor, now.Clk)
+	if floor == 0 && t.renewal.blocksPuts {
 		return
 	}
 	dirty := (t.dirty && !t.synced) || t.unsettled || t.flight.puts > 0 || t.synch.cmd != 0
-	held := Row{Guard: k.view.row.Guard, Head: t.place.ref, Epoch: t.base}
+	held := Row{Guard: k.view.row.Guard, Head: t.holder.ref, Epoch: t.epoch}
 	owner := k.c.self.id
-	if t.reserve != nil && !t.reserve.plain {
+	if t.block != nil && !t.block.plain {
 		owner = SessionID{} // what is set tells others that nothing is handed over
 	}
 	s := Renew(held, owner, dirty, k.c.opts.Window, floor)
-	if k.start(now, lwt{why: renewing, swap: s}) {
-		t.window.wanted, t.window.sent = false, true
+	if k.startLWT(now, lwt{purpose: purposeRenew, swap: s}) {
+		t.renewal.wanted, t.renewal.sent = false, true
 	}
 }
 
@@ -140,12 +140,12 @@ func (k *key) renewed(now Now, base Stamp) {
 	if t == nil {
 		return
 	}
-	t.bases = append(t.bases, t.base)
+	t.oldEpochs = append(t.oldEpochs, t.epoch)
 	if t.flight.ops == 0 {
-		t.bases = nil
+		t.oldEpochs = nil
 	}
-	t.base, t.seq, t.window.sent = base, 2, false
-	if !t.window.wanted {
-		t.window = window{}
+	t.epoch, t.seq, t.renewal.sent = base, 2, false
+	if !t.renewal.wanted {
+		t.renewal = renewal{}
 	}
 }

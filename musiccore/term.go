@@ -7,72 +7,72 @@ import (
 
 // farBase is how far a base may be ahead of the clock before a person is told
 // (I12).
-const farBase = Stamp(time.Hour / time.Microsecond)
+const farEpoch = Stamp(time.Hour / time.Microsecond)
 
 // term is one holder's tenure on one base, the unit of fencing (docs/protocol.md 3.5, Poll, Begin, End). seq is the next free place in the window; it only grows.
 type term struct {
-	id        uint64
-	place     *place
-	base, seq Stamp
-	dirty     bool // D at entry, or by a later raise of closed
-	synced    bool
-	unsettled bool // a put whose acknowledgement never came
-	open      bool
-	alone     bool // its Release takes nobody along: one that did was refused
-	broken    bool // an invariant failed: nothing is told any more
-	flight    flight
-	waiting   []begin
-	synch     synch
-	window    window
-	checks    []check       // of a strict table
-	bases     []Stamp       // that own Renews left, while operations were in flight
-	unlock    begin         // an UNLOCK to be answered when the term has drained
-	last      LockRef       // up to which the tenure goes: its own reference, or the block's last
-	shut      time.Duration // when the last reference ended
-	reserve   *reserve      // what is handed out in it; nil but for a retained tuple that this proxy entered
+	id          uint64
+	holder      *entry
+	epoch, seq  Stamp
+	dirty       bool // D at entry, or by a later raise of closed
+	synced      bool
+	unsettled   bool // a put whose acknowledgement never came
+	open        bool
+	noPiggyback bool // its Release takes nobody along: one that did was refused
+	broken      bool // an invariant failed: nothing is told any more
+	flight      flight
+	waitingOps  []waitingOp
+	synch       synchState
+	renewal     renewal
+	checks      []check       // of a strict table
+	oldEpochs   []Stamp       // that own Renews left, while operations were in flight
+	unlock      waitingOp     // an UNLOCK to be answered when the term has drained
+	lastRef     LockRef       // up to which the tenure goes: its own reference, or the block's last
+	closedAt    time.Duration // when the last reference ended
+	block       *localBlock   // what is handed out in it; nil but for a retained tuple that this proxy entered
 }
 
-// begin is an operation that waits until the term may serve it.
-type begin struct {
+// waitingOp is an operation that waits until the term may serve it.
+type waitingOp struct {
 	op    OpID
 	kind  Kind
 	until time.Duration
 }
 
-// open starts the term of the head (docs/protocol.md 3.5, Poll and Enqueue).
-func (k *key) open(now Now, p *place) {
+// openTerm starts the term of the head (docs/protocol.md 3.5, Poll and Enqueue).
+func (k *key) openTerm(now Now, e *entry) {
 	c, r := k.c, k.view.row
 	c.last.term++
 	k.term = &term{
-		id: c.last.term, place: p, base: r.Epoch, seq: 2,
-		dirty: r.DirtySince(k.closed),
-		last:  r.through(p.ref), reserve: p.reserve,
+		id: c.last.term, holder: e, epoch: r.Epoch, seq: 2,
+		dirty:   r.DirtySince(k.closed),
+		lastRef: r.endOfBlock(e.ref), block: e.block,
 	}
-	if r.Epoch > now.Clk+farBase {
+	if r.Epoch > now.Clk+farEpoch {
 		c.alarm(k.id, "I12", fmt.Sprintf("base %d is far ahead of the clock %d", r.Epoch, now.Clk))
 	}
-	if p.reserve != nil {
-		p.phase = over
-		p.reserve.until = now.Boot + c.opts.Retain
+	if e.block != nil {
+		e.phase = phaseEnded
+		e.block.keepUntil = now.Boot + c.opts.Retain
 		return
 	}
-	k.grant(now, p)
+	k.grant(now, e)
 }
 
 // grant makes a place the holder.
-func (k *key) grant(now Now, p *place) {
+func (k *key) grant(now Now, e *entry) {
 	t := k.term
-	t.place, t.open = p, true
-	k.note(p.granted(), p, 0)
-	t.waiting, p.begins = p.begins, nil
-	p.phase, p.died, p.nowait, k.died = holding, k.died, false, false
-	k.turn, p.since = now.Boot-p.since, now.Boot
-	if p.op == 0 && len(t.waiting) == 0 {
-		p.keep(now.Boot + k.c.opts.QueuedLease)
+	t.holder, t.open = e, true
+	k.note(e.grantNote(), e, 0)
+	t.waitingOps, e.waitingOps = e.waitingOps, nil
+	e.phase, e.ownerDied, e.noWait, k.lastDied = phaseHolding, k.lastDied, false, false
+	k.lastWait, e.since = now.Boot-e.since, now.Boot
+	if e.op == 0 && len(t.waitingOps) == 0 {
+		e.setDeadline(now.Boot + k.c.opts.QueuedLease)
 		return
 	}
-	p.keep(now.Boot + p.lease)
-	k.answer(p, k.standing(now, p))
+	e.setDeadline(now.Boot + e.lease)
+	k.answerEntry(e, k.grantOf(now, e))
 }
 
 // clean: nothing of an older term, or of this one, can surface any more.
@@ -82,69 +82,69 @@ func (t *term) clean() bool {
 
 // ready reports that an operation may begin at once.
 func (t *term) ready(kind Kind, w Stamp) bool {
-	return t.clean() && (kind == Get || (!t.window.hold && t.seq < w-2))
+	return t.clean() && (kind == Get || (!t.renewal.blocksPuts && t.seq < w-2))
 }
 
 // begin is Begin of docs/protocol.md 3.6 (paper §IV, criticalPut and criticalGet).
-func (k *key) begin(now Now, b begin, r LockRef) Ticket {
+func (k *key) begin(now Now, b waitingOp, r LockRef) Ticket {
 	t := k.term
-	if t == nil || t.place.ref != r || !t.open {
-		k.beginElsewhere(now, b, r)
+	if t == nil || t.holder.ref != r || !t.open {
+		k.beginWithoutTerm(now, b, r)
 		return Ticket{}
 	}
-	k.overdue(now)
-	left := t.place.until - now.Boot
+	k.expireOps(now)
+	left := t.holder.deadline - now.Boot
 	if left <= 0 {
-		k.expire(now)
-		k.beginElsewhere(now, b, r)
+		k.expireLease(now)
+		k.beginWithoutTerm(now, b, r)
 		return Ticket{}
 	}
-	t.place.keep(now.Boot + t.place.lease)
+	t.holder.setDeadline(now.Boot + t.holder.lease)
 	if t.ready(b.kind, k.c.opts.Window) {
-		tk := k.ticket(now, b.op, b.kind, left)
-		if t.window.wanted && k.lwt == nil {
+		tk := k.issueTicket(now, b.op, b.kind, left)
+		if t.renewal.wanted && k.lwt == nil {
 			k.step(now)
 		}
 		return tk
 	}
-	t.waiting = append(t.waiting, b)
-	k.c.waits(b.op, k, nil)
+	t.waitingOps = append(t.waitingOps, b)
+	k.c.addPending(b.op, k, nil)
 	k.step(now)
 	return Ticket{}
 }
 
-// beginElsewhere answers an operation whose reference has no open term here.
-func (k *key) beginElsewhere(now Now, b begin, r LockRef) {
+// beginWithoutTerm answers an operation whose reference has no open term here.
+func (k *key) beginWithoutTerm(now Now, b waitingOp, r LockRef) {
 	switch {
-	case k.dormant(r) != nil:
+	case k.silentEntry(r) != nil:
 		k.c.answer(Answer{Op: b.op, Err: ErrNotHeld})
-	case k.live(r) != nil:
-		k.awaitTerm(b, k.live(r))
+	case k.liveEntry(r) != nil:
+		k.awaitTerm(b, k.liveEntry(r))
 	default:
-		k.askEnded(b.ask(r))
+		k.queryEnding(b.query(r))
 	}
 	k.step(now)
 }
 
-// ask is the operation where its reference has no term here.
-func (b begin) ask(r LockRef) ask {
-	return ask{op: b.op, what: askBegin, ref: r, kind: b.kind, until: b.until}
+// query is the operation where its reference has no term here.
+func (b waitingOp) query(r LockRef) query {
+	return query{op: b.op, kind: queryBegin, ref: r, opKind: b.kind, until: b.until}
 }
 
-// ticket counts an operation in and gives a put its stamp v2s(lockRef, seq):
+// issueTicket counts an operation in and gives a put its stamp v2s(lockRef, seq):
 // unique, and inside the window (I2, I12).
-func (k *key) ticket(now Now, op OpID, kind Kind, left time.Duration) Ticket {
+func (k *key) issueTicket(now Now, op OpID, kind Kind, left time.Duration) Ticket {
 	t, c := k.term, k.c
-	tk := Ticket{Op: op, Key: k.id, Ref: t.place.ref, Epoch: t.base, Kind: kind, Left: left, Lease: t.place.lease, Term: t.id}
+	tk := Ticket{Op: op, Key: k.id, Ref: t.holder.ref, Epoch: t.epoch, Kind: kind, Left: left, Lease: t.holder.lease, Term: t.id}
 	tk.Number = t.flight.add(now.Boot, kind == Put)
 	c.timers.set(&k.timer, now.Boot+c.opts.OpTimeout)
 	if kind != Put {
 		return tk
 	}
-	tk.Stamp = t.base + t.seq
+	tk.Stamp = t.epoch + t.seq
 	t.seq++
-	if t.window.narrow(t.seq, c.opts.Window) {
-		t.window.wanted = true
+	if t.renewal.due(t.seq, c.opts.Window) {
+		t.renewal.wanted = true
 	}
 	return tk
 }
@@ -153,8 +153,8 @@ func (k *key) ticket(now Now, op OpID, kind Kind, left time.Duration) Ticket {
 // hears "unknown" whatever comes later (C16).
 func (k *key) end(now Now, tk Ticket, o Outcome) Verdict {
 	t := k.term
-	k.overdue(now)
-	if k.checked() && o == OutcomeAcked && k.checkLater(now, tk) {
+	k.expireOps(now)
+	if k.isChecked() && o == OutcomeAcked && k.deferVerdict(now, tk) {
 		return VerdictPending
 	}
 	if !t.flight.end(tk.Number) {
@@ -164,7 +164,7 @@ func (k *key) end(now Now, tk Ticket, o Outcome) Verdict {
 		t.unsettled = true
 	}
 	v := t.verdict(tk.Kind, o)
-	if !t.open || len(t.waiting) > 0 || k.c.draining {
+	if !t.open || len(t.waitingOps) > 0 || k.c.draining {
 		k.step(now)
 	}
 	return v
@@ -182,61 +182,61 @@ func (t *term) verdict(kind Kind, o Outcome) Verdict {
 	return VerdictTell
 }
 
-// overdue ends what has taken too long: operations without an End, and
+// expireOps ends what has taken too long: operations without an End, and
 // operations that wait for the term.
-func (k *key) overdue(now Now) {
+func (k *key) expireOps(now Now) {
 	t, c := k.term, k.c
 	if t.flight.expire(now.Boot - c.opts.OpTimeout) {
 		t.unsettled = true
 	}
 	if len(t.checks) > 0 {
-		k.overdueChecks()
+		k.expireChecks()
 	}
-	for len(t.waiting) > 0 && t.waiting[0].until <= now.Boot {
-		c.answer(Answer{Op: t.waiting[0].op, Err: ErrSynchronising})
-		t.waiting = t.waiting[1:]
+	for len(t.waitingOps) > 0 && t.waitingOps[0].until <= now.Boot {
+		c.answer(Answer{Op: t.waitingOps[0].op, Err: ErrSynchronising})
+		t.waitingOps = t.waitingOps[1:]
 	}
 	if t.unlock.op != 0 && t.unlock.until <= now.Boot {
 		k.answerUnlock(StateReleased)
 	}
 }
 
-// serve lets the term work: tickets for those who wait, or the synchronise
+// serveOps lets the term work: tickets for those who wait, or the synchronise
 // that they wait for.
-func (k *key) serve(now Now) {
-	k.overdueAsks(now)
-	k.overdueBegins(now)
+func (k *key) serveOps(now Now) {
+	k.expireQueries(now)
+	k.expireAdoptedOps(now)
 	t := k.term
 	if t == nil {
 		return
 	}
-	k.overdue(now)
+	k.expireOps(now)
 	if t.clean() && t.open {
-		k.admit(now)
+		k.admitWaiting(now)
 	}
 	if k.wantsSynch(now) {
-		k.copy(now)
+		k.startSynch(now)
 	}
 }
 
-// admit gives tickets to the operations that waited, in order.
-func (k *key) admit(now Now) {
+// admitWaiting gives tickets to the operations that waited, in order.
+func (k *key) admitWaiting(now Now) {
 	t := k.term
-	waiting := t.waiting
-	t.waiting = nil
+	waiting := t.waitingOps
+	t.waitingOps = nil
 	for _, b := range waiting {
 		if !t.ready(b.kind, k.c.opts.Window) {
-			t.waiting = append(t.waiting, b)
+			t.waitingOps = append(t.waitingOps, b)
 			continue
 		}
-		left := t.place.until - now.Boot
-		t.place.keep(now.Boot + t.place.lease)
-		k.c.answer(Answer{Op: b.op, Ticket: k.ticket(now, b.op, b.kind, left)})
+		left := t.holder.deadline - now.Boot
+		t.holder.setDeadline(now.Boot + t.holder.lease)
+		k.c.answer(Answer{Op: b.op, Ticket: k.issueTicket(now, b.op, b.kind, left)})
 	}
 }
 
-// leave takes a waiting operation away.
-func (t *term) leave(op OpID) {
+// cancel takes a waiting operation away.
+func (t *term) cancel(op OpID) {
 	if t.unlock.op == op {
 		t.unlock.op = 0
 	}
@@ -245,9 +245,9 @@ func (t *term) leave(op OpID) {
 			t.checks[i].op = 0
 		}
 	}
-	for i, b := range t.waiting {
+	for i, b := range t.waitingOps {
 		if b.op == op {
-			t.waiting = append(t.waiting[:i:i], t.waiting[i+1:]...)
+			t.waitingOps = append(t.waitingOps[:i:i], t.waitingOps[i+1:]...)
 			return
 		}
 	}

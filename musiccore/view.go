@@ -7,47 +7,47 @@ import (
 
 // quorumEvery is how often a waiting key is looked at by QUORUM: a replica
 // may have missed a commit for good (docs/protocol.md 3.5, Poll).
-const quorumEvery = time.Second
+const quorumReadEvery = time.Second
 
 // freshFor is how long a row that others change is taken for what it was when it
 // was seen, and glanceFor how long an LWT, or a read at QUORUM, waits for a look
 // at it.
 const (
-	freshFor  = 5 * time.Millisecond
-	glanceFor = 100 * time.Millisecond
+	rowFreshFor = 5 * time.Millisecond
+	lookTimeout = 100 * time.Millisecond
 )
 
-// known is what has been seen of a lock row.
-type known uint8
+// rowState is what has been seen of a lock row.
+type rowState uint8
 
 const (
-	unread known = iota
-	absent
-	present
+	rowUnread rowState = iota
+	rowAbsent
+	rowPresent
 )
 
 // view is what this proxy knows of one lock row, and its read under way.
 type view struct {
-	row      Row
-	known    known
-	firm     CommandID     // not 0: read at QUORUM or written by an own LWT; no read begun after this command can show no row
-	vouched  Stamp         // the base that may be entered dirty: read at QUORUM, or own Enqueue on an empty queue
-	cmd      CommandID     // the read under way
-	began    time.Duration // … since when
-	quorum   bool          // … and how
-	at       time.Duration // when the queue was seen last
-	glance   bool          // an LWT waits for a look
-	tries    int           // reads that brought nothing
-	next     time.Duration // no read before
-	quorumAt time.Duration // last QUORUM read
-	hinted   bool          // a hint says that there is something to see
-	soon     time.Duration // a hint says that there will be, by then
-	cause    error         // why the last read failed
-	kept     keptBlocks
+	row             Row
+	state           rowState
+	firmAfter       CommandID     // not 0: read at QUORUM or written by an own LWT; no read begun after this command can show no row
+	quorumEpoch     Stamp         // the base that may be entered dirty: read at QUORUM, or own Enqueue on an empty queue
+	readCmd         CommandID     // the read under way
+	readBegan       time.Duration // … since when
+	readQuorum      bool          // … and how
+	seenAt          time.Duration // when the queue was seen last
+	lookWanted      bool          // an LWT waits for a look
+	emptyReads      int           // reads that brought nothing
+	nextRead        time.Duration // no read before
+	quorumAt        time.Duration // last QUORUM read
+	hinted          bool          // a hint says that there is something to see
+	releaseExpected time.Duration // a hint says that there will be, by then
+	readErr         error         // why the last read failed
+	retainedCache   retainedBlocks
 }
 
 func (v *view) pointer() *Row {
-	if v.known != present {
+	if v.state != rowPresent {
 		return nil
 	}
 	return &v.row
@@ -57,164 +57,164 @@ func (v *view) pointer() *Row {
 // reply came, so it is joined and not written over.
 func (v *view) applied(s Swap) {
 	v.row, _ = newer(v.row, s.onto(v.row))
-	v.known = present
+	v.state = rowPresent
 	if s.If.What == IfAbsent || s.If.What == IfGuardEpoch {
-		v.vouched = s.Set.Row.Epoch
+		v.quorumEpoch = s.Set.Row.Epoch
 	}
 }
 
-// look starts a read if the key needs one: to begin with, to decide
+// startRead starts a read if the key needs one: to begin with, to decide
 // something that only QUORUM decides, or because it waits for a stranger.
-func (k *key) look(now Now) {
+func (k *key) startRead(now Now) {
 	v := &k.view
 	quorum := k.needsQuorum(now)
-	if quorum && !v.quorum && now.Boot-v.began >= glanceFor {
+	if quorum && !v.readQuorum && now.Boot-v.readBegan >= lookTimeout {
 		// What a quorum has to tell does not wait for one replica.
-		delete(k.c.running, v.cmd)
-		v.cmd = 0
+		delete(k.c.commands, v.readCmd)
+		v.readCmd = 0
 	}
-	if v.cmd != 0 || (now.Boot < v.next && !v.glance) {
+	if v.readCmd != 0 || (now.Boot < v.nextRead && !v.lookWanted) {
 		return
 	}
-	if !quorum && !v.glance && !k.needsRow() && !k.polls(now) && !k.peeks(now) {
+	if !quorum && !v.lookWanted && !k.needsRow() && !k.pollsHead(now) && !k.looksBehindBlock(now) {
 		return
 	}
 	// One replica may have nothing to show for good, or half a row. Who only looks before an LWT hears of it by a refusal.
-	waits := !v.glance || k.polls(now)
-	v.quorum = quorum || v.cause != nil || (waits && v.known != unread && now.Boot-v.quorumAt >= quorumEvery)
-	v.cmd, v.began = k.c.do(k.id, ReadRow{Quorum: v.quorum}), now.Boot
-	k.c.running[v.cmd] = k
+	waits := !v.lookWanted || k.pollsHead(now)
+	v.readQuorum = quorum || v.readErr != nil || (waits && v.state != rowUnread && now.Boot-v.quorumAt >= quorumReadEvery)
+	v.readCmd, v.readBegan = k.c.do(k.id, ReadRow{Quorum: v.readQuorum}), now.Boot
+	k.c.commands[v.readCmd] = k
 }
 
-// glances reports that an LWT on the queue is to wait for a look at it: others
+// waitsForLook reports that an LWT on the queue is to wait for a look at it: others
 // change it, too, and one replica, which is near, knows of all but the latest. An
 // LWT made from an older row would be refused, at the price of one.
-func (k *key) glances(now Now) bool {
+func (k *key) waitsForLook(now Now) bool {
 	v := &k.view
-	if v.known != present || now.Boot-v.at < freshFor || (v.cmd != 0 && now.Boot-v.began >= glanceFor) {
+	if v.state != rowPresent || now.Boot-v.seenAt < rowFreshFor || (v.readCmd != 0 && now.Boot-v.readBegan >= lookTimeout) {
 		return false
 	}
-	v.glance = k.othersFrom(v.row.Head)
-	return v.glance
+	v.lookWanted = k.remoteFrom(v.row.Head)
+	return v.lookWanted
 }
 
 // needsRow: somebody wants to enqueue and nothing has been seen.
-func (k *key) needsRow() bool { return k.view.known == unread && len(k.asking) > 0 }
+func (k *key) needsRow() bool { return k.view.state == rowUnread && len(k.unnumbered) > 0 }
 
-// peeks: others may wait behind a block, and the hint may have been lost. A look
+// looksBehindBlock: others may wait behind a block, and the hint may have been lost. A look
 // when something happens is enough: in nobody's hands, and in one's for long, a
 // block ends by itself.
-func (k *key) peeks(now Now) bool {
+func (k *key) looksBehindBlock(now Now) bool {
 	t := k.term
-	if t == nil || t.reserve == nil || t.reserve.shut || now.Boot < t.reserve.peek {
+	if t == nil || t.block == nil || t.block.closed || now.Boot < t.block.nextLook {
 		return false
 	}
-	t.reserve.peek = now.Boot + k.c.opts.Retain
+	t.block.nextLook = now.Boot + k.c.opts.Retain
 	return true
 }
 
-// polls: the head is of another session, and somebody here waits behind it.
-func (k *key) polls(now Now) bool {
-	_, foreign := k.stranger()
-	return foreign && k.waitedFor(now)
+// pollsHead: the head is of another session, and somebody here waits behind it.
+func (k *key) pollsHead(now Now) bool {
+	_, foreign := k.remoteHead()
+	return foreign && k.headAwaited(now)
 }
 
 // needsQuorum: what is to be decided must not come from one replica.
 func (k *key) needsQuorum(now Now) bool {
-	if slices.ContainsFunc(k.asks, ask.ofRow) || (k.term != nil && len(k.term.checks) > 0) || (k.lwt != nil && k.lwt.refused != 0) || k.ride.after != 0 {
+	if slices.ContainsFunc(k.queries, query.needsRow) || (k.term != nil && len(k.term.checks) > 0) || (k.lwt != nil && k.lwt.refused != 0) || k.delegated.after != 0 {
 		return true
 	}
 	v := &k.view
-	if v.known != present || v.row.Empty() || k.term != nil || k.changing() || !k.waitedFor(now) {
+	if v.state != rowPresent || v.row.Empty() || k.term != nil || k.changesTerm() || !k.headAwaited(now) {
 		return false
 	}
 	_, session, known := v.row.Holder()
 	switch {
 	case !known:
 		return true
-	case v.vouched == v.row.Epoch:
+	case v.quorumEpoch == v.row.Epoch:
 		return false
 	case session != k.c.self.id:
 		return k.c.dead(session)
-	case k.stray():
+	case k.orphanedHead():
 		return true
 	}
-	return !k.queued[0].gone && v.row.DirtySince(k.closed)
+	return !k.queued[0].abandoned && v.row.DirtySince(k.closed)
 }
 
 // rowRead takes what a ReadRow saw.
 func (k *key) rowRead(now Now, id CommandID, r Result) {
 	v := &k.view
-	v.cmd, v.cause, v.at, v.glance = 0, r.Cause, now.Boot, false
-	before, vouched, was := v.row, v.vouched, v.known
+	v.readCmd, v.readErr, v.seenAt, v.lookWanted = 0, r.Cause, now.Boot, false
+	before, vouched, was := v.row, v.quorumEpoch, v.state
 	if r.Status == StatusDone {
-		k.saw(now, id, r.Row)
+		k.mergeRead(now, id, r.Row)
 	}
-	changed := v.known != was || v.row.Epoch != before.Epoch || v.row.Guard != before.Guard || v.vouched != vouched
+	changed := v.state != was || v.row.Epoch != before.Epoch || v.row.Guard != before.Guard || v.quorumEpoch != vouched
 	switch {
 	case changed:
-		v.next, v.tries = 0, 1
-	case now.Boot < v.soon:
-		v.next = now.Boot + yieldEvery
-	case k.rideNear(now):
-		v.next = now.Boot + backoff(0)
+		v.nextRead, v.emptyReads = 0, 1
+	case now.Boot < v.releaseExpected:
+		v.nextRead = now.Boot + releasingPollEvery
+	case k.awaitsDelegated(now):
+		v.nextRead = now.Boot + backoff(0)
 	default:
-		v.next = now.Boot + backoff(v.tries)
-		v.tries++
+		v.nextRead = now.Boot + backoff(v.emptyReads)
+		v.emptyReads++
 	}
 	if v.hinted {
-		k.heard()
+		k.hintAnswered()
 	}
-	if r.Status != StatusDone || !v.quorum {
+	if r.Status != StatusDone || !v.readQuorum {
 		return
 	}
 	v.quorumAt = now.Boot
 	if !changed {
-		k.spoken = SessionID{} // the word may have been lost, or the head be unknown where it should be known
+		k.toldWaiting = SessionID{} // the word may have been lost, or the head be unknown where it should be known
 	}
-	k.resolve(now, id, r.Row)
-	k.strand(id, r.Row)
-	k.answerAsks(now, id)
+	k.resolveRefused(now, id, r.Row)
+	k.dropDelegated(id, r.Row)
+	k.answerQueries(now, id)
 	k.answerChecks(id, r.Row)
 }
 
-// saw joins a row that was read with what is known. One base never shows two
+// mergeRead joins a row that was read with what is known. One base never shows two
 // terms, and a lock row never vanishes (I1).
-func (k *key) saw(now Now, id CommandID, r *Row) {
+func (k *key) mergeRead(now Now, id CommandID, r *Row) {
 	v := &k.view
 	if r == nil {
-		k.sawNone(now, id)
+		k.mergeNoRow(now, id)
 		return
 	}
 	row, ok := *r, true
-	if v.known == present {
+	if v.state == rowPresent {
 		row, ok = newer(v.row, *r)
 	}
 	if !ok {
-		k.broken(now, "I1", "one base shows two terms")
+		k.invariantBroken(now, "I1", "one base shows two terms")
 		return
 	}
-	v.row, v.known = row, present
-	if v.quorum {
-		v.firm = k.c.last.command
+	v.row, v.state = row, rowPresent
+	if v.readQuorum {
+		v.firmAfter = k.c.last.command
 	}
-	if v.quorum && r.Epoch == row.Epoch {
-		v.vouched = r.Epoch
+	if v.readQuorum && r.Epoch == row.Epoch {
+		v.quorumEpoch = r.Epoch
 	}
 }
 
-// sawNone takes a read that showed no row. A row that only one replica has
+// mergeNoRow takes a read that showed no row. A row that only one replica has
 // shown may be an INSERT that is on no quorum yet (docs/protocol.md 7.1).
-func (k *key) sawNone(now Now, id CommandID) {
+func (k *key) mergeNoRow(now Now, id CommandID) {
 	v := &k.view
 	switch {
-	case v.known == unread:
-		v.known = absent
-	case v.known != present || !v.quorum || id <= v.firm:
-	case v.firm == 0:
-		v.row, v.known = Row{}, absent
+	case v.state == rowUnread:
+		v.state = rowAbsent
+	case v.state != rowPresent || !v.readQuorum || id <= v.firmAfter:
+	case v.firmAfter == 0:
+		v.row, v.state = Row{}, rowAbsent
 	default:
-		k.broken(now, "I1", "the lock row has vanished: references will start again from 1")
+		k.invariantBroken(now, "I1", "the lock row has vanished: references will start again from 1")
 		k.forgetRow(now)
 	}
 }
@@ -225,11 +225,11 @@ func (k *key) forgetRow(now Now) {
 	if k.term != nil {
 		k.loseTerm(now)
 	}
-	for _, p := range k.queued {
-		k.losePlace(p)
+	for _, e := range k.queued {
+		k.loseEntry(e)
 	}
-	k.ride = ride{}
-	k.queued, k.view = nil, view{known: absent, cmd: k.view.cmd, quorum: true}
+	k.delegated = delegatedEnqueue{}
+	k.queued, k.view = nil, view{state: rowAbsent, readCmd: k.view.readCmd, readQuorum: true}
 	if k.lwt != nil && k.lwt.swap.If.What != IfAbsent {
 		k.dropLWT()
 	}

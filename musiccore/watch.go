@@ -9,7 +9,7 @@ const beatEvery = time.Second
 const watchFor = 5 * time.Second
 
 // fallenKept bounds the verdicts that are remembered.
-const fallenKept = 256
+const maxDeadSessions = 256
 
 // watch is Dead(x) of docs/protocol.md 3.3: the beat of another session, observed by
 // one's own BOOTTIME and raw clock only. The interval counts from the END of the read that
@@ -26,7 +26,7 @@ type watch struct {
 	since  Now           // not before the end of the first read of beat
 	dead   bool
 	deadAt time.Duration
-	wanted time.Duration
+	until  time.Duration
 	timer  timer
 }
 
@@ -38,7 +38,7 @@ func (c *Core) watch(now Now, x SessionID) *watch {
 		w.timer.who = w
 		c.watches[x] = w
 	}
-	w.wanted = max(w.wanted, now.Boot+watchFor)
+	w.until = max(w.until, now.Boot+watchFor)
 	if !w.dead && w.timer.slot == 0 && w.cmd == 0 {
 		w.due(now)
 	}
@@ -49,35 +49,35 @@ func (w *watch) due(now Now) {
 	if w.dead || w.cmd != 0 {
 		return
 	}
-	if now.Boot >= w.wanted {
+	if now.Boot >= w.until {
 		delete(w.c.watches, w.id)
 		return
 	}
 	w.start = now
 	w.cmd = w.c.do(Key{}, ReadBeat{Session: w.id})
-	w.c.running[w.cmd] = w
+	w.c.commands[w.cmd] = w
 }
 
 // reply takes what a ReadBeat saw.
 func (w *watch) reply(now Now, _ CommandID, r Result) {
 	w.cmd = 0
-	defer w.again(now)
+	defer w.setTimer(now)
 	if r.Status != StatusDone {
 		return
 	}
 	w.lease = max(w.lease, r.Lease)
 	switch {
 	case r.Beat == EndedBeat:
-		w.fall(now)
+		w.declareDead(now)
 	case !w.seen || r.Beat != w.beat:
 		w.seen, w.beat, w.since = true, r.Beat, now
 	case w.start.Since(w.since) >= w.deadAfter():
-		w.fall(now)
+		w.declareDead(now)
 	}
 }
 
-// again sets the next read: now and then, and as soon as it could be the last.
-func (w *watch) again(now Now) {
+// setTimer sets the next read: now and then, and as soon as it could be the last.
+func (w *watch) setTimer(now Now) {
 	if w.dead {
 		return
 	}
@@ -91,15 +91,15 @@ func (w *watch) again(now Now) {
 // deadAfter is how long the beat must stand still.
 func (w *watch) deadAfter() time.Duration { return w.c.opts.DeadAfter(w.lease) }
 
-// fall makes the verdict: it is for ever, since a session never comes back.
-func (w *watch) fall(now Now) {
+// declareDead makes the verdict: it is for ever, since a session never comes back.
+func (w *watch) declareDead(now Now) {
 	c := w.c
 	w.dead, w.deadAt = true, now.Boot
 	c.timers.stop(&w.timer)
-	c.fallen = append(c.fallen, w.id)
-	if len(c.fallen) > fallenKept {
-		delete(c.watches, c.fallen[0])
-		c.fallen = c.fallen[1:]
+	c.deadSessions = append(c.deadSessions, w.id)
+	if len(c.deadSessions) > maxDeadSessions {
+		delete(c.watches, c.deadSessions[0])
+		c.deadSessions = c.deadSessions[1:]
 	}
 }
 
@@ -108,7 +108,7 @@ func (w *watch) fall(now Now) {
 // that ended by itself is known to be dead then.
 func (c *Core) observe(now Now, x SessionID) (known, dead bool) {
 	w := c.watch(now, x)
-	w.wanted = max(w.wanted, now.Boot+2*w.deadAfter())
+	w.until = max(w.until, now.Boot+2*w.deadAfter())
 	return w.seen || w.dead, w.dead
 }
 
