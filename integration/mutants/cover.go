@@ -41,32 +41,33 @@ func (b *bench) reaching(m mutant) (all []test) {
 
 // measure finds out of each test how long it takes and what it reaches. A test that fails as things are judges nothing.
 func (b *bench) measure(ctx context.Context, workers int) error {
-	binary := filepath.Join(b.dir, b.name()+".cover.test")
-	if err := b.compile(ctx, binary, "-cover", "-coverpkg=./"+b.folder); err != nil {
-		return err
-	}
-	list := exec.CommandContext(ctx, binary, "-test.list=^Test") //nolint:gosec // our own
-	list.Dir = filepath.Join(b.root, b.folder)
-	list.Env = append(os.Environ(), "MUSIC_TEST_CASSANDRA=none") // nothing is to be started for a list
-	out, err := list.Output()
-	if err != nil {
-		return fmt.Errorf("list the tests of %s: %w", b.folder, err)
-	}
-	var names []string
-	skip := regexp.MustCompile(b.skip)
-	for _, name := range strings.Fields(string(out)) {
-		if strings.HasPrefix(name, "Test") && (b.skip == "" || !skip.MatchString(name)) {
-			names = append(names, name)
+	b.known = map[string][]block{}
+	for _, folder := range b.folders {
+		if err := b.measureFolder(ctx, folder, workers); err != nil {
+			return err
 		}
 	}
-	b.known = map[string][]block{}
+	return ctx.Err()
+}
+
+// measureFolder measures the tests of one package.
+func (b *bench) measureFolder(ctx context.Context, folder string, workers int) error {
+	binary := b.binary(folder, ".cover.test")
+	err := b.compile(ctx, folder, binary, "-cover", "-coverpkg=./"+strings.Join(b.folders, ",./"))
+	if err != nil {
+		return err
+	}
+	names, err := b.listTests(ctx, folder, binary)
+	if err != nil {
+		return err
+	}
 	found := make([]*test, len(names))
 	var measuring sync.WaitGroup
 	for worker := range workers {
 		measuring.Go(func() {
 			for i := worker; i < len(names); i += workers {
 				var err error
-				if found[i], err = b.measured(ctx, binary, names[i], i == 0); err != nil {
+				if found[i], err = b.measured(ctx, runOf{binary: binary, folder: folder, silence: time.Minute}, names[i], i == 0); err != nil {
 					fmt.Printf("%s does not pass and judges nothing: %v\n", names[i], err)
 				}
 			}
@@ -78,24 +79,42 @@ func (b *bench) measure(ctx context.Context, workers int) error {
 			b.tests = append(b.tests, *t)
 		}
 	}
-	return ctx.Err()
+	return nil
+}
+
+// listTests lists the tests of a package that may judge.
+func (b *bench) listTests(ctx context.Context, folder, binary string) (names []string, err error) {
+	list := exec.CommandContext(ctx, binary, "-test.list=^Test") //nolint:gosec // our own
+	list.Dir = filepath.Join(b.root, folder)
+	list.Env = append(os.Environ(), "MUSIC_TEST_CASSANDRA=none") // nothing is to be started for a list
+	out, err := list.Output()
+	if err != nil {
+		return nil, fmt.Errorf("list the tests of %s: %w", folder, err)
+	}
+	skip := regexp.MustCompile(b.skip)
+	for _, name := range strings.Fields(string(out)) {
+		if strings.HasPrefix(name, "Test") && (b.skip == "" || !skip.MatchString(name)) {
+			names = append(names, name)
+		}
+	}
+	return names, nil
 }
 
 // measured runs one test alone. all tells to note the blocks that it does not reach, too.
-func (b *bench) measured(ctx context.Context, binary, name string, all bool) (*test, error) {
+func (b *bench) measured(ctx context.Context, r runOf, name string, all bool) (*test, error) {
 	profile := filepath.Join(b.dir, "profile-"+name)
 	start := time.Now()
 	args := []string{"-test.v", "-test.run=^" + name + "$", "-test.coverprofile=" + profile}
-	out, err := b.runTests(ctx, binary, false, time.Minute, args...)
-	node := b.address != "" && bytes.Contains(out, []byte("\n--- SKIP: "+name+" "))
-	if node {
+	out, err := b.runTests(ctx, r, args...)
+	r.node = b.address != "" && bytes.Contains(out, []byte("\n--- SKIP: "+name+" "))
+	if r.node {
 		start = time.Now()
-		_, err = b.runTests(ctx, binary, true, time.Minute, args...)
+		_, err = b.runTests(ctx, r, args...)
 	}
 	if err != nil {
 		return nil, err
 	}
-	t := &test{name: name, took: time.Since(start), node: node, blocks: map[string][]block{}}
+	t := &test{folder: r.folder, name: name, took: time.Since(start), node: r.node, blocks: map[string][]block{}}
 	text, err := os.ReadFile(profile)
 	if err != nil {
 		return nil, fmt.Errorf("read what %s reaches: %w", name, err)

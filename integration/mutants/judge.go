@@ -3,8 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -35,6 +33,7 @@ type tried struct {
 type bench struct {
 	target
 	root, dir string
+	journal   *journal
 	address   string // of a Cassandra, or empty
 	tests     []test
 	known     map[string][]block // of each file, whoever reaches them
@@ -42,6 +41,7 @@ type bench struct {
 
 // test is one test, with what it costs and reaches.
 type test struct {
+	folder string // of its package
 	name   string
 	took   time.Duration
 	blocks map[string][]block // by file
@@ -49,24 +49,27 @@ type test struct {
 	node   bool               // it needs a Cassandra
 }
 
-// judge builds a mutant and runs the tests that reach it: first the ten that reach least else, then all; those that need a Cassandra last.
-func (b *bench) judge(ctx context.Context, m mutant, worker int) tried {
-	if b.build(ctx, m, worker) != nil {
+// slow is what a test takes that is run after the others.
+const slow = time.Second
+
+// judge runs the tests that reach a mutant of a bundle: first the ten that reach least else, then the quick ones, then all; those that need
+// a Cassandra last.
+func (b *bundle) judge(ctx context.Context, id int) tried {
+	m := b.mutants[id]
+	if b.broken[id] {
 		return tried{m, broken}
 	}
-	reaching := b.reaching(m)
+	reaching := slices.DeleteFunc(b.reaching(m), func(t test) bool { return slices.Contains(b.unfit, t.folder+" "+t.name) })
 	switch {
 	case len(reaching) == 0 && b.node && b.address == "":
 		return tried{m, unjudged}
 	case len(reaching) == 0:
 		return tried{m, unreached}
 	}
-	slices.SortStableFunc(reaching, func(x, y test) int { return x.size - y.size })
-	const first = 10
-	for _, node := range []bool{false, true} {
-		all := slices.DeleteFunc(slices.Clone(reaching), func(t test) bool { return t.node != node })
-		for _, some := range [][]test{all[:min(first, len(all))], all[min(first, len(all)):]} {
-			if len(some) > 0 && !b.passes(ctx, some, worker) {
+	for _, lot := range inTurn(reaching) {
+		for _, folder := range b.folders {
+			some := slices.DeleteFunc(slices.Clone(lot), func(t test) bool { return t.folder != folder })
+			if len(some) > 0 && !b.passes(ctx, some, id) {
 				return tried{m, killed}
 			}
 		}
@@ -77,66 +80,107 @@ func (b *bench) judge(ctx context.Context, m mutant, worker int) tried {
 	return tried{m, survived}
 }
 
-// binary is where a worker's test binary lies.
-func (b *bench) binary(worker int) string {
-	return filepath.Join(b.dir, fmt.Sprintf("%s%d.test", b.name(), worker))
+// inTurn splits tests into those that are run together, one lot after the other.
+func inTurn(all []test) [][]test {
+	slices.SortStableFunc(all, func(x, y test) int { return x.size - y.size })
+	const first = 10
+	lots := make([][]test, 4)
+	for _, t := range all {
+		switch {
+		case t.node:
+			lots[3] = append(lots[3], t)
+		case t.took > slow:
+			lots[2] = append(lots[2], t)
+		case len(lots[0]) == first:
+			lots[1] = append(lots[1], t)
+		default:
+			lots[0] = append(lots[0], t)
+		}
+	}
+	return lots
 }
 
-// build makes the package's test binary with the mutant in it.
-func (b *bench) build(ctx context.Context, m mutant, worker int) error {
-	source, err := os.ReadFile(filepath.Join(b.root, m.file))
-	if err != nil {
-		return fmt.Errorf("read what is to be broken: %w", err)
-	}
-	changed := slices.Concat(source[:m.start], []byte(m.with), source[m.end:])
-	to := filepath.Join(b.dir, fmt.Sprintf("mutant%d.go", worker))
-	list, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(b.root, m.file): to}})
-	if err != nil {
-		return fmt.Errorf("write the overlay: %w", err)
-	}
-	overlay := filepath.Join(b.dir, fmt.Sprintf("overlay%d.json", worker))
-	if err := errors.Join(os.WriteFile(to, changed, 0o600), os.WriteFile(overlay, list, 0o600)); err != nil {
-		return fmt.Errorf("write the mutant: %w", err)
-	}
-	return b.compile(ctx, b.binary(worker), "-ldflags=-s -w", "-overlay", overlay)
+// binary is where the test binary of a package lies.
+func (b *bench) binary(folder, suffix string) string {
+	return filepath.Join(b.dir, strings.ReplaceAll(folder, "/", "-")+suffix)
 }
 
-// compile makes the package's test binary.
-func (b *bench) compile(ctx context.Context, to string, args ...string) error {
-	cmd := exec.CommandContext(ctx, "go", append(append([]string{"test", "-c", "-vet=off", "-o", to}, args...), "./"+b.folder)...) //nolint:gosec // our own arguments
+// compile makes the test binary of a package.
+func (b *bench) compile(ctx context.Context, folder, to string, args ...string) error {
+	cmd := exec.CommandContext(ctx, "go", append(append([]string{"test", "-c", "-vet=off", "-o", to}, args...), "./"+folder)...) //nolint:gosec // our own arguments
 	cmd.Dir = b.root
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build the tests of %s: %w\n%s", b.folder, err, out)
+		return &buildError{folder: folder, out: out, err: err}
 	}
 	return nil
 }
 
-// passes tells whether a worker's binary passes tests, of which all or none need a Cassandra, in a few times the time that they need.
-func (b *bench) passes(ctx context.Context, some []test, worker int) bool {
+// buildError tells why a test binary could not be made.
+type buildError struct {
+	folder string
+	out    []byte // of the compiler
+	err    error
+}
+
+// Error implements error.
+func (e *buildError) Error() string {
+	return fmt.Sprintf("build the tests of %s: %v\n%s", e.folder, e.err, e.out)
+}
+
+// Unwrap returns the cause.
+func (e *buildError) Unwrap() error { return e.err }
+
+// passes reports whether tests of one package, of which all or none need a Cassandra, pass with a mutant. None may be silent for much longer than the
+// longest of them needs.
+func (b *bundle) passes(ctx context.Context, some []test, id int) bool {
 	var names []string
-	limit := 10 * time.Second
+	var longest time.Duration
 	for _, t := range some {
 		names = append(names, t.name)
-		limit += 5 * t.took
+		longest = max(longest, t.took)
 	}
-	_, err := b.runTests(ctx, b.binary(worker), some[0].node, limit, "-test.failfast", "-test.run=^("+strings.Join(names, "|")+")$")
+	chosen := runOf{binary: b.binary(some[0].folder, ".test"), folder: some[0].folder, node: some[0].node, silence: 20*time.Second + 4*longest, mutant: id + 1}
+	_, err := b.runTests(ctx, chosen, "-test.failfast", "-test.v", "-test.run=^("+strings.Join(names, "|")+")$")
 	return err == nil
 }
 
-// runTests runs tests of a binary, with a Cassandra or without, and returns what they say.
-func (b *bench) runTests(ctx context.Context, binary string, node bool, limit time.Duration, args ...string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, limit+5*time.Second)
+// runOf says how a test binary is run.
+type runOf struct {
+	binary  string
+	folder  string        // of its package
+	node    bool          // beside a Cassandra
+	silence time.Duration // it is ended when it has said nothing for so long
+	mutant  int           // that is at work; 0 = none
+}
+
+// listener keeps what is written, and is called each time.
+type listener struct {
+	bytes.Buffer
+	heard func()
+}
+
+// Write implements io.Writer.
+func (l *listener) Write(p []byte) (int, error) {
+	l.heard()
+	return l.Buffer.Write(p)
+}
+
+// runTests runs tests of a binary and returns what they say.
+func (b *bench) runTests(ctx context.Context, r runOf, args ...string) ([]byte, error) {
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	args = slices.Concat([]string{"-test.timeout=" + limit.String()}, b.args, args)
+	args = slices.Concat([]string{"-test.timeout=0"}, b.args, args)
 	address := b.address
-	if !node {
+	if !r.node {
 		args, address = append(args, "-test.short"), ""
 	}
-	cmd := exec.CommandContext(ctx, binary, args...) //nolint:gosec // our own
-	cmd.Dir = filepath.Join(b.root, b.folder)
-	cmd.Env = append(os.Environ(), "MUSIC_TEST_CASSANDRA="+address)
+	cmd := exec.CommandContext(ctx, r.binary, args...) //nolint:gosec // our own
+	cmd.Dir = filepath.Join(b.root, r.folder)
+	cmd.Env = append(os.Environ(), "MUSIC_TEST_CASSANDRA="+address, fmt.Sprintf("%s=%d", chosenMutant, r.mutant))
 	cmd.WaitDelay = time.Second
-	var out bytes.Buffer
+	quiet := time.AfterFunc(r.silence, cancel)
+	defer quiet.Stop()
+	out := listener{heard: func() { quiet.Reset(r.silence) }}
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Run(); err != nil {
 		return out.Bytes(), fmt.Errorf("%w\n%s", err, out.Bytes())

@@ -1,6 +1,7 @@
 // Command mutants breaks the product, one line at a time, and reports which breakages no test finds.
 //
-// Each mutant is one change of one expression or statement, built with `go test -overlay`, so that nothing of it is in the product. It is
+// Each mutant is one change of one expression or statement. They are built together with `go test -overlay`, so that nothing of them is in
+// the product, and one of them is chosen where the tests are run. It is
 // judged by the tests that reach its line, of those that need no Cassandra. What none of them finds is a survivor: a missing test, or a
 // change that is harmless. docs/mutants.md lists them with the reason of each, and is written anew by every run.
 package main
@@ -15,41 +16,51 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"music/integration/cassandra"
 )
 
-// target is a package that is broken: its files, and the tests that judge it.
+// target is packages that are broken together, and judged by the tests of all of them.
 type target struct {
-	folder string
-	files  []string // patterns; one that begins with ! takes away what those before it took
-	share  int      // of a hundred mutants of a sample
-	skip   string   // tests that judge nothing here
-	args   []string // of its test binary
-	node   bool     // some of its tests need a Cassandra: they judge what no other test finds
+	folders []string // of the packages
+	files   []string // patterns; one that begins with ! takes away what those before it took
+	share   int      // of a hundred mutants of a sample
+	skip    string   // tests that judge nothing here
+	args    []string // of its test binaries
+	node    bool     // some of its tests need a Cassandra: they judge what no other test finds
 }
-
-// name is the folder as one word, for the files that are made of it.
-func (t target) name() string { return strings.ReplaceAll(t.folder, "/", "-") }
 
 // targets are the packages that locks rest on.
 func targets() []target {
 	return []target{
 		{
-			folder: "frontend", files: []string{"*.go"}, share: 50,
+			folders: []string{"frontend", "frontend/catalog", "frontend/wire"},
+			files:   []string{"frontend/*.go", "frontend/catalog/*.go", "frontend/wire/*.go"}, share: 50,
 			skip: "^(TestClientThatNeverReads|TestAnswersDoNotPileUp|TestNoWriteSlipsPastOutstanding)$", // they need seconds each, and others see the same lines
 		},
 		{
-			folder: "proxy", files: []string{"session*.go", "executor.go", "locks.go", "far.go", "barrier.go", "stored.go", "schema.go", "peerserver.go", "peerwire.go", "hints.go", "scope.go", "clock.go", "companion.go"},
-			share: 15, node: true,
+			folders: []string{"proxy", "proxy/synchronise"}, files: proxyFiles(), share: 25, node: true,
 		},
-		{folder: "proxy/synchronise", files: []string{"*.go"}, share: 10, node: true},
 		{
 			// The variants are other changes of the same lines, and notice every one of them.
-			folder: "musiccore", files: []string{"*.go", "!doc.go"}, share: 25, skip: "^TestVariants", args: []string{"-sim.brief", "-sim.seeds=300", "-sim.workers=1"},
+			folders: []string{"musiccore"}, files: []string{"musiccore/*.go", "!musiccore/doc.go"}, share: 25, skip: "^TestVariants",
+			args: []string{"-sim.brief", "-sim.seeds=300", "-sim.workers=1"},
 		},
 	}
+}
+
+// proxyFiles are those that locks rest on.
+func proxyFiles() []string {
+	files := []string{"proxy/synchronise/*.go"}
+	for _, name := range []string{
+		"session", "sessions", "beat", "clock", "executor", "generation", "locks", "far", "barrier", "agreed", "stored", "schema", "scope", "companion",
+		"peerserver", "peerwire", "hints",
+	} {
+		files = append(files, "proxy/"+name+".go")
+	}
+	return files
 }
 
 // options are the flags.
@@ -61,6 +72,7 @@ type options struct {
 	workers int
 	limit   time.Duration
 	page    string
+	journal string
 	node    bool
 }
 
@@ -73,6 +85,7 @@ func main() {
 	flag.IntVar(&o.workers, "workers", 2, "how many to try at once")
 	flag.DurationVar(&o.limit, "for", 0, "begin no mutant after this time; 0: until all have been tried")
 	flag.StringVar(&o.page, "page", "docs/mutants.md", "the page of survivors; empty: none is written")
+	flag.StringVar(&o.journal, "journal", ".run/mutants.jsonl", "where verdicts are kept, so that a run goes on where one was ended; empty: nowhere")
 	flag.BoolVar(&o.node, "node", true, "start a Cassandra, for what only tests with one can judge")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -94,10 +107,15 @@ func run(ctx context.Context, o options) error {
 		return fmt.Errorf("make a folder to build in: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
+	kept, err := openJournal(root, o.journal)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = kept.Close() }()
 	var all []tried
 	start := time.Now()
 	for _, t := range targets() {
-		b := bench{target: t, root: root, dir: dir}
+		b := bench{target: t, root: root, dir: dir, journal: kept}
 		results, err := b.run(ctx, o, start)
 		if err != nil {
 			return err
@@ -133,10 +151,10 @@ func (b *bench) run(ctx context.Context, o options, start time.Time) ([]tried, e
 	if err != nil {
 		return nil, err
 	}
-	return b.try(ctx, all, o, start), nil
+	return b.try(ctx, all, o, start)
 }
 
-// choose returns mutants of the target in the order of the seed: as many more than wanted as may turn out not to build.
+// choose returns the mutants of the target in the order of the seed.
 func (b *bench) choose(ctx context.Context, o options) ([]mutant, error) {
 	files, err := b.chosenFiles(o.only)
 	if err != nil {
@@ -150,7 +168,7 @@ func (b *bench) choose(ctx context.Context, o options) ([]mutant, error) {
 		}
 		all = append(all, found...)
 	}
-	fmt.Printf("%s: %d mutants of %d files; which tests reach which line?\n", b.folder, len(all), len(files))
+	fmt.Printf("%s: %d mutants of %d files; which tests reach which line?\n", b.folders[0], len(all), len(files))
 	if err := b.measure(ctx, o.workers); err != nil {
 		return nil, err
 	}
@@ -164,12 +182,12 @@ func (b *bench) chosenFiles(only string) (chosen []string, err error) {
 	taken := map[string]bool{}
 	for _, pattern := range b.files {
 		pattern, without := strings.CutPrefix(pattern, "!")
-		found, err := filepath.Glob(filepath.Join(b.root, b.folder, pattern))
+		found, err := filepath.Glob(filepath.Join(b.root, pattern))
 		if err != nil {
-			return nil, fmt.Errorf("files of %s: %w", b.folder, err)
+			return nil, fmt.Errorf("files of %s: %w", b.folders[0], err)
 		}
 		for _, name := range found {
-			file := filepath.Join(b.folder, filepath.Base(name))
+			file := filepath.Join(filepath.Dir(pattern), filepath.Base(name))
 			if strings.HasSuffix(name, "_test.go") || taken[file] || without || !strings.Contains(file, only) {
 				taken[file] = taken[file] || without
 				continue
@@ -181,41 +199,90 @@ func (b *bench) chosenFiles(only string) (chosen []string, err error) {
 	return chosen, nil
 }
 
+// together is how many mutants are built into one binary.
+const together = 400
+
 // try tries mutants until there are enough.
-func (b *bench) try(ctx context.Context, all []mutant, o options, start time.Time) []tried {
-	var mu sync.Mutex
-	var results []tried
-	next, wanted := 0, len(all)
+func (b *bench) try(ctx context.Context, all []mutant, o options, start time.Time) ([]tried, error) {
+	wanted := len(all)
 	switch {
 	case o.n > 0 && o.only != "":
 		wanted = min(wanted, o.n)
 	case o.n > 0:
 		wanted = min(wanted, max(1, o.n*b.share/100))
 	}
-	take := func() (mutant, bool) {
-		mu.Lock()
-		defer mu.Unlock()
-		if next == len(all) || len(results) >= wanted || ctx.Err() != nil || o.limit > 0 && time.Since(start) > o.limit {
-			return mutant{}, false
+	t := trial{wanted: wanted, end: func() bool { return ctx.Err() != nil || o.limit > 0 && time.Since(start) > o.limit }}
+	for first := 0; first < len(all) && !t.enough(); {
+		// Some will not build.
+		n := min(together, len(all)-first, (wanted-len(t.results))*5/4+8)
+		if err := b.tryBundle(ctx, &bundle{bench: b, mutants: all[first : first+n]}, &t, o.workers); err != nil {
+			return nil, err
 		}
-		next++
-		return all[next-1], true
+		first += n
 	}
+	return t.results, nil
+}
+
+// trial is what has been found of one target.
+type trial struct {
+	wanted int
+	end    func() bool
+
+	mu      sync.Mutex
+	results []tried
+}
+
+// enough reports whether no more are to be tried.
+func (t *trial) enough() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.results) >= t.wanted || t.end()
+}
+
+// add notes a verdict.
+func (t *trial) add(r tried) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.results = append(t.results, r)
+	fmt.Printf("%4d/%d %-9s %s\n", len(t.results), t.wanted, r.fate, r.mutant)
+}
+
+// tryBundle builds a bundle, and judges its mutants until there are enough.
+func (b *bench) tryBundle(ctx context.Context, all *bundle, t *trial, workers int) error {
+	if err := all.build(ctx); err != nil {
+		return err
+	}
+	all.checkTests(ctx)
+	var next atomic.Int32
 	var working sync.WaitGroup
-	for worker := range o.workers {
+	for range workers {
 		working.Go(func() {
-			for m, ok := take(); ok; m, ok = take() {
-				r := b.judge(ctx, m, worker)
-				if r.fate == broken || r.fate == unjudged || ctx.Err() != nil {
-					continue
+			for !t.enough() {
+				id := int(next.Add(1)) - 1
+				if id >= len(all.mutants) {
+					return
 				}
-				mu.Lock()
-				results = append(results, r)
-				fmt.Printf("%4d/%d %-9s %s\n", len(results), wanted, r.fate, r.mutant)
-				mu.Unlock()
+				all.tryOne(ctx, id, t)
 			}
 		})
 	}
 	working.Wait()
-	return results
+	return nil
+}
+
+// tryOne judges one mutant, where no earlier run has.
+func (b *bundle) tryOne(ctx context.Context, id int, t *trial) {
+	r, before := b.journal.verdict(b.mutants[id])
+	if !before {
+		r = b.judge(ctx, id)
+	}
+	if r.fate == unjudged || ctx.Err() != nil {
+		return
+	}
+	if !before {
+		b.journal.note(r)
+	}
+	if r.fate != broken {
+		t.add(r)
+	}
 }

@@ -81,8 +81,9 @@ func (p *page) text(summary string) string {
 const pageHead = `# Mutants that no test finds
 
 ` + "`make mutants`" + ` changes the product in one place at a time: a condition turned round, a side of it left out, a statement, a case or a copy left out,
-another level, outcome or verdict. Each mutant is built with ` + "`go test -overlay`" + ` and judged by the tests that reach its line and need no
-Cassandra. It tries 320 of them, ` + "`SEED=n`" + ` others, ` + "`MUTANTS=all`" + ` all (a night), ` + "`ONLY=frontend/fence.go`" + ` all of one file; more than 5 %% unexplained
+another level, outcome or verdict. All mutants of a package are built into one test binary (` + "`go test -overlay`" + `), and each is judged by the tests
+that reach its line: those that need no Cassandra, and those of ` + "`proxy`" + ` that do, beside one node. Verdicts are kept in ` + "`.run/mutants.jsonl`" + `:
+a run that was ended goes on where it was. It tries 320 of them, ` + "`SEED=n`" + ` others, ` + "`MUTANTS=all`" + ` all (a night), ` + "`ONLY=frontend/fence.go`" + ` all of one file; more than 5 %% unexplained
 survivors fail. The protocol's own known-bad variants, each with the rule it breaks, are in [variants.md](variants.md).
 
 Last run: %s.
