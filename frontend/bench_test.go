@@ -38,7 +38,7 @@ func benchFeed(b *testing.B, pick func(exec, text, response []byte) []byte, of f
 					benchForget(b, m, direction, batch, len(one))
 					continue
 				}
-				if err := feed(direction, batch); err != nil {
+				if err := m.feed(direction, batch); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -49,7 +49,7 @@ func benchFeed(b *testing.B, pick func(exec, text, response []byte) []byte, of f
 // benchForget feeds a batch of requests that are all on one stream.
 func benchForget(b *testing.B, m *memory, d *direction, batch []byte, size int) {
 	for len(batch) > 0 {
-		if err := feed(d, batch[:size]); err != nil {
+		if err := m.feed(d, batch[:size]); err != nil {
 			b.Fatal(err)
 		}
 		m.streams.end(1)
@@ -211,7 +211,7 @@ func BenchmarkFencedPut(b *testing.B) {
 			m, put, done := fencedPut(b, d)
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := errors.Join(feed(&m.up, put), feed(&m.down, done)); err != nil {
+				if err := errors.Join(m.feed(&m.up, put), m.feed(&m.down, done)); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -96,22 +96,23 @@ func (d *direction) arrive(want int) (err error) {
 	for err == nil && len(d.in.window()) < want {
 		if !waiting && d.inside() {
 			waiting = true
-			defer d.wait()()
+			d.beginWait()
 		}
 		if err = d.in.fill(want); err == nil {
 			d.reads.Add(1)
 		}
 	}
+	if waiting {
+		d.endWait()
+	}
 	return err
 }
 
-// wait begins to wait for the rest of an envelope, or for room for it; ended is to be called after that.
-func (d *direction) wait() (ended func()) {
-	d.since.Store(time.Now().UnixNano() - d.waited)
-	return d.noWait
-}
+// beginWait notes that the rest of an envelope, or room for it, is waited for from now on.
+func (d *direction) beginWait() { d.since.Store(time.Now().UnixNano() - d.waited) }
 
-func (d *direction) noWait() { d.waited = time.Now().UnixNano() - d.since.Swap(0) }
+// endWait notes that it is there. The time counts until the envelope has ended.
+func (d *direction) endWait() { d.waited = time.Now().UnixNano() - d.since.Swap(0) }
 
 // inside tells whether an envelope has been begun and not ended.
 func (d *direction) inside() bool { return d.left > 0 || d.gather != nil || d.in.r < d.in.w }
@@ -360,9 +361,9 @@ func (d *direction) takePart(payload []byte, size int) error {
 // collect adds a part to the envelope under way, as soon as the budget has room for it.
 func (d *direction) collect(part []byte) error {
 	const slack = 2 // append takes more than it needs
-	ended := d.wait()
+	d.beginWait()
 	ok := d.gathered.grow(slack * (len(d.gather) + len(part)))
-	ended()
+	d.endWait()
 	if !ok {
 		return net.ErrClosed
 	}

@@ -60,7 +60,7 @@ func TestNoWriteSlipsPastOutstanding(t *testing.T) {
 		begun := make(chan struct{})
 		both.Go(func() {
 			close(begun)
-			assert.NoError(t, feed(&m.up, write))
+			assert.NoError(t, m.feed(&m.up, write))
 		})
 		<-begun
 		for range i % 3000 { // now earlier, now later
