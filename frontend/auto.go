@@ -6,6 +6,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/catalog"
+	"music/frontend/relay"
 	"music/frontend/wire"
 	"music/musiccore"
 )
@@ -106,14 +107,14 @@ func (p *preparedLockStatement) unfenced() bool {
 }
 
 // decideUnfenced decides about the EXECUTE of a write without a lock.
-func (c *conn) decideUnfenced(e wire.Envelope, id []byte, p *preparedStatement) verdict {
+func (c *conn) decideUnfenced(e wire.Envelope, id []byte, p *preparedStatement) relay.Decision {
 	c.noteUnread(p.tables)
 	policy, f := p.stands()
 	switch {
 	case f != nil:
 		return c.refuse(f)
 	case policy == catalog.Allow:
-		return forward
+		return relay.Forward
 	case p.lock != nil:
 		return c.decideExecuteSection(e, p)
 	}

@@ -2,17 +2,18 @@ package frontend
 
 import (
 	"music/frontend/catalog"
+	"music/frontend/relay"
 	"music/frontend/wire"
 )
 
 // decideBatch looks at each statement of a BATCH message, by text or by id (v4 spec section 4.1.7). One of them on a critical
 // table, or one that cannot be read, and none goes on.
-func (c *conn) decideBatch(e wire.Envelope) verdict {
+func (c *conn) decideBatch(e wire.Envelope) relay.Decision {
 	if c.server.Tables == nil {
-		return forward
+		return relay.Forward
 	}
 	if !e.Whole() {
-		return more
+		return relay.NeedWhole
 	}
 	body, err := c.plainBody(e)
 	if err != nil {
@@ -42,7 +43,7 @@ func (c *conn) decideBatch(e wire.Envelope) verdict {
 	if unserved != nil {
 		return c.watch(watch{kind: watchUnserved, unserved: unserved})
 	}
-	return forward
+	return relay.Forward
 }
 
 // judgeChild reads one statement of a batch: whether it has to do with a critical table, or why it must not go on. A clause of ours on

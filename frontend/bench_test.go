@@ -13,24 +13,28 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"music/frontend/catalog"
+	"music/frontend/relay"
 	"music/musiccore"
 	"music/rewrite"
 )
 
+// readBuffer is about as much as one read takes.
+const readBuffer = 32 << 10
+
 // benchFeed measures one direction per envelope, on a read buffer full of them.
-func benchFeed(b *testing.B, pick func(exec, text, response []byte) []byte, of func(*memory) *direction) {
+func benchFeed(b *testing.B, pick func(exec, text, response []byte) []byte, of func(*memory) *relay.Direction) {
 	for _, d := range []dialect{{v4, ""}, {v5, ""}} {
 		b.Run(d.version.String()[len("ProtocolVersion "):], func(b *testing.B) {
 			m := newMemory(b, d, false)
 			exec, text, response := typical(b, d, m)
 			one := pick(exec, text, response)
-			n := blockSize / len(one)
-			batch := make([]byte, 0, blockSize)
+			n := readBuffer / len(one)
+			batch := make([]byte, 0, readBuffer)
 			for range n {
 				batch = append(batch, one...)
 			}
 			direction := of(m)
-			forget := direction == &m.up
+			forget := direction == m.up
 			b.ReportAllocs()
 			b.ResetTimer()
 			for i := 0; i < b.N; i += n {
@@ -47,26 +51,26 @@ func benchFeed(b *testing.B, pick func(exec, text, response []byte) []byte, of f
 }
 
 // benchForget feeds a batch of requests that are all on one stream.
-func benchForget(b *testing.B, m *memory, d *direction, batch []byte, size int) {
+func benchForget(b *testing.B, m *memory, d *relay.Direction, batch []byte, size int) {
 	for len(batch) > 0 {
 		if err := m.feed(d, batch[:size]); err != nil {
 			b.Fatal(err)
 		}
-		m.streams.end(1)
+		m.streams.End(1)
 		batch = batch[size:]
 	}
 }
 
 func BenchmarkForwardExecute(b *testing.B) {
-	benchFeed(b, func(exec, _, _ []byte) []byte { return exec }, func(m *memory) *direction { return &m.up })
+	benchFeed(b, func(exec, _, _ []byte) []byte { return exec }, func(m *memory) *relay.Direction { return m.up })
 }
 
 func BenchmarkForwardQuery(b *testing.B) {
-	benchFeed(b, func(_, text, _ []byte) []byte { return text }, func(m *memory) *direction { return &m.up })
+	benchFeed(b, func(_, text, _ []byte) []byte { return text }, func(m *memory) *relay.Direction { return m.up })
 }
 
 func BenchmarkForwardResponse(b *testing.B) {
-	benchFeed(b, func(_, _, response []byte) []byte { return response }, func(m *memory) *direction { return &m.down })
+	benchFeed(b, func(_, _, response []byte) []byte { return response }, func(m *memory) *relay.Direction { return m.down })
 }
 
 // BenchmarkRelay sends EXECUTEs over loopback through a bare relay and through the proxy, many in flight and one at a time.
@@ -152,7 +156,7 @@ func bareRelay(b *testing.B, to string) (address string, stop func()) {
 // bareCopy is io.Copy without the kernel's splice, which no proxy that looks at its bytes can use.
 func bareCopy(to, from net.Conn) {
 	defer func() { _ = to.Close() }()
-	for buf := make([]byte, blockSize); ; {
+	for buf := make([]byte, readBuffer); ; {
 		n, err := from.Read(buf)
 		if err != nil {
 			return
@@ -211,7 +215,7 @@ func BenchmarkFencedPut(b *testing.B) {
 			m, put, done := fencedPut(b, d)
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := errors.Join(m.feed(&m.up, put), m.feed(&m.down, done)); err != nil {
+				if err := errors.Join(m.feed(m.up, put), m.feed(m.down, done)); err != nil {
 					b.Fatal(err)
 				}
 			}

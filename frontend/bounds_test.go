@@ -177,7 +177,7 @@ func TestPreparedMemory(t *testing.T) {
 			m.server.Tables.Set("bank", "locked", &catalog.Critical{Key: []catalog.Column{{Name: "k", Type: "text"}}, Primary: []string{"k"}})
 			before := heap()
 			for i := range min(4*all/len(text), 20_000) {
-				require.NoError(t, m.feed(&m.up, d.envelope(t, 1, &message.Prepare{Query: fmt.Sprintf(text, i)})))
+				require.NoError(t, m.feed(m.up, d.envelope(t, 1, &message.Prepare{Query: fmt.Sprintf(text, i)})))
 			}
 			assert.Less(t, heap()-before, int64(all*5/4))
 			assert.LessOrEqual(t, m.server.prepared.size, all)

@@ -3,7 +3,6 @@ package frontend
 import (
 	"net"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,40 +13,6 @@ import (
 
 	"music/musiccore"
 )
-
-// However many want more than there is: nobody gets what another has, nobody waits for ever, and what was given back is there again.
-func TestBudgetIsKept(t *testing.T) {
-	const limit = 1000
-	b := newBudget(limit)
-	var working sync.WaitGroup
-	for worker := range 16 {
-		working.Go(func() {
-			a := account{budget: b}
-			for i := range 2000 {
-				n := (i*7919+worker*104729)%limit + 1
-				require.True(t, a.grow(n/2))
-				a.clear()
-				require.True(t, a.grow(n))
-				assert.LessOrEqual(t, int64(a.held), b.used.Load())
-				a.clear()
-				a.clear()
-			}
-		})
-	}
-	working.Wait()
-	assert.Zero(t, b.used.Load())
-
-	alone, second, done := account{budget: b}, account{budget: b}, make(chan struct{})
-	require.True(t, alone.grow(5*limit), "who is alone does not wait for itself")
-	second.done = done
-	waits := make(chan bool)
-	go func() { waits <- second.grow(1) }()
-	close(done)
-	assert.False(t, <-waits)
-	assert.Zero(t, second.held)
-	alone.clear()
-	assert.Zero(t, b.used.Load())
-}
 
 // Messages that are begun and never finished take no more than the budget, whatever becomes of them; small requests go on beside them, and
 // a large one does when there is room.
@@ -65,18 +30,18 @@ func TestMessagesThatAreNeverFinished(t *testing.T) {
 			go func() { _, _ = client.Write(b[:len(b)-10]) }()
 			half = append(half, client)
 		}
-		require.Eventually(t, func() bool { return r.server.held.waiting.Load() }, patience, time.Millisecond, "some wait for room")
-		assert.LessOrEqual(t, r.server.held.used.Load(), int64(limit))
+		require.Eventually(t, func() bool { return r.server.held.WaitedFor() }, patience, time.Millisecond, "some wait for room")
+		assert.LessOrEqual(t, r.server.held.InUse(), int64(limit))
 		client, backend := r.login(d)
 		relayed(client, backend, 1, query("SELECT a FROM b.c"), rows(noise(100)))
-		assert.LessOrEqual(t, r.server.held.used.Load(), int64(limit))
+		assert.LessOrEqual(t, r.server.held.InUse(), int64(limit))
 		for _, p := range half {
 			_ = p.Close()
 		}
-		require.Eventually(t, func() bool { return r.server.held.used.Load() == 0 }, patience, time.Millisecond, "all of it is given back")
+		require.Eventually(t, func() bool { return r.server.held.InUse() == 0 }, patience, time.Millisecond, "all of it is given back")
 		relayed(client, backend, 2, large("INSERT INTO b.c (a) VALUES (?)"), rows(nil))
 		_ = client.Close()
-		require.Eventually(t, func() bool { return r.server.held.used.Load() == 0 }, patience, time.Millisecond)
+		require.Eventually(t, func() bool { return r.server.held.InUse() == 0 }, patience, time.Millisecond)
 	})
 }
 
@@ -127,9 +92,9 @@ func TestAnswersAreOwedWithinBounds(t *testing.T) {
 			go func() { _, _ = client.Write(all) }()
 			var owes *conn
 			r.server.each(func(c *conn) { owes = c })
-			require.Eventually(t, func() bool { return owes.down.out.backlog.Load() > maxPosted }, patience, time.Millisecond)
+			require.Eventually(t, func() bool { return owes.down.Out.Full() }, patience, time.Millisecond)
 			for range 50 { // it would go on, if it did
-				assert.Less(t, owes.down.out.backlog.Load(), int64(maxPosted+2*answers))
+				assert.Less(t, owes.down.Out.Backlog(), int64(4*answers))
 				assert.Less(t, len(core.asked), asked)
 				time.Sleep(time.Millisecond)
 			}

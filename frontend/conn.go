@@ -12,8 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/datastax/go-cassandra-native-protocol/primitive"
-
+	"music/frontend/relay"
 	"music/frontend/wire"
 )
 
@@ -36,8 +35,9 @@ type conn struct {
 
 	client  net.Conn
 	backend net.Conn
-	up      direction // client → backend
-	down    direction // backend → client
+	up      *relay.Direction // client → backend
+	down    *relay.Direction // backend → client
+	framing relay.Framing
 
 	version byte // of the first envelope, before there were two goroutines; later ones must keep to it
 	asked        // written by up
@@ -48,24 +48,22 @@ type conn struct {
 
 // asked is what the client's requests have said.
 type asked struct {
-	compression primitive.Compression // of STARTUP; set before its answer can come
-	patience    time.Duration         // how long the client's driver waits for an answer; 0 = unknown
-	claimed     string                // the role that the client logs in as, where its login shows it
-	plan        plan
-	known       map[preparedID]*preparedStatement
-	knownSize   int           // bytes, likewise
-	name        []byte        // scratch, for names of tables
-	scratch     []byte        // for compressed bodies; nil before the first
-	using       bool          // a USE has been sent, and nothing after it
-	behind      bool          // the schema is to be read before the request at hand is judged again
-	caughtUp    bool          // it has been
-	last        int16         // the stream of the request that was forwarded last, or is under way
-	hears       atomic.Uint32 // what REGISTER has asked for of hearsStatus and hearsTopology
+	patience  time.Duration // how long the client's driver waits for an answer; 0 = unknown
+	claimed   string        // the role that the client logs in as, where its login shows it
+	plan      plan
+	known     map[preparedID]*preparedStatement
+	knownSize int           // bytes, likewise
+	name      []byte        // scratch, for names of tables
+	scratch   []byte        // for compressed bodies; nil before the first
+	using     bool          // a USE has been sent, and nothing after it
+	behind    bool          // the schema is to be read before the request at hand is judged again
+	caughtUp  bool          // it has been
+	last      int16         // the stream of the request that was forwarded last, or is under way
+	hears     atomic.Uint32 // what REGISTER has asked for of hearsStatus and hearsTopology
 }
 
 // told is what Cassandra's answers have said.
 type told struct {
-	segmented     atomic.Bool // v5 after the handshake: both sockets carry segments
 	loggedIn      atomic.Bool
 	authenticated atomic.Bool            // Cassandra has asked for a login: there are roles
 	keyspace      atomic.Pointer[string] // of USE
@@ -74,7 +72,7 @@ type told struct {
 // owed is what has been asked and not answered.
 type owed struct {
 	started    atomic.Bool // a STARTUP has been sent, and not been refused
-	streams    streams
+	streams    relay.Streams
 	made       preparedShare // of the prepared statements
 	sample     sample
 	watches    watches
@@ -107,10 +105,10 @@ func newConn(s *Server, client net.Conn) *conn {
 	c.sample.stream.Store(none)
 	c.ending.done = make(chan struct{})
 	c.settled, c.guesses.turn = make(chan struct{}, 1), make(chan struct{}, 1)
-	c.up.conn, c.up.role, c.up.in = c, (*requests)(c), newInbound(client, &s.blocks)
-	c.up.in.account = c.account()
-	c.up.gathered, c.down.gathered = c.account(), c.account()
-	c.down.conn, c.down.role, c.down.out = c, (*responses)(c), newOutbound(client)
+	c.up = relay.NewDirection((*requests)(c), &c.framing, c.account())
+	c.up.In = relay.NewInbound(client, &s.blocks, c.account())
+	c.down = relay.NewDirection((*responses)(c), &c.framing, c.account())
+	c.down.Out = relay.NewOutbound(client)
 	return c
 }
 
@@ -129,14 +127,12 @@ func (c *conn) serve() error {
 	_ = c.client.Close()
 	c.abandon()
 	c.children.Wait()
-	c.up.in.close()
-	c.up.gathered.clear()
-	c.down.gathered.clear()
+	c.up.Close()
 	return cause
 }
 
 // account is for what somebody of the connection holds.
-func (c *conn) account() account { return account{budget: c.server.held, done: c.ending.done} }
+func (c *conn) account() relay.Account { return c.server.held.Account(c.ending.done) }
 
 // open waits for the client's first bytes, which decide whether there will be a backend connection at all: a client that
 // says nothing, or speaks a version that nobody does, costs Cassandra nothing.
@@ -155,17 +151,17 @@ func (c *conn) open() error {
 	if err := c.secure(ctx); err != nil {
 		return err
 	}
-	in := c.up.in
-	for len(in.window()) < wire.HeaderSize {
-		if err := in.fill(wire.HeaderSize); err != nil {
+	in := c.up.In
+	for len(in.Window()) < wire.HeaderSize {
+		if err := in.Fill(wire.HeaderSize); err != nil {
 			return clientError(err)
 		}
-		if first := in.window(); !wire.Supported(wire.Header{Version: first[0]}.Protocol()) {
-			c.down.out.post(wire.UnsupportedVersion(first))
+		if first := in.Window(); !wire.Supported(wire.Header{Version: first[0]}.Protocol()) {
+			c.down.Out.Post(wire.UnsupportedVersion(first))
 			return errUnsupported
 		}
 	}
-	first := wire.ReadHeader(in.window())
+	first := wire.ReadHeader(in.Window())
 	c.version = first.Version &^ wire.ResponseBit
 	if err := (*requests)(c).check(first); err != nil {
 		return err
@@ -175,9 +171,8 @@ func (c *conn) open() error {
 		return fmt.Errorf("%w: %w", errBackendLost, err)
 	}
 	c.backend = backend
-	c.up.out = newOutbound(backend)
-	c.down.in = newInbound(backend, &c.server.blocks)
-	c.down.in.account = c.account()
+	c.up.Out = relay.NewOutbound(backend)
+	c.down.In = relay.NewInbound(backend, &c.server.blocks, c.account())
 	return nil
 }
 
@@ -232,7 +227,7 @@ func (c *conn) relay() error {
 	down.Go(func() { c.end(caught(c.runDown)) })
 	c.end(caught(c.runUp))
 	down.Wait()
-	c.down.in.close()
+	c.down.Close()
 	return c.ending.cause
 }
 
@@ -253,13 +248,13 @@ const restTime = time.Second
 // runUp carries requests until it cannot go on. A draining connection reads on only to the end of an envelope that it has begun.
 func (c *conn) runUp() error {
 	for {
-		err := c.up.run()
+		err := c.up.Run()
 		limit := c.limit.Load()
 		if limit == 0 || !isTimeout(err) {
 			return c.upError(err)
 		}
 		rest := min(limit, c.drainedAt.Load()+int64(restTime))
-		if !c.up.inside() || time.Now().UnixNano() >= rest {
+		if !c.up.Inside() || time.Now().UnixNano() >= rest {
 			break
 		}
 		_ = c.client.SetReadDeadline(time.Unix(0, rest))
@@ -267,8 +262,8 @@ func (c *conn) runUp() error {
 			break
 		}
 	}
-	if c.up.left > 0 {
-		c.streams.end(c.last) // Cassandra will never have all of it, and owes nothing
+	if c.up.HalfForwarded() {
+		c.streams.End(c.last) // Cassandra will never have all of it, and owes nothing
 	}
 	c.drained.Store(true)
 	c.endIfDrained()
@@ -278,14 +273,14 @@ func (c *conn) runUp() error {
 
 func (c *conn) upError(err error) error {
 	var v *violation
-	if errors.As(err, &v) || errors.Is(err, errMalformed) || errors.Is(err, wire.ErrCorrupt) {
+	if errors.As(err, &v) || errors.Is(err, relay.ErrMalformed) || errors.Is(err, wire.ErrCorrupt) {
 		return err
 	}
-	if c.up.out.failed() != nil {
+	if c.up.Out.Err() != nil {
 		return fmt.Errorf("%w: %w", errBackendLost, err)
 	}
 	if isTimeout(err) && !c.loggedIn.Load() && !c.over() {
-		if c.streams.any() {
+		if c.streams.Any() {
 			return fmt.Errorf("%w: it owes an answer of the handshake", errBackendSlow)
 		}
 		return errLoginSlow
@@ -295,8 +290,8 @@ func (c *conn) upError(err error) error {
 
 // runDown carries responses until it cannot go on.
 func (c *conn) runDown() error {
-	err := c.down.run()
-	if c.down.out.failed() != nil {
+	err := c.down.Run()
+	if c.down.Out.Err() != nil {
 		return clientError(err)
 	}
 	if errors.Is(err, io.EOF) {
@@ -327,7 +322,7 @@ func (c *conn) drain(deadline time.Time) {
 }
 
 // busy tells whether the client is owed an answer.
-func (c *conn) busy() bool { return c.streams.any() || !c.operations.none() }
+func (c *conn) busy() bool { return c.streams.Any() || !c.operations.none() }
 
 // endIfDrained is called after an answer: it ends a draining connection once every request has its own, and wakes the client's
 // direction where that waits for it.
@@ -343,19 +338,8 @@ func (c *conn) endIfDrained() {
 	}
 }
 
-// codec is how the connection's bytes are cut into segments once they are.
-func (c *conn) codec() wire.SegmentCodec { return wire.SegmentCodec{Compression: c.compression} }
-
-// appendFramed appends whole envelopes in the framing that the connection uses now.
-func (c *conn) appendFramed(dst, envelopes []byte) []byte {
-	if c.segmented.Load() {
-		return c.codec().AppendTo(dst, envelopes, false)
-	}
-	return append(dst, envelopes...)
-}
-
 // post sends the client an envelope from whatever goroutine.
-func (c *conn) post(envelope []byte) { c.down.out.post(c.appendFramed(nil, envelope)) }
+func (c *conn) post(envelope []byte) { c.down.Post(envelope) }
 
 // reject answers a request with an error of the proxy's own.
 func (c *conn) reject(h wire.Header, f *wire.Failure) {

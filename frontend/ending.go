@@ -72,7 +72,7 @@ func (c *conn) farewell(cause error) {
 // addresses that clients do not know.
 func (c *conn) giveUp(cause error) {
 	f := &wire.Failure{Code: primitive.ErrorCodeServerError, Text: "MUSIC_BACKEND: " + cause.Error() + "; the request may or may not have been carried out"}
-	c.streams.each(func(stream int16) { c.post(wire.ErrorEnvelope(c.version, stream, f)) })
+	c.streams.Each(func(stream int16) { c.post(wire.ErrorEnvelope(c.version, stream, f)) })
 	for _, stream := range c.operations.disown() {
 		c.post(wire.ErrorEnvelope(c.version, stream, f))
 	}

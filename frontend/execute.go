@@ -6,6 +6,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/catalog"
+	"music/frontend/relay"
 	"music/frontend/wire"
 )
 
@@ -13,7 +14,7 @@ import (
 const maxKnown = 4096
 
 // decideExecute decides by the prepared id alone, which stands first in the body.
-func (c *conn) decideExecute(e wire.Envelope) verdict {
+func (c *conn) decideExecute(e wire.Envelope) relay.Decision {
 	id, err := c.executed(e)
 	if err != nil {
 		return c.unreadable(e, err)
@@ -23,15 +24,15 @@ func (c *conn) decideExecute(e wire.Envelope) verdict {
 		return c.refuse(wire.Unprepared(id))
 	}
 	if p.meaning == meaningPlain {
-		return forward
+		return relay.Forward
 	}
 	return c.decidePrepared(e, id, p)
 }
 
 // executed is the id that EXECUTE names. It is as good as random, so that most compressed bodies begin with it as it is.
 func (c *conn) executed(e wire.Envelope) ([]byte, error) {
-	if e.Flags.Contains(primitive.HeaderFlagCompressed) && !e.Flags.Contains(primitive.HeaderFlagCustomPayload) && !c.segmented.Load() {
-		if id, ok := shortBytes(wire.UncompressedPrefix(c.compression, e.Body())); ok {
+	if c.framing.Compressed(e.Header) && !e.Flags.Contains(primitive.HeaderFlagCustomPayload) {
+		if id, ok := shortBytes(wire.UncompressedPrefix(c.framing.Compression, e.Body())); ok {
 			return id, nil
 		}
 	}
@@ -59,7 +60,7 @@ func shortBytes(b []byte) ([]byte, bool) {
 }
 
 // decidePrepared decides about a statement that is more than plain.
-func (c *conn) decidePrepared(e wire.Envelope, id []byte, p *preparedStatement) verdict {
+func (c *conn) decidePrepared(e wire.Envelope, id []byte, p *preparedStatement) relay.Decision {
 	switch p.meaning {
 	case meaningWrites:
 		return c.decideUnfenced(e, id, p)
@@ -73,7 +74,7 @@ func (c *conn) decidePrepared(e wire.Envelope, id []byte, p *preparedStatement) 
 	case meaningCritical:
 		return c.decideExecuteSection(e, p)
 	}
-	return forward
+	return relay.Forward
 }
 
 // statement finds a prepared statement by its id: in the connection's own map first, which no other connection touches.

@@ -92,7 +92,7 @@ func (c *conn) stampedLate(id uint64, k lockedOperation, a musiccore.Answer) {
 }
 
 // send sends Cassandra a request from whatever goroutine.
-func (c *conn) send(raw []byte) { c.up.out.post(c.appendFramed(nil, raw)) }
+func (c *conn) send(raw []byte) { c.up.Post(raw) }
 
 // lockedOperation is an operation under a lock before it is sent: everything of the request but its stamp.
 type lockedOperation struct {
@@ -108,7 +108,7 @@ func (k *lockedOperation) size() int { return len(k.body) + k.request.parameters
 // keep counts bytes of requests that wait for the core: where they are too many, the connection is not read on.
 func (c *conn) keep(n int) {
 	c.kept.Add(int64(n))
-	c.server.held.give(-n)
+	c.server.held.Give(-n)
 }
 
 // keepFor makes of a request what will be sent, in memory of its own.
@@ -143,7 +143,7 @@ func (c *conn) stamped(k lockedOperation, a musiccore.Answer) ([]byte, *wire.Fai
 	k.sent.ticket = a.Ticket
 	fenceParameters(&k.request.parameters, int64(a.Ticket.Stamp), k.request.local)
 	raw := k.envelope(c.version)
-	if !c.streams.begin(k.header.Stream, true) {
+	if !c.streams.Begin(k.header.Stream, true) {
 		c.server.Locks.End(a.Ticket, musiccore.OutcomeRefused) // it was not sent
 		return nil, inUse(k.header.Stream)
 	}
@@ -178,22 +178,22 @@ func (c *conn) performFenced(e wire.Envelope, f *sentOperation) error {
 	verdict, wait := c.server.Locks.End(f.ticket, o.what)
 	if wait == nil && f.condition == nil {
 		e, err = c.conclude(e, f, o, verdict)
-		c.streams.end(e.Stream)
+		c.streams.End(e.Stream)
 		f.leave()
 		if err == nil && !c.giveBack(e, f) {
-			c.down.emit(e.Raw)
+			c.down.Emit(e.Raw)
 		}
 		return err
 	}
 	n := len(e.Raw)
-	c.down.out.room(c.ending.done)
-	if !c.server.held.acquire(n, c.ending.done) {
-		c.server.held.take(n) // given back all the same
+	c.down.Out.Room(c.ending.done)
+	if !c.server.held.Acquire(n, c.ending.done) {
+		c.server.held.Take(n) // given back all the same
 	}
 	e.Raw = bytes.Clone(e.Raw)
-	c.streams.end(e.Stream) // Cassandra owes nothing more
+	c.streams.End(e.Stream) // Cassandra owes nothing more
 	c.answerLater(e.Stream, func() []byte {
-		defer c.server.held.give(n)
+		defer c.server.held.Give(n)
 		if wait != nil {
 			verdict = wait()
 		}

@@ -121,7 +121,7 @@ func (a *lockExecution) columnsOf(k musiccore.Key) func(musiccore.Grant) {
 	text := s.writeText() // names the keyspace, which a PREPARE of older protocols cannot carry
 	return func(g musiccore.Grant) {
 		c.server.Stats.count(c, h.OpCode, Answered)
-		if !c.streams.begin(h.Stream, true) {
+		if !c.streams.Begin(h.Stream, true) {
 			c.post(wire.ErrorEnvelope(c.version, h.Stream, inUse(h.Stream)))
 			return
 		}

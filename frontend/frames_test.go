@@ -57,7 +57,7 @@ func isStrange(name string) bool {
 func understood(raw []byte) string {
 	e := wire.EnvelopeOf(raw)
 	c := &conn{server: &Server{}, version: e.Version}
-	c.segmented.Store(e.Version >= 5)
+	c.framing.SetSegmented(e.Version >= 5)
 	body, err := c.plainBody(e)
 	if err != nil || e.Flags&^headerFlags != 0 {
 		return "refused"

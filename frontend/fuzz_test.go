@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"music/frontend/relay"
 	"music/frontend/wire"
 )
 
@@ -34,14 +35,14 @@ func (s *trickle) Read(b []byte) (int, error) {
 
 // run has a direction deal with bytes that arrive in pieces, to their end or to an error. What would have to wait for an answer
 // ends it.
-func (m *memory) run(d *direction, b []byte, most int) error {
-	d.in = newInbound(&trickle{b: b, most: max(most, 1)}, &m.server.blocks)
+func (m *memory) run(d *relay.Direction, b []byte, most int) error {
+	d.In = relay.NewInbound(&trickle{b: b, most: max(most, 1)}, &m.server.blocks, m.account())
 	m.end(errDrained)
-	return d.run()
+	return d.Run()
 }
 
-// framing tells that b is whole envelopes of one direction, but for the last. It returns them.
-func framing(t require.TestingT, d dialect, b []byte, response byte) [][]byte {
+// envelopesIn tells that b is whole envelopes of one direction, but for the last. It returns them.
+func envelopesIn(t require.TestingT, d dialect, b []byte, response byte) [][]byte {
 	if d.version == v5 {
 		b = unsegmented(t, d, b)
 	}
@@ -73,7 +74,7 @@ func expected(t *testing.T, err error) {
 	t.Helper()
 	var v *violation
 	switch {
-	case errors.Is(err, io.EOF), errors.Is(err, errMalformed), errors.Is(err, wire.ErrCorrupt), errors.Is(err, errDrained), errors.As(err, &v):
+	case errors.Is(err, io.EOF), errors.Is(err, relay.ErrMalformed), errors.Is(err, wire.ErrCorrupt), errors.Is(err, errDrained), errors.As(err, &v):
 	default:
 		assert.ErrorContains(t, err, "decompress")
 	}
@@ -102,11 +103,11 @@ func FuzzRequests(f *testing.F) {
 		if d.version == v5 && len(b) <= segment.MaxPayloadLength {
 			b = wire.SegmentCodec{}.AppendTo(nil, b, most%2 == 0)
 		}
-		expected(t, m.run(&m.up, b, int(most)))
-		for _, e := range framing(t, d, m.backend.got, 0) {
+		expected(t, m.run(m.up, b, int(most)))
+		for _, e := range envelopesIn(t, d, m.backend.got, 0) {
 			require.GreaterOrEqual(t, wire.ReadHeader(e).Stream, int16(0))
 		}
-		framing(t, d, m.client.got, wire.ResponseBit)
+		envelopesIn(t, d, m.client.got, wire.ResponseBit)
 	})
 }
 
@@ -129,9 +130,9 @@ func FuzzSegments(f *testing.F) {
 		for _, up := range []bool{true, false} {
 			m := newMemory(t, d, true)
 			typical(t, d, m)
-			direction, out := &m.up, m.backend
+			direction, out := m.up, m.backend
 			if !up {
-				direction, out = &m.down, m.client
+				direction, out = m.down, m.client
 			}
 			expected(t, m.run(direction, b, int(size)+1))
 			unsegmented(t, d, out.got)
@@ -264,8 +265,8 @@ func TestSegmentsAnyhow(t *testing.T) {
 				in = wire.SegmentCodec{Compression: d.compression}.AppendTo(in, group, false)
 			}
 		}
-		require.ErrorIs(t, m.run(&m.up, in, rapid.IntRange(1, 300).Draw(t, "chunk")), io.EOF)
-		require.Equal(t, forwarded, framing(t, d, m.backend.got, 0))
-		require.Len(t, framing(t, d, m.client.got, wire.ResponseBit), held)
+		require.ErrorIs(t, m.run(m.up, in, rapid.IntRange(1, 300).Draw(t, "chunk")), io.EOF)
+		require.Equal(t, forwarded, envelopesIn(t, d, m.backend.got, 0))
+		require.Len(t, envelopesIn(t, d, m.client.got, wire.ResponseBit), held)
 	})
 }

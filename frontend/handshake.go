@@ -9,15 +9,16 @@ import (
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
+	"music/frontend/relay"
 	"music/frontend/wire"
 )
 
 // decideLogin is for the requests of a client that Cassandra has not accepted yet: those of the handshake, and nothing else is even
 // looked at.
-func (c *conn) decideLogin(e wire.Envelope) verdict {
+func (c *conn) decideLogin(e wire.Envelope) relay.Decision {
 	switch e.OpCode {
 	case primitive.OpCodeOptions:
-		return forward
+		return relay.Forward
 	case primitive.OpCodeStartup:
 		return c.decideStartup(e)
 	case primitive.OpCodeAuthResponse:
@@ -40,9 +41,9 @@ func loginOver() *wire.Failure {
 
 // decideAuthResponse notes who the client says it is, for the audit: whether it is right is for Cassandra to say, before anything else
 // of the client is listened to. So the name is that of the AUTH_RESPONSE which AUTH_SUCCESS answers.
-func (c *conn) decideAuthResponse(e wire.Envelope) verdict {
+func (c *conn) decideAuthResponse(e wire.Envelope) relay.Decision {
 	if !e.Whole() {
-		return more
+		return relay.NeedWhole
 	}
 	body, err := c.plainBody(e)
 	if err != nil {
@@ -68,9 +69,9 @@ func (c *conn) answerUnexpected(e wire.Envelope) error {
 
 // decideStartup notes the compression that the client asks for; whether it gets it is for Cassandra to say. The answer
 // ends the handshake, or begins the login. There is one STARTUP at a time, so that both sides know which one holds.
-func (c *conn) decideStartup(e wire.Envelope) verdict {
+func (c *conn) decideStartup(e wire.Envelope) relay.Decision {
 	if !e.Whole() {
-		return more
+		return relay.NeedWhole
 	}
 	if c.started.Load() {
 		return c.refuse(wire.ProtocolError("Unexpected message STARTUP, the connection is already initialized"))
@@ -80,7 +81,7 @@ func (c *conn) decideStartup(e wire.Envelope) verdict {
 		return c.unreadable(e, err)
 	}
 	c.started.Store(true)
-	c.compression = primitive.Compression(strings.ToUpper(options["COMPRESSION"]))
+	c.framing.Compression = primitive.Compression(strings.ToUpper(options["COMPRESSION"]))
 	c.patience = patienceOf(options["DRIVER_NAME"])
 	return c.watch(watch{kind: watchLogin})
 }
@@ -137,7 +138,7 @@ func (c *conn) forwardHeld(e wire.Envelope) error {
 	if err := c.expect(e); err != nil {
 		return err
 	}
-	c.up.emit(e.Raw)
+	c.up.Emit(e.Raw)
 	return nil
 }
 
@@ -155,7 +156,7 @@ func (c *conn) forwardAs(e wire.Envelope, opcode primitive.OpCode, body []byte) 
 	h.OpCode = opcode
 	h.Length = uint32(len(h.Payload) + len(body))
 	raw := h.AppendTo(make([]byte, 0, wire.HeaderSize+h.Length))
-	c.up.emit(append(append(raw, h.Payload...), body...))
+	c.up.Emit(append(append(raw, h.Payload...), body...))
 	return nil
 }
 

@@ -1,7 +1,5 @@
 package frontend
 
-import "time"
-
 // looks is how often in BackendTimeout the server looks whether anything moves on a connection.
 const looks = 8
 
@@ -16,9 +14,9 @@ type health struct {
 // taken what is being written to it: a peer that is stopped or cut off says nothing, not even that it is gone.
 func (c *conn) look() {
 	h := &c.health
-	reads, writes := c.down.reads.Load(), c.down.out.writes.Load()
+	reads, writes := c.down.Arrivals(), c.down.Out.Progress()
 	stuck := writes == h.writes && writes%2 == 1
-	owed := c.streams.any() || c.down.out.backlog.Load() > maxPosted
+	owed := c.streams.Any() || c.down.Out.Full()
 	h.clientStill = stillFor(h.clientStill, stuck)
 	h.backendStill = stillFor(h.backendStill, owed && !stuck && reads == h.reads)
 	h.reads, h.writes = reads, writes
@@ -33,7 +31,7 @@ func (c *conn) look() {
 // lookLate ends the connection if the rest of a message has been waited for too long: whoever begins messages and does not finish them
 // makes the proxy hold them.
 func (c *conn) lookLate() {
-	if since := c.up.since.Load(); since != 0 && time.Since(time.Unix(0, since)) > c.server.MessageTimeout {
+	if c.up.Late(c.server.MessageTimeout) {
 		c.end(errClientLate)
 	}
 }

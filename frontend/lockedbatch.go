@@ -29,7 +29,7 @@ func (c *conn) batchSection(e wire.Envelope) error {
 	if f != nil {
 		return c.answer(e, f)
 	}
-	if f = b.enter(c.up.emit); f != nil {
+	if f = b.enter(c.up.Emit); f != nil {
 		return c.answer(e, f)
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"music/frontend/catalog"
+	"music/frontend/relay"
 	"music/frontend/wire"
 	"music/rewrite"
 )
@@ -23,7 +24,7 @@ type lockStatement struct {
 }
 
 // decideSection reads a QUERY on a critical table.
-func (c *conn) decideSection(e wire.Envelope, r reading, text []byte, own string) verdict {
+func (c *conn) decideSection(e wire.Envelope, r reading, text []byte, own string) relay.Decision {
 	if r.ordinary() {
 		return c.decideOrdinary()
 	}
@@ -35,7 +36,7 @@ func (c *conn) decideSection(e wire.Envelope, r reading, text []byte, own string
 	case failure != nil:
 		return c.refuse(failure)
 	case pass:
-		return forward
+		return relay.Forward
 	}
 	c.plan.section = s
 	return c.holdFor((*conn).querySection)
@@ -201,7 +202,7 @@ func (c *conn) enter(e wire.Envelope, s lockStatement, p wire.Parameters) error 
 	if len(s.values) != s.statement.Markers {
 		return c.answer(e, wire.Invalid("MUSIC_SYNTAX: %d bind markers, %d values (gocql sends no values for LOCK: write SELECT LOCK … or SELECT UNLOCK …)", s.statement.Markers, len(s.values)))
 	}
-	a := lockExecution{conn: c, envelope: e, section: s, parameters: p, emit: c.up.emit}
+	a := lockExecution{conn: c, envelope: e, section: s, parameters: p, emit: c.up.Emit}
 	if f := a.enter(); f != nil {
 		return c.answer(e, f)
 	}

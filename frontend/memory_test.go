@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"music/frontend/catalog"
+	"music/frontend/relay"
 )
 
 // sink is a socket that takes everything, and from which what is fed to it can be read.
@@ -59,9 +60,9 @@ func newMemory(t tester, d dialect, keep bool) *memory {
 	m := &memory{client: &sink{keep: keep}, backend: &sink{keep: keep}}
 	m.conn = newConn(s, m.client)
 	m.conn.backend = m.backend
-	m.up.out, m.down.in = newOutbound(m.backend), newInbound(m.backend, &s.blocks)
-	m.version, m.compression = byte(d.version), d.compression
-	m.segmented.Store(d.version == v5)
+	m.up.Out, m.down.In = relay.NewOutbound(m.backend), relay.NewInbound(m.backend, &s.blocks, m.account())
+	m.version, m.framing.Compression = byte(d.version), d.compression
+	m.framing.SetSegmented(d.version == v5)
 	m.loggedIn.Store(true)
 	ks := "bank"
 	m.keyspace.Store(&ks)
@@ -69,13 +70,13 @@ func newMemory(t tester, d dialect, keep bool) *memory {
 }
 
 // feed has a direction deal with bytes that have arrived on its socket.
-func (m *memory) feed(d *direction, b []byte) error {
+func (m *memory) feed(d *relay.Direction, b []byte) error {
 	from := m.client
-	if d == &m.down {
+	if d == m.down {
 		from = m.backend
 	}
 	from.unread = b
-	if err := d.run(); !errors.Is(err, errDry) {
+	if err := d.Run(); !errors.Is(err, errDry) {
 		return err
 	}
 	return nil
@@ -115,10 +116,10 @@ func TestForwardingAllocatesNothing(t *testing.T) {
 				var err error
 				n := testing.AllocsPerRun(1000, func() {
 					if err == nil {
-						err = m.feed(&m.up, request)
+						err = m.feed(m.up, request)
 					}
 					if err == nil {
-						err = m.feed(&m.down, response)
+						err = m.feed(m.down, response)
 					}
 				})
 				require.NoError(t, err)
@@ -137,8 +138,8 @@ func TestLargeSegmentsAllocateNothing(t *testing.T) {
 	m.server.prepared.Add(preparedID(id), &preparedStatement{})
 	request := requestBytes(t, d, d.envelope(t, 1, execute(id, noise(120_000))))
 	round := func() {
-		require.NoError(t, m.feed(&m.up, request))
-		m.streams.end(1)
+		require.NoError(t, m.feed(m.up, request))
+		m.streams.End(1)
 	}
 	round()
 	// The garbage collector may empty the pools now and then.
@@ -153,7 +154,7 @@ func TestFencedPutAllocatesLittle(t *testing.T) {
 			var err error
 			n := testing.AllocsPerRun(1000, func() {
 				if err == nil {
-					err = errors.Join(m.feed(&m.up, put), m.feed(&m.down, done))
+					err = errors.Join(m.feed(m.up, put), m.feed(m.down, done))
 				}
 			})
 			require.NoError(t, err)

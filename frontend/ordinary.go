@@ -6,6 +6,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/catalog"
+	"music/frontend/relay"
 	"music/frontend/wire"
 	"music/rewrite"
 )
@@ -16,7 +17,7 @@ func (r reading) ordinary() bool {
 }
 
 // decideOrdinary answers LOCK and UNLOCK of a table that is not critical.
-func (c *conn) decideOrdinary() verdict {
+func (c *conn) decideOrdinary() relay.Decision {
 	name := c.lookedUp()
 	c.plan.table = name
 	c.plan.failure = c.notCritical()
@@ -26,12 +27,12 @@ func (c *conn) decideOrdinary() verdict {
 // decideUnread decides about a request that concerns a table which the schema did not have when it was read last: it has just been made,
 // and may be critical, or there is none. It is judged again when the schema has been read; where there still is none, nothing is
 // written, and Cassandra says that there is none.
-func (c *conn) decideUnread(e wire.Envelope, v verdict) verdict {
+func (c *conn) decideUnread(e wire.Envelope, v relay.Decision) relay.Decision {
 	if !c.caughtUp {
 		c.behind = true
-		return alone
+		return relay.Alone
 	}
-	if v != forward || e.OpCode == primitive.OpCodePrepare {
+	if v != relay.Forward || e.OpCode == primitive.OpCodePrepare {
 		return v
 	}
 	c.plan.table = *c.plan.unread
@@ -68,11 +69,11 @@ func (c *conn) askTable(e wire.Envelope) error {
 	if ks != "" {
 		text = "SELECT * FROM " + rewrite.Quote(ks) + "." + rewrite.Quote(table)
 	}
-	if !c.streams.begin(e.Stream, true) {
+	if !c.streams.Begin(e.Stream, true) {
 		return c.answer(e, inUse(e.Stream))
 	}
 	h, f := e.Header, c.plan.failure
 	c.watches.add(e.Stream, watch{kind: watchRights, allowed: func() { c.refuseOrdinary(h, f) }})
-	c.up.emit(c.prepareRequest(h, []byte(text)))
+	c.up.Emit(c.prepareRequest(h, []byte(text)))
 	return nil
 }

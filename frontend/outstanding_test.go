@@ -60,21 +60,21 @@ func TestNoWriteSlipsPastOutstanding(t *testing.T) {
 		begun := make(chan struct{})
 		both.Go(func() {
 			close(begun)
-			assert.NoError(t, m.feed(&m.up, write))
+			assert.NoError(t, m.feed(m.up, write))
 		})
 		<-begun
 		for range i % 3000 { // now earlier, now later
 			_ = tables.Version()
 		}
 		tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}})
-		m.streams.mark()
+		m.streams.Mark()
 		both.Wait()
 		if len(m.backend.got) > 0 {
-			require.True(t, m.streams.marked(), "it was forwarded")
+			require.True(t, m.streams.Marked(), "it was forwarded")
 		} else {
 			refused++
 		}
-		m.streams.end(1)
+		m.streams.End(1)
 		m.backend.got, m.client.got = nil, nil
 		tables.Set("bank", "accounts", nil)
 	}

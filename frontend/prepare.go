@@ -10,6 +10,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/catalog"
+	"music/frontend/relay"
 	"music/frontend/wire"
 	"music/rewrite"
 )
@@ -43,9 +44,9 @@ type reread struct {
 
 // decidePrepare lets Cassandra prepare the statement, and notes what it will mean to execute it. It never has an effect: a
 // statement that is refused when executed may be prepared (docs/design.md 5).
-func (c *conn) decidePrepare(e wire.Envelope) verdict {
+func (c *conn) decidePrepare(e wire.Envelope) relay.Decision {
 	if !e.Whole() {
-		return more
+		return relay.NeedWhole
 	}
 	body, err := c.plainBody(e)
 	if err != nil {

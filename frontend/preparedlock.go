@@ -10,6 +10,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/catalog"
+	"music/frontend/relay"
 	"music/frontend/wire"
 	"music/rewrite"
 )
@@ -26,7 +27,7 @@ type preparedLockStatement struct {
 }
 
 // decidePrepareSection prepares a statement of ours, or on a critical table.
-func (c *conn) decidePrepareSection(e wire.Envelope, r reading, text []byte, own string) verdict {
+func (c *conn) decidePrepareSection(e wire.Envelope, r reading, text []byte, own string) relay.Decision {
 	if r.ordinary() {
 		return c.decideOrdinary()
 	}
@@ -143,7 +144,7 @@ func (s *lockStatement) appendIDs(dst []byte, version byte) []byte {
 // prepareVerb answers PREPARE of a verb of ours: without any effect, and to whoever may execute it.
 func (c *conn) prepareVerb(e wire.Envelope) error {
 	s, h := c.plan.section, e.Header
-	if f := c.permitted(h, &s, s.needs(), c.up.emit, func() *wire.Failure { return c.describe(h, &s) }); f != nil {
+	if f := c.permitted(h, &s, s.needs(), c.up.Emit, func() *wire.Failure { return c.describe(h, &s) }); f != nil {
 		return c.answer(e, f)
 	}
 	return nil
@@ -268,9 +269,9 @@ func keyType(cql string) datatype.DataType {
 
 // decideExecuteSection executes a prepared statement of ours. Whether the table is critical is asked now: it may have changed
 // since the statement was prepared.
-func (c *conn) decideExecuteSection(e wire.Envelope, p *preparedStatement) verdict {
+func (c *conn) decideExecuteSection(e wire.Envelope, p *preparedStatement) relay.Decision {
 	if !e.Whole() {
-		return more
+		return relay.NeedWhole
 	}
 	s, f := p.lock.now()
 	if f != nil {

@@ -3,11 +3,12 @@ package frontend
 import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
+	"music/frontend/relay"
 	"music/frontend/wire"
 )
 
 // decideQuery decides about a statement's text. What is not ours goes on as it is; only the head of it has been looked at.
-func (c *conn) decideQuery(e wire.Envelope) verdict {
+func (c *conn) decideQuery(e wire.Envelope) relay.Decision {
 	body, err := c.plainBody(e)
 	if err != nil {
 		return c.unreadable(e, err)
@@ -28,11 +29,11 @@ func (c *conn) decideQuery(e wire.Envelope) verdict {
 }
 
 // decideMeaning decides about a QUERY, or an EXECUTE, whose text has been read.
-func (c *conn) decideMeaning(e wire.Envelope, r reading, text []byte, own string) verdict {
+func (c *conn) decideMeaning(e wire.Envelope, r reading, text []byte, own string) relay.Decision {
 	switch r.meaning {
 	case meaningLocal, meaningPeers:
 		if !e.Whole() {
-			return more
+			return relay.NeedWhole
 		}
 		t, failure := readTopology(text, c.lookedUp()[1])
 		if failure != nil {
@@ -43,7 +44,7 @@ func (c *conn) decideMeaning(e wire.Envelope, r reading, text []byte, own string
 		return c.watch(watch{kind: watchKeyspace})
 	case meaningSchema:
 		if !e.Whole() {
-			return more
+			return relay.NeedWhole
 		}
 		if f := c.checkSchema(text, r); f != nil {
 			return c.refuse(f)
@@ -53,14 +54,14 @@ func (c *conn) decideMeaning(e wire.Envelope, r reading, text []byte, own string
 		return c.refuse(r.failure)
 	case meaningCritical:
 		if !e.Whole() {
-			return more
+			return relay.NeedWhole
 		}
 		return c.decideSection(e, r, text, own)
 	}
 	if f := c.unserved(text); f != nil {
 		return c.watch(watch{kind: watchUnserved, unserved: f})
 	}
-	return forward
+	return relay.Forward
 }
 
 // keyspaceOfQuery is the keyspace that a QUERY carries behind its text, or "" (v5 spec section 4.1.4; Cassandra 5.0.8 obeys it in every

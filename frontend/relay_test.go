@@ -161,7 +161,7 @@ func TestRelayLarge(t *testing.T) {
 		r := newRig(t)
 		client, backend := r.login(d)
 		id := r.prepare(client, backend, "INSERT INTO bank.accounts (id) VALUES (?)")
-		for i, size := range []int{blockSize - 100, blockSize, largeSize, 1 << 20} {
+		for i, size := range []int{readBuffer - 100, readBuffer, 144 << 10, 1 << 20} {
 			value := noise(size)
 			up := client.framed(client.envelope(t, 7, execute(id, value)))
 			down := backend.framed(backend.envelope(t, 7, rows(value)))

@@ -6,22 +6,23 @@ import (
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
+	"music/frontend/relay"
 	"music/frontend/wire"
 )
 
 // judgeFailure holds back an error that names replicas. From protocol 5 on READ_FAILURE and WRITE_FAILURE tell for each replica that has
 // failed where it is and why (v5 spec, error codes 0x1300 and 0x1500); before that they tell how many.
-func (c *conn) judgeFailure(e wire.Envelope) verdict {
+func (c *conn) judgeFailure(e wire.Envelope) relay.Decision {
 	switch {
-	case e.OpCode != primitive.OpCodeError || !c.segmented.Load():
-		return forward
+	case e.OpCode != primitive.OpCodeError || !c.framing.Segmented():
+		return relay.Forward
 	case !e.Whole():
-		return more
+		return relay.NeedWhole
 	}
 	if _, named := replicasOf(e); named {
-		return hold
+		return relay.Hold
 	}
-	return forward
+	return relay.Forward
 }
 
 // replicasOf stands before the replicas that a whole error names; not named where it names none, or cannot be read.
@@ -37,7 +38,7 @@ func replicasOf(e wire.Envelope) (cur wire.Cursor, named bool) {
 // showReplicas puts proxies in the place of the replicas that an error names. Every other answer, and one that cannot be read, stays as
 // it is.
 func (c *conn) showReplicas(e wire.Envelope) wire.Envelope {
-	if c.judgeFailure(e) != hold {
+	if c.judgeFailure(e) != relay.Hold {
 		return e
 	}
 	var nodes []Node

@@ -6,10 +6,11 @@ import (
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
+	"music/frontend/relay"
 	"music/frontend/wire"
 )
 
-// requests is the role of the direction client → Cassandra: it decides about each request, one method an opcode.
+// requests handles the direction client → Cassandra: it decides about each request, one method an opcode.
 type requests conn
 
 // maxBeforeLogin bounds a message of a client that nobody knows yet.
@@ -31,7 +32,7 @@ func (r *requests) check(h wire.Header) error {
 		return c.violation(h.Stream, wire.Invalid("Request is too big: length %d exceeds maximum allowed length %d", h.Length, limit))
 	case h.Stream < 0:
 		return c.violation(h.Stream, wire.ProtocolError("Invalid stream id %d: negative ones are the server's", h.Stream))
-	case c.streams.open(h.Stream):
+	case c.streams.Open(h.Stream):
 		return c.violation(h.Stream, inUse(h.Stream))
 	}
 	return nil
@@ -56,47 +57,47 @@ func (c *conn) violation(stream int16, f *wire.Failure) error {
 	return &violation{version: c.version, stream: stream, failure: f}
 }
 
-// judge decides about a request from its header and as much of its body as that takes (docs/design.md 6.3).
-func (r *requests) judge(e wire.Envelope) (verdict, error) {
+// Decide decides about a request from its header and as much of its body as that takes (docs/design.md 6.3).
+func (r *requests) Decide(e wire.Envelope) (relay.Decision, error) {
 	c := (*conn)(r)
 	if err := r.check(e.Header); err != nil {
-		return forward, err
+		return relay.Forward, err
 	}
 	if c.using && c.busy() {
-		return alone, nil
+		return relay.Alone, nil
 	}
 	c.using = false
 	for {
 		state := c.server.Tables.Version()
 		c.plan = plan{}
 		v := c.decide(e)
-		if c.plan.unread != nil && v != more {
-			if v = c.decideUnread(e, v); v == alone {
+		if c.plan.unread != nil && v != relay.NeedWhole {
+			if v = c.decideUnread(e, v); v == relay.Alone {
 				return v, nil
 			}
 		}
 		c.caughtUp = false
-		if v != forward {
+		if v != relay.Forward {
 			return v, nil
 		}
 		if c.plan.watch.kind == watchKeyspace && c.busy() {
-			return alone, nil
+			return relay.Alone, nil
 		}
 		if err := c.owe(e); err != nil {
-			return forward, err
+			return relay.Forward, err
 		}
 		if c.server.Tables.Version() == state {
 			c.note(e)
-			return forward, nil
+			return relay.Forward, nil
 		}
-		c.streams.end(e.Stream) // a table may have become critical before the stream was open for Outstanding to see
+		c.streams.End(e.Stream) // a table may have become critical before the stream was open for Outstanding to see
 	}
 }
 
-// await blocks until the schema has been read, for a request on a table that it did not have, or until the client is owed no answer. USE
+// Await blocks until the schema has been read, for a request on a table that it did not have, or until the client is owed no answer. USE
 // needs that, before it and after: Cassandra carries out the requests of a connection in any order, and the proxy must know in which
 // keyspace each of them will meet its table.
-func (r *requests) await() error {
+func (r *requests) Await() error {
 	c := (*conn)(r)
 	if c.behind {
 		c.server.CatchUp()
@@ -126,7 +127,7 @@ func (c *conn) expect(e wire.Envelope) error {
 
 // owe notes that Cassandra owes an answer to a request.
 func (c *conn) owe(e wire.Envelope) error {
-	if !c.streams.begin(e.Stream, c.plan.watch.kind != 0) {
+	if !c.streams.Begin(e.Stream, c.plan.watch.kind != 0) {
 		return c.violation(e.Stream, inUse(e.Stream))
 	}
 	c.last = e.Stream
@@ -145,7 +146,7 @@ func (c *conn) note(e wire.Envelope) {
 }
 
 // decide is the table from opcode to method.
-func (c *conn) decide(e wire.Envelope) verdict {
+func (c *conn) decide(e wire.Envelope) relay.Decision {
 	if !c.loggedIn.Load() {
 		return c.decideLogin(e)
 	}
@@ -162,7 +163,7 @@ func (c *conn) decide(e wire.Envelope) verdict {
 	case primitive.OpCodeBatch:
 		return c.decideBatch(e)
 	case primitive.OpCodeOptions:
-		return forward
+		return relay.Forward
 	case primitive.OpCodeAuthResponse:
 		return c.refuse(loginOver())
 	case primitive.OpCodeRegister:
@@ -188,14 +189,14 @@ type plan struct {
 	unread  *[2]string // one to be written that the schema did not have when it was read last
 }
 
-// perform carries out the plan of the request that judge has just kept back. Its custom payload goes along wherever it goes on.
-func (r *requests) perform(e wire.Envelope) error {
+// Perform carries out the plan of the request that judge has just kept back. Its custom payload goes along wherever it goes on.
+func (r *requests) Perform(e wire.Envelope) error {
 	c := (*conn)(r)
-	if c.down.out.backlog.Load() > maxPosted { // no answer is made for who does not read
-		if err := c.up.flush(); err != nil {
+	if c.down.Out.Full() { // no answer is made for who does not read
+		if err := c.up.Flush(); err != nil {
 			return err
 		}
-		c.down.out.room(c.ending.done)
+		c.down.Out.Room(c.ending.done)
 	}
 	if e.Flags.Contains(primitive.HeaderFlagCustomPayload) {
 		e.Payload = c.payload(e)
@@ -216,27 +217,27 @@ func (c *conn) payload(e wire.Envelope) []byte {
 	return bytes.Clone(body[:cur.At])
 }
 
-// flushed is told that all requests judged so far are on their way. It holds up a client that does not read what it is told.
+// Flushed is told that all requests judged so far are on their way. It holds up a client that does not read what it is told.
 // One that is draining is not read on.
-func (r *requests) flushed() {
+func (r *requests) Flushed() {
 	r.sample.flushed()
-	r.down.out.room(r.ending.done)
+	r.down.Out.Room(r.ending.done)
 	if r.kept.Load() > 0 {
-		r.server.held.acquire(0, r.ending.done)
+		r.server.held.Acquire(0, r.ending.done)
 	}
-	if r.limit.Load() != 0 && !r.up.inside() {
+	if r.limit.Load() != 0 && !r.up.Inside() {
 		_ = r.client.SetReadDeadline(time.Now())
 	}
 }
 
 // holdFor keeps the request back for act.
-func (c *conn) holdFor(act func(*conn, wire.Envelope) error) verdict {
+func (c *conn) holdFor(act func(*conn, wire.Envelope) error) relay.Decision {
 	c.plan.act = act
-	return hold
+	return relay.Hold
 }
 
 // refuse answers the request with an error; Cassandra does not hear of it.
-func (c *conn) refuse(f *wire.Failure) verdict {
+func (c *conn) refuse(f *wire.Failure) relay.Decision {
 	c.plan.failure = f
 	return c.holdFor((*conn).answerFailure)
 }
@@ -254,9 +255,9 @@ func (c *conn) answerUnreadable(e wire.Envelope, err error) error {
 }
 
 // watch lets the request through and has its answer looked at.
-func (c *conn) watch(w watch) verdict {
+func (c *conn) watch(w watch) relay.Decision {
 	c.plan.watch = w
-	return forward
+	return relay.Forward
 }
 
 // scratchSize is the memory that a connection keeps for compressed requests; larger ones get memory of their own.
@@ -281,7 +282,7 @@ func (c *conn) plainBody(e wire.Envelope) ([]byte, error) {
 
 // uncompressed is the body of a request, as plainBody, with all that stands before it.
 func (c *conn) uncompressed(e wire.Envelope) ([]byte, error) {
-	if !e.Flags.Contains(primitive.HeaderFlagCompressed) || c.segmented.Load() {
+	if !c.framing.Compressed(e.Header) {
 		return e.Body(), nil
 	}
 	if !e.Whole() {
@@ -290,13 +291,13 @@ func (c *conn) uncompressed(e wire.Envelope) ([]byte, error) {
 	if c.scratch == nil {
 		c.scratch = make([]byte, scratchSize)
 	}
-	return wire.Decompress(c.compression, e.Body(), c.scratch, c.server.MaxFrame)
+	return wire.Decompress(c.framing.Compression, e.Body(), c.scratch, c.server.MaxFrame)
 }
 
 // unreadable is the decision on a body that could not be read: wait for the rest, or refuse it where all is there.
-func (c *conn) unreadable(e wire.Envelope, err error) verdict {
+func (c *conn) unreadable(e wire.Envelope, err error) relay.Decision {
 	if !e.Whole() {
-		return more
+		return relay.NeedWhole
 	}
 	return c.refuse(unreadable(e.OpCode, err))
 }

@@ -8,43 +8,44 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
+	"music/frontend/relay"
 	"music/frontend/wire"
 )
 
-// responses is the role of the direction Cassandra → client: it finds the few answers that concern the proxy.
+// responses handles the direction Cassandra → client: it finds the few answers that concern the proxy.
 type responses conn
 
-// judge decides about a response by its stream alone; only an expected one is looked at, and an error that may name nodes.
-func (r *responses) judge(e wire.Envelope) (verdict, error) {
+// Decide decides about a response by its stream alone; only an expected one is looked at, and an error that may name nodes.
+func (r *responses) Decide(e wire.Envelope) (relay.Decision, error) {
 	c := (*conn)(r)
 	if e.Version&wire.ResponseBit == 0 {
-		return forward, fmt.Errorf("request from Cassandra: %w", errMalformed)
+		return relay.Forward, fmt.Errorf("request from Cassandra: %w", relay.ErrMalformed)
 	}
-	if e.Stream >= 0 && c.streams.watched(e.Stream) {
+	if e.Stream >= 0 && c.streams.Watched(e.Stream) {
 		return c.judgeWatched(e)
 	}
 	v := c.judgeFailure(e)
-	if v == more {
+	if v == relay.NeedWhole {
 		return v, nil
 	}
-	if v == forward {
-		c.streams.end(e.Stream)
+	if v == relay.Forward {
+		c.streams.End(e.Stream)
 	}
 	c.measure(e.Stream)
 	return v, nil
 }
 
-func (c *conn) judgeWatched(e wire.Envelope) (verdict, error) {
+func (c *conn) judgeWatched(e wire.Envelope) (relay.Decision, error) {
 	if !e.Whole() {
-		return more, nil
+		return relay.NeedWhole, nil
 	}
 	if c.watches.peek(e.Stream).kind != watchLogin {
-		return hold, nil
+		return relay.Hold, nil
 	}
 	c.login(e)
-	c.streams.end(e.Stream)
+	c.streams.End(e.Stream)
 	c.watches.remove(e.Stream)
-	return forward, nil
+	return relay.Forward, nil
 }
 
 // login follows the handshake by the opcodes of its answers. Both are set before the client can have seen the answer.
@@ -52,9 +53,9 @@ func (c *conn) login(e wire.Envelope) {
 	switch e.OpCode {
 	case primitive.OpCodeAuthenticate:
 		c.authenticated.Store(true)
-		c.segmented.Store(c.version >= byte(primitive.ProtocolVersion5))
+		c.framing.SetSegmented(c.version >= byte(primitive.ProtocolVersion5))
 	case primitive.OpCodeReady:
-		c.segmented.Store(c.version >= byte(primitive.ProtocolVersion5))
+		c.framing.SetSegmented(c.version >= byte(primitive.ProtocolVersion5))
 		c.loggedInNow()
 	case primitive.OpCodeAuthSuccess:
 		c.loggedInNow()
@@ -63,8 +64,8 @@ func (c *conn) login(e wire.Envelope) {
 	}
 }
 
-// perform deals with an answer that the proxy has waited for, or that names nodes.
-func (r *responses) perform(e wire.Envelope) error {
+// Perform deals with an answer that the proxy has waited for, or that names nodes.
+func (r *responses) Perform(e wire.Envelope) error {
 	c := (*conn)(r)
 	e = c.showReplicas(e)
 	w := c.watches.remove(e.Stream)
@@ -75,7 +76,7 @@ func (r *responses) perform(e wire.Envelope) error {
 		return c.performFenced(e, w.sent)
 	}
 	if w.kind == watchRights && c.permits(e, w.probe) {
-		c.streams.end(e.Stream)
+		c.streams.End(e.Stream)
 		w.allowed()
 		return nil
 	}
@@ -89,8 +90,8 @@ func (r *responses) perform(e wire.Envelope) error {
 	if err != nil {
 		return err
 	}
-	c.streams.end(e.Stream)
-	c.down.emit(e.Raw)
+	c.streams.End(e.Stream)
+	c.down.Emit(e.Raw)
 	return nil
 }
 
@@ -138,10 +139,10 @@ const maxDecoded = 64 << 20
 
 // plainAnswer returns the body of a response without compression, and the flags that are left of it.
 func (c *conn) plainAnswer(e wire.Envelope) ([]byte, primitive.HeaderFlag, error) {
-	if !e.Flags.Contains(primitive.HeaderFlagCompressed) || c.segmented.Load() {
+	if !c.framing.Compressed(e.Header) {
 		return e.Body(), e.Flags, nil
 	}
-	body, err := wire.Decompress(c.compression, e.Body(), nil, maxDecoded)
+	body, err := wire.Decompress(c.framing.Compression, e.Body(), nil, maxDecoded)
 	return body, e.Flags &^ primitive.HeaderFlagCompressed, err
 }
 
@@ -162,13 +163,13 @@ func (c *conn) performSchema(e wire.Envelope, change SchemaChange) error {
 		}
 	}
 	if c.server.DDL == nil || change == (SchemaChange{}) {
-		c.streams.end(e.Stream)
-		c.down.emit(e.Raw)
+		c.streams.End(e.Stream)
+		c.down.Emit(e.Raw)
 		return nil
 	}
 	raw := bytes.Clone(e.Raw)
 	c.later(func() {
-		c.streams.end(e.Stream) // Cassandra owes nothing more, and the client may use the stream again as soon as it has the answer
+		c.streams.End(e.Stream) // Cassandra owes nothing more, and the client may use the stream again as soon as it has the answer
 		warnings := c.server.DDL(change)
 		c.post(c.warn(wire.Envelope{Header: e.Header, Raw: raw}, warnings).Raw)
 	})
@@ -183,11 +184,11 @@ func (c *conn) measure(stream int16) {
 	}
 }
 
-// await is not needed: no answer goes alone.
-func (r *responses) await() error { return nil }
+// Await is not needed: no answer goes alone.
+func (r *responses) Await() error { return nil }
 
-// flushed ends a sample whose answer has been written, and a connection that was only waiting for its last answers.
-func (r *responses) flushed() {
+// Flushed ends a sample whose answer has been written, and a connection that was only waiting for its last answers.
+func (r *responses) Flushed() {
 	c := (*conn)(r)
 	if s := &c.sample; s.arrived != 0 {
 		s.tell(c.server.Stats)

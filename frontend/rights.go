@@ -149,7 +149,7 @@ func (c *conn) askRight(h wire.Header, s *lockStatement, what permission, act fu
 	p := wire.Parameters{Consistency: primitive.ConsistencyLevelOne}
 	body = p.AppendTo(body, c.version)
 	h = wire.Header{Version: h.Version, Stream: h.Stream, OpCode: primitive.OpCodeQuery, Length: uint32(len(body))}
-	if !c.streams.begin(h.Stream, true) {
+	if !c.streams.Begin(h.Stream, true) {
 		return nil, inUse(h.Stream)
 	}
 	c.watches.add(h.Stream, watch{kind: watchRights, probe: asked, allowed: func() {

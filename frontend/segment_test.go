@@ -165,7 +165,7 @@ func TestSegmentCodecAgreesWithTheLibrary(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, theirs.Len(), h.Size)
 		require.Equal(t, selfContained, h.SelfContained)
-		got, err := codec.Payload(h, theirs.Bytes(), make([]byte, largeSize))
+		got, err := codec.Payload(h, theirs.Bytes(), make([]byte, segment.MaxPayloadLength))
 		require.NoError(t, err)
 		require.True(t, bytes.Equal(payload, got))
 	})
@@ -185,7 +185,7 @@ func TestSegmentCodecFindsEveryWrongBit(t *testing.T) {
 				continue
 			}
 			require.NoError(t, err)
-			_, err = codec.Payload(h, b, make([]byte, largeSize))
+			_, err = codec.Payload(h, b, make([]byte, segment.MaxPayloadLength))
 			require.ErrorIs(t, err, wire.ErrCorrupt, bit)
 		}
 	})
@@ -230,7 +230,7 @@ func TestSegmentCodecChecksTheDeclaredLength(t *testing.T) {
 	require.Equal(t, 500, h.Plain)
 	for _, plain := range []int{1, 499, 501, segment.MaxPayloadLength} {
 		h.Plain = plain
-		_, err := codec.Payload(h, good, make([]byte, largeSize))
+		_, err := codec.Payload(h, good, make([]byte, segment.MaxPayloadLength))
 		assert.Error(t, err, plain)
 	}
 }

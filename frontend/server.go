@@ -15,6 +15,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"music/frontend/catalog"
+	"music/frontend/relay"
 )
 
 // Options is what a Server is made of. All of it is read-only once the server serves.
@@ -61,8 +62,8 @@ type Options struct {
 // Server serves CQL clients, each over one connection of its own to the home node.
 type Server struct {
 	Options
-	blocks   blocks
-	held     *budget
+	blocks   relay.Buffers
+	held     *relay.Budget
 	ends     zerolog.Logger // Log, for what clients cause
 	prepared *preparedStatements
 	turns    turns
@@ -76,7 +77,7 @@ type Server struct {
 // NewServer makes a server that does not listen yet.
 func NewServer(o Options) *Server {
 	o.Bounds = o.Bounds.orDefault()
-	return &Server{Options: o, held: newBudget(o.Bounds.Messages), ends: sampled(o.Log), prepared: newStatements(o.Bounds.Prepared, o.Bounds.PreparedEach), conns: map[*conn]struct{}{}}
+	return &Server{Options: o, held: relay.NewBudget(o.Bounds.Messages), ends: sampled(o.Log), prepared: newStatements(o.Bounds.Prepared, o.Bounds.PreparedEach), conns: map[*conn]struct{}{}}
 }
 
 // Serve accepts clients until ctx ends or the listener fails, then drains: requests in flight are answered, connections
@@ -176,10 +177,10 @@ func (s *Server) each(f func(*conn)) {
 // Outstanding looks at what has been forwarded as it came and has no answer of Cassandra yet; left tells whether any of that still has
 // none. What a client sent before a table became critical is stamped once it is answered.
 func (s *Server) Outstanding() (left func() bool) {
-	s.each(func(c *conn) { c.streams.mark() })
+	s.each(func(c *conn) { c.streams.Mark() })
 	return func() bool {
 		some := false
-		s.each(func(c *conn) { some = some || c.streams.marked() })
+		s.each(func(c *conn) { some = some || c.streams.Marked() })
 		return some
 	}
 }

@@ -15,7 +15,6 @@ import (
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"music/frontend/catalog"
 )
@@ -115,50 +114,6 @@ func TestLatencyIsSampled(t *testing.T) {
 			assert.Less(t, s.proxy+s.backend, patience)
 		}
 	})
-}
-
-// Streams of one page are opened by more than one goroutine.
-func TestStreamsAreOpenedByAnyGoroutine(t *testing.T) {
-	for range 2000 {
-		var s streams
-		var wg sync.WaitGroup
-		for stream := range int16(3) {
-			wg.Go(func() { s.begin(stream, stream == 1) })
-		}
-		wg.Wait()
-		var open []int16
-		s.each(func(stream int16) { open = append(open, stream) })
-		require.Equal(t, []int16{0, 1, 2}, open)
-		require.True(t, s.watched(1))
-		s.end(1)
-		require.False(t, s.open(1) || s.watched(1) || s.watched(0))
-		require.True(t, s.any())
-	}
-}
-
-func TestStreamsCoverAllIds(t *testing.T) {
-	var s streams
-	for stream := int16(0); stream >= 0; stream++ {
-		require.False(t, s.open(stream))
-		s.begin(stream, stream%2 == 0)
-	}
-	n := int16(0)
-	s.each(func(stream int16) {
-		require.Equal(t, n, stream)
-		require.True(t, s.open(stream))
-		require.Equal(t, stream%2 == 0, s.watched(stream))
-		n++
-	})
-	require.Equal(t, int16(-32768), n)
-	for stream := int16(0); stream >= 0; stream++ {
-		s.end(stream)
-	}
-	require.False(t, s.any())
-	for _, below := range []int16{-1, -32768} {
-		s.begin(below, true)
-		s.end(below)
-		require.False(t, s.open(below) || s.watched(below))
-	}
 }
 
 // A connection that has nothing to do holds little.

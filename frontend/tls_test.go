@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"io"
 	"net"
 	"runtime"
 	"sync"
@@ -125,27 +124,4 @@ func TestIdleConnectionsOverTLSHoldNoBuffer(t *testing.T) {
 		}
 		runtime.KeepAlive(peers)
 	})
-}
-
-// A wrapped socket is read byte by byte where it gives no more, and its buffer goes back with the last of them.
-func TestWrappedSocketKeepsNoBuffer(t *testing.T) {
-	near, far := net.Pipe()
-	in := newInbound(near, new(blocks))
-	var wrote sync.WaitGroup
-	wrote.Go(func() {
-		_, err := far.Write([]byte("abcdef"))
-		assert.NoError(t, err)
-		_ = far.Close()
-	})
-	require.NoError(t, in.fill(6))
-	require.Equal(t, "a", string(in.window()))
-	for len(in.window()) < 6 {
-		require.NoError(t, in.fill(6))
-	}
-	assert.Equal(t, "abcdef", string(in.window()))
-	in.r = in.w
-	assert.ErrorIs(t, in.fill(6), io.EOF)
-	assert.Zero(t, len(in.buf), "while it waited")
-	wrote.Wait()
-	_ = near.Close()
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
+	"music/frontend/relay"
 	"music/frontend/wire"
 	"music/rewrite"
 )
@@ -113,7 +114,7 @@ func (t *topology) places(part rewrite.Span) (n int) {
 func (t *topology) name(n rewrite.Name) string { return string(n.AppendTo(nil, t.text)) }
 
 // holdTopology has such a SELECT asked in the client's place, with the nodes that there are now.
-func (c *conn) holdTopology(t *topology) verdict {
+func (c *conn) holdTopology(t *topology) relay.Decision {
 	v := c.holdFor((*conn).askTopology)
 	q := &question{topology: t, proxy: c.server.Advertise}
 	if c.server.Nodes != nil {

@@ -32,7 +32,7 @@ func (c *conn) explain(e wire.Envelope, w watch) bool {
 	if f == nil || !c.isSyntaxError(e) {
 		return false
 	}
-	c.streams.end(e.Stream)
+	c.streams.End(e.Stream)
 	c.refuseOrdinary(wire.Header{Version: c.version, Stream: e.Stream, OpCode: opcode}, f)
 	return true
 }

@@ -1,4 +1,4 @@
-package frontend
+package relay
 
 import (
 	"math/bits"
@@ -12,18 +12,18 @@ const streamsPerPage = 512
 type streamPage struct {
 	open    [streamsPerPage / 64]atomic.Uint64 // a request went to the backend and has no answer yet
 	watched [streamsPerPage / 64]atomic.Uint64 // … and its answer concerns the proxy
-	marked  [streamsPerPage / 64]atomic.Uint64 // … and had none either when mark was called
+	marked  [streamsPerPage / 64]atomic.Uint64 // … and had none either when Mark was called
 }
 
-// streams knows which requests of a connection the backend still owes an answer to. Any goroutine may open and close them.
-// Most drivers use a few low ids, so an idle connection has one page or none.
-type streams struct {
+// Streams knows which requests of a connection Cassandra still owes an answer to, by their stream ids. Any goroutine may use it. Most
+// drivers use a few low ids, so an idle connection has one page or none.
+type Streams struct {
 	pages [32768 / streamsPerPage]atomic.Pointer[streamPage]
 }
 
-// begin marks a stream as open; watched, as one whose answer concerns the proxy. It is false for a stream that is open already:
-// the answer to one request would be taken for that to the other.
-func (s *streams) begin(stream int16, watched bool) bool {
+// Begin marks a stream as open; watched means that its answer concerns the proxy. It returns false for a stream that is open already: the
+// answer to one request would be taken for that to the other.
+func (s *Streams) Begin(stream int16, watched bool) bool {
 	if stream < 0 {
 		return false
 	}
@@ -43,20 +43,20 @@ func (s *streams) begin(stream int16, watched bool) bool {
 	return true
 }
 
-// open tells whether a request on the stream has no answer yet.
-func (s *streams) open(stream int16) bool {
+// Open reports whether a request on the stream has no answer yet.
+func (s *Streams) Open(stream int16) bool {
 	page := s.page(stream)
 	return page != nil && page.open[stream%streamsPerPage/64].Load()>>(stream%64)&1 == 1
 }
 
-// watched tells whether the answer on an open stream concerns the proxy.
-func (s *streams) watched(stream int16) bool {
+// Watched reports whether the answer on an open stream concerns the proxy.
+func (s *Streams) Watched(stream int16) bool {
 	page := s.page(stream)
 	return page != nil && page.watched[stream%streamsPerPage/64].Load()>>(stream%64)&1 == 1
 }
 
-// end marks a stream as answered.
-func (s *streams) end(stream int16) {
+// End marks a stream as answered.
+func (s *Streams) End(stream int16) {
 	page := s.page(stream)
 	if page == nil {
 		return
@@ -70,9 +70,9 @@ func (s *streams) end(stream int16) {
 	}
 }
 
-// mark marks the streams that are open now, until they are answered, but for those whose answer concerns the proxy: none of their
+// Mark marks the streams that are open now, until they are answered, but for those whose answer concerns the proxy: none of their
 // requests is a write of plain CQL.
-func (s *streams) mark() {
+func (s *Streams) Mark() {
 	for p := range s.pages {
 		page := s.pages[p].Load()
 		if page == nil {
@@ -85,8 +85,8 @@ func (s *streams) mark() {
 	}
 }
 
-// marked tells whether a stream that mark has marked has no answer yet.
-func (s *streams) marked() bool {
+// Marked reports whether a stream that Mark has marked has no answer yet.
+func (s *Streams) Marked() bool {
 	for p := range s.pages {
 		page := s.pages[p].Load()
 		if page == nil {
@@ -101,15 +101,16 @@ func (s *streams) marked() bool {
 	return false
 }
 
-func (s *streams) page(stream int16) *streamPage {
+// page returns the page of a stream, or nil where no stream of it was opened yet.
+func (s *Streams) page(stream int16) *streamPage {
 	if stream < 0 {
 		return nil
 	}
 	return s.pages[stream/streamsPerPage].Load()
 }
 
-// each calls f with every open stream.
-func (s *streams) each(f func(stream int16)) {
+// Each calls f with every open stream.
+func (s *Streams) Each(f func(stream int16)) {
 	for p := range s.pages {
 		page := s.pages[p].Load()
 		if page == nil {
@@ -123,9 +124,9 @@ func (s *streams) each(f func(stream int16)) {
 	}
 }
 
-// any tells whether a stream is open.
-func (s *streams) any() bool {
+// Any reports whether a stream is open.
+func (s *Streams) Any() bool {
 	found := false
-	s.each(func(int16) { found = true })
+	s.Each(func(int16) { found = true })
 	return found
 }

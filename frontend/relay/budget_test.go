@@ -1,0 +1,43 @@
+package relay
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// However many want more than there is: nobody gets what another has, nobody waits for ever, and what was given back is there again.
+func TestBudgetIsKept(t *testing.T) {
+	const limit = 1000
+	b := NewBudget(limit)
+	var working sync.WaitGroup
+	for worker := range 16 {
+		working.Go(func() {
+			a := Account{budget: b}
+			for i := range 2000 {
+				n := (i*7919+worker*104729)%limit + 1
+				require.True(t, a.grow(n/2))
+				a.clear()
+				require.True(t, a.grow(n))
+				assert.LessOrEqual(t, int64(a.held), b.used.Load())
+				a.clear()
+				a.clear()
+			}
+		})
+	}
+	working.Wait()
+	assert.Zero(t, b.used.Load())
+
+	alone, second, done := Account{budget: b}, Account{budget: b}, make(chan struct{})
+	require.True(t, alone.grow(5*limit), "who is alone does not wait for itself")
+	second.done = done
+	waits := make(chan bool)
+	go func() { waits <- second.grow(1) }()
+	close(done)
+	assert.False(t, <-waits)
+	assert.Zero(t, second.held)
+	alone.clear()
+	assert.Zero(t, b.used.Load())
+}

@@ -1,0 +1,37 @@
+package relay
+
+import (
+	"sync/atomic"
+
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+
+	"music/frontend/wire"
+)
+
+// Framing is how the envelopes of a connection lie on its two sockets: one after another, or in the segments of protocol 5.
+type Framing struct {
+	Compression primitive.Compression // of bodies, or of segments; not to be changed once an answer to STARTUP can come
+	inSegments  atomic.Bool
+}
+
+// SetSegmented sets whether both sockets carry segments from now on.
+func (f *Framing) SetSegmented(segmented bool) { f.inSegments.Store(segmented) }
+
+// Segmented reports whether the sockets carry segments. Then bodies are not compressed, whatever their flags say.
+func (f *Framing) Segmented() bool { return f.inSegments.Load() }
+
+// Compressed reports whether the body of an envelope is compressed.
+func (f *Framing) Compressed(h wire.Header) bool {
+	return h.Flags.Contains(primitive.HeaderFlagCompressed) && !f.Segmented()
+}
+
+// codec returns how segments are read and written.
+func (f *Framing) codec() wire.SegmentCodec { return wire.SegmentCodec{Compression: f.Compression} }
+
+// appendTo appends whole envelopes in the form that the sockets carry now.
+func (f *Framing) appendTo(dst, envelopes []byte) []byte {
+	if f.Segmented() {
+		return f.codec().AppendTo(dst, envelopes, false)
+	}
+	return append(dst, envelopes...)
+}

@@ -1,0 +1,141 @@
+package relay
+
+import (
+	"net"
+	"sync"
+	"sync/atomic"
+)
+
+// maxPosted is how many posted bytes may wait for a peer that does not read before Room blocks.
+const maxPosted = 256 << 10
+
+// Outbound writes one socket. Its direction writes runs of bytes; any other goroutine posts whole envelopes, which go out between two
+// envelopes of the direction, never inside one.
+type Outbound struct {
+	conn net.Conn
+
+	mu     sync.Mutex // held while bytes go out
+	inside bool       // the direction has begun an envelope and not ended it
+
+	err    atomic.Pointer[error] // the first error: nothing goes out after it
+	writes atomic.Uint64         // odd while bytes go out
+
+	postMu  sync.Mutex
+	posted  []byte
+	pending atomic.Int64  // len(posted)
+	emptied chan struct{} // posted has been taken
+}
+
+// NewOutbound returns the writer of a socket.
+func NewOutbound(conn net.Conn) *Outbound {
+	return &Outbound{conn: conn, emptied: make(chan struct{}, 1)}
+}
+
+// forward writes a run; inside means that the last envelope of it continues in the next run. It blocks while the peer does not read,
+// which is the back-pressure of its direction.
+func (o *Outbound) forward(run []byte, inside bool) error {
+	o.mu.Lock()
+	if !o.inside {
+		o.writePosted()
+	}
+	o.write(run)
+	o.inside = inside
+	o.mu.Unlock()
+	o.settle()
+	return o.Err()
+}
+
+// Post queues whole envelopes, already in the socket's framing, and writes them unless another goroutine is writing, which then does it.
+// It copies b.
+func (o *Outbound) Post(b []byte) {
+	o.postMu.Lock()
+	o.posted = append(o.posted, b...)
+	o.pending.Store(int64(len(o.posted)))
+	o.postMu.Unlock()
+	o.settle()
+}
+
+// Full reports whether so much is posted and not written that Room would block.
+func (o *Outbound) Full() bool { return o.Backlog() > maxPosted }
+
+// Backlog returns how many posted bytes wait to be written.
+func (o *Outbound) Backlog() int64 { return o.pending.Load() }
+
+// Room blocks while Full, until done is closed.
+func (o *Outbound) Room(done <-chan struct{}) {
+	waited := false
+	for o.Full() {
+		select {
+		case <-o.emptied:
+			waited = true
+		case <-done:
+			return
+		}
+	}
+	if waited {
+		o.tellEmptied() // others may wait, too
+	}
+}
+
+// Progress returns a number that is odd while bytes go out, and changes with every write.
+func (o *Outbound) Progress() uint64 { return o.writes.Load() }
+
+// settle writes what is posted. A goroutine that does not get the mutex may leave: its holder settles after unlocking.
+func (o *Outbound) settle() {
+	for o.pending.Load() > 0 && o.mu.TryLock() {
+		stuck := o.inside && o.Err() == nil
+		if !stuck {
+			o.writePosted()
+		}
+		o.mu.Unlock()
+		if stuck {
+			return
+		}
+	}
+}
+
+// writePosted writes what is posted. It is called with mu held, between two envelopes of the direction.
+func (o *Outbound) writePosted() {
+	if o.pending.Load() == 0 {
+		return
+	}
+	o.postMu.Lock()
+	b := o.posted
+	o.posted = nil
+	o.pending.Store(0)
+	o.postMu.Unlock()
+	o.tellEmptied()
+	o.write(b)
+}
+
+// tellEmptied wakes one goroutine in Room.
+func (o *Outbound) tellEmptied() {
+	select {
+	case o.emptied <- struct{}{}:
+	default:
+	}
+}
+
+// write writes b unless the socket has failed. It is called with mu held.
+func (o *Outbound) write(b []byte) {
+	if len(b) == 0 || o.Err() != nil {
+		return
+	}
+	o.writes.Add(1)
+	_, err := o.conn.Write(b)
+	o.writes.Add(1)
+	if err != nil {
+		o.fail(err)
+	}
+}
+
+// fail keeps the first error. It is apart from write so that only a failure allocates.
+func (o *Outbound) fail(err error) { o.err.Store(&err) }
+
+// Err returns the error that ended the socket, or nil. It does not wait for a write that is stuck.
+func (o *Outbound) Err() error {
+	if err := o.err.Load(); err != nil {
+		return *err
+	}
+	return nil
+}

@@ -1,0 +1,207 @@
+package relay
+
+import (
+	"fmt"
+	"net"
+
+	"music/frontend/wire"
+)
+
+// takeSegment does for v5 what takeEnvelope does for the older framing. A segment is looked at whole: its checksum comes last.
+func (d *Direction) takeSegment() (size, want int, err error) {
+	codec := d.framing.codec()
+	window := d.In.Window()
+	if len(window) < codec.HeaderSize() {
+		return 0, codec.HeaderSize(), nil
+	}
+	h, err := codec.ReadHeader(window)
+	if err != nil {
+		return 0, 0, err
+	}
+	if len(window) < h.Size {
+		return 0, h.Size, nil
+	}
+	var scratch []byte
+	if h.Plain > 0 {
+		scratch = d.In.buffers.borrow(largeSize)
+		defer d.In.buffers.giveBack(scratch)
+	}
+	payload, err := codec.Payload(h, window, scratch)
+	if err != nil {
+		return 0, 0, err
+	}
+	if h.SelfContained {
+		err = d.takeWhole(payload, h.Size)
+	} else {
+		err = d.takePart(payload, h.Size)
+	}
+	return h.Size, 1, err
+}
+
+// takeWhole consumes a self-contained segment. It joins the run as it is unless one of its envelopes is held back: then the
+// others are put into segments of their own.
+func (d *Direction) takeWhole(payload []byte, size int) error {
+	if d.left > 0 || d.gather != nil {
+		return fmt.Errorf("self-contained segment inside an envelope: %w", ErrMalformed)
+	}
+	w := whole{Direction: d, payload: payload}
+	for w.at < len(payload) {
+		if err := w.next(); err != nil {
+			return err
+		}
+	}
+	d.ended++
+	if !w.split {
+		d.In.r += size
+		return nil
+	}
+	w.cut()
+	d.drop(size)
+	return nil
+}
+
+// whole is a self-contained segment under way through a direction.
+type whole struct {
+	*Direction
+	payload  []byte
+	done, at int  // payload[done:at] is to be forwarded
+	split    bool // it cannot go as it was received
+}
+
+// next deals with the envelope at hand.
+func (w *whole) next() error {
+	e, err := envelopeAt(w.payload[w.at:])
+	if err != nil {
+		return err
+	}
+	if !e.Whole() {
+		return fmt.Errorf("envelope longer than its segment: %w", ErrMalformed)
+	}
+	v, err := w.handler.Decide(e)
+	if v == Alone && err == nil {
+		w.cut()
+		v, err = w.decideAlone(e)
+	}
+	if v == Hold && err == nil {
+		w.cut()
+		w.done += len(e.Raw)
+		err = w.handler.Perform(e)
+	}
+	w.at += len(e.Raw)
+	return err
+}
+
+// cut sets the envelopes before the one at hand aside, in a segment of their own.
+func (w *whole) cut() {
+	if !w.split {
+		w.keep()
+		w.split = true
+	}
+	w.Emit(w.payload[w.done:w.at])
+	w.done = w.at
+}
+
+// takePart consumes a segment that carries a part of one large envelope. Where the first one decides, all of them join the run
+// as they are.
+func (d *Direction) takePart(payload []byte, size int) error {
+	if d.left > 0 {
+		if len(payload) > d.left {
+			return errOverlong
+		}
+		d.left -= len(payload)
+		d.In.r += size
+		if d.left == 0 {
+			d.ended++
+		}
+		return nil
+	}
+	if d.gather == nil && len(payload) >= wire.HeaderSize {
+		v, err := d.decidePart(payload)
+		if err != nil {
+			return err
+		}
+		if v == Forward {
+			d.In.r += size
+			return nil
+		}
+	}
+	d.keep()
+	d.drop(size)
+	if err := d.collect(payload); err != nil {
+		return err
+	}
+	return d.takeGathered()
+}
+
+// collect adds a part to the envelope under way, as soon as the budget has room for it.
+func (d *Direction) collect(part []byte) error {
+	const slack = 2 // append takes more than it needs
+	d.beginWait()
+	ok := d.gathered.grow(slack * (len(d.gather) + len(part)))
+	d.endWait()
+	if !ok {
+		return net.ErrClosed
+	}
+	d.gather = append(d.gather, part...)
+	return nil
+}
+
+// decidePart decides about an envelope by its first part. Of one that is forwarded the rest is to come.
+func (d *Direction) decidePart(part []byte) (Decision, error) {
+	e, err := envelopeAt(part)
+	if err != nil {
+		return Hold, err
+	}
+	if len(e.Raw) < len(part) {
+		return Hold, errOverlong
+	}
+	v, err := d.decide(e)
+	if v == Forward && err == nil {
+		d.left = e.Size() - len(e.Raw)
+	}
+	d.decided = v != Forward
+	return v, err
+}
+
+// takeGathered goes on with what has been collected of an envelope: it is decided about by its first part, and again when it is whole.
+func (d *Direction) takeGathered() error {
+	if len(d.gather) < wire.HeaderSize {
+		return nil
+	}
+	e, err := envelopeAt(d.gather)
+	switch {
+	case err != nil:
+		return err
+	case len(e.Raw) < len(d.gather):
+		return errOverlong
+	case d.decided && !e.Whole():
+		return nil
+	}
+	v, err := d.decidePart(d.gather)
+	switch {
+	case err != nil:
+		return err
+	case v == Forward:
+		d.put = d.framing.codec().AppendTo(d.put, e.Raw, d.left > 0)
+	case !e.Whole():
+		return nil
+	default:
+		err = d.handler.Perform(e)
+	}
+	d.gather, d.decided = nil, false
+	d.gathered.clear()
+	if d.left == 0 {
+		d.ended++
+	}
+	return err
+}
+
+// envelopeAt reads the envelope at the start of a payload, with as much of its body as is there.
+func envelopeAt(b []byte) (wire.Envelope, error) {
+	if len(b) < wire.HeaderSize {
+		return wire.Envelope{}, fmt.Errorf("segment ends inside a header: %w", ErrMalformed)
+	}
+	e := wire.Envelope{Header: wire.ReadHeader(b)}
+	e.Raw = b[:min(e.Size(), len(b))]
+	return e, nil
+}
