@@ -28,6 +28,7 @@ func TestMissingMoney(t *testing.T) {
 
 func TestGrants(t *testing.T) {
 	assert.Equal(t, "HELD, lock_ref 7, lease 2000 ms", grant{ref: 7, state: "HELD", leaseMS: 2000}.String())
+	assert.NotContains(t, grant{state: "QUEUED"}.String(), "0", "null is no number")
 	assert.Equal(t, "QUEUED, lock_ref 8, position 1", grant{ref: 8, state: "QUEUED", position: 1}.String())
 	assert.Equal(t, "LOST", grant{ref: 8, state: "LOST"}.String())
 }

@@ -178,6 +178,8 @@ func (g grant) String() string {
 		return fmt.Sprintf("HELD, lock_ref %d, lease %d ms, owner_died: the last holder did not give it back", g.ref, g.leaseMS)
 	case g.state == "HELD":
 		return fmt.Sprintf("HELD, lock_ref %d, lease %d ms", g.ref, g.leaseMS)
+	case g.state == "QUEUED" && g.ref == 0:
+		return "QUEUED, and no lock_ref yet: Cassandra is slow to answer; ask again"
 	case g.state == "QUEUED":
 		return fmt.Sprintf("QUEUED, lock_ref %d, position %d", g.ref, g.position)
 	}
