@@ -42,9 +42,10 @@ func rooms() []room {
 		{folder: "frontend", ours: []string{"rewrite", "musiccore"}, others: []string{"*"}, never: gocql},
 		{folder: "proxy/synchronise", ours: []string{"frontend", "musiccore", "rewrite"}, others: []string{"*"}},
 		{folder: "proxy", ours: []string{"frontend", "musiccore", "rewrite", "config"}, others: []string{"*"}},
+		{folder: "client", others: []string{"*"}, never: []string{zerolog}},
 		{folder: "integration", ours: []string{"*"}, others: []string{"*"}},
 		{folder: "cmd/music-demo", ours: []string{"proxy", "config", "integration/cassandra"}, others: []string{"*"}},
-		{folder: "cmd", ours: []string{"proxy", "config"}, others: []string{"*"}, never: gocql},
+		{folder: "cmd", ours: []string{"proxy", "config", "client"}, others: []string{"*"}, never: gocql},
 		{folder: ".", ours: []string{}, others: []string{"*"}, never: gocql},
 	}
 }

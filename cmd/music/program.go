@@ -53,15 +53,21 @@ func (p program) run(args []string) int {
 	root.SetOut(p.stdout)
 	root.SetErr(p.stderr)
 	root.SetArgs(args)
-	root.AddCommand(p.proxyCommand(), p.versionCommand())
+	root.AddCommand(p.proxyCommand(), p.locksCommand(), p.unlockCommand(), p.lockCommand(), p.versionCommand())
 	err := root.Execute()
 	if err == nil {
 		return statusDone
+	}
+	if status := ended(0); errors.As(err, &status) {
+		return int(status)
 	}
 	if errors.Is(err, errServe) {
 		return statusFailed
 	}
 	p.complain(err)
+	if errors.As(err, new(failed)) {
+		return statusFailed
+	}
 	return statusUsage
 }
 

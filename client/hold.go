@@ -1,0 +1,229 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+	"golang.org/x/sys/unix"
+)
+
+// Why a lock is not had, or not any more.
+var (
+	ErrNotHad = errors.New("the lock was not had")
+	ErrLost   = errors.New("the lock is lost: it has expired, was ended with FORCE, or its proxy died before it could be handed on")
+)
+
+// Asking says how a lock is asked for.
+type Asking struct {
+	Lease   time.Duration // 0 = the table's
+	Wait    time.Duration // at most so long; 0 = not at all
+	Forever bool          // for as long as it takes, whatever Wait says
+	As      string        // who asks, for people
+	Waiting func(Grant)   // told each time that somebody else still has it; may be nil
+}
+
+// Pace of asking. A proxy answers sooner where a driver of its kind would not wait so long.
+const (
+	waitEach    = 5 * time.Second
+	askPause    = 200 * time.Millisecond // after an answer that it cannot be told now
+	connectPart = 6                      // of a lease: connecting to another proxy takes no longer
+	giveUpTime  = 2 * time.Second        // to leave the queue
+)
+
+// Held is a lock that was granted. It is not for concurrent use.
+type Held struct {
+	session *Session
+	key     Key
+	Ref     int64
+	Lease   time.Duration // as it was granted
+	End     time.Duration // of the lease, by Boottime, counted from before it was asked for
+	Grant   Grant
+	silent  bool // the proxy did not answer last time
+}
+
+// Table is the table of the lock.
+func (h *Held) Table() string { return h.key.Table }
+
+// Boottime is a clock that goes on while the machine is suspended, unlike Go's own: a lease goes on, too.
+func Boottime() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		panic(err) // Linux has had it since 2.6.39
+	}
+	return time.Duration(ts.Nano())
+}
+
+// asking is one Acquire on its way.
+type asking struct {
+	Asking
+	session *Session
+	key     Key
+	ref     int64 // 0 = none yet
+	token   string
+	until   time.Duration // by Boottime
+}
+
+// Acquire asks until the lock is had, or is not to be waited for any more: then the error is an ErrNotHad, and nothing is left behind.
+func (s *Session) Acquire(ctx context.Context, k Key, a Asking) (*Held, error) {
+	q := &asking{Asking: a, session: s, key: k, token: gocql.MustRandomUUID().String(), until: Boottime() + a.Wait}
+	for {
+		begun := Boottime()
+		g, err := s.ask(ctx, q.statement())
+		if g.Ref != 0 {
+			q.ref = g.Ref
+		}
+		switch {
+		case ctx.Err() != nil:
+			q.leave()
+			return nil, fmt.Errorf("%w: %w", ErrNotHad, context.Cause(ctx))
+		case err != nil:
+			if err := q.again(ctx, err); err != nil {
+				q.leave()
+				return nil, fmt.Errorf("%w: %w", ErrNotHad, err)
+			}
+			continue
+		case g.State == "HELD":
+			s.options.Timeout = min(s.options.Timeout, g.Lease/connectPart)
+			return &Held{session: s, key: k, Ref: g.Ref, Lease: g.Lease, End: begun + g.Lease, Grant: g}, nil
+		case g.State == "LOST":
+			q.ref, q.token = 0, gocql.MustRandomUUID().String()
+		}
+		if g.State == "BUSY" || q.over() {
+			q.leave()
+			return nil, fmt.Errorf("%w: %s", ErrNotHad, q.ahead(g))
+		}
+		if a.Waiting != nil {
+			a.Waiting(g)
+		}
+	}
+}
+
+// over reports whether nobody waits any longer.
+func (q *asking) over() bool { return !q.Forever && Boottime() >= q.until }
+
+// ahead says who has it.
+func (q *asking) ahead(g Grant) string {
+	if g.Holder != "" {
+		return "it is held by " + g.Holder
+	}
+	return "somebody else holds it"
+}
+
+// statement is the LOCK that comes next.
+func (q *asking) statement() string {
+	wait := waitEach
+	if !q.Forever {
+		wait = max(0, min(wait, q.until-Boottime()))
+	}
+	if q.ref != 0 {
+		return fmt.Sprintf("LOCK %s WHERE %s USING LOCK %d WAIT %dms", q.key.Table, q.key.Where, q.ref, wait.Milliseconds())
+	}
+	text := fmt.Sprintf("LOCK %s WHERE %s WAIT %dms TOKEN %s", q.key.Table, q.key.Where, wait.Milliseconds(), q.token)
+	if q.Wait <= 0 && !q.Forever {
+		text = fmt.Sprintf("LOCK %s WHERE %s NOWAIT", q.key.Table, q.key.Where)
+	}
+	if q.Lease > 0 {
+		text += fmt.Sprintf(" LEASE %dms", q.Lease.Milliseconds())
+	}
+	if q.As != "" {
+		text += " AS " + quote(q.As)
+	}
+	return text
+}
+
+// again returns nil where it makes sense to ask once more: at another proxy, where this one does not answer.
+func (q *asking) again(ctx context.Context, err error) error {
+	if q.over() {
+		return err
+	}
+	if Answered(err) {
+		if !passing(err) {
+			return err
+		}
+		sleep(ctx, askPause)
+		return nil
+	}
+	if err := q.session.Next(ctx); err != nil {
+		if errors.Is(err, ErrLogin) {
+			return err
+		}
+		sleep(ctx, askPause)
+	}
+	return nil
+}
+
+// passing reports whether what the proxy has answered is so for the moment only.
+func passing(err error) bool {
+	return strings.Contains(err.Error(), "MUSIC_UNAVAILABLE") || code(err) == gocql.ErrCodeOverloaded
+}
+
+// leave gives up the place in the queue.
+func (q *asking) leave() {
+	if q.ref == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), giveUpTime)
+	defer cancel()
+	_, _ = q.session.ask(ctx, unlockText(q.key, q.ref)) // who does not hear of it passes the place over
+}
+
+// unlockText gives a reference back.
+func unlockText(k Key, ref int64) string {
+	return fmt.Sprintf("UNLOCK %s WHERE %s USING LOCK %d", k.Table, k.Where, ref)
+}
+
+// Renew begins the lease anew, at another proxy where this one does not answer. An ErrLost is for ever; anything else may be tried again.
+func (h *Held) Renew(ctx context.Context) (end time.Duration, err error) {
+	if h.silent {
+		if err := h.session.Next(ctx); err != nil {
+			return 0, err
+		}
+	}
+	begun := Boottime()
+	g, err := h.session.ask(ctx, fmt.Sprintf("LOCK %s WHERE %s USING LOCK %d NOWAIT", h.key.Table, h.key.Where, h.Ref))
+	h.silent = err != nil && !Answered(err)
+	switch {
+	case err == nil && g.State == "HELD":
+		h.End = begun + g.Lease
+		return h.End, nil
+	case err == nil, strings.Contains(err.Error(), "MUSIC_NOT_HELD"), strings.Contains(err.Error(), "MUSIC_LOST"):
+		return 0, ErrLost
+	}
+	return 0, err
+}
+
+// Release gives the lock back, at another proxy where this one does not answer. It returns an ErrLost where the lock was lost before.
+func (h *Held) Release(ctx context.Context) error {
+	for {
+		g, err := h.session.ask(ctx, unlockText(h.key, h.Ref))
+		switch {
+		case err == nil && g.Applied:
+			return nil
+		case err == nil:
+			return ErrLost
+		case ctx.Err() != nil, Answered(err) && !passing(err):
+			return err
+		case !Answered(err):
+			_ = h.session.Next(ctx) // the next UNLOCK tells
+		}
+		if !sleep(ctx, askPause) {
+			return err
+		}
+	}
+}
+
+// sleep waits, and reports whether ctx has not ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,170 @@
+// Package client is an ordinary client of the proxies: it logs in as anybody does, lists and ends locks, and runs a command under one. It
+// knows of a proxy what any driver knows.
+package client
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+)
+
+// Options say which proxies there are and who asks.
+type Options struct {
+	Proxies            []string // host:port; the first that answers is used, another where it does so no more
+	Username, Password string
+	TLS                *tls.Config // nil = plain text
+	Timeout            time.Duration
+}
+
+// Why nothing can be asked. The texts say what to do.
+var (
+	ErrUnreachable = errors.New("no proxy answers: is one running there? --proxy says where")
+	ErrLogin       = errors.New("the login is refused: see --username and --password-file")
+	ErrNoProxy     = errors.New("Cassandra itself answers there, and no MUSIC proxy: give the address of a proxy with --proxy")
+)
+
+// Session is connected to one proxy at a time. It is not for concurrent use.
+type Session struct {
+	options Options
+	at      int // in options.Proxies
+	cql     *gocql.Session
+}
+
+// Open connects to the first proxy that answers.
+func Open(ctx context.Context, o Options) (*Session, error) {
+	s := &Session{options: o, at: -1}
+	return s, s.Next(ctx)
+}
+
+// Next connects to the next proxy that answers, which may be the same.
+func (s *Session) Next(ctx context.Context) error {
+	s.Close()
+	var faults []error
+	for range s.options.Proxies {
+		s.at = (s.at + 1) % len(s.options.Proxies)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		var err error
+		if s.cql, err = connect(s.options, s.Address()); err == nil {
+			return nil
+		}
+		s.cql = nil
+		if isLogin(err) {
+			return fmt.Errorf("%s: %w: %w", s.Address(), ErrLogin, err)
+		}
+		faults = append(faults, fmt.Errorf("%s: %w", s.Address(), err))
+	}
+	return fmt.Errorf("%w: %w", ErrUnreachable, errors.Join(faults...))
+}
+
+// Discover takes note of the proxies that the one asked knows of, so that there is another where it does not answer any more.
+func (s *Session) Discover(ctx context.Context) error {
+	_, err := s.Rows(ctx, "SELECT native_address, native_port FROM system.peers_v2", func(scan func(...any) bool) bool {
+		var ip net.IP
+		var port int
+		more := scan(&ip, &port)
+		if address := net.JoinHostPort(ip.String(), strconv.Itoa(port)); more && !slices.Contains(s.options.Proxies, address) {
+			s.options.Proxies = append(s.options.Proxies, address)
+		}
+		return more
+	})
+	return err
+}
+
+// Address is that of the proxy which is asked.
+func (s *Session) Address() string { return s.options.Proxies[s.at] }
+
+// closeTime is what the end of a connection may take.
+const closeTime = 200 * time.Millisecond
+
+// Close ends the connection. gocql 2.1.2 waits for a proxy that does not answer: what hangs then is left to end by itself.
+func (s *Session) Close() {
+	if s.cql == nil {
+		return
+	}
+	closed := make(chan struct{})
+	go func(cql *gocql.Session) {
+		defer close(closed)
+		cql.Close()
+	}(s.cql)
+	s.cql = nil
+	timer := time.NewTimer(closeTime)
+	defer timer.Stop()
+	select {
+	case <-closed:
+	case <-timer.C:
+	}
+}
+
+// connect logs in at one proxy, and meets no other.
+func connect(o Options, address string) (*gocql.Session, error) {
+	c := gocql.NewCluster(address)
+	c.DisableInitialHostLookup = true
+	c.Events.DisableTopologyEvents, c.Events.DisableNodeStatusEvents, c.Events.DisableSchemaEvents = true, true, true
+	c.NumConns, c.ProtoVersion = 1, 4
+	c.Timeout, c.ConnectTimeout = o.Timeout, o.Timeout
+	c.Consistency = gocql.One
+	c.ReconnectInterval = 0
+	c.Logger = gocql.NewLogger(gocql.LogLevelNone)
+	if o.Username != "" {
+		c.Authenticator = gocql.PasswordAuthenticator{Username: o.Username, Password: o.Password}
+	}
+	if o.TLS != nil {
+		c.SslOpts = &gocql.SslOptions{Config: o.TLS, EnableHostVerification: !o.TLS.InsecureSkipVerify}
+	}
+	session, err := c.CreateSession()
+	if err != nil {
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	return session, nil
+}
+
+// isLogin reports whether a login was refused, or none was given where one is asked for.
+func isLogin(err error) bool {
+	text := err.Error()
+	return strings.Contains(text, "authentication required") || strings.Contains(text, "Provided username") || code(err) == gocql.ErrCodeCredentials
+}
+
+// code is that of an ERROR which Cassandra or the proxy has answered; -1 where err is none.
+func code(err error) int {
+	var told gocql.RequestError
+	if errors.As(err, &told) {
+		return told.Code()
+	}
+	return -1
+}
+
+// Answered reports whether err is what the proxy, or Cassandra behind it, has said: to ask another proxy would not help.
+func Answered(err error) bool { return code(err) >= 0 }
+
+// Rows asks and calls each with each row, whose columns it scans. It returns the warnings of the answer.
+func (s *Session) Rows(ctx context.Context, cql string, each func(scan func(...any) bool) bool) ([]string, error) {
+	if s.cql == nil {
+		return nil, ErrUnreachable
+	}
+	iter := s.cql.Query(cql).IterContext(ctx)
+	for each(iter.Scan) {
+	}
+	warnings := iter.Warnings()
+	return warnings, explained(iter.Close())
+}
+
+// explained is an error with what to do where its own text does not say so.
+func explained(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case code(err) == gocql.ErrCodeSyntax:
+		return fmt.Errorf("%w (%w)", ErrNoProxy, err)
+	}
+	return err
+}

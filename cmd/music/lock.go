@@ -1,0 +1,261 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"music/client"
+)
+
+// Statuses of `music lock` beside those of its command.
+const (
+	statusNotHad      = 75               // EX_TEMPFAIL: the lock was not had, or not to the end
+	statusNoRun       = 126              // the command cannot be run
+	statusNoCommand   = 127              // there is no such command
+	statusBySignal    = 128              // and the number of the signal that ended the command
+	releaseTime       = 10 * time.Second // to give the lock back; at most what is left of the lease, after which it is free anyway
+	shortestLease     = time.Second
+	lockRefVariable   = "LOCK_REF"
+	lockTableVariable = "LOCK_TABLE"
+)
+
+// Why a lock is not asked for.
+var (
+	errNoCommand  = errors.New("the command is missing: music lock NAME -- COMMAND, or music lock TABLE KEY... -- COMMAND")
+	errShortLease = errors.New("--lease is shorter than 1s: it could not be renewed in time")
+	errWaitBelow  = errors.New("--wait is below 0")
+)
+
+// ended is the end of a command with its status, of which all has been said.
+type ended int
+
+// Error implements error; nobody prints it.
+func (e ended) Error() string { return "status " + strconv.Itoa(int(e)) }
+
+// lockRun is what `music lock` was asked for.
+type lockRun struct {
+	program
+	login  login
+	asking client.Asking
+	key    []string
+	path   string // of the command
+	args   []string
+}
+
+func (p program) lockCommand() *cobra.Command {
+	r := &lockRun{program: p}
+	command := &cobra.Command{
+		Use: "lock NAME -- COMMAND... | lock TABLE KEY... -- COMMAND...", Short: "Run a command while holding a lock",
+		Long: "Run a command while holding a lock: that of a name, or of a key of a critical table. KEY is the value of the partition key, or\n" +
+			"column=value for each column of the key. The command finds the reference in LOCK_REF, for statements USING LOCK.\n\n" +
+			"The lease is renewed while the command runs. Where it cannot be, the command's process group gets SIGTERM when a fifth of the\n" +
+			"lease is left, and SIGKILL before its end. The lock is given back on any end.\n\n" +
+			"Ends with the status of the command (128 and the signal that ended it), or 75 where the lock was not had, or not to the end of a\n" +
+			"command that says 0.",
+		Example: "  music lock nightly-report --wait 0s -- ./report.sh\n" +
+			"  music lock bank.accounts branch=zurich --lease 20s -- sh -c 'cqlsh -e \"UPDATE bank.accounts USING LOCK $LOCK_REF SET …\"'",
+		Args: cobra.MinimumNArgs(1),
+	}
+	r.login.flags(command.Flags())
+	command.Flags().DurationVar(&r.asking.Wait, "wait", 0, "how long to wait for the lock; 0s: not at all; without it: for as long as it takes")
+	command.Flags().DurationVar(&r.asking.Lease, "lease", 0, "silence after which the lock is lost, at most the table's; without it: the table's")
+	command.Flags().StringVar(&r.asking.As, "as", "", "who holds it, for people; without it: host and process")
+	command.RunE = func(_ *cobra.Command, args []string) error {
+		r.asking.Forever = !command.Flags().Changed("wait")
+		return r.read(args, command.ArgsLenAtDash())
+	}
+	return command
+}
+
+// read reads the arguments, of which so many stand before --, and runs.
+func (r *lockRun) read(args []string, before int) error {
+	switch {
+	case before < 1 || before == len(args):
+		return errNoCommand
+	case r.asking.Lease != 0 && r.asking.Lease < shortestLease:
+		return errShortLease
+	case r.asking.Wait < 0:
+		return errWaitBelow
+	}
+	r.key, r.args = args[:before], args[before:]
+	if r.asking.As == "" {
+		host, _ := os.Hostname()
+		r.asking.As = fmt.Sprintf("music lock at %s, process %d", host, os.Getpid())
+	}
+	var err error
+	if r.path, err = exec.LookPath(r.args[0]); err != nil {
+		r.say(err.Error())
+		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
+			return ended(statusNoCommand)
+		}
+		return ended(statusNoRun)
+	}
+	return r.run()
+}
+
+// say tells people something.
+func (r *lockRun) say(text string) {
+	_, _ = fmt.Fprintf(r.stderr, "music lock: %s\n", strings.ReplaceAll(text, "\n", "; "))
+}
+
+// run takes the lock, runs the command, and gives the lock back.
+func (r *lockRun) run() error {
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	defer signal.Stop(signals)
+	signal.Ignore(syscall.SIGPIPE) // who does not listen any more must not leave a command without its lock
+	session, held, err := r.acquire(signals)
+	if session != nil {
+		defer session.Close()
+	}
+	if err != nil {
+		var usage *usageError
+		if errors.As(err, &usage) {
+			return usage.error
+		}
+		r.say(err.Error())
+		return ended(statusNotHad)
+	}
+	for _, warning := range held.Grant.Warnings {
+		r.say("warning: " + printable(warning))
+	}
+	if held.Grant.OwnerDied {
+		r.say("the holder before did not give the lock back: its work may be half done")
+	}
+	status, lost := r.under(held, signals)
+	if lost == nil {
+		ctx, cancel := context.WithTimeout(context.Background(), max(shortestLease, min(releaseTime, held.End-client.Boottime())))
+		defer cancel()
+		lost = held.Release(ctx)
+	}
+	switch {
+	case errors.Is(lost, client.ErrLost):
+		r.say(lost.Error())
+	case lost != nil:
+		r.say("the lock could not be given back, and ends with its lease: " + lost.Error())
+	}
+	if errors.Is(lost, client.ErrLost) && status == 0 {
+		status = statusNotHad
+	}
+	return ended(status)
+}
+
+// usageError is an error in what was given, of which the status of usage tells.
+type usageError struct{ error }
+
+// acquire waits for the lock; a signal ends that.
+func (r *lockRun) acquire(signals <-chan os.Signal) (*client.Session, *client.Held, error) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	go func() {
+		select {
+		case sig := <-signals:
+			cancel(fmt.Errorf("signal %v", sig))
+		case <-ctx.Done():
+		}
+	}()
+	o, err := r.login.options()
+	if err != nil {
+		return nil, nil, &usageError{err}
+	}
+	s, err := client.Open(ctx, o)
+	if err != nil {
+		return s, nil, err
+	}
+	k, err := keyWords(ctx, s, r.key)
+	if errors.Is(err, client.ErrKey) || errors.Is(err, client.ErrTable) {
+		return s, nil, &usageError{err}
+	}
+	if err != nil {
+		return s, nil, err
+	}
+	if err := s.Discover(ctx); err != nil {
+		return s, nil, err
+	}
+	told := false
+	r.asking.Waiting = func(g client.Grant) {
+		if !told && terminal(r.stderr) {
+			r.say("waits: held by " + printable(g.Holder))
+			told = true
+		}
+	}
+	held, err := s.Acquire(ctx, k, r.asking)
+	return s, held, err
+}
+
+// under runs the command under a lock that is held. The error is why the lock was lost before its end, if it was.
+func (r *lockRun) under(held *client.Held, signals <-chan os.Signal) (status int, lost error) {
+	// The kernel ends the command with the thread that has started it: with this process, then, and not before.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	command := exec.Command(r.path, r.args[1:]...)
+	command.Args[0] = r.args[0]
+	command.Stdin, command.Stdout, command.Stderr = os.Stdin, r.stdout, r.stderr
+	command.Env = append(os.Environ(), lockRefVariable+"="+strconv.FormatInt(held.Ref, 10), lockTableVariable+"="+held.Table())
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, Foreground: terminal(os.Stdin)}
+	if err := command.Start(); err != nil {
+		r.say(err.Error())
+		return statusNoRun, nil
+	}
+	group := -command.Process.Pid
+	ctx, over := context.WithCancel(context.Background())
+	kept := make(chan error, 1)
+	ending := false
+	keeper := &client.Keeper{
+		Lease: held.Lease, End: held.End, Clock: client.Boottime, Renew: held.Renew,
+		Terminate: func(why error) {
+			ending = true
+			r.say("the command is ended: " + why.Error())
+			_ = syscall.Kill(group, syscall.SIGTERM)
+		},
+		Kill: func() { _ = syscall.Kill(group, syscall.SIGKILL) },
+	}
+	go func() { kept <- keeper.Keep(ctx) }()
+	go func() {
+		for {
+			select {
+			case sig := <-signals:
+				_ = syscall.Kill(group, sig.(syscall.Signal)) //nolint:forcetypeassert // what Notify was asked for
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	awaitEnd(command.Process.Pid)
+	over()
+	lost = <-kept
+	if ending {
+		_ = syscall.Kill(group, syscall.SIGKILL) // its number is nobody else's before Wait
+	}
+	_ = command.Wait() // its status is what is told
+	return statusOf(command.ProcessState), lost
+}
+
+// awaitEnd waits for the end of a child and leaves it to be waited for.
+func awaitEnd(pid int) {
+	for {
+		if err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil); !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}
+
+// statusOf is the status of a command as a shell tells it.
+func statusOf(state *os.ProcessState) int {
+	if wait, ok := state.Sys().(syscall.WaitStatus); ok && wait.Signaled() {
+		return statusBySignal + int(wait.Signal())
+	}
+	return state.ExitCode()
+}

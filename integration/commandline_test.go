@@ -1,0 +1,225 @@
+package integration
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// ran is what a run of the program has left behind.
+type ran struct {
+	status      int
+	out, errors string
+}
+
+// commandLine is the program, to be called with these arguments through the shared proxy.
+func commandLine(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	path, err := needWorld(t).binary()
+	require.NoError(t, err)
+	return exec.Command(path, append(args[:1:1], append([]string{"--proxy", needProxy(t)}, args[1:]...)...)...)
+}
+
+// call runs the program to its end.
+func call(t *testing.T, args ...string) ran {
+	t.Helper()
+	return finish(t, commandLine(t, args...))
+}
+
+// finish runs a command to its end.
+func finish(t *testing.T, cmd *exec.Cmd) ran {
+	t.Helper()
+	var out, complaints bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &complaints
+	err := cmd.Run()
+	var ended *exec.ExitError
+	if err != nil && !errors.As(err, &ended) {
+		t.Fatal(err)
+	}
+	return ran{cmd.ProcessState.ExitCode(), out.String(), complaints.String()}
+}
+
+// listed are the locks of a key as `music locks -o json` tells them.
+func listed(t *testing.T, words ...string) []map[string]any {
+	t.Helper()
+	r := call(t, append([]string{"locks", "-o", "json"}, words...)...)
+	require.Zero(t, r.status, r.errors)
+	var all []map[string]any
+	require.NoError(t, json.Unmarshal([]byte(r.out), &all), r.out)
+	return all
+}
+
+// Who holds is seen, and is ended by force; what is not a lock, or not a proxy, is told.
+func TestCommandLineListsAndEnds(t *testing.T) {
+	c := withGocql2(4, "").open(t, needProxy(t), "")
+	o := c.run(statement{cql: "LOCK music.named WHERE name = 'cli list' AS 'anna'"})
+	require.Equal(t, "held", told(o, "state"))
+	all := listed(t, "ON", "music.named", "cli list")
+	require.Len(t, all, 1)
+	assert.Equal(t, "anna", all[0]["holder"])
+	assert.Equal(t, "'cli list'", all[0]["key"])
+	r := call(t, "locks", "music.named")
+	assert.Contains(t, r.out, "TABLE")
+	assert.Contains(t, r.out, "'cli list'")
+
+	r = call(t, "unlock", "music.named", "cli list", "--force", "--reason", "a test")
+	assert.Zero(t, r.status, r.errors)
+	assert.Contains(t, r.out, "ended: the lock of music.named WHERE name = 'cli list'")
+	assert.Empty(t, listed(t, "music.named", "cli list"))
+	r = call(t, "unlock", "cli list", "--force", "--reason", "again")
+	assert.Equal(t, 1, r.status)
+	assert.Contains(t, r.errors, "nobody holds it")
+
+	r = call(t, "locks", "music.nothing", "x")
+	assert.Equal(t, 1, r.status)
+	assert.Contains(t, r.errors, "there is no music.nothing")
+	r = finish(t, exec.Command(commandLine(t, "locks").Path, "locks", "--proxy", needWorld(t).direct()))
+	assert.Equal(t, 1, r.status)
+	assert.Contains(t, r.errors, "no MUSIC proxy")
+}
+
+// At a terminal of 40 columns no line is wider; a reader that has gone ends the command without a word.
+func TestCommandLineAtATerminalAndAPipe(t *testing.T) {
+	c := withGocql2(4, "").open(t, needProxy(t), "")
+	require.NoError(t, c.run(statement{cql: "LOCK music.named WHERE name = 'cli narrow' AS 'somebody with a name'"}).err())
+	look, terminal, err := pty.Open()
+	require.NoError(t, err)
+	defer func() { _ = look.Close() }()
+	require.NoError(t, pty.Setsize(terminal, &pty.Winsize{Rows: 25, Cols: 40}))
+	cmd := commandLine(t, "locks", "music.named", "cli narrow")
+	cmd.Stdout = terminal
+	require.NoError(t, cmd.Run())
+	require.NoError(t, terminal.Close())
+	text, _ := io.ReadAll(look) // ends with an error of the terminal that has gone
+	assert.Contains(t, string(text), "by somebody with a name")
+	for line := range strings.Lines(string(text)) {
+		assert.LessOrEqual(t, len(strings.TrimRight(line, "\r\n")), 40, line)
+	}
+
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	require.NoError(t, r.Close())
+	cmd = commandLine(t, "locks")
+	var complaints bytes.Buffer
+	cmd.Stdout, cmd.Stderr = w, &complaints
+	_ = cmd.Run() // by SIGPIPE, as any program
+	_ = w.Close()
+	assert.Empty(t, complaints.String())
+}
+
+// A command runs under its lock, with the reference; its status is told, and the lock is free afterwards.
+func TestCommandLineRunsUnderALock(t *testing.T) {
+	r := call(t, "lock", "cli run", "--", "sh", "-c", "echo $LOCK_TABLE $LOCK_REF; exit 7")
+	assert.Equal(t, 7, r.status, r.errors)
+	assert.Regexp(t, `^music\.named [1-9]\d{6,18}\n$`, r.out)
+	assert.Empty(t, listed(t, "music.named", "cli run"))
+	r = call(t, "lock", "music.named", "name=cli run", "--", "sh", "-c", "kill -9 $$")
+	assert.Equal(t, 128+9, r.status, r.errors)
+
+	c := withGocql2(4, "").open(t, needProxy(t), "")
+	o := c.run(statement{cql: "LOCK music.named WHERE name = 'cli run' AS 'anna'"})
+	require.Equal(t, "held", told(o, "state"))
+	for _, wait := range []string{"0s", "100ms"} {
+		r = call(t, "lock", "cli run", "--wait", wait, "--", "echo", "ran")
+		assert.Equal(t, 75, r.status)
+		assert.Contains(t, r.errors, "held by anna")
+		assert.Empty(t, r.out)
+	}
+	assert.Len(t, listed(t, "music.named", "cli run"), 1, "who gives up leaves the queue")
+	waits := commandLine(t, "lock", "cli run", "--", "echo", "ran")
+	var out bytes.Buffer
+	waits.Stdout = &out
+	require.NoError(t, waits.Start())
+	eventually(t, time.Minute, "it waits", func() error {
+		if n := len(listed(t, "music.named", "cli run")); n != 2 {
+			return errorf("%d", n)
+		}
+		return nil
+	})
+	require.NoError(t, c.run(statement{cql: "UNLOCK music.named WHERE name = 'cli run' USING LOCK " + told(o, "lock_ref")}).err())
+	require.NoError(t, waits.Wait())
+	assert.Equal(t, "ran\n", out.String())
+}
+
+// held starts a command under a lock and returns once it runs; lines are what it writes.
+func held(t *testing.T, name string, script string, args ...string) (cmd *exec.Cmd, complaints *logBuffer) {
+	t.Helper()
+	cmd = commandLine(t, append(append([]string{"lock", name}, args...), "--", "sh", "-c", script)...)
+	complaints = new(logBuffer)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	cmd.Stderr = complaints
+	require.NoError(t, cmd.Start())
+	_, err = io.ReadFull(out, make([]byte, len("runs\n")))
+	require.NoError(t, err, complaints.String())
+	go func() { _, _ = io.Copy(io.Discard, out) }()
+	t.Cleanup(func() { _ = cmd.Process.Kill() }) // where it has not ended by itself
+	return cmd, complaints
+}
+
+// A lease is renewed for as long as the command runs; a lock that is ended by force ends the command, with all its processes.
+func TestCommandLineKeepsItsLease(t *testing.T) {
+	cmd, complaints := held(t, "cli keep", "sleep 1000 & echo runs; wait", "--lease", "1s")
+	number := listed(t, "music.named", "cli keep")[0]["number"]
+	eventually(t, time.Minute, "its lease has begun anew", func() error {
+		all := listed(t, "music.named", "cli keep")
+		if len(all) != 1 || all[0]["number"] != number {
+			return fatal{errorf("%v\n%s", all, complaints)}
+		}
+		if age := all[0]["age_ms"].(float64); age < 2500 {
+			return errorf("%v ms", age)
+		}
+		return nil
+	})
+	r := call(t, "unlock", "cli keep", "--force", "--reason", "a test")
+	require.Zero(t, r.status, r.errors)
+	_ = cmd.Wait()
+	assert.Equal(t, 128+int(syscall.SIGTERM), cmd.ProcessState.ExitCode())
+	assert.Contains(t, complaints.String(), "the lock is lost")
+}
+
+// A signal goes to the command; the lock is given back when that has ended.
+func TestCommandLinePassesSignalsOn(t *testing.T) {
+	cmd, complaints := held(t, "cli signal", "trap 'exit 3' TERM; echo runs; while :; do sleep 0.1; done")
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	_ = cmd.Wait()
+	assert.Equal(t, 3, cmd.ProcessState.ExitCode(), complaints.String())
+	assert.Empty(t, listed(t, "music.named", "cli signal"))
+}
+
+// Where no proxy answers any more the command is asked to end, and ended before the lease is, whatever it does about it.
+func TestCommandLineWithoutItsProxy(t *testing.T) {
+	p := startProcess(t, needWorld(t).direct())
+	path, err := needWorld(t).binary()
+	require.NoError(t, err)
+	cmd := exec.Command(path, "lock", "cli alone", "--proxy", p.address, "--lease", "2s", "--", "sh", "-c", "trap 'echo asked' TERM; echo runs; while :; do sleep 0.1; done")
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	complaints := new(logBuffer)
+	cmd.Stderr = complaints
+	require.NoError(t, cmd.Start())
+	_, err = io.ReadFull(out, make([]byte, len("runs\n")))
+	require.NoError(t, err, complaints.String())
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGSTOP))
+	begun := time.Now()
+	rest, err := io.ReadAll(out)
+	require.NoError(t, err)
+	took := time.Since(begun)
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGCONT))
+	_ = cmd.Wait()
+	assert.Equal(t, "asked\n", string(rest), "SIGTERM, then SIGKILL")
+	assert.Equal(t, 128+int(syscall.SIGKILL), cmd.ProcessState.ExitCode(), complaints.String())
+	assert.Contains(t, complaints.String(), "could not be renewed")
+	t.Logf("ended %v after its proxy went silent, of a lease of 2 s", took)
+}
