@@ -88,7 +88,7 @@ func (p *process) work(ctx context.Context, o frontend.Options) error {
 	defer sending()
 	o.Tables, o.Locks, o.DDL, o.CatchUp = s.tables, s.locks, s.schema.follow, s.schema.catchUp
 	o.SchemaIsCurrent = s.schema.isCurrent
-	o.References, o.Audit = frontend.NewReferences(s.secret), s.audit.refused
+	o.References, o.Audit = s.references, s.audit.refused
 	o.CriticalByName = p.cfg.Music.CriticalByName
 	m := newMembers(s, p, o.Advertise)
 	if err := m.join(ctx, p.cfg.Music.ExpectProxies); err != nil {
@@ -203,11 +203,11 @@ type service struct {
 	schema *schema
 	life   *life
 
-	executor *executor
-	secret   []byte // of the cluster
-	audit    *audit
-	vigil    *vigil
-	asked    *peerServer // nil where other proxies cannot ask this one
+	executor   *executor
+	references *references
+	audit      *audit
+	vigil      *vigil
+	asked      *peerServer // nil where other proxies cannot ask this one
 
 	close   func() // the driver's sessions
 	cancel  context.CancelFunc
@@ -253,7 +253,8 @@ func (p *process) startService(ctx context.Context, advertise string) (*service,
 	s.life.show(p.registry)
 	s.schema = newSchema(session, s.life, s.tables, p.cfg.Music.CriticalByName, p.log)
 	s.schema.locality, s.schema.home = locality, p.home.id
-	s.executor = &executor{session: session, schema: s.schema}
+	s.executor, s.references = &executor{session: session, schema: s.schema}, new(references)
+	s.life.again = func(ctx context.Context) error { return s.references.readAgain(ctx, session) }
 	if err := s.prepare(ctx, session, p.cfg.Music.Replication); err != nil {
 		s.close()
 		if ln != nil {
@@ -290,7 +291,7 @@ func (s *service) prepare(ctx context.Context, session *gocql.Session, replicati
 	for _, step := range []func() error{
 		func() (err error) { s.schema.release, err = checkRelease(ctx, session); return err },
 		func() error { return ensureKeyspace(ctx, session, replication) },
-		func() (err error) { s.secret, err = clusterSecret(ctx, session); return err },
+		func() error { return s.references.begin(ctx, session) },
 		func() error { return s.life.beat(ctx) },
 		func() error { return s.schema.begin(ctx) },
 	} {

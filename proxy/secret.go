@@ -5,9 +5,13 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
+
+	"music/frontend"
+	"music/musiccore"
 )
 
 // secretSize is the bytes of the cluster's secret.
@@ -15,6 +19,45 @@ const secretSize = 32
 
 // errSecret tells that music.secrets is not as the proxies write it.
 var errSecret = errors.New("music.secrets was changed by somebody else")
+
+// references are frontend.References with the secret of the cluster that was read last.
+type references struct {
+	now atomic.Pointer[frontend.References]
+}
+
+// begin reads the secret of the cluster, and makes one where there is none. No other method may be called before.
+func (r *references) begin(ctx context.Context, s *gocql.Session) error {
+	secret, err := clusterSecret(ctx, s)
+	if err == nil {
+		r.use(secret)
+	}
+	return err
+}
+
+// readAgain reads the secret that is chosen now: keyspace music was dropped, and with what a proxy has made anew goes another one.
+func (r *references) readAgain(ctx context.Context, s *gocql.Session) error {
+	secret, err := readSecret(ctx, s)
+	if err != nil {
+		return fmt.Errorf("read the secret of the cluster again: %w", err)
+	}
+	r.use(secret)
+	return nil
+}
+
+func (r *references) use(secret []byte) {
+	made := frontend.NewReferences(secret)
+	r.now.Store(&made)
+}
+
+// Show implements frontend.References.
+func (r *references) Show(generation [16]byte, k musiccore.Key, ref musiccore.LockRef) int64 {
+	return (*r.now.Load()).Show(generation, k, ref)
+}
+
+// Read implements frontend.References.
+func (r *references) Read(generation [16]byte, k musiccore.Key, n int64) (ref musiccore.LockRef, ok bool) {
+	return (*r.now.Load()).Read(generation, k, n)
+}
 
 // clusterSecret is what the references that clients see are made with (frontend.References): the same at every proxy. The first proxy of
 // a cluster makes it. It only ever stands in a row of its own, which is written plainly: the LWT that chooses among several leaves

@@ -36,6 +36,9 @@ type life struct {
 	rules   string // which tables it takes for critical whatever their comment says; others must have the same
 	log     zerolog.Logger
 	gone    zerolog.Logger // at most a line a minute: see sayGone
+
+	dropped atomic.Bool                     // keyspace music was dropped since what is read there at start was read
+	again   func(ctx context.Context) error // reads it again
 	others  sessions
 	doubt   func() // called when another session has taken the place of a dead one; nil until there is anything to doubt
 
@@ -55,6 +58,7 @@ func newLife(s *gocql.Session, c *clock, o musiccore.Options, address string, lo
 		Help:    "Time of a life sign of this proxy that was acknowledged. It is due each third of session-lease; all locks are lost if none gets through within one.",
 		Buckets: prometheus.ExponentialBuckets(1e-3, 3, 10),
 	})}
+	l.again = func(context.Context) error { return nil }
 	l.gone = log.Sample(&zerolog.BurstSampler{Burst: 1, Period: time.Minute})
 	l.others.dead = o.DeadAfter
 	l.others.read = func(ctx context.Context, ids []gocql.UUID) (map[gocql.UUID]sighting, error) {
@@ -109,11 +113,11 @@ func (l *life) try(ctx context.Context, beats bool, via string) {
 	var took steps
 	var err error
 	begun := time.Now()
-	if beats {
-		took, err = l.timedBeat(ctx, self, via)
-	} else {
+	if !beats {
 		err = l.look(ctx)
 		took.look = time.Since(begun)
+	} else if err = l.learnAgain(ctx); err == nil {
+		took, err = l.timedBeat(ctx, self, via)
 	}
 	total := time.Since(begun)
 	switch {
@@ -143,9 +147,22 @@ func (l *life) try(ctx context.Context, beats bool, via string) {
 // who dropped it may have meant it, and what it held is lost.
 func (l *life) sayGone(err error) {
 	if dropped(err) {
+		l.dropped.Store(true)
 		l.gone.Error().Err(err).Msg("keyspace music, or a table in it, was dropped: no lock is given or served, and writes without a lock go on " +
 			"being refused; a proxy that is started makes it anew")
 	}
+}
+
+// learnAgain reads again what was read at start, where keyspace music was dropped since: a beat that is acknowledged may give locks.
+func (l *life) learnAgain(ctx context.Context) error {
+	if !l.dropped.Load() {
+		return nil
+	}
+	if err := l.again(ctx); err != nil {
+		return err
+	}
+	l.dropped.Store(false)
+	return nil
 }
 
 // told adds to a line of the log what was slow, and what the margin is.

@@ -1,0 +1,62 @@
+package integration
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"music/config"
+)
+
+// Somebody drops what all locks rest on, past the proxies, while one serves: nothing is open that was critical, the log says what is to be
+// done, and a proxy that is started mends it, for both.
+func TestKeyspaceMusicIsDropped(t *testing.T) {
+	node := needVictim(t)
+	at := func(c *config.Config) {
+		c.Cassandra.ContactPoints, c.Music.SessionLease = []string{node.Addr()}, killLease
+	}
+	running := startProxy(t, at)
+	s := &scene{t: t, driver: withGocql2(4, ""), address: running.address, keyspace: "dropped"}
+	s.direct = openGocql2(t, cluster2(node.Addr(), "")).session
+	s.raise("@critical(lease=5m)")
+	const write = "UPDATE ACCOUNTS USING LOCK %s SET balance = %d WHERE branch = '%s' AND id = 'x'"
+	held := told(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'b'"), "lock_ref")
+	s.works(s.client, fmt.Sprintf(write, held, 1, "b"))
+
+	require.NoError(t, s.direct.Query("DROP KEYSPACE music").Exec())
+	eventually(t, time.Minute, "no lock is served", func() error {
+		if o := s.do(s.client, fmt.Sprintf(write, held, 2, "b")); o.failure == nil {
+			return errorf("%v", o)
+		}
+		return nil
+	})
+	s.refused(s.client, "MUSIC_UNAVAILABLE", fmt.Sprintf(write, held, 3, "b"))
+	s.refused(s.client, "MUSIC_UNAVAILABLE", "LOCK ACCOUNTS WHERE branch = 'c' WAIT 100ms")
+	s.refused(s.client, "MUSIC_UNLOCKED", "UPDATE ACCOUNTS SET balance = 666 WHERE branch = 'b' AND id = 'x'")
+	assert.Contains(t, running.log.String(), "a proxy that is started makes it anew")
+
+	started := startProxy(t, at)
+	other := s.driver.open(t, started.address, s.keyspace)
+	// There is another secret now: at neither proxy does anybody hold what was given before, and what one gives the other reads.
+	for branch, c := range map[string]client{"c": s.client, "d": other} {
+		var ref string
+		eventually(t, time.Minute, "locks are given again", func() error {
+			o := s.do(c, "LOCK ACCOUNTS WHERE branch = '"+branch+"' WAIT 500ms")
+			if o.failure == nil && told(o, "state") != "held" {
+				return errorf("%v", o)
+			}
+			ref = told(o, "lock_ref")
+			return o.err()
+		})
+		s.works(c, fmt.Sprintf(write, ref, 1, branch))
+		s.refused(c, "MUSIC_NOT_HELD", fmt.Sprintf(write, held, 4, "b"))
+		for _, at := range []client{s.client, other} {
+			if o := s.do(at, fmt.Sprintf(write, ref, 2, branch)); o.failure != nil {
+				assert.NotContains(t, o.failure.text, "MUSIC_NOT_HELD", "what one proxy gives, the other reads")
+			}
+		}
+	}
+}
