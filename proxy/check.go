@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"music/config"
+	"music/proxy/certs"
 )
 
 // Checked is one thing that Check has tried.
@@ -28,9 +29,9 @@ func Check(ctx context.Context, cfg config.Config) []Checked {
 	add := func(what, found string, err error) { all = append(all, Checked{What: what, Found: found, Err: err}) }
 	advertise, err := advertised(ctx, cfg.Listen)
 	add("advertise "+cfg.Listen.AdvertiseHost(), advertise.String(), err)
-	_, err = secured(nil, cfg.Listen, zerolog.Nop())
+	_, err = certs.Drivers(cfg.Listen, zerolog.Nop())
 	add("listen "+cfg.Listen.Address, "free", errors.Join(err, free(ctx, cfg.Listen.Address)))
-	_, err = peerKeys(cfg.Peers, zerolog.Nop())
+	_, err = certs.Proxies(cfg.Peers, zerolog.Nop())
 	add("peer-listen "+cfg.Peers.Listen, freeOrOff(cfg.Peers.Listen), errors.Join(err, free(ctx, cfg.Peers.Listen)))
 	if err = free(ctx, cfg.Listen.Metrics); err != nil && !cfg.Listen.MetricsAsked {
 		add("metrics-listen "+cfg.Listen.Metrics, "taken: metrics and health would not be served", nil)

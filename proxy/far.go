@@ -10,6 +10,7 @@ import (
 
 	"music/frontend"
 	"music/musiccore"
+	"music/proxy/peer"
 )
 
 const (
@@ -32,7 +33,7 @@ func (l *locks) Lock(k musiccore.Key, q musiccore.Request, done func(musiccore.A
 		return here(done)
 	}
 	return l.run(errand{place: place{k, q.Ref}, here: here, there: func(ctx context.Context, at musiccore.SessionID) (musiccore.Answer, error) {
-		return l.peers.lock(ctx, at, k, q)
+		return l.peers.Lock(ctx, at, k, q)
 	}}, done)
 }
 
@@ -42,7 +43,7 @@ func (l *locks) Unlock(k musiccore.Key, r musiccore.LockRef, done func(musiccore
 		place: place{k, r},
 		here:  func(done func(musiccore.Answer)) (gone func()) { return l.unlockHere(k, r, done) },
 		there: func(ctx context.Context, at musiccore.SessionID) (musiccore.Answer, error) {
-			return l.peers.unlock(ctx, at, k, r)
+			return l.peers.Unlock(ctx, at, k, r)
 		},
 	}, done)
 }
@@ -66,7 +67,7 @@ func (l *locks) Force(k musiccore.Key, f frontend.Force, done func(musiccore.Ans
 			})
 		},
 		there: func(ctx context.Context, at musiccore.SessionID) (musiccore.Answer, error) {
-			return l.peers.force(ctx, at, k, musiccore.LockRef(holder.Load()), reason)
+			return l.peers.Force(ctx, at, k, musiccore.LockRef(holder.Load()), reason)
 		},
 		once: true,
 	}, done)
@@ -80,7 +81,7 @@ func (l *locks) beginThere(k musiccore.Key, r musiccore.LockRef, kind musiccore.
 		place: place{k, r},
 		here:  func(done func(musiccore.Answer)) (gone func()) { return l.beginHere(k, r, kind, done) },
 		there: func(ctx context.Context, at musiccore.SessionID) (musiccore.Answer, error) {
-			return l.peers.begin(ctx, at, k, r, kind)
+			return l.peers.Begin(ctx, at, k, r, kind)
 		},
 	}, a)
 }
@@ -91,7 +92,7 @@ func (l *locks) endThere(t musiccore.Ticket, o musiccore.Outcome) (musiccore.Ver
 	l.of(t.Key).running.Go(func() {
 		ctx, cancel := l.scope()
 		defer cancel()
-		verdict <- l.peers.end(ctx, t, o)
+		verdict <- l.peers.End(ctx, t, o)
 	})
 	return musiccore.VerdictUncertain, func() musiccore.Verdict { return <-verdict }
 }
@@ -123,7 +124,7 @@ func (l *locks) follow(ctx context.Context, e errand, a musiccore.Answer) musicc
 			return told
 		}
 		l.forget(e.place)
-		if e.once && !errors.Is(err, errNotAsked) || time.Since(start) > farPatience || !pause(ctx, farPause) {
+		if e.once && !errors.Is(err, peer.ErrNotAsked) || time.Since(start) > farPatience || !pause(ctx, farPause) {
 			return musiccore.Answer{Err: absent(err)}
 		}
 	}
@@ -132,7 +133,7 @@ func (l *locks) follow(ctx context.Context, e errand, a musiccore.Answer) musicc
 
 // moved tells whether an error of another proxy says that the reference may be elsewhere by now, or soon.
 func moved(err error) bool {
-	for _, away := range []error{errPeer, errStranger, musiccore.ErrElsewhere, musiccore.ErrNoSession, musiccore.ErrDraining} {
+	for _, away := range []error{peer.ErrAway, peer.ErrOtherSession, musiccore.ErrElsewhere, musiccore.ErrNoSession, musiccore.ErrDraining} {
 		if errors.Is(err, away) {
 			return true
 		}
@@ -142,10 +143,10 @@ func moved(err error) bool {
 
 // absent is what a client is told of a reference whose proxy was not found.
 func absent(err error) error {
-	if errors.Is(err, errPeer) {
+	if errors.Is(err, peer.ErrAway) {
 		return err
 	}
-	return errPeer
+	return peer.ErrAway
 }
 
 // found remembers at which session a reference was served.
@@ -185,9 +186,9 @@ func (l *locks) List(only musiccore.Key) (all []musiccore.Listing, missing []str
 	all = l.listHere(only)
 	ctx, cancel := l.scope()
 	defer cancel()
-	ctx, stop := context.WithTimeout(ctx, listLimit)
+	ctx, stop := context.WithTimeout(ctx, peer.ListLimit)
 	defer stop()
-	living, err := l.peers.living(ctx)
+	living, err := l.living(ctx)
 	if err != nil {
 		return all, []string{"the locks of other proxies are not shown: music.sessions cannot be read"}
 	}
@@ -195,12 +196,12 @@ func (l *locks) List(only musiccore.Key) (all []musiccore.Listing, missing []str
 	var asking sync.WaitGroup
 	for id, address := range living {
 		asking.Go(func() {
-			found, more, err := l.peers.list(ctx, id, only)
+			found, more, err := l.peers.List(ctx, id, only)
 			mu.Lock()
 			defer mu.Unlock()
 			all = append(all, found...)
 			switch {
-			case errors.Is(err, errNoAddress):
+			case errors.Is(err, peer.ErrNoAddress):
 				missing = append(missing, fmt.Sprintf("the locks of session %x are not shown: its proxy answers no others (peer-listen is not set there)", id))
 			case err != nil:
 				missing = append(missing, fmt.Sprintf("the locks of the proxy at %q are not shown: it does not answer", address))
@@ -211,4 +212,44 @@ func (l *locks) List(only musiccore.Key) (all []musiccore.Listing, missing []str
 	}
 	asking.Wait()
 	return all, missing
+}
+
+// local is what other proxies can ask of this one's core: the Sections and the Queues of its peer.Server.
+type local struct{ locks *locks }
+
+// Lock implements peer.Sections.
+func (l local) Lock(ctx context.Context, k musiccore.Key, q musiccore.Request) musiccore.Answer {
+	return await(ctx, func(done func(musiccore.Answer)) (gone func()) { return l.locks.lockHere(k, q, done) })
+}
+
+// Unlock implements peer.Sections.
+func (l local) Unlock(ctx context.Context, k musiccore.Key, r musiccore.LockRef) musiccore.Answer {
+	return await(ctx, func(done func(musiccore.Answer)) (gone func()) { return l.locks.unlockHere(k, r, done) })
+}
+
+// Begin implements peer.Sections.
+func (l local) Begin(ctx context.Context, k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind) musiccore.Answer {
+	return await(ctx, func(done func(musiccore.Answer)) (gone func()) { return l.locks.beginHere(k, r, kind, done) })
+}
+
+// End implements peer.Sections.
+func (l local) End(t musiccore.Ticket, o musiccore.Outcome) musiccore.Verdict {
+	v, wait := l.locks.End(t, o)
+	if wait != nil {
+		v = wait()
+	}
+	return v
+}
+
+// Force implements peer.Queues.
+func (l local) Force(ctx context.Context, k musiccore.Key, r musiccore.LockRef, reason string) musiccore.Answer {
+	return await(ctx, func(done func(musiccore.Answer)) (gone func()) { return l.locks.forceHere(k, r, reason, done) })
+}
+
+// List implements peer.Queues.
+func (l local) List(only musiccore.Key) []musiccore.Listing { return l.locks.listHere(only) }
+
+// Hear implements peer.Queues.
+func (l local) Hear(h musiccore.Hint) {
+	l.locks.of(h.Key).call(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Hear(now, h) })
 }

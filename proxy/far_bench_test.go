@@ -5,7 +5,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"music/config"
 	"music/musiccore"
 )
 
@@ -13,7 +12,7 @@ import (
 // machine, which borrows the stamp and gives it back.
 func BenchmarkOperation(b *testing.B) {
 	c := newCluster()
-	owner, other := startStation(b, c, config.Peers{}), startStation(b, c, config.Peers{})
+	owner, other := startStation(b, c), startStation(b, c)
 	k := keyOf("x")
 	ref := owner.held(k)
 	for name, s := range map[string]*station{"here": owner, "there": other} {
@@ -41,7 +40,7 @@ func BenchmarkOperation(b *testing.B) {
 
 // Where the reference is here, nothing of the way to other proxies is paid for.
 func TestOperationHereAllocatesNothing(t *testing.T) {
-	s := startStation(t, newCluster(), config.Peers{})
+	s := startStation(t, newCluster())
 	k := keyOf("x")
 	ref := s.held(k)
 	s.put(k, ref)

@@ -1,18 +1,20 @@
 package proxy
 
 import (
-	"context"
-	"strconv"
-	"sync"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"music/config"
 	"music/frontend"
 	"music/musiccore"
+	"music/proxy/peer"
 )
 
 // docs/protocol.md 3.15, Remote: the owner's sequencer gives every stamp, whichever proxy the client is at.
@@ -26,7 +28,7 @@ func TestOperationsAtAnotherProxyBorrowTheirStamps(t *testing.T) {
 	}
 	get := b.begin(k, ref, musiccore.Get)
 	require.NoError(t, get.Err)
-	assert.Equal(t, a.life.self.Load().ID(), get.Ticket.Lender)
+	assert.Equal(t, a.life.id(), get.Ticket.Lender)
 	assert.Positive(t, get.Ticket.Left)
 	assert.Equal(t, musiccore.VerdictTell, b.verdict(get.Ticket, musiccore.OutcomeAcked))
 
@@ -154,22 +156,6 @@ func TestEndTwice(t *testing.T) {
 	assert.Equal(t, musiccore.VerdictUncertain, b.verdict(put.Ticket, musiccore.OutcomeAcked))
 }
 
-// A ticket that its asker did not wait for has not been used: it is given back at once, and leaves nothing to settle.
-func TestTicketThatNobodyWaitsFor(t *testing.T) {
-	a, _ := two(t)
-	k := keyOf("x")
-	ref := a.held(k)
-	a.put(k, ref) // the key is synchronised: the next ticket is there at once
-	gone, cancel := context.WithCancel(t.Context())
-	cancel()
-	r := a.server.begin(gone, question{Key: toWire(k), Ref: ref, Kind: musiccore.Put})
-	require.NoError(t, r.err())
-	lent := r.Ticket.Ticket
-	lent.Key = k
-	assert.Equal(t, musiccore.VerdictUncertain, a.verdict(lent, musiccore.OutcomeAcked), "it is over already")
-	assert.Equal(t, lent.Stamp+1, a.put(k, ref))
-}
-
 // Who is not there is named, and not waited for longer than a driver waits.
 func TestOwnerThatDoesNotAnswer(t *testing.T) {
 	a, b := two(t)
@@ -180,7 +166,7 @@ func TestOwnerThatDoesNotAnswer(t *testing.T) {
 	for _, err := range []error{
 		b.begin(k, ref, musiccore.Put).Err, b.unlock(k, ref).Err, b.lock(k, musiccore.Request{Ref: ref}).Err,
 	} {
-		require.ErrorIs(t, err, errPeer)
+		require.ErrorIs(t, err, peer.ErrAway)
 		assert.NotContains(t, err.Error(), "127.0.0.1", "clients learn no addresses")
 	}
 }
@@ -192,7 +178,7 @@ func TestAnotherSessionAtTheAddress(t *testing.T) {
 	ref := a.held(k)
 	b.put(k, ref)
 	a.life.rejoin()
-	assert.ErrorIs(t, b.begin(k, ref, musiccore.Put).Err, errPeer)
+	assert.ErrorIs(t, b.begin(k, ref, musiccore.Put).Err, peer.ErrAway)
 }
 
 // A proxy that shuts down lends no more, and takes back what it has lent.
@@ -202,8 +188,8 @@ func TestDrainingOwner(t *testing.T) {
 	ref := a.held(k)
 	lent := b.begin(k, ref, musiccore.Put)
 	require.NoError(t, lent.Err)
-	a.server.draining.Store(true)
-	assert.ErrorIs(t, b.begin(k, ref, musiccore.Put).Err, errPeer)
+	a.server.Drain()
+	assert.ErrorIs(t, b.begin(k, ref, musiccore.Put).Err, peer.ErrAway)
 	assert.Equal(t, musiccore.VerdictTell, b.verdict(lent.Ticket, musiccore.OutcomeAcked))
 }
 
@@ -251,7 +237,7 @@ func TestListOfAllProxies(t *testing.T) {
 	require.Len(t, all, 1)
 	assert.Equal(t, musiccore.StateHeld, all[0].State)
 
-	self := a.life.self.Load().ID()
+	self := a.life.id()
 	a.cluster.say(self, 1, "")
 	_, missing = b.List(musiccore.Key{})
 	require.Len(t, missing, 1)
@@ -275,11 +261,30 @@ func keysOf(all []musiccore.Listing) []musiccore.Key {
 	return keys
 }
 
+// hintsSent returns how many hints a proxy has sent.
+func hintsSent(t *testing.T, s *station) float64 {
+	t.Helper()
+	families, err := s.registry.Gather()
+	require.NoError(t, err)
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			labels := map[string]string{}
+			for _, l := range m.GetLabel() {
+				labels[l.GetName()] = l.GetValue()
+			}
+			if f.GetName() == "music_peer_requests_total" && labels["asked"] == "hint" && labels["answered"] == "yes" {
+				return m.GetCounter().GetValue()
+			}
+		}
+	}
+	return 0
+}
+
 // Who waits tells the owner so, and the releaser's word makes the next owner look at once, not at its next poll.
 func TestHintsGetThere(t *testing.T) {
 	c := newCluster()
 	slow := func(o *musiccore.Options) { o.Wait = 20 * time.Second }
-	a, b := startStation(t, c, config.Peers{}, slow), startStation(t, c, config.Peers{}, slow)
+	a, b := startStation(t, c, slow), startStation(t, c, slow)
 	k := keyOf("x")
 	ref := a.held(k)
 	granted := make(chan musiccore.Answer, 1)
@@ -293,34 +298,46 @@ func TestHintsGetThere(t *testing.T) {
 	require.Eventually(t, func() bool { return hintsSent(t, a) > 0 }, 20*time.Second, time.Millisecond)
 }
 
-// Hints of many keys share questions: a far proxy answers few of them a second.
-func TestHintsOfManyKeysGoTogether(t *testing.T) {
+// FORCE by the word of another proxy ends the lock of the reference that it names, whenever it comes, and never the next one.
+func TestForceNamesItsReference(t *testing.T) {
 	a, b := two(t)
-	all := make([]musiccore.Hint, hintsKept)
-	for i := range all {
-		all[i] = musiccore.Hint{Key: keyOf(strconv.Itoa(i)), To: b.life.self.Load().ID(), Kind: musiccore.HintWaiting}
-	}
-	a.peers.tell(t.Context(), all)
-	for _, h := range all {
-		require.Eventually(t, func() bool { return b.cluster.rowReads(h.Key) > 0 }, 20*time.Second, time.Millisecond)
-	}
-	a.peers.hints.running.Wait()
-	assert.LessOrEqual(t, hintsSent(t, a), float64(hintSenders))
-	assert.Empty(t, a.peers.hints.queues)
+	k := keyOf("x")
+	first := a.held(k)
+	a.unlock(k, first)
+	second := a.held(k)
+	late, err := b.peers.Force(t.Context(), a.life.id(), k, first, "late")
+	require.NoError(t, err)
+	assert.False(t, late.Grant.Applied)
+	a.put(k, second)
+	told, err := b.peers.Force(t.Context(), a.life.id(), k, second, "in time")
+	require.NoError(t, err)
+	assert.True(t, told.Grant.Applied)
+	assert.ErrorIs(t, a.begin(k, second, musiccore.Put).Err, musiccore.ErrLost)
+	third := a.held(k)
+	forced := answered(t, func(done func(musiccore.Answer)) { b.Force(k, frontend.Force{Who: "anna", Reason: "stuck"}, done) })
+	require.NoError(t, forced.Err)
+	assert.Equal(t, third, forced.Grant.Ref)
 }
 
-// Hints for a proxy that does not answer are dropped, and keep nobody waiting.
-func TestHintsThatNobodyTakesAreDropped(t *testing.T) {
-	a, b := two(t)
-	a.cluster.say(b.life.self.Load().ID(), 1, nowhere(t))
-	require.NoError(t, a.life.others.look(t.Context()))
-	all := make([]musiccore.Hint, 4*hintsKept)
-	for i := range all {
-		all[i] = musiccore.Hint{Key: keyOf("x"), To: b.life.self.Load().ID(), Kind: musiccore.HintYourTurn}
+// A core bears whatever another proxy may ask of it, and gives nothing away.
+func TestNonsenseOfAnotherProxy(t *testing.T) {
+	s := startStation(t, newCluster())
+	for path, rest := range map[string]string{
+		"/begin": `"ref":1,"kind":77`, "/end": `"ticket":{"Term":1,"Number":99},"outcome":1`, "/unlock": `"ref":-5`, "/hint": `"hints":[{},{"Kind":99}]`,
+		"/lock": `"ref":9,"lock":{"Wait":-1,"Lease":-1}`, "/force": `"ref":-1`,
+	} {
+		body := fmt.Sprintf(`{"session":"%s",%s}`, uuid.UUID(s.life.id()), rest)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+s.address+path, strings.NewReader(body))
+		require.NoError(t, err)
+		r.Header.Set("Music-Peer-Version", "2")
+		w, err := http.DefaultClient.Do(r)
+		require.NoError(t, err)
+		told, err := io.ReadAll(w.Body)
+		require.NoError(t, err)
+		_ = w.Body.Close()
+		assert.Equal(t, http.StatusOK, w.StatusCode, "%s: %s", path, told)
+		assert.NotContains(t, string(told), fmt.Sprintf(`"verdict":%d`, musiccore.VerdictTell), path)
+		assert.NotContains(t, string(told), `"ticket"`, path)
 	}
-	var telling sync.WaitGroup
-	for range 4 {
-		telling.Go(func() { a.peers.tell(t.Context(), all) })
-	}
-	telling.Wait()
+	assert.Empty(t, s.listHere(musiccore.Key{}), "nothing was given to anybody")
 }

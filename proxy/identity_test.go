@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"music/config"
+	"music/proxy/certs/certstest"
 )
 
 // takesFor answers as a node that lets everybody in who does not log in as the proxy, and says what it has them for.
@@ -88,22 +89,22 @@ func TestClientsWaitForANodeThatTells(t *testing.T) {
 
 // The proxy's own certificate is not shown on clients' connections, with or without one of theirs.
 func TestClientsShowACertificateOfTheirOwn(t *testing.T) {
-	ours := newSigner(t)
-	mine, theirs := ours.here30(), ours.here30()
-	node := startNode(t, ours.here30(), ours.path)
-	c := config.Cassandra{TLS: true, TLSCA: ours.path, ConnectTimeout: 20 * time.Second, TLSCert: mine.TLSCert, TLSKey: mine.TLSKey}
+	ours := certstest.NewAuthority(t)
+	mine, theirs := ours.Local(), ours.Local()
+	node := startNode(t, ours.Local(), ours.Path)
+	c := config.Cassandra{TLS: true, TLSCA: ours.Path, ConnectTimeout: 20 * time.Second, TLSCert: mine.Cert, TLSKey: mine.Key}
 	h, err := newHome(c, zerolog.Nop())
 	require.NoError(t, err)
-	_, served := node.visit(t, h.nodes)
+	_, served := visit(t, node, h.nodes)
 	assert.NoError(t, served)
-	_, served = node.visit(t, h.clients)
+	_, served = visit(t, node, h.clients)
 	assert.ErrorContains(t, served, "didn't provide a certificate")
-	c.TLSClientsCert, c.TLSClientsKey = theirs.TLSCert, theirs.TLSKey
+	c.TLSClientsCert, c.TLSClientsKey = theirs.Cert, theirs.Key
 	h, err = newHome(c, zerolog.Nop())
 	require.NoError(t, err)
 	for _, d := range []*nodeDialer{h.nodes, h.clients} {
-		_, served = node.visit(t, d)
+		_, served = visit(t, node, d)
 		assert.NoError(t, served)
 	}
-	assert.NotEqual(t, h.nodes.keys.config().Certificates, h.clients.keys.config().Certificates)
+	assert.NotEqual(t, h.nodes.certs.Config().Certificates, h.clients.certs.Config().Certificates)
 }

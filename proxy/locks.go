@@ -13,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"music/musiccore"
+	"music/proxy/peer"
 )
 
 // shardCount spreads keys over cores that do not wait for each other.
@@ -24,8 +25,9 @@ type locks struct {
 	shards [shardCount]*shard
 	seed   maphash.Seed
 	lastOp atomic.Uint64
-	peers  *peers
-	scope  func() (context.Context, context.CancelFunc) // of one operation at another proxy
+	peers  *peer.Client
+	living func(context.Context) (map[musiccore.SessionID]string, error) // the sessions of other proxies that are alive, with their addresses
+	scope  func() (context.Context, context.CancelFunc)                  // of one operation at another proxy
 }
 
 // place is a reference of a key.
@@ -60,7 +62,7 @@ type shard struct {
 // newLocks makes the shards of one session. ctx ends the commands under way when the proxy gives up on them.
 func newLocks(ctx context.Context, self *musiccore.Session, o musiccore.Options, d lockDeps) *locks {
 	l := &locks{
-		seed: maphash.MakeSeed(), peers: d.peers,
+		seed: maphash.MakeSeed(), peers: d.peers, living: d.living,
 		scope: func() (context.Context, context.CancelFunc) { return context.WithCancel(ctx) },
 	}
 	failures := d.log.Sample(&zerolog.BurstSampler{Burst: 1, Period: 10 * time.Second})
@@ -68,7 +70,7 @@ func newLocks(ctx context.Context, self *musiccore.Session, o musiccore.Options,
 		s := &shard{
 			clock: d.clock, log: d.log, audit: d.audit, failures: failures,
 			do:      func(c musiccore.Command) musiccore.Result { return d.do(ctx, c) },
-			tell:    func(all []musiccore.Hint) { d.peers.tell(ctx, all) },
+			tell:    func(all []musiccore.Hint) { d.peers.Hint(ctx, all) },
 			core:    musiccore.New(self, o),
 			waiting: map[musiccore.OpID]func(musiccore.Answer){},
 			owners:  newOwners(),
@@ -81,11 +83,12 @@ func newLocks(ctx context.Context, self *musiccore.Session, o musiccore.Options,
 
 // lockDeps is what the shards share.
 type lockDeps struct {
-	clock *clock
-	do    func(context.Context, musiccore.Command) musiccore.Result
-	peers *peers
-	log   zerolog.Logger
-	audit *audit
+	clock  *clock
+	do     func(context.Context, musiccore.Command) musiccore.Result
+	peers  *peer.Client
+	living func(context.Context) (map[musiccore.SessionID]string, error)
+	log    zerolog.Logger
+	audit  *audit
 }
 
 // ownersKept bounds the references of other proxies that a shard remembers the proxy of.
@@ -281,7 +284,7 @@ func (l *locks) close() {
 		s.mu.Unlock()
 		s.running.Wait()
 	}
-	l.peers.close()
+	l.peers.Close()
 }
 
 // enter hands in an event whose answer done waits for. A reference that was found elsewhere is not looked for again.

@@ -16,6 +16,7 @@ import (
 
 	"music/config"
 	"music/frontend"
+	"music/proxy/connlimit"
 )
 
 // metrics shows the frontend's counters to Prometheus.
@@ -70,6 +71,7 @@ const (
 	healthRead  = 5 * time.Second
 	healthWrite = 30 * time.Second
 	healthIdle  = time.Minute
+	healthHead  = 8 << 10 // bytes
 )
 
 // listenHealth listens for who looks at metrics and health; nil where nobody is to. A default that is taken, as by another proxy of the
@@ -81,7 +83,7 @@ func listenHealth(ctx context.Context, l config.Listen, log zerolog.Logger) (net
 	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", l.Metrics)
 	switch {
 	case err == nil:
-		return newCrowd(ln, crowdBounds{strangers: healthConns, each: healthConns}), nil
+		return connlimit.New(ln, connlimit.Limits{Untrusted: healthConns, PerAddress: healthConns}), nil
 	case l.MetricsAsked:
 		return nil, fmt.Errorf("listen for metrics and health at %s (setting metrics-listen): %w", l.Metrics, err)
 	}
@@ -103,7 +105,7 @@ func serveHealth(ctx context.Context, ln net.Listener, registry *prometheus.Regi
 	})
 	server := &http.Server{
 		Handler: mux, ReadHeaderTimeout: healthRead, ReadTimeout: healthRead, WriteTimeout: healthWrite, IdleTimeout: healthIdle,
-		MaxHeaderBytes: headersBytes,
+		MaxHeaderBytes: healthHead,
 	}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()

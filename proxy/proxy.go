@@ -22,6 +22,8 @@ import (
 	"music/frontend"
 	"music/frontend/catalog"
 	"music/musiccore"
+	"music/proxy/certs"
+	"music/proxy/peer"
 )
 
 // lastWords is what the end of a proxy may take beside config's ShutdownTimeout: to tell clients, and to end the session.
@@ -157,7 +159,7 @@ func (p *process) serve(ctx context.Context, server *frontend.Server, m *members
 		return err
 	}
 	d := newDoor(p.cfg.Listen.Address, &p.ready)
-	ln, err := secured(d, p.cfg.Listen, p.log)
+	source, err := certs.Drivers(p.cfg.Listen, sampled(p.log))
 	if err != nil {
 		return err
 	}
@@ -172,7 +174,7 @@ func (p *process) serve(ctx context.Context, server *frontend.Server, m *members
 	if m != nil {
 		followers.Go(func() { m.run(following, d, server.Tell) })
 	}
-	err = server.Serve(ctx, ln)
+	err = server.Serve(ctx, source.Listener(d))
 	stop()
 	followers.Wait()
 	p.log.Info().Msg("the proxy serves nobody any more")
@@ -207,7 +209,7 @@ type service struct {
 	references *references
 	audit      *audit
 	vigil      *vigil
-	asked      *peerServer // nil where other proxies cannot ask this one
+	asked      *peer.Server // nil where other proxies cannot ask this one
 
 	close   func() // the driver's sessions
 	cancel  context.CancelFunc
@@ -227,7 +229,7 @@ func coreOptions(m config.Music, l config.Limits) musiccore.Options {
 
 // startService waits for Cassandra, makes what is missing there, and begins to beat.
 func (p *process) startService(ctx context.Context, advertise string) (*service, error) {
-	keys, err := peerKeys(p.cfg.Peers, p.log)
+	source, err := certs.Proxies(p.cfg.Peers, sampled(p.log))
 	if err != nil {
 		return nil, err
 	}
@@ -235,7 +237,7 @@ func (p *process) startService(ctx context.Context, advertise string) (*service,
 	if err != nil {
 		return nil, err
 	}
-	ln, address, err := openPeers(ctx, p.cfg.Peers, keys)
+	ln, address, err := peer.Listen(ctx, p.cfg.Peers, source)
 	if err != nil {
 		session.Close()
 		return nil, err
@@ -265,8 +267,9 @@ func (p *process) startService(ctx context.Context, advertise string) (*service,
 	commands, abandon := context.WithCancel(context.Background())
 	s.abandon = abandon
 	s.audit = newAudit(p.log, advertise, s.schema, p.registry)
+	channel := peer.Channel{Secret: string(p.cfg.Peers.Secret), Certs: source, Wait: options.Wait, OpTimeout: options.OpTimeout}
 	s.locks = newLocks(commands, s.life.self.Load(), options, lockDeps{
-		clock: c, do: s.executor.do, peers: newPeers(p.cfg.Peers, keys, s.life, p.log, p.registry),
+		clock: c, do: s.executor.do, peers: peer.NewClient(channel, &s.life.others, sampled(p.log), p.registry), living: s.life.living,
 		log: p.log, audit: s.audit,
 	})
 	s.schema.tell = s.locks.each
@@ -281,8 +284,8 @@ func (p *process) startService(ctx context.Context, advertise string) (*service,
 		s.running.Go(func() { p.watchUnasked(background, s.life) })
 		return s, nil
 	}
-	s.asked = &peerServer{locks: s.locks, session: s.locks.peers.self, seal: seal(p.cfg.Peers.Secret), log: sampled(p.log)}
-	s.answering.Go(func() { s.asked.serve(commands, ln) })
+	s.asked = peer.NewServer(channel.Secret, s.life.id, local{s.locks}, local{s.locks}, sampled(p.log))
+	s.answering.Go(func() { s.asked.Serve(commands, ln) })
 	return s, nil
 }
 
@@ -305,7 +308,7 @@ func (s *service) prepare(ctx context.Context, session *gocql.Session, replicati
 // sendAway grants nothing any more: who waits for a lock is told at once where he stands, and goes on at another proxy.
 func (s *service) sendAway() {
 	if s.asked != nil {
-		s.asked.draining.Store(true)
+		s.asked.Drain()
 	}
 	s.locks.each(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Drain(now) })
 }

@@ -94,7 +94,7 @@ func (m *members) remove(ctx context.Context, o member) error {
 }
 
 // self is the session of this proxy.
-func (m *members) self() gocql.UUID { return gocql.UUID(m.life.self.Load().ID()) }
+func (m *members) self() gocql.UUID { return gocql.UUID(m.life.id()) }
 
 // settle makes music.proxies say what is so: this proxy's own row, and no other one of it. While the home node is down only its own
 // row is written.

@@ -111,3 +111,11 @@ func pause(ctx context.Context, d time.Duration) bool {
 		return false
 	}
 }
+
+// complaints is how many lines a minute tell what others do wrong.
+const complaints = 5
+
+// sampled returns a log that takes so few lines a minute that nobody can fill it.
+func sampled(log zerolog.Logger) zerolog.Logger {
+	return log.Sample(&zerolog.BurstSampler{Burst: complaints, Period: time.Minute})
+}

@@ -78,6 +78,17 @@ func (l *life) show(r prometheus.Registerer) {
 	}, func() float64 { return l.self.Load().Left(l.clock.now()).Seconds() }))
 }
 
+// id returns the id of this proxy's session.
+func (l *life) id() musiccore.SessionID { return l.self.Load().ID() }
+
+// living returns the sessions of other proxies that are alive, with the addresses at which they answer.
+func (l *life) living(ctx context.Context) (map[musiccore.SessionID]string, error) {
+	if err := l.others.look(ctx); err != nil {
+		return nil, err
+	}
+	return l.others.living(l.id()), nil
+}
+
 // rejoin takes a new session id.
 func (l *life) rejoin() *musiccore.Session {
 	self := musiccore.NewSession(musiccore.SessionID(uuid.New()), l.options)
@@ -100,9 +111,9 @@ func (l *life) lagging(ctx context.Context, version gocql.UUID, named bool) ([]s
 	if err := l.others.look(ctx); err != nil {
 		return nil, err
 	}
-	late := l.others.lagging(l.self.Load().ID(), version)
+	late := l.others.lagging(l.id(), version)
 	if named {
-		late = append(late, l.others.ruledOtherwise(l.self.Load().ID(), l.rules)...)
+		late = append(late, l.others.ruledOtherwise(l.id(), l.rules)...)
 	}
 	return late, nil
 }

@@ -62,7 +62,7 @@ func written(all []asked) (writes []asked) {
 func TestBeatsAreStampedByTheirNumbers(t *testing.T) {
 	n, l := beating(t)
 	n.says(clusterClock(time.Now, &message.VoidResult{}))
-	id := l.self.Load().ID()
+	id := l.id()
 	for last := int64(0); last>>24 < 3; {
 		require.NoError(t, l.beat(t.Context()))
 		beats := written(n.take())

@@ -11,6 +11,7 @@ import (
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 
 	"music/musiccore"
+	"music/proxy/peer"
 )
 
 // sighting is what has been seen of another proxy's session.
@@ -84,22 +85,22 @@ func readSessions(ctx context.Context, session *gocql.Session, ids []gocql.UUID)
 	return found, iter.Close()
 }
 
-// address is where the proxy of a session answers other proxies.
-func (s *sessions) address(ctx context.Context, id musiccore.SessionID) (string, error) {
+// Address implements peer.Directory.
+func (s *sessions) Address(ctx context.Context, id musiccore.SessionID) (string, error) {
 	found, ok := s.sighted(id)
 	if !ok {
 		if err := s.look(ctx); err != nil {
-			return "", fmt.Errorf("%w: %w", errNotAsked, err)
+			return "", fmt.Errorf("%w: %w", peer.ErrNotAsked, err)
 		}
 		found, ok = s.sighted(id)
 	}
 	switch {
 	case !ok:
-		return "", fmt.Errorf("%w: there is no such session", errNotAsked)
+		return "", fmt.Errorf("%w: there is no such session", peer.ErrNotAsked)
 	case found.died(s.dead):
-		return "", fmt.Errorf("%w: the session has ended", errNotAsked)
+		return "", fmt.Errorf("%w: the session has ended", peer.ErrNotAsked)
 	case found.addr == "":
-		return "", errNoAddress
+		return "", peer.ErrNoAddress
 	}
 	return found.addr, nil
 }

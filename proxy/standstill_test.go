@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"music/config"
 	"music/musiccore"
 )
 
@@ -30,7 +29,7 @@ func (w *stuckWriter) Write(b []byte) (int, error) {
 
 // Nothing is written under a shard's mutex: where every line hangs, each shard loses the goroutine that writes and none of its locks.
 func TestLogThatHangsStopsNoLock(t *testing.T) {
-	s := startStation(t, newCluster(), config.Peers{})
+	s := startStation(t, newCluster())
 	never := make(chan struct{})
 	log := &stuckWriter{never: never}
 	audit := newAudit(zerolog.New(log), "here", s.shards[0].audit.schema, prometheus.NewRegistry())

@@ -18,7 +18,7 @@ func (p *process) watchUnasked(ctx context.Context, l *life) {
 	patience := l.options.DeadAfter(l.options.SessionLease) + lookEvery
 	var since time.Time // others live
 	for pause(ctx, lookEvery) {
-		switch others := len(l.others.living(l.self.Load().ID())); {
+		switch others := len(l.others.living(l.id())); {
 		case others == 0:
 			since = time.Time{}
 			p.unasked.Store(false)

@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"music/config"
 	"music/musiccore"
 )
 
@@ -18,7 +17,7 @@ func shortLease(o *musiccore.Options) { o.SessionLease = 300 * time.Millisecond 
 // when it began, or when it came to the shard, says nothing.
 func TestEndIsJudgedByItsOwnMoment(t *testing.T) {
 	for _, waitsForTheShard := range []bool{false, true} {
-		s := startStation(t, newCluster(), config.Peers{}, shortLease)
+		s := startStation(t, newCluster(), shortLease)
 		k := keyOf("x")
 		ref := s.held(k)
 		a := s.begin(k, ref, musiccore.Put)

@@ -41,7 +41,7 @@ func targets() []target {
 			skip: "^(TestClientThatNeverReads|TestAnswersDoNotPileUp|TestNoWriteSlipsPastOutstanding)$", // they need seconds each, and others see the same lines
 		},
 		{
-			folders: []string{"proxy", "proxy/synchronise"}, files: proxyFiles(), share: 25, node: true,
+			folders: []string{"proxy", "proxy/peer", "proxy/synchronise"}, files: proxyFiles(), share: 25, node: true,
 		},
 		{
 			// The variants are other changes of the same lines, and notice every one of them.
@@ -53,10 +53,9 @@ func targets() []target {
 
 // proxyFiles are those that locks rest on.
 func proxyFiles() []string {
-	files := []string{"proxy/synchronise/*.go"}
+	files := []string{"proxy/synchronise/*.go", "proxy/peer/*.go"}
 	for _, name := range []string{
 		"session", "sessions", "beat", "clock", "executor", "generation", "locks", "far", "barrier", "agreed", "stored", "schema", "scope", "companion",
-		"peerserver", "peerwire", "hints",
 	} {
 		files = append(files, "proxy/"+name+".go")
 	}

@@ -1,4 +1,4 @@
-package proxy
+package peer
 
 import (
 	"errors"
@@ -11,9 +11,9 @@ import (
 	"music/musiccore"
 )
 
-// peerVersion is the version of what proxies say to each other. Each message carries it, and a proxy refuses every other: all of a
-// cluster run releases of one version.
-const peerVersion = "2"
+// wireVersion is the version of what proxies say to each other. Each message carries it, and a proxy refuses every other: all
+// proxies of a cluster must run releases of one version.
+const wireVersion = "2"
 
 // Headers of the channel between proxies.
 const (
@@ -25,18 +25,18 @@ const (
 
 // What one proxy can ask another (docs/design.md 3): paths of POST requests with a question, answered with a reply.
 const (
-	askLock   = "/lock" // of a reference: wait, ask, renew
-	askUnlock = "/unlock"
-	askBegin  = "/begin"
-	askEnd    = "/end"
-	askForce  = "/force"
-	askHint   = "/hint"
-	askList   = "/list"
+	pathLock   = "/lock" // of a reference: wait, ask, renew
+	pathUnlock = "/unlock"
+	pathBegin  = "/begin"
+	pathEnd    = "/end"
+	pathForce  = "/force"
+	pathHint   = "/hint"
+	pathList   = "/list"
 )
 
 // question is what a proxy asks; which fields it has depends on the path.
 type question struct {
-	Session uuid.UUID          `json:"session"` // of who is asked; anybody else refuses (docs/protocol.md 3.15, Remote)
+	Session uuid.UUID          `json:"session"` // that is asked; any other refuses (docs/protocol.md 3.15, Remote)
 	Key     wireKey            `json:"key"`
 	Ref     musiccore.LockRef  `json:"ref,omitempty"`
 	Lock    *musiccore.Request `json:"lock,omitempty"`
@@ -54,18 +54,18 @@ type wireHint struct {
 	To  *struct{} `json:"To,omitempty"` // nil; it hides the hint's own
 }
 
-// hint is what was sent to a session.
+// hint returns the hint as it was sent to a session.
 func (w wireHint) hint(to musiccore.SessionID) musiccore.Hint {
 	h := w.Hint
 	h.Key, h.To = w.Key.key(), to
 	return h
 }
 
-// reply is what it is told.
+// reply is the answer to a question; which fields it has depends on the path.
 type reply struct {
 	Fault   string               `json:"fault,omitempty"`  // text of one of faults
 	Detail  string               `json:"detail,omitempty"` // the whole text of that error, for people
-	Short   *frontend.ShortError `json:"short,omitempty"`  // that Cassandra said it
+	Short   *frontend.ShortError `json:"short,omitempty"`  // where the error is Cassandra's
 	Session uuid.UUID            `json:"session"`          // of ErrElsewhere
 	Grant   musiccore.Grant      `json:"grant"`
 	Ticket  *wireTicket          `json:"ticket,omitempty"`
@@ -74,13 +74,13 @@ type reply struct {
 	More    bool                 `json:"more,omitempty"` // there are more locks than were told
 }
 
-// wireKey is a key as JSON can carry it: routing keys are no texts.
+// wireKey is a key as JSON can carry it: routing keys are not text.
 type wireKey struct {
 	Table uuid.UUID `json:"table"`
 	PK    []byte    `json:"pk,omitempty"`
 }
 
-// toWire is a key as it travels.
+// toWire returns a key as JSON can carry it.
 func toWire(k musiccore.Key) wireKey { return wireKey{uuid.UUID(k.Table), []byte(k.PK)} }
 
 func (k wireKey) key() musiccore.Key { return musiccore.Key{Table: k.Table, PK: string(k.PK)} }
@@ -97,28 +97,29 @@ type wireListing struct {
 	Key wireKey `json:"Key"`
 }
 
+// Errors of a [Client]. Their texts name no address: clients of the proxy read them.
 var (
-	// errPeer: another proxy could not be asked, or did not answer. What was asked may have been done.
-	errPeer = frontend.ErrAway
-	// errNotAsked is an errPeer that never got there.
-	errNotAsked = fmt.Errorf("%w", errPeer)
-	// errPeerVersion is an errPeer that runs another release.
-	errPeerVersion = fmt.Errorf("%w (it speaks another version of the peer protocol: run one release on all proxies)", errPeer)
-	// errNoAddress is an errPeer that nobody can ask.
-	errNoAddress = fmt.Errorf("%w (it answers no other proxies: peer-listen is not set there)", errNotAsked)
-	// errStranger: who was asked is not the session that was meant.
-	errStranger = errors.New("another session is at that address")
+	// ErrAway tells that another proxy could not be asked or did not answer. What was asked may have been carried out.
+	ErrAway = frontend.ErrAway
+	// ErrNotAsked is an ErrAway after which nothing has been carried out.
+	ErrNotAsked = fmt.Errorf("%w", ErrAway)
+	// ErrNoAddress is an ErrNotAsked of a session whose proxy answers no others.
+	ErrNoAddress = fmt.Errorf("%w (it answers no other proxies: peer-listen is not set there)", ErrNotAsked)
+	// ErrOtherSession tells that another session is at the address of the one that was meant.
+	ErrOtherSession = errors.New("another session is at that address")
+
+	errVersion = fmt.Errorf("%w (it speaks another version of the peer protocol: run one release on all proxies)", ErrAway)
 )
 
-// faults are the errors that mean the same at both ends of the channel; of two that an error is, the later one.
+// faults are the errors that mean the same at both ends of the channel. Where an error is several of them, the last one counts.
 func faults() []error {
 	return []error{
 		musiccore.ErrNotHeld, musiccore.ErrLost, musiccore.ErrReleased, musiccore.ErrSynchronising, musiccore.ErrPoisoned, musiccore.ErrTooLarge, musiccore.ErrNoSession,
-		musiccore.ErrClock, musiccore.ErrDraining, musiccore.ErrTooManyWaiters, musiccore.ErrUnavailable, errStranger,
+		musiccore.ErrClock, musiccore.ErrDraining, musiccore.ErrTooManyWaiters, musiccore.ErrUnavailable, ErrOtherSession,
 	}
 }
 
-// fail puts an error into a reply.
+// fail puts an error into the reply.
 func (r *reply) fail(err error) {
 	var elsewhere *musiccore.ElsewhereError
 	if errors.As(err, &elsewhere) {
@@ -134,7 +135,7 @@ func (r *reply) fail(err error) {
 	}
 }
 
-// err is the error of a reply, or nil.
+// err returns the error of the reply, or nil.
 func (r *reply) err() error {
 	if r.Fault == musiccore.ErrElsewhere.Error() {
 		return &musiccore.ElsewhereError{Session: musiccore.SessionID(r.Session)}
@@ -153,7 +154,7 @@ func (r *reply) err() error {
 	return nil
 }
 
-// detailed is an error with what its text said at the other end.
+// detailed returns an error with the text that it had at the other end.
 func detailed(err error, detail string) error {
 	detail = strings.TrimPrefix(strings.TrimPrefix(detail, err.Error()), ": ")
 	if detail == "" {
@@ -162,7 +163,7 @@ func detailed(err error, detail string) error {
 	return fmt.Errorf("%w: %s", err, detail)
 }
 
-// answer is a reply as the core would have given it.
+// answer returns the reply as the core of a session would have given it.
 func (r *reply) answer(k musiccore.Key, from musiccore.SessionID) musiccore.Answer {
 	a := musiccore.Answer{Grant: r.Grant, Err: r.err()}
 	if r.Ticket != nil {
@@ -172,7 +173,7 @@ func (r *reply) answer(k musiccore.Key, from musiccore.SessionID) musiccore.Answ
 	return a
 }
 
-// replyTo is a core's answer as a reply.
+// replyTo returns a core's answer as a reply.
 func replyTo(a musiccore.Answer) reply {
 	r := reply{Grant: a.Grant}
 	if a.Err != nil {

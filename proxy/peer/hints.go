@@ -1,4 +1,4 @@
-package proxy
+package peer
 
 import (
 	"context"
@@ -10,28 +10,28 @@ import (
 
 const (
 	hintsKept   = 256              // for one proxy; more are dropped
-	hintBytes   = maxQuestion >> 2 // of keys that one question carries, as they are; JSON makes them longer
-	hintSenders = 4                // questions under way at one proxy
-	hintLimit   = time.Second      // for one to be taken
+	hintBytes   = maxQuestion >> 2 // of keys in one question, before JSON makes them longer
+	hintSenders = 4                // questions under way to one proxy
+	hintLimit   = time.Second      // for one to be answered
 )
 
-// hints carries hints to other proxies: only speed hangs on them (docs/protocol.md 3.16, Hints), so what does not get there at once is lost.
-// What comes while others are under way goes with the next question, all of it: a far proxy takes few questions a second from one
-// sender. A proxy that does not answer keeps nothing from the others.
+// hints are what waits to be sent to other proxies. Only speed depends on hints (docs/protocol.md 3.16, Hints): what cannot be sent
+// at once is dropped. All that arrives while other hints are on their way goes with the next question, since a far proxy takes few
+// questions a second from one sender. A proxy that does not answer delays none of the others.
 type hints struct {
 	mu      sync.Mutex
 	queues  map[musiccore.SessionID]*hintQueue
 	running sync.WaitGroup
 }
 
-// hintQueue is what waits for one proxy, and how many goroutines take it there. It is while there are any.
+// hintQueue is what waits for one proxy, and how many goroutines send it. It exists only while there are any.
 type hintQueue struct {
 	waiting []musiccore.Hint
 	senders int
 }
 
-// tell sends hints, without waiting, until ctx ends.
-func (p *peers) tell(ctx context.Context, all []musiccore.Hint) {
+// Hint sends hints, each to the session that it is for. It does not block, and nothing is sent after ctx has ended.
+func (p *Client) Hint(ctx context.Context, all []musiccore.Hint) {
 	if ctx.Err() != nil {
 		return
 	}
@@ -53,18 +53,18 @@ func (p *peers) tell(ctx context.Context, all []musiccore.Hint) {
 	}
 }
 
-// send carries one proxy's hints until there are none.
-func (p *peers) send(ctx context.Context, to musiccore.SessionID) {
+// send sends the hints for one proxy until none are waiting.
+func (p *Client) send(ctx context.Context, to musiccore.SessionID) {
 	for {
 		batch := p.hints.take(to)
 		if len(batch) == 0 {
 			return
 		}
-		_, _ = p.ask(ctx, to, askHint, question{Hints: batch}, hintLimit)
+		_, _ = p.ask(ctx, to, pathHint, question{Hints: batch}, hintLimit)
 	}
 }
 
-// take is what a sender carries next; nothing ends it.
+// take returns what a sender sends next. Where that is nothing, the sender has ended.
 func (h *hints) take(to musiccore.SessionID) (batch []wireHint) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

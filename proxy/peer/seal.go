@@ -1,10 +1,9 @@
-package proxy
+package peer
 
 import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
-	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -12,23 +11,19 @@ import (
 	"strconv"
 	"sync"
 	"time"
-
-	"github.com/rs/zerolog"
-
-	"music/config"
 )
 
-// sealFor is how old a sealed request may be, by clocks that may differ.
+// sealFor is how far the time of a sealed request may be from this proxy's clock: clocks of proxies differ.
 const sealFor = 30 * time.Second
 
-// errSeal: a message was not made by somebody who knows the secret, or long ago.
+// errSeal tells that a message was made without the secret, or too long ago.
 var errSeal = errors.New("not sealed with this cluster's secret, or its time is off by more than 30 s")
 
-// seal is the proxies' shared secret. Each message carries an HMAC-SHA256 over all of it that matters; that of an answer covers its
-// question's too, so that it answers no other. The empty secret seals nothing and accepts everything.
+// seal is the secret that the proxies of a cluster share. Each message carries an HMAC-SHA256 over all of it that matters; the one of
+// an answer also covers its question's, so that it fits no other. The empty secret seals nothing and accepts everything.
 type seal string
 
-// of is the HMAC of a message's parts.
+// of returns the HMAC of a message's parts.
 func (s seal) of(parts ...string) string {
 	mac := hmac.New(sha256.New, []byte(s))
 	for _, part := range parts {
@@ -37,7 +32,7 @@ func (s seal) of(parts ...string) string {
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// request puts a seal on a request, which is like that of no other.
+// request seals a request. No two seals are the same, even of equal requests.
 func (s seal) request(r *http.Request, body []byte) {
 	if s == "" {
 		return
@@ -47,12 +42,12 @@ func (s seal) request(r *http.Request, body []byte) {
 	r.Header.Set(headerSeal, s.ofRequest(r, body))
 }
 
-// ofRequest is the seal of a request.
+// ofRequest returns the seal of a request.
 func (s seal) ofRequest(r *http.Request, body []byte) string {
 	return s.of(r.Method, r.URL.Path, r.Header.Get(headerVersion), r.Header.Get(headerTime), r.Header.Get(headerNonce), string(body))
 }
 
-// checkRequest refuses a request that is not sealed, or was sealed long ago.
+// checkRequest returns errSeal for a request that is not sealed, or was sealed too long ago.
 func (s seal) checkRequest(r *http.Request, body []byte) error {
 	if s == "" {
 		return nil
@@ -66,15 +61,16 @@ func (s seal) checkRequest(r *http.Request, body []byte) error {
 	return nil
 }
 
-// nonces knows which sealed requests have come. A request is believed for twice sealFor, by clocks that differ the most; it is remembered
-// for longer. Only who knows the secret makes it remember anything. For concurrent use.
+// nonces remembers the sealed requests that have arrived, so that none is carried out twice. A request is accepted for twice sealFor, by
+// clocks that differ the most; it is remembered for longer. Only requests with a right seal are remembered. Its methods may be called
+// concurrently.
 type nonces struct {
 	mu          sync.Mutex
 	now, before map[string]struct{}
 	turned      time.Time
 }
 
-// first reports whether a request has not come before.
+// first reports whether no request with this nonce has arrived before.
 func (n *nonces) first(nonce string, at time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -89,7 +85,7 @@ func (n *nonces) first(nonce string, at time.Time) bool {
 	return true
 }
 
-// response is the seal of the answer to a request.
+// response returns the seal of the answer to a request.
 func (s seal) response(request http.Header, status int, body []byte) string {
 	if s == "" {
 		return ""
@@ -97,7 +93,7 @@ func (s seal) response(request http.Header, status int, body []byte) string {
 	return s.of(request.Get(headerSeal), strconv.Itoa(status), string(body))
 }
 
-// checkResponse refuses an answer that is not one to this request.
+// checkResponse returns errSeal for an answer that is not one to this request.
 func (s seal) checkResponse(request, response http.Header, status int, body []byte) error {
 	if s != "" && !s.same(response, s.response(request, status, body)) {
 		return errSeal
@@ -105,32 +101,7 @@ func (s seal) checkResponse(request, response http.Header, status int, body []by
 	return nil
 }
 
-// same compares the seal of a message with what it should be, in a time that does not depend on either.
+// same reports whether a message has the seal that it should have, in a time that does not depend on either.
 func (s seal) same(h http.Header, want string) bool {
 	return hmac.Equal([]byte(h.Get(headerSeal)), []byte(want))
-}
-
-// peerKeys reads the certificates by which proxies know each other. It is nil where there are none.
-func peerKeys(p config.Peers, log zerolog.Logger) (*keyring, error) {
-	if !p.Encrypted() {
-		return nil, nil
-	}
-	keys, err := newKeyring(func() (*tls.Config, error) { return peerTLS(p) }, log, p.TLSCert, p.TLSKey, p.TLSCA)
-	if err != nil {
-		return nil, fmt.Errorf("TLS between proxies: %w", err)
-	}
-	return keys, nil
-}
-
-// peerTLS is how proxies speak to each other: each is a client and a server to the others, and shows the same certificate.
-func peerTLS(p config.Peers) (*tls.Config, error) {
-	own, signers, err := readPapers(p.TLSCert, p.TLSKey, p.TLSCA)
-	if err != nil {
-		return nil, err
-	}
-	return &tls.Config{
-		MinVersion: tls.VersionTLS13, Certificates: own,
-		RootCAs: signers, ClientCAs: signers, ClientAuth: tls.RequireAndVerifyClientCert, NextProtos: []string{"http/1.1"},
-		SessionTicketsDisabled: true,
-	}, nil
 }

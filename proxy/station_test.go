@@ -16,6 +16,7 @@ import (
 
 	"music/config"
 	"music/musiccore"
+	"music/proxy/peer"
 )
 
 // cluster plays Cassandra for several proxies: lock rows and life signs, each seen at once by all.
@@ -81,25 +82,22 @@ type station struct {
 	t       testing.TB
 	cluster *cluster
 	life    *life
-	server  *peerServer
+	server  *peer.Server
 	address string
-	stop    func() // ends the channel, as the end of the process would
+
+	registry *prometheus.Registry
+	stop     func() // ends the channel, as the end of the process would
 }
 
-// startStation starts a proxy; it ends with the test. channel says how it knows others and is known by them.
-func startStation(t testing.TB, c *cluster, channel config.Peers, change ...func(*musiccore.Options)) *station {
+// startStation starts a proxy; it ends with the test.
+func startStation(t testing.TB, c *cluster, change ...func(*musiccore.Options)) *station {
 	t.Helper()
 	options := musiccore.Defaults()
 	options.SessionLease = time.Hour // nobody beats here
 	for _, f := range change {
 		f(&options)
 	}
-	if channel.Listen == "" {
-		channel.Listen = "127.0.0.1:0"
-	}
-	keys, err := peerKeys(channel, zerolog.Nop())
-	require.NoError(t, err)
-	ln, address, err := openPeers(context.Background(), channel, keys)
+	ln, address, err := peer.Listen(context.Background(), config.Peers{Listen: "127.0.0.1:0"}, nil)
 	require.NoError(t, err)
 	s := &station{t: t, cluster: c, address: address, life: &life{options: options}}
 	s.life.others.read, s.life.others.dead = c.sessions, options.DeadAfter
@@ -116,14 +114,16 @@ func startStation(t testing.TB, c *cluster, channel config.Peers, change ...func
 	tables := new(schema)
 	tables.byID.Store(&map[[16]byte]*dataTable{})
 	registry := prometheus.NewRegistry()
+	s.registry = registry
 	s.locks = newLocks(ctx, self, options, lockDeps{
-		clock: clocks, do: c.do, peers: newPeers(channel, keys, s.life, zerolog.Nop(), registry), log: zerolog.Nop(),
+		clock: clocks, do: c.do, living: s.life.living, log: zerolog.Nop(),
+		peers: peer.NewClient(peer.Channel{Wait: options.Wait, OpTimeout: options.OpTimeout}, &s.life.others, zerolog.Nop(), registry),
 		audit: newAudit(zerolog.New(io.Discard), "here", tables, registry),
 	})
-	s.server = &peerServer{locks: s.locks, session: s.peers.self, seal: seal(channel.Secret), log: zerolog.Nop()}
+	s.server = peer.NewServer("", s.life.id, local{s.locks}, local{s.locks}, zerolog.Nop())
 	answering, hangUp := context.WithCancel(ctx)
 	var served sync.WaitGroup
-	served.Go(func() { s.server.serve(answering, ln) })
+	served.Go(func() { s.server.Serve(answering, ln) })
 	s.stop = func() {
 		hangUp()
 		served.Wait()
@@ -136,11 +136,11 @@ func startStation(t testing.TB, c *cluster, channel config.Peers, change ...func
 	return s
 }
 
-// two are proxies that know each other by nothing: they are on loopback.
+// two returns two proxies of one cluster.
 func two(t *testing.T, change ...func(*musiccore.Options)) (a, b *station) {
 	t.Helper()
 	c := newCluster()
-	return startStation(t, c, config.Peers{}, change...), startStation(t, c, config.Peers{}, change...)
+	return startStation(t, c, change...), startStation(t, c, change...)
 }
 
 // keyOf is a key whose bytes are no text.
@@ -225,7 +225,7 @@ func (s *station) queued(k musiccore.Key) musiccore.LockRef {
 // ended writes that a session has ended by itself.
 func (s *station) ended() {
 	s.life.self.Load().End()
-	s.cluster.say(s.life.self.Load().ID(), musiccore.EndedBeat, s.address)
+	s.cluster.say(s.life.id(), musiccore.EndedBeat, s.address)
 }
 
 // nowhere is an address on which nobody listens.

@@ -1,0 +1,220 @@
+// Package peer is the channel between the proxies of a cluster: where one of them has given a lock, another asks it for what its own
+// clients do under that lock (docs/protocol.md 3.15, Remote). Messages are JSON over HTTP. Proxies know each other by certificates, by a
+// shared secret, or not at all on loopback.
+package peer
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"music/musiccore"
+	"music/proxy/certs"
+)
+
+// ListLimit is how long other proxies may take to list their locks.
+const ListLimit = time.Second
+
+const (
+	dialLimit   = time.Second            // for a connection to another proxy
+	unusedLimit = time.Minute            // how long a connection that is not used is kept
+	sparesKept  = 64                     // connections to one proxy that are kept so
+	maxReply    = 16 << 20               // bytes
+	networkTime = 300 * time.Millisecond // beside the time that an operation may take at the other proxy
+)
+
+// Directory knows where the proxies of sessions are.
+type Directory interface {
+	// Address returns the host:port at which the proxy of a session answers others, or an error that is an ErrNotAsked.
+	Address(ctx context.Context, id musiccore.SessionID) (string, error)
+}
+
+// Channel says how the proxies of a cluster know each other, and for how long one waits for another.
+type Channel struct {
+	Secret    string        // empty = none
+	Certs     *certs.Source // nil = none: what they say is not encrypted
+	Wait      time.Duration // how long a LOCK without a WAIT of its own may wait
+	OpTimeout time.Duration // how long the stamp of an operation may take
+}
+
+// Client asks other proxies. Its methods may be called concurrently.
+type Client struct {
+	channel   Channel
+	directory Directory
+	seal      seal
+	scheme    string
+	http      *http.Client
+	log       zerolog.Logger
+	asked     *prometheus.CounterVec
+	hints     hints
+}
+
+// NewClient returns a client that has asked nobody yet, and registers its metrics. log should be sampled: a proxy that does not answer
+// is asked again and again.
+func NewClient(c Channel, d Directory, log zerolog.Logger, r prometheus.Registerer) *Client {
+	dialer := &net.Dialer{Timeout: dialLimit}
+	transport := &http.Transport{
+		DialContext: dialer.DialContext, MaxIdleConnsPerHost: sparesKept, IdleConnTimeout: unusedLimit, DisableCompression: true,
+		DialTLSContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			return (&tls.Dialer{NetDialer: dialer, Config: c.Certs.Config()}).DialContext(ctx, network, address)
+		},
+	}
+	p := &Client{
+		channel: c, directory: d, seal: seal(c.Secret), scheme: "http", http: &http.Client{Transport: transport}, log: log,
+		hints: hints{queues: map[musiccore.SessionID]*hintQueue{}},
+		asked: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "music_peer_requests_total", Help: "What other proxies were asked, by what and whether they answered.",
+		}, []string{"asked", "answered"}),
+	}
+	if c.Certs != nil {
+		p.scheme = "https"
+	}
+	r.MustRegister(p.asked)
+	return p
+}
+
+// Close waits until no hint is being sent any more, and closes the connections. No method may be called after it.
+func (p *Client) Close() {
+	p.hints.running.Wait()
+	p.http.CloseIdleConnections()
+}
+
+// ask asks the proxy of a session, and waits for the reply no longer than limit. The error is an ErrAway.
+func (p *Client) ask(ctx context.Context, at musiccore.SessionID, path string, q question, limit time.Duration) (reply, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	r, err := p.exchange(ctx, at, path, q)
+	p.asked.WithLabelValues(path[1:], map[bool]string{true: "yes", false: "no"}[err == nil]).Inc()
+	if err == nil {
+		return r, nil
+	}
+	p.log.Warn().Err(err).Str("asked", path).Hex("session", at[:]).Msg("another proxy does not answer")
+	var op *net.OpError
+	switch {
+	case errors.Is(err, errVersion):
+		return r, errVersion
+	case errors.Is(err, ErrNoAddress):
+		return r, ErrNoAddress
+	case errors.Is(err, ErrNotAsked), errors.As(err, &op) && op.Op == "dial":
+		return r, ErrNotAsked
+	}
+	return r, ErrAway
+}
+
+// exchange sends a question and reads its reply.
+func (p *Client) exchange(ctx context.Context, at musiccore.SessionID, path string, q question) (r reply, err error) {
+	address, err := p.directory.Address(ctx, at)
+	if err != nil {
+		return r, err
+	}
+	q.Session = uuid.UUID(at)
+	body, err := json.Marshal(q)
+	if err != nil {
+		return r, fmt.Errorf("%w: %w", ErrNotAsked, err)
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, p.scheme+"://"+address+path, bytes.NewReader(body))
+	if err != nil {
+		return r, fmt.Errorf("%w: %w", ErrNotAsked, err)
+	}
+	request.Header.Set(headerVersion, wireVersion)
+	p.seal.request(request, body)
+	response, err := p.http.Do(request)
+	if err != nil {
+		return r, err
+	}
+	told, err := io.ReadAll(io.LimitReader(response.Body, maxReply+1))
+	_ = response.Body.Close()
+	if err != nil {
+		return r, err
+	}
+	err = p.understand(request, response, told, &r)
+	return r, err
+}
+
+// understand checks a reply and reads it into r.
+func (p *Client) understand(request *http.Request, response *http.Response, told []byte, r *reply) error {
+	if version := response.Header.Get(headerVersion); version != wireVersion {
+		return fmt.Errorf("%w: %q", errVersion, version)
+	}
+	if err := p.seal.checkResponse(request.Header, response.Header, response.StatusCode, told); err != nil {
+		return err
+	}
+	switch {
+	case response.StatusCode >= http.StatusInternalServerError:
+		return fmt.Errorf("%w: %s: %s", ErrAway, response.Status, told)
+	case response.StatusCode != http.StatusOK:
+		return fmt.Errorf("%w: %s: %s", ErrNotAsked, response.Status, told)
+	}
+	if len(told) > maxReply {
+		return fmt.Errorf("a reply of more than %d bytes", maxReply)
+	}
+	if err := json.Unmarshal(told, r); err != nil {
+		return fmt.Errorf("read a reply: %w", err)
+	}
+	return nil
+}
+
+// Lock asks for LOCK … USING LOCK with the reference of q.
+func (p *Client) Lock(ctx context.Context, at musiccore.SessionID, k musiccore.Key, q musiccore.Request) (musiccore.Answer, error) {
+	wait := p.channel.Wait
+	if !q.NoWait && q.Wait > 0 {
+		wait = q.Wait
+	}
+	r, err := p.ask(ctx, at, pathLock, question{Key: toWire(k), Ref: q.Ref, Lock: &q}, wait+networkTime)
+	return r.answer(k, at), err
+}
+
+// Unlock gives a lock back.
+func (p *Client) Unlock(ctx context.Context, at musiccore.SessionID, k musiccore.Key, ref musiccore.LockRef) (musiccore.Answer, error) {
+	r, err := p.ask(ctx, at, pathUnlock, question{Key: toWire(k), Ref: ref}, p.channel.Wait+networkTime)
+	return r.answer(k, at), err
+}
+
+// Begin borrows a ticket. After an error nothing may be sent to Cassandra, even where the other proxy has lent one.
+func (p *Client) Begin(ctx context.Context, at musiccore.SessionID, k musiccore.Key, ref musiccore.LockRef, kind musiccore.Kind) (musiccore.Answer, error) {
+	r, err := p.ask(ctx, at, pathBegin, question{Key: toWire(k), Ref: ref, Kind: kind}, p.channel.OpTimeout+networkTime)
+	return r.answer(k, at), err
+}
+
+// Force ends the lock of a key that a reference is of, and no other: it may have ended when the question arrives.
+func (p *Client) Force(ctx context.Context, at musiccore.SessionID, k musiccore.Key, ref musiccore.LockRef, reason string) (musiccore.Answer, error) {
+	r, err := p.ask(ctx, at, pathForce, question{Key: toWire(k), Ref: ref, Reason: reason}, p.channel.Wait+networkTime)
+	return r.answer(k, at), err
+}
+
+// List returns the locks of another proxy, and whether it has more of them.
+func (p *Client) List(ctx context.Context, at musiccore.SessionID, only musiccore.Key) (all []musiccore.Listing, more bool, err error) {
+	r, err := p.ask(ctx, at, pathList, question{Key: toWire(only)}, ListLimit)
+	for _, l := range r.Locks {
+		l.Listing.Key = l.Key.key()
+		all = append(all, l.Listing)
+	}
+	return all, r.More, err
+}
+
+// End gives a borrowed ticket back and returns what the client may be told. Without a reply that is Uncertain, but for what Cassandra
+// has refused. It is asked twice, which does no harm: the second answer is Uncertain where the first question arrived.
+func (p *Client) End(ctx context.Context, t musiccore.Ticket, o musiccore.Outcome) musiccore.Verdict {
+	q := question{Key: toWire(t.Key), Ref: t.Ref, Ticket: &wireTicket{Ticket: t}, Outcome: o}
+	for range 2 {
+		r, err := p.ask(ctx, t.Lender, pathEnd, q, p.channel.Wait)
+		if err == nil && r.err() == nil {
+			return r.Verdict
+		}
+	}
+	if o == musiccore.OutcomeRefused {
+		return musiccore.VerdictTell
+	}
+	return musiccore.VerdictUncertain
+}

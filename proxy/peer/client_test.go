@@ -1,0 +1,90 @@
+package peer
+
+import (
+	"bytes"
+	"net/http"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"music/musiccore"
+)
+
+// A proxy of another release is told apart from one that does not answer, and nothing of its reply is believed.
+func TestAnotherVersionAnswers(t *testing.T) {
+	a, b := two(t)
+	b.tamper(tampered{response: func(w *http.Response) { w.Header.Set(headerVersion, "3") }})
+	err := b.borrow(t, a)
+	assert.ErrorIs(t, err, ErrAway)
+	assert.ErrorContains(t, err, "another version")
+}
+
+// No more of a reply is read than its bound.
+func TestReplyIsBounded(t *testing.T) {
+	a, b := two(t)
+	b.tamper(tampered{response: func(w *http.Response) { w.Body = readCloser{bytes.NewReader(make([]byte, maxReply+1))} }})
+	_, err := b.client.ask(t.Context(), a.id, pathList, question{}, 20*time.Second)
+	assert.ErrorIs(t, err, ErrAway)
+}
+
+// Errors name no address, and say whether anything may have been carried out.
+func TestErrorsOfTheClient(t *testing.T) {
+	a, b := two(t)
+	b.tamper(tampered{response: func(w *http.Response) { w.StatusCode = http.StatusInternalServerError }})
+	err := b.borrow(t, a)
+	require.ErrorIs(t, err, ErrAway)
+	assert.NotErrorIs(t, err, ErrNotAsked, "it may have been")
+	b.tamper(tampered{response: func(w *http.Response) { w.StatusCode = http.StatusUnauthorized }})
+	assert.ErrorIs(t, b.borrow(t, a), ErrNotAsked)
+	a.address = unreachable(t)
+	b.client.directory.(*directory).set(a.id, a.address)
+	err = b.borrow(t, a)
+	assert.ErrorIs(t, err, ErrNotAsked)
+	assert.NotContains(t, err.Error(), "127.0.0.1")
+	b.client.directory.(*directory).set(a.id, "")
+	assert.ErrorIs(t, b.borrow(t, a), ErrNoAddress)
+}
+
+// questionsOf returns how many questions with hints a client has had answered.
+func questionsOf(t *testing.T, p *proxy) float64 {
+	t.Helper()
+	var m dto.Metric
+	require.NoError(t, p.client.asked.WithLabelValues("hint", "yes").Write(&m))
+	return m.GetCounter().GetValue()
+}
+
+// Hints for many keys share questions: a far proxy answers few of them a second.
+func TestHintsOfManyKeysGoTogether(t *testing.T) {
+	a, b := two(t)
+	all := make([]musiccore.Hint, hintsKept)
+	for i := range all {
+		all[i] = musiccore.Hint{Key: testKey(strconv.Itoa(i)), To: b.id, Kind: musiccore.HintWaiting}
+	}
+	a.client.Hint(t.Context(), all)
+	a.client.hints.running.Wait()
+	assert.ElementsMatch(t, all, b.core.hints())
+	assert.LessOrEqual(t, questionsOf(t, a), float64(hintSenders))
+	assert.Empty(t, a.client.hints.queues)
+}
+
+// Hints for a proxy that does not answer are dropped, and Hint does not wait for it.
+func TestHintsThatNobodyTakesAreDropped(t *testing.T) {
+	a, b := two(t)
+	a.client.directory.(*directory).set(b.id, unreachable(t))
+	all := make([]musiccore.Hint, 4*hintsKept)
+	for i := range all {
+		all[i] = musiccore.Hint{Key: testKey("x"), To: b.id, Kind: musiccore.HintYourTurn}
+	}
+	var telling sync.WaitGroup
+	for range 4 {
+		telling.Go(func() { a.client.Hint(t.Context(), all) })
+	}
+	telling.Wait()
+	a.client.hints.running.Wait()
+	assert.Empty(t, b.core.hints())
+}

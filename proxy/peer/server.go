@@ -1,0 +1,244 @@
+package peer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"music/config"
+	"music/musiccore"
+	"music/proxy/certs"
+	"music/proxy/connlimit"
+)
+
+// Bounds of what another proxy, or whoever pretends to be one, can make this proxy hold.
+const (
+	maxQuestion  = 1 << 20                // bytes; a routing key has 64 KiB at most
+	maxTrusted   = 1024                   // connections at a time of proxies
+	maxUntrusted = 256                    // … and of those that have not asked anything yet that they may ask
+	maxEach      = 32                     // … of one address
+	readLimit    = 5 * time.Second        // for a question to arrive
+	writeLimit   = 10 * time.Second       // for a reply to be taken
+	idleLimit    = 3 * time.Minute        // longer than the other side keeps a connection that it does not use
+	closeLimit   = 300 * time.Millisecond // for the last replies
+	maxListed    = 10_000                 // locks in one reply
+	maxHeaders   = 8 << 10                // bytes
+)
+
+// Sections carries out operations on the references of this proxy's own session. Each method waits for the core's answer. When ctx ends,
+// the operation is given up and the answer is an error.
+type Sections interface {
+	Lock(ctx context.Context, k musiccore.Key, q musiccore.Request) musiccore.Answer
+	Unlock(ctx context.Context, k musiccore.Key, r musiccore.LockRef) musiccore.Answer
+	Begin(ctx context.Context, k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind) musiccore.Answer
+	// End ends an operation by its ticket, and waits for the verdict.
+	End(t musiccore.Ticket, o musiccore.Outcome) musiccore.Verdict
+}
+
+// Queues are what this proxy knows of keys, whoever holds their locks.
+type Queues interface {
+	// Force ends the lock of a reference if it is held here.
+	Force(ctx context.Context, k musiccore.Key, r musiccore.LockRef, reason string) musiccore.Answer
+	// List returns who holds and who waits here, of one table or key where only names one.
+	List(only musiccore.Key) []musiccore.Listing
+	// Hear takes a hint of another proxy. It does not block.
+	Hear(h musiccore.Hint)
+}
+
+// Server answers other proxies: operations on the references of this one's session.
+type Server struct {
+	sections Sections
+	queues   Queues
+	session  func() musiccore.SessionID
+	seal     seal
+	seen     nonces
+	log      zerolog.Logger
+	draining atomic.Bool
+}
+
+// NewServer returns a server that answers nobody before Serve. session returns the proxy's own session: a question to any other is
+// refused. log should be sampled: whoever reaches the port can fill it.
+func NewServer(secret string, session func() musiccore.SessionID, s Sections, q Queues, log zerolog.Logger) *Server {
+	return &Server{sections: s, queues: q, session: session, seal: seal(secret), log: log}
+}
+
+// Listen opens the port for other proxies and returns the address that they dial; nobody is answered before [Server.Serve]. Both are
+// empty where the configuration has no channel.
+func Listen(ctx context.Context, p config.Peers, source *certs.Source) (ln net.Listener, address string, err error) {
+	if p.Listen == "" {
+		return nil, "", nil
+	}
+	ln, err = new(net.ListenConfig).Listen(ctx, "tcp", p.Listen)
+	if err != nil {
+		return nil, "", fmt.Errorf("listen for other proxies at %s (setting peer-listen): %w", p.Listen, err)
+	}
+	_, port, err := net.SplitHostPort(ln.Addr().String())
+	if err != nil {
+		return nil, "", fmt.Errorf("listen for other proxies: %w", err)
+	}
+	limits := connlimit.Limits{Untrusted: maxUntrusted, PerAddress: maxEach, Trusted: maxTrusted, Patience: readLimit}
+	return source.Listener(connlimit.New(ln, limits)), net.JoinHostPort(p.AdvertiseHost(), port), nil
+}
+
+// Drain lends no more tickets and begins no more waits: the clients go on when this session has ended. What was lent before is still
+// taken back.
+func (s *Server) Drain() { s.draining.Store(true) }
+
+// Serve answers on ln until ctx ends, which also ends the questions under way. It returns when the last has been answered.
+func (s *Server) Serve(ctx context.Context, ln net.Listener) {
+	server := &http.Server{
+		Handler: s.handler(), ReadHeaderTimeout: readLimit, IdleTimeout: idleLimit, MaxHeaderBytes: maxHeaders,
+		ErrorLog:    log.New(io.Discard, "", 0),
+		BaseContext: func(net.Listener) context.Context { return ctx },
+		ConnContext: connlimit.ConnContext,
+	}
+	var closing sync.WaitGroup
+	closing.Go(func() {
+		<-ctx.Done()
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit)
+		defer cancel()
+		_ = server.Shutdown(limited) // what is under way ends with ctx
+		_ = server.Close()
+	})
+	if err := server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+		s.log.Error().Err(err).Msg("other proxies are not answered any more")
+	}
+	closing.Wait()
+}
+
+// handler returns the table of what can be asked.
+func (s *Server) handler() http.Handler {
+	mux := http.NewServeMux()
+	for path, f := range map[string]func(context.Context, question) reply{
+		pathLock: s.lock, pathUnlock: s.unlock, pathBegin: s.begin, pathEnd: s.end, pathForce: s.force, pathHint: s.hint, pathList: s.list,
+	} {
+		mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, f) })
+	}
+	return mux
+}
+
+// answer answers one HTTP request: it carries out the question f where the sender may ask.
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, f func(context.Context, question) reply) {
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(readLimit))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxQuestion))
+	_ = control.SetReadDeadline(time.Time{}) // from now on only the end of the connection is read
+	status, told := http.StatusBadRequest, []byte("the question is too large, or did not arrive in time")
+	switch {
+	case err != nil:
+	case r.Header.Get(headerVersion) != wireVersion:
+		status, told = http.StatusUpgradeRequired, []byte("this proxy speaks version "+wireVersion+" of the peer protocol")
+	default:
+		status, told = s.reply(r, body, f)
+	}
+	if status != http.StatusOK {
+		w.Header().Set("Connection", "close") // whoever may not ask is not kept
+		s.log.Warn().Str("peer", r.RemoteAddr).Str("asked", r.URL.Path).Int("status", status).Bytes("told", told).Msg("a question of another proxy was refused")
+	}
+	_ = control.SetWriteDeadline(time.Now().Add(writeLimit))
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set(headerVersion, wireVersion)
+	w.Header().Set(headerSeal, s.seal.response(r.Header, status, told))
+	w.WriteHeader(status)
+	_, _ = w.Write(told) //nolint:gosec // JSON that a proxy reads, and no browser
+}
+
+// reply carries out a question of the right version.
+func (s *Server) reply(r *http.Request, body []byte, f func(context.Context, question) reply) (status int, told []byte) {
+	if err := s.seal.checkRequest(r, body); err != nil {
+		return http.StatusUnauthorized, []byte(err.Error())
+	}
+	if s.seal != "" && !s.seen.first(r.Header.Get(headerNonce), time.Now()) {
+		return http.StatusUnauthorized, []byte("this question has been asked before")
+	}
+	if !connlimit.Trust(r.Context()) {
+		return http.StatusServiceUnavailable, []byte("too many connections of other proxies")
+	}
+	var q question
+	if err := json.Unmarshal(body, &q); err != nil {
+		return http.StatusBadRequest, []byte("the question cannot be read")
+	}
+	var answer reply
+	if musiccore.SessionID(q.Session) == s.session() {
+		answer = f(r.Context(), q)
+	} else {
+		answer.fail(ErrOtherSession)
+	}
+	told, err := json.Marshal(answer)
+	if err != nil {
+		return http.StatusInternalServerError, []byte(err.Error())
+	}
+	return http.StatusOK, told
+}
+
+// lock is LOCK … USING LOCK. A reference is only ever given by the proxy that its client is connected to.
+func (s *Server) lock(ctx context.Context, q question) reply {
+	if q.Lock == nil || q.Ref < 1 {
+		return replyTo(musiccore.Answer{Err: musiccore.ErrNotHeld})
+	}
+	if s.draining.Load() {
+		return replyTo(musiccore.Answer{Err: musiccore.ErrDraining})
+	}
+	q.Lock.Ref = q.Ref
+	return replyTo(s.sections.Lock(ctx, q.Key.key(), *q.Lock))
+}
+
+func (s *Server) unlock(ctx context.Context, q question) reply {
+	return replyTo(s.sections.Unlock(ctx, q.Key.key(), q.Ref))
+}
+
+// begin lends a ticket. One for which nobody waits any more has certainly not been used, and ends at once.
+func (s *Server) begin(ctx context.Context, q question) reply {
+	if s.draining.Load() {
+		return replyTo(musiccore.Answer{Err: musiccore.ErrDraining})
+	}
+	a := s.sections.Begin(ctx, q.Key.key(), q.Ref, q.Kind)
+	if a.Ticket.OK() && ctx.Err() != nil {
+		s.sections.End(a.Ticket, musiccore.OutcomeRefused)
+	}
+	return replyTo(a)
+}
+
+// end takes back a ticket that was lent.
+func (s *Server) end(_ context.Context, q question) reply {
+	if q.Ticket == nil {
+		return reply{}
+	}
+	t := q.Ticket.Ticket
+	t.Key, t.Lender = q.Key.key(), musiccore.SessionID{}
+	return reply{Verdict: s.sections.End(t, q.Outcome)}
+}
+
+// force ends the holder here; the reason says who asked for it, and why.
+func (s *Server) force(ctx context.Context, q question) reply {
+	return replyTo(s.queues.Force(ctx, q.Key.key(), q.Ref, q.Reason))
+}
+
+func (s *Server) hint(_ context.Context, q question) reply {
+	for _, w := range q.Hints {
+		s.queues.Hear(w.hint(musiccore.SessionID(q.Session)))
+	}
+	return reply{}
+}
+
+func (s *Server) list(_ context.Context, q question) reply {
+	var r reply
+	for _, l := range s.queues.List(q.Key.key()) {
+		if len(r.Locks) == maxListed {
+			r.More = true
+			break
+		}
+		r.Locks = append(r.Locks, wireListing{Listing: l, Key: toWire(l.Key)})
+	}
+	return r
+}
