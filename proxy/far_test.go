@@ -329,7 +329,7 @@ func TestNonsenseOfAnotherProxy(t *testing.T) {
 		body := fmt.Sprintf(`{"session":"%s",%s}`, uuid.UUID(s.life.id()), rest)
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+s.address+path, strings.NewReader(body))
 		require.NoError(t, err)
-		r.Header.Set("Music-Peer-Version", "2")
+		r.Header.Set("Music-Peer-Version", "3")
 		w, err := http.DefaultClient.Do(r)
 		require.NoError(t, err)
 		told, err := io.ReadAll(w.Body)

@@ -18,7 +18,7 @@ import (
 // A proxy of another release is told apart from one that does not answer, and nothing of its reply is believed.
 func TestAnotherVersionAnswers(t *testing.T) {
 	a, b := two(t)
-	b.tamper(tampered{response: func(w *http.Response) { w.Header.Set(headerVersion, "3") }})
+	b.tamper(tampered{response: func(w *http.Response) { w.Header.Set(headerVersion, "2") }})
 	err := b.borrow(t, a)
 	assert.ErrorIs(t, err, ErrAway)
 	assert.ErrorContains(t, err, "another version")

@@ -46,7 +46,7 @@ func TestQuestionsThatAreNone(t *testing.T) {
 		status                      int
 		told                        string
 	}{
-		{"POST", pathBegin, "0", ask + `}`, http.StatusUpgradeRequired, "this proxy speaks version 2 of the peer protocol"},
+		{"POST", pathBegin, "0", ask + `}`, http.StatusUpgradeRequired, "this proxy speaks version 3 of the peer protocol"},
 		{"POST", pathBegin, "", ask + `}`, http.StatusUpgradeRequired, "peer protocol"},
 		{"POST", pathBegin, wireVersion, `{`, http.StatusBadRequest, "cannot be read"},
 		{"POST", pathBegin, wireVersion, strings.Repeat(" ", maxQuestion+1), http.StatusBadRequest, "too large"},

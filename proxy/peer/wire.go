@@ -13,7 +13,7 @@ import (
 
 // wireVersion is the version of what proxies say to each other. Each message carries it, and a proxy refuses every other: all
 // proxies of a cluster must run releases of one version.
-const wireVersion = "2"
+const wireVersion = "3"
 
 // Headers of the channel between proxies.
 const (

@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -87,4 +89,30 @@ func TestErrorsTravel(t *testing.T) {
 	unknown := replyTo(musiccore.Answer{Err: errors.New("something else")})
 	assert.ErrorIs(t, unknown.err(), musiccore.ErrUnavailable)
 	assert.NoError(t, new(reply).err())
+}
+
+// What proxies of one version say to each other is fixed, also the names of the core's fields and the texts of its errors in it: with
+// any change of these lines wireVersion has to change, too.
+func TestWireFormat(t *testing.T) {
+	lent := musiccore.Ticket{Key: testKey("x"), Ref: 1, Stamp: 2, Kind: musiccore.Put}
+	sent := []any{
+		wireVersion,
+		question{
+			Key: toWire(testKey("x")), Ref: 1, Lock: &musiccore.Request{}, Kind: musiccore.Put, Ticket: &wireTicket{Ticket: lent}, Outcome: musiccore.OutcomeAcked,
+			Reason: "r", Hints: []wireHint{{Key: toWire(testKey("x"))}},
+		},
+		reply{Verdict: musiccore.VerdictTell, Ticket: &wireTicket{Ticket: lent}, Locks: []wireListing{{Key: toWire(testKey("x"))}}, More: true},
+	}
+	for _, fault := range faults() {
+		sent = append(sent, replyTo(musiccore.Answer{Err: fault}).Fault)
+	}
+	var got []string
+	for _, m := range sent {
+		text, err := json.Marshal(m)
+		require.NoError(t, err)
+		got = append(got, string(text))
+	}
+	want, err := os.ReadFile("testdata/wire.txt")
+	require.NoError(t, err)
+	assert.Equal(t, strings.TrimSpace(string(want)), strings.Join(got, "\n"))
 }
