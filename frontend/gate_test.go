@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"strings"
@@ -8,11 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/datastax/go-cassandra-native-protocol/compression/lz4"
+	"github.com/datastax/go-cassandra-native-protocol/compression/snappy"
 	"github.com/datastax/go-cassandra-native-protocol/datatype"
 	"github.com/datastax/go-cassandra-native-protocol/frame"
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
-	"github.com/golang/snappy"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -267,11 +269,14 @@ func ownKeyspace(t *testing.T, d dialect, m message.Message, keyspace string, ch
 func (d dialect) dressed(t *testing.T, raw []byte) []byte {
 	t.Helper()
 	body := raw[wire.HeaderSize:]
+	var b bytes.Buffer
 	switch d.compression {
 	case primitive.CompressionLz4:
-		body = lz4Body(t, body)
+		require.NoError(t, lz4.Compressor{}.CompressWithLength(bytes.NewReader(body), &b))
+		body = b.Bytes()
 	case primitive.CompressionSnappy:
-		body = snappy.Encode(nil, body)
+		require.NoError(t, snappy.Compressor{}.CompressWithLength(bytes.NewReader(body), &b))
+		body = b.Bytes()
 	}
 	h := wire.ReadHeader(raw)
 	h.Length = uint32(len(body))

@@ -1,17 +1,13 @@
 package frontend
 
 import (
-	"bytes"
-	"encoding/binary"
 	"strings"
 	"testing"
 
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
-	"github.com/datastax/go-cassandra-native-protocol/segment"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 
 	"music/frontend/wire"
 )
@@ -143,117 +139,4 @@ func (dialect) segmentsOf(p *peer, envelope []byte) []byte {
 func rawNext(p *peer) message.Message {
 	p.t.Helper()
 	return p.next().Body.Message
-}
-
-func TestSegmentCodecAgreesWithTheLibrary(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		d := rapid.SampledFrom([]dialect{{v5, ""}, {v5, primitive.CompressionLz4}}).Draw(t, "dialect")
-		payload := rapid.SliceOfN(rapid.Byte(), 1, 300).Draw(t, "payload")
-		selfContained := rapid.Bool().Draw(t, "self-contained")
-		codec := wire.SegmentCodec{Compression: d.compression}
-
-		ours := codec.AppendTo(nil, payload, !selfContained)
-		s, err := d.segments().DecodeSegment(bytes.NewReader(ours))
-		require.NoError(t, err)
-		require.Equal(t, selfContained, s.Header.IsSelfContained)
-		require.True(t, bytes.Equal(payload, s.Payload.UncompressedData))
-
-		var theirs bytes.Buffer
-		s.Header.IsSelfContained = selfContained
-		require.NoError(t, d.segments().EncodeSegment(s, &theirs))
-		h, err := codec.ReadHeader(theirs.Bytes())
-		require.NoError(t, err)
-		require.Equal(t, theirs.Len(), h.Size)
-		require.Equal(t, selfContained, h.SelfContained)
-		got, err := codec.Payload(h, theirs.Bytes(), make([]byte, segment.MaxPayloadLength))
-		require.NoError(t, err)
-		require.True(t, bytes.Equal(payload, got))
-	})
-}
-
-// One wrong bit anywhere in a segment is found, and no length is believed before that.
-func TestSegmentCodecFindsEveryWrongBit(t *testing.T) {
-	segmented(t, func(t *testing.T, d dialect) {
-		codec := wire.SegmentCodec{Compression: d.compression}
-		good := d.segment(t, noise(50), true)
-		for bit := range len(good) * 8 {
-			b := bytes.Clone(good)
-			b[bit/8] ^= 1 << (bit % 8)
-			h, err := codec.ReadHeader(b)
-			if bit/8 < codec.HeaderSize() {
-				require.ErrorIs(t, err, wire.ErrCorrupt, bit)
-				continue
-			}
-			require.NoError(t, err)
-			_, err = codec.Payload(h, b, make([]byte, segment.MaxPayloadLength))
-			require.ErrorIs(t, err, wire.ErrCorrupt, bit)
-		}
-	})
-}
-
-func TestSegmentCodecCutsWhatDoesNotFit(t *testing.T) {
-	codec := wire.SegmentCodec{}
-	for _, tc := range []struct {
-		size  int
-		part  bool
-		want  int
-		whole bool
-	}{
-		{0, false, 0, false},
-		{1, false, 1, true},
-		{1, true, 1, false},
-		{segment.MaxPayloadLength, false, 1, true},
-		{segment.MaxPayloadLength + 1, false, 2, false},
-		{3 * segment.MaxPayloadLength, true, 3, false},
-	} {
-		b := codec.AppendTo(nil, noise(tc.size), tc.part)
-		n, total := 0, 0
-		for ; len(b) > 0; n++ {
-			h, err := codec.ReadHeader(b)
-			require.NoError(t, err)
-			assert.Equal(t, tc.whole, h.SelfContained)
-			total += h.Payload
-			b = b[h.Size:]
-		}
-		assert.Equal(t, tc.want, n)
-		assert.Equal(t, tc.size, total)
-	}
-}
-
-// A segment of lz4 whose declared length is not that of its content is refused.
-func TestSegmentCodecChecksTheDeclaredLength(t *testing.T) {
-	d := dialect{v5, primitive.CompressionLz4}
-	good := d.segment(t, bytes.Repeat([]byte("a"), 500), true)
-	codec := wire.SegmentCodec{Compression: d.compression}
-	h, err := codec.ReadHeader(good)
-	require.NoError(t, err)
-	require.Equal(t, 500, h.Plain)
-	for _, plain := range []int{1, 499, 501, segment.MaxPayloadLength} {
-		h.Plain = plain
-		_, err := codec.Payload(h, good, make([]byte, segment.MaxPayloadLength))
-		assert.Error(t, err, plain)
-	}
-}
-
-func TestBodiesThatClaimToBeLarge(t *testing.T) {
-	lz4Body := binary.BigEndian.AppendUint32(nil, 1<<31-1)
-	snappyBody := binary.AppendUvarint(nil, 1<<32-1)
-	for _, tc := range []struct {
-		algorithm primitive.Compression
-		body      []byte
-	}{
-		{primitive.CompressionLz4, append(lz4Body, 1, 2, 3)},
-		{primitive.CompressionLz4, []byte{0xff, 0xff, 0xff, 0xff, 1}},
-		{primitive.CompressionLz4, []byte{0, 0xff, 0xff, 0xff, 1}},
-		{primitive.CompressionLz4, []byte{0, 0}},
-		{primitive.CompressionSnappy, append(snappyBody, 1, 2, 3)},
-		{primitive.CompressionSnappy, []byte{0xff, 0xff, 0xff, 0x07, 1}},
-		{primitive.CompressionSnappy, nil},
-		{"", []byte{1}},
-	} {
-		before := allocated()
-		_, err := wire.Decompress(tc.algorithm, tc.body, nil, 16<<20)
-		assert.Less(t, allocated()-before, uint64(64<<10), "%v %x", tc.algorithm, tc.body)
-		assert.Error(t, err, "%v %x", tc.algorithm, tc.body)
-	}
 }

@@ -1,0 +1,91 @@
+package wire
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// Parameters that can be read are written as they were.
+func FuzzParameters(f *testing.F) {
+	options := &message.QueryOptions{
+		Consistency: primitive.ConsistencyLevelQuorum, NamedValues: map[string]*primitive.Value{"a": primitive.NewValue([]byte("x"))},
+		PageSize: 5, PagingState: []byte("more"), DefaultTimestamp: new(int64), Keyspace: "bank", NowInSeconds: new(int32),
+	}
+	for _, version := range []primitive.ProtocolVersion{primitive.ProtocolVersion3, primitive.ProtocolVersion4, primitive.ProtocolVersion5} {
+		for _, o := range []*message.QueryOptions{options, {}, {PositionalValues: []*primitive.Value{primitive.NewNullValue(), primitive.NewUnsetValue()}}} {
+			var b bytes.Buffer
+			if message.EncodeQueryOptions(o, &b, version) == nil {
+				f.Add(byte(version), b.Bytes())
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, version byte, b []byte) {
+		cur := Cursor{Body: b}
+		p := ReadParameters(&cur, version)
+		if cur.Bad {
+			return
+		}
+		require.Equal(t, b, p.AppendTo([]byte{}, version))
+		if p.Timestamp == 0 {
+			return
+		}
+		p.Consistency = primitive.ConsistencyLevelQuorum
+		again := Cursor{Body: p.AppendTo(nil, version)}
+		q := ReadParameters(&again, version)
+		require.False(t, again.Bad)
+		require.Equal(t, p.Timestamp, q.Timestamp)
+		require.Equal(t, p.Values, q.Values)
+		require.Equal(t, p.Rest, q.Rest)
+	})
+}
+
+// What the proxy reads of parameters is what the library has written.
+func TestParametersAgreeWithTheLibrary(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		version := rapid.SampledFrom([]primitive.ProtocolVersion{primitive.ProtocolVersion3, primitive.ProtocolVersion4, primitive.ProtocolVersion5}).Draw(t, "version")
+		o := &message.QueryOptions{Consistency: primitive.ConsistencyLevelEachQuorum, SkipMetadata: rapid.Bool().Draw(t, "skip")}
+		for range rapid.IntRange(0, 3).Draw(t, "values") {
+			o.PositionalValues = append(o.PositionalValues, primitive.NewValue(rapid.SliceOf(rapid.Byte()).Draw(t, "value")))
+		}
+		if rapid.Bool().Draw(t, "serial") {
+			serial := primitive.ConsistencyLevelLocalSerial
+			o.SerialConsistency = &serial
+		}
+		if rapid.Bool().Draw(t, "paging") {
+			o.PageSize, o.PagingState = 7, []byte("more")
+		}
+		if rapid.Bool().Draw(t, "timestamp") {
+			o.DefaultTimestamp = rapid.Ptr(rapid.Int64(), false).Draw(t, "at")
+		}
+		if version == primitive.ProtocolVersion5 {
+			o.Keyspace = rapid.SampledFrom([]string{"", "bank"}).Draw(t, "keyspace")
+			o.NowInSeconds = rapid.Ptr(rapid.Int32(), true).Draw(t, "now")
+		}
+		var b bytes.Buffer
+		require.NoError(t, message.EncodeQueryOptions(o, &b, version))
+		cur := Cursor{Body: b.Bytes()}
+		p := ReadParameters(&cur, byte(version))
+		require.False(t, cur.Bad)
+		require.Equal(t, o.Consistency, p.Consistency)
+		require.Equal(t, o.Keyspace, p.Keyspace)
+		require.Len(t, p.Values, len(o.PositionalValues))
+		for i, v := range o.PositionalValues {
+			require.Equal(t, v.Contents, append([]byte{}, p.Values[i][4:]...))
+		}
+		if o.DefaultTimestamp != nil {
+			require.Equal(t, *o.DefaultTimestamp, p.Timestamp)
+		}
+		p.Timestamp, p.Flags = 42, p.Flags|primitive.QueryFlagDefaultTimestamp
+		p.Flags &^= primitive.QueryFlagSkipMetadata
+		got, err := message.DecodeQueryOptions(bytes.NewReader(p.AppendTo(nil, byte(version))), version)
+		require.NoError(t, err)
+		at := int64(42)
+		o.DefaultTimestamp, o.SkipMetadata = &at, false
+		require.Equal(t, o, got)
+	})
+}
