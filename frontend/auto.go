@@ -6,7 +6,6 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/catalog"
-	"music/frontend/relay"
 	"music/frontend/wire"
 	"music/musiccore"
 )
@@ -107,21 +106,23 @@ func (p *preparedLockStatement) unfenced() bool {
 }
 
 // decideUnfenced decides about the EXECUTE of a write without a lock.
-func (c *conn) decideUnfenced(e wire.Envelope, id []byte, p *preparedStatement) relay.Decision {
-	c.noteUnread(p.tables)
+func (c *conn) decideUnfenced(e wire.Envelope, id []byte, p *preparedStatement) (d decision) {
 	policy, f := p.stands()
 	switch {
 	case f != nil:
-		return c.refuse(f)
+		d = refused(f)
 	case policy == catalog.Allow:
-		return relay.Forward
+		d = decision{}
 	case p.lock != nil:
-		return c.decideExecuteSection(e, p)
+		d = decideExecuteLock(e, p)
+	default:
+		d = refused(wire.Unprepared(id))
+		if next := c.newer(id, p); next != nil {
+			d = decideExecuteLock(e, next)
+		}
 	}
-	if p = c.newer(id, p); p != nil {
-		return c.decideExecuteSection(e, p)
-	}
-	return c.refuse(wire.Unprepared(id))
+	d.unlisted = unlistedOf(p.tables)
+	return d
 }
 
 // newer is what a statement is since it was prepared again, where that has read it as a section; else nil.

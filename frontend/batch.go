@@ -1,6 +1,8 @@
 package frontend
 
 import (
+	"cmp"
+
 	"music/frontend/catalog"
 	"music/frontend/relay"
 	"music/frontend/wire"
@@ -8,12 +10,12 @@ import (
 
 // decideBatch looks at each statement of a BATCH message, by text or by id (v4 spec section 4.1.7). One of them on a critical
 // table, or one that cannot be read, and none goes on.
-func (c *conn) decideBatch(e wire.Envelope) relay.Decision {
+func (c *conn) decideBatch(e wire.Envelope) decision {
 	if c.server.Tables == nil {
-		return relay.Forward
+		return decision{}
 	}
 	if !e.Whole() {
-		return relay.NeedWhole
+		return decision{verdict: relay.NeedWhole}
 	}
 	body, err := c.plainBody(e)
 	if err != nil {
@@ -26,68 +28,74 @@ func (c *conn) decideBatch(e wire.Envelope) relay.Decision {
 	if err != nil {
 		return c.unreadable(e, err)
 	}
-	locked, unserved := false, (*wire.Failure)(nil)
-	for i := 0; i < n && !cur.Bad; i++ {
-		critical, failure := c.judgeChild(&cur, own, &unserved)
-		if failure != nil {
-			return c.refuse(failure)
-		}
-		locked = locked || critical
+	var all batchChild
+	for i := 0; i < n && !cur.Bad && all.failure == nil; i++ {
+		child := c.readBatchChild(&cur, own)
+		all.locked, all.failure = all.locked || child.locked, child.failure
+		all.unserved, all.unlisted = cmp.Or(all.unserved, child.unserved), cmp.Or(child.unlisted, all.unlisted)
 	}
-	if cur.Bad {
-		return c.unreadable(e, wire.ErrShort)
+	d := decision{}
+	switch {
+	case all.failure != nil:
+		d = refused(all.failure)
+	case cur.Bad:
+		d = c.unreadable(e, wire.ErrShort)
+	case all.locked:
+		d = held(executeBatch{})
+	case all.unserved != nil:
+		d = watched(&watch{kind: watchUnserved, unserved: all.unserved})
 	}
-	if locked {
-		return c.holdFor((*conn).batchSection)
-	}
-	if unserved != nil {
-		return c.watch(watch{kind: watchUnserved, unserved: unserved})
-	}
-	return relay.Forward
+	d.unlisted = all.unlisted
+	return d
 }
 
-// judgeChild reads one statement of a batch: whether it has to do with a critical table, or why it must not go on. A clause of ours on
-// another table is left in unserved.
-func (c *conn) judgeChild(cur *wire.Cursor, own string, unserved **wire.Failure) (locked bool, f *wire.Failure) {
+// batchChild is what one statement of a batch tells, or all of them together.
+type batchChild struct {
+	locked   bool          // it has to do with a lock
+	failure  *wire.Failure // why it must not go on
+	unserved *wire.Failure // see conn.unserved
+	unlisted *[2]string    // see reading.unlisted
+}
+
+// readBatchChild reads one statement of a batch.
+func (c *conn) readBatchChild(cur *wire.Cursor, own string) (child batchChild) {
 	switch cur.Byte() {
 	case 0:
 		text := cur.LongString()
 		r, _ := c.read(text, true, own)
-		locked, f = r.meaning == meaningCritical && !r.allowed(text), r.failure
-		if r.meaning == meaningWrites && *unserved == nil {
-			*unserved = c.unserved(text)
+		child = batchChild{locked: r.meaning == meaningCritical && !r.allowed(text), failure: r.failure, unlisted: r.unlisted}
+		if r.meaning == meaningWrites {
+			child.unserved = c.unserved(text, r)
 		}
 	case 1:
-		id := cur.ShortBytes()
-		locked, f = c.judgeChildPrepared(id)
+		child = c.readPreparedChild(cur.ShortBytes())
 	default:
 		cur.Bad = true
 	}
-	skipValues(cur)
-	if cur.Bad {
-		return false, nil
+	if skipValues(cur); cur.Bad {
+		return batchChild{}
 	}
-	return locked, f
+	return child
 }
 
-func (c *conn) judgeChildPrepared(id []byte) (locked bool, f *wire.Failure) {
+// readPreparedChild reads one statement of a batch that was prepared.
+func (c *conn) readPreparedChild(id []byte) batchChild {
 	p := c.statement(id)
 	if p == nil {
-		return false, wire.Unprepared(id)
+		return batchChild{failure: wire.Unprepared(id)}
 	}
 	switch p.meaning {
 	case meaningUnclear:
 		r, _ := c.read(p.reread.text, true, p.reread.keyspace)
-		return false, r.failure
+		return batchChild{failure: r.failure, unlisted: r.unlisted}
 	case meaningWrites:
-		c.noteUnread(p.tables)
 		policy, f := p.stands()
 		if policy == catalog.Auto && f == nil && p.lock == nil && c.newer(id, p) == nil {
 			f = wire.Unprepared(id)
 		}
-		return policy == catalog.Auto, f
+		return batchChild{locked: policy == catalog.Auto, failure: f, unlisted: unlistedOf(p.tables)}
 	}
-	return p.meaning == meaningCritical, nil
+	return batchChild{locked: p.meaning == meaningCritical}
 }
 
 // skipValues skips the values of a batch's statement.

@@ -48,18 +48,18 @@ type conn struct {
 
 // asked is what the client's requests have said.
 type asked struct {
-	patience  time.Duration // how long the client's driver waits for an answer; 0 = unknown
-	claimed   string        // the role that the client logs in as, where its login shows it
-	plan      plan
-	known     map[preparedID]*preparedStatement
-	knownSize int           // bytes, likewise
-	name      []byte        // scratch, for names of tables
-	scratch   []byte        // for compressed bodies; nil before the first
-	using     bool          // a USE has been sent, and nothing after it
-	behind    bool          // the schema is to be read before the request at hand is judged again
-	caughtUp  bool          // it has been
-	last      int16         // the stream of the request that was forwarded last, or is under way
-	hears     atomic.Uint32 // what REGISTER has asked for of hearsStatus and hearsTopology
+	patience   time.Duration // how long the client's driver waits for an answer; 0 = unknown
+	claimed    string        // the role that the client logs in as, where its login shows it
+	held       action        // with the request at hand, between Decide and Perform
+	known      map[preparedID]*preparedStatement
+	knownSize  int           // bytes, likewise
+	nameBuffer []byte        // see conn.tableKey
+	scratch    []byte        // for compressed bodies; nil before the first
+	using      bool          // a USE has been sent, and nothing after it
+	behind     bool          // the schema is to be read before the request at hand is decided about again
+	caughtUp   bool          // it has been
+	last       int16         // the stream of the request that was forwarded last, or is under way
+	hears      atomic.Uint32 // what REGISTER has asked for of hearsStatus and hearsTopology
 }
 
 // told is what Cassandra's answers have said.

@@ -33,7 +33,7 @@ func (c *conn) checkSchema(text []byte, r reading) *wire.Failure {
 	}
 	switch head := rewrite.ReadHead(text, true).Schema; head.Kind {
 	case rewrite.SchemaTable:
-		name := c.lookedUp()
+		name := r.name.names()
 		marked = marked || c.server.CriticalByName != nil && c.server.CriticalByName(name[0], name[1])
 		return d.check(marked, critical)
 	case rewrite.SchemaView:
@@ -41,18 +41,18 @@ func (c *conn) checkSchema(text []byte, r reading) *wire.Failure {
 			return wire.Invalid("MUSIC_REFUSED: %s is critical: a materialised view on it would not be fenced", r.table)
 		}
 	case rewrite.SchemaKeyspace:
-		return c.checkKeyspace(d)
+		return c.checkKeyspace(d, r.name.names()[0])
 	}
 	return nil
 }
 
 // changeOf is what a schema change of a table is about where Cassandra does not say, as where IF NOT EXISTS finds the table. It is the zero
 // value for anything else than a table.
-func (c *conn) changeOf(text []byte) SchemaChange {
+func changeOf(text []byte, r reading) SchemaChange {
 	if rewrite.ReadHead(text, true).Schema.Kind != rewrite.SchemaTable {
 		return SchemaChange{}
 	}
-	name := c.lookedUp()
+	name := r.name.names()
 	return SchemaChange{Target: string(primitive.SchemaChangeTargetTable), Keyspace: name[0], Name: name[1]}
 }
 
@@ -68,13 +68,12 @@ func (d *ddl) check(marked, critical bool) *wire.Failure {
 }
 
 // checkKeyspace keeps the commit log of a keyspace that has a critical table.
-func (c *conn) checkKeyspace(d ddl) (f *wire.Failure) {
+func (c *conn) checkKeyspace(d ddl, keyspace string) (f *wire.Failure) {
 	if !d.volatile {
 		return nil
 	}
-	name := c.lookedUp()
 	c.server.Tables.Critical(func(t *catalog.Table, _ *catalog.Critical) {
-		if t.Keyspace == name[0] {
+		if t.Keyspace == keyspace {
 			f = wire.Invalid("MUSIC_REFUSED: %s is critical: durable_writes = false would lose what was acknowledged", t)
 		}
 	})

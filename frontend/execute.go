@@ -6,7 +6,6 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/catalog"
-	"music/frontend/relay"
 	"music/frontend/wire"
 )
 
@@ -14,17 +13,17 @@ import (
 const maxKnown = 4096
 
 // decideExecute decides by the prepared id alone, which stands first in the body.
-func (c *conn) decideExecute(e wire.Envelope) relay.Decision {
+func (c *conn) decideExecute(e wire.Envelope) decision {
 	id, err := c.executed(e)
 	if err != nil {
 		return c.unreadable(e, err)
 	}
 	p := c.statement(id)
 	if p == nil {
-		return c.refuse(wire.Unprepared(id))
+		return refused(wire.Unprepared(id))
 	}
 	if p.meaning == meaningPlain {
-		return relay.Forward
+		return decision{}
 	}
 	return c.decidePrepared(e, id, p)
 }
@@ -60,21 +59,21 @@ func shortBytes(b []byte) ([]byte, bool) {
 }
 
 // decidePrepared decides about a statement that is more than plain.
-func (c *conn) decidePrepared(e wire.Envelope, id []byte, p *preparedStatement) relay.Decision {
+func (c *conn) decidePrepared(e wire.Envelope, id []byte, p *preparedStatement) decision {
 	switch p.meaning {
 	case meaningWrites:
 		return c.decideUnfenced(e, id, p)
 	case meaningLocal, meaningPeers:
-		return c.holdTopology(p.topology)
+		return c.decideTopology(p.topology)
 	case meaningUse:
-		return c.watch(watch{kind: watchKeyspace})
+		return watched(&watch{kind: watchKeyspace})
 	case meaningSchema, meaningUnclear:
 		r, _ := c.read(p.reread.text, true, p.reread.keyspace)
-		return c.decideMeaning(e, r, p.reread.text, p.reread.keyspace)
+		return c.decideMeaning(e, r, p.reread.text, nil)
 	case meaningCritical:
-		return c.decideExecuteSection(e, p)
+		return decideExecuteLock(e, p)
 	}
-	return relay.Forward
+	return decision{}
 }
 
 // statement finds a prepared statement by its id: in the connection's own map first, which no other connection touches.

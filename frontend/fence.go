@@ -147,7 +147,7 @@ func (c *conn) stamped(k lockedOperation, a musiccore.Answer) ([]byte, *wire.Fai
 		c.server.Locks.End(a.Ticket, musiccore.OutcomeRefused) // it was not sent
 		return nil, inUse(k.header.Stream)
 	}
-	c.watches.add(k.header.Stream, watch{kind: watchFenced, sent: &k.sent})
+	c.watches.add(k.header.Stream, &watch{kind: watchFenced, sent: &k.sent})
 	if c.over() && c.watches.remove(k.header.Stream).sent != nil {
 		c.server.Locks.End(a.Ticket, musiccore.OutcomeRefused) // nobody would see its answer any more: it is not sent
 		return nil, &wire.Failure{Code: primitive.ErrorCodeServerError, Text: "MUSIC_BACKEND: the connection has ended; nothing was done"}

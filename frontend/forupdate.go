@@ -125,7 +125,7 @@ func (a *lockExecution) columnsOf(k musiccore.Key) func(musiccore.Grant) {
 			c.post(wire.ErrorEnvelope(c.version, h.Stream, inUse(h.Stream)))
 			return
 		}
-		c.watches.add(h.Stream, watch{kind: watchColumns, columns: func(e wire.Envelope) (wire.Envelope, error) {
+		c.watches.add(h.Stream, &watch{kind: watchColumns, columns: func(e wire.Envelope) (wire.Envelope, error) {
 			e, err := c.notHeld(e, s.table, row(g))
 			return c.warn(e, shortened), err
 		}})

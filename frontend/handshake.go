@@ -15,22 +15,22 @@ import (
 
 // decideLogin is for the requests of a client that Cassandra has not accepted yet: those of the handshake, and nothing else is even
 // looked at.
-func (c *conn) decideLogin(e wire.Envelope) relay.Decision {
+func (c *conn) decideLogin(e wire.Envelope) decision {
 	switch e.OpCode {
 	case primitive.OpCodeOptions:
-		return relay.Forward
+		return decision{}
 	case primitive.OpCodeStartup:
 		return c.decideStartup(e)
 	case primitive.OpCodeAuthResponse:
 		switch {
 		case !c.authenticated.Load():
 		case c.watches.expects(watchLogin), c.loggedIn.Load(): // in this order: what is expected ends when the login is known
-			return c.refuse(loginOver())
+			return refused(loginOver())
 		default:
 			return c.decideAuthResponse(e)
 		}
 	}
-	return c.holdFor((*conn).answerUnexpected)
+	return held(answerUnexpected{})
 }
 
 // loginOver is told of an AUTH_RESPONSE that nobody has asked for. Cassandra would take it, and the client be another role than that
@@ -41,9 +41,9 @@ func loginOver() *wire.Failure {
 
 // decideAuthResponse notes who the client says it is, for the audit: whether it is right is for Cassandra to say, before anything else
 // of the client is listened to. So the name is that of the AUTH_RESPONSE which AUTH_SUCCESS answers.
-func (c *conn) decideAuthResponse(e wire.Envelope) relay.Decision {
+func (c *conn) decideAuthResponse(e wire.Envelope) decision {
 	if !e.Whole() {
-		return relay.NeedWhole
+		return decision{verdict: relay.NeedWhole}
 	}
 	body, err := c.plainBody(e)
 	if err != nil {
@@ -54,11 +54,17 @@ func (c *conn) decideAuthResponse(e wire.Envelope) relay.Decision {
 	if plain := bytes.Split(cur.Value(), []byte{0}); len(plain) == 3 { // SASL PLAIN: role to act as, role, password
 		c.claimed = string(plain[1])
 	}
-	return c.watch(watch{kind: watchLogin})
+	return watched(&watch{kind: watchLogin})
 }
 
 // answerUnexpected answers a request that came before its time as Cassandra does, on stream 0.
-func (c *conn) answerUnexpected(e wire.Envelope) error {
+type answerUnexpected struct{}
+
+// String implements action.
+func (answerUnexpected) String() string { return "unexpected before the login" }
+
+// perform implements action.
+func (answerUnexpected) perform(c *conn, e wire.Envelope) error {
 	e.Stream = 0
 	expected := "STARTUP or OPTIONS"
 	if c.authenticated.Load() {
@@ -69,12 +75,12 @@ func (c *conn) answerUnexpected(e wire.Envelope) error {
 
 // decideStartup notes the compression that the client asks for; whether it gets it is for Cassandra to say. The answer
 // ends the handshake, or begins the login. There is one STARTUP at a time, so that both sides know which one holds.
-func (c *conn) decideStartup(e wire.Envelope) relay.Decision {
+func (c *conn) decideStartup(e wire.Envelope) decision {
 	if !e.Whole() {
-		return relay.NeedWhole
+		return decision{verdict: relay.NeedWhole}
 	}
 	if c.started.Load() {
-		return c.refuse(wire.ProtocolError("Unexpected message STARTUP, the connection is already initialized"))
+		return refused(wire.ProtocolError("Unexpected message STARTUP, the connection is already initialized"))
 	}
 	options, err := readOptions(e.Body())
 	if err != nil {
@@ -83,7 +89,7 @@ func (c *conn) decideStartup(e wire.Envelope) relay.Decision {
 	c.started.Store(true)
 	c.framing.Compression = primitive.Compression(strings.ToUpper(options["COMPRESSION"]))
 	c.patience = patienceOf(options["DRIVER_NAME"])
-	return c.watch(watch{kind: watchLogin})
+	return watched(&watch{kind: watchLogin})
 }
 
 // readOptions reads the options of STARTUP as Cassandra does, which ignores the case of their names.
@@ -102,9 +108,15 @@ func readOptions(body []byte) (map[string]string, error) {
 	return options, nil
 }
 
-// register asks Cassandra for no more than schema changes: the state of nodes that clients never see is not theirs to know, and that
+// registerEvents asks Cassandra for no more than schema changes: the state of nodes that clients never see is not theirs to know, and that
 // of the proxies is told by Tell. What Cassandra gets is never the list that was received: it reads names in more ways than one.
-func (c *conn) register(e wire.Envelope) error {
+type registerEvents struct{}
+
+// String implements action.
+func (registerEvents) String() string { return "register for events" }
+
+// perform implements action.
+func (registerEvents) perform(c *conn, e wire.Envelope) error {
 	body, err := c.plainBody(e)
 	if err != nil {
 		return c.answerUnreadable(e, err)
@@ -130,26 +142,27 @@ func (c *conn) register(e wire.Envelope) error {
 	}
 	name := string(primitive.EventTypeSchemaChange)
 	list := binary.BigEndian.AppendUint16([]byte{0, 1}, uint16(len(name)))
-	return c.forwardEdited(e, append(list, name...))
+	return c.forwardEdited(e, nil, append(list, name...))
 }
 
-// forwardHeld sends a request that was kept back as it is.
-func (c *conn) forwardHeld(e wire.Envelope) error {
-	if err := c.expect(e); err != nil {
+// forwardHeld sends a request that was held back as it is; w is what the proxy wants to know of its answer.
+func (c *conn) forwardHeld(e wire.Envelope, w *watch) error {
+	if err := c.expect(e, w); err != nil {
 		return err
 	}
 	c.up.Emit(e.Raw)
 	return nil
 }
 
-// forwardEdited sends a request that was kept back with another body, uncompressed and behind its custom payload.
-func (c *conn) forwardEdited(e wire.Envelope, body []byte) error {
-	return c.forwardAs(e, e.OpCode, body)
+// forwardEdited sends a request that was held back with another body, uncompressed and behind its custom payload; w is what the proxy wants
+// to know of its answer.
+func (c *conn) forwardEdited(e wire.Envelope, w *watch, body []byte) error {
+	return c.forwardAs(e, e.OpCode, w, body)
 }
 
 // forwardAs is forwardEdited that makes another kind of request of it. It counts as what the client has sent.
-func (c *conn) forwardAs(e wire.Envelope, opcode primitive.OpCode, body []byte) error {
-	if err := c.expect(e); err != nil {
+func (c *conn) forwardAs(e wire.Envelope, opcode primitive.OpCode, w *watch, body []byte) error {
+	if err := c.expect(e, w); err != nil {
 		return err
 	}
 	h := e.Rewritten()

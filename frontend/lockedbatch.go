@@ -19,8 +19,14 @@ type lockedBatch struct {
 	parameters wire.Parameters
 }
 
-// batchSection carries out a BATCH message that names a critical table.
-func (c *conn) batchSection(e wire.Envelope) error {
+// executeBatch executes a BATCH message that names a critical table.
+type executeBatch struct{}
+
+// String implements action.
+func (executeBatch) String() string { return "execute a batch under a lock" }
+
+// perform implements action.
+func (executeBatch) perform(c *conn, e wire.Envelope) error {
 	body, err := c.plainBody(e)
 	if err != nil {
 		return c.answerUnreadable(e, err)
@@ -144,7 +150,7 @@ func (c *conn) readChild(cur *wire.Cursor, own string) (s lockStatement, f *wire
 			return s, mixed()
 		}
 		var pass bool
-		if s, pass, f = readSection(r, text); pass {
+		if s, pass, f = readLockStatement(r, text); pass {
 			f = mixed()
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"music/frontend/catalog"
-	"music/frontend/relay"
 	"music/frontend/wire"
 	"music/rewrite"
 )
@@ -23,27 +22,45 @@ type lockStatement struct {
 	values    [][]byte               // bound, in wire form
 }
 
-// decideSection reads a QUERY on a critical table.
-func (c *conn) decideSection(e wire.Envelope, r reading, text []byte, own string) relay.Decision {
+// decideLock decides about a QUERY that has to do with a lock, or is on a critical table; rest is what stands behind its text.
+func (c *conn) decideLock(e wire.Envelope, r reading, text, rest []byte) decision {
 	if r.ordinary() {
-		return c.decideOrdinary()
+		return decideOrdinary(r)
 	}
 	if failure := c.server.Bounds.checkVerb(r.verb, text); failure != nil {
-		return c.refuse(failure)
+		return refused(failure)
 	}
-	s, pass, failure := readSection(r, text)
+	s, pass, failure := readLockStatement(r, text)
 	switch {
 	case failure != nil:
-		return c.refuse(failure)
+		return refused(failure)
 	case pass:
-		return relay.Forward
+		return decision{}
 	}
-	c.plan.section = s
-	return c.holdFor((*conn).querySection)
+	cur := wire.Cursor{Body: rest}
+	p := wire.ReadParameters(&cur, c.version)
+	if cur.Bad {
+		return c.unreadable(e, wire.ErrShort)
+	}
+	return held(&executeLock{s, p})
 }
 
-// readSection reads a statement on a critical table; pass tells that it is an ordinary read.
-func readSection(r reading, text []byte) (s lockStatement, pass bool, f *wire.Failure) {
+// executeLock executes a lockStatement that came as text.
+type executeLock struct {
+	statement  lockStatement
+	parameters wire.Parameters
+}
+
+// String implements action.
+func (a *executeLock) String() string { return "execute: " + string(a.statement.text) }
+
+// perform implements action.
+func (a *executeLock) perform(c *conn, e wire.Envelope) error {
+	return c.execute(e, a.statement, a.parameters)
+}
+
+// readLockStatement reads a statement on a critical table; pass tells that it is an ordinary read.
+func readLockStatement(r reading, text []byte) (s lockStatement, pass bool, f *wire.Failure) {
 	if r.verb == rewrite.ListLocks {
 		return readList(r, text)
 	}
@@ -176,23 +193,8 @@ func (s *lockStatement) checkOwnTerms(st *rewrite.Statement) *wire.Failure {
 	return nil
 }
 
-// querySection carries out a section that came as text.
-func (c *conn) querySection(e wire.Envelope) error {
-	body, err := c.plainBody(e)
-	if err != nil {
-		return c.answerUnreadable(e, err)
-	}
-	cur := wire.Cursor{Body: body}
-	cur.LongString()
-	p := wire.ReadParameters(&cur, c.version)
-	if cur.Bad {
-		return c.answerUnreadable(e, wire.ErrShort)
-	}
-	return c.enter(e, c.plan.section, p)
-}
-
-// enter carries out a section whose values are known.
-func (c *conn) enter(e wire.Envelope, s lockStatement, p wire.Parameters) error {
+// execute executes a lockStatement with the parameters of its request.
+func (c *conn) execute(e wire.Envelope, s lockStatement, p wire.Parameters) error {
 	if p.Names != nil {
 		if f := byPosition(&p, s.statement, s.text); f != nil {
 			return c.answer(e, f)

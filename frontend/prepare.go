@@ -1,7 +1,6 @@
 package frontend
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"slices"
 
@@ -44,9 +43,9 @@ type reread struct {
 
 // decidePrepare lets Cassandra prepare the statement, and notes what it will mean to execute it. It never has an effect: a
 // statement that is refused when executed may be prepared (docs/design.md 5).
-func (c *conn) decidePrepare(e wire.Envelope) relay.Decision {
+func (c *conn) decidePrepare(e wire.Envelope) decision {
 	if !e.Whole() {
-		return relay.NeedWhole
+		return decision{verdict: relay.NeedWhole}
 	}
 	body, err := c.plainBody(e)
 	if err != nil {
@@ -56,34 +55,42 @@ func (c *conn) decidePrepare(e wire.Envelope) relay.Decision {
 	if err != nil || !whole {
 		return c.unreadable(e, wire.ErrShort)
 	}
-	own, err := c.keyspaceOfPrepare(body[4+len(text):])
+	rest := body[4+len(text):]
+	own, err := c.keyspaceOfPrepare(rest)
 	if err != nil {
 		return c.unreadable(e, err)
 	}
 	r, _ := c.read(text, true, own)
-	p := &preparing{preparedStatement: preparedStatement{meaning: r.meaning}, unserved: c.unserved(text)}
+	d := c.decidePrepareMeaning(r, text, rest, own)
+	d.unlisted = r.unlisted
+	return d
+}
+
+// decidePrepareMeaning decides about a PREPARE whose text has been read; rest is what stands behind it, and own the keyspace in that.
+func (c *conn) decidePrepareMeaning(r reading, text, rest []byte, own string) decision {
+	p := &preparing{preparedStatement: preparedStatement{meaning: r.meaning}, unserved: c.unserved(text, r)}
 	switch r.meaning {
 	case meaningLocal, meaningPeers:
 		failure := c.server.Bounds.checkText(text)
 		if failure != nil {
-			return c.refuse(failure)
+			return refused(failure)
 		}
-		if p.topology, failure = readTopology(text, c.lookedUp()[1]); failure != nil {
-			return c.refuse(failure)
+		if p.topology, failure = readTopology(text, r.name.names()[1]); failure != nil {
+			return refused(failure)
 		}
 	case meaningSchema, meaningUnclear:
 		if failure := c.checkSchema(text, r); failure != nil {
-			return c.refuse(failure)
+			return refused(failure)
 		}
 		p.reread = &reread{text: slices.Clone(text), keyspace: c.keyspaceHere(own)}
 	case meaningWrites:
-		p.names, p.truncate = c.written(text, r.verb, own), r.verb == rewrite.Truncate
+		p.names, p.truncate = c.written(text, r, own), r.verb == rewrite.Truncate
 	case meaningRefused:
-		return c.refuse(r.failure)
+		return refused(r.failure)
 	case meaningCritical:
-		return c.decidePrepareSection(e, r, text, own)
+		return c.decidePrepareLock(r, text, rest, own)
 	}
-	return c.watch(watch{kind: watchPrepare, preparing: p})
+	return watched(&watch{kind: watchPrepare, preparing: p})
 }
 
 // keyspaceHere is the keyspace of names that have none: the request's own, or the connection's.
@@ -111,12 +118,12 @@ func (c *conn) keyspaceOfPrepare(rest []byte) (string, error) {
 }
 
 // written names the tables that a statement of plain CQL writes.
-func (c *conn) written(text []byte, verb rewrite.Verb, own string) [][2]string {
+func (c *conn) written(text []byte, r reading, own string) [][2]string {
 	if c.server.Tables == nil {
 		return nil
 	}
-	if verb != rewrite.Batch {
-		return [][2]string{c.lookedUp()}
+	if r.verb != rewrite.Batch {
+		return [][2]string{r.name.names()}
 	}
 	batch, err := rewrite.Parse(text)
 	if err != nil {
@@ -124,16 +131,10 @@ func (c *conn) written(text []byte, verb rewrite.Verb, own string) [][2]string {
 	}
 	var names [][2]string
 	for i := range batch.Children {
-		c.lookup(text, batch.Children[i].Keyspace, batch.Children[i].Table, own)
-		names = append(names, c.lookedUp())
+		child := &batch.Children[i]
+		names = append(names, c.tableKey(text, child.Keyspace, child.Table, own).names())
 	}
 	return names
-}
-
-// lookedUp is the name last looked up.
-func (c *conn) lookedUp() [2]string {
-	ks, table, _ := bytes.Cut(c.name, []byte{0})
-	return [2]string{string(ks), string(table)}
 }
 
 // learn keeps what has been prepared, under the id that Cassandra has given it. The answer goes to the client as it is, but for a

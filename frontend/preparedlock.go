@@ -26,37 +26,37 @@ type preparedLockStatement struct {
 	columns   []*message.ColumnMetadata // of the answer, for FOR UPDATE
 }
 
-// decidePrepareSection prepares a statement of ours, or on a critical table.
-func (c *conn) decidePrepareSection(e wire.Envelope, r reading, text []byte, own string) relay.Decision {
+// decidePrepareLock decides about the PREPARE of a statement that has to do with a lock, or is on a critical table; rest is what stands
+// behind its text.
+func (c *conn) decidePrepareLock(r reading, text, rest []byte, own string) decision {
 	if r.ordinary() {
-		return c.decideOrdinary()
+		return decideOrdinary(r)
 	}
 	if failure := c.server.Bounds.checkText(text); failure != nil {
-		return c.refuse(failure)
+		return refused(failure)
 	}
-	s, pass, failure := readSection(r, text)
+	s, pass, failure := readLockStatement(r, text)
 	switch {
 	case pass && !s.unfenced():
-		return c.watch(watch{kind: watchPrepare, preparing: &preparing{}}) // a read without a lock
+		return watched(&watch{kind: watchPrepare, preparing: &preparing{}}) // a read without a lock
 	case s.unfenced() && (pass || failure != nil && !s.auto()):
 		// It may be prepared whatever the table lets through now: a driver prepares once, for tables that come and go.
-		p := &preparing{preparedStatement: preparedStatement{meaning: meaningWrites}, names: c.written(text, r.verb, own)}
-		return c.watch(watch{kind: watchPrepare, preparing: p})
+		p := &preparing{preparedStatement: preparedStatement{meaning: meaningWrites}, names: c.written(text, r, own)}
+		return watched(&watch{kind: watchPrepare, preparing: p})
 	case failure != nil:
-		return c.refuse(failure)
+		return refused(failure)
 	}
 	p := &preparedLockStatement{id: ownID(c.keyspaceHere(own), text), text: slices.Clone(text), statement: s.statement, table: s.table}
-	c.plan.section = lockStatement{statement: s.statement, text: p.text, table: s.table, critical: s.critical, prepared: p}
+	s.text, s.prepared = p.text, p
 	switch s.statement.Verb {
 	case rewrite.Lock, rewrite.Unlock, rewrite.ListLocks:
-		return c.holdFor((*conn).prepareVerb)
+		return held(&describeLock{s})
 	}
 	q := &preparing{preparedStatement: preparedStatement{meaning: meaningCritical, lock: p}}
 	if s.unfenced() {
-		q.meaning, q.names = meaningWrites, c.written(text, r.verb, own)
+		q.meaning, q.names = meaningWrites, c.written(text, r, own)
 	}
-	c.plan.watch = watch{kind: watchPrepare, preparing: q}
-	return c.holdFor((*conn).prepareFenced)
+	return held(&prepareLocked{preparing: q, rest: rest})
 }
 
 // unfenced tells whether the statement is a plain write.
@@ -76,17 +76,23 @@ func (s *lockStatement) unfenced() bool {
 	return false
 }
 
-// prepareFenced has Cassandra prepare the statement without our clause.
-func (c *conn) prepareFenced(e wire.Envelope) error {
-	s := c.plan.section
-	body, err := c.plainBody(e)
-	if err != nil {
-		return c.answerUnreadable(e, err)
-	}
-	cut := rewrite.Apply(nil, s.text, s.statement.Cut)
+// prepareLocked has Cassandra prepare an operation under a lock, without the clauses that it does not understand.
+type prepareLocked struct {
+	preparing *preparing
+	rest      []byte // of the body, behind the text
+}
+
+// String implements action.
+func (a *prepareLocked) String() string {
+	return "prepare without its lock clauses: " + string(a.preparing.lock.text)
+}
+
+// perform implements action.
+func (a *prepareLocked) perform(c *conn, e wire.Envelope) error {
+	p := a.preparing.lock
+	cut := rewrite.Apply(nil, p.text, p.statement.Cut)
 	edited := append(binary.BigEndian.AppendUint32(nil, uint32(len(cut))), cut...)
-	edited = append(edited, body[4+len(s.text):]...)
-	return c.forwardEdited(e, edited)
+	return c.forwardEdited(e, &watch{kind: watchPrepare, preparing: a.preparing}, append(edited, a.rest...))
 }
 
 // splice makes Cassandra's metadata that of the client's own text: our markers stand where they were written, the key columns
@@ -141,10 +147,16 @@ func (s *lockStatement) appendIDs(dst []byte, version byte) []byte {
 	return dst
 }
 
-// prepareVerb answers PREPARE of a verb of ours: without any effect, and to whoever may execute it.
-func (c *conn) prepareVerb(e wire.Envelope) error {
-	s, h := c.plan.section, e.Header
-	if f := c.permitted(h, &s, s.needs(), c.up.Emit, func() *wire.Failure { return c.describe(h, &s) }); f != nil {
+// describeLock answers the PREPARE of LOCK, UNLOCK or LIST LOCKS: without any effect, and to whoever may execute it.
+type describeLock struct{ lockStatement }
+
+// String implements action.
+func (a *describeLock) String() string { return "describe: " + string(a.text) }
+
+// perform implements action.
+func (a *describeLock) perform(c *conn, e wire.Envelope) error {
+	s, h := &a.lockStatement, e.Header
+	if f := c.permitted(h, s, s.needs(), c.up.Emit, func() *wire.Failure { return c.describe(h, s) }); f != nil {
 		return c.answer(e, f)
 	}
 	return nil
@@ -267,18 +279,35 @@ func keyType(cql string) datatype.DataType {
 	return nil
 }
 
-// decideExecuteSection executes a prepared statement of ours. Whether the table is critical is asked now: it may have changed
-// since the statement was prepared.
-func (c *conn) decideExecuteSection(e wire.Envelope, p *preparedStatement) relay.Decision {
+// decideExecuteLock decides about the EXECUTE of a statement that has to do with a lock.
+func decideExecuteLock(e wire.Envelope, p *preparedStatement) decision {
 	if !e.Whole() {
-		return relay.NeedWhole
+		return decision{verdict: relay.NeedWhole}
 	}
-	s, f := p.lock.now()
+	return held(p.lock)
+}
+
+// String implements action.
+func (p *preparedLockStatement) String() string { return "execute prepared: " + string(p.text) }
+
+// perform implements action: it executes the statement. Whether the table is critical is asked now: it may have changed since the
+// statement was prepared.
+func (p *preparedLockStatement) perform(c *conn, e wire.Envelope) error {
+	s, f := p.now()
 	if f != nil {
-		return c.refuse(f)
+		return c.answer(e, f)
 	}
-	c.plan.section = s
-	return c.holdFor((*conn).executeSection)
+	body, err := c.plainBody(e)
+	if err != nil {
+		return c.answerUnreadable(e, err)
+	}
+	cur := wire.Cursor{Body: body}
+	s.metadata = bytes.Clone(c.skipIDs(&cur))
+	parameters := wire.ReadParameters(&cur, c.version)
+	if cur.Bad {
+		return c.answerUnreadable(e, wire.ErrShort)
+	}
+	return c.execute(e, s, parameters)
 }
 
 // now is the statement as it stands today: the table may have changed since it was prepared.
@@ -296,21 +325,4 @@ func (p *preparedLockStatement) now() (lockStatement, *wire.Failure) {
 		return s, cannotLock(p.table, critical)
 	}
 	return s, nil
-}
-
-func (c *conn) executeSection(e wire.Envelope) error {
-	body, err := c.plainBody(e)
-	if err != nil {
-		return c.answerUnreadable(e, err)
-	}
-	cur := wire.Cursor{Body: body}
-	cur.ShortBytes()
-	if c.version >= byte(primitive.ProtocolVersion5) {
-		c.plan.section.metadata = bytes.Clone(cur.ShortBytes())
-	}
-	p := wire.ReadParameters(&cur, c.version)
-	if cur.Bad {
-		return c.answerUnreadable(e, wire.ErrShort)
-	}
-	return c.enter(e, c.plan.section, p)
 }

@@ -7,8 +7,8 @@ import (
 	"music/frontend/wire"
 )
 
-// decideQuery decides about a statement's text. What is not ours goes on as it is; only the head of it has been looked at.
-func (c *conn) decideQuery(e wire.Envelope) relay.Decision {
+// decideQuery decides about a statement's text. Of what has nothing to do with locks only the head is looked at, and it goes on as it is.
+func (c *conn) decideQuery(e wire.Envelope) decision {
 	body, err := c.plainBody(e)
 	if err != nil {
 		return c.unreadable(e, err)
@@ -17,7 +17,8 @@ func (c *conn) decideQuery(e wire.Envelope) relay.Decision {
 	if err != nil {
 		return c.unreadable(e, err)
 	}
-	own, err := c.keyspaceOfQuery(body[4+len(text):], whole && e.Whole())
+	rest := body[4+len(text):]
+	own, err := c.keyspaceOfQuery(rest, whole && e.Whole())
 	if err != nil {
 		return c.unreadable(e, err)
 	}
@@ -25,43 +26,45 @@ func (c *conn) decideQuery(e wire.Envelope) relay.Decision {
 	if !ok {
 		return c.unreadable(e, wire.ErrShort)
 	}
-	return c.decideMeaning(e, r, text, own)
+	d := c.decideMeaning(e, r, text, rest)
+	d.unlisted = r.unlisted
+	return d
 }
 
-// decideMeaning decides about a QUERY, or an EXECUTE, whose text has been read.
-func (c *conn) decideMeaning(e wire.Envelope, r reading, text []byte, own string) relay.Decision {
+// decideMeaning decides about a QUERY, or an EXECUTE, whose text has been read; rest is what stands behind the text of a QUERY.
+func (c *conn) decideMeaning(e wire.Envelope, r reading, text, rest []byte) decision {
 	switch r.meaning {
 	case meaningLocal, meaningPeers:
 		if !e.Whole() {
-			return relay.NeedWhole
+			return decision{verdict: relay.NeedWhole}
 		}
-		t, failure := readTopology(text, c.lookedUp()[1])
+		t, failure := readTopology(text, r.name.names()[1])
 		if failure != nil {
-			return c.refuse(failure)
+			return refused(failure)
 		}
-		return c.holdTopology(t)
+		return c.decideTopology(t)
 	case meaningUse:
-		return c.watch(watch{kind: watchKeyspace})
+		return watched(&watch{kind: watchKeyspace})
 	case meaningSchema:
 		if !e.Whole() {
-			return relay.NeedWhole
+			return decision{verdict: relay.NeedWhole}
 		}
 		if f := c.checkSchema(text, r); f != nil {
-			return c.refuse(f)
+			return refused(f)
 		}
-		return c.watch(watch{kind: watchSchema, change: c.changeOf(text)})
+		return watched(&watch{kind: watchSchema, change: changeOf(text, r)})
 	case meaningRefused:
-		return c.refuse(r.failure)
+		return refused(r.failure)
 	case meaningCritical:
 		if !e.Whole() {
-			return relay.NeedWhole
+			return decision{verdict: relay.NeedWhole}
 		}
-		return c.decideSection(e, r, text, own)
+		return c.decideLock(e, r, text, rest)
 	}
-	if f := c.unserved(text); f != nil {
-		return c.watch(watch{kind: watchUnserved, unserved: f})
+	if f := c.unserved(text, r); f != nil {
+		return watched(&watch{kind: watchUnserved, unserved: f})
 	}
-	return relay.Forward
+	return decision{}
 }
 
 // keyspaceOfQuery is the keyspace that a QUERY carries behind its text, or "" (v5 spec section 4.1.4; Cassandra 5.0.8 obeys it in every

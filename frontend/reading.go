@@ -2,7 +2,9 @@ package frontend
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/hex"
+	"fmt"
 	"strings"
 
 	"music/frontend/catalog"
@@ -29,8 +31,11 @@ const (
 type reading struct {
 	meaning meaning
 	verb    rewrite.Verb
-	table   *catalog.Table // of writes and critical, where one is named
+	table   *catalog.Table // of meaningWrites and meaningCritical, where one is named
 	failure *wire.Failure
+
+	name     tableKey   // of the table that the statement names, of a batch the last one; empty where it names none
+	unlisted *[2]string // keyspace and name of a table that the statement writes or locks, and that is not in the schema as it was read last
 }
 
 // read classifies a statement by its head. ok is false when the part seen does not tell. It does not allocate for what
@@ -44,7 +49,9 @@ func (c *conn) read(text []byte, whole bool, keyspaceOfRequest string) (r readin
 	case rewrite.Use:
 		return reading{meaning: meaningUse, verb: head.Verb}, true
 	case rewrite.Lock, rewrite.Unlock, rewrite.ListLocks:
-		return c.readVerb(text, head, keyspaceOfRequest), true
+		if head.Complete {
+			return c.readVerb(text, head, keyspaceOfRequest), true
+		}
 	case rewrite.Select, rewrite.Insert, rewrite.Update, rewrite.Delete, rewrite.Truncate, rewrite.Schema:
 		if head.Complete {
 			return c.readHead(text, head, keyspaceOfRequest), true
@@ -64,31 +71,33 @@ func (c *conn) readVerb(text []byte, head rewrite.Head, keyspaceOfRequest string
 	}
 	r := reading{meaning: meaningCritical, verb: head.Verb}
 	if head.Table.Start != head.Table.End {
-		r.table = c.lookupWritten(text, head.Keyspace, head.Table, keyspaceOfRequest)
+		r.name = c.tableKey(text, head.Keyspace, head.Table, keyspaceOfRequest)
+		r.table, r.unlisted = c.lookup(r.name), c.unlisted(r.name)
 	}
 	return r
 }
 
 // readHead is for statements on one table.
 func (c *conn) readHead(text []byte, head rewrite.Head, keyspaceOfRequest string) reading {
-	table := c.lookup(text, head.Keyspace, head.Table, keyspaceOfRequest)
-	r := reading{meaning: meaningWrites, verb: head.Verb, table: table}
+	name := c.tableKey(text, head.Keyspace, head.Table, keyspaceOfRequest)
+	table := c.lookup(name)
+	r := reading{meaning: meaningWrites, verb: head.Verb, table: table, name: name}
 	switch head.Verb {
 	case rewrite.Schema:
 		r.meaning = meaningSchema
 	case rewrite.Select:
-		r.meaning = c.systemTable()
+		r.meaning = name.read()
 		r.table = nil
 	}
 	if c.server.Tables == nil {
 		r.table = nil
 		return r
 	}
-	if c.closed(head) {
-		r.meaning, r.failure = meaningRefused, wire.Invalid("MUSIC_REFUSED: %s is for the proxies only", c.tableName())
+	if name.closed(head) {
+		r.meaning, r.failure = meaningRefused, forProxiesOnly(name)
 		return r
 	}
-	if f := c.keepsLocks(head); f != nil {
+	if f := c.keepsLocks(head, name); f != nil {
 		r.meaning, r.failure = meaningRefused, f
 		return r
 	}
@@ -96,7 +105,7 @@ func (c *conn) readHead(text []byte, head rewrite.Head, keyspaceOfRequest string
 	case table != nil && table.Critical() != nil && r.meaning != meaningSchema:
 		r.meaning, r.table = meaningCritical, table
 	case r.meaning == meaningWrites:
-		c.noteLookedUp()
+		r.unlisted = c.unlisted(name)
 	}
 	return r
 }
@@ -114,9 +123,12 @@ func (c *conn) readBatch(text []byte, keyspaceOfRequest string) reading {
 	var tables []*catalog.Table
 	for i := range batch.Children {
 		child := &batch.Children[i]
-		tables = append(tables, c.lookupWritten(text, child.Keyspace, child.Table, keyspaceOfRequest))
-		if c.isOurs() {
-			return reading{meaning: meaningRefused, verb: rewrite.Batch, failure: wire.Invalid("MUSIC_REFUSED: %s is for the proxies only", c.tableName())}
+		r.name = c.tableKey(text, child.Keyspace, child.Table, keyspaceOfRequest)
+		tables = append(tables, c.lookup(r.name))
+		r.unlisted = cmp.Or(c.unlisted(r.name), r.unlisted)
+		if r.name.reserved() {
+			r.meaning, r.failure = meaningRefused, forProxiesOnly(r.name)
+			return r
 		}
 	}
 	if r.table, _ = catalog.Strictest(tables); r.table != nil {
@@ -125,38 +137,59 @@ func (c *conn) readBatch(text []byte, keyspaceOfRequest string) reading {
 	return r
 }
 
-// lookup finds the Table of a name, or nil where no statement has concerned the proxy with it. The key that it looked for stays in
-// c.name for systemTable, isOurs and tableName.
-func (c *conn) lookup(text []byte, ks, table rewrite.Name, keyspaceOfRequest string) *catalog.Table {
-	c.name = c.name[:0]
+// tableKey is the name of a table as catalog.Tables finds it: its keyspace, a zero byte, and its name.
+type tableKey []byte
+
+// tableKey returns the key of a table that a text names: without a keyspace of its own it is in that of the request, or of the connection.
+// The key is valid until the connection's next call.
+func (c *conn) tableKey(text []byte, ks, table rewrite.Name, keyspaceOfRequest string) tableKey {
+	key := c.nameBuffer[:0]
 	switch {
 	case ks.Start != ks.End:
-		c.name = ks.AppendTo(c.name, text)
+		key = ks.AppendTo(key, text)
 	case keyspaceOfRequest != "":
-		c.name = append(c.name, keyspaceOfRequest...)
+		key = append(key, keyspaceOfRequest...)
 	default:
 		if used := c.keyspace.Load(); used != nil {
-			c.name = append(c.name, *used...)
+			key = append(key, *used...)
 		}
 	}
-	c.name = append(c.name, 0)
-	c.name = table.AppendTo(c.name, text)
+	c.nameBuffer = table.AppendTo(append(key, 0), text)
+	return c.nameBuffer
+}
+
+// lookup returns the Table of a key, or nil where no statement has concerned the proxy with it.
+func (c *conn) lookup(key tableKey) *catalog.Table {
 	if c.server.Tables == nil {
 		return nil
 	}
-	return c.server.Tables.Find(c.name)
+	return c.server.Tables.Find(key)
 }
 
-// lookupWritten is lookup of a table that the statement writes or locks.
-func (c *conn) lookupWritten(text []byte, ks, table rewrite.Name, keyspaceOfRequest string) *catalog.Table {
-	t := c.lookup(text, ks, table, keyspaceOfRequest)
-	c.noteLookedUp()
-	return t
+// unlisted returns keyspace and name of a table that is not in the schema as it was read last, else nil. A name without any keyspace is
+// no table's.
+func (c *conn) unlisted(key tableKey) *[2]string {
+	if key[0] == 0 || c.server.Tables.InSchema(key) {
+		return nil
+	}
+	name := key.names()
+	return &name
 }
 
-// systemTable tells whether the name last looked up is one of those that show the cluster's nodes.
-func (c *conn) systemTable() meaning {
-	switch string(c.name) {
+// names returns keyspace and name.
+func (k tableKey) names() [2]string {
+	ks, table, _ := bytes.Cut(k, []byte{0})
+	return [2]string{string(ks), string(table)}
+}
+
+// String returns the table's name as it is told to people.
+func (k tableKey) String() string {
+	return strings.TrimSuffix(strings.Replace(string(k), "\x00", ".", 1), ".")
+}
+
+// read returns what it means to read the table: some show the cluster's nodes.
+func (k tableKey) read() meaning {
+	switch string(k) {
 	case "system\x00local":
 		return meaningLocal
 	case "system\x00peers", "system\x00peers_v2":
@@ -165,43 +198,43 @@ func (c *conn) systemTable() meaning {
 	return meaningPlain
 }
 
-// isOurs tells whether the name last looked up is a table that only proxies write.
-func (c *conn) isOurs() bool {
-	at := bytes.IndexByte(c.name, 0)
-	if bytes.HasPrefix(c.name[at+1:], []byte(catalog.CompanionPrefix)) {
+// reserved reports whether only proxies write the table.
+func (k tableKey) reserved() bool {
+	at := bytes.IndexByte(k, 0)
+	if bytes.HasPrefix(k[at+1:], []byte(catalog.CompanionPrefix)) {
 		return true
 	}
-	return string(c.name[:at]) == "music" && string(c.name[at+1:]) != "named"
+	return string(k[:at]) == "music" && string(k[at+1:]) != "named"
 }
 
-// closed tells whether a statement would change what is only the proxies' to change, or show what is theirs to read: the cluster's
-// secret. To read all else is open to all; so is to replicate keyspace music otherwise, and to drop the companion of a table that is to
-// be critical no more.
-func (c *conn) closed(head rewrite.Head) bool {
+// closed reports whether a statement on the table would change what is only the proxies' to change, or show what is theirs to read: the
+// cluster's secret. All else may be read by everybody; keyspace music may be replicated otherwise, and the companion dropped of a table
+// that is to be critical no more.
+func (k tableKey) closed(head rewrite.Head) bool {
 	if head.Verb != rewrite.Schema {
-		return c.isOurs() && (head.Verb != rewrite.Select || string(c.name) == "music\x00secrets")
+		return k.reserved() && (head.Verb != rewrite.Select || string(k) == "music\x00secrets")
 	}
 	what := head.Schema
-	if bytes.HasPrefix(c.name, []byte("music\x00")) {
+	if bytes.HasPrefix(k, []byte("music\x00")) {
 		return what.Kind != rewrite.SchemaKeyspace || what.Action != rewrite.Alter
 	}
-	return c.isOurs() && (what.Kind != rewrite.SchemaTable || what.Action != rewrite.Drop)
+	return k.reserved() && (what.Kind != rewrite.SchemaTable || what.Action != rewrite.Drop)
+}
+
+// forProxiesOnly is the answer to a statement on a table that only proxies write.
+func forProxiesOnly(table fmt.Stringer) *wire.Failure {
+	return wire.Invalid("MUSIC_REFUSED: %s is for the proxies only", table)
 }
 
 // keepsLocks refuses to drop the lock rows of a table that is to stay critical.
-func (c *conn) keepsLocks(head rewrite.Head) (f *wire.Failure) {
-	if head.Verb != rewrite.Schema || head.Schema.Action != rewrite.Drop || !c.isOurs() {
+func (c *conn) keepsLocks(head rewrite.Head, name tableKey) (f *wire.Failure) {
+	if head.Verb != rewrite.Schema || head.Schema.Action != rewrite.Drop || !name.reserved() {
 		return nil
 	}
 	c.server.Tables.Critical(func(t *catalog.Table, critical *catalog.Critical) {
-		if critical.Marked && string(c.name) == t.Keyspace+"\x00"+catalog.CompanionPrefix+hex.EncodeToString(critical.ID[:]) {
-			f = wire.Invalid("MUSIC_REFUSED: %s has the locks of %s, which is critical: take @critical out of its comment first", c.tableName(), t)
+		if critical.Marked && string(name) == t.Keyspace+"\x00"+catalog.CompanionPrefix+hex.EncodeToString(critical.ID[:]) {
+			f = wire.Invalid("MUSIC_REFUSED: %s has the locks of %s, which is critical: take @critical out of its comment first", name, t)
 		}
 	})
 	return f
-}
-
-// tableName is the name last looked up, as it is told to people.
-func (c *conn) tableName() string {
-	return strings.TrimSuffix(strings.Replace(string(c.name), "\x00", ".", 1), ".")
 }

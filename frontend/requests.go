@@ -68,26 +68,26 @@ func (r *requests) Decide(e wire.Envelope) (relay.Decision, error) {
 	}
 	c.using = false
 	for {
-		state := c.server.Tables.Version()
-		c.plan = plan{}
-		v := c.decide(e)
-		if c.plan.unread != nil && v != relay.NeedWhole {
-			if v = c.decideUnread(e, v); v == relay.Alone {
-				return v, nil
+		version := c.server.Tables.Version()
+		d := c.decide(e)
+		if d.unlisted != nil && d.verdict != relay.NeedWhole {
+			if d = c.decideUnlisted(e, d); d.verdict == relay.Alone {
+				return relay.Alone, nil
 			}
 		}
 		c.caughtUp = false
-		if v != relay.Forward {
-			return v, nil
+		if d.verdict != relay.Forward {
+			c.held = d.action
+			return d.verdict, nil
 		}
-		if c.plan.watch.kind == watchKeyspace && c.busy() {
+		if d.watch != nil && d.watch.kind == watchKeyspace && c.busy() {
 			return relay.Alone, nil
 		}
-		if err := c.owe(e); err != nil {
+		if err := c.owe(e, d.watch); err != nil {
 			return relay.Forward, err
 		}
-		if c.server.Tables.Version() == state {
-			c.note(e)
+		if c.server.Tables.Version() == version {
+			c.note(e, d.watch)
 			return relay.Forward, nil
 		}
 		c.streams.End(e.Stream) // a table may have become critical before the stream was open for Outstanding to see
@@ -116,42 +116,42 @@ func (r *requests) Await() error {
 	return nil
 }
 
-// expect notes that Cassandra owes an answer to a request that goes on now, and what the answer is for.
-func (c *conn) expect(e wire.Envelope) error {
-	if err := c.owe(e); err != nil {
+// expect notes that Cassandra owes an answer to a request that goes on now, and what the proxy wants to know of the answer; nil is nothing.
+func (c *conn) expect(e wire.Envelope, w *watch) error {
+	if err := c.owe(e, w); err != nil {
 		return err
 	}
-	c.note(e)
+	c.note(e, w)
 	return nil
 }
 
-// owe notes that Cassandra owes an answer to a request.
-func (c *conn) owe(e wire.Envelope) error {
-	if !c.streams.Begin(e.Stream, c.plan.watch.kind != 0) {
+// owe opens the stream of a request; it fails where the stream is open already.
+func (c *conn) owe(e wire.Envelope, w *watch) error {
+	if !c.streams.Begin(e.Stream, w != nil) {
 		return c.violation(e.Stream, inUse(e.Stream))
 	}
 	c.last = e.Stream
 	return nil
 }
 
-// note notes what the answer is for.
-func (c *conn) note(e wire.Envelope) {
-	if c.plan.watch.kind != 0 {
-		c.watches.add(e.Stream, c.plan.watch)
-		c.using = c.plan.watch.kind == watchKeyspace
+// note notes what the answer is for, and counts the request.
+func (c *conn) note(e wire.Envelope, w *watch) {
+	if w != nil {
+		c.watches.add(e.Stream, w)
+		c.using = w.kind == watchKeyspace
 	} else {
 		c.sample.begin(e.Stream)
 	}
 	c.server.Stats.count(c, e.OpCode, Forwarded)
 }
 
-// decide is the table from opcode to method.
-func (c *conn) decide(e wire.Envelope) relay.Decision {
+// decide decides what becomes of a request: it is the table from opcode to method. It changes nothing but what it notes of a login.
+func (c *conn) decide(e wire.Envelope) decision {
 	if !c.loggedIn.Load() {
 		return c.decideLogin(e)
 	}
 	if e.Flags&^headerFlags != 0 {
-		return c.refuse(wire.ProtocolError("Unknown flags %#x in the header", uint8(e.Flags&^headerFlags)))
+		return refused(wire.ProtocolError("Unknown flags %#x in the header", uint8(e.Flags&^headerFlags)))
 	}
 	switch e.OpCode {
 	case primitive.OpCodeExecute:
@@ -163,33 +163,22 @@ func (c *conn) decide(e wire.Envelope) relay.Decision {
 	case primitive.OpCodeBatch:
 		return c.decideBatch(e)
 	case primitive.OpCodeOptions:
-		return relay.Forward
+		return decision{}
 	case primitive.OpCodeAuthResponse:
-		return c.refuse(loginOver())
+		return refused(loginOver())
 	case primitive.OpCodeRegister:
-		return c.holdFor((*conn).register)
+		return held(registerEvents{})
 	case primitive.OpCodeStartup:
-		return c.refuse(wire.ProtocolError("Unexpected message STARTUP, the connection is already initialized"))
+		return refused(wire.ProtocolError("Unexpected message STARTUP, the connection is already initialized"))
 	}
-	return c.refuse(wire.ProtocolError("Unknown opcode %d", e.OpCode))
+	return refused(wire.ProtocolError("Unknown opcode %d", e.OpCode))
 }
 
 // headerFlags are those that a request may have: of any other nobody can say what it means for the body.
 const headerFlags = primitive.HeaderFlagCompressed | primitive.HeaderFlagTracing | primitive.HeaderFlagCustomPayload |
 	primitive.HeaderFlagWarning | primitive.HeaderFlagUseBeta
 
-// plan is what a decision leaves behind: for a request that is forwarded, what to look at in its answer; for one that is kept
-// back, what to do with it. It is made anew for each request.
-type plan struct {
-	watch   watch
-	act     func(*conn, wire.Envelope) error // called with the whole request
-	failure *wire.Failure
-	section lockStatement
-	table   [2]string  // keyspace and name of one that is not critical
-	unread  *[2]string // one to be written that the schema did not have when it was read last
-}
-
-// Perform carries out the plan of the request that judge has just kept back. Its custom payload goes along wherever it goes on.
+// Perform does what was decided about the request that Decide has just held back. Its custom payload goes along wherever it goes on.
 func (r *requests) Perform(e wire.Envelope) error {
 	c := (*conn)(r)
 	if c.down.Out.Full() { // no answer is made for who does not read
@@ -201,7 +190,9 @@ func (r *requests) Perform(e wire.Envelope) error {
 	if e.Flags.Contains(primitive.HeaderFlagCustomPayload) {
 		e.Payload = c.payload(e)
 	}
-	return c.plan.act(c, e)
+	action := c.held
+	c.held = nil
+	return action.perform(c, e)
 }
 
 // payload is the custom payload of a whole request as on the wire, in memory of its own; nil where it cannot be read.
@@ -230,20 +221,6 @@ func (r *requests) Flushed() {
 	}
 }
 
-// holdFor keeps the request back for act.
-func (c *conn) holdFor(act func(*conn, wire.Envelope) error) relay.Decision {
-	c.plan.act = act
-	return relay.Hold
-}
-
-// refuse answers the request with an error; Cassandra does not hear of it.
-func (c *conn) refuse(f *wire.Failure) relay.Decision {
-	c.plan.failure = f
-	return c.holdFor((*conn).answerFailure)
-}
-
-func (c *conn) answerFailure(e wire.Envelope) error { return c.answer(e, c.plan.failure) }
-
 // answer answers a request that has been kept back with an error.
 func (c *conn) answer(e wire.Envelope, f *wire.Failure) error {
 	c.reject(e.Header, f)
@@ -252,12 +229,6 @@ func (c *conn) answer(e wire.Envelope, f *wire.Failure) error {
 
 func (c *conn) answerUnreadable(e wire.Envelope, err error) error {
 	return c.answer(e, unreadable(e.OpCode, err))
-}
-
-// watch lets the request through and has its answer looked at.
-func (c *conn) watch(w watch) relay.Decision {
-	c.plan.watch = w
-	return relay.Forward
 }
 
 // scratchSize is the memory that a connection keeps for compressed requests; larger ones get memory of their own.
@@ -294,12 +265,12 @@ func (c *conn) uncompressed(e wire.Envelope) ([]byte, error) {
 	return wire.Decompress(c.framing.Compression, e.Body(), c.scratch, c.server.MaxFrame)
 }
 
-// unreadable is the decision on a body that could not be read: wait for the rest, or refuse it where all is there.
-func (c *conn) unreadable(e wire.Envelope, err error) relay.Decision {
+// unreadable returns the decision on a body that could not be read: wait for the rest, or refuse it where all is there.
+func (c *conn) unreadable(e wire.Envelope, err error) decision {
 	if !e.Whole() {
-		return relay.NeedWhole
+		return decision{verdict: relay.NeedWhole}
 	}
-	return c.refuse(unreadable(e.OpCode, err))
+	return refused(unreadable(e.OpCode, err))
 }
 
 // unreadable is told of a body that does not follow the protocol.

@@ -152,7 +152,7 @@ func (c *conn) askRight(h wire.Header, s *lockStatement, what permission, act fu
 	if !c.streams.Begin(h.Stream, true) {
 		return nil, inUse(h.Stream)
 	}
-	c.watches.add(h.Stream, watch{kind: watchRights, probe: asked, allowed: func() {
+	c.watches.add(h.Stream, &watch{kind: watchRights, probe: asked, allowed: func() {
 		c.rights.note(r)
 		act()
 	}, denied: func(e wire.Envelope) { c.denied(e, s, what) }})

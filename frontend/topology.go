@@ -7,7 +7,6 @@ import (
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
-	"music/frontend/relay"
 	"music/frontend/wire"
 	"music/rewrite"
 )
@@ -113,23 +112,24 @@ func (t *topology) places(part rewrite.Span) (n int) {
 // name is a column as Cassandra knows it.
 func (t *topology) name(n rewrite.Name) string { return string(n.AppendTo(nil, t.text)) }
 
-// holdTopology has such a SELECT asked in the client's place, with the nodes that there are now.
-func (c *conn) holdTopology(t *topology) relay.Decision {
-	v := c.holdFor((*conn).askTopology)
+// decideTopology has such a SELECT asked in the client's place, with the nodes that there are now.
+func (c *conn) decideTopology(t *topology) decision {
 	q := &question{topology: t, proxy: c.server.Advertise}
 	if c.server.Nodes != nil {
 		q.nodes = c.server.Nodes()
 	}
-	c.plan.watch = watch{kind: watchTopology, question: q}
-	return v
+	return held(q)
 }
 
-// askTopology sends the translated SELECT as a QUERY, whatever it came as: the text of a prepared one holds the nodes of the time
+// String implements action.
+func (q *question) String() string { return "ask for the topology in system." + q.table }
+
+// perform implements action: it sends the translated SELECT as a QUERY, whatever it came as: the text of a prepared one holds the nodes of the time
 // when it is executed, and Cassandra's columns for it are those of the client's own.
-func (c *conn) askTopology(e wire.Envelope) error {
-	q := c.plan.watch.question
+func (q *question) perform(c *conn, e wire.Envelope) error {
+	w := &watch{kind: watchTopology, question: q}
 	if q.text == nil {
-		return c.forwardHeld(e)
+		return c.forwardHeld(e, w)
 	}
 	body, err := c.plainBody(e)
 	if err != nil {
@@ -151,7 +151,7 @@ func (c *conn) askTopology(e wire.Envelope) error {
 	p.Unpage()
 	text := q.ask(&p)
 	edited := append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...)
-	return c.forwardAs(e, primitive.OpCodeQuery, p.AppendTo(edited, c.version))
+	return c.forwardAs(e, primitive.OpCodeQuery, w, p.AppendTo(edited, c.version))
 }
 
 // skipIDs skips the ids that stand before the parameters of an EXECUTE, and returns that of the result columns, from protocol 5 on.

@@ -9,18 +9,18 @@ import (
 	"music/rewrite"
 )
 
-// notCritical is the answer to a statement of ours on the table last looked up.
-func (c *conn) notCritical() *wire.Failure {
-	return wire.Invalid("MUSIC_REFUSED: %s is not critical: make it so with ALTER TABLE %[1]s WITH comment = '@critical'", c.tableName())
+// notCritical is the answer to a statement that has to do with a lock, on a table without locks.
+func notCritical(table tableKey) *wire.Failure {
+	return wire.Invalid("MUSIC_REFUSED: %s is not critical: make it so with ALTER TABLE %[1]s WITH comment = '@critical'", table)
 }
 
-// unserved is what is told for a text on a table that is not critical, if Cassandra cannot read it: it holds a clause of ours. nil for
-// nearly every text.
-func (c *conn) unserved(text []byte) *wire.Failure {
-	if c.server.Tables == nil || !rewrite.MayHoldLockClause(text) {
+// unserved returns what is told for a text on a table that is not critical, where Cassandra cannot read it: it may hold USING LOCK or FOR
+// UPDATE. It is nil for nearly every text.
+func (c *conn) unserved(text []byte, r reading) *wire.Failure {
+	if c.server.Tables == nil || len(r.name) == 0 || !rewrite.MayHoldLockClause(text) {
 		return nil
 	}
-	return c.notCritical()
+	return notCritical(r.name)
 }
 
 // explain tells a client whose text Cassandra could not read what is wrong with it. It reports whether it has answered.

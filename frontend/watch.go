@@ -21,6 +21,14 @@ const (
 	watchUnserved                      // whether Cassandra can read what holds a clause of ours
 )
 
+// String returns what is looked at, for people.
+func (k watchKind) String() string {
+	return [...]string{
+		watchLogin: "login", watchPrepare: "prepared id", watchKeyspace: "USE", watchTopology: "topology", watchSchema: "schema change",
+		watchFenced: "operation under a lock", watchColumns: "columns of a read", watchRights: "permission", watchUnserved: "syntax",
+	}[k]
+}
+
 // watch is what the proxy wants to know of an answer that it has seen the request of.
 type watch struct {
 	kind      watchKind
@@ -43,13 +51,13 @@ type watches struct {
 }
 
 // add expects an answer.
-func (w *watches) add(stream int16, x watch) {
+func (w *watches) add(stream int16, x *watch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.by == nil {
 		w.by = map[int16]*watch{}
 	}
-	w.by[stream] = &x
+	w.by[stream] = x
 }
 
 // peek returns what is expected on a stream.

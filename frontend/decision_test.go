@@ -1,0 +1,49 @@
+package frontend
+
+import (
+	"testing"
+
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+	"github.com/stretchr/testify/assert"
+
+	"music/frontend/catalog"
+	"music/frontend/wire"
+)
+
+// What is decided about a request says so itself, and depends on nothing that was asked before.
+func TestDecisions(t *testing.T) {
+	m := newMemory(t, d4(), false)
+	m.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}})
+	m.server.Tables.Read([][2]string{{"bank", "accounts"}, {"bank", "other"}, {"music", "named"}})
+	critical, ordinary := preparedID(idOf("critical")), preparedID(idOf("ordinary"))
+	lock := &preparedLockStatement{id: critical, text: []byte("LOCK accounts WHERE id = ?"), table: m.server.Tables.Of("bank", "accounts")}
+	m.server.prepared.Add(critical, &preparedStatement{meaning: meaningCritical, lock: lock})
+	m.server.prepared.Add(ordinary, &preparedStatement{})
+	for _, tc := range []struct {
+		request message.Message
+		want    string
+	}{
+		{query("UPDATE other SET a = 1 WHERE id = 'x'"), "forward"},
+		{query("USE bank"), "forward, look at the answer: USE"},
+		{query("CREATE TABLE t (id int PRIMARY KEY)"), "forward, look at the answer: schema change"},
+		{query("UPDATE other USING LOCK 5 SET a = 1 WHERE id = 'x'"), "forward, look at the answer: syntax"},
+		{query("UPDATE fresh SET a = 1 WHERE id = 'x'"), "forward (table bank.fresh is not in the schema)"},
+		{query("UPDATE accounts USING LOCK 5 SET a = 1 WHERE id = 'x'"), "hold: execute: UPDATE accounts USING LOCK 5 SET a = 1 WHERE id = 'x'"},
+		{query("SELECT * FROM system.peers"), "hold: ask for the topology in system.peers"},
+		{query("LOCK other WHERE id = 'x'"), "hold: ask whether there is bank.other, else ErrorCode Invalid [0x00002200]: MUSIC_REFUSED: bank.other is not critical: make it so with ALTER TABLE bank.other WITH comment = '@critical'"},
+		{query("UPDATE accounts SET a = 1 WHERE id = 'x'"), "hold: refuse, ErrorCode Invalid [0x00002200]: MUSIC_UNLOCKED: bank.accounts is critical: take a lock (LOCK bank.accounts WHERE …) and write USING LOCK <ref>"},
+		{query("LOCK"), "forward"}, // Cassandra says that it is no statement
+		{query("GRANT SELECT ON other TO someone USING LOCK"), "forward"},
+		{&message.Prepare{Query: "SELECT a FROM accounts WHERE id = ? FOR UPDATE"}, "hold: prepare without its lock clauses: SELECT a FROM accounts WHERE id = ? FOR UPDATE"},
+		{&message.Prepare{Query: "UNLOCK accounts WHERE id = ? USING LOCK ?"}, "hold: describe: UNLOCK accounts WHERE id = ? USING LOCK ?"},
+		{&message.Prepare{Query: "SELECT a FROM other"}, "forward, look at the answer: prepared id"},
+		{execute(critical[:], nil), "hold: execute prepared: LOCK accounts WHERE id = ?"},
+		{execute(ordinary[:], nil), "forward"},
+		{&message.Batch{Children: []*message.BatchChild{{Query: "DELETE FROM accounts USING LOCK 5 WHERE id = 'x'"}}}, "hold: execute a batch under a lock"},
+		{&message.Register{EventTypes: []primitive.EventType{primitive.EventTypeSchemaChange}}, "hold: register for events"},
+	} {
+		got := m.decide(wire.EnvelopeOf(d4().envelope(t, 1, tc.request)))
+		assert.Equal(t, tc.want, got.String(), "%v", tc.request)
+	}
+}
