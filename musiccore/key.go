@@ -63,6 +63,8 @@ func (k *key) chooseLWT(now Now) {
 		return
 	}
 	switch t := k.term; {
+	case k.c.draining && k.anyNumberedInBlock() && k.c.self.Valid(now):
+		k.dissolveBlocks(now)
 	case t != nil && t.drained(k.c.opts.SettleTries) && !t.keptForNext(now):
 		if !k.awaitsReturn(now) {
 			k.release(now)

@@ -17,6 +17,7 @@ const (
 	purposeReap             // Release of an own head that memory does not know
 	purposeReleaseAbandoned // Release of an abandoned reference that never entered
 	purposeTakeover
+	purposeDissolve // at shutdown: references of blocks that clients were told become plain
 )
 
 // lwt is the one LWT under way for a key (docs/protocol.md 3.1, lwt): sent, and on
@@ -128,7 +129,7 @@ func (k *key) resolveRefused(now Now, id CommandID, r *Row) {
 	switch {
 	case mine || (l.purpose != purposeEnqueue && r.sameTerm(l.swap.Set.Row)):
 		k.lwtApplied(now)
-	case l.purpose == purposeEnqueue:
+	case l.purpose == purposeEnqueue, l.purpose == purposeDissolve:
 		k.dropLWT()
 		k.refusals++
 	case r.Epoch == l.swap.If.Epoch:
@@ -198,6 +199,8 @@ func (k *key) lwtApplied(now Now) {
 		k.renewed(now, l.swap.Set.Row.Epoch)
 	case purposeTakeover:
 		k.noteTakeover(l.swap.Set.Row.Epoch)
+	case purposeDissolve:
+		k.blocksDissolved()
 	case purposePreempt, purposeReap:
 		k.lastDied = true
 		k.c.out.Notes = append(k.c.out.Notes, Note{Key: k.id, Kind: NotePreempted, Ref: l.swap.Set.Row.Head - 1})

@@ -125,6 +125,66 @@ func TestABlockGoesOnBehindAHolderWhoStays(t *testing.T) {
 	}
 }
 
+// A clean shutdown takes nobody's turn: references of a block that clients were told go on as references of their own.
+func TestDrainDissolvesTheBlocksOfWhomItHasToldAReference(t *testing.T) {
+	d, s := crowd(t)
+	d.unlock(2)
+	s.run()
+	d.unlock(12) // given back before its turn
+	s.seen = nil
+	d.take(d.core.Drain(d.time()))
+	if d.core.Quiet() {
+		t.Fatal("quiet before the block is dissolved")
+	}
+	s.run()
+	for r := LockRef(10); r <= s.row.Guard; r++ {
+		if plain := r == 11 || r == 13; s.row.retained(r) == plain && r != 10 {
+			t.Errorf("retained %v: reference %d of %+v", !plain, r, s.row)
+		}
+	}
+	if !d.core.Quiet() || s.cost() != 2 || s.row.Head != 10 || s.row.Owner != d.session.ID() {
+		t.Errorf("%d LWTs, row %+v", s.cost(), s.row)
+	}
+	d.unlock(10)
+	s.run()
+	if s.row.Head != 11 || s.row.retained(11) {
+		t.Errorf("row %+v", s.row)
+	}
+}
+
+// While it is not known whether a block is dissolved, nothing of it is handed over: another proxy may have its next
+// reference by then.
+func TestNothingIsHandedOverInABlockThatIsBeingDissolved(t *testing.T) {
+	d, s := crowd(t)
+	d.unlock(2)
+	s.run()
+	d.take(d.core.Drain(d.time()))
+	id, dissolve := only[Apply](d)
+	dissolved := s.apply(dissolve.Swap)
+	d.unlock(10)
+	d.state(d.lock(Request{Ref: 11}), StateQueued)
+	d.reply(id, dissolved)
+	s.run()
+	if s.row.Head != 11 || s.row.retained(11) || d.core.keys[d.key()].term != nil {
+		t.Fatalf("row %+v", s.row)
+	}
+}
+
+// Somebody else's Enqueue in between changes nothing: the block is dissolved in the queue that there is then.
+func TestABlockIsDissolvedInTheQueueThatThereIs(t *testing.T) {
+	d, s := crowd(t)
+	d.unlock(2)
+	s.run()
+	other := Enqueue(s.row, Block{N: 1, Session: SessionID{9}, Req: 1}, 0, 1)
+	row, _ := other.Apply(s.row)
+	s.row = &row
+	d.take(d.core.Drain(d.time()))
+	s.run()
+	if s.row.retained(11) || s.row.retained(13) || !d.core.Quiet() {
+		t.Fatalf("row %+v", s.row)
+	}
+}
+
 // A reference that was adopted from a dead session goes on nowhere once that session's last Release, which was late, has
 // made it part of a block.
 func TestAnAdoptedReferenceOfABlockIsNotTakenOver(t *testing.T) {

@@ -1,5 +1,7 @@
 package musiccore
 
+import "slices"
+
 // LockRef numbers the references of one key: 1, 2, 3 …, or from where the
 // table's generation begins (FirstReference). It is the place in the key's queue and the
 // fencing token (paper §III, createLockRef; docs/protocol.md 2.1). While anybody
@@ -127,6 +129,26 @@ func (r Row) withOwnBlock(from LockRef, s SessionID) []Block {
 			open = false
 		}
 		queue = append(queue, b)
+	}
+	return queue
+}
+
+// withPlain returns the queue with those references of retained blocks, which ascend, in blocks
+// that are not retained: nothing is handed out of them in memory any more.
+func (r Row) withPlain(refs []LockRef) []Block {
+	queue := make([]Block, 0, len(r.Queue)+2)
+	for _, b := range r.Queue {
+		for end := b.Last() + 1; b.First < end; b.First += LockRef(b.N) {
+			_, plain := slices.BinarySearch(refs, b.First)
+			for b.N = 1; b.First+LockRef(b.N) < end; b.N++ {
+				if _, next := slices.BinarySearch(refs, b.First+LockRef(b.N)); next != plain {
+					break
+				}
+			}
+			part := b
+			part.Retained = b.Retained && !plain
+			queue = append(queue, part)
+		}
 	}
 	return queue
 }

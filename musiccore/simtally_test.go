@@ -110,7 +110,7 @@ type tally struct {
 	time               time.Duration
 	faults             [faults]int
 	met                [landmarks]int
-	lwts               [purposeTakeover + 1][lwtEnds]int
+	lwts               [purposeDissolve + 1][lwtEnds]int
 }
 
 // lwtEnd is how an LWT ended, as its issuer heard it and as it was.
@@ -142,7 +142,7 @@ func (t *tally) lwt(why purpose, f Status, applied bool) {
 
 // String names a purpose as docs/protocol.md 3 does.
 func (p purpose) String() string {
-	return [...]string{"", "Enqueue", "Release", "Renew", "Preempt", "Release of a stray", "Release of an abandoned one", "Takeover"}[p]
+	return [...]string{"", "Enqueue", "Release", "Renew", "Preempt", "Release of a stray", "Release of an abandoned one", "Takeover", "Dissolve"}[p]
 }
 
 // String names an end.
@@ -198,7 +198,7 @@ func (t *tally) never() []string {
 			list = append(list, fmt.Sprintf("state: %v", landmark(l)))
 		}
 	}
-	for w := purposeEnqueue; w <= purposeTakeover; w++ {
+	for w := purposeEnqueue; w <= purposeDissolve; w++ {
 		for e, n := range t.lwts[w] {
 			// Only an Enqueue, a Preempt and a Takeover have rivals.
 			if n == 0 && (lwtEnd(e) != lwtRefused || w == purposeEnqueue || w == purposePreempt || w == purposeTakeover) {
@@ -220,7 +220,7 @@ func (t *tally) String() string {
 	for l, n := range t.met {
 		fmt.Fprintf(&b, "  %-66v %d\n", landmark(l), n)
 	}
-	for w := purposeEnqueue; w <= purposeTakeover; w++ {
+	for w := purposeEnqueue; w <= purposeDissolve; w++ {
 		fmt.Fprintf(&b, "  %v:", w)
 		for e, n := range t.lwts[w] {
 			fmt.Fprintf(&b, " %v %d;", lwtEnd(e), n)
