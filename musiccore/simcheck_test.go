@@ -302,7 +302,9 @@ func (c *checker) told(p *proxy, tk Ticket, h moment) bool {
 	if !p.valid() && !c.s.strict {
 		c.s.fail("C5/C12: an outcome is told without a valid session")
 	}
-	c.final(tk)
+	if c.s.strict || !p.suspect() {
+		c.final(tk)
+	}
 	return true
 }
 
