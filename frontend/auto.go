@@ -21,30 +21,26 @@ func (c *conn) alone(h wire.Header, s *lockStatement, k musiccore.Key, under fun
 	if f != nil {
 		return f
 	}
-	id, table := c.operations.add(h.Stream), s.table
-	c.operations.set(id, c.server.Locks.Lock(k, q, func(a musiccore.Answer) {
-		c.guard(func() {
-			if f := c.granted(id, table, k, a, under); f != nil {
-				c.reject(h, f)
-			}
-			c.operations.remove(id)
-			c.endIfDrained()
-		})
-	}))
+	o, table := c.begin(h.Stream), s.table
+	o.lock(k, q, func(a musiccore.Answer) {
+		if f := o.granted(table, k, a, under); f != nil {
+			c.reject(h, f)
+		}
+	})
 	return nil
 }
 
 // granted goes on with the answer to the lock of a section of one write.
-func (c *conn) granted(id uint64, t *catalog.Table, k musiccore.Key, a musiccore.Answer, under func(musiccore.LockRef, func()) (lockedOperation, musiccore.Kind)) *wire.Failure {
+func (o operation) granted(t *catalog.Table, k musiccore.Key, a musiccore.Answer, under func(musiccore.LockRef, func()) (lockedOperation, musiccore.Kind)) *wire.Failure {
 	if a.Err != nil {
 		return lockFailure(a.Err, t, 0)
 	}
 	leave := sync.OnceFunc(func() {
 		if a.Grant.Ref != 0 {
-			c.server.Locks.Unlock(k, a.Grant.Ref, func(musiccore.Answer) {})
+			o.conn.server.Locks.Unlock(k, a.Grant.Ref, func(musiccore.Answer) {})
 		}
 	})
-	waits := c.operations.owes(id) && !c.over()
+	waits := !o.cancelled()
 	if !waits || a.Grant.State != musiccore.StateHeld {
 		leave()
 		if waits {
@@ -53,7 +49,7 @@ func (c *conn) granted(id uint64, t *catalog.Table, k musiccore.Key, a musiccore
 		return nil
 	}
 	first, kind := under(a.Grant.Ref, leave)
-	f := c.begin(first, kind, c.send)
+	f := o.conn.sendUnderLock(first, kind, o.conn.send)
 	if f != nil {
 		leave()
 	}

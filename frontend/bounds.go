@@ -61,7 +61,7 @@ func (b *Bounds) checkLabel(label, what string) *wire.Failure {
 
 // checkWaits refuses an operation that would be one more than may wait.
 func (c *conn) checkWaits() *wire.Failure {
-	if c.operations.waiting() >= c.server.Bounds.Waits {
+	if c.operations.count() >= c.server.Bounds.Waits {
 		return wire.Invalid("MUSIC_UNAVAILABLE: %d operations of this connection wait already (max-waits-per-connection): try again when some have their answer; nothing was done", c.server.Bounds.Waits)
 	}
 	return nil

@@ -322,7 +322,7 @@ func (c *conn) drain(deadline time.Time) {
 }
 
 // busy tells whether the client is owed an answer.
-func (c *conn) busy() bool { return c.streams.Any() || !c.operations.none() }
+func (c *conn) busy() bool { return c.streams.Any() || c.operations.count() > 0 }
 
 // endIfDrained is called after an answer: it ends a draining connection once every request has its own, and wakes the client's
 // direction where that waits for it.

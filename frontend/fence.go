@@ -46,27 +46,22 @@ func (c *conn) fence(h wire.Header, s lockStatement, q lockedRequest, emit func(
 	if s.statement.Verb == rewrite.Select {
 		kind = musiccore.Get
 	}
-	return c.begin(c.keepFor(h, s, q), kind, emit)
+	return c.sendUnderLock(c.keepFor(h, s, q), kind, emit)
 }
 
-// begin gets the stamp of an operation and sends it, at once or when the key has been synchronised.
-func (c *conn) begin(k lockedOperation, kind musiccore.Kind, emit func([]byte)) *wire.Failure {
-	id := c.operations.add(k.header.Stream)
+// sendUnderLock gets the stamp of an operation and sends it with emit; where the stamp is not there at once, it is sent when the core has it.
+func (c *conn) sendUnderLock(k lockedOperation, kind musiccore.Kind, emit func([]byte)) *wire.Failure {
+	o := c.begin(k.header.Stream)
 	n := k.size()
-	later := func(a musiccore.Answer) {
+	a, ok := c.server.Locks.Begin(k.request.key, k.request.ref, kind, func(a musiccore.Answer) {
 		c.keep(-n)
-		c.guard(func() {
-			c.stampedLate(id, k, a)
-			c.operations.remove(id)
-			c.endIfDrained()
-		})
-	}
-	a, ok := c.server.Locks.Begin(k.request.key, k.request.ref, kind, later)
+		o.finish(func() { o.stamped(k, a) })
+	})
 	if !ok {
 		c.keep(n)
 		return nil
 	}
-	c.operations.remove(id)
+	o.end()
 	raw, f := c.stamped(k, a)
 	if f == nil {
 		emit(raw)
@@ -74,9 +69,10 @@ func (c *conn) begin(k lockedOperation, kind musiccore.Kind, emit func([]byte)) 
 	return f
 }
 
-// stampedLate sends an operation that has waited for its stamp, unless its client has been told that the connection ends.
-func (c *conn) stampedLate(id uint64, k lockedOperation, a musiccore.Answer) {
-	if !c.operations.owes(id) {
+// stamped sends an operation that has waited for its stamp, unless its client has been told that the connection ends.
+func (o operation) stamped(k lockedOperation, a musiccore.Answer) {
+	c := o.conn
+	if !o.owed() {
 		if a.Err == nil {
 			c.server.Locks.End(a.Ticket, musiccore.OutcomeRefused) // it was not sent
 		}

@@ -36,29 +36,24 @@ func (a *lockExecution) forUpdate(k musiccore.Key) *wire.Failure {
 	kept := c.keepFor(a.envelope.Header, a.section, lockedRequest{key: k, parameters: *p})
 	kept.sent.update = &forUpdateRead{fresh: true, shortened: a.shortened}
 	ask := a.columnsOf(k)
-	id := c.operations.add(kept.header.Stream)
-	c.operations.set(id, c.server.Locks.Lock(k, q, func(answer musiccore.Answer) {
-		c.guard(func() {
-			c.readUnder(id, kept, answer, ask)
-			c.operations.remove(id)
-			c.endIfDrained()
-		})
-	}))
+	o := c.begin(kept.header.Stream)
+	o.lock(k, q, func(answer musiccore.Answer) { o.readUnder(kept, answer, ask) })
 	return nil
 }
 
 // readUnder goes on with the answer to the lock of a SELECT … FOR UPDATE.
-func (c *conn) readUnder(id uint64, k lockedOperation, a musiccore.Answer, ask func(grant musiccore.Grant)) {
+func (o operation) readUnder(k lockedOperation, a musiccore.Answer, ask func(grant musiccore.Grant)) {
+	c := o.conn
 	k.request.ref = a.Grant.Ref
 	switch {
-	case !c.operations.owes(id) || c.over():
+	case o.cancelled():
 		c.release(k)
 	case a.Err != nil:
 		c.reject(k.header, lockFailure(a.Err, k.sent.table, 0))
 	case a.Grant.State != musiccore.StateHeld:
 		ask(a.Grant)
 	default:
-		if f := c.begin(k, musiccore.Get, c.send); f != nil {
+		if f := c.sendUnderLock(k, musiccore.Get, c.send); f != nil {
 			c.turnAway(k, f)
 		}
 	}
@@ -84,16 +79,8 @@ func (c *conn) turnAway(k lockedOperation, f *wire.Failure) {
 
 // releaseFirst gives a reference back and then answers.
 func (c *conn) releaseFirst(stream int16, k musiccore.Key, ref musiccore.LockRef, answer []byte) {
-	id := c.operations.add(stream)
-	c.server.Locks.Unlock(k, ref, func(musiccore.Answer) {
-		c.guard(func() {
-			if c.operations.owes(id) {
-				c.post(answer)
-			}
-			c.operations.remove(id)
-			c.endIfDrained()
-		})
-	})
+	o := c.begin(stream)
+	o.unlock(k, ref, func(musiccore.Answer) { o.answer(answer) })
 }
 
 // updateColumns are the columns that stand before those that a SELECT … FOR UPDATE asks for (docs/design.md 5).
@@ -226,5 +213,5 @@ func (a *lockExecution) nextPage(k musiccore.Key) *wire.Failure {
 	a.parameters.PagingState = state.inner
 	kept := a.conn.keepFor(a.envelope.Header, a.section, lockedRequest{key: k, ref: ref, parameters: a.parameters})
 	kept.sent.update = &forUpdateRead{told: state.told}
-	return a.conn.begin(kept, musiccore.Get, a.emit)
+	return a.conn.sendUnderLock(kept, musiccore.Get, a.emit)
 }

@@ -122,7 +122,7 @@ func (b *lockedBatch) perform(emit func([]byte)) *wire.Failure {
 		k.request.parameters = k.request.parameters.Clone()
 		return b.conn.putAlone(k, first)
 	}
-	return b.conn.begin(k, musiccore.Put, emit)
+	return b.conn.sendUnderLock(k, musiccore.Put, emit)
 }
 
 // writeIf carries out the batch where a statement of it has an IF; write is what is sent where all conditions hold.

@@ -150,26 +150,9 @@ func (a *lockExecution) several() *wire.Failure {
 		r.most = int(min(n, maxKeys))
 	}
 	c.server.Stats.count(c, a.envelope.OpCode, Answered)
-	c.owing(r.stream, r.run)
+	o := c.begin(r.stream)
+	o.finishLater(func() { r.run(o) })
 	return nil
-}
-
-// owing runs what blocks, and answers a request with the envelope that it returns; told that the client is not owed an answer any more.
-// It waits for it before the connection ends.
-func (c *conn) owing(stream int16, f func() (answer []byte, untold func())) {
-	id := c.operations.add(stream)
-	c.children.Go(func() {
-		c.guard(func() {
-			answer, untold := f()
-			if c.operations.owes(id) && !c.over() {
-				c.post(answer)
-			} else {
-				untold()
-			}
-			c.operations.remove(id)
-			c.endIfDrained()
-		})
-	})
 }
 
 // multiLock is one LOCK on several keys. They are taken one after another in one order, the same for every client, so that two of them never
@@ -189,18 +172,21 @@ type multiLock struct {
 }
 
 // run takes the locks and tells the client. It blocks for as long as the client's driver bears.
-func (r *multiLock) run() (answer []byte, untold func()) {
+func (r *multiLock) run(o operation) {
 	limit, cancel := context.WithTimeout(context.Background(), r.patience())
 	defer cancel()
 	got, failure := r.take(limit)
-	if failure == nil && !r.skip && !r.all(got) {
+	if failure != nil || !r.skip && !r.all(got) {
 		r.giveBack(got)
 	}
-	if failure != nil {
+	switch {
+	case failure != nil:
+		o.answer(wire.ErrorEnvelope(r.conn.version, r.stream, failure))
+	case o.cancelled():
 		r.giveBack(got)
-		return wire.ErrorEnvelope(r.conn.version, r.stream, failure), func() {}
+	default:
+		o.answer(r.conn.warned(r.conn.rows(r.stream, r.columns, r.rows()...), r.shortened))
 	}
-	return r.conn.warned(r.conn.rows(r.stream, r.columns, r.rows()...), r.shortened), func() { r.giveBack(got) }
 }
 
 // patience is how long the whole round may take.

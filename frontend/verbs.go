@@ -43,17 +43,15 @@ func (a *lockExecution) verb(k musiccore.Key, ref musiccore.LockRef) *wire.Failu
 	}
 	told, shortened := lockSubject{s.table, s.critical.Generation, k, ref}, a.shortened
 	c.server.Stats.count(c, h.OpCode, Answered)
-	id := c.operations.add(h.Stream)
-	done := func(answer musiccore.Answer) {
-		c.guard(func() { c.tellGrant(id, h.Stream, told, answer, shortened) })
-	}
+	o := c.begin(h.Stream)
+	tell := func(answer musiccore.Answer) { o.tellGrant(h.Stream, told, answer, shortened) }
 	switch {
 	case s.statement.Verb == rewrite.Lock:
-		c.operations.set(id, c.server.Locks.Lock(k, q, done))
+		o.lock(k, q, tell)
 	case force != nil:
-		c.server.Locks.Force(k, *force, done)
+		c.server.Locks.Force(k, *force, o.finishWith(tell))
 	default:
-		c.server.Locks.Unlock(k, ref, done)
+		o.unlock(k, ref, tell)
 	}
 	return nil
 }
@@ -185,16 +183,13 @@ type lockSubject struct {
 }
 
 // tellGrant answers LOCK and UNLOCK; a warning tells of each clause that was shortened.
-func (c *conn) tellGrant(id uint64, stream int16, of lockSubject, a musiccore.Answer, shortened []string) {
-	switch {
-	case !c.operations.owes(id):
-	case a.Err != nil:
-		c.post(wire.ErrorEnvelope(c.version, stream, lockFailure(a.Err, of.table, c.server.shown(of.generation, of.key, of.ref))))
-	default:
-		c.post(c.warned(c.rows(stream, grantColumns(of.table), grantRow(a.Grant, c.server.shown(of.generation, of.key, a.Grant.Ref))), shortened))
+func (o operation) tellGrant(stream int16, of lockSubject, a musiccore.Answer, shortened []string) {
+	c := o.conn
+	if a.Err != nil {
+		o.answer(wire.ErrorEnvelope(c.version, stream, lockFailure(a.Err, of.table, c.server.shown(of.generation, of.key, of.ref))))
+		return
 	}
-	c.operations.remove(id)
-	c.endIfDrained()
+	o.answer(c.warned(c.rows(stream, grantColumns(of.table), grantRow(a.Grant, c.server.shown(of.generation, of.key, a.Grant.Ref))), shortened))
 }
 
 // grantColumns are the columns of LOCK and UNLOCK, the same for every outcome (docs/design.md 5).

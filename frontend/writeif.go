@@ -43,28 +43,27 @@ func (c *conn) startConditional(h wire.Header, x *conditionalWrite, q lockedRequ
 			return read, musiccore.Get
 		})
 	}
-	id := c.operations.add(h.Stream)
+	o := c.begin(h.Stream)
 	c.server.turns.take(q.key, func(leave func()) {
 		x.leave = leave
-		c.guard(func() { c.readFirst(id, read) })
-		c.operations.remove(id)
-		c.endIfDrained()
+		o.finish(func() { o.readFirst(read) })
 	})
 	return nil
 }
 
 // readFirst sends the read of a conditional write whose turn has come, unless its client has gone.
-func (c *conn) readFirst(id uint64, read lockedOperation) {
+func (o operation) readFirst(read lockedOperation) {
+	c := o.conn
 	begun := false
 	defer func() {
 		if !begun {
 			read.sent.leave()
 		}
 	}()
-	if !c.operations.owes(id) || c.over() {
+	if o.cancelled() {
 		return
 	}
-	if f := c.begin(read, musiccore.Get, c.send); f != nil {
+	if f := c.sendUnderLock(read, musiccore.Get, c.send); f != nil {
 		c.turnAway(read, f)
 		return
 	}
@@ -127,7 +126,7 @@ func (c *conn) tryCondition(e wire.Envelope, f *sentOperation) []byte {
 	if next == &x.again {
 		kind = musiccore.Get
 	}
-	if f := c.begin(*next, kind, c.send); f != nil {
+	if f := c.sendUnderLock(*next, kind, c.send); f != nil {
 		c.turnAway(*next, f)
 	}
 	return nil
