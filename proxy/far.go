@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,28 +25,6 @@ type errand struct {
 	here  func(done func(musiccore.Answer)) (gone func())
 	there func(ctx context.Context, at musiccore.SessionID) (musiccore.Answer, error)
 	once  bool // asked again only where it was certainly not carried out
-}
-
-// Lock implements frontend.Locks. A new reference is always this proxy's own.
-func (l *locks) Lock(k musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) (gone func()) {
-	here := func(done func(musiccore.Answer)) (gone func()) { return l.lockHere(k, q, done) }
-	if q.Ref == 0 {
-		return here(done)
-	}
-	return l.run(errand{place: place{k, q.Ref}, here: here, there: func(ctx context.Context, at musiccore.SessionID) (musiccore.Answer, error) {
-		return l.peers.Lock(ctx, at, k, q)
-	}}, done)
-}
-
-// Unlock implements frontend.Locks.
-func (l *locks) Unlock(k musiccore.Key, r musiccore.LockRef, done func(musiccore.Answer)) {
-	l.run(errand{
-		place: place{k, r},
-		here:  func(done func(musiccore.Answer)) (gone func()) { return l.unlockHere(k, r, done) },
-		there: func(ctx context.Context, at musiccore.SessionID) (musiccore.Answer, error) {
-			return l.peers.Unlock(ctx, at, k, r)
-		},
-	}, done)
 }
 
 // Force implements frontend.Locks: the proxy that has the holder carries it out, and writes the audit.
@@ -179,6 +158,19 @@ func await(ctx context.Context, ask func(done func(musiccore.Answer)) (gone func
 		gone()
 		return <-answer
 	}
+}
+
+// listHere tells who holds and who waits here, of one table or key where only names one.
+func (l *locks) listHere(only musiccore.Key) []musiccore.Listing {
+	var all []musiccore.Listing
+	for _, s := range l.shards {
+		s.mu.Lock()
+		all = append(all, s.core.List(s.clock.now())...)
+		s.mu.Unlock()
+	}
+	return slices.DeleteFunc(all, func(at musiccore.Listing) bool {
+		return only.Table != [16]byte{} && only.Table != at.Key.Table || only.PK != "" && only.PK != at.Key.PK
+	})
 }
 
 // List implements frontend.Locks.

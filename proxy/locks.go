@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"hash/maphash"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -146,6 +145,28 @@ func (l *locks) beginHere(k musiccore.Key, r musiccore.LockRef, kind musiccore.K
 	return func() { s.gone(op) }
 }
 
+// Lock implements frontend.Locks. A new reference is always this proxy's own.
+func (l *locks) Lock(k musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) (gone func()) {
+	here := func(done func(musiccore.Answer)) (gone func()) { return l.lockHere(k, q, done) }
+	if q.Ref == 0 {
+		return here(done)
+	}
+	return l.run(errand{place: place{k, q.Ref}, here: here, there: func(ctx context.Context, at musiccore.SessionID) (musiccore.Answer, error) {
+		return l.peers.Lock(ctx, at, k, q)
+	}}, done)
+}
+
+// Unlock implements frontend.Locks.
+func (l *locks) Unlock(k musiccore.Key, r musiccore.LockRef, done func(musiccore.Answer)) {
+	l.run(errand{
+		place: place{k, r},
+		here:  func(done func(musiccore.Answer)) (gone func()) { return l.unlockHere(k, r, done) },
+		there: func(ctx context.Context, at musiccore.SessionID) (musiccore.Answer, error) {
+			return l.peers.Unlock(ctx, at, k, r)
+		},
+	}, done)
+}
+
 // Begin implements frontend.Locks.
 func (l *locks) Begin(k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind, done func(musiccore.Answer)) (musiccore.Answer, bool) {
 	s, op := l.of(k), l.nextOp()
@@ -188,19 +209,6 @@ func (s *shard) begin(op musiccore.OpID, p place, kind musiccore.Kind) (a musicc
 		s.audit.fencedOff.Inc()
 	}
 	return a, ok
-}
-
-// listHere tells who holds and who waits here, of one table or key where only names one.
-func (l *locks) listHere(only musiccore.Key) []musiccore.Listing {
-	var all []musiccore.Listing
-	for _, s := range l.shards {
-		s.mu.Lock()
-		all = append(all, s.core.List(s.clock.now())...)
-		s.mu.Unlock()
-	}
-	return slices.DeleteFunc(all, func(at musiccore.Listing) bool {
-		return only.Table != [16]byte{} && only.Table != at.Key.Table || only.PK != "" && only.PK != at.Key.PK
-	})
 }
 
 // End implements frontend.Locks.
