@@ -80,7 +80,7 @@ type restartable struct {
 // newRestartable starts one; it ends with the test.
 func newRestartable(t testing.TB) *restartable {
 	t.Helper()
-	r := &restartable{t: t, config: needWorld(t).config()}
+	r := &restartable{t: t, config: needEnvironment(t).config()}
 	r.start()
 	t.Cleanup(func() { assert.NoError(t, r.now.stop()) })
 	return r
@@ -107,6 +107,8 @@ func keepsAsking(t testing.TB, c client) {
 	})
 }
 
+// gocql 2 dials no address but the proxy's, and hears of no other host, also after the proxy was
+// restarted.
 func TestGocql2DialsTheProxyAlone(t *testing.T) {
 	for _, version := range []int{3, 4, 5} {
 		proxy, r := newRestartable(t), newRecorder()
@@ -127,6 +129,7 @@ func TestGocql2DialsTheProxyAlone(t *testing.T) {
 	}
 }
 
+// The same of gocql 1.
 func TestGocql1DialsTheProxyAlone(t *testing.T) {
 	proxy, r := newRestartable(t), newRecorder()
 	c := cluster1(proxy.config.Listen.Address, "")
@@ -150,6 +153,7 @@ func checkDialed(t *testing.T, r *recorder, proxy string, before int) {
 	assert.Greater(t, r.count(proxy), before, "the driver has connected again")
 }
 
+// The same of the Python driver.
 func TestPythonDialsTheProxyAlone(t *testing.T) {
 	proxy := newRestartable(t)
 	p := openPython(t, proxy.config.Listen.Address, "")
@@ -160,6 +164,7 @@ func TestPythonDialsTheProxyAlone(t *testing.T) {
 	assert.Equal(t, []string{proxy.config.Listen.Address}, connected(t, p.connects), "dialled")
 }
 
+// The same of cqlsh.
 func TestCqlshDialsTheProxyAlone(t *testing.T) {
 	proxy := newRestartable(t)
 	s := openShell(t, proxy.config.Listen.Address, "")

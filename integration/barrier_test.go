@@ -93,13 +93,13 @@ func bareWriter(t *testing.T, address, keyspace, branch string) func(balance int
 func bigintOf(n int) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
 
 // plainScene is a table of three replicas that is not critical, at the first of three proxies.
-func plainScene(t *testing.T, keyspace string) *scene {
+func plainScene(t *testing.T, keyspace string) *tableFixture {
 	t.Helper()
-	s := &scene{t: t, driver: withGocql2(4, ""), keyspace: keyspace}
+	s := &tableFixture{t: t, driver: withGocql2(4, ""), keyspace: keyspace}
 	s.direct = openGocql2(t, cluster2(threeNodes(t).Nodes()[0].Addr(), "")).session
-	straight(t, "DROP KEYSPACE IF EXISTS "+keyspace)
-	straight(t, "CREATE KEYSPACE "+keyspace+" WITH replication = {'class': 'NetworkTopologyStrategy', 'dc1': 3}")
-	straight(t, "CREATE TABLE "+keyspace+".accounts (branch text, id text, balance bigint, PRIMARY KEY (branch, id))")
+	execOnNodes(t, "DROP KEYSPACE IF EXISTS "+keyspace)
+	execOnNodes(t, "CREATE KEYSPACE "+keyspace+" WITH replication = {'class': 'NetworkTopologyStrategy', 'dc1': 3}")
+	execOnNodes(t, "CREATE TABLE "+keyspace+".accounts (branch text, id text, balance bigint, PRIMARY KEY (branch, id))")
 	s.client = pinned(t, proxyAddresses()[0])
 	return s
 }
@@ -111,7 +111,7 @@ func TestTableBecomesCriticalUnderPlainWriters(t *testing.T) {
 	s := plainScene(t, "barrier")
 	writers := plainWriters(t, s.keyspace)
 	closed := make(chan struct{})
-	var group together
+	var group taskGroup
 	for _, w := range writers {
 		group.Go(func() error { return w.run(closed) })
 	}
@@ -130,7 +130,7 @@ func TestTableBecomesCriticalUnderPlainWriters(t *testing.T) {
 }
 
 // written tells whether so many branches have a balance.
-func (s *scene) written(branches int) error {
+func (s *tableFixture) written(branches int) error {
 	n := s.direct.Query("SELECT branch FROM " + s.keyspace + ".accounts").Iter().NumRows()
 	if n < branches {
 		return errorf("%d of %d", n, branches)
@@ -139,7 +139,7 @@ func (s *scene) written(branches int) error {
 }
 
 // closed is the stamp below which all plain writes lie.
-func (s *scene) closed() (stamp int64) {
+func (s *tableFixture) closed() (stamp int64) {
 	s.t.Helper()
 	var id gocql.UUID
 	require.NoError(s.t, s.direct.Query("SELECT id FROM system_schema.tables WHERE keyspace_name = ? AND table_name = 'accounts'", s.keyspace).Scan(&id))
@@ -149,7 +149,7 @@ func (s *scene) closed() (stamp int64) {
 
 // firstLock takes the first lock of a writer's branch: it finds what was acknowledged to the writer, and from its first read on nothing
 // stamped before closed shows.
-func (s *scene) firstLock(c client, w *plainWriter, closed int64) {
+func (s *tableFixture) firstLock(c client, w *plainWriter, closed int64) {
 	s.t.Helper()
 	var stamp int64
 	require.NoError(s.t, s.direct.Query("SELECT writetime(balance) FROM "+s.keyspace+".accounts WHERE branch = ? AND id = 'x'", w.branch).Scan(&stamp))
@@ -176,15 +176,15 @@ func (s *scene) firstLock(c client, w *plainWriter, closed int64) {
 // Nobody is let in before that, and it lies below closed.
 func TestPlainWriteOnItsWayWhenATableBecomesCritical(t *testing.T) {
 	forgetProxies(t)
-	g := newGate(t, threeNodes(t).Nodes()[2].Addr(), "666666")
-	var all [3]*member
+	g := newStallingRelay(t, threeNodes(t).Nodes()[2].Addr(), "666666")
+	var all [3]*clusterProxy
 	for k := range all {
 		c := proxyOfNode(t, k+1)
 		c.Music.SessionLease = 30 * time.Second // a schema change waits as long for other proxies
 		if k == 2 {
 			c.Cassandra.ContactPoints = []string{g.address}
 		}
-		all[k] = begun(t, c)
+		all[k] = startWithoutWaiting(t, c)
 	}
 	for _, m := range all {
 		m.listens()

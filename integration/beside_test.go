@@ -14,7 +14,7 @@ import (
 // A node takes what the proxy asks it in the place of a request with a custom payload, and traces it. It has no use for the payload and
 // sends none back: that both travel is shown in the frontend's tests.
 func TestPayloadAndTracingAtANode(t *testing.T) {
-	s := newStage(t, "beside", "@critical")
+	s := newTableFixture(t, "beside", "@critical")
 	s.works(s.client, "CREATE TABLE beside.auto (id text PRIMARY KEY, n int) WITH comment = '@critical(unlocked=auto)'")
 	ref := s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'b'"), "HELD")
 	const row = "beside.accounts SET balance = 1 WHERE branch = 'b' AND id = 'x'"

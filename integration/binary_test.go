@@ -8,7 +8,7 @@ import (
 )
 
 // build builds the program as `make build` does and returns its path.
-func (w *world) build() (string, error) {
+func (w *environment) build() (string, error) {
 	path := filepath.Join(w.runDir, "integration", "music")
 	out, err := exec.Command("go", "build", "-trimpath", "-o", path, "music/cmd/music").CombinedOutput()
 	if err != nil {

@@ -56,9 +56,9 @@ func forbidden() []string {
 }
 
 // closedScene makes a critical table and an ordinary one, and locks a key of the first.
-func closedScene(t *testing.T) (s *scene, ref string) {
+func closedScene(t *testing.T) (s *tableFixture, ref string) {
 	t.Helper()
-	s = &scene{t: t, driver: withGocql2(4, ""), address: needProxy(t), keyspace: "closed", direct: openGocql2(t, cluster2(needWorld(t).direct(), "")).session}
+	s = &tableFixture{t: t, driver: withGocql2(4, ""), address: needProxy(t), keyspace: "closed", direct: openGocql2(t, cluster2(needEnvironment(t).direct(), "")).session}
 	for _, ddl := range []string{
 		"DROP KEYSPACE IF EXISTS closed", "CREATE KEYSPACE closed WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
 		"CREATE TABLE closed.plain (k int PRIMARY KEY, v int)",
@@ -74,7 +74,7 @@ func closedScene(t *testing.T) (s *scene, ref string) {
 }
 
 // companion is the name of the table of lock rows.
-func (s *scene) companion() string {
+func (s *tableFixture) companion() string {
 	s.t.Helper()
 	iter := s.direct.Query("SELECT table_name FROM system_schema.tables WHERE keyspace_name = ?", s.keyspace).Iter()
 	for name := ""; iter.Scan(&name); {
@@ -87,7 +87,7 @@ func (s *scene) companion() string {
 }
 
 // rows are what none of the forbidden statements may change, read past the proxy.
-func (s *scene) rows() string {
+func (s *tableFixture) rows() string {
 	s.t.Helper()
 	base, head := s.term("b")
 	plain, err := s.direct.Query("SELECT * FROM closed.plain").Iter().SliceMap()
@@ -97,6 +97,8 @@ func (s *scene) rows() string {
 	return fmt.Sprint(s.contents(), base, head, plain, sessions > 0)
 }
 
+// What the proxy does not understand, or must not let through, is refused in every version of the
+// protocol and changes nothing.
 func TestNothingFailsOpen(t *testing.T) {
 	s, ref := closedScene(t)
 	names := strings.NewReplacer("REF", ref, "COMPANION", s.companion())

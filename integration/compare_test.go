@@ -58,8 +58,9 @@ func goDrivers() []driver {
 	}
 }
 
+// Ordinary CQL gives each Go driver the same through the proxy as at the node.
 func TestOrdinaryCQLIsEqual(t *testing.T) {
-	proxy, node := needProxy(t), needWorld(t).direct()
+	proxy, node := needProxy(t), needEnvironment(t).direct()
 	for _, d := range goDrivers() {
 		t.Run(d.name, func(t *testing.T) {
 			direct, proxied := record(t, d, node, node), record(t, d, node, proxy)

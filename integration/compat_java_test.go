@@ -15,14 +15,16 @@ import (
 // javaProgram is a program for Java, with every address that it connects to on record.
 func javaProgram(t *testing.T, class string, args ...string) (out string, dialled []string) {
 	t.Helper()
-	dir := filepath.Join(needWorld(t).runDir, "java")
+	dir := filepath.Join(needEnvironment(t).runDir, "java")
 	classes := filepath.Join(dir, "compat-1.jar") + string(filepath.ListSeparator) + filepath.Join(dir, "lib", "*")
 	cmd, connects := program(t, "java", append([]string{"-XX:TieredStopAtLevel=1", "-Dio.netty.machineId=02:00:00:00:00:00:00:01", "-cp", classes, "music." + class}, args...)...)
 	return output(t, cmd, false), connected(t, connects)
 }
 
+// A program with the Java driver prints the same through the proxy as at the node, and dials the
+// proxy alone.
 func TestJavaDriverShowsTheSame(t *testing.T) {
-	proxy, direct := needProxy(t), needWorld(t).direct()
+	proxy, direct := needProxy(t), needEnvironment(t).direct()
 	for _, version := range []string{"V4", "V5"} {
 		tell := func(address string) string {
 			out, dialled := javaProgram(t, "Compat", hostOf(t, address), "java", version)
@@ -35,8 +37,9 @@ func TestJavaDriverShowsTheSame(t *testing.T) {
 	}
 }
 
+// The Java driver locks, writes and unlocks, with prepared statements.
 func TestJavaDriverLocks(t *testing.T) {
-	s := readyStage(t, "compat_java")
+	s := readyTable(t, "compat_java")
 	for _, version := range []string{"V4", "V5"} {
 		out, dialled := javaProgram(t, "Locks", hostOf(t, s.address), s.keyspace, version)
 		assert.Equal(t, "done\n", out)
@@ -44,6 +47,7 @@ func TestJavaDriverLocks(t *testing.T) {
 	}
 }
 
+// The Java driver sends each request to the proxy of a replica.
 func TestJavaDriverRoutesThroughProxies(t *testing.T) {
 	threeProxies(t)
 	checkRouting(t, func(address string) map[int]string {

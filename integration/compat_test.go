@@ -17,12 +17,14 @@ func nodeProgram(t *testing.T, name, host, keyspace string) (out string, dialled
 	dir, err := filepath.Abs(filepath.Join("compat", "node"))
 	require.NoError(t, err)
 	cmd, connects := program(t, "node", "-r", filepath.Join(dir, "record.js"), filepath.Join(dir, name), host, keyspace)
-	cmd.Env = append(cmd.Env, "NODE_PATH="+filepath.Join(needWorld(t).runDir, "node", "node_modules"))
+	cmd.Env = append(cmd.Env, "NODE_PATH="+filepath.Join(needEnvironment(t).runDir, "node", "node_modules"))
 	return output(t, cmd, false), connected(t, connects)
 }
 
+// A program with the Node.js driver prints the same through the proxy as at the node, and dials the
+// proxy alone.
 func TestNodeDriverShowsTheSame(t *testing.T) {
-	proxy, direct := needProxy(t), needWorld(t).direct()
+	proxy, direct := needProxy(t), needEnvironment(t).direct()
 	tell := func(address string) string {
 		out, dialled := nodeProgram(t, "compat.js", hostOf(t, address), "node")
 		assert.Equal(t, []string{address}, dialled)
@@ -33,8 +35,9 @@ func TestNodeDriverShowsTheSame(t *testing.T) {
 	assert.Greater(t, strings.Count(want, "\n"), 30, "the program did what it is for")
 }
 
+// The Node.js driver locks, writes and unlocks, with prepared statements.
 func TestNodeDriverLocks(t *testing.T) {
-	s := readyStage(t, "compat_node")
+	s := readyTable(t, "compat_node")
 	out, dialled := nodeProgram(t, "locks.js", hostOf(t, s.address), s.keyspace)
 	assert.Equal(t, "done\n", out)
 	assert.Equal(t, []string{s.address}, dialled)

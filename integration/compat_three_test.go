@@ -53,10 +53,10 @@ func TestThousandConnectionsUnderFaults(t *testing.T) {
 	})
 	nodes := threeNodes(t).Nodes()
 	for _, n := range nodes {
-		revive(t, n)
+		restartAfterTest(t, n)
 		t.Cleanup(func() { _ = n.Resume() })
 	}
-	c := newCrowd(t, 15*time.Second) // some thousand requests a second in all, from one machine that also runs the nodes
+	c := newLoadTest(t, 15*time.Second) // some thousand requests a second in all, from one machine that also runs the nodes
 	c.during(1000, func() {
 		eventually(t, answerLimit, "all ask", func() error {
 			if n := c.right.Load(); n < 10000 {
@@ -80,26 +80,26 @@ func TestThousandConnectionsUnderFaults(t *testing.T) {
 	assert.Greater(t, c.ended.Load(), int64(500), "connections have felt it")
 }
 
-// meanwhile lets the crowd go on for so long.
+// meanwhile lets the load go on for that long.
 func meanwhile(d time.Duration) { <-time.After(d) }
 
 // fault is what happens to a node, or to the proxy before it. It is over when strike returns.
 type fault struct {
 	name   string
-	strike func(testing.TB, *cassandra.Node, *member)
+	strike func(testing.TB, *cassandra.Node, *clusterProxy)
 }
 
-// faults are all that a crowd is to live through.
+// faults are all those that strike while the load runs.
 func faults() []fault {
-	still := func(d time.Duration) func(testing.TB, *cassandra.Node, *member) {
-		return func(t testing.TB, n *cassandra.Node, _ *member) {
+	still := func(d time.Duration) func(testing.TB, *cassandra.Node, *clusterProxy) {
+		return func(t testing.TB, n *cassandra.Node, _ *clusterProxy) {
 			assert.NoError(t, n.Pause())
 			meanwhile(d)
 			assert.NoError(t, n.Resume())
 		}
 	}
 	return []fault{
-		{"is killed and started again", func(t testing.TB, n *cassandra.Node, _ *member) {
+		{"is killed and started again", func(t testing.TB, n *cassandra.Node, _ *clusterProxy) {
 			ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 			defer cancel()
 			assert.NoError(t, n.Kill())
@@ -107,13 +107,13 @@ func faults() []fault {
 		}},
 		{"stands still for 2 s", still(2 * time.Second)},
 		{"stands still for 20 s, which is too long", still(20 * time.Second)},
-		{"is slow", func(t testing.TB, n *cassandra.Node, m *member) {
+		{"is slow", func(t testing.TB, n *cassandra.Node, m *clusterProxy) {
 			for range 40 {
 				still(150*time.Millisecond)(t, n, m)
 				meanwhile(30 * time.Millisecond)
 			}
 		}},
-		{"has a proxy that ends and comes back", func(t testing.TB, _ *cassandra.Node, m *member) {
+		{"has a proxy that ends and comes back", func(t testing.TB, _ *cassandra.Node, m *clusterProxy) {
 			assert.NoError(t, m.stop())
 			m.start()
 		}},

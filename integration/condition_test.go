@@ -10,15 +10,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// trial is one conditional write, on either table.
-type trial struct {
+// conditionalWrite is one conditional write, on either table.
+type conditionalWrite struct {
 	before, behind string // of the place where USING LOCK stands
 	values         []any  // all of them behind that place, or none
 	insert         bool
 }
 
 // on is the statement on a table, under a reference if there is one.
-func (t trial) on(table string, ref int64) statement {
+func (t conditionalWrite) on(table string, ref int64) statement {
 	using := ""
 	if ref > 0 {
 		using = fmt.Sprintf(" USING LOCK %d", ref)
@@ -29,8 +29,8 @@ func (t trial) on(table string, ref int64) statement {
 	return statement{cql: strings.ReplaceAll(t.before+using+t.behind, "TABLE", table), values: t.values}
 }
 
-// trier makes up conditional writes.
-type trier struct {
+// conditionGenerator makes up conditional writes.
+type conditionGenerator struct {
 	*rand.Rand
 	bound bool
 }
@@ -76,16 +76,16 @@ func triedParts() []string {
 }
 
 // column is a column, and value one of its literals.
-func (r trier) column() []string { all := triedColumns(); return all[r.IntN(len(all))] }
+func (r conditionGenerator) column() []string { all := triedColumns(); return all[r.IntN(len(all))] }
 
-func (r trier) value(column []string) string { return column[1+r.IntN(len(column)-1)] }
+func (r conditionGenerator) value(column []string) string { return column[1+r.IntN(len(column)-1)] }
 
 // condition is what stands behind IF. An order with null is no part of several: whether Cassandra comes to it, and then refuses it, is a
 // matter of chance.
-func (r trier) condition() string { return r.conditions(1 + r.IntN(2)) }
+func (r conditionGenerator) condition() string { return r.conditions(1 + r.IntN(2)) }
 
 // conditions are n of them.
-func (r trier) conditions(n int) string {
+func (r conditionGenerator) conditions(n int) string {
 	var all []string
 	for range n {
 		column := r.column()
@@ -106,42 +106,42 @@ func (r trier) conditions(n int) string {
 }
 
 // next is a conditional write on one of a few rows.
-func (r trier) next() trial {
+func (r conditionGenerator) next() conditionalWrite {
 	row := fmt.Sprintf(" WHERE k = 'key' AND c = %d", r.IntN(3))
 	column := r.column()
 	switch r.IntN(15) {
 	case 0, 1:
 		other := r.column()
 		if other[0] == column[0] {
-			return trial{before: "INSERT INTO TABLE (c, k) VALUES (" + fmt.Sprint(r.IntN(3)) + ", 'key') IF NOT EXISTS", insert: true}
+			return conditionalWrite{before: "INSERT INTO TABLE (c, k) VALUES (" + fmt.Sprint(r.IntN(3)) + ", 'key') IF NOT EXISTS", insert: true}
 		}
-		return trial{before: fmt.Sprintf("INSERT INTO TABLE (k, c, %s, %s) VALUES ('key', %d, %s, %s) IF NOT EXISTS", column[0], other[0], r.IntN(3), r.value(column), r.value(other)), insert: true}
+		return conditionalWrite{before: fmt.Sprintf("INSERT INTO TABLE (k, c, %s, %s) VALUES ('key', %d, %s, %s) IF NOT EXISTS", column[0], other[0], r.IntN(3), r.value(column), r.value(other)), insert: true}
 	case 2:
-		return trial{before: "DELETE FROM TABLE", behind: row + " IF EXISTS"}
+		return conditionalWrite{before: "DELETE FROM TABLE", behind: row + " IF EXISTS"}
 	case 3:
-		return trial{before: "DELETE " + column[0] + " FROM TABLE", behind: row + " IF " + r.condition()}
+		return conditionalWrite{before: "DELETE " + column[0] + " FROM TABLE", behind: row + " IF " + r.condition()}
 	case 4:
-		return trial{before: "UPDATE TABLE", behind: " SET " + column[0] + " = " + r.value(column) + row + " IF EXISTS"}
+		return conditionalWrite{before: "UPDATE TABLE", behind: " SET " + column[0] + " = " + r.value(column) + row + " IF EXISTS"}
 	case 5:
 		return r.boundTrial()
 	case 6:
 		static := fmt.Sprintf(" WHERE k = 'key' IF st %s %d", []string{"=", "!=", "<"}[r.IntN(3)], r.IntN(3))
 		if r.IntN(3) == 0 {
-			return trial{before: "DELETE st FROM TABLE", behind: static}
+			return conditionalWrite{before: "DELETE st FROM TABLE", behind: static}
 		}
-		return trial{before: "UPDATE TABLE", behind: fmt.Sprintf(" SET st = %d", r.IntN(3)) + strings.Replace(static, "= 0", "= null", 1)}
+		return conditionalWrite{before: "UPDATE TABLE", behind: fmt.Sprintf(" SET st = %d", r.IntN(3)) + strings.Replace(static, "= 0", "= null", 1)}
 	case 7:
 		return r.staticTrial()
 	case 8, 9, 10:
 		return r.batch()
 	}
-	return trial{before: "UPDATE TABLE", behind: " SET " + column[0] + " = " + r.value(column) + row + " IF " + r.condition()}
+	return conditionalWrite{before: "UPDATE TABLE", behind: " SET " + column[0] + " = " + r.value(column) + row + " IF " + r.condition()}
 }
 
 // staticTrial writes static columns, beside a row or alone.
-func (r trier) staticTrial() trial {
+func (r conditionGenerator) staticTrial() conditionalWrite {
 	row := fmt.Sprintf(" WHERE k = 'key' AND c = %d", r.IntN(5))
-	return []trial{
+	return []conditionalWrite{
 		{before: fmt.Sprintf("INSERT INTO TABLE (k, c, a, st) VALUES ('key', %d, 1, %d) IF NOT EXISTS", r.IntN(5), r.IntN(3)), insert: true},
 		{before: fmt.Sprintf("INSERT INTO TABLE (k, su) VALUES ('key', %d) IF NOT EXISTS", r.IntN(3)), insert: true},
 		{before: "UPDATE TABLE", behind: " SET st = 1, a = 2" + row + " IF EXISTS"},
@@ -154,16 +154,16 @@ func (r trier) staticTrial() trial {
 }
 
 // batch has several statements, one of them at least with a condition. What it writes it does not delete.
-func (r trier) batch() trial {
+func (r conditionGenerator) batch() conditionalWrite {
 	var all []string
 	for i := range 1 + r.IntN(4) {
 		all = append(all, r.child(i == 0))
 	}
-	return trial{before: "BEGIN BATCH", behind: " " + strings.Join(all, "; ") + "; APPLY BATCH"}
+	return conditionalWrite{before: "BEGIN BATCH", behind: " " + strings.Join(all, "; ") + "; APPLY BATCH"}
 }
 
 // child is a statement of a batch.
-func (r trier) child(conditional bool) string {
+func (r conditionGenerator) child(conditional bool) string {
 	row := fmt.Sprintf(" WHERE k = 'key' AND c = %d", r.IntN(3))
 	column := r.column()
 	set := "UPDATE TABLE SET " + column[0] + " = " + r.value(column) + row
@@ -185,12 +185,12 @@ func (r trier) child(conditional bool) string {
 }
 
 // boundTrial has its values bound.
-func (r trier) boundTrial() trial {
+func (r conditionGenerator) boundTrial() conditionalWrite {
 	if !r.bound {
 		return r.next()
 	}
 	c := r.IntN(3)
-	return []trial{
+	return []conditionalWrite{
 		{before: "INSERT INTO TABLE (k, c, a, t) VALUES (?, ?, ?, ?) IF NOT EXISTS", values: []any{"key", c, 1, "x"}, insert: true},
 		{before: "UPDATE TABLE", behind: " SET a = ?, t = ? WHERE k = ? AND c = ? IF a = ? AND t != ?", values: []any{2, "y", "key", c, 1, "z"}},
 		{before: "UPDATE TABLE", behind: " SET b = ? WHERE c = ? AND k = ? IF a IN ? AND a > ?", values: []any{int64(1), c, "key", []int{1, 2}, 0}},
@@ -210,7 +210,7 @@ func TestConditionsUnderALockAnswerLikeLightweightTransactions(t *testing.T) {
 	for n, d := range []driver{withGocql2(3, ""), withGocql2(4, "+lz4"), withGocql2(5, ""), withPython(), withCqlsh(), withGocql2(4, ""), withPython()} {
 		auto := n > 4
 		t.Run(fmt.Sprintf("%s, auto %v", d.name, auto), func(t *testing.T) {
-			s := newScene(t, d)
+			s := newTableFixtureFor(t, d)
 			comment, tries := "@critical(lease=10m)", 250
 			if auto {
 				comment, tries = "@critical(unlocked=auto)", 100
@@ -219,15 +219,15 @@ func TestConditionsUnderALockAnswerLikeLightweightTransactions(t *testing.T) {
 			s.works(s.client, "CREATE TYPE pair (f int, g text)")
 			s.works(s.client, "CREATE TABLE "+s.keyspace+".locked"+columns+" WITH comment = '"+comment+"'")
 			s.works(s.client, "CREATE TABLE "+s.keyspace+".twin"+columns)
-			direct := d.open(t, needWorld(t).direct(), s.keyspace)
+			direct := d.open(t, needEnvironment(t).direct(), s.keyspace)
 			ref := int64(0)
 			if !auto {
 				ref = s.grant(s.works(s.client, "LOCK "+s.keyspace+".locked WHERE k = 'key' LEASE 10m"), "HELD")
 			}
 			// A row with a marker shows in whatever is asked of the partition; one without may not, which CQL cannot tell.
 			require.NoError(t, direct.run(statement{cql: "INSERT INTO " + s.keyspace + ".twin (k, c) VALUES ('key', -1)"}).err())
-			require.NoError(t, s.client.run(trial{before: "INSERT INTO TABLE (k, c) VALUES ('key', -1)", insert: true}.on(s.keyspace+".locked", ref)).err())
-			r := trier{rand.New(rand.NewPCG(7, uint64(n))), d.bound}
+			require.NoError(t, s.client.run(conditionalWrite{before: "INSERT INTO TABLE (k, c) VALUES ('key', -1)", insert: true}.on(s.keyspace+".locked", ref)).err())
+			r := conditionGenerator{rand.New(rand.NewPCG(7, uint64(n))), d.bound}
 			applied := 0
 			for i := range tries {
 				x := r.next()
@@ -250,7 +250,7 @@ func TestConditionsUnderALockAnswerLikeLightweightTransactions(t *testing.T) {
 
 // Rows of a batch are found, and told, by keys of several columns in whatever order and spelling.
 func TestConditionsOnRowsOfLongKeys(t *testing.T) {
-	s := newStage(t, "section_long", "@critical")
+	s := newTableFixture(t, "section_long", "@critical")
 	const columns = " (z text, b int, y decimal, a timestamp, v int, PRIMARY KEY ((z, b), y, a)) WITH CLUSTERING ORDER BY (y DESC, a ASC)"
 	s.works(s.client, "CREATE TABLE "+s.keyspace+".locked"+columns+" AND comment = '@critical'")
 	s.works(s.client, "CREATE TABLE "+s.keyspace+".twin"+columns)
@@ -275,12 +275,12 @@ func TestConditionsOnRowsOfLongKeys(t *testing.T) {
 
 // Conditional writes of one holder go one after another: of many that want the same, one is applied.
 func TestConditionsOfOneHolderDoNotOvertake(t *testing.T) {
-	s := newStage(t, "section_turns", "@critical(lease=5m)")
+	s := newTableFixture(t, "section_turns", "@critical(lease=5m)")
 	ref := s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'b' LEASE 5m"), "HELD")
 	s.works(s.client, fmt.Sprintf("INSERT INTO ACCOUNTS (branch, id, balance) VALUES ('b', 'x', 0) USING LOCK %d", ref))
 	const writers, rounds = 8, 10
 	for round := range rounds {
-		var all together
+		var all taskGroup
 		applied := make(chan bool, writers)
 		for range writers {
 			all.Go(func() error {
@@ -299,7 +299,7 @@ func TestConditionsOfOneHolderDoNotOvertake(t *testing.T) {
 
 // What the proxy does not try itself it refuses, and nothing is written; a lock that is not held is no lock for a condition either.
 func TestConditionsThatAreNotServed(t *testing.T) {
-	s := newStage(t, "section_conditions", "@critical(lease=5m)")
+	s := newTableFixture(t, "section_conditions", "@critical(lease=5m)")
 	s.works(s.client, "CREATE TYPE pair (f int, g text)")
 	s.works(s.client, "CREATE TABLE "+s.keyspace+".rich (k text, c int, v int, m map<text, int>, l list<int>, u pair, ve vector<float, 2>, st int static, PRIMARY KEY (k, c)) WITH comment = '@critical'")
 	ref := s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'b' LEASE 5m"), "HELD")

@@ -11,15 +11,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// twins are a critical table, whose key is locked, and an ordinary one like it.
-type twins struct {
-	*scene
-	b   *burglar
+// twinTables are a critical table, whose key is locked, and an ordinary one like it.
+type twinTables struct {
+	*tableFixture
+	b   *attacker
 	ref int64
 }
 
 // both asks for something on either table and returns the answers, that of the critical one as if it were the other.
-func (w *twins) both(ask func(say func(string) string) (message.Message, *failure)) (want, got string) {
+func (w *twinTables) both(ask func(say func(string) string) (message.Message, *failure)) (want, got string) {
 	w.t.Helper()
 	tell := func(m message.Message, f *failure) string {
 		switch m := m.(type) {
@@ -38,14 +38,14 @@ func (w *twins) both(ask func(say func(string) string) (message.Message, *failur
 
 // Conditions look the same on the wire, too: what PREPARE tells of them, values bound by name, and BATCH messages.
 func TestConditionsOnTheWire(t *testing.T) {
-	s := newStage(t, "section_wire", "@critical")
+	s := newTableFixture(t, "section_wire", "@critical")
 	const columns = " (k text, c int, a int, m map<text, int>, li list<int>, st int static, PRIMARY KEY (k, c))"
 	s.works(s.client, "CREATE TABLE "+s.keyspace+".locked"+columns+" WITH comment = '@critical'")
 	s.works(s.client, "CREATE TABLE "+s.keyspace+".twin"+columns)
 	ref := s.grant(s.works(s.client, "LOCK "+s.keyspace+".locked WHERE k = 'key'"), "HELD")
 	applied := 0
 	for _, version := range []primitive.ProtocolVersion{primitive.ProtocolVersion3, primitive.ProtocolVersion4, primitive.ProtocolVersion5} {
-		w := &twins{scene: s, b: s.onWire(t, version), ref: ref}
+		w := &twinTables{tableFixture: s, b: s.onWire(t, version), ref: ref}
 		w.preparedAlike(t)
 		w.namedAlike(t)
 		applied += w.batchedAlike(t)
@@ -54,7 +54,7 @@ func TestConditionsOnTheWire(t *testing.T) {
 }
 
 // preparedAlike: drivers bind by what PREPARE tells.
-func (w *twins) preparedAlike(t *testing.T) {
+func (w *twinTables) preparedAlike(t *testing.T) {
 	for _, text := range []string{
 		"UPDATE TABLE LOCKED SET a = ? WHERE k = ? AND c = ? IF m[?] = ? AND li[?] IN ? AND a IN (?, ?)", "INSERT INTO TABLE (c, k, a) VALUES (?, ?, ?) IF NOT EXISTS LOCKED",
 		"DELETE FROM TABLE LOCKED WHERE c = ? AND k = :key IF a > :a", "UPDATE TABLE LOCKED SET st = ? WHERE k = ? IF st IN ? AND st != ?",
@@ -68,7 +68,7 @@ func (w *twins) preparedAlike(t *testing.T) {
 }
 
 // namedAlike binds by name: one value where it stands several times.
-func (w *twins) namedAlike(t *testing.T) {
+func (w *twinTables) namedAlike(t *testing.T) {
 	for _, text := range []string{
 		"UPDATE TABLE LOCKED SET a = :n WHERE k = :key AND c = :n IF a = null AND li = null", "UPDATE TABLE LOCKED SET a = :n WHERE k = :key AND c = :n IF a = :n AND m[:key] != :n",
 		"BEGIN BATCH LOCKED UPDATE TABLE SET a = :n WHERE k = :key AND c = :n IF a != :n; UPDATE TABLE SET st = :n WHERE k = :key; APPLY BATCH",
@@ -83,7 +83,7 @@ func (w *twins) namedAlike(t *testing.T) {
 }
 
 // batchedAlike sends BATCH messages of texts and of prepared statements, and what they leave is the same. It tells how many were applied.
-func (w *twins) batchedAlike(t *testing.T) (applied int) {
+func (w *twinTables) batchedAlike(t *testing.T) (applied int) {
 	const insert, update = "INSERT INTO TABLE (k, c, a) VALUES (?, ?, ?) IF NOT EXISTS LOCKED", "UPDATE TABLE LOCKED SET a = ? WHERE k = 'key' AND c = ? IF a = ?"
 	const plain, static = "UPDATE TABLE LOCKED SET m = {'x': 1} WHERE k = ? AND c = ?", "UPDATE TABLE LOCKED SET st = 1 WHERE k = 'key' IF st = null"
 	for _, kind := range []primitive.BatchType{primitive.BatchTypeLogged, primitive.BatchTypeUnlogged} {

@@ -14,18 +14,18 @@ type (
 	}
 )
 
-// kind is one CQL type with a literal and, where Go has one for it, a value to bind.
-type kind struct {
+// cqlType is one CQL type with a literal and, where Go has one for it, a value to bind.
+type cqlType struct {
 	cql, literal string
 	bound        any
 }
 
-// kinds are all types that a column may have.
-func kinds() []kind {
+// cqlTypes are all types that a column may have.
+func cqlTypes() []cqlType {
 	id := uuid{0x5b, 0x64, 0x78, 0x70, 0x5c, 0x5b, 0x11, 0xef, 0x9d, 0x6e, 0x02, 0x42, 0xac, 0x12, 0x00, 0x02}
 	const idText = "5b647870-5c5b-11ef-9d6e-0242ac120002"
 	moment := time.Date(2024, 2, 29, 12, 34, 56, 789e6, time.UTC)
-	return []kind{
+	return []cqlType{
 		{"ascii", "'plain'", "bound"},
 		{"bigint", "-9223372036854775808", int64(1) << 62},
 		{"blob", "0x00ff", []byte{0, 1, 2, 0xff}},
@@ -64,7 +64,7 @@ func columnOf(i int) string { return "c" + string(rune('a'+i/10)) + string(rune(
 func typeStatements() []statement {
 	columns, names, literals := []string{"k text PRIMARY KEY"}, []string{"k"}, []string{"'literal'"}
 	var bound []statement
-	for i, k := range kinds() {
+	for i, k := range cqlTypes() {
 		column := columnOf(i)
 		columns = append(columns, column+" "+k.cql)
 		names, literals = append(names, column), append(literals, k.literal)

@@ -34,8 +34,8 @@ func (s *shell) pages(line string) (said string, turned int) {
 
 // A person at a terminal sees of a critical table what there is to see, and is told in words what is refused.
 func TestCqlshOnACriticalTable(t *testing.T) {
-	s := newStage(t, "shell_critical", "@critical(lease=5m)")
-	proxied, direct := openShell(t, s.address, s.keyspace), openShell(t, needWorld(t).direct(), s.keyspace)
+	s := newTableFixture(t, "shell_critical", "@critical(lease=5m)")
+	proxied, direct := openShell(t, s.address, s.keyspace), openShell(t, needEnvironment(t).direct(), s.keyspace)
 	for _, line := range []string{"DESCRIBE TABLE accounts;", "DESCRIBE KEYSPACE shell_critical;", "DESCRIBE TABLES;", "DESCRIBE KEYSPACES;", "DESCRIBE TABLE " + s.companion() + ";"} {
 		assert.Equal(t, direct.ask(line), proxied.ask(line), line)
 	}
@@ -57,7 +57,7 @@ func TestCqlshOnACriticalTable(t *testing.T) {
 }
 
 // traced: what Cassandra carries out is traced, and what the proxy answers by itself is answered all the same.
-func (s *scene) traced(sh *shell, ref int64) {
+func (s *tableFixture) traced(sh *shell, ref int64) {
 	assert.Contains(s.t, sh.ask("TRACING ON"), "TRACING set to ON")
 	assert.Contains(s.t, sh.ask(fmt.Sprintf("LOCK accounts WHERE branch = 'b' USING LOCK %d;", ref)), "HELD")
 	for _, line := range []string{
@@ -74,7 +74,7 @@ func (s *scene) traced(sh *shell, ref int64) {
 }
 
 // paged: pages are turned under the lock, by a read as by FOR UPDATE.
-func (s *scene) paged(sh *shell, held int64) {
+func (s *tableFixture) paged(sh *shell, held int64) {
 	var other int64
 	for branch, rows := range map[string]int{"b": 25, "c": 25} {
 		ref := held
@@ -101,7 +101,7 @@ func (s *scene) paged(sh *shell, held int64) {
 }
 
 // copied: COPY reads a critical table as it reads others; to write one it has no lock, and each row is refused in words.
-func (s *scene) copied(sh *shell) {
+func (s *tableFixture) copied(sh *shell) {
 	file := filepath.Join(s.t.TempDir(), "accounts.csv")
 	said := sh.ask("COPY accounts (branch, id, balance) TO '" + file + "' WITH NUMPROCESSES = 1;")
 	assert.Contains(s.t, said, "51 rows exported to 1 files", said)

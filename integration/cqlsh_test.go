@@ -16,8 +16,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// cqlsh prints the same through the proxy as at the node, for statements from a file and from the
+// command line.
 func TestCqlshShowsTheSame(t *testing.T) {
-	proxy, direct, cqlsh := needProxy(t), needWorld(t).direct(), needPython(t).Cqlsh
+	proxy, direct, cqlsh := needProxy(t), needEnvironment(t).direct(), needPython(t).Cqlsh
 	for _, c := range []struct {
 		name  string
 		args  []string
@@ -188,8 +190,9 @@ func cells(line string) []string {
 	return all
 }
 
+// The same for statements typed at a terminal.
 func TestCqlshAtATerminalShowsTheSame(t *testing.T) {
-	proxy, direct := needProxy(t), needWorld(t).direct()
+	proxy, direct := needProxy(t), needEnvironment(t).direct()
 	tell := func(address string) []string {
 		s := openShell(t, address, "")
 		var all []string

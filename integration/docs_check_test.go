@@ -42,6 +42,7 @@ func (p *docPage) anchors() []string {
 	return all
 }
 
+// Each link between the documents leads to a file and, where it names one, to a heading.
 func TestDocsLinksLeadSomewhere(t *testing.T) {
 	byPath := map[string]*docPage{}
 	for _, p := range docPages(t) {
@@ -87,7 +88,7 @@ func TestDocsCommandsExist(t *testing.T) {
 	for _, target := range targets {
 		assert.Contains(t, "\n"+string(makefile), "\n"+target+":", "make %s", target)
 	}
-	path, err := needWorld(t).binary()
+	path, err := needEnvironment(t).binary()
 	require.NoError(t, err)
 	help, err := exec.Command(path, "proxy", "--help").CombinedOutput()
 	require.NoError(t, err)

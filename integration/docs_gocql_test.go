@@ -54,6 +54,7 @@ func moveMoney(ctx context.Context, s *gocql.Session, ref int64, branch, from, t
 	return batch.ExecContext(ctx)
 }
 
+// The Go functions that docs/recipes.md shows do what they say.
 func TestDocsGoCodeWorks(t *testing.T) {
 	name := fmt.Sprintf("docs_gocql_%d", time.Now().UnixNano())
 	admin := openGocql2(t, cluster2(needProxy(t), "")).session

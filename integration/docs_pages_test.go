@@ -136,6 +136,7 @@ func (p docPart) exchanges() []docExchange {
 	return all
 }
 
+// The reader of pages finds fences, comments of set-up and exchanges, with their line numbers.
 func TestDocsPagesAreReadWhole(t *testing.T) {
 	p := readPage("x.md", "one\n<!-- setup\nfresh: bank\n-->\n```cql-session\n$ cqlsh\ncqlsh> SELECT a\n   ... FROM b;\n\n a\n---\n 1\n\ncqlsh:ks> USE c;\n```\n[two](y.md)\n```go\nx := 1\n```\n")
 	require.Len(t, p.parts, 3)

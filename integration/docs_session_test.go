@@ -31,7 +31,7 @@ type docPlayer struct {
 // The examples of every document are carried out as they stand. With UPDATE_DOCS=1 the page is given what was printed, where
 // it has something else.
 func TestDocsExamples(t *testing.T) {
-	node := needVictim(t).Addr()
+	node := needDisposableNode(t).Addr()
 	// People are slower than what keeps a key at its proxy: their references have no gaps.
 	proxy := startProxy(t, func(c *config.Config) { c.Cassandra.ContactPoints, c.Music.Retain = []string{node}, 0 })
 	for i, p := range docPages(t) {

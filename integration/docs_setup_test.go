@@ -15,7 +15,7 @@ import (
 func TestDocsSetUpOfSeveralProxies(t *testing.T) {
 	threeNodes(t)
 	forgetProxies(t)
-	binary, err := needWorld(t).binary()
+	binary, err := needEnvironment(t).binary()
 	require.NoError(t, err)
 	here := strings.NewReplacer("10.0.0.", "127.0.7.", "10.0.1.", "127.0.6.", "/etc/music", t.TempDir())
 	var all []*process

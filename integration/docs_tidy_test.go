@@ -56,6 +56,7 @@ func tidyRow(columns, row []string) string {
 	return strings.Join(row, " | ")
 }
 
+// The comparison of a page with what was printed ignores times and widths, and nothing else.
 func TestDocsComparisonSeesWhatMatters(t *testing.T) {
 	const was = `
  [applied] | lock_ref | state | holder | lease_ms

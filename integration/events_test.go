@@ -49,11 +49,12 @@ func hearEvents(t *testing.T, address string, version primitive.ProtocolVersion)
 	}
 }
 
+// Who has registered for schema events hears the same through the proxy as at the node.
 func TestSchemaEventsAreEqual(t *testing.T) {
 	proxy := needProxy(t)
 	for _, version := range []primitive.ProtocolVersion{primitive.ProtocolVersion3, primitive.ProtocolVersion4, primitive.ProtocolVersion5} {
 		t.Run(fmt.Sprintf("v%d", version), func(t *testing.T) {
-			want := hearEvents(t, needWorld(t).direct(), version)
+			want := hearEvents(t, needEnvironment(t).direct(), version)
 			assert.Equal(t, want, hearEvents(t, proxy, version))
 			assert.GreaterOrEqual(t, len(want), 7)
 		})

@@ -26,9 +26,9 @@ func matches(want string, f *failure) bool {
 }
 
 // run carries out an attempt and tells everything that is wrong with its outcome. before is brought up to date.
-func (b *burglar) run(a attempt, before *[]string) (faults []string) {
-	b.yard.t.Helper()
-	b.yard.keepQueued()
+func (b *attacker) run(a attempt, before *[]string) (faults []string) {
+	b.fixture.t.Helper()
+	b.fixture.keepQueued()
 	f := a.try(b)
 	switch {
 	case f == nil:
@@ -36,10 +36,10 @@ func (b *burglar) run(a attempt, before *[]string) (faults []string) {
 	case !matches(a.want, f):
 		faults = append(faults, fmt.Sprintf("was answered %#04x %q, not %s", f.code, f.text, a.want))
 	}
-	after := b.yard.contents()
+	after := b.fixture.contents()
 	for i, was := range *before {
 		if after[i] != was {
-			faults = append(faults, fmt.Sprintf("has changed %s\nfrom %sto   %s", b.yard.watched[i], was, after[i]))
+			faults = append(faults, fmt.Sprintf("has changed %s\nfrom %sto   %s", b.fixture.watched[i], was, after[i]))
 		}
 	}
 	*before = after
@@ -58,14 +58,16 @@ func attempts() []attempt {
 	return slices.Concat(all, boundReferences(), boundKeys(), frameFields(), preparedAttempts(), batchFrames(), conditionFrames(), forgedPages())
 }
 
+// Every attempt to write without the lock, in every version with every compression, fails with its
+// reason and changes nothing.
 func TestNoAttemptGetsPastTheFence(t *testing.T) {
-	y := newYard(t, "fence")
+	fx := newFenceFixture(t, "fence")
 	total := 0
 	for n, c := range frameCases() {
 		t.Run(fmt.Sprintf("v%d %s", c.version, strings.ToLower(string(c.compression))), func(t *testing.T) {
-			y.t = t
-			b := &burglar{yard: y, wire: openWire(t, needProxy(t), c.version, c.compression)}
-			before := y.contents()
+			fx.t = t
+			b := &attacker{fixture: fx, wire: openWire(t, needProxy(t), c.version, c.compression)}
+			before := fx.contents()
 			for i, a := range attempts() {
 				if a.least > c.version || (i+n)%stride(c.version, c.compression) != 0 {
 					continue
@@ -80,10 +82,10 @@ func TestNoAttemptGetsPastTheFence(t *testing.T) {
 			}
 		})
 	}
-	y.t = t
+	fx.t = t
 	t.Logf("%d attempts", total)
 	assert.Greater(t, total, 1000)
-	y.holderStillWrites()
+	fx.holderStillWrites()
 }
 
 // stride is of how many attempts one is tried: how a frame is packed has little to do with how its text is spelt.
@@ -98,24 +100,24 @@ func stride(v primitive.ProtocolVersion, c primitive.Compression) int {
 }
 
 // holderStillWrites makes sure that all was refused for lack of a lock, and not because nothing works at all.
-func (y *yard) holderStillWrites() {
-	y.t.Helper()
-	y.order(y.say("UPDATE $KS.accounts USING LOCK $HELD SET balance = 1 WHERE branch = 'zurich' AND id = 'x'"))
+func (fx *fenceFixture) holderStillWrites() {
+	fx.t.Helper()
+	fx.exec(fx.expand("UPDATE $KS.accounts USING LOCK $HELD SET balance = 1 WHERE branch = 'zurich' AND id = 'x'"))
 	var balance int64
-	require.NoError(y.t, y.direct.Query("SELECT balance FROM "+y.keyspace+".accounts WHERE branch = 'zurich' AND id = 'x'").Scan(&balance))
-	assert.EqualValues(y.t, 1, balance)
+	require.NoError(fx.t, fx.direct.Query("SELECT balance FROM "+fx.keyspace+".accounts WHERE branch = 'zurich' AND id = 'x'").Scan(&balance))
+	assert.EqualValues(fx.t, 1, balance)
 }
 
-// The battery is worth something only if it sees a break-in: here some of the attempts go to the node itself.
+// The battery is worth something only if it notices an attempt that succeeds: here some of the attempts go to the node itself.
 func TestBatterySeesABreakIn(t *testing.T) {
-	y := newYard(t, "fence_open")
-	b := &burglar{yard: y, wire: openWire(t, needWorld(t).direct(), primitive.ProtocolVersion5, primitive.CompressionNone)}
+	fx := newFenceFixture(t, "fence_open")
+	b := &attacker{fixture: fx, wire: openWire(t, needEnvironment(t).direct(), primitive.ProtocolVersion5, primitive.CompressionNone)}
 	tried := 0
 	for _, a := range attempts() {
 		switch a.name {
 		case "insert, QUERY", "delete a partition, EXECUTE", "a cell of the companion, QUERY", "unlogged batch, QUERY", "truncate, QUERY", "music.named, BATCH":
 			tried++
-			before := y.contents()
+			before := fx.contents()
 			faults := strings.Join(b.run(a, &before), "\n")
 			assert.Contains(t, faults, "was let in", a.name)
 			assert.Contains(t, faults, "has changed", a.name)

@@ -53,7 +53,7 @@ func conditionTexts() []spelling {
 	)
 }
 
-// severalTexts are LOCK and UNLOCK of several keys, and FOR UPDATE, in forms that would give or take what is not the thief's.
+// severalTexts are LOCK and UNLOCK of several keys, and FOR UPDATE, in forms that would give or take what is not the attacker's.
 func severalTexts() []spelling {
 	const syntax = "MUSIC_SYNTAX SYNTAX"
 	keys := "WHERE branch IN ('" + strings.Repeat("k', '", 1000) + "zurich')"
@@ -107,7 +107,7 @@ func conditionFrames() []attempt {
 	} {
 		for _, kind := range []primitive.BatchType{primitive.BatchTypeLogged, primitive.BatchTypeUnlogged} {
 			for _, children := range [][]string{x.children, reversed(x.children)} {
-				all = append(all, attempt{fmt.Sprintf("BATCH of type %d, %s", kind, x.name), x.want, 0, func(b *burglar) *failure {
+				all = append(all, attempt{fmt.Sprintf("BATCH of type %d, %s", kind, x.name), x.want, 0, func(b *attacker) *failure {
 					var parts []any
 					for _, child := range children {
 						parts = append(parts, child)
@@ -117,8 +117,8 @@ func conditionFrames() []attempt {
 			}
 		}
 	}
-	one := func(v *primitive.Value) func(*yard) []*primitive.Value {
-		return func(*yard) []*primitive.Value { return []*primitive.Value{v} }
+	one := func(v *primitive.Value) func(*fenceFixture) []*primitive.Value {
+		return func(*fenceFixture) []*primitive.Value { return []*primitive.Value{v} }
 	}
 	const list = "UPDATE $KS.accounts USING LOCK $HELD SET balance = 666 WHERE branch = 'zurich' AND id = 'x' IF balance IN ?"
 	all = append(all, bound("IF a value of a wrong length", "INVALID MUSIC_SYNTAX", held+"?", 0, one(text("x")))...)
@@ -138,10 +138,10 @@ func reversed(texts []string) []string {
 func forgedPages() []attempt {
 	var all []attempt
 	for i, state := range []string{"", "\x00", "\x00\x00\x00\x00\x00\x00\x00\x07", strings.Repeat("\x7f", 16), strings.Repeat("\x00", 40), "\xff\xff\xff\xff\xff\xff\xff\xff"} {
-		all = append(all, attempt{fmt.Sprintf("forged page %d", i), "MUSIC_NOT_HELD MUSIC_LOST MUSIC_SYNTAX INVALID PROTOCOL", 0, func(b *burglar) *failure {
+		all = append(all, attempt{fmt.Sprintf("forged page %d", i), "MUSIC_NOT_HELD MUSIC_LOST MUSIC_SYNTAX INVALID PROTOCOL", 0, func(b *attacker) *failure {
 			o := b.options(nil)
 			o.PagingState, o.PageSize = []byte(state), 1
-			_, f := b.ask(&message.Query{Query: b.yard.say("SELECT * FROM $KS.accounts WHERE branch = 'zurich' FOR UPDATE"), Options: o})
+			_, f := b.ask(&message.Query{Query: b.fixture.expand("SELECT * FROM $KS.accounts WHERE branch = 'zurich' FOR UPDATE"), Options: o})
 			return f
 		}})
 	}

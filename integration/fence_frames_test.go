@@ -20,12 +20,12 @@ const (
 )
 
 // bound are attempts with values bound to a text: in QUERY, in EXECUTE, and in a BATCH.
-func bound(name, want, cql string, least primitive.ProtocolVersion, values func(y *yard) []*primitive.Value) []attempt {
+func bound(name, want, cql string, least primitive.ProtocolVersion, values func(fx *fenceFixture) []*primitive.Value) []attempt {
 	return []attempt{
-		{name + ", QUERY", want, least, func(b *burglar) *failure { return b.query(cql, values(b.yard)...) }},
-		{name + ", EXECUTE", want, least, func(b *burglar) *failure { return b.execute(cql, values(b.yard)...) }},
-		{name + ", BATCH", want + " MUSIC_REFUSED", least, func(b *burglar) *failure {
-			return b.batch(primitive.BatchTypeLogged, &message.BatchChild{Query: b.yard.say(cql), Values: values(b.yard)})
+		{name + ", QUERY", want, least, func(b *attacker) *failure { return b.query(cql, values(b.fixture)...) }},
+		{name + ", EXECUTE", want, least, func(b *attacker) *failure { return b.execute(cql, values(b.fixture)...) }},
+		{name + ", BATCH", want + " MUSIC_REFUSED", least, func(b *attacker) *failure {
+			return b.batch(primitive.BatchTypeLogged, &message.BatchChild{Query: b.fixture.expand(cql), Values: values(b.fixture)})
 		}},
 	}
 }
@@ -33,8 +33,8 @@ func bound(name, want, cql string, least primitive.ProtocolVersion, values func(
 // boundReferences are values bound to USING LOCK ? that open nothing.
 func boundReferences() []attempt {
 	const no, syntax = "MUSIC_NOT_HELD MUSIC_LOST", "MUSIC_SYNTAX"
-	one := func(v *primitive.Value) func(*yard) []*primitive.Value {
-		return func(*yard) []*primitive.Value { return []*primitive.Value{v} }
+	one := func(v *primitive.Value) func(*fenceFixture) []*primitive.Value {
+		return func(*fenceFixture) []*primitive.Value { return []*primitive.Value{v} }
 	}
 	var all []attempt
 	for _, r := range []struct {
@@ -60,16 +60,16 @@ func boundReferences() []attempt {
 	}
 	all = append(all, bound("bound reference unset", syntax, byReference, primitive.ProtocolVersion4, one(primitive.NewUnsetValue()))...)
 	for _, word := range []string{"$QUEUED", "$OTHER", "$FUTURE"} {
-		all = append(all, bound("bound reference "+word, no, byReference, 0, func(y *yard) []*primitive.Value {
-			return []*primitive.Value{long(y.number(word))}
+		all = append(all, bound("bound reference "+word, no, byReference, 0, func(fx *fenceFixture) []*primitive.Value {
+			return []*primitive.Value{long(fx.number(word))}
 		})...)
-		all = append(all, bound("bound int "+word, no, byReference, 0, func(y *yard) []*primitive.Value {
-			return []*primitive.Value{short(int32(y.number(word)))}
+		all = append(all, bound("bound int "+word, no, byReference, 0, func(fx *fenceFixture) []*primitive.Value {
+			return []*primitive.Value{short(int32(fx.number(word)))}
 		})...)
 	}
-	held := func(y *yard) *primitive.Value { return long(y.number("$HELD")) }
-	none := func(*yard) []*primitive.Value { return nil }
-	two := func(y *yard) []*primitive.Value { return []*primitive.Value{held(y), held(y)} }
+	held := func(fx *fenceFixture) *primitive.Value { return long(fx.number("$HELD")) }
+	none := func(*fenceFixture) []*primitive.Value { return nil }
+	two := func(fx *fenceFixture) []*primitive.Value { return []*primitive.Value{held(fx), held(fx)} }
 	all = append(all, bound("no value", syntax+" INVALID PROTOCOL", byReference, 0, none)...)
 	all = append(all, bound("too many values", syntax+" INVALID PROTOCOL", byReference, 0, two)...)
 	all = append(all, bound("lock twice, bound", "MUSIC_SYNTAX MUSIC_REFUSED", strings.Replace(byReference, "?", "? AND LOCK ?", 1), 0, two)...)
@@ -78,8 +78,8 @@ func boundReferences() []attempt {
 
 // boundKeys are keys bound to a statement under the lock of another, and bound timestamps.
 func boundKeys() []attempt {
-	one := func(v *primitive.Value) func(*yard) []*primitive.Value {
-		return func(*yard) []*primitive.Value { return []*primitive.Value{v} }
+	one := func(v *primitive.Value) func(*fenceFixture) []*primitive.Value {
+		return func(*fenceFixture) []*primitive.Value { return []*primitive.Value{v} }
 	}
 	var all []attempt
 	for _, k := range []struct {
@@ -112,35 +112,35 @@ func frameFields() []attempt {
 	const no = "MUSIC_UNLOCKED"
 	const bare = "INSERT INTO accounts (branch, id, balance) VALUES ('zurich', 'x', 666)"
 	const sessions = "INSERT INTO sessions (session, beat) VALUES (123e4567-e89b-12d3-a456-426614174000, 1)"
-	in := func(keyspace, want, cql string, way func(b *burglar, cql string) *failure) attempt {
+	in := func(keyspace, want, cql string, way func(b *attacker, cql string) *failure) attempt {
 		name := fmt.Sprintf("%s in the request's keyspace %s", cql, keyspace)
-		return attempt{name, want, 5, func(b *burglar) *failure {
-			return b.inKeyspace(b.yard.say(keyspace), func() *failure { return way(b, cql) })
+		return attempt{name, want, 5, func(b *attacker) *failure {
+			return b.inKeyspace(b.fixture.expand(keyspace), func() *failure { return way(b, cql) })
 		}}
 	}
-	query := func(b *burglar, cql string) *failure { return b.query(cql) }
-	execute := func(b *burglar, cql string) *failure { return b.execute(cql) }
-	batch := func(b *burglar, cql string) *failure { return b.batch(primitive.BatchTypeLogged, cql) }
+	query := func(b *attacker, cql string) *failure { return b.query(cql) }
+	execute := func(b *attacker, cql string) *failure { return b.execute(cql) }
+	batch := func(b *attacker, cql string) *failure { return b.batch(primitive.BatchTypeLogged, cql) }
 	return []attempt{
-		{"tracing", no, 0, func(b *burglar) *failure { return b.adorned(stolenRow, withTracing) }},
-		{"payload", no, 4, func(b *burglar) *failure { return b.adorned(stolenRow, withPayload) }},
-		{"tracing and payload", no, 4, func(b *burglar) *failure { return b.adorned(stolenRow, withPayload|withTracing) }},
-		{"stamp of the future", no, 0, func(b *burglar) *failure { return b.stamped(stolenRow, math.MaxInt64) }},
-		{"stamp of the past", no, 0, func(b *burglar) *failure { return b.stamped(stolenRow, 1) }},
-		{"stamp and a waiting lock", "MUSIC_NOT_HELD", 0, func(b *burglar) *failure {
+		{"tracing", no, 0, func(b *attacker) *failure { return b.adorned(stolenRow, withTracing) }},
+		{"payload", no, 4, func(b *attacker) *failure { return b.adorned(stolenRow, withPayload) }},
+		{"tracing and payload", no, 4, func(b *attacker) *failure { return b.adorned(stolenRow, withPayload|withTracing) }},
+		{"stamp of the future", no, 0, func(b *attacker) *failure { return b.stamped(stolenRow, math.MaxInt64) }},
+		{"stamp of the past", no, 0, func(b *attacker) *failure { return b.stamped(stolenRow, 1) }},
+		{"stamp and a waiting lock", "MUSIC_NOT_HELD", 0, func(b *attacker) *failure {
 			return b.stamped(strings.Replace(heldRow, "$HELD", "$QUEUED", 1), math.MaxInt64)
 		}},
-		{"USE", no, 0, func(b *burglar) *failure { return b.used(b.yard.keyspace, bare) }},
-		{"USE and another case", no, 0, func(b *burglar) *failure {
-			return b.used(b.yard.keyspace, strings.Replace(bare, "accounts", "ACCOUNTS", 1))
+		{"USE", no, 0, func(b *attacker) *failure { return b.used(b.fixture.keyspace, bare) }},
+		{"USE and another case", no, 0, func(b *attacker) *failure {
+			return b.used(b.fixture.keyspace, strings.Replace(bare, "accounts", "ACCOUNTS", 1))
 		}},
-		{"USE and a quoted table", no, 0, func(b *burglar) *failure {
-			return b.used(b.yard.keyspace, strings.Replace(bare, "accounts", `"Accounts"`, 1))
+		{"USE and a quoted table", no, 0, func(b *attacker) *failure {
+			return b.used(b.fixture.keyspace, strings.Replace(bare, "accounts", `"Accounts"`, 1))
 		}},
-		{"USE and a batch", no, 0, func(b *burglar) *failure { return b.used(b.yard.keyspace, "BEGIN BATCH "+bare+" APPLY BATCH") }},
-		{"USE and the companion", "MUSIC_REFUSED", 0, func(b *burglar) *failure { return b.used(b.yard.keyspace, "TRUNCATE $COMPANION") }},
-		{"USE music", "MUSIC_REFUSED", 0, func(b *burglar) *failure { return b.used("music", sessions) }},
-		{"USE music, named", no, 0, func(b *burglar) *failure {
+		{"USE and a batch", no, 0, func(b *attacker) *failure { return b.used(b.fixture.keyspace, "BEGIN BATCH "+bare+" APPLY BATCH") }},
+		{"USE and the companion", "MUSIC_REFUSED", 0, func(b *attacker) *failure { return b.used(b.fixture.keyspace, "TRUNCATE $COMPANION") }},
+		{"USE music", "MUSIC_REFUSED", 0, func(b *attacker) *failure { return b.used("music", sessions) }},
+		{"USE music, named", no, 0, func(b *attacker) *failure {
 			return b.used("music", "UPDATE named SET value = 'stolen' WHERE name = 'battery'")
 		}},
 		in("$KS", no, bare, query), in("$KS", no, bare, execute), in("$KS", no+" MUSIC_REFUSED", bare, batch),
@@ -156,27 +156,27 @@ func preparedAttempts() []attempt {
 	for name := range earlyWrites() {
 		all = append(
 			all,
-			attempt{"prepared before, " + name, no, 0, func(b *burglar) *failure { return b.executeID(b.yard.early[name], nil) }},
-			attempt{"prepared elsewhere, " + name, no, 0, func(b *burglar) *failure { return b.executeID(b.yard.foreign[name], nil) }},
+			attempt{"prepared before, " + name, no, 0, func(b *attacker) *failure { return b.executeID(b.fixture.early[name], nil) }},
+			attempt{"prepared elsewhere, " + name, no, 0, func(b *attacker) *failure { return b.executeID(b.fixture.foreign[name], nil) }},
 		)
 		if name != "batch" {
-			all = append(all, attempt{"prepared before, BATCH of " + name, no + " MUSIC_REFUSED", 0, func(b *burglar) *failure {
-				return b.batch(primitive.BatchTypeUnlogged, plainRow, b.yard.early[name])
+			all = append(all, attempt{"prepared before, BATCH of " + name, no + " MUSIC_REFUSED", 0, func(b *attacker) *failure {
+				return b.batch(primitive.BatchTypeUnlogged, plainRow, b.fixture.early[name])
 			}})
 		}
 	}
 	for _, id := range [][]byte{bytes.Repeat([]byte{7}, 16), {1}, bytes.Repeat([]byte{7}, 15), bytes.Repeat([]byte{7}, 300)} {
 		all = append(
 			all,
-			attempt{fmt.Sprintf("unknown id of %d bytes", len(id)), "UNPREPARED", 0, func(b *burglar) *failure { return b.executeID(id, nil) }},
-			attempt{fmt.Sprintf("BATCH of an unknown id of %d bytes", len(id)), "UNPREPARED", 0, func(b *burglar) *failure {
+			attempt{fmt.Sprintf("unknown id of %d bytes", len(id)), "UNPREPARED", 0, func(b *attacker) *failure { return b.executeID(id, nil) }},
+			attempt{fmt.Sprintf("BATCH of an unknown id of %d bytes", len(id)), "UNPREPARED", 0, func(b *attacker) *failure {
 				return b.batch(primitive.BatchTypeLogged, plainRow, id)
 			}},
 		)
 	}
-	return append(all, attempt{"id of the backend", "UNPREPARED", 0, func(b *burglar) *failure {
+	return append(all, attempt{"id of the backend", "UNPREPARED", 0, func(b *attacker) *failure {
 		// Cassandra knows a write of this text since the proxy has prepared a fenced one; the client must not get at it.
-		cql := b.yard.say("INSERT INTO $KS.accounts (branch, id, balance) VALUES ('zurich', 'x', 6666)")
+		cql := b.fixture.expand("INSERT INTO $KS.accounts (branch, id, balance) VALUES ('zurich', 'x', 6666)")
 		if _, _, f := b.prepare(cql+" USING LOCK 1", ""); f != nil {
 			return f
 		}
@@ -191,7 +191,7 @@ func batchFrames() []attempt {
 	frame := func(name, want string, children ...any) []attempt {
 		var all []attempt
 		for _, kind := range []primitive.BatchType{primitive.BatchTypeLogged, primitive.BatchTypeUnlogged, primitive.BatchTypeCounter} {
-			all = append(all, attempt{fmt.Sprintf("BATCH of type %d, %s", kind, name), want, 0, func(b *burglar) *failure { return b.batch(kind, children...) }})
+			all = append(all, attempt{fmt.Sprintf("BATCH of type %d, %s", kind, name), want, 0, func(b *attacker) *failure { return b.batch(kind, children...) }})
 		}
 		return all
 	}

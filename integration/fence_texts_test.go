@@ -15,8 +15,8 @@ type spelling struct {
 // ways are the attempts to send it.
 func (s spelling) ways() []attempt {
 	all := []attempt{
-		{s.name + ", QUERY", s.want, 0, func(b *burglar) *failure { return b.query(s.text) }},
-		{s.name + ", EXECUTE", s.want, 0, func(b *burglar) *failure { return b.execute(s.text) }},
+		{s.name + ", QUERY", s.want, 0, func(b *attacker) *failure { return b.query(s.text) }},
+		{s.name + ", EXECUTE", s.want, 0, func(b *attacker) *failure { return b.execute(s.text) }},
 	}
 	verb := strings.ToLower(strings.TrimSpace(s.text))
 	if !strings.HasPrefix(verb, "insert") && !strings.HasPrefix(verb, "update") && !strings.HasPrefix(verb, "delete") {
@@ -24,9 +24,9 @@ func (s spelling) ways() []attempt {
 	}
 	const harmless = "INSERT INTO $KS.plain (branch, id, balance) VALUES ('zurich', 'x', 666)"
 	want := s.want + " MUSIC_REFUSED" // of the batch: it must stay in one table, …
-	return append(all, attempt{s.name + ", BATCH", want, 0, func(b *burglar) *failure {
+	return append(all, attempt{s.name + ", BATCH", want, 0, func(b *attacker) *failure {
 		return b.batch(primitive.BatchTypeUnlogged, s.text)
-	}}, attempt{s.name + ", BATCH behind another table", want, 0, func(b *burglar) *failure {
+	}}, attempt{s.name + ", BATCH behind another table", want, 0, func(b *attacker) *failure {
 		return b.batch(primitive.BatchTypeLogged, harmless, s.text)
 	}})
 }

@@ -16,17 +16,17 @@ type attempt struct {
 	name  string
 	want  string // the errors that are right, see matches
 	least primitive.ProtocolVersion
-	try   func(b *burglar) *failure // nil = the thief was let in
+	try   func(b *attacker) *failure // nil = the attempt succeeded
 }
 
 // ask sends a message and returns its answer, taken apart.
-func (b *burglar) ask(m message.Message) (message.Message, *failure) {
-	b.yard.t.Helper()
-	require.NoError(b.yard.t, b.wire.send(m, b.adorn))
+func (b *attacker) ask(m message.Message) (message.Message, *failure) {
+	b.fixture.t.Helper()
+	require.NoError(b.fixture.t, b.wire.send(m, b.adorn))
 	e, err := b.wire.receive()
-	require.NoError(b.yard.t, err, "the connection is gone after %v", m)
+	require.NoError(b.fixture.t, err, "the connection is gone after %v", m)
 	f, err := b.wire.decode(e)
-	require.NoError(b.yard.t, err, "%v", e)
+	require.NoError(b.fixture.t, err, "%v", e)
 	if refused, ok := f.Body.Message.(message.Error); ok {
 		return nil, &failure{int(refused.GetErrorCode()), refused.GetErrorMessage()}
 	}
@@ -39,7 +39,7 @@ const (
 )
 
 // adorn sets the frame's own fields.
-func (b *burglar) adorn(f *frame.Frame) {
+func (b *attacker) adorn(f *frame.Frame) {
 	if b.flag&withTracing != 0 {
 		f.RequestTracingId(true)
 	}
@@ -49,21 +49,21 @@ func (b *burglar) adorn(f *frame.Frame) {
 }
 
 // options are those of QUERY and EXECUTE.
-func (b *burglar) options(values []*primitive.Value) *message.QueryOptions {
+func (b *attacker) options(values []*primitive.Value) *message.QueryOptions {
 	return &message.QueryOptions{Consistency: primitive.ConsistencyLevelOne, PositionalValues: values, Keyspace: b.own}
 }
 
 // query sends a text.
-func (b *burglar) query(text string, values ...*primitive.Value) *failure {
-	b.yard.t.Helper()
-	_, f := b.ask(&message.Query{Query: b.yard.say(text), Options: b.options(values)})
+func (b *attacker) query(text string, values ...*primitive.Value) *failure {
+	b.fixture.t.Helper()
+	_, f := b.ask(&message.Query{Query: b.fixture.expand(text), Options: b.options(values)})
 	return f
 }
 
 // execute prepares a text and executes it.
-func (b *burglar) execute(text string, values ...*primitive.Value) *failure {
-	b.yard.t.Helper()
-	id, metadata, f := b.prepare(b.yard.say(text), b.own)
+func (b *attacker) execute(text string, values ...*primitive.Value) *failure {
+	b.fixture.t.Helper()
+	id, metadata, f := b.prepare(b.fixture.expand(text), b.own)
 	if f != nil {
 		return f
 	}
@@ -71,8 +71,8 @@ func (b *burglar) execute(text string, values ...*primitive.Value) *failure {
 }
 
 // executeID executes what has been prepared by whomever.
-func (b *burglar) executeID(id, metadata []byte, values ...*primitive.Value) *failure {
-	b.yard.t.Helper()
+func (b *attacker) executeID(id, metadata []byte, values ...*primitive.Value) *failure {
+	b.fixture.t.Helper()
 	if len(metadata) == 0 {
 		metadata = id
 	}
@@ -83,13 +83,13 @@ func (b *burglar) executeID(id, metadata []byte, values ...*primitive.Value) *fa
 }
 
 // batch sends a BATCH message of texts and ids.
-func (b *burglar) batch(kind primitive.BatchType, children ...any) *failure {
-	b.yard.t.Helper()
+func (b *attacker) batch(kind primitive.BatchType, children ...any) *failure {
+	b.fixture.t.Helper()
 	m := &message.Batch{Type: kind, Consistency: primitive.ConsistencyLevelOne, Keyspace: b.own}
 	for _, child := range children {
 		switch child := child.(type) {
 		case string:
-			m.Children = append(m.Children, &message.BatchChild{Query: b.yard.say(child)})
+			m.Children = append(m.Children, &message.BatchChild{Query: b.fixture.expand(child)})
 		case []byte:
 			m.Children = append(m.Children, &message.BatchChild{Id: child})
 		case *message.BatchChild:
@@ -101,32 +101,32 @@ func (b *burglar) batch(kind primitive.BatchType, children ...any) *failure {
 }
 
 // stamped sends a text with a timestamp in the frame, as drivers do.
-func (b *burglar) stamped(text string, stamp int64) *failure {
-	b.yard.t.Helper()
+func (b *attacker) stamped(text string, stamp int64) *failure {
+	b.fixture.t.Helper()
 	o := b.options(nil)
 	o.DefaultTimestamp = &stamp
-	_, f := b.ask(&message.Query{Query: b.yard.say(text), Options: o})
+	_, f := b.ask(&message.Query{Query: b.fixture.expand(text), Options: o})
 	return f
 }
 
 // adorned sends a text with flags in the frame.
-func (b *burglar) adorned(text string, flag uint8) *failure {
-	b.yard.t.Helper()
+func (b *attacker) adorned(text string, flag uint8) *failure {
+	b.fixture.t.Helper()
 	b.flag = flag
 	defer func() { b.flag = 0 }()
 	return b.query(text)
 }
 
 // used sends a text in a keyspace that USE has chosen, or v5's request, and goes back.
-func (b *burglar) used(keyspace, text string) *failure {
-	b.yard.t.Helper()
+func (b *attacker) used(keyspace, text string) *failure {
+	b.fixture.t.Helper()
 	b.mustUse(keyspace)
 	defer b.mustUse("system")
 	return b.query(text)
 }
 
 // inKeyspace sends a text in the keyspace of the request, by some way.
-func (b *burglar) inKeyspace(keyspace string, way func() *failure) *failure {
+func (b *attacker) inKeyspace(keyspace string, way func() *failure) *failure {
 	b.own = keyspace
 	defer func() { b.own = "" }()
 	return way()

@@ -14,16 +14,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// talk is a conversation of which every answer is kept: on one connection, or on one to each of several nodes or proxies in turn.
-type talk struct {
+// conversation is a conversation of which every answer is kept: on one connection, or on one to each of several nodes or proxies in turn.
+type conversation struct {
 	t     testing.TB
 	wires []*wire
 	wire  *wire // whose turn it was last
-	moves []move
+	moves []roundTrip
 }
 
-// move is one request and its answer.
-type move struct {
+// roundTrip is one request and its answer.
+type roundTrip struct {
 	name   string
 	answer envelope
 	shown  []byte // of the body, what must be equal
@@ -58,7 +58,7 @@ func addresses(f *frame.Frame) {
 func uncompressed(*frame.Frame) {}
 
 // own is the mask of answers that the proxy gives by itself: exact where there is no compression.
-func (k *talk) own() mask {
+func (k *conversation) own() mask {
 	if k.wire.compress && k.wire.version < primitive.ProtocolVersion5 {
 		return uncompressed
 	}
@@ -66,10 +66,10 @@ func (k *talk) own() mask {
 }
 
 // next gives the turn to the next connection.
-func (k *talk) next() { k.wire = k.wires[(slices.Index(k.wires, k.wire)+1)%len(k.wires)] }
+func (k *conversation) next() { k.wire = k.wires[(slices.Index(k.wires, k.wire)+1)%len(k.wires)] }
 
 // ask sends a request on the next connection and keeps the answer. A change of the schema is known to all before the next request.
-func (k *talk) ask(name string, m message.Message, hide mask, change func(*frame.Frame)) *frame.Frame {
+func (k *conversation) ask(name string, m message.Message, hide mask, change func(*frame.Frame)) *frame.Frame {
 	k.t.Helper()
 	k.next()
 	f := k.say(name, m, hide, change)
@@ -83,7 +83,7 @@ func (k *talk) ask(name string, m message.Message, hide mask, change func(*frame
 }
 
 // agree waits until all nodes have the same schema, which drivers do too. It leaves no trace in the answers that are kept.
-func (k *talk) agree() {
+func (k *conversation) agree() {
 	k.t.Helper()
 	eventually(k.t, wireTimeout, "the nodes agree on the schema", func() error {
 		versions := map[string]bool{}
@@ -129,7 +129,7 @@ func (w *wire) answer() (envelope, error) {
 }
 
 // say sends a request where the turn is and keeps the answer.
-func (k *talk) say(name string, m message.Message, hide mask, change func(*frame.Frame)) *frame.Frame {
+func (k *conversation) say(name string, m message.Message, hide mask, change func(*frame.Frame)) *frame.Frame {
 	k.t.Helper()
 	if err := k.wire.send(m, change); err != nil {
 		k.t.Fatalf("%s at %s: %v", name, k.wire.net.RemoteAddr(), err)
@@ -148,12 +148,12 @@ func (k *talk) say(name string, m message.Message, hide mask, change func(*frame
 		shown = k.encode(f)
 		shown = append(shown[:5:5], shown[9:]...) // the length says no more than the body
 	}
-	k.moves = append(k.moves, move{name, e, shown})
+	k.moves = append(k.moves, roundTrip{name, e, shown})
 	return f
 }
 
 // encode writes a frame that has been masked.
-func (k *talk) encode(f *frame.Frame) []byte {
+func (k *conversation) encode(f *frame.Frame) []byte {
 	f.Header.Flags &^= primitive.HeaderFlagCompressed
 	var b bytes.Buffer
 	if err := k.wire.codec.EncodeFrame(f, &b); err != nil {
@@ -163,7 +163,7 @@ func (k *talk) encode(f *frame.Frame) []byte {
 }
 
 // query runs a statement given as text.
-func (k *talk) query(text string) { k.ask(text, plainQuery(text), exact, nil) }
+func (k *conversation) query(text string) { k.ask(text, plainQuery(text), exact, nil) }
 
 // plainQuery is a statement as text at level ONE.
 func plainQuery(text string) *message.Query {
@@ -171,7 +171,7 @@ func plainQuery(text string) *message.Query {
 }
 
 // prepare prepares a statement, everywhere, and returns the message that executes it anywhere.
-func (k *talk) prepare(text string, values ...*primitive.Value) *message.Execute {
+func (k *conversation) prepare(text string, values ...*primitive.Value) *message.Execute {
 	k.t.Helper()
 	x := k.prepareNext(text, values...)
 	for range k.wires[1:] {
@@ -181,14 +181,14 @@ func (k *talk) prepare(text string, values ...*primitive.Value) *message.Execute
 }
 
 // prepareNext prepares a statement on the next connection and returns the message that executes it there.
-func (k *talk) prepareNext(text string, values ...*primitive.Value) *message.Execute {
+func (k *conversation) prepareNext(text string, values ...*primitive.Value) *message.Execute {
 	k.t.Helper()
 	k.next()
 	return k.prepareHere(text, values...)
 }
 
 // prepareHere prepares a statement where the turn is.
-func (k *talk) prepareHere(text string, values ...*primitive.Value) *message.Execute {
+func (k *conversation) prepareHere(text string, values ...*primitive.Value) *message.Execute {
 	k.t.Helper()
 	f := k.say("prepare "+text, &message.Prepare{Query: text}, exact, nil)
 	x := &message.Execute{Options: &message.QueryOptions{Consistency: primitive.ConsistencyLevelOne, PositionalValues: values}}
@@ -199,9 +199,9 @@ func (k *talk) prepareHere(text string, values ...*primitive.Value) *message.Exe
 }
 
 // openTalk begins a conversation after the handshakes.
-func openTalk(t *testing.T, version primitive.ProtocolVersion, compression primitive.Compression, addresses ...string) *talk {
+func openTalk(t *testing.T, version primitive.ProtocolVersion, compression primitive.Compression, addresses ...string) *conversation {
 	t.Helper()
-	k := &talk{t: t}
+	k := &conversation{t: t}
 	for _, address := range addresses {
 		k.wires = append(k.wires, openWire(t, address, version, compression))
 	}
@@ -210,7 +210,7 @@ func openTalk(t *testing.T, version primitive.ProtocolVersion, compression primi
 }
 
 // converseIn begins a conversation in a new keyspace.
-func converseIn(t *testing.T, keyspace string, version primitive.ProtocolVersion, compression primitive.Compression, addresses ...string) *talk {
+func converseIn(t *testing.T, keyspace string, version primitive.ProtocolVersion, compression primitive.Compression, addresses ...string) *conversation {
 	t.Helper()
 	k := openTalk(t, version, compression, addresses...)
 	for _, text := range []string{
@@ -229,7 +229,7 @@ func converseIn(t *testing.T, keyspace string, version primitive.ProtocolVersion
 }
 
 // converse carries out the whole script in a new keyspace.
-func converse(t *testing.T, version primitive.ProtocolVersion, compression primitive.Compression, addresses ...string) []move {
+func converse(t *testing.T, version primitive.ProtocolVersion, compression primitive.Compression, addresses ...string) []roundTrip {
 	t.Helper()
 	k := converseIn(t, "frames", version, compression, addresses...)
 	k.handshakeAgain()
@@ -269,13 +269,15 @@ func frameCases() []frameCase {
 	return all
 }
 
+// A conversation about everything that the protocol has is answered to the byte as the node answers
+// it.
 func TestFramesAreEqual(t *testing.T) {
 	proxy := needProxy(t)
 	for _, c := range frameCases() {
 		t.Run(c.String(), func(t *testing.T) {
-			direct := converse(t, c.version, c.compression, needWorld(t).direct())
+			direct := converse(t, c.version, c.compression, needEnvironment(t).direct())
 			proxied := converse(t, c.version, c.compression, proxy)
-			before, behind := openTalk(t, c.version, c.compression, needWorld(t).direct()), openTalk(t, c.version, c.compression, proxy)
+			before, behind := openTalk(t, c.version, c.compression, needEnvironment(t).direct()), openTalk(t, c.version, c.compression, proxy)
 			before.topology()
 			behind.topology()
 			for _, difference := range differentMoves(append(direct, before.moves...), append(proxied, behind.moves...)) {
@@ -286,7 +288,7 @@ func TestFramesAreEqual(t *testing.T) {
 }
 
 // differentMoves are the requests whose answers are not the same.
-func differentMoves(direct, proxied []move) []string {
+func differentMoves(direct, proxied []roundTrip) []string {
 	if len(direct) != len(proxied) {
 		return []string{fmt.Sprintf("%d answers direct, %d proxied", len(direct), len(proxied))}
 	}

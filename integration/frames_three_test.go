@@ -19,7 +19,7 @@ func nodeAddresses(t testing.TB) (all []string) {
 }
 
 // elsewhere executes statements where only others have prepared them, and again when they have been prepared there too.
-func (k *talk) elsewhere() {
+func (k *conversation) elsewhere() {
 	k.t.Helper()
 	for i, text := range []string{
 		"SELECT k AS elsewhere, c, v FROM t WHERE k = 1", "INSERT INTO t (k, c, v) VALUES (1, 5, 'elsewhere')", "SELECT n AS elsewhere FROM n",
@@ -38,7 +38,7 @@ func (k *talk) elsewhere() {
 }
 
 // converseBriefly carries out the part of the script that is about values, batches and prepared statements.
-func converseBriefly(t *testing.T, version primitive.ProtocolVersion, compression primitive.Compression, addresses ...string) []move {
+func converseBriefly(t *testing.T, version primitive.ProtocolVersion, compression primitive.Compression, addresses ...string) []roundTrip {
 	t.Helper()
 	k := converseIn(t, "frames_three", version, compression, addresses...)
 	k.query("CREATE TABLE t (k int, c int, v text, PRIMARY KEY (k, c))")
@@ -66,9 +66,9 @@ func TestLocksPreparedAtThreeProxies(t *testing.T) {
 	threeProxies(t)
 	criticalAtThree(t, "three")
 	for _, version := range []primitive.ProtocolVersion{primitive.ProtocolVersion4, primitive.ProtocolVersion5} {
-		var at [3]*burglar
+		var at [3]*attacker
 		for i, address := range proxyAddresses() {
-			at[i] = &burglar{yard: &yard{t: t, keyspace: "three"}, wire: openWire(t, address, version, primitive.CompressionNone)}
+			at[i] = &attacker{fixture: &fenceFixture{t: t, keyspace: "three"}, wire: openWire(t, address, version, primitive.CompressionNone)}
 		}
 		for i, cql := range []string{
 			"LOCK three.accounts WHERE branch = ? NOWAIT", "SELECT UNLOCK three.accounts WHERE branch = ? USING LOCK ?",

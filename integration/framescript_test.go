@@ -15,13 +15,13 @@ import (
 )
 
 // handshakeAgain asks what may be asked at any time, and what may not.
-func (k *talk) handshakeAgain() {
+func (k *conversation) handshakeAgain() {
 	k.ask("OPTIONS", &message.Options{}, exact, nil)
 	k.ask("REGISTER", &message.Register{EventTypes: []primitive.EventType{primitive.EventTypeTopologyChange, primitive.EventTypeStatusChange}}, k.own(), nil)
 }
 
 // statements runs the texts that the drivers run too, those without values.
-func (k *talk) statements() {
+func (k *conversation) statements() {
 	for _, s := range slices.Concat(typeStatements(), plainStatements(), errorStatements()) {
 		if len(s.values) > 0 || s.least > int(k.wire.version) {
 			continue
@@ -40,7 +40,7 @@ func (k *talk) statements() {
 }
 
 // topology asks what drivers ask about nodes and schema. The schema must be the very same one: its version and ids are asked too.
-func (k *talk) topology() {
+func (k *conversation) topology() {
 	for _, q := range []struct {
 		text string
 		hide mask
@@ -73,7 +73,7 @@ func (k *talk) topology() {
 }
 
 // prepared prepares every text of the corpus, and executes what can be without values.
-func (k *talk) prepared() {
+func (k *conversation) prepared() {
 	for _, s := range slices.Concat(plainStatements(), errorStatements()) {
 		if s.cql == "" {
 			continue // the library does not send it
@@ -103,7 +103,7 @@ func (k *talk) prepared() {
 }
 
 // values binds values of every sort in QUERY and EXECUTE.
-func (k *talk) values() {
+func (k *conversation) values() {
 	one, text := primitive.NewValue([]byte{0, 0, 0, 1}), primitive.NewValue([]byte("wörter"))
 	insert := "INSERT INTO t (k, c, v) VALUES (?, ?, ?)"
 	sorts := map[string]*primitive.Value{"text": text, "null": primitive.NewNullValue(), "empty": primitive.NewValue([]byte{})}
@@ -131,7 +131,7 @@ func (k *talk) values() {
 }
 
 // paging reads in pages; the paging states must be equal too.
-func (k *talk) paging() {
+func (k *conversation) paging() {
 	k.query("CREATE TABLE pages (k int, c int, v text, PRIMARY KEY (k, c))")
 	for i := range 12 {
 		k.query(fmt.Sprintf("INSERT INTO pages (k, c, v) VALUES (%d, %d, '%s')", i%2, i, strings.Repeat("v", i)))
@@ -166,7 +166,7 @@ func noise(size int) []byte {
 }
 
 // pages reads one statement to its end.
-func (k *talk) pages(name string, m func(*message.QueryOptions) message.Message) {
+func (k *conversation) pages(name string, m func(*message.QueryOptions) message.Message) {
 	var state []byte
 	for page := 1; page < 20; page++ {
 		o := &message.QueryOptions{Consistency: primitive.ConsistencyLevelOne, PageSize: 5, PagingState: state}
@@ -181,7 +181,7 @@ func (k *talk) pages(name string, m func(*message.QueryOptions) message.Message)
 }
 
 // batches sends BATCH messages of every type, with children by text and by id.
-func (k *talk) batches() {
+func (k *conversation) batches() {
 	x := k.prepare("INSERT INTO t (k, c, v) VALUES (?, ?, ?)")
 	values := []*primitive.Value{primitive.NewValue([]byte{0, 0, 0, 50}), primitive.NewValue([]byte{0, 0, 0, 1}), primitive.NewValue([]byte("b"))}
 	stamp := int64(1234)
@@ -217,7 +217,7 @@ func (k *talk) batches() {
 }
 
 // extras are the frame's own fields: tracing, warnings, custom payload, and v5's keyspace and clock.
-func (k *talk) extras() {
+func (k *conversation) extras() {
 	trace := func(f *frame.Frame) { f.RequestTracingId(true) }
 	k.ask("traced", plainQuery("SELECT * FROM t WHERE k = 1"), tracingID, trace)
 	k.ask("traced on system.local", plainQuery("SELECT cluster_name FROM system.local"), tracingID, trace)
@@ -253,7 +253,7 @@ func (k *talk) extras() {
 }
 
 // pipelined sends many requests before it reads an answer; the answers are put in the requests' order.
-func (k *talk) pipelined() {
+func (k *conversation) pipelined() {
 	const n = 100
 	byStream := map[int16]envelope{}
 	first := k.wire.stream + 1
@@ -271,6 +271,6 @@ func (k *talk) pipelined() {
 	}
 	for i := range n {
 		e := byStream[first+int16(i)]
-		k.moves = append(k.moves, move{fmt.Sprintf("pipelined %d", i), e, append(bytes.Clone(e.header), e.body...)})
+		k.moves = append(k.moves, roundTrip{fmt.Sprintf("pipelined %d", i), e, append(bytes.Clone(e.header), e.body...)})
 	}
 }

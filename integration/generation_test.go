@@ -12,7 +12,7 @@ import (
 // However the locks of a table end for good, those that follow under its name have references above all of theirs, and nothing is
 // carried out under an old one.
 func TestReferencesAboveAllOfThoseBefore(t *testing.T) {
-	s := newStage(t, "generations", "@critical(lease=5m)")
+	s := newTableFixture(t, "generations", "@critical(lease=5m)")
 	const create = "CREATE TABLE ACCOUNTS (branch text, id text, balance bigint, PRIMARY KEY (branch, id)) WITH comment = '@critical(lease=5m)'"
 	companion := "DROP TABLE " + s.keyspace + "." + s.companion()
 	last := s.reference(20 * time.Second)
@@ -55,7 +55,7 @@ func TestReferencesAboveAllOfThoseBefore(t *testing.T) {
 }
 
 // reference locks branch b, writes under the lock, and keeps it. A new lock table may take a while.
-func (s *scene) reference(limit time.Duration) (ref int64) {
+func (s *tableFixture) reference(limit time.Duration) (ref int64) {
 	s.t.Helper()
 	eventually(s.t, limit, "a lock", func() error {
 		o := s.do(s.client, "LOCK ACCOUNTS WHERE branch = 'b'")

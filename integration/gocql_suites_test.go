@@ -75,7 +75,7 @@ func (s suite) run(t *testing.T, where string, addresses []string) map[string]ve
 	for _, address := range addresses {
 		hosts = append(hosts, hostOf(t, address))
 	}
-	dir := filepath.Join(needWorld(t).runDir, "gocql")
+	dir := filepath.Join(needEnvironment(t).runDir, "gocql")
 	require.NoError(t, os.MkdirAll(dir, 0o755))
 	said, err := os.Create(filepath.Join(dir, strings.ReplaceAll(s.name+" "+where, " ", "-")+".json"))
 	require.NoError(t, err)

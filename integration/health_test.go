@@ -65,6 +65,7 @@ func (p *instance) requests(opcode, fate string) (int, error) {
 	return p.metric(fmt.Sprintf("music_requests_total{fate=%q,opcode=%q}", fate, opcode))
 }
 
+// A proxy that serves is alive and ready, and its metrics count the requests.
 func TestMetricsAndHealth(t *testing.T) {
 	p := startProxy(t, func(c *config.Config) { c.Listen.Metrics = freeAddress(t) })
 	for _, path := range []string{"/live", "/ready"} {
@@ -106,8 +107,9 @@ func TestMetricsAndHealth(t *testing.T) {
 	})
 }
 
+// A proxy that does not reach Cassandra is alive and not ready.
 func TestNotReadyWithoutCassandra(t *testing.T) {
-	c := needWorld(t).config()
+	c := needEnvironment(t).config()
 	c.Cassandra.ContactPoints = []string{"127.0.5.1"}
 	c.Listen.Metrics = freeAddress(t)
 	p := begin(c)

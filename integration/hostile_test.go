@@ -15,6 +15,8 @@ import (
 	"music/config"
 )
 
+// Connections that say nothing are closed after the handshake's time-out, and leave no goroutine
+// behind.
 func TestSilentConnectionsAreClosed(t *testing.T) {
 	p := startProxy(t, func(c *config.Config) {
 		c.Music.Locks = false
@@ -43,8 +45,9 @@ func TestSilentConnectionsAreClosed(t *testing.T) {
 	eventually(t, wireTimeout, "no goroutine is left", func() error { return goleak.Find(before) })
 }
 
+// A proxy that was stopped has ended all its goroutines.
 func TestProxyLeavesNoGoroutineBehind(t *testing.T) {
-	c := needWorld(t).config()
+	c := needEnvironment(t).config()
 	before := goleak.IgnoreCurrent()
 	for _, locks := range []bool{false, true} {
 		c.Music.Locks = locks

@@ -15,84 +15,84 @@ import (
 const seats = `CREATE TABLE SEATS (show text, tier text, seat int, holder text, notes list<text>, price int static, PRIMARY KEY (show, tier, seat))
 	WITH CLUSTERING ORDER BY (tier DESC, seat ASC) AND comment = '@critical(key=row, lease=5m)'`
 
-// newHall makes that table.
-func newHall(t *testing.T, keyspace string, d driver) *scene {
+// newSeatsFixture makes that table.
+func newSeatsFixture(t *testing.T, keyspace string, d driver) *tableFixture {
 	t.Helper()
-	s := newStage(t, keyspace, "@critical")
+	s := newTableFixture(t, keyspace, "@critical")
 	s.driver = d
 	s.client = d.open(t, s.address, s.keyspace)
-	o := s.works(s.client, s.hall(seats))
+	o := s.works(s.client, s.seatsCQL(seats))
 	if d.version > 3 {
-		assert.Contains(t, strings.Join(o.warnings, "\n"), s.hall("SEATS is critical: unlocked=reject, key=row, lease=5m"))
+		assert.Contains(t, strings.Join(o.warnings, "\n"), s.seatsCQL("SEATS is critical: unlocked=reject, key=row, lease=5m"))
 	}
 	return s
 }
 
-// hall is a text with the table's name.
-func (s *scene) hall(text string, args ...any) string {
+// seatsCQL is a text with the table's name.
+func (s *tableFixture) seatsCQL(text string, args ...any) string {
 	return fmt.Sprintf(strings.ReplaceAll(text, "SEATS", s.keyspace+".seats"), args...)
 }
 
-// look is all seats, read past the proxy.
-func (s *scene) look() string {
+// allSeats is all seats, read past the proxy.
+func (s *tableFixture) allSeats() string {
 	s.t.Helper()
-	rows, err := s.direct.Query(s.hall("SELECT show, tier, seat, holder, notes, price, writetime(holder) FROM SEATS")).Iter().SliceMap()
+	rows, err := s.direct.Query(s.seatsCQL("SELECT show, tier, seat, holder, notes, price, writetime(holder) FROM SEATS")).Iter().SliceMap()
 	require.NoError(s.t, err)
 	return show(rows)
 }
 
 // One lock covers one row: another row of the partition is another's.
 func TestLockOnARow(t *testing.T) {
-	s := newHall(t, "keyrow_locks", withGocql2(5, ""))
+	s := newSeatsFixture(t, "keyrow_locks", withGocql2(5, ""))
 	const at = " WHERE show = 'x' AND tier = 'b' AND seat = %d"
-	first := s.grant(s.works(s.client, s.hall("LOCK SEATS"+at, 1)), "HELD")
-	second := s.grant(s.works(s.client, s.hall("SELECT LOCK SEATS WHERE seat = ? AND show = ? AND tier = ?"), 2, "x", "b"), "HELD")
-	assert.Equal(t, "busy", told(s.works(s.client, s.hall("LOCK SEATS WHERE seat = 1 AND tier = 'b' AND show = 'x' NOWAIT")), "state"))
-	s.grant(s.works(s.client, s.hall("LOCK SEATS WHERE show = 'x' AND tier = '' AND seat = 1 NOWAIT")), "HELD")
+	first := s.grant(s.works(s.client, s.seatsCQL("LOCK SEATS"+at, 1)), "HELD")
+	second := s.grant(s.works(s.client, s.seatsCQL("SELECT LOCK SEATS WHERE seat = ? AND show = ? AND tier = ?"), 2, "x", "b"), "HELD")
+	assert.Equal(t, "busy", told(s.works(s.client, s.seatsCQL("LOCK SEATS WHERE seat = 1 AND tier = 'b' AND show = 'x' NOWAIT")), "state"))
+	s.grant(s.works(s.client, s.seatsCQL("LOCK SEATS WHERE show = 'x' AND tier = '' AND seat = 1 NOWAIT")), "HELD")
 
 	for i, ref := range []int64{first, second} {
 		seat := i + 1
-		s.works(s.client, s.hall("INSERT INTO SEATS (seat, tier, show, holder) VALUES (%d, 'b', 'x', 'ann') USING LOCK %d", seat, ref))
-		s.works(s.client, s.hall("UPDATE SEATS USING LOCK ? SET holder = ?, notes = notes + ['a'] WHERE show = ? AND tier = ? AND seat = ?"), ref, "ben", "x", "b", seat)
-		s.works(s.client, s.hall("BEGIN BATCH USING LOCK %d UPDATE SEATS SET notes = notes + ['b']"+at+"; UPDATE SEATS SET holder = 'cid'"+at+"; APPLY BATCH", ref, seat, seat))
+		s.works(s.client, s.seatsCQL("INSERT INTO SEATS (seat, tier, show, holder) VALUES (%d, 'b', 'x', 'ann') USING LOCK %d", seat, ref))
+		s.works(s.client, s.seatsCQL("UPDATE SEATS USING LOCK ? SET holder = ?, notes = notes + ['a'] WHERE show = ? AND tier = ? AND seat = ?"), ref, "ben", "x", "b", seat)
+		s.works(s.client, s.seatsCQL("BEGIN BATCH USING LOCK %d UPDATE SEATS SET notes = notes + ['b']"+at+"; UPDATE SEATS SET holder = 'cid'"+at+"; APPLY BATCH", ref, seat, seat))
 		o := s.client.run(statement{batch: unlogged, parts: []statement{
-			{cql: s.hall("UPDATE SEATS USING LOCK ? SET notes = notes + ['c'] WHERE show = ? AND tier = ? AND seat = ?"), values: []any{ref, "x", "b", seat}},
-			{cql: s.hall("UPDATE SEATS USING LOCK ? SET holder = ? WHERE show = ? AND tier = ? AND seat = ?"), values: []any{ref, "dan", "x", "b", seat}},
+			{cql: s.seatsCQL("UPDATE SEATS USING LOCK ? SET notes = notes + ['c'] WHERE show = ? AND tier = ? AND seat = ?"), values: []any{ref, "x", "b", seat}},
+			{cql: s.seatsCQL("UPDATE SEATS USING LOCK ? SET holder = ? WHERE show = ? AND tier = ? AND seat = ?"), values: []any{ref, "dan", "x", "b", seat}},
 		}})
 		require.NoError(t, o.err())
-		read := s.works(s.client, s.hall("SELECT holder, notes FROM SEATS"+at+" USING LOCK %d", seat, ref))
+		read := s.works(s.client, s.seatsCQL("SELECT holder, notes FROM SEATS"+at+" USING LOCK %d", seat, ref))
 		assert.Equal(t, "dan", told(read, "holder"))
 		assert.Equal(t, `["a", "b", "c"]`, read.cell("notes"))
 	}
-	s.works(s.client, s.hall("DELETE FROM SEATS USING LOCK %d"+at, second, 2))
-	several := s.works(s.client, s.hall("LOCK SEATS WHERE show = 'y' AND tier = '' AND seat IN (2, 1, 2)"))
+	s.works(s.client, s.seatsCQL("DELETE FROM SEATS USING LOCK %d"+at, second, 2))
+	several := s.works(s.client, s.seatsCQL("LOCK SEATS WHERE show = 'y' AND tier = '' AND seat IN (2, 1, 2)"))
 	require.Len(t, several.rows, 2, "%v", several)
 	for i, seat := range []string{"2", "1"} {
 		assert.Equal(t, []string{"true", "1", `"HELD"`}, []string{several.rows[i][0], bareRef(t, several.rows[i][1]), several.rows[i][2]})
 		assert.Equal(t, []string{`"y"`, `""`, seat}, several.rows[i][7:])
 	}
-	assert.Equal(t, "busy", told(s.works(s.client, s.hall("LOCK SEATS WHERE show = 'y' AND tier = '' AND seat = 1 NOWAIT")), "state"))
-	read := s.works(s.client, s.hall("SELECT holder FROM SEATS WHERE show = 'z' AND tier = 'b' AND seat = 1 FOR UPDATE"))
+	assert.Equal(t, "busy", told(s.works(s.client, s.seatsCQL("LOCK SEATS WHERE show = 'y' AND tier = '' AND seat = 1 NOWAIT")), "state"))
+	read := s.works(s.client, s.seatsCQL("SELECT holder FROM SEATS WHERE show = 'z' AND tier = 'b' AND seat = 1 FOR UPDATE"))
 	assert.Equal(t, "held", told(read, "state"))
-	o := s.works(s.client, s.hall("LIST LOCKS ON SEATS"+at, 2))
+	o := s.works(s.client, s.seatsCQL("LIST LOCKS ON SEATS"+at, 2))
 	require.Len(t, o.rows, 1)
 	assert.Equal(t, "'x', 'b', 2", told(o, "key"))
-	s.grant(s.works(s.client, s.hall("UNLOCK SEATS"+at+" USING LOCK %d", 1, first)), "RELEASED")
-	next := s.grant(s.works(s.client, s.hall("LOCK SEATS"+at, 1)), "HELD")
+	s.grant(s.works(s.client, s.seatsCQL("UNLOCK SEATS"+at+" USING LOCK %d", 1, first)), "RELEASED")
+	next := s.grant(s.works(s.client, s.seatsCQL("LOCK SEATS"+at, 1)), "HELD")
 	assert.Equal(t, number(first)+1, number(next))
-	assert.Equal(t, "dan", told(s.works(s.client, s.hall("SELECT holder FROM SEATS"+at+" USING LOCK %d", 1, next)), "holder"))
+	assert.Equal(t, "dan", told(s.works(s.client, s.seatsCQL("SELECT holder FROM SEATS"+at+" USING LOCK %d", 1, next)), "holder"))
 }
 
 // What does not name one row, or reaches beyond it, is refused.
 func TestBeyondTheLockedRow(t *testing.T) {
-	s := newHall(t, "keyrow_refused", withGocql2(5, ""))
-	ref := s.grant(s.works(s.client, s.hall("LOCK SEATS WHERE show = 'x' AND tier = 'b' AND seat = 1")), "HELD")
-	other := s.grant(s.works(s.client, s.hall("LOCK SEATS WHERE show = 'x' AND tier = 'b' AND seat = 2")), "HELD")
-	s.works(s.client, s.hall("INSERT INTO SEATS (show, tier, seat, holder) VALUES ('x', 'b', 1, 'ann') USING LOCK %d", ref))
+	s := newSeatsFixture(t, "keyrow_refused", withGocql2(5, ""))
+	ref := s.grant(s.works(s.client, s.seatsCQL("LOCK SEATS WHERE show = 'x' AND tier = 'b' AND seat = 1")), "HELD")
+	other := s.grant(s.works(s.client, s.seatsCQL("LOCK SEATS WHERE show = 'x' AND tier = 'b' AND seat = 2")), "HELD")
+	s.works(s.client, s.seatsCQL("INSERT INTO SEATS (show, tier, seat, holder) VALUES ('x', 'b', 1, 'ann') USING LOCK %d", ref))
 	require.Equal(t, number(ref), number(other), "each row counts its own")
 	require.NotEqual(t, ref, other, "and has references of its own")
-	third := s.grant(s.works(s.client, s.hall("LOCK SEATS WHERE show = 'x' AND tier = 'b' AND seat = 2 WAIT 100ms")), "QUEUED")
-	before := s.look()
+	third := s.grant(s.works(s.client, s.seatsCQL("LOCK SEATS WHERE show = 'x' AND tier = 'b' AND seat = 2 WAIT 100ms")), "QUEUED")
+	before := s.allSeats()
 	const row = " WHERE show = 'x' AND tier = 'b' AND seat = 1"
 	for cql, says := range map[string]string{
 		"LOCK SEATS WHERE show = 'x'":                                                                                                                      "MUSIC_KEY: the statement must give tier = <value>: one lock covers one row of SEATS",
@@ -117,33 +117,33 @@ func TestBeyondTheLockedRow(t *testing.T) {
 		"ALTER TABLE SEATS WITH comment = '@critical(key=row, scope=local)'":                                                                               "key and scope stay",
 	} {
 		cql = strings.NewReplacer("REF", fmt.Sprint(ref), "THIRD", fmt.Sprint(third)).Replace(cql)
-		o := s.do(s.client, s.hall(cql))
+		o := s.do(s.client, s.seatsCQL(cql))
 		require.NotNil(t, o.failure, cql)
 		assert.Equal(t, 0x2200, o.failure.code, cql)
-		assert.Contains(t, o.failure.text, s.hall(says), cql)
+		assert.Contains(t, o.failure.text, s.seatsCQL(says), cql)
 	}
 	for cql, values := range map[string][]any{
 		"DELETE FROM SEATS USING LOCK ? WHERE show = ?":                           {ref, "x"},
 		"UPDATE SEATS USING LOCK ? SET price = ? WHERE show = ?":                  {ref, 7, "x"},
 		"DELETE FROM SEATS USING LOCK ? WHERE show = ? AND tier = ? AND seat > ?": {ref, "x", "b", 0},
 	} {
-		o := s.client.run(statement{cql: s.hall(cql), values: values})
+		o := s.client.run(statement{cql: s.seatsCQL(cql), values: values})
 		require.NotNil(t, o.failure, cql)
 		assert.Equal(t, 0x2200, o.failure.code, "%s: %v", cql, o.failure)
 	}
-	assert.Equal(t, before, s.look())
+	assert.Equal(t, before, s.allSeats())
 }
 
 // A dirty row is synchronised alone, and what was late for it stays away; other rows and static columns are not touched.
 func TestSynchroniseOfOneRow(t *testing.T) {
-	s := newStage(t, "keyrow_synch", "@critical")
-	plain, _, _ := strings.Cut(s.hall(seats), " AND comment")
+	s := newTableFixture(t, "keyrow_synch", "@critical")
+	plain, _, _ := strings.Cut(s.seatsCQL(seats), " AND comment")
 	s.works(s.client, plain)
 	for seat := range 3 {
-		s.works(s.client, s.hall("INSERT INTO SEATS (show, tier, seat, holder, notes, price) VALUES ('x', 'b', %d, 'ann', ['a', 'b'], 7)", seat))
+		s.works(s.client, s.seatsCQL("INSERT INTO SEATS (show, tier, seat, holder, notes, price) VALUES ('x', 'b', %d, 'ann', ['a', 'b'], 7)", seat))
 	}
 	stamps := func() (all []int64) {
-		iter := s.direct.Query(s.hall("SELECT writetime(holder), writetime(price) FROM SEATS")).Iter()
+		iter := s.direct.Query(s.seatsCQL("SELECT writetime(holder), writetime(price) FROM SEATS")).Iter()
 		for holder, price := int64(0), int64(0); iter.Scan(&holder, &price); {
 			all = append(all, holder, price)
 		}
@@ -151,9 +151,9 @@ func TestSynchroniseOfOneRow(t *testing.T) {
 		return all
 	}
 	before := stamps()
-	s.works(s.client, s.hall("ALTER TABLE SEATS WITH comment = '@critical(key=row)'"))
-	ref := s.grant(s.works(s.client, s.hall("LOCK SEATS WHERE show = 'x' AND tier = 'b' AND seat = 1")), "HELD")
-	read := s.works(s.client, s.hall("SELECT holder, notes, price FROM SEATS WHERE show = 'x' AND tier = 'b' AND seat = 1 USING LOCK %d", ref))
+	s.works(s.client, s.seatsCQL("ALTER TABLE SEATS WITH comment = '@critical(key=row)'"))
+	ref := s.grant(s.works(s.client, s.seatsCQL("LOCK SEATS WHERE show = 'x' AND tier = 'b' AND seat = 1")), "HELD")
+	read := s.works(s.client, s.seatsCQL("SELECT holder, notes, price FROM SEATS WHERE show = 'x' AND tier = 'b' AND seat = 1 USING LOCK %d", ref))
 	assert.Equal(t, [][]string{{`"ann"`, `["a", "b"]`, "7"}}, read.rows)
 	after := stamps()
 	assert.Greater(t, after[2], before[2], "the row was written in the holder's window")
@@ -163,9 +163,9 @@ func TestSynchroniseOfOneRow(t *testing.T) {
 		"UPDATE SEATS USING TIMESTAMP %d SET holder = 'late', notes = ['late'] WHERE show = 'x' AND tier = 'b' AND seat = 1",
 		"DELETE FROM SEATS USING TIMESTAMP %d WHERE show = 'x' AND tier = 'b' AND seat = 1",
 	} {
-		require.NoError(t, s.direct.Query(s.hall(late, before[2]+1)).Exec())
+		require.NoError(t, s.direct.Query(s.seatsCQL(late, before[2]+1)).Exec())
 	}
-	read = s.works(s.client, s.hall("SELECT holder, notes FROM SEATS WHERE show = 'x' AND tier = 'b' AND seat = 1 USING LOCK %d", ref))
+	read = s.works(s.client, s.seatsCQL("SELECT holder, notes FROM SEATS WHERE show = 'x' AND tier = 'b' AND seat = 1 USING LOCK %d", ref))
 	assert.Equal(t, [][]string{{`"ann"`, `["a", "b"]`}}, read.rows)
 }
 
@@ -173,9 +173,9 @@ func TestSynchroniseOfOneRow(t *testing.T) {
 func TestLockOnARowThroughEveryDriver(t *testing.T) {
 	for _, d := range oneOfEach() {
 		t.Run(d.name, func(t *testing.T) {
-			s := newHall(t, "keyrow_"+strings.NewReplacer("/", "_", "-", "_", "+", "_").Replace(d.name), d)
+			s := newSeatsFixture(t, "keyrow_"+strings.NewReplacer("/", "_", "-", "_", "+", "_").Replace(d.name), d)
 			run := func(cql string, values ...any) outcome {
-				o := s.do(s.client, s.hall(cql), values...)
+				o := s.do(s.client, s.seatsCQL(cql), values...)
 				require.NoError(t, o.err(), cql)
 				return o
 			}
@@ -190,10 +190,10 @@ func TestLockOnARowThroughEveryDriver(t *testing.T) {
 // A comment that came past the proxies does not change what the lock rows rest on.
 func TestKeyStaysThoughTheCommentChanges(t *testing.T) {
 	p := startProxy(t, nil)
-	s := newHall(t, "keyrow_kept", withGocql2(5, ""))
+	s := newSeatsFixture(t, "keyrow_kept", withGocql2(5, ""))
 	own := s.driver.open(t, p.address, s.keyspace)
-	ref := s.grant(s.works(s.client, s.hall("LOCK SEATS WHERE show = 'x' AND tier = 'b' AND seat = 1")), "HELD")
-	require.NoError(t, s.direct.Query(s.hall("ALTER TABLE SEATS WITH comment = '@critical(key=partition, scope=local, lease=7m)'")).Exec())
+	ref := s.grant(s.works(s.client, s.seatsCQL("LOCK SEATS WHERE show = 'x' AND tier = 'b' AND seat = 1")), "HELD")
+	require.NoError(t, s.direct.Query(s.seatsCQL("ALTER TABLE SEATS WITH comment = '@critical(key=partition, scope=local, lease=7m)'")).Exec())
 	eventually(t, time.Minute, "the proxy tells why", func() error {
 		if log := p.log.String(); !strings.Contains(log, "key and scope stay while there are lock rows: unlocked=reject, key=row, lease=5m0s") {
 			return errorf("not yet")
@@ -202,21 +202,21 @@ func TestKeyStaysThoughTheCommentChanges(t *testing.T) {
 	})
 	for _, c := range []client{s.client, own} {
 		eventually(t, time.Minute, "one lock covers one row", func() error {
-			o := s.do(c, s.hall("LOCK SEATS WHERE show = 'x'"))
+			o := s.do(c, s.seatsCQL("LOCK SEATS WHERE show = 'x'"))
 			if o.failure == nil || !strings.Contains(o.failure.text, "one lock covers one row") {
 				return errorf("%v", o)
 			}
 			return nil
 		})
 	}
-	s.works(s.client, s.hall("UPDATE SEATS USING LOCK %d SET holder = 'ann' WHERE show = 'x' AND tier = 'b' AND seat = 1", ref))
-	s.works(s.client, s.hall("ALTER TABLE SEATS WITH comment = 'lost'"))
-	s.works(s.client, s.hall("UPDATE SEATS USING LOCK %d SET holder = 'ben' WHERE show = 'x' AND tier = 'b' AND seat = 1", ref))
+	s.works(s.client, s.seatsCQL("UPDATE SEATS USING LOCK %d SET holder = 'ann' WHERE show = 'x' AND tier = 'b' AND seat = 1", ref))
+	s.works(s.client, s.seatsCQL("ALTER TABLE SEATS WITH comment = 'lost'"))
+	s.works(s.client, s.seatsCQL("UPDATE SEATS USING LOCK %d SET holder = 'ben' WHERE show = 'x' AND tier = 'b' AND seat = 1", ref))
 }
 
 // scope=local works in one data centre, and is stored with its name.
 func TestScopeLocal(t *testing.T) {
-	s := newStage(t, "scope_local", "@critical(scope=local, lease=5m)")
+	s := newTableFixture(t, "scope_local", "@critical(scope=local, lease=5m)")
 	var centre, stored string
 	require.NoError(t, s.direct.Query("SELECT data_center FROM system.local").Scan(&centre))
 	var id gocql.UUID
@@ -241,7 +241,7 @@ func TestScopeLocal(t *testing.T) {
 
 // A column that is dropped and added again hides what was written before (docs/protocol.md 3.10, Renew): puts after it must be seen.
 func TestPutsAfterAColumnCameBack(t *testing.T) {
-	s := newStage(t, "synch_columns", "@critical(lease=5m)")
+	s := newTableFixture(t, "synch_columns", "@critical(lease=5m)")
 	ref := s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'b'"), "HELD")
 	put := "UPDATE ACCOUNTS USING LOCK %d SET balance = %d WHERE branch = 'b' AND id = 'x'"
 	s.works(s.client, fmt.Sprintf(put, ref, 1))
@@ -273,7 +273,7 @@ func TestPutsAfterAColumnCameBack(t *testing.T) {
 
 // A large partition takes its time; an operation meanwhile is answered in its own, and finds it done when it asks again.
 func TestSynchroniseOfALargePartition(t *testing.T) {
-	s := newStage(t, "synch_large", "@critical(lease=5m, unlocked=allow)")
+	s := newTableFixture(t, "synch_large", "@critical(lease=5m, unlocked=allow)")
 	const rows = 20_000
 	for from := 0; from < rows; {
 		b := s.direct.Batch(gocql.UnloggedBatch)

@@ -16,8 +16,8 @@ import (
 // window is how many write timestamps a term has.
 const window = 1 << 20
 
-// scene is a critical table in a keyspace of its own, seen by a driver through the proxy and by the test past it.
-type scene struct {
+// tableFixture is a critical table in a keyspace of its own, seen by a driver through the proxy and by the test past it.
+type tableFixture struct {
 	t        *testing.T
 	driver   driver
 	address  string // of the proxy
@@ -40,10 +40,10 @@ func oneOfEach() []driver {
 	return []driver{withGocql2(5, "+lz4"), withGocql1(4, ""), withPython(), withCqlsh()}
 }
 
-// newScene makes the table through the proxy.
-func newScene(t *testing.T, d driver) *scene {
+// newTableFixtureFor makes the table through the proxy.
+func newTableFixtureFor(t *testing.T, d driver) *tableFixture {
 	t.Helper()
-	s := &scene{t: t, driver: d, address: needProxy(t), direct: openGocql2(t, cluster2(needWorld(t).direct(), "")).session}
+	s := &tableFixture{t: t, driver: d, address: needProxy(t), direct: openGocql2(t, cluster2(needEnvironment(t).direct(), "")).session}
 	s.keyspace = "lock_" + strings.NewReplacer("/", "_", "-", "_", "+", "_").Replace(d.name)
 	for _, ddl := range []string{
 		"DROP KEYSPACE IF EXISTS " + s.keyspace,
@@ -58,7 +58,7 @@ func newScene(t *testing.T, d driver) *scene {
 }
 
 // do runs a statement whose table stands as ACCOUNTS.
-func (s *scene) do(c client, cql string, values ...any) outcome {
+func (s *tableFixture) do(c client, cql string, values ...any) outcome {
 	s.t.Helper()
 	if len(values) > 0 && !s.driver.bound {
 		for _, v := range values {
@@ -73,7 +73,7 @@ func (s *scene) do(c client, cql string, values ...any) outcome {
 }
 
 // works runs a statement that must succeed.
-func (s *scene) works(c client, cql string, values ...any) outcome {
+func (s *tableFixture) works(c client, cql string, values ...any) outcome {
 	s.t.Helper()
 	var o outcome
 	_ = poll(20*time.Second, func() error { // a proxy that another test has killed counts as living for a while, and has not followed
@@ -88,7 +88,7 @@ func (s *scene) works(c client, cql string, values ...any) outcome {
 }
 
 // refused runs a statement that must be refused with one of the prefixes, and change nothing.
-func (s *scene) refused(c client, prefixes, cql string, values ...any) {
+func (s *tableFixture) refused(c client, prefixes, cql string, values ...any) {
 	s.t.Helper()
 	before := s.contents()
 	o := s.do(c, cql, values...)
@@ -102,7 +102,7 @@ func (s *scene) refused(c client, prefixes, cql string, values ...any) {
 }
 
 // contents are all rows, read past the proxy.
-func (s *scene) contents() string {
+func (s *tableFixture) contents() string {
 	s.t.Helper()
 	rows, err := s.direct.Query("SELECT branch, id, balance, writetime(balance) FROM " + s.keyspace + ".accounts").Iter().SliceMap()
 	require.NoError(s.t, err)
@@ -110,7 +110,7 @@ func (s *scene) contents() string {
 }
 
 // term is the base and the head of a branch's lock row, read past the proxy.
-func (s *scene) term(branch string) (base, head int64) {
+func (s *tableFixture) term(branch string) (base, head int64) {
 	s.t.Helper()
 	var id gocql.UUID
 	err := s.direct.Query("SELECT id FROM system_schema.tables WHERE keyspace_name = ? AND table_name = 'accounts'", s.keyspace).Scan(&id)
@@ -121,7 +121,7 @@ func (s *scene) term(branch string) (base, head int64) {
 }
 
 // inWindow checks a written cell: its value, and that its timestamp is one of the holder's.
-func (s *scene) inWindow(branch, id string, ref, balance int64) {
+func (s *tableFixture) inWindow(branch, id string, ref, balance int64) {
 	s.t.Helper()
 	var got, stamp int64
 	err := s.direct.Query("SELECT balance, writetime(balance) FROM "+s.keyspace+".accounts WHERE branch = ? AND id = ?", branch, id).Scan(&got, &stamp)
@@ -136,7 +136,7 @@ func (s *scene) inWindow(branch, id string, ref, balance int64) {
 func told(o outcome, column string) string { return strings.ToLower(strings.Trim(o.cell(column), `"`)) }
 
 // grant checks the answer of LOCK or UNLOCK and returns its reference.
-func (s *scene) grant(o outcome, state string) int64 {
+func (s *tableFixture) grant(o outcome, state string) int64 {
 	s.t.Helper()
 	require.NoError(s.t, o.err())
 	assert.Equal(s.t, []string{"[applied]", "lock_ref", "state", "position", "holder", "lease_ms", "owner_died"}, o.columns)
@@ -146,11 +146,13 @@ func (s *scene) grant(o outcome, state string) int64 {
 	return ref
 }
 
+// A section, a queue and a lost lease, through every driver and version, as text and with bound
+// values.
 func TestLockThroughEveryDriver(t *testing.T) {
 	for _, d := range lockDrivers() {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel() // leases run out meanwhile
-			s := newScene(t, d)
+			s := newTableFixtureFor(t, d)
 			s.section()
 			s.boundSection()
 			s.queue()
@@ -160,7 +162,7 @@ func TestLockThroughEveryDriver(t *testing.T) {
 }
 
 // section is one use of a lock, all as text.
-func (s *scene) section() {
+func (s *tableFixture) section() {
 	c := s.client
 	s.refused(c, "MUSIC_UNLOCKED", "INSERT INTO ACCOUNTS (branch, id, balance) VALUES ('zurich', 'x', 1)")
 	ref := s.grant(s.works(c, "LOCK ACCOUNTS WHERE branch = 'zurich' WAIT 5s LEASE 60s AS 'teller'"), "HELD")
@@ -199,7 +201,7 @@ func (s *scene) section() {
 }
 
 // boundSection is the same with values bound to prepared statements, where the driver does that.
-func (s *scene) boundSection() {
+func (s *tableFixture) boundSection() {
 	c := s.client
 	insert := "INSERT INTO ACCOUNTS (branch, id, balance) VALUES (?, ?, ?)"
 	s.refused(c, "MUSIC_UNLOCKED", insert, "basel", "x", 1)
@@ -220,7 +222,7 @@ func (s *scene) boundSection() {
 }
 
 // queue is two clients, one behind the other.
-func (s *scene) queue() {
+func (s *tableFixture) queue() {
 	first, second := s.client, s.driver.open(s.t, s.address, s.keyspace)
 	defer second.close()
 	held := s.grant(s.works(first, "LOCK ACCOUNTS WHERE branch = 'chur'"), "HELD")
@@ -242,7 +244,7 @@ func (s *scene) queue() {
 }
 
 // lostLease is a client that is silent for too long.
-func (s *scene) lostLease() {
+func (s *tableFixture) lostLease() {
 	second := s.driver.open(s.t, s.address, s.keyspace)
 	defer second.close()
 	write := "UPDATE ACCOUNTS USING LOCK %d SET balance = %d WHERE branch = 'thun' AND id = 'x'"

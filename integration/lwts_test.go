@@ -10,7 +10,7 @@ import (
 )
 
 // lwts is how many LWTs the node has applied to the lock rows: each is one write there, nothing else is, and Cassandra counts them.
-func (s *scene) lwts() (n int64) {
+func (s *tableFixture) lwts() (n int64) {
 	s.t.Helper()
 	err := s.direct.Query("SELECT count FROM system_views.local_write_latency WHERE keyspace_name = ? AND table_name = ?", s.keyspace, s.companion()).Scan(&n)
 	require.NoError(s.t, err)
@@ -18,7 +18,7 @@ func (s *scene) lwts() (n int64) {
 }
 
 // costs is the number of LWTs that have been applied when do has returned.
-func (s *scene) costs(do func()) int64 {
+func (s *tableFixture) costs(do func()) int64 {
 	s.t.Helper()
 	before := s.lwts()
 	do()
@@ -26,7 +26,7 @@ func (s *scene) costs(do func()) int64 {
 }
 
 // visit is a section of one put.
-func (s *scene) visit() {
+func (s *tableFixture) visit() {
 	s.t.Helper()
 	ref := s.grant(s.works(s.client, lockB), "HELD")
 	s.works(s.client, fmt.Sprintf(writeB, ref, ref))
@@ -36,7 +36,7 @@ func (s *scene) visit() {
 // What a client waits for in a section is one LWT and its own operations; another one comes behind its UNLOCK. A key that comes back to
 // its proxy in time costs none.
 func TestLWTsOfASection(t *testing.T) {
-	s := newStage(t, "lwts_section", "@critical")
+	s := newTableFixture(t, "lwts_section", "@critical")
 	before := s.lwts()
 	var ref int64
 	assert.EqualValues(t, 1, s.costs(func() {
@@ -69,10 +69,10 @@ func TestLWTsOfASection(t *testing.T) {
 // Those who wait for a key at one proxy share LWTs that put them into the queue: one that goes at once, and others for all that come
 // while one is under way.
 func TestWaitersShareLWTs(t *testing.T) {
-	s := newStage(t, "lwts_waiters", "@critical")
+	s := newTableFixture(t, "lwts_waiters", "@critical")
 	const waiters = 50
 	ref := s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'a'"), "HELD")
-	var all together
+	var all taskGroup
 	n := s.costs(func() {
 		for range waiters {
 			all.Go(func() error {
@@ -101,7 +101,7 @@ func TestWaitersShareLWTs(t *testing.T) {
 
 // A key goes from one proxy to the other by the LWT that releases it: who waits is told, and is in the queue already.
 func TestHandOverCostsOneLWT(t *testing.T) {
-	p := newPair(t, needWorld(t).direct(), "lwts_hand_over")
+	p := startTwoProxies(t, needEnvironment(t).direct(), "lwts_hand_over")
 	ref := p.grant(p.works(p.here, lockB), "HELD")
 	queued := p.grant(p.works(p.there, lockB+" WAIT 100ms"), "QUEUED")
 	assert.EqualValues(t, 1, p.costs(func() {

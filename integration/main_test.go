@@ -23,16 +23,16 @@ import (
 // startLimit is how long a first run may take, which fetches Cassandra and cqlsh.
 const startLimit = 10 * time.Minute
 
-// world is what all tests share.
-type world struct {
+// environment is what all tests share.
+type environment struct {
 	runDir string
 	node   *cassandra.Cluster // of one node; nothing may hurt it
 	last   atomic.Int32       // proxy address given out
 
-	proxy  func() (*instance, error)       // the proxy of tests that need none of their own
-	binary func() (string, error)          // path of the built program
-	python func() (cassandra.Venv, error)  // with cqlsh
-	victim func() (*cassandra.Node, error) // a node that tests may kill and pause
+	proxy      func() (*instance, error)       // the proxy of tests that need none of their own
+	binary     func() (string, error)          // path of the built program
+	python     func() (cassandra.Venv, error)  // with cqlsh
+	disposable func() (*cassandra.Node, error) // a node that tests may kill and pause
 
 	three func() (*cassandra.Cluster, error) // of three nodes: see threeNodes
 
@@ -40,7 +40,7 @@ type world struct {
 }
 
 // shared is nil with -short. It is written by TestMain alone.
-var shared *world
+var shared *environment
 
 // TestMain starts the shared node.
 func TestMain(m *testing.M) {
@@ -53,7 +53,7 @@ func TestMain(m *testing.M) {
 
 // runShared runs the tests with everything that they share.
 func runShared(m *testing.M) int {
-	w, err := newWorld()
+	w, err := newEnvironment()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "integration:", err)
 		return 1
@@ -70,13 +70,13 @@ func runShared(m *testing.M) int {
 	return code
 }
 
-// newWorld starts the shared node; the rest is made when it is first asked for.
-func newWorld() (*world, error) {
+// newEnvironment starts the shared node; the rest is made when it is first asked for.
+func newEnvironment() (*environment, error) {
 	runDir, err := cassandra.DefaultRunDir()
 	if err != nil {
 		return nil, err
 	}
-	w := &world{runDir: runDir}
+	w := &environment{runDir: runDir}
 	if w.node, err = startNode(runDir, "integration", "127.0.1.1"); err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func newWorld() (*world, error) {
 	w.proxy = sync.OnceValues(w.startSharedProxy)
 	w.binary = sync.OnceValues(w.build)
 	w.python = sync.OnceValues(func() (cassandra.Venv, error) { return cassandra.Python(context.Background(), runDir, os.Stderr) })
-	w.victim = sync.OnceValues(w.startVictim)
+	w.disposable = sync.OnceValues(w.startDisposable)
 	w.three = sync.OnceValues(w.startThree)
 	return w, nil
 }
@@ -99,8 +99,8 @@ func startNode(runDir, name, address string) (*cassandra.Cluster, error) {
 	})
 }
 
-// startVictim starts the node for kill and pause.
-func (w *world) startVictim() (*cassandra.Node, error) {
+// startDisposable starts the node for kill and pause.
+func (w *environment) startDisposable() (*cassandra.Node, error) {
 	c, err := startNode(w.runDir, "integration-victim", "127.0.4.1")
 	if err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func (w *world) startVictim() (*cassandra.Node, error) {
 }
 
 // startSharedProxy starts a proxy with locks in front of the shared node.
-func (w *world) startSharedProxy() (*instance, error) {
+func (w *environment) startSharedProxy() (*instance, error) {
 	p, err := launch(w.config())
 	if err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ func (w *world) startSharedProxy() (*instance, error) {
 }
 
 // keepLog keeps what the shared proxy has logged where somebody who looks for a cause finds it.
-func (w *world) keepLog() {
+func (w *environment) keepLog() {
 	p, err := w.proxy()
 	if err != nil {
 		return
@@ -132,7 +132,7 @@ func (w *world) keepLog() {
 }
 
 // close ends what was started, the last first.
-func (w *world) close() error {
+func (w *environment) close() error {
 	var first error
 	for i := len(w.closers) - 1; i >= 0; i-- {
 		if err := w.closers[i](); err != nil && first == nil {
@@ -143,13 +143,13 @@ func (w *world) close() error {
 }
 
 // address is a proxy address that no other test has.
-func (w *world) address() string { return fmt.Sprintf("127.0.2.%d:9042", w.last.Add(1)) }
+func (w *environment) address() string { return fmt.Sprintf("127.0.2.%d:9042", w.last.Add(1)) }
 
 // direct is the address of the shared node.
-func (w *world) direct() string { return w.node.Nodes()[0].Addr() }
+func (w *environment) direct() string { return w.node.Nodes()[0].Addr() }
 
-// needWorld skips the test with -short.
-func needWorld(t testing.TB) *world {
+// needEnvironment skips the test with -short.
+func needEnvironment(t testing.TB) *environment {
 	t.Helper()
 	if shared == nil {
 		t.Skip("needs Cassandra; not with -short")
@@ -160,17 +160,17 @@ func needWorld(t testing.TB) *world {
 // needProxy returns the address of the shared proxy.
 func needProxy(t testing.TB) string {
 	t.Helper()
-	p, err := needWorld(t).proxy()
+	p, err := needEnvironment(t).proxy()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return p.address
 }
 
-// needVictim returns the node that may be hurt.
-func needVictim(t testing.TB) *cassandra.Node {
+// needDisposableNode returns the node that may be hurt.
+func needDisposableNode(t testing.TB) *cassandra.Node {
 	t.Helper()
-	n, err := needWorld(t).victim()
+	n, err := needEnvironment(t).disposable()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func needVictim(t testing.TB) *cassandra.Node {
 // needPython returns the Python environment.
 func needPython(t testing.TB) cassandra.Venv {
 	t.Helper()
-	v, err := needWorld(t).python()
+	v, err := needEnvironment(t).python()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -88,6 +88,7 @@ func dialsProxiesAlone(t *testing.T, r *recorder) {
 	assert.ElementsMatch(t, []string{"127.0.6.1", "127.0.6.2", "127.0.6.3"}, r.known(), "hosts known to the driver")
 }
 
+// gocql 2 sends each request to the proxy of a replica, and dials no node.
 func TestGocql2RoutesThroughProxies(t *testing.T) {
 	threeProxies(t)
 	for _, version := range []int{4, 5} {
@@ -114,6 +115,7 @@ func TestGocql2RoutesThroughProxies(t *testing.T) {
 	}
 }
 
+// The same of gocql 1.
 func TestGocql1RoutesThroughProxies(t *testing.T) {
 	threeProxies(t)
 	checkRouting(t, func(address string) map[int]string {
@@ -137,6 +139,7 @@ func TestGocql1RoutesThroughProxies(t *testing.T) {
 	})
 }
 
+// The same of the Python driver.
 func TestPythonRoutesThroughProxies(t *testing.T) {
 	threeProxies(t)
 	checkRouting(t, func(address string) map[int]string {

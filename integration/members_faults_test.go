@@ -17,14 +17,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ears is a connection that hears what becomes of proxies.
-type ears struct {
+// eventListener is a connection that hears what becomes of proxies.
+type eventListener struct {
 	*wire
 	t testing.TB
 }
 
 // listenTo registers for all events.
-func listenTo(t testing.TB, address string) ears {
+func listenTo(t testing.TB, address string) eventListener {
 	t.Helper()
 	w := openWire(t, address, primitive.ProtocolVersion4, primitive.CompressionNone)
 	e, err := w.ask(&message.Register{EventTypes: []primitive.EventType{
@@ -32,11 +32,11 @@ func listenTo(t testing.TB, address string) ears {
 	}})
 	require.NoError(t, err)
 	require.Equal(t, primitive.OpCodeReady, e.opcode())
-	return ears{w, t}
+	return eventListener{w, t}
 }
 
 // until returns what is heard of the proxy of an event, up to that event. Of others more may be heard: that they serve, now that all do.
-func (e ears) until(last string) []string {
+func (e eventListener) until(last string) []string {
 	e.t.Helper()
 	var all []string
 	for patience := 3; ; {
@@ -72,8 +72,8 @@ func heardOf(m message.Message) (change, of string) {
 
 func inetOf(i *primitive.Inet) string { return net.JoinHostPort(i.Addr.String(), fmt.Sprint(i.Port)) }
 
-// straight runs a statement on the nodes themselves.
-func straight(t testing.TB, cql string) outcome {
+// execOnNodes runs a statement on the nodes themselves.
+func execOnNodes(t testing.TB, cql string) outcome {
 	t.Helper()
 	var points []string
 	for _, n := range threeNodes(t).Nodes() {
@@ -107,6 +107,7 @@ func hostID(t testing.TB, address string) string {
 	return id.String()
 }
 
+// A driver hears DOWN of a proxy that has stopped, and UP when it serves again.
 func TestEventsOfProxiesThatComeAndGo(t *testing.T) {
 	all := threeProxies(t)
 	third := all[2]
@@ -118,7 +119,7 @@ func TestEventsOfProxiesThatComeAndGo(t *testing.T) {
 	third.start()
 	assert.Equal(t, []string{"UP " + third.address}, heard.until("UP "+third.address))
 	require.NoError(t, third.stop())
-	straight(t, "DELETE FROM music.proxies WHERE host_id = "+host)
+	execOnNodes(t, "DELETE FROM music.proxies WHERE host_id = "+host)
 	heard.until("REMOVED_NODE " + third.address)
 	third.start()
 	assert.Equal(t, []string{"NEW_NODE " + third.address, "UP " + third.address}, heard.until("UP "+third.address))
@@ -133,12 +134,12 @@ func kill(t *testing.T, k int) {
 		defer cancel()
 		assert.NoError(t, threeNodes(t).Wait(ctx))
 	})
-	revive(t, n)
+	restartAfterTest(t, n)
 	require.NoError(t, n.Kill())
 }
 
 // refuses tells whether nobody listens any more.
-func (m *member) refuses() error {
+func (m *clusterProxy) refuses() error {
 	conn, err := net.DialTimeout("tcp", m.address, time.Second)
 	if err != nil {
 		return nil
@@ -151,9 +152,9 @@ func (m *member) refuses() error {
 func TestNodeKilledBehindOneOfThreeProxies(t *testing.T) {
 	all := threeProxies(t)
 	const left = "00000000-0000-0000-0000-000000000007"
-	straight(t, "INSERT INTO music.proxies (host_id, address, port, version, serving) VALUES ("+left+", '127.0.6.7', 9042, '1', true)")
-	straight(t, "CREATE KEYSPACE IF NOT EXISTS everywhere WITH replication = {'class': 'NetworkTopologyStrategy', 'dc1': 3}")
-	straight(t, "CREATE TABLE IF NOT EXISTS everywhere.t (k int PRIMARY KEY, v int)")
+	execOnNodes(t, "INSERT INTO music.proxies (host_id, address, port, version, serving) VALUES ("+left+", '127.0.6.7', 9042, '1', true)")
+	execOnNodes(t, "CREATE KEYSPACE IF NOT EXISTS everywhere WITH replication = {'class': 'NetworkTopologyStrategy', 'dc1': 3}")
+	execOnNodes(t, "CREATE TABLE IF NOT EXISTS everywhere.t (k int PRIMARY KEY, v int)")
 	r := newRecorder()
 	c := cluster2(all[2].address, "")
 	c.Dialer = r
@@ -181,7 +182,7 @@ func TestNodeKilledBehindOneOfThreeProxies(t *testing.T) {
 	t.Logf("the driver goes on after %v", time.Since(killed))
 	heard.until("DOWN " + all[2].address)
 	t.Logf("drivers are told after %v", time.Since(killed))
-	o := straight(t, "SELECT serving FROM music.proxies WHERE host_id = "+hostOfProxy(t, all[2].address))
+	o := execOnNodes(t, "SELECT serving FROM music.proxies WHERE host_id = "+hostOfProxy(t, all[2].address))
 	assert.Equal(t, "false", o.cell("serving"))
 
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
@@ -193,7 +194,7 @@ func TestNodeKilledBehindOneOfThreeProxies(t *testing.T) {
 	t.Logf("drivers are told that it is back after %v", time.Since(killed))
 	dialsProxiesAlone(t, r)
 	eventually(t, 90*time.Second, "the proxy of a node that is not in the ring is forgotten", func() error {
-		if rows := straight(t, "SELECT host_id FROM music.proxies WHERE host_id = "+left).rows; len(rows) > 0 {
+		if rows := execOnNodes(t, "SELECT host_id FROM music.proxies WHERE host_id = "+left).rows; len(rows) > 0 {
 			return errorf("%v", rows)
 		}
 		return nil
@@ -203,7 +204,7 @@ func TestNodeKilledBehindOneOfThreeProxies(t *testing.T) {
 // hostOfProxy is the node that a proxy says that it stands for.
 func hostOfProxy(t testing.TB, address string) string {
 	t.Helper()
-	return straight(t, "SELECT host_id FROM music.proxies WHERE address = '"+hostOf(t, address)+"' ALLOW FILTERING").cell("host_id")
+	return execOnNodes(t, "SELECT host_id FROM music.proxies WHERE address = '"+hostOf(t, address)+"' ALLOW FILTERING").cell("host_id")
 }
 
 // A proxy that is alone goes to another node when its own is down, and stands for that one then.
@@ -216,7 +217,7 @@ func TestLoneProxyMoves(t *testing.T) {
 		hosts = append(hosts, hostID(t, n.Addr()))
 	}
 	c.Cassandra.ContactPoints = threeNodes(t).ContactPoints()
-	p := begun(t, c)
+	p := startWithoutWaiting(t, c)
 	p.listens()
 	assert.Equal(t, hosts[0], hostOfProxy(t, p.address))
 	assert.Equal(t, hosts[0], hostID(t, p.address))
@@ -229,7 +230,7 @@ func TestLoneProxyMoves(t *testing.T) {
 		return nil
 	})
 	assert.Equal(t, hosts[1], hostID(t, p.address))
-	assert.Len(t, straight(t, "SELECT host_id FROM music.proxies").rows, 1, "its old row is gone")
+	assert.Len(t, execOnNodes(t, "SELECT host_id FROM music.proxies").rows, 1, "its old row is gone")
 	require.NoError(t, p.answers())
 }
 
@@ -247,11 +248,12 @@ func refusedAtStart(t *testing.T, m *instance) string {
 	}
 }
 
+// A proxy whose port, address or release does not fit the others' refuses to start, and says why.
 func TestProxiesThatDoNotFitTogether(t *testing.T) {
 	forgetProxies(t)
 	first := proxyOfNode(t, 1)
 	first.Music.ExpectProxies = 1
-	p := begun(t, first)
+	p := startWithoutWaiting(t, first)
 	p.listens()
 	second := proxyOfNode(t, 2)
 	second.Music.ExpectProxies = 1
@@ -265,14 +267,14 @@ func TestProxiesThatDoNotFitTogether(t *testing.T) {
 	same.Listen.Address = first.Listen.Address
 	assert.Contains(t, refusedAtStart(t, begin(same)), "another one says that it is at 127.0.6.1:9042")
 
-	session := straight(t, "SELECT session FROM music.proxies").cell("session")
+	session := execOnNodes(t, "SELECT session FROM music.proxies").cell("session")
 	third := hostID(t, threeNodes(t).Nodes()[2].Addr())
 	row := "INSERT INTO music.proxies (host_id, address, port, version, serving, session) VALUES (" + third + ", '127.0.6.3', 9042, '0', true, "
-	straight(t, row+session+")")
+	execOnNodes(t, row+session+")")
 	assert.Contains(t, refusedAtStart(t, begin(second)), "the one at 127.0.6.3:9042 speaks version 0 of what proxies say to each other, this one 1")
 
-	straight(t, row+"00000000-0000-0000-0000-000000000001)")
-	begun(t, second).listens() // what is dead is no hindrance
+	execOnNodes(t, row+"00000000-0000-0000-0000-000000000001)")
+	startWithoutWaiting(t, second).listens() // what is dead is no hindrance
 }
 
 // A proxy that expects others listens when they are there, so that the first driver sees all of them.
@@ -280,7 +282,7 @@ func TestExpectedProxies(t *testing.T) {
 	forgetProxies(t)
 	c := proxyOfNode(t, 1)
 	c.Music.ExpectProxies = 2
-	first := begun(t, c)
+	first := startWithoutWaiting(t, c)
 	eventually(t, 60*time.Second, "the proxy waits", func() error {
 		if !strings.Contains(first.log.String(), "waits for the others") {
 			return errorf("log: %s", first.log)
@@ -290,10 +292,10 @@ func TestExpectedProxies(t *testing.T) {
 	require.Error(t, first.answers())
 	second := proxyOfNode(t, 2)
 	second.Music.ExpectProxies = 2
-	other := begun(t, second)
+	other := startWithoutWaiting(t, second)
 	first.listens()
 	other.listens()
-	for _, m := range []*member{first, other} {
+	for _, m := range []*clusterProxy{first, other} {
 		g := openGocql2(t, cluster2(m.address, ""))
 		assert.Len(t, g.session.GetHosts(), 2)
 		g.close()

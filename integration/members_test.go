@@ -160,8 +160,8 @@ func compareDecoded(t *testing.T, text string, direct, proxied *wire) {
 // The failures of protocol 5 name the replicas: a client sees the proxies there.
 func TestFailuresNameTheProxiesOfReplicas(t *testing.T) {
 	threeProxies(t)
-	straight(t, "CREATE KEYSPACE IF NOT EXISTS everywhere WITH replication = {'class': 'NetworkTopologyStrategy', 'dc1': 3}")
-	straight(t, "CREATE TABLE IF NOT EXISTS everywhere.buried (k int PRIMARY KEY, v set<int>)")
+	execOnNodes(t, "CREATE KEYSPACE IF NOT EXISTS everywhere WITH replication = {'class': 'NetworkTopologyStrategy', 'dc1': 3}")
+	execOnNodes(t, "CREATE TABLE IF NOT EXISTS everywhere.buried (k int PRIMARY KEY, v set<int>)")
 	const n = 100_001 // one more than the tombstones that a replica reads
 	set := binary.BigEndian.AppendUint32(nil, n)
 	for i := range uint32(n) {

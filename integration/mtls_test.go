@@ -19,13 +19,13 @@ import (
 	"music/integration/cassandra"
 )
 
-// passports is a node that takes roles from certificates, and the certificates that it is shown.
-type passports struct {
+// mtlsFixture is a node that takes roles from certificates, and the certificates that it is shown.
+type mtlsFixture struct {
 	t       *testing.T
-	signer  *issuer
-	own     papers            // of the node
-	proxy   papers            // of the proxy's role
-	clients map[string]papers // by who they stand for
+	signer  *certAuthority
+	own     keyPair            // of the node
+	proxy   keyPair            // of the proxy's role
+	clients map[string]keyPair // by who they stand for
 	node    string
 }
 
@@ -37,10 +37,10 @@ const (
 )
 
 // open starts the node, or starts it again, with one of Cassandra's authenticators; it ends when stop is called.
-func (p *passports) open(authenticator string, keep bool) (stop func()) {
+func (p *mtlsFixture) open(authenticator string, keep bool) (stop func()) {
 	p.t.Helper()
 	const host = "127.0.8.1"
-	w := needWorld(p.t)
+	w := needEnvironment(p.t)
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
 	o := cassandra.Options{
@@ -63,16 +63,16 @@ func (p *passports) open(authenticator string, keep bool) (stop func()) {
 	return func() { assert.NoError(p.t, c.Close()) }
 }
 
-// tls is how the node is spoken to by somebody who shows papers.
-func (p *passports) tls(own papers) *tls.Config {
+// tls is the configuration of a client that shows a certificate.
+func (p *mtlsFixture) tls(own keyPair) *tls.Config {
 	pair, err := tls.LoadX509KeyPair(own.cert, own.key)
 	require.NoError(p.t, err)
 	return &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{pair}}
 }
 
-// configure is of a proxy whose clients' connections show the papers of somebody.
-func (p *passports) configure(clients, allowed string) config.Config {
-	c := needWorld(p.t).config()
+// configure is of a proxy whose connections for clients show a certificate.
+func (p *mtlsFixture) configure(clients, allowed string) config.Config {
+	c := needEnvironment(p.t).config()
 	c.Cassandra.ContactPoints = []string{p.node}
 	c.Cassandra.TLS, c.Cassandra.TLSCA, c.Cassandra.TLSCert, c.Cassandra.TLSKey = true, p.signer.path, p.proxy.cert, p.proxy.key
 	c.Cassandra.TLSClientsCert, c.Cassandra.TLSClientsKey, c.Cassandra.TLSClientsRole = p.clients[clients].cert, p.clients[clients].key, allowed
@@ -99,8 +99,8 @@ func whoIs(address, role, password string) (string, error) {
 	return named[1], nil
 }
 
-// passport is one way to run a proxy, and what comes of it.
-type passport struct {
+// mtlsCase is one way to run a proxy, and what comes of it.
+type mtlsCase struct {
 	clients, allowed string
 	refused          string // why the proxy does not serve; empty = it does
 	wrong, right     string // whom a client is that logs in with a wrong password, and app with its own; empty = nobody
@@ -108,8 +108,8 @@ type passport struct {
 
 // Whatever clients' connections show, nobody who logs in through the proxy becomes the proxy's role, nor a role that was not allowed.
 func TestClientsAreNotTheProxy(t *testing.T) {
-	signer := newIssuer(t, "all")
-	p := &passports{t: t, signer: signer, own: signer.issue(t.TempDir(), "127.0.8.1"), clients: map[string]papers{"": {}}}
+	signer := newCertAuthority(t, "all")
+	p := &mtlsFixture{t: t, signer: signer, own: signer.issue(t.TempDir(), "127.0.8.1"), clients: map[string]keyPair{"": {}}}
 	p.proxy = signer.issue(t.TempDir(), "127.0.0.1", identityOfProxy)
 	for _, who := range []string{identityOfProxy, identityOfApp, identityOfNone} {
 		p.clients[who] = signer.issue(t.TempDir(), "127.0.0.1", who)
@@ -117,7 +117,7 @@ func TestClientsAreNotTheProxy(t *testing.T) {
 	const anybody, own = "nodes take every client for a role", "the proxy's own role"
 	stop := p.open("org.apache.cassandra.auth.MutualTlsWithPasswordFallbackAuthenticator", false)
 	p.roles()
-	p.try(t, []passport{
+	p.try(t, []mtlsCase{
 		{clients: ""},
 		{clients: identityOfProxy, refused: anybody},
 		{clients: identityOfProxy, allowed: "proxy", refused: own},
@@ -128,7 +128,7 @@ func TestClientsAreNotTheProxy(t *testing.T) {
 	})
 	stop()
 	stop = p.open("org.apache.cassandra.auth.MutualTlsAuthenticator", true)
-	p.try(t, []passport{
+	p.try(t, []mtlsCase{
 		{clients: ""},
 		{clients: identityOfProxy, refused: anybody},
 		{clients: identityOfProxy, allowed: "proxy", refused: own},
@@ -140,7 +140,7 @@ func TestClientsAreNotTheProxy(t *testing.T) {
 }
 
 // roles makes the roles, and says which certificates stand for them.
-func (p *passports) roles() {
+func (p *mtlsFixture) roles() {
 	c := cluster2(p.node, "")
 	c.Authenticator = gocql.PasswordAuthenticator{Username: "cassandra", Password: "cassandra"}
 	admin, err := c.CreateSession()
@@ -154,7 +154,7 @@ func (p *passports) roles() {
 	}
 }
 
-func (p *passports) try(t *testing.T, all []passport) {
+func (p *mtlsFixture) try(t *testing.T, all []mtlsCase) {
 	for _, tc := range all {
 		c := p.configure(tc.clients, tc.allowed)
 		require.NoError(t, c.Validate())

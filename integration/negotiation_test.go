@@ -141,8 +141,9 @@ func greetings(t testing.TB) []greeting {
 	)
 }
 
+// Every first message, however malformed, is answered as the node answers it.
 func TestGreetingsAreAnsweredAlike(t *testing.T) {
-	direct, proxy := needWorld(t).direct(), needProxy(t)
+	direct, proxy := needEnvironment(t).direct(), needProxy(t)
 	for _, g := range greetings(t) {
 		t.Run(g.name, func(t *testing.T) {
 			t.Parallel() // it mostly waits for silence

@@ -15,7 +15,7 @@ import (
 // other proxies see it with their next look at the schema alone.
 func TestNewTablesAtAnotherProxy(t *testing.T) {
 	const keyspace = "newtable"
-	direct := openGocql2(t, cluster2(needWorld(t).direct(), "")).session
+	direct := openGocql2(t, cluster2(needEnvironment(t).direct(), "")).session
 	tell := func(cql string) {
 		require.NoError(t, direct.Query(cql).Exec(), cql)
 	}

@@ -36,24 +36,24 @@ func peerSecret(t *testing.T) string {
 	return path
 }
 
-// pair is two proxies in front of a node, processes of their own, and a table that both have seen.
-type pair struct {
-	*scene
+// twoProxies is two proxies in front of a node, processes of their own, and a table that both have seen.
+type twoProxies struct {
+	*tableFixture
 	first, second *process
 	here, there   client // at first and second
 }
 
-// newPair starts both with a short session lease.
-func newPair(t *testing.T, node, keyspace string) *pair {
+// startTwoProxies starts both with a short session lease.
+func startTwoProxies(t *testing.T, node, keyspace string) *twoProxies {
 	t.Helper()
 	secret := peerSecret(t)
 	start := func() *process {
 		return startProcess(t, node, "--session-lease", killLease.String(), "--peer-listen", peerListen(t), "--peer-secret-file", secret, "--log-level", "debug")
 	}
-	p := &pair{first: start(), second: start()}
-	p.scene = &scene{t: t, driver: withGocql2(4, ""), address: p.first.address, keyspace: keyspace}
+	p := &twoProxies{first: start(), second: start()}
+	p.tableFixture = &tableFixture{t: t, driver: withGocql2(4, ""), address: p.first.address, keyspace: keyspace}
 	p.direct = openGocql2(t, cluster2(node, "")).session
-	p.raise("@critical")
+	p.create("@critical")
 	p.here, p.there = p.client, p.driver.open(t, p.second.address, p.keyspace)
 	for i, c := range []client{p.here, p.there} { // the table's barrier waits for proxies of earlier tests, which were killed
 		eventually(t, time.Minute, "the table can be locked", func() error {
@@ -73,7 +73,7 @@ func newPair(t *testing.T, node, keyspace string) *pair {
 }
 
 // soon runs a statement until it succeeds: while the session of an owner has not ended, the answer is an error that says so.
-func (p *pair) soon(c client, limit time.Duration, cql string) outcome {
+func (p *twoProxies) soon(c client, limit time.Duration, cql string) outcome {
 	p.t.Helper()
 	var o outcome
 	eventually(p.t, limit, cql, func() error {
@@ -96,7 +96,7 @@ const (
 
 // Any proxy serves any reference: each statement at another proxy than the one that gave it.
 func TestSectionAtTwoProxies(t *testing.T) {
-	p := newPair(t, needWorld(t).direct(), "peers_section")
+	p := startTwoProxies(t, needEnvironment(t).direct(), "peers_section")
 	ref := p.grant(p.works(p.here, lockB), "HELD")
 	for i, c := range []client{p.there, p.here, p.there} {
 		value := int64(i + 1)
@@ -127,7 +127,7 @@ func TestSectionAtTwoProxies(t *testing.T) {
 
 // kill -9 of the owner in a section: its client goes on at the other proxy, once the session has been silent for long enough.
 func TestKilledOwner(t *testing.T) {
-	p := newPair(t, needWorld(t).direct(), "peers_killed")
+	p := startTwoProxies(t, needEnvironment(t).direct(), "peers_killed")
 	ref := p.grant(p.works(p.here, lockB), "HELD")
 	p.works(p.there, fmt.Sprintf(writeB, ref, 1))
 	base, _ := p.term("b")
@@ -146,7 +146,7 @@ func TestKilledOwner(t *testing.T) {
 // A driver whose proxy dies while it waits sends its LOCK again to another one: it gets a place there, and the one that it had holds
 // nobody up.
 func TestWaiterOfAKilledProxyGetsAPlaceAtAnother(t *testing.T) {
-	p := newPair(t, needWorld(t).direct(), "peers_waiter")
+	p := startTwoProxies(t, needEnvironment(t).direct(), "peers_waiter")
 	holder := p.grant(p.works(p.there, lockB+" LEASE 60s"), "HELD")
 	lock := lockB + " WAIT 1500ms TOKEN 123e4567-e89b-12d3-a456-426614174000"
 	lost := p.grant(p.works(p.here, lock), "QUEUED")
@@ -170,7 +170,7 @@ func TestWaiterOfAKilledProxyGetsAPlaceAtAnother(t *testing.T) {
 
 // SIGTERM of the owner: its session has ended by its own word, and nobody waits.
 func TestEndedOwner(t *testing.T) {
-	p := newPair(t, needWorld(t).direct(), "peers_ended")
+	p := startTwoProxies(t, needEnvironment(t).direct(), "peers_ended")
 	ref := p.grant(p.works(p.here, lockB), "HELD")
 	waiting := p.grant(p.works(p.here, lockB+" WAIT 100ms"), "QUEUED")
 	p.works(p.there, fmt.Sprintf(writeB, ref, 1))
@@ -187,7 +187,7 @@ func TestEndedOwner(t *testing.T) {
 // The owner stands still in the middle of a section, with a write that waits to be read by it. The other proxy takes over; what the
 // owner does when it goes on changes nothing.
 func TestPausedOwner(t *testing.T) {
-	p := newPair(t, needWorld(t).direct(), "peers_paused")
+	p := startTwoProxies(t, needEnvironment(t).direct(), "peers_paused")
 	ref := p.grant(p.works(p.here, lockB), "HELD")
 	p.works(p.there, fmt.Sprintf(writeB, ref, 1))
 	base, _ := p.term("b")
@@ -215,8 +215,8 @@ func TestPausedOwner(t *testing.T) {
 
 // The owner is killed between Cassandra's answer and its own word: the client is told that the outcome is unknown, and finds it settled.
 func TestLostEnd(t *testing.T) {
-	node := needVictim(t)
-	p := newPair(t, node.Addr(), "peers_lost_end")
+	node := needDisposableNode(t)
+	p := startTwoProxies(t, node.Addr(), "peers_lost_end")
 	ref := p.grant(p.works(p.here, lockB), "HELD")
 	p.works(p.there, fmt.Sprintf(writeB, ref, 1))
 	second := &instance{metrics: p.second.metrics}
@@ -252,7 +252,7 @@ func TestLostEnd(t *testing.T) {
 
 // Waiters of both proxies are served in the order of their references, and each is given back through the other proxy.
 func TestWaitersOfTwoProxies(t *testing.T) {
-	p := newPair(t, needWorld(t).direct(), "peers_waiters")
+	p := startTwoProxies(t, needEnvironment(t).direct(), "peers_waiters")
 	held := p.grant(p.works(p.here, lockB+" LEASE 30s"), "HELD")
 	proxies := []string{p.first.address, p.second.address}
 	var mu sync.Mutex
@@ -298,7 +298,7 @@ func TestWaitersOfTwoProxies(t *testing.T) {
 
 // LIST LOCKS shows what all living proxies know, in one order, and says who could not be asked.
 func TestListAndForceAtTwoProxies(t *testing.T) {
-	p := newPair(t, needWorld(t).direct(), "peers_list")
+	p := startTwoProxies(t, needEnvironment(t).direct(), "peers_list")
 	p.works(p.there, "LOCK ACCOUNTS WHERE branch = 'c' AS 'carla'")
 	ref := p.grant(p.works(p.here, lockB+" AS 'anna'"), "HELD")
 	next := p.grant(p.works(p.there, lockB+" WAIT 100ms AS 'ben'"), "QUEUED")

@@ -27,7 +27,7 @@ type process struct {
 // startProcess starts `music proxy` in front of a node and returns once it listens.
 func startProcess(t *testing.T, node string, args ...string) *process {
 	t.Helper()
-	p := newProcess(t, node, needWorld(t).address(), args...)
+	p := newProcess(t, node, needEnvironment(t).address(), args...)
 	p.begin(t)
 	p.listens(t)
 	return p
@@ -44,7 +44,7 @@ func newProcess(t *testing.T, node, address string, args ...string) *process {
 // begin starts the program, for the first time or again, and does not wait for it. It ends with the test at the latest.
 func (p *process) begin(t *testing.T) {
 	t.Helper()
-	path, err := needWorld(t).binary()
+	path, err := needEnvironment(t).binary()
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(context.Background(), programTimeout)
 	cmd := exec.CommandContext(ctx, path, p.args...)
@@ -90,8 +90,10 @@ func (p *process) refusesClients() error {
 	return errorf("still listening")
 }
 
+// SIGTERM: what is in flight is answered, idle connections are closed, and the process ends with
+// status 0.
 func TestSIGTERMDrains(t *testing.T) {
-	node := needVictim(t)
+	node := needDisposableNode(t)
 	for _, locks := range []string{"on", "off"} {
 		t.Run("locks "+locks, func(t *testing.T) {
 			p := startProcess(t, node.Addr(), "--locks", locks)
@@ -121,8 +123,9 @@ func TestSIGTERMDrains(t *testing.T) {
 	}
 }
 
+// What is in flight longer than shutdown-timeout gets an error, and the process ends.
 func TestSIGTERMEndsInTimeWhateverIsInFlight(t *testing.T) {
-	node := needVictim(t)
+	node := needDisposableNode(t)
 	p := startProcess(t, node.Addr(), "--locks", "off", "--shutdown-timeout", "1s")
 	slow := openWire(t, p.address, primitive.ProtocolVersion4, primitive.CompressionNone)
 	pause(t, node)
@@ -133,10 +136,11 @@ func TestSIGTERMEndsInTimeWhateverIsInFlight(t *testing.T) {
 	assert.Equal(t, 0, p.status(t), "%s", p.log)
 }
 
+// A proxy that still waits for Cassandra ends at once.
 func TestSIGTERMBeforeCassandraIsThere(t *testing.T) {
-	path, err := needWorld(t).binary()
+	path, err := needEnvironment(t).binary()
 	require.NoError(t, err)
-	p := &process{address: needWorld(t).address(), log: new(logBuffer)}
+	p := &process{address: needEnvironment(t).address(), log: new(logBuffer)}
 	p.cmd = exec.Command(path, "proxy", "--contact-points", "127.0.5.1", "--listen", p.address, "--metrics-listen", "")
 	p.cmd.Stderr = p.log
 	require.NoError(t, p.cmd.Start())
@@ -150,8 +154,9 @@ func TestSIGTERMBeforeCassandraIsThere(t *testing.T) {
 	assert.Equal(t, 0, p.status(t), "%s", p.log)
 }
 
+// A lock that is held when its proxy ends is held at the next one.
 func TestHeldLockOutlivesItsProxy(t *testing.T) {
-	shared := needWorld(t)
+	shared := needEnvironment(t)
 	p := startProcess(t, shared.direct())
 	c := withGocql2(4, "").open(t, p.address, "")
 	o := c.run(statement{cql: "LOCK music.named WHERE name = 'outlives' LEASE 60s"})

@@ -30,7 +30,7 @@ type instance struct {
 var errEnded = errors.New("the proxy has ended")
 
 // config is the configuration of a proxy in front of the shared node, at an address of its own.
-func (w *world) config() config.Config {
+func (w *environment) config() config.Config {
 	c := config.Default()
 	c.Cassandra.ContactPoints = []string{w.direct()}
 	c.Listen.Address = w.address()
@@ -93,7 +93,7 @@ func (p *instance) stop() error {
 // startProxy starts a proxy of the test's own in front of the shared node; it ends with the test.
 func startProxy(t testing.TB, change func(*config.Config)) *instance {
 	t.Helper()
-	c := needWorld(t).config()
+	c := needEnvironment(t).config()
 	if change != nil {
 		change(&c)
 	}

@@ -71,8 +71,10 @@ func hostOf(t testing.TB, address string) string {
 	return host
 }
 
+// A program with the Python driver prints the same through the proxy as at the node, and dials the
+// proxy alone.
 func TestPythonDriverShowsTheSame(t *testing.T) {
-	proxy, direct, python := needProxy(t), needWorld(t).direct(), needPython(t).Python
+	proxy, direct, python := needProxy(t), needEnvironment(t).direct(), needPython(t).Python
 	tell := func(address string) string {
 		cmd, connects := program(t, python, filepath.Join("testdata", "compat.py"), hostOf(t, address), "python")
 		out := output(t, cmd, false)

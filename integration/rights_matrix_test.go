@@ -11,10 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// deed is one statement of ours, and the ordinary statements on an ordinary table that take the same rights: it is allowed to whom all of
+// operation is one statement of ours, and the ordinary statements on an ordinary table that take the same rights: it is allowed to whom all of
 // them are, and who may not is told what Cassandra says to the first that is refused. KEY is a key that is held under REF; what begins
 // with FREE is a key that nobody has.
-type deed struct {
+type operation struct {
 	cql    string
 	values []any
 	direct []string
@@ -29,10 +29,10 @@ const (
 	plainAlter     = "ALTER TABLE bank.twin WITH comment = 'the other one'"
 )
 
-// deeds are all kinds of statements of ours.
-func deeds() []deed {
+// operations are all kinds of statements that the proxy adds to CQL.
+func operations() []operation {
 	mod, sel, cond := []string{plainModify}, []string{plainSelect}, []string{plainCondition}
-	return []deed{
+	return []operation{
 		{cql: "LOCK bank.accounts WHERE branch = 'FREE'", direct: mod},
 		{cql: "SELECT LOCK bank.accounts WHERE branch = ? NOWAIT", values: []any{"FREE"}, direct: mod},
 		{cql: "LOCK bank.accounts WHERE branch IN ('FREE1', 'FREE2')", direct: mod},
@@ -60,8 +60,8 @@ func deeds() []deed {
 	}
 }
 
-// at is the deed on a key.
-func (d deed) at(key, ref string) statement {
+// at is the operation on a key.
+func (d operation) at(key, ref string) statement {
 	words := strings.NewReplacer("KEY", key, "FREE", "free "+key, "REF", ref)
 	s := statement{cql: words.Replace(d.cql)}
 	for _, v := range d.values {
@@ -81,7 +81,7 @@ func (d deed) at(key, ref string) statement {
 }
 
 // matrix tries every statement as every role: what is allowed is what Cassandra allows by itself, and what is refused has changed nothing.
-func (b *bank) matrix(t *testing.T) {
+func (b *rightsFixture) matrix(t *testing.T) {
 	root := b.login(b.proxy.address, "cassandra", "cassandra", 4)
 	require.NoError(t, root.run(statement{cql: "CREATE TABLE bank.twin (branch text, id text, balance bigint, PRIMARY KEY (branch, id))"}).err())
 	roles := map[string][]string{
@@ -103,7 +103,7 @@ func (b *bank) matrix(t *testing.T) {
 		}
 		version := 3 + n%3
 		proxied, direct := b.login(b.proxy.address, role, password, version), b.login(b.node, role, password, version)
-		for i, d := range deeds() {
+		for i, d := range operations() {
 			if b.try(t, root, proxied, direct, d, fmt.Sprintf("%s %d", role, i)) {
 				allowed++
 			}
@@ -111,12 +111,12 @@ func (b *bank) matrix(t *testing.T) {
 		proxied.close()
 		direct.close()
 	}
-	assert.Greater(t, allowed, len(deeds()), "some may")
-	assert.Less(t, allowed, len(roles)*len(deeds())*3/4, "many may not")
+	assert.Greater(t, allowed, len(operations()), "some may")
+	assert.Less(t, allowed, len(roles)*len(operations())*3/4, "many may not")
 }
 
-// try tells whether a client may do a deed on a key of its own, and checks that Cassandra says the same.
-func (b *bank) try(t *testing.T, root, proxied, direct *gocql2, d deed, key string) bool {
+// try tells whether a client may do an operation on a key of its own, and checks that Cassandra says the same.
+func (b *rightsFixture) try(t *testing.T, root, proxied, direct *gocql2, d operation, key string) bool {
 	t.Helper()
 	o := root.run(statement{cql: "LOCK bank.accounts WHERE branch = '" + key + "'"})
 	require.Equal(t, "held", told(o, "state"), "%v", o)
@@ -138,8 +138,8 @@ func (b *bank) try(t *testing.T, root, proxied, direct *gocql2, d deed, key stri
 	return got == nil
 }
 
-// contents is what the critical table has of the keys of a deed, with their lock rows, and its definition. Locks of other keys may run out.
-func (b *bank) contents(t *testing.T, key string) string {
+// contents is what the critical table has of the keys of an operation, with their lock rows, and its definition. Locks of other keys may run out.
+func (b *rightsFixture) contents(t *testing.T, key string) string {
 	t.Helper()
 	var companion string
 	tables := b.admin.Query("SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'bank'").Iter()

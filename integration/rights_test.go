@@ -21,18 +21,18 @@ import (
 	"music/integration/cassandra"
 )
 
-// bank is a node with roles, and a proxy that has logged in.
-type bank struct {
+// rightsFixture is a node with roles, and a proxy that has logged in.
+type rightsFixture struct {
 	t     *testing.T
 	node  string
 	proxy *instance
 	admin *gocql.Session
 }
 
-// openBank starts both; they end with the test.
-func openBank(t *testing.T) *bank {
+// startRightsFixture starts both; they end with the test.
+func startRightsFixture(t *testing.T) *rightsFixture {
 	t.Helper()
-	w := needWorld(t)
+	w := needEnvironment(t)
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
 	c, err := cassandra.Start(ctx, cassandra.Options{
@@ -45,7 +45,7 @@ func openBank(t *testing.T) *bank {
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, c.Wipe()) })
-	b := &bank{t: t, node: c.Nodes()[0].Addr()}
+	b := &rightsFixture{t: t, node: c.Nodes()[0].Addr()}
 	b.proxy = startProxy(t, func(c *config.Config) {
 		c.Cassandra.ContactPoints = []string{b.node}
 		c.Cassandra.Username, c.Cassandra.Password = "cassandra", "cassandra"
@@ -68,13 +68,13 @@ func openBank(t *testing.T) *bank {
 }
 
 // grant has the node change something about roles.
-func (b *bank) grant(cql string) {
+func (b *rightsFixture) grant(cql string) {
 	b.t.Helper()
 	require.NoError(b.t, b.admin.Query(cql).Exec(), cql)
 }
 
 // login connects as a role.
-func (b *bank) login(address, role, password string, version int) *gocql2 {
+func (b *rightsFixture) login(address, role, password string, version int) *gocql2 {
 	b.t.Helper()
 	c := cluster2(address, "")
 	c.ProtoVersion = version
@@ -87,10 +87,11 @@ func noModify(role string) *failure {
 	return &failure{0x2100, "User " + role + " has no MODIFY permission on <table bank.accounts> or any of its parents"}
 }
 
+// Rights are Cassandra's own: who may do what with locks, and what those are told who may not.
 func TestRights(t *testing.T) {
-	b := openBank(t)
+	b := startRightsFixture(t)
 	t.Run("who may write may lock", b.writer)
-	t.Run("who may not gets Cassandra's words", b.strangers)
+	t.Run("who may not gets Cassandra's words", b.withoutRights)
 	t.Run("GRANT and REVOKE", b.changes)
 	t.Run("login", b.logins)
 	t.Run("each statement by each role", b.matrix)
@@ -98,7 +99,7 @@ func TestRights(t *testing.T) {
 }
 
 // ownRole: with the rights that docs/roles.md gives it, the proxy does all that it does as a superuser, warnings included.
-func (b *bank) ownRole(t *testing.T) {
+func (b *rightsFixture) ownRole(t *testing.T) {
 	for _, part := range onPage(t, "docs/roles.md").of(kindGrants) {
 		for _, cql := range part.lines {
 			b.grant(strings.ReplaceAll(strings.TrimSuffix(cql, ";"), "bank", "till"))
@@ -112,7 +113,7 @@ func (b *bank) ownRole(t *testing.T) {
 		c.Cassandra.ContactPoints = []string{b.node}
 		c.Cassandra.Username, c.Cassandra.Password = "music", config.Secret(password)
 	}
-	c := needWorld(t).config()
+	c := needEnvironment(t).config()
 	least(&c)
 	shut := begin(c)
 	eventually(t, time.Minute, "why the proxy does not listen", func() error {
@@ -151,7 +152,7 @@ func (b *bank) ownRole(t *testing.T) {
 	assert.NotContains(t, p.log.String(), "permission")
 }
 
-func (b *bank) writer(t *testing.T) {
+func (b *rightsFixture) writer(t *testing.T) {
 	for version := 3; version <= 5; version++ {
 		c := b.login(b.proxy.address, "writer", "w", version)
 		o := c.run(statement{cql: "LOCK bank.accounts WHERE branch = 'b'"})
@@ -174,7 +175,7 @@ func (b *bank) writer(t *testing.T) {
 	}
 }
 
-func (b *bank) strangers(t *testing.T) {
+func (b *rightsFixture) withoutRights(t *testing.T) {
 	holder := b.login(b.proxy.address, "writer", "w", 4)
 	o := holder.run(statement{cql: "LOCK bank.accounts WHERE branch = 'b'"})
 	require.Equal(t, "held", told(o, "state"), "%v", o)
@@ -205,7 +206,7 @@ func (b *bank) strangers(t *testing.T) {
 }
 
 // forcers: to take somebody's lock takes AUTHORIZE, which neither who may read nor who may write has.
-func (b *bank) forcers(t *testing.T, ref string) {
+func (b *rightsFixture) forcers(t *testing.T, ref string) {
 	const force = "UNLOCK bank.accounts WHERE branch = 'b' FORCE REASON 'they said so'"
 	for role, password := range map[string]string{"reader": "r", "nobody": "n", "writer": "w"} {
 		for version := 3; version <= 5; version++ {
@@ -237,7 +238,7 @@ func (b *bank) forcers(t *testing.T, ref string) {
 }
 
 // readers: to read under a lock, and to see who holds it, takes SELECT and no more.
-func (b *bank) readers(t *testing.T, ref string) {
+func (b *rightsFixture) readers(t *testing.T, ref string) {
 	nobody := b.login(b.proxy.address, "nobody", "n", 4)
 	for _, cql := range []string{"SELECT * FROM bank.accounts WHERE branch = 'b' USING LOCK " + ref, "LIST LOCKS ON bank.accounts"} {
 		assert.Equal(t, &failure{0x2100, "User nobody has no SELECT permission on <table bank.accounts> or any of its parents"},
@@ -248,7 +249,7 @@ func (b *bank) readers(t *testing.T, ref string) {
 	assert.Len(t, listed.rows, 1)
 }
 
-func (b *bank) changes(t *testing.T) {
+func (b *rightsFixture) changes(t *testing.T) {
 	const lock = "LOCK bank.accounts WHERE branch = 'changes' NOWAIT"
 	reader, writer := b.login(b.proxy.address, "reader", "r", 4), b.login(b.proxy.address, "writer", "w", 5)
 	require.NoError(t, writer.run(statement{cql: lock}).err())
@@ -266,7 +267,7 @@ func (b *bank) changes(t *testing.T) {
 	eventually(t, time.Minute, "the second GRANT is seen", func() error { return writer.run(statement{cql: lock}).err() })
 }
 
-func (b *bank) logins(t *testing.T) {
+func (b *rightsFixture) logins(t *testing.T) {
 	startup := raw(4, 0, 1, primitive.OpCodeStartup, bodyOf(t, message.NewStartup(message.StartupOptionCqlVersion, "3.0.0")))
 	for _, token := range []string{"\x00writer\x00wrong", "\x00unknown\x00w", "\x00writer\x00w", "writer", "", "\x00\x00", "\x00writer\x00"} {
 		response := raw(4, 0, 2, primitive.OpCodeAuthResponse, bodyOf(t, &message.AuthResponse{Token: []byte(token)}))
@@ -297,7 +298,7 @@ print(row.state, session.execute("UNLOCK bank.accounts WHERE branch = 'python' U
 }
 
 // loginOfCqlsh: a person at a terminal becomes somebody else, and may then do what that one may.
-func (b *bank) loginOfCqlsh(t *testing.T) {
+func (b *rightsFixture) loginOfCqlsh(t *testing.T) {
 	const lock = "LOCK bank.accounts WHERE branch = 'shell' NOWAIT;"
 	sh := openShell(t, b.proxy.address, "", "-u", "writer", "-p", "w")
 	held := sh.ask(lock)

@@ -46,28 +46,28 @@ func pinned(t testing.TB, address string) *gocql2 {
 	return openGocql2(t, c)
 }
 
-// rolling is a scene at three proxies that are restarted one after the other.
-type rolling struct {
-	*scene
+// rollingFixture is a table at three proxies that are restarted one after the other.
+type rollingFixture struct {
+	*tableFixture
 	programs [3]*process
-	sections atomic.Int64 // that the tellers have ended
+	sections atomic.Int64 // that the clients have ended
 }
 
-// teller raises balances by one, a section each, at whatever proxy its driver comes to.
-type teller struct {
-	*rolling
+// rollingClient raises balances by one, a section each, at whatever proxy its driver comes to.
+type rollingClient struct {
+	*rollingFixture
 	client client
 	raised map[string]int
 }
 
-// newRolling makes the table, of three replicas.
-func newRolling(t *testing.T, keyspace string) *rolling {
+// newRollingFixture makes the table, of three replicas.
+func newRollingFixture(t *testing.T, keyspace string) *rollingFixture {
 	t.Helper()
-	r := &rolling{programs: threePrograms(t)}
-	r.scene = &scene{t: t, driver: withGocql2(4, ""), address: r.programs[0].address, keyspace: keyspace}
+	r := &rollingFixture{programs: threePrograms(t)}
+	r.tableFixture = &tableFixture{t: t, driver: withGocql2(4, ""), address: r.programs[0].address, keyspace: keyspace}
 	r.direct = openGocql2(t, cluster2(threeNodes(t).Nodes()[0].Addr(), "")).session
-	straight(t, "DROP KEYSPACE IF EXISTS "+keyspace)
-	straight(t, "CREATE KEYSPACE "+keyspace+" WITH replication = {'class': 'NetworkTopologyStrategy', 'dc1': 3}")
+	execOnNodes(t, "DROP KEYSPACE IF EXISTS "+keyspace)
+	execOnNodes(t, "CREATE KEYSPACE "+keyspace+" WITH replication = {'class': 'NetworkTopologyStrategy', 'dc1': 3}")
 	r.client = pinned(t, r.address)
 	o := r.works(r.client, "CREATE TABLE ACCOUNTS (branch text, id text, balance bigint, PRIMARY KEY (branch, id)) WITH comment = '@critical'")
 	assert.NotContains(t, fmt.Sprint(o.warnings), "MUSIC: ", "every proxy has followed")
@@ -81,17 +81,17 @@ func newRolling(t *testing.T, keyspace string) *rolling {
 	return r
 }
 
-// newTeller makes a teller whose driver begins at a proxy, and hears of the others there.
-func (r *rolling) newTeller(at int) *teller {
+// newClient makes a client whose driver begins at a proxy, and hears of the others there.
+func (r *rollingFixture) newClient(at int) *rollingClient {
 	r.t.Helper()
 	c := cluster2(r.programs[at].address, "")
 	c.ReconnectInterval = time.Second
-	return &teller{rolling: r, client: openGocql2(r.t, c), raised: map[string]int{}}
+	return &rollingClient{rollingFixture: r, client: openGocql2(r.t, c), raised: map[string]int{}}
 }
 
 // say runs a statement until it is carried out, as an application does: again where nothing was done, and where nobody knows
-// (doubt), for all that a teller says may be said twice. Any other refusal is a fault.
-func (w *teller) say(format string, args ...any) (o outcome, doubt bool, err error) {
+// (doubt), since a client may send everything twice. Any other refusal is a fault.
+func (w *rollingClient) say(format string, args ...any) (o outcome, doubt bool, err error) {
 	cql := fmt.Sprintf(format, args...)
 	err = poll(time.Minute, func() error {
 		o = w.do(w.client, cql)
@@ -105,7 +105,7 @@ func (w *teller) say(format string, args ...any) (o outcome, doubt bool, err err
 }
 
 // lock waits for the lock of a branch, at as many proxies as it takes.
-func (w *teller) lock(branch string) (ref string, err error) {
+func (w *rollingClient) lock(branch string) (ref string, err error) {
 	how := "TOKEN " + gocql.MustRandomUUID().String()
 	err = poll(time.Minute, func() error {
 		o, _, err := w.say("LOCK ACCOUNTS WHERE branch = '%s' %s WAIT 1s", branch, how)
@@ -126,7 +126,7 @@ func (w *teller) lock(branch string) (ref string, err error) {
 }
 
 // section raises the balance of a branch by one.
-func (w *teller) section(branch string) error {
+func (w *rollingClient) section(branch string) error {
 	ref, err := w.lock(branch)
 	if err != nil {
 		return err
@@ -149,7 +149,7 @@ func (w *teller) section(branch string) error {
 }
 
 // run does sections until ctx ends.
-func (w *teller) run(ctx context.Context, branches []string) error {
+func (w *rollingClient) run(ctx context.Context, branches []string) error {
 	for i := 0; ctx.Err() == nil; i++ {
 		if err := w.section(branches[i%len(branches)]); err != nil {
 			return err
@@ -163,7 +163,7 @@ func isAway(f *failure) bool { return strings.HasPrefix(f.text, "MUSIC_UNAVAILAB
 
 // restart ends a proxy by SIGTERM and starts it again. What was held at it goes on at another one at once, and what waited there
 // keeps its place.
-func (r *rolling) restart(k int) {
+func (r *rollingFixture) restart(k int) {
 	t, p := r.t, r.programs[k]
 	here, there := pinned(t, p.address), pinned(t, r.programs[(k+1)%len(r.programs)].address)
 	branch := fmt.Sprint("held", k)
@@ -191,7 +191,7 @@ func (r *rolling) restart(k int) {
 }
 
 // queued takes a place in a queue, and returns its reference once it has one.
-func (r *rolling) queued(c client, lock string) (ref int64) {
+func (r *rollingFixture) queued(c client, lock string) (ref int64) {
 	r.t.Helper()
 	token := gocql.MustRandomUUID()
 	eventually(r.t, 20*time.Second, "a place in the queue", func() error {
@@ -205,7 +205,7 @@ func (r *rolling) queued(c client, lock string) (ref int64) {
 }
 
 // goesOn waits until some more sections have been ended.
-func (r *rolling) goesOn(before int64, how string) {
+func (r *rollingFixture) goesOn(before int64, how string) {
 	r.t.Helper()
 	eventually(r.t, 30*time.Second, "sections go on "+how, func() error {
 		if n := r.sections.Load(); n < before+5 {
@@ -215,16 +215,16 @@ func (r *rolling) goesOn(before int64, how string) {
 	})
 }
 
-// All proxies are restarted, one after the other, while tellers use them: no section is lost, and nobody waits for ever.
+// All proxies are restarted, one after the other, while clients use them: no section is lost, and nobody waits for ever.
 func TestRollingRestartLosesNoSection(t *testing.T) {
-	r := newRolling(t, "rolling")
+	r := newRollingFixture(t, "rolling")
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	branches := []string{"a", "b", "c"}
-	tellers := make([]*teller, 6)
-	var group together
+	tellers := make([]*rollingClient, 6)
+	var group taskGroup
 	for i := range tellers {
-		tellers[i] = r.newTeller(i % 3)
+		tellers[i] = r.newClient(i % 3)
 		group.Go(func() error { return tellers[i].run(ctx, branches[i%3:]) })
 	}
 	var ended sync.Once
@@ -236,7 +236,7 @@ func TestRollingRestartLosesNoSection(t *testing.T) {
 	}
 	end()
 	t.Logf("%d sections", r.sections.Load())
-	last := r.newTeller(0)
+	last := r.newClient(0)
 	for _, branch := range branches {
 		ref, err := last.lock(branch)
 		require.NoError(t, err)

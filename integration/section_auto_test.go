@@ -13,7 +13,7 @@ import (
 // costs an LWT: its writes lie in windows of the lock.
 func TestPlainWritesInSectionsOfTheirOwn(t *testing.T) {
 	for i, d := range []driver{withGocql2(5, ""), withGocql2(4, "+lz4"), withGocql1(4, ""), withPython()} {
-		s := newStage(t, fmt.Sprintf("section_auto_%d", i), "@critical(unlocked=auto)")
+		s := newTableFixture(t, fmt.Sprintf("section_auto_%d", i), "@critical(unlocked=auto)")
 		s.driver, s.client = d, d.open(t, s.address, s.keyspace)
 		s.works(s.client, "INSERT INTO ACCOUNTS (branch, id, balance) VALUES ('b', 'x', ?)", int64(0))
 		for n := range int64(40) {
@@ -39,7 +39,7 @@ func TestPlainWritesInSectionsOfTheirOwn(t *testing.T) {
 
 // Plain writes of many clients are ordered by the lock: each is on top of the one before, and the stamps of all differ.
 func TestPlainWritesOfManyClients(t *testing.T) {
-	s := newStage(t, "section_auto_many", "@critical(unlocked=auto)")
+	s := newTableFixture(t, "section_auto_many", "@critical(unlocked=auto)")
 	s.works(s.client, "INSERT INTO ACCOUNTS (branch, id, balance) VALUES ('b', 'x', 0)")
 	var wg sync.WaitGroup
 	for i := range 8 {

@@ -16,27 +16,27 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// readyStage is a stage whose table can be locked: for some time it waits for proxies of earlier tests, which were killed.
-func readyStage(t *testing.T, keyspace string) *scene {
+// readyTable makes a table that can be locked: it waits for proxies of earlier tests that were killed, and count as living for a while.
+func readyTable(t *testing.T, keyspace string) *tableFixture {
 	t.Helper()
-	s := newStage(t, keyspace, "@critical")
+	s := newTableFixture(t, keyspace, "@critical")
 	eventually(t, time.Minute, "the table can be locked", func() error {
 		return s.do(s.client, "LOCK ACCOUNTS WHERE branch = 'ready'").err()
 	})
 	return s
 }
 
-// onWire is a connection of its own to the stage's proxy, in the stage's keyspace.
-func (s *scene) onWire(t *testing.T, version primitive.ProtocolVersion) *burglar {
+// onWire is a connection of its own to the fixture's proxy, in its keyspace.
+func (s *tableFixture) onWire(t *testing.T, version primitive.ProtocolVersion) *attacker {
 	t.Helper()
-	b := &burglar{yard: &yard{t: t, keyspace: s.keyspace}, wire: openWire(t, s.address, version, primitive.CompressionNone)}
+	b := &attacker{fixture: &fenceFixture{t: t, keyspace: s.keyspace}, wire: openWire(t, s.address, version, primitive.CompressionNone)}
 	b.mustUse(s.keyspace)
 	return b
 }
 
 // gocql does not send the values of a statement that it does not know: what it gets names the spelling that works.
 func TestGocqlIsToldOfSelectLock(t *testing.T) {
-	s := readyStage(t, "pitfall_gocql")
+	s := readyTable(t, "pitfall_gocql")
 	for _, d := range []driver{withGocql2(4, ""), withGocql2(5, ""), withGocql1(4, "")} {
 		c := d.open(t, s.address, s.keyspace)
 		o := s.do(c, "LOCK ACCOUNTS WHERE branch = ?", "zurich")
@@ -50,7 +50,7 @@ func TestGocqlIsToldOfSelectLock(t *testing.T) {
 
 // A driver that looks for the owner of a key prepares what it is given as text, to learn of its markers.
 func TestTokenAwareDriversLockByText(t *testing.T) {
-	s := readyStage(t, "pitfall_token")
+	s := readyTable(t, "pitfall_token")
 	two := cluster2(s.address, s.keyspace)
 	two.PoolConfig.HostSelectionPolicy = gocql.TokenAwareHostPolicy(gocql.RoundRobinHostPolicy())
 	one := cluster1(s.address, s.keyspace)
@@ -64,10 +64,10 @@ func TestTokenAwareDriversLockByText(t *testing.T) {
 
 // gocql 1 reads rows by the columns that PREPARE told: every outcome has them.
 func TestEveryOutcomeHasTheColumnsOfPrepare(t *testing.T) {
-	s := readyStage(t, "pitfall_columns")
+	s := readyTable(t, "pitfall_columns")
 	for version := primitive.ProtocolVersion3; version <= primitive.ProtocolVersion5; version++ {
 		b, other := s.onWire(t, version), s.onWire(t, version)
-		ask := func(b *burglar, state, cql string, values ...*primitive.Value) []byte {
+		ask := func(b *attacker, state, cql string, values ...*primitive.Value) []byte {
 			t.Helper()
 			m, f := b.ask(&message.Prepare{Query: cql})
 			require.Nil(t, f, cql)
@@ -93,7 +93,7 @@ func TestEveryOutcomeHasTheColumnsOfPrepare(t *testing.T) {
 
 // A driver that goes on at another proxy prepares anew there, and takes it amiss if the id is another (python), or the metadata's (Java).
 func TestIdsAreEqualOnEveryProxy(t *testing.T) {
-	s := readyStage(t, "pitfall_ids")
+	s := readyTable(t, "pitfall_ids")
 	second := startProxy(t, nil)
 	for _, version := range []primitive.ProtocolVersion{4, 5} {
 		for _, cql := range []string{
@@ -121,7 +121,7 @@ func TestIdsAreEqualOnEveryProxy(t *testing.T) {
 
 // The Java driver speaks version 5: it leaves metadata out and names those it knows. What it knows of a statement with a lock holds.
 func TestMetadataOfVersion5HoldUnderALock(t *testing.T) {
-	s := readyStage(t, "pitfall_metadata")
+	s := readyTable(t, "pitfall_metadata")
 	b := s.onWire(t, primitive.ProtocolVersion5)
 	ref := long(s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'm'"), "HELD"))
 	execute := func(cql string, values ...*primitive.Value) message.Message {
@@ -145,7 +145,7 @@ func TestMetadataOfVersion5HoldUnderALock(t *testing.T) {
 
 // The driver for Node.js binds by name, and a number without a type as a double.
 func TestNodeBindsByNameAndADouble(t *testing.T) {
-	s := readyStage(t, "pitfall_node")
+	s := readyTable(t, "pitfall_node")
 	for version := primitive.ProtocolVersion3; version <= primitive.ProtocolVersion5; version++ {
 		b := s.onWire(t, version)
 		named := func(cql string, values map[string]*primitive.Value) (message.Message, *failure) {
@@ -181,7 +181,7 @@ func TestNodeBindsByNameAndADouble(t *testing.T) {
 
 // A driver that binds a prepared statement by name looks for the names that the client has given.
 func TestPreparedMarkersKeepTheirNames(t *testing.T) {
-	s := readyStage(t, "pitfall_names")
+	s := readyTable(t, "pitfall_names")
 	b := s.onWire(t, primitive.ProtocolVersion4)
 	for cql, want := range map[string][]string{
 		`LOCK accounts WHERE branch = :b WAIT :w LEASE ? AS :"Who" TOKEN :t`:                    {"b varchar", "w bigint", "[lease] bigint", "Who varchar", "t uuid"},
@@ -199,7 +199,7 @@ func TestPreparedMarkersKeepTheirNames(t *testing.T) {
 
 // What cqlsh does with comments is not the proxy's to say: what it lets through stays under its lock.
 func TestCqlshKeepsALockBetweenComments(t *testing.T) {
-	s := readyStage(t, "pitfall_cqlsh")
+	s := readyTable(t, "pitfall_cqlsh")
 	s.driver = withCqlsh()
 	c := s.driver.open(t, s.address, s.keyspace)
 	ref := s.grant(s.works(c, "LOCK ACCOUNTS WHERE branch = 'c'"), "HELD")
@@ -216,7 +216,7 @@ func TestCqlshKeepsALockBetweenComments(t *testing.T) {
 
 // A driver that gives up waiting, and asks again with the same token on the same connection, holds what it was granted meanwhile.
 func TestDriverThatGivesUpHoldsWhatItWasGranted(t *testing.T) {
-	s := readyStage(t, "pitfall_timeout")
+	s := readyTable(t, "pitfall_timeout")
 	holder := s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 't'"), "HELD")
 	session := openGocql2(t, cluster2(s.address, s.keyspace)).session
 	lock := fmt.Sprintf("LOCK %s.accounts WHERE branch = 't' WAIT 1500ms TOKEN %s", s.keyspace, gocql.MustRandomUUID())
@@ -232,7 +232,7 @@ func TestDriverThatGivesUpHoldsWhatItWasGranted(t *testing.T) {
 
 // While a hundred LOCKs wait on a connection, its heartbeats are answered, and each LOCK gets its own answer, once.
 func TestHeartbeatsAmongAHundredWaiters(t *testing.T) {
-	s := readyStage(t, "pitfall_waiters")
+	s := readyTable(t, "pitfall_waiters")
 	s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'h' LEASE 60s"), "HELD")
 	for _, version := range []primitive.ProtocolVersion{4, 5} {
 		w := openWire(t, s.address, version, primitive.CompressionNone)

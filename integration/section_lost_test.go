@@ -16,7 +16,7 @@ import (
 
 // lateWrites are sent straight to the node with stamps out of a term that has ended, as if they had been on their way since. None
 // of them may show.
-func (s *scene) lateWrites(branch string, stamps ...int64) {
+func (s *tableFixture) lateWrites(branch string, stamps ...int64) {
 	s.t.Helper()
 	before := s.contents()
 	now, _ := s.term(branch)
@@ -36,8 +36,9 @@ func (s *scene) lateWrites(branch string, stamps ...int64) {
 	assert.Equal(s.t, before, s.contents(), "a late write shows")
 }
 
+// A holder that is silent for its lease is lost, and what it still sends changes nothing.
 func TestLostLeaseAndItsLateWrites(t *testing.T) {
-	s := newStage(t, "section_lost", "@critical")
+	s := newTableFixture(t, "section_lost", "@critical")
 	write := "UPDATE ACCOUNTS USING LOCK %d SET balance = %d WHERE branch = 'b' AND id = 'x'"
 	lost := s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'b' LEASE 1s"), "HELD")
 	s.works(s.client, fmt.Sprintf(write, lost, 1))
@@ -74,15 +75,17 @@ func TestLostLeaseAndItsLateWrites(t *testing.T) {
 	s.works(other, fmt.Sprintf(write, next, 4))
 }
 
+// A write that is on its way when its lease ends is not acknowledged, and is settled before the
+// next holder reads.
 func TestWriteOnItsWayWhenTheLeaseIsLost(t *testing.T) {
-	node := needVictim(t)
+	node := needDisposableNode(t)
 	p := startProxy(t, func(c *config.Config) {
 		c.Cassandra.ContactPoints = []string{node.Addr()}
 		c.Listen.Metrics = freeAddress(t)
 	})
-	s := &scene{t: t, driver: withGocql2(4, ""), address: p.address, keyspace: "section_underway"}
+	s := &tableFixture{t: t, driver: withGocql2(4, ""), address: p.address, keyspace: "section_underway"}
 	s.direct = openGocql2(t, cluster2(node.Addr(), "")).session
-	s.raise("@critical")
+	s.create("@critical")
 	write := "UPDATE " + s.keyspace + ".accounts USING LOCK %d SET balance = %d WHERE branch = 'b' AND id = 'x'"
 	lost := s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'b' LEASE 1s"), "HELD")
 	s.works(s.client, fmt.Sprintf(write, lost, 1))
@@ -127,12 +130,14 @@ func TestWriteOnItsWayWhenTheLeaseIsLost(t *testing.T) {
 // killLease is the session lease of the proxies that are killed, and of those that judge them.
 const killLease = 2 * time.Second
 
+// After a proxy is killed the next client gets the lock when the session lease is over, and finds the
+// key synchronised.
 func TestKilledProxyLetsTheNextHolderIn(t *testing.T) {
-	node := needVictim(t)
+	node := needDisposableNode(t)
 	p := startProcess(t, node.Addr(), "--session-lease", killLease.String())
-	s := &scene{t: t, driver: withGocql2(4, ""), address: p.address, keyspace: "section_killed"}
+	s := &tableFixture{t: t, driver: withGocql2(4, ""), address: p.address, keyspace: "section_killed"}
 	s.direct = openGocql2(t, cluster2(node.Addr(), "")).session
-	s.raise("@critical")
+	s.create("@critical")
 	old := s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'b' LEASE 30s"), "HELD")
 	write := "UPDATE ACCOUNTS USING LOCK %d SET balance = %d WHERE branch = 'b' AND id = 'x'"
 	s.works(s.client, fmt.Sprintf(write, old, 1))

@@ -14,17 +14,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// newStage is a scene in a keyspace of its own, with the settings that stand in the comment.
-func newStage(t *testing.T, keyspace, comment string) *scene {
+// newTableFixture makes a table in a keyspace of its own, with the settings in the comment.
+func newTableFixture(t *testing.T, keyspace, comment string) *tableFixture {
 	t.Helper()
-	s := &scene{t: t, driver: withGocql2(5, ""), address: needProxy(t), keyspace: keyspace}
-	s.direct = openGocql2(t, cluster2(needWorld(t).direct(), "")).session
-	s.raise(comment)
+	s := &tableFixture{t: t, driver: withGocql2(5, ""), address: needProxy(t), keyspace: keyspace}
+	s.direct = openGocql2(t, cluster2(needEnvironment(t).direct(), "")).session
+	s.create(comment)
 	return s
 }
 
-// raise makes keyspace and table.
-func (s *scene) raise(comment string) {
+// create makes keyspace and table.
+func (s *tableFixture) create(comment string) {
 	s.t.Helper()
 	require.NoError(s.t, s.direct.Query("DROP KEYSPACE IF EXISTS "+s.keyspace).Exec())
 	require.NoError(s.t, s.direct.Query("CREATE KEYSPACE "+s.keyspace+" WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}").Exec())
@@ -33,7 +33,7 @@ func (s *scene) raise(comment string) {
 }
 
 // acquire takes the lock of a branch, however long that takes. It may be called by any goroutine.
-func (s *scene) acquire(c client, branch string) (string, error) {
+func (s *tableFixture) acquire(c client, branch string) (string, error) {
 	token := gocql.MustRandomUUID()
 	cql := fmt.Sprintf("LOCK %s.accounts WHERE branch = '%s' WAIT 1500ms TOKEN %s", s.keyspace, branch, token)
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
@@ -55,7 +55,7 @@ func (s *scene) acquire(c client, branch string) (string, error) {
 }
 
 // must runs a statement in any goroutine.
-func (s *scene) must(c client, format string, args ...any) (outcome, error) {
+func (s *tableFixture) must(c client, format string, args ...any) (outcome, error) {
 	o := s.do(c, fmt.Sprintf(format, args...))
 	if err := o.err(); err != nil {
 		return o, fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), err)
@@ -63,15 +63,15 @@ func (s *scene) must(c client, format string, args ...any) (outcome, error) {
 	return o, nil
 }
 
-// together runs functions at once and keeps their errors.
-type together struct {
+// taskGroup runs functions at once and keeps their errors.
+type taskGroup struct {
 	running sync.WaitGroup
 	mu      sync.Mutex
 	faults  []error
 }
 
 // Go begins a function.
-func (g *together) Go(f func() error) {
+func (g *taskGroup) Go(f func() error) {
 	g.running.Go(func() {
 		err := f()
 		g.mu.Lock()
@@ -81,24 +81,25 @@ func (g *together) Go(f func() error) {
 }
 
 // Wait returns when all have ended.
-func (g *together) Wait() error {
+func (g *taskGroup) Wait() error {
 	g.running.Wait()
 	return errors.Join(g.faults...)
 }
 
+// Clients are served in the order in which they have asked.
 func TestClientsQueueInOrder(t *testing.T) {
-	s := newStage(t, "section_fifo", "@critical")
+	s := newTableFixture(t, "section_fifo", "@critical")
 	for _, clients := range []int{2, 5} {
 		t.Run(strconv.Itoa(clients), func(t *testing.T) { s.fifo(fmt.Sprint("branch", clients), clients) })
 	}
 }
 
 // fifo lets clients come one after the other and expects them to be served so.
-func (s *scene) fifo(branch string, clients int) {
+func (s *tableFixture) fifo(branch string, clients int) {
 	first := s.grant(s.works(s.client, fmt.Sprintf("LOCK ACCOUNTS WHERE branch = '%s'", branch)), "HELD")
 	var mu sync.Mutex
 	var served, refs []int64
-	var group together
+	var group taskGroup
 	for i := range clients {
 		c := s.driver.open(s.t, s.address, s.keyspace)
 		o := s.works(c, fmt.Sprintf("LOCK ACCOUNTS WHERE branch = '%s' WAIT 300ms", branch))
@@ -124,7 +125,7 @@ func (s *scene) fifo(branch string, clients int) {
 }
 
 // turn waits for a reference's turn, writes, and goes.
-func (s *scene) turn(c client, branch string, ref int64, in func()) error {
+func (s *tableFixture) turn(c client, branch string, ref int64, in func()) error {
 	err := poll(30*time.Second, func() error {
 		o, err := s.must(c, "LOCK ACCOUNTS WHERE branch = '%s' USING LOCK %d WAIT 1s", branch, ref)
 		if err == nil && told(o, "state") != "held" {
@@ -143,10 +144,11 @@ func (s *scene) turn(c client, branch string, ref int64, in func()) error {
 	return err
 }
 
+// Ten clients that read, add one and write, each under the lock, lose no increment.
 func TestNoIncrementIsLost(t *testing.T) {
 	const clients, rounds = 10, 20
-	s := newStage(t, "section_sum", "@critical")
-	var group together
+	s := newTableFixture(t, "section_sum", "@critical")
+	var group taskGroup
 	for range clients {
 		c := s.driver.open(t, s.address, s.keyspace)
 		group.Go(func() error {
@@ -165,7 +167,7 @@ func TestNoIncrementIsLost(t *testing.T) {
 }
 
 // increment is one section: read, add one, write.
-func (s *scene) increment(c client) error {
+func (s *tableFixture) increment(c client) error {
 	ref, err := s.acquire(c, "b")
 	if err != nil {
 		return err
@@ -191,7 +193,7 @@ func (s *scene) increment(c client) error {
 }
 
 // lockRows are the queues as the node has them.
-func (s *scene) lockRows() (all []string) {
+func (s *tableFixture) lockRows() (all []string) {
 	s.t.Helper()
 	iter := s.direct.Query("SELECT JSON * FROM " + s.keyspace + "." + s.companion()).Iter()
 	for row := ""; iter.Scan(&row); {
@@ -201,8 +203,10 @@ func (s *scene) lockRows() (all []string) {
 	return all
 }
 
+// NOWAIT on a lock that is held answers BUSY, and leaves neither a waiter nor a change in the lock
+// row.
 func TestNoWaitLeavesNothingBehind(t *testing.T) {
-	s := newStage(t, "section_nowait", "@critical")
+	s := newTableFixture(t, "section_nowait", "@critical")
 	held := s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'b' NOWAIT"), "HELD")
 	before, listed := s.lockRows(), s.works(s.client, "LIST LOCKS ON ACCOUNTS").rows
 	other := s.driver.open(t, s.address, s.keyspace)
@@ -218,8 +222,9 @@ func TestNoWaitLeavesNothingBehind(t *testing.T) {
 	assert.Equal(t, number(held)+1, number(next), "no reference was given in between")
 }
 
+// Who asks again with its TOKEN gets the same reference, held or queued, on any connection.
 func TestTokenGivesTheSameReference(t *testing.T) {
-	s := newStage(t, "section_token", "@critical")
+	s := newTableFixture(t, "section_token", "@critical")
 	mine, theirs := gocql.MustRandomUUID(), gocql.MustRandomUUID()
 	first := s.grant(s.works(s.client, fmt.Sprintf("LOCK ACCOUNTS WHERE branch = 'b' TOKEN %s", mine)), "HELD")
 	other := s.driver.open(t, s.address, s.keyspace)
@@ -230,8 +235,9 @@ func TestTokenGivesTheSameReference(t *testing.T) {
 	assert.Len(t, s.works(s.client, "LIST LOCKS ON ACCOUNTS").rows, 2)
 }
 
+// Writes and LOCK USING LOCK renew the lease.
 func TestAskingAndWritingRenewTheLease(t *testing.T) {
-	s := newStage(t, "section_renew", "@critical(lease=2m)")
+	s := newTableFixture(t, "section_renew", "@critical(lease=2m)")
 	ref := s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'b' LEASE 1s"), "HELD")
 	other := s.driver.open(t, s.address, s.keyspace)
 	queued := s.grant(s.works(other, "LOCK ACCOUNTS WHERE branch = 'b' WAIT 200ms"), "QUEUED")
@@ -247,8 +253,9 @@ func TestAskingAndWritingRenewTheLease(t *testing.T) {
 	assert.Greater(t, left, 60_000, "%v", o)
 }
 
+// A client whose connection ends keeps the lock that it holds, and loses its place in a queue.
 func TestGoneClientKeepsItsLockAndLosesItsPlace(t *testing.T) {
-	s := newStage(t, "section_gone", "@critical(lease=2m)")
+	s := newTableFixture(t, "section_gone", "@critical(lease=2m)")
 	holder := s.driver.open(t, s.address, s.keyspace)
 	ref := s.grant(s.works(holder, "LOCK ACCOUNTS WHERE branch = 'b' LEASE 100s"), "HELD")
 	holder.close()

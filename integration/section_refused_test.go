@@ -11,7 +11,7 @@ import (
 
 // Every refusal of docs/design.md 4 says why, names the table, and tells the way out where there is one.
 func TestRefusalsSayWhyAndTheWayOut(t *testing.T) {
-	s := newStage(t, "section_refused", "@critical(lease=5m)")
+	s := newTableFixture(t, "section_refused", "@critical(lease=5m)")
 	ref := told(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'b' LEASE 5m"), "lock_ref")
 	queued := told(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'b' WAIT 300ms"), "lock_ref")
 	const row = " WHERE branch = 'b' AND id = 'x'"
@@ -50,7 +50,7 @@ func TestRefusalsSayWhyAndTheWayOut(t *testing.T) {
 
 // What cannot be critical says so: with the DDL where its text shows it, else at LOCK, and to plain writes.
 func TestTablesThatCannotBeCritical(t *testing.T) {
-	s := newStage(t, "section_hindered", "@critical")
+	s := newTableFixture(t, "section_hindered", "@critical")
 	for _, r := range []struct{ name, ddl, why, set string }{
 		{"counted", "(k text PRIMARY KEY, n counter) WITH gc_grace_seconds = 864000", "counter table", "n = n + 1"},
 		{"short", "(k text PRIMARY KEY, n int) WITH gc_grace_seconds = 60", "gc_grace_seconds is 60", "n = 1"},
@@ -75,8 +75,8 @@ func TestTablesThatCannotBeCritical(t *testing.T) {
 
 // A reference on a part of a batch does not fence the rest.
 func TestBatchWithALockOnAChildIsRefusedAtPrepare(t *testing.T) {
-	s := newStage(t, "section_known", "@critical")
-	b := &burglar{yard: &yard{t: t}, wire: openWire(t, s.address, primitive.ProtocolVersion4, primitive.CompressionNone)}
+	s := newTableFixture(t, "section_known", "@critical")
+	b := &attacker{fixture: &fenceFixture{t: t}, wire: openWire(t, s.address, primitive.ProtocolVersion4, primitive.CompressionNone)}
 	f := b.execute("BEGIN BATCH UPDATE " + s.keyspace + ".accounts USING LOCK 1 SET balance = 1 WHERE branch = 'b' AND id = 'x'; APPLY BATCH")
 	require.NotNil(t, f)
 	assert.True(t, matches("MUSIC_UNLOCKED", f), "%v", f)

@@ -13,18 +13,18 @@ import (
 
 // What is allowed under a lock works on every version and compression, and is written in the holder's window.
 func TestEverythingAllowedUnderALock(t *testing.T) {
-	s := newStage(t, "section_served", "@critical")
+	s := newTableFixture(t, "section_served", "@critical")
 	s.works(s.client, "CREATE TABLE wide (k text, c int, n bigint, s set<text>, m map<text, int>, l list<int>, st text static, PRIMARY KEY (k, c)) WITH comment = '@critical(lease=5m)'")
 	for _, c := range frameCases() {
 		name := fmt.Sprintf("v%d %s", c.version, strings.ToLower(string(c.compression)))
 		t.Run(name, func(t *testing.T) {
 			w := openWire(t, s.address, c.version, c.compression)
-			y := &yard{t: t, keyspace: s.keyspace, words: map[string]string{"$T": s.keyspace + ".wide", "$K": "'" + name + "'"}}
-			b := &burglar{yard: y, wire: w}
-			m, f := b.ask(plainQuery(y.say("LOCK $T WHERE k = $K LEASE 5m")))
+			fx := &fenceFixture{t: t, keyspace: s.keyspace, words: map[string]string{"$T": s.keyspace + ".wide", "$K": "'" + name + "'"}}
+			b := &attacker{fixture: fx, wire: w}
+			m, f := b.ask(plainQuery(fx.expand("LOCK $T WHERE k = $K LEASE 5m")))
 			require.Nil(t, f)
 			ref := int64(bigEndian([]byte(cellOf(t, m, "lock_ref"))))
-			y.words["$REF"] = fmt.Sprint(ref)
+			fx.words["$REF"] = fmt.Sprint(ref)
 			b.servedTexts()
 			b.servedBatches(name, ref)
 			b.servedPages(name, ref)
@@ -40,8 +40,8 @@ func TestEverythingAllowedUnderALock(t *testing.T) {
 }
 
 // servedTexts are single statements, as QUERY and as EXECUTE.
-func (b *burglar) servedTexts() {
-	b.yard.t.Helper()
+func (b *attacker) servedTexts() {
+	b.fixture.t.Helper()
 	for _, cql := range []string{
 		"INSERT INTO $T (k, c, n) VALUES ($K, 1, 1) USING LOCK $REF", "INSERT INTO $T (k, c, n) VALUES ($K, 2, 1) USING TTL 500 AND LOCK $REF",
 		"INSERT INTO $T (k, c, n) VALUES ($K, 2, 1) USING LOCK $REF AND TTL 500;", "UPDATE $T USING LOCK $REF AND TTL 500 SET n = 2 WHERE k = $K AND c = 1",
@@ -52,58 +52,58 @@ func (b *burglar) servedTexts() {
 		"BEGIN BATCH USING LOCK $REF INSERT INTO $T (k, c, n) VALUES ($K, 3, 1); UPDATE $T SET n = 2 WHERE k = $K AND c = 3; DELETE FROM $T WHERE k = $K AND c = 9; APPLY BATCH;",
 		"BEGIN UNLOGGED BATCH USING LOCK $REF UPDATE $T SET n = 4 WHERE k = $K AND c = 3; APPLY BATCH", "SELECT * FROM $T WHERE k = $K AND c > 0 ORDER BY c DESC LIMIT 5 USING LOCK $REF",
 	} {
-		assert.Nil(b.yard.t, b.query(cql), "QUERY %s", cql)
-		assert.Nil(b.yard.t, b.execute(cql), "EXECUTE %s", cql)
+		assert.Nil(b.fixture.t, b.query(cql), "QUERY %s", cql)
+		assert.Nil(b.fixture.t, b.execute(cql), "EXECUTE %s", cql)
 	}
-	assert.Nil(b.yard.t, b.stamped("UPDATE $T USING LOCK $REF SET n = 5 WHERE k = $K AND c = 2", 5), "with the driver's own stamp")
-	assert.Nil(b.yard.t, b.adorned("UPDATE $T USING LOCK $REF SET n = 5 WHERE k = $K AND c = 2", withTracing), "traced")
+	assert.Nil(b.fixture.t, b.stamped("UPDATE $T USING LOCK $REF SET n = 5 WHERE k = $K AND c = 2", 5), "with the driver's own stamp")
+	assert.Nil(b.fixture.t, b.adorned("UPDATE $T USING LOCK $REF SET n = 5 WHERE k = $K AND c = 2", withTracing), "traced")
 	if b.wire.version >= primitive.ProtocolVersion4 {
-		assert.Nil(b.yard.t, b.adorned("UPDATE $T USING LOCK $REF SET n = 5 WHERE k = $K AND c = 2", withPayload), "with a payload")
+		assert.Nil(b.fixture.t, b.adorned("UPDATE $T USING LOCK $REF SET n = 5 WHERE k = $K AND c = 2", withPayload), "with a payload")
 	}
 }
 
 // servedBatches are BATCH messages of texts and ids.
-func (b *burglar) servedBatches(key string, ref int64) {
-	b.yard.t.Helper()
+func (b *attacker) servedBatches(key string, ref int64) {
+	b.fixture.t.Helper()
 	const insert = "INSERT INTO $T (k, c, n) VALUES (?, ?, ?) USING LOCK ?"
-	id, metadata, f := b.prepare(b.yard.say(insert), "")
-	require.Nil(b.yard.t, f)
+	id, metadata, f := b.prepare(b.fixture.expand(insert), "")
+	require.Nil(b.fixture.t, f)
 	values := func(c int32) []*primitive.Value {
 		return []*primitive.Value{text(key), short(c), long(1), long(ref)}
 	}
 	literal := "UPDATE $T USING LOCK $REF SET n = 1 WHERE k = $K AND c = 4"
 	for _, kind := range []primitive.BatchType{primitive.BatchTypeLogged, primitive.BatchTypeUnlogged} {
-		assert.Nil(b.yard.t, b.batch(kind, literal, &message.BatchChild{Query: b.yard.say(insert), Values: values(5)}, &message.BatchChild{Id: id, Values: values(6)}))
-		assert.Nil(b.yard.t, b.batch(kind, &message.BatchChild{Id: id, Values: values(7)}))
+		assert.Nil(b.fixture.t, b.batch(kind, literal, &message.BatchChild{Query: b.fixture.expand(insert), Values: values(5)}, &message.BatchChild{Id: id, Values: values(6)}))
+		assert.Nil(b.fixture.t, b.batch(kind, &message.BatchChild{Id: id, Values: values(7)}))
 	}
 	for c := range int32(15) {
-		assert.Nil(b.yard.t, b.executeID(id, metadata, values(c+8)...))
+		assert.Nil(b.fixture.t, b.executeID(id, metadata, values(c+8)...))
 	}
 }
 
 // servedPages reads in pages, by literal and by marker.
-func (b *burglar) servedPages(key string, ref int64) {
-	b.yard.t.Helper()
+func (b *attacker) servedPages(key string, ref int64) {
+	b.fixture.t.Helper()
 	const cql = "SELECT c, n FROM $T WHERE k = ? USING LOCK ?"
-	id, metadata, f := b.prepare(b.yard.say(cql), "")
-	require.Nil(b.yard.t, f)
+	id, metadata, f := b.prepare(b.fixture.expand(cql), "")
+	require.Nil(b.fixture.t, f)
 	read := func(way func(o *message.QueryOptions) message.Message) (rows int) {
 		for o := b.options([]*primitive.Value{text(key), long(ref)}); ; {
 			o.PageSize = 5
 			m, f := b.ask(way(o))
-			require.Nil(b.yard.t, f)
+			require.Nil(b.fixture.t, f)
 			page, ok := m.(*message.RowsResult)
-			require.True(b.yard.t, ok)
+			require.True(b.fixture.t, ok)
 			rows += len(page.Data)
 			if o.PagingState = page.Metadata.PagingState; o.PagingState == nil {
 				return rows
 			}
 		}
 	}
-	assert.Equal(b.yard.t, 22, read(func(o *message.QueryOptions) message.Message {
-		return &message.Query{Query: b.yard.say(cql), Options: o}
+	assert.Equal(b.fixture.t, 22, read(func(o *message.QueryOptions) message.Message {
+		return &message.Query{Query: b.fixture.expand(cql), Options: o}
 	}), "QUERY")
-	assert.Equal(b.yard.t, 22, read(func(o *message.QueryOptions) message.Message {
+	assert.Equal(b.fixture.t, 22, read(func(o *message.QueryOptions) message.Message {
 		return &message.Execute{QueryId: id, ResultMetadataId: metadata, Options: o}
 	}), "EXECUTE")
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// The settings in a comment hold from the DDL on, and an ALTER changes them.
 func TestSettingsOfTheComment(t *testing.T) {
-	s := newStage(t, "section_settings", "money @critical(lease=2s) of the bank")
+	s := newTableFixture(t, "section_settings", "money @critical(lease=2s) of the bank")
 	plainWrite := "INSERT INTO ACCOUNTS (branch, id, balance) VALUES ('b', 'x', 1)"
 	o := s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'b' LEASE 10m")
 	s.grant(o, "HELD")
@@ -33,7 +34,7 @@ func TestSettingsOfTheComment(t *testing.T) {
 }
 
 // endOfAllow: what was written without a lock meanwhile, even in the future, lies below every window from then on.
-func (s *scene) endOfAllow(plainWrite string) {
+func (s *tableFixture) endOfAllow(plainWrite string) {
 	future := time.Now().Add(time.Hour).UnixMicro()
 	s.works(s.client, fmt.Sprintf("UPDATE ACCOUNTS USING TIMESTAMP %d SET balance = 77 WHERE branch = 'c' AND id = 'x'", future))
 	before, closed := s.closed(), time.Now().UnixMicro()
@@ -50,8 +51,9 @@ func (s *scene) endOfAllow(plainWrite string) {
 	assert.Equal(s.t, "5", told(s.works(s.client, "SELECT balance FROM ACCOUNTS WHERE branch = 'c'"), "balance"))
 }
 
+// A DDL whose settings cannot be read is refused, and changes nothing.
 func TestSettingsThatDoNotExistAreRefusedWithTheDDL(t *testing.T) {
-	s := newStage(t, "section_unknown", "@critical")
+	s := newTableFixture(t, "section_unknown", "@critical")
 	for _, comment := range []string{
 		"@critical(nosuch=1)", "@critical(unlocked=perhaps)", "@critical(lease=5)", "@critical(lease=-1s)", "@critical(key=", "@critical(lease=1s, lock)",
 		"@critical(strict=maybe)", "@critical(key=column)", "@critical(scope=dc1)", "x @CRITICAL(nosuch)",
@@ -75,8 +77,9 @@ func TestSettingsThatDoNotExistAreRefusedWithTheDDL(t *testing.T) {
 	assert.Equal(t, "accounts @critical", tables)
 }
 
+// A table that loses its comment stays critical until its lock table is dropped.
 func TestCriticalWithoutTheCommentUntilTheCompanionIsDropped(t *testing.T) {
-	s := newStage(t, "section_retire", "@critical(lease=7m)")
+	s := newTableFixture(t, "section_retire", "@critical(lease=7m)")
 	plainWrite := "INSERT INTO ACCOUNTS (branch, id, balance) VALUES ('b', 'x', 1)"
 	ref := s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'b' LEASE 6m"), "HELD")
 	s.works(s.client, "ALTER TABLE ACCOUNTS WITH comment = 'a migration tool has lost it'")
@@ -100,8 +103,10 @@ func TestCriticalWithoutTheCommentUntilTheCompanionIsDropped(t *testing.T) {
 	assert.Positive(t, base)
 }
 
+// CREATE TABLE is answered with a warning that tells the settings, and the table can be locked at
+// once.
 func TestNewTableSaysThatItIsCritical(t *testing.T) {
-	s := newStage(t, "section_warning", "@critical")
+	s := newTableFixture(t, "section_warning", "@critical")
 	o := s.works(s.client, "CREATE TABLE "+s.keyspace+`."Mixed" (k int PRIMARY KEY, v int) WITH comment = '@critical(lease=1m)'`)
 	assert.Contains(t, strings.Join(o.warnings, "\n"), s.keyspace+".Mixed is critical: unlocked=reject, key=partition, lease=1m")
 	s.grant(s.works(s.client, `LOCK `+s.keyspace+`."Mixed" WHERE k = 1`), "HELD")
@@ -110,9 +115,10 @@ func TestNewTableSaysThatItIsCritical(t *testing.T) {
 	s.works(s.client, "INSERT INTO "+s.keyspace+".ordinary (k, v) VALUES (1, 1)")
 }
 
+// music.named is there without any DDL, and its rows are locked like any others.
 func TestNamedLocksWorkOutOfTheBox(t *testing.T) {
-	needWorld(t)
-	s := &scene{t: t, driver: withGocql2(4, ""), address: needProxy(t)}
+	needEnvironment(t)
+	s := &tableFixture{t: t, driver: withGocql2(4, ""), address: needProxy(t)}
 	s.client = s.driver.open(t, s.address, "")
 	name := "'section/" + t.Name() + "'"
 	ref := s.grant(s.works(s.client, "LOCK music.named WHERE name = "+name), "HELD")

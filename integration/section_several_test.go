@@ -22,7 +22,7 @@ func bareRef(t *testing.T, ref string) string {
 func number(ref int64) int64 { return ref >> 23 }
 
 // states are the rows of LOCK … IN on one line: key, reference and state of each.
-func (s *scene) states(o outcome) string {
+func (s *tableFixture) states(o outcome) string {
 	s.t.Helper()
 	require.NoError(s.t, o.err())
 	require.Equal(s.t, []string{"[applied]", "lock_ref", "state", "position", "holder", "lease_ms", "owner_died", "branch"}, o.columns)
@@ -44,7 +44,7 @@ func (s *scene) states(o outcome) string {
 func TestLockOfSeveralKeys(t *testing.T) {
 	for _, d := range oneOfEach() {
 		t.Run(d.name, func(t *testing.T) {
-			s := newScene(t, d)
+			s := newTableFixtureFor(t, d)
 			s.refs = map[string]string{}
 			c, other := s.client, d.open(t, s.address, s.keyspace)
 			defer other.close()
@@ -82,8 +82,8 @@ func TestLockOfSeveralKeys(t *testing.T) {
 
 // Two clients that want the same keys, written in opposite orders, never wait for each other in a circle.
 func TestLocksOfSeveralKeysDoNotDeadlock(t *testing.T) {
-	s := newStage(t, "section_circle", "@critical")
-	var clients together
+	s := newTableFixture(t, "section_circle", "@critical")
+	var clients taskGroup
 	for _, keys := range []string{"'a', 'b', 'c'", "'c', 'b', 'a'", "'b', 'c', 'a'"} {
 		c := s.driver.open(t, s.address, s.keyspace)
 		clients.Go(func() error {
@@ -114,12 +114,12 @@ func TestLocksOfSeveralKeysDoNotDeadlock(t *testing.T) {
 
 // PREPARE declares exactly what EXECUTE takes and returns, in every framing, and has no effect.
 func TestPreparedLockOfSeveralKeys(t *testing.T) {
-	s := newStage(t, "section_severalframes", "@critical")
+	s := newTableFixture(t, "section_severalframes", "@critical")
 	s.works(s.client, `CREATE TABLE pairs (a text, "B" int, c int, PRIMARY KEY ((a, "B"), c)) WITH comment = '@critical'`)
 	for _, f := range frameCases() {
 		name := fmt.Sprintf("v%d%s", f.version, strings.ToLower(string(f.compression)))
 		t.Run(name, func(t *testing.T) {
-			b := &burglar{yard: &yard{t: t}, wire: openWire(t, s.address, f.version, f.compression)}
+			b := &attacker{fixture: &fenceFixture{t: t}, wire: openWire(t, s.address, f.version, f.compression)}
 			m, failed := b.ask(&message.Prepare{Query: "LOCK " + s.keyspace + `.pairs WHERE a = ? AND "B" IN ? SKIP LOCKED LIMIT ?`})
 			require.Nil(t, failed)
 			p := m.(*message.PreparedResult)

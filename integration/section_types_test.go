@@ -42,8 +42,10 @@ func keyCases() []keyCase {
 	}
 }
 
+// A key is the same lock whether its value is a literal or bound, for every type that a key may
+// have.
 func TestLiteralAndBoundValueNameTheSameKey(t *testing.T) {
-	s := newStage(t, "section_types", "@critical")
+	s := newTableFixture(t, "section_types", "@critical")
 	for _, k := range keyCases() {
 		t.Run(k.cql, func(t *testing.T) {
 			s.t = t
@@ -51,7 +53,7 @@ func TestLiteralAndBoundValueNameTheSameKey(t *testing.T) {
 			o := s.client.run(statement{cql: "CREATE TABLE " + table + " (\"The Key\" " + k.cql + " PRIMARY KEY, v int) WITH comment = '@critical'"})
 			require.NoError(t, o.err())
 			for _, version := range []primitive.ProtocolVersion{primitive.ProtocolVersion3, primitive.ProtocolVersion4, primitive.ProtocolVersion5} {
-				b := &burglar{yard: &yard{t: t}, wire: openWire(t, s.address, version, primitive.CompressionNone)}
+				b := &attacker{fixture: &fenceFixture{t: t}, wire: openWire(t, s.address, version, primitive.CompressionNone)}
 				s.oneKey(b, table, k)
 			}
 			for _, wrong := range k.wrong {
@@ -64,7 +66,7 @@ func TestLiteralAndBoundValueNameTheSameKey(t *testing.T) {
 }
 
 // oneKey locks by each way to say the key, and writes by the others.
-func (s *scene) oneKey(b *burglar, table string, k keyCase) {
+func (s *tableFixture) oneKey(b *attacker, table string, k keyCase) {
 	s.t.Helper()
 	where := table + ` WHERE "The Key" = `
 	value := primitive.NewValue([]byte(k.bound))
@@ -115,8 +117,9 @@ func cellOf(t *testing.T, m message.Message, column string) string {
 	return ""
 }
 
+// The columns of a partition key may be given in any order, in LOCK and in what is written under it.
 func TestKeyOfSeveralColumns(t *testing.T) {
-	s := newStage(t, "section_composite", "@critical")
+	s := newTableFixture(t, "section_composite", "@critical")
 	s.works(s.client, `CREATE TABLE pairs (a text, "B" int, c int, v int, st int static, PRIMARY KEY ((a, "B"), c)) WITH comment = '@critical'`)
 	ref := s.grant(s.works(s.client, `LOCK pairs WHERE "B" = 7 AND a = 'x'`), "HELD")
 	o := s.works(s.client, `SELECT LOCK pairs WHERE a = ? AND "B" = ? NOWAIT`, "x", 7)

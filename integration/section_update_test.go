@@ -15,7 +15,7 @@ import (
 )
 
 // shown are the rows of SELECT … FOR UPDATE, each on a line.
-func (s *scene) shown(o outcome) []string {
+func (s *tableFixture) shown(o outcome) []string {
 	s.t.Helper()
 	require.NoError(s.t, o.err())
 	require.Equal(s.t, []string{"[applied]", "lock_ref", "state"}, o.columns[:3])
@@ -34,7 +34,7 @@ func (s *scene) shown(o outcome) []string {
 func TestSelectForUpdateThroughEveryDriver(t *testing.T) {
 	for _, d := range oneOfEach() {
 		t.Run(d.name, func(t *testing.T) {
-			s := newScene(t, d)
+			s := newTableFixtureFor(t, d)
 			s.refs = map[string]string{}
 			c, other := s.client, d.open(t, s.address, s.keyspace)
 			defer other.close()
@@ -88,7 +88,7 @@ func TestSelectForUpdateThroughEveryDriver(t *testing.T) {
 func TestPagesOfSelectForUpdate(t *testing.T) {
 	for _, d := range []driver{withGocql2(3, ""), withGocql2(4, "+lz4"), withGocql2(5, "+lz4"), withGocql1(4, "")} {
 		t.Run(d.name, func(t *testing.T) {
-			s := newScene(t, d)
+			s := newTableFixtureFor(t, d)
 			ref := s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'b'"), "HELD")
 			for i := range 7 {
 				s.works(s.client, fmt.Sprintf("INSERT INTO ACCOUNTS (branch, id, balance) VALUES ('b', 'i%d', %d) USING LOCK %d", i, i, ref))
@@ -117,13 +117,13 @@ func TestPagesOfSelectForUpdate(t *testing.T) {
 
 // PREPARE of FOR UPDATE declares what EXECUTE takes and returns, held or not, whatever the client knows of the columns already.
 func TestPreparedSelectForUpdate(t *testing.T) {
-	s := newStage(t, "section_updateframes", "@critical")
+	s := newTableFixture(t, "section_updateframes", "@critical")
 	for _, f := range frameCases() {
 		name := fmt.Sprintf("v%d%s", f.version, strings.ToLower(string(f.compression)))
 		t.Run(name, func(t *testing.T) {
-			y := &yard{t: t, keyspace: s.keyspace, words: map[string]string{"$T": s.keyspace + ".accounts", "$K": "'" + name + "'"}}
-			b := &burglar{yard: y, wire: openWire(t, s.address, f.version, f.compression)}
-			m, failed := b.ask(&message.Prepare{Query: y.say("SELECT * FROM $T WHERE branch = ? AND id >= ? FOR UPDATE WAIT ? LEASE ? LIMIT ?")})
+			fx := &fenceFixture{t: t, keyspace: s.keyspace, words: map[string]string{"$T": s.keyspace + ".accounts", "$K": "'" + name + "'"}}
+			b := &attacker{fixture: fx, wire: openWire(t, s.address, f.version, f.compression)}
+			m, failed := b.ask(&message.Prepare{Query: fx.expand("SELECT * FROM $T WHERE branch = ? AND id >= ? FOR UPDATE WAIT ? LEASE ? LIMIT ?")})
 			require.Nil(t, failed)
 			p := m.(*message.PreparedResult)
 			assert.Equal(t, []string{"branch varchar", "id varchar", "[wait] bigint", "[lease] bigint", "[limit] int"}, declared(p.VariablesMetadata.Columns))
@@ -149,12 +149,12 @@ func TestPreparedSelectForUpdate(t *testing.T) {
 			assert.Equal(t, message.Row{{0}, []byte("2"), []byte("QUEUED"), nil, nil, nil}, run(true))
 			assert.Equal(t, message.Row{{0}, []byte("3"), []byte("QUEUED"), nil, nil, nil}, run(false))
 
-			m, failed = b.ask(plainQuery(y.say("SELECT * FROM $T WHERE branch = $K FOR UPDATE NOWAIT")))
+			m, failed = b.ask(plainQuery(fx.expand("SELECT * FROM $T WHERE branch = $K FOR UPDATE NOWAIT")))
 			require.Nil(t, failed)
 			assert.Equal(t, want, declared(m.(*message.RowsResult).Metadata.Columns), "as text, not held")
 			forged := b.options(nil)
 			forged.PagingState = []byte("not the proxy's")
-			_, failed = b.ask(&message.Query{Query: y.say("SELECT * FROM $T WHERE branch = $K FOR UPDATE"), Options: forged})
+			_, failed = b.ask(&message.Query{Query: fx.expand("SELECT * FROM $T WHERE branch = $K FOR UPDATE"), Options: forged})
 			require.NotNil(t, failed)
 			assert.True(t, matches("MUSIC_SYNTAX", failed), "%v", failed)
 		})
@@ -163,7 +163,7 @@ func TestPreparedSelectForUpdate(t *testing.T) {
 
 // A client whose connection ends before it was told of its lock leaves none behind; one that is told keeps it.
 func TestSelectForUpdateOfAClientThatGoes(t *testing.T) {
-	s := newStage(t, "section_updategone", "@critical(lease=5m)")
+	s := newTableFixture(t, "section_updategone", "@critical(lease=5m)")
 	ref := s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'b'"), "HELD")
 	for range 3 {
 		w := openWire(t, s.address, primitive.ProtocolVersion4, primitive.CompressionNone)

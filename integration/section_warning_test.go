@@ -17,7 +17,7 @@ func TestWarningInTheLastFifthOfTheLease(t *testing.T) {
 	for _, d := range []driver{withGocql2(4, "+snappy"), withGocql2(5, "+lz4"), withPython()} {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel() // it waits
-			s := newScene(t, d)
+			s := newTableFixtureFor(t, d)
 			ref := s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'b' LEASE 8s"), "HELD")
 			write := fmt.Sprintf("INSERT INTO ACCOUNTS (branch, id, balance) VALUES ('b', 'x', 1) USING LOCK %d", ref)
 			assert.Empty(t, s.works(s.client, write).warnings)
@@ -39,7 +39,7 @@ func TestWarningInTheLastFifthOfTheLease(t *testing.T) {
 
 // Whoever makes a critical table hears with the DDL what the keyspace and the nodes leave open.
 func TestDDLWarnsOfTheKeyspaceAndTheNodes(t *testing.T) {
-	s := newStage(t, "section_hints", "@critical")
+	s := newTableFixture(t, "section_hints", "@critical")
 	o := s.works(s.client, "ALTER TABLE ACCOUNTS WITH comment = '@critical(lease=1m)'")
 	assert.Equal(t, []string{
 		s.keyspace + ".accounts is critical: unlocked=reject, key=partition, lease=1m0s",
@@ -71,8 +71,8 @@ const patternKeyspace = "section_pattern"
 
 // A table that a pattern of the configuration names is critical with the default settings; what its comment says comes first.
 func TestCriticalByPattern(t *testing.T) {
-	s := &scene{t: t, driver: withGocql2(5, ""), keyspace: patternKeyspace}
-	s.direct = openGocql2(t, cluster2(needWorld(t).direct(), "")).session
+	s := &tableFixture{t: t, driver: withGocql2(5, ""), keyspace: patternKeyspace}
+	s.direct = openGocql2(t, cluster2(needEnvironment(t).direct(), "")).session
 	for _, ddl := range []string{
 		"DROP KEYSPACE IF EXISTS " + s.keyspace,
 		"CREATE KEYSPACE " + s.keyspace + " WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
@@ -106,7 +106,7 @@ func TestCriticalByPattern(t *testing.T) {
 
 // What the locks of a table rest on is stored whenever it changes, and stays where a tool has lost the comment.
 func TestSettingsAreStored(t *testing.T) {
-	s := newStage(t, "section_stored", "@critical")
+	s := newTableFixture(t, "section_stored", "@critical")
 	assert.Equal(t, "unlocked=reject, key=partition", s.stored("accounts"))
 	s.works(s.client, "ALTER TABLE ACCOUNTS WITH comment = '@critical(lease=1m)'")
 	assert.Equal(t, "unlocked=reject, key=partition, lease=1m0s", s.stored("accounts"))
@@ -122,7 +122,7 @@ func TestSettingsAreStored(t *testing.T) {
 }
 
 // stored is what music.tables says of a table, read past the proxy.
-func (s *scene) stored(table string) (settings string) {
+func (s *tableFixture) stored(table string) (settings string) {
 	s.t.Helper()
 	var id gocql.UUID
 	require.NoError(s.t, s.direct.Query("SELECT id FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?", s.keyspace, table).Scan(&id))
@@ -134,7 +134,7 @@ func (s *scene) stored(table string) (settings string) {
 func TestLockOfTablesThatHaveNoLocks(t *testing.T) {
 	for _, d := range oneOfEach() {
 		t.Run(d.name, func(t *testing.T) {
-			s := newScene(t, d)
+			s := newTableFixtureFor(t, d)
 			s.works(s.client, "CREATE TABLE "+s.keyspace+".plain (k int PRIMARY KEY)")
 			for _, verb := range []string{"LOCK", "SELECT LOCK", "UNLOCK"} {
 				for table, says := range map[string]string{

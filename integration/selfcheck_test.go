@@ -26,7 +26,7 @@ type relay struct {
 // startRelayOf starts a relay that ends with the test.
 func startRelayOf(t *testing.T, target string, change func([]byte) []byte) *relay {
 	t.Helper()
-	r := &relay{address: needWorld(t).address(), target: target, change: change, clients: map[net.Conn]bool{}}
+	r := &relay{address: needEnvironment(t).address(), target: target, change: change, clients: map[net.Conn]bool{}}
 	l, err := net.Listen("tcp", r.address)
 	require.NoError(t, err)
 	t.Cleanup(func() {
@@ -81,7 +81,7 @@ func (r *relay) cut() {
 
 // The comparisons are worth something only if they see a difference: here they look at a relay that changes one word.
 func TestComparisonsSeeADifference(t *testing.T) {
-	direct := needWorld(t).direct()
+	direct := needEnvironment(t).direct()
 	lying := startRelayOf(t, direct, func(b []byte) []byte { return bytes.ReplaceAll(b, []byte("static"), []byte("statik")) }).address
 	d := withGocql2(4, "")
 	found := differences(record(t, d, direct, direct), record(t, d, direct, lying))
@@ -95,7 +95,7 @@ func TestComparisonsSeeADifference(t *testing.T) {
 
 // A driver behind a relay that translates nothing soon dials the node itself: the record of addresses would show it.
 func TestAddressRecordSeesANode(t *testing.T) {
-	honest := startRelayOf(t, needWorld(t).direct(), func(b []byte) []byte { return b })
+	honest := startRelayOf(t, needEnvironment(t).direct(), func(b []byte) []byte { return b })
 	r := newRecorder()
 	c := cluster1(honest.address, "")
 	c.Dialer = r
@@ -103,7 +103,7 @@ func TestAddressRecordSeesANode(t *testing.T) {
 	g := openGocql1(t, c)
 	eventually(t, wireTimeout, "the driver dials the node", func() error {
 		honest.cut() // the driver looks at the ring when it connects anew
-		if g.run(statement{cql: "SELECT key FROM system.local"}); r.count(needWorld(t).direct()) == 0 {
+		if g.run(statement{cql: "SELECT key FROM system.local"}); r.count(needEnvironment(t).direct()) == 0 {
 			return errorf("dialled %v", r.addresses())
 		}
 		return nil

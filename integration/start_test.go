@@ -26,7 +26,7 @@ func logLines(t *testing.T, text string) []map[string]any {
 
 // The first line of the log says who serves whom, and where; all critical tables have one line together.
 func TestStartIsToldOnFewLines(t *testing.T) {
-	node := needWorld(t).direct()
+	node := needEnvironment(t).direct()
 	for _, locks := range []string{"on", "off"} {
 		p := startProcess(t, node, "--locks", locks, "--max-connections", "100")
 		eventually(t, wireTimeout, "it is told", func() error {
@@ -65,7 +65,7 @@ func TestHealthAddressThatIsTaken(t *testing.T) {
 	taken, err := net.Listen("tcp", freeAddress(t))
 	require.NoError(t, err)
 	defer func() { _ = taken.Close() }()
-	p := newProcess(t, needWorld(t).direct(), needWorld(t).address(), "--metrics-listen", taken.Addr().String())
+	p := newProcess(t, needEnvironment(t).direct(), needEnvironment(t).address(), "--metrics-listen", taken.Addr().String())
 	p.begin(t)
 	assert.Equal(t, 1, p.status(t))
 	lines := logLines(t, p.log.String())
@@ -73,7 +73,7 @@ func TestHealthAddressThatIsTaken(t *testing.T) {
 	assert.Contains(t, lines[len(lines)-1]["error"], "metrics-listen")
 	assert.NotContains(t, p.log.String(), "not there yet")
 
-	c := needWorld(t).config()
+	c := needEnvironment(t).config()
 	c.Listen.Metrics, c.Listen.MetricsAsked = taken.Addr().String(), false
 	served := startProxy(t, func(o *config.Config) { *o = c })
 	assert.Contains(t, served.log.String(), "metrics-listen", "the default does not, and is told of")

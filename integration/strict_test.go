@@ -10,7 +10,7 @@ import (
 // Operations of a strict table are acknowledged by the lock row: what its holder does works in every dialect, and an end that
 // somebody forces is seen by the operation that is under way next.
 func TestStrictTable(t *testing.T) {
-	s := newStage(t, "section_strict", "@critical(strict=true)")
+	s := newTableFixture(t, "section_strict", "@critical(strict=true)")
 	for _, d := range []driver{withGocql2(3, ""), withGocql2(4, "+lz4"), withGocql2(5, "")} {
 		t.Run(d.name, func(t *testing.T) {
 			c := d.open(t, s.address, s.keyspace)

@@ -18,14 +18,14 @@ import (
 // it has found them (see revive).
 func threeNodes(t testing.TB) *cassandra.Cluster {
 	t.Helper()
-	c, err := needWorld(t).three()
+	c, err := needEnvironment(t).three()
 	require.NoError(t, err)
 	return c
 }
 
 // startThree starts the three nodes. Their commit logs are synced before a write is acknowledged: a node that is killed forgets nothing.
 // Functions, views, and a keyspace "test" that cannot be written are for the tests that drivers bring along.
-func (w *world) startThree() (*cassandra.Cluster, error) {
+func (w *environment) startThree() (*cassandra.Cluster, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
 	c, err := cassandra.Start(ctx, cassandra.Options{
@@ -60,17 +60,17 @@ func proxyOfNode(t testing.TB, k int) config.Config {
 	return c
 }
 
-// member is a proxy of one of three nodes, which tests stop and start.
-type member struct {
+// clusterProxy is a proxy of one of three nodes, which tests stop and start.
+type clusterProxy struct {
 	*instance
 	t      testing.TB
 	config config.Config
 }
 
-// begun starts a proxy and does not wait for it.
-func begun(t testing.TB, c config.Config) *member {
+// startWithoutWaiting starts a proxy and does not wait for it.
+func startWithoutWaiting(t testing.TB, c config.Config) *clusterProxy {
 	t.Helper()
-	m := &member{instance: begin(c), t: t, config: c}
+	m := &clusterProxy{instance: begin(c), t: t, config: c}
 	t.Cleanup(func() {
 		assert.NoError(t, m.stop())
 		if t.Failed() {
@@ -81,29 +81,29 @@ func begun(t testing.TB, c config.Config) *member {
 }
 
 // listens waits until the proxy serves drivers.
-func (m *member) listens() {
+func (m *clusterProxy) listens() {
 	m.t.Helper()
 	eventually(m.t, startLimit, "the proxy at "+m.address+" listens", m.answers)
 }
 
 // start starts it again after stop.
-func (m *member) start() {
+func (m *clusterProxy) start() {
 	m.t.Helper()
 	m.instance = begin(m.config)
 	m.listens()
 }
 
 // threeProxies starts a proxy before each of the three nodes, all at once, and waits until all of them serve.
-func threeProxies(t testing.TB, change ...func(*config.Config)) [3]*member {
+func threeProxies(t testing.TB, change ...func(*config.Config)) [3]*clusterProxy {
 	t.Helper()
 	forgetProxies(t)
-	var all [3]*member
+	var all [3]*clusterProxy
 	for k := range all {
 		c := proxyOfNode(t, k+1)
 		for _, f := range change {
 			f(&c)
 		}
-		all[k] = begun(t, c)
+		all[k] = startWithoutWaiting(t, c)
 	}
 	for _, m := range all {
 		m.listens()
@@ -114,7 +114,7 @@ func threeProxies(t testing.TB, change ...func(*config.Config)) [3]*member {
 // criticalAtThree makes keyspace.accounts, and waits until each of the three proxies serves its locks.
 func criticalAtThree(t testing.TB, keyspace string) {
 	t.Helper()
-	straight(t, "CREATE KEYSPACE IF NOT EXISTS "+keyspace+" WITH replication = {'class': 'NetworkTopologyStrategy', 'dc1': 3}")
+	execOnNodes(t, "CREATE KEYSPACE IF NOT EXISTS "+keyspace+" WITH replication = {'class': 'NetworkTopologyStrategy', 'dc1': 3}")
 	const columns = " (branch text, id text, balance bigint, PRIMARY KEY (branch, id)) WITH comment = '@critical'"
 	for i, address := range proxyAddresses() {
 		c := pinned(t, address)

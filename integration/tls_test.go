@@ -29,20 +29,20 @@ import (
 	"music/integration/cassandra"
 )
 
-// issuer is somebody who signs certificates.
-type issuer struct {
+// certAuthority signs certificates.
+type certAuthority struct {
 	t    *testing.T
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 	path string // of its own certificate
 }
 
-// papers are a certificate and its key, in files.
-type papers struct{ cert, key string }
+// keyPair is a certificate and its key, in files.
+type keyPair struct{ cert, key string }
 
-func newIssuer(t *testing.T, name string) *issuer {
+func newCertAuthority(t *testing.T, name string) *certAuthority {
 	t.Helper()
-	i := &issuer{t: t, path: filepath.Join(t.TempDir(), "ca.pem")}
+	i := &certAuthority{t: t, path: filepath.Join(t.TempDir(), "ca.pem")}
 	template := certificateFor(name)
 	template.IsCA, template.BasicConstraintsValid, template.KeyUsage = true, true, x509.KeyUsageCertSign
 	i.cert, i.key = template, newKey(t)
@@ -73,7 +73,7 @@ func pemOf(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }
 
-func (i *issuer) sign(template *x509.Certificate, key *ecdsa.PrivateKey) []byte {
+func (i *certAuthority) sign(template *x509.Certificate, key *ecdsa.PrivateKey) []byte {
 	i.t.Helper()
 	der, err := x509.CreateCertificate(rand.Reader, template, i.cert, &key.PublicKey, i.key)
 	require.NoError(i.t, err)
@@ -81,7 +81,7 @@ func (i *issuer) sign(template *x509.Certificate, key *ecdsa.PrivateKey) []byte 
 }
 
 // issue writes a certificate for a host, and of whoever is identified by a URI, into dir. Its key's file holds the certificate too, which is how Cassandra wants it.
-func (i *issuer) issue(dir, host string, identities ...string) papers {
+func (i *certAuthority) issue(dir, host string, identities ...string) keyPair {
 	i.t.Helper()
 	key := newKey(i.t)
 	template := certificateFor(host)
@@ -95,30 +95,30 @@ func (i *issuer) issue(dir, host string, identities ...string) papers {
 	cert := pemOf("CERTIFICATE", i.sign(template, key))
 	raw, err := x509.MarshalPKCS8PrivateKey(key)
 	require.NoError(i.t, err)
-	p := papers{filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")}
+	p := keyPair{filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")}
 	require.NoError(i.t, os.WriteFile(p.cert, cert, 0o600))
 	require.NoError(i.t, os.WriteFile(p.key, append(pemOf("PRIVATE KEY", raw), cert...), 0o600))
 	return p
 }
 
-// vault is a node that asks for certificates under TLS, and what is needed to reach it. Each side has signers of its own.
-type vault struct {
+// tlsFixture is a node that asks for certificates under TLS, and what is needed to reach it. Each side has signers of its own.
+type tlsFixture struct {
 	t                    *testing.T
 	node                 string
-	nodes, proxies, apps *issuer
-	proxy, relayed       papers // as a client of the node: of the proxy itself, and of clients' connections
-	front                papers // as a server of drivers
-	address              string // of the proxy
+	nodes, proxies, apps *certAuthority
+	proxy, relayed       keyPair // as a client of the node: of the proxy itself, and of clients' connections
+	front                keyPair // as a server of drivers
+	address              string  // of the proxy
 }
 
-// openVault starts the node; it ends with the test.
-func openVault(t *testing.T) *vault {
+// startTLSFixture starts the node; it ends with the test.
+func startTLSFixture(t *testing.T) *tlsFixture {
 	t.Helper()
 	const host = "127.0.8.1"
-	w := needWorld(t)
-	v := &vault{t: t, nodes: newIssuer(t, "nodes"), proxies: newIssuer(t, "proxies"), apps: newIssuer(t, "apps"), address: w.address()}
+	w := needEnvironment(t)
+	v := &tlsFixture{t: t, nodes: newCertAuthority(t, "nodes"), proxies: newCertAuthority(t, "proxies"), apps: newCertAuthority(t, "apps"), address: w.address()}
 	own := v.nodes.issue(t.TempDir(), host)
-	for _, p := range []*papers{&v.proxy, &v.relayed, &v.front} {
+	for _, p := range []*keyPair{&v.proxy, &v.relayed, &v.front} {
 		*p = v.proxies.issue(t.TempDir(), hostOf(t, v.address))
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
@@ -137,7 +137,7 @@ func openVault(t *testing.T) *vault {
 }
 
 // settings are of a proxy that is encrypted on both sides.
-func (v *vault) settings(c *config.Config) {
+func (v *tlsFixture) settings(c *config.Config) {
 	c.Cassandra.ContactPoints = []string{v.node}
 	c.Cassandra.TLS, c.Cassandra.TLSCA, c.Cassandra.TLSCert, c.Cassandra.TLSKey = true, v.nodes.path, v.proxy.cert, v.proxy.key
 	c.Cassandra.TLSClientsCert, c.Cassandra.TLSClientsKey = v.relayed.cert, v.relayed.key
@@ -145,16 +145,16 @@ func (v *vault) settings(c *config.Config) {
 }
 
 // relay is a proxy without locks, encrypted towards Cassandra only. It may not come to listen; whoever asks for it stops it.
-func (v *vault) relay(change func(*config.Cassandra)) *instance {
-	c := needWorld(v.t).config()
+func (v *tlsFixture) relay(change func(*config.Cassandra)) *instance {
+	c := needEnvironment(v.t).config()
 	v.settings(&c)
 	c.Music.Locks, c.Listen.TLSCert, c.Listen.TLSKey, c.Listen.TLSClientCA = false, "", "", ""
 	change(&c.Cassandra)
 	return begin(c)
 }
 
-// driver is a session of the Go driver that believes some signers and shows some papers.
-func (v *vault) driver(address string, signers *issuer, own papers) (*gocql.Session, error) {
+// driver opens a session of the Go driver that trusts some signers and shows a certificate.
+func (v *tlsFixture) driver(address string, signers *certAuthority, own keyPair) (*gocql.Session, error) {
 	c := cluster2(address, "")
 	c.ConnectTimeout = 10 * time.Second
 	c.SslOpts = &gocql.SslOptions{CaPath: signers.path, CertPath: own.cert, KeyPath: own.key, EnableHostVerification: true}
@@ -163,21 +163,21 @@ func (v *vault) driver(address string, signers *issuer, own papers) (*gocql.Sess
 
 // TestTLS is one test for the sake of the node.
 func TestTLS(t *testing.T) {
-	v := openVault(t)
+	v := startTLSFixture(t)
 	p := startProxy(t, func(c *config.Config) {
 		v.settings(c)
 		c.Listen.Address = v.address
 	})
 	app := v.apps.issue(t.TempDir(), "127.0.0.1")
 	t.Run("sections", func(t *testing.T) { v.sections(t, app) })
-	t.Run("strangers", func(t *testing.T) { v.strangers(t, p, app) })
+	t.Run("strangers", func(t *testing.T) { v.untrustedClients(t, p, app) })
 	t.Run("plain text", func(t *testing.T) { v.plainText(t, p) })
-	t.Run("nodes", v.untrusted)
+	t.Run("nodes", v.untrustedNodes)
 	t.Run("new files", func(t *testing.T) { v.replaced(t, app) })
 }
 
 // Drivers go through sections over TLS, and Cassandra has no connection that is not encrypted.
-func (v *vault) sections(t *testing.T, app papers) {
+func (v *tlsFixture) sections(t *testing.T, app keyPair) {
 	s, err := v.driver(v.address, v.proxies, app)
 	require.NoError(t, err)
 	defer closeWithin(s.Close)
@@ -215,8 +215,8 @@ func (v *vault) sections(t *testing.T, app papers) {
 	}
 }
 
-// cqlshrc is a file that tells cqlsh whom to believe, and its own papers.
-func (v *vault) cqlshrc(t *testing.T, own papers) string {
+// cqlshrc is a file that tells cqlsh which signers to trust, and which certificate to show.
+func (v *tlsFixture) cqlshrc(t *testing.T, own keyPair) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "cqlshrc")
 	text := fmt.Sprintf("[ssl]\nvalidate = true\ncertfile = %s\nusercert = %s\nuserkey = %s\n", v.proxies.path, own.cert, own.key)
@@ -225,14 +225,14 @@ func (v *vault) cqlshrc(t *testing.T, own papers) string {
 }
 
 // Whom the driver does not believe, and whom the proxy does not believe, does not get to say anything.
-func (v *vault) strangers(t *testing.T, p *instance, app papers) {
-	foreign := newIssuer(t, "foreign")
+func (v *tlsFixture) untrustedClients(t *testing.T, p *instance, app keyPair) {
+	foreign := newCertAuthority(t, "foreign")
 	for name, open := range map[string]func() (*gocql.Session, error){
 		"the driver believes others": func() (*gocql.Session, error) { return v.driver(v.address, foreign, app) },
 		"the proxy believes others": func() (*gocql.Session, error) {
 			return v.driver(v.address, v.proxies, foreign.issue(t.TempDir(), "127.0.0.1"))
 		},
-		"the driver has no papers":     func() (*gocql.Session, error) { return v.driver(v.address, v.proxies, papers{}) },
+		"the driver has no papers":     func() (*gocql.Session, error) { return v.driver(v.address, v.proxies, keyPair{}) },
 		"the certificate is of others": func() (*gocql.Session, error) { return v.driver(v.lookalike(t, v.address), v.proxies, app) },
 	} {
 		s, err := open()
@@ -246,7 +246,7 @@ func (v *vault) strangers(t *testing.T, p *instance, app papers) {
 }
 
 // lookalike is an address where somebody else seems to be: what is said there is passed on as it is.
-func (v *vault) lookalike(t *testing.T, address string) string {
+func (v *tlsFixture) lookalike(t *testing.T, address string) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.2.253:0")
 	require.NoError(t, err)
@@ -285,7 +285,7 @@ func passOn(from net.Conn, address string) {
 }
 
 // What is not TLS is shut, with a line in the log and no more.
-func (v *vault) plainText(t *testing.T, p *instance) {
+func (v *tlsFixture) plainText(t *testing.T, p *instance) {
 	conn, err := net.Dial("tcp", v.address)
 	require.NoError(t, err)
 	defer func() { _ = conn.Close() }()
@@ -304,7 +304,7 @@ func (v *vault) plainText(t *testing.T, p *instance) {
 }
 
 // A node that is not who it should be is not spoken to, and one that does not know the proxy does not answer; clients are told neither.
-func (v *vault) untrusted(t *testing.T) {
+func (v *tlsFixture) untrustedNodes(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*config.Cassandra)
 		want   string // in the log; empty = it works
@@ -336,11 +336,11 @@ func (v *vault) untrusted(t *testing.T) {
 }
 
 // Certificates are replaced under a running proxy: who is connected stays, and who comes is shown the new one.
-func (v *vault) replaced(t *testing.T, app papers) {
+func (v *tlsFixture) replaced(t *testing.T, app keyPair) {
 	old, err := v.driver(v.address, v.proxies, app)
 	require.NoError(t, err)
 	defer closeWithin(old.Close)
-	next := newIssuer(t, "next")
+	next := newCertAuthority(t, "next")
 	fresh := next.issue(t.TempDir(), hostOf(t, v.address))
 	require.NoError(t, os.Rename(fresh.cert, v.front.cert))
 	require.NoError(t, os.Rename(fresh.key, v.front.key))

@@ -17,35 +17,35 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// gateWrites are plain writes of a number to one row; $T stands for the table, and $N for the number.
-var gateWrites = []string{
+// numberedWrites are plain writes of a number to one row; $T stands for the table, and $N for the number.
+var numberedWrites = []string{
 	"INSERT INTO $T (k, v) VALUES (1, $N)", "UPDATE $T SET v = $N WHERE k = 1",
 	"BEGIN BATCH UPDATE $T SET v = $N WHERE k = 1; APPLY BATCH",
 }
 
-// TestTheGateChanges: what was prepared in one world of its table is executed in others, in every version with every compression, as
+// What was prepared under one setting of its table is executed under others, in every version with every compression, as
 // EXECUTE and in a BATCH, beside texts whose keyspace stands in the frame. What the node has afterwards says who was let through.
-func TestTheGateChanges(t *testing.T) {
+func TestPreparedWritesObeyTheSettingsOfTheirExecution(t *testing.T) {
 	const keyspace = "gatechange"
-	node := openGocql2(t, cluster2(needWorld(t).direct(), "")).session
+	node := openGocql2(t, cluster2(needEnvironment(t).direct(), "")).session
 	admin := openGocql2(t, cluster2(needProxy(t), "")).session
 	order := func(cql string) {
 		require.NoError(t, admin.Query(cql).Exec(), cql)
 	}
 	order("DROP KEYSPACE IF EXISTS " + keyspace)
 	order("CREATE KEYSPACE " + keyspace + " WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}")
-	var clients []*gateClient
+	var clients []*plainClient
 	for _, c := range frameCases() {
-		clients = append(clients, &gateClient{t: t, node: node, wire: openWire(t, needProxy(t), c.version, c.compression), name: c.String()})
+		clients = append(clients, &plainClient{t: t, node: node, wire: openWire(t, needProxy(t), c.version, c.compression), name: c.String()})
 	}
 	for _, before := range []string{"ordinary", "unlocked=allow", "unlocked=auto", "unlocked=reject"} {
-		table := gateTable{keyspace, "was_" + strings.TrimPrefix(before, "unlocked=")}
-		order("CREATE TABLE " + keyspace + "." + table.name + " (k int PRIMARY KEY, v int) WITH comment = '" + inWorld(before) + "'")
+		table := tableName{keyspace, "was_" + strings.TrimPrefix(before, "unlocked=")}
+		order("CREATE TABLE " + keyspace + "." + table.name + " (k int PRIMARY KEY, v int) WITH comment = '" + commentFor(before) + "'")
 		for _, c := range clients {
 			c.prepareAll(table)
 		}
 		for _, after := range []string{"unlocked=reject", "unlocked=auto", "unlocked=allow"} {
-			order("ALTER TABLE " + keyspace + "." + table.name + " WITH comment = '" + inWorld(after) + "'")
+			order("ALTER TABLE " + keyspace + "." + table.name + " WITH comment = '" + commentFor(after) + "'")
 			for _, c := range clients {
 				c.tryAll(table, before, after)
 			}
@@ -53,27 +53,27 @@ func TestTheGateChanges(t *testing.T) {
 	}
 }
 
-// inWorld is the comment that makes a table this.
-func inWorld(world string) string {
+// commentFor is the comment that makes a table this.
+func commentFor(world string) string {
 	if world == "ordinary" {
 		return world
 	}
 	return "@critical(" + world + ")"
 }
 
-// gateClient is one connection that writes without locks.
-type gateClient struct {
+// plainClient is one connection that writes without locks.
+type plainClient struct {
 	t      *testing.T
 	node   *gocql.Session
 	wire   *wire
 	name   string
 	number int
 	turn   int
-	writes []gateWrite
+	writes []preparedWrite
 }
 
-// gateWrite is a write that was prepared while its table was another.
-type gateWrite struct {
+// preparedWrite is a write that was prepared while its table was another.
+type preparedWrite struct {
 	text   string // without the keyspace: it stands in the frame
 	full   string
 	number int
@@ -81,25 +81,25 @@ type gateWrite struct {
 	meta   []byte
 }
 
-// gateTable is keyspace and name of the table that is tried.
-type gateTable struct{ keyspace, name string }
+// tableName is keyspace and name of the table that is tried.
+type tableName struct{ keyspace, name string }
 
 // prepareAll prepares the writes to a table, each with a number of its own.
-func (c *gateClient) prepareAll(table gateTable) {
+func (c *plainClient) prepareAll(table tableName) {
 	c.t.Helper()
 	c.writes = nil
-	for _, text := range gateWrites {
+	for _, text := range numberedWrites {
 		c.number++
 		say := func(name string) string {
 			return strings.NewReplacer("$T", name, "$N", fmt.Sprint(c.number)).Replace(text)
 		}
-		w := gateWrite{text: say(table.name), full: say(table.keyspace + "." + table.name), number: c.number}
+		w := preparedWrite{text: say(table.name), full: say(table.keyspace + "." + table.name), number: c.number}
 		c.prepare(&w)
 		c.writes = append(c.writes, w)
 	}
 }
 
-func (c *gateClient) prepare(w *gateWrite) {
+func (c *plainClient) prepare(w *preparedWrite) {
 	c.t.Helper()
 	p, ok := c.say(&message.Prepare{Query: w.full}, "").(*message.PreparedResult)
 	require.True(c.t, ok, w.full)
@@ -111,7 +111,7 @@ func (c *gateClient) prepare(w *gateWrite) {
 
 // say sends a message, in a keyspace of its own if one is given, and returns its answer. The library knows the flag of protocol 5 only: in
 // the others, consistency and flags stand last.
-func (c *gateClient) say(m message.Message, keyspace string) message.Message {
+func (c *plainClient) say(m message.Message, keyspace string) message.Message {
 	c.t.Helper()
 	var e envelope
 	var err error
@@ -135,7 +135,7 @@ func (c *gateClient) say(m message.Message, keyspace string) message.Message {
 }
 
 // ways are how a write is tried: what was prepared, in a BATCH too, and its text in the keyspace of the request.
-func (c *gateClient) ways(w gateWrite, keyspace string) map[string]func() message.Message {
+func (c *plainClient) ways(w preparedWrite, keyspace string) map[string]func() message.Message {
 	one := func() *message.QueryOptions { return &message.QueryOptions{Consistency: primitive.ConsistencyLevelOne} }
 	own := one()
 	if c.wire.version >= primitive.ProtocolVersion5 {
@@ -158,8 +158,8 @@ func (c *gateClient) ways(w gateWrite, keyspace string) map[string]func() messag
 	return ways
 }
 
-// tryAll tries everything in the table's world of now. What stands in the row afterwards is what was let through.
-func (c *gateClient) tryAll(table gateTable, before, after string) {
+// tryAll tries everything under the present setting of the table. What stands in the row afterwards is what was let through.
+func (c *plainClient) tryAll(table tableName, before, after string) {
 	c.t.Helper()
 	for i := range c.writes {
 		w := &c.writes[i]
@@ -195,7 +195,7 @@ func (c *gateClient) tryAll(table gateTable, before, after string) {
 }
 
 // look reads the row past the proxy.
-func (c *gateClient) look(table gateTable) (value int, stamp int64) {
+func (c *plainClient) look(table tableName) (value int, stamp int64) {
 	c.t.Helper()
 	iter := c.node.Query("SELECT v, writetime(v) FROM " + table.keyspace + "." + table.name + " WHERE k = 1").Iter()
 	iter.Scan(&value, &stamp)

@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// gate passes connections on to a node, but for a message with a word in it: that one waits, with what comes behind it on its
-// connection, until the gate is opened.
-type gate struct {
+// stallingRelay passes connections on to a node, but for a message with a word in it. That one waits, with what comes behind it on its
+// connection, until the relay is opened.
+type stallingRelay struct {
 	address string
 	node    string
 	word    []byte
@@ -25,12 +25,12 @@ type gate struct {
 	running sync.WaitGroup
 }
 
-// newGate listens until the test ends.
-func newGate(t *testing.T, node, word string) *gate {
+// newStallingRelay listens until the test ends.
+func newStallingRelay(t *testing.T, node, word string) *stallingRelay {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.2.253:0")
 	require.NoError(t, err)
-	g := &gate{address: ln.Addr().String(), node: node, word: []byte(word), held: make(chan struct{}), opened: make(chan struct{})}
+	g := &stallingRelay{address: ln.Addr().String(), node: node, word: []byte(word), held: make(chan struct{}), opened: make(chan struct{})}
 	g.running.Go(func() { g.accept(ln) })
 	t.Cleanup(func() {
 		_ = ln.Close()
@@ -46,9 +46,9 @@ func newGate(t *testing.T, node, word string) *gate {
 }
 
 // open lets everything through.
-func (g *gate) open() { g.once.Do(func() { close(g.opened) }) }
+func (g *stallingRelay) open() { g.once.Do(func() { close(g.opened) }) }
 
-func (g *gate) accept(ln net.Listener) {
+func (g *stallingRelay) accept(ln net.Listener) {
 	for {
 		client, err := ln.Accept()
 		if err != nil {
@@ -68,7 +68,7 @@ func (g *gate) accept(ln net.Listener) {
 }
 
 // pass copies what a client says; a message comes in one piece, being small.
-func (g *gate) pass(node, client net.Conn) {
+func (g *stallingRelay) pass(node, client net.Conn) {
 	b := make([]byte, 64<<10)
 	for {
 		n, err := client.Read(b)
@@ -85,7 +85,7 @@ func (g *gate) pass(node, client net.Conn) {
 	}
 }
 
-func (g *gate) isOpen() bool {
+func (g *stallingRelay) isOpen() bool {
 	select {
 	case <-g.opened:
 		return true

@@ -66,8 +66,8 @@ func pause(t *testing.T, n *cassandra.Node) {
 	t.Cleanup(func() { _ = n.Resume() })
 }
 
-// revive makes sure that a node answers after the test.
-func revive(t *testing.T, n *cassandra.Node) {
+// restartAfterTest makes sure that a node answers after the test.
+func restartAfterTest(t *testing.T, n *cassandra.Node) {
 	t.Helper()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), startLimit)
@@ -78,11 +78,13 @@ func revive(t *testing.T, n *cassandra.Node) {
 	})
 }
 
+// A node that is killed under open requests: each is answered with an error, connections are closed
+// in order, and the proxy serves again when the node is back.
 func TestNodeKilledUnderOpenRequests(t *testing.T) {
-	node := needVictim(t)
+	node := needDisposableNode(t)
 	for _, version := range []primitive.ProtocolVersion{primitive.ProtocolVersion4, primitive.ProtocolVersion5} {
 		t.Run(fmt.Sprintf("v%d", version), func(t *testing.T) {
-			revive(t, node)
+			restartAfterTest(t, node)
 			p := startRelay(t, node, nil)
 			w := openWire(t, p.address, version, primitive.CompressionNone)
 			idle := openWire(t, p.address, version, primitive.CompressionNone)
@@ -126,9 +128,10 @@ func checkServesAgain(t *testing.T, n *cassandra.Node, p *instance) {
 	require.NoError(t, c.run(statement{cql: "SELECT key FROM system.local"}).err())
 }
 
+// The same with gocql, whose requests fail and whose session goes on.
 func TestGocqlLivesThroughAKilledNode(t *testing.T) {
-	node := needVictim(t)
-	revive(t, node)
+	node := needDisposableNode(t)
+	restartAfterTest(t, node)
 	p := startRelay(t, node, nil)
 	cluster := cluster2(p.address, "")
 	cluster.ReconnectInterval = 100 * time.Millisecond
@@ -164,8 +167,9 @@ func seenExecutes(p *instance) error {
 	return nil
 }
 
+// A node that stands still for a moment: each open request gets its answer afterwards.
 func TestNodePausedAndResumed(t *testing.T) {
-	node := needVictim(t)
+	node := needDisposableNode(t)
 	p := startRelay(t, node, nil)
 	w := openWire(t, p.address, primitive.ProtocolVersion5, primitive.CompressionNone)
 	pause(t, node)
@@ -182,8 +186,10 @@ func TestNodePausedAndResumed(t *testing.T) {
 	assert.Empty(t, streams)
 }
 
+// A node that stands still for longer than the proxy waits: open requests get errors, and
+// connections that are owed nothing stay.
 func TestNodePausedForTooLong(t *testing.T) {
-	node := needVictim(t)
+	node := needDisposableNode(t)
 	p := startRelay(t, node, func(c *config.Config) { c.Limits.BackendTimeout = time.Second })
 	w := openWire(t, p.address, primitive.ProtocolVersion4, primitive.CompressionNone)
 	idle := openWire(t, p.address, primitive.ProtocolVersion4, primitive.CompressionNone)
@@ -200,6 +206,8 @@ func TestNodePausedForTooLong(t *testing.T) {
 	assert.Equal(t, primitive.OpCodeResult, e.opcode())
 }
 
+// Without a node a connection is closed without an error, which a driver would take for one of the
+// version.
 func TestNoNodeAtStart(t *testing.T) {
 	p := startProxy(t, func(c *config.Config) {
 		c.Cassandra.ContactPoints = []string{"127.0.5.1"}
@@ -212,8 +220,9 @@ func TestNoNodeAtStart(t *testing.T) {
 	assert.ErrorIs(t, err, io.EOF, "without a word: a driver would take an error for one of the version")
 }
 
+// A proxy with locks off makes no keyspace and no lock table, and nothing is critical to it.
 func TestPureRelayLeavesNoTrace(t *testing.T) {
-	node := needVictim(t)
+	node := needDisposableNode(t)
 	direct := openGocql2(t, cluster2(node.Addr(), ""))
 	require.NoError(t, direct.run(statement{cql: "DROP KEYSPACE IF EXISTS music"}).err(), "of a proxy of another test")
 	p := startRelay(t, node, nil)

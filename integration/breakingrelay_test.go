@@ -17,8 +17,8 @@ import (
 	"music/config"
 )
 
-// bridge stands between a proxy and the node. Until it is mended, every connection over it breaks in one way.
-type bridge struct {
+// breakingRelay stands between a proxy and the node. Until it is mended, every connection over it breaks in one way.
+type breakingRelay struct {
 	address string
 	breaks  func(from, to net.Conn) // nil = nobody listens
 
@@ -30,9 +30,9 @@ type bridge struct {
 }
 
 // openBridge makes one that is broken; it is taken down with the test.
-func openBridge(t *testing.T, breaks func(from, to net.Conn)) *bridge {
+func openBridge(t *testing.T, breaks func(from, to net.Conn)) *breakingRelay {
 	t.Helper()
-	b := &bridge{address: needWorld(t).address(), breaks: breaks, broken: true}
+	b := &breakingRelay{address: needEnvironment(t).address(), breaks: breaks, broken: true}
 	if breaks != nil {
 		b.listen(t)
 	}
@@ -45,7 +45,7 @@ func openBridge(t *testing.T, breaks func(from, to net.Conn)) *bridge {
 	return b
 }
 
-func (b *bridge) listen(t *testing.T) {
+func (b *breakingRelay) listen(t *testing.T) {
 	t.Helper()
 	ln, err := net.Listen("tcp", b.address)
 	require.NoError(t, err)
@@ -62,9 +62,9 @@ func (b *bridge) listen(t *testing.T) {
 }
 
 // pass carries one connection, or breaks it.
-func (b *bridge) pass(t *testing.T, from net.Conn) {
+func (b *breakingRelay) pass(t *testing.T, from net.Conn) {
 	defer func() { _ = from.Close() }()
-	to, err := net.Dial("tcp", needWorld(t).direct())
+	to, err := net.Dial("tcp", needEnvironment(t).direct())
 	if !assert.NoError(t, err) {
 		return
 	}
@@ -90,7 +90,7 @@ func (b *bridge) pass(t *testing.T, from net.Conn) {
 }
 
 // mend lets everything pass from now on.
-func (b *bridge) mend(t *testing.T) {
+func (b *breakingRelay) mend(t *testing.T) {
 	t.Helper()
 	b.mu.Lock()
 	b.broken = false

@@ -28,13 +28,13 @@ const (
 	// answerLimit is how long a request may have neither an answer nor the end of its connection. It is far more than any time-out that
 	// there is: who waits so long waits for ever.
 	answerLimit = time.Minute
-	crowdKeys   = 100 // rows of the crowd's table
+	loadKeys    = 100 // rows of the load's table
 	enough      = 10  // right answers on one connection after the faults: the client goes on
 )
 
-// crowd is many connections, each with requests on many streams. Every request asks for something of its own, and is checked to get that,
+// loadTest is many connections, each with requests on many streams. Every request asks for something of its own, and is checked to get that,
 // or an error, or the end of its connection. Every connection that ends is made anew.
-type crowd struct {
+type loadTest struct {
 	t       testing.TB
 	proxies []string
 	think   time.Duration // at most, between two bursts of requests of a connection
@@ -46,31 +46,31 @@ type crowd struct {
 	errors               map[primitive.ErrorCode]int
 }
 
-// newCrowd makes the crowd's tables.
-func newCrowd(t testing.TB, think time.Duration) *crowd {
+// newLoadTest makes the tables of the load.
+func newLoadTest(t testing.TB, think time.Duration) *loadTest {
 	t.Helper()
 	criticalAtThree(t, "crowd")
-	straight(t, "CREATE TABLE IF NOT EXISTS crowd.t (k int PRIMARY KEY, v bigint)")
+	execOnNodes(t, "CREATE TABLE IF NOT EXISTS crowd.t (k int PRIMARY KEY, v bigint)")
 	g := openGocql2(t, cluster2(proxyAddresses()[0], ""))
 	defer g.close()
 	var rows strings.Builder
-	for k := range int32(crowdKeys) {
+	for k := range int32(loadKeys) {
 		fmt.Fprintf(&rows, "INSERT INTO crowd.t (k, v) VALUES (%d, %d); ", k, rowOf(k))
 	}
 	require.NoError(t, g.run(statement{cql: "BEGIN UNLOGGED BATCH " + rows.String() + "APPLY BATCH", level: "ALL"}).err())
-	return &crowd{t: t, proxies: proxyAddresses(), think: think, errors: map[primitive.ErrorCode]int{}}
+	return &loadTest{t: t, proxies: proxyAddresses(), think: think, errors: map[primitive.ErrorCode]int{}}
 }
 
 // rowOf is the value in the row of a key.
 func rowOf(key int32) int64 { return int64(key)*1_000_003 + 7 }
 
 // during lets n connections ask while the faults go on, and until each of them is served well afterwards.
-func (c *crowd) during(n int, faults func()) {
+func (c *loadTest) during(n int, faults func()) {
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
 	var all sync.WaitGroup
 	for i := range n {
-		g := &guest{crowd: c, random: rand.New(rand.NewPCG(rand.Uint64(), uint64(i)))}
+		g := &loadClient{loadTest: c, random: rand.New(rand.NewPCG(rand.Uint64(), uint64(i)))}
 		all.Go(func() { g.live(ctx) })
 	}
 	before := time.Now()
@@ -84,24 +84,24 @@ func (c *crowd) during(n int, faults func()) {
 }
 
 // failures are the errors so far.
-func (c *crowd) failures() map[primitive.ErrorCode]int {
+func (c *loadTest) failures() map[primitive.ErrorCode]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return maps.Clone(c.errors)
 }
 
-// guest is one of a crowd, on one connection after the other.
-type guest struct {
-	*crowd
+// loadClient sends requests on one connection after the other.
+type loadClient struct {
+	*loadTest
 	random   *rand.Rand
 	wire     *wire
 	prepared *message.PreparedResult
-	owed     map[int16]errand
+	owed     map[int16]loadRequest
 	served   int // right answers on this connection since the faults are over
 }
 
 // live asks until all is well after the faults.
-func (g *guest) live(ctx context.Context) {
+func (g *loadClient) live(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := g.arrive(); err != nil {
 			g.rest(ctx, time.Second)
@@ -116,7 +116,7 @@ func (g *guest) live(ctx context.Context) {
 }
 
 // rest waits for a while, at most the limit.
-func (g *guest) rest(ctx context.Context, limit time.Duration) {
+func (g *loadClient) rest(ctx context.Context, limit time.Duration) {
 	select {
 	case <-time.After(time.Duration(g.random.Int64N(int64(limit)))):
 	case <-ctx.Done():
@@ -124,7 +124,7 @@ func (g *guest) rest(ctx context.Context, limit time.Duration) {
 }
 
 // arrive connects to any proxy, in any dialect.
-func (g *guest) arrive() (err error) {
+func (g *loadClient) arrive() (err error) {
 	dialects := []frameCase{
 		{primitive.ProtocolVersion3, primitive.CompressionNone},
 		{primitive.ProtocolVersion4, primitive.CompressionLz4},
@@ -136,7 +136,7 @@ func (g *guest) arrive() (err error) {
 	if err != nil {
 		return err
 	}
-	g.owed, g.served = map[int16]errand{}, 0
+	g.owed, g.served = map[int16]loadRequest{}, 0
 	e, err := g.wire.ask(&message.Prepare{Query: "SELECT k, v, (bigint)? AS n FROM crowd.t WHERE k = ?"})
 	if err == nil {
 		var f *frame.Frame
@@ -153,7 +153,7 @@ func (g *guest) arrive() (err error) {
 }
 
 // learn takes the answer to PREPARE.
-func (g *guest) learn(m message.Message) error {
+func (g *loadClient) learn(m message.Message) error {
 	p, ok := m.(*message.PreparedResult)
 	if !ok {
 		return errorf("PREPARE is answered %v", m)
@@ -162,8 +162,8 @@ func (g *guest) learn(m message.Message) error {
 	return nil
 }
 
-// stay asks on one connection until that ends, or the guest drops it, or is satisfied.
-func (g *guest) stay(ctx context.Context) (satisfied bool) {
+// stay asks on one connection until that ends, or the client drops it, or has enough right answers.
+func (g *loadClient) stay(ctx context.Context) (satisfied bool) {
 	for ctx.Err() == nil {
 		if err := g.ask(1 + g.random.IntN(16)); err != nil {
 			g.ended.Add(1)
@@ -189,7 +189,7 @@ func (g *guest) stay(ctx context.Context) (satisfied bool) {
 }
 
 // drop ends the connection in one of the ways in which clients do: in order, at once, or in the middle of a request.
-func (g *guest) drop() {
+func (g *loadClient) drop() {
 	switch g.random.IntN(3) {
 	case 0:
 		_ = g.wire.net.(*net.TCPConn).SetLinger(0)
@@ -199,9 +199,9 @@ func (g *guest) drop() {
 }
 
 // nothingMore tells whether no answer comes but the one to a last request.
-func (g *guest) nothingMore() bool {
+func (g *loadClient) nothingMore() bool {
 	const last = 30000
-	g.owed[last] = errand{kind: ofConnection}
+	g.owed[last] = loadRequest{kind: ofConnection}
 	if err := g.send(last, &message.Options{}); err != nil {
 		return false
 	}
@@ -209,13 +209,13 @@ func (g *guest) nothingMore() bool {
 }
 
 // ask sends n requests, each on a stream that is free.
-func (g *guest) ask(n int) error {
+func (g *loadClient) ask(n int) error {
 	for range n {
 		stream := int16(g.random.IntN(20000))
 		if _, taken := g.owed[stream]; taken {
 			continue
 		}
-		q := errand{kind: [...]errandKind{byText, byText, byID, byID, byID, ofNode, ofNobody}[g.random.IntN(7)], key: g.random.Int32N(crowdKeys), number: g.numbers.Add(1)}
+		q := loadRequest{kind: [...]loadRequestKind{byText, byText, byID, byID, byID, ofNode, ofNobody}[g.random.IntN(7)], key: g.random.Int32N(loadKeys), number: g.numbers.Add(1)}
 		if g.random.IntN(50) == 0 {
 			q.kind = underLock
 		}
@@ -228,7 +228,7 @@ func (g *guest) ask(n int) error {
 }
 
 // send sends a request on a stream. What has not gone out for so long never will.
-func (g *guest) send(stream int16, m message.Message) error {
+func (g *loadClient) send(stream int16, m message.Message) error {
 	_ = g.wire.net.SetWriteDeadline(time.Now().Add(answerLimit))
 	err := g.wire.send(m, func(f *frame.Frame) { f.Header.StreamId = stream })
 	if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -238,7 +238,7 @@ func (g *guest) send(stream int16, m message.Message) error {
 }
 
 // hear takes one answer and checks it. It fails where the connection has ended, which answers everything.
-func (g *guest) hear() error {
+func (g *loadClient) hear() error {
 	e, err := g.wire.receiveWithin(answerLimit)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		g.t.Errorf("%d requests at %s are not answered, and the connection does not end: %v", len(g.owed), g.wire.net.RemoteAddr(), g.owed)
@@ -261,7 +261,7 @@ func (g *guest) hear() error {
 }
 
 // take checks the answer to a request.
-func (g *guest) take(q errand, m message.Message) error {
+func (g *loadClient) take(q loadRequest, m message.Message) error {
 	if q.fits(m) {
 		g.right.Add(1)
 		if g.calm.Load() {
@@ -283,27 +283,27 @@ func (g *guest) take(q errand, m message.Message) error {
 	return nil
 }
 
-// errandKind is how a request asks.
-type errandKind byte
+// loadRequestKind is how a request asks.
+type loadRequestKind byte
 
 const (
-	byText       errandKind = iota // QUERY: forwarded
-	byID                           // EXECUTE: forwarded
-	ofNode                         // of system.local: asked and translated by the proxy
-	ofNobody                       // EXECUTE of an id that nobody knows: answered by the proxy at once
-	underLock                      // a read under a lock that was never given: answered by the lock protocol
-	ofConnection                   // OPTIONS
+	byText       loadRequestKind = iota // QUERY: forwarded
+	byID                                // EXECUTE: forwarded
+	ofNode                              // of system.local: asked and translated by the proxy
+	ofNobody                            // EXECUTE of an id that nobody knows: answered by the proxy at once
+	underLock                           // a read under a lock that was never given: answered by the lock protocol
+	ofConnection                        // OPTIONS
 )
 
-// errand is what a request has asked for.
-type errand struct {
-	kind   errandKind
+// loadRequest is what a request has asked for.
+type loadRequest struct {
+	kind   loadRequestKind
 	key    int32
 	number int64 // of no other request
 }
 
 // message is the request itself.
-func (g *guest) message(q errand) message.Message {
+func (g *loadClient) message(q loadRequest) message.Message {
 	switch q.kind {
 	case byText:
 		return plainQuery(fmt.Sprintf("SELECT k, v, (bigint)%d AS n FROM crowd.t WHERE k = %d", q.number, q.key))
@@ -321,12 +321,12 @@ func (g *guest) message(q errand) message.Message {
 }
 
 // unknown is an id that nobody has given.
-func (q errand) unknown() []byte {
+func (q loadRequest) unknown() []byte {
 	return binary.BigEndian.AppendUint64(make([]byte, 8), uint64(q.number))
 }
 
 // row is what must be answered.
-func (q errand) row() message.Row {
+func (q loadRequest) row() message.Row {
 	number := long(q.number).Contents
 	if q.kind == ofNode {
 		return message.Row{number}
@@ -335,7 +335,7 @@ func (q errand) row() message.Row {
 }
 
 // fits tells whether an answer is the right one.
-func (q errand) fits(m message.Message) bool {
+func (q loadRequest) fits(m message.Message) bool {
 	switch m := m.(type) {
 	case *message.RowsResult:
 		return q.kind <= ofNode && len(m.Data) == 1 && assert.ObjectsAreEqual(q.row(), m.Data[0])
@@ -350,7 +350,7 @@ func (q errand) fits(m message.Message) bool {
 }
 
 // mayFail tells whether an error is one that faults of nodes explain.
-func (q errand) mayFail(m message.Error) bool {
+func (q loadRequest) mayFail(m message.Error) bool {
 	switch m.GetErrorCode() {
 	case primitive.ErrorCodeServerError, primitive.ErrorCodeUnavailable, primitive.ErrorCodeOverloaded, primitive.ErrorCodeIsBootstrapping,
 		primitive.ErrorCodeReadTimeout, primitive.ErrorCodeReadFailure:
@@ -369,7 +369,7 @@ func TestAnswersAreNotCrossedWhileANodeStandsStill(t *testing.T) {
 		c.Limits.BackendTimeout = time.Second
 		c.Log.Level = "info"
 	})
-	c := newCrowd(t, time.Second)
+	c := newLoadTest(t, time.Second)
 	c.during(200, func() {
 		eventually(t, answerLimit, "all ask", func() error {
 			if n := c.right.Load(); n < 1000 {
