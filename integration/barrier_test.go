@@ -92,8 +92,8 @@ func bareWriter(t *testing.T, address, keyspace, branch string) func(balance int
 // bigintOf is the wire form of a bigint.
 func bigintOf(n int) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
 
-// plainScene is a table of three replicas that is not critical, at the first of three proxies.
-func plainScene(t *testing.T, keyspace string) *tableFixture {
+// newPlainFixture is a table of three replicas that is not critical, at the first of three proxies.
+func newPlainFixture(t *testing.T, keyspace string) *tableFixture {
 	t.Helper()
 	s := &tableFixture{t: t, driver: withGocql2(4, ""), keyspace: keyspace}
 	s.direct = openGocql2(t, cluster2(threeNodes(t).Nodes()[0].Addr(), "")).session
@@ -108,7 +108,7 @@ func plainScene(t *testing.T, keyspace string) *tableFixture {
 // nothing that they wrote before, or that is still on its way, shows over what is read or written under a lock.
 func TestTableBecomesCriticalUnderPlainWriters(t *testing.T) {
 	threeProxies(t)
-	s := plainScene(t, "barrier")
+	s := newPlainFixture(t, "barrier")
 	writers := plainWriters(t, s.keyspace)
 	closed := make(chan struct{})
 	var group taskGroup
@@ -189,7 +189,7 @@ func TestPlainWriteOnItsWayWhenATableBecomesCritical(t *testing.T) {
 	for _, m := range all {
 		m.listens()
 	}
-	s := plainScene(t, "underway")
+	s := newPlainFixture(t, "underway")
 	w := openWire(t, all[2].address, primitive.ProtocolVersion4, primitive.CompressionNone)
 	require.NoError(t, w.send(plainQuery("INSERT INTO underway.accounts (branch, id, balance) VALUES ('b', 'x', 666666)"), nil))
 	<-g.held

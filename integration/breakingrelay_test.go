@@ -2,6 +2,7 @@ package integration
 
 import (
 	"bufio"
+	"encoding/binary"
 	"errors"
 	"io"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -24,13 +26,13 @@ type breakingRelay struct {
 
 	mu       sync.Mutex
 	broken   bool
-	versions []byte // of the first request of each connection
+	versions []byte // of the first request of each connection of a driver
 	ln       net.Listener
 	passing  sync.WaitGroup
 }
 
-// openBridge makes one that is broken; it is taken down with the test.
-func openBridge(t *testing.T, breaks func(from, to net.Conn)) *breakingRelay {
+// openBreakingRelay makes one that is broken; it is taken down with the test.
+func openBreakingRelay(t *testing.T, breaks func(from, to net.Conn)) *breakingRelay {
 	t.Helper()
 	b := &breakingRelay{address: needEnvironment(t).address(), breaks: breaks, broken: true}
 	if breaks != nil {
@@ -69,10 +71,14 @@ func (b *breakingRelay) pass(t *testing.T, from net.Conn) {
 		return
 	}
 	first := make([]byte, 9)
-	_, err = io.ReadFull(from, first)
+	if _, err = io.ReadFull(from, first); err == nil {
+		body := make([]byte, binary.BigEndian.Uint32(first[5:]))
+		_, err = io.ReadFull(from, body)
+		first = append(first, body...)
+	}
 	b.mu.Lock()
 	broken := b.broken
-	if err == nil {
+	if err == nil && primitive.OpCode(first[4]) == primitive.OpCodeOptions { // so drivers begin; the proxy itself begins with STARTUP
 		b.versions = append(b.versions, first[0])
 	}
 	b.mu.Unlock()
@@ -183,7 +189,7 @@ func TestNoDriverDowngrades(t *testing.T) {
 				continue
 			}
 			t.Run(c.name+", a node that "+way, func(t *testing.T) {
-				b := openBridge(t, breaks)
+				b := openBreakingRelay(t, breaks)
 				p := startProxy(t, func(c *config.Config) {
 					c.Cassandra.ContactPoints, c.Music.Locks, c.Limits.HandshakeTimeout = []string{b.address}, false, time.Second
 				})

@@ -55,8 +55,8 @@ func forbidden() []string {
 	}
 }
 
-// closedScene makes a critical table and an ordinary one, and locks a key of the first.
-func closedScene(t *testing.T) (s *tableFixture, ref string) {
+// newClosedFixture makes a critical table and an ordinary one, and locks a key of the first.
+func newClosedFixture(t *testing.T) (s *tableFixture, ref string) {
 	t.Helper()
 	s = &tableFixture{t: t, driver: withGocql2(4, ""), address: needProxy(t), keyspace: "closed", direct: openGocql2(t, cluster2(needEnvironment(t).direct(), "")).session}
 	for _, ddl := range []string{
@@ -100,7 +100,7 @@ func (s *tableFixture) rows() string {
 // What the proxy does not understand, or must not let through, is refused in every version of the
 // protocol and changes nothing.
 func TestNothingFailsOpen(t *testing.T) {
-	s, ref := closedScene(t)
+	s, ref := newClosedFixture(t)
 	names := strings.NewReplacer("REF", ref, "COMPANION", s.companion())
 	before := s.rows()
 	for _, version := range []primitive.ProtocolVersion{primitive.ProtocolVersion3, primitive.ProtocolVersion4, primitive.ProtocolVersion5} {
@@ -145,7 +145,7 @@ func (w *wire) everyWay(t *testing.T, text string) map[string]envelope {
 
 // Statements prepared while a table was ordinary are refused once it is critical: a comment does not invalidate them.
 func TestPreparedBeforeCritical(t *testing.T) {
-	s, _ := closedScene(t)
+	s, _ := newClosedFixture(t)
 	w := openWire(t, s.address, primitive.ProtocolVersion4, primitive.CompressionNone)
 	write := "UPDATE closed.plain SET v = 2 WHERE k = 1"
 	e, err := w.ask(&message.Prepare{Query: write})

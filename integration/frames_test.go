@@ -198,8 +198,8 @@ func (k *conversation) prepareHere(text string, values ...*primitive.Value) *mes
 	return x
 }
 
-// openTalk begins a conversation after the handshakes.
-func openTalk(t *testing.T, version primitive.ProtocolVersion, compression primitive.Compression, addresses ...string) *conversation {
+// openConversation begins a conversation after the handshakes.
+func openConversation(t *testing.T, version primitive.ProtocolVersion, compression primitive.Compression, addresses ...string) *conversation {
 	t.Helper()
 	k := &conversation{t: t}
 	for _, address := range addresses {
@@ -212,7 +212,7 @@ func openTalk(t *testing.T, version primitive.ProtocolVersion, compression primi
 // converseIn begins a conversation in a new keyspace.
 func converseIn(t *testing.T, keyspace string, version primitive.ProtocolVersion, compression primitive.Compression, addresses ...string) *conversation {
 	t.Helper()
-	k := openTalk(t, version, compression, addresses...)
+	k := openConversation(t, version, compression, addresses...)
 	for _, text := range []string{
 		"DROP KEYSPACE IF EXISTS " + keyspace,
 		"CREATE KEYSPACE " + keyspace + " WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
@@ -277,7 +277,7 @@ func TestFramesAreEqual(t *testing.T) {
 		t.Run(c.String(), func(t *testing.T) {
 			direct := converse(t, c.version, c.compression, needEnvironment(t).direct())
 			proxied := converse(t, c.version, c.compression, proxy)
-			before, behind := openTalk(t, c.version, c.compression, needEnvironment(t).direct()), openTalk(t, c.version, c.compression, proxy)
+			before, behind := openConversation(t, c.version, c.compression, needEnvironment(t).direct()), openConversation(t, c.version, c.compression, proxy)
 			before.topology()
 			behind.topology()
 			for _, difference := range differentMoves(append(direct, before.moves...), append(proxied, behind.moves...)) {
