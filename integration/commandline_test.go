@@ -26,7 +26,7 @@ type ran struct {
 // commandLine is the program, to be called with these arguments through the shared proxy.
 func commandLine(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	path, err := needWorld(t).binary()
+	path, err := needEnvironment(t).binary()
 	require.NoError(t, err)
 	return exec.Command(path, append(args[:1:1], append([]string{"--proxy", needProxy(t)}, args[1:]...)...)...)
 }
@@ -84,7 +84,7 @@ func TestCommandLineListsAndEnds(t *testing.T) {
 	r = call(t, "locks", "music.nothing", "x")
 	assert.Equal(t, 1, r.status)
 	assert.Contains(t, r.errors, "there is no music.nothing")
-	r = finish(t, exec.Command(commandLine(t, "locks").Path, "locks", "--proxy", needWorld(t).direct()))
+	r = finish(t, exec.Command(commandLine(t, "locks").Path, "locks", "--proxy", needEnvironment(t).direct()))
 	assert.Equal(t, 1, r.status)
 	assert.Contains(t, r.errors, "no MUSIC proxy")
 }
@@ -200,8 +200,8 @@ func TestCommandLinePassesSignalsOn(t *testing.T) {
 
 // Where no proxy answers any more the command is asked to end, and ended before the lease is, whatever it does about it.
 func TestCommandLineWithoutItsProxy(t *testing.T) {
-	p := startProcess(t, needWorld(t).direct())
-	path, err := needWorld(t).binary()
+	p := startProcess(t, needEnvironment(t).direct())
+	path, err := needEnvironment(t).binary()
 	require.NoError(t, err)
 	cmd := exec.Command(path, "lock", "cli alone", "--proxy", p.address, "--lease", "2s", "--", "sh", "-c", "trap 'echo asked' TERM; echo runs; while :; do sleep 0.1; done")
 	out, err := cmd.StdoutPipe()

@@ -14,14 +14,14 @@ import (
 // Somebody drops what all locks rest on, past the proxies, while one serves: nothing is open that was critical, the log says what is to be
 // done, and a proxy that is started mends it, for both.
 func TestKeyspaceMusicIsDropped(t *testing.T) {
-	node := needVictim(t)
+	node := needDisposableNode(t)
 	at := func(c *config.Config) {
 		c.Cassandra.ContactPoints, c.Music.SessionLease = []string{node.Addr()}, killLease
 	}
 	running := startProxy(t, at)
-	s := &scene{t: t, driver: withGocql2(4, ""), address: running.address, keyspace: "dropped"}
+	s := &tableFixture{t: t, driver: withGocql2(4, ""), address: running.address, keyspace: "dropped"}
 	s.direct = openGocql2(t, cluster2(node.Addr(), "")).session
-	s.raise("@critical(lease=5m)")
+	s.create("@critical(lease=5m)")
 	const write = "UPDATE ACCOUNTS USING LOCK %s SET balance = %d WHERE branch = '%s' AND id = 'x'"
 	held := told(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'b'"), "lock_ref")
 	s.works(s.client, fmt.Sprintf(write, held, 1, "b"))
