@@ -27,7 +27,7 @@ type piggyback struct {
 	clientReturns bool                 // … and a client came back right behind it, or would have
 	refusals      int                  // Enqueues in a row that were
 	delegated     delegatedEnqueue     // of this session
-	piggybacked   []piggybackedEnqueue // of other sessions, which the next Release here is to enqueue
+	accepted      []piggybackedEnqueue // of other sessions, which the next Release here is to enqueue
 }
 
 // piggybackedEnqueue is a block that another session wants to have in the queue, by the Release
@@ -57,13 +57,13 @@ func (r delegatedEnqueue) pending() bool { return r.block.Req != 0 }
 func (k *key) piggybackEnqueues(now Now, l *lwt) {
 	row := k.view.row
 	var all []Block
-	for _, r := range k.piggybacked {
+	for _, r := range k.piggyback.accepted {
 		if _, there := row.Find(r.block.Session, r.block.Req); !there && k.term.lastRef <= r.last {
 			all = append(all, r.block)
 		}
 	}
 	entries, own := k.takeUnnumbered(now, row.Guard == k.term.lastRef && len(all) == 0)
-	k.piggybacked = nil
+	k.piggyback.accepted = nil
 	joins := k.makesBlock(len(entries), len(all))
 	if joins {
 		own, l.blockFrom = k.blockFor(own), k.term.lastRef+1
@@ -75,7 +75,7 @@ func (k *key) piggybackEnqueues(now Now, l *lwt) {
 	if len(all) == 0 {
 		return
 	}
-	queue := Enqueue(&row, all[0], k.closed, now.Clk)
+	queue := Enqueue(&row, all[0], k.table.closed, now.Clk)
 	for _, b := range all[1:] {
 		queue = queue.append(b)
 	}
@@ -90,7 +90,7 @@ func (k *key) piggybackEnqueues(now Now, l *lwt) {
 // with references of their own, which would cost an LWT each. asking are those
 // whom the Release enqueues here, riders the blocks of others before them.
 func (k *key) makesBlock(asking, riders int) bool {
-	if k.c.opts.Retain == 0 || k.longSections > 1 || k.term.broken || k.c.draining {
+	if k.c.opts.Retain == 0 || k.blocks.longSections > 1 || k.term.broken || k.c.draining {
 		return false
 	}
 	end := k.term.lastRef
@@ -100,7 +100,7 @@ func (k *key) makesBlock(asking, riders int) bool {
 		}
 	}
 	waits := 0
-	for _, e := range k.queued {
+	for _, e := range k.queue.numbered {
 		if e.ref > k.term.lastRef && e.ref <= end && !e.abandoned {
 			waits++
 		}
@@ -118,7 +118,7 @@ func (k *key) blockFor(own Block) Block {
 		k.c.last.request++
 		own = Block{N: 1, Session: k.c.self.id, Req: k.c.last.request}
 	}
-	own.N, own.Retained = max(own.N, min(k.nextBlockSize, 8*own.N)), true
+	own.N, own.Retained = max(own.N, min(k.blocks.nextSize, 8*own.N)), true
 	return own
 }
 
@@ -137,48 +137,50 @@ func (k *key) blockMade(now Now, l *lwt, own Block) {
 // once: it goes along then, and does not enqueue against those whose turn it is.
 func (k *key) awaitsReturn(now Now) bool {
 	t := k.term
-	if !k.clientReturns || k.c.draining || t.unlock.op != 0 || len(k.unnumbered) > 0 || !k.remoteBehind() {
+	if !k.piggyback.clientReturns || k.c.draining || t.ops.unlock.op != 0 || len(k.queue.unnumbered) > 0 || !k.remoteBehind() {
 		return false
 	}
-	k.clientReturns = now.Boot < t.closedAt+returnWithin
-	return k.clientReturns
+	k.piggyback.clientReturns = now.Boot < t.closedAt+returnWithin
+	return k.piggyback.clientReturns
 }
 
 // remoteBehind reports that other sessions are known to want what comes behind the
 // tenure.
-func (k *key) remoteBehind() bool { return len(k.piggybacked) > 0 || k.remoteFrom(k.term.lastRef+1) }
+func (k *key) remoteBehind() bool {
+	return len(k.piggyback.accepted) > 0 || k.remoteFrom(k.term.lastRef+1)
+}
 
 // acceptPiggybacked takes a rider of another session, one of each. Hints may overtake each
 // other.
 func (k *key) acceptPiggybacked(now Now, h Hint) {
 	b, last := h.Block, h.Last
-	k.piggybacked = slices.DeleteFunc(k.piggybacked, func(old piggybackedEnqueue) bool {
+	k.piggyback.accepted = slices.DeleteFunc(k.piggyback.accepted, func(old piggybackedEnqueue) bool {
 		if old.block == b {
 			last = max(last, old.last)
 		}
 		return old.block.Session == b.Session
 	})
-	if b.N > 0 && b.N <= maxBlock && len(k.piggybacked) < maxPiggybacked {
-		k.piggybacked = append(k.piggybacked, piggybackedEnqueue{b, last, now.Boot + k.delegationTimeout()})
+	if b.N > 0 && b.N <= maxBlock && len(k.piggyback.accepted) < maxPiggybacked {
+		k.piggyback.accepted = append(k.piggyback.accepted, piggybackedEnqueue{b, last, now.Boot + k.delegationTimeout()})
 	}
 }
 
 // expirePiggybacked forgets riders whose sessions have found another way.
 func (k *key) expirePiggybacked(now Now) {
-	k.piggybacked = slices.DeleteFunc(k.piggybacked, func(r piggybackedEnqueue) bool { return now.Boot >= r.until })
+	k.piggyback.accepted = slices.DeleteFunc(k.piggyback.accepted, func(r piggybackedEnqueue) bool { return now.Boot >= r.until })
 }
 
 // mayDelegate reports that who asks here is to ask others to enqueue it: Enqueues of
 // its own were refused, so that the row is changed all the time.
 func (k *key) mayDelegate(now Now) bool {
-	return k.refusals >= delegateAfter && k.canDelegate() && !k.anyoneMustBeNumbered(now)
+	return k.piggyback.refusals >= delegateAfter && k.canDelegate() && !k.anyoneMustBeNumbered(now)
 }
 
 // canDelegate reports that others can be asked to enqueue a block: one of them has
 // the head and lives, and none was asked for another block.
 func (k *key) canDelegate() bool {
 	s, foreign := k.remoteHead()
-	return foreign && k.c.opts.Retain > 0 && !k.delegated.pending() && !k.c.dead(s)
+	return foreign && k.c.opts.Retain > 0 && !k.piggyback.delegated.pending() && !k.c.dead(s)
 }
 
 // delegateSlowEnqueue asks others for the block of an Enqueue that takes long: Paxos tries again
@@ -203,7 +205,7 @@ func (k *key) delegationTimeout() time.Duration { return 4 * k.c.opts.Retain }
 
 // delegateEnqueue begins a ride.
 func (k *key) delegateEnqueue(now Now, b Block) {
-	k.delegated.until = now.Boot + k.delegationTimeout()
+	k.piggyback.delegated.until = now.Boot + k.delegationTimeout()
 	k.sendDelegation(b)
 }
 
@@ -213,44 +215,44 @@ func (k *key) sendDelegation(b Block) {
 	row := k.view.row
 	var asked []SessionID
 	for _, t := range row.Queue {
-		if t.Last() >= row.Head && t.First > k.delegated.last && t.Session != k.c.self.id && !k.c.dead(t.Session) && !slices.Contains(asked, t.Session) {
+		if t.Last() >= row.Head && t.First > k.piggyback.delegated.last && t.Session != k.c.self.id && !k.c.dead(t.Session) && !slices.Contains(asked, t.Session) {
 			asked = append(asked, t.Session)
 			k.c.out.Hints = append(k.c.out.Hints, Hint{Key: k.id, To: t.Session, Kind: HintPiggyback, Block: b, Last: row.Guard})
 		}
 	}
-	k.delegated.block, k.delegated.last, k.delegated.after = b, row.Guard, 0
+	k.piggyback.delegated.block, k.piggyback.delegated.last, k.piggyback.delegated.after = b, row.Guard, 0
 }
 
 // delegationAwaited reports that somebody waits for the ride.
 func (k *key) delegationAwaited() bool {
-	return len(k.unnumbered) > 0 || (k.lwt != nil && k.lwt.req == k.delegated.block.Req)
+	return len(k.queue.unnumbered) > 0 || (k.lwt != nil && k.lwt.req == k.piggyback.delegated.block.Req)
 }
 
 // awaitsDelegated reports that who asks waits for a block that others were asked for.
 func (k *key) awaitsDelegated(now Now) bool {
-	return k.delegated.pending() && now.Boot < k.delegated.until
+	return k.piggyback.delegated.pending() && now.Boot < k.piggyback.delegated.until
 }
 
 // collectDelegated takes what others have enqueued for this session, or asks those who have
 // come into the queue meanwhile, while somebody waits for it.
 func (k *key) collectDelegated(now Now) {
-	if !k.delegated.pending() || k.view.state != rowPresent {
+	if !k.piggyback.delegated.pending() || k.view.state != rowPresent {
 		return
 	}
 	row := k.view.row
-	b, ok := row.Find(k.c.self.id, k.delegated.block.Req)
+	b, ok := row.Find(k.c.self.id, k.piggyback.delegated.block.Req)
 	switch {
 	case ok && b.First >= row.Head:
-		k.delegated = delegatedEnqueue{}
+		k.piggyback.delegated = delegatedEnqueue{}
 		k.takeDelegatedBlock(now, b)
 	case ok:
-		k.delegated = delegatedEnqueue{}
+		k.piggyback.delegated = delegatedEnqueue{}
 		k.watchHead(now) // the rest of it, if there is any, is a stray
-	case k.awaitsDelegated(now) && row.Guard > k.delegated.last && k.delegationAwaited():
-		k.sendDelegation(k.delegated.block)
-	case k.delegated.after == 0 && row.Head > k.delegated.last:
-		k.delegated.after = k.c.last.command
-		k.view.nextRead = 0
+	case k.awaitsDelegated(now) && row.Guard > k.piggyback.delegated.last && k.delegationAwaited():
+		k.sendDelegation(k.piggyback.delegated.block)
+	case k.piggyback.delegated.after == 0 && row.Head > k.piggyback.delegated.last:
+		k.piggyback.delegated.after = k.c.last.command
+		k.view.read.next = 0
 	}
 }
 
@@ -263,12 +265,12 @@ func (k *key) takeDelegatedBlock(now Now, b Block) {
 		k.lwtApplied(now)
 		return
 	}
-	n := min(len(k.unnumbered), int(b.N))
-	if i := slices.IndexFunc(k.unnumbered[:n], func(e *entry) bool { return e.mustBeNumbered(now) }); b.Retained && i >= 0 {
+	n := min(len(k.queue.unnumbered), int(b.N))
+	if i := slices.IndexFunc(k.queue.unnumbered[:n], func(e *entry) bool { return e.mustBeNumbered(now) }); b.Retained && i >= 0 {
 		n = i
 	}
-	entries := slices.Clone(k.unnumbered[:n])
-	k.unnumbered = k.unnumbered[n:]
+	entries := slices.Clone(k.queue.unnumbered[:n])
+	k.queue.unnumbered = k.queue.unnumbered[n:]
 	for !b.Retained && len(entries) < int(b.N) {
 		e := &entry{k: k, abandoned: true}
 		e.timer.who = e
@@ -281,10 +283,10 @@ func (k *key) takeDelegatedBlock(now Now, b Block) {
 // are over whose Releases could have enqueued it: none of them can be applied any
 // more.
 func (k *key) dropDelegated(id CommandID, r *Row) {
-	if k.delegated.after == 0 || id <= k.delegated.after || r == nil || r.Head <= k.delegated.last {
+	if k.piggyback.delegated.after == 0 || id <= k.piggyback.delegated.after || r == nil || r.Head <= k.piggyback.delegated.last {
 		return
 	}
-	if _, ok := r.Find(k.c.self.id, k.delegated.block.Req); !ok {
-		k.delegated = delegatedEnqueue{}
+	if _, ok := r.Find(k.c.self.id, k.piggyback.delegated.block.Req); !ok {
+		k.piggyback.delegated = delegatedEnqueue{}
 	}
 }

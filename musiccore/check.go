@@ -51,24 +51,26 @@ func (c *Core) setMode(now Now, table [16]byte, m tableMode) Effects {
 	f := c.tables[table]
 	f.tableMode = m
 	c.tables[table] = f
-	c.each(table, func(k *key) { k.tableMode = m })
+	c.each(table, func(k *key) { k.table.tableMode = m })
 	return c.takeEffects()
 }
 
 // isChecked: the operations of the term that is here are told by the lock row. It
 // belongs to the term: one that began while others could end it stays so.
-func (k *key) isChecked() bool { return k.strict || (k.term != nil && k.term.epoch < k.strictBelow) }
+func (k *key) isChecked() bool {
+	return k.table.strict || (k.term != nil && k.term.window.epoch < k.table.strictBelow)
+}
 
 // deferVerdict lets an operation wait for its verdict. It is false for one that
 // is over, or whose End came before.
 func (k *key) deferVerdict(now Now, tk Ticket) bool {
 	t := k.term
-	if !t.flight.hold(tk.Number) {
+	if !t.ops.flight.hold(tk.Number) {
 		return false
 	}
-	t.checks = append(t.checks, check{op: tk.Op, n: tk.Number, base: tk.Epoch, after: k.c.last.command})
+	t.ops.checks = append(t.ops.checks, check{op: tk.Op, n: tk.Number, base: tk.Epoch, after: k.c.last.command})
 	k.c.addPending(tk.Op, k, nil)
-	k.view.nextRead = 0
+	k.view.read.next = 0
 	k.step(now)
 	return true
 }
@@ -78,11 +80,11 @@ func (k *key) deferVerdict(now Now, tk Ticket) bool {
 // since. A read that shows less than that base has missed a commit.
 func (k *key) answerChecks(id CommandID, r *Row) {
 	t := k.term
-	if t == nil || len(t.checks) == 0 {
+	if t == nil || len(t.ops.checks) == 0 {
 		return
 	}
-	left := t.checks[:0]
-	for _, c := range t.checks {
+	left := t.ops.checks[:0]
+	for _, c := range t.ops.checks {
 		switch {
 		case c.after >= id || r == nil || r.Epoch < c.base:
 			left = append(left, c)
@@ -92,14 +94,14 @@ func (k *key) answerChecks(id CommandID, r *Row) {
 			k.answerCheck(c, k.lostVerdict())
 		}
 	}
-	if t.checks = left; len(left) > 0 && left[len(left)-1].after >= id {
-		k.view.nextRead = 0 // it came while the read was under way
+	if t.ops.checks = left; len(left) > 0 && left[len(left)-1].after >= id {
+		k.view.read.next = 0 // it came while the read was under way
 	}
 }
 
 func (k *key) answerCheck(c check, v Verdict) {
-	if !k.term.flight.over(c.n) {
-		k.term.flight.finish(c.n)
+	if !k.term.ops.flight.over(c.n) {
+		k.term.ops.flight.finish(c.n)
 	}
 	k.c.answer(Answer{Op: c.op, Verdict: v})
 }
@@ -107,32 +109,32 @@ func (k *key) answerCheck(c check, v Verdict) {
 // owns reports that a row shows the term that is here: on its base, on an
 // earlier one, or on that of a Renew whose outcome is not known yet.
 func (k *key) owns(r *Row) bool {
-	for _, b := range k.term.oldEpochs {
+	for _, b := range k.term.window.oldEpochs {
 		if r.Epoch == b {
 			return true
 		}
 	}
-	return r.Epoch == k.term.epoch || (k.lwt != nil && k.lwt.purpose == purposeRenew && r.sameTerm(k.lwt.swap.Set.Row))
+	return r.Epoch == k.term.window.epoch || (k.lwt != nil && k.lwt.purpose == purposeRenew && r.sameTerm(k.lwt.swap.Set.Row))
 }
 
 // loseChecks answers those that no read can answer any more.
 func (k *key) loseChecks() {
-	for _, c := range k.term.checks {
+	for _, c := range k.term.ops.checks {
 		k.answerCheck(c, k.lostVerdict())
 	}
-	k.term.checks = nil
+	k.term.ops.checks = nil
 }
 
 // expireChecks answers those whose operation is over: its client hears
 // "unknown" whatever comes later (C16).
 func (k *key) expireChecks() {
-	left := k.term.checks[:0]
-	for _, c := range k.term.checks {
-		if k.term.flight.over(c.n) {
+	left := k.term.ops.checks[:0]
+	for _, c := range k.term.ops.checks {
+		if k.term.ops.flight.over(c.n) {
 			k.answerCheck(c, VerdictUncertain)
 			continue
 		}
 		left = append(left, c)
 	}
-	k.term.checks = left
+	k.term.ops.checks = left
 }

@@ -159,7 +159,7 @@ func TestStrictVerdictOfAClientThatIsGone(t *testing.T) {
 	d.take(d.core.Gone(d.time(), put))
 	s.run()
 	d.waits(put)
-	if d.theTerm().flight.ops != 0 {
+	if d.theTerm().ops.flight.ops != 0 {
 		t.Fatal("still in flight")
 	}
 }
@@ -214,14 +214,14 @@ func TestOperationsAreCheckedWhileTheModeChanges(t *testing.T) {
 	d.clkOff = true
 	d.take(d.core.Strict(d.time(), d.table, false))
 	d.clkOff = false
-	if !d.core.keys[d.key()].isChecked() || d.core.keys[d.key()].forceLiving {
+	if !d.core.keys[d.key()].isChecked() || d.core.keys[d.key()].table.forceLiving {
 		t.Fatal("without clk() no base is known to lie above the others: it stays as it is")
 	}
 	d.take(d.core.Strict(d.time(), d.table, false))
 	if !d.core.keys[d.key()].isChecked() {
 		t.Fatal("the term began before")
 	}
-	d.theTerm().epoch = Closing(d.time(), 0)
+	d.theTerm().window.epoch = Closing(d.time(), 0)
 	if d.core.keys[d.key()].isChecked() {
 		t.Fatal("a term that nobody else could end")
 	}

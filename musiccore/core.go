@@ -67,7 +67,7 @@ func (c *Core) Lock(now Now, op OpID, id Key, q Request) Effects {
 	if k == nil {
 		return c.takeEffects()
 	}
-	if q.Closed > k.closed {
+	if q.Closed > k.table.closed {
 		c.raiseClosed(id.Table, q.Closed)
 		k.raiseClosed(q.Closed)
 	}

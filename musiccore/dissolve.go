@@ -4,7 +4,7 @@ import "slices"
 
 // anyNumberedInBlock reports that a client was told a reference of a block and waits for it.
 func (k *key) anyNumberedInBlock() bool {
-	return slices.ContainsFunc(k.blocks, func(b *localBlock) bool { return b.numbered > 0 })
+	return slices.ContainsFunc(k.blocks.list, func(b *localBlock) bool { return b.numbered > 0 })
 }
 
 // dissolveBlocks makes the references of blocks plain that clients were told and wait for, so that
@@ -14,7 +14,7 @@ func (k *key) anyNumberedInBlock() bool {
 // with it, which is passed over as soon as the session has ended.
 func (k *key) dissolveBlocks(now Now) {
 	var refs []LockRef
-	for _, b := range k.blocks {
+	for _, b := range k.blocks.list {
 		for _, e := range b.waiters[:b.numbered] {
 			b.plain = true
 			refs = append(refs, e.ref)
@@ -22,7 +22,7 @@ func (k *key) dissolveBlocks(now Now) {
 	}
 	k.c.last.request++
 	nobody := Block{N: 1, Session: k.c.self.id, Req: k.c.last.request, Retained: true}
-	s := Enqueue(k.view.pointer(), nobody, k.closed, now.Clk)
+	s := Enqueue(k.view.pointer(), nobody, k.table.closed, now.Clk)
 	s.Set.Row.Queue = s.Set.Row.withPlain(refs)
 	k.startLWT(now, lwt{purpose: purposeDissolve, swap: s, req: nobody.Req})
 }
@@ -30,7 +30,7 @@ func (k *key) dissolveBlocks(now Now) {
 // blocksDissolved has those wait for references of their own who were told one of a block. What is
 // left of the block that is held ends with its holder; nobody is in the others any more.
 func (k *key) blocksDissolved() {
-	for _, b := range slices.Clone(k.blocks) {
+	for _, b := range slices.Clone(k.blocks.list) {
 		if b.numbered == 0 {
 			continue
 		}
@@ -38,12 +38,12 @@ func (k *key) blocksDissolved() {
 			t.lastRef = k.view.row.endOfBlock(t.holder.ref)
 			b.last = t.lastRef
 		} else {
-			k.queued = without(k.queued, b.entry)
-			k.blocks = slices.DeleteFunc(k.blocks, func(other *localBlock) bool { return other == b })
+			k.queue.numbered = without(k.queue.numbered, b.entry)
+			k.blocks.list = slices.DeleteFunc(k.blocks.list, func(other *localBlock) bool { return other == b })
 		}
 		for _, e := range b.waiters[:b.numbered] {
 			e.block, e.phase = nil, phaseWaiting
-			k.insertQueued(e)
+			k.queue.insert(e)
 		}
 		b.waiters, b.numbered = nil, 0
 	}

@@ -15,24 +15,28 @@ type ending struct {
 	how         State
 }
 
-// recordEnding remembers how a reference ended.
-func (k *key) recordEnding(r LockRef, how State) {
+// endings are those of a key's references, the latest last.
+type endings []ending
+
+// record remembers how a reference ended. State 0 is remembered of none: it may go on elsewhere.
+func (es *endings) record(r LockRef, how State) {
 	if r == 0 || how == 0 {
 		return
 	}
-	if n := len(k.endings); n > 0 && k.endings[n-1].last+1 == r && k.endings[n-1].how == how {
-		k.endings[n-1].last = r
+	all := *es
+	if n := len(all); n > 0 && all[n-1].last+1 == r && all[n-1].how == how {
+		all[n-1].last = r
 		return
 	}
-	if len(k.endings) == maxEndings {
-		k.endings = append(k.endings[:0], k.endings[1:]...)
+	if len(all) == maxEndings {
+		all = append(all[:0], all[1:]...)
 	}
-	k.endings = append(k.endings, ending{r, r, how})
+	*es = append(all, ending{r, r, how})
 }
 
-// endingOf answers how a reference ended as memory knows; 0 where it does not.
-func (k *key) endingOf(r LockRef) State {
-	for _, e := range k.endings {
+// of returns how a reference ended as memory knows; 0 where it does not.
+func (es endings) of(r LockRef) State {
+	for _, e := range es {
 		if e.first <= r && r <= e.last {
 			return e.how
 		}
@@ -50,7 +54,7 @@ func (k *key) isFinal(r LockRef) bool {
 	if t == nil || t.block == nil || t.holder.block != nil {
 		return false
 	}
-	return r < t.holder.ref || (r == t.holder.ref && !t.open && !t.block.plain && t.flight.ops == 0)
+	return r < t.holder.ref || (r == t.holder.ref && !t.open && !t.block.plain && t.ops.flight.ops == 0)
 }
 
 // lateVerdict is the verdict of an operation whose term is no more: where its reference may go on, its client is to look.
@@ -84,16 +88,16 @@ func (k *key) silentEntry(r LockRef) *entry {
 // stands.
 func (k *key) reviveEntry(r LockRef) *entry {
 	e := k.silentEntry(r)
-	if e == nil || k.endingOf(r) != 0 {
+	if e == nil || k.endings.of(r) != 0 {
 		return k.liveEntry(r)
 	}
-	e.abandoned, e.noWait = false, false
+	e.abandoned, e.wait.noWait = false, false
 	return e
 }
 
 // queryEnding answers what asks for a reference that no place here is for: how it ended, once that is final, or what the row tells.
 func (k *key) queryEnding(a query) {
-	a.ended = k.endingOf(a.ref)
+	a.ended = k.endings.of(a.ref)
 	if a.ended != 0 && (k.isFinal(a.ref) || a.givenBack()) {
 		k.c.answer(a.endedAnswer())
 		return

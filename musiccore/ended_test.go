@@ -151,18 +151,18 @@ func TestAWaiterThatGaveItsPlaceBackIsGone(t *testing.T) {
 func TestEndingsOfFollowingReferencesAreOne(t *testing.T) {
 	k := &key{}
 	for r := LockRef(1); r <= 100; r++ {
-		k.recordEnding(r, StateReleased)
+		k.endings.record(r, StateReleased)
 	}
-	k.recordEnding(101, StateLost)
-	k.recordEnding(0, StateLost)
-	k.recordEnding(102, 0)
-	if len(k.endings) != 2 || k.endingOf(57) != StateReleased || k.endingOf(101) != StateLost || k.endingOf(102) != 0 {
+	k.endings.record(101, StateLost)
+	k.endings.record(0, StateLost)
+	k.endings.record(102, 0)
+	if len(k.endings) != 2 || k.endings.of(57) != StateReleased || k.endings.of(101) != StateLost || k.endings.of(102) != 0 {
 		t.Fatalf("%+v", k.endings)
 	}
 	for r := LockRef(200); r < 400; r += 2 {
-		k.recordEnding(r, StateLost)
+		k.endings.record(r, StateLost)
 	}
-	if len(k.endings) != maxEndings || k.endingOf(57) != 0 || k.endingOf(398) != StateLost {
+	if len(k.endings) != maxEndings || k.endings.of(57) != 0 || k.endings.of(398) != StateLost {
 		t.Fatalf("%+v", k.endings)
 	}
 }

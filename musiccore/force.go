@@ -49,7 +49,7 @@ func (k *key) forceFromRow(now Now, a query) bool {
 	if s != k.c.self.id {
 		known, dead := k.c.observe(now, s)
 		switch {
-		case dead || k.forceLiving:
+		case dead || k.table.forceLiving:
 		case known:
 			k.c.answer(Answer{Op: a.op, Err: &ElsewhereError{Session: s, Ref: ref}})
 			return true
@@ -60,7 +60,7 @@ func (k *key) forceFromRow(now Now, a query) bool {
 	e := k.findEntry(ref)
 	if e == nil && s != k.c.self.id {
 		e = k.adopt(now, ref)
-		e.forced = k.forceLiving
+		e.takeover.forced = k.table.forceLiving
 	}
 	k.forceHead(now, a, ref, e)
 	return true
@@ -81,13 +81,13 @@ func (t *term) covers(r LockRef) bool {
 func (k *key) forceHead(now Now, a query, ref LockRef, e *entry) {
 	if e == nil {
 		e = &entry{k: k, ref: ref, abandoned: true, since: now.Boot}
-		k.watchHeadUntil = max(k.watchHeadUntil, now.Boot+k.c.opts.DeadAfter(0))
+		k.headWatch.until = max(k.headWatch.until, now.Boot+k.c.opts.DeadAfter(0))
 	}
 	k.noteForced(e, a)
 	if !e.abandoned {
-		if e.op != 0 { // it hears that the lock is lost when that is final
-			k.addQuery(query{op: e.op, kind: queryLock, ref: ref, request: Request{Ref: ref}, until: now.Boot + k.c.opts.Wait})
-			e.op = 0
+		if e.wait.op != 0 { // it hears that the lock is lost when that is final
+			k.addQuery(query{op: e.wait.op, kind: queryLock, ref: ref, request: Request{Ref: ref}, until: now.Boot + k.c.opts.Wait})
+			e.wait.op = 0
 		}
 		k.abandon(e, StateLost)
 	}

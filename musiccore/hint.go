@@ -49,9 +49,9 @@ func (c *Core) Hear(now Now, h Hint) Effects {
 		k.step(now)
 	case h.Kind == HintReleasing && k != nil && k.term == nil:
 		k.view.releaseExpected = now.Boot + releasingFor
-		k.view.nextRead = 0
+		k.view.read.next = 0
 		k.step(now)
-	case h.Kind == HintPiggyback && k != nil && len(k.queued) > 0 && h.Block.Session != c.self.id:
+	case h.Kind == HintPiggyback && k != nil && len(k.queue.numbered) > 0 && h.Block.Session != c.self.id:
 		k.acceptPiggybacked(now, h)
 		k.step(now)
 	}
@@ -86,15 +86,15 @@ func (k *key) sendWaiting() {
 	if !foreign || k.c.dead(s) || !k.hasWaiter() {
 		s = SessionID{}
 	}
-	if s != k.toldWaiting && s != (SessionID{}) {
+	if s != k.headWatch.told && s != (SessionID{}) {
 		k.sendHint(s, HintWaiting)
 	}
-	k.toldWaiting = s
+	k.headWatch.told = s
 }
 
 // hasWaiter reports that a reference waits here for its turn.
 func (k *key) hasWaiter() bool {
-	for _, e := range k.queued {
+	for _, e := range k.queue.numbered {
 		if e.phase == phaseWaiting && !e.abandoned {
 			return true
 		}
@@ -105,15 +105,15 @@ func (k *key) hasWaiter() bool {
 // hintReceived makes the next read of the row come at once, and one at QUORUM after
 // it if that one shows nothing new.
 func (v *view) hintReceived() {
-	v.nextRead, v.emptyReads, v.hinted = 0, 0, true
+	v.read.next, v.read.empty, v.hinted = 0, 0, true
 }
 
 // hintAnswered takes a read that a hint asked for: LOCAL_ONE is enough if it shows
 // that the head is here, else QUORUM has the word, once.
 func (k *key) hintAnswered() {
 	v := &k.view
-	if v.hinted = !v.readQuorum && !k.isHead(k.firstQueued()); v.hinted {
-		v.nextRead, v.quorumAt = 0, 0
+	if v.hinted = !v.read.quorum && !k.isHead(k.queue.first()); v.hinted {
+		v.read.next, v.read.quorumAt = 0, 0
 	}
 }
 

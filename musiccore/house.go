@@ -39,10 +39,10 @@ func (c *Core) key(id Key) *key {
 		return k
 	}
 	f := c.tables[id.Table]
-	k := &key{c: c, id: id, closed: f.closed, tableMode: f.tableMode}
+	k := &key{c: c, id: id, table: f}
 	k.timer.who = k
 	if r, ok := c.idle.get(id); ok {
-		k.view.row, k.view.state, k.view.firmAfter, k.lastDied, k.nextBlockSize, k.endings = r.row, rowPresent, c.last.command, r.lastDied, r.nextBlockSize, r.endings
+		k.view.row, k.view.state, k.view.firmAfter, k.lastDied, k.blocks.nextSize, k.endings = r.row, rowPresent, c.last.command, r.lastDied, r.nextBlockSize, r.endings
 	}
 	c.keys[id] = k
 	return k
@@ -52,9 +52,9 @@ func (c *Core) key(id Key) *key {
 // empty and certain: a queue that is not could change without us.
 func (c *Core) forget(k *key) {
 	if k.view.firmAfter != 0 && k.view.state == rowPresent && k.view.row.Empty() {
-		c.idle.put(k.id, idleKey{k.view.row, k.lastDied, k.nextBlockSize, k.endings})
+		c.idle.put(k.id, idleKey{k.view.row, k.lastDied, k.blocks.nextSize, k.endings})
 	}
-	delete(c.commands, k.view.readCmd)
+	delete(c.commands, k.view.read.cmd)
 	c.timers.stop(&k.timer)
 	delete(c.keys, k.id)
 }
@@ -91,7 +91,7 @@ func (c *Core) patience(q Request) time.Duration {
 // note tells what happened at a place; it is the place's second event or later.
 func (k *key) note(what NoteKind, e *entry, how State) {
 	k.c.out.Notes = append(k.c.out.Notes, Note{
-		Key: k.id, Kind: what, Ref: e.ref, Owner: e.name, Client: e.client, State: how, Duration: k.c.now - e.since,
+		Key: k.id, Kind: what, Ref: e.ref, Owner: e.identity.name, Client: e.identity.client, State: how, Duration: k.c.now - e.since,
 	})
 }
 
@@ -117,7 +117,7 @@ func (k *key) reply(now Now, id CommandID, r Result) {
 	switch {
 	case k.c.keys[k.id] != k:
 		return
-	case id == k.view.readCmd:
+	case id == k.view.read.cmd:
 		k.rowRead(now, id, r)
 	case k.lwt != nil && id == k.lwt.cmd:
 		k.lwtReplied(now, r)
@@ -137,34 +137,34 @@ func (c *Core) raiseClosed(table [16]byte, closed Stamp) {
 // raiseClosed notes a later closed. A base that an LWT under way is about to write
 // was chosen without knowing it, and counts as older (C17).
 func (k *key) raiseClosed(closed Stamp) {
-	k.closed = max(k.closed, closed)
+	k.table.closed = max(k.table.closed, closed)
 	if k.changesTerm() {
-		k.closed = max(k.closed, k.lwt.swap.Set.Row.Epoch+1)
+		k.table.closed = max(k.table.closed, k.lwt.swap.Set.Row.Epoch+1)
 	}
 	t := k.term
 	if t == nil {
 		return
 	}
 	t.synced, t.synch.stale = false, true
-	t.dirty = t.dirty || t.epoch < closed
+	t.dirty = t.dirty || t.window.epoch < closed
 }
 
 // turnAway tells all who wait that nothing is granted here any more.
 func (k *key) turnAway(now Now) {
-	for _, r := range k.blocks {
+	for _, r := range k.blocks.list {
 		k.requeueWaiters(r, r.numbered)
 		for _, e := range r.waiters {
 			k.answerEntry(e, k.grantOf(now, e))
 		}
 	}
-	for _, e := range k.queued {
+	for _, e := range k.queue.numbered {
 		k.answerEntry(e, k.grantOf(now, e))
 	}
-	for _, e := range k.unnumbered {
+	for _, e := range k.queue.unnumbered {
 		k.answerEntryError(e, Grant{}, ErrDraining)
 		k.endEntry(e, StateLost)
 	}
-	k.unnumbered = nil
+	k.queue.unnumbered = nil
 }
 
 func (k *key) quiet() bool {
@@ -173,7 +173,7 @@ func (k *key) quiet() bool {
 		return k.lwt == nil
 	}
 	fixed := t.block == nil || (t.block.plain && !t.renewal.wanted)
-	return t.open && fixed && t.flight.ops == 0 && !t.unsettled && t.synch.cmd == 0
+	return t.open && fixed && t.ops.flight.ops == 0 && !t.unsettled && t.synch.cmd == 0
 }
 
 // bury ends everything of a key without another word to the store: the
@@ -183,16 +183,16 @@ func (k *key) bury(now Now, err error) {
 	if k.term != nil {
 		k.loseTerm(now)
 	}
-	for _, e := range k.queued {
-		if errors.Is(err, ErrNoSession) && e.phase == phaseWaiting && !e.noWait {
+	for _, e := range k.queue.numbered {
+		if errors.Is(err, ErrNoSession) && e.phase == phaseWaiting && !e.wait.noWait {
 			// Its client may go on with the reference, here or elsewhere: a Takeover when its turn comes.
 			k.answerEntry(e, k.grantOf(now, e))
 		}
 		k.answerEntryError(e, Grant{}, err)
 		k.loseEntry(e)
 	}
-	k.delegated = delegatedEnqueue{}
-	pending := k.unnumbered
+	k.piggyback.delegated = delegatedEnqueue{}
+	pending := k.queue.unnumbered
 	if k.lwt != nil {
 		pending = append(pending[:len(pending):len(pending)], k.lwt.entries...)
 		delete(k.c.commands, k.lwt.cmd)
@@ -204,7 +204,7 @@ func (k *key) bury(now Now, err error) {
 	for _, a := range k.queries {
 		k.c.answer(Answer{Op: a.op, Err: err})
 	}
-	delete(k.c.commands, k.view.readCmd)
+	delete(k.c.commands, k.view.read.cmd)
 	k.c.timers.stop(&k.timer)
 	delete(k.c.keys, k.id)
 }

@@ -6,7 +6,7 @@ type idleKey struct {
 	row           Row
 	lastDied      bool  // the last holder did not give the lock back
 	nextBlockSize int32 // of the key
-	endings       []ending
+	endings       endings
 }
 
 // idleKeys keeps a bounded number of them; the oldest goes first.

@@ -1,32 +1,71 @@
 package musiccore
 
-import "time"
+import (
+	"cmp"
+	"slices"
+	"time"
+)
 
-// key is the state machine of one key: who asks, who waits, who holds, and
-// the one LWT under way. It is made by the first operation and forgotten when
-// nobody holds, waits or is owed an answer.
+// key is the state machine of one key: who waits, who holds, and the one LWT under way. It is made
+// by the first operation, and dropped when nobody holds, waits or is owed an answer.
 type key struct {
-	c              *Core
-	id             Key
-	view           view
-	lwt            *lwt
-	unnumbered     []*entry // no reference yet, in order of arrival
-	queued         []*entry // references that live in the lock row, ascending
-	byToken        map[[16]byte]*entry
-	blocks         []*localBlock // of this proxy's blocks, in the order of their references
-	term           *term         // the head's tenure, if it is here
-	queries        []query
-	endings        []ending
-	closed         Stamp // of the table
-	lastDied       bool  // the last holder did not give the lock back
-	watchHeadUntil time.Duration
-	toldWaiting    SessionID     // whom HintWaiting was said to
-	longSections   int           // sections in a row that were not short
-	nextBlockSize  int32         // references that the next block reserves; 0: sections are too long for one
-	lastWait       time.Duration // from LOCK to grant, as the last one here had to wait
-	timer          timer
-	tableMode      // of the table
-	piggyback
+	c         *Core
+	id        Key
+	table     tableFacts
+	view      view // of the lock row
+	lwt       *lwt // under way, or nil
+	queue     queue
+	blocks    blocks
+	term      *term // of the head, if it is here
+	queries   []query
+	endings   endings
+	lastDied  bool // the last holder did not give the lock back
+	headWatch headWatch
+	piggyback piggyback
+	timer     timer
+}
+
+// headWatch is how a key follows a head that is not here.
+type headWatch struct {
+	until time.Duration // the head is followed even if no reference waits here
+	told  SessionID     // to whom HintWaiting was sent
+}
+
+// queue is the entries of one key that have no term yet, and the holder's.
+type queue struct {
+	unnumbered []*entry // no reference yet, in order of arrival
+	numbered   []*entry // references that live in the lock row, ascending
+	byToken    map[[16]byte]*entry
+}
+
+// first returns the lowest reference here that lives in the lock row, or nil.
+func (q *queue) first() *entry {
+	if len(q.numbered) == 0 {
+		return nil
+	}
+	return q.numbered[0]
+}
+
+func (q *queue) pop() {
+	q.numbered[0] = nil
+	q.numbered = q.numbered[1:]
+}
+
+func (q *queue) search(r LockRef) (int, bool) {
+	return slices.BinarySearchFunc(q.numbered, r, func(e *entry, r LockRef) int { return cmp.Compare(e.ref, r) })
+}
+
+// insert puts an entry among the numbered ones, where its reference belongs: an adopted one may be
+// known before an own one ahead of it.
+func (q *queue) insert(e *entry) {
+	i, _ := q.search(e.ref)
+	q.numbered = slices.Insert(q.numbered, i, e)
+}
+
+func (q *queue) dropToken(e *entry) {
+	if q.byToken[e.identity.token] == e {
+		delete(q.byToken, e.identity.token)
+	}
 }
 
 // due is the key's timer.
@@ -86,26 +125,13 @@ func (k *key) chooseLWT(now Now) {
 	}
 }
 
-// firstQueued is the lowest reference here that lives in the lock row.
-func (k *key) firstQueued() *entry {
-	if len(k.queued) == 0 {
-		return nil
-	}
-	return k.queued[0]
-}
-
-func (k *key) popQueued() {
-	k.queued[0] = nil
-	k.queued = k.queued[1:]
-}
-
 // isHead reports that p is the head of the queue as known.
 func (k *key) isHead(e *entry) bool {
 	return e != nil && k.view.state == rowPresent && !k.view.row.Empty() && e.ref == k.view.row.Head
 }
 
 func (k *key) abandonedHead() bool {
-	e := k.firstQueued()
+	e := k.queue.first()
 	return k.isHead(e) && e.abandoned
 }
 
@@ -115,7 +141,7 @@ func (k *key) orphanedHead() bool {
 		return false
 	}
 	_, s, ok := k.view.row.Holder()
-	return ok && s == k.c.self.id && !k.isHead(k.firstQueued())
+	return ok && s == k.c.self.id && !k.isHead(k.queue.first())
 }
 
 // remoteHead answers the head's session if it is not this one.
@@ -130,7 +156,7 @@ func (k *key) remoteHead() (SessionID, bool) {
 // headAwaited reports that somebody here wants the head to move on. An
 // abandoned reference counts: only this proxy can release it in its turn.
 func (k *key) headAwaited(now Now) bool {
-	return len(k.queued) > 0 || now.Boot < k.watchHeadUntil || k.delegated.pending()
+	return len(k.queue.numbered) > 0 || now.Boot < k.headWatch.until || k.piggyback.delegated.pending()
 }
 
 // dropPassed drops what the head has passed: lost, and final (docs/protocol.md 3.5, Poll).
@@ -138,18 +164,18 @@ func (k *key) dropPassed(now Now) {
 	if k.view.state != rowPresent {
 		return
 	}
-	if t := k.term; t != nil && !k.changesTerm() && k.view.row.Epoch != t.epoch {
+	if t := k.term; t != nil && !k.changesTerm() && k.view.row.Epoch != t.window.epoch {
 		if !k.isChecked() {
 			k.c.alarm(k.id, "I3", "a term was taken away while its session was valid")
 		}
 		k.loseTerm(now)
 	}
-	for e := k.firstQueued(); e != nil && k.term == nil && e.ref < k.view.row.Head; e = k.firstQueued() {
-		k.popQueued()
+	for e := k.queue.first(); e != nil && k.term == nil && e.ref < k.view.row.Head; e = k.queue.first() {
+		k.queue.pop()
 		k.loseEntry(e)
 	}
-	if e := k.firstQueued(); k.term == nil && k.displaced(e) {
-		k.popQueued()
+	if e := k.queue.first(); k.term == nil && k.displaced(e) {
+		k.queue.pop()
 		k.redirect(e)
 	}
 }
@@ -158,7 +184,7 @@ func (k *key) dropPassed(now Now) {
 // place gets at most one term, ever (C15); a dirty one only on a base that
 // was read at QUORUM (M6). Paper §IV, acquireLock.
 func (k *key) enterTerm(now Now) {
-	e := k.firstQueued()
+	e := k.queue.first()
 	if k.term != nil || k.changesTerm() || !k.isHead(e) || e.phase != phaseWaiting || e.abandoned {
 		return
 	}
@@ -169,7 +195,7 @@ func (k *key) enterTerm(now Now) {
 	if !k.headGranted(e) {
 		return
 	}
-	if r.DirtySince(k.closed) && k.view.quorumEpoch != r.Epoch {
+	if r.DirtySince(k.table.closed) && k.view.quorumEpoch != r.Epoch {
 		return
 	}
 	k.openTerm(now, e)
@@ -180,7 +206,7 @@ func (k *key) enterTerm(now Now) {
 func (k *key) headGranted(e *entry) bool {
 	r := k.view.row
 	if e.adopted {
-		return r.Owner == k.c.self.id && r.Epoch == e.takeoverEpoch
+		return r.Owner == k.c.self.id && r.Epoch == e.takeover.epoch
 	}
 	s, ok := r.Session(r.Head)
 	return ok && s == k.c.self.id && r.Owner == (SessionID{})
@@ -214,17 +240,17 @@ func (k *key) finishStep(now Now) {
 }
 
 func (k *key) unneeded(now Now) bool {
-	return k.term == nil && k.lwt == nil && len(k.unnumbered) == 0 && len(k.queries) == 0 && !k.headAwaited(now)
+	return k.term == nil && k.lwt == nil && len(k.queue.unnumbered) == 0 && len(k.queries) == 0 && !k.headAwaited(now)
 }
 
 // nextWake is when the key has something to do without an event.
 func (k *key) nextWake(now Now) time.Duration {
-	at := sooner(now.Boot, 0, k.watchHeadUntil)
-	at = sooner(now.Boot, at, k.view.nextRead)
-	if k.view.readCmd != 0 {
-		at = sooner(now.Boot, at, k.view.readBegan+lookTimeout)
+	at := sooner(now.Boot, 0, k.headWatch.until)
+	at = sooner(now.Boot, at, k.view.read.next)
+	if k.view.read.cmd != 0 {
+		at = sooner(now.Boot, at, k.view.read.began+lookTimeout)
 	}
-	at = sooner(now.Boot, at, k.delegated.until)
+	at = sooner(now.Boot, at, k.piggyback.delegated.until)
 	if k.lwt != nil {
 		at = sooner(now.Boot, at, k.lwt.sendAfter)
 		at = sooner(now.Boot, at, k.lwt.firstSent+k.c.opts.Retain)
@@ -235,14 +261,14 @@ func (k *key) nextWake(now Now) time.Duration {
 	if w := k.c.watches[k.remoteHeadID()]; w != nil && w.dead {
 		at = sooner(now.Boot, at, w.deadAt+k.c.opts.Grace)
 	}
-	if e := k.firstQueued(); e != nil && len(e.waitingOps) > 0 {
-		at = sooner(now.Boot, at, e.waitingOps[0].until)
+	if e := k.queue.first(); e != nil && len(e.takeover.ops) > 0 {
+		at = sooner(now.Boot, at, e.takeover.ops[0].until)
 	}
-	if e := k.firstQueued(); k.term == nil && k.isHead(e) {
+	if e := k.queue.first(); k.term == nil && k.isHead(e) {
 		// It may be held back by clocks that differ: no event tells their end.
 		at = sooner(now.Boot, at, now.Boot+time.Second)
 	}
-	if k.term != nil && len(k.unnumbered) > 0 {
+	if k.term != nil && len(k.queue.unnumbered) > 0 {
 		at = sooner(now.Boot, at, k.term.holder.since+k.c.opts.Retain)
 	}
 	if k.term != nil {
@@ -254,12 +280,12 @@ func (k *key) nextWake(now Now) time.Duration {
 // nextWake is when the term has something to do without an event.
 func (t *term) nextWake(now time.Duration, o Options) time.Duration {
 	at := sooner(now, 0, t.synch.next)
-	at = sooner(now, at, t.unlock.until)
-	if oldest, ok := t.flight.oldest(); ok {
+	at = sooner(now, at, t.ops.unlock.until)
+	if oldest, ok := t.ops.flight.oldest(); ok {
 		at = sooner(now, at, oldest+o.OpTimeout)
 	}
-	if len(t.waitingOps) > 0 {
-		at = sooner(now, at, t.waitingOps[0].until)
+	if len(t.ops.waiting) > 0 {
+		at = sooner(now, at, t.ops.waiting[0].until)
 	}
 	if t.block != nil && t.open {
 		at = sooner(now, at, t.holder.since+o.Retain)

@@ -19,15 +19,15 @@ type Listing struct {
 func (c *Core) List(now Now) []Listing {
 	var all []Listing
 	for _, k := range c.sorted() {
-		for _, e := range k.queued {
+		for _, e := range k.queue.numbered {
 			all = k.list(all, now, e)
 		}
-		for _, r := range k.blocks {
+		for _, r := range k.blocks.list {
 			for _, e := range r.waiters {
 				all = k.list(all, now, e)
 			}
 		}
-		for _, e := range k.unnumbered {
+		for _, e := range k.queue.unnumbered {
 			all = k.list(all, now, e)
 		}
 	}
@@ -40,6 +40,6 @@ func (k *key) list(all []Listing, now Now, e *entry) []Listing {
 	}
 	g := k.grantOf(now, e)
 	return append(all, Listing{
-		Key: k.id, Ref: e.ref, State: g.State, Owner: e.name, Age: now.Boot - e.since, Lease: g.Lease, Position: g.Position,
+		Key: k.id, Ref: e.ref, State: g.State, Owner: e.identity.name, Age: now.Boot - e.since, Lease: g.Lease, Position: g.Position,
 	})
 }

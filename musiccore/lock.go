@@ -34,7 +34,7 @@ type query struct {
 // newEntry is LOCK without a reference.
 func (k *key) newEntry(now Now, op OpID, q Request) {
 	c := k.c
-	if e := k.byToken[q.Token]; e != nil {
+	if e := k.queue.byToken[q.Token]; e != nil {
 		e.attach(now, op, q)
 		return
 	}
@@ -47,23 +47,26 @@ func (k *key) newEntry(now Now, op OpID, q Request) {
 		c.answer(Answer{Op: op, Err: ErrTooManyWaiters})
 		return
 	}
-	e := &entry{k: k, lease: c.opts.ClientLease, name: q.Owner, token: q.Token, noWait: q.NoWait, since: now.Boot}
+	e := &entry{
+		k: k, since: now.Boot, lease: c.opts.ClientLease,
+		identity: identity{name: q.Owner, token: q.Token}, wait: wait{noWait: q.NoWait},
+	}
 	e.timer.who = e
 	if q.Token != ([16]byte{}) {
-		if k.byToken == nil {
-			k.byToken = map[[16]byte]*entry{}
+		if k.queue.byToken == nil {
+			k.queue.byToken = map[[16]byte]*entry{}
 		}
-		k.byToken[q.Token] = e
+		k.queue.byToken[q.Token] = e
 	}
 	e.attach(now, op, q)
-	k.unnumbered = append(k.unnumbered, e)
-	if k.releaseSent != 0 && now.Boot-k.releaseSent < returnWithin {
-		k.clientReturns = true
+	k.queue.unnumbered = append(k.queue.unnumbered, e)
+	if k.piggyback.releaseSent != 0 && now.Boot-k.piggyback.releaseSent < returnWithin {
+		k.piggyback.clientReturns = true
 	}
 }
 
 func (k *key) waiterCount() int {
-	n := len(k.unnumbered) + len(k.queued) + k.blockWaiters()
+	n := len(k.queue.unnumbered) + len(k.queue.numbered) + k.blocks.waiterCount()
 	if k.lwt != nil {
 		n += len(k.lwt.entries)
 	}
@@ -75,7 +78,7 @@ func (k *key) waiterCount() int {
 
 // noWaitLost: NOWAIT has lost already.
 func (k *key) noWaitLost() bool {
-	return len(k.unnumbered) > 0 || (k.lwt != nil && len(k.lwt.entries) > 0) || k.claimedByOthers()
+	return len(k.queue.unnumbered) > 0 || (k.lwt != nil && len(k.lwt.entries) > 0) || k.claimedByOthers()
 }
 
 // resume is LOCK … USING LOCK r: go on waiting, ask, renew.
@@ -107,7 +110,7 @@ func (k *key) addQuery(a query) {
 	a.after = k.c.last.command
 	k.queries = append(k.queries, a)
 	if a.needsRow() {
-		k.view.nextRead = 0
+		k.view.read.next = 0
 	}
 	if a.op != 0 {
 		k.c.addPending(a.op, k, nil)
@@ -148,7 +151,7 @@ func (k *key) expireQueries(now Now) {
 			left = append(left, a)
 			continue
 		}
-		k.c.answer(Answer{Op: a.op, Err: unavailable(k.view.readErr)})
+		k.c.answer(Answer{Op: a.op, Err: unavailable(k.view.read.err)})
 	}
 	k.queries = left
 }
@@ -164,7 +167,7 @@ func unavailable(cause error) error {
 // cancel takes a waiting operation away: its client is gone.
 func (k *key) cancel(op OpID, e *entry) {
 	if e != nil {
-		e.op = 0
+		e.wait.op = 0
 		k.abandon(e, 0)
 		return
 	}
@@ -177,7 +180,7 @@ func (k *key) cancel(op OpID, e *entry) {
 	if k.term != nil {
 		k.term.cancel(op)
 	}
-	if e := k.firstQueued(); e != nil {
-		e.waitingOps = slices.DeleteFunc(e.waitingOps, func(b waitingOp) bool { return b.op == op })
+	if e := k.queue.first(); e != nil {
+		e.takeover.ops = slices.DeleteFunc(e.takeover.ops, func(b waitingOp) bool { return b.op == op })
 	}
 }

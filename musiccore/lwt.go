@@ -60,7 +60,7 @@ func (k *key) startLWT(now Now, l lwt) bool {
 // A client that has gone away meanwhile wants nothing any more.
 func (k *key) requeue(entries []*entry) {
 	entries = slices.DeleteFunc(slices.Clone(entries), func(e *entry) bool { return e.abandoned })
-	k.unnumbered = append(entries, k.unnumbered...)
+	k.queue.unnumbered = append(entries, k.queue.unnumbered...)
 }
 
 // sendLWT sends the LWT, or sends it again when its time has come.
@@ -88,7 +88,7 @@ func (k *key) lwtReplied(now Now, r Result) {
 		k.lwtApplied(now)
 	case StatusRefused:
 		l.refused = k.c.last.command
-		k.view.nextRead = 0
+		k.view.read.next = 0
 	default:
 		l.sendAfter = now.Boot + backoff(l.tries-1)
 	}
@@ -131,7 +131,7 @@ func (k *key) resolveRefused(now Now, id CommandID, r *Row) {
 		k.lwtApplied(now)
 	case l.purpose == purposeEnqueue, l.purpose == purposeDissolve:
 		k.dropLWT()
-		k.refusals++
+		k.piggyback.refusals++
 	case r.Epoch == l.swap.If.Epoch:
 		// Somebody else has enqueued; the term is as it was.
 		k.dropLWT()
@@ -177,19 +177,19 @@ func (k *key) superseded(now Now) {
 func (k *key) dropLWT() {
 	k.requeue(k.lwt.entries)
 	k.lwt = nil
-	k.nextBlockSize = min(k.nextBlockSize, 1)
+	k.blocks.nextSize = min(k.blocks.nextSize, 1)
 }
 
 // lwtApplied ends an LWT that was applied.
 func (k *key) lwtApplied(now Now) {
 	l := k.lwt
 	k.lwt = nil
-	k.view.emptyReads, k.view.nextRead = 0, 0
+	k.view.read.empty, k.view.read.next = 0, 0
 	switch l.purpose {
 	case purposeEnqueue:
-		k.refusals = 0
-		if k.delegated.block.Req == l.req {
-			k.delegated = delegatedEnqueue{}
+		k.piggyback.refusals = 0
+		if k.piggyback.delegated.block.Req == l.req {
+			k.piggyback.delegated = delegatedEnqueue{}
 		}
 	case purposeRelease:
 		if k.term != nil {

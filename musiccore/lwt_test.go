@@ -194,7 +194,7 @@ func TestAReplyOfAnEarlierLifeIsNobodys(t *testing.T) {
 
 func TestI1NothingUnsoundIsSent(t *testing.T) {
 	d, _ := held(t)
-	d.core.keys[d.key()].term.seq = -5
+	d.core.keys[d.key()].term.window.seq = -5
 	d.unlock(1)
 	d.none()
 	if len(d.alarms) == 0 || d.alarms[0].Rule != "I1" {

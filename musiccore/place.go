@@ -16,31 +16,45 @@ const (
 	phaseEnded                   // never again (C15)
 )
 
-// entry is one local reference from LOCK to its end: a place in the queue,
-// then the lock. It belongs to no connection; op is the operation that waits
-// for it at the moment.
+// entry is one local reference from LOCK to its end: it waits in the queue, then it holds the lock.
+// It belongs to no connection.
 type entry struct {
-	k             *key
-	ref           LockRef
-	op            OpID
-	deadline      time.Duration // op is answered, or silence ends it
-	lease         time.Duration
-	name          string
-	client        Client
-	since         time.Duration // of the LOCK; then of the grant
-	token         [16]byte
-	phase         phase
-	abandoned     bool // abandoned: released when it becomes the head
-	noWait        bool
-	atOnce        bool
-	leaseAsked    bool        // lease is the client's or the table's, not the one that nobody has asked for
-	ownerDied     bool        // the holder before did not give the lock back
-	adopted       bool        // the reference is of another session, which is dead
-	takeoverEpoch Stamp       // the base that the guest's own Takeover made
-	waitingOps    []waitingOp // operations that wait for the guest's term
-	forced        bool        // ended by force, though its session lives: the table is strict
-	block         *localBlock // in whose line it waits; of the block's own place the block
-	timer         timer
+	k          *key
+	ref        LockRef
+	phase      phase
+	abandoned  bool          // released when it becomes the head
+	adopted    bool          // the reference is of another session, which is dead
+	ownerDied  bool          // the holder before did not give the lock back
+	since      time.Duration // of the LOCK; then of the grant
+	deadline   time.Duration // the waiting operation is answered, or silence ends the entry
+	lease      time.Duration
+	leaseAsked bool // lease is the client's or the table's, not the default
+	identity   identity
+	wait       wait
+	takeover   takeover
+	block      *localBlock // in which it waits; of a block's own entry the block
+	timer      timer
+}
+
+// identity is what the client of an entry calls itself.
+type identity struct {
+	name   string // as LOCK … AS gives it
+	client Client
+	token  [16]byte
+}
+
+// wait is the operation that waits for an entry at the moment, and how long it is willing to.
+type wait struct {
+	op     OpID // 0: none
+	noWait bool
+	atOnce bool
+}
+
+// takeover is what an adopted entry needs besides.
+type takeover struct {
+	epoch  Stamp       // that its own Takeover made
+	ops    []waitingOp // that wait for its term
+	forced bool        // ended by Force, though its session lives: the table is strict
 }
 
 // due is the place's timer.
@@ -49,16 +63,16 @@ func (e *entry) due(now Now) {
 	switch {
 	case e.phase == phaseEnded || e.abandoned:
 		return
-	case e.block != nil && e.ref == 0 && e.op != 0 && now.Boot >= e.numberBy() && !k.blockMoves(e.block):
+	case e.block != nil && e.ref == 0 && e.wait.op != 0 && now.Boot >= e.numberBy() && !k.blockMoves(e.block):
 		k.requeueFrom(e)
-	case e.ref == 0 && e.op != 0 && now.Boot < e.deadline && now.Boot >= e.numberBy():
+	case e.ref == 0 && e.wait.op != 0 && now.Boot < e.deadline && now.Boot >= e.numberBy():
 		k.c.timers.set(&e.timer, e.deadline)
 	case now.Boot < e.deadline:
 		k.c.timers.set(&e.timer, e.deadline)
 		return
 	case e.phase == phaseHolding:
 		k.expireLease(now)
-	case e.op != 0:
+	case e.wait.op != 0:
 		k.answerTimedOut(now, e)
 	default:
 		k.abandon(e, 0)
@@ -78,21 +92,21 @@ func (e *entry) setDeadline(until time.Duration) {
 // attach lets an operation wait for the place until a moment.
 func (e *entry) attach(now Now, op OpID, q Request) {
 	k := e.k
-	if e.op != 0 {
+	if e.wait.op != 0 {
 		k.answerEntry(e, k.grantOf(now, e))
 	}
 	if lease := cmp.Or(q.Lease, e.defaultLease(q)); lease > 0 {
 		e.lease, e.leaseAsked = lease, true
 	}
 	if q.By != (Client{}) {
-		e.client = q.By
+		e.identity.client = q.By
 	}
 	if e.phase == phaseHolding {
 		e.setDeadline(now.Boot + e.lease)
 		k.c.answer(Answer{Op: op, Grant: k.grantOf(now, e)})
 		return
 	}
-	e.op, e.atOnce = op, q.AtOnce
+	e.wait.op, e.wait.atOnce = op, q.AtOnce
 	if q.NoWait && q.Ref != 0 || q.AtOnce && e.ref != 0 || k.c.draining {
 		k.answerTimedOut(now, e)
 		return
@@ -112,7 +126,7 @@ func (e *entry) defaultLease(q Request) time.Duration {
 // grantOf is the row that tells where a place stands.
 func (k *key) grantOf(now Now, e *entry) Grant {
 	if e.phase == phaseHolding {
-		return Grant{Applied: true, Ref: e.ref, State: StateHeld, Holder: e.name, Lease: e.deadline - now.Boot, OwnerDied: e.ownerDied}
+		return Grant{Applied: true, Ref: e.ref, State: StateHeld, Holder: e.identity.name, Lease: e.deadline - now.Boot, OwnerDied: e.ownerDied}
 	}
 	return Grant{Ref: e.ref, State: StateQueued, Position: k.position(e), Holder: k.holderName()}
 }
@@ -123,7 +137,7 @@ func (k *key) busyGrant() Grant { return Grant{State: StateBusy, Holder: k.holde
 // holderName is what the present holder calls itself, where it holds here.
 func (k *key) holderName() string {
 	if k.term != nil && k.term.open {
-		return k.term.holder.name
+		return k.term.holder.identity.name
 	}
 	return ""
 }
@@ -134,28 +148,28 @@ func (k *key) answerEntry(e *entry, g Grant) {
 }
 
 func (k *key) answerEntryError(e *entry, g Grant, err error) {
-	if e.op == 0 {
+	if e.wait.op == 0 {
 		return
 	}
-	k.c.answer(Answer{Op: e.op, Grant: g, Err: err})
-	e.op = 0
+	k.c.answer(Answer{Op: e.wait.op, Grant: g, Err: err})
+	e.wait.op = 0
 }
 
 // answerTimedOut answers a LOCK whose time is up (docs/design.md 5): QUEUED, BUSY, or that
 // the lock row could not even be read.
 func (k *key) answerTimedOut(now Now, e *entry) {
 	switch {
-	case e.noWait:
+	case e.wait.noWait:
 		k.answerEntry(e, k.busyGrant())
 		k.abandon(e, 0)
 	case e.phase == phaseUnnumbered && k.view.state == rowUnread:
-		k.answerEntryError(e, Grant{}, unavailable(k.view.readErr))
+		k.answerEntryError(e, Grant{}, unavailable(k.view.read.err))
 		k.abandon(e, 0)
 	default:
 		e.assignRef()
 		k.answerEntry(e, k.grantOf(now, e))
 		e.setDeadline(now.Boot + k.c.opts.QueuedLease)
-		if e.ref == 0 && e.token == ([16]byte{}) {
+		if e.ref == 0 && e.identity.token == ([16]byte{}) {
 			// Nobody can ever name it again.
 			k.abandon(e, 0)
 		}
@@ -167,21 +181,15 @@ func (k *key) answerTimedOut(now Now, e *entry) {
 // is 0 where its client was silent, and may still come back before that.
 func (k *key) abandon(e *entry, how State) {
 	e.abandoned = true
-	k.recordEnding(e.ref, how)
-	k.dropToken(e)
+	k.endings.record(e.ref, how)
+	k.queue.dropToken(e)
 	k.queryWaitingOps(e)
 	k.c.timers.stop(&e.timer)
 	if e.ref == 0 {
-		k.unnumbered = without(k.unnumbered, e)
+		k.queue.unnumbered = without(k.queue.unnumbered, e)
 	}
 	if e.block != nil && (e.ref == 0 || how != 0) && !e.standsForBlock() {
 		e.block.remove(e)
-	}
-}
-
-func (k *key) dropToken(e *entry) {
-	if k.byToken[e.token] == e {
-		delete(k.byToken, e.token)
 	}
 }
 
@@ -215,13 +223,13 @@ func (k *key) loseEntry(e *entry) {
 // on elsewhere.
 func (k *key) endEntry(e *entry, how State) {
 	if !e.abandoned {
-		k.recordEnding(e.ref, how)
+		k.endings.record(e.ref, how)
 	}
 	if e.phase == phaseHolding {
 		k.note(endNote(how), e, how)
 	}
 	e.phase = phaseEnded
-	k.dropToken(e)
+	k.queue.dropToken(e)
 	k.queryWaitingOps(e)
 	k.c.timers.stop(&e.timer)
 }
@@ -236,19 +244,15 @@ func (k *key) liveEntry(r LockRef) *entry {
 
 // findEntry answers the place of a reference that lives in the lock row.
 func (k *key) findEntry(r LockRef) *entry {
-	for _, b := range k.blocks {
+	for _, b := range k.blocks.list {
 		if e := b.find(r); e != nil {
 			return e
 		}
 	}
-	if i, ok := k.searchQueued(r); ok {
-		return k.queued[i]
+	if i, ok := k.queue.search(r); ok {
+		return k.queue.numbered[i]
 	}
 	return nil
-}
-
-func (k *key) searchQueued(r LockRef) (int, bool) {
-	return slices.BinarySearchFunc(k.queued, r, func(e *entry, r LockRef) int { return cmp.Compare(e.ref, r) })
 }
 
 // grantNote is what is told of a place that gets its term.
@@ -257,13 +261,6 @@ func (e *entry) grantNote() NoteKind {
 		return NoteTakenOver
 	}
 	return NoteGranted
-}
-
-// insertQueued puts a place among those that live in the lock row, where its
-// reference belongs: a guest may be known before an own reference ahead of it.
-func (k *key) insertQueued(e *entry) {
-	i, _ := k.searchQueued(e.ref)
-	k.queued = slices.Insert(k.queued, i, e)
 }
 
 // assignRefs gives the places of an applied Enqueue their references, and
@@ -277,8 +274,8 @@ func (k *key) assignRefs(now Now, entries []*entry, b Block) {
 	for i, e := range entries {
 		e.ref = b.First + LockRef(i)
 		e.phase = phaseWaiting
-		k.insertQueued(e)
-		if e.atOnce && e.op != 0 && busy {
+		k.queue.insert(e)
+		if e.wait.atOnce && e.wait.op != 0 && busy {
 			k.answerTimedOut(now, e)
 		}
 		busy = busy || !e.abandoned
@@ -287,7 +284,7 @@ func (k *key) assignRefs(now Now, entries []*entry, b Block) {
 
 // enqueue asks for references for all who have none: one LWT, one block.
 func (k *key) enqueue(now Now) {
-	if len(k.unnumbered) == 0 || k.releaseWillEnqueue(now) || (k.awaitsDelegated(now) && !k.anyoneMustBeNumbered(now)) || k.waitsForLook(now) {
+	if len(k.queue.unnumbered) == 0 || k.releaseWillEnqueue(now) || (k.awaitsDelegated(now) && !k.anyoneMustBeNumbered(now)) || k.waitsForLook(now) {
 		return
 	}
 	r := k.view.pointer()
@@ -297,12 +294,12 @@ func (k *key) enqueue(now Now) {
 		return
 	}
 	if rides {
-		k.unnumbered = entries
-		k.refusals = 0
+		k.queue.unnumbered = entries
+		k.piggyback.refusals = 0
 		k.delegateEnqueue(now, b)
 		return
 	}
-	k.startLWT(now, lwt{purpose: purposeEnqueue, swap: Enqueue(r, b, k.closed, now.Clk), req: b.Req, entries: entries})
+	k.startLWT(now, lwt{purpose: purposeEnqueue, swap: Enqueue(r, b, k.table.closed, now.Clk), req: b.Req, entries: entries})
 }
 
 // releaseWillEnqueue reports that who asks may wait for the Release of the tenure that
@@ -310,14 +307,14 @@ func (k *key) enqueue(now Now) {
 // experience, and they need not be told anything before.
 func (k *key) releaseWillEnqueue(now Now) bool {
 	t := k.term
-	if t == nil || k.nextBlockSize == 0 || now.Boot >= t.holder.since+k.c.opts.Retain {
+	if t == nil || k.blocks.nextSize == 0 || now.Boot >= t.holder.since+k.c.opts.Retain {
 		return false
 	}
-	return !slices.ContainsFunc(k.unnumbered, func(e *entry) bool { return !e.canWaitUnnumbered(now) })
+	return !slices.ContainsFunc(k.queue.unnumbered, func(e *entry) bool { return !e.canWaitUnnumbered(now) })
 }
 
 // anyoneMustBeNumbered reports that somebody who asks cannot wait for others to enqueue him.
-func (k *key) anyoneMustBeNumbered(now Now) bool { return anyMustBeNumbered(now, k.unnumbered) }
+func (k *key) anyoneMustBeNumbered(now Now) bool { return anyMustBeNumbered(now, k.queue.unnumbered) }
 
 // anyMustBeNumbered reports that the client of one of them is to be told a reference now.
 func anyMustBeNumbered(now Now, entries []*entry) bool {
@@ -326,30 +323,30 @@ func anyMustBeNumbered(now Now, entries []*entry) bool {
 
 // mustBeNumbered: its client is to be told a reference now.
 func (e *entry) mustBeNumbered(now Now) bool {
-	return e.atOnce || (e.op != 0 && now.Boot >= e.numberBy())
+	return e.wait.atOnce || (e.wait.op != 0 && now.Boot >= e.numberBy())
 }
 
 // takeUnnumbered takes all who have no reference, and makes the block to enqueue for
 // them. vacant: its first reference is to be the head at once.
 func (k *key) takeUnnumbered(now Now, vacant bool) ([]*entry, Block) {
-	if len(k.unnumbered) == 0 || k.c.draining || !k.c.self.Valid(now) || (vacant && now.Clk == 0) {
+	if len(k.queue.unnumbered) == 0 || k.c.draining || !k.c.self.Valid(now) || (vacant && now.Clk == 0) {
 		return nil, Block{}
 	}
 	k.refuseNoWait(now)
-	entries := k.unnumbered
+	entries := k.queue.unnumbered
 	if len(entries) == 0 {
 		return nil, Block{}
 	}
-	k.unnumbered = nil
+	k.queue.unnumbered = nil
 	k.c.last.request++
 	b := Block{
 		First: k.c.tables[k.id.Table].first, N: int32(len(entries)), Session: k.c.self.id, Req: k.c.last.request,
 		Retained: k.reservesBlock(now, vacant, entries),
 	}
 	if b.Retained && vacant {
-		b.N = max(b.N, k.nextBlockSize)
+		b.N = max(b.N, k.blocks.nextSize)
 	} else if b.Retained {
-		b.N = max(b.N, min(k.nextBlockSize, 8*b.N)) // others come behind it
+		b.N = max(b.N, min(k.blocks.nextSize, 8*b.N)) // others come behind it
 	}
 	return entries, b
 }
@@ -357,9 +354,9 @@ func (k *key) takeUnnumbered(now Now, vacant bool) ([]*entry, Block) {
 // refuseNoWait answers BUSY to those who do not want to wait, where somebody is
 // ahead of them.
 func (k *key) refuseNoWait(now Now) {
-	patient := make([]*entry, 0, len(k.unnumbered))
-	for _, e := range k.unnumbered {
-		if e.noWait && (len(patient) > 0 || k.claimedByOthers()) {
+	patient := make([]*entry, 0, len(k.queue.unnumbered))
+	for _, e := range k.queue.unnumbered {
+		if e.wait.noWait && (len(patient) > 0 || k.claimedByOthers()) {
 			k.answerEntry(e, k.busyGrant())
 			k.endEntry(e, StateLost)
 			k.watchHead(now)
@@ -367,7 +364,7 @@ func (k *key) refuseNoWait(now Now) {
 		}
 		patient = append(patient, e)
 	}
-	k.unnumbered = patient
+	k.queue.unnumbered = patient
 }
 
 // watchHead keeps an eye on the head for those who only ever say NOWAIT: if it is a
@@ -375,7 +372,7 @@ func (k *key) refuseNoWait(now Now) {
 // find out.
 func (k *key) watchHead(now Now) {
 	if x, foreign := k.remoteHead(); foreign || k.orphanedHead() {
-		k.watchHeadUntil = now.Boot + 2*k.c.deadAfter(x)
+		k.headWatch.until = now.Boot + 2*k.c.deadAfter(x)
 	}
 }
 
@@ -383,12 +380,12 @@ func (k *key) watchHead(now Now) {
 // that were given back and wait for their LWT do not count: who unlocks and
 // then locks NOWAIT finds no one.
 func (k *key) claimedByOthers() bool {
-	for _, e := range k.queued {
+	for _, e := range k.queue.numbered {
 		if !e.abandoned && e.phase != phaseEnded {
 			return true
 		}
 	}
-	return len(k.piggybacked) > 0 || (k.view.state == rowPresent && k.remoteFrom(k.view.row.Head))
+	return len(k.piggyback.accepted) > 0 || (k.view.state == rowPresent && k.remoteFrom(k.view.row.Head))
 }
 
 // remoteFrom reports that another session is known to have a reference from that

@@ -39,12 +39,12 @@ func (k *key) position(e *entry) int {
 
 // holdersInBlock is how many hold or wait in a block. Of one that another proxy hands out nobody here knows: it counts as one.
 func (k *key) holdersInBlock(first LockRef) int {
-	i := slices.IndexFunc(k.blocks, func(b *localBlock) bool { return b.first == first })
+	i := slices.IndexFunc(k.blocks.list, func(b *localBlock) bool { return b.first == first })
 	if i < 0 {
 		return 1
 	}
-	n := len(k.blocks[i].waiters)
-	if t := k.term; t != nil && t.block == k.blocks[i] && t.open {
+	n := len(k.blocks.list[i].waiters)
+	if t := k.term; t != nil && t.block == k.blocks.list[i] && t.open {
 		n++
 	}
 	return n

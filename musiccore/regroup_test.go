@@ -189,7 +189,7 @@ func TestABlockIsDissolvedInTheQueueThatThereIs(t *testing.T) {
 // made it part of a block.
 func TestAnAdoptedReferenceOfABlockIsNotTakenOver(t *testing.T) {
 	r := Row{Guard: 3, Head: 2, Epoch: 10, Queue: []Block{{First: 2, N: 2, Session: SessionID{7}, Retained: true}}}
-	k := &key{view: view{row: r, state: rowPresent}, queued: []*entry{{ref: 2, phase: phaseWaiting, adopted: true}}}
+	k := &key{view: view{row: r, state: rowPresent}, queue: queue{numbered: []*entry{{ref: 2, phase: phaseWaiting, adopted: true}}}}
 	if k.adoptedHead() {
 		t.Fatal("it would be taken over, though it may have been handed on")
 	}

@@ -11,8 +11,8 @@ func (k *key) expireLease(now Now) {
 func (k *key) giveBack(now Now, op OpID, how State) {
 	t := k.term
 	k.closeTerm(now, how)
-	t.unlock = waitingOp{op: op, until: now.Boot + k.c.opts.Wait}
-	if t.flight.puts == 0 && !t.unsettled {
+	t.ops.unlock = waitingOp{op: op, until: now.Boot + k.c.opts.Wait}
+	if t.ops.flight.puts == 0 && !t.unsettled {
 		k.answerUnlock(StateReleased)
 		return
 	}
@@ -21,11 +21,11 @@ func (k *key) giveBack(now Now, op OpID, how State) {
 
 func (k *key) answerUnlock(how State) {
 	t := k.term
-	if t.unlock.op == 0 {
+	if t.ops.unlock.op == 0 {
 		return
 	}
-	k.c.answer(Answer{Op: t.unlock.op, Grant: Grant{Applied: how == StateReleased, Ref: t.holder.ref, State: how}})
-	t.unlock.op = 0
+	k.c.answer(Answer{Op: t.ops.unlock.op, Grant: Grant{Applied: how == StateReleased, Ref: t.holder.ref, State: how}})
+	t.ops.unlock.op = 0
 }
 
 // closeTerm lets no more operations in. Those in flight still end; then the term
@@ -42,8 +42,8 @@ func (k *key) closeTerm(now Now, how State) {
 	}
 	k.noteSectionLength(now, t.holder, how)
 	k.endEntry(t.holder, how)
-	waiting := t.waitingOps
-	t.waitingOps = nil
+	waiting := t.ops.waiting
+	t.ops.waiting = nil
 	for _, b := range waiting {
 		k.queryEnding(b.query(t.holder.ref))
 	}
@@ -52,7 +52,7 @@ func (k *key) closeTerm(now Now, how State) {
 // drained reports that a closed term may be released: nothing in flight, and
 // settled or enough tried (docs/protocol.md 3.11, Release).
 func (t *term) drained(tries int) bool {
-	if t.open || t.flight.ops > 0 || t.synch.cmd != 0 {
+	if t.open || t.ops.flight.ops > 0 || t.synch.cmd != 0 {
 		return false
 	}
 	return !t.unsettled || t.broken || t.synch.tries >= tries
@@ -62,15 +62,15 @@ func (t *term) drained(tries int) bool {
 // nothing is left that could surface (I7, C6, C7, C17).
 func (k *key) release(now Now) {
 	t := k.term
-	if len(k.unnumbered)+len(k.piggybacked) > 0 && !t.noPiggyback && k.waitsForLook(now) {
+	if len(k.queue.unnumbered)+len(k.piggyback.accepted) > 0 && !t.noPiggyback && k.waitsForLook(now) {
 		return
 	}
 	dirty := t.unsettled || (t.dirty && !t.synced) || t.broken
-	if !dirty && (t.flight.ops > 0 || t.synch.cmd != 0) {
+	if !dirty && (t.ops.flight.ops > 0 || t.synch.cmd != 0) {
 		k.invariantBroken(now, "I7", "a clean release with operations in flight")
 		return
 	}
-	used := t.seq
+	used := t.window.seq
 	if t.broken {
 		used = k.c.opts.Window
 	}
@@ -80,13 +80,13 @@ func (k *key) release(now Now) {
 	if t.block != nil {
 		t.block.plain = true
 	}
-	held := Row{Guard: k.view.row.Guard, Head: next - 1, Epoch: t.epoch}
+	held := Row{Guard: k.view.row.Guard, Head: next - 1, Epoch: t.window.epoch}
 	l := lwt{purpose: purposeRelease, swap: Release(held, used, dirty, now.Clk)}
 	if !t.noPiggyback && next > t.lastRef {
 		k.piggybackEnqueues(now, &l)
 	}
 	if k.startLWT(now, l) {
-		k.releaseSent = now.Boot
+		k.piggyback.releaseSent = now.Boot
 		k.sendReleasing(l.swap)
 	}
 }
@@ -129,13 +129,13 @@ func (k *key) termReleased(now Now, head LockRef) {
 func (k *key) releaseAbandoned(now Now) {
 	r := k.view.row
 	if _, foreign := k.remoteHead(); foreign {
-		if k.remoteHeadDead(now) || (k.firstQueued().forced && k.forceLiving && k.view.quorumEpoch == r.Epoch) {
+		if k.remoteHeadDead(now) || (k.queue.first().takeover.forced && k.table.forceLiving && k.view.quorumEpoch == r.Epoch) {
 			k.startLWT(now, lwt{purpose: purposeReleaseAbandoned, swap: Release(r, k.c.opts.Window, true, now.Clk)})
 		}
 		return
 	}
 	r.Head = k.abandonedRun()
-	k.startLWT(now, lwt{purpose: purposeReleaseAbandoned, swap: Release(r, 2, r.DirtySince(k.closed), now.Clk)})
+	k.startLWT(now, lwt{purpose: purposeReleaseAbandoned, swap: Release(r, 2, r.DirtySince(k.table.closed), now.Clk)})
 }
 
 // abandonedRun returns the last of the abandoned references that follow one another from the head
@@ -145,7 +145,7 @@ func (k *key) releaseAbandoned(now Now) {
 func (k *key) abandonedRun() LockRef {
 	r := k.view.row
 	last := r.endOfBlock(r.Head)
-	for _, e := range k.queued {
+	for _, e := range k.queue.numbered {
 		switch {
 		case e.ref <= last:
 		case e.ref != last+1 || !e.abandoned || e.adopted || e.phase != phaseWaiting || e.standsForBlock():
@@ -171,8 +171,8 @@ func (k *key) endTerm() {
 	if b != nil {
 		k.dropBlock(b)
 	}
-	if k.firstQueued() == e {
-		k.popQueued()
+	if k.queue.first() == e {
+		k.queue.pop()
 	}
 }
 
@@ -184,9 +184,9 @@ func (k *key) loseTerm(now Now) {
 		how = StateLost
 	}
 	k.closeTerm(now, how)
-	if t.unlock.op != 0 && how == 0 {
-		k.addQuery(query{op: t.unlock.op, kind: queryUnlock, ref: t.holder.ref, until: t.unlock.until})
-		t.unlock.op = 0
+	if t.ops.unlock.op != 0 && how == 0 {
+		k.addQuery(query{op: t.ops.unlock.op, kind: queryUnlock, ref: t.holder.ref, until: t.ops.unlock.until})
+		t.ops.unlock.op = 0
 	}
 	k.answerUnlock(StateLost)
 	k.loseChecks()

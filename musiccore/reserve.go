@@ -27,24 +27,32 @@ type localBlock struct {
 	nextLook          time.Duration // no look before then who waits elsewhere
 }
 
+// blocks are what a key hands out in memory, and what it has learnt of its sections.
+type blocks struct {
+	list         []*localBlock // in the order of their references
+	nextSize     int32         // references that the next block reserves; 0: sections are too long for one
+	longSections int           // sections in a row that were not short
+	lastWait     time.Duration // from LOCK to grant, as the last one here had to wait
+}
+
 // reservesBlock reports whether an Enqueue is to reserve a block: sections here are
 // short, and nobody who asks, but for one who is granted at once, is to be told a
 // reference now.
 func (k *key) reservesBlock(now Now, vacant bool, entries []*entry) bool {
-	if k.c.opts.Retain == 0 || k.nextBlockSize == 0 {
+	if k.c.opts.Retain == 0 || k.blocks.nextSize == 0 {
 		return false
 	}
 	waits := entries
 	if vacant {
 		waits = entries[1:]
 	}
-	return (len(entries) > 1 || k.nextBlockSize > 1) && !anyMustBeNumbered(now, waits)
+	return (len(entries) > 1 || k.blocks.nextSize > 1) && !anyMustBeNumbered(now, waits)
 }
 
 // canWaitUnnumbered reports that a place has time before its client must be told something:
 // by then, as the last one here has waited, it is granted.
 func (e *entry) canWaitUnnumbered(now Now) bool {
-	return !e.atOnce && now.Boot+e.k.lastWait < e.numberBy()
+	return !e.wait.atOnce && now.Boot+e.k.blocks.lastWait < e.numberBy()
 }
 
 // numberBy is when a place in a line is to be enqueued by itself, so that its
@@ -57,7 +65,7 @@ func (k *key) blockEnqueued(now Now, entries []*entry, t Block) {
 	b := &localBlock{first: t.First, next: t.First, last: t.Last()}
 	k.takeQueuedIntoBlock(b)
 	k.insertBlockEntry(now, b, t.First)
-	k.blocks = append(k.blocks, b)
+	k.blocks.list = append(k.blocks.list, b)
 	for _, e := range entries {
 		if !e.abandoned {
 			b.add(e)
@@ -68,7 +76,7 @@ func (k *key) blockEnqueued(now Now, entries []*entry, t Block) {
 // blockIdle reports that a block is in nobody's hands, and nobody is in its line.
 func (k *key) blockIdle(b *localBlock) bool {
 	t := k.term
-	return t != nil && t.block == b && !t.open && t.flight.ops == 0 && len(b.waiters) == 0
+	return t != nil && t.block == b && !t.open && t.ops.flight.ops == 0 && len(b.waiters) == 0
 }
 
 // add puts a place at the end of the line.
@@ -82,7 +90,7 @@ func (b *localBlock) add(e *entry) {
 func (k *key) insertBlockEntry(now Now, b *localBlock, r LockRef) {
 	b.entry = &entry{k: k, ref: r, phase: phaseWaiting, block: b, since: now.Boot}
 	b.entry.timer.who = b.entry
-	k.insertQueued(b.entry)
+	k.queue.insert(b.entry)
 }
 
 // standsForBlock reports that the place stands for a block.
@@ -91,17 +99,17 @@ func (e *entry) standsForBlock() bool { return e.block != nil && e.block.entry =
 // takeQueuedIntoBlock puts those who wait for references that are a block's now into its line.
 // Their numbers, and those of who has given his back, are not given again.
 func (k *key) takeQueuedIntoBlock(b *localBlock) {
-	i, _ := k.searchQueued(b.first)
-	j, _ := k.searchQueued(b.last + 1)
-	for _, e := range k.queued[i:j] {
+	i, _ := k.queue.search(b.first)
+	j, _ := k.queue.search(b.last + 1)
+	for _, e := range k.queue.numbered[i:j] {
 		b.next = e.ref + 1
-		if !e.abandoned || k.endingOf(e.ref) == 0 {
+		if !e.abandoned || k.endings.of(e.ref) == 0 {
 			e.block = b
 			b.waiters = append(b.waiters, e)
 		}
 	}
 	b.numbered = len(b.waiters)
-	k.queued = slices.Delete(k.queued, i, j)
+	k.queue.numbered = slices.Delete(k.queue.numbered, i, j)
 }
 
 // find returns who waits in the line for a reference.
@@ -138,13 +146,13 @@ func (e *entry) assignRef() {
 // joinBlock lets who asks wait for a block's next reference instead of for one of
 // their own, in their order.
 func (k *key) joinBlock() {
-	if len(k.blocks) == 0 {
+	if len(k.blocks.list) == 0 {
 		return
 	}
-	b := k.blocks[len(k.blocks)-1]
-	for len(k.unnumbered) > 0 && k.blockAccepts(b, k.unnumbered[0]) {
-		b.add(k.unnumbered[0])
-		k.unnumbered = k.unnumbered[1:]
+	b := k.blocks.list[len(k.blocks.list)-1]
+	for len(k.queue.unnumbered) > 0 && k.blockAccepts(b, k.queue.unnumbered[0]) {
+		b.add(k.queue.unnumbered[0])
+		k.queue.unnumbered = k.queue.unnumbered[1:]
 	}
 }
 
@@ -154,7 +162,7 @@ func (k *key) blockAccepts(b *localBlock, e *entry) bool {
 	if b.closed || b.plain || b.next+LockRef(len(b.waiters)-b.numbered) > b.last {
 		return false
 	}
-	return k.blockIdle(b) || !e.noWait && !e.atOnce && k.view.row.Guard <= b.last && len(k.piggybacked) == 0
+	return k.blockIdle(b) || !e.wait.noWait && !e.wait.atOnce && k.view.row.Guard <= b.last && len(k.piggyback.accepted) == 0
 }
 
 // canHandOver reports that a drained tenure may go to another reference, or be kept
@@ -178,7 +186,7 @@ func (k *key) handOver(now Now) {
 		return
 	}
 	b := t.block
-	b.closed = b.closed || k.view.row.Guard > b.last || len(k.piggybacked) > 0
+	b.closed = b.closed || k.view.row.Guard > b.last || len(k.piggyback.accepted) > 0
 	if !t.drained(k.c.opts.SettleTries) || !t.canHandOver() {
 		return
 	}
@@ -190,10 +198,10 @@ func (k *key) handOver(now Now) {
 	e := b.waiters[0]
 	e.assignRef()
 	b.waiters, b.numbered, e.block = b.waiters[1:], b.numbered-1, nil
-	if k.firstQueued() == t.holder {
-		k.popQueued()
+	if k.queue.first() == t.holder {
+		k.queue.pop()
 	}
-	k.insertQueued(e)
+	k.queue.insert(e)
 	k.grant(now, e)
 }
 
@@ -203,7 +211,7 @@ func (k *key) dropSilent(b *localBlock) {
 	for b.numbered > 0 && b.waiters[0].abandoned {
 		e := b.waiters[0]
 		b.waiters, b.numbered = b.waiters[1:], b.numbered-1
-		k.recordEnding(e.ref, StateLost)
+		k.endings.record(e.ref, StateLost)
 		e.phase = phaseEnded
 	}
 }
@@ -221,7 +229,7 @@ func (k *key) makePlain(now Now) {
 	}
 	t.block.plain = true
 	t.renewal.wanted = true
-	k.nextBlockSize = 0
+	k.blocks.nextSize = 0
 	k.requeueWaiters(t.block, t.block.numbered)
 }
 
@@ -232,7 +240,7 @@ func (k *key) requeueWaiters(b *localBlock, i int) {
 	for _, e := range away {
 		e.block = nil
 	}
-	k.unnumbered = append(away, k.unnumbered...)
+	k.queue.unnumbered = append(away, k.queue.unnumbered...)
 	b.waiters, b.closed = b.waiters[:i:i], true
 }
 
@@ -251,11 +259,11 @@ func (k *key) blockMoves(b *localBlock) bool {
 	return t != nil && t.block != nil && !t.block.plain && (t.block == b || !k.remoteBehind())
 }
 
-// blockWaiters counts those in the lines.
-func (k *key) blockWaiters() int {
+// waiterCount returns how many wait in the blocks.
+func (bs *blocks) waiterCount() int {
 	n := 0
-	for _, r := range k.blocks {
-		n += len(r.waiters)
+	for _, b := range bs.list {
+		n += len(b.waiters)
 	}
 	return n
 }
@@ -268,16 +276,16 @@ func (k *key) dropBlock(b *localBlock) {
 		k.loseEntry(e)
 	}
 	b.waiters, b.numbered = nil, 0
-	k.blocks = slices.DeleteFunc(k.blocks, func(r *localBlock) bool { return r == b })
+	k.blocks.list = slices.DeleteFunc(k.blocks.list, func(r *localBlock) bool { return r == b })
 }
 
 // noteSectionLength notes, when a reference ends, whether sections are short here: only then
 // is the key worth keeping.
 func (k *key) noteSectionLength(now Now, e *entry, how State) {
 	if how == StateReleased && now.Boot-e.since < k.c.opts.Retain {
-		k.nextBlockSize, k.longSections = max(k.nextBlockSize, 1), 0
+		k.blocks.nextSize, k.blocks.longSections = max(k.blocks.nextSize, 1), 0
 	} else {
-		k.nextBlockSize, k.longSections = 0, k.longSections+1
+		k.blocks.nextSize, k.blocks.longSections = 0, k.blocks.longSections+1
 	}
 }
 
@@ -290,11 +298,11 @@ func (k *key) chooseBlockSize() {
 		used = int64(b.next - b.first)
 	}
 	if k.remoteBehind() {
-		used += int64(len(k.queued)) - 1 // who waits here may come again
+		used += int64(len(k.queue.numbered)) - 1 // who waits here may come again
 	} else {
 		used *= 8
 	}
-	if k.nextBlockSize > 0 {
-		k.nextBlockSize = int32(min(max(used, 1), maxBlock))
+	if k.blocks.nextSize > 0 {
+		k.blocks.nextSize = int32(min(max(used, 1), maxBlock))
 	}
 }

@@ -267,7 +267,7 @@ func TestARideSeatsNobodyWhoMustHearSoon(t *testing.T) {
 	d, s := retaining(t)
 	gone := d.lock(Request{Wait: time.Minute})
 	d.lock(Request{Wait: time.Minute})
-	d.core.keys[d.key()].nextBlockSize = 1
+	d.core.keys[d.key()].blocks.nextSize = 1
 	s.refuseAll()
 	h := d.rider()
 	d.take(d.core.Gone(d.time(), gone))

@@ -250,10 +250,10 @@ func (c *checker) stamp(k Key, s, base Stamp) {
 // was acknowledged, and the term's root.
 func (c *checker) synching(p *proxy, k Key, a Synch) (root Stamp, done func()) {
 	t := p.core.keys[k].term
-	w := c.entering(p, k, t.holder.ref, t.epoch)
-	c.stamp(k, a.Fence, t.epoch)
-	c.stamp(k, a.Fence+1, t.epoch)
-	if t.flight.puts > 0 {
+	w := c.entering(p, k, t.holder.ref, t.window.epoch)
+	c.stamp(k, a.Fence, t.window.epoch)
+	c.stamp(k, a.Fence+1, t.window.epoch)
+	if t.ops.flight.puts > 0 {
 		c.s.fail("I7/C7: a Synch with a put in flight")
 	}
 	c.s.metIf(t.synch.tries > 0, synchRepeated)
@@ -453,9 +453,9 @@ func (c *checker) granted(p *proxy, h *history, n Note) {
 		s.fail("E1: reference %d is granted and has no term", n.Ref)
 		return
 	}
-	s.tell("proxy %d GRANTS %s to %d, base %d, dirty %v", p.n, n.Key.PK, n.Ref, t.epoch-t0, t.dirty)
+	s.tell("proxy %d GRANTS %s to %d, base %d, dirty %v", p.n, n.Key.PK, n.Ref, t.window.epoch-t0, t.dirty)
 	row := s.store.row(n.Key).latest()
-	passed := h.tenure(row.Head) != h.tenure(n.Ref) || c.window(n.Key, row.Epoch).root != c.window(n.Key, t.epoch).root
+	passed := h.tenure(row.Head) != h.tenure(n.Ref) || c.window(n.Key, row.Epoch).root != c.window(n.Key, t.window.epoch).root
 	if p.suspect() && (passed || n.Ref < h.opened) {
 		return
 	}
@@ -481,9 +481,9 @@ func (c *checker) granted(p *proxy, h *history, n Note) {
 	inside := h.tenure(n.Ref) != n.Ref
 	s.metIf(inside, handedOver)
 	s.metIf(inside && t.dirty && !t.synced, handedDirty)
-	s.metIf(inside && c.window(n.Key, t.epoch).root != t.epoch, handedRenewed)
+	s.metIf(inside && c.window(n.Key, t.window.epoch).root != t.window.epoch, handedRenewed)
 	if passed {
-		s.fail("I2/E1: reference %d is granted on base %d, but the row is %s", n.Ref, t.epoch-t0, brief(row))
+		s.fail("I2/E1: reference %d is granted on base %d, but the row is %s", n.Ref, t.window.epoch-t0, brief(row))
 	}
 	s.metIf(t.dirty, grantedDirty)
 }
@@ -561,13 +561,13 @@ func (c *checker) sending(p *proxy, k Key, w Swap) {
 		s.metIf(t.noPiggyback, wentAlone)
 		s.metIf(w.Set.Row.Dirty, releasedDirty)
 		s.metIf(t.unsettled, releasedUnsettled)
-		if !w.Set.Row.Dirty && t.flight.ops > 0 {
+		if !w.Set.Row.Dirty && t.ops.flight.ops > 0 {
 			s.fail("I7: a clean release with operations in flight")
 		}
 	case purposeRenew:
 		s.metIf(t.block != nil && w.Set.Row.Owner != (SessionID{}), madePlain)
-		s.metIf(t.flight.puts > 0, renewedInFlight)
-		s.metIf(len(t.waitingOps) > 0, renewedWaiting)
+		s.metIf(t.ops.flight.puts > 0, renewedInFlight)
+		s.metIf(len(t.ops.waiting) > 0, renewedWaiting)
 	}
 }
 

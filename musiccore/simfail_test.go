@@ -309,7 +309,7 @@ func (c *roamer) use(x *chance, y *proxy, tk Ticket) {
 	s, e := c.s, &ending1{c: c, x: x, y: y, life: y.life, tk: tk}
 	if tk.Kind == Get {
 		k := y.core.keys[tk.Key]
-		g := s.check.gets(tk, k != nil && k.term != nil && k.term.flight.puts == 0)
+		g := s.check.gets(tk, k != nil && k.term != nil && k.term.ops.flight.puts == 0)
 		s.store.get(x, tk.Key, func(seen cell, ok bool) {
 			e.tell = func(at moment) { s.check.answeredGet(y, tk, seen.visible(), g, at) }
 			e.send(ok)
@@ -407,7 +407,7 @@ func (p *proxy) ends(tk Ticket, o Outcome, tell func(v Verdict, at moment), then
 		return
 	}
 	s.met(checkedLater)
-	p.waits[tk.Op] = wait{tk.Key, tk.Ref, s.now, func(a Answer) {
+	p.waits[tk.Op] = pendingAnswer{tk.Key, tk.Ref, s.now, func(a Answer) {
 		s.metIf(a.Verdict == VerdictLost, checkedLost)
 		s.metIf(a.Verdict == VerdictUncertain, checkedTooLate)
 		tell(a.Verdict, at)

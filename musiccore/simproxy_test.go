@@ -14,7 +14,7 @@ type proxy struct {
 	cut     time.Duration // off from the lock store, until
 	quit    bool          // for good
 	tick    time.Duration
-	waits   map[OpID]wait
+	waits   map[OpID]pendingAnswer
 	lastOp  OpID
 	clocks  clocks
 	frozen  time.Duration // its clocks stood still until then, and no look at the store's clock has been answered since; 0: no
@@ -23,7 +23,7 @@ type proxy struct {
 }
 
 // wait is an operation of a client that the core has not answered.
-type wait struct {
+type pendingAnswer struct {
 	key    Key
 	ref    LockRef // that it is about, if any
 	since  time.Duration
@@ -88,7 +88,7 @@ func (p *proxy) setClocks() {
 
 func (p *proxy) boot() {
 	p.life++
-	p.waits, p.tick, p.fallen, p.cut, p.frozen = map[OpID]wait{}, 0, 0, 0, 0
+	p.waits, p.tick, p.fallen, p.cut, p.frozen = map[OpID]pendingAnswer{}, 0, 0, 0, 0
 	p.lwts = map[Key]*sent{}
 	p.setClocks()
 	p.setOptions()
@@ -444,7 +444,7 @@ func (p *proxy) do(c Command) {
 
 func (p *proxy) op(k Key, r LockRef, answer func(Answer)) OpID {
 	p.lastOp++
-	p.waits[p.lastOp] = wait{k, r, p.s.now, answer}
+	p.waits[p.lastOp] = pendingAnswer{k, r, p.s.now, answer}
 	return p.lastOp
 }
 

@@ -40,13 +40,13 @@ func (w *renewal) require(floor Stamp) {
 // acknowledged one would be fenced away (C7).
 func (k *key) wantsSynch(now Now) bool {
 	t := k.term
-	if t.clean() || t.broken || t.renewal.blocksPuts || t.synch.cmd != 0 || t.flight.puts > 0 || now.Boot < t.synch.next {
+	if t.clean() || t.broken || t.renewal.blocksPuts || t.synch.cmd != 0 || t.ops.flight.puts > 0 || now.Boot < t.synch.next {
 		return false
 	}
 	if t.open {
-		return len(t.waitingOps) > 0 || (k.c.draining && t.unsettled)
+		return len(t.ops.waiting) > 0 || (k.c.draining && t.unsettled)
 	}
-	return t.unsettled && t.flight.ops == 0 && t.synch.tries < k.c.opts.SettleTries
+	return t.unsettled && t.ops.flight.ops == 0 && t.synch.tries < k.c.opts.SettleTries
 }
 
 // startSynch starts one attempt: a fresh fence for each (C10), two stamps wide, and
@@ -55,12 +55,12 @@ func (k *key) wantsSynch(now Now) bool {
 // under the own reference.
 func (k *key) startSynch(now Now) {
 	t := k.term
-	fence := t.epoch + t.seq
-	if t.seq+2 > k.c.opts.Window || fence < k.closed {
-		t.renewal.require(max(now.Clk, k.closed))
+	fence := t.window.epoch + t.window.seq
+	if t.window.seq+2 > k.c.opts.Window || fence < k.table.closed {
+		t.renewal.require(max(now.Clk, k.table.closed))
 		return
 	}
-	t.seq += 2
+	t.window.seq += 2
 	t.synch.stale = false
 	t.synch.cmd = k.c.do(k.id, Synch{Fence: fence})
 	k.c.commands[t.synch.cmd] = k
@@ -100,10 +100,10 @@ func (k *key) synchEnded(now Now, r Result) {
 
 // refuseWaiting answers all who wait for a synchronise that cannot be.
 func (k *key) refuseWaiting(_ Now, err error) {
-	for _, b := range k.term.waitingOps {
+	for _, b := range k.term.ops.waiting {
 		k.c.answer(Answer{Op: b.op, Err: err})
 	}
-	k.term.waitingOps = nil
+	k.term.ops.waiting = nil
 }
 
 // tooLarge is ErrTooLarge with what the store says of it.
@@ -121,8 +121,8 @@ func (k *key) renew(now Now) {
 	if floor == 0 && t.renewal.blocksPuts {
 		return
 	}
-	dirty := (t.dirty && !t.synced) || t.unsettled || t.flight.puts > 0 || t.synch.cmd != 0
-	held := Row{Guard: k.view.row.Guard, Head: t.holder.ref, Epoch: t.epoch}
+	dirty := (t.dirty && !t.synced) || t.unsettled || t.ops.flight.puts > 0 || t.synch.cmd != 0
+	held := Row{Guard: k.view.row.Guard, Head: t.holder.ref, Epoch: t.window.epoch}
 	owner := k.c.self.id
 	if t.block != nil && !t.block.plain {
 		owner = SessionID{} // what is set tells others that nothing is handed over
@@ -140,11 +140,11 @@ func (k *key) renewed(now Now, base Stamp) {
 	if t == nil {
 		return
 	}
-	t.oldEpochs = append(t.oldEpochs, t.epoch)
-	if t.flight.ops == 0 {
-		t.oldEpochs = nil
+	t.window.oldEpochs = append(t.window.oldEpochs, t.window.epoch)
+	if t.ops.flight.ops == 0 {
+		t.window.oldEpochs = nil
 	}
-	t.epoch, t.seq, t.renewal.sent = base, 2, false
+	t.window.epoch, t.window.seq, t.renewal.sent = base, 2, false
 	if !t.renewal.wanted {
 		t.renewal = renewal{}
 	}

@@ -33,7 +33,7 @@ func (k *key) answerFromRow(now Now, a query) bool {
 		k.c.answer(Answer{Op: a.op, Err: ErrNotHeld})
 	case k.liveEntry(a.ref) != nil, k.silentEntry(a.ref) != nil:
 		k.resumeAt(now, a, e)
-	case k.endingOf(a.ref) != 0:
+	case k.endings.of(a.ref) != 0:
 		k.queryEnding(a)
 	case k.isFinal(a.ref):
 		k.c.answer(a.lostAnswer())
@@ -85,7 +85,7 @@ func (k *key) answerRemoteRef(now Now, a query, s SessionID) bool {
 func (k *key) adopt(now Now, r LockRef) *entry {
 	e := &entry{k: k, ref: r, phase: phaseWaiting, adopted: true, lease: k.c.opts.ClientLease, since: now.Boot}
 	e.timer.who = e
-	k.insertQueued(e)
+	k.queue.insert(e)
 	e.setDeadline(now.Boot + k.c.opts.QueuedLease)
 	return e
 }
@@ -108,7 +108,7 @@ func (k *key) resumeAt(now Now, a query, e *entry) {
 // the reference waits the operation does not.
 func (k *key) awaitTerm(b waitingOp, e *entry) {
 	if k.term != nil && k.term.holder == e {
-		k.term.waitingOps = append(k.term.waitingOps, b)
+		k.term.ops.waiting = append(k.term.ops.waiting, b)
 		k.c.addPending(b.op, k, nil)
 		return
 	}
@@ -116,14 +116,14 @@ func (k *key) awaitTerm(b waitingOp, e *entry) {
 		k.c.answer(Answer{Op: b.op, Err: ErrNotHeld})
 		return
 	}
-	e.waitingOps = append(e.waitingOps, b)
+	e.takeover.ops = append(e.takeover.ops, b)
 	k.c.addPending(b.op, k, nil)
 }
 
 // adoptedHead: the head is a guest that waits for its Takeover. One that its session
 // has made part of a block since it was adopted may have been handed on.
 func (k *key) adoptedHead() bool {
-	e := k.firstQueued()
+	e := k.queue.first()
 	return k.isHead(e) && e.adopted && e.phase == phaseWaiting && !e.abandoned && !k.view.row.retained(e.ref)
 }
 
@@ -147,8 +147,8 @@ func (k *key) takeOver(now Now) {
 // noteTakeover notes an applied Takeover: its base is the guest's, and nobody else's.
 func (k *key) noteTakeover(base Stamp) {
 	k.view.quorumEpoch = max(k.view.quorumEpoch, base)
-	if e := k.firstQueued(); k.isHead(e) && e.adopted {
-		e.takeoverEpoch = base
+	if e := k.queue.first(); k.isHead(e) && e.adopted {
+		e.takeover.epoch = base
 	}
 }
 
@@ -162,7 +162,7 @@ func (k *key) displaced(e *entry) bool {
 	if !e.adopted {
 		return true
 	}
-	return !k.changesTerm() && e.takeoverEpoch != k.view.row.Epoch && !k.c.dead(owner)
+	return !k.changesTerm() && e.takeover.epoch != k.view.row.Epoch && !k.c.dead(owner)
 }
 
 // redirect sends the client of a displaced place to the session that was faster.
@@ -171,10 +171,10 @@ func (k *key) redirect(e *entry) {
 	if owner := k.view.row.Owner; owner != k.c.self.id {
 		err = &ElsewhereError{Session: owner}
 	}
-	for _, b := range e.waitingOps {
+	for _, b := range e.takeover.ops {
 		k.c.answer(Answer{Op: b.op, Err: err})
 	}
-	e.waitingOps = nil
+	e.takeover.ops = nil
 	k.answerEntryError(e, Grant{}, err)
 	k.endEntry(e, 0)
 	if e.block != nil {
@@ -185,8 +185,8 @@ func (k *key) redirect(e *entry) {
 // queryWaitingOps lets the operations that wait for a guest's term ask what has
 // become of its reference.
 func (k *key) queryWaitingOps(e *entry) {
-	begins := e.waitingOps
-	e.waitingOps = nil
+	begins := e.takeover.ops
+	e.takeover.ops = nil
 	for _, b := range begins {
 		k.queryEnding(b.query(e.ref))
 	}
@@ -194,9 +194,9 @@ func (k *key) queryWaitingOps(e *entry) {
 
 // expireAdoptedOps answers those for whom the Takeover took too long.
 func (k *key) expireAdoptedOps(now Now) {
-	e := k.firstQueued()
-	for e != nil && len(e.waitingOps) > 0 && e.waitingOps[0].until <= now.Boot {
-		k.c.answer(Answer{Op: e.waitingOps[0].op, Err: ErrSynchronising})
-		e.waitingOps = e.waitingOps[1:]
+	e := k.queue.first()
+	for e != nil && len(e.takeover.ops) > 0 && e.takeover.ops[0].until <= now.Boot {
+		k.c.answer(Answer{Op: e.takeover.ops[0].op, Err: ErrSynchronising})
+		e.takeover.ops = e.takeover.ops[1:]
 	}
 }

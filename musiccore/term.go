@@ -9,27 +9,39 @@ import (
 // (I12).
 const farEpoch = Stamp(time.Hour / time.Microsecond)
 
-// term is one holder's tenure on one base, the unit of fencing (docs/protocol.md 3.5, Poll, Begin, End). seq is the next free place in the window; it only grows.
+// term is one holder's time on one epoch, the unit of fencing (docs/protocol.md 3.5, Poll, Begin,
+// End). A block that is handed on in memory is one term.
 type term struct {
 	id          uint64
 	holder      *entry
-	epoch, seq  Stamp
+	window      window
 	dirty       bool // D at entry, or by a later raise of closed
-	synced      bool
+	synced      bool // synchronised
 	unsettled   bool // a put whose acknowledgement never came
-	open        bool
-	noPiggyback bool // its Release takes nobody along: one that did was refused
 	broken      bool // an invariant failed: nothing is told any more
-	flight      flight
-	waitingOps  []waitingOp
+	open        bool // the holder may begin operations
+	closedAt    time.Duration
+	noPiggyback bool // its Release enqueues nobody: one that did was refused
+	ops         operations
 	synch       synchState
 	renewal     renewal
-	checks      []check       // of a strict table
-	oldEpochs   []Stamp       // that own Renews left, while operations were in flight
-	unlock      waitingOp     // an UNLOCK to be answered when the term has drained
-	lastRef     LockRef       // up to which the tenure goes: its own reference, or the block's last
-	closedAt    time.Duration // when the last reference ended
-	block       *localBlock   // what is handed out in it; nil but for a retained tuple that this proxy entered
+	lastRef     LockRef     // up to which it goes: the holder's reference, or the block's last
+	block       *localBlock // what is handed out in it; nil but for a retained block of this session
+}
+
+// window is where the stamps of a term come from.
+type window struct {
+	epoch     Stamp
+	seq       Stamp   // the next free place; it only grows
+	oldEpochs []Stamp // that own Renews left, while operations were in flight
+}
+
+// operations are a term's: in flight, waiting until it can serve them, or waiting for a verdict.
+type operations struct {
+	flight  flight
+	waiting []waitingOp
+	checks  []check   // of a strict table
+	unlock  waitingOp // an UNLOCK to be answered when the term has drained
 }
 
 // waitingOp is an operation that waits until the term may serve it.
@@ -44,8 +56,8 @@ func (k *key) openTerm(now Now, e *entry) {
 	c, r := k.c, k.view.row
 	c.last.term++
 	k.term = &term{
-		id: c.last.term, holder: e, epoch: r.Epoch, seq: 2,
-		dirty:   r.DirtySince(k.closed),
+		id: c.last.term, holder: e, window: window{epoch: r.Epoch, seq: 2},
+		dirty:   r.DirtySince(k.table.closed),
 		lastRef: r.endOfBlock(e.ref), block: e.block,
 	}
 	if r.Epoch > now.Clk+farEpoch {
@@ -64,10 +76,10 @@ func (k *key) grant(now Now, e *entry) {
 	t := k.term
 	t.holder, t.open = e, true
 	k.note(e.grantNote(), e, 0)
-	t.waitingOps, e.waitingOps = e.waitingOps, nil
-	e.phase, e.ownerDied, e.noWait, k.lastDied = phaseHolding, k.lastDied, false, false
-	k.lastWait, e.since = now.Boot-e.since, now.Boot
-	if e.op == 0 && len(t.waitingOps) == 0 {
+	t.ops.waiting, e.takeover.ops = e.takeover.ops, nil
+	e.phase, e.ownerDied, e.wait.noWait, k.lastDied = phaseHolding, k.lastDied, false, false
+	k.blocks.lastWait, e.since = now.Boot-e.since, now.Boot
+	if e.wait.op == 0 && len(t.ops.waiting) == 0 {
 		e.setDeadline(now.Boot + k.c.opts.QueuedLease)
 		return
 	}
@@ -82,7 +94,7 @@ func (t *term) clean() bool {
 
 // ready reports that an operation may begin at once.
 func (t *term) ready(kind Kind, w Stamp) bool {
-	return t.clean() && (kind == Get || (!t.renewal.blocksPuts && t.seq < w-2))
+	return t.clean() && (kind == Get || (!t.renewal.blocksPuts && t.window.seq < w-2))
 }
 
 // begin is Begin of docs/protocol.md 3.6 (paper §IV, criticalPut and criticalGet).
@@ -107,7 +119,7 @@ func (k *key) begin(now Now, b waitingOp, r LockRef) Ticket {
 		}
 		return tk
 	}
-	t.waitingOps = append(t.waitingOps, b)
+	t.ops.waiting = append(t.ops.waiting, b)
 	k.c.addPending(b.op, k, nil)
 	k.step(now)
 	return Ticket{}
@@ -135,15 +147,15 @@ func (b waitingOp) query(r LockRef) query {
 // unique, and inside the window (I2, I12).
 func (k *key) issueTicket(now Now, op OpID, kind Kind, left time.Duration) Ticket {
 	t, c := k.term, k.c
-	tk := Ticket{Op: op, Key: k.id, Ref: t.holder.ref, Epoch: t.epoch, Kind: kind, Left: left, Lease: t.holder.lease, Term: t.id}
-	tk.Number = t.flight.add(now.Boot, kind == Put)
+	tk := Ticket{Op: op, Key: k.id, Ref: t.holder.ref, Epoch: t.window.epoch, Kind: kind, Left: left, Lease: t.holder.lease, Term: t.id}
+	tk.Number = t.ops.flight.add(now.Boot, kind == Put)
 	c.timers.set(&k.timer, now.Boot+c.opts.OpTimeout)
 	if kind != Put {
 		return tk
 	}
-	tk.Stamp = t.epoch + t.seq
-	t.seq++
-	if t.renewal.due(t.seq, c.opts.Window) {
+	tk.Stamp = t.window.epoch + t.window.seq
+	t.window.seq++
+	if t.renewal.due(t.window.seq, c.opts.Window) {
 		t.renewal.wanted = true
 	}
 	return tk
@@ -157,14 +169,14 @@ func (k *key) end(now Now, tk Ticket, o Outcome) Verdict {
 	if k.isChecked() && o == OutcomeAcked && k.deferVerdict(now, tk) {
 		return VerdictPending
 	}
-	if !t.flight.end(tk.Number) {
+	if !t.ops.flight.end(tk.Number) {
 		return VerdictUncertain
 	}
 	if o == OutcomeUnknown && tk.Kind == Put {
 		t.unsettled = true
 	}
 	v := t.verdict(tk.Kind, o)
-	if !t.open || len(t.waitingOps) > 0 || k.c.draining {
+	if !t.open || len(t.ops.waiting) > 0 || k.c.draining {
 		k.step(now)
 	}
 	return v
@@ -186,17 +198,17 @@ func (t *term) verdict(kind Kind, o Outcome) Verdict {
 // operations that wait for the term.
 func (k *key) expireOps(now Now) {
 	t, c := k.term, k.c
-	if t.flight.expire(now.Boot - c.opts.OpTimeout) {
+	if t.ops.flight.expire(now.Boot - c.opts.OpTimeout) {
 		t.unsettled = true
 	}
-	if len(t.checks) > 0 {
+	if len(t.ops.checks) > 0 {
 		k.expireChecks()
 	}
-	for len(t.waitingOps) > 0 && t.waitingOps[0].until <= now.Boot {
-		c.answer(Answer{Op: t.waitingOps[0].op, Err: ErrSynchronising})
-		t.waitingOps = t.waitingOps[1:]
+	for len(t.ops.waiting) > 0 && t.ops.waiting[0].until <= now.Boot {
+		c.answer(Answer{Op: t.ops.waiting[0].op, Err: ErrSynchronising})
+		t.ops.waiting = t.ops.waiting[1:]
 	}
-	if t.unlock.op != 0 && t.unlock.until <= now.Boot {
+	if t.ops.unlock.op != 0 && t.ops.unlock.until <= now.Boot {
 		k.answerUnlock(StateReleased)
 	}
 }
@@ -222,11 +234,11 @@ func (k *key) serveOps(now Now) {
 // admitWaiting gives tickets to the operations that waited, in order.
 func (k *key) admitWaiting(now Now) {
 	t := k.term
-	waiting := t.waitingOps
-	t.waitingOps = nil
+	waiting := t.ops.waiting
+	t.ops.waiting = nil
 	for _, b := range waiting {
 		if !t.ready(b.kind, k.c.opts.Window) {
-			t.waitingOps = append(t.waitingOps, b)
+			t.ops.waiting = append(t.ops.waiting, b)
 			continue
 		}
 		left := t.holder.deadline - now.Boot
@@ -237,17 +249,17 @@ func (k *key) admitWaiting(now Now) {
 
 // cancel takes a waiting operation away.
 func (t *term) cancel(op OpID) {
-	if t.unlock.op == op {
-		t.unlock.op = 0
+	if t.ops.unlock.op == op {
+		t.ops.unlock.op = 0
 	}
-	for i := range t.checks {
-		if t.checks[i].op == op {
-			t.checks[i].op = 0
+	for i := range t.ops.checks {
+		if t.ops.checks[i].op == op {
+			t.ops.checks[i].op = 0
 		}
 	}
-	for i, b := range t.waitingOps {
+	for i, b := range t.ops.waiting {
 		if b.op == op {
-			t.waitingOps = append(t.waitingOps[:i:i], t.waitingOps[i+1:]...)
+			t.ops.waiting = append(t.ops.waiting[:i:i], t.ops.waiting[i+1:]...)
 			return
 		}
 	}

@@ -346,7 +346,7 @@ func TestBeginOfOneWhoLeft(t *testing.T) {
 	d.take(d.core.Gone(d.time(), op))
 	s.run()
 	d.waits(op)
-	if len(d.theTerm().waitingOps) > 0 || d.theTerm().flight.ops > 0 {
+	if len(d.theTerm().ops.waiting) > 0 || d.theTerm().ops.flight.ops > 0 {
 		t.Fatal("a ticket for nobody")
 	}
 }
@@ -606,8 +606,8 @@ func TestSynchDoesNotLeaveTheWindow(t *testing.T) {
 	s := newStore(d)
 	d.lock(Request{})
 	s.run()
-	base := d.theTerm().epoch
-	d.theTerm().seq = 14
+	base := d.theTerm().window.epoch
+	d.theTerm().window.seq = 14
 	_, op := d.begin(1, Put)
 	id, c := only[Synch](d)
 	if c.Fence+1 != base+15 {

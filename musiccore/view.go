@@ -31,19 +31,24 @@ type view struct {
 	row             Row
 	state           rowState
 	firmAfter       CommandID     // not 0: read at QUORUM or written by an own LWT; no read begun after this command can show no row
-	quorumEpoch     Stamp         // the base that may be entered dirty: read at QUORUM, or own Enqueue on an empty queue
-	readCmd         CommandID     // the read under way
-	readBegan       time.Duration // … since when
-	readQuorum      bool          // … and how
+	quorumEpoch     Stamp         // the epoch that may be entered dirty: read at QUORUM, or own Enqueue on an empty queue
 	seenAt          time.Duration // when the queue was seen last
-	lookWanted      bool          // an LWT waits for a look
-	emptyReads      int           // reads that brought nothing
-	nextRead        time.Duration // no read before
-	quorumAt        time.Duration // last QUORUM read
+	read            rowRead
 	hinted          bool          // a hint says that there is something to see
 	releaseExpected time.Duration // a hint says that there will be, by then
-	readErr         error         // why the last read failed
 	retainedCache   retainedBlocks
+}
+
+// rowRead is the read of a lock row under way, and when the next one may begin.
+type rowRead struct {
+	cmd        CommandID     // under way; 0: none
+	began      time.Duration // when
+	quorum     bool          // how it, or the last one, was read
+	lookWanted bool          // an LWT waits for a look
+	empty      int           // reads in a row that brought nothing
+	next       time.Duration // no read before
+	quorumAt   time.Duration // last QUORUM read
+	err        error         // why the last one failed
 }
 
 func (v *view) pointer() *Row {
@@ -68,22 +73,22 @@ func (v *view) applied(s Swap) {
 func (k *key) startRead(now Now) {
 	v := &k.view
 	quorum := k.needsQuorum(now)
-	if quorum && !v.readQuorum && now.Boot-v.readBegan >= lookTimeout {
+	if quorum && !v.read.quorum && now.Boot-v.read.began >= lookTimeout {
 		// What a quorum has to tell does not wait for one replica.
-		delete(k.c.commands, v.readCmd)
-		v.readCmd = 0
+		delete(k.c.commands, v.read.cmd)
+		v.read.cmd = 0
 	}
-	if v.readCmd != 0 || (now.Boot < v.nextRead && !v.lookWanted) {
+	if v.read.cmd != 0 || (now.Boot < v.read.next && !v.read.lookWanted) {
 		return
 	}
-	if !quorum && !v.lookWanted && !k.needsRow() && !k.pollsHead(now) && !k.looksBehindBlock(now) {
+	if !quorum && !v.read.lookWanted && !k.needsRow() && !k.pollsHead(now) && !k.looksBehindBlock(now) {
 		return
 	}
 	// One replica may have nothing to show for good, or half a row. Who only looks before an LWT hears of it by a refusal.
-	waits := !v.lookWanted || k.pollsHead(now)
-	v.readQuorum = quorum || v.readErr != nil || (waits && v.state != rowUnread && now.Boot-v.quorumAt >= quorumReadEvery)
-	v.readCmd, v.readBegan = k.c.do(k.id, ReadRow{Quorum: v.readQuorum}), now.Boot
-	k.c.commands[v.readCmd] = k
+	waits := !v.read.lookWanted || k.pollsHead(now)
+	v.read.quorum = quorum || v.read.err != nil || (waits && v.state != rowUnread && now.Boot-v.read.quorumAt >= quorumReadEvery)
+	v.read.cmd, v.read.began = k.c.do(k.id, ReadRow{Quorum: v.read.quorum}), now.Boot
+	k.c.commands[v.read.cmd] = k
 }
 
 // waitsForLook reports that an LWT on the queue is to wait for a look at it: others
@@ -91,15 +96,15 @@ func (k *key) startRead(now Now) {
 // LWT made from an older row would be refused, at the price of one.
 func (k *key) waitsForLook(now Now) bool {
 	v := &k.view
-	if v.state != rowPresent || now.Boot-v.seenAt < rowFreshFor || (v.readCmd != 0 && now.Boot-v.readBegan >= lookTimeout) {
+	if v.state != rowPresent || now.Boot-v.seenAt < rowFreshFor || (v.read.cmd != 0 && now.Boot-v.read.began >= lookTimeout) {
 		return false
 	}
-	v.lookWanted = k.remoteFrom(v.row.Head)
-	return v.lookWanted
+	v.read.lookWanted = k.remoteFrom(v.row.Head)
+	return v.read.lookWanted
 }
 
 // needsRow: somebody wants to enqueue and nothing has been seen.
-func (k *key) needsRow() bool { return k.view.state == rowUnread && len(k.unnumbered) > 0 }
+func (k *key) needsRow() bool { return k.view.state == rowUnread && len(k.queue.unnumbered) > 0 }
 
 // looksBehindBlock: others may wait behind a block, and the hint may have been lost. A look
 // when something happens is enough: in nobody's hands, and in one's for long, a
@@ -121,7 +126,7 @@ func (k *key) pollsHead(now Now) bool {
 
 // needsQuorum: what is to be decided must not come from one replica.
 func (k *key) needsQuorum(now Now) bool {
-	if slices.ContainsFunc(k.queries, query.needsRow) || (k.term != nil && len(k.term.checks) > 0) || (k.lwt != nil && k.lwt.refused != 0) || k.delegated.after != 0 {
+	if slices.ContainsFunc(k.queries, query.needsRow) || (k.term != nil && len(k.term.ops.checks) > 0) || (k.lwt != nil && k.lwt.refused != 0) || k.piggyback.delegated.after != 0 {
 		return true
 	}
 	v := &k.view
@@ -139,13 +144,13 @@ func (k *key) needsQuorum(now Now) bool {
 	case k.orphanedHead():
 		return true
 	}
-	return !k.queued[0].abandoned && v.row.DirtySince(k.closed)
+	return !k.queue.numbered[0].abandoned && v.row.DirtySince(k.table.closed)
 }
 
 // rowRead takes what a ReadRow saw.
 func (k *key) rowRead(now Now, id CommandID, r Result) {
 	v := &k.view
-	v.readCmd, v.readErr, v.seenAt, v.lookWanted = 0, r.Cause, now.Boot, false
+	v.read.cmd, v.read.err, v.seenAt, v.read.lookWanted = 0, r.Cause, now.Boot, false
 	before, vouched, was := v.row, v.quorumEpoch, v.state
 	if r.Status == StatusDone {
 		k.mergeRead(now, id, r.Row)
@@ -153,24 +158,24 @@ func (k *key) rowRead(now Now, id CommandID, r Result) {
 	changed := v.state != was || v.row.Epoch != before.Epoch || v.row.Guard != before.Guard || v.quorumEpoch != vouched
 	switch {
 	case changed:
-		v.nextRead, v.emptyReads = 0, 1
+		v.read.next, v.read.empty = 0, 1
 	case now.Boot < v.releaseExpected:
-		v.nextRead = now.Boot + releasingPollEvery
+		v.read.next = now.Boot + releasingPollEvery
 	case k.awaitsDelegated(now):
-		v.nextRead = now.Boot + backoff(0)
+		v.read.next = now.Boot + backoff(0)
 	default:
-		v.nextRead = now.Boot + backoff(v.emptyReads)
-		v.emptyReads++
+		v.read.next = now.Boot + backoff(v.read.empty)
+		v.read.empty++
 	}
 	if v.hinted {
 		k.hintAnswered()
 	}
-	if r.Status != StatusDone || !v.readQuorum {
+	if r.Status != StatusDone || !v.read.quorum {
 		return
 	}
-	v.quorumAt = now.Boot
+	v.read.quorumAt = now.Boot
 	if !changed {
-		k.toldWaiting = SessionID{} // the word may have been lost, or the head be unknown where it should be known
+		k.headWatch.told = SessionID{} // the word may have been lost, or the head be unknown where it should be known
 	}
 	k.resolveRefused(now, id, r.Row)
 	k.dropDelegated(id, r.Row)
@@ -195,10 +200,10 @@ func (k *key) mergeRead(now Now, id CommandID, r *Row) {
 		return
 	}
 	v.row, v.state = row, rowPresent
-	if v.readQuorum {
+	if v.read.quorum {
 		v.firmAfter = k.c.last.command
 	}
-	if v.readQuorum && r.Epoch == row.Epoch {
+	if v.read.quorum && r.Epoch == row.Epoch {
 		v.quorumEpoch = r.Epoch
 	}
 }
@@ -210,7 +215,7 @@ func (k *key) mergeNoRow(now Now, id CommandID) {
 	switch {
 	case v.state == rowUnread:
 		v.state = rowAbsent
-	case v.state != rowPresent || !v.readQuorum || id <= v.firmAfter:
+	case v.state != rowPresent || !v.read.quorum || id <= v.firmAfter:
 	case v.firmAfter == 0:
 		v.row, v.state = Row{}, rowAbsent
 	default:
@@ -225,11 +230,11 @@ func (k *key) forgetRow(now Now) {
 	if k.term != nil {
 		k.loseTerm(now)
 	}
-	for _, e := range k.queued {
+	for _, e := range k.queue.numbered {
 		k.loseEntry(e)
 	}
-	k.delegated = delegatedEnqueue{}
-	k.queued, k.view = nil, view{state: rowAbsent, readCmd: k.view.readCmd, readQuorum: true}
+	k.piggyback.delegated = delegatedEnqueue{}
+	k.queue.numbered, k.view = nil, view{state: rowAbsent, read: rowRead{cmd: k.view.read.cmd, quorum: true}}
 	if k.lwt != nil && k.lwt.swap.If.What != IfAbsent {
 		k.dropLWT()
 	}
