@@ -168,6 +168,7 @@ func (k *lockedOperation) envelope(version byte) []byte {
 func (c *conn) performFenced(e wire.Envelope, f *sentOperation) error {
 	o, err := c.outcome(e)
 	if err != nil {
+		c.abandonSent(f)
 		return err
 	}
 	c.showsRight(f, o)

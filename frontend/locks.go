@@ -62,14 +62,18 @@ var ErrAway = errors.New("the proxy that has this lock_ref does not answer: try 
 func (c *conn) abandon() {
 	c.operations.cancel()
 	for _, w := range c.watches.removeAll() {
-		if w.sent == nil {
-			continue
+		if w.sent != nil {
+			c.abandonSent(w.sent)
 		}
-		c.server.Locks.End(w.sent.ticket, musiccore.OutcomeUnknown)
-		w.sent.leave()
-		if w.sent.update != nil && w.sent.update.fresh {
-			c.server.Locks.Unlock(w.sent.key, w.sent.ticket.Ref, func(musiccore.Answer) {})
-		}
+	}
+}
+
+// abandonSent ends an operation whose answer will not come, or cannot be read: its outcome is unknown.
+func (c *conn) abandonSent(f *sentOperation) {
+	c.server.Locks.End(f.ticket, musiccore.OutcomeUnknown)
+	f.leave()
+	if f.update != nil && f.update.fresh {
+		c.server.Locks.Unlock(f.key, f.ticket.Ref, func(musiccore.Answer) {})
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"music/frontend/catalog"
+	"music/frontend/wire"
 	"music/musiccore"
 )
 
@@ -113,6 +114,30 @@ func TestWhatAnErrorSaysOfAnOperation(t *testing.T) {
 		}
 		r.end()
 		assert.Empty(t, core.ended, "each is ended once")
+	})
+}
+
+// An error that does not follow the protocol tells nothing: the connection to Cassandra is lost, and the core hears at once that nobody
+// knows what became of the operation.
+func TestAnErrorThatCannotBeRead(t *testing.T) {
+	everyDialect(t, func(t *testing.T, d dialect) {
+		r, core := withBorrowed(t)
+		client, backend := r.login(d)
+		for i, asked := range underLock(prepareWrite(client, backend)) {
+			if i > 0 {
+				client, backend = r.login(d)
+				prepareWrite(client, backend)
+			}
+			client.send(5, asked)
+			backend.answer(5)
+			backend.write(backend.framed(wire.ResponseEnvelope(byte(d.version), 5, primitive.OpCodeError, []byte{0, 0, 0x11})))
+			assert.Equal(t, musiccore.OutcomeUnknown, taken(t, core.ended), "%v", asked)
+			backendLost(client, 5)
+			client.ended()
+			_ = client.Close()
+			r.end()
+			assert.Empty(t, core.ended, "it is ended once")
+		}
 	})
 }
 
