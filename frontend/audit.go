@@ -20,7 +20,7 @@ type Refusal struct {
 
 // who is the client, for the audit.
 func (c *conn) who() musiccore.Client {
-	return musiccore.Client{Role: c.claimed, Address: c.client.RemoteAddr().String()}
+	return musiccore.Client{Role: c.claimedRole, Address: c.client.RemoteAddr().String()}
 }
 
 // audit tells of an attempt that was refused.

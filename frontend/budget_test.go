@@ -30,18 +30,18 @@ func TestMessagesThatAreNeverFinished(t *testing.T) {
 			go func() { _, _ = client.Write(b[:len(b)-10]) }()
 			half = append(half, client)
 		}
-		require.Eventually(t, func() bool { return r.server.held.WaitedFor() }, patience, time.Millisecond, "some wait for room")
-		assert.LessOrEqual(t, r.server.held.InUse(), int64(limit))
+		require.Eventually(t, func() bool { return r.server.memory.WaitedFor() }, patience, time.Millisecond, "some wait for room")
+		assert.LessOrEqual(t, r.server.memory.InUse(), int64(limit))
 		client, backend := r.login(d)
 		relayed(client, backend, 1, query("SELECT a FROM b.c"), rows(noise(100)))
-		assert.LessOrEqual(t, r.server.held.InUse(), int64(limit))
+		assert.LessOrEqual(t, r.server.memory.InUse(), int64(limit))
 		for _, p := range half {
 			_ = p.Close()
 		}
-		require.Eventually(t, func() bool { return r.server.held.InUse() == 0 }, patience, time.Millisecond, "all of it is given back")
+		require.Eventually(t, func() bool { return r.server.memory.InUse() == 0 }, patience, time.Millisecond, "all of it is given back")
 		relayed(client, backend, 2, large("INSERT INTO b.c (a) VALUES (?)"), rows(nil))
 		_ = client.Close()
-		require.Eventually(t, func() bool { return r.server.held.InUse() == 0 }, patience, time.Millisecond)
+		require.Eventually(t, func() bool { return r.server.memory.InUse() == 0 }, patience, time.Millisecond)
 	})
 }
 

@@ -16,17 +16,6 @@ import (
 	"music/frontend/wire"
 )
 
-var (
-	errClientClosed = errors.New("client closed the connection")
-	errBackendLost  = errors.New("connection to Cassandra lost")
-	errBackendSlow  = errors.New("no answer from Cassandra for too long")
-	errClientSlow   = errors.New("client does not read its answers")
-	errLoginSlow    = errors.New("client does not finish its login")
-	errClientLate   = errors.New("a message has begun and is not finished in time (message-timeout)")
-	errDrained      = errors.New("proxy is shutting down")
-	errPanic        = errors.New("internal error")
-)
-
 // conn is one client with its one connection to the home node. Two goroutines live in it, one a direction; the
 // state is grouped by who writes it.
 type conn struct {
@@ -39,74 +28,64 @@ type conn struct {
 	down    *relay.Direction // backend → client
 	framing relay.Framing
 
-	version byte // of the first envelope, before there were two goroutines; later ones must keep to it
-	asked        // written by up
-	told         // written by down
-	owed         // written by both
-	course       // written by whoever brings the end about
+	version     byte // of the first envelope, before there were two goroutines; later ones must keep to it
+	clientState      // written by up
+	serverState      // written by down
+	pending          // written by both
+	lifecycle        // written by whoever brings the end about
 }
 
-// asked is what the client's requests have said.
-type asked struct {
-	patience   time.Duration // how long the client's driver waits for an answer; 0 = unknown
-	claimed    string        // the role that the client logs in as, where its login shows it
-	held       action        // with the request at hand, between Decide and Perform
-	known      map[preparedID]*preparedStatement
-	knownSize  int           // bytes, likewise
-	nameBuffer []byte        // see conn.tableKey
-	scratch    []byte        // for compressed bodies; nil before the first
-	using      bool          // a USE has been sent, and nothing after it
-	behind     bool          // the schema is to be read before the request at hand is decided about again
-	caughtUp   bool          // it has been
-	last       int16         // the stream of the request that was forwarded last, or is under way
-	hears      atomic.Uint32 // what REGISTER has asked for of hearsStatus and hearsTopology
+// clientState is what the client's requests have said.
+type clientState struct {
+	patience    time.Duration // how long the client's driver waits for an answer; 0 = unknown
+	claimedRole string        // the role that the client logs in as, where its login shows it
+	held        action        // with the request at hand, between Decide and Perform
+	known       map[preparedID]*preparedStatement
+	knownSize   int           // bytes, likewise
+	nameBuffer  []byte        // see conn.tableKey
+	scratch     []byte        // for compressed bodies; nil before the first
+	afterUse    bool          // a USE has been sent, and nothing after it
+	catchUp     bool          // the schema is to be read before the request at hand is decided about again
+	caughtUp    bool          // it has been
+	lastStream  int16         // the stream of the request that was forwarded last, or is under way
+	registered  atomic.Uint32 // what REGISTER has asked for of registeredStatus and registeredTopology
 }
 
-// told is what Cassandra's answers have said.
-type told struct {
+// serverState is what Cassandra's answers have said.
+type serverState struct {
 	loggedIn      atomic.Bool
 	authenticated atomic.Bool            // Cassandra has asked for a login: there are roles
 	keyspace      atomic.Pointer[string] // of USE
 }
 
-// owed is what has been asked and not answered.
-type owed struct {
-	started    atomic.Bool // a STARTUP has been sent, and not been refused
-	streams    relay.Streams
-	made       preparedShare // of the prepared statements
-	sample     sample
-	watches    watches
-	operations operations
-	rights     rights
-	guesses    wrongReferences
-	kept       atomic.Int64  // bytes of requests that wait for the core
-	listing    sync.Mutex    // held while an answer is made whose size nobody knows before
-	awaited    atomic.Bool   // up waits until nothing is owed to the client …
-	settled    chan struct{} // … and looks again after each of these
+// pending is what has been asked and not answered.
+type pending struct {
+	started      atomic.Bool // a STARTUP has been sent, and not been refused
+	streams      relay.Streams
+	made         preparedShare // of the prepared statements
+	sample       sample
+	watches      watches
+	operations   operations
+	rights       rights
+	guesses      wrongReferences
+	waitingBytes atomic.Int64  // bytes of requests that wait for the core
+	listing      sync.Mutex    // held while an answer is made whose size nobody knows before
+	awaited      atomic.Bool   // up waits until nothing is owed to the client …
+	settled      chan struct{} // … and looks again after each of these
 }
 
-// course is how the connection comes to its end.
-type course struct {
-	relaying atomic.Bool  // both sockets are there
-	drained  atomic.Bool  // up has stopped because the proxy is shutting down
-	limit    atomic.Int64 // wall clock in ns: drain ends; 0 where it has not begun
-
-	drainedAt atomic.Int64 // likewise: drain began
-
-	ending   ending
-	health   health
-	children sync.WaitGroup
-}
+// busy reports whether the client is owed an answer.
+func (p *pending) busy() bool { return p.streams.Any() || p.operations.count() > 0 }
 
 // newConn makes a connection that has read nothing yet.
 func newConn(s *Server, client net.Conn) *conn {
 	c := &conn{id: s.lastID.Add(1), server: s, client: client}
 	c.sample.start = time.Now()
-	c.sample.stream.Store(none)
-	c.ending.done = make(chan struct{})
+	c.sample.stream.Store(noStream)
+	c.done = make(chan struct{})
 	c.settled, c.guesses.turn = make(chan struct{}, 1), make(chan struct{}, 1)
 	c.up = relay.NewDirection((*requests)(c), &c.framing, c.account())
-	c.up.In = relay.NewInbound(client, &s.blocks, c.account())
+	c.up.In = relay.NewInbound(client, &s.buffers, c.account())
 	c.down = relay.NewDirection((*responses)(c), &c.framing, c.account())
 	c.down.Out = relay.NewOutbound(client)
 	return c
@@ -132,7 +111,7 @@ func (c *conn) serve() error {
 }
 
 // account is for what somebody of the connection holds.
-func (c *conn) account() relay.Account { return c.server.held.Account(c.ending.done) }
+func (c *conn) account() relay.Account { return c.server.memory.Account(c.done) }
 
 // open waits for the client's first bytes, which decide whether there will be a backend connection at all: a client that
 // says nothing, or speaks a version that nobody does, costs Cassandra nothing.
@@ -143,7 +122,7 @@ func (c *conn) open() error {
 	defer cancel()
 	c.children.Go(func() {
 		select {
-		case <-c.ending.done:
+		case <-c.done:
 			cancel()
 		case <-ctx.Done():
 		}
@@ -172,12 +151,9 @@ func (c *conn) open() error {
 	}
 	c.backend = backend
 	c.up.Out = relay.NewOutbound(backend)
-	c.down.In = relay.NewInbound(backend, &c.server.blocks, c.account())
+	c.down.In = relay.NewInbound(backend, &c.server.buffers, c.account())
 	return nil
 }
-
-// errNotSecure ends a connection that is to be encrypted and does not come to it.
-var errNotSecure = errors.New("TLS handshake failed")
 
 // secure does the handshake of TLS on a socket that has one.
 func (c *conn) secure(ctx context.Context) error {
@@ -195,28 +171,6 @@ func (c *conn) secure(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", errNotSecure, err)
 }
 
-// readUntil sets the time at which the wait for the client's bytes ends; zero is never. What has ended, or begun to drain, is not
-// made to wait again.
-func (c *conn) readUntil(t time.Time) {
-	_ = c.client.SetReadDeadline(t)
-	if c.limit.Load() != 0 || c.over() {
-		_ = c.client.SetReadDeadline(time.Now())
-	}
-}
-
-// over tells whether the connection has ended.
-func (c *conn) over() bool {
-	select {
-	case <-c.ending.done:
-		return true
-	default:
-		return false
-	}
-}
-
-// errUnsupported ends a connection in a protocol version that the proxy does not speak: part of every negotiation.
-var errUnsupported = errors.New("unsupported protocol version")
-
 // relay runs both directions and returns why the first of them ended. Both have ended when it returns.
 func (c *conn) relay() error {
 	c.relaying.Store(true)
@@ -228,7 +182,7 @@ func (c *conn) relay() error {
 	c.end(caught(c.runUp))
 	down.Wait()
 	c.down.Close()
-	return c.ending.cause
+	return c.cause
 }
 
 // caught makes an error of a panic: what is wrong with the bytes of one connection ends that one only.
@@ -249,11 +203,11 @@ const restTime = time.Second
 func (c *conn) runUp() error {
 	for {
 		err := c.up.Run()
-		limit := c.limit.Load()
+		limit := c.drainLimit.Load()
 		if limit == 0 || !isTimeout(err) {
 			return c.upError(err)
 		}
-		rest := min(limit, c.drainedAt.Load()+int64(restTime))
+		rest := min(limit, c.drainBegan.Load()+int64(restTime))
 		if !c.up.Inside() || time.Now().UnixNano() >= rest {
 			break
 		}
@@ -263,11 +217,11 @@ func (c *conn) runUp() error {
 		}
 	}
 	if c.up.HalfForwarded() {
-		c.streams.End(c.last) // Cassandra will never have all of it, and owes nothing
+		c.streams.End(c.lastStream) // Cassandra will never have all of it, and owes nothing
 	}
 	c.drained.Store(true)
 	c.endIfDrained()
-	<-c.ending.done
+	<-c.done
 	return errDrained
 }
 
@@ -312,30 +266,6 @@ func clientError(err error) error {
 func isTimeout(err error) bool {
 	var ne net.Error
 	return errors.As(err, &ne) && ne.Timeout()
-}
-
-// drain makes the connection end as soon as nothing is owed to the client. Its caller ends it at deadline in any case.
-func (c *conn) drain(deadline time.Time) {
-	c.drainedAt.Store(time.Now().UnixNano())
-	c.limit.Store(deadline.UnixNano())
-	_ = c.client.SetReadDeadline(time.Now())
-}
-
-// busy tells whether the client is owed an answer.
-func (c *conn) busy() bool { return c.streams.Any() || c.operations.count() > 0 }
-
-// endIfDrained is called after an answer: it ends a draining connection once every request has its own, and wakes the client's
-// direction where that waits for it.
-func (c *conn) endIfDrained() {
-	if c.awaited.Load() {
-		select {
-		case c.settled <- struct{}{}:
-		default:
-		}
-	}
-	if c.drained.Load() && !c.busy() {
-		c.end(errDrained)
-	}
 }
 
 // post sends the client an envelope from whatever goroutine.

@@ -257,12 +257,12 @@ func TestOneLineForEachConnection(t *testing.T) {
 // Lines about clients that end as they should not are bounded, whatever many of them do; all are counted.
 func TestLinesAboutLostClientsAreSampled(t *testing.T) {
 	r := newRig(t)
-	for range endsTold + 50 {
+	for range clientLogBurst + 50 {
 		client := r.dial(dialect{version: v4})
 		client.write([]byte{0x84, 0, 0, 0, 5, 0, 0, 0, 0})
 		client.failure(0)
 		_ = client.Close()
 	}
-	r.ends(endsTold)
-	assert.EqualValues(t, endsTold+50, r.server.Stats.Rejected.Load())
+	r.ends(clientLogBurst)
+	assert.EqualValues(t, clientLogBurst+50, r.server.Stats.Rejected.Load())
 }

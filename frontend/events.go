@@ -30,17 +30,17 @@ func (c Change) event() primitive.EventType {
 
 // What a client can register for of what the proxy tells by itself.
 const (
-	hearsStatus = 1 << iota
-	hearsTopology
+	registeredStatus = 1 << iota
+	registeredTopology
 )
 
-// hearing is the bit of a type of event; 0 of those that Cassandra tells.
-func hearing(t primitive.EventType) uint32 {
+// registrationFor is the bit of a type of event; 0 of those that Cassandra tells.
+func registrationFor(t primitive.EventType) uint32 {
 	switch t {
 	case primitive.EventTypeStatusChange:
-		return hearsStatus
+		return registeredStatus
 	case primitive.EventTypeTopologyChange:
-		return hearsTopology
+		return registeredTopology
 	}
 	return 0
 }
@@ -57,7 +57,7 @@ func (s *Server) Tell(change Change, proxy netip.AddrPort) {
 	body = append(append(body, byte(len(address))), address...)
 	body = append(body, wirePort(proxy.Port())...)
 	s.each(func(c *conn) {
-		if c.hears.Load()&hearing(event) != 0 {
+		if c.registered.Load()&registrationFor(event) != 0 {
 			c.post(wire.ResponseEnvelope(c.version, eventStream, primitive.OpCodeEvent, body))
 		}
 	})

@@ -103,8 +103,8 @@ func (k *lockedOperation) size() int { return len(k.body) + k.request.parameters
 
 // keep counts bytes of requests that wait for the core: where they are too many, the connection is not read on.
 func (c *conn) keep(n int) {
-	c.kept.Add(int64(n))
-	c.server.held.Give(-n)
+	c.waitingBytes.Add(int64(n))
+	c.server.memory.Give(-n)
 }
 
 // keepFor makes of a request what will be sent, in memory of its own.
@@ -183,14 +183,14 @@ func (c *conn) performFenced(e wire.Envelope, f *sentOperation) error {
 		return err
 	}
 	n := len(e.Raw)
-	c.down.Out.Room(c.ending.done)
-	if !c.server.held.Acquire(n, c.ending.done) {
-		c.server.held.Take(n) // given back all the same
+	c.down.Out.Room(c.done)
+	if !c.server.memory.Acquire(n, c.done) {
+		c.server.memory.Take(n) // given back all the same
 	}
 	e.Raw = bytes.Clone(e.Raw)
 	c.streams.End(e.Stream) // Cassandra owes nothing more
 	c.answerLater(e.Stream, func() []byte {
-		defer c.server.held.Give(n)
+		defer c.server.memory.Give(n)
 		if wait != nil {
 			verdict = wait()
 		}

@@ -36,7 +36,7 @@ func (s *trickle) Read(b []byte) (int, error) {
 // run has a direction deal with bytes that arrive in pieces, to their end or to an error. What would have to wait for an answer
 // ends it.
 func (m *memory) run(d *relay.Direction, b []byte, most int) error {
-	d.In = relay.NewInbound(&trickle{b: b, most: max(most, 1)}, &m.server.blocks, m.account())
+	d.In = relay.NewInbound(&trickle{b: b, most: max(most, 1)}, &m.server.buffers, m.account())
 	m.end(errDrained)
 	return d.Run()
 }

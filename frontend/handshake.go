@@ -49,10 +49,10 @@ func (c *conn) decideAuthResponse(e wire.Envelope) decision {
 	if err != nil {
 		return c.unreadable(e, err)
 	}
-	c.claimed = ""
+	c.claimedRole = ""
 	cur := wire.Cursor{Body: body}
 	if plain := bytes.Split(cur.Value(), []byte{0}); len(plain) == 3 { // SASL PLAIN: role to act as, role, password
-		c.claimed = string(plain[1])
+		c.claimedRole = string(plain[1])
 	}
 	return watched(&watch{kind: watchLogin})
 }
@@ -132,9 +132,9 @@ func (registerEvents) perform(c *conn, e wire.Envelope) error {
 			return c.answer(e, wire.ProtocolError("Invalid value '%s' for Type", t))
 		}
 		asked = asked || event == primitive.EventTypeSchemaChange
-		hears |= hearing(event)
+		hears |= registrationFor(event)
 	}
-	c.hears.Or(hears)
+	c.registered.Or(hears)
 	if !asked {
 		c.server.Stats.count(c, e.OpCode, Answered)
 		c.post(wire.ResponseEnvelope(c.version, e.Stream, primitive.OpCodeReady, nil))

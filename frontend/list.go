@@ -51,7 +51,7 @@ func (a *lockExecution) list() *wire.Failure {
 	c.answerLater(h.Stream, func() []byte {
 		c.listing.Lock() // one at a time is made, and none for who does not read
 		defer c.listing.Unlock()
-		c.down.Out.Room(c.ending.done)
+		c.down.Out.Room(c.done)
 		return c.listEnvelope(h.Stream, only)
 	})
 	return nil

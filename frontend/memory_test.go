@@ -60,7 +60,7 @@ func newMemory(t tester, d dialect, keep bool) *memory {
 	m := &memory{client: &sink{keep: keep}, backend: &sink{keep: keep}}
 	m.conn = newConn(s, m.client)
 	m.conn.backend = m.backend
-	m.up.Out, m.down.In = relay.NewOutbound(m.backend), relay.NewInbound(m.backend, &s.blocks, m.account())
+	m.up.Out, m.down.In = relay.NewOutbound(m.backend), relay.NewInbound(m.backend, &s.buffers, m.account())
 	m.version, m.framing.Compression = byte(d.version), d.compression
 	m.framing.SetSegmented(d.version == v5)
 	m.loggedIn.Store(true)

@@ -13,7 +13,7 @@ type operation struct {
 	id   uint64
 }
 
-// begin begins an operation that owes the client an answer on a stream, or, with none, no answer.
+// begin begins an operation that owes the client an answer on a stream, or, with noStream, no answer.
 func (c *conn) begin(stream int16) operation {
 	return operation{c, c.operations.add(stream)}
 }
@@ -70,7 +70,7 @@ func (o operation) finishWith(finish func(musiccore.Answer)) func(musiccore.Answ
 }
 
 // later does something that blocks, which a connection that drains waits for.
-func (c *conn) later(f func()) { c.begin(none).finishLater(f) }
+func (c *conn) later(f func()) { c.begin(noStream).finishLater(f) }
 
 // answerLater answers a request with an envelope that f makes, which may block; nil where it has answered otherwise.
 func (c *conn) answerLater(stream int16, f func() []byte) {
@@ -97,7 +97,7 @@ type operations struct {
 	over    bool // the connection has ended
 }
 
-// pendingOperation is one of them: the stream that is owed an answer, or none, and what is called where the connection ends.
+// pendingOperation is one of them: the stream that is owed an answer, or noStream, and what is called where the connection ends.
 type pendingOperation struct {
 	stream int16
 	cancel func()
@@ -140,7 +140,7 @@ func (o *operations) remove(id uint64) {
 func (o *operations) owes(id uint64) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.pending[id].stream != none
+	return o.pending[id].stream != noStream
 }
 
 // disown returns the streams that are owed an answer, for somebody who answers them all now: the operations owe none any more.
@@ -149,9 +149,9 @@ func (o *operations) disown() []int16 {
 	defer o.mu.Unlock()
 	var streams []int16
 	for id, p := range o.pending {
-		if p.stream != none {
+		if p.stream != noStream {
 			streams = append(streams, p.stream)
-			o.pending[id] = pendingOperation{none, p.cancel}
+			o.pending[id] = pendingOperation{noStream, p.cancel}
 		}
 	}
 	return streams

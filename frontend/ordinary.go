@@ -26,7 +26,7 @@ func decideOrdinary(r reading) decision {
 // written, and Cassandra says that there is none. d is what would become of the request otherwise.
 func (c *conn) decideUnlisted(e wire.Envelope, d decision) decision {
 	if !c.caughtUp {
-		c.behind = true
+		c.catchUp = true
 		return decision{verdict: relay.Alone}
 	}
 	if d.verdict != relay.Forward || e.OpCode == primitive.OpCodePrepare {

@@ -112,6 +112,6 @@ func (c *conn) slow(wrong int64) {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-c.ending.done:
+	case <-c.done:
 	}
 }

@@ -96,7 +96,7 @@ func BenchmarkReference(b *testing.B) {
 func TestWrongReferencesAreSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &conn{server: &Server{Options: Options{References: NewReferences([]byte("secret"))}}}
-		c.ending.done, c.guesses.turn = make(chan struct{}), make(chan struct{}, 1)
+		c.done, c.guesses.turn = make(chan struct{}), make(chan struct{}, 1)
 		table, critical, k := &catalog.Table{Keyspace: "bank", Name: "accounts"}, &catalog.Critical{}, musiccore.Key{PK: "x"}
 		right := c.server.References.Show(critical.Generation, k, 5)
 		ask := func(n int64) time.Duration {
@@ -127,7 +127,7 @@ func TestWrongReferencesAreSlow(t *testing.T) {
 		assert.Equal(t, []time.Duration{time.Second, 2 * time.Second, 3 * time.Second, 4 * time.Second}, all)
 		go func() { took <- ask(right + 1) }()
 		synctest.Wait()
-		close(c.ending.done)
+		close(c.done)
 		assert.Zero(t, <-took, "nobody waits any more")
 	})
 }

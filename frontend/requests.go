@@ -63,10 +63,10 @@ func (r *requests) Decide(e wire.Envelope) (relay.Decision, error) {
 	if err := r.check(e.Header); err != nil {
 		return relay.Forward, err
 	}
-	if c.using && c.busy() {
+	if c.afterUse && c.busy() {
 		return relay.Alone, nil
 	}
-	c.using = false
+	c.afterUse = false
 	for {
 		version := c.server.Tables.Version()
 		d := c.decide(e)
@@ -99,9 +99,9 @@ func (r *requests) Decide(e wire.Envelope) (relay.Decision, error) {
 // keyspace each of them will meet its table.
 func (r *requests) Await() error {
 	c := (*conn)(r)
-	if c.behind {
+	if c.catchUp {
 		c.server.CatchUp()
-		c.behind, c.caughtUp = false, true
+		c.catchUp, c.caughtUp = false, true
 		return nil
 	}
 	c.awaited.Store(true)
@@ -109,8 +109,8 @@ func (r *requests) Await() error {
 	for c.busy() {
 		select {
 		case <-c.settled:
-		case <-c.ending.done:
-			return c.ending.cause
+		case <-c.done:
+			return c.cause
 		}
 	}
 	return nil
@@ -130,7 +130,7 @@ func (c *conn) owe(e wire.Envelope, w *watch) error {
 	if !c.streams.Begin(e.Stream, w != nil) {
 		return c.violation(e.Stream, inUse(e.Stream))
 	}
-	c.last = e.Stream
+	c.lastStream = e.Stream
 	return nil
 }
 
@@ -138,7 +138,7 @@ func (c *conn) owe(e wire.Envelope, w *watch) error {
 func (c *conn) note(e wire.Envelope, w *watch) {
 	if w != nil {
 		c.watches.add(e.Stream, w)
-		c.using = w.kind == watchKeyspace
+		c.afterUse = w.kind == watchKeyspace
 	} else {
 		c.sample.begin(e.Stream)
 	}
@@ -185,7 +185,7 @@ func (r *requests) Perform(e wire.Envelope) error {
 		if err := c.up.Flush(); err != nil {
 			return err
 		}
-		c.down.Out.Room(c.ending.done)
+		c.down.Out.Room(c.done)
 	}
 	if e.Flags.Contains(primitive.HeaderFlagCustomPayload) {
 		e.Payload = c.payload(e)
@@ -212,11 +212,11 @@ func (c *conn) payload(e wire.Envelope) []byte {
 // One that is draining is not read on.
 func (r *requests) Flushed() {
 	r.sample.flushed()
-	r.down.Out.Room(r.ending.done)
-	if r.kept.Load() > 0 {
-		r.server.held.Acquire(0, r.ending.done)
+	r.down.Out.Room(r.done)
+	if r.waitingBytes.Load() > 0 {
+		r.server.memory.Acquire(0, r.done)
 	}
-	if r.limit.Load() != 0 && !r.up.Inside() {
+	if r.draining() && !r.up.Inside() {
 		_ = r.client.SetReadDeadline(time.Now())
 	}
 }

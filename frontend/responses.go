@@ -193,7 +193,7 @@ func (r *responses) Flushed() {
 	if s := &c.sample; s.arrived != 0 {
 		s.tell(c.server.Stats)
 	}
-	if c.limit.Load() != 0 || c.awaited.Load() {
+	if c.draining() || c.awaited.Load() {
 		c.endIfDrained()
 	}
 }

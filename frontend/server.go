@@ -62,12 +62,12 @@ type Options struct {
 // Server serves CQL clients, each over one connection of its own to the home node.
 type Server struct {
 	Options
-	blocks   relay.Buffers
-	held     *relay.Budget
-	ends     zerolog.Logger // Log, for what clients cause
-	prepared *preparedStatements
-	turns    turns
-	lastID   atomic.Uint64
+	buffers   relay.Buffers
+	memory    *relay.Budget
+	clientLog zerolog.Logger // Log, for what clients cause
+	prepared  *preparedStatements
+	turns     turns
+	lastID    atomic.Uint64
 
 	mu    sync.Mutex
 	conns map[*conn]struct{}
@@ -77,7 +77,7 @@ type Server struct {
 // NewServer makes a server that does not listen yet.
 func NewServer(o Options) *Server {
 	o.Bounds = o.Bounds.orDefault()
-	return &Server{Options: o, held: relay.NewBudget(o.Bounds.Messages), ends: sampled(o.Log), prepared: newStatements(o.Bounds.Prepared, o.Bounds.PreparedEach), conns: map[*conn]struct{}{}}
+	return &Server{Options: o, memory: relay.NewBudget(o.Bounds.Messages), clientLog: sampled(o.Log), prepared: newStatements(o.Bounds.Prepared, o.Bounds.PreparedEach), conns: map[*conn]struct{}{}}
 }
 
 // Serve accepts clients until ctx ends or the listener fails, then drains: requests in flight are answered, connections
@@ -87,7 +87,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	defer stop()
 	var helpers sync.WaitGroup
 	over := make(chan struct{})
-	helpers.Go(func() { s.watch(over) })
+	helpers.Go(func() { s.checkHealth(over) })
 	err := s.accept(ctx, ln)
 	_ = ln.Close()
 	helpers.Go(func() { s.drain(over) })
@@ -109,7 +109,7 @@ func (s *Server) accept(ctx context.Context, ln net.Listener) error {
 		case errors.Is(err, net.ErrClosed):
 			return fmt.Errorf("accept: %w", err)
 		case err != nil:
-			s.ends.Warn().Err(err).Msg("a client could not be accepted")
+			s.clientLog.Warn().Err(err).Msg("a client could not be accepted")
 			if !sleep(ctx, acceptPause) {
 				return nil
 			}
@@ -146,7 +146,7 @@ func (s *Server) admit(client net.Conn) {
 	s.mu.Unlock()
 	if full {
 		s.Stats.Rejected.Add(1)
-		s.ends.Warn().Int("max_connections", s.MaxConnections).Msg("a client was turned away: too many connections")
+		s.clientLog.Warn().Int("max_connections", s.MaxConnections).Msg("a client was turned away: too many connections")
 		_ = client.Close()
 		return
 	}
@@ -207,18 +207,18 @@ func every(d time.Duration) (ticks <-chan time.Time, stop func()) {
 	return ticker.C, ticker.Stop
 }
 
-// watch looks at every connection, looks times in BackendTimeout and in MessageTimeout.
-func (s *Server) watch(over <-chan struct{}) {
-	backend, stop := every(s.BackendTimeout / looks)
+// checkHealth looks at every connection, looks times in BackendTimeout and in MessageTimeout.
+func (s *Server) checkHealth(over <-chan struct{}) {
+	backend, stop := every(s.BackendTimeout / checksPerTimeout)
 	defer stop()
-	message, stop := every(s.MessageTimeout / looks)
+	message, stop := every(s.MessageTimeout / checksPerTimeout)
 	defer stop()
 	for {
 		select {
 		case <-backend:
-			s.each((*conn).look)
+			s.each((*conn).checkProgress)
 		case <-message:
-			s.each((*conn).lookLate)
+			s.each((*conn).checkLate)
 		case <-over:
 			return
 		}

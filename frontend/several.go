@@ -311,7 +311,7 @@ func (c *conn) lockWithin(k musiccore.Key, q musiccore.Request, limit <-chan str
 	case a = <-answered:
 		return a, true
 	case <-limit:
-	case <-c.ending.done:
+	case <-c.done:
 	}
 	mu.Lock()
 	late = true
@@ -334,6 +334,6 @@ func (c *conn) unlock(k musiccore.Key, ref musiccore.LockRef) {
 	c.server.Locks.Unlock(k, ref, func(musiccore.Answer) { close(done) })
 	select {
 	case <-done:
-	case <-c.ending.done:
+	case <-c.done:
 	}
 }

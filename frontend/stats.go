@@ -91,7 +91,7 @@ type sample struct {
 	arrived    int64 // 0 until the answer is there; the backend direction's
 }
 
-const none = -1
+const noStream = -1
 
 // now is the time since the connection began.
 func (s *sample) now() int64 { return int64(time.Since(s.start)) }
@@ -102,7 +102,7 @@ func (s *sample) begin(stream int16) {
 		s.skip--
 		return
 	}
-	if s.stream.Load() != none {
+	if s.stream.Load() != noStream {
 		return
 	}
 	s.skip, s.unsent = sampleEvery, true
@@ -123,7 +123,7 @@ func (s *sample) flushed() {
 func (s *sample) tell(stats *Stats) {
 	read, sent, arrived := s.read.Load(), s.sent.Load(), s.arrived
 	s.arrived = 0
-	s.stream.Store(none)
+	s.stream.Store(noStream)
 	if sent < read {
 		sent = read
 	}

@@ -117,8 +117,8 @@ func (s *lockStatement) force(c *conn) (*Force, *wire.Failure) {
 	}
 	reason, f := s.label(s.statement.Reason, "REASON", &c.server.Bounds)
 	who := c.client.RemoteAddr().String()
-	if c.claimed != "" {
-		who = c.claimed + " at " + who
+	if c.claimedRole != "" {
+		who = c.claimedRole + " at " + who
 	}
 	return &Force{Who: who, Reason: reason}, f
 }

@@ -1,0 +1,234 @@
+package frontend
+
+import (
+	"crypto/tls"
+	"errors"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+	"github.com/rs/zerolog"
+
+	"music/frontend/wire"
+)
+
+// Why a connection ends.
+var (
+	errClientClosed = errors.New("client closed the connection")
+	errBackendLost  = errors.New("connection to Cassandra lost")
+	errBackendSlow  = errors.New("no answer from Cassandra for too long")
+	errClientSlow   = errors.New("client does not read its answers")
+	errLoginSlow    = errors.New("client does not finish its login")
+	errClientLate   = errors.New("a message has begun and is not finished in time (message-timeout)")
+	errDrained      = errors.New("proxy is shutting down")
+	errPanic        = errors.New("internal error")
+	errNotSecure    = errors.New("TLS handshake failed")
+	errUnsupported  = errors.New("unsupported protocol version") // part of every negotiation
+)
+
+// lifecycle is how a connection comes to its end: at once, or when it is drained. The first cause wins.
+type lifecycle struct {
+	ended sync.Once
+	done  chan struct{} // closed when the connection ends
+	cause error         // to be read after done is closed
+
+	relaying   atomic.Bool  // both sockets are there
+	drained    atomic.Bool  // up has stopped because the proxy is shutting down
+	drainBegan atomic.Int64 // wall clock in ns; 0 where the proxy is not shutting down
+	drainLimit atomic.Int64 // likewise: when the connection is ended in any case
+
+	health   health
+	children sync.WaitGroup
+}
+
+// over reports whether the connection has ended.
+func (l *lifecycle) over() bool {
+	select {
+	case <-l.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// draining reports whether the proxy is shutting down.
+func (l *lifecycle) draining() bool { return l.drainLimit.Load() != 0 }
+
+// end ends the connection, from whatever goroutine.
+func (c *conn) end(cause error) {
+	c.ended.Do(func() {
+		c.cause = cause
+		close(c.done)
+		if c.relaying.Load() {
+			c.unblock()
+		}
+	})
+}
+
+// unblock ends whatever waits for either socket, but for the last words to the client.
+func (c *conn) unblock() {
+	now := time.Now()
+	_ = c.client.SetReadDeadline(now)
+	_ = c.client.SetWriteDeadline(now.Add(c.farewellTime()))
+	_ = c.backend.SetDeadline(now)
+}
+
+// farewellTime is how long a client may take to read the last words: less where the proxy itself comes to its end.
+func (c *conn) farewellTime() time.Duration {
+	if c.draining() {
+		return 150 * time.Millisecond
+	}
+	return time.Second
+}
+
+// farewell tells the client why the connection ends: an error on each request that Cassandra still owes an answer to. During the
+// handshake nothing is told but what the client did wrong itself, as by a node that goes: drivers take any other error for the
+// refusal of the protocol version, and go on with a lower one for good.
+func (c *conn) farewell(cause error) {
+	if errors.Is(cause, errClientClosed) {
+		return
+	}
+	var v *violation
+	switch {
+	case errors.As(cause, &v):
+		c.post(wire.ErrorEnvelope(v.version, v.stream, v.failure))
+	case c.loggedIn.Load():
+		for _, told := range []error{errBackendLost, errBackendSlow, errClientLate, errDrained, errPanic} {
+			if errors.Is(cause, told) {
+				c.giveUp(told)
+			}
+		}
+	}
+	c.linger()
+}
+
+// giveUp answers every request that Cassandra still owes an answer to. Only the kind of the cause is told: its details name
+// addresses that clients do not know.
+func (c *conn) giveUp(cause error) {
+	f := &wire.Failure{Code: primitive.ErrorCodeServerError, Text: "MUSIC_BACKEND: " + cause.Error() + "; the request may or may not have been carried out"}
+	c.streams.Each(func(stream int16) { c.post(wire.ErrorEnvelope(c.version, stream, f)) })
+	for _, stream := range c.operations.disown() {
+		c.post(wire.ErrorEnvelope(c.version, stream, f))
+	}
+}
+
+// linger lets the client read the last words: a socket that is closed with unread bytes on it throws them away.
+func (c *conn) linger() {
+	socket := c.client
+	if secure, ok := socket.(*tls.Conn); ok {
+		_ = secure.CloseWrite() // it fails where the handshake did, which has said why
+		socket = secure.NetConn()
+	}
+	half, ok := socket.(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil {
+		return
+	}
+	_ = socket.SetReadDeadline(time.Now().Add(c.farewellTime()))
+	_, _ = io.Copy(io.Discard, socket)
+}
+
+// clientLogBurst and endsPeriod bound the lines of one level about clients that end otherwise than they should: what thousands do at once, or one
+// does again and again, must not fill the log. The metrics count all.
+const (
+	clientLogBurst  = 100
+	clientLogPeriod = time.Minute
+)
+
+// sampled is a log for lines that clients cause.
+func sampled(log zerolog.Logger) zerolog.Logger {
+	burst := func() zerolog.Sampler { return &zerolog.BurstSampler{Burst: clientLogBurst, Period: clientLogPeriod} }
+	return log.Sample(zerolog.LevelSampler{InfoSampler: burst(), WarnSampler: burst(), ErrorSampler: burst()})
+}
+
+// tell logs the end of the connection, once, unless there are too many.
+func (c *conn) tell(cause error) {
+	log := c.server.clientLog.With().Uint64("conn", c.id).Str("client", c.client.RemoteAddr().String()).Logger()
+	switch {
+	case errors.Is(cause, errBackendLost), errors.Is(cause, errBackendSlow):
+		c.server.Stats.Lost.Add(1)
+		log.Warn().Err(cause).Msg("client connection closed: Cassandra is lost")
+	case errors.Is(cause, errPanic):
+		log.Error().Err(cause).Msg("client connection closed: a bug of the proxy")
+	case errors.Is(cause, errClientClosed), errors.Is(cause, errDrained), errors.Is(cause, errUnsupported):
+		log.Debug().AnErr("cause", cause).Msg("client connection closed")
+	default:
+		c.server.Stats.Rejected.Add(1)
+		log.Info().Err(cause).Msg("client connection closed: it did not keep to the protocol or its limits")
+	}
+}
+
+// readUntil sets the time at which the wait for the client's bytes ends; zero is never. What has ended, or begun to drain, is not
+// made to wait again.
+func (c *conn) readUntil(t time.Time) {
+	_ = c.client.SetReadDeadline(t)
+	if c.draining() || c.over() {
+		_ = c.client.SetReadDeadline(time.Now())
+	}
+}
+
+// drain makes the connection end as soon as nothing is owed to the client. Its caller ends it at deadline in any case.
+func (c *conn) drain(deadline time.Time) {
+	c.drainBegan.Store(time.Now().UnixNano())
+	c.drainLimit.Store(deadline.UnixNano())
+	_ = c.client.SetReadDeadline(time.Now())
+}
+
+// endIfDrained is called after an answer: it ends a draining connection once every request has its own, and wakes the client's
+// direction where that waits for it.
+func (c *conn) endIfDrained() {
+	if c.awaited.Load() {
+		select {
+		case c.settled <- struct{}{}:
+		default:
+		}
+	}
+	if c.drained.Load() && !c.busy() {
+		c.end(errDrained)
+	}
+}
+
+// checksPerTimeout is how often in BackendTimeout the server looks whether anything moves on a connection.
+const checksPerTimeout = 8
+
+// health is what was seen of a connection at the last look, and for how many looks in a row nothing has moved. It belongs to the
+// goroutine that looks.
+type health struct {
+	reads, writes             uint64
+	backendStill, clientStill int
+}
+
+// checkProgress ends the connection if for the time of so many looks the backend owes an answer and has sent nothing, or the client has not
+// taken what is being written to it: a peer that is stopped or cut off says nothing, not even that it is gone.
+func (c *conn) checkProgress() {
+	h := &c.health
+	reads, writes := c.down.Arrivals(), c.down.Out.Progress()
+	stuck := writes == h.writes && writes%2 == 1
+	owed := c.streams.Any() || c.down.Out.Full()
+	h.clientStill = inARow(h.clientStill, stuck)
+	h.backendStill = inARow(h.backendStill, owed && !stuck && reads == h.reads)
+	h.reads, h.writes = reads, writes
+	switch {
+	case h.clientStill > checksPerTimeout:
+		c.end(errClientSlow)
+	case h.backendStill > checksPerTimeout:
+		c.end(errBackendSlow)
+	}
+}
+
+// checkLate ends the connection if the rest of a message has been waited for too long: whoever begins messages and does not finish them
+// makes the proxy hold them.
+func (c *conn) checkLate() {
+	if c.up.Late(c.server.MessageTimeout) {
+		c.end(errClientLate)
+	}
+}
+
+// inARow counts looks in a row.
+func inARow(n int, still bool) int {
+	if still {
+		return n + 1
+	}
+	return 0
+}
