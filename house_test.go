@@ -46,9 +46,10 @@ func rooms() []room {
 		{folder: "proxy/synchronise", ours: []string{"frontend", "musiccore", "rewrite"}, others: []string{"*"}},
 		{folder: "proxy", ours: []string{"frontend", "musiccore", "rewrite", "config"}, others: []string{"*"}},
 		{folder: "client", others: []string{"*"}, never: []string{zerolog}},
+		{folder: "check", ours: []string{"client"}, others: []string{"*"}, never: append(gocql, zerolog)},
 		{folder: "integration", ours: []string{"*"}, others: []string{"*"}},
 		{folder: "cmd/music-demo", ours: []string{"proxy", "config", "integration/cassandra"}, others: []string{"*"}},
-		{folder: "cmd", ours: []string{"proxy", "config", "client"}, others: []string{"*"}, never: gocql},
+		{folder: "cmd", ours: []string{"proxy", "config", "client", "check"}, others: []string{"*"}, never: gocql},
 		{folder: ".", ours: []string{}, others: []string{"*"}, never: gocql},
 	}
 }
@@ -182,6 +183,11 @@ func TestThePlan(t *testing.T) {
 		{"cmd/music", "music/frontend", false},
 		{"cmd/music", "music/integration/cassandra", false},
 		{"cmd/music", driver, false},
+		{"cmd/music", "music/check", true},
+		{"client", driver, true},
+		{"client", "music/proxy", false},
+		{"check", "music/client", true},
+		{"check", driver, false},
 		{"cmd/music-demo", "music/integration/cassandra", true},
 		{"cmd/music-demo", "music/integration", false},
 		{"cmd/music-demo", "github.com/gocql/gocql", true},

@@ -28,10 +28,10 @@ type Asking struct {
 
 // Pace of asking. A proxy answers sooner where a driver of its kind would not wait so long.
 const (
-	waitEach    = 5 * time.Second
-	askPause    = 200 * time.Millisecond // after an answer that it cannot be told now
-	connectPart = 6                      // of a lease: connecting to another proxy takes no longer
-	giveUpTime  = 2 * time.Second        // to leave the queue
+	leastWait   = 1500 * time.Millisecond // a LOCK without WAIT may take so long, where the proxy is not configured otherwise
+	askPause    = 200 * time.Millisecond  // after an answer that it cannot be told now
+	connectPart = 6                       // of a lease: connecting to another proxy takes no longer
+	giveUpTime  = 2 * time.Second         // to leave the queue
 )
 
 // Held is a lock that was granted. It is not for concurrent use.
@@ -63,6 +63,7 @@ type asking struct {
 	session *Session
 	key     Key
 	ref     int64 // 0 = none yet
+	queued  bool  // the token has a place
 	token   string
 	until   time.Duration // by Boottime
 }
@@ -76,6 +77,7 @@ func (s *Session) Acquire(ctx context.Context, k Key, a Asking) (*Held, error) {
 		if g.Ref != 0 {
 			q.ref = g.Ref
 		}
+		q.queued = q.queued || g.State == "QUEUED"
 		switch {
 		case ctx.Err() != nil:
 			q.leave()
@@ -90,7 +92,7 @@ func (s *Session) Acquire(ctx context.Context, k Key, a Asking) (*Held, error) {
 			s.options.Timeout = min(s.options.Timeout, g.Lease/connectPart)
 			return &Held{session: s, key: k, Ref: g.Ref, Lease: g.Lease, End: begun + g.Lease, Grant: g}, nil
 		case g.State == "LOST":
-			q.ref, q.token = 0, gocql.MustRandomUUID().String()
+			q.ref, q.queued, q.token = 0, false, gocql.MustRandomUUID().String()
 		}
 		if g.State == "BUSY" || q.over() {
 			q.leave()
@@ -113,17 +115,17 @@ func (q *asking) ahead(g Grant) string {
 	return "somebody else holds it"
 }
 
-// statement is the LOCK that comes next.
+// statement is the LOCK that comes next. Without WAIT the proxy answers when it thinks best.
 func (q *asking) statement() string {
-	wait := waitEach
-	if !q.Forever {
-		wait = max(0, min(wait, q.until-Boottime()))
+	wait := ""
+	if left := q.until - Boottime(); !q.Forever && left < leastWait {
+		wait = fmt.Sprintf(" WAIT %dms", max(0, left.Milliseconds()))
 	}
 	if q.ref != 0 {
-		return fmt.Sprintf("LOCK %s WHERE %s USING LOCK %d WAIT %dms", q.key.Table, q.key.Where, q.ref, wait.Milliseconds())
+		return fmt.Sprintf("LOCK %s WHERE %s USING LOCK %d%s", q.key.Table, q.key.Where, q.ref, wait)
 	}
-	text := fmt.Sprintf("LOCK %s WHERE %s WAIT %dms TOKEN %s", q.key.Table, q.key.Where, wait.Milliseconds(), q.token)
-	if q.Wait <= 0 && !q.Forever {
+	text := fmt.Sprintf("LOCK %s WHERE %s%s TOKEN %s", q.key.Table, q.key.Where, wait, q.token)
+	if q.Wait <= 0 && !q.Forever && !q.queued {
 		text = fmt.Sprintf("LOCK %s WHERE %s NOWAIT", q.key.Table, q.key.Where)
 	}
 	if q.Lease > 0 {
@@ -144,14 +146,14 @@ func (q *asking) again(ctx context.Context, err error) error {
 		if !passing(err) {
 			return err
 		}
-		sleep(ctx, askPause)
+		Pause(ctx, askPause)
 		return nil
 	}
 	if err := q.session.Next(ctx); err != nil {
 		if errors.Is(err, ErrLogin) {
 			return err
 		}
-		sleep(ctx, askPause)
+		Pause(ctx, askPause)
 	}
 	return nil
 }
@@ -161,14 +163,22 @@ func passing(err error) bool {
 	return strings.Contains(err.Error(), "MUSIC_UNAVAILABLE") || code(err) == gocql.ErrCodeOverloaded
 }
 
-// leave gives up the place in the queue.
+// leave gives up the place in the queue. Where its reference is not decided yet, that is asked for first.
 func (q *asking) leave() {
-	if q.ref == 0 {
-		return
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), giveUpTime)
 	defer cancel()
-	_, _ = q.session.ask(ctx, unlockText(q.key, q.ref)) // who does not hear of it passes the place over
+	q.Forever, q.until = false, 0
+	for q.queued && q.ref == 0 && ctx.Err() == nil {
+		g, err := q.session.ask(ctx, q.statement())
+		if err != nil && !passing(err) {
+			return
+		}
+		q.ref = g.Ref
+		Pause(ctx, askPause/10)
+	}
+	if q.ref != 0 {
+		_, _ = q.session.ask(ctx, unlockText(q.key, q.ref)) // a place of which it does not hear is passed over
+	}
 }
 
 // unlockText gives a reference back.
@@ -210,14 +220,14 @@ func (h *Held) Release(ctx context.Context) error {
 		case !Answered(err):
 			_ = h.session.Next(ctx) // the next UNLOCK tells
 		}
-		if !sleep(ctx, askPause) {
+		if !Pause(ctx, askPause) {
 			return err
 		}
 	}
 }
 
-// sleep waits, and reports whether ctx has not ended.
-func sleep(ctx context.Context, d time.Duration) bool {
+// Pause waits, and reports whether ctx has not ended.
+func Pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

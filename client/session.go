@@ -40,6 +40,7 @@ type Session struct {
 
 // Open connects to the first proxy that answers.
 func Open(ctx context.Context, o Options) (*Session, error) {
+	o.Proxies = slices.Clone(o.Proxies)
 	s := &Session{options: o, at: -1}
 	return s, s.Next(ctx)
 }
@@ -79,6 +80,9 @@ func (s *Session) Discover(ctx context.Context) error {
 	})
 	return err
 }
+
+// Known are the proxies that are known.
+func (s *Session) Known() []string { return slices.Clone(s.options.Proxies) }
 
 // Address is that of the proxy which is asked.
 func (s *Session) Address() string { return s.options.Proxies[s.at] }

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -221,5 +223,103 @@ func TestCommandLineWithoutItsProxy(t *testing.T) {
 	assert.Equal(t, "asked\n", string(rest), "SIGTERM, then SIGKILL")
 	assert.Equal(t, 128+int(syscall.SIGKILL), cmd.ProcessState.ExitCode(), complaints.String())
 	assert.Contains(t, complaints.String(), "could not be renewed")
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM)) // a session that ends: nobody waits for it
+	assert.Zero(t, p.status(t))
 	t.Logf("ended %v after its proxy went silent, of a lease of 2 s", took)
+}
+
+// found are the findings of `music check` by their topics.
+func found(t *testing.T, cmd *exec.Cmd) (byTopic map[string]string, status int) {
+	t.Helper()
+	r := finish(t, cmd)
+	var all []struct{ Level, Topic, Text, Do string }
+	require.NoError(t, json.Unmarshal([]byte(r.out), &all), "%s%s", r.out, r.errors)
+	byTopic = map[string]string{}
+	for _, f := range all {
+		byTopic[f.Topic] += f.Level + ": " + f.Text + "\n"
+		assert.Equal(t, f.Level == "fine", f.Do == "", "what to do is said where there is something: %v", f)
+	}
+	return byTopic, r.status
+}
+
+// What is wrong with a real node and its tables is found, and what is fine is said.
+func TestCommandLineChecks(t *testing.T) {
+	node := needEnvironment(t).direct()
+	c := withGocql2(4, "").open(t, node, "")
+	for _, cql := range []string{
+		"DROP KEYSPACE IF EXISTS checked",
+		"CREATE KEYSPACE checked WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+		"CREATE TABLE checked.music_lock_00112233445566778899aabbccddeeff (k1 text PRIMARY KEY)",
+	} {
+		require.NoError(t, c.run(statement{cql: cql}).err())
+	}
+	through := withGocql2(4, "").open(t, needProxy(t), "")
+	require.NoError(t, through.run(statement{cql: "CREATE TABLE checked.hasty (k int PRIMARY KEY, v int) WITH comment = '@critical' AND read_repair = 'NONE'"}).err())
+	past := cluster2(node, "")
+	past.Dialer = &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 77)}}
+	defer openGocql2(t, past).close()
+
+	topics, status := found(t, commandLine(t, "check", "-o", "json"))
+	assert.Contains(t, topics["proxies"], "fine: ")
+	assert.Contains(t, topics["releases"], "fine: Cassandra 5.0.")
+	assert.Contains(t, topics["clocks"], "fine: ")
+	assert.Contains(t, topics["commitlog_sync"], "warning: periodic")
+	assert.Contains(t, topics["paxos_variant"], "fine: v2")
+	assert.Contains(t, topics["replicas"], "warning: keyspace checked has 1: the loss of one node")
+	assert.Contains(t, topics["read_repair"], "warning: NONE on checked.hasty")
+	assert.Contains(t, topics["lock_tables"], "warning: checked.music_lock_00112233445566778899aabbccddeeff has lock rows of a table that is not there")
+	assert.Contains(t, topics["clients"], "127.0.0.77 (role anonymous, ")
+	assert.Contains(t, topics["rights"], "fine: ")
+	assert.NotContains(t, topics, "unseen", "%v", topics["unseen"])
+	assert.Positive(t, status)
+	require.NoError(t, through.run(statement{cql: "DROP TABLE checked.hasty"}).err())
+	require.NoError(t, c.run(statement{cql: "DROP KEYSPACE checked"}).err())
+}
+
+// commandLine: who may not log in, or may not do a thing, is told so; who may sees what the proxies' role lacks.
+func (b *rightsFixture) commandLine(t *testing.T) {
+	path, err := needEnvironment(t).binary()
+	require.NoError(t, err)
+	as := func(role, password string, args ...string) *exec.Cmd {
+		secret := filepath.Join(t.TempDir(), "secret")
+		require.NoError(t, os.WriteFile(secret, []byte(password+"\n"), 0o600))
+		return exec.Command(path, append([]string{args[0], "--proxy", b.proxy.address, "-u", role, "--password-file", secret}, args[1:]...)...)
+	}
+	for _, c := range []struct {
+		cmd    *exec.Cmd
+		status int
+		want   string
+	}{
+		{as("writer", "wrong", "locks"), 1, "the login is refused"},
+		{exec.Command(path, "locks", "--proxy", b.proxy.address), 1, "the login is refused"},
+		{as("writer", "wrong", "lock", "bank.accounts", "branch=z", "--", "true"), 75, "the login is refused"},
+		{as("writer", "w", "locks"), 1, "LIST LOCKS ON"},
+		{as("nobody", "n", "locks", "bank.accounts"), 1, "has no SELECT permission"},
+		{as("writer", "w", "unlock", "bank.accounts", "z", "--force", "--reason", "x"), 1, "has no AUTHORIZE permission"},
+		{as("reader", "r", "lock", "bank.accounts", "z", "--", "true"), 75, "has no MODIFY permission"},
+	} {
+		r := finish(t, c.cmd)
+		assert.Equal(t, c.status, r.status, "%v: %s", c.cmd.Args, r.errors)
+		assert.Contains(t, r.errors, c.want, "%v", c.cmd.Args)
+		assert.Empty(t, r.out)
+	}
+	r := finish(t, as("writer", "w", "lock", "bank.accounts", "z", "--", "sh", "-c", "echo $LOCK_TABLE"))
+	assert.Equal(t, ran{0, "bank.accounts\n", ""}, r)
+
+	topics, _ := found(t, as("cassandra", "cassandra", "check", "-o", "json"))
+	assert.Contains(t, topics["rights"], "fine: the proxies' role cassandra has what it needs")
+	topics, _ = found(t, as("writer", "w", "check", "-o", "json"))
+	assert.Contains(t, topics["clients"], "not seen with this login")
+	assert.Contains(t, topics["unseen"], "permission")
+}
+
+// checkRole: what the proxies' role lacks is found, with what to type.
+func (b *rightsFixture) checkRole(t *testing.T, proxy string) {
+	path, err := needEnvironment(t).binary()
+	require.NoError(t, err)
+	secret := filepath.Join(t.TempDir(), "secret")
+	require.NoError(t, os.WriteFile(secret, []byte("cassandra"), 0o600))
+	topics, _ := found(t, exec.Command(path, "check", "-o", "json", "--proxy", proxy, "-u", "cassandra", "--password-file", secret))
+	assert.Contains(t, topics["rights"], "fault: the proxies' role music has no MODIFY on KEYSPACE bank", "it was given till alone")
+	assert.NotContains(t, topics["rights"], "KEYSPACE till")
 }

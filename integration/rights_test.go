@@ -95,6 +95,7 @@ func TestRights(t *testing.T) {
 	t.Run("GRANT and REVOKE", b.changes)
 	t.Run("login", b.logins)
 	t.Run("each statement by each role", b.matrix)
+	t.Run("the command line", b.commandLine)
 	t.Run("the proxy's own role", b.ownRole)
 }
 
@@ -150,6 +151,7 @@ func (b *rightsFixture) ownRole(t *testing.T) {
 		assert.Equal(t, "1", o.cell("n"))
 	}
 	assert.NotContains(t, p.log.String(), "permission")
+	b.checkRole(t, p.address)
 }
 
 func (b *rightsFixture) writer(t *testing.T) {

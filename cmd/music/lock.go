@@ -129,7 +129,9 @@ func (r *lockRun) run() error {
 		return ended(statusNotHad)
 	}
 	for _, warning := range held.Grant.Warnings {
-		r.say("warning: " + printable(warning))
+		if !strings.Contains(warning, "WAIT") { // which is not what was asked for here
+			r.say("warning: " + printable(warning))
+		}
 	}
 	if held.Grant.OwnerDied {
 		r.say("the holder before did not give the lock back: its work may be half done")

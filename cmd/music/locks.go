@@ -98,7 +98,7 @@ func (v *locksView) run(ctx context.Context, args []string) error {
 		if err != nil && !v.screen {
 			return failed{err}
 		}
-		if !pause(ctx, v.every) {
+		if !client.Pause(ctx, v.every) {
 			return nil
 		}
 	}
@@ -211,16 +211,4 @@ func widthOf(out io.Writer) int {
 		return 0
 	}
 	return int(size.Col)
-}
-
-// pause waits, and reports whether ctx has not ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -53,7 +53,7 @@ func (p program) run(args []string) int {
 	root.SetOut(p.stdout)
 	root.SetErr(p.stderr)
 	root.SetArgs(args)
-	root.AddCommand(p.proxyCommand(), p.locksCommand(), p.unlockCommand(), p.lockCommand(), p.versionCommand())
+	root.AddCommand(p.proxyCommand(), p.locksCommand(), p.unlockCommand(), p.lockCommand(), p.checkCommand(), p.versionCommand())
 	err := root.Execute()
 	if err == nil {
 		return statusDone

@@ -1,0 +1,318 @@
+// Package check looks at a cluster as its operator would, through its proxies and with an ordinary login, and says what is fine and what is
+// not. It changes nothing.
+package check
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"music/client"
+)
+
+// Facts are what was seen. What could not be is in Unseen, and nothing is concluded from it.
+type Facts struct {
+	Proxies   []Proxy
+	Nodes     map[string]int // by data centre; nil = not seen
+	Keyspaces map[string]map[string]string
+	Tables    []Table
+	Members   []Member
+	Roles     map[string]Role
+	Unseen    []Unseen
+}
+
+// Proxy is one that is known, and what its node says.
+type Proxy struct {
+	Address string
+	Err     error // it could not be asked: all else is empty
+
+	HostID, Centre, Release, Schema string
+	Settings                        map[string]string
+	Ahead                           time.Duration // of its node's clock before this machine's
+	Silent                          []string      // what it says of proxies that do not answer it
+	Clients                         []Connection
+}
+
+// Connection is one that a node has with a client.
+type Connection struct{ Address, User, Driver string }
+
+// Table is one of the cluster's.
+type Table struct{ Keyspace, Name, ID, Comment, ReadRepair string }
+
+// Member is a row of music.proxies.
+type Member struct{ HostID, Address, Version string }
+
+// Role is what a role may do.
+type Role struct {
+	Superuser   bool
+	Permissions map[string][]string // by resource, as system_auth has them
+}
+
+// Unseen is something that this login could not look at.
+type Unseen struct {
+	What string
+	Err  error
+}
+
+// answerTime is what all that one proxy is asked may take.
+const answerTime = 4 * time.Second
+
+// Look asks all proxies at once: those that are given, and those that they know of. It fails where none answers.
+func Look(ctx context.Context, o client.Options) (*Facts, error) {
+	s, err := client.Open(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	if err := s.Discover(ctx); err != nil {
+		return nil, err
+	}
+	f := &Facts{Roles: map[string]Role{}, Keyspaces: map[string]map[string]string{}}
+	f.Proxies = lookAtAll(ctx, o, s.Known())
+	f.see("system_schema", f.lookAtSchema(ctx, s))
+	f.see("music.proxies", f.lookAtMembers(ctx, s))
+	f.see("system_views.gossip_info", f.lookAtNodes(ctx, s))
+	for _, role := range f.serviceRoles() {
+		f.see("the rights of role "+role, f.lookAtRole(ctx, s, role))
+	}
+	return f, nil
+}
+
+// see notes what could not be looked at.
+func (f *Facts) see(what string, err error) {
+	if err != nil {
+		f.Unseen = append(f.Unseen, Unseen{what, err})
+	}
+}
+
+// lookAtAll asks each proxy, all at once. One that goes by two addresses is there once.
+func lookAtAll(ctx context.Context, o client.Options, addresses []string) []Proxy {
+	found := make([]Proxy, len(addresses))
+	var running sync.WaitGroup
+	for i, address := range addresses {
+		running.Go(func() {
+			one := o
+			one.Proxies, one.Timeout = []string{address}, min(o.Timeout, answerTime)
+			limited, cancel := context.WithTimeout(ctx, answerTime)
+			defer cancel()
+			found[i] = lookAt(limited, one, address)
+		})
+	}
+	running.Wait()
+	var all []Proxy
+	for _, p := range found {
+		if !slices.ContainsFunc(all, func(other Proxy) bool { return other.Address == p.Address }) {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// lookAt asks one proxy, which says itself at which address it is.
+func lookAt(ctx context.Context, o client.Options, address string) Proxy {
+	p := Proxy{Address: address, Settings: map[string]string{}}
+	s, err := client.Open(ctx, o)
+	if err != nil {
+		p.Err = err
+		return p
+	}
+	defer s.Close()
+	for _, ask := range []func(context.Context, *client.Session) error{p.askLocal, p.askClock, p.askSettings, p.askLocks, p.askClients} {
+		if err := ask(ctx, s); err != nil && !denied(err) {
+			p.Err = err
+			return p
+		}
+	}
+	return p
+}
+
+// denied reports whether a login may not see something, which says nothing about the proxy.
+func denied(err error) bool {
+	return strings.Contains(err.Error(), "has no ") && strings.Contains(err.Error(), "permission on")
+}
+
+// row asks for one row.
+func row(ctx context.Context, s *client.Session, cql string, into ...any) error {
+	found := false
+	_, err := s.Rows(ctx, cql, func(scan func(...any) bool) bool {
+		more := scan(into...)
+		found = found || more
+		return more
+	})
+	if err == nil && !found {
+		err = fmt.Errorf("%w: %s", errNoRow, cql)
+	}
+	return err
+}
+
+var errNoRow = errors.New("no row")
+
+func (p *Proxy) askLocal(ctx context.Context, s *client.Session) error {
+	var ip net.IP
+	var port *int
+	err := row(ctx, s, "SELECT host_id, data_center, release_version, schema_version, rpc_address, rpc_port FROM system.local",
+		&p.HostID, &p.Centre, &p.Release, &p.Schema, &ip, &port)
+	if err == nil && port != nil {
+		p.Address = net.JoinHostPort(ip.String(), strconv.Itoa(*port))
+	}
+	return err
+}
+
+func (p *Proxy) askClock(ctx context.Context, s *client.Session) error {
+	var ms int64
+	begun := time.Now()
+	err := row(ctx, s, "SELECT toUnixTimestamp(now()) FROM system.local", &ms)
+	p.Ahead = time.UnixMilli(ms).Sub(begun.Add(time.Since(begun) / 2))
+	return err
+}
+
+// settings are those of a node that matter.
+const settings = "'paxos_variant', 'commitlog_sync'"
+
+func (p *Proxy) askSettings(ctx context.Context, s *client.Session) error {
+	_, err := s.Rows(ctx, "SELECT name, value FROM system_views.settings WHERE name IN ("+settings+")", func(scan func(...any) bool) bool {
+		var name, value string
+		more := scan(&name, &value)
+		if more {
+			p.Settings[name] = value
+		}
+		return more
+	})
+	return err
+}
+
+// askLocks has the proxy ask all others: its warnings name those that do not answer.
+func (p *Proxy) askLocks(ctx context.Context, s *client.Session) (err error) {
+	_, p.Silent, err = s.List(ctx, client.Named("music check"))
+	return err
+}
+
+func (p *Proxy) askClients(ctx context.Context, s *client.Session) error {
+	_, err := s.Rows(ctx, "SELECT address, username, driver_name FROM system_views.clients", func(scan func(...any) bool) bool {
+		var ip net.IP
+		var user, driver *string
+		more := scan(&ip, &user, &driver)
+		if more {
+			p.Clients = append(p.Clients, Connection{Address: ip.String(), User: textOf(user), Driver: textOf(driver)})
+		}
+		return more
+	})
+	return err
+}
+
+// textOf is a text that may be null.
+func textOf(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// lookAtSchema reads keyspaces and tables.
+func (f *Facts) lookAtSchema(ctx context.Context, s *client.Session) error {
+	_, err := s.Rows(ctx, "SELECT keyspace_name, replication FROM system_schema.keyspaces", func(scan func(...any) bool) bool {
+		var name string
+		var replication map[string]string
+		more := scan(&name, &replication)
+		if more {
+			f.Keyspaces[name] = replication
+		}
+		return more
+	})
+	if err != nil {
+		return err
+	}
+	_, err = s.Rows(ctx, "SELECT keyspace_name, table_name, id, comment, read_repair FROM system_schema.tables", func(scan func(...any) bool) bool {
+		var t Table
+		more := scan(&t.Keyspace, &t.Name, &t.ID, &t.Comment, &t.ReadRepair)
+		if more {
+			f.Tables = append(f.Tables, t)
+		}
+		return more
+	})
+	return err
+}
+
+// lookAtMembers reads what proxies say of themselves.
+func (f *Facts) lookAtMembers(ctx context.Context, s *client.Session) error {
+	_, err := s.Rows(ctx, "SELECT host_id, address, port, version FROM music.proxies", func(scan func(...any) bool) bool {
+		var m Member
+		var ip net.IP
+		var port int
+		more := scan(&m.HostID, &ip, &port, &m.Version)
+		if more {
+			m.Address = net.JoinHostPort(ip.String(), strconv.Itoa(port))
+			f.Members = append(f.Members, m)
+		}
+		return more
+	})
+	return err
+}
+
+// lookAtNodes counts the nodes of the ring.
+func (f *Facts) lookAtNodes(ctx context.Context, s *client.Session) error {
+	nodes := map[string]int{}
+	_, err := s.Rows(ctx, "SELECT dc, status FROM system_views.gossip_info", func(scan func(...any) bool) bool {
+		var centre, status *string
+		more := scan(&centre, &status)
+		if more && strings.HasPrefix(textOf(status), "NORMAL") {
+			nodes[textOf(centre)]++
+		}
+		return more
+	})
+	if err == nil {
+		f.Nodes = nodes
+	}
+	return err
+}
+
+// driverOfProxies is how proxies call themselves on the connections of their own.
+const driverOfProxies = "MUSIC proxy"
+
+// serviceRoles are the roles of the proxies' own connections; none where Cassandra has no logins, or its clients are not seen.
+func (f *Facts) serviceRoles() []string {
+	var roles []string
+	for _, p := range f.Proxies {
+		for _, c := range p.Clients {
+			if strings.HasPrefix(c.Driver, driverOfProxies) && c.User != "anonymous" && c.User != "" && !slices.Contains(roles, c.User) {
+				roles = append(roles, c.User)
+			}
+		}
+	}
+	return roles
+}
+
+// lookAtRole reads what a role may do, with what it has of others.
+func (f *Facts) lookAtRole(ctx context.Context, s *client.Session, name string) error {
+	r := Role{Permissions: map[string][]string{}}
+	for asked := []string{name}; len(asked) > 0; asked = asked[1:] {
+		literal := "'" + strings.ReplaceAll(asked[0], "'", "''") + "'"
+		var super bool
+		var of []string
+		if err := row(ctx, s, "SELECT is_superuser, member_of FROM system_auth.roles WHERE role = "+literal, &super, &of); err != nil {
+			return err
+		}
+		r.Superuser = r.Superuser || super
+		asked = append(asked, of...)
+		_, err := s.Rows(ctx, "SELECT resource, permissions FROM system_auth.role_permissions WHERE role = "+literal, func(scan func(...any) bool) bool {
+			var resource string
+			var permissions []string
+			more := scan(&resource, &permissions)
+			if more {
+				r.Permissions[resource] = append(r.Permissions[resource], permissions...)
+			}
+			return more
+		})
+		if err != nil {
+			return err
+		}
+	}
+	f.Roles[name] = r
+	return nil
+}

@@ -1,0 +1,65 @@
+package check
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Level says how bad a finding is.
+type Level string
+
+// The levels, from good to bad.
+const (
+	Fine    Level = "fine"
+	Warning Level = "warning"
+	Fault   Level = "fault"
+)
+
+// Finding is one thing that was looked at.
+type Finding struct {
+	Level Level  `json:"level"`
+	Topic string `json:"topic"` // a word that stays
+	Text  string `json:"text"`
+	Do    string `json:"do,omitempty"` // what to type or to change; empty where all is fine
+}
+
+// Status is what a program ends with that has found these: 0 where all is fine, 1 with warnings, 2 with faults.
+func Status(all []Finding) int {
+	status := 0
+	for _, f := range all {
+		switch f.Level {
+		case Warning:
+			status = max(status, 1)
+		case Fault:
+			status = 2
+		}
+	}
+	return status
+}
+
+// judgement gathers the findings of one topic.
+type judgement struct {
+	topic string
+	all   []Finding
+}
+
+// fine says that all is well, unless something was found.
+func (j *judgement) fine(format string, args ...any) []Finding {
+	if len(j.all) == 0 {
+		j.all = append(j.all, Finding{Level: Fine, Topic: j.topic, Text: fmt.Sprintf(format, args...)})
+	}
+	return j.all
+}
+
+func (j *judgement) add(level Level, do, format string, args ...any) {
+	j.all = append(j.all, Finding{Level: level, Topic: j.topic, Text: fmt.Sprintf(format, args...), Do: do})
+}
+
+// some names at most a few.
+func some(names []string) string {
+	const most = 5
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)
+}

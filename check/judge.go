@@ -1,0 +1,309 @@
+package check
+
+import (
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Judge says of each thing that was seen whether it is fine, in an order that stays.
+func Judge(f *Facts) []Finding {
+	var all []Finding
+	for _, topic := range []func(*Facts) []Finding{
+		judgeProxies, judgePeers, judgeNodes, judgeReleases, judgeClocks, judgePaxos, judgeCommitLog, judgeReplicas, judgeReadRepair, judgeTables,
+		judgeRights, judgeClients, judgeUnseen,
+	} {
+		all = append(all, topic(f)...)
+	}
+	return all
+}
+
+// answering are the proxies that could be asked.
+func (f *Facts) answering() []Proxy {
+	return slices.DeleteFunc(slices.Clone(f.Proxies), func(p Proxy) bool { return p.Err != nil })
+}
+
+// addresses names proxies.
+func addresses(proxies []Proxy) []string {
+	var all []string
+	for _, p := range proxies {
+		all = append(all, p.Address)
+	}
+	slices.Sort(all)
+	return all
+}
+
+func judgeProxies(f *Facts) []Finding {
+	j := judgement{topic: "proxies"}
+	for _, p := range f.Proxies {
+		if p.Err != nil {
+			j.add(Fault, "start it (music proxy --check says what it lacks), or see whether its port is reached from here", "the proxy at %s does not answer: %v", p.Address, p.Err)
+		}
+	}
+	ports := map[string][]string{}
+	for _, p := range f.Proxies {
+		_, port, _ := strings.Cut(p.Address[strings.LastIndex(p.Address, "]")+1:], ":")
+		ports[port] = append(ports[port], p.Address)
+	}
+	if len(ports) > 1 {
+		j.add(Fault, "give all proxies the same port in listen: drivers use one for all", "proxies are on %d ports: %s", len(ports), some(addresses(f.Proxies)))
+	}
+	return j.fine("%d answer: %s", len(f.Proxies), some(addresses(f.Proxies)))
+}
+
+func judgePeers(f *Facts) []Finding {
+	j := judgement{topic: "peers"}
+	for _, p := range f.answering() {
+		for _, silent := range p.Silent {
+			do := "see whether that proxy lives, and whether its peer-listen is reached from this one"
+			if strings.Contains(silent, "peer-listen is not set") {
+				do = "set peer-listen on every proxy (docs/several-proxies.md)"
+			}
+			j.add(Fault, do, "the proxy at %s: %s", p.Address, silent)
+		}
+	}
+	return j.fine("each proxy is answered by all others")
+}
+
+func judgeNodes(f *Facts) []Finding {
+	j := judgement{topic: "nodes"}
+	behind := map[string][]string{}
+	for _, p := range f.answering() {
+		behind[p.HostID] = append(behind[p.HostID], p.Address)
+	}
+	for _, host := range slices.Sorted(maps.Keys(behind)) {
+		if all := behind[host]; len(all) > 1 {
+			j.add(Warning, "give each proxy a node of its own as its first contact point", "the proxies at %s stand before one node, %s", some(all), host)
+		}
+	}
+	sum := 0
+	for _, n := range f.Nodes {
+		sum += n
+	}
+	if known := max(len(behind), len(f.Members)); f.Nodes != nil && sum > known && known > 1 {
+		j.add(Warning, "start a proxy before each node: drivers see only nodes that have one", "%d nodes and %d proxies", sum, known)
+	}
+	return j.fine("each proxy has a node of its own")
+}
+
+func judgeReleases(f *Facts) []Finding {
+	j := judgement{topic: "releases"}
+	nodes, schemas, versions := map[string][]string{}, map[string][]string{}, map[string][]string{}
+	for _, p := range f.answering() {
+		nodes[p.Release] = append(nodes[p.Release], p.Address)
+		schemas[p.Schema] = append(schemas[p.Schema], p.Address)
+	}
+	for _, m := range f.Members {
+		versions[m.Version] = append(versions[m.Version], m.Address)
+	}
+	for _, release := range slices.Sorted(maps.Keys(nodes)) {
+		if !serves(release) {
+			j.add(Fault, "upgrade to 4.1.6, 5.0 or later", "Cassandra %s behind %s: its lightweight transactions have known holes", release, some(nodes[release]))
+		}
+	}
+	if len(nodes) > 1 {
+		j.add(Warning, "finish the upgrade", "Cassandra runs in releases %s", strings.Join(slices.Sorted(maps.Keys(nodes)), ", "))
+	}
+	if len(schemas) > 1 {
+		j.add(Warning, "wait for it; where it stays: nodetool describecluster", "the nodes do not agree on the schema: %d versions", len(schemas))
+	}
+	if len(versions) > 1 {
+		j.add(Fault, "run releases of the proxy that speak the same; a row of a proxy that is gone for good: DELETE FROM music.proxies WHERE host_id = …",
+			"proxies speak versions %s to each other", strings.Join(slices.Sorted(maps.Keys(versions)), ", "))
+	}
+	return j.fine("Cassandra %s; one schema; proxies speak one version", strings.Join(slices.Sorted(maps.Keys(nodes)), ", "))
+}
+
+// serves reports whether a release of Cassandra can hold locks, as proxy/release.go has it.
+func serves(release string) bool {
+	var major, minor, patch int
+	if n, _ := fmt.Sscanf(release, "%d.%d.%d", &major, &minor, &patch); n < 2 {
+		return false
+	}
+	return major > 4 || major == 4 && (minor > 1 || minor == 1 && patch >= 6)
+}
+
+// Differences of clocks: at the larger one proxies give no lock any more (musiccore.ClockGap).
+const (
+	clocksApart = time.Second
+	clocksOff   = 10 * time.Second
+)
+
+func judgeClocks(f *Facts) []Finding {
+	j := judgement{topic: "clocks"}
+	all := f.answering()
+	if len(all) == 0 {
+		return nil
+	}
+	byClock := func(a, b Proxy) int { return int(a.Ahead - b.Ahead) }
+	first, last := slices.MinFunc(all, byClock), slices.MaxFunc(all, byClock)
+	apart := (last.Ahead - first.Ahead).Round(time.Millisecond)
+	const do = "let NTP or chrony set the clocks: chronyc tracking"
+	switch {
+	case apart >= clocksOff:
+		j.add(Fault, do, "the clock of the node behind %s is %v ahead of that behind %s: proxies give no lock", last.Address, apart, first.Address)
+	case apart >= clocksApart:
+		j.add(Warning, do, "the clock of the node behind %s is %v ahead of that behind %s: at %v proxies give no lock", last.Address, apart, first.Address, clocksOff)
+	}
+	if here := (-first.Ahead).Round(time.Second).Abs(); len(j.all) == 0 && here >= clocksOff {
+		j.add(Warning, do+", here too", "the clock of this machine and those of the nodes are %v apart", here)
+	}
+	return j.fine("the nodes' are within %v", max(apart, time.Millisecond))
+}
+
+// values are those of a setting, with the proxies whose nodes have them.
+func (f *Facts) values(setting string) map[string][]string {
+	found := map[string][]string{}
+	for _, p := range f.answering() {
+		if value, seen := p.Settings[setting]; seen {
+			found[value] = append(found[value], p.Address)
+		}
+	}
+	return found
+}
+
+func judgePaxos(f *Facts) []Finding {
+	j := judgement{topic: "paxos_variant"}
+	found := f.values(j.topic)
+	const do = "paxos_variant: v2 in cassandra.yaml of every node, as Cassandra's NEWS.txt says how to change it"
+	switch {
+	case len(found) == 0:
+		return f.unseen(j.topic)
+	case len(found) > 1:
+		j.add(Fault, do, "nodes have different ones: %s", strings.Join(slices.Sorted(maps.Keys(found)), ", "))
+	case found["v1"] != nil:
+		j.add(Warning, do, "v1: while the ring changes two clients could both be given a lock")
+	}
+	return j.fine("%s on all nodes", strings.Join(slices.Sorted(maps.Keys(found)), ", "))
+}
+
+func judgeCommitLog(f *Facts) []Finding {
+	j := judgement{topic: "commitlog_sync"}
+	found := f.values(j.topic)
+	if len(found) == 0 {
+		return f.unseen(j.topic)
+	}
+	if periodic := found["periodic"]; periodic != nil {
+		j.add(Warning, "commitlog_sync: batch (or group) in cassandra.yaml, and restart the node", "periodic behind %s: nodes that die together lose their last acknowledged writes", some(periodic))
+	}
+	return j.fine("%s", strings.Join(slices.Sorted(maps.Keys(found)), ", "))
+}
+
+// unseen says that nothing is known of a topic.
+func (f *Facts) unseen(topic string) []Finding {
+	return []Finding{{Level: Warning, Topic: topic, Text: "not seen with this login", Do: "GRANT SELECT ON system_views.settings TO the role that you log in as here"}}
+}
+
+// companionPrefix begins the name of each lock table; the id of the data table follows.
+const companionPrefix = "music_lock_"
+
+// markedCritical finds the word in a comment.
+var markedCritical = regexp.MustCompile(`(^|[^\w@])@critical\b`)
+
+// critical are the critical tables: those whose comment says so, and those that have a lock table.
+func (f *Facts) critical() (all []Table) {
+	for _, t := range f.Tables {
+		if markedCritical.MatchString(t.Comment) || f.companion(t) != nil {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+// companion is the lock table of a table; nil where it has none.
+func (f *Facts) companion(t Table) *Table {
+	i := slices.IndexFunc(f.Tables, func(c Table) bool {
+		return c.Keyspace == t.Keyspace && c.Name == companionPrefix+strings.ReplaceAll(t.ID, "-", "")
+	})
+	if i < 0 {
+		return nil
+	}
+	return &f.Tables[i]
+}
+
+func judgeTables(f *Facts) []Finding {
+	j := judgement{topic: "lock_tables"}
+	ids := map[string]bool{}
+	for _, t := range f.Tables {
+		ids[strings.ReplaceAll(t.ID, "-", "")] = true
+	}
+	for _, t := range f.Tables {
+		id, is := strings.CutPrefix(t.Name, companionPrefix)
+		if _, err := hex.DecodeString(id); is && err == nil && !ids[id] {
+			j.add(Warning, fmt.Sprintf("DROP TABLE %s.%s, unless its data is yet to be restored", t.Keyspace, t.Name), "%s.%s has lock rows of a table that is not there", t.Keyspace, t.Name)
+		}
+	}
+	all := f.critical()
+	for _, t := range all {
+		if f.companion(t) == nil {
+			j.add(Fault, "see the log of the proxies; the proxies' role needs CREATE on the keyspace (docs/roles.md)", "%s.%s is critical and has no lock table: it cannot be locked", t.Keyspace, t.Name)
+		}
+	}
+	return j.fine("%d critical tables, each with its lock table", len(all))
+}
+
+func judgeReadRepair(f *Facts) []Finding {
+	j := judgement{topic: "read_repair"}
+	for _, t := range f.critical() {
+		if t.ReadRepair == "NONE" {
+			j.add(Warning, fmt.Sprintf("ALTER TABLE %s.%s WITH read_repair = 'BLOCKING'", t.Keyspace, t.Name),
+				"NONE on %s.%s: a read may show an older state than one before it", t.Keyspace, t.Name)
+		}
+		if c := f.companion(t); c != nil && c.ReadRepair != "BLOCKING" {
+			j.add(Fault, fmt.Sprintf("ALTER TABLE %s.%s WITH read_repair = 'BLOCKING', at a node", c.Keyspace, c.Name), "%s on %s.%s, a lock table", c.ReadRepair, c.Keyspace, c.Name)
+		}
+	}
+	return j.fine("BLOCKING on all critical tables and their lock tables")
+}
+
+func judgeClients(f *Facts) []Finding {
+	j := judgement{topic: "clients"}
+	from, seen := map[string]bool{}, false
+	for _, p := range f.answering() {
+		for _, c := range p.Clients {
+			seen = true
+			if strings.HasPrefix(c.Driver, driverOfProxies) {
+				from[c.Address] = true
+			}
+		}
+	}
+	past := map[string][]string{}
+	for _, p := range f.answering() {
+		for _, c := range p.Clients {
+			if !from[c.Address] && len(from) > 0 {
+				who := fmt.Sprintf("%s (role %s, %s)", c.Address, orUnknown(c.User), orUnknown(c.Driver))
+				if !slices.Contains(past[p.Address], who) {
+					past[p.Address] = append(past[p.Address], who)
+				}
+			}
+		}
+	}
+	for _, at := range slices.Sorted(maps.Keys(past)) {
+		j.add(Warning, "point them at a proxy, or REVOKE MODIFY on the critical tables from their role: at a node nothing keeps them from writing without a lock",
+			"connected to the node behind %s, past the proxies: %s", at, some(past[at]))
+	}
+	if !seen {
+		return []Finding{{Level: Warning, Topic: j.topic, Text: "not seen with this login", Do: "GRANT SELECT ON system_views.clients TO the role that you log in as here"}}
+	}
+	return j.fine("all connections to the nodes come from where proxies are")
+}
+
+// orUnknown is a text for people.
+func orUnknown(s string) string {
+	if s == "" {
+		return "unknown"
+	}
+	return s
+}
+
+func judgeUnseen(f *Facts) []Finding {
+	j := judgement{topic: "unseen"}
+	for _, u := range f.Unseen {
+		j.add(Warning, "log in as a role that may read it, as a superuser may", "%s: %v", u.What, u.Err)
+	}
+	return j.all
+}

@@ -1,0 +1,63 @@
+package check
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// judgeRights compares what the proxies' role may do with what docs/roles.md says that it needs.
+func judgeRights(f *Facts) []Finding {
+	j := judgement{topic: "rights"}
+	if len(f.Roles) == 0 {
+		return j.fine("no role of the proxies is seen: Cassandra asks for no login, or this login does not see system_views.clients and system_auth")
+	}
+	needs := map[string][]string{"data/music": {"SELECT", "MODIFY"}, "data/system_views/settings": {"SELECT"}}
+	for _, t := range f.critical() {
+		if t.Keyspace != musicKeyspace {
+			needs["data/"+t.Keyspace] = []string{"SELECT", "MODIFY", "CREATE"}
+		}
+	}
+	names := slices.Sorted(maps.Keys(f.Roles))
+	for _, name := range names {
+		role := f.Roles[name]
+		for _, resource := range slices.Sorted(maps.Keys(needs)) {
+			for _, permission := range needs[resource] {
+				if !role.may(permission, resource) {
+					level := Fault
+					if resource == "data/system_views/settings" {
+						level = Warning // without it only warnings are missing
+					}
+					j.add(level, "GRANT "+permission+" ON "+spoken(resource)+" TO "+name, "the proxies' role %s has no %s on %s", name, permission, spoken(resource))
+				}
+			}
+		}
+	}
+	return j.fine("the proxies' role %s has what it needs", strings.Join(names, ", "))
+}
+
+// may reports whether a role has a permission on a resource, or on one that it lies in.
+func (r Role) may(permission, resource string) bool {
+	if r.Superuser {
+		return true
+	}
+	for {
+		if slices.Contains(r.Permissions[resource], permission) {
+			return true
+		}
+		i := strings.LastIndex(resource, "/")
+		if i < 0 {
+			return false
+		}
+		resource = resource[:i]
+	}
+}
+
+// spoken is a resource as GRANT names it.
+func spoken(resource string) string {
+	parts := strings.Split(resource, "/")[1:]
+	if len(parts) == 1 {
+		return "KEYSPACE " + parts[0]
+	}
+	return strings.Join(parts, ".")
+}
