@@ -138,19 +138,27 @@ func (r Row) withOwnBlock(from LockRef, s SessionID) []Block {
 func (r Row) withPlain(refs []LockRef) []Block {
 	queue := make([]Block, 0, len(r.Queue)+2)
 	for _, b := range r.Queue {
-		for end := b.Last() + 1; b.First < end; b.First += LockRef(b.N) {
-			_, plain := slices.BinarySearch(refs, b.First)
-			for b.N = 1; b.First+LockRef(b.N) < end; b.N++ {
-				if _, next := slices.BinarySearch(refs, b.First+LockRef(b.N)); next != plain {
-					break
-				}
-			}
-			part := b
-			part.Retained = b.Retained && !plain
+		for b.N > 0 {
+			part := b.upTo(refs)
 			queue = append(queue, part)
+			b.First, b.N = part.Last()+1, b.N-part.N
 		}
 	}
 	return queue
+}
+
+// upTo returns the references at the beginning of a block that all are among refs, which ascend, or
+// all are not. Those that are, are not retained.
+func (b Block) upTo(refs []LockRef) Block {
+	_, plain := slices.BinarySearch(refs, b.First)
+	n := int32(1)
+	for ; n < b.N; n++ {
+		if _, next := slices.BinarySearch(refs, b.First+LockRef(n)); next != plain {
+			break
+		}
+	}
+	b.N, b.Retained = n, b.Retained && !plain
+	return b
 }
 
 // Find looks for the block that a session enqueued under a request number:
