@@ -14,17 +14,17 @@ const disagreeing = "Cassandra's nodes (they do not agree on the schema, or the 
 
 // agreed tells whether what was read is the schema of the home node and of every other node that is up. A node by itself may be behind: one
 // that has just come back, or that did not hear of a change. What it says may close tables to plain writes, and never open them.
-func (s *schema) agreed(ctx context.Context, version gocql.UUID) bool {
-	if s.node == "" || s.node != s.home() {
+func (r *schemaReader) agreed(ctx context.Context, version gocql.UUID) bool {
+	if r.node == "" || r.node != r.home() {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, homeLimit)
 	defer cancel()
-	for _, h := range s.session.GetHosts() {
-		if h.HostID() == s.node || !h.IsUp() {
+	for _, h := range r.session.GetHosts() {
+		if h.HostID() == r.node || !h.IsUp() {
 			continue
 		}
-		if v, _, err := s.versionAt(ctx, h.HostID()); err != nil || v != version {
+		if v, _, err := r.versionAt(ctx, h.HostID()); err != nil || v != version {
 			return false
 		}
 	}
@@ -42,12 +42,12 @@ func (s *schema) keep(ctx context.Context, before map[[16]byte]*dataTable, found
 		return !sure
 	}
 	for i, t := range found {
-		if old := before[t.id]; t.loses(old) && doubtful() {
+		if old := before[t.ID]; t.loses(old) && doubtful() {
 			found[i], late = old, []string{disagreeing}
 		}
 	}
 	for id, old := range before {
-		same := func(t *dataTable) bool { return t.id == id || t.keyspace == old.keyspace && t.name == old.name }
+		same := func(t *dataTable) bool { return t.ID == id || t.keyspace == old.keyspace && t.name == old.name }
 		if slices.ContainsFunc(found, same) {
 			continue
 		}
@@ -60,18 +60,18 @@ func (s *schema) keep(ctx context.Context, before map[[16]byte]*dataTable, found
 
 // loses tells whether a table that was read has not the lock table any more that was known.
 func (t *dataTable) loses(old *dataTable) bool {
-	if old == nil || !old.made {
+	if old == nil || !old.Made {
 		return false
 	}
-	return !t.made || t.companionID != old.companionID
+	return !t.Made || t.Generation != old.Generation
 }
 
 // shown are the settings under which a table is published until it is settled: those of its comment, but that it is not open to plain
 // writes before music.tables says so, too.
 func (t *dataTable) shown() catalog.Settings {
-	settings := t.settings
+	settings := t.Settings
 	switch {
-	case !t.made || settings.Unlocked != catalog.Allow:
+	case !t.Made || settings.Unlocked != catalog.Allow:
 	case t.stored.err != nil:
 		settings.Unlocked = catalog.Reject
 	default:
@@ -81,8 +81,8 @@ func (t *dataTable) shown() catalog.Settings {
 }
 
 // stillStored tells whether music.tables has a table as critical, by a quorum, or does not answer.
-func (s *schema) stillStored(ctx context.Context, old *dataTable) bool {
-	now := &dataTable{keyspace: old.keyspace, name: old.name, id: old.id, settings: old.settings, marked: old.marked, made: old.made}
-	s.readStored(ctx, now)
+func (r *schemaReader) stillStored(ctx context.Context, old *dataTable) bool {
+	now := &dataTable{keyspace: old.keyspace, name: old.name, Critical: catalog.Critical{ID: old.ID, Settings: old.Settings, Marked: old.Marked, Made: old.Made}}
+	r.readStored(ctx, now)
 	return now.stored.err != nil || now.stored.text != plainSettings
 }

@@ -16,13 +16,13 @@ import (
 func TestNothingOpensOnTheWordOfANodeThatIsBehind(t *testing.T) {
 	version, host := gocql.UUID{7}, gocql.UUID{7}.String() // as the played node says
 	known := func() *dataTable {
-		return &dataTable{keyspace: "k", name: "t", id: [16]byte{1}, companionID: [16]byte{2}, made: true, marked: true}
+		return &dataTable{keyspace: "k", name: "t", Critical: catalog.Critical{ID: [16]byte{1}, Generation: [16]byte{2}, Made: true, Marked: true}}
 	}
 	settings := func(text string) message.Message { return rowOf("closed", bigint(5), "settings", []byte(text)) }
 	unmade, remade, other := known(), known(), known()
-	unmade.made, unmade.companionID = false, [16]byte{}
-	remade.companionID = [16]byte{3}
-	other.id = [16]byte{4}
+	unmade.Made, unmade.Generation = false, [16]byte{}
+	remade.Generation = [16]byte{3}
+	other.ID = [16]byte{4}
 	for name, c := range map[string]struct {
 		home    string
 		version gocql.UUID
@@ -43,13 +43,13 @@ func TestNothingOpensOnTheWordOfANodeThatIsBehind(t *testing.T) {
 	} {
 		n := startCQLNode(t, nil)
 		n.saysAlways(c.stored)
-		s := &schema{session: n.session, home: func() string { return c.home }, node: host}
+		s := &schema{schemaReader: schemaReader{session: n.session, home: func() string { return c.home }, node: host}}
 		old := known()
 		var found []*dataTable
 		if c.found != nil {
 			found = []*dataTable{c.found}
 		}
-		kept, late := s.keep(t.Context(), map[[16]byte]*dataTable{old.id: old}, found, c.version)
+		kept, late := s.keep(t.Context(), map[[16]byte]*dataTable{old.ID: old}, found, c.version)
 		if !c.keeps {
 			assert.Empty(t, late, name)
 			assert.NotContains(t, kept, old, name)
@@ -73,7 +73,7 @@ func TestAllowWaitsForMusicTables(t *testing.T) {
 		"not readable":     {true, storedTable{err: errors.New("no quorum")}, catalog.Reject},
 		"no lock rows yet": {false, storedTable{}, catalog.Allow},
 	} {
-		table := &dataTable{made: c.made, stored: c.stored}
+		table := &dataTable{stored: c.stored, Critical: catalog.Critical{Made: c.made}}
 		table.readComment("@critical(unlocked=allow)")
 		if c.stored.err == nil {
 			assert.NoError(t, table.keepStored(), name)

@@ -16,7 +16,7 @@ import (
 // audit writes a line for every grant, every end and every fenced-off write of a lock (docs/design.md 5), and counts them.
 type audit struct {
 	log    zerolog.Logger
-	schema *schema
+	tables *criticalTables
 	proxy  string // the address that drivers are told
 
 	mu    sync.Mutex
@@ -31,7 +31,7 @@ type audit struct {
 }
 
 // newAudit registers the metrics of locks.
-func newAudit(log zerolog.Logger, proxy string, s *schema, r prometheus.Registerer) *audit {
+func newAudit(log zerolog.Logger, proxy string, tables *criticalTables, r prometheus.Registerer) *audit {
 	roles, err := simplelru.NewLRU[string, *zerolog.BurstSampler](rolesKept, nil)
 	if err != nil {
 		panic(err) // the size is a positive constant
@@ -43,7 +43,7 @@ func newAudit(log zerolog.Logger, proxy string, s *schema, r prometheus.Register
 		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(0.001, 2.5, 14)})
 	}
 	a := &audit{
-		log: log, schema: s, proxy: proxy, roles: roles,
+		log: log, tables: tables, proxy: proxy, roles: roles,
 		waits:        seconds("music_lock_wait_seconds", "From LOCK to the grant; its count is the number of grants."),
 		holds:        seconds("music_lock_hold_seconds", "From the grant to the end of a lock."),
 		ends:         prometheus.NewCounterVec(prometheus.CounterOpts{Name: "music_lock_ends_total", Help: "Locks that ended, by how."}, []string{"how"}),
@@ -110,12 +110,12 @@ func (a *audit) refused(r frontend.Refusal) {
 // line begins a line with what each has: who, where, and on which lock.
 func (a *audit) line(k musiccore.Key, r musiccore.LockRef, by musiccore.Client) *zerolog.Event {
 	e := a.log.Info().Bool("audit", true).Str("role", by.Role).Str("client", by.Address).Str("proxy", a.proxy).Int64("lock_ref", int64(r))
-	t := a.schema.table(k.Table)
+	t := a.tables.table(k.Table)
 	switch {
 	case t == nil:
 		return e.Hex("key", []byte(k.PK))
 	case k.PK == "":
 		return e.Stringer("table", t).Str("key", "")
 	}
-	return e.Stringer("table", t).Str("key", catalog.KeyText(t.key, k.PK))
+	return e.Stringer("table", t).Str("key", catalog.KeyText(t.Key, k.PK))
 }

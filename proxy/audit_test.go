@@ -20,11 +20,10 @@ import (
 // sampled for each role by itself, and what is fenced off is not.
 func TestAuditLines(t *testing.T) {
 	var log bytes.Buffer
-	s := &schema{}
-	table := &dataTable{keyspace: "bank", name: "accounts", id: [16]byte{1}, key: []catalog.Column{{Name: "id", Type: "text"}}}
-	s.byID.Store(&map[[16]byte]*dataTable{table.id: table})
-	a := newAudit(zerolog.New(&log), "10.0.0.1:9042", s, prometheus.NewRegistry())
-	by, k := musiccore.Client{Role: "anna", Address: "10.0.0.9:1234"}, musiccore.Key{Table: table.id, PK: "x"}
+	table := &dataTable{keyspace: "bank", name: "accounts", Critical: catalog.Critical{ID: [16]byte{1}, Key: []catalog.Column{{Name: "id", Type: "text"}}}}
+	tables := critical(table)
+	a := newAudit(zerolog.New(&log), "10.0.0.1:9042", tables, prometheus.NewRegistry())
+	by, k := musiccore.Client{Role: "anna", Address: "10.0.0.9:1234"}, musiccore.Key{Table: table.ID, PK: "x"}
 	for _, what := range []musiccore.NoteKind{musiccore.NoteGranted, musiccore.NoteEnded, musiccore.NotePreempted, musiccore.NoteTakenOver, musiccore.NoteForced, musiccore.NoteOrphaned} {
 		a.note(musiccore.Note{Key: k, Kind: what, Ref: 7, Client: by})
 	}

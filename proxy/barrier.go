@@ -31,18 +31,18 @@ func (s *schema) barrier(ctx context.Context, t *dataTable, version gocql.UUID) 
 	if known.err != nil {
 		return nil, known.err
 	}
-	if !t.marked && t.made {
-		t.closed = known.closed
+	if !t.Marked && t.Made {
+		t.Closed = known.closed
 		return nil, nil
 	}
-	if known.closed != 0 && known.text == t.storedText() && t.made {
-		t.closed = known.closed
+	if known.closed != 0 && known.text == t.storedText() && t.Made {
+		t.Closed = known.closed
 		return nil, nil
 	}
 	if s.left != nil {
 		return []string{thisOne}, nil
 	}
-	if t.made && known.text != "" && known.text != plainSettings && !s.agreed(ctx, version) {
+	if t.Made && known.text != "" && known.text != plainSettings && !s.agreed(ctx, version) {
 		return []string{disagreeing}, nil // older settings may be those of a node that is behind
 	}
 	if late, err = s.life.lagging(ctx, version, t.named); err != nil || len(late) > 0 {
@@ -54,7 +54,7 @@ func (s *schema) barrier(ctx context.Context, t *dataTable, version gocql.UUID) 
 // closing is what closed is raised to. A table without lock rows has no base that could be above it (docs/protocol.md 2.3, D); and where
 // plain writes go on, a stamp ahead of the clock would hide them under what is written with a lock.
 func (t *dataTable) closing(now musiccore.Now) musiccore.Stamp {
-	if t.made && t.settings.Unlocked != catalog.Allow {
+	if t.Made && t.Settings.Unlocked != catalog.Allow {
 		return musiccore.Closing(now, t.stored.closed)
 	}
 	return max(now.Clk, t.stored.closed+1)
@@ -65,16 +65,16 @@ func (s *schema) raise(ctx context.Context, t *dataTable, old string) error {
 	if err := s.life.look(ctx); err != nil { // the clocks may have stood still since the last one
 		return fmt.Errorf("raise closed of %s: %w", t, err)
 	}
-	now := s.clock.now()
+	now := s.life.clock.now()
 	if now.Clk == 0 {
 		return errNoClock
 	}
-	t.closed = t.closing(now)
+	t.Closed = t.closing(now)
 	query := s.session.Query("INSERT INTO music.tables (id, closed, settings) VALUES (?, ?, ?) IF NOT EXISTS",
-		gocql.UUID(t.id), int64(t.closed), t.storedText())
+		gocql.UUID(t.ID), int64(t.Closed), t.storedText())
 	if old != "" {
 		query = s.session.Query("UPDATE music.tables SET closed = ?, settings = ? WHERE id = ? IF settings = ?",
-			int64(t.closed), t.storedText(), gocql.UUID(t.id), old)
+			int64(t.Closed), t.storedText(), gocql.UUID(t.ID), old)
 	}
 	applied, err := query.Consistency(gocql.Quorum).SerialConsistency(gocql.Serial).MapScanCASContext(ctx, map[string]any{})
 	if err != nil {
@@ -88,7 +88,7 @@ func (s *schema) raise(ctx context.Context, t *dataTable, old string) error {
 
 // retire notes that a table is not critical any more: when it becomes so again, closed is raised anew.
 func (s *schema) retire(ctx context.Context, t *dataTable) error {
-	_, err := s.session.Query("UPDATE music.tables SET settings = ? WHERE id = ? IF settings = ?", plainSettings, gocql.UUID(t.id), t.storedText()).
+	_, err := s.session.Query("UPDATE music.tables SET settings = ? WHERE id = ? IF settings = ?", plainSettings, gocql.UUID(t.ID), t.storedText()).
 		Consistency(gocql.Quorum).SerialConsistency(gocql.Serial).MapScanCASContext(ctx, map[string]any{})
 	if err != nil {
 		return fmt.Errorf("retire %s: %w", t, err)

@@ -97,7 +97,7 @@ func (l *life) look(ctx context.Context) error {
 // write puts a beat into music.sessions, stamped by its own number: a clock that steps back must not hide it (C5).
 func (l *life) write(ctx context.Context, self *musiccore.Session, n int64, via string) error {
 	err := l.session.Query("INSERT INTO music.sessions (session, beat, schema_version, addr, lease, rules) VALUES (?, ?, ?, ?, ?, ?)",
-		gocql.UUID(self.ID()), n, *l.schema.Load(), l.address, self.Lease().Milliseconds(), l.rules).
+		gocql.UUID(self.ID()), n, *l.schema.Load(), l.config.address, self.Lease().Milliseconds(), l.config.rules).
 		WithTimestamp(n).Consistency(gocql.Quorum).SetHostID(via).ExecContext(ctx)
 	if err != nil {
 		return fmt.Errorf("beat: %w", err)

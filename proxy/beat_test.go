@@ -45,7 +45,7 @@ func TestABeatIsWrittenForTheSessionThatNumberedIt(t *testing.T) {
 func TestTwoProcessesWithOneSession(t *testing.T) {
 	n, one := beating(t)
 	n.says(clusterClock(time.Now, &message.VoidResult{}))
-	two := newLife(n.session, new(clock), musiccore.Defaults(), "there:1", zerolog.Nop())
+	two := newLife(n.session, new(clock), musiccore.Defaults(), sessionConfig{address: "there:1"}, zerolog.Nop())
 	two.self.Store(musiccore.NewSession(one.self.Load().ID(), musiccore.Defaults()))
 	require.NoError(t, one.beat(t.Context()))
 	n.take()
@@ -157,11 +157,11 @@ func TestADeletedSessionStaysDeleted(t *testing.T) {
 func TestProxiesWithOtherRulesHaveNotFollowed(t *testing.T) {
 	version := gocql.UUID{9}
 	other, same := gocql.UUID{2}, gocql.UUID{3}
-	l := &life{rules: `"bank"."*"`}
+	l := &life{config: sessionConfig{rules: `"bank"."*"`}}
 	l.rejoin()
 	l.others.dead = musiccore.Defaults().DeadAfter
 	l.others.read = func(context.Context, []gocql.UUID) (map[gocql.UUID]sighting, error) {
-		return map[gocql.UUID]sighting{other: {schema: version, addr: "other"}, same: {schema: version, rules: l.rules, addr: "same"}}, nil
+		return map[gocql.UUID]sighting{other: {schema: version, addr: "other"}, same: {schema: version, rules: l.config.rules, addr: "same"}}, nil
 	}
 	late, err := l.lagging(t.Context(), version, true)
 	require.NoError(t, err)
@@ -189,7 +189,7 @@ func TestDroppedKeyspaceIsSaid(t *testing.T) {
 	for text, want := range map[string]int{"keyspace music does not exist": 1, "table sessions does not exist": 1, "no such thing": 0} {
 		n.saysAlways(&message.Invalid{ErrorMessage: text})
 		var log bytes.Buffer
-		l := newLife(n.session, new(clock), musiccore.Defaults(), "", zerolog.New(&log))
+		l := newLife(n.session, new(clock), musiccore.Defaults(), sessionConfig{}, zerolog.New(&log))
 		for range 3 {
 			l.try(t.Context(), true, "")
 		}

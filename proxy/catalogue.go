@@ -16,28 +16,65 @@ import (
 	"music/rewrite"
 )
 
+// schemaReader reads the schema as a node knows it, and what music.tables says of the tables.
+type schemaReader struct {
+	session  *gocql.Session
+	home     func() string                     // host id of the home node; "" while it is not known
+	release  string                            // of Cassandra
+	locality *locality                         // where this proxy stands
+	byName   func(keyspace, table string) bool // reports that a table is critical whatever its comment says
+	node     string                            // host id of the node that is read; it belongs to the reader of the moment
+}
+
+// version is the schema's version at the home node, or where that does not answer, at another one; node is its host id.
+func (r *schemaReader) version(ctx context.Context) (v gocql.UUID, node string, err error) {
+	if node = r.home(); node != "" {
+		limited, cancel := context.WithTimeout(ctx, homeLimit)
+		defer cancel()
+		if v, node, err = r.versionAt(limited, node); err == nil {
+			return v, node, nil
+		}
+	}
+	return r.versionAt(ctx, "")
+}
+
+// versionAt asks one node, or any.
+func (r *schemaReader) versionAt(ctx context.Context, node string) (v gocql.UUID, at string, err error) {
+	iter := r.session.Query("SELECT schema_version FROM system.local").Consistency(gocql.One).SetHostID(node).IterContext(ctx)
+	if host := iter.Host(); host != nil {
+		at = host.HostID()
+	}
+	iter.Scan(&v)
+	return v, at, iter.Close()
+}
+
+// ask asks the node that this refresh reads: each node knows the schema by itself, and one may be ahead of the other.
+func (r *schemaReader) ask(cql string, values ...any) *gocql.Query {
+	return r.session.Query(cql, values...).Consistency(gocql.One).SetHostID(r.node)
+}
+
 // read finds the critical tables: those whose comment says so, and those that have a companion (a migration tool that loses
 // the comment must not open the fence). names are those of all tables.
-func (s *schema) read(ctx context.Context) (found []*dataTable, names [][2]string, err error) {
-	all, companions, err := s.readTables(ctx)
+func (r *schemaReader) read(ctx context.Context) (found []*dataTable, names [][2]string, err error) {
+	all, companions, err := r.readTables(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	if names, err = s.readVirtual(ctx); err != nil {
+	if names, err = r.readVirtual(ctx); err != nil {
 		return nil, nil, err
 	}
 	for _, t := range all {
 		names = append(names, [2]string{t.keyspace, t.name})
-		t.companionID, t.made = companions[t.keyspace+"\x00"+t.companion()]
-		if !t.marked && !t.made {
+		t.Generation, t.Made = companions[t.keyspace+"\x00"+t.companion()]
+		if !t.Marked && !t.Made {
 			continue
 		}
-		s.readStored(ctx, t)
-		s.localise(ctx, t)
-		if err := s.readColumns(ctx, t); err != nil {
+		r.readStored(ctx, t)
+		r.localise(ctx, t)
+		if err := r.readColumns(ctx, t); err != nil {
 			return nil, nil, err
 		}
-		if err := s.readHindrances(ctx, t); err != nil {
+		if err := r.readHindrances(ctx, t); err != nil {
 			return nil, nil, err
 		}
 		found = append(found, t)
@@ -46,8 +83,8 @@ func (s *schema) read(ctx context.Context) (found []*dataTable, names [][2]strin
 }
 
 // readVirtual reads the names of the tables that a node makes up, some of which can be written.
-func (s *schema) readVirtual(ctx context.Context) (names [][2]string, err error) {
-	iter := s.ask("SELECT keyspace_name, table_name FROM system_virtual_schema.tables").IterContext(ctx)
+func (r *schemaReader) readVirtual(ctx context.Context) (names [][2]string, err error) {
+	iter := r.ask("SELECT keyspace_name, table_name FROM system_virtual_schema.tables").IterContext(ctx)
 	var name [2]string
 	for iter.Scan(&name[0], &name[1]) {
 		names = append(names, name)
@@ -59,9 +96,9 @@ func (s *schema) readVirtual(ctx context.Context) (names [][2]string, err error)
 }
 
 // readTables reads all tables, and the names and ids of those that may be companions.
-func (s *schema) readTables(ctx context.Context) (all []*dataTable, names map[string]uuid.UUID, err error) {
+func (r *schemaReader) readTables(ctx context.Context) (all []*dataTable, names map[string]uuid.UUID, err error) {
 	names = map[string]uuid.UUID{}
-	iter := s.ask("SELECT keyspace_name, table_name, id, comment, flags, gc_grace_seconds, default_time_to_live FROM system_schema.tables").IterContext(ctx)
+	iter := r.ask("SELECT keyspace_name, table_name, id, comment, flags, gc_grace_seconds, default_time_to_live FROM system_schema.tables").IterContext(ctx)
 	var keyspace, name, comment string
 	var id gocql.UUID
 	var flags []string
@@ -71,15 +108,15 @@ func (s *schema) readTables(ctx context.Context) (all []*dataTable, names map[st
 			names[keyspace+"\x00"+name] = uuid.UUID(id)
 			continue
 		}
-		t := &dataTable{keyspace: keyspace, name: name, id: id, mortal: ttl > 0}
+		t := &dataTable{keyspace: keyspace, name: name, Critical: catalog.Critical{ID: id, Mortal: ttl > 0}}
 		t.readComment(comment)
-		t.named = !t.marked && s.byName(keyspace, name)
-		t.marked = t.marked || t.named
+		t.named = !t.Marked && r.byName(keyspace, name)
+		t.Marked = t.Marked || t.named
 		switch {
 		case slices.Contains(flags, "counter"):
-			t.refused = "it is a counter table"
+			t.Refused = "it is a counter table"
 		case grace < catalog.MinGrace:
-			t.refused = fmt.Sprintf("its gc_grace_seconds is %d: fences must last a day", grace)
+			t.Refused = fmt.Sprintf("its gc_grace_seconds is %d: fences must last a day", grace)
 		}
 		all = append(all, t)
 	}
@@ -93,53 +130,53 @@ func (s *schema) readTables(ctx context.Context) (all []*dataTable, names map[st
 // settings is told in the log, since no DDL that came through a proxy has made it.
 func (t *dataTable) readComment(comment string) {
 	settings, marked, err := catalog.ReadSettings(comment)
-	t.settings, t.marked = settings, marked
+	t.Settings, t.Marked = settings, marked
 	switch {
 	case errors.Is(err, catalog.ErrSpelling):
 		t.ignored = fmt.Sprintf("its comment has no settings that could be read, and the defaults hold: %v: %q", err, comment)
 	case err != nil:
-		t.refused = strings.ReplaceAll(err.Error(), "\n", "; ")
+		t.Refused = strings.ReplaceAll(err.Error(), "\n", "; ")
 	}
 }
 
 // readColumns reads what the proxy has to know of a table's columns.
-func (s *schema) readColumns(ctx context.Context, t *dataTable) error {
-	iter := s.ask("SELECT column_name, type, kind, position FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ?",
+func (r *schemaReader) readColumns(ctx context.Context, t *dataTable) error {
+	iter := r.ask("SELECT column_name, type, kind, position FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ?",
 		t.keyspace, t.name).IterContext(ctx)
 	var name, cqlType, kind string
 	var position int
 	partition, clustering := map[int]catalog.Column{}, map[int]catalog.Column{}
-	t.all = map[string]catalog.Column{}
+	t.Columns = map[string]catalog.Column{}
 	var columns strings.Builder
 	for iter.Scan(&name, &cqlType, &kind, &position) {
 		fmt.Fprintf(&columns, "%q %s %s;", name, cqlType, kind)
 		column := catalog.Column{Name: name, Type: cqlType, Static: kind == "static", Clustering: kind == "clustering"}
-		t.all[name] = column
+		t.Columns[name] = column
 		switch kind {
 		case "partition_key":
 			partition[position] = column
 		case "clustering":
 			clustering[position] = column
 		case "static":
-			t.static = append(t.static, name)
+			t.Static = append(t.Static, name)
 		}
-		if !releaseTellsElements(s.release) && manyCells(cqlType, kind) {
-			t.refused = fmt.Sprintf("its column %s is not frozen: Cassandra %s does not show the times to live in it", name, s.release)
+		if !releaseTellsElements(r.release) && manyCells(cqlType, kind) {
+			t.Refused = fmt.Sprintf("its column %s is not frozen: Cassandra %s does not show the times to live in it", name, r.release)
 		}
 	}
 	if err := iter.Close(); err != nil {
 		return fmt.Errorf("read columns of %s: %w", t, err)
 	}
 	t.cover(partition, clustering)
-	dropped, err := s.readDropped(ctx, t)
-	t.columns = columns.String() + dropped
+	dropped, err := r.readDropped(ctx, t)
+	t.definition = columns.String() + dropped
 	return err
 }
 
 // readDropped tells which columns were dropped and when: one that is back looks as before, and hides what is stamped before its
 // return.
-func (s *schema) readDropped(ctx context.Context, t *dataTable) (string, error) {
-	iter := s.ask("SELECT column_name, dropped_time FROM system_schema.dropped_columns WHERE keyspace_name = ? AND table_name = ?",
+func (r *schemaReader) readDropped(ctx context.Context, t *dataTable) (string, error) {
+	iter := r.ask("SELECT column_name, dropped_time FROM system_schema.dropped_columns WHERE keyspace_name = ? AND table_name = ?",
 		t.keyspace, t.name).IterContext(ctx)
 	var name, dropped string
 	var at time.Time
@@ -159,20 +196,20 @@ func (s *schema) readDropped(ctx context.Context, t *dataTable) (string, error) 
 func (t *dataTable) cover(partition, clustering map[int]catalog.Column) {
 	for i := range len(partition) {
 		c := partition[i]
-		t.key = append(t.key, c)
-		t.primary = append(t.primary, c.Name)
+		t.Key = append(t.Key, c)
+		t.Primary = append(t.Primary, c.Name)
 		if _, known := rewrite.Canonical(c.Type, nil); !known {
-			t.refused = fmt.Sprintf("its key column %s is of type %s, whose values may be spelt in several ways", c.Name, c.Type)
+			t.Refused = fmt.Sprintf("its key column %s is of type %s, whose values may be spelt in several ways", c.Name, c.Type)
 		}
 	}
 	for i := range len(clustering) {
-		t.primary = append(t.primary, clustering[i].Name)
+		t.Primary = append(t.Primary, clustering[i].Name)
 	}
-	for i := 0; t.settings.Row && i < len(clustering); i++ {
+	for i := 0; t.Settings.Row && i < len(clustering); i++ {
 		c := clustering[i]
-		t.key = append(t.key, c)
+		t.Key = append(t.Key, c)
 		if _, known := rewrite.Canonical(c.Type, nil); !known || c.Type == "decimal" {
-			t.refused = fmt.Sprintf("key=row, and its clustering column %s is of type %s, whose values may be spelt in several ways", c.Name, c.Type)
+			t.Refused = fmt.Sprintf("key=row, and its clustering column %s is of type %s, whose values may be spelt in several ways", c.Name, c.Type)
 		}
 	}
 	t.prepareTexts()
@@ -187,9 +224,9 @@ func manyCells(cqlType, kind string) bool {
 }
 
 // readHindrances looks for what keeps a table from being critical beside its own properties.
-func (s *schema) readHindrances(ctx context.Context, t *dataTable) error {
+func (r *schemaReader) readHindrances(ctx context.Context, t *dataTable) error {
 	var durable bool
-	err := s.ask("SELECT durable_writes FROM system_schema.keyspaces WHERE keyspace_name = ?", t.keyspace).ScanContext(ctx, &durable)
+	err := r.ask("SELECT durable_writes FROM system_schema.keyspaces WHERE keyspace_name = ?", t.keyspace).ScanContext(ctx, &durable)
 	if errors.Is(err, gocql.ErrNotFound) {
 		return fmt.Errorf("%s: its keyspace is gone: %w", t, errChanged)
 	}
@@ -197,13 +234,13 @@ func (s *schema) readHindrances(ctx context.Context, t *dataTable) error {
 		return fmt.Errorf("read keyspace of %s: %w", t, err)
 	}
 	if !durable {
-		t.refused = "its keyspace has durable_writes = false"
+		t.Refused = "its keyspace has durable_writes = false"
 	}
-	iter := s.ask("SELECT view_name, base_table_name FROM system_schema.views WHERE keyspace_name = ?", t.keyspace).IterContext(ctx)
+	iter := r.ask("SELECT view_name, base_table_name FROM system_schema.views WHERE keyspace_name = ?", t.keyspace).IterContext(ctx)
 	var view, base string
 	for iter.Scan(&view, &base) {
 		if base == t.name {
-			t.refused = fmt.Sprintf("materialised view %s is on it", view)
+			t.Refused = fmt.Sprintf("materialised view %s is on it", view)
 		}
 	}
 	if err := iter.Close(); err != nil {

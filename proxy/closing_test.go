@@ -15,7 +15,7 @@ import (
 func TestClosing(t *testing.T) {
 	now := musiccore.Now{Clk: 1000}
 	closed := func(made bool, unlocked catalog.Policy, before musiccore.Stamp) musiccore.Stamp {
-		table := &dataTable{made: made, settings: catalog.Settings{Unlocked: unlocked}, stored: storedTable{closed: before}}
+		table := &dataTable{stored: storedTable{closed: before}, Critical: catalog.Critical{Made: made, Settings: catalog.Settings{Unlocked: unlocked}}}
 		return table.closing(now)
 	}
 	assert.Equal(t, now.Clk, closed(false, catalog.Reject, 0), "no lock rows yet")
@@ -35,10 +35,10 @@ func TestNoLockRowIsCleanUntilClosedIsKnown(t *testing.T) {
 	beat, _ := session.Beat(now)
 	session.Acked(now, now, beat)
 	core := musiccore.New(session, options)
-	s := &schema{tables: catalog.NewTables(), tell: func(event func(*musiccore.Core, musiccore.Now) musiccore.Effects) { event(core, now) }}
+	s := &schema{tables: catalog.NewTables(), life: &life{}, cores: func(event func(*musiccore.Core, musiccore.Now) musiccore.Effects) { event(core, now) }}
 	table := [16]byte{7}
 	show := func(unlocked catalog.Policy) {
-		s.show(&dataTable{id: table, keyspace: "bank", name: "accounts", made: true, settings: catalog.Settings{Unlocked: unlocked}, stored: storedTable{unlocked: unlocked}}, "")
+		s.show(&dataTable{keyspace: "bank", name: "accounts", stored: storedTable{unlocked: unlocked}, Critical: catalog.Critical{ID: table, Made: true, Settings: catalog.Settings{Unlocked: unlocked}}}, "")
 	}
 	enqueued := func(op musiccore.OpID, pk string) musiccore.Row {
 		read := core.Lock(now, op, musiccore.Key{Table: table, PK: pk}, musiccore.Request{}).Commands

@@ -11,31 +11,20 @@ import (
 	"github.com/google/uuid"
 
 	"music/frontend/catalog"
-	"music/musiccore"
 	"music/rewrite"
 )
 
-// dataTable is a critical table with its companion, the table of its lock rows (docs/design.md 4). It is never changed once published.
+// dataTable is a critical table with its companion, the table of its lock rows (docs/design.md 4). What clients' connections know of it is
+// embedded; of that, Refused says why the table itself cannot be locked. It is never changed once published.
 type dataTable struct {
 	keyspace, name string
-	id             [16]byte
-	key            []catalog.Column // what one lock covers: the partition key, with key=row the whole primary key
-	primary        []string         // columns of the whole primary key, in its order
-	all            map[string]catalog.Column
-	static         []string // static columns
-	columns        string   // all columns with their types, to see changes by
-	mortal         bool     // it has a default time to live
-	settings       catalog.Settings
-	closed         musiccore.Stamp // no plain write is stamped at or above it (docs/protocol.md 2.3, D)
-	marked         bool            // the comment, or a pattern of the configuration, says that it is critical
-	named          bool            // the pattern alone
-	made           bool            // the companion is there
-	companionID    uuid.UUID       // … under this id; nobody's where it is not there
-	refused        string          // why it cannot be locked
-	stored         storedTable     // its row in music.tables
-	ignored        string          // what of the comment cannot hold while there are lock rows
-	dc             string          // of scope=local: where its locks are decided
-	local          *gocql.Session  // of scope=local: meets the nodes of dc alone
+	catalog.Critical
+	definition    string         // all columns with their types, to see changes by
+	named         bool           // it is critical by a pattern of the configuration alone
+	stored        storedTable    // its row in music.tables
+	ignored       string         // what of the comment cannot hold while there are lock rows
+	centre        string         // of scope=local: the data centre where its locks are decided
+	centreSession *gocql.Session // of scope=local: meets the nodes of centre alone
 
 	texts   [ifBase + 1]string         // of the LWTs and the read, by shape
 	counted atomic.Pointer[generation] // of its references; nil until it is known
@@ -54,13 +43,13 @@ const (
 func (t *dataTable) String() string { return t.keyspace + "." + t.name }
 
 // companion is the name of the table that holds the lock rows.
-func (t *dataTable) companion() string { return catalog.CompanionPrefix + hex.EncodeToString(t.id[:]) }
+func (t *dataTable) companion() string { return catalog.CompanionPrefix + hex.EncodeToString(t.ID[:]) }
 
 // companionDDL creates the companion, under an id that every proxy derives alike. Its key columns are called k1, k2, …: the data table's own names might be those of the
 // registers. Read repair, grace and speculative reads are what docs/protocol.md 1 asks for.
 func (t *dataTable) companionDDL() string {
 	var columns, names []string
-	for i, c := range t.key {
+	for i, c := range t.Key {
 		names = append(names, keyColumn(i))
 		columns = append(columns, keyColumn(i)+" "+c.Type)
 	}
@@ -68,7 +57,7 @@ func (t *dataTable) companionDDL() string {
 		" base bigint, head bigint, dirty boolean, owner uuid, PRIMARY KEY ((%s))) WITH id = %s AND comment = 'lock rows of %s: written by the proxies only'"+
 		" AND gc_grace_seconds = 864000 AND read_repair = 'BLOCKING' AND default_time_to_live = 0 AND speculative_retry = 'ALWAYS'",
 		rewrite.Quote(t.keyspace), t.companion(), strings.Join(columns, ", "), strings.Join(names, ", "),
-		tableID("companion", t.keyspace, uuid.UUID(t.id).String(), strconv.FormatInt(int64(t.closed), 10)), strings.ReplaceAll(t.String(), "'", "''"))
+		tableID("companion", t.keyspace, uuid.UUID(t.ID).String(), strconv.FormatInt(int64(t.Closed), 10)), strings.ReplaceAll(t.String(), "'", "''"))
 }
 
 // keyColumn is the name of the companion's key column that stands for the i-th of the data table, from 0.
@@ -78,7 +67,7 @@ func keyColumn(i int) string { return fmt.Sprintf("k%d", i+1) }
 // are set, the key, registers that are compared; the key comes first in an INSERT.
 func (t *dataTable) prepareTexts() {
 	var names, where, marks []string
-	for i := range t.key {
+	for i := range t.Key {
 		names = append(names, keyColumn(i))
 		where = append(where, keyColumn(i)+" = ?")
 		marks = append(marks, "?")

@@ -23,7 +23,7 @@ import (
 // served.
 func TestEndSendsWaitersAway(t *testing.T) {
 	a, _ := two(t, func(o *musiccore.Options) { o.Wait = time.Hour })
-	s := &service{locks: a.locks, asked: a.server}
+	s := &lockService{locks: a.locks, peers: a.server}
 	k := keyOf("x")
 	ref := a.held(k)
 	next := a.queued(k)
@@ -31,7 +31,7 @@ func TestEndSendsWaitersAway(t *testing.T) {
 	for _, q := range []musiccore.Request{{Ref: next, Wait: time.Hour}, {Wait: time.Hour}} {
 		a.Lock(k, q, func(told musiccore.Answer) { waiting <- told })
 	}
-	s.sendAway()
+	s.drain()
 	for range 2 {
 		if told := <-waiting; told.Err == nil {
 			assert.Equal(t, musiccore.Grant{Ref: told.Grant.Ref, State: musiccore.StateQueued, Position: told.Grant.Position}, told.Grant)

@@ -22,7 +22,7 @@ var (
 // executor carries out the core's commands on Cassandra.
 type executor struct {
 	session *gocql.Session
-	schema  *schema
+	tables  *criticalTables
 	known   synchronise.Descriptions // of the tables that have been synchronised
 }
 
@@ -31,12 +31,12 @@ func (x *executor) do(ctx context.Context, c musiccore.Command) musiccore.Result
 	if beat, ok := c.Action.(musiccore.ReadBeat); ok {
 		return x.readBeat(ctx, beat.Session)
 	}
-	t := x.schema.table(c.Key.Table)
+	t := x.tables.table(c.Key.Table)
 	switch {
 	case t == nil:
 		return musiccore.Result{Cause: errUnknownTable}
-	case t.settings.Local && t.local == nil:
-		return musiccore.Result{Cause: fmt.Errorf("%w: %s", errElsewhere, t.refused)}
+	case t.Settings.Local && t.centreSession == nil:
+		return musiccore.Result{Cause: fmt.Errorf("%w: %s", errElsewhere, t.Refused)}
 	}
 	switch a := c.Action.(type) {
 	case musiccore.ReadRow:
@@ -44,7 +44,7 @@ func (x *executor) do(ctx context.Context, c musiccore.Command) musiccore.Result
 	case musiccore.Apply:
 		return x.apply(ctx, t, c.Key.PK, a.Swap)
 	case musiccore.Synch:
-		where, k := x.scope(t), synchronise.Target{Keyspace: t.keyspace, Table: t.name, PK: c.Key.PK, Row: t.settings.Row}
+		where, k := x.scope(t), synchronise.Target{Keyspace: t.keyspace, Table: t.name, PK: c.Key.PK, Row: t.Settings.Row}
 		return synchronise.Run(ctx, synchronise.Cluster{Session: where.session, Quorum: where.quorum, Known: &x.known}, k, a)
 	}
 	panic(fmt.Sprintf("command %T has no executor", c.Action))
@@ -160,7 +160,7 @@ func (x *executor) readBeat(ctx context.Context, id musiccore.SessionID) musicco
 // keyValues takes a routing key apart: one value a column of the partition key. None is a tuple, which the driver cannot
 // bind to one marker: readColumns refuses such a table.
 func keyValues(t *dataTable, pk string) []any {
-	parts, _ := rewrite.SplitRoutingKey(pk, len(t.key))
+	parts, _ := rewrite.SplitRoutingKey(pk, len(t.Key))
 	values := make([]any, len(parts))
 	for i, part := range parts {
 		values[i] = synchronise.RawValue(part)

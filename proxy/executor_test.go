@@ -23,19 +23,28 @@ import (
 	"music/rewrite"
 )
 
+// critical returns an index of tables.
+func critical(tables ...*dataTable) *criticalTables {
+	byID := map[[16]byte]*dataTable{}
+	for _, t := range tables {
+		byID[t.ID] = t
+	}
+	c := newCriticalTables()
+	c.set(byID)
+	return c
+}
+
 // openExecutor makes a critical table with a composite key and its companion, without a life: nobody else is there.
 func openExecutor(t *testing.T) (*executor, musiccore.Key) {
 	t.Helper()
 	s := cassandratest.NewKeyspace(t, cassandratest.Version(0))
 	s.Do("CREATE TABLE KS.t (a text, b int, v text, PRIMARY KEY ((a, b)))")
-	table := &dataTable{keyspace: s.Name, name: "t", id: [16]byte{1}, key: []catalog.Column{{Name: "a", Type: "text"}, {Name: "b", Type: "int"}}}
+	table := &dataTable{keyspace: s.Name, name: "t", Critical: catalog.Critical{ID: [16]byte{1}, Key: []catalog.Column{{Name: "a", Type: "text"}, {Name: "b", Type: "int"}}}}
 	table.prepareTexts()
 	table.counted.Store(endless())
 	s.Do(table.companionDDL())
-	sc := &schema{session: s.Session}
-	sc.byID.Store(&map[[16]byte]*dataTable{table.id: table})
-	key := musiccore.Key{Table: table.id, PK: string(rewrite.RoutingKey([][]byte{[]byte("x"), {0, 0, 0, 7}}))}
-	return &executor{session: s.Session, schema: sc}, key
+	key := musiccore.Key{Table: table.ID, PK: string(rewrite.RoutingKey([][]byte{[]byte("x"), {0, 0, 0, 7}}))}
+	return &executor{session: s.Session, tables: critical(table)}, key
 }
 
 func (x *executor) must(t *testing.T, k musiccore.Key, a musiccore.Action) musiccore.Result {
@@ -79,7 +88,7 @@ func TestSwapsMeanOnCassandraWhatTheyMeanInTheCore(t *testing.T) {
 // A lock row that somebody wrote by hand is no row to build on.
 func TestPartialLockRowIsNoRow(t *testing.T) {
 	x, k := openExecutor(t)
-	table := x.schema.table(k.Table)
+	table := x.tables.table(k.Table)
 	require.NoError(t, x.session.Query("UPDATE "+table.keyspace+"."+table.companion()+" SET head = 1 WHERE k1 = 'x' AND k2 = 7").Exec())
 	r := x.do(t.Context(), musiccore.Command{Key: k, Action: musiccore.ReadRow{Quorum: true}})
 	assert.ErrorIs(t, r.Cause, errPartialRow)
@@ -95,7 +104,7 @@ func TestUnknownTableIsAnUnknownOutcome(t *testing.T) {
 // A keyspace that somebody drops while the schema is read keeps nobody else's change from being followed: it is read again.
 func TestSchemaThatChangesWhileItIsReadIsReadAgain(t *testing.T) {
 	x, _ := openExecutor(t)
-	err := x.schema.readHindrances(t.Context(), &dataTable{keyspace: "dropped", name: "t"})
+	err := (&schemaReader{session: x.session}).readHindrances(t.Context(), &dataTable{keyspace: "dropped", name: "t"})
 	require.Error(t, err)
 	assert.True(t, readAgain(err), "%v", err)
 	assert.False(t, readAgain(errNoClock))
@@ -104,7 +113,7 @@ func TestSchemaThatChangesWhileItIsReadIsReadAgain(t *testing.T) {
 // One CREATE of a companion is a no-op after another (docs/design.md 4): proxies do not agree on who makes it.
 func TestCompanionsAreMadeByAllAtOnce(t *testing.T) {
 	x, k := openExecutor(t)
-	table := x.schema.table(k.Table)
+	table := x.tables.table(k.Table)
 	var making sync.WaitGroup
 	for range 4 {
 		making.Go(func() { assert.NoError(t, x.session.Query(table.companionDDL()).Exec()) })
@@ -172,15 +181,14 @@ func TestHomeIsTheContactPointThatAnswers(t *testing.T) {
 func TestExecutorOfRowKeys(t *testing.T) {
 	s := cassandratest.NewKeyspace(t, cassandratest.Version(0))
 	s.Do("CREATE TABLE KS.t (a text, c text, d int, st int static, v text, PRIMARY KEY (a, c, d)) WITH CLUSTERING ORDER BY (c DESC, d ASC)")
-	sc := &schema{session: s.Session, release: "5.0.8"}
-	table := &dataTable{keyspace: s.Name, name: "t", id: [16]byte{1}, settings: catalog.Settings{Row: true}}
+	sc := &schemaReader{session: s.Session, release: "5.0.8"}
+	table := &dataTable{keyspace: s.Name, name: "t", Critical: catalog.Critical{ID: [16]byte{1}, Settings: catalog.Settings{Row: true}}}
 	require.NoError(t, sc.readColumns(t.Context(), table))
 	table.counted.Store(endless())
 	s.Do(table.companionDDL())
-	sc.byID.Store(&map[[16]byte]*dataTable{table.id: table})
-	x := &executor{session: s.Session, schema: sc}
+	x := &executor{session: s.Session, tables: critical(table)}
 	key := func(c string, d byte) musiccore.Key {
-		return musiccore.Key{Table: table.id, PK: string(rewrite.RoutingKey([][]byte{[]byte("x"), []byte(c), {0, 0, 0, d}}))}
+		return musiccore.Key{Table: table.ID, PK: string(rewrite.RoutingKey([][]byte{[]byte("x"), []byte(c), {0, 0, 0, d}}))}
 	}
 	k, empty := key("row", 7), key("", 7)
 	for _, k := range []musiccore.Key{k, empty} {
@@ -274,10 +282,10 @@ func TestScopeOfLocksAndSynchronise(t *testing.T) {
 		true:  {primitive.ConsistencyLevelLocalQuorum, primitive.ConsistencyLevelLocalSerial},
 	} {
 		x, k := openExecutor(t)
-		table := x.schema.table(k.Table)
+		table := x.tables.table(k.Table)
 		seen := &spy{}
 		spied := cassandratest.NewKeyspace(t, func(c *gocql.ClusterConfig) { c.ProtoVersion, c.Dialer = 4, seen })
-		table.settings.Local, table.local = local, spied.Session
+		table.Settings.Local, table.centreSession = local, spied.Session
 		x.session = spied.Session
 		x.must(t, k, musiccore.Apply{Swap: musiccore.Enqueue(nil, musiccore.Block{N: 1, Session: musiccore.SessionID{1}, Req: 1}, 0, 1000)})
 		x.must(t, k, musiccore.ReadRow{Quorum: true})
@@ -291,7 +299,7 @@ func TestScopeOfLocksAndSynchronise(t *testing.T) {
 // Where a data centre cannot be told any more, what is still asked of its locks has an unknown outcome.
 func TestScopeWithoutADataCentre(t *testing.T) {
 	x, k := openExecutor(t)
-	x.schema.table(k.Table).settings.Local = true
+	x.tables.table(k.Table).Settings.Local = true
 	for _, a := range []musiccore.Action{musiccore.ReadRow{Quorum: true}, musiccore.Apply{}, musiccore.Synch{Fence: 10}} {
 		r := x.do(t.Context(), musiccore.Command{Key: k, Action: a})
 		assert.Equal(t, musiccore.StatusUnknown, r.Status)
@@ -319,15 +327,15 @@ func TestSessionsOfADataCentre(t *testing.T) {
 	_, err = l.session("elsewhere")
 	assert.ErrorContains(t, err, "data centre elsewhere alone")
 
-	sc := &schema{session: s.Session, locality: l}
+	sc := &schemaReader{session: s.Session, locality: l}
 	for dc, refused := range map[string]string{"": "", centre: "", "elsewhere": "its locks are decided in data centre elsewhere: this proxy stands in " + centre} {
-		table := &dataTable{settings: catalog.Settings{Local: true}, dc: dc}
+		table := &dataTable{centre: dc, Critical: catalog.Critical{Settings: catalog.Settings{Local: true}}}
 		sc.localise(t.Context(), table)
 		if refused == "" {
-			assert.Same(t, session, table.local)
-			assert.Equal(t, centre, table.dc)
+			assert.Same(t, session, table.centreSession)
+			assert.Equal(t, centre, table.centre)
 		}
-		assert.Contains(t, table.refused, refused)
-		assert.Equal(t, refused == "", table.refused == "")
+		assert.Contains(t, table.Refused, refused)
+		assert.Equal(t, refused == "", table.Refused == "")
 	}
 }

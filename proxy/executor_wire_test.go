@@ -24,15 +24,12 @@ func playExecutor(t *testing.T, local bool, answer func(asked) message.Message) 
 	t.Helper()
 	n := startCQLNode(t, answer)
 	table := &dataTable{
-		keyspace: "bank", name: "t", id: [16]byte{1}, key: []catalog.Column{{Name: "a", Type: "text"}, {Name: "b", Type: "int"}},
-		settings: catalog.Settings{Local: local}, local: n.session,
+		keyspace: "bank", name: "t", centreSession: n.session, Critical: catalog.Critical{ID: [16]byte{1}, Key: []catalog.Column{{Name: "a", Type: "text"}, {Name: "b", Type: "int"}}, Settings: catalog.Settings{Local: local}},
 	}
 	table.prepareTexts()
 	table.counted.Store(endless())
-	sc := &schema{session: n.session}
-	sc.byID.Store(&map[[16]byte]*dataTable{table.id: table})
-	key := musiccore.Key{Table: table.id, PK: string(rewrite.RoutingKey([][]byte{[]byte("x"), {0, 0, 0, 7}}))}
-	return n, &executor{session: n.session, schema: sc}, key
+	key := musiccore.Key{Table: table.ID, PK: string(rewrite.RoutingKey([][]byte{[]byte("x"), {0, 0, 0, 7}}))}
+	return n, &executor{session: n.session, tables: critical(table)}, key
 }
 
 // everySwap is one of each condition, for a row of guard 3 and base 1000.
@@ -162,7 +159,7 @@ func TestReadOfABeat(t *testing.T) {
 // With scope=local, and no session that stays in the data centre, nothing is decided anywhere else.
 func TestNothingIsDecidedElsewhere(t *testing.T) {
 	n, x, k := playExecutor(t, true, nil)
-	x.schema.table(k.Table).local = nil
+	x.tables.table(k.Table).centreSession = nil
 	n.saysAlways(applied(true))
 	for _, do := range []musiccore.Action{musiccore.ReadRow{}, musiccore.Apply{Swap: everySwap()[0]}, musiccore.Synch{Fence: 9}} {
 		r := x.do(t.Context(), musiccore.Command{Key: k, Action: do})

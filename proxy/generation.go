@@ -41,7 +41,7 @@ type generation struct {
 
 // generation finds the generation of a table's companion, or begins it. errRaced tells that another proxy was first.
 func (s *schema) generation(ctx context.Context, t *dataTable) (*generation, error) {
-	g := &generation{keyspace: t.keyspace, table: t.name, companion: t.companionID, first: 1}
+	g := &generation{keyspace: t.keyspace, table: t.name, companion: t.Generation, first: 1}
 	var companion gocql.UUID
 	var first, last int64
 	err := s.session.Query("SELECT companion, first, last FROM music.generations WHERE keyspace_name = ? AND table_name = ?", t.keyspace, t.name).
@@ -130,16 +130,16 @@ func (g *generation) raise(ctx context.Context, s *gocql.Session, last int64) er
 }
 
 // readCompanionID reads the id under which the lock table was made: that of whoever was first.
-func (s *schema) readCompanionID(ctx context.Context, t *dataTable) error {
+func (r *schemaReader) readCompanionID(ctx context.Context, t *dataTable) error {
 	var id gocql.UUID
-	err := s.ask("SELECT id FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?", t.keyspace, t.companion()).ScanContext(ctx, &id)
+	err := r.ask("SELECT id FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?", t.keyspace, t.companion()).ScanContext(ctx, &id)
 	if errors.Is(err, gocql.ErrNotFound) {
 		err = errChanged
 	}
 	if err != nil {
 		return fmt.Errorf("read the id of the lock table of %s: %w", t, err)
 	}
-	t.companionID = uuid.UUID(id)
+	t.Generation = uuid.UUID(id)
 	return nil
 }
 
@@ -160,8 +160,8 @@ func (s *schema) count(ctx context.Context, t *dataTable) error {
 // countFrom tells the cores where the references of a table begin.
 func (s *schema) countFrom(t *dataTable) {
 	if g := t.counted.Load(); g != nil {
-		s.event(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects {
-			return c.FirstReference(now, t.id, g.first)
+		s.cores(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects {
+			return c.FirstReference(now, t.ID, g.first)
 		})
 	}
 }

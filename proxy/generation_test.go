@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"music/frontend"
+	"music/frontend/catalog"
 	"music/musiccore"
 )
 
@@ -81,10 +82,10 @@ func TestReferencesOfGenerationsDoNotMeet(t *testing.T) {
 	c := &counters{rows: map[string]map[string][]byte{}}
 	n := startCQLNode(t, c.answer)
 	ctx := t.Context()
-	proxies := [2]*schema{{session: n.session}, {session: n.session}}
+	proxies := [2]*schema{{schemaReader: schemaReader{session: n.session}}, {schemaReader: schemaReader{session: n.session}}}
 	highest := musiccore.LockRef(0)
 	for companion := range byte(12) {
-		table := &dataTable{keyspace: "bank", name: "accounts", id: [16]byte{companion / 3}, companionID: uuid.UUID{companion + 1}}
+		table := &dataTable{keyspace: "bank", name: "accounts", Critical: catalog.Critical{ID: [16]byte{companion / 3}, Generation: uuid.UUID{companion + 1}}}
 		var both [2]*generation
 		for i, s := range proxies {
 			g, err := s.generation(ctx, table)
@@ -115,7 +116,7 @@ func TestReferencesOfGenerationsDoNotMeet(t *testing.T) {
 func TestReferencesAreAskedForSeldom(t *testing.T) {
 	c := &counters{rows: map[string]map[string][]byte{}}
 	n := startCQLNode(t, c.answer)
-	g, err := (&schema{session: n.session}).generation(t.Context(), &dataTable{keyspace: "bank", name: "accounts", companionID: uuid.UUID{1}})
+	g, err := (&schema{schemaReader: schemaReader{session: n.session}}).generation(t.Context(), &dataTable{keyspace: "bank", name: "accounts", Critical: catalog.Critical{Generation: uuid.UUID{1}}})
 	require.NoError(t, err)
 	for guard := musiccore.LockRef(1); guard < frontend.MaxRef; guard += guard/7 + 1 {
 		require.NoError(t, g.admit(t.Context(), n.session, gives(guard)))
@@ -139,7 +140,7 @@ func TestNoReferencesBeforeTheyAreCounted(t *testing.T) {
 		}
 		n.saysAlways(failure)
 		assert.Error(t, known.admit(t.Context(), n.session, gives(6)), name)
-		_, err := (&schema{session: n.session}).generation(t.Context(), &dataTable{})
+		_, err := (&schema{schemaReader: schemaReader{session: n.session}}).generation(t.Context(), &dataTable{})
 		assert.Error(t, err, name)
 	}
 	assert.EqualValues(t, 5, known.last.Load())

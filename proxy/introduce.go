@@ -63,7 +63,7 @@ const toldTables = 20
 func (s *schema) tellAtStart(ctx context.Context, found []*dataTable) {
 	var names, warnings, asked []string
 	for _, t := range found {
-		if t.refused != "" {
+		if t.Refused != "" {
 			continue
 		}
 		names = append(names, t.String())

@@ -30,11 +30,11 @@ func TestTypesOfKeys(t *testing.T) {
 		for _, key := range []string{"PRIMARY KEY (a)", "PRIMARY KEY ((b, a))", "PRIMARY KEY (b, a)"} {
 			table := &dataTable{keyspace: s.Name, name: fmt.Sprintf("t%d_%d", i, len(key))}
 			s.Do(fmt.Sprintf("CREATE TABLE KS.%s (a %s, b int, %s)", table.name, typeName, key))
-			require.NoError(t, (&schema{session: s.Session, release: "5.0.8"}).readColumns(t.Context(), table))
+			require.NoError(t, (&schemaReader{session: s.Session, release: "5.0.8"}).readColumns(t.Context(), table))
 			if i >= len(refused) || key == "PRIMARY KEY (b, a)" {
-				assert.Empty(t, table.refused, "%s %s", typeName, key)
+				assert.Empty(t, table.Refused, "%s %s", typeName, key)
 			} else {
-				assert.Contains(t, table.refused, "its key column a is of type ", "%s %s", typeName, key)
+				assert.Contains(t, table.Refused, "its key column a is of type ", "%s %s", typeName, key)
 			}
 		}
 	}

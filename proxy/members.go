@@ -52,7 +52,7 @@ type members struct {
 }
 
 // newMembers makes this proxy known to nobody yet.
-func newMembers(s *service, p *process, advertise netip.AddrPort) *members {
+func newMembers(s *lockService, p *process, advertise netip.AddrPort) *members {
 	return &members{
 		session: s.life.session, life: s.life, home: p.home, cassandra: p.cfg.Cassandra, advertise: advertise, log: p.log,
 		login: newComplaint(p.log), absent: map[uuid.UUID]time.Time{},

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"music/frontend/catalog"
+	"music/musiccore"
 )
 
 // A proxy has followed the schema once Cassandra has answered what was on its way when a table was closed to plain writes.
@@ -17,13 +18,13 @@ func TestSchemaIsFollowedOnceCassandraHasAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		looked := 0
 		var owed atomic.Bool
-		s := &schema{tables: catalog.NewTables()}
+		s := &schema{tables: catalog.NewTables(), life: &life{}, cores: func(func(*musiccore.Core, musiccore.Now) musiccore.Effects) {}}
 		s.flight = func() func() bool {
 			looked++
 			return owed.Load
 		}
 		show := func(settings catalog.Settings, made bool) {
-			s.show(&dataTable{keyspace: "bank", name: "accounts", settings: settings, made: made, stored: storedTable{unlocked: settings.Unlocked}}, "")
+			s.show(&dataTable{keyspace: "bank", name: "accounts", stored: storedTable{unlocked: settings.Unlocked}, Critical: catalog.Critical{Settings: settings, Made: made}}, "")
 		}
 		assert.True(t, s.answered(t.Context()), "nothing was closed")
 		show(catalog.Settings{Unlocked: catalog.Allow}, false)
@@ -33,7 +34,7 @@ func TestSchemaIsFollowedOnceCassandraHasAnswered(t *testing.T) {
 		owed.Store(true)
 		show(catalog.Settings{}, false)
 		assert.False(t, s.answered(t.Context()), "not followed")
-		late, err := s.barrier(t.Context(), &dataTable{marked: true}, [16]byte{})
+		late, err := s.barrier(t.Context(), &dataTable{Critical: catalog.Critical{Marked: true}}, [16]byte{})
 		assert.NoError(t, err)
 		assert.Equal(t, []string{thisOne}, late, "closed is not raised")
 		before := looked

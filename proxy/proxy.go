@@ -14,16 +14,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	gocql "github.com/apache/cassandra-gocql-driver/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
 	"music/config"
 	"music/frontend"
-	"music/frontend/catalog"
-	"music/musiccore"
 	"music/proxy/certs"
-	"music/proxy/peer"
 )
 
 // lastWords is what the end of a proxy may take beside config's ShutdownTimeout: to tell clients, and to end the session.
@@ -79,14 +75,14 @@ func (p *process) work(ctx context.Context, o frontend.Options) error {
 		p.running.Go(func() { p.introduce(ctx, "") })
 		return p.serve(ctx, frontend.NewServer(o), nil)
 	}
-	s, err := p.startService(ctx, o.Advertise.String())
+	s, err := p.startLockService(ctx, o.Advertise.String())
 	if err != nil {
 		return err
 	}
 	p.standing.Store(&s.vigil.standing)
 	over := newDeadline(ctx, p.cfg.Limits.ShutdownTimeout)
 	defer func() { s.stop(over.get()) }()
-	sending := context.AfterFunc(ctx, s.sendAway)
+	sending := context.AfterFunc(ctx, s.drain)
 	defer sending()
 	o.Tables, o.Locks, o.DDL, o.CatchUp = s.tables, s.locks, s.schema.follow, s.schema.catchUp
 	o.SchemaIsCurrent = s.schema.isCurrent
@@ -196,138 +192,6 @@ func advertised(ctx context.Context, l config.Listen) (netip.AddrPort, error) {
 		return netip.AddrPort{}, fmt.Errorf("advertise: %w", err)
 	}
 	return netip.AddrPortFrom(addresses[0].Unmap(), uint16(n)), nil
-}
-
-// service is what locks need of the proxy beside its clients: a session with the cluster and what lives on it.
-type service struct {
-	tables *catalog.Tables
-	locks  *locks
-	schema *schema
-	life   *life
-
-	executor   *executor
-	references *references
-	audit      *audit
-	vigil      *vigil
-	asked      *peer.Server // nil where other proxies cannot ask this one
-
-	close   func() // the driver's sessions
-	cancel  context.CancelFunc
-	abandon context.CancelFunc // ends the commands under way
-	running sync.WaitGroup
-
-	answering sync.WaitGroup // of other proxies, as long as anything can be asked of the core
-}
-
-// coreOptions are the numbers of the core, as far as they are settings.
-func coreOptions(m config.Music, l config.Limits) musiccore.Options {
-	o := musiccore.Defaults()
-	o.Waiters = l.Waiters
-	o.SessionLease, o.ClientLease, o.Wait, o.Retain = m.SessionLease, m.ClientLease, m.MaxWait, m.Retain
-	return o
-}
-
-// startService waits for Cassandra, makes what is missing there, and begins to beat.
-func (p *process) startService(ctx context.Context, advertise string) (*service, error) {
-	source, err := certs.Proxies(p.cfg.Peers, sampled(p.log))
-	if err != nil {
-		return nil, err
-	}
-	session, err := openService(ctx, p.cfg.Cassandra, p.home, p.log)
-	if err != nil {
-		return nil, err
-	}
-	ln, address, err := peer.Listen(ctx, p.cfg.Peers, source)
-	if err != nil {
-		session.Close()
-		return nil, err
-	}
-	p.introduce(ctx, address)
-	locality := newLocality(p.cfg.Cassandra, p.home.nodes)
-	s := &service{tables: catalog.NewTables(), close: func() {
-		locality.close()
-		session.Close()
-	}}
-	c := new(clock)
-	options := coreOptions(p.cfg.Music, p.cfg.Limits)
-	s.life = newLife(session, c, options, address, p.log)
-	s.life.rules = p.cfg.Music.CriticalRules()
-	s.life.show(p.registry)
-	s.schema = newSchema(session, s.life, s.tables, p.cfg.Music.CriticalByName, p.log)
-	s.schema.locality, s.schema.home = locality, p.home.id
-	s.executor, s.references = &executor{session: session, schema: s.schema}, new(references)
-	s.life.again = func(ctx context.Context) error { return s.references.readAgain(ctx, session) }
-	if err := s.prepare(ctx, session, p.cfg.Music.Replication); err != nil {
-		s.close()
-		if ln != nil {
-			_ = ln.Close()
-		}
-		return nil, err
-	}
-	commands, abandon := context.WithCancel(context.Background())
-	s.abandon = abandon
-	s.audit = newAudit(p.log, advertise, s.schema, p.registry)
-	channel := peer.Channel{Secret: string(p.cfg.Peers.Secret), Certs: source, Wait: options.Wait, OpTimeout: options.OpTimeout}
-	s.locks = newLocks(commands, s.life.self.Load(), options, lockDeps{
-		clock: c, do: s.executor.do, peers: peer.NewClient(channel, &s.life.others, sampled(p.log), p.registry), living: s.life.living,
-		log: p.log, audit: s.audit,
-	})
-	s.schema.tell = s.locks.each
-	s.schema.introduce()
-	background, cancel := context.WithCancel(context.Background())
-	s.cancel = cancel
-	s.vigil = newVigil(options.SessionLease, s.life.resign, s.locks.shards, p.log)
-	s.running.Go(func() { s.life.run(background, s.locks) })
-	s.running.Go(func() { s.vigil.run(background) })
-	s.running.Go(func() { s.schema.watch(background) })
-	if ln == nil {
-		s.running.Go(func() { p.watchUnasked(background, s.life) })
-		return s, nil
-	}
-	s.asked = peer.NewServer(channel.Secret, s.life.id, local{s.locks}, local{s.locks}, sampled(p.log))
-	s.answering.Go(func() { s.asked.Serve(commands, ln) })
-	return s, nil
-}
-
-// prepare asks Cassandra for all that has to be known before the first lock, and makes what is missing there.
-func (s *service) prepare(ctx context.Context, session *gocql.Session, replication string) error {
-	for _, step := range []func() error{
-		func() (err error) { s.schema.release, err = checkRelease(ctx, session); return err },
-		func() error { return ensureKeyspace(ctx, session, replication) },
-		func() error { return s.references.begin(ctx, session) },
-		func() error { return s.life.beat(ctx) },
-		func() error { return s.schema.begin(ctx) },
-	} {
-		if err := step(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// sendAway grants nothing any more: who waits for a lock is told at once where he stands, and goes on at another proxy.
-func (s *service) sendAway() {
-	if s.asked != nil {
-		s.asked.Drain()
-	}
-	s.locks.each(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Drain(now) })
-}
-
-// stop ends the session in good order: until deadline what is unsettled is settled, then others are told, so that none has to wait.
-func (s *service) stop(deadline time.Time) {
-	s.sendAway()
-	settling, settled := context.WithDeadline(context.Background(), deadline)
-	defer settled()
-	s.life.drain(settling, s.locks)
-	s.cancel()
-	last, over := context.WithTimeout(context.Background(), lastWords)
-	defer over()
-	within(last, s.running.Wait)
-	s.life.end(last)
-	s.abandon()
-	s.answering.Wait()
-	s.locks.close()
-	within(last, s.close) // gocql 2.1.2 waits for ever where its control connection is just being made anew
 }
 
 // within waits for f no longer than ctx; the end of the process takes what hangs along.

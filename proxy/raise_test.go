@@ -27,7 +27,7 @@ func closingBefore(t *testing.T, stored message.Message) (*cqlNode, *schema) {
 		}
 		return other(a)
 	})
-	return n, &schema{session: n.session, clock: clocks, life: newLife(n.session, clocks, musiccore.Defaults(), "", zerolog.Nop())}
+	return n, &schema{schemaReader: schemaReader{session: n.session}, life: newLife(n.session, clocks, musiccore.Defaults(), sessionConfig{}, zerolog.Nop())}
 }
 
 // tablesAsked are what was asked of music.tables.
@@ -46,16 +46,16 @@ func TestClosedIsRaisedByOneLWT(t *testing.T) {
 	for _, before := range []musiccore.Stamp{0, 1 << 60} {
 		for _, old := range []string{"", "old settings"} {
 			n, s := closingBefore(t, applied(true))
-			table := &dataTable{keyspace: "bank", name: "t", id: [16]byte{5}, settings: catalog.Settings{}, stored: storedTable{closed: before, text: old}}
+			table := &dataTable{keyspace: "bank", name: "t", stored: storedTable{closed: before, text: old}, Critical: catalog.Critical{ID: [16]byte{5}, Settings: catalog.Settings{}}}
 			start := musiccore.Stamp(time.Now().UnixMicro())
 			require.NoError(t, s.raise(t.Context(), table, old))
 			sent := n.tablesAsked()
 			require.Len(t, sent, 1)
 			assert.Equal(t, []primitive.ConsistencyLevel{primitive.ConsistencyLevelQuorum, primitive.ConsistencyLevelSerial}, []primitive.ConsistencyLevel{sent[0].level, sent[0].serial})
-			assert.Equal(t, bigint(int64(table.closed)), sent[0].set["closed"])
+			assert.Equal(t, bigint(int64(table.Closed)), sent[0].set["closed"])
 			assert.Equal(t, table.storedText(), string(sent[0].set["settings"]))
-			assert.Greater(t, table.closed, before, "closed never falls")
-			assert.GreaterOrEqual(t, table.closed, start-musiccore.Stamp(musiccore.ClockGap/time.Microsecond))
+			assert.Greater(t, table.Closed, before, "closed never falls")
+			assert.GreaterOrEqual(t, table.Closed, start-musiccore.Stamp(musiccore.ClockGap/time.Microsecond))
 			if old == "" {
 				assert.True(t, strings.HasSuffix(sent[0].text, " IF NOT EXISTS"), sent[0].text)
 			} else {
@@ -65,17 +65,17 @@ func TestClosedIsRaisedByOneLWT(t *testing.T) {
 	}
 	for name, answer := range failures() {
 		n, s := closingBefore(t, answer)
-		assert.Error(t, s.raise(t.Context(), &dataTable{id: [16]byte{5}}, "old"), name)
+		assert.Error(t, s.raise(t.Context(), &dataTable{Critical: catalog.Critical{ID: [16]byte{5}}}, "old"), name)
 		assert.Len(t, n.tablesAsked(), 1, name)
 	}
 	_, s := closingBefore(t, applied(false))
-	assert.ErrorIs(t, s.raise(t.Context(), &dataTable{id: [16]byte{5}}, "old"), errRaced)
+	assert.ErrorIs(t, s.raise(t.Context(), &dataTable{Critical: catalog.Critical{ID: [16]byte{5}}}, "old"), errRaced)
 }
 
 // What stands in music.tables is read at QUORUM, and a row that cannot be read is no row that is absent: the table gets no locks.
 func TestStoredSettingsThatCannotBeRead(t *testing.T) {
 	n, s := closingBefore(t, noRow("closed", "settings"))
-	table := &dataTable{keyspace: "bank", name: "t", id: [16]byte{5}, marked: true, made: true}
+	table := &dataTable{keyspace: "bank", name: "t", Critical: catalog.Critical{ID: [16]byte{5}, Marked: true, Made: true}}
 	s.readStored(t.Context(), table)
 	assert.NoError(t, table.stored.err)
 	assert.Zero(t, table.stored.closed)
@@ -84,7 +84,7 @@ func TestStoredSettingsThatCannotBeRead(t *testing.T) {
 	assert.Equal(t, primitive.ConsistencyLevelQuorum, sent[0].level)
 	for name, answer := range failures() {
 		_, s := closingBefore(t, answer)
-		table := &dataTable{keyspace: "bank", name: "t", id: [16]byte{5}, marked: true, made: true}
+		table := &dataTable{keyspace: "bank", name: "t", Critical: catalog.Critical{ID: [16]byte{5}, Marked: true, Made: true}}
 		s.readStored(t.Context(), table)
 		assert.Error(t, table.stored.err, name)
 	}

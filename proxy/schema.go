@@ -1,16 +1,15 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
-	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/rs/zerolog"
 
 	"music/frontend"
@@ -32,49 +31,58 @@ const (
 // schema keeps the clients' view of the tables in step with the cluster's schema, and makes the companion of each critical table
 // (docs/design.md 4).
 type schema struct {
-	session  *gocql.Session
-	tables   *catalog.Tables
-	clock    *clock
+	schemaReader
+	tables   *catalog.Tables // what clients' connections see
+	critical *criticalTables
 	life     *life
-	home     func() string                     // host id of the home node; "" while it is not known
-	release  string                            // of Cassandra
-	locality *locality                         // where this proxy stands
-	lease    time.Duration                     // of clients, where a table says nothing
-	byName   func(keyspace, table string) bool // tells that a table is critical whatever its comment says
-	patience time.Duration                     // how long a client's schema change may wait for other proxies
+	cores    coreEvents
 	log      zerolog.Logger
-	tell     func(event func(*musiccore.Core, musiccore.Now) musiccore.Effects) // to every core; nil until there are some
 
 	mu     sync.Mutex                // one refresh at a time
-	node   string                    // host id of the node that this refresh reads
 	flight func() (left func() bool) // what clients have on its way to Cassandra: see frontend.Server.Outstanding; nil before there are any
 	left   func() bool               // of what was on its way when a table was closed to plain writes; nil where none of it is
-	byID   atomic.Pointer[map[[16]byte]*dataTable]
-	seen   gocql.UUID // version that this refresh reads
+	seen   gocql.UUID                // version that this refresh reads
 	shown  catchUp
 	unsure atomic.Bool                // what was read before is not relied on: see doubt
 	known  atomic.Pointer[gocql.UUID] // the version that tables are of; nil before the first
 	fresh  freshness
 }
 
-// newSchema knows no table until the first refresh.
-func newSchema(s *gocql.Session, l *life, tables *catalog.Tables, byName func(keyspace, table string) bool, log zerolog.Logger) *schema {
-	sc := &schema{
-		session: s, tables: tables, clock: l.clock, life: l, lease: l.options.ClientLease, patience: l.options.SessionLease, log: log,
-		byName: byName, shown: newCatchUp(),
-	}
-	sc.byID.Store(&map[[16]byte]*dataTable{})
-	l.doubt = sc.doubt
-	return sc
+// coreEvents hands an event to the core of every shard.
+type coreEvents func(event func(*musiccore.Core, musiccore.Now) musiccore.Effects)
+
+// newSchema knows no table until begin has read them.
+func newSchema(r schemaReader, tables *catalog.Tables, critical *criticalTables, l *life, cores coreEvents) *schema {
+	return &schema{schemaReader: r, tables: tables, critical: critical, life: l, cores: cores, log: l.log, shown: newCatchUp()}
 }
 
-// table finds a critical table by its id, or nil.
-func (s *schema) table(id [16]byte) *dataTable { return (*s.byID.Load())[id] }
+// criticalTables finds a critical table by its id. Its methods may be called concurrently.
+type criticalTables struct {
+	byID atomic.Pointer[map[[16]byte]*dataTable]
+}
+
+// newCriticalTables knows no table yet.
+func newCriticalTables() *criticalTables {
+	c := &criticalTables{}
+	c.set(nil)
+	return c
+}
+
+// table returns the critical table with an id, or nil.
+func (c *criticalTables) table(id [16]byte) *dataTable { return c.all()[id] }
+
+// all returns the critical tables by id. The map must not be modified.
+func (c *criticalTables) all() map[[16]byte]*dataTable { return *c.byID.Load() }
+
+func (c *criticalTables) set(all map[[16]byte]*dataTable) { c.byID.Store(&all) }
 
 // begin reads the schema for the first time. Of proxies that start together one raises closed; the others read what it has raised.
 func (s *schema) begin(ctx context.Context) error {
 	for {
 		_, err := s.refresh(ctx)
+		if err == nil {
+			s.introduce()
+		}
 		if !readAgain(err) || !pause(ctx, laggardPoll) {
 			return err
 		}
@@ -104,100 +112,6 @@ func (s *schema) watch(ctx context.Context) {
 	}
 }
 
-// version is the schema's version at the home node, or where that does not answer, at another one; node is its host id.
-func (s *schema) version(ctx context.Context) (v gocql.UUID, node string, err error) {
-	if node = s.home(); node != "" {
-		limited, cancel := context.WithTimeout(ctx, homeLimit)
-		defer cancel()
-		if v, node, err = s.versionAt(limited, node); err == nil {
-			return v, node, nil
-		}
-	}
-	return s.versionAt(ctx, "")
-}
-
-// versionAt asks one node, or any.
-func (s *schema) versionAt(ctx context.Context, node string) (v gocql.UUID, at string, err error) {
-	iter := s.session.Query("SELECT schema_version FROM system.local").Consistency(gocql.One).SetHostID(node).IterContext(ctx)
-	if host := iter.Host(); host != nil {
-		at = host.HostID()
-	}
-	iter.Scan(&v)
-	return v, at, iter.Close()
-}
-
-// ask asks the node that this refresh reads: each node knows the schema by itself, and one may be ahead of the other.
-func (s *schema) ask(cql string, values ...any) *gocql.Query {
-	return s.session.Query(cql, values...).Consistency(gocql.One).SetHostID(s.node)
-}
-
-// follow is told of a client's schema change before the client is. It returns when the change holds at every living proxy, or
-// with a warning that names who lags; and with what else whoever makes a critical table should know.
-func (s *schema) follow(change frontend.SchemaChange) (warnings []string) {
-	ctx, cancel := context.WithTimeout(context.Background(), s.patience)
-	defer cancel()
-	late, err := s.followed(ctx, change)
-	name := s.tables.Of(change.Keyspace, change.Name)
-	switch critical := name.Critical(); {
-	case err != nil:
-		s.log.Warn().Err(err).Stringer("table", name).Msg("a schema change could not be followed")
-		return []string{"MUSIC: the proxy could not follow this change yet: no lock is given on a new critical table until it has"}
-	case len(late) > 0:
-		return []string{"MUSIC: not followed yet by the proxies at " + strings.Join(late, ", ") + ": no lock is given on a new critical table until they have"}
-	case critical == nil || change.Target != "TABLE":
-		return nil
-	case critical.Refused != "":
-		return []string{fmt.Sprintf("%s is critical, but cannot be locked: %s", name, critical.Refused)}
-	default:
-		return append([]string{fmt.Sprintf("%s is critical: %s", name, critical.Settings)}, s.warnings(ctx, change.Keyspace)...)
-	}
-}
-
-// followed refreshes until every living proxy has followed, or ctx ends: then late names those that have not.
-func (s *schema) followed(ctx context.Context, change frontend.SchemaChange) (late []string, err error) {
-	for ctx.Err() == nil {
-		late, err = s.refresh(ctx)
-		if err == nil && len(late) == 0 && !s.atHome() {
-			err = errAway
-		}
-		if err == nil && len(late) == 0 && change.Change == string(primitive.SchemaChangeTypeDropped) {
-			late, err = s.unaware(ctx)
-		}
-		if err == nil && len(late) == 0 || err != nil && !readAgain(err) {
-			break
-		}
-		pause(ctx, laggardPoll)
-	}
-	return late, err
-}
-
-// unaware names the living proxies that have not read the version of the schema that the last refresh has read. To them a table that was
-// dropped is still there, and would be open under its name if another one were made that is critical.
-func (s *schema) unaware(ctx context.Context) ([]string, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.life.lagging(ctx, s.seen, false)
-}
-
-// readAgain tells whether the schema is to be read again at once: until it has been, a table that a client has just made critical is
-// open to plain writes.
-func readAgain(err error) bool {
-	return errors.Is(err, errRaced) || errors.Is(err, errAway) || errors.Is(err, errChanged)
-}
-
-// errChanged tells that the schema has changed while it was read.
-var errChanged = errors.New("the schema has changed meanwhile")
-
-// errAway tells that the schema was read at another node than the home node, which alone is sure to know what it has just carried out.
-var errAway = errors.New("the home node does not tell its schema")
-
-// atHome tells whether the last refresh has read the schema of the home node.
-func (s *schema) atHome() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.node == s.home()
-}
-
 // refresh reads the schema, of one node and its version first, and publishes which tables are critical. late names living proxies that have not followed: a table that
 // becomes critical waits for them.
 func (s *schema) refresh(ctx context.Context) (late []string, err error) {
@@ -213,21 +127,21 @@ func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	before := *s.byID.Load()
+	before := s.critical.all()
 	found, late = s.keep(ctx, before, found, version)
 	byID := map[[16]byte]*dataTable{}
 	for _, t := range found {
-		byID[t.id] = t
-		if old := before[t.id]; old != nil && old != t && old.companionID == t.companionID {
+		byID[t.ID] = t
+		if old := before[t.ID]; old != nil && old != t && old.Generation == t.Generation {
 			t.counted.Store(old.counted.Load())
 		}
 	}
-	s.byID.Store(&byID)
+	s.critical.set(byID)
 	s.forget(ctx, before, byID)
 	defer s.known.Store(&version) // when all that it makes critical has been shown
 	for _, t := range found {
-		s.bury(before[t.id], t)
-		if old := before[t.id]; old != nil && old.settings.Strict != t.settings.Strict {
+		s.bury(before[t.ID], t)
+		if old := before[t.ID]; old != nil && old.Settings.Strict != t.Settings.Strict {
 			s.turn(t)
 		}
 		s.show(t, "it is becoming critical: try again")
@@ -239,7 +153,7 @@ func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 	}
 	var faults []error
 	for _, t := range found {
-		tableLate, err := s.settle(ctx, before[t.id], t, version)
+		tableLate, err := s.settle(ctx, before[t.ID], t, version)
 		late = append(late, tableLate...)
 		faults = append(faults, err)
 	}
@@ -283,7 +197,7 @@ func (s *schema) forget(ctx context.Context, before, now map[[16]byte]*dataTable
 		if !remade(t, now) {
 			s.tables.Set(t.keyspace, t.name, nil)
 		}
-		s.event(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Dropped(now, id) })
+		s.cores(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Dropped(now, id) })
 		if err := s.retire(ctx, t); err != nil {
 			s.log.Warn().Err(err).Stringer("table", t).Msg("it could not be noted that a table is not critical any more")
 		}
@@ -304,10 +218,10 @@ func remade(t *dataTable, now map[[16]byte]*dataTable) bool {
 // bury ends the terms of a table whose lock rows are gone: nobody sees them any more, so another proxy may give the lock as soon as
 // this one is said to have followed.
 func (s *schema) bury(before, t *dataTable) {
-	if before == nil || !before.made || before.companionID == t.companionID {
+	if before == nil || !before.Made || before.Generation == t.Generation {
 		return
 	}
-	s.event(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Dropped(now, t.id) })
+	s.cores(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Dropped(now, t.ID) })
 	s.log.Warn().Stringer("table", t).Str("lock_table", t.companion()).
 		Msg("its lock table was dropped while it is critical: all of its locks have ended, and it gets a new one")
 }
@@ -315,36 +229,30 @@ func (s *schema) bury(before, t *dataTable) {
 // turn tells the cores that how a table's operations are told may change: until it is settled they are checked, and nobody forces. Every
 // proxy has done so when a table is settled anew, since it has followed then.
 func (s *schema) turn(t *dataTable) {
-	s.event(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.ModeChanging(now, t.id) })
+	s.cores(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.ModeChanging(now, t.ID) })
 }
 
 // doubt makes the next look at the schema a whole one, and nothing that could have changed unseen is relied on until then: this proxy's session has
 // ended, and while it was dead nobody waited for it to follow.
 func (s *schema) doubt() {
-	for _, t := range *s.byID.Load() {
+	for _, t := range s.critical.all() {
 		s.turn(t)
 	}
 	s.unsure.Store(true)
 }
 
-func (s *schema) event(event func(*musiccore.Core, musiccore.Now) musiccore.Effects) {
-	if s.tell != nil {
-		s.tell(event)
-	}
-}
-
-// introduce tells the cores what they must know of each table that was read before there were any: an operation with another
-// proxy's reference may come before any LOCK does.
+// introduce tells the cores what they must know of each table, also of those that are not settled: an operation with another proxy's
+// reference may come before any LOCK does.
 func (s *schema) introduce() {
-	for id, t := range *s.byID.Load() {
+	for id, t := range s.critical.all() {
 		s.countFrom(t)
-		s.event(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Closed(now, id, t.closed) })
-		if t.closed == 0 { // not settled
+		s.cores(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Closed(now, id, t.Closed) })
+		if t.Closed == 0 { // not settled
 			s.turn(t)
 			continue
 		}
-		s.event(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects {
-			return c.Strict(now, id, t.settings.Strict)
+		s.cores(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects {
+			return c.Strict(now, id, t.Settings.Strict)
 		})
 	}
 }
@@ -353,7 +261,7 @@ func (s *schema) introduce() {
 // is settled.
 func (s *schema) show(t *dataTable, refused string) {
 	critical := s.tables.Of(t.keyspace, t.name).Critical()
-	if critical != nil && critical.ID == t.id && critical.Settings == t.settings && t.made {
+	if critical != nil && critical.ID == t.ID && critical.Settings == t.Settings && t.Made {
 		return
 	}
 	shown := t.shown()
@@ -364,29 +272,26 @@ func (s *schema) show(t *dataTable, refused string) {
 	if s.flight != nil {
 		s.left = s.flight()
 	}
-	if critical != nil && t.made {
+	if critical != nil && t.Made {
 		// Until closed is known, no LWT says of a lock row that nothing was written beside its lock.
-		s.event(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects {
-			return c.Closed(now, t.id, musiccore.Closing(now, 0))
+		s.cores(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects {
+			return c.Closed(now, t.ID, musiccore.Closing(now, 0))
 		})
 	}
 }
 
-func (s *schema) publish(t *dataTable, refused string) { s.publishAs(t, t.settings, refused) }
+func (s *schema) publish(t *dataTable, refused string) { s.publishAs(t, t.Settings, refused) }
 
+// publishAs publishes a table under other settings than its own. refused says why it cannot be locked for the moment, "" that it can;
+// what refuses it for good counts more.
 func (s *schema) publishAs(t *dataTable, settings catalog.Settings, refused string) {
-	lease := settings.Lease
-	if lease == 0 {
-		lease = s.lease
+	c := t.Critical
+	c.Settings = settings
+	c.MaxLease = cmp.Or(settings.Lease, s.life.options.ClientLease)
+	if c.Refused == "" {
+		c.Refused, c.Passing = refused, refused != ""
 	}
-	passing := refused != ""
-	if t.refused != "" {
-		refused, passing = t.refused, false
-	}
-	s.tables.Set(t.keyspace, t.name, &catalog.Critical{
-		ID: t.id, Key: t.key, Primary: t.primary, Columns: t.all, Static: t.static, Closed: t.closed, MaxLease: lease,
-		Mortal: t.mortal, Settings: settings, Marked: t.marked, Made: t.made, Generation: t.companionID, Refused: refused, Passing: passing,
-	})
+	s.tables.Set(t.keyspace, t.name, &c)
 }
 
 // settle gives a critical table its locks: it raises closed where that is due, makes the companion, and tells the cores what has
@@ -395,36 +300,36 @@ func (s *schema) settle(ctx context.Context, before, t *dataTable, version gocql
 	if t.ignored != "" && (before == nil || before.ignored != t.ignored) {
 		s.log.Warn().Stringer("table", t).Msg(t.ignored)
 	}
-	if t.refused != "" {
-		s.publish(t, t.refused)
+	if t.Refused != "" {
+		s.publish(t, t.Refused)
 		return nil, nil
 	}
 	late, err = s.barrier(ctx, t, version)
 	if err != nil || len(late) > 0 {
 		return late, err
 	}
-	if !t.made {
+	if !t.Made {
 		if err := s.session.Query(t.companionDDL()).ExecContext(ctx); err != nil {
 			return nil, fmt.Errorf("make the lock table of %s: %w", t, err)
 		}
 		if err := s.readCompanionID(ctx, t); err != nil {
 			return nil, err
 		}
-		t.made = true
+		t.Made = true
 	}
 	if err := s.count(ctx, t); err != nil {
 		return nil, err
 	}
-	s.event(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects {
-		return c.Strict(now, t.id, t.settings.Strict)
+	s.cores(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects {
+		return c.Strict(now, t.ID, t.Settings.Strict)
 	})
-	if before == nil || before.closed != t.closed {
-		s.event(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Closed(now, t.id, t.closed) })
+	if before == nil || before.Closed != t.Closed {
+		s.cores(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Closed(now, t.ID, t.Closed) })
 		if s.known.Load() != nil { // at start all are told at once
-			s.log.Info().Stringer("table", t).Stringer("settings", t.settings).Strs("warnings", s.warnings(ctx, t.keyspace)).Msg("table is critical")
+			s.log.Info().Stringer("table", t).Stringer("settings", t.Settings).Strs("warnings", s.warnings(ctx, t.keyspace)).Msg("table is critical")
 		}
-	} else if before.columns != t.columns {
-		s.event(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Altered(now, t.id) })
+	} else if before.definition != t.definition {
+		s.cores(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Altered(now, t.ID) })
 	}
 	s.publish(t, "")
 	return nil, nil

@@ -21,8 +21,8 @@ type scope struct {
 // scope is that of the table's lock rows, its synchronise and its operations. Within one data centre only nodes of that one are
 // asked: LOCAL_QUORUM is where the coordinator stands.
 func (x *executor) scope(t *dataTable) scope {
-	if t.settings.Local {
-		return scope{t.local, gocql.LocalQuorum, gocql.LocalSerial}
+	if t.Settings.Local {
+		return scope{t.centreSession, gocql.LocalQuorum, gocql.LocalSerial}
 	}
 	return scope{x.session, gocql.Quorum, gocql.Serial}
 }
@@ -123,23 +123,23 @@ func (l *locality) addresses(ctx context.Context) (all []net.IP) {
 }
 
 // localise finds where a table with scope=local is decided, or why it cannot be here.
-func (s *schema) localise(ctx context.Context, t *dataTable) {
-	if !t.settings.Local {
+func (r *schemaReader) localise(ctx context.Context, t *dataTable) {
+	if !t.Settings.Local {
 		return
 	}
-	own := s.locality.centre(ctx, nodesOf(s.session))
-	if t.dc == "" {
-		t.dc = own
+	own := r.locality.centre(ctx, nodesOf(r.session))
+	if t.centre == "" {
+		t.centre = own
 	}
 	var err error
 	switch {
 	case own == "":
-		t.refused = "scope=local, and the contact points of this proxy are not in one data centre"
-	case t.dc != own:
-		t.refused = fmt.Sprintf("scope=local, and its locks are decided in data centre %s: this proxy stands in %s", t.dc, own)
+		t.Refused = "scope=local, and the contact points of this proxy are not in one data centre"
+	case t.centre != own:
+		t.Refused = fmt.Sprintf("scope=local, and its locks are decided in data centre %s: this proxy stands in %s", t.centre, own)
 	default:
-		if t.local, err = s.locality.session(own); err != nil {
-			t.refused = err.Error()
+		if t.centreSession, err = r.locality.session(own); err != nil {
+			t.Refused = err.Error()
 		}
 	}
 }

@@ -26,40 +26,51 @@ const (
 	triesAtOnce = 6  // under way; a cluster that does not answer is not asked for ever more
 )
 
-// life keeps this proxy's session alive: its beats in music.sessions, on which all its terms hang (docs/protocol.md 3.2, Session). It
-// also watches the other proxies' life signs.
+// life keeps this proxy's session alive: its beats in music.sessions, on which all its terms depend (docs/protocol.md 3.2, Session). It
+// also watches the other proxies' beats.
 type life struct {
 	session *gocql.Session
 	clock   *clock
 	options musiccore.Options
-	address string // where this proxy answers others; empty = nowhere
-	rules   string // which tables it takes for critical whatever their comment says; others must have the same
+	config  sessionConfig
 	log     zerolog.Logger
-	gone    zerolog.Logger // at most a line a minute: see sayGone
-
-	dropped atomic.Bool                     // keyspace music was dropped since what is read there at start was read
-	again   func(ctx context.Context) error // reads it again
+	drops   drops
 	others  sessions
-	doubt   func() // called when another session has taken the place of a dead one; nil until there is anything to doubt
 
 	self    atomic.Pointer[musiccore.Session]
 	schema  atomic.Pointer[gocql.UUID] // version of the schema that this proxy has applied
-	trouble atomic.Pointer[string]     // what the last try of a beat met
+	tries   tries
+	seconds prometheus.Histogram
+}
 
-	underWay atomic.Int32  // tries
-	tried    time.Duration // BOOTTIME when the last beat began
-	seconds  prometheus.Histogram
+// sessionConfig is what a session says of its proxy, and what has to be done for it.
+type sessionConfig struct {
+	address string                          // where the proxy answers others; empty = nowhere
+	rules   string                          // which tables it takes for critical whatever their comment says; others must have the same
+	reread  func(ctx context.Context) error // reads again what was read of keyspace music at start; may be nil
+}
+
+// tries are the tries of a beat.
+type tries struct {
+	underWay atomic.Int32
+	last     time.Duration          // BOOTTIME when the last beat began
+	trouble  atomic.Pointer[string] // what the last try met
+}
+
+// drops notices that somebody has dropped what all locks rest on.
+type drops struct {
+	log   zerolog.Logger // at most a line a minute
+	found atomic.Bool    // … since what is read of keyspace music at start was read
 }
 
 // newLife takes a new session id; nothing has been written yet.
-func newLife(s *gocql.Session, c *clock, o musiccore.Options, address string, log zerolog.Logger) *life {
-	l := &life{session: s, clock: c, options: o, address: address, log: log, seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+func newLife(s *gocql.Session, c *clock, o musiccore.Options, config sessionConfig, log zerolog.Logger) *life {
+	l := &life{session: s, clock: c, options: o, config: config, log: log, seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "music_beat_seconds",
 		Help:    "Time of a life sign of this proxy that was acknowledged. It is due each third of session-lease; all locks are lost if none gets through within one.",
 		Buckets: prometheus.ExponentialBuckets(1e-3, 3, 10),
 	})}
-	l.again = func(context.Context) error { return nil }
-	l.gone = log.Sample(&zerolog.BurstSampler{Burst: 1, Period: time.Minute})
+	l.drops.log = log.Sample(&zerolog.BurstSampler{Burst: 1, Period: time.Minute})
 	l.others.dead = o.DeadAfter
 	l.others.read = func(ctx context.Context, ids []gocql.UUID) (map[gocql.UUID]sighting, error) {
 		return readSessions(ctx, s, ids)
@@ -113,7 +124,7 @@ func (l *life) lagging(ctx context.Context, version gocql.UUID, named bool) ([]s
 	}
 	late := l.others.lagging(l.id(), version)
 	if named {
-		late = append(late, l.others.ruledOtherwise(l.id(), l.rules)...)
+		late = append(late, l.others.ruledOtherwise(l.id(), l.config.rules)...)
 	}
 	return late, nil
 }
@@ -136,7 +147,7 @@ func (l *life) try(ctx context.Context, beats bool, via string) {
 		return
 	case err != nil:
 		text := err.Error()
-		l.trouble.Store(&text)
+		l.tries.trouble.Store(&text)
 		l.sayGone(err)
 		level := map[bool]zerolog.Level{true: zerolog.WarnLevel, false: zerolog.DebugLevel}[beats]
 		l.told(l.log.WithLevel(level).Err(err), self, took).Msg("a beat did not get through; it is tried again")
@@ -158,21 +169,21 @@ func (l *life) try(ctx context.Context, beats bool, via string) {
 // who dropped it may have meant it, and what it held is lost.
 func (l *life) sayGone(err error) {
 	if dropped(err) {
-		l.dropped.Store(true)
-		l.gone.Error().Err(err).Msg("keyspace music, or a table in it, was dropped: no lock is given or served, and writes without a lock go on " +
+		l.drops.found.Store(true)
+		l.drops.log.Error().Err(err).Msg("keyspace music, or a table in it, was dropped: no lock is given or served, and writes without a lock go on " +
 			"being refused; a proxy that is started makes it anew")
 	}
 }
 
 // learnAgain reads again what was read at start, where keyspace music was dropped since: a beat that is acknowledged may give locks.
 func (l *life) learnAgain(ctx context.Context) error {
-	if !l.dropped.Load() {
+	if !l.drops.found.Load() || l.config.reread == nil {
 		return nil
 	}
-	if err := l.again(ctx); err != nil {
+	if err := l.config.reread(ctx); err != nil {
 		return err
 	}
-	l.dropped.Store(false)
+	l.drops.found.Store(false)
 	return nil
 }
 
@@ -182,10 +193,11 @@ func (l *life) told(e *zerolog.Event, self *musiccore.Session, took steps) *zero
 		Dur("lease_left_ms", self.Left(l.clock.now())).Dur("session_lease_ms", l.options.SessionLease)
 }
 
-// run beats until ctx ends. A session whose deadline has passed is dead for ever: its terms are lost and another takes its place.
-func (l *life) run(ctx context.Context, locks *locks) {
-	var tries sync.WaitGroup
-	defer tries.Wait()
+// run beats until ctx ends. A session whose deadline has passed is dead for ever: its terms are lost and another takes its place, of which
+// the cores are told, and the schema.
+func (l *life) run(ctx context.Context, locks *locks, s *schema) {
+	var trying sync.WaitGroup
+	defer trying.Wait()
 	pulse := l.options.SessionLease / leasePulses
 	for last := boottime(); pause(ctx, pulse); last = boottime() {
 		now := l.clock.now()
@@ -193,19 +205,19 @@ func (l *life) run(ctx context.Context, locks *locks) {
 			l.log.Warn().Dur("late_ms", late).Dur("lease_left_ms", l.self.Load().Left(now)).Msg("this process was not run in time for a beat: the machine is short of processors, or stood still")
 		}
 		if self := l.self.Load(); self.Left(now) == 0 && self.Dead() {
-			l.replace(locks)
+			l.replace(locks, s)
 		}
-		if beats, n := l.due(now), int(l.underWay.Load()); n == 0 || beats && n < triesAtOnce {
-			l.underWay.Add(1)
+		if beats, n := l.due(now), int(l.tries.underWay.Load()); n == 0 || beats && n < triesAtOnce {
+			l.tries.underWay.Add(1)
 			via := l.another(n)
-			tries.Go(func() { l.tryFor(ctx, beats, via) })
+			trying.Go(func() { l.tryFor(ctx, beats, via) })
 		}
 	}
 }
 
 // tryFor is one try of run, for as long as it can be of use.
 func (l *life) tryFor(ctx context.Context, beats bool, via string) {
-	defer l.underWay.Add(-1)
+	defer l.tries.underWay.Add(-1)
 	ctx, cancel := context.WithTimeout(ctx, 2*l.options.SessionLease/3)
 	defer cancel()
 	l.try(ctx, beats, via)
@@ -213,10 +225,10 @@ func (l *life) tryFor(ctx context.Context, beats bool, via string) {
 
 // due tells whether a beat is to be sent now: a third of the lease after the last acknowledged one began, and again each sixth.
 func (l *life) due(now musiccore.Now) bool {
-	if l.self.Load().Left(now) > l.options.SessionLease*2/3 || now.Boot-l.tried < l.options.SessionLease/leaseTries {
+	if l.self.Load().Left(now) > l.options.SessionLease*2/3 || now.Boot-l.tries.last < l.options.SessionLease/leaseTries {
 		return false
 	}
-	l.tried = now.Boot
+	l.tries.last = now.Boot
 	return true
 }
 
@@ -239,18 +251,16 @@ func (l *life) another(n int) string {
 }
 
 // replace ends what hung on a session that is dead, and takes another.
-func (l *life) replace(locks *locks) {
+func (l *life) replace(locks *locks, s *schema) {
 	line := l.log.Error().Dur("session_lease_ms", l.options.SessionLease)
-	if trouble := l.trouble.Swap(nil); trouble != nil {
+	if trouble := l.tries.trouble.Swap(nil); trouble != nil {
 		line = line.Str("last_trouble", *trouble)
 	}
 	line.Msg("the session has ended: its beats did not get through in time, or are another's; all its locks are lost")
 	next := l.rejoin()
-	l.tried = 0
+	l.tries.last = 0
 	locks.each(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Rejoin(now, next) })
-	if l.doubt != nil {
-		l.doubt()
-	}
+	s.doubt()
 }
 
 // drain waits until the cores have settled what is unsettled; they have been told to. Held references stay: their clients go on through

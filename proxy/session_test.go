@@ -45,7 +45,7 @@ func clusterClock(at func() time.Time, rest message.Message) func(asked) message
 func beating(t *testing.T) (*cqlNode, *life) {
 	t.Helper()
 	n := startCQLNode(t, nil)
-	return n, newLife(n.session, new(clock), musiccore.Defaults(), "here:1", zerolog.Nop())
+	return n, newLife(n.session, new(clock), musiccore.Defaults(), sessionConfig{address: "here:1"}, zerolog.Nop())
 }
 
 // written are the statements that write.

@@ -19,7 +19,7 @@ type sighting struct {
 	beat   int64
 	lease  time.Duration // its own session lease; 0 = it does not say
 	schema gocql.UUID    // that it has applied
-	rules  string        // as life.rules
+	rules  string        // see sessionConfig
 	since  musiccore.Now // own clocks at the END of the first read that showed this beat
 	before musiccore.Now // … at the START of the last one
 	addr   string        // where it answers other proxies; empty = nowhere

@@ -32,7 +32,7 @@ func TestLogThatHangsStopsNoLock(t *testing.T) {
 	s := startStation(t, newCluster())
 	never := make(chan struct{})
 	log := &stuckWriter{never: never}
-	audit := newAudit(zerolog.New(log), "here", s.shards[0].audit.schema, prometheus.NewRegistry())
+	audit := newAudit(zerolog.New(log), "here", newCriticalTables(), prometheus.NewRegistry())
 	for _, shard := range s.shards {
 		shard.audit, shard.log = audit, zerolog.New(log)
 	}

@@ -111,14 +111,12 @@ func startStation(t testing.TB, c *cluster, change ...func(*musiccore.Options)) 
 	require.NoError(t, s.life.others.look(context.Background()))
 
 	ctx, cancel := context.WithCancel(context.Background())
-	tables := new(schema)
-	tables.byID.Store(&map[[16]byte]*dataTable{})
 	registry := prometheus.NewRegistry()
 	s.registry = registry
 	s.locks = newLocks(ctx, self, options, lockDeps{
 		clock: clocks, do: c.do, living: s.life.living, log: zerolog.Nop(),
 		peers: peer.NewClient(peer.Channel{Wait: options.Wait, OpTimeout: options.OpTimeout}, &s.life.others, zerolog.Nop(), registry),
-		audit: newAudit(zerolog.New(io.Discard), "here", tables, registry),
+		audit: newAudit(zerolog.New(io.Discard), "here", newCriticalTables(), registry),
 	})
 	s.server = peer.NewServer("", s.life.id, local{s.locks}, local{s.locks}, zerolog.Nop())
 	answering, hangUp := context.WithCancel(ctx)

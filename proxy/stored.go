@@ -28,17 +28,17 @@ const storedCentre = ", dc="
 
 // storedText is what stands in music.tables for a table: the settings as its locks rest on them.
 func (t *dataTable) storedText() string {
-	if !t.settings.Local {
-		return t.settings.String()
+	if !t.Settings.Local {
+		return t.Settings.String()
 	}
-	return t.settings.String() + storedCentre + t.dc
+	return t.Settings.String() + storedCentre + t.centre
 }
 
 // readStored reads the table's row at QUORUM. An error is kept for settle: a table whose row cannot be read gets no locks, and is
 // critical all the same.
-func (s *schema) readStored(ctx context.Context, t *dataTable) {
+func (r *schemaReader) readStored(ctx context.Context, t *dataTable) {
 	var closed int64
-	err := s.session.Query("SELECT closed, settings FROM music.tables WHERE id = ?", gocql.UUID(t.id)).Consistency(gocql.Quorum).
+	err := r.session.Query("SELECT closed, settings FROM music.tables WHERE id = ?", gocql.UUID(t.ID)).Consistency(gocql.Quorum).
 		ScanContext(ctx, &closed, &t.stored.text)
 	if err != nil && !errors.Is(err, gocql.ErrNotFound) {
 		t.stored.err = fmt.Errorf("read music.tables of %s: %w", t, err)
@@ -51,22 +51,22 @@ func (s *schema) readStored(ctx context.Context, t *dataTable) {
 // keepStored gives a table the settings that its lock rows rest on: all where its comment is lost, else key and scope, in which
 // they were made. The data centre is that of whoever wrote it first, lock rows or not: two would decide separately (docs/protocol.md 6, M3).
 func (t *dataTable) keepStored() error {
-	if t.stored.text == "" || t.stored.text == plainSettings && t.marked {
+	if t.stored.text == "" || t.stored.text == plainSettings && t.Marked {
 		return nil
 	}
 	text, dc, _ := strings.Cut(t.stored.text, storedCentre)
 	old, _, err := catalog.ReadSettings("@critical(" + text + ")")
-	if err != nil && t.made {
+	if err != nil && t.Made {
 		return fmt.Errorf("settings of %s in music.tables: %w", t, err)
 	}
-	t.dc, t.stored.unlocked = dc, old.Unlocked
+	t.centre, t.stored.unlocked = dc, old.Unlocked
 	switch {
-	case !t.made:
-	case !t.marked:
-		t.settings = old
-	case t.settings.Row != old.Row || t.settings.Local != old.Local:
-		t.ignored = fmt.Sprintf("its comment asks for %s, and key and scope stay while there are lock rows: %s", t.settings, old)
-		t.settings.Row, t.settings.Local = old.Row, old.Local
+	case !t.Made:
+	case !t.Marked:
+		t.Settings = old
+	case t.Settings.Row != old.Row || t.Settings.Local != old.Local:
+		t.ignored = fmt.Sprintf("its comment asks for %s, and key and scope stay while there are lock rows: %s", t.Settings, old)
+		t.Settings.Row, t.Settings.Local = old.Row, old.Local
 	}
 	return nil
 }

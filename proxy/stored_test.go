@@ -34,17 +34,17 @@ func TestStoredSettings(t *testing.T) {
 		"comment lost, plain":        {"moved", true, plainSettings, catalog.Settings{}, "", false, true},
 		"nonsense":                   {"@critical", true, "key=column", catalog.Settings{}, "", false, true},
 	} {
-		table := &dataTable{made: tc.made, stored: storedTable{text: tc.stored}}
+		table := &dataTable{stored: storedTable{text: tc.stored}, Critical: catalog.Critical{Made: tc.made}}
 		table.readComment(tc.comment)
 		err := table.keepStored()
 		assert.Equal(t, tc.err, err != nil, "%s: %v", name, err)
-		assert.Equal(t, tc.want, table.settings, name)
-		assert.Equal(t, tc.dc, table.dc, name)
+		assert.Equal(t, tc.want, table.Settings, name)
+		assert.Equal(t, tc.dc, table.centre, name)
 		assert.Equal(t, tc.ignored, table.ignored != "", name)
 		if tc.dc != "" {
-			again := &dataTable{made: true, marked: true, settings: table.settings, stored: storedTable{text: table.storedText()}}
+			again := &dataTable{stored: storedTable{text: table.storedText()}, Critical: catalog.Critical{Made: true, Marked: true, Settings: table.Settings}}
 			require.NoError(t, again.keepStored())
-			assert.Equal(t, table.dc, again.dc, name)
+			assert.Equal(t, table.centre, again.centre, name)
 			assert.Empty(t, again.ignored)
 		}
 	}
@@ -96,11 +96,11 @@ func TestTablesOfManyCellsAreRefusedOn41(t *testing.T) {
 	for name, column := range map[string]string{"lists": "l", "types": "u", "frozen": ""} {
 		for _, release := range []string{"4.1.7", "5.0.8"} {
 			table := &dataTable{keyspace: s.Name, name: name}
-			require.NoError(t, (&schema{session: s.Session, release: release}).readColumns(t.Context(), table))
+			require.NoError(t, (&schemaReader{session: s.Session, release: release}).readColumns(t.Context(), table))
 			if column == "" || release == "5.0.8" {
-				assert.Empty(t, table.refused, name)
+				assert.Empty(t, table.Refused, name)
 			} else {
-				assert.Equal(t, "its column "+column+" is not frozen: Cassandra 4.1.7 does not show the times to live in it", table.refused)
+				assert.Equal(t, "its column "+column+" is not frozen: Cassandra 4.1.7 does not show the times to live in it", table.Refused)
 			}
 		}
 	}
@@ -116,18 +116,18 @@ func TestKeysOfRows(t *testing.T) {
 	for name, refused := range map[string]string{
 		"good": "", "decimals": "type decimal", "tuples": "type frozen<tuple<int, int>>", "lists": "type frozen<list<int>>",
 	} {
-		table := &dataTable{keyspace: s.Name, name: name, settings: catalog.Settings{Row: true}}
-		require.NoError(t, (&schema{session: s.Session, release: "5.0.8"}).readColumns(t.Context(), table))
+		table := &dataTable{keyspace: s.Name, name: name, Critical: catalog.Critical{Settings: catalog.Settings{Row: true}}}
+		require.NoError(t, (&schemaReader{session: s.Session, release: "5.0.8"}).readColumns(t.Context(), table))
 		if refused != "" {
-			assert.Contains(t, table.refused, "key=row, and its clustering column b is of "+refused)
+			assert.Contains(t, table.Refused, "key=row, and its clustering column b is of "+refused)
 			continue
 		}
-		assert.Empty(t, table.refused)
-		assert.Equal(t, []catalog.Column{{Name: "b", Type: "text"}, {Name: "a", Type: "int"}, {Name: "d", Type: "timeuuid", Clustering: true}, {Name: "c", Type: "double", Clustering: true}}, table.key)
-		assert.Equal(t, []string{"st"}, table.static)
-		table.settings.Row, table.key = false, nil
-		require.NoError(t, (&schema{session: s.Session, release: "5.0.8"}).readColumns(t.Context(), table))
-		assert.Len(t, table.key, 2)
+		assert.Empty(t, table.Refused)
+		assert.Equal(t, []catalog.Column{{Name: "b", Type: "text"}, {Name: "a", Type: "int"}, {Name: "d", Type: "timeuuid", Clustering: true}, {Name: "c", Type: "double", Clustering: true}}, table.Key)
+		assert.Equal(t, []string{"st"}, table.Static)
+		table.Settings.Row, table.Key = false, nil
+		require.NoError(t, (&schemaReader{session: s.Session, release: "5.0.8"}).readColumns(t.Context(), table))
+		assert.Len(t, table.Key, 2)
 	}
 }
 
@@ -137,8 +137,8 @@ func TestColumnsThatWereAway(t *testing.T) {
 	s.Do("CREATE TABLE KS.away (k int PRIMARY KEY, v int)")
 	look := func() string {
 		table := &dataTable{keyspace: s.Name, name: "away"}
-		require.NoError(t, (&schema{session: s.Session, release: "5.0.8"}).readColumns(t.Context(), table))
-		return table.columns
+		require.NoError(t, (&schemaReader{session: s.Session, release: "5.0.8"}).readColumns(t.Context(), table))
+		return table.definition
 	}
 	before := look()
 	assert.Equal(t, before, look())
@@ -152,9 +152,9 @@ func TestCommentsThatOnlyLookLikeSettings(t *testing.T) {
 	for comment, refused := range map[string]bool{"@critical unlocked=auto": false, "@critical (see 5)": false, "@critical[key=row]": false, "@critical(key=column)": true} {
 		table := &dataTable{}
 		table.readComment(comment)
-		assert.True(t, table.marked, comment)
-		assert.Equal(t, catalog.Settings{}, table.settings, comment)
-		assert.Equal(t, refused, table.refused != "", comment)
+		assert.True(t, table.Marked, comment)
+		assert.Equal(t, catalog.Settings{}, table.Settings, comment)
+		assert.Equal(t, refused, table.Refused != "", comment)
 		assert.Equal(t, !refused, table.ignored != "", comment)
 	}
 }

@@ -13,14 +13,14 @@ import (
 
 // warnings is what the owner of a critical table should know of its keyspace and of the node (docs/design.md 4): it is served all the
 // same. What cannot be read is not warned of.
-func (s *schema) warnings(ctx context.Context, keyspace string) []string {
+func (r *schemaReader) warnings(ctx context.Context, keyspace string) []string {
 	var found []string
-	data, err := s.replication(ctx, keyspace)
-	own, ownErr := s.replication(ctx, musicKeyspace)
+	data, err := r.replication(ctx, keyspace)
+	own, ownErr := r.replication(ctx, musicKeyspace)
 	if err == nil && replicas(data) < maxReplicas {
 		found = append(found, "keyspace "+keyspace+" has fewer than three replicas: the loss of one node stops its locks")
 	}
-	if up, upErr := nodesUp(ctx, s.session); err == nil && upErr == nil && reachable(data, up) < replicas(data) {
+	if up, upErr := nodesUp(ctx, r.session); err == nil && upErr == nil && reachable(data, up) < replicas(data) {
 		found = append(found, fmt.Sprintf("keyspace %s has %d replicas, and nodes are up for %d of them: with fewer than %d nothing is read or written under a lock",
 			keyspace, replicas(data), reachable(data, up), replicas(data)/2+1))
 	}
@@ -28,7 +28,7 @@ func (s *schema) warnings(ctx context.Context, keyspace string) []string {
 		found = append(found, "keyspace music has fewer replicas than "+keyspace+": locks end with nodes that the data would survive")
 	}
 	var sync string
-	err = s.session.Query("SELECT value FROM system_views.settings WHERE name = 'commitlog_sync'").Consistency(gocql.One).ScanContext(ctx, &sync)
+	err = r.session.Query("SELECT value FROM system_views.settings WHERE name = 'commitlog_sync'").Consistency(gocql.One).ScanContext(ctx, &sync)
 	if err == nil && sync == "periodic" {
 		found = append(found, "commitlog_sync is periodic: nodes that die together lose their last acknowledged writes")
 	}
@@ -36,9 +36,9 @@ func (s *schema) warnings(ctx context.Context, keyspace string) []string {
 }
 
 // replication is the map of a keyspace.
-func (s *schema) replication(ctx context.Context, keyspace string) (map[string]string, error) {
+func (r *schemaReader) replication(ctx context.Context, keyspace string) (map[string]string, error) {
 	m := map[string]string{}
-	err := s.session.Query("SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = ?", keyspace).
+	err := r.session.Query("SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = ?", keyspace).
 		Consistency(gocql.One).ScanContext(ctx, &m)
 	return m, err
 }

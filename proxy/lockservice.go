@@ -1,0 +1,176 @@
+package proxy
+
+import (
+	"context"
+	"net"
+	"sync"
+	"time"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+
+	"music/config"
+	"music/frontend/catalog"
+	"music/musiccore"
+	"music/proxy/certs"
+	"music/proxy/peer"
+)
+
+// connections are what the lock service has open: the proxy's own session with Cassandra, and the port for other proxies.
+type connections struct {
+	session  *gocql.Session
+	release  string    // of Cassandra
+	locality *locality // the sessions within one data centre
+	certs    *certs.Source
+	peers    net.Listener // nil where other proxies cannot ask this one
+	address  string       // that they dial
+}
+
+// connect waits for Cassandra, and opens the port for other proxies, on which nobody is answered yet.
+func (p *process) connect(ctx context.Context) (*connections, error) {
+	source, err := certs.Proxies(p.cfg.Peers, sampled(p.log))
+	if err != nil {
+		return nil, err
+	}
+	session, err := openService(ctx, p.cfg.Cassandra, p.home, p.log)
+	if err != nil {
+		return nil, err
+	}
+	c := &connections{session: session, locality: newLocality(p.cfg.Cassandra, p.home.nodes), certs: source}
+	if c.peers, c.address, err = peer.Listen(ctx, p.cfg.Peers, source); err == nil {
+		p.introduce(ctx, c.address)
+		c.release, err = checkRelease(ctx, session)
+	}
+	if err != nil {
+		c.close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// close closes the sessions, and the port where it was not served.
+func (c *connections) close() {
+	if c.peers != nil {
+		_ = c.peers.Close()
+	}
+	c.locality.close()
+	c.session.Close()
+}
+
+// lockService is what locks need of the proxy beside its clients.
+type lockService struct {
+	connections *connections
+	life        *life
+	references  *references
+	locks       *locks
+	audit       *audit
+	tables      *catalog.Tables
+	schema      *schema
+	vigil       *vigil
+	peers       *peer.Server
+
+	abandon    context.CancelFunc // ends the commands under way, and the answers to other proxies
+	answering  sync.WaitGroup     // of other proxies, as long as anything can be asked of the core
+	cancel     context.CancelFunc // ends what runs in the background
+	background sync.WaitGroup
+}
+
+// startLockService waits for Cassandra, makes what is missing there, and begins to beat and to answer other proxies. It must be stopped.
+func (p *process) startLockService(ctx context.Context, advertise string) (*lockService, error) {
+	c, err := p.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	commands, abandon := context.WithCancel(context.Background())
+	s := p.newLockService(commands, c, advertise)
+	s.abandon = abandon
+	if err := s.begin(ctx, p.cfg.Music.Replication); err != nil {
+		abandon()
+		s.locks.close()
+		c.close()
+		return nil, err
+	}
+	background, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	s.background.Go(func() { s.life.run(background, s.locks, s.schema) })
+	s.background.Go(func() { s.vigil.run(background) })
+	s.background.Go(func() { s.schema.watch(background) })
+	if c.peers == nil {
+		s.background.Go(func() { p.watchUnasked(background, s.life) })
+		return s, nil
+	}
+	s.answering.Go(func() { s.peers.Serve(commands, c.peers) })
+	return s, nil
+}
+
+// newLockService puts the parts together: the session, the shards with what they ask of Cassandra and of other proxies, the schema.
+// Nothing has been read or written yet. commands is the context of what the core has carried out.
+func (p *process) newLockService(commands context.Context, c *connections, advertise string) *lockService {
+	s := &lockService{connections: c, references: new(references), tables: catalog.NewTables()}
+	options, clocks := coreOptions(p.cfg.Music, p.cfg.Limits), new(clock)
+	s.life = newLife(c.session, clocks, options, sessionConfig{
+		address: c.address, rules: p.cfg.Music.CriticalRules(),
+		reread: func(ctx context.Context) error { return s.references.readAgain(ctx, c.session) },
+	}, p.log)
+	s.life.show(p.registry)
+	critical := newCriticalTables()
+	executor := &executor{session: c.session, tables: critical}
+	channel := peer.Channel{Secret: string(p.cfg.Peers.Secret), Certs: c.certs, Wait: options.Wait, OpTimeout: options.OpTimeout}
+	s.audit = newAudit(p.log, advertise, critical, p.registry)
+	s.locks = newLocks(commands, s.life.self.Load(), options, lockDeps{
+		clock: clocks, do: executor.do, log: p.log, audit: s.audit,
+		peers: peer.NewClient(channel, &s.life.others, sampled(p.log), p.registry), living: s.life.living,
+	})
+	reader := schemaReader{session: c.session, release: c.release, locality: c.locality, home: p.home.id, byName: p.cfg.Music.CriticalByName}
+	s.schema = newSchema(reader, s.tables, critical, s.life, s.locks.each)
+	s.vigil = newVigil(options.SessionLease, s.life.resign, s.locks.shards, p.log)
+	s.peers = peer.NewServer(channel.Secret, s.life.id, local{s.locks}, local{s.locks}, sampled(p.log))
+	return s
+}
+
+// coreOptions are the numbers of the core, as far as they are settings.
+func coreOptions(m config.Music, l config.Limits) musiccore.Options {
+	o := musiccore.Defaults()
+	o.Waiters = l.Waiters
+	o.SessionLease, o.ClientLease, o.Wait, o.Retain = m.SessionLease, m.ClientLease, m.MaxWait, m.Retain
+	return o
+}
+
+// begin asks Cassandra for all that has to be known before the first lock, and makes what is missing there.
+func (s *lockService) begin(ctx context.Context, replication string) error {
+	session := s.connections.session
+	for _, step := range []func() error{
+		func() error { return ensureKeyspace(ctx, session, replication) },
+		func() error { return s.references.begin(ctx, session) },
+		func() error { return s.life.beat(ctx) },
+		func() error { return s.schema.begin(ctx) },
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// drain grants nothing any more: clients that wait for a lock are told at once where they stand, and go on at another proxy.
+func (s *lockService) drain() {
+	s.peers.Drain()
+	s.locks.each(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Drain(now) })
+}
+
+// stop ends the session in good order: until deadline what is unsettled is settled, then the other proxies are told, so that none has to
+// wait for the session lease.
+func (s *lockService) stop(deadline time.Time) {
+	s.drain()
+	settling, settled := context.WithDeadline(context.Background(), deadline)
+	defer settled()
+	s.life.drain(settling, s.locks)
+	s.cancel()
+	last, over := context.WithTimeout(context.Background(), lastWords)
+	defer over()
+	within(last, s.background.Wait)
+	s.life.end(last)
+	s.abandon()
+	s.answering.Wait()
+	s.locks.close()
+	within(last, s.connections.close) // gocql 2.1.2 waits for ever where its control connection is just being made anew
+}

@@ -1,0 +1,79 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+
+	"music/frontend"
+)
+
+// follow is told of a client's schema change before the client is. It returns when the change holds at every living proxy, or
+// with a warning that names who lags; and with what else whoever makes a critical table should know.
+func (s *schema) follow(change frontend.SchemaChange) (warnings []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), s.life.options.SessionLease)
+	defer cancel()
+	late, err := s.followed(ctx, change)
+	name := s.tables.Of(change.Keyspace, change.Name)
+	switch critical := name.Critical(); {
+	case err != nil:
+		s.log.Warn().Err(err).Stringer("table", name).Msg("a schema change could not be followed")
+		return []string{"MUSIC: the proxy could not follow this change yet: no lock is given on a new critical table until it has"}
+	case len(late) > 0:
+		return []string{"MUSIC: not followed yet by the proxies at " + strings.Join(late, ", ") + ": no lock is given on a new critical table until they have"}
+	case critical == nil || change.Target != "TABLE":
+		return nil
+	case critical.Refused != "":
+		return []string{fmt.Sprintf("%s is critical, but cannot be locked: %s", name, critical.Refused)}
+	default:
+		return append([]string{fmt.Sprintf("%s is critical: %s", name, critical.Settings)}, s.warnings(ctx, change.Keyspace)...)
+	}
+}
+
+// followed refreshes until every living proxy has followed, or ctx ends: then late names those that have not.
+func (s *schema) followed(ctx context.Context, change frontend.SchemaChange) (late []string, err error) {
+	for ctx.Err() == nil {
+		late, err = s.refresh(ctx)
+		if err == nil && len(late) == 0 && !s.atHome() {
+			err = errAway
+		}
+		if err == nil && len(late) == 0 && change.Change == string(primitive.SchemaChangeTypeDropped) {
+			late, err = s.unaware(ctx)
+		}
+		if err == nil && len(late) == 0 || err != nil && !readAgain(err) {
+			break
+		}
+		pause(ctx, laggardPoll)
+	}
+	return late, err
+}
+
+// unaware names the living proxies that have not read the version of the schema that the last refresh has read. To them a table that was
+// dropped is still there, and would be open under its name if another one were made that is critical.
+func (s *schema) unaware(ctx context.Context) ([]string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.life.lagging(ctx, s.seen, false)
+}
+
+// readAgain tells whether the schema is to be read again at once: until it has been, a table that a client has just made critical is
+// open to plain writes.
+func readAgain(err error) bool {
+	return errors.Is(err, errRaced) || errors.Is(err, errAway) || errors.Is(err, errChanged)
+}
+
+// errChanged tells that the schema has changed while it was read.
+var errChanged = errors.New("the schema has changed meanwhile")
+
+// errAway tells that the schema was read at another node than the home node, which alone is sure to know what it has just carried out.
+var errAway = errors.New("the home node does not tell its schema")
+
+// atHome tells whether the last refresh has read the schema of the home node.
+func (s *schema) atHome() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.node == s.home()
+}
