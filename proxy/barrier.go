@@ -39,13 +39,13 @@ func (s *schema) barrier(ctx context.Context, t *dataTable, version gocql.UUID) 
 		t.Closed = known.closed
 		return nil, nil
 	}
-	if s.left != nil {
+	if s.owed != nil {
 		return []string{thisOne}, nil
 	}
 	if t.Made && known.text != "" && known.text != plainSettings && !s.agreed(ctx, version) {
 		return []string{disagreeing}, nil // older settings may be those of a node that is behind
 	}
-	if late, err = s.life.lagging(ctx, version, t.named); err != nil || len(late) > 0 {
+	if late, err = s.heartbeat.lagging(ctx, version, t.named); err != nil || len(late) > 0 {
 		return late, err
 	}
 	return nil, s.raise(ctx, t, known.text)
@@ -62,10 +62,10 @@ func (t *dataTable) closing(now musiccore.Now) musiccore.Stamp {
 
 // raise writes a new closed beside the settings, unless another proxy was first: then the next refresh sees what it wrote.
 func (s *schema) raise(ctx context.Context, t *dataTable, old string) error {
-	if err := s.life.look(ctx); err != nil { // the clocks may have stood still since the last one
+	if err := s.heartbeat.look(ctx); err != nil { // the clocks may have stood still since the last one
 		return fmt.Errorf("raise closed of %s: %w", t, err)
 	}
-	now := s.life.clock.now()
+	now := s.heartbeat.clock.now()
 	if now.Clk == 0 {
 		return errNoClock
 	}

@@ -11,11 +11,11 @@ import (
 	"music/musiccore"
 )
 
-// steps are how long the parts of a beat took, for the log: what was slow.
-type steps struct{ look, write, again time.Duration }
+// beatTiming are how long the parts of a beat took, for the log: what was slow.
+type beatTiming struct{ look, write, again time.Duration }
 
-// glance is what a look at the own row has shown, with the clocks as they stood after it.
-type glance struct {
+// observation is what a look at the own row has shown, with the clocks as they stood after it.
+type observation struct {
 	look musiccore.Look
 	beat int64
 	now  musiccore.Now
@@ -23,16 +23,16 @@ type glance struct {
 
 // beat writes one life sign between two looks at the own row and at the cluster's clock. The lease counts from before it was
 // sent.
-func (l *life) beat(ctx context.Context) error {
+func (l *heartbeat) beat(ctx context.Context) error {
 	_, err := l.timedBeat(ctx, l.self.Load(), "")
 	return err
 }
 
 // timedBeat writes a life sign of one session, whichever is this proxy's own by then: a number belongs to the session that gave it. via is
 // the node that is asked; "" leaves it to the driver.
-func (l *life) timedBeat(ctx context.Context, self *musiccore.Session, via string) (took steps, err error) {
+func (l *heartbeat) timedBeat(ctx context.Context, self *musiccore.Session, via string) (took beatTiming, err error) {
 	begun := time.Now()
-	before, err := l.glance(ctx, self, via)
+	before, err := l.observe(ctx, self, via)
 	took.look = time.Since(begun)
 	if err != nil {
 		return took, err
@@ -51,7 +51,7 @@ func (l *life) timedBeat(ctx context.Context, self *musiccore.Session, via strin
 		return took, err
 	}
 	begun = time.Now()
-	after, err := l.glance(ctx, self, via)
+	after, err := l.observe(ctx, self, via)
 	took.again = time.Since(begun)
 	if err != nil {
 		return took, err
@@ -60,10 +60,10 @@ func (l *life) timedBeat(ctx context.Context, self *musiccore.Session, via strin
 	return took, self.Saw(after.now, after.look, after.beat)
 }
 
-// glance reads the session's own row at QUORUM and the cluster's clock. It judges nothing.
-func (l *life) glance(ctx context.Context, self *musiccore.Session, via string) (glance, error) {
+// observe reads the session's own row at QUORUM and the cluster's clock. It judges nothing.
+func (l *heartbeat) observe(ctx context.Context, self *musiccore.Session, via string) (observation, error) {
 	before := time.Now()
-	g := glance{look: self.Look(l.clock.now())}
+	g := observation{look: self.Look(l.clock.now())}
 	var beat *int64
 	var cluster time.Time
 	err := l.session.Query("SELECT beat, toTimestamp(now()) AS now FROM music.sessions WHERE session = ?", gocql.UUID(self.ID())).
@@ -73,7 +73,7 @@ func (l *life) glance(ctx context.Context, self *musiccore.Session, via string) 
 		err = l.session.Query("SELECT toTimestamp(now()) AS now FROM system.local").Consistency(gocql.One).SetHostID(via).ScanContext(ctx, &cluster)
 	}
 	if err != nil {
-		return glance{}, fmt.Errorf("look at the own session and the cluster's clock: %w", err)
+		return observation{}, fmt.Errorf("look at the own session and the cluster's clock: %w", err)
 	}
 	if beat != nil {
 		g.beat = *beat
@@ -85,9 +85,9 @@ func (l *life) glance(ctx context.Context, self *musiccore.Session, via string) 
 }
 
 // look looks at the own row and the cluster's clock, and ends the session where these say so.
-func (l *life) look(ctx context.Context) error {
+func (l *heartbeat) look(ctx context.Context) error {
 	self := l.self.Load()
-	g, err := l.glance(ctx, self, "")
+	g, err := l.observe(ctx, self, "")
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (l *life) look(ctx context.Context) error {
 }
 
 // write puts a beat into music.sessions, stamped by its own number: a clock that steps back must not hide it (C5).
-func (l *life) write(ctx context.Context, self *musiccore.Session, n int64, via string) error {
+func (l *heartbeat) write(ctx context.Context, self *musiccore.Session, n int64, via string) error {
 	err := l.session.Query("INSERT INTO music.sessions (session, beat, schema_version, addr, lease, rules) VALUES (?, ?, ?, ?, ?, ?)",
 		gocql.UUID(self.ID()), n, *l.schema.Load(), l.config.address, self.Lease().Milliseconds(), l.config.rules).
 		WithTimestamp(n).Consistency(gocql.Quorum).SetHostID(via).ExecContext(ctx)

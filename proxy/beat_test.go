@@ -45,7 +45,7 @@ func TestABeatIsWrittenForTheSessionThatNumberedIt(t *testing.T) {
 func TestTwoProcessesWithOneSession(t *testing.T) {
 	n, one := beating(t)
 	n.says(clusterClock(time.Now, &message.VoidResult{}))
-	two := newLife(n.session, new(clock), musiccore.Defaults(), sessionConfig{address: "there:1"}, zerolog.Nop())
+	two := newHeartbeat(n.session, new(clock), musiccore.Defaults(), sessionConfig{address: "there:1"}, zerolog.Nop())
 	two.self.Store(musiccore.NewSession(one.self.Load().ID(), musiccore.Defaults()))
 	require.NoError(t, one.beat(t.Context()))
 	n.take()
@@ -62,9 +62,9 @@ func TestASessionWhoseClocksAllStoodStill(t *testing.T) {
 	var stood atomic.Int64
 	atCluster := func() time.Time { return time.Now().Add(time.Duration(stood.Load())) }
 	lease := musiccore.Defaults().SessionLease
-	for name, check := range map[string]func(*life) error{
-		"a beat": func(l *life) error { return l.beat(t.Context()) },
-		"a look": func(l *life) error { return l.look(t.Context()) },
+	for name, check := range map[string]func(*heartbeat) error{
+		"a beat": func(l *heartbeat) error { return l.beat(t.Context()) },
+		"a look": func(l *heartbeat) error { return l.look(t.Context()) },
 	} {
 		stood.Store(0)
 		n, l := beating(t)
@@ -101,7 +101,7 @@ func TestALeaseHoldsSeveralTries(t *testing.T) {
 	for _, lease := range []time.Duration{time.Second, 10 * time.Second, 5 * time.Minute} {
 		o := musiccore.Defaults()
 		o.SessionLease = lease
-		l := &life{options: o}
+		l := &heartbeat{options: o}
 		self := l.rejoin()
 		start := both(time.Hour)
 		n, _ := self.Beat(start)
@@ -125,7 +125,7 @@ func TestLongDeadSessionsAreDeleted(t *testing.T) {
 	s := &sessions{
 		dead:   musiccore.Defaults().DeadAfter,
 		remove: func(_ context.Context, id gocql.UUID) error { gone = append(gone, id); return nil },
-		seen: map[gocql.UUID]sighting{
+		seen: map[gocql.UUID]seenSession{
 			self:      {before: both(2 * time.Hour)},
 			dead:      {beat: 7, before: both(time.Hour)},
 			ended:     {beat: musiccore.EndedBeat, before: both(time.Hour)},
@@ -157,11 +157,11 @@ func TestADeletedSessionStaysDeleted(t *testing.T) {
 func TestProxiesWithOtherRulesHaveNotFollowed(t *testing.T) {
 	version := gocql.UUID{9}
 	other, same := gocql.UUID{2}, gocql.UUID{3}
-	l := &life{config: sessionConfig{rules: `"bank"."*"`}}
+	l := &heartbeat{config: sessionConfig{rules: `"bank"."*"`}}
 	l.rejoin()
 	l.others.dead = musiccore.Defaults().DeadAfter
-	l.others.read = func(context.Context, []gocql.UUID) (map[gocql.UUID]sighting, error) {
-		return map[gocql.UUID]sighting{other: {schema: version, addr: "other"}, same: {schema: version, rules: l.config.rules, addr: "same"}}, nil
+	l.others.read = func(context.Context, []gocql.UUID) (map[gocql.UUID]seenSession, error) {
+		return map[gocql.UUID]seenSession{other: {schema: version, addr: "other"}, same: {schema: version, rules: l.config.rules, addr: "same"}}, nil
 	}
 	late, err := l.lagging(t.Context(), version, true)
 	require.NoError(t, err)
@@ -189,7 +189,7 @@ func TestDroppedKeyspaceIsSaid(t *testing.T) {
 	for text, want := range map[string]int{"keyspace music does not exist": 1, "table sessions does not exist": 1, "no such thing": 0} {
 		n.saysAlways(&message.Invalid{ErrorMessage: text})
 		var log bytes.Buffer
-		l := newLife(n.session, new(clock), musiccore.Defaults(), sessionConfig{}, zerolog.New(&log))
+		l := newHeartbeat(n.session, new(clock), musiccore.Defaults(), sessionConfig{}, zerolog.New(&log))
 		for range 3 {
 			l.try(t.Context(), true, "")
 		}

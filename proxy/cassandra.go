@@ -22,7 +22,7 @@ const (
 // schema, synchronise. Nothing on it is ever retried or sent twice by the driver: what may be repeated is for the core to
 // say. It waits until the cluster answers, or ctx ends.
 func openService(ctx context.Context, c config.Cassandra, h *home, log zerolog.Logger) (*gocql.Session, error) {
-	complaint := newComplaint(log.With().Strs("contact_points", c.Addresses()).Logger())
+	complaint := newStartLog(log.With().Strs("contact_points", c.Addresses()).Logger())
 	for {
 		session, err := connectService(ctx, c, h)
 		if err == nil {
@@ -38,19 +38,19 @@ func openService(ctx context.Context, c config.Cassandra, h *home, log zerolog.L
 	}
 }
 
-// complaint says why Cassandra cannot be had: at once, and again every minute for as long as it is so.
-type complaint struct{ login, other zerolog.Logger }
+// startLog says why Cassandra cannot be had: at once, and again every minute for as long as it is so.
+type startLog struct{ login, other zerolog.Logger }
 
-// newComplaint makes one that has said nothing yet.
-func newComplaint(log zerolog.Logger) *complaint {
+// newStartLog makes one that has said nothing yet.
+func newStartLog(log zerolog.Logger) *startLog {
 	each := func() zerolog.Logger {
 		return log.Sample(&zerolog.BurstSampler{Burst: 1, Period: time.Minute})
 	}
-	return &complaint{login: each(), other: each()}
+	return &startLog{login: each(), other: each()}
 }
 
 // say logs err, and what it means where it is no refusal of the proxy's own login.
-func (c *complaint) say(err error, meaning string) {
+func (c *startLog) say(err error, meaning string) {
 	if refused(err, primitive.ErrorCodeAuthenticationError) {
 		c.login.Error().Err(err).Msg("Cassandra refuses the proxy's own login: username or password is wrong; the proxy listens once it is right")
 		return
@@ -73,7 +73,7 @@ func connectService(ctx context.Context, c config.Cassandra, h *home) (*gocql.Se
 func homeCentre(ctx context.Context, c config.Cassandra, h *home) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, h.timeout)
 	defer cancel()
-	l, err := newLink(ctx, h, c)
+	l, err := dialHome(ctx, h, c)
 	if err != nil {
 		return "", err
 	}
@@ -112,10 +112,10 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// complaints is how many lines a minute tell what others do wrong.
-const complaints = 5
+// sampledLines is how many lines a minute tell what others do wrong.
+const sampledLines = 5
 
 // sampled returns a log that takes so few lines a minute that nobody can fill it.
 func sampled(log zerolog.Logger) zerolog.Logger {
-	return log.Sample(&zerolog.BurstSampler{Burst: complaints, Period: time.Minute})
+	return log.Sample(&zerolog.BurstSampler{Burst: sampledLines, Period: time.Minute})
 }

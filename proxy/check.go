@@ -111,7 +111,7 @@ func checkMusic(ctx context.Context, cfg config.Config) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	l, err := newLink(ctx, h, cfg.Cassandra)
+	l, err := dialHome(ctx, h, cfg.Cassandra)
 	if err != nil {
 		return "", err
 	}

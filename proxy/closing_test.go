@@ -35,7 +35,7 @@ func TestNoLockRowIsCleanUntilClosedIsKnown(t *testing.T) {
 	beat, _ := session.Beat(now)
 	session.Acked(now, now, beat)
 	core := musiccore.New(session, options)
-	s := &schema{tables: catalog.NewTables(), life: &life{}, cores: func(event func(*musiccore.Core, musiccore.Now) musiccore.Effects) { event(core, now) }}
+	s := &schema{tables: catalog.NewTables(), heartbeat: &heartbeat{}, cores: func(event func(*musiccore.Core, musiccore.Now) musiccore.Effects) { event(core, now) }}
 	table := [16]byte{7}
 	show := func(unlocked catalog.Policy) {
 		s.show(&dataTable{keyspace: "bank", name: "accounts", stored: storedTable{unlocked: unlocked}, Critical: catalog.Critical{ID: table, Made: true, Settings: catalog.Settings{Unlocked: unlocked}}}, "")

@@ -34,7 +34,7 @@ func critical(tables ...*dataTable) *criticalTables {
 	return c
 }
 
-// openExecutor makes a critical table with a composite key and its companion, without a life: nobody else is there.
+// openExecutor makes a critical table with a composite key and its companion, without a heartbeat: nobody else is there.
 func openExecutor(t *testing.T) (*executor, musiccore.Key) {
 	t.Helper()
 	s := cassandratest.NewKeyspace(t, cassandratest.Version(0))
@@ -152,7 +152,7 @@ func TestClkFollowsTheClusterAndNeverRunsAhead(t *testing.T) {
 func TestLaggingProxies(t *testing.T) {
 	version, old := gocql.MustRandomUUID(), gocql.MustRandomUUID()
 	self, alive, dead, ended, done := musiccore.SessionID{1}, gocql.UUID{2}, gocql.UUID{3}, gocql.UUID{4}, gocql.UUID{5}
-	s := &sessions{dead: musiccore.Options{SessionLease: 10 * time.Second}.DeadAfter, seen: map[gocql.UUID]sighting{
+	s := &sessions{dead: musiccore.Options{SessionLease: 10 * time.Second}.DeadAfter, seen: map[gocql.UUID]seenSession{
 		gocql.UUID(self): {schema: old, addr: "self"},
 		alive:            {schema: old, since: both(time.Second), before: both(10 * time.Second), addr: "alive"},
 		dead:             {schema: old, since: both(time.Second), before: both(11 * time.Second), addr: "dead"},
@@ -161,10 +161,10 @@ func TestLaggingProxies(t *testing.T) {
 	}}
 	assert.Equal(t, []string{"alive"}, s.lagging(self, version))
 	slow := gocql.UUID{6}
-	s.seen[slow] = sighting{schema: old, lease: 30 * time.Second, since: both(time.Second), before: both(30 * time.Second), addr: "slow"}
+	s.seen[slow] = seenSession{schema: old, lease: 30 * time.Second, since: both(time.Second), before: both(30 * time.Second), addr: "slow"}
 	assert.ElementsMatch(t, []string{"alive", "slow"}, s.lagging(self, version), "by its own, longer lease it may be alive")
 	slewed := gocql.UUID{7}
-	s.seen[slewed] = sighting{schema: old, before: musiccore.Now{Boot: 11 * time.Second, Raw: 9 * time.Second}, addr: "slewed"}
+	s.seen[slewed] = seenSession{schema: old, before: musiccore.Now{Boot: 11 * time.Second, Raw: 9 * time.Second}, addr: "slewed"}
 	assert.ElementsMatch(t, []string{"alive", "slow", "slewed"}, s.lagging(self, version), "BOOTTIME is slewed here")
 }
 
@@ -316,7 +316,7 @@ func TestSessionsOfADataCentre(t *testing.T) {
 	require.NoError(t, err)
 	l := newLocality(config.Cassandra{ContactPoints: []string{host}, Port: n, ConnectTimeout: 10 * time.Second}, &nodeDialer{timeout: 10 * time.Second})
 	defer l.close()
-	centre := l.centre(t.Context(), nodesOf(s.Session))
+	centre := l.centreOf(t.Context(), nodesOf(s.Session))
 	require.NotEmpty(t, centre)
 	session, err := l.session(centre)
 	require.NoError(t, err)

@@ -31,7 +31,7 @@ func (p *process) awaitIdentity(ctx context.Context) error {
 	if p.cfg.Cassandra.TLSClientsCert == "" {
 		return nil
 	}
-	complaint := newComplaint(p.log)
+	complaint := newStartLog(p.log)
 	for {
 		err := p.checkIdentity(ctx)
 		if err == nil || errors.Is(err, errIdentity) {
@@ -81,7 +81,7 @@ func (p *process) checkIdentity(ctx context.Context) error {
 // identity is the role that the home node takes clients' connections for by their certificate, found with a login that nobody has;
 // "" where it takes them for none.
 func (h *home) identity(ctx context.Context) (role string, err error) {
-	l, err := openLink(ctx, h, h.clients, rand.Text(), rand.Text())
+	l, err := dialHomeAs(ctx, h, h.clients, rand.Text(), rand.Text())
 	switch {
 	case refused(err, primitive.ErrorCodeAuthenticationError), errors.Is(err, errChallenged):
 		return "", nil
@@ -97,7 +97,7 @@ func (h *home) identity(ctx context.Context) (role string, err error) {
 
 // ownRole is the role of the proxy's own connections.
 func (h *home) ownRole(ctx context.Context, c config.Cassandra) (string, error) {
-	l, err := newLink(ctx, h, c)
+	l, err := dialHome(ctx, h, c)
 	if err != nil {
 		return "", err
 	}
@@ -110,7 +110,7 @@ var unauthorized = regexp.MustCompile(`^User (.+) has no SELECT permission on `)
 
 // role is the name of the role that the node has the connection for: the list of its clients says so, or the refusal to show it. The
 // connection is found there by the name that it has as a driver, since its address may have been translated on the way.
-func (l *link) role(ctx context.Context) (string, error) {
+func (l *homeConn) role(ctx context.Context) (string, error) {
 	rows, err := l.rows(ctx, "SELECT username, driver_name FROM system_views.clients")
 	var r *refusal
 	if errors.As(err, &r) && r.code == primitive.ErrorCodeUnauthorized {

@@ -36,7 +36,7 @@ type nodeFacts struct{ cluster, release, centre, id string }
 func (p *process) askNode(ctx context.Context) (nodeFacts, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.home.timeout)
 	defer cancel()
-	l, err := newLink(ctx, p.home, p.cfg.Cassandra)
+	l, err := dialHome(ctx, p.home, p.cfg.Cassandra)
 	if err != nil {
 		return nodeFacts{}, err
 	}
@@ -45,7 +45,7 @@ func (p *process) askNode(ctx context.Context) (nodeFacts, error) {
 }
 
 // facts asks the node for them.
-func (l *link) facts(ctx context.Context) (nodeFacts, error) {
+func (l *homeConn) facts(ctx context.Context) (nodeFacts, error) {
 	own, err := l.rows(ctx, "SELECT cluster_name, release_version, data_center, host_id FROM system.local")
 	if err == nil && (len(own) != 1 || len(own[0][3]) != len(uuid.UUID{})) {
 		err = errNoHome

@@ -29,8 +29,8 @@ type locks struct {
 	scope  func() (context.Context, context.CancelFunc)                  // of one operation at another proxy
 }
 
-// place is a reference of a key.
-type place struct {
+// refKey is a reference of a key.
+type refKey struct {
 	key musiccore.Key
 	ref musiccore.LockRef
 }
@@ -45,17 +45,17 @@ type shard struct {
 
 	failures zerolog.Logger // sampled, for all shards
 
-	mu      sync.Mutex
-	core    *musiccore.Core
-	waiting map[musiccore.OpID]func(musiccore.Answer)
-	owners  *simplelru.LRU[place, musiccore.SessionID] // sessions of references that are elsewhere, as they were found
-	alarm   *time.Timer
-	wake    time.Duration // what the alarm is set to; 0: to nothing that counts
-	closed  bool          // close waits: nothing is started any more
-	untold                // for the log
+	mu         sync.Mutex
+	core       *musiccore.Core
+	waiting    map[musiccore.OpID]func(musiccore.Answer)
+	owners     *simplelru.LRU[refKey, musiccore.SessionID] // sessions of references that are elsewhere, as they were found
+	alarm      *time.Timer
+	wake       time.Duration // what the alarm is set to; 0: to nothing that counts
+	closed     bool          // close waits: nothing is started any more
+	pendingLog               // for the log
 
 	running sync.WaitGroup
-	looking atomic.Bool // a look at the shard waits for its mutex
+	probing atomic.Bool // a look at the shard waits for its mutex
 }
 
 // newLocks makes the shards of one session. ctx ends the commands under way when the proxy gives up on them.
@@ -94,8 +94,8 @@ type lockDeps struct {
 const ownersKept = 1024
 
 // newOwners remembers nothing yet.
-func newOwners() *simplelru.LRU[place, musiccore.SessionID] {
-	owners, err := simplelru.NewLRU[place, musiccore.SessionID](ownersKept, nil)
+func newOwners() *simplelru.LRU[refKey, musiccore.SessionID] {
+	owners, err := simplelru.NewLRU[refKey, musiccore.SessionID](ownersKept, nil)
 	if err != nil {
 		panic(err) // the size is a positive constant
 	}
@@ -110,21 +110,21 @@ func (l *locks) of(k musiccore.Key) *shard {
 // lockHere asks this proxy's core. done is called exactly once, also after gone.
 func (l *locks) lockHere(k musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) (gone func()) {
 	s, op := l.of(k), l.nextOp()
-	s.enter(op, place{k, q.Ref}, done, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Lock(now, op, k, q) })
+	s.enter(op, refKey{k, q.Ref}, done, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Lock(now, op, k, q) })
 	return func() { s.gone(op) }
 }
 
 // unlockHere asks this proxy's core.
 func (l *locks) unlockHere(k musiccore.Key, r musiccore.LockRef, done func(musiccore.Answer)) (gone func()) {
 	s, op := l.of(k), l.nextOp()
-	s.enter(op, place{k, r}, done, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Unlock(now, op, k, r) })
+	s.enter(op, refKey{k, r}, done, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Unlock(now, op, k, r) })
 	return func() { s.gone(op) }
 }
 
 // forceHere asks this proxy's core.
 func (l *locks) forceHere(k musiccore.Key, r musiccore.LockRef, reason string, done func(musiccore.Answer)) (gone func()) {
 	s, op := l.of(k), l.nextOp()
-	s.enter(op, place{}, done, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Force(now, op, k, r, reason) })
+	s.enter(op, refKey{}, done, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Force(now, op, k, r, reason) })
 	return func() { s.gone(op) }
 }
 
@@ -133,7 +133,7 @@ func (l *locks) beginHere(k musiccore.Key, r musiccore.LockRef, kind musiccore.K
 	s, op := l.of(k), l.nextOp()
 	s.mu.Lock()
 	defer s.unlock()
-	a, ok := s.begin(op, place{k, r}, kind)
+	a, ok := s.begin(op, refKey{k, r}, kind)
 	if ok {
 		s.running.Go(func() { done(a) })
 		return func() {}
@@ -151,17 +151,17 @@ func (l *locks) Lock(k musiccore.Key, q musiccore.Request, done func(musiccore.A
 	if q.Ref == 0 {
 		return here(done)
 	}
-	return l.run(errand{place: place{k, q.Ref}, here: here, there: func(ctx context.Context, at musiccore.SessionID) (musiccore.Answer, error) {
+	return l.run(remoteOp{refKey: refKey{k, q.Ref}, local: here, remote: func(ctx context.Context, at musiccore.SessionID) (musiccore.Answer, error) {
 		return l.peers.Lock(ctx, at, k, q)
 	}}, done)
 }
 
 // Unlock implements frontend.Locks.
 func (l *locks) Unlock(k musiccore.Key, r musiccore.LockRef, done func(musiccore.Answer)) {
-	l.run(errand{
-		place: place{k, r},
-		here:  func(done func(musiccore.Answer)) (gone func()) { return l.unlockHere(k, r, done) },
-		there: func(ctx context.Context, at musiccore.SessionID) (musiccore.Answer, error) {
+	l.run(remoteOp{
+		refKey: refKey{k, r},
+		local:  func(done func(musiccore.Answer)) (gone func()) { return l.unlockHere(k, r, done) },
+		remote: func(ctx context.Context, at musiccore.SessionID) (musiccore.Answer, error) {
 			return l.peers.Unlock(ctx, at, k, r)
 		},
 	}, done)
@@ -172,7 +172,7 @@ func (l *locks) Begin(k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind,
 	s, op := l.of(k), l.nextOp()
 	s.mu.Lock()
 	defer s.unlock()
-	a, ok := s.begin(op, place{k, r}, kind)
+	a, ok := s.begin(op, refKey{k, r}, kind)
 	if ok && !errors.Is(a.Err, musiccore.ErrElsewhere) {
 		return a, true
 	}
@@ -190,7 +190,7 @@ func (l *locks) Begin(k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind,
 }
 
 // begin asks the core, with the mutex held. Where ok is true the answer is there.
-func (s *shard) begin(op musiccore.OpID, p place, kind musiccore.Kind) (a musiccore.Answer, ok bool) {
+func (s *shard) begin(op musiccore.OpID, p refKey, kind musiccore.Kind) (a musiccore.Answer, ok bool) {
 	if owner, known := s.owners.Get(p); known {
 		return musiccore.Answer{Op: op, Err: &musiccore.ElsewhereError{Session: owner}}, true
 	}
@@ -296,7 +296,7 @@ func (l *locks) close() {
 }
 
 // enter hands in an event whose answer done waits for. A reference that was found elsewhere is not looked for again.
-func (s *shard) enter(op musiccore.OpID, p place, done func(musiccore.Answer), event func(*musiccore.Core, musiccore.Now) musiccore.Effects) {
+func (s *shard) enter(op musiccore.OpID, p refKey, done func(musiccore.Answer), event func(*musiccore.Core, musiccore.Now) musiccore.Effects) {
 	s.mu.Lock()
 	defer s.unlock()
 	if owner, known := s.owners.Get(p); known {
@@ -361,10 +361,10 @@ func (s *shard) carryOut(now musiccore.Now, e musiccore.Effects) {
 		s.tell(e.Hints)
 	}
 	for _, n := range e.Notes {
-		s.say(func() { s.audit.note(n) })
+		s.later(func() { s.audit.note(n) })
 	}
 	for _, a := range e.Alarms {
-		s.say(func() {
+		s.later(func() {
 			s.log.Error().Str("rule", a.Rule).Hex("table", a.Key.Table[:]).Hex("key", []byte(a.Key.PK)).Msg(a.Text)
 		})
 	}

@@ -59,13 +59,13 @@ func (c *connections) close() {
 // lockService is what locks need of the proxy beside its clients.
 type lockService struct {
 	connections *connections
-	life        *life
+	heartbeat   *heartbeat
 	references  *references
 	locks       *locks
 	audit       *audit
 	tables      *catalog.Tables
 	schema      *schema
-	vigil       *vigil
+	watchdog    *watchdog
 	peers       *peer.Server
 
 	abandon    context.CancelFunc // ends the commands under way, and the answers to other proxies
@@ -91,11 +91,11 @@ func (p *process) startLockService(ctx context.Context, advertise string) (*lock
 	}
 	background, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
-	s.background.Go(func() { s.life.run(background, s.locks, s.schema) })
-	s.background.Go(func() { s.vigil.run(background) })
+	s.background.Go(func() { s.heartbeat.run(background, s.locks, s.schema) })
+	s.background.Go(func() { s.watchdog.run(background) })
 	s.background.Go(func() { s.schema.watch(background) })
 	if c.peers == nil {
-		s.background.Go(func() { p.watchUnasked(background, s.life) })
+		s.background.Go(func() { p.watchUnasked(background, s.heartbeat) })
 		return s, nil
 	}
 	s.answering.Go(func() { s.peers.Serve(commands, c.peers) })
@@ -107,23 +107,23 @@ func (p *process) startLockService(ctx context.Context, advertise string) (*lock
 func (p *process) newLockService(commands context.Context, c *connections, advertise string) *lockService {
 	s := &lockService{connections: c, references: new(references), tables: catalog.NewTables()}
 	options, clocks := coreOptions(p.cfg.Music, p.cfg.Limits), new(clock)
-	s.life = newLife(c.session, clocks, options, sessionConfig{
+	s.heartbeat = newHeartbeat(c.session, clocks, options, sessionConfig{
 		address: c.address, rules: p.cfg.Music.CriticalRules(),
 		reread: func(ctx context.Context) error { return s.references.readAgain(ctx, c.session) },
 	}, p.log)
-	s.life.show(p.registry)
+	s.heartbeat.register(p.registry)
 	critical := newCriticalTables()
 	executor := &executor{session: c.session, tables: critical}
 	channel := peer.Channel{Secret: string(p.cfg.Peers.Secret), Certs: c.certs, Wait: options.Wait, OpTimeout: options.OpTimeout}
 	s.audit = newAudit(p.log, advertise, critical, p.registry)
-	s.locks = newLocks(commands, s.life.self.Load(), options, lockDeps{
+	s.locks = newLocks(commands, s.heartbeat.self.Load(), options, lockDeps{
 		clock: clocks, do: executor.do, log: p.log, audit: s.audit,
-		peers: peer.NewClient(channel, &s.life.others, sampled(p.log), p.registry), living: s.life.living,
+		peers: peer.NewClient(channel, &s.heartbeat.others, sampled(p.log), p.registry), living: s.heartbeat.living,
 	})
 	reader := schemaReader{session: c.session, release: c.release, locality: c.locality, home: p.home.id, byName: p.cfg.Music.CriticalByName}
-	s.schema = newSchema(reader, s.tables, critical, s.life, s.locks.each)
-	s.vigil = newVigil(options.SessionLease, s.life.resign, s.locks.shards, p.log)
-	s.peers = peer.NewServer(channel.Secret, s.life.id, local{s.locks}, local{s.locks}, sampled(p.log))
+	s.schema = newSchema(reader, s.tables, critical, s.heartbeat, s.locks.each)
+	s.watchdog = newWatchdog(options.SessionLease, s.heartbeat.resign, s.locks.shards, p.log)
+	s.peers = peer.NewServer(channel.Secret, s.heartbeat.id, local{s.locks}, local{s.locks}, sampled(p.log))
 	return s
 }
 
@@ -141,7 +141,7 @@ func (s *lockService) begin(ctx context.Context, replication string) error {
 	for _, step := range []func() error{
 		func() error { return ensureKeyspace(ctx, session, replication) },
 		func() error { return s.references.begin(ctx, session) },
-		func() error { return s.life.beat(ctx) },
+		func() error { return s.heartbeat.beat(ctx) },
 		func() error { return s.schema.begin(ctx) },
 	} {
 		if err := step(); err != nil {
@@ -163,12 +163,12 @@ func (s *lockService) stop(deadline time.Time) {
 	s.drain()
 	settling, settled := context.WithDeadline(context.Background(), deadline)
 	defer settled()
-	s.life.drain(settling, s.locks)
+	s.heartbeat.drain(settling, s.locks)
 	s.cancel()
 	last, over := context.WithTimeout(context.Background(), lastWords)
 	defer over()
 	within(last, s.background.Wait)
-	s.life.end(last)
+	s.heartbeat.end(last)
 	s.abandon()
 	s.answering.Wait()
 	s.locks.close()

@@ -31,21 +31,21 @@ const (
 )
 
 // members is this proxy among the proxies of the cluster: it says in music.proxies for which node it stands, follows what the others
-// say there, and keeps the door shut while its node is down (docs/design.md 3). But for nodes, it belongs to one goroutine.
+// say there, and keeps the gate shut while its node is down (docs/design.md 3). All methods but nodes are for one goroutine.
 type members struct {
 	session   *gocql.Session
-	life      *life
+	heartbeat *heartbeat
 	home      *home
 	cassandra config.Cassandra
 	advertise netip.AddrPort
 	log       zerolog.Logger
 
-	link    *link // nil while the home node is not reached
-	ring    ring  // as last seen
-	login   *complaint
+	conn    *homeConn // nil while the home node is not reached
+	ring    ring      // as last seen
+	login   *startLog
 	private bool // nobody else can reach this proxy: it stays alone
 	taken   bool // it was told that another proxy stands for the home node too
-	census  census
+	tracker peerTracker
 	absent  map[uuid.UUID]time.Time // nodes with a proxy that are not in the ring, since when
 	swept   time.Time
 	others  atomic.Pointer[[]frontend.Node]
@@ -54,8 +54,8 @@ type members struct {
 // newMembers makes this proxy known to nobody yet.
 func newMembers(s *lockService, p *process, advertise netip.AddrPort) *members {
 	return &members{
-		session: s.life.session, life: s.life, home: p.home, cassandra: p.cfg.Cassandra, advertise: advertise, log: p.log,
-		login: newComplaint(p.log), absent: map[uuid.UUID]time.Time{},
+		session: s.heartbeat.session, heartbeat: s.heartbeat, home: p.home, cassandra: p.cfg.Cassandra, advertise: advertise, log: p.log,
+		login: newStartLog(p.log), absent: map[uuid.UUID]time.Time{},
 	}
 }
 
@@ -109,9 +109,9 @@ func (m *members) reachHome(ctx context.Context) error {
 func (m *members) lookHome(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, m.home.timeout)
 	defer cancel()
-	if m.link != nil && m.link.at == m.home.current.Load() {
+	if m.conn != nil && m.conn.at == m.home.current.Load() {
 		half, release := context.WithTimeout(ctx, m.home.timeout/2)
-		r, err := m.link.ring(half)
+		r, err := m.conn.ring(half)
 		release()
 		if err == nil {
 			m.saw(r)
@@ -119,7 +119,7 @@ func (m *members) lookHome(ctx context.Context) error {
 		}
 	}
 	m.leaveHome()
-	l, err := newLink(ctx, m.home, m.cassandra)
+	l, err := dialHome(ctx, m.home, m.cassandra)
 	if err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (m *members) lookHome(ctx context.Context) error {
 		l.close()
 		return err
 	}
-	m.link = l
+	m.conn = l
 	m.saw(r)
 	return nil
 }
@@ -142,9 +142,9 @@ func (m *members) saw(r ring) {
 
 // leaveHome ends the connection to the home node.
 func (m *members) leaveHome() {
-	if m.link != nil {
-		m.link.close()
-		m.link = nil
+	if m.conn != nil {
+		m.conn.close()
+		m.conn = nil
 	}
 }
 
@@ -174,11 +174,11 @@ func (m *members) expect(ctx context.Context, n int) error {
 	}
 }
 
-// run follows the home node and the other proxies until ctx ends, and tells drivers of these. It opens and shuts the door.
-func (m *members) run(ctx context.Context, d *door, tell func(frontend.Change, netip.AddrPort)) {
+// run follows the home node and the other proxies until ctx ends, and tells drivers of these. It opens and shuts the gate.
+func (m *members) run(ctx context.Context, g *listenerGate, tell func(frontend.Change, netip.AddrPort)) {
 	defer m.leaveHome()
 	for {
-		m.look(ctx, d, tell)
+		m.look(ctx, g, tell)
 		if !pause(ctx, lookEvery) {
 			return
 		}
@@ -186,7 +186,7 @@ func (m *members) run(ctx context.Context, d *door, tell func(frontend.Change, n
 }
 
 // look is one round of run. What fails is tried again in the next.
-func (m *members) look(ctx context.Context, d *door, tell func(frontend.Change, netip.AddrPort)) {
+func (m *members) look(ctx context.Context, g *listenerGate, tell func(frontend.Change, netip.AddrPort)) {
 	at := m.ring.home.host
 	down := m.lookHome(ctx)
 	if ctx.Err() != nil {
@@ -195,7 +195,7 @@ func (m *members) look(ctx context.Context, d *door, tell func(frontend.Change, 
 	if at != m.ring.home.host {
 		m.log.Warn().Stringer("node", m.ring.home.host).Stringer("address", m.ring.home.native).Msg("the proxy stands for another node now")
 	}
-	m.turnDoor(ctx, d, down)
+	m.setGate(ctx, g, down)
 	if m.private {
 		return
 	}
@@ -206,7 +206,7 @@ func (m *members) look(ctx context.Context, d *door, tell func(frontend.Change, 
 	}
 	limited, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
-	err = m.settle(limited, all, down == nil, d.isOpen())
+	err = m.settle(limited, all, down == nil, g.isOpen())
 	if down == nil && time.Since(m.swept) >= sweepEvery {
 		m.swept = time.Now()
 		err = errors.Join(err, m.sweep(limited))
@@ -215,34 +215,34 @@ func (m *members) look(ctx context.Context, d *door, tell func(frontend.Change, 
 		m.log.Warn().Err(err).Msg("music.proxies could not be brought up to date")
 	}
 	m.follow(all)
-	for _, n := range m.census.take(time.Now(), m.known(all), m.serves) {
+	for _, n := range m.tracker.update(time.Now(), m.known(all), m.serves) {
 		m.log.Info().Str("change", string(n.change)).Stringer("proxy", n.proxy).Msg("drivers are told of another proxy")
 		tell(n.change, n.proxy)
 	}
 }
 
-// turnDoor keeps the door open while the home node answers.
-func (m *members) turnDoor(ctx context.Context, d *door, down error) {
+// setGate keeps the gate open while the home node answers.
+func (m *members) setGate(ctx context.Context, g *listenerGate, down error) {
 	if refused(down, primitive.ErrorCodeAuthenticationError) {
 		m.login.say(down, "")
 	}
 	switch {
-	case down != nil && d.isOpen():
+	case down != nil && g.isOpen():
 		m.log.Warn().Err(down).Msg("the home node is down: the proxy listens no more until it is back")
-		d.shut()
-	case down == nil && !d.isOpen():
-		if err := d.open(ctx); err != nil {
+		g.shut()
+	case down == nil && !g.isOpen():
+		if err := g.open(ctx); err != nil {
 			m.log.Warn().Err(err).Msg("the proxy cannot listen")
 			return
 		}
-		m.log.Info().Stringer("listen", d.Addr()).Msg("the home node is back: the proxy listens again")
+		m.log.Info().Stringer("listen", g.Addr()).Msg("the home node is back: the proxy listens again")
 	}
 }
 
 // follow takes note of who is there now: who is not alone stays with its node.
 func (m *members) follow(all []member) {
 	m.home.settled.Store(slices.ContainsFunc(all, func(o member) bool { return o.host != m.ring.home.host && o.proxy != m.advertise }))
-	nodes := shown(m.known(all), m.ring)
+	nodes := visibleNodes(m.known(all), m.ring)
 	m.others.Store(&nodes)
 }
 
@@ -256,7 +256,7 @@ func (m *members) known(all []member) []member {
 
 // serves tells whether drivers can use another proxy.
 func (m *members) serves(o member) bool {
-	_, alive := m.life.others.alive(gocql.UUID(o.session))
+	_, alive := m.heartbeat.others.alive(gocql.UUID(o.session))
 	return o.serving && alive
 }
 

@@ -47,7 +47,7 @@ func TestProxyThatOthersCannotAsk(t *testing.T) {
 		var log bytes.Buffer
 		p := &process{log: zerolog.New(&log)}
 		o := musiccore.Defaults()
-		l := &life{options: o}
+		l := &heartbeat{options: o}
 		l.rejoin()
 		l.others.dead = func(time.Duration) time.Duration { return time.Hour } // of the machine's own clock, which no test turns
 		ctx, cancel := context.WithCancel(t.Context())
@@ -57,14 +57,14 @@ func TestProxyThatOthersCannotAsk(t *testing.T) {
 		time.Sleep(time.Minute)
 		assert.Empty(t, p.remark(), "nobody else is there")
 		l.others.mu.Lock()
-		l.others.seen = map[gocql.UUID]sighting{{1}: {beat: 7}}
+		l.others.seen = map[gocql.UUID]seenSession{{1}: {beat: 7}}
 		l.others.mu.Unlock()
 		time.Sleep(10 * time.Second)
 		assert.Empty(t, p.remark(), "it may have died just now")
 		time.Sleep(3 * time.Minute)
 		assert.Contains(t, p.remark(), "peer-listen")
 		l.others.mu.Lock()
-		l.others.seen = map[gocql.UUID]sighting{{1}: {beat: musiccore.EndedBeat}}
+		l.others.seen = map[gocql.UUID]seenSession{{1}: {beat: musiccore.EndedBeat}}
 		l.others.mu.Unlock()
 		time.Sleep(2 * lookEvery)
 		assert.Empty(t, p.remark())

@@ -18,8 +18,8 @@ func TestSchemaIsFollowedOnceCassandraHasAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		looked := 0
 		var owed atomic.Bool
-		s := &schema{tables: catalog.NewTables(), life: &life{}, cores: func(func(*musiccore.Core, musiccore.Now) musiccore.Effects) {}}
-		s.flight = func() func() bool {
+		s := &schema{tables: catalog.NewTables(), heartbeat: &heartbeat{}, cores: func(func(*musiccore.Core, musiccore.Now) musiccore.Effects) {}}
+		s.outstanding = func() func() bool {
 			looked++
 			return owed.Load
 		}
@@ -42,7 +42,7 @@ func TestSchemaIsFollowedOnceCassandraHasAnswered(t *testing.T) {
 		assert.Equal(t, before, looked, "it was closed to them before")
 		time.AfterFunc(answerLimit/2, func() { owed.Store(false) })
 		assert.True(t, s.answered(t.Context()), "a little patience")
-		assert.Nil(t, s.left)
+		assert.Nil(t, s.owed)
 
 		owed.Store(true)
 		show(catalog.Settings{Unlocked: catalog.Allow}, true)

@@ -79,7 +79,7 @@ func (p *process) work(ctx context.Context, o frontend.Options) error {
 	if err != nil {
 		return err
 	}
-	p.standing.Store(&s.vigil.standing)
+	p.stalled.Store(&s.watchdog.tripped)
 	over := newDeadline(ctx, p.cfg.Limits.ShutdownTimeout)
 	defer func() { s.stop(over.get()) }()
 	sending := context.AfterFunc(ctx, s.drain)
@@ -107,13 +107,13 @@ type process struct {
 	health   string                      // where metrics and health are; empty = nowhere
 	ready    atomic.Bool                 // drivers are served
 	unasked  atomic.Bool                 // other proxies serve the cluster and cannot ask this one for its locks
-	standing atomic.Pointer[atomic.Bool] // whether a shard of the locks stands still; nil without locks
+	stalled  atomic.Pointer[atomic.Bool] // whether a shard of the locks stands still; nil without locks
 	running  sync.WaitGroup
 }
 
 // isReady tells whether drivers are served, with their locks.
 func (p *process) isReady() bool {
-	standing := p.standing.Load()
+	standing := p.stalled.Load()
 	return p.ready.Load() && (standing == nil || !standing.Load())
 }
 
@@ -154,7 +154,7 @@ func (p *process) serve(ctx context.Context, server *frontend.Server, m *members
 	if err := p.awaitIdentity(ctx); err != nil {
 		return err
 	}
-	d := newDoor(p.cfg.Listen.Address, &p.ready)
+	d := newListenerGate(p.cfg.Listen.Address, &p.ready)
 	source, err := certs.Drivers(p.cfg.Listen, sampled(p.log))
 	if err != nil {
 		return err

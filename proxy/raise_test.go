@@ -27,7 +27,7 @@ func closingBefore(t *testing.T, stored message.Message) (*cqlNode, *schema) {
 		}
 		return other(a)
 	})
-	return n, &schema{schemaReader: schemaReader{session: n.session}, life: newLife(n.session, clocks, musiccore.Defaults(), sessionConfig{}, zerolog.Nop())}
+	return n, &schema{schemaReader: schemaReader{session: n.session}, heartbeat: newHeartbeat(n.session, clocks, musiccore.Defaults(), sessionConfig{}, zerolog.Nop())}
 }
 
 // tablesAsked are what was asked of music.tables.

@@ -53,7 +53,7 @@ func (m *members) readAll(ctx context.Context) ([]member, error) {
 	for _, o := range all {
 		sessions = append(sessions, gocql.UUID(o.session))
 	}
-	return all, m.life.others.lookAt(limited, sessions)
+	return all, m.heartbeat.others.lookAt(limited, sessions)
 }
 
 // readSurely is readAll that tries until it succeeds or ctx ends.
@@ -94,7 +94,7 @@ func (m *members) remove(ctx context.Context, o member) error {
 }
 
 // self is the session of this proxy.
-func (m *members) self() gocql.UUID { return gocql.UUID(m.life.id()) }
+func (m *members) self() gocql.UUID { return gocql.UUID(m.heartbeat.id()) }
 
 // settle makes music.proxies say what is so: this proxy's own row, and no other one of it. While the home node is down only its own
 // row is written.
@@ -134,7 +134,7 @@ func (m *members) settleOwn(ctx context.Context, all []member, up, open bool) er
 		if o == own {
 			return nil
 		}
-		if _, alive := m.life.others.alive(gocql.UUID(o.session)); o.proxy == own.proxy || !alive {
+		if _, alive := m.heartbeat.others.alive(gocql.UUID(o.session)); o.proxy == own.proxy || !alive {
 			return m.write(ctx, own.serving)
 		}
 		if !m.taken {
@@ -163,8 +163,8 @@ func (m *members) hasLeft(host uuid.UUID) bool {
 	return time.Since(since) >= leftAfter
 }
 
-// checkOthers refuses to serve drivers together with a living proxy that does not fit. One that shows no sign of life is no
-// hindrance; to tell that takes as long as for any session.
+// checkOthers refuses to serve drivers together with a living proxy that does not fit. A proxy that does not beat is no
+// hindrance, which takes as long to find out as for any session.
 func (m *members) checkOthers(ctx context.Context) error {
 	beats := map[uuid.UUID]int64{}
 	for {
@@ -175,7 +175,7 @@ func (m *members) checkOthers(ctx context.Context) error {
 		waiting := false
 		for _, o := range all {
 			why := m.conflict(o)
-			beat, alive := m.life.others.alive(gocql.UUID(o.session))
+			beat, alive := m.heartbeat.others.alive(gocql.UUID(o.session))
 			if why == nil || !alive {
 				continue
 			}

@@ -32,28 +32,28 @@ const (
 // (docs/design.md 4).
 type schema struct {
 	schemaReader
-	tables   *catalog.Tables // what clients' connections see
-	critical *criticalTables
-	life     *life
-	cores    coreEvents
-	log      zerolog.Logger
+	tables    *catalog.Tables // what clients' connections see
+	critical  *criticalTables
+	heartbeat *heartbeat
+	cores     coreEvents
+	log       zerolog.Logger
 
-	mu     sync.Mutex                // one refresh at a time
-	flight func() (left func() bool) // what clients have on its way to Cassandra: see frontend.Server.Outstanding; nil before there are any
-	left   func() bool               // of what was on its way when a table was closed to plain writes; nil where none of it is
-	seen   gocql.UUID                // version that this refresh reads
-	shown  catchUp
-	unsure atomic.Bool                // what was read before is not relied on: see doubt
-	known  atomic.Pointer[gocql.UUID] // the version that tables are of; nil before the first
-	fresh  freshness
+	mu          sync.Mutex                // one refresh at a time
+	outstanding func() (left func() bool) // what clients have on its way to Cassandra: see frontend.Server.Outstanding; nil before there are any
+	owed        func() bool               // of what was on its way when a table was closed to plain writes; nil where none of it is
+	reading     gocql.UUID                // version that this refresh reads
+	readings    readings
+	unsure      atomic.Bool                // what was read before is not relied on: see doubt
+	known       atomic.Pointer[gocql.UUID] // the version that tables are of; nil before the first
+	currency    versionCheck
 }
 
 // coreEvents hands an event to the core of every shard.
 type coreEvents func(event func(*musiccore.Core, musiccore.Now) musiccore.Effects)
 
 // newSchema knows no table until begin has read them.
-func newSchema(r schemaReader, tables *catalog.Tables, critical *criticalTables, l *life, cores coreEvents) *schema {
-	return &schema{schemaReader: r, tables: tables, critical: critical, life: l, cores: cores, log: l.log, shown: newCatchUp()}
+func newSchema(r schemaReader, tables *catalog.Tables, critical *criticalTables, l *heartbeat, cores coreEvents) *schema {
+	return &schema{schemaReader: r, tables: tables, critical: critical, heartbeat: l, cores: cores, log: l.log, readings: newReadings()}
 }
 
 // criticalTables finds a critical table by its id. Its methods may be called concurrently.
@@ -81,7 +81,7 @@ func (s *schema) begin(ctx context.Context) error {
 	for {
 		_, err := s.refresh(ctx)
 		if err == nil {
-			s.introduce()
+			s.tellCores()
 		}
 		if !readAgain(err) || !pause(ctx, laggardPoll) {
 			return err
@@ -103,7 +103,7 @@ func (s *schema) watch(ctx context.Context) {
 		s.unsure.Store(false)
 		late, err := s.refresh(ctx)
 		if err != nil {
-			s.life.sayGone(err)
+			s.heartbeat.noticeDrop(err)
 			s.unsure.Store(true)
 			s.log.Warn().Err(err).Msg("the schema could not be read")
 			continue
@@ -117,12 +117,12 @@ func (s *schema) watch(ctx context.Context) {
 func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	reading := s.shown.begin()
+	reading := s.readings.begin()
 	version, node, err := s.version(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read the schema's version: %w", err)
 	}
-	s.node, s.seen = node, version
+	s.node, s.reading = node, version
 	found, names, err := s.read(ctx)
 	if err != nil {
 		return nil, err
@@ -140,16 +140,16 @@ func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 	s.forget(ctx, before, byID)
 	defer s.known.Store(&version) // when all that it makes critical has been shown
 	for _, t := range found {
-		s.bury(before[t.ID], t)
+		s.endTerms(before[t.ID], t)
 		if old := before[t.ID]; old != nil && old.Settings.Strict != t.Settings.Strict {
-			s.turn(t)
+			s.modeChanging(t)
 		}
 		s.show(t, "it is becoming critical: try again")
 	}
 	s.tables.Read(names) // when those that are critical are known to be
-	s.shown.end(reading)
+	s.readings.end(reading)
 	if s.answered(ctx) {
-		s.life.applied(ctx, version)
+		s.heartbeat.applied(ctx, version)
 	}
 	var faults []error
 	for _, t := range found {
@@ -160,7 +160,7 @@ func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 	if s.known.Load() == nil {
 		s.tellAtStart(ctx, found)
 	}
-	if s.left != nil && len(late) == 0 {
+	if s.owed != nil && len(late) == 0 {
 		late = []string{thisOne}
 	}
 	return late, errors.Join(faults...)
@@ -170,7 +170,7 @@ func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 func (s *schema) serving(server *frontend.Server) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.flight = server.Outstanding
+	s.outstanding = server.Outstanding
 }
 
 // answered tells whether Cassandra has answered what was on its way to it when a table was closed to plain writes. It waits a little.
@@ -179,12 +179,12 @@ func (s *schema) serving(server *frontend.Server) {
 func (s *schema) answered(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
-	for s.left != nil && s.left() {
+	for s.owed != nil && s.owed() {
 		if !pause(ctx, answerPoll) {
 			return false
 		}
 	}
-	s.left = nil
+	s.owed = nil
 	return true
 }
 
@@ -215,9 +215,9 @@ func remade(t *dataTable, now map[[16]byte]*dataTable) bool {
 	return false
 }
 
-// bury ends the terms of a table whose lock rows are gone: nobody sees them any more, so another proxy may give the lock as soon as
+// endTerms ends the terms of a table whose lock rows are gone: nobody sees them any more, so another proxy may give the lock as soon as
 // this one is said to have followed.
-func (s *schema) bury(before, t *dataTable) {
+func (s *schema) endTerms(before, t *dataTable) {
 	if before == nil || !before.Made || before.Generation == t.Generation {
 		return
 	}
@@ -226,9 +226,9 @@ func (s *schema) bury(before, t *dataTable) {
 		Msg("its lock table was dropped while it is critical: all of its locks have ended, and it gets a new one")
 }
 
-// turn tells the cores that how a table's operations are told may change: until it is settled they are checked, and nobody forces. Every
+// modeChanging tells the cores that how a table's operations are told may change: until it is settled they are checked, and nobody forces. Every
 // proxy has done so when a table is settled anew, since it has followed then.
-func (s *schema) turn(t *dataTable) {
+func (s *schema) modeChanging(t *dataTable) {
 	s.cores(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.ModeChanging(now, t.ID) })
 }
 
@@ -236,19 +236,19 @@ func (s *schema) turn(t *dataTable) {
 // ended, and while it was dead nobody waited for it to follow.
 func (s *schema) doubt() {
 	for _, t := range s.critical.all() {
-		s.turn(t)
+		s.modeChanging(t)
 	}
 	s.unsure.Store(true)
 }
 
-// introduce tells the cores what they must know of each table, also of those that are not settled: an operation with another proxy's
+// tellCores tells the cores what they must know of each table, also of those that are not settled: an operation with another proxy's
 // reference may come before any LOCK does.
-func (s *schema) introduce() {
+func (s *schema) tellCores() {
 	for id, t := range s.critical.all() {
 		s.countFrom(t)
 		s.cores(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Closed(now, id, t.Closed) })
 		if t.Closed == 0 { // not settled
-			s.turn(t)
+			s.modeChanging(t)
 			continue
 		}
 		s.cores(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects {
@@ -269,8 +269,8 @@ func (s *schema) show(t *dataTable, refused string) {
 	if shown.Unlocked == catalog.Allow || critical != nil && critical.Unlocked != catalog.Allow {
 		return
 	}
-	if s.flight != nil {
-		s.left = s.flight()
+	if s.outstanding != nil {
+		s.owed = s.outstanding()
 	}
 	if critical != nil && t.Made {
 		// Until closed is known, no LWT says of a lock row that nothing was written beside its lock.
@@ -287,7 +287,7 @@ func (s *schema) publish(t *dataTable, refused string) { s.publishAs(t, t.Settin
 func (s *schema) publishAs(t *dataTable, settings catalog.Settings, refused string) {
 	c := t.Critical
 	c.Settings = settings
-	c.MaxLease = cmp.Or(settings.Lease, s.life.options.ClientLease)
+	c.MaxLease = cmp.Or(settings.Lease, s.heartbeat.options.ClientLease)
 	if c.Refused == "" {
 		c.Refused, c.Passing = refused, refused != ""
 	}

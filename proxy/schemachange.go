@@ -14,7 +14,7 @@ import (
 // follow is told of a client's schema change before the client is. It returns when the change holds at every living proxy, or
 // with a warning that names who lags; and with what else whoever makes a critical table should know.
 func (s *schema) follow(change frontend.SchemaChange) (warnings []string) {
-	ctx, cancel := context.WithTimeout(context.Background(), s.life.options.SessionLease)
+	ctx, cancel := context.WithTimeout(context.Background(), s.heartbeat.options.SessionLease)
 	defer cancel()
 	late, err := s.followed(ctx, change)
 	name := s.tables.Of(change.Keyspace, change.Name)
@@ -51,12 +51,12 @@ func (s *schema) followed(ctx context.Context, change frontend.SchemaChange) (la
 	return late, err
 }
 
-// unaware names the living proxies that have not read the version of the schema that the last refresh has read. To them a table that was
+// unread names the living proxies that have not read the version of the schema that the last refresh has read. To them a table that was
 // dropped is still there, and would be open under its name if another one were made that is critical.
 func (s *schema) unaware(ctx context.Context) ([]string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.life.lagging(ctx, s.seen, false)
+	return s.heartbeat.lagging(ctx, s.reading, false)
 }
 
 // readAgain tells whether the schema is to be read again at once: until it has been, a table that a client has just made critical is

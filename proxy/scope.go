@@ -85,9 +85,9 @@ func nodesOf(s *gocql.Session) []node {
 	return all
 }
 
-// centre is the one data centre of all contact points, where clients' connections go; "" where they are in several, or are not
+// centreOf is the one data centre of all contact points, where clients' connections go; "" where they are in several, or are not
 // found among the nodes of a cluster with several.
-func (l *locality) centre(ctx context.Context, nodes []node) string {
+func (l *locality) centreOf(ctx context.Context, nodes []node) string {
 	var all, reached []string
 	addresses := l.addresses(ctx)
 	for _, n := range nodes {
@@ -127,7 +127,7 @@ func (r *schemaReader) localise(ctx context.Context, t *dataTable) {
 	if !t.Settings.Local {
 		return
 	}
-	own := r.locality.centre(ctx, nodesOf(r.session))
+	own := r.locality.centreOf(ctx, nodesOf(r.session))
 	if t.centre == "" {
 		t.centre = own
 	}

@@ -14,8 +14,8 @@ import (
 	"music/proxy/peer"
 )
 
-// sighting is what has been seen of another proxy's session.
-type sighting struct {
+// seenSession is what has been seen of another proxy's session.
+type seenSession struct {
 	beat   int64
 	lease  time.Duration // its own session lease; 0 = it does not say
 	schema gocql.UUID    // that it has applied
@@ -28,13 +28,13 @@ type sighting struct {
 // sessions watches the life signs of all proxies, to know who has to follow a schema change. Who is dead is judged as for terms
 // (docs/protocol.md 3.3, Dead), by beats that stand still and never by clocks of others.
 type sessions struct {
-	read func(context.Context, []gocql.UUID) (map[gocql.UUID]sighting, error) // these of music.sessions, or all of it, at QUORUM
-	dead func(lease time.Duration) time.Duration                              // how long a beat must stand still
+	read func(context.Context, []gocql.UUID) (map[gocql.UUID]seenSession, error) // these of music.sessions, or all of it, at QUORUM
+	dead func(lease time.Duration) time.Duration                                 // how long a beat must stand still
 
 	remove func(context.Context, gocql.UUID) error // deletes a row of music.sessions for ever
 
 	mu   sync.Mutex
-	seen map[gocql.UUID]sighting
+	seen map[gocql.UUID]seenSession
 }
 
 // look reads all sessions once.
@@ -68,31 +68,31 @@ func (s *sessions) lookAt(ctx context.Context, ids []gocql.UUID) error {
 }
 
 // readSessions reads what sessions have last said of themselves; nil = all of them.
-func readSessions(ctx context.Context, session *gocql.Session, ids []gocql.UUID) (map[gocql.UUID]sighting, error) {
+func readSessions(ctx context.Context, session *gocql.Session, ids []gocql.UUID) (map[gocql.UUID]seenSession, error) {
 	const all = "SELECT session, beat, schema_version, addr, lease, rules FROM music.sessions"
 	query := session.Query(all)
 	if ids != nil {
 		query = session.Query(all+" WHERE session IN ?", ids)
 	}
 	iter := query.Consistency(gocql.Quorum).IterContext(ctx)
-	found := map[gocql.UUID]sighting{}
+	found := map[gocql.UUID]seenSession{}
 	var id, version gocql.UUID
 	var beat, lease int64
 	var addr, rules string
 	for iter.Scan(&id, &beat, &version, &addr, &lease, &rules) {
-		found[id] = sighting{beat: beat, schema: version, addr: addr, lease: time.Duration(lease) * time.Millisecond, rules: rules}
+		found[id] = seenSession{beat: beat, schema: version, addr: addr, lease: time.Duration(lease) * time.Millisecond, rules: rules}
 	}
 	return found, iter.Close()
 }
 
 // Address implements peer.Directory.
 func (s *sessions) Address(ctx context.Context, id musiccore.SessionID) (string, error) {
-	found, ok := s.sighted(id)
+	found, ok := s.find(id)
 	if !ok {
 		if err := s.look(ctx); err != nil {
 			return "", fmt.Errorf("%w: %w", peer.ErrNotAsked, err)
 		}
-		found, ok = s.sighted(id)
+		found, ok = s.find(id)
 	}
 	switch {
 	case !ok:
@@ -105,7 +105,7 @@ func (s *sessions) Address(ctx context.Context, id musiccore.SessionID) (string,
 	return found.addr, nil
 }
 
-func (s *sessions) sighted(id musiccore.SessionID) (sighting, bool) {
+func (s *sessions) find(id musiccore.SessionID) (seenSession, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found, ok := s.seen[gocql.UUID(id)]
@@ -126,12 +126,12 @@ func (s *sessions) living(self musiccore.SessionID) map[musiccore.SessionID]stri
 }
 
 // died tells whether a session has ended, or its beat has stood still for long enough.
-func (s sighting) died(dead func(lease time.Duration) time.Duration) bool {
+func (s seenSession) died(dead func(lease time.Duration) time.Duration) bool {
 	return s.beat == musiccore.EndedBeat || s.stood() >= dead(s.lease)
 }
 
 // stood is for how long the beat has certainly stood still.
-func (s sighting) stood() time.Duration { return s.before.Since(s.since) }
+func (s seenSession) stood() time.Duration { return s.before.Since(s.since) }
 
 // reapAfter is how long a beat has stood still before its row is deleted. Of a session that has ended so long ago nothing is left
 // but references in lock rows, for which no row is as good as one that stands still.

@@ -23,12 +23,12 @@ import (
 type cluster struct {
 	mu    sync.Mutex
 	rows  map[musiccore.Key]*musiccore.Row
-	said  map[gocql.UUID]sighting // what each session has said of itself
+	said  map[gocql.UUID]seenSession // what each session has said of itself
 	reads map[musiccore.Key]int
 }
 
 func newCluster() *cluster {
-	return &cluster{rows: map[musiccore.Key]*musiccore.Row{}, said: map[gocql.UUID]sighting{}, reads: map[musiccore.Key]int{}}
+	return &cluster{rows: map[musiccore.Key]*musiccore.Row{}, said: map[gocql.UUID]seenSession{}, reads: map[musiccore.Key]int{}}
 }
 
 // do carries out a core's command.
@@ -53,10 +53,10 @@ func (c *cluster) do(_ context.Context, command musiccore.Command) musiccore.Res
 }
 
 // sessions is music.sessions.
-func (c *cluster) sessions(context.Context, []gocql.UUID) (map[gocql.UUID]sighting, error) {
+func (c *cluster) sessions(context.Context, []gocql.UUID) (map[gocql.UUID]seenSession, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	all := map[gocql.UUID]sighting{}
+	all := map[gocql.UUID]seenSession{}
 	for id, said := range c.said {
 		all[id] = said
 	}
@@ -66,7 +66,7 @@ func (c *cluster) sessions(context.Context, []gocql.UUID) (map[gocql.UUID]sighti
 func (c *cluster) say(id musiccore.SessionID, beat int64, address string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.said[gocql.UUID(id)] = sighting{beat: beat, addr: address}
+	c.said[gocql.UUID(id)] = seenSession{beat: beat, addr: address}
 }
 
 // rowReads is how often the lock row of a key was read.
@@ -81,7 +81,7 @@ type station struct {
 	*locks
 	t       testing.TB
 	cluster *cluster
-	life    *life
+	life    *heartbeat
 	server  *peer.Server
 	address string
 
@@ -99,7 +99,7 @@ func startStation(t testing.TB, c *cluster, change ...func(*musiccore.Options)) 
 	}
 	ln, address, err := peer.Listen(context.Background(), config.Peers{Listen: "127.0.0.1:0"}, nil)
 	require.NoError(t, err)
-	s := &station{t: t, cluster: c, address: address, life: &life{options: options}}
+	s := &station{t: t, cluster: c, address: address, life: &heartbeat{options: options}}
 	s.life.others.read, s.life.others.dead = c.sessions, options.DeadAfter
 	self := s.life.rejoin()
 	clocks := new(clock)

@@ -68,7 +68,7 @@ func TestCentreOfTheContactPoints(t *testing.T) {
 		"nobody there":                {[]string{"127.0.9.1"}, nil, ""},
 	} {
 		l := newLocality(config.Cassandra{ContactPoints: tc.points, Port: 9042}, &nodeDialer{})
-		assert.Equal(t, tc.want, l.centre(t.Context(), tc.nodes), name)
+		assert.Equal(t, tc.want, l.centreOf(t.Context(), tc.nodes), name)
 	}
 }
 

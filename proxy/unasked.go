@@ -13,7 +13,7 @@ const unaskedText = "peer-listen is not set, and other proxies serve this cluste
 
 // watchUnasked warns every minute while other proxies live beside this one, which has no address at which they could ask it; until ctx
 // ends. One that has just died looks alive for DeadAfter.
-func (p *process) watchUnasked(ctx context.Context, l *life) {
+func (p *process) watchUnasked(ctx context.Context, l *heartbeat) {
 	log := p.log.Sample(&zerolog.BurstSampler{Burst: 1, Period: time.Minute})
 	patience := l.options.DeadAfter(l.options.SessionLease) + lookEvery
 	var since time.Time // others live

@@ -55,13 +55,13 @@ func TestShardThatStandsStillEndsTheSession(t *testing.T) {
 				v.look(t.Context())
 			}
 		}
-		look(10 * stillLooks)
+		look(10 * stalledLooks)
 		v.shards[which].mu.Lock()
-		look(stillLooks)
-		assert.False(t, v.standing.Load())
+		look(stalledLooks)
+		assert.False(t, v.tripped.Load())
 		assert.False(t, self.Dead())
 		look(1)
-		assert.True(t, v.standing.Load(), "/ready says 503")
+		assert.True(t, v.tripped.Load(), "/ready says 503")
 		assert.True(t, self.Dead())
 		look(10)
 		assert.EqualValues(t, 1, ended.Load(), "others are told, once")
@@ -69,7 +69,7 @@ func TestShardThatStandsStillEndsTheSession(t *testing.T) {
 		v.shards[which].mu.Unlock()
 		v.shards[which].running.Wait()
 		look(1)
-		assert.False(t, v.standing.Load())
+		assert.False(t, v.tripped.Load())
 	}
 }
 
@@ -82,12 +82,12 @@ func TestBusyShardMoves(t *testing.T) {
 		v.shards[3].mu.Unlock()
 		v.shards[3].running.Wait()
 	}
-	assert.False(t, v.standing.Load())
+	assert.False(t, v.tripped.Load())
 	assert.False(t, self.Dead())
 }
 
 // newTestVigil is one over shards that nobody uses. It counts how often the others are told that its session has ended.
-func newTestVigil(t *testing.T) (v *vigil, self *musiccore.Session, ended *atomic.Int32) {
+func newTestVigil(t *testing.T) (v *watchdog, self *musiccore.Session, ended *atomic.Int32) {
 	t.Helper()
 	options := musiccore.Defaults()
 	ended = new(atomic.Int32)
@@ -100,5 +100,5 @@ func newTestVigil(t *testing.T) (v *vigil, self *musiccore.Session, ended *atomi
 		self.End()
 		ended.Add(1)
 	}
-	return newVigil(options.SessionLease, resign, shards, zerolog.Nop()), self, ended
+	return newWatchdog(options.SessionLease, resign, shards, zerolog.Nop()), self, ended
 }

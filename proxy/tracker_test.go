@@ -18,8 +18,8 @@ func someMember(k, n byte) member {
 	}
 }
 
-// told is news in short, without the proxy's address but for its last byte.
-func told(all []news) string {
+// told is an event in short: of the proxy's address only the last byte.
+func told(all []peerEvent) string {
 	text := ""
 	for _, n := range all {
 		b := n.proxy.Addr().As4()
@@ -69,10 +69,10 @@ func TestCensus(t *testing.T) {
 		"another address for a node": {{0, []member{someMember(3, 1)}, ""}, {1, []member{moved}, "REMOVED_NODE3 NEW_NODE4 UP4 "}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var c census
+			var c peerTracker
 			start := time.Now()
 			for _, step := range steps {
-				got := c.take(start.Add(step.after*time.Second), step.members, func(m member) bool { return m.serving })
+				got := c.update(start.Add(step.after*time.Second), step.members, func(m member) bool { return m.serving })
 				assert.Equal(t, step.want, told(got), "after %d s", step.after)
 			}
 		})
@@ -89,7 +89,7 @@ func TestShownNodes(t *testing.T) {
 	}}
 	dead := someMember(2, 1)
 	dead.serving = false
-	nodes := shown([]member{someMember(3, 1), someMember(1, 1), dead, someMember(9, 1)}, r)
+	nodes := visibleNodes([]member{someMember(3, 1), someMember(1, 1), dead, someMember(9, 1)}, r)
 	assert.Equal(t, []frontend.Node{
 		{HostID: [16]byte{2}, Proxy: at("192.0.2.2:9042"), Internal: at("10.0.0.2:7000"), Native: at("10.1.0.2:9042")},
 		{HostID: [16]byte{3}, Proxy: at("192.0.2.3:9042"), Internal: at("10.0.0.3:7000"), Native: at("10.1.0.3:9042")},

@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	farPatience = 1200 * time.Millisecond // how long an operation looks for the proxy that has its reference: drivers wait for 2 s
-	farPause    = 50 * time.Millisecond   // between two looks
+	remotePatience = 1200 * time.Millisecond // how long an operation looks for the proxy that has its reference: drivers wait for 2 s
+	remotePause    = 50 * time.Millisecond   // between two looks
 )
 
-// errand is an operation on a reference that may be at another proxy: how this one's core is asked, and how another proxy.
-type errand struct {
-	place
-	here  func(done func(musiccore.Answer)) (gone func())
-	there func(ctx context.Context, at musiccore.SessionID) (musiccore.Answer, error)
-	once  bool // asked again only where it was certainly not carried out
+// remoteOp is an operation on a reference that may be at another proxy: how this one's core is asked, and how another proxy.
+type remoteOp struct {
+	refKey
+	local    func(done func(musiccore.Answer)) (gone func())
+	remote   func(ctx context.Context, at musiccore.SessionID) (musiccore.Answer, error)
+	onlyOnce bool // asked again only where it was certainly not carried out
 }
 
 // Force implements frontend.Locks: the proxy that has the holder carries it out, and writes the audit.
@@ -34,9 +34,9 @@ func (l *locks) Force(k musiccore.Key, f frontend.Force, done func(musiccore.Ans
 		reason += ": " + f.Reason
 	}
 	var holder atomic.Int64 // whom the core has found elsewhere
-	l.run(errand{
-		place: place{key: k},
-		here: func(done func(musiccore.Answer)) (gone func()) {
+	l.run(remoteOp{
+		refKey: refKey{key: k},
+		local: func(done func(musiccore.Answer)) (gone func()) {
 			return l.forceHere(k, 0, reason, func(a musiccore.Answer) {
 				var elsewhere *musiccore.ElsewhereError
 				if errors.As(a.Err, &elsewhere) {
@@ -45,10 +45,10 @@ func (l *locks) Force(k musiccore.Key, f frontend.Force, done func(musiccore.Ans
 				done(a)
 			})
 		},
-		there: func(ctx context.Context, at musiccore.SessionID) (musiccore.Answer, error) {
+		remote: func(ctx context.Context, at musiccore.SessionID) (musiccore.Answer, error) {
 			return l.peers.Force(ctx, at, k, musiccore.LockRef(holder.Load()), reason)
 		},
-		once: true,
+		onlyOnce: true,
 	}, done)
 }
 
@@ -56,10 +56,10 @@ func (l *locks) Force(k musiccore.Key, f frontend.Force, done func(musiccore.Ans
 func (l *locks) beginThere(k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind, a musiccore.Answer) musiccore.Answer {
 	ctx, cancel := l.scope()
 	defer cancel()
-	return l.follow(ctx, errand{
-		place: place{k, r},
-		here:  func(done func(musiccore.Answer)) (gone func()) { return l.beginHere(k, r, kind, done) },
-		there: func(ctx context.Context, at musiccore.SessionID) (musiccore.Answer, error) {
+	return l.follow(ctx, remoteOp{
+		refKey: refKey{k, r},
+		local:  func(done func(musiccore.Answer)) (gone func()) { return l.beginHere(k, r, kind, done) },
+		remote: func(ctx context.Context, at musiccore.SessionID) (musiccore.Answer, error) {
 			return l.peers.Begin(ctx, at, k, r, kind)
 		},
 	}, a)
@@ -77,9 +77,9 @@ func (l *locks) endThere(t musiccore.Ticket, o musiccore.Outcome) (musiccore.Ver
 }
 
 // run asks this proxy's core, and follows its answer to the proxy that it names.
-func (l *locks) run(e errand, done func(musiccore.Answer)) (gone func()) {
+func (l *locks) run(e remoteOp, done func(musiccore.Answer)) (gone func()) {
 	ctx, cancel := l.scope()
-	here := e.here(func(a musiccore.Answer) {
+	here := e.local(func(a musiccore.Answer) {
 		defer cancel()
 		done(l.follow(ctx, e, a))
 	})
@@ -91,27 +91,27 @@ func (l *locks) run(e errand, done func(musiccore.Answer)) (gone func()) {
 
 // follow goes where a core's answer points to, and asks the core again where nobody is found there: by then the session may be known
 // to have ended, and its reference goes on here (docs/protocol.md 3.13, Takeover).
-func (l *locks) follow(ctx context.Context, e errand, a musiccore.Answer) musiccore.Answer {
+func (l *locks) follow(ctx context.Context, e remoteOp, a musiccore.Answer) musiccore.Answer {
 	var elsewhere *musiccore.ElsewhereError
-	for start := time.Now(); errors.As(a.Err, &elsewhere); a = await(ctx, e.here) {
-		told, err := e.there(ctx, elsewhere.Session)
+	for start := time.Now(); errors.As(a.Err, &elsewhere); a = await(ctx, e.local) {
+		told, err := e.remote(ctx, elsewhere.Session)
 		if err == nil {
 			err = told.Err
 		}
-		if !moved(err) {
-			l.found(e.place, elsewhere.Session, err)
+		if !isElsewhere(err) {
+			l.found(e.refKey, elsewhere.Session, err)
 			return told
 		}
-		l.forget(e.place)
-		if e.once && !errors.Is(err, peer.ErrNotAsked) || time.Since(start) > farPatience || !pause(ctx, farPause) {
-			return musiccore.Answer{Err: absent(err)}
+		l.forget(e.refKey)
+		if e.onlyOnce && !errors.Is(err, peer.ErrNotAsked) || time.Since(start) > remotePatience || !pause(ctx, remotePause) {
+			return musiccore.Answer{Err: awayError(err)}
 		}
 	}
 	return a
 }
 
-// moved tells whether an error of another proxy says that the reference may be elsewhere by now, or soon.
-func moved(err error) bool {
+// isElsewhere tells whether an error of another proxy says that the reference may be elsewhere by now, or soon.
+func isElsewhere(err error) bool {
 	for _, away := range []error{peer.ErrAway, peer.ErrOtherSession, musiccore.ErrElsewhere, musiccore.ErrNoSession, musiccore.ErrDraining} {
 		if errors.Is(err, away) {
 			return true
@@ -120,8 +120,8 @@ func moved(err error) bool {
 	return false
 }
 
-// absent is what a client is told of a reference whose proxy was not found.
-func absent(err error) error {
+// awayError is what a client is told of a reference whose proxy was not found.
+func awayError(err error) error {
 	if errors.Is(err, peer.ErrAway) {
 		return err
 	}
@@ -129,7 +129,7 @@ func absent(err error) error {
 }
 
 // found remembers at which session a reference was served.
-func (l *locks) found(p place, at musiccore.SessionID, err error) {
+func (l *locks) found(p refKey, at musiccore.SessionID, err error) {
 	if err != nil || p.ref == 0 {
 		return
 	}
@@ -140,7 +140,7 @@ func (l *locks) found(p place, at musiccore.SessionID, err error) {
 }
 
 // forget makes the next operation on a reference ask this proxy's core.
-func (l *locks) forget(p place) {
+func (l *locks) forget(p refKey) {
 	s := l.of(p.key)
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,10 +17,10 @@ type accepted struct {
 	err  error
 }
 
-// A door that is shut and opened again is one listener to whoever accepts from it; its connections outlive it.
+// A gate that is shut and opened again is one listener to whoever accepts from it; its connections outlive it.
 func TestDoor(t *testing.T) {
 	var ready atomic.Bool
-	d := newDoor("127.0.0.1:0", &ready)
+	d := newListenerGate("127.0.0.1:0", &ready)
 	require.NoError(t, d.open(context.Background()))
 	address := d.Addr().String()
 	comes := make(chan accepted)
@@ -63,9 +63,9 @@ func TestDoor(t *testing.T) {
 	assert.False(t, ready.Load())
 }
 
-// Close ends an Accept that waits behind a shut door.
+// Close ends an Accept that waits at a shut gate.
 func TestDoorClosedWhileShut(t *testing.T) {
-	d := newDoor("127.0.0.1:0", new(atomic.Bool))
+	d := newListenerGate("127.0.0.1:0", new(atomic.Bool))
 	done := make(chan error)
 	go func() {
 		_, err := d.Accept()

@@ -26,9 +26,9 @@ const (
 	triesAtOnce = 6  // under way; a cluster that does not answer is not asked for ever more
 )
 
-// life keeps this proxy's session alive: its beats in music.sessions, on which all its terms depend (docs/protocol.md 3.2, Session). It
+// heartbeat keeps this proxy's session alive: its beats in music.sessions, on which all its terms depend (docs/protocol.md 3.2, Session). It
 // also watches the other proxies' beats.
-type life struct {
+type heartbeat struct {
 	session *gocql.Session
 	clock   *clock
 	options musiccore.Options
@@ -63,16 +63,16 @@ type drops struct {
 	found atomic.Bool    // … since what is read of keyspace music at start was read
 }
 
-// newLife takes a new session id; nothing has been written yet.
-func newLife(s *gocql.Session, c *clock, o musiccore.Options, config sessionConfig, log zerolog.Logger) *life {
-	l := &life{session: s, clock: c, options: o, config: config, log: log, seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+// newHeartbeat takes a new session id; nothing has been written yet.
+func newHeartbeat(s *gocql.Session, c *clock, o musiccore.Options, config sessionConfig, log zerolog.Logger) *heartbeat {
+	l := &heartbeat{session: s, clock: c, options: o, config: config, log: log, seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "music_beat_seconds",
 		Help:    "Time of a life sign of this proxy that was acknowledged. It is due each third of session-lease; all locks are lost if none gets through within one.",
 		Buckets: prometheus.ExponentialBuckets(1e-3, 3, 10),
 	})}
 	l.drops.log = log.Sample(&zerolog.BurstSampler{Burst: 1, Period: time.Minute})
 	l.others.dead = o.DeadAfter
-	l.others.read = func(ctx context.Context, ids []gocql.UUID) (map[gocql.UUID]sighting, error) {
+	l.others.read = func(ctx context.Context, ids []gocql.UUID) (map[gocql.UUID]seenSession, error) {
 		return readSessions(ctx, s, ids)
 	}
 	l.others.remove = func(ctx context.Context, id gocql.UUID) error { return removeSession(ctx, s, id) }
@@ -81,8 +81,8 @@ func newLife(s *gocql.Session, c *clock, o musiccore.Options, config sessionConf
 	return l
 }
 
-// show registers what the margin is.
-func (l *life) show(r prometheus.Registerer) {
+// register registers what the margin is.
+func (l *heartbeat) register(r prometheus.Registerer) {
 	r.MustRegister(l.seconds, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "music_session_lease_left_seconds",
 		Help: "What is left of the session lease: at 0 all locks of this proxy are lost. Between two thirds and all of session-lease when all is well.",
@@ -90,10 +90,10 @@ func (l *life) show(r prometheus.Registerer) {
 }
 
 // id returns the id of this proxy's session.
-func (l *life) id() musiccore.SessionID { return l.self.Load().ID() }
+func (l *heartbeat) id() musiccore.SessionID { return l.self.Load().ID() }
 
 // living returns the sessions of other proxies that are alive, with the addresses at which they answer.
-func (l *life) living(ctx context.Context) (map[musiccore.SessionID]string, error) {
+func (l *heartbeat) living(ctx context.Context) (map[musiccore.SessionID]string, error) {
 	if err := l.others.look(ctx); err != nil {
 		return nil, err
 	}
@@ -101,14 +101,14 @@ func (l *life) living(ctx context.Context) (map[musiccore.SessionID]string, erro
 }
 
 // rejoin takes a new session id.
-func (l *life) rejoin() *musiccore.Session {
+func (l *heartbeat) rejoin() *musiccore.Session {
 	self := musiccore.NewSession(musiccore.SessionID(uuid.New()), l.options)
 	l.self.Store(self)
 	return self
 }
 
 // applied notes the version of the schema that this proxy has applied, and tells the others at once.
-func (l *life) applied(ctx context.Context, version gocql.UUID) {
+func (l *heartbeat) applied(ctx context.Context, version gocql.UUID) {
 	if old := l.schema.Swap(&version); *old != version {
 		limited, cancel := context.WithTimeout(ctx, l.options.SessionLease/3)
 		defer cancel()
@@ -118,7 +118,7 @@ func (l *life) applied(ctx context.Context, version gocql.UUID) {
 
 // lagging names the living proxies that have not applied a version of the schema; where a table is critical by the configuration
 // alone (named), also those that are configured otherwise.
-func (l *life) lagging(ctx context.Context, version gocql.UUID, named bool) ([]string, error) {
+func (l *heartbeat) lagging(ctx context.Context, version gocql.UUID, named bool) ([]string, error) {
 	if err := l.others.look(ctx); err != nil {
 		return nil, err
 	}
@@ -130,15 +130,15 @@ func (l *life) lagging(ctx context.Context, version gocql.UUID, named bool) ([]s
 }
 
 // try beats, or only looks, and looks at the others' beats; what fails is tried again soon.
-func (l *life) try(ctx context.Context, beats bool, via string) {
+func (l *heartbeat) try(ctx context.Context, beats bool, via string) {
 	self := l.self.Load()
-	var took steps
+	var took beatTiming
 	var err error
 	begun := time.Now()
 	if !beats {
 		err = l.look(ctx)
 		took.look = time.Since(begun)
-	} else if err = l.learnAgain(ctx); err == nil {
+	} else if err = l.reread(ctx); err == nil {
 		took, err = l.timedBeat(ctx, self, via)
 	}
 	total := time.Since(begun)
@@ -148,11 +148,11 @@ func (l *life) try(ctx context.Context, beats bool, via string) {
 	case err != nil:
 		text := err.Error()
 		l.tries.trouble.Store(&text)
-		l.sayGone(err)
+		l.noticeDrop(err)
 		level := map[bool]zerolog.Level{true: zerolog.WarnLevel, false: zerolog.DebugLevel}[beats]
-		l.told(l.log.WithLevel(level).Err(err), self, took).Msg("a beat did not get through; it is tried again")
+		l.withMargin(l.log.WithLevel(level).Err(err), self, took).Msg("a beat did not get through; it is tried again")
 	case total > l.options.SessionLease/leaseTries:
-		l.told(l.log.Warn(), self, took).Msg("a beat was slow")
+		l.withMargin(l.log.Warn(), self, took).Msg("a beat was slow")
 	}
 	if err == nil && beats {
 		l.seconds.Observe(total.Seconds())
@@ -165,9 +165,9 @@ func (l *life) try(ctx context.Context, beats bool, via string) {
 	}
 }
 
-// sayGone says what it means where err tells that somebody has dropped what all locks rest on. It is not made anew under running proxies:
+// noticeDrop says what it means where err tells that somebody has dropped what all locks rest on. It is not made anew under running proxies:
 // who dropped it may have meant it, and what it held is lost.
-func (l *life) sayGone(err error) {
+func (l *heartbeat) noticeDrop(err error) {
 	if dropped(err) {
 		l.drops.found.Store(true)
 		l.drops.log.Error().Err(err).Msg("keyspace music, or a table in it, was dropped: no lock is given or served, and writes without a lock go on " +
@@ -175,8 +175,8 @@ func (l *life) sayGone(err error) {
 	}
 }
 
-// learnAgain reads again what was read at start, where keyspace music was dropped since: a beat that is acknowledged may give locks.
-func (l *life) learnAgain(ctx context.Context) error {
+// reread reads again what was read at start, where keyspace music was dropped since: a beat that is acknowledged may give locks.
+func (l *heartbeat) reread(ctx context.Context) error {
 	if !l.drops.found.Load() || l.config.reread == nil {
 		return nil
 	}
@@ -187,15 +187,15 @@ func (l *life) learnAgain(ctx context.Context) error {
 	return nil
 }
 
-// told adds to a line of the log what was slow, and what the margin is.
-func (l *life) told(e *zerolog.Event, self *musiccore.Session, took steps) *zerolog.Event {
+// withMargin adds to a line of the log what was slow, and what the margin is.
+func (l *heartbeat) withMargin(e *zerolog.Event, self *musiccore.Session, took beatTiming) *zerolog.Event {
 	return e.Dur("look_ms", took.look).Dur("write_ms", took.write).Dur("look_again_ms", took.again).
 		Dur("lease_left_ms", self.Left(l.clock.now())).Dur("session_lease_ms", l.options.SessionLease)
 }
 
 // run beats until ctx ends. A session whose deadline has passed is dead for ever: its terms are lost and another takes its place, of which
 // the cores are told, and the schema.
-func (l *life) run(ctx context.Context, locks *locks, s *schema) {
+func (l *heartbeat) run(ctx context.Context, locks *locks, s *schema) {
 	var trying sync.WaitGroup
 	defer trying.Wait()
 	pulse := l.options.SessionLease / leasePulses
@@ -209,14 +209,14 @@ func (l *life) run(ctx context.Context, locks *locks, s *schema) {
 		}
 		if beats, n := l.due(now), int(l.tries.underWay.Load()); n == 0 || beats && n < triesAtOnce {
 			l.tries.underWay.Add(1)
-			via := l.another(n)
+			via := l.otherNode(n)
 			trying.Go(func() { l.tryFor(ctx, beats, via) })
 		}
 	}
 }
 
 // tryFor is one try of run, for as long as it can be of use.
-func (l *life) tryFor(ctx context.Context, beats bool, via string) {
+func (l *heartbeat) tryFor(ctx context.Context, beats bool, via string) {
 	defer l.tries.underWay.Add(-1)
 	ctx, cancel := context.WithTimeout(ctx, 2*l.options.SessionLease/3)
 	defer cancel()
@@ -224,7 +224,7 @@ func (l *life) tryFor(ctx context.Context, beats bool, via string) {
 }
 
 // due tells whether a beat is to be sent now: a third of the lease after the last acknowledged one began, and again each sixth.
-func (l *life) due(now musiccore.Now) bool {
+func (l *heartbeat) due(now musiccore.Now) bool {
 	if l.self.Load().Left(now) > l.options.SessionLease*2/3 || now.Boot-l.tries.last < l.options.SessionLease/leaseTries {
 		return false
 	}
@@ -232,9 +232,9 @@ func (l *life) due(now musiccore.Now) bool {
 	return true
 }
 
-// another is the node to ask while n tries are under way: none of its own choice for the first; the others ask each another one,
+// otherNode is the node to ask while n tries are under way: none of its own choice for the first; the others ask each another one,
 // since the driver would ask the same.
-func (l *life) another(n int) string {
+func (l *heartbeat) otherNode(n int) string {
 	if n == 0 {
 		return ""
 	}
@@ -251,7 +251,7 @@ func (l *life) another(n int) string {
 }
 
 // replace ends what hung on a session that is dead, and takes another.
-func (l *life) replace(locks *locks, s *schema) {
+func (l *heartbeat) replace(locks *locks, s *schema) {
 	line := l.log.Error().Dur("session_lease_ms", l.options.SessionLease)
 	if trouble := l.tries.trouble.Swap(nil); trouble != nil {
 		line = line.Str("last_trouble", *trouble)
@@ -265,13 +265,13 @@ func (l *life) replace(locks *locks, s *schema) {
 
 // drain waits until the cores have settled what is unsettled; they have been told to. Held references stay: their clients go on through
 // another proxy.
-func (l *life) drain(ctx context.Context, locks *locks) {
+func (l *heartbeat) drain(ctx context.Context, locks *locks) {
 	for !locks.quiet() && pause(ctx, quietPoll) {
 	}
 }
 
 // end writes that the session has ended, so that nobody has to wait for it. run has returned before.
-func (l *life) end(ctx context.Context) {
+func (l *heartbeat) end(ctx context.Context) {
 	self := l.self.Load()
 	self.End()
 	if err := l.write(ctx, self, musiccore.EndedBeat, ""); err != nil {

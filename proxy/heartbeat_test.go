@@ -41,11 +41,11 @@ func clusterClock(at func() time.Time, rest message.Message) func(asked) message
 	}
 }
 
-// beating is a life before a node that is played.
-func beating(t *testing.T) (*cqlNode, *life) {
+// beating returns a heartbeat before a node that is played.
+func beating(t *testing.T) (*cqlNode, *heartbeat) {
 	t.Helper()
 	n := startCQLNode(t, nil)
-	return n, newLife(n.session, new(clock), musiccore.Defaults(), sessionConfig{address: "here:1"}, zerolog.Nop())
+	return n, newHeartbeat(n.session, new(clock), musiccore.Defaults(), sessionConfig{address: "here:1"}, zerolog.Nop())
 }
 
 // written are the statements that write.
@@ -148,8 +148,8 @@ func TestNoBeatOfAnEndedSession(t *testing.T) {
 }
 
 // watched are the life signs of one other session, as read says.
-func watched(read func(ids []gocql.UUID) (map[gocql.UUID]sighting, error)) *sessions {
-	return &sessions{dead: func(time.Duration) time.Duration { return time.Hour }, read: func(_ context.Context, ids []gocql.UUID) (map[gocql.UUID]sighting, error) { return read(ids) }}
+func watched(read func(ids []gocql.UUID) (map[gocql.UUID]seenSession, error)) *sessions {
+	return &sessions{dead: func(time.Duration) time.Duration { return time.Hour }, read: func(_ context.Context, ids []gocql.UUID) (map[gocql.UUID]seenSession, error) { return read(ids) }}
 }
 
 // How long a beat has stood still is counted from the end of the first read that showed it to the start of the last: what happened while
@@ -158,14 +158,14 @@ func TestABeatStandsStillBetweenReads(t *testing.T) {
 	other := gocql.UUID{1}
 	beat := int64(7)
 	var within musiccore.Now
-	s := watched(func([]gocql.UUID) (map[gocql.UUID]sighting, error) {
+	s := watched(func([]gocql.UUID) (map[gocql.UUID]seenSession, error) {
 		within = instant()
-		return map[gocql.UUID]sighting{other: {beat: beat}}, nil
+		return map[gocql.UUID]seenSession{other: {beat: beat}}, nil
 	})
-	look := func() (sighting, musiccore.Now) {
+	look := func() (seenSession, musiccore.Now) {
 		t.Helper()
 		require.NoError(t, s.look(t.Context()))
-		seen, ok := s.sighted(musiccore.SessionID(other))
+		seen, ok := s.find(musiccore.SessionID(other))
 		require.True(t, ok)
 		return seen, within
 	}
@@ -185,10 +185,10 @@ func TestABeatStandsStillBetweenReads(t *testing.T) {
 // A read of the sessions that fails says nothing of any of them; one of few says nothing of the others.
 func TestSessionsThatCouldNotBeRead(t *testing.T) {
 	one, two, gone := gocql.UUID{1}, gocql.UUID{2}, gocql.UUID{3}
-	all := map[gocql.UUID]sighting{one: {beat: 1, addr: "one"}, two: {beat: 1, addr: "two"}, gone: {beat: 1, addr: "gone"}}
+	all := map[gocql.UUID]seenSession{one: {beat: 1, addr: "one"}, two: {beat: 1, addr: "two"}, gone: {beat: 1, addr: "gone"}}
 	var err error
-	s := watched(func(ids []gocql.UUID) (map[gocql.UUID]sighting, error) {
-		found := map[gocql.UUID]sighting{}
+	s := watched(func(ids []gocql.UUID) (map[gocql.UUID]seenSession, error) {
+		found := map[gocql.UUID]seenSession{}
 		for id, seen := range all {
 			if ids == nil || id == ids[0] {
 				found[id] = seen
@@ -203,7 +203,7 @@ func TestSessionsThatCouldNotBeRead(t *testing.T) {
 	delete(all, gone)
 	require.ErrorIs(t, s.look(t.Context()), err)
 	assert.Len(t, living(), 3)
-	_, lookErr := (&life{others: sessions{read: s.read}}).lagging(t.Context(), gocql.UUID{}, false)
+	_, lookErr := (&heartbeat{others: sessions{read: s.read}}).lagging(t.Context(), gocql.UUID{}, false)
 	require.ErrorIs(t, lookErr, err, "who lags is not known then")
 	err = nil
 	require.NoError(t, s.lookAt(t.Context(), []gocql.UUID{one}))
@@ -220,7 +220,7 @@ func TestReadOfTheSessions(t *testing.T) {
 	for _, ids := range [][]gocql.UUID{nil, {one}} {
 		found, err := readSessions(t.Context(), n.session, ids)
 		require.NoError(t, err)
-		assert.Equal(t, map[gocql.UUID]sighting{one: {beat: 4, schema: version, addr: "there:1", lease: 30 * time.Second, rules: "r"}}, found)
+		assert.Equal(t, map[gocql.UUID]seenSession{one: {beat: 4, schema: version, addr: "there:1", lease: 30 * time.Second, rules: "r"}}, found)
 		asked := n.take()
 		require.Len(t, asked, 1)
 		assert.Equal(t, primitive.ConsistencyLevelQuorum, asked[0].level)

@@ -20,42 +20,42 @@ import (
 	"music/config"
 )
 
-// link is a connection to the home node, for one request at a time. It asks what only that node can say: a driver's pool asks
-// whichever node it likes.
-type link struct {
+// homeConn is a connection to the home node, for one request at a time. It asks what only that node can tell: the pool of a driver
+// chooses the node by itself.
+type homeConn struct {
 	net   net.Conn
 	read  *bufio.Reader
 	codec frame.Codec
 	at    int64  // home.current when it was made
-	name  string // of its driver, as the node knows it: no other connection has it
+	name  string // that it gives itself as a driver: no other connection has it
 }
 
-// newLink logs in as the proxy's own role.
-func newLink(ctx context.Context, h *home, c config.Cassandra) (*link, error) {
-	return openLink(ctx, h, h.nodes, c.Username, string(c.Password))
+// dialHome logs in as the proxy's own role.
+func dialHome(ctx context.Context, h *home, c config.Cassandra) (*homeConn, error) {
+	return dialHomeAs(ctx, h, h.nodes, c.Username, string(c.Password))
 }
 
-// openLink logs in as whomever. Where the node asks for no login, neither role nor password is told.
-func openLink(ctx context.Context, h *home, by *nodeDialer, role, password string) (*link, error) {
+// dialHomeAs logs in as any role. Where the node asks for no login, neither role nor password is sent.
+func dialHomeAs(ctx context.Context, h *home, by *nodeDialer, role, password string) (*homeConn, error) {
 	conn, err := h.reach(ctx, by)
 	if err != nil {
 		return nil, err
 	}
-	l := &link{net: conn, read: bufio.NewReader(conn), codec: frame.NewCodec(), at: h.current.Load(), name: "MUSIC proxy " + rand.Text()}
+	c := &homeConn{net: conn, read: bufio.NewReader(conn), codec: frame.NewCodec(), at: h.current.Load(), name: "MUSIC proxy " + rand.Text()}
 	startup := message.NewStartup()
-	startup.Options[message.StartupOptionDriverName] = l.name
-	reply, err := l.call(ctx, startup)
+	startup.Options[message.StartupOptionDriverName] = c.name
+	reply, err := c.call(ctx, startup)
 	if _, asked := reply.(*message.Authenticate); asked {
-		reply, err = l.call(ctx, &message.AuthResponse{Token: []byte("\x00" + role + "\x00" + password)})
+		reply, err = c.call(ctx, &message.AuthResponse{Token: []byte("\x00" + role + "\x00" + password)})
 		if _, more := reply.(*message.AuthChallenge); more {
 			err = errChallenged
 		}
 	}
 	if err != nil {
-		l.close()
+		c.close()
 		return nil, fmt.Errorf("log in to the home node: %w", err)
 	}
-	return l, nil
+	return c, nil
 }
 
 // errChallenged tells that the node wants to know more than a role and its password.
@@ -70,20 +70,20 @@ type refusal struct {
 // Error is what the node says.
 func (r *refusal) Error() string { return fmt.Sprintf("%v: %s", r.code, r.text) }
 
-// refused reports whether err is an ERROR of the home node with this code.
+// refused reports whether err is an ERROR of the home node with a code.
 func refused(err error, code primitive.ErrorCode) bool {
 	var r *refusal
 	return errors.As(err, &r) && r.code == code
 }
 
-// call sends one request and returns its answer; an ERROR is an error. It ends with ctx.
-func (l *link) call(ctx context.Context, request message.Message) (message.Message, error) {
-	stop := context.AfterFunc(ctx, func() { _ = l.net.SetDeadline(time.Unix(1, 0)) }) // in the past: unblocks
+// call sends one request and returns its answer. An ERROR is returned as a refusal. It returns when ctx ends.
+func (c *homeConn) call(ctx context.Context, request message.Message) (message.Message, error) {
+	stop := context.AfterFunc(ctx, func() { _ = c.net.SetDeadline(time.Unix(1, 0)) }) // in the past: unblocks
 	defer stop()
-	if err := l.codec.EncodeFrame(frame.NewFrame(primitive.ProtocolVersion4, 1, request), l.net); err != nil {
+	if err := c.codec.EncodeFrame(frame.NewFrame(primitive.ProtocolVersion4, 1, request), c.net); err != nil {
 		return nil, fmt.Errorf("ask the home node: %w", err)
 	}
-	reply, err := l.codec.DecodeFrame(l.read)
+	reply, err := c.codec.DecodeFrame(c.read)
 	if err != nil {
 		return nil, fmt.Errorf("ask the home node: %w", err)
 	}
@@ -93,9 +93,9 @@ func (l *link) call(ctx context.Context, request message.Message) (message.Messa
 	return reply.Body.Message, nil
 }
 
-// rows are the cells of a SELECT as Cassandra has sent them.
-func (l *link) rows(ctx context.Context, cql string) (message.RowSet, error) {
-	reply, err := l.call(ctx, &message.Query{Query: cql, Options: &message.QueryOptions{Consistency: primitive.ConsistencyLevelOne}})
+// rows returns the rows of a SELECT, each cell as Cassandra has sent it.
+func (c *homeConn) rows(ctx context.Context, cql string) (message.RowSet, error) {
+	reply, err := c.call(ctx, &message.Query{Query: cql, Options: &message.QueryOptions{Consistency: primitive.ConsistencyLevelOne}})
 	if err != nil {
 		return nil, err
 	}
@@ -106,9 +106,9 @@ func (l *link) rows(ctx context.Context, cql string) (message.RowSet, error) {
 	return rows.Data, nil
 }
 
-// centre is the data centre of the home node.
-func (l *link) centre(ctx context.Context) (string, error) {
-	own, err := l.rows(ctx, "SELECT data_center FROM system.local")
+// centre returns the data centre of the home node.
+func (c *homeConn) centre(ctx context.Context) (string, error) {
+	own, err := c.rows(ctx, "SELECT data_center FROM system.local")
 	if err == nil && (len(own) != 1 || len(own[0][0]) == 0) {
 		err = errNoHome
 	}
@@ -118,10 +118,10 @@ func (l *link) centre(ctx context.Context) (string, error) {
 	return string(own[0][0]), nil
 }
 
-// close ends the connection.
-func (l *link) close() { _ = l.net.Close() }
+// close closes the connection.
+func (c *homeConn) close() { _ = c.net.Close() }
 
-// location is where a node is: its own kind finds it at internal, drivers would at native.
+// location is where a node is: other nodes reach it at internal, drivers at native.
 type location struct {
 	host             uuid.UUID
 	internal, native netip.AddrPort
@@ -133,13 +133,13 @@ type ring struct {
 	others map[uuid.UUID]location
 }
 
-// has tells whether a node is part of the ring.
+// has reports whether a node is part of the ring.
 func (r *ring) has(host uuid.UUID) bool {
 	_, other := r.others[host]
 	return other || host == r.home.host
 }
 
-// hosts are all nodes of the ring.
+// hosts returns the host ids of all nodes of the ring.
 func (r *ring) hosts() []gocql.UUID {
 	all := []gocql.UUID{gocql.UUID(r.home.host)}
 	for host := range r.others {
@@ -151,13 +151,13 @@ func (r *ring) hosts() []gocql.UUID {
 // errNoHome tells that the home node does not say yet who it is.
 var errNoHome = errors.New("the home node does not say yet who and where it is")
 
-// ring asks for the cluster as the home node sees it.
-func (l *link) ring(ctx context.Context) (ring, error) {
-	own, err := l.rows(ctx, "SELECT host_id, broadcast_address, broadcast_port, rpc_address, rpc_port FROM system.local")
+// ring returns the cluster as the home node sees it.
+func (c *homeConn) ring(ctx context.Context) (ring, error) {
+	own, err := c.rows(ctx, "SELECT host_id, broadcast_address, broadcast_port, rpc_address, rpc_port FROM system.local")
 	if err != nil {
 		return ring{}, err
 	}
-	peers, err := l.rows(ctx, "SELECT host_id, peer, peer_port, native_address, native_port FROM system.peers_v2")
+	peers, err := c.rows(ctx, "SELECT host_id, peer, peer_port, native_address, native_port FROM system.peers_v2")
 	if err != nil {
 		return ring{}, err
 	}
@@ -179,7 +179,7 @@ func readLocation(row message.Row) location {
 	return location{host: uuid.UUID(row[0]), internal: readAddress(row[1], row[2]), native: readAddress(row[3], row[4])}
 }
 
-// readAddress reads an inet and an int as they are on the wire; what is null gives no address.
+// readAddress reads an inet and an int as they are on the wire; null gives the zero address.
 func readAddress(inet, port []byte) netip.AddrPort {
 	address, ok := netip.AddrFromSlice(inet)
 	if !ok || len(port) != 4 {

@@ -66,7 +66,7 @@ func (t *dataTable) loses(old *dataTable) bool {
 	return !t.Made || t.Generation != old.Generation
 }
 
-// shown are the settings under which a table is published until it is settled: those of its comment, but that it is not open to plain
+// visibleNodes are the settings under which a table is published until it is settled: those of its comment, but that it is not open to plain
 // writes before music.tables says so, too.
 func (t *dataTable) shown() catalog.Settings {
 	settings := t.Settings

@@ -126,7 +126,7 @@ func TestLinkIsMadeAnew(t *testing.T) {
 	m := &members{home: h, cassandra: config.Cassandra{Username: "music", Password: "secret"}}
 	defer m.leaveHome()
 	require.NoError(t, m.lookHome(context.Background()))
-	m.link.close()
+	m.conn.close()
 	require.NoError(t, m.lookHome(context.Background()))
 }
 
@@ -134,7 +134,7 @@ func TestLinkIsMadeAnew(t *testing.T) {
 func TestLinkToASilentNode(t *testing.T) {
 	m := &members{home: fakeNode(t, func(message.Message) message.Message { return nil })}
 	require.Error(t, m.lookHome(context.Background()))
-	assert.Nil(t, m.link)
+	assert.Nil(t, m.conn)
 }
 
 // A node that takes connections and says nothing does not keep the proxy from trying again.
