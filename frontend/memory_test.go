@@ -56,7 +56,7 @@ func newMemory(t tester, d dialect, keep bool) *memory {
 		tables.Of("bank", name)
 	}
 	tables.Set("music", "named", &catalog.Critical{Key: []catalog.Column{{Name: "name", Type: "text"}}})
-	s := NewServer(Options{Tables: tables, Locks: noLocks{}, References: bare{}, Stats: new(Stats), Log: zerolog.Nop(), MaxFrame: 16 << 20, MaxConnections: 1})
+	s := NewServer(Options{Schema: Schema{Tables: tables}, Locks: noLocks{}, References: bare{}, Stats: new(Stats), Log: zerolog.Nop(), MaxFrame: 16 << 20, MaxConnections: 1})
 	m := &memory{client: &sink{keep: keep}, backend: &sink{keep: keep}}
 	m.conn = newConn(s, m.client)
 	m.conn.backend = m.backend

@@ -37,14 +37,17 @@ func newRig(t testing.TB, change ...func(*Options)) *rig {
 	t.Helper()
 	r := &rig{t: t, cassandra: listen(t), logged: &logged{lines: make(chan map[string]any, 4096)}, served: make(chan error, 1)}
 	o := Options{
-		Dial: func(ctx context.Context) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "tcp", r.cassandra.Addr().String())
+		Cluster: Cluster{
+			Dial: func(ctx context.Context) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, "tcp", r.cassandra.Addr().String())
+			},
+			Advertise: netip.MustParseAddrPort(advertised),
 		},
-		Advertise:  netip.MustParseAddrPort(advertised),
-		References: bare{},
-		Tables:     catalog.NewTables(), Stats: new(Stats), Log: zerolog.New(r.logged).Level(zerolog.DebugLevel),
+		Schema:         Schema{Tables: catalog.NewTables()},
+		Timeouts:       Timeouts{HandshakeTimeout: patience, DrainTimeout: patience},
+		References:     bare{},
 		MaxConnections: 2000, MaxFrame: 16 << 20,
-		HandshakeTimeout: patience, DrainTimeout: patience,
+		Stats: new(Stats), Log: zerolog.New(r.logged).Level(zerolog.DebugLevel),
 	}
 	for _, c := range change {
 		c(&o)

@@ -20,43 +20,58 @@ import (
 
 // Options is what a Server is made of. All of it is read-only once the server serves.
 type Options struct {
-	// Dial opens a connection to the home node. It must honour ctx.
-	Dial func(ctx context.Context) (net.Conn, error)
-	// Advertise is the address that drivers are told in the place of the node's.
-	Advertise netip.AddrPort
-	// Nodes are the other nodes that have a proxy now. Whatever is made of what it returns, it must stay as it is. nil = none ever:
-	// the home node is shown as the only one.
-	Nodes func() []Node
-	// Tables and Locks are nil when locks are off: then no statement is looked into but for the cluster's topology.
-	Tables *catalog.Tables
-	Locks  Locks
-	// Audit is told of attempts that were refused; nil where nobody wants to know. It may be called by many at once and must not block.
-	Audit func(Refusal)
+	Cluster
+	Schema
+	Timeouts
+
+	Locks Locks // nil when locks are off, as are Tables
 	// References are what clients see of the references that Locks gives; needed where there are Locks.
 	References References
+	// Audit is called for each attempt that was refused; nil where nobody wants to know. It may be called by many at once and must not
+	// block.
+	Audit func(Refusal)
+
+	Bounds         Bounds
+	MaxConnections int
+	MaxFrame       int // bytes of one message of a client
+
+	Log   zerolog.Logger
+	Stats *Stats
+}
+
+// Cluster is what stands behind the server and beside it.
+type Cluster struct {
+	// Dial opens a connection to the home node. It must honour ctx.
+	Dial func(ctx context.Context) (net.Conn, error)
+	// Advertise is the address that drivers are told in the place of the home node's.
+	Advertise netip.AddrPort
+	// Nodes returns the other nodes that have a proxy now; the result is not modified, by either side. nil = none ever: the home node is
+	// shown as the only one.
+	Nodes func() []Node
+}
+
+// Schema is what the server knows of Cassandra's schema, and how it comes to know more.
+type Schema struct {
+	// Tables is nil when locks are off: then no statement is looked into but for the cluster's topology.
+	Tables *catalog.Tables
 	// DDL is called after a client's schema change, before the client is told of it. It may block up to its own limit.
 	DDL func(change SchemaChange) (warnings []string)
-	// SchemaIsCurrent tells whether Tables are those of Cassandra's present schema. It blocks for two seconds at most; nil where there
+	// SchemaIsCurrent reports whether Tables are those of Cassandra's present schema. It blocks for two seconds at most; nil where there
 	// are none.
 	SchemaIsCurrent func() bool
-
 	// CatchUp has the schema read again, and returns when Tables say what is in it now, or after a time of its own where that fails.
 	CatchUp func()
-
-	// CriticalByName tells whether a table is critical whatever its comment says; nil where none is. It must not block.
+	// CriticalByName reports whether a table is critical whatever its comment says; nil where none is. It must not block.
 	CriticalByName func(keyspace, table string) bool
+}
 
-	Bounds           Bounds
-	MaxConnections   int
-	MaxFrame         int           // bytes of one message of a client
+// Timeouts bound how long the server waits for what.
+type Timeouts struct {
 	HandshakeTimeout time.Duration // from connection to login
 	MessageTimeout   time.Duration // for the rest of a message that has begun, while it is waited for; 0: for ever
 	BackendTimeout   time.Duration // Cassandra says nothing for so long while it owes an answer: it is lost
 	DrainTimeout     time.Duration // after the end of Serve's context, for what is in flight
 	MaxWait          time.Duration // a LOCK is answered within this, for a driver of unknown patience
-
-	Log   zerolog.Logger
-	Stats *Stats
 }
 
 // Server serves CQL clients, each over one connection of its own to the home node.

@@ -119,12 +119,13 @@ func (p *process) isReady() bool {
 
 func (p *process) options(advertise netip.AddrPort, stats *frontend.Stats) frontend.Options {
 	return frontend.Options{
-		Dial: p.home.dial, Advertise: advertise,
+		Cluster: frontend.Cluster{Dial: p.home.dial, Advertise: advertise},
+		Timeouts: frontend.Timeouts{
+			HandshakeTimeout: p.cfg.Limits.HandshakeTimeout, MessageTimeout: p.cfg.Limits.MessageTimeout, BackendTimeout: p.cfg.Limits.BackendTimeout,
+			DrainTimeout: p.cfg.Limits.ShutdownTimeout, MaxWait: p.cfg.Music.MaxWait,
+		},
 		Bounds:         bounds(p.cfg.Limits),
 		MaxConnections: p.cfg.Limits.MaxConnections, MaxFrame: int(p.cfg.Limits.MaxFrameSize),
-		HandshakeTimeout: p.cfg.Limits.HandshakeTimeout, BackendTimeout: p.cfg.Limits.BackendTimeout,
-		MessageTimeout: p.cfg.Limits.MessageTimeout,
-		DrainTimeout:   p.cfg.Limits.ShutdownTimeout, MaxWait: p.cfg.Music.MaxWait,
 		Log: p.log, Stats: stats,
 	}
 }

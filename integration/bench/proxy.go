@@ -25,10 +25,14 @@ func serveProxy(ctx context.Context, l net.Listener, to string) error {
 	tables := catalog.NewTables()
 	tables.Set("bank", "accounts", &catalog.Critical{ID: [16]byte{1}, Key: []catalog.Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}})
 	return frontend.NewServer(frontend.Options{
-		Dial:   func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "tcp", to) },
-		Tables: tables, Locks: nobody{}, References: frontend.NewReferences(nil), Advertise: advertise,
+		Cluster: frontend.Cluster{
+			Dial:      func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "tcp", to) },
+			Advertise: advertise,
+		},
+		Schema:   frontend.Schema{Tables: tables},
+		Timeouts: frontend.Timeouts{HandshakeTimeout: time.Minute, BackendTimeout: time.Minute, DrainTimeout: time.Second, MaxWait: time.Second},
+		Locks:    nobody{}, References: frontend.NewReferences(nil),
 		MaxConnections: 1 << 20, MaxFrame: 16 << 20,
-		HandshakeTimeout: time.Minute, BackendTimeout: time.Minute, DrainTimeout: time.Second, MaxWait: time.Second,
 		Log: zerolog.Nop(), Stats: new(frontend.Stats),
 	}).Serve(ctx, l)
 }
