@@ -22,13 +22,6 @@ type Core struct {
 	sessionEnded bool // the session died, and everything with it
 }
 
-// tableFacts are what a Core must know of a table.
-type tableFacts struct {
-	closed Stamp // docs/protocol.md 2.3, D
-	tableMode
-	first LockRef // no reference of the table lies below
-}
-
 // counters are the numbers given last; none is given twice.
 type counters struct {
 	command CommandID
@@ -180,86 +173,6 @@ func (c *Core) Tick(now Now) Effects {
 		t.who.due(now)
 	}
 	return c.takeEffects()
-}
-
-// Drain allows no new grants and settles what is unsettled (docs/design.md 6, SIGTERM). Who
-// waits is told where he stands and may go on at another proxy. Then wait for
-// Quiet, end the session, and write EndedBeat.
-func (c *Core) Drain(now Now) Effects {
-	c.draining = true
-	c.checkSession(now)
-	for _, k := range c.sorted() {
-		k.step(now)
-	}
-	return c.takeEffects()
-}
-
-// Quiet reports that no LWT is under way and nothing in flight or unsettled.
-func (c *Core) Quiet() bool {
-	for _, k := range c.keys {
-		if !k.quiet() {
-			return false
-		}
-	}
-	return true
-}
-
-// Closed tells that a table was closed to plain writes at that stamp: every
-// term of it that began before is dirty, and none is synchronised any more
-// (docs/protocol.md 2.3, D). It is to be called for every critical table before its
-// first operation: an operation with a reference of another proxy may come
-// here before any LOCK does.
-func (c *Core) Closed(now Now, table [16]byte, closed Stamp) Effects {
-	c.checkSession(now)
-	c.raiseClosed(table, closed)
-	c.each(table, func(k *key) {
-		k.raiseClosed(closed)
-		k.step(now)
-	})
-	return c.takeEffects()
-}
-
-// FirstReference tells the lowest reference of a table's generation: those below were
-// of its generations before, and may still be in somebody's hands. It is to be
-// called, like Closed, before a table's first operation. Another number than
-// before is another generation: whatever is known of the last one is lost.
-func (c *Core) FirstReference(now Now, table [16]byte, first LockRef) Effects {
-	c.checkSession(now)
-	f := c.tables[table]
-	if f.first != first {
-		c.lose(now, table)
-	}
-	f.first = first
-	c.tables[table] = f
-	return c.takeEffects()
-}
-
-// Altered tells of a schema event on a table: its open terms are renewed and
-// its puts wait for that, since stamps must not lag behind a column that was
-// added again (docs/protocol.md 3.10, Renew).
-func (c *Core) Altered(now Now, table [16]byte) Effects {
-	c.checkSession(now)
-	c.each(table, func(k *key) {
-		if k.term != nil {
-			k.term.renewal.require(0)
-			k.term.synch.stale = true
-		}
-		k.step(now)
-	})
-	return c.takeEffects()
-}
-
-// Dropped tells that a table or its companion is no more: its terms end.
-func (c *Core) Dropped(now Now, table [16]byte) Effects {
-	c.checkSession(now)
-	c.lose(now, table)
-	return c.takeEffects()
-}
-
-// lose ends all that is known of a table's locks.
-func (c *Core) lose(now Now, table [16]byte) {
-	c.idle.forget(table)
-	c.each(table, func(k *key) { k.bury(now, ErrUnavailable) })
 }
 
 // Rejoin continues with a new session. Every term and place of the old one has

@@ -1,10 +1,6 @@
 package musiccore
 
-import (
-	"cmp"
-	"slices"
-	"time"
-)
+import "time"
 
 // key is the state machine of one key: who waits, who holds, and the one LWT under way. It is made
 // by the first operation, and dropped when nobody holds, waits or is owed an answer.
@@ -23,49 +19,6 @@ type key struct {
 	headWatch headWatch
 	piggyback piggyback
 	timer     timer
-}
-
-// headWatch is how a key follows a head that is not here.
-type headWatch struct {
-	until time.Duration // the head is followed even if no reference waits here
-	told  SessionID     // to whom HintWaiting was sent
-}
-
-// queue is the entries of one key that have no term yet, and the holder's.
-type queue struct {
-	unnumbered []*entry // no reference yet, in order of arrival
-	numbered   []*entry // references that live in the lock row, ascending
-	byToken    map[[16]byte]*entry
-}
-
-// first returns the lowest reference here that lives in the lock row, or nil.
-func (q *queue) first() *entry {
-	if len(q.numbered) == 0 {
-		return nil
-	}
-	return q.numbered[0]
-}
-
-func (q *queue) pop() {
-	q.numbered[0] = nil
-	q.numbered = q.numbered[1:]
-}
-
-func (q *queue) search(r LockRef) (int, bool) {
-	return slices.BinarySearchFunc(q.numbered, r, func(e *entry, r LockRef) int { return cmp.Compare(e.ref, r) })
-}
-
-// insert puts an entry among the numbered ones, where its reference belongs: an adopted one may be
-// known before an own one ahead of it.
-func (q *queue) insert(e *entry) {
-	i, _ := q.search(e.ref)
-	q.numbered = slices.Insert(q.numbered, i, e)
-}
-
-func (q *queue) dropToken(e *entry) {
-	if q.byToken[e.identity.token] == e {
-		delete(q.byToken, e.identity.token)
-	}
 }
 
 // due is the key's timer.
@@ -123,93 +76,6 @@ func (k *key) chooseLWT(now Now) {
 	if k.lwt == nil {
 		k.preempt(now)
 	}
-}
-
-// isHead reports that p is the head of the queue as known.
-func (k *key) isHead(e *entry) bool {
-	return e != nil && k.view.state == rowPresent && !k.view.row.Empty() && e.ref == k.view.row.Head
-}
-
-func (k *key) abandonedHead() bool {
-	e := k.queue.first()
-	return k.isHead(e) && e.abandoned
-}
-
-// orphanedHead: the head is of this session, and memory does not know it.
-func (k *key) orphanedHead() bool {
-	if k.view.state != rowPresent || k.term != nil {
-		return false
-	}
-	_, s, ok := k.view.row.Holder()
-	return ok && s == k.c.self.id && !k.isHead(k.queue.first())
-}
-
-// remoteHead answers the head's session if it is not this one.
-func (k *key) remoteHead() (SessionID, bool) {
-	if k.view.state != rowPresent || k.term != nil {
-		return SessionID{}, false
-	}
-	_, s, ok := k.view.row.Holder()
-	return s, ok && s != k.c.self.id
-}
-
-// headAwaited reports that somebody here wants the head to move on. An
-// abandoned reference counts: only this proxy can release it in its turn.
-func (k *key) headAwaited(now Now) bool {
-	return len(k.queue.numbered) > 0 || now.Boot < k.headWatch.until || k.piggyback.delegated.pending()
-}
-
-// dropPassed drops what the head has passed: lost, and final (docs/protocol.md 3.5, Poll).
-func (k *key) dropPassed(now Now) {
-	if k.view.state != rowPresent {
-		return
-	}
-	if t := k.term; t != nil && !k.changesTerm() && k.view.row.Epoch != t.window.epoch {
-		if !k.isChecked() {
-			k.c.alarm(k.id, "I3", "a term was taken away while its session was valid")
-		}
-		k.loseTerm(now)
-	}
-	for e := k.queue.first(); e != nil && k.term == nil && e.ref < k.view.row.Head; e = k.queue.first() {
-		k.queue.pop()
-		k.loseEntry(e)
-	}
-	if e := k.queue.first(); k.term == nil && k.displaced(e) {
-		k.queue.pop()
-		k.redirect(e)
-	}
-}
-
-// enterTerm is Poll (docs/protocol.md 3.5): the head gets its term if it waits here. A
-// place gets at most one term, ever (C15); a dirty one only on a base that
-// was read at QUORUM (M6). Paper §IV, acquireLock.
-func (k *key) enterTerm(now Now) {
-	e := k.queue.first()
-	if k.term != nil || k.changesTerm() || !k.isHead(e) || e.phase != phaseWaiting || e.abandoned {
-		return
-	}
-	if now.Clk == 0 || k.c.draining || !k.c.self.Valid(now) {
-		return
-	}
-	r := k.view.row
-	if !k.headGranted(e) {
-		return
-	}
-	if r.DirtySince(k.table.closed) && k.view.quorumEpoch != r.Epoch {
-		return
-	}
-	k.openTerm(now, e)
-}
-
-// headGranted reports that T gives the head to a place: by the queue, or a guest by
-// its own Takeover.
-func (k *key) headGranted(e *entry) bool {
-	r := k.view.row
-	if e.adopted {
-		return r.Owner == k.c.self.id && r.Epoch == e.takeover.epoch
-	}
-	s, ok := r.Session(r.Head)
-	return ok && s == k.c.self.id && r.Owner == (SessionID{})
 }
 
 // invariantBroken ends the term: an invariant does not hold, so nothing that this
@@ -301,9 +167,4 @@ func (t *term) nextWake(now time.Duration, o Options) time.Duration {
 		at = sooner(now, at, now+time.Second)
 	}
 	return at
-}
-
-func (k *key) remoteHeadID() SessionID {
-	s, _ := k.remoteHead()
-	return s
 }

@@ -1,35 +1,9 @@
 package musiccore
 
 import (
-	"fmt"
 	"slices"
 	"time"
 )
-
-// queryKind is which operation an ask belongs to.
-type queryKind uint8
-
-const (
-	queryLock queryKind = iota + 1
-	queryUnlock
-	queryBegin
-	queryForce
-	queryWaiters // of no operation: who waits elsewhere (Hints)
-)
-
-// query is an operation with a reference that memory does not know: a QUORUM
-// read of the lock row begun after it says what to answer.
-type query struct {
-	op      OpID
-	kind    queryKind
-	ref     LockRef
-	after   CommandID
-	until   time.Duration
-	opKind  Kind    // of a Begin
-	request Request // of a Lock
-	reason  string  // of a Force
-	ended   State   // not 0: its reference has ended so, as memory knows, and it waits until that is final
-}
 
 // newEntry is LOCK without a reference.
 func (k *key) newEntry(now Now, op OpID, q Request) {
@@ -106,64 +80,6 @@ func (k *key) unlock(now Now, op OpID, r LockRef) {
 	}
 }
 
-func (k *key) addQuery(a query) {
-	a.after = k.c.last.command
-	k.queries = append(k.queries, a)
-	if a.needsRow() {
-		k.view.read.next = 0
-	}
-	if a.op != 0 {
-		k.c.addPending(a.op, k, nil)
-	}
-}
-
-// needsRow reports that the lock row tells what to answer, and not the end of what this proxy has begun.
-func (a query) needsRow() bool { return a.ended == 0 }
-
-// answerQueries answers what a QUORUM read of the row tells.
-func (k *key) answerQueries(now Now, id CommandID) {
-	asks := k.queries
-	k.queries = nil
-	for _, a := range asks {
-		if !a.needsRow() || a.after >= id || !k.answerFromRow(now, a) {
-			k.queries = append(k.queries, a)
-		}
-	}
-}
-
-// lostAnswer is what it is told where the row alone says that the reference has ended: LOCK hears LOST, UNLOCK that it is given back
-// (paper §IV: forcibly released counts as released), an operation ErrLost.
-func (a query) lostAnswer() Answer {
-	switch a.kind {
-	case queryLock:
-		return Answer{Op: a.op, Grant: Grant{Ref: a.ref, State: StateLost}}
-	case queryUnlock:
-		return Answer{Op: a.op, Grant: Grant{Ref: a.ref, State: StateReleased}}
-	}
-	return Answer{Op: a.op, Err: ErrLost}
-}
-
-// expireQueries answers those for whom the row could not be read.
-func (k *key) expireQueries(now Now) {
-	left := k.queries[:0]
-	for _, a := range k.queries {
-		if now.Boot < a.until {
-			left = append(left, a)
-			continue
-		}
-		k.c.answer(Answer{Op: a.op, Err: unavailable(k.view.read.err)})
-	}
-	k.queries = left
-}
-
-// unavailable is ErrUnavailable with what the store said.
-func unavailable(cause error) error {
-	if cause == nil {
-		return ErrUnavailable
-	}
-	return fmt.Errorf("%w: %w", ErrUnavailable, cause)
-}
-
 // cancel takes a waiting operation away: its client is gone.
 func (k *key) cancel(op OpID, e *entry) {
 	if e != nil {
@@ -183,4 +99,12 @@ func (k *key) cancel(op OpID, e *entry) {
 	if e := k.queue.first(); e != nil {
 		e.takeover.ops = slices.DeleteFunc(e.takeover.ops, func(b waitingOp) bool { return b.op == op })
 	}
+}
+
+// patience is how long a LOCK waits for its answer.
+func (c *Core) patience(q Request) time.Duration {
+	if q.NoWait || q.Wait <= 0 {
+		return c.opts.Wait
+	}
+	return q.Wait
 }

@@ -17,24 +17,6 @@ type synchState struct {
 	stale bool // what the attempt rests on changed while it ran
 }
 
-// renewal is the state of a term's Renew.
-type renewal struct {
-	wanted     bool
-	sent       bool  // its LWT is under way
-	blocksPuts bool  // puts wait for it: the present window must not be written in
-	floor      Stamp // the new base lies at or above it
-}
-
-// due reports that the window is nearly used up and nobody is at it.
-func (w *renewal) due(seq, size Stamp) bool {
-	return seq >= size/4*3 && !w.wanted && !w.sent
-}
-
-// require asks for a window at or above floor, and writes nothing in this one.
-func (w *renewal) require(floor Stamp) {
-	w.wanted, w.blocksPuts, w.floor = true, true, max(w.floor, floor)
-}
-
 // wantsSynch: somebody waits for it, or the term ends or the proxy goes and
 // something is unsettled. It is exclusive: no put may be in flight, or an
 // acknowledged one would be fenced away (C7).
@@ -112,40 +94,4 @@ func tooLarge(cause error) error {
 		return ErrTooLarge
 	}
 	return fmt.Errorf("%w: %w", ErrTooLarge, cause)
-}
-
-// renew asks for a fresh window while operations go on in the old one.
-func (k *key) renew(now Now) {
-	t := k.term
-	floor := max(t.renewal.floor, now.Clk)
-	if floor == 0 && t.renewal.blocksPuts {
-		return
-	}
-	dirty := (t.dirty && !t.synced) || t.unsettled || t.ops.flight.puts > 0 || t.synch.cmd != 0
-	held := Row{Guard: k.view.row.Guard, Head: t.holder.ref, Epoch: t.window.epoch}
-	owner := k.c.self.id
-	if t.block != nil && !t.block.plain {
-		owner = SessionID{} // what is set tells others that nothing is handed over
-	}
-	s := Renew(held, owner, dirty, k.c.opts.Window, floor)
-	if k.startLWT(now, lwt{purpose: purposeRenew, swap: s}) {
-		t.renewal.wanted, t.renewal.sent = false, true
-	}
-}
-
-// renewed moves the term into the window that its Renew was given. What was
-// asked for meanwhile needs another one.
-func (k *key) renewed(now Now, base Stamp) {
-	t := k.term
-	if t == nil {
-		return
-	}
-	t.window.oldEpochs = append(t.window.oldEpochs, t.window.epoch)
-	if t.ops.flight.ops == 0 {
-		t.window.oldEpochs = nil
-	}
-	t.window.epoch, t.window.seq, t.renewal.sent = base, 2, false
-	if !t.renewal.wanted {
-		t.renewal = renewal{}
-	}
 }

@@ -14,73 +14,6 @@ func (k *key) ownerOf(r LockRef) (SessionID, bool) {
 	return k.view.row.Session(r)
 }
 
-// answerFromRow answers what the row says about a reference that memory did not know
-// when it was asked for. It is false while nobody can tell yet whether the
-// reference's session lives. The row never grants: an own reference that
-// memory does not know has had its term, or is of an earlier life (C15).
-func (k *key) answerFromRow(now Now, a query) bool {
-	switch a.kind {
-	case queryForce:
-		return k.forceFromRow(now, a)
-	case queryWaiters:
-		k.tellNextHead()
-		return true
-	}
-	r, e := k.view.row, k.findEntry(a.ref)
-	s, known := k.ownerOf(a.ref)
-	switch {
-	case k.view.state != rowPresent || a.ref > r.Guard:
-		k.c.answer(Answer{Op: a.op, Err: ErrNotHeld})
-	case k.liveEntry(a.ref) != nil, k.silentEntry(a.ref) != nil:
-		k.resumeAt(now, a, e)
-	case k.endings.of(a.ref) != 0:
-		k.queryEnding(a)
-	case k.isFinal(a.ref):
-		k.c.answer(a.lostAnswer())
-	case known && s == k.c.self.id:
-		return k.answerOwnRef(a, e)
-	default:
-		return known && k.answerRemoteRef(now, a, s)
-	}
-	return true
-}
-
-// answerOwnRef answers what asks for a reference of this session that nobody was
-// told: it was never given, or waits to be released.
-func (k *key) answerOwnRef(a query, e *entry) bool {
-	if e != nil && e.abandoned {
-		return false // its Release is under way
-	}
-	k.c.answer(Answer{Op: a.op, Err: ErrNotHeld})
-	return true
-}
-
-// answerRemoteRef answers what asks for a reference of another session: it is
-// there, or it goes on here if that session is dead. What a dead session kept
-// for itself goes on nowhere: nothing tells which reference was handed out
-// (docs/protocol.md 3.17). It is lost once it has been passed over: a Renew of the dead
-// session may still be applied that makes its holder plain.
-func (k *key) answerRemoteRef(now Now, a query, s SessionID) bool {
-	known, dead := k.c.observe(now, s)
-	switch {
-	case !known:
-		return false
-	case !dead:
-		k.c.answer(Answer{Op: a.op, Err: &ElsewhereError{Session: s}})
-	case k.view.row.retained(a.ref):
-		k.watchHead(now)
-		return false
-	case k.c.draining && a.kind != queryUnlock:
-		k.c.answer(Answer{Op: a.op, Err: ErrDraining})
-	case a.kind == queryUnlock:
-		k.abandon(k.adopt(now, a.ref), StateReleased)
-		k.c.answer(Answer{Op: a.op, Grant: Grant{Applied: true, Ref: a.ref, State: StateReleased}})
-	default:
-		k.resumeAt(now, a, k.adopt(now, a.ref))
-	}
-	return true
-}
-
 // adopt makes a guest of a dead session's reference.
 func (k *key) adopt(now Now, r LockRef) *entry {
 	e := &entry{k: k, ref: r, phase: phaseWaiting, adopted: true, lease: k.c.opts.ClientLease, since: now.Boot}
@@ -88,20 +21,6 @@ func (k *key) adopt(now Now, r LockRef) *entry {
 	k.queue.insert(e)
 	e.setDeadline(now.Boot + k.c.opts.QueuedLease)
 	return e
-}
-
-// resumeAt lets an operation that had to ask go on at the reference's place.
-func (k *key) resumeAt(now Now, a query, e *entry) {
-	switch a.kind {
-	case queryLock:
-		delete(k.c.ops, a.op)
-		k.resume(now, a.op, a.request)
-	case queryUnlock:
-		delete(k.c.ops, a.op)
-		k.unlock(now, a.op, a.ref)
-	default:
-		k.awaitTerm(waitingOp{op: a.op, kind: a.opKind, until: a.until}, e)
-	}
 }
 
 // awaitTerm lets an operation wait for the term of a guest at the head; where
@@ -179,16 +98,6 @@ func (k *key) redirect(e *entry) {
 	k.endEntry(e, 0)
 	if e.block != nil {
 		k.dropBlock(e.block)
-	}
-}
-
-// queryWaitingOps lets the operations that wait for a guest's term ask what has
-// become of its reference.
-func (k *key) queryWaitingOps(e *entry) {
-	begins := e.takeover.ops
-	e.takeover.ops = nil
-	for _, b := range begins {
-		k.queryEnding(b.query(e.ref))
 	}
 }
 

@@ -51,42 +51,6 @@ type waitingOp struct {
 	until time.Duration
 }
 
-// openTerm starts the term of the head (docs/protocol.md 3.5, Poll and Enqueue).
-func (k *key) openTerm(now Now, e *entry) {
-	c, r := k.c, k.view.row
-	c.last.term++
-	k.term = &term{
-		id: c.last.term, holder: e, window: window{epoch: r.Epoch, seq: 2},
-		dirty:   r.DirtySince(k.table.closed),
-		lastRef: r.endOfBlock(e.ref), block: e.block,
-	}
-	if r.Epoch > now.Clk+farEpoch {
-		c.alarm(k.id, "I12", fmt.Sprintf("base %d is far ahead of the clock %d", r.Epoch, now.Clk))
-	}
-	if e.block != nil {
-		e.phase = phaseEnded
-		e.block.keepUntil = now.Boot + c.opts.Retain
-		return
-	}
-	k.grant(now, e)
-}
-
-// grant makes a place the holder.
-func (k *key) grant(now Now, e *entry) {
-	t := k.term
-	t.holder, t.open = e, true
-	k.note(e.grantNote(), e, 0)
-	t.ops.waiting, e.takeover.ops = e.takeover.ops, nil
-	e.phase, e.ownerDied, e.wait.noWait, k.lastDied = phaseHolding, k.lastDied, false, false
-	k.blocks.lastWait, e.since = now.Boot-e.since, now.Boot
-	if e.wait.op == 0 && len(t.ops.waiting) == 0 {
-		e.setDeadline(now.Boot + k.c.opts.QueuedLease)
-		return
-	}
-	e.setDeadline(now.Boot + e.lease)
-	k.answerEntry(e, k.grantOf(now, e))
-}
-
 // clean: nothing of an older term, or of this one, can surface any more.
 func (t *term) clean() bool {
 	return t.synch.cmd == 0 && !t.unsettled && (!t.dirty || t.synced)
@@ -263,4 +227,72 @@ func (t *term) cancel(op OpID) {
 			return
 		}
 	}
+}
+
+// enterTerm is Poll (docs/protocol.md 3.5): the head gets its term if it waits here. A
+// place gets at most one term, ever (C15); a dirty one only on a base that
+// was read at QUORUM (M6). Paper §IV, acquireLock.
+func (k *key) enterTerm(now Now) {
+	e := k.queue.first()
+	if k.term != nil || k.changesTerm() || !k.isHead(e) || e.phase != phaseWaiting || e.abandoned {
+		return
+	}
+	if now.Clk == 0 || k.c.draining || !k.c.self.Valid(now) {
+		return
+	}
+	r := k.view.row
+	if !k.headGranted(e) {
+		return
+	}
+	if r.DirtySince(k.table.closed) && k.view.quorumEpoch != r.Epoch {
+		return
+	}
+	k.openTerm(now, e)
+}
+
+// headGranted reports that T gives the head to a place: by the queue, or a guest by
+// its own Takeover.
+func (k *key) headGranted(e *entry) bool {
+	r := k.view.row
+	if e.adopted {
+		return r.Owner == k.c.self.id && r.Epoch == e.takeover.epoch
+	}
+	s, ok := r.Session(r.Head)
+	return ok && s == k.c.self.id && r.Owner == (SessionID{})
+}
+
+// openTerm starts the term of the head (docs/protocol.md 3.5, Poll and Enqueue).
+func (k *key) openTerm(now Now, e *entry) {
+	c, r := k.c, k.view.row
+	c.last.term++
+	k.term = &term{
+		id: c.last.term, holder: e, window: window{epoch: r.Epoch, seq: 2},
+		dirty:   r.DirtySince(k.table.closed),
+		lastRef: r.endOfBlock(e.ref), block: e.block,
+	}
+	if r.Epoch > now.Clk+farEpoch {
+		c.alarm(k.id, "I12", fmt.Sprintf("base %d is far ahead of the clock %d", r.Epoch, now.Clk))
+	}
+	if e.block != nil {
+		e.phase = phaseEnded
+		e.block.keepUntil = now.Boot + c.opts.Retain
+		return
+	}
+	k.grant(now, e)
+}
+
+// grant makes a place the holder.
+func (k *key) grant(now Now, e *entry) {
+	t := k.term
+	t.holder, t.open = e, true
+	k.note(e.grantNote(), e, 0)
+	t.ops.waiting, e.takeover.ops = e.takeover.ops, nil
+	e.phase, e.ownerDied, e.wait.noWait, k.lastDied = phaseHolding, k.lastDied, false, false
+	k.blocks.lastWait, e.since = now.Boot-e.since, now.Boot
+	if e.wait.op == 0 && len(t.ops.waiting) == 0 {
+		e.setDeadline(now.Boot + k.c.opts.QueuedLease)
+		return
+	}
+	e.setDeadline(now.Boot + e.lease)
+	k.answerEntry(e, k.grantOf(now, e))
 }

@@ -10,57 +10,6 @@ type check struct {
 	after CommandID // only a read after this command tells
 }
 
-// tableMode says how a table's operations are told: by the clock, or by the lock row
-// (docs/design.md 4, strict). A proxy that tells by the clock must be sure that no
-// other one ends the term of a living session; so between the two modes all
-// check, and nobody forces.
-type tableMode struct {
-	strict      bool  // operations are checked against the lock row
-	forceLiving bool  // the head of a living session may be ended by Force
-	strictBelow Stamp // terms on a lower base are checked all the same: a Force of the time before may still end them
-}
-
-// Strict tells whether a table's operations are checked against the lock row
-// instead of the clock (docs/design.md 4, strict). It is to be called, like Closed,
-// before a table's first operation; of a change only once every other living proxy has
-// heard ModeChanging.
-func (c *Core) Strict(now Now, table [16]byte, strict bool) Effects {
-	m := c.tables[table].tableMode
-	switch {
-	case strict:
-		m.strict, m.forceLiving = true, true
-	case m.strict && now.Clk == 0:
-		m.forceLiving = false // no stamp is known to lie above all bases: until Strict is called again
-	case m.strict:
-		m.strict, m.forceLiving, m.strictBelow = false, false, max(m.strictBelow, Closing(now, 0))
-	}
-	return c.setMode(now, table, m)
-}
-
-// ModeChanging tells that a table's mode is about to change, or may have changed unseen: until
-// Strict says what holds, operations are checked against the lock row, and no living holder is
-// ended from here.
-func (c *Core) ModeChanging(now Now, table [16]byte) Effects {
-	m := c.tables[table].tableMode
-	m.strict, m.forceLiving = true, false
-	return c.setMode(now, table, m)
-}
-
-func (c *Core) setMode(now Now, table [16]byte, m tableMode) Effects {
-	c.checkSession(now)
-	f := c.tables[table]
-	f.tableMode = m
-	c.tables[table] = f
-	c.each(table, func(k *key) { k.table.tableMode = m })
-	return c.takeEffects()
-}
-
-// isChecked: the operations of the term that is here are told by the lock row. It
-// belongs to the term: one that began while others could end it stays so.
-func (k *key) isChecked() bool {
-	return k.table.strict || (k.term != nil && k.term.window.epoch < k.table.strictBelow)
-}
-
 // deferVerdict lets an operation wait for its verdict. It is false for one that
 // is over, or whose End came before.
 func (k *key) deferVerdict(now Now, tk Ticket) bool {

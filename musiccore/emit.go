@@ -1,0 +1,37 @@
+package musiccore
+
+// takeEffects ends a call: what it caused, and when Tick is wanted.
+func (c *Core) takeEffects() Effects {
+	out := c.out
+	c.out = Effects{}
+	out.Wake = c.timers.first()
+	return out
+}
+
+func (c *Core) do(k Key, a Action) CommandID {
+	c.last.command++
+	c.out.Commands = append(c.out.Commands, Command{ID: c.last.command, Key: k, Action: a})
+	return c.last.command
+}
+
+func (c *Core) addPending(op OpID, k *key, e *entry) { c.ops[op] = pendingOp{k, e} }
+
+// answer answers an operation; what is asked for none is answered to nobody.
+func (c *Core) answer(a Answer) {
+	if a.Op == 0 {
+		return
+	}
+	delete(c.ops, a.Op)
+	c.out.Answers = append(c.out.Answers, a)
+}
+
+func (c *Core) alarm(k Key, rule, text string) {
+	c.out.Alarms = append(c.out.Alarms, Alarm{Key: k, Rule: rule, Text: text})
+}
+
+// note tells what happened at a place; it is the place's second event or later.
+func (k *key) note(what NoteKind, e *entry, how State) {
+	k.c.out.Notes = append(k.c.out.Notes, Note{
+		Key: k.id, Kind: what, Ref: e.ref, Owner: e.identity.name, Client: e.identity.client, State: how, Duration: k.c.now - e.since,
+	})
+}

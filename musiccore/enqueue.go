@@ -1,0 +1,138 @@
+package musiccore
+
+import (
+	"slices"
+	"time"
+)
+
+// enqueue asks for references for all who have none: one LWT, one block.
+func (k *key) enqueue(now Now) {
+	if len(k.queue.unnumbered) == 0 || k.releaseWillEnqueue(now) || (k.awaitsDelegated(now) && !k.anyoneMustBeNumbered(now)) || k.waitsForLook(now) {
+		return
+	}
+	r := k.view.pointer()
+	rides := k.mayDelegate(now)
+	entries, b := k.takeUnnumbered(now, r == nil || r.Empty())
+	if len(entries) == 0 {
+		return
+	}
+	if rides {
+		k.queue.unnumbered = entries
+		k.piggyback.refusals = 0
+		k.delegateEnqueue(now, b)
+		return
+	}
+	k.startLWT(now, lwt{purpose: purposeEnqueue, swap: Enqueue(r, b, k.table.closed, now.Clk), req: b.Req, entries: entries})
+}
+
+// releaseWillEnqueue reports that who asks may wait for the Release of the tenure that
+// is here, which takes them along: it comes within Options.Retain by all
+// experience, and they need not be told anything before.
+func (k *key) releaseWillEnqueue(now Now) bool {
+	t := k.term
+	if t == nil || k.blocks.nextSize == 0 || now.Boot >= t.holder.since+k.c.opts.Retain {
+		return false
+	}
+	return !slices.ContainsFunc(k.queue.unnumbered, func(e *entry) bool { return !e.canWaitUnnumbered(now) })
+}
+
+// takeUnnumbered takes all who have no reference, and makes the block to enqueue for
+// them. vacant: its first reference is to be the head at once.
+func (k *key) takeUnnumbered(now Now, vacant bool) ([]*entry, Block) {
+	if len(k.queue.unnumbered) == 0 || k.c.draining || !k.c.self.Valid(now) || (vacant && now.Clk == 0) {
+		return nil, Block{}
+	}
+	k.refuseNoWait(now)
+	entries := k.queue.unnumbered
+	if len(entries) == 0 {
+		return nil, Block{}
+	}
+	k.queue.unnumbered = nil
+	k.c.last.request++
+	b := Block{
+		First: k.c.tables[k.id.Table].first, N: int32(len(entries)), Session: k.c.self.id, Req: k.c.last.request,
+		Retained: k.reservesBlock(now, vacant, entries),
+	}
+	if b.Retained && vacant {
+		b.N = max(b.N, k.blocks.nextSize)
+	} else if b.Retained {
+		b.N = max(b.N, min(k.blocks.nextSize, 8*b.N)) // others come behind it
+	}
+	return entries, b
+}
+
+// refuseNoWait answers BUSY to those who do not want to wait, where somebody is
+// ahead of them.
+func (k *key) refuseNoWait(now Now) {
+	patient := make([]*entry, 0, len(k.queue.unnumbered))
+	for _, e := range k.queue.unnumbered {
+		if e.wait.noWait && (len(patient) > 0 || k.claimedByOthers()) {
+			k.answerEntry(e, k.busyGrant())
+			k.endEntry(e, StateLost)
+			k.watchHead(now)
+			continue
+		}
+		patient = append(patient, e)
+	}
+	k.queue.unnumbered = patient
+}
+
+// claimedByOthers reports that somebody with a claim is ahead of a newcomer. References
+// that were given back and wait for their LWT do not count: who unlocks and
+// then locks NOWAIT finds no one.
+func (k *key) claimedByOthers() bool {
+	for _, e := range k.queue.numbered {
+		if !e.abandoned && e.phase != phaseEnded {
+			return true
+		}
+	}
+	return len(k.piggyback.accepted) > 0 || (k.view.state == rowPresent && k.remoteFrom(k.view.row.Head))
+}
+
+// remoteFrom reports that another session is known to have a reference from that
+// one on.
+func (k *key) remoteFrom(r LockRef) bool {
+	return slices.ContainsFunc(k.view.row.Queue, func(b Block) bool { return b.Last() >= r && b.Session != k.c.self.id })
+}
+
+// anyoneMustBeNumbered reports that somebody who asks cannot wait for others to enqueue him.
+func (k *key) anyoneMustBeNumbered(now Now) bool { return anyMustBeNumbered(now, k.queue.unnumbered) }
+
+// anyMustBeNumbered reports that the client of one of them is to be told a reference now.
+func anyMustBeNumbered(now Now, entries []*entry) bool {
+	return slices.ContainsFunc(entries, func(e *entry) bool { return e.mustBeNumbered(now) })
+}
+
+// mustBeNumbered: its client is to be told a reference now.
+func (e *entry) mustBeNumbered(now Now) bool {
+	return e.wait.atOnce || (e.wait.op != 0 && now.Boot >= e.numberBy())
+}
+
+// canWaitUnnumbered reports that a place has time before its client must be told something:
+// by then, as the last one here has waited, it is granted.
+func (e *entry) canWaitUnnumbered(now Now) bool {
+	return !e.wait.atOnce && now.Boot+e.k.blocks.lastWait < e.numberBy()
+}
+
+// numberBy is when a place in a line is to be enqueued by itself, so that its
+// client can be told a reference in time.
+func (e *entry) numberBy() time.Duration { return e.deadline - e.k.c.opts.Wait/3 }
+
+// assignRefs gives the places of an applied Enqueue their references, and
+// answers those who would not wait behind somebody.
+func (k *key) assignRefs(now Now, entries []*entry, b Block) {
+	if b.Retained {
+		k.blockEnqueued(now, entries, b)
+		return
+	}
+	busy := k.claimedByOthers()
+	for i, e := range entries {
+		e.ref = b.First + LockRef(i)
+		e.phase = phaseWaiting
+		k.queue.insert(e)
+		if e.wait.atOnce && e.wait.op != 0 && busy {
+			k.answerTimedOut(now, e)
+		}
+		busy = busy || !e.abandoned
+	}
+}

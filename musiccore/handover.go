@@ -1,0 +1,69 @@
+package musiccore
+
+// canHandOver reports that a drained tenure may go to another reference, or be kept
+// for one: what is unsettled after all tries ends it, dirty.
+func (t *term) canHandOver() bool {
+	b := t.block
+	return b != nil && !b.plain && (b.numbered > 0 || b.next <= b.last) && !t.unsettled && !t.broken
+}
+
+// keptForNext reports that a drained tenure is kept: somebody is in its line, or
+// could come within Options.Retain.
+func (t *term) keptForNext(now Now) bool {
+	return t.canHandOver() && (len(t.block.waiters) > 0 || (!t.block.closed && now.Boot < t.block.keepUntil))
+}
+
+// handOver gives the tenure to the next in the line, without an LWT: nothing of
+// the reference before is in flight, and all else is inherited (docs/protocol.md 3.17, Blocks).
+func (k *key) handOver(now Now) {
+	t := k.term
+	if t == nil || t.block == nil {
+		return
+	}
+	b := t.block
+	b.closed = b.closed || k.view.row.Guard > b.last || len(k.piggyback.accepted) > 0
+	if !t.drained(k.c.opts.SettleTries) || !t.canHandOver() {
+		return
+	}
+	k.answerUnlock(StateReleased)
+	k.dropSilent(b)
+	if len(b.waiters) == 0 || !k.c.self.Valid(now) {
+		return
+	}
+	e := b.waiters[0]
+	e.assignRef()
+	b.waiters, b.numbered, e.block = b.waiters[1:], b.numbered-1, nil
+	if k.queue.first() == t.holder {
+		k.queue.pop()
+	}
+	k.queue.insert(e)
+	k.grant(now, e)
+}
+
+// dropSilent passes over those whose turn it is and whose clients have been silent
+// for too long.
+func (k *key) dropSilent(b *localBlock) {
+	for b.numbered > 0 && b.waiters[0].abandoned {
+		e := b.waiters[0]
+		b.waiters, b.numbered = b.waiters[1:], b.numbered-1
+		k.endings.record(e.ref, StateLost)
+		e.phase = phaseEnded
+	}
+}
+
+// makePlain makes the present holder of a block plain, so that it outlives this
+// session: who holds for longer than a block is kept may be waiting for something,
+// and whoever holds while the proxy is drained goes on elsewhere (docs/protocol.md 3.19, Shutdown). Nothing is handed over once that Renew is sent.
+func (k *key) makePlain(now Now) {
+	t := k.term
+	if t == nil || !t.open || t.block == nil || t.block.plain {
+		return
+	}
+	if now.Boot < t.holder.since+k.c.opts.Retain && !k.c.draining {
+		return
+	}
+	t.block.plain = true
+	t.renewal.wanted = true
+	k.blocks.nextSize = 0
+	k.requeueWaiters(t.block, t.block.numbered)
+}

@@ -1,0 +1,66 @@
+package musiccore
+
+import (
+	"bytes"
+	"cmp"
+	"maps"
+	"slices"
+)
+
+// key gives the state machine of a key, made anew where nobody needed it.
+func (c *Core) key(id Key) *key {
+	if k := c.keys[id]; k != nil {
+		return k
+	}
+	f := c.tables[id.Table]
+	k := &key{c: c, id: id, table: f}
+	k.timer.who = k
+	if r, ok := c.idle.get(id); ok {
+		k.view.row, k.view.state, k.view.firmAfter, k.lastDied, k.blocks.nextSize, k.endings = r.row, rowPresent, c.last.command, r.lastDied, r.nextBlockSize, r.endings
+	}
+	c.keys[id] = k
+	return k
+}
+
+// forget drops a key that nobody needs, but for its row where the queue is
+// empty and certain: a queue that is not could change without us.
+func (c *Core) forget(k *key) {
+	if k.view.firmAfter != 0 && k.view.state == rowPresent && k.view.row.Empty() {
+		c.idle.put(k.id, idleKey{k.view.row, k.lastDied, k.blocks.nextSize, k.endings})
+	}
+	delete(c.commands, k.view.read.cmd)
+	c.timers.stop(&k.timer)
+	delete(c.keys, k.id)
+}
+
+func (c *Core) each(table [16]byte, do func(*key)) {
+	for _, k := range c.sorted() {
+		if k.id.Table == table {
+			do(k)
+		}
+	}
+}
+
+// sorted lists the keys in one order, so that equal histories have equal
+// effects (docs/design.md 8, seeds).
+func (c *Core) sorted() []*key {
+	return slices.SortedFunc(maps.Values(c.keys), func(a, b *key) int {
+		return cmp.Or(bytes.Compare(a.id.Table[:], b.id.Table[:]), cmp.Compare(a.id.PK, b.id.PK))
+	})
+}
+
+// reply hands the key what its command met; a command that it no longer
+// waits for, or that an earlier life of the key sent, is nobody's.
+func (k *key) reply(now Now, id CommandID, r Result) {
+	switch {
+	case k.c.keys[k.id] != k:
+		return
+	case id == k.view.read.cmd:
+		k.rowRead(now, id, r)
+	case k.lwt != nil && id == k.lwt.cmd:
+		k.lwtReplied(now, r)
+	case k.term != nil && id == k.term.synch.cmd:
+		k.synchEnded(now, r)
+	}
+	k.step(now)
+}

@@ -1,0 +1,78 @@
+package musiccore
+
+import (
+	"cmp"
+	"slices"
+)
+
+// queue is the entries of one key that have no term yet, and the holder's.
+type queue struct {
+	unnumbered []*entry // no reference yet, in order of arrival
+	numbered   []*entry // references that live in the lock row, ascending
+	byToken    map[[16]byte]*entry
+}
+
+// first returns the lowest reference here that lives in the lock row, or nil.
+func (q *queue) first() *entry {
+	if len(q.numbered) == 0 {
+		return nil
+	}
+	return q.numbered[0]
+}
+
+func (q *queue) pop() {
+	q.numbered[0] = nil
+	q.numbered = q.numbered[1:]
+}
+
+func (q *queue) search(r LockRef) (int, bool) {
+	return slices.BinarySearchFunc(q.numbered, r, func(e *entry, r LockRef) int { return cmp.Compare(e.ref, r) })
+}
+
+// insert puts an entry among the numbered ones, where its reference belongs: an adopted one may be
+// known before an own one ahead of it.
+func (q *queue) insert(e *entry) {
+	i, _ := q.search(e.ref)
+	q.numbered = slices.Insert(q.numbered, i, e)
+}
+
+func (q *queue) dropToken(e *entry) {
+	if q.byToken[e.identity.token] == e {
+		delete(q.byToken, e.identity.token)
+	}
+}
+
+// without takes a place out of a slice that nobody else has, in place: of thousands whose time is up
+// at once each would cost a copy else.
+func without(entries []*entry, gone *entry) []*entry {
+	switch i := slices.Index(entries, gone); i {
+	case -1:
+		return entries
+	case 0: // the first is the commonest
+		entries[0] = nil
+		return entries[1:]
+	default:
+		return slices.Delete(entries, i, i+1)
+	}
+}
+
+// liveEntry answers the place of a reference that somebody may still use.
+func (k *key) liveEntry(r LockRef) *entry {
+	if e := k.findEntry(r); e != nil && !e.abandoned && e.phase != phaseEnded && !e.standsForBlock() {
+		return e
+	}
+	return nil
+}
+
+// findEntry answers the place of a reference that lives in the lock row.
+func (k *key) findEntry(r LockRef) *entry {
+	for _, b := range k.blocks.list {
+		if e := b.find(r); e != nil {
+			return e
+		}
+	}
+	if i, ok := k.queue.search(r); ok {
+		return k.queue.numbered[i]
+	}
+	return nil
+}

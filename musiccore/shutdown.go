@@ -1,0 +1,151 @@
+package musiccore
+
+import (
+	"errors"
+	"slices"
+)
+
+// checkSession reports that the session is valid; the first call that finds it dead
+// ends everything that hung on it (C5).
+func (c *Core) checkSession(now Now) bool {
+	c.now = now.Boot
+	if c.self.Valid(now) {
+		return true
+	}
+	if c.self.Dead() && !c.sessionEnded {
+		c.sessionEnded = true
+		for _, k := range c.sorted() {
+			k.bury(now, ErrNoSession)
+		}
+	}
+	return false
+}
+
+// Drain allows no new grants and settles what is unsettled (docs/design.md 6, SIGTERM). Who
+// waits is told where he stands and may go on at another proxy. Then wait for
+// Quiet, end the session, and write EndedBeat.
+func (c *Core) Drain(now Now) Effects {
+	c.draining = true
+	c.checkSession(now)
+	for _, k := range c.sorted() {
+		k.step(now)
+	}
+	return c.takeEffects()
+}
+
+// Quiet reports that no LWT is under way and nothing in flight or unsettled.
+func (c *Core) Quiet() bool {
+	for _, k := range c.keys {
+		if !k.quiet() {
+			return false
+		}
+	}
+	return true
+}
+
+func (k *key) quiet() bool {
+	t := k.term
+	if k.lwt != nil || t == nil {
+		return k.lwt == nil
+	}
+	fixed := t.block == nil || (t.block.plain && !t.renewal.wanted)
+	return t.open && fixed && t.ops.flight.ops == 0 && !t.unsettled && t.synch.cmd == 0
+}
+
+// turnAway tells all who wait that nothing is granted here any more.
+func (k *key) turnAway(now Now) {
+	for _, r := range k.blocks.list {
+		k.requeueWaiters(r, r.numbered)
+		for _, e := range r.waiters {
+			k.answerEntry(e, k.grantOf(now, e))
+		}
+	}
+	for _, e := range k.queue.numbered {
+		k.answerEntry(e, k.grantOf(now, e))
+	}
+	for _, e := range k.queue.unnumbered {
+		k.answerEntryError(e, Grant{}, ErrDraining)
+		k.endEntry(e, StateLost)
+	}
+	k.queue.unnumbered = nil
+}
+
+// anyNumberedInBlock reports that a client was told a reference of a block and waits for it.
+func (k *key) anyNumberedInBlock() bool {
+	return slices.ContainsFunc(k.blocks.list, func(b *localBlock) bool { return b.numbered > 0 })
+}
+
+// dissolveBlocks makes the references of blocks plain that clients were told and wait for, so that
+// they outlive this session, which is about to end (docs/protocol.md 3.19, Shutdown). From here on
+// nothing is handed over in these blocks, whatever becomes of the LWT. The queue only changes
+// together with the guard, by which two views of it are told apart: a block for nobody is enqueued
+// with it, which is passed over as soon as the session has ended.
+func (k *key) dissolveBlocks(now Now) {
+	var refs []LockRef
+	for _, b := range k.blocks.list {
+		for _, e := range b.waiters[:b.numbered] {
+			b.plain = true
+			refs = append(refs, e.ref)
+		}
+	}
+	k.c.last.request++
+	nobody := Block{N: 1, Session: k.c.self.id, Req: k.c.last.request, Retained: true}
+	s := Enqueue(k.view.pointer(), nobody, k.table.closed, now.Clk)
+	s.Set.Row.Queue = s.Set.Row.withPlain(refs)
+	k.startLWT(now, lwt{purpose: purposeDissolve, swap: s, req: nobody.Req})
+}
+
+// blocksDissolved has those wait for references of their own who were told one of a block. What is
+// left of the block that is held ends with its holder; nobody is in the others any more.
+func (k *key) blocksDissolved() {
+	for _, b := range slices.Clone(k.blocks.list) {
+		if b.numbered == 0 {
+			continue
+		}
+		if t := k.term; t != nil && t.block == b {
+			t.lastRef = k.view.row.endOfBlock(t.holder.ref)
+			b.last = t.lastRef
+		} else {
+			k.queue.numbered = without(k.queue.numbered, b.entry)
+			k.blocks.list = slices.DeleteFunc(k.blocks.list, func(other *localBlock) bool { return other == b })
+		}
+		for _, e := range b.waiters[:b.numbered] {
+			e.block, e.phase = nil, phaseWaiting
+			k.queue.insert(e)
+		}
+		b.waiters, b.numbered = nil, 0
+	}
+}
+
+// bury ends everything of a key without another word to the store: the
+// session is dead or the table gone, and others clean up by the fences. A
+// reference may go on: nobody is told that one is lost.
+func (k *key) bury(now Now, err error) {
+	if k.term != nil {
+		k.loseTerm(now)
+	}
+	for _, e := range k.queue.numbered {
+		if errors.Is(err, ErrNoSession) && e.phase == phaseWaiting && !e.wait.noWait {
+			// Its client may go on with the reference, here or elsewhere: a Takeover when its turn comes.
+			k.answerEntry(e, k.grantOf(now, e))
+		}
+		k.answerEntryError(e, Grant{}, err)
+		k.loseEntry(e)
+	}
+	k.piggyback.delegated = delegatedEnqueue{}
+	pending := k.queue.unnumbered
+	if k.lwt != nil {
+		pending = append(pending[:len(pending):len(pending)], k.lwt.entries...)
+		delete(k.c.commands, k.lwt.cmd)
+	}
+	for _, e := range pending {
+		k.answerEntryError(e, Grant{}, err)
+		k.endEntry(e, StateLost)
+	}
+	for _, a := range k.queries {
+		k.c.answer(Answer{Op: a.op, Err: err})
+	}
+	delete(k.c.commands, k.view.read.cmd)
+	k.c.timers.stop(&k.timer)
+	delete(k.c.keys, k.id)
+}
