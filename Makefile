@@ -22,14 +22,17 @@ build: ## build bin/music, static
 
 test: ## everything that CI runs: vet, unit tests and the whole against real Cassandra, all with -race
 	$(GO) vet ./...
+	$(GO) -C integration/bench vet ./...
 	$(GO) test -race -timeout 25m $$($(GO) list ./... | grep -v -e '^music/integration' -e '^music/model' -e '^music/cmd/music-demo')
 	$(GO) test -run '^TestSimulation$$' ./musiccore -sim.seeds=10000
 	$(GO) test -run 'TakeNoMemory$$' ./frontend
 	$(GO) test -v -timeout 15m ./model | grep -v -e '^=== ' -e '^  *--- PASS'
 	$(GO) test -race -timeout 45m -count=1 -p 1 music/cmd/music-demo music/integration/...
+	$(GO) -C integration/bench test -race -timeout 10m -count=1 ./...
 
 check: ## vet, and the tests that need no Cassandra: under two minutes
 	$(GO) vet ./...
+	$(GO) -C integration/bench vet ./...
 	$(GO) test . ./config ./rewrite ./frontend/... ./musiccore ./cmd/music
 
 compat: ## drivers for Node.js and Java, gocql's own tests, three proxies and a thousand connections under faults; needs node, npm, a JDK and Maven
@@ -40,8 +43,7 @@ compat: ## drivers for Node.js and Java, gocql's own tests, three proxies and a 
 	$(GO) test -tags compat -v -timeout 2h -count=1 -run '^Test(NodeDriver|JavaDriver|GocqlSuites|ThreeProxies|ThousandConnections)' ./integration
 
 lint: $(TOOLS)/.golangci-lint-v2.15.0 $(TOOLS)/.staticcheck-v0.8.2 $(TOOLS)/.gofumpt-v0.12.0 ## golangci-lint, staticcheck and gofumpt
-	$(TOOLS)/golangci-lint run ./...
-	$(TOOLS)/staticcheck ./...
+	for module in . integration/bench; do (cd $$module && $(TOOLS)/golangci-lint run ./... && $(TOOLS)/staticcheck ./...); done
 	@unformatted=$$($(TOOLS)/gofumpt -l .); [ -z "$$unformatted" ] || { echo "not gofumpt'ed:"; echo "$$unformatted"; exit 1; }
 
 $(TOOLS)/.golangci-lint-v2.15.0: ; GOBIN=$(TOOLS) $(GO) install $(GOLANGCI_LINT) && touch $@
@@ -80,7 +82,8 @@ fuzz: ## each fuzz target for FUZZTIME (10s)
 
 bench: ## what the proxy costs beside a bare relay, and locks beside plain writes on a real Cassandra, in one run of 9 minutes; report and plots in .run, BENCH="-against .run/old.json" compares, "-help" tells more
 	@mkdir -p .run
-	$(GO) run ./integration/bench -out .run/bench.json $(BENCH)
+	$(GO) -C integration/bench build -o $(CURDIR)/.run/bin/bench .
+	.run/bin/bench -out .run/bench.json $(BENCH)
 
 steps: ## Go benchmarks of each step of a request, with their allocations
 	$(GO) test -run '^$$' -bench . -benchmem $$($(GO) list ./... | grep -v '^music/integration')

@@ -176,6 +176,7 @@ func TestEveryFaultAtOnce(t *testing.T) {
 	}
 }
 
+// The run directory is that of the checkout, also below a module of its own; without a checkout it is here.
 func TestDefaultRunDir(t *testing.T) {
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	must(t, err)
@@ -188,6 +189,7 @@ func TestDefaultRunDir(t *testing.T) {
 		if got != filepath.Join(want, ".run") {
 			t.Errorf("%s, not below %s", got, want)
 		}
-		must(t, os.WriteFile(filepath.Join(root, "go.mod"), nil, 0o644))
+		must(t, os.WriteFile(filepath.Join(root, "go.mod"), []byte("module music\n"), 0o644))
+		must(t, os.WriteFile(filepath.Join(root, "a", "go.mod"), []byte("module music/a\n"), 0o644))
 	}
 }

@@ -41,15 +41,15 @@ type Options struct {
 	Log io.Writer // a line for whatever takes long; default: none
 }
 
-// DefaultRunDir returns the directory .run beside the go.mod of the working directory or its nearest parent that has
-// one, so that the tests of all packages share one; or .run in the working directory.
+// DefaultRunDir returns the directory .run of the checkout that the working directory lies in, so that the tests of all
+// packages share one; or .run in the working directory. The module of the benchmarks has a go.mod of its own.
 func DefaultRunDir() (string, error) {
 	wd, err := os.Getwd()
 	if err != nil {
 		return "", fmt.Errorf("find the run directory: %w", err)
 	}
 	for dir := wd; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+		if mod, err := os.ReadFile(filepath.Join(dir, "go.mod")); err == nil && strings.HasPrefix(string(mod), "module music\n") {
 			return filepath.Join(dir, ".run"), nil
 		}
 		if dir == filepath.Dir(dir) {
