@@ -1,66 +1,31 @@
 package frontend
 
 import (
-	"encoding/binary"
 	"slices"
 
 	"music/frontend/catalog"
+	"music/frontend/condition"
 	"music/frontend/wire"
 	"music/rewrite"
-)
-
-// existence is what IF requires of a row itself.
-type existence uint8
-
-const (
-	existenceAny       existence = iota // its columns are compared
-	existenceRequired                   // IF EXISTS
-	existenceForbidden                  // IF NOT EXISTS
 )
 
 // conditionalWrite is a write with IF under a lock: the rows that its conditions are about are read, the conditions evaluated, and the write
 // is sent if all of them hold (docs/design.md 4). The lock keeps everybody else from the key meanwhile; turns keeps other conditional writes
 // of its own holder. What is asked, read and answered is what Cassandra asks, reads and answers (5.0: CQL3CasRequest).
 type conditionalWrite struct {
-	parts      []lockStatement          // its statements, in memory of their own
-	batch      bool                     // its rows are told with their primary key
-	rows       []*rowCondition          // what is asked of rows, each row once
-	rowsByName map[string]*rowCondition // the same by their names
-	static     *rowCondition            // what is asked of the static columns, or nil
-	told       []string                 // columns that are told where a condition does not hold, each once
-	all        bool                     // all columns are told then
-	regulars   bool                     // all regular columns are looked at, not only those that are compared
-	statics    bool                     // all static columns, likewise
+	condition.Conditions
+	parts []lockStatement  // its statements, in memory of their own
+	named []*lockStatement // of each of Rows, the statement whose WHERE names it
 
-	again   lockedOperation // the read of the partition, where none of the rows is there
-	rowless bool            // it has been read
-	write   lockedOperation
-	warned  []string // by Cassandra, of the reads
-	leave   func()   // lets the next one have its turn; may be called again
-}
-
-// rowCondition is what conditions require of one row, or of the static columns.
-type rowCondition struct {
-	statement *lockStatement // the statement whose WHERE names it
-	row       string         // of a batch: its name
-	existence existence
-	tests     []columnCondition
-}
-
-// columnCondition compares a column, an element of a collection, or a field of a user-defined type with a value.
-type columnCondition struct {
-	statement *lockStatement // the statement that it stands in
-	column    string
-	element   rewrite.Term
-	field     string
-	operator  string         // = != < <= > >= IN CONTAINS or CONTAINS KEY
-	values    []rewrite.Term // one, but for IN (…)
-	listed    bool           // IN ?: the value is a list of them
+	again  lockedOperation // the read of the partition, where none of the rows is there
+	write  lockedOperation
+	warned []string // by Cassandra, of the reads
+	leave  func()   // lets the next one have its turn; may be called again
 }
 
 // readConditional reads what the statements of a write ask. They are of one key.
 func readConditional(parts []lockStatement, batch bool) (*conditionalWrite, *wire.Failure) {
-	x := &conditionalWrite{parts: parts, batch: batch, rowsByName: map[string]*rowCondition{}}
+	x := &conditionalWrite{parts: parts, Conditions: condition.Conditions{Table: parts[0].critical, Batch: batch}}
 	for i := range parts {
 		if f := x.add(&parts[i]); f != nil {
 			return nil, f
@@ -75,7 +40,7 @@ type writtenRows struct {
 	rows               map[string]bool
 }
 
-// any tells whether a row is touched.
+// any reports whether a row is deleted or written.
 func (t *writtenRows) any() bool { return t.several || len(t.rows) > 0 }
 
 // checkDeletes refuses a batch that deletes a row and writes it: a lightweight transaction stamps the deletion lower, so that the row is
@@ -111,7 +76,7 @@ func (x *conditionalWrite) checkDeletes() *wire.Failure {
 	return nil
 }
 
-// oneRow tells whether the statement gives a value for each clustering column.
+// oneRow reports whether the statement gives a value for each clustering column.
 func (s *lockStatement) oneRow() bool {
 	return !slices.ContainsFunc(s.critical.ClusteringColumns(), func(column catalog.Column) bool {
 		r := s.restriction(s.statement, column)
@@ -122,73 +87,66 @@ func (s *lockStatement) oneRow() bool {
 // add takes in one statement.
 func (x *conditionalWrite) add(s *lockStatement) *wire.Failure {
 	row := s.namesRow()
-	x.regulars = x.regulars || row
+	x.Regulars = x.Regulars || row
 	if r := s.clusteringIn(); r != nil {
 		return wire.Invalid("IN on the clustering key columns is not supported with conditional %s", s.sort())
 	}
 	if !s.statement.Conditional {
 		return nil
 	}
-	x.statics = x.statics || s.writesStatic()
+	x.Statics = x.Statics || s.writesStatic()
 	if s.statement.Exists {
-		x.all = true
-		a, f := x.demandOf(s, row)
+		x.All = true
+		required, f := x.rowCondition(s, row)
 		if f != nil {
 			return f
 		}
-		return a.exist(s.existence())
+		return required.Exist(s.existence())
 	}
-	return x.addTests(s)
+	return x.addComparisons(s)
 }
 
-// addTests takes in the comparisons of a statement: those of its row before those of static columns, in which order they are told too.
-func (x *conditionalWrite) addTests(s *lockStatement) *wire.Failure {
+// addComparisons takes in the comparisons of a statement: those of its row before those of static columns, in which order they are told too.
+func (x *conditionalWrite) addComparisons(s *lockStatement) *wire.Failure {
+	source := &condition.Source{Text: s.text, Values: s.values, Table: s.table.String()}
 	for _, row := range []bool{true, false} {
 		for i := range s.statement.Conditions {
-			t := s.test(&s.statement.Conditions[i])
-			if s.critical.Columns[t.column].Static == row {
+			compared := condition.NewColumnCondition(source, &s.statement.Conditions[i])
+			if s.critical.Columns[compared.Column].Static == row {
 				continue
 			}
-			if !slices.Contains(x.told, t.column) {
-				x.told = append(x.told, t.column)
-			}
-			a, f := x.demandOf(s, row)
+			x.Tell(compared.Column)
+			required, f := x.rowCondition(s, row)
 			if f != nil {
 				return f
 			}
-			if a.existence != existenceAny {
-				return wire.Invalid("Cannot mix IF conditions and IF NOT EXISTS for the same row")
+			if f := required.Compare(compared); f != nil {
+				return f
 			}
-			a.tests = append(a.tests, t)
 		}
 	}
 	return nil
 }
 
-// demandOf is where what is asked of the row that a statement names, or of the static columns, is gathered.
-func (x *conditionalWrite) demandOf(s *lockStatement, row bool) (*rowCondition, *wire.Failure) {
+// rowCondition returns what is required of the row that a statement names, or, where row is false, of the static columns.
+func (x *conditionalWrite) rowCondition(s *lockStatement, row bool) (*condition.RowCondition, *wire.Failure) {
 	if !row {
-		if x.static == nil {
-			x.static = &rowCondition{statement: s}
-		}
-		return x.static, nil
+		return x.StaticRow(), nil
 	}
-	key, f := x.rowOf(s)
+	name, f := x.rowOf(s)
 	if f != nil {
 		return nil, f
 	}
-	if a := x.rowsByName[key]; a != nil {
-		return a, nil
+	required, added := x.Row(name)
+	if added {
+		x.named = append(x.named, s)
 	}
-	a := &rowCondition{statement: s, row: key}
-	x.rows = append(x.rows, a)
-	x.rowsByName[key] = a
-	return a, nil
+	return required, nil
 }
 
-// rowOf names a statement's row among those of a batch. A statement alone has one row.
+// rowOf returns the name of a statement's row among those of a batch. A statement alone has one row.
 func (x *conditionalWrite) rowOf(s *lockStatement) (string, *wire.Failure) {
-	if !x.batch {
+	if !x.Batch {
 		return "", s.checkRow()
 	}
 	var values [][]byte
@@ -199,61 +157,15 @@ func (x *conditionalWrite) rowOf(s *lockStatement) (string, *wire.Failure) {
 		}
 		values = append(values, value)
 	}
-	return rowName(values), nil
+	return condition.RowName(values), nil
 }
 
-// rowName is one text for the values of clustering columns.
-func rowName(values [][]byte) string {
-	var name []byte
-	for _, value := range values {
-		name = append(binary.BigEndian.AppendUint32(name, uint32(len(value))), value...)
-	}
-	return string(name)
-}
-
-// exist asks for the row itself. Several statements may ask the same.
-func (a *rowCondition) exist(e existence) *wire.Failure {
-	switch {
-	case a.existence == e:
-	case a.existence != existenceAny:
-		return wire.Invalid("Cannot mix IF EXISTS and IF NOT EXISTS conditions for the same row")
-	case len(a.tests) > 0 && e == existenceForbidden:
-		return wire.Invalid("Cannot mix IF conditions and IF NOT EXISTS for the same row")
-	case len(a.tests) > 0:
-		return wire.Invalid("Cannot mix IF conditions and IF EXISTS for the same row")
-	}
-	a.existence = e
-	return nil
-}
-
-// existence is what the statement asks of its row.
-func (s *lockStatement) existence() existence {
+// existence returns what IF EXISTS or IF NOT EXISTS requires.
+func (s *lockStatement) existence() condition.Existence {
 	if s.statement.Verb == rewrite.Insert {
-		return existenceForbidden
+		return condition.ExistenceForbidden
 	}
-	return existenceRequired
-}
-
-// test is what one condition compares.
-func (s *lockStatement) test(r *rewrite.Relation) columnCondition {
-	t := columnCondition{statement: s, column: s.name(r.Column), element: r.Element, operator: "=", values: []rewrite.Term{r.Value}}
-	if !r.Field.Empty() {
-		t.field = s.name(r.Field)
-	}
-	switch r.Op {
-	case rewrite.OpIn:
-		t.operator, t.listed = "IN", r.Value.Kind == rewrite.TermMarker
-		if !t.listed {
-			t.values = r.Values
-		}
-	case rewrite.OpCompare:
-		t.operator = string(r.Sign.Of(s.text))
-	case rewrite.OpContains:
-		t.operator = "CONTAINS"
-	case rewrite.OpContainsKey:
-		t.operator = "CONTAINS KEY"
-	}
-	return t
+	return condition.ExistenceRequired
 }
 
 // name is a name of the statement as Cassandra knows it.

@@ -1,8 +1,6 @@
 package frontend
 
 import (
-	"encoding/binary"
-	"math"
 	"testing"
 
 	"github.com/datastax/go-cassandra-native-protocol/datatype"
@@ -121,69 +119,6 @@ func TestConditionWhoseLockIsLost(t *testing.T) {
 	backend.send(1, balances())
 	assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_LOST")
 	backend.silent()
-}
-
-// Values are compared by what they mean, as Cassandra does.
-func TestComparisons(t *testing.T) {
-	float := func(f float64) []byte { return binary.BigEndian.AppendUint64(nil, math.Float64bits(f)) }
-	decimal := func(scale int32, unscaled ...byte) []byte {
-		return append(binary.BigEndian.AppendUint32(nil, uint32(scale)), unscaled...)
-	}
-	const timeUUID, other = "\x01\x02\x03\x04\x05\x06\x11\x08", "\x01\x02\x03\x04\x05\x06\x41\x08"
-	list := func(elements ...string) []byte {
-		b := binary.BigEndian.AppendUint32(nil, uint32(len(elements)))
-		for _, e := range elements {
-			b = append(binary.BigEndian.AppendUint32(b, uint32(len(e))), e...)
-		}
-		return b
-	}
-	for kind, ordered := range map[datatype.DataType][][]byte{
-		datatype.Uuid: {
-			{},
-			[]byte(timeUUID + "\x80234567\x01"), []byte(timeUUID + "\x90234567\x01"), []byte("\x00\x02\x03\x04\x05\x06\x11\x09\x801234567"[:16]),
-			[]byte(other + "\x01234567\x01"), []byte(other + "\xff234567\x01"),
-		},
-		datatype.Timeuuid:              {{}, []byte(timeUUID + "\xff234567\x01"), []byte(timeUUID + "\x01234567\x01"), []byte("\x00\x02\x03\x04\x05\x06\x11\x091234567\x01")},
-		datatype.Boolean:               {{}, {0}, {2}},
-		datatype.NewList(datatype.Int): {{}, list(), list("\xff\xff\xff\xff"), list("\x00\x00\x00\x01"), list("\x00\x00\x00\x01", "\x00\x00\x00\x00"), list("\x00\x00\x00\x02")},
-		datatype.NewMap(datatype.Varchar, datatype.Tinyint): {
-			binary.BigEndian.AppendUint32(nil, 0), append(binary.BigEndian.AppendUint32(nil, 1), list("a", "\xff")[4:]...),
-			append(binary.BigEndian.AppendUint32(nil, 1), list("a", "\x01")[4:]...), append(binary.BigEndian.AppendUint32(nil, 1), list("b", "\x00")[4:]...),
-		},
-		datatype.NewTuple(datatype.Int, datatype.Varchar): {
-			{}, append([]byte{0xff, 0xff, 0xff, 0xff}, list("x")[4:]...), list("\x00\x00\x00\x01")[4:], list("\x00\x00\x00\x01", "")[4:], list("\x00\x00\x00\x01", "a")[4:],
-		},
-		datatype.Bigint:  {{}, bigint(math.MinInt64), bigint(-1), bigint(0), bigint(math.MaxInt64)},
-		datatype.Tinyint: {{}, {0x80}, {0xff}, {0}, {0x7f}},
-		datatype.Varchar: {{}, []byte("A"), []byte("a"), []byte("aa"), {0xff}},
-		datatype.Varint:  {{0xff, 0x00}, {0xff}, {0}, {0x7f}, {0x00, 0x80}, {0x01, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
-		datatype.Double:  {float(math.Inf(-1)), float(-1), float(math.Copysign(0, -1)), float(0), float(1), float(math.Inf(1)), float(math.NaN())},
-		datatype.Decimal: {
-			decimal(-1_000_000_000, 0xff), decimal(0, 0xfe), decimal(1, 0xfb), decimal(0, 0), decimal(1_000_000_000, 1), decimal(2, 99), decimal(0, 1), decimal(1, 11),
-			decimal(math.MinInt32, 1),
-		},
-	} {
-		for i, a := range ordered {
-			for j, b := range ordered {
-				got := comparisonOf(kind)(a, b)
-				assert.Equal(t, i < j, got < 0, "%s %x %x", kind, a, b)
-				assert.Equal(t, i == j, got == 0, "%s %x %x", kind, a, b)
-			}
-		}
-	}
-	same := comparisonOf(datatype.Decimal)
-	assert.Zero(t, same(decimal(1, 10), decimal(0, 1)), "1.0 is 1")
-	assert.Zero(t, same(decimal(5, 0), decimal(0, 0)))
-	assert.Zero(t, same(decimal(7), decimal(0, 0)), "no digits at all")
-	assert.Zero(t, comparisonOf(datatype.Varint)([]byte{0, 0, 1}, []byte{1}))
-	assert.Zero(t, comparisonOf(datatype.NewTuple(datatype.Int, datatype.Int))(list("\x00\x00\x00\x01")[4:], append(list("\x00\x00\x00\x01")[4:], 0xff, 0xff, 0xff, 0xff)), "a field that is missing is null")
-	for kind, value := range map[datatype.DataType][]byte{
-		datatype.Int: {1}, datatype.Bigint: {0, 0, 0, 1}, datatype.Decimal: {1, 2, 3}, datatype.Inet: {1, 2}, datatype.Boolean: {1, 1}, datatype.Uuid: {1},
-		datatype.NewList(datatype.Int): list("x"), datatype.NewSet(datatype.Int): {0, 0, 0, 1, 0xff, 0xff, 0xff, 0xff}, datatype.NewMap(datatype.Int, datatype.Int): list("1234"),
-		datatype.NewTuple(datatype.Int): {0, 0, 0, 1, 5}, datatype.NewCustom("vector"): {}, datatype.NewList(datatype.Varchar): append(list("x"), 0),
-	} {
-		assert.False(t, fits(kind, value), kind)
-	}
 }
 
 // Of a table that is decided within one data centre, a condition is read and written there too: a quorum of all would not have to meet what

@@ -124,26 +124,3 @@ func TestConditionsThatDoNotMix(t *testing.T) {
 	client.send(1, query("BEGIN BATCH USING LOCK 9 "+insert+" "+insert+" APPLY BATCH"))
 	assert.Equal(t, `SELECT * FROM "bank"."accounts" WHERE "id" = 'x' AND "c" = 1`, backend.answer(1).(*message.Query).Query)
 }
-
-// A bound set is compared in its order, and a bound map in that of its keys, however the driver sends them.
-func TestBoundCollectionsAreSettled(t *testing.T) {
-	list := func(elements ...[]byte) []byte {
-		b := number(int32(len(elements)))
-		for _, e := range elements {
-			b = append(append(b, number(int32(len(e)))...), e...)
-		}
-		return b
-	}
-	got, f := settle(datatype.NewSet(datatype.Int), list(number(2), number(-1), number(2)))
-	assert.Nil(t, f)
-	assert.Equal(t, list(number(-1), number(2)), got)
-	pairs := list(number(2), []byte("b"), number(1), []byte("a"), number(2), []byte("c"))
-	copy(pairs, number(3))
-	got, f = settle(datatype.NewMap(datatype.Int, datatype.Varchar), pairs)
-	assert.Nil(t, f)
-	want := list(number(1), []byte("a"), number(2), []byte("c"))
-	copy(want, number(2))
-	assert.Equal(t, want, got)
-	_, f = settle(datatype.NewSet(datatype.Int), []byte{0, 0, 0, 9})
-	assert.Contains(t, f.Text, "MUSIC_SYNTAX")
-}

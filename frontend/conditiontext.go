@@ -2,7 +2,6 @@ package frontend
 
 import (
 	"bytes"
-	"encoding/binary"
 	"slices"
 
 	"music/frontend/catalog"
@@ -44,13 +43,13 @@ func (w *composed) equals(s *lockStatement, name, before string) {
 
 // read is the SELECT of what the conditions ask for: of the rows that they name, or of the partition where they name none.
 func (x *conditionalWrite) read() composed {
-	w := x.readPartition(len(x.rows) == 0)
-	clustering := x.critical().ClusteringColumns()
+	w := x.readPartition(len(x.named) == 0)
+	clustering := x.Table.ClusteringColumns()
 	switch {
-	case len(x.rows) == 0 || len(clustering) == 0:
-	case len(x.rows) == 1:
+	case len(x.named) == 0 || len(clustering) == 0:
+	case len(x.named) == 1:
 		for _, column := range clustering {
-			w.equals(x.rows[0].statement, column.Name, " AND ")
+			w.equals(x.named[0], column.Name, " AND ")
 		}
 	default:
 		x.readRows(&w)
@@ -60,15 +59,15 @@ func (x *conditionalWrite) read() composed {
 
 // readRows appends the restriction to several rows.
 func (x *conditionalWrite) readRows(w *composed) {
-	clustering := x.critical().Primary[len(x.critical().PartitionKey()):]
+	clustering := x.Table.Primary[len(x.Table.PartitionKey()):]
 	w.add(" AND (")
 	w.names(clustering)
 	w.add(") IN (")
-	for i, a := range x.rows {
+	for i, s := range x.named {
 		w.add([2]string{"(", ", ("}[min(i, 1)])
 		for j, name := range clustering {
 			w.add([2]string{"", ", "}[min(j, 1)])
-			w.key(a.statement, name)
+			w.key(s, name)
 		}
 		w.add(")")
 	}
@@ -79,17 +78,17 @@ func (x *conditionalWrite) readRows(w *composed) {
 // only static columns matter for does not look at rows: they may be many, and dead.
 func (x *conditionalWrite) readPartition(first bool) composed {
 	var w composed
-	partition := x.critical().Primary[:len(x.critical().PartitionKey())]
-	distinct := first && !x.regulars && !x.batch && !x.all
+	partition := x.Table.Primary[:len(x.Table.PartitionKey())]
+	distinct := first && !x.Regulars && !x.Batch && !x.All
 	w.add("SELECT ")
 	switch {
 	case distinct:
 		w.add("DISTINCT ")
-		w.names(slices.Concat(x.columns(), partition)) // DISTINCT wants them
-	case x.all:
+		w.names(slices.Concat(x.Columns(), partition)) // DISTINCT wants them
+	case x.All:
 		w.add("*")
 	default:
-		w.names(x.columns())
+		w.names(x.Columns())
 	}
 	s := &x.parts[0]
 	w.add(" FROM " + rewrite.Quote(s.table.Keyspace) + "." + rewrite.Quote(s.table.Name))
@@ -100,28 +99,6 @@ func (x *conditionalWrite) readPartition(first bool) composed {
 		w.add(" LIMIT 1")
 	}
 	return w
-}
-
-// critical is the table that the write is on.
-func (x *conditionalWrite) critical() *catalog.Critical { return x.parts[0].critical }
-
-// columns are those that are read where not all are: what is told, and behind it the static columns that decide whether there is anything.
-func (x *conditionalWrite) columns() []string {
-	columns := x.toldColumns()
-	for _, name := range x.critical().Static {
-		if x.statics && !slices.Contains(columns, name) {
-			columns = append(columns, name)
-		}
-	}
-	return columns
-}
-
-// toldColumns are those that are told where not all are.
-func (x *conditionalWrite) toldColumns() []string {
-	if x.batch {
-		return slices.Concat(x.critical().Primary, x.told)
-	}
-	return slices.Clone(x.told)
 }
 
 // writeText is the statement without our clause and without its conditions. A table gets its keyspace: the connection may stand in
@@ -201,12 +178,6 @@ func (s *lockStatement) parts() []lockStatement {
 // conditional tells whether the statement, or one of a batch's text, has an IF.
 func (s *lockStatement) conditional() bool {
 	return slices.ContainsFunc(s.parts(), func(part lockStatement) bool { return part.statement.Conditional })
-}
-
-// unset tells whether a marker has the value that is none (v4 spec section 3, [value] of length -2).
-func (s *lockStatement) unset(t rewrite.Term) bool {
-	raw := s.values[t.Marker]
-	return len(raw) == 4 && int32(binary.BigEndian.Uint32(raw)) == -2
 }
 
 // own is the section in memory of its own.

@@ -2,7 +2,6 @@ package frontend
 
 import (
 	"cmp"
-	"encoding/binary"
 	"math"
 
 	"music/frontend/catalog"
@@ -123,7 +122,7 @@ func (s *lockStatement) keyValue(t rewrite.Term, column catalog.Column) ([]byte,
 
 // noConstant is the answer to a term that does not mean the same whenever and wherever it is read, or is not of its column's type.
 func (s *lockStatement) noConstant(t rewrite.Term, column catalog.Column) *wire.Failure {
-	return wire.Invalid("MUSIC_KEY: %s is of type %s, and %s is no constant of it: write %s, or bind the value", column.Name, column.Type, shown(s.text, t), written(column.Type))
+	return wire.Invalid("MUSIC_KEY: %s is of type %s, and %s is no constant of it: write %s, or bind the value", column.Name, column.Type, rewrite.Excerpt(s.text, t), rewrite.HowToWrite(column.Type))
 }
 
 // checkRow refuses a conditional write on a row that is not named by constants: the row is read and then written, and Cassandra reads its
@@ -154,43 +153,7 @@ func (s *lockStatement) mayBe(column catalog.Column, value []byte) bool {
 	return false
 }
 
-// shown is a term as it is told to people.
-func shown(text []byte, t rewrite.Term) string {
-	const most = 100
-	written := t.Of(text)
-	if len(written) > most {
-		return string(written[:most]) + "…"
-	}
-	return string(written)
-}
-
-// written says how constants of a type are written.
-func written(cqlType string) string {
-	switch cqlType {
-	case "text", "varchar", "ascii":
-		return "it in quotes ('x')"
-	case "tinyint", "smallint", "int", "bigint", "varint":
-		return "a whole number that fits, without quotes (5)"
-	case "decimal", "float", "double":
-		return "a number without quotes (1.5)"
-	case "uuid", "timeuuid":
-		return "it without quotes (123e4567-e89b-12d3-a456-426614174000)"
-	case "blob":
-		return "it in hexadecimal (0xcafe)"
-	case "boolean":
-		return "true or false"
-	case "inet":
-		return "an address, not a name ('10.0.0.1')"
-	case "date":
-		return "a day ('2024-02-29')"
-	case "time":
-		return "a time of the day ('23:59:59')"
-	case "timestamp":
-		return "a moment with its time zone ('2024-02-29 23:59:59+0000') or milliseconds since 1970"
-	}
-	return "a literal of it"
-}
-
+// boundKey returns the value of a column of the key that is bound to a marker.
 func (s *lockStatement) boundKey(t rewrite.Term, column catalog.Column) ([]byte, *wire.Failure) {
 	value, ok := s.bound(t)
 	if !ok || !s.mayBe(column, value) {
@@ -202,11 +165,7 @@ func (s *lockStatement) boundKey(t rewrite.Term, column catalog.Column) ([]byte,
 	return column.Canonical(value), nil
 }
 
-// bound is the value of a marker; not ok where it is null or not set.
-func (s *lockStatement) bound(t rewrite.Term) ([]byte, bool) {
-	if t.Marker < 0 || t.Marker >= len(s.values) || len(s.values[t.Marker]) < 4 {
-		return nil, false
-	}
-	raw := s.values[t.Marker]
-	return raw[4:], int32(binary.BigEndian.Uint32(raw)) >= 0
+// bound returns the value of a marker; ok is false where it is null or not set.
+func (s *lockStatement) bound(t rewrite.Term) (value []byte, ok bool) {
+	return wire.Bound(s.values, t.Marker)
 }

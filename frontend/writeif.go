@@ -10,6 +10,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/catalog"
+	"music/frontend/condition"
 	"music/frontend/wire"
 	"music/musiccore"
 	"music/rewrite"
@@ -112,44 +113,23 @@ func (c *conn) tryCondition(e wire.Envelope, f *sentOperation) []byte {
 		return e.Raw
 	}
 	x.warned = append(x.warned, decoded.Body.Warnings...)
-	y := &evaluation{conditionalWrite: x, readColumns: rows.Metadata.Columns, readRows: rows.Data}
-	next, failure := y.next()
+	evaluation := x.Evaluate(rows.Metadata.Columns, rows.Data)
+	step, failure := evaluation.Next()
+	next, kind := x.write, musiccore.Put
 	switch {
 	case failure != nil:
 		return wire.ErrorEnvelope(c.version, e.Stream, failure)
-	case next == nil:
+	case step == condition.Refuse:
 		decoded.Body.Warnings = x.warned
-		return c.applied(decoded, f.table, y.refusal())
+		return c.applied(decoded, f.table, evaluation.Refusal())
+	case step == condition.ReadPartition:
+		next, kind = x.again, musiccore.Get
 	}
 	goesOn = true
-	kind := musiccore.Put
-	if next == &x.again {
-		kind = musiccore.Get
-	}
-	if f := c.sendUnderLock(*next, kind, c.send); f != nil {
-		c.turnAway(*next, f)
+	if f := c.sendUnderLock(next, kind, c.send); f != nil {
+		c.turnAway(next, f)
 	}
 	return nil
-}
-
-// next is what Cassandra is to be asked now: the write, the partition where no row is there but static columns matter, or nothing.
-func (y *evaluation) next() (*lockedOperation, *wire.Failure) {
-	rowless := len(y.readRows) == 0 && len(y.rows) > 0 && !y.rowless && len(y.critical().Static) > 0
-	if rowless && y.static != nil {
-		y.rowless = true
-		return &y.again, nil
-	}
-	ok, f := y.holds()
-	switch {
-	case f != nil:
-		return nil, f
-	case ok:
-		return &y.write, nil
-	case rowless && y.statics:
-		y.rowless = true
-		return &y.again, nil
-	}
-	return nil, nil
 }
 
 // applied is the rows that Cassandra answers a conditional write with: true where refused is nil, else false with the columns behind it.

@@ -161,3 +161,16 @@ func (p *Parameters) DropValue(i int) {
 		p.Names = nil
 	}
 }
+
+// Bound returns value i of values that each have their length before them. ok is false where it is null or not set, or there is none.
+func Bound(values [][]byte, i int) (value []byte, ok bool) {
+	if i < 0 || i >= len(values) || len(values[i]) < 4 {
+		return nil, false
+	}
+	return values[i][4:], int32(binary.BigEndian.Uint32(values[i])) >= 0
+}
+
+// IsUnset reports whether value i is there and is the one that stands for none (v4 spec section 3, [value] of length -2).
+func IsUnset(values [][]byte, i int) bool {
+	return len(values[i]) == 4 && int32(binary.BigEndian.Uint32(values[i])) == -2
+}

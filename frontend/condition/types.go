@@ -1,4 +1,4 @@
-package frontend
+package condition
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 	"music/frontend/wire"
 )
 
-// comparisonOf is how Cassandra compares the values of a type, or nil for a type that the proxy does not compare.
+// comparisonOf returns how Cassandra compares the values of a type, or nil for a type that the proxy does not compare.
 func comparisonOf(kind datatype.DataType) comparison {
 	switch kind := kind.(type) {
 	case *datatype.PrimitiveType:
@@ -32,36 +32,36 @@ func comparisonOf(kind datatype.DataType) comparison {
 	return nil
 }
 
-// known is a type as this protocol's latest version tells it: earlier ones tell the types that came after them by Cassandra's own names
+// currentType returns a type as the protocol's latest version tells it: earlier ones tell the types that came after them by Cassandra's own names
 // (v3 spec section 4.2.5.2).
-func known(kind datatype.DataType) datatype.DataType {
+func currentType(kind datatype.DataType) datatype.DataType {
 	switch kind := kind.(type) {
 	case *datatype.Custom:
-		return knownClass(kind)
+		return classType(kind)
 	case *datatype.List:
-		return datatype.NewList(known(kind.ElementType))
+		return datatype.NewList(currentType(kind.ElementType))
 	case *datatype.Set:
-		return datatype.NewSet(known(kind.ElementType))
+		return datatype.NewSet(currentType(kind.ElementType))
 	case *datatype.Map:
-		return datatype.NewMap(known(kind.KeyType), known(kind.ValueType))
+		return datatype.NewMap(currentType(kind.KeyType), currentType(kind.ValueType))
 	case *datatype.Tuple:
-		return &datatype.Tuple{FieldTypes: allKnown(kind.FieldTypes)}
+		return &datatype.Tuple{FieldTypes: currentTypes(kind.FieldTypes)}
 	case *datatype.UserDefined:
-		return &datatype.UserDefined{Keyspace: kind.Keyspace, Name: kind.Name, FieldNames: kind.FieldNames, FieldTypes: allKnown(kind.FieldTypes)}
+		return &datatype.UserDefined{Keyspace: kind.Keyspace, Name: kind.Name, FieldNames: kind.FieldNames, FieldTypes: currentTypes(kind.FieldTypes)}
 	}
 	return kind
 }
 
-// allKnown is known of each.
-func allKnown(kinds []datatype.DataType) (all []datatype.DataType) {
+// currentTypes returns the currentType of each.
+func currentTypes(kinds []datatype.DataType) (all []datatype.DataType) {
 	for _, kind := range kinds {
-		all = append(all, known(kind))
+		all = append(all, currentType(kind))
 	}
 	return all
 }
 
-// knownClass is the type of a class of Cassandra's, or the class.
-func knownClass(custom *datatype.Custom) datatype.DataType {
+// classType returns the type that a class of Cassandra's implements, or the class.
+func classType(custom *datatype.Custom) datatype.DataType {
 	switch strings.TrimPrefix(custom.ClassName, "org.apache.cassandra.db.marshal.") {
 	case "ByteType":
 		return datatype.Tinyint
@@ -77,7 +77,7 @@ func knownClass(custom *datatype.Custom) datatype.DataType {
 	return custom
 }
 
-// sequence compares collections element by element, those of a map pair by pair; the shorter of two comes first.
+// sequence returns a comparison of collections element by element, those of a map pair by pair; the shorter of two comes first.
 func sequence(width int, of ...comparison) comparison {
 	if slices.ContainsFunc(of, func(c comparison) bool { return c == nil }) {
 		return nil
@@ -94,7 +94,7 @@ func sequence(width int, of ...comparison) comparison {
 	})
 }
 
-// tuple compares field by field; one that is null, or missing at the end, comes first.
+// tuple returns a comparison field by field; one that is null, or missing at the end, comes first.
 func tuple(kinds []datatype.DataType) comparison {
 	var of []comparison
 	for _, kind := range kinds {
@@ -114,7 +114,7 @@ func tuple(kinds []datatype.DataType) comparison {
 	})
 }
 
-// nullFirst puts nulls before all values.
+// nullFirst returns a comparison that puts nulls before all values.
 func nullFirst(compare comparison) comparison {
 	return func(a, b []byte) int {
 		switch {
@@ -129,7 +129,7 @@ func nullFirst(compare comparison) comparison {
 	}
 }
 
-// fieldAt is a field, nil where it is missing at the end.
+// fieldAt returns a field, nil where it is missing at the end.
 func fieldAt(fields [][]byte, i int) []byte {
 	if i < len(fields) {
 		return fields[i]
@@ -137,7 +137,7 @@ func fieldAt(fields [][]byte, i int) []byte {
 	return nil
 }
 
-// elementsOf are the elements of a collection in wire form (v4 spec section 6), width to an entry; not ok where it is none.
+// elementsOf returns the elements of a collection in wire form (v4 spec section 6), width to an entry; not ok where it is none.
 func elementsOf(value []byte, width int) (elements [][]byte, ok bool) {
 	cur := wire.Cursor{Body: value}
 	if len(value) == 0 {
@@ -149,7 +149,7 @@ func elementsOf(value []byte, width int) (elements [][]byte, ok bool) {
 	return elements, !cur.Bad && cur.At == len(value)
 }
 
-// fieldsOf are the fields of a tuple or user-defined value in wire form; those at the end may be missing.
+// fieldsOf returns the fields of a tuple or user-defined value in wire form; those at the end may be missing.
 func fieldsOf(value []byte) (fields [][]byte) {
 	cur := wire.Cursor{Body: value}
 	for cur.At < len(value) && !cur.Bad {
@@ -158,13 +158,13 @@ func fieldsOf(value []byte) (fields [][]byte) {
 	return fields
 }
 
-// empty tells whether a collection has no elements.
+// empty reports whether a collection has no elements.
 func empty(value []byte) bool {
 	elements, _ := elementsOf(value, 1)
 	return len(elements) == 0
 }
 
-// lookUp is the value of a key in a map, or nil.
+// lookUp returns the value of a key in a map, or nil.
 func lookUp(kind *datatype.Map, value, key []byte) []byte {
 	pairs, _ := elementsOf(value, 2)
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -175,7 +175,7 @@ func lookUp(kind *datatype.Map, value, key []byte) []byte {
 	return nil
 }
 
-// ordered tells whether values of a type have an order in CQL: durations have none.
+// ordered reports whether values of a type have an order in CQL: durations have none.
 func ordered(kind datatype.DataType) bool {
 	switch kind := kind.(type) {
 	case *datatype.List:
@@ -190,9 +190,9 @@ func ordered(kind datatype.DataType) bool {
 	return kind.Code() != primitive.DataTypeCodeDuration
 }
 
-// settle is a bound value as Cassandra keeps it: a set in its order and each element once, a map in the order of its keys. What is no
+// normalise returns a bound value as Cassandra keeps it: a set in its order and each element once, a map in the order of its keys. What is no
 // value of the type is refused.
-func settle(kind datatype.DataType, value []byte) ([]byte, *wire.Failure) {
+func normalise(kind datatype.DataType, value []byte) ([]byte, *wire.Failure) {
 	if !fits(kind, value) {
 		return nil, wire.Invalid("MUSIC_SYNTAX: a value of %d bytes is no %s", len(value), kind.AsCql())
 	}
@@ -212,16 +212,16 @@ func settle(kind datatype.DataType, value []byte) ([]byte, *wire.Failure) {
 	slices.Reverse(entries) // of equal ones the last is kept
 	entries = slices.CompactFunc(entries, func(a, b [][]byte) bool { return compare(a[0], b[0]) == 0 })
 	slices.Reverse(entries)
-	settled := binary.BigEndian.AppendUint32(nil, uint32(len(entries)))
+	normalised := binary.BigEndian.AppendUint32(nil, uint32(len(entries)))
 	for _, entry := range entries {
 		for _, element := range entry {
-			settled = append(binary.BigEndian.AppendUint32(settled, uint32(len(element))), element...)
+			normalised = append(binary.BigEndian.AppendUint32(normalised, uint32(len(element))), element...)
 		}
 	}
-	return settled, nil
+	return normalised, nil
 }
 
-// fits tells whether a value may be one of a type by its form.
+// fits reports whether a value may be one of a type by its form.
 func fits(kind datatype.DataType, value []byte) bool {
 	switch kind := kind.(type) {
 	case *datatype.PrimitiveType:
@@ -240,7 +240,7 @@ func fits(kind datatype.DataType, value []byte) bool {
 	return false
 }
 
-// fitElements tells whether the elements of a collection fit; none may be null.
+// fitElements reports whether the elements of a collection fit; none may be null.
 func fitElements(value []byte, kinds ...datatype.DataType) bool {
 	elements, ok := elementsOf(value, len(kinds))
 	for i, element := range elements {
@@ -249,7 +249,7 @@ func fitElements(value []byte, kinds ...datatype.DataType) bool {
 	return ok
 }
 
-// fitFields tells whether the fields of a tuple fit; each may be null.
+// fitFields reports whether the fields of a tuple fit; each may be null.
 func fitFields(value []byte, kinds []datatype.DataType) bool {
 	cur := wire.Cursor{Body: value}
 	for i := 0; cur.At < len(value); i++ {
@@ -261,7 +261,7 @@ func fitFields(value []byte, kinds []datatype.DataType) bool {
 	return true
 }
 
-// kindOf is what Cassandra calls a collection in its errors.
+// kindOf returns what Cassandra calls a collection in its errors.
 func kindOf(kind datatype.DataType) string {
 	switch kind.(type) {
 	case *datatype.List:
@@ -272,7 +272,7 @@ func kindOf(kind datatype.DataType) string {
 	return "MAP"
 }
 
-// compareUUIDs is by version, and by time where that is the version; then by bytes.
+// compareUUIDs compares by version, and by time where that is the version; then by bytes.
 func compareUUIDs(a, b []byte) int {
 	if order := cmp.Compare(a[6]>>4, b[6]>>4); order != 0 {
 		return order
@@ -283,7 +283,7 @@ func compareUUIDs(a, b []byte) int {
 	return bytes.Compare(a, b)
 }
 
-// compareTimeUUIDs is by time, then by signed bytes.
+// compareTimeUUIDs compares by time, then by signed bytes.
 func compareTimeUUIDs(a, b []byte) int {
 	return cmp.Or(compareTimes(a, b), slices.CompareFunc(a[8:], b[8:], func(x, y byte) int { return cmp.Compare(int8(x), int8(y)) }))
 }

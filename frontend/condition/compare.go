@@ -1,4 +1,4 @@
-package frontend
+package condition
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 // comparison orders two values of a type in wire form; neither is null.
 type comparison func(a, b []byte) int
 
-// scalarComparison is how Cassandra compares the values of a type of one value, or nil. An empty value of a number, which Cassandra allows,
+// scalarComparison returns how Cassandra compares the values of a type of one value, or nil. An empty value of a number, which Cassandra allows,
 // comes before every other.
 func scalarComparison(code primitive.DataTypeCode) comparison {
 	switch code {
@@ -45,7 +45,7 @@ func scalarComparison(code primitive.DataTypeCode) comparison {
 	return nil
 }
 
-// compareFilled puts empty values before others.
+// compareFilled returns a comparison that puts empty values before others.
 func compareFilled(filled comparison) comparison {
 	return func(a, b []byte) int {
 		if len(a) == 0 || len(b) == 0 {
@@ -55,7 +55,7 @@ func compareFilled(filled comparison) comparison {
 	}
 }
 
-// fitsScalar tells whether a value may be one of a type by its length alone. Every one of fixed length may be empty.
+// fitsScalar reports whether a value may be one of a type by its length alone. Every one of fixed length may be empty.
 func fitsScalar(code primitive.DataTypeCode, n int) bool {
 	if n == 0 {
 		return true
@@ -79,7 +79,7 @@ func fitsScalar(code primitive.DataTypeCode, n int) bool {
 	return true
 }
 
-// signed is a big-endian number of up to eight bytes.
+// signed returns a big-endian number of up to eight bytes.
 func signed(b []byte) int64 {
 	n := int64(int8(b[0]))
 	for _, c := range b[1:] {
@@ -88,7 +88,7 @@ func signed(b []byte) int64 {
 	return n
 }
 
-// varint is a big-endian two's complement number of any length.
+// varint returns a big-endian two's complement number of any length.
 func varint(b []byte) *big.Int {
 	n := new(big.Int).SetBytes(b)
 	if len(b) > 0 && b[0]&0x80 != 0 {
@@ -117,10 +117,10 @@ func compareDecimals(a, b []byte) int {
 	return x.Cmp(y)
 }
 
-// powerOfTen is 10^n. Both numbers have as many digits before the point, so n is no more than the digits that one of them has.
+// powerOfTen returns 10^n. Both numbers have as many digits before the point, so n is no more than the digits that one of them has.
 func powerOfTen(n int64) *big.Int { return new(big.Int).Exp(big.NewInt(10), big.NewInt(n), nil) }
 
-// compareFloats is Java's Float.compare and Double.compare: -0.0 comes before 0.0, and NaN is the same as itself and comes last.
+// compareFloats compares like Java's Float.compare and Double.compare: -0.0 comes before 0.0, and NaN is the same as itself and comes last.
 func compareFloats(a, b float64) int {
 	switch {
 	case a < b:
@@ -133,7 +133,7 @@ func compareFloats(a, b float64) int {
 	return cmp.Compare(nan(a), nan(b))
 }
 
-// signOf tells the zeros apart.
+// signOf returns -1 or 1, which tells the zeros apart.
 func signOf(f float64) int {
 	if math.Signbit(f) {
 		return -1
@@ -141,7 +141,7 @@ func signOf(f float64) int {
 	return 1
 }
 
-// nan is 1 for what is no number.
+// nan returns 1 for what is no number, else 0.
 func nan(f float64) int {
 	if math.IsNaN(f) {
 		return 1

@@ -1,0 +1,190 @@
+package condition
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/datastax/go-cassandra-native-protocol/message"
+
+	"music/frontend/catalog"
+	"music/frontend/wire"
+)
+
+// Evaluation evaluates the conditions of a write on what was read for them.
+type Evaluation struct {
+	*Conditions
+	columns []*message.ColumnMetadata
+	rows    message.RowSet
+	named   map[string]message.Row // those of a batch, see RowName; nil until they are asked for
+}
+
+// Evaluate begins the Evaluation of conditions on rows that were read with Conditions.Columns, or with all columns.
+func (c *Conditions) Evaluate(columns []*message.ColumnMetadata, rows message.RowSet) *Evaluation {
+	return &Evaluation{Conditions: c, columns: columns, rows: rows}
+}
+
+// Step is what follows from an Evaluation.
+type Step uint8
+
+// The steps.
+const (
+	Refuse        Step = iota // a condition does not hold: the client is told Refusal
+	Write                     // all conditions hold
+	ReadPartition             // none of the rows is there, but static columns matter: the partition is to be read, and evaluated
+)
+
+// Next returns what follows. It asks for ReadPartition once at most.
+func (y *Evaluation) Next() (Step, *wire.Failure) {
+	rowless := len(y.rows) == 0 && len(y.Rows) > 0 && !y.rowless && len(y.Table.Static) > 0
+	if rowless && y.Static != nil {
+		y.rowless = true
+		return ReadPartition, nil
+	}
+	ok, f := y.holds()
+	switch {
+	case f != nil:
+		return Refuse, f
+	case ok:
+		return Write, nil
+	case rowless && y.Statics:
+		y.rowless = true
+		return ReadPartition, nil
+	}
+	return Refuse, nil
+}
+
+// holds reports whether all conditions hold.
+func (y *Evaluation) holds() (bool, *wire.Failure) {
+	all := y.Rows
+	if y.Static != nil {
+		all = append([]*RowCondition{y.Static}, all...)
+	}
+	for _, a := range all {
+		if ok, f := y.tried(a); f != nil || !ok {
+			return false, f
+		}
+	}
+	return true, nil
+}
+
+// tried reports whether what is required of one row holds.
+func (y *Evaluation) tried(a *RowCondition) (bool, *wire.Failure) {
+	row := y.find(a)
+	switch {
+	case a == y.Static && a.Existence != ExistenceAny:
+		return y.hasStatics(row) == (a.Existence == ExistenceRequired), nil
+	case a.Existence != ExistenceAny:
+		return (row != nil) == (a.Existence == ExistenceRequired), nil
+	}
+	for i := range a.Columns {
+		if ok, f := y.test(&a.Columns[i], row); f != nil || !ok {
+			return false, f
+		}
+	}
+	return true, nil
+}
+
+// find returns the row that something is required of, or nil. Any row has the static columns.
+func (y *Evaluation) find(a *RowCondition) message.Row {
+	switch {
+	case len(y.rows) == 0 || a != y.Static && y.rowless:
+		return nil
+	case a == y.Static || !y.Batch:
+		return y.rows[0]
+	case y.named == nil:
+		y.nameRows()
+	}
+	return y.named[a.Row]
+}
+
+// nameRows makes the rows of a batch known by their names.
+func (y *Evaluation) nameRows() {
+	y.named = map[string]message.Row{}
+	clustering := y.Table.ClusteringColumns()
+	for _, row := range y.rows {
+		var values [][]byte
+		for _, column := range clustering {
+			values = append(values, column.Canonical(row[y.index(column.Name)]))
+		}
+		y.named[RowName(values)] = row
+	}
+}
+
+// index returns where a column stands among those that were read, as every one does that is compared.
+func (y *Evaluation) index(column string) int {
+	return slices.IndexFunc(y.columns, func(c *message.ColumnMetadata) bool { return c.Name == column })
+}
+
+// hasStatics reports whether a static column has a value.
+func (y *Evaluation) hasStatics(row message.Row) bool {
+	for i, column := range y.columns {
+		if static := y.Table.Columns[column.Name]; row != nil && row[i] != nil && static.Static && y.looked(static) {
+			return true
+		}
+	}
+	return false
+}
+
+// looked reports whether Cassandra reads a column.
+func (y *Evaluation) looked(column catalog.Column) bool {
+	switch {
+	case slices.Contains(y.Table.Primary, column.Name), slices.Contains(y.Told, column.Name):
+		return true
+	case column.Static:
+		return y.Statics
+	}
+	return y.Regulars
+}
+
+// Refusal returns what is told where a condition does not hold: the rows that are there, without what Cassandra does not read.
+func (y *Evaluation) Refusal() *message.RowsResult {
+	told := len(y.columns)
+	if !y.All {
+		told = len(y.ToldColumns())
+	}
+	partition := y.Table.Primary[:len(y.Table.PartitionKey())]
+	result := &message.RowsResult{Metadata: &message.RowsMetadata{Columns: y.columns[:told]}}
+	for _, row := range y.rows {
+		if y.rowless && !y.hasStatics(row) {
+			continue
+		}
+		for i, c := range y.columns {
+			column := y.Table.Columns[c.Name]
+			if !y.looked(column) || y.rowless && !column.Static && !slices.Contains(partition, c.Name) {
+				row[i] = nil
+			}
+		}
+		result.Data = append(result.Data, row[:told])
+	}
+	return result
+}
+
+// test reports whether a condition holds on a row; nil is a row that is not there (5.0: ColumnCondition).
+func (y *Evaluation) test(t *ColumnCondition, row message.Row) (bool, *wire.Failure) {
+	at := y.index(t.Column)
+	var value []byte
+	if row != nil {
+		value = row[at]
+	}
+	frozen := strings.HasPrefix(y.Table.Columns[t.Column].Type, "frozen<")
+	kind := currentType(y.columns[at].Type)
+	o := operand{kind: kind, value: value, cells: !frozen && isCollection(kind)}
+	o, f := t.part(o)
+	if f != nil {
+		return false, f
+	}
+	values, f := t.values(o.compared(t.Operator))
+	if f != nil {
+		return false, f
+	}
+	operator := t.Operator
+	if operator == "IN" {
+		operator = "="
+	}
+	for _, v := range values {
+		if ok, f := o.holds(operator, v); f != nil || ok {
+			return ok, f
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,210 @@
+package condition
+
+import (
+	"encoding/binary"
+	"slices"
+	"strings"
+
+	"github.com/datastax/go-cassandra-native-protocol/datatype"
+
+	"music/frontend/wire"
+	"music/rewrite"
+)
+
+// part returns the element or the field that a condition is about, or the column.
+func (t *ColumnCondition) part(column operand) (operand, *wire.Failure) {
+	switch {
+	case t.Field != "":
+		return column.field(t)
+	case t.Element.Kind == rewrite.NoTerm:
+		return column, nil
+	}
+	kind, f := column.elementKind(t)
+	if f != nil {
+		return column, f
+	}
+	element, f := t.Source.value(t.Element, kind)
+	if f != nil {
+		return column, f
+	}
+	return column.element(element)
+}
+
+// values returns what a condition compares with, each well-formed. kind is its type; nil where the comparison is not served.
+func (t *ColumnCondition) values(kind datatype.DataType) (values [][]byte, f *wire.Failure) {
+	if kind == nil {
+		return nil, wire.Invalid("MUSIC_REFUSED: %s is critical: this condition on %s is not served under a lock: read USING LOCK, decide, write", t.Source.Table, t.Column)
+	}
+	if t.Listed {
+		return t.Source.list(t.Values[0], kind)
+	}
+	for _, term := range t.Values {
+		if t.Operator == "IN" && term.Kind == rewrite.TermMarker && wire.IsUnset(t.Source.Values, term.Marker) {
+			continue // as Cassandra does
+		}
+		value, f := t.Source.value(term, kind)
+		if f != nil {
+			return nil, f
+		}
+		values = append(values, value)
+	}
+	return values, nil
+}
+
+// operand is what stands on the left of a comparison.
+type operand struct {
+	kind  datatype.DataType
+	value []byte // nil for null
+	cells bool   // a collection whose elements are kept one by one: to have none is to be null
+}
+
+// isCollection reports whether a type is a list, a set or a map.
+func isCollection(kind datatype.DataType) bool {
+	switch kind.(type) {
+	case *datatype.List, *datatype.Set, *datatype.Map:
+		return true
+	}
+	return false
+}
+
+// field returns a field of a user-defined type.
+func (o operand) field(t *ColumnCondition) (operand, *wire.Failure) {
+	kind, ok := o.kind.(*datatype.UserDefined)
+	if !ok {
+		return o, wire.Invalid("MUSIC_SYNTAX: %s is of no user-defined type and has no field %s", t.Column, t.Field)
+	}
+	i := slices.Index(kind.FieldNames, t.Field)
+	if i < 0 {
+		return o, wire.Invalid("Unknown field %s for column %s", t.Field, t.Column)
+	}
+	field := operand{kind: kind.FieldTypes[i]}
+	if fields := fieldsOf(o.value); i < len(fields) {
+		field.value = fields[i]
+	}
+	return field, nil
+}
+
+// elementKind returns the type of what names an element.
+func (o operand) elementKind(t *ColumnCondition) (datatype.DataType, *wire.Failure) {
+	switch kind := o.kind.(type) {
+	case *datatype.Map:
+		return kind.KeyType, nil
+	case *datatype.List:
+		return datatype.Int, nil
+	case *datatype.Set:
+		return nil, wire.Invalid("Invalid element access syntax for set column %s", t.Column)
+	}
+	return nil, wire.Invalid("Invalid element access syntax for non-collection column %s", t.Column)
+}
+
+// element returns the element of a key or an index.
+func (o operand) element(at []byte) (operand, *wire.Failure) {
+	if m, ok := o.kind.(*datatype.Map); ok {
+		if at == nil {
+			return o, wire.Invalid("Invalid null value for map element access")
+		}
+		return operand{kind: m.ValueType, value: lookUp(m, o.value, at)}, nil
+	}
+	element := operand{kind: o.kind.(*datatype.List).ElementType}
+	switch {
+	case len(at) != 4:
+		return o, wire.Invalid("Invalid null value for list element access")
+	case int32(binary.BigEndian.Uint32(at)) < 0:
+		return o, wire.Invalid("Invalid negative list index %d", int32(binary.BigEndian.Uint32(at)))
+	}
+	elements, _ := elementsOf(o.value, 1)
+	if i := int(binary.BigEndian.Uint32(at)); i < len(elements) {
+		element.value = elements[i]
+	}
+	return element, nil
+}
+
+// compared returns the type of what the operand is compared with by an operator; nil where that is not served.
+func (o operand) compared(operator string) datatype.DataType {
+	kind := o.kind
+	switch list, isList := kind.(*datatype.List); {
+	case !strings.HasPrefix(operator, "CONTAINS"):
+	case isList && operator == "CONTAINS":
+		kind = list.ElementType
+	default:
+		kind = containedIn(kind, operator)
+	}
+	if kind == nil || comparisonOf(kind) == nil || !ordered(kind) && strings.ContainsAny(operator, "<>") {
+		return nil
+	}
+	return kind
+}
+
+// containedIn returns the type of what a set or a map may contain.
+func containedIn(kind datatype.DataType, operator string) datatype.DataType {
+	switch kind := kind.(type) {
+	case *datatype.Set:
+		if operator == "CONTAINS" {
+			return kind.ElementType
+		}
+	case *datatype.Map:
+		if operator == "CONTAINS" {
+			return kind.ValueType
+		}
+		return kind.KeyType
+	}
+	return nil
+}
+
+// holds reports whether the operand compares so, as Cassandra does: null equals null and nothing else, and is in no order. A collection that is kept by its elements is
+// null where it is empty.
+func (o operand) holds(operator string, other []byte) (bool, *wire.Failure) {
+	contains := strings.HasPrefix(operator, "CONTAINS")
+	if o.cells && !contains && other != nil && empty(other) {
+		if operator != "=" && operator != "!=" {
+			return false, wire.Invalid("Invalid comparison with an empty %s for operator \"%s\"", kindOf(o.kind), operator)
+		}
+		other = nil
+	}
+	switch {
+	case other == nil && operator == "=":
+		return o.value == nil, nil
+	case other == nil && operator == "!=":
+		return o.value != nil, nil
+	case other == nil:
+		return false, wire.Invalid("Invalid comparison with null for operator \"%s\"", operator)
+	case o.value == nil:
+		return operator == "!=", nil
+	case contains:
+		return o.contains(operator, other), nil
+	}
+	return satisfies(operator, comparisonOf(o.kind)(o.value, other)), nil
+}
+
+// contains reports whether a collection has an element, or a key.
+func (o operand) contains(operator string, other []byte) bool {
+	kind := o.compared(operator)
+	elements, _ := elementsOf(o.value, 1)
+	if _, ok := o.kind.(*datatype.Map); ok {
+		pairs, _ := elementsOf(o.value, 2)
+		elements = nil
+		for i, element := range pairs {
+			if (i%2 == 0) == (operator == "CONTAINS KEY") {
+				elements = append(elements, element)
+			}
+		}
+	}
+	return slices.ContainsFunc(elements, func(element []byte) bool { return comparisonOf(kind)(element, other) == 0 })
+}
+
+// satisfies reports whether an operator holds of two values in this order.
+func satisfies(operator string, order int) bool {
+	switch operator {
+	case "=":
+		return order == 0
+	case "!=":
+		return order != 0
+	case "<":
+		return order < 0
+	case "<=":
+		return order <= 0
+	case ">":
+		return order > 0
+	}
+	return order >= 0
+}
