@@ -1,11 +1,16 @@
 package frontend
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/binary"
+	"slices"
 
 	"music/frontend/catalog"
 	"music/frontend/relay"
 	"music/frontend/wire"
+	"music/musiccore"
+	"music/rewrite"
 )
 
 // decideBatch looks at each statement of a BATCH message, by text or by id (v4 spec section 4.1.7). One of them on a critical
@@ -120,4 +125,188 @@ func (c *conn) batchKeyspace(cur wire.Cursor, n int) (string, error) {
 		return "", wire.ErrShort
 	}
 	return p.Keyspace, nil
+}
+
+// lockedBatch is a BATCH message whose statements are all under one lock. Once read it needs nothing of the connection's direction.
+type lockedBatch struct {
+	conn       *conn
+	header     wire.Header
+	before     []byte // of the body: type and number
+	children   []lockStatement
+	parameters wire.Parameters
+}
+
+// executeBatch executes a BATCH message that names a critical table.
+type executeBatch struct{}
+
+// String implements action.
+func (executeBatch) String() string { return "execute a batch under a lock" }
+
+// perform implements action.
+func (executeBatch) perform(c *conn, e wire.Envelope) error {
+	body, err := c.plainBody(e)
+	if err != nil {
+		return c.answerUnreadable(e, err)
+	}
+	b, f := c.readLockedBatch(e.Header, bytes.Clone(body))
+	if f != nil {
+		return c.answer(e, f)
+	}
+	if f = b.enter(c.up.Emit); f != nil {
+		return c.answer(e, f)
+	}
+	return nil
+}
+
+// readLockedBatch reads all statements of a body, which it keeps.
+func (c *conn) readLockedBatch(h wire.Header, body []byte) (*lockedBatch, *wire.Failure) {
+	cur := wire.Cursor{Body: body, At: 3}
+	n := int(binary.BigEndian.Uint16(body[1:]))
+	own, err := c.batchKeyspace(cur, n)
+	if err != nil {
+		return nil, unreadable(h.OpCode, err)
+	}
+	b := &lockedBatch{conn: c, header: h.Rewritten(), before: body[:3:3]}
+	for range n {
+		s, f := c.readChild(&cur, own)
+		if f != nil {
+			return b, f
+		}
+		for n := cur.Short(); n > 0 && !cur.Bad; n-- {
+			start := cur.At
+			cur.Value()
+			s.values = append(s.values, cur.Body[start:cur.At])
+		}
+		if len(s.values) != s.statement.Markers {
+			return b, wire.Invalid("MUSIC_SYNTAX: %d bind markers, %d values in a statement of the batch", s.statement.Markers, len(s.values))
+		}
+		b.children = append(b.children, s)
+	}
+	b.parameters = wire.ReadParameters(&cur, c.version)
+	if cur.Bad {
+		return b, unreadable(h.OpCode, wire.ErrShort)
+	}
+	if len(b.children) == 0 {
+		return b, nil
+	}
+	return b, checkNow(&b.parameters, b.children[0].table)
+}
+
+// enter carries out the batch where the client may, which Cassandra is asked first.
+func (b *lockedBatch) enter(emit func([]byte)) *wire.Failure {
+	first, need := &b.children[0], permissionModify
+	for i := range b.children {
+		need |= b.children[i].needs()
+	}
+	if b.conn.missing(first.table, need) == 0 {
+		return b.perform(emit)
+	}
+	return b.conn.permitted(b.header, first, need, emit, func() *wire.Failure { return b.perform(b.conn.send) })
+}
+
+// perform asks the core for one stamp: a batch under one key is one mutation. emit sends it where the stamp is there at once.
+func (b *lockedBatch) perform(emit func([]byte)) *wire.Failure {
+	var named int64
+	k := lockedOperation{header: b.header, body: bytes.Clone(b.before), request: lockedRequest{parameters: b.parameters}}
+	for i := range b.children {
+		s := &b.children[i]
+		key, f := s.key()
+		if f != nil {
+			return f
+		}
+		n, f := s.ref()
+		switch {
+		case f != nil:
+			return f
+		case i == 0:
+			named, k.request.key, k.request.local = n, key, s.critical.Local
+			k.sent = sentOperation{table: s.table, key: key, generation: s.critical.Generation}
+		case key != k.request.key || n != named:
+			return wire.Invalid("MUSIC_REFUSED: a batch under a lock stays in one %s of one table, %s, under one lock_ref", s.critical.Unit(), k.sent.table)
+		}
+		k.body = s.appendChild(k.body)
+	}
+	first := &b.children[0]
+	ref, f := b.conn.reference(first.critical, first.table, k.request.key, named)
+	if f != nil {
+		return f
+	}
+	k.request.ref = ref
+	if slices.ContainsFunc(b.children, func(s lockStatement) bool { return s.statement.Conditional }) {
+		return b.writeIf(k)
+	}
+	if first.auto() {
+		k.request.parameters = k.request.parameters.Clone()
+		return b.conn.putAlone(k, first)
+	}
+	return b.conn.sendUnderLock(k, musiccore.Put, emit)
+}
+
+// writeIf carries out the batch where a statement of it has an IF; write is what is sent where all conditions hold.
+func (b *lockedBatch) writeIf(write lockedOperation) *wire.Failure {
+	x, f := readConditional(b.children, true)
+	if f != nil {
+		return f
+	}
+	x.write = write
+	return b.conn.startConditional(b.header, x, write.request)
+}
+
+// readChild reads the kind and the text or id of a statement.
+func (c *conn) readChild(cur *wire.Cursor, own string) (s lockStatement, f *wire.Failure) {
+	if cur.Byte() == 1 {
+		p := c.statement(cur.ShortBytes())
+		if p == nil || p.lock == nil {
+			return s, mixed()
+		}
+		s, f = p.lock.now()
+	} else {
+		text := cur.LongString()
+		r, _ := c.read(text, true, own)
+		if r.meaning != meaningCritical {
+			return s, mixed()
+		}
+		var pass bool
+		if s, pass, f = readLockStatement(r, text); pass {
+			f = mixed()
+		}
+	}
+	if f == nil && !s.writes() {
+		f = wire.Invalid("MUSIC_REFUSED: only INSERT, UPDATE and DELETE stand in a batch")
+	}
+	return s, f
+}
+
+// mixed is the answer to a batch of which a part is under a lock.
+func mixed() *wire.Failure {
+	return wire.Invalid("MUSIC_REFUSED: every statement of a batch under a lock carries USING LOCK, on one key of one table")
+}
+
+// appendChild appends a statement of a batch in the form that Cassandra reads, without its condition.
+func (s *lockStatement) appendChild(dst []byte) []byte {
+	values := s.writeValues()
+	if s.prepared != nil && !s.statement.Conditional {
+		dst = append(dst, 1)
+		dst = binary.BigEndian.AppendUint16(dst, uint16(len(s.prepared.backendID)))
+		dst = append(dst, s.prepared.backendID...)
+	} else {
+		text := s.writeText()
+		dst = append(dst, 0)
+		dst = binary.BigEndian.AppendUint32(dst, uint32(len(text)))
+		dst = append(dst, text...)
+	}
+	dst = binary.BigEndian.AppendUint16(dst, uint16(len(values)))
+	for _, v := range values {
+		dst = append(dst, v...)
+	}
+	return dst
+}
+
+// writes tells whether the statement is one write.
+func (s *lockStatement) writes() bool {
+	switch s.statement.Verb {
+	case rewrite.Insert, rewrite.Update, rewrite.Delete:
+		return true
+	}
+	return false
 }
