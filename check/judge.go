@@ -37,6 +37,7 @@ func addresses(proxies []Proxy) []string {
 	return all
 }
 
+// judgeProxies: each proxy answers here, all on one port.
 func judgeProxies(f *Facts) []Finding {
 	j := judgement{topic: "proxies"}
 	for _, p := range f.Proxies {
@@ -55,6 +56,7 @@ func judgeProxies(f *Facts) []Finding {
 	return j.fine("%d answer: %s", len(f.Proxies), some(addresses(f.Proxies)))
 }
 
+// judgePeers: each proxy is answered by all others.
 func judgePeers(f *Facts) []Finding {
 	j := judgement{topic: "peers"}
 	for _, p := range f.answering() {
@@ -69,6 +71,7 @@ func judgePeers(f *Facts) []Finding {
 	return j.fine("each proxy is answered by all others")
 }
 
+// judgeNodes: a proxy before each node, and a node for each.
 func judgeNodes(f *Facts) []Finding {
 	j := judgement{topic: "nodes"}
 	behind := map[string][]string{}
@@ -90,6 +93,7 @@ func judgeNodes(f *Facts) []Finding {
 	return j.fine("each proxy has a node of its own")
 }
 
+// judgeReleases: of Cassandra, of its schema, and of what proxies speak to each other.
 func judgeReleases(f *Facts) []Finding {
 	j := judgement{topic: "releases"}
 	nodes, schemas, versions := map[string][]string{}, map[string][]string{}, map[string][]string{}
@@ -133,6 +137,7 @@ const (
 	clocksOff   = 10 * time.Second
 )
 
+// judgeClocks: the nodes' among each other, and this machine's beside them.
 func judgeClocks(f *Facts) []Finding {
 	j := judgement{topic: "clocks"}
 	all := f.answering()
@@ -166,6 +171,7 @@ func (f *Facts) values(setting string) map[string][]string {
 	return found
 }
 
+// judgePaxos: v2 on all nodes.
 func judgePaxos(f *Facts) []Finding {
 	j := judgement{topic: "paxos_variant"}
 	found := f.values(j.topic)
@@ -181,6 +187,7 @@ func judgePaxos(f *Facts) []Finding {
 	return j.fine("%s on all nodes", strings.Join(slices.Sorted(maps.Keys(found)), ", "))
 }
 
+// judgeCommitLog: not periodic.
 func judgeCommitLog(f *Facts) []Finding {
 	j := judgement{topic: "commitlog_sync"}
 	found := f.values(j.topic)
@@ -225,6 +232,7 @@ func (f *Facts) companion(t Table) *Table {
 	return &f.Tables[i]
 }
 
+// judgeTables: each critical table has a lock table, and each lock table a table.
 func judgeTables(f *Facts) []Finding {
 	j := judgement{topic: "lock_tables"}
 	ids := map[string]bool{}
@@ -246,6 +254,7 @@ func judgeTables(f *Facts) []Finding {
 	return j.fine("%d critical tables, each with its lock table", len(all))
 }
 
+// judgeReadRepair: BLOCKING where locks and what lies under them are read.
 func judgeReadRepair(f *Facts) []Finding {
 	j := judgement{topic: "read_repair"}
 	for _, t := range f.critical() {
@@ -260,36 +269,37 @@ func judgeReadRepair(f *Facts) []Finding {
 	return j.fine("BLOCKING on all critical tables and their lock tables")
 }
 
+// judgeClients: connections to nodes come from where proxies are.
 func judgeClients(f *Facts) []Finding {
 	j := judgement{topic: "clients"}
-	from, seen := map[string]bool{}, false
+	from, seen := map[string]bool{}, false // true = a proxy connects from there
 	for _, p := range f.answering() {
 		for _, c := range p.Clients {
 			seen = true
-			if strings.HasPrefix(c.Driver, driverOfProxies) {
-				from[c.Address] = true
-			}
+			from[c.Address] = from[c.Address] || strings.HasPrefix(c.Driver, driverOfProxies)
 		}
 	}
-	past := map[string][]string{}
 	for _, p := range f.answering() {
-		for _, c := range p.Clients {
-			if !from[c.Address] && len(from) > 0 {
-				who := fmt.Sprintf("%s (role %s, %s)", c.Address, orUnknown(c.User), orUnknown(c.Driver))
-				if !slices.Contains(past[p.Address], who) {
-					past[p.Address] = append(past[p.Address], who)
-				}
-			}
+		if past := p.past(from); len(past) > 0 && slices.Contains(slices.Collect(maps.Values(from)), true) {
+			j.add(Warning, "point them at a proxy, or REVOKE MODIFY on the critical tables from their role: at a node nothing keeps them from writing without a lock",
+				"connected to the node behind %s, past the proxies: %s", p.Address, some(past))
 		}
-	}
-	for _, at := range slices.Sorted(maps.Keys(past)) {
-		j.add(Warning, "point them at a proxy, or REVOKE MODIFY on the critical tables from their role: at a node nothing keeps them from writing without a lock",
-			"connected to the node behind %s, past the proxies: %s", at, some(past[at]))
 	}
 	if !seen {
 		return []Finding{{Level: Warning, Topic: j.topic, Text: "not seen with this login", Do: "GRANT SELECT ON system_views.clients TO the role that you log in as here"}}
 	}
 	return j.fine("all connections to the nodes come from where proxies are")
+}
+
+// past are the clients of a node that do not come from one of these addresses.
+func (p *Proxy) past(from map[string]bool) (all []string) {
+	for _, c := range p.Clients {
+		who := fmt.Sprintf("%s (role %s, %s)", c.Address, orUnknown(c.User), orUnknown(c.Driver))
+		if !from[c.Address] && !slices.Contains(all, who) {
+			all = append(all, who)
+		}
+	}
+	return all
 }
 
 // orUnknown is a text for people.
@@ -300,6 +310,7 @@ func orUnknown(s string) string {
 	return s
 }
 
+// judgeUnseen: what this login may not look at.
 func judgeUnseen(f *Facts) []Finding {
 	j := judgement{topic: "unseen"}
 	for _, u := range f.Unseen {

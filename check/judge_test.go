@@ -3,6 +3,9 @@ package check
 import (
 	"errors"
 	"fmt"
+	"os"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -132,6 +135,25 @@ func TestEveryFinding(t *testing.T) {
 			assert.Equal(t, map[Level]int{Warning: 1, Fault: 2}[c.level], Status(found[:1]))
 		})
 	}
+}
+
+// The page tells of each topic, and of no other.
+func TestThePageHasEachTopic(t *testing.T) {
+	page, err := os.ReadFile("../docs/command-line.md")
+	require.NoError(t, err)
+	_, table, _ := strings.Cut(string(page), "| topic |")
+	table, _, _ = strings.Cut(table, "\n\n")
+	var told []string
+	for _, m := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\|").FindAllStringSubmatch(table, -1) {
+		told = append(told, m[1])
+	}
+	f := healthy()
+	f.see("something", errNoRow)
+	var topics []string
+	for _, x := range Judge(f) {
+		topics = append(topics, x.Topic)
+	}
+	assert.ElementsMatch(t, topics, told)
 }
 
 // Rights count where they were given on more than is asked for, or through another role.

@@ -20,20 +20,25 @@ func judgeRights(f *Facts) []Finding {
 	}
 	names := slices.Sorted(maps.Keys(f.Roles))
 	for _, name := range names {
-		role := f.Roles[name]
-		for _, resource := range slices.Sorted(maps.Keys(needs)) {
-			for _, permission := range needs[resource] {
-				if !role.may(permission, resource) {
-					level := Fault
-					if resource == "data/system_views/settings" {
-						level = Warning // without it only warnings are missing
-					}
-					j.add(level, "GRANT "+permission+" ON "+spoken(resource)+" TO "+name, "the proxies' role %s has no %s on %s", name, permission, spoken(resource))
-				}
+		f.judgeRole(&j, name, needs)
+	}
+	return j.fine("the proxies' role %s has what it needs", strings.Join(names, ", "))
+}
+
+// judgeRole compares one role with what it needs, by resource.
+func (f *Facts) judgeRole(j *judgement, name string, needs map[string][]string) {
+	role := f.Roles[name]
+	for _, resource := range slices.Sorted(maps.Keys(needs)) {
+		level := Fault
+		if resource == "data/system_views/settings" {
+			level = Warning // without it only warnings are missing
+		}
+		for _, permission := range needs[resource] {
+			if !role.may(permission, resource) {
+				j.add(level, "GRANT "+permission+" ON "+spoken(resource)+" TO "+name, "the proxies' role %s has no %s on %s", name, permission, spoken(resource))
 			}
 		}
 	}
-	return j.fine("the proxies' role %s has what it needs", strings.Join(names, ", "))
 }
 
 // may reports whether a role has a permission on a resource, or on one that it lies in.

@@ -27,13 +27,14 @@ type docPart struct {
 
 // Kinds of parts that the tests carry out. A page may have others, which are read by people only.
 const (
-	kindSetup   = "setup"       // in a comment: statements, and the words that are made fresh
-	kindSession = "cql-session" // statements typed at cqlsh, and what it prints
-	kindMarkers = "cql-markers" // statements, each with what PREPARE declares of its bind markers
-	kindPython  = "python"      // a program that finds a session
-	kindGrants  = "cql-grants"  // played by TestRights
-	kindShell   = "shell"       // typed by TestDocsSetUpOfSeveralProxies
-	kindGo      = "go"          // a part of docs_gocql_test.go
+	kindSetup   = "setup"         // in a comment: statements, and the words that are made fresh
+	kindSession = "cql-session"   // statements typed at cqlsh, and what it prints
+	kindMarkers = "cql-markers"   // statements, each with what PREPARE declares of its bind markers
+	kindPython  = "python"        // a program that finds a session
+	kindGrants  = "cql-grants"    // played by TestRights
+	kindShell   = "shell"         // typed by TestDocsSetUpOfSeveralProxies
+	kindLines   = "shell-session" // lines typed at a system's shell, and what they print
+	kindGo      = "go"            // a part of docs_gocql_test.go
 )
 
 // docRoot is the way from this package to the root of the repository.

@@ -35,7 +35,7 @@ func TestDocsExamples(t *testing.T) {
 	// People are slower than what keeps a key at its proxy: their references have no gaps.
 	proxy := startProxy(t, func(c *config.Config) { c.Cassandra.ContactPoints, c.Music.Retain = []string{node}, 0 })
 	for i, p := range docPages(t) {
-		if len(p.of(kindSession, kindMarkers, kindPython)) == 0 {
+		if len(p.of(kindSession, kindMarkers, kindPython, kindLines)) == 0 {
 			continue
 		}
 		t.Run(p.path, func(t *testing.T) {
@@ -80,6 +80,8 @@ func (p *docPlayer) play() {
 			p.markers(part)
 		case kindPython:
 			p.python(part)
+		case kindLines:
+			p.commands(part)
 		}
 	}
 	if len(p.edits) > 0 {

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -54,6 +55,25 @@ func TestDocsSetUpOfSeveralProxies(t *testing.T) {
 		assert.Equal(t, http.StatusOK, status)
 		assert.Equal(t, "ok\n", body)
 	}
+	began := time.Now()
+	seen := exec.Command(binary, "check", "-o", "json", "--proxy", all[1].address)
+	topics, _ := found(t, seen)
+	t.Logf("music check took %v", time.Since(began))
+	for topic, want := range map[string]string{
+		"proxies": "fine: 3 answer: 127.0.6.1:9042, 127.0.6.2:9042, 127.0.6.3:9042", "nodes": "fine: ", "clocks": "fine: ",
+		"commitlog_sync": "fine: batch", "replicas": "fine: ",
+	} {
+		assert.Contains(t, topics[topic], want)
+	}
+	for _, p := range all {
+		assert.NotContains(t, topics["peers"], hostOf(t, p.address), "it is answered, and answers; proxies of earlier tests may not")
+	}
+	require.NoError(t, all[2].cmd.Process.Signal(syscall.SIGSTOP))
+	topics, status := found(t, exec.Command(binary, "check", "-o", "json", "--timeout", "2s", "--proxy", all[0].address))
+	require.NoError(t, all[2].cmd.Process.Signal(syscall.SIGCONT))
+	assert.Equal(t, 2, status)
+	assert.Contains(t, topics["proxies"], "fault: the proxy at 127.0.6.3:9042 does not answer")
+	assert.Contains(t, topics["peers"], "127.0.6.3")
 	taken, err := exec.Command(binary, append(all[0].args, "--check")...).CombinedOutput()
 	require.Error(t, err, "its addresses are in use")
 	assert.Contains(t, string(taken), "fault  listen 127.0.6.1:9042")
