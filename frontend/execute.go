@@ -110,3 +110,12 @@ func unlocked(t *catalog.Table) *wire.Failure {
 	}
 	return wire.Invalid("MUSIC_UNLOCKED: %s is critical: take a lock (LOCK %s WHERE …) and write USING LOCK <ref>", t, t)
 }
+
+// skipIDs skips the ids that stand before the parameters of an EXECUTE, and returns that of the result columns, from protocol 5 on.
+func (c *conn) skipIDs(cur *wire.Cursor) (metadata []byte) {
+	cur.ShortBytes()
+	if c.version >= byte(primitive.ProtocolVersion5) {
+		metadata = cur.ShortBytes()
+	}
+	return metadata
+}

@@ -10,11 +10,14 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"music/frontend/topology"
+	"music/frontend/wire"
 )
 
 // twoNodes are the nodes other than the home node that have a proxy, with an IPv6 node among them.
-func twoNodes() []Node {
-	return []Node{
+func twoNodes() []topology.Node {
+	return []topology.Node{
 		{
 			HostID: [16]byte{2}, Proxy: netip.MustParseAddrPort("192.0.2.2:9999"),
 			Internal: netip.MustParseAddrPort("10.0.0.2:7000"), Native: netip.MustParseAddrPort("10.1.0.2:9042"),
@@ -64,7 +67,7 @@ func cellOf(value any) []byte {
 	case netip.Addr:
 		return value.AsSlice()
 	case int:
-		return wirePort(uint16(value))
+		return wire.Port(uint16(value))
 	case [16]byte:
 		return value[:]
 	case string:
@@ -130,12 +133,12 @@ func TestPredicatesOfPeers(t *testing.T) {
 // values are what Cassandra must be given where a client binds some.
 func TestBoundPredicatesOfPeers(t *testing.T) {
 	proxy2, proxy3, node2, node3 := ip("192.0.2.2").AsSlice(), ip("192.0.2.3").AsSlice(), ip("10.0.0.2").AsSlice(), ip("fd00::3").AsSlice()
-	port := func(n uint16) *primitive.Value { return primitive.NewValue(wirePort(n)) }
+	port := func(n uint16) *primitive.Value { return primitive.NewValue(wire.Port(n)) }
 	value := primitive.NewValue
 	list := func(all ...[]byte) *primitive.Value {
-		b := wirePort(uint16(len(all)))
+		b := wire.Port(uint16(len(all)))
 		for _, one := range all {
-			b = append(b, wireValue(one)...)
+			b = append(b, wire.Value(one)...)
 		}
 		return value(b)
 	}
@@ -153,7 +156,7 @@ func TestBoundPredicatesOfPeers(t *testing.T) {
 		"SELECT rack FROM system.peers_v2 WHERE peer = ? AND peer_port = ?": {
 			{positional(value(proxy3), port(9999)), positional(value(node3), port(7001))},
 			{named("peer", value(proxy3), "peer_port", port(9999)), named("peer", value(node3), "peer_port", port(7001))},
-			{positional(value(node3), port(7001)), positional(value(nowhere().AsSlice()), port(0))},
+			{positional(value(node3), port(7001)), positional(value(netip.IPv4Unspecified().AsSlice()), port(0))},
 			{positional(primitive.NewNullValue(), port(9999)), positional(primitive.NewNullValue(), port(0))},
 			{positional(value(proxy2)), positional(value(node2))},
 		},
@@ -163,7 +166,7 @@ func TestBoundPredicatesOfPeers(t *testing.T) {
 			{named("other", value(proxy2)), named("other", value(proxy2))},
 		},
 		"SELECT rack FROM system.peers WHERE rack = ? AND peer IN ?": {
-			{positional(value([]byte("r")), list(proxy3, node2, proxy2)), positional(value([]byte("r")), list(node3, nowhere().AsSlice(), node2))},
+			{positional(value([]byte("r")), list(proxy3, node2, proxy2)), positional(value([]byte("r")), list(node3, netip.IPv4Unspecified().AsSlice(), node2))},
 			{positional(value([]byte("r")), value([]byte("no list"))), positional(value([]byte("r")), value([]byte("no list")))},
 		},
 		"SELECT rack FROM system.peers WHERE peer IN (?, ?)": {{positional(value(proxy2), value(proxy3)), positional(value(node2), value(node3))}},
@@ -203,6 +206,10 @@ func TestAloneThereAreNoPeers(t *testing.T) {
 
 // The restriction that the proxy adds makes Cassandra warn of something else than the client has done.
 func TestWarningOfACount(t *testing.T) {
+	const (
+		counted   = "Aggregation query used without partition key"
+		countedIn = "Aggregation query used on multiple partition keys (IN restriction)"
+	)
 	for text, want := range map[string]string{
 		"SELECT count(*) FROM system.peers":                                        counted,
 		"SELECT count(*) FROM system.peers WHERE peer IN ('10.0.0.2', '10.0.0.3')": countedIn,
@@ -221,8 +228,8 @@ func TestWarningOfACount(t *testing.T) {
 
 // Who executes a prepared statement sees the nodes of that moment, not of the one when it was prepared.
 func TestPreparedStatementSeesTheNodesOfItsTime(t *testing.T) {
-	var nodes []Node
-	r := newRig(t, func(o *Options) { o.Nodes = func() []Node { return nodes } })
+	var nodes []topology.Node
+	r := newRig(t, func(o *Options) { o.Nodes = func() []topology.Node { return nodes } })
 	client, backend := r.login(dialect{version: v4})
 	id := r.prepare(client, backend, "SELECT peer FROM system.peers")
 	for _, asked := range []string{"SELECT peer FROM  system.peers WHERE peer IN ('0.0.0.0', '255.255.255.255') ", "SELECT peer FROM  system.peers " + everyNode} {

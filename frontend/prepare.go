@@ -10,6 +10,7 @@ import (
 
 	"music/frontend/catalog"
 	"music/frontend/relay"
+	"music/frontend/topology"
 	"music/frontend/wire"
 	"music/rewrite"
 )
@@ -23,7 +24,7 @@ type preparedStatement struct {
 	meaning  meaning
 	tables   []*catalog.Table // that it writes without a lock
 	truncate bool             // it does not write rows but takes all away
-	topology *topology        // of local and peers
+	topology *topology.Select // of local and peers
 	reread   *reread          // of schema and unclear
 	lock     *preparedLockStatement
 }
@@ -75,7 +76,7 @@ func (c *conn) decidePrepareMeaning(r reading, text, rest []byte, own string) de
 		if failure != nil {
 			return refused(failure)
 		}
-		if p.topology, failure = readTopology(text, r.name.names()[1]); failure != nil {
+		if p.topology, failure = topology.Read(text, r.name.names()[1]); failure != nil {
 			return refused(failure)
 		}
 	case meaningSchema, meaningUnclear:
@@ -145,7 +146,7 @@ func (c *conn) learn(e wire.Envelope, p *preparing) (wire.Envelope, error) {
 		return e, err
 	}
 	if p.topology != nil {
-		p.topology.metadata = result.ResultMetadataId
+		p.topology.SetMetadata(result.ResultMetadataId)
 	}
 	entry := p.preparedStatement
 	for _, name := range p.names {

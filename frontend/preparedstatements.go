@@ -113,7 +113,7 @@ const (
 func (p *preparedStatement) memory() int {
 	n := entryMemory + pairMemory*len(p.tables)
 	if p.topology != nil {
-		n += textMemory * len(p.topology.text)
+		n += textMemory * p.topology.Size()
 	}
 	if p.reread != nil {
 		n += len(p.reread.text)

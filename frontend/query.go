@@ -4,6 +4,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/relay"
+	"music/frontend/topology"
 	"music/frontend/wire"
 )
 
@@ -38,7 +39,7 @@ func (c *conn) decideMeaning(e wire.Envelope, r reading, text, rest []byte) deci
 		if !e.Whole() {
 			return decision{verdict: relay.NeedWhole}
 		}
-		t, failure := readTopology(text, r.name.names()[1])
+		t, failure := topology.Read(text, r.name.names()[1])
 		if failure != nil {
 			return refused(failure)
 		}

@@ -22,9 +22,9 @@ func (r *responses) Decide(e wire.Envelope) (relay.Decision, error) {
 		return relay.Forward, fmt.Errorf("request from Cassandra: %w", relay.ErrMalformed)
 	}
 	if e.Stream >= 0 && c.streams.Watched(e.Stream) {
-		return c.judgeWatched(e)
+		return c.decideWatched(e)
 	}
-	v := c.judgeFailure(e)
+	v := c.decideFailure(e)
 	if v == relay.NeedWhole {
 		return v, nil
 	}
@@ -35,7 +35,7 @@ func (r *responses) Decide(e wire.Envelope) (relay.Decision, error) {
 	return v, nil
 }
 
-func (c *conn) judgeWatched(e wire.Envelope) (relay.Decision, error) {
+func (c *conn) decideWatched(e wire.Envelope) (relay.Decision, error) {
 	if !e.Whole() {
 		return relay.NeedWhole, nil
 	}
@@ -101,7 +101,7 @@ func (c *conn) answerTo(e wire.Envelope, w watch) (wire.Envelope, error) {
 	case watchPrepare:
 		return c.learn(e, w.preparing)
 	case watchTopology:
-		return c.translateRows(e, w.question)
+		return c.translateRows(e, w.topology)
 	case watchKeyspace:
 		return e, c.follow(e)
 	case watchColumns:

@@ -16,6 +16,7 @@ import (
 
 	"music/frontend/catalog"
 	"music/frontend/relay"
+	"music/frontend/topology"
 )
 
 // Options is what a Server is made of. All of it is read-only once the server serves.
@@ -47,7 +48,7 @@ type Cluster struct {
 	Advertise netip.AddrPort
 	// Nodes returns the other nodes that have a proxy now; the result is not modified, by either side. nil = none ever: the home node is
 	// shown as the only one.
-	Nodes func() []Node
+	Nodes func() []topology.Node
 }
 
 // Schema is what the server knows of Cassandra's schema, and how it comes to know more.

@@ -3,6 +3,7 @@ package frontend
 import (
 	"sync"
 
+	"music/frontend/topology"
 	"music/frontend/wire"
 )
 
@@ -33,7 +34,7 @@ func (k watchKind) String() string {
 type watch struct {
 	kind      watchKind
 	preparing *preparing                                 // watchPrepare
-	question  *question                                  // watchTopology
+	topology  *topology.Request                          // watchTopology
 	sent      *sentOperation                             // watchFenced
 	change    SchemaChange                               // watchSchema: what it is about, where Cassandra does not say
 	columns   func(wire.Envelope) (wire.Envelope, error) // watchColumns: what is told in its place

@@ -17,6 +17,7 @@ import (
 
 	"music/config"
 	"music/frontend"
+	"music/frontend/topology"
 )
 
 const (
@@ -48,7 +49,7 @@ type members struct {
 	tracker peerTracker
 	absent  map[uuid.UUID]time.Time // nodes with a proxy that are not in the ring, since when
 	swept   time.Time
-	others  atomic.Pointer[[]frontend.Node]
+	others  atomic.Pointer[[]topology.Node]
 }
 
 // newMembers makes this proxy known to nobody yet.
@@ -60,7 +61,7 @@ func newMembers(s *lockService, p *process, advertise netip.AddrPort) *members {
 }
 
 // nodes are the other nodes that have a proxy, for drivers to be shown.
-func (m *members) nodes() []frontend.Node {
+func (m *members) nodes() []topology.Node {
 	if all := m.others.Load(); all != nil {
 		return *all
 	}

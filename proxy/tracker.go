@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"music/frontend"
+	"music/frontend/topology"
 )
 
 // member is a row of music.proxies: a proxy and the node that it stands for.
@@ -98,13 +99,13 @@ func (s *trackedPeer) update(now time.Time, m member, serves bool) []peerEvent {
 }
 
 // visibleNodes returns what drivers are shown beside the home node: every node of the ring that has a proxy, alive or not, in a steady order.
-func visibleNodes(members []member, r ring) []frontend.Node {
-	var nodes []frontend.Node
+func visibleNodes(members []member, r ring) []topology.Node {
+	var nodes []topology.Node
 	for _, m := range members {
 		if p, ok := r.others[m.host]; ok {
-			nodes = append(nodes, frontend.Node{HostID: m.host, Proxy: m.proxy, Internal: p.internal, Native: p.native})
+			nodes = append(nodes, topology.Node{HostID: m.host, Proxy: m.proxy, Internal: p.internal, Native: p.native})
 		}
 	}
-	slices.SortFunc(nodes, func(a, b frontend.Node) int { return bytes.Compare(a.HostID[:], b.HostID[:]) })
+	slices.SortFunc(nodes, func(a, b topology.Node) int { return bytes.Compare(a.HostID[:], b.HostID[:]) })
 	return nodes
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 
-	"music/frontend"
+	"music/frontend/topology"
 )
 
 // someMember is the proxy of node k in its n-th session.
@@ -90,7 +90,7 @@ func TestShownNodes(t *testing.T) {
 	dead := someMember(2, 1)
 	dead.serving = false
 	nodes := visibleNodes([]member{someMember(3, 1), someMember(1, 1), dead, someMember(9, 1)}, r)
-	assert.Equal(t, []frontend.Node{
+	assert.Equal(t, []topology.Node{
 		{HostID: [16]byte{2}, Proxy: at("192.0.2.2:9042"), Internal: at("10.0.0.2:7000"), Native: at("10.1.0.2:9042")},
 		{HostID: [16]byte{3}, Proxy: at("192.0.2.3:9042"), Internal: at("10.0.0.3:7000"), Native: at("10.1.0.3:9042")},
 	}, nodes)

@@ -1,12 +1,14 @@
-package frontend
+package topology
 
 import (
+	"bytes"
 	"encoding/binary"
 	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/datastax/go-cassandra-native-protocol/frame"
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
@@ -14,9 +16,9 @@ import (
 	"music/rewrite"
 )
 
-// question is one request of a topology: who asks sees the nodes of that moment.
-type question struct {
-	*topology
+// Request is one execution of a Select: its client sees the nodes of that moment. It is used once.
+type Request struct {
+	*Select
 	nodes []Node
 	proxy netip.AddrPort // of the home node: this one
 	bare  bool           // the client wants no columns with its rows
@@ -25,16 +27,25 @@ type question struct {
 	edits []edit
 }
 
+// NewRequest returns a request in which nodes are the other nodes that have a proxy now, and proxy is the home node's.
+func NewRequest(s *Select, nodes []Node, proxy netip.AddrPort) *Request {
+	return &Request{Select: s, nodes: nodes, proxy: proxy}
+}
+
 // edit puts bytes in the place of a part of the text.
 type edit struct {
 	rewrite.Span
 	with string
 }
 
-// ask returns the text to be sent, and makes the bound values in p those of the nodes.
-func (q *question) ask(p *wire.Parameters) []byte {
+// Query returns the text to be sent in a QUERY, and changes p to the parameters that go with it. metadata is the id of the result columns
+// that the client knows, nil where it has sent none.
+func (q *Request) Query(p *wire.Parameters, metadata []byte) []byte {
+	q.bare = p.Flags.Contains(primitive.QueryFlagSkipMetadata) && (metadata == nil || bytes.Equal(metadata, q.metadata))
+	p.Flags &^= primitive.QueryFlagSkipMetadata
+	p.Unpage()
 	q.askTable()
-	if q.table != "local" {
+	if q.Table != "local" {
 		q.askAddresses(p)
 	}
 	slices.SortFunc(q.edits, func(a, b edit) int { return a.Start - b.Start })
@@ -49,13 +60,13 @@ func (q *question) ask(p *wire.Parameters) []byte {
 
 // askTable names the table in full, since a prepared statement may be executed under another USE, and restricts peers to the nodes
 // that have a proxy, unless the client restricts them itself.
-func (q *question) askTable() {
+func (q *Request) askTable() {
 	s := &q.statement
-	e := edit{s.Table.Span, " system." + q.table + " "}
+	e := edit{s.Table.Span, " system." + q.Table + " "}
 	if !s.Keyspace.Empty() {
 		e.Start = s.Keyspace.Start
 	}
-	if q.table != "local" && !slices.ContainsFunc(s.Where, func(r rewrite.Relation) bool { return q.name(r.Column) == "peer" }) {
+	if q.Table != "local" && !slices.ContainsFunc(s.Where, func(r rewrite.Relation) bool { return q.name(r.Column) == "peer" }) {
 		q.ours = true
 		e.with += "WHERE peer IN (" + q.list() + ") "
 		if len(s.Where) > 0 {
@@ -67,9 +78,9 @@ func (q *question) askTable() {
 	q.edits = append(q.edits, e)
 }
 
-// list is all nodes with a proxy, and two that there are not: of one or none, Cassandra would treat a count in another way.
-func (q *question) list() string {
-	list := []string{spell("peer", wireAddress(nowhere())), "'255.255.255.255'"}
+// list returns all nodes with a proxy, and two that do not exist: with one or none, Cassandra would treat a count in another way.
+func (q *Request) list() string {
+	list := []string{spell("peer", wire.Address(nowhere())), "'255.255.255.255'"}
 	for i := range q.nodes {
 		list = append(list, spell("peer", q.nodes[i].value("peer")))
 	}
@@ -77,7 +88,7 @@ func (q *question) list() string {
 }
 
 // askAddresses makes the client's restrictions those of nodes. Addresses come first: a port is that of a node at one of them.
-func (q *question) askAddresses(p *wire.Parameters) {
+func (q *Request) askAddresses(p *wire.Parameters) {
 	meant := q.nodes
 	for _, ports := range []bool{false, true} {
 		for _, r := range q.statement.Where {
@@ -97,7 +108,7 @@ func (q *question) askAddresses(p *wire.Parameters) {
 	}
 }
 
-// nodesAt are those whose proxy has an address.
+// nodesAt returns the nodes whose proxy has an address.
 func nodesAt(nodes []Node, shown []byte) (found []Node) {
 	for i := range nodes {
 		if nodes[i].isAt(shown) {
@@ -108,7 +119,7 @@ func nodesAt(nodes []Node, shown []byte) (found []Node) {
 }
 
 // translate puts other values into a relation, literals and bound ones.
-func (q *question) translate(r rewrite.Relation, p *wire.Parameters, to func([]byte) []byte) {
+func (q *Request) translate(r rewrite.Relation, p *wire.Parameters, to func([]byte) []byte) {
 	column := q.name(r.Column)
 	for _, term := range append(slices.Clip(r.Values), r.Value) {
 		if term.Kind == rewrite.TermMarker {
@@ -123,8 +134,8 @@ func (q *question) translate(r rewrite.Relation, p *wire.Parameters, to func([]b
 	}
 }
 
-// bound is the index of a marker's value, -1 where there is none: then Cassandra will say so.
-func (q *question) bound(term rewrite.Term, column string, p *wire.Parameters) int {
+// bound returns the index of a marker's value, or -1 where there is none: then Cassandra will say so.
+func (q *Request) bound(term rewrite.Term, column string, p *wire.Parameters) int {
 	if p.Names == nil {
 		if term.Marker < len(p.Values) {
 			return term.Marker
@@ -145,25 +156,20 @@ func translateValue(value []byte, list bool, to func([]byte) []byte) []byte {
 		return value
 	}
 	if !list {
-		return wireValue(to(plain))
+		return wire.Value(to(plain))
 	}
 	cur := wire.Cursor{Body: plain}
 	n := cur.Int()
 	whole := binary.BigEndian.AppendUint32(nil, uint32(n))
 	for ; n > 0 && !cur.Bad; n-- {
 		if one := cur.Value(); one != nil {
-			whole = append(whole, wireValue(to(one))...)
+			whole = append(whole, wire.Value(to(one))...)
 		}
 	}
 	if cur.Bad {
 		return value
 	}
-	return wireValue(whole)
-}
-
-// wireValue is a [value] of the protocol.
-func wireValue(b []byte) []byte {
-	return append(binary.BigEndian.AppendUint32(nil, uint32(len(b))), b...)
+	return wire.Value(whole)
 }
 
 // readPlace reads the literal of an address or port; nil for what is none, which Cassandra will refuse.
@@ -183,45 +189,16 @@ func readPlace(column string, text []byte, term rewrite.Term) []byte {
 	if err != nil {
 		return nil
 	}
-	return wireAddress(address.WithZone(""))
+	return wire.Address(address.WithZone(""))
 }
 
 // spell writes an address or port as a literal.
-func spell(column string, wire []byte) string {
+func spell(column string, value []byte) string {
 	if isPort(column) {
-		return strconv.Itoa(int(int32(binary.BigEndian.Uint32(wire))))
+		return strconv.Itoa(int(int32(binary.BigEndian.Uint32(value))))
 	}
-	address, _ := netip.AddrFromSlice(wire)
+	address, _ := netip.AddrFromSlice(value)
 	return "'" + address.String() + "'"
-}
-
-// translateRows makes the answer to a question that of a cluster of proxies.
-func (c *conn) translateRows(e wire.Envelope, q *question) (wire.Envelope, error) {
-	if e.OpCode != primitive.OpCodeResult {
-		return e, nil
-	}
-	f, err := c.decode(e)
-	if err != nil {
-		return e, err
-	}
-	rows, ok := f.Body.Message.(*message.RowsResult)
-	switch {
-	case !ok:
-		return e, nil
-	case q.text == nil:
-		f := wire.Invalid("MUSIC_SYNTAX: the statement cannot be read, and it shows addresses of nodes")
-		return c.insteadOf(e, f), nil
-	}
-	q.show(rows)
-	for i, warning := range f.Body.Warnings {
-		if q.ours && warning == countedIn {
-			f.Body.Warnings[i] = counted
-		}
-	}
-	if q.bare {
-		rows.Metadata.Columns = nil
-	}
-	return wire.Encode(f)
 }
 
 // Warnings of Cassandra (SelectStatement): the restriction of peers that we add turns the second, which the client's own text
@@ -231,8 +208,21 @@ const (
 	counted   = "Aggregation query used without partition key"
 )
 
+// Translate makes rows, the message of an answer's body, those of a cluster of proxies.
+func (q *Request) Translate(body *frame.Body, rows *message.RowsResult) {
+	q.show(rows)
+	for i, warning := range body.Warnings {
+		if q.ours && warning == countedIn {
+			body.Warnings[i] = counted
+		}
+	}
+	if q.bare {
+		rows.Metadata.Columns = nil
+	}
+}
+
 // show puts proxies in the place of nodes. A row that tells of a node without a proxy is left out.
-func (q *question) show(rows *message.RowsResult) {
+func (q *Request) show(rows *message.RowsResult) {
 	sources := make([]string, len(rows.Metadata.Columns))
 	for i, column := range rows.Metadata.Columns {
 		sources[i] = q.source(i, column.Name)
@@ -248,31 +238,31 @@ func (q *question) show(rows *message.RowsResult) {
 	})
 }
 
-// source is the column of the table that a result column shows.
-func (q *question) source(i int, name string) string {
+// source returns the column of the table that a result column shows.
+func (q *Request) source(i int, name string) string {
 	if i < len(q.sources) {
 		return q.sources[i]
 	}
 	return name
 }
 
-// cell is what is shown in a column in the place of what the node has there.
-func (q *question) cell(column *message.ColumnMetadata, source string, value []byte, proxy netip.AddrPort) []byte {
+// cell returns what is shown in a column in the place of the node's value.
+func (q *Request) cell(column *message.ColumnMetadata, source string, value []byte, proxy netip.AddrPort) []byte {
 	switch {
 	case column.Type.Code() != primitive.DataTypeCodeInet && !isPort(source):
 		return value
-	case q.table != "local" && !identifies(source):
+	case q.Table != "local" && !identifies(source):
 		return nil // preferred_ip, preferred_port: between nodes alone
 	case isPort(source):
-		return wirePort(proxy.Port())
+		return wire.Port(proxy.Port())
 	}
-	return wireAddress(proxy.Addr())
+	return wire.Address(proxy.Addr())
 }
 
-// proxyOf finds the proxy of the node that a row is about; not known where the row tells of a node that has none. A row that does
-// not tell which node it is about shows no place either.
-func (q *question) proxyOf(sources []string, row message.Row) (proxy netip.AddrPort, known bool) {
-	if q.table == "local" {
+// proxyOf returns the proxy of the node that a row is about; known is false where that node has none. A row that does not tell which node it
+// is about shows no address either.
+func (q *Request) proxyOf(sources []string, row message.Row) (proxy netip.AddrPort, known bool) {
+	if q.Table == "local" {
 		return q.proxy, true
 	}
 	for i := range q.nodes {
