@@ -67,7 +67,7 @@ func (p *instance) requests(opcode, fate string) (int, error) {
 
 // A proxy that serves is alive and ready, and its metrics count the requests.
 func TestMetricsAndHealth(t *testing.T) {
-	p := startProxy(t, func(c *config.Config) { c.Listen.Metrics = freeAddress(t) })
+	p := startProxy(t, func(c *config.Config) { c.Listen.Metrics = ownAddress(t) })
 	for _, path := range []string{"/live", "/ready"} {
 		status, _, err := p.get(path)
 		require.NoError(t, err)
@@ -111,7 +111,7 @@ func TestMetricsAndHealth(t *testing.T) {
 func TestNotReadyWithoutCassandra(t *testing.T) {
 	c := needEnvironment(t).config()
 	c.Cassandra.ContactPoints = []string{"127.0.5.1"}
-	c.Listen.Metrics = freeAddress(t)
+	c.Listen.Metrics = ownAddress(t)
 	p := begin(c)
 	t.Cleanup(func() { assert.NoError(t, p.stop()) })
 	eventually(t, time.Minute, "the process is alive", func() error {

@@ -3,7 +3,7 @@
 //
 // One node is shared by all tests, a second one by those that hurt a node, and a cluster of three nodes by those that need several.
 // Everything listens on addresses of 127.0.0.0/8 that are not used elsewhere: nodes on 127.0.1.1, 127.0.4.1, 127.0.7.1 to 3 and,
-// with TLS, 127.0.8.1, with roles, 127.0.9.1, proxies on 127.0.2.x and, those before the three nodes, on 127.0.6.1 to 3, nobody on 127.0.5.1.
+// with TLS, 127.0.8.1, with roles, 127.0.9.1, proxies on 127.0.2.x and, those before the three nodes, on 127.0.6.1 to 3, nobody on 127.0.5.1, what else listens on 127.0.14.x.
 package integration
 
 import (
@@ -25,9 +25,10 @@ const startLimit = 10 * time.Minute
 
 // environment is what all tests share.
 type environment struct {
-	runDir string
-	node   *cassandra.Cluster // of one node; nothing may hurt it
-	last   atomic.Int32       // proxy address given out
+	runDir  string
+	node    *cassandra.Cluster // of one node; nothing may hurt it
+	last    atomic.Int32       // proxy address given out
+	lastOwn atomic.Int32       // address of anything else given out
 
 	proxy      func() (*instance, error)       // the proxy of tests that need none of their own
 	binary     func() (string, error)          // path of the built program

@@ -45,7 +45,7 @@ func (p *mtlsFixture) open(authenticator string, keep bool) (stop func()) {
 	defer cancel()
 	o := cassandra.Options{
 		Dir: filepath.Join(w.runDir, "integration-mtls"), RunDir: w.runDir, Heap: "256m", FastJIT: true, Keep: keep,
-		Address: func(int) string { return host }, Log: os.Stderr, TLS: p.tls(p.proxy),
+		Address: func(int) string { return host }, Log: os.Stderr, Access: cassandra.Access{TLS: p.tls(p.proxy)},
 		Yaml: map[string]string{
 			"client_encryption_options": fmt.Sprintf("{enabled: true, optional: true, require_client_auth: true, keystore: %q, truststore: %q, "+
 				"ssl_context_factory: {class_name: org.apache.cassandra.security.PEMBasedSslContextFactory}}", p.own.key, p.signer.path),
@@ -55,7 +55,7 @@ func (p *mtlsFixture) open(authenticator string, keep bool) (stop func()) {
 		},
 	}
 	if !keep {
-		o.TLS = nil // no certificate has a role yet; in plain text a password counts
+		o.Access.TLS = nil // no certificate has a role yet; in plain text a password counts
 	}
 	c, err := cassandra.Start(ctx, o)
 	require.NoError(p.t, err)

@@ -26,7 +26,7 @@ func startRelay(t *testing.T, n *cassandra.Node, change func(*config.Config)) *i
 	return startProxy(t, func(c *config.Config) {
 		c.Cassandra.ContactPoints = []string{n.Addr()}
 		c.Music.Locks = false
-		c.Listen.Metrics = freeAddress(t)
+		c.Listen.Metrics = ownAddress(t)
 		if change != nil {
 			change(c)
 		}

@@ -36,7 +36,7 @@ func startProcess(t *testing.T, node string, args ...string) *process {
 // newProcess says how the program is to be started.
 func newProcess(t *testing.T, node, address string, args ...string) *process {
 	t.Helper()
-	p := &process{address: address, metrics: freeAddress(t), log: new(logBuffer)}
+	p := &process{address: address, metrics: ownAddress(t), log: new(logBuffer)}
 	p.args = append([]string{"proxy", "--contact-points", node, "--listen", p.address, "--metrics-listen", p.metrics}, args...)
 	return p
 }

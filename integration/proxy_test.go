@@ -166,13 +166,8 @@ func eventually(t testing.TB, limit time.Duration, what string, f func() error) 
 	}
 }
 
-// freeAddress is an address on which nobody listens now.
-func freeAddress(t testing.TB) string {
+// ownAddress is an address that nothing else in these tests listens on.
+func ownAddress(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.2.254:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
+	return fmt.Sprintf("127.0.14.%d:9044", needEnvironment(t).lastOwn.Add(1))
 }

@@ -81,7 +81,7 @@ func TestWriteOnItsWayWhenTheLeaseIsLost(t *testing.T) {
 	node := needDisposableNode(t)
 	p := startProxy(t, func(c *config.Config) {
 		c.Cassandra.ContactPoints = []string{node.Addr()}
-		c.Listen.Metrics = freeAddress(t)
+		c.Listen.Metrics = ownAddress(t)
 	})
 	s := &tableFixture{t: t, driver: withGocql2(4, ""), address: p.address, keyspace: "section_underway"}
 	s.direct = openGocql2(t, cluster2(node.Addr(), "")).session

@@ -62,7 +62,7 @@ func TestStartIsToldOnFewLines(t *testing.T) {
 
 // An address of health that was asked for and is taken ends the start: one line, which names the setting, and nothing that is not so.
 func TestHealthAddressThatIsTaken(t *testing.T) {
-	taken, err := net.Listen("tcp", freeAddress(t))
+	taken, err := net.Listen("tcp", ownAddress(t))
 	require.NoError(t, err)
 	defer func() { _ = taken.Close() }()
 	p := newProcess(t, needEnvironment(t).direct(), needEnvironment(t).address(), "--metrics-listen", taken.Addr().String())

@@ -159,7 +159,7 @@ func TestDefaults(t *testing.T) {
 	t.Chdir(t.TempDir())
 	o, err := Options{Dir: "d"}.complete()
 	must(t, err)
-	if o.Nodes != 1 || o.Port != 9042 || o.Heap != "256m" || o.FastJIT || o.Address(3) != "127.0.1.3" || o.Username != "cassandra" || o.Password != "cassandra" {
+	if o.Nodes != 1 || o.Port != 9042 || o.Heap != "256m" || o.FastJIT || o.Address(3) != "127.0.1.3" || o.Access.Username != "cassandra" || o.Access.Password != "cassandra" {
 		t.Errorf("%+v", o)
 	}
 	if !filepath.IsAbs(o.Dir) || !filepath.IsAbs(o.RunDir) {

@@ -3,7 +3,6 @@ package cassandra
 import (
 	"bufio"
 	"context"
-	"embed"
 	"errors"
 	"fmt"
 	"net"
@@ -12,9 +11,6 @@ import (
 	"strings"
 	"time"
 )
-
-//go:embed java/*.java
-var faultSources embed.FS // the linker's, not ours
 
 // ErrNoFaults says that a node was not started with Options.Faults.
 var ErrNoFaults = errors.New("started without Options.Faults")
@@ -44,7 +40,7 @@ func compileFaults(ctx context.Context, d Distribution, dir string) error {
 	}
 	args := []string{"--release", "17", "-cp", filepath.Join(d.Lib, "*"), "-d", dir}
 	for _, name := range []string{"FaultyCassandra.java", "SkewedClock.java"} {
-		text, err := faultSources.ReadFile("java/" + name)
+		text, err := embedded.ReadFile("java/" + name)
 		if err != nil {
 			return fmt.Errorf("compile the launcher: %w", err)
 		}

@@ -2,7 +2,7 @@ package cassandra
 
 import (
 	"context"
-	_ "embed"
+	"embed"
 	"errors"
 	"fmt"
 	"io"
@@ -16,8 +16,10 @@ import (
 // version is the Cassandra that is run.
 const version = "5.0.8"
 
-//go:embed pom.xml
-var pom []byte // the linker's, not ours: go:embed works on package-level variables only
+// embedded is what Maven and javac are given. go:embed works on package-level variables only.
+//
+//go:embed pom.xml java/*.java
+var embedded embed.FS
 
 // Distribution is what a node is started from.
 type Distribution struct {
@@ -92,11 +94,15 @@ func (f fetch) run(ctx context.Context) error {
 
 // copyDependencies has Maven fill dir/lib, and looks whether the jars are there that a node's arguments name.
 func (f fetch) copyDependencies(ctx context.Context, dir string) error {
+	pom, err := embedded.ReadFile("pom.xml")
+	if err != nil {
+		return fmt.Errorf("read the pom: %w", err)
+	}
 	if err := os.WriteFile(filepath.Join(dir, "pom.xml"), pom, 0o600); err != nil {
 		return fmt.Errorf("write the pom: %w", err)
 	}
 	lib := filepath.Join(dir, "lib")
-	err := runQuietly(ctx, f.maven, "-B", "-q", "-Dstyle.color=never", "-f", filepath.Join(dir, "pom.xml"),
+	err = runQuietly(ctx, f.maven, "-B", "-q", "-Dstyle.color=never", "-f", filepath.Join(dir, "pom.xml"),
 		"-Dcassandra.release="+f.release, "dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory="+lib)
 	if err != nil {
 		return err

@@ -189,8 +189,8 @@ func (n *Node) obituary() error {
 // dial opens a connection to this node.
 func (n *Node) dial(ctx context.Context) (*cqlConn, error) {
 	by := dialer(new(net.Dialer))
-	if n.o.TLS != nil {
-		by = &tls.Dialer{Config: n.o.TLS}
+	if n.o.Access.TLS != nil {
+		by = &tls.Dialer{Config: n.o.Access.TLS}
 	}
-	return dialCQL(ctx, by, n.Addr(), n.o.Username, n.o.Password)
+	return dialCQL(ctx, by, n.Addr(), n.o.Access.Username, n.o.Access.Password)
 }

@@ -99,7 +99,7 @@ func TestCloseAgainstEverything(t *testing.T) {
 func TestStartHearsItsContext(t *testing.T) {
 	f := &fake{schema: "s", auth: true}
 	o := pretend(t, 1)
-	o.Username, o.Password = "ann", "secret"
+	o.Access.Username, o.Access.Password = "ann", "secret"
 	c, err := startFakes(t.Context(), t, o, f)
 	must(t, err)
 	f.refused.Store(1 << 20)

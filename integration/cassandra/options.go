@@ -34,11 +34,15 @@ type Options struct {
 
 	Namespace func(k int) string // network namespace that node k lives in; its Address must be reachable from here. Default: none
 
-	Username, Password string // for the waits, where Yaml asks for a login; default cassandra, cassandra
-
-	TLS *tls.Config // for the waits, where Yaml asks for a certificate; default: they connect in plain text
+	Access Access // for the waits
 
 	Log io.Writer // a line for whatever takes long; default: none
+}
+
+// Access is how a client gets in where Yaml asks for more than a connection.
+type Access struct {
+	Username, Password string      // default cassandra, cassandra
+	TLS                *tls.Config // default: plain text
 }
 
 // DefaultRunDir returns the directory .run of the checkout that the working directory lies in, so that the tests of all
@@ -63,7 +67,7 @@ func (o Options) complete() (Options, error) {
 	o.Nodes = cmp.Or(o.Nodes, 1)
 	o.Port = cmp.Or(o.Port, 9042)
 	o.Heap = cmp.Or(o.Heap, "256m")
-	o.Username, o.Password = cmp.Or(o.Username, "cassandra"), cmp.Or(o.Password, "cassandra")
+	o.Access.Username, o.Access.Password = cmp.Or(o.Access.Username, "cassandra"), cmp.Or(o.Access.Password, "cassandra")
 	if o.Address == nil {
 		o.Address = func(k int) string { return fmt.Sprintf("127.0.1.%d", k) }
 	}

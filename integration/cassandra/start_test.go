@@ -187,7 +187,7 @@ func TestWaitsForTheRole(t *testing.T) {
 	f := &fake{schema: "s", auth: true}
 	f.refused.Store(2)
 	o := pretend(t, 1)
-	o.Username, o.Password = "ann", "secret"
+	o.Access.Username, o.Access.Password = "ann", "secret"
 	_, err := startFakes(t.Context(), t, o, f)
 	must(t, err)
 	if level := primitive.ConsistencyLevel(f.level.Load()); level != primitive.ConsistencyLevelOne || f.refused.Load() >= 0 {

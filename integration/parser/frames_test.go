@@ -49,7 +49,7 @@ func TestFramesAreReadAsCassandraDoes(t *testing.T) {
 		questions[i] = hex.EncodeToString(f.envelope)
 	}
 	var page strings.Builder
-	for i, answer := range tell(t, fetched(t, "5.0.8"), "testdata/Frames.java", questions) {
+	for i, answer := range tell(t, fetched(t, "5.0.8"), "Frames", questions) {
 		fmt.Fprintf(&page, "%s\t%s\t%s\n", frames[i].name, questions[i], answer)
 	}
 	if os.Getenv("UPDATE_DOCS") != "" {

@@ -22,13 +22,25 @@ func ask(t *testing.T, d cassandra.Distribution, texts []string) []string {
 	for i, text := range texts {
 		lines[i] = base64.StdEncoding.EncodeToString([]byte(text))
 	}
-	return tell(t, d, "testdata/Oracle.java", lines)
+	return tell(t, d, "Oracle", lines)
+}
+
+// compile builds a program of testdata with what it uses there, and returns the class path that it runs with.
+func compile(t *testing.T, d cassandra.Distribution, program string) string {
+	t.Helper()
+	classes, jars := t.TempDir(), filepath.Join(d.Lib, "*")
+	out, err := exec.CommandContext(t.Context(), filepath.Join(filepath.Dir(d.Java), "javac"), //nolint:gosec // G204: our own paths
+		"-cp", jars, "-sourcepath", "testdata", "-d", classes, filepath.Join("testdata", program+".java")).CombinedOutput()
+	if err != nil {
+		t.Fatalf("compile %s: %v\n%s", program, err, out)
+	}
+	return classes + string(filepath.ListSeparator) + jars
 }
 
 // tell gives lines to a program that has Cassandra's classes, and returns its answers, one a line.
 func tell(t *testing.T, d cassandra.Distribution, program string, questions []string) []string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), d.Java, "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", filepath.Join(d.Lib, "*"), program) //nolint:gosec // G204: our own paths
+	cmd := exec.CommandContext(t.Context(), d.Java, "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", compile(t, d, program), program) //nolint:gosec // G204: our own paths
 	in, err := cmd.StdinPipe()
 	must(t, err)
 	out, err := cmd.StdoutPipe()

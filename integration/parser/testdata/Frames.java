@@ -38,10 +38,10 @@ public class Frames {
             decodeMessage.setAccessible(true);
             Object message = decodeMessage.invoke(null, (Channel) new EmbeddedChannel(), envelope);
             StringBuilder said = new StringBuilder();
-            said.append("text=").append(text(message)).append(" ids=").append(shown(field(message, "statementId")));
-            Object options = field(message, "options");
+            said.append("text=").append(text(message)).append(" ids=").append(shown(Fields.of(message, "statementId")));
+            Object options = Fields.of(message, "options");
             if (options == null)
-                return said + " keyspace=" + shown(field(message, "keyspace"));
+                return said + " keyspace=" + shown(Fields.of(message, "keyspace"));
             return said + options((QueryOptions) options);
         } catch (Throwable e) {
             return "refused";
@@ -49,20 +49,20 @@ public class Frames {
     }
 
     static String text(Object message) throws Exception {
-        Object batch = field(message, "queryOrIdList");
-        return shown(batch == null ? field(message, "query") : batch).replace(' ', '_');
+        Object batch = Fields.of(message, "queryOrIdList");
+        return shown(batch == null ? Fields.of(message, "query") : batch).replace(' ', '_');
     }
 
     static String options(QueryOptions o) throws Exception {
         StringJoiner values = new StringJoiner(",", "[", "]");
-        Object unordered = field(o, "wrapped"); // of values bound by name
+        Object unordered = Fields.of(o, "wrapped"); // of values bound by name
         for (ByteBuffer v : unordered == null ? o.getValues() : ((QueryOptions) unordered).getValues())
             values.add(v == null ? "null" : ByteBufferUtil.bytesToHex(v));
         Method specific = QueryOptions.class.getDeclaredMethod("getSpecificOptions");
         specific.setAccessible(true);
         Object s = specific.invoke(o);
-        return " consistency=" + o.getConsistency() + " values=" + values + " names=" + shown(field(o, "names")).replace(" ", "") + " page=" + o.getPageSize() + " serial=" + o.getSerialConsistency()
-               + " timestamp=" + unset(field(s, "timestamp")) + " keyspace=" + shown(o.getKeyspace()) + " now=" + unset(field(s, "nowInSeconds"));
+        return " consistency=" + o.getConsistency() + " values=" + values + " names=" + shown(Fields.of(o, "names")).replace(" ", "") + " page=" + o.getPageSize() + " serial=" + o.getSerialConsistency()
+               + " timestamp=" + unset(Fields.of(s, "timestamp")) + " keyspace=" + shown(o.getKeyspace()) + " now=" + unset(Fields.of(s, "nowInSeconds"));
     }
 
     static String unset(Object n) {
@@ -71,18 +71,5 @@ public class Frames {
 
     static String shown(Object o) {
         return o == null ? "-" : o.toString();
-    }
-
-    /** A private field of an object or of what it extends; null if there is none. */
-    static Object field(Object o, String name) throws Exception {
-        for (Class<?> c = o.getClass(); c != null; c = c.getSuperclass())
-            try {
-                Field f = c.getDeclaredField(name);
-                f.setAccessible(true);
-                return f.get(o);
-            } catch (NoSuchFieldException e) {
-                // perhaps in the class above
-            }
-        return null;
     }
 }

@@ -1,5 +1,4 @@
 import java.io.*;
-import java.lang.reflect.Field;
 import java.nio.charset.StandardCharsets;
 import java.util.*;
 
@@ -68,16 +67,16 @@ public class Oracle {
         String type = statement.getClass().getName();
         said.append(type.substring(type.lastIndexOf('.') + 1)).append('|');
         said.append(names(statement)).append('|');
-        Object markers = field(statement, "bindVariables");
+        Object markers = Fields.of(statement, "bindVariables");
         said.append(markers == null ? 0 : ((VariableSpecifications) markers).getBindVariables().size()).append('|');
         said.append(restrictions(statement)).append('|');
         if (statement instanceof ModificationStatement.Parsed)
             said.append(!((ModificationStatement.Parsed) statement).getConditions().isEmpty()
-                        || (Boolean) field(statement, "ifNotExists") || (Boolean) field(statement, "ifExists"));
-        Object using = field(statement, "attrs");
+                        || (Boolean) Fields.of(statement, "ifNotExists") || (Boolean) Fields.of(statement, "ifExists"));
+        Object using = Fields.of(statement, "attrs");
         if (using instanceof Attributes.Raw)
             said.append(((Attributes.Raw) using).timestamp != null ? " ts" : "").append(((Attributes.Raw) using).timeToLive != null ? " ttl" : "");
-        Object children = field(statement, "parsedStatements");
+        Object children = Fields.of(statement, "parsedStatements");
         if (children != null)
             for (Object child : (List<?>) children) {
                 said.append(" {");
@@ -89,7 +88,7 @@ public class Oracle {
     static String names(Object statement) throws Exception {
         StringJoiner names = new StringJoiner(",");
         for (String name : new String[]{ "qualifiedName", "tableName", "viewName", "name", "typeName", "keyspaceName", "keyspace", "indexName", "functionName", "aggregateName" }) {
-            Object value = field(statement, name);
+            Object value = Fields.of(statement, name);
             if (value instanceof QualifiedName) {
                 QualifiedName q = (QualifiedName) value;
                 names.add(name + "=" + (q.hasKeyspace() ? q.getKeyspace() : "") + "." + q.getName());
@@ -101,22 +100,22 @@ public class Oracle {
 
     static String restrictions(Object statement) throws Exception {
         StringJoiner all = new StringJoiner(" & ");
-        WhereClause where = (WhereClause) field(statement, "whereClause");
+        WhereClause where = (WhereClause) Fields.of(statement, "whereClause");
         if (where != null) {
             for (Relation r : where.relations)
                 all.add(restriction(r));
             for (int i = 0; i < where.expressions.size(); i++)
                 all.add("~");
         }
-        List<?> columns = (List<?>) field(statement, "columnNames");
-        List<?> values = (List<?>) field(statement, "columnValues");
+        List<?> columns = (List<?>) Fields.of(statement, "columnNames");
+        List<?> values = (List<?>) Fields.of(statement, "columnValues");
         for (int i = 0; columns != null && i < columns.size(); i++)
             all.add(columns.get(i) + "=" + (i < values.size() ? value((Term.Raw) values.get(i)) : "-"));
         return all.toString();
     }
 
     static String restriction(Relation r) throws Exception {
-        if (r instanceof SingleColumnRelation && r.isEQ() && field(r, "mapKey") == null)
+        if (r instanceof SingleColumnRelation && r.isEQ() && Fields.of(r, "mapKey") == null)
             return ((SingleColumnRelation) r).getEntity() + "=" + value(r.getValue());
         if (!(r instanceof SingleColumnRelation && r.isIN()))
             return "~";
@@ -132,18 +131,5 @@ public class Oracle {
         if (t instanceof Constants.Literal)
             return t.getText();
         return t instanceof AbstractMarker.Raw ? "?" : "*";
-    }
-
-    /** A private field of an object or of what it extends; null if there is none. */
-    static Object field(Object o, String name) throws Exception {
-        for (Class<?> c = o.getClass(); c != null; c = c.getSuperclass())
-            try {
-                Field f = c.getDeclaredField(name);
-                f.setAccessible(true);
-                return f.get(o);
-            } catch (NoSuchFieldException e) {
-                // perhaps in the class above
-            }
-        return null;
     }
 }
