@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 // corpus is all of ordinary CQL that is tried.
@@ -24,9 +26,7 @@ func record(t *testing.T, d driver, node, address string) []string {
 		"CREATE KEYSPACE IF NOT EXISTS lonely WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 5}",
 		"CREATE TABLE IF NOT EXISTS lonely.t (k int PRIMARY KEY)",
 	} {
-		if err := admin.run(statement{cql: ddl}).err(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, admin.run(statement{cql: ddl}).err())
 	}
 	c := d.open(t, address, keyspace)
 	defer c.close()

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"music/integration/cassandra"
 )
 
@@ -162,9 +164,7 @@ func needEnvironment(t testing.TB) *environment {
 func needProxy(t testing.TB) string {
 	t.Helper()
 	p, err := needEnvironment(t).proxy()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return p.address
 }
 
@@ -172,9 +172,7 @@ func needProxy(t testing.TB) string {
 func needDisposableNode(t testing.TB) *cassandra.Node {
 	t.Helper()
 	n, err := needEnvironment(t).disposable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return n
 }
 
@@ -182,8 +180,6 @@ func needDisposableNode(t testing.TB) *cassandra.Node {
 func needPython(t testing.TB) cassandra.Venv {
 	t.Helper()
 	v, err := needEnvironment(t).python()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return v
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/frame"
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
+	"github.com/stretchr/testify/require"
 )
 
 // quiet is how long a server must be silent before it counts as having said everything.
@@ -67,9 +68,7 @@ func raw(version, flags byte, stream int16, opcode primitive.OpCode, body []byte
 func bodyOf(t testing.TB, m message.Message) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := frame.NewCodec().EncodeFrame(frame.NewFrame(primitive.ProtocolVersion4, 1, m), &b); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, frame.NewCodec().EncodeFrame(frame.NewFrame(primitive.ProtocolVersion4, 1, m), &b))
 	return b.Bytes()[9:]
 }
 
@@ -148,13 +147,9 @@ func TestGreetingsAreAnsweredAlike(t *testing.T) {
 		t.Run(g.name, func(t *testing.T) {
 			t.Parallel() // it mostly waits for silence
 			want, err := exchange(direct, g.sent)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			got, err := exchange(proxy, g.sent)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if equal := bytes.Equal(want, got); equal != (g.differs == "") {
 				t.Errorf("known to differ: %q\ndirect\n%sproxied\n%s", g.differs, hex.Dump(want), hex.Dump(got))
 			}

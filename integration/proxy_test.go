@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"music/config"
 	"music/proxy"
@@ -98,13 +100,9 @@ func startProxy(t testing.TB, change func(*config.Config)) *instance {
 		change(&c)
 	}
 	p, err := launch(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
-		if err := p.stop(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, p.stop())
 		if t.Failed() {
 			t.Logf("log of the proxy at %s:\n%s", p.address, p.log)
 		}

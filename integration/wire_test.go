@@ -17,6 +17,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/datastax/go-cassandra-native-protocol/segment"
+	"github.com/stretchr/testify/require"
 )
 
 // wireTimeout is how long an answer may take on the wire.
@@ -63,9 +64,7 @@ func dialWire(address string, version primitive.ProtocolVersion, compression pri
 func openWire(t testing.TB, address string, version primitive.ProtocolVersion, compression primitive.Compression) *wire {
 	t.Helper()
 	w, err := greetWire(address, version, compression)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = w.net.Close() })
 	return w
 }
