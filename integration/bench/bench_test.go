@@ -93,6 +93,7 @@ func TestLocksOnARealNode(t *testing.T) {
 	}
 }
 
+// The memory of many locks and of many waiters is measured, at a small scale.
 func TestScale(t *testing.T) {
 	var r report
 	if err := (settings{keys: 1000, waiters: 100_000}).scale(&r, nil); err != nil {
@@ -225,6 +226,7 @@ func TestPatience(t *testing.T) {
 	}
 }
 
+// A report that was saved is read back as it was.
 func TestReportComesBack(t *testing.T) {
 	path := t.TempDir() + "/r.json"
 	r := report{Comparisons: []comparison{{Work: "w", Targets: []measured{

@@ -27,6 +27,7 @@ func parsed(t *testing.T, l layout) map[string]any {
 	return m
 }
 
+// Addresses, ports, token and what our tests rely on stand in a node's cassandra.yaml.
 func TestYamlOfANode(t *testing.T) {
 	m := parsed(t, nodeOf(t, Options{Dir: "d", Nodes: 3, Port: 9142}, 2))
 	for key, want := range map[string]any{
@@ -43,6 +44,7 @@ func TestYamlOfANode(t *testing.T) {
 	}
 }
 
+// Each node of a cluster has a token of its own.
 func TestTokensDiffer(t *testing.T) {
 	seen := map[any]bool{}
 	for k := 1; k <= maxNodes; k++ {
@@ -53,6 +55,7 @@ func TestTokensDiffer(t *testing.T) {
 	}
 }
 
+// Options.Yaml changes a key, adds one, and takes one out.
 func TestYamlIsOverridden(t *testing.T) {
 	m := parsed(t, nodeOf(t, Options{Dir: "d", Yaml: map[string]string{
 		"commitlog_sync": "batch", "commitlog_sync_period": "", "write_request_timeout": "1500ms", "not_there": "",
@@ -67,6 +70,7 @@ func TestYamlIsOverridden(t *testing.T) {
 	}
 }
 
+// With MultiDC each node is in a data centre of its own.
 func TestRackdc(t *testing.T) {
 	for multi, want := range map[bool]string{false: "dc=dc1\nrack=r1\n", true: "dc=dc3\nrack=r1\n"} {
 		if got := nodeOf(t, Options{Dir: "d", Nodes: 3, MultiDC: multi}, 3).rackdc(); got != want {
@@ -85,6 +89,7 @@ func argsOf(t *testing.T, o Options) []string {
 	return args
 }
 
+// The arguments of the JVM name the jars, the heap, the node's directory and what Java must open.
 func TestArgs(t *testing.T) {
 	args := argsOf(t, Options{Dir: "/run", Heap: "192m"})
 	for _, want := range []string{
@@ -101,6 +106,7 @@ func TestArgs(t *testing.T) {
 	}
 }
 
+// Only with FastJIT the JVM leaves out its second compiler.
 func TestFastJIT(t *testing.T) {
 	for _, fast := range []bool{false, true} {
 		if got := slices.Contains(argsOf(t, Options{Dir: "d", FastJIT: fast}), "-XX:TieredStopAtLevel=1"); got != fast {
@@ -109,6 +115,7 @@ func TestFastJIT(t *testing.T) {
 	}
 }
 
+// Options.Properties changes a system property, adds one, and takes one out.
 func TestPropertiesAreOverridden(t *testing.T) {
 	args := argsOf(t, Options{Dir: "d", Properties: map[string]string{"cassandra.ring_delay_ms": "5", "a": "b", "cassandra-foreground": ""}})
 	if !slices.Contains(args, "-Dcassandra.ring_delay_ms=5") || !slices.Contains(args, "-Da=b") {
@@ -137,6 +144,7 @@ func TestAwkwardDirectory(t *testing.T) {
 	}
 }
 
+// All files that a node needs are written.
 func TestWrite(t *testing.T) {
 	l := nodeOf(t, Options{Dir: t.TempDir()}, 1)
 	must(t, l.write("/jars"))
@@ -147,6 +155,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
+// A node whose files cannot be written is named in the error.
 func TestWriteTellsWhichNode(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	must(t, os.WriteFile(file, nil, 0o644))
@@ -155,6 +164,7 @@ func TestWriteTellsWhichNode(t *testing.T) {
 	}
 }
 
+// What Options leaves out has its default, and directories are absolute.
 func TestDefaults(t *testing.T) {
 	t.Chdir(t.TempDir())
 	o, err := Options{Dir: "d"}.complete()
@@ -167,6 +177,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
+// The error of bad Options names every fault.
 func TestEveryFaultAtOnce(t *testing.T) {
 	_, err := Options{Nodes: 4, Yaml: map[string]string{"storage_port": "1", "native_transport_port": "2"}}.complete()
 	for _, want := range []string{"no Dir", "4 nodes, not 1 to 3", "storage_port in Yaml", "native_transport_port in Yaml: use Port"} {

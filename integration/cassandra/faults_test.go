@@ -80,6 +80,7 @@ func skewClock(ctx context.Context, t *testing.T, n *Node) {
 	}
 }
 
+// Fault on a node that was started without Options.Faults is ErrNoFaults.
 func TestFaultNeedsItsLauncher(t *testing.T) {
 	n := &Node{layout: layoutOf(Options{Dir: t.TempDir()}, 1)}
 	if _, err := n.Fault(t.Context(), "list"); !errors.Is(err, ErrNoFaults) {

@@ -41,6 +41,7 @@ func entries(t *testing.T, dir string) string {
 	return strings.Join(names, " ")
 }
 
+// Processes that fetch at once call Maven once.
 func TestFetchOnce(t *testing.T) {
 	home, calls := filepath.Join(t.TempDir(), "cassandra"), filepath.Join(t.TempDir(), "calls")
 	f := fetch{home: home, release: version, maven: mavenScript(t, calls)}
@@ -81,6 +82,7 @@ func TestFetchFails(t *testing.T) {
 	}
 }
 
+// A fetch ends with its context.
 func TestFetchEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -107,6 +109,7 @@ func TestFetchFindsTheCache(t *testing.T) {
 	}
 }
 
+// A lock that is taken is ErrInUse, and is free after its release.
 func TestLockIsExclusive(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new", "lock")
 	first, err := tryLock(path)
@@ -120,6 +123,7 @@ func TestLockIsExclusive(t *testing.T) {
 	second.release()
 }
 
+// lock waits until the lock is released.
 func TestLockWaits(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	first, err := tryLock(path)
@@ -134,6 +138,7 @@ func TestLockWaits(t *testing.T) {
 	must(t, <-got)
 }
 
+// lock gives up with its context, and tells the cause.
 func TestLockHearsItsContext(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	first, err := tryLock(path)
@@ -147,6 +152,7 @@ func TestLockHearsItsContext(t *testing.T) {
 	}
 }
 
+// lastLines returns at most so many lines, without the empty rest.
 func TestLastLines(t *testing.T) {
 	for _, c := range []struct {
 		text string
@@ -166,6 +172,7 @@ func TestLastLines(t *testing.T) {
 	}
 }
 
+// tail returns the last lines of a file of any size, and nothing of one that is not there.
 func TestTail(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	if got := tail(path, 3); got != nil {

@@ -17,6 +17,7 @@ func oneFake(t *testing.T) (*Cluster, *Node) {
 	return c, c.Nodes()[0]
 }
 
+// Restart ends the process and starts another; Start of a running node is ErrRunning.
 func TestRestartIsAnotherProcess(t *testing.T) {
 	_, n := oneFake(t)
 	before := n.PID()
@@ -29,6 +30,7 @@ func TestRestartIsAnotherProcess(t *testing.T) {
 	}
 }
 
+// A paused node can be stopped, and started again.
 func TestStopResumesAPausedNode(t *testing.T) {
 	_, n := oneFake(t)
 	must(t, n.Pause())
@@ -40,6 +42,7 @@ func TestStopResumesAPausedNode(t *testing.T) {
 	must(t, n.Start(t.Context()))
 }
 
+// Stop of a node that ignores SIGTERM ends with the context.
 func TestStopHearsItsContext(t *testing.T) {
 	n := &Node{layout: nodeOf(t, pretend(t, 1), 1), java: script(t, "trap '' TERM; echo ready; exec sleep 1000")}
 	must(t, n.write("/jars"))
@@ -53,6 +56,7 @@ func TestStopHearsItsContext(t *testing.T) {
 	}
 }
 
+// What needs a running node is ErrNotRunning on one that was killed, and says how it ended.
 func TestDownNode(t *testing.T) {
 	c, n := oneFake(t)
 	must(t, n.Kill())
@@ -67,6 +71,7 @@ func TestDownNode(t *testing.T) {
 	}
 }
 
+// A cluster that was closed stays closed.
 func TestClosedForGood(t *testing.T) {
 	c, n := oneFake(t)
 	must(t, c.Close())

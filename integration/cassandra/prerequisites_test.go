@@ -10,6 +10,7 @@ import (
 	"testing"
 )
 
+// The version of Java is read from what java -version prints, whatever stands before it.
 func TestParseJavaVersion(t *testing.T) {
 	for out, want := range map[string]int{
 		"openjdk version \"17.0.15\" 2025-04-15\nOpenJDK Runtime Environment": 17,
@@ -25,6 +26,7 @@ func TestParseJavaVersion(t *testing.T) {
 	}
 }
 
+// The names of a distribution, and of those it is like, are read from os-release.
 func TestReleaseIDs(t *testing.T) {
 	for release, want := range map[string][]string{
 		"PRETTY_NAME=\"Debian\"\nVERSION_ID=\"12\"\nID=debian\n": {"debian"},
@@ -38,6 +40,7 @@ func TestReleaseIDs(t *testing.T) {
 	}
 }
 
+// Packages are installed by root on Debian or Ubuntu with apt-get, and nowhere else.
 func TestCanInstall(t *testing.T) {
 	for _, c := range []struct {
 		why  string
@@ -57,6 +60,7 @@ func TestCanInstall(t *testing.T) {
 	}
 }
 
+// The first java of a version that Cassandra runs on is taken; the others are told.
 func TestChooseJava(t *testing.T) {
 	versions := map[string]int{"/25": 25, "/17": 17, "/11": 11, "/8": 8}
 	for _, c := range []struct{ candidates, path, note string }{
@@ -137,6 +141,7 @@ func (m *machine) ensure(t *testing.T, log io.Writer) ([]tool, error) {
 // debianRoot can install.
 func debianRoot() host { return host{ids: []string{"debian"}, root: true, apt: true} }
 
+// Where all tools are there, nothing is installed.
 func TestEnsureNeedsNothing(t *testing.T) {
 	m := &machine{has: map[string]bool{"java": true, "mvn": true}} // on a host where nothing can be installed
 	tools, err := m.ensure(t, nil)
@@ -146,6 +151,7 @@ func TestEnsureNeedsNothing(t *testing.T) {
 	}
 }
 
+// What is missing is installed by apt-get, once, and the log tells.
 func TestEnsureInstalls(t *testing.T) {
 	m := &machine{host: debianRoot(), has: map[string]bool{"java": true}}
 	var log bytes.Buffer
@@ -160,6 +166,7 @@ func TestEnsureInstalls(t *testing.T) {
 	}
 }
 
+// Where nothing can be installed, the error names all that is missing and the packages.
 func TestEnsureSaysWhatToInstall(t *testing.T) {
 	m := &machine{host: host{ids: []string{"debian"}, apt: true}, has: map[string]bool{}}
 	_, err := m.ensure(t, nil)
@@ -171,6 +178,7 @@ func TestEnsureSaysWhatToInstall(t *testing.T) {
 	}
 }
 
+// The error of an installation that failed says why.
 func TestEnsureTellsWhyItCouldNot(t *testing.T) {
 	broken := errors.New("no network")
 	for why, m := range map[string]*machine{
@@ -184,6 +192,7 @@ func TestEnsureTellsWhyItCouldNot(t *testing.T) {
 	}
 }
 
+// What is missing is told with what was found in its place.
 func TestMissingHasItsNote(t *testing.T) {
 	err := tellMissing([]tool{{name: "JDK 17", pkg: "jdk", note: "/usr/bin/java is Java 25"}, {name: "Maven", path: "/usr/bin/mvn"}})
 	if !strings.HasPrefix(err.Error(), "JDK 17 (/usr/bin/java is Java 25): missing") || strings.Contains(err.Error(), "Maven") {
@@ -191,6 +200,7 @@ func TestMissingHasItsNote(t *testing.T) {
 	}
 }
 
+// A Program is looked up on the PATH; the error names the package of one that is missing.
 func TestProgramIsLookedUpOnThePath(t *testing.T) {
 	there := Program{Name: "sh", Package: "dash"}.lookUp(t.Context())
 	gone := Program{Name: "no-such-program", Package: "nothing"}.lookUp(t.Context())

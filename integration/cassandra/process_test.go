@@ -32,6 +32,7 @@ func stateOf(pid int) string {
 	return state
 }
 
+// A process that was killed is reaped, and can be killed again.
 func TestKillReaps(t *testing.T) {
 	p := sleeper(t)
 	pid := p.cmd.Process.Pid
@@ -50,6 +51,7 @@ func TestKillReaps(t *testing.T) {
 	}
 }
 
+// When pause returns, the process has stopped.
 func TestPauseHasStopped(t *testing.T) {
 	p := sleeper(t)
 	for range 100 {
@@ -83,6 +85,7 @@ func TestPauseAgainstKill(t *testing.T) {
 	}
 }
 
+// The error of a program that cannot be started names it.
 func TestSpawnTellsWhatIsMissing(t *testing.T) {
 	if _, err := spawn(exec.Command("/nowhere/java")); err == nil || !strings.HasPrefix(err.Error(), "start /nowhere/java: ") {
 		t.Error(err)

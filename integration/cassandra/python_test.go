@@ -23,6 +23,7 @@ func readyVenv(t *testing.T) (runDir string, v Venv) {
 	return runDir, v
 }
 
+// An environment that is complete is taken as it is, without any program.
 func TestPythonFindsItsEnvironment(t *testing.T) {
 	runDir, want := readyVenv(t)
 	t.Setenv("PATH", "")
@@ -33,6 +34,8 @@ func TestPythonFindsItsEnvironment(t *testing.T) {
 	}
 }
 
+// An environment that is half made, of other versions, moved or without its programs is not
+// complete.
 func TestStaleEnvironment(t *testing.T) {
 	for why, spoil := range map[string]func(v Venv, marker string) error{
 		"half made":        func(_ Venv, marker string) error { return os.Remove(marker) },
@@ -53,6 +56,7 @@ func TestStaleEnvironment(t *testing.T) {
 	}
 }
 
+// An installation that fails leaves an environment that is not complete, and tells what pip said.
 func TestPipFails(t *testing.T) {
 	_, v := readyVenv(t)
 	err := v.fill(t.Context(), script(t, `mkdir -p "$3/bin"; printf '#!/bin/sh\necho no such version; exit 1\n' > "$3/bin/python"; chmod +x "$3/bin/python"`), nil)

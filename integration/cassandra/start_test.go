@@ -130,6 +130,7 @@ func startFakes(ctx context.Context, t *testing.T, o Options, fakes ...*fake) (*
 	return c, err
 }
 
+// Start returns when all nodes see each other and a read at every one of them succeeds.
 func TestStartThree(t *testing.T) {
 	o := pretend(t, 3)
 	fakes := []*fake{{peers: 2, schema: "s"}, {peers: 2, schema: "s"}, {peers: 2, schema: "s"}}
@@ -195,6 +196,7 @@ func TestWaitsForTheRole(t *testing.T) {
 	}
 }
 
+// everyOf is the consistency level that every node of a cluster must answer at.
 func TestEveryOf(t *testing.T) {
 	for n, want := range map[int]primitive.ConsistencyLevel{
 		1: primitive.ConsistencyLevelOne, 2: primitive.ConsistencyLevelTwo, 3: primitive.ConsistencyLevelAll,
@@ -227,6 +229,7 @@ exec sleep 1000`))
 	l.release()
 }
 
+// Start tells which node could not be started, and why.
 func TestNodeThatCannotStart(t *testing.T) {
 	_, err := start(t.Context(), pretend(t, 1), func(context.Context, string, io.Writer) (Distribution, error) {
 		return Distribution{Java: "/nowhere/java", Lib: "/jars"}, nil
@@ -236,6 +239,7 @@ func TestNodeThatCannotStart(t *testing.T) {
 	}
 }
 
+// Start fails with the error of the fetch, and leaves nothing but the lock.
 func TestFetchFailsTheStart(t *testing.T) {
 	boom := errors.New("boom")
 	o := pretend(t, 1)
@@ -245,6 +249,7 @@ func TestFetchFailsTheStart(t *testing.T) {
 	}
 }
 
+// Ports that are in use are named, before the node of another cluster is touched.
 func TestPortInUse(t *testing.T) {
 	for _, addr := range []string{"127.0.9.102:9042", "127.0.9.101:7000"} {
 		(&fake{}).serve(t, addr)
@@ -261,6 +266,7 @@ func TestPortInUse(t *testing.T) {
 	}
 }
 
+// An address that this machine does not have is named, and is not taken for one in use.
 func TestAddressOfOtherMachine(t *testing.T) {
 	o := pretend(t, 1)
 	o.Address = func(int) string { return "192.0.2.1" } // reserved for documentation
@@ -284,6 +290,7 @@ func TestDirInUse(t *testing.T) {
 	}
 }
 
+// The storage of an earlier cluster is removed, or with Keep kept.
 func TestFreshOrKept(t *testing.T) {
 	for _, keep := range []bool{false, true} {
 		t.Run(fmt.Sprintf("Keep %v", keep), func(t *testing.T) { freshOrKept(t, keep) })
@@ -310,6 +317,7 @@ func freshOrKept(t *testing.T, keep bool) {
 	}
 }
 
+// Start refuses Options that no cluster can be made of.
 func TestStartRefusesBadOptions(t *testing.T) {
 	if _, err := Start(t.Context(), Options{Nodes: 9}); err == nil || !strings.HasPrefix(err.Error(), "start cassandra: no Dir") {
 		t.Error(err)

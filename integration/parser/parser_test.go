@@ -18,6 +18,8 @@ var (
 	seed  = flag.Uint64("seed", 0, "of the statements; 0: another each time")
 )
 
+// What Cassandra's own parser takes, rewrite reads alike, or says that it cannot; of the corpus and
+// of mutants of it.
 func TestRewriteReadsWhatCassandraReads(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs Cassandra's jars")

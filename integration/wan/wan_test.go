@@ -72,6 +72,7 @@ func roundTrip(t *testing.T, c net.Conn) time.Duration {
 	return all[len(all)/2]
 }
 
+// A round trip between two sites takes at least as long as was asked for.
 func TestSitesAreAsFarAsSaid(t *testing.T) {
 	w := startOrSkip(t)
 	far, near := echo(t, w, 2), echo(t, w, 3)
@@ -89,6 +90,7 @@ func TestSitesAreAsFarAsSaid(t *testing.T) {
 	}
 }
 
+// Nothing comes through a cut, and everything after it is healed.
 func TestCutOffAndBack(t *testing.T) {
 	w := startOrSkip(t)
 	c, err := w.Dialer(1).DialContext(t.Context(), "tcp", echo(t, w, 3))
