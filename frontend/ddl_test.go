@@ -25,6 +25,7 @@ func TestSchemaChangesThatCriticalTablesCannotBear(t *testing.T) {
 			"CREATE TABLE bank.\"Notes\" (k int PRIMARY KEY, n counter)":                                          "counters",
 			"ALTER TABLE a.b WITH comment = '@critical' AND gc_grace_seconds = 3600":                              "gc_grace_seconds",
 			"ALTER TABLE a.locked WITH gc_grace_seconds = 3600":                                                   "gc_grace_seconds",
+			"ALTER TABLE a.locked WITH gc_grace_seconds = 0":                                                      "gc_grace_seconds",
 			"ALTER TABLE a.locked WITH comment = '@critical(key=row)'":                                            "key and scope stay",
 			"ALTER TABLE a.b WITH COMMENT = $$@critical(strict=maybe)$$":                                          "strict cannot be",
 			"CREATE MATERIALIZED VIEW a.v AS SELECT * FROM a.locked WHERE id IS NOT NULL PRIMARY KEY (id)":        "a.locked is critical: a materialised view",

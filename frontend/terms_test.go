@@ -19,6 +19,9 @@ func termsRig(t *testing.T, d dialect) (client, backend *peer, core asking) {
 	core = asking{asked: make(chan musiccore.Request, 9)}
 	r := newRig(t, func(o *Options) { o.Locks, o.MaxWait = core, time.Minute })
 	r.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}, MaxLease: time.Minute})
+	text := []catalog.Column{{Name: "id", Type: "text"}}
+	r.server.Tables.Set("bank", "odd", &catalog.Critical{Key: text, Primary: []string{"id"}, Refused: "its key is odd"})
+	r.server.Tables.Set("bank", "new", &catalog.Critical{Key: text, Primary: []string{"id"}, Refused: "try again", Passing: true})
 	r.server.Tables.Set("bank", "plain", nil)
 	client, backend = r.login(d)
 	return client, backend, core
@@ -181,4 +184,60 @@ func TestDrainAfterALateStamp(t *testing.T) {
 	r.waitServed()
 	backend.ended()
 	assert.Len(t, core.ended, 3, "of each operation once")
+}
+
+// A LOCK of several keys that says nothing of waiting waits as long as any.
+func TestALockOfSeveralKeysWaits(t *testing.T) {
+	r, core := holdingRig(t)
+	r.server.MaxWait, core.holds = patience, true
+	client, _ := r.login(dialect{version: v4})
+	client.send(1, query("LOCK bank.accounts WHERE id IN ('x', 'y')"))
+	give := taken(t, core.held)
+	client.silent()
+	give()
+	for range 3 { // the other, and both again
+		taken(t, core.held)()
+	}
+	assert.Len(t, client.answer(1).(*message.RowsResult).Data, 2)
+}
+
+// A plain write on a table that is critical and cannot be locked is told why; on one whose locks are only just being made, to take one.
+func TestPlainWriteOnATableWithoutLocks(t *testing.T) {
+	client, _, _ := termsRig(t, dialect{version: v4})
+	for name, why := range map[string]string{"odd": "MUSIC_REFUSED: bank.odd is critical, but cannot be locked: its key is odd", "new": "MUSIC_UNLOCKED: bank.new is critical", "accounts": "MUSIC_UNLOCKED: bank.accounts is critical"} {
+		client.send(1, query("INSERT INTO bank."+name+" (id) VALUES ('x')"))
+		assert.Contains(t, client.failure(1).GetErrorMessage(), why)
+	}
+}
+
+// An answer to an operation that cannot be read ends the connection, and the core hears that nobody knows.
+func TestUnreadableAnswerToAnOperation(t *testing.T) {
+	bothFramings(t, func(t *testing.T, d dialect) {
+		r, core := holdingRig(t)
+		client, backend := r.login(d)
+		client.send(1, query("UPDATE bank.accounts USING LOCK 1 SET n = 0x WHERE id = 'x'"))
+		backend.answer(1)
+		answer := rawEnvelope(d, 1, byte(primitive.OpCodeError), []byte{0, 0})
+		answer[0] |= 0x80
+		backend.write(backend.framed(answer))
+		backendLost(client, 1)
+		assert.Equal(t, musiccore.OutcomeUnknown, taken(t, core.ended))
+		r.end()
+	})
+}
+
+// A large envelope in segments that hold more than it is no envelope.
+func TestSegmentsLongerThanTheirEnvelope(t *testing.T) {
+	segmented(t, func(t *testing.T, d dialect) {
+		r := newRig(t)
+		for _, m := range []message.Message{query("SELECT a FROM b.c"), query("LIST LOCKS"), execute(idOf("none"), noise(1000))} {
+			for _, size := range []int{5, 20, 50} {
+				client, backend := r.login(d)
+				b := append(client.envelope(t, 1, m), 1, 2, 3, 4, 5, 6, 7)
+				client.write(d.parts(t, b, size))
+				assert.Contains(t, r.end()["error"], "segment longer than its envelope", "%T in segments of %d", m, size)
+				_, _ = client.Close(), backend.Close()
+			}
+		}
+	})
 }

@@ -169,12 +169,10 @@ func (d *Direction) takeGathered() error {
 		return nil
 	}
 	e, err := envelopeAt(d.gather)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case len(e.Raw) < len(d.gather):
-		return errOverlong
-	case d.decided && !e.Whole():
+	}
+	if d.decided && !e.Whole() {
 		return nil
 	}
 	v, err := d.decidePart(d.gather)

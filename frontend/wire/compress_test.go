@@ -113,3 +113,17 @@ func TestBodiesThatClaimToBeLarge(t *testing.T) {
 		assert.Error(t, err, "%v %x", tc.algorithm, tc.body)
 	}
 }
+
+// Nobody gets more room for a body than an envelope may have, however well it compresses.
+func TestDecompressHasALimit(t *testing.T) {
+	body := bytes.Repeat([]byte("a"), 1000)
+	for algorithm, packed := range map[primitive.Compression][]byte{
+		primitive.CompressionLz4: compressed(t, lz4.Compressor{}, body), primitive.CompressionSnappy: compressed(t, snappy.Compressor{}, body),
+	} {
+		plain, err := Decompress(algorithm, packed, nil, len(body))
+		require.NoError(t, err, algorithm)
+		assert.Equal(t, body, plain)
+		_, err = Decompress(algorithm, packed, nil, len(body)-1)
+		assert.ErrorIs(t, err, ErrTooLarge, algorithm)
+	}
+}
