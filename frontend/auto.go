@@ -37,7 +37,7 @@ func (o operation) granted(t *catalog.Table, k musiccore.Key, a musiccore.Answer
 	}
 	leave := sync.OnceFunc(func() {
 		if a.Grant.Ref != 0 {
-			o.conn.server.Locks.Unlock(k, a.Grant.Ref, func(musiccore.Answer) {})
+			o.conn.server.Locks.Unlock(k, a.Grant.Ref, o.conn.who(), func(musiccore.Answer) {})
 		}
 	})
 	waits := !o.cancelled()

@@ -155,7 +155,7 @@ func (ungrudging) Lock(_ musiccore.Key, _ musiccore.Request, done func(musiccore
 	return func() {}
 }
 
-func (ungrudging) Unlock(_ musiccore.Key, ref musiccore.LockRef, done func(musiccore.Answer)) {
+func (ungrudging) Unlock(_ musiccore.Key, ref musiccore.LockRef, _ musiccore.Client, done func(musiccore.Answer)) {
 	done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: ref, State: musiccore.StateReleased}})
 }
 

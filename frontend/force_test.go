@@ -56,7 +56,7 @@ func TestForceNeedsAuthorize(t *testing.T) {
 		backend.send(1, &message.Invalid{ErrorMessage: "Role " + nobody + " doesn't exist"})
 		assert.IsType(t, &message.RowsResult{}, client.answer(1))
 		by := <-core.forced
-		assert.Regexp(t, `^anna at 127\.0\.0\.1:\d+$`, by.Who)
+		assert.Regexp(t, `^anna at 127\.0\.0\.1:\d+: stuck$`, by.String())
 		assert.Equal(t, "stuck", by.Reason)
 		assert.Empty(t, core.forced, "nothing was forced without the right")
 		backend.send(2, &message.Unauthorized{ErrorMessage: "no"})

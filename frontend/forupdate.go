@@ -62,7 +62,7 @@ func (o operation) readUnder(k lockedOperation, a musiccore.Answer, ask func(gra
 // release gives a reference back that its client was never told.
 func (c *conn) release(k lockedOperation) {
 	if k.request.ref != 0 {
-		c.server.Locks.Unlock(k.request.key, k.request.ref, func(musiccore.Answer) {})
+		c.server.Locks.Unlock(k.request.key, k.request.ref, c.who(), func(musiccore.Answer) {})
 	}
 }
 

@@ -32,7 +32,7 @@ func (g *granting) Lock(k musiccore.Key, _ musiccore.Request, done func(musiccor
 	return func() {}
 }
 
-func (g *granting) Unlock(_ musiccore.Key, ref musiccore.LockRef, done func(musiccore.Answer)) {
+func (g *granting) Unlock(_ musiccore.Key, ref musiccore.LockRef, _ musiccore.Client, done func(musiccore.Answer)) {
 	g.unlocked <- ref
 	done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: ref, State: musiccore.StateReleased}})
 }

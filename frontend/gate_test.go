@@ -119,7 +119,7 @@ func (lending) Lock(_ musiccore.Key, _ musiccore.Request, done func(musiccore.An
 	return func() {}
 }
 
-func (lending) Unlock(_ musiccore.Key, ref musiccore.LockRef, done func(musiccore.Answer)) {
+func (lending) Unlock(_ musiccore.Key, ref musiccore.LockRef, _ musiccore.Client, done func(musiccore.Answer)) {
 	done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: ref, State: musiccore.StateReleased}})
 }
 

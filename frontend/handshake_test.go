@@ -88,7 +88,7 @@ func TestLoginIsAsOneRole(t *testing.T) {
 		name := strings.TrimSuffix(strings.SplitAfterN(backend.answer(1).(*message.Query).Query, ` FROM "`, 2)[1], `"`)
 		backend.send(1, &message.Invalid{ErrorMessage: "Role " + name + " doesn't exist"})
 		client.answer(1)
-		assert.Regexp(t, "^anna at ", (<-core.forced).Who)
+		assert.Regexp(t, "^anna at ", (<-core.forced).String())
 	})
 }
 

@@ -27,7 +27,7 @@ func (noLocks) Lock(_ musiccore.Key, _ musiccore.Request, done func(musiccore.An
 	return func() {}
 }
 
-func (noLocks) Unlock(_ musiccore.Key, _ musiccore.LockRef, done func(musiccore.Answer)) {
+func (noLocks) Unlock(_ musiccore.Key, _ musiccore.LockRef, _ musiccore.Client, done func(musiccore.Answer)) {
 	done(musiccore.Answer{Err: musiccore.ErrNotHeld})
 }
 

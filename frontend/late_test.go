@@ -21,9 +21,9 @@ func (f *stampless) Begin(_ musiccore.Key, _ musiccore.LockRef, _ musiccore.Kind
 	return musiccore.Answer{}, false
 }
 
-func (f *stampless) Unlock(k musiccore.Key, ref musiccore.LockRef, done func(musiccore.Answer)) {
+func (f *stampless) Unlock(k musiccore.Key, ref musiccore.LockRef, _ musiccore.Client, done func(musiccore.Answer)) {
 	f.unlocked <- ref
-	f.holding.Unlock(k, ref, done)
+	f.holding.Unlock(k, ref, musiccore.Client{}, done)
 }
 
 // An operation that has waited for its stamp in vain is answered with the reason, nothing of it is sent, and what was taken for it alone is
@@ -104,7 +104,7 @@ type unlocking struct {
 	unlocked chan musiccore.LockRef
 }
 
-func (u *unlocking) Unlock(k musiccore.Key, ref musiccore.LockRef, done func(musiccore.Answer)) {
+func (u *unlocking) Unlock(k musiccore.Key, ref musiccore.LockRef, _ musiccore.Client, done func(musiccore.Answer)) {
 	u.unlocked <- ref
-	u.holding.Unlock(k, ref, done)
+	u.holding.Unlock(k, ref, musiccore.Client{}, done)
 }

@@ -29,8 +29,8 @@ type Locker interface {
 	// reference may be refused with ErrDraining, ErrClock, ErrTooManyWaiters or ErrUnavailable, a given one with ErrNotHeld, ErrLost or
 	// ErrReleased, and either with what keeps the key from being synchronised: ErrSynchronising, ErrTooLarge or ErrPoisoned.
 	Lock(k musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) (cancel func())
-	// Unlock gives a reference back. It is refused with ErrNotHeld or ErrUnavailable.
-	Unlock(k musiccore.Key, r musiccore.LockRef, done func(musiccore.Answer))
+	// Unlock gives a reference back; by is the client that does, for the audit. It is refused with ErrNotHeld or ErrUnavailable.
+	Unlock(k musiccore.Key, r musiccore.LockRef, by musiccore.Client, done func(musiccore.Answer))
 	// Force takes the lock of a key from whoever holds it. It is refused with ErrUnavailable.
 	Force(k musiccore.Key, f Force, done func(musiccore.Answer))
 }
@@ -54,7 +54,22 @@ type LockLister interface {
 }
 
 // Force is who takes a lock from its holder, and why: both are for the audit.
-type Force struct{ Who, Reason string }
+type Force struct {
+	By     musiccore.Client
+	Reason string
+}
+
+// String returns who and why in one text.
+func (f Force) String() string {
+	who := f.By.Address
+	if f.By.Role != "" {
+		who = f.By.Role + " at " + who
+	}
+	if f.Reason == "" {
+		return who
+	}
+	return who + ": " + f.Reason
+}
 
 // ErrAway says that another proxy has the reference and cannot be asked. Nothing was done, or it may be asked for again. The text of
 // what wraps it is for clients: it names no address.
@@ -76,7 +91,7 @@ func (c *conn) abandonSent(f *sentOperation) {
 	c.server.Locks.End(f.ticket, musiccore.OutcomeUnknown)
 	f.leave()
 	if f.update != nil && f.update.fresh {
-		c.server.Locks.Unlock(f.key, f.ticket.Ref, func(musiccore.Answer) {})
+		c.server.Locks.Unlock(f.key, f.ticket.Ref, c.who(), func(musiccore.Answer) {})
 	}
 }
 

@@ -59,7 +59,7 @@ func (o operation) lock(k musiccore.Key, q musiccore.Request, finish func(musicc
 
 // unlock gives a reference back and finishes the operation with the answer.
 func (o operation) unlock(k musiccore.Key, ref musiccore.LockRef, finish func(musiccore.Answer)) {
-	o.conn.server.Locks.Unlock(k, ref, o.finishWith(finish))
+	o.conn.server.Locks.Unlock(k, ref, o.conn.who(), o.finishWith(finish))
 }
 
 // finishWith returns what the core calls with its answer.

@@ -179,7 +179,7 @@ func (h *holding) Lock(_ musiccore.Key, _ musiccore.Request, done func(musiccore
 	return func() {}
 }
 
-func (h *holding) Unlock(k musiccore.Key, ref musiccore.LockRef, done func(musiccore.Answer)) {
+func (h *holding) Unlock(k musiccore.Key, ref musiccore.LockRef, _ musiccore.Client, done func(musiccore.Answer)) {
 	done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: ref, State: musiccore.StateReleased}})
 }
 

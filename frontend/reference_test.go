@@ -149,7 +149,7 @@ func (g *tellRefs) Lock(_ musiccore.Key, q musiccore.Request, done func(musiccor
 	return func() {}
 }
 
-func (g *tellRefs) Unlock(_ musiccore.Key, ref musiccore.LockRef, done func(musiccore.Answer)) {
+func (g *tellRefs) Unlock(_ musiccore.Key, ref musiccore.LockRef, _ musiccore.Client, done func(musiccore.Answer)) {
 	g.asked <- ref
 	done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: ref, State: musiccore.StateReleased}})
 }

@@ -304,7 +304,7 @@ func (c *conn) lockWithin(k musiccore.Key, q musiccore.Request, limit <-chan str
 		case !late:
 			answered <- a
 		case a.Err == nil && a.Grant.Ref != 0 && q.Ref == 0:
-			c.server.Locks.Unlock(k, a.Grant.Ref, func(musiccore.Answer) {})
+			c.server.Locks.Unlock(k, a.Grant.Ref, c.who(), func(musiccore.Answer) {})
 		}
 	})
 	select {
@@ -331,7 +331,7 @@ func (c *conn) unlock(k musiccore.Key, ref musiccore.LockRef) {
 		return
 	}
 	done := make(chan struct{})
-	c.server.Locks.Unlock(k, ref, func(musiccore.Answer) { close(done) })
+	c.server.Locks.Unlock(k, ref, c.who(), func(musiccore.Answer) { close(done) })
 	select {
 	case <-done:
 	case <-c.done:

@@ -118,11 +118,7 @@ func (s *lockStatement) force(c *conn) (*Force, *wire.Failure) {
 		return nil, nil
 	}
 	reason, f := s.label(s.statement.Reason, "REASON", &c.server.Bounds)
-	who := c.client.RemoteAddr().String()
-	if c.claimedRole != "" {
-		who = c.claimedRole + " at " + who
-	}
-	return &Force{Who: who, Reason: reason}, f
+	return &Force{By: c.who(), Reason: reason}, f
 }
 
 // duration is a literal like 5s, or a bound bigint of milliseconds; 0 where there is no term.

@@ -56,8 +56,8 @@ func newAudit(log zerolog.Logger, proxy string, tables *criticalTables, r promet
 	return a
 }
 
-// note tells what happened to a lock.
-func (a *audit) note(n musiccore.Note) {
+// note writes what happened to a lock. by is the client that has ended it with UNLOCK or FORCE; nobody where it has ended otherwise.
+func (a *audit) note(n musiccore.Note, by musiccore.Client) {
 	switch n.Kind {
 	case musiccore.NoteGranted:
 		a.waits.Observe(n.Duration.Seconds())
@@ -65,7 +65,11 @@ func (a *audit) note(n musiccore.Note) {
 	case musiccore.NoteEnded:
 		a.holds.Observe(n.Duration.Seconds())
 		a.ends.WithLabelValues(n.State.String()).Inc()
-		a.line(n.Key, n.Ref, n.Client).Str("owner", n.Owner).Stringer("how", n.State).Dur("held_ms", n.Duration).Msg("lock ended")
+		line := a.line(n.Key, n.Ref, n.Client).Str("owner", n.Owner).Stringer("how", n.State).Dur("held_ms", n.Duration)
+		if by != (musiccore.Client{}) {
+			line = line.Str("ended_by_role", by.Role).Str("ended_by_client", by.Address)
+		}
+		line.Msg("lock ended")
 	case musiccore.NoteOrphaned:
 		a.holds.Observe(n.Duration.Seconds())
 		a.ends.WithLabelValues("ORPHANED").Inc()

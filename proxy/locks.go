@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/rs/zerolog"
 
+	"music/frontend"
 	"music/musiccore"
 	"music/proxy/peer"
 )
@@ -110,21 +111,23 @@ func (l *locks) of(k musiccore.Key) *shard {
 // lockHere asks this proxy's core. done is called exactly once, also after gone.
 func (l *locks) lockHere(k musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) (gone func()) {
 	s, op := l.of(k), l.nextOp()
-	s.enter(op, refKey{k, q.Ref}, done, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Lock(now, op, k, q) })
+	s.enter(call{op: op, refKey: refKey{k, q.Ref}}, done, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Lock(now, op, k, q) })
 	return func() { s.gone(op) }
 }
 
 // unlockHere asks this proxy's core.
-func (l *locks) unlockHere(k musiccore.Key, r musiccore.LockRef, done func(musiccore.Answer)) (gone func()) {
+func (l *locks) unlockHere(k musiccore.Key, r musiccore.LockRef, by musiccore.Client, done func(musiccore.Answer)) (gone func()) {
 	s, op := l.of(k), l.nextOp()
-	s.enter(op, refKey{k, r}, done, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Unlock(now, op, k, r) })
+	s.enter(call{op, refKey{k, r}, by}, done, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Unlock(now, op, k, r) })
 	return func() { s.gone(op) }
 }
 
 // forceHere asks this proxy's core.
-func (l *locks) forceHere(k musiccore.Key, r musiccore.LockRef, reason string, done func(musiccore.Answer)) (gone func()) {
+func (l *locks) forceHere(k musiccore.Key, r musiccore.LockRef, f frontend.Force, done func(musiccore.Answer)) (gone func()) {
 	s, op := l.of(k), l.nextOp()
-	s.enter(op, refKey{}, done, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Force(now, op, k, r, reason) })
+	s.enter(call{op, refKey{}, f.By}, done, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects {
+		return c.Force(now, op, k, r, f.String())
+	})
 	return func() { s.gone(op) }
 }
 
@@ -157,12 +160,12 @@ func (l *locks) Lock(k musiccore.Key, q musiccore.Request, done func(musiccore.A
 }
 
 // Unlock implements frontend.Locks.
-func (l *locks) Unlock(k musiccore.Key, r musiccore.LockRef, done func(musiccore.Answer)) {
+func (l *locks) Unlock(k musiccore.Key, r musiccore.LockRef, by musiccore.Client, done func(musiccore.Answer)) {
 	l.run(remoteOp{
 		refKey: refKey{k, r},
-		local:  func(done func(musiccore.Answer)) (gone func()) { return l.unlockHere(k, r, done) },
+		local:  func(done func(musiccore.Answer)) (gone func()) { return l.unlockHere(k, r, by, done) },
 		remote: func(ctx context.Context, at musiccore.SessionID) (musiccore.Answer, error) {
-			return l.peers.Unlock(ctx, at, k, r)
+			return l.peers.Unlock(ctx, at, k, r, by)
 		},
 	}, done)
 }
@@ -295,17 +298,24 @@ func (l *locks) close() {
 	l.peers.Close()
 }
 
+// call is an operation as a shard takes it in. by is the client that ends a lock by it; nobody where it ends none.
+type call struct {
+	op musiccore.OpID
+	refKey
+	by musiccore.Client
+}
+
 // enter hands in an event whose answer done waits for. A reference that was found elsewhere is not looked for again.
-func (s *shard) enter(op musiccore.OpID, p refKey, done func(musiccore.Answer), event func(*musiccore.Core, musiccore.Now) musiccore.Effects) {
+func (s *shard) enter(c call, done func(musiccore.Answer), event func(*musiccore.Core, musiccore.Now) musiccore.Effects) {
 	s.mu.Lock()
 	defer s.unlock()
-	if owner, known := s.owners.Get(p); known {
-		s.running.Go(func() { done(musiccore.Answer{Op: op, Err: &musiccore.ElsewhereError{Session: owner}}) })
+	if owner, known := s.owners.Get(c.refKey); known {
+		s.running.Go(func() { done(musiccore.Answer{Op: c.op, Err: &musiccore.ElsewhereError{Session: owner}}) })
 		return
 	}
-	s.waiting[op] = done
+	s.waiting[c.op] = done
 	now := s.clock.now()
-	s.carryOut(now, event(s.core, now))
+	s.carryOutFor(c.by, now, event(s.core, now))
 }
 
 // gone gives up an operation that still waits for its answer; it gets errGone.
@@ -345,6 +355,11 @@ func (s *shard) tick() {
 // carryOut starts what the core wants done because of what happened now. The mutex is held: a goroutine each for commands, which
 // block, and for answers, whose client may not be reading.
 func (s *shard) carryOut(now musiccore.Now, e musiccore.Effects) {
+	s.carryOutFor(musiccore.Client{}, now, e)
+}
+
+// carryOutFor is carryOut of what a client has brought about, as far as the audit says by whom a lock was ended.
+func (s *shard) carryOutFor(by musiccore.Client, now musiccore.Now, e musiccore.Effects) {
 	if s.closed {
 		return
 	}
@@ -361,7 +376,7 @@ func (s *shard) carryOut(now musiccore.Now, e musiccore.Effects) {
 		s.tell(e.Hints)
 	}
 	for _, n := range e.Notes {
-		s.later(func() { s.audit.note(n) })
+		s.later(func() { s.audit.note(n, by) })
 	}
 	for _, a := range e.Alarms {
 		s.later(func() {

@@ -29,15 +29,11 @@ type remoteOp struct {
 
 // Force implements frontend.Locks: the proxy that has the holder carries it out, and writes the audit.
 func (l *locks) Force(k musiccore.Key, f frontend.Force, done func(musiccore.Answer)) {
-	reason := f.Who
-	if f.Reason != "" {
-		reason += ": " + f.Reason
-	}
 	var holder atomic.Int64 // whom the core has found elsewhere
 	l.run(remoteOp{
 		refKey: refKey{key: k},
 		local: func(done func(musiccore.Answer)) (gone func()) {
-			return l.forceHere(k, 0, reason, func(a musiccore.Answer) {
+			return l.forceHere(k, 0, f, func(a musiccore.Answer) {
 				var elsewhere *musiccore.ElsewhereError
 				if errors.As(a.Err, &elsewhere) {
 					holder.Store(int64(elsewhere.Ref))
@@ -46,7 +42,7 @@ func (l *locks) Force(k musiccore.Key, f frontend.Force, done func(musiccore.Ans
 			})
 		},
 		remote: func(ctx context.Context, at musiccore.SessionID) (musiccore.Answer, error) {
-			return l.peers.Force(ctx, at, k, musiccore.LockRef(holder.Load()), reason)
+			return l.peers.Force(ctx, at, k, musiccore.LockRef(holder.Load()), f)
 		},
 		onlyOnce: true,
 	}, done)
@@ -215,8 +211,8 @@ func (l local) Lock(ctx context.Context, k musiccore.Key, q musiccore.Request) m
 }
 
 // Unlock implements peer.Sections.
-func (l local) Unlock(ctx context.Context, k musiccore.Key, r musiccore.LockRef) musiccore.Answer {
-	return await(ctx, func(done func(musiccore.Answer)) (gone func()) { return l.locks.unlockHere(k, r, done) })
+func (l local) Unlock(ctx context.Context, k musiccore.Key, r musiccore.LockRef, by musiccore.Client) musiccore.Answer {
+	return await(ctx, func(done func(musiccore.Answer)) (gone func()) { return l.locks.unlockHere(k, r, by, done) })
 }
 
 // Begin implements peer.Sections.
@@ -234,8 +230,8 @@ func (l local) End(t musiccore.Ticket, o musiccore.Outcome) musiccore.Verdict {
 }
 
 // Force implements peer.Queues.
-func (l local) Force(ctx context.Context, k musiccore.Key, r musiccore.LockRef, reason string) musiccore.Answer {
-	return await(ctx, func(done func(musiccore.Answer)) (gone func()) { return l.locks.forceHere(k, r, reason, done) })
+func (l local) Force(ctx context.Context, k musiccore.Key, r musiccore.LockRef, f frontend.Force) musiccore.Answer {
+	return await(ctx, func(done func(musiccore.Answer)) (gone func()) { return l.locks.forceHere(k, r, f, done) })
 }
 
 // List implements peer.Queues.

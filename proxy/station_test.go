@@ -2,7 +2,7 @@ package proxy
 
 import (
 	"context"
-	"io"
+	"encoding/json"
 	"net"
 	"sync"
 	"testing"
@@ -86,7 +86,41 @@ type station struct {
 	address string
 
 	registry *prometheus.Registry
+	audited  *auditLog
 	stop     func() // ends the channel, as the end of the process would
+}
+
+// anna is a client that ends locks.
+func anna() musiccore.Client { return musiccore.Client{Role: "anna", Address: "10.0.0.9:1234"} }
+
+// auditLog keeps the lines of an audit. Its methods may be called concurrently.
+type auditLog struct {
+	mu    sync.Mutex
+	lines []map[string]any
+}
+
+// Write implements io.Writer: it takes one line.
+func (l *auditLog) Write(line []byte) (int, error) {
+	var read map[string]any
+	if err := json.Unmarshal(line, &read); err != nil {
+		return 0, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = append(l.lines, read)
+	return len(line), nil
+}
+
+// of returns the lines with a message.
+func (l *auditLog) of(message string) (all []map[string]any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, line := range l.lines {
+		if line["message"] == message {
+			all = append(all, line)
+		}
+	}
+	return all
 }
 
 // startStation starts a proxy; it ends with the test.
@@ -112,11 +146,11 @@ func startStation(t testing.TB, c *cluster, change ...func(*musiccore.Options)) 
 
 	ctx, cancel := context.WithCancel(context.Background())
 	registry := prometheus.NewRegistry()
-	s.registry = registry
+	s.registry, s.audited = registry, &auditLog{}
 	s.locks = newLocks(ctx, self, options, lockDeps{
 		clock: clocks, do: c.do, living: s.life.living, log: zerolog.Nop(),
 		peers: peer.NewClient(peer.Channel{Wait: options.Wait, OpTimeout: options.OpTimeout}, &s.life.others, zerolog.Nop(), registry),
-		audit: newAudit(zerolog.New(io.Discard), "here", newCriticalTables(), registry),
+		audit: newAudit(zerolog.New(s.audited), "here", newCriticalTables(), registry),
 	})
 	s.server = peer.NewServer("", s.life.id, local{s.locks}, local{s.locks}, zerolog.Nop())
 	answering, hangUp := context.WithCancel(ctx)
@@ -167,7 +201,7 @@ func (s *station) lock(k musiccore.Key, q musiccore.Request) musiccore.Answer {
 
 func (s *station) unlock(k musiccore.Key, r musiccore.LockRef) musiccore.Answer {
 	s.t.Helper()
-	return answered(s.t, func(done func(musiccore.Answer)) { s.Unlock(k, r, done) })
+	return answered(s.t, func(done func(musiccore.Answer)) { s.Unlock(k, r, anna(), done) })
 }
 
 func (s *station) begin(k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind) musiccore.Answer {

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
+	"music/frontend"
 	"music/musiccore"
 	"music/proxy/certs"
 )
@@ -176,8 +177,8 @@ func (p *Client) Lock(ctx context.Context, at musiccore.SessionID, k musiccore.K
 }
 
 // Unlock gives a lock back.
-func (p *Client) Unlock(ctx context.Context, at musiccore.SessionID, k musiccore.Key, ref musiccore.LockRef) (musiccore.Answer, error) {
-	r, err := p.ask(ctx, at, pathUnlock, question{Key: toWire(k), Ref: ref}, p.channel.Wait+networkTime)
+func (p *Client) Unlock(ctx context.Context, at musiccore.SessionID, k musiccore.Key, ref musiccore.LockRef, by musiccore.Client) (musiccore.Answer, error) {
+	r, err := p.ask(ctx, at, pathUnlock, question{Key: toWire(k), Ref: ref, By: by}, p.channel.Wait+networkTime)
 	return r.answer(k, at), err
 }
 
@@ -188,8 +189,8 @@ func (p *Client) Begin(ctx context.Context, at musiccore.SessionID, k musiccore.
 }
 
 // Force ends the lock of a key that a reference is of, and no other: it may have ended when the question arrives.
-func (p *Client) Force(ctx context.Context, at musiccore.SessionID, k musiccore.Key, ref musiccore.LockRef, reason string) (musiccore.Answer, error) {
-	r, err := p.ask(ctx, at, pathForce, question{Key: toWire(k), Ref: ref, Reason: reason}, p.channel.Wait+networkTime)
+func (p *Client) Force(ctx context.Context, at musiccore.SessionID, k musiccore.Key, ref musiccore.LockRef, f frontend.Force) (musiccore.Answer, error) {
+	r, err := p.ask(ctx, at, pathForce, question{Key: toWire(k), Ref: ref, By: f.By, Reason: f.Reason}, p.channel.Wait+networkTime)
 	return r.answer(k, at), err
 }
 

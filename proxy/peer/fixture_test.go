@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"music/config"
+	"music/frontend"
 	"music/musiccore"
 	"music/proxy/certs"
 )
@@ -70,8 +71,8 @@ func (c *fakeCore) Lock(_ context.Context, _ musiccore.Key, q musiccore.Request)
 }
 
 // Unlock implements Sections.
-func (c *fakeCore) Unlock(_ context.Context, _ musiccore.Key, r musiccore.LockRef) musiccore.Answer {
-	c.note("unlock %d", r)
+func (c *fakeCore) Unlock(_ context.Context, _ musiccore.Key, r musiccore.LockRef, by musiccore.Client) musiccore.Answer {
+	c.note("unlock %d by %s", r, by.Role)
 	return musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: r}}
 }
 
@@ -94,8 +95,8 @@ func (c *fakeCore) End(t musiccore.Ticket, o musiccore.Outcome) musiccore.Verdic
 func ended(o musiccore.Outcome) string { return fmt.Sprintf("end 3 as %d, lent by 00", o) }
 
 // Force implements Queues.
-func (c *fakeCore) Force(_ context.Context, _ musiccore.Key, r musiccore.LockRef, reason string) musiccore.Answer {
-	c.note("force %d %s", r, reason)
+func (c *fakeCore) Force(_ context.Context, _ musiccore.Key, r musiccore.LockRef, f frontend.Force) musiccore.Answer {
+	c.note("force %d by %s", r, f)
 	return musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: r}}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"music/config"
+	"music/frontend"
 	"music/musiccore"
 )
 
@@ -88,7 +89,7 @@ func TestQuestionsAreNotReplayed(t *testing.T) {
 		heard[r.URL.Path] = sent{r.Header.Clone(), body}
 		return body
 	}})
-	ctx, k := t.Context(), testKey("x")
+	ctx, k, by := t.Context(), testKey("x"), musiccore.Client{Role: "anna", Address: "10.0.0.9:1234"}
 	lent, err := b.client.Begin(ctx, a.id, k, 1, musiccore.Put)
 	require.NoError(t, err)
 	assert.Equal(t, musiccore.VerdictTell, b.client.End(ctx, lent.Ticket, musiccore.OutcomeAcked))
@@ -96,13 +97,13 @@ func TestQuestionsAreNotReplayed(t *testing.T) {
 	require.NoError(t, err)
 	_, _, err = b.client.List(ctx, a.id, k)
 	require.NoError(t, err)
-	_, err = b.client.Unlock(ctx, a.id, k, 1)
+	_, err = b.client.Unlock(ctx, a.id, k, 1, by)
 	require.NoError(t, err)
-	_, err = b.client.Force(ctx, a.id, k, 1, "anna: stuck")
+	_, err = b.client.Force(ctx, a.id, k, 1, frontend.Force{By: by, Reason: "stuck"})
 	require.NoError(t, err)
 	b.client.Hint(ctx, []musiccore.Hint{{Key: k, To: a.id, Kind: musiccore.HintWaiting}})
 	b.client.hints.running.Wait()
-	assert.Equal(t, []string{"begin 1", ended(musiccore.OutcomeAcked), "lock 1", "list", "unlock 1", "force 1 anna: stuck"}, a.core.take())
+	assert.Equal(t, []string{"begin 1", ended(musiccore.OutcomeAcked), "lock 1", "list", "unlock 1 by anna", "force 1 by anna at 10.0.0.9:1234: stuck"}, a.core.take())
 	require.Len(t, a.core.hints(), 1)
 
 	assert.Len(t, heard, 7)

@@ -16,6 +16,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"music/config"
+	"music/frontend"
 	"music/musiccore"
 	"music/proxy/certs"
 	"music/proxy/connlimit"
@@ -39,7 +40,7 @@ const (
 // the operation is given up and the answer is an error.
 type Sections interface {
 	Lock(ctx context.Context, k musiccore.Key, q musiccore.Request) musiccore.Answer
-	Unlock(ctx context.Context, k musiccore.Key, r musiccore.LockRef) musiccore.Answer
+	Unlock(ctx context.Context, k musiccore.Key, r musiccore.LockRef, by musiccore.Client) musiccore.Answer
 	Begin(ctx context.Context, k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind) musiccore.Answer
 	// End ends an operation by its ticket, and waits for the verdict.
 	End(t musiccore.Ticket, o musiccore.Outcome) musiccore.Verdict
@@ -48,7 +49,7 @@ type Sections interface {
 // Queues are what this proxy knows of keys, whoever holds their locks.
 type Queues interface {
 	// Force ends the lock of a reference if it is held here.
-	Force(ctx context.Context, k musiccore.Key, r musiccore.LockRef, reason string) musiccore.Answer
+	Force(ctx context.Context, k musiccore.Key, r musiccore.LockRef, f frontend.Force) musiccore.Answer
 	// List returns who holds and who waits here, of one table or key where only names one.
 	List(only musiccore.Key) []musiccore.Listing
 	// Hear takes a hint of another proxy. It does not block.
@@ -194,7 +195,7 @@ func (s *Server) lock(ctx context.Context, q question) reply {
 }
 
 func (s *Server) unlock(ctx context.Context, q question) reply {
-	return replyTo(s.sections.Unlock(ctx, q.Key.key(), q.Ref))
+	return replyTo(s.sections.Unlock(ctx, q.Key.key(), q.Ref, q.By))
 }
 
 // begin lends a ticket. One for which nobody waits any more has certainly not been used, and ends at once.
@@ -219,9 +220,9 @@ func (s *Server) end(_ context.Context, q question) reply {
 	return reply{Verdict: s.sections.End(t, q.Outcome)}
 }
 
-// force ends the holder here; the reason says who asked for it, and why.
+// force ends the holder here.
 func (s *Server) force(ctx context.Context, q question) reply {
-	return replyTo(s.queues.Force(ctx, q.Key.key(), q.Ref, q.Reason))
+	return replyTo(s.queues.Force(ctx, q.Key.key(), q.Ref, frontend.Force{By: q.By, Reason: q.Reason}))
 }
 
 func (s *Server) hint(_ context.Context, q question) reply {

@@ -43,7 +43,8 @@ type question struct {
 	Kind    musiccore.Kind     `json:"kind,omitempty"`
 	Ticket  *wireTicket        `json:"ticket,omitempty"`
 	Outcome musiccore.Outcome  `json:"outcome,omitempty"`
-	Reason  string             `json:"reason,omitempty"` // of a Force: who, and why
+	By      musiccore.Client   `json:"by"`               // of an Unlock and a Force: the client that asks
+	Reason  string             `json:"reason,omitempty"` // of a Force
 	Hints   []wireHint         `json:"hints,omitempty"`
 }
 
