@@ -6,16 +6,15 @@ import (
 	"time"
 )
 
-// blockMax bounds the references of one block.
+// maxBlock bounds the references of one block.
 const maxBlock = 1024
 
-// localBlock is what this proxy keeps of references that it reserved for itself: a
-// retained tuple of the queue (docs/protocol.md 3.17). All of them are one tenure on one
-// base, in which the lock goes from hand to hand in memory. The row shows the
-// tuple's first one as the head until the tenure ends, and nothing durable tells
-// how far it has come: where this session dies, none of them goes on elsewhere.
-// So who is told a reference of a block before it is granted loses it with the
-// session.
+// localBlock is a retained block of the queue that this session hands out in memory
+// (docs/protocol.md 3.17). All its references are one term on one epoch, in which the lock goes
+// from holder to holder without an LWT. The row shows the block's first reference as the head
+// until the term ends, and nothing durable tells how far the block has been handed out: if this
+// session dies, none of its references goes on elsewhere. So a client that is told its reference
+// before the grant loses it with the session.
 type localBlock struct {
 	first, next, last LockRef       // next is handed out next
 	entry             *entry        // stands for the block among the references that live in the lock row
@@ -35,9 +34,8 @@ type blocks struct {
 	lastWait     time.Duration // from LOCK to grant, as the last one here had to wait
 }
 
-// reservesBlock reports whether an Enqueue is to reserve a block: sections here are
-// short, and nobody who asks, but for one who is granted at once, is to be told a
-// reference now.
+// reservesBlock reports whether the Enqueue of these entries reserves a block: sections here are
+// short, and no client, but for one that is granted at once, has to be told its reference now.
 func (k *key) reservesBlock(now Now, vacant bool, entries []*entry) bool {
 	if k.c.opts.Retain == 0 || k.blocks.nextSize == 0 {
 		return false
@@ -49,8 +47,7 @@ func (k *key) reservesBlock(now Now, vacant bool, entries []*entry) bool {
 	return (len(entries) > 1 || k.blocks.nextSize > 1) && !anyMustBeNumbered(now, waits)
 }
 
-// blockEnqueued puts a block's own place where its references live, and those who
-// asked for it in its line.
+// blockEnqueued begins to hand out a block that was enqueued for these entries: they wait in it.
 func (k *key) blockEnqueued(now Now, entries []*entry, t Block) {
 	b := &localBlock{first: t.First, next: t.First, last: t.Last()}
 	k.takeQueuedIntoBlock(b)
@@ -63,31 +60,31 @@ func (k *key) blockEnqueued(now Now, entries []*entry, t Block) {
 	}
 }
 
-// blockIdle reports that a block is in nobody's hands, and nobody is in its line.
+// blockIdle reports whether nobody holds or waits in a block whose term is open to the next.
 func (k *key) blockIdle(b *localBlock) bool {
 	t := k.term
 	return t != nil && t.block == b && !t.open && t.ops.flight.ops == 0 && len(b.waiters) == 0
 }
 
-// add puts a place at the end of the line.
+// add puts an entry behind those that wait in the block.
 func (b *localBlock) add(e *entry) {
 	b.waiters = append(b.waiters, e)
 	e.block = b
 	e.setDeadline(e.deadline)
 }
 
-// insertBlockEntry puts a block's own place where the block begins.
+// insertBlockEntry puts the entry that stands for a block into the queue, at reference r.
 func (k *key) insertBlockEntry(now Now, b *localBlock, r LockRef) {
 	b.entry = &entry{k: k, ref: r, phase: phaseWaiting, block: b, since: now.Boot}
 	b.entry.timer.who = b.entry
 	k.queue.insert(b.entry)
 }
 
-// standsForBlock reports that the place stands for a block.
+// standsForBlock reports whether the entry is the one that a block has in the queue.
 func (e *entry) standsForBlock() bool { return e.block != nil && e.block.entry == e }
 
-// takeQueuedIntoBlock puts those who wait for references that are a block's now into its line.
-// Their numbers, and those of who has given his back, are not given again.
+// takeQueuedIntoBlock has queued entries wait in the block that their references are part of now.
+// Their references are not given to others, nor are those that were given back.
 func (k *key) takeQueuedIntoBlock(b *localBlock) {
 	i, _ := k.queue.search(b.first)
 	j, _ := k.queue.search(b.last + 1)
@@ -102,7 +99,7 @@ func (k *key) takeQueuedIntoBlock(b *localBlock) {
 	k.queue.numbered = slices.Delete(k.queue.numbered, i, j)
 }
 
-// find returns who waits in the line for a reference.
+// find returns the waiting entry that has the reference, or nil.
 func (b *localBlock) find(r LockRef) *entry {
 	i, ok := slices.BinarySearchFunc(b.waiters[:b.numbered], r, func(e *entry, r LockRef) int { return cmp.Compare(e.ref, r) })
 	if !ok {
@@ -111,7 +108,7 @@ func (b *localBlock) find(r LockRef) *entry {
 	return b.waiters[i]
 }
 
-// remove takes a place out of the line.
+// remove takes a waiting entry out of the block.
 func (b *localBlock) remove(e *entry) {
 	if e.ref != 0 {
 		b.numbered--
@@ -119,8 +116,8 @@ func (b *localBlock) remove(e *entry) {
 	b.waiters = without(b.waiters, e)
 }
 
-// assignRef gives a place in a line its reference, and those before it theirs: it is
-// told before it is granted.
+// assignRef gives an entry that waits in a block its reference, and first those ahead of it
+// theirs, so that its client can be told it before the grant.
 func (e *entry) assignRef() {
 	b := e.block
 	if b == nil || e.ref != 0 {
@@ -133,8 +130,8 @@ func (e *entry) assignRef() {
 	}
 }
 
-// joinBlock lets who asks wait for a block's next reference instead of for one of
-// their own, in their order.
+// joinBlock lets unnumbered entries wait for the next references of the last block, instead of an
+// Enqueue of their own.
 func (k *key) joinBlock() {
 	if len(k.blocks.list) == 0 {
 		return
@@ -146,8 +143,8 @@ func (k *key) joinBlock() {
 	}
 }
 
-// blockAccepts reports that a block has a reference for one more. Who is known to wait
-// behind the block comes first.
+// blockAccepts reports whether a block has a reference for one more entry. Sessions that are known
+// to wait behind the block come first.
 func (k *key) blockAccepts(b *localBlock, e *entry) bool {
 	if b.closed || b.plain || b.next+LockRef(len(b.waiters)-b.numbered) > b.last {
 		return false
@@ -155,8 +152,8 @@ func (k *key) blockAccepts(b *localBlock, e *entry) bool {
 	return k.blockIdle(b) || !e.wait.noWait && !e.wait.atOnce && k.view.row.Guard <= b.last && len(k.piggyback.accepted) == 0
 }
 
-// requeueWaiters sends the line away, from its i-th place on, behind those who know their
-// reference: who stands there asks for one of its own.
+// requeueWaiters takes the entries from the i-th on out of a block, which takes nobody any more:
+// they need references of their own. Those that have one stay ahead of i.
 func (k *key) requeueWaiters(b *localBlock, i int) {
 	away := slices.Clone(b.waiters[i:])
 	for _, e := range away {
@@ -166,22 +163,22 @@ func (k *key) requeueWaiters(b *localBlock, i int) {
 	b.waiters, b.closed = b.waiters[:i:i], true
 }
 
-// requeueFrom has a place, and those behind it, ask for references of their own: its
-// client is to be told one soon.
+// requeueFrom takes an entry, and those behind it, out of its block: its client has to be told a
+// reference soon, and the block stands still.
 func (k *key) requeueFrom(e *entry) {
 	k.requeueWaiters(e.block, slices.Index(e.block.waiters, e))
 	e.setDeadline(e.deadline)
 }
 
-// blockMoves reports that a block's references go from hand to hand now: its line can
-// be told them. What stands still may outlive this session only in references of
-// their own.
+// blockMoves reports whether the references of a block are being handed out now, so that clients
+// may be told them. Those of a block that stands still could be lost with this session before
+// their turn.
 func (k *key) blockMoves(b *localBlock) bool {
 	t := k.term
 	return t != nil && t.block != nil && !t.block.plain && (t.block == b || !k.remoteBehind())
 }
 
-// waiterCount returns how many wait in the blocks.
+// waiterCount returns how many entries wait in the blocks.
 func (bs *blocks) waiterCount() int {
 	n := 0
 	for _, b := range bs.list {
@@ -190,8 +187,8 @@ func (bs *blocks) waiterCount() int {
 	return n
 }
 
-// dropBlock forgets a block that has ended: who knew a reference of it has lost that,
-// the others ask anew.
+// dropBlock drops a block that has ended. Entries that knew their reference have lost it; the
+// others ask anew.
 func (k *key) dropBlock(b *localBlock) {
 	k.requeueWaiters(b, b.numbered)
 	for _, e := range b.waiters {
@@ -201,8 +198,8 @@ func (k *key) dropBlock(b *localBlock) {
 	k.blocks.list = slices.DeleteFunc(k.blocks.list, func(r *localBlock) bool { return r == b })
 }
 
-// noteSectionLength notes, when a reference ends, whether sections are short here: only then
-// is the key worth keeping.
+// noteSectionLength notes, at the end of a section, whether it was short: only then is the key
+// worth keeping here.
 func (k *key) noteSectionLength(now Now, e *entry, how State) {
 	if how == StateReleased && now.Boot-e.since < k.c.opts.Retain {
 		k.blocks.nextSize, k.blocks.longSections = max(k.blocks.nextSize, 1), 0
@@ -211,9 +208,9 @@ func (k *key) noteSectionLength(now Now, e *entry, how State) {
 	}
 }
 
-// chooseBlockSize chooses, when a tenure ends, how many references the next one here
-// reserves: more than were used, so that who comes before it is its turn has one.
-// Where others want the key a single one is not worth a block.
+// chooseBlockSize chooses, at the end of a term, how many references the next block reserves: more
+// than were used, so that a client that comes before the block's turn finds one. Where other
+// sessions want the key a single reference is not worth a block.
 func (k *key) chooseBlockSize() {
 	used := int64(1)
 	if b := k.term.block; b != nil {

@@ -80,7 +80,7 @@ func TestStrictHearsThatTheTermWasTaken(t *testing.T) {
 	d.fails(op, ErrLost)
 }
 
-// Who takes a reference over leaves it the head: the base alone tells that the term is another's. Its client goes on there, and sees what
+// Who takes a reference over leaves it the head: the epoch alone tells that the term is another's. Its client goes on there, and sees what
 // became of the write.
 func TestStrictHearsThatItsReferenceWasTakenOver(t *testing.T) {
 	d, s := strict(t)
@@ -101,7 +101,7 @@ func TestStrictKnowsItsOwnRenews(t *testing.T) {
 	d.end(tk, OutcomeAcked)
 	id, _ = only[ReadRow](d)
 	d.reply(id, s.read())
-	d.verdict(tk.Op, VerdictTell) // the base of a Renew whose outcome is not known yet
+	d.verdict(tk.Op, VerdictTell) // the epoch of a Renew whose outcome is not known yet
 	d.pass(time.Second)
 	s.run()
 	before := d.acked(Get)
@@ -110,7 +110,7 @@ func TestStrictKnowsItsOwnRenews(t *testing.T) {
 }
 
 // A read of a quorum that has missed the newest commit shows less than the
-// base of the stamp: it decides nothing.
+// epoch of the stamp: it decides nothing.
 func TestStrictReadsAgainWhatIsBehind(t *testing.T) {
 	d, s := strict(t)
 	old := *s.row
@@ -200,7 +200,7 @@ func TestATermStaysStrictThatOthersMayEnd(t *testing.T) {
 }
 
 // A table becomes strict: what begins and ends from ModeChanging on is checked, also what is in flight; and once it is strict no more, terms
-// of a later base are told by the clock.
+// of a later epoch are told by the clock.
 func TestOperationsAreCheckedWhileTheModeChanges(t *testing.T) {
 	d, s := held(t)
 	tk, put := d.begin(1, Put)
@@ -215,7 +215,7 @@ func TestOperationsAreCheckedWhileTheModeChanges(t *testing.T) {
 	d.take(d.core.Strict(d.time(), d.table, false))
 	d.clkOff = false
 	if !d.core.keys[d.key()].isChecked() || d.core.keys[d.key()].table.forceLiving {
-		t.Fatal("without clk() no base is known to lie above the others: it stays as it is")
+		t.Fatal("without clk() no epoch is known to lie above the others: it stays as it is")
 	}
 	d.take(d.core.Strict(d.time(), d.table, false))
 	if !d.core.keys[d.key()].isChecked() {

@@ -2,8 +2,9 @@ package musiccore
 
 import "time"
 
-// Core runs the lock protocol for a shard of keys. Its caller serialises the
-// calls and hands every call the time; see the package comment for the loop.
+// Core runs the lock protocol for a shard of keys. Its methods are not safe for concurrent use,
+// and none of them blocks; each is handed the time and returns what the caller has to do. The
+// package comment shows the loop.
 type Core struct {
 	self         *Session
 	opts         Options
@@ -29,18 +30,18 @@ type counters struct {
 	term    uint64
 }
 
-// pendingOp is where an operation waits: at a place, or elsewhere at the key.
+// pendingOp is where an operation waits: at an entry, or (e is nil) elsewhere at the key.
 type pendingOp struct {
 	k *key
 	p *entry
 }
 
-// replier is who started a command.
+// replier takes the result of a command that it has sent.
 type replier interface {
 	reply(now Now, id CommandID, r Result)
 }
 
-// New makes a Core of the session's proxy.
+// New returns a Core for the session of this proxy.
 func New(self *Session, o Options) *Core {
 	return &Core{
 		self: self, opts: o,
@@ -53,8 +54,9 @@ func New(self *Session, o Options) *Core {
 	}
 }
 
-// Lock asks for a reference, or after one: the operation is answered with a Grant, now or within its Wait.
-// "Not granted" is a Grant, never an error (docs/design.md 5).
+// Lock asks for a reference, or (with Request.Ref) to go on waiting for one. The operation is
+// answered with a Grant, now or within its Wait. "Not granted" is a Grant, never an error
+// (docs/design.md 5).
 func (c *Core) Lock(now Now, op OpID, id Key, q Request) Effects {
 	k := c.keyForLock(now, op, id, q)
 	if k == nil {
@@ -73,7 +75,7 @@ func (c *Core) Lock(now Now, op OpID, id Key, q Request) Effects {
 	return c.takeEffects()
 }
 
-// keyForLock answers a LOCK that cannot be served, or gives its key.
+// keyForLock returns the key of a LOCK, or answers a LOCK that cannot be served and returns nil.
 func (c *Core) keyForLock(now Now, op OpID, id Key, q Request) *key {
 	var err error
 	switch {
@@ -92,8 +94,8 @@ func (c *Core) keyForLock(now Now, op OpID, id Key, q Request) *key {
 	return nil
 }
 
-// Unlock gives a reference back; answered with a Grant. Applied is false
-// where the reference had ended otherwise, or nobody here knows how.
+// Unlock gives a reference back. It is answered with a Grant, whose Applied is false where the
+// reference had ended otherwise, or where nobody here knows how.
 func (c *Core) Unlock(now Now, op OpID, id Key, r LockRef) Effects {
 	switch {
 	case !c.checkSession(now):
@@ -108,9 +110,9 @@ func (c *Core) Unlock(now Now, op OpID, id Key, r LockRef) Effects {
 	return c.takeEffects()
 }
 
-// Begin asks for the right to one operation. A ticket that is OK is the
-// answer; else the operation is answered through Effects.Answers, at once
-// with an error or after a synchronise with a ticket.
+// Begin asks for the right to do one operation. The ticket it returns, if OK, is the answer; else
+// the operation is answered through Effects.Answers: at once with an error, or later, after a
+// synchronise, with a ticket.
 func (c *Core) Begin(now Now, op OpID, id Key, r LockRef, kind Kind) (Ticket, Effects) {
 	if !c.checkSession(now) {
 		c.answer(Answer{Op: op, Err: ErrNoSession})
@@ -125,11 +127,10 @@ func (c *Core) Begin(now Now, op OpID, id Key, r LockRef, kind Kind) (Ticket, Ef
 	return tk, c.takeEffects()
 }
 
-// End gives a ticket back with what the store answered and says what the
-// client may be told. now is read after the store's answer came: the lease is
-// checked after the operation, never before (docs/protocol.md 7.3). VerdictPending says that
-// the verdict comes as an Answer to the ticket's operation, perhaps with these
-// effects; in a strict table only.
+// End gives a ticket back with what the store answered, and returns what the client may be told.
+// The caller reads now after the store's answer came: the lease is checked after the operation,
+// never before (docs/protocol.md 7.3). VerdictPending, in strict tables only, says that the
+// verdict comes as an Answer to the ticket's operation, perhaps with these effects.
 func (c *Core) End(now Now, tk Ticket, o Outcome) (Verdict, Effects) {
 	c.checkSession(now)
 	k := c.keys[tk.Key]
@@ -140,9 +141,9 @@ func (c *Core) End(now Now, tk Ticket, o Outcome) (Verdict, Effects) {
 	return v, c.takeEffects()
 }
 
-// Gone says that the client of a waiting operation went away. Its place in the queue
-// is given up; locks that it holds stay, they are bound to no connection. The
-// operation gets no answer from now on.
+// Gone tells that the client of a waiting operation went away: the operation gets no answer, and
+// its entry in the queue is abandoned. Locks that the client holds stay, since they belong to no
+// connection.
 func (c *Core) Gone(now Now, op OpID) Effects {
 	w, waits := c.ops[op]
 	if waits {
@@ -156,7 +157,7 @@ func (c *Core) Gone(now Now, op OpID) Effects {
 	return c.takeEffects()
 }
 
-// Reply is the store's answer to a command.
+// Reply tells the result of a command.
 func (c *Core) Reply(now Now, id CommandID, r Result) Effects {
 	c.checkSession(now)
 	if who, ok := c.commands[id]; ok {
@@ -166,7 +167,7 @@ func (c *Core) Reply(now Now, id CommandID, r Result) Effects {
 	return c.takeEffects()
 }
 
-// Tick is to be called at Wake; being late costs time, never safety.
+// Tick is to be called at Effects.Wake. A late call costs time, never safety.
 func (c *Core) Tick(now Now) Effects {
 	c.checkSession(now)
 	for t := c.timers.ring(now.Boot); t != nil; t = c.timers.ring(now.Boot) {
@@ -175,9 +176,8 @@ func (c *Core) Tick(now Now) Effects {
 	return c.takeEffects()
 }
 
-// Rejoin continues with a new session. Every term and place of the old one has
-// ended, and the old one is known to be dead: its references go on here for
-// clients that come back.
+// Rejoin goes on with a new session. Every term and entry of the old one has ended, and the old
+// one is known to be dead: clients that come back with its references have them taken over here.
 func (c *Core) Rejoin(now Now, s *Session) Effects {
 	old := c.self
 	old.End()

@@ -5,35 +5,35 @@ import (
 	"time"
 )
 
-// delegatedEnqueue is a block that others were asked to enqueue for this session; one without a
-// Req is none. It is kept until it is certain that it has come or never will (H3):
+// delegatedEnqueue is a block that other sessions were asked to enqueue for this one; the zero
+// value is none. It is kept until it is certain that it was enqueued or never will be (H3), since
 // nobody else knows of its references.
 type delegatedEnqueue struct {
 	block Block
-	last  LockRef       // up to which the tenures go whose sessions were asked
-	until time.Duration // who asks here waits for it so long
-	after CommandID     // not 0: those tenures have ended, and a read at QUORUM after this one tells
+	last  LockRef       // the terms up to it are of sessions that were asked
+	until time.Duration // unnumbered entries wait for it so long
+	after CommandID     // not 0: those terms have ended, and a read at QUORUM after this command decides
 }
 
-// pending reports that there is one.
+// pending reports whether there is one.
 func (r delegatedEnqueue) pending() bool { return r.block.Req != 0 }
 
-// mayDelegate reports that who asks here is to ask others to enqueue it: Enqueues of
-// its own were refused, so that the row is changed all the time.
+// mayDelegate reports whether the next Enqueue is to be left to the holders: own ones were refused
+// again and again, because the row changes all the time.
 func (k *key) mayDelegate(now Now) bool {
 	return k.piggyback.refusals >= delegateAfter && k.canDelegate() && !k.anyoneMustBeNumbered(now)
 }
 
-// canDelegate reports that others can be asked to enqueue a block: one of them has
-// the head and lives, and none was asked for another block.
+// canDelegate reports whether other sessions can be asked to enqueue a block: one that lives has
+// the head, and no other block is delegated.
 func (k *key) canDelegate() bool {
 	s, foreign := k.remoteHead()
 	return foreign && k.c.opts.Retain > 0 && !k.piggyback.delegated.pending() && !k.c.dead(s)
 }
 
-// delegateSlowEnqueue asks others for the block of an Enqueue that takes long: Paxos tries again
-// and again where others change the row. Either is applied, since both need the
-// queue without it.
+// delegateSlowEnqueue also asks other sessions for the block of an own Enqueue that takes long:
+// Paxos tries again and again where others change the row. Only one of the two can be applied,
+// since both need the queue without the block.
 func (k *key) delegateSlowEnqueue(now Now) {
 	l := k.lwt
 	if l == nil || l.purpose != purposeEnqueue || l.swap.If.What != IfGuard || now.Boot < l.firstSent+k.c.opts.Retain || !k.canDelegate() {
@@ -48,17 +48,17 @@ func (k *key) delegateSlowEnqueue(now Now) {
 	k.delegateEnqueue(now, b)
 }
 
-// delegationTimeout is how long a ride is worth waiting for: some tenures of short sections.
+// delegationTimeout is how long a delegated enqueue is waited for: some terms of short sections.
 func (k *key) delegationTimeout() time.Duration { return 4 * k.c.opts.Retain }
 
-// delegateEnqueue begins a ride.
+// delegateEnqueue asks other sessions to enqueue a block, and waits for that.
 func (k *key) delegateEnqueue(now Now, b Block) {
 	k.piggyback.delegated.until = now.Boot + k.delegationTimeout()
 	k.sendDelegation(b)
 }
 
-// sendDelegation asks all who are in the queue to enqueue a block: the first may have
-// sent its Release by the time that the word is there.
+// sendDelegation asks all sessions in the queue to enqueue a block, and not only the first: that
+// one may have sent its Release before the hint arrives.
 func (k *key) sendDelegation(b Block) {
 	row := k.view.row
 	var asked []SessionID
@@ -71,18 +71,20 @@ func (k *key) sendDelegation(b Block) {
 	k.piggyback.delegated.block, k.piggyback.delegated.last, k.piggyback.delegated.after = b, row.Guard, 0
 }
 
-// delegationAwaited reports that somebody waits for the ride.
+// delegationAwaited reports whether an entry here waits for the delegated block.
 func (k *key) delegationAwaited() bool {
 	return len(k.queue.unnumbered) > 0 || (k.lwt != nil && k.lwt.req == k.piggyback.delegated.block.Req)
 }
 
-// awaitsDelegated reports that who asks waits for a block that others were asked for.
+// awaitsDelegated reports whether unnumbered entries still wait for the delegated block, instead
+// of an own Enqueue.
 func (k *key) awaitsDelegated(now Now) bool {
 	return k.piggyback.delegated.pending() && now.Boot < k.piggyback.delegated.until
 }
 
-// collectDelegated takes what others have enqueued for this session, or asks those who have
-// come into the queue meanwhile, while somebody waits for it.
+// collectDelegated takes the delegated block if the row shows it. Else, while an entry waits for
+// it, it asks the sessions that have come into the queue since; and once the terms have ended
+// whose Releases could have enqueued it, it has a QUORUM read decide.
 func (k *key) collectDelegated(now Now) {
 	if !k.piggyback.delegated.pending() || k.view.state != rowPresent {
 		return
@@ -95,7 +97,7 @@ func (k *key) collectDelegated(now Now) {
 		k.takeDelegatedBlock(now, b)
 	case ok:
 		k.piggyback.delegated = delegatedEnqueue{}
-		k.watchHead(now) // the rest of it, if there is any, is a stray
+		k.watchHead(now) // what is left of it is an orphan
 	case k.awaitsDelegated(now) && row.Guard > k.piggyback.delegated.last && k.delegationAwaited():
 		k.sendDelegation(k.piggyback.delegated.block)
 	case k.piggyback.delegated.after == 0 && row.Head > k.piggyback.delegated.last:
@@ -104,9 +106,9 @@ func (k *key) collectDelegated(now Now) {
 	}
 }
 
-// takeDelegatedBlock gives the references of a block to those who ask. What they do not need is
-// released in its turn. An Enqueue of the same block, whoever's was applied, needs a
-// guard that is no more: it is definite.
+// takeDelegatedBlock gives the references of a block that others enqueued to the unnumbered
+// entries; those left over are abandoned. An own Enqueue of the same block is definite with it: it
+// needs a guard that is no more.
 func (k *key) takeDelegatedBlock(now Now, b Block) {
 	if l := k.lwt; l != nil && l.req == b.Req {
 		delete(k.c.commands, l.cmd)
@@ -127,9 +129,8 @@ func (k *key) takeDelegatedBlock(now Now, b Block) {
 	k.assignRefs(now, entries, b)
 }
 
-// dropDelegated ends a ride that a row read at QUORUM does not show, though the tenures
-// are over whose Releases could have enqueued it: none of them can be applied any
-// more.
+// dropDelegated gives a delegated block up that a QUORUM read does not show though the terms have
+// ended whose Releases could have enqueued it: none of them can be applied any more.
 func (k *key) dropDelegated(id CommandID, r *Row) {
 	if k.piggyback.delegated.after == 0 || id <= k.piggyback.delegated.after || r == nil || r.Head <= k.piggyback.delegated.last {
 		return

@@ -8,7 +8,7 @@
 // goroutine, holds no mutex, knows no store and imports only the standard
 // library, so that every interleaving can be played in a test.
 //
-// # Words
+// # Words (docs/protocol.md 8 has all)
 //
 //	key          one partition of a critical table: what is locked
 //	reference    1, 2, 3 … per key: the place in the queue, and the fencing token
@@ -16,50 +16,59 @@
 //	             next one lie above all of the last
 //	queue        the live references, head..guard
 //	head, holder the lowest live reference
-//	term         the head's tenure on one base: the unit of fencing
-//	window       the stamps base .. base+W-1 of a term; seq counts them up
+//	epoch        rises with each term; the CQL column is named base
+//	term         the head's time on one epoch: the unit of fencing
+//	window       the stamps epoch .. epoch+W-1 of a term; seq counts them up
 //	dirty        the term before may have left writes that can still surface
 //	synchronise  read the key at QUORUM and write it back above a fence
-//	session      a proxy's life sign; all its terms hang on it
-//	place        a local reference from LOCK to its end, with or without a number
 //	unsettled    a put whose acknowledgement never came
-//	stranger     a session that is not this one
-//	guest        a place for a dead session's reference whose client came here
-//	reserve      what is left of a block to hand out, and who stands in line for it
+//	session      a proxy's life sign; all its terms rest on it
+//	entry        a reference of this proxy from LOCK to its end, with or without a number
+//	adopted      of an entry: its reference is of a dead session, and its client came here
+//	orphan       a reference of this session that no entry is for
+//	block        references that one Enqueue reserved, handed out in memory
+//
+// # Reading
+//
+// [Core] has the calls (core.go, table.go, shutdown.go); key.step (key.go) is what each of them
+// ends in. From there: term.go, synch.go, renew.go and release.go for the life of a term; lock.go,
+// entry.go, queue.go and enqueue.go for references that wait; block.go, handover.go, piggyback.go
+// and delegate.go for keys that are in demand; takeover.go, preempt.go and watch.go for sessions that
+// died; row.go, swap.go, lwt.go and view.go for the lock row.
 //
 // # The lock row
 //
 // One row per key, two registers, each written whole by one LWT: Q = (guard,
-// queue), changed IF guard = g; T = (base, head, dirty, owner), changed IF base
-// = b. [Row] is the row as a value, [Swap] an LWT as a value, and [Enqueue],
+// queue), changed IF guard = g; T = (epoch, head, dirty, owner), changed IF epoch
+// = e. [Row] is the row as a value, [Swap] an LWT as a value, and [Enqueue],
 // [Release], [Preempt], [Takeover] and [Renew] are the only ways to make one.
-// Base strictly rises, so whoever owns T.base = b alone decides how that term
+// The epoch strictly rises, so the owner of T on epoch e alone decides how that term
 // ends, and any replica's T, however old, names a holder that was.
 //
 // # What holds (docs/protocol.md 5)
 //
-//	I1   guard, base, head never fall; base rises with each write of T
-//	I2   one base, one sequencer; stamps are unique
+//	I1   guard, epoch, head never fall; the epoch rises with each write of T
+//	I2   one epoch, one sequencer; stamps are unique
 //	I3   a put acknowledged at e: no later term has entered before e
 //	I4   a get answers the last acknowledged put, or one that nothing excluded
 //	I7   T becomes clean only by the term itself: synchronised or begun clean,
 //	     with nothing unsettled or in flight
-//	I12  every stamp lies in its window, and every later base above it
+//	I12  every stamp lies in its window, and every later epoch above it
 //
 // I1, I3, I7 and I12 are also asserted here. A broken one does not stop the
 // process: the term ends as lost and dirty, and [Effects] carries an [Alarm].
 //
 // How they are kept, in one paragraph. An Enqueue on an empty queue grants with
-// the LWT itself; else the head's place gets its term when T shows it, and a
-// place gets a term once, ever. A dirty term gives no ticket before a Synch,
+// the LWT itself; else the entry of the head gets its term when T shows it, and a
+// reference gets a term once, ever. A dirty term gives no ticket before a Synch,
 // which runs while no put is in flight, each attempt at a fresh fence. A put's
-// stamp is base+seq. What has no acknowledgement in time makes the term
+// stamp is epoch+seq. An operation without an acknowledgement in time makes the term
 // unsettled, is over for its client, and is fenced by the next Synch, before
 // the next operation. A Release waits for what is in flight, tries to settle,
 // and says dirty if anything may still surface. The client is told of success
 // only if the session was valid after the store's answer: others preempt a
 // session only when it has been dead for longer than that. In a strict table a
-// QUORUM read of the lock row after that answer says it instead.
+// QUORUM read of the lock row after that answer decides instead.
 //
 // # What a crash leaves behind
 //
@@ -108,25 +117,22 @@
 // it and lives, the answer is an [ElsewhereError]: the caller asks that proxy,
 // whose Core treats Lock, Begin, End, Unlock and Force of a peer like those of
 // its own clients, and lends the stamp. Where that session is dead the
-// reference goes on here: a guest. [Effects].Hints tell other proxies where to
-// look: who waits tells the session of the head, and that one tells the next
+// reference is adopted here. [Effects].Hints tell other proxies where to
+// look: a waiter's proxy tells the session of the head, and that one tells the next
 // when it gives the head up. [Core.Hear] takes theirs.
 //
 // # Blocks
 //
 // Where sections of a key are short, an Enqueue reserves more references than
-// are asked for, or those of all who ask at once, in a tuple that is marked as
-// retained: a block (docs/protocol.md 3.17). The whole block is one term. Its
-// references go from hand to hand in memory, each when nothing of the one before
-// is in flight; base, seq, dirty and unsettled go on. Nobody is told a reference
-// before its grant but while the block moves. The session's
-// death ends it for all, so a holder who stays is made plain first: T.owner is
-// set, and nothing is handed over any more.
+// are asked for, in a retained block (docs/protocol.md 3.17). The whole block is one
+// term. Its references are handed over in memory, each when nothing of the one before
+// is in flight; epoch, seq, dirty and unsettled go on. A client is told its reference
+// before the grant only while the block moves: the session's death ends all
+// of it. So the reference of a holder that stays is made plain first: T.owner is set, and nothing
+// is handed over any more.
 //
-// The Release of a term takes along who asks here: an Enqueue and the Release in
-// one LWT, IF guard = g AND base = b, which does what the two do with nothing
-// between them. So where sections are short, who asks while the lock is here waits
-// for that Release, and a key that several proxies want costs each of them one LWT
-// a tenure. A block that is used up is
-// released, and a larger one reserved, by one LWT.
+// The Release of a term also enqueues those that wait here: one LWT, IF guard = g AND
+// epoch = e, does what the two do with nothing between them. So where sections are
+// short, a LOCK waits for the Release of the term that is here, and a key that several
+// proxies want costs each of them one LWT a term (docs/protocol.md 3.18).
 package musiccore

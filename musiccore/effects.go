@@ -2,16 +2,16 @@ package musiccore
 
 import "time"
 
-// OpID names one operation of a client while it waits. The caller chooses it;
-// no two waiting operations of a Core share one. 0 is no operation.
+// OpID names one operation of a client while it waits. The caller chooses it; no two waiting
+// operations of a Core share one. 0 is no operation.
 type OpID uint64
 
 // CommandID names one Command. The Core chooses it, never twice.
 type CommandID uint64
 
-// Effects is what the caller has to do after a call: run the commands, give
-// the answers, log the alarms, and call Tick at Wake. The order of commands
-// does not matter. The slices belong to the caller.
+// Effects is what the caller has to do after a call: run the commands, give the answers, log the
+// alarms, send the hints, and call Tick at Wake. The order of commands does not matter. The slices
+// belong to the caller.
 type Effects struct {
 	Commands []Command
 	Answers  []Answer
@@ -21,10 +21,10 @@ type Effects struct {
 	Wake     time.Duration // BOOTTIME at which Tick wants to be called, whatever was said before; 0: not at all
 }
 
-// NoteKind is what a Note tells of.
+// NoteKind is what a Note tells.
 type NoteKind uint8
 
-// What happened to a lock. None of it asks for anything.
+// What may happen to a lock. None of it asks for anything.
 const (
 	NoteGranted      NoteKind = iota + 1 // a reference became the holder
 	NoteEnded                            // … and is no more: given back, expired or taken
@@ -47,8 +47,8 @@ type Note struct {
 	Duration time.Duration // Granted: waited; Ended and Orphaned: held
 }
 
-// Command is one question to the store. Each gets exactly one Reply, however
-// late; a command that may have been lost gets StatusUnknown.
+// Command is one request to the store. The caller gives each exactly one Reply, however late;
+// StatusUnknown where the outcome may have been lost.
 type Command struct {
 	ID     CommandID
 	Key    Key // zero for ReadBeat
@@ -62,17 +62,15 @@ type Action interface{ action() }
 // Row (nil: no such row), or StatusUnknown.
 type ReadRow struct{ Quorum bool }
 
-// Apply runs one LWT. It ends with StatusDone (applied), StatusRefused or
-// StatusUnknown, which is
-// every outcome that is not certain; the Core sends the same Swap again.
+// Apply runs one LWT. It ends with StatusDone (applied), StatusRefused or StatusUnknown, which is
+// every outcome that is not certain: the Core then sends the same Swap again.
 type Apply struct{ Swap Swap }
 
-// Synch is one attempt of a Synch (docs/protocol.md 3.9, Synch): read the key at
-// QUORUM, interval by interval, and write each back in one mutation, DELETE at
-// Fence and every cell at Fence+1, at QUORUM. A WRITETIME >= Fence ends it:
-// StatusAbove with the highest met. However it ends, some intervals may have
-// been written: only StatusDone says that all are. It may take as long as the key is
-// large; operations that wait for it are answered in their own time. It
+// Synch is one attempt to synchronise a key (docs/protocol.md 3.9, Synch): read it at QUORUM,
+// interval by interval, and write each interval back in one mutation at QUORUM, DELETE at Fence
+// and every cell at Fence+1. A WRITETIME >= Fence ends it with StatusAbove and the highest met.
+// However it ends, some intervals may have been written: only StatusDone says that all are. It may
+// take as long as the key is large; operations that wait for it are answered in their own time. It
 // ends with StatusDone, StatusAbove, StatusTooLarge, StatusUnavailable or StatusUnknown.
 type Synch struct{ Fence Stamp }
 
@@ -86,10 +84,10 @@ func (Apply) action()    {}
 func (Synch) action()    {}
 func (ReadBeat) action() {}
 
-// Status says how a command ended.
+// Status is how a command ended.
 type Status uint8
 
-// What a command can meet stands with its Action.
+// The statuses; which of them a command can end with stands at its Action.
 const (
 	StatusUnknown     Status = iota // failed, or may have happened or happen later
 	StatusDone                      // read, applied, copied
@@ -109,7 +107,7 @@ type Result struct {
 	Cause  error         // why, for the client and the log
 }
 
-// Kind is what a client's operation does to the data.
+// Kind is what an operation of a client does to the data.
 type Kind uint8
 
 // The paper's criticalPut and criticalGet (§III). Every page is one Get.
@@ -118,9 +116,8 @@ const (
 	Get
 )
 
-// Ticket is the right to do one operation on the data, got from Begin and
-// given back to End. The put is sent with write timestamp Stamp at QUORUM or
-// more; a get at QUORUM or more.
+// Ticket is the right to do one operation on the data, from Begin to End. A put is sent with write
+// timestamp Stamp, at QUORUM or more; a get at QUORUM or more.
 type Ticket struct {
 	Op    OpID // of the Begin; it waits for the verdict if End says VerdictPending
 	Key   Key
@@ -136,15 +133,15 @@ type Ticket struct {
 	Number uint64
 }
 
-// OK reports that the ticket is one.
+// OK reports whether the ticket is one; the zero value is none.
 func (t Ticket) OK() bool { return t.Kind != 0 }
 
-// Outcome is what the client's own connection answered.
+// Outcome is what Cassandra answered to a client's operation.
 type Outcome uint8
 
-// Outcomes of an operation (docs/protocol.md 3.7, End). Refuse only on Invalid,
-// Unauthorized, Unavailable, Unprepared, Bootstrapping, Syntax of ONE
-// mutation: whatever else is not an acknowledgement is OutcomeUnknown.
+// Outcomes of an operation (docs/protocol.md 3.7, End). OutcomeRefused is for Invalid,
+// Unauthorized, Unavailable, Unprepared, Bootstrapping and Syntax error of ONE mutation; whatever
+// else is no acknowledgement is OutcomeUnknown.
 const (
 	OutcomeUnknown Outcome = iota
 	OutcomeAcked
@@ -154,10 +151,9 @@ const (
 // Verdict is what the client may be told of its operation.
 type Verdict uint8
 
-// Verdicts of End. VerdictTell: what the store answered. VerdictLost: the reference has ended
-// for ever; a get is lost, a put is lost with unknown outcome. VerdictUncertain: the
-// outcome is unknown, and what a get read is not told; the reference may go on.
-// VerdictPending: an Answer tells.
+// VerdictTell: what the store answered. VerdictLost: the reference has ended for ever; a get is
+// lost, a put is lost with unknown outcome. VerdictUncertain: the outcome is unknown, and what a
+// get read is not told; the reference may go on. VerdictPending: an Answer tells.
 const (
 	VerdictUncertain Verdict = iota
 	VerdictTell
@@ -165,8 +161,8 @@ const (
 	VerdictPending
 )
 
-// Answer ends one waiting operation: a Grant for Lock and Unlock, a Ticket
-// for Begin, a Verdict for an End that said VerdictPending, or an error.
+// Answer ends one waiting operation: with a Grant for Lock, Unlock and Force, a Ticket for Begin,
+// a Verdict for an End that returned VerdictPending, or an error.
 type Answer struct {
 	Op      OpID
 	Grant   Grant
@@ -178,7 +174,7 @@ type Answer struct {
 // State is the state column of LOCK and UNLOCK (docs/design.md 5).
 type State uint8
 
-// What a client is told about a reference.
+// What a client is told of a reference.
 const (
 	StateHeld State = iota + 1
 	StateQueued
@@ -187,7 +183,7 @@ const (
 	StateReleased
 )
 
-// String is the word that the client reads.
+// String returns the word that the client reads.
 func (s State) String() string {
 	switch s {
 	case StateHeld:
@@ -215,10 +211,10 @@ type Grant struct {
 	OwnerDied bool          // the holder before did not give the lock back
 }
 
-// Client is who asks, as the caller knows it: for Notes alone.
+// Client is who sent a LOCK, as the caller knows it; it is only passed on in Notes.
 type Client struct{ Role, Address string }
 
-// Request is what LOCK asks.
+// Request is what a LOCK asks for.
 type Request struct {
 	By     Client
 	Ref    LockRef       // not 0: go on waiting for it, ask where it stands, renew its lease
@@ -232,8 +228,8 @@ type Request struct {
 	Closed Stamp    // of the table (docs/protocol.md 2.3, D)
 }
 
-// Alarm is a broken invariant, or something a person must see. The Core has
-// already done what is safe.
+// Alarm is a broken invariant, or something that a person must see. The Core has already done what
+// is safe.
 type Alarm struct {
 	Key  Key
 	Rule string // I1, I7, I12 …

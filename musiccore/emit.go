@@ -1,6 +1,6 @@
 package musiccore
 
-// takeEffects ends a call: what it caused, and when Tick is wanted.
+// takeEffects ends a call: it returns what the call caused, and when Tick is wanted.
 func (c *Core) takeEffects() Effects {
 	out := c.out
 	c.out = Effects{}
@@ -8,15 +8,17 @@ func (c *Core) takeEffects() Effects {
 	return out
 }
 
+// do emits a command for a key and returns its id.
 func (c *Core) do(k Key, a Action) CommandID {
 	c.last.command++
 	c.out.Commands = append(c.out.Commands, Command{ID: c.last.command, Key: k, Action: a})
 	return c.last.command
 }
 
+// addPending notes where an operation waits, so that Gone finds it. e may be nil.
 func (c *Core) addPending(op OpID, k *key, e *entry) { c.ops[op] = pendingOp{k, e} }
 
-// answer answers an operation; what is asked for none is answered to nobody.
+// answer emits an answer. One to operation 0 is for nobody.
 func (c *Core) answer(a Answer) {
 	if a.Op == 0 {
 		return
@@ -25,11 +27,12 @@ func (c *Core) answer(a Answer) {
 	c.out.Answers = append(c.out.Answers, a)
 }
 
+// alarm emits an alarm.
 func (c *Core) alarm(k Key, rule, text string) {
 	c.out.Alarms = append(c.out.Alarms, Alarm{Key: k, Rule: rule, Text: text})
 }
 
-// note tells what happened at a place; it is the place's second event or later.
+// note emits a note of what happened to an entry since it was made, or granted.
 func (k *key) note(what NoteKind, e *entry, how State) {
 	k.c.out.Notes = append(k.c.out.Notes, Note{
 		Key: k.id, Kind: what, Ref: e.ref, Owner: e.identity.name, Client: e.identity.client, State: how, Duration: k.c.now - e.since,

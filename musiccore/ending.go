@@ -2,23 +2,25 @@ package musiccore
 
 import "slices"
 
-// What is told to be lost stays lost. A reference that has ended in this memory alone has not: were the session to die before its
-// Release, the client could go on with it elsewhere, by a Takeover. So who asks under it waits until the end is final, and
-// hears that the lock cannot be served now where that takes too long.
+// What is told to be lost stays lost. A reference that has ended in this memory alone is not: were the
+// session to die before its Release, its client could go on with it elsewhere, by a Takeover. So an
+// operation on it waits until the end is final, and hears that the lock cannot be served now where
+// that takes too long.
 
-// endedKept bounds the runs of ended references that a key remembers.
+// maxEndings bounds the runs of ended references that a key remembers.
 const maxEndings = 16
 
-// ending is how references that follow one another ended: StateReleased or StateLost.
+// ending is how a run of consecutive references ended: StateReleased or StateLost.
 type ending struct {
 	first, last LockRef
 	how         State
 }
 
-// endings are those of a key's references, the latest last.
+// endings are those of the references of one key, the latest last.
 type endings []ending
 
-// record remembers how a reference ended. State 0 is remembered of none: it may go on elsewhere.
+// record remembers how a reference ended. State 0, of one that may go on elsewhere, is not
+// remembered.
 func (es *endings) record(r LockRef, how State) {
 	if r == 0 || how == 0 {
 		return
@@ -34,7 +36,7 @@ func (es *endings) record(r LockRef, how State) {
 	*es = append(all, ending{r, r, how})
 }
 
-// of returns how a reference ended as memory knows; 0 where it does not.
+// of returns how a reference ended, or 0 where that is not known.
 func (es endings) of(r LockRef) State {
 	for _, e := range es {
 		if e.first <= r && r <= e.last {
@@ -44,8 +46,9 @@ func (es endings) of(r LockRef) State {
 	return 0
 }
 
-// isFinal reports that nothing can succeed under a reference any more, whatever becomes of this session: the head has passed it in
-// the lock row, or it was handed on inside a block, of which nobody else takes anything over.
+// isFinal reports whether nothing can succeed under a reference any more, whatever becomes of this
+// session: the head has passed it in the lock row, or it was handed on inside a block, of which
+// nobody takes anything over.
 func (k *key) isFinal(r LockRef) bool {
 	if k.view.state == rowPresent && r < k.view.row.Head {
 		return true
@@ -57,7 +60,7 @@ func (k *key) isFinal(r LockRef) bool {
 	return r < t.holder.ref || (r == t.holder.ref && !t.open && !t.block.plain && t.ops.flight.ops == 0)
 }
 
-// lateVerdict is the verdict of an operation whose term is no more: where its reference may go on, its client is to look.
+// lateVerdict returns the verdict for a ticket whose term is no more.
 func (c *Core) lateVerdict(tk Ticket) Verdict {
 	k := c.keys[tk.Key]
 	kept, idle := c.idle.get(tk.Key)
@@ -67,7 +70,7 @@ func (c *Core) lateVerdict(tk Ticket) Verdict {
 	return VerdictUncertain
 }
 
-// lostVerdict is the verdict of an operation whose term is being taken away.
+// lostVerdict returns the verdict for an operation whose term is being taken away.
 func (k *key) lostVerdict() Verdict {
 	if k.isFinal(k.term.holder.ref) {
 		return VerdictLost
@@ -75,7 +78,8 @@ func (k *key) lostVerdict() Verdict {
 	return VerdictUncertain
 }
 
-// silentEntry answers the place of a reference that was given up, by silence or by its client, before its turn has come.
+// silentEntry returns the entry of a reference that was abandoned and is not being passed over, or
+// nil.
 func (k *key) silentEntry(r LockRef) *entry {
 	e := k.findEntry(r)
 	if e == nil || !e.abandoned || e.phase != phaseWaiting || e.standsForBlock() || (k.changesTerm() && (k.isHead(e) || e.ref < k.lwt.swap.Set.Row.Head)) {
@@ -84,8 +88,8 @@ func (k *key) silentEntry(r LockRef) *entry {
 	return e
 }
 
-// reviveEntry answers the place of a reference that its client asks for. One that was only silent for too long goes on where it
-// stands.
+// reviveEntry returns the entry of a reference that its client uses again, or nil. One that was
+// abandoned because its client was silent goes on where it stands.
 func (k *key) reviveEntry(r LockRef) *entry {
 	e := k.silentEntry(r)
 	if e == nil || k.endings.of(r) != 0 {
@@ -95,7 +99,8 @@ func (k *key) reviveEntry(r LockRef) *entry {
 	return e
 }
 
-// queryEnding answers what asks for a reference that no place here is for: how it ended, once that is final, or what the row tells.
+// queryEnding answers an operation on a reference that no entry here is for: with how it ended
+// once that is final, else with what the lock row tells.
 func (k *key) queryEnding(a query) {
 	a.ended = k.endings.of(a.ref)
 	if a.ended != 0 && (k.isFinal(a.ref) || a.givenBack()) {
@@ -105,7 +110,7 @@ func (k *key) queryEnding(a query) {
 	k.addQuery(a)
 }
 
-// answerFinalQueries answers those whose reference has ended for ever by now.
+// answerFinalQueries answers the queries for references that have ended for ever by now.
 func (k *key) answerFinalQueries() {
 	k.queries = slices.DeleteFunc(k.queries, func(a query) bool {
 		over := a.ended != 0 && k.isFinal(a.ref)
@@ -116,7 +121,8 @@ func (k *key) answerFinalQueries() {
 	})
 }
 
-// endNote is what is told of a lock that ends here.
+// endNote returns what a note tells of a lock that ended here; 0 is a lock that may go on
+// elsewhere.
 func endNote(how State) NoteKind {
 	if how == 0 {
 		return NoteOrphaned
@@ -124,10 +130,11 @@ func endNote(how State) NoteKind {
 	return NoteEnded
 }
 
-// givenBack reports that it asks how a reference stands that its client has given back: not that it is lost.
+// givenBack reports whether the query asks after a reference that its client has given back: that
+// is told at once.
 func (a query) givenBack() bool { return a.ended == StateReleased && a.kind != queryBegin }
 
-// endedAnswer is what it is told of a reference that has ended as a.how says.
+// endedAnswer returns the answer for a reference that ended as q.ended says.
 func (a query) endedAnswer() Answer {
 	switch {
 	case a.kind == queryLock:

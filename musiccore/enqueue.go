@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// enqueue asks for references for all who have none: one LWT, one block.
+// enqueue sends one LWT that gets references for all unnumbered entries, unless something better
+// is on its way.
 func (k *key) enqueue(now Now) {
 	if len(k.queue.unnumbered) == 0 || k.releaseWillEnqueue(now) || (k.awaitsDelegated(now) && !k.anyoneMustBeNumbered(now)) || k.waitsForLook(now) {
 		return
@@ -25,9 +26,9 @@ func (k *key) enqueue(now Now) {
 	k.startLWT(now, lwt{purpose: purposeEnqueue, swap: Enqueue(r, b, k.table.closed, now.Clk), req: b.Req, entries: entries})
 }
 
-// releaseWillEnqueue reports that who asks may wait for the Release of the tenure that
-// is here, which takes them along: it comes within Options.Retain by all
-// experience, and they need not be told anything before.
+// releaseWillEnqueue reports whether the unnumbered entries can wait for the Release of the term
+// that is here, which enqueues them: sections are short, so it comes within Options.Retain, and no
+// client has to be told anything before.
 func (k *key) releaseWillEnqueue(now Now) bool {
 	t := k.term
 	if t == nil || k.blocks.nextSize == 0 || now.Boot >= t.holder.since+k.c.opts.Retain {
@@ -36,8 +37,9 @@ func (k *key) releaseWillEnqueue(now Now) bool {
 	return !slices.ContainsFunc(k.queue.unnumbered, func(e *entry) bool { return !e.canWaitUnnumbered(now) })
 }
 
-// takeUnnumbered takes all who have no reference, and makes the block to enqueue for
-// them. vacant: its first reference is to be the head at once.
+// takeUnnumbered takes the unnumbered entries and makes the block to enqueue for them; both are
+// empty where nothing can be enqueued now. vacant says that the first reference is to be the head
+// at once.
 func (k *key) takeUnnumbered(now Now, vacant bool) ([]*entry, Block) {
 	if len(k.queue.unnumbered) == 0 || k.c.draining || !k.c.self.Valid(now) || (vacant && now.Clk == 0) {
 		return nil, Block{}
@@ -61,8 +63,7 @@ func (k *key) takeUnnumbered(now Now, vacant bool) ([]*entry, Block) {
 	return entries, b
 }
 
-// refuseNoWait answers BUSY to those who do not want to wait, where somebody is
-// ahead of them.
+// refuseNoWait answers BUSY to the unnumbered entries with NOWAIT that are not first.
 func (k *key) refuseNoWait(now Now) {
 	patient := make([]*entry, 0, len(k.queue.unnumbered))
 	for _, e := range k.queue.unnumbered {
@@ -77,9 +78,9 @@ func (k *key) refuseNoWait(now Now) {
 	k.queue.unnumbered = patient
 }
 
-// claimedByOthers reports that somebody with a claim is ahead of a newcomer. References
-// that were given back and wait for their LWT do not count: who unlocks and
-// then locks NOWAIT finds no one.
+// claimedByOthers reports whether anybody is ahead of a newcomer. References that were given back
+// and wait for their LWT do not count: a client that unlocks and then locks with NOWAIT finds no
+// one.
 func (k *key) claimedByOthers() bool {
 	for _, e := range k.queue.numbered {
 		if !e.abandoned && e.phase != phaseEnded {
@@ -89,37 +90,36 @@ func (k *key) claimedByOthers() bool {
 	return len(k.piggyback.accepted) > 0 || (k.view.state == rowPresent && k.remoteFrom(k.view.row.Head))
 }
 
-// remoteFrom reports that another session is known to have a reference from that
-// one on.
+// remoteFrom reports whether another session is known to have a reference from r on.
 func (k *key) remoteFrom(r LockRef) bool {
 	return slices.ContainsFunc(k.view.row.Queue, func(b Block) bool { return b.Last() >= r && b.Session != k.c.self.id })
 }
 
-// anyoneMustBeNumbered reports that somebody who asks cannot wait for others to enqueue him.
+// anyoneMustBeNumbered reports whether an unnumbered entry cannot wait until others enqueue it.
 func (k *key) anyoneMustBeNumbered(now Now) bool { return anyMustBeNumbered(now, k.queue.unnumbered) }
 
-// anyMustBeNumbered reports that the client of one of them is to be told a reference now.
+// anyMustBeNumbered reports whether one of the entries must be numbered now.
 func anyMustBeNumbered(now Now, entries []*entry) bool {
 	return slices.ContainsFunc(entries, func(e *entry) bool { return e.mustBeNumbered(now) })
 }
 
-// mustBeNumbered: its client is to be told a reference now.
+// mustBeNumbered reports whether the entry's client has to be told a reference now.
 func (e *entry) mustBeNumbered(now Now) bool {
 	return e.wait.atOnce || (e.wait.op != 0 && now.Boot >= e.numberBy())
 }
 
-// canWaitUnnumbered reports that a place has time before its client must be told something:
-// by then, as the last one here has waited, it is granted.
+// canWaitUnnumbered reports whether the entry will be granted, as long as the last one here had to
+// wait, before its client must be told a reference.
 func (e *entry) canWaitUnnumbered(now Now) bool {
 	return !e.wait.atOnce && now.Boot+e.k.blocks.lastWait < e.numberBy()
 }
 
-// numberBy is when a place in a line is to be enqueued by itself, so that its
-// client can be told a reference in time.
+// numberBy is when an entry without a reference has to be enqueued, so that its client can be told
+// one in time.
 func (e *entry) numberBy() time.Duration { return e.deadline - e.k.c.opts.Wait/3 }
 
-// assignRefs gives the places of an applied Enqueue their references, and
-// answers those who would not wait behind somebody.
+// assignRefs gives the entries of an applied Enqueue the references of its block, and answers
+// those that do not wait behind others.
 func (k *key) assignRefs(now Now, entries []*entry, b Block) {
 	if b.Retained {
 		k.blockEnqueued(now, entries, b)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// phase is how far a place has come.
+// phase is how far an entry has come; it only rises.
 type phase uint8
 
 const (
@@ -15,8 +15,8 @@ const (
 	phaseEnded                   // never again (C15)
 )
 
-// entry is one local reference from LOCK to its end: it waits in the queue, then it holds the lock.
-// It belongs to no connection.
+// entry is one reference of this proxy from LOCK to its end: it waits in the queue, then it holds
+// the lock. It belongs to no connection.
 type entry struct {
 	k          *key
 	ref        LockRef
@@ -35,14 +35,14 @@ type entry struct {
 	timer      timer
 }
 
-// identity is what the client of an entry calls itself.
+// identity is what the client of an entry says of itself.
 type identity struct {
 	name   string // as LOCK … AS gives it
 	client Client
 	token  [16]byte
 }
 
-// wait is the operation that waits for an entry at the moment, and how long it is willing to.
+// wait is the operation that waits for an entry at the moment.
 type wait struct {
 	op     OpID // 0: none
 	noWait bool
@@ -56,7 +56,7 @@ type takeover struct {
 	forced bool        // ended by Force, though its session lives: the table is strict
 }
 
-// due is the place's timer.
+// due is called when the timer of the entry rings: its operation is answered, or silence ends it.
 func (e *entry) due(now Now) {
 	k := e.k
 	switch {
@@ -79,7 +79,7 @@ func (e *entry) due(now Now) {
 	k.step(now)
 }
 
-// setDeadline moves the end of silence, or the time of the answer.
+// setDeadline sets when the waiting operation is answered or silence ends the entry.
 func (e *entry) setDeadline(until time.Duration) {
 	e.deadline = until
 	if e.ref == 0 {
@@ -88,7 +88,8 @@ func (e *entry) setDeadline(until time.Duration) {
 	e.k.c.timers.set(&e.timer, until)
 }
 
-// attach lets an operation wait for the place until a moment.
+// attach lets an operation wait for the entry as the request says; an operation that waits for it
+// already is answered.
 func (e *entry) attach(now Now, op OpID, q Request) {
 	k := e.k
 	if e.wait.op != 0 {
@@ -114,7 +115,8 @@ func (e *entry) attach(now Now, op OpID, q Request) {
 	e.setDeadline(now.Boot + k.c.patience(q))
 }
 
-// defaultLease is the lease of a LOCK that gives none: the table's for a place that has none yet, else 0. A place keeps what it has.
+// defaultLease returns the lease for a LOCK that gives none: the table's where the entry has only
+// the default, else 0, which keeps what it has.
 func (e *entry) defaultLease(q Request) time.Duration {
 	if e.leaseAsked {
 		return 0
@@ -122,7 +124,7 @@ func (e *entry) defaultLease(q Request) time.Duration {
 	return q.Usual
 }
 
-// grantOf is the row that tells where a place stands.
+// grantOf returns the Grant that tells how an entry stands.
 func (k *key) grantOf(now Now, e *entry) Grant {
 	if e.phase == phaseHolding {
 		return Grant{Applied: true, Ref: e.ref, State: StateHeld, Holder: e.identity.name, Lease: e.deadline - now.Boot, OwnerDied: e.ownerDied}
@@ -130,10 +132,10 @@ func (k *key) grantOf(now Now, e *entry) Grant {
 	return Grant{Ref: e.ref, State: StateQueued, Position: k.position(e), Holder: k.holderName()}
 }
 
-// busyGrant is the row for who would not wait: nothing is left behind.
+// busyGrant returns the Grant for a LOCK that would not wait; nothing of it is left behind.
 func (k *key) busyGrant() Grant { return Grant{State: StateBusy, Holder: k.holderName()} }
 
-// holderName is what the present holder calls itself, where it holds here.
+// holderName returns what the present holder calls itself, where it holds here.
 func (k *key) holderName() string {
 	if k.term != nil && k.term.open {
 		return k.term.holder.identity.name
@@ -141,11 +143,13 @@ func (k *key) holderName() string {
 	return ""
 }
 
-// answerEntry ends the wait of the operation at a place.
+// answerEntry answers the operation that waits for an entry, if any.
 func (k *key) answerEntry(e *entry, g Grant) {
 	k.answerEntryError(e, g, nil)
 }
 
+// answerEntryError answers the operation that waits for an entry, if any, with an error (or, where
+// err is nil, with g).
 func (k *key) answerEntryError(e *entry, g Grant, err error) {
 	if e.wait.op == 0 {
 		return
@@ -154,8 +158,8 @@ func (k *key) answerEntryError(e *entry, g Grant, err error) {
 	e.wait.op = 0
 }
 
-// answerTimedOut answers a LOCK whose time is up (docs/design.md 5): QUEUED, BUSY, or that
-// the lock row could not even be read.
+// answerTimedOut answers a LOCK whose time is up (docs/design.md 5): QUEUED, BUSY, or that the
+// lock row could not even be read.
 func (k *key) answerTimedOut(now Now, e *entry) {
 	switch {
 	case e.wait.noWait:
@@ -175,9 +179,9 @@ func (k *key) answerTimedOut(now Now, e *entry) {
 	}
 }
 
-// abandon gives a place up. Without a reference it leaves nothing behind;
-// with one it is released when it becomes the head (C8: no abandon LWT); how
-// is 0 where its client was silent, and may still come back before that.
+// abandon gives an entry up. Without a reference it leaves nothing behind; with one it is released
+// when it becomes the head (C8: there is no LWT that abandons). how is 0 where its client was
+// silent, and may still come back before that.
 func (k *key) abandon(e *entry, how State) {
 	e.abandoned = true
 	k.endings.record(e.ref, how)
@@ -192,7 +196,7 @@ func (k *key) abandon(e *entry, how State) {
 	}
 }
 
-// loseEntry ends a place that somebody else ended.
+// loseEntry ends an entry whose reference somebody else has ended.
 func (k *key) loseEntry(e *entry) {
 	if e.phase == phaseEnded {
 		return
@@ -204,8 +208,7 @@ func (k *key) loseEntry(e *entry) {
 	}
 }
 
-// endEntry is the end of a place, for ever; how is 0 where its reference may go
-// on elsewhere.
+// endEntry ends an entry for ever. how is 0 where its reference may go on elsewhere.
 func (k *key) endEntry(e *entry, how State) {
 	if !e.abandoned {
 		k.endings.record(e.ref, how)
@@ -219,7 +222,7 @@ func (k *key) endEntry(e *entry, how State) {
 	k.c.timers.stop(&e.timer)
 }
 
-// grantNote is what is told of a place that gets its term.
+// grantNote returns what a note tells of the entry when it gets its term.
 func (e *entry) grantNote() NoteKind {
 	if e.adopted {
 		return NoteTakenOver

@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// What an operation can be told instead of what it asked for. Nothing was
-// sent to the store on behalf of an operation that gets one of these.
+// Errors that an operation can be answered with. Nothing was sent to the store on behalf of such
+// an operation.
 var (
 	// ErrNotHeld: the reference waits, was never given, or is of another key.
 	ErrNotHeld = errors.New("musiccore: lock reference is not the holder")
@@ -37,8 +37,8 @@ var (
 	ErrUnavailable = errors.New("musiccore: lock row is unavailable")
 )
 
-// ElsewhereError is ErrElsewhere with the session that has the reference. Ref is
-// that of the holder whom a Force has found.
+// ElsewhereError is ErrElsewhere with the session that has the reference. Ref is set by Force
+// alone: the reference of the holder that it found.
 type ElsewhereError struct {
 	Session SessionID
 	Ref     LockRef
@@ -49,5 +49,5 @@ func (e *ElsewhereError) Error() string {
 	return ErrElsewhere.Error() + " " + hex.EncodeToString(e.Session[:])
 }
 
-// Is makes it an ErrElsewhere.
+// Is reports whether target is ErrElsewhere.
 func (e *ElsewhereError) Is(target error) bool { return target == ErrElsewhere }

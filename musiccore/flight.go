@@ -2,9 +2,8 @@ package musiccore
 
 import "time"
 
-// flight is the operations of one term between Begin and End, in the order of
-// their Begins: a ring that grows and is reused, so that an operation costs no
-// allocation.
+// flight is the operations of one term between Begin and End, in the order of their Begins: a ring
+// that grows and is reused, so that an operation allocates nothing.
 type flight struct {
 	ring  []op   // a power of two
 	first uint64 // number of the oldest operation kept
@@ -21,9 +20,10 @@ type op struct {
 	held bool // its End came, and its verdict waits
 }
 
+// slot returns where operation n is kept.
 func (f *flight) slot(n uint64) *op { return &f.ring[n&uint64(len(f.ring)-1)] }
 
-// add counts an operation in and answers its number.
+// add counts an operation in and returns its number.
 func (f *flight) add(at time.Duration, put bool) uint64 {
 	if f.next-f.first == uint64(len(f.ring)) {
 		f.grow()
@@ -50,8 +50,8 @@ func (f *flight) count(put bool, d int) {
 	}
 }
 
-// end counts an operation out. It is false for one that is over already, or
-// whose End came before.
+// end counts an operation out. It returns false for one that is over already, or whose End came
+// before.
 func (f *flight) end(n uint64) bool {
 	if n >= f.next || f.over(n) || f.slot(n).held {
 		return false
@@ -73,8 +73,8 @@ func (f *flight) trim() {
 	}
 }
 
-// hold notes that an operation's End came; it stays in flight. It is false for
-// one that is over or held already.
+// hold notes that the End of an operation came while it stays in flight. It returns false for one
+// that is over, or held already.
 func (f *flight) hold(n uint64) bool {
 	if n >= f.next || f.over(n) || f.slot(n).held {
 		return false
@@ -83,10 +83,10 @@ func (f *flight) hold(n uint64) bool {
 	return true
 }
 
-// over reports that an operation is not in flight any more.
+// over reports whether an operation is not in flight any more.
 func (f *flight) over(n uint64) bool { return n < f.first || f.slot(n).done }
 
-// oldest is when the oldest operation in flight began.
+// oldest returns when the oldest operation in flight began, and false where there is none.
 func (f *flight) oldest() (time.Duration, bool) {
 	if f.first == f.next {
 		return 0, false
@@ -94,8 +94,8 @@ func (f *flight) oldest() (time.Duration, bool) {
 	return f.slot(f.first).at, true
 }
 
-// expire ends the operations begun at or before a moment, and reports whether
-// a put was among them.
+// expire ends the operations that began at or before a moment, and reports whether a put was among
+// them.
 func (f *flight) expire(at time.Duration) (put bool) {
 	for f.first < f.next && f.slot(f.first).at <= at {
 		o := f.slot(f.first)

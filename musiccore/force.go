@@ -1,14 +1,12 @@
 package musiccore
 
-// Force ends the head of a key, whoever holds it (docs/protocol.md 3.14, Force; paper
-// §IV, forcedRelease). It is answered with a Grant that names the reference
-// that was ended; Applied is false where nobody held. The reference of a
-// session that lives is for that session's proxy: ElsewhereError, but not of a
-// strict table, where anybody may. The holder's
-// operations in flight still end, within Options.OpTimeout, and then hear LOST.
-// Like UNLOCK it may be answered before its LWT. Where r is not 0, only the tenure
-// that it is of is ended: by the word of another proxy, which may be old. reason is
-// for the audit.
+// Force ends the term of the head, whoever holds it (docs/protocol.md 3.14, Force; paper §IV,
+// forcedRelease). It is answered with a Grant that names the reference that was ended; Applied is
+// false where nobody held. Where the head is of another session that lives, it is answered with an
+// ElsewhereError: that session's proxy has to do it; in a strict table any proxy may. Operations
+// of the holder that are in flight still end, within Options.OpTimeout, and then hear LOST. Like
+// UNLOCK it may be answered before its LWT. Where r is not 0 only the term that r is of is ended:
+// the Force came from another proxy, whose knowledge may be old. reason is for the audit.
 func (c *Core) Force(now Now, op OpID, id Key, r LockRef, reason string) Effects {
 	if !c.checkSession(now) {
 		c.answer(Answer{Op: op, Err: ErrNoSession})
@@ -20,6 +18,7 @@ func (c *Core) Force(now Now, op OpID, id Key, r LockRef, reason string) Effects
 	return c.takeEffects()
 }
 
+// forceTerm ends the term that is here; where there is none, the lock row tells what to do.
 func (k *key) forceTerm(now Now, a query) {
 	switch t := k.term; {
 	case t == nil:
@@ -34,7 +33,8 @@ func (k *key) forceTerm(now Now, a query) {
 	}
 }
 
-// forceFromRow answers a Force by what a QUORUM read of the row shows.
+// forceFromRow answers a Force by what a QUORUM read of the row shows. It returns false while it
+// is not known whether the head's session lives.
 func (k *key) forceFromRow(now Now, a query) bool {
 	if k.term != nil {
 		delete(k.c.ops, a.op)
@@ -66,8 +66,8 @@ func (k *key) forceFromRow(now Now, a query) bool {
 	return true
 }
 
-// covers reports that the tenure is that of a reference: its holder's, or another of
-// the block that is handed on. 0 names any.
+// covers reports whether a reference is one of the term: the holder's, or another of its block. 0
+// names any.
 func (t *term) covers(r LockRef) bool {
 	first := t.holder.ref
 	if t.block != nil {
@@ -76,8 +76,8 @@ func (t *term) covers(r LockRef) bool {
 	return r == 0 || first <= r && r <= max(t.holder.ref, t.lastRef)
 }
 
-// forceHead gives up a head that has no term here: its place, or where memory
-// knows none the own reference that is released by whoever sees it.
+// forceHead abandons a head that has no term here; e is its entry, nil for an orphan, which is
+// reaped.
 func (k *key) forceHead(now Now, a query, ref LockRef, e *entry) {
 	if e == nil {
 		e = &entry{k: k, ref: ref, abandoned: true, since: now.Boot}
@@ -94,7 +94,7 @@ func (k *key) forceHead(now Now, a query, ref LockRef, e *entry) {
 	k.c.answer(Answer{Op: a.op, Grant: Grant{Applied: true, Ref: ref, State: StateReleased}})
 }
 
-// noteForced tells who was ended and why.
+// noteForced emits the note of who was ended and why.
 func (k *key) noteForced(e *entry, a query) {
 	k.lastDied = true
 	k.note(NoteForced, e, StateLost)

@@ -86,7 +86,7 @@ func TestC8AnAbandonedReferenceWaitsForItsTurn(t *testing.T) {
 	d.none()
 }
 
-// A check's read that began before an own Renew was done shows the base that
+// A check's read that began before an own Renew was done shows the epoch that
 // the Renew has left: the term is still the operation's own.
 func TestStrictKnowsTheBaseThatItLeft(t *testing.T) {
 	d, s := strict(t)

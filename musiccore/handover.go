@@ -1,20 +1,20 @@
 package musiccore
 
-// canHandOver reports that a drained tenure may go to another reference, or be kept
-// for one: what is unsettled after all tries ends it, dirty.
+// canHandOver reports whether the term, once drained, may go to another reference of its block, or
+// be kept for one. One that could not be settled ends, dirty.
 func (t *term) canHandOver() bool {
 	b := t.block
 	return b != nil && !b.plain && (b.numbered > 0 || b.next <= b.last) && !t.unsettled && !t.broken
 }
 
-// keptForNext reports that a drained tenure is kept: somebody is in its line, or
-// could come within Options.Retain.
+// keptForNext reports whether a drained term is kept: an entry waits in its block, or could come
+// within Options.Retain.
 func (t *term) keptForNext(now Now) bool {
 	return t.canHandOver() && (len(t.block.waiters) > 0 || (!t.block.closed && now.Boot < t.block.keepUntil))
 }
 
-// handOver gives the tenure to the next in the line, without an LWT: nothing of
-// the reference before is in flight, and all else is inherited (docs/protocol.md 3.17, Blocks).
+// handOver gives a drained term to the next entry of its block without an LWT: nothing of the
+// reference before is in flight, and all else is inherited (docs/protocol.md 3.17, Blocks).
 func (k *key) handOver(now Now) {
 	t := k.term
 	if t == nil || t.block == nil {
@@ -40,8 +40,8 @@ func (k *key) handOver(now Now) {
 	k.grant(now, e)
 }
 
-// dropSilent passes over those whose turn it is and whose clients have been silent
-// for too long.
+// dropSilent drops the entries at the front of a block whose turn it is and whose clients have
+// been silent for too long.
 func (k *key) dropSilent(b *localBlock) {
 	for b.numbered > 0 && b.waiters[0].abandoned {
 		e := b.waiters[0]
@@ -51,9 +51,10 @@ func (k *key) dropSilent(b *localBlock) {
 	}
 }
 
-// makePlain makes the present holder of a block plain, so that it outlives this
-// session: who holds for longer than a block is kept may be waiting for something,
-// and whoever holds while the proxy is drained goes on elsewhere (docs/protocol.md 3.19, Shutdown). Nothing is handed over once that Renew is sent.
+// makePlain makes the holder of a block plain, so that its reference outlives this session: a
+// client that holds for longer than a block is kept may be waiting for something, and one that
+// holds at shutdown goes on elsewhere (docs/protocol.md 3.19, Shutdown). Nothing is handed over
+// once the Renew is sent.
 func (k *key) makePlain(now Now) {
 	t := k.term
 	if t == nil || !t.open || t.block == nil || t.block.plain {

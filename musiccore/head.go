@@ -8,17 +8,18 @@ type headWatch struct {
 	told  SessionID     // to whom HintWaiting was sent
 }
 
-// isHead reports that p is the head of the queue as known.
+// isHead reports whether the entry has the head of the queue, as known.
 func (k *key) isHead(e *entry) bool {
 	return e != nil && k.view.state == rowPresent && !k.view.row.Empty() && e.ref == k.view.row.Head
 }
 
+// abandonedHead reports whether the head is an abandoned reference of this proxy.
 func (k *key) abandonedHead() bool {
 	e := k.queue.first()
 	return k.isHead(e) && e.abandoned
 }
 
-// orphanedHead: the head is of this session, and memory does not know it.
+// orphanedHead reports whether the head is of this session, and no entry is for it.
 func (k *key) orphanedHead() bool {
 	if k.view.state != rowPresent || k.term != nil {
 		return false
@@ -27,7 +28,7 @@ func (k *key) orphanedHead() bool {
 	return ok && s == k.c.self.id && !k.isHead(k.queue.first())
 }
 
-// remoteHead answers the head's session if it is not this one.
+// remoteHead returns the session of the head if it is another one.
 func (k *key) remoteHead() (SessionID, bool) {
 	if k.view.state != rowPresent || k.term != nil {
 		return SessionID{}, false
@@ -36,27 +37,28 @@ func (k *key) remoteHead() (SessionID, bool) {
 	return s, ok && s != k.c.self.id
 }
 
+// remoteHeadID returns the session of the head if it is another one, else the zero value.
 func (k *key) remoteHeadID() SessionID {
 	s, _ := k.remoteHead()
 	return s
 }
 
-// headAwaited reports that somebody here wants the head to move on. An
-// abandoned reference counts: only this proxy can release it in its turn.
+// headAwaited reports whether anybody here needs the head to move on. An abandoned reference
+// counts: only this proxy can release it in its turn.
 func (k *key) headAwaited(now Now) bool {
 	return len(k.queue.numbered) > 0 || now.Boot < k.headWatch.until || k.piggyback.delegated.pending()
 }
 
-// watchHead keeps an eye on the head for those who only ever say NOWAIT: if it is a
-// dead stranger's, or an own one that memory does not know, somebody must
-// find out.
+// watchHead follows the head for a while, though no reference waits here: if it is of a dead
+// session, or an orphan, somebody must find out. It serves clients that only ever use NOWAIT.
 func (k *key) watchHead(now Now) {
 	if x, foreign := k.remoteHead(); foreign || k.orphanedHead() {
 		k.headWatch.until = now.Boot + 2*k.c.deadAfter(x)
 	}
 }
 
-// dropPassed drops what the head has passed: lost, and final (docs/protocol.md 3.5, Poll).
+// dropPassed drops what the head has passed: it is lost, and that is final (docs/protocol.md 3.5,
+// Poll).
 func (k *key) dropPassed(now Now) {
 	if k.view.state != rowPresent {
 		return

@@ -13,18 +13,16 @@ const (
 	HintPiggyback                     // the session that is told is to enqueue Block when it gives the key back
 )
 
-// yieldEvery and yieldFor are how often, and how long, the row is looked at when a
-// Release is said to be under way. Every replica hears of a commit half a round
-// trip before the proxy whose LWT it is, and a whole one before that proxy's word
-// is here.
+// releasingPollEvery and releasingFor are how often, and how long, the row is read after a hint
+// that a Release is under way. Replicas hear of a commit half a round trip before the proxy that
+// sent the LWT, and a whole one before the hint of that proxy could arrive.
 const (
 	releasingPollEvery = 5 * time.Millisecond
 	releasingFor       = 300 * time.Millisecond
 )
 
-// Hint is a word from one proxy to another about a key. It may be lost, late
-// or wrong: it makes the other look, and never grants. Whoever waits polls as
-// well.
+// Hint is a message from one proxy to another about a key. It may be lost, late or wrong: it makes
+// the other read the row, and never grants. Whoever waits polls as well.
 type Hint struct {
 	Key  Key
 	To   SessionID
@@ -34,8 +32,8 @@ type Hint struct {
 	Last  LockRef // likewise: not with the Release of a later one
 }
 
-// Hear takes a hint of another proxy. One for another session is nothing, nor
-// is HintYourTurn or HintReleasing of a key that nobody waits for here, or HintPiggyback of one
+// Hear takes a hint of another proxy. It does nothing where the hint is for another session, or of
+// no use: HintYourTurn and HintReleasing of a key that nobody waits for here, HintPiggyback of one
 // that nobody has or waits for here.
 func (c *Core) Hear(now Now, h Hint) Effects {
 	if !c.checkSession(now) || h.To != c.self.id {
@@ -58,11 +56,11 @@ func (c *Core) Hear(now Now, h Hint) Effects {
 	return c.takeEffects()
 }
 
-// lookForWaiters looks who waits elsewhere, so that the Release knows whom to tell: an
-// owner that was granted by its own Enqueue has never seen who came later. It
-// is a read at QUORUM, since a waiter speaks after its Enqueue was applied. The
-// same read shows an own head that memory does not know. Where a term is here
-// and the queue as known ends with a stranger, that one is told in its turn.
+// lookForWaiters finds out who waits elsewhere, so that the Release knows whom to tell: a holder
+// that was granted by its own Enqueue has never seen who came later. It reads at QUORUM, since a
+// waiter sends its hint after its Enqueue was applied; the same read shows an orphaned head. Where
+// a term is here and the queue as known ends with another session, that one is told by the
+// Release.
 func (k *key) lookForWaiters(now Now) {
 	last, known := k.view.row.Session(k.view.row.Guard)
 	if k.term == nil || !known || last == k.c.self.id {
@@ -71,16 +69,16 @@ func (k *key) lookForWaiters(now Now) {
 	k.step(now)
 }
 
-// tellNextHead tells a head that is not here that its turn has come: the Release
-// was faster than the read. While a term is here its Release will tell.
+// tellNextHead sends the hint that the Release has missed, because it was faster than the read for
+// it. While a term is here its Release will send it.
 func (k *key) tellNextHead() {
 	if k.term == nil {
 		k.sendYourTurn()
 	}
 }
 
-// sendWaiting tells the session that has the head that a reference waits here: again
-// when another session has it, and with each look at QUORUM that shows no change.
+// sendWaiting tells the session of the head that a reference waits here: again when another
+// session has the head, and after each QUORUM read that shows no change.
 func (k *key) sendWaiting() {
 	s, foreign := k.remoteHead()
 	if !foreign || k.c.dead(s) || !k.hasWaiter() {
@@ -92,7 +90,7 @@ func (k *key) sendWaiting() {
 	k.headWatch.told = s
 }
 
-// hasWaiter reports that a reference waits here for its turn.
+// hasWaiter reports whether a reference waits here for its turn.
 func (k *key) hasWaiter() bool {
 	for _, e := range k.queue.numbered {
 		if e.phase == phaseWaiting && !e.abandoned {
@@ -102,14 +100,14 @@ func (k *key) hasWaiter() bool {
 	return false
 }
 
-// hintReceived makes the next read of the row come at once, and one at QUORUM after
-// it if that one shows nothing new.
+// hintReceived has the next read of the row come at once, and one at QUORUM after it if that one
+// shows nothing new.
 func (v *view) hintReceived() {
 	v.read.next, v.read.empty, v.hinted = 0, 0, true
 }
 
-// hintAnswered takes a read that a hint asked for: LOCAL_ONE is enough if it shows
-// that the head is here, else QUORUM has the word, once.
+// hintAnswered takes a read that followed a hint: LOCAL_ONE is enough if it shows that the head is
+// here, else one read at QUORUM decides.
 func (k *key) hintAnswered() {
 	v := &k.view
 	if v.hinted = !v.read.quorum && !k.isHead(k.queue.first()); v.hinted {
@@ -134,6 +132,7 @@ func (k *key) sendReleasing(release Swap) {
 	}
 }
 
+// sendHint emits a hint for another session.
 func (k *key) sendHint(to SessionID, what HintKind) {
 	k.c.out.Hints = append(k.c.out.Hints, Hint{Key: k.id, To: to, Kind: what})
 }

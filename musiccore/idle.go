@@ -1,7 +1,7 @@
 package musiccore
 
-// idleKey is what is kept of a key that nobody holds: enough for the next
-// Enqueue to need no read. A stale one costs a refused LWT and nothing else.
+// idleKey is what is kept of a key that nobody holds, so that the next Enqueue needs no read. A
+// stale one costs a refused LWT and nothing else.
 type idleKey struct {
 	row           Row
 	lastDied      bool  // the last holder did not give the lock back
@@ -9,7 +9,7 @@ type idleKey struct {
 	endings       endings
 }
 
-// idleKeys keeps a bounded number of them; the oldest goes first.
+// idleKeys keeps a bounded number of idle keys; the oldest goes first.
 type idleKeys struct {
 	rows map[Key]idleKey
 	ring []Key
@@ -17,7 +17,7 @@ type idleKeys struct {
 	size int
 }
 
-// newIdle keeps at most size rows; 0 keeps none.
+// newIdle keeps at most size keys; 0 keeps none.
 func newIdle(size int) idleKeys { return idleKeys{rows: map[Key]idleKey{}, size: size} }
 
 func (i *idleKeys) put(k Key, r idleKey) {
@@ -45,7 +45,7 @@ func (i *idleKeys) get(k Key) (idleKey, bool) {
 	return r, ok
 }
 
-// forget drops the rows of a table that is no more.
+// forget drops the keys of a table that is no more.
 func (i *idleKeys) forget(table [16]byte) {
 	for k := range i.rows {
 		if k.Table == table {

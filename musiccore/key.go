@@ -21,11 +21,15 @@ type key struct {
 	timer     timer
 }
 
-// due is the key's timer.
+// due is called when the timer of the key rings.
 func (k *key) due(now Now) { k.step(now) }
 
-// step does everything that the key's state asks for. It is called after
-// every event, and whatever it does not do waits for another.
+// step does everything that the state of the key asks for. It is called after every event; what it
+// does not do waits for another. The order matters: first what is learnt from the row and from
+// others (what has been passed, what was enqueued for this session), then who may hold (a new
+// term, the next of a block), then what the holder's operations need, and only then the one LWT
+// and the one read that may be under way, which rest on all of it. Last come the messages to other
+// proxies and the timer.
 func (k *key) step(now Now) {
 	if k.c.draining {
 		k.turnAway(now)
@@ -49,7 +53,9 @@ func (k *key) step(now Now) {
 	k.finishStep(now)
 }
 
-// chooseLWT starts the LWT that matters most.
+// chooseLWT starts the LWT that matters most, if any: what moves the head on comes first, since
+// everybody waits for it; then an Enqueue for those who have no reference; then the end of another
+// session's term.
 func (k *key) chooseLWT(now Now) {
 	if k.view.state == rowUnread {
 		return
@@ -78,8 +84,8 @@ func (k *key) chooseLWT(now Now) {
 	}
 }
 
-// invariantBroken ends the term: an invariant does not hold, so nothing that this
-// proxy believes of the key may be told or kept.
+// invariantBroken ends the term: an invariant does not hold, so nothing that this proxy believes
+// of the key may be told or kept.
 func (k *key) invariantBroken(now Now, rule, text string) {
 	k.c.alarm(k.id, rule, text)
 	t := k.term
@@ -93,8 +99,7 @@ func (k *key) invariantBroken(now Now, rule, text string) {
 	}
 }
 
-// finishStep ends a step: the key is forgotten if nobody needs it, else its timer
-// is set.
+// finishStep ends a step: it drops the key if nobody needs it, else sets its timer.
 func (k *key) finishStep(now Now) {
 	if k.unneeded(now) {
 		k.c.forget(k)
@@ -105,11 +110,12 @@ func (k *key) finishStep(now Now) {
 	}
 }
 
+// unneeded reports whether nobody holds, waits or is owed an answer.
 func (k *key) unneeded(now Now) bool {
 	return k.term == nil && k.lwt == nil && len(k.queue.unnumbered) == 0 && len(k.queries) == 0 && !k.headAwaited(now)
 }
 
-// nextWake is when the key has something to do without an event.
+// nextWake returns when the key has something to do without an event; 0 is never.
 func (k *key) nextWake(now Now) time.Duration {
 	at := sooner(now.Boot, 0, k.headWatch.until)
 	at = sooner(now.Boot, at, k.view.read.next)
@@ -143,7 +149,7 @@ func (k *key) nextWake(now Now) time.Duration {
 	return at
 }
 
-// nextWake is when the term has something to do without an event.
+// nextWake returns when the term has something to do without an event; 0 is never.
 func (t *term) nextWake(now time.Duration, o Options) time.Duration {
 	at := sooner(now, 0, t.synch.next)
 	at = sooner(now, at, t.ops.unlock.until)

@@ -7,7 +7,8 @@ import (
 	"slices"
 )
 
-// key gives the state machine of a key, made anew where nobody needed it.
+// key returns the state machine of a key. Where there is none it makes one, from what is known of
+// an idle key.
 func (c *Core) key(id Key) *key {
 	if k := c.keys[id]; k != nil {
 		return k
@@ -22,8 +23,8 @@ func (c *Core) key(id Key) *key {
 	return k
 }
 
-// forget drops a key that nobody needs, but for its row where the queue is
-// empty and certain: a queue that is not could change without us.
+// forget drops a key that nobody needs. Its row is kept where the queue is empty and certain:
+// another could change without us.
 func (c *Core) forget(k *key) {
 	if k.view.firmAfter != 0 && k.view.state == rowPresent && k.view.row.Empty() {
 		c.idle.put(k.id, idleKey{k.view.row, k.lastDied, k.blocks.nextSize, k.endings})
@@ -33,6 +34,7 @@ func (c *Core) forget(k *key) {
 	delete(c.keys, k.id)
 }
 
+// each calls do for the keys of a table, in the order of sorted.
 func (c *Core) each(table [16]byte, do func(*key)) {
 	for _, k := range c.sorted() {
 		if k.id.Table == table {
@@ -41,16 +43,16 @@ func (c *Core) each(table [16]byte, do func(*key)) {
 	}
 }
 
-// sorted lists the keys in one order, so that equal histories have equal
-// effects (docs/design.md 8, seeds).
+// sorted returns the keys in one order, so that equal histories have equal effects (docs/design.md
+// 8, seeds).
 func (c *Core) sorted() []*key {
 	return slices.SortedFunc(maps.Values(c.keys), func(a, b *key) int {
 		return cmp.Or(bytes.Compare(a.id.Table[:], b.id.Table[:]), cmp.Compare(a.id.PK, b.id.PK))
 	})
 }
 
-// reply hands the key what its command met; a command that it no longer
-// waits for, or that an earlier life of the key sent, is nobody's.
+// reply hands the result of a command to what waits for it. Nobody does where the command was
+// given up, or is of an earlier life of the key.
 func (k *key) reply(now Now, id CommandID, r Result) {
 	switch {
 	case k.c.keys[k.id] != k:

@@ -2,8 +2,7 @@ package musiccore
 
 import "time"
 
-// Listing is one reference as this proxy knows it, for people (docs/design.md 5,
-// LIST LOCKS).
+// Listing is one reference as this proxy knows it, for people (docs/design.md 5, LIST LOCKS).
 type Listing struct {
 	Key      Key
 	Ref      LockRef // 0: not decided yet
@@ -14,8 +13,7 @@ type Listing struct {
 	Position int           // references ahead
 }
 
-// List tells who holds and who waits here, in the order of the queues. It
-// changes nothing.
+// List returns who holds and who waits here, in the order of the queues. It changes nothing.
 func (c *Core) List(now Now) []Listing {
 	var all []Listing
 	for _, k := range c.sorted() {
@@ -34,6 +32,7 @@ func (c *Core) List(now Now) []Listing {
 	return all
 }
 
+// list appends the listing of an entry that somebody may still use.
 func (k *key) list(all []Listing, now Now, e *entry) []Listing {
 	if e.abandoned || e.phase == phaseEnded || e.standsForBlock() {
 		return all

@@ -39,6 +39,7 @@ func (k *key) newEntry(now Now, op OpID, q Request) {
 	}
 }
 
+// waiterCount returns how many wait for the key here.
 func (k *key) waiterCount() int {
 	n := len(k.queue.unnumbered) + len(k.queue.numbered) + k.blocks.waiterCount()
 	if k.lwt != nil {
@@ -50,12 +51,12 @@ func (k *key) waiterCount() int {
 	return n
 }
 
-// noWaitLost: NOWAIT has lost already.
+// noWaitLost reports whether a LOCK with NOWAIT has lost already, whatever the lock row says.
 func (k *key) noWaitLost() bool {
 	return len(k.queue.unnumbered) > 0 || (k.lwt != nil && len(k.lwt.entries) > 0) || k.claimedByOthers()
 }
 
-// resume is LOCK … USING LOCK r: go on waiting, ask, renew.
+// resume is LOCK … USING LOCK r: it goes on waiting, tells where r stands, or renews its lease.
 func (k *key) resume(now Now, op OpID, q Request) {
 	a := query{op: op, kind: queryLock, ref: q.Ref, request: q, until: now.Boot + k.c.opts.Wait}
 	if e := k.reviveEntry(q.Ref); e != nil {
@@ -65,8 +66,8 @@ func (k *key) resume(now Now, op OpID, q Request) {
 	k.queryEnding(a)
 }
 
-// unlock is UNLOCK (paper §IV, releaseLock). It may be answered before its
-// LWT: that only affects liveness.
+// unlock is UNLOCK (paper §IV, releaseLock). It may be answered before its LWT: that only affects
+// liveness.
 func (k *key) unlock(now Now, op OpID, r LockRef) {
 	switch e := k.reviveEntry(r); {
 	case e == nil:
@@ -80,7 +81,8 @@ func (k *key) unlock(now Now, op OpID, r LockRef) {
 	}
 }
 
-// cancel takes a waiting operation away: its client is gone.
+// cancel takes a waiting operation away, whose client is gone: from its entry, or where it waits
+// at the key.
 func (k *key) cancel(op OpID, e *entry) {
 	if e != nil {
 		e.wait.op = 0
@@ -101,7 +103,7 @@ func (k *key) cancel(op OpID, e *entry) {
 	}
 }
 
-// patience is how long a LOCK waits for its answer.
+// patience returns how long a LOCK waits for its answer.
 func (c *Core) patience(q Request) time.Duration {
 	if q.NoWait || q.Wait <= 0 {
 		return c.opts.Wait

@@ -50,7 +50,7 @@ func TestM6DirtyHandOverReadsAtQuorumFirst(t *testing.T) {
 	if !read.Quorum {
 		t.Fatal("dirty: QUORUM")
 	}
-	d.reply(id, sees(before)) // another base
+	d.reply(id, sees(before)) // another epoch
 	d.waits(next)
 	d.pass(time.Second)
 	s.run()

@@ -20,11 +20,10 @@ const (
 	purposeDissolve // at shutdown: references of blocks that clients were told become plain
 )
 
-// lwt is the one LWT under way for a key (docs/protocol.md 3.1, lwt): sent, and on
-// an unknown outcome sent again with the same literals, until it is applied
-// or refused; after a refusal a row read at QUORUM tells whether it was me.
-// What is forgotten before it is definite could be applied later and leave a
-// reference that nobody removes (H3).
+// lwt is the one LWT under way for a key (docs/protocol.md 3.1, lwt). It is sent, and after an
+// unknown outcome sent again with the same literals, until it is applied or refused; after a
+// refusal a row read at QUORUM tells whether an earlier sending was applied. Given up before that,
+// it could be applied later and leave a reference that nobody removes (H3).
 type lwt struct {
 	purpose   purpose
 	swap      Swap
@@ -38,12 +37,12 @@ type lwt struct {
 	blockFrom LockRef  // not 0: where a block begins that references of this session are made, which were not one before
 }
 
-// changesTerm reports that an LWT on the T register is under way: until it is
-// definite nobody here concludes anything from T.
+// changesTerm reports whether an LWT that writes the T register is under way: until its outcome is
+// definite, nothing here is concluded from T.
 func (k *key) changesTerm() bool { return k.lwt != nil && k.lwt.swap.Set.T }
 
-// startLWT sends a new LWT. One that would break I1 is never sent: whom it was to
-// enqueue ask again.
+// startLWT sends a new LWT and reports whether it did. One that would break I1 is not sent, and
+// the entries it was to enqueue are unnumbered again.
 func (k *key) startLWT(now Now, l lwt) bool {
 	if !l.swap.sound(k.view.pointer()) {
 		k.invariantBroken(now, "I1", fmt.Sprintf("an LWT would move the lock row backwards: %+v", l.swap))
@@ -56,14 +55,14 @@ func (k *key) startLWT(now Now, l lwt) bool {
 	return true
 }
 
-// requeue lets those whom an LWT has not enqueued ask anew, before who came later.
-// A client that has gone away meanwhile wants nothing any more.
+// requeue makes entries unnumbered again that an LWT did not enqueue, ahead of later ones.
+// Abandoned ones are dropped.
 func (k *key) requeue(entries []*entry) {
 	entries = slices.DeleteFunc(slices.Clone(entries), func(e *entry) bool { return e.abandoned })
 	k.queue.unnumbered = append(entries, k.queue.unnumbered...)
 }
 
-// sendLWT sends the LWT, or sends it again when its time has come.
+// sendLWT sends the LWT if it is not under way and its time has come, for the first time or again.
 func (k *key) sendLWT(now Now) {
 	l := k.lwt
 	if l == nil || l.cmd != 0 || l.refused != 0 || now.Boot < l.sendAfter {
@@ -74,7 +73,7 @@ func (k *key) sendLWT(now Now) {
 	k.c.commands[l.cmd] = k
 }
 
-// lwtReplied takes what an Apply met.
+// lwtReplied takes the result of an Apply.
 func (k *key) lwtReplied(now Now, r Result) {
 	l := k.lwt
 	l.cmd = 0
@@ -94,8 +93,8 @@ func (k *key) lwtReplied(now Now, r Result) {
 	}
 }
 
-// enqueuedBlock is the block of an LWT that was applied, or of another session's
-// that was applied in its place.
+// enqueuedBlock returns the block that an applied LWT has enqueued, or another session's LWT in
+// its place.
 func (k *key) enqueuedBlock(l *lwt) Block {
 	if !l.swap.Set.Q {
 		return Block{}
@@ -106,7 +105,7 @@ func (k *key) enqueuedBlock(l *lwt) Block {
 	return l.swap.Set.Row.newestBlock()
 }
 
-// newestBlock is the block at the end of the queue: what an Enqueue reserves.
+// newestBlock returns the block at the end of the queue: the one that an Enqueue adds.
 func (r Row) newestBlock() Block { return r.Queue[len(r.Queue)-1] }
 
 // resolveRefused decides a refused LWT by a row read at QUORUM after the refusal.
@@ -143,8 +142,7 @@ func (k *key) resolveRefused(now Now, id CommandID, r *Row) {
 	}
 }
 
-// mayStillApply reports that the condition of the LWT is still true of the row, or
-// that the row is an older one.
+// mayStillApply reports whether the condition of the LWT is true of the row, or of a later one.
 func (l *lwt) mayStillApply(r *Row) bool {
 	i := l.swap.If
 	switch {
@@ -158,8 +156,8 @@ func (l *lwt) mayStillApply(r *Row) bool {
 	return r.Guard <= i.Guard && r.Epoch <= i.Epoch
 }
 
-// superseded ends a refused LWT on T where somebody else has changed the term: a
-// Release is not needed any more, a Renew came too late.
+// superseded ends a refused LWT on T because somebody else has changed the term: a Release is not
+// needed any more, a Renew came too late.
 func (k *key) superseded(now Now) {
 	why := k.lwt.purpose
 	k.dropLWT()
@@ -172,8 +170,8 @@ func (k *key) superseded(now Now) {
 	}
 }
 
-// dropLWT ends an LWT that was refused and never applied: who asked through
-// it asks again.
+// dropLWT ends an LWT that was refused and never applied. The entries it was to enqueue are
+// unnumbered again.
 func (k *key) dropLWT() {
 	k.requeue(k.lwt.entries)
 	k.lwt = nil
@@ -215,6 +213,6 @@ func (k *key) lwtApplied(now Now) {
 		k.sendYourTurn()
 	}
 	if l.purpose == purposeReap && k.orphanedHead() {
-		k.watchHead(now) // the next one may be a stray, too
+		k.watchHead(now) // the next one may be an orphan, too
 	}
 }

@@ -131,9 +131,9 @@ func TestReleaseOfUnknownFate(t *testing.T) {
 		row  func(released Row) Row
 		done bool
 	}{
-		"it was me":             {func(r Row) Row { return r }, true},
-		"already preempted":     {func(r Row) Row { r.Epoch += 99; r.Dirty = true; return r }, true},
-		"the base still stands": {func(r Row) Row { r.Epoch -= 2; r.Head--; r.Dirty = true; return r }, false},
+		"it was me":              {func(r Row) Row { return r }, true},
+		"already preempted":      {func(r Row) Row { r.Epoch += 99; r.Dirty = true; return r }, true},
+		"the epoch still stands": {func(r Row) Row { r.Epoch -= 2; r.Head--; r.Dirty = true; return r }, false},
 	} {
 		d, s := held(t)
 		d.unlock(1)
@@ -147,7 +147,7 @@ func TestReleaseOfUnknownFate(t *testing.T) {
 		d.reply(id, Result{Status: StatusRefused})
 		id, _ = only[ReadRow](d)
 		row, _ := a.Swap.Apply(s.row)
-		if name == "the base still stands" {
+		if name == "the epoch still stands" {
 			row.Epoch = a.Swap.If.Epoch + 2
 		}
 		d.reply(id, sees(c.row(row)))

@@ -2,8 +2,8 @@ package musiccore
 
 import "time"
 
-// Options are the numbers of docs/design.md 2. Zero values are not defaults: start
-// from Defaults.
+// Options are the numbers of docs/design.md 2. Their zero values are not the defaults: start from
+// Defaults.
 type Options struct {
 	SessionLease time.Duration // L
 	Drift        float64       // eps: how much the RATES of clocks that nobody slews may differ
@@ -20,7 +20,7 @@ type Options struct {
 	Retain       time.Duration // R: a key whose sections are shorter is kept so long for the next one here (docs/protocol.md 3.17); 0: never
 }
 
-// Defaults are the values that docs/design.md 2 promises.
+// Defaults returns the values that docs/design.md 2 promises.
 func Defaults() Options {
 	return Options{
 		SessionLease: 10 * time.Second,
@@ -39,9 +39,9 @@ func Defaults() Options {
 	}
 }
 
-// DeadAfter is how long a beat must stand still: L*(1+eps)+margin. lease is what
-// the session says of itself, 0 where it says nothing: the longer of its L and one's own counts, since another
-// proxy may run with another setting.
+// DeadAfter returns how long a beat must stand still before its session is dead: L*(1+eps)+margin.
+// lease is what the session says of itself, 0 where it says nothing; the longer of that and the
+// own L counts, since another proxy may run with another setting.
 func (o Options) DeadAfter(lease time.Duration) time.Duration {
 	return time.Duration(float64(max(lease, o.SessionLease))*(1+o.Drift)) + o.Margin
 }

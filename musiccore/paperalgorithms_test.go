@@ -160,7 +160,7 @@ func TestPaperTheRewriteIsAboveEveryOlderStamp(t *testing.T) {
 }
 
 // §IV-B a: "What if acquireLock and forcedRelease with the same lockRef are racing to write the value of the synchFlag?"
-// There the forced release must win. Here head and dirty change in one LWT on the base that was read, so the clean release
+// There the forced release must win. Here head and dirty change in one LWT on the epoch that was read, so the clean release
 // that A had under way is refused as soon as A is preempted, and the key stays dirty.
 func TestPaperAForcedReleaseIsNotOverwritten(t *testing.T) {
 	s := paper(t, "proxies p1 p2", "lock A at p1", "put A 1", "lwt hangs", "unlock A", "crash p1", "lock B at p2 wait 1m")
@@ -176,7 +176,7 @@ func TestPaperAForcedReleaseIsNotOverwritten(t *testing.T) {
 func TestPaperAForcedReleaseOfAReleasedReferenceIsNothing(t *testing.T) {
 	s := paper(t, "proxies p1 p2", "lock A at p1", "put A 1", "lock B at p2 wait 1m", "lwt hangs", "unlock A", "cut p1")
 	s.shows("advance 12s; lwt hangs; advance 1s", "p2 Preempt: on its way") // and so is A's release, which comes first
-	s.shows("deliver lwt", "p1 Release: head 2, guard 2, base 5µs")
+	s.shows("deliver lwt", "p1 Release: head 2, guard 2, epoch 5µs")
 	s.shows("deliver lwt", "p2 Preempt: refused", "B: HELD 2")
 	s.shows("get B", "B: get: 1")
 	if r := s.store.key("k").row; r.Head != 2 || served[Synch](s) != 1 {

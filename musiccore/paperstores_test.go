@@ -148,13 +148,13 @@ func TestPaperTheJobGoesOnFromItsLatestState(t *testing.T) {
 	s.shows("get C", "C: get: 3")
 }
 
-// §X-A3: "to prevent overflow, the following inequality has to hold: (lockRef · T + time) ≤ 2^63". A base is near now, and not
+// §X-A3: "to prevent overflow, the following inequality has to hold: (lockRef · T + time) ≤ 2^63". A epoch is near now, and not
 // a multiple of the reference: ten million references later it is no higher than the clock and the windows used say. What
 // cannot be put below 2^63 is refused.
 func TestPaperStampsDoNotOverflow(t *testing.T) {
 	r := Row{Guard: 10_000_000, Head: 10_000_001, Epoch: t0}
 	if s := Enqueue(&r, Block{N: 1}, 0, t0+5); s.Set.Row.Epoch != t0+5 {
-		t.Fatalf("base %d", s.Set.Row.Epoch)
+		t.Fatalf("epoch %d", s.Set.Row.Epoch)
 	}
 	s := paper(t, "proxies p1", "plain 5 2^62", "lock A at p1")
 	s.shows("get A", "A: get: key has a write timestamp beyond every window")

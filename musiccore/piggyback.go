@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// One LWT that gives a key back enqueues all who ask for it: at its own proxy, and
-// at others that have asked it to take them along. Where several proxies want a
-// key nobody else changes the row then. Otherwise a far proxy, whose LWTs take
-// longer, may lose against near ones again and again.
+// The LWT that releases a key also enqueues all that wait for a reference of it: at its own proxy,
+// and at others that have asked for that (delegate.go). Where several proxies want a key, nobody else
+// changes the row then. Else a far proxy, whose LWTs take longer, may lose against near ones again and
+// again.
 
 const (
-	// returnFor is how soon a client that comes back at all asks again after it
-	// has given its lock back.
+	// returnWithin is how soon a client that comes back at all asks again after it has given its
+	// lock back.
 	returnWithin = 5 * time.Millisecond
-	// rideAfter is how many Enqueues in a row are refused before a proxy asks
-	// others to take along who asks there.
+	// delegateAfter is how many Enqueues in a row are refused before other sessions are asked to
+	// enqueue.
 	delegateAfter = 2
-	// ridersMax bounds the sessions that a Release takes along.
+	// maxPiggybacked bounds the sessions whose blocks a Release enqueues.
 	maxPiggybacked = 64
 )
 
-// piggyback is what a key knows of who comes back and who goes along.
+// piggyback is what a key knows of clients that come back, and of enqueues that Releases carry.
 type piggyback struct {
 	releaseSent   time.Duration        // when a Release was sent last
 	clientReturns bool                 // … and a client came back right behind it, or would have
@@ -30,17 +30,18 @@ type piggyback struct {
 	accepted      []piggybackedEnqueue // of other sessions, which the next Release here is to enqueue
 }
 
-// piggybackedEnqueue is a block that another session wants to have in the queue, by the Release
-// of a tenure that ends at last or before. After until its session has found
-// another way.
+// piggybackedEnqueue is a block that another session asks this one to enqueue, with the Release of
+// a term that ends at reference last or before. After until that session has found another way.
 type piggybackedEnqueue struct {
 	block Block
 	last  LockRef
 	until time.Duration
 }
 
-// piggybackEnqueues lets a Release enqueue all who ask: those elsewhere first. Its
-// condition is that the queue is the one seen here, so no rider is in it twice.
+// piggybackEnqueues adds to a Release the Enqueue of all that wait for one: other sessions' blocks
+// first, then the unnumbered entries here. Its condition is the queue as seen here, so no block is
+// enqueued twice. A block for which only an earlier Release was asked is left out: its session may
+// have given it up, and nobody would know of its references (H3).
 func (k *key) piggybackEnqueues(now Now, l *lwt) {
 	row := k.view.row
 	var all []Block
@@ -72,10 +73,10 @@ func (k *key) piggybackEnqueues(now Now, l *lwt) {
 	l.swap = combine(queue, l.swap)
 }
 
-// makesBlock reports that a Release is to make one block of the references of this
-// session that come next: sections were short before the last one, and some wait
-// with references of their own, which would cost an LWT each. asking are those
-// whom the Release enqueues here, riders the blocks of others before them.
+// makesBlock reports whether a Release is to make one block of the references of this session that
+// come next: sections were short before the last one, and some entries wait with references of
+// their own, which would cost an LWT each. asking is how many entries the Release enqueues here,
+// others how many blocks of other sessions ahead of them.
 func (k *key) makesBlock(asking, riders int) bool {
 	if k.c.opts.Retain == 0 || k.blocks.longSections > 1 || k.term.broken || k.c.draining {
 		return false
@@ -98,8 +99,8 @@ func (k *key) makesBlock(asking, riders int) bool {
 	return waits > 0 && waits+asking > 1
 }
 
-// blockFor returns the block of those who ask, or a new one, as the end of what a
-// Release makes one block.
+// blockFor returns the block with which a Release ends the one that it makes: the block of the
+// unnumbered entries, or a new one.
 func (k *key) blockFor(own Block) Block {
 	if own.N == 0 {
 		k.c.last.request++
@@ -119,9 +120,10 @@ func (k *key) blockMade(now Now, l *lwt, own Block) {
 	k.blockEnqueued(now, l.entries, own)
 }
 
-// awaitsReturn reports that a Release behind which others wait is to wait for the
-// client that has just ended its section, since the last one here came back at
-// once: it goes along then, and does not enqueue against those whose turn it is.
+// awaitsReturn reports whether a Release is to wait a moment for the client that has just ended
+// its section, because the last one here came back at once and other sessions wait: its new
+// reference can be piggybacked then, and needs no Enqueue that competes with those whose turn it
+// is.
 func (k *key) awaitsReturn(now Now) bool {
 	t := k.term
 	if !k.piggyback.clientReturns || k.c.draining || t.ops.unlock.op != 0 || len(k.queue.unnumbered) > 0 || !k.remoteBehind() {
@@ -131,14 +133,13 @@ func (k *key) awaitsReturn(now Now) bool {
 	return k.piggyback.clientReturns
 }
 
-// remoteBehind reports that other sessions are known to want what comes behind the
-// tenure.
+// remoteBehind reports whether other sessions are known to wait behind the term.
 func (k *key) remoteBehind() bool {
 	return len(k.piggyback.accepted) > 0 || k.remoteFrom(k.term.lastRef+1)
 }
 
-// acceptPiggybacked takes a rider of another session, one of each. Hints may overtake each
-// other.
+// acceptPiggybacked takes a block that another session asks to have enqueued; of each session one.
+// Hints may overtake each other.
 func (k *key) acceptPiggybacked(now Now, h Hint) {
 	b, last := h.Block, h.Last
 	k.piggyback.accepted = slices.DeleteFunc(k.piggyback.accepted, func(old piggybackedEnqueue) bool {
@@ -152,7 +153,7 @@ func (k *key) acceptPiggybacked(now Now, h Hint) {
 	}
 }
 
-// expirePiggybacked forgets riders whose sessions have found another way.
+// expirePiggybacked drops accepted blocks whose sessions have found another way by now.
 func (k *key) expirePiggybacked(now Now) {
 	k.piggyback.accepted = slices.DeleteFunc(k.piggyback.accepted, func(r piggybackedEnqueue) bool { return now.Boot >= r.until })
 }

@@ -2,13 +2,14 @@ package musiccore
 
 import "slices"
 
-// retainedBlocks are the blocks of a queue that sessions hand out in memory, and the guard of that queue: with it they change.
+// retainedBlocks are the retained blocks of a queue, valid for one guard: the queue changes only
+// with it.
 type retainedBlocks struct {
 	guard  LockRef
 	blocks []Block
 }
 
-// retained are the blocks of the row's queue that sessions keep for themselves.
+// retained returns the retained blocks of the row's queue.
 func (v *view) retained() []Block {
 	if v.retainedCache.guard != v.row.Guard {
 		v.retainedCache = retainedBlocks{guard: v.row.Guard}
@@ -21,8 +22,10 @@ func (v *view) retained() []Block {
 	return v.retainedCache.blocks
 }
 
-// position is how many are ahead of a place that waits: the holder, and who waits; for a place without a reference an estimate. References
-// of a block that nobody has been given are nobody's. It is asked for every waiter, so it takes no time for each of the others.
+// position returns how many are ahead of an entry that waits: the holder, and the waiters; for an
+// entry without a reference it is an estimate. References of a block that nobody has been given
+// count as nobody's. It is asked for every waiter, so its cost does not depend on how many there
+// are.
 func (k *key) position(e *entry) int {
 	row, end := k.view.row, e.ref
 	if end == 0 {
@@ -37,7 +40,8 @@ func (k *key) position(e *entry) int {
 	return max(n, 1)
 }
 
-// holdersInBlock is how many hold or wait in a block. Of one that another proxy hands out nobody here knows: it counts as one.
+// holdersInBlock returns how many hold or wait in a block. One that another proxy hands out counts
+// as one: nobody here knows.
 func (k *key) holdersInBlock(first LockRef) int {
 	i := slices.IndexFunc(k.blocks.list, func(b *localBlock) bool { return b.first == first })
 	if i < 0 {

@@ -1,8 +1,7 @@
 package musiccore
 
-// preempt passes over the head of a dead session, and over the dead ones
-// behind it, after the grace (docs/protocol.md 3.12, Preempt; paper §IV
-// forcedRelease).
+// preempt passes over the head of a dead session, and over dead ones behind it, once the grace is
+// over (docs/protocol.md 3.12, Preempt; paper §IV forcedRelease).
 func (k *key) preempt(now Now) {
 	x, foreign := k.remoteHead()
 	if !foreign || !k.headAwaited(now) || k.adoptedHead() {
@@ -20,8 +19,8 @@ func (k *key) preempt(now Now) {
 	k.startLWT(now, lwt{purpose: purposePreempt, swap: Preempt(r, r.Next(k.passable(now)), k.c.opts.Window, now.Clk)})
 }
 
-// passable answers which references a Preempt passes over: those of sessions
-// that have been dead for the grace, if no client of theirs waits here.
+// passable returns which references a Preempt passes over: those of sessions that have been dead
+// for the grace, if no client of theirs waits here.
 func (k *key) passable(now Now) func(LockRef, SessionID) bool {
 	return func(r LockRef, x SessionID) bool {
 		w := k.c.watches[x]
@@ -29,8 +28,8 @@ func (k *key) passable(now Now) func(LockRef, SessionID) bool {
 	}
 }
 
-// watchAhead observes every session that is ahead, not only the head's: those
-// that died together are passed over together.
+// watchAhead watches every session that is ahead, not only that of the head: those that died
+// together are passed over together.
 func (k *key) watchAhead(now Now) {
 	r := k.view.row
 	for _, b := range r.Queue {

@@ -13,11 +13,11 @@ const (
 	queryWaiters // of no operation: who waits elsewhere (Hints)
 )
 
-// queryKind is which operation an ask belongs to.
+// queryKind is which operation a query belongs to.
 type queryKind uint8
 
-// query is an operation with a reference that memory does not know: a QUORUM
-// read of the lock row begun after it says what to answer.
+// query is an operation on a reference that no entry here is for. A QUORUM read of the lock row
+// that begins after it tells the answer.
 type query struct {
 	op      OpID
 	kind    queryKind
@@ -30,9 +30,11 @@ type query struct {
 	ended   State   // not 0: its reference has ended so, as memory knows, and it waits until that is final
 }
 
-// needsRow reports that the lock row tells what to answer, and not the end of what this proxy has begun.
+// needsRow reports whether the lock row tells the answer, and not the end of something that this
+// proxy has begun.
 func (a query) needsRow() bool { return a.ended == 0 }
 
+// addQuery has the next QUORUM read answer a query.
 func (k *key) addQuery(a query) {
 	a.after = k.c.last.command
 	k.queries = append(k.queries, a)
@@ -44,7 +46,7 @@ func (k *key) addQuery(a query) {
 	}
 }
 
-// answerQueries answers what a QUORUM read of the row tells.
+// answerQueries answers the queries that a QUORUM read of the row, command id, can answer.
 func (k *key) answerQueries(now Now, id CommandID) {
 	asks := k.queries
 	k.queries = nil
@@ -55,10 +57,9 @@ func (k *key) answerQueries(now Now, id CommandID) {
 	}
 }
 
-// answerFromRow answers what the row says about a reference that memory did not know
-// when it was asked for. It is false while nobody can tell yet whether the
-// reference's session lives. The row never grants: an own reference that
-// memory does not know has had its term, or is of an earlier life (C15).
+// answerFromRow answers a query from the row just read. It returns false while nobody can tell
+// whether the session of the reference lives. The row never grants: an own reference that no entry
+// is for has had its term, or is of an earlier life (C15).
 func (k *key) answerFromRow(now Now, a query) bool {
 	switch a.kind {
 	case queryForce:
@@ -86,8 +87,8 @@ func (k *key) answerFromRow(now Now, a query) bool {
 	return true
 }
 
-// answerOwnRef answers what asks for a reference of this session that nobody was
-// told: it was never given, or waits to be released.
+// answerOwnRef answers a query for a reference of this session that no client was told: it was
+// never given, or its Release is under way.
 func (k *key) answerOwnRef(a query, e *entry) bool {
 	if e != nil && e.abandoned {
 		return false // its Release is under way
@@ -96,11 +97,11 @@ func (k *key) answerOwnRef(a query, e *entry) bool {
 	return true
 }
 
-// answerRemoteRef answers what asks for a reference of another session: it is
-// there, or it goes on here if that session is dead. What a dead session kept
-// for itself goes on nowhere: nothing tells which reference was handed out
-// (docs/protocol.md 3.17). It is lost once it has been passed over: a Renew of the dead
-// session may still be applied that makes its holder plain.
+// answerRemoteRef answers a query for a reference of another session: its client has to go there,
+// or the reference is adopted if that session is dead. A retained block of a dead session is not
+// adopted: nothing tells which of its references was handed out (docs/protocol.md 3.17). Such a
+// reference is lost once it has been passed over, not before: a Renew of the dead session that
+// makes its holder plain may still be applied.
 func (k *key) answerRemoteRef(now Now, a query, s SessionID) bool {
 	known, dead := k.c.observe(now, s)
 	switch {
@@ -122,7 +123,7 @@ func (k *key) answerRemoteRef(now Now, a query, s SessionID) bool {
 	return true
 }
 
-// resumeAt lets an operation that had to ask go on at the reference's place.
+// resumeAt has the operation of a query go on at an entry.
 func (k *key) resumeAt(now Now, a query, e *entry) {
 	switch a.kind {
 	case queryLock:
@@ -136,8 +137,8 @@ func (k *key) resumeAt(now Now, a query, e *entry) {
 	}
 }
 
-// queryWaitingOps lets the operations that wait for a guest's term ask what has
-// become of its reference.
+// queryWaitingOps makes queries of the operations that wait for the term of an adopted entry,
+// which has none any more.
 func (k *key) queryWaitingOps(e *entry) {
 	begins := e.takeover.ops
 	e.takeover.ops = nil
@@ -146,7 +147,7 @@ func (k *key) queryWaitingOps(e *entry) {
 	}
 }
 
-// expireQueries answers those for whom the row could not be read.
+// expireQueries answers the queries for which the row could not be read in time.
 func (k *key) expireQueries(now Now) {
 	left := k.queries[:0]
 	for _, a := range k.queries {
@@ -159,8 +160,9 @@ func (k *key) expireQueries(now Now) {
 	k.queries = left
 }
 
-// lostAnswer is what it is told where the row alone says that the reference has ended: LOCK hears LOST, UNLOCK that it is given back
-// (paper §IV: forcibly released counts as released), an operation ErrLost.
+// lostAnswer returns the answer where the row alone says that the reference has ended: LOCK hears
+// LOST, UNLOCK that it is released (paper §IV: forcibly released counts as released), an operation
+// ErrLost.
 func (a query) lostAnswer() Answer {
 	switch a.kind {
 	case queryLock:
@@ -171,7 +173,7 @@ func (a query) lostAnswer() Answer {
 	return Answer{Op: a.op, Err: ErrLost}
 }
 
-// unavailable is ErrUnavailable with what the store said.
+// unavailable returns ErrUnavailable with what the store said.
 func unavailable(cause error) error {
 	if cause == nil {
 		return ErrUnavailable

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// queue is the entries of one key that have no term yet, and the holder's.
+// queue holds the entries of one key that wait for the lock, and that of the holder.
 type queue struct {
 	unnumbered []*entry // no reference yet, in order of arrival
 	numbered   []*entry // references that live in the lock row, ascending
@@ -20,11 +20,14 @@ func (q *queue) first() *entry {
 	return q.numbered[0]
 }
 
+// pop drops the lowest numbered entry.
 func (q *queue) pop() {
 	q.numbered[0] = nil
 	q.numbered = q.numbered[1:]
 }
 
+// search returns where a reference is, or would be, among the numbered entries, and whether it is
+// there.
 func (q *queue) search(r LockRef) (int, bool) {
 	return slices.BinarySearchFunc(q.numbered, r, func(e *entry, r LockRef) int { return cmp.Compare(e.ref, r) })
 }
@@ -36,14 +39,15 @@ func (q *queue) insert(e *entry) {
 	q.numbered = slices.Insert(q.numbered, i, e)
 }
 
+// dropToken forgets the token of an entry, so that another LOCK may use it.
 func (q *queue) dropToken(e *entry) {
 	if q.byToken[e.identity.token] == e {
 		delete(q.byToken, e.identity.token)
 	}
 }
 
-// without takes a place out of a slice that nobody else has, in place: of thousands whose time is up
-// at once each would cost a copy else.
+// without removes an entry from a slice in place and returns the slice, which must not be shared:
+// of thousands that time out together each would cost a copy else.
 func without(entries []*entry, gone *entry) []*entry {
 	switch i := slices.Index(entries, gone); i {
 	case -1:
@@ -56,7 +60,7 @@ func without(entries []*entry, gone *entry) []*entry {
 	}
 }
 
-// liveEntry answers the place of a reference that somebody may still use.
+// liveEntry returns the entry of a reference that somebody may still use, or nil.
 func (k *key) liveEntry(r LockRef) *entry {
 	if e := k.findEntry(r); e != nil && !e.abandoned && e.phase != phaseEnded && !e.standsForBlock() {
 		return e
@@ -64,7 +68,7 @@ func (k *key) liveEntry(r LockRef) *entry {
 	return nil
 }
 
-// findEntry answers the place of a reference that lives in the lock row.
+// findEntry returns the entry that has the reference, or nil.
 func (k *key) findEntry(r LockRef) *entry {
 	for _, b := range k.blocks.list {
 		if e := b.find(r); e != nil {

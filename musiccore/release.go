@@ -1,13 +1,13 @@
 package musiccore
 
-// expireLease ends a client lease: silence, and the next one is told so.
+// expireLease ends a holder whose client was silent for a lease; the next holder is told so.
 func (k *key) expireLease(now Now) {
 	k.lastDied = true
 	k.closeTerm(now, StateLost)
 }
 
-// giveBack is the UNLOCK of the holder, or a Force. It is answered at once
-// when nothing is unsettled and no put can become so.
+// giveBack ends the term by an UNLOCK or a Force. It is answered at once where nothing is
+// unsettled and no put in flight can become so.
 func (k *key) giveBack(now Now, op OpID, how State) {
 	t := k.term
 	k.closeTerm(now, how)
@@ -19,6 +19,7 @@ func (k *key) giveBack(now Now, op OpID, how State) {
 	k.c.addPending(op, k, nil)
 }
 
+// answerUnlock answers the UNLOCK that waits for the term to end, if any.
 func (k *key) answerUnlock(how State) {
 	t := k.term
 	if t.ops.unlock.op == 0 {
@@ -28,8 +29,8 @@ func (k *key) answerUnlock(how State) {
 	t.ops.unlock.op = 0
 }
 
-// closeTerm lets no more operations in. Those in flight still end; then the term
-// is settled if need be, and released.
+// closeTerm ends the holder: no more operations begin. Those in flight still end; then the term is
+// settled if need be, and released or handed over.
 func (k *key) closeTerm(now Now, how State) {
 	t := k.term
 	if !t.open {
@@ -49,8 +50,8 @@ func (k *key) closeTerm(now Now, how State) {
 	}
 }
 
-// drained reports that a closed term may be released: nothing in flight, and
-// settled or enough tried (docs/protocol.md 3.11, Release).
+// drained reports whether a closed term may be released: nothing is in flight, and it is settled
+// or that was tried often enough (docs/protocol.md 3.11, Release).
 func (t *term) drained(tries int) bool {
 	if t.open || t.ops.flight.ops > 0 || t.synch.cmd != 0 {
 		return false
@@ -58,8 +59,8 @@ func (t *term) drained(tries int) bool {
 	return !t.unsettled || t.broken || t.synch.tries >= tries
 }
 
-// release ends the term for everybody. The row may only become clean when
-// nothing is left that could surface (I7, C6, C7, C17).
+// release ends the term for everybody. The row becomes clean only where nothing is left that could
+// surface (I7, C6, C7, C17).
 func (k *key) release(now Now) {
 	t := k.term
 	if len(k.queue.unnumbered)+len(k.piggyback.accepted) > 0 && !t.noPiggyback && k.waitsForLook(now) {
@@ -91,9 +92,9 @@ func (k *key) release(now Now) {
 	}
 }
 
-// headAfterRelease answers the reference that a Release makes the head: the one behind
-// the term, but where it ends with others in the line of a block that cannot be
-// handed over the next of them. Their block goes on, as another term.
+// headAfterRelease returns the reference that the Release makes the head: the one behind the term;
+// or, where entries wait in a block that cannot be handed over, the next of them: their block goes
+// on as another term.
 func (k *key) headAfterRelease() LockRef {
 	t := k.term
 	b := t.block
@@ -109,8 +110,8 @@ func (k *key) headAfterRelease() LockRef {
 	return b.next
 }
 
-// termReleased ends the term whose Release was applied. A block that the new head is
-// in waits for another term.
+// termReleased ends the term whose Release was applied. A block that the new head is part of waits
+// for its next term.
 func (k *key) termReleased(now Now, head LockRef) {
 	b := k.term.block
 	if b == nil || head > b.last {
@@ -123,9 +124,9 @@ func (k *key) termReleased(now Now, head LockRef) {
 	k.insertBlockEntry(now, b, head)
 }
 
-// releaseAbandoned releases an abandoned head that never had a term: two stamps are left
-// free, and dirty stays what it was (docs/protocol.md 3.11, Release; C6). Where a dead
-// session had it, nobody can say what was sent under it.
+// releaseAbandoned releases an abandoned head that never had a term: two stamps are left free, and
+// dirty stays what it was (docs/protocol.md 3.11, Release; C6). Where the head is of a dead
+// session nobody can say what was sent under it, so a whole window is left, dirty.
 func (k *key) releaseAbandoned(now Now) {
 	r := k.view.row
 	if _, foreign := k.remoteHead(); foreign {
@@ -140,8 +141,7 @@ func (k *key) releaseAbandoned(now Now) {
 
 // abandonedRun returns the last of the abandoned references that follow one another from the head
 // on: one LWT does what the Releases of all would do with nothing between them. A client that goes
-// away may leave thousands. Blocks that are handed out in memory, and references of dead sessions,
-// have Releases of their own.
+// away may leave thousands. Blocks, and references of dead sessions, have Releases of their own.
 func (k *key) abandonedRun() LockRef {
 	r := k.view.row
 	last := r.endOfBlock(r.Head)
@@ -157,13 +157,13 @@ func (k *key) abandonedRun() LockRef {
 	return last
 }
 
-// reapOrphan releases an own head that memory does not know: nobody can say what
-// was sent under it.
+// reapOrphan releases a head of this session that no entry is for. Nobody can say what was sent
+// under it, so a whole window is left, dirty.
 func (k *key) reapOrphan(now Now) {
 	k.startLWT(now, lwt{purpose: purposeReap, swap: Release(k.view.row, k.c.opts.Window, true, now.Clk)})
 }
 
-// endTerm forgets a term whose Release is definite.
+// endTerm drops a term whose Release is definite.
 func (k *key) endTerm() {
 	e, b := k.term.holder, k.term.block
 	k.answerUnlock(StateReleased)
@@ -176,8 +176,8 @@ func (k *key) endTerm() {
 	}
 }
 
-// loseTerm forgets a term that is no more. Where somebody else may have taken
-// its reference over, that one is not told to be lost: the row knows more.
+// loseTerm drops a term that is no more. Where another session may have taken the reference over
+// its client is not told that it is lost: the lock row knows.
 func (k *key) loseTerm(now Now) {
 	t, how := k.term, State(0)
 	if k.isFinal(t.holder.ref) {

@@ -1,24 +1,25 @@
 package musiccore
 
-// renewal is the state of a term's Renew.
+// renewal is the state of the Renew of a term.
 type renewal struct {
 	wanted     bool
 	sent       bool  // its LWT is under way
 	blocksPuts bool  // puts wait for it: the present window must not be written in
-	floor      Stamp // the new base lies at or above it
+	floor      Stamp // the new epoch lies at or above it
 }
 
-// due reports that the window is nearly used up and nobody is at it.
+// due reports whether the window is nearly used up and no Renew is on its way.
 func (w *renewal) due(seq, size Stamp) bool {
 	return seq >= size/4*3 && !w.wanted && !w.sent
 }
 
-// require asks for a window at or above floor, and writes nothing in this one.
+// require asks for a window at or above floor. Puts wait for it: the present window must not be
+// written in any more.
 func (w *renewal) require(floor Stamp) {
 	w.wanted, w.blocksPuts, w.floor = true, true, max(w.floor, floor)
 }
 
-// renew asks for a fresh window while operations go on in the old one.
+// renew sends the Renew for a fresh window; operations go on in the old one meanwhile.
 func (k *key) renew(now Now) {
 	t := k.term
 	floor := max(t.renewal.floor, now.Clk)
@@ -37,8 +38,8 @@ func (k *key) renew(now Now) {
 	}
 }
 
-// renewed moves the term into the window that its Renew was given. What was
-// asked for meanwhile needs another one.
+// renewed moves the term into the window that its Renew was given. What was asked for since needs
+// another one.
 func (k *key) renewed(now Now, base Stamp) {
 	t := k.term
 	if t == nil {

@@ -319,7 +319,7 @@ func TestABlockInheritsWhatIsDirty(t *testing.T) {
 	}
 	_, c := only[Synch](d)
 	if c.Fence != s.row.Epoch+2 {
-		t.Fatalf("fence %d, base %d", c.Fence, s.row.Epoch)
+		t.Fatalf("fence %d, epoch %d", c.Fence, s.row.Epoch)
 	}
 }
 

@@ -2,15 +2,15 @@ package musiccore
 
 import "slices"
 
-// LockRef numbers the references of one key: 1, 2, 3 …, or from where the
-// table's generation begins (FirstReference). It is the place in the key's queue and the
-// fencing token (paper §III, createLockRef; docs/protocol.md 2.1). While anybody
-// holds or waits there are no gaps. 0 is no reference.
+// LockRef numbers the references of one key: 1, 2, 3 …, or from where the generation of the table
+// begins (Core.FirstReference). It is the place in the key's queue, and the fencing token (paper
+// §III, createLockRef; docs/protocol.md 2.1). There are no gaps while anybody holds or waits. 0 is
+// no reference.
 type LockRef int64
 
-// Stamp is a write timestamp of the store in microseconds. Stamps are
-// compared with each other and never with time: the paper's v2s(lockRef, t)
-// with the base taken from the lock row. 0 is no stamp.
+// Stamp is a write timestamp of the store in microseconds. Stamps are compared with each other and
+// never with time: the paper's v2s(lockRef, t) with the epoch taken from the lock row. 0 is no
+// stamp.
 type Stamp int64
 
 // SessionID names one life of one proxy in music.sessions. The zero value is
@@ -23,9 +23,9 @@ type Key struct {
 	PK    string   // wire bytes of the routing key
 }
 
-// Block is one tuple of the queue: N references from First on, all reserved
-// by one Enqueue of one session. Req tells two Enqueues of a session apart.
-// Retained marks references kept for the proxy itself (docs/protocol.md 3.17).
+// Block is one block of the queue: N references from First on, all enqueued by one LWT of one
+// session. Req tells two Enqueues of a session apart. Retained marks references that the session
+// hands out in memory (docs/protocol.md 3.17).
 type Block struct {
 	First    LockRef
 	N        int32
@@ -34,12 +34,12 @@ type Block struct {
 	Retained bool
 }
 
-// Last is the highest reference of the block.
+// Last returns the highest reference of the block.
 func (b Block) Last() LockRef { return b.First + LockRef(b.N) - 1 }
 
-// Row is the lock row of one key: the registers Q = (Guard, Queue) and
-// T = (Base, Head, Dirty, Owner) of docs/protocol.md 2.1. Live references are
-// Head..Guard. A Row is a value; nobody writes into a Queue once made.
+// Row is the lock row of one key: the registers Q = (Guard, Queue) and T = (Epoch, Head, Dirty,
+// Owner) of docs/protocol.md 2.1. Live references are Head..Guard. A Row is a value: a Queue must
+// not be modified once made.
 type Row struct {
 	Guard, Head LockRef
 	Queue       []Block
@@ -48,15 +48,14 @@ type Row struct {
 	Owner       SessionID
 }
 
-// Empty reports that nobody holds and nobody waits. A head further up than
-// that shows registers of different ages, the queue's being the older: then
-// nobody knows.
+// Empty reports whether nobody holds and nobody waits. It is also false where the head lies
+// further up: then the registers are of different ages, the queue's being the older, and nobody
+// knows.
 func (r Row) Empty() bool { return r.Head == r.Guard+1 }
 
-// Holder answers who holds the key: the head, and T.Owner if set, else the
-// queue's session (docs/protocol.md 2.1). It is false for an empty queue and for a
-// row whose registers are of so different ages that the queue no longer
-// shows the head: then only a QUORUM read can tell.
+// Holder returns the head and the session that holds it: T.Owner if set, else the queue's
+// (docs/protocol.md 2.1). ok is false for an empty queue, and for a row whose registers are of so
+// different ages that the queue does not show the head: then only a QUORUM read can tell.
 func (r Row) Holder() (LockRef, SessionID, bool) {
 	if r.Empty() {
 		return 0, SessionID{}, false
@@ -68,7 +67,7 @@ func (r Row) Holder() (LockRef, SessionID, bool) {
 	return r.Head, s, ok
 }
 
-// Session answers which session enqueued a reference; that never changes.
+// Session returns the session that enqueued a reference; that never changes.
 func (r Row) Session(ref LockRef) (SessionID, bool) {
 	for _, b := range r.Queue {
 		if b.First <= ref && ref <= b.Last() {
@@ -78,8 +77,8 @@ func (r Row) Session(ref LockRef) (SessionID, bool) {
 	return SessionID{}, false
 }
 
-// retained reports that a session has a reference for itself, in a block that it
-// hands out in memory, and has not made it plain (docs/protocol.md 3.17).
+// retained reports whether a reference is in a block that its session hands out in memory and has
+// not made plain (docs/protocol.md 3.17).
 func (r Row) retained(ref LockRef) bool {
 	if ref == r.Head && r.Owner != (SessionID{}) {
 		return false
@@ -92,9 +91,8 @@ func (r Row) retained(ref LockRef) bool {
 	return false
 }
 
-// endOfBlock answers the last reference of the tenure that a reference begins:
-// itself, or that of the block that a session keeps for itself, which is one
-// tenure whoever ends it (docs/protocol.md 3.17).
+// endOfBlock returns the last reference of the term that ref begins: ref itself, or the last one
+// of its retained block, which is one term whoever ends it (docs/protocol.md 3.17).
 func (r Row) endOfBlock(ref LockRef) LockRef {
 	for _, b := range r.Queue {
 		if b.Retained && b.First <= ref && ref <= b.Last() {
@@ -104,9 +102,9 @@ func (r Row) endOfBlock(ref LockRef) LockRef {
 	return ref
 }
 
-// withOwnBlock returns the queue with a session's references from one on, up to the
-// next that is of somebody else or retained, in one block that the session keeps
-// for itself. A block at the end of the queue may be retained already: it is new.
+// withOwnBlock returns the queue with the references of session s from one on, up to the next that
+// is of another session or retained, in one retained block. The block at the end of the queue may
+// be retained already: it is new.
 func (r Row) withOwnBlock(from LockRef, s SessionID) []Block {
 	queue := make([]Block, 0, len(r.Queue)+1)
 	open := false // the last block of queue takes the next one in
@@ -161,8 +159,8 @@ func (b Block) upTo(refs []LockRef) Block {
 	return b
 }
 
-// Find looks for the block that a session enqueued under a request number:
-// "look whether it was me" (docs/protocol.md 3.1, lwt).
+// Find returns the block that a session enqueued under a request number, and whether there is one
+// (docs/protocol.md 3.1, lwt).
 func (r Row) Find(s SessionID, req int64) (Block, bool) {
 	for _, b := range r.Queue {
 		if b.Session == s && b.Req == req {
@@ -172,8 +170,8 @@ func (r Row) Find(s SessionID, req int64) (Block, bool) {
 	return Block{}, false
 }
 
-// Next answers the head that a Preempt leaves: the first reference above the
-// head's tenure that is not passed over, else guard+1 (docs/protocol.md 3.12, Preempt).
+// Next returns the head that a Preempt leaves: the first reference above the term of the head that
+// is not passed over, else guard+1 (docs/protocol.md 3.12, Preempt).
 func (r Row) Next(passable func(LockRef, SessionID) bool) LockRef {
 	for ref := r.endOfBlock(r.Head) + 1; ref <= r.Guard; ref++ {
 		if s, ok := r.Session(ref); !ok || !passable(ref, s) {
@@ -183,19 +181,18 @@ func (r Row) Next(passable func(LockRef, SessionID) bool) LockRef {
 	return r.Guard + 1
 }
 
-// DirtySince is D of docs/protocol.md 2.3: the row says dirty, or its base is older
-// than the moment when the table was closed to plain writes.
+// DirtySince is D of docs/protocol.md 2.3: the row says dirty, or its epoch is older than the
+// moment when the table was closed to plain writes.
 func (r Row) DirtySince(closed Stamp) bool { return r.Dirty || r.Epoch < closed }
 
-// sameTerm reports that two rows show the same T register.
+// sameTerm reports whether two rows show the same T register.
 func (r Row) sameTerm(o Row) bool {
 	return r.Epoch == o.Epoch && r.Head == o.Head && r.Dirty == o.Dirty && r.Owner == o.Owner
 }
 
-// newer joins two views of one lock row register by register. A replica may
-// have missed a commit, so either register of either view may be the older.
-// It is false where one base shows two different terms, which no history of
-// LWTs can produce (I1).
+// newer joins two views of one lock row register by register: a replica may have missed a commit,
+// so either register of either view may be the older. ok is false where one epoch shows two
+// different terms, which no history of LWTs can produce (I1).
 func newer(a, b Row) (Row, bool) {
 	if b.Epoch == a.Epoch && !b.sameTerm(a) {
 		return a, false

@@ -18,7 +18,7 @@ type races struct {
 	bases   []Stamp           // of all T registers, ascending
 	owners  map[Stamp]*tenure // who uses a window
 	entered map[LockRef]bool  // a reference gets one term by Poll, ever (C15)
-	highest map[Stamp]Stamp   // by base: the highest stamp used
+	highest map[Stamp]Stamp   // by epoch: the highest stamp used
 	gone    map[LockRef]bool  // its owner has released it without a term
 }
 
@@ -62,7 +62,7 @@ func (h *races) clk(t *rapid.T) Stamp {
 	if r == nil || rapid.Bool().Draw(t, "any clock") {
 		return Stamp(rapid.Int64Range(1, 1<<52).Draw(t, "clk"))
 	}
-	return max(1, r.Epoch+Stamp(rapid.Int64Range(-40, 40).Draw(t, "clk near base")))
+	return max(1, r.Epoch+Stamp(rapid.Int64Range(-40, 40).Draw(t, "clk near epoch")))
 }
 
 func (h *races) send(s sending) { h.onWay = append(h.onWay, s) }
@@ -106,7 +106,7 @@ func (h *races) poll(t *rapid.T) {
 	}
 }
 
-// enter is I2: one base, one sequencer.
+// enter is I2: one epoch, one sequencer.
 func (h *races) enter(t *rapid.T, n *tenure) {
 	if other := h.owners[n.base]; other != nil && other != n {
 		t.Fatalf("references %d and %d write in one window, %d", other.ref, n.ref, n.base)
@@ -194,7 +194,7 @@ func (h *races) moved(t *rapid.T, from *Row, to Row) {
 	}
 	if from == nil || !to.sameTerm(*from) {
 		if from != nil && to.Epoch == from.Epoch {
-			t.Fatalf("I1: T changed on one base: %+v -> %+v", *from, to)
+			t.Fatalf("I1: T changed on one epoch: %+v -> %+v", *from, to)
 		}
 		h.bases = append(h.bases, to.Epoch)
 	}
@@ -208,7 +208,7 @@ func (h *races) moved(t *rapid.T, from *Row, to Row) {
 	}
 }
 
-// check is I12 and v2s: the stamps of every window lie above its base and below the next one, whenever they were taken.
+// check is I12 and v2s: the stamps of every window lie above its epoch and below the next one, whenever they were taken.
 func (h *races) check(t *rapid.T) {
 	for i, b := range h.bases {
 		top, used := h.highest[b]
@@ -238,7 +238,7 @@ func TestNoTwoTermsShareAStamp(t *testing.T) {
 	})
 }
 
-// A change of a term climbs by no more than a window above the higher of base and clock, and below 2^63 it never wraps:
+// A change of a term climbs by no more than a window above the higher of epoch and clock, and below 2^63 it never wraps:
 // what would is refused by sound. Bases begin below 2^62 (ErrPoisoned, and no clock is there yet), so 2^42 terms of a key
 // fit before the first is refused.
 func TestWindowsEndBelowTwoToThe63(t *testing.T) {
@@ -249,7 +249,7 @@ func TestWindowsEndBelowTwoToThe63(t *testing.T) {
 		}
 		r.Epoch = Stamp(rapid.OneOf(
 			rapid.Int64Range(1, math.MaxInt64), rapid.Int64Range(math.MaxInt64-int64(2*w), math.MaxInt64), rapid.Int64Range(1<<62-4, 1<<62+4),
-		).Draw(t, "base"))
+		).Draw(t, "epoch"))
 		clk := Stamp(rapid.OneOf(rapid.Int64Range(1, 1<<52), rapid.Int64Range(1, 1<<62)).Draw(t, "clk"))
 		used := Stamp(rapid.Int64Range(2, int64(w)).Draw(t, "used"))
 		for name, c := range map[string]struct {
@@ -264,9 +264,9 @@ func TestWindowsEndBelowTwoToThe63(t *testing.T) {
 			to, fits := c.swap.Set.Row.Epoch, r.Epoch <= math.MaxInt64-c.above
 			switch {
 			case c.swap.sound(r) != fits:
-				t.Fatalf("%s of base %d: sound is %v: %+v", name, r.Epoch, !fits, c.swap)
+				t.Fatalf("%s of epoch %d: sound is %v: %+v", name, r.Epoch, !fits, c.swap)
 			case fits && (to-r.Epoch < c.above || to > max(r.Epoch+c.above, clk)):
-				t.Fatalf("%s of base %d at %d went to %d", name, r.Epoch, clk, to)
+				t.Fatalf("%s of epoch %d at %d went to %d", name, r.Epoch, clk, to)
 			}
 		}
 	})

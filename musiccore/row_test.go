@@ -96,10 +96,10 @@ func TestEnqueueOnAnEmptyQueueGrants(t *testing.T) {
 		t.Fatalf("%+v", s)
 	}
 	if s := Enqueue(&r, block(0, 1, 1, 7), 0, 5000); s.Set.Row.Epoch != 5000 {
-		t.Fatalf("the clock lifts the base: %+v", s)
+		t.Fatalf("the clock lifts the epoch: %+v", s)
 	}
 	if s := Enqueue(&r, block(0, 1, 1, 7), 101, 5000); !s.Set.Row.Dirty {
-		t.Fatal("D = dirty OR base < closed")
+		t.Fatal("D = dirty OR epoch < closed")
 	}
 	r.Dirty = true
 	if s := Enqueue(&r, block(0, 1, 1, 7), 0, 5000); !s.Set.Row.Dirty {
@@ -202,7 +202,7 @@ func rows(t *rapid.T) *Row {
 	guard := LockRef(rapid.Int64Range(1, 40).Draw(t, "guard"))
 	r := &Row{
 		Guard: guard, Head: LockRef(rapid.Int64Range(1, int64(guard)+1).Draw(t, "head")),
-		Epoch: Stamp(rapid.Int64Range(1, 1<<50).Draw(t, "base")),
+		Epoch: Stamp(rapid.Int64Range(1, 1<<50).Draw(t, "epoch")),
 		Dirty: rapid.Bool().Draw(t, "dirty"),
 	}
 	for ref := max(r.Head-LockRef(rapid.Int64Range(0, 3).Draw(t, "old")), 1); ref <= guard; {
@@ -257,7 +257,7 @@ func TestI1NothingFalls(t *testing.T) {
 			t.Fatalf("fell: %+v -> %+v", *r, to)
 		}
 		if !to.sameTerm(*r) && to.Epoch == r.Epoch {
-			t.Fatalf("T changed on one base: %+v -> %+v", *r, to)
+			t.Fatalf("T changed on one epoch: %+v -> %+v", *r, to)
 		}
 		if _, _, known := to.Holder(); !to.Empty() && !known {
 			t.Fatalf("the head has no session: %+v", to)
@@ -303,15 +303,15 @@ func TestNewerIsTheJoinOfTwoViews(t *testing.T) {
 		}
 	})
 	if _, ok := newer(Row{Epoch: 5, Head: 1}, Row{Epoch: 5, Head: 2}); ok {
-		t.Fatal("two terms on one base passed for one history")
+		t.Fatal("two terms on one epoch passed for one history")
 	}
 }
 
 func TestUnsoundSwapsAreRefused(t *testing.T) {
 	r := Row{Guard: 4, Head: 3, Epoch: 100}
 	for name, s := range map[string]Swap{
-		"base falls":       {If{What: IfEpoch, Epoch: 100}, Set{T: true, Row: Row{Epoch: 99, Head: 4}}},
-		"base stands":      {If{What: IfEpoch, Epoch: 100}, Set{T: true, Row: Row{Epoch: 100, Head: 4}}},
+		"epoch falls":      {If{What: IfEpoch, Epoch: 100}, Set{T: true, Row: Row{Epoch: 99, Head: 4}}},
+		"epoch stands":     {If{What: IfEpoch, Epoch: 100}, Set{T: true, Row: Row{Epoch: 100, Head: 4}}},
 		"head falls":       {If{What: IfEpoch, Epoch: 100}, Set{T: true, Row: Row{Epoch: 101, Head: 2}}},
 		"head beyond":      {If{What: IfEpoch, Epoch: 100}, Set{T: true, Row: Row{Epoch: 101, Head: 6}}},
 		"guard stands":     {If{What: IfGuard, Guard: 4}, Set{Q: true, Row: Row{Guard: 4}}},
@@ -325,7 +325,7 @@ func TestUnsoundSwapsAreRefused(t *testing.T) {
 		}
 	}
 	if (Swap{If{What: IfAbsent}, Set{Q: true, T: true, Row: Row{Guard: 1, Head: 1}}}).sound(nil) {
-		t.Error("base 0 is no legal base")
+		t.Error("epoch 0 is no legal epoch")
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Now is one moment, read by the caller from the clocks that docs/protocol.md 2.4
-// names. All are read before the call that they are handed to.
+// Now is one moment, read by the caller from the clocks that docs/protocol.md 2.4 names. All are
+// read before the call that they are handed to.
 type Now struct {
 	Boot  time.Duration // CLOCK_BOOTTIME: goes on during suspension (C12)
 	Raw   time.Duration // CLOCK_MONOTONIC_RAW: nobody slews it (C12)
@@ -20,38 +20,37 @@ type Now struct {
 	Store Stamp         // the store's own clock, read just before the others; 0, as everywhere but about beats: it was not read
 }
 
-// Since is how long ago another moment was, by BOOTTIME or the raw clock, whichever says less: who waits for another's lease to end
-// waits on both.
+// Since returns how long ago another moment was, by BOOTTIME or the raw clock, whichever says
+// less: waiting for the lease of another proxy to end takes both.
 func (now Now) Since(o Now) time.Duration { return min(now.Boot-o.Boot, now.Raw-o.Raw) }
 
 // ClockGap is how far own and cluster clock may differ for a clk() (docs/protocol.md 2.4, clk).
 const ClockGap = 10 * time.Second
 
-// Closing answers the stamp that closes a table with lock rows to plain writes
-// (docs/protocol.md 2.3, D): above every base that any proxy can have taken from its
-// clk() until then, or its LWT could still be applied, leave a row that looks
-// as if it had been synchronised since, and show it to all who did not send it.
-// clk() of one proxy lies at most ClockGap behind the cluster's clock, that of
-// another a second ahead of it; what is left of twice ClockGap is for clocks of
-// nodes that differ, and for steps that a proxy has not noticed yet. before is
-// the stamp of the time before: closed never falls. Clk must not be 0.
+// Closing returns the stamp that closes a table with lock rows to plain writes (docs/protocol.md
+// 2.3, D). It lies above every epoch that any proxy can have taken from its clk() until then: an
+// LWT with a higher one could still be applied, and leave a row that looks as if the key had been
+// synchronised since. clk() of one proxy lies at most ClockGap behind the cluster's clock, that of
+// another a second ahead of it; the rest of twice ClockGap is for nodes whose clocks differ, and
+// for steps that a proxy has not noticed yet. before is the stamp of the time before, since closed
+// never falls. now.Clk must not be 0.
 func Closing(now Now, before Stamp) Stamp {
 	return max(now.Clk+2*Stamp(ClockGap/time.Microsecond), before+1)
 }
 
-// EndedBeat is the beat of a session that ended by itself: dead at once for
-// everybody (docs/protocol.md 3.19, Shutdown).
+// EndedBeat is the beat of a session that ended by itself: it is dead at once for everybody
+// (docs/protocol.md 3.19, Shutdown).
 const EndedBeat = math.MaxInt64
 
-// Why a session has ended, beside its deadline.
+// Errors that say why a session has ended, besides its deadline.
 var (
 	ErrForeignBeat = errors.New("another process beats for this session: the machine was cloned, or a snapshot of it restored")
 	ErrBeatGone    = errors.New("the session's row has gone, or shows less than was acknowledged")
 )
 
-// Session is the life sign of this proxy, on which all its terms hang
-// (docs/protocol.md 3.2, Session). Once a deadline has passed it is dead for ever
-// (C5): take a new one. Every method may be called concurrently.
+// Session is the life sign of this proxy, on which all its terms rest (docs/protocol.md 3.2,
+// Session). Once a deadline has passed it is dead for ever (C5), and the proxy takes a new one.
+// Its methods are safe for concurrent use.
 type Session struct {
 	id       SessionID
 	lease    time.Duration
@@ -63,50 +62,49 @@ type Session struct {
 	acked int64   // the highest that was acknowledged
 }
 
-// sentKept bounds the beats that a session knows for its own: of more, none can be under way.
+// sentKept bounds the beats that a session knows for its own. No older one can be under way.
 const sentKept = 64
 
-// saltBits are the low bits of a beat's number. They come from the clocks: the
-// number tells whose beat it is, where a machine was cloned and two processes
-// count the beats of one session.
+// saltBits are the low bits of a beat's number, which come from the clocks: they tell whose beat
+// it is where a machine was cloned and two processes count the beats of one session.
 const saltBits = 24
 
-// deadline is the end of the lease on every clock (C12): a suspended machine is
-// caught by BOOTTIME or the wall clock, a clock that is slewed by the raw one,
-// and a machine whose clocks all stood still by the store's.
+// deadline is the end of the session lease on every clock (C12): BOOTTIME or the wall clock
+// catches a machine that was suspended, the raw clock one that is slewed, and the store's clock
+// one whose own clocks all stood still.
 type deadline struct {
 	boot, raw   time.Duration
 	wall, store Stamp
 }
 
+// passed reports whether one of the clocks has reached the deadline.
 func (d *deadline) passed(now Now) bool {
 	return now.Boot >= d.boot || now.Raw >= d.raw || now.Wall >= d.wall || (d.store != 0 && now.Store >= d.store)
 }
 
-// within is the deadline, or an earlier one: so long after a moment.
+// within returns the deadline, or an earlier one: left after the moment from.
 func (d deadline) within(from Now, left Stamp) *deadline {
 	own := time.Duration(left) * time.Microsecond
 	d.boot, d.raw, d.wall = min(d.boot, from.Boot+own), min(d.raw, from.Raw+own), min(d.wall, from.Wall+left)
 	return &d
 }
 
-// NewSession starts a session that is not yet valid: there is no term before
-// the first acknowledged beat.
+// NewSession returns a session that is not valid before its first acknowledged beat.
 func NewSession(id SessionID, o Options) *Session {
 	return &Session{id: id, lease: o.SessionLease}
 }
 
-// ID is the session's name in music.sessions and in lock rows.
+// ID returns the name of the session in music.sessions and in lock rows.
 func (s *Session) ID() SessionID { return s.id }
 
-// Lease is how long the session is valid from the start of a beat. It is to
-// stand in music.sessions beside each beat: others may have another.
+// Lease returns how long the session is valid from the start of a beat. It stands in
+// music.sessions beside each beat, since other proxies may have another.
 func (s *Session) Lease() time.Duration { return s.lease }
 
-// Beat answers the number of the next beat: value and write timestamp of the
-// row (C5, beats stamped by a clock). It counts up, whatever the clocks show. It is false once the session is dead.
-// Read the start handed to Acked before the beat is sent, and before it the
-// store's clock.
+// Beat returns the number of the next beat, value and write timestamp of the row (C5: beats
+// stamped by a clock). Numbers rise, whatever the clocks show. ok is false once the session is
+// dead. The start handed to Acked is read before the beat is sent, and the store's clock before
+// that.
 func (s *Session) Beat(now Now) (n int64, ok bool) {
 	if s.over(now) {
 		return 0, false
@@ -124,7 +122,8 @@ func (s *Session) Beat(now Now) (n int64, ok bool) {
 	return n, true
 }
 
-// salt is what no other process will have in the same beat: its clocks show another nanosecond.
+// salt returns bits that no other process will have in the same beat: its clocks show another
+// nanosecond.
 func salt(now Now) int64 {
 	h := fnv.New64a()
 	for _, x := range [...]int64{int64(now.Boot), int64(now.Raw), int64(now.Wall)} {
@@ -136,9 +135,8 @@ func salt(now Now) int64 {
 	return int64((sum ^ sum>>saltBits) & (1<<saltBits - 1))
 }
 
-// Acked tells that beat n, begun at start, was acknowledged at QUORUM, with
-// the store's clock as it was read after that. The
-// lease counts from the start, never from the acknowledgement, and an
+// Acked tells that beat n, begun at start, was acknowledged at QUORUM, with the store's clock as
+// read after that. The lease counts from the start, never from the acknowledgement, and an
 // acknowledgement after the deadline revives nothing (C5).
 func (s *Session) Acked(now, start Now, n int64) {
 	s.mu.Lock()
@@ -162,25 +160,24 @@ func (s *Session) Acked(now, start Now, n int64) {
 	s.over(now)
 }
 
-// Look is a read of the session's own row and of the store's clock, under way.
+// Look is a read of the session's own row and of the store's clock that is under way.
 type Look struct {
 	start Now
 	acked int64 // was the highest then
 }
 
-// Look begins one. The read is sent after it.
+// Look begins one. The read is sent after the call.
 func (s *Session) Look(start Now) Look {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return Look{start, s.acked}
 }
 
-// Saw tells what a look showed: the beat in the session's own row (0: no such
-// row), read at QUORUM, and in now the store's clock. It ends the session where
-// that clock has passed the deadline, and with an error where the row is not
-// this process's own: then others may find the session dead, or another process
-// does its work. Where own clocks stood still since the beat began, they are given
-// no more time than the store's has left.
+// Saw tells what a look showed: the beat in the session's own row (0: no such row), read at
+// QUORUM, and in now the store's clock. It ends the session where that clock has passed the
+// deadline; and, with an error, where the row is not that of this process: then others may find
+// the session dead, or another process does its work. Where own clocks stood still since the beat
+// began they are given no more time than the store's has left.
 func (s *Session) Saw(now Now, l Look, beat int64) error {
 	s.over(now)
 	s.mu.Lock()
@@ -203,8 +200,8 @@ func (s *Session) Saw(now Now, l Look, beat int64) error {
 	return err
 }
 
-// Left is how much of the lease is left by the own clock that has gone on the
-// most; 0 before the first acknowledged beat and once the session is dead.
+// Left returns how much of the lease is left by the own clock that has advanced most; 0 before the
+// first acknowledged beat, and once the session is dead.
 func (s *Session) Left(now Now) time.Duration {
 	d := s.deadline.Load()
 	if d == nil || s.over(now) {
@@ -213,17 +210,17 @@ func (s *Session) Left(now Now) time.Duration {
 	return min(d.boot-now.Boot, d.raw-now.Raw, time.Duration(d.wall-now.Wall)*time.Microsecond)
 }
 
-// Valid reports that the lease runs: each of the clocks is before
-// the deadline. The first call that finds it passed ends the session.
+// Valid reports whether the lease runs: every clock is before the deadline. The first call that
+// finds it passed ends the session.
 func (s *Session) Valid(now Now) bool {
 	return s.deadline.Load() != nil && !s.over(now)
 }
 
-// End kills the session by its owner's wish. Call it before beat = EndedBeat
-// is written: from then on others may take its terms.
+// End ends the session. It is called before EndedBeat is written: from then on others may take its
+// terms.
 func (s *Session) End() { s.dead.Store(true) }
 
-// Dead reports that the session has ended for ever.
+// Dead reports whether the session has ended for ever.
 func (s *Session) Dead() bool { return s.dead.Load() }
 
 func (s *Session) over(now Now) bool {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// checkSession reports that the session is valid; the first call that finds it dead
-// ends everything that hung on it (C5).
+// checkSession reports whether the session is valid. The first call that finds it dead ends
+// everything that rests on it (C5).
 func (c *Core) checkSession(now Now) bool {
 	c.now = now.Boot
 	if c.self.Valid(now) {
@@ -21,9 +21,9 @@ func (c *Core) checkSession(now Now) bool {
 	return false
 }
 
-// Drain allows no new grants and settles what is unsettled (docs/design.md 6, SIGTERM). Who
-// waits is told where he stands and may go on at another proxy. Then wait for
-// Quiet, end the session, and write EndedBeat.
+// Drain allows no new grants, and settles what is unsettled (docs/design.md 6, SIGTERM). Waiting
+// clients are told where they stand and may go on at another proxy. The caller then waits for
+// Quiet, ends the session and writes EndedBeat.
 func (c *Core) Drain(now Now) Effects {
 	c.draining = true
 	c.checkSession(now)
@@ -33,7 +33,7 @@ func (c *Core) Drain(now Now) Effects {
 	return c.takeEffects()
 }
 
-// Quiet reports that no LWT is under way and nothing in flight or unsettled.
+// Quiet reports whether no LWT is under way, and nothing in flight or unsettled.
 func (c *Core) Quiet() bool {
 	for _, k := range c.keys {
 		if !k.quiet() {
@@ -43,6 +43,7 @@ func (c *Core) Quiet() bool {
 	return true
 }
 
+// quiet is Quiet for one key.
 func (k *key) quiet() bool {
 	t := k.term
 	if k.lwt != nil || t == nil {
@@ -52,7 +53,7 @@ func (k *key) quiet() bool {
 	return t.open && fixed && t.ops.flight.ops == 0 && !t.unsettled && t.synch.cmd == 0
 }
 
-// turnAway tells all who wait that nothing is granted here any more.
+// turnAway answers all that wait: nothing is granted here any more.
 func (k *key) turnAway(now Now) {
 	for _, r := range k.blocks.list {
 		k.requeueWaiters(r, r.numbered)
@@ -70,16 +71,16 @@ func (k *key) turnAway(now Now) {
 	k.queue.unnumbered = nil
 }
 
-// anyNumberedInBlock reports that a client was told a reference of a block and waits for it.
+// anyNumberedInBlock reports whether a client was told a reference of a block and waits for it.
 func (k *key) anyNumberedInBlock() bool {
 	return slices.ContainsFunc(k.blocks.list, func(b *localBlock) bool { return b.numbered > 0 })
 }
 
-// dissolveBlocks makes the references of blocks plain that clients were told and wait for, so that
-// they outlive this session, which is about to end (docs/protocol.md 3.19, Shutdown). From here on
-// nothing is handed over in these blocks, whatever becomes of the LWT. The queue only changes
-// together with the guard, by which two views of it are told apart: a block for nobody is enqueued
-// with it, which is passed over as soon as the session has ended.
+// dissolveBlocks makes those references of blocks plain that clients were told and wait for, so
+// that they outlive this session, which is about to end (docs/protocol.md 3.19, Shutdown). From
+// here on nothing is handed over in these blocks, whatever becomes of the LWT. The queue only
+// changes together with the guard, by which two views of it are told apart: so a block for nobody
+// is enqueued with it, which is passed over as soon as the session has ended.
 func (k *key) dissolveBlocks(now Now) {
 	var refs []LockRef
 	for _, b := range k.blocks.list {
@@ -95,8 +96,9 @@ func (k *key) dissolveBlocks(now Now) {
 	k.startLWT(now, lwt{purpose: purposeDissolve, swap: s, req: nobody.Req})
 }
 
-// blocksDissolved has those wait for references of their own who were told one of a block. What is
-// left of the block that is held ends with its holder; nobody is in the others any more.
+// blocksDissolved has the entries that knew a reference of a block wait for references of their
+// own. What is left of the block that is held ends with its holder; the others have nobody any
+// more.
 func (k *key) blocksDissolved() {
 	for _, b := range slices.Clone(k.blocks.list) {
 		if b.numbered == 0 {
@@ -117,9 +119,9 @@ func (k *key) blocksDissolved() {
 	}
 }
 
-// bury ends everything of a key without another word to the store: the
-// session is dead or the table gone, and others clean up by the fences. A
-// reference may go on: nobody is told that one is lost.
+// bury ends everything of a key without another command: the session is dead, or the table gone,
+// and others clean up by the fences. References may go on elsewhere: nobody is told that one is
+// lost.
 func (k *key) bury(now Now, err error) {
 	if k.term != nil {
 		k.loseTerm(now)

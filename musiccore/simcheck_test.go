@@ -40,7 +40,7 @@ type history struct {
 	holder   map[LockRef]SessionID
 	kept     []Block       // what sessions reserved for themselves
 	entered  LockRef       // the highest reference that got a ticket or began a Synch
-	last     Stamp         // … and the highest base
+	last     Stamp         // … and the highest epoch
 	epoch    int           // how often the table was closed
 	issued   map[issue]int // in which epoch each ticket was given
 	acked    Stamp         // the highest stamp of an acknowledged put
@@ -53,12 +53,12 @@ type history struct {
 	late     map[issue]bool   // tickets that were given after that
 }
 
-// window1 is one base: whose it is, and how it ended.
+// window1 is one epoch: whose it is, and how it ended.
 type window1 struct {
-	root    Stamp // the first base of the term
+	root    Stamp // the first epoch of the term
 	ref     LockRef
 	session SessionID
-	end     Stamp // the base that followed
+	end     Stamp // the epoch that followed
 	synced  bool
 }
 
@@ -147,7 +147,7 @@ func (c *checker) row(k Key, from, to *Row, l *sent) {
 		}
 	}
 	if to.Epoch <= h.lastUsed {
-		c.s.fail("I12: base %d is not above stamp %d", to.Epoch, h.lastUsed)
+		c.s.fail("I12: epoch %d is not above stamp %d", to.Epoch, h.lastUsed)
 	}
 	h.lastBase = to.Epoch
 }
@@ -157,7 +157,7 @@ func (c *checker) forward(k Key, from, to *Row) {
 		c.s.fail("I1: %v %s -> %s", k.PK, brief(from), brief(to))
 	}
 	if !to.sameTerm(*from) && to.Epoch <= from.Epoch {
-		c.s.fail("I1: a term change without a higher base: %s -> %s", brief(from), brief(to))
+		c.s.fail("I1: a term change without a higher epoch: %s -> %s", brief(from), brief(to))
 	}
 }
 
@@ -232,7 +232,7 @@ func (c *checker) ticketed(p *proxy, tk Ticket) {
 	}
 }
 
-// stamp is I2 and I12: unique, in its window, below every later base.
+// stamp is I2 and I12: unique, in its window, below every later epoch.
 func (c *checker) stamp(k Key, s, base Stamp) {
 	h := c.key(k)
 	if h.stamps[s] {
@@ -453,7 +453,7 @@ func (c *checker) granted(p *proxy, h *history, n Note) {
 		s.fail("E1: reference %d is granted and has no term", n.Ref)
 		return
 	}
-	s.tell("proxy %d GRANTS %s to %d, base %d, dirty %v", p.n, n.Key.PK, n.Ref, t.window.epoch-t0, t.dirty)
+	s.tell("proxy %d GRANTS %s to %d, epoch %d, dirty %v", p.n, n.Key.PK, n.Ref, t.window.epoch-t0, t.dirty)
 	row := s.store.row(n.Key).latest()
 	passed := h.tenure(row.Head) != h.tenure(n.Ref) || c.window(n.Key, row.Epoch).root != c.window(n.Key, t.window.epoch).root
 	if p.suspect() && (passed || n.Ref < h.opened) {
@@ -483,7 +483,7 @@ func (c *checker) granted(p *proxy, h *history, n Note) {
 	s.metIf(inside && t.dirty && !t.synced, handedDirty)
 	s.metIf(inside && c.window(n.Key, t.window.epoch).root != t.window.epoch, handedRenewed)
 	if passed {
-		s.fail("I2/E1: reference %d is granted on base %d, but the row is %s", n.Ref, t.window.epoch-t0, brief(row))
+		s.fail("I2/E1: reference %d is granted on epoch %d, but the row is %s", n.Ref, t.window.epoch-t0, brief(row))
 	}
 	s.metIf(t.dirty, grantedDirty)
 }

@@ -286,7 +286,7 @@ func (s *sim) raiseClosed(x *chance) {
 }
 
 // writePlain writes beside the locks, above all that they wrote, and so much
-// later that clk() is hardly behind the bases.
+// later that clk() is hardly behind the epochs.
 func (s *sim) writePlain(x *chance) {
 	const behind = 5000
 	clk := s.plain

@@ -18,7 +18,7 @@ func brief(r *Row) string {
 }
 
 func (r *Row) briefTerm() string {
-	s := fmt.Sprintf("base %d head %d", r.Epoch-t0, r.Head)
+	s := fmt.Sprintf("epoch %d head %d", r.Epoch-t0, r.Head)
 	if r.Dirty {
 		s += " dirty"
 	}
@@ -43,9 +43,9 @@ func (w Swap) brief() string {
 	case IfGuard:
 		return fmt.Sprintf("if guard %d: %s", w.If.Guard, to)
 	case IfEpoch:
-		return fmt.Sprintf("if base %d: %s", w.If.Epoch-t0, to)
+		return fmt.Sprintf("if epoch %d: %s", w.If.Epoch-t0, to)
 	}
-	return fmt.Sprintf("if guard %d and base %d: %s", w.If.Guard, w.If.Epoch-t0, to)
+	return fmt.Sprintf("if guard %d and epoch %d: %s", w.If.Guard, w.If.Epoch-t0, to)
 }
 
 // String names a status.

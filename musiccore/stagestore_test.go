@@ -105,7 +105,7 @@ func (st *stageStore) swap(k *stageKey, a Apply, who string, back func(Result)) 
 
 // row is a lock row on one line, but for its queue.
 func (s *stage) row(r Row) string {
-	text := fmt.Sprintf("head %d, guard %d, base %s", r.Head, r.Guard, s.stamp(r.Epoch))
+	text := fmt.Sprintf("head %d, guard %d, epoch %s", r.Head, r.Guard, s.stamp(r.Epoch))
 	if r.Dirty {
 		text += ", dirty"
 	}

@@ -1,8 +1,8 @@
 package musiccore
 
-// check is an operation of a strict table that the store has acknowledged: a
-// QUORUM read of the lock row, begun after that, says whether its client may be
-// told (docs/protocol.md 3.8, check; M6). It counts as in flight until then.
+// check is an operation of a strict table that the store has acknowledged. A QUORUM read of the
+// lock row that begins after that says whether its client may be told (docs/protocol.md 3.8,
+// check; M6). It counts as in flight until then.
 type check struct {
 	op    OpID
 	n     uint64
@@ -10,8 +10,8 @@ type check struct {
 	after CommandID // only a read after this command tells
 }
 
-// deferVerdict lets an operation wait for its verdict. It is false for one that
-// is over, or whose End came before.
+// deferVerdict has an operation wait for its verdict. It returns false for one that is over, or
+// whose End came before.
 func (k *key) deferVerdict(now Now, tk Ticket) bool {
 	t := k.term
 	if !t.ops.flight.hold(tk.Number) {
@@ -24,9 +24,9 @@ func (k *key) deferVerdict(now Now, tk Ticket) bool {
 	return true
 }
 
-// answerChecks tells the verdicts that a QUORUM read allows: the term is the
-// operation's own, on the base of its stamp or one that an own Renew made
-// since. A read that shows less than that base has missed a commit.
+// answerChecks answers the checks that a QUORUM read allows: the term in the row is the
+// operation's own, on the epoch of its stamp or one that an own Renew has made since. A read that
+// shows a lower epoch has missed a commit.
 func (k *key) answerChecks(id CommandID, r *Row) {
 	t := k.term
 	if t == nil || len(t.ops.checks) == 0 {
@@ -48,6 +48,7 @@ func (k *key) answerChecks(id CommandID, r *Row) {
 	}
 }
 
+// answerCheck answers a check, and counts its operation out.
 func (k *key) answerCheck(c check, v Verdict) {
 	if !k.term.ops.flight.over(c.n) {
 		k.term.ops.flight.finish(c.n)
@@ -55,8 +56,8 @@ func (k *key) answerCheck(c check, v Verdict) {
 	k.c.answer(Answer{Op: c.op, Verdict: v})
 }
 
-// owns reports that a row shows the term that is here: on its base, on an
-// earlier one, or on that of a Renew whose outcome is not known yet.
+// owns reports whether a row shows the term that is here: on its epoch, on an earlier one, or on
+// that of a Renew whose outcome is not known yet.
 func (k *key) owns(r *Row) bool {
 	for _, b := range k.term.window.oldEpochs {
 		if r.Epoch == b {
@@ -66,7 +67,7 @@ func (k *key) owns(r *Row) bool {
 	return r.Epoch == k.term.window.epoch || (k.lwt != nil && k.lwt.purpose == purposeRenew && r.sameTerm(k.lwt.swap.Set.Row))
 }
 
-// loseChecks answers those that no read can answer any more.
+// loseChecks answers the checks that no read can answer any more.
 func (k *key) loseChecks() {
 	for _, c := range k.term.ops.checks {
 		k.answerCheck(c, k.lostVerdict())
@@ -74,8 +75,8 @@ func (k *key) loseChecks() {
 	k.term.ops.checks = nil
 }
 
-// expireChecks answers those whose operation is over: its client hears
-// "unknown" whatever comes later (C16).
+// expireChecks answers the checks of operations that are over: their clients hear "unknown"
+// whatever comes later (C16).
 func (k *key) expireChecks() {
 	left := k.term.ops.checks[:0]
 	for _, c := range k.term.ops.checks {

@@ -2,11 +2,11 @@ package musiccore
 
 import "slices"
 
-// Condition says what an LWT compares. It also fixes which registers the LWT
-// writes; Set repeats that, so that nobody has to know.
+// Condition is what an LWT compares. It also fixes which registers the LWT writes; Set says that
+// again, so that nobody has to know.
 type Condition uint8
 
-// The four shapes of an LWT in docs/protocol.md 3.
+// The four shapes of an LWT in docs/protocol.md 3. The column of the epoch is named base.
 const (
 	IfAbsent     Condition = iota + 1 // INSERT … IF NOT EXISTS             writes Q and T
 	IfGuard                           // UPDATE … IF guard=?                writes Q
@@ -14,8 +14,8 @@ const (
 	IfEpoch                           // UPDATE … IF base=?                 writes T
 )
 
-// If is the condition of an LWT. Guard and Base are never 0 where they are
-// compared: the store would apply `= null` to a missing row (docs/protocol.md 2.1).
+// If is the condition of an LWT. Guard and Epoch are never 0 where they are compared: the store
+// would apply `= null` to a missing row (docs/protocol.md 2.1).
 type If struct {
 	What  Condition
 	Guard LockRef // for IfGuard and IfGuardEpoch
@@ -25,23 +25,22 @@ type If struct {
 // Set is what an LWT writes: whole registers of Row, never parts of one.
 type Set struct {
 	Q   bool // guard, queue
-	T   bool // base, head, dirty, owner
+	T   bool // epoch, head, dirty, owner
 	Row Row  // only the registers named above count
 }
 
-// Swap is one LWT on one lock row. It holds every literal, so sending it
-// again sends the same bytes, and guard and base make that harmless: each
-// Swap is applied at most once (docs/protocol.md 6, H3).
+// Swap is one LWT on one lock row. It holds every literal, so sending it again sends the same
+// bytes; guard and epoch make that harmless: each Swap is applied at most once (docs/protocol.md
+// 6, H3).
 type Swap struct {
 	If  If
 	Set Set
 }
 
-// Enqueue appends n = b.N references to the queue; nil is a key without a
-// lock row. b.First is chosen here: no lower than it is given where nobody
-// holds or waits, else behind the guard. Where the queue is empty the first
-// reference HOLDS when the Swap is applied (docs/protocol.md 3.4, Enqueue; paper §IV
-// createLockRef).
+// Enqueue appends b.N references to the queue of row r; nil is a key without a lock row. It
+// chooses b.First: no lower than it is given where nobody holds or waits, else behind the guard.
+// Where the queue is empty the first reference HOLDS when the Swap is applied (docs/protocol.md
+// 3.4, Enqueue; paper §IV createLockRef).
 func Enqueue(r *Row, b Block, closed, clk Stamp) Swap {
 	if r == nil {
 		b.First = max(b.First, 1)
@@ -65,10 +64,9 @@ func Enqueue(r *Row, b Block, closed, clk Stamp) Swap {
 	return Swap{If{What: IfGuard, Guard: r.Guard}, Set{Q: true, Row: row}}
 }
 
-// Release ends the term of r's base: the reference behind it becomes the head, at
-// a base above every stamp used (docs/protocol.md 3.11, Release; paper §IV
-// releaseLock). used is the term's seq, at least 2; the window W where the
-// sequencer is not known.
+// Release ends the term of r's epoch: the reference behind it becomes the head, on an epoch above
+// every stamp used (docs/protocol.md 3.11, Release; paper §IV releaseLock). used is the term's
+// seq, at least 2, or the window W where it is not known.
 func Release(r Row, used Stamp, dirty bool, clk Stamp) Swap {
 	return termSwap(r, Row{Epoch: max(r.Epoch+used, clk), Head: r.endOfBlock(r.Head) + 1, Dirty: dirty})
 }
@@ -91,7 +89,7 @@ func Renew(r Row, owner SessionID, dirty bool, w, floor Stamp) Swap {
 	return termSwap(r, Row{Epoch: max(r.Epoch+w, floor), Head: r.Head, Dirty: dirty, Owner: owner})
 }
 
-// combine is an Enqueue behind others and a change of the term in one LWT: what the
+// combine returns one LWT for an Enqueue behind others and a change of the term: it does what the
 // two do one after the other, with nothing between them.
 func combine(q, t Swap) Swap {
 	row := t.Set.Row
@@ -99,7 +97,7 @@ func combine(q, t Swap) Swap {
 	return Swap{If{What: IfGuardEpoch, Guard: q.If.Guard, Epoch: t.If.Epoch}, Set{Q: true, T: true, Row: row}}
 }
 
-// append appends one more block to an Enqueue behind others.
+// append returns an Enqueue behind others with one more block.
 func (s Swap) append(b Block) Swap {
 	row := &s.Set.Row
 	b.First = row.Guard + 1
@@ -108,15 +106,13 @@ func (s Swap) append(b Block) Swap {
 	return s
 }
 
-// termSwap is the shape of every change of a term: IF base = <the base read>
-// (C1, C3, C4).
+// termSwap has the shape of every change of a term: IF base = <the epoch read> (C1, C3, C4).
 func termSwap(r, to Row) Swap {
 	return Swap{If{What: IfEpoch, Epoch: r.Epoch}, Set{T: true, Row: to}}
 }
 
-// Apply is what the store does with a Swap: the row afterwards, and whether
-// the condition held. nil is a missing row. It is the meaning of a Swap, for
-// tests and the simulator.
+// Apply returns what the store makes of a Swap: the row afterwards, and whether the condition
+// held. nil is a missing row. It defines the meaning of a Swap, for tests and the simulation.
 func (s Swap) Apply(r *Row) (Row, bool) {
 	if r == nil {
 		return s.Set.Row, s.If.What == IfAbsent
@@ -140,7 +136,7 @@ func (i If) holds(r Row) bool {
 	return false
 }
 
-// onto writes the registers of the Swap over a row, asking nothing.
+// onto returns a row with the registers of the Swap written over it, unconditionally.
 func (s Swap) onto(r Row) Row {
 	if s.Set.Q {
 		r.Guard, r.Queue = s.Set.Row.Guard, s.Set.Row.Queue
@@ -152,8 +148,8 @@ func (s Swap) onto(r Row) Row {
 	return r
 }
 
-// sound is I1 for one LWT about to be sent: against the row it was made from,
-// guard and head never fall, base rises, and nothing compares with nothing.
+// sound is I1 for an LWT about to be sent: against the row it was made from guard and head never
+// fall, the epoch rises, and no comparison is with 0.
 func (s Swap) sound(from *Row) bool {
 	to := s.Set.Row
 	if from == nil {

@@ -8,8 +8,7 @@ import (
 // poison is the stamp above which no window can be put (docs/protocol.md 3.9, Synch).
 const poison = Stamp(1) << 62
 
-// synchState is the state of a term's Synch: which attempt is under way and when
-// the next one may start.
+// synchState is the Synch of a term: which attempt is under way, and when the next one may start.
 type synchState struct {
 	cmd   CommandID
 	tries int // failed in a row
@@ -17,9 +16,9 @@ type synchState struct {
 	stale bool // what the attempt rests on changed while it ran
 }
 
-// wantsSynch: somebody waits for it, or the term ends or the proxy goes and
-// something is unsettled. It is exclusive: no put may be in flight, or an
-// acknowledged one would be fenced away (C7).
+// wantsSynch reports whether a Synch is to start: an operation waits for it, or the term ends or
+// the proxy shuts down with something unsettled. It is exclusive: were a put in flight, it could
+// be acknowledged and fenced away (C7).
 func (k *key) wantsSynch(now Now) bool {
 	t := k.term
 	if t.clean() || t.broken || t.renewal.blocksPuts || t.synch.cmd != 0 || t.ops.flight.puts > 0 || now.Boot < t.synch.next {
@@ -31,10 +30,9 @@ func (k *key) wantsSynch(now Now) bool {
 	return t.unsettled && t.ops.flight.ops == 0 && t.synch.tries < k.c.opts.SettleTries
 }
 
-// startSynch starts one attempt: a fresh fence for each (C10), two stamps wide, and
-// not below closed: a plain write that no quorum shows yet may be stamped up
-// to there. Paper §IV, acquireLock: the value read at quorum is written back
-// under the own reference.
+// startSynch starts one attempt, with a fresh fence each (C10), two stamps wide. The fence is not
+// below closed: a plain write that no quorum shows yet may be stamped up to there. Paper §IV,
+// acquireLock: the value read at quorum is written back under the own reference.
 func (k *key) startSynch(now Now) {
 	t := k.term
 	fence := t.window.epoch + t.window.seq
@@ -48,7 +46,7 @@ func (k *key) startSynch(now Now) {
 	k.c.commands[t.synch.cmd] = k
 }
 
-// synchEnded takes what a Synch met.
+// synchEnded takes the result of a Synch.
 func (k *key) synchEnded(now Now, r Result) {
 	t := k.term
 	s := &t.synch
@@ -80,7 +78,7 @@ func (k *key) synchEnded(now Now, r Result) {
 	s.tries++
 }
 
-// refuseWaiting answers all who wait for a synchronise that cannot be.
+// refuseWaiting answers all operations that wait for a synchronise that cannot be.
 func (k *key) refuseWaiting(_ Now, err error) {
 	for _, b := range k.term.ops.waiting {
 		k.c.answer(Answer{Op: b.op, Err: err})
@@ -88,7 +86,7 @@ func (k *key) refuseWaiting(_ Now, err error) {
 	k.term.ops.waiting = nil
 }
 
-// tooLarge is ErrTooLarge with what the store says of it.
+// tooLarge returns ErrTooLarge with what the store says of it.
 func tooLarge(cause error) error {
 	if cause == nil {
 		return ErrTooLarge

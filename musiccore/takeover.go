@@ -1,11 +1,11 @@
 package musiccore
 
-// A guest is a place whose reference another session enqueued: that session is
-// dead, and the client came here. It waits like any other; at the head it gets
-// its term from a Takeover of its own (docs/protocol.md 3.13, Takeover).
+// A reference is adopted when the session that enqueued it is dead and its client comes here. It waits
+// like any other; at the head it gets its term by a Takeover of its own (docs/protocol.md 3.13,
+// Takeover).
 
-// ownerOf answers the session on which a live reference hangs: for the head
-// T.Owner if set, else the queue's.
+// ownerOf returns the session that owns a live reference: for the head T.Owner if set, else the
+// queue's.
 func (k *key) ownerOf(r LockRef) (SessionID, bool) {
 	if r == k.view.row.Head {
 		_, s, ok := k.view.row.Holder()
@@ -14,7 +14,7 @@ func (k *key) ownerOf(r LockRef) (SessionID, bool) {
 	return k.view.row.Session(r)
 }
 
-// adopt makes a guest of a dead session's reference.
+// adopt makes an entry for a dead session's reference.
 func (k *key) adopt(now Now, r LockRef) *entry {
 	e := &entry{k: k, ref: r, phase: phaseWaiting, adopted: true, lease: k.c.opts.ClientLease, since: now.Boot}
 	e.timer.who = e
@@ -23,8 +23,8 @@ func (k *key) adopt(now Now, r LockRef) *entry {
 	return e
 }
 
-// awaitTerm lets an operation wait for the term of a guest at the head; where
-// the reference waits the operation does not.
+// awaitTerm lets an operation wait for the term of an adopted head. Where the reference is not the
+// head, it is answered.
 func (k *key) awaitTerm(b waitingOp, e *entry) {
 	if k.term != nil && k.term.holder == e {
 		k.term.ops.waiting = append(k.term.ops.waiting, b)
@@ -39,22 +39,23 @@ func (k *key) awaitTerm(b waitingOp, e *entry) {
 	k.c.addPending(b.op, k, nil)
 }
 
-// adoptedHead: the head is a guest that waits for its Takeover. One that its session
-// has made part of a block since it was adopted may have been handed on.
+// adoptedHead reports whether the head is an adopted reference that waits for its Takeover. One
+// that its session has made part of a block since it was adopted may have been handed on, and does
+// not count.
 func (k *key) adoptedHead() bool {
 	e := k.queue.first()
 	return k.isHead(e) && e.adopted && e.phase == phaseWaiting && !e.abandoned && !k.view.row.retained(e.ref)
 }
 
-// remoteHeadDead reports that the head's session is dead, by a row read at QUORUM: from
-// then on anybody may end its term, on that base.
+// remoteHeadDead reports whether the head's session is dead, by a row read at QUORUM: from then on
+// anybody may end its term, on that epoch.
 func (k *key) remoteHeadDead(now Now) bool {
 	x, foreign := k.remoteHead()
 	return foreign && k.c.watch(now, x).dead && k.view.quorumEpoch == k.view.row.Epoch
 }
 
-// takeOver moves the head's term here: its session is dead, and its client has
-// come. Base, head and owner are of one read (C2), and the LWT is IF base (C3).
+// takeOver moves the term of the head here: its session is dead, and its client has come. Epoch,
+// head and owner are of one read (C2), and the LWT is IF base (C3).
 func (k *key) takeOver(now Now) {
 	if now.Clk == 0 || k.c.draining || !k.c.self.Valid(now) || !k.remoteHeadDead(now) {
 		return
@@ -63,7 +64,8 @@ func (k *key) takeOver(now Now) {
 	k.startLWT(now, lwt{purpose: purposeTakeover, swap: s})
 }
 
-// noteTakeover notes an applied Takeover: its base is the guest's, and nobody else's.
+// noteTakeover notes an applied Takeover: the term on its epoch is that of the adopted entry, and
+// of nobody else.
 func (k *key) noteTakeover(base Stamp) {
 	k.view.quorumEpoch = max(k.view.quorumEpoch, base)
 	if e := k.queue.first(); k.isHead(e) && e.adopted {
@@ -71,8 +73,7 @@ func (k *key) noteTakeover(base Stamp) {
 	}
 }
 
-// displaced reports that somebody else has the head's term, which a place here
-// waits for.
+// displaced reports whether another session has the head's term, which an entry here waits for.
 func (k *key) displaced(e *entry) bool {
 	owner := k.view.row.Owner
 	if !k.isHead(e) || owner == (SessionID{}) {
@@ -84,7 +85,7 @@ func (k *key) displaced(e *entry) bool {
 	return !k.changesTerm() && e.takeover.epoch != k.view.row.Epoch && !k.c.dead(owner)
 }
 
-// redirect sends the client of a displaced place to the session that was faster.
+// redirect sends the client of a displaced entry to the session that was faster.
 func (k *key) redirect(e *entry) {
 	var err error = ErrUnavailable
 	if owner := k.view.row.Owner; owner != k.c.self.id {
@@ -101,7 +102,7 @@ func (k *key) redirect(e *entry) {
 	}
 }
 
-// expireAdoptedOps answers those for whom the Takeover took too long.
+// expireAdoptedOps answers the operations for which the Takeover took too long.
 func (k *key) expireAdoptedOps(now Now) {
 	e := k.queue.first()
 	for e != nil && len(e.takeover.ops) > 0 && e.takeover.ops[0].until <= now.Boot {

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// farBase is how far a base may be ahead of the clock before a person is told
-// (I12).
+// farEpoch is how far an epoch may be ahead of the clock before a person is told (I12).
 const farEpoch = Stamp(time.Hour / time.Microsecond)
 
 // term is one holder's time on one epoch, the unit of fencing (docs/protocol.md 3.5, Poll, Begin,
@@ -29,14 +28,14 @@ type term struct {
 	block       *localBlock // what is handed out in it; nil but for a retained block of this session
 }
 
-// window is where the stamps of a term come from.
+// window is where the stamps of a term come from: epoch+2 … epoch+W-3.
 type window struct {
 	epoch     Stamp
 	seq       Stamp   // the next free place; it only grows
 	oldEpochs []Stamp // that own Renews left, while operations were in flight
 }
 
-// operations are a term's: in flight, waiting until it can serve them, or waiting for a verdict.
+// operations are those of a term: in flight, waiting for the term, or waiting for a verdict.
 type operations struct {
 	flight  flight
 	waiting []waitingOp
@@ -44,19 +43,19 @@ type operations struct {
 	unlock  waitingOp // an UNLOCK to be answered when the term has drained
 }
 
-// waitingOp is an operation that waits until the term may serve it.
+// waitingOp is an operation that waits until a term can serve it.
 type waitingOp struct {
 	op    OpID
 	kind  Kind
 	until time.Duration
 }
 
-// clean: nothing of an older term, or of this one, can surface any more.
+// clean reports whether nothing of an older term, or of this one, can surface any more.
 func (t *term) clean() bool {
 	return t.synch.cmd == 0 && !t.unsettled && (!t.dirty || t.synced)
 }
 
-// ready reports that an operation may begin at once.
+// ready reports whether an operation may begin at once.
 func (t *term) ready(kind Kind, w Stamp) bool {
 	return t.clean() && (kind == Get || (!t.renewal.blocksPuts && t.window.seq < w-2))
 }
@@ -89,7 +88,7 @@ func (k *key) begin(now Now, b waitingOp, r LockRef) Ticket {
 	return Ticket{}
 }
 
-// beginWithoutTerm answers an operation whose reference has no open term here.
+// beginWithoutTerm answers an operation whose reference has no open term here, or lets it wait.
 func (k *key) beginWithoutTerm(now Now, b waitingOp, r LockRef) {
 	switch {
 	case k.silentEntry(r) != nil:
@@ -102,13 +101,13 @@ func (k *key) beginWithoutTerm(now Now, b waitingOp, r LockRef) {
 	k.step(now)
 }
 
-// query is the operation where its reference has no term here.
+// query returns the query for an operation whose reference has no term here.
 func (b waitingOp) query(r LockRef) query {
 	return query{op: b.op, kind: queryBegin, ref: r, opKind: b.kind, until: b.until}
 }
 
-// issueTicket counts an operation in and gives a put its stamp v2s(lockRef, seq):
-// unique, and inside the window (I2, I12).
+// issueTicket counts an operation in, and gives a put its stamp v2s(lockRef, seq): unique, and
+// inside the window (I2, I12).
 func (k *key) issueTicket(now Now, op OpID, kind Kind, left time.Duration) Ticket {
 	t, c := k.term, k.c
 	tk := Ticket{Op: op, Key: k.id, Ref: t.holder.ref, Epoch: t.window.epoch, Kind: kind, Left: left, Lease: t.holder.lease, Term: t.id}
@@ -125,7 +124,7 @@ func (k *key) issueTicket(now Now, op OpID, kind Kind, left time.Duration) Ticke
 	return tk
 }
 
-// end is End of docs/protocol.md 3.7. What has no End in time is over: its client
+// end is End of docs/protocol.md 3.7. An operation that has no End in time is over: its client
 // hears "unknown" whatever comes later (C16).
 func (k *key) end(now Now, tk Ticket, o Outcome) Verdict {
 	t := k.term
@@ -146,8 +145,8 @@ func (k *key) end(now Now, tk Ticket, o Outcome) Verdict {
 	return v
 }
 
-// verdict is check(term) in lease mode: the session was found valid on the way
-// in, and the term was open at Begin or there were no ticket.
+// verdict is check(term) in lease mode: the session was found valid when the call began, and the
+// term was open at Begin, or there were no ticket.
 func (t *term) verdict(kind Kind, o Outcome) Verdict {
 	switch {
 	case o == OutcomeRefused:
@@ -158,8 +157,8 @@ func (t *term) verdict(kind Kind, o Outcome) Verdict {
 	return VerdictTell
 }
 
-// expireOps ends what has taken too long: operations without an End, and
-// operations that wait for the term.
+// expireOps ends what has taken too long: operations without an End, and operations that wait for
+// the term.
 func (k *key) expireOps(now Now) {
 	t, c := k.term, k.c
 	if t.ops.flight.expire(now.Boot - c.opts.OpTimeout) {
@@ -177,8 +176,8 @@ func (k *key) expireOps(now Now) {
 	}
 }
 
-// serveOps lets the term work: tickets for those who wait, or the synchronise
-// that they wait for.
+// serveOps gives tickets to the operations that wait, or starts the synchronise that they wait
+// for.
 func (k *key) serveOps(now Now) {
 	k.expireQueries(now)
 	k.expireAdoptedOps(now)
@@ -229,9 +228,9 @@ func (t *term) cancel(op OpID) {
 	}
 }
 
-// enterTerm is Poll (docs/protocol.md 3.5): the head gets its term if it waits here. A
-// place gets at most one term, ever (C15); a dirty one only on a base that
-// was read at QUORUM (M6). Paper §IV, acquireLock.
+// enterTerm is Poll (docs/protocol.md 3.5): the head gets its term if it waits here. A reference
+// gets at most one term, ever (C15), and a dirty one only on an epoch that was read at QUORUM
+// (M6). Paper §IV, acquireLock.
 func (k *key) enterTerm(now Now) {
 	e := k.queue.first()
 	if k.term != nil || k.changesTerm() || !k.isHead(e) || e.phase != phaseWaiting || e.abandoned {
@@ -250,7 +249,7 @@ func (k *key) enterTerm(now Now) {
 	k.openTerm(now, e)
 }
 
-// headGranted reports that T gives the head to a place: by the queue, or a guest by
+// headGranted reports whether T gives the head to the entry: by the queue, or to an adopted one by
 // its own Takeover.
 func (k *key) headGranted(e *entry) bool {
 	r := k.view.row
@@ -271,7 +270,7 @@ func (k *key) openTerm(now Now, e *entry) {
 		lastRef: r.endOfBlock(e.ref), block: e.block,
 	}
 	if r.Epoch > now.Clk+farEpoch {
-		c.alarm(k.id, "I12", fmt.Sprintf("base %d is far ahead of the clock %d", r.Epoch, now.Clk))
+		c.alarm(k.id, "I12", fmt.Sprintf("epoch %d is far ahead of the clock %d", r.Epoch, now.Clk))
 	}
 	if e.block != nil {
 		e.phase = phaseEnded
@@ -281,7 +280,7 @@ func (k *key) openTerm(now Now, e *entry) {
 	k.grant(now, e)
 }
 
-// grant makes a place the holder.
+// grant makes an entry the holder.
 func (k *key) grant(now Now, e *entry) {
 	t := k.term
 	t.holder, t.open = e, true

@@ -33,7 +33,7 @@ func TestStampsCountUpInTheWindow(t *testing.T) {
 		t.Fatal("a ticket ends once")
 	}
 	if r := d.released(1); r.Epoch <= two.Stamp {
-		t.Fatalf("I12: base %d after stamp %d", r.Epoch, two.Stamp)
+		t.Fatalf("I12: epoch %d after stamp %d", r.Epoch, two.Stamp)
 	}
 }
 
@@ -219,7 +219,7 @@ func TestC17ClosedIsNotForgottenByARelease(t *testing.T) {
 	d, _ := held(t)
 	d.take(d.core.Closed(d.time(), d.table, t0*2))
 	if r := d.released(1); !r.Dirty {
-		t.Fatal("base < closed, never synchronised, and released clean")
+		t.Fatal("epoch < closed, never synchronised, and released clean")
 	}
 }
 
@@ -232,7 +232,7 @@ func TestC17ClosedWhileTheReleaseIsUnderWay(t *testing.T) {
 	d.reply(id, Result{Status: StatusDone})
 	id, a := only[Apply](d)
 	if !a.Swap.Set.Row.Dirty {
-		t.Fatal("the base was chosen without knowing that the table closed")
+		t.Fatal("the epoch was chosen without knowing that the table closed")
 	}
 	d.reply(id, Result{Status: StatusDone})
 	d.state(next, StateHeld)
@@ -249,7 +249,7 @@ func TestC17HandOverOnABaseBeforeClosed(t *testing.T) {
 	d.waits(next)
 	id, read := only[ReadRow](d)
 	if !read.Quorum {
-		t.Fatal("D = base < closed: dirty, so QUORUM")
+		t.Fatal("D = epoch < closed: dirty, so QUORUM")
 	}
 	d.reply(id, s.read())
 	d.state(next, StateHeld)
@@ -477,7 +477,7 @@ func TestReleaseWaitsForTheRenew(t *testing.T) {
 	d.none()
 	d.reply(id, Result{Status: StatusDone})
 	if _, rel := only[Apply](d); rel.Swap.If.Epoch != a.Swap.Set.Row.Epoch {
-		t.Fatalf("released on the old base: %+v", rel.Swap)
+		t.Fatalf("released on the old epoch: %+v", rel.Swap)
 	}
 }
 
@@ -522,7 +522,7 @@ func TestASynchroniseUnderASchemaEventIsDoneAgain(t *testing.T) {
 	d.waits(get)
 	id, again := only[Synch](d)
 	if again.Fence <= renew.Swap.Set.Row.Epoch {
-		t.Fatalf("fence %d in the old window, base %d", again.Fence, renew.Swap.Set.Row.Epoch)
+		t.Fatalf("fence %d in the old window, epoch %d", again.Fence, renew.Swap.Set.Row.Epoch)
 	}
 	d.reply(id, Result{Status: StatusDone})
 	if !d.answered(get).Ticket.OK() {

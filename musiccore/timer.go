@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// timer wakes one key, place or watch. It may ring early, never late: who is
-// woken looks at its own deadline and sets the timer again, so that moving a
-// deadline back (every statement renews a lease) costs nothing.
+// timer wakes one key, entry or watch. It may ring early, never late: its owner looks at its own
+// deadline and sets it again, so that moving a deadline back, as every statement does that renews
+// a lease, costs nothing.
 type timer struct {
 	at   time.Duration
 	slot int // in the heap, from 1; 0 is not set
@@ -46,7 +46,7 @@ func (h *timers) Pop() any {
 	return t
 }
 
-// set makes the timer ring at that time or earlier.
+// set has the timer ring at that time or earlier.
 func (h *timers) set(t *timer, at time.Duration) {
 	switch {
 	case t.slot == 0:
@@ -58,13 +58,14 @@ func (h *timers) set(t *timer, at time.Duration) {
 	}
 }
 
+// stop has the timer not ring.
 func (h *timers) stop(t *timer) {
 	if t.slot != 0 {
 		heap.Remove(h, t.slot-1)
 	}
 }
 
-// ring takes the first timer that is due, or nil.
+// ring takes out the first timer that is due, or returns nil.
 func (h *timers) ring(now time.Duration) *timer {
 	if len(*h) == 0 || (*h)[0].at > now {
 		return nil
@@ -72,6 +73,7 @@ func (h *timers) ring(now time.Duration) *timer {
 	return heap.Pop(h).(*timer)
 }
 
+// first returns when the next timer rings; 0 is never.
 func (h timers) first() time.Duration {
 	if len(h) == 0 {
 		return 0
@@ -79,13 +81,13 @@ func (h timers) first() time.Duration {
 	return h[0].at
 }
 
-// backoff is how long to wait before the next try: 20 ms, doubled up to 1 s.
+// backoff returns how long to wait before the next try: 20 ms, doubled up to 1 s.
 func backoff(tries int) time.Duration {
 	return min(20*time.Millisecond<<min(tries, 6), time.Second)
 }
 
-// sooner is the earlier of two moments that still lie ahead; one that has
-// passed waits for an event and not for time.
+// sooner returns the earlier of two moments that lie ahead; one that has passed waits for an event
+// and not for time.
 func sooner(now, a, b time.Duration) time.Duration {
 	if b <= now || (a != 0 && a <= b) {
 		return a

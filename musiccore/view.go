@@ -5,13 +5,12 @@ import (
 	"time"
 )
 
-// quorumEvery is how often a waiting key is looked at by QUORUM: a replica
-// may have missed a commit for good (docs/protocol.md 3.5, Poll).
+// quorumReadEvery is how often the row of a waiting key is read at QUORUM: one replica may have
+// missed a commit for good (docs/protocol.md 3.5, Poll).
 const quorumReadEvery = time.Second
 
-// freshFor is how long a row that others change is taken for what it was when it
-// was seen, and glanceFor how long an LWT, or a read at QUORUM, waits for a look
-// at it.
+// rowFreshFor is how long a row that others change counts as up to date, and lookTimeout how long
+// an LWT, or a read at QUORUM, waits for a read of one replica.
 const (
 	rowFreshFor = 5 * time.Millisecond
 	lookTimeout = 100 * time.Millisecond
@@ -26,7 +25,7 @@ const (
 	rowPresent
 )
 
-// view is what this proxy knows of one lock row, and its read under way.
+// view is what this proxy knows of one lock row.
 type view struct {
 	row             Row
 	state           rowState
@@ -51,6 +50,7 @@ type rowRead struct {
 	err        error         // why the last one failed
 }
 
+// pointer returns the row, or nil where there is none or nothing is known.
 func (v *view) pointer() *Row {
 	if v.state != rowPresent {
 		return nil
@@ -58,8 +58,8 @@ func (v *view) pointer() *Row {
 	return &v.row
 }
 
-// applied notes an own LWT. A read may have shown a later state before the
-// reply came, so it is joined and not written over.
+// applied takes an own LWT. A read may have shown a later state before the reply came, so it is
+// joined with the row and not written over it.
 func (v *view) applied(s Swap) {
 	v.row, _ = newer(v.row, s.onto(v.row))
 	v.state = rowPresent
@@ -68,8 +68,8 @@ func (v *view) applied(s Swap) {
 	}
 }
 
-// startRead starts a read if the key needs one: to begin with, to decide
-// something that only QUORUM decides, or because it waits for a stranger.
+// startRead starts a read if the key needs one: to begin with, to decide something that only
+// QUORUM decides, or because it waits for another session.
 func (k *key) startRead(now Now) {
 	v := &k.view
 	quorum := k.needsQuorum(now)
@@ -91,9 +91,9 @@ func (k *key) startRead(now Now) {
 	k.c.commands[v.read.cmd] = k
 }
 
-// waitsForLook reports that an LWT on the queue is to wait for a look at it: others
-// change it, too, and one replica, which is near, knows of all but the latest. An
-// LWT made from an older row would be refused, at the price of one.
+// waitsForLook reports whether an LWT on the queue is to wait for a read of one replica first:
+// others change the queue, too, and a near replica knows of all but the latest change. An LWT made
+// from an older row would be refused, at the cost of one.
 func (k *key) waitsForLook(now Now) bool {
 	v := &k.view
 	if v.state != rowPresent || now.Boot-v.seenAt < rowFreshFor || (v.read.cmd != 0 && now.Boot-v.read.began >= lookTimeout) {
@@ -103,12 +103,12 @@ func (k *key) waitsForLook(now Now) bool {
 	return v.read.lookWanted
 }
 
-// needsRow: somebody wants to enqueue and nothing has been seen.
+// needsRow reports whether an entry is to be enqueued and nothing has been read.
 func (k *key) needsRow() bool { return k.view.state == rowUnread && len(k.queue.unnumbered) > 0 }
 
-// looksBehindBlock: others may wait behind a block, and the hint may have been lost. A look
-// when something happens is enough: in nobody's hands, and in one's for long, a
-// block ends by itself.
+// looksBehindBlock reports whether to look for other sessions that wait behind a block, whose hint
+// may have been lost. It is enough to look at events: a block that nobody holds, or one holder for
+// long, ends by itself.
 func (k *key) looksBehindBlock(now Now) bool {
 	t := k.term
 	if t == nil || t.block == nil || t.block.closed || now.Boot < t.block.nextLook {
@@ -118,13 +118,13 @@ func (k *key) looksBehindBlock(now Now) bool {
 	return true
 }
 
-// pollsHead: the head is of another session, and somebody here waits behind it.
+// pollsHead reports whether the head is of another session, and somebody here waits behind it.
 func (k *key) pollsHead(now Now) bool {
 	_, foreign := k.remoteHead()
 	return foreign && k.headAwaited(now)
 }
 
-// needsQuorum: what is to be decided must not come from one replica.
+// needsQuorum reports whether something is to be decided that must not come from one replica.
 func (k *key) needsQuorum(now Now) bool {
 	if slices.ContainsFunc(k.queries, query.needsRow) || (k.term != nil && len(k.term.ops.checks) > 0) || (k.lwt != nil && k.lwt.refused != 0) || k.piggyback.delegated.after != 0 {
 		return true
@@ -147,7 +147,7 @@ func (k *key) needsQuorum(now Now) bool {
 	return !k.queue.numbered[0].abandoned && v.row.DirtySince(k.table.closed)
 }
 
-// rowRead takes what a ReadRow saw.
+// rowRead takes the result of a ReadRow.
 func (k *key) rowRead(now Now, id CommandID, r Result) {
 	v := &k.view
 	v.read.cmd, v.read.err, v.seenAt, v.read.lookWanted = 0, r.Cause, now.Boot, false
@@ -183,8 +183,8 @@ func (k *key) rowRead(now Now, id CommandID, r Result) {
 	k.answerChecks(id, r.Row)
 }
 
-// mergeRead joins a row that was read with what is known. One base never shows two
-// terms, and a lock row never vanishes (I1).
+// mergeRead joins a row that was read with what is known. One epoch never shows two terms, and a
+// lock row never vanishes (I1).
 func (k *key) mergeRead(now Now, id CommandID, r *Row) {
 	v := &k.view
 	if r == nil {
@@ -196,7 +196,7 @@ func (k *key) mergeRead(now Now, id CommandID, r *Row) {
 		row, ok = newer(v.row, *r)
 	}
 	if !ok {
-		k.invariantBroken(now, "I1", "one base shows two terms")
+		k.invariantBroken(now, "I1", "one epoch shows two terms")
 		return
 	}
 	v.row, v.state = row, rowPresent
@@ -208,8 +208,8 @@ func (k *key) mergeRead(now Now, id CommandID, r *Row) {
 	}
 }
 
-// mergeNoRow takes a read that showed no row. A row that only one replica has
-// shown may be an INSERT that is on no quorum yet (docs/protocol.md 7.1).
+// mergeNoRow takes a read that showed no row. A row that only one replica has shown may be an
+// INSERT that is on no quorum yet (docs/protocol.md 7.1).
 func (k *key) mergeNoRow(now Now, id CommandID) {
 	v := &k.view
 	switch {
@@ -224,8 +224,8 @@ func (k *key) mergeNoRow(now Now, id CommandID) {
 	}
 }
 
-// forgetRow starts a key anew whose lock row is gone: what it had given means
-// nothing any more.
+// forgetRow starts a key anew whose lock row is gone: the references it had given mean nothing any
+// more.
 func (k *key) forgetRow(now Now) {
 	if k.term != nil {
 		k.loseTerm(now)

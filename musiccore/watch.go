@@ -5,16 +5,15 @@ import "time"
 // beatEvery is how often the beat of a watched session is read.
 const beatEvery = time.Second
 
-// watchFor is how long a watch goes on after the last key asked for it.
+// watchFor is how long a watch goes on after a key last asked for it.
 const watchFor = 5 * time.Second
 
-// fallenKept bounds the verdicts that are remembered.
+// maxDeadSessions bounds the dead sessions that are remembered.
 const maxDeadSessions = 256
 
-// watch is Dead(x) of docs/protocol.md 3.3: the beat of another session, observed by
-// one's own BOOTTIME and raw clock only. The interval counts from the END of the read that
-// first showed a value to the START of a later one that still shows it (C5);
-// absence is a value like another.
+// watch is Dead(x) of docs/protocol.md 3.3: the beat of another session, observed by the own
+// BOOTTIME and raw clock only. The interval counts from the END of the read that first showed a
+// value to the START of a later one that still shows it (C5); absence is a value like another.
 type watch struct {
 	c      *Core
 	id     SessionID
@@ -30,7 +29,7 @@ type watch struct {
 	timer  timer
 }
 
-// watch observes a session for a while; called again and again it goes on.
+// watch observes a session for a while; further calls prolong that.
 func (c *Core) watch(now Now, x SessionID) *watch {
 	w := c.watches[x]
 	if w == nil {
@@ -45,6 +44,7 @@ func (c *Core) watch(now Now, x SessionID) *watch {
 	return w
 }
 
+// due starts a read of the beat, or ends a watch that nobody wants any more.
 func (w *watch) due(now Now) {
 	if w.dead || w.cmd != 0 {
 		return
@@ -58,7 +58,7 @@ func (w *watch) due(now Now) {
 	w.c.commands[w.cmd] = w
 }
 
-// reply takes what a ReadBeat saw.
+// reply takes the result of a ReadBeat.
 func (w *watch) reply(now Now, _ CommandID, r Result) {
 	w.cmd = 0
 	defer w.setTimer(now)
@@ -76,7 +76,8 @@ func (w *watch) reply(now Now, _ CommandID, r Result) {
 	}
 }
 
-// setTimer sets the next read: now and then, and as soon as it could be the last.
+// setTimer sets the next read: now and then, and as soon as it could be the one that finds the
+// session dead.
 func (w *watch) setTimer(now Now) {
 	if w.dead {
 		return
@@ -88,10 +89,10 @@ func (w *watch) setTimer(now Now) {
 	w.c.timers.set(&w.timer, at)
 }
 
-// deadAfter is how long the beat must stand still.
+// deadAfter returns how long the beat must stand still.
 func (w *watch) deadAfter() time.Duration { return w.c.opts.DeadAfter(w.lease) }
 
-// declareDead makes the verdict: it is for ever, since a session never comes back.
+// declareDead finds the session dead. That is for ever, since a session never comes back.
 func (w *watch) declareDead(now Now) {
 	c := w.c
 	w.dead, w.deadAt = true, now.Boot
@@ -103,16 +104,16 @@ func (w *watch) declareDead(now Now) {
 	}
 }
 
-// observe watches a session that a client asks for, so long that one who asks
-// again is served when it is dead. known is false before the first look: one
-// that ended by itself is known to be dead then.
+// observe watches a session that a client asks for, for so long that a client that tries again is
+// served when the session is dead. known is false before the first read, which finds a session
+// dead that ended by itself.
 func (c *Core) observe(now Now, x SessionID) (known, dead bool) {
 	w := c.watch(now, x)
 	w.until = max(w.until, now.Boot+2*w.deadAfter())
 	return w.seen || w.dead, w.dead
 }
 
-// deadAfter is how long a session's beat must stand still, as far as is known.
+// deadAfter returns how long the beat of a session must stand still, as far as is known.
 func (c *Core) deadAfter(x SessionID) time.Duration {
 	if w := c.watches[x]; w != nil {
 		return w.deadAfter()
@@ -120,7 +121,7 @@ func (c *Core) deadAfter(x SessionID) time.Duration {
 	return c.opts.DeadAfter(0)
 }
 
-// dead reports a verdict already made.
+// dead reports whether a session was found dead.
 func (c *Core) dead(x SessionID) bool {
 	w := c.watches[x]
 	return w != nil && w.dead
