@@ -16,8 +16,8 @@ import (
 	"music/frontend/wire"
 )
 
-// conn is one client with its one connection to the home node. Two goroutines live in it, one a direction; the
-// state is grouped by who writes it.
+// conn is one client with its one connection to the home node. Two goroutines serve it, one for each direction; its state is grouped by
+// which of them writes it.
 type conn struct {
 	id     uint64
 	server *Server
@@ -28,18 +28,18 @@ type conn struct {
 	down    *relay.Direction // backend → client
 	framing relay.Framing
 
-	version     byte // of the first envelope, before there were two goroutines; later ones must keep to it
+	version     byte // of the first envelope, which later ones must keep to; set before there are two goroutines
 	clientState      // written by up
 	serverState      // written by down
 	pending          // written by both
-	lifecycle        // written by whoever brings the end about
+	lifecycle        // written by any goroutine that ends the connection
 }
 
-// clientState is what the client's requests have said.
+// clientState is what is known from the client's requests.
 type clientState struct {
 	patience    time.Duration // how long the client's driver waits for an answer; 0 = unknown
 	claimedRole string        // the role that the client logs in as, where its login shows it
-	held        action        // with the request at hand, between Decide and Perform
+	held        action        // what is done with the request at hand, between Decide and Perform
 	known       map[preparedID]*preparedStatement
 	knownSize   int           // bytes, likewise
 	nameBuffer  []byte        // see conn.tableKey
@@ -48,17 +48,17 @@ type clientState struct {
 	catchUp     bool          // the schema is to be read before the request at hand is decided about again
 	caughtUp    bool          // it has been
 	lastStream  int16         // the stream of the request that was forwarded last, or is under way
-	registered  atomic.Uint32 // what REGISTER has asked for of registeredStatus and registeredTopology
+	registered  atomic.Uint32 // which of registeredStatus and registeredTopology REGISTER has asked for
 }
 
-// serverState is what Cassandra's answers have said.
+// serverState is what is known from Cassandra's answers.
 type serverState struct {
 	loggedIn      atomic.Bool
-	authenticated atomic.Bool            // Cassandra has asked for a login: there are roles
-	keyspace      atomic.Pointer[string] // of USE
+	authenticated atomic.Bool            // Cassandra has asked for a login, so there are roles
+	keyspace      atomic.Pointer[string] // that USE has set
 }
 
-// pending is what has been asked and not answered.
+// pending is what has been asked and not answered, and what both directions remember for it.
 type pending struct {
 	started      atomic.Bool // a STARTUP has been sent, and not been refused
 	streams      relay.Streams
@@ -69,7 +69,7 @@ type pending struct {
 	rights       rights
 	guesses      wrongReferences
 	waitingBytes atomic.Int64  // bytes of requests that wait for the core
-	listing      sync.Mutex    // held while an answer is made whose size nobody knows before
+	listing      sync.Mutex    // held while an answer is made whose size is not known before
 	awaited      atomic.Bool   // up waits until nothing is owed to the client …
 	settled      chan struct{} // … and looks again after each of these
 }
@@ -77,7 +77,7 @@ type pending struct {
 // busy reports whether the client is owed an answer.
 func (p *pending) busy() bool { return p.streams.Any() || p.operations.count() > 0 }
 
-// newConn makes a connection that has read nothing yet.
+// newConn returns a connection that has read nothing yet.
 func newConn(s *Server, client net.Conn) *conn {
 	c := &conn{id: s.lastID.Add(1), server: s, client: client}
 	c.sample.start = time.Now()
@@ -91,8 +91,8 @@ func newConn(s *Server, client net.Conn) *conn {
 	return c
 }
 
-// serve is the life of the connection: admit, dial, relay, and the last words. It returns why it ended, when both sockets are
-// closed and everything that was started for them has ended.
+// serve is the life of the connection: open, relay, and the last words to the client. It returns why the connection ended, when both
+// sockets are closed and every goroutine that was started for it has ended.
 func (c *conn) serve() error {
 	cause := c.open()
 	if cause == nil {
@@ -110,11 +110,11 @@ func (c *conn) serve() error {
 	return cause
 }
 
-// account is for what somebody of the connection holds.
+// account returns an account of the memory that one part of the connection holds.
 func (c *conn) account() relay.Account { return c.server.memory.Account(c.done) }
 
-// open waits for the client's first bytes, which decide whether there will be a backend connection at all: a client that
-// says nothing, or speaks a version that nobody does, costs Cassandra nothing.
+// open waits for the client's first bytes before it dials: a client that sends nothing, or an unknown version of the protocol, costs
+// Cassandra nothing.
 func (c *conn) open() error {
 	limit := time.Now().Add(c.server.HandshakeTimeout)
 	c.readUntil(limit)
@@ -155,7 +155,7 @@ func (c *conn) open() error {
 	return nil
 }
 
-// secure does the handshake of TLS on a socket that has one.
+// secure does the TLS handshake where the client's socket has one.
 func (c *conn) secure(ctx context.Context) error {
 	client, ok := c.client.(*tls.Conn)
 	if !ok {
@@ -185,7 +185,7 @@ func (c *conn) relay() error {
 	return c.cause
 }
 
-// caught makes an error of a panic: what is wrong with the bytes of one connection ends that one only.
+// caught turns a panic of f into an error: what is wrong with one connection ends that one only.
 func caught(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -195,11 +195,11 @@ func caught(f func() error) (err error) {
 	return f()
 }
 
-// restTime is how long a draining connection waits for the rest of a message that has begun: one that is never finished must not hold
-// up the end of the proxy.
+// restTime is how long a draining connection waits for the rest of a message that has begun: a client that never finishes one must not
+// delay the end of the proxy.
 const restTime = time.Second
 
-// runUp carries requests until it cannot go on. A draining connection reads on only to the end of an envelope that it has begun.
+// runUp carries requests until it cannot go on, and returns why. A draining connection reads on only to the end of an envelope that it has begun.
 func (c *conn) runUp() error {
 	for {
 		err := c.up.Run()
@@ -225,6 +225,7 @@ func (c *conn) runUp() error {
 	return errDrained
 }
 
+// upError returns why the connection ends, of an error of its direction up.
 func (c *conn) upError(err error) error {
 	var v *violation
 	if errors.As(err, &v) || errors.Is(err, relay.ErrMalformed) || errors.Is(err, wire.ErrCorrupt) {
@@ -242,7 +243,7 @@ func (c *conn) upError(err error) error {
 	return clientError(err)
 }
 
-// runDown carries responses until it cannot go on.
+// runDown carries responses until it cannot go on, and returns why.
 func (c *conn) runDown() error {
 	err := c.down.Run()
 	if c.down.Out.Err() != nil {
@@ -254,7 +255,7 @@ func (c *conn) runDown() error {
 	return fmt.Errorf("%w: %w", errBackendLost, err)
 }
 
-// clientError says that the client has gone, and how.
+// clientError wraps err as the end of the client's socket.
 func clientError(err error) error {
 	if errors.Is(err, io.EOF) {
 		return errClientClosed
@@ -262,13 +263,13 @@ func clientError(err error) error {
 	return fmt.Errorf("%w: %w", errClientClosed, err)
 }
 
-// isTimeout tells whether a deadline has passed.
+// isTimeout reports whether an error is that of a deadline.
 func isTimeout(err error) bool {
 	var ne net.Error
 	return errors.As(err, &ne) && ne.Timeout()
 }
 
-// post sends the client an envelope from whatever goroutine.
+// post sends the client an envelope. Any goroutine may call it. It copies the envelope.
 func (c *conn) post(envelope []byte) { c.down.Post(envelope) }
 
 // reject answers a request with an error of the proxy's own.

@@ -13,8 +13,7 @@ import (
 	"music/frontend/wire"
 )
 
-// decideLogin is for the requests of a client that Cassandra has not accepted yet: those of the handshake, and nothing else is even
-// looked at.
+// decideLogin decides about requests of a client that Cassandra has not accepted yet: only those of the handshake are looked at.
 func (c *conn) decideLogin(e wire.Envelope) decision {
 	switch e.OpCode {
 	case primitive.OpCodeOptions:
@@ -33,14 +32,14 @@ func (c *conn) decideLogin(e wire.Envelope) decision {
 	return held(answerUnexpected{})
 }
 
-// loginOver is told of an AUTH_RESPONSE that nobody has asked for. Cassandra would take it, and the client be another role than that
-// which is audited: before the answer to the one that is under way, or after the login.
+// loginOver refuses an AUTH_RESPONSE that Cassandra has not asked for: before the answer to the one under way, or after the login. Cassandra
+// would take it, and the client would have another role than the one that the audit names.
 func loginOver() *wire.Failure {
 	return wire.ProtocolError("Unexpected message AUTH_RESPONSE: there is one at a time, and none after the login")
 }
 
-// decideAuthResponse notes who the client says it is, for the audit: whether it is right is for Cassandra to say, before anything else
-// of the client is listened to. So the name is that of the AUTH_RESPONSE which AUTH_SUCCESS answers.
+// decideAuthResponse notes the role that the client claims, for the audit. Cassandra checks it before any other request is looked at, so the
+// role is that of the AUTH_RESPONSE which AUTH_SUCCESS answers.
 func (c *conn) decideAuthResponse(e wire.Envelope) decision {
 	if !e.Whole() {
 		return decision{verdict: relay.NeedWhole}
@@ -73,8 +72,8 @@ func (answerUnexpected) perform(c *conn, e wire.Envelope) error {
 	return c.answer(e, wire.ProtocolError("Unexpected message %s, expecting %s", OpcodeName(e.OpCode), expected))
 }
 
-// decideStartup notes the compression that the client asks for; whether it gets it is for Cassandra to say. The answer
-// ends the handshake, or begins the login. There is one STARTUP at a time, so that both sides know which one holds.
+// decideStartup notes the compression that the client asks for, which Cassandra may refuse. The answer ends the handshake, or begins the
+// login. There is one STARTUP at a time, so that it is clear which one holds.
 func (c *conn) decideStartup(e wire.Envelope) decision {
 	if !e.Whole() {
 		return decision{verdict: relay.NeedWhole}
@@ -108,8 +107,8 @@ func readOptions(body []byte) (map[string]string, error) {
 	return options, nil
 }
 
-// registerEvents asks Cassandra for no more than schema changes: the state of nodes that clients never see is not theirs to know, and that
-// of the proxies is told by Tell. What Cassandra gets is never the list that was received: it reads names in more ways than one.
+// registerEvents registers with Cassandra for schema changes only: clients do not see the nodes, and events of the proxies come from Tell.
+// The list that was received is never forwarded: Cassandra reads names in several spellings.
 type registerEvents struct{}
 
 // String implements action.
@@ -143,34 +142,6 @@ func (registerEvents) perform(c *conn, e wire.Envelope) error {
 	name := string(primitive.EventTypeSchemaChange)
 	list := binary.BigEndian.AppendUint16([]byte{0, 1}, uint16(len(name)))
 	return c.forwardEdited(e, nil, append(list, name...))
-}
-
-// forwardHeld sends a request that was held back as it is; w is what the proxy wants to know of its answer.
-func (c *conn) forwardHeld(e wire.Envelope, w *watch) error {
-	if err := c.expect(e, w); err != nil {
-		return err
-	}
-	c.up.Emit(e.Raw)
-	return nil
-}
-
-// forwardEdited sends a request that was held back with another body, uncompressed and behind its custom payload; w is what the proxy wants
-// to know of its answer.
-func (c *conn) forwardEdited(e wire.Envelope, w *watch, body []byte) error {
-	return c.forwardAs(e, e.OpCode, w, body)
-}
-
-// forwardAs is forwardEdited that makes another kind of request of it. It counts as what the client has sent.
-func (c *conn) forwardAs(e wire.Envelope, opcode primitive.OpCode, w *watch, body []byte) error {
-	if err := c.expect(e, w); err != nil {
-		return err
-	}
-	h := e.Rewritten()
-	h.OpCode = opcode
-	h.Length = uint32(len(h.Payload) + len(body))
-	raw := h.AppendTo(make([]byte, 0, wire.HeaderSize+h.Length))
-	c.up.Emit(append(append(raw, h.Payload...), body...))
-	return nil
 }
 
 // loggedInNow lifts the limits that hold until Cassandra has accepted the client.

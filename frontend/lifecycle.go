@@ -56,7 +56,7 @@ func (l *lifecycle) over() bool {
 // draining reports whether the proxy is shutting down.
 func (l *lifecycle) draining() bool { return l.drainLimit.Load() != 0 }
 
-// end ends the connection, from whatever goroutine.
+// end ends the connection for a cause, unless it has ended. Any goroutine may call it.
 func (c *conn) end(cause error) {
 	c.ended.Do(func() {
 		c.cause = cause
@@ -67,7 +67,7 @@ func (c *conn) end(cause error) {
 	})
 }
 
-// unblock ends whatever waits for either socket, but for the last words to the client.
+// unblock makes reads and writes on both sockets return, but for the last words to the client.
 func (c *conn) unblock() {
 	now := time.Now()
 	_ = c.client.SetReadDeadline(now)
@@ -75,7 +75,7 @@ func (c *conn) unblock() {
 	_ = c.backend.SetDeadline(now)
 }
 
-// farewellTime is how long a client may take to read the last words: less where the proxy itself comes to its end.
+// farewellTime returns how long a client may take to read the last words: less where the proxy is shutting down.
 func (c *conn) farewellTime() time.Duration {
 	if c.draining() {
 		return 150 * time.Millisecond
@@ -83,9 +83,9 @@ func (c *conn) farewellTime() time.Duration {
 	return time.Second
 }
 
-// farewell tells the client why the connection ends: an error on each request that Cassandra still owes an answer to. During the
-// handshake nothing is told but what the client did wrong itself, as by a node that goes: drivers take any other error for the
-// refusal of the protocol version, and go on with a lower one for good.
+// farewell tells the client why the connection ends, with an error on each request that is not answered. During the handshake it tells only
+// what the client did wrong itself, as a node does: drivers take any other error for the refusal of the protocol version, and stay with a
+// lower one for good.
 func (c *conn) farewell(cause error) {
 	if errors.Is(cause, errClientClosed) {
 		return
@@ -104,8 +104,8 @@ func (c *conn) farewell(cause error) {
 	c.linger()
 }
 
-// giveUp answers every request that Cassandra still owes an answer to. Only the kind of the cause is told: its details name
-// addresses that clients do not know.
+// giveUp answers every request that is not answered yet with an error. It tells only the kind of the cause: its details name addresses that
+// clients do not know.
 func (c *conn) giveUp(cause error) {
 	f := &wire.Failure{Code: primitive.ErrorCodeServerError, Text: "MUSIC_BACKEND: " + cause.Error() + "; the request may or may not have been carried out"}
 	c.streams.Each(func(stream int16) { c.post(wire.ErrorEnvelope(c.version, stream, f)) })
@@ -114,11 +114,11 @@ func (c *conn) giveUp(cause error) {
 	}
 }
 
-// linger lets the client read the last words: a socket that is closed with unread bytes on it throws them away.
+// linger waits until the client has read the last words: a socket that is closed while bytes on it are unread discards them.
 func (c *conn) linger() {
 	socket := c.client
 	if secure, ok := socket.(*tls.Conn); ok {
-		_ = secure.CloseWrite() // it fails where the handshake did, which has said why
+		_ = secure.CloseWrite() // it fails where the handshake has failed, which was told
 		socket = secure.NetConn()
 	}
 	half, ok := socket.(interface{ CloseWrite() error })
@@ -129,14 +129,14 @@ func (c *conn) linger() {
 	_, _ = io.Copy(io.Discard, socket)
 }
 
-// clientLogBurst and endsPeriod bound the lines of one level about clients that end otherwise than they should: what thousands do at once, or one
-// does again and again, must not fill the log. The metrics count all.
+// clientLogBurst and clientLogPeriod bound the log lines of one level about clients whose connections end in error: what thousands of
+// clients do at once, or one does again and again, must not fill the log. The metrics count all.
 const (
 	clientLogBurst  = 100
 	clientLogPeriod = time.Minute
 )
 
-// sampled is a log for lines that clients cause.
+// sampled returns a logger with these bounds.
 func sampled(log zerolog.Logger) zerolog.Logger {
 	burst := func() zerolog.Sampler { return &zerolog.BurstSampler{Burst: clientLogBurst, Period: clientLogPeriod} }
 	return log.Sample(zerolog.LevelSampler{InfoSampler: burst(), WarnSampler: burst(), ErrorSampler: burst()})
@@ -159,8 +159,7 @@ func (c *conn) tell(cause error) {
 	}
 }
 
-// readUntil sets the time at which the wait for the client's bytes ends; zero is never. What has ended, or begun to drain, is not
-// made to wait again.
+// readUntil sets the deadline for reads from the client; zero is none. A connection that has ended or is draining keeps its own.
 func (c *conn) readUntil(t time.Time) {
 	_ = c.client.SetReadDeadline(t)
 	if c.draining() || c.over() {
@@ -168,15 +167,14 @@ func (c *conn) readUntil(t time.Time) {
 	}
 }
 
-// drain makes the connection end as soon as nothing is owed to the client. Its caller ends it at deadline in any case.
+// drain makes the connection end as soon as every request is answered. The caller ends it at deadline in any case.
 func (c *conn) drain(deadline time.Time) {
 	c.drainBegan.Store(time.Now().UnixNano())
 	c.drainLimit.Store(deadline.UnixNano())
 	_ = c.client.SetReadDeadline(time.Now())
 }
 
-// endIfDrained is called after an answer: it ends a draining connection once every request has its own, and wakes the client's
-// direction where that waits for it.
+// endIfDrained is called after an answer. It ends a draining connection once every request is answered, and wakes Await.
 func (c *conn) endIfDrained() {
 	if c.awaited.Load() {
 		select {
@@ -189,18 +187,18 @@ func (c *conn) endIfDrained() {
 	}
 }
 
-// checksPerTimeout is how often in BackendTimeout the server looks whether anything moves on a connection.
+// checksPerTimeout is how often in BackendTimeout, or in MessageTimeout, the server checks each connection.
 const checksPerTimeout = 8
 
-// health is what was seen of a connection at the last look, and for how many looks in a row nothing has moved. It belongs to the
-// goroutine that looks.
+// health is what was seen of a connection at the last check, and for how many checks in a row nothing has moved. It belongs to the
+// goroutine that checks.
 type health struct {
 	reads, writes             uint64
 	backendStill, clientStill int
 }
 
-// checkProgress ends the connection if for the time of so many looks the backend owes an answer and has sent nothing, or the client has not
-// taken what is being written to it: a peer that is stopped or cut off says nothing, not even that it is gone.
+// checkProgress ends the connection if for a whole BackendTimeout Cassandra has owed an answer and sent nothing, or the client has not read
+// what is being written to it: a peer that is stopped or cut off sends nothing, not even that it is gone.
 func (c *conn) checkProgress() {
 	h := &c.health
 	reads, writes := c.down.Arrivals(), c.down.Out.Progress()
@@ -217,15 +215,14 @@ func (c *conn) checkProgress() {
 	}
 }
 
-// checkLate ends the connection if the rest of a message has been waited for too long: whoever begins messages and does not finish them
-// makes the proxy hold them.
+// checkLate ends the connection if the rest of a message has been waited for too long: the proxy holds what has arrived of it.
 func (c *conn) checkLate() {
 	if c.up.Late(c.server.MessageTimeout) {
 		c.end(errClientLate)
 	}
 }
 
-// inARow counts looks in a row.
+// inARow returns n+1, or 0 where the row of checks is broken.
 func inARow(n int, still bool) int {
 	if still {
 		return n + 1

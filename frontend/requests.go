@@ -11,13 +11,13 @@ import (
 	"music/frontend/wire"
 )
 
-// requests handles the direction client → Cassandra: it decides about each request, one method an opcode.
+// requests handles the direction client → Cassandra: it decides about each request, with one method for each opcode.
 type requests conn
 
-// maxBeforeLogin bounds a message of a client that nobody knows yet.
+// maxBeforeLogin bounds a message of a client that is not logged in yet, in bytes.
 const maxBeforeLogin = 64 << 10
 
-// check tells whether a header is one that a client of this connection may send.
+// check returns an error for a header that a client must not send on this connection.
 func (r *requests) check(h wire.Header) error {
 	c := (*conn)(r)
 	limit := c.server.MaxFrame
@@ -39,26 +39,27 @@ func (r *requests) check(h wire.Header) error {
 	return nil
 }
 
-// inUse is told of a second request on a stream: the answer to one would be taken for that to the other.
+// inUse refuses a second request on a stream: the answer to one would be taken for the answer to the other.
 func inUse(stream int16) *wire.Failure {
 	return wire.ProtocolError("Stream id %d is in use: its request has not been answered yet", stream)
 }
 
-// violation ends a connection whose client broke the protocol, after telling it how.
+// violation ends a connection whose client broke the protocol; farewell tells the client how.
 type violation struct {
 	version byte
 	stream  int16
 	failure *wire.Failure
 }
 
-// Error is what the client is told.
+// Error returns what the client is told.
 func (v *violation) Error() string { return v.failure.Error() }
 
+// violation returns the error that ends the connection.
 func (c *conn) violation(stream int16, f *wire.Failure) error {
 	return &violation{version: c.version, stream: stream, failure: f}
 }
 
-// Decide decides about a request from its header and as much of its body as that takes (docs/design.md 6.3).
+// Decide decides about a request from its header and as much of its body as is needed (docs/design.md 6.3).
 func (r *requests) Decide(e wire.Envelope) (relay.Decision, error) {
 	c := (*conn)(r)
 	if err := r.check(e.Header); err != nil {
@@ -95,9 +96,9 @@ func (r *requests) Decide(e wire.Envelope) (relay.Decision, error) {
 	}
 }
 
-// Await blocks until the schema has been read, for a request on a table that it did not have, or until the client is owed no answer. USE
+// Await blocks until the schema has been read, for a request on a table that it did not have, or until every request is answered. USE
 // needs that, before it and after: Cassandra carries out the requests of a connection in any order, and the proxy must know in which
-// keyspace each of them will meet its table.
+// keyspace each of them names its tables.
 func (r *requests) Await() error {
 	c := (*conn)(r)
 	if c.catchUp {
@@ -146,7 +147,7 @@ func (c *conn) note(e wire.Envelope, w *watch) {
 	c.server.Stats.count(c, e.OpCode, Forwarded)
 }
 
-// decide decides what becomes of a request: it is the table from opcode to method. It changes nothing but what it notes of a login.
+// decide decides what becomes of a request: it is the table from opcode to method. It changes no state but that of a login.
 func (c *conn) decide(e wire.Envelope) decision {
 	if !c.loggedIn.Load() {
 		return c.decideLogin(e)
@@ -175,14 +176,14 @@ func (c *conn) decide(e wire.Envelope) decision {
 	return refused(wire.ProtocolError("Unknown opcode %d", e.OpCode))
 }
 
-// headerFlags are those that a request may have: of any other nobody can say what it means for the body.
+// headerFlags are those that a request may have. Any other may change what the body means.
 const headerFlags = primitive.HeaderFlagCompressed | primitive.HeaderFlagTracing | primitive.HeaderFlagCustomPayload |
 	primitive.HeaderFlagWarning | primitive.HeaderFlagUseBeta
 
 // Perform does what was decided about the request that Decide has just held back. Its custom payload goes along wherever it goes on.
 func (r *requests) Perform(e wire.Envelope) error {
 	c := (*conn)(r)
-	if c.down.Out.Full() { // no answer is made for who does not read
+	if c.down.Out.Full() { // no answer is made for a client that does not read
 		if err := c.up.Flush(); err != nil {
 			return err
 		}
@@ -196,7 +197,7 @@ func (r *requests) Perform(e wire.Envelope) error {
 	return action.perform(c, e)
 }
 
-// payload is the custom payload of a whole request as on the wire, in memory of its own; nil where it cannot be read.
+// payload returns a copy of the custom payload of a whole request as on the wire, or nil where it cannot be read.
 func (c *conn) payload(e wire.Envelope) []byte {
 	body, err := c.uncompressed(e)
 	if err != nil {
@@ -209,8 +210,8 @@ func (c *conn) payload(e wire.Envelope) []byte {
 	return bytes.Clone(body[:cur.At])
 }
 
-// Flushed is told that all requests judged so far are on their way. It holds up a client that does not read what it is told.
-// One that is draining is not read on.
+// Flushed is called when all requests decided about so far are on their way. It blocks while the client does not read its answers, and while
+// memory for its waiting requests is used up. A draining connection is not read on.
 func (r *requests) Flushed() {
 	r.sample.flushed()
 	r.down.Out.Room(r.done)
@@ -222,12 +223,41 @@ func (r *requests) Flushed() {
 	}
 }
 
+// forwardHeld sends a request that was held back as it is; w is what the proxy wants to know of its answer.
+func (c *conn) forwardHeld(e wire.Envelope, w *watch) error {
+	if err := c.expect(e, w); err != nil {
+		return err
+	}
+	c.up.Emit(e.Raw)
+	return nil
+}
+
+// forwardEdited sends a request that was held back with another body, uncompressed and behind its custom payload; w is what the proxy wants
+// to know of its answer.
+func (c *conn) forwardEdited(e wire.Envelope, w *watch, body []byte) error {
+	return c.forwardAs(e, e.OpCode, w, body)
+}
+
+// forwardAs is forwardEdited that makes another kind of request of it. It counts as what the client has sent.
+func (c *conn) forwardAs(e wire.Envelope, opcode primitive.OpCode, w *watch, body []byte) error {
+	if err := c.expect(e, w); err != nil {
+		return err
+	}
+	h := e.Rewritten()
+	h.OpCode = opcode
+	h.Length = uint32(len(h.Payload) + len(body))
+	raw := h.AppendTo(make([]byte, 0, wire.HeaderSize+h.Length))
+	c.up.Emit(append(append(raw, h.Payload...), body...))
+	return nil
+}
+
 // answer answers a request that has been kept back with an error.
 func (c *conn) answer(e wire.Envelope, f *wire.Failure) error {
 	c.reject(e.Header, f)
 	return nil
 }
 
+// answerUnreadable answers a request whose body could not be read.
 func (c *conn) answerUnreadable(e wire.Envelope, err error) error {
 	return c.answer(e, unreadable(e.OpCode, err))
 }
@@ -235,8 +265,8 @@ func (c *conn) answerUnreadable(e wire.Envelope, err error) error {
 // scratchSize is the memory that a connection keeps for compressed requests; larger ones get memory of their own.
 const scratchSize = 4 << 10
 
-// plainBody is the body without compression and without the custom payload that may stand before it (v4 spec section 2.2),
-// as far as it has arrived. A compressed one can only be read whole, and is valid until the next one is read.
+// plainBody returns a request's body without compression and without the custom payload that may stand before it (v4 spec section 2.2), as
+// far as it has arrived. A compressed one can only be read whole; it is valid until the next one is read.
 func (c *conn) plainBody(e wire.Envelope) ([]byte, error) {
 	body, err := c.uncompressed(e)
 	if err != nil {
@@ -252,7 +282,7 @@ func (c *conn) plainBody(e wire.Envelope) ([]byte, error) {
 	return body, nil
 }
 
-// uncompressed is the body of a request, as plainBody, with all that stands before it.
+// uncompressed returns the body of a request as plainBody does, with its custom payload.
 func (c *conn) uncompressed(e wire.Envelope) ([]byte, error) {
 	if !c.framing.Compressed(e.Header) {
 		return e.Body(), nil
@@ -274,7 +304,7 @@ func (c *conn) unreadable(e wire.Envelope, err error) decision {
 	return refused(unreadable(e.OpCode, err))
 }
 
-// unreadable is told of a body that does not follow the protocol.
+// unreadable returns the error for a body that does not follow the protocol.
 func unreadable(opcode primitive.OpCode, err error) *wire.Failure {
 	return wire.ProtocolError("%s message cannot be read: %v", OpcodeName(opcode), err)
 }

@@ -17,7 +17,7 @@ import (
 // responses handles the direction Cassandra → client: it finds the few answers that concern the proxy.
 type responses conn
 
-// Decide decides about a response by its stream alone; only an expected one is looked at, and an error that may name nodes.
+// Decide decides about a response by its stream alone. It looks only into those that the proxy waits for, and errors that may name nodes.
 func (r *responses) Decide(e wire.Envelope) (relay.Decision, error) {
 	c := (*conn)(r)
 	if e.Version&wire.ResponseBit == 0 {
@@ -33,10 +33,11 @@ func (r *responses) Decide(e wire.Envelope) (relay.Decision, error) {
 	if v == relay.Forward {
 		c.streams.End(e.Stream)
 	}
-	c.measure(e.Stream)
+	c.sample.answered(e.Stream)
 	return v, nil
 }
 
+// decideWatched decides about a response that the proxy waits for.
 func (c *conn) decideWatched(e wire.Envelope) (relay.Decision, error) {
 	if !e.Whole() {
 		return relay.NeedWhole, nil
@@ -50,7 +51,7 @@ func (c *conn) decideWatched(e wire.Envelope) (relay.Decision, error) {
 	return relay.Forward, nil
 }
 
-// login follows the handshake by the opcodes of its answers. Both are set before the client can have seen the answer.
+// login follows the handshake by the opcodes of its answers, before the client can have seen them.
 func (c *conn) login(e wire.Envelope) {
 	switch e.OpCode {
 	case primitive.OpCodeAuthenticate:
@@ -97,7 +98,7 @@ func (r *responses) Perform(e wire.Envelope) error {
 	return nil
 }
 
-// answerTo is what the client is told in the place of an answer.
+// answerTo returns what the client gets in the place of an answer.
 func (c *conn) answerTo(e wire.Envelope, w watch) (wire.Envelope, error) {
 	switch w.kind {
 	case watchPrepare:
@@ -149,11 +150,11 @@ func (c *conn) plainAnswer(e wire.Envelope) ([]byte, primitive.HeaderFlag, error
 }
 
 // SchemaChange is what a client's DDL has changed, in the protocol's words (v4 spec section 4.2.5.5). Change is empty where it has changed
-// nothing of a table, which another may have made: this proxy may not know it yet.
+// nothing: the table may have been made by another client, and this proxy may not know it yet.
 type SchemaChange struct{ Change, Target, Keyspace, Name string }
 
-// performSchema lets the proxy follow a schema change before the client is told of it: from then on the client may rely on a
-// table being critical. The connection goes on meanwhile.
+// performSchema has the proxy follow a schema change before the client gets the answer: from then on the client may rely on a table being
+// critical. Other requests of the connection go on meanwhile.
 func (c *conn) performSchema(e wire.Envelope, change SchemaChange) error {
 	f, err := c.decode(e)
 	if err != nil {
@@ -178,15 +179,7 @@ func (c *conn) performSchema(e wire.Envelope, change SchemaChange) error {
 	return nil
 }
 
-// measure ends the sample if this is its answer.
-func (c *conn) measure(stream int16) {
-	s := &c.sample
-	if s.stream.Load() == int32(stream) && stream >= 0 {
-		s.arrived = s.now()
-	}
-}
-
-// Await is not needed: no answer goes alone.
+// Await returns at once: no response is decided about alone.
 func (r *responses) Await() error { return nil }
 
 // Flushed ends a sample whose answer has been written, and a connection that was only waiting for its last answers.
@@ -200,18 +193,18 @@ func (r *responses) Flushed() {
 	}
 }
 
-// watchKind says why the proxy looks at an answer.
+// watchKind is why the proxy looks into an answer.
 type watchKind uint8
 
 const (
-	watchLogin    watchKind = iota + 1 // READY, AUTHENTICATE, AUTH_SUCCESS: the handshake moves on
+	watchLogin    watchKind = iota + 1 // how the handshake goes on: READY, AUTHENTICATE, AUTH_SUCCESS
 	watchPrepare                       // the id that Cassandra gives a statement
 	watchKeyspace                      // USE
 	watchTopology                      // rows of system.local, peers and peers_v2: addresses are translated
-	watchSchema                        // a schema change is known to the proxy before it is to the client
+	watchSchema                        // a schema change, which the proxy follows first
 	watchFenced                        // the outcome of an operation under a lock
-	watchColumns                       // what a read would have answered
-	watchRights                        // whether Cassandra lets a question of the proxy through
+	watchColumns                       // the columns that a read would have
+	watchRights                        // whether Cassandra permits what the proxy asks for the client
 	watchUnserved                      // whether Cassandra can read what holds a clause of ours
 )
 
@@ -223,7 +216,7 @@ func (k watchKind) String() string {
 	}[k]
 }
 
-// watch is what the proxy wants to know of an answer that it has seen the request of.
+// watch is why the proxy looks into an answer, and what it does with it.
 type watch struct {
 	kind      watchKind
 	preparing *preparing                                 // watchPrepare
@@ -237,8 +230,8 @@ type watch struct {
 	unserved  *wire.Failure                              // watchUnserved: what is told where Cassandra cannot read the text
 }
 
-// watches holds the expected answers of a connection, by stream. Most connections have none at most times, and are not to pay for the
-// room that a map keeps for several: hence pointers.
+// watches holds the expected answers of a connection, by stream. Most connections have none most of the time: the values are
+// pointers, since a map keeps room for several.
 type watches struct {
 	mu sync.Mutex
 	by map[int16]*watch
@@ -254,14 +247,14 @@ func (w *watches) add(stream int16, x *watch) {
 	w.by[stream] = x
 }
 
-// peek returns what is expected on a stream.
+// peek returns what is expected on a stream, without a change.
 func (w *watches) peek(stream int16) watch {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.at(stream)
 }
 
-// expects tells whether an answer of a kind is expected.
+// expects reports whether an answer of a kind is expected.
 func (w *watches) expects(kind watchKind) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -299,8 +292,8 @@ func (w *watches) removeAll() map[int16]*watch {
 	return all
 }
 
-// warn adds warnings to an answer, behind those that it has; the rest of it stays as it was received. Protocol 3 has no room for them:
-// there, and where the answer cannot be read, e comes back as it is.
+// warn returns an answer with more warnings, behind those that it has; the rest of it stays as it was received. In protocol 3, which has no
+// warnings, and where the answer cannot be read, it returns e as it is.
 func (c *conn) warn(e wire.Envelope, warnings []string) wire.Envelope {
 	if len(warnings) == 0 || c.version < byte(primitive.ProtocolVersion4) {
 		return e
@@ -318,7 +311,7 @@ func (c *conn) warn(e wire.Envelope, warnings []string) wire.Envelope {
 	return wire.EnvelopeOf(raw)
 }
 
-// warned is warn of an answer of the proxy's own making.
+// warned is warn for an answer that the proxy has made itself.
 func (c *conn) warned(raw []byte, warnings []string) []byte {
 	return c.warn(wire.EnvelopeOf(raw), warnings).Raw
 }

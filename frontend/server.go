@@ -1,5 +1,5 @@
-// Package frontend serves CQL clients: it relays what they and Cassandra say as the bytes received, looks into what may concern a
-// critical table, and answers what is the proxy's own.
+// Package frontend serves CQL clients. It relays requests and responses as the bytes received, looks into those that may concern a critical
+// table, and answers the statements that are the proxy's own.
 package frontend
 
 import (
@@ -21,7 +21,7 @@ import (
 	"music/rewrite"
 )
 
-// Options is what a Server is made of. All of it is read-only once the server serves.
+// Options are what a Server is made of. They must not change once it serves.
 type Options struct {
 	Cluster
 	Schema
@@ -30,8 +30,7 @@ type Options struct {
 	Locks Locks // nil when locks are off, as are Tables
 	// References are what clients see of the references that Locks gives; needed where there are Locks.
 	References References
-	// Audit is called for each attempt that was refused; nil where nobody wants to know. It may be called by many at once and must not
-	// block.
+	// Audit is called for each attempt that was refused, unless it is nil. It may be called by many goroutines at once and must not block.
 	Audit func(Refusal)
 
 	Bounds         Bounds
@@ -42,39 +41,39 @@ type Options struct {
 	Stats *Stats
 }
 
-// Cluster is what stands behind the server and beside it.
+// Cluster is the node behind the server, and the proxies beside it.
 type Cluster struct {
 	// Dial opens a connection to the home node. It must honour ctx.
 	Dial func(ctx context.Context) (net.Conn, error)
-	// Advertise is the address that drivers are told in the place of the home node's.
+	// Advertise is the address that drivers get in the place of the home node's.
 	Advertise netip.AddrPort
-	// Nodes returns the other nodes that have a proxy now; the result is not modified, by either side. nil = none ever: the home node is
-	// shown as the only one.
+	// Nodes returns the other nodes that have a proxy now; neither side modifies the result. Where it is nil, the home node is shown as the
+	// only one.
 	Nodes func() []topology.Node
 }
 
-// Schema is what the server knows of Cassandra's schema, and how it comes to know more.
+// Schema is what the server knows of Cassandra's schema, and how it follows changes.
 type Schema struct {
 	// Tables is nil when locks are off: then no statement is looked into but for the cluster's topology.
 	Tables *catalog.Tables
-	// DDL is called after a client's schema change, before the client is told of it. It may block up to its own limit.
+	// DDL is called after a client's schema change, before the client gets the answer. It may block up to its own limit.
 	DDL func(change SchemaChange) (warnings []string)
 	// SchemaIsCurrent reports whether Tables are those of Cassandra's present schema. It blocks for two seconds at most; nil where there
 	// are none.
 	SchemaIsCurrent func() bool
-	// CatchUp has the schema read again, and returns when Tables say what is in it now, or after a time of its own where that fails.
+	// CatchUp has the schema read again. It returns when Tables are current, or after a time of its own where that fails.
 	CatchUp func()
 	// CriticalByName reports whether a table is critical whatever its comment says; nil where none is. It must not block.
 	CriticalByName func(keyspace, table string) bool
 }
 
-// Timeouts bound how long the server waits for what.
+// Timeouts bound how long the server waits.
 type Timeouts struct {
-	HandshakeTimeout time.Duration // from connection to login
-	MessageTimeout   time.Duration // for the rest of a message that has begun, while it is waited for; 0: for ever
-	BackendTimeout   time.Duration // Cassandra says nothing for so long while it owes an answer: it is lost
-	DrainTimeout     time.Duration // after the end of Serve's context, for what is in flight
-	MaxWait          time.Duration // a LOCK is answered within this, for a driver of unknown patience
+	HandshakeTimeout time.Duration // from the connection to the end of the login
+	MessageTimeout   time.Duration // for the rest of a message that has begun; 0: for ever
+	BackendTimeout   time.Duration // for Cassandra to send anything while it owes an answer; then it is taken for lost
+	DrainTimeout     time.Duration // for requests in flight, after the end of Serve's context
+	MaxWait          time.Duration // within which a LOCK is answered, where it is not known how long the driver waits
 }
 
 // Server serves CQL clients, each over one connection of its own to the home node.
@@ -92,14 +91,15 @@ type Server struct {
 	wg    sync.WaitGroup
 }
 
-// NewServer makes a server that does not listen yet.
+// NewServer returns a server that does not listen yet.
 func NewServer(o Options) *Server {
 	o.Bounds = o.Bounds.orDefault()
 	return &Server{Options: o, memory: relay.NewBudget(o.Bounds.Messages), clientLog: sampled(o.Log), prepared: newStatements(o.Bounds.Prepared, o.Bounds.PreparedEach), conns: map[*conn]struct{}{}}
 }
 
-// Serve accepts clients until ctx ends or the listener fails, then drains: requests in flight are answered, connections
-// closed, for at most DrainTimeout. It closes the listener and returns when every connection has ended; nil after ctx.
+// Serve accepts clients until ctx ends or the listener fails, then drains: for at most DrainTimeout it waits for the
+// answers to requests in flight. It closes the listener and returns when every connection has ended: nil where ctx has, else why the
+// listener failed.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
 	defer stop()
@@ -115,6 +115,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	return err
 }
 
+// accept accepts clients until ctx ends or the listener fails.
 func (s *Server) accept(ctx context.Context, ln net.Listener) error {
 	for {
 		client, err := ln.Accept()
@@ -137,10 +138,10 @@ func (s *Server) accept(ctx context.Context, ln net.Listener) error {
 	}
 }
 
-// acceptPause keeps a process that is out of file descriptors from spinning.
+// acceptPause is the time between two attempts to accept: a process that is out of file descriptors must not spin.
 const acceptPause = 50 * time.Millisecond
 
-// sleep waits and tells whether ctx is still going on.
+// sleep blocks for d or until ctx ends, and reports whether ctx still goes on.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -175,7 +176,7 @@ func (s *Server) admit(client net.Conn) {
 		delete(s.conns, c)
 		s.mu.Unlock()
 		s.Stats.Open.Add(-1)
-		c.tell(cause) // who reads it finds the place free
+		c.tell(cause) // whoever reads it in the log finds the place free
 	})
 }
 
@@ -192,8 +193,8 @@ func (s *Server) each(f func(*conn)) {
 	}
 }
 
-// Outstanding looks at what has been forwarded as it came and has no answer of Cassandra yet; left tells whether any of that still has
-// none. What a client sent before a table became critical is stamped once it is answered.
+// Outstanding marks the requests that have been forwarded as received and are not answered yet; left reports whether any of them still is
+// not. Writes that a client sent before a table became critical have their timestamps once they are answered.
 func (s *Server) Outstanding() (left func() bool) {
 	s.each(func(c *conn) { c.streams.Mark() })
 	return func() bool {
@@ -203,7 +204,7 @@ func (s *Server) Outstanding() (left func() bool) {
 	}
 }
 
-// drain tells every connection to end once it owes no answer, and ends those that still do after DrainTimeout.
+// drain makes every connection end once its requests are answered, and ends the others after DrainTimeout or when over is closed.
 func (s *Server) drain(over <-chan struct{}) {
 	timer := time.NewTimer(s.DrainTimeout)
 	defer timer.Stop()
@@ -216,7 +217,7 @@ func (s *Server) drain(over <-chan struct{}) {
 	}
 }
 
-// every ticks, unless d is 0.
+// every returns a ticker's channel, or one that never ticks where d is 0.
 func every(d time.Duration) (ticks <-chan time.Time, stop func()) {
 	if d <= 0 {
 		return nil, func() {}
@@ -225,7 +226,7 @@ func every(d time.Duration) (ticks <-chan time.Time, stop func()) {
 	return ticker.C, ticker.Stop
 }
 
-// checkHealth looks at every connection, looks times in BackendTimeout and in MessageTimeout.
+// checkHealth checks every connection, checksPerTimeout times in BackendTimeout and in MessageTimeout, until over is closed.
 func (s *Server) checkHealth(over <-chan struct{}) {
 	backend, stop := every(s.BackendTimeout / checksPerTimeout)
 	defer stop()
@@ -243,22 +244,22 @@ func (s *Server) checkHealth(over <-chan struct{}) {
 	}
 }
 
-// Bounds are what clients can take of the proxy. A zero is the default: there is no client without bounds.
+// Bounds limit what clients can take of the proxy. A zero means the default: nothing is unbounded.
 type Bounds struct {
 	Label        int // bytes of AS and REASON
 	Statement    int // bytes of the text of a verb of the lock, and of a prepared statement that concerns a critical table
-	Prepared     int // bytes of what is remembered of all prepared statements
+	Prepared     int // bytes that are kept of all prepared statements
 	PreparedEach int // … and of those that one connection has prepared
 	Waits        int // operations of a connection that wait for the core
 	Messages     int // bytes of messages that are held, of all connections
 }
 
-// defaultBounds are those of package config.
+// defaultBounds returns the defaults, which are those of package config.
 func defaultBounds() Bounds {
 	return Bounds{Label: 256, Statement: 64 << 10, Prepared: 64 << 20, PreparedEach: 8 << 20, Waits: 2000, Messages: 1 << 30}
 }
 
-// orDefault fills in what is zero.
+// orDefault returns b with the defaults in the place of zeros.
 func (b Bounds) orDefault() Bounds {
 	d := defaultBounds()
 	for _, field := range []struct{ at, from *int }{
@@ -272,7 +273,7 @@ func (b Bounds) orDefault() Bounds {
 	return b
 }
 
-// checkText refuses a statement that is the proxy's to keep or to carry out, and too long for that.
+// checkText refuses a statement that the proxy would keep or carry out itself, and that is too long for that.
 func (b *Bounds) checkText(text []byte) *wire.Failure {
 	if len(text) > b.Statement {
 		return wire.Invalid("MUSIC_REFUSED: the statement has %d bytes; at most %d here (max-statement-size): bind its values", len(text), b.Statement)
@@ -289,7 +290,7 @@ func (b *Bounds) checkVerb(verb rewrite.Verb, text []byte) *wire.Failure {
 	return nil
 }
 
-// checkLabel refuses a text of AS or REASON that is too long: it is told to everybody who waits, and to other proxies.
+// checkLabel refuses a text of AS or REASON that is too long: it is sent to every waiting client, and to other proxies.
 func (b *Bounds) checkLabel(label, what string) *wire.Failure {
 	if len(label) > b.Label {
 		return wire.Invalid("MUSIC_REFUSED: the text of %s has %d bytes; at most %d (max-label-size)", what, len(label), b.Label)
@@ -297,7 +298,7 @@ func (b *Bounds) checkLabel(label, what string) *wire.Failure {
 	return nil
 }
 
-// checkWaits refuses an operation that would be one more than may wait.
+// checkWaits refuses an operation where as many wait as may.
 func (c *conn) checkWaits() *wire.Failure {
 	if c.operations.count() >= c.server.Bounds.Waits {
 		return wire.Invalid("MUSIC_UNAVAILABLE: %d operations of this connection wait already (max-waits-per-connection): try again when some have their answer; nothing was done", c.server.Bounds.Waits)

@@ -20,18 +20,18 @@ const (
 	fates
 )
 
-// String is the fate's label in the metrics.
+// String returns the fate's label in the metrics.
 func (f Fate) String() string {
 	return [...]string{"forwarded", "answered", "refused", "fenced"}[f]
 }
 
-// OpcodeName is the name of an opcode alone, in the words of the protocol.
+// OpcodeName returns the name of an opcode in the words of the protocol.
 func OpcodeName(opcode primitive.OpCode) string {
 	name, _, _ := strings.Cut(strings.TrimPrefix(opcode.String(), "OpCode "), " [") // of "OpCode AUTH RESPONSE [0x0F]"
 	return strings.ReplaceAll(name, " ", "_")
 }
 
-// statShards spreads the counters, so that connections do not fight for the same memory.
+// statShards is over how many shards the counters are spread, so that connections do not contend for the same memory.
 const statShards = 8
 
 // maxRequestOpcode is the highest opcode of a request (AUTH_RESPONSE).
@@ -43,7 +43,7 @@ type statShard struct {
 	_        [64]byte
 }
 
-// Stats counts what the clients' connections do. Reading them stops nobody.
+// Stats counts what the clients' connections do. Reading it blocks no connection.
 type Stats struct {
 	shards   [statShards]statShard
 	Accepted atomic.Uint64 // connections ever accepted
@@ -51,8 +51,7 @@ type Stats struct {
 	Lost     atomic.Uint64 // connections ended because Cassandra was lost or not there
 	Rejected atomic.Uint64 // connections ended for not keeping to the protocol or to the limits
 
-	// Latency is told one sampled request in many: the time it spent in the proxy and the time that Cassandra took.
-	// It is called by the connections' own goroutines and must not block.
+	// Latency is called for one sampled request in many, with the time that it spent in the proxy and the time that Cassandra took. It is called by the connections' own goroutines and must not block.
 	Latency func(proxy, backend time.Duration)
 }
 
@@ -93,7 +92,7 @@ type sample struct {
 
 const noStream = -1
 
-// now is the time since the connection began.
+// now returns the ns since the connection began.
 func (s *sample) now() int64 { return int64(time.Since(s.start)) }
 
 // begin measures the request if it is time to, and none is being measured.
@@ -119,7 +118,14 @@ func (s *sample) flushed() {
 	}
 }
 
-// tell reports the sample and makes room for the next.
+// answered notes when the answer to the measured request has arrived.
+func (s *sample) answered(stream int16) {
+	if s.stream.Load() == int32(stream) && stream >= 0 {
+		s.arrived = s.now()
+	}
+}
+
+// tell passes the sample to stats and makes room for the next.
 func (s *sample) tell(stats *Stats) {
 	read, sent, arrived := s.read.Load(), s.sent.Load(), s.arrived
 	s.arrived = 0
