@@ -232,12 +232,12 @@ func TestSegmentsLongerThanTheirEnvelope(t *testing.T) {
 		r := newRig(t)
 		for _, m := range []message.Message{query("SELECT a FROM b.c"), query("LIST LOCKS"), execute(idOf("none"), noise(1000))} {
 			for _, size := range []int{5, 20, 50} {
-				client, backend := r.login(d)
-				b := append(client.envelope(t, 1, m), 1, 2, 3, 4, 5, 6, 7)
-				client.write(d.parts(t, b, size))
-				assert.Contains(t, r.end()["error"], "segment longer than its envelope", "%T in segments of %d", m, size)
-				_, _ = client.Close(), backend.Close()
+				client, _ := r.login(d)
+				client.write(d.parts(t, append(client.envelope(t, 1, m), 1, 2, 3, 4, 5, 6, 7), size))
 			}
+		}
+		for range 9 {
+			assert.Contains(t, r.end()["error"], "segment longer than its envelope")
 		}
 	})
 }
