@@ -126,13 +126,13 @@ func unavailable(err error) string {
 	case errors.Is(err, musiccore.ErrNoSession):
 		return "this proxy has lost touch with the cluster and may neither give nor serve locks: try again, or at another proxy; nothing was done"
 	case errors.Is(err, musiccore.ErrClock):
-		return "the clocks of this proxy and of Cassandra differ by more than 10 s: no new lock is given until they agree; nothing was done"
+		return "the clocks of this proxy and of Cassandra differ by more than 10 s: no new lock is given until whoever runs them sets them right; nothing was done"
 	case errors.Is(err, musiccore.ErrDraining):
 		return "this proxy is shutting down and gives no new lock: LOCK at another one; nothing was done"
 	case errors.Is(err, musiccore.ErrTooManyWaiters):
-		return "too many wait for this key already: try again later; nothing was done"
+		return "too many wait for this key already (max-waiters-per-key): try again when some have had their turn; nothing was done"
 	}
-	return "the lock of this key cannot be read or written at QUORUM now: try again; nothing was done"
+	return "the lock of this key cannot be read or written at QUORUM now: try again when a majority of its replicas answers (music check says which nodes do not); nothing was done"
 }
 
 // ShortError is Cassandra's word that too few replicas live for what the proxy had to ask of a key before the client's own operation

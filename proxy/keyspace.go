@@ -137,7 +137,11 @@ func addColumns(ctx context.Context, s *gocql.Session) error {
 // just made it, what rests on them may meet a node that has not heard of it.
 func changeSchema(ctx context.Context, s *gocql.Session, statements ...string) error {
 	for _, ddl := range statements {
-		if err := s.Query(ddl).ExecContext(ctx); err != nil {
+		err := s.Query(ddl).ExecContext(ctx)
+		if refusal := gocql.RequestError(nil); errors.As(err, &refusal) && refusal.Code() == gocql.ErrCodeUnauthorized {
+			return fmt.Errorf("make keyspace music: %w; the first proxy of a cluster needs CREATE ON ALL KEYSPACES for its role (docs/roles.md)", err)
+		}
+		if err != nil {
 			return fmt.Errorf("make keyspace music: %w", err)
 		}
 	}

@@ -144,7 +144,7 @@ func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 		if old := before[t.ID]; old != nil && old.Settings.Strict != t.Settings.Strict {
 			s.modeChanging(t)
 		}
-		s.show(t, "it is becoming critical: try again")
+		s.show(t, "it is becoming critical: try again when every living proxy has followed, which takes a moment")
 	}
 	s.tables.Read(names) // when those that are critical are known to be
 	s.readings.end(reading)

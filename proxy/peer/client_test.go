@@ -48,6 +48,7 @@ func TestErrorsOfTheClient(t *testing.T) {
 	assert.NotContains(t, err.Error(), "127.0.0.1")
 	b.client.directory.(*directory).set(a.id, "")
 	assert.ErrorIs(t, b.borrow(t, a), ErrNoAddress)
+	assert.NotContains(t, ErrNoAddress.Error(), "try again", "which would not help while that proxy lives")
 }
 
 // questionsOf returns how many questions with hints a client has had answered.

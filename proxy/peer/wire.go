@@ -105,12 +105,26 @@ var (
 	// ErrNotAsked is an ErrAway after which nothing has been carried out.
 	ErrNotAsked = fmt.Errorf("%w", ErrAway)
 	// ErrNoAddress is an ErrNotAsked of a session whose proxy answers no others.
-	ErrNoAddress = fmt.Errorf("%w (it answers no other proxies: peer-listen is not set there)", ErrNotAsked)
+	ErrNoAddress error = &described{ErrNotAsked, "the proxy that has this lock_ref answers no others: go on at that proxy, or here when it has ended; " +
+		"whoever runs the proxies sets peer-listen on each"}
 	// ErrOtherSession tells that another session is at the address of the one that was meant.
 	ErrOtherSession = errors.New("another session is at that address")
 
-	errVersion = fmt.Errorf("%w (it speaks another version of the peer protocol: run one release on all proxies)", ErrAway)
+	errVersion error = &described{ErrAway, "the proxy that has this lock_ref speaks another version of the peer protocol: go on at that proxy, or here when it has ended; " +
+		"whoever runs the proxies runs one release on all"}
 )
+
+// described is an error whose own text would promise too much here.
+type described struct {
+	error
+	text string
+}
+
+// Error is the text alone.
+func (d *described) Error() string { return d.text }
+
+// Unwrap returns the error that it is one of.
+func (d *described) Unwrap() error { return d.error }
 
 // faults are the errors that mean the same at both ends of the channel. Where an error is several of them, the last one counts.
 func faults() []error {
