@@ -74,7 +74,7 @@ type Music struct {
 	Replication  string // of the keyspace music, a CQL map; empty = chosen from the cluster's data centres
 	SessionLease time.Duration
 	ClientLease  time.Duration
-	MaxWait      time.Duration // how long LOCK may keep a driver of unknown patience waiting
+	MaxWait      time.Duration // how long LOCK may wait for a driver whose own time-out is not known
 	Retain       time.Duration // a key whose sections are shorter is kept so long for the next LOCK here; 0 = never
 	Critical     []string      // patterns of tables that are critical whatever their comment says; see CriticalByName
 

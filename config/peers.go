@@ -51,13 +51,13 @@ func peerSettings() []setting {
 			},
 		},
 		{
-			name: "peer-secret-file", usage: "file with a secret by which proxies know each other; the same on every proxy; what they say can be listened to", check: checkPeerSecret,
+			name: "peer-secret-file", usage: "file with a secret by which proxies know each other, the same on every proxy; what they say is signed and not encrypted", check: checkPeerSecret,
 			field: func(c *Config) field {
 				return text(&c.Peers.SecretFile, "a readable file of 16 bytes or more; line ends at its end do not count")
 			},
 		},
 		{
-			name: "peer-tls-cert", usage: "file with this proxy's certificate for the other proxies, for its own side of both directions; read again at every connection", check: checkPeerTLS,
+			name: "peer-tls-cert", usage: "file with the certificate that this proxy shows to other proxies, as a server and as a client; read again at every connection", check: checkPeerTLS,
 			field: func(c *Config) field {
 				return text(&c.Peers.TLSCert, "PEM, for the address of peer-advertise; with peer-tls-key and peer-tls-ca")
 			},
@@ -67,7 +67,7 @@ func peerSettings() []setting {
 			field: func(c *Config) field { return text(&c.Peers.TLSKey, "PEM; with peer-tls-cert") },
 		},
 		{
-			name: "peer-tls-ca", usage: "file with the certificates of those who sign the proxies' certificates: whoever has one of theirs is a proxy", check: checkPeerTLS,
+			name: "peer-tls-ca", usage: "file with the certificates of those who sign the proxies' certificates: each that shows one of theirs counts as a proxy", check: checkPeerTLS,
 			field: func(c *Config) field { return text(&c.Peers.TLSCA, "PEM; with peer-tls-cert") },
 		},
 	}

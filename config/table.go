@@ -23,7 +23,7 @@ func settings() []setting {
 func cassandraSettings() []setting {
 	return []setting{
 		{
-			name: "contact-points", usage: "nodes of the cluster through which it is found", check: checkContactPoints,
+			name: "contact-points", usage: "nodes through which the proxy finds the cluster", check: checkContactPoints,
 			field: func(c *Config) field {
 				return list(&c.Cassandra.ContactPoints, "one or more of host, host:port, [IPv6]:port")
 			},
@@ -75,7 +75,7 @@ func listenSettings() []setting {
 			},
 		},
 		{
-			name: "metrics-listen", usage: "address of metrics and health; where the default is taken the proxy serves without them, where one that was set is, it does not start", check: checkMetrics,
+			name: "metrics-listen", usage: "address of metrics and health; if the port is in use, the proxy serves without them where this is the default, and does not start where it was set", check: checkMetrics,
 			field: metricsField,
 		},
 	}
@@ -106,19 +106,19 @@ func musicSettings() []setting {
 			},
 		},
 		{
-			name: "session-lease", usage: "silence after which a proxy counts as dead; it stands beside its life signs, so proxies may have different ones: others wait for the longer",
+			name: "session-lease", usage: "silence after which a proxy counts as dead; proxies may have different ones, and wait for the longer of two",
 			field: func(c *Config) field { return duration(&c.Music.SessionLease, time.Second, 5*time.Minute) },
 		},
 		{
-			name: "client-lease", usage: "silence after which a client loses its lock, where its table says nothing else",
+			name: "client-lease", usage: "silence after which a client loses its lock, unless its LOCK or the table says otherwise",
 			field: func(c *Config) field { return duration(&c.Music.ClientLease, time.Second, time.Hour) },
 		},
 		{
-			name: "max-wait", usage: "how long LOCK may keep a driver of unknown patience waiting",
+			name: "max-wait", usage: "how long LOCK may wait for a driver whose own time-out is not known",
 			field: func(c *Config) field { return duration(&c.Music.MaxWait, 0, time.Minute) },
 		},
 		{
-			name: "retain", usage: "how long a key is kept for the next LOCK at the same proxy, where sections are shorter than this; 0s: not at all",
+			name: "retain", usage: "how long a proxy keeps a key for the next LOCK there, if sections are shorter than this; 0s: not at all",
 			field: func(c *Config) field { return duration(&c.Music.Retain, 0, 10*time.Second) },
 		},
 		{
@@ -128,7 +128,7 @@ func musicSettings() []setting {
 			},
 		},
 		{
-			name: "expect-proxies", usage: "proxies of the cluster, each before a node of its own; a starting one waits up to a minute for them before it listens, so that the first driver sees all",
+			name: "expect-proxies", usage: "number of proxies in the cluster, each before a node of its own; a starting one waits up to a minute for them before it listens, so that the first driver sees all",
 			field: func(c *Config) field { return number(&c.Music.ExpectProxies, 1, 10000) },
 		},
 	}
@@ -154,11 +154,11 @@ func limitSettings() []setting {
 			field: func(c *Config) field { return size(&c.Limits.Statement, kibibyte, mebibyte) },
 		},
 		{
-			name: "max-prepared-size", usage: "memory of all prepared statements that the proxy remembers; beyond it those are forgotten that were not used for longest, and drivers prepare them again",
+			name: "max-prepared-size", usage: "memory of all prepared statements that the proxy remembers; beyond it the proxy forgets the least recently used ones, and drivers prepare them again",
 			field: func(c *Config) field { return size(&c.Limits.Prepared, mebibyte, 16*gibibyte) },
 		},
 		{
-			name: "max-prepared-per-connection", usage: "of that, what one connection may have prepared; beyond it its own oldest ones are forgotten",
+			name: "max-prepared-per-connection", usage: "the part of it that one connection may use; beyond it its own oldest ones are forgotten",
 			field: func(c *Config) field { return size(&c.Limits.PreparedEach, 64*kibibyte, gibibyte) },
 		},
 		{
@@ -170,11 +170,11 @@ func limitSettings() []setting {
 			field: func(c *Config) field { return number(&c.Limits.Waits, 1, 32768) },
 		},
 		{
-			name: "max-message-memory", usage: "memory of all messages that are held at a time: gathered, or waiting for a lock; beyond it reading waits; 0 = a quarter of GOMEMLIMIT (which is 90% of the cgroup's limit where it is not set), or 1GiB where there is none",
+			name: "max-message-memory", usage: "memory of all messages that the proxy holds at a time, incomplete or waiting for a lock; beyond it the proxy reads no further; 0 = a quarter of GOMEMLIMIT (which is 90% of the cgroup's limit where it is not set), or 1GiB where there is none",
 			field: func(c *Config) field { return size(&c.Limits.Messages, 0, 1024*gibibyte) },
 		},
 		{
-			name: "message-timeout", usage: "time in which the rest of a message has to arrive that a client has begun",
+			name: "message-timeout", usage: "time in which a message that a client has begun must arrive",
 			field: func(c *Config) field { return duration(&c.Limits.MessageTimeout, 100*time.Millisecond, time.Hour) },
 		},
 		{
@@ -184,11 +184,11 @@ func limitSettings() []setting {
 			},
 		},
 		{
-			name: "backend-timeout", usage: "silence of Cassandra, while it owes an answer, after which it counts as lost; longer than its own time-outs",
+			name: "backend-timeout", usage: "how long Cassandra may be silent while it owes an answer, before its connection counts as lost; longer than its own time-outs",
 			field: func(c *Config) field { return duration(&c.Limits.BackendTimeout, time.Second, time.Hour) },
 		},
 		{
-			name: "shutdown-timeout", usage: "time that requests in flight have when the proxy ends; a second later it has ended whatever hangs",
+			name: "shutdown-timeout", usage: "time that requests in flight have when the proxy ends; a second later it ends even if something hangs",
 			field: func(c *Config) field { return duration(&c.Limits.ShutdownTimeout, 0, 10*time.Minute) },
 		},
 	}
@@ -198,7 +198,7 @@ func limitSettings() []setting {
 func logSettings() []setting {
 	return []setting{
 		{
-			name: "log-level", usage: "least important kind of line that is written",
+			name: "log-level", usage: "least severe level that is logged",
 			field: func(c *Config) field { return choice(&c.Log.Level, "trace", "debug", "info", "warn", "error") },
 		},
 		{

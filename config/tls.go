@@ -29,7 +29,7 @@ func listenTLSSettings() []setting {
 			field: func(c *Config) field { return text(&c.Listen.TLSKey, "PEM; with tls-cert") },
 		},
 		{
-			name: "tls-client-ca", usage: "file with the certificates of those who sign drivers' certificates: without one of theirs no driver is served", check: checkClientCA,
+			name: "tls-client-ca", usage: "file with the certificates of those who sign drivers' certificates; a driver without one of theirs is refused", check: checkClientCA,
 			field: func(c *Config) field {
 				return text(&c.Listen.TLSClientCA, "PEM, with tls-cert; empty = drivers are asked for no certificate")
 			},
@@ -73,7 +73,7 @@ func cassandraTLSSettings() []setting {
 			},
 		},
 		{
-			name: "cassandra-tls-clients-role", usage: "the role that nodes take every client for by that certificate, whatever it logs in as; where they have one for it that is not named here, the proxy does not serve", check: checkClientsRole,
+			name: "cassandra-tls-clients-role", usage: "the role that nodes give every client by that certificate, whatever it logs in as; if nodes have a role for it that is not named here, the proxy does not serve", check: checkClientsRole,
 			field: func(c *Config) field {
 				return text(&c.Cassandra.TLSClientsRole, "a role other than username, with cassandra-tls-clients-cert; empty = none may be")
 			},
