@@ -15,7 +15,7 @@ import (
 func TestRefusedAttemptsAreAudited(t *testing.T) {
 	told := make(chan Refusal, 9)
 	r := newRig(t, func(o *Options) {
-		o.Locks, o.References = &tellRefs{asked: make(chan musiccore.LockRef, 9)}, NewReferences([]byte("secret"))
+		o.Locks, o.References = &numberingLocks{asked: make(chan musiccore.LockRef, 9)}, NewReferences([]byte("secret"))
 		o.Audit = func(refusal Refusal) { told <- refusal }
 	})
 	r.server.Tables.Set("bank", "accounts", &catalog.Critical{ID: [16]byte{7}, Key: []catalog.Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}})

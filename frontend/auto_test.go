@@ -12,13 +12,13 @@ import (
 	"music/musiccore"
 )
 
-// giving is a core that answers LOCK as the test says.
-type giving struct {
-	*granting
+// scriptedLocks answer LOCK as the test says.
+type scriptedLocks struct {
+	*grantingLocks
 	answer musiccore.Answer
 }
 
-func (g *giving) Lock(k musiccore.Key, _ musiccore.Request, done func(musiccore.Answer)) func() {
+func (g *scriptedLocks) Lock(k musiccore.Key, _ musiccore.Request, done func(musiccore.Answer)) func() {
 	g.locked <- k
 	done(g.answer)
 	return func() {}
@@ -43,7 +43,7 @@ const lonely = "UPDATE bank.accounts SET n = 1 WHERE id = 'x'"
 // A plain write takes the lock, goes out under it as it is, and gives it back, whatever Cassandra answers.
 func TestAWriteAlone(t *testing.T) {
 	everyDialect(t, func(t *testing.T, d dialect) {
-		g := newGranting()
+		g := newGrantingLocks()
 		_, client, backend := autoRig(t, d, g)
 		for _, answer := range []message.Message{&message.VoidResult{}, &message.Invalid{ErrorMessage: "no"}, &message.Overloaded{ErrorMessage: "full"}} {
 			for _, text := range []string{lonely, "BEGIN BATCH " + lonely + "; DELETE FROM bank.accounts WHERE id = 'x' APPLY BATCH"} {
@@ -62,9 +62,10 @@ func TestAWriteAlone(t *testing.T) {
 	})
 }
 
+// A write alone that does not get its lock is refused: nothing is written, and its place in the queue is given up.
 func TestAWriteAloneThatGetsNoLock(t *testing.T) {
 	bothFramings(t, func(t *testing.T, d dialect) {
-		g := &giving{granting: newGranting()}
+		g := &scriptedLocks{grantingLocks: newGrantingLocks()}
 		_, client, _ := autoRig(t, d, g)
 		g.answer = musiccore.Answer{Grant: musiccore.Grant{Ref: 5, State: musiccore.StateQueued}}
 		client.send(1, query(lonely))
@@ -85,7 +86,7 @@ func TestAWriteAloneThatGetsNoLock(t *testing.T) {
 // The lock does not outlive its write: not where the connection is lost, nor where the term gives no stamp.
 func TestAWriteAloneThatIsLost(t *testing.T) {
 	bothFramings(t, func(t *testing.T, d dialect) {
-		g := newGranting()
+		g := newGrantingLocks()
 		_, client, backend := autoRig(t, d, g)
 		client.send(1, query(lonely))
 		backend.answer(1)
@@ -93,24 +94,24 @@ func TestAWriteAloneThatIsLost(t *testing.T) {
 		backendLost(client, 1)
 		assert.EqualValues(t, 9, <-g.unlocked)
 
-		_, client, _ = autoRig(t, d, &refusing{g})
+		_, client, _ = autoRig(t, d, &endedLocks{g})
 		client.send(1, query(lonely))
 		assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_LOST")
 		assert.EqualValues(t, 9, <-g.unlocked)
 	})
 }
 
-// refusing is a core whose terms end at once.
-type refusing struct{ *granting }
+// endedLocks are Locks that end every lock at once.
+type endedLocks struct{ *grantingLocks }
 
-func (*refusing) Begin(musiccore.Key, musiccore.LockRef, musiccore.Kind, func(musiccore.Answer)) (musiccore.Answer, bool) {
+func (*endedLocks) Begin(musiccore.Key, musiccore.LockRef, musiccore.Kind, func(musiccore.Answer)) (musiccore.Answer, bool) {
 	return musiccore.Answer{Err: musiccore.ErrLost}, true
 }
 
 // A plain write has one id, Cassandra's, whatever its table is when it is prepared and when it is executed: drivers take no other one.
 func TestAPreparedWriteFollowsItsTable(t *testing.T) {
 	everyDialect(t, func(t *testing.T, d dialect) {
-		g := newGranting()
+		g := newGrantingLocks()
 		r, client, backend := autoRig(t, d, g)
 		r.server.Tables.Set("bank", "accounts", nil)
 		const text = "UPDATE bank.accounts SET n = 1 WHERE id = ?"
@@ -152,7 +153,7 @@ func TestAPreparedWriteFollowsItsTable(t *testing.T) {
 // What can have no section is refused when it is prepared: UNPREPARED would have drivers prepare it for ever.
 func TestWhatCannotBeWrittenAloneIsNotPrepared(t *testing.T) {
 	bothFramings(t, func(t *testing.T, d dialect) {
-		r, client, backend := autoRig(t, d, newGranting())
+		r, client, backend := autoRig(t, d, newGrantingLocks())
 		r.policy(catalog.Reject)
 		const text = "INSERT INTO bank.accounts JSON ?"
 		id := r.prepare(client, backend, text)
@@ -167,7 +168,7 @@ func TestWhatCannotBeWrittenAloneIsNotPrepared(t *testing.T) {
 // A batch is one write: one lock, one stamp.
 func TestABatchAlone(t *testing.T) {
 	everyDialect(t, func(t *testing.T, d dialect) {
-		g := newGranting()
+		g := newGrantingLocks()
 		r, client, backend := autoRig(t, d, g)
 		id := r.prepare(client, backend, "DELETE FROM bank.accounts WHERE id = ?")
 		bound := &message.BatchChild{Id: id, Values: []*primitive.Value{primitive.NewValue([]byte("x"))}}
@@ -200,7 +201,7 @@ func TestABatchAlone(t *testing.T) {
 // What a table lets through it lets through in a BATCH message, too.
 func TestABatchOfWhatIsAllowed(t *testing.T) {
 	everyDialect(t, func(t *testing.T, d dialect) {
-		r, client, backend := autoRig(t, d, newGranting())
+		r, client, backend := autoRig(t, d, newGrantingLocks())
 		r.policy(catalog.Allow)
 		relayed(client, backend, 1, &message.Batch{Children: []*message.BatchChild{{Query: lonely}, {Query: "UPDATE bank.accounts SET n = 1 WHERE id = 'y'"}}}, &message.VoidResult{})
 		client.send(1, &message.Batch{Children: []*message.BatchChild{{Query: lonely}, {Query: "UPDATE bank.accounts USING LOCK 3 SET n = 1 WHERE id = 'x'"}}})
@@ -211,7 +212,7 @@ func TestABatchOfWhatIsAllowed(t *testing.T) {
 // A write with IF is read, tried and written in one section: an application's lightweight transactions go on as they are.
 func TestAConditionAlone(t *testing.T) {
 	everyDialect(t, func(t *testing.T, d dialect) {
-		g := newGranting()
+		g := newGrantingLocks()
 		r := newRig(t, func(o *Options) { o.Locks = g })
 		r.server.Tables.Set("bank", "accounts", &catalog.Critical{
 			Key: []catalog.Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}, Settings: catalog.Settings{Unlocked: catalog.Auto},

@@ -22,10 +22,10 @@ import (
 const readBuffer = 32 << 10
 
 // benchFeed measures one direction per envelope, on a read buffer full of them.
-func benchFeed(b *testing.B, pick func(exec, text, response []byte) []byte, of func(*memory) *relay.Direction) {
+func benchFeed(b *testing.B, pick func(exec, text, response []byte) []byte, of func(*memoryConn) *relay.Direction) {
 	for _, d := range []dialect{{v4, ""}, {v5, ""}} {
 		b.Run(d.version.String()[len("ProtocolVersion "):], func(b *testing.B) {
-			m := newMemory(b, d, false)
+			m := newMemoryConn(b, d, false)
 			exec, text, response := typical(b, d, m)
 			one := pick(exec, text, response)
 			n := readBuffer / len(one)
@@ -51,7 +51,7 @@ func benchFeed(b *testing.B, pick func(exec, text, response []byte) []byte, of f
 }
 
 // benchForget feeds a batch of requests that are all on one stream.
-func benchForget(b *testing.B, m *memory, d *relay.Direction, batch []byte, size int) {
+func benchForget(b *testing.B, m *memoryConn, d *relay.Direction, batch []byte, size int) {
 	for len(batch) > 0 {
 		if err := m.feed(d, batch[:size]); err != nil {
 			b.Fatal(err)
@@ -61,16 +61,19 @@ func benchForget(b *testing.B, m *memory, d *relay.Direction, batch []byte, size
 	}
 }
 
+// BenchmarkForwardExecute measures an EXECUTE that is forwarded, with the look-up of its statement.
 func BenchmarkForwardExecute(b *testing.B) {
-	benchFeed(b, func(exec, _, _ []byte) []byte { return exec }, func(m *memory) *relay.Direction { return m.up })
+	benchFeed(b, func(exec, _, _ []byte) []byte { return exec }, func(m *memoryConn) *relay.Direction { return m.up })
 }
 
+// BenchmarkForwardQuery measures a QUERY that is forwarded, with the reading of its verb and table.
 func BenchmarkForwardQuery(b *testing.B) {
-	benchFeed(b, func(_, text, _ []byte) []byte { return text }, func(m *memory) *relay.Direction { return m.up })
+	benchFeed(b, func(_, text, _ []byte) []byte { return text }, func(m *memoryConn) *relay.Direction { return m.up })
 }
 
+// BenchmarkForwardResponse measures a response that nobody waits for.
 func BenchmarkForwardResponse(b *testing.B) {
-	benchFeed(b, func(_, _, response []byte) []byte { return response }, func(m *memory) *relay.Direction { return m.down })
+	benchFeed(b, func(_, _, response []byte) []byte { return response }, func(m *memoryConn) *relay.Direction { return m.down })
 }
 
 // BenchmarkRelay sends EXECUTEs over loopback through a bare relay and through the proxy, many in flight and one at a time.
@@ -176,22 +179,22 @@ func rawPair(b *testing.B, address string, backend net.Listener) (client, node n
 	return client, node
 }
 
-// generous is a core that gives every operation its stamp, and every answer away.
-type generous struct{ Locks }
+// acceptingLocks give every operation its stamp, and let every answer be told.
+type acceptingLocks struct{ Locks }
 
-func (generous) Begin(k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind, _ func(musiccore.Answer)) (musiccore.Answer, bool) {
+func (acceptingLocks) Begin(k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind, _ func(musiccore.Answer)) (musiccore.Answer, bool) {
 	return musiccore.Answer{Ticket: musiccore.Ticket{Key: k, Ref: r, Kind: kind, Stamp: 7}}, true
 }
 
-func (generous) End(musiccore.Ticket, musiccore.Outcome) (musiccore.Verdict, func() musiccore.Verdict) {
+func (acceptingLocks) End(musiccore.Ticket, musiccore.Outcome) (musiccore.Verdict, func() musiccore.Verdict) {
 	return musiccore.VerdictTell, nil
 }
 
 // fencedPut is a connection whose core grants everything, with a prepared put as a client sends it, and its answer.
-func fencedPut(t tester, d dialect) (m *memory, put, done []byte) {
+func fencedPut(t tester, d dialect) (m *memoryConn, put, done []byte) {
 	t.Helper()
-	m = newMemory(t, d, false)
-	m.server.Locks, m.server.References = generous{}, NewReferences([]byte("secret"))
+	m = newMemoryConn(t, d, false)
+	m.server.Locks, m.server.References = acceptingLocks{}, NewReferences([]byte("secret"))
 	table := m.server.Tables.Of("bank", "locked")
 	m.server.Tables.Set("bank", "locked", &catalog.Critical{Key: []catalog.Column{{Name: "k", Type: "text"}}, Primary: []string{"k"}})
 	text := []byte("UPDATE bank.locked USING LOCK ? SET v = ? WHERE k = ?")

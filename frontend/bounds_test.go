@@ -16,8 +16,8 @@ import (
 	"music/musiccore"
 )
 
-// patient is a core that keeps everybody waiting, or nobody.
-type patient struct {
+// waitingLocks keep every client waiting, or none.
+type waitingLocks struct {
 	Locks
 	waits  bool
 	asked  chan string // AS or REASON of each that got there
@@ -26,9 +26,9 @@ type patient struct {
 	list   []musiccore.Listing
 }
 
-func (p *patient) List(musiccore.Key) ([]musiccore.Listing, []string) { return p.list, nil }
+func (p *waitingLocks) List(musiccore.Key) ([]musiccore.Listing, []string) { return p.list, nil }
 
-func (p *patient) Lock(_ musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) (gone func()) {
+func (p *waitingLocks) Lock(_ musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) (gone func()) {
 	p.asked <- q.Owner
 	if p.waits {
 		return func() { p.gone <- struct{}{} }
@@ -37,14 +37,14 @@ func (p *patient) Lock(_ musiccore.Key, q musiccore.Request, done func(musiccore
 	return func() {}
 }
 
-func (p *patient) Force(_ musiccore.Key, f Force, done func(musiccore.Answer)) {
+func (p *waitingLocks) Force(_ musiccore.Key, f Force, done func(musiccore.Answer)) {
 	p.asked <- f.Reason
 	done(p.answer)
 }
 
 // patientRig is a server with a critical table and such a core.
-func patientRig(t *testing.T, waits bool, change ...func(*Options)) (*rig, *patient) {
-	core := &patient{waits: waits, asked: make(chan string, 100), gone: make(chan struct{}, 100)}
+func patientRig(t *testing.T, waits bool, change ...func(*Options)) (*rig, *waitingLocks) {
+	core := &waitingLocks{waits: waits, asked: make(chan string, 100), gone: make(chan struct{}, 100)}
 	core.answer.Grant = musiccore.Grant{Applied: true, Ref: 3, State: musiccore.StateHeld}
 	r := newRig(t, append(change, func(o *Options) { o.Locks = core })...)
 	r.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}})
@@ -171,7 +171,7 @@ func TestPreparedMemory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := dialect{version: v4}
-			m := newMemory(t, d, false)
+			m := newMemoryConn(t, d, false)
 			m.server.Bounds.PreparedEach = all
 			m.server.prepared = newStatements(all, all)
 			m.server.Tables.Set("bank", "locked", &catalog.Critical{Key: []catalog.Column{{Name: "k", Type: "text"}}, Primary: []string{"k"}})

@@ -17,7 +17,7 @@ import (
 // conditionRig is a client of a table with a key of one column.
 func conditionRig(t *testing.T, d dialect) (*rig, *peer, *peer) {
 	t.Helper()
-	r := newRig(t, func(o *Options) { o.Locks = newGranting() })
+	r := newRig(t, func(o *Options) { o.Locks = newGrantingLocks() })
 	r.server.Tables.Set("bank", "accounts", &catalog.Critical{
 		Key: []catalog.Column{{Name: "id", Type: "text"}}, Primary: []string{"id"},
 		Columns: map[string]catalog.Column{"id": {Name: "id", Type: "text"}, "balance": {Name: "balance", Type: "bigint"}, "n": {Name: "n", Type: "int"}},
@@ -107,7 +107,7 @@ func TestConditionsOfAKeyTakeTurns(t *testing.T) {
 
 // A lock that is lost between the read and the write is told, and nothing is written.
 func TestConditionWhoseLockIsLost(t *testing.T) {
-	g := newGranting()
+	g := newGrantingLocks()
 	r := newRig(t, func(o *Options) { o.Locks = g })
 	r.server.Tables.Set("bank", "accounts", &catalog.Critical{
 		Key: []catalog.Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}, Columns: map[string]catalog.Column{"balance": {Name: "balance", Type: "bigint"}},
@@ -124,7 +124,7 @@ func TestConditionWhoseLockIsLost(t *testing.T) {
 // Of a table that is decided within one data centre, a condition is read and written there too: a quorum of all would not have to meet what
 // was written at one of them.
 func TestConditionWithinOneDataCentre(t *testing.T) {
-	r := newRig(t, func(o *Options) { o.Locks = newGranting() })
+	r := newRig(t, func(o *Options) { o.Locks = newGrantingLocks() })
 	r.server.Tables.Set("bank", "accounts", &catalog.Critical{
 		Key: []catalog.Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}, Columns: map[string]catalog.Column{"balance": {Name: "balance", Type: "bigint"}},
 		Settings: catalog.Settings{Local: true},
@@ -140,7 +140,7 @@ func TestConditionWithinOneDataCentre(t *testing.T) {
 
 // A lock on a row does not cover the static columns of its partition: a condition on them is none of its holder's.
 func TestConditionOnAStaticColumnUnderALockOnARow(t *testing.T) {
-	r := newRig(t, func(o *Options) { o.Locks = newGranting() })
+	r := newRig(t, func(o *Options) { o.Locks = newGrantingLocks() })
 	key := []catalog.Column{{Name: "id", Type: "text"}, {Name: "c", Type: "int", Clustering: true}}
 	r.server.Tables.Set("bank", "accounts", &catalog.Critical{
 		Key: key, Primary: []string{"c", "id"}, Static: []string{"st"}, Settings: catalog.Settings{Row: true},

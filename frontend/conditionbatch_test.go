@@ -15,7 +15,7 @@ import (
 // rowsRig is a client of a table with several rows to a partition, and static columns.
 func rowsRig(t *testing.T, d dialect) (client, backend *peer) {
 	t.Helper()
-	r := newRig(t, func(o *Options) { o.Locks = newGranting() })
+	r := newRig(t, func(o *Options) { o.Locks = newGrantingLocks() })
 	r.server.Tables.Set("bank", "accounts", &catalog.Critical{
 		Key: []catalog.Column{{Name: "id", Type: "text"}}, Primary: []string{"id", "c"}, Static: []string{"st"},
 		Columns: map[string]catalog.Column{

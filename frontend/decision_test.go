@@ -13,7 +13,7 @@ import (
 
 // What is decided about a request says so itself, and depends on nothing that was asked before.
 func TestDecisions(t *testing.T) {
-	m := newMemory(t, d4(), false)
+	m := newMemoryConn(t, d4(), false)
 	m.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}})
 	m.server.Tables.Read([][2]string{{"bank", "accounts"}, {"bank", "other"}, {"music", "named"}})
 	critical, ordinary := preparedID(idOf("critical")), preparedID(idOf("ordinary"))

@@ -12,13 +12,13 @@ import (
 	"music/musiccore"
 )
 
-// forcing is a core that notes who took a lock from its holder, and why.
-type forcing struct {
+// forceLocks note who took a lock from its holder, and why.
+type forceLocks struct {
 	Locks
 	forced chan Force
 }
 
-func (f forcing) Force(_ musiccore.Key, by Force, done func(musiccore.Answer)) {
+func (f forceLocks) Force(_ musiccore.Key, by Force, done func(musiccore.Answer)) {
 	f.forced <- by
 	done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: 3, State: musiccore.StateReleased}})
 }
@@ -27,7 +27,7 @@ func (f forcing) Force(_ musiccore.Key, by Force, done func(musiccore.Answer)) {
 // no such role says that the client has the right. Any other error is the client's answer.
 func TestForceNeedsAuthorize(t *testing.T) {
 	everyDialect(t, func(t *testing.T, d dialect) {
-		core := forcing{forced: make(chan Force, 9)}
+		core := forceLocks{forced: make(chan Force, 9)}
 		r := newRig(t, func(o *Options) { o.Locks = core })
 		r.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}})
 		client, backend := r.loginAs(d, "anna")

@@ -14,35 +14,35 @@ import (
 	"music/musiccore"
 )
 
-// granting is a core whose locks are free: every LOCK holds reference 9. verdict is what it says of each operation.
-type granting struct {
-	leased
+// grantingLocks grant every LOCK reference 9. verdict is what it says of each operation.
+type grantingLocks struct {
+	leasedLocks
 	verdict  musiccore.Verdict
 	unlocked chan musiccore.LockRef
 	locked   chan musiccore.Key
 }
 
-func newGranting() *granting {
-	return &granting{leased{left: 30 * time.Second}, musiccore.VerdictTell, make(chan musiccore.LockRef, 9), make(chan musiccore.Key, 9)}
+func newGrantingLocks() *grantingLocks {
+	return &grantingLocks{leasedLocks{left: 30 * time.Second}, musiccore.VerdictTell, make(chan musiccore.LockRef, 9), make(chan musiccore.Key, 9)}
 }
 
-func (g *granting) Lock(k musiccore.Key, _ musiccore.Request, done func(musiccore.Answer)) func() {
+func (g *grantingLocks) Lock(k musiccore.Key, _ musiccore.Request, done func(musiccore.Answer)) func() {
 	g.locked <- k
 	done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: 9, State: musiccore.StateHeld}})
 	return func() {}
 }
 
-func (g *granting) Unlock(_ musiccore.Key, ref musiccore.LockRef, _ musiccore.Client, done func(musiccore.Answer)) {
+func (g *grantingLocks) Unlock(_ musiccore.Key, ref musiccore.LockRef, _ musiccore.Client, done func(musiccore.Answer)) {
 	g.unlocked <- ref
 	done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: ref, State: musiccore.StateReleased}})
 }
 
-func (g *granting) End(musiccore.Ticket, musiccore.Outcome) (musiccore.Verdict, func() musiccore.Verdict) {
+func (g *grantingLocks) End(musiccore.Ticket, musiccore.Outcome) (musiccore.Verdict, func() musiccore.Verdict) {
 	return g.verdict, nil
 }
 
 // updateRig is a client that may lock bank.accounts.
-func updateRig(t *testing.T, d dialect, g *granting) (client, backend *peer) {
+func updateRig(t *testing.T, d dialect, g *grantingLocks) (client, backend *peer) {
 	t.Helper()
 	r := newRig(t, func(o *Options) { o.Locks = g })
 	r.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}})
@@ -64,7 +64,7 @@ func page(state []byte, values ...string) *message.RowsResult {
 func TestPagesWithoutRowsOfForUpdate(t *testing.T) {
 	everyDialect(t, func(t *testing.T, d dialect) {
 		for _, last := range []*message.RowsResult{page(nil), page(nil, "x")} {
-			g := newGranting()
+			g := newGrantingLocks()
 			client, backend := updateRig(t, d, g)
 			q := query("SELECT a FROM bank.accounts WHERE id = 'x' FOR UPDATE")
 			q.Options.PageSize = 5
@@ -101,7 +101,7 @@ func TestPagesWithoutRowsOfForUpdate(t *testing.T) {
 // A read that fails gives the lock that was taken for it back before the client hears of it; that of a later page does not.
 func TestReadThatFailsGivesItsLockBack(t *testing.T) {
 	bothFramings(t, func(t *testing.T, d dialect) {
-		g := newGranting()
+		g := newGrantingLocks()
 		client, backend := updateRig(t, d, g)
 		q := query("SELECT a FROM bank.accounts WHERE id = 'x' FOR UPDATE")
 		client.send(1, q)
@@ -122,7 +122,7 @@ func TestReadThatFailsGivesItsLockBack(t *testing.T) {
 
 // A connection that ends before the answer leaves no lock behind.
 func TestLockOfALostReadIsGivenBack(t *testing.T) {
-	g := newGranting()
+	g := newGrantingLocks()
 	client, backend := updateRig(t, dialect{version: v4}, g)
 	client.send(1, query("SELECT a FROM bank.accounts WHERE id = 'x' FOR UPDATE"))
 	backend.answer(1)
@@ -137,7 +137,7 @@ func TestLockOfALostReadIsGivenBack(t *testing.T) {
 
 // The keys of LOCK … IN are asked for in one order, whatever order they are written in.
 func TestSeveralKeysAreLockedInOneOrder(t *testing.T) {
-	g := newGranting()
+	g := newGrantingLocks()
 	client, _ := updateRig(t, dialect{version: v4}, g)
 	for _, list := range []string{"('b', 'c', 'a')", "('c', 'a', 'b', 'a')"} {
 		client.send(1, query("LOCK bank.accounts WHERE id IN "+list))
@@ -151,7 +151,7 @@ func TestSeveralKeysAreLockedInOneOrder(t *testing.T) {
 // A key that cannot be had in the time of a LOCK … IN is given up, and told as BUSY: that the core then has no use for the question is no
 // error of the client's.
 func TestSeveralKeysWithinTheirTime(t *testing.T) {
-	r := newRig(t, func(o *Options) { o.Locks, o.MaxWait = waiting{}, moment })
+	r := newRig(t, func(o *Options) { o.Locks, o.MaxWait = ungrantedLocks{}, moment })
 	r.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}})
 	client, _ := r.login(dialect{version: v4})
 	client.send(1, query("LOCK bank.accounts WHERE id IN ('b', 'a')"))

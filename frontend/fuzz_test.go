@@ -17,14 +17,14 @@ import (
 	"music/frontend/wire"
 )
 
-// trickle is a socket from which b arrives in pieces of at most so many bytes.
-type trickle struct {
-	sink
+// trickleSocket is a socket from which b arrives in pieces of at most so many bytes.
+type trickleSocket struct {
+	fakeSocket
 	b    []byte
 	most int
 }
 
-func (s *trickle) Read(b []byte) (int, error) {
+func (s *trickleSocket) Read(b []byte) (int, error) {
 	if len(s.b) == 0 {
 		return 0, io.EOF
 	}
@@ -35,8 +35,8 @@ func (s *trickle) Read(b []byte) (int, error) {
 
 // run has a direction deal with bytes that arrive in pieces, to their end or to an error. What would have to wait for an answer
 // ends it.
-func (m *memory) run(d *relay.Direction, b []byte, most int) error {
-	d.In = relay.NewInbound(&trickle{b: b, most: max(most, 1)}, &m.server.buffers, m.account())
+func (m *memoryConn) run(d *relay.Direction, b []byte, most int) error {
+	d.In = relay.NewInbound(&trickleSocket{b: b, most: max(most, 1)}, &m.server.buffers, m.account())
 	m.end(errDrained)
 	return d.Run()
 }
@@ -98,7 +98,7 @@ func FuzzRequests(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, which uint8, most uint16, b []byte) {
 		d := ds[int(which)%len(ds)]
-		m := newMemory(t, d, true)
+		m := newMemoryConn(t, d, true)
 		typical(t, d, m)
 		if d.version == v5 && len(b) <= segment.MaxPayloadLength {
 			b = wire.SegmentCodec{}.AppendTo(nil, b, most%2 == 0)
@@ -128,7 +128,7 @@ func FuzzSegments(f *testing.F) {
 			b = cutAnyhow(d, b, kind, int(size))
 		}
 		for _, up := range []bool{true, false} {
-			m := newMemory(t, d, true)
+			m := newMemoryConn(t, d, true)
 			typical(t, d, m)
 			direction, out := m.up, m.backend
 			if !up {
@@ -156,7 +156,7 @@ func cutAnyhow(d dialect, b []byte, kind uint8, size int) []byte {
 func TestSegmentsAnyhow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := rapid.SampledFrom([]dialect{{v5, ""}, {v5, primitive.CompressionLz4}}).Draw(t, "dialect")
-		m := newMemory(t, d, true)
+		m := newMemoryConn(t, d, true)
 		known, unknown := idOf("typical"), noise(16)
 		m.server.prepared.Add(preparedID(known), &preparedStatement{})
 		var in []byte

@@ -23,8 +23,8 @@ import (
 	"music/musiccore"
 )
 
-// openNode is a Cassandra that carries out whatever it is sent, and notes what was sent without a stamp of the core.
-type openNode struct {
+// permissiveNode is a Cassandra that carries out whatever it is sent, and notes what was sent without a stamp of the core.
+type permissiveNode struct {
 	mu     sync.Mutex
 	plain  []string // writes without a stamp
 	fenced []string
@@ -40,7 +40,7 @@ var noRows = &message.RowsResult{Metadata: &message.RowsMetadata{ColumnCount: 2,
 }}}
 
 // serve answers the proxy's requests on one connection until it ends.
-func (n *openNode) serve(p *peer) {
+func (n *permissiveNode) serve(p *peer) {
 	for {
 		f, err := nextRequest(p)
 		if err != nil {
@@ -65,7 +65,7 @@ func nextRequest(p *peer) (*frame.Frame, error) {
 	return codec.ConvertFromRawFrame(raw)
 }
 
-func (n *openNode) answer(m message.Message) message.Message {
+func (n *permissiveNode) answer(m message.Message) message.Message {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch m := m.(type) {
@@ -90,7 +90,7 @@ func (n *openNode) answer(m message.Message) message.Message {
 	return &message.Invalid{ErrorMessage: fmt.Sprintf("what is %v?", m)}
 }
 
-func (n *openNode) note(text string, stamp *int64) message.Message {
+func (n *permissiveNode) note(text string, stamp *int64) message.Message {
 	switch {
 	case strings.HasPrefix(text, "SELECT"):
 		return noRows
@@ -103,7 +103,7 @@ func (n *openNode) note(text string, stamp *int64) message.Message {
 }
 
 // seen is what came since it was asked last.
-func (n *openNode) seen() (plain, fenced []string) {
+func (n *permissiveNode) seen() (plain, fenced []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	plain, fenced = n.plain, n.fenced
@@ -111,26 +111,26 @@ func (n *openNode) seen() (plain, fenced []string) {
 	return plain, fenced
 }
 
-// lending is a core that gives every lock and counts nothing.
-type lending struct{ Locks }
+// uncountedLocks grant every LOCK and count nothing.
+type uncountedLocks struct{ Locks }
 
-func (lending) Lock(_ musiccore.Key, _ musiccore.Request, done func(musiccore.Answer)) func() {
+func (uncountedLocks) Lock(_ musiccore.Key, _ musiccore.Request, done func(musiccore.Answer)) func() {
 	done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: 9, State: musiccore.StateHeld}})
 	return func() {}
 }
 
-func (lending) Unlock(_ musiccore.Key, ref musiccore.LockRef, _ musiccore.Client, done func(musiccore.Answer)) {
+func (uncountedLocks) Unlock(_ musiccore.Key, ref musiccore.LockRef, _ musiccore.Client, done func(musiccore.Answer)) {
 	done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: ref, State: musiccore.StateReleased}})
 }
 
-func (lending) Begin(_ musiccore.Key, ref musiccore.LockRef, kind musiccore.Kind, _ func(musiccore.Answer)) (musiccore.Answer, bool) {
+func (uncountedLocks) Begin(_ musiccore.Key, ref musiccore.LockRef, kind musiccore.Kind, _ func(musiccore.Answer)) (musiccore.Answer, bool) {
 	if ref != 9 {
 		return musiccore.Answer{Err: musiccore.ErrNotHeld}, true
 	}
 	return musiccore.Answer{Ticket: musiccore.Ticket{Ref: ref, Kind: kind, Stamp: fenceStamp}}, true
 }
 
-func (lending) End(musiccore.Ticket, musiccore.Outcome) (musiccore.Verdict, func() musiccore.Verdict) {
+func (uncountedLocks) End(musiccore.Ticket, musiccore.Outcome) (musiccore.Verdict, func() musiccore.Verdict) {
 	return musiccore.VerdictTell, nil
 }
 
@@ -287,7 +287,7 @@ func (d dialect) dressed(t *testing.T, raw []byte) []byte {
 }
 
 // judge looks at what came of a try, table being what it was then.
-func (g *gateTry) judge(node *openNode, s gateText, table world, way string, answer message.Message) {
+func (g *gateTry) judge(node *permissiveNode, s gateText, table world, way string, answer message.Message) {
 	g.Helper()
 	plain, fenced := node.seen()
 	refused, failed := answer.(message.Error)
@@ -311,8 +311,8 @@ func (g *gateTry) judge(node *openNode, s gateText, table world, way string, ans
 func TestTheGate(t *testing.T) {
 	for name, d := range dialects() {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, func(o *Options) { o.Locks = lending{} })
-			node := &openNode{texts: map[string]string{}}
+			r := newRig(t, func(o *Options) { o.Locks = uncountedLocks{} })
+			node := &permissiveNode{texts: map[string]string{}}
 			r.server.Tables.Set("other", "allowed", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}, Settings: catalog.Settings{Unlocked: catalog.Allow}})
 			client, backend := r.login(d)
 			go node.serve(backend)
@@ -345,7 +345,7 @@ func (x dress) change(f *frame.Frame) {
 }
 
 // gateRound tries all statements in all ways, prepared in one world and executed in another.
-func gateRound(t *testing.T, r *rig, node *openNode, client, other *peer, before, after world) {
+func gateRound(t *testing.T, r *rig, node *permissiveNode, client, other *peer, before, after world) {
 	t.Helper()
 	for i, n := range gateNames {
 		for _, c := range []*peer{client, other} {

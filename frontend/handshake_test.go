@@ -56,7 +56,7 @@ func TestLoginThatFails(t *testing.T) {
 // as is one after the login, and one that is no PLAIN leaves no name of an earlier one behind.
 func TestLoginIsAsOneRole(t *testing.T) {
 	everyDialect(t, func(t *testing.T, d dialect) {
-		core := forcing{forced: make(chan Force, 9)}
+		core := forceLocks{forced: make(chan Force, 9)}
 		r := newRig(t, func(o *Options) { o.Locks = core })
 		r.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}})
 		client := r.dial(d)

@@ -29,6 +29,7 @@ func survives(client, backend *peer) {
 	assert.IsType(client.t, &message.VoidResult{}, relayed(client, backend, 77, query("SELECT a FROM b.c"), &message.VoidResult{}))
 }
 
+// An opcode that no request has is refused, and the connection goes on.
 func TestUnknownOpcodes(t *testing.T) {
 	everyDialect(t, func(t *testing.T, d dialect) {
 		r := newRig(t)
@@ -46,6 +47,7 @@ func TestUnknownOpcodes(t *testing.T) {
 	})
 }
 
+// A response from a client ends its connection.
 func TestResponseBitFromAClient(t *testing.T) {
 	everyDialect(t, func(t *testing.T, d dialect) {
 		r := newRig(t)
@@ -240,6 +242,7 @@ func nextHeader(p *peer) wire.Header {
 	return h
 }
 
+// A custom payload that does not fit its body is refused.
 func TestMalformedCustomPayload(t *testing.T) {
 	everyDialect(t, func(t *testing.T, d dialect) {
 		r := newRig(t)

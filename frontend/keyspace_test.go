@@ -19,7 +19,7 @@ func withCritical(t testing.TB) *rig {
 	return r
 }
 
-// noLocks is a core that gives none. What it has no method for is not asked of it.
+// noLocks give no lock. A method that is not there must not be called.
 type noLocks struct{ Locks }
 
 func (noLocks) Lock(_ musiccore.Key, _ musiccore.Request, done func(musiccore.Answer)) func() {

@@ -9,21 +9,21 @@ import (
 	"music/musiccore"
 )
 
-// stampless is a core that gives no stamp in the end, and notes which locks are given back.
-type stampless struct {
-	*holding
+// stamplessLocks give no stamp in the end, and note which locks are given back.
+type stamplessLocks struct {
+	*delayedLocks
 	err      error
 	unlocked chan musiccore.LockRef
 }
 
-func (f *stampless) Begin(_ musiccore.Key, _ musiccore.LockRef, _ musiccore.Kind, done func(musiccore.Answer)) (musiccore.Answer, bool) {
+func (f *stamplessLocks) Begin(_ musiccore.Key, _ musiccore.LockRef, _ musiccore.Kind, done func(musiccore.Answer)) (musiccore.Answer, bool) {
 	f.held <- func() { done(musiccore.Answer{Err: f.err}) }
 	return musiccore.Answer{}, false
 }
 
-func (f *stampless) Unlock(k musiccore.Key, ref musiccore.LockRef, _ musiccore.Client, done func(musiccore.Answer)) {
+func (f *stamplessLocks) Unlock(k musiccore.Key, ref musiccore.LockRef, _ musiccore.Client, done func(musiccore.Answer)) {
 	f.unlocked <- ref
-	f.holding.Unlock(k, ref, musiccore.Client{}, done)
+	f.delayedLocks.Unlock(k, ref, musiccore.Client{}, done)
 }
 
 // An operation that has waited for its stamp in vain is answered with the reason, nothing of it is sent, and what was taken for it alone is
@@ -31,7 +31,7 @@ func (f *stampless) Unlock(k musiccore.Key, ref musiccore.LockRef, _ musiccore.C
 func TestStampThatDoesNotCome(t *testing.T) {
 	bothFramings(t, func(t *testing.T, d dialect) {
 		r, core := holdingRig(t)
-		lost := &stampless{holding: core, err: musiccore.ErrLost, unlocked: make(chan musiccore.LockRef, 8)}
+		lost := &stamplessLocks{delayedLocks: core, err: musiccore.ErrLost, unlocked: make(chan musiccore.LockRef, 8)}
 		r.server.Locks = lost
 		client, backend := r.login(d)
 		id := prepareWrite(client, backend)
@@ -61,8 +61,8 @@ func TestTurnOfWhoHasGone(t *testing.T) {
 		const locked, alone = "UPDATE bank.accounts USING LOCK 1 SET n = 0x WHERE id = 'x' IF balance = 5", "UPDATE bank.auto SET n = 0x WHERE id = 'x' IF balance = 5"
 		for i, text := range []string{locked, locked, alone, alone} {
 			r, core := holdingRig(t)
-			noting := &stampless{holding: core, unlocked: make(chan musiccore.LockRef, 8)}
-			r.server.Locks = &unlocking{core, noting.unlocked}
+			noting := &stamplessLocks{delayedLocks: core, unlocked: make(chan musiccore.LockRef, 8)}
+			r.server.Locks = &unlockLog{core, noting.unlocked}
 			core.holds = true
 			first, firstBackend := r.login(d)
 			second, secondBackend := r.login(d)
@@ -98,13 +98,13 @@ func TestTurnOfWhoHasGone(t *testing.T) {
 	})
 }
 
-// unlocking notes which locks are given back.
-type unlocking struct {
-	*holding
+// unlockLog notes which locks are given back.
+type unlockLog struct {
+	*delayedLocks
 	unlocked chan musiccore.LockRef
 }
 
-func (u *unlocking) Unlock(k musiccore.Key, ref musiccore.LockRef, _ musiccore.Client, done func(musiccore.Answer)) {
+func (u *unlockLog) Unlock(k musiccore.Key, ref musiccore.LockRef, _ musiccore.Client, done func(musiccore.Answer)) {
 	u.unlocked <- ref
-	u.holding.Unlock(k, ref, musiccore.Client{}, done)
+	u.delayedLocks.Unlock(k, ref, musiccore.Client{}, done)
 }

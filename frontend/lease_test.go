@@ -11,13 +11,13 @@ import (
 	"music/musiccore"
 )
 
-// asking is a core that shows what LOCK asks for.
-type asking struct {
+// capturingLocks show what LOCK asks for.
+type capturingLocks struct {
 	Locks
 	asked chan musiccore.Request
 }
 
-func (a asking) Lock(_ musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) func() {
+func (a capturingLocks) Lock(_ musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) func() {
 	a.asked <- q
 	done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: 3, State: musiccore.StateHeld}})
 	return func() {}
@@ -26,7 +26,7 @@ func (a asking) Lock(_ musiccore.Key, q musiccore.Request, done func(musiccore.A
 // A LEASE that is not given is the reference's own, or the table's; one of nothing is refused, written or bound.
 func TestTheLeaseOfALock(t *testing.T) {
 	everyDialect(t, func(t *testing.T, d dialect) {
-		core := asking{asked: make(chan musiccore.Request, 9)}
+		core := capturingLocks{asked: make(chan musiccore.Request, 9)}
 		r := newRig(t, func(o *Options) { o.Locks = core })
 		r.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}, MaxLease: time.Minute})
 		client, backend := r.login(d)

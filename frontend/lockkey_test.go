@@ -140,7 +140,7 @@ func TestNothingBesideTheKeyOfAVerb(t *testing.T) {
 
 // The row of a condition is read and written: what names it means the same both times.
 func TestRowsOfConditionsAreNamedByConstants(t *testing.T) {
-	r := newRig(t, func(o *Options) { o.Locks = newGranting() })
+	r := newRig(t, func(o *Options) { o.Locks = newGrantingLocks() })
 	r.server.Tables.Set("bank", "events", &catalog.Critical{
 		Key: []catalog.Column{{Name: "id", Type: "text"}}, Primary: []string{"id", "at"},
 		Columns: map[string]catalog.Column{"id": {Name: "id", Type: "text"}, "at": {Name: "at", Type: "timestamp"}, "n": {Name: "n", Type: "int"}},

@@ -11,16 +11,16 @@ import (
 	"music/musiccore"
 )
 
-// waiting is a core whose locks are never granted.
-type waiting struct{ Locks }
+// ungrantedLocks never grant a lock.
+type ungrantedLocks struct{ Locks }
 
-func (waiting) Lock(_ musiccore.Key, _ musiccore.Request, done func(musiccore.Answer)) func() {
+func (ungrantedLocks) Lock(_ musiccore.Key, _ musiccore.Request, done func(musiccore.Answer)) func() {
 	return func() { done(musiccore.Answer{Err: musiccore.ErrElsewhere}) }
 }
 
 // A client that waits for a lock is told when Cassandra is lost, as for any other open request.
 func TestLockIsAnsweredWhenCassandraIsLost(t *testing.T) {
-	r := newRig(t, func(o *Options) { o.Locks = waiting{} })
+	r := newRig(t, func(o *Options) { o.Locks = ungrantedLocks{} })
 	r.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}})
 	client, backend := r.login(dialect{version: v4})
 	client.send(1, query("LOCK bank.accounts WHERE id = 'x'"))
@@ -29,34 +29,34 @@ func TestLockIsAnsweredWhenCassandraIsLost(t *testing.T) {
 	backendLost(client, 1)
 }
 
-// broken is a core whose answers have no sense.
-type broken struct {
+// brokenLocks give answers that make no sense.
+type brokenLocks struct {
 	Locks
 	running *sync.WaitGroup
 }
 
-func (b broken) Lock(_ musiccore.Key, _ musiccore.Request, done func(musiccore.Answer)) func() {
-	b.running.Go(func() { done(musiccore.Answer{Grant: musiccore.Grant{State: 99}, Err: senseless{}}) })
+func (b brokenLocks) Lock(_ musiccore.Key, _ musiccore.Request, done func(musiccore.Answer)) func() {
+	b.running.Go(func() { done(musiccore.Answer{Grant: musiccore.Grant{State: 99}, Err: unmatchableError{}}) })
 	return func() {}
 }
 
-func (b broken) Begin(_ musiccore.Key, _ musiccore.LockRef, _ musiccore.Kind, done func(musiccore.Answer)) (musiccore.Answer, bool) {
-	b.running.Go(func() { done(musiccore.Answer{Err: senseless{}}) })
+func (b brokenLocks) Begin(_ musiccore.Key, _ musiccore.LockRef, _ musiccore.Kind, done func(musiccore.Answer)) (musiccore.Answer, bool) {
+	b.running.Go(func() { done(musiccore.Answer{Err: unmatchableError{}}) })
 	return musiccore.Answer{}, false
 }
 
-// senseless is an error that cannot be asked what it is.
-type senseless struct{}
+// unmatchableError is an error that cannot be asked what it is.
+type unmatchableError struct{}
 
-func (senseless) Error() string { panic("no text") }
+func (unmatchableError) Error() string { panic("no text") }
 
-func (senseless) Is(error) bool { panic("no kind") }
+func (unmatchableError) Is(error) bool { panic("no kind") }
 
 // What goes wrong in a goroutine that answers one client ends that client's connection, with an answer, and nobody else's.
 func TestPanicInAnAnswerEndsOneConnection(t *testing.T) {
 	var running sync.WaitGroup
 	r := newRig(t, func(o *Options) {
-		o.Locks = broken{running: &running}
+		o.Locks = brokenLocks{running: &running}
 		o.DDL = func(SchemaChange) []string { panic("no schema") }
 	})
 	r.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}})

@@ -37,6 +37,7 @@ func backendLost(client *peer, streams ...int16) {
 	client.ended()
 }
 
+// Where Cassandra closes, each open request is answered with an error before the client is closed.
 func TestBackendLost(t *testing.T) {
 	everyDialect(t, func(t *testing.T, d dialect) {
 		r := newRig(t)
@@ -88,6 +89,7 @@ func segmentAt(t *testing.T, d dialect, b []byte) int {
 	return h.Size
 }
 
+// A client is closed without a word where Cassandra cannot be reached.
 func TestBackendAbsent(t *testing.T) {
 	everyDialect(t, func(t *testing.T, d dialect) {
 		r := newRig(t, func(o *Options) {
@@ -179,6 +181,7 @@ func TestBackendLostDuringTheHandshake(t *testing.T) {
 	})
 }
 
+// A node that says nothing while it owes an answer is given up after BackendTimeout.
 func TestBackendSilent(t *testing.T) {
 	bothFramings(t, func(t *testing.T, d dialect) {
 		r := newRig(t, func(o *Options) { o.BackendTimeout = 200 * time.Millisecond })
@@ -295,6 +298,7 @@ func fill(t *testing.T, p *peer, b []byte) (sent int) {
 	return sent
 }
 
+// Where the client closes, so does its connection to Cassandra, and nothing is left.
 func TestClientGone(t *testing.T) {
 	everyDialect(t, func(t *testing.T, d dialect) {
 		r := newRig(t)

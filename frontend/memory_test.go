@@ -13,51 +13,51 @@ import (
 	"music/frontend/relay"
 )
 
-// sink is a socket that takes everything, and from which what is fed to it can be read.
-type sink struct {
+// fakeSocket is a socket that takes everything, and from which what was fed to it is read.
+type fakeSocket struct {
 	net.Conn
 	got    []byte
 	keep   bool
 	unread []byte
 }
 
-// errDry ends the reading of a sink that has nothing more.
-var errDry = errors.New("nothing to read")
+// errNothingToRead ends the reading of a sink that has nothing more.
+var errNothingToRead = errors.New("nothing to read")
 
-func (s *sink) Write(b []byte) (int, error) {
+func (s *fakeSocket) Write(b []byte) (int, error) {
 	if s.keep {
 		s.got = append(s.got, b...)
 	}
 	return len(b), nil
 }
 
-func (s *sink) Read(b []byte) (int, error) {
+func (s *fakeSocket) Read(b []byte) (int, error) {
 	if len(s.unread) == 0 {
-		return 0, errDry
+		return 0, errNothingToRead
 	}
 	n := copy(b, s.unread)
 	s.unread = s.unread[n:]
 	return n, nil
 }
 
-func (s *sink) RemoteAddr() net.Addr { return &net.TCPAddr{} }
+func (s *fakeSocket) RemoteAddr() net.Addr { return &net.TCPAddr{} }
 
-// memory is a connection without sockets, after the handshake: what its directions write goes nowhere, or is kept.
-type memory struct {
+// memoryConn is a connection with fake sockets, after the handshake.
+type memoryConn struct {
 	*conn
-	client, backend *sink
+	client, backend *fakeSocket
 }
 
-// newMemory makes one that knows the tables of a schema of some size, none of which is critical but music.named.
-func newMemory(t tester, d dialect, keep bool) *memory {
+// newMemoryConn makes one that knows the tables of a schema of some size, none of which is critical but music.named.
+func newMemoryConn(t tester, d dialect, keep bool) *memoryConn {
 	t.Helper()
 	tables := catalog.NewTables()
 	for _, name := range []string{"accounts", "transfers", "other"} {
 		tables.Of("bank", name)
 	}
 	tables.Set("music", "named", &catalog.Critical{Key: []catalog.Column{{Name: "name", Type: "text"}}})
-	s := NewServer(Options{Schema: Schema{Tables: tables}, Locks: noLocks{}, References: bare{}, Stats: new(Stats), Log: zerolog.Nop(), MaxFrame: 16 << 20, MaxConnections: 1})
-	m := &memory{client: &sink{keep: keep}, backend: &sink{keep: keep}}
+	s := NewServer(Options{Schema: Schema{Tables: tables}, Locks: noLocks{}, References: plainReferences{}, Stats: new(Stats), Log: zerolog.Nop(), MaxFrame: 16 << 20, MaxConnections: 1})
+	m := &memoryConn{client: &fakeSocket{keep: keep}, backend: &fakeSocket{keep: keep}}
 	m.conn = newConn(s, m.client)
 	m.conn.backend = m.backend
 	m.up.Out, m.down.In = relay.NewOutbound(m.backend), relay.NewInbound(m.backend, &s.buffers, m.account())
@@ -70,13 +70,13 @@ func newMemory(t tester, d dialect, keep bool) *memory {
 }
 
 // feed has a direction deal with bytes that have arrived on its socket.
-func (m *memory) feed(d *relay.Direction, b []byte) error {
+func (m *memoryConn) feed(d *relay.Direction, b []byte) error {
 	from := m.client
 	if d == m.down {
 		from = m.backend
 	}
 	from.unread = b
-	if err := d.Run(); !errors.Is(err, errDry) {
+	if err := d.Run(); !errors.Is(err, errNothingToRead) {
 		return err
 	}
 	return nil
@@ -95,7 +95,7 @@ func requestBytes(t tester, d dialect, envelope []byte) []byte {
 }
 
 // typical are the requests and the response that the targets are about.
-func typical(t tester, d dialect, m *memory) (exec, text, response []byte) {
+func typical(t tester, d dialect, m *memoryConn) (exec, text, response []byte) {
 	t.Helper()
 	id := idOf("typical")
 	table := m.server.Tables.Of("bank", "accounts")
@@ -110,7 +110,7 @@ func typical(t tester, d dialect, m *memory) (exec, text, response []byte) {
 func TestForwardingAllocatesNothing(t *testing.T) {
 	for name, d := range dialects() {
 		t.Run(name, func(t *testing.T) {
-			m := newMemory(t, d, false)
+			m := newMemoryConn(t, d, false)
 			exec, text, response := typical(t, d, m)
 			for what, request := range map[string][]byte{"EXECUTE": exec, "QUERY": text} {
 				var err error
@@ -133,7 +133,7 @@ func TestForwardingAllocatesNothing(t *testing.T) {
 // Large segments come and go without new memory.
 func TestLargeSegmentsAllocateNothing(t *testing.T) {
 	d := dialect{v5, ""}
-	m := newMemory(t, d, false)
+	m := newMemoryConn(t, d, false)
 	id := idOf("typical")
 	m.server.prepared.Add(preparedID(id), &preparedStatement{})
 	request := requestBytes(t, d, d.envelope(t, 1, execute(id, noise(120_000))))

@@ -78,6 +78,7 @@ func cellOf(value any) []byte {
 
 func ip(s string) netip.Addr { return netip.MustParseAddr(s) }
 
+// The rows of system.peers and peers_v2 show proxies in the place of the nodes that they stand for.
 func TestPeersShowProxies(t *testing.T) {
 	v2 := []string{"peer", "peer_port", "host_id", "native_address", "native_port", "preferred_ip", "preferred_port", "rack"}
 	everyDialect(t, func(t *testing.T, d dialect) {

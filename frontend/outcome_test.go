@@ -141,19 +141,19 @@ func TestAnErrorThatCannotBeRead(t *testing.T) {
 	})
 }
 
-// holding is a core that gives its answers when the test says so, or at once.
-type holding struct {
+// delayedLocks give their answers when the test says so, or at once.
+type delayedLocks struct {
 	Locks
 	holds bool
 	held  chan func() // gives the answer
 	ended chan musiccore.Outcome
 }
 
-func newHolding() *holding {
-	return &holding{held: make(chan func(), 8), ended: make(chan musiccore.Outcome, 1024)}
+func newDelayedLocks() *delayedLocks {
+	return &delayedLocks{held: make(chan func(), 8), ended: make(chan musiccore.Outcome, 1024)}
 }
 
-func (h *holding) Begin(k musiccore.Key, ref musiccore.LockRef, kind musiccore.Kind, done func(musiccore.Answer)) (musiccore.Answer, bool) {
+func (h *delayedLocks) Begin(k musiccore.Key, ref musiccore.LockRef, kind musiccore.Kind, done func(musiccore.Answer)) (musiccore.Answer, bool) {
 	a := musiccore.Answer{Ticket: musiccore.Ticket{Key: k, Ref: ref, Stamp: 1000, Kind: kind, Left: time.Minute, Lease: time.Minute}}
 	if !h.holds {
 		return a, true
@@ -162,12 +162,12 @@ func (h *holding) Begin(k musiccore.Key, ref musiccore.LockRef, kind musiccore.K
 	return musiccore.Answer{}, false
 }
 
-func (h *holding) End(_ musiccore.Ticket, o musiccore.Outcome) (musiccore.Verdict, func() musiccore.Verdict) {
+func (h *delayedLocks) End(_ musiccore.Ticket, o musiccore.Outcome) (musiccore.Verdict, func() musiccore.Verdict) {
 	h.ended <- o
 	return musiccore.VerdictTell, nil
 }
 
-func (h *holding) Lock(_ musiccore.Key, _ musiccore.Request, done func(musiccore.Answer)) func() {
+func (h *delayedLocks) Lock(_ musiccore.Key, _ musiccore.Request, done func(musiccore.Answer)) func() {
 	give := func() {
 		done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: 9, State: musiccore.StateHeld}})
 	}
@@ -179,14 +179,14 @@ func (h *holding) Lock(_ musiccore.Key, _ musiccore.Request, done func(musiccore
 	return func() {}
 }
 
-func (h *holding) Unlock(k musiccore.Key, ref musiccore.LockRef, _ musiccore.Client, done func(musiccore.Answer)) {
+func (h *delayedLocks) Unlock(k musiccore.Key, ref musiccore.LockRef, _ musiccore.Client, done func(musiccore.Answer)) {
 	done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: ref, State: musiccore.StateReleased}})
 }
 
 // holdingRig has bank.accounts, bank.auto, whose plain writes get sections of their own, and bank.events, whose key is a timestamp.
-func holdingRig(t *testing.T) (*rig, *holding) {
+func holdingRig(t *testing.T) (*rig, *delayedLocks) {
 	t.Helper()
-	core := newHolding()
+	core := newDelayedLocks()
 	r := newRig(t, func(o *Options) { o.Locks = core })
 	columns := func(kind string) map[string]catalog.Column {
 		return map[string]catalog.Column{"id": {Name: "id", Type: kind}, "balance": {Name: "balance", Type: "bigint"}, "n": {Name: "n", Type: "blob"}}
@@ -243,7 +243,7 @@ func waitingCases(id []byte) []waitingCase {
 
 // carriedOut has a request carried out and returns what Cassandra gets for it. Where the core holds its answers, other requests fill the
 // connection's buffers before each.
-func (w waitingCase) carriedOut(client, backend *peer, core *holding) (sent []string) {
+func (w waitingCase) carriedOut(client, backend *peer, core *delayedLocks) (sent []string) {
 	client.t.Helper()
 	client.send(1, w.request)
 	for _, waits := range w.waits {

@@ -51,7 +51,7 @@ func TestOutstanding(t *testing.T) {
 
 // A write that goes on, though a table becomes critical just now, is outstanding.
 func TestNoWriteSlipsPastOutstanding(t *testing.T) {
-	m := newMemory(t, d4(), true)
+	m := newMemoryConn(t, d4(), true)
 	tables := m.server.Tables
 	write := d4().envelope(t, 1, query("UPDATE bank.accounts SET a = 1 WHERE id = 'x'"))
 	var refused int

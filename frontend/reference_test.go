@@ -17,12 +17,14 @@ import (
 	"music/musiccore"
 )
 
-// bare shows references as they are: tests of other things name them so.
-type bare struct{}
+// plainReferences shows references as they are: tests of other things name them so.
+type plainReferences struct{}
 
-func (bare) Show(_ [16]byte, _ musiccore.Key, ref musiccore.LockRef) int64 { return int64(ref) }
+func (plainReferences) Show(_ [16]byte, _ musiccore.Key, ref musiccore.LockRef) int64 {
+	return int64(ref)
+}
 
-func (bare) Read(_ [16]byte, _ musiccore.Key, n int64) (musiccore.LockRef, bool) {
+func (plainReferences) Read(_ [16]byte, _ musiccore.Key, n int64) (musiccore.LockRef, bool) {
 	return musiccore.LockRef(n), true
 }
 
@@ -83,6 +85,7 @@ func TestReferencesTakeNoMemory(t *testing.T) {
 	assert.Zero(t, testing.AllocsPerRun(100, func() { r.Read([16]byte{1}, k, n) }))
 }
 
+// BenchmarkReference measures the way of a reference to the client and back.
 func BenchmarkReference(b *testing.B) {
 	r, k := NewReferences([]byte("secret")), musiccore.Key{PK: "a key of some length"}
 	n := r.Show([16]byte{1}, k, 7)
@@ -132,13 +135,13 @@ func TestWrongReferencesAreSlow(t *testing.T) {
 	})
 }
 
-// tellRefs is a core that gives each key the next reference, and says under which it was asked.
-type tellRefs struct {
+// numberingLocks give each key the next reference, and show under which they were asked.
+type numberingLocks struct {
 	Locks
 	asked chan musiccore.LockRef
 }
 
-func (g *tellRefs) Lock(_ musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) func() {
+func (g *numberingLocks) Lock(_ musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) func() {
 	ref := q.Ref
 	if ref == 0 {
 		ref = 9
@@ -149,12 +152,12 @@ func (g *tellRefs) Lock(_ musiccore.Key, q musiccore.Request, done func(musiccor
 	return func() {}
 }
 
-func (g *tellRefs) Unlock(_ musiccore.Key, ref musiccore.LockRef, _ musiccore.Client, done func(musiccore.Answer)) {
+func (g *numberingLocks) Unlock(_ musiccore.Key, ref musiccore.LockRef, _ musiccore.Client, done func(musiccore.Answer)) {
 	g.asked <- ref
 	done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: ref, State: musiccore.StateReleased}})
 }
 
-func (g *tellRefs) Begin(k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind, _ func(musiccore.Answer)) (musiccore.Answer, bool) {
+func (g *numberingLocks) Begin(k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind, _ func(musiccore.Answer)) (musiccore.Answer, bool) {
 	g.asked <- r
 	return musiccore.Answer{Err: musiccore.ErrLost}, true
 }
@@ -171,7 +174,7 @@ func TestEveryStatementNamesAReferenceAsItWasShown(t *testing.T) {
 		}
 	}
 	everyDialect(t, func(t *testing.T, d dialect) {
-		core := &tellRefs{asked: make(chan musiccore.LockRef, 9)}
+		core := &numberingLocks{asked: make(chan musiccore.LockRef, 9)}
 		r := newRig(t, func(o *Options) { o.Locks, o.References = core, NewReferences([]byte("secret")) })
 		r.server.Tables.Set("bank", "accounts", &catalog.Critical{
 			ID: [16]byte{7}, Generation: [16]byte{8}, Key: []catalog.Column{{Name: "id", Type: "text"}}, Primary: []string{"id"},
@@ -210,7 +213,7 @@ func TestEveryStatementNamesAReferenceAsItWasShown(t *testing.T) {
 
 // A paging state of FOR UPDATE cannot be made up either.
 func TestPagingStateOfAWrongReference(t *testing.T) {
-	core := &tellRefs{asked: make(chan musiccore.LockRef, 9)}
+	core := &numberingLocks{asked: make(chan musiccore.LockRef, 9)}
 	r := newRig(t, func(o *Options) { o.Locks, o.References = core, NewReferences([]byte("secret")) })
 	r.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}})
 	client, _ := r.login(d4())

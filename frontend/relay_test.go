@@ -107,6 +107,7 @@ func someResponses(p *peer, first int16, n int) [][]byte {
 	return envelopes
 }
 
+// What is forwarded arrives as the bytes sent, in both directions and however they arrive.
 func TestRelayKeepsTheBytes(t *testing.T) {
 	everyDialect(t, func(t *testing.T, d dialect) {
 		r := newRig(t)
@@ -141,6 +142,7 @@ func joined(p *peer, envelopes [][]byte, oneSegment bool) []byte {
 	return b
 }
 
+// Many requests in one write arrive in order.
 func TestRelayManyInOneWrite(t *testing.T) {
 	everyDialect(t, func(t *testing.T, d dialect) {
 		r := newRig(t)
@@ -156,6 +158,7 @@ func TestRelayManyInOneWrite(t *testing.T) {
 	})
 }
 
+// Envelopes about as large as a buffer, and far larger, arrive as the bytes sent.
 func TestRelayLarge(t *testing.T) {
 	everyDialect(t, func(t *testing.T, d dialect) {
 		r := newRig(t)

@@ -44,10 +44,11 @@ func namedReplicas() (nodes, proxies []string) {
 	return []string{"10.0.0.1", "10.0.0.2", "fd00::3", "10.0.0.9", "fd00::9"}, []string{"192.0.2.7", "192.0.2.2", "192.0.2.3", "0.0.0.1", "0.0.0.2"}
 }
 
+// An error that names replicas names the proxies that stand for them.
 func TestFailuresNameProxies(t *testing.T) {
 	nodes, proxies := namedReplicas()
 	everyDialect(t, func(t *testing.T, d dialect) {
-		r := newRig(t, withTwoNodes, func(o *Options) { o.Locks = leased{left: time.Minute} })
+		r := newRig(t, withTwoNodes, func(o *Options) { o.Locks = leasedLocks{left: time.Minute} })
 		r.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}})
 		client, backend := r.login(d)
 		for i, failure := range failures(nodes...) {

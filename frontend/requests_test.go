@@ -45,6 +45,7 @@ func TestOptionsAtAnyTime(t *testing.T) {
 	})
 }
 
+// Of what a client registers for, Cassandra hears schema changes alone.
 func TestRegisterAsksForSchemaChangesOnly(t *testing.T) {
 	everyDialect(t, func(t *testing.T, d dialect) {
 		r := newRig(t)

@@ -24,7 +24,7 @@ type rig struct {
 	server    *Server
 	address   string
 	cassandra net.Listener
-	logged    *logged
+	logged    *logLines
 	stop      context.CancelFunc // ends Serve's context
 	served    chan error         // what Serve returns
 }
@@ -35,7 +35,7 @@ const advertised = "192.0.2.7:9999"
 // newRig starts a server. It is stopped, and must have left nothing behind, when the test ends.
 func newRig(t testing.TB, change ...func(*Options)) *rig {
 	t.Helper()
-	r := &rig{t: t, cassandra: listen(t), logged: &logged{lines: make(chan map[string]any, 4096)}, served: make(chan error, 1)}
+	r := &rig{t: t, cassandra: listen(t), logged: &logLines{lines: make(chan map[string]any, 4096)}, served: make(chan error, 1)}
 	o := Options{
 		Cluster: Cluster{
 			Dial: func(ctx context.Context) (net.Conn, error) {
@@ -45,7 +45,7 @@ func newRig(t testing.TB, change ...func(*Options)) *rig {
 		},
 		Schema:         Schema{Tables: catalog.NewTables()},
 		Timeouts:       Timeouts{HandshakeTimeout: patience, DrainTimeout: patience},
-		References:     bare{},
+		References:     plainReferences{},
 		MaxConnections: 2000, MaxFrame: 16 << 20,
 		Stats: new(Stats), Log: zerolog.New(r.logged).Level(zerolog.DebugLevel),
 	}
@@ -182,11 +182,11 @@ func execute(id, value []byte) *message.Execute {
 	}}
 }
 
-// logged receives the server's log.
-type logged struct{ lines chan map[string]any }
+// logLines receives the server's log.
+type logLines struct{ lines chan map[string]any }
 
 // Write takes one line.
-func (l *logged) Write(b []byte) (int, error) {
+func (l *logLines) Write(b []byte) (int, error) {
 	line := map[string]any{}
 	if err := json.Unmarshal(b, &line); err != nil {
 		line["unreadable"] = string(b)

@@ -29,13 +29,13 @@ func (r *rig) loginAs(d dialect, role string) (client, backend *peer) {
 	return client, backend
 }
 
-// guarded is a statement of ours with the probes that Cassandra is asked before the core is.
-type guarded struct{ cql, probes string }
+// guardedStatement is a statement of ours with the probes that Cassandra is asked before the core is.
+type guardedStatement struct{ cql, probes string }
 
 // guardedStatements are of every kind. bank.auto gives plain writes sections of their own.
-func guardedStatements() []guarded {
+func guardedStatements() []guardedStatement {
 	const remove, look, take = "DELETE FROM", "SELECT", "REVOKE"
-	return []guarded{
+	return []guardedStatement{
 		{"LOCK bank.accounts WHERE id = 'x'", remove},
 		{"LOCK bank.accounts WHERE id IN ('x', 'y')", remove},
 		{"LOCK bank.accounts WHERE id = 'x' USING LOCK 7", remove},
@@ -58,7 +58,7 @@ func guardedStatements() []guarded {
 }
 
 // ways are the requests by which a client has a statement carried out. A statement that Cassandra prepares is prepared.
-func (g guarded) ways(client, backend *peer) []message.Message {
+func (g guardedStatement) ways(client, backend *peer) []message.Message {
 	ways := []message.Message{query(g.cql)}
 	if strings.HasPrefix(g.cql, "UPDATE") || strings.HasPrefix(g.cql, "INSERT") || strings.HasPrefix(g.cql, "DELETE") {
 		ways = append(ways, &message.Batch{Children: []*message.BatchChild{{Query: g.cql}}})
@@ -74,8 +74,8 @@ func (g guarded) ways(client, backend *peer) []message.Message {
 		&message.Batch{Children: []*message.BatchChild{{Id: id}}})[:len(ways)+1]
 }
 
-// untouched is a core that nobody may ask anything: whoever does so panics.
-type untouched struct{ Locks }
+// untouchableLocks must not be called: every method panics.
+type untouchableLocks struct{ Locks }
 
 // rightsRig has bank.accounts and bank.auto.
 func rightsRig(t *testing.T, core Locks) *rig {
@@ -94,7 +94,7 @@ func rightsRig(t *testing.T, core Locks) *rig {
 // renewed, no key synchronised. That holds for the last of several rights as for the first.
 func TestNobodyReachesTheCoreWithoutRights(t *testing.T) {
 	everyDialect(t, func(t *testing.T, d dialect) {
-		r := rightsRig(t, untouched{})
+		r := rightsRig(t, untouchableLocks{})
 		for _, g := range guardedStatements() {
 			for _, request := range g.ways(r.loginAs(d, "mallory")) {
 				client, backend := r.loginAs(d, "mallory") // of which no right is known
@@ -118,7 +118,7 @@ func TestNobodyReachesTheCoreWithoutRights(t *testing.T) {
 // What Cassandra has let a client do it is not asked about again for a while, and each operation that it carries out says so anew.
 func TestRightsAreRememberedFromWhatWasDone(t *testing.T) {
 	bothFramings(t, func(t *testing.T, d dialect) {
-		g := newGranting()
+		g := newGrantingLocks()
 		client, backend := rightsRig(t, g).loginAs(d, "anna")
 		const put, get = "UPDATE bank.accounts USING LOCK 9 SET balance = 1 WHERE id = 'x'", "SELECT balance FROM bank.accounts WHERE id = 'x' USING LOCK 9"
 		for i, cql := range []string{put, get, put, get} {
@@ -153,13 +153,13 @@ func TestToLookUpARightAllocatesNothing(t *testing.T) {
 	}))
 }
 
-// listed is a core with locks of some keys.
-type listed struct {
+// listingLocks are Locks with locks of some keys.
+type listingLocks struct {
 	Locks
 	all []musiccore.Listing
 }
 
-func (l listed) List(only musiccore.Key) (all []musiccore.Listing, missing []string) {
+func (l listingLocks) List(only musiccore.Key) (all []musiccore.Listing, missing []string) {
 	for _, one := range l.all {
 		if only.PK == "" || only.PK == one.Key.PK {
 			all = append(all, one)
@@ -171,7 +171,7 @@ func (l listed) List(only musiccore.Key) (all []musiccore.Listing, missing []str
 // LIST LOCKS answers the same prepared as it does as text, and PREPARE tells the columns that EXECUTE answers.
 func TestListLocksPrepared(t *testing.T) {
 	bothFramings(t, func(t *testing.T, d dialect) {
-		core := listed{all: []musiccore.Listing{{Key: musiccore.Key{PK: "x"}, Ref: 3}, {Key: musiccore.Key{PK: "y"}, Ref: 4, Position: 1}}}
+		core := listingLocks{all: []musiccore.Listing{{Key: musiccore.Key{PK: "x"}, Ref: 3}, {Key: musiccore.Key{PK: "y"}, Ref: 4, Position: 1}}}
 		client, _ := rightsRig(t, core).login(d)
 		for text, bound := range map[string]string{
 			"LIST LOCKS": "", "LIST LOCKS ON bank.accounts": "", "LIST LOCKS ON bank.accounts WHERE id = 'y'": "", "SELECT LIST LOCKS ON bank.accounts WHERE id = ?": "y",

@@ -82,13 +82,13 @@ func TestARowThatDiesNeedsAValue(t *testing.T) {
 	}
 }
 
-// choosing is a core that answers LOCK by key.
-type choosing struct {
-	*granting
+// perKeyLocks answer LOCK by key.
+type perKeyLocks struct {
+	*grantingLocks
 	answers map[string]musiccore.Answer
 }
 
-func (c *choosing) Lock(k musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) func() {
+func (c *perKeyLocks) Lock(k musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) func() {
 	c.locked <- k
 	if a, ok := c.answers[k.PK]; ok && q.Ref == 0 {
 		done(a)
@@ -102,8 +102,8 @@ func (c *choosing) Lock(k musiccore.Key, q musiccore.Request, done func(musiccor
 // that one, too.
 func TestSeveralKeysOfWhichOneIsHeld(t *testing.T) {
 	bothFramings(t, func(t *testing.T, d dialect) {
-		g := newGranting()
-		core := &choosing{granting: g, answers: map[string]musiccore.Answer{}}
+		g := newGrantingLocks()
+		core := &perKeyLocks{grantingLocks: g, answers: map[string]musiccore.Answer{}}
 		r := newRig(t, func(o *Options) { o.Locks = core })
 		r.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}})
 		client, _ := r.login(d)

@@ -19,22 +19,23 @@ import (
 	"music/frontend/catalog"
 )
 
-// failing is a listener that has run out of something, and is then closed.
-type failing struct {
+// failingListener is a listener that has run out of something, and is then closed.
+type failingListener struct {
 	net.Listener
 	errs chan error
 }
 
-func (f failing) Accept() (net.Conn, error) { return nil, <-f.errs }
-func (f failing) Close() error              { return nil }
+func (f failingListener) Accept() (net.Conn, error) { return nil, <-f.errs }
+func (f failingListener) Close() error              { return nil }
 
+// A listener that runs out of something is asked again; one that is closed ends Serve.
 func TestListenerThatFails(t *testing.T) {
-	lines := &logged{lines: make(chan map[string]any, 10)}
+	lines := &logLines{lines: make(chan map[string]any, 10)}
 	r := newRig(t)
 	o := r.server.Options
 	o.Log = o.Log.Output(lines)
 	s := NewServer(o)
-	f := failing{errs: make(chan error, 3)}
+	f := failingListener{errs: make(chan error, 3)}
 	f.errs <- errors.New("too many open files")
 	f.errs <- errors.New("too many open files")
 	f.errs <- net.ErrClosed

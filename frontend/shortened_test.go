@@ -15,9 +15,9 @@ import (
 func TestClausesThatAreCutAreTold(t *testing.T) {
 	const wait, lease = "MUSIC: WAIT 1m0s is longer than an answer may take here: it is cut to 1.5s", "MUSIC: LEASE 1h0m0s is longer than bank.accounts gives: it is cut to 30s"
 	everyDialect(t, func(t *testing.T, d dialect) {
-		g := &giving{granting: newGranting()}
+		g := &scriptedLocks{grantingLocks: newGrantingLocks()}
 		g.locked = nil
-		r := newRig(t, func(o *Options) { o.Locks, o.MaxWait = cutting{g}, 1500*time.Millisecond })
+		r := newRig(t, func(o *Options) { o.Locks, o.MaxWait = quietLocks{g}, 1500*time.Millisecond })
 		r.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}, MaxLease: 30 * time.Second})
 		client, backend := r.login(d)
 		for clauses, warnings := range map[string][]string{
@@ -45,10 +45,10 @@ func TestClausesThatAreCutAreTold(t *testing.T) {
 	})
 }
 
-// cutting answers as giving does, without noting who asks.
-type cutting struct{ *giving }
+// quietLocks answers as giving does, without noting who asks.
+type quietLocks struct{ *scriptedLocks }
 
-func (c cutting) Lock(_ musiccore.Key, _ musiccore.Request, done func(musiccore.Answer)) func() {
+func (c quietLocks) Lock(_ musiccore.Key, _ musiccore.Request, done func(musiccore.Answer)) func() {
 	done(c.answer)
 	return func() {}
 }

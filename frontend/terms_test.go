@@ -15,8 +15,8 @@ import (
 )
 
 // termsRig is a server whose core shows what LOCK asks for, with bank.accounts (id) critical and bank.plain not.
-func termsRig(t *testing.T, d dialect) (client, backend *peer, core asking) {
-	core = asking{asked: make(chan musiccore.Request, 9)}
+func termsRig(t *testing.T, d dialect) (client, backend *peer, core capturingLocks) {
+	core = capturingLocks{asked: make(chan musiccore.Request, 9)}
 	r := newRig(t, func(o *Options) { o.Locks, o.MaxWait = core, time.Minute })
 	r.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}, MaxLease: time.Minute})
 	text := []catalog.Column{{Name: "id", Type: "text"}}
@@ -137,13 +137,13 @@ func TestWhatHasNoLock(t *testing.T) {
 	backend.silent()
 }
 
-// late is a core whose verdict on an operation comes later.
-type late struct {
-	*holding
+// lateLocks are Locks whose verdict on an operation comes later.
+type lateLocks struct {
+	*delayedLocks
 	verdicts chan musiccore.Verdict
 }
 
-func (l late) End(_ musiccore.Ticket, o musiccore.Outcome) (musiccore.Verdict, func() musiccore.Verdict) {
+func (l lateLocks) End(_ musiccore.Ticket, o musiccore.Outcome) (musiccore.Verdict, func() musiccore.Verdict) {
 	l.ended <- o
 	return musiccore.VerdictTell, func() musiccore.Verdict { return <-l.verdicts }
 }
@@ -152,7 +152,7 @@ func (l late) End(_ musiccore.Ticket, o musiccore.Outcome) (musiccore.Verdict, f
 func TestAnswerThatWaitsForItsVerdict(t *testing.T) {
 	bothFramings(t, func(t *testing.T, d dialect) {
 		r, core := holdingRig(t)
-		l := late{core, make(chan musiccore.Verdict)}
+		l := lateLocks{core, make(chan musiccore.Verdict)}
 		r.server.Locks = l
 		client, backend := r.login(d)
 		client.send(1, query("UPDATE bank.accounts USING LOCK 1 SET n = 0x WHERE id = 'x'"))

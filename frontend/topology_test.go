@@ -106,6 +106,7 @@ func skips(m message.Message, version primitive.ProtocolVersion) bool {
 	return false
 }
 
+// The row of system.local shows the address that drivers know.
 func TestTopologyOfTheLocalNode(t *testing.T) {
 	columns := []string{"key", "rpc_address", "rpc_port", "broadcast_address", "broadcast_port", "listen_address", "listen_port", "native_port", "nothing"}
 	everyDialect(t, func(t *testing.T, d dialect) {

@@ -13,26 +13,26 @@ import (
 	"music/musiccore"
 )
 
-// borrowed is a core of which every operation gets a stamp at once, and its verdict when the test gives it.
-type borrowed struct {
+// verdictLocks give every operation a stamp at once, and its verdict when the test says so.
+type verdictLocks struct {
 	Locks
 	ended    chan musiccore.Outcome
 	verdicts chan musiccore.Verdict
 }
 
-func (b *borrowed) Begin(k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind, _ func(musiccore.Answer)) (musiccore.Answer, bool) {
+func (b *verdictLocks) Begin(k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind, _ func(musiccore.Answer)) (musiccore.Answer, bool) {
 	return musiccore.Answer{Ticket: musiccore.Ticket{Key: k, Ref: r, Kind: kind, Stamp: 7}}, true
 }
 
-func (b *borrowed) End(_ musiccore.Ticket, o musiccore.Outcome) (musiccore.Verdict, func() musiccore.Verdict) {
+func (b *verdictLocks) End(_ musiccore.Ticket, o musiccore.Outcome) (musiccore.Verdict, func() musiccore.Verdict) {
 	b.ended <- o
 	return musiccore.VerdictUncertain, func() musiccore.Verdict { return <-b.verdicts }
 }
 
 // withBorrowed is a rig in front of it, with bank.accounts as a critical table.
-func withBorrowed(t *testing.T) (*rig, *borrowed) {
+func withBorrowed(t *testing.T) (*rig, *verdictLocks) {
 	t.Helper()
-	b := &borrowed{ended: make(chan musiccore.Outcome, 8), verdicts: make(chan musiccore.Verdict, 8)}
+	b := &verdictLocks{ended: make(chan musiccore.Outcome, 8), verdicts: make(chan musiccore.Verdict, 8)}
 	r := newRig(t, func(o *Options) { o.Locks = b })
 	r.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}})
 	return r, b
@@ -110,7 +110,7 @@ func TestVerdictAtTheEndOfAConnection(t *testing.T) {
 func TestCassandrasOwnWordOfTooFewReplicas(t *testing.T) {
 	everyDialect(t, func(t *testing.T, d dialect) {
 		short := &ShortError{Text: "Cannot achieve consistency level LOCAL_QUORUM", Consistency: uint16(primitive.ConsistencyLevelLocalQuorum), Required: 2, Alive: 1}
-		core := &without{err: fmt.Errorf("%w: %w", musiccore.ErrSynchronising, short)}
+		core := &refusingLocks{err: fmt.Errorf("%w: %w", musiccore.ErrSynchronising, short)}
 		r := newRig(t, func(o *Options) { o.Locks = core })
 		r.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}})
 		client, backend := r.login(d)
@@ -128,12 +128,12 @@ func TestCassandrasOwnWordOfTooFewReplicas(t *testing.T) {
 	})
 }
 
-// without is a core that gives no stamp, and says why.
-type without struct {
+// refusingLocks give no stamp, and say why.
+type refusingLocks struct {
 	Locks
 	err error
 }
 
-func (w *without) Begin(musiccore.Key, musiccore.LockRef, musiccore.Kind, func(musiccore.Answer)) (musiccore.Answer, bool) {
+func (w *refusingLocks) Begin(musiccore.Key, musiccore.LockRef, musiccore.Kind, func(musiccore.Answer)) (musiccore.Answer, bool) {
 	return musiccore.Answer{Err: w.err}, true
 }

@@ -19,6 +19,7 @@ func refusal(header, text string) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte(header), uint32(len(body))), body...)
 }
 
+// First bytes of an unknown protocol version are answered as Cassandra answers them.
 func TestVersionsThatNobodySpeaks(t *testing.T) {
 	const rest = "; supported versions are (3/v3, 4/v4, 5/v5, 6/v6-beta)"
 	cases := []struct {

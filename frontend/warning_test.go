@@ -13,17 +13,17 @@ import (
 	"music/musiccore"
 )
 
-// leased is a core that holds reference 7, with so much left of its lease.
-type leased struct {
+// leasedLocks hold reference 7, with so much left of its lease.
+type leasedLocks struct {
 	Locks
 	left time.Duration
 }
 
-func (l leased) Begin(k musiccore.Key, ref musiccore.LockRef, kind musiccore.Kind, _ func(musiccore.Answer)) (musiccore.Answer, bool) {
+func (l leasedLocks) Begin(k musiccore.Key, ref musiccore.LockRef, kind musiccore.Kind, _ func(musiccore.Answer)) (musiccore.Answer, bool) {
 	return musiccore.Answer{Ticket: musiccore.Ticket{Key: k, Ref: ref, Stamp: 1000, Kind: kind, Left: l.left, Lease: 30 * time.Second}}, true
 }
 
-func (leased) End(musiccore.Ticket, musiccore.Outcome) (musiccore.Verdict, func() musiccore.Verdict) {
+func (leasedLocks) End(musiccore.Ticket, musiccore.Outcome) (musiccore.Verdict, func() musiccore.Verdict) {
 	return musiccore.VerdictTell, nil
 }
 
@@ -32,7 +32,7 @@ func TestOperationLateInItsLeaseIsWarned(t *testing.T) {
 	const late = "MUSIC: lock_ref 7 on bank.accounts had 5.9s of its 30s lease left when this came: renew it earlier (LOCK bank.accounts WHERE … USING LOCK 7)"
 	everyDialect(t, func(t *testing.T, d dialect) {
 		for left, want := range map[time.Duration][]string{5900 * time.Millisecond: {late}, 6 * time.Second: nil, 30 * time.Second: nil} {
-			r := newRig(t, func(o *Options) { o.Locks = leased{left: left} })
+			r := newRig(t, func(o *Options) { o.Locks = leasedLocks{left: left} })
 			r.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}})
 			client, backend := r.login(d)
 			ask := func(dress func(f *frame.Frame)) *frame.Frame {

@@ -40,8 +40,8 @@ func allBeside() (all []extras) {
 	return all
 }
 
-// echoing is a node that answers each request with what came beside it, in the order that Cassandra writes (5.0: Message.encode).
-type echoing struct {
+// echoNode is a node that answers each request with what came beside it, in the order that Cassandra writes (5.0: Message.encode).
+type echoNode struct {
 	*peer
 	mu      sync.Mutex
 	warning string
@@ -49,7 +49,7 @@ type echoing struct {
 }
 
 // serve answers until the connection ends.
-func (n *echoing) serve() {
+func (n *echoNode) serve() {
 	for {
 		f, err := n.tryNext()
 		if err != nil {
@@ -147,15 +147,15 @@ func (p *peer) undress() (m message.Message, d extras, warnings int) {
 	return f.Body.Message, d, warnings
 }
 
-// ungrudging is a core that grants whatever is asked, and keeps no account of it.
-type ungrudging struct{ *granting }
+// alwaysGrantingLocks grant whatever is asked, and do not note it.
+type alwaysGrantingLocks struct{ *grantingLocks }
 
-func (ungrudging) Lock(_ musiccore.Key, _ musiccore.Request, done func(musiccore.Answer)) func() {
+func (alwaysGrantingLocks) Lock(_ musiccore.Key, _ musiccore.Request, done func(musiccore.Answer)) func() {
 	done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: 9, State: musiccore.StateHeld}})
 	return func() {}
 }
 
-func (ungrudging) Unlock(_ musiccore.Key, ref musiccore.LockRef, _ musiccore.Client, done func(musiccore.Answer)) {
+func (alwaysGrantingLocks) Unlock(_ musiccore.Key, ref musiccore.LockRef, _ musiccore.Client, done func(musiccore.Answer)) {
 	done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: ref, State: musiccore.StateReleased}})
 }
 
@@ -193,7 +193,7 @@ func rewrittenKinds(prepare func(text string) (id []byte)) map[string]message.Me
 // client.
 func TestWhatStandsBesideAMessageGoesAlong(t *testing.T) {
 	bothFramings(t, func(t *testing.T, d dialect) {
-		r := newRig(t, func(o *Options) { o.Locks = ungrudging{newGranting()} })
+		r := newRig(t, func(o *Options) { o.Locks = alwaysGrantingLocks{newGrantingLocks()} })
 		for name, policy := range map[string]catalog.Policy{"accounts": catalog.Reject, "auto": catalog.Auto} {
 			r.server.Tables.Set("bank", name, &catalog.Critical{
 				Key: []catalog.Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}, Settings: catalog.Settings{Unlocked: policy},
@@ -201,7 +201,7 @@ func TestWhatStandsBesideAMessageGoesAlong(t *testing.T) {
 			})
 		}
 		client, backend := r.login(d)
-		node := &echoing{peer: backend}
+		node := &echoNode{peer: backend}
 		var serving sync.WaitGroup
 		serving.Go(node.serve)
 		defer func() {
