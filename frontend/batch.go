@@ -13,8 +13,8 @@ import (
 	"music/rewrite"
 )
 
-// decideBatch looks at each statement of a BATCH message, by text or by id (v4 spec section 4.1.7). One of them on a critical
-// table, or one that cannot be read, and none goes on.
+// decideBatch looks at each statement of a BATCH message, by text or by id (v4 spec section 4.1.7).
+// One of them on a critical table, or one that cannot be read, and none goes on.
 func (c *conn) decideBatch(e wire.Envelope) decision {
 	if c.server.Tables == nil {
 		return decision{}
@@ -94,8 +94,8 @@ func (c *conn) readPreparedChild(id []byte) batchChild {
 		r, _ := c.read(p.reread.text, true, p.reread.keyspace)
 		return batchChild{failure: r.failure, unlisted: r.unlisted}
 	case meaningWrites:
-		policy, f := p.stands()
-		if policy == catalog.Auto && f == nil && p.lock == nil && c.newer(id, p) == nil {
+		policy, f := p.currentPolicy()
+		if policy == catalog.Auto && f == nil && p.lock == nil && c.preparedAgain(id, p) == nil {
 			f = wire.Unprepared(id)
 		}
 		return batchChild{locked: policy == catalog.Auto, failure: f, unlisted: unlistedOf(p.tables)}
@@ -110,7 +110,8 @@ func skipValues(cur *wire.Cursor) {
 	}
 }
 
-// batchKeyspace is the keyspace that a batch carries behind its statements, or "" (v5 spec section 4.1.7). It reads a copy of the cursor.
+// batchKeyspace returns the keyspace that a batch carries behind its statements, or ""
+// (v5 spec section 4.1.7). It reads a copy of the cursor.
 func (c *conn) batchKeyspace(cur wire.Cursor, n int) (string, error) {
 	for i := 0; i < n && !cur.Bad; i++ {
 		if cur.Byte() == 0 {
@@ -127,7 +128,8 @@ func (c *conn) batchKeyspace(cur wire.Cursor, n int) (string, error) {
 	return p.Keyspace, nil
 }
 
-// lockedBatch is a BATCH message whose statements are all under one lock. Once read it needs nothing of the connection's direction.
+// lockedBatch is a BATCH message whose statements are all under one lock. Once read it needs
+// nothing of the connection's direction.
 type lockedBatch struct {
 	conn       *conn
 	header     wire.Header
@@ -152,7 +154,7 @@ func (executeBatch) perform(c *conn, e wire.Envelope) error {
 	if f != nil {
 		return c.answer(e, f)
 	}
-	if f = b.enter(c.up.Emit); f != nil {
+	if f = b.run(c.up.Emit); f != nil {
 		return c.answer(e, f)
 	}
 	return nil
@@ -192,20 +194,21 @@ func (c *conn) readLockedBatch(h wire.Header, body []byte) (*lockedBatch, *wire.
 	return b, checkNow(&b.parameters, b.children[0].table)
 }
 
-// enter carries out the batch where the client may, which Cassandra is asked first.
-func (b *lockedBatch) enter(emit func([]byte)) *wire.Failure {
+// run carries out the batch where the client may, which Cassandra is asked first.
+func (b *lockedBatch) run(emit func([]byte)) *wire.Failure {
 	first, need := &b.children[0], permissionModify
 	for i := range b.children {
-		need |= b.children[i].needs()
+		need |= b.children[i].permissions()
 	}
-	if b.conn.missing(first.table, need) == 0 {
-		return b.perform(emit)
+	if b.conn.missingPermission(first.table, need) == 0 {
+		return b.runPermitted(emit)
 	}
-	return b.conn.permitted(b.header, first, need, emit, func() *wire.Failure { return b.perform(b.conn.send) })
+	return b.conn.whenPermitted(b.header, first, need, emit, func() *wire.Failure { return b.runPermitted(b.conn.send) })
 }
 
-// perform asks the core for one stamp: a batch under one key is one mutation. emit sends it where the stamp is there at once.
-func (b *lockedBatch) perform(emit func([]byte)) *wire.Failure {
+// runPermitted asks the core for one stamp: a batch under one key is one mutation. emit sends it
+// where the stamp is there at once.
+func (b *lockedBatch) runPermitted(emit func([]byte)) *wire.Failure {
 	var named int64
 	k := lockedOperation{header: b.header, body: bytes.Clone(b.before), request: lockedRequest{parameters: b.parameters}}
 	for i := range b.children {
@@ -227,7 +230,7 @@ func (b *lockedBatch) perform(emit func([]byte)) *wire.Failure {
 		k.body = s.appendChild(k.body)
 	}
 	first := &b.children[0]
-	ref, f := b.conn.reference(first.critical, first.table, k.request.key, named)
+	ref, f := b.conn.readReference(first.critical, first.table, k.request.key, named)
 	if f != nil {
 		return f
 	}
@@ -237,12 +240,13 @@ func (b *lockedBatch) perform(emit func([]byte)) *wire.Failure {
 	}
 	if first.auto() {
 		k.request.parameters = k.request.parameters.Clone()
-		return b.conn.putAlone(k, first)
+		return b.conn.putInOwnSection(k, first)
 	}
 	return b.conn.sendUnderLock(k, musiccore.Put, emit)
 }
 
-// writeIf carries out the batch where a statement of it has an IF; write is what is sent where all conditions hold.
+// writeIf carries out the batch where a statement of it has an IF; write is what is sent where all
+// conditions hold.
 func (b *lockedBatch) writeIf(write lockedOperation) *wire.Failure {
 	x, f := readConditional(b.children, true)
 	if f != nil {
@@ -257,32 +261,33 @@ func (c *conn) readChild(cur *wire.Cursor, own string) (s lockStatement, f *wire
 	if cur.Byte() == 1 {
 		p := c.statement(cur.ShortBytes())
 		if p == nil || p.lock == nil {
-			return s, mixed()
+			return s, mixedBatch()
 		}
-		s, f = p.lock.now()
+		s, f = p.lock.current()
 	} else {
 		text := cur.LongString()
 		r, _ := c.read(text, true, own)
 		if r.meaning != meaningCritical {
-			return s, mixed()
+			return s, mixedBatch()
 		}
 		var pass bool
 		if s, pass, f = readLockStatement(r, text); pass {
-			f = mixed()
+			f = mixedBatch()
 		}
 	}
-	if f == nil && !s.writes() {
+	if f == nil && !s.isWrite() {
 		f = wire.Invalid("MUSIC_REFUSED: only INSERT, UPDATE and DELETE stand in a batch")
 	}
 	return s, f
 }
 
-// mixed is the answer to a batch of which a part is under a lock.
-func mixed() *wire.Failure {
+// mixedBatch returns the error for a batch of which a part is under a lock.
+func mixedBatch() *wire.Failure {
 	return wire.Invalid("MUSIC_REFUSED: every statement of a batch under a lock carries USING LOCK, on one key of one table")
 }
 
-// appendChild appends a statement of a batch in the form that Cassandra reads, without its condition.
+// appendChild appends a statement of a batch in the form that Cassandra reads, without its
+// condition.
 func (s *lockStatement) appendChild(dst []byte) []byte {
 	values := s.writeValues()
 	if s.prepared != nil && !s.statement.Conditional {
@@ -302,8 +307,8 @@ func (s *lockStatement) appendChild(dst []byte) []byte {
 	return dst
 }
 
-// writes tells whether the statement is one write.
-func (s *lockStatement) writes() bool {
+// isWrite reports whether the statement is one write.
+func (s *lockStatement) isWrite() bool {
 	switch s.statement.Verb {
 	case rewrite.Insert, rewrite.Update, rewrite.Delete:
 		return true

@@ -74,7 +74,7 @@ func (c *conn) translateRows(e wire.Envelope, q *topology.Request) (wire.Envelop
 		return e, nil
 	case !q.Readable():
 		f := wire.Invalid("MUSIC_SYNTAX: the statement cannot be read, and it shows addresses of nodes")
-		return c.insteadOf(e, f), nil
+		return c.errorInstead(e, f), nil
 	}
 	q.Translate(f.Body, rows)
 	return wire.Encode(f)

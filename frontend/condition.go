@@ -9,18 +9,20 @@ import (
 	"music/rewrite"
 )
 
-// conditionalWrite is a write with IF under a lock: the rows that its conditions are about are read, the conditions evaluated, and the write
-// is sent if all of them hold (docs/design.md 4). The lock keeps everybody else from the key meanwhile; turns keeps other conditional writes
-// of its own holder. What is asked, read and answered is what Cassandra asks, reads and answers (5.0: CQL3CasRequest).
+// conditionalWrite is a write with IF under a lock: the rows that its conditions are about are
+// read, the conditions evaluated, and the write is sent if all of them hold (docs/design.md 4). The
+// lock keeps everybody else from the key meanwhile; turns keeps other conditional writes of its own
+// holder. What is asked, read and answered is what Cassandra asks, reads and answers (5.0:
+// CQL3CasRequest).
 type conditionalWrite struct {
 	condition.Conditions
 	parts []lockStatement  // its statements, in memory of their own
 	named []*lockStatement // of each of Rows, the statement whose WHERE names it
 
-	again  lockedOperation // the read of the partition, where none of the rows is there
-	write  lockedOperation
-	warned []string // by Cassandra, of the reads
-	leave  func()   // lets the next one have its turn; may be called again
+	again    lockedOperation // the read of the partition, where none of the rows is there
+	write    lockedOperation
+	warned   []string // by Cassandra, of the reads
+	nextTurn func()   // lets the next one have its turn; may be called again
 }
 
 // readConditional reads what the statements of a write ask. They are of one key.
@@ -34,7 +36,8 @@ func readConditional(parts []lockStatement, batch bool) (*conditionalWrite, *wir
 	return x, x.checkDeletes()
 }
 
-// writtenRows is what some statements of a batch delete whole, or write: the partition or its static columns, a range of rows, and rows.
+// writtenRows is what some statements of a batch delete whole, or write: the partition or its
+// static columns, a range of rows, and rows.
 type writtenRows struct {
 	partition, several bool
 	rows               map[string]bool
@@ -43,8 +46,8 @@ type writtenRows struct {
 // any reports whether a row is deleted or written.
 func (t *writtenRows) any() bool { return t.several || len(t.rows) > 0 }
 
-// checkDeletes refuses a batch that deletes a row and writes it: a lightweight transaction stamps the deletion lower, so that the row is
-// there, and under one stamp the deletion wins.
+// checkDeletes refuses a batch that deletes a row and writes it: a lightweight transaction stamps
+// the deletion lower, so that the row is there, and under one stamp the deletion wins.
 func (x *conditionalWrite) checkDeletes() *wire.Failure {
 	deleted, written := writtenRows{rows: map[string]bool{}}, writtenRows{rows: map[string]bool{}}
 	for i := range x.parts {
@@ -89,7 +92,7 @@ func (x *conditionalWrite) add(s *lockStatement) *wire.Failure {
 	row := s.namesRow()
 	x.Regulars = x.Regulars || row
 	if r := s.clusteringIn(); r != nil {
-		return wire.Invalid("IN on the clustering key columns is not supported with conditional %s", s.sort())
+		return wire.Invalid("IN on the clustering key columns is not supported with conditional %s", s.writeKind())
 	}
 	if !s.statement.Conditional {
 		return nil
@@ -106,7 +109,8 @@ func (x *conditionalWrite) add(s *lockStatement) *wire.Failure {
 	return x.addComparisons(s)
 }
 
-// addComparisons takes in the comparisons of a statement: those of its row before those of static columns, in which order they are told too.
+// addComparisons takes in the comparisons of a statement: those of its row before those of static
+// columns, in which order they are told too.
 func (x *conditionalWrite) addComparisons(s *lockStatement) *wire.Failure {
 	source := &condition.Source{Text: s.text, Values: s.values, Table: s.table.String()}
 	for _, row := range []bool{true, false} {
@@ -128,7 +132,8 @@ func (x *conditionalWrite) addComparisons(s *lockStatement) *wire.Failure {
 	return nil
 }
 
-// rowCondition returns what is required of the row that a statement names, or, where row is false, of the static columns.
+// rowCondition returns what is required of the row that a statement names, or, where row is false,
+// of the static columns.
 func (x *conditionalWrite) rowCondition(s *lockStatement, row bool) (*condition.RowCondition, *wire.Failure) {
 	if !row {
 		return x.StaticRow(), nil
@@ -144,7 +149,8 @@ func (x *conditionalWrite) rowCondition(s *lockStatement, row bool) (*condition.
 	return required, nil
 }
 
-// rowOf returns the name of a statement's row among those of a batch. A statement alone has one row.
+// rowOf returns the name of a statement's row among those of a batch. A statement alone has one
+// row.
 func (x *conditionalWrite) rowOf(s *lockStatement) (string, *wire.Failure) {
 	if !x.Batch {
 		return "", s.checkRow()
@@ -168,18 +174,19 @@ func (s *lockStatement) existence() condition.Existence {
 	return condition.ExistenceRequired
 }
 
-// name is a name of the statement as Cassandra knows it.
+// name returns a name of the statement as Cassandra knows it.
 func (s *lockStatement) name(n rewrite.Name) string { return string(n.AppendTo(nil, s.text)) }
 
-// sort is what Cassandra calls a conditional statement of this kind.
-func (s *lockStatement) sort() string {
+// writeKind returns what Cassandra calls a conditional statement of this kind.
+func (s *lockStatement) writeKind() string {
 	if s.statement.Verb == rewrite.Delete {
 		return "deletions"
 	}
 	return "updates"
 }
 
-// namesRow tells whether the statement is about rows, and not about the partition or its static columns alone.
+// namesRow reports whether the statement is about rows, and not about the partition or its static
+// columns alone.
 func (s *lockStatement) namesRow() bool {
 	clustering := s.critical.ClusteringColumns()
 	if slices.ContainsFunc(s.statement.Where, func(r rewrite.Relation) bool { return r.Op == rewrite.OpTuple }) {
@@ -188,7 +195,7 @@ func (s *lockStatement) namesRow() bool {
 	return len(clustering) == 0 || slices.ContainsFunc(clustering, func(column catalog.Column) bool { return s.restriction(s.statement, column) != nil })
 }
 
-// clusteringIn is the IN on a clustering column, or nil.
+// clusteringIn returns the IN on a clustering column, or nil.
 func (s *lockStatement) clusteringIn() *rewrite.Relation {
 	for _, column := range s.critical.ClusteringColumns() {
 		if r := s.restriction(s.statement, column); r != nil && r.Op == rewrite.OpIn {
@@ -198,12 +205,12 @@ func (s *lockStatement) clusteringIn() *rewrite.Relation {
 	return nil
 }
 
-// writesStatic tells whether the statement writes a static column.
+// writesStatic reports whether the statement writes a static column.
 func (s *lockStatement) writesStatic() bool {
 	return slices.ContainsFunc(s.written(), func(n rewrite.Name) bool { return s.critical.Columns[s.name(n)].Static })
 }
 
-// written are the columns that the statement names as written; of INSERT, those of the key too.
+// written returns the columns that the statement names as written; of INSERT, those of the key too.
 func (s *lockStatement) written() []rewrite.Name {
 	written := s.statement.Sets
 	if s.statement.Verb == rewrite.Insert {
@@ -214,7 +221,8 @@ func (s *lockStatement) written() []rewrite.Name {
 	return written
 }
 
-// checkCondition refuses conditions that the proxy does not try itself, and those that Cassandra refuses, in its words.
+// checkCondition refuses conditions that the proxy does not try itself, and those that Cassandra
+// refuses, in its words.
 func (s *lockStatement) checkCondition() *wire.Failure {
 	if f := s.checkTarget(); f != nil {
 		return f
@@ -247,12 +255,13 @@ func (s *lockStatement) checkTarget() *wire.Failure {
 	return nil
 }
 
-// conditionStatic tells whether a static column is compared.
+// conditionStatic reports whether a static column is compared.
 func (s *lockStatement) conditionStatic() bool {
 	return slices.ContainsFunc(s.statement.Conditions, func(r rewrite.Relation) bool { return s.critical.Columns[s.name(r.Column)].Static })
 }
 
-// staticsAlone tells whether a statement that names no row writes and compares static columns and no others.
+// staticsAlone reports whether a statement that names no row writes and compares static columns and
+// no others.
 func (s *lockStatement) staticsAlone() bool {
 	regular := func(n rewrite.Name) bool {
 		name := s.name(n)
@@ -264,7 +273,7 @@ func (s *lockStatement) staticsAlone() bool {
 	return s.conditionStatic() || s.writesStatic()
 }
 
-// checkRelation looks at one condition.
+// checkRelation refuses one condition that the proxy does not evaluate, or that Cassandra refuses.
 func (s *lockStatement) checkRelation(r *rewrite.Relation) *wire.Failure {
 	name := s.name(r.Column)
 	_, known := s.critical.Columns[name]

@@ -8,24 +8,24 @@ import (
 	"music/rewrite"
 )
 
-// composed is a text of the proxy's making with the values of its markers.
-type composed struct {
+// queryText is a text of the proxy's making with the values of its markers.
+type queryText struct {
 	text   []byte
 	values [][]byte
 }
 
 // add appends text.
-func (w *composed) add(text string) { w.text = append(w.text, text...) }
+func (w *queryText) add(text string) { w.text = append(w.text, text...) }
 
 // names appends names of columns, separated by commas.
-func (w *composed) names(names []string) {
+func (w *queryText) names(names []string) {
 	for i, name := range names {
 		w.add([2]string{"", ", "}[min(i, 1)] + rewrite.Quote(name))
 	}
 }
 
 // key appends the value that a statement gives a column of its key.
-func (w *composed) key(s *lockStatement, name string) {
+func (w *queryText) key(s *lockStatement, name string) {
 	t := s.restriction(s.statement, catalog.Column{Name: name}).Value
 	if t.Kind != rewrite.TermMarker {
 		w.text = append(w.text, t.Of(s.text)...)
@@ -36,13 +36,14 @@ func (w *composed) key(s *lockStatement, name string) {
 }
 
 // equals appends name = value, and AND before it.
-func (w *composed) equals(s *lockStatement, name, before string) {
+func (w *queryText) equals(s *lockStatement, name, before string) {
 	w.add(before + rewrite.Quote(name) + " = ")
 	w.key(s, name)
 }
 
-// read is the SELECT of what the conditions ask for: of the rows that they name, or of the partition where they name none.
-func (x *conditionalWrite) read() composed {
+// read returns the SELECT of what the conditions ask for: of the rows that they name, or of the
+// partition where they name none.
+func (x *conditionalWrite) read() queryText {
 	w := x.readPartition(len(x.named) == 0)
 	clustering := x.Table.ClusteringColumns()
 	switch {
@@ -58,7 +59,7 @@ func (x *conditionalWrite) read() composed {
 }
 
 // readRows appends the restriction to several rows.
-func (x *conditionalWrite) readRows(w *composed) {
+func (x *conditionalWrite) readRows(w *queryText) {
 	clustering := x.Table.Primary[len(x.Table.PartitionKey()):]
 	w.add(" AND (")
 	w.names(clustering)
@@ -74,10 +75,11 @@ func (x *conditionalWrite) readRows(w *composed) {
 	w.add(")")
 }
 
-// readPartition is the SELECT without restriction to rows; first is for one row of the partition at most, with the static columns. What
-// only static columns matter for does not look at rows: they may be many, and dead.
-func (x *conditionalWrite) readPartition(first bool) composed {
-	var w composed
+// readPartition returns the SELECT without restriction to rows; first is for one row of the
+// partition at most, with the static columns. Where only static columns matter no rows are looked
+// at: they may be many, and dead.
+func (x *conditionalWrite) readPartition(first bool) queryText {
+	var w queryText
 	partition := x.Table.Primary[:len(x.Table.PartitionKey())]
 	distinct := first && !x.Regulars && !x.Batch && !x.All
 	w.add("SELECT ")
@@ -101,8 +103,8 @@ func (x *conditionalWrite) readPartition(first bool) composed {
 	return w
 }
 
-// writeText is the statement without our clause and without its conditions. A table gets its keyspace: the connection may stand in
-// another one than the statement was prepared in.
+// writeText returns the statement without its lock clause and without its conditions. A table gets
+// its keyspace: the connection may be in another one than the statement was prepared in.
 func (s *lockStatement) writeText() []byte {
 	var text []byte
 	at, cuts := 0, s.writeCuts()
@@ -114,14 +116,14 @@ func (s *lockStatement) writeText() []byte {
 		for n < len(cuts) && cuts[n].Start < st.Table.Start {
 			n++
 		}
-		text = rewrite.Apply(text, s.text[at:st.Table.Start], behind(cuts[:n], at))
+		text = rewrite.Apply(text, s.text[at:st.Table.Start], shiftedSpans(cuts[:n], at))
 		text = append(text, rewrite.Quote(s.table.Keyspace)+"."...)
 		at, cuts = st.Table.Start, cuts[n:]
 	}
-	return rewrite.Apply(text, s.text[at:], behind(cuts, at))
+	return rewrite.Apply(text, s.text[at:], shiftedSpans(cuts, at))
 }
 
-// writeCuts is what writeText leaves out.
+// writeCuts returns what writeText leaves out.
 func (s *lockStatement) writeCuts() []rewrite.Span {
 	cuts := slices.Clone(s.statement.Cut)
 	for _, part := range s.parts() {
@@ -133,15 +135,15 @@ func (s *lockStatement) writeCuts() []rewrite.Span {
 	return cuts
 }
 
-// behind are spans of a text as places of what stands there from a place on.
-func behind(spans []rewrite.Span, from int) (found []rewrite.Span) {
+// shiftedSpans returns spans of a text as spans of what stands there from a place on.
+func shiftedSpans(spans []rewrite.Span, from int) (found []rewrite.Span) {
 	for _, c := range spans {
 		found = append(found, rewrite.Span{Start: c.Start - from, End: c.End - from})
 	}
 	return found
 }
 
-// writeValues are the values of the markers that writeText leaves.
+// writeValues returns the values of the markers that writeText leaves.
 func (s *lockStatement) writeValues() (values [][]byte) {
 	gone := map[int]bool{}
 	for _, t := range s.statement.OwnMarkers() {
@@ -162,7 +164,7 @@ func (s *lockStatement) writeValues() (values [][]byte) {
 	return values
 }
 
-// parts are the statements of a batch's text, or the statement itself.
+// parts returns the statements of a batch's text, or the statement itself.
 func (s *lockStatement) parts() []lockStatement {
 	if s.statement.Verb != rewrite.Batch {
 		return []lockStatement{*s}
@@ -175,13 +177,13 @@ func (s *lockStatement) parts() []lockStatement {
 	return parts
 }
 
-// conditional tells whether the statement, or one of a batch's text, has an IF.
+// conditional reports whether the statement, or one of a batch's text, has an IF.
 func (s *lockStatement) conditional() bool {
 	return slices.ContainsFunc(s.parts(), func(part lockStatement) bool { return part.statement.Conditional })
 }
 
-// own is the section in memory of its own.
-func (s lockStatement) own() lockStatement {
+// clone returns the section in memory of its own.
+func (s lockStatement) clone() lockStatement {
 	s.text = bytes.Clone(s.text)
 	s.values = slices.Clone(s.values)
 	for i := range s.values {

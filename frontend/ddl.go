@@ -12,9 +12,10 @@ import (
 	"music/rewrite"
 )
 
-// checkSchema refuses a schema change that would make a table critical which cannot be, with settings that do not exist, or that would
-// take from a critical table what it needs: afterwards it would be too late to tell whoever wrote it. What the text does not show is told
-// in a warning of the answer.
+// checkSchema refuses a schema change that would make a table critical which cannot be, with
+// settings that do not exist, or that would take from a critical table what it needs: afterwards it
+// would be too late to tell whoever wrote it. What the text does not show is told in a warning of
+// the answer.
 func (c *conn) checkSchema(text []byte, r reading) *wire.Failure {
 	if c.server.Tables == nil || r.meaning != meaningSchema {
 		return nil
@@ -46,8 +47,8 @@ func (c *conn) checkSchema(text []byte, r reading) *wire.Failure {
 	return nil
 }
 
-// changeOf is what a schema change of a table is about where Cassandra does not say, as where IF NOT EXISTS finds the table. It is the zero
-// value for anything else than a table.
+// changeOf returns what a schema change of a table is about where Cassandra does not say, as where
+// IF NOT EXISTS finds the table. It is the zero value for anything else than a table.
 func changeOf(text []byte, r reading) SchemaChange {
 	if rewrite.ReadHead(text, true).Schema.Kind != rewrite.SchemaTable {
 		return SchemaChange{}
@@ -56,7 +57,8 @@ func changeOf(text []byte, r reading) SchemaChange {
 	return SchemaChange{Target: string(primitive.SchemaChangeTargetTable), Keyspace: name[0], Name: name[1]}
 }
 
-// check refuses what a critical table cannot do with: marked says that the statement makes it critical, critical that it is already.
+// check refuses what a critical table cannot do with: marked says that the statement makes it
+// critical, critical that it is already.
 func (d *ddl) check(marked, critical bool) *wire.Failure {
 	switch {
 	case marked && d.counters:
@@ -67,7 +69,7 @@ func (d *ddl) check(marked, critical bool) *wire.Failure {
 	return nil
 }
 
-// checkKeyspace keeps the commit log of a keyspace that has a critical table.
+// checkKeyspace refuses to take its commit log from a keyspace that has a critical table.
 func (c *conn) checkKeyspace(d ddl, keyspace string) (f *wire.Failure) {
 	if !d.volatile {
 		return nil
@@ -88,7 +90,7 @@ type ddl struct {
 	volatile bool  // durable_writes = false
 }
 
-// readDDL looks at three tokens at a time: name = value, and column type.
+// readDDL reads a text three tokens at a time: name = value, and column type.
 func readDDL(text []byte) ddl {
 	d := ddl{grace: -1}
 	lex := rewrite.NewLexer(text)
@@ -104,7 +106,8 @@ func readDDL(text []byte) ddl {
 	return d
 }
 
-// property notes a property. Cassandra reads each as text, however it is spelt (PropertyDefinitions): '3600' is a number and 'No' is false.
+// property notes a property. Cassandra reads each as text, however it is spelt
+// (PropertyDefinitions): '3600' is a number and 'No' is false.
 func (d *ddl) property(text []byte, name, value rewrite.Token) {
 	said := string(value.Of(text))
 	if value.Kind == rewrite.TokenString {
@@ -120,7 +123,8 @@ func (d *ddl) property(text []byte, name, value rewrite.Token) {
 	}
 }
 
-// propertyName is the name of a property as Cassandra knows it: one in double quotes is taken as it is. It is empty for what is no name.
+// propertyName returns the name of a property as Cassandra knows it: one in double quotes is taken
+// as it is. It is empty for what is no name.
 func propertyName(text []byte, t rewrite.Token) string {
 	if t.Kind != rewrite.TokenIdent && t.Kind != rewrite.TokenQuoted {
 		return ""
@@ -128,7 +132,7 @@ func propertyName(text []byte, t rewrite.Token) string {
 	return string(rewrite.Name{Span: t.Span, Quoted: t.Kind == rewrite.TokenQuoted}.AppendTo(nil, text))
 }
 
-// isWord tells whether a token is a word, in any case.
+// isWord reports whether a token is a word, in any case.
 func isWord(text []byte, t rewrite.Token, word string) bool {
 	return strings.EqualFold(string(t.Of(text)), word)
 }

@@ -103,8 +103,8 @@ func (c *conn) know(id preparedID, p *preparedStatement) {
 	c.knownSize += n
 }
 
-// unlocked is the answer to a plain write on a critical table.
-func unlocked(t *catalog.Table) *wire.Failure {
+// writeWithoutLock is the answer to a plain write on a critical table.
+func writeWithoutLock(t *catalog.Table) *wire.Failure {
 	if now := t.Critical(); now != nil && now.Refused != "" && !now.Passing {
 		return wire.Invalid("MUSIC_REFUSED: %s is critical, but cannot be locked: %s", t, now.Refused)
 	}

@@ -17,7 +17,8 @@ import (
 	"music/rewrite"
 )
 
-// lockedRequest says on which key and under which reference an operation is to be done, and with what parameters.
+// lockedRequest says on which key and under which reference an operation is to be done, and with
+// what parameters.
 type lockedRequest struct {
 	key        musiccore.Key
 	ref        musiccore.LockRef
@@ -25,7 +26,8 @@ type lockedRequest struct {
 	parameters wire.Parameters
 }
 
-// sentOperation is an operation under a lock that Cassandra has been sent, or is about to be: what its answer is for.
+// sentOperation is an operation under a lock that Cassandra has been sent, or is about to be: what
+// its answer is for.
 type sentOperation struct {
 	ticket musiccore.Ticket
 	table  *catalog.Table
@@ -39,49 +41,51 @@ type sentOperation struct {
 	endSection func()            // ends the section that was made for this write alone
 }
 
-// fence asks the core for the stamp of an operation, then sends it: the clause cut, the stamp in the frame, at QUORUM. emit sends
-// it where the stamp is there at once.
+// fence asks the core for the stamp of an operation, then sends it: the clause cut, the stamp in
+// the frame, at QUORUM. emit sends it where the stamp is there at once.
 func (c *conn) fence(h wire.Header, s lockStatement, q lockedRequest, emit func([]byte)) *wire.Failure {
 	kind := musiccore.Put
 	if s.statement.Verb == rewrite.Select {
 		kind = musiccore.Get
 	}
-	return c.sendUnderLock(c.keepFor(h, s, q), kind, emit)
+	return c.sendUnderLock(c.newLockedOperation(h, s, q), kind, emit)
 }
 
-// sendUnderLock gets the stamp of an operation and sends it with emit; where the stamp is not there at once, it is sent when the core has it.
+// sendUnderLock gets the stamp of an operation and sends it with emit. Where the stamp is not there
+// at once, the operation is sent when the core has it.
 func (c *conn) sendUnderLock(k lockedOperation, kind musiccore.Kind, emit func([]byte)) *wire.Failure {
 	o := c.begin(k.header.Stream)
 	n := k.size()
 	a, ok := c.server.Locks.Begin(k.request.key, k.request.ref, kind, func(a musiccore.Answer) {
-		c.keep(-n)
-		o.finish(func() { o.stamped(k, a) })
+		c.countKept(-n)
+		o.finish(func() { o.sendStamped(k, a) })
 	})
 	if !ok {
-		c.keep(n)
+		c.countKept(n)
 		return nil
 	}
 	o.end()
-	raw, f := c.stamped(k, a)
+	raw, f := c.stamp(k, a)
 	if f == nil {
 		emit(raw)
 	}
 	return f
 }
 
-// stamped sends an operation that has waited for its stamp, unless its client has been told that the connection ends.
-func (o operation) stamped(k lockedOperation, a musiccore.Answer) {
+// sendStamped sends an operation that has waited for its stamp, unless its client has been told
+// that the connection ends.
+func (o operation) sendStamped(k lockedOperation, a musiccore.Answer) {
 	c := o.conn
 	if !o.owed() {
 		if a.Err == nil {
 			c.server.Locks.End(a.Ticket, musiccore.OutcomeRefused) // it was not sent
 		}
-		k.sent.leave()
+		k.sent.done()
 		return
 	}
-	raw, f := c.stamped(k, a)
+	raw, f := c.stamp(k, a)
 	if f != nil {
-		c.turnAway(k, f)
+		c.rejectUnsent(k, f)
 		return
 	}
 	c.send(raw)
@@ -90,25 +94,27 @@ func (o operation) stamped(k lockedOperation, a musiccore.Answer) {
 // send sends Cassandra a request from whatever goroutine.
 func (c *conn) send(raw []byte) { c.up.Post(raw) }
 
-// lockedOperation is an operation under a lock before it is sent: everything of the request but its stamp.
+// lockedOperation is an operation under a lock before it is sent: everything of the request but its
+// stamp.
 type lockedOperation struct {
 	header  wire.Header
-	body    []byte // of the body: the text without our clause, or Cassandra's id
+	body    []byte // of the body: the text without its lock clause, or Cassandra's id
 	request lockedRequest
 	sent    sentOperation
 }
 
-// size is what a request takes of memory while it waits.
+// size returns how many bytes a request takes while it waits.
 func (k *lockedOperation) size() int { return len(k.body) + k.request.parameters.Size() }
 
-// keep counts bytes of requests that wait for the core: where they are too many, the connection is not read on.
-func (c *conn) keep(n int) {
+// countKept counts bytes of requests that wait for the core: where they are too many, the
+// connection is not read on.
+func (c *conn) countKept(n int) {
 	c.waitingBytes.Add(int64(n))
 	c.server.memory.Give(-n)
 }
 
-// keepFor makes of a request what will be sent, in memory of its own.
-func (c *conn) keepFor(h wire.Header, s lockStatement, q lockedRequest) lockedOperation {
+// newLockedOperation makes of a request what will be sent, in memory of its own.
+func (c *conn) newLockedOperation(h wire.Header, s lockStatement, q lockedRequest) lockedOperation {
 	q.local = s.critical.Local
 	k := lockedOperation{header: h.Rewritten(), request: q, sent: sentOperation{table: s.table, key: q.key, generation: s.critical.Generation}}
 	for _, m := range slices.Backward(s.statement.OwnMarkers()) {
@@ -125,16 +131,17 @@ func (c *conn) keepFor(h wire.Header, s lockStatement, q lockedRequest) lockedOp
 	return k
 }
 
-// cutText is the text of a statement without what Cassandra does not understand.
+// cutText returns the text of a statement without what Cassandra does not understand.
 func cutText(s lockStatement) []byte { return rewrite.Apply(nil, s.text, s.statement.Cut) }
 
-// stamped is the envelope to send, with its answer expected.
-func (c *conn) stamped(k lockedOperation, a musiccore.Answer) ([]byte, *wire.Failure) {
+// stamp gives an operation the stamp of its ticket and returns the envelope to send; its answer is
+// expected from then on.
+func (c *conn) stamp(k lockedOperation, a musiccore.Answer) ([]byte, *wire.Failure) {
 	if a.Err != nil {
 		if errors.Is(a.Err, musiccore.ErrLost) && !errors.Is(a.Err, musiccore.ErrReleased) {
-			c.fencedOff(&k.sent, k.request.ref)
+			c.auditFencedOff(&k.sent, k.request.ref)
 		}
-		return nil, lockFailure(a.Err, k.sent.table, c.shows(&k.sent, k.request.ref))
+		return nil, lockFailure(a.Err, k.sent.table, c.shownReference(&k.sent, k.request.ref))
 	}
 	k.sent.ticket = a.Ticket
 	fenceParameters(&k.request.parameters, int64(a.Ticket.Stamp), k.request.local)
@@ -152,7 +159,7 @@ func (c *conn) stamped(k lockedOperation, a musiccore.Answer) ([]byte, *wire.Fai
 	return raw, nil
 }
 
-// envelope is the request as it goes out.
+// envelope returns the request as it goes out.
 func (k *lockedOperation) envelope(version byte) []byte {
 	const others = 32 // bytes of consistency, flags, numbers of values and the stamp, at most
 	p := &k.request.parameters
@@ -164,20 +171,21 @@ func (k *lockedOperation) envelope(version byte) []byte {
 	return raw
 }
 
-// performFenced tells the core what became of an operation, and the client what it may be told: at once, or when the core knows.
+// performFenced tells the core what became of an operation, and the client what it may be told: at
+// once, or when the core knows.
 func (c *conn) performFenced(e wire.Envelope, f *sentOperation) error {
 	o, err := c.outcome(e)
 	if err != nil {
 		c.abandonSent(f)
 		return err
 	}
-	c.showsRight(f, o)
+	c.noteRight(f, o)
 	verdict, wait := c.server.Locks.End(f.ticket, o.what)
 	if wait == nil && f.condition == nil {
 		e, err = c.conclude(e, f, o, verdict)
 		c.streams.End(e.Stream)
-		f.leave()
-		if err == nil && !c.giveBack(e, f) {
+		f.done()
+		if err == nil && !c.releaseSpoilt(e, f) {
 			c.down.Emit(e.Raw)
 		}
 		return err
@@ -199,8 +207,8 @@ func (c *conn) performFenced(e wire.Envelope, f *sentOperation) error {
 	return nil
 }
 
-// showsRight notes what Cassandra has just let the client do.
-func (c *conn) showsRight(f *sentOperation, o outcome) {
+// noteRight notes what Cassandra has just let the client do.
+func (c *conn) noteRight(f *sentOperation, o outcome) {
 	if o.what != musiccore.OutcomeAcked || !c.authenticated.Load() {
 		return
 	}
@@ -211,93 +219,99 @@ func (c *conn) showsRight(f *sentOperation, o outcome) {
 	c.rights.note(right{f.table, what})
 }
 
-// answerFenced is what the client hears when the verdict is there; nil where it hears it otherwise, or later.
+// answerFenced returns what the client is told when the verdict is there; nil where it is told
+// otherwise, or later.
 func (c *conn) answerFenced(e wire.Envelope, f *sentOperation, o outcome, v musiccore.Verdict) []byte {
 	e, err := c.conclude(e, f, o, v)
 	switch {
 	case err != nil:
-		f.leave()
+		f.done()
 		c.end(err)
 		return nil
 	case f.condition != nil:
-		return c.tryCondition(e, f)
+		return c.continueConditional(e, f)
 	}
-	f.leave()
-	if c.giveBack(e, f) {
+	f.done()
+	if c.releaseSpoilt(e, f) {
 		return nil
 	}
 	return e.Raw
 }
 
-// giveBack answers a read that has failed once the lock that was taken for it alone is given back; false where there is none.
-func (c *conn) giveBack(e wire.Envelope, f *sentOperation) bool {
+// releaseSpoilt answers a read that has failed once the lock that was taken for it alone is given
+// back; it reports whether there is such a lock.
+func (c *conn) releaseSpoilt(e wire.Envelope, f *sentOperation) bool {
 	spoilt := f.update != nil && f.update.fresh && e.OpCode == primitive.OpCodeError
 	if spoilt {
-		c.releaseFirst(e.Stream, f.key, f.ticket.Ref, bytes.Clone(e.Raw))
+		c.releaseThenAnswer(e.Stream, f.key, f.ticket.Ref, bytes.Clone(e.Raw))
 	}
 	return spoilt
 }
 
-// conclude is what the client may be told of an operation.
+// conclude returns what the client may be told of an operation.
 func (c *conn) conclude(e wire.Envelope, f *sentOperation, o outcome, v musiccore.Verdict) (wire.Envelope, error) {
 	get := f.ticket.Kind == musiccore.Get
 	if v == musiccore.VerdictLost {
-		c.fencedOff(f, f.ticket.Ref)
+		c.auditFencedOff(f, f.ticket.Ref)
 	}
 	switch {
 	case v == musiccore.VerdictLost && get:
-		return c.insteadOf(e, lockFailure(musiccore.ErrLost, f.table, c.shows(f, f.ticket.Ref))), nil
+		return c.errorInstead(e, lockFailure(musiccore.ErrLost, f.table, c.shownReference(f, f.ticket.Ref))), nil
 	case v == musiccore.VerdictLost:
-		return c.insteadOf(e, wire.Invalid("MUSIC_LOST: lock_ref %d on %s was lost meanwhile; whether this write was carried out is unknown, and no later holder will be overwritten by it", c.shows(f, f.ticket.Ref), f.table)), nil
+		return c.errorInstead(e, wire.Invalid("MUSIC_LOST: lock_ref %d on %s was lost meanwhile; whether this write was carried out is unknown, and no later holder will be overwritten by it", c.shownReference(f, f.ticket.Ref), f.table)), nil
 	case v == musiccore.VerdictUncertain && o.what == musiccore.OutcomeUnknown && e.OpCode == primitive.OpCodeError:
 	case v == musiccore.VerdictUncertain && get:
-		return c.insteadOf(e, wire.Invalid("MUSIC_UNAVAILABLE: whether this is the latest state of %s could not be told in time: read again under the same lock_ref", f.table)), nil
+		return c.errorInstead(e, wire.Invalid("MUSIC_UNAVAILABLE: whether this is the latest state of %s could not be told in time: read again under the same lock_ref", f.table)), nil
 	case v == musiccore.VerdictUncertain:
-		return c.insteadOf(e, uncertain()), nil
+		return c.errorInstead(e, uncertain()), nil
 	}
 	if o.forgotten && f.id != nil {
-		return c.insteadOf(e, wire.Unprepared(f.id[:])), nil
+		return c.errorInstead(e, wire.Unprepared(f.id[:])), nil
 	}
 	if f.update != nil && e.OpCode == primitive.OpCodeResult {
-		shown, err := c.show(e, f)
+		shown, err := c.addLockColumns(e, f)
 		if err != nil {
 			return e, err
 		}
-		e = c.warn(shown, f.update.shortened)
+		e = c.warn(shown, f.update.warnings)
 	}
-	return c.warn(e, c.hurry(f)), nil
+	return c.warn(e, c.lateWarning(f)), nil
 }
 
-// leave lets the next conditional write of the key have its turn, where this is one, and ends a section of one write.
-func (f *sentOperation) leave() {
+// done lets the next conditional write of the key have its turn, where this is one, and ends a
+// section of one write. It may be called again.
+func (f *sentOperation) done() {
 	if f.endSection != nil {
 		f.endSection()
 	}
 	if f.condition != nil {
-		f.condition.leave()
+		f.condition.nextTurn()
 	}
 }
 
-// lateShare is the last part of a lease in which an operation is warned: a fifth (docs/design.md 5).
+// lateShare is the last part of a lease in which an operation is warned: a fifth
+// (docs/design.md 5).
 const lateShare = 5
 
-// hurry warns a client that nearly lost its lock: its next pause may be longer.
-func (c *conn) hurry(f *sentOperation) []string {
+// lateWarning returns a warning for a client that nearly lost its lock: its next pause may be
+// longer.
+func (c *conn) lateWarning(f *sentOperation) []string {
 	t := f.ticket
 	if t.Left >= t.Lease/lateShare {
 		return nil
 	}
-	ref := c.shows(f, t.Ref)
+	ref := c.shownReference(f, t.Ref)
 	return []string{fmt.Sprintf("MUSIC: lock_ref %d on %s had %v of its %v lease left when this came: renew it earlier (LOCK %s WHERE … USING LOCK %d)",
 		ref, f.table, t.Left.Round(100*time.Millisecond), t.Lease, f.table, ref)}
 }
 
-// shows is an operation's reference as its client sees it; 0 is none.
-func (c *conn) shows(f *sentOperation, ref musiccore.LockRef) int64 {
+// shownReference returns an operation's reference as its client sees it; 0 is none.
+func (c *conn) shownReference(f *sentOperation, ref musiccore.LockRef) int64 {
 	return c.server.shown(f.generation, f.key, ref)
 }
 
-// uncertain is told for a write of unknown outcome, in the form that drivers know (v4 spec section 9, 0x1100).
+// uncertain returns the error for a write of unknown outcome, in the form that drivers know
+// (v4 spec section 9, 0x1100).
 func uncertain() *wire.Failure {
 	extra := binary.BigEndian.AppendUint16(nil, uint16(primitive.ConsistencyLevelQuorum))
 	extra = binary.BigEndian.AppendUint32(extra, 0)
@@ -309,8 +323,8 @@ func uncertain() *wire.Failure {
 	}
 }
 
-// insteadOf is an error in the place of an answer, beside what stands beside that.
-func (c *conn) insteadOf(e wire.Envelope, f *wire.Failure) wire.Envelope {
+// errorInstead returns an error in the place of an answer, with the preamble of that answer.
+func (c *conn) errorInstead(e wire.Envelope, f *wire.Failure) wire.Envelope {
 	b := wire.ErrorEnvelope(c.version, e.Stream, f)
 	if body, flags, err := c.plainAnswer(e); err == nil {
 		cur := wire.Cursor{Body: body}

@@ -18,11 +18,11 @@ type forUpdateRead struct {
 	fresh bool // the lock was taken for this read: it is given back where the read fails
 	told  bool // a row has been told on an earlier page
 
-	shortened []string // warnings: clauses that ask for more than there is
+	warnings []string // warnings: clauses that ask for more than there is
 }
 
-// forUpdate carries out SELECT … FOR UPDATE: it takes the lock and reads. A later page only reads, under the reference that stands in its
-// paging state.
+// forUpdate carries out SELECT … FOR UPDATE: it takes the lock and reads. A later page only reads,
+// under the reference that stands in its paging state.
 func (a *lockExecution) forUpdate(k musiccore.Key) *wire.Failure {
 	c, p := a.conn, &a.parameters
 	p.Flags &^= primitive.QueryFlagSkipMetadata
@@ -33,16 +33,16 @@ func (a *lockExecution) forUpdate(k musiccore.Key) *wire.Failure {
 	if f != nil {
 		return f
 	}
-	kept := c.keepFor(a.envelope.Header, a.section, lockedRequest{key: k, parameters: *p})
-	kept.sent.update = &forUpdateRead{fresh: true, shortened: a.shortened}
+	kept := c.newLockedOperation(a.envelope.Header, a.section, lockedRequest{key: k, parameters: *p})
+	kept.sent.update = &forUpdateRead{fresh: true, warnings: a.warnings}
 	ask := a.columnsOf(k)
 	o := c.begin(kept.header.Stream)
-	o.lock(k, q, func(answer musiccore.Answer) { o.readUnder(kept, answer, ask) })
+	o.lock(k, q, func(answer musiccore.Answer) { o.readUnderLock(kept, answer, ask) })
 	return nil
 }
 
-// readUnder goes on with the answer to the lock of a SELECT … FOR UPDATE.
-func (o operation) readUnder(k lockedOperation, a musiccore.Answer, ask func(grant musiccore.Grant)) {
+// readUnderLock goes on with the answer to the lock of a SELECT … FOR UPDATE.
+func (o operation) readUnderLock(k lockedOperation, a musiccore.Answer, ask func(grant musiccore.Grant)) {
 	c := o.conn
 	k.request.ref = a.Grant.Ref
 	switch {
@@ -54,7 +54,7 @@ func (o operation) readUnder(k lockedOperation, a musiccore.Answer, ask func(gra
 		ask(a.Grant)
 	default:
 		if f := c.sendUnderLock(k, musiccore.Get, c.send); f != nil {
-			c.turnAway(k, f)
+			c.rejectUnsent(k, f)
 		}
 	}
 }
@@ -62,39 +62,42 @@ func (o operation) readUnder(k lockedOperation, a musiccore.Answer, ask func(gra
 // release gives a reference back that its client was never told.
 func (c *conn) release(k lockedOperation) {
 	if k.request.ref != 0 {
-		c.server.Locks.Unlock(k.request.key, k.request.ref, c.who(), func(musiccore.Answer) {})
+		c.server.Locks.Unlock(k.request.key, k.request.ref, c.auditClient(), func(musiccore.Answer) {})
 	}
 }
 
-// turnAway answers an operation that was not sent with an error. A lock that was taken for it alone is given back first.
-func (c *conn) turnAway(k lockedOperation, f *wire.Failure) {
-	k.sent.leave()
+// rejectUnsent answers an operation that was not sent with an error. A lock that was taken for it
+// alone is given back first.
+func (c *conn) rejectUnsent(k lockedOperation, f *wire.Failure) {
+	k.sent.done()
 	if k.sent.update == nil || !k.sent.update.fresh {
 		c.reject(k.header, f)
 		return
 	}
 	c.server.Stats.count(c, k.header.OpCode, Refused)
-	c.releaseFirst(k.header.Stream, k.request.key, k.request.ref, wire.ErrorEnvelope(c.version, k.header.Stream, f))
+	c.releaseThenAnswer(k.header.Stream, k.request.key, k.request.ref, wire.ErrorEnvelope(c.version, k.header.Stream, f))
 }
 
-// releaseFirst gives a reference back and then answers.
-func (c *conn) releaseFirst(stream int16, k musiccore.Key, ref musiccore.LockRef, answer []byte) {
+// releaseThenAnswer gives a reference back and then answers.
+func (c *conn) releaseThenAnswer(stream int16, k musiccore.Key, ref musiccore.LockRef, answer []byte) {
 	o := c.begin(stream)
 	o.unlock(k, ref, func(musiccore.Answer) { o.answer(answer) })
 }
 
-// updateColumns are the columns that stand before those that a SELECT … FOR UPDATE asks for (docs/design.md 5).
+// updateColumns returns the columns that stand before those that a SELECT … FOR UPDATE asks for
+// (docs/design.md 5).
 func updateColumns(t *catalog.Table) []*message.ColumnMetadata {
 	return slices.Clip(grantColumns(t)[:3])
 }
 
-// updateRow is what stands in them.
+// updateRow returns what stands in those columns.
 func updateRow(g musiccore.Grant, ref int64) message.Row { return slices.Clip(grantRow(g, ref)[:3]) }
 
-// columnsOf is the way to tell a client of a SELECT … FOR UPDATE that it does not hold the lock: one row with the columns that the read would
-// have had. Those of a prepared statement are known; of a text, Cassandra is asked.
+// columnsOf returns what tells a client of a SELECT … FOR UPDATE that it does not hold the lock:
+// one row with the columns that the read would have had. Those of a prepared statement are known;
+// of a text, Cassandra is asked.
 func (a *lockExecution) columnsOf(k musiccore.Key) func(musiccore.Grant) {
-	c, s, h, shortened := a.conn, a.section, a.envelope.Header, a.shortened
+	c, s, h, shortened := a.conn, a.section, a.envelope.Header, a.warnings
 	row := func(g musiccore.Grant) message.Row {
 		return updateRow(g, c.server.shown(s.critical.Generation, k, g.Ref))
 	}
@@ -131,12 +134,12 @@ func (c *conn) notHeld(e wire.Envelope, t *catalog.Table, row message.Row) (wire
 	return wire.EnvelopeOf(raw), nil
 }
 
-// padded is a row with nulls in the columns that it has no value for.
+// padded returns a row with nulls in the columns that it has no value for.
 func padded(row message.Row, columns []*message.ColumnMetadata) message.Row {
 	return append(row, make(message.Row, len(columns)-len(row))...)
 }
 
-// prepareRequest is a PREPARE of the proxy's own in the stream of a client's request.
+// prepareRequest returns a PREPARE of the proxy's own in the stream of a client's request.
 func (c *conn) prepareRequest(h wire.Header, text []byte) []byte {
 	body := append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...)
 	if c.version >= byte(primitive.ProtocolVersion5) {
@@ -146,8 +149,8 @@ func (c *conn) prepareRequest(h wire.Header, text []byte) []byte {
 	return append(h.AppendTo(make([]byte, 0, wire.HeaderSize+len(body))), body...)
 }
 
-// show puts the columns of the lock before those of a read that was answered under it.
-func (c *conn) show(e wire.Envelope, f *sentOperation) (wire.Envelope, error) {
+// addLockColumns puts the columns of the lock before those of a read that was answered under it.
+func (c *conn) addLockColumns(e wire.Envelope, f *sentOperation) (wire.Envelope, error) {
 	decoded, err := c.decode(e)
 	if err != nil {
 		return e, err
@@ -159,7 +162,7 @@ func (c *conn) show(e wire.Envelope, f *sentOperation) (wire.Envelope, error) {
 	m := result.Metadata
 	m.Columns = append(updateColumns(f.table), m.Columns...)
 	m.ColumnCount = int32(len(m.Columns))
-	ref := c.shows(f, f.ticket.Ref)
+	ref := c.shownReference(f, f.ticket.Ref)
 	held := musiccore.Grant{Applied: true, Ref: f.ticket.Ref, State: musiccore.StateHeld}
 	for i, row := range result.Data {
 		result.Data[i] = append(updateRow(held, ref), row...)
@@ -174,8 +177,9 @@ func (c *conn) show(e wire.Envelope, f *sentOperation) (wire.Envelope, error) {
 	return wire.Encode(decoded)
 }
 
-// pagingState is what the client of a SELECT … FOR UPDATE gets as its paging state: the reference under which the next page is read, and
-// Cassandra's own. Who makes one up has said no more than USING LOCK.
+// pagingState is what the client of a SELECT … FOR UPDATE gets as its paging state: the reference
+// under which the next page is read, and Cassandra's own. Who makes one up has said no more than
+// USING LOCK.
 type pagingState struct {
 	ref   int64 // as the client sees it
 	told  bool  // a row has been told
@@ -185,7 +189,7 @@ type pagingState struct {
 // pagingMark begins every such state: no state of Cassandra begins so by chance.
 const pagingMark = "MUSIC FOR UPDATE 1:"
 
-// bytes is the wire form.
+// bytes returns the wire form.
 func (p pagingState) bytes() []byte {
 	b := binary.BigEndian.AppendUint64([]byte(pagingMark), uint64(p.ref))
 	return append(append(b, boolean(p.told)...), p.inner...)
@@ -206,12 +210,12 @@ func (a *lockExecution) nextPage(k musiccore.Key) *wire.Failure {
 	if !ok || state.ref < 1 {
 		return wire.Invalid("MUSIC_SYNTAX: this paging state is not of a SELECT … FOR UPDATE")
 	}
-	ref, f := a.conn.reference(a.section.critical, a.section.table, k, state.ref)
+	ref, f := a.conn.readReference(a.section.critical, a.section.table, k, state.ref)
 	if f != nil {
 		return f
 	}
 	a.parameters.PagingState = state.inner
-	kept := a.conn.keepFor(a.envelope.Header, a.section, lockedRequest{key: k, ref: ref, parameters: a.parameters})
+	kept := a.conn.newLockedOperation(a.envelope.Header, a.section, lockedRequest{key: k, ref: ref, parameters: a.parameters})
 	kept.sent.update = &forUpdateRead{told: state.told}
 	return a.conn.sendUnderLock(kept, musiccore.Get, a.emit)
 }

@@ -10,7 +10,7 @@ import (
 	"music/rewrite"
 )
 
-// key is the key that the statement names: the same one in each statement of a batch.
+// key returns the key that the statement names: the same one in each statement of a batch.
 func (s *lockStatement) key() (musiccore.Key, *wire.Failure) {
 	if s.statement.Verb != rewrite.Batch {
 		return s.keyOf(s.statement)
@@ -51,7 +51,7 @@ func (s *lockStatement) keyOf(st *rewrite.Statement) (musiccore.Key, *wire.Failu
 // maxKey is the longest key that Cassandra takes, of a table and of its lock rows.
 const maxKey = math.MaxUint16
 
-// keyFrom is the key of the columns' values.
+// keyFrom returns the key of the columns' values.
 func (s *lockStatement) keyFrom(parts [][]byte) (k musiccore.Key, f *wire.Failure) {
 	longest := 0
 	for _, part := range parts {
@@ -68,33 +68,33 @@ func (s *lockStatement) keyColumn(st *rewrite.Statement, column catalog.Column) 
 	r := s.restriction(st, column)
 	switch {
 	case r == nil || r.Op != rewrite.OpEq:
-		return nil, s.missing(column)
-	case s.again(st, column):
+		return nil, s.missingColumn(column)
+	case s.restrictedTwice(st, column):
 		return nil, wire.Invalid("MUSIC_KEY: %s stands twice", column.Name)
 	}
 	return s.keyValue(r.Value, column)
 }
 
-// missing is the answer to a statement that does not give a column of the key.
-func (s *lockStatement) missing(column catalog.Column) *wire.Failure {
+// missing returns the error for a statement that does not give a column of the key.
+func (s *lockStatement) missingColumn(column catalog.Column) *wire.Failure {
 	return wire.Invalid("MUSIC_KEY: the statement must give %s = <value>: one lock covers one %s of %s", column.Name, s.critical.Unit(), s.table)
 }
 
-// restriction is the first one of a column, or nil.
+// restriction returns the first one of a column, or nil.
 func (s *lockStatement) restriction(st *rewrite.Statement, column catalog.Column) *rewrite.Relation {
-	if i := s.restricted(st.Where, column); i >= 0 {
+	if i := s.restrictionIndex(st.Where, column); i >= 0 {
 		return &st.Where[i]
 	}
 	return nil
 }
 
-// again tells whether a column that is restricted is so more than once.
-func (s *lockStatement) again(st *rewrite.Statement, column catalog.Column) bool {
-	return s.restricted(st.Where[s.restricted(st.Where, column)+1:], column) >= 0
+// restrictedTwice reports whether a column that is restricted is so more than once.
+func (s *lockStatement) restrictedTwice(st *rewrite.Statement, column catalog.Column) bool {
+	return s.restrictionIndex(st.Where[s.restrictionIndex(st.Where, column)+1:], column) >= 0
 }
 
-// restricted is the first of some relations that is about a column, or -1.
-func (s *lockStatement) restricted(where []rewrite.Relation, column catalog.Column) int {
+// restrictionIndex returns the first of some relations that is about a column, or -1.
+func (s *lockStatement) restrictionIndex(where []rewrite.Relation, column catalog.Column) int {
 	var name [64]byte // on the stack; a longer one has memory of its own
 	for i := range where {
 		if string(where[i].Column.AppendTo(name[:0], s.text)) == column.Name {
@@ -104,8 +104,8 @@ func (s *lockStatement) restricted(where []rewrite.Relation, column catalog.Colu
 	return -1
 }
 
-// keyValue is the value of one term of the key. A literal means the same wherever it is read: Cassandra reads it again when it carries
-// the statement out.
+// keyValue returns the value of one term of the key. A literal means the same wherever it is read:
+// Cassandra reads it again when it carries the statement out.
 func (s *lockStatement) keyValue(t rewrite.Term, column catalog.Column) ([]byte, *wire.Failure) {
 	if t.Kind == rewrite.TermMarker {
 		return s.boundKey(t, column)
@@ -113,20 +113,21 @@ func (s *lockStatement) keyValue(t rewrite.Term, column catalog.Column) ([]byte,
 	value, err := rewrite.Encode(column.Type, s.text, t)
 	switch {
 	case err != nil:
-		return nil, s.noConstant(t, column)
-	case !s.mayBe(column, value):
+		return nil, s.notConstant(t, column)
+	case !s.fitsKey(column, value):
 		return nil, wire.Invalid("MUSIC_KEY: %s is empty: Cassandra takes no such key", column.Name)
 	}
 	return column.Canonical(value), nil
 }
 
-// noConstant is the answer to a term that does not mean the same whenever and wherever it is read, or is not of its column's type.
-func (s *lockStatement) noConstant(t rewrite.Term, column catalog.Column) *wire.Failure {
+// notConstant returns the error for a term that does not mean the same whenever and wherever it is
+// read, or is not of its column's type.
+func (s *lockStatement) notConstant(t rewrite.Term, column catalog.Column) *wire.Failure {
 	return wire.Invalid("MUSIC_KEY: %s is of type %s, and %s is no constant of it: write %s, or bind the value", column.Name, column.Type, rewrite.Excerpt(s.text, t), rewrite.HowToWrite(column.Type))
 }
 
-// checkRow refuses a conditional write on a row that is not named by constants: the row is read and then written, and Cassandra reads its
-// name each time.
+// checkRow refuses a conditional write on a row that is not named by constants: the row is read and
+// then written, and Cassandra reads its name each time.
 func (s *lockStatement) checkRow() *wire.Failure {
 	for _, column := range s.critical.ClusteringColumns() {
 		r := s.restriction(s.statement, column)
@@ -134,15 +135,16 @@ func (s *lockStatement) checkRow() *wire.Failure {
 			continue
 		}
 		if _, err := rewrite.Encode(column.Type, s.text, r.Value); err != nil {
-			return s.noConstant(r.Value, column)
+			return s.notConstant(r.Value, column)
 		}
 	}
 	return nil
 }
 
-// mayBe tells whether a value may be that of a column of the key, as far as its length says: of a partition key, a column that stands
-// alone is never empty, and one of several only where its type has an empty value.
-func (s *lockStatement) mayBe(column catalog.Column, value []byte) bool {
+// fitsKey reports whether a value may be that of a column of the key, as far as its length says: of
+// a partition key, a column that stands alone is never empty, and one of several only where its
+// type has an empty value.
+func (s *lockStatement) fitsKey(column catalog.Column, value []byte) bool {
 	if len(value) > 0 || column.Clustering {
 		return true
 	}
@@ -156,7 +158,7 @@ func (s *lockStatement) mayBe(column catalog.Column, value []byte) bool {
 // boundKey returns the value of a column of the key that is bound to a marker.
 func (s *lockStatement) boundKey(t rewrite.Term, column catalog.Column) ([]byte, *wire.Failure) {
 	value, ok := s.bound(t)
-	if !ok || !s.mayBe(column, value) {
+	if !ok || !s.fitsKey(column, value) {
 		return nil, wire.Invalid("MUSIC_KEY: the value bound to %s is null, unset or empty", column.Name)
 	}
 	if !rewrite.Fits(column.Type, value) {

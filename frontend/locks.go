@@ -14,9 +14,10 @@ import (
 	"music/rewrite"
 )
 
-// Locks is the protocol as clients' connections use it. Its methods may be called by many at once. Every done is called exactly once, by a
-// goroutine that may block. Errors are those of musiccore: any method may answer ErrNoSession, and for a reference of another proxy that
-// cannot be asked an error that wraps ErrAway.
+// Locks is the protocol as clients' connections use it. Its methods may be called by many at once.
+// Every done is called exactly once, by a goroutine that may block. Errors are those of musiccore:
+// any method may answer ErrNoSession, and for a reference of another proxy that cannot be asked an
+// error that wraps ErrAway.
 type Locks interface {
 	Locker
 	OperationGuard
@@ -71,12 +72,13 @@ func (f Force) String() string {
 	return who + ": " + f.Reason
 }
 
-// ErrAway says that another proxy has the reference and cannot be asked. Nothing was done, or it may be asked for again. The text of
-// what wraps it is for clients: it names no address.
+// ErrAway says that another proxy has the reference and cannot be asked. Nothing was done, or it
+// may be asked for again. The text of what wraps it is for clients: it names no address.
 var ErrAway = errors.New("the proxy that has this lock_ref does not answer: try again under it; the lock goes on here when that proxy's session has ended")
 
-// abandon tells the core what a client that has gone leaves behind: its places in queues are given up, and so are locks
-// that it was never told of; of the operations whose answer will not come any more nobody knows the outcome.
+// abandon tells the core what a client that has gone leaves behind: its places in queues are given
+// up, and so are locks that it was never told of; of the operations whose answer will not come any
+// more nobody knows the outcome.
 func (c *conn) abandon() {
 	c.operations.cancel()
 	for _, w := range c.watches.removeAll() {
@@ -86,16 +88,18 @@ func (c *conn) abandon() {
 	}
 }
 
-// abandonSent ends an operation whose answer will not come, or cannot be read: its outcome is unknown.
+// abandonSent ends an operation whose answer will not come, or cannot be read: its outcome is
+// unknown.
 func (c *conn) abandonSent(f *sentOperation) {
 	c.server.Locks.End(f.ticket, musiccore.OutcomeUnknown)
-	f.leave()
+	f.done()
 	if f.update != nil && f.update.fresh {
-		c.server.Locks.Unlock(f.key, f.ticket.Ref, c.who(), func(musiccore.Answer) {})
+		c.server.Locks.Unlock(f.key, f.ticket.Ref, c.auditClient(), func(musiccore.Answer) {})
 	}
 }
 
-// lockFailure is how a client is told that an operation under a lock was not done; ref is the reference as it sees it.
+// lockFailure returns the error for an operation under a lock that was not done; ref is the
+// reference as the client sees it.
 func lockFailure(err error, t *catalog.Table, ref int64) *wire.Failure {
 	var short *ShortError
 	switch {
@@ -115,8 +119,9 @@ func lockFailure(err error, t *catalog.Table, ref int64) *wire.Failure {
 	return wire.Invalid("MUSIC_UNAVAILABLE: %s: %s", t, unavailable(err))
 }
 
-// unavailable says in words for whoever wrote the application why an operation could not be done now, and what to do. Nothing was sent
-// to Cassandra for it. What went wrong in detail names addresses that clients do not know; it is in the log.
+// unavailable returns in words for whoever wrote the application why an operation could not be done
+// now, and what to do. Nothing was sent to Cassandra for it. What went wrong in detail names
+// addresses that clients do not know; it is in the log.
 func unavailable(err error) string {
 	switch {
 	case errors.Is(err, ErrAway):
@@ -135,15 +140,15 @@ func unavailable(err error) string {
 	return "the lock of this key cannot be read or written at QUORUM now: try again when a majority of its replicas answers (music check says which nodes do not); nothing was done"
 }
 
-// ShortError is Cassandra's word that too few replicas live for what the proxy had to ask of a key before the client's own operation
-// (v4 spec section 9, 0x1000).
+// ShortError is Cassandra's word that too few replicas live for what the proxy had to ask of a key
+// before the client's own operation (v4 spec section 9, 0x1000).
 type ShortError struct {
 	Text            string // Cassandra's own
 	Consistency     uint16 // as on the wire
 	Required, Alive int
 }
 
-// Error is what Cassandra said.
+// Error returns what Cassandra said.
 func (e *ShortError) Error() string { return e.Text }
 
 // failure tells a client what Cassandra would have told of its operation, which was not sent.

@@ -11,7 +11,8 @@ import (
 	"music/rewrite"
 )
 
-// lockStatement is a statement that has to do with a lock, read whole: LOCK, UNLOCK or LIST LOCKS, or an operation under a lock.
+// lockStatement is a statement that has to do with a lock, read whole: LOCK, UNLOCK or LIST LOCKS,
+// or an operation under a lock.
 type lockStatement struct {
 	statement *rewrite.Statement
 	text      []byte // as the client wrote it
@@ -22,9 +23,10 @@ type lockStatement struct {
 	values    [][]byte               // bound, in wire form
 }
 
-// decideLock decides about a QUERY that has to do with a lock, or is on a critical table; rest is what stands behind its text.
+// decideLock decides about a QUERY that has to do with a lock, or is on a critical table; rest is
+// what stands behind its text.
 func (c *conn) decideLock(e wire.Envelope, r reading, text, rest []byte) decision {
-	if r.ordinary() {
+	if r.withoutLocks() {
 		return decideOrdinary(r)
 	}
 	if failure := c.server.Bounds.checkVerb(r.verb, text); failure != nil {
@@ -72,7 +74,7 @@ func readLockStatement(r reading, text []byte) (s lockStatement, pass bool, f *w
 		return s, false, wire.Invalid("MUSIC_SYNTAX: %v", err)
 	}
 	s = lockStatement{statement: &statement, text: text, table: r.table, critical: r.table.Critical()}
-	if s.unfenced() && s.critical.Unlocked == catalog.Allow {
+	if s.plainWrite() && s.critical.Unlocked == catalog.Allow {
 		return s, true, nil
 	}
 	switch statement.Verb {
@@ -86,7 +88,7 @@ func readLockStatement(r reading, text []byte) (s lockStatement, pass bool, f *w
 	case rewrite.Insert, rewrite.Update, rewrite.Delete, rewrite.Batch:
 		f = s.checkFenced()
 	case rewrite.Truncate:
-		f = truncated(s.table)
+		f = truncateRefused(s.table)
 	default:
 		f = wire.Invalid("MUSIC_REFUSED: this statement is not served yet")
 	}
@@ -96,7 +98,7 @@ func readLockStatement(r reading, text []byte) (s lockStatement, pass bool, f *w
 	return s, false, f
 }
 
-// cannotLock is the answer to a statement that wants a lock of a table which has none now.
+// cannotLock returns the error for a statement that wants a lock of a table which has none now.
 func cannotLock(t *catalog.Table, now *catalog.Critical) *wire.Failure {
 	if now.Passing {
 		return wire.Invalid("MUSIC_UNAVAILABLE: %s: %s; nothing was done", t, now.Refused)
@@ -104,23 +106,24 @@ func cannotLock(t *catalog.Table, now *catalog.Critical) *wire.Failure {
 	return wire.Invalid("MUSIC_REFUSED: %s cannot be locked: %s", t, now.Refused)
 }
 
-// allowed tells whether a statement on a critical table is a plain write that the table lets through.
+// allowed reports whether a statement on a critical table is a plain write that the table lets
+// through.
 func (r reading) allowed(text []byte) bool {
 	if r.table == nil || r.table.Critical() == nil || r.table.Critical().Unlocked != catalog.Allow {
 		return false
 	}
 	statement, err := rewrite.Parse(text)
 	s := lockStatement{statement: &statement}
-	return err == nil && s.unfenced()
+	return err == nil && s.plainWrite()
 }
 
 // checkVerb refuses the forms of LOCK and UNLOCK that are not served.
 func (s *lockStatement) checkVerb() *wire.Failure {
 	st := s.statement
 	switch {
-	case st.Limit.Kind != rewrite.NoTerm && !s.several():
+	case st.Limit.Kind != rewrite.NoTerm && !s.severalKeys():
 		return wire.Invalid("MUSIC_SYNTAX: LIMIT goes with several keys: LOCK %s WHERE … IN (…)", s.table)
-	case st.Lock.Kind != rewrite.NoTerm && s.several():
+	case st.Lock.Kind != rewrite.NoTerm && s.severalKeys():
 		return wire.Invalid("MUSIC_SYNTAX: a lock_ref is of one key: USING LOCK and IN cannot stand in one statement")
 	case st.Verb == rewrite.Unlock && st.Lock.Kind == rewrite.NoTerm && !st.Force:
 		return wire.Invalid("MUSIC_SYNTAX: UNLOCK %s WHERE … USING LOCK <ref>", s.table)
@@ -128,12 +131,13 @@ func (s *lockStatement) checkVerb() *wire.Failure {
 	return s.checkWhere()
 }
 
-// checkWhere refuses what a verb of ours would not look at: its WHERE gives each column of the key once, and nothing else.
+// checkWhere refuses what LOCK, UNLOCK and LIST LOCKS would not look at: its WHERE gives each
+// column of the key once, and nothing else.
 func (s *lockStatement) checkWhere() *wire.Failure {
 	st := s.statement
 	for _, column := range s.critical.Key {
 		if len(st.Where) > 0 && s.restriction(st, column) == nil {
-			return s.missing(column)
+			return s.missingColumn(column)
 		}
 	}
 	for i := range st.Where {
@@ -145,7 +149,7 @@ func (s *lockStatement) checkWhere() *wire.Failure {
 			return wire.Invalid("MUSIC_KEY: %s takes each column of the key as column = value", st.Verb)
 		case at < 0:
 			return wire.Invalid("MUSIC_KEY: %s is no column of the key: one lock covers one %s of %s", name, s.critical.Unit(), s.table)
-		case s.again(st, s.critical.Key[at]):
+		case s.restrictedTwice(st, s.critical.Key[at]):
 			return wire.Invalid("MUSIC_KEY: %s stands twice", name)
 		}
 	}
@@ -159,7 +163,7 @@ func (s *lockStatement) checkFenced() *wire.Failure {
 	case st.ForUpdate:
 		return nil
 	case st.Lock.Kind == rewrite.NoTerm && !s.auto():
-		return unlocked(s.table)
+		return writeWithoutLock(s.table)
 	}
 	if f := s.checkOwnTerms(st); f != nil {
 		return f
@@ -205,24 +209,25 @@ func (c *conn) execute(e wire.Envelope, s lockStatement, p wire.Parameters) erro
 		return c.answer(e, wire.Invalid("MUSIC_SYNTAX: %d bind markers, %d values (gocql sends no values for LOCK: write SELECT LOCK … or SELECT UNLOCK …)", s.statement.Markers, len(s.values)))
 	}
 	a := lockExecution{conn: c, envelope: e, section: s, parameters: p, emit: c.up.Emit}
-	if f := a.enter(); f != nil {
+	if f := a.run(); f != nil {
 		return c.answer(e, f)
 	}
 	return nil
 }
 
-// lockExecution is a lockStatement that is being executed, with all that it needs wherever it goes on.
+// lockExecution is a lockStatement that is being executed, with all that it needs wherever it goes
+// on.
 type lockExecution struct {
 	conn       *conn
 	envelope   wire.Envelope
 	section    lockStatement
 	parameters wire.Parameters
 	emit       func(raw []byte) // sends a request to Cassandra
-	shortened  []string         // warnings: clauses that ask for more than there is
+	warnings   []string         // warnings: clauses that ask for more than there is
 }
 
-// later is the admission in memory of its own, for when Cassandra has answered.
-func (a lockExecution) later() lockExecution {
+// detached returns the execution in memory of its own, for when Cassandra has answered.
+func (a lockExecution) detached() lockExecution {
 	a.section.text = bytes.Clone(a.section.text)
 	a.parameters = a.parameters.Clone()
 	a.section.values = a.parameters.Values
@@ -231,18 +236,18 @@ func (a lockExecution) later() lockExecution {
 	return a
 }
 
-// enter does what the statement says where the client may, which Cassandra is asked first.
-func (a *lockExecution) enter() *wire.Failure {
-	need := a.section.needs()
-	if a.conn.missing(a.section.table, need) == 0 {
-		return a.perform()
+// run does what the statement says where the client may, which Cassandra is asked first.
+func (a *lockExecution) run() *wire.Failure {
+	need := a.section.permissions()
+	if a.conn.missingPermission(a.section.table, need) == 0 {
+		return a.runPermitted()
 	}
-	later := a.later()
-	return a.conn.permitted(a.envelope.Header, &later.section, need, a.emit, later.perform)
+	later := a.detached()
+	return a.conn.whenPermitted(a.envelope.Header, &later.section, need, a.emit, later.runPermitted)
 }
 
-// perform reads key and reference and does what the statement says.
-func (a *lockExecution) perform() *wire.Failure {
+// runPermitted reads key and reference and does what the statement says.
+func (a *lockExecution) runPermitted() *wire.Failure {
 	if f := a.conn.checkWaits(); f != nil {
 		return f
 	}
@@ -252,7 +257,7 @@ func (a *lockExecution) perform() *wire.Failure {
 	if f := checkNow(&a.parameters, a.section.table); f != nil {
 		return f
 	}
-	if a.section.several() {
+	if a.section.severalKeys() {
 		return a.several()
 	}
 	k, f := a.section.key()
@@ -263,7 +268,7 @@ func (a *lockExecution) perform() *wire.Failure {
 	if f != nil {
 		return f
 	}
-	ref, f := a.conn.reference(a.section.critical, a.section.table, k, n)
+	ref, f := a.conn.readReference(a.section.critical, a.section.table, k, n)
 	if f != nil {
 		return f
 	}
@@ -278,13 +283,13 @@ func (a *lockExecution) perform() *wire.Failure {
 		return a.writeIf(k, ref)
 	}
 	if a.section.auto() {
-		return a.writeAlone(k)
+		return a.writeInOwnSection(k)
 	}
 	return a.conn.fence(a.envelope.Header, a.section, lockedRequest{key: k, ref: ref, parameters: a.parameters}, a.emit)
 }
 
-// sameTable tells whether a batch's statement is on the section's table. Its keyspace may be left out only where all leave it out,
-// which the caller has looked up.
+// sameTable reports whether a batch's statement is on the lockStatement's table. Its keyspace may
+// be left out only where all leave it out, which the caller has looked up.
 func (s *lockStatement) sameTable(st *rewrite.Statement) bool {
 	if string(st.Table.AppendTo(nil, s.text)) != s.table.Name {
 		return false
@@ -292,8 +297,8 @@ func (s *lockStatement) sameTable(st *rewrite.Statement) bool {
 	return st.Keyspace.Start == st.Keyspace.End || string(st.Keyspace.AppendTo(nil, s.text)) == s.table.Keyspace
 }
 
-// checkTTL refuses a row that lives by its key alone and is to die: CQL shows no time to live of it, so a synchronise would make it
-// immortal (docs/protocol.md 3.9, Synch).
+// checkTTL refuses a row that lives by its key alone and is to die: CQL shows no time to live of
+// it, so a synchronise would make it immortal (docs/protocol.md 3.9, Synch).
 func (s *lockStatement) checkTTL(st *rewrite.Statement) *wire.Failure {
 	if st.Verb != rewrite.Insert || st.TTL.Kind == rewrite.NoTerm && !s.critical.Mortal {
 		return nil
@@ -302,15 +307,15 @@ func (s *lockStatement) checkTTL(st *rewrite.Statement) *wire.Failure {
 		return nil
 	}
 	for _, r := range st.Where {
-		if !slices.Contains(s.critical.Primary, string(r.Column.AppendTo(nil, s.text))) && !s.null(r.Value) {
+		if !slices.Contains(s.critical.Primary, string(r.Column.AppendTo(nil, s.text))) && !s.isNull(r.Value) {
 			return nil
 		}
 	}
 	return wire.Invalid("MUSIC_REFUSED: %s is critical: a row with a time to live needs a value beside its key", s.table)
 }
 
-// null tells whether a value is none: null, or bound null or not set.
-func (s *lockStatement) null(t rewrite.Term) bool {
+// isNull reports whether a value is none: null, or bound null or not set.
+func (s *lockStatement) isNull(t rewrite.Term) bool {
 	if t.Kind == rewrite.TermMarker {
 		_, ok := s.bound(t)
 		return !ok
@@ -318,7 +323,8 @@ func (s *lockStatement) null(t rewrite.Term) bool {
 	return t.Kind == rewrite.TermNull
 }
 
-// checkStatic refuses to write a static column under a lock that covers a row: it is of all rows of the partition.
+// checkStatic refuses to write a static column under a lock that covers a row: it is of all rows of
+// the partition.
 func (s *lockStatement) checkStatic(st *rewrite.Statement) *wire.Failure {
 	one := *s
 	one.statement = st
@@ -330,7 +336,8 @@ func (s *lockStatement) checkStatic(st *rewrite.Statement) *wire.Failure {
 	return nil
 }
 
-// ref is the lock reference that the statement gives, as its client sees it; 0 where it gives none.
+// ref returns the lock reference that the statement gives, as its client sees it; 0 where it gives
+// none.
 func (s *lockStatement) ref() (int64, *wire.Failure) {
 	t := s.statement.Lock
 	if t.Kind == rewrite.NoTerm {
@@ -343,7 +350,7 @@ func (s *lockStatement) ref() (int64, *wire.Failure) {
 	return n, f
 }
 
-// integer is a literal or bound whole number: a bigint, or an int.
+// integer returns a literal or bound whole number: a bigint, or an int.
 func (s *lockStatement) integer(t rewrite.Term, what string) (int64, *wire.Failure) {
 	if t.Kind != rewrite.TermMarker {
 		n, err := rewrite.Int(s.text, t)
@@ -362,8 +369,9 @@ func (s *lockStatement) integer(t rewrite.Term, what string) (int64, *wire.Failu
 	return 0, wire.Invalid("MUSIC_SYNTAX: the value bound to %s must be a bigint, not null or unset", what)
 }
 
-// wholeNumber is a bound bigint. No number that means anything here is as large as the bits of a double from 1 on are: such bits are
-// of a driver that knows no type of the marker, as the one for Node.js where a statement is not prepared.
+// wholeNumber returns a bound bigint. No number that means anything here is as large as the bits of
+// a double from 1 on: such bits are of a driver that does not know the type of the marker, as the
+// one for Node.js where a statement is not prepared.
 func wholeNumber(bits uint64, what string) (int64, *wire.Failure) {
 	if n := math.Float64frombits(bits); n >= 1 && n == math.Trunc(n) && !math.IsInf(n, 0) {
 		return 0, wire.Invalid("MUSIC_SYNTAX: the value bound to %s is the double %v: prepare the statement, or bind a bigint (in Node.js a Long)", what, n)

@@ -12,8 +12,8 @@ import (
 	"music/rewrite"
 )
 
-// ordinary reports whether LOCK or UNLOCK is for a table that is not critical.
-func (r reading) ordinary() bool {
+// withoutLocks reports whether LOCK or UNLOCK is for a table that is not critical.
+func (r reading) withoutLocks() bool {
 	return (r.verb == rewrite.Lock || r.verb == rewrite.Unlock) && (r.table == nil || r.table.Critical() == nil)
 }
 
@@ -22,9 +22,10 @@ func decideOrdinary(r reading) decision {
 	return held(&askTable{name: r.name.names(), failure: notCritical(r.name)})
 }
 
-// decideUnlisted decides about a request that concerns a table which the schema did not have when it was read last: it has just been made,
-// and may be critical, or there is none. It is judged again when the schema has been read; where there still is none, nothing is
-// written, and Cassandra says that there is none. d is what would become of the request otherwise.
+// decideUnlisted decides about a request that concerns a table which the schema did not have when
+// it was read last: it has just been made, and may be critical, or there is none. It is judged
+// again when the schema has been read; where there still is none, nothing is written, and Cassandra
+// says that there is none. d is what would become of the request otherwise.
 func (c *conn) decideUnlisted(e wire.Envelope, d decision) decision {
 	if !c.caughtUp {
 		c.catchUp = true
@@ -39,7 +40,8 @@ func (c *conn) decideUnlisted(e wire.Envelope, d decision) decision {
 	}})
 }
 
-// unlistedOf returns keyspace and name of one of the tables that is not in the schema as it was read last, else nil.
+// unlistedOf returns keyspace and name of one of the tables that is not in the schema as it was
+// read last, else nil.
 func unlistedOf(tables []*catalog.Table) (name *[2]string) {
 	for _, t := range tables {
 		if !t.InSchema() {
@@ -49,8 +51,8 @@ func unlistedOf(tables []*catalog.Table) (name *[2]string) {
 	return name
 }
 
-// askTable has Cassandra say whether there is a table at all, by a statement that it prepares and that nobody executes: where it
-// cannot, the client hears so in Cassandra's words.
+// askTable has Cassandra say whether there is a table at all, by a statement that it prepares and
+// that nobody executes: where it cannot, the client hears so in Cassandra's words.
 type askTable struct {
 	name    [2]string     // keyspace, which may be empty, and name
 	failure *wire.Failure // what the client is told where there is the table
@@ -76,13 +78,14 @@ func (a *askTable) perform(c *conn, e wire.Envelope) error {
 	return nil
 }
 
-// notCritical is the answer to a statement that has to do with a lock, on a table without locks.
+// notCritical returns the error for a statement that has to do with a lock, on a table without
+// locks.
 func notCritical(table tableKey) *wire.Failure {
 	return wire.Invalid("MUSIC_REFUSED: %s is not critical: make it so with ALTER TABLE %[1]s WITH comment = '@critical'", table)
 }
 
-// unserved returns what is told for a text on a table that is not critical, where Cassandra cannot read it: it may hold USING LOCK or FOR
-// UPDATE. It is nil for nearly every text.
+// unserved returns what is told for a text on a table that is not critical, where Cassandra cannot
+// read it: it may hold USING LOCK or FOR UPDATE. It is nil for nearly every text.
 func (c *conn) unserved(text []byte, r reading) *wire.Failure {
 	if c.server.Tables == nil || len(r.name) == 0 || !rewrite.MayHoldLockClause(text) {
 		return nil
@@ -90,7 +93,8 @@ func (c *conn) unserved(text []byte, r reading) *wire.Failure {
 	return notCritical(r.name)
 }
 
-// explain tells a client whose text Cassandra could not read what is wrong with it. It reports whether it has answered.
+// explain tells a client whose text Cassandra could not read what is wrong with it. It reports
+// whether it has answered.
 func (c *conn) explain(e wire.Envelope, w watch) bool {
 	f, opcode := w.unserved, primitive.OpCodeQuery
 	if w.kind == watchPrepare {
@@ -104,7 +108,7 @@ func (c *conn) explain(e wire.Envelope, w watch) bool {
 	return true
 }
 
-// isSyntaxError tells whether an answer is that of Cassandra's parser.
+// isSyntaxError reports whether an answer is that of Cassandra's parser.
 func (c *conn) isSyntaxError(e wire.Envelope) bool {
 	if e.OpCode != primitive.OpCodeError {
 		return false
@@ -119,8 +123,8 @@ func (c *conn) isSyntaxError(e wire.Envelope) bool {
 	return !cur.Bad && primitive.ErrorCode(binary.BigEndian.Uint32(code)) == primitive.ErrorCodeSyntaxError
 }
 
-// refuseOrdinary answers a statement of ours on a table that is not critical. Where the schema has changed meanwhile the table may be by
-// now: that is looked up beside the connection.
+// refuseOrdinary answers a statement with a lock clause on a table that is not critical. Where the
+// schema has changed meanwhile the table may be by now: that is looked up beside the connection.
 func (c *conn) refuseOrdinary(h wire.Header, f *wire.Failure) {
 	c.later(func() {
 		if current := c.server.SchemaIsCurrent; current != nil && !current() {

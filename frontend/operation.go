@@ -6,25 +6,30 @@ import (
 	"music/musiccore"
 )
 
-// operation is something that a connection has begun and that ends later: a request that waits for the core or for its turn, or work that
-// blocks. A connection that drains waits for it. It is begun once, and finished, or ended, once.
+// operation is something that a connection has begun and that ends later: a request that waits for
+// the core or for its turn, or work that blocks. A connection that drains waits for it. It is begun
+// once, and finished, or ended, once.
 type operation struct {
 	conn *conn
 	id   uint64
 }
 
-// begin begins an operation that owes the client an answer on a stream, or, with noStream, no answer.
+// begin begins an operation that owes the client an answer on a stream, or, with noStream, no
+// answer.
 func (c *conn) begin(stream int16) operation {
 	return operation{c, c.operations.add(stream)}
 }
 
-// onCancel has cancel called where the connection ends before the operation does; at once where it has ended already.
+// onCancel has cancel called where the connection ends before the operation does; at once where it
+// has ended already.
 func (o operation) onCancel(cancel func()) { o.conn.operations.setCancel(o.id, cancel) }
 
-// owed reports whether the client is still owed the answer: it is not once it has been told that the connection ends.
+// owed reports whether the client is still owed the answer: it is not once it has been told that
+// the connection ends.
 func (o operation) owed() bool { return o.conn.operations.owes(o.id) }
 
-// cancelled reports whether nobody waits for the operation any more: what it has taken is to be given back.
+// cancelled reports whether nobody waits for the operation any more: what it has taken is to be
+// given back.
 func (o operation) cancelled() bool { return !o.owed() || o.conn.over() }
 
 // answer sends the client an envelope, unless it is not owed any more.
@@ -34,8 +39,8 @@ func (o operation) answer(envelope []byte) {
 	}
 }
 
-// finish does the last part of the operation, from whatever goroutine, and ends it. Where last panics, the connection ends, and the client
-// is answered then.
+// finish does the last part of the operation, from whatever goroutine, and ends it. Where last
+// panics, the connection ends, and the client is answered then.
 func (o operation) finish(last func()) {
 	o.conn.guard(func() {
 		last()
@@ -44,7 +49,8 @@ func (o operation) finish(last func()) {
 	})
 }
 
-// finishLater does the last part of the operation, which may block, in a goroutine of its own. The connection does not end before it.
+// finishLater does the last part of the operation, which may block, in a goroutine of its own. The
+// connection does not end before it.
 func (o operation) finishLater(last func()) {
 	o.conn.children.Go(func() { o.finish(last) })
 }
@@ -52,14 +58,15 @@ func (o operation) finishLater(last func()) {
 // end ends the operation without anything else.
 func (o operation) end() { o.conn.operations.remove(o.id) }
 
-// lock asks the core for a lock, or after one, and finishes the operation with the answer. The core is told where the connection ends.
+// lock asks the core for a lock, or after one, and finishes the operation with the answer. The core
+// is told where the connection ends.
 func (o operation) lock(k musiccore.Key, q musiccore.Request, finish func(musiccore.Answer)) {
 	o.onCancel(o.conn.server.Locks.Lock(k, q, o.finishWith(finish)))
 }
 
 // unlock gives a reference back and finishes the operation with the answer.
 func (o operation) unlock(k musiccore.Key, ref musiccore.LockRef, finish func(musiccore.Answer)) {
-	o.conn.server.Locks.Unlock(k, ref, o.conn.who(), o.finishWith(finish))
+	o.conn.server.Locks.Unlock(k, ref, o.conn.auditClient(), o.finishWith(finish))
 }
 
 // finishWith returns what the core calls with its answer.
@@ -72,7 +79,8 @@ func (o operation) finishWith(finish func(musiccore.Answer)) func(musiccore.Answ
 // later does something that blocks, which a connection that drains waits for.
 func (c *conn) later(f func()) { c.begin(noStream).finishLater(f) }
 
-// answerLater answers a request with an envelope that f makes, which may block; nil where it has answered otherwise.
+// answerLater answers a request with an envelope that f makes, which may block; nil where it has
+// answered otherwise.
 func (c *conn) answerLater(stream int16, f func() []byte) {
 	o := c.begin(stream)
 	o.finishLater(func() {
@@ -82,7 +90,8 @@ func (c *conn) answerLater(stream int16, f func() []byte) {
 	})
 }
 
-// guard runs what a goroutine that is not the connection's own does for it: a panic of it ends the connection, and nobody else's.
+// guard runs what a goroutine that is not the connection's own does for it: a panic of it ends the
+// connection, and nobody else's.
 func (c *conn) guard(f func()) {
 	if err := caught(func() error { f(); return nil }); err != nil {
 		c.end(err)
@@ -97,7 +106,8 @@ type operations struct {
 	over    bool // the connection has ended
 }
 
-// pendingOperation is one of them: the stream that is owed an answer, or noStream, and what is called where the connection ends.
+// pendingOperation is one of them: the stream that is owed an answer, or noStream, and what is
+// called where the connection ends.
 type pendingOperation struct {
 	stream int16
 	cancel func()
@@ -115,7 +125,8 @@ func (o *operations) add(stream int16) uint64 {
 	return o.last
 }
 
-// setCancel sets what is called where the connection ends, unless the operation has ended. It calls it itself where the connection has.
+// setCancel sets what is called where the connection ends, unless the operation has ended. It calls
+// it itself where the connection has.
 func (o *operations) setCancel(id uint64, cancel func()) {
 	o.mu.Lock()
 	p, ok := o.pending[id]
@@ -143,7 +154,8 @@ func (o *operations) owes(id uint64) bool {
 	return o.pending[id].stream != noStream
 }
 
-// disown returns the streams that are owed an answer, for somebody who answers them all now: the operations owe none any more.
+// disown returns the streams that are owed an answer, for somebody who answers them all now: the
+// operations owe none any more.
 func (o *operations) disown() []int16 {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -157,7 +157,7 @@ func (c *conn) learn(e wire.Envelope, p *preparing) (wire.Envelope, error) {
 	}
 	if p.lock != nil {
 		p.lock.backendID = result.PreparedQueryId
-		if p.lock.unfenced() && len(result.PreparedQueryId) == len(preparedID{}) { // nothing is cut out of it: it is known by one id whatever its table becomes
+		if p.lock.plainWrite() && len(result.PreparedQueryId) == len(preparedID{}) { // nothing is cut out of it: it is known by one id whatever its table becomes
 			p.lock.id = preparedID(result.PreparedQueryId)
 		}
 		p.lock.splice(result)

@@ -15,9 +15,10 @@ import (
 	"music/rewrite"
 )
 
-// preparedLockStatement is a lockStatement that was prepared. It is never changed once it is in the cache.
+// preparedLockStatement is a lockStatement that was prepared. It is never changed once it is in the
+// cache.
 type preparedLockStatement struct {
-	id        preparedID // that the client knows; Cassandra has its own for the text without our clause
+	id        preparedID // that the client knows; Cassandra has its own for the text without its lock clause
 	text      []byte
 	statement *rewrite.Statement
 	table     *catalog.Table
@@ -26,10 +27,10 @@ type preparedLockStatement struct {
 	columns   []*message.ColumnMetadata // of the answer, for FOR UPDATE
 }
 
-// decidePrepareLock decides about the PREPARE of a statement that has to do with a lock, or is on a critical table; rest is what stands
-// behind its text.
+// decidePrepareLock decides about the PREPARE of a statement that has to do with a lock, or is on a
+// critical table; rest is what stands behind its text.
 func (c *conn) decidePrepareLock(r reading, text, rest []byte, own string) decision {
-	if r.ordinary() {
+	if r.withoutLocks() {
 		return decideOrdinary(r)
 	}
 	if failure := c.server.Bounds.checkText(text); failure != nil {
@@ -37,9 +38,9 @@ func (c *conn) decidePrepareLock(r reading, text, rest []byte, own string) decis
 	}
 	s, pass, failure := readLockStatement(r, text)
 	switch {
-	case pass && !s.unfenced():
+	case pass && !s.plainWrite():
 		return watched(&watch{kind: watchPrepare, preparing: &preparing{}}) // a read without a lock
-	case s.unfenced() && (pass || failure != nil && !s.auto()):
+	case s.plainWrite() && (pass || failure != nil && !s.auto()):
 		// It may be prepared whatever the table lets through now: a driver prepares once, for tables that come and go.
 		p := &preparing{preparedStatement: preparedStatement{meaning: meaningWrites}, names: c.written(text, r, own)}
 		return watched(&watch{kind: watchPrepare, preparing: p})
@@ -53,14 +54,14 @@ func (c *conn) decidePrepareLock(r reading, text, rest []byte, own string) decis
 		return held(&describeLock{s})
 	}
 	q := &preparing{preparedStatement: preparedStatement{meaning: meaningCritical, lock: p}}
-	if s.unfenced() {
+	if s.plainWrite() {
 		q.meaning, q.names = meaningWrites, c.written(text, r, own)
 	}
 	return held(&prepareLocked{preparing: q, rest: rest})
 }
 
-// unfenced tells whether the statement is a plain write.
-func (s *lockStatement) unfenced() bool {
+// plainWrite reports whether the statement is a write without a lock.
+func (s *lockStatement) plainWrite() bool {
 	if s.statement == nil || s.statement.Lock.Kind != rewrite.NoTerm {
 		return false
 	}
@@ -76,7 +77,8 @@ func (s *lockStatement) unfenced() bool {
 	return false
 }
 
-// prepareLocked has Cassandra prepare an operation under a lock, without the clauses that it does not understand.
+// prepareLocked has Cassandra prepare an operation under a lock, without the clauses that it does
+// not understand.
 type prepareLocked struct {
 	preparing *preparing
 	rest      []byte // of the body, behind the text
@@ -95,8 +97,9 @@ func (a *prepareLocked) perform(c *conn, e wire.Envelope) error {
 	return c.forwardEdited(e, &watch{kind: watchPrepare, preparing: a.preparing}, append(edited, a.rest...))
 }
 
-// splice makes Cassandra's metadata that of the client's own text: our markers stand where they were written, the key columns
-// behind them move on (docs/design.md 5, "one mechanism"), and the columns of FOR UPDATE stand before those that are asked for.
+// splice makes Cassandra's metadata that of the client's own text: the markers of lock clauses
+// stand where they were written, the key columns behind them move on (docs/design.md 5, "one
+// mechanism"), and the columns of FOR UPDATE stand before those that are asked for.
 func (p *preparedLockStatement) splice(result *message.PreparedResult) {
 	v := result.VariablesMetadata
 	for _, t := range p.statement.OwnMarkers() {
@@ -116,7 +119,7 @@ func (p *preparedLockStatement) splice(result *message.PreparedResult) {
 	}
 }
 
-// nameOf is what PREPARE calls a marker of ours.
+// nameOf returns what PREPARE calls a marker of a lock clause.
 func (p *preparedLockStatement) nameOf(t rewrite.Term) string {
 	name := "[lock]"
 	switch t {
@@ -128,7 +131,8 @@ func (p *preparedLockStatement) nameOf(t rewrite.Term) string {
 	return markerName(p.text, t, name)
 }
 
-// markerName is what a driver that binds by name has to call a marker: its own name, as with Cassandra, or else that of what it is for.
+// markerName returns what a driver that binds by name has to call a marker: its own name, as with
+// Cassandra, or else the name of what it is for.
 func markerName(text []byte, t rewrite.Term, name string) string {
 	if t.Name != (rewrite.Name{}) {
 		return string(t.Name.AppendTo(nil, text))
@@ -136,7 +140,8 @@ func markerName(text []byte, t rewrite.Term, name string) string {
 	return name
 }
 
-// appendIDs appends what an EXECUTE begins with: Cassandra's id, and in protocol 5 the result metadata id that the client has.
+// appendIDs appends what an EXECUTE begins with: Cassandra's id, and in protocol 5 the result
+// metadata id that the client has.
 func (s *lockStatement) appendIDs(dst []byte, version byte) []byte {
 	dst = binary.BigEndian.AppendUint16(dst, uint16(len(s.prepared.backendID)))
 	dst = append(dst, s.prepared.backendID...)
@@ -147,7 +152,8 @@ func (s *lockStatement) appendIDs(dst []byte, version byte) []byte {
 	return dst
 }
 
-// describeLock answers the PREPARE of LOCK, UNLOCK or LIST LOCKS: without any effect, and to whoever may execute it.
+// describeLock answers the PREPARE of LOCK, UNLOCK or LIST LOCKS: without any effect, and to
+// whoever may execute it.
 type describeLock struct{ lockStatement }
 
 // String implements action.
@@ -156,7 +162,7 @@ func (a *describeLock) String() string { return "describe: " + string(a.text) }
 // perform implements action.
 func (a *describeLock) perform(c *conn, e wire.Envelope) error {
 	s, h := &a.lockStatement, e.Header
-	if f := c.permitted(h, s, s.needs(), c.up.Emit, func() *wire.Failure { return c.describe(h, s) }); f != nil {
+	if f := c.whenPermitted(h, s, s.permissions(), c.up.Emit, func() *wire.Failure { return c.describe(h, s) }); f != nil {
 		return c.answer(e, f)
 	}
 	return nil
@@ -180,7 +186,7 @@ func (c *conn) describe(h wire.Header, s *lockStatement) *wire.Failure {
 	return nil
 }
 
-// ownColumns are the columns that a verb of ours answers.
+// ownColumns returns the columns that LOCK, UNLOCK and LIST LOCKS answer.
 func (s *lockStatement) ownColumns() []*message.ColumnMetadata {
 	if s.statement.Verb == rewrite.ListLocks {
 		return listColumns()
@@ -236,7 +242,8 @@ func (s *lockStatement) variables() (*message.VariablesMetadata, *wire.Failure) 
 	return v, nil
 }
 
-// keyType is the protocol's type of a key column: no table is locked whose key has another (rewrite.Canonical).
+// keyType returns the protocol's type of a key column: no table is locked whose key has another
+// (rewrite.Canonical).
 func keyType(cql string) datatype.DataType {
 	switch cql {
 	case "text", "varchar":
@@ -290,10 +297,10 @@ func decideExecuteLock(e wire.Envelope, p *preparedStatement) decision {
 // String implements action.
 func (p *preparedLockStatement) String() string { return "execute prepared: " + string(p.text) }
 
-// perform implements action: it executes the statement. Whether the table is critical is asked now: it may have changed since the
-// statement was prepared.
+// perform implements action: it executes the statement. Whether the table is critical is asked now:
+// it may have changed since the statement was prepared.
 func (p *preparedLockStatement) perform(c *conn, e wire.Envelope) error {
-	s, f := p.now()
+	s, f := p.current()
 	if f != nil {
 		return c.answer(e, f)
 	}
@@ -310,8 +317,8 @@ func (p *preparedLockStatement) perform(c *conn, e wire.Envelope) error {
 	return c.execute(e, s, parameters)
 }
 
-// now is the statement as it stands today: the table may have changed since it was prepared.
-func (p *preparedLockStatement) now() (lockStatement, *wire.Failure) {
+// current returns the statement as it is now: the table may have changed since it was prepared.
+func (p *preparedLockStatement) current() (lockStatement, *wire.Failure) {
 	s := lockStatement{statement: p.statement, text: p.text, table: p.table, prepared: p}
 	if p.table == nil { // LIST LOCKS of all tables
 		return s, nil

@@ -8,7 +8,8 @@ import (
 	"music/frontend/wire"
 )
 
-// decideQuery decides about a statement's text. Of what has nothing to do with locks only the head is looked at, and it goes on as it is.
+// decideQuery decides about a statement's text. Of what has nothing to do with locks only the head
+// is looked at, and it goes on as it is.
 func (c *conn) decideQuery(e wire.Envelope) decision {
 	body, err := c.plainBody(e)
 	if err != nil {
@@ -32,7 +33,8 @@ func (c *conn) decideQuery(e wire.Envelope) decision {
 	return d
 }
 
-// decideMeaning decides about a QUERY, or an EXECUTE, whose text has been read; rest is what stands behind the text of a QUERY.
+// decideMeaning decides about a QUERY, or an EXECUTE, whose text has been read; rest is what stands
+// behind the text of a QUERY.
 func (c *conn) decideMeaning(e wire.Envelope, r reading, text, rest []byte) decision {
 	switch r.meaning {
 	case meaningLocal, meaningPeers:
@@ -68,8 +70,9 @@ func (c *conn) decideMeaning(e wire.Envelope, r reading, text, rest []byte) deci
 	return decision{}
 }
 
-// keyspaceOfQuery is the keyspace that a QUERY carries behind its text, or "" (v5 spec section 4.1.4; Cassandra 5.0.8 obeys it in every
-// version). rest is what follows the text. Mostly the flags say at once that there is none; else wire.ErrShort asks for the whole.
+// keyspaceOfQuery returns the keyspace that a QUERY carries behind its text, or "" (v5 spec section
+// 4.1.4; Cassandra 5.0.8 obeys it in every version). rest is what follows the text. Mostly the
+// flags say at once that there is none; else wire.ErrShort asks for the whole.
 func (c *conn) keyspaceOfQuery(rest []byte, whole bool) (string, error) {
 	cur := wire.Cursor{Body: rest}
 	cur.Short() // the consistency

@@ -23,7 +23,7 @@ const (
 	meaningPeers                   // a SELECT on system.peers or system.peers_v2
 	meaningUse                     // USE
 	meaningSchema                  // CREATE, ALTER, DROP
-	meaningCritical                // a verb of ours, or a statement on a critical table: it has to be read whole
+	meaningCritical                // LOCK, UNLOCK, LIST LOCKS, or a statement on a critical table: it has to be read whole
 	meaningUnclear                 // the proxy cannot read it, and it names no table that is critical now
 	meaningRefused                 // with reading.failure
 )
@@ -39,8 +39,8 @@ type reading struct {
 	unlisted *[2]string // keyspace and name of a table that the statement writes or locks, and that is not in the schema as it was read last
 }
 
-// read classifies a statement by its head. ok is false when the part seen does not tell. It does not allocate for what
-// is not ours.
+// read classifies a statement by its head. ok is false when the part seen does not tell. It does
+// not allocate for what has nothing to do with locks.
 func (c *conn) read(text []byte, whole bool, keyspaceOfRequest string) (r reading, ok bool) {
 	head := rewrite.ReadHead(text, whole)
 	if !head.Complete && !whole {
@@ -65,7 +65,7 @@ func (c *conn) read(text []byte, whole bool, keyspaceOfRequest string) (r readin
 	return c.readUnclear(text, keyspaceOfRequest), whole
 }
 
-// readVerb is for LOCK, UNLOCK and LIST LOCKS: syntax errors to Cassandra, and left to it where there are no locks.
+// readVerb reads LOCK, UNLOCK and LIST LOCKS. Where there are no locks they are left to Cassandra.
 func (c *conn) readVerb(text []byte, head rewrite.Head, keyspaceOfRequest string) reading {
 	if c.server.Tables == nil {
 		return reading{verb: head.Verb}
@@ -78,7 +78,7 @@ func (c *conn) readVerb(text []byte, head rewrite.Head, keyspaceOfRequest string
 	return r
 }
 
-// readHead is for statements on one table.
+// readHead reads a statement on one table.
 func (c *conn) readHead(text []byte, head rewrite.Head, keyspaceOfRequest string) reading {
 	name := c.tableKey(text, head.Keyspace, head.Table, keyspaceOfRequest)
 	table := c.lookup(name)
@@ -111,7 +111,7 @@ func (c *conn) readHead(text []byte, head rewrite.Head, keyspaceOfRequest string
 	return r
 }
 
-// readBatch is for the text of a batch: each of its statements, which can only be told apart in the whole.
+// readBatch reads the text of a batch: its statements can only be told apart in the whole.
 func (c *conn) readBatch(text []byte, keyspaceOfRequest string) reading {
 	if c.server.Tables == nil {
 		return reading{verb: rewrite.Batch}
@@ -138,11 +138,12 @@ func (c *conn) readBatch(text []byte, keyspaceOfRequest string) reading {
 	return r
 }
 
-// tableKey is the name of a table as catalog.Tables finds it: its keyspace, a zero byte, and its name.
+// tableKey is the name of a table as catalog.Tables finds it: its keyspace, a zero byte, and its
+// name.
 type tableKey []byte
 
-// tableKey returns the key of a table that a text names: without a keyspace of its own it is in that of the request, or of the connection.
-// The key is valid until the connection's next call.
+// tableKey returns the key of a table that a text names: without a keyspace of its own it is in
+// that of the request, or of the connection. The key is valid until the connection's next call.
 func (c *conn) tableKey(text []byte, ks, table rewrite.Name, keyspaceOfRequest string) tableKey {
 	key := c.nameBuffer[:0]
 	switch {
@@ -167,8 +168,8 @@ func (c *conn) lookup(key tableKey) *catalog.Table {
 	return c.server.Tables.Find(key)
 }
 
-// unlisted returns keyspace and name of a table that is not in the schema as it was read last, else nil. A name without any keyspace is
-// no table's.
+// unlisted returns keyspace and name of a table that is not in the schema as it was read last, else
+// nil. A name without any keyspace is no table's.
 func (c *conn) unlisted(key tableKey) *[2]string {
 	if key[0] == 0 || c.server.Tables.InSchema(key) {
 		return nil
@@ -208,9 +209,10 @@ func (k tableKey) reserved() bool {
 	return string(k[:at]) == "music" && string(k[at+1:]) != "named"
 }
 
-// closed reports whether a statement on the table would change what is only the proxies' to change, or show what is theirs to read: the
-// cluster's secret. All else may be read by everybody; keyspace music may be replicated otherwise, and the companion dropped of a table
-// that is to be critical no more.
+// closed reports whether a statement on the table would change what is only the proxies' to change,
+// or show what is theirs to read: the cluster's secret. All else may be read by everybody; keyspace
+// music may be replicated otherwise, and the companion dropped of a table that is to be critical no
+// more.
 func (k tableKey) closed(head rewrite.Head) bool {
 	if head.Verb != rewrite.Schema {
 		return k.reserved() && (head.Verb != rewrite.Select || string(k) == "music\x00secrets")
@@ -222,7 +224,7 @@ func (k tableKey) closed(head rewrite.Head) bool {
 	return k.reserved() && (what.Kind != rewrite.SchemaTable || what.Action != rewrite.Drop)
 }
 
-// forProxiesOnly is the answer to a statement on a table that only proxies write.
+// forProxiesOnly returns the error for a statement on a table that only proxies write.
 func forProxiesOnly(table fmt.Stringer) *wire.Failure {
 	return wire.Invalid("MUSIC_REFUSED: %s is for the proxies only", table)
 }
@@ -240,8 +242,9 @@ func (c *conn) keepsLocks(head rewrite.Head, name tableKey) (f *wire.Failure) {
 	return f
 }
 
-// readUnclear is for text that the proxy cannot read, as a transaction of Cassandra 6. Cassandra will hardly read it either; but what names
-// a critical table, or one of the proxies', does not get there.
+// readUnclear reads what the proxy does not understand, as a transaction of Cassandra 6. Cassandra
+// will hardly read it either; but what names a critical table, or one of the proxies', does not get
+// there.
 func (c *conn) readUnclear(text []byte, keyspaceOfRequest string) reading {
 	if c.server.Tables == nil {
 		return reading{meaning: meaningUnclear}
@@ -267,7 +270,8 @@ func (c *conn) readUnclear(text []byte, keyspaceOfRequest string) reading {
 	return reading{meaning: meaningRefused, failure: wire.Invalid("MUSIC_SYNTAX: the statement cannot be read, and it names %s, which is critical", named)}
 }
 
-// wordsOf are the words of a text in lower case: names of keyspaces and tables have letters, digits and underscores of ASCII alone.
+// wordsOf returns the words of a text in lower case: names of keyspaces and tables have letters,
+// digits and underscores of ASCII alone.
 func wordsOf(text []byte) []string {
 	return strings.FieldsFunc(strings.ToLower(string(text)), func(r rune) bool {
 		return r != '_' && (r < '0' || r > '9') && (r < 'a' || r > 'z')
@@ -277,8 +281,8 @@ func wordsOf(text []byte) []string {
 // naming is how a text names a table, the surest way first, and at which word.
 type naming struct{ way, at int }
 
-// namedIn reports whether words may name a table, and how: its name is one of them, and its keyspace is another or the one that is used.
-// Comments may stand anywhere between the two.
+// namedIn reports whether words may name a table, and how: its name is one of them, and its
+// keyspace is another or the one that is used. Comments may stand anywhere between the two.
 func namedIn(words []string, t *catalog.Table, used string) (n naming, ok bool) {
 	keyspace, name := strings.ToLower(t.Keyspace), strings.ToLower(t.Name)
 	for i := 1; i < len(words); i++ {

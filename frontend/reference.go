@@ -14,14 +14,16 @@ import (
 	"music/musiccore"
 )
 
-// A client sees a reference with a tag behind it, so that nobody can guess one, and none serves for another key or for locks that
-// were made anew. With MaxRef, all of it is below the bits of every double from 1 on (wholeNumber).
+// A client sees a reference with a tag behind it, so that nobody can guess one, and none serves for
+// another key or for locks that were made anew. With MaxRef, all of it is below the bits of every
+// double from 1 on (wholeNumber).
 const (
 	tagBits                   = 23
 	MaxRef  musiccore.LockRef = 0x3ff<<(52-tagBits) - 1 // the highest reference that can be given
 )
 
-// References are what clients see of references. Both methods may be called by many at once, and do not block.
+// References are what clients see of references. Both methods may be called by many at once, and do
+// not block.
 type References interface {
 	// Show is a key's reference as its client sees it: it rises with the reference. generation is that of the key's table.
 	Show(generation [16]byte, k musiccore.Key, ref musiccore.LockRef) int64
@@ -29,7 +31,8 @@ type References interface {
 	Read(generation [16]byte, k musiccore.Key, n int64) (ref musiccore.LockRef, ok bool)
 }
 
-// NewReferences makes References that whoever has the same secret makes alike. Who does not know it can only guess.
+// NewReferences makes References that whoever has the same secret makes alike. Who does not know it
+// can only guess.
 func NewReferences(secret []byte) References {
 	return &taggedReferences{hashes: sync.Pool{New: func() any { return &keyedHash{mac: hmac.New(sha256.New, secret)} }}}
 }
@@ -62,7 +65,7 @@ func (t *taggedReferences) Read(generation [16]byte, k musiccore.Key, n int64) (
 	return ref, ref > 0 && ref <= MaxRef && t.Show(generation, k, ref) == n
 }
 
-// shown is a key's reference as its client sees it; 0 is none.
+// shown returns a key's reference as its client sees it; 0 is none.
 func (s *Server) shown(generation [16]byte, k musiccore.Key, ref musiccore.LockRef) int64 {
 	if ref == 0 {
 		return 0
@@ -70,7 +73,8 @@ func (s *Server) shown(generation [16]byte, k musiccore.Key, ref musiccore.LockR
 	return s.References.Show(generation, k, ref)
 }
 
-// wrongReferences counts the references that a connection has named and that were never shown for their key, and makes them slow.
+// wrongReferences counts the references that a connection has named and that were never shown for
+// their key, and makes them slow.
 type wrongReferences struct {
 	wrong atomic.Int64
 	turn  chan struct{} // has room for one: once there are wrong ones, references are read one at a time
@@ -81,9 +85,10 @@ const (
 	maxWrongPause = time.Second           // … up to this
 )
 
-// reference is the reference of a key that the client names by n; 0 where it names none. A wrong one is answered late, and nothing else
-// of the connection that names one goes on meanwhile, so that guessing takes for ever.
-func (c *conn) reference(critical *catalog.Critical, t *catalog.Table, k musiccore.Key, n int64) (musiccore.LockRef, *wire.Failure) {
+// readReference returns the reference of a key that the client names by n; 0 where it names none. A
+// wrong one is answered late, and nothing else of the connection that names one goes on meanwhile,
+// so that guessing takes for ever.
+func (c *conn) readReference(critical *catalog.Critical, t *catalog.Table, k musiccore.Key, n int64) (musiccore.LockRef, *wire.Failure) {
 	if n == 0 {
 		return 0, nil
 	}
@@ -102,12 +107,13 @@ func (c *conn) reference(critical *catalog.Critical, t *catalog.Table, k musicco
 		defer func() { <-c.guesses.turn }()
 	}
 	c.audit("not a reference of this key", t, k, musiccore.LockRef(n>>tagBits))
-	c.slow(wrong)
+	c.pauseAfterWrong(wrong)
 	return 0, lockFailure(musiccore.ErrNotHeld, t, n)
 }
 
-// slow blocks for as long as so many wrong references are worth, or until the connection ends.
-func (c *conn) slow(wrong int64) {
+// pauseAfterWrong blocks for as long as so many wrong references are worth, or until the connection
+// ends.
+func (c *conn) pauseAfterWrong(wrong int64) {
 	timer := time.NewTimer(min(time.Duration(wrong)*wrongPause, maxWrongPause))
 	defer timer.Stop()
 	select {

@@ -104,7 +104,7 @@ func TestWrongReferencesAreSlow(t *testing.T) {
 		right := c.server.References.Show(critical.Generation, k, 5)
 		ask := func(n int64) time.Duration {
 			start := time.Now()
-			ref, f := c.reference(critical, table, k, n)
+			ref, f := c.readReference(critical, table, k, n)
 			if n == right {
 				assert.EqualValues(t, 5, ref)
 			} else {

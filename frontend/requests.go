@@ -118,7 +118,8 @@ func (r *requests) Await() error {
 	return nil
 }
 
-// expect notes that Cassandra owes an answer to a request that goes on now, and what the proxy wants to know of the answer; nil is nothing.
+// expect notes that Cassandra owes an answer to a request that goes on now, and what the proxy
+// wants to know of the answer; nil is nothing.
 func (c *conn) expect(e wire.Envelope, w *watch) error {
 	if err := c.owe(e, w); err != nil {
 		return err
@@ -180,7 +181,8 @@ func (c *conn) decide(e wire.Envelope) decision {
 const headerFlags = primitive.HeaderFlagCompressed | primitive.HeaderFlagTracing | primitive.HeaderFlagCustomPayload |
 	primitive.HeaderFlagWarning | primitive.HeaderFlagUseBeta
 
-// Perform does what was decided about the request that Decide has just held back. Its custom payload goes along wherever it goes on.
+// Perform does what was decided about the request that Decide has just held back. Its custom
+// payload goes along wherever it goes on.
 func (r *requests) Perform(e wire.Envelope) error {
 	c := (*conn)(r)
 	if c.down.Out.Full() { // no answer is made for a client that does not read
@@ -262,7 +264,8 @@ func (c *conn) answerUnreadable(e wire.Envelope, err error) error {
 	return c.answer(e, unreadable(e.OpCode, err))
 }
 
-// scratchSize is the memory that a connection keeps for compressed requests; larger ones get memory of their own.
+// scratchSize is the memory that a connection keeps for compressed requests; larger ones get memory
+// of their own.
 const scratchSize = 4 << 10
 
 // plainBody returns a request's body without compression and without the custom payload that may stand before it (v4 spec section 2.2), as
@@ -296,7 +299,8 @@ func (c *conn) uncompressed(e wire.Envelope) ([]byte, error) {
 	return wire.Decompress(c.framing.Compression, e.Body(), c.scratch, c.server.MaxFrame)
 }
 
-// unreadable returns the decision on a body that could not be read: wait for the rest, or refuse it where all is there.
+// unreadable returns the decision on a body that could not be read: wait for the rest, or refuse it
+// where all is there.
 func (c *conn) unreadable(e wire.Envelope, err error) decision {
 	if !e.Whole() {
 		return decision{verdict: relay.NeedWhole}

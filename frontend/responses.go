@@ -78,7 +78,7 @@ func (r *responses) Perform(e wire.Envelope) error {
 	if w.kind == watchFenced {
 		return c.performFenced(e, w.sent)
 	}
-	if w.kind == watchRights && c.permits(e, w.probe) {
+	if w.kind == watchRights && c.grants(e, w.probe) {
 		c.streams.End(e.Stream)
 		w.allowed()
 		return nil

@@ -16,7 +16,8 @@ import (
 	"music/rewrite"
 )
 
-// rightsLast is how long Cassandra's word that a client may write a table is believed (docs/design.md 2).
+// rightsLast is how long Cassandra's word that a client may write a table is believed
+// (docs/design.md 2).
 const rightsLast = 2 * time.Second
 
 // permission is a set of Cassandra's on a table.
@@ -29,7 +30,8 @@ const (
 	permissionCount     = 3                    // how many there are
 )
 
-// right is what the client of a connection wants to be allowed to do with a table: what is one permission.
+// right is what the client of a connection wants to be allowed to do with a table: what is one
+// permission.
 type right struct {
 	table *catalog.Table
 	what  permission
@@ -41,8 +43,9 @@ type rights struct {
 	until map[right]time.Time
 }
 
-// needs is what a statement takes, on its table: that of Cassandra's own statement that does the same. A condition tells what the table holds.
-func (s *lockStatement) needs() permission {
+// permissions returns what a statement takes on its table: the permission of Cassandra's own
+// statement that does the same. A condition tells what the table holds.
+func (s *lockStatement) permissions() permission {
 	switch st := s.statement; {
 	case s.table == nil: // LIST LOCKS of all tables
 		return 0
@@ -56,9 +59,10 @@ func (s *lockStatement) needs() permission {
 	return permissionModify
 }
 
-// missing is the first permission of some that Cassandra has not just granted the client; 0 where it has granted all, or has no roles. It
-// does not allocate, and takes no lock of other clients.
-func (c *conn) missing(t *catalog.Table, need permission) permission {
+// missingPermission returns the first of some permissions that Cassandra has not just granted the
+// client; 0 where it has granted all, or has no roles. It does not allocate, and takes no lock of
+// other clients.
+func (c *conn) missingPermission(t *catalog.Table, need permission) permission {
 	if !c.authenticated.Load() {
 		return 0
 	}
@@ -83,14 +87,16 @@ func (s *rights) note(r right) {
 	s.until[r] = time.Now().Add(rightsLast)
 }
 
-// probe is a statement that Cassandra executes, or begins to, only for a role that has a right, and that changes nothing.
+// probe is a statement that Cassandra executes, or begins to, only for a role that has a right, and
+// that changes nothing.
 type probe struct {
 	text string
 	role string // nobody's: to name it is as far as the statement gets; empty = it comes to its end
 }
 
-// newProbe asks for a right. For reading and writing it names no row (tried on 5.0.8: no mutation is made). For AUTHORIZE it takes that
-// right from a role that does not exist: Cassandra looks at who asks before it looks for the role.
+// newProbe asks for a right. For reading and writing it names no row (tried on 5.0.8: no mutation
+// is made). For AUTHORIZE it takes that right from a role that does not exist: Cassandra looks at
+// the role of the client before it looks for that other role.
 func newProbe(r right, critical *catalog.Critical) probe {
 	table := rewrite.Quote(r.table.Keyspace) + "." + rewrite.Quote(r.table.Name)
 	text := "DELETE FROM " + table
@@ -108,8 +114,8 @@ func newProbe(r right, critical *catalog.Critical) probe {
 	return probe{text: text}
 }
 
-// permits tells whether an answer to a probe says that the client has the right.
-func (c *conn) permits(e wire.Envelope, p probe) bool {
+// grants reports whether an answer to a probe says that the client has the permission.
+func (c *conn) grants(e wire.Envelope, p probe) bool {
 	if e.OpCode == primitive.OpCodeResult || p.role == "" {
 		return e.OpCode == primitive.OpCodeResult
 	}
@@ -121,16 +127,18 @@ func (c *conn) permits(e wire.Envelope, p probe) bool {
 	return ok && strings.Contains(failure.ErrorMessage, p.role)
 }
 
-// permitted acts once Cassandra has said that the client may do all that a statement needs, which it is asked one after another; emit sends
-// the first question. Before that nothing is asked of the core: who has no right learns nothing of a lock, and does nothing to it.
-func (c *conn) permitted(h wire.Header, s *lockStatement, need permission, emit func([]byte), act func() *wire.Failure) *wire.Failure {
-	what := c.missing(s.table, need)
+// whenPermitted calls act once Cassandra has said that the client has all permissions that a
+// statement needs, for which it is asked one after another; emit sends the first question. Before
+// that nothing is asked of the core: a client without the permission learns nothing of a lock, and
+// does nothing to it.
+func (c *conn) whenPermitted(h wire.Header, s *lockStatement, need permission, emit func([]byte), act func() *wire.Failure) *wire.Failure {
+	what := c.missingPermission(s.table, need)
 	if what == 0 {
 		return act()
 	}
 	table := &lockStatement{table: s.table, critical: s.critical}
 	raw, f := c.askRight(h, s, what, func() {
-		if f := c.permitted(h, table, need&^what, c.send, act); f != nil {
+		if f := c.whenPermitted(h, table, need&^what, c.send, act); f != nil {
 			c.reject(h, f)
 		}
 	})
@@ -140,8 +148,9 @@ func (c *conn) permitted(h wire.Header, s *lockStatement, need permission, emit 
 	return f
 }
 
-// askRight asks Cassandra on the client's own connection, in the stream of its request, whether the client has a right; act follows
-// where it does, and the client gets Cassandra's own words where it does not.
+// askRight asks Cassandra on the client's own connection, in the stream of its request, whether the
+// client has a right; act follows where it does, and the client gets Cassandra's own words where it
+// does not.
 func (c *conn) askRight(h wire.Header, s *lockStatement, what permission, act func()) ([]byte, *wire.Failure) {
 	r := right{s.table, what}
 	asked := newProbe(r, s.critical)
@@ -156,7 +165,7 @@ func (c *conn) askRight(h wire.Header, s *lockStatement, what permission, act fu
 	c.watches.add(h.Stream, &watch{kind: watchRights, probe: asked, allowed: func() {
 		c.rights.note(r)
 		act()
-	}, denied: func(e wire.Envelope) { c.denied(e, s, what) }})
+	}, denied: func(e wire.Envelope) { c.auditDenied(e, s, what) }})
 	return append(h.AppendTo(make([]byte, 0, wire.HeaderSize+len(body))), body...), nil
 }
 
@@ -170,27 +179,27 @@ type Refusal struct {
 	Lost  bool // an operation under a lock that was lost: it is fenced off
 }
 
-// who is the client, for the audit.
-func (c *conn) who() musiccore.Client {
+// auditClient returns the client, for the audit.
+func (c *conn) auditClient() musiccore.Client {
 	return musiccore.Client{Role: c.claimedRole, Address: c.client.RemoteAddr().String()}
 }
 
 // audit tells of an attempt that was refused.
 func (c *conn) audit(why string, t *catalog.Table, k musiccore.Key, ref musiccore.LockRef) {
 	if c.server.Audit != nil {
-		c.server.Audit(Refusal{By: c.who(), Table: t, Key: k, Ref: ref, Why: why})
+		c.server.Audit(Refusal{By: c.auditClient(), Table: t, Key: k, Ref: ref, Why: why})
 	}
 }
 
-// fencedOff tells of an operation under a lock that was lost.
-func (c *conn) fencedOff(f *sentOperation, ref musiccore.LockRef) {
+// auditFencedOff tells of an operation under a lock that was lost.
+func (c *conn) auditFencedOff(f *sentOperation, ref musiccore.LockRef) {
 	if c.server.Audit != nil {
-		c.server.Audit(Refusal{By: c.who(), Table: f.table, Key: f.key, Ref: ref, Why: "the lock is lost", Lost: true})
+		c.server.Audit(Refusal{By: c.auditClient(), Table: f.table, Key: f.key, Ref: ref, Why: "the lock is lost", Lost: true})
 	}
 }
 
-// denied tells of a statement that its client has no right to.
-func (c *conn) denied(e wire.Envelope, s *lockStatement, what permission) {
+// auditDenied tells of a statement that its client has no right to.
+func (c *conn) auditDenied(e wire.Envelope, s *lockStatement, what permission) {
 	f, err := c.decode(e)
 	if err != nil {
 		return
@@ -199,7 +208,7 @@ func (c *conn) denied(e wire.Envelope, s *lockStatement, what permission) {
 		return
 	}
 	why, k, ref := "no right to "+what.name(), musiccore.Key{Table: s.critical.ID}, musiccore.LockRef(0)
-	if s.statement != nil && !s.several() {
+	if s.statement != nil && !s.severalKeys() {
 		if key, f := s.key(); f == nil {
 			k = key
 		}
@@ -210,7 +219,7 @@ func (c *conn) denied(e wire.Envelope, s *lockStatement, what permission) {
 	c.audit(why, s.table, k, ref)
 }
 
-// name is the word that Cassandra has for a permission.
+// name returns the word that Cassandra has for a permission.
 func (p permission) name() string {
 	switch p {
 	case permissionSelect:

@@ -142,11 +142,11 @@ func TestToLookUpARightAllocatesNothing(t *testing.T) {
 	c, table := new(conn), &catalog.Table{}
 	c.authenticated.Store(true)
 	for _, what := range []permission{permissionModify, permissionSelect} {
-		require.Equal(t, what, c.missing(table, permissionModify|permissionSelect))
+		require.Equal(t, what, c.missingPermission(table, permissionModify|permissionSelect))
 		c.rights.note(right{table, what})
 	}
 	assert.Zero(t, testing.AllocsPerRun(100, func() {
-		if c.missing(table, permissionModify|permissionSelect) != 0 {
+		if c.missingPermission(table, permissionModify|permissionSelect) != 0 {
 			t.Error("it is known")
 		}
 		c.rights.note(right{table, permissionModify})

@@ -16,11 +16,12 @@ import (
 	"music/rewrite"
 )
 
-// maxKeys is how many keys one LOCK … IN may name: they are locked one after another, within the time of one LOCK.
+// maxKeys is how many keys one LOCK … IN may name: they are locked one after another, within the
+// time of one LOCK.
 const maxKeys = 1000
 
-// several tells whether the statement is a LOCK that names its keys by IN.
-func (s *lockStatement) several() bool {
+// severalKeys reports whether the statement is a LOCK or UNLOCK that names its keys by IN.
+func (s *lockStatement) severalKeys() bool {
 	if s.statement.Verb != rewrite.Lock && s.statement.Verb != rewrite.Unlock {
 		return false
 	}
@@ -30,10 +31,11 @@ func (s *lockStatement) several() bool {
 	})
 }
 
-// grantColumns are the columns of what the statement answers: with IN, those of the key behind the others.
+// grantColumns returns the columns of what the statement answers: with IN, those of the key behind
+// the others.
 func (s *lockStatement) grantColumns() []*message.ColumnMetadata {
 	columns := grantColumns(s.table)
-	if !s.several() {
+	if !s.severalKeys() {
 		return columns
 	}
 	for _, column := range s.critical.Key {
@@ -50,7 +52,8 @@ type multiLockKey struct {
 	asked bool
 }
 
-// keys are the keys that the statement names, each once, in the order in which they are written.
+// keys returns the keys that the statement names, each once, in the order in which they are
+// written.
 func (s *lockStatement) keys() ([]*multiLockKey, *wire.Failure) {
 	all := [][][]byte{nil}
 	for _, column := range s.critical.Key {
@@ -84,7 +87,7 @@ func (s *lockStatement) keys() ([]*multiLockKey, *wire.Failure) {
 	return found, nil
 }
 
-// columnValues are the values that the statement gives a column of the key; at least one.
+// columnValues returns the values that the statement gives a column of the key; at least one.
 func (s *lockStatement) columnValues(column catalog.Column) ([][]byte, *wire.Failure) {
 	r := s.restriction(s.statement, column)
 	switch {
@@ -108,14 +111,15 @@ func (s *lockStatement) columnValues(column catalog.Column) ([][]byte, *wire.Fai
 	return values, nil
 }
 
-// boundList is a list bound to IN ? (v4 spec section 6: its length, then each value with its own).
+// boundList returns a list bound to IN ? (v4 spec section 6: its length, then each value with its
+// own).
 func (s *lockStatement) boundList(t rewrite.Term, column catalog.Column) ([][]byte, *wire.Failure) {
 	raw, ok := s.bound(t)
 	cur := wire.Cursor{Body: raw}
 	var values [][]byte
 	for n := cur.Int(); n > 0 && ok; n-- {
 		value := cur.Value()
-		ok = value != nil && s.mayBe(column, value) && !cur.Bad && rewrite.Fits(column.Type, value)
+		ok = value != nil && s.fitsKey(column, value) && !cur.Bad && rewrite.Fits(column.Type, value)
 		values = append(values, column.Canonical(value))
 	}
 	if !ok || len(values) == 0 || cur.At != len(raw) {
@@ -140,7 +144,7 @@ func (a *lockExecution) several() *wire.Failure {
 	}
 	r := multiLock{
 		conn: c, stream: a.envelope.Stream, table: s.table, columns: s.grantColumns(), keys: keys, most: len(keys),
-		skip: s.statement.SkipLocked, request: q, shortened: a.shortened, generation: s.critical.Generation,
+		skip: s.statement.SkipLocked, request: q, warnings: a.warnings, generation: s.critical.Generation,
 	}
 	if s.statement.Limit.Kind != rewrite.NoTerm {
 		n, f := s.integer(s.statement.Limit, "LIMIT")
@@ -155,8 +159,8 @@ func (a *lockExecution) several() *wire.Failure {
 	return nil
 }
 
-// multiLock is one LOCK on several keys. They are taken one after another in one order, the same for every client, so that two of them never
-// wait for each other in a circle.
+// multiLock is one LOCK on several keys. They are taken one after another in one order, the same
+// for every client, so that two of them never wait for each other in a circle.
 type multiLock struct {
 	conn    *conn
 	stream  int16
@@ -167,7 +171,7 @@ type multiLock struct {
 	skip    bool            // those that somebody has are left out
 	request musiccore.Request
 
-	shortened  []string // warnings: clauses that ask for more than there is
+	warnings   []string // warnings: clauses that ask for more than there is
 	generation [16]byte // of the table
 }
 
@@ -175,21 +179,21 @@ type multiLock struct {
 func (r *multiLock) run(o operation) {
 	limit, cancel := context.WithTimeout(context.Background(), r.patience())
 	defer cancel()
-	got, failure := r.take(limit)
-	if failure != nil || !r.skip && !r.all(got) {
-		r.giveBack(got)
+	got, failure := r.lockKeys(limit)
+	if failure != nil || !r.skip && !r.complete(got) {
+		r.releaseKeys(got)
 	}
 	switch {
 	case failure != nil:
 		o.answer(wire.ErrorEnvelope(r.conn.version, r.stream, failure))
 	case o.cancelled():
-		r.giveBack(got)
+		r.releaseKeys(got)
 	default:
-		o.answer(r.conn.warned(r.conn.rows(r.stream, r.columns, r.rows()...), r.shortened))
+		o.answer(r.conn.warned(r.conn.rows(r.stream, r.columns, r.rows()...), r.warnings))
 	}
 }
 
-// patience is how long the whole round may take.
+// patience returns how long the whole LOCK may take.
 func (r *multiLock) patience() time.Duration {
 	if r.request.NoWait || r.request.AtOnce {
 		return r.conn.longestWait()
@@ -200,7 +204,8 @@ func (r *multiLock) patience() time.Duration {
 	return r.request.Wait
 }
 
-// order is the keys in the order in which they are locked: that of tables and keys, or as they are written where nobody is waited for.
+// order returns the keys in the order in which they are locked: that of tables and keys, or as they
+// are written where nobody is waited for.
 func (r *multiLock) order() []*multiLockKey {
 	order := slices.Clone(r.keys)
 	if !r.skip {
@@ -209,9 +214,10 @@ func (r *multiLock) order() []*multiLockKey {
 	return order
 }
 
-// take asks for one key after another until it has enough of them, or, where all are wanted, one cannot be had. Then those that it has
-// are renewed: the lease of the first has run while the last was waited for.
-func (r *multiLock) take(limit context.Context) (got []*multiLockKey, f *wire.Failure) {
+// lockKeys asks for one key after another until it has enough of them, or, where all are wanted,
+// one cannot be had. Then those that it has are renewed: the lease of the first has run while the
+// last was waited for.
+func (r *multiLock) lockKeys(limit context.Context) (got []*multiLockKey, f *wire.Failure) {
 	end, _ := limit.Deadline()
 	for _, w := range r.order() {
 		if len(got) == r.most {
@@ -219,7 +225,7 @@ func (r *multiLock) take(limit context.Context) (got []*multiLockKey, f *wire.Fa
 		}
 		q := r.request
 		q.Wait = max(time.Until(end), time.Millisecond)
-		if f := r.ask(w, q, limit.Done()); f != nil {
+		if f := r.lockKey(w, q, limit.Done()); f != nil {
 			return got, f
 		}
 		if w.grant.State == musiccore.StateHeld {
@@ -229,22 +235,23 @@ func (r *multiLock) take(limit context.Context) (got []*multiLockKey, f *wire.Fa
 		}
 	}
 	for _, w := range got {
-		if f := r.ask(w, musiccore.Request{Ref: w.grant.Ref, Lease: r.request.Lease, AtOnce: true}, nil); f != nil {
+		if f := r.lockKey(w, musiccore.Request{Ref: w.grant.Ref, Lease: r.request.Lease, AtOnce: true}, nil); f != nil {
 			return got, f
 		}
 	}
 	return got, nil
 }
 
-// all tells whether all that are wanted are held.
-func (r *multiLock) all(got []*multiLockKey) bool {
+// complete reports whether all that are wanted are held.
+func (r *multiLock) complete(got []*multiLockKey) bool {
 	return len(got) == min(r.most, len(r.keys)) && !slices.ContainsFunc(got, func(w *multiLockKey) bool { return w.grant.State != musiccore.StateHeld })
 }
 
-// ask locks one key, or asks after it; nil is no limit. What is not held then has left nothing behind.
-func (r *multiLock) ask(w *multiLockKey, q musiccore.Request, limit <-chan struct{}) *wire.Failure {
+// lockKey locks one key, or asks after it; a nil limit is none. What is not held then has left
+// nothing behind.
+func (r *multiLock) lockKey(w *multiLockKey, q musiccore.Request, limit <-chan struct{}) *wire.Failure {
 	w.asked = true
-	a, ok := r.conn.lockWithin(w.key, q, limit)
+	a, ok := r.conn.lockUntil(w.key, q, limit)
 	switch {
 	case !ok, a.Err == musiccore.ErrUnavailable: //nolint:errorlint // with a cause it is more than a lack of time
 		w.grant = musiccore.Grant{State: musiccore.StateBusy}
@@ -260,8 +267,8 @@ func (r *multiLock) ask(w *multiLockKey, q musiccore.Request, limit <-chan struc
 	return nil
 }
 
-// giveBack gives back what is held, and says so in the rows.
-func (r *multiLock) giveBack(got []*multiLockKey) {
+// releaseKeys gives back what is held, and says so in the rows.
+func (r *multiLock) releaseKeys(got []*multiLockKey) {
 	for _, w := range got {
 		if w.grant.State == musiccore.StateHeld {
 			r.conn.unlock(w.key, w.grant.Ref)
@@ -275,7 +282,7 @@ func (r *multiLock) giveBack(got []*multiLockKey) {
 	}
 }
 
-// rows are those of the keys that were asked for, as they are written.
+// rows returns those of the keys that were asked for, as they are written.
 func (r *multiLock) rows() []message.Row {
 	var rows []message.Row
 	for _, w := range r.keys {
@@ -286,14 +293,14 @@ func (r *multiLock) rows() []message.Row {
 	return rows
 }
 
-// shown is the reference that has been given for a key, as the client sees it.
+// shown returns the reference that has been given for a key, as the client sees it.
 func (r *multiLock) shown(w *multiLockKey) int64 {
 	return r.conn.server.shown(r.generation, w.key, w.grant.Ref)
 }
 
-// lockWithin asks for a lock and blocks for its answer until limit, or the end of the connection: then it is not ok, and nothing is left
-// behind.
-func (c *conn) lockWithin(k musiccore.Key, q musiccore.Request, limit <-chan struct{}) (a musiccore.Answer, ok bool) {
+// lockUntil asks for a lock and blocks for its answer until limit, or the end of the connection:
+// then ok is false, and nothing is left behind.
+func (c *conn) lockUntil(k musiccore.Key, q musiccore.Request, limit <-chan struct{}) (a musiccore.Answer, ok bool) {
 	var mu sync.Mutex
 	late := false
 	answered := make(chan musiccore.Answer, 1)
@@ -304,7 +311,7 @@ func (c *conn) lockWithin(k musiccore.Key, q musiccore.Request, limit <-chan str
 		case !late:
 			answered <- a
 		case a.Err == nil && a.Grant.Ref != 0 && q.Ref == 0:
-			c.server.Locks.Unlock(k, a.Grant.Ref, c.who(), func(musiccore.Answer) {})
+			c.server.Locks.Unlock(k, a.Grant.Ref, c.auditClient(), func(musiccore.Answer) {})
 		}
 	})
 	select {
@@ -331,7 +338,7 @@ func (c *conn) unlock(k musiccore.Key, ref musiccore.LockRef) {
 		return
 	}
 	done := make(chan struct{})
-	c.server.Locks.Unlock(k, ref, c.who(), func(musiccore.Answer) { close(done) })
+	c.server.Locks.Unlock(k, ref, c.auditClient(), func(musiccore.Answer) { close(done) })
 	select {
 	case <-done:
 	case <-c.done:

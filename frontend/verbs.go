@@ -21,10 +21,12 @@ import (
 	"music/rewrite"
 )
 
-// pythonPatience is how long LOCK may keep a client waiting whose driver gives up after ten seconds.
+// pythonPatience is how long LOCK may keep a client waiting whose driver gives up after ten
+// seconds.
 const pythonPatience = 8 * time.Second
 
-// patienceOf is how long the driver of that name waits for an answer, less a margin; 0 where that is not known.
+// patienceOf returns how long the driver of that name waits for an answer, less a margin; 0 where
+// that is not known.
 func patienceOf(driver string) time.Duration {
 	if strings.Contains(strings.ToLower(driver), "python") {
 		return pythonPatience
@@ -43,7 +45,7 @@ func (a *lockExecution) verb(k musiccore.Key, ref musiccore.LockRef) *wire.Failu
 	if f != nil {
 		return f
 	}
-	told, shortened := lockSubject{s.table, s.critical.Generation, k, ref}, a.shortened
+	told, shortened := lockSubject{s.table, s.critical.Generation, k, ref}, a.warnings
 	c.server.Stats.count(c, h.OpCode, Answered)
 	o := c.begin(h.Stream)
 	tell := func(answer musiccore.Answer) { o.tellGrant(h.Stream, told, answer, shortened) }
@@ -58,27 +60,28 @@ func (a *lockExecution) verb(k musiccore.Key, ref musiccore.LockRef) *wire.Failu
 	return nil
 }
 
-// request is what the clauses of LOCK and FOR UPDATE ask of the core, within what the client's driver and the table bear.
+// request returns what the clauses of LOCK and FOR UPDATE ask of the core, within what the client's
+// driver and the table allow.
 func (a *lockExecution) request(ref musiccore.LockRef) (musiccore.Request, *wire.Failure) {
 	c, s := a.conn, &a.section
 	st := s.statement
-	q := musiccore.Request{By: c.who(), Ref: ref, NoWait: st.NoWait || st.SkipLocked, Closed: s.critical.Closed}
+	q := musiccore.Request{By: c.auditClient(), Ref: ref, NoWait: st.NoWait || st.SkipLocked, Closed: s.critical.Closed}
 	if f := s.lockTerms(&q, &c.server.Bounds); f != nil {
 		return q, f
 	}
 	q.AtOnce = st.Wait.Kind != rewrite.NoTerm && q.Wait == 0
 	if longest := c.longestWait(); q.Wait > longest {
-		a.shortened = append(a.shortened, fmt.Sprintf("MUSIC: WAIT %v is longer than an answer may take here: it is cut to %v", q.Wait, longest))
+		a.warnings = append(a.warnings, fmt.Sprintf("MUSIC: WAIT %v is longer than an answer may take here: it is cut to %v", q.Wait, longest))
 		q.Wait = longest
 	}
 	if q.Lease > s.critical.MaxLease {
-		a.shortened = append(a.shortened, fmt.Sprintf("MUSIC: LEASE %v is longer than %s gives: it is cut to %v", q.Lease, s.table, s.critical.MaxLease))
+		a.warnings = append(a.warnings, fmt.Sprintf("MUSIC: LEASE %v is longer than %s gives: it is cut to %v", q.Lease, s.table, s.critical.MaxLease))
 	}
 	q.Lease, q.Usual = min(q.Lease, s.critical.MaxLease), s.critical.MaxLease
 	return q, nil
 }
 
-// longestWait is how long the client's driver bears to wait for an answer.
+// longestWait returns how long an answer to the client's driver may take.
 func (c *conn) longestWait() time.Duration { return max(c.server.MaxWait, c.patience) }
 
 // lockTerms reads the clauses of LOCK.
@@ -112,16 +115,16 @@ func (s *lockStatement) lockTerms(q *musiccore.Request, b *Bounds) (f *wire.Fail
 	return nil
 }
 
-// force is who asks for FORCE, and why; nil where nobody does.
+// force returns by whom a lock is taken by FORCE, and why; nil where it is not.
 func (s *lockStatement) force(c *conn) (*Force, *wire.Failure) {
 	if !s.statement.Force {
 		return nil, nil
 	}
 	reason, f := s.label(s.statement.Reason, "REASON", &c.server.Bounds)
-	return &Force{By: c.who(), Reason: reason}, f
+	return &Force{By: c.auditClient(), Reason: reason}, f
 }
 
-// duration is a literal like 5s, or a bound bigint of milliseconds; 0 where there is no term.
+// duration returns a literal like 5s, or a bound bigint of milliseconds; 0 where there is no term.
 func (s *lockStatement) duration(t rewrite.Term, what string) (time.Duration, *wire.Failure) {
 	switch t.Kind {
 	case rewrite.NoTerm:
@@ -140,7 +143,7 @@ func (s *lockStatement) duration(t rewrite.Term, what string) (time.Duration, *w
 	return d, nil
 }
 
-// label is the text of AS or REASON.
+// label returns the text of AS or REASON.
 func (s *lockStatement) label(t rewrite.Term, what string, b *Bounds) (string, *wire.Failure) {
 	label, f := s.string(t, what)
 	if f == nil {
@@ -149,7 +152,7 @@ func (s *lockStatement) label(t rewrite.Term, what string, b *Bounds) (string, *
 	return label, f
 }
 
-// string is a literal or bound text; "" where there is no term.
+// string returns a literal or bound text; "" where there is no term.
 func (s *lockStatement) string(t rewrite.Term, what string) (value string, f *wire.Failure) {
 	switch t.Kind {
 	case rewrite.NoTerm:
@@ -190,7 +193,8 @@ func (o operation) tellGrant(stream int16, of lockSubject, a musiccore.Answer, s
 	o.answer(c.warned(c.rows(stream, grantColumns(of.table), grantRow(a.Grant, c.server.shown(of.generation, of.key, a.Grant.Ref))), shortened))
 }
 
-// grantColumns are the columns of LOCK and UNLOCK, the same for every outcome (docs/design.md 5).
+// grantColumns returns the columns of LOCK and UNLOCK, the same for every outcome
+// (docs/design.md 5).
 func grantColumns(t *catalog.Table) []*message.ColumnMetadata {
 	column := func(name string, dt datatype.DataType) *message.ColumnMetadata {
 		return &message.ColumnMetadata{Keyspace: t.Keyspace, Table: t.Name, Name: name, Type: dt}
@@ -202,7 +206,7 @@ func grantColumns(t *catalog.Table) []*message.ColumnMetadata {
 	}
 }
 
-// grantRow is the row that LOCK and UNLOCK answer; ref is the reference as the client sees it.
+// grantRow returns the row that LOCK and UNLOCK answer; ref is the reference as the client sees it.
 func grantRow(g musiccore.Grant, ref int64) message.Row {
 	row := message.Row{
 		boolean(g.Applied), bigint(ref), []byte(g.State.String()),
@@ -217,14 +221,14 @@ func grantRow(g musiccore.Grant, ref int64) message.Row {
 	return row
 }
 
-// rows is the envelope of an answer of rows.
+// rows returns the envelope of an answer of rows.
 func (c *conn) rows(stream int16, columns []*message.ColumnMetadata, rows ...message.Row) []byte {
 	return c.message(stream, &message.RowsResult{
 		Metadata: &message.RowsMetadata{ColumnCount: int32(len(columns)), Columns: columns}, Data: append(message.RowSet{}, rows...),
 	})
 }
 
-// boolean is the wire form of a boolean.
+// boolean returns the wire form of a boolean.
 func boolean(b bool) []byte {
 	if b {
 		return []byte{1}
@@ -232,10 +236,10 @@ func boolean(b bool) []byte {
 	return []byte{0}
 }
 
-// bigint is the wire form of a bigint.
+// bigint returns the wire form of a bigint.
 func bigint(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
 
-// message is the envelope of a response of the proxy's own making.
+// message returns the envelope of a response of the proxy's own making.
 func (c *conn) message(stream int16, m message.Message) []byte {
 	var b bytes.Buffer
 	f := frame.NewFrame(primitive.ProtocolVersion(c.version), stream, m)
@@ -262,7 +266,8 @@ func readList(r reading, text []byte) (s lockStatement, pass bool, f *wire.Failu
 	return s, false, s.checkWhere()
 }
 
-// list answers LIST LOCKS. Where there are roles, it shows the locks of one table, to those who may read it.
+// list answers LIST LOCKS. Where there are roles, it shows the locks of one table, to those who may
+// read it.
 func (a *lockExecution) list() *wire.Failure {
 	c, s, h := a.conn, &a.section, a.envelope.Header
 	var only musiccore.Key
@@ -288,7 +293,7 @@ func (a *lockExecution) list() *wire.Failure {
 	return nil
 }
 
-// listColumns are the columns of LIST LOCKS.
+// listColumns returns the columns of LIST LOCKS.
 func listColumns() []*message.ColumnMetadata {
 	column := func(name string, dt datatype.DataType) *message.ColumnMetadata {
 		return &message.ColumnMetadata{Keyspace: "music", Table: "locks", Name: name, Type: dt}
@@ -300,8 +305,8 @@ func listColumns() []*message.ColumnMetadata {
 	}
 }
 
-// listEnvelope is the rows of LIST LOCKS, in the order of tables, keys and references. A warning names the proxies that could not be
-// asked.
+// listEnvelope returns the rows of LIST LOCKS, in the order of tables, keys and references. A
+// warning names the proxies that could not be asked.
 func (c *conn) listEnvelope(stream int16, only musiccore.Key) []byte {
 	columns := listColumns()
 	tables := map[[16]byte]*catalog.Table{}
@@ -320,7 +325,8 @@ func (c *conn) listEnvelope(stream int16, only musiccore.Key) []byte {
 	return c.warned(raw, missing)
 }
 
-// compareListings orders by table, key and reference; who has no reference yet comes behind.
+// compareListings orders by table, key and reference; a client without a reference yet comes
+// behind.
 func compareListings(tables map[[16]byte]*catalog.Table, a, b musiccore.Listing) int {
 	name := func(l musiccore.Listing) string {
 		if t := tables[l.Key.Table]; t != nil {
@@ -331,7 +337,7 @@ func compareListings(tables map[[16]byte]*catalog.Table, a, b musiccore.Listing)
 	return cmp.Or(cmp.Compare(name(a), name(b)), cmp.Compare(a.Key.PK, b.Key.PK), cmp.Compare(uint64(a.Ref-1), uint64(b.Ref-1)), cmp.Compare(a.Position, b.Position))
 }
 
-// listRow is one reference as LIST LOCKS shows it.
+// listRow returns one reference as LIST LOCKS shows it.
 func listRow(t *catalog.Table, l musiccore.Listing) message.Row {
 	var key []catalog.Column
 	if now := t.Critical(); now != nil {

@@ -19,26 +19,26 @@ import (
 
 // writeIf carries out a write with IF, or a batch's text with one.
 func (a *lockExecution) writeIf(k musiccore.Key, ref musiccore.LockRef) *wire.Failure {
-	s := a.section.own()
+	s := a.section.clone()
 	x, f := readConditional(s.parts(), s.statement.Verb == rewrite.Batch)
 	if f != nil {
 		return f
 	}
 	q := lockedRequest{key: k, ref: ref, parameters: a.parameters}
-	x.write = composedQuery(a.envelope.Header, composed{s.writeText(), s.writeValues()}, &s, q)
+	x.write = queryOperation(a.envelope.Header, queryText{s.writeText(), s.writeValues()}, &s, q)
 	return a.conn.startConditional(a.envelope.Header, x, q)
 }
 
 // startConditional reads what the conditions ask for when it is the write's turn.
 func (c *conn) startConditional(h wire.Header, x *conditionalWrite, q lockedRequest) *wire.Failure {
-	read := composedQuery(h, x.read(), &x.parts[0], q)
-	x.again = composedQuery(h, x.readPartition(true), &x.parts[0], q)
+	read := queryOperation(h, x.read(), &x.parts[0], q)
+	x.again = queryOperation(h, x.readPartition(true), &x.parts[0], q)
 	for _, k := range []*lockedOperation{&read, &x.again, &x.write} {
 		k.sent.condition = x
 	}
 	if q.ref == 0 {
-		return c.alone(h, &x.parts[0], q.key, func(ref musiccore.LockRef, leave func()) (lockedOperation, musiccore.Kind) {
-			x.leave = leave
+		return c.inOwnSection(h, &x.parts[0], q.key, func(ref musiccore.LockRef, leave func()) (lockedOperation, musiccore.Kind) {
+			x.nextTurn = leave
 			for _, k := range []*lockedOperation{&read, &x.again, &x.write} {
 				k.request.ref = ref
 			}
@@ -47,7 +47,7 @@ func (c *conn) startConditional(h wire.Header, x *conditionalWrite, q lockedRequ
 	}
 	o := c.begin(h.Stream)
 	c.server.turns.take(q.key, func(leave func()) {
-		x.leave = leave
+		x.nextTurn = leave
 		o.finish(func() { o.readFirst(read) })
 	})
 	return nil
@@ -59,21 +59,21 @@ func (o operation) readFirst(read lockedOperation) {
 	begun := false
 	defer func() {
 		if !begun {
-			read.sent.leave()
+			read.sent.done()
 		}
 	}()
 	if o.cancelled() {
 		return
 	}
 	if f := c.sendUnderLock(read, musiccore.Get, c.send); f != nil {
-		c.turnAway(read, f)
+		c.rejectUnsent(read, f)
 		return
 	}
 	begun = true
 }
 
-// composedQuery is a QUERY of the proxy's making, in the place of the client's request.
-func composedQuery(h wire.Header, w composed, s *lockStatement, q lockedRequest) lockedOperation {
+// queryOperation returns a QUERY of the proxy's making, in the place of the client's request.
+func queryOperation(h wire.Header, w queryText, s *lockStatement, q lockedRequest) lockedOperation {
 	h = h.Rewritten()
 	h.OpCode = primitive.OpCodeQuery
 	p := wire.Parameters{Consistency: q.parameters.Consistency, Values: w.values, Rest: bytes.Clone(q.parameters.Rest)}
@@ -88,13 +88,14 @@ func composedQuery(h wire.Header, w composed, s *lockStatement, q lockedRequest)
 	}
 }
 
-// tryCondition goes on with what became of a read or the write of a conditional write: e is what the client may be told. It returns what
-// the client is told, or nil where Cassandra has been asked on.
-func (c *conn) tryCondition(e wire.Envelope, f *sentOperation) []byte {
+// continueConditional goes on with the answer e to a read or the write of a conditional write,
+// which is what the client may be told of that. It returns what the client is told, or nil where
+// Cassandra has been asked on.
+func (c *conn) continueConditional(e wire.Envelope, f *sentOperation) []byte {
 	x, goesOn := f.condition, false
 	defer func() {
 		if !goesOn {
-			x.leave()
+			x.nextTurn()
 		}
 	}()
 	if e.OpCode != primitive.OpCodeResult {
@@ -107,7 +108,7 @@ func (c *conn) tryCondition(e wire.Envelope, f *sentOperation) []byte {
 	}
 	if f.ticket.Kind == musiccore.Put {
 		decoded.Body.Warnings = append(x.warned, decoded.Body.Warnings...)
-		return c.applied(decoded, f.table, nil)
+		return c.appliedRows(decoded, f.table, nil)
 	}
 	rows, ok := decoded.Body.Message.(*message.RowsResult)
 	if !ok {
@@ -122,20 +123,21 @@ func (c *conn) tryCondition(e wire.Envelope, f *sentOperation) []byte {
 		return wire.ErrorEnvelope(c.version, e.Stream, failure)
 	case step == condition.Refuse:
 		decoded.Body.Warnings = x.warned
-		return c.applied(decoded, f.table, evaluation.Refusal())
+		return c.appliedRows(decoded, f.table, evaluation.Refusal())
 	case step == condition.ReadPartition:
 		next, kind = x.again, musiccore.Get
 	}
 	goesOn = true
 	if f := c.sendUnderLock(next, kind, c.send); f != nil {
-		c.turnAway(next, f)
+		c.rejectUnsent(next, f)
 	}
 	return nil
 }
 
-// applied is the rows that Cassandra answers a conditional write with: true where refused is nil, else false with the columns behind it.
-// What stands beside the answer to the last request stands beside them, and the warnings of the reads before it.
-func (c *conn) applied(last *frame.Frame, t *catalog.Table, refused *message.RowsResult) []byte {
+// appliedRows returns the rows that Cassandra answers a conditional write with: true where refused
+// is nil, else false with the columns behind it. The preamble is that of the answer to the last
+// request, with the warnings of the reads before it.
+func (c *conn) appliedRows(last *frame.Frame, t *catalog.Table, refused *message.RowsResult) []byte {
 	columns := []*message.ColumnMetadata{{Keyspace: t.Keyspace, Table: t.Name, Name: "[applied]", Type: datatype.Boolean}}
 	all := message.RowSet{{boolean(refused == nil)}}
 	if refused != nil && len(refused.Data) > 0 {
@@ -153,14 +155,15 @@ func (c *conn) applied(last *frame.Frame, t *catalog.Table, refused *message.Row
 	return e.Raw
 }
 
-// turns lets one conditional write of a key go at a time: two of one holder would otherwise both read before either writes.
+// turns lets one conditional write of a key go at a time: two of one holder would otherwise both
+// read before either writes.
 type turns struct {
 	mu      sync.Mutex
 	waiting map[musiccore.Key][]func()
 }
 
-// take calls f when it is its turn: at once, or by whoever had the turn before. f must not block, and must see to it that leave is called
-// in the end.
+// take calls f when it is its turn: at once, or by whoever had the turn before. f must not block,
+// and must see to it that leave is called in the end.
 func (t *turns) take(k musiccore.Key, f func(leave func())) {
 	run := func() { f(sync.OnceFunc(func() { t.next(k) })) }
 	t.mu.Lock()

@@ -9,8 +9,8 @@ import (
 	"music/rewrite"
 )
 
-// KeyText returns a key of a table as people would write it where that is easy, else as a blob. key are the columns of the table's key; it
-// is empty where they are not known.
+// KeyText returns a key of a table as people would write it where that is easy, else as a blob. key
+// are the columns of the table's key; it is empty where they are not known.
 func KeyText(key []Column, pk string) string {
 	parts := []string{pk}
 	if split, ok := rewrite.SplitRoutingKey(pk, len(key)); ok && len(key) > 0 {

@@ -21,12 +21,14 @@ type Settings struct {
 	Lease    time.Duration // 0 = the proxy's default
 }
 
-// ErrSpelling says that what stands around @critical may be meant as settings and is not written as such.
+// ErrSpelling says that what stands around @critical may be meant as settings and is not written as
+// such.
 var ErrSpelling = errors.New("settings stand in brackets right behind the one @critical, as in @critical(unlocked=auto); free text stands before it")
 
-// ReadSettings reads @critical or @critical(name=value, …), where it stands as a word in a table's comment; marked reports whether it does.
-// Every fault of the settings is in the error, and the settings are the defaults then. The error is an ErrSpelling where free text and
-// settings cannot be told apart.
+// ReadSettings reads @critical or @critical(name=value, …), where it stands as a word in a table's
+// comment; marked reports whether it does. Every fault of the settings is in the error, and the
+// settings are the defaults then. The error is an ErrSpelling where free text and settings cannot
+// be told apart.
 func ReadSettings(comment string) (s Settings, marked bool, err error) {
 	marks := regexp.MustCompile(`(?i)(?:^|[^\w@])@critical\b`).FindAllStringIndex(comment, -1)
 	if marks == nil {
@@ -76,7 +78,8 @@ func parseSettings(list string) (s Settings, err error) {
 	return s, nil
 }
 
-// unclearBehind reports whether what follows @critical is neither the end of a sentence nor further words of one.
+// unclearBehind reports whether what follows @critical is neither the end of a sentence nor further
+// words of one.
 func unclearBehind(text string) bool {
 	const space, marks = " \t\r\n", ".,;!?)'\""
 	if text != "" && !strings.ContainsRune(space+marks, rune(text[0])) {
@@ -152,8 +155,8 @@ func (s Settings) String() string {
 	return text
 }
 
-// CanChangeTo reports whether the table may get other settings. Key and scope stay while there are lock rows: the holders of before and after
-// would not know of each other.
+// CanChangeTo reports whether the table may get other settings. Key and scope stay while there are
+// lock rows: the holders of before and after would not know of each other.
 func (c *Critical) CanChangeTo(s Settings) bool {
 	return !c.Made || s.Row == c.Row && s.Local == c.Local
 }

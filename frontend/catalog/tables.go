@@ -1,5 +1,5 @@
-// Package catalog knows which tables are critical, and with what settings. The proxy fills it from Cassandra's schema; clients' connections
-// look every statement's table up in it.
+// Package catalog knows which tables are critical, and with what settings. The proxy fills it from
+// Cassandra's schema; clients' connections look every statement's table up in it.
 package catalog
 
 import (
@@ -12,15 +12,17 @@ import (
 	"music/rewrite"
 )
 
-// Column is a column of a critical table: its name as Cassandra knows it and its CQL type as the schema prints it.
+// Column is a column of a critical table: its name as Cassandra knows it and its CQL type as the
+// schema prints it.
 type Column struct {
 	Name, Type string
 	Static     bool
 	Clustering bool // a clustering column: it may be empty, and Cassandra compares it by value and not by bytes
 }
 
-// Canonical returns a value of the column in the form in which it stands in a key: Cassandra takes some values of clustering columns for
-// equal whose bytes differ, and one row has one lock. It may return value itself.
+// Canonical returns a value of the column in the form in which it stands in a key: Cassandra takes
+// some values of clustering columns for equal whose bytes differ, and one row has one lock. It may
+// return value itself.
 func (c Column) Canonical(value []byte) []byte {
 	if !c.Clustering {
 		return value
@@ -29,7 +31,8 @@ func (c Column) Canonical(value []byte) []byte {
 	return canonical
 }
 
-// Critical is what the proxy knows of a table while it is critical. It is never changed once published.
+// Critical is what the proxy knows of a table while it is critical. It is never changed once
+// published.
 type Critical struct {
 	ID       [16]byte // of the data table: names the keys of this table in the core
 	Key      []Column // what one lock covers, in order: the partition key, with key=row the whole primary key
@@ -56,7 +59,8 @@ func (c *Critical) Unit() string {
 	return "partition"
 }
 
-// PartitionKey returns the columns of the partition key, in order. The returned slice must not be modified.
+// PartitionKey returns the columns of the partition key, in order. The returned slice must not be
+// modified.
 func (c *Critical) PartitionKey() []Column {
 	for i, column := range c.Key {
 		if column.Clustering {
@@ -78,7 +82,8 @@ func (c *Critical) ClusteringColumns() []Column {
 // CompanionPrefix begins the name of every table of lock rows (docs/design.md 4).
 const CompanionPrefix = "music_lock_"
 
-// MinGrace is the shortest gc_grace_seconds of a critical table: a fence is a tombstone, and must outlive hints.
+// MinGrace is the shortest gc_grace_seconds of a critical table: a fence is a tombstone, and must
+// outlive hints.
 const MinGrace = 24 * 60 * 60
 
 // Policy is what a plain write on a critical table gets (docs/design.md 4, setting unlocked).
@@ -91,8 +96,8 @@ const (
 	Auto                 // a section of its own
 )
 
-// Table is one table as clients' statements name it. There is one Table a name for the life of the proxy, so that a
-// statement prepared long ago sees at once that its table has become critical.
+// Table is one table as clients' statements name it. There is one Table a name for the life of the
+// proxy, so that a statement prepared long ago sees at once that its table has become critical.
 type Table struct {
 	Keyspace, Name string
 	critical       atomic.Pointer[Critical]
@@ -102,14 +107,16 @@ type Table struct {
 // InSchema reports whether the schema that was read last has the table, as Tables.InSchema does.
 func (t *Table) InSchema() bool { return !t.missing.Load() }
 
-// Critical returns the table's present state, or nil while it is an ordinary table. What it returns must not be modified.
+// Critical returns the table's present state, or nil while it is an ordinary table. What it returns
+// must not be modified.
 func (t *Table) Critical() *Critical { return t.critical.Load() }
 
 // String returns the table's name as it is told to people.
 func (t *Table) String() string { return t.Keyspace + "." + t.Name }
 
-// Strictest returns the table that lets the least through without a lock, Reject before Auto before Allow, and its policy. which is nil
-// where none of the tables, some of which may be nil, is critical.
+// Strictest returns the table that lets the least through without a lock, Reject before Auto before
+// Allow, and its policy. which is nil where none of the tables, some of which may be nil, is
+// critical.
 func Strictest(tables []*Table) (which *Table, policy Policy) {
 	for _, t := range tables {
 		if t == nil {
@@ -124,8 +131,8 @@ func Strictest(tables []*Table) (which *Table, policy Policy) {
 	return which, policy
 }
 
-// Tables is what clients' connections know of the schema: which tables are critical. Looking up takes no lock. A nil *Tables has no
-// version but 0, and is complete (see InSchema).
+// Tables is what clients' connections know of the schema: which tables are critical. Looking up
+// takes no lock. A nil *Tables has no version but 0, and is complete (see InSchema).
 type Tables struct {
 	byName atomic.Pointer[map[string]*Table]
 	all    atomic.Pointer[map[string]struct{}] // keys of the tables that the schema has; nil until Read is called
@@ -140,14 +147,15 @@ func NewTables() *Tables {
 	return t
 }
 
-// appendTableKey appends the key under which a table is found: keyspace and name with a zero byte between them, which neither can hold.
+// appendTableKey appends the key under which a table is found: keyspace and name with a zero byte
+// between them, which neither can hold.
 func appendTableKey(dst []byte, keyspace string, table []byte) []byte {
 	dst = append(append(dst, keyspace...), 0)
 	return append(dst, table...)
 }
 
-// Find returns the table of a key (a keyspace, a zero byte and a name), or nil where Of was never called for it. It does not keep key and
-// does not allocate.
+// Find returns the table of a key (a keyspace, a zero byte and a name), or nil where Of was never
+// called for it. It does not keep key and does not allocate.
 func (t *Tables) Find(key []byte) *Table { return (*t.byName.Load())[string(key)] }
 
 // Of returns the one Table of a name; it makes it where there is none yet.
@@ -168,8 +176,9 @@ func (t *Tables) Of(keyspace, name string) *Table {
 	return next[key]
 }
 
-// Read publishes the names, keyspace first, of all tables that the schema has. A write on any other waits until the schema has been read
-// again: the table may have been made meanwhile, and be critical. Those that are must have been Set before.
+// Read publishes the names, keyspace first, of all tables that the schema has. A write on any other
+// waits until the schema has been read again: the table may have been made meanwhile, and be
+// critical. Those that are must have been Set before.
 func (t *Tables) Read(names [][2]string) {
 	all := make(map[string]struct{}, len(names))
 	for _, name := range names {
@@ -183,8 +192,8 @@ func (t *Tables) Read(names [][2]string) {
 	}
 }
 
-// InSchema reports whether the schema that was read last has a table of this key. It is true of every key until a schema has been read. It
-// does not keep key and does not allocate.
+// InSchema reports whether the schema that was read last has a table of this key. It is true of
+// every key until a schema has been read. It does not keep key and does not allocate.
 func (t *Tables) InSchema(key []byte) bool {
 	if t == nil {
 		return true
@@ -197,8 +206,9 @@ func (t *Tables) InSchema(key []byte) bool {
 	return known
 }
 
-// Set publishes a table's state; nil makes it an ordinary table. From its return on every statement meets the new state, but for those
-// that are on their way to Cassandra: Server.Outstanding tells when they are not any more.
+// Set publishes a table's state; nil makes it an ordinary table. From its return on every statement
+// meets the new state, but for those that are on their way to Cassandra: Server.Outstanding tells
+// when they are not any more.
 func (t *Tables) Set(keyspace, name string, c *Critical) {
 	t.Of(keyspace, name).critical.Store(c)
 	t.sets.Add(1)

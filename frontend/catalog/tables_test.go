@@ -26,7 +26,8 @@ func BenchmarkInSchema(b *testing.B) {
 	}
 }
 
-// Of several tables the one that lets the least through is told, whatever their order, and none that is ordinary.
+// Of several tables the one that lets the least through is told, whatever their order, and none
+// that is ordinary.
 func TestStrictest(t *testing.T) {
 	table := func(name string, p *Policy) *Table {
 		made := &Table{Keyspace: "bank", Name: name}

@@ -13,8 +13,8 @@ import (
 // comparison orders two values of a type in wire form; neither is null.
 type comparison func(a, b []byte) int
 
-// scalarComparison returns how Cassandra compares the values of a type of one value, or nil. An empty value of a number, which Cassandra allows,
-// comes before every other.
+// scalarComparison returns how Cassandra compares the values of a type of one value, or nil. An
+// empty value of a number, which Cassandra allows, comes before every other.
 func scalarComparison(code primitive.DataTypeCode) comparison {
 	switch code {
 	case primitive.DataTypeCodeVarchar, primitive.DataTypeCodeAscii, primitive.DataTypeCodeBlob, primitive.DataTypeCodeDate,
@@ -55,7 +55,8 @@ func compareFilled(filled comparison) comparison {
 	}
 }
 
-// fitsScalar reports whether a value may be one of a type by its length alone. Every one of fixed length may be empty.
+// fitsScalar reports whether a value may be one of a type by its length alone. Every one of fixed
+// length may be empty.
 func fitsScalar(code primitive.DataTypeCode, n int) bool {
 	if n == 0 {
 		return true
@@ -117,10 +118,12 @@ func compareDecimals(a, b []byte) int {
 	return x.Cmp(y)
 }
 
-// powerOfTen returns 10^n. Both numbers have as many digits before the point, so n is no more than the digits that one of them has.
+// powerOfTen returns 10^n. Both numbers have as many digits before the point, so n is no more than
+// the digits that one of them has.
 func powerOfTen(n int64) *big.Int { return new(big.Int).Exp(big.NewInt(10), big.NewInt(n), nil) }
 
-// compareFloats compares like Java's Float.compare and Double.compare: -0.0 comes before 0.0, and NaN is the same as itself and comes last.
+// compareFloats compares like Java's Float.compare and Double.compare: -0.0 comes before 0.0, and
+// NaN is the same as itself and comes last.
 func compareFloats(a, b float64) int {
 	switch {
 	case a < b:

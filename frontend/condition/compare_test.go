@@ -78,7 +78,8 @@ func TestComparisons(t *testing.T) {
 	}
 }
 
-// A bound set is compared in its order, and a bound map in that of its keys, however the driver sends them.
+// A bound set is compared in its order, and a bound map in that of its keys, however the driver
+// sends them.
 func TestBoundCollectionsAreNormalised(t *testing.T) {
 	list := func(elements ...[]byte) []byte {
 		b := number(int32(len(elements)))

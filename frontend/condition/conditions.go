@@ -1,5 +1,6 @@
-// Package condition evaluates the IF of a write as Cassandra does (5.0: CQL3CasRequest, RowCondition, ColumnCondition): on rows that
-// were read, with values in wire form. It knows neither connections nor locks.
+// Package condition evaluates the IF of a write as Cassandra does (5.0: CQL3CasRequest,
+// RowCondition, ColumnCondition): on rows that were read, with values in wire form. It knows
+// neither connections nor locks.
 package condition
 
 import (
@@ -45,7 +46,8 @@ type RowCondition struct {
 	Columns   []ColumnCondition
 }
 
-// ColumnCondition compares a column, an element of a collection, or a field of a user-defined type with a value.
+// ColumnCondition compares a column, an element of a collection, or a field of a user-defined type
+// with a value.
 type ColumnCondition struct {
 	Source   *Source
 	Column   string
@@ -78,7 +80,8 @@ func NewColumnCondition(s *Source, r *rewrite.Relation) ColumnCondition {
 	return t
 }
 
-// Row returns what is required of the row with a name. It is added where it is not there yet: then added is true.
+// Row returns what is required of the row with a name. It is added where it is not there yet: then
+// added is true.
 func (c *Conditions) Row(name string) (row *RowCondition, added bool) {
 	if row = c.byName[name]; row != nil {
 		return row, false
@@ -140,8 +143,8 @@ func RowName(values [][]byte) string {
 	return string(name)
 }
 
-// Columns returns the columns that are to be read where not all are: what is told, and behind it the static columns that decide whether
-// there is anything.
+// Columns returns the columns that are to be read where not all are: what is told, and behind it
+// the static columns that decide whether there is anything.
 func (c *Conditions) Columns() []string {
 	columns := c.ToldColumns()
 	for _, name := range c.Table.Static {

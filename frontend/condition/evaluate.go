@@ -18,7 +18,8 @@ type Evaluation struct {
 	named   map[string]message.Row // those of a batch, see RowName; nil until they are asked for
 }
 
-// Evaluate begins the Evaluation of conditions on rows that were read with Conditions.Columns, or with all columns.
+// Evaluate begins the evaluation of conditions on rows that were read with Conditions.Columns, or
+// with all columns.
 func (c *Conditions) Evaluate(columns []*message.ColumnMetadata, rows message.RowSet) *Evaluation {
 	return &Evaluation{Conditions: c, columns: columns, rows: rows}
 }
@@ -110,7 +111,8 @@ func (y *Evaluation) nameRows() {
 	}
 }
 
-// index returns where a column stands among those that were read, as every one does that is compared.
+// index returns where a column stands among those that were read, as every one does that is
+// compared.
 func (y *Evaluation) index(column string) int {
 	return slices.IndexFunc(y.columns, func(c *message.ColumnMetadata) bool { return c.Name == column })
 }
@@ -136,7 +138,8 @@ func (y *Evaluation) looked(column catalog.Column) bool {
 	return y.Regulars
 }
 
-// Refusal returns what is told where a condition does not hold: the rows that are there, without what Cassandra does not read.
+// Refusal returns what is told where a condition does not hold: the rows that are there, without
+// what Cassandra does not read.
 func (y *Evaluation) Refusal() *message.RowsResult {
 	told := len(y.columns)
 	if !y.All {
@@ -159,7 +162,8 @@ func (y *Evaluation) Refusal() *message.RowsResult {
 	return result
 }
 
-// test reports whether a condition holds on a row; nil is a row that is not there (5.0: ColumnCondition).
+// test reports whether a condition holds on a row; nil is a row that is not there (5.0:
+// ColumnCondition).
 func (y *Evaluation) test(t *ColumnCondition, row message.Row) (bool, *wire.Failure) {
 	at := y.index(t.Column)
 	var value []byte

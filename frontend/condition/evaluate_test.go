@@ -12,7 +12,8 @@ import (
 	"music/rewrite"
 )
 
-// conditionsOf returns the conditions of an UPDATE of the row (k = 1, c = 1) in a table with a static column s and a column n.
+// conditionsOf returns the conditions of an UPDATE of the row (k = 1, c = 1) in a table with a
+// static column s and a column n.
 func conditionsOf(t *testing.T, text string) *Conditions {
 	t.Helper()
 	statement, err := rewrite.Parse([]byte(text))
@@ -37,7 +38,8 @@ func conditionsOf(t *testing.T, text string) *Conditions {
 	return c
 }
 
-// What follows from the rows that were read is what Cassandra would do, and the row that a condition does not hold on is told.
+// What follows from the rows that were read is what Cassandra would do, and the row that a
+// condition does not hold on is told.
 func TestEvaluation(t *testing.T) {
 	null := []byte(nil)
 	for _, tc := range []struct {

@@ -30,7 +30,8 @@ func (t *ColumnCondition) part(column operand) (operand, *wire.Failure) {
 	return column.element(element)
 }
 
-// values returns what a condition compares with, each well-formed. kind is its type; nil where the comparison is not served.
+// values returns what a condition compares with, each well-formed. kind is its type; nil where the
+// comparison is not served.
 func (t *ColumnCondition) values(kind datatype.DataType) (values [][]byte, f *wire.Failure) {
 	if kind == nil {
 		return nil, wire.Invalid("MUSIC_REFUSED: %s is critical: this condition on %s is not served under a lock: read USING LOCK, decide, write", t.Source.Table, t.Column)
@@ -119,7 +120,8 @@ func (o operand) element(at []byte) (operand, *wire.Failure) {
 	return element, nil
 }
 
-// compared returns the type of what the operand is compared with by an operator; nil where that is not served.
+// compared returns the type of what the operand is compared with by an operator; nil where that is
+// not served.
 func (o operand) compared(operator string) datatype.DataType {
 	kind := o.kind
 	switch list, isList := kind.(*datatype.List); {
@@ -151,8 +153,8 @@ func containedIn(kind datatype.DataType, operator string) datatype.DataType {
 	return nil
 }
 
-// holds reports whether the operand compares so, as Cassandra does: null equals null and nothing else, and is in no order. A collection that is kept by its elements is
-// null where it is empty.
+// holds reports whether the operand compares so, as Cassandra does: null equals null and nothing
+// else, and is in no order. A collection that is kept by its elements is null where it is empty.
 func (o operand) holds(operator string, other []byte) (bool, *wire.Failure) {
 	contains := strings.HasPrefix(operator, "CONTAINS")
 	if o.cells && !contains && other != nil && empty(other) {

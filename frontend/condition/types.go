@@ -13,7 +13,8 @@ import (
 	"music/frontend/wire"
 )
 
-// comparisonOf returns how Cassandra compares the values of a type, or nil for a type that the proxy does not compare.
+// comparisonOf returns how Cassandra compares the values of a type, or nil for a type that the
+// proxy does not compare.
 func comparisonOf(kind datatype.DataType) comparison {
 	switch kind := kind.(type) {
 	case *datatype.PrimitiveType:
@@ -32,8 +33,8 @@ func comparisonOf(kind datatype.DataType) comparison {
 	return nil
 }
 
-// currentType returns a type as the protocol's latest version tells it: earlier ones tell the types that came after them by Cassandra's own names
-// (v3 spec section 4.2.5.2).
+// currentType returns a type as the protocol's latest version tells it: earlier ones tell the types
+// that came after them by Cassandra's own names (v3 spec section 4.2.5.2).
 func currentType(kind datatype.DataType) datatype.DataType {
 	switch kind := kind.(type) {
 	case *datatype.Custom:
@@ -77,7 +78,8 @@ func classType(custom *datatype.Custom) datatype.DataType {
 	return custom
 }
 
-// sequence returns a comparison of collections element by element, those of a map pair by pair; the shorter of two comes first.
+// sequence returns a comparison of collections element by element, those of a map pair by pair; the
+// shorter of two comes first.
 func sequence(width int, of ...comparison) comparison {
 	if slices.ContainsFunc(of, func(c comparison) bool { return c == nil }) {
 		return nil
@@ -137,7 +139,8 @@ func fieldAt(fields [][]byte, i int) []byte {
 	return nil
 }
 
-// elementsOf returns the elements of a collection in wire form (v4 spec section 6), width to an entry; not ok where it is none.
+// elementsOf returns the elements of a collection in wire form (v4 spec section 6), width to an
+// entry; not ok where it is none.
 func elementsOf(value []byte, width int) (elements [][]byte, ok bool) {
 	cur := wire.Cursor{Body: value}
 	if len(value) == 0 {
@@ -149,7 +152,8 @@ func elementsOf(value []byte, width int) (elements [][]byte, ok bool) {
 	return elements, !cur.Bad && cur.At == len(value)
 }
 
-// fieldsOf returns the fields of a tuple or user-defined value in wire form; those at the end may be missing.
+// fieldsOf returns the fields of a tuple or user-defined value in wire form; those at the end may
+// be missing.
 func fieldsOf(value []byte) (fields [][]byte) {
 	cur := wire.Cursor{Body: value}
 	for cur.At < len(value) && !cur.Bad {
@@ -190,8 +194,8 @@ func ordered(kind datatype.DataType) bool {
 	return kind.Code() != primitive.DataTypeCodeDuration
 }
 
-// normalise returns a bound value as Cassandra keeps it: a set in its order and each element once, a map in the order of its keys. What is no
-// value of the type is refused.
+// normalise returns a bound value as Cassandra keeps it: a set in its order and each element once,
+// a map in the order of its keys. What is no value of the type is refused.
 func normalise(kind datatype.DataType, value []byte) ([]byte, *wire.Failure) {
 	if !fits(kind, value) {
 		return nil, wire.Invalid("MUSIC_SYNTAX: a value of %d bytes is no %s", len(value), kind.AsCql())
@@ -288,7 +292,8 @@ func compareTimeUUIDs(a, b []byte) int {
 	return cmp.Or(compareTimes(a, b), slices.CompareFunc(a[8:], b[8:], func(x, y byte) int { return cmp.Compare(int8(x), int8(y)) }))
 }
 
-// compareTimes compares the times of two time UUIDs: their parts stand the lowest first (RFC 4122, 4.1.2).
+// compareTimes compares the times of two time UUIDs: their parts stand the lowest first (RFC 4122,
+// 4.1.2).
 func compareTimes(a, b []byte) int {
 	return cmp.Or(cmp.Compare(a[6]&0x0f, b[6]&0x0f), cmp.Compare(a[7], b[7]), bytes.Compare(a[4:6], b[4:6]), bytes.Compare(a[:4], b[:4]))
 }

@@ -10,8 +10,9 @@ import (
 	"music/rewrite"
 )
 
-// Source is a statement's text with the values that are bound to its markers: where the terms of conditions have their values from. It
-// is in memory of its own: conditions are evaluated when Cassandra has answered.
+// Source is a statement's text with the values that are bound to its markers: where the terms of
+// conditions have their values from. It is in memory of its own: conditions are evaluated when
+// Cassandra has answered.
 type Source struct {
 	Text   []byte
 	Values [][]byte // each with its length before it, as on the wire
@@ -63,7 +64,8 @@ func (s *Source) list(t rewrite.Term, kind datatype.DataType) (values [][]byte, 
 	return values, nil
 }
 
-// constant returns a value that stands in a statement, in wire form (v4 spec section 6); nil for null.
+// constant returns a value that stands in a statement, in wire form (v4 spec section 6); nil for
+// null.
 func (s *Source) constant(t rewrite.Term, kind datatype.DataType) ([]byte, *wire.Failure) {
 	if t.Kind == rewrite.TermNull {
 		return nil, nil
