@@ -5,7 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"regexp"
+	"strings"
 	"time"
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
@@ -105,8 +105,15 @@ func (h *home) ownRole(ctx context.Context, c config.Cassandra) (string, error) 
 	return l.role(ctx)
 }
 
-// unauthorized is how Cassandra refuses a read, naming whom (5.0: ClientState.ensurePermission).
-var unauthorized = regexp.MustCompile(`^User (.+) has no SELECT permission on `)
+// refusedRole returns the role that Cassandra names where it refuses a read (5.0: ClientState.ensurePermission), "" where it names none.
+func refusedRole(text string) string {
+	named, user := strings.CutPrefix(text, "User ")
+	role, _, found := strings.Cut(named, " has no SELECT permission on ")
+	if !user || !found {
+		return ""
+	}
+	return role
+}
 
 // role is the name of the role that the node has the connection for: the list of its clients says so, or the refusal to show it. The
 // connection is found there by the name that it has as a driver, since its address may have been translated on the way.
@@ -114,8 +121,8 @@ func (l *homeConn) role(ctx context.Context) (string, error) {
 	rows, err := l.rows(ctx, "SELECT username, driver_name FROM system_views.clients")
 	var r *refusal
 	if errors.As(err, &r) && r.code == primitive.ErrorCodeUnauthorized {
-		if named := unauthorized.FindStringSubmatch(r.text); named != nil {
-			return named[1], nil
+		if named := refusedRole(r.text); named != "" {
+			return named, nil
 		}
 	}
 	if err != nil {

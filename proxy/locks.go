@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"hash/maphash"
-	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/rs/zerolog"
 
 	"music/frontend"
@@ -30,35 +28,6 @@ type locks struct {
 	scope  func() (context.Context, context.CancelFunc)                  // of one operation at another proxy
 }
 
-// refKey is a reference of a key.
-type refKey struct {
-	key musiccore.Key
-	ref musiccore.LockRef
-}
-
-// shard is one core with its mutex, its alarm clock, and those who wait for its answers.
-type shard struct {
-	clock *clock
-	do    func(musiccore.Command) musiccore.Result // carries out a command; it may block
-	tell  func([]musiccore.Hint)                   // to other proxies; it does not block
-	log   zerolog.Logger
-	audit *audit
-
-	failures zerolog.Logger // sampled, for all shards
-
-	mu         sync.Mutex
-	core       *musiccore.Core
-	waiting    map[musiccore.OpID]func(musiccore.Answer)
-	owners     *simplelru.LRU[refKey, musiccore.SessionID] // sessions of references that are elsewhere, as they were found
-	alarm      *time.Timer
-	wake       time.Duration // what the alarm is set to; 0: to nothing that counts
-	closed     bool          // close waits: nothing is started any more
-	pendingLog               // for the log
-
-	running sync.WaitGroup
-	probing atomic.Bool // a look at the shard waits for its mutex
-}
-
 // newLocks makes the shards of one session. ctx ends the commands under way when the proxy gives up on them.
 func newLocks(ctx context.Context, self *musiccore.Session, o musiccore.Options, d lockDeps) *locks {
 	l := &locks{
@@ -75,7 +44,7 @@ func newLocks(ctx context.Context, self *musiccore.Session, o musiccore.Options,
 			waiting: map[musiccore.OpID]func(musiccore.Answer){},
 			owners:  newOwners(),
 		}
-		s.alarm = time.AfterFunc(time.Hour, s.tick)
+		s.alarm.timer = time.AfterFunc(time.Hour, s.tick)
 		l.shards[i] = s
 	}
 	return l
@@ -91,18 +60,6 @@ type lockDeps struct {
 	audit  *audit
 }
 
-// ownersKept bounds the references of other proxies that a shard remembers the proxy of.
-const ownersKept = 1024
-
-// newOwners remembers nothing yet.
-func newOwners() *simplelru.LRU[refKey, musiccore.SessionID] {
-	owners, err := simplelru.NewLRU[refKey, musiccore.SessionID](ownersKept, nil)
-	if err != nil {
-		panic(err) // the size is a positive constant
-	}
-	return owners
-}
-
 // of is the shard of a key.
 func (l *locks) of(k musiccore.Key) *shard {
 	return l.shards[maphash.Comparable(l.seed, k)%shardCount]
@@ -111,21 +68,21 @@ func (l *locks) of(k musiccore.Key) *shard {
 // lockHere asks this proxy's core. done is called exactly once, also after gone.
 func (l *locks) lockHere(k musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) (gone func()) {
 	s, op := l.of(k), l.nextOp()
-	s.enter(call{op: op, refKey: refKey{k, q.Ref}}, done, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Lock(now, op, k, q) })
+	s.enter(shardOp{op: op, refKey: refKey{k, q.Ref}}, done, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Lock(now, op, k, q) })
 	return func() { s.gone(op) }
 }
 
 // unlockHere asks this proxy's core.
 func (l *locks) unlockHere(k musiccore.Key, r musiccore.LockRef, by musiccore.Client, done func(musiccore.Answer)) (gone func()) {
 	s, op := l.of(k), l.nextOp()
-	s.enter(call{op, refKey{k, r}, by}, done, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Unlock(now, op, k, r) })
+	s.enter(shardOp{op, refKey{k, r}, by}, done, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Unlock(now, op, k, r) })
 	return func() { s.gone(op) }
 }
 
 // forceHere asks this proxy's core.
 func (l *locks) forceHere(k musiccore.Key, r musiccore.LockRef, f frontend.Force, done func(musiccore.Answer)) (gone func()) {
 	s, op := l.of(k), l.nextOp()
-	s.enter(call{op, refKey{}, f.By}, done, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects {
+	s.enter(shardOp{op, refKey{}, f.By}, done, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects {
 		return c.Force(now, op, k, r, f.String())
 	})
 	return func() { s.gone(op) }
@@ -192,28 +149,6 @@ func (l *locks) Begin(k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind,
 	return musiccore.Answer{}, false
 }
 
-// begin asks the core, with the mutex held. Where ok is true the answer is there.
-func (s *shard) begin(op musiccore.OpID, p refKey, kind musiccore.Kind) (a musiccore.Answer, ok bool) {
-	if owner, known := s.owners.Get(p); known {
-		return musiccore.Answer{Op: op, Err: &musiccore.ElsewhereError{Session: owner}}, true
-	}
-	now := s.clock.now()
-	ticket, effects := s.core.Begin(now, op, p.key, p.ref, kind)
-	a, ok = musiccore.Answer{Op: op, Ticket: ticket}, ticket.OK()
-	for i, told := range effects.Answers {
-		if told.Op == op {
-			a, ok = told, true
-			effects.Answers = append(effects.Answers[:i:i], effects.Answers[i+1:]...)
-			break
-		}
-	}
-	s.carryOut(now, effects)
-	if ok && errors.Is(a.Err, musiccore.ErrLost) {
-		s.audit.fencedOff.Inc()
-	}
-	return a, ok
-}
-
 // End implements frontend.Locks.
 func (l *locks) End(t musiccore.Ticket, o musiccore.Outcome) (musiccore.Verdict, func() musiccore.Verdict) {
 	if t.Lender != (musiccore.SessionID{}) {
@@ -257,13 +192,6 @@ func (l *locks) verdictOf(s *shard, t musiccore.Ticket) func() musiccore.Verdict
 	}
 }
 
-// fenced counts an operation that got no stamp because its lock is lost: not one whose client has given the lock back itself.
-func (s *shard) fenced(err error) {
-	if errors.Is(err, musiccore.ErrLost) && !errors.Is(err, musiccore.ErrReleased) {
-		s.audit.fencedOff.Inc()
-	}
-}
-
 func (l *locks) nextOp() musiccore.OpID { return musiccore.OpID(l.lastOp.Add(1)) }
 
 // each calls the core of every shard.
@@ -291,118 +219,9 @@ func (l *locks) close() {
 	for _, s := range l.shards {
 		s.mu.Lock()
 		s.closed = true
-		s.alarm.Stop()
+		s.alarm.timer.Stop()
 		s.mu.Unlock()
 		s.running.Wait()
 	}
 	l.peers.Close()
-}
-
-// call is an operation as a shard takes it in. by is the client that ends a lock by it; nobody where it ends none.
-type call struct {
-	op musiccore.OpID
-	refKey
-	by musiccore.Client
-}
-
-// enter hands in an event whose answer done waits for. A reference that was found elsewhere is not looked for again.
-func (s *shard) enter(c call, done func(musiccore.Answer), event func(*musiccore.Core, musiccore.Now) musiccore.Effects) {
-	s.mu.Lock()
-	defer s.unlock()
-	if owner, known := s.owners.Get(c.refKey); known {
-		s.running.Go(func() { done(musiccore.Answer{Op: c.op, Err: &musiccore.ElsewhereError{Session: owner}}) })
-		return
-	}
-	s.waiting[c.op] = done
-	now := s.clock.now()
-	s.carryOutFor(c.by, now, event(s.core, now))
-}
-
-// gone gives up an operation that still waits for its answer; it gets errGone.
-func (s *shard) gone(op musiccore.OpID) {
-	s.mu.Lock()
-	done := s.waiting[op]
-	if done != nil {
-		delete(s.waiting, op)
-		now := s.clock.now()
-		s.carryOut(now, s.core.Gone(now, op))
-	}
-	s.unlock()
-	if done != nil {
-		done(musiccore.Answer{Op: op, Err: errGone})
-	}
-}
-
-// errGone is told to nobody: who asked has gone.
-var errGone = errors.New("nobody waits for this any more")
-
-// call hands in an event.
-func (s *shard) call(event func(*musiccore.Core, musiccore.Now) musiccore.Effects) {
-	s.mu.Lock()
-	defer s.unlock()
-	now := s.clock.now()
-	s.carryOut(now, event(s.core, now))
-}
-
-// tick is the alarm clock's.
-func (s *shard) tick() {
-	s.call(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects {
-		s.wake = 0
-		return c.Tick(now)
-	})
-}
-
-// carryOut starts what the core wants done because of what happened now. The mutex is held: a goroutine each for commands, which
-// block, and for answers, whose client may not be reading.
-func (s *shard) carryOut(now musiccore.Now, e musiccore.Effects) {
-	s.carryOutFor(musiccore.Client{}, now, e)
-}
-
-// carryOutFor is carryOut of what a client has brought about, as far as the audit says by whom a lock was ended.
-func (s *shard) carryOutFor(by musiccore.Client, now musiccore.Now, e musiccore.Effects) {
-	if s.closed {
-		return
-	}
-	for _, c := range e.Commands {
-		s.running.Go(func() { s.run(c) })
-	}
-	for _, a := range e.Answers {
-		if done := s.waiting[a.Op]; done != nil {
-			delete(s.waiting, a.Op)
-			s.running.Go(func() { done(a) })
-		}
-	}
-	if len(e.Hints) > 0 {
-		s.tell(e.Hints)
-	}
-	for _, n := range e.Notes {
-		s.later(func() { s.audit.note(n, by) })
-	}
-	for _, a := range e.Alarms {
-		s.later(func() {
-			s.log.Error().Str("rule", a.Rule).Hex("table", a.Key.Table[:]).Hex("key", []byte(a.Key.PK)).Msg(a.Text)
-		})
-	}
-	s.setAlarm(now, e.Wake)
-}
-
-// setAlarm has the core called again at a moment of BOOTTIME, if any. Most operations move none, and to set a timer anew, even to the
-// same moment, can wake a thread of Go's scheduler, which costs more than the operation. Where a moment has passed, the timer may be one that
-// stood still while the machine was suspended.
-func (s *shard) setAlarm(now musiccore.Now, at time.Duration) {
-	if at == 0 || (at == s.wake && at > now.Boot) {
-		return
-	}
-	s.wake = at
-	s.alarm.Reset(max(0, at-now.Boot))
-}
-
-// run carries out one command and tells the core.
-func (s *shard) run(c musiccore.Command) {
-	result := s.do(c)
-	if result.Cause != nil && !errors.Is(result.Cause, context.Canceled) {
-		s.failures.Warn().Err(result.Cause).Type("command", c.Action).Hex("table", c.Key.Table[:]).Hex("key", []byte(c.Key.PK)).
-			Msg("Cassandra does not carry out what locks need (of such lines there is one in ten seconds)")
-	}
-	s.call(func(core *musiccore.Core, now musiccore.Now) musiccore.Effects { return core.Reply(now, c.ID, result) })
 }

@@ -55,7 +55,7 @@ func targets() []target {
 func proxyFiles() []string {
 	files := []string{"proxy/synchronise/*.go", "proxy/peer/*.go"}
 	for _, name := range []string{
-		"heartbeat", "sessions", "beat", "clock", "executor", "generation", "locks", "remote", "barrier", "agreement", "stored", "schema", "schemareader", "scope", "datatable",
+		"heartbeat", "sessions", "beat", "clock", "executor", "generation", "locks", "shard", "remote", "barrier", "agreement", "stored", "schema", "schemareader", "scope", "datatable",
 	} {
 		files = append(files, "proxy/"+name+".go")
 	}

@@ -26,6 +26,7 @@ func Main(m *testing.M, dir, address string) {
 	os.Exit(run(m, dir, address))
 }
 
+// run returns the exit code of the tests.
 func run(m *testing.M, dir, address string) int {
 	if testing.Short() || os.Getenv(contactPoint) != "" {
 		return m.Run()
