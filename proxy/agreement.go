@@ -12,8 +12,9 @@ import (
 // disagreeing is what a change waits for that not all nodes know of.
 const disagreeing = "Cassandra's nodes (they do not agree on the schema, or the home node does not tell it)"
 
-// agreed tells whether what was read is the schema of the home node and of every other node that is up. A node by itself may be behind: one
-// that has just come back, or that did not hear of a change. What it says may close tables to plain writes, and never open them.
+// agreed reports whether what was read is the schema of the home node and of every other node that
+// is up. A node by itself may be behind: one that has just come back, or that did not hear of a
+// change. What it says may close tables to plain writes, and never open them.
 func (r *schemaReader) agreed(ctx context.Context, version gocql.UUID) bool {
 	if r.node == "" || r.node != r.home() {
 		return false
@@ -31,8 +32,9 @@ func (r *schemaReader) agreed(ctx context.Context, version gocql.UUID) bool {
 	return true
 }
 
-// keep gives the tables as they are to be taken for: what was read, but for what would open a table to plain writes or end its locks on
-// the word of a node that may be behind. late names what is waited for then.
+// keep gives the tables as they are to be taken for: what was read, but for what would open a table
+// to plain writes or end its locks on the word of a node that may be behind. late names what is
+// waited for then.
 func (s *schema) keep(ctx context.Context, before map[[16]byte]*dataTable, found []*dataTable, version gocql.UUID) (kept []*dataTable, late []string) {
 	var sure, asked bool
 	doubtful := func() bool {
@@ -58,7 +60,7 @@ func (s *schema) keep(ctx context.Context, before map[[16]byte]*dataTable, found
 	return found, late
 }
 
-// loses tells whether a table that was read has not the lock table any more that was known.
+// loses reports whether a table that was read has not the lock table any more that was known.
 func (t *dataTable) loses(old *dataTable) bool {
 	if old == nil || !old.Made {
 		return false
@@ -66,8 +68,8 @@ func (t *dataTable) loses(old *dataTable) bool {
 	return !t.Made || t.Generation != old.Generation
 }
 
-// visibleNodes are the settings under which a table is published until it is settled: those of its comment, but that it is not open to plain
-// writes before music.tables says so, too.
+// shown returns the settings under which a table is published until it is settled: those of its
+// comment, but that it is not open to plain writes before music.tables says so, too.
 func (t *dataTable) shown() catalog.Settings {
 	settings := t.Settings
 	switch {
@@ -80,7 +82,8 @@ func (t *dataTable) shown() catalog.Settings {
 	return settings
 }
 
-// stillStored tells whether music.tables has a table as critical, by a quorum, or does not answer.
+// stillStored reports whether music.tables has a table as critical, by a quorum, or does not
+// answer.
 func (r *schemaReader) stillStored(ctx context.Context, old *dataTable) bool {
 	now := &dataTable{keyspace: old.keyspace, name: old.name, Critical: catalog.Critical{ID: old.ID, Settings: old.Settings, Marked: old.Marked, Made: old.Made}}
 	r.readStored(ctx, now)

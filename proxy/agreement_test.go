@@ -11,8 +11,9 @@ import (
 	"music/frontend/catalog"
 )
 
-// A table is critical until the home node and all that are up say otherwise, or music.tables does, by a quorum; or another one has its name. So is its
-// lock table there. A node that is behind, or the only one that answers, says nothing of that.
+// A table is critical until the home node and all that are up say otherwise, or music.tables does,
+// by a quorum; or another one has its name. So is its lock table there. A node that is behind, or
+// the only one that answers, says nothing of that.
 func TestNothingOpensOnTheWordOfANodeThatIsBehind(t *testing.T) {
 	version, host := gocql.UUID{7}, gocql.UUID{7}.String() // as the played node says
 	known := func() *dataTable {
@@ -60,7 +61,8 @@ func TestNothingOpensOnTheWordOfANodeThatIsBehind(t *testing.T) {
 	}
 }
 
-// A table becomes open to plain writes when music.tables says so, and not by a comment: which may be an older one.
+// A table becomes open to plain writes when music.tables says so, and not by a comment: which may
+// be an older one.
 func TestAllowWaitsForMusicTables(t *testing.T) {
 	for name, c := range map[string]struct {
 		made   bool

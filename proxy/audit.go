@@ -13,7 +13,8 @@ import (
 	"music/musiccore"
 )
 
-// audit writes a line for every grant, every end and every fenced-off write of a lock (docs/design.md 5), and counts them.
+// audit writes a line for every grant, every end and every fenced-off write of a lock
+// (docs/design.md 5), and counts them.
 type audit struct {
 	log    zerolog.Logger
 	tables *criticalTables
@@ -56,7 +57,8 @@ func newAudit(log zerolog.Logger, proxy string, tables *criticalTables, r promet
 	return a
 }
 
-// note writes what happened to a lock. by is the client that has ended it with UNLOCK or FORCE; nobody where it has ended otherwise.
+// note writes what happened to a lock. by is the client that has ended it with UNLOCK or FORCE;
+// nobody where it has ended otherwise.
 func (a *audit) note(n musiccore.Note, by musiccore.Client) {
 	switch n.Kind {
 	case musiccore.NoteGranted:
@@ -87,7 +89,8 @@ func (a *audit) note(n musiccore.Note, by musiccore.Client) {
 	}
 }
 
-// refusals is how many refused attempts of a role are told in a minute; rolesKept of how many roles at a time.
+// refusals is how many refused attempts of a role are told in a minute; rolesKept of how many roles
+// at a time.
 const (
 	refusals  = 20
 	rolesKept = 1000

@@ -17,8 +17,9 @@ import (
 	"music/musiccore"
 )
 
-// Every audit line says who, from where, at which proxy, on which key and under which reference, as LIST LOCKS writes them; refusals are
-// sampled for each role by itself, and what is fenced off is not.
+// Every audit line says who, from where, at which proxy, on which key and under which reference, as
+// LIST LOCKS writes them; refusals are sampled for each role by itself, and what is fenced off is
+// not.
 func TestAuditLines(t *testing.T) {
 	var log bytes.Buffer
 	table := &dataTable{keyspace: "bank", name: "accounts", Critical: catalog.Critical{ID: [16]byte{1}, Key: []catalog.Column{{Name: "id", Type: "text"}}}}
@@ -50,8 +51,8 @@ func TestAuditLines(t *testing.T) {
 	assert.Equal(t, 10*refusals, strings.Count(log.String(), "operation fenced off"))
 }
 
-// The end of a lock names whose lock it was, and beside that who ended it where somebody did: by UNLOCK or FORCE, at this proxy or at
-// another one.
+// The end of a lock names whose lock it was, and beside that who ended it where somebody did: by
+// UNLOCK or FORCE, at this proxy or at another one.
 func TestAuditSaysWhoEndedALock(t *testing.T) {
 	a, b := two(t)
 	k, ben := keyOf("x"), musiccore.Client{Role: "ben", Address: "10.0.0.8:4321"}

@@ -23,9 +23,10 @@ const thisOne = "this address (Cassandra owes it answers of before)"
 // errNoClock tells that closed cannot be raised while own and cluster clock differ.
 var errNoClock = errors.New("own clock and the cluster's differ too much")
 
-// barrier makes sure that every write which did not know that the table is critical lies below closed: it waits until each
-// living proxy has followed the schema, then raises closed and stores the settings in one LWT (docs/design.md 4, "Becoming critical
-// is a barrier"). late names the proxies that it waits for.
+// barrier makes sure that every write which did not know that the table is critical lies below
+// closed: it waits until each living proxy has followed the schema, then raises closed and stores
+// the settings in one LWT (docs/design.md 4, "Becoming critical is a barrier"). late names the
+// proxies that it waits for.
 func (s *schema) barrier(ctx context.Context, t *dataTable, version gocql.UUID) (late []string, err error) {
 	known := t.stored
 	if known.err != nil {
@@ -51,8 +52,9 @@ func (s *schema) barrier(ctx context.Context, t *dataTable, version gocql.UUID) 
 	return nil, s.raise(ctx, t, known.text)
 }
 
-// closing is what closed is raised to. A table without lock rows has no base that could be above it (docs/protocol.md 2.3, D); and where
-// plain writes go on, a stamp ahead of the clock would hide them under what is written with a lock.
+// closing returns what closed is raised to. A table without lock rows has no base that could be
+// above it (docs/protocol.md 2.3, D); and where plain writes go on, a stamp ahead of the clock
+// would hide them under what is written with a lock.
 func (t *dataTable) closing(now musiccore.Now) musiccore.Stamp {
 	if t.Made && t.Settings.Unlocked != catalog.Allow {
 		return musiccore.Closing(now, t.stored.closed)
@@ -60,7 +62,8 @@ func (t *dataTable) closing(now musiccore.Now) musiccore.Stamp {
 	return max(now.Clk, t.stored.closed+1)
 }
 
-// raise writes a new closed beside the settings, unless another proxy was first: then the next refresh sees what it wrote.
+// raise writes a new closed beside the settings, unless another proxy was first: then the next
+// refresh sees what it wrote.
 func (s *schema) raise(ctx context.Context, t *dataTable, old string) error {
 	if err := s.heartbeat.look(ctx); err != nil { // the clocks may have stood still since the last one
 		return fmt.Errorf("raise closed of %s: %w", t, err)
@@ -86,7 +89,8 @@ func (s *schema) raise(ctx context.Context, t *dataTable, old string) error {
 	return nil
 }
 
-// retire notes that a table is not critical any more: when it becomes so again, closed is raised anew.
+// retire notes that a table is not critical any more: when it becomes so again, closed is raised
+// anew.
 func (s *schema) retire(ctx context.Context, t *dataTable) error {
 	_, err := s.session.Query("UPDATE music.tables SET settings = ? WHERE id = ? IF settings = ?", plainSettings, gocql.UUID(t.ID), t.storedText()).
 		Consistency(gocql.Quorum).SerialConsistency(gocql.Serial).MapScanCASContext(ctx, map[string]any{})

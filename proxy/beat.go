@@ -21,15 +21,15 @@ type observation struct {
 	now  musiccore.Now
 }
 
-// beat writes one life sign between two looks at the own row and at the cluster's clock. The lease counts from before it was
-// sent.
+// beat writes one life sign between two looks at the own row and at the cluster's clock. The lease
+// counts from before it was sent.
 func (l *heartbeat) beat(ctx context.Context) error {
 	_, err := l.timedBeat(ctx, l.self.Load(), "")
 	return err
 }
 
-// timedBeat writes a life sign of one session, whichever is this proxy's own by then: a number belongs to the session that gave it. via is
-// the node that is asked; "" leaves it to the driver.
+// timedBeat writes a life sign of one session, whichever is this proxy's own by then: a number
+// belongs to the session that gave it. via is the node that is asked; "" leaves it to the driver.
 func (l *heartbeat) timedBeat(ctx context.Context, self *musiccore.Session, via string) (took beatTiming, err error) {
 	begun := time.Now()
 	before, err := l.observe(ctx, self, via)
@@ -94,7 +94,8 @@ func (l *heartbeat) look(ctx context.Context) error {
 	return self.Saw(g.now, g.look, g.beat)
 }
 
-// write puts a beat into music.sessions, stamped by its own number: a clock that steps back must not hide it (C5).
+// write puts a beat into music.sessions, stamped by its own number: a clock that steps back must
+// not hide it (C5).
 func (l *heartbeat) write(ctx context.Context, self *musiccore.Session, n int64, via string) error {
 	err := l.session.Query("INSERT INTO music.sessions (session, beat, schema_version, addr, lease, rules) VALUES (?, ?, ?, ?, ?, ?)",
 		gocql.UUID(self.ID()), n, *l.schema.Load(), l.config.address, self.Lease().Milliseconds(), l.config.rules).

@@ -19,7 +19,8 @@ import (
 	"music/musiccore"
 )
 
-// A beat takes its number from one session and is written for the same one, also where another session takes its place in between.
+// A beat takes its number from one session and is written for the same one, also where another
+// session takes its place in between.
 func TestABeatIsWrittenForTheSessionThatNumberedIt(t *testing.T) {
 	n, l := beating(t)
 	told := clusterClock(time.Now, &message.VoidResult{})
@@ -40,8 +41,8 @@ func TestABeatIsWrittenForTheSessionThatNumberedIt(t *testing.T) {
 	assert.True(t, first.Valid(l.clock.now()))
 }
 
-// Two processes with one session, as a cloned machine has them: the first that sees a beat of the other gives up, writes nothing any
-// more, and the other one goes on.
+// Two processes with one session, as a cloned machine has them: the first that sees a beat of the
+// other gives up, writes nothing any more, and the other one goes on.
 func TestTwoProcessesWithOneSession(t *testing.T) {
 	n, one := beating(t)
 	n.says(clusterClock(time.Now, &message.VoidResult{}))
@@ -56,8 +57,8 @@ func TestTwoProcessesWithOneSession(t *testing.T) {
 	assert.True(t, one.self.Load().Valid(one.clock.now()))
 }
 
-// Where every clock of the machine stood still, the cluster's has gone on: the session ends at the next look, before another beat makes
-// it valid again.
+// Where every clock of the machine stood still, the cluster's has gone on: the session ends at the
+// next look, before another beat makes it valid again.
 func TestASessionWhoseClocksAllStoodStill(t *testing.T) {
 	var stood atomic.Int64
 	atCluster := func() time.Time { return time.Now().Add(time.Duration(stood.Load())) }
@@ -118,7 +119,8 @@ func TestALeaseHoldsSeveralTries(t *testing.T) {
 	}
 }
 
-// Rows of sessions that have been dead for an hour are deleted for ever, and no others: not one that may live by its own lease.
+// Rows of sessions that have been dead for an hour are deleted for ever, and no others: not one
+// that may live by its own lease.
 func TestLongDeadSessionsAreDeleted(t *testing.T) {
 	self, dead, ended, late, longLease := gocql.UUID{1}, gocql.UUID{2}, gocql.UUID{3}, gocql.UUID{4}, gocql.UUID{5}
 	var gone []gocql.UUID
@@ -139,7 +141,8 @@ func TestLongDeadSessionsAreDeleted(t *testing.T) {
 	assert.Error(t, s.reap(t.Context(), self))
 }
 
-// A session that was deleted stays so: its row's tombstone lies above every beat of it, and above that of its end.
+// A session that was deleted stays so: its row's tombstone lies above every beat of it, and above
+// that of its end.
 func TestADeletedSessionStaysDeleted(t *testing.T) {
 	n := startCQLNode(t, nil)
 	n.saysAlways(&message.VoidResult{})
@@ -153,7 +156,8 @@ func TestADeletedSessionStaysDeleted(t *testing.T) {
 	assert.Equal(t, id[:], all[0].where["session"])
 }
 
-// A proxy whose setting critical is another has not followed, for a table that is critical by that setting alone.
+// A proxy whose setting critical is another has not followed, for a table that is critical by that
+// setting alone.
 func TestProxiesWithOtherRulesHaveNotFollowed(t *testing.T) {
 	version := gocql.UUID{9}
 	other, same := gocql.UUID{2}, gocql.UUID{3}
@@ -171,8 +175,9 @@ func TestProxiesWithOtherRulesHaveNotFollowed(t *testing.T) {
 	assert.Empty(t, late)
 }
 
-// Numbers that are no settings, and on which safety rests at all proxies of a cluster alike: who changes one changes commonVersion, so that
-// proxies with different ones refuse to start beside each other.
+// Numbers that are no settings, and on which safety rests at all proxies of a cluster alike: who
+// changes one changes commonVersion, so that proxies with different ones refuse to start beside
+// each other.
 func TestNumbersOfTheCommonVersion(t *testing.T) {
 	o := musiccore.Defaults()
 	assert.Equal(t, "1", commonVersion)
@@ -183,7 +188,8 @@ func TestNumbersOfTheCommonVersion(t *testing.T) {
 	assert.Equal(t, time.Second, maxClockLead)
 }
 
-// Who drops keyspace music past the proxies is told what that means: at once, and not with every beat.
+// Who drops keyspace music past the proxies is told what that means: at once, and not with every
+// beat.
 func TestDroppedKeyspaceIsSaid(t *testing.T) {
 	n, _ := beating(t)
 	for text, want := range map[string]int{"keyspace music does not exist": 1, "table sessions does not exist": 1, "no such thing": 0} {

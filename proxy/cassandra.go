@@ -18,9 +18,9 @@ const (
 	connectPause   = time.Second      // between two tries to reach the cluster at start
 )
 
-// openService opens the proxy's own session with the cluster, which carries all that is not a client's: lock rows, beats,
-// schema, synchronise. Nothing on it is ever retried or sent twice by the driver: what may be repeated is for the core to
-// say. It waits until the cluster answers, or ctx ends.
+// openService opens the proxy's own session with the cluster, which carries all that is not a
+// client's: lock rows, beats, schema, synchronise. The driver retries nothing on it: only the core
+// knows what may be repeated. openService waits until the cluster answers, or ctx ends.
 func openService(ctx context.Context, c config.Cassandra, h *home, log zerolog.Logger) (*gocql.Session, error) {
 	complaint := newStartLog(log.With().Strs("contact_points", c.Addresses()).Logger())
 	for {
@@ -38,10 +38,11 @@ func openService(ctx context.Context, c config.Cassandra, h *home, log zerolog.L
 	}
 }
 
-// startLog says why Cassandra cannot be had: at once, and again every minute for as long as it is so.
+// startLog says why Cassandra cannot be had: at once, and again every minute for as long as it is
+// so.
 type startLog struct{ login, other zerolog.Logger }
 
-// newStartLog makes one that has said nothing yet.
+// newStartLog returns one that has said nothing yet.
 func newStartLog(log zerolog.Logger) *startLog {
 	each := func() zerolog.Logger {
 		return log.Sample(&zerolog.BurstSampler{Burst: 1, Period: time.Minute})
@@ -49,7 +50,7 @@ func newStartLog(log zerolog.Logger) *startLog {
 	return &startLog{login: each(), other: each()}
 }
 
-// say logs err, and what it means where it is no refusal of the proxy's own login.
+// say logs err, and meaning unless Cassandra has refused the proxy's own login.
 func (c *startLog) say(err error, meaning string) {
 	if refused(err, primitive.ErrorCodeAuthenticationError) {
 		c.login.Error().Err(err).Msg("Cassandra refuses the proxy's own login: username or password is wrong; the proxy listens once it is right")
@@ -58,8 +59,10 @@ func (c *startLog) say(err error, meaning string) {
 	c.other.Warn().Err(err).Msg(meaning)
 }
 
-// connectService opens the session. It logs in to the home node first, which says what is wrong where that fails. Unless another data centre is configured, the nodes of the home node's own are asked: a proxy that
-// asks the first replica of a key, wherever that is, pays the way there for each look at a lock row, and again for each round of Paxos.
+// connectService opens the session. It logs in to the home node first, which says what is wrong
+// where that fails. Unless another data centre is configured, the nodes of the home node's own are
+// asked: a proxy that asks the first replica of a key, wherever that is, pays the way there for
+// each look at a lock row, and again for each round of Paxos.
 func connectService(ctx context.Context, c config.Cassandra, h *home) (*gocql.Session, error) {
 	centre, err := homeCentre(ctx, c, h)
 	if err != nil {
@@ -81,7 +84,7 @@ func homeCentre(ctx context.Context, c config.Cassandra, h *home) (string, error
 	return l.centre(ctx)
 }
 
-// serviceCluster is how the proxy's own sessions are to be.
+// serviceCluster returns the configuration of the proxy's own sessions.
 func serviceCluster(c config.Cassandra, nodes *nodeDialer) *gocql.ClusterConfig {
 	cluster := gocql.NewCluster(c.Addresses()...)
 	cluster.Consistency = gocql.Quorum

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// catchUpEvery is the least time from one reading of the schema for clients' writes to the next, whatever tables they name.
+// catchUpEvery is the least time from one reading of the schema for clients' writes to the next,
+// whatever tables they name.
 const catchUpEvery = 20 * time.Millisecond
 
 // readings counts the readings of the schema, so that those who need one at the same time share it.
@@ -27,8 +28,8 @@ func (u *readings) begin() uint64 { return u.begun.Add(1) }
 // end notes that what a reading has shown is published. Readings end in order.
 func (u *readings) end(reading uint64) { u.ended.Store(reading) }
 
-// readings reads the schema for a client's write on a table that it did not have. It returns when a reading is published that began after
-// the call, or after homeLimit.
+// readings reads the schema for a client's write on a table that it did not have. It returns when a
+// reading is published that began after the call, or after homeLimit.
 func (s *schema) catchUp() {
 	ctx, cancel := context.WithTimeout(context.Background(), homeLimit)
 	defer cancel()
@@ -55,8 +56,8 @@ type versionCheck struct {
 	current bool
 }
 
-// isCurrent tells whether tables are those of Cassandra's present schema. It looks at most once every laggardPoll, and blocks for
-// homeLimit at most.
+// isCurrent reports whether tables are those of Cassandra's present schema. It looks at most once
+// every laggardPoll, and blocks for homeLimit at most.
 func (s *schema) isCurrent() bool {
 	f := &s.currency
 	f.mu.Lock()

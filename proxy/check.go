@@ -22,8 +22,9 @@ type Checked struct {
 // errNothingFound tells that no contact point could be asked.
 var errNothingFound = errors.New("no contact point answers")
 
-// Check tries what a start with cfg needs, in the order of the start: files, addresses, every contact point with the proxy's own login, and
-// the clients' certificate. It serves nobody, changes nothing, and is not there any more when it returns. cfg has passed Validate.
+// Check tries what a start with cfg needs, in the order of the start: files, addresses, every
+// contact point with the proxy's own login, and the clients' certificate. It serves nobody, changes
+// nothing, and is not there any more when it returns. cfg has passed Validate.
 func Check(ctx context.Context, cfg config.Config) []Checked {
 	var all []Checked
 	add := func(what, found string, err error) { all = append(all, Checked{What: what, Found: found, Err: err}) }
@@ -53,7 +54,7 @@ func free(ctx context.Context, address string) error {
 	return ln.Close()
 }
 
-// freeOrOff is what is found of an address at which nothing hinders to listen.
+// freeOrOff returns what is found of an address at which nothing prevents listening.
 func freeOrOff(address string) string {
 	if address == "" {
 		return "off"
@@ -103,7 +104,8 @@ func checkNode(ctx context.Context, cfg config.Config) (nodeFacts, error) {
 	return facts, err
 }
 
-// checkMusic reads what the proxies share, as far as a read tells: what may be written is seen by `music check`.
+// checkMusic reads what the proxies share, as far as a read tells: what may be written is seen by
+// `music check`.
 func checkMusic(ctx context.Context, cfg config.Config) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, serviceTimeout)
 	defer cancel()
@@ -129,7 +131,7 @@ func checkMusic(ctx context.Context, cfg config.Config) (string, error) {
 	return "there, and the proxy's role reads it", nil
 }
 
-// checkClients asks the node for whom it takes clients.
+// checkClients asks the node for which role it takes clients.
 func checkClients(ctx context.Context, cfg config.Config) error {
 	h, err := newHome(cfg.Cassandra, zerolog.Nop())
 	if err != nil {

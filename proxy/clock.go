@@ -13,7 +13,8 @@ import (
 // maxClockLead is how far base timestamps may run ahead of the cluster's clock.
 const maxClockLead = time.Second
 
-// clock reads the clocks of docs/protocol.md 2.4. The zero value knows nothing of the cluster's clock and gives no clk.
+// clock reads the clocks of docs/protocol.md 2.4. The zero value knows nothing of the cluster's
+// clock and gives no clk.
 type clock struct {
 	known atomic.Bool
 	ahead atomic.Int64 // how far the cluster's clock is ahead of ours, ns
@@ -42,12 +43,12 @@ func instant() musiccore.Now {
 	return musiccore.Now{Boot: boottime(), Raw: monotonic(unix.CLOCK_MONOTONIC_RAW)}
 }
 
-// boottime is CLOCK_BOOTTIME, which goes on while the machine is suspended: Go's own monotonic clock stops, and a lease judged by
-// it would outlive itself.
+// boottime reads CLOCK_BOOTTIME, which goes on while the machine is suspended: Go's own monotonic
+// clock stops, and a lease judged by it would outlive itself.
 func boottime() time.Duration { return monotonic(unix.CLOCK_BOOTTIME) }
 
-// monotonic reads a clock. CLOCK_MONOTONIC_RAW is the one that nobody slews: all others may run faster or slower by a tenth, for as
-// long as a daemon takes to correct them.
+// monotonic reads a clock. CLOCK_MONOTONIC_RAW is the one that nobody slews: all others may run
+// faster or slower by a tenth, for as long as a daemon takes to correct them.
 func monotonic(clock int32) time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(clock, &ts); err != nil {

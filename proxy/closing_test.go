@@ -11,7 +11,8 @@ import (
 	"music/musiccore"
 )
 
-// What closed is raised to: only where there are lock rows, and no plain writes any more, it lies ahead of the clock.
+// What closed is raised to: only where there are lock rows, and no plain writes any more, it lies
+// ahead of the clock.
 func TestClosing(t *testing.T) {
 	now := musiccore.Now{Clk: 1000}
 	closed := func(made bool, unlocked catalog.Policy, before musiccore.Stamp) musiccore.Stamp {
@@ -26,8 +27,9 @@ func TestClosing(t *testing.T) {
 	}
 }
 
-// Between the moment when a table is closed to plain writes here and the moment when closed is known, this proxy writes no lock
-// row that looks clean: the plain writes of others may not have ended.
+// Between the moment when a table is closed to plain writes here and the moment when closed is
+// known, this proxy writes no lock row that looks clean: the plain writes of others may not have
+// ended.
 func TestNoLockRowIsCleanUntilClosedIsKnown(t *testing.T) {
 	now := musiccore.Now{Boot: time.Minute, Raw: time.Minute, Wall: 1 << 50, Clk: 1 << 50}
 	options := musiccore.Defaults()

@@ -14,8 +14,9 @@ import (
 	"music/rewrite"
 )
 
-// dataTable is a critical table with its companion, the table of its lock rows (docs/design.md 4). What clients' connections know of it is
-// embedded; of that, Refused says why the table itself cannot be locked. It is never changed once published.
+// dataTable is a critical table with its companion, the table of its lock rows (docs/design.md 4).
+// What clients' connections know of it is embedded; of that, Refused says why the table itself
+// cannot be locked. It is never changed once published.
 type dataTable struct {
 	keyspace, name string
 	catalog.Critical
@@ -39,14 +40,15 @@ const (
 	ifBase
 )
 
-// String is the table's name as people write it.
+// String returns the table's name as people write it.
 func (t *dataTable) String() string { return t.keyspace + "." + t.name }
 
-// companion is the name of the table that holds the lock rows.
+// companion returns the name of the table that holds the lock rows.
 func (t *dataTable) companion() string { return catalog.CompanionPrefix + hex.EncodeToString(t.ID[:]) }
 
-// companionDDL creates the companion, under an id that every proxy derives alike. Its key columns are called k1, k2, …: the data table's own names might be those of the
-// registers. Read repair, grace and speculative reads are what docs/protocol.md 1 asks for.
+// companionDDL creates the companion, under an id that every proxy derives alike. Its key columns
+// are called k1, k2, …: the data table's own names might be those of the registers. Read repair,
+// grace and speculative reads are what docs/protocol.md 1 asks for.
 func (t *dataTable) companionDDL() string {
 	var columns, names []string
 	for i, c := range t.Key {
@@ -60,11 +62,13 @@ func (t *dataTable) companionDDL() string {
 		tableID("companion", t.keyspace, uuid.UUID(t.ID).String(), strconv.FormatInt(int64(t.Closed), 10)), strings.ReplaceAll(t.String(), "'", "''"))
 }
 
-// keyColumn is the name of the companion's key column that stands for the i-th of the data table, from 0.
+// keyColumn returns the name of the companion's key column that stands for the i-th of the data
+// table, from 0.
 func keyColumn(i int) string { return fmt.Sprintf("k%d", i+1) }
 
-// prepareTexts writes the statements on a lock row. Their markers stand in the order of bindings in the executor: registers that
-// are set, the key, registers that are compared; the key comes first in an INSERT.
+// prepareTexts writes the statements on a lock row. Their markers stand in the order of bindings in
+// the executor: registers that are set, the key, registers that are compared; the key comes first
+// in an INSERT.
 func (t *dataTable) prepareTexts() {
 	var names, where, marks []string
 	for i := range t.Key {

@@ -14,8 +14,9 @@ import (
 	"music/proxy/certs"
 )
 
-// nodeDialer opens connections to Cassandra: one those of clients, another the proxy's own, of the driver's session and the members' link.
-// Nodes may take a role from a certificate, so that the two never show the same.
+// nodeDialer opens connections to Cassandra: one those of clients, another the proxy's own, of the
+// driver's session and the members' link. Nodes may take a role from a certificate, so that the two
+// never show the same.
 type nodeDialer struct {
 	certs   *certs.Source // nil = plain text
 	timeout time.Duration
@@ -30,7 +31,8 @@ func newNodeDialer(c config.Cassandra, log zerolog.Logger) (*nodeDialer, error) 
 	return &nodeDialer{certs: source, timeout: c.ConnectTimeout}, nil
 }
 
-// dial connects to address, and under TLS asks the node to prove that it is name. It takes at most the timeout.
+// dial connects to address, and under TLS asks the node to prove that it is name. It takes at most
+// the timeout.
 func (d *nodeDialer) dial(ctx context.Context, address, name string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
@@ -57,8 +59,9 @@ func (d *nodeDialer) dialPoint(ctx context.Context, point string) (net.Conn, err
 	return d.dial(ctx, point, host)
 }
 
-// DialHost implements gocql.HostDialer. A node that was found by an address alone has to prove that. Requests are not held back for
-// others to go out with them: those of one section follow each other, and each would wait.
+// DialHost implements gocql.HostDialer. A node that was found by an address alone has to prove
+// that. Requests are not held back for others to go out with them: those of one section follow each
+// other, and each would wait.
 func (d *nodeDialer) DialHost(ctx context.Context, host *gocql.HostInfo) (*gocql.DialedHost, error) {
 	name, _, err := net.SplitHostPort(host.HostnameAndPort())
 	if err != nil {

@@ -23,7 +23,8 @@ var (
 	elsewhere = net.IPv4(127, 0, 0, 9)
 )
 
-// startNode plays a Cassandra with TLS that shows own, and asks for a certificate of an authority unless that is empty.
+// startNode plays a Cassandra with TLS that shows own, and asks for a certificate of an authority
+// unless that is empty.
 func startNode(t *testing.T, own certstest.Pair, authority string) *certstest.Server {
 	t.Helper()
 	source, err := certs.Drivers(config.Listen{TLSCert: own.Cert, TLSKey: own.Key, TLSClientCA: authority}, zerolog.Nop())

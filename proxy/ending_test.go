@@ -19,8 +19,8 @@ import (
 	"music/musiccore"
 )
 
-// Who waits for a lock is told at once where he stands when the proxy comes to its end, and so is who asks after it; whoever holds one is
-// served.
+// Who waits for a lock is told at once where he stands when the proxy comes to its end, and so is
+// who asks after it; whoever holds one is served.
 func TestEndSendsWaitersAway(t *testing.T) {
 	a, _ := two(t, func(o *musiccore.Options) { o.Wait = time.Hour })
 	s := &lockService{locks: a.locks, peers: a.server}

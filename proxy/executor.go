@@ -26,7 +26,8 @@ type executor struct {
 	known   synchronise.Descriptions // of the tables that have been synchronised
 }
 
-// do carries out one command. It never repeats anything: an outcome that is not certain is StatusUnknown, and the core decides.
+// do carries out one command. It never repeats anything: an outcome that is not certain is
+// StatusUnknown, and the core decides.
 func (x *executor) do(ctx context.Context, c musiccore.Command) musiccore.Result {
 	if beat, ok := c.Action.(musiccore.ReadBeat); ok {
 		return x.readBeat(ctx, beat.Session)
@@ -90,7 +91,8 @@ func (x *executor) readRow(ctx context.Context, t *dataTable, pk string, quorum 
 	return musiccore.Result{Status: musiccore.StatusDone, Row: &row}
 }
 
-// apply runs one LWT. A refusal is certain; every error is an unknown outcome, whatever its code (docs/protocol.md 3.1, lwt).
+// apply runs one LWT. A refusal is certain; every error is an unknown outcome, whatever its code
+// (docs/protocol.md 3.1, lwt).
 func (x *executor) apply(ctx context.Context, t *dataTable, pk string, s musiccore.Swap) musiccore.Result {
 	if err := t.counted.Load().admit(ctx, x.session, s); err != nil {
 		return musiccore.Result{Cause: err}
@@ -107,7 +109,7 @@ func (x *executor) apply(ctx context.Context, t *dataTable, pk string, s musicco
 	return musiccore.Result{Status: musiccore.StatusRefused}
 }
 
-// bindSwap is the text of a Swap with its values.
+// bindSwap returns the text of a Swap with its values.
 func bindSwap(t *dataTable, pk string, s musiccore.Swap) (string, []any) {
 	row := s.Set.Row
 	key := keyValues(t, pk)
@@ -135,7 +137,7 @@ func join(parts ...[]any) []any {
 	return all
 }
 
-// queueOf is a row's queue as its column stores it; an empty one is a list and not null.
+// queueOf returns a row's queue as its column stores it; an empty one is a list and not null.
 func queueOf(r musiccore.Row) []queued {
 	queue := make([]queued, 0, len(r.Queue))
 	for _, b := range r.Queue {
@@ -157,8 +159,8 @@ func (x *executor) readBeat(ctx context.Context, id musiccore.SessionID) musicco
 	return musiccore.Result{Status: musiccore.StatusDone, Beat: *beat, Lease: time.Duration(lease) * time.Millisecond}
 }
 
-// keyValues takes a routing key apart: one value a column of the partition key. None is a tuple, which the driver cannot
-// bind to one marker: readColumns refuses such a table.
+// keyValues takes a routing key apart: one value a column of the partition key. None is a tuple,
+// which the driver cannot bind to one marker: readColumns refuses such a table.
 func keyValues(t *dataTable, pk string) []any {
 	parts, _ := rewrite.SplitRoutingKey(pk, len(t.Key))
 	values := make([]any, len(parts))

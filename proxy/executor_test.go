@@ -34,7 +34,8 @@ func critical(tables ...*dataTable) *criticalTables {
 	return c
 }
 
-// openExecutor makes a critical table with a composite key and its companion, without a heartbeat: nobody else is there.
+// openExecutor makes a critical table with a composite key and its companion, without a heartbeat:
+// nobody else is there.
 func openExecutor(t *testing.T) (*executor, musiccore.Key) {
 	t.Helper()
 	s := cassandratest.NewKeyspace(t, cassandratest.Version(0))
@@ -54,7 +55,8 @@ func (x *executor) must(t *testing.T, k musiccore.Key, a musiccore.Action) music
 	return r
 }
 
-// Each Swap must do on Cassandra what its Apply says, and be refused when it is sent again (docs/protocol.md 6, H3).
+// Each Swap must do on Cassandra what its Apply says, and be refused when it is sent again
+// (docs/protocol.md 6, H3).
 func TestSwapsMeanOnCassandraWhatTheyMeanInTheCore(t *testing.T) {
 	x, k := openExecutor(t)
 	self, other := musiccore.SessionID{1}, musiccore.SessionID{2}
@@ -95,13 +97,16 @@ func TestPartialLockRowIsNoRow(t *testing.T) {
 	assert.Equal(t, musiccore.StatusUnknown, r.Status)
 }
 
+// A command on a table that is not critical any more has an unknown outcome, which the core
+// repeats.
 func TestUnknownTableIsAnUnknownOutcome(t *testing.T) {
 	x, _ := openExecutor(t)
 	r := x.do(t.Context(), musiccore.Command{Key: musiccore.Key{Table: [16]byte{9}}, Action: musiccore.ReadRow{}})
 	assert.ErrorIs(t, r.Cause, errUnknownTable)
 }
 
-// A keyspace that somebody drops while the schema is read keeps nobody else's change from being followed: it is read again.
+// A keyspace that somebody drops while the schema is read keeps nobody else's change from being
+// followed: it is read again.
 func TestSchemaThatChangesWhileItIsReadIsReadAgain(t *testing.T) {
 	x, _ := openExecutor(t)
 	err := (&schemaReader{session: x.session}).readHindrances(t.Context(), &dataTable{keyspace: "dropped", name: "t"})
@@ -110,7 +115,8 @@ func TestSchemaThatChangesWhileItIsReadIsReadAgain(t *testing.T) {
 	assert.False(t, readAgain(errNoClock))
 }
 
-// One CREATE of a companion is a no-op after another (docs/design.md 4): proxies do not agree on who makes it.
+// One CREATE of a companion is a no-op after another (docs/design.md 4): proxies do not agree on
+// who makes it.
 func TestCompanionsAreMadeByAllAtOnce(t *testing.T) {
 	x, k := openExecutor(t)
 	table := x.tables.table(k.Table)
@@ -121,6 +127,8 @@ func TestCompanionsAreMadeByAllAtOnce(t *testing.T) {
 	making.Wait()
 }
 
+// The clock that stamps are chosen by is at most a second ahead of the cluster's, and there is none
+// where the two clocks are too far apart.
 func TestClkFollowsTheClusterAndNeverRunsAhead(t *testing.T) {
 	c := new(clock)
 	assert.Zero(t, c.now().Clk, "nothing is known of the cluster's clock")
@@ -148,7 +156,8 @@ func TestClkFollowsTheClusterAndNeverRunsAhead(t *testing.T) {
 	}
 }
 
-// Who stands still for long enough is dead, and nobody waits for the dead; who beats lags until it has applied the version.
+// Who stands still for long enough is dead, and nobody waits for the dead; who beats lags until it
+// has applied the version.
 func TestLaggingProxies(t *testing.T) {
 	version, old := gocql.MustRandomUUID(), gocql.MustRandomUUID()
 	self, alive, dead, ended, done := musiccore.SessionID{1}, gocql.UUID{2}, gocql.UUID{3}, gocql.UUID{4}, gocql.UUID{5}
@@ -171,13 +180,15 @@ func TestLaggingProxies(t *testing.T) {
 // both is a moment by both clocks of a lease.
 func both(d time.Duration) musiccore.Now { return musiccore.Now{Boot: d, Raw: d} }
 
+// Where no contact point answers, all of them have been tried.
 func TestHomeIsTheContactPointThatAnswers(t *testing.T) {
 	h := homeAt(time.Second, []string{"127.0.10.9:1", "127.0.10.9:2"})
 	_, err := h.dial(t.Context())
 	assert.ErrorContains(t, err, "127.0.10.9:2")
 }
 
-// With key=row the lock row has the whole primary key for its own, and the synchronise touches one row.
+// With key=row the lock row has the whole primary key for its own, and the synchronise touches one
+// row.
 func TestExecutorOfRowKeys(t *testing.T) {
 	s := cassandratest.NewKeyspace(t, cassandratest.Version(0))
 	s.Do("CREATE TABLE KS.t (a text, c text, d int, st int static, v text, PRIMARY KEY (a, c, d)) WITH CLUSTERING ORDER BY (c DESC, d ASC)")
@@ -296,7 +307,8 @@ func TestScopeOfLocksAndSynchronise(t *testing.T) {
 	}
 }
 
-// Where a data centre cannot be told any more, what is still asked of its locks has an unknown outcome.
+// Where a data centre cannot be told any more, what is still asked of its locks has an unknown
+// outcome.
 func TestScopeWithoutADataCentre(t *testing.T) {
 	x, k := openExecutor(t)
 	x.tables.table(k.Table).Settings.Local = true

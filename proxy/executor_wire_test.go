@@ -19,7 +19,8 @@ import (
 	"music/rewrite"
 )
 
-// playExecutor is an executor before a played node, with a critical table whose key has two columns.
+// playExecutor is an executor before a played node, with a critical table whose key has two
+// columns.
 func playExecutor(t *testing.T, local bool, answer func(asked) message.Message) (*cqlNode, *executor, musiccore.Key) {
 	t.Helper()
 	n := startCQLNode(t, answer)
@@ -47,8 +48,9 @@ func everySwap() []musiccore.Swap {
 	}
 }
 
-// An LWT is decided by [applied] alone: whatever error comes in its place, or none at all, leaves its outcome unknown. It is sent
-// once, at QUORUM and SERIAL, or within the data centre at their local kinds.
+// An LWT is decided by [applied] alone: whatever error comes in its place, or none at all, leaves
+// its outcome unknown. It is sent once, at QUORUM and SERIAL, or within the data centre at their
+// local kinds.
 func TestOutcomeOfAnLWT(t *testing.T) {
 	for _, local := range []bool{false, true} {
 		n, x, k := playExecutor(t, local, nil)
@@ -81,7 +83,8 @@ func TestOutcomeOfAnLWT(t *testing.T) {
 	}
 }
 
-// A row that could not be read is not a row that is absent, and what a QUORUM is to say is asked at QUORUM.
+// A row that could not be read is not a row that is absent, and what a QUORUM is to say is asked at
+// QUORUM.
 func TestReadOfALockRow(t *testing.T) {
 	n, x, k := playExecutor(t, false, nil)
 	columns := []any{"guard", "queue", "base", "head", "dirty", "owner"}
@@ -123,7 +126,8 @@ func TestReadOfALockRow(t *testing.T) {
 	}
 }
 
-// A session's beat that could not be read is not a session without a row: of that one others would take the terms.
+// A session's beat that could not be read is not a session without a row: of that one others would
+// take the terms.
 func TestReadOfABeat(t *testing.T) {
 	n, x, _ := playExecutor(t, false, nil)
 	read := func() musiccore.Result {
@@ -217,8 +221,9 @@ func (l *lockRows) answer(a asked) message.Message {
 	return rowOf(all...)
 }
 
-// The statement of each Swap does what its Apply says to whatever row is there, and is refused where that is: no condition asks for
-// less, nor for another column. TestSwapsMeanOnCassandraWhatTheyMeanInTheCore shows the same of Cassandra.
+// The statement of each Swap does what its Apply says to whatever row is there, and is refused
+// where that is: no condition asks for less, nor for another column.
+// TestSwapsMeanOnCassandraWhatTheyMeanInTheCore shows the same of Cassandra.
 func TestSwapsAskForWhatTheySay(t *testing.T) {
 	table := &lockRows{}
 	_, x, k := playExecutor(t, false, table.answer)
@@ -242,7 +247,8 @@ func TestSwapsAskForWhatTheySay(t *testing.T) {
 	}
 }
 
-// rowsAround are no row, the one that everySwap was made for, and such as differ from it in one register.
+// rowsAround are no row, the one that everySwap was made for, and such as differ from it in one
+// register.
 func rowsAround() []*musiccore.Row {
 	all := []*musiccore.Row{nil}
 	for guard := musiccore.LockRef(2); guard <= 4; guard++ {

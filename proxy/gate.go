@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 )
 
-// listenerGate is the listener for drivers. It can be shut and opened again: while it is shut nobody listens, so that drivers go to
-// another proxy. Its methods may be called concurrently.
+// listenerGate is the listener for drivers. It can be shut and opened again: while it is shut
+// nobody listens, so that drivers go to another proxy. Its methods may be called concurrently.
 type listenerGate struct {
 	address string       // host:port; port 0 becomes the port that was free when it was first opened
 	opened  *atomic.Bool // whether it is open; read by health
@@ -62,7 +62,8 @@ func (g *listenerGate) set(ln net.Listener) {
 // isOpen reports whether drivers can connect.
 func (g *listenerGate) isOpen() bool { return g.opened.Load() }
 
-// current returns the listener, nil while shut, a channel that is closed at the next change, and whether the gate is closed for good.
+// current returns the listener, nil while shut, a channel that is closed at the next change, and
+// whether the gate is closed for good.
 func (g *listenerGate) current() (net.Listener, <-chan struct{}, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

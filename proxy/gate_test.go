@@ -17,7 +17,8 @@ type accepted struct {
 	err  error
 }
 
-// A gate that is shut and opened again is one listener to whoever accepts from it; its connections outlive it.
+// A gate that is shut and opened again is one listener to whoever accepts from it; its connections
+// outlive it.
 func TestDoor(t *testing.T) {
 	var ready atomic.Bool
 	d := newListenerGate("127.0.0.1:0", &ready)

@@ -14,8 +14,8 @@ import (
 	"music/musiccore"
 )
 
-// firstReferences is how many references a generation may give before it must ask for more. It asks for as many again as it has,
-// so that few ever ask often.
+// firstReferences is how many references a generation may give before it must ask for more. It asks
+// for as many again as it has, so that few ever ask often.
 const firstReferences = 1 << 16
 
 var (
@@ -27,9 +27,10 @@ var (
 	errUsedUp = errors.New("all references of the table are used up")
 )
 
-// generation is the time of one lock table, from its making to its end. What music.generations says of the name of the data table
-// stays when that is dropped: so references of its next generation lie above all of this one's, which may still be in somebody's
-// hands. It is shared by whoever carries out commands.
+// generation is the time of one lock table, from its making to its end. What music.generations says
+// of the name of the data table stays when that is dropped: so references of its next generation
+// lie above all of this one's, which may still be in somebody's hands. All goroutines that carry
+// out commands share it.
 type generation struct {
 	keyspace, table string
 	companion       uuid.UUID // id of the lock table
@@ -39,7 +40,8 @@ type generation struct {
 	raising sync.Mutex
 }
 
-// generation finds the generation of a table's companion, or begins it. errRaced tells that another proxy was first.
+// generation finds the generation of a table's companion, or begins it. errRaced tells that another
+// proxy was first.
 func (s *schema) generation(ctx context.Context, t *dataTable) (*generation, error) {
 	g := &generation{keyspace: t.keyspace, table: t.name, companion: t.Generation, first: 1}
 	var companion gocql.UUID
@@ -77,11 +79,11 @@ func (s *schema) generation(ctx context.Context, t *dataTable) (*generation, err
 	return g, nil
 }
 
-// upTo is the highest reference where there are n of them.
+// upTo returns the highest reference where there are n of them.
 func (g *generation) upTo(n int64) int64 { return min(int64(g.first)+n-1, int64(frontend.MaxRef)) }
 
-// admit returns nil once an LWT may be sent: the references that it gives are of this generation, and none that comes later counts
-// from below.
+// admit returns nil once an LWT may be sent: the references that it gives are of this generation,
+// and none that comes later counts from below.
 func (g *generation) admit(ctx context.Context, s *gocql.Session, swap musiccore.Swap) error {
 	if !swap.Set.Q {
 		return nil
@@ -107,7 +109,8 @@ func (g *generation) admit(ctx context.Context, s *gocql.Session, swap musiccore
 	return nil
 }
 
-// raise has the generation go on to twice as many references as it has, or takes what another proxy has raised it to.
+// raise has the generation go on to twice as many references as it has, or takes what another proxy
+// has raised it to.
 func (g *generation) raise(ctx context.Context, s *gocql.Session, last int64) error {
 	next := g.upTo(2 * (last - int64(g.first) + 1))
 	now := map[string]any{}
@@ -129,7 +132,7 @@ func (g *generation) raise(ctx context.Context, s *gocql.Session, last int64) er
 	return nil
 }
 
-// readCompanionID reads the id under which the lock table was made: that of whoever was first.
+// readCompanionID reads the id under which the lock table was made, by the first proxy to make it.
 func (r *schemaReader) readCompanionID(ctx context.Context, t *dataTable) error {
 	var id gocql.UUID
 	err := r.ask("SELECT id FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?", t.keyspace, t.companion()).ScanContext(ctx, &id)

@@ -76,8 +76,8 @@ func gives(guard musiccore.LockRef) musiccore.Swap {
 	}
 }
 
-// References of a table's next generation lie above all that any proxy has given in the last, whatever ended that; and whoever has not
-// heard of the end gives nothing above what he may.
+// References of a table's next generation lie above all that any proxy has given in the last,
+// whatever ended that; and whoever has not heard of the end gives nothing above what he may.
 func TestReferencesOfGenerationsDoNotMeet(t *testing.T) {
 	c := &counters{rows: map[string]map[string][]byte{}}
 	n := startCQLNode(t, c.answer)

@@ -18,16 +18,17 @@ import (
 // quietPoll is how often the end of a drain is looked for.
 const quietPoll = 20 * time.Millisecond
 
-// Parts of a session lease, of which a beat is due each third. A beat that is not acknowledged in a sixth is followed by another, through
-// another node, while the first is still waited for: whichever comes in counts. So a lease holds four tries.
+// Parts of a session lease, of which a beat is due each third. A beat that is not acknowledged in a
+// sixth is followed by another, through another node, while the first is still waited for:
+// whichever comes in counts. So a lease holds four tries.
 const (
 	leasePulses = 12 // between two looks at the cluster's clock
 	leaseTries  = 6  // between two tries of a beat
 	triesAtOnce = 6  // under way; a cluster that does not answer is not asked for ever more
 )
 
-// heartbeat keeps this proxy's session alive: its beats in music.sessions, on which all its terms depend (docs/protocol.md 3.2, Session). It
-// also watches the other proxies' beats.
+// heartbeat keeps this proxy's session alive: its beats in music.sessions, on which all its terms
+// depend (docs/protocol.md 3.2, Session). It also watches the other proxies' beats.
 type heartbeat struct {
 	session *gocql.Session
 	clock   *clock
@@ -81,7 +82,7 @@ func newHeartbeat(s *gocql.Session, c *clock, o musiccore.Options, config sessio
 	return l
 }
 
-// register registers what the margin is.
+// register registers the metrics of the beats.
 func (l *heartbeat) register(r prometheus.Registerer) {
 	r.MustRegister(l.seconds, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "music_session_lease_left_seconds",
@@ -92,7 +93,8 @@ func (l *heartbeat) register(r prometheus.Registerer) {
 // id returns the id of this proxy's session.
 func (l *heartbeat) id() musiccore.SessionID { return l.self.Load().ID() }
 
-// living returns the sessions of other proxies that are alive, with the addresses at which they answer.
+// living returns the sessions of other proxies that are alive, with the addresses at which they
+// answer.
 func (l *heartbeat) living(ctx context.Context) (map[musiccore.SessionID]string, error) {
 	if err := l.others.look(ctx); err != nil {
 		return nil, err
@@ -107,7 +109,8 @@ func (l *heartbeat) rejoin() *musiccore.Session {
 	return self
 }
 
-// applied notes the version of the schema that this proxy has applied, and tells the others at once.
+// applied notes the version of the schema that this proxy has applied, and tells the others at
+// once.
 func (l *heartbeat) applied(ctx context.Context, version gocql.UUID) {
 	if old := l.schema.Swap(&version); *old != version {
 		limited, cancel := context.WithTimeout(ctx, l.options.SessionLease/3)
@@ -116,8 +119,8 @@ func (l *heartbeat) applied(ctx context.Context, version gocql.UUID) {
 	}
 }
 
-// lagging names the living proxies that have not applied a version of the schema; where a table is critical by the configuration
-// alone (named), also those that are configured otherwise.
+// lagging names the living proxies that have not applied a version of the schema; where a table is
+// critical by the configuration alone (named), also those that are configured otherwise.
 func (l *heartbeat) lagging(ctx context.Context, version gocql.UUID, named bool) ([]string, error) {
 	if err := l.others.look(ctx); err != nil {
 		return nil, err
@@ -165,8 +168,9 @@ func (l *heartbeat) try(ctx context.Context, beats bool, via string) {
 	}
 }
 
-// noticeDrop says what it means where err tells that somebody has dropped what all locks rest on. It is not made anew under running proxies:
-// who dropped it may have meant it, and what it held is lost.
+// noticeDrop logs what it means where err says that keyspace music or a table in it was dropped. It
+// is not made anew under running proxies: it may have been dropped on purpose, and what it held is
+// lost.
 func (l *heartbeat) noticeDrop(err error) {
 	if dropped(err) {
 		l.drops.found.Store(true)
@@ -175,7 +179,8 @@ func (l *heartbeat) noticeDrop(err error) {
 	}
 }
 
-// reread reads again what was read at start, where keyspace music was dropped since: a beat that is acknowledged may give locks.
+// reread reads again what was read at start, where keyspace music was dropped since: a beat that is
+// acknowledged may give locks.
 func (l *heartbeat) reread(ctx context.Context) error {
 	if !l.drops.found.Load() || l.config.reread == nil {
 		return nil
@@ -193,8 +198,8 @@ func (l *heartbeat) withMargin(e *zerolog.Event, self *musiccore.Session, took b
 		Dur("lease_left_ms", self.Left(l.clock.now())).Dur("session_lease_ms", l.options.SessionLease)
 }
 
-// run beats until ctx ends. A session whose deadline has passed is dead for ever: its terms are lost and another takes its place, of which
-// the cores are told, and the schema.
+// run beats until ctx ends. A session whose deadline has passed is dead for ever: its terms are
+// lost and another takes its place, of which the cores are told, and the schema.
 func (l *heartbeat) run(ctx context.Context, locks *locks, s *schema) {
 	var trying sync.WaitGroup
 	defer trying.Wait()
@@ -215,7 +220,7 @@ func (l *heartbeat) run(ctx context.Context, locks *locks, s *schema) {
 	}
 }
 
-// tryFor is one try of run, for as long as it can be of use.
+// tryFor makes one try for run, and gives it up when it is of no use any more.
 func (l *heartbeat) tryFor(ctx context.Context, beats bool, via string) {
 	defer l.tries.underWay.Add(-1)
 	ctx, cancel := context.WithTimeout(ctx, 2*l.options.SessionLease/3)
@@ -223,7 +228,8 @@ func (l *heartbeat) tryFor(ctx context.Context, beats bool, via string) {
 	l.try(ctx, beats, via)
 }
 
-// due tells whether a beat is to be sent now: a third of the lease after the last acknowledged one began, and again each sixth.
+// due reports whether a beat is to be sent now: a third of the lease after the last acknowledged
+// one began, and again each sixth.
 func (l *heartbeat) due(now musiccore.Now) bool {
 	if l.self.Load().Left(now) > l.options.SessionLease*2/3 || now.Boot-l.tries.last < l.options.SessionLease/leaseTries {
 		return false
@@ -232,8 +238,8 @@ func (l *heartbeat) due(now musiccore.Now) bool {
 	return true
 }
 
-// otherNode is the node to ask while n tries are under way: none of its own choice for the first; the others ask each another one,
-// since the driver would ask the same.
+// otherNode returns the node to ask while n tries are under way: "" for the first, which leaves it
+// to the driver; each of the others asks another node, since the driver would ask the same.
 func (l *heartbeat) otherNode(n int) string {
 	if n == 0 {
 		return ""
@@ -263,14 +269,15 @@ func (l *heartbeat) replace(locks *locks, s *schema) {
 	s.doubt()
 }
 
-// drain waits until the cores have settled what is unsettled; they have been told to. Held references stay: their clients go on through
-// another proxy.
+// drain waits until the cores have settled what is unsettled; they have been told to. Held
+// references stay: their clients go on through another proxy.
 func (l *heartbeat) drain(ctx context.Context, locks *locks) {
 	for !locks.quiet() && pause(ctx, quietPoll) {
 	}
 }
 
-// end writes that the session has ended, so that nobody has to wait for it. run has returned before.
+// end writes that the session has ended, so that nobody has to wait for it. run has returned
+// before.
 func (l *heartbeat) end(ctx context.Context) {
 	self := l.self.Load()
 	self.End()

@@ -18,7 +18,8 @@ import (
 	"music/musiccore"
 )
 
-// clusterClock answers looks at the session's own row and the cluster's clock, and what is written as said.
+// clusterClock answers looks at the session's own row and the cluster's clock, and what is written
+// as said.
 func clusterClock(at func() time.Time, rest message.Message) func(asked) message.Message {
 	var mu sync.Mutex
 	var stored []byte
@@ -58,7 +59,8 @@ func written(all []asked) (writes []asked) {
 	return writes
 }
 
-// A beat is written at QUORUM, stamped by its own number and never by a clock: one that steps back would hide the beats after it.
+// A beat is written at QUORUM, stamped by its own number and never by a clock: one that steps back
+// would hide the beats after it.
 func TestBeatsAreStampedByTheirNumbers(t *testing.T) {
 	n, l := beating(t)
 	n.says(clusterClock(time.Now, &message.VoidResult{}))
@@ -85,7 +87,8 @@ func TestBeatsAreStampedByTheirNumbers(t *testing.T) {
 	assert.Equal(t, bigint(musiccore.EndedBeat), ended[0].set["beat"])
 }
 
-// The lease counts from before the beat was sent, on either clock, however late its acknowledgement comes.
+// The lease counts from before the beat was sent, on either clock, however late its acknowledgement
+// comes.
 func TestLeaseCountsFromBeforeTheBeat(t *testing.T) {
 	lease := musiccore.Defaults().SessionLease
 	for name, after := range map[string]func(musiccore.Now, time.Duration) musiccore.Now{
@@ -116,7 +119,8 @@ func TestLeaseCountsFromBeforeTheBeat(t *testing.T) {
 	}
 }
 
-// A beat of unknown outcome gives no lease, nor does one before which the cluster's clock could not be read.
+// A beat of unknown outcome gives no lease, nor does one before which the cluster's clock could not
+// be read.
 func TestBeatThatIsNotAcknowledged(t *testing.T) {
 	for name, failure := range failures() {
 		n, l := beating(t)
@@ -152,8 +156,8 @@ func watched(read func(ids []gocql.UUID) (map[gocql.UUID]seenSession, error)) *s
 	return &sessions{dead: func(time.Duration) time.Duration { return time.Hour }, read: func(_ context.Context, ids []gocql.UUID) (map[gocql.UUID]seenSession, error) { return read(ids) }}
 }
 
-// How long a beat has stood still is counted from the end of the first read that showed it to the start of the last: what happened while
-// a read was under way counts for the session.
+// How long a beat has stood still is counted from the end of the first read that showed it to the
+// start of the last: what happened while a read was under way counts for the session.
 func TestABeatStandsStillBetweenReads(t *testing.T) {
 	other := gocql.UUID{1}
 	beat := int64(7)
@@ -182,7 +186,8 @@ func TestABeatStandsStillBetweenReads(t *testing.T) {
 	assert.Equal(t, third.since, third.before)
 }
 
-// A read of the sessions that fails says nothing of any of them; one of few says nothing of the others.
+// A read of the sessions that fails says nothing of any of them; one of few says nothing of the
+// others.
 func TestSessionsThatCouldNotBeRead(t *testing.T) {
 	one, two, gone := gocql.UUID{1}, gocql.UUID{2}, gocql.UUID{3}
 	all := map[gocql.UUID]seenSession{one: {beat: 1, addr: "one"}, two: {beat: 1, addr: "two"}, gone: {beat: 1, addr: "gone"}}
@@ -212,7 +217,8 @@ func TestSessionsThatCouldNotBeRead(t *testing.T) {
 	assert.Equal(t, map[musiccore.SessionID]string{musiccore.SessionID(one): "one", musiccore.SessionID(two): "two"}, living())
 }
 
-// The sessions are read at QUORUM, all or those that are asked for, and a read that breaks off is none.
+// The sessions are read at QUORUM, all or those that are asked for, and a read that breaks off is
+// none.
 func TestReadOfTheSessions(t *testing.T) {
 	one, version := gocql.UUID{1}, gocql.UUID{9}
 	n := startCQLNode(t, nil)

@@ -13,8 +13,8 @@ import (
 	"music/config"
 )
 
-// home dials the node that this proxy stands for: the first contact point that answers, and that one from then on. Only a proxy that
-// is alone goes on to another (docs/design.md 3).
+// home dials the node that this proxy stands for: the first contact point that answers, and that
+// one from then on. Only a proxy that is alone goes on to another (docs/design.md 3).
 type home struct {
 	addresses []string
 	nodes     *nodeDialer // of the proxy's own connections
@@ -38,7 +38,7 @@ func newHome(c config.Cassandra, log zerolog.Logger) (*home, error) {
 	return &home{addresses: c.Addresses(), nodes: nodes, clients: clients, timeout: c.ConnectTimeout}, nil
 }
 
-// id is the host id of the node, as it has last said itself; "" before it was asked.
+// id returns the host id of the node, as it has last said itself; "" before it was asked.
 func (h *home) id() string {
 	if id := h.host.Load(); id != nil {
 		return *id

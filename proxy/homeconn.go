@@ -20,8 +20,8 @@ import (
 	"music/config"
 )
 
-// homeConn is a connection to the home node, for one request at a time. It asks what only that node can tell: the pool of a driver
-// chooses the node by itself.
+// homeConn is a connection to the home node, for one request at a time. It asks what only that node
+// can tell: the pool of a driver chooses the node by itself.
 type homeConn struct {
 	net   net.Conn
 	read  *bufio.Reader
@@ -35,7 +35,8 @@ func dialHome(ctx context.Context, h *home, c config.Cassandra) (*homeConn, erro
 	return dialHomeAs(ctx, h, h.nodes, c.Username, string(c.Password))
 }
 
-// dialHomeAs logs in as any role. Where the node asks for no login, neither role nor password is sent.
+// dialHomeAs logs in as any role. Where the node asks for no login, neither role nor password is
+// sent.
 func dialHomeAs(ctx context.Context, h *home, by *nodeDialer, role, password string) (*homeConn, error) {
 	conn, err := h.reach(ctx, by)
 	if err != nil {
@@ -67,7 +68,7 @@ type refusal struct {
 	text string
 }
 
-// Error is what the node says.
+// Error returns what the node says.
 func (r *refusal) Error() string { return fmt.Sprintf("%v: %s", r.code, r.text) }
 
 // refused reports whether err is an ERROR of the home node with a code.
@@ -76,7 +77,8 @@ func refused(err error, code primitive.ErrorCode) bool {
 	return errors.As(err, &r) && r.code == code
 }
 
-// call sends one request and returns its answer. An ERROR is returned as a refusal. It returns when ctx ends.
+// call sends one request and returns its answer. An ERROR is returned as a refusal. It returns when
+// ctx ends.
 func (c *homeConn) call(ctx context.Context, request message.Message) (message.Message, error) {
 	stop := context.AfterFunc(ctx, func() { _ = c.net.SetDeadline(time.Unix(1, 0)) }) // in the past: unblocks
 	defer stop()

@@ -73,7 +73,8 @@ func placeRows(rows ...message.Row) *message.RowsResult {
 	return &message.RowsResult{Metadata: &message.RowsMetadata{ColumnCount: 5, Columns: columns}, Data: rows}
 }
 
-// aRing answers as a node that asks for a login, and has a peer that is known in full and one that is not.
+// aRing answers as a node that asks for a login, and has a peer that is known in full and one that
+// is not.
 func aRing(m message.Message) message.Message {
 	one, two, three := uuid.UUID{1}, uuid.UUID{2}, uuid.UUID{3}
 	cql, ninety := []byte{0, 0, 0x23, 0x52}, []byte{0, 0, 0x1b, 0x58}
@@ -98,7 +99,8 @@ func aRing(m message.Message) message.Message {
 	return nil
 }
 
-func TestLinkSeesTheRing(t *testing.T) {
+// The ring is what the home node has in system.local and system.peers_v2.
+func TestHomeConnReadsTheRing(t *testing.T) {
 	h := fakeNode(t, aRing)
 	h.timeout = 10 * time.Second
 	m := &members{home: h, cassandra: config.Cassandra{Username: "music", Password: "secret"}}
@@ -119,7 +121,8 @@ func TestLinkSeesTheRing(t *testing.T) {
 	assert.ErrorContains(t, wrong.lookHome(context.Background()), "wrong")
 }
 
-// A connection that has broken says nothing about the node: another one is tried before the node counts as down.
+// A connection that has broken says nothing about the node: another one is tried before the node
+// counts as down.
 func TestLinkIsMadeAnew(t *testing.T) {
 	h := fakeNode(t, aRing)
 	h.timeout = 10 * time.Second

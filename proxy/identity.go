@@ -25,8 +25,9 @@ var (
 	errNameless = errors.New("the node does not say as which role it has this connection")
 )
 
-// awaitIdentity returns once it is known that nodes take no client for another role than is allowed; an error if they do, or ctx
-// ends. Cassandra's authenticators by mutual TLS let a client be the role of its connection's certificate without looking at its login.
+// awaitIdentity returns once it is known that nodes take no client for another role than is
+// allowed; an error if they do, or ctx ends. Cassandra's authenticators by mutual TLS let a client
+// be the role of its connection's certificate without looking at its login.
 func (p *process) awaitIdentity(ctx context.Context) error {
 	if p.cfg.Cassandra.TLSClientsCert == "" {
 		return nil
@@ -44,8 +45,9 @@ func (p *process) awaitIdentity(ctx context.Context) error {
 	}
 }
 
-// watchIdentity looks again until ctx ends, since an identity may be given a role, and files may be replaced, at any time. It returns
-// an error where clients may not be served any more. While the node does not answer, nobody can log in there either.
+// watchIdentity looks again until ctx ends, since an identity may be given a role, and files may be
+// replaced, at any time. It returns an error where clients may not be served any more. While the
+// node does not answer, nobody can log in there either.
 func (p *process) watchIdentity(ctx context.Context) error {
 	for p.cfg.Cassandra.TLSClientsCert != "" && pause(ctx, identityEvery) {
 		if err := p.checkIdentity(ctx); errors.Is(err, errIdentity) {
@@ -78,8 +80,8 @@ func (p *process) checkIdentity(ctx context.Context) error {
 	return err
 }
 
-// identity is the role that the home node takes clients' connections for by their certificate, found with a login that nobody has;
-// "" where it takes them for none.
+// identity returns the role that the home node takes clients' connections for by their certificate,
+// found with a login that nobody has; "" where it takes them for none.
 func (h *home) identity(ctx context.Context) (role string, err error) {
 	l, err := dialHomeAs(ctx, h, h.clients, rand.Text(), rand.Text())
 	switch {
@@ -95,7 +97,7 @@ func (h *home) identity(ctx context.Context) (role string, err error) {
 	return role, err
 }
 
-// ownRole is the role of the proxy's own connections.
+// ownRole returns the role of the proxy's own connections.
 func (h *home) ownRole(ctx context.Context, c config.Cassandra) (string, error) {
 	l, err := dialHome(ctx, h, c)
 	if err != nil {
@@ -105,7 +107,8 @@ func (h *home) ownRole(ctx context.Context, c config.Cassandra) (string, error) 
 	return l.role(ctx)
 }
 
-// refusedRole returns the role that Cassandra names where it refuses a read (5.0: ClientState.ensurePermission), "" where it names none.
+// refusedRole returns the role that Cassandra names where it refuses a read (5.0:
+// ClientState.ensurePermission), "" where it names none.
 func refusedRole(text string) string {
 	named, user := strings.CutPrefix(text, "User ")
 	role, _, found := strings.Cut(named, " has no SELECT permission on ")
@@ -115,8 +118,9 @@ func refusedRole(text string) string {
 	return role
 }
 
-// role is the name of the role that the node has the connection for: the list of its clients says so, or the refusal to show it. The
-// connection is found there by the name that it has as a driver, since its address may have been translated on the way.
+// role returns the name of the role that the node has the connection for: the list of its clients
+// says so, or the refusal to show it. The connection is found there by the name that it has as a
+// driver, since its address may have been translated on the way.
 func (l *homeConn) role(ctx context.Context) (string, error) {
 	rows, err := l.rows(ctx, "SELECT username, driver_name FROM system_views.clients")
 	var r *refusal

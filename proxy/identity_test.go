@@ -15,7 +15,8 @@ import (
 	"music/proxy/certs/certstest"
 )
 
-// takesFor answers as a node that lets everybody in who does not log in as the proxy, and says what it has them for.
+// takesFor answers as a node that lets everybody in who does not log in as the proxy, and says what
+// it has them for.
 func takesFor(login message.Message, clients func(driver string) message.Message) func(message.Message) message.Message {
 	driver := ""
 	return func(m message.Message) message.Message {

@@ -9,8 +9,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// introduce says on one line who serves whom: the release, the cluster and the node behind the proxy, and the addresses of drivers, of
-// other proxies (peers; empty = nowhere) and of health. What the node does not tell is left out.
+// introduce logs one line on what this proxy serves: the release, the cluster and the node behind
+// the proxy, and the addresses of drivers, of other proxies (peers; empty = nowhere) and of health.
+// What the node does not tell is left out.
 func (p *process) introduce(ctx context.Context, peers string) {
 	line := p.log.Info().Str("release", builtRelease())
 	if n, err := p.askNode(ctx); err == nil {
@@ -21,7 +22,7 @@ func (p *process) introduce(ctx context.Context, peers string) {
 		Str("peers", cmp.Or(peers, "off")).Str("health", cmp.Or(p.health, "off")).Msg("MUSIC proxy")
 }
 
-// builtRelease is the version of the program, as Go has noted it at the build.
+// builtRelease returns the version of the program, as Go has noted it at the build.
 func builtRelease() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		return cmp.Or(info.Main.Version, "unknown")

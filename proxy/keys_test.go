@@ -18,7 +18,8 @@ import (
 	"music/rewrite"
 )
 
-// Of a type whose values Cassandra respells before it looks for a partition no column can be locked.
+// Of a type whose values Cassandra respells before it looks for a partition no column can be
+// locked.
 func TestTypesOfKeys(t *testing.T) {
 	s := cassandratest.NewKeyspace(t, cassandratest.Version(5))
 	s.Do("CREATE TYPE KS.ty (x int, y text)")
@@ -94,8 +95,9 @@ func spellings(typeName string) (all [][]byte) {
 	return all
 }
 
-// Two spellings are one key for the proxy if and only if they are one for Cassandra: as a partition key by their bytes, as a clustering
-// column by what they mean. Cassandra is the judge, on a table and on what stands for its lock rows.
+// Two spellings are one key for the proxy if and only if they are one for Cassandra: as a partition
+// key by their bytes, as a clustering column by what they mean. Cassandra is the judge, on a table
+// and on what stands for its lock rows.
 func TestSpellingsAreOneKeyWhereTheyAreForCassandra(t *testing.T) {
 	s := cassandratest.NewKeyspace(t, cassandratest.Version(5))
 	for _, typeName := range wholeTypes {
@@ -124,7 +126,8 @@ func rowsOf(t *testing.T, s *cassandratest.Keyspace, table string) (n int) {
 	return n
 }
 
-// What is read of a literal is what Cassandra reads, and it is read in whatever way drivers and people write it.
+// What is read of a literal is what Cassandra reads, and it is read in whatever way drivers and
+// people write it.
 func TestLiteralsAreWhatCassandraReads(t *testing.T) {
 	s := cassandratest.NewKeyspace(t, cassandratest.Version(5))
 	r := rand.New(rand.NewPCG(1, 2))

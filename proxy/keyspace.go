@@ -18,17 +18,19 @@ const musicKeyspace = "music"
 // maxReplicas is the replication factor of keyspace music in a data centre that has so many nodes.
 const maxReplicas = 3
 
-// tableID is the id of a table that several proxies may create at once: the same at each, which makes all but the first
-// CREATE a no-op (tried on 5.0.8; without an id concurrent CREATEs collide).
+// tableID returns the id of a table that several proxies may create at once: the same at each,
+// which makes all but the first CREATE a no-op (tried on 5.0.8; without an id concurrent CREATEs
+// collide).
 func tableID(parts ...string) uuid.UUID {
 	return uuid.NewSHA1(uuid.NameSpaceURL, []byte("music:"+strings.Join(parts, "\x00")))
 }
 
-// keyspaceTries is how often a starting proxy tries to make what is missing: a cluster that has just come up is slow to change its schema.
+// keyspaceTries is how often a starting proxy tries to make what is missing: a cluster that has
+// just come up is slow to change its schema.
 const keyspaceTries = 3
 
-// ensureKeyspace makes keyspace music and its tables where they are missing. replication is a CQL map, or "" for
-// NetworkTopologyStrategy with at most three replicas in every data centre.
+// ensureKeyspace makes keyspace music and its tables where they are missing. replication is a CQL
+// map, or "" for NetworkTopologyStrategy with at most three replicas in every data centre.
 func ensureKeyspace(ctx context.Context, s *gocql.Session, replication string) (err error) {
 	for range keyspaceTries {
 		if err = makeKeyspace(ctx, s, replication); err == nil || !pause(ctx, time.Second) {
@@ -38,8 +40,8 @@ func ensureKeyspace(ctx context.Context, s *gocql.Session, replication string) (
 	return err
 }
 
-// makeKeyspace is one try; each statement may be repeated. What is there is not asked for: to make it takes rights that a proxy needs once
-// at most.
+// makeKeyspace makes what is missing; each statement may be repeated. For what is there nothing is
+// sent, since that takes rights that a proxy needs only once.
 func makeKeyspace(ctx context.Context, s *gocql.Session, replication string) error {
 	there, err := tablesOfMusic(ctx, s)
 	if err != nil {
@@ -67,7 +69,8 @@ func makeKeyspace(ctx context.Context, s *gocql.Session, replication string) err
 	return addColumns(ctx, s)
 }
 
-// tablesOfMusic are the tables of keyspace music that a node knows; nil where there is no keyspace.
+// tablesOfMusic returns the tables of keyspace music that a node knows; nil where there is no
+// keyspace.
 func tablesOfMusic(ctx context.Context, s *gocql.Session) (map[string]bool, error) {
 	var there map[string]bool
 	for _, query := range []string{
@@ -91,7 +94,7 @@ func tablesOfMusic(ctx context.Context, s *gocql.Session) (map[string]bool, erro
 // musicTable is one of the tables that all proxies share.
 type musicTable struct{ name, columns, options string }
 
-// musicTables are all of them.
+// musicTables returns all of them.
 func musicTables() []musicTable {
 	return []musicTable{
 		{"sessions", "session uuid PRIMARY KEY, beat bigint, schema_version uuid, addr text, lease bigint, rules text", "comment = 'life signs of the proxies'" + hasty},
@@ -106,14 +109,15 @@ func musicTables() []musicTable {
 	}
 }
 
-// dropped reports whether err says that keyspace music, or a table in it, is not there: somebody has dropped it past the proxies.
+// dropped reports whether err says that keyspace music, or a table in it, is not there: somebody
+// has dropped it past the proxies.
 func dropped(err error) bool {
 	var refused gocql.RequestError
 	return errors.As(err, &refused) && refused.Code() == gocql.ErrCodeInvalid && strings.Contains(refused.Message(), "does not exist")
 }
 
-// addColumns adds to music.sessions what the first release did not write there. Where all is there nothing is changed: that takes a right of
-// its own.
+// addColumns adds to music.sessions what the first release did not write there. Where all is there
+// nothing is changed: that takes a right of its own.
 func addColumns(ctx context.Context, s *gocql.Session) error {
 	missing := map[string]string{"lease": "bigint", "rules": "text"}
 	iter := s.Query("SELECT column_name FROM system_schema.columns WHERE keyspace_name = 'music' AND table_name = 'sessions'").IterContext(ctx)
@@ -133,8 +137,9 @@ func addColumns(ctx context.Context, s *gocql.Session) error {
 	return changeSchema(ctx, s, changes...)
 }
 
-// changeSchema carries out statements that do not rest on each other, and waits until all nodes know of them: where another proxy has
-// just made it, what rests on them may meet a node that has not heard of it.
+// changeSchema carries out statements that do not rest on each other, and waits until all nodes
+// know of them: where another proxy has just made it, what rests on them may meet a node that has
+// not heard of it.
 func changeSchema(ctx context.Context, s *gocql.Session, statements ...string) error {
 	for _, ddl := range statements {
 		err := s.Query(ddl).ExecContext(ctx)
@@ -151,7 +156,8 @@ func changeSchema(ctx context.Context, s *gocql.Session, statements ...string) e
 	return nil
 }
 
-// hasty has a read of one row ask one replica more than it needs: it does not wait for a node that has just died.
+// hasty has a read of one row ask one replica more than it needs: it does not wait for a node that
+// has just died.
 const hasty = " AND speculative_retry = 'ALWAYS'"
 
 // defaultReplication counts the nodes of each data centre.

@@ -17,8 +17,8 @@ import (
 // shardCount spreads keys over cores that do not wait for each other.
 const shardCount = 16
 
-// locks runs the core for clients' connections: it hands events in, carries the effects out, and gives the answers. It is
-// the frontend's Locks.
+// locks runs the core for clients' connections: it hands events in, carries the effects out, and
+// gives the answers. It is the frontend's Locks.
 type locks struct {
 	shards [shardCount]*shard
 	seed   maphash.Seed
@@ -28,7 +28,8 @@ type locks struct {
 	scope  func() (context.Context, context.CancelFunc)                  // of one operation at another proxy
 }
 
-// newLocks makes the shards of one session. ctx ends the commands under way when the proxy gives up on them.
+// newLocks makes the shards of one session. ctx ends the commands under way when the proxy gives up
+// on them.
 func newLocks(ctx context.Context, self *musiccore.Session, o musiccore.Options, d lockDeps) *locks {
 	l := &locks{
 		seed: maphash.MakeSeed(), peers: d.peers, living: d.living,
@@ -60,7 +61,7 @@ type lockDeps struct {
 	audit  *audit
 }
 
-// of is the shard of a key.
+// of returns the shard of a key.
 func (l *locks) of(k musiccore.Key) *shard {
 	return l.shards[maphash.Comparable(l.seed, k)%shardCount]
 }
@@ -170,8 +171,8 @@ func (l *locks) End(t musiccore.Ticket, o musiccore.Outcome) (musiccore.Verdict,
 	return v, wait
 }
 
-// verdictOf waits for what the lock row says of an operation of a strict table; the shard's mutex is held. A proxy that stops says
-// that it does not know.
+// verdictOf waits for what the lock row says of an operation of a strict table; the shard's mutex
+// is held. A proxy that stops says that it does not know.
 func (l *locks) verdictOf(s *shard, t musiccore.Ticket) func() musiccore.Verdict {
 	verdict := make(chan musiccore.Verdict, 1)
 	s.waiting[t.Op] = func(a musiccore.Answer) {
@@ -201,7 +202,7 @@ func (l *locks) each(event func(*musiccore.Core, musiccore.Now) musiccore.Effect
 	}
 }
 
-// quiet tells whether no core has anything under way.
+// quiet reports whether no core has anything under way.
 func (l *locks) quiet() bool {
 	for _, s := range l.shards {
 		s.mu.Lock()
@@ -214,7 +215,8 @@ func (l *locks) quiet() bool {
 	return true
 }
 
-// close starts nothing new and waits until everything that was started has ended. The context of the commands has ended before.
+// close starts nothing new and waits until everything that was started has ended. The context of
+// the commands has ended before.
 func (l *locks) close() {
 	for _, s := range l.shards {
 		s.mu.Lock()

@@ -15,7 +15,8 @@ import (
 	"music/proxy/peer"
 )
 
-// connections are what the lock service has open: the proxy's own session with Cassandra, and the port for other proxies.
+// connections are what the lock service has open: the proxy's own session with Cassandra, and the
+// port for other proxies.
 type connections struct {
 	session  *gocql.Session
 	release  string    // of Cassandra
@@ -25,7 +26,8 @@ type connections struct {
 	address  string       // that they dial
 }
 
-// connect waits for Cassandra, and opens the port for other proxies, on which nobody is answered yet.
+// connect waits for Cassandra, and opens the port for other proxies, on which nobody is answered
+// yet.
 func (p *process) connect(ctx context.Context) (*connections, error) {
 	source, err := certs.Proxies(p.cfg.Peers, sampled(p.log))
 	if err != nil {
@@ -74,7 +76,8 @@ type lockService struct {
 	background sync.WaitGroup
 }
 
-// startLockService waits for Cassandra, makes what is missing there, and begins to beat and to answer other proxies. It must be stopped.
+// startLockService waits for Cassandra, makes what is missing there, and begins to beat and to
+// answer other proxies. It must be stopped.
 func (p *process) startLockService(ctx context.Context, advertise string) (*lockService, error) {
 	c, err := p.connect(ctx)
 	if err != nil {
@@ -102,8 +105,9 @@ func (p *process) startLockService(ctx context.Context, advertise string) (*lock
 	return s, nil
 }
 
-// newLockService puts the parts together: the session, the shards with what they ask of Cassandra and of other proxies, the schema.
-// Nothing has been read or written yet. commands is the context of what the core has carried out.
+// newLockService puts the parts together: the session, the shards with what they ask of Cassandra
+// and of other proxies, the schema. Nothing has been read or written yet. commands is the context
+// of what the core has carried out.
 func (p *process) newLockService(commands context.Context, c *connections, advertise string) *lockService {
 	s := &lockService{connections: c, references: new(references), tables: catalog.NewTables()}
 	options, clocks := coreOptions(p.cfg.Music, p.cfg.Limits), new(clock)
@@ -127,7 +131,7 @@ func (p *process) newLockService(commands context.Context, c *connections, adver
 	return s
 }
 
-// coreOptions are the numbers of the core, as far as they are settings.
+// coreOptions returns the numbers of the core, as far as they are settings.
 func coreOptions(m config.Music, l config.Limits) musiccore.Options {
 	o := musiccore.Defaults()
 	o.Waiters = l.Waiters
@@ -135,7 +139,8 @@ func coreOptions(m config.Music, l config.Limits) musiccore.Options {
 	return o
 }
 
-// begin asks Cassandra for all that has to be known before the first lock, and makes what is missing there.
+// begin asks Cassandra for all that has to be known before the first lock, and makes what is
+// missing there.
 func (s *lockService) begin(ctx context.Context, replication string) error {
 	session := s.connections.session
 	for _, step := range []func() error{
@@ -151,14 +156,15 @@ func (s *lockService) begin(ctx context.Context, replication string) error {
 	return nil
 }
 
-// drain grants nothing any more: clients that wait for a lock are told at once where they stand, and go on at another proxy.
+// drain grants nothing any more: clients that wait for a lock are told at once where they stand,
+// and go on at another proxy.
 func (s *lockService) drain() {
 	s.peers.Drain()
 	s.locks.each(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Drain(now) })
 }
 
-// stop ends the session in good order: until deadline what is unsettled is settled, then the other proxies are told, so that none has to
-// wait for the session lease.
+// stop ends the session in good order: until deadline what is unsettled is settled, then the other
+// proxies are told, so that none has to wait for the session lease.
 func (s *lockService) stop(deadline time.Time) {
 	s.drain()
 	settling, settled := context.WithDeadline(context.Background(), deadline)

@@ -21,7 +21,8 @@ import (
 )
 
 const (
-	// commonVersion is of what proxies say to each other and write for each other. Proxies of one cluster have the same.
+	// commonVersion is of what proxies say to each other and write for each other. Proxies of one
+	// cluster have the same.
 	commonVersion = "1"
 
 	lookEvery   = time.Second      // between two looks at the home node and at the other proxies
@@ -31,8 +32,9 @@ const (
 	expectLimit = time.Minute      // for the proxies that are expected at start
 )
 
-// members is this proxy among the proxies of the cluster: it says in music.proxies for which node it stands, follows what the others
-// say there, and keeps the gate shut while its node is down (docs/design.md 3). All methods but nodes are for one goroutine.
+// members is this proxy among the proxies of the cluster: it says in music.proxies for which node
+// it stands, follows what the others say there, and keeps the gate shut while its node is down
+// (docs/design.md 3). All methods but nodes are for one goroutine.
 type members struct {
 	session   *gocql.Session
 	heartbeat *heartbeat
@@ -60,7 +62,7 @@ func newMembers(s *lockService, p *process, advertise netip.AddrPort) *members {
 	}
 }
 
-// nodes are the other nodes that have a proxy, for drivers to be shown.
+// nodes returns the other nodes that have a proxy, as drivers are shown them.
 func (m *members) nodes() []topology.Node {
 	if all := m.others.Load(); all != nil {
 		return *all
@@ -68,8 +70,8 @@ func (m *members) nodes() []topology.Node {
 	return nil
 }
 
-// join makes this proxy known to the others before it listens, and waits until as many are known as are expected. It fails where
-// this proxy and another one cannot serve the same drivers.
+// join makes this proxy known to the others before it listens, and waits until as many are known as
+// are expected. It fails where this proxy and another one cannot serve the same drivers.
 func (m *members) join(ctx context.Context, expected int) error {
 	if err := m.reachHome(ctx); err != nil {
 		return err
@@ -87,8 +89,9 @@ func (m *members) join(ctx context.Context, expected int) error {
 	return m.expect(ctx, expected)
 }
 
-// unreachable tells whether drivers could not get to this proxy where it is advertised, once they hear of it from another one: its
-// address is one of its own machine alone, while nodes are elsewhere, or its port is not known.
+// unreachable reports whether drivers could not get to this proxy where it is advertised, once they
+// hear of it from another one: its address is one of its own machine alone, while nodes are
+// elsewhere, or its port is not known.
 func unreachable(advertise, node netip.AddrPort) bool {
 	return advertise.Port() == 0 || advertise.Addr().IsLoopback() && !node.Addr().IsLoopback()
 }
@@ -106,7 +109,8 @@ func (m *members) reachHome(ctx context.Context) error {
 	}
 }
 
-// lookHome asks the home node for the ring: over the connection that there is, or else over a new one.
+// lookHome asks the home node for the ring: over the connection that there is, or else over a new
+// one.
 func (m *members) lookHome(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, m.home.timeout)
 	defer cancel()
@@ -175,7 +179,8 @@ func (m *members) expect(ctx context.Context, n int) error {
 	}
 }
 
-// run follows the home node and the other proxies until ctx ends, and tells drivers of these. It opens and shuts the gate.
+// run follows the home node and the other proxies until ctx ends, and tells drivers of these. It
+// opens and shuts the gate.
 func (m *members) run(ctx context.Context, g *listenerGate, tell func(frontend.Change, netip.AddrPort)) {
 	defer m.leaveHome()
 	for {
@@ -186,7 +191,7 @@ func (m *members) run(ctx context.Context, g *listenerGate, tell func(frontend.C
 	}
 }
 
-// look is one round of run. What fails is tried again in the next.
+// look does one round of run. What fails is tried again in the next.
 func (m *members) look(ctx context.Context, g *listenerGate, tell func(frontend.Change, netip.AddrPort)) {
 	at := m.ring.home.host
 	down := m.lookHome(ctx)
@@ -240,14 +245,14 @@ func (m *members) setGate(ctx context.Context, g *listenerGate, down error) {
 	}
 }
 
-// follow takes note of who is there now: who is not alone stays with its node.
+// follow notes which proxies there are now. A proxy that is not alone stays with its node.
 func (m *members) follow(all []member) {
 	m.home.settled.Store(slices.ContainsFunc(all, func(o member) bool { return o.host != m.ring.home.host && o.proxy != m.advertise }))
 	nodes := visibleNodes(m.known(all), m.ring)
 	m.others.Store(&nodes)
 }
 
-// known are the other proxies whose node is in the ring.
+// known returns the other proxies whose node is in the ring.
 func (m *members) known(all []member) []member {
 	return slices.DeleteFunc(slices.Clone(all), func(o member) bool {
 		_, in := m.ring.others[o.host]
@@ -255,13 +260,13 @@ func (m *members) known(all []member) []member {
 	})
 }
 
-// serves tells whether drivers can use another proxy.
+// serves reports whether drivers can use another proxy.
 func (m *members) serves(o member) bool {
 	_, alive := m.heartbeat.others.alive(gocql.UUID(o.session))
 	return o.serving && alive
 }
 
-// advertisedIP is an address of music.proxies.
+// advertisedIP returns an address as music.proxies has it.
 func advertisedIP(ip net.IP, port int) netip.AddrPort {
 	address, _ := netip.AddrFromSlice(ip)
 	return netip.AddrPortFrom(address.Unmap(), uint16(port))

@@ -74,8 +74,8 @@ const (
 	healthHead  = 8 << 10 // bytes
 )
 
-// listenHealth listens for who looks at metrics and health; nil where nobody is to. A default that is taken, as by another proxy of the
-// same machine, is no reason not to serve drivers.
+// listenHealth listens for who looks at metrics and health; nil where nobody is to. A default that
+// is taken, as by another proxy of the same machine, is no reason not to serve drivers.
 func listenHealth(ctx context.Context, l config.Listen, log zerolog.Logger) (net.Listener, error) {
 	if l.Metrics == "" {
 		return nil, nil
@@ -91,7 +91,8 @@ func listenHealth(ctx context.Context, l config.Listen, log zerolog.Logger) (net
 	return nil, nil
 }
 
-// serveHealth serves /metrics, /live (the process runs) and /ready (drivers are served) until ctx ends. Without a listener it does nothing.
+// serveHealth serves /metrics, /live (the process runs) and /ready (drivers are served) until ctx
+// ends. Without a listener it does nothing.
 func serveHealth(ctx context.Context, ln net.Listener, registry *prometheus.Registry, ready func() (good bool, remark string)) error {
 	if ln == nil {
 		return nil
@@ -115,7 +116,8 @@ func serveHealth(ctx context.Context, ln net.Listener, registry *prometheus.Regi
 	return nil
 }
 
-// answerHealth answers 200, or 503 while it is not good; the remark is for people, and changes neither.
+// answerHealth answers 200, or 503 while it is not good; the remark is for people, and changes
+// neither.
 func answerHealth(w http.ResponseWriter, good bool, remark string) {
 	if remark != "" {
 		remark = "\n" + remark

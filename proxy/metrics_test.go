@@ -41,7 +41,8 @@ func TestHealthAtAPortThatIsTaken(t *testing.T) {
 	assert.Nil(t, ln, "off")
 }
 
-// A proxy without a peer address says so, in the log each minute and beside /ready, as long as others live.
+// A proxy without a peer address says so, in the log each minute and beside /ready, as long as
+// others live.
 func TestProxyThatOthersCannotAsk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer

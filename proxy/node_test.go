@@ -18,7 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// asked is one statement as it came over the wire from the driver's session: what was asked of Cassandra, whatever code asked it.
+// asked is one statement as it came over the wire from the driver's session: what was asked of
+// Cassandra, whatever code asked it.
 type asked struct {
 	text   string
 	level  primitive.ConsistencyLevel
@@ -33,7 +34,8 @@ type asked struct {
 // verb is the first word.
 func (a asked) verb() string { return strings.SplitN(a.text, " ", 2)[0] }
 
-// cqlNode is a node played by the test, for a session of the driver: it knows nothing but how to be connected to.
+// cqlNode is a node played by the test, for a session of the driver: it knows nothing but how to be
+// connected to.
 type cqlNode struct {
 	session *gocql.Session
 
@@ -43,8 +45,8 @@ type cqlNode struct {
 	answer   func(asked) message.Message // nil: the connection ends
 }
 
-// playNode starts a node and a session with it, as the proxy's own session is but for the discovery of other nodes. answer says what
-// every statement is told that is not the driver's own.
+// playNode starts a node and a session with it, as the proxy's own session is but for the discovery
+// of other nodes. answer says what every statement is told that is not the driver's own.
 func startCQLNode(t *testing.T, answer func(asked) message.Message) *cqlNode {
 	t.Helper()
 	n := &cqlNode{prepared: map[string]string{}, answer: answer}
@@ -303,7 +305,8 @@ func applied(yes bool) *message.RowsResult {
 // bigint is a number on the wire.
 func bigint(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
 
-// failures are errors of Cassandra after which nobody knows what became of a statement, and those that only say so of this attempt.
+// failures are errors of Cassandra after which nobody knows what became of a statement, and those
+// that only say so of this attempt.
 func failures() map[string]message.Message {
 	level := primitive.ConsistencyLevelQuorum
 	return map[string]message.Message{

@@ -11,7 +11,8 @@ const filesBeside = 256
 // filesEach is how many files a client takes: its connection and that to its node.
 const filesEach = 2
 
-// checkFiles says where the process may not open as many files as its clients can make it need: those beyond would wait without a word.
+// checkFiles says where the process may not open as many files as its clients can make it need:
+// those beyond would wait without a word.
 func checkFiles(maxConnections int, log zerolog.Logger) {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
@@ -24,7 +25,7 @@ func checkFiles(maxConnections int, log zerolog.Logger) {
 	}
 }
 
-// clientsFor is how many clients so many open files are enough for.
+// clientsFor returns how many clients a number of open files is enough for.
 func clientsFor(files uint64) int {
 	if files <= filesBeside {
 		return 0

@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Where max-connections needs more files than may be open, the start says so; one client less, and it does not.
+// Where max-connections needs more files than may be open, the start says so; one client less, and
+// it does not.
 func TestTooFewOpenFilesAreSaid(t *testing.T) {
 	var limit unix.Rlimit
 	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))

@@ -13,7 +13,8 @@ import (
 	"music/musiccore"
 )
 
-// A proxy has followed the schema once Cassandra has answered what was on its way when a table was closed to plain writes.
+// A proxy has followed the schema once Cassandra has answered what was on its way when a table was
+// closed to plain writes.
 func TestSchemaIsFollowedOnceCassandraHasAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		looked := 0

@@ -1,5 +1,5 @@
-// Package proxy puts the product together: it dials Cassandra, follows its schema, carries out the lock protocol's commands,
-// and serves drivers through the frontend.
+// Package proxy puts the product together: it dials Cassandra, follows its schema, carries out the
+// lock protocol's commands, and serves drivers through the frontend.
 package proxy
 
 import (
@@ -22,11 +22,12 @@ import (
 	"music/proxy/certs"
 )
 
-// lastWords is what the end of a proxy may take beside config's ShutdownTimeout: to tell clients, and to end the session.
+// lastWords is what the end of a proxy may take beside config's ShutdownTimeout: to tell clients,
+// and to end the session.
 const lastWords = 300 * time.Millisecond
 
-// Run serves until ctx ends, then drains and returns nil. It returns an error when the proxy cannot start or cannot go on. /metrics also
-// shows what is handed over beside.
+// Run serves until ctx ends, then drains and returns nil. It returns an error when the proxy cannot
+// start or cannot go on. /metrics also shows what is handed over beside.
 func Run(ctx context.Context, cfg config.Config, log zerolog.Logger, beside ...prometheus.Collector) error {
 	stats := &frontend.Stats{}
 	p := &process{cfg: cfg, log: log, registry: newRegistry(stats)}
@@ -111,7 +112,7 @@ type process struct {
 	running  sync.WaitGroup
 }
 
-// isReady tells whether drivers are served, with their locks.
+// isReady reports whether drivers are served, with their locks.
 func (p *process) isReady() bool {
 	standing := p.stalled.Load()
 	return p.ready.Load() && (standing == nil || !standing.Load())
@@ -130,7 +131,7 @@ func (p *process) options(advertise netip.AddrPort, stats *frontend.Stats) front
 	}
 }
 
-// bounds are what clients can take, as it is set.
+// bounds returns what clients can make the proxy hold, by the settings.
 func bounds(l config.Limits) frontend.Bounds {
 	return frontend.Bounds{
 		Label: int(l.Label), Statement: int(l.Statement), Prepared: int(l.Prepared), PreparedEach: int(l.PreparedEach), Waits: l.Waits,
@@ -138,7 +139,7 @@ func bounds(l config.Limits) frontend.Bounds {
 	}
 }
 
-// messageMemory is what messages may take where Go may use so much.
+// messageMemory returns the bytes that messages may take where Go may use limit.
 func messageMemory(l config.Limits, limit int64) int {
 	const noLimit, share, otherwise = math.MaxInt64, 4, 1 << 30
 	switch {
@@ -150,7 +151,8 @@ func messageMemory(l config.Limits, limit int64) int {
 	return int(max(limit/share, int64(l.MaxFrameSize)))
 }
 
-// serve listens for drivers and serves them until ctx ends: while the home node answers, where m follows it.
+// serve listens for drivers and serves them until ctx ends: while the home node answers, where m
+// follows it.
 func (p *process) serve(ctx context.Context, server *frontend.Server, m *members) error {
 	if err := p.awaitIdentity(ctx); err != nil {
 		return err
@@ -178,7 +180,7 @@ func (p *process) serve(ctx context.Context, server *frontend.Server, m *members
 	return err
 }
 
-// advertised is the address that drivers are told.
+// advertised returns the address that drivers are told.
 func advertised(ctx context.Context, l config.Listen) (netip.AddrPort, error) {
 	_, port, err := net.SplitHostPort(l.Address)
 	if err != nil {
@@ -224,7 +226,7 @@ func newDeadline(ctx context.Context, after time.Duration) *deadline {
 	return d
 }
 
-// get is the deadline; that of a context which has not ended counts from now.
+// get returns the deadline. Where the context has not ended it counts from now.
 func (d *deadline) get() time.Time {
 	if ended := d.ended.Load(); ended != nil {
 		return ended.Add(d.after)

@@ -15,7 +15,8 @@ import (
 	"music/musiccore"
 )
 
-// closingBefore is the schema of a proxy before a node that is played; stored says what an LWT on music.tables is answered.
+// closingBefore is the schema of a proxy before a node that is played; stored says what an LWT on
+// music.tables is answered.
 func closingBefore(t *testing.T, stored message.Message) (*cqlNode, *schema) {
 	t.Helper()
 	clocks := new(clock)
@@ -40,8 +41,8 @@ func (n *cqlNode) tablesAsked() (all []asked) {
 	return all
 }
 
-// closed is raised by one LWT, above what it was and only where the settings are still those that were read: of two proxies one is first,
-// and nobody takes an LWT of unknown outcome for his own.
+// closed is raised by one LWT, above what it was and only where the settings are still those that
+// were read: of two proxies one is first, and nobody takes an LWT of unknown outcome for his own.
 func TestClosedIsRaisedByOneLWT(t *testing.T) {
 	for _, before := range []musiccore.Stamp{0, 1 << 60} {
 		for _, old := range []string{"", "old settings"} {
@@ -72,7 +73,8 @@ func TestClosedIsRaisedByOneLWT(t *testing.T) {
 	assert.ErrorIs(t, s.raise(t.Context(), &dataTable{Critical: catalog.Critical{ID: [16]byte{5}}}, "old"), errRaced)
 }
 
-// What stands in music.tables is read at QUORUM, and a row that cannot be read is no row that is absent: the table gets no locks.
+// What stands in music.tables is read at QUORUM, and a row that cannot be read is no row that is
+// absent: the table gets no locks.
 func TestStoredSettingsThatCannotBeRead(t *testing.T) {
 	n, s := closingBefore(t, noRow("closed", "settings"))
 	table := &dataTable{keyspace: "bank", name: "t", Critical: catalog.Critical{ID: [16]byte{5}, Marked: true, Made: true}}

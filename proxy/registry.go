@@ -11,7 +11,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// errMembers tells that proxies cannot serve the same drivers. The text says which, why, and what to do.
+// errMembers tells that proxies cannot serve the same drivers. The text says which, why, and what
+// to do.
 var errMembers = errors.New("proxies of one cluster do not fit together")
 
 // selectProxies reads what scan scans.
@@ -56,7 +57,7 @@ func (m *members) readAll(ctx context.Context) ([]member, error) {
 	return all, m.heartbeat.others.lookAt(limited, sessions)
 }
 
-// readSurely is readAll that tries until it succeeds or ctx ends.
+// readSurely calls readAll until it succeeds or ctx ends.
 func (m *members) readSurely(ctx context.Context) ([]member, error) {
 	for told := false; ; told = true {
 		all, err := m.readAll(ctx)
@@ -83,7 +84,8 @@ func (m *members) write(ctx context.Context, serving bool) error {
 	return nil
 }
 
-// remove deletes the row of a proxy whose node has left the ring, or that stands for another one now.
+// remove deletes the row of a proxy whose node has left the ring, or that stands for another one
+// now.
 func (m *members) remove(ctx context.Context, o member) error {
 	m.log.Info().Stringer("node", o.host).Stringer("proxy", o.proxy).Msg("a proxy is removed from the list: its node has left, or it stands for another one")
 	err := m.session.Query("DELETE FROM music.proxies WHERE host_id = ?", gocql.UUID(o.host)).Consistency(gocql.Quorum).ExecContext(ctx)
@@ -93,11 +95,11 @@ func (m *members) remove(ctx context.Context, o member) error {
 	return nil
 }
 
-// self is the session of this proxy.
+// self returns the session of this proxy.
 func (m *members) self() gocql.UUID { return gocql.UUID(m.heartbeat.id()) }
 
-// settle makes music.proxies say what is so: this proxy's own row, and no other one of it. While the home node is down only its own
-// row is written.
+// settle makes music.proxies say what is so: this proxy's own row, and no other one of it. While
+// the home node is down only its own row is written.
 func (m *members) settle(ctx context.Context, all []member, up, open bool) error {
 	if err := m.settleOwn(ctx, all, up, open); err != nil || !up {
 		return err
@@ -123,8 +125,8 @@ func (m *members) sweep(ctx context.Context) error {
 	return errors.Join(faults...)
 }
 
-// settleOwn writes the row of the home node where it does not say what is so. Another proxy that stands for the node too and is
-// alive keeps it; drivers of this one see all but that one.
+// settleOwn writes the row of the home node where it does not say what is so. Another proxy that
+// stands for the node too and is alive keeps it; drivers of this one see all but that one.
 func (m *members) settleOwn(ctx context.Context, all []member, up, open bool) error {
 	own := member{host: m.ring.home.host, proxy: m.advertise, session: uuid.UUID(m.self()), version: commonVersion, serving: up && open}
 	for _, o := range all {
@@ -149,7 +151,7 @@ func (m *members) settleOwn(ctx context.Context, all []member, up, open bool) er
 	return m.write(ctx, own.serving)
 }
 
-// hasLeft tells whether a node has not been in the ring for long.
+// hasLeft reports whether a node has not been in the ring for long.
 func (m *members) hasLeft(host uuid.UUID) bool {
 	if m.ring.has(host) {
 		delete(m.absent, host)
@@ -163,8 +165,8 @@ func (m *members) hasLeft(host uuid.UUID) bool {
 	return time.Since(since) >= leftAfter
 }
 
-// checkOthers refuses to serve drivers together with a living proxy that does not fit. A proxy that does not beat is no
-// hindrance, which takes as long to find out as for any session.
+// checkOthers refuses to serve drivers together with a living proxy that does not fit. A proxy that
+// does not beat is no hindrance, which takes as long to find out as for any session.
 func (m *members) checkOthers(ctx context.Context) error {
 	beats := map[uuid.UUID]int64{}
 	for {

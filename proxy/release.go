@@ -11,7 +11,8 @@ import (
 // errRelease tells that locks cannot be had on a Cassandra of this release.
 var errRelease = errors.New("locks need Cassandra 4.1.6, 5.0 or later: the LWTs of earlier ones have known holes; --locks off relays to any")
 
-// checkRelease answers the release of a node, and refuses one whose LWTs cannot be built upon (docs/design.md 3).
+// checkRelease answers the release of a node, and refuses one whose LWTs cannot be built upon
+// (docs/design.md 3).
 func checkRelease(ctx context.Context, s *gocql.Session) (release string, err error) {
 	if err := s.Query("SELECT release_version FROM system.local").Consistency(gocql.One).ScanContext(ctx, &release); err != nil {
 		return "", fmt.Errorf("read the release of Cassandra: %w", err)
@@ -22,15 +23,16 @@ func checkRelease(ctx context.Context, s *gocql.Session) (release string, err er
 	return release, nil
 }
 
-// releaseTellsElements tells whether a release shows stamps and times to live of the elements of a collection, or the fields of
-// a UDT, that is not frozen. 4.1 does not: what is not shown cannot be written back (docs/protocol.md 6, C11).
+// releaseTellsElements reports whether a release shows stamps and times to live of the elements of
+// a collection, or the fields of a UDT, that is not frozen. 4.1 does not: what is not shown cannot
+// be written back (docs/protocol.md 6, C11).
 func releaseTellsElements(release string) bool {
 	var major int
 	n, _ := fmt.Sscanf(release, "%d.", &major)
 	return n == 1 && major >= 5
 }
 
-// releaseServes tells whether a release can hold locks. One that cannot be read cannot.
+// releaseServes reports whether a release can hold locks. One that cannot be read cannot.
 func releaseServes(release string) bool {
 	var major, minor, patch int
 	if n, _ := fmt.Sscanf(release, "%d.%d.%d", &major, &minor, &patch); n < 2 {

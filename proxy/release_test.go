@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
+// Locks need a release whose lightweight transactions are known to hold.
 func TestReleases(t *testing.T) {
 	for release, serves := range map[string]bool{
 		"5.0.8": true, "4.1.6": true, "4.1.11": true, "4.1.5": false, "4.0.17": false, "3.11.19": false, "5.1-alpha1": true, "6.0.0": true, "": false, "dse": false,
@@ -14,6 +15,8 @@ func TestReleases(t *testing.T) {
 	}
 }
 
+// Replicas, and those for which nodes are up, are counted by what CREATE KEYSPACE says, whatever
+// the strategy.
 func TestReplicas(t *testing.T) {
 	simple := map[string]string{"class": "org.apache.cassandra.locator.SimpleStrategy", "replication_factor": "3"}
 	topology := map[string]string{"class": "org.apache.cassandra.locator.NetworkTopologyStrategy", "dc1": "3", "dc2": "2"}

@@ -19,7 +19,8 @@ const (
 	remotePause    = 50 * time.Millisecond   // between two looks
 )
 
-// remoteOp is an operation on a reference that may be at another proxy: how this one's core is asked, and how another proxy.
+// remoteOp is an operation on a reference that may be at another proxy: how this one's core is
+// asked, and how another proxy.
 type remoteOp struct {
 	refKey
 	local    func(done func(musiccore.Answer)) (gone func())
@@ -27,7 +28,8 @@ type remoteOp struct {
 	onlyOnce bool // asked again only where it was certainly not carried out
 }
 
-// Force implements frontend.Locks: the proxy that has the holder carries it out, and writes the audit.
+// Force implements frontend.Locks: the proxy that has the holder carries it out, and writes the
+// audit.
 func (l *locks) Force(k musiccore.Key, f frontend.Force, done func(musiccore.Answer)) {
 	var holder atomic.Int64 // whom the core has found elsewhere
 	l.run(remoteOp{
@@ -61,7 +63,8 @@ func (l *locks) beginThere(k musiccore.Key, r musiccore.LockRef, kind musiccore.
 	}, a)
 }
 
-// endThere gives a borrowed ticket back to its proxy, which alone can say what the client may be told (docs/protocol.md 3.15, Remote).
+// endThere gives a borrowed ticket back to its proxy, which alone can say what the client may be
+// told (docs/protocol.md 3.15, Remote).
 func (l *locks) endThere(t musiccore.Ticket, o musiccore.Outcome) (musiccore.Verdict, func() musiccore.Verdict) {
 	verdict := make(chan musiccore.Verdict, 1)
 	l.of(t.Key).running.Go(func() {
@@ -85,8 +88,9 @@ func (l *locks) run(e remoteOp, done func(musiccore.Answer)) (gone func()) {
 	}
 }
 
-// follow goes where a core's answer points to, and asks the core again where nobody is found there: by then the session may be known
-// to have ended, and its reference goes on here (docs/protocol.md 3.13, Takeover).
+// follow goes where a core's answer points to, and asks the core again where nobody is found there:
+// by then the session may be known to have ended, and its reference goes on here (docs/protocol.md
+// 3.13, Takeover).
 func (l *locks) follow(ctx context.Context, e remoteOp, a musiccore.Answer) musiccore.Answer {
 	var elsewhere *musiccore.ElsewhereError
 	for start := time.Now(); errors.As(a.Err, &elsewhere); a = await(ctx, e.local) {
@@ -106,7 +110,8 @@ func (l *locks) follow(ctx context.Context, e remoteOp, a musiccore.Answer) musi
 	return a
 }
 
-// isElsewhere tells whether an error of another proxy says that the reference may be elsewhere by now, or soon.
+// isElsewhere reports whether an error of another proxy means that the reference may be at another
+// one by now, or soon.
 func isElsewhere(err error) bool {
 	for _, away := range []error{peer.ErrAway, peer.ErrOtherSession, musiccore.ErrElsewhere, musiccore.ErrNoSession, musiccore.ErrDraining} {
 		if errors.Is(err, away) {
@@ -116,7 +121,7 @@ func isElsewhere(err error) bool {
 	return false
 }
 
-// awayError is what a client is told of a reference whose proxy was not found.
+// awayError returns what a client is told of a reference whose proxy was not found.
 func awayError(err error) error {
 	if errors.Is(err, peer.ErrAway) {
 		return err
@@ -143,7 +148,8 @@ func (l *locks) forget(p refKey) {
 	s.owners.Remove(p)
 }
 
-// await waits for the one answer of an operation. When ctx ends the operation is given up, and has its answer all the same.
+// await waits for the one answer of an operation. When ctx ends the operation is given up, and has
+// its answer all the same.
 func await(ctx context.Context, ask func(done func(musiccore.Answer)) (gone func())) musiccore.Answer {
 	answer := make(chan musiccore.Answer, 1)
 	gone := ask(func(a musiccore.Answer) { answer <- a })
@@ -156,7 +162,7 @@ func await(ctx context.Context, ask func(done func(musiccore.Answer)) (gone func
 	}
 }
 
-// listHere tells who holds and who waits here, of one table or key where only names one.
+// listHere lists the locks and waiters of this proxy, of one table or key where only names one.
 func (l *locks) listHere(only musiccore.Key) []musiccore.Listing {
 	var all []musiccore.Listing
 	for _, s := range l.shards {
@@ -202,7 +208,8 @@ func (l *locks) List(only musiccore.Key) (all []musiccore.Listing, missing []str
 	return all, missing
 }
 
-// local is what other proxies can ask of this one's core: the Sections and the Queues of its peer.Server.
+// local is what other proxies can ask of this one's core: the Sections and the Queues of its
+// peer.Server.
 type local struct{ locks *locks }
 
 // Lock implements peer.Sections.

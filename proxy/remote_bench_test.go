@@ -8,8 +8,8 @@ import (
 	"music/musiccore"
 )
 
-// One operation under a lock, begun and ended without Cassandra: at the proxy that has the reference, and at another one on the same
-// machine, which borrows the stamp and gives it back.
+// One operation under a lock, begun and ended without Cassandra: at the proxy that has the
+// reference, and at another one on the same machine, which borrows the stamp and gives it back.
 func BenchmarkOperation(b *testing.B) {
 	c := newCluster()
 	owner, other := startStation(b, c), startStation(b, c)

@@ -17,7 +17,8 @@ import (
 	"music/proxy/peer"
 )
 
-// docs/protocol.md 3.15, Remote: the owner's sequencer gives every stamp, whichever proxy the client is at.
+// docs/protocol.md 3.15, Remote: the owner's sequencer gives every stamp, whichever proxy the
+// client is at.
 func TestOperationsAtAnotherProxyBorrowTheirStamps(t *testing.T) {
 	a, b := two(t)
 	k := keyOf("x")
@@ -79,7 +80,8 @@ func TestWaitingAtAnotherProxy(t *testing.T) {
 	b.put(k, next)
 }
 
-// A client that goes away loses its place in the queue, also where it waits at another proxy than its reference.
+// A client that goes away loses its place in the queue, also where it waits at another proxy than
+// its reference.
 func TestWhoGoesAwayAtAnotherProxyLosesItsPlace(t *testing.T) {
 	a, b := two(t)
 	k := keyOf("x")
@@ -117,7 +119,8 @@ func TestAnOperationThatIsGivenUpIsForgotten(t *testing.T) {
 	assert.Empty(t, s.waiting)
 }
 
-// No reply to end: nobody knows whether a put may be told. What Cassandra refused was not done, whoever has been told.
+// No reply to end: nobody knows whether a put may be told. What Cassandra refused was not done,
+// whoever has been told.
 func TestEndWithoutReply(t *testing.T) {
 	a, b := two(t)
 	k := keyOf("x")
@@ -130,7 +133,8 @@ func TestEndWithoutReply(t *testing.T) {
 	assert.Equal(t, musiccore.VerdictTell, b.verdict(refused.Ticket, musiccore.OutcomeRefused))
 }
 
-// A ticket not ended by its deadline is unsettled at its owner: what comes later is never acknowledged.
+// A ticket not ended by its deadline is unsettled at its owner: what comes later is never
+// acknowledged.
 func TestLateEnd(t *testing.T) {
 	a, b := two(t, func(o *musiccore.Options) { o.OpTimeout = 300 * time.Millisecond })
 	k := keyOf("x")
@@ -208,6 +212,7 @@ func TestReferenceOfAnEndedSessionGoesOn(t *testing.T) {
 	assert.Equal(t, musiccore.StateReleased, given.Grant.State)
 }
 
+// FORCE through any proxy ends the lock where its holder is.
 func TestForceIsCarriedOutByTheOwner(t *testing.T) {
 	a, b := two(t)
 	k := keyOf("x")
@@ -221,6 +226,7 @@ func TestForceIsCarriedOutByTheOwner(t *testing.T) {
 	b.put(k, next)
 }
 
+// LIST LOCKS shows the locks of all living proxies, and names the proxies that could not be asked.
 func TestListOfAllProxies(t *testing.T) {
 	a, b := two(t)
 	x, y := keyOf("x"), keyOf("y")
@@ -280,7 +286,8 @@ func hintsSent(t *testing.T, s *station) float64 {
 	return 0
 }
 
-// Who waits tells the owner so, and the releaser's word makes the next owner look at once, not at its next poll.
+// Who waits tells the owner so, and the releaser's word makes the next owner look at once, not at
+// its next poll.
 func TestHintsGetThere(t *testing.T) {
 	c := newCluster()
 	slow := func(o *musiccore.Options) { o.Wait = 20 * time.Second }
@@ -298,7 +305,8 @@ func TestHintsGetThere(t *testing.T) {
 	require.Eventually(t, func() bool { return hintsSent(t, a) > 0 }, 20*time.Second, time.Millisecond)
 }
 
-// FORCE by the word of another proxy ends the lock of the reference that it names, whenever it comes, and never the next one.
+// FORCE by the word of another proxy ends the lock of the reference that it names, whenever it
+// comes, and never the next one.
 func TestForceNamesItsReference(t *testing.T) {
 	a, b := two(t)
 	k := keyOf("x")

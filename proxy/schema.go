@@ -28,8 +28,8 @@ const (
 	answerLimit = 500 * time.Millisecond // … for so long; then with the next look at the schema
 )
 
-// schema keeps the clients' view of the tables in step with the cluster's schema, and makes the companion of each critical table
-// (docs/design.md 4).
+// schema keeps the clients' view of the tables in step with the cluster's schema, and makes the
+// companion of each critical table (docs/design.md 4).
 type schema struct {
 	schemaReader
 	tables    *catalog.Tables // what clients' connections see
@@ -76,7 +76,8 @@ func (c *criticalTables) all() map[[16]byte]*dataTable { return *c.byID.Load() }
 
 func (c *criticalTables) set(all map[[16]byte]*dataTable) { c.byID.Store(&all) }
 
-// begin reads the schema for the first time. Of proxies that start together one raises closed; the others read what it has raised.
+// begin reads the schema for the first time. Of proxies that start together one raises closed; the
+// others read what it has raised.
 func (s *schema) begin(ctx context.Context) error {
 	for {
 		_, err := s.refresh(ctx)
@@ -89,8 +90,8 @@ func (s *schema) begin(ctx context.Context) error {
 	}
 }
 
-// watch refreshes whenever the schema's version moves, while a table still waits for other proxies, and every schemaReread,
-// until ctx ends.
+// watch refreshes whenever the schema's version moves, while a table still waits for other proxies,
+// and every schemaReread, until ctx ends.
 func (s *schema) watch(ctx context.Context) {
 	var seen gocql.UUID
 	var read time.Time
@@ -112,8 +113,9 @@ func (s *schema) watch(ctx context.Context) {
 	}
 }
 
-// refresh reads the schema, of one node and its version first, and publishes which tables are critical. late names living proxies that have not followed: a table that
-// becomes critical waits for them.
+// refresh reads the schema, of one node and its version first, and publishes which tables are
+// critical. late names living proxies that have not followed: a table that becomes critical waits
+// for them.
 func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,16 +168,17 @@ func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 	return late, errors.Join(faults...)
 }
 
-// serving is told of the server of clients before it serves any.
+// serving must be called with the server of clients before it serves any.
 func (s *schema) serving(server *frontend.Server) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.outstanding = server.Outstanding
 }
 
-// answered tells whether Cassandra has answered what was on its way to it when a table was closed to plain writes. It waits a little.
-// Until then this proxy has not followed: such a write gets its stamp from Cassandra where the driver gives none, which would lie
-// above closed where it stands in a queue for long.
+// answered reports whether Cassandra has answered what was on its way to it when a table was closed
+// to plain writes. It waits a little. Until then this proxy has not followed: such a write gets its
+// stamp from Cassandra where the driver gives none, which would lie above closed where it stands in
+// a queue for long.
 func (s *schema) answered(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
@@ -205,7 +208,8 @@ func (s *schema) forget(ctx context.Context, before, now map[[16]byte]*dataTable
 	}
 }
 
-// remade tells whether a critical table has the name of t, which is gone: the name is never open between the two.
+// remade reports whether a critical table has the name of t, which is gone: the name is never open
+// between the two.
 func remade(t *dataTable, now map[[16]byte]*dataTable) bool {
 	for _, other := range now {
 		if other.String() == t.String() {
@@ -215,8 +219,8 @@ func remade(t *dataTable, now map[[16]byte]*dataTable) bool {
 	return false
 }
 
-// endTerms ends the terms of a table whose lock rows are gone: nobody sees them any more, so another proxy may give the lock as soon as
-// this one is said to have followed.
+// endTerms ends the terms of a table whose lock rows are gone: nobody sees them any more, so
+// another proxy may give the lock as soon as this one is said to have followed.
 func (s *schema) endTerms(before, t *dataTable) {
 	if before == nil || !before.Made || before.Generation == t.Generation {
 		return
@@ -226,14 +230,16 @@ func (s *schema) endTerms(before, t *dataTable) {
 		Msg("its lock table was dropped while it is critical: all of its locks have ended, and it gets a new one")
 }
 
-// modeChanging tells the cores that how a table's operations are told may change: until it is settled they are checked, and nobody forces. Every
-// proxy has done so when a table is settled anew, since it has followed then.
+// modeChanging tells the cores that how a table's operations are told may change: until it is
+// settled they are checked, and nobody forces. Every proxy has done so when a table is settled
+// anew, since it has followed then.
 func (s *schema) modeChanging(t *dataTable) {
 	s.cores(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.ModeChanging(now, t.ID) })
 }
 
-// doubt makes the next look at the schema a whole one, and nothing that could have changed unseen is relied on until then: this proxy's session has
-// ended, and while it was dead nobody waited for it to follow.
+// doubt makes the next look at the schema a whole one, and nothing that could have changed unseen
+// is relied on until then: this proxy's session has ended, and while it was dead nobody waited for
+// it to follow.
 func (s *schema) doubt() {
 	for _, t := range s.critical.all() {
 		s.modeChanging(t)
@@ -241,8 +247,8 @@ func (s *schema) doubt() {
 	s.unsure.Store(true)
 }
 
-// tellCores tells the cores what they must know of each table, also of those that are not settled: an operation with another proxy's
-// reference may come before any LOCK does.
+// tellCores tells the cores what they must know of each table, also of those that are not settled:
+// an operation with another proxy's reference may come before any LOCK does.
 func (s *schema) tellCores() {
 	for id, t := range s.critical.all() {
 		s.countFrom(t)
@@ -257,8 +263,8 @@ func (s *schema) tellCores() {
 	}
 }
 
-// show publishes a table that is not published in this form yet: to plain writes it is critical at once, to LOCK only when it
-// is settled.
+// show publishes a table that is not published in this form yet: to plain writes it is critical at
+// once, to LOCK only when it is settled.
 func (s *schema) show(t *dataTable, refused string) {
 	critical := s.tables.Of(t.keyspace, t.name).Critical()
 	if critical != nil && critical.ID == t.ID && critical.Settings == t.Settings && t.Made {
@@ -273,7 +279,8 @@ func (s *schema) show(t *dataTable, refused string) {
 		s.owed = s.outstanding()
 	}
 	if critical != nil && t.Made {
-		// Until closed is known, no LWT says of a lock row that nothing was written beside its lock.
+		// Until closed is known, no LWT says of a lock row that nothing was written beside its
+		// lock.
 		s.cores(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects {
 			return c.Closed(now, t.ID, musiccore.Closing(now, 0))
 		})
@@ -282,8 +289,8 @@ func (s *schema) show(t *dataTable, refused string) {
 
 func (s *schema) publish(t *dataTable, refused string) { s.publishAs(t, t.Settings, refused) }
 
-// publishAs publishes a table under other settings than its own. refused says why it cannot be locked for the moment, "" that it can;
-// what refuses it for good counts more.
+// publishAs publishes a table under other settings than its own. refused says why it cannot be
+// locked for the moment, "" that it can; what refuses it for good counts more.
 func (s *schema) publishAs(t *dataTable, settings catalog.Settings, refused string) {
 	c := t.Critical
 	c.Settings = settings
@@ -294,8 +301,8 @@ func (s *schema) publishAs(t *dataTable, settings catalog.Settings, refused stri
 	s.tables.Set(t.keyspace, t.name, &c)
 }
 
-// settle gives a critical table its locks: it raises closed where that is due, makes the companion, and tells the cores what has
-// changed.
+// settle gives a critical table its locks: it raises closed where that is due, makes the companion,
+// and tells the cores what has changed.
 func (s *schema) settle(ctx context.Context, before, t *dataTable, version gocql.UUID) (late []string, err error) {
 	if t.ignored != "" && (before == nil || before.ignored != t.ignored) {
 		s.log.Warn().Stringer("table", t).Msg(t.ignored)

@@ -11,8 +11,9 @@ import (
 	"music/frontend"
 )
 
-// follow is told of a client's schema change before the client is. It returns when the change holds at every living proxy, or
-// with a warning that names who lags; and with what else whoever makes a critical table should know.
+// follow must be called with a client's schema change before the client has its answer. It returns
+// when every living proxy has followed the change, or with a warning that names the proxies that
+// have not; and with what else the owner of a critical table should know.
 func (s *schema) follow(change frontend.SchemaChange) (warnings []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.heartbeat.options.SessionLease)
 	defer cancel()
@@ -33,7 +34,8 @@ func (s *schema) follow(change frontend.SchemaChange) (warnings []string) {
 	}
 }
 
-// followed refreshes until every living proxy has followed, or ctx ends: then late names those that have not.
+// followed refreshes until every living proxy has followed, or ctx ends: then late names those that
+// have not.
 func (s *schema) followed(ctx context.Context, change frontend.SchemaChange) (late []string, err error) {
 	for ctx.Err() == nil {
 		late, err = s.refresh(ctx)
@@ -51,16 +53,17 @@ func (s *schema) followed(ctx context.Context, change frontend.SchemaChange) (la
 	return late, err
 }
 
-// unread names the living proxies that have not read the version of the schema that the last refresh has read. To them a table that was
-// dropped is still there, and would be open under its name if another one were made that is critical.
+// unread names the living proxies that have not read the version of the schema that the last
+// refresh has read. To them a table that was dropped is still there, and would be open under its
+// name if another one were made that is critical.
 func (s *schema) unaware(ctx context.Context) ([]string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.heartbeat.lagging(ctx, s.reading, false)
 }
 
-// readAgain tells whether the schema is to be read again at once: until it has been, a table that a client has just made critical is
-// open to plain writes.
+// readAgain reports whether the schema is to be read again at once: until it has been, a table that
+// a client has just made critical is open to plain writes.
 func readAgain(err error) bool {
 	return errors.Is(err, errRaced) || errors.Is(err, errAway) || errors.Is(err, errChanged)
 }
@@ -68,10 +71,11 @@ func readAgain(err error) bool {
 // errChanged tells that the schema has changed while it was read.
 var errChanged = errors.New("the schema has changed meanwhile")
 
-// errAway tells that the schema was read at another node than the home node, which alone is sure to know what it has just carried out.
+// errAway tells that the schema was read at another node than the home node, which alone is sure to
+// know what it has just carried out.
 var errAway = errors.New("the home node does not tell its schema")
 
-// atHome tells whether the last refresh has read the schema of the home node.
+// atHome reports whether the last refresh has read the schema of the home node.
 func (s *schema) atHome() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -26,7 +26,8 @@ type schemaReader struct {
 	node     string                            // host id of the node that is read; it belongs to the reader of the moment
 }
 
-// version is the schema's version at the home node, or where that does not answer, at another one; node is its host id.
+// version returns the schema's version at the home node, or where that does not answer, at another
+// one; node is its host id.
 func (r *schemaReader) version(ctx context.Context) (v gocql.UUID, node string, err error) {
 	if node = r.home(); node != "" {
 		limited, cancel := context.WithTimeout(ctx, homeLimit)
@@ -48,13 +49,14 @@ func (r *schemaReader) versionAt(ctx context.Context, node string) (v gocql.UUID
 	return v, at, iter.Close()
 }
 
-// ask asks the node that this refresh reads: each node knows the schema by itself, and one may be ahead of the other.
+// ask asks the node that this refresh reads: each node knows the schema by itself, and one may be
+// ahead of the other.
 func (r *schemaReader) ask(cql string, values ...any) *gocql.Query {
 	return r.session.Query(cql, values...).Consistency(gocql.One).SetHostID(r.node)
 }
 
-// read finds the critical tables: those whose comment says so, and those that have a companion (a migration tool that loses
-// the comment must not open the fence). names are those of all tables.
+// read finds the critical tables: those whose comment says so, and those that have a companion (a
+// migration tool that loses the comment must not open the fence). names are those of all tables.
 func (r *schemaReader) read(ctx context.Context) (found []*dataTable, names [][2]string, err error) {
 	all, companions, err := r.readTables(ctx)
 	if err != nil {
@@ -126,8 +128,9 @@ func (r *schemaReader) readTables(ctx context.Context) (all []*dataTable, names 
 	return all, names, nil
 }
 
-// readComment takes the settings from the table's comment. What the proxy does not serve makes it critical and refused; what only looks like
-// settings is told in the log, since no DDL that came through a proxy has made it.
+// readComment takes the settings from the table's comment. What the proxy does not serve makes it
+// critical and refused; what only looks like settings is told in the log, since no DDL that came
+// through a proxy has made it.
 func (t *dataTable) readComment(comment string) {
 	settings, marked, err := catalog.ReadSettings(comment)
 	t.Settings, t.Marked = settings, marked
@@ -173,8 +176,8 @@ func (r *schemaReader) readColumns(ctx context.Context, t *dataTable) error {
 	return err
 }
 
-// readDropped tells which columns were dropped and when: one that is back looks as before, and hides what is stamped before its
-// return.
+// readDropped tells which columns were dropped and when: one that is back looks as before, and
+// hides what is stamped before its return.
 func (r *schemaReader) readDropped(ctx context.Context, t *dataTable) (string, error) {
 	iter := r.ask("SELECT column_name, dropped_time FROM system_schema.dropped_columns WHERE keyspace_name = ? AND table_name = ?",
 		t.keyspace, t.name).IterContext(ctx)
@@ -189,10 +192,11 @@ func (r *schemaReader) readDropped(ctx context.Context, t *dataTable) (string, e
 	return dropped, nil
 }
 
-// cover takes the columns of the key, by position, of which one lock covers the values. Two spellings of one key would be two locks, so
-// each column has a type of which rewrite.Canonical knows when two values are the same: Cassandra sorts sets and maps and fills tuples up
-// before it looks for a partition, and compares clustering columns by value. Decimals of a clustering are not respelt: 1.00 would come
-// back as 1.
+// cover takes the columns of the key, by position, of which one lock covers the values. Two
+// spellings of one key would be two locks, so each column has a type of which rewrite.Canonical
+// knows when two values are the same: Cassandra sorts sets and maps and fills tuples up before it
+// looks for a partition, and compares clustering columns by value. Decimals of a clustering are not
+// respelt: 1.00 would come back as 1.
 func (t *dataTable) cover(partition, clustering map[int]catalog.Column) {
 	for i := range len(partition) {
 		c := partition[i]
@@ -215,7 +219,7 @@ func (t *dataTable) cover(partition, clustering map[int]catalog.Column) {
 	t.prepareTexts()
 }
 
-// manyCells tells whether a column keeps each of its elements, or fields, for itself.
+// manyCells reports whether a column keeps each of its elements, or fields, for itself.
 func manyCells(cqlType, kind string) bool {
 	if kind != "regular" && kind != "static" {
 		return false

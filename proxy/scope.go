@@ -12,14 +12,15 @@ import (
 	"music/config"
 )
 
-// scope is how far the decisions on a table reach (docs/design.md 4, setting scope): over all data centres, or within one.
+// scope is how far the decisions on a table reach (docs/design.md 4, setting scope): over all data
+// centres, or within one.
 type scope struct {
 	session        *gocql.Session
 	quorum, serial gocql.Consistency
 }
 
-// scope is that of the table's lock rows, its synchronise and its operations. Within one data centre only nodes of that one are
-// asked: LOCAL_QUORUM is where the coordinator stands.
+// scope returns the scope of the table's lock rows, its synchronise and its operations. Within one
+// data centre only nodes of that one are asked: LOCAL_QUORUM is where the coordinator stands.
 func (x *executor) scope(t *dataTable) scope {
 	if t.Settings.Local {
 		return scope{t.centreSession, gocql.LocalQuorum, gocql.LocalSerial}
@@ -46,7 +47,7 @@ func newLocality(c config.Cassandra, nodes *nodeDialer) *locality {
 	}}
 }
 
-// session is that of a data centre; it is opened once.
+// session returns the session of a data centre, which is opened once.
 func (l *locality) session(dc string) (*gocql.Session, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -76,7 +77,7 @@ type node struct {
 	centre  string
 }
 
-// nodesOf are those that a session knows.
+// nodesOf returns the nodes that a session knows.
 func nodesOf(s *gocql.Session) []node {
 	var all []node
 	for _, h := range s.GetHosts() {
@@ -85,8 +86,8 @@ func nodesOf(s *gocql.Session) []node {
 	return all
 }
 
-// centreOf is the one data centre of all contact points, where clients' connections go; "" where they are in several, or are not
-// found among the nodes of a cluster with several.
+// centreOf returns the one data centre of all contact points, where clients' connections go; ""
+// where they are in several, or are not found among the nodes of a cluster with several.
 func (l *locality) centreOf(ctx context.Context, nodes []node) string {
 	var all, reached []string
 	addresses := l.addresses(ctx)
@@ -106,7 +107,7 @@ func (l *locality) centreOf(ctx context.Context, nodes []node) string {
 	return ""
 }
 
-// addresses are those of the contact points; nil stands for a name that is not found.
+// addresses returns the addresses of the contact points; nil stands for a name that is not found.
 func (l *locality) addresses(ctx context.Context) (all []net.IP) {
 	for _, point := range l.config.Addresses() {
 		host, _, err := net.SplitHostPort(point)

@@ -25,7 +25,8 @@ type references struct {
 	now atomic.Pointer[frontend.References]
 }
 
-// begin reads the secret of the cluster, and makes one where there is none. No other method may be called before.
+// begin reads the secret of the cluster, and makes one where there is none. No other method may be
+// called before.
 func (r *references) begin(ctx context.Context, s *gocql.Session) error {
 	secret, err := clusterSecret(ctx, s)
 	if err == nil {
@@ -34,7 +35,8 @@ func (r *references) begin(ctx context.Context, s *gocql.Session) error {
 	return err
 }
 
-// readAgain reads the secret that is chosen now: keyspace music was dropped, and with what a proxy has made anew goes another one.
+// readAgain reads the secret that is chosen now: keyspace music was dropped, and with what a proxy
+// has made anew goes another one.
 func (r *references) readAgain(ctx context.Context, s *gocql.Session) error {
 	secret, err := readSecret(ctx, s)
 	if err != nil {
@@ -59,9 +61,10 @@ func (r *references) Read(generation [16]byte, k musiccore.Key, n int64) (ref mu
 	return (*r.now.Load()).Read(generation, k, n)
 }
 
-// clusterSecret is what the references that clients see are made with (frontend.References): the same at every proxy. The first proxy of
-// a cluster makes it. It only ever stands in a row of its own, which is written plainly: the LWT that chooses among several leaves
-// nothing of it in the tables of Paxos, which clients can read.
+// clusterSecret returns the secret with which the references that clients see are made
+// (frontend.References), the same at every proxy. The first proxy of a cluster makes it. It only
+// ever stands in a row of its own, which is written plainly: the LWT that chooses among several
+// leaves nothing of it in the tables of Paxos, which clients can read.
 func clusterSecret(ctx context.Context, s *gocql.Session) (secret []byte, err error) {
 	for range keyspaceTries {
 		secret, err = readSecret(ctx, s)

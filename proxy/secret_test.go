@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Proxies that start at once have one secret, which stands in no table but its own, and one that comes later has the same.
+// Proxies that start at once have one secret, which stands in no table but its own, and one that
+// comes later has the same.
 func TestSecretOfTheCluster(t *testing.T) {
 	s := cassandratest.NewKeyspace(t, cassandratest.Version(0))
 	require.NoError(t, ensureKeyspace(t.Context(), s.Session, ""))

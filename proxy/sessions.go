@@ -25,8 +25,9 @@ type seenSession struct {
 	addr   string        // where it answers other proxies; empty = nowhere
 }
 
-// sessions watches the life signs of all proxies, to know who has to follow a schema change. Who is dead is judged as for terms
-// (docs/protocol.md 3.3, Dead), by beats that stand still and never by clocks of others.
+// sessions watches the beats of all proxies, to know which of them have to follow a schema change.
+// A session is judged dead as for terms (docs/protocol.md 3.3, Dead), by beats that stand still and
+// never by clocks of others.
 type sessions struct {
 	read func(context.Context, []gocql.UUID) (map[gocql.UUID]seenSession, error) // these of music.sessions, or all of it, at QUORUM
 	dead func(lease time.Duration) time.Duration                                 // how long a beat must stand still
@@ -40,8 +41,8 @@ type sessions struct {
 // look reads all sessions once.
 func (s *sessions) look(ctx context.Context) error { return s.lookAt(ctx, nil) }
 
-// lookAt reads these sessions once; nil = all that there are. Where a node has just died the few are read where all are not: of single
-// rows another replica is asked too.
+// lookAt reads these sessions once; nil = all that there are. Where a node has just died the few
+// are read where all are not: of single rows another replica is asked too.
 func (s *sessions) lookAt(ctx context.Context, ids []gocql.UUID) error {
 	start := instant()
 	found, err := s.read(ctx, ids)
@@ -112,7 +113,8 @@ func (s *sessions) find(id musiccore.SessionID) (seenSession, bool) {
 	return found, ok
 }
 
-// living are the sessions that were not dead when they were last looked at, but for self, with their addresses.
+// living returns the sessions that were not dead when they were last read, except self, with their
+// addresses.
 func (s *sessions) living(self musiccore.SessionID) map[musiccore.SessionID]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,19 +127,21 @@ func (s *sessions) living(self musiccore.SessionID) map[musiccore.SessionID]stri
 	return alive
 }
 
-// died tells whether a session has ended, or its beat has stood still for long enough.
+// died reports whether a session has ended, or its beat has stood still for long enough.
 func (s seenSession) died(dead func(lease time.Duration) time.Duration) bool {
 	return s.beat == musiccore.EndedBeat || s.stood() >= dead(s.lease)
 }
 
-// stood is for how long the beat has certainly stood still.
+// stood returns for how long the beat has certainly stood still.
 func (s seenSession) stood() time.Duration { return s.before.Since(s.since) }
 
-// reapAfter is how long a beat has stood still before its row is deleted. Of a session that has ended so long ago nothing is left
-// but references in lock rows, for which no row is as good as one that stands still.
+// reapAfter is how long a beat has stood still before its row is deleted. Of a session that has
+// ended so long ago nothing is left but references in lock rows, for which no row is as good as one
+// that stands still.
 const reapAfter = time.Hour
 
-// reap deletes the rows of sessions that have been dead for long: all proxies read all rows, again and again.
+// reap deletes the rows of sessions that have been dead for long: all proxies read all rows, again
+// and again.
 func (s *sessions) reap(ctx context.Context, self gocql.UUID) error {
 	s.mu.Lock()
 	var long []gocql.UUID
@@ -155,8 +159,8 @@ func (s *sessions) reap(ctx context.Context, self gocql.UUID) error {
 	return nil
 }
 
-// removeSession deletes a row with the highest stamp there is: no beat that still lies somewhere can bring it back, not even that
-// of a session which has ended by itself.
+// removeSession deletes a row with the highest stamp there is: no beat that still lies somewhere
+// can bring it back, not even that of a session which has ended by itself.
 func removeSession(ctx context.Context, session *gocql.Session, id gocql.UUID) error {
 	err := session.Query("DELETE FROM music.sessions WHERE session = ?", id).WithTimestamp(musiccore.EndedBeat).Consistency(gocql.Quorum).ExecContext(ctx)
 	if err != nil {
@@ -178,7 +182,8 @@ func (s *sessions) lagging(self musiccore.SessionID, version gocql.UUID) []strin
 	return late
 }
 
-// ruledOtherwise names the living sessions, but for self, that take other tables for critical by their configuration.
+// ruledOtherwise names the living sessions, but for self, that take other tables for critical by
+// their configuration.
 func (s *sessions) ruledOtherwise(self musiccore.SessionID, rules string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -191,7 +196,8 @@ func (s *sessions) ruledOtherwise(self musiccore.SessionID, rules string) []stri
 	return all
 }
 
-// alive tells whether a session, by what was last looked at, may still be alive; and its beat. One that is not there is not alive.
+// alive reports whether a session, by what was last looked at, may still be alive; and its beat.
+// One that is not there is not alive.
 func (s *sessions) alive(id gocql.UUID) (beat int64, alive bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

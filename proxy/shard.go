@@ -59,14 +59,16 @@ func newOwners() *simplelru.LRU[refKey, musiccore.SessionID] {
 	return owners
 }
 
-// shardOp is an operation as a shard takes it in. by is the client that ends a lock by it; nobody where it ends none.
+// shardOp is an operation that a shard takes in. by is the client that ends a lock with it, for the
+// audit.
 type shardOp struct {
 	op musiccore.OpID
 	refKey
 	by musiccore.Client
 }
 
-// enter hands in an event whose answer done waits for. A reference that was found elsewhere is not looked for again.
+// enter hands in an event whose answer done waits for. A reference that was found elsewhere is not
+// looked for again.
 func (s *shard) enter(o shardOp, done func(musiccore.Answer), event func(*musiccore.Core, musiccore.Now) musiccore.Effects) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -79,7 +81,7 @@ func (s *shard) enter(o shardOp, done func(musiccore.Answer), event func(*musicc
 	s.carryOutFor(o.by, now, event(s.core, now))
 }
 
-// gone gives up an operation that still waits for its answer; it gets errGone.
+// gone gives up an operation that still waits; its answer is errGone.
 func (s *shard) gone(op musiccore.OpID) {
 	s.mu.Lock()
 	done := s.waiting[op]
@@ -94,7 +96,7 @@ func (s *shard) gone(op musiccore.OpID) {
 	}
 }
 
-// errGone is told to nobody: who asked has gone.
+// errGone is the answer to an operation that was given up: no client reads it.
 var errGone = errors.New("nobody waits for this any more")
 
 // call hands in an event.
@@ -105,7 +107,7 @@ func (s *shard) call(event func(*musiccore.Core, musiccore.Now) musiccore.Effect
 	s.carryOut(now, event(s.core, now))
 }
 
-// tick is the alarm clock's.
+// tick is called by the alarm.
 func (s *shard) tick() {
 	s.call(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects {
 		s.alarm.at = 0
@@ -113,13 +115,14 @@ func (s *shard) tick() {
 	})
 }
 
-// carryOut starts what the core wants done because of what happened now. The mutex is held: a goroutine each for commands, which
-// block, and for answers, whose client may not be reading.
+// carryOut starts what the core wants done because of what happened now. The mutex is held: a
+// goroutine each for commands, which block, and for answers, whose client may not be reading.
 func (s *shard) carryOut(now musiccore.Now, e musiccore.Effects) {
 	s.carryOutFor(musiccore.Client{}, now, e)
 }
 
-// carryOutFor is carryOut of what a client has brought about, as far as the audit says by whom a lock was ended.
+// carryOutFor is carryOut for the audit: by is the client that has ended a lock, nobody where none
+// has.
 func (s *shard) carryOutFor(by musiccore.Client, now musiccore.Now, e musiccore.Effects) {
 	if s.closed {
 		return
@@ -147,9 +150,10 @@ func (s *shard) carryOutFor(by musiccore.Client, now musiccore.Now, e musiccore.
 	s.setAlarm(now, e.Wake)
 }
 
-// setAlarm has the core called again at a moment of BOOTTIME, if any. Most operations move none, and to set a timer anew, even to the
-// same moment, can wake a thread of Go's scheduler, which costs more than the operation. Where a moment has passed, the timer may be one that
-// stood still while the machine was suspended.
+// setAlarm has the core called again at a moment of BOOTTIME, if any. Most operations move none,
+// and to set a timer anew, even to the same moment, can wake a thread of Go's scheduler, which
+// costs more than the operation. Where a moment has passed, the timer may be one that stood still
+// while the machine was suspended.
 func (s *shard) setAlarm(now musiccore.Now, at time.Duration) {
 	if at == 0 || (at == s.alarm.at && at > now.Boot) {
 		return
@@ -190,7 +194,8 @@ func (s *shard) begin(op musiccore.OpID, p refKey, kind musiccore.Kind) (a music
 	return a, ok
 }
 
-// fenced counts an operation that got no stamp because its lock is lost: not one whose client has given the lock back itself.
+// fenced counts an operation that got no stamp because its lock is lost: not one whose client has
+// given the lock back itself.
 func (s *shard) fenced(err error) {
 	if errors.Is(err, musiccore.ErrLost) && !errors.Is(err, musiccore.ErrReleased) {
 		s.audit.fencedOff.Inc()

@@ -76,7 +76,8 @@ func (c *cluster) rowReads(k musiccore.Key) int {
 	return c.reads[k]
 }
 
-// station is one proxy without clients and without Cassandra: its locks, and its channel with the others.
+// station is one proxy without clients and without Cassandra: its locks, and its channel with the
+// others.
 type station struct {
 	*locks
 	t       testing.TB

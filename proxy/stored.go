@@ -12,8 +12,8 @@ import (
 	"music/musiccore"
 )
 
-// storedTable is a table's row in music.tables: what its locks rest on, whatever the comment says meanwhile. The zero value is
-// no row.
+// storedTable is a table's row in music.tables: what its locks rest on, whatever the comment says
+// meanwhile. The zero value is no row.
 type storedTable struct {
 	closed musiccore.Stamp
 	text   string // settings as storedText writes them
@@ -22,11 +22,12 @@ type storedTable struct {
 	unlocked catalog.Policy // of the settings
 }
 
-// storedCentre stands before the data centre in the settings of a table with scope=local. Nobody writes it in a comment: it is
-// where the proxy stands that made the table critical.
+// storedCentre stands before the data centre in the settings of a table with scope=local. Nobody
+// writes it in a comment: it is where the proxy stands that made the table critical.
 const storedCentre = ", dc="
 
-// storedText is what stands in music.tables for a table: the settings as its locks rest on them.
+// storedText returns what stands in music.tables for a table: the settings as its locks rest on
+// them.
 func (t *dataTable) storedText() string {
 	if !t.Settings.Local {
 		return t.Settings.String()
@@ -34,8 +35,8 @@ func (t *dataTable) storedText() string {
 	return t.Settings.String() + storedCentre + t.centre
 }
 
-// readStored reads the table's row at QUORUM. An error is kept for settle: a table whose row cannot be read gets no locks, and is
-// critical all the same.
+// readStored reads the table's row at QUORUM. An error is kept for settle: a table whose row cannot
+// be read gets no locks, and is critical all the same.
 func (r *schemaReader) readStored(ctx context.Context, t *dataTable) {
 	var closed int64
 	err := r.session.Query("SELECT closed, settings FROM music.tables WHERE id = ?", gocql.UUID(t.ID)).Consistency(gocql.Quorum).
@@ -48,8 +49,9 @@ func (r *schemaReader) readStored(ctx context.Context, t *dataTable) {
 	t.stored.err = t.keepStored()
 }
 
-// keepStored gives a table the settings that its lock rows rest on: all where its comment is lost, else key and scope, in which
-// they were made. The data centre is that of whoever wrote it first, lock rows or not: two would decide separately (docs/protocol.md 6, M3).
+// keepStored gives a table the settings that its lock rows rest on: all where its comment is lost,
+// else key and scope, in which they were made. The data centre is the one that was written first,
+// lock rows or not: two would decide separately (docs/protocol.md 6, M3).
 func (t *dataTable) keepStored() error {
 	if t.stored.text == "" || t.stored.text == plainSettings && t.Marked {
 		return nil

@@ -50,6 +50,7 @@ func TestStoredSettings(t *testing.T) {
 	}
 }
 
+// The data centre of a proxy is that of its contact points, where they are all in one.
 func TestCentreOfTheContactPoints(t *testing.T) {
 	at := net.ParseIP
 	one := []node{{at("127.0.9.1"), "dc1"}, {at("127.0.9.2"), "dc1"}}
@@ -87,6 +88,7 @@ func TestColumnsOfManyCells(t *testing.T) {
 	}
 }
 
+// Before 5.0 a table with a collection or UDT that is not frozen cannot be locked.
 func TestTablesOfManyCellsAreRefusedOn41(t *testing.T) {
 	s := cassandratest.NewKeyspace(t, cassandratest.Version(5))
 	s.Do("CREATE TYPE KS.ty (x int)")
@@ -147,7 +149,8 @@ func TestColumnsThatWereAway(t *testing.T) {
 	assert.NotEqual(t, before, look())
 }
 
-// A comment that came past the proxies and only looks as if it had settings makes its table critical with the defaults, and is told.
+// A comment that came past the proxies and only looks as if it had settings makes its table
+// critical with the defaults, and is told.
 func TestCommentsThatOnlyLookLikeSettings(t *testing.T) {
 	for comment, refused := range map[string]bool{"@critical unlocked=auto": false, "@critical (see 5)": false, "@critical[key=row]": false, "@critical(key=column)": true} {
 		table := &dataTable{}

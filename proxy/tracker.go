@@ -21,10 +21,12 @@ type member struct {
 	serving bool // its node answers, and it listens for drivers
 }
 
-// downAfter is how long a proxy must not serve before drivers are told: a proxy that restarts is back sooner.
+// downAfter is how long a proxy must not serve before drivers are told: a proxy that restarts is
+// back sooner.
 const downAfter = 5 * time.Second
 
-// peerTracker is what drivers have been told of the other proxies. It may be used by one goroutine only.
+// peerTracker is what drivers have been told of the other proxies. It may be used by one goroutine
+// only.
 type peerTracker struct {
 	known map[uuid.UUID]*trackedPeer
 	begun bool
@@ -43,8 +45,9 @@ type peerEvent struct {
 	proxy  netip.AddrPort
 }
 
-// update compares the members that there are now with what drivers know, and returns what to tell them. serves reports which of
-// them can be used. The members of the first call are known to every driver that will ever ask.
+// update compares the members that there are now with what drivers know, and returns what to tell
+// them. serves reports which of them can be used. The members of the first call are known to every
+// driver that will ever ask.
 func (c *peerTracker) update(now time.Time, members []member, serves func(member) bool) []peerEvent {
 	var all []peerEvent
 	if c.known == nil {
@@ -64,7 +67,8 @@ func (c *peerTracker) update(now time.Time, members []member, serves func(member
 	return all
 }
 
-// updateOne is take for one member. Drivers take every proxy that they are shown for one that serves, until they are told otherwise.
+// updateOne is update for one member. Drivers take every proxy that they are shown for one that
+// serves, until they are told otherwise.
 func (c *peerTracker) updateOne(now time.Time, m member, serves bool) []peerEvent {
 	s, known := c.known[m.host]
 	switch {
@@ -98,7 +102,8 @@ func (s *trackedPeer) update(now time.Time, m member, serves bool) []peerEvent {
 	return nil
 }
 
-// visibleNodes returns what drivers are shown beside the home node: every node of the ring that has a proxy, alive or not, in a steady order.
+// visibleNodes returns what drivers are shown beside the home node: every node of the ring that has
+// a proxy, alive or not, in a steady order.
 func visibleNodes(members []member, r ring) []topology.Node {
 	var nodes []topology.Node
 	for _, m := range members {

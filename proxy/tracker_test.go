@@ -96,6 +96,8 @@ func TestShownNodes(t *testing.T) {
 	}, nodes)
 }
 
+// Proxies that cannot serve the same drivers are refused with the reason, but for one that takes
+// the place of another.
 func TestConflicts(t *testing.T) {
 	m := &members{advertise: someMember(1, 1).proxy, ring: ring{home: location{host: uuid.UUID{1}}}}
 	assert.NoError(t, m.conflict(someMember(2, 1)))
@@ -112,6 +114,7 @@ func TestConflicts(t *testing.T) {
 	}
 }
 
+// A node has left the ring when it has not been there for a while.
 func TestNodeThatHasLeft(t *testing.T) {
 	m := &members{absent: map[uuid.UUID]time.Time{}, ring: ring{home: location{host: uuid.UUID{1}}, others: map[uuid.UUID]location{{2}: {}}}}
 	for _, there := range []byte{1, 2} {
@@ -124,7 +127,8 @@ func TestNodeThatHasLeft(t *testing.T) {
 	assert.True(t, m.hasLeft(uuid.UUID{3}))
 }
 
-// A proxy on the loopback of an application's machine stays alone; one before a node on that same loopback does not.
+// A proxy on the loopback of an application's machine stays alone; one before a node on that same
+// loopback does not.
 func TestUnreachableProxies(t *testing.T) {
 	at := netip.MustParseAddrPort
 	assert.False(t, unreachable(at("192.0.2.1:9042"), at("10.0.0.1:9042")))

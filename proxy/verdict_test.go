@@ -13,8 +13,8 @@ import (
 // shortLease lets a session end within a test.
 func shortLease(o *musiccore.Options) { o.SessionLease = 300 * time.Millisecond }
 
-// An operation is judged by the moment at which Cassandra's answer is there, and the shard is free to look: a session that was valid
-// when it began, or when it came to the shard, says nothing.
+// An operation is judged by the moment at which Cassandra's answer is there, and the shard is free
+// to look: a session that was valid when it began, or when it came to the shard, says nothing.
 func TestEndIsJudgedByItsOwnMoment(t *testing.T) {
 	for _, waitsForTheShard := range []bool{false, true} {
 		s := startStation(t, newCluster(), shortLease)

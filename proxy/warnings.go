@@ -11,8 +11,8 @@ import (
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 )
 
-// warnings is what the owner of a critical table should know of its keyspace and of the node (docs/design.md 4): it is served all the
-// same. What cannot be read is not warned of.
+// warnings returns what the owner of a critical table should know of its keyspace and of the node
+// (docs/design.md 4): it is served all the same. What cannot be read is not warned of.
 func (r *schemaReader) warnings(ctx context.Context, keyspace string) []string {
 	var found []string
 	data, err := r.replication(ctx, keyspace)
@@ -35,7 +35,7 @@ func (r *schemaReader) warnings(ctx context.Context, keyspace string) []string {
 	return found
 }
 
-// replication is the map of a keyspace.
+// replication returns the map of a keyspace.
 func (r *schemaReader) replication(ctx context.Context, keyspace string) (map[string]string, error) {
 	m := map[string]string{}
 	err := r.session.Query("SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = ?", keyspace).
@@ -46,7 +46,7 @@ func (r *schemaReader) replication(ctx context.Context, keyspace string) (map[st
 // everywhere stands for all data centres.
 const everywhere = ""
 
-// nodesUp is how many nodes are up, by data centre and everywhere, as the driver knows.
+// nodesUp returns how many nodes are up, by data centre and everywhere, as the driver knows.
 func nodesUp(ctx context.Context, session *gocql.Session) (map[string]int, error) {
 	up, hosts := map[string]int{}, session.GetHosts()
 	for _, table := range []string{"system.local", "system.peers_v2"} {
@@ -66,7 +66,8 @@ func nodesUp(ctx context.Context, session *gocql.Session) (map[string]int, error
 	return up, nil
 }
 
-// reachable is how many replicas have a node that is up. A strategy that knows no data centres puts them anywhere.
+// reachable returns how many replicas have a node that is up. A strategy that knows no data centres
+// puts them anywhere.
 func reachable(replication map[string]string, up map[string]int) int {
 	sum := 0
 	for place, n := range perPlace(replication) {
@@ -78,7 +79,7 @@ func reachable(replication map[string]string, up map[string]int) int {
 	return sum
 }
 
-// replicas is the number of replicas in all data centres together.
+// replicas returns the number of replicas in all data centres together.
 func replicas(replication map[string]string) int {
 	sum := 0
 	for n := range maps.Values(perPlace(replication)) {
@@ -87,7 +88,8 @@ func replicas(replication map[string]string) int {
 	return sum
 }
 
-// perPlace is the number of replicas by data centre; of a strategy that knows none, under its only name.
+// perPlace returns the number of replicas by data centre; of a strategy that knows none, under its
+// only name.
 func perPlace(replication map[string]string) map[string]int {
 	places := map[string]int{}
 	for name, value := range replication {
@@ -99,7 +101,8 @@ func perPlace(replication map[string]string) map[string]int {
 	return places
 }
 
-// lessReplicated tells whether a keyspace has fewer replicas than another, in a data centre where both say it, else in all together.
+// lessReplicated reports whether a keyspace has fewer replicas than another, in a data centre where
+// both say it, else in all together.
 func lessReplicated(a, b map[string]string) bool {
 	if a["class"] != b["class"] {
 		return replicas(a) < replicas(b)

@@ -8,12 +8,12 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// stalledLooks is how many looks in a row must find a shard stalled for the watchdog to trip. Looks and not time are counted: a process
-// that is stopped looks at nothing.
+// stalledLooks is how many looks in a row must find a shard stalled for the watchdog to trip. Looks
+// and not time are counted: a process that is stopped looks at nothing.
 const stalledLooks = 8
 
-// watchdog ends the session when a shard stalls. Such a shard serves none of its keys, while the heartbeats, which go on, keep every
-// other proxy from them.
+// watchdog ends the session when a shard stalls. Such a shard serves none of its keys, while the
+// heartbeats, which go on, keep every other proxy from them.
 type watchdog struct {
 	lease  time.Duration         // of the session
 	resign func(context.Context) // ends it
@@ -58,7 +58,8 @@ func (v *watchdog) look(ctx context.Context) {
 	v.resign(ctx)
 }
 
-// moves reports whether the shard's mutex has been free since the last look. A goroutine waits for a mutex that is not.
+// moves reports whether the shard's mutex has been free since the last look. A goroutine waits for
+// a mutex that is not.
 func (s *shard) moves() bool {
 	switch {
 	case s.probing.Load():

@@ -27,7 +27,8 @@ func (w *stuckWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Nothing is written under a shard's mutex: where every line hangs, each shard loses the goroutine that writes and none of its locks.
+// Nothing is written under a shard's mutex: where every line hangs, each shard loses the goroutine
+// that writes and none of its locks.
 func TestLogThatHangsStopsNoLock(t *testing.T) {
 	s := startStation(t, newCluster())
 	never := make(chan struct{})
@@ -73,7 +74,8 @@ func TestShardThatStandsStillEndsTheSession(t *testing.T) {
 	}
 }
 
-// A shard whose mutex is held whenever it is looked at, but not all the time between, does not stand still.
+// A shard whose mutex is held whenever it is looked at, but not all the time between, does not
+// stand still.
 func TestBusyShardMoves(t *testing.T) {
 	v, self, _ := newTestVigil(t)
 	for range 100 {
@@ -86,7 +88,8 @@ func TestBusyShardMoves(t *testing.T) {
 	assert.False(t, self.Dead())
 }
 
-// newTestVigil is one over shards that nobody uses. It counts how often the others are told that its session has ended.
+// newTestVigil is one over shards that nobody uses. It counts how often the others are told that
+// its session has ended.
 func newTestVigil(t *testing.T) (v *watchdog, self *musiccore.Session, ended *atomic.Int32) {
 	t.Helper()
 	options := musiccore.Defaults()

@@ -19,7 +19,8 @@ import (
 	"music/proxy/certs/certstest"
 )
 
-// Files are replaced under a running proxy, in two steps: what does not fit together meanwhile is logged, and changes nothing.
+// Files are replaced under a running proxy, in two steps: what does not fit together meanwhile is
+// logged, and changes nothing.
 func TestFilesAreReadAgain(t *testing.T) {
 	ours, theirs := certstest.NewAuthority(t), certstest.NewAuthority(t)
 	own, next := ours.Local(), theirs.Local()
@@ -52,7 +53,8 @@ func TestFilesAreReadAgain(t *testing.T) {
 	require.False(t, second.ClientCAs.Equal(third.ClientCAs))
 }
 
-// What cannot be read is an error at the start, not at the first connection, and names the side that it is for.
+// What cannot be read is an error at the start, not at the first connection, and names the side
+// that it is for.
 func TestFilesAreReadAtStart(t *testing.T) {
 	a := certstest.NewAuthority(t)
 	own := a.Local()
@@ -75,7 +77,8 @@ func TestFilesAreReadAtStart(t *testing.T) {
 	assert.Nil(t, plain, "TLS is off")
 }
 
-// Drivers of old versions of TLS are not served, and a driver that was let in once has to show its certificate again.
+// Drivers of old versions of TLS are not served, and a driver that was let in once has to show its
+// certificate again.
 func TestDriversOverTLS(t *testing.T) {
 	ours := certstest.NewAuthority(t)
 	own := ours.Local()

@@ -23,7 +23,8 @@ func Drivers(l config.Listen, log zerolog.Logger) (*Source, error) {
 	return s, nil
 }
 
-// driverTLS resumes no session: a driver whom the files do not let in any more must not come in by having been let in before.
+// driverTLS resumes no session: a driver whom the files do not let in any more must not come in by
+// having been let in before.
 func driverTLS(l config.Listen) (*tls.Config, error) {
 	own, authorities, err := readFiles(l.TLSCert, l.TLSKey, l.TLSClientCA)
 	if err != nil {
@@ -68,7 +69,8 @@ func nodeTLS(c config.Cassandra) (*tls.Config, error) {
 // errNoCertificate is that of a node which shows no certificate.
 var errNoCertificate = errors.New("the node shows no certificate")
 
-// signedBy returns an error unless a chain leads to one of the authorities; nil are those that the system trusts.
+// signedBy returns an error unless a chain leads to one of the authorities; nil are those that the
+// system trusts.
 func signedBy(chain []*x509.Certificate, authorities *x509.CertPool) error {
 	if len(chain) == 0 {
 		return errNoCertificate
@@ -81,7 +83,8 @@ func signedBy(chain []*x509.Certificate, authorities *x509.CertPool) error {
 	return err //nolint:wrapcheck // it says what is wrong with which certificate
 }
 
-// Proxies returns how proxies speak to each other; nil where they do not know each other by certificates.
+// Proxies returns how proxies speak to each other; nil where they do not know each other by
+// certificates.
 func Proxies(p config.Peers, log zerolog.Logger) (*Source, error) {
 	if !p.Encrypted() {
 		return nil, nil
@@ -93,7 +96,8 @@ func Proxies(p config.Peers, log zerolog.Logger) (*Source, error) {
 	return s, nil
 }
 
-// proxyTLS is one configuration for both sides: each proxy is a client and a server to the others, and shows the same certificate.
+// proxyTLS is one configuration for both sides: each proxy is a client and a server to the others,
+// and shows the same certificate.
 func proxyTLS(p config.Peers) (*tls.Config, error) {
 	own, authorities, err := readFiles(p.TLSCert, p.TLSKey, p.TLSCA)
 	if err != nil {

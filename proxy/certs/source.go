@@ -1,5 +1,5 @@
-// Package certs makes the TLS configurations of the proxy's connections out of files, and makes them anew when a file changes: towards
-// drivers, towards Cassandra, and between proxies.
+// Package certs makes the TLS configurations of the proxy's connections out of files, and makes
+// them anew when a file changes: towards drivers, towards Cassandra, and between proxies.
 package certs
 
 import (
@@ -13,9 +13,10 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Source is a TLS configuration made of files. It is made anew when one of them has changed, so that certificates can be replaced
-// under a running proxy. While the new files cannot be read or do not fit together, as in the middle of their replacement, the ones
-// read before are used. Its methods may be called concurrently.
+// Source is a TLS configuration made of files. It is made anew when one of them has changed, so
+// that certificates can be replaced under a running proxy. While the new files cannot be read or do
+// not fit together, as in the middle of their replacement, the ones read before are used. Its
+// methods may be called concurrently.
 type Source struct {
 	files []string
 	build func() (*tls.Config, error)
@@ -26,7 +27,8 @@ type Source struct {
 	last *tls.Config
 }
 
-// newSource reads the files; empty names do not count. What cannot be read is an error now, not at the first connection.
+// newSource reads the files; empty names do not count. What cannot be read is an error now, not at
+// the first connection.
 func newSource(build func() (*tls.Config, error), log zerolog.Logger, files ...string) (*Source, error) {
 	s := &Source{build: build, log: log}
 	for _, file := range files {
@@ -58,8 +60,9 @@ func (s *Source) Config() *tls.Config {
 	return next
 }
 
-// Listener returns a listener whose connections speak TLS, each by the files as they are when it begins; a nil Source returns ln as
-// it is. Accept does not wait for the handshake: the caller does, with a limit of its own.
+// Listener returns a listener whose connections speak TLS, each by the files as they are when it
+// begins; a nil Source returns ln as it is. Accept does not wait for the handshake: the caller
+// does, with a limit of its own.
 func (s *Source) Listener(ln net.Listener) net.Listener {
 	if s == nil {
 		return ln
@@ -92,8 +95,8 @@ func unchanged(before, now []os.FileInfo) bool {
 	return true
 }
 
-// readFiles reads the certificate that one side of a connection shows, and the authorities that it believes; nil where no file is
-// named.
+// readFiles reads the certificate that one side of a connection shows, and the authorities that it
+// believes; nil where no file is named.
 func readFiles(cert, key, ca string) (own []tls.Certificate, authorities *x509.CertPool, err error) {
 	if own, err = readPair(cert, key); err != nil {
 		return nil, nil, err
@@ -114,7 +117,8 @@ func readPair(cert, key string) ([]tls.Certificate, error) {
 	return []tls.Certificate{own}, nil
 }
 
-// readAuthorities reads the certificates of the authorities that are believed; nil where no file is named.
+// readAuthorities reads the certificates of the authorities that are believed; nil where no file is
+// named.
 func readAuthorities(path string) (*x509.CertPool, error) {
 	if path == "" {
 		return nil, nil

@@ -1,4 +1,5 @@
-// Package connlimit bounds how many connections a listener holds, so that whoever opens many locks nobody out.
+// Package connlimit bounds how many connections a listener holds, so that a client that opens many
+// does not lock others out.
 package connlimit
 
 import (
@@ -18,9 +19,10 @@ type Limits struct {
 	Patience   time.Duration // for a connection to become trusted; 0: no limit
 }
 
-// Listener bounds the connections that it accepts. A connection is untrusted until [Trust] is called for it. Where too many are
-// untrusted, of all or of one address, the oldest is closed for the newest: a client that proves at once that it may ask always gets
-// in. Trusted connections are counted apart, and never closed for others.
+// Listener bounds the connections that it accepts. A connection is untrusted until [Trust] is
+// called for it. Where too many are untrusted, of all or of one address, the oldest is closed for
+// the newest: a client that proves at once that it may ask always gets in. Trusted connections are
+// counted apart, and never closed for others.
 type Listener struct {
 	net.Listener
 	limits Limits
@@ -71,7 +73,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// surplus returns the connection to be closed for one more from an address, nil where there is room. The mutex is held.
+// surplus returns the connection to be closed for one more from an address, nil where there is
+// room. The mutex is held.
 func (l *Listener) surplus(from netip.Prefix) *conn {
 	n, oldest := 0, -1
 	for i, c := range l.untrusted {
@@ -108,7 +111,8 @@ func (c *conn) expire() {
 	}
 }
 
-// trust makes the connection trusted. It reports false where too many are, or the connection is closed.
+// trust makes the connection trusted. It reports false where too many are, or the connection is
+// closed.
 func (c *conn) trust() bool {
 	l := c.of
 	l.mu.Lock()
@@ -162,7 +166,8 @@ func origin(a net.Addr) netip.Prefix {
 // contextKey is where a request's context has its connection.
 type contextKey struct{}
 
-// ConnContext is for http.Server.ConnContext: with it Trust finds the connection of a request, under TLS too.
+// ConnContext is for http.Server.ConnContext: with it Trust finds the connection of a request,
+// under TLS too.
 func ConnContext(ctx context.Context, accepted net.Conn) context.Context {
 	if wrapped, ok := accepted.(interface{ NetConn() net.Conn }); ok {
 		accepted = wrapped.NetConn()
@@ -171,8 +176,8 @@ func ConnContext(ctx context.Context, accepted net.Conn) context.Context {
 	return context.WithValue(ctx, contextKey{}, c)
 }
 
-// Trust makes the connection of a request trusted, and reports false where too many are: then it is to be closed. A connection of
-// another listener is always trusted.
+// Trust makes the connection of a request trusted, and reports false where too many are: then it is
+// to be closed. A connection of another listener is always trusted.
 func Trust(ctx context.Context) bool {
 	c, _ := ctx.Value(contextKey{}).(*conn)
 	return c == nil || c.trust()

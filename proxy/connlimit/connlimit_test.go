@@ -52,9 +52,9 @@ func (address) Network() string { return "tcp" }
 // String implements net.Addr.
 func (a address) String() string { return string(a) }
 
-// Connections that open, become trusted or close, in whatever order, keep to the limits: there are never more untrusted ones than
-// allowed, of all nor of one address, nor more trusted ones; the newest always gets in; a trusted one is never closed for others; and
-// each makes room once.
+// Connections that open, become trusted or close, in whatever order, keep to the limits: there are
+// never more untrusted ones than allowed, of all nor of one address, nor more trusted ones; the
+// newest always gets in; a trusted one is never closed for others; and each makes room once.
 func TestLimits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limits := Limits{Untrusted: 8, PerAddress: 3, Trusted: 4}

@@ -1,6 +1,7 @@
-// Package peer is the channel between the proxies of a cluster: where one of them has given a lock, another asks it for what its own
-// clients do under that lock (docs/protocol.md 3.15, Remote). Messages are JSON over HTTP. Proxies know each other by certificates, by a
-// shared secret, or not at all on loopback.
+// Package peer is the channel between the proxies of a cluster: where one of them has given a lock,
+// another asks it for what its own clients do under that lock (docs/protocol.md 3.15, Remote).
+// Messages are JSON over HTTP. Proxies know each other by certificates, by a shared secret, or not
+// at all on loopback.
 package peer
 
 import (
@@ -37,11 +38,13 @@ const (
 
 // Directory knows where the proxies of sessions are.
 type Directory interface {
-	// Address returns the host:port at which the proxy of a session answers others, or an error that is an ErrNotAsked.
+	// Address returns the host:port at which the proxy of a session answers others, or an error
+	// that is an ErrNotAsked.
 	Address(ctx context.Context, id musiccore.SessionID) (string, error)
 }
 
-// Channel says how the proxies of a cluster know each other, and for how long one waits for another.
+// Channel says how the proxies of a cluster know each other, and for how long one waits for
+// another.
 type Channel struct {
 	Secret    string        // empty = none
 	Certs     *certs.Source // nil = none: what they say is not encrypted
@@ -61,8 +64,8 @@ type Client struct {
 	hints     hints
 }
 
-// NewClient returns a client that has asked nobody yet, and registers its metrics. log should be sampled: a proxy that does not answer
-// is asked again and again.
+// NewClient returns a client that has asked nobody yet, and registers its metrics. log should be
+// sampled: a proxy that does not answer is asked again and again.
 func NewClient(c Channel, d Directory, log zerolog.Logger, r prometheus.Registerer) *Client {
 	dialer := &net.Dialer{Timeout: dialLimit}
 	transport := &http.Transport{
@@ -85,13 +88,15 @@ func NewClient(c Channel, d Directory, log zerolog.Logger, r prometheus.Register
 	return p
 }
 
-// Close waits until no hint is being sent any more, and closes the connections. No method may be called after it.
+// Close waits until no hint is being sent any more, and closes the connections. No method may be
+// called after it.
 func (p *Client) Close() {
 	p.hints.running.Wait()
 	p.http.CloseIdleConnections()
 }
 
-// ask asks the proxy of a session, and waits for the reply no longer than limit. The error is an ErrAway.
+// ask asks the proxy of a session, and waits for the reply no longer than limit. The error is an
+// ErrAway.
 func (p *Client) ask(ctx context.Context, at musiccore.SessionID, path string, q question, limit time.Duration) (reply, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -182,13 +187,15 @@ func (p *Client) Unlock(ctx context.Context, at musiccore.SessionID, k musiccore
 	return r.answer(k, at), err
 }
 
-// Begin borrows a ticket. After an error nothing may be sent to Cassandra, even where the other proxy has lent one.
+// Begin borrows a ticket. After an error nothing may be sent to Cassandra, even where the other
+// proxy has lent one.
 func (p *Client) Begin(ctx context.Context, at musiccore.SessionID, k musiccore.Key, ref musiccore.LockRef, kind musiccore.Kind) (musiccore.Answer, error) {
 	r, err := p.ask(ctx, at, pathBegin, question{Key: toWire(k), Ref: ref, Kind: kind}, p.channel.OpTimeout+networkTime)
 	return r.answer(k, at), err
 }
 
-// Force ends the lock of a key that a reference is of, and no other: it may have ended when the question arrives.
+// Force ends the lock of a key that a reference is of, and no other: it may have ended when the
+// question arrives.
 func (p *Client) Force(ctx context.Context, at musiccore.SessionID, k musiccore.Key, ref musiccore.LockRef, f frontend.Force) (musiccore.Answer, error) {
 	r, err := p.ask(ctx, at, pathForce, question{Key: toWire(k), Ref: ref, By: f.By, Reason: f.Reason}, p.channel.Wait+networkTime)
 	return r.answer(k, at), err
@@ -204,8 +211,9 @@ func (p *Client) List(ctx context.Context, at musiccore.SessionID, only musiccor
 	return all, r.More, err
 }
 
-// End gives a borrowed ticket back and returns what the client may be told. Without a reply that is Uncertain, but for what Cassandra
-// has refused. It is asked twice, which does no harm: the second answer is Uncertain where the first question arrived.
+// End gives a borrowed ticket back and returns what the client may be told. Without a reply that is
+// Uncertain, but for what Cassandra has refused. It is asked twice, which does no harm: the second
+// answer is Uncertain where the first question arrived.
 func (p *Client) End(ctx context.Context, t musiccore.Ticket, o musiccore.Outcome) musiccore.Verdict {
 	q := question{Key: toWire(t.Key), Ref: t.Ref, Ticket: &wireTicket{Ticket: t}, Outcome: o}
 	for range 2 {

@@ -15,7 +15,8 @@ import (
 	"music/musiccore"
 )
 
-// A proxy of another release is told apart from one that does not answer, and nothing of its reply is believed.
+// A proxy of another release is told apart from one that does not answer, and nothing of its reply
+// is believed.
 func TestAnotherVersionAnswers(t *testing.T) {
 	a, b := two(t)
 	b.tamper(tampered{response: func(w *http.Response) { w.Header.Set(headerVersion, "2") }})

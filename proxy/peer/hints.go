@@ -15,22 +15,25 @@ const (
 	hintLimit   = time.Second      // for one to be answered
 )
 
-// hints are what waits to be sent to other proxies. Only speed depends on hints (docs/protocol.md 3.16, Hints): what cannot be sent
-// at once is dropped. All that arrives while other hints are on their way goes with the next question, since a far proxy takes few
-// questions a second from one sender. A proxy that does not answer delays none of the others.
+// hints are what waits to be sent to other proxies. Only speed depends on hints (docs/protocol.md
+// 3.16, Hints): what cannot be sent at once is dropped. All that arrives while other hints are on
+// their way goes with the next question, since a far proxy takes few questions a second from one
+// sender. A proxy that does not answer delays none of the others.
 type hints struct {
 	mu      sync.Mutex
 	queues  map[musiccore.SessionID]*hintQueue
 	running sync.WaitGroup
 }
 
-// hintQueue is what waits for one proxy, and how many goroutines send it. It exists only while there are any.
+// hintQueue is what waits for one proxy, and how many goroutines send it. It exists only while
+// there are any.
 type hintQueue struct {
 	waiting []musiccore.Hint
 	senders int
 }
 
-// Hint sends hints, each to the session that it is for. It does not block, and nothing is sent after ctx has ended.
+// Hint sends hints, each to the session that it is for. It does not block, and nothing is sent
+// after ctx has ended.
 func (p *Client) Hint(ctx context.Context, all []musiccore.Hint) {
 	if ctx.Err() != nil {
 		return

@@ -13,14 +13,16 @@ import (
 	"time"
 )
 
-// sealFor is how far the time of a sealed request may be from this proxy's clock: clocks of proxies differ.
+// sealFor is how far the time of a sealed request may be from this proxy's clock: clocks of proxies
+// differ.
 const sealFor = 30 * time.Second
 
 // errSeal tells that a message was made without the secret, or too long ago.
 var errSeal = errors.New("not sealed with this cluster's secret, or its time is off by more than 30 s")
 
-// seal is the secret that the proxies of a cluster share. Each message carries an HMAC-SHA256 over all of it that matters; the one of
-// an answer also covers its question's, so that it fits no other. The empty secret seals nothing and accepts everything.
+// seal is the secret that the proxies of a cluster share. Each message carries an HMAC-SHA256 over
+// all of it that matters; the one of an answer also covers its question's, so that it fits no
+// other. The empty secret seals nothing and accepts everything.
 type seal string
 
 // of returns the HMAC of a message's parts.
@@ -61,9 +63,9 @@ func (s seal) checkRequest(r *http.Request, body []byte) error {
 	return nil
 }
 
-// nonces remembers the sealed requests that have arrived, so that none is carried out twice. A request is accepted for twice sealFor, by
-// clocks that differ the most; it is remembered for longer. Only requests with a right seal are remembered. Its methods may be called
-// concurrently.
+// nonces remembers the sealed requests that have arrived, so that none is carried out twice. A
+// request is accepted for twice sealFor, by clocks that differ the most; it is remembered for
+// longer. Only requests with a right seal are remembered. Its methods may be called concurrently.
 type nonces struct {
 	mu          sync.Mutex
 	now, before map[string]struct{}
@@ -101,7 +103,8 @@ func (s seal) checkResponse(request, response http.Header, status int, body []by
 	return nil
 }
 
-// same reports whether a message has the seal that it should have, in a time that does not depend on either.
+// same reports whether a message has the seal that it should have, in a time that does not depend
+// on either.
 func (s seal) same(h http.Header, want string) bool {
 	return hmac.Equal([]byte(h.Get(headerSeal)), []byte(want))
 }

@@ -16,7 +16,8 @@ import (
 	"music/musiccore"
 )
 
-// Nothing is carried out for a proxy with another secret or none, nor where a message was changed on its way.
+// Nothing is carried out for a proxy with another secret or none, nor where a message was changed
+// on its way.
 func TestSecret(t *testing.T) {
 	c := newCluster(t)
 	a, known := c.start(sealed(secret)), c.start(sealed(secret))

@@ -22,7 +22,7 @@ import (
 	"music/proxy/connlimit"
 )
 
-// Bounds of what another proxy, or whoever pretends to be one, can make this proxy hold.
+// Bounds of what another proxy, or a client that pretends to be one, can make this proxy hold.
 const (
 	maxQuestion  = 1 << 20                // bytes; a routing key has 64 KiB at most
 	maxTrusted   = 1024                   // connections at a time of proxies
@@ -36,8 +36,8 @@ const (
 	maxHeaders   = 8 << 10                // bytes
 )
 
-// Sections carries out operations on the references of this proxy's own session. Each method waits for the core's answer. When ctx ends,
-// the operation is given up and the answer is an error.
+// Sections carries out operations on the references of this proxy's own session. Each method waits
+// for the core's answer. When ctx ends, the operation is given up and the answer is an error.
 type Sections interface {
 	Lock(ctx context.Context, k musiccore.Key, q musiccore.Request) musiccore.Answer
 	Unlock(ctx context.Context, k musiccore.Key, r musiccore.LockRef, by musiccore.Client) musiccore.Answer
@@ -46,11 +46,11 @@ type Sections interface {
 	End(t musiccore.Ticket, o musiccore.Outcome) musiccore.Verdict
 }
 
-// Queues are what this proxy knows of keys, whoever holds their locks.
+// Queues is what this proxy knows of the queues of keys.
 type Queues interface {
 	// Force ends the lock of a reference if it is held here.
 	Force(ctx context.Context, k musiccore.Key, r musiccore.LockRef, f frontend.Force) musiccore.Answer
-	// List returns who holds and who waits here, of one table or key where only names one.
+	// List returns the locks and waiters of this proxy, of one table or key where only names one.
 	List(only musiccore.Key) []musiccore.Listing
 	// Hear takes a hint of another proxy. It does not block.
 	Hear(h musiccore.Hint)
@@ -67,14 +67,15 @@ type Server struct {
 	draining atomic.Bool
 }
 
-// NewServer returns a server that answers nobody before Serve. session returns the proxy's own session: a question to any other is
-// refused. log should be sampled: whoever reaches the port can fill it.
+// NewServer returns a server that answers nobody before Serve. session returns the proxy's own
+// session: a question to any other is refused. log should be sampled: any client that reaches the
+// port can fill it.
 func NewServer(secret string, session func() musiccore.SessionID, s Sections, q Queues, log zerolog.Logger) *Server {
 	return &Server{sections: s, queues: q, session: session, seal: seal(secret), log: log}
 }
 
-// Listen opens the port for other proxies and returns the address that they dial; nobody is answered before [Server.Serve]. Both are
-// empty where the configuration has no channel.
+// Listen opens the port for other proxies and returns the address that they dial; nobody is
+// answered before [Server.Serve]. Both are empty where the configuration has no channel.
 func Listen(ctx context.Context, p config.Peers, source *certs.Source) (ln net.Listener, address string, err error) {
 	if p.Listen == "" {
 		return nil, "", nil
@@ -91,11 +92,12 @@ func Listen(ctx context.Context, p config.Peers, source *certs.Source) (ln net.L
 	return source.Listener(connlimit.New(ln, limits)), net.JoinHostPort(p.AdvertiseHost(), port), nil
 }
 
-// Drain lends no more tickets and begins no more waits: the clients go on when this session has ended. What was lent before is still
-// taken back.
+// Drain lends no more tickets and begins no more waits: the clients go on when this session has
+// ended. What was lent before is still taken back.
 func (s *Server) Drain() { s.draining.Store(true) }
 
-// Serve answers on ln until ctx ends, which also ends the questions under way. It returns when the last has been answered.
+// Serve answers on ln until ctx ends, which also ends the questions under way. It returns when the
+// last has been answered.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) {
 	server := &http.Server{
 		Handler: s.handler(), ReadHeaderTimeout: readLimit, IdleTimeout: idleLimit, MaxHeaderBytes: maxHeaders,
@@ -182,7 +184,8 @@ func (s *Server) reply(r *http.Request, body []byte, f func(context.Context, que
 	return http.StatusOK, told
 }
 
-// lock is LOCK … USING LOCK. A reference is only ever given by the proxy that its client is connected to.
+// lock is LOCK … USING LOCK. A reference is only ever given by the proxy that its client is
+// connected to.
 func (s *Server) lock(ctx context.Context, q question) reply {
 	if q.Lock == nil || q.Ref < 1 {
 		return replyTo(musiccore.Answer{Err: musiccore.ErrNotHeld})
@@ -198,7 +201,8 @@ func (s *Server) unlock(ctx context.Context, q question) reply {
 	return replyTo(s.sections.Unlock(ctx, q.Key.key(), q.Ref, q.By))
 }
 
-// begin lends a ticket. One for which nobody waits any more has certainly not been used, and ends at once.
+// begin lends a ticket. One for which nobody waits any more has certainly not been used, and ends
+// at once.
 func (s *Server) begin(ctx context.Context, q question) reply {
 	if s.draining.Load() {
 		return replyTo(musiccore.Answer{Err: musiccore.ErrDraining})

@@ -65,7 +65,8 @@ func TestQuestionsThatAreNone(t *testing.T) {
 	assert.Empty(t, p.core.take())
 }
 
-// A ticket that is lent to nobody any more is ended as never used: what it would leave unsettled held up the owner's next operations.
+// A ticket that is lent to nobody any more is ended as never used: what it would leave unsettled
+// held up the owner's next operations.
 func TestTicketLentToNobodyIsEnded(t *testing.T) {
 	a, b := two(t)
 	asked := make(chan struct{})
@@ -114,7 +115,8 @@ func TestDrainingServer(t *testing.T) {
 	assert.Equal(t, []string{ended(musiccore.OutcomeAcked)}, a.core.take())
 }
 
-// However many connections there are on which nothing is said, or what may not be asked, a proxy gets its answers.
+// However many connections there are on which nothing is said, or what may not be asked, a proxy
+// gets its answers.
 func TestStrangersDoNotLockProxiesOut(t *testing.T) {
 	c := newCluster(t)
 	a, before := c.start(sealed(secret)), c.start(sealed(secret))
@@ -150,7 +152,8 @@ func settings(own certstest.Pair, authority string) config.Peers {
 	return config.Peers{TLSCert: own.Cert, TLSKey: own.Key, TLSCA: authority}
 }
 
-// Proxies believe each other by certificates of their own authority, for their addresses and in their time; by what the files say now.
+// Proxies believe each other by certificates of their own authority, for their addresses and in
+// their time; by what the files say now.
 func TestCertificates(t *testing.T) {
 	ours, theirs := certstest.NewAuthority(t), certstest.NewAuthority(t)
 	here, elsewhere := net.IPv4(127, 0, 0, 1), net.IPv4(127, 0, 0, 9)
@@ -179,7 +182,8 @@ func TestCertificates(t *testing.T) {
 	_, err = bare.Do(r)
 	assert.ErrorContains(t, err, "certificate required")
 
-	// Files are replaced under a running proxy: from then on the new authority's are believed, and no others.
+	// Files are replaced under a running proxy: from then on the new authority's are believed, and
+	// no others.
 	require.NoError(t, os.Rename(theirs.Path, ours.Path))
 	theirs.Issue(dir, here, soon)
 	asks("new files", settings(theirs.Local(), ours.Path), nil)

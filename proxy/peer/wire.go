@@ -11,8 +11,8 @@ import (
 	"music/musiccore"
 )
 
-// wireVersion is the version of what proxies say to each other. Each message carries it, and a proxy refuses every other: all
-// proxies of a cluster must run releases of one version.
+// wireVersion is the version of what proxies say to each other. Each message carries it, and a
+// proxy refuses every other: all proxies of a cluster must run releases of one version.
 const wireVersion = "3"
 
 // Headers of the channel between proxies.
@@ -23,7 +23,8 @@ const (
 	headerSeal    = "Music-Peer-Seal"
 )
 
-// What one proxy can ask another (docs/design.md 3): paths of POST requests with a question, answered with a reply.
+// What one proxy can ask another (docs/design.md 3): paths of POST requests with a question,
+// answered with a reply.
 const (
 	pathLock   = "/lock" // of a reference: wait, ask, renew
 	pathUnlock = "/unlock"
@@ -100,7 +101,8 @@ type wireListing struct {
 
 // Errors of a [Client]. Their texts name no address: clients of the proxy read them.
 var (
-	// ErrAway tells that another proxy could not be asked or did not answer. What was asked may have been carried out.
+	// ErrAway tells that another proxy could not be asked or did not answer. What was asked may
+	// have been carried out.
 	ErrAway = frontend.ErrAway
 	// ErrNotAsked is an ErrAway after which nothing has been carried out.
 	ErrNotAsked = fmt.Errorf("%w", ErrAway)
@@ -126,7 +128,8 @@ func (d *described) Error() string { return d.text }
 // Unwrap returns the error that it is one of.
 func (d *described) Unwrap() error { return d.error }
 
-// faults are the errors that mean the same at both ends of the channel. Where an error is several of them, the last one counts.
+// faults are the errors that mean the same at both ends of the channel. Where an error is several
+// of them, the last one counts.
 func faults() []error {
 	return []error{
 		musiccore.ErrNotHeld, musiccore.ErrLost, musiccore.ErrReleased, musiccore.ErrSynchronising, musiccore.ErrPoisoned, musiccore.ErrTooLarge, musiccore.ErrNoSession,

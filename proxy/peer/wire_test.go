@@ -91,8 +91,8 @@ func TestErrorsTravel(t *testing.T) {
 	assert.NoError(t, new(reply).err())
 }
 
-// What proxies of one version say to each other is fixed, also the names of the core's fields and the texts of its errors in it: with
-// any change of these lines wireVersion has to change, too.
+// What proxies of one version say to each other is fixed, also the names of the core's fields and
+// the texts of its errors in it: with any change of these lines wireVersion has to change, too.
 func TestWireFormat(t *testing.T) {
 	lent := musiccore.Ticket{Key: testKey("x"), Ref: 1, Stamp: 2, Kind: musiccore.Put}
 	sent := []any{

@@ -9,14 +9,15 @@ import (
 	"music/musiccore"
 )
 
-// statement is one statement. A value that is nil leaves its column alone (UNSET): so no null is ever written, and one
-// text serves every row.
+// statement is one statement. A value that is nil leaves its column alone (UNSET): so no null is
+// ever written, and one text serves every row.
 type statement struct {
 	text   string
 	values []RawValue
 }
 
-// size is what the statement takes in a BATCH frame, prepared: kind, id, count, and the values with their lengths.
+// size is what the statement takes in a BATCH frame, prepared: kind, id, count, and the values with
+// their lengths.
 func (w statement) size() int {
 	n := 1 + 2 + 16 + 2
 	for _, v := range w.values {
@@ -54,14 +55,16 @@ type chunk struct {
 	weight       int
 }
 
-// rewriting says how a page is written back: the fence, and how much several rows in one batch may weigh.
+// rewriting says how a page is written back: the fence, and how much several rows in one batch may
+// weigh.
 type rewriting struct {
 	fence musiccore.Stamp
 	batch int
 }
 
-// rewrite is the batches that write a page back as it was read (docs/protocol.md 3.9, Synch): in its interval all is deleted at the
-// fence, and what was there stands at fence+1. Together they cover the interval of the page.
+// rewrite is the batches that write a page back as it was read (docs/protocol.md 3.9, Synch): in
+// its interval all is deleted at the fence, and what was there stands at fence+1. Together they
+// cover the interval of the page.
 func (t tableLayout) rewrite(pk []cqlTerm, page resultPage, how rewriting) []mutation {
 	stamp := wireInt64(int64(how.fence) + 1)
 	open := chunk{interval: interval{lo: page.after}}
@@ -95,7 +98,8 @@ func (t tableLayout) rewrite(pk []cqlTerm, page resultPage, how rewriting) []mut
 	return append(all, t.mutation(pk, open, how.fence))
 }
 
-// mutation is a chunk with its deletions. Those of a range leave the static columns, which go with the first interval.
+// mutation is a chunk with its deletions. Those of a range leave the static columns, which go with
+// the first interval.
 func (t tableLayout) mutation(pk []cqlTerm, c chunk, fence musiccore.Stamp) mutation {
 	var writes []statement
 	at := slices.Concat([]RawValue{wireInt64(int64(fence))}, valuesOf(pk))
@@ -122,7 +126,8 @@ type writeTarget struct {
 	stamp   RawValue
 }
 
-// row writes a row. The INSERT makes the row's marker, whatever columns it has; the columns of other TTLs follow.
+// row writes a row. The INSERT makes the row's marker, whatever columns it has; the columns of
+// other TTLs follow.
 func (g writeTarget) row(r dataRow) []statement {
 	whole := byTTL(r.regular)
 	marker := r.markerTTL()
@@ -146,8 +151,8 @@ func (g writeTarget) updates(cells []dataCell, whole map[int32][]cqlTerm) []stat
 	return writes
 }
 
-// set pairs columns with terms. Those without a term are UNSET, but for tuples, which have no marker to say so and are
-// left out.
+// set pairs columns with terms. Those without a term are UNSET, but for tuples, which have no
+// marker to say so and are left out.
 func (g writeTarget) set(terms []cqlTerm) (columns []columnLayout, all []cqlTerm) {
 	for i, c := range g.columns {
 		switch {
@@ -196,7 +201,8 @@ func (c columnLayout) addition() string {
 	return strings.Join(set, ", ")
 }
 
-// byTTL is, for each TTL, a term for each column, null where it is of another. Columns with more than one TTL are in none.
+// byTTL is, for each TTL, a term for each column, null where it is of another. Columns with more
+// than one TTL are in none.
 func byTTL(cells []dataCell) map[int32][]cqlTerm {
 	whole := map[int32][]cqlTerm{}
 	for i, c := range cells {

@@ -17,6 +17,8 @@ import (
 	"music/musiccore"
 )
 
+// What a client reads of a partition is the same before and after, with every kind of column,
+// content and time to live.
 func TestSynchroniseKeepsEverything(t *testing.T) {
 	s := newStore(t, 5)
 	now := s.everything()
@@ -35,6 +37,7 @@ func TestSynchroniseKeepsEverything(t *testing.T) {
 	}
 }
 
+// A write from below the fence that comes late has no effect, on cells, rows and deletions alike.
 func TestSynchroniseFencesLateWritesOff(t *testing.T) {
 	s := newStore(t, 5)
 	now := s.everything()
@@ -61,6 +64,7 @@ func TestSynchroniseFencesLateWritesOff(t *testing.T) {
 	}
 }
 
+// An empty partition is fenced, too.
 func TestSynchroniseEmptyKey(t *testing.T) {
 	s := newStore(t, 5)
 	s.Do("CREATE TABLE KS.plain (k int PRIMARY KEY, v int)")
@@ -74,6 +78,7 @@ func TestSynchroniseEmptyKey(t *testing.T) {
 	assert.Empty(t, s.JSON("plain", "k = 1"), "an empty key is fenced as well")
 }
 
+// A stamp at or above the fence ends the attempt, which names it.
 func TestSynchroniseMeetsStampsAboveTheFence(t *testing.T) {
 	s := newStore(t, 5)
 	s.Do(`CREATE TYPE KS.ty (x int, y int)`)
@@ -127,6 +132,7 @@ func TestSynchroniseMarkers(t *testing.T) {
 	assert.Equal(t, []string{"key only", "one has none"}, names(now+1<<29))
 }
 
+// Keys of several columns, with quoted names, and keys that are tuples name their partition.
 func TestSynchroniseKeysOfEveryShape(t *testing.T) {
 	s := newStore(t, 5)
 	s.Do(`CREATE TABLE KS."Quoted" ("Part ""1" text, "from" frozen<tuple<int, text>>, p3 blob, PRIMARY KEY (("Part ""1", "from", p3)))`)
@@ -153,6 +159,7 @@ func TestSynchroniseKeysOfEveryShape(t *testing.T) {
 	assert.Equal(t, []string{`{"k": "a", "c": null, "st": 7}`}, s.JSON("statics", "k = 'a'"))
 }
 
+// Tuples keep their length and their nulls, in values and in keys.
 func TestSynchroniseTuples(t *testing.T) {
 	s := newStore(t, 5)
 	s.Do("CREATE TABLE KS.tuples (k int, c tuple<int, text>, v tuple<int, frozen<tuple<text, int>>, list<tuple<int, int>>>, st tuple<int, int> static, PRIMARY KEY (k, c))")
@@ -174,6 +181,7 @@ func TestSynchroniseTuples(t *testing.T) {
 	assert.NotContains(t, stamps, musiccore.Stamp(5))
 }
 
+// Tables that can never be written back are told apart from what may go better next time.
 func TestSynchroniseRefusesForGood(t *testing.T) {
 	s := newStore(t, 5)
 	s.Do("CREATE TABLE KS.counts (k int PRIMARY KEY, n counter)")
@@ -187,6 +195,7 @@ func TestSynchroniseRefusesForGood(t *testing.T) {
 	require.ErrorIs(t, r.Cause, errNotSynchronisable)
 }
 
+// A table that is not there is no reason to give up for good.
 func TestSynchroniseUnknownTable(t *testing.T) {
 	s := newStore(t, 5)
 	r := Run(t.Context(), s.cluster(), s.key("none", wireInt32(1)), musiccore.Synch{Fence: 10})
@@ -200,6 +209,7 @@ func TestSynchroniseUnknownTable(t *testing.T) {
 	require.ErrorIs(t, r.Cause, context.Canceled)
 }
 
+// A partition that does not fit one page or one mutation is written back in pieces.
 func TestSynchroniseLargeKeys(t *testing.T) {
 	s := newStore(t, 5)
 	s.Do("CREATE TABLE KS.large (k int, c int, v blob, PRIMARY KEY (k, c))")
@@ -236,7 +246,8 @@ func TestSynchroniseLargeKeys(t *testing.T) {
 	assert.Len(t, page.rows, 100, "the driver does not go on by itself")
 }
 
-// Whoever reads meanwhile, and whenever an attempt is cut off, the partition is whole: each sees one mutation or none.
+// Whoever reads meanwhile, and whenever an attempt is cut off, the partition is whole: each sees
+// one mutation or none.
 func TestSynchroniseIsAllOrNothing(t *testing.T) {
 	s := newStore(t, 5)
 	s.everything()
@@ -274,6 +285,8 @@ func TestSynchroniseIsAllOrNothing(t *testing.T) {
 	assert.Equal(t, seen, s.JSON("everything", "k = 1"))
 }
 
+// With version 4 of the protocol, which has no now of the client, all but the marker rule is the
+// same.
 func TestSynchroniseOnVersion4(t *testing.T) {
 	s := newStore(t, 4)
 	s.everything()
@@ -284,6 +297,7 @@ func TestSynchroniseOnVersion4(t *testing.T) {
 	assert.Equal(t, seen, s.JSON("everything", "k = 1"))
 }
 
+// Columns and fields that were added since the last attempt are kept.
 func TestSynchroniseFollowsTheSchema(t *testing.T) {
 	s := newStore(t, 5)
 	s.Do("CREATE TYPE KS.ty (x int)")

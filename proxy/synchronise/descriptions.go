@@ -9,11 +9,13 @@ import (
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 )
 
-// knownFor bounds how long a description is remembered: the settings of nodes in it have no version.
+// knownFor bounds how long a description is remembered: the settings of nodes in it have no
+// version.
 const knownFor = time.Minute
 
-// Descriptions remembers what an attempt has to know of a table beside the schema's version, as long as that stays: five questions that
-// the attempts on other keys need not ask again. nil remembers nothing. Every method may be called concurrently.
+// Descriptions remembers what an attempt has to know of a table beside the schema's version, as
+// long as that stays: five questions that the attempts on other keys need not ask again. nil
+// remembers nothing. Every method may be called concurrently.
 type Descriptions struct {
 	mu      sync.Mutex
 	byTable map[tableName]cachedDescription
@@ -54,8 +56,8 @@ func (all *Descriptions) remember(t tableName, d cachedDescription) {
 	all.byTable[t] = d
 }
 
-// tableDescription is the table's at the view's version. It is remembered only if the node still has that version when it has answered
-// everything: what was read meanwhile may be of the next one.
+// tableDescription is the table's at the view's version. It is remembered only if the node still
+// has that version when it has answered everything: what was read meanwhile may be of the next one.
 func (v schemaView) tableDescription(ctx context.Context, in Cluster, k Target) (cachedDescription, error) {
 	name, began := tableName{k.Keyspace, k.Table}, time.Now()
 	if d, ok := in.Known.find(name, v.version, began); ok {

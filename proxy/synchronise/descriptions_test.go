@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
+// A description is used for its version of the schema alone, and for a minute.
 func TestDescriptionIsKnownAtItsVersionAndForItsTime(t *testing.T) {
 	var all Descriptions
 	accounts, other := tableName{"bank", "accounts"}, tableName{"bank", "others"}

@@ -7,8 +7,8 @@ import (
 	"music/rewrite"
 )
 
-// interval is the rows of a partition behind lo up to hi, in the table's clustering order. No lo is from the beginning, no hi
-// to the end.
+// interval is the rows of a partition behind lo up to hi, in the table's clustering order. No lo is
+// from the beginning, no hi to the end.
 type interval struct{ lo, hi []cqlTerm }
 
 // clause restricts a statement to some rows of a partition; the zero value does not.
@@ -17,9 +17,10 @@ type clause struct {
 	values []RawValue
 }
 
-// clauses are restrictions whose rows together are those of the interval, and which no row meets twice. Cassandra compares
-// `(a, b) > (1, 2)` by values, not by the clustering order: it is one range of that order only where all columns run the same
-// way. Else an interval is a union of ranges below a common prefix, 2n-1 at most (docs/protocol.md 3.9, Synch).
+// clauses are restrictions whose rows together are those of the interval, and which no row meets
+// twice. Cassandra compares `(a, b) > (1, 2)` by values, not by the clustering order: it is one
+// range of that order only where all columns run the same way. Else an interval is a union of
+// ranges below a common prefix, 2n-1 at most (docs/protocol.md 3.9, Synch).
 func (t tableLayout) clauses(v interval) []clause {
 	switch {
 	case v.lo == nil && v.hi == nil:
@@ -68,9 +69,9 @@ func inBrackets(texts []string) string {
 	return "(" + strings.Join(texts, ", ") + ")"
 }
 
-// ranges is the interval by prefix. Where it is not known whether the ends share a prefix, it begins at the beginning: what lies
-// before lo has been written back above the fence, so that it stays; only on a replica that has missed that would its rows be
-// gone until it is told.
+// ranges is the interval by prefix. Where it is not known whether the ends share a prefix, it
+// begins at the beginning: what lies before lo has been written back above the fence, so that it
+// stays; only on a replica that has missed that would its rows be gone until it is told.
 func (t tableLayout) ranges(v interval) []clause {
 	fork, known := t.fork(v)
 	if !known {
@@ -95,8 +96,9 @@ func (t tableLayout) ranges(v interval) []clause {
 	return all
 }
 
-// fork is the first column in which the ends differ, -1 where one of them is open. It is not known where two spellings may be
-// one value to Cassandra, unless that column is the last, whose comparison holds either way.
+// fork is the first column in which the ends differ, -1 where one of them is open. It is not known
+// where two spellings may be one value to Cassandra, unless that column is the last, whose
+// comparison holds either way.
 func (t tableLayout) fork(v interval) (column int, known bool) {
 	if v.lo == nil || v.hi == nil {
 		return -1, true
@@ -140,7 +142,8 @@ func (c columnLayout) upTo() string {
 	return " <= "
 }
 
-// same tells whether two values of a clustering column are one to Cassandra, as far as that is known here.
+// same reports whether two values of a clustering column are one to Cassandra, as far as that is
+// known here.
 func (c columnLayout) same(a, b cqlTerm) (same, known bool) {
 	if a.text == b.text && slices.EqualFunc(a.values, b.values, func(a, b RawValue) bool { return string(a) == string(b) }) {
 		return true, true

@@ -13,10 +13,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-// modelOrder is clustering columns whose values are decimals of one digit: "10" and "1" are spellings of the same.
+// modelOrder is clustering columns whose values are decimals of one digit: "10" and "1" are
+// spellings of the same.
 type modelOrder struct{ table tableLayout }
 
-// compare is Cassandra's comparator of one column's values, as small numbers; the second digit is spelling alone.
+// compare is Cassandra's comparator of one column's values, as small numbers; the second digit is
+// spelling alone.
 func (modelOrder) compare(a, b int) int { return cmp.Compare(a/10, b/10) }
 
 // order compares rows in the clustering order.
@@ -135,6 +137,8 @@ func drawInterval(t *rapid.T, m modelOrder, rows [][]int) (lo, hi []int) {
 	}
 }
 
+// The clauses of an interval together select its rows, each once, whatever the clustering order and
+// the spellings of values.
 func TestClausesAreTheInterval(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, rows := drawOrder(t, "decimal")
@@ -162,7 +166,8 @@ func TestClausesAreTheInterval(t *testing.T) {
 	})
 }
 
-// Of a type whose equal values are not known, the clauses reach back where they must, and never beyond the end.
+// Of a type whose equal values are not known, the clauses reach back where they must, and never
+// beyond the end.
 func TestClausesOfUnknownSpellings(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, rows := drawOrder(t, "frozen<list<decimal>>")
@@ -182,6 +187,7 @@ func TestClausesOfUnknownSpellings(t *testing.T) {
 	})
 }
 
+// The clauses of some intervals, as text.
 func TestClauses(t *testing.T) {
 	table := newTestTable(t, "k partition_key int", "a clustering int", "b clustering frozen<tuple<int, int>>", "c clustering int")
 	tuple := cqlTerm{text: "(?, null)", values: []RawValue{wireInt32(5)}}

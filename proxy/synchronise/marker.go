@@ -12,11 +12,13 @@ const (
 	clockSlack = 24 * 60 * 60      // seconds by which a node's clock may be ahead
 )
 
-// errMoved says that a row changed between the two reads of an attempt, so that its marker is not known.
+// errMoved says that a row changed between the two reads of an attempt, so that its marker is not
+// known.
 var errMoved = errors.New("a late write came between two reads")
 
-// markerTTL is the TTL of a row's marker, which CQL does not show: none if that was learned, if anything in the row has
-// none, or if nothing is in it; else the largest, so that the row goes with its last column (docs/protocol.md 3.9, marker rule).
+// markerTTL is the TTL of a row's marker, which CQL does not show: none if that was learned, if
+// anything in the row has none, or if nothing is in it; else the largest, so that the row goes with
+// its last column (docs/protocol.md 3.9, marker rule).
 func (r dataRow) markerTTL() int32 {
 	ttls := r.ttls()
 	if r.permanent || len(ttls) == 0 || slices.Contains(ttls, 0) {
@@ -39,23 +41,26 @@ func (r dataRow) ttls() []int32 {
 	return ttls
 }
 
-// guessed reports that all in the row has a TTL, so that the rule would let the row go with it. That is wrong for a row that
-// was inserted without a TTL and got such columns later: `INSERT (k, c)`, then `UPDATE .. USING TTL 30 SET holder = ..`.
+// guessed reports that all in the row has a TTL, so that the rule would let the row go with it.
+// That is wrong for a row that was inserted without a TTL and got such columns later: `INSERT (k,
+// c)`, then `UPDATE .. USING TTL 30 SET holder = ..`.
 func (r dataRow) guessed() bool { return r.markerTTL() > 0 }
 
 // clusteringKey tells the row from the others of its partition.
 func (r dataRow) clusteringKey() string { return fmt.Sprint(r.clustering) }
 
-// learn notes which rows have a marker without a TTL, out of the same partition read once more at farFuture: a row that is
-// still there, and has no column, is there by its marker. moved says that a late write hides some marker.
+// learn notes which rows have a marker without a TTL, out of the same partition read once more at
+// farFuture: a row that is still there, and has no column, is there by its marker. moved says that
+// a late write hides some marker.
 //
-// Why two reads may be put together. The caller's term has no put in flight, so all that can change the partition between
-// them are late writes of preempted terms: never acknowledged, free to have taken effect or not until the fence cuts them
-// off. Every column is as the first read had it. A marker is one more such register, which CQL shows only once the columns
-// have gone; it is as the second read had it, and that, being later and at QUORUM, has whatever was acknowledged. So each
-// register has a value that a quorum read could have shown, although a late write that set several (or a late DELETE of
-// several rows) may be kept in one and fenced off in another: as with any unacknowledged batch of a preempted term
-// (docs/protocol.md 6, M1). By case:
+// Why two reads may be put together. The caller's term has no put in flight, so all that can change
+// the partition between them are late writes of preempted terms: never acknowledged, free to have
+// taken effect or not until the fence cuts them off. Every column is as the first read had it. A
+// marker is one more such register, which CQL shows only once the columns have gone; it is as the
+// second read had it, and that, being later and at QUORUM, has whatever was acknowledged. So each
+// register has a value that a quorum read could have shown, although a late write that set several
+// (or a late DELETE of several rows) may be kept in one and fenced off in another: as with any
+// unacknowledged batch of a preempted term (docs/protocol.md 6, M1). By case:
 //   - a row that only the second read has was written in between: it is ignored, and the fence deletes it;
 //   - a row that only the first read has got no marker, or none that stays, or a late DELETE took it: the rule holds;
 //   - a row that now has columns without a TTL got them in between. They hide its marker, and the rule might take one that
@@ -63,10 +68,11 @@ func (r dataRow) clusteringKey() string { return fmt.Sprint(r.clustering) }
 //   - a row that has a TTL even now was read by the server's own clock, as below version 5 of the protocol, or lives longer
 //     than farFuture: the rule holds.
 //
-// What this read cannot see: replicas leave out what expired or was deleted gc_grace_seconds before its now, which is all of
-// it, and so one that missed a deletion shows what the others could have refuted. Hence the same node: the replicas that it
-// asks were repaired by the first read. Where the table is never repaired so, moved is for ever, and the rule better than
-// no end. The worst that remains is a row of nulls that should have gone; no value that was acknowledged is lost.
+// What this read cannot see: replicas leave out what expired or was deleted gc_grace_seconds before
+// its now, which is all of it, and so one that missed a deletion shows what the others could have
+// refuted. Hence the same node: the replicas that it asks were repaired by the first read. Where
+// the table is never repaired so, moved is for ever, and the rule better than no end. The worst
+// that remains is a row of nulls that should have gone; no value that was acknowledged is lost.
 func learn(rows, later []dataRow) (moved bool) {
 	known := map[string][]int32{}
 	for _, r := range later {

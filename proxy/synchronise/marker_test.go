@@ -23,6 +23,8 @@ func rowAt(place string, ttls ...int32) dataRow {
 	return r
 }
 
+// The second read tells which rows have a marker without a time to live, and when a late write
+// hides that.
 func TestLearnMarkers(t *testing.T) {
 	static := dataRow{clustering: []cqlTerm{{}}, static: rowAt("", 0).regular, regular: rowAt("", -1, -1).regular}
 	for name, tc := range map[string]struct {
@@ -89,6 +91,7 @@ func TestRewriteOfALearnedMarker(t *testing.T) {
 	}, wholly(t, table, rows, 100)[1:])
 }
 
+// Where a read at the far future could do harm, none is made.
 func TestForgotten(t *testing.T) {
 	d := tableDescription{grace: 864000, compaction: map[string]string{"class": "any", "only_purge_repaired_tombstones": "false"}}
 	assert.Equal(t, farFuture-864000, d.forgotten())
@@ -178,6 +181,7 @@ func TestSynchroniseGuessesMarkers(t *testing.T) {
 	}
 }
 
+// Late writes between the two reads are fenced off, or make the attempt start again.
 func TestSynchroniseMarkersMeetLateWrites(t *testing.T) {
 	s := newStore(t, 5)
 	s.Do("CREATE TABLE KS.late (k int, c text, holder text, v int, PRIMARY KEY (k, c))")

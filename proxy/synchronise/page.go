@@ -14,8 +14,8 @@ type sizes struct {
 	largest     int // bytes of any batch
 }
 
-// usualSizes are those of every attempt, but for largest. Cassandra bounds a page by its rows alone: a first, short one tells
-// how large they are.
+// usualSizes are those of every attempt, but for largest. Cassandra bounds a page by its rows
+// alone: a first, short one tells how large they are.
 func usualSizes() sizes {
 	return sizes{short: 100, full: 5000, page: 4 << 20, batch: 1 << 20, largest: 1 << 20}
 }
@@ -68,9 +68,9 @@ func (p partition) next(ctx context.Context, before resultPage) (resultPage, err
 	return page, err
 }
 
-// learnMarkers asks for the rows' markers where the rule would have to guess them, by a second read at QUORUM of the same
-// interval. It goes to the same node, which asks the same replicas unless one is slow: the first read has repaired those. Rows
-// that the second does not show follow the rule.
+// learnMarkers asks for the rows' markers where the rule would have to guess them, by a second read
+// at QUORUM of the same interval. It goes to the same node, which asks the same replicas unless one
+// is slow: the first read has repaired those. Rows that the second does not show follow the rule.
 func (p partition) learnMarkers(ctx context.Context, page resultPage) error {
 	if p.now+clockSlack >= p.table.forgotten || !slices.ContainsFunc(page.rows, dataRow.guessed) {
 		return nil
@@ -90,7 +90,8 @@ func (p partition) learnMarkers(ctx context.Context, page resultPage) error {
 	return nil
 }
 
-// all reads the rows of a clause to their end. Between the two reads of a page only late writes can have added any.
+// all reads the rows of a clause to their end. Between the two reads of a page only late writes can
+// have added any.
 func (p partition) all(ctx context.Context, c clause) ([]dataRow, error) {
 	var rows []dataRow
 	var state []byte

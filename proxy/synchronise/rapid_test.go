@@ -16,7 +16,8 @@ import (
 	"music/rewrite"
 )
 
-// modelCell is a cell of the model: of a plain column, or an element of a collection, or a field of a UDT.
+// modelCell is a cell of the model: of a plain column, or an element of a collection, or a field of
+// a UDT.
 type modelCell struct {
 	path  string // key of a map, element of a set, field of a UDT; lists are kept in order
 	value string
@@ -130,8 +131,8 @@ func selected(c columnLayout, cells []modelCell, stamp int64) []RawValue {
 	return []RawValue{append(slices.Clone(count), tupleOf(elements...)...), append(count, tupleOf(ttls...)...), wireInt64(stamp)}
 }
 
-// drawPartition makes a partition and the page that a SELECT would answer, with a marker for each row: as the rule has it, or
-// one without a TTL.
+// drawPartition makes a partition and the page that a SELECT would answer, with a marker for each
+// row: as the rule has it, or one without a TTL.
 func drawPartition(t *rapid.T, table tableLayout) (modelPartition, [][]RawValue) {
 	p := modelPartition{}
 	fill := func(at string, columns []columnLayout) (page []RawValue) {
@@ -188,7 +189,8 @@ func markerByRule(r modelRow) int32 {
 	return longest
 }
 
-// run carries out the batch on an empty partition, as Cassandra would, and holds its rules: stamps, one partition, no null.
+// run carries out the batch on an empty partition, as Cassandra would, and holds its rules: stamps,
+// one partition, no null.
 func (m modelPartition) run(t *rapid.T, table tableLayout, writes []statement, fence musiccore.Stamp) {
 	for i, w := range writes {
 		values := w.values
@@ -316,7 +318,8 @@ func cellsOf(t *rapid.T, c columnLayout, value RawValue, ttl int32) []modelCell 
 	return cells
 }
 
-// What is read and written back is what was there: every value, order, and TTL, every row and its marker.
+// What is read and written back is what was there: every value, order, and TTL, every row and its
+// marker.
 func TestRewriteKeepsThePartition(t *testing.T) {
 	table, err := modelTable()
 	require.NoError(t, err)

@@ -24,8 +24,8 @@ type dataCell struct {
 	listed int // elements of a list
 }
 
-// ttlPart is what a column has under one TTL, where it has more than one: of a UDT a value or nil for each field, of a
-// collection one collection.
+// ttlPart is what a column has under one TTL, where it has more than one: of a UDT a value or nil
+// for each field, of a collection one collection.
 type ttlPart struct {
 	ttl    int32
 	values []RawValue
@@ -154,8 +154,8 @@ func (c columnLayout) elements(value, ttl RawValue) ([]element, error) {
 	return all, nil
 }
 
-// split takes the value apart, as TTL() counts: a UDT has all its fields, those that are null or were not yet of the type
-// when it was written as nil.
+// split takes the value apart, as TTL() counts: a UDT has all its fields, those that are null or
+// were not yet of the type when it was written as nil.
 func (c columnLayout) split(value RawValue) ([]RawValue, error) {
 	switch c.storage {
 	case udtStorage:
@@ -173,7 +173,8 @@ func (c columnLayout) split(value RawValue) ([]RawValue, error) {
 	return value.elements(1)
 }
 
-// share puts elements of one TTL together. The order of a list's elements is kept: only neighbours share.
+// share puts elements of one TTL together. The order of a list's elements is kept: only neighbours
+// share.
 func (c columnLayout) share(elements []element) []ttlPart {
 	var shared [][]element
 	place := map[int32]int{}

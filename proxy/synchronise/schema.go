@@ -13,8 +13,9 @@ import (
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 )
 
-// How long the nodes may take to agree on the schema, and how often one is asked. A peer that is down keeps its version until
-// it is back: it is waited for only as long as a change takes to spread, for it may be down for the driver alone.
+// How long the nodes may take to agree on the schema, and how often one is asked. A peer that is
+// down keeps its version until it is back: it is waited for only as long as a change takes to
+// spread, for it may be down for the driver alone.
 const (
 	agreementLimit = 2 * time.Second
 	spreadLimit    = time.Second
@@ -38,8 +39,9 @@ type schemaView struct {
 	now     int // Unix time in seconds, a little in the past of both the node and this process
 }
 
-// agreedView is the schema of one node once it sees all nodes agree, or errNotAgreed. Without agreement a column that the
-// node does not know yet would not be read, and yet be deleted (docs/protocol.md 6, C11).
+// agreedView is the schema of one node once it sees all nodes agree, or errNotAgreed. Without
+// agreement a column that the node does not know yet would not be read, and yet be deleted
+// (docs/protocol.md 6, C11).
 func agreedView(ctx context.Context, s *gocql.Session) (schemaView, error) {
 	return awaitView(ctx, func(ctx context.Context) (schemaView, dissent, error) { return askView(ctx, s) })
 }
@@ -101,9 +103,10 @@ func dissentOf(own, version gocql.UUID, down bool) dissent {
 	return liveDiffer
 }
 
-// pastOf is a second that has passed for both clocks. Read and written with a now of the past, a TTL ends where it would
-// have ended; with one of the future it would end early. Where the clocks are as far apart as that the fence's tombstone could be purged
-// before its time, so that a late write came back, there is none.
+// pastOf is a second that has passed for both clocks. Read and written with a now of the past, a
+// TTL ends where it would have ended; with one of the future it would end early. Where the clocks
+// are as far apart as that the fence's tombstone could be purged before its time, so that a late
+// write came back, there is none.
 func pastOf(a, b time.Time) (int, error) {
 	if apart := a.Sub(b).Abs(); apart > clocksApart {
 		return 0, fmt.Errorf("%w: by %v", errClocks, apart.Round(time.Second))
@@ -111,14 +114,15 @@ func pastOf(a, b time.Time) (int, error) {
 	return int(min(a.Unix(), b.Unix())) - 1, nil
 }
 
-// clocksApart is how far the clocks of this proxy and of a node may differ in a synchronise: much less than the gc_grace_seconds of any
-// table that can be locked, which are a day.
+// clocksApart is how far the clocks of this proxy and of a node may differ in a synchronise: much
+// less than the gc_grace_seconds of any table that can be locked, which are a day.
 const clocksApart = time.Hour
 
 var errClocks = errors.New("the clocks of this proxy and of Cassandra differ")
 
-// largestBatch is what the cluster takes in one batch, in bytes, by the settings of a node. A node that does not show them, for
-// want of them or of the right to read them, is taken for one that takes a MiB.
+// largestBatch is what the cluster takes in one batch, in bytes, by the settings of a node. A node
+// that does not show them, for want of them or of the right to read them, is taken for one that
+// takes a MiB.
 func (v schemaView) largestBatch(ctx context.Context, s *gocql.Session) (int, error) {
 	const text = "SELECT value FROM system_views.settings WHERE name = ?"
 	largest := math.MaxInt32
@@ -136,7 +140,8 @@ func (v schemaView) largestBatch(ctx context.Context, s *gocql.Session) (int, er
 	return largest, nil
 }
 
-// byteSize reads a size as Cassandra's settings have it, 4194304B or 16MiB; other is the answer for what is no size.
+// byteSize reads a size as Cassandra's settings have it, 4194304B or 16MiB; other is the answer for
+// what is no size.
 func byteSize(text string, other int) int {
 	for unit, shift := range map[string]int{"KiB": 10, "MiB": 20, "GiB": 30, "B": 0, "": 0} {
 		if n, err := strconv.Atoi(strings.TrimSuffix(text, unit)); err == nil && strings.HasSuffix(text, unit) {
@@ -197,7 +202,8 @@ func (v schemaView) types(ctx context.Context, s *gocql.Session, d tableDescript
 	return types, iter.Close()
 }
 
-// masked tells whether the table has masked columns. Cassandra before 5.0 has no masks, nor a table of them.
+// masked reports whether the table has masked columns. Cassandra before 5.0 has no masks, nor a
+// table of them.
 func (v schemaView) masked(ctx context.Context, s *gocql.Session, t Target) (bool, error) {
 	const text = "SELECT column_name FROM system_schema.column_masks WHERE keyspace_name = ? AND table_name = ? LIMIT 1"
 	var column string

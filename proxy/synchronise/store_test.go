@@ -82,8 +82,8 @@ func (s *store) synchronise(k Target, fence musiccore.Stamp) {
 	require.Equal(s.t, musiccore.StatusDone, r.Status)
 }
 
-// everything makes a table with every kind of column, and a partition k = 1 with every kind of content. Stamps are below
-// 1000. Returned is a second that lies before all expiries.
+// everything makes a table with every kind of column, and a partition k = 1 with every kind of
+// content. Stamps are below 1000. Returned is a second that lies before all expiries.
 func (s *store) everything() int {
 	s.Do(`CREATE TYPE KS."Ty pe" ("X x" int, y text, z frozen<list<int>>)`)
 	s.Do(`CREATE TABLE KS.everything (k int, c1 frozen<tuple<int, text>>, c2 text,

@@ -1,5 +1,6 @@
-// Package synchronise settles what a key of a data table holds: it reads the key at QUORUM and writes it back above a fence, so that no
-// write from before the fence can surface again (docs/protocol.md 3.9, Synch).
+// Package synchronise settles what a key of a data table holds: it reads the key at QUORUM and
+// writes it back above a fence, so that no write from before the fence can surface again
+// (docs/protocol.md 3.9, Synch).
 package synchronise
 
 import (
@@ -19,34 +20,37 @@ var (
 	errNotAgreed = errors.New("nodes do not agree on the schema")
 )
 
-// Cluster is where a table is read and written. Its session must speak version 4 of the protocol or higher, and retry nothing by
-// itself.
+// Cluster is where a table is read and written. Its session must speak version 4 of the protocol or
+// higher, and retry nothing by itself.
 type Cluster struct {
 	Session *gocql.Session
 	Quorum  gocql.Consistency // QUORUM, or LOCAL_QUORUM where the locks of the table are decided within one data centre
 	Known   *Descriptions     // what has been read of the tables of this cluster; nil remembers nothing
 }
 
-// Target names what is synchronised in a data table: a partition, or with Row one row. PK is the routing key as on the
-// wire: the bytes of its only column, or of each column a length of 2 bytes, the bytes, and a 0. With Row its columns are
-// those of the whole primary key.
+// Target names what is synchronised in a data table: a partition, or with Row one row. PK is the
+// routing key as on the wire: the bytes of its only column, or of each column a length of 2 bytes,
+// the bytes, and a 0. With Row its columns are those of the whole primary key.
 type Target struct {
 	Keyspace, Table string
 	PK              string
 	Row             bool
 }
 
-// Run is one attempt: it reads the key at QUORUM, of all data centres or of one, and writes it back, a DELETE at the fence and every
-// cell at fence+1. What fits one page and one mutation is read and written at once. Of what does not, each interval of the
-// clustering order is one mutation, one after the other.
+// Run is one attempt: it reads the key at QUORUM, of all data centres or of one, and writes it
+// back, a DELETE at the fence and every cell at fence+1. What fits one page and one mutation is
+// read and written at once. Of what does not, each interval of the clustering order is one
+// mutation, one after the other.
 //
-// StatusDone: all of them are acknowledged, and nothing with a stamp up to the fence can surface again. StatusAbove, StatusTooLarge, StatusUnknown:
-// some intervals may have been written, or be written later. That is safe, whatever comes next, because the fences of one key
-// only rise: an interval was written as a QUORUM read had it, in one mutation whose stamps lie in the term's own window, so it
-// loses nothing that was acknowledged; no put of the term is under way meanwhile; and the next attempt, of this term or of a
-// later one, reads at QUORUM what it finds there and fences it in turn. StatusTooLarge is the result until the key changes;
-// Cause says why, errNotSynchronisable where it is the table. Unavailable: too few replicas live, as Cassandra says. No fence may be
-// used twice: lists would have their elements twice.
+// StatusDone: all of them are acknowledged, and nothing with a stamp up to the fence can surface
+// again. StatusAbove, StatusTooLarge, StatusUnknown: some intervals may have been written, or be
+// written later. That is safe, whatever comes next, because the fences of one key only rise: an
+// interval was written as a QUORUM read had it, in one mutation whose stamps lie in the term's own
+// window, so it loses nothing that was acknowledged; no put of the term is under way meanwhile; and
+// the next attempt, of this term or of a later one, reads at QUORUM what it finds there and fences
+// it in turn. StatusTooLarge is the result until the key changes; Cause says why,
+// errNotSynchronisable where it is the table. Unavailable: too few replicas live, as Cassandra
+// says. No fence may be used twice: lists would have their elements twice.
 func Run(ctx context.Context, in Cluster, k Target, a musiccore.Synch) musiccore.Result {
 	p, err := newPartition(ctx, in, k)
 	if err != nil {
@@ -80,8 +84,9 @@ func newPartition(ctx context.Context, in Cluster, k Target) (partition, error) 
 	return p, nil
 }
 
-// partition is where one attempt reads and writes. Both use the same now, in seconds of Unix time, so that what has a TTL
-// expires when it would have, however long the attempt takes; where the protocol is below version 5 the driver leaves it out.
+// partition is where one attempt reads and writes. Both use the same now, in seconds of Unix time,
+// so that what has a TTL expires when it would have, however long the attempt takes; where the
+// protocol is below version 5 the driver leaves it out.
 type partition struct {
 	Cluster
 	table tableLayout
@@ -117,7 +122,8 @@ func failed(err error) musiccore.Result {
 	return musiccore.Result{Status: musiccore.StatusUnknown, Cause: fmt.Errorf("synchronise: %w", err)}
 }
 
-// copy goes through the key page by page. It ends at a stamp that reaches the fence, and answers it.
+// copy goes through the key page by page. It ends at a stamp that reaches the fence, and answers
+// it.
 func (p partition) copy(ctx context.Context, a musiccore.Synch) (musiccore.Stamp, error) {
 	page, err := p.first(ctx)
 	for err == nil {
@@ -149,8 +155,8 @@ func (p partition) copyPage(ctx context.Context, page resultPage, fence musiccor
 	return nil
 }
 
-// write sends the statements as one mutation, or answers errTooLarge. The number of statements needs no check where there are
-// several rows: 65535 of them are larger than such a batch may be.
+// write sends the statements as one mutation, or answers errTooLarge. The number of statements
+// needs no check where there are several rows: 65535 of them are larger than such a batch may be.
 func (p partition) write(ctx context.Context, b mutation) error {
 	if b.weight > p.sizes.largest || len(b.writes) > maxStatements {
 		return fmt.Errorf("%w: %d bytes in %d statements write it back, and %d bytes and %d statements are allowed",

@@ -18,7 +18,8 @@ import (
 	"music/musiccore"
 )
 
-// newTestTable makes the table ks.t out of "name kind type" lines, in the order of the key. UDT: "Ty pe" of "X x" and y.
+// newTestTable makes the table ks.t out of "name kind type" lines, in the order of the key. UDT:
+// "Ty pe" of "X x" and y.
 func newTestTable(t *testing.T, lines ...string) tableLayout {
 	t.Helper()
 	d := tableDescription{keyspace: "ks", name: "t", flags: []string{"compound"}, types: map[string][]string{"Ty pe": {"X x", "y"}}}
@@ -56,6 +57,7 @@ func plainCell(value string, ttl int32, stamp int64) []RawValue {
 	return cell
 }
 
+// The SELECT has the value, the time to live and the stamp of every column.
 func TestSelection(t *testing.T) {
 	table := newTestTable(t, `Que"er partition_key int`, `c1 clustering int`, `from clustering frozen<tuple<int, int>>`, `sl static list<int>`,
 		`v regular text`, `u regular "Ty pe"`, `f regular frozen<"Ty pe">`, `tu regular frozen<tuple<int, text>>`, `vec regular vector<float, 3>`)
@@ -69,6 +71,7 @@ func TestSelection(t *testing.T) {
 	assert.Equal(t, `SELECT ["a"] FROM "ks"."t" WHERE "a" = ? AND "b" = ?`, only.selection(termsOf("1", "2"), clause{}).text)
 }
 
+// The statements that write some rows back, as text.
 func TestRewrite(t *testing.T) {
 	table := newTestTable(t, "k partition_key int", "c clustering int", "st static int", "a regular int", "b regular int", "m regular map<int, int>",
 		"t regular frozen<tuple<int, int>>")
@@ -103,6 +106,7 @@ func TestRewrite(t *testing.T) {
 	assert.Len(t, wholly(t, table, nil, 100), 1, "an empty partition is deleted as well")
 }
 
+// A column with elements of several times to live is written in as many parts.
 func TestAdditions(t *testing.T) {
 	table := newTestTable(t, "k partition_key int", `u regular "Ty pe"`, "l regular list<int>")
 	list := append(wireInt32(3), tupleOf(RawValue("1"), RawValue("2"), RawValue("3"))...)
@@ -135,6 +139,7 @@ func TestAdditions(t *testing.T) {
 	}, values)
 }
 
+// Counters, compact storage and masks refuse a table for good.
 func TestTablesThatCannotBeSynchronised(t *testing.T) {
 	column := func(kind, typeName string) []columnDescription {
 		return []columnDescription{{name: "v", kind: kind, typeName: typeName}}
@@ -153,6 +158,7 @@ func TestTablesThatCannotBeSynchronised(t *testing.T) {
 	}
 }
 
+// The type of a column tells how its value is stored.
 func TestColumnStorage(t *testing.T) {
 	d := tableDescription{types: map[string][]string{"ty": {"a"}, `Q"t`: {"a", `b"`}}}
 	for typeName, want := range map[string]storage{
@@ -165,6 +171,7 @@ func TestColumnStorage(t *testing.T) {
 	assert.Equal(t, []string{`"a"`, `"b"""`}, d.column(columnDescription{typeName: `"Q""t"`}).fields)
 }
 
+// A tuple is written out element by element.
 func TestTupleTerms(t *testing.T) {
 	shape := shapeOf(`frozen<tuple<map<int, text>, frozen<tuple<"a,<b", 'x,y'>>, int>>`)
 	require.Equal(t, tupleShape{nil, {nil, nil}, nil}, shape)
@@ -199,7 +206,8 @@ func TestTupleTerms(t *testing.T) {
 	require.ErrorIs(t, err, errMalformed, "no text can say it, and another partition would be written")
 }
 
-// What is not as the protocol promises is an error: a guess would be written over the client's data.
+// What is not as the protocol promises is an error: a guess would be written over the client's
+// data.
 func TestMalformedRows(t *testing.T) {
 	table := newTestTable(t, "k partition_key int", "a regular int", "l regular list<int>", "m regular map<int, int>", `u regular "Ty pe"`,
 		"t regular tuple<int, int>")
@@ -248,12 +256,14 @@ func TestShortUDT(t *testing.T) {
 	assert.Nil(t, row.regular[0].parts)
 }
 
+// Sizes are read as the settings of Cassandra have them.
 func TestByteSizes(t *testing.T) {
 	for text, want := range map[string]int{"4194304B": 4194304, "16MiB": 16 << 20, "512KiB": 512 << 10, "1GiB": 1 << 30, "77": 77, "": -1, "null": -1, "xMiB": -1} {
 		assert.Equal(t, want, byteSize(text, -1), text)
 	}
 }
 
+// Nodes agree where all that are up have the same version of the schema.
 func TestSchemaAgreement(t *testing.T) {
 	own, other, untold := gocql.MustRandomUUID(), gocql.MustRandomUUID(), gocql.UUID{}
 	for _, down := range []bool{false, true} {
@@ -264,6 +274,7 @@ func TestSchemaAgreement(t *testing.T) {
 	assert.Equal(t, liveDiffer, dissentOf(own, other, false))
 }
 
+// Agreement is waited for as long as a change takes to spread, and no longer.
 func TestSchemaAgreementIsAwaited(t *testing.T) {
 	broken := errors.New("broken")
 	for name, tc := range map[string]struct {
@@ -297,6 +308,7 @@ func TestSchemaAgreementIsAwaited(t *testing.T) {
 	}
 }
 
+// The now of an attempt has passed on both clocks, and there is none where these are far apart.
 func TestNowIsPastForBothClocks(t *testing.T) {
 	a := time.UnixMilli(1000_999)
 	for _, apart := range []time.Duration{0, 5 * time.Second, clocksApart} {
@@ -315,6 +327,7 @@ func TestNowIsPastForBothClocks(t *testing.T) {
 	}
 }
 
+// A value that is nil is UNSET, never null.
 func TestBoundValues(t *testing.T) {
 	assert.Equal(t, []any{gocql.UnsetValue, RawValue{}, RawValue("a")}, bound([]RawValue{nil, {}, RawValue("a")}), "nil is never null")
 	empty, err := gocql.Marshal(nil, RawValue{})

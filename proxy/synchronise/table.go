@@ -35,7 +35,8 @@ type columnLayout struct {
 	descending bool // a clustering column, the largest value first
 }
 
-// tableLayout is a table as synchronise needs to know it. Names are quoted; the columns of the key are in its order.
+// tableLayout is a table as synchronise needs to know it. Names are quoted; the columns of the key
+// are in its order.
 type tableLayout struct {
 	name                  string
 	partition, clustering []columnLayout
@@ -51,7 +52,8 @@ type columnDescription struct {
 	order                string // asc, desc or none
 }
 
-// tableDescription is what system_schema says of a table. Types has the fields of the UDTs of its columns.
+// tableDescription is what system_schema says of a table. Types has the fields of the UDTs of its
+// columns.
 type tableDescription struct {
 	keyspace, name string
 	flags          []string
@@ -104,10 +106,11 @@ func (d tableDescription) refusal() error {
 	return nil
 }
 
-// forgotten is the second before which a value with a TTL must have been written, for a read at farFuture to be harmless.
-// Replicas drop what has expired by then, unless gc_grace_seconds reaches back to when it was written, or it is to be
-// repaired first: then they answer it as a tombstone, and read repair writes that over a value which still lives
-// (AbstractCell.purge and PurgeFunction in Cassandra's source; seen on 5.0.8 with each of the two).
+// forgotten is the second before which a value with a TTL must have been written, for a read at
+// farFuture to be harmless. Replicas drop what has expired by then, unless gc_grace_seconds reaches
+// back to when it was written, or it is to be repaired first: then they answer it as a tombstone,
+// and read repair writes that over a value which still lives (AbstractCell.purge and PurgeFunction
+// in Cassandra's source; seen on 5.0.8 with each of the two).
 func (d tableDescription) forgotten() int {
 	if d.compaction["only_purge_repaired_tombstones"] == "true" {
 		return 0
@@ -129,7 +132,8 @@ func (d tableDescription) column(c columnDescription) columnLayout {
 	return column
 }
 
-// collectionStorage is how a collection is stored; plainStorage where it is frozen, or the type is none.
+// collectionStorage is how a collection is stored; plainStorage where it is frozen, or the type is
+// none.
 func collectionStorage(typeName string) storage {
 	kind, elements, _ := strings.Cut(typeName, "<")
 	if elements == "" {
@@ -138,8 +142,8 @@ func collectionStorage(typeName string) storage {
 	return map[string]storage{"list": listStorage, "set": setStorage, "map": mapStorage}[kind]
 }
 
-// MultiCell reports whether a column of this type that is not of the key has a stamp and a time to live for each of its elements or
-// fields.
+// MultiCell reports whether a column of this type that is not of the key has a stamp and a time to
+// live for each of its elements or fields.
 func MultiCell(typeName string) bool {
 	_, udt := udtName(typeName)
 	return udt || collectionStorage(typeName) != plainStorage
@@ -169,14 +173,15 @@ func (t tableLayout) withoutStatic() tableLayout {
 	return t
 }
 
-// rowAlone is the table as if each row were a partition: its key is the whole primary key, and the static columns are nobody's.
+// rowAlone is the table as if each row were a partition: its key is the whole primary key, and the
+// static columns are nobody's.
 func (t tableLayout) rowAlone() tableLayout {
 	t.partition, t.clustering, t.static = slices.Concat(t.partition, t.clustering), nil, nil
 	return t
 }
 
-// selection is the SELECT of a partition's rows: the clustering columns, then of every other column its value, its TTL and its
-// stamp.
+// selection is the SELECT of a partition's rows: the clustering columns, then of every other column
+// its value, its TTL and its stamp.
 func (t tableLayout) selection(pk []cqlTerm, rows clause) statement {
 	var what []string
 	for _, c := range t.clustering {
@@ -198,8 +203,8 @@ func (t tableLayout) selection(pk []cqlTerm, rows clause) statement {
 	}
 }
 
-// selector asks for a tuple as the only element of a list: the driver takes a bare one apart, and what was null and what
-// was a tuple of nulls would be the same.
+// selector asks for a tuple as the only element of a list: the driver takes a bare one apart, and
+// what was null and what was a tuple of nulls would be the same.
 func (c columnLayout) selector() string {
 	if c.shape != nil {
 		return "[" + c.name + "]"

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// cqlTerm is a value as a statement has it: its text, and the values of the markers in it. Null has no text.
+// cqlTerm is a value as a statement has it: its text, and the values of the markers in it. Null has
+// no text.
 type cqlTerm struct {
 	text   string
 	values []RawValue
@@ -33,9 +34,9 @@ func equations(columns []columnLayout, terms []cqlTerm, separator string) string
 	return strings.Join(all, separator)
 }
 
-// tupleShape is a type as far as its markers go: the elements of a tuple, nil for every other type. The driver cannot bind
-// a tuple to one marker (it counts one for each element, then looks for their types and panics), so a tuple is written
-// out, `(?, null, (?, ?))`.
+// tupleShape is a type as far as its markers go: the elements of a tuple, nil for every other type.
+// The driver cannot bind a tuple to one marker (it counts one for each element, then looks for
+// their types and panics), so a tuple is written out, `(?, null, (?, ?))`.
 type tupleShape []tupleShape
 
 // shapeOf reads the type as system_schema has it.
@@ -76,8 +77,8 @@ func splitTypes(list string) []string {
 	return append(all, strings.TrimSpace(list[from:]))
 }
 
-// term is what writes a value. A tuple keeps its length: it may have fewer elements than its type. Only one of none, which
-// no text can say, becomes one of nulls.
+// term is what writes a value. A tuple keeps its length: it may have fewer elements than its type.
+// Only one of none, which no text can say, becomes one of nulls.
 func (s tupleShape) term(value RawValue) (cqlTerm, error) {
 	switch {
 	case value == nil:

@@ -10,7 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// aged is the partition some seconds later: without what has expired, and without rows of which nothing is left.
+// aged is the partition some seconds later: without what has expired, and without rows of which
+// nothing is left.
 func (m modelPartition) aged(by int32) modelPartition {
 	later := modelPartition{}
 	for at, row := range m {
@@ -40,7 +41,8 @@ func left(ttl, by int32) int32 {
 	return ttl - by
 }
 
-// shown is what a client sees: the cells of each row, by key. Markers show by the rows that are there.
+// shown is what a client sees: the cells of each row, by key. Markers show by the rows that are
+// there.
 func (m modelPartition) shown() map[string]map[string][]modelCell {
 	rows := map[string]map[string][]modelCell{}
 	for at, row := range m {
@@ -88,8 +90,9 @@ func (m modelPartition) synchronised(t *rapid.T, table tableLayout) modelPartiti
 	return after
 }
 
-// drawMarkers gives rows any marker that they can have: none, one for ever, or one that expires before the last column. One
-// that expires after it CQL does not show, and a synchronise lets the row go with its last column.
+// drawMarkers gives rows any marker that they can have: none, one for ever, or one that expires
+// before the last column. One that expires after it CQL does not show, and a synchronise lets the
+// row go with its last column.
 func drawMarkers(t *rapid.T, p modelPartition) {
 	for _, at := range slices.Sorted(maps.Keys(p)) {
 		row := p[at]
@@ -104,8 +107,9 @@ func drawMarkers(t *rapid.T, p modelPartition) {
 	}
 }
 
-// Any number of synchronises, at any seconds, and nobody can tell at any later second that there was one: every value is
-// there as long as it would have been, and every row, also where somebody deletes its columns.
+// Any number of synchronises, at any seconds, and nobody can tell at any later second that there
+// was one: every value is there as long as it would have been, and every row, also where somebody
+// deletes its columns.
 func TestNoSynchroniseShowsAtAnySecond(t *testing.T) {
 	table, err := modelTable()
 	require.NoError(t, err)
@@ -127,8 +131,8 @@ func TestNoSynchroniseShowsAtAnySecond(t *testing.T) {
 	})
 }
 
-// A row whose marker would have outlived its last column goes with that column: never before it, never later than without
-// a synchronise.
+// A row whose marker would have outlived its last column goes with that column: never before it,
+// never later than without a synchronise.
 func TestARowStaysAsLongAsItsColumns(t *testing.T) {
 	table, err := modelTable()
 	require.NoError(t, err)

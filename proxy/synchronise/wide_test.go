@@ -19,7 +19,8 @@ import (
 	"music/musiccore"
 )
 
-// literals are values of a column's type as CQL writes them; the first and second of a type are not the same.
+// literals are values of a column's type as CQL writes them; the first and second of a type are not
+// the same.
 func literals(typeName string) []string {
 	return map[string][]string{
 		"int":                                {"1", "2", "-1", "blobasint(0x)", "3", "4", "5", "6"},
@@ -101,7 +102,8 @@ func assignments(t *rapid.T, prefix string, types []string) (set []string) {
 	return set
 }
 
-// statement is one write of any kind, at a stamp. Rows without a value get no TTL: CQL does not show it.
+// statement is one write of any kind, at a stamp. Rows without a value get no TTL: CQL does not
+// show it.
 func (s shape) statement(t *rapid.T, stamp int) string {
 	using := fmt.Sprintf(" USING TIMESTAMP %d", stamp)
 	ttl := rapid.SampledFrom([]string{"", "", " AND TTL 5000", " AND TTL 7000", " AND TTL 90000"}).Draw(t, "TTL")
@@ -129,8 +131,8 @@ func (s shape) statement(t *rapid.T, stamp int) string {
 	return "DELETE FROM " + table + using + strings.Replace(at, "c0 =", rapid.SampledFrom([]string{"c0 >", "c0 <="}).Draw(t, "range"), 1)
 }
 
-// snapshot is all that can be seen of a partition: now with the time that is left of each value, and when all that is to go has
-// gone.
+// snapshot is all that can be seen of a partition: now with the time that is left of each value,
+// and when all that is to go has gone.
 type snapshot struct {
 	now, later []dataRow
 	json       []string
@@ -172,8 +174,8 @@ func (b *breaker) after(ctx context.Context, batches int) (context.Context, cont
 	return ctx, cancel
 }
 
-// Whatever the schema and the data: what is there before is there afterwards, to the second of each TTL; after a crash in the
-// middle and at every later attempt; and nothing late surfaces.
+// Whatever the schema and the data: what is there before is there afterwards, to the second of each
+// TTL; after a crash in the middle and at every later attempt; and nothing late surfaces.
 func TestSynchroniseAnySchemaInPieces(t *testing.T) {
 	breaker := &breaker{}
 	s := newObservedStore(t, breaker)
@@ -261,7 +263,8 @@ func TestRowsAreThereAllTheTime(t *testing.T) {
 	assert.Positive(t, reads.Load())
 }
 
-// A stamp above the fence on a later page ends the attempt after some intervals were written; the next one makes it good.
+// A stamp above the fence on a later page ends the attempt after some intervals were written; the
+// next one makes it good.
 func TestAboveAfterSomeIntervals(t *testing.T) {
 	s := newStore(t, 5)
 	s.Do("CREATE TABLE KS.half (k int, c int, st int static, v int, PRIMARY KEY (k, c))")
@@ -285,7 +288,8 @@ func TestAboveAfterSomeIntervals(t *testing.T) {
 	assert.Equal(t, before, s.snapshot(k, now))
 }
 
-// One row may be larger than a page and than a batch of several rows, up to what Cassandra takes in one message.
+// One row may be larger than a page and than a batch of several rows, up to what Cassandra takes in
+// one message.
 func TestLargeRows(t *testing.T) {
 	s := newStore(t, 5)
 	s.Do("CREATE TABLE KS.wide (k int, c int, st text static, v blob, l list<tinyint>, PRIMARY KEY (k, c))")

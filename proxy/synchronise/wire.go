@@ -12,14 +12,15 @@ import (
 // errMalformed says that bytes are not what the protocol promises of a value of their type.
 var errMalformed = errors.New("malformed value")
 
-// RawValue is a value as it stands on the wire: no value is looked into that need not be. Nil is null, which is not the
-// same as no bytes.
+// RawValue is a value as it stands on the wire: no value is looked into that need not be. Nil is
+// null, which is not the same as no bytes.
 type RawValue []byte
 
 // MarshalCQL hands the bytes on.
 func (w RawValue) MarshalCQL(gocql.TypeInfo) ([]byte, error) { return w, nil }
 
-// UnmarshalCQL takes a value as it stands on the wire, nil for null. It keeps a copy: the buffer is the driver's.
+// UnmarshalCQL takes a value as it stands on the wire, nil for null. It keeps a copy: the buffer is
+// the driver's.
 func (w *RawValue) UnmarshalCQL(_ gocql.TypeInfo, data []byte) error {
 	*w = bytes.Clone(data)
 	return nil
@@ -68,8 +69,8 @@ func (w RawValue) take() (value, rest RawValue, err error) {
 	return rest[:n:n], rest[n:], nil
 }
 
-// elements takes a collection apart: per values an element, each element with the lengths of its values before them, so
-// that collect puts any of them together again.
+// elements takes a collection apart: per values an element, each element with the lengths of its
+// values before them, so that collect puts any of them together again.
 func (w RawValue) elements(per int) ([]RawValue, error) {
 	if len(w) < 4 {
 		return nil, fmt.Errorf("%w: collection of %d bytes", errMalformed, len(w))
@@ -107,7 +108,8 @@ func plainBytes(values []RawValue) [][]byte {
 	return plain
 }
 
-// values takes [bytes] off until none are left: the fields of a UDT, or the elements of a list after its count.
+// values takes [bytes] off until none are left: the fields of a UDT, or the elements of a list
+// after its count.
 func (w RawValue) values() ([]RawValue, error) {
 	var all []RawValue
 	for len(w) > 0 {
@@ -121,7 +123,8 @@ func (w RawValue) values() ([]RawValue, error) {
 	return all, nil
 }
 
-// ttls reads what TTL() says of a column that is not frozen: an int for each element, 0 for one without a TTL.
+// ttls reads what TTL() says of a column that is not frozen: an int for each element, 0 for one
+// without a TTL.
 func (w RawValue) ttls() ([]int32, error) {
 	if len(w) < 4 {
 		return nil, fmt.Errorf("%w: list of TTLs of %d bytes", errMalformed, len(w))
