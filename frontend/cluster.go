@@ -32,8 +32,9 @@ func (c *conn) decideTopology(t *topology.Select) decision {
 // String implements action.
 func (a askTopology) String() string { return "ask for the topology in system." + a.Table }
 
-// perform implements action: it sends the translated SELECT as a QUERY, whatever it came as: the text of a prepared one holds the nodes of
-// the time when it is executed, and Cassandra's columns for it are those of the client's own.
+// perform implements action: it sends the translated SELECT as a QUERY, whatever it came as: the
+// text of a prepared one holds the nodes of the time when it is executed, and Cassandra's columns
+// for it are those of the client's own.
 func (a askTopology) perform(c *conn, e wire.Envelope) error {
 	w := &watch{kind: watchTopology, topology: a.Request}
 	if !a.Readable() {
@@ -80,8 +81,9 @@ func (c *conn) translateRows(e wire.Envelope, q *topology.Request) (wire.Envelop
 	return wire.Encode(f)
 }
 
-// decideFailure holds back an error that names replicas. From protocol 5 on READ_FAILURE and WRITE_FAILURE tell for each replica that has
-// failed where it is and why (v5 spec, error codes 0x1300 and 0x1500); before that they tell how many.
+// decideFailure holds back an error that names replicas. From protocol 5 on READ_FAILURE and
+// WRITE_FAILURE tell for each replica that has failed where it is and why (v5 spec, error codes
+// 0x1300 and 0x1500); before that they tell how many.
 func (c *conn) decideFailure(e wire.Envelope) relay.Decision {
 	switch {
 	case e.OpCode != primitive.OpCodeError || !c.framing.Segmented():
@@ -95,7 +97,8 @@ func (c *conn) decideFailure(e wire.Envelope) relay.Decision {
 	return relay.Forward
 }
 
-// replicasOf returns a cursor before the replicas that a whole error names; named is false where it names none, or cannot be read.
+// replicasOf returns a cursor before the replicas that a whole error names; named is false where it
+// names none, or cannot be read.
 func replicasOf(e wire.Envelope) (cur wire.Cursor, named bool) {
 	cur = wire.Cursor{Body: e.Body()}
 	wire.ReadPreamble(&cur, e.Flags)
@@ -105,8 +108,8 @@ func replicasOf(e wire.Envelope) (cur wire.Cursor, named bool) {
 	return cur, !cur.Bad && (code == primitive.ErrorCodeReadFailure || code == primitive.ErrorCodeWriteFailure)
 }
 
-// showReplicas puts proxies in the place of the replicas that an error names. Every other answer, and one that cannot be read, stays as
-// it is.
+// showReplicas puts proxies in the place of the replicas that an error names. Every other answer,
+// and one that cannot be read, stays as it is.
 func (c *conn) showReplicas(e wire.Envelope) wire.Envelope {
 	if c.decideFailure(e) != relay.Hold {
 		return e
@@ -133,8 +136,9 @@ func (c *conn) showReplicas(e wire.Envelope) wire.Envelope {
 	return wire.EnvelopeOf(raw)
 }
 
-// standIn returns the address that is told of a node which has no proxy but this one: of the first such node the proxy's own address, of each further one an address that
-// nobody has. Drivers make a map of them (the Java driver fails at an address that comes twice) and count what is in it.
+// standIn returns the address that is told of a node which has no proxy but this one: of the first
+// such node the proxy's own address, of each further one an address that nobody has. Drivers make a
+// map of them (the Java driver fails at an address that comes twice) and count what is in it.
 func (c *conn) standIn(n int) netip.Addr {
 	if n == 0 {
 		return c.server.Advertise.Addr()
@@ -178,7 +182,8 @@ func registrationFor(t primitive.EventType) uint32 {
 	return 0
 }
 
-// Tell tells every client that has registered for such events what has become of a proxy. It does not wait for any of them.
+// Tell tells every client that has registered for such events what has become of a proxy. It does
+// not wait for any of them.
 func (s *Server) Tell(change Change, proxy netip.AddrPort) {
 	event := change.event()
 	var body []byte

@@ -16,8 +16,8 @@ import (
 	"music/frontend/wire"
 )
 
-// conn is one client with its one connection to the home node. Two goroutines serve it, one for each direction; its state is grouped by
-// which of them writes it.
+// conn is one client with its one connection to the home node. Two goroutines serve it, one for
+// each direction; its state is grouped by which of them writes it.
 type conn struct {
 	id     uint64
 	server *Server
@@ -91,8 +91,9 @@ func newConn(s *Server, client net.Conn) *conn {
 	return c
 }
 
-// serve is the life of the connection: open, relay, and the last words to the client. It returns why the connection ended, when both
-// sockets are closed and every goroutine that was started for it has ended.
+// serve is the life of the connection: open, relay, and the last words to the client. It returns
+// why the connection ended, when both sockets are closed and every goroutine that was started for
+// it has ended.
 func (c *conn) serve() error {
 	cause := c.open()
 	if cause == nil {
@@ -113,8 +114,8 @@ func (c *conn) serve() error {
 // account returns an account of the memory that one part of the connection holds.
 func (c *conn) account() relay.Account { return c.server.memory.Account(c.done) }
 
-// open waits for the client's first bytes before it dials: a client that sends nothing, or an unknown version of the protocol, costs
-// Cassandra nothing.
+// open waits for the client's first bytes before it dials: a client that sends nothing, or an
+// unknown version of the protocol, costs Cassandra nothing.
 func (c *conn) open() error {
 	limit := time.Now().Add(c.server.HandshakeTimeout)
 	c.readUntil(limit)
@@ -171,7 +172,8 @@ func (c *conn) secure(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", errNotSecure, err)
 }
 
-// relay runs both directions and returns why the first of them ended. Both have ended when it returns.
+// relay runs both directions and returns why the first of them ended. Both have ended when it
+// returns.
 func (c *conn) relay() error {
 	c.relaying.Store(true)
 	if c.over() {
@@ -195,11 +197,12 @@ func caught(f func() error) (err error) {
 	return f()
 }
 
-// restTime is how long a draining connection waits for the rest of a message that has begun: a client that never finishes one must not
-// delay the end of the proxy.
+// restTime is how long a draining connection waits for the rest of a message that has begun: a
+// client that never finishes one must not delay the end of the proxy.
 const restTime = time.Second
 
-// runUp carries requests until it cannot go on, and returns why. A draining connection reads on only to the end of an envelope that it has begun.
+// runUp carries requests until it cannot go on, and returns why. A draining connection reads on
+// only to the end of an envelope that it has begun.
 func (c *conn) runUp() error {
 	for {
 		err := c.up.Run()

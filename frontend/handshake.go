@@ -13,7 +13,8 @@ import (
 	"music/frontend/wire"
 )
 
-// decideLogin decides about requests of a client that Cassandra has not accepted yet: only those of the handshake are looked at.
+// decideLogin decides about requests of a client that Cassandra has not accepted yet: only those of
+// the handshake are looked at.
 func (c *conn) decideLogin(e wire.Envelope) decision {
 	switch e.OpCode {
 	case primitive.OpCodeOptions:
@@ -32,14 +33,16 @@ func (c *conn) decideLogin(e wire.Envelope) decision {
 	return held(answerUnexpected{})
 }
 
-// loginOver refuses an AUTH_RESPONSE that Cassandra has not asked for: before the answer to the one under way, or after the login. Cassandra
-// would take it, and the client would have another role than the one that the audit names.
+// loginOver refuses an AUTH_RESPONSE that Cassandra has not asked for: before the answer to the one
+// under way, or after the login. Cassandra would take it, and the client would have another role
+// than the one that the audit names.
 func loginOver() *wire.Failure {
 	return wire.ProtocolError("Unexpected message AUTH_RESPONSE: there is one at a time, and none after the login")
 }
 
-// decideAuthResponse notes the role that the client claims, for the audit. Cassandra checks it before any other request is looked at, so the
-// role is that of the AUTH_RESPONSE which AUTH_SUCCESS answers.
+// decideAuthResponse notes the role that the client claims, for the audit. Cassandra checks it
+// before any other request is looked at, so the role is that of the AUTH_RESPONSE which
+// AUTH_SUCCESS answers.
 func (c *conn) decideAuthResponse(e wire.Envelope) decision {
 	if !e.Whole() {
 		return decision{verdict: relay.NeedWhole}
@@ -72,8 +75,9 @@ func (answerUnexpected) perform(c *conn, e wire.Envelope) error {
 	return c.answer(e, wire.ProtocolError("Unexpected message %s, expecting %s", OpcodeName(e.OpCode), expected))
 }
 
-// decideStartup notes the compression that the client asks for, which Cassandra may refuse. The answer ends the handshake, or begins the
-// login. There is one STARTUP at a time, so that it is clear which one holds.
+// decideStartup notes the compression that the client asks for, which Cassandra may refuse. The
+// answer ends the handshake, or begins the login. There is one STARTUP at a time, so that it is
+// clear which one holds.
 func (c *conn) decideStartup(e wire.Envelope) decision {
 	if !e.Whole() {
 		return decision{verdict: relay.NeedWhole}
@@ -91,7 +95,8 @@ func (c *conn) decideStartup(e wire.Envelope) decision {
 	return watched(&watch{kind: watchLogin})
 }
 
-// readOptions reads the options of STARTUP as Cassandra does, which ignores the case of their names.
+// readOptions reads the options of STARTUP as Cassandra does, which ignores the case of their
+// names.
 func readOptions(body []byte) (map[string]string, error) {
 	written, err := primitive.ReadStringMap(bytes.NewReader(body))
 	if err != nil {
@@ -107,8 +112,9 @@ func readOptions(body []byte) (map[string]string, error) {
 	return options, nil
 }
 
-// registerEvents registers with Cassandra for schema changes only: clients do not see the nodes, and events of the proxies come from Tell.
-// The list that was received is never forwarded: Cassandra reads names in several spellings.
+// registerEvents registers with Cassandra for schema changes only: clients do not see the nodes,
+// and events of the proxies come from Tell. The list that was received is never forwarded:
+// Cassandra reads names in several spellings.
 type registerEvents struct{}
 
 // String implements action.

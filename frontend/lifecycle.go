@@ -28,7 +28,8 @@ var (
 	errUnsupported  = errors.New("unsupported protocol version") // part of every negotiation
 )
 
-// lifecycle is how a connection comes to its end: at once, or when it is drained. The first cause wins.
+// lifecycle is how a connection comes to its end: at once, or when it is drained. The first cause
+// wins.
 type lifecycle struct {
 	ended sync.Once
 	done  chan struct{} // closed when the connection ends
@@ -75,7 +76,8 @@ func (c *conn) unblock() {
 	_ = c.backend.SetDeadline(now)
 }
 
-// farewellTime returns how long a client may take to read the last words: less where the proxy is shutting down.
+// farewellTime returns how long a client may take to read the last words: less where the proxy is
+// shutting down.
 func (c *conn) farewellTime() time.Duration {
 	if c.draining() {
 		return 150 * time.Millisecond
@@ -83,9 +85,10 @@ func (c *conn) farewellTime() time.Duration {
 	return time.Second
 }
 
-// farewell tells the client why the connection ends, with an error on each request that is not answered. During the handshake it tells only
-// what the client did wrong itself, as a node does: drivers take any other error for the refusal of the protocol version, and stay with a
-// lower one for good.
+// farewell tells the client why the connection ends, with an error on each request that is not
+// answered. During the handshake it tells only what the client did wrong itself, as a node does:
+// drivers take any other error for the refusal of the protocol version, and stay with a lower one
+// for good.
 func (c *conn) farewell(cause error) {
 	if errors.Is(cause, errClientClosed) {
 		return
@@ -104,8 +107,8 @@ func (c *conn) farewell(cause error) {
 	c.linger()
 }
 
-// giveUp answers every request that is not answered yet with an error. It tells only the kind of the cause: its details name addresses that
-// clients do not know.
+// giveUp answers every request that is not answered yet with an error. It tells only the kind of
+// the cause: its details name addresses that clients do not know.
 func (c *conn) giveUp(cause error) {
 	f := &wire.Failure{Code: primitive.ErrorCodeServerError, Text: "MUSIC_BACKEND: " + cause.Error() + "; the request may or may not have been carried out"}
 	c.streams.Each(func(stream int16) { c.post(wire.ErrorEnvelope(c.version, stream, f)) })
@@ -114,7 +117,8 @@ func (c *conn) giveUp(cause error) {
 	}
 }
 
-// linger waits until the client has read the last words: a socket that is closed while bytes on it are unread discards them.
+// linger waits until the client has read the last words: a socket that is closed while bytes on it
+// are unread discards them.
 func (c *conn) linger() {
 	socket := c.client
 	if secure, ok := socket.(*tls.Conn); ok {
@@ -129,8 +133,9 @@ func (c *conn) linger() {
 	_, _ = io.Copy(io.Discard, socket)
 }
 
-// clientLogBurst and clientLogPeriod bound the log lines of one level about clients whose connections end in error: what thousands of
-// clients do at once, or one does again and again, must not fill the log. The metrics count all.
+// clientLogBurst and clientLogPeriod bound the log lines of one level about clients whose
+// connections end in error: what thousands of clients do at once, or one does again and again, must
+// not fill the log. The metrics count all.
 const (
 	clientLogBurst  = 100
 	clientLogPeriod = time.Minute
@@ -159,7 +164,8 @@ func (c *conn) tell(cause error) {
 	}
 }
 
-// readUntil sets the deadline for reads from the client; zero is none. A connection that has ended or is draining keeps its own.
+// readUntil sets the deadline for reads from the client; zero is none. A connection that has ended
+// or is draining keeps its own.
 func (c *conn) readUntil(t time.Time) {
 	_ = c.client.SetReadDeadline(t)
 	if c.draining() || c.over() {
@@ -167,14 +173,16 @@ func (c *conn) readUntil(t time.Time) {
 	}
 }
 
-// drain makes the connection end as soon as every request is answered. The caller ends it at deadline in any case.
+// drain makes the connection end as soon as every request is answered. The caller ends it at
+// deadline in any case.
 func (c *conn) drain(deadline time.Time) {
 	c.drainBegan.Store(time.Now().UnixNano())
 	c.drainLimit.Store(deadline.UnixNano())
 	_ = c.client.SetReadDeadline(time.Now())
 }
 
-// endIfDrained is called after an answer. It ends a draining connection once every request is answered, and wakes Await.
+// endIfDrained is called after an answer. It ends a draining connection once every request is
+// answered, and wakes Await.
 func (c *conn) endIfDrained() {
 	if c.awaited.Load() {
 		select {
@@ -187,18 +195,20 @@ func (c *conn) endIfDrained() {
 	}
 }
 
-// checksPerTimeout is how often in BackendTimeout, or in MessageTimeout, the server checks each connection.
+// checksPerTimeout is how often in BackendTimeout, or in MessageTimeout, the server checks each
+// connection.
 const checksPerTimeout = 8
 
-// health is what was seen of a connection at the last check, and for how many checks in a row nothing has moved. It belongs to the
-// goroutine that checks.
+// health is what was seen of a connection at the last check, and for how many checks in a row
+// nothing has moved. It belongs to the goroutine that checks.
 type health struct {
 	reads, writes             uint64
 	backendStill, clientStill int
 }
 
-// checkProgress ends the connection if for a whole BackendTimeout Cassandra has owed an answer and sent nothing, or the client has not read
-// what is being written to it: a peer that is stopped or cut off sends nothing, not even that it is gone.
+// checkProgress ends the connection if for a whole BackendTimeout Cassandra has owed an answer and
+// sent nothing, or the client has not read what is being written to it: a peer that is stopped or
+// cut off sends nothing, not even that it is gone.
 func (c *conn) checkProgress() {
 	h := &c.health
 	reads, writes := c.down.Arrivals(), c.down.Out.Progress()
@@ -215,7 +225,8 @@ func (c *conn) checkProgress() {
 	}
 }
 
-// checkLate ends the connection if the rest of a message has been waited for too long: the proxy holds what has arrived of it.
+// checkLate ends the connection if the rest of a message has been waited for too long: the proxy
+// holds what has arrived of it.
 func (c *conn) checkLate() {
 	if c.up.Late(c.server.MessageTimeout) {
 		c.end(errClientLate)

@@ -11,7 +11,8 @@ import (
 	"music/frontend/wire"
 )
 
-// requests handles the direction client → Cassandra: it decides about each request, with one method for each opcode.
+// requests handles the direction client → Cassandra: it decides about each request, with one method
+// for each opcode.
 type requests conn
 
 // maxBeforeLogin bounds a message of a client that is not logged in yet, in bytes.
@@ -39,7 +40,8 @@ func (r *requests) check(h wire.Header) error {
 	return nil
 }
 
-// inUse refuses a second request on a stream: the answer to one would be taken for the answer to the other.
+// inUse refuses a second request on a stream: the answer to one would be taken for the answer to
+// the other.
 func inUse(stream int16) *wire.Failure {
 	return wire.ProtocolError("Stream id %d is in use: its request has not been answered yet", stream)
 }
@@ -59,7 +61,8 @@ func (c *conn) violation(stream int16, f *wire.Failure) error {
 	return &violation{version: c.version, stream: stream, failure: f}
 }
 
-// Decide decides about a request from its header and as much of its body as is needed (docs/design.md 6.3).
+// Decide decides about a request from its header and as much of its body as is needed
+// (docs/design.md 6.3).
 func (r *requests) Decide(e wire.Envelope) (relay.Decision, error) {
 	c := (*conn)(r)
 	if err := r.check(e.Header); err != nil {
@@ -96,9 +99,10 @@ func (r *requests) Decide(e wire.Envelope) (relay.Decision, error) {
 	}
 }
 
-// Await blocks until the schema has been read, for a request on a table that it did not have, or until every request is answered. USE
-// needs that, before it and after: Cassandra carries out the requests of a connection in any order, and the proxy must know in which
-// keyspace each of them names its tables.
+// Await blocks until the schema has been read, for a request on a table that it did not have, or
+// until every request is answered. USE needs that, before it and after: Cassandra carries out the
+// requests of a connection in any order, and the proxy must know in which keyspace each of them
+// names its tables.
 func (r *requests) Await() error {
 	c := (*conn)(r)
 	if c.catchUp {
@@ -148,7 +152,8 @@ func (c *conn) note(e wire.Envelope, w *watch) {
 	c.server.Stats.count(c, e.OpCode, Forwarded)
 }
 
-// decide decides what becomes of a request: it is the table from opcode to method. It changes no state but that of a login.
+// decide decides what becomes of a request: it is the table from opcode to method. It changes no
+// state but that of a login.
 func (c *conn) decide(e wire.Envelope) decision {
 	if !c.loggedIn.Load() {
 		return c.decideLogin(e)
@@ -199,7 +204,8 @@ func (r *requests) Perform(e wire.Envelope) error {
 	return action.perform(c, e)
 }
 
-// payload returns a copy of the custom payload of a whole request as on the wire, or nil where it cannot be read.
+// payload returns a copy of the custom payload of a whole request as on the wire, or nil where it
+// cannot be read.
 func (c *conn) payload(e wire.Envelope) []byte {
 	body, err := c.uncompressed(e)
 	if err != nil {
@@ -212,8 +218,9 @@ func (c *conn) payload(e wire.Envelope) []byte {
 	return bytes.Clone(body[:cur.At])
 }
 
-// Flushed is called when all requests decided about so far are on their way. It blocks while the client does not read its answers, and while
-// memory for its waiting requests is used up. A draining connection is not read on.
+// Flushed is called when all requests decided about so far are on their way. It blocks while the
+// client does not read its answers, and while memory for its waiting requests is used up. A
+// draining connection is not read on.
 func (r *requests) Flushed() {
 	r.sample.flushed()
 	r.down.Out.Room(r.done)
@@ -225,7 +232,8 @@ func (r *requests) Flushed() {
 	}
 }
 
-// forwardHeld sends a request that was held back as it is; w is what the proxy wants to know of its answer.
+// forwardHeld sends a request that was held back as it is; w is what the proxy wants to know of its
+// answer.
 func (c *conn) forwardHeld(e wire.Envelope, w *watch) error {
 	if err := c.expect(e, w); err != nil {
 		return err
@@ -234,13 +242,14 @@ func (c *conn) forwardHeld(e wire.Envelope, w *watch) error {
 	return nil
 }
 
-// forwardEdited sends a request that was held back with another body, uncompressed and behind its custom payload; w is what the proxy wants
-// to know of its answer.
+// forwardEdited sends a request that was held back with another body, uncompressed and behind its
+// custom payload; w is what the proxy wants to know of its answer.
 func (c *conn) forwardEdited(e wire.Envelope, w *watch, body []byte) error {
 	return c.forwardAs(e, e.OpCode, w, body)
 }
 
-// forwardAs is forwardEdited that makes another kind of request of it. It counts as what the client has sent.
+// forwardAs is forwardEdited that makes another kind of request of it. It counts as what the client
+// has sent.
 func (c *conn) forwardAs(e wire.Envelope, opcode primitive.OpCode, w *watch, body []byte) error {
 	if err := c.expect(e, w); err != nil {
 		return err
@@ -268,8 +277,9 @@ func (c *conn) answerUnreadable(e wire.Envelope, err error) error {
 // of their own.
 const scratchSize = 4 << 10
 
-// plainBody returns a request's body without compression and without the custom payload that may stand before it (v4 spec section 2.2), as
-// far as it has arrived. A compressed one can only be read whole; it is valid until the next one is read.
+// plainBody returns a request's body without compression and without the custom payload that may
+// stand before it (v4 spec section 2.2), as far as it has arrived. A compressed one can only be
+// read whole; it is valid until the next one is read.
 func (c *conn) plainBody(e wire.Envelope) ([]byte, error) {
 	body, err := c.uncompressed(e)
 	if err != nil {
@@ -323,7 +333,8 @@ type decision struct {
 
 // action is what is done with a request that is held back.
 type action interface {
-	// perform is called with the whole request, right after it was decided about: what the decision has read still lies where it lay.
+	// perform is called with the whole request, right after it was decided about: what the decision
+	// has read still lies where it lay.
 	perform(c *conn, e wire.Envelope) error
 	String() string
 }

@@ -14,10 +14,12 @@ import (
 	"music/frontend/wire"
 )
 
-// responses handles the direction Cassandra → client: it finds the few answers that concern the proxy.
+// responses handles the direction Cassandra → client: it finds the few answers that concern the
+// proxy.
 type responses conn
 
-// Decide decides about a response by its stream alone. It looks only into those that the proxy waits for, and errors that may name nodes.
+// Decide decides about a response by its stream alone. It looks only into those that the proxy
+// waits for, and errors that may name nodes.
 func (r *responses) Decide(e wire.Envelope) (relay.Decision, error) {
 	c := (*conn)(r)
 	if e.Version&wire.ResponseBit == 0 {
@@ -137,10 +139,12 @@ func (c *conn) decode(e wire.Envelope) (*frame.Frame, error) {
 	return wire.Decode(e.Header, flags, body)
 }
 
-// maxDecoded bounds an answer that is decoded: rows of system tables and prepared metadata are small.
+// maxDecoded bounds an answer that is decoded: rows of system tables and prepared metadata are
+// small.
 const maxDecoded = 64 << 20
 
-// plainAnswer returns the body of a response without compression, and the flags that are left of it.
+// plainAnswer returns the body of a response without compression, and the flags that are left of
+// it.
 func (c *conn) plainAnswer(e wire.Envelope) ([]byte, primitive.HeaderFlag, error) {
 	if !c.framing.Compressed(e.Header) {
 		return e.Body(), e.Flags, nil
@@ -149,12 +153,14 @@ func (c *conn) plainAnswer(e wire.Envelope) ([]byte, primitive.HeaderFlag, error
 	return body, e.Flags &^ primitive.HeaderFlagCompressed, err
 }
 
-// SchemaChange is what a client's DDL has changed, in the protocol's words (v4 spec section 4.2.5.5). Change is empty where it has changed
-// nothing: the table may have been made by another client, and this proxy may not know it yet.
+// SchemaChange is what a client's DDL has changed, in the protocol's words (v4 spec section
+// 4.2.5.5). Change is empty where it has changed nothing: the table may have been made by another
+// client, and this proxy may not know it yet.
 type SchemaChange struct{ Change, Target, Keyspace, Name string }
 
-// performSchema has the proxy follow a schema change before the client gets the answer: from then on the client may rely on a table being
-// critical. Other requests of the connection go on meanwhile.
+// performSchema has the proxy follow a schema change before the client gets the answer: from then
+// on the client may rely on a table being critical. Other requests of the connection go on
+// meanwhile.
 func (c *conn) performSchema(e wire.Envelope, change SchemaChange) error {
 	f, err := c.decode(e)
 	if err != nil {
@@ -182,7 +188,8 @@ func (c *conn) performSchema(e wire.Envelope, change SchemaChange) error {
 // Await returns at once: no response is decided about alone.
 func (r *responses) Await() error { return nil }
 
-// Flushed ends a sample whose answer has been written, and a connection that was only waiting for its last answers.
+// Flushed ends a sample whose answer has been written, and a connection that was only waiting for
+// its last answers.
 func (r *responses) Flushed() {
 	c := (*conn)(r)
 	if s := &c.sample; s.arrived != 0 {
@@ -230,8 +237,8 @@ type watch struct {
 	unserved  *wire.Failure                              // watchUnserved: what is told where Cassandra cannot read the text
 }
 
-// watches holds the expected answers of a connection, by stream. Most connections have none most of the time: the values are
-// pointers, since a map keeps room for several.
+// watches holds the expected answers of a connection, by stream. Most connections have none most of
+// the time: the values are pointers, since a map keeps room for several.
 type watches struct {
 	mu sync.Mutex
 	by map[int16]*watch
@@ -292,8 +299,9 @@ func (w *watches) removeAll() map[int16]*watch {
 	return all
 }
 
-// warn returns an answer with more warnings, behind those that it has; the rest of it stays as it was received. In protocol 3, which has no
-// warnings, and where the answer cannot be read, it returns e as it is.
+// warn returns an answer with more warnings, behind those that it has; the rest of it stays as it
+// was received. In protocol 3, which has no warnings, and where the answer cannot be read, it
+// returns e as it is.
 func (c *conn) warn(e wire.Envelope, warnings []string) wire.Envelope {
 	if len(warnings) == 0 || c.version < byte(primitive.ProtocolVersion4) {
 		return e

@@ -1,5 +1,6 @@
-// Package frontend serves CQL clients. It relays requests and responses as the bytes received, looks into those that may concern a critical
-// table, and answers the statements that are the proxy's own.
+// Package frontend serves CQL clients. It relays requests and responses as the bytes received,
+// looks into those that may concern a critical table, and answers the statements that are the
+// proxy's own.
 package frontend
 
 import (
@@ -28,9 +29,11 @@ type Options struct {
 	Timeouts
 
 	Locks Locks // nil when locks are off, as are Tables
-	// References are what clients see of the references that Locks gives; needed where there are Locks.
+	// References are what clients see of the references that Locks gives; needed where there are
+	// Locks.
 	References References
-	// Audit is called for each attempt that was refused, unless it is nil. It may be called by many goroutines at once and must not block.
+	// Audit is called for each attempt that was refused, unless it is nil. It may be called by many
+	// goroutines at once and must not block.
 	Audit func(Refusal)
 
 	Bounds         Bounds
@@ -47,23 +50,27 @@ type Cluster struct {
 	Dial func(ctx context.Context) (net.Conn, error)
 	// Advertise is the address that drivers get in the place of the home node's.
 	Advertise netip.AddrPort
-	// Nodes returns the other nodes that have a proxy now; neither side modifies the result. Where it is nil, the home node is shown as the
-	// only one.
+	// Nodes returns the other nodes that have a proxy now; neither side modifies the result. Where
+	// it is nil, the home node is shown as the only one.
 	Nodes func() []topology.Node
 }
 
 // Schema is what the server knows of Cassandra's schema, and how it follows changes.
 type Schema struct {
-	// Tables is nil when locks are off: then no statement is looked into but for the cluster's topology.
+	// Tables is nil when locks are off: then no statement is looked into but for the cluster's
+	// topology.
 	Tables *catalog.Tables
-	// DDL is called after a client's schema change, before the client gets the answer. It may block up to its own limit.
+	// DDL is called after a client's schema change, before the client gets the answer. It may block
+	// up to its own limit.
 	DDL func(change SchemaChange) (warnings []string)
-	// SchemaIsCurrent reports whether Tables are those of Cassandra's present schema. It blocks for two seconds at most; nil where there
-	// are none.
+	// SchemaIsCurrent reports whether Tables are those of Cassandra's present schema. It blocks for
+	// two seconds at most; nil where there are none.
 	SchemaIsCurrent func() bool
-	// CatchUp has the schema read again. It returns when Tables are current, or after a time of its own where that fails.
+	// CatchUp has the schema read again. It returns when Tables are current, or after a time of its
+	// own where that fails.
 	CatchUp func()
-	// CriticalByName reports whether a table is critical whatever its comment says; nil where none is. It must not block.
+	// CriticalByName reports whether a table is critical whatever its comment says; nil where none
+	// is. It must not block.
 	CriticalByName func(keyspace, table string) bool
 }
 
@@ -97,9 +104,9 @@ func NewServer(o Options) *Server {
 	return &Server{Options: o, memory: relay.NewBudget(o.Bounds.Messages), clientLog: sampled(o.Log), prepared: newStatements(o.Bounds.Prepared, o.Bounds.PreparedEach), conns: map[*conn]struct{}{}}
 }
 
-// Serve accepts clients until ctx ends or the listener fails, then drains: for at most DrainTimeout it waits for the
-// answers to requests in flight. It closes the listener and returns when every connection has ended: nil where ctx has, else why the
-// listener failed.
+// Serve accepts clients until ctx ends or the listener fails, then drains: for at most DrainTimeout
+// it waits for the answers to requests in flight. It closes the listener and returns when every
+// connection has ended: nil where ctx has, else why the listener failed.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
 	defer stop()
@@ -138,7 +145,8 @@ func (s *Server) accept(ctx context.Context, ln net.Listener) error {
 	}
 }
 
-// acceptPause is the time between two attempts to accept: a process that is out of file descriptors must not spin.
+// acceptPause is the time between two attempts to accept: a process that is out of file descriptors
+// must not spin.
 const acceptPause = 50 * time.Millisecond
 
 // sleep blocks for d or until ctx ends, and reports whether ctx still goes on.
@@ -193,8 +201,9 @@ func (s *Server) each(f func(*conn)) {
 	}
 }
 
-// Outstanding marks the requests that have been forwarded as received and are not answered yet; left reports whether any of them still is
-// not. Writes that a client sent before a table became critical have their timestamps once they are answered.
+// Outstanding marks the requests that have been forwarded as received and are not answered yet;
+// left reports whether any of them still is not. Writes that a client sent before a table became
+// critical have their timestamps once they are answered.
 func (s *Server) Outstanding() (left func() bool) {
 	s.each(func(c *conn) { c.streams.Mark() })
 	return func() bool {
@@ -204,7 +213,8 @@ func (s *Server) Outstanding() (left func() bool) {
 	}
 }
 
-// drain makes every connection end once its requests are answered, and ends the others after DrainTimeout or when over is closed.
+// drain makes every connection end once its requests are answered, and ends the others after
+// DrainTimeout or when over is closed.
 func (s *Server) drain(over <-chan struct{}) {
 	timer := time.NewTimer(s.DrainTimeout)
 	defer timer.Stop()
@@ -226,7 +236,8 @@ func every(d time.Duration) (ticks <-chan time.Time, stop func()) {
 	return ticker.C, ticker.Stop
 }
 
-// checkHealth checks every connection, checksPerTimeout times in BackendTimeout and in MessageTimeout, until over is closed.
+// checkHealth checks every connection, checksPerTimeout times in BackendTimeout and in
+// MessageTimeout, until over is closed.
 func (s *Server) checkHealth(over <-chan struct{}) {
 	backend, stop := every(s.BackendTimeout / checksPerTimeout)
 	defer stop()
@@ -273,7 +284,8 @@ func (b Bounds) orDefault() Bounds {
 	return b
 }
 
-// checkText refuses a statement that the proxy would keep or carry out itself, and that is too long for that.
+// checkText refuses a statement that the proxy would keep or carry out itself, and that is too long
+// for that.
 func (b *Bounds) checkText(text []byte) *wire.Failure {
 	if len(text) > b.Statement {
 		return wire.Invalid("MUSIC_REFUSED: the statement has %d bytes; at most %d here (max-statement-size): bind its values", len(text), b.Statement)
@@ -281,7 +293,8 @@ func (b *Bounds) checkText(text []byte) *wire.Failure {
 	return nil
 }
 
-// checkVerb is checkText for what came as text: only a verb of the lock is bounded, since a write may carry its values in it.
+// checkVerb is checkText for what came as text: only a verb of the lock is bounded, since a write
+// may carry its values in it.
 func (b *Bounds) checkVerb(verb rewrite.Verb, text []byte) *wire.Failure {
 	switch verb {
 	case rewrite.Lock, rewrite.Unlock, rewrite.ListLocks:
@@ -290,7 +303,8 @@ func (b *Bounds) checkVerb(verb rewrite.Verb, text []byte) *wire.Failure {
 	return nil
 }
 
-// checkLabel refuses a text of AS or REASON that is too long: it is sent to every waiting client, and to other proxies.
+// checkLabel refuses a text of AS or REASON that is too long: it is sent to every waiting client,
+// and to other proxies.
 func (b *Bounds) checkLabel(label, what string) *wire.Failure {
 	if len(label) > b.Label {
 		return wire.Invalid("MUSIC_REFUSED: the text of %s has %d bytes; at most %d (max-label-size)", what, len(label), b.Label)

@@ -31,7 +31,8 @@ func OpcodeName(opcode primitive.OpCode) string {
 	return strings.ReplaceAll(name, " ", "_")
 }
 
-// statShards is over how many shards the counters are spread, so that connections do not contend for the same memory.
+// statShards is over how many shards the counters are spread, so that connections do not contend
+// for the same memory.
 const statShards = 8
 
 // maxRequestOpcode is the highest opcode of a request (AUTH_RESPONSE).
@@ -51,7 +52,9 @@ type Stats struct {
 	Lost     atomic.Uint64 // connections ended because Cassandra was lost or not there
 	Rejected atomic.Uint64 // connections ended for not keeping to the protocol or to the limits
 
-	// Latency is called for one sampled request in many, with the time that it spent in the proxy and the time that Cassandra took. It is called by the connections' own goroutines and must not block.
+	// Latency is called for one sampled request in many, with the time that it spent in the proxy
+	// and the time that Cassandra took. It is called by the connections' own goroutines and must
+	// not block.
 	Latency func(proxy, backend time.Duration)
 }
 
@@ -80,7 +83,8 @@ func (s *Stats) count(c *conn, opcode primitive.OpCode, fate Fate) {
 // sampleEvery is how many requests of a connection go by between two whose latency is measured.
 const sampleEvery = 64
 
-// sample measures one request of a connection at a time. The client's direction begins it, the backend's ends it.
+// sample measures one request of a connection at a time. The client's direction begins it, the
+// backend's ends it.
 type sample struct {
 	stream     atomic.Int32 // the request measured, or none
 	read, sent atomic.Int64 // ns after start; sent is 0 until the request is on its way

@@ -5,8 +5,9 @@ import (
 	"sync/atomic"
 )
 
-// Budget bounds the memory, in bytes, of all messages of all connections that are held: gathered, waiting, or still to be written. What
-// passes through a read buffer is not counted. Where it is used up, connections that want more stop reading until some is given back.
+// Budget bounds the memory, in bytes, of all messages of all connections that are held: gathered,
+// waiting, or still to be written. What passes through a read buffer is not counted. Where it is
+// used up, connections that want more stop reading until some is given back.
 type Budget struct {
 	limit int64
 	used  atomic.Int64
@@ -41,8 +42,9 @@ func (b *Budget) Give(n int) {
 	b.freed = make(chan struct{})
 }
 
-// Acquire takes n bytes, and blocks until there is room for them or done is closed; it reports whether it has taken them. Where nothing
-// else is taken it takes even more than the limit: it would wait for itself.
+// Acquire takes n bytes, and blocks until there is room for them or done is closed; it reports
+// whether it has taken them. Where nothing else is taken it takes even more than the limit: it
+// would wait for itself.
 func (b *Budget) Acquire(n int, done <-chan struct{}) bool {
 	for !b.try(int64(n)) {
 		b.mu.Lock()
@@ -73,14 +75,16 @@ func (b *Budget) try(n int64) bool {
 // Account returns an account that holds nothing yet. Its waits end when done is closed.
 func (b *Budget) Account(done <-chan struct{}) Account { return Account{budget: b, done: done} }
 
-// Account is what one user has taken of a budget. It belongs to one goroutine. The zero value counts nothing and never waits.
+// Account is what one user has taken of a budget. It belongs to one goroutine. The zero value
+// counts nothing and never waits.
 type Account struct {
 	budget *Budget
 	done   <-chan struct{} // ends all waits
 	held   int
 }
 
-// grow raises the account to n bytes in all, and blocks until there is room; it returns false where done was closed first.
+// grow raises the account to n bytes in all, and blocks until there is room; it returns false where
+// done was closed first.
 func (a *Account) grow(n int) bool {
 	if a.budget == nil || n <= a.held {
 		return true

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// However many want more than there is: nobody gets what another has, nobody waits for ever, and what was given back is there again.
+// However many want more than there is: nobody gets what another has, nobody waits for ever, and
+// what was given back is there again.
 func TestBudgetIsKept(t *testing.T) {
 	const limit = 1000
 	b := NewBudget(limit)

@@ -3,16 +3,20 @@ package relay
 import "sync"
 
 const (
-	// smallSize is the size of a pooled read buffer: two hundred small envelopes, and one 8 KB value with room to spare.
+	// smallSize is the size of a pooled read buffer: two hundred small envelopes, and one 8 KB
+	// value with room to spare.
 	smallSize = 32 << 10
-	// largeSize is that of the buffer for what does not fit: it holds any segment of protocol 5, compressed or not.
+	// largeSize is that of the buffer for what does not fit: it holds any segment of protocol 5,
+	// compressed or not.
 	largeSize = 144 << 10
 )
 
-// Buffers is a pool of read buffers, which sockets take only while they have something to read. The zero value is ready.
+// Buffers is a pool of read buffers, which sockets take only while they have something to read. The
+// zero value is ready.
 type Buffers struct{ small, large sync.Pool }
 
-// smallBuffer and largeBuffer are arrays, since a pool takes a pointer without allocating but not a slice.
+// smallBuffer and largeBuffer are arrays, since a pool takes a pointer without allocating but not a
+// slice.
 type (
 	smallBuffer [smallSize]byte
 	largeBuffer [largeSize]byte

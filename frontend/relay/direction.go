@@ -1,5 +1,6 @@
-// Package relay carries the envelopes of one connection in one direction, from a socket to the other. What is forwarded is forwarded as the
-// bytes received: without a copy, without new memory, without a lock that another connection takes. A Handler says which envelopes are.
+// Package relay carries the envelopes of one connection in one direction, from a socket to the
+// other. What is forwarded is forwarded as the bytes received: without a copy, without new memory,
+// without a lock that another connection takes. A Handler says which envelopes are.
 package relay
 
 import (
@@ -17,12 +18,14 @@ var ErrMalformed = errors.New("malformed frame")
 // errOverlong is the malformed end of an envelope in several segments.
 var errOverlong = fmt.Errorf("segment longer than its envelope: %w", ErrMalformed)
 
-// Handler decides about the envelopes of a direction. Its methods are called by the goroutine of Run; an error ends Run.
+// Handler decides about the envelopes of a direction. Its methods are called by the goroutine of
+// Run; an error ends Run.
 type Handler interface {
-	// Decide decides about an envelope. It is called with the part that has arrived and, after NeedWhole or a Hold of a part, again
-	// with the whole. It must not keep e.Raw.
+	// Decide decides about an envelope. It is called with the part that has arrived and, after
+	// NeedWhole or a Hold of a part, again with the whole. It must not keep e.Raw.
 	Decide(e wire.Envelope) (Decision, error)
-	// Perform deals with an envelope that Decide held back, whole. It may Emit other bytes in its place, and must not keep e.Raw.
+	// Perform deals with an envelope that Decide held back, whole. It may Emit other bytes in its
+	// place, and must not keep e.Raw.
 	Perform(e wire.Envelope) error
 	// Flushed is called when everything decided so far has been written.
 	Flushed()
@@ -44,9 +47,10 @@ const (
 	Alone
 )
 
-// Direction carries envelopes from one socket to the other. What is forwarded stays where it was read: a run of bytes of the read buffer
-// that is written at once when the reader runs dry. Only what is held back or edited breaks a run. It belongs to one goroutine, but for
-// Post, Arrivals and Late.
+// Direction carries envelopes from one socket to the other. What is forwarded stays where it was
+// read: a run of bytes of the read buffer that is written at once when the reader runs dry. Only
+// what is held back or edited breaks a run. It belongs to one goroutine, but for Post, Arrivals and
+// Late.
 type Direction struct {
 	In  *Inbound  // to be set before Run
 	Out *Outbound // likewise, and before Post
@@ -69,13 +73,14 @@ type Direction struct {
 	since atomic.Int64  // wall clock in ns, less waited: the rest of an envelope is waited for; 0: of none; likewise
 }
 
-// NewDirection returns a direction of a connection, without its sockets. What it gathers is taken of the account.
+// NewDirection returns a direction of a connection, without its sockets. What it gathers is taken
+// of the account.
 func NewDirection(h Handler, f *Framing, gathered Account) *Direction {
 	return &Direction{handler: h, framing: f, gathered: gathered}
 }
 
-// Run carries until a socket fails or the handler returns an error; it returns io.EOF when the peer of In has closed. After a deadline it
-// can be called again.
+// Run carries until a socket fails or the handler returns an error; it returns io.EOF when the peer
+// of In has closed. After a deadline it can be called again.
 func (d *Direction) Run() error {
 	for {
 		d.start = d.In.r
@@ -97,7 +102,8 @@ func (d *Direction) Run() error {
 	}
 }
 
-// arrive blocks until want bytes are in the window. How long it waits for the rest of an envelope, Late can see.
+// arrive blocks until want bytes are in the window. How long it waits for the rest of an envelope,
+// Late can see.
 func (d *Direction) arrive(want int) (err error) {
 	waiting := false
 	for err == nil && len(d.In.Window()) < want {
@@ -144,7 +150,8 @@ func (d *Direction) Close() {
 	d.gathered.clear()
 }
 
-// take decides about all that is in the window and returns how many bytes it wants to see there to go on.
+// take decides about all that is in the window and returns how many bytes it wants to see there to
+// go on.
 func (d *Direction) take() (want int, err error) {
 	for {
 		var size int
@@ -159,8 +166,8 @@ func (d *Direction) take() (want int, err error) {
 	}
 }
 
-// takeEnvelope consumes one envelope, or as much as has arrived of it, and returns its size in the window. Size 0 means
-// that it wants to see more first.
+// takeEnvelope consumes one envelope, or as much as has arrived of it, and returns its size in the
+// window. Size 0 means that it wants to see more first.
 func (d *Direction) takeEnvelope() (size, want int, err error) {
 	window := d.In.Window()
 	if d.left > 0 {
@@ -197,7 +204,8 @@ func (d *Direction) decide(e wire.Envelope) (Decision, error) {
 	return v, err
 }
 
-// decideAlone asks again when what went before has been sent and dealt with. The run and what is set aside are before e.
+// decideAlone asks again when what went before has been sent and dealt with. The run and what is
+// set aside are before e.
 func (d *Direction) decideAlone(e wire.Envelope) (Decision, error) {
 	for {
 		if err := d.Flush(); err != nil {
@@ -259,5 +267,6 @@ func (d *Direction) Flush() error {
 	return err
 }
 
-// keptSize is what a direction may keep for the next envelope that it edits; an idle connection has two directions.
+// keptSize is what a direction may keep for the next envelope that it edits; an idle connection has
+// two directions.
 const keptSize = 1 << 10

@@ -8,7 +8,8 @@ import (
 	"music/frontend/wire"
 )
 
-// Framing is how the envelopes of a connection lie on its two sockets: one after another, or in the segments of protocol 5.
+// Framing is how the envelopes of a connection lie on its two sockets: one after another, or in the
+// segments of protocol 5.
 type Framing struct {
 	Compression primitive.Compression // of bodies, or of segments; not to be changed once an answer to STARTUP can come
 	inSegments  atomic.Bool
@@ -17,7 +18,8 @@ type Framing struct {
 // SetSegmented sets whether both sockets carry segments from now on.
 func (f *Framing) SetSegmented(segmented bool) { f.inSegments.Store(segmented) }
 
-// Segmented reports whether the sockets carry segments. Then bodies are not compressed, whatever their flags say.
+// Segmented reports whether the sockets carry segments. Then bodies are not compressed, whatever
+// their flags say.
 func (f *Framing) Segmented() bool { return f.inSegments.Load() }
 
 // Compressed reports whether the body of an envelope is compressed.

@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// Inbound reads one socket into a buffer in which the bytes are looked at where they lie. It belongs to one goroutine.
+// Inbound reads one socket into a buffer in which the bytes are looked at where they lie. It
+// belongs to one goroutine.
 type Inbound struct {
 	conn    net.Conn
 	raw     syscall.RawConn // nil where the socket is wrapped (TLS, net.Pipe)
@@ -24,7 +25,8 @@ type Inbound struct {
 	readable func(fd uintptr) bool // attempt, bound once: a closure for each read would allocate
 }
 
-// NewInbound returns the reader of a socket. It holds no buffer until the first bytes arrive; what it holds then is taken of the account.
+// NewInbound returns the reader of a socket. It holds no buffer until the first bytes arrive; what
+// it holds then is taken of the account.
 func NewInbound(conn net.Conn, buffers *Buffers, account Account) *Inbound {
 	in := &Inbound{conn: conn, buffers: buffers, account: account}
 	if sc, ok := conn.(syscall.Conn); ok {
@@ -39,8 +41,9 @@ func NewInbound(conn net.Conn, buffers *Buffers, account Account) *Inbound {
 // Window returns what has been read and not yet consumed. It is valid until the next Fill.
 func (in *Inbound) Window() []byte { return in.buf[in.r:in.w] }
 
-// Fill blocks until at least one more byte is in the window. want is how many bytes are needed in all, more than there
-// are: room for them is made as they arrive, never by what a header claims. It returns io.EOF when the peer has closed, or the error of the socket.
+// Fill blocks until at least one more byte is in the window. want is how many bytes are needed in
+// all, more than there are: room for them is made as they arrive, never by what a header claims. It
+// returns io.EOF when the peer has closed, or the error of the socket.
 func (in *Inbound) Fill(want int) error {
 	if !in.makeRoom(want) {
 		return net.ErrClosed
@@ -62,8 +65,9 @@ func (in *Inbound) Fill(want int) error {
 	return nil
 }
 
-// fillWrapped reads a socket that cannot be asked whether there is something to read. Where more than one byte is waited for, which is
-// so between two messages, it waits for the first of them without a buffer. In the middle of one a single byte would be passed on alone.
+// fillWrapped reads a socket that cannot be asked whether there is something to read. Where more
+// than one byte is waited for, which is so between two messages, it waits for the first of them
+// without a buffer. In the middle of one a single byte would be passed on alone.
 func (in *Inbound) fillWrapped(want int) error {
 	into := in.first[:]
 	if want > 1 {
@@ -89,7 +93,8 @@ func (in *Inbound) fillWrapped(want int) error {
 	return nil
 }
 
-// attempt reads without blocking, and lets the buffer go where there is nothing to read yet: the goroutine will wait.
+// attempt reads without blocking, and lets the buffer go where there is nothing to read yet: the
+// goroutine will wait.
 func (in *Inbound) attempt(fd uintptr) bool {
 	in.hold()
 	for {
@@ -109,8 +114,9 @@ func (in *Inbound) attempt(fd uintptr) bool {
 	}
 }
 
-// makeRoom moves the window to the front, and finds a larger buffer when it is full and still too small, as soon as the budget has room
-// for it. It returns false where the connection has ended first.
+// makeRoom moves the window to the front, and finds a larger buffer when it is full and still too
+// small, as soon as the budget has room for it. It returns false where the connection has ended
+// first.
 func (in *Inbound) makeRoom(want int) bool {
 	if in.r == in.w {
 		in.r, in.w = 0, 0

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A wrapped socket is read byte by byte where it gives no more, and its buffer goes back with the last of them.
+// A wrapped socket is read byte by byte where it gives no more, and its buffer goes back with the
+// last of them.
 func TestWrappedSocketKeepsNoBuffer(t *testing.T) {
 	near, far := net.Pipe()
 	in := NewInbound(near, new(Buffers), Account{})

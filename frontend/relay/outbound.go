@@ -9,8 +9,8 @@ import (
 // maxPosted is how many posted bytes may wait for a peer that does not read before Room blocks.
 const maxPosted = 256 << 10
 
-// Outbound writes one socket. Its direction writes runs of bytes; any other goroutine posts whole envelopes, which go out between two
-// envelopes of the direction, never inside one.
+// Outbound writes one socket. Its direction writes runs of bytes; any other goroutine posts whole
+// envelopes, which go out between two envelopes of the direction, never inside one.
 type Outbound struct {
 	conn net.Conn
 
@@ -31,8 +31,8 @@ func NewOutbound(conn net.Conn) *Outbound {
 	return &Outbound{conn: conn, emptied: make(chan struct{}, 1)}
 }
 
-// forward writes a run; inside means that the last envelope of it continues in the next run. It blocks while the peer does not read,
-// which is the back-pressure of its direction.
+// forward writes a run; inside means that the last envelope of it continues in the next run. It
+// blocks while the peer does not read, which is the back-pressure of its direction.
 func (o *Outbound) forward(run []byte, inside bool) error {
 	o.mu.Lock()
 	if !o.inside {
@@ -45,8 +45,8 @@ func (o *Outbound) forward(run []byte, inside bool) error {
 	return o.Err()
 }
 
-// Post queues whole envelopes, already in the socket's framing, and writes them unless another goroutine is writing, which then does it.
-// It copies b.
+// Post queues whole envelopes, already in the socket's framing, and writes them unless another
+// goroutine is writing, which then does it. It copies b.
 func (o *Outbound) Post(b []byte) {
 	o.postMu.Lock()
 	o.posted = append(o.posted, b...)
@@ -80,7 +80,8 @@ func (o *Outbound) Room(done <-chan struct{}) {
 // Progress returns a number that is odd while bytes go out, and changes with every write.
 func (o *Outbound) Progress() uint64 { return o.writes.Load() }
 
-// settle writes what is posted. A goroutine that does not get the mutex may leave: its holder settles after unlocking.
+// settle writes what is posted. A goroutine that does not get the mutex may leave: its holder
+// settles after unlocking.
 func (o *Outbound) settle() {
 	for o.pending.Load() > 0 && o.mu.TryLock() {
 		stuck := o.inside && o.Err() == nil
@@ -94,7 +95,8 @@ func (o *Outbound) settle() {
 	}
 }
 
-// writePosted writes what is posted. It is called with mu held, between two envelopes of the direction.
+// writePosted writes what is posted. It is called with mu held, between two envelopes of the
+// direction.
 func (o *Outbound) writePosted() {
 	if o.pending.Load() == 0 {
 		return

@@ -7,7 +7,8 @@ import (
 	"music/frontend/wire"
 )
 
-// takeSegment does for v5 what takeEnvelope does for the older framing. A segment is looked at whole: its checksum comes last.
+// takeSegment does for v5 what takeEnvelope does for the older framing. A segment is looked at
+// whole: its checksum comes last.
 func (d *Direction) takeSegment() (size, want int, err error) {
 	codec := d.framing.codec()
 	window := d.In.Window()
@@ -38,8 +39,8 @@ func (d *Direction) takeSegment() (size, want int, err error) {
 	return h.Size, 1, err
 }
 
-// takeWhole consumes a self-contained segment. It joins the run as it is unless one of its envelopes is held back: then the
-// others are put into segments of their own.
+// takeWhole consumes a self-contained segment. It joins the run as it is unless one of its
+// envelopes is held back: then the others are put into segments of their own.
 func (d *Direction) takeWhole(payload []byte, size int) error {
 	if d.left > 0 || d.gather != nil {
 		return fmt.Errorf("self-contained segment inside an envelope: %w", ErrMalformed)
@@ -101,8 +102,8 @@ func (w *whole) cut() {
 	w.done = w.at
 }
 
-// takePart consumes a segment that carries a part of one large envelope. Where the first one decides, all of them join the run
-// as they are.
+// takePart consumes a segment that carries a part of one large envelope. Where the first one
+// decides, all of them join the run as they are.
 func (d *Direction) takePart(payload []byte, size int) error {
 	if d.left > 0 {
 		if len(payload) > d.left {
@@ -146,7 +147,8 @@ func (d *Direction) collect(part []byte) error {
 	return nil
 }
 
-// decidePart decides about an envelope by its first part. Of one that is forwarded the rest is to come.
+// decidePart decides about an envelope by its first part. Of one that is forwarded the rest is to
+// come.
 func (d *Direction) decidePart(part []byte) (Decision, error) {
 	e, err := envelopeAt(part)
 	if err != nil {
@@ -163,7 +165,8 @@ func (d *Direction) decidePart(part []byte) (Decision, error) {
 	return v, err
 }
 
-// takeGathered goes on with what has been collected of an envelope: it is decided about by its first part, and again when it is whole.
+// takeGathered goes on with what has been collected of an envelope: it is decided about by its
+// first part, and again when it is whole.
 func (d *Direction) takeGathered() error {
 	if len(d.gather) < wire.HeaderSize {
 		return nil

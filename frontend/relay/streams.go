@@ -15,14 +15,16 @@ type streamPage struct {
 	marked  [streamsPerPage / 64]atomic.Uint64 // … and had none either when Mark was called
 }
 
-// Streams knows which requests of a connection Cassandra still owes an answer to, by their stream ids. Any goroutine may use it. Most
-// drivers use a few low ids, so an idle connection has one page or none.
+// Streams knows which requests of a connection Cassandra still owes an answer to, by their stream
+// ids. Any goroutine may use it. Most drivers use a few low ids, so an idle connection has one page
+// or none.
 type Streams struct {
 	pages [32768 / streamsPerPage]atomic.Pointer[streamPage]
 }
 
-// Begin marks a stream as open; watched means that its answer concerns the proxy. It returns false for a stream that is open already: the
-// answer to one request would be taken for that to the other.
+// Begin marks a stream as open; watched means that its answer concerns the proxy. It returns false
+// for a stream that is open already: the answer to one request would be taken for that to the
+// other.
 func (s *Streams) Begin(stream int16, watched bool) bool {
 	if stream < 0 {
 		return false
@@ -70,8 +72,8 @@ func (s *Streams) End(stream int16) {
 	}
 }
 
-// Mark marks the streams that are open now, until they are answered, but for those whose answer concerns the proxy: none of their
-// requests is a write of plain CQL.
+// Mark marks the streams that are open now, until they are answered, but for those whose answer
+// concerns the proxy: none of their requests is a write of plain CQL.
 func (s *Streams) Mark() {
 	for p := range s.pages {
 		page := s.pages[p].Load()

@@ -26,7 +26,8 @@ func TestStreamsAreOpenedByAnyGoroutine(t *testing.T) {
 	}
 }
 
-// Every stream id that the protocol allows can be opened; those below zero are the server's and never open.
+// Every stream id that the protocol allows can be opened; those below zero are the server's and
+// never open.
 func TestStreamsCoverAllIds(t *testing.T) {
 	var s Streams
 	for stream := int16(0); stream >= 0; stream++ {

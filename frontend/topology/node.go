@@ -8,7 +8,8 @@ import (
 	"music/frontend/wire"
 )
 
-// Node is a node of the cluster, other than the home node, that has a proxy: drivers are shown the proxy in its place (docs/design.md 3).
+// Node is a node of the cluster, other than the home node, that has a proxy: drivers are shown the
+// proxy in its place (docs/design.md 3).
 type Node struct {
 	HostID   [16]byte
 	Proxy    netip.AddrPort // what drivers are told
@@ -52,8 +53,8 @@ func identifies(column string) bool {
 	return false
 }
 
-// showsPlace reports whether a column of system.local, peers or peers_v2 holds an address or a port of the node. Columns that later
-// releases may add are known by how all of them are called.
+// showsPlace reports whether a column of system.local, peers or peers_v2 holds an address or a port
+// of the node. Columns that later releases may add are known by how all of them are called.
 func showsPlace(column string) bool {
 	return column == "peer" || strings.Contains(column, "address") || strings.HasSuffix(column, "_ip") || isPort(column)
 }
@@ -61,8 +62,9 @@ func showsPlace(column string) bool {
 // isPort reports whether a column of those tables is a port.
 func isPort(column string) bool { return strings.HasSuffix(column, "_port") }
 
-// nodeValue returns what a node has in a column where drivers are shown its proxy: of an address, that of the node behind it; of a port,
-// that of the first of nodes whose proxy has it. What no proxy has, no node has.
+// nodeValue returns what a node has in a column where drivers are shown its proxy: of an address,
+// that of the node behind it; of a port, that of the first of nodes whose proxy has it. What no
+// proxy has, no node has.
 func nodeValue(nodes []Node, column string, shown []byte) []byte {
 	for i := range nodes {
 		n := &nodes[i]
@@ -82,14 +84,15 @@ func nodeValue(nodes []Node, column string, shown []byte) []byte {
 // nowhere returns an address that no node has.
 func nowhere() netip.Addr { return netip.IPv4Unspecified() }
 
-// isAt reports whether an address in wire form is that of the node's proxy. IPv4 within IPv6 is IPv4, as to Cassandra.
+// isAt reports whether an address in wire form is that of the node's proxy. IPv4 within IPv6 is
+// IPv4, as to Cassandra.
 func (n *Node) isAt(inet []byte) bool {
 	address, ok := netip.AddrFromSlice(inet)
 	return ok && address.Unmap() == n.Proxy.Addr()
 }
 
-// ProxyAt returns the address of the proxy that stands for the node whose internal address, in wire form, it is given. known is false
-// where that node has none, or is the home node.
+// ProxyAt returns the address of the proxy that stands for the node whose internal address, in wire
+// form, it is given. known is false where that node has none, or is the home node.
 func ProxyAt(nodes []Node, internal []byte) (proxy netip.Addr, known bool) {
 	address, _ := netip.AddrFromSlice(internal)
 	for i := range nodes {

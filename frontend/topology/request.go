@@ -27,7 +27,8 @@ type Request struct {
 	edits []edit
 }
 
-// NewRequest returns a request in which nodes are the other nodes that have a proxy now, and proxy is the home node's.
+// NewRequest returns a request in which nodes are the other nodes that have a proxy now, and proxy
+// is the home node's.
 func NewRequest(s *Select, nodes []Node, proxy netip.AddrPort) *Request {
 	return &Request{Select: s, nodes: nodes, proxy: proxy}
 }
@@ -38,8 +39,8 @@ type edit struct {
 	with string
 }
 
-// Query returns the text to be sent in a QUERY, and changes p to the parameters that go with it. metadata is the id of the result columns
-// that the client knows, nil where it has sent none.
+// Query returns the text to be sent in a QUERY, and changes p to the parameters that go with it.
+// metadata is the id of the result columns that the client knows, nil where it has sent none.
 func (q *Request) Query(p *wire.Parameters, metadata []byte) []byte {
 	q.bare = p.Flags.Contains(primitive.QueryFlagSkipMetadata) && (metadata == nil || bytes.Equal(metadata, q.metadata))
 	p.Flags &^= primitive.QueryFlagSkipMetadata
@@ -58,8 +59,8 @@ func (q *Request) Query(p *wire.Parameters, metadata []byte) []byte {
 	return append(text, q.text[at:]...)
 }
 
-// askTable names the table in full, since a prepared statement may be executed under another USE, and restricts peers to the nodes
-// that have a proxy, unless the client restricts them itself.
+// askTable names the table in full, since a prepared statement may be executed under another USE,
+// and restricts peers to the nodes that have a proxy, unless the client restricts them itself.
 func (q *Request) askTable() {
 	s := &q.statement
 	e := edit{s.Table.Span, " system." + q.Table + " "}
@@ -78,7 +79,8 @@ func (q *Request) askTable() {
 	q.edits = append(q.edits, e)
 }
 
-// list returns all nodes with a proxy, and two that do not exist: with one or none, Cassandra would treat a count in another way.
+// list returns all nodes with a proxy, and two that do not exist: with one or none, Cassandra would
+// treat a count in another way.
 func (q *Request) list() string {
 	list := []string{spell("peer", wire.Address(nowhere())), "'255.255.255.255'"}
 	for i := range q.nodes {
@@ -87,7 +89,8 @@ func (q *Request) list() string {
 	return strings.Join(list, ", ")
 }
 
-// askAddresses makes the client's restrictions those of nodes. Addresses come first: a port is that of a node at one of them.
+// askAddresses makes the client's restrictions those of nodes. Addresses come first: a port is that
+// of a node at one of them.
 func (q *Request) askAddresses(p *wire.Parameters) {
 	meant := q.nodes
 	for _, ports := range []bool{false, true} {
@@ -134,7 +137,8 @@ func (q *Request) translate(r rewrite.Relation, p *wire.Parameters, to func([]by
 	}
 }
 
-// bound returns the index of a marker's value, or -1 where there is none: then Cassandra will say so.
+// bound returns the index of a marker's value, or -1 where there is none: then Cassandra will say
+// so.
 func (q *Request) bound(term rewrite.Term, column string, p *wire.Parameters) int {
 	if p.Names == nil {
 		if term.Marker < len(p.Values) {
@@ -148,8 +152,8 @@ func (q *Request) bound(term rewrite.Term, column string, p *wire.Parameters) in
 	return slices.IndexFunc(p.Names, func(name []byte) bool { return string(name) == column })
 }
 
-// translateValue translates a bound value, or each of a list of them. One that is null, not set or malformed stays for Cassandra to
-// deal with.
+// translateValue translates a bound value, or each of a list of them. One that is null, not set or
+// malformed stays for Cassandra to deal with.
 func translateValue(value []byte, list bool, to func([]byte) []byte) []byte {
 	plain := (&wire.Cursor{Body: value}).Value()
 	if plain == nil {
@@ -172,7 +176,8 @@ func translateValue(value []byte, list bool, to func([]byte) []byte) []byte {
 	return wire.Value(whole)
 }
 
-// readPlace reads the literal of an address or port; nil for what is none, which Cassandra will refuse.
+// readPlace reads the literal of an address or port; nil for what is none, which Cassandra will
+// refuse.
 func readPlace(column string, text []byte, term rewrite.Term) []byte {
 	if isPort(column) {
 		port, err := rewrite.Encode("int", text, term)
@@ -201,8 +206,8 @@ func spell(column string, value []byte) string {
 	return "'" + address.String() + "'"
 }
 
-// Warnings of Cassandra (SelectStatement): the restriction of peers that we add turns the second, which the client's own text
-// gets, into the first.
+// Warnings of Cassandra (SelectStatement): the restriction of peers that we add turns the second,
+// which the client's own text gets, into the first.
 const (
 	countedIn = "Aggregation query used on multiple partition keys (IN restriction)"
 	counted   = "Aggregation query used without partition key"
@@ -259,8 +264,8 @@ func (q *Request) cell(column *message.ColumnMetadata, source string, value []by
 	return wire.Address(proxy.Addr())
 }
 
-// proxyOf returns the proxy of the node that a row is about; known is false where that node has none. A row that does not tell which node it
-// is about shows no address either.
+// proxyOf returns the proxy of the node that a row is about; known is false where that node has
+// none. A row that does not tell which node it is about shows no address either.
 func (q *Request) proxyOf(sources []string, row message.Row) (proxy netip.AddrPort, known bool) {
 	if q.Table == "local" {
 		return q.proxy, true

@@ -1,5 +1,6 @@
-// Package topology shows a cluster of proxies where Cassandra has one of nodes: it reads a SELECT on system.local, system.peers or
-// system.peers_v2, rewrites it for the node, and translates the rows of the answer.
+// Package topology shows a cluster of proxies where Cassandra has one of nodes: it reads a SELECT
+// on system.local, system.peers or system.peers_v2, rewrites it for the node, and translates the
+// rows of the answer.
 package topology
 
 import (
@@ -11,9 +12,10 @@ import (
 	"music/rewrite"
 )
 
-// Select is a SELECT on system.local, system.peers or peers_v2. Cassandra carries it out, restricted to the nodes that have a proxy, with
-// addresses of proxies replaced by those of nodes; in its rows these are replaced by those of proxies again (docs/design.md 3). So any
-// selection, count or limit is Cassandra's own. It is not modified once it may be shared.
+// Select is a SELECT on system.local, system.peers or peers_v2. Cassandra carries it out,
+// restricted to the nodes that have a proxy, with addresses of proxies replaced by those of nodes;
+// in its rows these are replaced by those of proxies again (docs/design.md 3). So any selection,
+// count or limit is Cassandra's own. It is not modified once it may be shared.
 type Select struct {
 	Table     string // local, peers or peers_v2
 	text      []byte // nil: it could not be read, and no row of it is shown
@@ -22,7 +24,8 @@ type Select struct {
 	metadata  []byte   // of a prepared one: the id of its result columns, from protocol 5 on
 }
 
-// Read reads such a SELECT on a table of keyspace system. It refuses what shows or compares an address in a form that is not translated.
+// Read reads such a SELECT on a table of keyspace system. It refuses what shows or compares an
+// address in a form that is not translated.
 func Read(text []byte, table string) (*Select, *wire.Failure) {
 	t := &Select{Table: table}
 	statement, err := rewrite.Parse(text)
@@ -57,7 +60,8 @@ func (t *Select) readSelectors() *wire.Failure {
 	return nil
 }
 
-// checkWhere refuses restrictions of addresses that are not translated: of peers all but = and IN, of local all.
+// checkWhere refuses restrictions of addresses that are not translated: of peers all but = and IN,
+// of local all.
 func (t *Select) checkWhere() *wire.Failure {
 	translated := 0
 	for _, r := range t.statement.Where {
@@ -80,7 +84,8 @@ func (t *Select) restricts(r rewrite.Relation) bool {
 	return (r.Op == rewrite.OpEq || r.Op == rewrite.OpIn) && !evaluated(r.Value) && !slices.ContainsFunc(r.Values, evaluated)
 }
 
-// where returns the text from behind the table to ORDER or GROUP BY, which put addresses into an order and compare them with nothing.
+// where returns the text from behind the table to ORDER or GROUP BY, which put addresses into an
+// order and compare them with nothing.
 func (t *Select) where() rewrite.Span {
 	lex := rewrite.NewLexer(t.text[t.statement.Table.End:])
 	for token := lex.Next(); token.Kind != rewrite.TokenEOF; token = lex.Next() {
@@ -93,7 +98,8 @@ func (t *Select) where() rewrite.Span {
 	return rewrite.Span{Start: t.statement.Table.End, End: len(t.text)}
 }
 
-// endsWhere reports whether a word begins a clause behind WHERE that names columns but compares them with nothing.
+// endsWhere reports whether a word begins a clause behind WHERE that names columns but compares
+// them with nothing.
 func endsWhere(word string) bool {
 	return strings.EqualFold(word, "order") || strings.EqualFold(word, "group")
 }

@@ -13,8 +13,8 @@ import (
 // ErrTooLarge means that a body is, or claims to become, larger than the limit.
 var ErrTooLarge = errors.New("message is larger than the limit")
 
-// maxLz4Ratio and maxSnappyRatio are more than a body can grow: what claims more is not worth the memory. A byte of lz4 stands
-// for 255 at most, three of snappy for 64.
+// maxLz4Ratio and maxSnappyRatio are more than a body can grow: what claims more is not worth the
+// memory. A byte of lz4 stands for 255 at most, three of snappy for 64.
 const (
 	maxLz4Ratio    = 256
 	maxSnappyRatio = 32
@@ -40,15 +40,16 @@ func sized(scratch []byte, n int) []byte {
 	return scratch[:n]
 }
 
-// UncompressedPrefix returns the beginning of a body, as far as it can be read without decompressing it: both algorithms begin with a run
-// of literal bytes. It may be empty.
+// UncompressedPrefix returns the beginning of a body, as far as it can be read without
+// decompressing it: both algorithms begin with a run of literal bytes. It may be empty.
 func UncompressedPrefix(algorithm primitive.Compression, body []byte) []byte {
 	switch {
 	case algorithm == primitive.CompressionLz4 && len(body) > 4:
 		return unmatched(body[5:], int(body[4]>>4), 15, 255)
 	case algorithm == primitive.CompressionSnappy:
 		_, n := binary.Uvarint(body)
-		// A tag of a literal ends in two zero bits; from 60 on its length stands behind it, which is more than we look for.
+		// A tag of a literal ends in two zero bits; from 60 on its length stands behind it, which
+		// is more than we look for.
 		if n < 1 || len(body) <= n || body[n]&3 != 0 || body[n]>>2 >= 60 {
 			return nil
 		}
@@ -57,8 +58,8 @@ func UncompressedPrefix(algorithm primitive.Compression, body []byte) []byte {
 	return nil
 }
 
-// unmatched returns the n literal bytes that a block begins with. From long on, bytes that are added to the length stand before them; one
-// below most is the last.
+// unmatched returns the n literal bytes that a block begins with. From long on, bytes that are
+// added to the length stand before them; one below most is the last.
 func unmatched(block []byte, n, long int, most byte) []byte {
 	for n >= long && len(block) > 0 {
 		next := block[0]
@@ -70,8 +71,9 @@ func unmatched(block []byte, n, long int, most byte) []byte {
 	return block[:min(n, len(block))]
 }
 
-// Decompress returns the body of a v3 or v4 envelope with the compressed flag (v4 spec section 2.2) without compression, in scratch where
-// that is large enough. The length that the body claims is checked against limit before anything is allocated.
+// Decompress returns the body of a v3 or v4 envelope with the compressed flag (v4 spec section 2.2)
+// without compression, in scratch where that is large enough. The length that the body claims is
+// checked against limit before anything is allocated.
 func Decompress(algorithm primitive.Compression, body, scratch []byte, limit int) ([]byte, error) {
 	switch algorithm {
 	case primitive.CompressionLz4:

@@ -90,7 +90,8 @@ func TestUncompressedPrefixOfGarbage(t *testing.T) {
 	}
 }
 
-// A body is not believed how large it becomes: nothing is allocated for a claim beyond the limit or the ratio of its algorithm.
+// A body is not believed how large it becomes: nothing is allocated for a claim beyond the limit or
+// the ratio of its algorithm.
 func TestBodiesThatClaimToBeLarge(t *testing.T) {
 	lz4Body := binary.BigEndian.AppendUint32(nil, 1<<31-1)
 	snappyBody := binary.AppendUvarint(nil, 1<<32-1)

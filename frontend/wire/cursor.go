@@ -5,11 +5,13 @@ import (
 	"errors"
 )
 
-// ErrShort means that a body ends before what was looked for, or has a flag that Cassandra 5.0 does not know.
+// ErrShort means that a body ends before what was looked for, or has a flag that Cassandra 5.0 does
+// not know.
 var ErrShort = errors.New("body is too short, or has an unknown flag")
 
-// Cursor reads the primitive types of the protocol (v4 spec section 3) from a body. It does not copy: slices that it returns lie in the
-// body. The first read that goes beyond the end sets Bad, and everything after it reads as zero: callers check once, at the end.
+// Cursor reads the primitive types of the protocol (v4 spec section 3) from a body. It does not
+// copy: slices that it returns lie in the body. The first read that goes beyond the end sets Bad,
+// and everything after it reads as zero: callers check once, at the end.
 type Cursor struct {
 	Body []byte
 	At   int // where the next read begins

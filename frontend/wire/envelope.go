@@ -1,5 +1,6 @@
-// Package wire is the native protocol as bytes: envelopes and the segments that protocol 5 puts them into, compression, the primitive
-// types, query parameters, and the responses that the proxy makes itself. It keeps no state and knows nothing of connections or locks.
+// Package wire is the native protocol as bytes: envelopes and the segments that protocol 5 puts
+// them into, compression, the primitive types, query parameters, and the responses that the proxy
+// makes itself. It keeps no state and knows nothing of connections or locks.
 package wire
 
 import (
@@ -11,10 +12,12 @@ import (
 // HeaderSize is the length of an envelope's header in protocol 3, 4 and 5 (v4 spec section 2).
 const HeaderSize = 9
 
-// ResponseBit marks an envelope as a response in the first byte of its header (v4 spec section 2.1).
+// ResponseBit marks an envelope as a response in the first byte of its header (v4 spec section
+// 2.1).
 const ResponseBit = 0x80
 
-// Header is the fixed part of an envelope (v4 spec section 2: version, flags, stream, opcode, length).
+// Header is the fixed part of an envelope (v4 spec section 2: version, flags, stream, opcode,
+// length).
 type Header struct {
 	Version byte // with ResponseBit, as on the wire
 	Flags   primitive.HeaderFlag
@@ -25,8 +28,8 @@ type Header struct {
 	Payload []byte // of a request that is sent in another form: a copy of its custom payload as on the wire; else nil
 }
 
-// Rewritten returns the header of the same request with another body, which is uncompressed and stands behind the request's custom
-// payload. Its Length is still that of the old body.
+// Rewritten returns the header of the same request with another body, which is uncompressed and
+// stands behind the request's custom payload. Its Length is still that of the old body.
 func (h Header) Rewritten() Header {
 	h.Flags &^= primitive.HeaderFlagCompressed | primitive.HeaderFlagCustomPayload
 	if len(h.Payload) > 0 {
@@ -62,14 +65,15 @@ func (h Header) Protocol() primitive.ProtocolVersion {
 // Size returns the length of header and body on the wire.
 func (h Header) Size() int { return HeaderSize + int(h.Length) }
 
-// Envelope is one message of the protocol, or the part of it that has arrived. Raw mostly lies in a read buffer: it is valid until the
-// function that was given the envelope returns.
+// Envelope is one message of the protocol, or the part of it that has arrived. Raw mostly lies in a
+// read buffer: it is valid until the function that was given the envelope returns.
 type Envelope struct {
 	Header
 	Raw []byte // header and as much of the body as has arrived
 }
 
-// EnvelopeOf returns the envelope whose bytes are raw, which must hold HeaderSize bytes. It does not copy.
+// EnvelopeOf returns the envelope whose bytes are raw, which must hold HeaderSize bytes. It does
+// not copy.
 func EnvelopeOf(raw []byte) Envelope { return Envelope{Header: ReadHeader(raw), Raw: raw} }
 
 // Whole reports whether all of the body has arrived.

@@ -8,8 +8,9 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 )
 
-// Parameters are the query parameters of QUERY, EXECUTE and BATCH (v4 spec section 4.1.4, v5 spec 4.1.4), as Cassandra reads them: in
-// every version it obeys every flag that fits (QueryOptions.Codec). The slices lie in the body that they were read from.
+// Parameters are the query parameters of QUERY, EXECUTE and BATCH (v4 spec section 4.1.4, v5 spec
+// 4.1.4), as Cassandra reads them: in every version it obeys every flag that fits
+// (QueryOptions.Codec). The slices lie in the body that they were read from.
 type Parameters struct {
 	Consistency primitive.ConsistencyLevel
 	Flags       primitive.QueryFlag
@@ -23,7 +24,8 @@ type Parameters struct {
 	Rest        []byte   // keyspace and now-in-seconds in wire form
 }
 
-// ReadParameters reads the parameters at cur, to the end of the body. cur.Bad is set where they do not follow the protocol.
+// ReadParameters reads the parameters at cur, to the end of the body. cur.Bad is set where they do
+// not follow the protocol.
 func ReadParameters(cur *Cursor, version byte) Parameters {
 	p := Parameters{Consistency: primitive.ConsistencyLevel(cur.Short())}
 	p.Flags = ReadFlags(cur, version)
@@ -55,11 +57,12 @@ func ReadParameters(cur *Cursor, version byte) Parameters {
 	return p
 }
 
-// KnownFlags are the flags of Cassandra 5.0. Any other may change what follows it, or what the statement means.
+// KnownFlags are the flags of Cassandra 5.0. Any other may change what follows it, or what the
+// statement means.
 const KnownFlags = primitive.QueryFlagNowInSeconds<<1 - 1
 
-// ReadFlags reads the flags of a request, 32 bits from protocol 5 on. An unknown one sets cur.Bad: what the
-// request means cannot be known.
+// ReadFlags reads the flags of a request, 32 bits from protocol 5 on. An unknown one sets cur.Bad:
+// what the request means cannot be known.
 func ReadFlags(cur *Cursor, version byte) primitive.QueryFlag {
 	var flags primitive.QueryFlag
 	if version >= byte(primitive.ProtocolVersion5) {
@@ -162,7 +165,8 @@ func (p *Parameters) DropValue(i int) {
 	}
 }
 
-// Bound returns value i of values that each have their length before them. ok is false where it is null or not set, or there is none.
+// Bound returns value i of values that each have their length before them. ok is false where it is
+// null or not set, or there is none.
 func Bound(values [][]byte, i int) (value []byte, ok bool) {
 	if i < 0 || i >= len(values) || len(values[i]) < 4 {
 		return nil, false
@@ -170,7 +174,8 @@ func Bound(values [][]byte, i int) (value []byte, ok bool) {
 	return values[i][4:], int32(binary.BigEndian.Uint32(values[i])) >= 0
 }
 
-// IsUnset reports whether value i is there and is the one that stands for none (v4 spec section 3, [value] of length -2).
+// IsUnset reports whether value i is there and is the one that stands for none (v4 spec section 3,
+// [value] of length -2).
 func IsUnset(values [][]byte, i int) bool {
 	return len(values[i]) == 4 && int32(binary.BigEndian.Uint32(values[i])) == -2
 }

@@ -9,10 +9,13 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 )
 
-// PreambleFlags are the header flags that announce what stands before the message in the body of a response.
+// PreambleFlags are the header flags that announce what stands before the message in the body of a
+// response.
 const PreambleFlags = primitive.HeaderFlagTracing | primitive.HeaderFlagWarning | primitive.HeaderFlagCustomPayload
 
-// Preamble is what stands before the message in the body of a response: each part as on the wire, empty where it is absent. The library puts the payload before the warnings; Cassandra and the drivers read the warnings first (v4 spec section 2.2 names no order).
+// Preamble is what stands before the message in the body of a response: each part as on the wire,
+// empty where it is absent. The library puts the payload before the warnings; Cassandra and the
+// drivers read the warnings first (v4 spec section 2.2 names no order).
 type Preamble struct{ Tracing, Warnings, Payload []byte }
 
 // ReadPreamble reads the preamble at the start of a response's body.
@@ -100,7 +103,8 @@ func (p Preamble) AppendTo(dst []byte) []byte {
 	return append(append(append(dst, p.Tracing...), p.Warnings...), p.Payload...)
 }
 
-// AppendWarnings returns a response's body with more warnings in it; ok is false where the body does not follow the protocol.
+// AppendWarnings returns a response's body with more warnings in it; ok is false where the body
+// does not follow the protocol.
 func AppendWarnings(body []byte, flags primitive.HeaderFlag, warnings []string) (warned []byte, ok bool) {
 	cur := Cursor{Body: body}
 	preamble := ReadPreamble(&cur, flags)

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// Warnings stand between the tracing id and the payload (v4 spec section 2.2). The bytes are written by hand: the library that the other
-// tests decode with reads the payload first.
+// Warnings stand between the tracing id and the payload (v4 spec section 2.2). The bytes are
+// written by hand: the library that the other tests decode with reads the payload first.
 func TestWarningsStandBeforeThePayload(t *testing.T) {
 	const id, payload, rest = "0123456789abcdef", "\x00\x01\x00\x01k\x00\x00\x00\x01v", "\x00\x00\x00\x01"
 	got, ok := AppendWarnings([]byte(id+"\x00\x01\x00\x03old"+payload+rest), 0x02|0x04|0x08, []string{"new", "x"})

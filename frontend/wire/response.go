@@ -8,8 +8,8 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 )
 
-// Failure is an ERROR message of the protocol (v4 spec section 9) that the proxy sends itself. Text is written for the person who reads it
-// in an application's log.
+// Failure is an ERROR message of the protocol (v4 spec section 9) that the proxy sends itself. Text
+// is written for the person who reads it in an application's log.
 type Failure struct {
 	Code  primitive.ErrorCode
 	Text  string
@@ -19,7 +19,8 @@ type Failure struct {
 // Error returns the text with its code.
 func (f *Failure) Error() string { return fmt.Sprintf("%v: %s", f.Code, f.Text) }
 
-// Invalid returns an INVALID error, the code of everything that the proxy itself refuses: no driver retries it or holds it against the node.
+// Invalid returns an INVALID error, the code of everything that the proxy itself refuses: no driver
+// retries it or holds it against the node.
 func Invalid(format string, args ...any) *Failure {
 	return &Failure{Code: primitive.ErrorCodeInvalid, Text: fmt.Sprintf(format, args...)}
 }
@@ -29,7 +30,8 @@ func ProtocolError(format string, args ...any) *Failure {
 	return &Failure{Code: primitive.ErrorCodeProtocolError, Text: fmt.Sprintf(format, args...)}
 }
 
-// Unprepared returns an UNPREPARED error, upon which a driver prepares the statement again (v4 spec section 9, 0x2500). It copies id.
+// Unprepared returns an UNPREPARED error, upon which a driver prepares the statement again (v4 spec
+// section 9, 0x2500). It copies id.
 func Unprepared(id []byte) *Failure {
 	extra := binary.BigEndian.AppendUint16(nil, uint16(len(id)))
 	return &Failure{
@@ -39,11 +41,12 @@ func Unprepared(id []byte) *Failure {
 	}
 }
 
-// maxText bounds the text of an error in bytes: even with each byte replaced that is not UTF-8 it still fits into a [string].
+// maxText bounds the text of an error in bytes: even with each byte replaced that is not UTF-8 it
+// still fits into a [string].
 const maxText = 16 << 10
 
-// ErrorEnvelope returns f as an ERROR envelope. Bytes of its text that are not UTF-8, as a [string] is, are replaced: the text may quote
-// anything that a client has sent.
+// ErrorEnvelope returns f as an ERROR envelope. Bytes of its text that are not UTF-8, as a [string]
+// is, are replaced: the text may quote anything that a client has sent.
 func ErrorEnvelope(version byte, stream int16, f *Failure) []byte {
 	text := strings.ToValidUTF8(f.Text[:min(len(f.Text), maxText)], "\uFFFD")
 	body := binary.BigEndian.AppendUint32(nil, uint32(f.Code))
@@ -59,8 +62,9 @@ func ResponseEnvelope(version byte, stream int16, opcode primitive.OpCode, body 
 	return append(h.AppendTo(make([]byte, 0, HeaderSize+len(body))), body...)
 }
 
-// UnsupportedVersion returns Cassandra's own answer to the first bytes of a client whose protocol version the proxy does not speak: in a
-// version that the client can read, on stream 0, with the text that drivers look for when they negotiate a lower version.
+// UnsupportedVersion returns Cassandra's own answer to the first bytes of a client whose protocol
+// version the proxy does not speak: in a version that the client can read, on stream 0, with the
+// text that drivers look for when they negotiate a lower version.
 func UnsupportedVersion(first []byte) []byte {
 	version := first[0] &^ ResponseBit
 	beta := len(first) > 1 && primitive.HeaderFlag(first[1]).Contains(primitive.HeaderFlagUseBeta)

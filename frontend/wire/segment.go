@@ -15,7 +15,8 @@ const (
 	lz4SegmentHeader   = segment.CompressedHeaderLength + segment.Crc24Length
 )
 
-// ErrCorrupt means that bytes do not match their checksum: nothing that follows on the socket can be trusted.
+// ErrCorrupt means that bytes do not match their checksum: nothing that follows on the socket can
+// be trusted.
 var ErrCorrupt = errors.New("segment checksum does not match")
 
 // SegmentHeader is the fixed part of a v5 segment (v5 spec section 2.2).
@@ -37,8 +38,8 @@ func (s SegmentCodec) HeaderSize() int {
 	return plainSegmentHeader
 }
 
-// ReadHeader reads the header at the start of b, which must hold HeaderSize bytes. It returns ErrCorrupt before it
-// believes any length.
+// ReadHeader reads the header at the start of b, which must hold HeaderSize bytes. It returns
+// ErrCorrupt before it believes any length.
 func (s SegmentCodec) ReadHeader(b []byte) (SegmentHeader, error) {
 	n := s.HeaderSize()
 	fields := n - segment.Crc24Length
@@ -59,8 +60,9 @@ func (s SegmentCodec) ReadHeader(b []byte) (SegmentHeader, error) {
 	return h, nil
 }
 
-// Payload returns the payload of the segment at the start of b, checked and without compression. scratch takes what is decompressed and
-// must have room for the largest payload. The result is valid until b or scratch changes.
+// Payload returns the payload of the segment at the start of b, checked and without compression.
+// scratch takes what is decompressed and must have room for the largest payload. The result is
+// valid until b or scratch changes.
 func (s SegmentCodec) Payload(h SegmentHeader, b, scratch []byte) ([]byte, error) {
 	payload := b[s.HeaderSize() : h.Size-segment.Crc32Length]
 	sum := binary.LittleEndian.Uint32(b[h.Size-segment.Crc32Length:])
@@ -74,9 +76,9 @@ func (s SegmentCodec) Payload(h SegmentHeader, b, scratch []byte) ([]byte, error
 	return plain, decompressLz4(payload, plain)
 }
 
-// AppendTo appends envelopes in as few segments as hold them; part means that the last one continues in segments to come.
-// The payload is never compressed: a connection with compression allows that for any segment (v5 spec section 2.2:
-// uncompressed length 0).
+// AppendTo appends envelopes in as few segments as hold them; part means that the last one
+// continues in segments to come. The payload is never compressed: a connection with compression
+// allows that for any segment (v5 spec section 2.2: uncompressed length 0).
 func (s SegmentCodec) AppendTo(dst, envelopes []byte, part bool) []byte {
 	selfContained := !part && len(envelopes) <= segment.MaxPayloadLength
 	for len(envelopes) > 0 {
