@@ -64,6 +64,7 @@ func listed(t *testing.T, words ...string) []map[string]any {
 
 // Who holds is seen, and is ended by force; what is not a lock, or not a proxy, is told.
 func TestCommandLineListsAndEnds(t *testing.T) {
+	assert.Empty(t, listed(t, "music.named", "cli list"), "also: the program is built before any lease begins")
 	c := withGocql2(4, "").open(t, needProxy(t), "")
 	o := c.run(statement{cql: "LOCK music.named WHERE name = 'cli list' AS 'anna'"})
 	require.Equal(t, "held", told(o, "state"))
