@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -122,6 +123,69 @@ func TestImportsKeepToThePlan(t *testing.T) {
 		for _, imported := range importsOf(t, name) {
 			assert.True(t, roomOf(path.Dir(name)).allows(imported), "%s must not import %s", name, imported)
 		}
+	}
+}
+
+// arrow is an import in the picture of ARCHITECTURE.md.
+var arrow = regexp.MustCompile(`(?m)^ +(\S+) --> (\S+)$`)
+
+// drawn returns the imports that the picture has: for each package those that it points to.
+func drawn(t *testing.T) map[string][]string {
+	t.Helper()
+	page, err := os.ReadFile("ARCHITECTURE.md")
+	require.NoError(t, err)
+	found := map[string][]string{}
+	for _, m := range arrow.FindAllStringSubmatch(string(page), -1) {
+		found[m[1]] = append(found[m[1]], m[2])
+	}
+	return found
+}
+
+// leads reports whether the arrows lead from one package to another.
+func leads(arrows map[string][]string, from, to string) bool {
+	return slices.ContainsFunc(arrows[from], func(next string) bool { return next == to || leads(arrows, next, to) })
+}
+
+// The picture in ARCHITECTURE.md has each import of the product, or arrows that lead there, and no arrow that is none.
+func TestThePictureIsTrue(t *testing.T) {
+	arrows, imports := drawn(t), map[string][]string{}
+	require.NotEmpty(t, arrows)
+	for _, name := range productFiles(t) {
+		from := path.Dir(name)
+		if within(from, "integration", "model", "cmd/music-demo") || strings.HasSuffix(from, "test") {
+			continue
+		}
+		for _, imported := range importsOf(t, name) {
+			if to, ours := strings.CutPrefix(imported, house+"/"); ours {
+				imports[from] = append(imports[from], to)
+				assert.True(t, leads(arrows, from, to), "%s imports %s: no arrow of ARCHITECTURE.md leads there", name, to)
+			}
+		}
+	}
+	for from, all := range arrows {
+		for _, to := range all {
+			assert.Contains(t, imports[from], to, "ARCHITECTURE.md has an arrow from %s that is no import", from)
+		}
+	}
+}
+
+// Each Go file that ARCHITECTURE.md names is there; a name without a folder is that of some file.
+func TestTheFilesOfThePageExist(t *testing.T) {
+	page, err := os.ReadFile("ARCHITECTURE.md")
+	require.NoError(t, err)
+	known := map[string]bool{}
+	for _, pattern := range []string{"*.go", "*/*.go", "*/*/*.go"} {
+		names, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		for _, name := range names {
+			known[filepath.ToSlash(name)], known[path.Base(filepath.ToSlash(name))] = true, true
+			known[path.Base(path.Dir(filepath.ToSlash(name)))+"/"+path.Base(filepath.ToSlash(name))] = true
+		}
+	}
+	named := regexp.MustCompile("`([a-z_/]+\\.go)`").FindAllStringSubmatch(string(page), -1)
+	require.Greater(t, len(named), 50)
+	for _, m := range named {
+		assert.True(t, known[m[1]], "ARCHITECTURE.md names %s", m[1])
 	}
 }
 
