@@ -15,10 +15,10 @@ import (
 func (s *lockStatement) auto() bool { return s.plainWrite() && s.critical.Unlocked == catalog.Auto }
 
 // inOwnSection carries out a write that came without a reference in a section of its own: it takes
-// the lock, sends what under makes of it, and gives the lock back when that calls done, which the
+// the lock, sends what under makes of it, and gives the lock back when that calls release, which the
 // end of every operation under a lock does.
-func (c *conn) inOwnSection(h wire.Header, s *lockStatement, k musiccore.Key, under func(ref musiccore.LockRef, leave func()) (lockedOperation, musiccore.Kind)) *wire.Failure {
-	a := lockExecution{conn: c, section: *s}
+func (c *conn) inOwnSection(h wire.Header, s *lockStatement, k musiccore.Key, under func(ref musiccore.LockRef, release func()) (lockedOperation, musiccore.Kind)) *wire.Failure {
+	a := lockExecution{conn: c, lock: *s}
 	q, f := a.request(0)
 	if f != nil {
 		return f
@@ -37,23 +37,23 @@ func (o operation) ownSectionGranted(t *catalog.Table, k musiccore.Key, a musicc
 	if a.Err != nil {
 		return lockFailure(a.Err, t, 0)
 	}
-	leave := sync.OnceFunc(func() {
+	release := sync.OnceFunc(func() {
 		if a.Grant.Ref != 0 {
 			o.conn.server.Locks.Unlock(k, a.Grant.Ref, o.conn.auditClient(), func(musiccore.Answer) {})
 		}
 	})
 	waits := !o.cancelled()
 	if !waits || a.Grant.State != musiccore.StateHeld {
-		leave()
+		release()
 		if waits {
 			return keyIsHeld(t)
 		}
 		return nil
 	}
-	first, kind := under(a.Grant.Ref, leave)
+	first, kind := under(a.Grant.Ref, release)
 	f := o.conn.sendUnderLock(first, kind, o.conn.send)
 	if f != nil {
-		leave()
+		release()
 	}
 	return f
 }
@@ -67,13 +67,13 @@ func keyIsHeld(t *catalog.Table) *wire.Failure {
 // its own.
 func (a *lockExecution) writeInOwnSection(k musiccore.Key) *wire.Failure {
 	c := a.conn
-	return c.putInOwnSection(c.newLockedOperation(a.envelope.Header, a.section, lockedRequest{key: k, parameters: a.parameters}), &a.section)
+	return c.putInOwnSection(c.newLockedOperation(a.envelope.Header, a.lock, lockedRequest{key: k, parameters: a.parameters}), &a.lock)
 }
 
 // putInOwnSection has one write make a whole section.
 func (c *conn) putInOwnSection(k lockedOperation, s *lockStatement) *wire.Failure {
-	return c.inOwnSection(k.header, s, k.request.key, func(ref musiccore.LockRef, leave func()) (lockedOperation, musiccore.Kind) {
-		k.request.ref, k.sent.endSection = ref, leave
+	return c.inOwnSection(k.header, s, k.request.key, func(ref musiccore.LockRef, release func()) (lockedOperation, musiccore.Kind) {
+		k.request.ref, k.sent.endSection = ref, release
 		return k, musiccore.Put
 	})
 }

@@ -18,7 +18,7 @@ type forUpdateRead struct {
 	fresh bool // the lock was taken for this read: it is given back where the read fails
 	told  bool // a row has been told on an earlier page
 
-	warnings []string // warnings: clauses that ask for more than there is
+	warnings []string // of clauses that ask for more than there is
 }
 
 // forUpdate carries out SELECT … FOR UPDATE: it takes the lock and reads. A later page only reads,
@@ -33,7 +33,7 @@ func (a *lockExecution) forUpdate(k musiccore.Key) *wire.Failure {
 	if f != nil {
 		return f
 	}
-	kept := c.newLockedOperation(a.envelope.Header, a.section, lockedRequest{key: k, parameters: *p})
+	kept := c.newLockedOperation(a.envelope.Header, a.lock, lockedRequest{key: k, parameters: *p})
 	kept.sent.update = &forUpdateRead{fresh: true, warnings: a.warnings}
 	ask := a.columnsOf(k)
 	o := c.begin(kept.header.Stream)
@@ -97,7 +97,7 @@ func updateRow(g musiccore.Grant, ref int64) message.Row { return slices.Clip(gr
 // one row with the columns that the read would have had. Those of a prepared statement are known;
 // of a text, Cassandra is asked.
 func (a *lockExecution) columnsOf(k musiccore.Key) func(musiccore.Grant) {
-	c, s, h, shortened := a.conn, a.section, a.envelope.Header, a.warnings
+	c, s, h, shortened := a.conn, a.lock, a.envelope.Header, a.warnings
 	row := func(g musiccore.Grant) message.Row {
 		return updateRow(g, c.server.shown(s.critical.Generation, k, g.Ref))
 	}
@@ -210,12 +210,12 @@ func (a *lockExecution) nextPage(k musiccore.Key) *wire.Failure {
 	if !ok || state.ref < 1 {
 		return wire.Invalid("MUSIC_SYNTAX: this paging state is not of a SELECT … FOR UPDATE")
 	}
-	ref, f := a.conn.readReference(a.section.critical, a.section.table, k, state.ref)
+	ref, f := a.conn.readReference(a.lock.critical, a.lock.table, k, state.ref)
 	if f != nil {
 		return f
 	}
 	a.parameters.PagingState = state.inner
-	kept := a.conn.newLockedOperation(a.envelope.Header, a.section, lockedRequest{key: k, ref: ref, parameters: a.parameters})
+	kept := a.conn.newLockedOperation(a.envelope.Header, a.lock, lockedRequest{key: k, ref: ref, parameters: a.parameters})
 	kept.sent.update = &forUpdateRead{told: state.told}
 	return a.conn.sendUnderLock(kept, musiccore.Get, a.emit)
 }

@@ -33,6 +33,7 @@ func (s *lockStatement) key() (musiccore.Key, *wire.Failure) {
 	return first, nil
 }
 
+// keyOf returns the key that one statement names; it refuses what such a statement may not write.
 func (s *lockStatement) keyOf(st *rewrite.Statement) (musiccore.Key, *wire.Failure) {
 	if f := cmp.Or(s.checkTTL(st), s.checkStatic(st)); f != nil {
 		return musiccore.Key{}, f
@@ -64,6 +65,7 @@ func (s *lockStatement) keyFrom(parts [][]byte) (k musiccore.Key, f *wire.Failur
 	return k, nil
 }
 
+// keyColumn returns the value that a statement gives a column of the key.
 func (s *lockStatement) keyColumn(st *rewrite.Statement, column catalog.Column) ([]byte, *wire.Failure) {
 	r := s.restriction(st, column)
 	switch {
@@ -75,7 +77,7 @@ func (s *lockStatement) keyColumn(st *rewrite.Statement, column catalog.Column) 
 	return s.keyValue(r.Value, column)
 }
 
-// missing returns the error for a statement that does not give a column of the key.
+// missingColumn returns the error for a statement that does not give a column of the key.
 func (s *lockStatement) missingColumn(column catalog.Column) *wire.Failure {
 	return wire.Invalid("MUSIC_KEY: the statement must give %s = <value>: one lock covers one %s of %s", column.Name, s.critical.Unit(), s.table)
 }

@@ -187,6 +187,7 @@ func (s *lockStatement) checkFenced() *wire.Failure {
 	return nil
 }
 
+// checkOwnTerms refuses a timestamp beside that of the lock, and a key that cannot be read.
 func (s *lockStatement) checkOwnTerms(st *rewrite.Statement) *wire.Failure {
 	switch {
 	case st.Timestamp.Start != st.Timestamp.End:
@@ -208,7 +209,7 @@ func (c *conn) execute(e wire.Envelope, s lockStatement, p wire.Parameters) erro
 	if len(s.values) != s.statement.Markers {
 		return c.answer(e, wire.Invalid("MUSIC_SYNTAX: %d bind markers, %d values (gocql sends no values for LOCK: write SELECT LOCK … or SELECT UNLOCK …)", s.statement.Markers, len(s.values)))
 	}
-	a := lockExecution{conn: c, envelope: e, section: s, parameters: p, emit: c.up.Emit}
+	a := lockExecution{conn: c, envelope: e, lock: s, parameters: p, emit: c.up.Emit}
 	if f := a.run(); f != nil {
 		return c.answer(e, f)
 	}
@@ -220,17 +221,17 @@ func (c *conn) execute(e wire.Envelope, s lockStatement, p wire.Parameters) erro
 type lockExecution struct {
 	conn       *conn
 	envelope   wire.Envelope
-	section    lockStatement
+	lock       lockStatement
 	parameters wire.Parameters
 	emit       func(raw []byte) // sends a request to Cassandra
-	warnings   []string         // warnings: clauses that ask for more than there is
+	warnings   []string         // of clauses that ask for more than there is
 }
 
 // detached returns the execution in memory of its own, for when Cassandra has answered.
 func (a lockExecution) detached() lockExecution {
-	a.section.text = bytes.Clone(a.section.text)
+	a.lock.text = bytes.Clone(a.lock.text)
 	a.parameters = a.parameters.Clone()
-	a.section.values = a.parameters.Values
+	a.lock.values = a.parameters.Values
 	a.envelope.Raw = nil
 	a.emit = a.conn.send
 	return a
@@ -238,12 +239,12 @@ func (a lockExecution) detached() lockExecution {
 
 // run does what the statement says where the client may, which Cassandra is asked first.
 func (a *lockExecution) run() *wire.Failure {
-	need := a.section.permissions()
-	if a.conn.missingPermission(a.section.table, need) == 0 {
+	need := a.lock.permissions()
+	if a.conn.missingPermission(a.lock.table, need) == 0 {
 		return a.runPermitted()
 	}
 	later := a.detached()
-	return a.conn.whenPermitted(a.envelope.Header, &later.section, need, a.emit, later.runPermitted)
+	return a.conn.whenPermitted(a.envelope.Header, &later.lock, need, a.emit, later.runPermitted)
 }
 
 // runPermitted reads key and reference and does what the statement says.
@@ -251,41 +252,41 @@ func (a *lockExecution) runPermitted() *wire.Failure {
 	if f := a.conn.checkWaits(); f != nil {
 		return f
 	}
-	if a.section.statement.Verb == rewrite.ListLocks {
+	if a.lock.statement.Verb == rewrite.ListLocks {
 		return a.list()
 	}
-	if f := checkNow(&a.parameters, a.section.table); f != nil {
+	if f := checkNow(&a.parameters, a.lock.table); f != nil {
 		return f
 	}
-	if a.section.severalKeys() {
+	if a.lock.severalKeys() {
 		return a.several()
 	}
-	k, f := a.section.key()
+	k, f := a.lock.key()
 	if f != nil {
 		return f
 	}
-	n, f := a.section.ref()
+	n, f := a.lock.ref()
 	if f != nil {
 		return f
 	}
-	ref, f := a.conn.readReference(a.section.critical, a.section.table, k, n)
+	ref, f := a.conn.readReference(a.lock.critical, a.lock.table, k, n)
 	if f != nil {
 		return f
 	}
-	switch a.section.statement.Verb {
+	switch a.lock.statement.Verb {
 	case rewrite.Lock, rewrite.Unlock:
 		return a.verb(k, ref)
 	}
-	if a.section.statement.ForUpdate {
+	if a.lock.statement.ForUpdate {
 		return a.forUpdate(k)
 	}
-	if a.section.conditional() {
+	if a.lock.conditional() {
 		return a.writeIf(k, ref)
 	}
-	if a.section.auto() {
+	if a.lock.auto() {
 		return a.writeInOwnSection(k)
 	}
-	return a.conn.fence(a.envelope.Header, a.section, lockedRequest{key: k, ref: ref, parameters: a.parameters}, a.emit)
+	return a.conn.fence(a.envelope.Header, a.lock, lockedRequest{key: k, ref: ref, parameters: a.parameters}, a.emit)
 }
 
 // sameTable reports whether a batch's statement is on the lockStatement's table. Its keyspace may

@@ -130,7 +130,7 @@ func (s *lockStatement) boundList(t rewrite.Term, column catalog.Column) ([][]by
 
 // several carries out LOCK … IN.
 func (a *lockExecution) several() *wire.Failure {
-	c, s := a.conn, &a.section
+	c, s := a.conn, &a.lock
 	if s.statement.Verb == rewrite.Unlock {
 		return wire.Invalid("MUSIC_SYNTAX: a lock_ref is of one key: UNLOCK each key with its own")
 	}
@@ -171,7 +171,7 @@ type multiLock struct {
 	skip    bool            // those that somebody has are left out
 	request musiccore.Request
 
-	warnings   []string // warnings: clauses that ask for more than there is
+	warnings   []string // of clauses that ask for more than there is
 	generation [16]byte // of the table
 }
 
@@ -304,7 +304,7 @@ func (c *conn) lockUntil(k musiccore.Key, q musiccore.Request, limit <-chan stru
 	var mu sync.Mutex
 	late := false
 	answered := make(chan musiccore.Answer, 1)
-	gone := c.server.Locks.Lock(k, q, func(a musiccore.Answer) {
+	cancel := c.server.Locks.Lock(k, q, func(a musiccore.Answer) {
 		mu.Lock()
 		defer mu.Unlock()
 		switch {
@@ -323,7 +323,7 @@ func (c *conn) lockUntil(k musiccore.Key, q musiccore.Request, limit <-chan stru
 	mu.Lock()
 	late = true
 	mu.Unlock()
-	gone()
+	cancel()
 	select {
 	case a = <-answered:
 		return a, true

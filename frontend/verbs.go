@@ -36,7 +36,7 @@ func patienceOf(driver string) time.Duration {
 
 // verb carries out LOCK and UNLOCK.
 func (a *lockExecution) verb(k musiccore.Key, ref musiccore.LockRef) *wire.Failure {
-	c, s, h := a.conn, &a.section, a.envelope.Header
+	c, s, h := a.conn, &a.lock, a.envelope.Header
 	q, f := a.request(ref)
 	if f != nil {
 		return f
@@ -63,7 +63,7 @@ func (a *lockExecution) verb(k musiccore.Key, ref musiccore.LockRef) *wire.Failu
 // request returns what the clauses of LOCK and FOR UPDATE ask of the core, within what the client's
 // driver and the table allow.
 func (a *lockExecution) request(ref musiccore.LockRef) (musiccore.Request, *wire.Failure) {
-	c, s := a.conn, &a.section
+	c, s := a.conn, &a.lock
 	st := s.statement
 	q := musiccore.Request{By: c.auditClient(), Ref: ref, NoWait: st.NoWait || st.SkipLocked, Closed: s.critical.Closed}
 	if f := s.lockTerms(&q, &c.server.Bounds); f != nil {
@@ -269,7 +269,7 @@ func readList(r reading, text []byte) (s lockStatement, pass bool, f *wire.Failu
 // list answers LIST LOCKS. Where there are roles, it shows the locks of one table, to those who may
 // read it.
 func (a *lockExecution) list() *wire.Failure {
-	c, s, h := a.conn, &a.section, a.envelope.Header
+	c, s, h := a.conn, &a.lock, a.envelope.Header
 	var only musiccore.Key
 	switch {
 	case s.table == nil && c.authenticated.Load():

@@ -19,7 +19,7 @@ import (
 
 // writeIf carries out a write with IF, or a batch's text with one.
 func (a *lockExecution) writeIf(k musiccore.Key, ref musiccore.LockRef) *wire.Failure {
-	s := a.section.clone()
+	s := a.lock.clone()
 	x, f := readConditional(s.parts(), s.statement.Verb == rewrite.Batch)
 	if f != nil {
 		return f
@@ -37,8 +37,8 @@ func (c *conn) startConditional(h wire.Header, x *conditionalWrite, q lockedRequ
 		k.sent.condition = x
 	}
 	if q.ref == 0 {
-		return c.inOwnSection(h, &x.parts[0], q.key, func(ref musiccore.LockRef, leave func()) (lockedOperation, musiccore.Kind) {
-			x.nextTurn = leave
+		return c.inOwnSection(h, &x.parts[0], q.key, func(ref musiccore.LockRef, release func()) (lockedOperation, musiccore.Kind) {
+			x.nextTurn = release
 			for _, k := range []*lockedOperation{&read, &x.again, &x.write} {
 				k.request.ref = ref
 			}
@@ -46,8 +46,8 @@ func (c *conn) startConditional(h wire.Header, x *conditionalWrite, q lockedRequ
 		})
 	}
 	o := c.begin(h.Stream)
-	c.server.turns.take(q.key, func(leave func()) {
-		x.nextTurn = leave
+	c.server.turns.take(q.key, func(next func()) {
+		x.nextTurn = next
 		o.finish(func() { o.readFirst(read) })
 	})
 	return nil
@@ -163,8 +163,8 @@ type turns struct {
 }
 
 // take calls f when it is its turn: at once, or by whoever had the turn before. f must not block,
-// and must see to it that leave is called in the end.
-func (t *turns) take(k musiccore.Key, f func(leave func())) {
+// and must see to it that next is called in the end.
+func (t *turns) take(k musiccore.Key, f func(next func())) {
 	run := func() { f(sync.OnceFunc(func() { t.next(k) })) }
 	t.mu.Lock()
 	if t.waiting == nil {

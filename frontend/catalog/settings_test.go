@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// A comment is read for settings only where they are meant as such, and what is stored reads back alike.
 func TestSettingsOfAComment(t *testing.T) {
 	for comment, want := range map[string]Settings{
 		"@critical":                                 {},
