@@ -64,13 +64,24 @@ func TestHealthIsToldToTheEnd(t *testing.T) {
 	cfg := config.Default()
 	cfg.Music.Locks = false
 	cfg.Cassandra.ContactPoints = node.addresses
-	cfg.Listen.Address, cfg.Listen.Metrics = nowhere(t), nowhere(t)
+	cfg.Listen.Address, cfg.Listen.Metrics = "127.0.0.1:0", "127.0.0.1:0"
 	cfg.Limits.ShutdownTimeout = time.Hour
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- Run(ctx, cfg, zerolog.Nop()) }()
+	log := &jsonLog{}
+	go func() { ended <- Run(ctx, cfg, zerolog.New(log)) }()
+	said := func(message, field string) (text string) {
+		require.Eventually(t, func() bool {
+			if all := log.of(message); len(all) > 0 {
+				text, _ = all[0][field].(string)
+			}
+			return text != ""
+		}, 20*time.Second, time.Millisecond, "%s: %s", message, field)
+		return text
+	}
+	drivers, metrics := said("the proxy serves drivers", "listen"), said("MUSIC proxy", "health")
 	health := func(path string) int {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+cfg.Listen.Metrics+path, nil)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+metrics+path, nil)
 		require.NoError(t, err)
 		w, err := http.DefaultClient.Do(r)
 		if err != nil {
@@ -82,7 +93,7 @@ func TestHealthIsToldToTheEnd(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return health("/ready") == http.StatusOK }, 20*time.Second, time.Millisecond)
 
-	client, err := net.Dial("tcp", cfg.Listen.Address)
+	client, err := net.Dial("tcp", drivers)
 	require.NoError(t, err)
 	codec := frame.NewCodec()
 	for _, m := range []message.Message{message.NewStartup(), &message.Query{Query: "SELECT a FROM b.c", Options: &message.QueryOptions{}}} {

@@ -171,7 +171,7 @@ func (s *lockService) stop(deadline time.Time) {
 	defer settled()
 	s.heartbeat.drain(settling, s.locks)
 	s.cancel()
-	last, over := context.WithTimeout(context.Background(), lastWords)
+	last, over := context.WithTimeout(context.Background(), shutdownGrace)
 	defer over()
 	within(last, s.background.Wait)
 	s.heartbeat.end(last)

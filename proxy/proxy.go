@@ -22,15 +22,21 @@ import (
 	"music/proxy/certs"
 )
 
-// lastWords is what the end of a proxy may take beside config's ShutdownTimeout: to tell clients,
-// and to end the session.
-const lastWords = 300 * time.Millisecond
+// shutdownGrace is what the end of a proxy may take beside the setting shutdown-timeout: to answer
+// clients, and to end the session.
+const shutdownGrace = 300 * time.Millisecond
 
 // Run serves until ctx ends, then drains and returns nil. It returns an error when the proxy cannot
-// start or cannot go on. /metrics also shows what is handed over beside.
+// start or cannot go on. /metrics also shows the collectors beside.
+//
+// The parts are made in this order: what the configuration alone tells, and health; the session
+// with Cassandra, the shards of the locks and the schema (startLockService); the membership among
+// other proxies; the listener for drivers (serve).
 func Run(ctx context.Context, cfg config.Config, log zerolog.Logger, beside ...prometheus.Collector) error {
 	stats := &frontend.Stats{}
 	p := &process{cfg: cfg, log: log, registry: newRegistry(stats)}
+	p.registry.MustRegister(beside...)
+	checkFiles(cfg.Limits.MaxConnections, log)
 	health, err := listenHealth(ctx, cfg.Listen, log)
 	if err != nil {
 		return err
@@ -39,8 +45,6 @@ func Run(ctx context.Context, cfg config.Config, log zerolog.Logger, beside ...p
 		defer func() { _ = health.Close() }() // again where it has served
 		p.health = health.Addr().String()
 	}
-	p.registry.MustRegister(beside...)
-	checkFiles(cfg.Limits.MaxConnections, log)
 	if p.home, err = newHome(cfg.Cassandra, log); err != nil {
 		return err
 	}
@@ -49,9 +53,9 @@ func Run(ctx context.Context, cfg config.Config, log zerolog.Logger, beside ...p
 		return err
 	}
 	work, fail := context.WithCancelCause(ctx)
-	seen, unseen := context.WithCancel(context.WithoutCancel(ctx)) // health is told to the very end
+	healthCtx, endHealth := context.WithCancel(context.WithoutCancel(ctx)) // health is served to the very end
 	p.running.Go(func() {
-		if err := serveHealth(seen, health, p.registry, func() (bool, string) { return work.Err() == nil && p.isReady(), p.remark() }); err != nil {
+		if err := serveHealth(healthCtx, health, p.registry, func() (bool, string) { return work.Err() == nil && p.isReady(), p.remark() }); err != nil {
 			fail(err)
 		}
 	})
@@ -62,10 +66,10 @@ func Run(ctx context.Context, cfg config.Config, log zerolog.Logger, beside ...p
 	})
 	err = p.work(work, p.options(advertise, stats))
 	fail(err)
-	unseen()
+	endHealth()
 	p.running.Wait()
 	if ctx.Err() != nil {
-		return nil // somebody asked for the end: what broke off then is no fault
+		return nil // the end was asked for: what broke off then is no fault
 	}
 	return context.Cause(work)
 }
@@ -81,22 +85,26 @@ func (p *process) work(ctx context.Context, o frontend.Options) error {
 		return err
 	}
 	p.stalled.Store(&s.watchdog.tripped)
-	over := newDeadline(ctx, p.cfg.Limits.ShutdownTimeout)
-	defer func() { s.stop(over.get()) }()
-	sending := context.AfterFunc(ctx, s.drain)
-	defer sending()
-	o.Tables, o.Locks, o.DDL, o.CatchUp = s.tables, s.locks, s.schema.follow, s.schema.catchUp
-	o.SchemaIsCurrent = s.schema.isCurrent
-	o.References, o.Audit = s.references, s.audit.refused
-	o.CriticalByName = p.cfg.Music.CriticalByName
+	end := newDeadline(ctx, p.cfg.Limits.ShutdownTimeout)
+	defer func() { s.stop(end.get()) }()
+	stopDraining := context.AfterFunc(ctx, s.drain)
+	defer stopDraining()
 	m := newMembers(s, p, o.Advertise)
 	if err := m.join(ctx, p.cfg.Music.ExpectProxies); err != nil {
 		return err
 	}
-	o.Nodes = m.nodes
-	server := frontend.NewServer(o)
+	server := frontend.NewServer(p.withLocks(o, s, m))
 	s.schema.serving(server)
 	return p.serve(ctx, server, m)
+}
+
+// withLocks returns the options of a server that gives locks.
+func (p *process) withLocks(o frontend.Options, s *lockService, m *members) frontend.Options {
+	o.Tables, o.Locks, o.Nodes = s.tables, s.locks, m.nodes
+	o.DDL, o.CatchUp, o.SchemaIsCurrent = s.schema.follow, s.schema.catchUp, s.schema.isCurrent
+	o.References, o.Audit = s.references, s.audit.refused
+	o.CriticalByName = p.cfg.Music.CriticalByName
+	return o
 }
 
 // process is what the parts of one proxy share.

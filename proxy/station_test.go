@@ -3,7 +3,6 @@ package proxy
 import (
 	"context"
 	"encoding/json"
-	"net"
 	"sync"
 	"testing"
 	"time"
@@ -87,21 +86,21 @@ type station struct {
 	address string
 
 	registry *prometheus.Registry
-	audited  *auditLog
+	audited  *jsonLog
 	stop     func() // ends the channel, as the end of the process would
 }
 
 // anna is a client that ends locks.
 func anna() musiccore.Client { return musiccore.Client{Role: "anna", Address: "10.0.0.9:1234"} }
 
-// auditLog keeps the lines of an audit. Its methods may be called concurrently.
-type auditLog struct {
+// jsonLog keeps the lines of a log. Its methods may be called concurrently.
+type jsonLog struct {
 	mu    sync.Mutex
 	lines []map[string]any
 }
 
 // Write implements io.Writer: it takes one line.
-func (l *auditLog) Write(line []byte) (int, error) {
+func (l *jsonLog) Write(line []byte) (int, error) {
 	var read map[string]any
 	if err := json.Unmarshal(line, &read); err != nil {
 		return 0, err
@@ -113,7 +112,7 @@ func (l *auditLog) Write(line []byte) (int, error) {
 }
 
 // of returns the lines with a message.
-func (l *auditLog) of(message string) (all []map[string]any) {
+func (l *jsonLog) of(message string) (all []map[string]any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, line := range l.lines {
@@ -147,7 +146,7 @@ func startStation(t testing.TB, c *cluster, change ...func(*musiccore.Options)) 
 
 	ctx, cancel := context.WithCancel(context.Background())
 	registry := prometheus.NewRegistry()
-	s.registry, s.audited = registry, &auditLog{}
+	s.registry, s.audited = registry, &jsonLog{}
 	s.locks = newLocks(ctx, self, options, lockDeps{
 		clock: clocks, do: c.do, living: s.life.living, log: zerolog.Nop(),
 		peers: peer.NewClient(peer.Channel{Wait: options.Wait, OpTimeout: options.OpTimeout}, &s.life.others, zerolog.Nop(), registry),
@@ -259,13 +258,4 @@ func (s *station) queued(k musiccore.Key) musiccore.LockRef {
 func (s *station) ended() {
 	s.life.self.Load().End()
 	s.cluster.say(s.life.id(), musiccore.EndedBeat, s.address)
-}
-
-// nowhere is an address on which nobody listens.
-func nowhere(t *testing.T) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer func() { _ = ln.Close() }()
-	return ln.Addr().String()
 }

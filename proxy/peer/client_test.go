@@ -42,7 +42,7 @@ func TestErrorsOfTheClient(t *testing.T) {
 	assert.NotErrorIs(t, err, ErrNotAsked, "it may have been")
 	b.tamper(tampered{response: func(w *http.Response) { w.StatusCode = http.StatusUnauthorized }})
 	assert.ErrorIs(t, b.borrow(t, a), ErrNotAsked)
-	a.address = unreachable(t)
+	a.address = unreachable
 	b.client.directory.(*directory).set(a.id, a.address)
 	err = b.borrow(t, a)
 	assert.ErrorIs(t, err, ErrNotAsked)
@@ -77,7 +77,7 @@ func TestHintsOfManyKeysGoTogether(t *testing.T) {
 // Hints for a proxy that does not answer are dropped, and Hint does not wait for it.
 func TestHintsThatNobodyTakesAreDropped(t *testing.T) {
 	a, b := two(t)
-	a.client.directory.(*directory).set(b.id, unreachable(t))
+	a.client.directory.(*directory).set(b.id, unreachable)
 	all := make([]musiccore.Hint, 4*hintsKept)
 	for i := range all {
 		all[i] = musiccore.Hint{Key: testKey("x"), To: b.id, Kind: musiccore.HintYourTurn}
