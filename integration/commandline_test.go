@@ -201,6 +201,36 @@ func TestCommandLinePassesSignalsOn(t *testing.T) {
 	assert.Empty(t, listed(t, "music.named", "cli signal"))
 }
 
+// A command has the terminal while it runs, and a script that called it has it again afterwards.
+func TestCommandLineGivesTheTerminalToItsCommand(t *testing.T) {
+	cmd := commandLine(t, "lock", "cli terminal", "--", "sh", "-c", "read x; echo got $x")
+	script := exec.Command("sh", append([]string{"-c", `"$@"; read y; echo then $y`, "sh", cmd.Path}, cmd.Args[1:]...)...)
+	look, err := pty.Start(script)
+	require.NoError(t, err)
+	defer func() { _ = look.Close() }()
+	_, err = look.WriteString("one\ntwo\n")
+	require.NoError(t, err)
+	text, _ := io.ReadAll(look) // ends with an error of the terminal that has gone
+	require.NoError(t, script.Wait(), "%s", text)
+	assert.Contains(t, string(text), "got one")
+	assert.Contains(t, string(text), "then two")
+}
+
+// A command does not outlive `music lock`, however that ends.
+func TestCommandLineKilled(t *testing.T) {
+	cmd := commandLine(t, "lock", "cli killed", "--lease", "1s", "--", "sh", "-c", "echo runs; exec sleep 1000")
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	_, err = io.ReadFull(out, make([]byte, len("runs\n")))
+	require.NoError(t, err)
+	require.NoError(t, cmd.Process.Kill())
+	rest, err := io.ReadAll(out) // ends with the command's own end
+	require.NoError(t, err)
+	assert.Empty(t, rest)
+	_ = cmd.Wait()
+}
+
 // Where no proxy answers any more the command is asked to end, and ended before the lease is, whatever it does about it.
 func TestCommandLineWithoutItsProxy(t *testing.T) {
 	p := startProcess(t, needEnvironment(t).direct())

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -115,7 +116,9 @@ func (r *lockRun) run() error {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	defer signal.Stop(signals)
-	signal.Ignore(syscall.SIGPIPE) // who does not listen any more must not leave a command without its lock
+	broken := make(chan os.Signal, 1)
+	signal.Notify(broken, syscall.SIGPIPE) // nobody listens any more: no reason to leave a command without its lock; not ignored, which it would inherit
+	defer signal.Stop(broken)
 	session, held, err := r.acquire(signals)
 	if session != nil {
 		defer session.Close()
@@ -160,14 +163,27 @@ type usageError struct{ error }
 // acquire waits for the lock; a signal ends that.
 func (r *lockRun) acquire(signals <-chan os.Signal) (*client.Session, *client.Held, error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	defer cancel(nil)
-	go func() {
+	var listening sync.WaitGroup
+	listening.Go(func() {
 		select {
 		case sig := <-signals:
 			cancel(fmt.Errorf("signal %v", sig))
 		case <-ctx.Done():
 		}
-	}()
+	})
+	s, held, err := r.ask(ctx)
+	cancel(nil)
+	listening.Wait()
+	if why := context.Cause(ctx); held != nil && !errors.Is(why, context.Canceled) { // a signal, just when the lock was given
+		limited, over := context.WithTimeout(context.Background(), releaseTime)
+		defer over()
+		return s, nil, errors.Join(why, held.Release(limited))
+	}
+	return s, held, err
+}
+
+// ask connects to a proxy and asks for the lock.
+func (r *lockRun) ask(ctx context.Context) (*client.Session, *client.Held, error) {
 	o, err := r.login.options()
 	if err != nil {
 		return nil, nil, &usageError{err}
@@ -202,18 +218,18 @@ func (r *lockRun) under(held *client.Held, signals <-chan os.Signal) (status int
 	// The kernel ends the command with the thread that has started it: with this process, then, and not before.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	command := exec.Command(r.path, r.args[1:]...)
-	command.Args[0] = r.args[0]
-	command.Stdin, command.Stdout, command.Stderr = os.Stdin, r.stdout, r.stderr
-	command.Env = append(os.Environ(), lockRefVariable+"="+strconv.FormatInt(held.Ref, 10), lockTableVariable+"="+held.Table())
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, Foreground: terminal(os.Stdin)}
+	front := inFront()
+	if front {
+		signal.Ignore(syscall.SIGTTOU) // the terminal is given to the command, and taken back
+		defer takeBack()
+	}
+	command := r.command(held, front)
 	if err := command.Start(); err != nil {
 		r.say(err.Error())
 		return statusNoRun, nil
 	}
 	group := -command.Process.Pid
 	ctx, over := context.WithCancel(context.Background())
-	kept := make(chan error, 1)
 	ending := false
 	keeper := &client.Keeper{
 		Lease: held.Lease, End: held.End, Clock: client.Boottime, Renew: held.Renew,
@@ -224,25 +240,50 @@ func (r *lockRun) under(held *client.Held, signals <-chan os.Signal) (status int
 		},
 		Kill: func() { _ = syscall.Kill(group, syscall.SIGKILL) },
 	}
-	go func() { kept <- keeper.Keep(ctx) }()
-	go func() {
-		for {
-			select {
-			case sig := <-signals:
-				_ = syscall.Kill(group, sig.(syscall.Signal)) //nolint:forcetypeassert // what Notify was asked for
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
+	var beside sync.WaitGroup
+	beside.Go(func() { lost = keeper.Keep(ctx) })
+	beside.Go(func() { passOn(ctx, signals, group) })
 	awaitEnd(command.Process.Pid)
 	over()
-	lost = <-kept
+	beside.Wait()
 	if ending {
 		_ = syscall.Kill(group, syscall.SIGKILL) // its number is nobody else's before Wait
 	}
 	_ = command.Wait() // its status is what is told
 	return statusOf(command.ProcessState), lost
+}
+
+// command is what is to be run, as a process group of its own; front = it gets the terminal.
+func (r *lockRun) command(held *client.Held, front bool) *exec.Cmd {
+	command := exec.Command(r.path, r.args[1:]...)
+	command.Args[0] = r.args[0]
+	command.Stdin, command.Stdout, command.Stderr = os.Stdin, r.stdout, r.stderr
+	command.Env = append(os.Environ(), lockRefVariable+"="+strconv.FormatInt(held.Ref, 10), lockTableVariable+"="+held.Table())
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, Foreground: front}
+	return command
+}
+
+// passOn sends signals to a process group until ctx ends.
+func passOn(ctx context.Context, signals <-chan os.Signal, group int) {
+	for {
+		select {
+		case sig := <-signals:
+			_ = syscall.Kill(group, sig.(syscall.Signal)) //nolint:forcetypeassert // what Notify was asked for
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// inFront reports whether this process group is the one that reads from the terminal.
+func inFront() bool {
+	group, err := unix.IoctlGetInt(int(os.Stdin.Fd()), unix.TIOCGPGRP)
+	return err == nil && group == unix.Getpgrp()
+}
+
+// takeBack makes this process group the one that reads from the terminal again: a script may go on after it.
+func takeBack() {
+	_ = unix.IoctlSetPointerInt(int(os.Stdin.Fd()), unix.TIOCSPGRP, unix.Getpgrp())
 }
 
 // awaitEnd waits for the end of a child and leaves it to be waited for.
