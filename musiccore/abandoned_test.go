@@ -10,7 +10,7 @@ import (
 func TestAbandonedReferencesArePassedTogether(t *testing.T) {
 	const waiters = 3000
 	for _, stay := range []int{0, 1, 10} { // clients that stay, spread among those that go away
-		h := &lockQueue{t: t, now: Now{Boot: time.Minute, Wall: 1 << 50, Clk: 1 << 50}}
+		h := &instantStore{t: t, now: Now{Boot: time.Minute, Wall: 1 << 50, Clk: 1 << 50}}
 		h.key.PK = "x"
 		o := Defaults()
 		s := NewSession(SessionID{1}, o)
@@ -39,7 +39,7 @@ func TestAbandonedReferencesArePassedTogether(t *testing.T) {
 }
 
 // lockQueue is a Core whose store answers at once.
-type lockQueue struct {
+type instantStore struct {
 	t    *testing.T
 	core *Core
 	key  Key
@@ -50,7 +50,7 @@ type lockQueue struct {
 }
 
 // carryOut runs the commands of some effects, and those that follow from them.
-func (h *lockQueue) carryOut(e Effects) {
+func (h *instantStore) carryOut(e Effects) {
 	h.granted(e)
 	for do := e.Commands; len(do) > 0; {
 		next := do[0]
@@ -68,7 +68,7 @@ func (h *lockQueue) carryOut(e Effects) {
 	}
 }
 
-func (h *lockQueue) granted(e Effects) {
+func (h *instantStore) granted(e Effects) {
 	for _, a := range e.Answers {
 		if a.Grant.State == StateHeld {
 			h.held = append(h.held, a.Grant.Ref)
@@ -82,20 +82,20 @@ func (h *lockQueue) granted(e Effects) {
 // A client that was silent for too long, and comes back while the LWT is under way that passes its
 // reference, hears what has become of it when that LWT is decided.
 func TestAnAbandonedReferenceThatIsBeingPassedIsNotRevived(t *testing.T) {
-	d, s := held(t)
-	first, second := d.lock(Request{Wait: time.Minute}), d.lock(Request{Wait: time.Minute})
-	s.run()
-	d.take(d.core.Gone(d.time(), first))
-	d.take(d.core.Gone(d.time(), second))
-	d.unlock(1)
-	id, release := only[Apply](d)
-	d.reply(id, s.do(release))
-	id, pass := only[Apply](d)
-	back := d.lock(Request{Ref: 3, Wait: time.Minute})
-	d.waits(back)
-	d.reply(id, s.do(pass))
-	s.run()
-	if g := d.state(back, StateLost); g.Ref != 3 || s.row.Head != 4 {
+	h, s := newHolder(t)
+	first, second := h.lock(Request{Wait: time.Minute}), h.lock(Request{Wait: time.Minute})
+	s.answerAll()
+	h.collect(h.core.Gone(h.time(), first))
+	h.collect(h.core.Gone(h.time(), second))
+	h.unlock(1)
+	id, release := commandOf[Apply](h)
+	h.reply(id, s.do(release))
+	id, pass := commandOf[Apply](h)
+	back := h.lock(Request{Ref: 3, Wait: time.Minute})
+	h.expectWaiting(back)
+	h.reply(id, s.do(pass))
+	s.answerAll()
+	if g := h.expectState(back, StateLost); g.Ref != 3 || s.row.Head != 4 {
 		t.Fatalf("grant %+v of %+v", g, s.row)
 	}
 }

@@ -44,7 +44,7 @@ func TestACrowdRecoversFromADisturbance(t *testing.T) {
 }
 
 // stall lets the next holder stay for so long.
-func (f *far) stall(d time.Duration) {
+func (f *farSim) stall(d time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.pause = d

@@ -16,25 +16,25 @@ func TestACrowdThatTimesOutCostsEachAlike(t *testing.T) {
 		"mixed":    func(i int) time.Duration { return time.Second + time.Duration(i*7919%1000)*time.Millisecond },
 	} {
 		t.Run(name, func(t *testing.T) {
-			d, s := foreign(t, theirs())
+			h, s := heldByOther(t, theirs())
 			s.beat[session(9)] = 1
 			var ops []OpID
 			for i := range crowd {
-				ops = append(ops, d.lock(Request{Wait: wait(i)}))
-				d.jump(time.Microsecond)
+				ops = append(ops, h.lock(Request{Wait: wait(i)}))
+				h.advanceUnticked(time.Microsecond)
 			}
-			d.jump(2 * time.Second)
-			d.beat()
+			h.advanceUnticked(2 * time.Second)
+			h.beat()
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			fx := d.core.Tick(d.time())
+			fx := h.core.Tick(h.time())
 			runtime.ReadMemStats(&after)
 			if bytes := after.TotalAlloc - before.TotalAlloc; bytes > crowd*4096 {
 				t.Errorf("%d bytes were copied for %d LOCKs", bytes, crowd)
 			}
-			d.take(fx)
+			h.collect(fx)
 			for _, op := range ops {
-				d.answered(op)
+				h.answerOf(op)
 			}
 		})
 	}

@@ -35,22 +35,22 @@ type Hint struct {
 // Hear takes a hint of another proxy. It does nothing where the hint is for another session, or of
 // no use: HintYourTurn and HintReleasing of a key that nobody waits for here, HintPiggyback of one
 // that nobody has or waits for here.
-func (c *Core) Hear(now Now, h Hint) Effects {
-	if !c.checkSession(now) || h.To != c.self.id {
+func (c *Core) Hear(now Now, hint Hint) Effects {
+	if !c.checkSession(now) || hint.To != c.self.id {
 		return c.takeEffects()
 	}
-	switch k := c.keys[h.Key]; {
-	case h.Kind == HintWaiting:
-		c.key(h.Key).lookForWaiters(now)
-	case h.Kind == HintYourTurn && k != nil && k.term == nil:
+	switch k := c.keys[hint.Key]; {
+	case hint.Kind == HintWaiting:
+		c.key(hint.Key).lookForWaiters(now)
+	case hint.Kind == HintYourTurn && k != nil && k.term == nil:
 		k.view.hintReceived()
 		k.step(now)
-	case h.Kind == HintReleasing && k != nil && k.term == nil:
+	case hint.Kind == HintReleasing && k != nil && k.term == nil:
 		k.view.releaseExpected = now.Boot + releasingFor
 		k.view.read.next = 0
 		k.step(now)
-	case h.Kind == HintPiggyback && k != nil && len(k.queue.numbered) > 0 && h.Block.Session != c.self.id:
-		k.acceptPiggybacked(now, h)
+	case hint.Kind == HintPiggyback && k != nil && len(k.queue.numbered) > 0 && hint.Block.Session != c.self.id:
+		k.acceptPiggybacked(now, hint)
 		k.step(now)
 	}
 	return c.takeEffects()

@@ -7,23 +7,23 @@ import (
 )
 
 // hinted takes the hints that were given, and demands them.
-func (d *desk) hinted(want ...Hint) {
-	d.t.Helper()
+func (h *harness) expectHints(want ...Hint) {
+	h.t.Helper()
 	for i := range want {
-		want[i].Key = d.key()
+		want[i].Key = h.key()
 	}
-	if !slices.Equal(d.hints, want) {
-		d.t.Fatalf("hints %+v, want %+v", d.hints, want)
+	if !slices.Equal(h.hints, want) {
+		h.t.Fatalf("hints %+v, want %+v", h.hints, want)
 	}
-	d.hints = nil
+	h.hints = nil
 }
 
-func (d *desk) hear(what HintKind) {
-	d.take(d.core.Hear(d.time(), Hint{Key: d.key(), To: d.session.ID(), Kind: what}))
+func (h *harness) receive(what HintKind) {
+	h.collect(h.core.Hear(h.time(), Hint{Key: h.key(), To: h.session.ID(), Kind: what}))
 }
 
 // joined puts a reference of another session into the queue.
-func (s *store) joined(n byte) {
+func (s *fakeStore) enqueueOther(n byte) {
 	s.d.t.Helper()
 	if s.apply(Enqueue(s.row, Block{N: 1, Session: session(n), Req: 1}, 0, t0)).Status != StatusDone {
 		s.d.t.Fatal("refused")
@@ -31,70 +31,70 @@ func (s *store) joined(n byte) {
 }
 
 // handOn has another session give back the head, and tell so.
-func (s *store) handOn() {
+func (s *fakeStore) releaseHead() {
 	s.apply(Release(*s.row, 2, false, 0))
-	s.d.hear(HintYourTurn)
-	s.run()
+	s.d.receive(HintYourTurn)
+	s.answerAll()
 }
 
 // docs/protocol.md 3.16, Hints: "waiter -> owner (wanted)".
-func TestWhoWaitsTellsTheHeadsSession(t *testing.T) {
-	d, s := foreign(t, theirs())
+func TestAWaiterTellsTheHeadsSession(t *testing.T) {
+	h, s := heldByOther(t, theirs())
 	s.beat[session(9)], s.beat[session(8)] = 1, 1
-	first := d.lock(Request{Wait: time.Minute})
-	s.run()
-	d.hinted(Hint{To: session(9), Kind: HintWaiting})
-	second := d.lock(Request{Wait: time.Minute})
-	d.serve(s, time.Second)
-	d.hinted()
+	first := h.lock(Request{Wait: time.Minute})
+	s.answerAll()
+	h.expectHints(Hint{To: session(9), Kind: HintWaiting})
+	second := h.lock(Request{Wait: time.Minute})
+	h.runFor(s, time.Second)
+	h.expectHints()
 	s.apply(Release(*s.row, 2, false, 0))
-	d.serve(s, time.Second)
-	d.hinted(Hint{To: session(8), Kind: HintWaiting})
-	d.take(d.core.Gone(d.time(), first))
-	d.take(d.core.Gone(d.time(), second))
+	h.runFor(s, time.Second)
+	h.expectHints(Hint{To: session(8), Kind: HintWaiting})
+	h.collect(h.core.Gone(h.time(), first))
+	h.collect(h.core.Gone(h.time(), second))
 	s.apply(Release(*s.row, 2, false, 0))
-	d.serve(s, 2*time.Second)
-	d.hinted()
+	h.runFor(s, 2*time.Second)
+	h.expectHints()
 }
 
 func TestTheDeadAreToldNothing(t *testing.T) {
-	d, s := foreign(t, theirs())
+	h, s := heldByOther(t, theirs())
 	s.beat[session(9)], s.beat[session(8)] = EndedBeat, 1
-	d.lock(Request{Ref: 3, Wait: time.Minute})
-	d.serve(s, d.opts.Grace+time.Second)
-	d.hinted(Hint{To: session(8), Kind: HintYourTurn}, Hint{To: session(8), Kind: HintWaiting})
+	h.lock(Request{Ref: 3, Wait: time.Minute})
+	h.runFor(s, h.opts.Grace+time.Second)
+	h.expectHints(Hint{To: session(8), Kind: HintYourTurn}, Hint{To: session(8), Kind: HintWaiting})
 }
 
 // An owner that its own Enqueue has granted has never seen who came later.
-func TestWantedTellsTheOwnerWhomToTell(t *testing.T) {
-	d, s := held(t)
-	s.joined(7)
-	d.hear(HintWaiting)
-	id, read := only[ReadRow](d)
+func TestWaitingTellsTheHolderWhomToTell(t *testing.T) {
+	h, s := newHolder(t)
+	s.enqueueOther(7)
+	h.receive(HintWaiting)
+	id, read := commandOf[ReadRow](h)
 	if !read.Quorum {
 		t.Fatal("one replica may not have it")
 	}
-	d.reply(id, s.read())
-	d.hear(HintWaiting)
-	d.none() // the queue as known says it
-	d.unlock(1)
-	d.hinted(Hint{To: session(7), Kind: HintReleasing})
-	s.run()
-	d.hinted(Hint{To: session(7), Kind: HintYourTurn})
+	h.reply(id, s.read())
+	h.receive(HintWaiting)
+	h.expectNoCommand() // the queue as known says it
+	h.unlock(1)
+	h.expectHints(Hint{To: session(7), Kind: HintReleasing})
+	s.answerAll()
+	h.expectHints(Hint{To: session(7), Kind: HintYourTurn})
 }
 
 // A commit is at every replica before the proxy whose Release it is hears of it, and tells: who is next looks for it
 // meanwhile, not for ever.
-func TestYieldingLooksOftenForAWhile(t *testing.T) {
-	d, s := foreign(t, theirs())
+func TestReleasingIsPolledOftenForAWhile(t *testing.T) {
+	h, s := heldByOther(t, theirs())
 	s.beat[session(9)], s.beat[session(8)] = 1, 1
-	op := d.lock(Request{Wait: time.Minute})
+	op := h.lock(Request{Wait: time.Minute})
 	looks := func(span time.Duration) (n int) {
-		s.seen = nil
-		for end := d.now + span; d.now < end; d.pass(releasingPollEvery) {
-			s.run()
+		s.actions = nil
+		for end := h.now + span; h.now < end; h.advance(releasingPollEvery) {
+			s.answerAll()
 		}
-		for _, a := range s.seen {
+		for _, a := range s.actions {
 			if _, ok := a.(ReadRow); ok {
 				n++
 			}
@@ -102,7 +102,7 @@ func TestYieldingLooksOftenForAWhile(t *testing.T) {
 		return n
 	}
 	looks(10 * time.Second)
-	d.hear(HintReleasing)
+	h.receive(HintReleasing)
 	if n := looks(100 * time.Millisecond); n < 15 || n > 21 {
 		t.Errorf("%d looks in 100 ms", n)
 	}
@@ -110,106 +110,106 @@ func TestYieldingLooksOftenForAWhile(t *testing.T) {
 	if n := looks(10 * time.Second); n > 25 {
 		t.Errorf("%d looks in 10 s, long after", n)
 	}
-	d.hear(HintReleasing)
+	h.receive(HintReleasing)
 	for range 3 {
 		s.apply(Release(*s.row, 2, false, 0))
 	}
 	looks(2 * releasingPollEvery)
-	d.state(op, StateHeld)
+	h.expectState(op, StateHeld)
 }
 
 // What is behind an own reference is not known, though somebody is ahead of it.
-func TestWantedLooksBehindTheLastOwnReference(t *testing.T) {
-	d, s := held(t)
-	s.joined(7)
-	d.lock(Request{Wait: time.Minute})
-	s.run()
-	s.joined(8)
-	d.hear(HintWaiting)
-	only[ReadRow](d)
+func TestWaitingLooksBehindTheLastOwnReference(t *testing.T) {
+	h, s := newHolder(t)
+	s.enqueueOther(7)
+	h.lock(Request{Wait: time.Minute})
+	s.answerAll()
+	s.enqueueOther(8)
+	h.receive(HintWaiting)
+	commandOf[ReadRow](h)
 }
 
-func TestWantedWhileTheRowIsReleased(t *testing.T) {
+func TestWaitingWhileTheRowIsReleased(t *testing.T) {
 	for _, late := range []bool{false, true} {
-		d, s := held(t)
-		s.joined(7)
-		d.unlock(1)
-		id, release := only[Apply](d)
+		h, s := newHolder(t)
+		s.enqueueOther(7)
+		h.unlock(1)
+		id, release := commandOf[Apply](h)
 		s.apply(release.Swap)
 		if !late {
-			d.hear(HintWaiting)
-			read, _ := only[ReadRow](d)
-			d.reply(read, s.read())
-			d.hinted()
+			h.receive(HintWaiting)
+			read, _ := commandOf[ReadRow](h)
+			h.reply(read, s.read())
+			h.expectHints()
 		}
-		d.reply(id, Result{Status: StatusDone})
+		h.reply(id, Result{Status: StatusDone})
 		if late {
-			d.hinted() // nobody knows of 7
-			d.hear(HintWaiting)
-			s.run()
+			h.expectHints() // nobody knows of 7
+			h.receive(HintWaiting)
+			s.answerAll()
 		}
-		d.hinted(Hint{To: session(7), Kind: HintYourTurn})
-		if len(d.core.ops) != 0 || late && len(d.core.keys) != 0 {
+		h.expectHints(Hint{To: session(7), Kind: HintYourTurn})
+		if len(h.core.ops) != 0 || late && len(h.core.keys) != 0 {
 			t.Fatal("a hint leaves memory behind")
 		}
 	}
 }
 
 // An own head that memory does not know, behind which only other proxies wait.
-func TestWantedFindsAForgottenHead(t *testing.T) {
+func TestWaitingFindsAnOrphanedHead(t *testing.T) {
 	r := theirs()
 	r.Queue[0].Session = session(1)
-	d, s := foreign(t, r)
-	d.hear(HintWaiting)
-	s.run()
-	if s.row.Head != 2 || !s.row.Dirty || s.row.Epoch < 1000+d.opts.Window {
+	h, s := heldByOther(t, r)
+	h.receive(HintWaiting)
+	s.answerAll()
+	if s.row.Head != 2 || !s.row.Dirty || s.row.Epoch < 1000+h.opts.Window {
 		t.Fatalf("%+v", *s.row)
 	}
-	d.hinted(Hint{To: session(8), Kind: HintYourTurn})
+	h.expectHints(Hint{To: session(8), Kind: HintYourTurn})
 }
 
-func TestWantedGrantsNothingAndIsForgotten(t *testing.T) {
-	d := newDesk(t)
-	s := newStore(d)
-	d.hear(HintWaiting)
-	s.run()
-	d.hear(HintWaiting)
-	d.pass(d.opts.Wait) // the store says nothing
-	if len(d.answers) != 0 || len(d.core.keys) != 0 || len(d.core.timers) != 0 || len(d.hints) != 0 {
-		t.Fatalf("answers %+v, hints %+v, %d keys", d.answers, d.hints, len(d.core.keys))
+func TestWaitingGrantsNothingAndLeavesNothing(t *testing.T) {
+	h := newHarness(t)
+	s := newFakeStore(h)
+	h.receive(HintWaiting)
+	s.answerAll()
+	h.receive(HintWaiting)
+	h.advance(h.opts.Wait) // the store says nothing
+	if len(h.answers) != 0 || len(h.core.keys) != 0 || len(h.core.timers) != 0 || len(h.hints) != 0 {
+		t.Fatalf("answers %+v, hints %+v, %d keys", h.answers, h.hints, len(h.core.keys))
 	}
-	if len(s.seen) != 1 || s.seen[0] != (ReadRow{Quorum: true}) {
-		t.Fatalf("%+v", s.seen)
+	if len(s.actions) != 1 || s.actions[0] != (ReadRow{Quorum: true}) {
+		t.Fatalf("%+v", s.actions)
 	}
 }
 
 // A hint is no read at QUORUM: a dirty head that one replica showed waits for one (M6).
 func TestAHintGrantsNoDirtyHead(t *testing.T) {
-	d, s := foreign(t, stranger())
+	h, s := heldByOther(t, stranger())
 	s.beat[session(9)] = 1
-	op := d.lock(Request{Wait: time.Minute})
-	s.run()
+	op := h.lock(Request{Wait: time.Minute})
+	s.answerAll()
 	s.apply(Release(*s.row, 2, true, 0))
-	d.pass(100 * time.Millisecond)
-	id, read := only[ReadRow](d)
+	h.advance(100 * time.Millisecond)
+	id, read := commandOf[ReadRow](h)
 	if read.Quorum {
 		t.Fatal("a poll asks one replica")
 	}
-	d.reply(id, s.read())
-	d.hear(HintYourTurn)
-	d.waits(op)
-	s.run()
-	d.state(op, StateHeld)
+	h.reply(id, s.read())
+	h.receive(HintYourTurn)
+	h.expectWaiting(op)
+	s.answerAll()
+	h.expectState(op, StateHeld)
 }
 
 // Who has no reference yet hears how many there are, and not one more.
 func TestPositionWithoutAReferenceIsAnEstimate(t *testing.T) {
-	d, s := foreign(t, theirs())
-	op := d.lock(Request{Token: [16]byte{1}})
-	id, _ := only[ReadRow](d)
-	d.reply(id, s.read())
-	d.pass(d.opts.Wait)
-	if g := d.state(op, StateQueued); g.Ref != 0 || g.Position != 3 {
+	h, s := heldByOther(t, theirs())
+	op := h.lock(Request{Token: [16]byte{1}})
+	id, _ := commandOf[ReadRow](h)
+	h.reply(id, s.read())
+	h.advance(h.opts.Wait)
+	if g := h.expectState(op, StateQueued); g.Ref != 0 || g.Position != 3 {
 		t.Fatalf("behind 1, 2 and 3: %+v", g)
 	}
 }

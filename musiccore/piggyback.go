@@ -140,8 +140,8 @@ func (k *key) remoteBehind() bool {
 
 // acceptPiggybacked takes a block that another session asks to have enqueued; of each session one.
 // Hints may overtake each other.
-func (k *key) acceptPiggybacked(now Now, h Hint) {
-	b, last := h.Block, h.Last
+func (k *key) acceptPiggybacked(now Now, hint Hint) {
+	b, last := hint.Block, hint.Last
 	k.piggyback.accepted = slices.DeleteFunc(k.piggyback.accepted, func(old piggybackedEnqueue) bool {
 		if old.block == b {
 			last = max(last, old.last)

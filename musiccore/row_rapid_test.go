@@ -10,28 +10,28 @@ import (
 
 // races is one lock row, all that it ever was, and those who change it from what they once read of it: LWTs arrive in
 // any order, twice or never, and who has lost its term does not know.
-type races struct {
+type rowRaces struct {
 	rows    []*Row
 	onWay   []sending
 	w       Stamp
-	tenures []*tenure
-	bases   []Stamp           // of all T registers, ascending
-	owners  map[Stamp]*tenure // who uses a window
-	entered map[LockRef]bool  // a reference gets one term by Poll, ever (C15)
-	highest map[Stamp]Stamp   // by epoch: the highest stamp used
-	gone    map[LockRef]bool  // its owner has released it without a term
+	tenures []*rowTerm
+	bases   []Stamp            // of all T registers, ascending
+	owners  map[Stamp]*rowTerm // who uses a window
+	entered map[LockRef]bool   // a reference gets one term by Poll, ever (C15)
+	highest map[Stamp]Stamp    // by epoch: the highest stamp used
+	gone    map[LockRef]bool   // its owner has released it without a term
 }
 
 // sending is an LWT on its way, and whose it is.
 type sending struct {
 	swap  Swap
-	to    *tenure // that ends or moves with it
-	taker bool    // a new tenure begins with it
+	to    *rowTerm // that ends or moves with it
+	taker bool     // a new tenure begins with it
 	renew bool
 }
 
 // tenure is a term as its holder remembers it.
-type tenure struct {
+type rowTerm struct {
 	ref       LockRef
 	base, seq Stamp
 	moved     Stamp // its Renew was applied, and the holder does not know yet
@@ -39,10 +39,10 @@ type tenure struct {
 	over      bool  // its Release is on its way, or it knows that it is lost
 }
 
-func newRaces(t *rapid.T) *races {
-	h := &races{
+func newRaces(t *rapid.T) *rowRaces {
+	h := &rowRaces{
 		rows: []*Row{rows(t)}, w: rapid.SampledFrom([]Stamp{16, 64, w}).Draw(t, "W"),
-		owners: map[Stamp]*tenure{}, entered: map[LockRef]bool{}, highest: map[Stamp]Stamp{}, gone: map[LockRef]bool{},
+		owners: map[Stamp]*rowTerm{}, entered: map[LockRef]bool{}, highest: map[Stamp]Stamp{}, gone: map[LockRef]bool{},
 	}
 	if r := h.rows[0]; r != nil {
 		h.bases = []Stamp{r.Epoch}
@@ -50,14 +50,14 @@ func newRaces(t *rapid.T) *races {
 	return h
 }
 
-func (h *races) now() *Row { return h.rows[len(h.rows)-1] }
+func (h *rowRaces) now() *Row { return h.rows[len(h.rows)-1] }
 
 // seen is the row as somebody read it: mostly as it is, at times as it was.
-func (h *races) seen(t *rapid.T) *Row {
+func (h *rowRaces) seen(t *rapid.T) *Row {
 	return h.rows[max(0, len(h.rows)-1-max(0, rapid.IntRange(-3, 4).Draw(t, "age")))]
 }
 
-func (h *races) clk(t *rapid.T) Stamp {
+func (h *rowRaces) clk(t *rapid.T) Stamp {
 	r := h.now()
 	if r == nil || rapid.Bool().Draw(t, "any clock") {
 		return Stamp(rapid.Int64Range(1, 1<<52).Draw(t, "clk"))
@@ -65,16 +65,16 @@ func (h *races) clk(t *rapid.T) Stamp {
 	return max(1, r.Epoch+Stamp(rapid.Int64Range(-40, 40).Draw(t, "clk near epoch")))
 }
 
-func (h *races) send(s sending) { h.onWay = append(h.onWay, s) }
+func (h *rowRaces) send(s sending) { h.onWay = append(h.onWay, s) }
 
 // enqueue is of anybody, from any row.
-func (h *races) enqueue(t *rapid.T) {
+func (h *rowRaces) enqueue(t *rapid.T) {
 	b := Block{N: int32(rapid.IntRange(1, 3).Draw(t, "n")), Session: session(byte(rapid.IntRange(1, 3).Draw(t, "who"))), Req: int64(len(h.onWay))}
 	h.send(sending{swap: Enqueue(h.seen(t), b, 0, h.clk(t))})
 }
 
 // takeAway is a Preempt or a Takeover of anybody, from any row.
-func (h *races) takeAway(t *rapid.T) {
+func (h *rowRaces) takeAway(t *rapid.T) {
 	r := h.seen(t)
 	if r == nil || r.Empty() {
 		return
@@ -88,7 +88,7 @@ func (h *races) takeAway(t *rapid.T) {
 }
 
 // poll is the owner of a reference that sees it at the head: it enters, or gives it back without ever having had a term.
-func (h *races) poll(t *rapid.T) {
+func (h *rowRaces) poll(t *rapid.T) {
 	r := h.seen(t)
 	if r == nil || r.Empty() || r.Owner != (SessionID{}) || h.entered[r.Head] || h.gone[r.Head] {
 		return
@@ -102,12 +102,12 @@ func (h *races) poll(t *rapid.T) {
 		h.send(sending{swap: Release(*r, h.w, true, h.clk(t))})
 	default:
 		h.entered[r.Head] = true
-		h.enter(t, &tenure{ref: r.Head, base: r.Epoch, seq: 2})
+		h.enter(t, &rowTerm{ref: r.Head, base: r.Epoch, seq: 2})
 	}
 }
 
 // enter is I2: one epoch, one sequencer.
-func (h *races) enter(t *rapid.T, n *tenure) {
+func (h *rowRaces) enter(t *rapid.T, n *rowTerm) {
 	if other := h.owners[n.base]; other != nil && other != n {
 		t.Fatalf("references %d and %d write in one window, %d", other.ref, n.ref, n.base)
 	}
@@ -118,8 +118,8 @@ func (h *races) enter(t *rapid.T, n *tenure) {
 }
 
 // holder draws one of those who believe that they hold.
-func (h *races) holder(t *rapid.T) *tenure {
-	live := slices.DeleteFunc(slices.Clone(h.tenures), func(n *tenure) bool { return n.over })
+func (h *rowRaces) holder(t *rapid.T) *rowTerm {
+	live := slices.DeleteFunc(slices.Clone(h.tenures), func(n *rowTerm) bool { return n.over })
 	if len(live) == 0 {
 		return nil
 	}
@@ -127,7 +127,7 @@ func (h *races) holder(t *rapid.T) *tenure {
 }
 
 // write takes stamps for puts and fences. A holder whose Renew has been applied learns of it, or not yet.
-func (h *races) write(t *rapid.T) {
+func (h *rowRaces) write(t *rapid.T) {
 	n := h.holder(t)
 	if n == nil {
 		return
@@ -144,7 +144,7 @@ func (h *races) write(t *rapid.T) {
 }
 
 // end is Release and Renew, by who believes that it holds. One LWT of a key at a time.
-func (h *races) end(t *rapid.T) {
+func (h *rowRaces) end(t *rapid.T) {
 	n := h.holder(t)
 	if n == nil || n.busy || n.moved != 0 {
 		return
@@ -164,7 +164,7 @@ func (h *races) end(t *rapid.T) {
 }
 
 // arrive decides one LWT; it may have been decided before.
-func (h *races) arrive(t *rapid.T) {
+func (h *rowRaces) arrive(t *rapid.T) {
 	if len(h.onWay) == 0 {
 		return
 	}
@@ -180,7 +180,7 @@ func (h *races) arrive(t *rapid.T) {
 	h.rows = append(h.rows, &row)
 	h.moved(t, before, row)
 	if s.taker {
-		h.enter(t, &tenure{ref: row.Head, base: row.Epoch, seq: 2})
+		h.enter(t, &rowTerm{ref: row.Head, base: row.Epoch, seq: 2})
 	}
 	if s.renew {
 		s.to.moved = row.Epoch
@@ -188,7 +188,7 @@ func (h *races) arrive(t *rapid.T) {
 }
 
 // moved is I1 for a decided LWT.
-func (h *races) moved(t *rapid.T, from *Row, to Row) {
+func (h *rowRaces) moved(t *rapid.T, from *Row, to Row) {
 	if from != nil && (to.Guard < from.Guard || to.Head < from.Head || to.Epoch < from.Epoch) {
 		t.Fatalf("I1: %+v -> %+v", *from, to)
 	}
@@ -209,7 +209,7 @@ func (h *races) moved(t *rapid.T, from *Row, to Row) {
 }
 
 // check is I12 and v2s: the stamps of every window lie above its epoch and below the next one, whenever they were taken.
-func (h *races) check(t *rapid.T) {
+func (h *rowRaces) check(t *rapid.T) {
 	for i, b := range h.bases {
 		top, used := h.highest[b]
 		if used && (top <= b || top >= b+h.w || (i+1 < len(h.bases) && top >= h.bases[i+1])) {

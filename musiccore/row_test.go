@@ -109,7 +109,7 @@ func TestEnqueueOnAnEmptyQueueGrants(t *testing.T) {
 
 // The clock of a proxy may be a second ahead of the cluster's, and that of
 // whoever closes the table ClockGap behind it (docs/protocol.md 2.4, clk; C17).
-func TestClosingIsAboveEveryBaseOfAnAllowedClock(t *testing.T) {
+func TestClosingIsAboveEveryEpochOfAnAllowedClock(t *testing.T) {
 	slow, fast := Now{Clk: t0 - clkBehind}, t0+clkAhead
 	r := Row{Guard: 1, Head: 1, Queue: []Block{block(1, 1, 1, 7)}, Epoch: 100}
 	left, _ := Release(r, 2, false, fast).Apply(&r)

@@ -8,14 +8,14 @@ import (
 )
 
 // witness is a session and another proxy that watches it, each with a clock of its own. Nobody knows the true time.
-type witness struct {
+type observer struct {
 	real    time.Duration
 	own     drawnClock
 	theirs  drawnClock
 	session *Session
 	beats   []sentBeat
 	stored  int64
-	watcher *desk
+	watcher *harness
 	reads   []readBeat
 	watch   *watch
 }
@@ -46,18 +46,18 @@ type readBeat struct {
 	served bool
 }
 
-func newWitness(t *rapid.T, tt *testing.T) *witness {
+func newWitness(t *rapid.T, tt *testing.T) *observer {
 	o := Defaults()
 	o.Margin = time.Microsecond // for the rounding of this test
 	rate := rapid.Float64Range(0.9, 1.1).Draw(t, "rate")
-	w := &witness{
+	w := &observer{
 		own: drawnClock{time.Hour, rate, rapid.SampledFrom([]float64{0.9, 1, 1.1}).Draw(t, "slew")},
 		theirs: drawnClock{
 			2 * time.Hour, rate * rapid.SampledFrom([]float64{1 - o.Drift, 1, 1 + o.Drift}).Draw(t, "drift"),
 			rapid.SampledFrom([]float64{0.9, 1, 1.1}).Draw(t, "slewed there"),
 		},
 		session: NewSession(session(9), o),
-		watcher: &desk{t: tt, opts: o, answers: map[OpID]Answer{}},
+		watcher: &harness{t: tt, opts: o, answers: map[OpID]Answer{}},
 	}
 	w.watcher.session = NewSession(session(1), o)
 	w.watcher.core = New(w.watcher.session, o)
@@ -66,22 +66,22 @@ func newWitness(t *rapid.T, tt *testing.T) *witness {
 }
 
 // now is what the session's proxy reads. Its wall clock stands still: the worst that it can do.
-func (w *witness) now() Now { return w.own.at(w.real) }
+func (w *observer) now() Now { return w.own.at(w.real) }
 
-func (w *witness) pass(t *rapid.T) {
+func (w *observer) pass(t *rapid.T) {
 	w.real += rapid.SampledFrom([]time.Duration{
 		time.Nanosecond, time.Millisecond, 300 * time.Millisecond, time.Second, 3 * time.Second, 9 * time.Second, 10 * time.Second,
 	}).Draw(t, "pass")
 }
 
 // edge is the last moment at which the lease of a beat runs.
-func (w *witness) edge(t *rapid.T) {
+func (w *observer) edge(t *rapid.T) {
 	b := w.aBeat(t)
 	last := b.start.Raw + w.watcher.opts.SessionLease - time.Microsecond
 	w.real = max(w.real, time.Duration(float64(last-w.own.start/2)/w.own.rate))
 }
 
-func (w *witness) start(*rapid.T) {
+func (w *observer) start(*rapid.T) {
 	now := w.now()
 	if n, ok := w.session.Beat(now); ok {
 		w.beats = append(w.beats, sentBeat{n: n, start: now})
@@ -89,24 +89,24 @@ func (w *witness) start(*rapid.T) {
 }
 
 // aBeat draws one on its way.
-func (w *witness) aBeat(t *rapid.T) *sentBeat {
+func (w *observer) aBeat(t *rapid.T) *sentBeat {
 	return &w.beats[rapid.IntRange(max(0, len(w.beats)-3), len(w.beats)-1).Draw(t, "beat")]
 }
 
-func (w *witness) write(t *rapid.T) {
+func (w *observer) write(t *rapid.T) {
 	b := w.aBeat(t)
 	b.written = true
 	w.stored = max(w.stored, b.n)
 }
 
-func (w *witness) ack(t *rapid.T) {
+func (w *observer) ack(t *rapid.T) {
 	if b := w.aBeat(t); b.written {
 		w.session.Acked(w.now(), b.start, b.n)
 	}
 }
 
 // beat is one that goes well.
-func (w *witness) beat(t *rapid.T) {
+func (w *observer) beat(t *rapid.T) {
 	w.start(t)
 	b := &w.beats[len(w.beats)-1]
 	b.written = true
@@ -115,24 +115,24 @@ func (w *witness) beat(t *rapid.T) {
 }
 
 // setTheirs moves the watcher's clocks.
-func (w *witness) setTheirs() {
+func (w *observer) setTheirs() {
 	now := w.theirs.at(w.real)
 	w.watcher.now, w.watcher.rawOff = now.Boot, now.Raw-now.Boot
 }
 
 // look lets the watcher go on watching and send its reads.
-func (w *witness) look(*rapid.T) {
-	d := w.watcher
+func (w *observer) look(*rapid.T) {
+	h := w.watcher
 	w.setTheirs()
-	w.watch = d.core.watch(d.time(), w.session.ID())
-	d.take(d.core.Tick(d.time()))
-	for _, c := range d.open {
+	w.watch = h.core.watch(h.time(), w.session.ID())
+	h.collect(h.core.Tick(h.time()))
+	for _, c := range h.open {
 		w.reads = append(w.reads, readBeat{id: c.ID})
 	}
-	d.open = nil
+	h.open = nil
 }
 
-func (w *witness) serve(*rapid.T) {
+func (w *observer) serve(*rapid.T) {
 	for i := range w.reads {
 		if !w.reads[i].served {
 			w.reads[i].seen, w.reads[i].served = w.stored, true
@@ -140,19 +140,19 @@ func (w *witness) serve(*rapid.T) {
 	}
 }
 
-func (w *witness) reply(*rapid.T) {
-	d := w.watcher
+func (w *observer) reply(*rapid.T) {
+	h := w.watcher
 	w.setTheirs()
 	for _, r := range w.reads {
 		if r.served {
-			d.reply(r.id, Result{Status: StatusDone, Beat: r.seen})
+			h.reply(r.id, Result{Status: StatusDone, Beat: r.seen})
 		}
 	}
 	w.reads = nil
 }
 
 // lookAndSee is a read that takes no time.
-func (w *witness) lookAndSee(t *rapid.T) {
+func (w *observer) lookAndSee(t *rapid.T) {
 	w.look(t)
 	w.serve(t)
 	w.reply(t)
@@ -160,13 +160,13 @@ func (w *witness) lookAndSee(t *rapid.T) {
 
 // ask is I9: when Dead(x) holds anywhere, valid() of x is false for ever. Nobody asks at every moment: who asks ends the
 // session if its time is over.
-func (w *witness) ask(t *rapid.T) {
+func (w *observer) ask(t *rapid.T) {
 	if w.dead() && w.session.Valid(w.now()) {
 		t.Fatalf("dead for another proxy, and valid, at %v", w.real)
 	}
 }
 
-func (w *witness) dead() bool { return w.watch != nil && w.watch.dead }
+func (w *observer) dead() bool { return w.watch != nil && w.watch.dead }
 
 // Whatever is late, and however the clocks run, as long as their rates differ by no more than eps: nobody finds a session
 // dead that still believes in itself (I9, C5, C12).

@@ -244,19 +244,19 @@ func TestASessionWhoseRowHasGone(t *testing.T) {
 func TestTheLongerLeaseCounts(t *testing.T) { // A setting that changes from proxy to proxy breaks nothing.
 	for _, own := range []time.Duration{5 * time.Second, 10 * time.Second, 30 * time.Second} {
 		for _, lease := range []time.Duration{0, 5 * time.Second, 10 * time.Second, 30 * time.Second} {
-			d := newDesk(t, func(o *Options) { o.SessionLease = own })
-			w := d.core.watch(d.time(), session(9))
-			since := d.now
+			h := newHarness(t, func(o *Options) { o.SessionLease = own })
+			w := h.core.watch(h.time(), session(9))
+			since := h.now
 			for !w.dead {
-				for _, c := range d.open {
-					d.core.Reply(d.time(), c.ID, Result{Status: StatusDone, Beat: 7, Lease: lease})
+				for _, c := range h.open {
+					h.core.Reply(h.time(), c.ID, Result{Status: StatusDone, Beat: 7, Lease: lease})
 				}
-				d.open = nil
-				d.now += 100 * time.Millisecond
-				d.core.watch(d.time(), session(9))
-				d.take(d.core.Tick(d.time()))
+				h.open = nil
+				h.now += 100 * time.Millisecond
+				h.core.watch(h.time(), session(9))
+				h.collect(h.core.Tick(h.time()))
 			}
-			if stood := d.now - since; stood < max(own, lease) || stood > max(own, lease)*11/10+2*time.Second {
+			if stood := h.now - since; stood < max(own, lease) || stood > max(own, lease)*11/10+2*time.Second {
 				t.Errorf("own lease %v, the session's %v: dead after %v", own, lease, stood)
 			}
 		}

@@ -56,7 +56,7 @@ func (s *stage) stamp(x Stamp) string {
 // stageProxy is one process: a desk whose commands go to the stage's store. Between a pause and its end nothing of it
 // runs, and what reaches it waits.
 type stageProxy struct {
-	*desk
+	*harness
 	s         *stage
 	name      string
 	skew      time.Duration // its wall clock, ahead of the cluster's
@@ -73,7 +73,7 @@ type stageProxy struct {
 
 // boot starts the process anew: no memory, a new session.
 func (p *stageProxy) boot() {
-	p.desk = &desk{t: p.s.t, opts: p.s.opts, answers: map[OpID]Answer{}, table: [16]byte{1}}
+	p.harness = &harness{t: p.s.t, opts: p.s.opts, answers: map[OpID]Answer{}, table: [16]byte{1}}
 	p.inbox, p.acks, p.waits, p.down, p.paused = nil, nil, map[OpID]func(Answer){}, false, false
 	p.session = p.s.newSession()
 	p.core = New(p.session, p.s.opts)
@@ -88,7 +88,7 @@ func (s *stage) newSession() *Session {
 // time is what the proxy reads from its clocks: clk() as in docs/protocol.md 2.4.
 func (p *stageProxy) time() Now {
 	p.now = p.s.now
-	n := p.desk.time()
+	n := p.harness.time()
 	n.Wall += Stamp(p.skew.Microseconds())
 	n.Clk += Stamp(min(p.skew, time.Second).Microseconds())
 	if p.skew.Abs() > 10*time.Second {
@@ -99,9 +99,9 @@ func (p *stageProxy) time() Now {
 
 // when does something in this life of the process, after its pause.
 func (p *stageProxy) when(do func()) {
-	life := p.desk
+	life := p.harness
 	run := func() {
-		if p.desk == life && !p.down {
+		if p.harness == life && !p.down {
 			do()
 		}
 	}
@@ -151,7 +151,7 @@ func (p *stageProxy) beat() {
 
 // take collects what the core wants and gives the answers to those who wait.
 func (p *stageProxy) take(fx Effects) {
-	p.desk.take(fx)
+	p.harness.collect(fx)
 	p.s.hints = append(p.s.hints, fx.Hints...)
 	for _, a := range fx.Alarms {
 		p.s.tell("%s alarm %s: %s", p.name, a.Rule, a.Text)
@@ -191,10 +191,10 @@ func (s *stage) settle() {
 func (s *stage) hint() bool {
 	hints := s.hints
 	s.hints = nil
-	for _, h := range hints {
+	for _, hint := range hints {
 		for _, p := range s.proxies {
-			if p.session.ID() == h.To && !s.hintsOff && !p.cut {
-				p.when(func() { p.take(p.core.Hear(p.time(), h)) })
+			if p.session.ID() == hint.To && !s.hintsOff && !p.cut {
+				p.when(func() { p.take(p.core.Hear(p.time(), hint)) })
 			}
 		}
 	}

@@ -25,14 +25,14 @@ type stageStore struct {
 
 // stageKey is one key: its lock row, all rows that it was, and its data.
 type stageKey struct {
-	*store
+	*fakeStore
 	past []*Row
 	data [stageReplicas]cell
 }
 
 func (st *stageStore) key(pk string) *stageKey {
 	if st.keys[pk] == nil {
-		st.keys[pk] = &stageKey{store: &store{beat: st.beats}, past: []*Row{nil}}
+		st.keys[pk] = &stageKey{fakeStore: &fakeStore{beat: st.beats}, past: []*Row{nil}}
 	}
 	return st.keys[pk]
 }

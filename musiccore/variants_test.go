@@ -285,7 +285,7 @@ const variantsHead = `# Known-bad variants
 Each row is a change of musiccore's source that breaks the protocol, kept in ` + "`musiccore/testdata/variants`" + `. ` +
 	"`make variants`" + ` builds
 each, and fails if nothing finds it; every test run does so with one in twelve. *Mark* is a section of docs/protocol.md 5 or 6, or a question of the oracle (E1 to E9, see
-` + "`musiccore/simcheck_test.go`" + `). *Found by* names the first seed of the simulation that fails, and the rule that spoke, or a test. Seeds are as of the
+` + "`musiccore/simoracle_test.go`" + `). *Found by* names the first seed of the simulation that fails, and the rule that spoke, or a test. Seeds are as of the
 last ` + "`UPDATE_DOCS=1`" + `; any change of the core or of the simulation moves them.
 
 | variant | mark | what is broken | found by |

@@ -1,0 +1,320 @@
+package musiccore
+
+import (
+	"testing"
+	"time"
+)
+
+// kept is a desk whose key has come back after a short section: its last grant
+// was of a block, and reference 2 holds.
+func blockHeld(t *testing.T, change ...func(*Options)) (*harness, *fakeStore) {
+	t.Helper()
+	retain := func(o *Options) { o.Retain = 200 * time.Millisecond }
+	h, s := newHolder(t, append([]func(*Options){retain}, change...)...)
+	h.unlock(1)
+	s.answerAll()
+	op := h.lock(Request{})
+	s.answerAll()
+	if g := h.expectState(op, StateHeld); g.Ref != 2 || s.row.Guard != 9 || !s.row.Queue[0].Retained {
+		t.Fatalf("grant %+v on %+v: no block", g, s.row)
+	}
+	s.actions = nil
+	return h, s
+}
+
+// section locks, puts and unlocks, and answers the reference and the stamp.
+func (h *harness) shortSection(s *fakeStore) (LockRef, Stamp) {
+	h.t.Helper()
+	op := h.lock(Request{})
+	s.answerAll()
+	r := h.expectState(op, StateHeld).Ref
+	tk, _ := h.begin(r, Put)
+	if !tk.OK() {
+		h.t.Fatalf("reference %d has to wait for its put", r)
+	}
+	h.end(tk, OutcomeAcked)
+	h.unlock(r)
+	s.answerAll()
+	return r, tk.Stamp
+}
+
+// docs/protocol.md 3.17: an uncontended key that comes back to the same proxy costs no LWT.
+func TestAKeyThatComesBackCostsNoLWT(t *testing.T) {
+	h, s := blockHeld(t)
+	h.unlock(2)
+	last := Stamp(0)
+	for want := LockRef(3); want <= 9; want++ {
+		r, stamp := h.shortSection(s)
+		if r != want || stamp <= last {
+			t.Fatalf("reference %d at %d after %d, want %d", r, stamp, last, want)
+		}
+		last = stamp
+		if want < 9 && s.lwts() != 0 {
+			t.Fatalf("reference %d has cost an LWT", r)
+		}
+	}
+	if s.lwts() != 1 || s.row.Head != 10 || s.row.Epoch <= last || s.row.Dirty {
+		t.Fatalf("a block that is used up is released: %+v", s.row)
+	}
+	h.lock(Request{})
+	s.answerAll()
+	if s.row.Guard != 9+64 {
+		t.Fatalf("the next one is larger: %+v", s.row)
+	}
+}
+
+func TestNoBlockWithoutRetain(t *testing.T) {
+	h, s := newHolder(t)
+	h.unlock(1)
+	s.answerAll()
+	h.shortSection(s)
+	if s.row.Head != 3 || s.row.Guard != 2 || s.row.Queue[0].Retained {
+		t.Fatalf("row %+v", s.row)
+	}
+}
+
+func TestAnIdleBlockIsReleased(t *testing.T) {
+	h, s := blockHeld(t)
+	h.unlock(2)
+	h.runFor(s, h.opts.Retain-20*time.Millisecond)
+	if s.row.Head != 2 {
+		t.Fatal("given up early")
+	}
+	h.runFor(s, 40*time.Millisecond)
+	if s.row.Head != 10 || s.row.Owner != (SessionID{}) || len(h.core.keys) != 0 {
+		t.Fatalf("row %+v", s.row)
+	}
+}
+
+// A long section is no block's: what it was worth is forgotten.
+func TestLongSectionsReserveNoBlock(t *testing.T) {
+	h, s := blockHeld(t)
+	h.runFor(s, h.opts.Retain+time.Millisecond)
+	if s.row.Owner != h.session.ID() || s.row.Head != 2 || s.lwts() != 1 {
+		t.Fatalf("who holds for long is made plain: %+v", s.row)
+	}
+	if s.row.retained(2) {
+		t.Fatal("nobody may take it over")
+	}
+	h.unlock(2)
+	s.answerAll()
+	if s.row.Head != 10 {
+		t.Fatalf("the release of a plain one ends the tuple: %+v", s.row)
+	}
+	h.lock(Request{})
+	s.answerAll()
+	if s.row.Guard != 10 {
+		t.Fatalf("row %+v", s.row)
+	}
+}
+
+func TestABlockServesItsWaitersInOrderWithoutLWTs(t *testing.T) {
+	h, s := blockHeld(t)
+	var ops []OpID
+	for range 5 {
+		ops = append(ops, h.lock(Request{Wait: time.Minute}))
+	}
+	s.answerAll()
+	if list := h.core.List(h.time()); len(list) != 6 || list[0].Ref != 2 || list[1].Ref != 0 || list[1].State != StateQueued {
+		t.Fatalf("list %+v", list)
+	}
+	for i, op := range ops {
+		h.expectWaiting(op)
+		h.unlock(LockRef(i + 2))
+		s.answerAll()
+		if g := h.expectState(op, StateHeld); g.Ref != LockRef(i+3) {
+			t.Fatalf("grant %d: %+v", i, g)
+		}
+	}
+	if n := s.lwts(); n != 0 {
+		t.Fatalf("%d LWTs", n)
+	}
+}
+
+// Those who ask together share a tuple, which nobody else's references part: it
+// is a block wherever it stands in the queue.
+func TestWaitersOfAProxyShareOneTerm(t *testing.T) {
+	h, s := blockHeld(t)
+	h.unlock(2)
+	h.runFor(s, time.Second)
+	s.enqueueOther(9) // 10
+	s.actions = nil
+	var ops []OpID
+	for range 3 {
+		ops = append(ops, h.lock(Request{Wait: time.Minute}))
+	}
+	s.answerAll() // refused: another one's reference is new
+	for _, b := range s.row.Queue {
+		if b.Session == h.session.ID() && (b.N != 3 || !b.Retained) {
+			t.Fatalf("queue %+v", s.row.Queue)
+		}
+	}
+	s.beat[session(9)] = 1
+	s.releaseHead()
+	s.actions = nil
+	for i, op := range ops {
+		g := h.expectState(op, StateHeld)
+		if g.Ref != LockRef(11+i) {
+			t.Fatalf("grant %+v", g)
+		}
+		h.unlock(g.Ref)
+		s.answerAll()
+	}
+	if n := s.lwts(); n != 1 || s.row.Head != 14 {
+		t.Fatalf("%d LWTs, row %+v", n, s.row)
+	}
+}
+
+// docs/protocol.md 3.17: given up on a hint. Who stands in line has come before.
+func TestABlockThatOthersWaitForTakesNobodyMore(t *testing.T) {
+	h, s := blockHeld(t)
+	early := h.lock(Request{Wait: time.Minute})
+	s.enqueueOther(9) // 10
+	s.beat[session(9)] = 1
+	h.receive(HintWaiting)
+	s.answerAll()
+	late := h.lock(Request{Wait: time.Minute})
+	s.answerAll()
+	h.unlock(2)
+	s.answerAll()
+	if g := h.expectState(early, StateHeld); g.Ref != 3 {
+		t.Fatalf("grant %+v", g)
+	}
+	h.unlock(3)
+	s.answerAll()
+	h.expectWaiting(late)
+	if s.row.Head != 10 {
+		t.Fatalf("row %+v", s.row)
+	}
+}
+
+// The hint may be lost: somebody looks.
+func TestABlockFindsOutWhoWaitsBehindIt(t *testing.T) {
+	h, s := blockHeld(t)
+	s.enqueueOther(9)
+	for r := LockRef(2); s.row.Head == 2; r++ {
+		if r == 9 {
+			t.Fatal("used up before anybody looked")
+		}
+		h.runFor(s, h.opts.Retain/2)
+		h.unlock(r)
+		h.lock(Request{})
+		s.answerAll()
+	}
+	if s.row.Head != 10 {
+		t.Fatalf("row %+v", s.row)
+	}
+}
+
+// A client hears of a reference only when nothing of it can be lost with the
+// block: who has to be told one gets one of its own, and all behind it too.
+func TestAClientThatMustBeToldGetsAReferenceOfItsOwn(t *testing.T) {
+	h, s := blockHeld(t)
+	op := h.lock(Request{Wait: 2 * time.Second})
+	behind := h.lock(Request{Wait: time.Minute})
+	s.answerAll()
+	for h.now < time.Hour+3*time.Second {
+		if tk, _ := h.begin(2, Get); tk.OK() {
+			h.end(tk, OutcomeAcked)
+		}
+		h.runFor(s, 100*time.Millisecond)
+	}
+	if g := h.expectState(op, StateQueued); g.Ref != 10 {
+		t.Fatalf("queued %+v", g)
+	}
+	h.unlock(2)
+	s.answerAll()
+	h.expectWaiting(behind)
+	op = h.lock(Request{Ref: 10})
+	s.answerAll()
+	h.expectState(op, StateHeld)
+	h.unlock(10)
+	s.answerAll()
+	if g := h.expectState(behind, StateHeld); g.Ref != 11 {
+		t.Fatalf("grant %+v", g)
+	}
+}
+
+func TestWaitZeroBehindABlockIsToldItsReference(t *testing.T) {
+	h, s := blockHeld(t)
+	op := h.lock(Request{AtOnce: true})
+	s.answerAll()
+	if g := h.expectState(op, StateQueued); g.Ref != 10 {
+		t.Fatalf("queued %+v", g)
+	}
+}
+
+// Nobody can name a reference of a block that has not been granted.
+func TestReferencesOfABlockAreNotToldBeforeTheGrant(t *testing.T) {
+	h, s := blockHeld(t)
+	h.lock(Request{Wait: time.Minute})
+	for _, r := range []LockRef{3, 9} {
+		op := h.lock(Request{Ref: r})
+		_, put := h.begin(r, Put)
+		h.runFor(s, 150*time.Millisecond)
+		h.expectError(op, ErrNotHeld)
+		h.expectError(put, ErrNotHeld)
+	}
+}
+
+// docs/protocol.md 3.17: no reference of a dead session's block goes on elsewhere, and it
+// is passed over at once and whole.
+func TestADeadSessionsBlockIsPassedOverWhole(t *testing.T) {
+	retained := theirs()
+	retained.Queue[0] = Block{First: retained.Head, N: 40, Session: session(9), Req: 1, Retained: true}
+	retained.Queue = retained.Queue[:1]
+	retained.Guard = retained.Queue[0].Last()
+	h, s := heldByOther(t, retained)
+	s.beat[session(9)] = EndedBeat
+	op := h.lock(Request{Wait: time.Minute})
+	s.answerAll()
+	h.runFor(s, 100*time.Millisecond)
+	if g := h.expectState(op, StateHeld); g.Ref != retained.Guard+1 {
+		t.Fatalf("grant %+v", g)
+	}
+}
+
+// A session that comes upon a block of its own that it knows nothing of ends it whole.
+func TestAnOrphanedBlockIsReapedWhole(t *testing.T) {
+	h, s := blockHeld(t)
+	h.collect(h.core.Dropped(h.time(), h.table))
+	op := h.lock(Request{Wait: time.Minute})
+	s.answerAll()
+	if g := h.expectState(op, StateHeld); g.Ref != 10 || !s.row.Dirty {
+		t.Fatalf("grant %+v, row %+v", g, s.row)
+	}
+	if n := s.lwts(); n > 3 { // the Enqueue behind it, the Release, perhaps an Enqueue again
+		t.Fatalf("%d LWTs", n)
+	}
+}
+
+func TestWaitersOutliveTheirBlock(t *testing.T) {
+	h, s := blockHeld(t)
+	op := h.lock(Request{Wait: time.Minute})
+	gone := h.lock(Request{Wait: time.Minute})
+	h.collect(h.core.Gone(h.time(), gone))
+	s.apply(Preempt(*s.row, 10, h.opts.Window, 0)) // though its session lives: the table is strict
+	h.collect(h.core.Strict(h.time(), h.table, true))
+	tk, _ := h.begin(2, Get)
+	h.end(tk, OutcomeAcked)
+	s.answerAll()
+	if g := h.expectState(op, StateHeld); g.Ref != 10 {
+		t.Fatalf("grant %+v", g)
+	}
+	if list := h.core.List(h.time()); len(list) != 1 {
+		t.Fatalf("list %+v", list)
+	}
+}
+
+func TestNoWaitIsGrantedAnIdleBlock(t *testing.T) {
+	h, s := blockHeld(t)
+	h.expectState(h.lock(Request{NoWait: true}), StateBusy)
+	h.unlock(2)
+	op := h.lock(Request{NoWait: true})
+	if g := h.expectState(op, StateHeld); g.Ref != 3 {
+		t.Fatalf("grant %+v", g)
+	}
+	if n := s.lwts(); n != 0 {
+		t.Fatalf("%d LWTs", n)
+	}
+}

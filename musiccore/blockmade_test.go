@@ -1,0 +1,267 @@
+package musiccore
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// crowd is a key that clients want who have been told their references, each one of its own: 3 to 6 behind the holder, 2.
+func waitersWithReferences(t *testing.T) (*harness, *fakeStore) {
+	t.Helper()
+	h, s := blockHeld(t)
+	h.runFor(s, h.opts.Retain+time.Millisecond) // the holder is made plain
+	for range 4 {
+		h.lock(Request{AtOnce: true})
+		s.answerAll()
+	}
+	if s.row.Guard != 13 || s.row.retained(10) {
+		t.Fatalf("row %+v", s.row)
+	}
+	s.actions = nil
+	return h, s
+}
+
+// Each of them would cost an LWT. They come in their order, and the numbers that they were told.
+func TestWaitersWithReferencesOfTheirOwnBecomeOneBlock(t *testing.T) {
+	h, s := waitersWithReferences(t)
+	h.unlock(2)
+	s.answerAll()
+	if s.row.Head != 10 || !s.row.retained(10) || s.row.endOfBlock(10) != s.row.Guard || s.row.Guard < 14 || s.lwts() != 1 {
+		t.Fatalf("row %+v", s.row)
+	}
+	for r := LockRef(10); r <= 13; r++ {
+		op := h.lock(Request{Ref: r})
+		s.answerAll()
+		h.expectState(op, StateHeld)
+		h.unlock(r)
+		s.answerAll()
+	}
+	op := h.lock(Request{})
+	s.answerAll()
+	if g := h.expectState(op, StateHeld); g.Ref != 14 || s.lwts() != 0 {
+		t.Fatalf("grant %+v", g)
+	}
+}
+
+// Who has given its number back does not lend it to the next one.
+func TestANumberThatWasToldIsNotGivenAgain(t *testing.T) {
+	h, s := waitersWithReferences(t)
+	for r := LockRef(10); r <= 13; r++ {
+		if r != 11 {
+			h.unlock(r)
+		}
+	}
+	h.lock(Request{Wait: time.Minute})
+	h.unlock(2)
+	s.answerAll()
+	op := h.lock(Request{Ref: 11})
+	s.answerAll()
+	h.expectState(op, StateHeld)
+	h.unlock(11)
+	s.answerAll()
+	next := h.lock(Request{Wait: time.Minute})
+	h.unlock(14)
+	s.answerAll()
+	if g := h.expectState(next, StateHeld); g.Ref != 15 {
+		t.Fatalf("grant %+v, row %+v", g, s.row)
+	}
+}
+
+// One that was silent for too long is passed over in its turn, not before, and hears then that it is lost.
+func TestTheSilentArePassedOverInABlock(t *testing.T) {
+	h, s := waitersWithReferences(t)
+	holds := h.lock(Request{Ref: 2})
+	h.expectState(holds, StateHeld)
+	h.runFor(s, h.opts.QueuedLease+time.Second)
+	first, second := h.lock(Request{Ref: 11}), h.lock(Request{Ref: 13}) // they come back
+	s.actions = nil
+	h.unlock(2)
+	s.answerAll()
+	h.expectState(first, StateHeld)
+	h.unlock(11)
+	s.answerAll()
+	h.expectState(second, StateHeld)
+	if s.lwts() != 1 {
+		t.Fatalf("row %+v", s.row)
+	}
+	for _, r := range []LockRef{10, 12} {
+		op := h.lock(Request{Ref: r})
+		s.answerAll()
+		h.expectState(op, StateLost)
+	}
+}
+
+// Behind a holder of a block who stays the block waits, and goes on with who has been told a reference of it.
+func TestABlockGoesOnBehindAHolderWhoStays(t *testing.T) {
+	h, s := waitersWithReferences(t)
+	h.unlock(2)
+	s.answerAll()
+	op := h.lock(Request{Ref: 10})
+	s.answerAll()
+	h.expectState(op, StateHeld)
+	s.actions = nil
+	h.runFor(s, h.opts.Retain+time.Millisecond)
+	if s.row.Owner != h.session.ID() || s.lwts() != 1 {
+		t.Fatalf("not plain: %+v", s.row)
+	}
+	h.unlock(10)
+	s.answerAll()
+	op = h.lock(Request{Ref: 11})
+	s.answerAll()
+	h.expectState(op, StateHeld)
+	if s.row.Head != 11 || !s.row.retained(11) || s.lwts() != 1 {
+		t.Fatalf("row %+v", s.row)
+	}
+	h.unlock(11)
+	s.answerAll()
+	op = h.lock(Request{Ref: 12})
+	s.answerAll()
+	h.expectState(op, StateHeld)
+	if s.lwts() != 0 {
+		t.Fatalf("row %+v", s.row)
+	}
+}
+
+// A clean shutdown takes nobody's turn: references of a block that clients were told go on as references of their own.
+func TestDrainMakesToldReferencesOfBlocksPlain(t *testing.T) {
+	h, s := waitersWithReferences(t)
+	h.unlock(2)
+	s.answerAll()
+	h.unlock(12) // given back before its turn
+	s.actions = nil
+	h.collect(h.core.Drain(h.time()))
+	if h.core.Quiet() {
+		t.Fatal("quiet before the block is dissolved")
+	}
+	s.answerAll()
+	for r := LockRef(10); r <= s.row.Guard; r++ {
+		if plain := r == 11 || r == 13; s.row.retained(r) == plain && r != 10 {
+			t.Errorf("retained %v: reference %d of %+v", !plain, r, s.row)
+		}
+	}
+	if !h.core.Quiet() || s.lwts() != 2 || s.row.Head != 10 || s.row.Owner != h.session.ID() {
+		t.Errorf("%d LWTs, row %+v", s.lwts(), s.row)
+	}
+	h.unlock(10)
+	s.answerAll()
+	if s.row.Head != 11 || s.row.retained(11) {
+		t.Errorf("row %+v", s.row)
+	}
+}
+
+// While it is not known whether a block is dissolved, nothing of it is handed over: another proxy may have its next
+// reference by then.
+func TestNothingIsHandedOverInABlockThatIsBeingDissolved(t *testing.T) {
+	h, s := waitersWithReferences(t)
+	h.unlock(2)
+	s.answerAll()
+	h.collect(h.core.Drain(h.time()))
+	id, dissolve := commandOf[Apply](h)
+	dissolved := s.apply(dissolve.Swap)
+	h.unlock(10)
+	h.expectState(h.lock(Request{Ref: 11}), StateQueued)
+	h.reply(id, dissolved)
+	s.answerAll()
+	if s.row.Head != 11 || s.row.retained(11) || h.core.keys[h.key()].term != nil {
+		t.Fatalf("row %+v", s.row)
+	}
+}
+
+// Somebody else's Enqueue in between changes nothing: the block is dissolved in the queue that there is then.
+func TestABlockIsDissolvedInTheQueueThatThereIs(t *testing.T) {
+	h, s := waitersWithReferences(t)
+	h.unlock(2)
+	s.answerAll()
+	other := Enqueue(s.row, Block{N: 1, Session: SessionID{9}, Req: 1}, 0, 1)
+	row, _ := other.Apply(s.row)
+	s.row = &row
+	h.collect(h.core.Drain(h.time()))
+	s.answerAll()
+	if s.row.retained(11) || s.row.retained(13) || !h.core.Quiet() {
+		t.Fatalf("row %+v", s.row)
+	}
+}
+
+// A reference that was adopted from a dead session goes on nowhere once that session's last Release, which was late, has
+// made it part of a block.
+func TestAnAdoptedReferenceOfABlockIsNotTakenOver(t *testing.T) {
+	r := Row{Guard: 3, Head: 2, Epoch: 10, Queue: []Block{{First: 2, N: 2, Session: SessionID{7}, Retained: true}}}
+	k := &key{view: view{row: r, state: rowPresent}, queue: queue{numbered: []*entry{{ref: 2, phase: phaseWaiting, adopted: true}}}}
+	if k.adoptedHead() {
+		t.Fatal("it would be taken over, though it may have been handed on")
+	}
+	r.Owner = SessionID{7}
+	k.view.row = r
+	if !k.adoptedHead() {
+		t.Fatal("a plain one is")
+	}
+}
+
+// joined moves no reference to another session, leaves none out, and makes one block of those that are meant alone.
+func TestJoined(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		self := SessionID{1}
+		r := Row{Head: 1}
+		n := rapid.IntRange(1, 6).Draw(t, "blocks")
+		for i := range n {
+			b := Block{First: r.Guard + 1, N: rapid.Int32Range(1, 4).Draw(t, "n"), Session: SessionID{rapid.ByteRange(1, 2).Draw(t, "session")}, Req: int64(i + 1)}
+			b.Retained = rapid.Bool().Draw(t, "retained")
+			r.Queue, r.Guard = append(r.Queue, b), b.Last()
+		}
+		from := LockRef(rapid.Int64Range(1, int64(r.Guard)).Draw(t, "from"))
+		before := slices.Clone(r.Queue)
+		to := Row{Head: 1, Guard: r.Guard, Queue: r.withOwnBlock(from, self)}
+		if !slices.Equal(before, r.Queue) {
+			t.Fatal("it has changed the row that it was made from")
+		}
+		next := LockRef(1)
+		for _, b := range to.Queue {
+			if b.First != next {
+				t.Fatalf("%+v: reference %d is missing", to.Queue, next)
+			}
+			next = b.Last() + 1
+		}
+		if next != r.Guard+1 {
+			t.Fatalf("%+v ends with %d", to.Queue, next-1)
+		}
+		end := from - 1
+		for ref := from; ref <= r.Guard; ref++ {
+			s, _ := r.Session(ref)
+			if s != self || (r.retained(ref) && ref < before[n-1].First) {
+				break
+			}
+			end = ref
+		}
+		for ref := LockRef(1); ref <= r.Guard; ref++ {
+			was, _ := r.Session(ref)
+			if is, _ := to.Session(ref); is != was {
+				t.Fatalf("%d is of %v, was of %v", ref, is, was)
+			}
+			if in := from <= ref && ref <= end; in && to.endOfBlock(ref) != end || !in && to.retained(ref) != r.retained(ref) {
+				t.Fatalf("%+v from %d to %d: reference %d of %+v", before, from, end, ref, to.Queue)
+			}
+		}
+	})
+}
+
+// A block that waits behind another session stands still: who has to be told a reference there gets one that outlives this session.
+func TestNobodyIsToldAReferenceOfABlockThatStandsStill(t *testing.T) {
+	h, s := blockHeld(t)
+	s.enqueueOther(7)
+	h.receive(HintWaiting)
+	s.answerAll()
+	op := h.lock(Request{Wait: 2 * time.Second})
+	h.lock(Request{Wait: time.Minute})
+	h.unlock(2)
+	s.answerAll()
+	if !s.row.retained(11) || s.row.Head != 10 {
+		t.Fatalf("row %+v", s.row)
+	}
+	h.runFor(s, 2*time.Second)
+	if g := h.expectState(op, StateQueued); g.Ref == 0 || s.row.retained(g.Ref) {
+		t.Fatalf("queued %+v, row %+v", g, s.row)
+	}
+}

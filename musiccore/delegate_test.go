@@ -1,0 +1,329 @@
+package musiccore
+
+import (
+	"testing"
+	"time"
+)
+
+// contended is a desk that wants a key which session 9 holds, with 8 behind it, and whose Enqueues are refused each time.
+func enqueuesRefused(t *testing.T) (h *harness, s *fakeStore, op OpID) {
+	t.Helper()
+	h, s = behindOthers(t)
+	op = h.lock(Request{Wait: time.Minute})
+	s.refuseAll()
+	return h, s, op
+}
+
+// retaining is a desk that keeps keys, and knows one that session 9 holds, with 8 behind it.
+func behindOthers(t *testing.T) (*harness, *fakeStore) {
+	t.Helper()
+	h, s := heldByOther(t, theirs())
+	h.opts.Retain = 200 * time.Millisecond
+	h.core.opts.Retain = h.opts.Retain
+	s.beat[session(9)], s.beat[session(8)] = 1, 1
+	return h, s
+}
+
+// refuseAll refuses Enqueues, since another has come first each time, until others are asked; what is said then is all that is kept.
+func (s *fakeStore) refuseAll() {
+	s.d.t.Helper()
+	for range delegateAfter {
+		id, _ := untilApply(s.d, s)
+		s.enqueueOther(8)
+		s.d.reply(id, Result{Status: StatusRefused})
+	}
+	s.d.hints = nil
+	s.answerAll()
+}
+
+// untilApply answers all commands but an LWT.
+func untilApply(h *harness, s *fakeStore) (CommandID, Apply) {
+	h.t.Helper()
+	for range 10 {
+		all := h.open
+		h.open = nil
+		for _, c := range all {
+			if a, ok := c.Action.(Apply); ok {
+				return c.ID, a
+			}
+			h.reply(c.ID, s.do(c.Action))
+		}
+	}
+	h.t.Fatal("no LWT")
+	return 0, Apply{}
+}
+
+// rider is the block that the others are asked for.
+func (h *harness) piggybackHint() Hint {
+	h.t.Helper()
+	if len(h.hints) == 0 || h.hints[0].Kind != HintPiggyback {
+		h.t.Fatalf("hints %+v", h.hints)
+	}
+	return h.hints[0]
+}
+
+// enqueueFor has the head's session take a block along with its Release.
+func (s *fakeStore) enqueueFor(b Block) {
+	s.d.t.Helper()
+	r := *s.row
+	if s.apply(combine(Enqueue(&r, b, 0, t0), Release(r, 2, false, 0))).Status != StatusDone {
+		s.d.t.Fatal("refused")
+	}
+}
+
+// Whose Enqueues are refused again and again asks all who are in the queue, and sends no LWT meanwhile.
+func TestEnqueuesThatAreRefusedAreDelegated(t *testing.T) {
+	h, s, op := enqueuesRefused(t)
+	hint := h.piggybackHint()
+	h.expectHints(
+		Hint{To: session(9), Kind: HintPiggyback, Block: hint.Block, Last: s.row.Guard},
+		Hint{To: session(8), Kind: HintPiggyback, Block: hint.Block, Last: s.row.Guard},
+	)
+	if hint.Block.Session != h.session.ID() || hint.Block.N != 1 || hint.Block.First != 0 {
+		t.Fatalf("block %+v", hint.Block)
+	}
+	s.actions = nil
+	h.runFor(s, 100*time.Millisecond)
+	s.enqueueFor(hint.Block)
+	h.runFor(s, 40*time.Millisecond)
+	if n := s.lwts(); n != 0 {
+		t.Fatalf("%d LWTs", n)
+	}
+	for range 4 {
+		s.apply(Release(*s.row, 2, false, 0))
+	}
+	h.runFor(s, time.Second)
+	if g := h.expectState(op, StateHeld); g.Ref != 6 {
+		t.Fatalf("grant %+v of %+v", g, s.row)
+	}
+}
+
+// Who comes into the queue meanwhile is asked, too.
+func TestSessionsThatJoinTheQueueAreAskedToo(t *testing.T) {
+	h, s, _ := enqueuesRefused(t)
+	hint := h.piggybackHint()
+	h.hints = nil
+	s.enqueueOther(7)
+	h.runFor(s, 40*time.Millisecond)
+	h.expectHints(Hint{To: session(7), Kind: HintPiggyback, Block: hint.Block, Last: s.row.Guard})
+}
+
+// Where nobody takes it along in time, it tries by itself again. What comes after that is released in its turn.
+func TestADelegatedBlockThatComesLateIsReleased(t *testing.T) {
+	h, s, op := enqueuesRefused(t)
+	hint := h.piggybackHint()
+	s.actions = nil
+	h.runFor(s, time.Second)
+	if n := s.lwts(); n != 1 {
+		t.Fatalf("%d LWTs", n)
+	}
+	s.enqueueFor(hint.Block)
+	for range 4 {
+		s.apply(Release(*s.row, 2, false, 0))
+	}
+	h.runFor(s, time.Second)
+	h.unlock(h.expectState(op, StateHeld).Ref)
+	h.runFor(s, time.Second)
+	if s.row.Head != 8 || s.row.Guard != 7 {
+		t.Fatalf("row %+v", s.row)
+	}
+}
+
+// A ride is remembered until a quorum shows that the tenures are over whose Releases could have brought it (H3): one replica may
+// have missed just that.
+func TestADelegatedEnqueueIsOverWhenAQuorumSaysSo(t *testing.T) {
+	h, s, op := enqueuesRefused(t)
+	hint := h.piggybackHint()
+	h.collect(h.core.Gone(h.time(), op))
+	for quorum := false; !quorum; h.advance(10 * time.Millisecond) {
+		s.answerAll()
+		quorum = h.now > time.Hour+time.Second && len(s.actions) > 0 && s.actions[len(s.actions)-1] == Action(ReadRow{Quorum: true})
+	}
+	s.answerAll()
+	before := *s.row
+	s.enqueueFor(hint.Block)
+	for range 4 {
+		s.apply(Release(*s.row, 2, false, 0))
+	}
+	partial := *s.row
+	partial.Guard, partial.Queue = before.Guard, before.Queue
+	h.receive(HintReleasing)
+	id, near := commandOf[ReadRow](h)
+	h.reply(id, Result{Status: StatusDone, Row: &partial})
+	id, firm := commandOf[ReadRow](h)
+	if near.Quorum || !firm.Quorum {
+		t.Fatalf("%+v, then %+v", near, firm)
+	}
+	h.reply(id, s.read())
+	h.runFor(s, time.Second)
+	if s.row.Head != 7 {
+		t.Fatalf("what came is not given back: %+v", s.row)
+	}
+}
+
+// An Enqueue that takes longer than sections do is asked for as well; whichever comes first is its block.
+func TestASlowEnqueueIsAskedForAsWell(t *testing.T) {
+	h, s := behindOthers(t)
+	op := h.lock(Request{Wait: time.Minute})
+	id, a := untilApply(h, s)
+	h.hints = nil
+	h.advance(200 * time.Millisecond)
+	hint := h.piggybackHint()
+	if hint.Block.Req != a.Swap.Set.Row.newestBlock().Req {
+		t.Fatalf("%+v instead of %+v", hint.Block, a.Swap)
+	}
+	s.enqueueOther(7)
+	s.enqueueFor(hint.Block) // 5
+	for range 3 {
+		s.apply(Release(*s.row, 2, false, 0))
+	}
+	h.runFor(s, time.Second)
+	if g := h.expectState(op, StateHeld); g.Ref != 5 {
+		t.Fatalf("grant %+v of %+v", g, s.row)
+	}
+	h.reply(id, s.do(a)) // refused, and nobody minds
+	h.runFor(s, time.Second)
+	if s.row.Guard != 5 || h.term() == nil {
+		t.Fatalf("row %+v", s.row)
+	}
+}
+
+// A Release takes riders along before its own, each once, and none that it is not to.
+func TestAReleaseEnqueuesBlocksOfOthers(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*Hint)
+		later  time.Duration
+		taken  bool
+	}{
+		"as asked":                   {taken: true},
+		"of an earlier tenure":       {change: func(h *Hint) { h.Last = 3 }},
+		"of nobody":                  {change: func(h *Hint) { h.Block.N = 0 }},
+		"of too many":                {change: func(h *Hint) { h.Block.N = maxBlock + 1 }},
+		"of this session":            {change: func(h *Hint) { h.Block.Session = session(1) }},
+		"that is in the queue":       {change: func(h *Hint) { h.Block.Session, h.Block.Req = session(9), 1 }},
+		"whose session asks no more": {later: time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, s, _, _ := shortSections(t)
+			hint := Hint{Key: h.key(), To: h.session.ID(), Kind: HintPiggyback, Block: Block{N: 2, Session: session(8), Req: 5}, Last: 5}
+			if tc.change != nil {
+				tc.change(&hint)
+			}
+			h.collect(h.core.Hear(h.time(), hint))
+			h.collect(h.core.Hear(h.time(), hint))
+			h.runFor(s, tc.later)
+			h.unlock(4)
+			s.answerAll()
+			b, ok := s.row.Find(session(8), 5)
+			if ok != tc.taken || tc.taken && (b.First != 6 || s.row.Guard != 9 || s.row.newestBlock().Session != h.session.ID()) {
+				t.Fatalf("row %+v", s.row)
+			}
+		})
+	}
+}
+
+// untilAnswered lets time go by until an operation is answered, and tells how long that took.
+func (h *harness) untilAnswered(s *fakeStore, op OpID) time.Duration {
+	h.t.Helper()
+	began := h.now
+	for h.answers[op].Op == 0 && h.now < began+5*time.Second {
+		s.answerAll()
+		h.advance(5 * time.Millisecond)
+	}
+	return h.now - began
+}
+
+// A key that has become free is not waited for by a ride: nobody is left who could bring it.
+func TestADelegatedEnqueueLeavesNoKeyFree(t *testing.T) {
+	h, s, op := enqueuesRefused(t)
+	for !s.row.Empty() {
+		s.apply(Release(*s.row, 2, false, 0))
+	}
+	h.receive(HintYourTurn)
+	if took := h.untilAnswered(s, op); took > 100*time.Millisecond {
+		t.Fatalf("free for %v", took)
+	}
+	h.expectState(op, StateHeld)
+}
+
+// Who must be told a reference soon does not wait for others to enqueue him.
+func TestAnUrgentLockIsNotDelegated(t *testing.T) {
+	for name, q := range map[string]Request{"at once": {AtOnce: true}, "soon": {Wait: 700 * time.Millisecond}} {
+		t.Run(name, func(t *testing.T) {
+			h, s, _ := enqueuesRefused(t)
+			op := h.lock(q)
+			if took := h.untilAnswered(s, op); took > max(100*time.Millisecond, q.Wait+5*time.Millisecond) {
+				t.Errorf("answered after %v", took)
+			}
+			if g := h.expectState(op, StateQueued); g.Ref == 0 {
+				t.Errorf("%+v", g)
+			}
+		})
+	}
+}
+
+// … nor in the line of a block that a ride has brought for others.
+func TestADelegatedBlockIsNotForUrgentLocks(t *testing.T) {
+	h, s := behindOthers(t)
+	gone := h.lock(Request{Wait: time.Minute})
+	h.lock(Request{Wait: time.Minute})
+	h.core.keys[h.key()].blocks.nextSize = 1
+	s.refuseAll()
+	hint := h.piggybackHint()
+	h.collect(h.core.Gone(h.time(), gone))
+	op := h.lock(Request{AtOnce: true})
+	s.enqueueFor(hint.Block)
+	if took := h.untilAnswered(s, op); !hint.Block.Retained || took > 100*time.Millisecond {
+		t.Fatalf("answered after %v", took)
+	}
+}
+
+// NOWAIT is not for those behind whom a rider will be.
+func TestNoWaitBehindAPiggybackedBlockIsBusy(t *testing.T) {
+	h, s := newHolder(t, func(o *Options) { o.Retain = 200 * time.Millisecond })
+	tk, _ := h.begin(1, Get) // under way when the UNLOCK comes
+	h.unlock(1)
+	h.collect(h.core.Hear(h.time(), Hint{Key: h.key(), To: h.session.ID(), Kind: HintPiggyback, Block: Block{N: 1, Session: session(8), Req: 5}, Last: 5}))
+	op := h.lock(Request{NoWait: true})
+	h.end(tk, OutcomeAcked)
+	if took := h.untilAnswered(s, op); took > 100*time.Millisecond {
+		t.Fatalf("answered after %v", took)
+	}
+	s.answerAll()
+	if h.expectState(op, StateBusy); s.row.Guard != 2 {
+		t.Fatalf("row %+v", s.row)
+	}
+}
+
+// A ride that nobody waits for is not asked for any more.
+func TestNobodyIsAskedForABlockThatNobodyNeeds(t *testing.T) {
+	for name, end := range map[string]func(*harness, OpID) Effects{
+		"gone":     func(h *harness, op OpID) Effects { return h.core.Gone(h.time(), op) },
+		"draining": func(h *harness, _ OpID) Effects { return h.core.Drain(h.time()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, s, op := enqueuesRefused(t)
+			h.collect(end(h, op))
+			h.hints = nil
+			s.enqueueOther(7)
+			h.runFor(s, 60*time.Millisecond)
+			h.expectHints()
+		})
+	}
+}
+
+// A part of a ride that was passed over leaves the rest to this session, which gives it back.
+func TestTheRestOfADelegatedBlockIsReleased(t *testing.T) {
+	h, s, op := enqueuesRefused(t)
+	b := h.piggybackHint().Block
+	b.N = 2
+	h.collect(h.core.Gone(h.time(), op))
+	s.enqueueFor(b)
+	for s.row.Head < s.row.Guard {
+		s.apply(Release(*s.row, 2, false, 0))
+	}
+	h.runFor(s, 10*time.Second)
+	if !s.row.Empty() {
+		t.Fatalf("row %+v", s.row)
+	}
+}

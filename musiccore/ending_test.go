@@ -1,0 +1,208 @@
+package musiccore
+
+import (
+	"testing"
+	"time"
+)
+
+// What ended in memory alone may go on elsewhere when the session dies: nobody is told that it is lost before its Release.
+func TestLostIsToldOnceTheRowSaysSo(t *testing.T) {
+	for name, end := range map[string]func(h *harness){
+		"expired":    func(h *harness) { h.advanceWithBeats(31 * time.Second) },
+		"forced":     func(h *harness) { h.force() },
+		"given back": func(h *harness) { h.unlock(1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, s := newHolder(t)
+			end(h)
+			_, put := h.begin(1, Put)
+			h.expectWaiting(put)
+			s.answerAll()
+			h.expectError(put, ErrLost)
+			if s.row.Head != 2 {
+				t.Fatalf("lost, and still the head: %+v", *s.row)
+			}
+		})
+	}
+}
+
+// The store is away: whether the lock is lost is not certain, and the client hears that.
+func TestNobodyIsToldLostWhileTheReleaseIsUnknown(t *testing.T) {
+	h, s := newHolder(t)
+	h.advanceWithBeats(31 * time.Second)
+	_, put := h.begin(1, Put)
+	lock, un := h.lock(Request{Ref: 1}), h.unlock(1)
+	id, _ := commandOf[Apply](h)
+	h.reply(id, Result{Status: StatusUnknown})
+	h.advance(h.opts.OpTimeout)
+	h.expectError(put, ErrUnavailable)
+	h.expectError(lock, ErrUnavailable)
+	h.expectError(un, ErrUnavailable)
+
+	_, last := h.begin(1, Put)
+	h.advanceUnticked(h.opts.SessionLease)
+	h.collect(h.core.Tick(h.time()))
+	h.expectError(last, ErrNoSession)
+	h.open = nil
+	h.session = NewSession(session(2), h.opts)
+	h.collect(h.core.Rejoin(h.time(), h.session))
+	h.beat()
+	_, again := h.begin(1, Put)
+	s.answerAll()
+	if !h.answerOf(again).Ticket.OK() || s.row.Owner != session(2) {
+		t.Fatalf("the reference goes on: %+v", *s.row)
+	}
+}
+
+// A process that stood still for too long: the put in flight is unknown, the audit says that the reference was left behind, and
+// what is taken over was never told to be lost.
+func TestAnOperationInFlightWhenItsSessionDiesIsUnknown(t *testing.T) {
+	h, _ := newHolder(t)
+	put, _ := h.begin(1, Put)
+	get, _ := h.begin(1, Get)
+	h.advanceUnticked(h.opts.SessionLease)
+	for _, tk := range []Ticket{put, get} {
+		if v := h.end(tk, OutcomeAcked); v != VerdictUncertain {
+			t.Fatalf("verdict %v", v)
+		}
+	}
+	if n := h.notes[len(h.notes)-1]; n.Kind != NoteOrphaned || n.Ref != 1 {
+		t.Fatalf("audit %+v", h.notes)
+	}
+}
+
+// A verdict that comes when the row has passed the reference says so.
+func TestALateVerdictOfAPassedReferenceIsLost(t *testing.T) {
+	h, s := newHolder(t)
+	put, _ := h.begin(1, Put)
+	h.unlock(1)
+	h.advance(h.opts.OpTimeout)
+	s.answerAll()
+	if v := h.end(put, OutcomeAcked); v != VerdictLost || s.row.Head != 2 {
+		t.Fatalf("verdict %v, %+v", v, *s.row)
+	}
+}
+
+// In a strict table another proxy may take the term over, and with it the reference.
+func TestATermThatWasTakenOverIsNotLost(t *testing.T) {
+	h, s := heldStrict(t)
+	put := h.pendingOp(Put)
+	row, _ := Takeover(*s.row, session(9), h.opts.Window, 0).Apply(s.row)
+	s.row = &row
+	s.answerAll()
+	h.expectVerdict(put, VerdictUncertain)
+	_, begin := h.begin(1, Put)
+	s.answerAll()
+	h.expectElsewhere(begin, 9)
+}
+
+// Who was silent for too long goes on where it stands, as long as its turn has not come.
+func TestAWaiterThatComesBackLate(t *testing.T) {
+	h, s := newHolder(t)
+	h.lock(Request{AtOnce: true})
+	s.answerAll()
+	h.advanceWorking(1, 2*h.opts.QueuedLease)
+	_, put := h.begin(2, Put)
+	h.expectError(put, ErrNotHeld)
+	op := h.lock(Request{Ref: 2, Wait: time.Minute})
+	h.expectWaiting(op)
+	h.unlock(1)
+	s.answerAll()
+	h.expectState(op, StateHeld)
+}
+
+// renewing lets time go by for a holder that goes on working.
+func (h *harness) advanceWorking(r LockRef, by time.Duration) {
+	for end := h.now + by; h.now < end; {
+		h.advance(time.Second)
+		tk, _ := h.begin(r, Get)
+		h.end(tk, OutcomeAcked)
+	}
+}
+
+// Who gave a place back does not get it again.
+func TestAReferenceThatWasGivenBackIsGone(t *testing.T) {
+	h, s := newHolder(t)
+	h.lock(Request{AtOnce: true})
+	s.answerAll()
+	h.unlock(2)
+	h.expectState(h.lock(Request{Ref: 2}), StateReleased)
+	_, put := h.begin(2, Put)
+	h.expectError(put, ErrNotHeld)
+	h.unlock(1)
+	s.answerAll()
+	if s.row.Head != 3 {
+		t.Fatalf("%+v", *s.row)
+	}
+	_, put = h.begin(2, Put)
+	s.answerAll()
+	h.expectError(put, ErrReleased)
+}
+
+// Sections of one key cost no memory each.
+func TestEndingsOfFollowingReferencesAreOne(t *testing.T) {
+	k := &key{}
+	for r := LockRef(1); r <= 100; r++ {
+		k.endings.record(r, StateReleased)
+	}
+	k.endings.record(101, StateLost)
+	k.endings.record(0, StateLost)
+	k.endings.record(102, 0)
+	if len(k.endings) != 2 || k.endings.of(57) != StateReleased || k.endings.of(101) != StateLost || k.endings.of(102) != 0 {
+		t.Fatalf("%+v", k.endings)
+	}
+	for r := LockRef(200); r < 400; r += 2 {
+		k.endings.record(r, StateLost)
+	}
+	if len(k.endings) != maxEndings || k.endings.of(57) != 0 || k.endings.of(398) != StateLost {
+		t.Fatalf("%+v", k.endings)
+	}
+}
+
+// A reference of a block is over for good once nothing of it is in flight: nobody else takes it over, and no LWT is needed.
+func TestAReferenceOfABlockIsLostWithItsLastOperation(t *testing.T) {
+	h, _ := blockHeld(t)
+	get, _ := h.begin(2, Get)
+	h.unlock(2)
+	_, put := h.begin(2, Put)
+	h.expectWaiting(put)
+	h.end(get, OutcomeAcked)
+	h.expectError(put, ErrReleased)
+	h.expectNoCommand()
+}
+
+// The holder of a block that was made plain may be taken over: its end is that of any other.
+func TestTheLastReferenceOfABlockIsLostWithItsRelease(t *testing.T) {
+	h, s := blockHeld(t)
+	h.advance(h.opts.Retain)
+	renew, _ := commandOf[Apply](h)
+	h.reply(renew, Result{Status: StatusUnknown})
+	h.advance(20 * time.Millisecond)
+	h.unlock(2)
+	_, put := h.begin(2, Put)
+	h.expectWaiting(put)
+	h.runFor(s, time.Second)
+	h.expectError(put, ErrReleased)
+	if s.row.Head != 10 {
+		t.Fatalf("given back, and not passed: %+v", *s.row)
+	}
+}
+
+// A dead session's block is passed over before anybody is told that a reference in it is lost.
+func TestAReferenceOfADeadBlockIsLostWithThePreempt(t *testing.T) {
+	r := Row{Guard: 4, Head: 1, Epoch: 1000, Queue: []Block{{First: 1, N: 4, Session: session(9), Req: 1, Retained: true}}}
+	h, s := heldByOther(t, r)
+	s.beat[session(9)] = EndedBeat
+	_, put := h.begin(1, Put)
+	for len(h.open) > 0 {
+		c := h.open[0]
+		if _, preempts := c.Action.(Apply); preempts {
+			break
+		}
+		h.open = h.open[1:]
+		h.reply(c.ID, s.do(c.Action))
+	}
+	h.expectWaiting(put)
+	s.answerAll()
+	h.expectError(put, ErrLost)
+}

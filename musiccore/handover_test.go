@@ -1,0 +1,135 @@
+package musiccore
+
+import (
+	"testing"
+	"time"
+)
+
+// docs/protocol.md 3.17: nothing is handed over after the Renew that makes plain is sent.
+func TestAPlainHolderHandsNothingOver(t *testing.T) {
+	h, s := blockHeld(t)
+	next := h.lock(Request{Wait: time.Minute})
+	h.advance(h.opts.Retain + time.Millisecond)
+	id, renew := commandOf[Apply](h)
+	h.unlock(2)
+	h.expectWaiting(next)
+	h.reply(id, s.apply(renew.Swap))
+	s.answerAll()
+	if g := h.expectState(next, StateHeld); g.Ref != 10 {
+		t.Fatalf("grant %+v", g)
+	}
+}
+
+// docs/protocol.md 3.17, Blocks: nothing of the reference before is in flight.
+func TestHandOverWaitsForWhatIsInFlight(t *testing.T) {
+	h, s := blockHeld(t)
+	put, _ := h.begin(2, Put)
+	next := h.lock(Request{Wait: time.Minute})
+	h.unlock(2)
+	s.answerAll()
+	h.expectWaiting(next)
+	if v := h.end(put, OutcomeUnknown); v != VerdictUncertain {
+		t.Fatalf("verdict %v", v)
+	}
+	h.expectWaiting(next) // unsettled
+	id, c := commandOf[Synch](h)
+	if c.Fence <= put.Stamp {
+		t.Fatalf("fence %d, put %d", c.Fence, put.Stamp)
+	}
+	h.reply(id, Result{Status: StatusDone})
+	h.expectState(next, StateHeld)
+}
+
+// … and dirty is inherited with the count of stamps.
+func TestABlockInheritsWhatIsDirty(t *testing.T) {
+	h, s := blockHeld(t)
+	h.unlock(2)
+	h.runFor(s, time.Second)
+	s.row.Dirty = true
+	h.core.Dropped(h.time(), h.table) // memory is gone
+	h.core.idle.put(h.key(), idleKey{row: *s.row, nextBlockSize: 8})
+	first := h.lock(Request{})
+	s.answerAll()
+	r := h.expectState(first, StateHeld).Ref
+	h.unlock(r)
+	second := h.lock(Request{})
+	s.answerAll()
+	_, get := h.begin(h.expectState(second, StateHeld).Ref, Get)
+	if _, done := h.answers[get]; done {
+		t.Fatal("a get before the synchronise")
+	}
+	_, c := commandOf[Synch](h)
+	if c.Fence != s.row.Epoch+2 {
+		t.Fatalf("fence %d, epoch %d", c.Fence, s.row.Epoch)
+	}
+}
+
+// What cannot be settled ends the term, dirty. The block goes on with the next of its references.
+func TestABlockThatCannotBeSettledIsReleasedDirty(t *testing.T) {
+	h, s := blockHeld(t)
+	put, _ := h.begin(2, Put)
+	next := h.lock(Request{Wait: time.Minute})
+	h.unlock(2)
+	h.end(put, OutcomeUnknown)
+	s.copy = Result{Status: StatusUnknown}
+	h.runFor(s, 100*time.Millisecond)
+	if g := h.expectState(next, StateHeld); g.Ref != 3 || s.row.Head != 3 || s.row.Guard != 9 || !s.row.Dirty {
+		t.Fatalf("grant %+v, row %+v", g, s.row)
+	}
+	_, tk := h.begin(3, Get)
+	h.expectWaiting(tk)
+}
+
+// Who comes while the Release is under way is not handed what it ends.
+func TestNothingIsHandedOverOnceTheReleaseIsSent(t *testing.T) {
+	h, s := blockHeld(t)
+	h.unlock(2)
+	h.advance(h.opts.Retain + time.Millisecond)
+	id, release := commandOf[Apply](h)
+	op := h.lock(Request{})
+	h.expectWaiting(op)
+	h.reply(id, s.apply(release.Swap))
+	s.answerAll()
+	if g := h.expectState(op, StateHeld); g.Ref != 10 {
+		t.Fatalf("grant %+v", g)
+	}
+}
+
+// docs/protocol.md 3.19, Shutdown: who holds is made plain, the rest is given up.
+func TestDrainMakesTheHolderOfABlockPlain(t *testing.T) {
+	h, s := blockHeld(t)
+	waits := h.lock(Request{Wait: time.Minute})
+	h.collect(h.core.Drain(h.time()))
+	h.expectError(waits, ErrDraining)
+	if h.core.Quiet() {
+		t.Fatal("quiet before the holder is plain")
+	}
+	s.answerAll()
+	if !h.core.Quiet() || s.row.Owner != h.session.ID() || s.row.Head != 2 {
+		t.Fatalf("row %+v", s.row)
+	}
+
+	h, s = blockHeld(t)
+	h.unlock(2)
+	h.collect(h.core.Drain(h.time()))
+	s.answerAll()
+	if !h.core.Quiet() || s.row.Head != 10 {
+		t.Fatalf("row %+v", s.row)
+	}
+}
+
+// A new window does not say that the references may be taken over.
+func TestARenewInsideABlockLeavesItKept(t *testing.T) {
+	h, s := blockHeld(t)
+	before, _ := h.begin(2, Put)
+	h.end(before, OutcomeAcked)
+	h.collect(h.core.Altered(h.time(), h.table))
+	s.answerAll()
+	if s.row.Owner != (SessionID{}) || !s.row.retained(s.row.Head) || s.lwts() != 1 {
+		t.Fatalf("row %+v", s.row)
+	}
+	h.unlock(2)
+	if r, stamp := h.shortSection(s); r != 3 || stamp <= before.Stamp+h.opts.Window/2 || s.row.Head != 2 {
+		t.Fatalf("reference %d at %d, row %+v", r, stamp, s.row)
+	}
+}

@@ -1,0 +1,314 @@
+package musiccore
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+)
+
+// desk is one Core with a test's hands on the other side: it keeps the
+// commands that were not answered and the answers that came.
+type harness struct {
+	t       *testing.T
+	core    *Core
+	session *Session
+	opts    Options
+	now     time.Duration
+	rawOff  time.Duration // the raw clock is ahead of BOOTTIME
+	clkOff  bool
+	open    []Command
+	answers map[OpID]Answer
+	alarms  []Alarm
+	notes   []Note
+	hints   []Hint
+	wake    time.Duration
+	lastOp  OpID
+	table   [16]byte
+}
+
+func session(n byte) SessionID { return SessionID{n} }
+
+func newHarness(t *testing.T, change ...func(*Options)) *harness {
+	t.Helper()
+	o := Defaults()
+	o.Retain = 0
+	for _, c := range change {
+		c(&o)
+	}
+	h := &harness{t: t, opts: o, now: time.Hour, answers: map[OpID]Answer{}, table: [16]byte{1}}
+	h.session = NewSession(session(1), o)
+	h.core = New(h.session, o)
+	h.beat()
+	return h
+}
+
+func (h *harness) time() Now {
+	wall := t0 + Stamp(h.now.Microseconds())
+	n := Now{Boot: h.now, Raw: h.now + h.rawOff, Wall: wall, Clk: wall}
+	if h.clkOff {
+		n.Clk = 0
+	}
+	return n
+}
+
+func (h *harness) beat() {
+	if n, ok := h.session.Beat(h.time()); ok {
+		h.session.Acked(h.time(), h.time(), n)
+	}
+}
+
+func (h *harness) key() Key { return Key{Table: h.table, PK: "k"} }
+
+func (h *harness) collect(fx Effects) {
+	h.open = append(h.open, fx.Commands...)
+	for _, a := range fx.Answers {
+		if _, twice := h.answers[a.Op]; twice {
+			h.t.Fatalf("operation %d is answered twice", a.Op)
+		}
+		h.answers[a.Op] = a
+	}
+	h.alarms = append(h.alarms, fx.Alarms...)
+	h.notes = append(h.notes, fx.Notes...)
+	h.hints = append(h.hints, fx.Hints...)
+	h.wake = fx.Wake
+}
+
+// pass lets time go by, ticking whenever the core wants, with beats.
+func (h *harness) advance(by time.Duration) {
+	end := h.now + by
+	for h.now < end {
+		next := min(end, h.now+h.opts.SessionLease/3)
+		if h.wake != 0 && h.wake < next {
+			next = max(h.wake, h.now+time.Nanosecond)
+		}
+		h.now = next
+		h.beat()
+		h.collect(h.core.Tick(h.time()))
+	}
+}
+
+// jump lets time go by without a beat or a tick.
+func (h *harness) advanceUnticked(by time.Duration) { h.now += by }
+
+// jumpWithBeats lets time go by without a tick.
+func (h *harness) advanceWithBeats(by time.Duration) {
+	for end := h.now + by; h.now < end; {
+		h.advanceUnticked(h.opts.SessionLease / 4)
+		h.beat()
+	}
+}
+
+// serve lets time go by with a store that answers.
+func (h *harness) runFor(s *fakeStore, by time.Duration) {
+	for end := h.now + by; h.now < end; {
+		s.answerAll()
+		h.advance(20 * time.Millisecond)
+	}
+	s.answerAll()
+}
+
+func (h *harness) op() OpID { h.lastOp++; return h.lastOp }
+
+func (h *harness) lock(q Request) OpID {
+	op := h.op()
+	h.collect(h.core.Lock(h.time(), op, h.key(), q))
+	return op
+}
+
+func (h *harness) unlock(r LockRef) OpID {
+	op := h.op()
+	h.collect(h.core.Unlock(h.time(), op, h.key(), r))
+	return op
+}
+
+func (h *harness) force() OpID {
+	op := h.op()
+	h.collect(h.core.Force(h.time(), op, h.key(), 0, "stuck"))
+	return op
+}
+
+// begin answers the ticket if it came at once.
+func (h *harness) begin(r LockRef, kind Kind) (Ticket, OpID) {
+	op := h.op()
+	tk, fx := h.core.Begin(h.time(), op, h.key(), r, kind)
+	h.collect(fx)
+	return tk, op
+}
+
+func (h *harness) end(tk Ticket, o Outcome) Verdict {
+	v, fx := h.core.End(h.time(), tk, o)
+	h.collect(fx)
+	return v
+}
+
+func (h *harness) reply(id CommandID, r Result) { h.collect(h.core.Reply(h.time(), id, r)) }
+
+// only takes the single open command and demands its kind.
+func commandOf[A Action](h *harness) (CommandID, A) {
+	h.t.Helper()
+	for i, c := range h.open {
+		if a, ok := c.Action.(A); ok {
+			h.open = slices.Delete(h.open, i, i+1)
+			return c.ID, a
+		}
+	}
+	var want A
+	h.t.Fatalf("no command %T among %+v", want, h.open)
+	return 0, want
+}
+
+func (h *harness) expectNoCommand() {
+	h.t.Helper()
+	if len(h.open) > 0 {
+		h.t.Fatalf("commands nobody expected: %+v", h.open)
+	}
+}
+
+func (h *harness) answerOf(op OpID) Answer {
+	h.t.Helper()
+	a, ok := h.answers[op]
+	if !ok {
+		h.t.Fatalf("operation %d has no answer; open commands %+v", op, h.open)
+	}
+	return a
+}
+
+func (h *harness) expectWaiting(op OpID) {
+	h.t.Helper()
+	if a, ok := h.answers[op]; ok {
+		h.t.Fatalf("operation %d is answered: %+v", op, a)
+	}
+}
+
+func (h *harness) expectState(op OpID, want State) Grant {
+	h.t.Helper()
+	a := h.answerOf(op)
+	if a.Err != nil || a.Grant.State != want {
+		h.t.Fatalf("operation %d: %+v, want %v", op, a, want)
+	}
+	return a.Grant
+}
+
+func (h *harness) expectError(op OpID, want error) {
+	h.t.Helper()
+	if a := h.answerOf(op); !errors.Is(a.Err, want) {
+		h.t.Fatalf("operation %d: %+v, want error %v", op, a, want)
+	}
+}
+
+func (h *harness) expectElsewhere(op OpID, n byte) {
+	h.t.Helper()
+	var e *ElsewhereError
+	if a := h.answerOf(op); !errors.As(a.Err, &e) || e.Session != session(n) {
+		h.t.Fatalf("%+v, want elsewhere at %d", a, n)
+	}
+}
+
+func (h *harness) expectForced(ref LockRef) {
+	h.t.Helper()
+	if !slices.ContainsFunc(h.notes, func(n Note) bool { return n.Kind == NoteForced && n.Ref == ref && n.Reason == "stuck" }) {
+		h.t.Fatalf("no word of %d in the audit: %+v", ref, h.notes)
+	}
+}
+
+// store is the honest store for tests that do not care how it answers: it
+// runs every open command at once.
+type fakeStore struct {
+	d       *harness
+	row     *Row
+	beat    map[SessionID]int64
+	copy    Result
+	actions []Action
+}
+
+func newFakeStore(h *harness) *fakeStore {
+	return &fakeStore{d: h, beat: map[SessionID]int64{}, copy: Result{Status: StatusDone}}
+}
+
+// run answers until nothing is open.
+func (s *fakeStore) answerAll() {
+	for len(s.d.open) > 0 {
+		c := s.d.open[0]
+		s.d.open = s.d.open[1:]
+		s.actions = append(s.actions, c.Action)
+		s.d.reply(c.ID, s.do(c.Action))
+	}
+}
+
+func (s *fakeStore) do(a Action) Result {
+	switch a := a.(type) {
+	case ReadRow:
+		return s.read()
+	case Apply:
+		return s.apply(a.Swap)
+	case Synch:
+		return s.copy
+	case ReadBeat:
+		return Result{Status: StatusDone, Beat: s.beat[a.Session]}
+	}
+	s.d.t.Fatalf("unknown action %T", a)
+	return Result{}
+}
+
+func (s *fakeStore) read() Result {
+	if s.row == nil {
+		return Result{Status: StatusDone}
+	}
+	row := *s.row
+	return Result{Status: StatusDone, Row: &row}
+}
+
+func (s *fakeStore) apply(w Swap) Result {
+	row, ok := w.Apply(s.row)
+	if !ok {
+		return Result{Status: StatusRefused}
+	}
+	s.row = &row
+	return Result{Status: StatusDone}
+}
+
+// cost counts the LWTs since it was asked last.
+func (s *fakeStore) lwts() int {
+	n := len(s.swapsSeen())
+	s.actions = nil
+	return n
+}
+
+func (s *fakeStore) swapsSeen() []Swap {
+	var all []Swap
+	for _, a := range s.actions {
+		if w, ok := a.(Apply); ok {
+			all = append(all, w.Swap)
+		}
+	}
+	return all
+}
+
+// held is a desk whose first reference holds a synchronised term.
+func newHolder(t *testing.T, change ...func(*Options)) (*harness, *fakeStore) {
+	t.Helper()
+	h := newHarness(t, change...)
+	s := newFakeStore(h)
+	op := h.lock(Request{})
+	s.answerAll()
+	h.expectState(op, StateHeld)
+	_, get := h.begin(1, Get)
+	s.answerAll()
+	h.end(h.answerOf(get).Ticket, OutcomeAcked)
+	return h, s
+}
+
+// foreign is a desk at a store whose lock row other sessions made; 9 holds.
+func heldByOther(t *testing.T, r Row) (*harness, *fakeStore) {
+	t.Helper()
+	h := newHarness(t)
+	s := newFakeStore(h)
+	s.row = &r
+	return h, s
+}
+
+// theirs is a row that session 9 holds, with 8 behind it and 9 behind that.
+func theirs() Row {
+	return Row{Guard: 3, Head: 1, Epoch: 1000, Queue: []Block{block(1, 1, 9, 1), block(2, 1, 8, 1), block(3, 1, 9, 2)}}
+}

@@ -1,0 +1,343 @@
+package musiccore
+
+import (
+	"testing"
+	"time"
+)
+
+// brisk is a desk whose key has short sections: reference 2 holds, another session waits behind it, and two clients here
+// ask. Nothing has been sent for them.
+func shortSections(t *testing.T) (h *harness, s *fakeStore, first, second OpID) {
+	t.Helper()
+	h, s = newHolder(t, func(o *Options) { o.Retain = 200 * time.Millisecond })
+	s.beat[session(9)] = 1
+	h.unlock(1)
+	s.answerAll()
+	s.enqueueOther(9)
+	s.apply(Release(*s.row, 2, false, 0))
+	s.enqueueOther(9)
+	op := h.lock(Request{Wait: time.Minute})
+	s.answerAll()
+	s.releaseHead()
+	if g := h.expectState(op, StateHeld); g.Ref != 4 {
+		t.Fatalf("grant %+v of %+v", g, s.row)
+	}
+	s.enqueueOther(9)
+	h.receive(HintWaiting)
+	s.answerAll()
+	s.actions, h.hints = nil, nil
+	first, second = h.lock(Request{Wait: time.Minute}), h.lock(Request{Wait: time.Minute})
+	s.answerAll()
+	if n := s.lwts(); n != 0 {
+		t.Fatalf("%d LWTs for who can wait for the Release", n)
+	}
+	return h, s, first, second
+}
+
+// Where sections are short, who asks while the lock is here waits for its Release, which enqueues them with one LWT, and
+// in one block.
+func TestAReleaseEnqueuesWaitingClients(t *testing.T) {
+	h, s, first, second := shortSections(t)
+	h.unlock(4)
+	s.answerAll()
+	if s.row.Head != 5 || s.row.Guard != 7 || s.lwts() != 1 {
+		t.Fatalf("row %+v", s.row)
+	}
+	if b := s.row.newestBlock(); b.Session != h.session.ID() || b.N != 2 || !b.Retained {
+		t.Fatalf("queue %+v", s.row.Queue)
+	}
+	h.expectHints(Hint{To: session(9), Kind: HintReleasing}, Hint{To: session(9), Kind: HintYourTurn}, Hint{To: session(9), Kind: HintWaiting})
+	s.releaseHead()
+	h.expectState(first, StateHeld)
+	h.unlock(6)
+	s.answerAll()
+	if g := h.expectState(second, StateHeld); g.Ref != 7 {
+		t.Fatalf("grant %+v", g)
+	}
+}
+
+// roomy is brisk, later: a block of two references waits behind another session, and one client in its line.
+func blockWaiting(t *testing.T) (h *harness, s *fakeStore, third OpID) {
+	t.Helper()
+	h, s, _, _ = shortSections(t)
+	h.unlock(4)
+	s.answerAll()
+	s.releaseHead()
+	third = h.lock(Request{Wait: time.Minute})
+	s.enqueueOther(9)
+	h.receive(HintWaiting)
+	s.answerAll()
+	h.unlock(6)
+	s.answerAll()
+	h.unlock(7)
+	s.answerAll()
+	if b := s.row.newestBlock(); b.First != 9 || b.N != 2 || b.Session != h.session.ID() {
+		t.Fatalf("queue %+v", s.row.Queue)
+	}
+	return h, s, third
+}
+
+// Who is fast to come back finds a place in the block that waits.
+func TestAClientThatComesBackJoinsTheWaitingBlock(t *testing.T) {
+	h, s, third := blockWaiting(t)
+	s.actions = nil
+	fourth := h.lock(Request{Wait: time.Minute})
+	s.answerAll()
+	if n := s.lwts(); n != 0 {
+		t.Fatalf("%d LWTs", n)
+	}
+	s.enqueueOther(9)
+	s.releaseHead()
+	h.unlock(h.expectState(third, StateHeld).Ref)
+	s.answerAll()
+	if g := h.expectState(fourth, StateHeld); g.Ref != 10 {
+		t.Fatalf("grant %+v", g)
+	}
+}
+
+// … unless somebody else is known to wait behind it.
+func TestAClientThatComesBackStaysBehindWaiters(t *testing.T) {
+	h, s, _ := blockWaiting(t)
+	s.enqueueOther(9) // 11
+	h.runFor(s, time.Second)
+	h.lock(Request{Wait: time.Minute})
+	s.answerAll()
+	if b := s.row.newestBlock(); b.First != 12 || b.Session != h.session.ID() {
+		t.Fatalf("queue %+v", s.row.Queue)
+	}
+}
+
+// A Release that takes others along is refused where somebody else has enqueued: the term is still its own, and is
+// released alone, at once; they ask by themselves.
+func TestAReleaseThatIsRefusedGoesAlone(t *testing.T) {
+	h, s, first, _ := shortSections(t)
+	h.unlock(4)
+	id, _ := commandOf[Apply](h)
+	s.enqueueOther(8)
+	h.reply(id, Result{Status: StatusRefused})
+	id, _ = commandOf[ReadRow](h)
+	h.reply(id, s.read())
+	_, a := commandOf[Apply](h)
+	if a.Swap.If.What != IfEpoch || a.Swap.Set.Row.Head != 5 || a.Swap.Set.Row.Dirty {
+		t.Fatalf("%+v", a.Swap)
+	}
+	h.reply(h.core.keys[h.key()].lwt.cmd, s.do(a))
+	s.answerAll()
+	if b := s.row.newestBlock(); b.Session != h.session.ID() || b.First != 7 || b.N != 2 {
+		t.Fatalf("queue %+v", s.row.Queue)
+	}
+	h.expectWaiting(first)
+}
+
+// … but not where it had been applied: the same refusal tells that, too (H3).
+func TestAReleaseThatWasAppliedHasEnqueued(t *testing.T) {
+	h, s, first, _ := shortSections(t)
+	h.unlock(4)
+	id, a := commandOf[Apply](h)
+	s.apply(a.Swap)
+	s.enqueueOther(8)
+	s.apply(Release(*s.row, 2, false, 0)) // 6 is the head
+	h.reply(id, Result{Status: StatusRefused})
+	s.answerAll()
+	if g := h.expectState(first, StateHeld); g.Ref != 6 {
+		t.Fatalf("grant %+v", g)
+	}
+	for _, b := range s.row.Queue {
+		if b.Session == h.session.ID() && b.First > 6 {
+			t.Fatalf("enqueued twice: %+v", s.row.Queue)
+		}
+	}
+}
+
+// Where somebody else has ended the term, who was to be taken along asks by itself.
+func TestEntriesOfARefusedReleaseAreEnqueuedAgain(t *testing.T) {
+	h, s, first, _ := shortSections(t)
+	h.unlock(4)
+	s.apply(Preempt(*s.row, 5, h.opts.Window, t0))
+	id, _ := commandOf[Apply](h)
+	h.reply(id, Result{Status: StatusRefused})
+	s.answerAll()
+	if b := s.row.newestBlock(); b.Session != h.session.ID() || b.First != 6 || b.N != 2 {
+		t.Fatalf("queue %+v", s.row.Queue)
+	}
+	h.expectWaiting(first)
+}
+
+// A holder who stays keeps nobody from the queue.
+func TestALockWaitsForAReleaseNoLongerThanRetain(t *testing.T) {
+	h, s, _, _ := shortSections(t)
+	h.runFor(s, h.opts.Retain)
+	if b := s.row.newestBlock(); b.Session != h.session.ID() || b.N != 2 || s.row.Head != 4 {
+		t.Fatalf("row %+v", s.row)
+	}
+}
+
+// Others change the queue, too: an LWT on it is made from a fresh look at it, on one replica.
+func TestAnEnqueueBehindOthersReadsFirst(t *testing.T) {
+	h, s, _, _ := shortSections(t)
+	h.unlock(4)
+	s.answerAll()
+	h.advanceUnticked(rowFreshFor)
+	s.enqueueOther(8)
+	h.lock(Request{Wait: time.Minute})
+	id, look := commandOf[ReadRow](h)
+	h.expectNoCommand()
+	if look.Quorum {
+		t.Fatal("one replica is enough")
+	}
+	h.reply(id, s.read())
+	_, a := commandOf[Apply](h)
+	if r, ok := a.Swap.Apply(s.row); !ok || r.Guard != 9 {
+		t.Fatalf("%+v", a.Swap)
+	}
+}
+
+// … however long ago a quorum was asked, while nothing is waited for but the LWT.
+func TestAReadBeforeAnLWTAsksOneReplica(t *testing.T) {
+	h, s, _, _ := shortSections(t)
+	h.runFor(s, 2*time.Second)
+	s.enqueueOther(8)
+	h.lock(Request{AtOnce: true})
+	if _, look := commandOf[ReadRow](h); look.Quorum {
+		t.Fatal("one replica is enough")
+	}
+}
+
+// … but who was there and has left costs no look.
+func TestAnEmptyQueueNeedsNoRead(t *testing.T) {
+	h, s := newHolder(t)
+	h.unlock(1)
+	s.answerAll()
+	s.enqueueOther(9)
+	op := h.lock(Request{Wait: time.Minute})
+	s.answerAll()
+	s.releaseHead()
+	h.unlock(h.expectState(op, StateHeld).Ref)
+	s.answerAll()
+	h.advance(time.Second)
+	s.actions = nil
+	op = h.lock(Request{})
+	s.answerAll()
+	h.expectState(op, StateHeld)
+	for _, a := range s.actions {
+		if _, read := a.(ReadRow); read {
+			t.Fatalf("%#v", s.actions)
+		}
+	}
+}
+
+// blind is brisk, later: a Release that would take others along has waited for a look at a replica that does not answer.
+func releaseWaitsForLook(t *testing.T) (*harness, *fakeStore) {
+	t.Helper()
+	h, s, _, _ := shortSections(t)
+	h.runFor(s, 10*time.Millisecond)
+	s.enqueueOther(8)
+	h.unlock(4)
+	commandOf[ReadRow](h)
+	h.expectNoCommand()
+	h.advance(lookTimeout)
+	return h, s
+}
+
+// A replica that does not answer holds nothing up.
+func TestAReadBeforeAnLWTIsNotWaitedForLong(t *testing.T) {
+	h, _ := releaseWaitsForLook(t)
+	if _, a := commandOf[Apply](h); a.Swap.Set.Row.Head != 5 {
+		t.Fatalf("%+v", a.Swap)
+	}
+}
+
+// … nor what a quorum has to tell of a refusal.
+func TestAReadThatHangsDoesNotKeepARefusalOpen(t *testing.T) {
+	h, s := releaseWaitsForLook(t)
+	id, a := commandOf[Apply](h)
+	h.reply(id, s.do(a))
+	s.answerAll()
+	h.advance(lookTimeout)
+	s.answerAll()
+	if s.row.Head != 5 {
+		t.Fatalf("row %+v", s.row)
+	}
+}
+
+// Who went away while the LWT for it was under way does not come back with its refusal, to hold what nobody gives back.
+func TestAClientThatWentAwayIsNotGrantedTheLock(t *testing.T) {
+	h, s := blockHeld(t)
+	op := h.lock(Request{AtOnce: true})
+	id, _ := commandOf[Apply](h)
+	h.collect(h.core.Gone(h.time(), op))
+	h.unlock(2)
+	s.enqueueOther(9)
+	h.reply(id, Result{Status: StatusRefused})
+	s.answerAll()
+	h.runFor(s, time.Second)
+	if s.row.Head != 10 {
+		t.Fatalf("row %+v", s.row)
+	}
+}
+
+// alternating is a desk whose one client has come back at once after its last section, and holds again; session 9 waits
+// behind it.
+func clientReturns(t *testing.T) (h *harness, s *fakeStore) {
+	t.Helper()
+	h, s = newHolder(t, func(o *Options) { o.Retain = 200 * time.Millisecond })
+	s.beat[session(9)] = 1
+	s.enqueueOther(9)
+	h.receive(HintWaiting)
+	s.answerAll()
+	s.actions = nil
+	h.unlock(1)
+	again := h.lock(Request{Wait: time.Minute})
+	s.answerAll()
+	if n := s.lwts(); n != 2 {
+		t.Fatalf("%d LWTs for a client that nobody expected", n)
+	}
+	s.enqueueOther(9)
+	s.releaseHead()
+	h.expectState(again, StateHeld)
+	h.receive(HintWaiting)
+	s.answerAll()
+	s.actions = nil
+	return h, s
+}
+
+// Who has come back at once is expected to do so again: the Release waits a moment, and takes it along.
+func TestAReleaseWaitsForAClientThatComesBack(t *testing.T) {
+	h, s := clientReturns(t)
+	unlocked := h.unlock(3)
+	h.expectState(unlocked, StateReleased)
+	h.expectNoCommand()
+	h.advance(returnWithin / 2)
+	h.expectNoCommand()
+	h.lock(Request{Wait: time.Minute})
+	s.answerAll()
+	if b := s.row.newestBlock(); s.lwts() != 1 || s.row.Head != 4 || b.First != 5 || b.Session != h.session.ID() {
+		t.Fatalf("row %+v", s.row)
+	}
+}
+
+// … not for long, and not again until it has come back again.
+func TestAReleaseDoesNotWaitForAClientThatStaysAway(t *testing.T) {
+	h, s := clientReturns(t)
+	h.unlock(3)
+	h.expectNoCommand()
+	h.advance(returnWithin)
+	s.answerAll()
+	if s.lwts() != 1 || s.row.Head != 4 {
+		t.Fatalf("row %+v", s.row)
+	}
+	h.advance(2 * returnWithin)
+	op := h.lock(Request{Wait: time.Minute})
+	s.answerAll()
+	s.enqueueOther(9)
+	s.releaseHead()
+	r := h.expectState(op, StateHeld).Ref
+	h.receive(HintWaiting)
+	s.answerAll()
+	s.actions = nil
+	h.unlock(r)
+	s.answerAll()
+	if s.lwts() != 1 || s.row.Head != r+1 {
+		t.Fatalf("row %+v", s.row)
+	}
+}

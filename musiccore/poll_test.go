@@ -1,0 +1,226 @@
+package musiccore
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+// stranger is a row whose head is of session 9.
+func stranger() Row {
+	return Row{Guard: 1, Head: 1, Queue: []Block{block(1, 1, 9, 1)}, Epoch: 500}
+}
+
+func TestHandOverBetweenLocalWaiters(t *testing.T) {
+	h, s := newHolder(t)
+	a, b := h.lock(Request{Owner: "a"}), h.lock(Request{Owner: "b"})
+	s.answerAll()
+	h.expectWaiting(a)
+	h.unlock(1)
+	id, _ := commandOf[Apply](h)
+	h.expectWaiting(a)
+	h.reply(id, Result{Status: StatusDone})
+	if g := h.expectState(a, StateHeld); g.Ref != 2 || g.OwnerDied || g.Holder != "a" {
+		t.Fatalf("%+v", g)
+	}
+	h.expectNoCommand() // clean: T is known from the own literals
+	if tk, _ := h.begin(2, Get); !tk.OK() {
+		t.Fatal("a clean term needs no synchronise")
+	}
+	h.advance(1500 * time.Millisecond)
+	if g := h.expectState(b, StateQueued); g.Holder != "a" || g.Position != 1 {
+		t.Fatalf("%+v", g)
+	}
+}
+
+func TestM6DirtyHandOverReadsAtQuorumFirst(t *testing.T) {
+	h := newHarness(t)
+	s := newFakeStore(h)
+	h.lock(Request{})
+	s.answerAll()
+	next := h.lock(Request{})
+	s.answerAll()
+	h.unlock(1) // never synchronised: dirty
+	id, a := commandOf[Apply](h)
+	before := *s.row
+	s.do(a)
+	h.reply(id, Result{Status: StatusDone})
+	h.expectWaiting(next)
+	id, read := commandOf[ReadRow](h)
+	if !read.Quorum {
+		t.Fatal("dirty: QUORUM")
+	}
+	h.reply(id, sees(before)) // another epoch
+	h.expectWaiting(next)
+	h.advance(time.Second)
+	s.answerAll()
+	h.expectState(next, StateHeld)
+}
+
+func TestPollRefusesATermThatWasTakenOver(t *testing.T) {
+	h := newHarness(t)
+	op := h.lock(Request{Wait: time.Minute})
+	id, _ := commandOf[ReadRow](h)
+	h.reply(id, sees(stranger()))
+	id, a := commandOf[Apply](h)
+	h.reply(id, Result{Status: StatusDone})
+	row := stranger()
+	row, _ = a.Swap.Apply(&row)
+	row.Head, row.Epoch, row.Owner = 2, 900, session(8)
+	for len(h.answers) == 0 {
+		h.advance(100 * time.Millisecond)
+		open := h.open
+		h.open = nil
+		for _, c := range open {
+			if _, ok := c.Action.(ReadRow); ok {
+				h.reply(c.ID, sees(row))
+			}
+		}
+	}
+	h.expectError(op, ErrElsewhere)
+}
+
+func TestC15AStaleRowOpensNothingAgain(t *testing.T) {
+	h, s := newHolder(t)
+	before := *s.row
+	tk, _ := h.begin(1, Put)
+	h.end(tk, OutcomeAcked)
+	next := h.lock(Request{Wait: time.Minute})
+	s.answerAll()
+	h.unlock(1)
+	id, _ := commandOf[Apply](h)
+	h.lock(Request{Ref: 77})
+	read, _ := commandOf[ReadRow](h)
+	h.reply(id, Result{Status: StatusDone})
+	h.expectState(next, StateHeld)
+	h.reply(read, sees(before))
+	if k := h.core.keys[h.key()]; k.term == nil || k.term.holder.ref != 2 || k.view.row.Head != 2 {
+		t.Fatal("a stale row after the own Release")
+	}
+	if got, op := h.begin(1, Put); got.OK() {
+		t.Fatal("granted twice")
+	} else {
+		h.expectError(op, ErrLost)
+	}
+}
+
+func TestC15AfterMemoryWasFreed(t *testing.T) {
+	h, s := newHolder(t)
+	before := *s.row
+	h.unlock(1)
+	s.answerAll()
+	h.core.idle = newIdle(4)
+	op := h.lock(Request{})
+	id, _ := commandOf[ReadRow](h)
+	h.reply(id, sees(before)) // head 1, our session: released long ago
+	id, a := commandOf[Apply](h)
+	if a.Swap.If.What != IfGuard {
+		t.Fatalf("%+v", a.Swap)
+	}
+	h.reply(id, Result{Status: StatusRefused})
+	h.expectWaiting(op)
+	if k := h.core.keys[h.key()]; k.term != nil {
+		t.Fatal("opened on a stale row")
+	}
+}
+
+func TestNoTermWithoutClockOrSession(t *testing.T) {
+	h := newHarness(t)
+	h.clkOff = true
+	h.expectError(h.lock(Request{}), ErrClock)
+	h.clkOff = false
+	op := h.lock(Request{Wait: time.Minute})
+	id, _ := commandOf[ReadRow](h)
+	h.clkOff = true
+	h.reply(id, Result{Status: StatusDone})
+	h.expectNoCommand()
+	h.expectWaiting(op)
+
+	cold := &harness{t: t, opts: Defaults(), answers: map[OpID]Answer{}}
+	cold.session = NewSession(session(1), cold.opts)
+	cold.core = New(cold.session, cold.opts)
+	cold.expectError(cold.lock(Request{}), ErrNoSession)
+	cold.expectError(cold.unlock(1), ErrNoSession)
+	_, at := cold.begin(1, Put)
+	cold.expectError(at, ErrNoSession)
+}
+
+func TestGrantHeldBackUntilTheClocksAgree(t *testing.T) {
+	h, s := newHolder(t)
+	next := h.lock(Request{Wait: time.Minute})
+	s.answerAll()
+	h.clkOff = true
+	h.unlock(1)
+	s.answerAll()
+	h.expectWaiting(next)
+	h.clkOff = false
+	h.advance(time.Second)
+	h.expectState(next, StateHeld)
+}
+
+func TestPollsReadAtQuorumEverySecond(t *testing.T) {
+	h := newHarness(t)
+	s := newFakeStore(h)
+	preempted(t, h, s, func(at time.Duration) int64 { return int64(at) }, 10*time.Second)
+	local, quorum := 0, 0
+	for _, a := range s.actions {
+		if r, ok := a.(ReadRow); ok && r.Quorum {
+			quorum++
+		} else if ok {
+			local++
+		}
+	}
+	if quorum < 5 || local+quorum > 40 {
+		t.Fatalf("%d local and %d quorum reads in 10 s", local, quorum)
+	}
+}
+
+func TestUnreadableRow(t *testing.T) {
+	h := newHarness(t)
+	cause := errors.New("no replica")
+	op := h.lock(Request{})
+	ask := h.unlock(3)
+	for h.now < time.Hour+1500*time.Millisecond {
+		for _, c := range h.open {
+			h.open = h.open[1:]
+			h.reply(c.ID, Result{Status: StatusUnknown, Cause: cause})
+		}
+		h.advance(10 * time.Millisecond)
+	}
+	h.expectError(op, ErrUnavailable)
+	h.expectError(op, cause)
+	h.expectError(ask, ErrUnavailable)
+	if len(h.core.keys) != 0 {
+		t.Fatal("something is left")
+	}
+}
+
+func TestSessionDeathEndsEverything(t *testing.T) {
+	h, s := newHolder(t)
+	tk, _ := h.begin(1, Put)
+	waiter := h.lock(Request{Wait: time.Hour})
+	s.answerAll()
+	h.advanceUnticked(11 * time.Second)
+	if v := h.end(tk, OutcomeAcked); v != VerdictUncertain {
+		t.Fatalf("C12: verdict %v after the lease", v)
+	}
+	h.expectState(waiter, StateQueued)
+	_, op := h.begin(1, Put)
+	h.expectError(op, ErrNoSession)
+	if len(h.core.keys)+len(h.core.ops)+len(h.core.timers) != 0 {
+		t.Fatal("something is left")
+	}
+	h.session = NewSession(session(2), h.opts)
+	h.collect(h.core.Rejoin(h.time(), h.session))
+	h.beat()
+	op = h.lock(Request{Wait: time.Minute})
+	s.answerAll()
+	h.expectWaiting(op)
+	for range 10 { // the old session is known to be dead: only the grace, for both of its references
+		h.advance(h.opts.Grace / 8)
+		s.answerAll()
+	}
+	if g := h.expectState(op, StateHeld); g.Ref != 3 || !g.OwnerDied {
+		t.Fatalf("%+v", g)
+	}
+}

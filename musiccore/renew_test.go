@@ -1,0 +1,125 @@
+package musiccore
+
+import (
+	"testing"
+	"time"
+)
+
+func TestRenewNearTheEndOfTheWindow(t *testing.T) {
+	h, _ := newHolder(t, func(o *Options) { o.Window = 32 })
+	var last Ticket
+	for len(h.open) == 0 {
+		last, _ = h.begin(1, Put)
+		h.end(last, OutcomeAcked)
+	}
+	id, a := commandOf[Apply](h)
+	if r := a.Swap.Set.Row; r.Epoch < last.Epoch+32 || !r.Dirty || r.Owner != session(1) || r.Head != 1 {
+		t.Fatalf("%+v", r)
+	}
+	for range 100 { // meanwhile operations go on, but none at seq = W-2
+		tk, _ := h.begin(1, Put)
+		if !tk.OK() {
+			break
+		}
+		last = tk
+		h.end(tk, OutcomeAcked)
+	}
+	if last.Stamp >= last.Epoch+32-2 {
+		t.Fatalf("I12: stamp %d of window %d", last.Stamp, last.Epoch)
+	}
+	if get, _ := h.begin(1, Get); !get.OK() {
+		t.Fatal("gets need no stamp")
+	}
+	h.reply(id, Result{Status: StatusDone})
+	tk := Ticket{}
+	for _, answer := range h.answers {
+		if answer.Ticket.OK() && answer.Ticket.Epoch == a.Swap.Set.Row.Epoch {
+			tk = answer.Ticket
+		}
+	}
+	if tk.Stamp != a.Swap.Set.Row.Epoch+2 {
+		t.Fatalf("who waited goes on in the new window: %+v", tk)
+	}
+}
+
+func TestRenewSaysDirtyWhatIsInFlight(t *testing.T) {
+	h, _ := newHolder(t)
+	h.begin(1, Put)
+	h.collect(h.core.Altered(h.time(), h.table))
+	if _, a := commandOf[Apply](h); !a.Swap.Set.Row.Dirty {
+		t.Fatal("a put in flight")
+	}
+}
+
+func TestRenewThatCameTooLateLosesTheTerm(t *testing.T) {
+	h, s := newHolder(t)
+	h.collect(h.core.Altered(h.time(), h.table))
+	id, _ := commandOf[Apply](h)
+	h.reply(id, Result{Status: StatusRefused})
+	id, _ = commandOf[ReadRow](h)
+	row, _ := Preempt(*s.row, 2, h.opts.Window, 0).Apply(s.row)
+	h.reply(id, sees(row))
+	s.row = &row
+	op := h.lock(Request{Ref: 1})
+	s.answerAll()
+	h.expectState(op, StateLost)
+}
+
+func TestReleaseWaitsForTheRenew(t *testing.T) {
+	h, _ := newHolder(t)
+	h.collect(h.core.Altered(h.time(), h.table))
+	id, a := commandOf[Apply](h)
+	h.expectState(h.unlock(1), StateReleased)
+	h.expectNoCommand()
+	h.reply(id, Result{Status: StatusDone})
+	if _, rel := commandOf[Apply](h); rel.Swap.If.Epoch != a.Swap.Set.Row.Epoch {
+		t.Fatalf("released on the old epoch: %+v", rel.Swap)
+	}
+}
+
+func TestPutsWaitAfterASchemaEvent(t *testing.T) {
+	h, _ := newHolder(t)
+	h.collect(h.core.Altered(h.time(), h.table))
+	id, a := commandOf[Apply](h)
+	tk, op := h.begin(1, Put)
+	if tk.OK() {
+		t.Fatal("a stamp that lags behind a column added again is shadowed")
+	}
+	if get, _ := h.begin(1, Get); !get.OK() {
+		t.Fatal("gets go on")
+	}
+	h.collect(h.core.Altered(h.time(), h.table)) // and again, meanwhile
+	h.reply(id, Result{Status: StatusDone})
+	h.expectWaiting(op)
+	id, again := commandOf[Apply](h)
+	if again.Swap.If.Epoch != a.Swap.Set.Row.Epoch {
+		t.Fatal("no second Renew")
+	}
+	h.reply(id, Result{Status: StatusDone})
+	if tk := h.answerOf(op).Ticket; tk.Epoch != again.Swap.Set.Row.Epoch {
+		t.Fatalf("%+v", tk)
+	}
+}
+
+func TestNoRenewByAClockThatIsOff(t *testing.T) {
+	h, _ := newHolder(t)
+	h.clkOff = true
+	h.collect(h.core.Altered(h.time(), h.table))
+	h.expectNoCommand()
+	h.clkOff = false
+	h.advance(time.Second)
+	commandOf[Apply](h)
+}
+
+func TestI12FarEpochAlarms(t *testing.T) {
+	h := newHarness(t)
+	op := h.lock(Request{})
+	id, _ := commandOf[ReadRow](h)
+	h.reply(id, sees(Row{Guard: 3, Head: 4, Epoch: 2 * t0}))
+	id, _ = commandOf[Apply](h)
+	h.reply(id, Result{Status: StatusDone})
+	h.expectState(op, StateHeld)
+	if len(h.alarms) != 1 || h.alarms[0].Rule != "I12" {
+		t.Fatalf("%+v", h.alarms)
+	}
+}

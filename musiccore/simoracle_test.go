@@ -1,0 +1,244 @@
+package musiccore
+
+import (
+	"errors"
+	"time"
+)
+
+// moment is how far a key had come.
+type moment struct {
+	entered, opened LockRef
+	last            Stamp
+}
+
+func (c *checker) moment(k Key) moment {
+	h := c.key(k)
+	return moment{h.entered, h.opened, h.last}
+}
+
+// told is an operation whose client is told its outcome. It counts when the
+// store's answer came: what is told of a strict table later was true then. I3, E2, C5, C12. It
+// is false where the rates of clocks exempt it.
+func (c *checker) told(p *proxy, tk Ticket, h moment) bool {
+	other := c.window(tk.Key, h.last).session != c.window(tk.Key, tk.Epoch).session
+	switch after := max(h.entered, h.opened); {
+	case (after > tk.Ref || other) && c.s.wild && !c.s.strict:
+		c.s.met(wildTold)
+		return false
+	case (after > tk.Ref || other) && p.suspect() && !c.s.strict:
+		return false
+	case h.entered > tk.Ref:
+		c.s.fail("I3: reference %d is told an outcome after %d has entered", tk.Ref, h.entered)
+	case other:
+		c.s.fail("I3: reference %d is told an outcome after it has entered elsewhere", tk.Ref)
+	case h.opened > tk.Ref:
+		c.s.fail("E2: reference %d is told an outcome after %d was granted", tk.Ref, h.opened)
+	}
+	if !p.valid() && !c.s.strict {
+		c.s.fail("C5/C12: an outcome is told without a valid session")
+	}
+	if c.s.strict || !p.suspect() {
+		c.final(tk)
+	}
+	return true
+}
+
+// final is E9: nothing succeeds under a reference that somebody was told is lost. Of a strict table that is what has begun
+// since: whoever ended the reference need not have waited for what was under way.
+func (c *checker) final(tk Ticket) {
+	h := c.key(tk.Key)
+	if h.late[issue{tk.Epoch, tk.Number}] || (h.lost[tk.Ref] && !c.s.strict) {
+		c.s.fail("E9: reference %d was told to be lost, and then an outcome is told", tk.Ref)
+	}
+}
+
+// lost is an answer that a reference is lost.
+func (c *checker) lost(k Key, r LockRef) {
+	if r != 0 && !c.s.wild {
+		c.key(k).lost[r] = true
+	}
+}
+
+// ackedPut is a put whose client is told of success.
+func (c *checker) ackedPut(p *proxy, tk Ticket, v int, at moment) {
+	h := c.key(tk.Key)
+	c.s.tally.acks++
+	if !c.told(p, tk, at) || h.issued[issue{tk.Epoch, tk.Number}] != h.epoch {
+		return
+	}
+	h.acked, h.root = max(h.acked, tk.Stamp), max(h.root, c.window(tk.Key, tk.Epoch).root)
+	if c.values[v].excluded {
+		c.s.fail("I4/E4: an excluded put is acknowledged: %v", c.named(v))
+	}
+}
+
+// over is a put that has ended: an answer without it excludes it for ever.
+func (c *checker) over(k Key, v int) {
+	h := c.key(k)
+	h.ended = append(h.ended, v)
+}
+
+// gets notes what is known when a get begins.
+func (c *checker) gets(tk Ticket, still bool) getting {
+	h := c.key(tk.Key)
+	kept := h.ended[:0]
+	for _, v := range h.ended {
+		if c.values[v].stamp > h.acked && !c.values[v].excluded {
+			kept = append(kept, v)
+		}
+	}
+	h.ended = kept
+	return getting{max(h.acked, h.answered), append([]int(nil), kept...), h.issued[issue{tk.Epoch, tk.Number}], h.puts, still}
+}
+
+// answeredGet is a get whose client is told a value: I4, E3, E4.
+func (c *checker) answeredGet(p *proxy, tk Ticket, v int, g getting, at moment) {
+	h := c.key(tk.Key)
+	c.s.tally.gets++
+	if !c.told(p, tk, at) || g.epoch != h.epoch {
+		return
+	}
+	s := c.values[v].stamp
+	if s < g.floor {
+		c.s.fail("I4/E3: a get answers %v, below stamp %d", c.named(v), g.floor)
+	}
+	if c.values[v].excluded {
+		c.s.fail("E4/C9: a value has come back after an answer without it: %v", c.named(v))
+	}
+	if l := h.lastGet; l.ref == tk.Ref && l.puts == h.puts && g.puts == h.puts && l.value != v {
+		c.s.fail("E3: two gets without a put between differ: %v, %v", c.named(l.value), c.named(v))
+	}
+	for _, o := range g.over {
+		if c.values[o].stamp > s {
+			c.values[o].excluded = true
+		}
+	}
+	h.lastGet = lastGet{}
+	if g.still && g.puts == h.puts {
+		h.lastGet = lastGet{tk.Ref, v, h.puts}
+	}
+	h.answered, h.root = max(h.answered, s), max(h.root, c.window(tk.Key, tk.Epoch).root)
+}
+
+// reset is a table that was not critical for a while: what was told before
+// binds nobody.
+func (c *checker) reset(k Key) {
+	h := c.key(k)
+	h.epoch++
+	h.acked, h.answered, h.root, h.ended, h.lastGet = 0, 0, 0, nil, lastGet{}
+	for _, w := range h.windows {
+		w.synced = false
+	}
+}
+
+// landing is a mutation's arrival: I5, I8, and that no quorum ever shows less
+// than what was told.
+func (c *checker) landing(k Key, m *mutation, i int) {
+	st, h := c.s.store, c.key(k)
+	d := st.data(k)
+	older := m.root < h.root
+	if !older && m.dead == 0 {
+		d.cells[i].take(m)
+		return
+	}
+	var before [10]int
+	for n, q := range st.quorums {
+		before[n] = d.sees(q).visible()
+	}
+	was := d.cells[i].visible()
+	d.cells[i].take(m)
+	if was != 0 && m.value != 0 && d.cells[i].visible() == 0 {
+		c.s.fail("I8: a Synch hides %v on a replica", c.named(was))
+	}
+	for n, q := range st.quorums {
+		v := d.sees(q).visible()
+		if older && v != before[n] {
+			c.s.fail("I5: a mutation of an older term changes a read from %v to %v", c.named(before[n]), c.named(v))
+		}
+		if c.values[v].stamp < max(h.acked, h.answered) {
+			c.s.fail("I8/I4: a quorum shows %v, below stamp %d", c.named(v), max(h.acked, h.answered))
+		}
+	}
+	c.s.metIf(older && m.value != 0 && m.dead == 0, oldPutLanded)
+	c.s.metIf(older && m.dead != 0, oldSynchLanded)
+}
+
+// answer is what an operation is told: nobody holds who was not granted.
+func (c *checker) answer(p *proxy, k Key, ref LockRef, a Answer) {
+	if a.Ticket.OK() {
+		c.ticketed(p, a.Ticket)
+	}
+	switch {
+	case errors.Is(a.Err, ErrLost), a.Verdict == VerdictLost:
+		c.lost(k, ref)
+	case a.Grant.State == StateLost:
+		c.lost(k, a.Grant.Ref)
+	case a.Err == nil && a.Grant.State == StateHeld && c.key(k).lost[a.Grant.Ref] && !c.s.strict && !p.suspect():
+		c.s.fail("E9: reference %d was told to be lost, and then HELD", a.Grant.Ref)
+	}
+	if a.Grant.State == StateQueued && a.Grant.Ref != 0 && p.core.keys[k] != nil {
+		at := p.core.keys[k].findEntry(a.Grant.Ref)
+		c.s.metIf(at != nil && at.block != nil && !at.standsForBlock(), toldInLine)
+	}
+	if a.Err == nil && a.Grant.State == StateHeld && c.key(k).holder[a.Grant.Ref] != p.session.id && !c.s.wild && !p.suspect() {
+		c.s.fail("E1: reference %d is told HELD and was not granted", a.Grant.Ref)
+	}
+}
+
+// verdicts are the sessions that a process has found dead: I9.
+func (c *checker) verdicts(p *proxy) {
+	f := p.core.deadSessions
+	for ; p.fallen < len(f); p.fallen++ {
+		x := f[p.fallen]
+		owner := c.s.born[x]
+		c.dead[x] = true
+		c.s.tell("proxy %d finds session %x dead", p.n, x[:2])
+		if owner.session.id != x || !owner.valid() {
+			continue
+		}
+		if owner.suspect() {
+			c.s.met(frozenDead)
+			continue
+		}
+		if !c.s.wild {
+			c.s.fail("I9: session %x is found dead and is valid", x[:2])
+		}
+		c.s.met(wildDead)
+	}
+}
+
+// local is what LOCAL_ONE showed.
+func (c *checker) local(r *lockRow, v version) {
+	n := len(r.commits)
+	c.s.metIf(max(v.q, v.t) < n, staleLocal)
+	c.s.metIf(v.q != 0 && v.t != 0 && v.q < v.t && r.commits[v.t-1].row.Guard != r.commits[v.q-1].row.Guard, gapLocal)
+}
+
+func (c *checker) served() map[Key]int {
+	n := map[Key]int{}
+	for k, h := range c.keys {
+		n[k] = h.grants
+	}
+	return n
+}
+
+func (c *checker) allServed(before map[Key]int) bool {
+	for _, k := range c.s.keys {
+		if c.key(k).grants <= before[k] {
+			return false
+		}
+	}
+	return true
+}
+
+// waited is E6: once the faults have ended nobody waits for longer than any
+// answer may take.
+func (c *checker) waited(within time.Duration) {
+	for _, p := range c.s.proxies {
+		for op, w := range p.waits {
+			if since := max(w.since, p.paused, c.s.healed); !p.quit && c.s.now-since > within {
+				c.s.fail("E6: operation %d of proxy %d has no answer after %v", op, p.n, c.s.now-since)
+			}
+		}
+	}
+}

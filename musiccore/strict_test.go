@@ -1,0 +1,269 @@
+package musiccore
+
+import (
+	"testing"
+	"time"
+)
+
+// strict is a desk whose first reference holds a key of a strict table.
+func heldStrict(t *testing.T) (*harness, *fakeStore) {
+	t.Helper()
+	h := newHarness(t)
+	h.collect(h.core.Strict(h.time(), h.table, true))
+	s := newFakeStore(h)
+	op := h.lock(Request{})
+	s.answerAll()
+	h.expectState(op, StateHeld)
+	_, get := h.begin(1, Get)
+	s.answerAll()
+	if v := h.end(h.answerOf(get).Ticket, OutcomeRefused); v != VerdictTell {
+		t.Fatalf("what was not done needs no check: %v", v)
+	}
+	return h, s
+}
+
+// acked begins and ends an operation; its verdict comes to the operation named.
+func (h *harness) pendingOp(kind Kind) OpID {
+	h.t.Helper()
+	tk, op := h.begin(1, kind)
+	if !tk.OK() || tk.Op != op {
+		h.t.Fatalf("ticket %+v of operation %d", tk, op)
+	}
+	if v := h.end(tk, OutcomeAcked); v != VerdictPending {
+		h.t.Fatalf("verdict %v", v)
+	}
+	return op
+}
+
+func (h *harness) expectVerdict(op OpID, want Verdict) {
+	h.t.Helper()
+	if a := h.answerOf(op); a.Err != nil || a.Verdict != want {
+		h.t.Fatalf("%+v, want %v", a, want)
+	}
+}
+
+// docs/protocol.md 3.8, check: strict mode reads the lock row after the operation.
+func TestStrictTellsAfterAQuorumRead(t *testing.T) {
+	h, s := heldStrict(t)
+	put := h.pendingOp(Put)
+	id, read := commandOf[ReadRow](h)
+	if !read.Quorum {
+		t.Fatal("one replica says nothing (M6)")
+	}
+	get := h.pendingOp(Get)
+	h.expectNoCommand()
+	h.reply(id, s.read())
+	h.expectVerdict(put, VerdictTell)
+	h.expectWaiting(get) // that read began before the operation ended
+	s.answerAll()
+	h.expectVerdict(get, VerdictTell)
+	tk, _ := h.begin(1, Put)
+	if v := h.end(tk, OutcomeUnknown); v != VerdictUncertain {
+		t.Fatalf("what the store did not acknowledge needs no check: %v", v)
+	}
+	h.expectNoCommand()
+}
+
+func TestStrictHearsThatTheTermWasTaken(t *testing.T) {
+	h, s := heldStrict(t)
+	put, get := h.pendingOp(Put), h.pendingOp(Get)
+	row, _ := Preempt(*s.row, 2, h.opts.Window, 0).Apply(s.row)
+	s.row = &row
+	s.answerAll()
+	h.expectVerdict(put, VerdictLost)
+	h.expectVerdict(get, VerdictLost)
+	if len(h.alarms) > 0 {
+		t.Fatalf("anybody may: %+v", h.alarms)
+	}
+	_, op := h.begin(1, Put)
+	s.answerAll()
+	h.expectError(op, ErrLost)
+}
+
+// Who takes a reference over leaves it the head: the epoch alone tells that the term is another's. Its client goes on there, and sees what
+// became of the write.
+func TestStrictHearsThatItsReferenceWasTakenOver(t *testing.T) {
+	h, s := heldStrict(t)
+	put := h.pendingOp(Put)
+	row, _ := Takeover(*s.row, session(9), h.opts.Window, 0).Apply(s.row)
+	s.row = &row
+	s.answerAll()
+	h.expectVerdict(put, VerdictUncertain)
+}
+
+func TestStrictKnowsItsOwnRenews(t *testing.T) {
+	h, s := heldStrict(t)
+	tk, _ := h.begin(1, Put)
+	h.collect(h.core.Altered(h.time(), h.table))
+	id, renew := commandOf[Apply](h)
+	s.apply(renew.Swap)
+	h.reply(id, unknown)
+	h.end(tk, OutcomeAcked)
+	id, _ = commandOf[ReadRow](h)
+	h.reply(id, s.read())
+	h.expectVerdict(tk.Op, VerdictTell) // the epoch of a Renew whose outcome is not known yet
+	h.advance(time.Second)
+	s.answerAll()
+	before := h.pendingOp(Get)
+	s.answerAll()
+	h.expectVerdict(before, VerdictTell)
+}
+
+// A read of a quorum that has missed the newest commit shows less than the
+// epoch of the stamp: it decides nothing.
+func TestStrictReadsAgainWhatIsBehind(t *testing.T) {
+	h, s := heldStrict(t)
+	old := *s.row
+	h.collect(h.core.Altered(h.time(), h.table))
+	s.answerAll()
+	put := h.pendingOp(Put)
+	id, _ := commandOf[ReadRow](h)
+	h.reply(id, sees(old))
+	h.expectWaiting(put)
+	h.advance(100 * time.Millisecond)
+	s.answerAll()
+	h.expectVerdict(put, VerdictTell)
+}
+
+func TestStrictVerdictComesInTime(t *testing.T) {
+	h, s := heldStrict(t)
+	tk, put := h.begin(1, Put)
+	if h.end(tk, OutcomeAcked) != VerdictPending || h.end(tk, OutcomeAcked) != VerdictUncertain {
+		t.Fatal("an End counts once")
+	}
+	un := h.unlock(1)
+	id, _ := commandOf[ReadRow](h)
+	h.expectNoCommand() // a term is not released before its operations are told
+	h.expectWaiting(un)
+	h.reply(id, unknown)
+	for end := h.now + h.opts.OpTimeout; h.now < end; {
+		h.advance(100 * time.Millisecond)
+		for len(h.open) > 0 {
+			if _, ok := h.open[0].Action.(ReadRow); !ok {
+				break
+			}
+			id, _ := commandOf[ReadRow](h)
+			h.reply(id, unknown)
+		}
+	}
+	h.expectVerdict(put, VerdictUncertain)
+	h.runFor(s, time.Second)
+	if s.row.Head != 2 {
+		t.Fatalf("%+v", *s.row)
+	}
+}
+
+func TestStrictVerdictOfAClientThatIsGone(t *testing.T) {
+	h, s := heldStrict(t)
+	put := h.pendingOp(Put)
+	h.collect(h.core.Gone(h.time(), put))
+	s.answerAll()
+	h.expectWaiting(put)
+	if h.term().ops.flight.ops != 0 {
+		t.Fatal("still in flight")
+	}
+}
+
+// docs/protocol.md 3.14, Force: on a strict table by anybody, at once.
+func TestForceOfALivingSessionsHeadInAStrictTable(t *testing.T) {
+	h, s := heldByOther(t, theirs())
+	s.beat[session(9)] = 1
+	h.collect(h.core.Strict(h.time(), h.table, true))
+	op := h.force()
+	h.runFor(s, 100*time.Millisecond)
+	if g := h.expectState(op, StateReleased); !g.Applied || g.Ref != 1 || s.row.Head != 2 || !s.row.Dirty || s.row.Epoch < 1000+h.opts.Window {
+		t.Fatalf("%+v on %+v", g, *s.row)
+	}
+	h.expectForced(1)
+}
+
+// The mode belongs to the term: a put of a term that others could end, and perhaps did, is told by the lock row, also where the table
+// is strict no more when it ends.
+func TestATermStaysStrictThatOthersMayEnd(t *testing.T) {
+	for name, taken := range map[string]bool{"taken": true, "not taken": false} {
+		h, s := heldStrict(t)
+		tk, put := h.begin(1, Put)
+		if taken {
+			s.row.Head, s.row.Epoch, s.row.Dirty = 2, s.row.Epoch+h.opts.Window, true // another proxy's Force
+		}
+		h.collect(h.core.ModeChanging(h.time(), h.table))
+		h.collect(h.core.Strict(h.time(), h.table, false))
+		if v := h.end(tk, OutcomeAcked); v != VerdictPending {
+			t.Fatalf("%s: told %v by the clock", name, v)
+		}
+		s.answerAll()
+		h.expectVerdict(put, map[bool]Verdict{true: VerdictLost, false: VerdictTell}[taken])
+		if len(h.alarms) > 0 {
+			t.Fatalf("%s: %+v", name, h.alarms)
+		}
+	}
+}
+
+// A table becomes strict: what begins and ends from ModeChanging on is checked, also what is in flight; and once it is strict no more, terms
+// of a later epoch are told by the clock.
+func TestOperationsAreCheckedWhileTheModeChanges(t *testing.T) {
+	h, s := newHolder(t)
+	tk, put := h.begin(1, Put)
+	h.collect(h.core.ModeChanging(h.time(), h.table))
+	if v := h.end(tk, OutcomeAcked); v != VerdictPending {
+		t.Fatalf("told %v by the clock", v)
+	}
+	s.answerAll()
+	h.expectVerdict(put, VerdictTell)
+	h.collect(h.core.Strict(h.time(), h.table, true))
+	h.clkOff = true
+	h.collect(h.core.Strict(h.time(), h.table, false))
+	h.clkOff = false
+	if !h.core.keys[h.key()].isChecked() || h.core.keys[h.key()].table.forceLiving {
+		t.Fatal("without clk() no epoch is known to lie above the others: it stays as it is")
+	}
+	h.collect(h.core.Strict(h.time(), h.table, false))
+	if !h.core.keys[h.key()].isChecked() {
+		t.Fatal("the term began before")
+	}
+	h.term().window.epoch = Closing(h.time(), 0)
+	if h.core.keys[h.key()].isChecked() {
+		t.Fatal("a term that nobody else could end")
+	}
+}
+
+// While the mode changes no living head is ended from here: its proxy may not check yet.
+func TestNobodyForcesWhileTheModeChanges(t *testing.T) {
+	h, s := heldByOther(t, theirs())
+	s.beat[session(9)] = 1
+	h.collect(h.core.Strict(h.time(), h.table, true))
+	h.collect(h.core.ModeChanging(h.time(), h.table))
+	op := h.force()
+	h.runFor(s, 100*time.Millisecond)
+	h.expectElsewhere(op, 9)
+	if s.row.Head != 1 {
+		t.Fatalf("%+v", *s.row)
+	}
+}
+
+// A Force of when the table was strict, that has not been sent, is not sent any more.
+func TestAForceOfBeforeEndsNothing(t *testing.T) {
+	h, s := heldByOther(t, theirs())
+	s.beat[session(9)] = 1
+	h.collect(h.core.Strict(h.time(), h.table, true))
+	h.force()
+	id, _ := untilApply(h, s)
+	s.row.Epoch += h.opts.Window // its proxy has renewed its term
+	h.reply(id, Result{Status: StatusRefused})
+	h.collect(h.core.ModeChanging(h.time(), h.table))
+	h.collect(h.core.Strict(h.time(), h.table, false))
+	h.runFor(s, 3*time.Second)
+	if s.row.Head != 1 {
+		t.Fatalf("%+v", *s.row)
+	}
+}
+
+func TestLeaseModeCostsNothing(t *testing.T) {
+	h, _ := newHolder(t)
+	if n := testing.AllocsPerRun(100, func() {
+		tk, _ := h.core.Begin(h.time(), 1<<40, h.key(), 1, Get)
+		h.core.End(h.time(), tk, OutcomeAcked)
+	}); n != 0 {
+		t.Fatalf("%v allocations an operation", n)
+	}
+}

@@ -1,0 +1,267 @@
+package musiccore
+
+import (
+	"testing"
+	"time"
+)
+
+func TestLockIsAnsweredInTimeThoughItsLWTIsUndecided(t *testing.T) {
+	h, op, id, _ := enqueueUnderWay(t, nil)
+	h.advance(1500*time.Millisecond - 1)
+	h.expectWaiting(op)
+	h.advance(1)
+	if g := h.expectState(op, StateQueued); g.Ref != 0 || g.Applied {
+		t.Fatalf("lock_ref is null: %+v", g)
+	}
+	h.reply(id, Result{Status: StatusDone})
+	h.advance(h.opts.QueuedLease - time.Second)
+	again := h.lock(Request{Token: [16]byte{1}, Lease: time.Minute})
+	if g := h.expectState(again, StateHeld); g.Ref != 1 || g.Lease != time.Minute {
+		t.Fatalf("the same TOKEN finds it: %+v", g)
+	}
+}
+
+func TestUndecidedWithoutATokenLeavesNothingBehind(t *testing.T) {
+	h := newHarness(t)
+	op := h.lock(Request{})
+	id, _ := commandOf[ReadRow](h)
+	h.reply(id, Result{Status: StatusDone})
+	id, _ = commandOf[Apply](h)
+	h.advance(1500 * time.Millisecond)
+	h.expectState(op, StateQueued)
+	h.reply(id, Result{Status: StatusDone})
+	if _, a := commandOf[Apply](h); a.Swap.Set.Row.Head != 2 {
+		t.Fatal("nobody can name it: released at once")
+	}
+}
+
+func TestUntoldReferenceIsHeldTenSeconds(t *testing.T) {
+	h, _, id, _ := enqueueUnderWay(t, nil)
+	h.advance(2 * time.Second)
+	h.reply(id, Result{Status: StatusDone})
+	h.advance(h.opts.QueuedLease - time.Millisecond)
+	h.expectNoCommand()
+	h.advance(time.Millisecond)
+	commandOf[Apply](h)
+}
+
+func TestLateGrantIsHeldTenSeconds(t *testing.T) {
+	h, s := newHolder(t)
+	op := h.lock(Request{})
+	s.answerAll()
+	h.advance(1500 * time.Millisecond)
+	h.expectState(op, StateQueued)
+	h.unlock(1)
+	s.answerAll()
+	h.advance(9 * time.Second)
+	op = h.lock(Request{Ref: 2})
+	if g := h.expectState(op, StateHeld); g.Lease != h.opts.ClientLease {
+		t.Fatalf("told now, so its lease counts: %+v", g)
+	}
+}
+
+func TestQueuedIsKeptTenSecondsOfSilence(t *testing.T) {
+	h, s := newHolder(t)
+	tk, _ := h.begin(1, Get)
+	h.end(tk, OutcomeAcked)
+	h.lock(Request{})
+	s.answerAll()
+	for range 3 {
+		h.advance(10 * time.Second)
+		h.begin(1, Get)
+		op := h.lock(Request{Ref: 2})
+		h.expectWaiting(op)
+	}
+	h.advance(1500*time.Millisecond + h.opts.QueuedLease)
+	s.answerAll()
+	h.unlock(1)
+	s.answerAll()
+	if s.row.Head != 3 {
+		t.Fatalf("silent for 10 s, and still there: %+v", s.row)
+	}
+	op := h.lock(Request{Ref: 2})
+	s.answerAll()
+	h.expectState(op, StateLost)
+}
+
+func TestWaitIsHonoured(t *testing.T) {
+	h, s := newHolder(t)
+	op := h.lock(Request{Wait: 5 * time.Second})
+	s.answerAll()
+	h.advance(5*time.Second - 1)
+	h.expectWaiting(op)
+	h.advance(1)
+	h.expectState(op, StateQueued)
+}
+
+// WAIT 0s waits for nobody: whoever is ahead, the answer comes with the reference. Where nobody is, it comes with the lock.
+func TestWaitZero(t *testing.T) {
+	h := newHarness(t)
+	s := newFakeStore(h)
+	first := h.lock(Request{AtOnce: true})
+	s.answerAll()
+	h.expectState(first, StateHeld)
+	second, third := h.lock(Request{AtOnce: true}), h.lock(Request{AtOnce: true})
+	s.answerAll()
+	if g := h.expectState(second, StateQueued); g.Ref != 2 || g.Position != 1 {
+		t.Fatalf("%+v", g)
+	}
+	if g := h.expectState(third, StateQueued); g.Ref != 3 || g.Position != 2 {
+		t.Fatalf("%+v", g)
+	}
+	h.expectState(h.lock(Request{AtOnce: true, Ref: 3}), StateQueued)
+	h.unlock(1)
+	h.unlock(2)
+	h.unlock(3)
+	next := h.lock(Request{AtOnce: true})
+	s.answerAll()
+	if g := h.expectState(next, StateHeld); g.Ref != 4 {
+		t.Fatalf("what was given back is not waited for: %+v", g)
+	}
+}
+
+func TestBusyTellsTheHolder(t *testing.T) {
+	h := newHarness(t)
+	s := newFakeStore(h)
+	op := h.lock(Request{Owner: "anna"})
+	s.answerAll()
+	h.expectState(op, StateHeld)
+	if g := h.expectState(h.lock(Request{NoWait: true}), StateBusy); g.Holder != "anna" || g.Ref != 0 {
+		t.Fatalf("%+v", g)
+	}
+}
+
+func TestTokenIsIdempotent(t *testing.T) {
+	h, s := newHolder(t)
+	q := Request{Token: [16]byte{7}, Wait: time.Minute}
+	one := h.lock(q)
+	two := h.lock(q)
+	h.expectState(one, StateQueued)
+	s.answerAll()
+	h.unlock(1)
+	s.answerAll()
+	if g := h.expectState(two, StateHeld); g.Ref != 2 || s.row.Guard != 2 {
+		t.Fatalf("%+v %+v", g, s.row)
+	}
+	if g := h.expectState(h.lock(q), StateHeld); g.Ref != 2 {
+		t.Fatalf("%+v", g)
+	}
+	h.unlock(2)
+	three := h.lock(q)
+	s.answerAll()
+	if g := h.expectState(three, StateHeld); g.Ref != 3 {
+		t.Fatalf("a new acquisition after the end: %+v", g)
+	}
+}
+
+func TestNowait(t *testing.T) {
+	h, s := newHolder(t)
+	h.expectState(h.lock(Request{NoWait: true}), StateBusy)
+	h.expectNoCommand()
+	h.expectState(h.unlock(1), StateReleased)
+	op := h.lock(Request{NoWait: true})
+	s.answerAll()
+	h.expectState(op, StateHeld) // the Release was under way: nobody is ahead
+	h.unlock(2)
+	s.answerAll()
+
+	s.row.Guard, s.row.Queue = 3, []Block{block(3, 1, 9, 1)} // behind our back
+	op = h.lock(Request{NoWait: true})
+	s.answerAll()
+	h.expectState(op, StateBusy)
+	if s.row.Guard != 3 {
+		t.Fatal("something is left behind")
+	}
+}
+
+func TestNowaitUndecidedIsBusy(t *testing.T) {
+	h := newHarness(t)
+	op := h.lock(Request{NoWait: true, Token: [16]byte{3}})
+	id, _ := commandOf[ReadRow](h)
+	h.reply(id, Result{Status: StatusDone})
+	id, _ = commandOf[Apply](h)
+	h.advance(h.opts.Wait)
+	h.expectState(op, StateBusy)
+	h.reply(id, Result{Status: StatusDone})
+	if _, a := commandOf[Apply](h); a.Swap.Set.Row.Head != 2 {
+		t.Fatal("its reference is released as soon as it is the head")
+	}
+}
+
+func TestGoneAbandonsTheReference(t *testing.T) {
+	h, s := newHolder(t)
+	a := h.lock(Request{Wait: time.Minute})
+	s.answerAll()
+	b := h.lock(Request{Wait: time.Minute})
+	s.answerAll()
+	c := h.lock(Request{Wait: time.Minute})
+	s.answerAll()
+	h.collect(h.core.Gone(h.time(), a))
+	h.collect(h.core.Gone(h.time(), b))
+	h.collect(h.core.Gone(h.time(), 999))
+	h.expectNoCommand() // C8: no abandon LWT
+	h.unlock(1)
+	s.answerAll()
+	if g := h.expectState(c, StateHeld); g.Ref != 4 || g.OwnerDied {
+		t.Fatalf("%+v", g)
+	}
+	h.expectWaiting(a)
+	h.expectWaiting(b)
+}
+
+func TestGoneBeforeTheEnqueueLeavesNothing(t *testing.T) {
+	h := newHarness(t)
+	op := h.lock(Request{})
+	id, _ := commandOf[ReadRow](h)
+	h.collect(h.core.Gone(h.time(), op))
+	h.reply(id, Result{Status: StatusDone})
+	h.expectNoCommand()
+	if len(h.core.keys)+len(h.core.timers)+len(h.core.commands) != 0 {
+		t.Fatal("something is left")
+	}
+}
+
+func TestTooManyWaiters(t *testing.T) {
+	h, _ := newHolder(t, func(o *Options) { o.Waiters = 2 })
+	h.lock(Request{})
+	h.lock(Request{})
+	h.expectError(h.lock(Request{}), ErrTooManyWaiters)
+}
+
+func TestManyWaitersStayCheap(t *testing.T) {
+	h, s := newHolder(t)
+	const n = 20_000
+	for range n {
+		h.lock(Request{Wait: time.Second})
+	}
+	s.answerAll()
+	start := time.Now()
+	h.advance(time.Second + h.opts.QueuedLease)
+	h.unlock(1)
+	s.answerAll()
+	if s.row.Head != n+2 {
+		t.Fatalf("%+v", s.row.Head)
+	}
+	if took := time.Since(start); took > 10*time.Second {
+		t.Fatalf("%d waiters took %v", n, took)
+	}
+}
+
+// docs/design.md 9: N waiters of one proxy share one LWT.
+func TestWaitersShareTheirLWT(t *testing.T) {
+	h, s := newHolder(t)
+	before := len(s.swapsSeen())
+	for range 3 {
+		h.lock(Request{Wait: time.Minute}) // the first is under way alone
+		for range 999 {
+			h.lock(Request{Wait: time.Minute})
+		}
+		s.answerAll()
+	}
+	if got := len(s.swapsSeen()) - before; got > 6 {
+		t.Fatalf("%d LWTs for 3 times 1000 waiters", got)
+	}
+	if s.row.Guard != 3001 {
+		t.Fatalf("guard %d", s.row.Guard)
+	}
+}
