@@ -102,6 +102,9 @@ type Limits struct {
 type Log struct {
 	Level  string // trace, debug, info, warn or error
 	Format string // json, text, or auto: text where the log is written to a terminal, else json
+
+	Audit     string // all, ends, refused or none
+	AuditFile string // where the audit is written to; empty = the log
 }
 
 // Default returns the settings that hold where nothing else is said. Only the contact points are
@@ -133,7 +136,7 @@ func Default() Config {
 			BackendTimeout:   65 * time.Second,
 			ShutdownTimeout:  10 * time.Second,
 		},
-		Log: Log{Level: "info", Format: "auto"},
+		Log: Log{Level: "info", Format: "auto", Audit: "ends"},
 	}
 }
 

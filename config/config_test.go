@@ -124,6 +124,8 @@ backend-timeout: 20s
 shutdown-timeout: 0s
 log-level: trace
 log-format: text
+audit: refused
+audit-file: /var/log/audit
 `, "SECRET", secret))
 	want := config.Config{
 		Cassandra: config.Cassandra{
@@ -149,7 +151,7 @@ log-format: text
 			Messages: 1 << 30, MessageTimeout: 7 * time.Second,
 			HandshakeTimeout: 3 * time.Second, BackendTimeout: 20 * time.Second,
 		},
-		Log: config.Log{Level: "trace", Format: "text"},
+		Log: config.Log{Level: "trace", Format: "text", Audit: "refused", AuditFile: "/var/log/audit"},
 	}
 	c, err := load(t, []string{"--config", path}, nil)
 	require.NoError(t, err)

@@ -146,7 +146,7 @@ func TestValidateAccepts(t *testing.T) {
 		"replication":           func(c *config.Config) { c.Music.Replication = " {'class': 'SimpleStrategy', 'replication_factor': 1}" },
 		"lowest and highest":    func(c *config.Config) { c.Limits.MaxConnections, c.Limits.MaxFrameSize = 1, 256<<20 },
 		"relay":                 func(c *config.Config) { c.Music.Locks = false },
-		"text for the people":   func(c *config.Config) { c.Log = config.Log{Level: "error", Format: "text"} },
+		"text for the people":   func(c *config.Config) { c.Log = config.Log{Level: "error", Format: "text", Audit: "all"} },
 	}
 	for name, change := range cases {
 		t.Run(name, func(t *testing.T) {

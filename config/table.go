@@ -205,5 +205,13 @@ func logSettings() []setting {
 			name: "log-format", usage: "form of the log: one JSON object a line, or text for people; auto = text at a terminal, JSON elsewhere",
 			field: func(c *Config) field { return choice(&c.Log.Format, "auto", "json", "text") },
 		},
+		{
+			name: "audit", usage: "which lines the audit has: all, only ends of locks and what was refused, only what was refused or forced, or none",
+			field: func(c *Config) field { return choice(&c.Log.Audit, "all", "ends", "refused", "none") },
+		},
+		{
+			name: "audit-file", usage: "file that the audit is added to, opened again on SIGHUP; empty = the log",
+			field: func(c *Config) field { return text(&c.Log.AuditFile, "a file that can be written") },
+		},
 	}
 }

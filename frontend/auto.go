@@ -23,6 +23,7 @@ func (c *conn) inOwnSection(h wire.Header, s *lockStatement, k musiccore.Key, un
 	if f != nil {
 		return f
 	}
+	q.By.OneWrite = true
 	o, table := c.begin(h.Stream), s.table
 	o.lock(k, q, func(a musiccore.Answer) {
 		if f := o.ownSectionGranted(table, k, a, under); f != nil {

@@ -63,7 +63,8 @@ func begin(c config.Config) *instance {
 	p := &instance{address: c.Listen.Address, metrics: c.Listen.Metrics, log: new(logBuffer), cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(p.done)
-		p.err = proxy.Run(ctx, c, zerolog.New(p.log).Level(zerolog.DebugLevel))
+		log := zerolog.New(p.log).Level(zerolog.DebugLevel)
+		p.err = proxy.Run(ctx, c, proxy.Logs{Log: log, Audit: log})
 	}()
 	return p
 }

@@ -45,6 +45,7 @@ type Note struct {
 	State    State         // of Ended: StateReleased or StateLost
 	Reason   string        // of Forced: the reason that was given
 	Duration time.Duration // Granted: waited; Ended and Orphaned: held
+	InBlock  bool          // Granted, Ended and Orphaned: the lock was handed over in memory (docs/protocol.md 3.17, Blocks)
 }
 
 // Command is one request to the store. The caller gives each exactly one Reply, however late;
@@ -212,7 +213,10 @@ type Grant struct {
 }
 
 // Client is who sent a LOCK, as the caller knows it; it is only passed on in Notes.
-type Client struct{ Role, Address string }
+type Client struct {
+	Role, Address string
+	OneWrite      bool // the lock is of a write that came without one (docs/design.md 4, unlocked=auto)
+}
 
 // Request is what a LOCK asks for.
 type Request struct {

@@ -36,5 +36,6 @@ func (c *Core) alarm(k Key, rule, text string) {
 func (k *key) note(what NoteKind, e *entry, how State) {
 	k.c.out.Notes = append(k.c.out.Notes, Note{
 		Key: k.id, Kind: what, Ref: e.ref, Owner: e.identity.name, Client: e.identity.client, State: how, Duration: k.c.now - e.since,
+		InBlock: e.inBlock,
 	})
 }

@@ -18,12 +18,12 @@ const (
 // entry is one reference of this proxy from LOCK to its end: it waits in the queue, then it holds
 // the lock. It belongs to no connection.
 type entry struct {
-	k          *key
-	ref        LockRef
-	phase      phase
-	abandoned  bool          // released when it becomes the head
-	adopted    bool          // the reference is of another session, which is dead
-	ownerDied  bool          // the holder before did not give the lock back
+	k         *key
+	ref       LockRef
+	phase     phase
+	abandoned bool // released when it becomes the head
+	adopted   bool // the reference is of another session, which is dead
+	grantFacts
 	since      time.Duration // of the LOCK; then of the grant
 	deadline   time.Duration // the waiting operation is answered, or silence ends the entry
 	lease      time.Duration
@@ -33,6 +33,12 @@ type entry struct {
 	takeover   takeover
 	block      *localBlock // in which it waits; of a block's own entry the block
 	timer      timer
+}
+
+// grantFacts are how a holder came to the lock.
+type grantFacts struct {
+	ownerDied bool // the holder before did not give the lock back
+	inBlock   bool // handed over in memory
 }
 
 // identity is what the client of an entry says of itself.

@@ -283,7 +283,7 @@ func (k *key) openTerm(now Now, e *entry) {
 // grant makes an entry the holder.
 func (k *key) grant(now Now, e *entry) {
 	t := k.term
-	t.holder, t.open = e, true
+	t.holder, t.open, e.inBlock = e, true, t.block != nil
 	k.note(e.grantNote(), e, 0)
 	t.ops.waiting, e.takeover.ops = e.takeover.ops, nil
 	e.phase, e.ownerDied, e.wait.noWait, k.lastDied = phaseHolding, k.lastDied, false, false

@@ -1,11 +1,13 @@
 package proxy
 
 import (
+	"context"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
 	"music/frontend"
@@ -13,80 +15,140 @@ import (
 	"music/musiccore"
 )
 
-// audit writes a line for every grant, every end and every fenced-off write of a lock
-// (docs/design.md 5), and counts them.
+// auditLevel is how much the audit tells; each level tells all that those before it do.
+type auditLevel int
+
+// The levels, in the order of auditLevels.
+const (
+	auditNone    auditLevel = iota
+	auditRefused            // what was refused, fenced off, or ended by force
+	auditEnds               // ends of locks; short ones summed
+	auditAll                // each grant and each end
+)
+
+// auditLevels returns the levels in the words of the setting audit.
+func auditLevels() []string { return []string{"none", "refused", "ends", "all"} }
+
+// audit writes the lines of docs/audit.md. Its methods may be called by many at once, and share no
+// lock as long as locks are given and given back.
 type audit struct {
+	level  auditLevel
 	log    zerolog.Logger
 	tables *criticalTables
-	proxy  string // the address that drivers are told
+	proxy  string   // the address that drivers are told
+	sums   sync.Map // sumKey to *sum; as many as roles use tables
 
 	mu    sync.Mutex
 	roles *simplelru.LRU[string, *zerolog.BurstSampler] // how many refusals each has had
-
-	waits, holds prometheus.Histogram
-	ends         *prometheus.CounterVec
-	preemptions  prometheus.Counter
-	takeovers    prometheus.Counter
-	synchronises prometheus.Counter
-	fencedOff    prometheus.Counter
 }
 
-// newAudit registers the metrics of locks.
-func newAudit(log zerolog.Logger, proxy string, tables *criticalTables, r prometheus.Registerer) *audit {
+// newAudit writes to log, as far as the setting (a word of auditLevels) says.
+func newAudit(log zerolog.Logger, setting, proxy string, tables *criticalTables) *audit {
 	roles, err := simplelru.NewLRU[string, *zerolog.BurstSampler](rolesKept, nil)
 	if err != nil {
 		panic(err) // the size is a positive constant
 	}
-	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
-	}
-	seconds := func(name, help string) prometheus.Histogram {
-		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(0.001, 2.5, 14)})
-	}
-	a := &audit{
-		log: log, tables: tables, proxy: proxy, roles: roles,
-		waits:        seconds("music_lock_wait_seconds", "From LOCK to the grant; its count is the number of grants."),
-		holds:        seconds("music_lock_hold_seconds", "From the grant to the end of a lock."),
-		ends:         prometheus.NewCounterVec(prometheus.CounterOpts{Name: "music_lock_ends_total", Help: "Locks that ended, by how."}, []string{"how"}),
-		preemptions:  counter("music_preemptions_total", "Holders of dead sessions that were passed over."),
-		takeovers:    counter("music_takeovers_total", "Locks of dead sessions whose client went on here."),
-		synchronises: counter("music_synchronises_total", "Keys that were synchronised."),
-		fencedOff:    counter("music_fenced_off_total", "Operations under a lock that was lost: corruptions prevented."),
-	}
-	r.MustRegister(a.waits, a.holds, a.ends, a.preemptions, a.takeovers, a.synchronises, a.fencedOff)
-	return a
+	return &audit{level: auditLevel(slices.Index(auditLevels(), setting)), log: log, tables: tables, proxy: proxy, roles: roles}
 }
 
 // note writes what happened to a lock. by is the client that has ended it with UNLOCK or FORCE;
 // nobody where it has ended otherwise.
 func (a *audit) note(n musiccore.Note, by musiccore.Client) {
+	switch {
+	case a.level < noteLevel(n.Kind):
+	case a.level < auditAll && isShort(n) && (by.Role == n.Client.Role || by == musiccore.Client{}):
+		a.sum(n)
+	default:
+		a.tell(n, by)
+	}
+}
+
+// noteLevel returns the lowest level that tells of what happened.
+func noteLevel(kind musiccore.NoteKind) auditLevel {
+	switch kind {
+	case musiccore.NoteForced:
+		return auditRefused
+	case musiccore.NoteEnded, musiccore.NoteOrphaned, musiccore.NotePreempted, musiccore.NoteTakenOver:
+		return auditEnds
+	case musiccore.NoteGranted:
+		return auditAll
+	}
+	return auditAll + 1 // nothing that happened to a lock
+}
+
+// isShort reports whether a section has ended of which there are too many for a line each.
+func isShort(n musiccore.Note) bool {
+	return n.Kind == musiccore.NoteEnded && n.State == musiccore.StateReleased && (n.InBlock || n.Client.OneWrite)
+}
+
+// tell writes a line for what happened to a lock, and by whom.
+func (a *audit) tell(n musiccore.Note, by musiccore.Client) {
+	line := a.line(n.Key, n.Ref, n.Client)
 	switch n.Kind {
 	case musiccore.NoteGranted:
-		a.waits.Observe(n.Duration.Seconds())
-		a.line(n.Key, n.Ref, n.Client).Str("owner", n.Owner).Dur("waited_ms", n.Duration).Msg("lock granted")
+		line.Str("owner", n.Owner).Dur("waited_ms", n.Duration).Msg("lock granted")
 	case musiccore.NoteEnded:
-		a.holds.Observe(n.Duration.Seconds())
-		a.ends.WithLabelValues(n.State.String()).Inc()
-		line := a.line(n.Key, n.Ref, n.Client).Str("owner", n.Owner).Stringer("how", n.State).Dur("held_ms", n.Duration)
+		line = line.Str("owner", n.Owner).Stringer("how", n.State).Dur("held_ms", n.Duration)
 		if by != (musiccore.Client{}) {
 			line = line.Str("ended_by_role", by.Role).Str("ended_by_client", by.Address)
 		}
 		line.Msg("lock ended")
 	case musiccore.NoteOrphaned:
-		a.holds.Observe(n.Duration.Seconds())
-		a.ends.WithLabelValues("ORPHANED").Inc()
-		a.line(n.Key, n.Ref, n.Client).Str("owner", n.Owner).Dur("held_ms", n.Duration).Msg("lock left behind: this proxy's session has ended, and its client may go on with it elsewhere")
+		line.Str("owner", n.Owner).Dur("held_ms", n.Duration).Msg("lock left behind: this proxy's session has ended, and its client may go on with it elsewhere")
 	case musiccore.NotePreempted:
-		a.preemptions.Inc()
-		a.line(n.Key, n.Ref, n.Client).Msg("holder of a dead session passed over")
+		line.Msg("holder of a dead session passed over")
 	case musiccore.NoteTakenOver:
-		a.takeovers.Inc()
-		a.line(n.Key, n.Ref, n.Client).Msg("lock of a dead session taken over")
+		line.Msg("lock of a dead session taken over")
 	case musiccore.NoteForced:
-		a.line(n.Key, n.Ref, n.Client).Str("owner", n.Owner).Str("reason", n.Reason).Msg("lock forced")
-	case musiccore.NoteSynchronised:
-		a.synchronises.Inc()
+		line.Str("owner", n.Owner).Str("reason", n.Reason).Msg("lock forced")
 	}
+}
+
+// sumPeriod is how often sums are told.
+const sumPeriod = time.Minute
+
+// sumKey is what short sections are summed by.
+type sumKey struct {
+	table    [16]byte
+	role     string
+	oneWrite bool
+}
+
+// sum is what has not been told yet of short sections.
+type sum struct {
+	sections atomic.Uint64
+	held     atomic.Int64 // ns
+}
+
+// sum adds a section that has ended.
+func (a *audit) sum(n musiccore.Note) {
+	key := sumKey{n.Key.Table, n.Client.Role, n.Client.OneWrite}
+	s, known := a.sums.Load(key)
+	if !known {
+		s, _ = a.sums.LoadOrStore(key, new(sum))
+	}
+	s.(*sum).sections.Add(1)
+	s.(*sum).held.Add(int64(n.Duration))
+}
+
+// run tells the sums once a period until ctx ends.
+func (a *audit) run(ctx context.Context) {
+	for pause(ctx, sumPeriod) {
+		a.flush()
+	}
+}
+
+// flush tells the sums of what has ended since they were told last.
+func (a *audit) flush() {
+	a.sums.Range(func(key, value any) bool {
+		k, s := key.(sumKey), value.(*sum)
+		if n := s.sections.Swap(0); n > 0 {
+			kind := map[bool]string{true: "one write", false: "handed over"}[k.oneWrite]
+			a.named(a.begin().Str("role", k.role), k.table).Str("sections_of", kind).Uint64("sections", n).
+				Dur("held_ms", time.Duration(s.held.Swap(0))).Msg("short sections ended")
+		}
+		return true
+	})
 }
 
 // refusals is how many refused attempts of a role are told in a minute; rolesKept of how many roles
@@ -98,31 +160,47 @@ const (
 
 // refused tells of an attempt that was refused, unless the role has had too many just now.
 func (a *audit) refused(r frontend.Refusal) {
-	if r.Lost {
+	switch {
+	case a.level < auditRefused:
+	case r.Lost:
 		a.line(r.Key, r.Ref, r.By).Msg("operation fenced off")
-		return
-	}
-	a.mu.Lock()
-	sampler, known := a.roles.Get(r.By.Role)
-	if !known {
-		sampler = &zerolog.BurstSampler{Burst: refusals, Period: time.Minute}
-		a.roles.Add(r.By.Role, sampler)
-	}
-	a.mu.Unlock()
-	if sampler.Sample(zerolog.InfoLevel) {
+	case a.sampler(r.By.Role).Sample(zerolog.InfoLevel):
 		a.line(r.Key, r.Ref, r.By).Str("why", r.Why).Msg("attempt refused")
 	}
 }
 
-// line begins a line with what each has: who, where, and on which lock.
+// sampler says which refusals of a role are told.
+func (a *audit) sampler(role string) *zerolog.BurstSampler {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s, known := a.roles.Get(role)
+	if !known {
+		s = &zerolog.BurstSampler{Burst: refusals, Period: time.Minute}
+		a.roles.Add(role, s)
+	}
+	return s
+}
+
+// begin begins a line with what each has.
+func (a *audit) begin() *zerolog.Event { return a.log.Info().Bool("audit", true).Str("proxy", a.proxy) }
+
+// line begins a line about one lock: who, where, and on which lock.
 func (a *audit) line(k musiccore.Key, r musiccore.LockRef, by musiccore.Client) *zerolog.Event {
-	e := a.log.Info().Bool("audit", true).Str("role", by.Role).Str("client", by.Address).Str("proxy", a.proxy).Int64("lock_ref", int64(r))
+	e := a.named(a.begin().Str("role", by.Role).Str("client", by.Address).Int64("lock_ref", int64(r)), k.Table)
 	t := a.tables.table(k.Table)
 	switch {
 	case t == nil:
 		return e.Hex("key", []byte(k.PK))
 	case k.PK == "":
-		return e.Stringer("table", t).Str("key", "")
+		return e.Str("key", "")
 	}
-	return e.Stringer("table", t).Str("key", catalog.KeyText(t.Key, k.PK))
+	return e.Str("key", catalog.KeyText(t.Key, k.PK))
+}
+
+// named adds the name of a table; of one that is not critical any more, its id.
+func (a *audit) named(e *zerolog.Event, table [16]byte) *zerolog.Event {
+	if t := a.tables.table(table); t != nil {
+		return e.Stringer("table", t)
+	}
+	return e.Hex("table", table[:])
 }

@@ -2,12 +2,17 @@ package proxy
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -17,38 +22,142 @@ import (
 	"music/musiccore"
 )
 
-// Every audit line says who, from where, at which proxy, on which key and under which reference, as
-// LIST LOCKS writes them; refusals are sampled for each role by itself, and what is fenced off is
-// not.
-func TestAuditLines(t *testing.T) {
-	var log bytes.Buffer
+// audited is an audit of one table, with what it has written.
+type audited struct {
+	*audit
+	log *bytes.Buffer
+	key musiccore.Key
+}
+
+// newAudited returns an audit that tells what a setting says.
+func newAudited(setting string) audited {
+	log := new(bytes.Buffer)
 	table := &dataTable{keyspace: "bank", name: "accounts", Critical: catalog.Critical{ID: [16]byte{1}, Key: []catalog.Column{{Name: "id", Type: "text"}}}}
-	tables := critical(table)
-	a := newAudit(zerolog.New(&log), "10.0.0.1:9042", tables, prometheus.NewRegistry())
-	by, k := musiccore.Client{Role: "anna", Address: "10.0.0.9:1234"}, musiccore.Key{Table: table.ID, PK: "x"}
-	for _, what := range []musiccore.NoteKind{musiccore.NoteGranted, musiccore.NoteEnded, musiccore.NotePreempted, musiccore.NoteTakenOver, musiccore.NoteForced, musiccore.NoteOrphaned} {
-		a.note(musiccore.Note{Key: k, Kind: what, Ref: 7, Client: by}, musiccore.Client{})
+	a := newAudit(zerolog.New(log).With().Timestamp().Logger(), setting, "10.0.0.1:9042", critical(table))
+	return audited{a, log, musiccore.Key{Table: table.ID, PK: "x"}}
+}
+
+// everything has all kinds of lines written, as far as the setting lets them.
+func (a audited) everything() {
+	by := musiccore.Client{Role: "anna", Address: "10.0.0.9:1234"}
+	for kind := musiccore.NoteGranted; kind <= musiccore.NoteOrphaned; kind++ {
+		a.note(musiccore.Note{Key: a.key, Kind: kind, Ref: 7, Client: by, State: musiccore.StateReleased}, musiccore.Client{})
 	}
-	a.refused(frontend.Refusal{By: by, Key: k, Ref: 7, Why: "no right to MODIFY"})
-	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
-	require.Len(t, lines, 7)
-	for _, line := range lines {
-		var got map[string]any
-		require.NoError(t, json.Unmarshal([]byte(line), &got))
-		for field, want := range map[string]any{
-			"audit": true, "role": "anna", "client": "10.0.0.9:1234", "proxy": "10.0.0.1:9042", "table": "bank.accounts", "key": "'x'", "lock_ref": 7.0,
-		} {
-			assert.Equal(t, want, got[field], line)
+	a.note(musiccore.Note{Key: a.key, Kind: musiccore.NoteEnded, Client: by, State: musiccore.StateReleased, InBlock: true}, musiccore.Client{})
+	a.note(musiccore.Note{Key: a.key, Kind: musiccore.NoteEnded, Client: by, State: musiccore.StateReleased, InBlock: true}, musiccore.Client{Role: "ben"})
+	a.refused(frontend.Refusal{By: by, Key: a.key, Ref: 7, Why: "no right to MODIFY"})
+	a.refused(frontend.Refusal{By: by, Key: a.key, Ref: 7, Lost: true})
+	a.flush()
+}
+
+// lines returns what was written since it was asked last.
+func (a audited) lines(t *testing.T) (all []map[string]any) {
+	t.Helper()
+	for line := range strings.Lines(a.log.String()) {
+		var fields map[string]any
+		require.NoError(t, json.Unmarshal([]byte(line), &fields))
+		all = append(all, fields)
+	}
+	a.log.Reset()
+	return all
+}
+
+// documented is the table of lines in docs/audit.md: the level and the fields of each message.
+func documented(t *testing.T) map[string][2]string {
+	t.Helper()
+	page, err := os.ReadFile("../docs/audit.md")
+	require.NoError(t, err)
+	rows := map[string][2]string{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `([^|]+)` \\| (all|ends|refused) \\| (.+) \\|$").FindAllStringSubmatch(string(page), -1) {
+		rows[row[1]] = [2]string{row[2], row[3]}
+	}
+	return rows
+}
+
+// At each setting there are the lines that docs/audit.md says, with the fields that it says, and no others.
+func TestAuditLinesAreAsDocumented(t *testing.T) {
+	rows := documented(t)
+	for level, setting := range auditLevels() {
+		var want []string
+		for message, row := range rows {
+			if slices.Index(auditLevels(), row[0]) <= level && (setting != "all" || message != "short sections ended") {
+				want = append(want, message)
+			}
 		}
+		a, got := newAudited(setting), map[string]bool{}
+		a.everything()
+		optional := map[string]bool{}
+		for _, line := range a.lines(t) {
+			message := line["message"].(string)
+			got[message] = true
+			fields := []string{"level", "time", "message", "audit", "proxy"}
+			for _, field := range strings.Fields(strings.ReplaceAll(rows[message][1], "`", "")) {
+				name := strings.Trim(field, "()")
+				if _, here := line[name]; here || name == field {
+					fields = append(fields, name)
+				}
+				if _, here := line[name]; !here {
+					optional[message] = true
+				}
+			}
+			assert.ElementsMatch(t, fields, slices.Collect(maps.Keys(line)), message)
+			assert.Equal(t, "bank.accounts", line["table"])
+			if _, one := line["key"]; one {
+				assert.Equal(t, "'x'", line["key"])
+			}
+		}
+		assert.ElementsMatch(t, want, slices.Collect(maps.Keys(got)), setting)
+		assert.Equal(t, got["lock ended"], optional["lock ended"], "nobody ended one of them")
 	}
-	log.Reset()
+}
+
+// Refusals are sampled for each role by itself, and what is fenced off is not.
+func TestAuditSamplesRefusals(t *testing.T) {
+	a := newAudited("refused")
 	for range 10 * refusals {
-		a.refused(frontend.Refusal{By: by, Key: k})
-		a.refused(frontend.Refusal{By: musiccore.Client{Role: "ben"}, Key: k})
-		a.refused(frontend.Refusal{By: by, Key: k, Lost: true})
+		a.refused(frontend.Refusal{By: musiccore.Client{Role: "anna"}, Key: a.key})
+		a.refused(frontend.Refusal{By: musiccore.Client{Role: "ben"}, Key: a.key})
+		a.refused(frontend.Refusal{By: musiccore.Client{Role: "anna"}, Key: a.key, Lost: true})
 	}
-	assert.Equal(t, 2*refusals-1, strings.Count(log.String(), "attempt refused"), "anna had one before")
-	assert.Equal(t, 10*refusals, strings.Count(log.String(), "operation fenced off"))
+	log := a.log.String()
+	assert.Equal(t, 2*refusals, strings.Count(log, "attempt refused"))
+	assert.Equal(t, 10*refusals, strings.Count(log, "operation fenced off"))
+}
+
+// Of short sections there is one line a minute, table and role with their number; one that was lost has its own, and so has a section
+// that a client held for itself.
+func TestAuditSumsShortSections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAudited("ends")
+		ctx, cancel := context.WithCancel(t.Context())
+		go a.run(ctx)
+		ended := func(by musiccore.Client, how musiccore.State, inBlock bool) {
+			a.note(musiccore.Note{Key: a.key, Kind: musiccore.NoteGranted, Client: by, InBlock: inBlock}, by)
+			a.note(musiccore.Note{Key: a.key, Kind: musiccore.NoteEnded, Client: by, State: how, InBlock: inBlock, Duration: time.Millisecond}, by)
+		}
+		for range 100 {
+			ended(musiccore.Client{Role: "anna", OneWrite: true}, musiccore.StateReleased, false)
+			ended(musiccore.Client{Role: "anna"}, musiccore.StateReleased, true)
+			ended(musiccore.Client{Role: "ben", OneWrite: true}, musiccore.StateReleased, true)
+		}
+		assert.Empty(t, a.lines(t))
+		ended(musiccore.Client{Role: "anna", OneWrite: true}, musiccore.StateLost, true)
+		ended(musiccore.Client{Role: "anna"}, musiccore.StateReleased, false)
+		assert.Len(t, a.lines(t), 2)
+
+		time.Sleep(sumPeriod + time.Second)
+		var sums []string
+		for _, line := range a.lines(t) {
+			assert.InDelta(t, 100, line["sections"], 0)
+			assert.InDelta(t, 100, line["held_ms"], 0)
+			sums = append(sums, line["role"].(string)+" "+line["sections_of"].(string))
+		}
+		assert.ElementsMatch(t, []string{"anna one write", "anna handed over", "ben one write"}, sums)
+		time.Sleep(sumPeriod)
+		assert.Empty(t, a.lines(t), "nothing has ended since")
+		cancel()
+		synctest.Wait()
+	})
 }
 
 // The end of a lock names whose lock it was, and beside that who ended it where somebody did: by

@@ -38,7 +38,7 @@ func newLocks(ctx context.Context, self *musiccore.Session, o musiccore.Options,
 	failures := d.log.Sample(&zerolog.BurstSampler{Burst: 1, Period: 10 * time.Second})
 	for i := range l.shards {
 		s := &shard{
-			clock: d.clock, log: d.log, audit: d.audit, failures: failures,
+			clock: d.clock, log: d.log, audit: d.audit, metrics: d.metrics, failures: failures,
 			do:      func(c musiccore.Command) musiccore.Result { return d.do(ctx, c) },
 			tell:    func(all []musiccore.Hint) { d.peers.Hint(ctx, all) },
 			core:    musiccore.New(self, o),
@@ -53,12 +53,13 @@ func newLocks(ctx context.Context, self *musiccore.Session, o musiccore.Options,
 
 // lockDeps is what the shards share.
 type lockDeps struct {
-	clock  *clock
-	do     func(context.Context, musiccore.Command) musiccore.Result
-	peers  *peer.Client
-	living func(context.Context) (map[musiccore.SessionID]string, error)
-	log    zerolog.Logger
-	audit  *audit
+	clock   *clock
+	do      func(context.Context, musiccore.Command) musiccore.Result
+	peers   *peer.Client
+	living  func(context.Context) (map[musiccore.SessionID]string, error)
+	log     zerolog.Logger
+	audit   *audit
+	metrics *lockMetrics
 }
 
 // of returns the shard of a key.
@@ -166,7 +167,7 @@ func (l *locks) End(t musiccore.Ticket, o musiccore.Outcome) (musiccore.Verdict,
 	}
 	s.carryOut(now, effects)
 	if v == musiccore.VerdictLost {
-		s.audit.fencedOff.Inc()
+		s.metrics.fencedOff.Inc()
 	}
 	return v, wait
 }
@@ -177,7 +178,7 @@ func (l *locks) verdictOf(s *shard, t musiccore.Ticket) func() musiccore.Verdict
 	verdict := make(chan musiccore.Verdict, 1)
 	s.waiting[t.Op] = func(a musiccore.Answer) {
 		if a.Verdict == musiccore.VerdictLost {
-			s.audit.fencedOff.Inc()
+			s.metrics.fencedOff.Inc()
 		}
 		verdict <- a.Verdict
 	}

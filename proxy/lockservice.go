@@ -96,6 +96,7 @@ func (p *process) startLockService(ctx context.Context, advertise string) (*lock
 	s.cancel = cancel
 	s.background.Go(func() { s.heartbeat.run(background, s.locks, s.schema) })
 	s.background.Go(func() { s.watchdog.run(background) })
+	s.background.Go(func() { s.audit.run(background) })
 	s.background.Go(func() { s.schema.watch(background) })
 	if c.peers == nil {
 		s.background.Go(func() { p.watchUnasked(background, s.heartbeat) })
@@ -119,9 +120,9 @@ func (p *process) newLockService(commands context.Context, c *connections, adver
 	critical := newCriticalTables()
 	executor := &executor{session: c.session, tables: critical}
 	channel := peer.Channel{Secret: string(p.cfg.Peers.Secret), Certs: c.certs, Wait: options.Wait, OpTimeout: options.OpTimeout}
-	s.audit = newAudit(p.log, advertise, critical, p.registry)
+	s.audit = newAudit(p.auditLog, p.cfg.Log.Audit, advertise, critical)
 	s.locks = newLocks(commands, s.heartbeat.self.Load(), options, lockDeps{
-		clock: clocks, do: executor.do, log: p.log, audit: s.audit,
+		clock: clocks, do: executor.do, log: p.log, audit: s.audit, metrics: newLockMetrics(p.registry),
 		peers: peer.NewClient(channel, &s.heartbeat.others, sampled(p.log), p.registry), living: s.heartbeat.living,
 	})
 	reader := schemaReader{session: c.session, release: c.release, locality: c.locality, home: p.home.id, byName: p.cfg.Music.CriticalByName}
@@ -178,5 +179,6 @@ func (s *lockService) stop(deadline time.Time) {
 	s.abandon()
 	s.answering.Wait()
 	s.locks.close()
+	s.audit.flush()
 	within(last, s.connections.close) // gocql 2.1.2 waits for ever where its control connection is just being made anew
 }

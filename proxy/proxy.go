@@ -26,15 +26,21 @@ import (
 // clients, and to end the session.
 const shutdownGrace = 300 * time.Millisecond
 
+// Logs are where a proxy writes to. Neither may block for long.
+type Logs struct {
+	Log   zerolog.Logger
+	Audit zerolog.Logger // docs/audit.md
+}
+
 // Run serves until ctx ends, then drains and returns nil. It returns an error when the proxy cannot
 // start or cannot go on. /metrics also shows the collectors beside.
 //
 // The parts are made in this order: what the configuration alone tells, and health; the session
 // with Cassandra, the shards of the locks and the schema (startLockService); the membership among
 // other proxies; the listener for drivers (serve).
-func Run(ctx context.Context, cfg config.Config, log zerolog.Logger, beside ...prometheus.Collector) error {
-	stats := &frontend.Stats{}
-	p := &process{cfg: cfg, log: log, registry: newRegistry(stats)}
+func Run(ctx context.Context, cfg config.Config, logs Logs, beside ...prometheus.Collector) error {
+	stats, log := &frontend.Stats{}, logs.Log
+	p := &process{cfg: cfg, log: log, auditLog: logs.Audit, registry: newRegistry(stats)}
 	p.registry.MustRegister(beside...)
 	checkFiles(cfg.Limits.MaxConnections, log)
 	health, err := listenHealth(ctx, cfg.Listen, log)
@@ -111,6 +117,7 @@ func (p *process) withLocks(o frontend.Options, s *lockService, m *members) fron
 type process struct {
 	cfg      config.Config
 	log      zerolog.Logger
+	auditLog zerolog.Logger
 	registry *prometheus.Registry
 	home     *home
 	health   string                      // where metrics and health are; empty = nowhere

@@ -21,11 +21,12 @@ type refKey struct {
 
 // shard is one core with its mutex, its alarm clock, and those who wait for its answers.
 type shard struct {
-	clock *clock
-	do    func(musiccore.Command) musiccore.Result // carries out a command; it may block
-	tell  func([]musiccore.Hint)                   // to other proxies; it does not block
-	log   zerolog.Logger
-	audit *audit
+	clock   *clock
+	do      func(musiccore.Command) musiccore.Result // carries out a command; it may block
+	tell    func([]musiccore.Hint)                   // to other proxies; it does not block
+	log     zerolog.Logger
+	audit   *audit
+	metrics *lockMetrics
 
 	failures zerolog.Logger // sampled, for all shards
 
@@ -140,6 +141,7 @@ func (s *shard) carryOutFor(by musiccore.Client, now musiccore.Now, e musiccore.
 		s.tell(e.Hints)
 	}
 	for _, n := range e.Notes {
+		s.metrics.note(n)
 		s.later(func() { s.audit.note(n, by) })
 	}
 	for _, a := range e.Alarms {
@@ -189,7 +191,7 @@ func (s *shard) begin(op musiccore.OpID, p refKey, kind musiccore.Kind) (a music
 	}
 	s.carryOut(now, effects)
 	if ok && errors.Is(a.Err, musiccore.ErrLost) {
-		s.audit.fencedOff.Inc()
+		s.metrics.fencedOff.Inc()
 	}
 	return a, ok
 }
@@ -198,6 +200,6 @@ func (s *shard) begin(op musiccore.OpID, p refKey, kind musiccore.Kind) (a music
 // given the lock back itself.
 func (s *shard) fenced(err error) {
 	if errors.Is(err, musiccore.ErrLost) && !errors.Is(err, musiccore.ErrReleased) {
-		s.audit.fencedOff.Inc()
+		s.metrics.fencedOff.Inc()
 	}
 }

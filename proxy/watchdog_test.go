@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -33,7 +32,7 @@ func TestLogThatHangsStopsNoLock(t *testing.T) {
 	s := startStation(t, newCluster())
 	never := make(chan struct{})
 	log := &stuckWriter{never: never}
-	audit := newAudit(zerolog.New(log), "here", newCriticalTables(), prometheus.NewRegistry())
+	audit := newAudit(zerolog.New(log), "all", "here", newCriticalTables())
 	for _, shard := range s.shards {
 		shard.audit, shard.log = audit, zerolog.New(log)
 	}

@@ -91,9 +91,25 @@ func (w *logWriter) close(limit time.Duration) {
 	}
 }
 
-// metric counts what was dropped.
-func (w *logWriter) metric() prometheus.CounterFunc {
-	return prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "music_log_lines_dropped_total", Help: "Lines of the log that were dropped, since nobody read it or it could not be written.",
-	}, func() float64 { return float64(w.dropped.Load()) })
+// dropped counts what the writers of the log and of the audit have dropped.
+type dropped struct {
+	lines      *prometheus.Desc
+	log, audit *logWriter
+}
+
+// newDropped returns the metric; audit is nil where the log has the audit.
+func newDropped(log, audit *logWriter) *dropped {
+	const help = "Lines of the log, or of the audit where it has a file of its own, that were dropped, since nobody read them or they could not be written."
+	return &dropped{prometheus.NewDesc("music_log_lines_dropped_total", help, []string{"of"}, nil), log, audit}
+}
+
+// Describe implements prometheus.Collector.
+func (d *dropped) Describe(out chan<- *prometheus.Desc) { out <- d.lines }
+
+// Collect implements prometheus.Collector.
+func (d *dropped) Collect(out chan<- prometheus.Metric) {
+	out <- prometheus.MustNewConstMetric(d.lines, prometheus.CounterValue, float64(d.log.dropped.Load()), "log")
+	if d.audit != nil {
+		out <- prometheus.MustNewConstMetric(d.lines, prometheus.CounterValue, float64(d.audit.dropped.Load()), "audit")
+	}
 }

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -55,9 +55,15 @@ func TestLogThatNobodyReads(t *testing.T) {
 			assert.LessOrEqual(t, len(w.lines), maxLogLines)
 			dropped := w.dropped.Load()
 			assert.Positive(t, dropped)
-			var shown dto.Metric
-			require.NoError(t, w.metric().Write(&shown))
-			assert.InDelta(t, dropped, shown.GetCounter().GetValue(), 0)
+			registry := prometheus.NewRegistry()
+			registry.MustRegister(newDropped(w, w))
+			families, err := registry.Gather()
+			require.NoError(t, err)
+			require.Len(t, families, 1)
+			assert.Equal(t, "music_log_lines_dropped_total", families[0].GetName())
+			for _, m := range families[0].GetMetric() {
+				assert.InDelta(t, dropped, m.GetCounter().GetValue(), 0)
+			}
 
 			close(reader.open)
 			w.close(time.Minute)

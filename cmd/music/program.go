@@ -14,7 +14,6 @@ import (
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
 	"music/config"
@@ -35,8 +34,8 @@ var errServe = errors.New("proxy failed")
 type program struct {
 	environ        []string
 	stdout, stderr io.Writer
-	serve          func(context.Context, config.Config, zerolog.Logger, ...prometheus.Collector) error // runs until the context ends
-	try            func(context.Context, config.Config) []proxy.Checked                                // of --check
+	serve          func(context.Context, config.Config, proxy.Logs, ...prometheus.Collector) error // runs until the context ends
+	try            func(context.Context, config.Config) []proxy.Checked                            // of --check
 }
 
 // run does what the arguments say and returns the status to end with.
@@ -141,11 +140,17 @@ func (p program) serveUntilSignal(cfg config.Config) error {
 		log.Debug().Err(err).Msg("no memory limit of a cgroup could be read")
 	}
 	signal.Ignore(syscall.SIGPIPE) // a log that nobody reads any more is no reason to end
-	defer passOver(log, syscall.SIGHUP)()
+	audit, err := openAudit(cfg.Log, log)
+	if err != nil {
+		log.Error().Err(err).Msg("the proxy does not start")
+		return fmt.Errorf("%w: %w", errServe, err)
+	}
+	defer audit.close(logFlush)
+	defer onSignal(syscall.SIGHUP, audit.reopen)()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
-	if err := p.serveInTime(ctx, cfg, log, lines.metric()); err != nil {
+	if err := p.serveInTime(ctx, cfg, proxy.Logs{Log: log, Audit: audit.log}, newDropped(lines, audit.lines)); err != nil {
 		log.Error().Err(err).Msg("the proxy has failed")
 		return fmt.Errorf("%w: %w", errServe, err)
 	}
@@ -153,13 +158,13 @@ func (p program) serveUntilSignal(cfg config.Config) error {
 }
 
 // serveInTime serves until ctx ends, and waits for the proxy's end no longer than it may take.
-func (p program) serveInTime(ctx context.Context, cfg config.Config, log zerolog.Logger, dropped prometheus.Collector) error {
+func (p program) serveInTime(ctx context.Context, cfg config.Config, logs proxy.Logs, dropped prometheus.Collector) error {
 	overdue := make(chan struct{})
 	defer context.AfterFunc(ctx, func() {
 		time.AfterFunc(cfg.Limits.ShutdownTimeout+overdueAfter, func() { close(overdue) })
 	})()
 	served := make(chan error, 1)
-	go func() { served <- p.serve(ctx, cfg, log, dropped) }()
+	go func() { served <- p.serve(ctx, cfg, logs, dropped) }()
 	select {
 	case err := <-served:
 		return err
@@ -168,8 +173,8 @@ func (p program) serveInTime(ctx context.Context, cfg config.Config, log zerolog
 	}
 }
 
-// passOver says of a signal that there is nothing to do, until the function that it returns is called.
-func passOver(log zerolog.Logger, sig os.Signal) (stop func()) {
+// onSignal calls do each time a signal comes, until the function that it returns is called.
+func onSignal(sig os.Signal, do func()) (stop func()) {
 	came := make(chan os.Signal, 1)
 	signal.Notify(came, sig)
 	done := make(chan struct{})
@@ -178,7 +183,7 @@ func passOver(log zerolog.Logger, sig os.Signal) (stop func()) {
 		for {
 			select {
 			case <-came:
-				log.Info().Stringer("signal", sig).Msg("nothing to do: changed files of TLS hold from the next connection on, and no file is kept open")
+				do()
 			case <-done:
 				return
 			}

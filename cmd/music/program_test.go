@@ -39,9 +39,9 @@ func run(serve func(context.Context) error, environ []string, args ...string) ou
 
 // runProgram is run of a program that has its own world around it.
 func runProgram(p program, serve func(context.Context) error, args ...string) (o outcome) {
-	p.serve = func(ctx context.Context, cfg config.Config, log zerolog.Logger, _ ...prometheus.Collector) error {
+	p.serve = func(ctx context.Context, cfg config.Config, logs proxy.Logs, _ ...prometheus.Collector) error {
 		o.served = cfg
-		log.Info().Msg("serving")
+		logs.Log.Info().Msg("serving")
 		return serve(ctx)
 	}
 	o.status = p.run(args)

@@ -46,7 +46,8 @@ func serveMusic(ctx context.Context, l net.Listener, to string) error {
 	c := config.Default()
 	c.Cassandra.ContactPoints = []string{to}
 	c.Listen.Address, c.Listen.Metrics = l.Addr().String(), ""
-	return proxy.Run(ctx, c, zerolog.New(os.Stderr).Level(zerolog.ErrorLevel))
+	log := zerolog.New(os.Stderr).Level(zerolog.ErrorLevel)
+	return proxy.Run(ctx, c, proxy.Logs{Log: log, Audit: log})
 }
 
 // nobody gives no locks: the statements of this benchmark ask for none.

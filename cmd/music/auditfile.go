@@ -1,0 +1,94 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"music/config"
+)
+
+// auditOutput is where the audit is written to: the log, or a file of its own.
+type auditOutput struct {
+	log   zerolog.Logger // for the lines
+	lines *logWriter     // nil where it is the log
+	file  *auditFile     // likewise
+	told  zerolog.Logger // the log of the proxy
+}
+
+// openAudit opens the audit that is asked for. log is the proxy's own.
+func openAudit(c config.Log, log zerolog.Logger) (*auditOutput, error) {
+	if c.AuditFile == "" {
+		return &auditOutput{log: log, told: log}, nil
+	}
+	file := &auditFile{path: c.AuditFile}
+	if err := file.reopen(); err != nil {
+		return nil, err
+	}
+	lines := newLogWriter(file)
+	return &auditOutput{log: zerolog.New(lines).With().Timestamp().Logger(), lines: lines, file: file, told: log}, nil
+}
+
+// reopen has what follows written to what stands at the file's path by now, as after its rotation.
+func (a *auditOutput) reopen() {
+	if a.file == nil {
+		a.told.Info().Msg("SIGHUP: nothing to do: changed files of TLS hold from the next connection on, and no file is kept open")
+		return
+	}
+	if err := a.file.reopen(); err != nil {
+		a.told.Error().Err(err).Msg("SIGHUP: the audit goes on being written to the file that was open")
+		return
+	}
+	a.told.Info().Str("audit_file", a.file.path).Msg("SIGHUP: the audit's file is opened again")
+}
+
+// close writes what is left, for at most limit.
+func (a *auditOutput) close(limit time.Duration) {
+	if a.file != nil {
+		a.lines.close(limit)
+		_ = a.file.close()
+	}
+}
+
+// auditFile is a file that is added to. For concurrent use.
+type auditFile struct {
+	path string
+	mu   sync.Mutex
+	open *os.File
+}
+
+// reopen opens the file at the path, which is made where there is none, readable for its owner alone. Where that fails, the one that was
+// open goes on.
+func (f *auditFile) reopen() error {
+	file, err := os.OpenFile(f.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("open the audit's file (setting audit-file): %w", err)
+	}
+	f.mu.Lock()
+	old := f.open
+	f.open = file
+	f.mu.Unlock()
+	if old != nil {
+		_ = old.Close()
+	}
+	return nil
+}
+
+// Write implements io.Writer.
+func (f *auditFile) Write(b []byte) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.open.Write(b)
+}
+
+// close closes the file. A line that is being written may hang, and then so does the lock.
+func (f *auditFile) close() error {
+	if !f.mu.TryLock() {
+		return nil
+	}
+	defer f.mu.Unlock()
+	return f.open.Close()
+}
