@@ -149,17 +149,18 @@ func (c *conn) standIn(n int) netip.Addr {
 // Change is what has become of a proxy, in the protocol's words for nodes (v4 spec section 4.2.6).
 type Change string
 
-// Changes of proxies. New and Removed are about which there are, Up and Down about which serve.
+// Changes of proxies. ChangeNew and ChangeRemoved are about which there are, ChangeUp and
+// ChangeDown about which serve.
 const (
-	New     Change = "NEW_NODE"
-	Removed Change = "REMOVED_NODE"
-	Up      Change = "UP"
-	Down    Change = "DOWN"
+	ChangeNew     Change = "NEW_NODE"
+	ChangeRemoved Change = "REMOVED_NODE"
+	ChangeUp      Change = "UP"
+	ChangeDown    Change = "DOWN"
 )
 
 // event returns the type of event that tells of such a change.
 func (c Change) event() primitive.EventType {
-	if c == Up || c == Down {
+	if c == ChangeUp || c == ChangeDown {
 		return primitive.EventTypeStatusChange
 	}
 	return primitive.EventTypeTopologyChange

@@ -277,6 +277,6 @@ func (c *conn) post(envelope []byte) { c.down.Post(envelope) }
 
 // reject answers a request with an error of the proxy's own.
 func (c *conn) reject(h wire.Header, f *wire.Failure) {
-	c.server.Stats.count(c, h.OpCode, Refused)
+	c.server.Stats.count(c, h.OpCode, FateRefused)
 	c.post(wire.ErrorEnvelope(c.version, h.Stream, f))
 }

@@ -34,10 +34,10 @@ func TestEventsOfProxies(t *testing.T) {
 		schema := r.registered(d, primitive.EventTypeSchemaChange)
 		none, _ := r.login(d)
 		four, six := netip.MustParseAddrPort("192.0.2.2:9999"), netip.MustParseAddrPort("[fd00::7]:9999")
-		r.server.Tell(New, four)
-		r.server.Tell(Up, four)
-		r.server.Tell(Down, six)
-		r.server.Tell(Removed, six)
+		r.server.Tell(ChangeNew, four)
+		r.server.Tell(ChangeUp, four)
+		r.server.Tell(ChangeDown, six)
+		r.server.Tell(ChangeRemoved, six)
 
 		inet := func(a netip.AddrPort) *primitive.Inet {
 			return &primitive.Inet{Addr: a.Addr().AsSlice(), Port: int32(a.Port())}

@@ -155,7 +155,7 @@ func (c *conn) stamp(k lockedOperation, a musiccore.Answer) ([]byte, *wire.Failu
 		c.server.Locks.End(a.Ticket, musiccore.OutcomeRefused) // nobody would see its answer any more: it is not sent
 		return nil, &wire.Failure{Code: primitive.ErrorCodeServerError, Text: "MUSIC_BACKEND: the connection has ended; nothing was done"}
 	}
-	c.server.Stats.count(c, k.header.OpCode, Fenced)
+	c.server.Stats.count(c, k.header.OpCode, FateFenced)
 	return raw, nil
 }
 

@@ -74,7 +74,7 @@ func (c *conn) rejectUnsent(k lockedOperation, f *wire.Failure) {
 		c.reject(k.header, f)
 		return
 	}
-	c.server.Stats.count(c, k.header.OpCode, Refused)
+	c.server.Stats.count(c, k.header.OpCode, FateRefused)
 	c.releaseThenAnswer(k.header.Stream, k.request.key, k.request.ref, wire.ErrorEnvelope(c.version, k.header.Stream, f))
 }
 
@@ -104,13 +104,13 @@ func (a *lockExecution) columnsOf(k musiccore.Key) func(musiccore.Grant) {
 	if s.prepared != nil {
 		columns := s.prepared.columns
 		return func(g musiccore.Grant) {
-			c.server.Stats.count(c, h.OpCode, Answered)
+			c.server.Stats.count(c, h.OpCode, FateAnswered)
 			c.post(c.warned(c.rows(h.Stream, columns, padded(row(g), columns)), shortened))
 		}
 	}
 	text := s.writeText() // names the keyspace, which a PREPARE of older protocols cannot carry
 	return func(g musiccore.Grant) {
-		c.server.Stats.count(c, h.OpCode, Answered)
+		c.server.Stats.count(c, h.OpCode, FateAnswered)
 		if !c.streams.Begin(h.Stream, true) {
 			c.post(wire.ErrorEnvelope(c.version, h.Stream, inUse(h.Stream)))
 			return

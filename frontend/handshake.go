@@ -141,7 +141,7 @@ func (registerEvents) perform(c *conn, e wire.Envelope) error {
 	}
 	c.registered.Or(hears)
 	if !asked {
-		c.server.Stats.count(c, e.OpCode, Answered)
+		c.server.Stats.count(c, e.OpCode, FateAnswered)
 		c.post(wire.ResponseEnvelope(c.version, e.Stream, primitive.OpCodeReady, nil))
 		return nil
 	}

@@ -176,7 +176,7 @@ func (c *conn) describe(h wire.Header, s *lockStatement) *wire.Failure {
 	}
 	c.server.prepared.add(s.prepared.id, &preparedStatement{meaning: meaningCritical, lock: s.prepared}, &c.made)
 	columns := s.ownColumns()
-	c.server.Stats.count(c, h.OpCode, Answered)
+	c.server.Stats.count(c, h.OpCode, FateAnswered)
 	c.post(c.message(h.Stream, &message.PreparedResult{
 		PreparedQueryId:   s.prepared.id[:],
 		ResultMetadataId:  s.prepared.id[:],

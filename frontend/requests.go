@@ -149,7 +149,7 @@ func (c *conn) note(e wire.Envelope, w *watch) {
 	} else {
 		c.sample.begin(e.Stream)
 	}
-	c.server.Stats.count(c, e.OpCode, Forwarded)
+	c.server.Stats.count(c, e.OpCode, FateForwarded)
 }
 
 // decide decides what becomes of a request: it is the table from opcode to method. It changes no

@@ -153,7 +153,7 @@ func (a *lockExecution) several() *wire.Failure {
 		}
 		r.most = int(min(n, maxKeys))
 	}
-	c.server.Stats.count(c, a.envelope.OpCode, Answered)
+	c.server.Stats.count(c, a.envelope.OpCode, FateAnswered)
 	o := c.begin(r.stream)
 	o.finishLater(func() { r.run(o) })
 	return nil

@@ -13,11 +13,11 @@ type Fate uint8
 
 // The fates of a request.
 const (
-	Forwarded Fate = iota // as the bytes received, or with an answer that the proxy translates
-	Answered              // by the proxy alone
-	Refused               // with an error of the proxy's own
-	Fenced                // sent under a lock
-	fates
+	FateForwarded Fate = iota // as the bytes received, or with an answer that the proxy translates
+	FateAnswered              // by the proxy alone
+	FateRefused               // with an error of the proxy's own
+	FateFenced                // sent under a lock
+	fateCount
 )
 
 // String returns the fate's label in the metrics.
@@ -40,7 +40,7 @@ const maxRequestOpcode = primitive.OpCodeAuthResponse
 
 // statShard is one share of the counters.
 type statShard struct {
-	requests [maxRequestOpcode + 1][fates]atomic.Uint64
+	requests [maxRequestOpcode + 1][fateCount]atomic.Uint64
 	_        [64]byte
 }
 
@@ -61,7 +61,7 @@ type Stats struct {
 // Requests calls f with every counter that is not zero.
 func (s *Stats) Requests(f func(opcode primitive.OpCode, fate Fate, n uint64)) {
 	for op := range maxRequestOpcode + 1 {
-		for fate := range fates {
+		for fate := range fateCount {
 			var n uint64
 			for i := range s.shards {
 				n += s.shards[i].requests[op][fate].Load()

@@ -46,7 +46,7 @@ func (a *lockExecution) verb(k musiccore.Key, ref musiccore.LockRef) *wire.Failu
 		return f
 	}
 	told, shortened := lockSubject{s.table, s.critical.Generation, k, ref}, a.warnings
-	c.server.Stats.count(c, h.OpCode, Answered)
+	c.server.Stats.count(c, h.OpCode, FateAnswered)
 	o := c.begin(h.Stream)
 	tell := func(answer musiccore.Answer) { o.tellGrant(h.Stream, told, answer, shortened) }
 	switch {
@@ -283,7 +283,7 @@ func (a *lockExecution) list() *wire.Failure {
 	case s.table != nil:
 		only.Table = s.critical.ID
 	}
-	c.server.Stats.count(c, h.OpCode, Answered)
+	c.server.Stats.count(c, h.OpCode, FateAnswered)
 	c.answerLater(h.Stream, func() []byte {
 		c.listing.Lock() // one at a time is made, and none for who does not read
 		defer c.listing.Unlock()

@@ -56,7 +56,7 @@ func (c *peerTracker) update(now time.Time, members []member, serves func(member
 	for host, s := range c.known {
 		same := func(m member) bool { return m.host == host && m.proxy == s.proxy }
 		if !slices.ContainsFunc(members, same) {
-			all = append(all, peerEvent{frontend.Removed, s.proxy})
+			all = append(all, peerEvent{frontend.ChangeRemoved, s.proxy})
 			delete(c.known, host)
 		}
 	}
@@ -78,7 +78,7 @@ func (c *peerTracker) updateOne(now time.Time, m member, serves bool) []peerEven
 		s = &trackedPeer{member: m}
 		c.known[m.host] = s
 		if c.begun {
-			return []peerEvent{{frontend.New, m.proxy}, {frontend.Up, m.proxy}}
+			return []peerEvent{{frontend.ChangeNew, m.proxy}, {frontend.ChangeUp, m.proxy}}
 		}
 	}
 	return s.update(now, m, serves)
@@ -91,13 +91,13 @@ func (s *trackedPeer) update(now time.Time, m member, serves bool) []peerEvent {
 		back := !s.lost.IsZero() || s.session != m.session
 		*s = trackedPeer{member: m}
 		if back {
-			return []peerEvent{{frontend.Up, m.proxy}}
+			return []peerEvent{{frontend.ChangeUp, m.proxy}}
 		}
 	case s.lost.IsZero():
 		s.lost = now
 	case !s.down && now.Sub(s.lost) >= downAfter:
 		s.down = true
-		return []peerEvent{{frontend.Down, m.proxy}}
+		return []peerEvent{{frontend.ChangeDown, m.proxy}}
 	}
 	return nil
 }
