@@ -12,11 +12,11 @@ import (
 )
 
 // nodeProgram is a program for Node.js, with every address that it connects to on record.
-func nodeProgram(t *testing.T, name, host, keyspace string) (out string, dialled []string) {
+func nodeProgram(t *testing.T, name string, args ...string) (out string, dialled []string) {
 	t.Helper()
 	dir, err := filepath.Abs(filepath.Join("compat", "node"))
 	require.NoError(t, err)
-	cmd, connects := program(t, "node", "-r", filepath.Join(dir, "record.js"), filepath.Join(dir, name), host, keyspace)
+	cmd, connects := program(t, "node", append([]string{"-r", filepath.Join(dir, "record.js"), filepath.Join(dir, name)}, args...)...)
 	cmd.Env = append(cmd.Env, "NODE_PATH="+filepath.Join(needEnvironment(t).runDir, "node", "node_modules"))
 	return output(t, cmd, false), connected(t, connects)
 }
