@@ -40,7 +40,7 @@ compat: ## drivers for Node.js and Java, gocql's own tests, three proxies and a 
 	cp integration/compat/node/package.json integration/compat/node/package-lock.json .run/node
 	npm ci --prefix .run/node --silent --no-audit --no-fund
 	mvn --quiet --batch-mode --file integration/compat/java package
-	$(GO) test -tags compat -v -timeout 2h -count=1 -run '^Test(NodeDriver|JavaDriver|GocqlSuites|ThreeProxies|ThousandConnections)' ./integration
+	$(GO) test -tags compat -v -timeout 2h -count=1 -run '^Test(NodeDriver|JavaDriver|GocqlSuites|ThreeProxies|ThousandConnections|CustomPayloads)' ./integration
 
 lint: $(TOOLS)/.golangci-lint-v2.15.0 $(TOOLS)/.staticcheck-v0.8.2 $(TOOLS)/.gofumpt-v0.12.0 ## golangci-lint, staticcheck and gofumpt
 	for module in . integration/bench; do (cd $$module && $(TOOLS)/golangci-lint run ./... && $(TOOLS)/staticcheck ./...); done
