@@ -10,10 +10,6 @@ import (
 	"music/musiccore"
 )
 
-// auto reports whether a write without a lock has a section of its own (docs/design.md 4,
-// unlocked=auto).
-func (s *lockStatement) auto() bool { return s.plainWrite() && s.critical.Unlocked == catalog.Auto }
-
 // inOwnSection carries out a write that came without a reference in a section of its own: it takes
 // the lock, sends what under makes of it, and gives the lock back when that calls release, which the
 // end of every operation under a lock does.

@@ -10,7 +10,6 @@ import (
 	"music/frontend/relay"
 	"music/frontend/wire"
 	"music/musiccore"
-	"music/rewrite"
 )
 
 // decideBatch looks at each statement of a BATCH message, by text or by id (v4 spec section 4.1.7).
@@ -305,13 +304,4 @@ func (s *lockStatement) appendChild(dst []byte) []byte {
 		dst = append(dst, v...)
 	}
 	return dst
-}
-
-// isWrite reports whether the statement is one write.
-func (s *lockStatement) isWrite() bool {
-	switch s.statement.Verb {
-	case rewrite.Insert, rewrite.Update, rewrite.Delete:
-		return true
-	}
-	return false
 }

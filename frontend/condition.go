@@ -174,9 +174,6 @@ func (s *lockStatement) existence() condition.Existence {
 	return condition.ExistenceRequired
 }
 
-// name returns a name of the statement as Cassandra knows it.
-func (s *lockStatement) name(n rewrite.Name) string { return string(n.AppendTo(nil, s.text)) }
-
 // writeKind returns what Cassandra calls a conditional statement of this kind.
 func (s *lockStatement) writeKind() string {
 	if s.statement.Verb == rewrite.Delete {
@@ -208,17 +205,6 @@ func (s *lockStatement) clusteringIn() *rewrite.Relation {
 // writesStatic reports whether the statement writes a static column.
 func (s *lockStatement) writesStatic() bool {
 	return slices.ContainsFunc(s.written(), func(n rewrite.Name) bool { return s.critical.Columns[s.name(n)].Static })
-}
-
-// written returns the columns that the statement names as written; of INSERT, those of the key too.
-func (s *lockStatement) written() []rewrite.Name {
-	written := s.statement.Sets
-	if s.statement.Verb == rewrite.Insert {
-		for _, r := range s.statement.Where {
-			written = append(written, r.Column)
-		}
-	}
-	return written
 }
 
 // checkCondition refuses conditions that the proxy does not try itself, and those that Cassandra

@@ -164,24 +164,6 @@ func (s *lockStatement) writeValues() (values [][]byte) {
 	return values
 }
 
-// parts returns the statements of a batch's text, or the statement itself.
-func (s *lockStatement) parts() []lockStatement {
-	if s.statement.Verb != rewrite.Batch {
-		return []lockStatement{*s}
-	}
-	parts := make([]lockStatement, len(s.statement.Children))
-	for i := range parts {
-		parts[i] = *s
-		parts[i].statement = &s.statement.Children[i]
-	}
-	return parts
-}
-
-// conditional reports whether the statement, or one of a batch's text, has an IF.
-func (s *lockStatement) conditional() bool {
-	return slices.ContainsFunc(s.parts(), func(part lockStatement) bool { return part.statement.Conditional })
-}
-
 // clone returns the section in memory of its own.
 func (s lockStatement) clone() lockStatement {
 	s.text = bytes.Clone(s.text)

@@ -2,7 +2,9 @@ package frontend
 
 import (
 	"cmp"
+	"encoding/binary"
 	"math"
+	"slices"
 
 	"music/frontend/catalog"
 	"music/frontend/wire"
@@ -172,4 +174,86 @@ func (s *lockStatement) boundKey(t rewrite.Term, column catalog.Column) ([]byte,
 // bound returns the value of a marker; ok is false where it is null or not set.
 func (s *lockStatement) bound(t rewrite.Term) (value []byte, ok bool) {
 	return wire.Bound(s.values, t.Marker)
+}
+
+// checkTTL refuses a row that lives by its key alone and is to die: CQL shows no time to live of
+// it, so a synchronise would make it immortal (docs/protocol.md 3.9, Synch).
+func (s *lockStatement) checkTTL(st *rewrite.Statement) *wire.Failure {
+	if st.Verb != rewrite.Insert || st.TTL.Kind == rewrite.NoTerm && !s.critical.Mortal {
+		return nil
+	}
+	if st.TTL.Kind == rewrite.TermInteger && string(s.text[st.TTL.Start:st.TTL.End]) == "0" {
+		return nil
+	}
+	for _, r := range st.Where {
+		if !slices.Contains(s.critical.Primary, string(r.Column.AppendTo(nil, s.text))) && !s.isNull(r.Value) {
+			return nil
+		}
+	}
+	return wire.Invalid("MUSIC_REFUSED: %s is critical: a row with a time to live needs a value beside its key", s.table)
+}
+
+// isNull reports whether a value is none: null, or bound null or not set.
+func (s *lockStatement) isNull(t rewrite.Term) bool {
+	if t.Kind == rewrite.TermMarker {
+		_, ok := s.bound(t)
+		return !ok
+	}
+	return t.Kind == rewrite.TermNull
+}
+
+// checkStatic refuses to write a static column under a lock that covers a row: it is of all rows of
+// the partition.
+func (s *lockStatement) checkStatic(st *rewrite.Statement) *wire.Failure {
+	one := *s
+	one.statement = st
+	for _, column := range one.written() {
+		if name := s.name(column); s.critical.Row && slices.Contains(s.critical.Static, name) {
+			return wire.Invalid("MUSIC_REFUSED: %s is static, and one lock covers one row of %s", name, s.table)
+		}
+	}
+	return nil
+}
+
+// ref returns the lock reference that the statement gives, as its client sees it; 0 where it gives
+// none.
+func (s *lockStatement) ref() (int64, *wire.Failure) {
+	t := s.statement.Lock
+	if t.Kind == rewrite.NoTerm {
+		return 0, nil
+	}
+	n, f := s.integer(t, "USING LOCK")
+	if f == nil && n <= 0 {
+		f = wire.Invalid("MUSIC_NOT_HELD: %d is no lock reference", n)
+	}
+	return n, f
+}
+
+// integer returns a literal or bound whole number: a bigint, or an int.
+func (s *lockStatement) integer(t rewrite.Term, what string) (int64, *wire.Failure) {
+	if t.Kind != rewrite.TermMarker {
+		n, err := rewrite.Int(s.text, t)
+		if err != nil {
+			return 0, wire.Invalid("MUSIC_SYNTAX: %s: %v", what, err)
+		}
+		return n, nil
+	}
+	value, ok := s.bound(t)
+	switch {
+	case ok && len(value) == 8:
+		return wholeNumber(binary.BigEndian.Uint64(value), what)
+	case ok && len(value) == 4:
+		return int64(int32(binary.BigEndian.Uint32(value))), nil
+	}
+	return 0, wire.Invalid("MUSIC_SYNTAX: the value bound to %s must be a bigint, not null or unset", what)
+}
+
+// wholeNumber returns a bound bigint. No number that means anything here is as large as the bits of
+// a double from 1 on: such bits are of a driver that does not know the type of the marker, as the
+// one for Node.js where a statement is not prepared.
+func wholeNumber(bits uint64, what string) (int64, *wire.Failure) {
+	if n := math.Float64frombits(bits); n >= 1 && n == math.Trunc(n) && !math.IsInf(n, 0) {
+		return 0, wire.Invalid("MUSIC_SYNTAX: the value bound to %s is the double %v: prepare the statement, or bind a bigint (in Node.js a Long)", what, n)
+	}
+	return int64(bits), nil
 }

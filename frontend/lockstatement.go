@@ -2,8 +2,6 @@ package frontend
 
 import (
 	"bytes"
-	"encoding/binary"
-	"math"
 	"slices"
 
 	"music/frontend/catalog"
@@ -21,6 +19,79 @@ type lockStatement struct {
 	prepared  *preparedLockStatement // where it came by EXECUTE
 	metadata  []byte                 // the result metadata id that the client knows (v5), likewise
 	values    [][]byte               // bound, in wire form
+}
+
+// parts returns the statements of a batch's text, or the statement itself.
+func (s *lockStatement) parts() []lockStatement {
+	if s.statement.Verb != rewrite.Batch {
+		return []lockStatement{*s}
+	}
+	parts := make([]lockStatement, len(s.statement.Children))
+	for i := range parts {
+		parts[i] = *s
+		parts[i].statement = &s.statement.Children[i]
+	}
+	return parts
+}
+
+// conditional reports whether the statement, or one of a batch's text, has an IF.
+func (s *lockStatement) conditional() bool {
+	return slices.ContainsFunc(s.parts(), func(part lockStatement) bool { return part.statement.Conditional })
+}
+
+// severalKeys reports whether the statement is a LOCK or UNLOCK that names its keys by IN.
+func (s *lockStatement) severalKeys() bool {
+	if s.statement.Verb != rewrite.Lock && s.statement.Verb != rewrite.Unlock {
+		return false
+	}
+	return slices.ContainsFunc(s.critical.Key, func(column catalog.Column) bool {
+		r := s.restriction(s.statement, column)
+		return r != nil && r.Op == rewrite.OpIn
+	})
+}
+
+// written returns the columns that the statement names as written; of INSERT, those of the key too.
+func (s *lockStatement) written() []rewrite.Name {
+	written := s.statement.Sets
+	if s.statement.Verb == rewrite.Insert {
+		for _, r := range s.statement.Where {
+			written = append(written, r.Column)
+		}
+	}
+	return written
+}
+
+// name returns a name of the statement as Cassandra knows it.
+func (s *lockStatement) name(n rewrite.Name) string { return string(n.AppendTo(nil, s.text)) }
+
+// plainWrite reports whether the statement is a write without a lock.
+func (s *lockStatement) plainWrite() bool {
+	if s.statement == nil || s.statement.Lock.Kind != rewrite.NoTerm {
+		return false
+	}
+	for i := range s.statement.Children {
+		if s.statement.Children[i].Lock.Kind != rewrite.NoTerm {
+			return false
+		}
+	}
+	switch s.statement.Verb {
+	case rewrite.Insert, rewrite.Update, rewrite.Delete, rewrite.Batch:
+		return true
+	}
+	return false
+}
+
+// auto reports whether a write without a lock has a section of its own (docs/design.md 4,
+// unlocked=auto).
+func (s *lockStatement) auto() bool { return s.plainWrite() && s.critical.Unlocked == catalog.Auto }
+
+// isWrite reports whether the statement is one write.
+func (s *lockStatement) isWrite() bool {
+	switch s.statement.Verb {
+	case rewrite.Insert, rewrite.Update, rewrite.Delete:
+		return true
+	}
+	return false
 }
 
 // decideLock decides about a QUERY that has to do with a lock, or is on a critical table; rest is
@@ -296,86 +367,4 @@ func (s *lockStatement) sameTable(st *rewrite.Statement) bool {
 		return false
 	}
 	return st.Keyspace.Start == st.Keyspace.End || string(st.Keyspace.AppendTo(nil, s.text)) == s.table.Keyspace
-}
-
-// checkTTL refuses a row that lives by its key alone and is to die: CQL shows no time to live of
-// it, so a synchronise would make it immortal (docs/protocol.md 3.9, Synch).
-func (s *lockStatement) checkTTL(st *rewrite.Statement) *wire.Failure {
-	if st.Verb != rewrite.Insert || st.TTL.Kind == rewrite.NoTerm && !s.critical.Mortal {
-		return nil
-	}
-	if st.TTL.Kind == rewrite.TermInteger && string(s.text[st.TTL.Start:st.TTL.End]) == "0" {
-		return nil
-	}
-	for _, r := range st.Where {
-		if !slices.Contains(s.critical.Primary, string(r.Column.AppendTo(nil, s.text))) && !s.isNull(r.Value) {
-			return nil
-		}
-	}
-	return wire.Invalid("MUSIC_REFUSED: %s is critical: a row with a time to live needs a value beside its key", s.table)
-}
-
-// isNull reports whether a value is none: null, or bound null or not set.
-func (s *lockStatement) isNull(t rewrite.Term) bool {
-	if t.Kind == rewrite.TermMarker {
-		_, ok := s.bound(t)
-		return !ok
-	}
-	return t.Kind == rewrite.TermNull
-}
-
-// checkStatic refuses to write a static column under a lock that covers a row: it is of all rows of
-// the partition.
-func (s *lockStatement) checkStatic(st *rewrite.Statement) *wire.Failure {
-	one := *s
-	one.statement = st
-	for _, column := range one.written() {
-		if name := s.name(column); s.critical.Row && slices.Contains(s.critical.Static, name) {
-			return wire.Invalid("MUSIC_REFUSED: %s is static, and one lock covers one row of %s", name, s.table)
-		}
-	}
-	return nil
-}
-
-// ref returns the lock reference that the statement gives, as its client sees it; 0 where it gives
-// none.
-func (s *lockStatement) ref() (int64, *wire.Failure) {
-	t := s.statement.Lock
-	if t.Kind == rewrite.NoTerm {
-		return 0, nil
-	}
-	n, f := s.integer(t, "USING LOCK")
-	if f == nil && n <= 0 {
-		f = wire.Invalid("MUSIC_NOT_HELD: %d is no lock reference", n)
-	}
-	return n, f
-}
-
-// integer returns a literal or bound whole number: a bigint, or an int.
-func (s *lockStatement) integer(t rewrite.Term, what string) (int64, *wire.Failure) {
-	if t.Kind != rewrite.TermMarker {
-		n, err := rewrite.Int(s.text, t)
-		if err != nil {
-			return 0, wire.Invalid("MUSIC_SYNTAX: %s: %v", what, err)
-		}
-		return n, nil
-	}
-	value, ok := s.bound(t)
-	switch {
-	case ok && len(value) == 8:
-		return wholeNumber(binary.BigEndian.Uint64(value), what)
-	case ok && len(value) == 4:
-		return int64(int32(binary.BigEndian.Uint32(value))), nil
-	}
-	return 0, wire.Invalid("MUSIC_SYNTAX: the value bound to %s must be a bigint, not null or unset", what)
-}
-
-// wholeNumber returns a bound bigint. No number that means anything here is as large as the bits of
-// a double from 1 on: such bits are of a driver that does not know the type of the marker, as the
-// one for Node.js where a statement is not prepared.
-func wholeNumber(bits uint64, what string) (int64, *wire.Failure) {
-	if n := math.Float64frombits(bits); n >= 1 && n == math.Trunc(n) && !math.IsInf(n, 0) {
-		return 0, wire.Invalid("MUSIC_SYNTAX: the value bound to %s is the double %v: prepare the statement, or bind a bigint (in Node.js a Long)", what, n)
-	}
-	return int64(bits), nil
 }

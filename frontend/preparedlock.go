@@ -60,23 +60,6 @@ func (c *conn) decidePrepareLock(r reading, text, rest []byte, own string) decis
 	return held(&prepareLocked{preparing: q, rest: rest})
 }
 
-// plainWrite reports whether the statement is a write without a lock.
-func (s *lockStatement) plainWrite() bool {
-	if s.statement == nil || s.statement.Lock.Kind != rewrite.NoTerm {
-		return false
-	}
-	for i := range s.statement.Children {
-		if s.statement.Children[i].Lock.Kind != rewrite.NoTerm {
-			return false
-		}
-	}
-	switch s.statement.Verb {
-	case rewrite.Insert, rewrite.Update, rewrite.Delete, rewrite.Batch:
-		return true
-	}
-	return false
-}
-
 // prepareLocked has Cassandra prepare an operation under a lock, without the clauses that it does
 // not understand.
 type prepareLocked struct {

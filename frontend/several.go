@@ -20,17 +20,6 @@ import (
 // time of one LOCK.
 const maxKeys = 1000
 
-// severalKeys reports whether the statement is a LOCK or UNLOCK that names its keys by IN.
-func (s *lockStatement) severalKeys() bool {
-	if s.statement.Verb != rewrite.Lock && s.statement.Verb != rewrite.Unlock {
-		return false
-	}
-	return slices.ContainsFunc(s.critical.Key, func(column catalog.Column) bool {
-		r := s.restriction(s.statement, column)
-		return r != nil && r.Op == rewrite.OpIn
-	})
-}
-
 // grantColumns returns the columns of what the statement answers: with IN, those of the key behind
 // the others.
 func (s *lockStatement) grantColumns() []*message.ColumnMetadata {
