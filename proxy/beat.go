@@ -11,7 +11,7 @@ import (
 	"music/musiccore"
 )
 
-// beatTiming are how long the parts of a beat took, for the log: what was slow.
+// beatTiming is how long each part of a beat took, for the log.
 type beatTiming struct{ look, write, again time.Duration }
 
 // observation is what a look at the own row has shown, with the clocks as they stood after it.
@@ -21,14 +21,14 @@ type observation struct {
 	now  musiccore.Now
 }
 
-// beat writes one life sign between two looks at the own row and at the cluster's clock. The lease
+// beat writes one beat between two looks at the own row and at the cluster's clock. The lease
 // counts from before it was sent.
 func (l *heartbeat) beat(ctx context.Context) error {
 	_, err := l.timedBeat(ctx, l.self.Load(), "")
 	return err
 }
 
-// timedBeat writes a life sign of one session, whichever is this proxy's own by then: a number
+// timedBeat writes a beat of self, even where this proxy has another session by then: a number
 // belongs to the session that gave it. via is the node that is asked; "" leaves it to the driver.
 func (l *heartbeat) timedBeat(ctx context.Context, self *musiccore.Session, via string) (took beatTiming, err error) {
 	begun := time.Now()
@@ -60,7 +60,8 @@ func (l *heartbeat) timedBeat(ctx context.Context, self *musiccore.Session, via 
 	return took, self.Saw(after.now, after.look, after.beat)
 }
 
-// observe reads the session's own row at QUORUM and the cluster's clock. It judges nothing.
+// observe reads the session's own row at QUORUM and the cluster's clock. The caller judges what it
+// has read.
 func (l *heartbeat) observe(ctx context.Context, self *musiccore.Session, via string) (observation, error) {
 	before := time.Now()
 	g := observation{look: self.Look(l.clock.now())}

@@ -18,9 +18,9 @@ import (
 // quietPoll is how often the end of a drain is looked for.
 const quietPoll = 20 * time.Millisecond
 
-// Parts of a session lease, of which a beat is due each third. A beat that is not acknowledged in a
-// sixth is followed by another, through another node, while the first is still waited for:
-// whichever comes in counts. So a lease holds four tries.
+// Parts of a session lease, of which a beat is due each third. A beat that is not acknowledged
+// within a sixth is followed by another, through another node, while the first is still waited for;
+// either counts. So a lease has room for four tries.
 const (
 	leasePulses = 12 // between two looks at the cluster's clock
 	leaseTries  = 6  // between two tries of a beat
@@ -44,7 +44,8 @@ type heartbeat struct {
 	seconds prometheus.Histogram
 }
 
-// sessionConfig is what a session says of its proxy, and what has to be done for it.
+// sessionConfig is what a session says of its proxy, and what is to be done where keyspace music
+// was dropped.
 type sessionConfig struct {
 	address string                          // where the proxy answers others; empty = nowhere
 	rules   string                          // which tables it takes for critical whatever their comment says; others must have the same
@@ -179,8 +180,8 @@ func (l *heartbeat) noticeDrop(err error) {
 	}
 }
 
-// reread reads again what was read at start, where keyspace music was dropped since: a beat that is
-// acknowledged may give locks.
+// reread reads again what was read at start, where keyspace music was dropped since. It comes
+// before the beat, since locks may be given as soon as that is acknowledged.
 func (l *heartbeat) reread(ctx context.Context) error {
 	if !l.drops.found.Load() || l.config.reread == nil {
 		return nil
@@ -192,14 +193,15 @@ func (l *heartbeat) reread(ctx context.Context) error {
 	return nil
 }
 
-// withMargin adds to a line of the log what was slow, and what the margin is.
+// withMargin adds to a line of the log how long each part of a beat took, and what is left of the
+// lease.
 func (l *heartbeat) withMargin(e *zerolog.Event, self *musiccore.Session, took beatTiming) *zerolog.Event {
 	return e.Dur("look_ms", took.look).Dur("write_ms", took.write).Dur("look_again_ms", took.again).
 		Dur("lease_left_ms", self.Left(l.clock.now())).Dur("session_lease_ms", l.options.SessionLease)
 }
 
 // run beats until ctx ends. A session whose deadline has passed is dead for ever: its terms are
-// lost and another takes its place, of which the cores are told, and the schema.
+// lost, and another session takes its place, of which the cores and the schema are told.
 func (l *heartbeat) run(ctx context.Context, locks *locks, s *schema) {
 	var trying sync.WaitGroup
 	defer trying.Wait()
@@ -256,7 +258,7 @@ func (l *heartbeat) otherNode(n int) string {
 	return up[n%len(up)]
 }
 
-// replace ends what hung on a session that is dead, and takes another.
+// replace ends what depends on a session that is dead, and begins another.
 func (l *heartbeat) replace(locks *locks, s *schema) {
 	line := l.log.Error().Dur("session_lease_ms", l.options.SessionLease)
 	if trouble := l.tries.trouble.Swap(nil); trouble != nil {
@@ -269,7 +271,7 @@ func (l *heartbeat) replace(locks *locks, s *schema) {
 	s.doubt()
 }
 
-// drain waits until the cores have settled what is unsettled; they have been told to. Held
+// drain waits until the cores have settled what is unsettled; core.Drain has been called. Held
 // references stay: their clients go on through another proxy.
 func (l *heartbeat) drain(ctx context.Context, locks *locks) {
 	for !locks.quiet() && pause(ctx, quietPoll) {

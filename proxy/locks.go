@@ -17,8 +17,8 @@ import (
 // shardCount spreads keys over cores that do not wait for each other.
 const shardCount = 16
 
-// locks runs the core for clients' connections: it hands events in, carries the effects out, and
-// gives the answers. It is the frontend's Locks.
+// locks is the lock protocol as clients' connections use it (frontend.Locks): the shards of this
+// proxy's core, and the way to the cores of other proxies.
 type locks struct {
 	shards [shardCount]*shard
 	seed   maphash.Seed
@@ -28,8 +28,8 @@ type locks struct {
 	scope  func() (context.Context, context.CancelFunc)                  // of one operation at another proxy
 }
 
-// newLocks makes the shards of one session. ctx ends the commands under way when the proxy gives up
-// on them.
+// newLocks makes the shards of a session. The commands under way, and the operations at other
+// proxies, end with ctx.
 func newLocks(ctx context.Context, self *musiccore.Session, o musiccore.Options, d lockDeps) *locks {
 	l := &locks{
 		seed: maphash.MakeSeed(), peers: d.peers, living: d.living,
@@ -172,8 +172,8 @@ func (l *locks) End(t musiccore.Ticket, o musiccore.Outcome) (musiccore.Verdict,
 	return v, wait
 }
 
-// verdictOf waits for what the lock row says of an operation of a strict table; the shard's mutex
-// is held. A proxy that stops says that it does not know.
+// verdictOf returns a function that waits for what the lock row says of an operation of a strict
+// table. The shard's mutex is held. Where the proxy ends before, the verdict is uncertain.
 func (l *locks) verdictOf(s *shard, t musiccore.Ticket) func() musiccore.Verdict {
 	verdict := make(chan musiccore.Verdict, 1)
 	s.waiting[t.Op] = func(a musiccore.Answer) {
@@ -217,7 +217,7 @@ func (l *locks) quiet() bool {
 }
 
 // close starts nothing new and waits until everything that was started has ended. The context of
-// the commands has ended before.
+// newLocks must have ended before.
 func (l *locks) close() {
 	for _, s := range l.shards {
 		s.mu.Lock()

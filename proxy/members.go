@@ -32,8 +32,8 @@ const (
 	expectLimit = time.Minute      // for the proxies that are expected at start
 )
 
-// members is this proxy among the proxies of the cluster: it says in music.proxies for which node
-// it stands, follows what the others say there, and keeps the gate shut while its node is down
+// members is this proxy among the proxies of the cluster. It writes in music.proxies for which node
+// it stands, follows what the others write there, and keeps the gate shut while its node is down
 // (docs/design.md 3). All methods but nodes are for one goroutine.
 type members struct {
 	session   *gocql.Session
@@ -54,7 +54,7 @@ type members struct {
 	others  atomic.Pointer[[]topology.Node]
 }
 
-// newMembers makes this proxy known to nobody yet.
+// newMembers returns a member that no other proxy knows yet.
 func newMembers(s *lockService, p *process, advertise netip.AddrPort) *members {
 	return &members{
 		session: s.heartbeat.session, heartbeat: s.heartbeat, home: p.home, cassandra: p.cfg.Cassandra, advertise: advertise, log: p.log,
@@ -89,9 +89,9 @@ func (m *members) join(ctx context.Context, expected int) error {
 	return m.expect(ctx, expected)
 }
 
-// unreachable reports whether drivers could not get to this proxy where it is advertised, once they
-// hear of it from another one: its address is one of its own machine alone, while nodes are
-// elsewhere, or its port is not known.
+// unreachable reports whether drivers that hear of this proxy from another one could not reach it
+// at its advertised address: the address is a loopback one while nodes are elsewhere, or the port
+// is not known.
 func unreachable(advertise, node netip.AddrPort) bool {
 	return advertise.Port() == 0 || advertise.Addr().IsLoopback() && !node.Addr().IsLoopback()
 }
@@ -109,8 +109,7 @@ func (m *members) reachHome(ctx context.Context) error {
 	}
 }
 
-// lookHome asks the home node for the ring: over the connection that there is, or else over a new
-// one.
+// lookHome asks the home node for the ring, over the open connection or else over a new one.
 func (m *members) lookHome(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, m.home.timeout)
 	defer cancel()
@@ -138,7 +137,7 @@ func (m *members) lookHome(ctx context.Context) error {
 	return nil
 }
 
-// saw takes note of the ring as the home node has told it.
+// saw notes the ring as the home node has told it.
 func (m *members) saw(r ring) {
 	m.ring = r
 	id := r.home.host.String()
@@ -179,8 +178,8 @@ func (m *members) expect(ctx context.Context, n int) error {
 	}
 }
 
-// run follows the home node and the other proxies until ctx ends, and tells drivers of these. It
-// opens and shuts the gate.
+// run follows the home node and the other proxies until ctx ends: it opens and shuts the gate, and
+// tells drivers of the other proxies.
 func (m *members) run(ctx context.Context, g *listenerGate, tell func(frontend.Change, netip.AddrPort)) {
 	defer m.leaveHome()
 	for {

@@ -15,7 +15,7 @@ import (
 // to do.
 var errMembers = errors.New("proxies of one cluster do not fit together")
 
-// selectProxies reads what scan scans.
+// selectProxies is the query whose rows scan reads.
 const selectProxies = "SELECT host_id, address, port, session, version, serving FROM music.proxies"
 
 // read reads the proxies of the nodes that are in the ring.
@@ -98,8 +98,8 @@ func (m *members) remove(ctx context.Context, o member) error {
 // self returns the session of this proxy.
 func (m *members) self() gocql.UUID { return gocql.UUID(m.heartbeat.id()) }
 
-// settle makes music.proxies say what is so: this proxy's own row, and no other one of it. While
-// the home node is down only its own row is written.
+// settle brings music.proxies up to date: this proxy's own row is right, and no other row has its
+// address. While the home node is down only its own row is written.
 func (m *members) settle(ctx context.Context, all []member, up, open bool) error {
 	if err := m.settleOwn(ctx, all, up, open); err != nil || !up {
 		return err
@@ -125,8 +125,9 @@ func (m *members) sweep(ctx context.Context) error {
 	return errors.Join(faults...)
 }
 
-// settleOwn writes the row of the home node where it does not say what is so. Another proxy that
-// stands for the node too and is alive keeps it; drivers of this one see all but that one.
+// settleOwn writes the row of the home node where it is not right. Where another proxy that is
+// alive stands for the node too, the row stays that one's, and drivers do not see this proxy at
+// others.
 func (m *members) settleOwn(ctx context.Context, all []member, up, open bool) error {
 	own := member{host: m.ring.home.host, proxy: m.advertise, session: uuid.UUID(m.self()), version: commonVersion, serving: up && open}
 	for _, o := range all {
@@ -197,7 +198,8 @@ func (m *members) checkOthers(ctx context.Context) error {
 	}
 }
 
-// conflict says why this proxy and another one cannot serve the same drivers; nil if they can.
+// conflict returns why this proxy and another one cannot serve the same drivers, nil where they
+// can.
 func (m *members) conflict(o member) error {
 	switch {
 	case o.host == m.ring.home.host:

@@ -19,8 +19,8 @@ const (
 	remotePause    = 50 * time.Millisecond   // between two looks
 )
 
-// remoteOp is an operation on a reference that may be at another proxy: how this one's core is
-// asked, and how another proxy.
+// remoteOp is an operation on a reference that may be at another proxy: how it is asked of this
+// proxy's core, and how of another proxy.
 type remoteOp struct {
 	refKey
 	local    func(done func(musiccore.Answer)) (gone func())
@@ -50,7 +50,7 @@ func (l *locks) Force(k musiccore.Key, f frontend.Force, done func(musiccore.Ans
 	}, done)
 }
 
-// beginThere goes on with a Begin that this proxy's core has answered.
+// beginThere follows the answer of this proxy's core to a Begin.
 func (l *locks) beginThere(k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind, a musiccore.Answer) musiccore.Answer {
 	ctx, cancel := l.scope()
 	defer cancel()
@@ -88,9 +88,9 @@ func (l *locks) run(e remoteOp, done func(musiccore.Answer)) (gone func()) {
 	}
 }
 
-// follow goes where a core's answer points to, and asks the core again where nobody is found there:
-// by then the session may be known to have ended, and its reference goes on here (docs/protocol.md
-// 3.13, Takeover).
+// follow asks the proxy that the answer of this proxy's core names. Where the reference is not
+// found there, it asks the core again: the session may be known to have ended by then, and its
+// reference be taken over here (docs/protocol.md 3.13, Takeover).
 func (l *locks) follow(ctx context.Context, e remoteOp, a musiccore.Answer) musiccore.Answer {
 	var elsewhere *musiccore.ElsewhereError
 	for start := time.Now(); errors.As(a.Err, &elsewhere); a = await(ctx, e.local) {
@@ -129,7 +129,7 @@ func awayError(err error) error {
 	return peer.ErrAway
 }
 
-// found remembers at which session a reference was served.
+// found remembers the session at which a reference was served.
 func (l *locks) found(p refKey, at musiccore.SessionID, err error) {
 	if err != nil || p.ref == 0 {
 		return
@@ -148,8 +148,8 @@ func (l *locks) forget(p refKey) {
 	s.owners.Remove(p)
 }
 
-// await waits for the one answer of an operation. When ctx ends the operation is given up, and has
-// its answer all the same.
+// await waits for the answer of an operation. When ctx ends the operation is given up, and the
+// answer is errGone.
 func await(ctx context.Context, ask func(done func(musiccore.Answer)) (gone func())) musiccore.Answer {
 	answer := make(chan musiccore.Answer, 1)
 	gone := ask(func(a musiccore.Answer) { answer <- a })

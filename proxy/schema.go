@@ -76,8 +76,8 @@ func (c *criticalTables) all() map[[16]byte]*dataTable { return *c.byID.Load() }
 
 func (c *criticalTables) set(all map[[16]byte]*dataTable) { c.byID.Store(&all) }
 
-// begin reads the schema for the first time. Of proxies that start together one raises closed; the
-// others read what it has raised.
+// begin reads the schema for the first time, and tells the cores. Of proxies that start together
+// one raises closed; the others read what it has written.
 func (s *schema) begin(ctx context.Context) error {
 	for {
 		_, err := s.refresh(ctx)
@@ -113,9 +113,9 @@ func (s *schema) watch(ctx context.Context) {
 	}
 }
 
-// refresh reads the schema, of one node and its version first, and publishes which tables are
-// critical. late names living proxies that have not followed: a table that becomes critical waits
-// for them.
+// refresh reads the schema of one node, its version first, and publishes which tables are critical.
+// late names the living proxies that have not followed, for which a table that becomes critical
+// waits.
 func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,9 +176,9 @@ func (s *schema) serving(server *frontend.Server) {
 }
 
 // answered reports whether Cassandra has answered what was on its way to it when a table was closed
-// to plain writes. It waits a little. Until then this proxy has not followed: such a write gets its
-// stamp from Cassandra where the driver gives none, which would lie above closed where it stands in
-// a queue for long.
+// to plain writes; it waits for answerLimit. Until then this proxy has not followed: where the
+// driver gives no stamp, Cassandra gives one when it carries the write out, which may be above
+// closed after a long wait in a queue.
 func (s *schema) answered(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
@@ -208,8 +208,8 @@ func (s *schema) forget(ctx context.Context, before, now map[[16]byte]*dataTable
 	}
 }
 
-// remade reports whether a critical table has the name of t, which is gone: the name is never open
-// between the two.
+// remade reports whether another critical table has the name of t, which is gone: then the name is
+// not opened to plain writes in between.
 func remade(t *dataTable, now map[[16]byte]*dataTable) bool {
 	for _, other := range now {
 		if other.String() == t.String() {
@@ -219,8 +219,8 @@ func remade(t *dataTable, now map[[16]byte]*dataTable) bool {
 	return false
 }
 
-// endTerms ends the terms of a table whose lock rows are gone: nobody sees them any more, so
-// another proxy may give the lock as soon as this one is said to have followed.
+// endTerms ends the terms of a table whose lock rows are gone. No proxy sees them any more, so
+// another one may give the lock as soon as this one is said to have followed.
 func (s *schema) endTerms(before, t *dataTable) {
 	if before == nil || !before.Made || before.Generation == t.Generation {
 		return
@@ -230,16 +230,16 @@ func (s *schema) endTerms(before, t *dataTable) {
 		Msg("its lock table was dropped while it is critical: all of its locks have ended, and it gets a new one")
 }
 
-// modeChanging tells the cores that how a table's operations are told may change: until it is
-// settled they are checked, and nobody forces. Every proxy has done so when a table is settled
-// anew, since it has followed then.
+// modeChanging tells the cores that the mode in which a table's operations are acknowledged may
+// change: until the table is settled they are checked against the lock row, and FORCE is refused.
+// When a table is settled anew every proxy has done so, since it has followed.
 func (s *schema) modeChanging(t *dataTable) {
 	s.cores(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.ModeChanging(now, t.ID) })
 }
 
-// doubt makes the next look at the schema a whole one, and nothing that could have changed unseen
-// is relied on until then: this proxy's session has ended, and while it was dead nobody waited for
-// it to follow.
+// doubt has the whole schema read again, and nothing relied on until then that could have changed
+// unseen: this proxy's session has ended, and while it was dead no other proxy waited for it to
+// follow.
 func (s *schema) doubt() {
 	for _, t := range s.critical.all() {
 		s.modeChanging(t)
@@ -263,8 +263,8 @@ func (s *schema) tellCores() {
 	}
 }
 
-// show publishes a table that is not published in this form yet: to plain writes it is critical at
-// once, to LOCK only when it is settled.
+// show publishes a table that is not published in this form yet. From then on it is critical to
+// plain writes; LOCK is refused until it is settled.
 func (s *schema) show(t *dataTable, refused string) {
 	critical := s.tables.Of(t.keyspace, t.name).Critical()
 	if critical != nil && critical.ID == t.ID && critical.Settings == t.Settings && t.Made {

@@ -54,8 +54,8 @@ func (s *schema) followed(ctx context.Context, change frontend.SchemaChange) (la
 }
 
 // unread names the living proxies that have not read the version of the schema that the last
-// refresh has read. To them a table that was dropped is still there, and would be open under its
-// name if another one were made that is critical.
+// refresh has read. To them a table that was dropped is still there: if a critical table were made
+// under its name, it would be open to plain writes.
 func (s *schema) unaware(ctx context.Context) ([]string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -19,7 +19,7 @@ type refKey struct {
 	ref musiccore.LockRef
 }
 
-// shard is one core with its mutex, its alarm clock, and those who wait for its answers.
+// shard is one core with its mutex and its alarm, and the operations that wait for its answers.
 type shard struct {
 	clock   *clock
 	do      func(musiccore.Command) musiccore.Result // carries out a command; it may block
@@ -68,8 +68,8 @@ type shardOp struct {
 	by musiccore.Client
 }
 
-// enter hands in an event whose answer done waits for. A reference that was found elsewhere is not
-// looked for again.
+// enter hands an event to the core; done gets the answer. A reference that was found at another
+// proxy is not looked for here again.
 func (s *shard) enter(o shardOp, done func(musiccore.Answer), event func(*musiccore.Core, musiccore.Now) musiccore.Effects) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -100,7 +100,7 @@ func (s *shard) gone(op musiccore.OpID) {
 // errGone is the answer to an operation that was given up: no client reads it.
 var errGone = errors.New("nobody waits for this any more")
 
-// call hands in an event.
+// call hands an event to the core.
 func (s *shard) call(event func(*musiccore.Core, musiccore.Now) musiccore.Effects) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -116,8 +116,8 @@ func (s *shard) tick() {
 	})
 }
 
-// carryOut starts what the core wants done because of what happened now. The mutex is held: a
-// goroutine each for commands, which block, and for answers, whose client may not be reading.
+// carryOut starts what the core wants done because of what happened now. The mutex is held.
+// Commands block, and the client that an answer is for may not be reading: each gets a goroutine.
 func (s *shard) carryOut(now musiccore.Now, e musiccore.Effects) {
 	s.carryOutFor(musiccore.Client{}, now, e)
 }
@@ -174,7 +174,8 @@ func (s *shard) run(c musiccore.Command) {
 	s.call(func(core *musiccore.Core, now musiccore.Now) musiccore.Effects { return core.Reply(now, c.ID, result) })
 }
 
-// begin asks the core, with the mutex held. Where ok is true the answer is there.
+// begin asks the core; the mutex is held. Where ok is true the answer is there, else it comes
+// later.
 func (s *shard) begin(op musiccore.OpID, p refKey, kind musiccore.Kind) (a musiccore.Answer, ok bool) {
 	if owner, known := s.owners.Get(p); known {
 		return musiccore.Answer{Op: op, Err: &musiccore.ElsewhereError{Session: owner}}, true
@@ -196,8 +197,8 @@ func (s *shard) begin(op musiccore.OpID, p refKey, kind musiccore.Kind) (a music
 	return a, ok
 }
 
-// fenced counts an operation that got no stamp because its lock is lost: not one whose client has
-// given the lock back itself.
+// fenced counts an operation that was refused because its lock is lost, but not where the client
+// has given the lock back itself.
 func (s *shard) fenced(err error) {
 	if errors.Is(err, musiccore.ErrLost) && !errors.Is(err, musiccore.ErrReleased) {
 		s.metrics.fencedOff.Inc()
