@@ -2,6 +2,7 @@ package integration
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -30,7 +31,9 @@ func commandLine(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	path, err := needEnvironment(t).binary()
 	require.NoError(t, err)
-	return exec.Command(path, append(args[:1:1], append([]string{"--proxy", needProxy(t)}, args[1:]...)...)...)
+	ctx, cancel := context.WithTimeout(context.Background(), programTimeout)
+	t.Cleanup(cancel)
+	return exec.CommandContext(ctx, path, append(args[:1:1], append([]string{"--proxy", needProxy(t)}, args[1:]...)...)...)
 }
 
 // call runs the program to its end.
@@ -204,7 +207,9 @@ func TestCommandLinePassesSignalsOn(t *testing.T) {
 // A command has the terminal while it runs, and a script that called it has it again afterwards.
 func TestCommandLineGivesTheTerminalToItsCommand(t *testing.T) {
 	cmd := commandLine(t, "lock", "cli terminal", "--", "sh", "-c", "read x; echo got $x")
-	script := exec.Command("sh", append([]string{"-c", `"$@"; read y; echo then $y`, "sh", cmd.Path}, cmd.Args[1:]...)...)
+	ctx, cancel := context.WithTimeout(context.Background(), programTimeout)
+	defer cancel()
+	script := exec.CommandContext(ctx, "sh", append([]string{"-c", `"$@"; read y; echo then $y`, "sh", cmd.Path}, cmd.Args[1:]...)...)
 	look, err := pty.Start(script)
 	require.NoError(t, err)
 	defer func() { _ = look.Close() }()
