@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// kept is a desk whose key has come back after a short section: its last grant
-// was of a block, and reference 2 holds.
+// blockHeld returns a harness whose key has come back after a short section: its last grant was of
+// a block, and reference 2 holds.
 func blockHeld(t *testing.T, change ...func(*Options)) (*harness, *fakeStore) {
 	t.Helper()
 	retain := func(o *Options) { o.Retain = 200 * time.Millisecond }
@@ -63,6 +63,7 @@ func TestAKeyThatComesBackCostsNoLWT(t *testing.T) {
 	}
 }
 
+// With Options.Retain 0 no block is reserved, however short sections are.
 func TestNoBlockWithoutRetain(t *testing.T) {
 	h, s := newHolder(t)
 	h.unlock(1)
@@ -73,6 +74,7 @@ func TestNoBlockWithoutRetain(t *testing.T) {
 	}
 }
 
+// A block that nobody holds is released when Options.Retain has passed.
 func TestAnIdleBlockIsReleased(t *testing.T) {
 	h, s := blockHeld(t)
 	h.unlock(2)
@@ -108,6 +110,8 @@ func TestLongSectionsReserveNoBlock(t *testing.T) {
 	}
 }
 
+// Clients that wait in a block are granted its references in the order of their LOCKs, without an
+// LWT.
 func TestABlockServesItsWaitersInOrderWithoutLWTs(t *testing.T) {
 	h, s := blockHeld(t)
 	var ops []OpID
@@ -235,6 +239,7 @@ func TestAClientThatMustBeToldGetsAReferenceOfItsOwn(t *testing.T) {
 	}
 }
 
+// LOCK with WAIT 0s is told a reference at once, so it gets one behind the block.
 func TestWaitZeroBehindABlockIsToldItsReference(t *testing.T) {
 	h, s := blockHeld(t)
 	op := h.lock(Request{AtOnce: true})
@@ -288,6 +293,8 @@ func TestAnOrphanedBlockIsReapedWhole(t *testing.T) {
 	}
 }
 
+// A block that was taken away gives its waiters new references; those of clients that have gone
+// get none.
 func TestWaitersOutliveTheirBlock(t *testing.T) {
 	h, s := blockHeld(t)
 	op := h.lock(Request{Wait: time.Minute})
@@ -306,6 +313,7 @@ func TestWaitersOutliveTheirBlock(t *testing.T) {
 	}
 }
 
+// LOCK with NOWAIT is granted the next reference of a block that nobody holds.
 func TestNoWaitIsGrantedAnIdleBlock(t *testing.T) {
 	h, s := blockHeld(t)
 	h.expectState(h.lock(Request{NoWait: true}), StateBusy)

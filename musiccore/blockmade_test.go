@@ -8,7 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// crowd is a key that clients want who have been told their references, each one of its own: 3 to 6 behind the holder, 2.
+// waitersWithReferences returns a key that clients wait for who were told their references, each
+// one of its own: 3 to 6 behind the holder, 2.
 func waitersWithReferences(t *testing.T) (*harness, *fakeStore) {
 	t.Helper()
 	h, s := blockHeld(t)

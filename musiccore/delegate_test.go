@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// contended is a desk that wants a key which session 9 holds, with 8 behind it, and whose Enqueues are refused each time.
+// enqueuesRefused returns a harness that wants a key which session 9 holds, with 8 behind it, and
+// whose Enqueues are refused each time.
 func enqueuesRefused(t *testing.T) (h *harness, s *fakeStore, op OpID) {
 	t.Helper()
 	h, s = behindOthers(t)
@@ -14,7 +15,8 @@ func enqueuesRefused(t *testing.T) (h *harness, s *fakeStore, op OpID) {
 	return h, s, op
 }
 
-// retaining is a desk that keeps keys, and knows one that session 9 holds, with 8 behind it.
+// behindOthers returns a harness that reserves blocks, and knows a key that session 9 holds, with
+// 8 behind it.
 func behindOthers(t *testing.T) (*harness, *fakeStore) {
 	t.Helper()
 	h, s := heldByOther(t, theirs())
@@ -53,7 +55,7 @@ func untilApply(h *harness, s *fakeStore) (CommandID, Apply) {
 	return 0, Apply{}
 }
 
-// rider is the block that the others are asked for.
+// piggybackHint returns the hint that asks other sessions to enqueue a block.
 func (h *harness) piggybackHint() Hint {
 	h.t.Helper()
 	if len(h.hints) == 0 || h.hints[0].Kind != HintPiggyback {
@@ -129,7 +131,7 @@ func TestADelegatedBlockThatComesLateIsReleased(t *testing.T) {
 	}
 }
 
-// A ride is remembered until a quorum shows that the tenures are over whose Releases could have brought it (H3): one replica may
+// A delegated enqueue is remembered until a quorum shows that the terms are over whose Releases could have carried it (H3): one replica may
 // have missed just that.
 func TestADelegatedEnqueueIsOverWhenAQuorumSaysSo(t *testing.T) {
 	h, s, op := enqueuesRefused(t)
@@ -188,7 +190,8 @@ func TestASlowEnqueueIsAskedForAsWell(t *testing.T) {
 	}
 }
 
-// A Release takes riders along before its own, each once, and none that it is not to.
+// A Release enqueues blocks of other sessions before its own, each once, and only those that were
+// asked of it.
 func TestAReleaseEnqueuesBlocksOfOthers(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*Hint)
@@ -233,7 +236,7 @@ func (h *harness) untilAnswered(s *fakeStore, op OpID) time.Duration {
 	return h.now - began
 }
 
-// A key that has become free is not waited for by a ride: nobody is left who could bring it.
+// A key that has become free is not waited for: nobody is left who could enqueue the block.
 func TestADelegatedEnqueueLeavesNoKeyFree(t *testing.T) {
 	h, s, op := enqueuesRefused(t)
 	for !s.row.Empty() {
@@ -262,7 +265,7 @@ func TestAnUrgentLockIsNotDelegated(t *testing.T) {
 	}
 }
 
-// … nor in the line of a block that a ride has brought for others.
+// … nor in a block that others have enqueued for others.
 func TestADelegatedBlockIsNotForUrgentLocks(t *testing.T) {
 	h, s := behindOthers(t)
 	gone := h.lock(Request{Wait: time.Minute})
@@ -278,7 +281,7 @@ func TestADelegatedBlockIsNotForUrgentLocks(t *testing.T) {
 	}
 }
 
-// NOWAIT is not for those behind whom a rider will be.
+// NOWAIT is BUSY where a block of another session is to be enqueued first.
 func TestNoWaitBehindAPiggybackedBlockIsBusy(t *testing.T) {
 	h, s := newHolder(t, func(o *Options) { o.Retain = 200 * time.Millisecond })
 	tk, _ := h.begin(1, Get) // under way when the UNLOCK comes
@@ -295,7 +298,7 @@ func TestNoWaitBehindAPiggybackedBlockIsBusy(t *testing.T) {
 	}
 }
 
-// A ride that nobody waits for is not asked for any more.
+// Nobody is asked again for a block that no entry here waits for.
 func TestNobodyIsAskedForABlockThatNobodyNeeds(t *testing.T) {
 	for name, end := range map[string]func(*harness, OpID) Effects{
 		"gone":     func(h *harness, op OpID) Effects { return h.core.Gone(h.time(), op) },
@@ -312,7 +315,7 @@ func TestNobodyIsAskedForABlockThatNobodyNeeds(t *testing.T) {
 	}
 }
 
-// A part of a ride that was passed over leaves the rest to this session, which gives it back.
+// Of a delegated block whose beginning was passed over the rest is released.
 func TestTheRestOfADelegatedBlockIsReleased(t *testing.T) {
 	h, s, op := enqueuesRefused(t)
 	b := h.piggybackHint().Block

@@ -120,7 +120,7 @@ func (h *harness) advanceWorking(r LockRef, by time.Duration) {
 	}
 }
 
-// Who gave a place back does not get it again.
+// A reference that was given back in the queue is not given again.
 func TestAReferenceThatWasGivenBackIsGone(t *testing.T) {
 	h, s := newHolder(t)
 	h.lock(Request{AtOnce: true})

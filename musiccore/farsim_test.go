@@ -198,7 +198,7 @@ func (s *farSite) section() bool {
 }
 
 // Clients at three sites want one key (54, 72 and 24 ms between them). In the end each site has one block in the queue, and one LWT
-// gives it back and enqueues all who have come meanwhile: one a tenure, of as many sections as there are clients at a site, but where a
+// gives it back and enqueues all who have come meanwhile: one a term, of as many sections as there are clients at a site, but where a
 // site's clients have fallen apart into two blocks. They go in the order of their references, and each site has its share.
 func TestFarSitesShareAKeyByOneLWTATerm(t *testing.T) {
 	for _, tc := range []struct {

@@ -36,6 +36,8 @@ func TestForceOfTheOwnHolder(t *testing.T) {
 	}
 }
 
+// FORCE of a living session is for its proxy. A dead one is passed over at once, without the
+// grace.
 func TestForceIsForTheOwner(t *testing.T) {
 	h, s := heldByOther(t, theirs())
 	s.beat[session(9)], s.beat[session(8)] = 1, 1
@@ -55,6 +57,7 @@ func TestForceIsForTheOwner(t *testing.T) {
 	h.expectForced(1)
 }
 
+// FORCE ends a head of this session that no entry is for.
 func TestForceOfAnOrphanedHead(t *testing.T) {
 	h, s := heldByOther(t, Row{Guard: 1, Head: 1, Epoch: 1000, Queue: []Block{block(1, 1, 1, 1)}})
 	op := h.force()
@@ -64,6 +67,7 @@ func TestForceOfAnOrphanedHead(t *testing.T) {
 	}
 }
 
+// FORCE of a term whose Release is under way ends nothing more.
 func TestForceWhileTheTermIsReleased(t *testing.T) {
 	h, s := newHolder(t)
 	h.expectState(h.unlock(1), StateReleased)
@@ -74,6 +78,7 @@ func TestForceWhileTheTermIsReleased(t *testing.T) {
 	s.answerAll()
 }
 
+// Without a valid session nothing is forced.
 func TestForceWithoutASession(t *testing.T) {
 	h, _ := newHolder(t)
 	h.advanceUnticked(11 * time.Second)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// desk is one Core with a test's hands on the other side: it keeps the
-// commands that were not answered and the answers that came.
+// harness is one Core whose store is the test: it keeps the commands that were not answered, and
+// the answers that came.
 type harness struct {
 	t       *testing.T
 	core    *Core
@@ -29,6 +29,7 @@ type harness struct {
 
 func session(n byte) SessionID { return SessionID{n} }
 
+// newHarness returns a harness with a valid session; change alters its options.
 func newHarness(t *testing.T, change ...func(*Options)) *harness {
 	t.Helper()
 	o := Defaults()
@@ -60,6 +61,7 @@ func (h *harness) beat() {
 
 func (h *harness) key() Key { return Key{Table: h.table, PK: "k"} }
 
+// collect keeps the effects of a call.
 func (h *harness) collect(fx Effects) {
 	h.open = append(h.open, fx.Commands...)
 	for _, a := range fx.Answers {
@@ -74,7 +76,7 @@ func (h *harness) collect(fx Effects) {
 	h.wake = fx.Wake
 }
 
-// pass lets time go by, ticking whenever the core wants, with beats.
+// advance lets time go by, with beats, and ticks whenever the core wants.
 func (h *harness) advance(by time.Duration) {
 	end := h.now + by
 	for h.now < end {
@@ -88,7 +90,7 @@ func (h *harness) advance(by time.Duration) {
 	}
 }
 
-// jump lets time go by without a beat or a tick.
+// advanceUnticked lets time go by without a beat or a tick.
 func (h *harness) advanceUnticked(by time.Duration) { h.now += by }
 
 // jumpWithBeats lets time go by without a tick.
@@ -144,7 +146,7 @@ func (h *harness) end(tk Ticket, o Outcome) Verdict {
 
 func (h *harness) reply(id CommandID, r Result) { h.collect(h.core.Reply(h.time(), id, r)) }
 
-// only takes the single open command and demands its kind.
+// commandOf takes the first open command of a kind out, and fails the test where there is none.
 func commandOf[A Action](h *harness) (CommandID, A) {
 	h.t.Helper()
 	for i, c := range h.open {
@@ -158,6 +160,7 @@ func commandOf[A Action](h *harness) (CommandID, A) {
 	return 0, want
 }
 
+// expectNoCommand fails the test where a command is open.
 func (h *harness) expectNoCommand() {
 	h.t.Helper()
 	if len(h.open) > 0 {
@@ -165,6 +168,7 @@ func (h *harness) expectNoCommand() {
 	}
 }
 
+// answerOf returns the answer of an operation, which must have come.
 func (h *harness) answerOf(op OpID) Answer {
 	h.t.Helper()
 	a, ok := h.answers[op]
@@ -174,6 +178,7 @@ func (h *harness) answerOf(op OpID) Answer {
 	return a
 }
 
+// expectWaiting fails the test where an operation has been answered.
 func (h *harness) expectWaiting(op OpID) {
 	h.t.Helper()
 	if a, ok := h.answers[op]; ok {
@@ -181,6 +186,8 @@ func (h *harness) expectWaiting(op OpID) {
 	}
 }
 
+// expectState fails the test unless an operation was answered with a Grant of that state, and
+// returns it.
 func (h *harness) expectState(op OpID, want State) Grant {
 	h.t.Helper()
 	a := h.answerOf(op)
@@ -190,6 +197,7 @@ func (h *harness) expectState(op OpID, want State) Grant {
 	return a.Grant
 }
 
+// expectError fails the test unless an operation was answered with that error.
 func (h *harness) expectError(op OpID, want error) {
 	h.t.Helper()
 	if a := h.answerOf(op); !errors.Is(a.Err, want) {
@@ -212,8 +220,8 @@ func (h *harness) expectForced(ref LockRef) {
 	}
 }
 
-// store is the honest store for tests that do not care how it answers: it
-// runs every open command at once.
+// fakeStore is an honest store for tests that do not care how it answers: answerAll runs every
+// open command.
 type fakeStore struct {
 	d       *harness
 	row     *Row
@@ -285,7 +293,7 @@ func (s *fakeStore) swapsSeen() []Swap {
 	return all
 }
 
-// held is a desk whose first reference holds a synchronised term.
+// newHolder returns a harness whose reference 1 holds a synchronised term.
 func newHolder(t *testing.T, change ...func(*Options)) (*harness, *fakeStore) {
 	t.Helper()
 	h := newHarness(t, change...)
@@ -299,7 +307,7 @@ func newHolder(t *testing.T, change ...func(*Options)) (*harness, *fakeStore) {
 	return h, s
 }
 
-// foreign is a desk at a store whose lock row other sessions made; 9 holds.
+// heldByOther returns a harness at a store whose lock row other sessions made; session 9 holds.
 func heldByOther(t *testing.T, r Row) (*harness, *fakeStore) {
 	t.Helper()
 	h := newHarness(t)

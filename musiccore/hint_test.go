@@ -57,6 +57,7 @@ func TestAWaiterTellsTheHeadsSession(t *testing.T) {
 	h.expectHints()
 }
 
+// No hint is sent to a session that is known to be dead.
 func TestTheDeadAreToldNothing(t *testing.T) {
 	h, s := heldByOther(t, theirs())
 	s.beat[session(9)], s.beat[session(8)] = EndedBeat, 1
@@ -129,6 +130,7 @@ func TestWaitingLooksBehindTheLastOwnReference(t *testing.T) {
 	commandOf[ReadRow](h)
 }
 
+// A hint that comes while the Release is under way has the next head told after it.
 func TestWaitingWhileTheRowIsReleased(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		h, s := newHolder(t)
@@ -168,6 +170,7 @@ func TestWaitingFindsAnOrphanedHead(t *testing.T) {
 	h.expectHints(Hint{To: session(8), Kind: HintYourTurn})
 }
 
+// A hint for a key that nobody uses here grants nothing, and leaves no memory behind.
 func TestWaitingGrantsNothingAndLeavesNothing(t *testing.T) {
 	h := newHarness(t)
 	s := newFakeStore(h)
@@ -185,7 +188,7 @@ func TestWaitingGrantsNothingAndLeavesNothing(t *testing.T) {
 
 // A hint is no read at QUORUM: a dirty head that one replica showed waits for one (M6).
 func TestAHintGrantsNoDirtyHead(t *testing.T) {
-	h, s := heldByOther(t, stranger())
+	h, s := heldByOther(t, headOfSession9())
 	s.beat[session(9)] = 1
 	op := h.lock(Request{Wait: time.Minute})
 	s.answerAll()

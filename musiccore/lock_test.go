@@ -6,6 +6,7 @@ import (
 	"time"
 )
 
+// A holder that is silent for its lease loses the lock; every operation and LOCK renews the lease.
 func TestClientLease(t *testing.T) {
 	h, s := newHolder(t)
 	next := h.lock(Request{Wait: time.Hour})
@@ -35,6 +36,7 @@ func TestClientLease(t *testing.T) {
 	}
 }
 
+// A lease ends at its time, also where Tick was late.
 func TestLeaseIsOverThoughNobodyTicked(t *testing.T) {
 	h, s := newHolder(t)
 	for range 11 {
@@ -50,6 +52,8 @@ func TestLeaseIsOverThoughNobodyTicked(t *testing.T) {
 	h.expectError(op, ErrLost)
 }
 
+// The holder after one that did not give the lock back is told so, and only that one, also after
+// the key was idle.
 func TestOwnerDiedIsToldOnceAndRemembered(t *testing.T) {
 	h, s := newHolder(t)
 	h.advance(30 * time.Second)
@@ -71,6 +75,7 @@ func TestOwnerDiedIsToldOnceAndRemembered(t *testing.T) {
 	}
 }
 
+// UNLOCK of a holder, of a waiter, and of a reference that is not held.
 func TestUnlock(t *testing.T) {
 	h, s := newHolder(t)
 	op := h.lock(Request{Wait: time.Minute})
@@ -95,10 +100,11 @@ func TestUnlock(t *testing.T) {
 	}
 }
 
+// An operation on a reference of a living session elsewhere is told which one.
 func TestElsewhere(t *testing.T) {
 	h := newHarness(t)
 	s := newFakeStore(h)
-	row := stranger()
+	row := headOfSession9()
 	s.row = &row
 	_, put := h.begin(1, Put)
 	s.answerAll()
@@ -115,6 +121,7 @@ func TestElsewhere(t *testing.T) {
 	h.expectError(op, ErrElsewhere)
 }
 
+// While the proxy is drained nothing new is granted, and what is held ends as usual.
 func TestDrain(t *testing.T) {
 	h, s := newHolder(t)
 	put, _ := h.begin(1, Put)
@@ -144,6 +151,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
+// A LOCK that has no reference yet is refused when the proxy is drained.
 func TestDrainSendsTheNamelessAway(t *testing.T) {
 	h := newHarness(t)
 	op := h.lock(Request{})
@@ -151,6 +159,7 @@ func TestDrainSendsTheNamelessAway(t *testing.T) {
 	h.expectError(op, ErrDraining)
 }
 
+// When a table is dropped its terms end and its waiters hear of it.
 func TestDropped(t *testing.T) {
 	h, s := newHolder(t)
 	tk, _ := h.begin(1, Put)
@@ -198,6 +207,7 @@ func TestReferencesOfTheNextGeneration(t *testing.T) {
 	}
 }
 
+// Only so many rows of idle keys are kept; the oldest goes first.
 func TestIdleRowsAreBounded(t *testing.T) {
 	i := newIdle(3)
 	for n := range 10 {
@@ -214,6 +224,7 @@ func TestIdleRowsAreBounded(t *testing.T) {
 	}
 }
 
+// The states have the words that clients read.
 func TestStateWords(t *testing.T) {
 	want := map[State]string{StateHeld: "HELD", StateQueued: "QUEUED", StateBusy: "BUSY", StateLost: "LOST", StateReleased: "RELEASED", 0: ""}
 	for s, word := range want {

@@ -11,8 +11,8 @@ var unknown = Result{Status: StatusUnknown}
 // sees is a reply to a ReadRow.
 func sees(r Row) Result { return Result{Status: StatusDone, Row: &r} }
 
-// asked is a desk with a LOCK whose first Enqueue is under way on row r, or on
-// a new key.
+// enqueueUnderWay returns a harness with a LOCK whose first Enqueue is under way on row r, or on a
+// new key.
 func enqueueUnderWay(t *testing.T, r *Row) (*harness, OpID, CommandID, Apply) {
 	t.Helper()
 	h := newHarness(t)
@@ -23,6 +23,7 @@ func enqueueUnderWay(t *testing.T, r *Row) (*harness, OpID, CommandID, Apply) {
 	return h, op, id, a
 }
 
+// Of one key only one LWT is under way at a time.
 func TestOneLWTAtATime(t *testing.T) {
 	h, first, id, _ := enqueueUnderWay(t, nil)
 	second, third := h.lock(Request{}), h.lock(Request{})
@@ -45,6 +46,7 @@ func TestOneLWTAtATime(t *testing.T) {
 	}
 }
 
+// H3: an LWT of unknown outcome is sent again, the same to the last literal.
 func TestH3UnknownIsSentAgainWithTheSameLiterals(t *testing.T) {
 	h, op, id, first := enqueueUnderWay(t, nil)
 	for range 5 {
@@ -65,6 +67,7 @@ func TestH3UnknownIsSentAgainWithTheSameLiterals(t *testing.T) {
 	}
 }
 
+// A refused LWT counts as applied where the row shows that an earlier sending was.
 func TestRefusedAndItWasMe(t *testing.T) {
 	h, op, id, a := enqueueUnderWay(t, nil)
 	h.reply(id, unknown)
@@ -84,6 +87,7 @@ func TestRefusedAndItWasMe(t *testing.T) {
 	h.expectNoCommand()
 }
 
+// A refused Enqueue is made anew from the row that refused it.
 func TestRefusedAndItWasAnother(t *testing.T) {
 	h, op, id, _ := enqueueUnderWay(t, nil)
 	h.reply(id, Result{Status: StatusRefused})
@@ -96,6 +100,8 @@ func TestRefusedAndItWasAnother(t *testing.T) {
 	h.expectWaiting(op)
 }
 
+// Where the row is still the one from before the refusal nothing is decided, and the same LWT is
+// sent again.
 func TestRefusedAndTheRowIsStillTheOld(t *testing.T) {
 	old := Row{Guard: 3, Head: 4, Epoch: 50}
 	h, _, id, first := enqueueUnderWay(t, &old)
@@ -109,6 +115,7 @@ func TestRefusedAndTheRowIsStillTheOld(t *testing.T) {
 	}
 }
 
+// Only a read that began after the refusal decides a refused LWT.
 func TestAReadBegunBeforeTheRefusalDecidesNothing(t *testing.T) {
 	h, _, id, a := enqueueUnderWay(t, nil)
 	un := h.unlock(7) // asks for the row at QUORUM while the LWT is under way
@@ -126,6 +133,7 @@ func TestAReadBegunBeforeTheRefusalDecidesNothing(t *testing.T) {
 	}
 }
 
+// A Release of unknown outcome is repeated until it is definite, and nobody enters before.
 func TestReleaseOfUnknownOutcome(t *testing.T) {
 	for name, c := range map[string]struct {
 		row  func(released Row) Row
@@ -160,6 +168,7 @@ func TestReleaseOfUnknownOutcome(t *testing.T) {
 	}
 }
 
+// The reply to an own LWT does not hide a later row that was read before it came.
 func TestARowSeenBeforeTheReplyIsNotWrittenOver(t *testing.T) {
 	h, _, id, a := enqueueUnderWay(t, &Row{Guard: 1, Head: 1, Queue: []Block{block(1, 1, 9, 1)}, Epoch: 50})
 	un := h.unlock(7)
@@ -175,6 +184,7 @@ func TestARowSeenBeforeTheReplyIsNotWrittenOver(t *testing.T) {
 	}
 }
 
+// A reply to a command of an earlier life of the key changes nothing.
 func TestAReplyOfAnEarlierLifeIsNobodys(t *testing.T) {
 	h, _ := newHolder(t)
 	h.core.keys[h.key()].term.synced = false
@@ -192,6 +202,7 @@ func TestAReplyOfAnEarlierLifeIsNobodys(t *testing.T) {
 	}
 }
 
+// I1: an LWT that would move the row backwards is not sent; the term ends, with an alarm.
 func TestI1NothingUnsoundIsSent(t *testing.T) {
 	h, _ := newHolder(t)
 	h.core.keys[h.key()].term.window.seq = -5
@@ -202,6 +213,7 @@ func TestI1NothingUnsoundIsSent(t *testing.T) {
 	}
 }
 
+// I1: a lock row that vanishes ends what is known of the key, with an alarm.
 func TestI1TheRowVanishes(t *testing.T) {
 	h, s := newHolder(t)
 	tk, _ := h.begin(1, Put)
@@ -226,6 +238,7 @@ func TestI1TheRowVanishes(t *testing.T) {
 	h.expectError(op, ErrNotHeld)
 }
 
+// I1: two rows that show different terms on one epoch end the term, with an alarm.
 func TestI1OneEpochShowsTwoTerms(t *testing.T) {
 	h, s := newHolder(t)
 	tk, _ := h.begin(1, Put)
@@ -246,6 +259,7 @@ func TestI1OneEpochShowsTwoTerms(t *testing.T) {
 	}
 }
 
+// I3: a term that was taken away under a valid session ends, with an alarm.
 func TestI3ATermTakenAwayIsLost(t *testing.T) {
 	h, s := newHolder(t)
 	tk, _ := h.begin(1, Put)
@@ -265,6 +279,8 @@ func TestI3ATermTakenAwayIsLost(t *testing.T) {
 	h.expectState(op, StateLost)
 }
 
+// A head of this session that no entry is for is released by a row read at QUORUM, dirty and a
+// whole window above.
 func TestAnOrphanedHeadIsReaped(t *testing.T) {
 	h := newHarness(t)
 	op := h.lock(Request{})

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// brisk is a desk whose key has short sections: reference 2 holds, another session waits behind it, and two clients here
-// ask. Nothing has been sent for them.
+// shortSections returns a harness whose key has short sections: reference 2 holds, another session
+// waits behind it, and two clients here wait; nothing has been sent for them.
 func shortSections(t *testing.T) (h *harness, s *fakeStore, first, second OpID) {
 	t.Helper()
 	h, s = newHolder(t, func(o *Options) { o.Retain = 200 * time.Millisecond })
@@ -56,7 +56,8 @@ func TestAReleaseEnqueuesWaitingClients(t *testing.T) {
 	}
 }
 
-// roomy is brisk, later: a block of two references waits behind another session, and one client in its line.
+// blockWaiting returns shortSections, later: a block of two references waits behind another
+// session, and one client waits in it.
 func blockWaiting(t *testing.T) (h *harness, s *fakeStore, third OpID) {
 	t.Helper()
 	h, s, _, _ = shortSections(t)
@@ -77,7 +78,7 @@ func blockWaiting(t *testing.T) (h *harness, s *fakeStore, third OpID) {
 	return h, s, third
 }
 
-// Who is fast to come back finds a place in the block that waits.
+// A client that comes back soon gets a reference of the block that waits.
 func TestAClientThatComesBackJoinsTheWaitingBlock(t *testing.T) {
 	h, s, third := blockWaiting(t)
 	s.actions = nil
@@ -226,7 +227,8 @@ func TestAnEmptyQueueNeedsNoRead(t *testing.T) {
 	}
 }
 
-// blind is brisk, later: a Release that would take others along has waited for a look at a replica that does not answer.
+// releaseWaitsForLook returns shortSections, later: a Release that would enqueue others has waited
+// for a read of one replica that does not answer.
 func releaseWaitsForLook(t *testing.T) (*harness, *fakeStore) {
 	t.Helper()
 	h, s, _, _ := shortSections(t)
@@ -276,8 +278,8 @@ func TestAClientThatWentAwayIsNotGrantedTheLock(t *testing.T) {
 	}
 }
 
-// alternating is a desk whose one client has come back at once after its last section, and holds again; session 9 waits
-// behind it.
+// clientReturns returns a harness whose one client has come back at once after its last section
+// and holds again; session 9 waits behind it.
 func clientReturns(t *testing.T) (h *harness, s *fakeStore) {
 	t.Helper()
 	h, s = newHolder(t, func(o *Options) { o.Retain = 200 * time.Millisecond })

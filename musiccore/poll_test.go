@@ -6,11 +6,13 @@ import (
 	"time"
 )
 
-// stranger is a row whose head is of session 9.
-func stranger() Row {
+// headOfSession9 returns a row whose head is of session 9.
+func headOfSession9() Row {
 	return Row{Guard: 1, Head: 1, Queue: []Block{block(1, 1, 9, 1)}, Epoch: 500}
 }
 
+// The next waiter of this proxy is granted when the Release is applied, without a read where the
+// row is clean.
 func TestHandOverBetweenLocalWaiters(t *testing.T) {
 	h, s := newHolder(t)
 	a, b := h.lock(Request{Owner: "a"}), h.lock(Request{Owner: "b"})
@@ -33,6 +35,7 @@ func TestHandOverBetweenLocalWaiters(t *testing.T) {
 	}
 }
 
+// M6: a dirty head is granted only on a row that was read at QUORUM.
 func TestM6DirtyHandOverReadsAtQuorumFirst(t *testing.T) {
 	h := newHarness(t)
 	s := newFakeStore(h)
@@ -57,14 +60,15 @@ func TestM6DirtyHandOverReadsAtQuorumFirst(t *testing.T) {
 	h.expectState(next, StateHeld)
 }
 
+// A reference whose term another session has taken over is not granted here.
 func TestPollRefusesATermThatWasTakenOver(t *testing.T) {
 	h := newHarness(t)
 	op := h.lock(Request{Wait: time.Minute})
 	id, _ := commandOf[ReadRow](h)
-	h.reply(id, sees(stranger()))
+	h.reply(id, sees(headOfSession9()))
 	id, a := commandOf[Apply](h)
 	h.reply(id, Result{Status: StatusDone})
-	row := stranger()
+	row := headOfSession9()
 	row, _ = a.Swap.Apply(&row)
 	row.Head, row.Epoch, row.Owner = 2, 900, session(8)
 	for len(h.answers) == 0 {
@@ -80,6 +84,7 @@ func TestPollRefusesATermThatWasTakenOver(t *testing.T) {
 	h.expectError(op, ErrElsewhere)
 }
 
+// C15: an old row does not grant a reference that has had its term.
 func TestC15AStaleRowOpensNothingAgain(t *testing.T) {
 	h, s := newHolder(t)
 	before := *s.row
@@ -104,6 +109,7 @@ func TestC15AStaleRowOpensNothingAgain(t *testing.T) {
 	}
 }
 
+// C15: nor when the key was dropped from memory since.
 func TestC15AfterMemoryWasFreed(t *testing.T) {
 	h, s := newHolder(t)
 	before := *s.row
@@ -124,6 +130,7 @@ func TestC15AfterMemoryWasFreed(t *testing.T) {
 	}
 }
 
+// Without clk(), or without a valid session, no term begins.
 func TestNoTermWithoutClockOrSession(t *testing.T) {
 	h := newHarness(t)
 	h.clkOff = true
@@ -145,6 +152,7 @@ func TestNoTermWithoutClockOrSession(t *testing.T) {
 	cold.expectError(at, ErrNoSession)
 }
 
+// A grant that waits because clocks differ comes when they agree, without another event.
 func TestGrantHeldBackUntilTheClocksAgree(t *testing.T) {
 	h, s := newHolder(t)
 	next := h.lock(Request{Wait: time.Minute})
@@ -158,6 +166,7 @@ func TestGrantHeldBackUntilTheClocksAgree(t *testing.T) {
 	h.expectState(next, StateHeld)
 }
 
+// A waiting key is read at one replica again and again, and once a second at QUORUM.
 func TestPollsReadAtQuorumEverySecond(t *testing.T) {
 	h := newHarness(t)
 	s := newFakeStore(h)
@@ -175,6 +184,7 @@ func TestPollsReadAtQuorumEverySecond(t *testing.T) {
 	}
 }
 
+// Where the lock row cannot be read LOCK is told so, and leaves nothing behind.
 func TestUnreadableRow(t *testing.T) {
 	h := newHarness(t)
 	cause := errors.New("no replica")
@@ -195,6 +205,7 @@ func TestUnreadableRow(t *testing.T) {
 	}
 }
 
+// C5: when the session has died nothing is told or begun under it any more.
 func TestSessionDeathEndsEverything(t *testing.T) {
 	h, s := newHolder(t)
 	tk, _ := h.begin(1, Put)

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// preempted runs a LOCK behind a stranger for a while and reports whether it
-// was preempted.
+// preempted runs a LOCK behind a remote session for a while and reports whether that was
+// preempted.
 func preempted(t *testing.T, h *harness, s *fakeStore, beat func(time.Duration) int64, gap time.Duration) bool {
 	t.Helper()
-	row := stranger()
+	row := headOfSession9()
 	s.row = &row
 	op := h.lock(Request{Wait: time.Hour})
 	for end := h.now + gap; h.now < end; {
@@ -21,6 +21,7 @@ func preempted(t *testing.T, h *harness, s *fakeStore, beat func(time.Duration) 
 	return held
 }
 
+// A dead session is passed over once the grace is over, and one that beats is not.
 func TestPreemptTheDead(t *testing.T) {
 	wait := Defaults().DeadAfter(0) + Defaults().Grace
 	stands := func(time.Duration) int64 { return 5 }
@@ -47,9 +48,10 @@ func TestPreemptTheDead(t *testing.T) {
 	}
 }
 
+// C5: a beat must stand still from the end of the first read to the start of the last.
 func TestC5DeadCountsFromTheEndOfTheFirstReadToTheStartOfTheLast(t *testing.T) {
 	h := newHarness(t)
-	row := stranger()
+	row := headOfSession9()
 	h.lock(Request{Wait: time.Hour})
 	id, _ := commandOf[ReadRow](h)
 	h.reply(id, sees(row))
@@ -84,6 +86,7 @@ func TestC5DeadCountsFromTheEndOfTheFirstReadToTheStartOfTheLast(t *testing.T) {
 	}
 }
 
+// The time that the last read takes does not count.
 func TestASlowLastReadProvesNothing(t *testing.T) {
 	h := newHarness(t)
 	w := h.core.watch(h.time(), session(9))
@@ -96,6 +99,7 @@ func TestASlowLastReadProvesNothing(t *testing.T) {
 	}
 }
 
+// A Preempt rests on a row that was read at QUORUM.
 func TestPreemptReadsTheRowAtQuorumFirst(t *testing.T) {
 	h, s := newHolder(t)
 	h.advanceUnticked(time.Minute)
@@ -120,6 +124,7 @@ func TestPreemptReadsTheRowAtQuorumFirst(t *testing.T) {
 	}
 }
 
+// One Preempt passes over all dead sessions that follow one another.
 func TestPreemptPassesOverAllThatDiedTogether(t *testing.T) {
 	h := newHarness(t)
 	s := newFakeStore(h)
@@ -143,13 +148,15 @@ func TestPreemptPassesOverAllThatDiedTogether(t *testing.T) {
 	}
 }
 
+// A dead holder is passed over, also where clients only ever use NOWAIT.
 func TestNowaitOnlyClientsGetRidOfADeadHolder(t *testing.T) {
-	h, s := heldByOther(t, stranger())
+	h, s := heldByOther(t, headOfSession9())
 	h.lockNoWait(s)
 }
 
+// So is a head of this session that no entry is for.
 func TestNoWaitClientsAloneReapAnOrphanedHead(t *testing.T) {
-	r := stranger()
+	r := headOfSession9()
 	r.Queue = []Block{block(r.Head, 1, 1, 1), block(r.Head+1, 1, 7, 1)}
 	r.Guard = r.Head + 1
 	h, s := heldByOther(t, r)
@@ -157,6 +164,7 @@ func TestNoWaitClientsAloneReapAnOrphanedHead(t *testing.T) {
 	h.lockNoWait(s)
 }
 
+// A session that no key asks for is not watched any more, and few dead ones are remembered.
 func TestWatchesAreForgotten(t *testing.T) {
 	h := newHarness(t)
 	s := newFakeStore(h)

@@ -5,6 +5,7 @@ import (
 	"time"
 )
 
+// C7: a term is released only when its operations have ended.
 func TestC7CleanReleaseWaitsForWhatIsInFlight(t *testing.T) {
 	h, _ := newHolder(t)
 	put, _ := h.begin(1, Put)
@@ -25,6 +26,7 @@ func TestC7CleanReleaseWaitsForWhatIsInFlight(t *testing.T) {
 	h.expectState(un, StateReleased)
 }
 
+// C7: a Release says dirty where a put has an unknown outcome.
 func TestC7UnsettledReleaseIsDirty(t *testing.T) {
 	h, _ := newHolder(t)
 	tk, _ := h.begin(1, Put)
@@ -41,6 +43,7 @@ func TestC7UnsettledReleaseIsDirty(t *testing.T) {
 	}
 }
 
+// After UNLOCK an unsettled term is settled before its Release.
 func TestUnlockSettles(t *testing.T) {
 	h, _ := newHolder(t)
 	tk, _ := h.begin(1, Put)
@@ -53,6 +56,7 @@ func TestUnlockSettles(t *testing.T) {
 	}
 }
 
+// UNLOCK is answered in time, also where settling does not come to an end.
 func TestUnlockIsAnsweredInTimeThoughNothingSettles(t *testing.T) {
 	h, _ := newHolder(t)
 	h.begin(1, Put)
@@ -65,6 +69,7 @@ func TestUnlockIsAnsweredInTimeThoughNothingSettles(t *testing.T) {
 	commandOf[Synch](h)
 }
 
+// C6: a term that never synchronised leaves the row as dirty as it found it.
 func TestC6ReleaseBeforeTheSynchIsDirty(t *testing.T) {
 	h := newHarness(t)
 	s := newFakeStore(h)
@@ -75,6 +80,7 @@ func TestC6ReleaseBeforeTheSynchIsDirty(t *testing.T) {
 	}
 }
 
+// C6: so does the Release of an abandoned head.
 func TestC6AbandonedDirtyHeadStaysDirty(t *testing.T) {
 	for _, dirty := range []bool{true, false} {
 		h := newHarness(t)
@@ -98,6 +104,7 @@ func TestC6AbandonedDirtyHeadStaysDirty(t *testing.T) {
 	}
 }
 
+// C17: a Release after closed was raised says dirty.
 func TestC17ClosedIsNotForgottenByARelease(t *testing.T) {
 	h, _ := newHolder(t)
 	h.collect(h.core.Closed(h.time(), h.table, t0*2))
@@ -106,6 +113,7 @@ func TestC17ClosedIsNotForgottenByARelease(t *testing.T) {
 	}
 }
 
+// C17: a raise of closed during the Release makes the next term dirty.
 func TestC17ClosedWhileTheReleaseIsUnderWay(t *testing.T) {
 	h, _ := newHolder(t)
 	h.unlock(1)
@@ -121,6 +129,7 @@ func TestC17ClosedWhileTheReleaseIsUnderWay(t *testing.T) {
 	h.expectState(next, StateHeld)
 }
 
+// C17: the next term is dirty whose epoch was chosen before closed was raised.
 func TestC17HandOverOnAnEpochBeforeClosed(t *testing.T) {
 	h, s := newHolder(t)
 	next := h.lock(Request{Wait: time.Hour})

@@ -5,6 +5,7 @@ import (
 	"time"
 )
 
+// A window that is nearly used up is renewed while operations go on.
 func TestRenewNearTheEndOfTheWindow(t *testing.T) {
 	h, _ := newHolder(t, func(o *Options) { o.Window = 32 })
 	var last Ticket
@@ -42,6 +43,7 @@ func TestRenewNearTheEndOfTheWindow(t *testing.T) {
 	}
 }
 
+// A Renew says dirty while a put is in flight.
 func TestRenewSaysDirtyWhatIsInFlight(t *testing.T) {
 	h, _ := newHolder(t)
 	h.begin(1, Put)
@@ -51,6 +53,7 @@ func TestRenewSaysDirtyWhatIsInFlight(t *testing.T) {
 	}
 }
 
+// A Renew that was refused because somebody else changed the term ends it.
 func TestRenewThatCameTooLateLosesTheTerm(t *testing.T) {
 	h, s := newHolder(t)
 	h.collect(h.core.Altered(h.time(), h.table))
@@ -65,6 +68,7 @@ func TestRenewThatCameTooLateLosesTheTerm(t *testing.T) {
 	h.expectState(op, StateLost)
 }
 
+// A term is not released before its Renew is definite.
 func TestReleaseWaitsForTheRenew(t *testing.T) {
 	h, _ := newHolder(t)
 	h.collect(h.core.Altered(h.time(), h.table))
@@ -77,6 +81,7 @@ func TestReleaseWaitsForTheRenew(t *testing.T) {
 	}
 }
 
+// After a schema change puts wait for a new window; gets do not.
 func TestPutsWaitAfterASchemaEvent(t *testing.T) {
 	h, _ := newHolder(t)
 	h.collect(h.core.Altered(h.time(), h.table))
@@ -101,6 +106,7 @@ func TestPutsWaitAfterASchemaEvent(t *testing.T) {
 	}
 }
 
+// Without clk() no window is renewed.
 func TestNoRenewByAClockThatIsOff(t *testing.T) {
 	h, _ := newHolder(t)
 	h.clkOff = true
@@ -111,6 +117,7 @@ func TestNoRenewByAClockThatIsOff(t *testing.T) {
 	commandOf[Apply](h)
 }
 
+// I12: an epoch far ahead of the clock raises an alarm.
 func TestI12FarEpochAlarms(t *testing.T) {
 	h := newHarness(t)
 	op := h.lock(Request{})

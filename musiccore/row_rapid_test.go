@@ -26,11 +26,11 @@ type rowRaces struct {
 type sending struct {
 	swap  Swap
 	to    *rowTerm // that ends or moves with it
-	taker bool     // a new tenure begins with it
+	taker bool     // a new term begins with it
 	renew bool
 }
 
-// tenure is a term as its holder remembers it.
+// rowTerm is a term as its holder remembers it.
 type rowTerm struct {
 	ref       LockRef
 	base, seq Stamp

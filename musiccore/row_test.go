@@ -13,6 +13,8 @@ func block(first LockRef, n int32, s byte, req int64) Block {
 	return Block{First: first, N: n, Session: session(s), Req: req}
 }
 
+// The holder is T.Owner if set, else the session that enqueued the head; a row of mixed ages has
+// none.
 func TestHolder(t *testing.T) {
 	queue := []Block{block(3, 2, 1, 1), block(5, 1, 2, 1)}
 	for _, c := range []struct {
@@ -40,6 +42,7 @@ func TestHolder(t *testing.T) {
 	}
 }
 
+// Next returns the first reference behind the head that is not passed over.
 func TestNextPassesOverTheDead(t *testing.T) {
 	r := Row{Guard: 6, Head: 3, Queue: []Block{block(3, 2, 1, 1), block(5, 1, 2, 1), block(6, 1, 3, 1)}}
 	dead := func(ids ...byte) func(LockRef, SessionID) bool {
@@ -59,6 +62,7 @@ func TestNextPassesOverTheDead(t *testing.T) {
 	}
 }
 
+// An Enqueue on a key without a row inserts one, dirty, whose head holds.
 func TestEnqueueOfANewKey(t *testing.T) {
 	s := Enqueue(nil, block(0, 2, 1, 7), 0, 100)
 	want := Row{Guard: 2, Queue: []Block{block(1, 2, 1, 7)}, Epoch: 100, Head: 1, Dirty: true}
@@ -88,6 +92,7 @@ func TestEnqueueInTheNextGeneration(t *testing.T) {
 	}
 }
 
+// An Enqueue on an empty queue makes its first reference the head, on a higher epoch.
 func TestEnqueueOnAnEmptyQueueGrants(t *testing.T) {
 	r := Row{Guard: 4, Head: 5, Queue: []Block{block(4, 1, 9, 9)}, Epoch: 100, Owner: SessionID{}}
 	s := Enqueue(&r, block(0, 2, 1, 7), 0, 50)
@@ -122,6 +127,7 @@ func TestClosingIsAboveEveryEpochOfAnAllowedClock(t *testing.T) {
 	}
 }
 
+// An Enqueue behind others writes the queue alone, and drops what the head has passed.
 func TestEnqueueBehindOthersLeavesTheTermAlone(t *testing.T) {
 	r := Row{Guard: 4, Head: 3, Queue: []Block{block(1, 2, 1, 1), block(3, 2, 2, 1)}, Epoch: 100}
 	s := Enqueue(&r, block(0, 3, 1, 7), 0, 5000)
@@ -134,6 +140,7 @@ func TestEnqueueBehindOthersLeavesTheTermAlone(t *testing.T) {
 	}
 }
 
+// Release, Preempt, Takeover and Renew: condition, head, epoch, dirty and owner of each.
 func TestTermChanges(t *testing.T) {
 	r := Row{Guard: 9, Head: 5, Epoch: 100}
 	for _, c := range []struct {
@@ -166,6 +173,7 @@ func equal(a, b Row) bool {
 	return true
 }
 
+// A Swap writes whole registers if its condition holds, else nothing.
 func TestApplyComparesAndWritesWholeRegisters(t *testing.T) {
 	r := Row{Guard: 4, Head: 3, Queue: []Block{block(3, 2, 2, 1)}, Epoch: 100, Dirty: true, Owner: session(2)}
 	other := Row{Guard: 7, Head: 6, Queue: []Block{block(7, 1, 1, 1)}, Epoch: 900}
@@ -239,6 +247,7 @@ func changes(t *rapid.T, r *Row) Swap {
 	return Renew(*r, session(1), rapid.Bool().Draw(t, "d"), w, clk)
 }
 
+// I1: over any history of Swaps guard, epoch and head never fall.
 func TestI1NothingFalls(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := rows(t)
@@ -265,6 +274,7 @@ func TestI1NothingFalls(t *testing.T) {
 	})
 }
 
+// H3: a Swap that was applied is refused ever after.
 func TestASwapIsAppliedAtMostOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := rows(t)
@@ -277,6 +287,7 @@ func TestASwapIsAppliedAtMostOnce(t *testing.T) {
 	})
 }
 
+// Of two Swaps on one register, made from one row, only one is applied.
 func TestSwapsOnOneRegisterExcludeEachOther(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := rows(t)
@@ -289,6 +300,7 @@ func TestSwapsOnOneRegisterExcludeEachOther(t *testing.T) {
 	})
 }
 
+// newer is commutative, idempotent and returns the later of each register.
 func TestNewerIsTheJoinOfTwoViews(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := rows(t)
@@ -307,6 +319,7 @@ func TestNewerIsTheJoinOfTwoViews(t *testing.T) {
 	}
 }
 
+// sound refuses what would move the row backwards, or compare with 0.
 func TestUnsoundSwapsAreRefused(t *testing.T) {
 	r := Row{Guard: 4, Head: 3, Epoch: 100}
 	for name, s := range map[string]Swap{

@@ -2,6 +2,7 @@ package musiccore
 
 import "testing"
 
+// A section on a new key, command by command.
 func TestLockPutUnlock(t *testing.T) {
 	h := newHarness(t)
 	op := h.lock(Request{Owner: "me"})

@@ -11,6 +11,7 @@ func at(d time.Duration) Now {
 	return Now{Boot: d, Raw: d, Wall: wall, Clk: wall}
 }
 
+// A session is not valid before its first acknowledged beat.
 func TestNoTermBeforeTheFirstAck(t *testing.T) {
 	s := NewSession(session(1), Defaults())
 	if s.Valid(at(0)) || s.Dead() {
@@ -26,6 +27,7 @@ func TestNoTermBeforeTheFirstAck(t *testing.T) {
 	}
 }
 
+// C5: the lease counts from the start of a beat, not from its acknowledgement.
 func TestLeaseCountsFromTheStart(t *testing.T) { // C5, fromAck
 	s := NewSession(session(1), Defaults())
 	n, _ := s.Beat(at(0))
@@ -38,6 +40,7 @@ func TestLeaseCountsFromTheStart(t *testing.T) { // C5, fromAck
 	}
 }
 
+// C5: a session whose deadline has passed is never valid again.
 func TestC5DeadForEver(t *testing.T) {
 	s := NewSession(session(1), Defaults())
 	one, _ := s.Beat(at(0))
@@ -55,6 +58,7 @@ func TestC5DeadForEver(t *testing.T) {
 	}
 }
 
+// C5: nor by an acknowledgement that comes after the deadline.
 func TestC5AnAckThatFindsTheDeadlinePassedRevivesNothing(t *testing.T) {
 	s := NewSession(session(1), Defaults())
 	one, _ := s.Beat(at(0))
@@ -66,6 +70,7 @@ func TestC5AnAckThatFindsTheDeadlinePassedRevivesNothing(t *testing.T) {
 	}
 }
 
+// A first acknowledgement that comes after its lease makes nothing valid.
 func TestFirstAckTooLate(t *testing.T) {
 	s := NewSession(session(1), Defaults())
 	n, _ := s.Beat(at(0))
@@ -75,6 +80,7 @@ func TestFirstAckTooLate(t *testing.T) {
 	}
 }
 
+// C12: whichever clock reaches the deadline first ends the lease.
 func TestC12EitherClockEndsTheLease(t *testing.T) {
 	for name, now := range map[string]Now{
 		"suspended: boot goes on": {Boot: 11 * time.Second, Wall: t0},
@@ -93,6 +99,7 @@ func TestC12EitherClockEndsTheLease(t *testing.T) {
 	}
 }
 
+// Acknowledgements may come in any order; one of a beat that was never sent counts for nothing.
 func TestAcksOutOfOrderAndInvented(t *testing.T) {
 	s := NewSession(session(1), Defaults())
 	one, _ := s.Beat(at(0))
@@ -108,6 +115,7 @@ func TestAcksOutOfOrderAndInvented(t *testing.T) {
 	}
 }
 
+// A session that was ended is dead at once.
 func TestEnd(t *testing.T) {
 	s := NewSession(session(1), Defaults())
 	n, _ := s.Beat(at(0))
@@ -118,6 +126,7 @@ func TestEnd(t *testing.T) {
 	}
 }
 
+// The methods of a session may be called concurrently.
 func TestSessionUnderRace(t *testing.T) {
 	s := NewSession(session(1), Defaults())
 	var g sync.WaitGroup

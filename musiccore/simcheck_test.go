@@ -188,8 +188,7 @@ func (c *checker) settled(k Key, what string) {
 	}
 }
 
-// tenure answers the first reference of the tenure that a reference is of: those
-// of a block share one.
+// termOf returns the first reference of the term that a reference is of.
 func (h *history) termOf(r LockRef) LockRef {
 	for _, b := range h.kept {
 		if b.First <= r && r <= b.Last() {

@@ -53,7 +53,7 @@ func (s *stage) stamp(x Stamp) string {
 	return (time.Duration(x-t0)*time.Microsecond - stageStart).String()
 }
 
-// stageProxy is one process: a desk whose commands go to the stage's store. Between a pause and its end nothing of it
+// stageProxy is one process: a harness whose commands go to the stage's store. Between a pause and its end nothing of it
 // runs, and what reaches it waits.
 type stageProxy struct {
 	*harness

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// strict is a desk whose first reference holds a key of a strict table.
+// heldStrict returns a harness whose reference 1 holds a key of a strict table.
 func heldStrict(t *testing.T) (*harness, *fakeStore) {
 	t.Helper()
 	h := newHarness(t)
@@ -64,6 +64,7 @@ func TestStrictTellsAfterAQuorumRead(t *testing.T) {
 	h.expectNoCommand()
 }
 
+// In a strict table an operation is not told as done where the row shows another term.
 func TestStrictHearsThatTheTermWasTaken(t *testing.T) {
 	h, s := heldStrict(t)
 	put, get := h.pendingOp(Put), h.pendingOp(Get)
@@ -91,6 +92,7 @@ func TestStrictHearsThatItsReferenceWasTakenOver(t *testing.T) {
 	h.expectVerdict(put, VerdictUncertain)
 }
 
+// In a strict table the epoch of an own Renew is one's own, also where its outcome is unknown.
 func TestStrictKnowsItsOwnRenews(t *testing.T) {
 	h, s := heldStrict(t)
 	tk, _ := h.begin(1, Put)
@@ -125,6 +127,8 @@ func TestStrictReadsAgainWhatIsBehind(t *testing.T) {
 	h.expectVerdict(put, VerdictTell)
 }
 
+// In a strict table a verdict that no read can give in time is uncertain, and the term is not
+// released before.
 func TestStrictVerdictComesInTime(t *testing.T) {
 	h, s := heldStrict(t)
 	tk, put := h.begin(1, Put)
@@ -153,6 +157,8 @@ func TestStrictVerdictComesInTime(t *testing.T) {
 	}
 }
 
+// In a strict table the verdict of a client that went away is told to nobody, and its term ends as
+// usual.
 func TestStrictVerdictOfAClientThatIsGone(t *testing.T) {
 	h, s := heldStrict(t)
 	put := h.pendingOp(Put)
@@ -258,6 +264,7 @@ func TestAForceOfBeforeEndsNothing(t *testing.T) {
 	}
 }
 
+// In a table that is not strict an operation allocates nothing.
 func TestLeaseModeCostsNothing(t *testing.T) {
 	h, _ := newHolder(t)
 	if n := testing.AllocsPerRun(100, func() {

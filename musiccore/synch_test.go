@@ -6,6 +6,7 @@ import (
 	"time"
 )
 
+// C9: after a put of unknown outcome the key is synchronised before the next get.
 func TestC9SettledBeforeTheNextGet(t *testing.T) {
 	h, _ := newHolder(t)
 	tk, _ := h.begin(1, Put)
@@ -26,6 +27,7 @@ func TestC9SettledBeforeTheNextGet(t *testing.T) {
 	}
 }
 
+// C7: a Synch waits until no put is in flight, and operations wait for the Synch.
 func TestC7SynchIsExclusive(t *testing.T) {
 	h, _ := newHolder(t)
 	lost, _ := h.begin(1, Put)
@@ -47,6 +49,7 @@ func TestC7SynchIsExclusive(t *testing.T) {
 	}
 }
 
+// When closed is raised a synchronised term has to synchronise again.
 func TestRaiseOfClosedUnsynchronises(t *testing.T) {
 	h, _ := newHolder(t) // dirty at entry, synchronised since
 	h.collect(h.core.Closed(h.time(), h.table, 1))
@@ -63,6 +66,7 @@ func TestRaiseOfClosedUnsynchronises(t *testing.T) {
 	}
 }
 
+// C10: each attempt to synchronise has a fence of its own.
 func TestC10EachAttemptHasAFreshFence(t *testing.T) {
 	h := newHarness(t)
 	s := newFakeStore(h)
@@ -87,6 +91,7 @@ func TestC10EachAttemptHasAFreshFence(t *testing.T) {
 	}
 }
 
+// A Synch that met a stamp above its fence is tried again in a window above that.
 func TestAboveRenewsAndStartsAgain(t *testing.T) {
 	h := newHarness(t)
 	s := newFakeStore(h)
@@ -113,6 +118,7 @@ func TestAboveRenewsAndStartsAgain(t *testing.T) {
 	}
 }
 
+// A key with a stamp beyond every window is refused, and the error says so.
 func TestPoisonedKeyIsRefusedByName(t *testing.T) {
 	h := newHarness(t)
 	s := newFakeStore(h)
@@ -128,6 +134,7 @@ func TestPoisonedKeyIsRefusedByName(t *testing.T) {
 	}
 }
 
+// A key that cannot be written back is refused, and the error says why.
 func TestTooLarge(t *testing.T) {
 	h := newHarness(t)
 	s := newFakeStore(h)
@@ -170,6 +177,7 @@ func TestASynchroniseUnderASchemaEventIsDoneAgain(t *testing.T) {
 	}
 }
 
+// I12: a fence for which the window has no room waits for the next window.
 func TestSynchDoesNotLeaveTheWindow(t *testing.T) {
 	h := newHarness(t, func(o *Options) { o.Window = 16 })
 	s := newFakeStore(h)

@@ -37,6 +37,7 @@ func TestTakeoverOfAnEndedSessionAtOnce(t *testing.T) {
 	}
 }
 
+// A reference is taken over only when its session is found dead.
 func TestTakeoverWaitsUntilTheOwnerIsDead(t *testing.T) {
 	h, s := heldByOther(t, theirs())
 	s.beat[session(9)] = 5
@@ -106,6 +107,7 @@ func TestWaiterOfTheOwnEarlierSessionIsServed(t *testing.T) {
 	}
 }
 
+// A Takeover of unknown outcome makes one term, however often it is sent.
 func TestTakeoverIsOneTermEvenWhenItsOutcomeIsUnknown(t *testing.T) {
 	h, s := heldByOther(t, theirs())
 	s.beat[session(9)] = EndedBeat
@@ -140,6 +142,7 @@ func TestTakeoverIsOneTermEvenWhenItsOutcomeIsUnknown(t *testing.T) {
 	h.expectError(late, ErrLost)
 }
 
+// Of two proxies that take one reference over, the slower one sends its client to the other.
 func TestTakeoverLostToAnotherProxy(t *testing.T) {
 	h, s := heldByOther(t, theirs())
 	s.beat[session(9)], s.beat[session(7)] = EndedBeat, 3
@@ -186,6 +189,7 @@ func TestAWaitingReferenceOfADeadSessionGoesOnHere(t *testing.T) {
 	}
 }
 
+// UNLOCK gives back a reference of a dead session, held or waiting.
 func TestUnlockOfADeadSessionsReference(t *testing.T) {
 	h, s := heldByOther(t, theirs())
 	s.beat[session(9)], s.beat[session(8)] = EndedBeat, 4
@@ -264,6 +268,7 @@ func TestATakeoverKnowsWhenTheTableWasClosed(t *testing.T) {
 	}
 }
 
+// A proxy that is drained takes nothing over.
 func TestDrainingTakesNothingOver(t *testing.T) {
 	h, s := heldByOther(t, theirs())
 	s.beat[session(9)] = EndedBeat
@@ -276,6 +281,7 @@ func TestDrainingTakesNothingOver(t *testing.T) {
 	}
 }
 
+// An adopted reference that its client abandons is released when it is the head.
 func TestAnAdoptedReferenceWhoseClientGoesAwayIsReleased(t *testing.T) {
 	h, s := heldByOther(t, theirs())
 	s.beat[session(9)], s.beat[session(8)] = EndedBeat, 1
@@ -291,6 +297,8 @@ func TestAnAdoptedReferenceWhoseClientGoesAwayIsReleased(t *testing.T) {
 	}
 }
 
+// A hint has the row read, at one replica and then at QUORUM, and grants nothing. One for another
+// session or key does nothing.
 func TestHintLooksAndNeverGrants(t *testing.T) {
 	r := theirs()
 	r.Queue[1].Session, r.Queue[1].Req = session(1), 77 // an earlier life of the key: 2 is nobody's

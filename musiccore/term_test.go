@@ -4,6 +4,7 @@ import "testing"
 
 func (h *harness) term() *term { return h.core.keys[h.key()].term }
 
+// Stamps of puts rise by one, inside the window, and the next epoch lies above them.
 func TestStampsCountUpInTheWindow(t *testing.T) {
 	h, _ := newHolder(t)
 	one, _ := h.begin(1, Put)
@@ -25,6 +26,7 @@ func TestStampsCountUpInTheWindow(t *testing.T) {
 	}
 }
 
+// A put that Cassandra refused leaves the term settled.
 func TestRefusedPutIsClean(t *testing.T) {
 	h, _ := newHolder(t)
 	tk, _ := h.begin(1, Put)
@@ -36,6 +38,7 @@ func TestRefusedPutIsClean(t *testing.T) {
 	}
 }
 
+// C16: an operation without an End in time is uncertain, whatever comes later.
 func TestC16OverIsOver(t *testing.T) {
 	h, _ := newHolder(t)
 	tk, _ := h.begin(1, Put)
@@ -57,6 +60,7 @@ func TestC16OverIsOver(t *testing.T) {
 	}
 }
 
+// A get without an End in time leaves nothing unsettled.
 func TestEndOfALateGet(t *testing.T) {
 	h, _ := newHolder(t)
 	tk, _ := h.begin(1, Get)
@@ -69,6 +73,7 @@ func TestEndOfALateGet(t *testing.T) {
 	}
 }
 
+// An operation waits for the synchronise no longer than Options.OpTimeout.
 func TestBeginWaitsAtMostItsTime(t *testing.T) {
 	h := newHarness(t)
 	s := newFakeStore(h)
@@ -93,6 +98,7 @@ func TestBeginWaitsAtMostItsTime(t *testing.T) {
 	}
 }
 
+// A waiting operation whose client is gone gets no ticket.
 func TestBeginWhoseClientIsGone(t *testing.T) {
 	h := newHarness(t)
 	s := newFakeStore(h)
@@ -107,6 +113,7 @@ func TestBeginWhoseClientIsGone(t *testing.T) {
 	}
 }
 
+// An operation on a reference that waits, has ended or was never given is told which.
 func TestBeginWithoutATerm(t *testing.T) {
 	h, s := newHolder(t)
 	h.lock(Request{})
@@ -143,6 +150,7 @@ func BenchmarkPutOnACleanTerm(b *testing.B) {
 	}
 }
 
+// A put on a clean term allocates nothing.
 func TestPutOnACleanTermAllocatesNothing(t *testing.T) {
 	h, _ := newHolder(t)
 	now, k := h.time(), h.key()

@@ -5,6 +5,8 @@ import (
 	"time"
 )
 
+// LOCK is answered in time though the outcome of its LWT is unknown; its token finds the reference
+// later.
 func TestLockIsAnsweredInTimeThoughItsLWTIsUndecided(t *testing.T) {
 	h, op, id, _ := enqueueUnderWay(t, nil)
 	h.advance(1500*time.Millisecond - 1)
@@ -21,6 +23,7 @@ func TestLockIsAnsweredInTimeThoughItsLWTIsUndecided(t *testing.T) {
 	}
 }
 
+// Without a token nobody can ask for such a reference again, so it is abandoned.
 func TestUndecidedWithoutATokenLeavesNothingBehind(t *testing.T) {
 	h := newHarness(t)
 	op := h.lock(Request{})
@@ -35,6 +38,7 @@ func TestUndecidedWithoutATokenLeavesNothingBehind(t *testing.T) {
 	}
 }
 
+// A reference that no client waits for is kept for Options.QueuedLease.
 func TestUntoldReferenceIsHeldTenSeconds(t *testing.T) {
 	h, _, id, _ := enqueueUnderWay(t, nil)
 	h.advance(2 * time.Second)
@@ -45,6 +49,7 @@ func TestUntoldReferenceIsHeldTenSeconds(t *testing.T) {
 	commandOf[Apply](h)
 }
 
+// So is one that was granted after its client was told QUEUED.
 func TestLateGrantIsHeldTenSeconds(t *testing.T) {
 	h, s := newHolder(t)
 	op := h.lock(Request{})
@@ -60,6 +65,7 @@ func TestLateGrantIsHeldTenSeconds(t *testing.T) {
 	}
 }
 
+// A queued reference is abandoned when its client was silent for Options.QueuedLease.
 func TestQueuedIsKeptTenSecondsOfSilence(t *testing.T) {
 	h, s := newHolder(t)
 	tk, _ := h.begin(1, Get)
@@ -84,6 +90,7 @@ func TestQueuedIsKeptTenSecondsOfSilence(t *testing.T) {
 	h.expectState(op, StateLost)
 }
 
+// LOCK waits for as long as its WAIT says.
 func TestWaitIsHonoured(t *testing.T) {
 	h, s := newHolder(t)
 	op := h.lock(Request{Wait: 5 * time.Second})
@@ -120,6 +127,7 @@ func TestWaitZero(t *testing.T) {
 	}
 }
 
+// BUSY and QUEUED say who holds.
 func TestBusyTellsTheHolder(t *testing.T) {
 	h := newHarness(t)
 	s := newFakeStore(h)
@@ -131,6 +139,7 @@ func TestBusyTellsTheHolder(t *testing.T) {
 	}
 }
 
+// LOCKs with one token have one reference.
 func TestTokenIsIdempotent(t *testing.T) {
 	h, s := newHolder(t)
 	q := Request{Token: [16]byte{7}, Wait: time.Minute}
@@ -154,6 +163,7 @@ func TestTokenIsIdempotent(t *testing.T) {
 	}
 }
 
+// LOCK with NOWAIT is HELD or BUSY, and leaves no reference behind.
 func TestNowait(t *testing.T) {
 	h, s := newHolder(t)
 	h.expectState(h.lock(Request{NoWait: true}), StateBusy)
@@ -174,6 +184,7 @@ func TestNowait(t *testing.T) {
 	}
 }
 
+// LOCK with NOWAIT is BUSY where its LWT is not decided in time.
 func TestNowaitUndecidedIsBusy(t *testing.T) {
 	h := newHarness(t)
 	op := h.lock(Request{NoWait: true, Token: [16]byte{3}})
@@ -188,6 +199,7 @@ func TestNowaitUndecidedIsBusy(t *testing.T) {
 	}
 }
 
+// A client that goes away abandons its reference, which is released in its turn.
 func TestGoneAbandonsTheReference(t *testing.T) {
 	h, s := newHolder(t)
 	a := h.lock(Request{Wait: time.Minute})
@@ -209,6 +221,7 @@ func TestGoneAbandonsTheReference(t *testing.T) {
 	h.expectWaiting(b)
 }
 
+// A client that goes away before it has a reference leaves nothing behind.
 func TestGoneBeforeTheEnqueueLeavesNothing(t *testing.T) {
 	h := newHarness(t)
 	op := h.lock(Request{})
@@ -221,6 +234,7 @@ func TestGoneBeforeTheEnqueueLeavesNothing(t *testing.T) {
 	}
 }
 
+// More than Options.Waiters are refused.
 func TestTooManyWaiters(t *testing.T) {
 	h, _ := newHolder(t, func(o *Options) { o.Waiters = 2 })
 	h.lock(Request{})
@@ -228,6 +242,7 @@ func TestTooManyWaiters(t *testing.T) {
 	h.expectError(h.lock(Request{}), ErrTooManyWaiters)
 }
 
+// Twenty thousand clients that give up cost no more than a moment.
 func TestManyWaitersStayCheap(t *testing.T) {
 	h, s := newHolder(t)
 	const n = 20_000
