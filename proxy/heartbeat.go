@@ -89,6 +89,13 @@ func (l *heartbeat) register(r prometheus.Registerer) {
 		Name: "music_session_lease_left_seconds",
 		Help: "What is left of the session lease: at 0 all locks of this proxy are lost. Between two thirds and all of session-lease when all is well.",
 	}, func() float64 { return l.self.Load().Left(l.clock.now()).Seconds() }))
+	gauge := func(name, help string, value func() float64) {
+		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
+	}
+	gauge("music_session_lease_seconds", "The setting session-lease.", l.options.SessionLease.Seconds)
+	gauge("music_proxies_seen", "Other proxies of the cluster whose life signs are seen.", func() float64 { return float64(len(l.others.living(l.id()))) })
+	gauge("music_clock_behind_seconds", "How far this machine's clock is behind Cassandra's; at 10 s either way no new lock is given.",
+		func() float64 { return time.Duration(l.clock.ahead.Load()).Seconds() })
 }
 
 // id returns the id of this proxy's session.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"runtime"
 	"time"
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
@@ -46,8 +47,13 @@ func newRegistry(stats *frontend.Stats) *prometheus.Registry {
 		inProxy.Observe(proxy.Seconds())
 		inBackend.Observe(backend.Seconds())
 	}
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "music_build_info", Help: "1; the labels say which release runs.",
+		ConstLabels: prometheus.Labels{"release": builtRelease(), "go": runtime.Version()},
+	})
+	build.Set(1)
 	r := prometheus.NewRegistry()
-	r.MustRegister(m, latency, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	r.MustRegister(m, build, latency, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return r
 }
 

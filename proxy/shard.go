@@ -145,6 +145,7 @@ func (s *shard) carryOutFor(by musiccore.Client, now musiccore.Now, e musiccore.
 		s.later(func() { s.audit.note(n, by) })
 	}
 	for _, a := range e.Alarms {
+		s.metrics.alarms.Inc()
 		s.later(func() {
 			s.log.Error().Str("rule", a.Rule).Hex("table", a.Key.Table[:]).Hex("key", []byte(a.Key.PK)).Msg(a.Text)
 		})
@@ -166,7 +167,9 @@ func (s *shard) setAlarm(now musiccore.Now, at time.Duration) {
 
 // run carries out one command and tells the core.
 func (s *shard) run(c musiccore.Command) {
+	begun := time.Now()
 	result := s.do(c)
+	s.metrics.commands.done(c.Action, result.Status, time.Since(begun))
 	if result.Cause != nil && !errors.Is(result.Cause, context.Canceled) {
 		s.failures.Warn().Err(result.Cause).Type("command", c.Action).Hex("table", c.Key.Table[:]).Hex("key", []byte(c.Key.PK)).
 			Msg("Cassandra does not carry out what locks need (of such lines there is one in ten seconds)")

@@ -61,6 +61,7 @@ type Client struct {
 	http      *http.Client
 	log       zerolog.Logger
 	asked     *prometheus.CounterVec
+	hinted    *prometheus.CounterVec
 	hints     hints
 }
 
@@ -80,11 +81,17 @@ func NewClient(c Channel, d Directory, log zerolog.Logger, r prometheus.Register
 		asked: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "music_peer_requests_total", Help: "What other proxies were asked, by what and whether they answered.",
 		}, []string{"asked", "answered"}),
+		hinted: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "music_hints_total", Help: "Hints for other proxies, by whether they were taken to be sent; only speed depends on them.",
+		}, []string{"taken"}),
 	}
 	if c.Certs != nil {
 		p.scheme = "https"
 	}
-	r.MustRegister(p.asked)
+	for _, path := range []string{pathLock, pathUnlock, pathBegin, pathEnd, pathForce, pathList, pathHint} {
+		p.asked.WithLabelValues(path[1:], "no") // Prometheus sees no increase from nothing to 1
+	}
+	r.MustRegister(p.asked, p.hinted)
 	return p
 }
 

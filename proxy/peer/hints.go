@@ -2,6 +2,7 @@ package peer
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"time"
 
@@ -46,9 +47,11 @@ func (p *Client) Hint(ctx context.Context, all []musiccore.Hint) {
 			q = &hintQueue{}
 			p.hints.queues[h.To] = q
 		}
-		if len(q.waiting) < hintsKept {
+		taken := len(q.waiting) < hintsKept
+		if taken {
 			q.waiting = append(q.waiting, h)
 		}
+		p.hinted.WithLabelValues(strconv.FormatBool(taken)).Inc()
 		if q.senders < hintSenders {
 			q.senders++
 			p.hints.running.Go(func() { p.send(ctx, h.To) })
