@@ -38,7 +38,7 @@ func newLocks(ctx context.Context, self *musiccore.Session, o musiccore.Options,
 	failures := d.log.Sample(&zerolog.BurstSampler{Burst: 1, Period: 10 * time.Second})
 	for i := range l.shards {
 		s := &shard{
-			clock: d.clock, log: d.log, audit: d.audit, metrics: d.metrics, failures: failures,
+			clock: d.clock, pendingLog: pendingLog{log: d.log}, audit: d.audit, metrics: d.metrics, failures: failures,
 			do:      func(c musiccore.Command) musiccore.Result { return d.do(ctx, c) },
 			tell:    func(all []musiccore.Hint) { d.peers.Hint(ctx, all) },
 			core:    musiccore.New(self, o),

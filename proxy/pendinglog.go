@@ -1,9 +1,12 @@
 package proxy
 
+import "github.com/rs/zerolog"
+
 // pendingLog holds the log lines of what has happened under a shard's mutex, in order. They are
 // written after the mutex is released: a log that nobody reads must not stop a lock. The shard's
 // mutex guards it.
 type pendingLog struct {
+	log     zerolog.Logger
 	lines   []func()
 	writing bool // a goroutine is writing them
 }

@@ -24,7 +24,6 @@ type shard struct {
 	clock   *clock
 	do      func(musiccore.Command) musiccore.Result // carries out a command; it may block
 	tell    func([]musiccore.Hint)                   // to other proxies; it does not block
-	log     zerolog.Logger
 	audit   *audit
 	metrics *lockMetrics
 
