@@ -7,9 +7,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"os/signal"
@@ -25,7 +27,7 @@ import (
 // target is packages that are broken together, and judged by the tests of all of them.
 type target struct {
 	folders []string // of the packages
-	files   []string // patterns; one that begins with ! takes away what those before it took
+	files   []string // patterns, each of which must find one; one that begins with ! takes away what those before it took
 	share   int      // of a hundred mutants of a sample
 	skip    string   // tests that judge nothing here
 	args    []string // of its test binaries
@@ -36,8 +38,8 @@ type target struct {
 func targets() []target {
 	return []target{
 		{
-			folders: []string{"frontend", "frontend/catalog", "frontend/relay", "frontend/topology", "frontend/wire"},
-			files:   []string{"frontend/*.go", "frontend/catalog/*.go", "frontend/relay/*.go", "frontend/topology/*.go", "frontend/wire/*.go"}, share: 50,
+			folders: []string{"frontend", "frontend/catalog", "frontend/condition", "frontend/relay", "frontend/topology", "frontend/wire"},
+			files:   []string{"frontend/*.go", "frontend/catalog/*.go", "frontend/condition/*.go", "frontend/relay/*.go", "frontend/topology/*.go", "frontend/wire/*.go"}, share: 50,
 			skip: "^(TestClientThatNeverReads|TestAnswersDoNotPileUp|TestNoWriteSlipsPastOutstanding)$", // they need seconds each, and others see the same lines
 		},
 		{
@@ -55,7 +57,8 @@ func targets() []target {
 func proxyFiles() []string {
 	files := []string{"proxy/synchronise/*.go", "proxy/peer/*.go"}
 	for _, name := range []string{
-		"heartbeat", "sessions", "beat", "clock", "executor", "generation", "locks", "shard", "remote", "barrier", "agreement", "stored", "schema", "schemareader", "scope", "datatable",
+		"heartbeat", "sessions", "beat", "clock", "executor", "generation", "locks", "shard", "remote", "barrier", "agreement", "stored", "schema", "schemachange", "schemareader", "scope", "datatable",
+		"secret",
 	} {
 		files = append(files, "proxy/"+name+".go")
 	}
@@ -182,8 +185,8 @@ func (b *bench) chosenFiles(only string) (chosen []string, err error) {
 	for _, pattern := range b.files {
 		pattern, without := strings.CutPrefix(pattern, "!")
 		found, err := filepath.Glob(filepath.Join(b.root, pattern))
-		if err != nil {
-			return nil, fmt.Errorf("files of %s: %w", b.folders[0], err)
+		if err != nil || len(found) == 0 {
+			return nil, fmt.Errorf("files of %s: %s finds %d: %w", b.folders[0], pattern, len(found), cmp.Or(err, fs.ErrNotExist))
 		}
 		for _, name := range found {
 			file := filepath.Join(filepath.Dir(pattern), filepath.Base(name))
