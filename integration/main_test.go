@@ -104,7 +104,7 @@ func startNode(runDir, name, address string) (*cassandra.Cluster, error) {
 
 // startDisposable starts the node for kill and pause.
 func (w *environment) startDisposable() (*cassandra.Node, error) {
-	c, err := startNode(w.runDir, "integration-victim", "127.0.4.1")
+	c, err := startNode(w.runDir, "integration-disposable", "127.0.4.1")
 	if err != nil {
 		return nil, err
 	}
