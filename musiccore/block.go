@@ -17,19 +17,19 @@ const maxBlock = 1024
 // before the grant loses it with the session.
 type localBlock struct {
 	first, next, last LockRef       // next is handed out next
-	entry             *entry        // stands for the block among the references that live in the lock row
-	waiters           []*entry      // first those who know their reference, in its order
+	entry             *entry        // stands for the block in the queue
+	waiters           []*entry      // those that know their reference first
 	numbered          int           // so many of them
 	closed            bool          // others wait behind the block: the line takes nobody any more
 	plain             bool          // nothing is handed over any more
-	keepUntil         time.Duration // in nobody's hands it is kept so long
-	nextLook          time.Duration // no look before then who waits elsewhere
+	keepUntil         time.Duration // without a holder it is kept so long
+	nextLook          time.Duration // no read before that looks for remote waiters
 }
 
 // blocks are what a key hands out in memory, and what it has learnt of its sections.
 type blocks struct {
 	list         []*localBlock // in the order of their references
-	nextSize     int32         // references that the next block reserves; 0: sections are too long for one
+	nextSize     int32         // references of the next block; 0: sections are too long for one
 	longSections int           // sections in a row that were not short
 	lastWait     time.Duration // from LOCK to grant, as the last one here had to wait
 }
@@ -217,7 +217,7 @@ func (k *key) chooseBlockSize() {
 		used = int64(b.next - b.first)
 	}
 	if k.remoteBehind() {
-		used += int64(len(k.queue.numbered)) - 1 // who waits here may come again
+		used += int64(len(k.queue.numbered)) - 1 // the waiters here may come again
 	} else {
 		used *= 8
 	}

@@ -12,7 +12,7 @@ type delegatedEnqueue struct {
 	block Block
 	last  LockRef       // the terms up to it are of sessions that were asked
 	until time.Duration // unnumbered entries wait for it so long
-	after CommandID     // not 0: those terms have ended, and a read at QUORUM after this command decides
+	after CommandID     // not 0: those terms have ended; a QUORUM read after it decides
 }
 
 // pending reports whether there is one.

@@ -101,7 +101,8 @@
 //	carryOut(effects)        // outside of the caller's mutex
 //	// if ticket.OK(): send the client's bytes with ticket.Stamp at QUORUM, and then, in any case:
 //	verdict, effects := core.End(now(), ticket, outcome) // now() read AFTER the answer came
-//	// the client hears what verdict allows, nothing else; VerdictPending: the Answer to ticket.Op says it
+//	// the client hears what verdict allows, nothing else;
+//	// VerdictPending: the Answer to ticket.Op says it
 //
 // carryOut runs every [Command], each on its own, and calls Reply exactly once
 // for each; gives every [Answer] to its operation; logs every [Alarm]; and

@@ -18,7 +18,7 @@ type Effects struct {
 	Alarms   []Alarm
 	Notes    []Note
 	Hints    []Hint        // for other proxies; may be lost
-	Wake     time.Duration // BOOTTIME at which Tick wants to be called, whatever was said before; 0: not at all
+	Wake     time.Duration // BOOTTIME of the next Tick, whatever was said before; 0: none
 }
 
 // NoteKind is what a Note tells.
@@ -32,7 +32,7 @@ const (
 	NoteSynchronised                     // what older terms may have left cannot surface any more
 	NoteTakenOver                        // a dead session's reference goes on here
 	NoteForced                           // the head was ended by Force
-	NoteOrphaned                         // the holder's session has ended: its reference goes on where its client comes to, or is passed over
+	NoteOrphaned                         // the holder's session has ended; its reference may go on elsewhere
 )
 
 // Note tells what happened, for audit and metrics.
@@ -41,11 +41,11 @@ type Note struct {
 	Kind     NoteKind
 	Ref      LockRef
 	Owner    string        // as LOCK … AS named it
-	Client   Client        // who asked for it last, by a LOCK; nobody's where it was of a session that is dead
+	Client   Client        // of its last LOCK here; zero where there was none
 	State    State         // of Ended: StateReleased or StateLost
 	Reason   string        // of Forced: the reason that was given
 	Duration time.Duration // Granted: waited; Ended and Orphaned: held
-	InBlock  bool          // Granted, Ended and Orphaned: the lock was handed over in memory (docs/protocol.md 3.17, Blocks)
+	InBlock  bool          // Granted, Ended, Orphaned: in a block (docs/protocol.md 3.17)
 }
 
 // Command is one request to the store. The caller gives each exactly one Reply, however late;
@@ -95,7 +95,7 @@ const (
 	StatusRefused                   // the condition of the LWT was false
 	StatusAbove                     // Synch met a stamp at or above the fence
 	StatusTooLarge                  // Synch met what cannot be written back: Cause names it
-	StatusUnavailable               // of a Synch: the store says that too few replicas live, as Cause does
+	StatusUnavailable               // of a Synch: too few replicas live, as Cause says
 )
 
 // Result is the store's reply to a Command.
@@ -129,8 +129,10 @@ type Ticket struct {
 	Left  time.Duration // what was left of the client lease when the operation came
 	Lease time.Duration // all of the client lease, which the operation has begun anew
 
-	Lender SessionID // whose it is, where a proxy has borrowed it (docs/protocol.md 3.15, Remote); a Core makes it zero and ends only such
-	Term   uint64    // the Core's own, likewise Number: they travel with a borrowed ticket
+	// Lender is the session whose ticket it is, where a proxy has borrowed it (docs/protocol.md 3.15,
+	// Remote). A Core makes it zero, and ends only such.
+	Lender SessionID
+	Term   uint64 // the Core's own, likewise Number: they travel with a borrowed ticket
 	Number uint64
 }
 
@@ -206,8 +208,8 @@ type Grant struct {
 	Applied   bool
 	Ref       LockRef // 0: not decided yet, or none
 	State     State
-	Position  int           // who is ahead, as far as is known here; 0 for the holder
-	Holder    string        // who holds, where this proxy knows
+	Position  int           // how many are ahead, as far as is known here; 0 for the holder
+	Holder    string        // name of the holder, where this proxy knows it
 	Lease     time.Duration // left
 	OwnerDied bool          // the holder before did not give the lock back
 }
@@ -225,7 +227,7 @@ type Request struct {
 	Wait   time.Duration // 0: Options.Wait; the caller caps it by what the client's driver bears
 	Lease  time.Duration // 0: what the reference has, or Usual; the caller caps it by the table's
 	Usual  time.Duration // the table's lease; 0: Options.ClientLease
-	AtOnce bool          // WAIT 0s: where somebody is ahead, it is answered as soon as its reference is known
+	AtOnce bool          // WAIT 0s: behind others, answered once its reference is known
 	NoWait bool
 	Owner  string
 	Token  [16]byte // not zero: the same LOCK again finds the same reference

@@ -11,19 +11,22 @@ import (
 var (
 	// ErrNotHeld: the reference waits, was never given, or is of another key.
 	ErrNotHeld = errors.New("musiccore: lock reference is not the holder")
-	// ErrLost: the reference expired, was given back or was preempted, and that is final: nothing succeeds under it any more, at any
-	// proxy, whichever session dies (key.final).
+	// ErrLost: the reference expired, was given back or was preempted, and that is final: nothing
+	// succeeds under it any more, at any proxy, whichever session dies (key.isFinal).
 	ErrLost = errors.New("musiccore: lock is lost")
 	// ErrReleased is the ErrLost of a reference that was given back here.
 	ErrReleased = fmt.Errorf("%w: it was given back", ErrLost)
 	// ErrElsewhere: another session has the reference; see ElsewhereError.
 	ErrElsewhere = errors.New("musiccore: lock reference is of another session")
-	// ErrSynchronising: the key is being synchronised, or its window renewed, and that takes longer than an operation waits; it
-	// goes on, so try again. Where the store says that it cannot, it is told at once, with what the store said.
+	// ErrSynchronising: the key is being synchronised, or its window renewed, and that takes
+	// longer than an operation waits. It goes on, so try again. Where the store says that it
+	// cannot, that is told at once.
 	ErrSynchronising = errors.New("musiccore: key is being synchronised")
-	// ErrPoisoned: a cell of the key is stamped so far ahead that no window lies above it (docs/protocol.md 3.9, Synch).
+	// ErrPoisoned: a cell of the key is stamped so far ahead that no window lies above it
+	// (docs/protocol.md 3.9, Synch).
 	ErrPoisoned = errors.New("musiccore: key has a write timestamp beyond every window")
-	// ErrTooLarge: the key cannot be synchronised: a row is larger than the store takes, or the table is of a kind that cannot be.
+	// ErrTooLarge: the key cannot be synchronised: a row is larger than the store takes, or the
+	// table is of a kind that cannot be.
 	ErrTooLarge = errors.New("musiccore: key cannot be synchronised")
 	// ErrNoSession: this proxy has no valid session: no term, no operation.
 	ErrNoSession = errors.New("musiccore: session is not valid")

@@ -5,7 +5,7 @@ import "time"
 // headWatch is how a key follows a head that is not here.
 type headWatch struct {
 	until time.Duration // the head is followed even if no reference waits here
-	told  SessionID     // to whom HintWaiting was sent
+	told  SessionID     // the session that HintWaiting was sent to
 }
 
 // isHead reports whether the entry has the head of the queue, as known.

@@ -7,10 +7,10 @@ type HintKind uint8
 
 // The hints of docs/protocol.md 3.16, Hints.
 const (
-	HintYourTurn  HintKind = iota + 1 // the head is of the session that is told
-	HintWaiting                       // somebody waits behind the head that the session that is told keeps
-	HintReleasing                     // the Release behind which the session that is told has the head is under way
-	HintPiggyback                     // the session that is told is to enqueue Block when it gives the key back
+	HintYourTurn  HintKind = iota + 1 // the head is of the receiver
+	HintWaiting                       // a reference waits behind the head of the receiver
+	HintReleasing                     // the Release that makes the receiver's reference the head is under way
+	HintPiggyback                     // the receiver is to enqueue Block with its Release
 )
 
 // releasingPollEvery and releasingFor are how often, and how long, the row is read after a hint

@@ -33,8 +33,8 @@ type lwt struct {
 	tries     int           // sent so often
 	sendAfter time.Duration // not sent again before
 	req       int64
-	entries   []*entry // whom it enqueues, in order
-	blockFrom LockRef  // not 0: where a block begins that references of this session are made, which were not one before
+	entries   []*entry // that it enqueues, in order
+	blockFrom LockRef  // not 0: references of this session from here on become one block
 }
 
 // changesTerm reports whether an LWT that writes the T register is under way: until its outcome is

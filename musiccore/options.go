@@ -17,7 +17,7 @@ type Options struct {
 	Waiters      int           // waiters per key
 	Idle         int           // lock rows kept of keys that nobody holds
 	SettleTries  int           // "bounded effort" before a term is released dirty
-	Retain       time.Duration // R: a key whose sections are shorter is kept so long for the next one here (docs/protocol.md 3.17); 0: never
+	Retain       time.Duration // R: sections that are shorter share blocks (docs/protocol.md 3.17); 0: none do
 }
 
 // Defaults returns the values that docs/design.md 2 promises.

@@ -13,7 +13,7 @@ func (k *key) preempt(now Now) {
 	if !w.dead || k.view.quorumEpoch != r.Epoch {
 		return
 	}
-	if now.Boot < w.deadAt+k.c.opts.Grace && !r.retained(r.Head) { // what was kept goes on nowhere
+	if now.Boot < w.deadAt+k.c.opts.Grace && !r.retained(r.Head) { // a retained block goes on nowhere
 		return
 	}
 	k.startLWT(now, lwt{purpose: purposePreempt, swap: Preempt(r, r.Next(k.passable(now)), k.c.opts.Window, now.Clk)})

@@ -10,7 +10,7 @@ const (
 	queryUnlock
 	queryBegin
 	queryForce
-	queryWaiters // of no operation: who waits elsewhere (Hints)
+	queryWaiters // of no operation: which remote sessions wait (hints)
 )
 
 // queryKind is which operation a query belongs to.
@@ -27,7 +27,7 @@ type query struct {
 	opKind  Kind    // of a Begin
 	request Request // of a Lock
 	reason  string  // of a Force
-	ended   State   // not 0: its reference has ended so, as memory knows, and it waits until that is final
+	ended   State   // not 0: the reference has ended so; answered once that is final
 }
 
 // needsRow reports whether the lock row tells the answer, and not the end of something that this

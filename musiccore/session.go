@@ -16,8 +16,8 @@ type Now struct {
 	Boot  time.Duration // CLOCK_BOOTTIME: goes on during suspension (C12)
 	Raw   time.Duration // CLOCK_MONOTONIC_RAW: nobody slews it (C12)
 	Wall  Stamp         // own wall clock
-	Clk   Stamp         // clk() = min(own wall clock, cluster clock + 1 s); 0: the clocks differ by > 10 s, no new term
-	Store Stamp         // the store's own clock, read just before the others; 0, as everywhere but about beats: it was not read
+	Clk   Stamp         // clk() = min(own wall clock, cluster clock + 1 s); 0: clocks differ, no new term
+	Store Stamp         // the store's clock, read just before the others; 0: not read (only beats do)
 }
 
 // Since returns how long ago another moment was, by BOOTTIME or the raw clock, whichever says

@@ -128,7 +128,7 @@ func (k *key) bury(now Now, err error) {
 	}
 	for _, e := range k.queue.numbered {
 		if errors.Is(err, ErrNoSession) && e.phase == phaseWaiting && !e.wait.noWait {
-			// Its client may go on with the reference, here or elsewhere: a Takeover when its turn comes.
+			// Its client may go on with the reference, here or elsewhere, by a Takeover.
 			k.answerEntry(e, k.grantOf(now, e))
 		}
 		k.answerEntryError(e, Grant{}, err)

@@ -71,7 +71,7 @@ func (k *key) synchEnded(now Now, r Result) {
 	case r.Status == StatusUnavailable:
 		k.refuseWaiting(now, fmt.Errorf("%w: %w", ErrSynchronising, r.Cause))
 		if t.open && !k.c.draining {
-			return // whoever comes next has it tried again, and hears of it at once
+			return // the next operation has it tried again, and hears of it at once
 		}
 	}
 	s.next = now.Boot + backoff(s.tries)

@@ -14,7 +14,7 @@ type tableFacts struct {
 type tableMode struct {
 	strict      bool  // operations are checked against the lock row
 	forceLiving bool  // the head of a living session may be ended by Force
-	strictBelow Stamp // terms on a lower epoch are checked all the same: a Force sent before may still end them
+	strictBelow Stamp // terms on a lower epoch stay checked: a Force sent before may end them
 }
 
 // Closed tells that a table was closed to plain writes at that stamp: every term of it that began

@@ -29,8 +29,8 @@ const (
 type view struct {
 	row             Row
 	state           rowState
-	firmAfter       CommandID     // not 0: read at QUORUM or written by an own LWT; no read begun after this command can show no row
-	quorumEpoch     Stamp         // the epoch that may be entered dirty: read at QUORUM, or own Enqueue on an empty queue
+	firmAfter       CommandID     // not 0: the row exists for every QUORUM read begun after it
+	quorumEpoch     Stamp         // read at QUORUM, or made by an own LWT: may be entered dirty
 	seenAt          time.Duration // when the queue was seen last
 	read            rowRead
 	hinted          bool          // a hint says that there is something to see
@@ -84,7 +84,8 @@ func (k *key) startRead(now Now) {
 	if !quorum && !v.read.lookWanted && !k.needsRow() && !k.pollsHead(now) && !k.looksBehindBlock(now) {
 		return
 	}
-	// One replica may have nothing to show for good, or half a row. Who only looks before an LWT hears of it by a refusal.
+	// One replica may have nothing to show for good, or half a row. A read before an LWT need not
+	// care: the LWT is refused then.
 	waits := !v.read.lookWanted || k.pollsHead(now)
 	v.read.quorum = quorum || v.read.err != nil || (waits && v.state != rowUnread && now.Boot-v.read.quorumAt >= quorumReadEvery)
 	v.read.cmd, v.read.began = k.c.do(k.id, ReadRow{Quorum: v.read.quorum}), now.Boot
@@ -175,7 +176,7 @@ func (k *key) rowRead(now Now, id CommandID, r Result) {
 	}
 	v.read.quorumAt = now.Boot
 	if !changed {
-		k.headWatch.told = SessionID{} // the word may have been lost, or the head be unknown where it should be known
+		k.headWatch.told = SessionID{} // the hint may have been lost, or have found an orphan
 	}
 	k.resolveRefused(now, id, r.Row)
 	k.dropDelegated(id, r.Row)
