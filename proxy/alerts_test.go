@@ -121,22 +121,45 @@ func TestRunbookHasASectionForEach(t *testing.T) {
 	assert.ElementsMatch(t, want, sections)
 }
 
-// The number of locks held follows grants and ends.
-func TestLocksHeldAreCounted(t *testing.T) {
-	r := prometheus.NewRegistry()
-	m := newLockMetrics(r)
-	for _, kind := range []musiccore.NoteKind{
-		musiccore.NoteGranted, musiccore.NoteGranted, musiccore.NoteTakenOver, musiccore.NoteEnded, musiccore.NoteOrphaned,
-	} {
-		m.note(musiccore.Note{Kind: kind, State: musiccore.StateLost})
-	}
+// values returns what a registry shows, by name and the value of the only label, if any.
+func values(t *testing.T, r *prometheus.Registry) map[string]float64 {
+	t.Helper()
 	families, err := r.Gather()
 	require.NoError(t, err)
+	all := map[string]float64{}
 	for _, f := range families {
-		if f.GetName() == "music_locks_held" {
-			assert.InDelta(t, 1, f.GetMetric()[0].GetGauge().GetValue(), 0)
-			return
+		for _, m := range f.GetMetric() {
+			name := f.GetName()
+			for _, label := range m.GetLabel() {
+				name += " " + label.GetValue()
+			}
+			all[name] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
 		}
 	}
-	t.Fatal("music_locks_held is not shown")
+	return all
+}
+
+// Locks held and LOCKs that wait are counted up and down, and answers by their state; each LWT is counted by its outcome.
+func TestLocksAreCounted(t *testing.T) {
+	s := startStation(t, newCluster())
+	k := keyOf("x")
+	ref := s.held(k)
+	shown := values(t, s.registry)
+	assert.InDelta(t, 1, shown["music_locks_held"], 0)
+	assert.InDelta(t, 0, shown["music_locks_waiting"], 0)
+	assert.InDelta(t, 1, shown["music_lock_answers_total HELD"], 0)
+	assert.InDelta(t, 1, shown["music_lwts_total done new_row"], 0)
+
+	assert.Equal(t, musiccore.StateBusy, s.lock(k, musiccore.Request{NoWait: true}).Grant.State)
+	require.Equal(t, musiccore.StateReleased, s.unlock(k, ref).Grant.State)
+	shown = values(t, s.registry)
+	assert.InDelta(t, 0, shown["music_locks_held"], 0)
+	assert.InDelta(t, 1, shown["music_lock_answers_total BUSY"], 0)
+
+	waiting := prometheus.NewRegistry()
+	done := newLockMetrics(waiting).asked(func(musiccore.Answer) {})
+	assert.InDelta(t, 1, values(t, waiting)["music_locks_waiting"], 0)
+	done(musiccore.Answer{Err: musiccore.ErrDraining})
+	assert.InDelta(t, 0, values(t, waiting)["music_locks_waiting"], 0)
+	assert.InDelta(t, 1, values(t, waiting)["music_lock_answers_total ERROR"], 0)
 }

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,6 +19,8 @@ type lockMetrics struct {
 	fencedOff    prometheus.Counter
 
 	held     prometheus.Gauge
+	waiting  prometheus.Gauge
+	answers  [musiccore.StateReleased + 1]prometheus.Counter // by the state; 0: an error
 	alarms   prometheus.Counter
 	commands commandMetrics
 }
@@ -42,14 +45,33 @@ func newLockMetrics(r prometheus.Registerer) *lockMetrics {
 		synchronises: counter("music_synchronises_total", "Keys that were synchronised."),
 		fencedOff:    counter("music_fenced_off_total", "Operations under a lock that was lost: corruptions prevented."),
 		held:         prometheus.NewGauge(prometheus.GaugeOpts{Name: "music_locks_held", Help: "Locks that this proxy has given and that have not ended."}),
+		waiting:      prometheus.NewGauge(prometheus.GaugeOpts{Name: "music_locks_waiting", Help: "LOCKs that wait for their answer here."}),
 		alarms:       counter("music_alarms_total", "Broken invariants, each of them an error in the log."),
 		commands:     newCommandMetrics(r),
+	}
+	answers := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "music_lock_answers_total", Help: "LOCKs, by the state that was answered."}, []string{"answer"})
+	for state := range m.answers {
+		m.answers[state] = answers.WithLabelValues(cmp.Or(musiccore.State(state).String(), "ERROR"))
 	}
 	for _, how := range []string{musiccore.StateReleased.String(), musiccore.StateLost.String(), orphaned} {
 		m.ends.WithLabelValues(how) // an increase from nothing to 1 is none for Prometheus
 	}
-	r.MustRegister(m.waits, m.holds, m.ends, m.preemptions, m.takeovers, m.synchronises, m.fencedOff, m.held, m.alarms)
+	r.MustRegister(m.waits, m.holds, m.ends, m.preemptions, m.takeovers, m.synchronises, m.fencedOff, m.held, m.waiting, m.alarms, answers)
 	return m
+}
+
+// asked counts a LOCK and, once done is called, its answer.
+func (m *lockMetrics) asked(done func(musiccore.Answer)) func(musiccore.Answer) {
+	m.waiting.Inc()
+	return func(a musiccore.Answer) {
+		m.waiting.Dec()
+		state := a.Grant.State
+		if a.Err != nil {
+			state = 0
+		}
+		m.answers[state].Inc()
+		done(a)
+	}
 }
 
 // note counts what happened to a lock.

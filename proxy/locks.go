@@ -20,25 +20,26 @@ const shardCount = 16
 // locks is the lock protocol as clients' connections use it (frontend.Locks): the shards of this
 // proxy's core, and the way to the cores of other proxies.
 type locks struct {
-	shards [shardCount]*shard
-	seed   maphash.Seed
-	lastOp atomic.Uint64
-	peers  *peer.Client
-	living func(context.Context) (map[musiccore.SessionID]string, error) // the sessions of other proxies that are alive, with their addresses
-	scope  func() (context.Context, context.CancelFunc)                  // of one operation at another proxy
+	shards  [shardCount]*shard
+	seed    maphash.Seed
+	metrics *lockMetrics
+	lastOp  atomic.Uint64
+	peers   *peer.Client
+	living  func(context.Context) (map[musiccore.SessionID]string, error) // the sessions of other proxies that are alive, with their addresses
+	scope   func() (context.Context, context.CancelFunc)                  // of one operation at another proxy
 }
 
 // newLocks makes the shards of a session. The commands under way, and the operations at other
 // proxies, end with ctx.
 func newLocks(ctx context.Context, self *musiccore.Session, o musiccore.Options, d lockDeps) *locks {
 	l := &locks{
-		seed: maphash.MakeSeed(), peers: d.peers, living: d.living,
+		seed: maphash.MakeSeed(), metrics: d.metrics, peers: d.peers, living: d.living,
 		scope: func() (context.Context, context.CancelFunc) { return context.WithCancel(ctx) },
 	}
 	failures := d.log.Sample(&zerolog.BurstSampler{Burst: 1, Period: 10 * time.Second})
 	for i := range l.shards {
 		s := &shard{
-			clock: d.clock, pendingLog: pendingLog{log: d.log}, audit: d.audit, metrics: d.metrics, failures: failures,
+			clock: d.clock, pendingLog: pendingLog{log: d.log}, reports: d.reports, failures: failures,
 			do:      func(c musiccore.Command) musiccore.Result { return d.do(ctx, c) },
 			tell:    func(all []musiccore.Hint) { d.peers.Hint(ctx, all) },
 			core:    musiccore.New(self, o),
@@ -53,13 +54,12 @@ func newLocks(ctx context.Context, self *musiccore.Session, o musiccore.Options,
 
 // lockDeps is what the shards share.
 type lockDeps struct {
-	clock   *clock
-	do      func(context.Context, musiccore.Command) musiccore.Result
-	peers   *peer.Client
-	living  func(context.Context) (map[musiccore.SessionID]string, error)
-	log     zerolog.Logger
-	audit   *audit
-	metrics *lockMetrics
+	clock  *clock
+	do     func(context.Context, musiccore.Command) musiccore.Result
+	peers  *peer.Client
+	living func(context.Context) (map[musiccore.SessionID]string, error)
+	log    zerolog.Logger
+	reports
 }
 
 // of returns the shard of a key.
@@ -109,6 +109,7 @@ func (l *locks) beginHere(k musiccore.Key, r musiccore.LockRef, kind musiccore.K
 
 // Lock implements frontend.Locks. A new reference is always this proxy's own.
 func (l *locks) Lock(k musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) (gone func()) {
+	done = l.metrics.asked(done)
 	here := func(done func(musiccore.Answer)) (gone func()) { return l.lockHere(k, q, done) }
 	if q.Ref == 0 {
 		return here(done)

@@ -19,13 +19,18 @@ type refKey struct {
 	ref musiccore.LockRef
 }
 
-// shard is one core with its mutex and its alarm, and the operations that wait for its answers.
-type shard struct {
-	clock   *clock
-	do      func(musiccore.Command) musiccore.Result // carries out a command; it may block
-	tell    func([]musiccore.Hint)                   // to other proxies; it does not block
+// reports is where it is noted what happens to locks.
+type reports struct {
 	audit   *audit
 	metrics *lockMetrics
+}
+
+// shard is one core with its mutex and its alarm, and the operations that wait for its answers.
+type shard struct {
+	clock *clock
+	do    func(musiccore.Command) musiccore.Result // carries out a command; it may block
+	tell  func([]musiccore.Hint)                   // to other proxies; it does not block
+	reports
 
 	failures zerolog.Logger // sampled, for all shards
 

@@ -149,8 +149,8 @@ func startStation(t testing.TB, c *cluster, change ...func(*musiccore.Options)) 
 	s.registry, s.audited = registry, &jsonLog{}
 	s.locks = newLocks(ctx, self, options, lockDeps{
 		clock: clocks, do: c.do, living: s.life.living, log: zerolog.Nop(),
-		peers: peer.NewClient(peer.Channel{Wait: options.Wait, OpTimeout: options.OpTimeout}, &s.life.others, zerolog.Nop(), registry),
-		audit: newAudit(zerolog.New(s.audited), "all", "here", newCriticalTables()), metrics: newLockMetrics(registry),
+		peers:   peer.NewClient(peer.Channel{Wait: options.Wait, OpTimeout: options.OpTimeout}, &s.life.others, zerolog.Nop(), registry),
+		reports: reports{newAudit(zerolog.New(s.audited), "all", "here", newCriticalTables()), newLockMetrics(registry)},
 	})
 	s.server = peer.NewServer("", s.life.id, local{s.locks}, local{s.locks}, zerolog.Nop())
 	answering, hangUp := context.WithCancel(ctx)
