@@ -142,7 +142,7 @@ func (s *shell) enter(line string) {
 func (s *shell) ask(line string) string {
 	s.t.Helper()
 	s.enter(line)
-	eventually(s.t, 10*time.Second, "echo of cqlsh", func() error {
+	eventually(s.t, time.Minute, "echo of cqlsh", func() error {
 		if !strings.Contains(s.heard(), "\n") {
 			return errorf("%q", s.heard())
 		}

@@ -135,7 +135,7 @@ func (fx *fenceFixture) locks() {
 	fx.exec("UNLOCK accounts WHERE branch = 'basel' USING LOCK " + fx.words["$RELEASED"])
 	fx.words["$EXPIRED"] = fx.lock("LOCK accounts WHERE branch = 'chur' LEASE 1s", "held")
 	next := fx.lock("LOCK accounts WHERE branch = 'chur' WAIT 300ms LEASE 10m", "queued")
-	eventually(fx.t, 10*time.Second, "a lease runs out", func() error {
+	eventually(fx.t, time.Minute, "a lease runs out", func() error {
 		if o := fx.exec("LOCK accounts WHERE branch = 'chur' LEASE 10m WAIT 1s USING LOCK " + next); told(o, "state") != "held" {
 			return errorf("%v", o)
 		}

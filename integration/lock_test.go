@@ -251,7 +251,7 @@ func (s *tableFixture) lostLease() {
 	lost := s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'thun' LEASE 1s"), "HELD")
 	s.works(s.client, fmt.Sprintf(write, lost, 1))
 	next := s.grant(s.works(second, "LOCK ACCOUNTS WHERE branch = 'thun' WAIT 200ms"), "QUEUED")
-	eventually(s.t, 10*time.Second, "the lease runs out", func() error {
+	eventually(s.t, time.Minute, "the lease runs out", func() error {
 		o := s.works(second, fmt.Sprintf("LOCK ACCOUNTS WHERE branch = 'thun' USING LOCK %d WAIT 500ms", next))
 		if told(o, "state") != "held" {
 			return errorf("%v", o)

@@ -12,6 +12,8 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"music/config"
 )
 
 // newTableFixture makes a table in a keyspace of its own, with the settings in the comment.
@@ -255,7 +257,10 @@ func TestAskingAndWritingRenewTheLease(t *testing.T) {
 
 // A client whose connection ends keeps the lock that it holds, and loses its place in a queue.
 func TestGoneClientKeepsItsLockAndLosesItsPlace(t *testing.T) {
-	s := newTableFixture(t, "section_gone", "@critical(lease=2m)")
+	p := startProxy(t, func(c *config.Config) { c.Music.MaxWait = time.Minute })
+	s := &tableFixture{t: t, driver: withGocql2(5, ""), address: p.address, keyspace: "section_gone"}
+	s.direct = openGocql2(t, cluster2(needEnvironment(t).direct(), "")).session
+	s.create("@critical(lease=2m)")
 	holder := s.driver.open(t, s.address, s.keyspace)
 	ref := s.grant(s.works(holder, "LOCK ACCOUNTS WHERE branch = 'b' LEASE 100s"), "HELD")
 	holder.close()
@@ -268,8 +273,8 @@ func TestGoneClientKeepsItsLockAndLosesItsPlace(t *testing.T) {
 		return nil
 	}
 	w := openWire(t, s.address, primitive.ProtocolVersion4, primitive.CompressionNone)
-	require.NoError(t, w.send(plainQuery("LOCK "+s.keyspace+".accounts WHERE branch = 'b' WAIT 1500ms"), nil))
-	eventually(t, time.Second, "it waits", func() error { return waiting(2) })
+	require.NoError(t, w.send(plainQuery("LOCK "+s.keyspace+".accounts WHERE branch = 'b' WAIT 1m"), nil))
+	eventually(t, time.Minute, "it waits", func() error { return waiting(2) })
 	require.NoError(t, w.net.Close())
 	eventually(t, time.Minute, "its place is given up", func() error { return waiting(1) })
 

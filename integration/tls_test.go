@@ -156,7 +156,7 @@ func (v *tlsFixture) relay(change func(*config.Cassandra)) *instance {
 // driver opens a session of the Go driver that trusts some signers and shows a certificate.
 func (v *tlsFixture) driver(address string, signers *certAuthority, own keyPair) (*gocql.Session, error) {
 	c := cluster2(address, "")
-	c.ConnectTimeout = 10 * time.Second
+	c.ConnectTimeout = requestTimeout
 	c.SslOpts = &gocql.SslOptions{CaPath: signers.path, CertPath: own.cert, KeyPath: own.key, EnableHostVerification: true}
 	return c.CreateSession()
 }
