@@ -14,6 +14,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -90,6 +91,9 @@ func NewClient(c Channel, d Directory, log zerolog.Logger, r prometheus.Register
 	}
 	for _, path := range []string{pathLock, pathUnlock, pathBegin, pathEnd, pathForce, pathList, pathHint} {
 		p.asked.WithLabelValues(path[1:], "no") // Prometheus sees no increase from nothing to 1
+	}
+	for _, taken := range []bool{true, false} {
+		p.hinted.WithLabelValues(strconv.FormatBool(taken))
 	}
 	r.MustRegister(p.asked, p.hinted)
 	return p
