@@ -28,13 +28,13 @@ func behindOthers(t *testing.T) (*harness, *fakeStore) {
 
 // refuseAll refuses Enqueues, since another has come first each time, until others are asked; what is said then is all that is kept.
 func (s *fakeStore) refuseAll() {
-	s.d.t.Helper()
+	s.h.t.Helper()
 	for range delegateAfter {
-		id, _ := untilApply(s.d, s)
+		id, _ := untilApply(s.h, s)
 		s.enqueueOther(8)
-		s.d.reply(id, Result{Status: StatusRefused})
+		s.h.reply(id, Result{Status: StatusRefused})
 	}
-	s.d.hints = nil
+	s.h.hints = nil
 	s.answerAll()
 }
 
@@ -66,10 +66,10 @@ func (h *harness) piggybackHint() Hint {
 
 // enqueueFor has the head's session take a block along with its Release.
 func (s *fakeStore) enqueueFor(b Block) {
-	s.d.t.Helper()
+	s.h.t.Helper()
 	r := *s.row
 	if s.apply(combine(Enqueue(&r, b, 0, t0), Release(r, 2, false, 0))).Status != StatusDone {
-		s.d.t.Fatal("refused")
+		s.h.t.Fatal("refused")
 	}
 }
 

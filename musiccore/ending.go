@@ -101,21 +101,21 @@ func (k *key) reviveEntry(r LockRef) *entry {
 
 // queryEnding answers an operation on a reference that no entry here is for: with how it ended
 // once that is final, else with what the lock row tells.
-func (k *key) queryEnding(a query) {
-	a.ended = k.endings.of(a.ref)
-	if a.ended != 0 && (k.isFinal(a.ref) || a.givenBack()) {
-		k.c.answer(a.endedAnswer())
+func (k *key) queryEnding(q query) {
+	q.ended = k.endings.of(q.ref)
+	if q.ended != 0 && (k.isFinal(q.ref) || q.givenBack()) {
+		k.c.answer(q.endedAnswer())
 		return
 	}
-	k.addQuery(a)
+	k.addQuery(q)
 }
 
 // answerFinalQueries answers the queries for references that have ended for ever by now.
 func (k *key) answerFinalQueries() {
-	k.queries = slices.DeleteFunc(k.queries, func(a query) bool {
-		over := a.ended != 0 && k.isFinal(a.ref)
+	k.queries = slices.DeleteFunc(k.queries, func(q query) bool {
+		over := q.ended != 0 && k.isFinal(q.ref)
 		if over {
-			k.c.answer(a.endedAnswer())
+			k.c.answer(q.endedAnswer())
 		}
 		return over
 	})
@@ -132,17 +132,17 @@ func endNote(how State) NoteKind {
 
 // givenBack reports whether the query asks after a reference that its client has given back: that
 // is told at once.
-func (a query) givenBack() bool { return a.ended == StateReleased && a.kind != queryBegin }
+func (q query) givenBack() bool { return q.ended == StateReleased && q.kind != queryBegin }
 
 // endedAnswer returns the answer for a reference that ended as q.ended says.
-func (a query) endedAnswer() Answer {
+func (q query) endedAnswer() Answer {
 	switch {
-	case a.kind == queryLock:
-		return Answer{Op: a.op, Grant: Grant{Ref: a.ref, State: a.ended}}
-	case a.kind == queryUnlock:
-		return Answer{Op: a.op, Grant: Grant{Applied: a.ended == StateReleased, Ref: a.ref, State: a.ended}}
-	case a.ended == StateReleased:
-		return Answer{Op: a.op, Err: ErrReleased}
+	case q.kind == queryLock:
+		return Answer{Op: q.op, Grant: Grant{Ref: q.ref, State: q.ended}}
+	case q.kind == queryUnlock:
+		return Answer{Op: q.op, Grant: Grant{Applied: q.ended == StateReleased, Ref: q.ref, State: q.ended}}
+	case q.ended == StateReleased:
+		return Answer{Op: q.op, Err: ErrReleased}
 	}
-	return Answer{Op: a.op, Err: ErrLost}
+	return Answer{Op: q.op, Err: ErrLost}
 }

@@ -19,31 +19,31 @@ func (c *Core) Force(now Now, op OpID, id Key, r LockRef, reason string) Effects
 }
 
 // forceTerm ends the term that is here; where there is none, the lock row tells what to do.
-func (k *key) forceTerm(now Now, a query) {
+func (k *key) forceTerm(now Now, q query) {
 	switch t := k.term; {
 	case t == nil:
-		k.addQuery(a)
-	case t.open && !t.covers(a.ref):
-		k.c.answer(Answer{Op: a.op, Grant: Grant{Ref: a.ref, State: StateReleased}})
+		k.addQuery(q)
+	case t.open && !t.covers(q.ref):
+		k.c.answer(Answer{Op: q.op, Grant: Grant{Ref: q.ref, State: StateReleased}})
 	case t.open:
-		k.noteForced(t.holder, a)
-		k.giveBack(now, a.op, StateLost)
+		k.noteForced(t.holder, q)
+		k.giveBack(now, q.op, StateLost)
 	default:
-		k.c.answer(Answer{Op: a.op, Grant: Grant{Ref: t.holder.ref, State: StateReleased}})
+		k.c.answer(Answer{Op: q.op, Grant: Grant{Ref: t.holder.ref, State: StateReleased}})
 	}
 }
 
 // forceFromRow answers a Force by what a QUORUM read of the row shows. It returns false while it
 // is not known whether the head's session lives.
-func (k *key) forceFromRow(now Now, a query) bool {
+func (k *key) forceFromRow(now Now, q query) bool {
 	if k.term != nil {
-		delete(k.c.ops, a.op)
-		k.forceTerm(now, a)
+		delete(k.c.ops, q.op)
+		k.forceTerm(now, q)
 		return true
 	}
 	ref, s, held := k.view.row.Holder()
-	if k.view.state != rowPresent || !held || a.ref != 0 && a.ref != ref {
-		k.c.answer(Answer{Op: a.op, Grant: Grant{State: StateReleased}})
+	if k.view.state != rowPresent || !held || q.ref != 0 && q.ref != ref {
+		k.c.answer(Answer{Op: q.op, Grant: Grant{State: StateReleased}})
 		return true
 	}
 	if s != k.c.self.id {
@@ -51,7 +51,7 @@ func (k *key) forceFromRow(now Now, a query) bool {
 		switch {
 		case dead || k.table.forceLiving:
 		case known:
-			k.c.answer(Answer{Op: a.op, Err: &ElsewhereError{Session: s, Ref: ref}})
+			k.c.answer(Answer{Op: q.op, Err: &ElsewhereError{Session: s, Ref: ref}})
 			return true
 		default:
 			return false
@@ -62,7 +62,7 @@ func (k *key) forceFromRow(now Now, a query) bool {
 		e = k.adopt(now, ref)
 		e.takeover.forced = k.table.forceLiving
 	}
-	k.forceHead(now, a, ref, e)
+	k.forceHead(now, q, ref, e)
 	return true
 }
 
@@ -78,12 +78,12 @@ func (t *term) covers(r LockRef) bool {
 
 // forceHead abandons a head that has no term here; e is its entry, nil for an orphan, which is
 // reaped.
-func (k *key) forceHead(now Now, a query, ref LockRef, e *entry) {
+func (k *key) forceHead(now Now, q query, ref LockRef, e *entry) {
 	if e == nil {
 		e = &entry{k: k, ref: ref, abandoned: true, since: now.Boot}
 		k.headWatch.until = max(k.headWatch.until, now.Boot+k.c.opts.DeadAfter(0))
 	}
-	k.noteForced(e, a)
+	k.noteForced(e, q)
 	if !e.abandoned {
 		if e.wait.op != 0 { // it hears that the lock is lost when that is final
 			k.addQuery(query{op: e.wait.op, kind: queryLock, ref: ref, request: Request{Ref: ref}, until: now.Boot + k.c.opts.Wait})
@@ -91,12 +91,12 @@ func (k *key) forceHead(now Now, a query, ref LockRef, e *entry) {
 		}
 		k.abandon(e, StateLost)
 	}
-	k.c.answer(Answer{Op: a.op, Grant: Grant{Applied: true, Ref: ref, State: StateReleased}})
+	k.c.answer(Answer{Op: q.op, Grant: Grant{Applied: true, Ref: ref, State: StateReleased}})
 }
 
 // noteForced emits the note of who was ended and why.
-func (k *key) noteForced(e *entry, a query) {
+func (k *key) noteForced(e *entry, q query) {
 	k.lastDied = true
 	k.note(NoteForced, e, StateLost)
-	k.c.out.Notes[len(k.c.out.Notes)-1].Reason = a.reason
+	k.c.out.Notes[len(k.c.out.Notes)-1].Reason = q.reason
 }

@@ -223,7 +223,7 @@ func (h *harness) expectForced(ref LockRef) {
 // fakeStore is an honest store for tests that do not care how it answers: answerAll runs every
 // open command.
 type fakeStore struct {
-	d       *harness
+	h       *harness
 	row     *Row
 	beat    map[SessionID]int64
 	copy    Result
@@ -231,16 +231,16 @@ type fakeStore struct {
 }
 
 func newFakeStore(h *harness) *fakeStore {
-	return &fakeStore{d: h, beat: map[SessionID]int64{}, copy: Result{Status: StatusDone}}
+	return &fakeStore{h: h, beat: map[SessionID]int64{}, copy: Result{Status: StatusDone}}
 }
 
 // run answers until nothing is open.
 func (s *fakeStore) answerAll() {
-	for len(s.d.open) > 0 {
-		c := s.d.open[0]
-		s.d.open = s.d.open[1:]
+	for len(s.h.open) > 0 {
+		c := s.h.open[0]
+		s.h.open = s.h.open[1:]
 		s.actions = append(s.actions, c.Action)
-		s.d.reply(c.ID, s.do(c.Action))
+		s.h.reply(c.ID, s.do(c.Action))
 	}
 }
 
@@ -255,7 +255,7 @@ func (s *fakeStore) do(a Action) Result {
 	case ReadBeat:
 		return Result{Status: StatusDone, Beat: s.beat[a.Session]}
 	}
-	s.d.t.Fatalf("unknown action %T", a)
+	s.h.t.Fatalf("unknown action %T", a)
 	return Result{}
 }
 

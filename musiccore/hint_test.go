@@ -24,16 +24,16 @@ func (h *harness) receive(what HintKind) {
 
 // joined puts a reference of another session into the queue.
 func (s *fakeStore) enqueueOther(n byte) {
-	s.d.t.Helper()
+	s.h.t.Helper()
 	if s.apply(Enqueue(s.row, Block{N: 1, Session: session(n), Req: 1}, 0, t0)).Status != StatusDone {
-		s.d.t.Fatal("refused")
+		s.h.t.Fatal("refused")
 	}
 }
 
 // handOn has another session give back the head, and tell so.
 func (s *fakeStore) releaseHead() {
 	s.apply(Release(*s.row, 2, false, 0))
-	s.d.receive(HintYourTurn)
+	s.h.receive(HintYourTurn)
 	s.answerAll()
 }
 

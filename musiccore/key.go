@@ -127,8 +127,8 @@ func (k *key) nextWake(now Now) time.Duration {
 		at = sooner(now.Boot, at, k.lwt.sendAfter)
 		at = sooner(now.Boot, at, k.lwt.firstSent+k.c.opts.Retain)
 	}
-	for _, a := range k.queries {
-		at = sooner(now.Boot, at, a.until)
+	for _, q := range k.queries {
+		at = sooner(now.Boot, at, q.until)
 	}
 	if w := k.c.watches[k.remoteHeadID()]; w != nil && w.dead {
 		at = sooner(now.Boot, at, w.deadAt+k.c.opts.Grace)

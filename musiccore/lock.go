@@ -58,12 +58,12 @@ func (k *key) noWaitLost() bool {
 
 // resume is LOCK … USING LOCK r: it goes on waiting, tells where r stands, or renews its lease.
 func (k *key) resume(now Now, op OpID, q Request) {
-	a := query{op: op, kind: queryLock, ref: q.Ref, request: q, until: now.Boot + k.c.opts.Wait}
+	lookup := query{op: op, kind: queryLock, ref: q.Ref, request: q, until: now.Boot + k.c.opts.Wait}
 	if e := k.reviveEntry(q.Ref); e != nil {
 		e.attach(now, op, q)
 		return
 	}
-	k.queryEnding(a)
+	k.queryEnding(lookup)
 }
 
 // unlock is UNLOCK (paper §IV, releaseLock). It may be answered before its LWT: that only affects
@@ -89,8 +89,8 @@ func (k *key) cancel(op OpID, e *entry) {
 		k.abandon(e, 0)
 		return
 	}
-	for i, a := range k.queries {
-		if a.op == op {
+	for i, q := range k.queries {
+		if q.op == op {
 			k.queries = append(k.queries[:i], k.queries[i+1:]...)
 			return
 		}

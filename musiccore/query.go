@@ -32,17 +32,17 @@ type query struct {
 
 // needsRow reports whether the lock row tells the answer, and not the end of something that this
 // proxy has begun.
-func (a query) needsRow() bool { return a.ended == 0 }
+func (q query) needsRow() bool { return q.ended == 0 }
 
 // addQuery has the next QUORUM read answer a query.
-func (k *key) addQuery(a query) {
-	a.after = k.c.last.command
-	k.queries = append(k.queries, a)
-	if a.needsRow() {
+func (k *key) addQuery(q query) {
+	q.after = k.c.last.command
+	k.queries = append(k.queries, q)
+	if q.needsRow() {
 		k.view.read.next = 0
 	}
-	if a.op != 0 {
-		k.c.addPending(a.op, k, nil)
+	if q.op != 0 {
+		k.c.addPending(q.op, k, nil)
 	}
 }
 
@@ -50,9 +50,9 @@ func (k *key) addQuery(a query) {
 func (k *key) answerQueries(now Now, id CommandID) {
 	asks := k.queries
 	k.queries = nil
-	for _, a := range asks {
-		if !a.needsRow() || a.after >= id || !k.answerFromRow(now, a) {
-			k.queries = append(k.queries, a)
+	for _, q := range asks {
+		if !q.needsRow() || q.after >= id || !k.answerFromRow(now, q) {
+			k.queries = append(k.queries, q)
 		}
 	}
 }
@@ -60,40 +60,40 @@ func (k *key) answerQueries(now Now, id CommandID) {
 // answerFromRow answers a query from the row just read. It returns false while nobody can tell
 // whether the session of the reference lives. The row never grants: an own reference that no entry
 // is for has had its term, or is of an earlier life (C15).
-func (k *key) answerFromRow(now Now, a query) bool {
-	switch a.kind {
+func (k *key) answerFromRow(now Now, q query) bool {
+	switch q.kind {
 	case queryForce:
-		return k.forceFromRow(now, a)
+		return k.forceFromRow(now, q)
 	case queryWaiters:
 		k.tellNextHead()
 		return true
 	}
-	r, e := k.view.row, k.findEntry(a.ref)
-	s, known := k.ownerOf(a.ref)
+	r, e := k.view.row, k.findEntry(q.ref)
+	s, known := k.ownerOf(q.ref)
 	switch {
-	case k.view.state != rowPresent || a.ref > r.Guard:
-		k.c.answer(Answer{Op: a.op, Err: ErrNotHeld})
-	case k.liveEntry(a.ref) != nil, k.silentEntry(a.ref) != nil:
-		k.resumeAt(now, a, e)
-	case k.endings.of(a.ref) != 0:
-		k.queryEnding(a)
-	case k.isFinal(a.ref):
-		k.c.answer(a.lostAnswer())
+	case k.view.state != rowPresent || q.ref > r.Guard:
+		k.c.answer(Answer{Op: q.op, Err: ErrNotHeld})
+	case k.liveEntry(q.ref) != nil, k.silentEntry(q.ref) != nil:
+		k.resumeAt(now, q, e)
+	case k.endings.of(q.ref) != 0:
+		k.queryEnding(q)
+	case k.isFinal(q.ref):
+		k.c.answer(q.lostAnswer())
 	case known && s == k.c.self.id:
-		return k.answerOwnRef(a, e)
+		return k.answerOwnRef(q, e)
 	default:
-		return known && k.answerRemoteRef(now, a, s)
+		return known && k.answerRemoteRef(now, q, s)
 	}
 	return true
 }
 
 // answerOwnRef answers a query for a reference of this session that no client was told: it was
 // never given, or its Release is under way.
-func (k *key) answerOwnRef(a query, e *entry) bool {
+func (k *key) answerOwnRef(q query, e *entry) bool {
 	if e != nil && e.abandoned {
 		return false // its Release is under way
 	}
-	k.c.answer(Answer{Op: a.op, Err: ErrNotHeld})
+	k.c.answer(Answer{Op: q.op, Err: ErrNotHeld})
 	return true
 }
 
@@ -102,38 +102,38 @@ func (k *key) answerOwnRef(a query, e *entry) bool {
 // adopted: nothing tells which of its references was handed out (docs/protocol.md 3.17). Such a
 // reference is lost once it has been passed over, not before: a Renew of the dead session that
 // makes its holder plain may still be applied.
-func (k *key) answerRemoteRef(now Now, a query, s SessionID) bool {
+func (k *key) answerRemoteRef(now Now, q query, s SessionID) bool {
 	known, dead := k.c.observe(now, s)
 	switch {
 	case !known:
 		return false
 	case !dead:
-		k.c.answer(Answer{Op: a.op, Err: &ElsewhereError{Session: s}})
-	case k.view.row.retained(a.ref):
+		k.c.answer(Answer{Op: q.op, Err: &ElsewhereError{Session: s}})
+	case k.view.row.retained(q.ref):
 		k.watchHead(now)
 		return false
-	case k.c.draining && a.kind != queryUnlock:
-		k.c.answer(Answer{Op: a.op, Err: ErrDraining})
-	case a.kind == queryUnlock:
-		k.abandon(k.adopt(now, a.ref), StateReleased)
-		k.c.answer(Answer{Op: a.op, Grant: Grant{Applied: true, Ref: a.ref, State: StateReleased}})
+	case k.c.draining && q.kind != queryUnlock:
+		k.c.answer(Answer{Op: q.op, Err: ErrDraining})
+	case q.kind == queryUnlock:
+		k.abandon(k.adopt(now, q.ref), StateReleased)
+		k.c.answer(Answer{Op: q.op, Grant: Grant{Applied: true, Ref: q.ref, State: StateReleased}})
 	default:
-		k.resumeAt(now, a, k.adopt(now, a.ref))
+		k.resumeAt(now, q, k.adopt(now, q.ref))
 	}
 	return true
 }
 
 // resumeAt has the operation of a query go on at an entry.
-func (k *key) resumeAt(now Now, a query, e *entry) {
-	switch a.kind {
+func (k *key) resumeAt(now Now, q query, e *entry) {
+	switch q.kind {
 	case queryLock:
-		delete(k.c.ops, a.op)
-		k.resume(now, a.op, a.request)
+		delete(k.c.ops, q.op)
+		k.resume(now, q.op, q.request)
 	case queryUnlock:
-		delete(k.c.ops, a.op)
-		k.unlock(now, a.op, a.ref)
+		delete(k.c.ops, q.op)
+		k.unlock(now, q.op, q.ref)
 	default:
-		k.awaitTerm(waitingOp{op: a.op, kind: a.opKind, until: a.until}, e)
+		k.awaitTerm(waitingOp{op: q.op, kind: q.opKind, until: q.until}, e)
 	}
 }
 
@@ -150,12 +150,12 @@ func (k *key) queryWaitingOps(e *entry) {
 // expireQueries answers the queries for which the row could not be read in time.
 func (k *key) expireQueries(now Now) {
 	left := k.queries[:0]
-	for _, a := range k.queries {
-		if now.Boot < a.until {
-			left = append(left, a)
+	for _, q := range k.queries {
+		if now.Boot < q.until {
+			left = append(left, q)
 			continue
 		}
-		k.c.answer(Answer{Op: a.op, Err: unavailable(k.view.read.err)})
+		k.c.answer(Answer{Op: q.op, Err: unavailable(k.view.read.err)})
 	}
 	k.queries = left
 }
@@ -163,14 +163,14 @@ func (k *key) expireQueries(now Now) {
 // lostAnswer returns the answer where the row alone says that the reference has ended: LOCK hears
 // LOST, UNLOCK that it is released (paper §IV: forcibly released counts as released), an operation
 // ErrLost.
-func (a query) lostAnswer() Answer {
-	switch a.kind {
+func (q query) lostAnswer() Answer {
+	switch q.kind {
 	case queryLock:
-		return Answer{Op: a.op, Grant: Grant{Ref: a.ref, State: StateLost}}
+		return Answer{Op: q.op, Grant: Grant{Ref: q.ref, State: StateLost}}
 	case queryUnlock:
-		return Answer{Op: a.op, Grant: Grant{Ref: a.ref, State: StateReleased}}
+		return Answer{Op: q.op, Grant: Grant{Ref: q.ref, State: StateReleased}}
 	}
-	return Answer{Op: a.op, Err: ErrLost}
+	return Answer{Op: q.op, Err: ErrLost}
 }
 
 // unavailable returns ErrUnavailable with what the store said.

@@ -14,7 +14,7 @@ import (
 func TestRandomCallsBreakNothing(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		h := newHarness(t)
-		a := &randomCalls{rt: rt, d: h, s: newFakeStore(h), lives: 1}
+		a := &randomCalls{rt: rt, h: h, s: newFakeStore(h), lives: 1}
 		for range rapid.IntRange(20, 120).Draw(rt, "events") {
 			a.event()
 			a.oneLWT()
@@ -25,7 +25,7 @@ func TestRandomCallsBreakNothing(t *testing.T) {
 
 type randomCalls struct {
 	rt        *rapid.T
-	d         *harness
+	h         *harness
 	s         *fakeStore
 	ops       []OpID
 	tickets   []Ticket
@@ -38,7 +38,7 @@ func (a *randomCalls) draw(n int, what string) int { return rapid.IntRange(0, n-
 func (a *randomCalls) ref() LockRef { return LockRef(a.draw(6, "ref") - 1) }
 
 func (a *randomCalls) event() {
-	h := a.d
+	h := a.h
 	switch a.draw(12, "event") {
 	case 0, 1:
 		a.ops = append(a.ops, h.lock(Request{
@@ -69,7 +69,7 @@ func (a *randomCalls) event() {
 }
 
 func (a *randomCalls) rare() {
-	h := a.d
+	h := a.h
 	switch a.draw(9, "rare") {
 	case 0:
 		h.advanceUnticked(11 * time.Second)
@@ -114,7 +114,7 @@ func (a *randomCalls) strange() {
 
 // reply answers a command: by the honest store, or with anything.
 func (a *randomCalls) reply() {
-	h := a.d
+	h := a.h
 	if len(h.open) == 0 {
 		return
 	}
@@ -136,7 +136,7 @@ func (a *randomCalls) reply() {
 
 func (a *randomCalls) oneLWT() {
 	n := 0
-	for id, who := range a.d.core.commands {
+	for id, who := range a.h.core.commands {
 		if k, ok := who.(*key); ok && k.lwt != nil && k.lwt.cmd == id {
 			n++
 		}
@@ -149,17 +149,17 @@ func (a *randomCalls) oneLWT() {
 // finish lets the honest store answer everything: every operation must have
 // its answer in the end.
 func (a *randomCalls) finish() {
-	a.d.clkOff = false
+	a.h.clkOff = false
 	for range 100 {
 		a.s.answerAll()
-		a.d.advance(100 * time.Millisecond)
+		a.h.advance(100 * time.Millisecond)
 	}
 	for _, op := range a.ops {
-		if _, ok := a.d.answers[op]; !ok {
+		if _, ok := a.h.answers[op]; !ok {
 			a.rt.Fatalf("operation %d waits for ever", op)
 		}
 	}
-	if len(a.d.core.ops) > 0 {
-		a.rt.Fatalf("%d operations are still known", len(a.d.core.ops))
+	if len(a.h.core.ops) > 0 {
+		a.rt.Fatalf("%d operations are still known", len(a.h.core.ops))
 	}
 }

@@ -144,8 +144,8 @@ func (k *key) bury(now Now, err error) {
 		k.answerEntryError(e, Grant{}, err)
 		k.endEntry(e, StateLost)
 	}
-	for _, a := range k.queries {
-		k.c.answer(Answer{Op: a.op, Err: err})
+	for _, q := range k.queries {
+		k.c.answer(Answer{Op: q.op, Err: err})
 	}
 	delete(k.c.commands, k.view.read.cmd)
 	k.c.timers.stop(&k.timer)

@@ -8,34 +8,34 @@ import (
 // sim is one run of the protocol on virtual time: proxies with clients over
 // one store, every fault drawn from one seed. Equal seeds are equal runs.
 type sim struct {
-	seed     int
-	now      time.Duration
-	queue    events
-	world    chance
-	actors   uint8
-	mix      [faults]uint8
-	faults   bool
-	closing  bool // clients begin no more sections
-	closedAt time.Duration
-	healed   time.Duration // when the faults ended
-	strict   bool          // the table is
-	wild     bool          // clock rates differ by more than eps: see checker
-	store    *simStore
-	check    *checker
-	proxies  []*proxy
-	clients  []*client
-	keys     []Key
-	opts     Options
-	values   int
-	tokens   int
-	lives    uint16
-	closed   Stamp
-	plain    Stamp // above every plain write
-	lapse    Stamp // how much time has passed beside the run, by clk()
-	born     map[SessionID]*proxy
-	hash     uint64
-	failed   error
-	tally    tally
+	seed      int
+	now       time.Duration
+	queue     events
+	world     chance
+	actors    uint8
+	mix       [faults]uint8
+	faults    bool
+	closing   bool // clients begin no more sections
+	closedAt  time.Duration
+	healed    time.Duration // when the faults ended
+	strict    bool          // the table is
+	wild      bool          // clock rates differ by more than eps: see checker
+	store     *simStore
+	check     *checker
+	proxies   []*proxy
+	clients   []*client
+	keys      []Key
+	opts      Options
+	values    int
+	tokens    int
+	lives     uint16
+	closed    Stamp
+	plain     Stamp // above every plain write
+	lapse     Stamp // how much time has passed beside the run, by clk()
+	bySession map[SessionID]*proxy
+	hash      uint64
+	failed    error
+	tally     tally
 
 	cuts      map[cut]bool // what this run leaves out
 	recording bool
@@ -201,7 +201,7 @@ func (s *sim) options() Options {
 }
 
 func newSim(seed int, setup ...func(*sim)) *sim {
-	s := &sim{seed: seed, faults: true, now: simStart, born: map[SessionID]*proxy{}, hash: 14695981039346656037}
+	s := &sim{seed: seed, faults: true, now: simStart, bySession: map[SessionID]*proxy{}, hash: 14695981039346656037}
 	for _, f := range setup {
 		if f != nil {
 			f(s)
@@ -222,7 +222,7 @@ func newSim(seed int, setup ...func(*sim)) *sim {
 	}
 	closer := s.newChance()
 	s.after(closer.late(), func() { s.raiseClosed(&closer) })
-	s.roam()
+	s.addMovingClients()
 	return s
 }
 

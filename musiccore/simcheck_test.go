@@ -165,7 +165,7 @@ func (c *checker) passing(from, to *Row) {
 		if from.Owner != (SessionID{}) && r == from.Head {
 			id = from.Owner
 		}
-		if p := c.s.born[id]; p != nil && p.session.id == id && p.valid() && !c.s.wild && !p.suspect() {
+		if p := c.s.bySession[id]; p != nil && p.session.id == id && p.valid() && !c.s.wild && !p.suspect() {
 			c.s.fail("I11: reference %d of the living session %x is passed over", r, id[:2])
 		}
 	}
@@ -275,7 +275,7 @@ func (c *checker) noted(p *proxy, n Note) {
 		s.met(passedOver)
 	case NoteForced:
 		from := h.holder[n.Ref]
-		o := s.born[from]
+		o := s.bySession[from]
 		s.metIf(o != nil && o != p && o.session.id == from && o.valid(), forcedLiving)
 	case NoteEnded:
 		s.metIf(n.State == StateLost, holderLost)
@@ -332,7 +332,7 @@ func (c *checker) takenOver(h *history, n Note) {
 	from, held := h.holder[n.Ref]
 	s.metIf(!held, tookOverWaiting)
 	s.metIf(held && s.store.beats[from] == EndedBeat, tookOverEnded)
-	p := s.born[from]
+	p := s.bySession[from]
 	s.metIf(held && p.session.id == from && !p.quit, tookOverPaused)
 }
 

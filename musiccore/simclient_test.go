@@ -315,7 +315,7 @@ func (w *putting) twice(o Outcome) {
 func (c *client) get(x *chance, tk Ticket) {
 	s, p, life, loop := c.s, c.p, c.p.life, c.loop
 	t := p.core.keys[tk.Key].term
-	g := s.check.gets(tk, t != nil && t.ops.flight.puts == 0)
+	g := s.check.getsAllowed(tk, t != nil && t.ops.flight.puts == 0)
 	s.store.get(x, tk.Key, func(seen cell, ok bool) {
 		p.hears(life, func() {
 			o := OutcomeUnknown

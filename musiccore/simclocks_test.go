@@ -58,7 +58,7 @@ func (p *proxy) newSession() {
 	id := SessionID{byte(s.lives), byte(s.lives >> 8)}
 	p.session = NewSession(id, p.opts)
 	s.store.leases[id] = p.opts.SessionLease
-	s.born[id] = p
+	s.bySession[id] = p
 	s.tell("proxy %d lives as session %x", p.n, id[:2])
 }
 

@@ -30,7 +30,7 @@ func (s *sim) orphans() {
 				s.fail("I11: reference %d is in no block: %s", r, brief(row))
 				return
 			}
-			if p := s.born[id]; p.session.id == id && !p.quit && p.valid() {
+			if p := s.bySession[id]; p.session.id == id && !p.quit && p.valid() {
 				s.fail("I11/H3: reference %d of the living session %x is nobody's", r, id[:2])
 			}
 		}

@@ -9,7 +9,7 @@ import (
 // talk to each other, and people who force locks.
 
 // roam adds to a run what concerns several proxies.
-func (s *sim) roam() {
+func (s *sim) addMovingClients() {
 	for range s.world.n(4) {
 		c := &movingClient{n: s.actorNumber(), chance: s.newChance()}
 		c.move()
@@ -25,7 +25,7 @@ func (s *sim) actorNumber() int { return int(s.actors) + 101 }
 
 // proxyOf is what membership tells: who has a session now.
 func (s *sim) proxyOf(x SessionID) *proxy {
-	if p := s.born[x]; p != nil && p.session.id == x && !p.quit {
+	if p := s.bySession[x]; p != nil && p.session.id == x && !p.quit {
 		return p
 	}
 	return nil

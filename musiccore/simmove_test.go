@@ -201,7 +201,7 @@ func (c *movingClient) use(x *chance, y *proxy, tk Ticket) {
 	s, e := c.s, &clientEnding{c: c, x: x, y: y, life: y.life, tk: tk}
 	if tk.Kind == Get {
 		k := y.core.keys[tk.Key]
-		g := s.check.gets(tk, k != nil && k.term != nil && k.term.ops.flight.puts == 0)
+		g := s.check.getsAllowed(tk, k != nil && k.term != nil && k.term.ops.flight.puts == 0)
 		s.store.get(x, tk.Key, func(seen cell, ok bool) {
 			e.tell = func(at moment) { s.check.answeredGet(y, tk, seen.visible(), g, at) }
 			e.send(ok)

@@ -79,7 +79,7 @@ func (c *checker) over(k Key, v int) {
 }
 
 // gets notes what is known when a get begins.
-func (c *checker) gets(tk Ticket, still bool) getting {
+func (c *checker) getsAllowed(tk Ticket, still bool) getting {
 	h := c.key(tk.Key)
 	kept := h.ended[:0]
 	for _, v := range h.ended {
@@ -190,7 +190,7 @@ func (c *checker) verdicts(p *proxy) {
 	f := p.core.deadSessions
 	for ; p.fallen < len(f); p.fallen++ {
 		x := f[p.fallen]
-		owner := c.s.born[x]
+		owner := c.s.bySession[x]
 		c.dead[x] = true
 		c.s.tell("proxy %d finds session %x dead", p.n, x[:2])
 		if owner.session.id != x || !owner.valid() {
