@@ -39,7 +39,7 @@ type heartbeat struct {
 	others  sessions
 
 	self    atomic.Pointer[musiccore.Session]
-	schema  atomic.Pointer[gocql.UUID] // version of the schema that this proxy has applied
+	schema  atomic.Pointer[gocql.UUID] // digest of the tables that this proxy has applied
 	tries   tries
 	seconds prometheus.Histogram
 }
@@ -117,23 +117,22 @@ func (l *heartbeat) rejoin() *musiccore.Session {
 	return self
 }
 
-// applied notes the version of the schema that this proxy has applied, and tells the others at
-// once.
-func (l *heartbeat) applied(ctx context.Context, version gocql.UUID) {
-	if old := l.schema.Swap(&version); *old != version {
+// applied notes the digest of the tables that this proxy has applied, and tells the others at once.
+func (l *heartbeat) applied(ctx context.Context, digest gocql.UUID) {
+	if old := l.schema.Swap(&digest); *old != digest {
 		limited, cancel := context.WithTimeout(ctx, l.options.SessionLease/3)
 		defer cancel()
 		l.try(limited, true, "")
 	}
 }
 
-// lagging names the living proxies that have not applied a version of the schema; where a table is
+// lagging names the living proxies that have not applied the tables with a digest; where a table is
 // critical by the configuration alone (named), also those that are configured otherwise.
-func (l *heartbeat) lagging(ctx context.Context, version gocql.UUID, named bool) ([]string, error) {
+func (l *heartbeat) lagging(ctx context.Context, digest gocql.UUID, named bool) ([]string, error) {
 	if err := l.others.look(ctx); err != nil {
 		return nil, err
 	}
-	late := l.others.lagging(l.id(), version)
+	late := l.others.lagging(l.id(), digest)
 	if named {
 		late = append(late, l.others.ruledOtherwise(l.id(), l.config.rules)...)
 	}

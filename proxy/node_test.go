@@ -265,9 +265,13 @@ func typeOf(column string) datatype.DataType {
 		return datatype.Inet
 	case "now":
 		return datatype.Timestamp
+	case "gc_grace_seconds", "default_time_to_live":
+		return datatype.Int
+	case "flags":
+		return datatype.NewList(datatype.Varchar)
 	case "queue":
 		return datatype.NewList(datatype.NewTuple(datatype.Bigint, datatype.Int, datatype.Uuid, datatype.Bigint, datatype.Boolean))
-	case "addr", "rules", "settings", "keyspace_name", "table_name", "data_center", "rack", "release_version":
+	case "addr", "rules", "settings", "keyspace_name", "table_name", "comment", "data_center", "rack", "release_version":
 		return datatype.Varchar
 	}
 	return datatype.Blob

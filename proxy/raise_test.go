@@ -1,10 +1,12 @@
 package proxy
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
 
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/rs/zerolog"
@@ -90,4 +92,44 @@ func TestStoredSettingsThatCannotBeRead(t *testing.T) {
 		s.readStored(t.Context(), table)
 		assert.Error(t, table.stored.err, name)
 	}
+}
+
+// Another proxy has followed when it has applied the tables that were read here, whatever version
+// Cassandra gives its schema meanwhile: that moves only when a change is written, and by then its
+// tables may have been read.
+func TestABarrierAsksForTheTablesThatWereRead(t *testing.T) {
+	comment := ""
+	var followed gocql.UUID
+	read := func(comment string) gocql.UUID {
+		n := startCQLNode(t, func(asked) message.Message {
+			return rowOf("keyspace_name", []byte("bank"), "table_name", []byte("t"), "id", make([]byte, 16), "comment", []byte(comment),
+				"flags", nil, "gc_grace_seconds", bigint(864_000)[4:], "default_time_to_live", bigint(0)[4:])
+		})
+		r := schemaReader{session: n.session, byName: func(string, string) bool { return false }}
+		_, _, digest, err := r.readTables(t.Context())
+		require.NoError(t, err)
+		return digest
+	}
+	plain, critical := read(comment), read("@critical")
+	require.NotEqual(t, plain, critical)
+	require.Equal(t, critical, read("@critical"))
+
+	n, s := closingBefore(t, applied(true))
+	other := gocql.UUID{1}
+	s.heartbeat.others.read = func(context.Context, []gocql.UUID) (map[gocql.UUID]seenSession, error) {
+		return map[gocql.UUID]seenSession{other: {beat: 1, schema: followed, addr: "there"}}, nil
+	}
+	s.digest = critical
+	table := &dataTable{keyspace: "bank", name: "t", Critical: catalog.Critical{ID: [16]byte{5}, Marked: true}}
+	for _, followed = range []gocql.UUID{{7}, plain} { // {7} is Cassandra's version, here and there
+		late, err := s.barrier(t.Context(), table, gocql.UUID{7})
+		require.NoError(t, err)
+		assert.Equal(t, []string{"there"}, late)
+	}
+	assert.Empty(t, n.tablesAsked())
+	followed = critical
+	late, err := s.barrier(t.Context(), table, gocql.UUID{7})
+	require.NoError(t, err)
+	assert.Empty(t, late)
+	assert.Len(t, n.tablesAsked(), 1)
 }

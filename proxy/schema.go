@@ -41,7 +41,7 @@ type schema struct {
 	mu          sync.Mutex                // one refresh at a time
 	outstanding func() (left func() bool) // what clients have on its way to Cassandra: see frontend.Server.Outstanding; nil before there are any
 	owed        func() bool               // of what was on its way when a table was closed to plain writes; nil where none of it is
-	reading     gocql.UUID                // version that this refresh reads
+	digest      gocql.UUID                // of what was read last
 	readings    readings
 	unsure      atomic.Bool                // what was read before is not relied on: see doubt
 	known       atomic.Pointer[gocql.UUID] // the version that tables are of; nil before the first
@@ -124,13 +124,14 @@ func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the schema's version: %w", err)
 	}
-	s.node, s.reading = node, version
-	found, names, err := s.read(ctx)
+	s.node = node
+	contents, err := s.read(ctx)
 	if err != nil {
 		return nil, err
 	}
+	s.digest = contents.digest
 	before := s.critical.all()
-	found, late = s.keep(ctx, before, found, version)
+	found, late := s.keep(ctx, before, contents.critical, version)
 	byID := map[[16]byte]*dataTable{}
 	for _, t := range found {
 		byID[t.ID] = t
@@ -148,10 +149,10 @@ func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 		}
 		s.show(t, "it is becoming critical: try again when every living proxy has followed, which takes a moment")
 	}
-	s.tables.Read(names) // when those that are critical are known to be
+	s.tables.Read(contents.names) // when those that are critical are known to be
 	s.readings.end(reading)
 	if s.answered(ctx) {
-		s.heartbeat.applied(ctx, version)
+		s.heartbeat.applied(ctx, contents.digest)
 	}
 	var faults []error
 	for _, t := range found {

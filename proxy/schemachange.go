@@ -53,13 +53,12 @@ func (s *schema) followed(ctx context.Context, change frontend.SchemaChange) (la
 	return late, err
 }
 
-// unread names the living proxies that have not read the version of the schema that the last
-// refresh has read. To them a table that was dropped is still there: if a critical table were made
+// unaware names the living proxies that have not applied the tables that the last refresh has read. To them a table that was dropped is still there: if a critical table were made
 // under its name, it would be open to plain writes.
 func (s *schema) unaware(ctx context.Context) ([]string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.heartbeat.lagging(ctx, s.reading, false)
+	return s.heartbeat.lagging(ctx, s.digest, false)
 }
 
 // readAgain reports whether the schema is to be read again at once: until it has been, a table that

@@ -55,18 +55,26 @@ func (r *schemaReader) ask(cql string, values ...any) *gocql.Query {
 	return r.session.Query(cql, values...).Consistency(gocql.One).SetHostID(r.node)
 }
 
+// schemaContents is what a node knows of the tables at the moment.
+type schemaContents struct {
+	critical []*dataTable
+	names    [][2]string // keyspace and name of all tables
+	digest   gocql.UUID  // equal where names, ids and comments of all tables are
+}
+
 // read finds the critical tables: those whose comment says so, and those that have a companion (a
-// migration tool that loses the comment must not open the fence). names are those of all tables.
-func (r *schemaReader) read(ctx context.Context) (found []*dataTable, names [][2]string, err error) {
-	all, companions, err := r.readTables(ctx)
+// migration tool that loses the comment must not open the fence).
+func (r *schemaReader) read(ctx context.Context) (c schemaContents, err error) {
+	all, companions, digest, err := r.readTables(ctx)
 	if err != nil {
-		return nil, nil, err
+		return c, err
 	}
-	if names, err = r.readVirtual(ctx); err != nil {
-		return nil, nil, err
+	c.digest = digest
+	if c.names, err = r.readVirtual(ctx); err != nil {
+		return c, err
 	}
 	for _, t := range all {
-		names = append(names, [2]string{t.keyspace, t.name})
+		c.names = append(c.names, [2]string{t.keyspace, t.name})
 		t.Generation, t.Made = companions[t.keyspace+"\x00"+t.companion()]
 		if !t.Marked && !t.Made {
 			continue
@@ -74,14 +82,14 @@ func (r *schemaReader) read(ctx context.Context) (found []*dataTable, names [][2
 		r.readStored(ctx, t)
 		r.localise(ctx, t)
 		if err := r.readColumns(ctx, t); err != nil {
-			return nil, nil, err
+			return c, err
 		}
 		if err := r.readHindrances(ctx, t); err != nil {
-			return nil, nil, err
+			return c, err
 		}
-		found = append(found, t)
+		c.critical = append(c.critical, t)
 	}
-	return found, names, nil
+	return c, nil
 }
 
 // readVirtual reads the names of the tables that a node makes up, some of which can be written.
@@ -97,15 +105,21 @@ func (r *schemaReader) readVirtual(ctx context.Context) (names [][2]string, err 
 	return names, nil
 }
 
-// readTables reads all tables, and the names and ids of those that may be companions.
-func (r *schemaReader) readTables(ctx context.Context) (all []*dataTable, names map[string]uuid.UUID, err error) {
+// readTables reads all tables, and the names and ids of those that may be companions. digest tells
+// by itself what was read: Cassandra's version of its schema may be of before, since it moves only
+// when a change is written.
+func (r *schemaReader) readTables(ctx context.Context) (all []*dataTable, names map[string]uuid.UUID, digest gocql.UUID, err error) {
 	names = map[string]uuid.UUID{}
+	var rows []string
 	iter := r.ask("SELECT keyspace_name, table_name, id, comment, flags, gc_grace_seconds, default_time_to_live FROM system_schema.tables").IterContext(ctx)
 	var keyspace, name, comment string
 	var id gocql.UUID
 	var flags []string
 	var grace, ttl int
 	for iter.Scan(&keyspace, &name, &id, &comment, &flags, &grace, &ttl) {
+		if !strings.HasPrefix(keyspace, "system") { // those are each node's own, of its release
+			rows = append(rows, fmt.Sprintf("%q %q %s %q", keyspace, name, id, comment))
+		}
 		if strings.HasPrefix(name, catalog.CompanionPrefix) {
 			names[keyspace+"\x00"+name] = uuid.UUID(id)
 			continue
@@ -123,9 +137,10 @@ func (r *schemaReader) readTables(ctx context.Context) (all []*dataTable, names 
 		all = append(all, t)
 	}
 	if err := iter.Close(); err != nil {
-		return nil, nil, fmt.Errorf("read tables: %w", err)
+		return nil, nil, digest, fmt.Errorf("read tables: %w", err)
 	}
-	return all, names, nil
+	slices.Sort(rows)
+	return all, names, gocql.UUID(uuid.NewSHA1(uuid.Nil, []byte(strings.Join(rows, "\n")))), nil
 }
 
 // readComment takes the settings from the table's comment. What the proxy does not serve makes it

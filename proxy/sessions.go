@@ -18,7 +18,7 @@ import (
 type seenSession struct {
 	beat   int64
 	lease  time.Duration // its own session lease; 0 = it does not say
-	schema gocql.UUID    // that it has applied
+	schema gocql.UUID    // digest of the tables that it has applied
 	rules  string        // see sessionConfig
 	since  musiccore.Now // own clocks at the END of the first read that showed this beat
 	before musiccore.Now // … at the START of the last one
@@ -169,13 +169,13 @@ func removeSession(ctx context.Context, session *gocql.Session, id gocql.UUID) e
 	return nil
 }
 
-// lagging names the living sessions, but for self, that have not applied a version of the schema.
-func (s *sessions) lagging(self musiccore.SessionID, version gocql.UUID) []string {
+// lagging names the living sessions, but for self, that have not applied the tables with a digest.
+func (s *sessions) lagging(self musiccore.SessionID, digest gocql.UUID) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var late []string
 	for id, seen := range s.seen {
-		if id != gocql.UUID(self) && !seen.died(s.dead) && seen.schema != version {
+		if id != gocql.UUID(self) && !seen.died(s.dead) && seen.schema != digest {
 			late = append(late, cmp.Or(seen.addr, id.String()))
 		}
 	}
