@@ -332,7 +332,7 @@ func (b *rightsFixture) commandLine(t *testing.T) {
 		{as("writer", "w", "locks"), 1, "LIST LOCKS ON"},
 		{as("nobody", "n", "locks", "bank.accounts"), 1, "has no SELECT permission"},
 		{as("writer", "w", "unlock", "bank.accounts", "z", "--force", "--reason", "x"), 1, "has no AUTHORIZE permission"},
-		{as("reader", "r", "lock", "bank.accounts", "z", "--", "true"), 75, "has no MODIFY permission"},
+		{as("nobody", "n", "lock", "bank.accounts", "z", "--", "true"), 75, "has no MODIFY permission"},
 	} {
 		r := finish(t, c.cmd)
 		assert.Equal(t, c.status, r.status, "%v: %s", c.cmd.Args, r.errors)
