@@ -146,6 +146,7 @@ func TestAuditSumsShortSections(t *testing.T) {
 		assert.Len(t, a.lines(t), 2)
 
 		time.Sleep(sumPeriod + time.Second)
+		synctest.Wait()
 		var sums []string
 		for _, line := range a.lines(t) {
 			assert.InDelta(t, 100, line["sections"], 0)
@@ -154,6 +155,7 @@ func TestAuditSumsShortSections(t *testing.T) {
 		}
 		assert.ElementsMatch(t, []string{"anna one write", "anna handed over", "ben one write"}, sums)
 		time.Sleep(sumPeriod)
+		synctest.Wait()
 		assert.Empty(t, a.lines(t), "nothing has ended since")
 		cancel()
 		synctest.Wait()
