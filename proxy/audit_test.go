@@ -129,8 +129,11 @@ func TestAuditSamplesRefusals(t *testing.T) {
 func TestAuditSumsShortSections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAudited("ends")
-		ctx, cancel := context.WithCancel(t.Context())
-		go a.run(ctx)
+		aMinute := func() {
+			ctx, cancel := context.WithTimeout(t.Context(), sumPeriod+time.Second)
+			defer cancel()
+			a.run(ctx)
+		}
 		ended := func(by musiccore.Client, how musiccore.State, inBlock bool) {
 			a.note(musiccore.Note{Key: a.key, Kind: musiccore.NoteGranted, Client: by, InBlock: inBlock}, by)
 			a.note(musiccore.Note{Key: a.key, Kind: musiccore.NoteEnded, Client: by, State: how, InBlock: inBlock, Duration: time.Millisecond}, by)
@@ -145,8 +148,7 @@ func TestAuditSumsShortSections(t *testing.T) {
 		ended(musiccore.Client{Role: "anna"}, musiccore.StateReleased, false)
 		assert.Len(t, a.lines(t), 2)
 
-		time.Sleep(sumPeriod + time.Second)
-		synctest.Wait()
+		aMinute()
 		var sums []string
 		for _, line := range a.lines(t) {
 			assert.InDelta(t, 100, line["sections"], 0)
@@ -154,11 +156,8 @@ func TestAuditSumsShortSections(t *testing.T) {
 			sums = append(sums, line["role"].(string)+" "+line["sections_of"].(string))
 		}
 		assert.ElementsMatch(t, []string{"anna one write", "anna handed over", "ben one write"}, sums)
-		time.Sleep(sumPeriod)
-		synctest.Wait()
+		aMinute()
 		assert.Empty(t, a.lines(t), "nothing has ended since")
-		cancel()
-		synctest.Wait()
 	})
 }
 
