@@ -69,16 +69,26 @@ func (k *key) resume(now Now, op OpID, q Request) {
 // unlock is UNLOCK (paper §IV, releaseLock). It may be answered before its LWT: that only affects
 // liveness.
 func (k *key) unlock(now Now, op OpID, r LockRef) {
+	q := query{op: op, kind: queryUnlock, ref: r, until: now.Boot + k.c.opts.Wait}
 	switch e := k.reviveEntry(r); {
 	case e == nil:
-		k.queryEnding(query{op: op, kind: queryUnlock, ref: r, until: now.Boot + k.c.opts.Wait})
-	case e.phase == phaseHolding:
-		k.giveBack(now, op, StateReleased)
+		k.queryEnding(q)
+	case e.mayHoldElsewhere():
+		k.addQuery(q)
 	default:
-		k.answerEntry(e, Grant{Ref: r, State: StateReleased})
-		k.abandon(e, StateReleased)
-		k.c.answer(Answer{Op: op, Grant: Grant{Applied: true, Ref: r, State: StateReleased}})
+		k.unlockEntry(now, op, e)
 	}
+}
+
+// unlockEntry is UNLOCK of a reference that holds or waits here.
+func (k *key) unlockEntry(now Now, op OpID, e *entry) {
+	if e.phase == phaseHolding {
+		k.giveBack(now, op, StateReleased)
+		return
+	}
+	k.answerEntry(e, Grant{Ref: e.ref, State: StateReleased})
+	k.abandon(e, StateReleased)
+	k.c.answer(Answer{Op: op, Grant: Grant{Applied: true, Ref: e.ref, State: StateReleased}})
 }
 
 // cancel takes a waiting operation away, whose client is gone: from its entry, or where it waits

@@ -73,6 +73,8 @@ func (k *key) answerFromRow(now Now, q query) bool {
 	switch {
 	case k.view.state != rowPresent || q.ref > r.Guard:
 		k.c.answer(Answer{Op: q.op, Err: ErrNotHeld})
+	case e != nil && k.displaced(e):
+		return k.answerRemoteRef(now, q, s)
 	case k.liveEntry(q.ref) != nil, k.silentEntry(q.ref) != nil:
 		k.resumeAt(now, q, e)
 	case k.endings.of(q.ref) != 0:
@@ -131,7 +133,7 @@ func (k *key) resumeAt(now Now, q query, e *entry) {
 		k.resume(now, q.op, q.request)
 	case queryUnlock:
 		delete(k.c.ops, q.op)
-		k.unlock(now, q.op, q.ref)
+		k.unlockEntry(now, q.op, e)
 	default:
 		k.awaitTerm(waitingOp{op: q.op, kind: q.opKind, until: q.until}, e)
 	}

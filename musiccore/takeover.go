@@ -23,6 +23,10 @@ func (k *key) adopt(now Now, r LockRef) *entry {
 	return e
 }
 
+// mayHoldElsewhere reports whether the reference is adopted and waits here: its client may have
+// gone on to another proxy and hold the lock there, of which only the row tells.
+func (e *entry) mayHoldElsewhere() bool { return e.adopted && e.phase == phaseWaiting }
+
 // awaitTerm lets an operation wait for the term of an adopted head. Where the reference is not the
 // head, it is answered.
 func (k *key) awaitTerm(b waitingOp, e *entry) {

@@ -1,6 +1,7 @@
 package musiccore
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -90,11 +91,11 @@ func (k *key) begin(now Now, b waitingOp, r LockRef) Ticket {
 
 // beginWithoutTerm answers an operation whose reference has no open term here, or lets it wait.
 func (k *key) beginWithoutTerm(now Now, b waitingOp, r LockRef) {
-	switch {
-	case k.silentEntry(r) != nil:
-		k.c.answer(Answer{Op: b.op, Err: ErrNotHeld})
-	case k.liveEntry(r) != nil:
-		k.awaitTerm(b, k.liveEntry(r))
+	switch e := cmp.Or(k.liveEntry(r), k.silentEntry(r)); {
+	case e != nil && e.mayHoldElsewhere() && !k.isHead(e):
+		k.addQuery(b.query(r))
+	case e != nil:
+		k.awaitTerm(b, e)
 	default:
 		k.queryEnding(b.query(r))
 	}
