@@ -217,7 +217,7 @@ type Grant struct {
 // Client is who sent a LOCK, as the caller knows it; it is only passed on in Notes.
 type Client struct {
 	Role, Address string
-	OneWrite      bool // the lock is of a write that came without one (docs/design.md 4, unlocked=auto)
+	OneWrite      bool `json:"-"` // the lock is of a write that came without one (docs/design.md 4, unlocked=auto); this proxy alone asks for it
 }
 
 // Request is what a LOCK asks for.
