@@ -26,7 +26,8 @@ func noise(n int) []byte {
 // compressed returns a body as a client compresses it.
 func compressed(t require.TestingT, c interface {
 	CompressWithLength(source io.Reader, dest io.Writer) error
-}, body []byte) []byte {
+}, body []byte,
+) []byte {
 	var b bytes.Buffer
 	require.NoError(t, c.CompressWithLength(bytes.NewReader(body), &b))
 	return b.Bytes()
