@@ -28,7 +28,7 @@ type Options struct {
 var (
 	ErrUnreachable = errors.New("no proxy answers: is one running there? --proxy says where")
 	ErrLogin       = errors.New("the login is refused: see --username and --password-file")
-	ErrNoProxy     = errors.New("Cassandra itself answers there, and no MUSIC proxy: give the address of a proxy with --proxy")
+	ErrNoProxy     = errors.New("what answers there is Cassandra itself, and no MUSIC proxy: give the address of a proxy with --proxy")
 )
 
 // Session is connected to one proxy at a time. It is not for concurrent use.

@@ -274,7 +274,11 @@ func defaultBounds() Bounds {
 func (b Bounds) orDefault() Bounds {
 	d := defaultBounds()
 	for _, field := range []struct{ at, from *int }{
-		{&b.Label, &d.Label}, {&b.Statement, &d.Statement}, {&b.Prepared, &d.Prepared}, {&b.PreparedEach, &d.PreparedEach}, {&b.Waits, &d.Waits},
+		{&b.Label, &d.Label},
+		{&b.Statement, &d.Statement},
+		{&b.Prepared, &d.Prepared},
+		{&b.PreparedEach, &d.PreparedEach},
+		{&b.Waits, &d.Waits},
 		{&b.Messages, &d.Messages},
 	} {
 		if *field.at == 0 {

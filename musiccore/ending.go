@@ -31,7 +31,7 @@ func (es *endings) record(r LockRef, how State) {
 		return
 	}
 	if len(all) == maxEndings {
-		all = append(all[:0], all[1:]...)
+		all = slices.Delete(all, 0, 1)
 	}
 	*es = append(all, ending{r, r, how})
 }

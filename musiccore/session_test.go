@@ -1,6 +1,7 @@
 package musiccore
 
 import (
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -218,7 +219,7 @@ func TestASessionOfTwoProcesses(t *testing.T) {
 	if other == n {
 		t.Fatal("both send the same beat")
 	}
-	if err := look1(two, 3*time.Second+1, 3*time.Second, n); err != ErrForeignBeat || !two.Dead() {
+	if err := look1(two, 3*time.Second+1, 3*time.Second, n); !errors.Is(err, ErrForeignBeat) || !two.Dead() {
 		t.Fatalf("a beat of another process is taken for its own: %v", err)
 	}
 	if err := look1(one, 4*time.Second, 4*time.Second, n); err != nil || !one.Valid(at(4*time.Second)) {
@@ -238,13 +239,13 @@ func TestASessionWhoseRowHasGone(t *testing.T) {
 	if err := s.Saw(at(1), under, 0); err != nil {
 		t.Fatalf("a look of before the acknowledgement: %v", err)
 	}
-	if err := look1(s, 2, 2, 0); err != ErrBeatGone || !s.Dead() {
+	if err := look1(s, 2, 2, 0); !errors.Is(err, ErrBeatGone) || !s.Dead() {
 		t.Fatalf("the row has gone: %v", err)
 	}
 	s = NewSession(session(2), Defaults())
 	start, n = begin1(s, 0, 0)
 	s.Acked(at(0), start, n)
-	if err := look1(s, 1, 1, EndedBeat); err != ErrForeignBeat || !s.Dead() {
+	if err := look1(s, 1, 1, EndedBeat); !errors.Is(err, ErrForeignBeat) || !s.Dead() {
 		t.Fatalf("somebody has written that it ended: %v", err)
 	}
 }

@@ -138,7 +138,9 @@ func TestReadOfABeat(t *testing.T) {
 		beat   int64
 		lease  time.Duration
 	}{
-		{noRow("beat", "lease"), 0, 0}, {rowOf("beat", nil, "lease", nil), 0, 0}, {rowOf("beat", bigint(12), "lease", nil), 12, 0},
+		{noRow("beat", "lease"), 0, 0},
+		{rowOf("beat", nil, "lease", nil), 0, 0},
+		{rowOf("beat", bigint(12), "lease", nil), 12, 0},
 		{rowOf("beat", bigint(12), "lease", bigint(30_000)), 12, 30 * time.Second},
 	} {
 		n.saysAlways(c.answer)

@@ -162,7 +162,8 @@ func someLiterals(r *rand.Rand) map[string][]string {
 		"decimal": {"1.0", "1.00", "0.0", "-0.0", "1e5", "1E+5", "1.5e-3", "007", "1.", "100", "1e2147483647"},
 	}
 	for range 60 {
-		n := r.Int64()>>r.IntN(63) - r.Int64()>>r.IntN(63)
+		plus, minus := r.Int64()>>r.IntN(63), r.Int64()>>r.IntN(63)
+		n := plus - minus
 		for _, typeName := range []string{"tinyint", "smallint", "int", "bigint", "varint", "decimal", "float", "double", "date", "time", "timestamp"} {
 			all[typeName] = append(all[typeName], fmt.Sprint(n), fmt.Sprintf("%07d", n%300))
 		}

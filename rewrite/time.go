@@ -187,8 +187,16 @@ func readDuration(text []byte, t Term) (d duration, ok bool) {
 // unitSize returns the size of a unit by its rank, of which 0 is the largest: see unitRank.
 func unitSize(rank int) duration {
 	return [...]duration{
-		{months: 12}, {months: 1}, {days: 7}, {days: 1}, {nanos: int64(time.Hour)}, {nanos: int64(time.Minute)}, {nanos: int64(time.Second)},
-		{nanos: int64(time.Millisecond)}, {nanos: int64(time.Microsecond)}, {nanos: 1},
+		{months: 12},
+		{months: 1},
+		{days: 7},
+		{days: 1},
+		{nanos: int64(time.Hour)},
+		{nanos: int64(time.Minute)},
+		{nanos: int64(time.Second)},
+		{nanos: int64(time.Millisecond)},
+		{nanos: int64(time.Microsecond)},
+		{nanos: 1},
 	}[rank]
 }
 

@@ -85,8 +85,11 @@ func TestLogFormatFollowsWhoReads(t *testing.T) {
 		out    io.Writer
 		text   bool
 	}{
-		{"auto", terminal, true}, {"auto", null, false}, {"auto", new(bytes.Buffer), false},
-		{"json", terminal, false}, {"text", null, true},
+		{"auto", terminal, true},
+		{"auto", null, false},
+		{"auto", new(bytes.Buffer), false},
+		{"json", terminal, false},
+		{"text", null, true},
 	} {
 		_, text := formatted(config.Log{Format: c.format}, c.out).(zerolog.ConsoleWriter)
 		assert.Equal(t, c.text, text, "%s at %T", c.format, c.out)

@@ -91,8 +91,9 @@ func main() {
 	flag.BoolVar(&o.node, "node", true, "start a Cassandra, for what only tests with one can judge")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, o); err != nil {
+	err := run(ctx, o)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
