@@ -31,9 +31,9 @@ func (es *endings) record(r LockRef, how State) {
 		return
 	}
 	if len(all) == maxEndings {
-		all = slices.Delete(all, 0, 1)
+		*es = slices.Delete(all, 0, 1)
 	}
-	*es = append(all, ending{r, r, how})
+	*es = append(*es, ending{r, r, how})
 }
 
 // of returns how a reference ended, or 0 where that is not known.

@@ -91,7 +91,7 @@ func (k *key) displaced(e *entry) bool {
 
 // redirect sends the client of a displaced entry to the session that was faster.
 func (k *key) redirect(e *entry) {
-	err := error(ErrUnavailable)
+	err := ErrUnavailable
 	if owner := k.view.row.Owner; owner != k.c.self.id {
 		err = &ElsewhereError{Session: owner}
 	}

@@ -255,7 +255,7 @@ func (r *lockRun) under(held *client.Held, signals <-chan os.Signal) (status int
 
 // command is what is to be run, as a process group of its own; front = it gets the terminal.
 func (r *lockRun) command(held *client.Held, front bool) *exec.Cmd {
-	command := exec.Command(r.path, r.args[1:]...) //nolint:gosec // what the user has typed
+	command := exec.Command(r.path, r.args[1:]...) //nolint:gosec,noctx // what the user has typed; it ends with its lock, not with a context
 	command.Args[0] = r.args[0]
 	command.Stdin, command.Stdout, command.Stderr = os.Stdin, r.stdout, r.stderr
 	command.Env = append(os.Environ(), lockRefVariable+"="+strconv.FormatInt(held.Ref, 10), lockTableVariable+"="+held.Table())
