@@ -95,28 +95,28 @@ func TestBeyondTheLockedRow(t *testing.T) {
 	before := s.allSeats()
 	const row = " WHERE show = 'x' AND tier = 'b' AND seat = 1"
 	for cql, says := range map[string]string{
-		"LOCK SEATS WHERE show = 'x'":                                                                                                                      "MUSIC_KEY: the statement must give tier = <value>: one lock covers one row of SEATS",
-		"LOCK SEATS WHERE show = 'x' AND tier = 'b'":                                                                                                       "MUSIC_KEY: the statement must give seat",
-		"UNLOCK SEATS WHERE show = 'x' USING LOCK REF":                                                                                                     "MUSIC_KEY: the statement must give tier",
-		"DELETE FROM SEATS USING LOCK REF WHERE show = 'x'":                                                                                                "MUSIC_KEY: the statement must give tier",
-		"DELETE FROM SEATS USING LOCK REF WHERE show = 'x' AND tier = 'b'":                                                                                 "MUSIC_KEY: the statement must give seat",
-		"DELETE FROM SEATS USING LOCK REF WHERE show = 'x' AND tier = 'b' AND seat >= 1":                                                                   "MUSIC_KEY: the statement must give seat",
-		"DELETE FROM SEATS USING LOCK REF WHERE show = 'x' AND (tier, seat) = ('b', 1)":                                                                    "MUSIC_KEY: the statement must give tier",
-		"UPDATE SEATS USING LOCK REF SET holder = 'z' WHERE show = 'x' AND tier = 'b' AND seat IN (1)":                                                     "MUSIC_KEY: the statement must give seat",
-		"UPDATE SEATS USING LOCK REF SET price = 7 WHERE show = 'x'":                                                                                       "MUSIC_REFUSED: price is static, and one lock covers one row of SEATS",
-		"UPDATE SEATS USING LOCK REF SET holder = 'z', price = 7" + row:                                                                                    "MUSIC_REFUSED: price is static",
-		"INSERT INTO SEATS (show, tier, seat, price) VALUES ('x', 'b', 1, 7) USING LOCK REF":                                                               "MUSIC_REFUSED: price is static",
-		"INSERT INTO SEATS (show, price) VALUES ('x', 7) USING LOCK REF":                                                                                   "MUSIC_REFUSED: price is static",
-		"DELETE price FROM SEATS USING LOCK REF WHERE show = 'x'":                                                                                          "MUSIC_REFUSED: price is static",
-		"SELECT * FROM SEATS WHERE show = 'x' USING LOCK REF":                                                                                              "MUSIC_KEY: the statement must give tier",
-		"SELECT * FROM SEATS WHERE show = 'x' AND tier = 'b' AND seat > 0 USING LOCK REF":                                                                  "MUSIC_KEY: the statement must give seat",
-		"UPDATE SEATS USING LOCK THIRD SET holder = 'z'" + row:                                                                                             "MUSIC_NOT_HELD",
-		"UPDATE SEATS SET holder = 'z'" + row:                                                                                                              "MUSIC_UNLOCKED",
-		"BEGIN BATCH USING LOCK REF DELETE FROM SEATS" + row + "; UPDATE SEATS SET holder = 'z' WHERE show = 'x' AND tier = 'b' AND seat = 2; APPLY BATCH": "MUSIC_REFUSED: a batch under a lock stays in one row of one table",
-		"ALTER TABLE SEATS WITH comment = '@critical'":                                                                                                     "key and scope stay",
-		"ALTER TABLE SEATS WITH comment = '@critical(key=row, scope=local)'":                                                                               "key and scope stay",
+		"LOCK SEATS WHERE show = 'x'":                                                                                                               "MUSIC_KEY: the statement must give tier = <value>: one lock covers one row of SEATS",
+		"LOCK SEATS WHERE show = 'x' AND tier = 'b'":                                                                                                "MUSIC_KEY: the statement must give seat",
+		"UNLOCK SEATS WHERE show = 'x' USING LOCK REF":                                                                                              "MUSIC_KEY: the statement must give tier",
+		"DELETE FROM SEATS USING LOCK REF WHERE show = 'x'":                                                                                         "MUSIC_KEY: the statement must give tier",
+		"DELETE FROM SEATS USING LOCK REF WHERE show = 'x' AND tier = 'b'":                                                                          "MUSIC_KEY: the statement must give seat",
+		"DELETE FROM SEATS USING LOCK REF WHERE show = 'x' AND tier = 'b' AND seat >= 1":                                                            "MUSIC_KEY: the statement must give seat",
+		"DELETE FROM SEATS USING LOCK REF WHERE show = 'x' AND (tier, seat) = ('b', 1)":                                                             "MUSIC_KEY: the statement must give tier",
+		"UPDATE SEATS USING LOCK REF SET holder = 'z' WHERE show = 'x' AND tier = 'b' AND seat IN (1)":                                              "MUSIC_KEY: the statement must give seat",
+		"UPDATE SEATS USING LOCK REF SET price = 7 WHERE show = 'x'":                                                                                "MUSIC_REFUSED: price is static, and one lock covers one row of SEATS",
+		"UPDATE SEATS USING LOCK REF SET holder = 'z', price = 7 ROW":                                                                               "MUSIC_REFUSED: price is static",
+		"INSERT INTO SEATS (show, tier, seat, price) VALUES ('x', 'b', 1, 7) USING LOCK REF":                                                        "MUSIC_REFUSED: price is static",
+		"INSERT INTO SEATS (show, price) VALUES ('x', 7) USING LOCK REF":                                                                            "MUSIC_REFUSED: price is static",
+		"DELETE price FROM SEATS USING LOCK REF WHERE show = 'x'":                                                                                   "MUSIC_REFUSED: price is static",
+		"SELECT * FROM SEATS WHERE show = 'x' USING LOCK REF":                                                                                       "MUSIC_KEY: the statement must give tier",
+		"SELECT * FROM SEATS WHERE show = 'x' AND tier = 'b' AND seat > 0 USING LOCK REF":                                                           "MUSIC_KEY: the statement must give seat",
+		"UPDATE SEATS USING LOCK THIRD SET holder = 'z' ROW":                                                                                        "MUSIC_NOT_HELD",
+		"UPDATE SEATS SET holder = 'z' ROW":                                                                                                         "MUSIC_UNLOCKED",
+		"BEGIN BATCH USING LOCK REF DELETE FROM SEATS ROW; UPDATE SEATS SET holder = 'z' WHERE show = 'x' AND tier = 'b' AND seat = 2; APPLY BATCH": "MUSIC_REFUSED: a batch under a lock stays in one row of one table",
+		"ALTER TABLE SEATS WITH comment = '@critical'":                                                                                              "key and scope stay",
+		"ALTER TABLE SEATS WITH comment = '@critical(key=row, scope=local)'":                                                                        "key and scope stay",
 	} {
-		cql = strings.NewReplacer("REF", fmt.Sprint(ref), "THIRD", fmt.Sprint(third)).Replace(cql)
+		cql = strings.NewReplacer("REF", fmt.Sprint(ref), "THIRD", fmt.Sprint(third), " ROW", row).Replace(cql)
 		o := s.do(s.client, s.seatsCQL(cql))
 		require.NotNil(t, o.failure, cql)
 		assert.Equal(t, 0x2200, o.failure.code, cql)
