@@ -15,10 +15,16 @@ import (
 // javaProgram is a program for Java, with every address that it connects to on record.
 func javaProgram(t *testing.T, class string, args ...string) (out string, dialled []string) {
 	t.Helper()
+	cmd, connects := program(t, "java", javaArgs(t, class, args...)...)
+	return output(t, cmd, false), connected(t, connects)
+}
+
+// javaArgs are java's arguments for a class of the compatibility programs.
+func javaArgs(t *testing.T, class string, args ...string) []string {
+	t.Helper()
 	dir := filepath.Join(needEnvironment(t).runDir, "java")
 	classes := filepath.Join(dir, "compat-1.jar") + string(filepath.ListSeparator) + filepath.Join(dir, "lib", "*")
-	cmd, connects := program(t, "java", append([]string{"-XX:TieredStopAtLevel=1", "-Dio.netty.machineId=02:00:00:00:00:00:00:01", "-cp", classes, "music." + class}, args...)...)
-	return output(t, cmd, false), connected(t, connects)
+	return append([]string{"-XX:TieredStopAtLevel=1", "-Dio.netty.machineId=02:00:00:00:00:00:00:01", "-cp", classes, "music." + class}, args...)
 }
 
 // A program with the Java driver prints the same through the proxy as at the node, and dials the

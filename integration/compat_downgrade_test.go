@@ -1,0 +1,27 @@
+//go:build compat
+
+package integration
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The drivers for Node.js and Java do not go on with a lower version of the protocol either.
+func TestNodeDriverAndJavaDriverDoNotDowngrade(t *testing.T) {
+	noDowngrade(t, []connector{
+		{"node", 0, false, func(t *testing.T, address string) func() error {
+			path, err := filepath.Abs(filepath.Join("compat", "node", "connect.js"))
+			require.NoError(t, err)
+			cmd, _ := program(t, "node", path, hostOf(t, address))
+			cmd.Env = append(cmd.Env, "NODE_PATH="+filepath.Join(needEnvironment(t).runDir, "node", "node_modules"))
+			return programConnects(t, cmd)
+		}},
+		{"java", 5, true, func(t *testing.T, address string) func() error {
+			cmd, _ := program(t, "java", javaArgs(t, "Connect", hostOf(t, address))...)
+			return programConnects(t, cmd)
+		}},
+	})
+}
