@@ -45,15 +45,16 @@ func TestCustomPayloads(t *testing.T) {
 	ref := s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'b'"), "HELD")
 	under := fmt.Sprintf("USING LOCK %d", ref)
 	const where = "WHERE branch = 'b' AND id = 'x'"
+	statements := []string{
+		"SELECT key FROM system.local", "SELECT peer FROM system.peers", "SELECT peer FROM system.peers_v2", "SELECT balance FROM accounts " + where,
+		"UPDATE accounts " + under + " SET balance = 1 " + where, "SELECT balance FROM accounts " + where + " " + under,
+		"UPDATE accounts " + under + " SET balance = 1 " + where + " IF balance = 1", "BEGIN BATCH " + under + " UPDATE accounts SET balance = 1 " + where + "; APPLY BATCH",
+		"UPDATE auto SET n = 1 WHERE id = 'x'", "UPDATE auto SET n = 1 WHERE id = 'x' IF n = 1",
+	}
 	blue := map[string][]byte{"tenant": []byte("blue")}
 	for _, d := range []driver{withGocql1(4, ""), withGocql2(4, ""), withGocql2(5, "")} {
 		c := d.open(t, p.address, s.keyspace)
-		for _, text := range []string{
-			"SELECT key FROM system.local", "SELECT peer FROM system.peers", "SELECT peer FROM system.peers_v2", "SELECT balance FROM accounts " + where,
-			"UPDATE accounts " + under + " SET balance = 1 " + where, "SELECT balance FROM accounts " + where + " " + under,
-			"UPDATE accounts " + under + " SET balance = 1 " + where + " IF balance = 1", "BEGIN BATCH " + under + " UPDATE accounts SET balance = 1 " + where + "; APPLY BATCH",
-			"UPDATE auto SET n = 1 WHERE id = 'x'", "UPDATE auto SET n = 1 WHERE id = 'x' IF n = 1",
-		} {
+		for _, text := range statements {
 			o := c.run(statement{cql: text, payload: blue})
 			require.NoError(t, o.err(), "%s: %s", d.name, text)
 			assert.Equal(t, show(blue), o.payload, "%s: %s", d.name, text)
@@ -69,5 +70,14 @@ func TestCustomPayloads(t *testing.T) {
 	assert.Equal(t, 2*10, strings.Count(out, "\n"))
 	for line := range strings.Lines(out) {
 		assert.Contains(t, line, `{"tenant":{"type":"Buffer","data":[98,108,117,101]}}`)
+	}
+
+	for _, version := range []string{"V4", "V5"} {
+		out, dialled := javaProgram(t, "Payload", append([]string{hostOf(t, p.address), s.keyspace, version}, statements...)...)
+		assert.Equal(t, []string{p.address}, dialled)
+		assert.Equal(t, 2*len(statements), strings.Count(out, "\n"))
+		for line := range strings.Lines(out) {
+			assert.True(t, strings.HasSuffix(line, " | blue\n"), "%s: %s", version, line)
+		}
 	}
 }
