@@ -98,11 +98,10 @@ func TestStoredSettingsThatCannotBeRead(t *testing.T) {
 // Cassandra gives its schema meanwhile: that moves only when a change is written, and by then its
 // tables may have been read.
 func TestABarrierAsksForTheTablesThatWereRead(t *testing.T) {
-	comment := ""
 	var followed gocql.UUID
-	read := func(comment string) gocql.UUID {
+	read := func(keyspace, comment string) gocql.UUID {
 		n := startCQLNode(t, func(asked) message.Message {
-			return rowOf("keyspace_name", []byte("bank"), "table_name", []byte("t"), "id", make([]byte, 16), "comment", []byte(comment),
+			return rowOf("keyspace_name", []byte(keyspace), "table_name", []byte("t"), "id", make([]byte, 16), "comment", []byte(comment),
 				"flags", nil, "gc_grace_seconds", bigint(864_000)[4:], "default_time_to_live", bigint(0)[4:])
 		})
 		r := schemaReader{session: n.session, byName: func(string, string) bool { return false }}
@@ -110,9 +109,11 @@ func TestABarrierAsksForTheTablesThatWereRead(t *testing.T) {
 		require.NoError(t, err)
 		return digest
 	}
-	plain, critical := read(comment), read("@critical")
+	plain, critical := read("bank", ""), read("bank", "@critical")
 	require.NotEqual(t, plain, critical)
-	require.Equal(t, critical, read("@critical"))
+	require.Equal(t, critical, read("bank", "@critical"))
+	require.NotEqual(t, read("systems", ""), read("systems", "@critical"), "a keyspace like any other")
+	require.Equal(t, read("system", ""), read("system", "other"), "each node's own")
 
 	n, s := closingBefore(t, applied(true))
 	other := gocql.UUID{1}

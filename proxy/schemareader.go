@@ -117,7 +117,7 @@ func (r *schemaReader) readTables(ctx context.Context) (all []*dataTable, names 
 	var flags []string
 	var grace, ttl int
 	for iter.Scan(&keyspace, &name, &id, &comment, &flags, &grace, &ttl) {
-		if !strings.HasPrefix(keyspace, "system") { // those are each node's own, of its release
+		if !ofTheNode(keyspace) {
 			rows = append(rows, fmt.Sprintf("%q %q %s %q", keyspace, name, id, comment))
 		}
 		if strings.HasPrefix(name, catalog.CompanionPrefix) {
@@ -141,6 +141,12 @@ func (r *schemaReader) readTables(ctx context.Context) (all []*dataTable, names 
 	}
 	slices.Sort(rows)
 	return all, names, gocql.UUID(uuid.NewSHA1(uuid.Nil, []byte(strings.Join(rows, "\n")))), nil
+}
+
+// ofTheNode reports whether a keyspace is each node's own: what it holds depends on the node's
+// release.
+func ofTheNode(keyspace string) bool {
+	return keyspace == "system" || keyspace == "system_schema" || keyspace == "system_cluster_metadata"
 }
 
 // readComment takes the settings from the table's comment. What the proxy does not serve makes it
