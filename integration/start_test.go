@@ -43,7 +43,7 @@ func TestStartIsToldOnFewLines(t *testing.T) {
 				first = l
 			case "tables are critical":
 				tables++
-				assert.Contains(t, l["names"], "music.named")
+				assert.NotEmpty(t, l["names"])
 			}
 			assert.NotEqual(t, "table is critical", l["message"])
 		}
