@@ -12,12 +12,12 @@ func (k *key) enqueue(now Now) {
 		return
 	}
 	r := k.view.pointer()
-	rides := k.mayDelegate(now)
+	delegate := k.mayDelegate(now)
 	entries, b := k.takeUnnumbered(now, r == nil || r.Empty())
 	if len(entries) == 0 {
 		return
 	}
-	if rides {
+	if delegate {
 		k.queue.unnumbered = entries
 		k.piggyback.refusals = 0
 		k.delegateEnqueue(now, b)

@@ -77,7 +77,7 @@ func (k *key) piggybackEnqueues(now Now, l *lwt) {
 // come next: sections were short before the last one, and some entries wait with references of
 // their own, which would cost an LWT each. asking is how many entries the Release enqueues here,
 // others how many blocks of other sessions ahead of them.
-func (k *key) makesBlock(asking, riders int) bool {
+func (k *key) makesBlock(asking, others int) bool {
 	if k.c.opts.Retain == 0 || k.blocks.longSections > 1 || k.term.broken || k.c.draining {
 		return false
 	}
@@ -93,7 +93,7 @@ func (k *key) makesBlock(asking, riders int) bool {
 			waits++
 		}
 	}
-	if asking == 0 && (riders > 0 || end < k.view.row.Guard) {
+	if asking == 0 && (others > 0 || end < k.view.row.Guard) {
 		return waits > 2 // what is reserved for it stands behind others, and costs an LWT, too
 	}
 	return waits > 0 && waits+asking > 1

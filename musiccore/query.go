@@ -116,9 +116,6 @@ func (k *key) answerRemoteRef(now Now, q query, s SessionID) bool {
 		return false
 	case k.c.draining && q.kind != queryUnlock:
 		k.c.answer(Answer{Op: q.op, Err: ErrDraining})
-	case q.kind == queryUnlock:
-		k.abandon(k.adopt(now, q.ref), StateReleased)
-		k.c.answer(Answer{Op: q.op, Grant: Grant{Applied: true, Ref: q.ref, State: StateReleased}})
 	default:
 		k.resumeAt(now, q, k.adopt(now, q.ref))
 	}
