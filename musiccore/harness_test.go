@@ -307,6 +307,18 @@ func newHolder(t *testing.T, change ...func(*Options)) (*harness, *fakeStore) {
 	return h, s
 }
 
+// newFirstPut returns a harness whose reference 1 holds a term that is not synchronised yet, and the
+// put that waits for that.
+func newFirstPut(t *testing.T) (*harness, *fakeStore, OpID) {
+	t.Helper()
+	h := newHarness(t)
+	s := newFakeStore(h)
+	h.lock(Request{})
+	s.answerAll()
+	_, op := h.begin(1, Put)
+	return h, s, op
+}
+
 // heldByOther returns a harness at a store whose lock row other sessions made; session 9 holds.
 func heldByOther(t *testing.T, r Row) (*harness, *fakeStore) {
 	t.Helper()

@@ -68,11 +68,7 @@ func TestRaiseOfClosedUnsynchronises(t *testing.T) {
 
 // C10: each attempt to synchronise has a fence of its own.
 func TestC10EachAttemptHasAFreshFence(t *testing.T) {
-	h := newHarness(t)
-	s := newFakeStore(h)
-	h.lock(Request{})
-	s.answerAll()
-	_, op := h.begin(1, Put)
+	h, _, op := newFirstPut(t)
 	last := Stamp(0)
 	for range 4 {
 		id, c := commandOf[Synch](h)
@@ -93,11 +89,7 @@ func TestC10EachAttemptHasAFreshFence(t *testing.T) {
 
 // A Synch that met a stamp above its fence is tried again in a window above that.
 func TestAboveRenewsAndStartsAgain(t *testing.T) {
-	h := newHarness(t)
-	s := newFakeStore(h)
-	h.lock(Request{})
-	s.answerAll()
-	_, op := h.begin(1, Put)
+	h, _, op := newFirstPut(t)
 	id, c := commandOf[Synch](h)
 	above := c.Fence + 10*h.opts.Window
 	h.reply(id, Result{Status: StatusAbove, Stamp: above})
@@ -120,11 +112,7 @@ func TestAboveRenewsAndStartsAgain(t *testing.T) {
 
 // A key with a stamp beyond every window is refused, and the error says so.
 func TestPoisonedKeyIsRefusedByName(t *testing.T) {
-	h := newHarness(t)
-	s := newFakeStore(h)
-	h.lock(Request{})
-	s.answerAll()
-	_, op := h.begin(1, Put)
+	h, _, op := newFirstPut(t)
 	id, _ := commandOf[Synch](h)
 	h.reply(id, Result{Status: StatusAbove, Stamp: poison})
 	h.expectError(op, ErrPoisoned)
@@ -136,11 +124,7 @@ func TestPoisonedKeyIsRefusedByName(t *testing.T) {
 
 // A key that cannot be written back is refused, and the error says why.
 func TestTooLarge(t *testing.T) {
-	h := newHarness(t)
-	s := newFakeStore(h)
-	h.lock(Request{})
-	s.answerAll()
-	_, op := h.begin(1, Put)
+	h, _, op := newFirstPut(t)
 	id, _ := commandOf[Synch](h)
 	cause := errors.New("a row of 17 MiB")
 	h.reply(id, Result{Status: StatusTooLarge, Cause: cause})

@@ -75,11 +75,7 @@ func TestEndOfALateGet(t *testing.T) {
 
 // An operation waits for the synchronise no longer than Options.OpTimeout.
 func TestBeginWaitsAtMostItsTime(t *testing.T) {
-	h := newHarness(t)
-	s := newFakeStore(h)
-	h.lock(Request{})
-	s.answerAll()
-	_, op := h.begin(1, Put)
+	h, _, op := newFirstPut(t)
 	id, _ := commandOf[Synch](h)
 	h.advance(h.opts.OpTimeout)
 	h.expectError(op, ErrSynchronising)
@@ -100,11 +96,7 @@ func TestBeginWaitsAtMostItsTime(t *testing.T) {
 
 // A waiting operation whose client is gone gets no ticket.
 func TestBeginWhoseClientIsGone(t *testing.T) {
-	h := newHarness(t)
-	s := newFakeStore(h)
-	h.lock(Request{})
-	s.answerAll()
-	_, op := h.begin(1, Put)
+	h, s, op := newFirstPut(t)
 	h.collect(h.core.Gone(h.time(), op))
 	s.answerAll()
 	h.expectWaiting(op)
