@@ -292,7 +292,7 @@ func (f *Facts) serviceRoles() []string {
 func (f *Facts) lookAtRole(ctx context.Context, s *client.Session, name string) error {
 	r := Role{Permissions: map[string][]string{}}
 	for asked := []string{name}; len(asked) > 0; asked = asked[1:] {
-		literal := "'" + strings.ReplaceAll(asked[0], "'", "''") + "'"
+		literal := client.Quote(asked[0])
 		var super bool
 		var of []string
 		if err := row(ctx, s, "SELECT is_superuser, member_of FROM system_auth.roles WHERE role = "+literal, &super, &of); err != nil {

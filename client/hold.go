@@ -132,7 +132,7 @@ func (q *asking) statement() string {
 		text += fmt.Sprintf(" LEASE %dms", q.Lease.Milliseconds())
 	}
 	if q.As != "" {
-		text += " AS " + quote(q.As)
+		text += " AS " + Quote(q.As)
 	}
 	return text
 }

@@ -21,7 +21,7 @@ var (
 )
 
 // Named is the key of a named lock.
-func Named(name string) Key { return Key{Table: "music.named", Where: "name = " + quote(name)} }
+func Named(name string) Key { return Key{Table: "music.named", Where: "name = " + Quote(name)} }
 
 // column is a part of a table's partition key, or one of its others.
 type column struct{ name, kind, cqlType string }
@@ -43,7 +43,7 @@ func (s *Session) Key(ctx context.Context, table string, words []string) (Key, e
 // columns are those of a table.
 func (s *Session) columns(ctx context.Context, keyspace, name string) ([]column, error) {
 	var all []column
-	cql := "SELECT column_name, kind, type FROM system_schema.columns WHERE keyspace_name = " + quote(keyspace) + " AND table_name = " + quote(name)
+	cql := "SELECT column_name, kind, type FROM system_schema.columns WHERE keyspace_name = " + Quote(keyspace) + " AND table_name = " + Quote(name)
 	_, err := s.Rows(ctx, cql, func(scan func(...any) bool) bool {
 		var c column
 		more := scan(&c.name, &c.kind, &c.cqlType)
@@ -117,7 +117,7 @@ func literalOf(cqlType, value string) (string, error) {
 		if textForm.MatchString(value) {
 			return value, nil
 		}
-		return quote(value), nil
+		return Quote(value), nil
 	case "uuid", "timeuuid":
 		form = uuidForm
 	case "blob":
@@ -134,8 +134,8 @@ func literalOf(cqlType, value string) (string, error) {
 	return value, nil
 }
 
-// quote is a text as CQL writes it.
-func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
+// Quote returns a text as CQL writes it.
+func Quote(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 
 // identifier is a name as CQL writes it.
 func identifier(name string) string {

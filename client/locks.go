@@ -82,5 +82,5 @@ func (s *Session) ask(ctx context.Context, cql string) (g Grant, err error) {
 
 // Force ends the lock of a key, whoever holds it; the audit tells the reason.
 func (s *Session) Force(ctx context.Context, k Key, reason string) (Grant, error) {
-	return s.ask(ctx, fmt.Sprintf("UNLOCK %s WHERE %s FORCE REASON %s", k.Table, k.Where, quote(reason)))
+	return s.ask(ctx, fmt.Sprintf("UNLOCK %s WHERE %s FORCE REASON %s", k.Table, k.Where, Quote(reason)))
 }
