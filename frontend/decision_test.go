@@ -43,7 +43,27 @@ func TestDecisions(t *testing.T) {
 		{&message.Batch{Children: []*message.BatchChild{{Query: "DELETE FROM accounts USING LOCK 5 WHERE id = 'x'"}}}, "hold: execute a batch under a lock"},
 		{&message.Register{EventTypes: []primitive.EventType{primitive.EventTypeSchemaChange}}, "hold: register for events"},
 	} {
-		got := m.decide(wire.EnvelopeOf(d4().envelope(t, 1, tc.request)))
-		assert.Equal(t, tc.want, got.String(), "%v", tc.request)
+		decided(t, m, tc.request, tc.want)
+	}
+}
+
+// The same holds for a request of the handshake.
+func TestDecisionsBeforeTheLogin(t *testing.T) {
+	m := newMemoryConn(t, d4(), false)
+	m.loggedIn.Store(false)
+	first := "forward, look at the answer: login"
+	decided(t, m, &message.Options{}, "forward")
+	decided(t, m, startup(d4()), first)
+	decided(t, m, query("USE bank"), "hold: unexpected before the login")
+	m.authenticated.Store(true)
+	decided(t, m, &message.AuthResponse{Token: []byte("\x00role\x00secret")}, first)
+}
+
+// decided asserts what is decided about a request, also when it is asked again: so it is where a table changes meanwhile.
+func decided(t *testing.T, m *memoryConn, request message.Message, want string) {
+	t.Helper()
+	for range 2 {
+		got := m.decide(wire.EnvelopeOf(d4().envelope(t, 1, request)))
+		assert.Equal(t, want, got.String(), "%v", request)
 	}
 }

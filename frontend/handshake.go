@@ -89,7 +89,6 @@ func (c *conn) decideStartup(e wire.Envelope) decision {
 	if err != nil {
 		return c.unreadable(e, err)
 	}
-	c.started.Store(true)
 	c.framing.Compression = primitive.Compression(strings.ToUpper(options["COMPRESSION"]))
 	c.patience = patienceOf(options["DRIVER_NAME"])
 	return watched(&watch{kind: watchLogin})

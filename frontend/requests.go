@@ -146,14 +146,17 @@ func (c *conn) note(e wire.Envelope, w *watch) {
 	if w != nil {
 		c.watches.add(e.Stream, w)
 		c.afterUse = w.kind == watchKeyspace
+		if w.kind == watchLogin {
+			c.started.Store(true)
+		}
 	} else {
 		c.sample.begin(e.Stream)
 	}
 	c.server.Stats.count(c, e.OpCode, FateForwarded)
 }
 
-// decide decides what becomes of a request: it is the table from opcode to method. It changes no
-// state but that of a login.
+// decide decides what becomes of a request: it is the table from opcode to method. It may be called
+// again about the same request, and changes nothing by which it decides.
 func (c *conn) decide(e wire.Envelope) decision {
 	if !c.loggedIn.Load() {
 		return c.decideLogin(e)
