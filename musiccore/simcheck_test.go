@@ -34,15 +34,16 @@ type history struct {
 	opened   LockRef // the highest reference that was granted
 	grants   int
 	holder   map[LockRef]SessionID
-	kept     []Block       // what sessions reserved for themselves
-	entered  LockRef       // the highest reference that got a ticket or began a Synch
-	last     Stamp         // … and the highest epoch
-	epoch    int           // how often the table was closed
-	issued   map[issue]int // in which epoch each ticket was given
-	acked    Stamp         // the highest stamp of an acknowledged put
-	answered Stamp         // the highest stamp that an answer showed
-	root     Stamp         // of the latest term of which something was told
-	ended    []int         // puts that are over, not acknowledged and not excluded
+	excused  map[LockRef]SessionID // was granted it too late, of a lock row as it no longer was: its clocks had stood still
+	kept     []Block               // what sessions reserved for themselves
+	entered  LockRef               // the highest reference that got a ticket or began a Synch
+	last     Stamp                 // … and the highest epoch
+	epoch    int                   // how often the table was closed
+	issued   map[issue]int         // in which epoch each ticket was given
+	acked    Stamp                 // the highest stamp of an acknowledged put
+	answered Stamp                 // the highest stamp that an answer showed
+	root     Stamp                 // of the latest term of which something was told
+	ended    []int                 // puts that are over, not acknowledged and not excluded
 	puts     int
 	lastGet  lastGet
 	lost     map[LockRef]bool // references that somebody was told are lost
@@ -90,7 +91,7 @@ func (c *checker) key(k Key) *history {
 	h := c.keys[k]
 	if h == nil {
 		h = &history{
-			windows: map[Stamp]*windowHistory{}, issued: map[issue]int{}, stamps: map[Stamp]bool{}, holder: map[LockRef]SessionID{},
+			windows: map[Stamp]*windowHistory{}, issued: map[issue]int{}, stamps: map[Stamp]bool{}, holder: map[LockRef]SessionID{}, excused: map[LockRef]SessionID{},
 			lost: map[LockRef]bool{}, late: map[issue]bool{},
 		}
 		c.keys[k] = h
@@ -294,6 +295,7 @@ func (c *checker) granted(p *proxy, h *history, n Note) {
 	row := s.store.row(n.Key).latest()
 	passed := h.termOf(row.Head) != h.termOf(n.Ref) || c.window(n.Key, row.Epoch).root != c.window(n.Key, t.window.epoch).root
 	if p.suspect() && (passed || n.Ref < h.opened) {
+		h.excused[n.Ref] = p.session.id
 		return
 	}
 	if by, twice := h.holder[n.Ref]; twice && (by == p.session.id || (n.Kind == NoteGranted && !s.wild)) {

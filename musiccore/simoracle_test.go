@@ -180,9 +180,14 @@ func (c *checker) answer(p *proxy, k Key, ref LockRef, a Answer) {
 		at := p.core.keys[k].findEntry(a.Grant.Ref)
 		c.s.metIf(at != nil && at.block != nil && !at.standsForBlock(), toldInLine)
 	}
-	if a.Err == nil && a.Grant.State == StateHeld && c.key(k).holder[a.Grant.Ref] != p.session.id && !c.s.wild && !p.suspect() {
+	if a.Err == nil && a.Grant.State == StateHeld && !c.key(k).granted(a.Grant.Ref, p.session.id) && !c.s.wild && !p.suspect() {
 		c.s.fail("E1: reference %d is told HELD and was not granted", a.Grant.Ref)
 	}
+}
+
+// granted reports whether a session was granted a reference.
+func (h *history) granted(ref LockRef, session SessionID) bool {
+	return h.holder[ref] == session || h.excused[ref] == session
 }
 
 // verdicts are the sessions that a process has found dead: I9.
