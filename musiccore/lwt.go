@@ -29,7 +29,6 @@ type lwt struct {
 	swap      Swap
 	cmd       CommandID     // under way; 0: waits
 	refused   CommandID     // not 0: only a read after this command decides
-	firstSent time.Duration // when it was sent first
 	tries     int           // sent so often
 	sendAfter time.Duration // not sent again before
 	req       int64
@@ -49,7 +48,6 @@ func (k *key) startLWT(now Now, l lwt) bool {
 		k.requeue(l.entries)
 		return false
 	}
-	l.firstSent = now.Boot
 	k.lwt = &l
 	k.sendLWT(now)
 	return true
@@ -93,14 +91,10 @@ func (k *key) lwtReplied(now Now, r Result) {
 	}
 }
 
-// enqueuedBlock returns the block that an applied LWT has enqueued, or another session's LWT in
-// its place.
-func (k *key) enqueuedBlock(l *lwt) Block {
+// enqueuedBlock returns the block of this session that the LWT enqueues.
+func (l *lwt) enqueuedBlock() Block {
 	if !l.swap.Set.Q {
 		return Block{}
-	}
-	if b, ok := k.view.row.Find(k.c.self.id, l.req); ok {
-		return b
 	}
 	return l.swap.Set.Row.newestBlock()
 }
@@ -186,9 +180,6 @@ func (k *key) lwtApplied(now Now) {
 	switch l.purpose {
 	case purposeEnqueue:
 		k.piggyback.refusals = 0
-		if k.piggyback.delegated.block.Req == l.req {
-			k.piggyback.delegated = delegatedEnqueue{}
-		}
 	case purposeRelease:
 		if k.term != nil {
 			k.termReleased(now, l.swap.Set.Row.Head)
@@ -203,7 +194,7 @@ func (k *key) lwtApplied(now Now) {
 		k.lastDied = true
 		k.c.out.Notes = append(k.c.out.Notes, Note{Key: k.id, Kind: NotePreempted, Ref: l.swap.Set.Row.Head - 1})
 	}
-	switch b := k.enqueuedBlock(l); {
+	switch b := l.enqueuedBlock(); {
 	case l.blockFrom != 0:
 		k.blockMade(now, l, b)
 	case len(l.entries) > 0:
