@@ -23,12 +23,13 @@ type Settings struct {
 
 // ErrSpelling says that what stands around @critical may be meant as settings and is not written as
 // such.
-var ErrSpelling = errors.New("settings stand in brackets right behind the one @critical, as in @critical(unlocked=auto); free text stands before it")
+var ErrSpelling = errors.New("settings stand in brackets right behind the one @critical, as in @critical(unlocked:auto); free text stands before it")
 
-// ReadSettings reads @critical or @critical(name=value, …), where it stands as a word in a table's
-// comment; marked reports whether it does. Every fault of the settings is in the error, and the
-// settings are the defaults then. The error is an ErrSpelling where free text and settings cannot
-// be told apart.
+// ReadSettings reads @critical, @critical(name:value, …) or @critical value, where it stands as a
+// word in a table's comment; marked reports whether it does. name=value is the same as name:value,
+// and a value that only one setting has may stand alone. Every fault of the settings is in the
+// error, and the settings are the defaults then. The error is an ErrSpelling where free text and
+// settings cannot be told apart.
 func ReadSettings(comment string) (s Settings, marked bool, err error) {
 	marks := regexp.MustCompile(`(?i)(?:^|[^\w@])@critical\b`).FindAllStringIndex(comment, -1)
 	if marks == nil {
@@ -43,6 +44,8 @@ func ReadSettings(comment string) (s Settings, marked bool, err error) {
 		if list, behind, closed = strings.Cut(bracket[1:], ")"); !closed {
 			return Settings{}, true, errors.New("@critical(… has no closing bracket")
 		}
+	} else if word := strings.ToLower(strings.TrimRight(bracket, " \t\r\n")); apart && settingOf(word) != "" {
+		list, behind = word, "" // it is all that follows: no sentence
 	}
 	s, err = parseSettings(list)
 	switch {
@@ -54,7 +57,34 @@ func ReadSettings(comment string) (s Settings, marked bool, err error) {
 	return s, true, err
 }
 
-// parseSettings reads name=value, …; the error joins all faults.
+// settingOf returns the setting that a value belongs to, of those values that may stand alone; ""
+// for any other word.
+func settingOf(value string) string {
+	switch value {
+	case "reject", "allow", "auto":
+		return "unlocked"
+	case "partition", "row":
+		return "key"
+	case "global", "local":
+		return "scope"
+	}
+	return ""
+}
+
+// readSetting reads name:value, name=value, or a value alone, in lower case.
+func readSetting(setting string) (name, value string) {
+	setting = strings.ToLower(strings.TrimSpace(setting))
+	if name = settingOf(setting); name != "" {
+		return name, setting
+	}
+	at := strings.IndexAny(setting, "=:")
+	if at < 0 {
+		return setting, ""
+	}
+	return strings.TrimSpace(setting[:at]), strings.TrimSpace(setting[at+1:])
+}
+
+// parseSettings reads settings with commas between them; the error joins all faults.
 func parseSettings(list string) (s Settings, err error) {
 	var faults []error
 	given := map[string]bool{}
@@ -62,8 +92,7 @@ func parseSettings(list string) (s Settings, err error) {
 		if strings.TrimSpace(setting) == "" {
 			continue
 		}
-		name, value, _ := strings.Cut(setting, "=")
-		name, value = strings.ToLower(strings.TrimSpace(name)), strings.ToLower(strings.TrimSpace(value))
+		name, value := readSetting(setting)
 		if given[name] {
 			faults = append(faults, fmt.Errorf("%s stands twice", name))
 		}

@@ -28,6 +28,13 @@ func TestSettingsOfAComment(t *testing.T) {
 		"'@critical'":                               {},
 		"@critical (unlocked=auto)":                 {Unlocked: Auto},
 		"@critical\n(lease=5s) balances":            {Lease: 5 * time.Second},
+		"@critical(unlocked:auto)":                  {Unlocked: Auto},
+		"x @critical (Key : row, lease: 5s) of x":   {Row: true, Lease: 5 * time.Second},
+		"@critical(unlocked:allow, scope=local)":    {Unlocked: Allow, Local: true},
+		"@critical(auto)":                           {Unlocked: Auto},
+		"@critical(row, local, ALLOW, lease:1m)":    {Unlocked: Allow, Row: true, Local: true, Lease: time.Minute},
+		"balances @critical auto":                   {Unlocked: Auto},
+		"@critical\tROW\n":                          {Row: true},
 	} {
 		got, marked, err := ReadSettings(comment)
 		require.NoError(t, err, comment)
@@ -45,7 +52,8 @@ func TestSettingsOfAComment(t *testing.T) {
 	for _, comment := range []string{
 		"@critical(", "@critical(lease=5s", "@critical(lease=5)", "@critical(lease=10ms)", "@critical(color=red)", "@critical(unlocked=maybe)",
 		"@critical(key=column)", "@critical(strict=maybe)", "@critical(scope=dc1)", "@critical(lease)", "@critical(unlocked=auto, unlocked=allow)",
-		"@critical(unlocked:auto)", "@critical(auto)",
+		"@critical(auto:)", "@critical(auto=)", "@critical(unlocked:)", "@critical(auto, unlocked:auto)", "@critical(auto, allow)", "@critical(unlocked:auto=allow)",
+		"@critical(unlocked::auto)", "@critical(strict)", "@critical(unlocked auto)", "@critical(auto row)",
 	} {
 		got, marked, err := ReadSettings(comment)
 		assert.Error(t, err, comment)
@@ -54,10 +62,10 @@ func TestSettingsOfAComment(t *testing.T) {
 		assert.NotErrorIs(t, err, ErrSpelling)
 	}
 	for _, comment := range []string{
-		"@critical unlocked=auto", "@critical auto", "@critical: auto", "@critical: unlocked=auto", "@critical: balances", "@critical[unlocked=auto]", "@critical {key=row}",
+		"@critical unlocked=auto", "@critical auto, row", "@critical auto.", "@critical auto parts", "@critical strict", "@critical: auto", "@critical: unlocked=auto", "@critical: balances", "@critical[unlocked=auto]", "@critical {key=row}",
 		"@critical = auto", "@critical=auto", "@critical-auto", "@critical, unlocked=auto", "@critical. Unlocked: auto", "unlocked=auto @critical", "balances, key=row, @critical",
 		"@critical(unlocked=auto) key=row", "@critical(unlocked=auto)(key=row)", "@critical @critical(key=row)", "@critical(key=row) and @critical", "@critical (see the wiki)",
-		"@critical <auto>", "@critical/auto", "@critical\tROW", "@critical(unlocked=auto)lease=5s", "@critical @critical",
+		"@critical <auto>", "@critical/auto", "@critical auto unlocked:allow", "unlocked:allow @critical auto", "@critical auto @critical", "@critical(unlocked=auto)lease=5s", "@critical @critical",
 	} {
 		got, marked, err := ReadSettings(comment)
 		assert.ErrorIs(t, err, ErrSpelling, comment)
