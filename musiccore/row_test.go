@@ -2,6 +2,7 @@ package musiccore
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -342,7 +343,8 @@ func TestUnsoundSwapsAreRefused(t *testing.T) {
 	}
 }
 
-// Two LWTs in one do what they do one after the other, and nothing where either would be refused.
+// Two LWTs in one do what they do one after the other, and nothing where either would be refused, also where the Enqueue is of
+// several sessions' blocks.
 func TestBothIsOneAfterTheOther(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := rows(t)
@@ -350,10 +352,16 @@ func TestBothIsOneAfterTheOther(t *testing.T) {
 			return
 		}
 		clk := Stamp(rapid.Int64Range(1, 1<<51).Draw(t, "clk"))
-		ask := Enqueue(r, Block{N: int32(rapid.IntRange(1, 5).Draw(t, "refs")), Session: session(1), Req: 99}, 0, clk)
 		end := Release(*r, Stamp(rapid.Int64Range(2, int64(w)).Draw(t, "used")), rapid.Bool().Draw(t, "dirty"), clk)
-		s := combine(ask, end)
+		refs := rapid.Int32Range(1, 5)
+		ask := Enqueue(r, block(0, refs.Draw(t, "refs"), 1, 99), 0, clk)
 		first, _ := ask.Apply(r)
+		for i := range rapid.IntRange(0, 2).Draw(t, "others") {
+			b := block(0, refs.Draw(t, "refs"), byte(2+i), 99)
+			ask = ask.append(b)
+			first, _ = Enqueue(&first, b, 0, clk).Apply(&first)
+		}
+		s := combine(ask, end)
 		want, _ := end.Apply(&first)
 		if got, ok := s.Apply(r); !ok || !equal(got, want) || !s.sound(r) {
 			t.Fatalf("%+v became %+v, want %+v", *r, got, want)
@@ -363,6 +371,42 @@ func TestBothIsOneAfterTheOther(t *testing.T) {
 		for _, now := range []Row{asked, ended} {
 			if _, ok := s.Apply(&now); ok {
 				t.Fatalf("applied to %+v, made from %+v", now, *r)
+			}
+		}
+	})
+}
+
+// What makes references one block, or plain, leaves each with its session and in its place: to others the queue is as it was.
+func TestBlocksChangeNoReference(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := rows(t)
+		if r == nil || len(r.Queue) == 0 {
+			return
+		}
+		for i := range r.Queue {
+			r.Queue[i].Retained = rapid.Bool().Draw(t, "retained")
+		}
+		var plain []LockRef
+		for ref := r.Queue[0].First; ref <= r.Guard; ref++ {
+			if rapid.Bool().Draw(t, "plain") {
+				plain = append(plain, ref)
+			}
+		}
+		from, s := LockRef(rapid.Int64Range(1, int64(r.Guard)).Draw(t, "from")), session(byte(rapid.IntRange(1, 3).Draw(t, "of")))
+		dissolved, made := Row{Guard: r.Guard, Head: r.Head, Queue: r.withPlain(plain)}, Row{Guard: r.Guard, Head: r.Head, Queue: r.withOwnBlock(from, s)}
+		for ref := r.Queue[0].First; ref <= r.Guard; ref++ {
+			was, _ := r.Session(ref)
+			for _, now := range []Row{dissolved, made} {
+				if is, ok := now.Session(ref); !ok || is != was {
+					t.Fatalf("reference %d is of %v in %+v, was of %v in %+v", ref, is, now, was, *r)
+				}
+			}
+			_, told := slices.BinarySearch(plain, ref)
+			if dissolved.retained(ref) != (r.retained(ref) && !told) {
+				t.Fatalf("reference %d of %+v, %v plain: %+v", ref, *r, plain, dissolved)
+			}
+			if own := was == s && ref >= from; made.retained(ref) != r.retained(ref) && !own {
+				t.Fatalf("reference %d of %+v, a block of %v from %d: %+v", ref, *r, s, from, made)
 			}
 		}
 	})
