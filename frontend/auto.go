@@ -82,7 +82,7 @@ func (p *preparedStatement) currentPolicy() (catalog.Policy, *wire.Failure) {
 	switch t, policy := catalog.Strictest(p.tables); {
 	case t == nil:
 		return catalog.Allow, nil
-	case p.truncate:
+	case p.truncate && policy != catalog.Allow:
 		return catalog.Reject, truncateRefused(t)
 	case policy == catalog.Reject:
 		return catalog.Reject, writeWithoutLock(t)
@@ -91,10 +91,10 @@ func (p *preparedStatement) currentPolicy() (catalog.Policy, *wire.Failure) {
 	}
 }
 
-// truncateRefused returns the error for a TRUNCATE of a critical table, whatever it lets through
-// otherwise.
+// truncateRefused returns the error for a TRUNCATE of a critical table that does not let everything
+// through: no lock covers all of its keys.
 func truncateRefused(t *catalog.Table) *wire.Failure {
-	return wire.Invalid("MUSIC_REFUSED: %s is critical: TRUNCATE would take the fence away with the data", t)
+	return wire.Invalid("MUSIC_REFUSED: %s is critical: TRUNCATE would take the fence away with the data: delete its keys, or let plain writes through for that time (unlocked=allow)", t)
 }
 
 // plainWrite reports whether the statement is a write without a lock.

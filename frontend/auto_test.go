@@ -150,8 +150,9 @@ func TestAPreparedWriteFollowsItsTable(t *testing.T) {
 	})
 }
 
-// What can have no section is refused when it is prepared: UNPREPARED would have drivers prepare it for ever.
-func TestWhatCannotBeWrittenAloneIsNotPrepared(t *testing.T) {
+// What can have no section is prepared all the same, since applications prepare everything when they start: it is refused when it is
+// executed, and never UNPREPARED, which would have drivers prepare it for ever.
+func TestWhatCannotBeWrittenAloneIsRefusedWhenExecuted(t *testing.T) {
 	bothFramings(t, func(t *testing.T, d dialect) {
 		r, client, backend := autoRig(t, d, newGrantingLocks())
 		r.policy(catalog.Reject)
@@ -160,7 +161,10 @@ func TestWhatCannotBeWrittenAloneIsNotPrepared(t *testing.T) {
 		r.policy(catalog.Auto)
 		client.send(1, execute(id, []byte("{}")))
 		assert.Equal(t, primitive.ErrorCodeUnprepared, client.failure(1).GetErrorCode())
-		client.send(1, &message.Prepare{Query: text})
+		require.Equal(t, id, r.prepare(client, backend, text))
+		client.send(1, execute(id, []byte("{}")))
+		assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_KEY")
+		client.send(1, &message.Batch{Children: []*message.BatchChild{{Id: id, Values: []*primitive.Value{primitive.NewValue([]byte("{}"))}}}})
 		assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_KEY")
 	})
 }

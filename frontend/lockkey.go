@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"math"
@@ -179,10 +180,7 @@ func (s *lockStatement) bound(t rewrite.Term) (value []byte, ok bool) {
 // checkTTL refuses a row that lives by its key alone and is to die: CQL shows no time to live of
 // it, so a synchronise would make it immortal (docs/protocol.md 3.9, Synch).
 func (s *lockStatement) checkTTL(st *rewrite.Statement) *wire.Failure {
-	if st.Verb != rewrite.Insert || st.TTL.Kind == rewrite.NoTerm && !s.critical.Mortal {
-		return nil
-	}
-	if st.TTL.Kind == rewrite.TermInteger && string(s.text[st.TTL.Start:st.TTL.End]) == "0" {
+	if st.Verb != rewrite.Insert || !s.mortal(st) {
 		return nil
 	}
 	for _, r := range st.Where {
@@ -191,6 +189,23 @@ func (s *lockStatement) checkTTL(st *rewrite.Statement) *wire.Failure {
 		}
 	}
 	return wire.Invalid("MUSIC_REFUSED: %s is critical: a row with a time to live needs a value beside its key", s.table)
+}
+
+// mortal reports whether a statement writes what is to die: by a TTL of its own, where that is not 0
+// or null, or else of the table.
+func (s *lockStatement) mortal(st *rewrite.Statement) bool {
+	switch st.TTL.Kind {
+	case rewrite.NoTerm:
+		return s.critical.Mortal
+	case rewrite.TermMarker:
+		value, ok := s.bound(st.TTL)
+		if !ok && wire.IsUnset(s.values, st.TTL.Marker) {
+			return s.critical.Mortal
+		}
+		return ok && !bytes.Equal(value, make([]byte, 4))
+	}
+	n, err := rewrite.Int(s.text, st.TTL)
+	return err != nil || n != 0
 }
 
 // isNull reports whether a value is none: null, or bound null or not set.

@@ -25,6 +25,7 @@ type preparedLockStatement struct {
 
 	backendID []byte                    // Cassandra's id; nil for LOCK and UNLOCK
 	columns   []*message.ColumnMetadata // of the answer, for FOR UPDATE
+	refused   bool                      // it was not served when it was prepared: that is asked again each time
 }
 
 // decidePrepareLock decides about the PREPARE of a statement that has to do with a lock, or is on a
@@ -37,17 +38,18 @@ func (c *conn) decidePrepareLock(r reading, text, rest []byte, own string) decis
 		return refused(failure)
 	}
 	s, pass, failure := readLockStatement(r, text)
+	truncate := r.verb == rewrite.Truncate
 	switch {
-	case pass && !s.plainWrite():
+	case pass && !s.plainWrite() && !truncate:
 		return watched(&watch{kind: watchPrepare, preparing: &preparing{}}) // a read without a lock
-	case s.plainWrite() && (pass || failure != nil && !s.auto()):
+	case truncate, s.plainWrite() && !s.auto():
 		// It may be prepared whatever the table lets through now: a driver prepares once, for tables that come and go.
-		p := &preparing{preparedStatement: preparedStatement{meaning: meaningWrites}, names: c.written(text, r, own)}
+		p := &preparing{preparedStatement: preparedStatement{meaning: meaningWrites, truncate: truncate}, names: c.written(text, r, own)}
 		return watched(&watch{kind: watchPrepare, preparing: p})
-	case failure != nil:
+	case failure != nil && !s.auto():
 		return refused(failure)
 	}
-	p := &preparedLockStatement{id: ownID(c.keyspaceHere(own), text), text: slices.Clone(text), statement: s.statement, table: s.table}
+	p := &preparedLockStatement{id: ownID(c.keyspaceHere(own), text), text: slices.Clone(text), statement: s.statement, table: s.table, refused: failure != nil}
 	s.text, s.prepared = p.text, p
 	switch s.statement.Verb {
 	case rewrite.Lock, rewrite.Unlock, rewrite.ListLocks:
@@ -313,6 +315,9 @@ func (p *preparedLockStatement) current() (lockStatement, *wire.Failure) {
 	s.critical = critical
 	if critical.Refused != "" && p.statement.Verb != rewrite.ListLocks {
 		return s, cannotLock(p.table, critical)
+	}
+	if p.refused {
+		return s, s.checkFenced()
 	}
 	return s, nil
 }

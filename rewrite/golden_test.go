@@ -116,7 +116,7 @@ func (b *teller) statement(s Statement) {
 	b.flag("for update", s.ForUpdate)
 	b.line("lock", b.term(s.Lock))
 	b.line("ttl", b.term(s.TTL))
-	b.line("timestamp", string(s.Timestamp.Of(b.text)))
+	b.line("timestamp", b.term(s.Timestamp))
 	b.clauses(s.Clauses)
 	for _, c := range s.Children {
 		b.indent += "  "

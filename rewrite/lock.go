@@ -24,7 +24,7 @@ func (p *parser) locking(s *Statement) {
 	default:
 		p.listing(s)
 	}
-	if s.TTL.Kind != NoTerm || !s.Timestamp.Empty() {
+	if s.TTL.Kind != NoTerm || s.Timestamp.Kind != NoTerm {
 		p.fail(s.Table.Span, s.Verb.String()+" takes USING LOCK only, no TTL and no TIMESTAMP")
 	}
 	s.Cut = nil
@@ -160,10 +160,15 @@ func (p *parser) forUpdate(s *Statement) {
 // it to another.
 func (p *parser) using(s *Statement) {
 	lead, first := p.tok, true
+	if !s.UsingClause.Empty() {
+		p.fail(lead.Span, "USING stands twice")
+	}
+	s.UsingClause.Start = lead.Start
 	for p.err == nil {
 		p.next()
 		item := p.tok
 		lock := p.usingItem(s)
+		s.UsingClause.End = p.last.End
 		if !p.is("AND") {
 			p.cut(s, lock, Span{lead.Start, p.last.End})
 			return
@@ -176,6 +181,15 @@ func (p *parser) using(s *Statement) {
 		}
 		lead, first = p.tok, false
 	}
+}
+
+// optionalUsing reads a clause where one may stand.
+func (p *parser) optionalUsing(s *Statement) {
+	if p.is("USING") {
+		p.using(s)
+		return
+	}
+	s.UsingClause = Span{p.last.End, p.last.End}
 }
 
 // cut adds a span to Cut if it is a LOCK item.
@@ -194,23 +208,11 @@ func (p *parser) usingItem(s *Statement) (lock bool) {
 	case p.is("TTL"):
 		p.value(&s.TTL, TermInteger, "TTL takes a number of seconds, or a bind marker")
 	case p.is("TIMESTAMP"):
-		p.timestamp(s)
+		p.value(&s.Timestamp, TermInteger, "TIMESTAMP takes a number of microseconds, or a bind marker")
 	default:
 		p.wants("LOCK, TTL or TIMESTAMP")
 	}
 	return false
-}
-
-// timestamp reads TIMESTAMP number.
-func (p *parser) timestamp(s *Statement) {
-	var t Term
-	word := p.tok
-	if !s.Timestamp.Empty() {
-		p.fail(word.Span, "TIMESTAMP stands twice")
-		return
-	}
-	p.value(&t, TermInteger, "TIMESTAMP takes a number of microseconds, or a bind marker")
-	s.Timestamp = Span{word.Start, p.last.End}
 }
 
 // value reads a keyword and its value, which is of kind or a marker.

@@ -99,6 +99,9 @@ func (p *parser) insert(s *Statement) {
 		case p.is("USING"):
 			p.using(s)
 		default:
+			if s.UsingClause.Empty() {
+				s.UsingClause = Span{p.last.End, p.last.End}
+			}
 			return
 		}
 	}
@@ -135,9 +138,7 @@ func (p *parser) values(s *Statement) {
 func (p *parser) update(s *Statement) {
 	p.need("UPDATE")
 	p.table(s)
-	if p.is("USING") {
-		p.using(s)
-	}
+	p.optionalUsing(s)
 	p.need("SET")
 	p.sets(s, "WHERE")
 	p.refuseUsing()
@@ -155,9 +156,7 @@ func (p *parser) delete(s *Statement) {
 	}
 	p.need("FROM")
 	p.table(s)
-	if p.is("USING") {
-		p.using(s)
-	}
+	p.optionalUsing(s)
 	p.where(s)
 	p.conditions(s)
 }
@@ -233,9 +232,7 @@ func (p *parser) batch(s *Statement) {
 	p.need("BEGIN")
 	_ = p.take("UNLOGGED") || p.take("COUNTER")
 	p.need("BATCH")
-	if p.is("USING") {
-		p.using(s)
-	}
+	p.optionalUsing(s)
 	p.semicolons()
 	for p.err == nil && !p.is("APPLY") {
 		s.Children = append(s.Children, p.child())

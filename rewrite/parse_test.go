@@ -59,7 +59,7 @@ func TestCutOfABatchHoldsThatOfItsChildren(t *testing.T) {
 	require.Equal(t, []string{"USING LOCK 1", "USING LOCK 2", "AND LOCK 3"}, of(text, s.Cut...))
 	require.Equal(t, []string{"USING LOCK 2"}, of(text, s.Children[0].Cut...))
 	require.Equal(t, []string{"AND LOCK 3"}, of(text, s.Children[1].Cut...))
-	require.Equal(t, []string{"TIMESTAMP 4"}, of(text, s.Children[1].Timestamp))
+	require.Equal(t, []string{"4"}, of(text, s.Children[1].Timestamp.Span))
 	require.Equal(t, []string{"1", "2", "3"}, of(text, s.Lock.Span, s.Children[0].Lock.Span, s.Children[1].Lock.Span))
 }
 
@@ -208,4 +208,26 @@ func ExampleLexer() {
 	// Output:
 	// false wait
 	// true 5s
+}
+
+// Where USING stands, or may, is where a clause can be put in its place.
+func TestTheUsingClauseHasAPlace(t *testing.T) {
+	for text, want := range map[string]string{
+		"UPDATE ks.t SET a = 1 WHERE k = 1":                                 "UPDATE ks.t| SET a = 1 WHERE k = 1",
+		"UPDATE t USING LOCK ? AND TTL 3 SET a = 1 WHERE k = 1":             "UPDATE t | SET a = 1 WHERE k = 1",
+		"DELETE FROM t/**/WHERE k = 1":                                      "DELETE FROM t|/**/WHERE k = 1",
+		"DELETE a FROM t USING TIMESTAMP 3 WHERE k = 1":                     "DELETE a FROM t | WHERE k = 1",
+		"INSERT INTO t (k) VALUES (1) ;":                                    "INSERT INTO t (k) VALUES (1)| ;",
+		"INSERT INTO t (k) VALUES (1) IF NOT EXISTS USING TTL 4 -- so":      "INSERT INTO t (k) VALUES (1) IF NOT EXISTS | -- so",
+		"INSERT INTO t JSON ? DEFAULT UNSET":                                "INSERT INTO t JSON ? DEFAULT UNSET|",
+		"BEGIN UNLOGGED BATCH DELETE FROM t WHERE k = 1 APPLY BATCH":        "BEGIN UNLOGGED BATCH| DELETE FROM t WHERE k = 1 APPLY BATCH",
+		"BEGIN BATCH USING TIMESTAMP 4 DELETE FROM t WHERE k=1 APPLY BATCH": "BEGIN BATCH | DELETE FROM t WHERE k=1 APPLY BATCH",
+	} {
+		at := parsed(t, text).UsingClause
+		require.Equal(t, want, text[:at.Start]+"|"+text[at.End:])
+	}
+	const batch = "BEGIN BATCH INSERT INTO t (k) VALUES (1) UPDATE t SET a = 1 WHERE k = 1; APPLY BATCH"
+	for i, want := range []string{"BEGIN BATCH INSERT INTO t (k) VALUES (1)", "BEGIN BATCH INSERT INTO t (k) VALUES (1) UPDATE t"} {
+		require.Equal(t, want, batch[:parsed(t, batch).Children[i].UsingClause.Start])
+	}
 }

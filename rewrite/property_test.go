@@ -269,7 +269,7 @@ func checkDrawn(t *rapid.T, d *drawn, s Statement, text []byte) {
 	require.Equal(t, d.table, known(s.Table, text))
 	require.Equal(t, squeeze([]byte(d.lock)), squeeze(s.Lock.Of(text)))
 	require.Equal(t, d.ttl, s.TTL.Kind != NoTerm)
-	require.Equal(t, d.timestamp, !s.Timestamp.Empty())
+	require.Equal(t, d.timestamp, s.Timestamp.Kind != NoTerm)
 	require.Equal(t, d.condition, s.Conditional)
 	require.Len(t, s.Where, len(d.keys))
 	for i, key := range d.keys {

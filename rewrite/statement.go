@@ -68,8 +68,11 @@ type Using struct {
 	// Lock is the lock reference: an integer of any sign, or a marker.
 	Lock Term
 	TTL  Term
-	// Timestamp is the client's own TIMESTAMP with its value.
-	Timestamp Span
+	// Timestamp is the value of the client's own TIMESTAMP: an integer, or a marker.
+	Timestamp Term
+	// UsingClause is where the whole clause stands with its keyword; of a write
+	// without one it is empty, and lies where one may stand.
+	UsingClause Span
 }
 
 // Condition is the IF of a statement.

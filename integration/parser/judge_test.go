@@ -124,7 +124,7 @@ func written(text []byte, s rewrite.Statement, markers int) string {
 	if s.Verb == rewrite.Insert || s.Verb == rewrite.Update || s.Verb == rewrite.Delete {
 		w.WriteString(strconv.FormatBool(s.Conditional))
 	}
-	if !s.Timestamp.Empty() {
+	if s.Timestamp.Kind != rewrite.NoTerm {
 		w.WriteString(" ts")
 	}
 	if s.TTL.Kind != rewrite.NoTerm {
