@@ -48,6 +48,7 @@ func rooms() []room {
 		{folder: "proxy/peer", ours: []string{"frontend", "musiccore", "config", "proxy/certs", "proxy/connlimit"}, others: []string{"*"}, never: gocql},
 		{folder: "proxy/synchronise", ours: []string{"frontend", "musiccore", "rewrite"}, others: []string{"*"}},
 		{folder: "proxy", ours: []string{"frontend", "musiccore", "rewrite", "config"}, others: []string{"*"}},
+		{folder: "clients", others: []string{"*"}},
 		{folder: "client", others: []string{"*"}, never: []string{zerolog}},
 		{folder: "check", ours: []string{"client"}, others: []string{"*"}, never: append(gocql, zerolog)},
 		{folder: "integration", ours: []string{"*"}, others: []string{"*"}},
@@ -152,7 +153,7 @@ func TestThePictureIsTrue(t *testing.T) {
 	require.NotEmpty(t, arrows)
 	for _, name := range productFiles(t) {
 		from := path.Dir(name)
-		if within(from, "integration", "model", "cmd/music-demo") || strings.HasSuffix(from, "test") {
+		if within(from, "integration", "model", "cmd/music-demo", "clients") || strings.HasSuffix(from, "test") {
 			continue
 		}
 		for _, imported := range importsOf(t, name) {
@@ -258,6 +259,8 @@ func TestThePlan(t *testing.T) {
 		{"cmd/music", "music/check", true},
 		{"client", driver, true},
 		{"client", "music/proxy", false},
+		{"clients/go", driver, true},
+		{"clients/go", "music/client", false},
 		{"check", "music/client", true},
 		{"check", driver, false},
 		{"cmd/music-demo", "music/integration/cassandra", true},

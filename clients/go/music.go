@@ -1,0 +1,266 @@
+// Package music holds locks of MUSIC proxies in an ordinary gocql session. A lock is renewed in the background, told to be lost before its
+// lease can be over, and given back on every way out. docs/clients.md has the rules, which are the same in every language.
+package music
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+)
+
+// Why a lock is not had, or not any more.
+var (
+	ErrNotHad  = errors.New("the lock was not had")
+	ErrLost    = errors.New("the lock is lost")
+	ErrNoProxy = errors.New("what answers is no MUSIC proxy: connect to a proxy, not to Cassandra itself")
+)
+
+// Parts of a lease, and pace.
+const (
+	renewPart   = 3  // renewed a third after it began
+	lostPart    = 5  // told as lost when a fifth is left
+	tickPart    = 20 // looked at each twentieth
+	defaultWait = 10 * time.Second
+	longestAsk  = 1500 * time.Millisecond // what any driver waits for an answer, and any proxy lets it
+	pause       = 200 * time.Millisecond  // between two asks, and after an answer that it cannot be told now
+	giveUpTime  = 2 * time.Second         // to leave the queue, and to give back
+)
+
+// Key gives each column of what is locked its value.
+type Key map[string]any
+
+// Ask says which lock, and how it is asked for.
+type Ask struct {
+	Table string // keyspace.table
+	Key   Key
+	Wait  time.Duration // at most so long; 0 = 10 s
+	Lease time.Duration // silence after which it is lost; 0 = the table's
+	As    string        // who asks, for people
+}
+
+// Lock is held from Hold to Release. It may be used by several goroutines.
+type Lock struct {
+	Token     int64 // the lock reference: larger than that of every holder before
+	OwnerDied bool  // the holder before did not give it back: its work may be half done
+
+	session *gocql.Session
+	key     key
+	end     context.CancelCauseFunc // of the section's context
+	stop    chan struct{}           // closed by Release
+	stopped chan struct{}           // closed by keep
+
+	mu       sync.Mutex
+	begun    time.Time // before the last grant or renewal was sent
+	lease    time.Duration
+	lost     bool
+	release  sync.Once
+	releases error
+}
+
+// Hold waits for a lock and returns it with a context for the work under it: that ends with ctx, at Release, and with the cause ErrLost
+// before the lock may be another's. The error is an ErrNotHad where somebody else has the lock.
+func Hold(ctx context.Context, s *gocql.Session, a Ask) (*Lock, context.Context, error) {
+	return hold(ctx, s, a, false)
+}
+
+// TryHold is Hold of a lock that nobody holds or waits for: else it is an ErrNotHad at once.
+func TryHold(ctx context.Context, s *gocql.Session, a Ask) (*Lock, context.Context, error) {
+	return hold(ctx, s, a, true)
+}
+
+// Do works under a lock and gives it back, also where work panics. A lock that was lost before is an ErrLost, where work has no error.
+func Do(ctx context.Context, s *gocql.Session, a Ask, work func(context.Context, *Lock) error) error {
+	lock, held, err := Hold(ctx, s, a)
+	if err != nil {
+		return err
+	}
+	return lock.during(held, work)
+}
+
+// Once works unless this run of name is done or under way: ran reports whether. It is done when work has returned without an error.
+func Once(ctx context.Context, s *gocql.Session, name, run string, work func(context.Context, *Lock) error) (ran bool, err error) {
+	lock, held, err := TryHold(ctx, s, Ask{Table: "music.named", Key: Key{"name": name}})
+	if errors.Is(err, ErrNotHad) {
+		return false, nil
+	} else if err != nil {
+		return false, err
+	}
+	return ran, lock.during(held, func(ctx context.Context, lock *Lock) error {
+		marked := func(ctx context.Context) (bool, error) {
+			var last string
+			err := s.Bind("SELECT value FROM music.named WHERE name = ? USING LOCK ?", lock.Bind(name)).ScanContext(ctx, &last)
+			if errors.Is(err, gocql.ErrNotFound) {
+				err = nil
+			}
+			return last == run, err
+		}
+		if done, err := marked(ctx); done || err != nil {
+			return err
+		}
+		ran = true
+		if err := work(ctx, lock); err != nil {
+			return err
+		}
+		_, err := lock.Settle(ctx, func(ctx context.Context) error {
+			return s.Bind("UPDATE music.named USING LOCK ? SET value = ? WHERE name = ?", lock.Bind(run, name)).ExecContext(ctx)
+		}, marked)
+		return err
+	})
+}
+
+// during is a section from its grant to its end.
+func (l *Lock) during(ctx context.Context, work func(context.Context, *Lock) error) (err error) {
+	defer func() {
+		if released := l.Release(); err == nil && errors.Is(released, ErrLost) {
+			err = released
+		}
+	}()
+	return work(ctx, l)
+}
+
+// Bind gives a statement its values: session.Bind(statement, lock.Bind(70, "x")), and the same in a batch. The token goes to USING LOCK ?;
+// a statement without it is refused, and so is any under a lock that is lost.
+func (l *Lock) Bind(values ...any) func(*gocql.QueryInfo) ([]any, error) {
+	return func(q *gocql.QueryInfo) ([]any, error) {
+		if l.Lost() {
+			return nil, ErrLost
+		}
+		for i, marker := range q.Args {
+			if marker.Name == "[lock]" && i <= len(values) {
+				return append(append(append([]any{}, values[:i]...), l.Token), values[i:]...), nil
+			}
+		}
+		return nil, errors.New("the statement has no USING LOCK ?")
+	}
+}
+
+// Lost reports whether the lock is lost, or may be so soon.
+func (l *Lock) Lost() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lost || l.left() <= 0
+}
+
+// left is what is left of the lease by the client's own clocks. l.mu is held.
+func (l *Lock) left() time.Duration { return l.lease - elapsed(l.begun) }
+
+// elapsed is how long ago a moment was: by the clock that nobody sets, or by the wall clock, which goes on while the machine sleeps.
+func elapsed(since time.Time) time.Duration {
+	now := time.Now()
+	return max(now.Sub(since), now.Round(0).Sub(since.Round(0)))
+}
+
+// Settle carries out a write. Where its fate is unknown, landed is asked, which reads under the lock: what it sees stays so.
+func (l *Lock) Settle(ctx context.Context, write func(context.Context) error, landed func(context.Context) (bool, error)) (bool, error) {
+	err := write(ctx)
+	if err == nil || !Uncertain(err) {
+		return err == nil, err
+	}
+	for !l.Lost() && ctx.Err() == nil {
+		there, err := landed(ctx)
+		if says(err, "MUSIC_LOST") {
+			break
+		}
+		if err == nil || answered(err) && !passing(err) {
+			return there, err
+		}
+		sleep(ctx, pause)
+	}
+	return false, fmt.Errorf("%w, and whether this was written is unknown: %w", ErrLost, err)
+}
+
+// Release gives the lock back, and returns an ErrLost where it was lost before. After another error it is left to the end of its lease. It
+// may be called again.
+func (l *Lock) Release() error {
+	l.release.Do(func() {
+		close(l.stop)
+		<-l.stopped
+		l.end(context.Canceled)
+		ctx, cancel := context.WithTimeout(context.Background(), giveUpTime)
+		defer cancel()
+		l.releases = l.key.unlock(ctx, l.session, l.Token)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.releases != nil && l.left() <= 0 {
+			l.releases = ErrLost
+		}
+	})
+	return l.releases
+}
+
+// keep renews the lease until Release, or until it cannot.
+func (l *Lock) keep(ctx context.Context) {
+	defer close(l.stopped)
+	renewed := make(chan error, 1)
+	renewing, next := false, l.begun.Add(l.lease/renewPart)
+	tick := time.NewTicker(max(l.lease/tickPart, time.Millisecond))
+	defer tick.Stop()
+	limited, cancel := context.WithCancel(ctx)
+	defer func() {
+		cancel()
+		if renewing {
+			<-renewed
+		}
+	}()
+	for {
+		select {
+		case <-l.stop:
+			return
+		case err := <-renewed:
+			renewing = false
+			l.mu.Lock()
+			next = time.Now().Add(l.lease / tickPart)
+			if err == nil {
+				next = l.begun.Add(l.lease / renewPart)
+			}
+			l.mu.Unlock()
+			if errors.Is(err, ErrLost) {
+				l.lose()
+			}
+		case <-tick.C:
+			l.mu.Lock()
+			lost, over := l.lost, l.left() <= l.lease/lostPart
+			l.mu.Unlock()
+			switch {
+			case lost:
+			case over:
+				l.lose()
+			case !renewing && time.Now().After(next) && ctx.Err() == nil:
+				renewing = true
+				go func() { renewed <- l.renew(limited) }()
+			}
+		}
+	}
+}
+
+// lose tells that the lock is lost.
+func (l *Lock) lose() {
+	l.mu.Lock()
+	l.lost = true
+	l.mu.Unlock()
+	l.end(ErrLost)
+}
+
+// renew begins the lease anew. An ErrLost is for ever; anything else may be tried again.
+func (l *Lock) renew(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, l.lease/4)
+	defer cancel()
+	begun := time.Now()
+	got, err := l.key.again(ctx, l.session, l.Token, min(longestAsk, l.lease/4))
+	switch {
+	case err == nil && got.state == "HELD":
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.begun, l.lease = begun, got.lease
+		return nil
+	case err == nil && got.state == "LOST", says(err, "MUSIC_LOST"), says(err, "MUSIC_NOT_HELD"):
+		return ErrLost
+	case err == nil:
+		return errors.New(got.state)
+	}
+	return err
+}

@@ -1,0 +1,243 @@
+package music
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gocql/gocql"
+)
+
+// Names that a statement may have as they are.
+var (
+	tableForm  = regexp.MustCompile(`^("([^"]|"")+"|\w+)\.("([^"]|"")+"|\w+)$`)
+	columnForm = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
+)
+
+// key is a lock's: the statement's part that names it, and the values of that.
+type key struct {
+	where  string
+	values []any
+}
+
+// keyOf reads an Ask.
+func keyOf(a Ask) (key, error) {
+	if !tableForm.MatchString(a.Table) || len(a.Key) == 0 {
+		return key{}, fmt.Errorf("%q: write keyspace.table, and a value for each column of its key", a.Table)
+	}
+	var conditions []string
+	k := key{}
+	for _, name := range slices.Sorted(maps.Keys(a.Key)) {
+		k.values = append(k.values, a.Key[name])
+		if !columnForm.MatchString(name) {
+			name = `"` + strings.ReplaceAll(name, `"`, `""`) + `"`
+		}
+		conditions = append(conditions, name+" = ?")
+	}
+	k.where = a.Table + " WHERE " + strings.Join(conditions, " AND ")
+	return k, nil
+}
+
+// answer is the row that LOCK and UNLOCK answer.
+type answer struct {
+	applied   bool
+	ref       int64 // 0 = none, or not decided yet
+	state     string
+	holder    string
+	lease     time.Duration // left
+	ownerDied bool
+}
+
+// ask sends a LOCK or UNLOCK. gocql binds values only to what begins with SELECT.
+func (k key) ask(ctx context.Context, s *gocql.Session, verb, clauses string, values ...any) (a answer, err error) {
+	var ref, lease *int64
+	var position *int
+	var holder *string
+	iter := s.Query("SELECT "+verb+" "+k.where+clauses, append(slices.Clone(k.values), values...)...).WithContext(ctx).Iter()
+	told := len(iter.Columns()) == 7 && iter.Scan(&a.applied, &ref, &a.state, &position, &holder, &lease, &a.ownerDied)
+	if err = iter.Close(); err == nil && !told || code(err) == gocql.ErrCodeSyntax {
+		return a, errors.Join(ErrNoProxy, err)
+	}
+	a.ref, a.holder = *cmp.Or(ref, new(int64)), *cmp.Or(holder, new(string))
+	a.lease = time.Duration(*cmp.Or(lease, new(int64))) * time.Millisecond
+	return a, err
+}
+
+// again is the LOCK of a reference that waits, or holds: then it begins the lease anew.
+func (k key) again(ctx context.Context, s *gocql.Session, ref int64, wait time.Duration) (answer, error) {
+	return k.ask(ctx, s, "LOCK", " USING LOCK ? WAIT ?", ref, wait.Milliseconds())
+}
+
+// unlock gives a reference back, and asks again until ctx ends.
+func (k key) unlock(ctx context.Context, s *gocql.Session, ref int64) error {
+	for {
+		got, err := k.ask(ctx, s, "UNLOCK", " USING LOCK ?", ref)
+		switch {
+		case err == nil && got.applied:
+			return nil
+		case err == nil, says(err, "MUSIC_LOST"), says(err, "MUSIC_NOT_HELD"):
+			return ErrLost
+		case ctx.Err() != nil, answered(err) && !passing(err):
+			return fmt.Errorf("the lock is left to the end of its lease: %w", err)
+		}
+		sleep(ctx, pause)
+	}
+}
+
+// asking is one Hold on its way.
+type asking struct {
+	Ask
+	key
+	session *gocql.Session
+	try     bool
+	token   gocql.UUID
+	ref     int64 // 0 = none yet
+	open    bool  // the token may have a place, or the lock, without our knowing its reference
+}
+
+// hold asks until the lock is had or is not to be waited for any more: nothing is left behind then.
+func hold(ctx context.Context, s *gocql.Session, a Ask, try bool) (*Lock, context.Context, error) {
+	k, err := keyOf(a)
+	if err != nil {
+		return nil, nil, err
+	}
+	q := &asking{Ask: a, key: k, session: s, try: try, token: gocql.MustRandomUUID()}
+	until := time.Now().Add(cmp.Or(a.Wait, defaultWait))
+	if try {
+		until = time.Now().Add(giveUpTime)
+	}
+	for {
+		begun := time.Now()
+		got, err := q.next(ctx, max(time.Millisecond, min(longestAsk, time.Until(until))))
+		if err == nil && got.state == "HELD" && ctx.Err() == nil && elapsed(begun) < got.lease-got.lease/lostPart {
+			lock, held := q.held(ctx, begun, got)
+			return lock, held, nil
+		}
+		if why := q.over(ctx, got, err, time.Now().After(until)); why != nil {
+			q.leave(context.WithoutCancel(ctx))
+			return nil, nil, why
+		}
+		if time.Since(begun) < pause {
+			sleep(ctx, pause)
+		}
+	}
+}
+
+// next sends the LOCK that comes next, and notes what is known of the reference then.
+func (q *asking) next(ctx context.Context, wait time.Duration) (got answer, err error) {
+	if q.ref != 0 {
+		got, err = q.again(ctx, q.session, q.ref, wait)
+	} else {
+		got, err = q.lock(ctx, wait)
+		q.open = err != nil && !answered(err) && !errors.Is(err, ErrNoProxy) || got.state == "QUEUED" && got.ref == 0
+	}
+	q.ref = cmp.Or(got.ref, q.ref)
+	if got.state == "LOST" {
+		q.ref, q.token = 0, gocql.MustRandomUUID()
+	}
+	return got, err
+}
+
+// lock is a LOCK by the token.
+func (q *asking) lock(ctx context.Context, wait time.Duration) (answer, error) {
+	clauses, values := " WAIT ?", []any{wait.Milliseconds()}
+	if q.try {
+		clauses, values = " NOWAIT", nil
+	}
+	if q.Lease > 0 {
+		clauses, values = clauses+" LEASE ?", append(values, q.Lease.Milliseconds())
+	}
+	if q.As != "" {
+		clauses, values = clauses+" AS ?", append(values, q.As)
+	}
+	return q.ask(ctx, q.session, "LOCK", clauses+" TOKEN ?", append(values, q.token)...)
+}
+
+// over returns why the lock is not to be waited for any more; nil where it is.
+func (q *asking) over(ctx context.Context, got answer, err error, late bool) error {
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("%w: %w", ErrNotHad, context.Cause(ctx))
+	case err != nil && (errors.Is(err, ErrNoProxy) || answered(err) && !passing(err)):
+		return err
+	case err != nil && late:
+		return fmt.Errorf("%w: %w", ErrNotHad, err)
+	case err == nil && (got.state == "BUSY" || late):
+		return fmt.Errorf("%w: it is held by %s", ErrNotHad, cmp.Or(got.holder, "somebody else"))
+	}
+	return nil
+}
+
+// leave gives up the place in the queue. Where its reference is not known, that is asked for first.
+func (q *asking) leave(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, giveUpTime)
+	defer cancel()
+	for q.open && q.ref == 0 && ctx.Err() == nil {
+		if _, err := q.next(ctx, 0); err == nil && !q.open || err != nil && answered(err) && !passing(err) {
+			break
+		}
+		sleep(ctx, pause)
+	}
+	if q.ref != 0 {
+		_ = q.unlock(ctx, q.session, q.ref) // a place of which the proxy does not hear is passed over
+	}
+}
+
+// held is a lock from its grant on.
+func (q *asking) held(ctx context.Context, begun time.Time, got answer) (*Lock, context.Context) {
+	l := &Lock{
+		Token: got.ref, OwnerDied: got.ownerDied, session: q.session, key: q.key, begun: begun, lease: got.lease,
+		stop: make(chan struct{}), stopped: make(chan struct{}),
+	}
+	ctx, l.end = context.WithCancelCause(ctx)
+	go l.keep(ctx)
+	return l, ctx
+}
+
+// code is that of an ERROR which the proxy, or Cassandra behind it, has answered; -1 where err is none.
+func code(err error) int {
+	var told gocql.RequestError
+	if errors.As(err, &told) {
+		return told.Code()
+	}
+	return -1
+}
+
+// answered reports whether err is an answer.
+func answered(err error) bool { return code(err) >= 0 }
+
+// says reports whether err has a word of the proxy.
+func says(err error, word string) bool { return err != nil && strings.Contains(err.Error(), word) }
+
+// passing reports whether an answer is so for the moment only. An unknown outcome is none at all.
+func passing(err error) bool {
+	c := code(err)
+	return says(err, "MUSIC_UNAVAILABLE") || c != gocql.ErrCodeInvalid && c != gocql.ErrCodeSyntax && c != gocql.ErrCodeUnauthorized
+}
+
+// Uncertain reports whether err leaves open if a write under a lock was carried out.
+func Uncertain(err error) bool {
+	switch code(err) {
+	case gocql.ErrCodeInvalid:
+		return says(err, "MUSIC_LOST") && says(err, "unknown")
+	case gocql.ErrCodeUnavailable, gocql.ErrCodeSyntax, gocql.ErrCodeUnauthorized:
+		return false
+	}
+	return err != nil && !errors.Is(err, ErrLost)
+}
+
+// sleep waits, but no longer than ctx lasts.
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
