@@ -1,6 +1,7 @@
 package synchronise
 
 import (
+	"math/bits"
 	"slices"
 	"strings"
 
@@ -59,6 +60,30 @@ func (t tableLayout) slice(v interval) clause {
 		all.values = append(all.values, valuesOf(end.at)...)
 	}
 	return all
+}
+
+// among restricts to some rows, 2^n of them at most, so that few texts serve all numbers: the last
+// stands there as often as it takes.
+func (t tableLayout) among(rows []*dataRow) clause {
+	if len(t.clustering) == 0 {
+		return clause{}
+	}
+	names := make([]string, len(t.clustering))
+	for i, c := range t.clustering {
+		names[i] = c.name
+	}
+	var values []RawValue
+	listed := make([]string, 1<<bits.Len(uint(len(rows)-1)))
+	for i := range listed {
+		at := rows[min(i, len(rows)-1)].clustering
+		texts := make([]string, len(at))
+		for j, term := range at {
+			texts[j] = term.text
+		}
+		listed[i] = inBrackets(texts)
+		values = append(values, valuesOf(at)...)
+	}
+	return clause{" AND " + inBrackets(names) + " IN (" + strings.Join(listed, ", ") + ")", values}
 }
 
 // inBrackets is a list as a tuple; one of one is that one.

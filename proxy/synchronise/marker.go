@@ -16,12 +16,26 @@ const (
 // known.
 var errMoved = errors.New("a late write came between two reads")
 
-// markerTTL is the TTL of a row's marker, which CQL does not show: none if that was learned, if
-// anything in the row has none, or if nothing is in it; else the largest, so that the row goes with
-// its last column (docs/protocol.md 3.9, marker rule).
+// markerLife is how long a row's marker lives, which CQL does not show.
+type markerLife struct {
+	found bool
+	ttl   int32 // 0: for ever
+}
+
+// markerTTL is the TTL of a row's marker: as it was found; else none if anything in the row has
+// none, or if nothing is in it, and the largest otherwise, so that the row goes with its last
+// column (docs/protocol.md 3.9, marker rule).
 func (r dataRow) markerTTL() int32 {
+	if r.marker.found {
+		return r.marker.ttl
+	}
+	return r.longest()
+}
+
+// longest is the TTL of the column that lives longest: 0 if one has none, or if there is no column.
+func (r dataRow) longest() int32 {
 	ttls := r.ttls()
-	if r.permanent || len(ttls) == 0 || slices.Contains(ttls, 0) {
+	if len(ttls) == 0 || slices.Contains(ttls, 0) {
 		return 0
 	}
 	return slices.Max(ttls)
@@ -41,10 +55,14 @@ func (r dataRow) ttls() []int32 {
 	return ttls
 }
 
-// guessed reports that all in the row has a TTL, so that the rule would let the row go with it.
-// That is wrong for a row that was inserted without a TTL and got such columns later: `INSERT (k,
-// c)`, then `UPDATE .. USING TTL 30 SET holder = ..`.
-func (r dataRow) guessed() bool { return r.markerTTL() > 0 }
+// shows reports that the row's marker can be seen, by a read at a second at which nothing else of the
+// row lives: now, where the row has its key alone, or once its last column has gone. Without such a
+// read the rule guesses, wrongly for a row that was inserted without a TTL and got such columns
+// later (`INSERT (k, c)`, then `UPDATE .. USING TTL 30 SET holder = ..`), and for a key that was
+// inserted with a TTL.
+func (r dataRow) shows() bool {
+	return !r.staticOnly() && (r.longest() > 0 || len(r.ttls()) == 0)
+}
 
 // clusteringKey tells the row from the others of its partition.
 func (r dataRow) clusteringKey() string { return fmt.Sprint(r.clustering) }
@@ -62,7 +80,7 @@ func (r dataRow) clusteringKey() string { return fmt.Sprint(r.clustering) }
 // (or a late DELETE of several rows) may be kept in one and fenced off in another: as with any
 // unacknowledged batch of a preempted term (docs/protocol.md 6, M1). By case:
 //   - a row that only the second read has was written in between: it is ignored, and the fence deletes it;
-//   - a row that only the first read has got no marker, or none that stays, or a late DELETE took it: the rule holds;
+//   - a row that only the first read has got no marker, or one that ends, or a late DELETE took it: findEnds asks;
 //   - a row that now has columns without a TTL got them in between. They hide its marker, and the rule might take one that
 //     was acknowledged: moved, for the next attempt to read them first;
 //   - a row that has a TTL even now was read by the server's own clock, as below version 5 of the protocol, or lives longer
@@ -73,7 +91,9 @@ func (r dataRow) clusteringKey() string { return fmt.Sprint(r.clustering) }
 // refuted. Hence the same node: the replicas that it asks were repaired by the first read. Where
 // the table is never repaired so, moved is for ever, and the rule better than no end. The worst
 // that remains is a row of nulls that should have gone; no value that was acknowledged is lost.
-func learn(rows, later []dataRow) (moved bool) {
+//
+// Answered are the rows whose markers end, at a second that is to be found (findEnds).
+func learn(rows, later []dataRow) (ending []*dataRow, moved bool) {
 	known := map[string][]int32{}
 	for _, r := range later {
 		if !r.staticOnly() {
@@ -83,12 +103,15 @@ func learn(rows, later []dataRow) (moved bool) {
 	for i, r := range rows {
 		ttls, there := known[r.clusteringKey()]
 		switch {
-		case !there || !r.guessed() || slices.ContainsFunc(ttls, func(ttl int32) bool { return ttl > 0 }):
+		case !r.shows():
+		case !there:
+			ending = append(ending, &rows[i])
+		case slices.ContainsFunc(ttls, func(ttl int32) bool { return ttl > 0 }):
 		case len(ttls) > 0:
 			moved = true
 		default:
-			rows[i].permanent = true
+			rows[i].marker = markerLife{found: true}
 		}
 	}
-	return moved
+	return ending, moved
 }

@@ -1,12 +1,18 @@
 package synchronise
 
 import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"music/integration/cassandra/cassandratest"
 	"music/musiccore"
 )
 
@@ -38,17 +44,20 @@ func TestLearnMarkers(t *testing.T) {
 		"hidden by a late write":     {[]dataRow{rowAt("a", 9, -1), rowAt("b", 9, 9)}, []dataRow{rowAt("a", -1, 0), rowAt("b", -1, -1)}, []int32{9, 0}, true},
 		"now not taken":              {[]dataRow{rowAt("a", 9, 5)}, []dataRow{rowAt("a", 9, 5)}, []int32{9}, false},
 		"now not taken, late write":  {[]dataRow{rowAt("a", 9, -1)}, []dataRow{rowAt("a", 9, 0)}, []int32{9}, false},
-		"known by the rule":          {[]dataRow{rowAt("a", 9, 0), rowAt("b", -1, -1)}, []dataRow{rowAt("a", -1, 0), rowAt("b", 0, 0)}, []int32{0, 0}, false},
+		"known by the rule":          {[]dataRow{rowAt("a", 9, 0)}, []dataRow{rowAt("a", -1, 0)}, []int32{0}, false},
+		"a key with a late value":    {[]dataRow{rowAt("a", -1, -1)}, []dataRow{rowAt("a", -1, 0)}, []int32{0}, true},
 		"partition without any rows": {[]dataRow{static}, []dataRow{static}, []int32{0}, false},
 	} {
-		assert.Equal(t, tc.moved, learn(tc.first, tc.later), name)
+		_, moved := learn(tc.first, tc.later)
+		assert.Equal(t, tc.moved, moved, name)
 		for i, r := range tc.first {
 			assert.Equal(t, tc.marker[i], r.markerTTL(), name)
 		}
 	}
-	assert.False(t, rowAt("a", -1, -1).guessed())
-	assert.False(t, rowAt("a", 9, 0).guessed())
-	assert.True(t, rowAt("a", 9, -1).guessed())
+	assert.True(t, rowAt("a", -1, -1).shows())
+	assert.False(t, rowAt("a", 9, 0).shows())
+	assert.True(t, rowAt("a", 9, -1).shows())
+	assert.False(t, static.shows())
 }
 
 // Clustering values are told apart by their bytes and by where they stand.
@@ -77,7 +86,9 @@ func TestRowPlaces(t *testing.T) {
 func TestRewriteOfALearnedMarker(t *testing.T) {
 	table := newTestTable(t, "k partition_key int", "c clustering int", "a regular int")
 	rows := []dataRow{rowAt("r", 9)}
-	require.False(t, learn(rows, []dataRow{rowAt("r", -1)}))
+	ending, moved := learn(rows, []dataRow{rowAt("r", -1)})
+	require.Empty(t, ending)
+	require.False(t, moved)
 	f1 := wireInt64(101)
 	assert.Equal(t, []statement{
 		{
@@ -155,6 +166,63 @@ func TestSynchroniseKeepsPermanentMarkers(t *testing.T) {
 	}
 }
 
+// A row goes when it would have gone without a synchronise: one that lives by its key alone, or
+// whose key outlives its values, to the second.
+func TestSynchroniseKeepsTheEndsOfMarkers(t *testing.T) {
+	s := newStore(t, 5)
+	s.Do("CREATE TABLE KS.ends (k int, c text, a int, b int, PRIMARY KEY (k, c))")
+	s.Do("CREATE TABLE KS.bydefault (k int PRIMARY KEY, v int) WITH default_time_to_live = 250")
+	s.Do("INSERT INTO KS.bydefault (k) VALUES (1) USING TIMESTAMP 1")
+	now := int(time.Now().Unix()) - 1
+	for _, text := range []string{
+		"INSERT INTO KS.ends (k, c) VALUES (1, 'a key') USING TIMESTAMP 1 AND TTL 250",
+		"INSERT INTO KS.ends (k, c, a) VALUES (1, 'value deleted', 1) USING TIMESTAMP 1 AND TTL 250",
+		"DELETE a FROM KS.ends USING TIMESTAMP 2 WHERE k = 1 AND c = 'value deleted'",
+		"INSERT INTO KS.ends (k, c, a) VALUES (1, 'value shorter', 1) USING TIMESTAMP 1 AND TTL 600",
+		"UPDATE KS.ends USING TIMESTAMP 2 AND TTL 250 SET a = 2 WHERE k = 1 AND c = 'value shorter'",
+		"INSERT INTO KS.ends (k, c, a) VALUES (1, 'years', 1) USING TIMESTAMP 1 AND TTL 300000000",
+		"UPDATE KS.ends USING TIMESTAMP 2 AND TTL 250 SET a = 2 WHERE k = 1 AND c = 'years'",
+		"INSERT INTO KS.ends (k, c) VALUES (1, 'stays') USING TIMESTAMP 1",
+	} {
+		require.NoError(t, s.Session.Query(strings.ReplaceAll(text, "KS", s.Name)).WithNowInSeconds(now).Exec(), text)
+	}
+	p := s.partition(s.key("ends", wireInt32(1)), now)
+	for fence := musiccore.Stamp(10); fence < 14; fence += 2 {
+		require.Equal(t, musiccore.Result{Status: musiccore.StatusDone}, p.run(t.Context(), musiccore.Synch{Fence: fence}))
+		for ahead, want := range map[int][]string{
+			249: {"a key", "stays", "value deleted", "value shorter", "years"}, 250: {"stays", "value shorter", "years"},
+			599: {"stays", "value shorter", "years"}, 600: {"stays", "years"}, 299999999: {"stays", "years"}, 300000000: {"stays"},
+		} {
+			assert.Equal(t, want, s.names(s.key("ends", wireInt32(1)), now+ahead), "%d s later", ahead)
+		}
+		p = p.at(now + 100)
+	}
+	s.synchronise(s.key("bydefault", wireInt32(1)), 10)
+	after, _ := s.look(s.key("bydefault", wireInt32(1)), now+260)
+	assert.Empty(t, after)
+}
+
+// Many rows that end at seconds of their own are found, on pages of any size, and whatever their
+// keys are.
+func TestSynchroniseFindsManyEnds(t *testing.T) {
+	s := newStore(t, 5)
+	s.Do("CREATE TABLE KS.many (k int, a frozen<tuple<int, text>>, b int, st int static, PRIMARY KEY (k, a, b)) WITH CLUSTERING ORDER BY (a ASC, b DESC)")
+	now := int(time.Now().Unix())
+	for i := range 150 {
+		text := fmt.Sprintf("INSERT INTO %s.many (k, a, b) VALUES (1, (%d, null), %d) USING TIMESTAMP 1 AND TTL %d", s.Name, i/10, i%10, 100+7*(i%50))
+		require.NoError(t, s.Session.Query(text).WithNowInSeconds(now).Exec())
+	}
+	k := s.key("many", wireInt32(1))
+	s.Do("UPDATE KS.many USING TIMESTAMP 1 AND TTL 5000 SET st = 1 WHERE k = 1")
+	p := s.partition(k, now)
+	p.sizes.short, p.sizes.full = 3, 60
+	require.Equal(t, musiccore.Result{Status: musiccore.StatusDone}, p.run(t.Context(), musiccore.Synch{Fence: 10}))
+	for i := range 50 {
+		rows, _ := s.look(k, now+100+7*i)
+		assert.Len(t, rows, max(1, 150-3*(i+1)), "the static column stands alone when the last has gone")
+	}
+}
+
 // Where no second read is possible, or it cannot be trusted, a row goes with its last column.
 func TestSynchroniseGuessesMarkers(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -211,5 +279,46 @@ func TestSynchroniseMarkersMeetLateWrites(t *testing.T) {
 
 		p.table.repaired = false
 		require.NoError(t, p.learnMarkers(t.Context(), page), "the rule, where it would never end")
+	}
+}
+
+// counter counts what a session sends.
+type counter struct{ reads, batches atomic.Int32 }
+
+// ObserveQuery implements gocql.QueryObserver.
+func (c *counter) ObserveQuery(context.Context, gocql.ObservedQuery) { c.reads.Add(1) }
+
+// ObserveBatch implements gocql.BatchObserver.
+func (c *counter) ObserveBatch(context.Context, gocql.ObservedBatch) { c.batches.Add(1) }
+
+// Only a row whose marker shows costs another read, and only one whose marker ends more than that.
+func TestStatementsOfASynchronise(t *testing.T) {
+	count := &counter{}
+	s := &store{t: t, Keyspace: cassandratest.NewKeyspace(t, func(c *gocql.ClusterConfig) {
+		c.ProtoVersion, c.QueryObserver, c.BatchObserver = 5, count, count
+	})}
+	s.Do("CREATE TABLE KS.cost (k int, c int, v int, w int, PRIMARY KEY (k, c))")
+	for i, tc := range []struct {
+		name string
+		rows []string
+		read int32
+	}{
+		{"values for ever", []string{"(k, c, v) VALUES (K, 1, 1)", "(k, c, v, w) VALUES (K, 2, 2, 2)"}, 1},
+		{"nothing", nil, 1},
+		{"a value for ever beside one that ends", []string{"(k, c, v) VALUES (K, 1, 1)", "(k, c, w) VALUES (K, 1, 1) USING TTL 500"}, 1},
+		{"keys for ever", []string{"(k, c) VALUES (K, 1)", "(k, c) VALUES (K, 2)"}, 2},
+		{"leases", []string{"(k, c, v) VALUES (K, 1, 1) USING TTL 500", "(k, c, v) VALUES (K, 2, 1) USING TTL 500"}, 3},
+		{"keys that end", []string{"(k, c) VALUES (K, 1) USING TTL 500", "(k, c) VALUES (K, 2) USING TTL 500"}, 2 + 6 + 9},
+	} {
+		now := int(time.Now().Unix())
+		for _, row := range tc.rows {
+			text := strings.ReplaceAll("INSERT INTO "+s.Name+".cost "+row, "K", fmt.Sprint(i))
+			require.NoError(t, s.Session.Query(text).WithNowInSeconds(now).WithTimestamp(5).Exec(), text)
+		}
+		p := s.partition(s.key("cost", wireInt32(int32(i))), now)
+		reads, batches := count.reads.Load(), count.batches.Load()
+		require.Equal(t, musiccore.Result{Status: musiccore.StatusDone}, p.run(t.Context(), musiccore.Synch{Fence: 10}))
+		assert.Equal(t, tc.read, count.reads.Load()-reads, tc.name)
+		assert.Equal(t, int32(1), count.batches.Load()-batches, tc.name)
 	}
 }

@@ -72,22 +72,29 @@ func (p partition) next(ctx context.Context, before resultPage) (resultPage, err
 // at QUORUM of the same interval. It goes to the same node, which asks the same replicas unless one
 // is slow: the first read has repaired those. Rows that the second does not show follow the rule.
 func (p partition) learnMarkers(ctx context.Context, page resultPage) error {
-	if p.now+clockSlack >= p.table.forgotten || !slices.ContainsFunc(page.rows, dataRow.guessed) {
+	if p.now+clockSlack >= p.table.forgotten || !slices.ContainsFunc(page.rows, dataRow.shows) {
 		return nil
 	}
-	p.now, p.host = farFuture, page.host
+	p.host = page.host
 	var later []dataRow
 	for _, c := range p.table.clauses(page.interval()) {
-		rows, err := p.all(ctx, c)
+		rows, err := p.at(farFuture).all(ctx, c)
 		if err != nil {
 			return errors.Join(errors.New("read the markers"), err)
 		}
 		later = append(later, rows...)
 	}
-	if learn(page.rows, later) && p.table.repaired {
+	ending, moved := learn(page.rows, later)
+	if moved && p.table.repaired {
 		return errMoved
 	}
-	return nil
+	return p.findEnds(ctx, ending)
+}
+
+// at is the partition at another second.
+func (p partition) at(now int) partition {
+	p.now = now
+	return p
 }
 
 // all reads the rows of a clause to their end. Between the two reads of a page only late writes can

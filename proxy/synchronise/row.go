@@ -11,7 +11,7 @@ import (
 type dataRow struct {
 	clustering      []cqlTerm
 	static, regular []dataCell
-	permanent       bool // its marker is known to have no TTL
+	marker          markerLife
 }
 
 // dataCell is what a row has in one column.

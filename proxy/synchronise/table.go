@@ -43,6 +43,7 @@ type tableLayout struct {
 	static, regular       []columnLayout
 	forgotten             int  // what has a TTL and was written before this second leaves no trace at farFuture
 	repaired              bool // a read at QUORUM repairs the replicas that answered it
+	staticAlone           bool // of columns outside the key it has static ones alone: who reads rows reads those, too
 }
 
 // columnDescription is a row of system_schema.columns.
@@ -89,6 +90,7 @@ func newTableLayout(d tableDescription) (tableLayout, error) {
 			return t, fmt.Errorf("%w: %s: column %s is of kind %s", errNotSynchronisable, t.name, column.name, c.kind)
 		}
 	}
+	t.staticAlone = t.static != nil && t.regular == nil
 	return t, nil
 }
 
