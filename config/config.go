@@ -70,13 +70,14 @@ type Listen struct {
 // Music holds the settings of the lock service. Which of them proxies may have different, and why nothing breaks then, stands in
 // docs/guarantees.md.
 type Music struct {
-	Locks        bool   // false = a pure relay, which opens no session of its own
-	Replication  string // of the keyspace music, a CQL map; empty = chosen from the cluster's data centres
-	SessionLease time.Duration
-	ClientLease  time.Duration
-	MaxWait      time.Duration // how long LOCK may wait for a driver whose own time-out is not known
-	Retain       time.Duration // a key whose sections are shorter is kept so long for the next LOCK here; 0 = never
-	Critical     []string      // patterns of tables that are critical whatever their comment says; see CriticalByName
+	Locks         bool   // false = a pure relay, which opens no session of its own
+	Replication   string // of the keyspace music, a CQL map; empty = chosen from the cluster's data centres
+	SessionLease  time.Duration
+	ClientLease   time.Duration
+	MaxWait       time.Duration // how long LOCK may wait for a driver whose own time-out is not known
+	Retain        time.Duration // a key whose sections are shorter is kept so long for the next LOCK here; 0 = never
+	Critical      []string      // patterns of tables that are critical whatever their comment says; see CriticalByName
+	MetricsTables []string      // whose locks have metrics of their own; see NamedTables
 
 	ExpectProxies int // this one included; at start drivers wait until so many have said where they are
 }

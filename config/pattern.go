@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"path"
 	"regexp"
 	"slices"
@@ -11,6 +12,9 @@ import (
 
 // errPattern tells that a text does not name tables.
 var errPattern = errors.New("not keyspace.table")
+
+// errManyTables tells that each of so many tables cannot have metrics.
+var errManyTables = fmt.Errorf("more than %d", maxMetricsTables)
 
 // CriticalByName tells whether one of the patterns of the setting critical names a table, whose keyspace and name are given as
 // Cassandra knows them. The keyspaces of Cassandra itself and that of the proxies are named by none.
@@ -24,6 +28,39 @@ func (m Music) CriticalByName(keyspace, table string) bool {
 		}
 	}
 	return false
+}
+
+// TableName names one table, as Cassandra knows it.
+type TableName struct{ Keyspace, Table string }
+
+// String returns keyspace.table.
+func (t TableName) String() string { return t.Keyspace + "." + t.Table }
+
+// NamedTables returns the tables of the setting metrics-tables.
+func (m Music) NamedTables() []TableName {
+	var all []TableName
+	for _, name := range m.MetricsTables {
+		if keyspace, table, err := splitPattern(name); err == nil {
+			all = append(all, TableName{keyspace, table})
+		}
+	}
+	return all
+}
+
+// maxMetricsTables bounds what one scrape may grow to.
+const maxMetricsTables = 50
+
+// checkMetricsTables refuses what does not name one table each.
+func checkMetricsTables(c *Config) error {
+	if len(c.Music.MetricsTables) > maxMetricsTables {
+		return errManyTables
+	}
+	for _, name := range c.Music.MetricsTables {
+		if _, _, err := splitPattern(name); err != nil || strings.ContainsAny(name, "*?") {
+			return errPattern
+		}
+	}
+	return nil
 }
 
 // CriticalRules says which tables are critical by the setting, in one way of writing: two proxies for which it is the same judge every

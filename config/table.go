@@ -78,6 +78,12 @@ func listenSettings() []setting {
 			name: "metrics-listen", usage: "address of metrics and health; if the port is in use, the proxy serves without them where this is the default, and does not start where it was set", check: checkMetrics,
 			field: metricsField,
 		},
+		{
+			name: "metrics-tables", usage: "critical tables whose locks have metrics of their own besides, with the label table", check: checkMetricsTables,
+			field: func(c *Config) field {
+				return list(&c.Music.MetricsTables, `none, or up to 50 of keyspace.table; "Quoted" names keep their case`)
+			},
+		},
 	}
 }
 

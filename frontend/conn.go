@@ -278,5 +278,11 @@ func (c *conn) post(envelope []byte) { c.down.Post(envelope) }
 // reject answers a request with an error of the proxy's own.
 func (c *conn) reject(h wire.Header, f *wire.Failure) {
 	c.server.Stats.count(c, h.OpCode, FateRefused)
-	c.post(wire.ErrorEnvelope(c.version, h.Stream, f))
+	c.post(c.failureEnvelope(h.Stream, f))
+}
+
+// failureEnvelope returns an error for the client, and counts it by its first word.
+func (c *conn) failureEnvelope(stream int16, f *wire.Failure) []byte {
+	c.server.Stats.countFailure(f)
+	return wire.ErrorEnvelope(c.version, stream, f)
 }

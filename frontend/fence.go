@@ -325,7 +325,7 @@ func uncertain() *wire.Failure {
 
 // errorInstead returns an error in the place of an answer, with the preamble of that answer.
 func (c *conn) errorInstead(e wire.Envelope, f *wire.Failure) wire.Envelope {
-	b := wire.ErrorEnvelope(c.version, e.Stream, f)
+	b := c.failureEnvelope(e.Stream, f)
 	if body, flags, err := c.plainAnswer(e); err == nil {
 		cur := wire.Cursor{Body: body}
 		if preamble := wire.ReadPreamble(&cur, flags); !cur.Bad {

@@ -75,7 +75,7 @@ func (c *conn) rejectUnsent(k lockedOperation, f *wire.Failure) {
 		return
 	}
 	c.server.Stats.count(c, k.header.OpCode, FateRefused)
-	c.releaseThenAnswer(k.header.Stream, k.request.key, k.request.ref, wire.ErrorEnvelope(c.version, k.header.Stream, f))
+	c.releaseThenAnswer(k.header.Stream, k.request.key, k.request.ref, c.failureEnvelope(k.header.Stream, f))
 }
 
 // releaseThenAnswer gives a reference back and then answers.
@@ -112,7 +112,7 @@ func (a *lockExecution) columnsOf(k musiccore.Key) func(musiccore.Grant) {
 	return func(g musiccore.Grant) {
 		c.server.Stats.count(c, h.OpCode, FateAnswered)
 		if !c.streams.Begin(h.Stream, true) {
-			c.post(wire.ErrorEnvelope(c.version, h.Stream, inUse(h.Stream)))
+			c.post(c.failureEnvelope(h.Stream, inUse(h.Stream)))
 			return
 		}
 		c.watches.add(h.Stream, &watch{kind: watchColumns, columns: func(e wire.Envelope) (wire.Envelope, error) {

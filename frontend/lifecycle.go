@@ -111,9 +111,9 @@ func (c *conn) farewell(cause error) {
 // the cause: its details name addresses that clients do not know.
 func (c *conn) giveUp(cause error) {
 	f := &wire.Failure{Code: primitive.ErrorCodeServerError, Text: "MUSIC_BACKEND: " + cause.Error() + "; the request may or may not have been carried out"}
-	c.streams.Each(func(stream int16) { c.post(wire.ErrorEnvelope(c.version, stream, f)) })
+	c.streams.Each(func(stream int16) { c.post(c.failureEnvelope(stream, f)) })
 	for _, stream := range c.operations.disown() {
-		c.post(wire.ErrorEnvelope(c.version, stream, f))
+		c.post(c.failureEnvelope(stream, f))
 	}
 }
 

@@ -174,7 +174,7 @@ func (r *multiLock) run(o operation) {
 	}
 	switch {
 	case failure != nil:
-		o.answer(wire.ErrorEnvelope(r.conn.version, r.stream, failure))
+		o.answer(r.conn.failureEnvelope(r.stream, failure))
 	case o.cancelled():
 		r.releaseKeys(got)
 	default:

@@ -1,11 +1,14 @@
 package frontend
 
 import (
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
+
+	"music/frontend/wire"
 )
 
 // Fate is what became of a request, for the metrics.
@@ -47,6 +50,7 @@ type statShard struct {
 // Stats counts what the clients' connections do. Reading it blocks no connection.
 type Stats struct {
 	shards   [statShards]statShard
+	failures [wordCount]atomic.Uint64
 	Accepted atomic.Uint64 // connections ever accepted
 	Open     atomic.Int64  // connections now
 	Lost     atomic.Uint64 // connections ended because Cassandra was lost or not there
@@ -77,6 +81,32 @@ func (s *Stats) Requests(f func(opcode primitive.OpCode, fate Fate, n uint64)) {
 func (s *Stats) count(c *conn, opcode primitive.OpCode, fate Fate) {
 	if opcode <= maxRequestOpcode {
 		s.shards[c.id%statShards].requests[opcode][fate].Add(1)
+	}
+}
+
+// wordCount is how many words there are.
+const wordCount = 11
+
+// words returns the first words of the errors that the proxy tells clients (docs/runbook.md); other
+// is an error without one, in the words of Cassandra.
+func words() [wordCount]string {
+	return [...]string{
+		"other", "MUSIC_UNLOCKED", "MUSIC_NOT_HELD", "MUSIC_LOST", "MUSIC_REFUSED", "MUSIC_KEY", "MUSIC_SYNTAX", "MUSIC_UNAVAILABLE",
+		"MUSIC_UNCERTAIN", "MUSIC_BACKEND", "MUSIC_INTERNAL",
+	}
+}
+
+// countFailure counts an error that a client is told.
+func (s *Stats) countFailure(f *wire.Failure) {
+	all := words()
+	word, _, _ := strings.Cut(f.Text, ":")
+	s.failures[max(0, slices.Index(all[:], word))].Add(1)
+}
+
+// Failures calls f with how many errors clients were told, by their first word.
+func (s *Stats) Failures(f func(word string, n uint64)) {
+	for i, word := range words() {
+		f(word, s.failures[i].Load())
 	}
 }
 

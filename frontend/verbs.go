@@ -187,7 +187,7 @@ type lockSubject struct {
 func (o operation) tellGrant(stream int16, of lockSubject, a musiccore.Answer, shortened []string) {
 	c := o.conn
 	if a.Err != nil {
-		o.answer(wire.ErrorEnvelope(c.version, stream, lockFailure(a.Err, of.table, c.server.shown(of.generation, of.key, of.ref))))
+		o.answer(c.failureEnvelope(stream, lockFailure(a.Err, of.table, c.server.shown(of.generation, of.key, of.ref))))
 		return
 	}
 	o.answer(c.warned(c.rows(stream, grantColumns(of.table), grantRow(a.Grant, c.server.shown(of.generation, of.key, a.Grant.Ref))), shortened))
@@ -244,7 +244,7 @@ func (c *conn) message(stream int16, m message.Message) []byte {
 	var b bytes.Buffer
 	f := frame.NewFrame(primitive.ProtocolVersion(c.version), stream, m)
 	if err := frame.NewCodec().EncodeFrame(f, &b); err != nil {
-		return wire.ErrorEnvelope(c.version, stream, &wire.Failure{Code: primitive.ErrorCodeServerError, Text: "MUSIC_INTERNAL: " + err.Error()})
+		return c.failureEnvelope(stream, &wire.Failure{Code: primitive.ErrorCodeServerError, Text: "MUSIC_INTERNAL: " + err.Error()})
 	}
 	return b.Bytes()
 }

@@ -120,7 +120,7 @@ func (c *conn) continueConditional(e wire.Envelope, f *sentOperation) []byte {
 	next, kind := x.write, musiccore.Put
 	switch {
 	case failure != nil:
-		return wire.ErrorEnvelope(c.version, e.Stream, failure)
+		return c.failureEnvelope(e.Stream, failure)
 	case step == condition.Refuse:
 		decoded.Body.Warnings = x.warned
 		return c.appliedRows(decoded, f.table, evaluation.Refusal())

@@ -46,6 +46,11 @@ type Note struct {
 	Reason   string        // of Forced: the reason that was given
 	Duration time.Duration // Granted: waited; Ended and Orphaned: held
 	InBlock  bool          // Granted, Ended, Orphaned: in a block (docs/protocol.md 3.17)
+
+	// Of Granted, where it waited already when the lock before it ended, as far as that was seen here:
+	// HandedOver is true, and HandOver how long ago that was.
+	HandedOver bool
+	HandOver   time.Duration
 }
 
 // Command is one request to the store. The caller gives each exactly one Reply, however late;

@@ -34,8 +34,12 @@ func (c *Core) alarm(k Key, rule, text string) {
 
 // note emits a note of what happened to an entry since it was made, or granted.
 func (k *key) note(what NoteKind, e *entry, how State) {
-	k.c.out.Notes = append(k.c.out.Notes, Note{
+	n := Note{
 		Key: k.id, Kind: what, Ref: e.ref, Owner: e.identity.name, Client: e.identity.client, State: how, Duration: k.c.now - e.since,
 		InBlock: e.inBlock,
-	})
+	}
+	if n.HandedOver = what == NoteGranted && k.endedAt != 0 && e.since <= k.endedAt; n.HandedOver {
+		n.HandOver = k.c.now - k.endedAt
+	}
+	k.c.out.Notes = append(k.c.out.Notes, n)
 }

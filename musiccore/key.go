@@ -15,7 +15,8 @@ type key struct {
 	term      *term // of the head, if it is here
 	queries   []query
 	endings   endings
-	lastDied  bool // the last holder did not give the lock back
+	lastDied  bool          // the last holder did not give the lock back
+	endedAt   time.Duration // when the lock ended last, as far as it was seen here; for notes alone
 	headWatch headWatch
 	piggyback piggyback
 	timer     timer

@@ -1,101 +1,117 @@
 package proxy
 
 import (
-	"cmp"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"music/config"
 	"music/musiccore"
 )
 
 // lockMetrics count what happens to locks.
 type lockMetrics struct {
-	waits, holds prometheus.Histogram
-	ends         *prometheus.CounterVec
+	sections     *sectionMetrics
+	tables       tableMetrics
 	preemptions  prometheus.Counter
 	takeovers    prometheus.Counter
 	synchronises prometheus.Counter
 	fencedOff    prometheus.Counter
-
-	held     prometheus.Gauge
-	waiting  prometheus.Gauge
-	answers  [musiccore.StateReleased + 1]prometheus.Counter // by the state; 0: an error
-	alarms   prometheus.Counter
-	commands commandMetrics
+	alarms       prometheus.Counter
+	commands     commandMetrics
 }
 
 // orphaned is how a lock ends whose session has ended: its client may go on with it at another proxy.
 const orphaned = "ORPHANED"
 
-// newLockMetrics registers the metrics of locks.
-func newLockMetrics(r prometheus.Registerer) *lockMetrics {
+// newLockMetrics registers the metrics of locks, and those of each of the tables that are named
+// besides.
+func newLockMetrics(r prometheus.Registerer, critical *criticalTables, named []config.TableName) *lockMetrics {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
-	seconds := func(name, help string) prometheus.Histogram {
-		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(0.001, 2.5, 14)})
-	}
 	m := &lockMetrics{
-		waits:        seconds("music_lock_wait_seconds", "From LOCK to the grant; its count is the number of grants."),
-		holds:        seconds("music_lock_hold_seconds", "From the grant to the end of a lock."),
-		ends:         prometheus.NewCounterVec(prometheus.CounterOpts{Name: "music_lock_ends_total", Help: "Locks that ended, by how."}, []string{"how"}),
+		sections:     newSectionMetrics(r, "music_", ""),
+		tables:       newTableMetrics(r, critical, named),
 		preemptions:  counter("music_preemptions_total", "Holders of dead sessions that were passed over."),
 		takeovers:    counter("music_takeovers_total", "Locks of dead sessions whose client went on here."),
 		synchronises: counter("music_synchronises_total", "Keys that were synchronised."),
 		fencedOff:    counter("music_fenced_off_total", "Operations under a lock that was lost: corruptions prevented."),
-		held:         prometheus.NewGauge(prometheus.GaugeOpts{Name: "music_locks_held", Help: "Locks that this proxy has given and that have not ended."}),
-		waiting:      prometheus.NewGauge(prometheus.GaugeOpts{Name: "music_locks_waiting", Help: "LOCKs that wait for their answer here."}),
 		alarms:       counter("music_alarms_total", "Broken invariants, each of them an error in the log."),
 		commands:     newCommandMetrics(r),
 	}
-	answers := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "music_lock_answers_total", Help: "LOCKs, by the state that was answered."}, []string{"answer"})
-	for state := range m.answers {
-		m.answers[state] = answers.WithLabelValues(cmp.Or(musiccore.State(state).String(), "ERROR"))
-	}
-	for _, how := range []string{musiccore.StateReleased.String(), musiccore.StateLost.String(), orphaned} {
-		m.ends.WithLabelValues(how) // an increase from nothing to 1 is none for Prometheus
-	}
-	r.MustRegister(m.waits, m.holds, m.ends, m.preemptions, m.takeovers, m.synchronises, m.fencedOff, m.held, m.waiting, m.alarms, answers)
+	r.MustRegister(m.preemptions, m.takeovers, m.synchronises, m.fencedOff, m.alarms)
 	return m
 }
 
 // asked counts a LOCK and, once done is called, its answer.
-func (m *lockMetrics) asked(done func(musiccore.Answer)) func(musiccore.Answer) {
-	m.waiting.Inc()
+func (m *lockMetrics) asked(k musiccore.Key, done func(musiccore.Answer)) func(musiccore.Answer) {
+	at, table := boottime(), m.tables.of(k)
+	m.sections.asked(k, at)
+	if table != nil {
+		table.asked(k, at)
+	}
 	return func(a musiccore.Answer) {
-		m.waiting.Dec()
-		state := a.Grant.State
-		if a.Err != nil {
-			state = 0
+		m.sections.answered(k, at, a)
+		if table != nil {
+			table.answered(k, at, a)
 		}
-		m.answers[state].Inc()
 		done(a)
 	}
 }
 
-// note counts what happened to a lock.
-func (m *lockMetrics) note(n musiccore.Note) {
+// note counts what happened to a lock at a moment of BOOTTIME.
+func (m *lockMetrics) note(n musiccore.Note, at time.Duration) {
+	m.sections.note(n, at)
+	if table := m.tables.of(n.Key); table != nil {
+		table.note(n, at)
+	}
 	switch n.Kind {
-	case musiccore.NoteGranted:
-		m.waits.Observe(n.Duration.Seconds())
-		m.held.Inc()
-	case musiccore.NoteEnded:
-		m.holds.Observe(n.Duration.Seconds())
-		m.held.Dec()
-		m.ends.WithLabelValues(n.State.String()).Inc()
-	case musiccore.NoteOrphaned:
-		m.holds.Observe(n.Duration.Seconds())
-		m.held.Dec()
-		m.ends.WithLabelValues(orphaned).Inc()
 	case musiccore.NotePreempted:
 		m.preemptions.Inc()
 	case musiccore.NoteTakenOver:
 		m.takeovers.Inc()
-		m.held.Inc()
 	case musiccore.NoteSynchronised:
 		m.synchronises.Inc()
 	}
+}
+
+// tableMetrics are the metrics of the tables that the setting metrics-tables names.
+type tableMetrics struct {
+	critical *criticalTables
+	named    map[config.TableName]*sectionMetrics
+	byID     *sync.Map // id of a table to its *sectionMetrics: a lock may end after its table
+}
+
+// newTableMetrics registers them, each with the label table.
+func newTableMetrics(r prometheus.Registerer, critical *criticalTables, named []config.TableName) tableMetrics {
+	m := tableMetrics{critical: critical, named: map[config.TableName]*sectionMetrics{}, byID: new(sync.Map)}
+	for _, t := range named {
+		if m.named[t] == nil {
+			m.named[t] = newSectionMetrics(prometheus.WrapRegistererWith(prometheus.Labels{"table": t.String()}, r), "music_table_", " Of a table of metrics-tables.")
+		}
+	}
+	return m
+}
+
+// of returns the metrics of the table of a key; nil where it has none of its own.
+func (m tableMetrics) of(k musiccore.Key) *sectionMetrics {
+	if len(m.named) == 0 {
+		return nil
+	}
+	if found, known := m.byID.Load(k.Table); known {
+		return found.(*sectionMetrics)
+	}
+	t := m.critical.table(k.Table)
+	if t == nil {
+		return nil
+	}
+	found := m.named[config.TableName{Keyspace: t.keyspace, Table: t.name}]
+	if found != nil {
+		m.byID.Store(k.Table, found)
+	}
+	return found
 }
 
 // commandMetrics count what Cassandra is asked for locks.

@@ -109,7 +109,7 @@ func (l *locks) beginHere(k musiccore.Key, r musiccore.LockRef, kind musiccore.K
 
 // Lock implements frontend.Locks. A new reference is always this proxy's own.
 func (l *locks) Lock(k musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) (gone func()) {
-	done = l.metrics.asked(done)
+	done = l.metrics.asked(k, done)
 	here := func(done func(musiccore.Answer)) (gone func()) { return l.lockHere(k, q, done) }
 	if q.Ref == 0 {
 		return here(done)

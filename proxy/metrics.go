@@ -23,7 +23,7 @@ import (
 // metrics shows the frontend's counters to Prometheus.
 type metrics struct {
 	stats                         *frontend.Stats
-	requests                      *prometheus.Desc
+	requests, failures            *prometheus.Desc
 	accepted, open, lost, refused *prometheus.Desc
 }
 
@@ -32,6 +32,7 @@ func newRegistry(stats *frontend.Stats) *prometheus.Registry {
 	m := &metrics{
 		stats:    stats,
 		requests: prometheus.NewDesc("music_requests_total", "Requests of clients by opcode and by what became of them.", []string{"opcode", "fate"}, nil),
+		failures: prometheus.NewDesc("music_errors_total", "Errors that clients were told by this proxy itself, by their first word.", []string{"word"}, nil),
 		accepted: prometheus.NewDesc("music_connections_accepted_total", "Client connections ever accepted.", nil, nil),
 		open:     prometheus.NewDesc("music_connections_open", "Client connections now.", nil, nil),
 		lost:     prometheus.NewDesc("music_connections_backend_lost_total", "Client connections that ended because Cassandra was lost.", nil, nil),
@@ -64,6 +65,9 @@ func (m *metrics) Describe(out chan<- *prometheus.Desc) { prometheus.DescribeByC
 func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	m.stats.Requests(func(opcode primitive.OpCode, fate frontend.Fate, n uint64) {
 		out <- prometheus.MustNewConstMetric(m.requests, prometheus.CounterValue, float64(n), frontend.OpcodeName(opcode), fate.String())
+	})
+	m.stats.Failures(func(word string, n uint64) {
+		out <- prometheus.MustNewConstMetric(m.failures, prometheus.CounterValue, float64(n), word)
 	})
 	out <- prometheus.MustNewConstMetric(m.accepted, prometheus.CounterValue, float64(m.stats.Accepted.Load()))
 	out <- prometheus.MustNewConstMetric(m.open, prometheus.GaugeValue, float64(m.stats.Open.Load()))

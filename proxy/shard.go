@@ -145,7 +145,7 @@ func (s *shard) carryOutFor(by musiccore.Client, now musiccore.Now, e musiccore.
 		s.tell(e.Hints)
 	}
 	for _, n := range e.Notes {
-		s.metrics.note(n)
+		s.metrics.note(n, now.Boot)
 		s.later(func() { s.audit.note(n, by) })
 	}
 	for _, a := range e.Alarms {

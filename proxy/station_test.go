@@ -86,6 +86,7 @@ type station struct {
 	address string
 
 	registry *prometheus.Registry
+	tables   *criticalTables
 	audited  *jsonLog
 	stop     func() // ends the channel, as the end of the process would
 }
@@ -146,11 +147,11 @@ func startStation(t testing.TB, c *cluster, change ...func(*musiccore.Options)) 
 
 	ctx, cancel := context.WithCancel(context.Background())
 	registry := prometheus.NewRegistry()
-	s.registry, s.audited = registry, &jsonLog{}
+	s.registry, s.audited, s.tables = registry, &jsonLog{}, newCriticalTables()
 	s.locks = newLocks(ctx, self, options, lockDeps{
 		clock: clocks, do: c.do, living: s.life.living, log: zerolog.Nop(),
 		peers:   peer.NewClient(peer.Channel{Wait: options.Wait, OpTimeout: options.OpTimeout}, &s.life.others, zerolog.Nop(), registry),
-		reports: reports{newAudit(zerolog.New(s.audited), "all", "here", newCriticalTables()), newLockMetrics(registry)},
+		reports: reports{newAudit(zerolog.New(s.audited), "all", "here", s.tables), newLockMetrics(registry, s.tables, []config.TableName{{Keyspace: "bank", Table: "accounts"}})},
 	})
 	s.server = peer.NewServer("", s.life.id, local{s.locks}, local{s.locks}, zerolog.Nop())
 	answering, hangUp := context.WithCancel(ctx)
