@@ -99,21 +99,22 @@ func TestStoredSettingsThatCannotBeRead(t *testing.T) {
 // tables may have been read.
 func TestABarrierAsksForTheTablesThatWereRead(t *testing.T) {
 	var followed gocql.UUID
-	read := func(keyspace, comment string) gocql.UUID {
+	read := func(keyspace, comment string, written int64) gocql.UUID {
 		n := startCQLNode(t, func(asked) message.Message {
 			return rowOf("keyspace_name", []byte(keyspace), "table_name", []byte("t"), "id", make([]byte, 16), "comment", []byte(comment),
-				"flags", nil, "gc_grace_seconds", bigint(864_000)[4:], "default_time_to_live", bigint(0)[4:])
+				"flags", nil, "gc_grace_seconds", bigint(864_000)[4:], "default_time_to_live", bigint(0)[4:], "writetime(comment)", bigint(written))
 		})
 		r := schemaReader{session: n.session, byName: func(string, string) bool { return false }}
 		_, _, digest, err := r.readTables(t.Context())
 		require.NoError(t, err)
 		return digest
 	}
-	plain, critical := read("bank", ""), read("bank", "@critical")
+	plain, critical := read("bank", "", 1), read("bank", "@critical", 2)
 	require.NotEqual(t, plain, critical)
-	require.Equal(t, critical, read("bank", "@critical"))
-	require.NotEqual(t, read("systems", ""), read("systems", "@critical"), "a keyspace like any other")
-	require.Equal(t, read("system", ""), read("system", "other"), "each node's own")
+	require.Equal(t, critical, read("bank", "@critical", 2))
+	require.NotEqual(t, critical, read("bank", "@critical", 4), "it was none meanwhile")
+	require.NotEqual(t, read("systems", "", 1), read("systems", "@critical", 1), "a keyspace like any other")
+	require.Equal(t, read("system", "", 1), read("system", "other", 1), "each node's own")
 
 	n, s := closingBefore(t, applied(true))
 	other := gocql.UUID{1}

@@ -107,18 +107,20 @@ func (r *schemaReader) readVirtual(ctx context.Context) (names [][2]string, err 
 
 // readTables reads all tables, and the names and ids of those that may be companions. digest tells
 // by itself what was read: Cassandra's version of its schema may be of before, since it moves only
-// when a change is written.
+// when a change is written. Nor does it come back with a comment that does: a proxy may have opened
+// a table since, and its beat of before still stand.
 func (r *schemaReader) readTables(ctx context.Context) (all []*dataTable, names map[string]uuid.UUID, digest gocql.UUID, err error) {
 	names = map[string]uuid.UUID{}
 	var rows []string
-	iter := r.ask("SELECT keyspace_name, table_name, id, comment, flags, gc_grace_seconds, default_time_to_live FROM system_schema.tables").IterContext(ctx)
+	iter := r.ask("SELECT keyspace_name, table_name, id, comment, flags, gc_grace_seconds, default_time_to_live, WRITETIME(comment) FROM system_schema.tables").IterContext(ctx)
 	var keyspace, name, comment string
 	var id gocql.UUID
 	var flags []string
 	var grace, ttl int
-	for iter.Scan(&keyspace, &name, &id, &comment, &flags, &grace, &ttl) {
+	var written int64
+	for iter.Scan(&keyspace, &name, &id, &comment, &flags, &grace, &ttl, &written) {
 		if !ofTheNode(keyspace) {
-			rows = append(rows, fmt.Sprintf("%q %q %s %q", keyspace, name, id, comment))
+			rows = append(rows, fmt.Sprintf("%q %q %s %q %d", keyspace, name, id, comment, written))
 		}
 		if strings.HasPrefix(name, catalog.CompanionPrefix) {
 			names[keyspace+"\x00"+name] = uuid.UUID(id)

@@ -4,6 +4,7 @@ import (
 	"net"
 	"testing"
 
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -160,4 +161,21 @@ func TestCommentsThatOnlyLookLikeSettings(t *testing.T) {
 		assert.Equal(t, refused, table.Refused != "", comment)
 		assert.Equal(t, !refused, table.ignored != "", comment)
 	}
+}
+
+// A table that was open meanwhile is told from one that was not, though it looks as before: a proxy
+// may have followed the opening, and what it told before must not count.
+func TestTablesThatWereOpenMeanwhile(t *testing.T) {
+	s := cassandratest.NewKeyspace(t, cassandratest.Version(0))
+	s.Do("CREATE TABLE KS.open (k int PRIMARY KEY, v int) WITH comment = '@critical'")
+	look := func() gocql.UUID {
+		_, _, digest, err := (&schemaReader{session: s.Session, byName: func(string, string) bool { return false }}).readTables(t.Context())
+		require.NoError(t, err)
+		return digest
+	}
+	before := look()
+	assert.Equal(t, before, look())
+	s.Do("ALTER TABLE KS.open WITH comment = ''")
+	s.Do("ALTER TABLE KS.open WITH comment = '@critical'")
+	assert.NotEqual(t, before, look())
 }
