@@ -48,7 +48,7 @@ func (o operation) ownSectionGranted(t *catalog.Table, k musiccore.Key, a musicc
 		return nil
 	}
 	first, kind := under(a.Grant.Ref, release)
-	f := o.conn.sendUnderLock(first, kind, o.conn.send)
+	f := o.conn.sendUnderLock(&first, kind, false)
 	if f != nil {
 		release()
 	}
@@ -63,8 +63,8 @@ func keyIsHeld(t *catalog.Table) *wire.Failure {
 // writeInOwnSection carries out a write without a reference, of a table that gives it a section of
 // its own.
 func (a *lockExecution) writeInOwnSection(k musiccore.Key) *wire.Failure {
-	c := a.conn
-	return c.putInOwnSection(c.newLockedOperation(a.envelope.Header, a.lock, lockedRequest{key: k, parameters: a.parameters}), &a.lock)
+	put := a.conn.newLockedOperation(a.envelope.Header, &a.lock, lockedRequest{key: k, parameters: a.parameters})
+	return a.conn.putInOwnSection(put.clone(), &a.lock)
 }
 
 // putInOwnSection has one write make a whole section.

@@ -153,7 +153,7 @@ func (executeBatch) perform(c *conn, e wire.Envelope) error {
 	if f != nil {
 		return c.answer(e, f)
 	}
-	if f = b.run(c.up.Emit); f != nil {
+	if f = b.run(true); f != nil {
 		return c.answer(e, f)
 	}
 	return nil
@@ -194,20 +194,20 @@ func (c *conn) readLockedBatch(h wire.Header, body []byte) (*lockedBatch, *wire.
 }
 
 // run carries out the batch where the client may, which Cassandra is asked first.
-func (b *lockedBatch) run(emit func([]byte)) *wire.Failure {
+func (b *lockedBatch) run(inPlace bool) *wire.Failure {
 	first, need := &b.children[0], permissionModify
 	for i := range b.children {
 		need |= b.children[i].permissions()
 	}
 	if b.conn.missingPermission(first.table, need) == 0 {
-		return b.runPermitted(emit)
+		return b.runPermitted(inPlace)
 	}
-	return b.conn.whenPermitted(b.header, first, need, emit, func() *wire.Failure { return b.runPermitted(b.conn.send) })
+	return b.conn.whenPermitted(b.header, first, need, b.conn.sender(inPlace), func() *wire.Failure { return b.runPermitted(false) })
 }
 
-// runPermitted asks the core for one stamp: a batch under one key is one mutation. emit sends it
-// where the stamp is there at once.
-func (b *lockedBatch) runPermitted(emit func([]byte)) *wire.Failure {
+// runPermitted asks the core for one stamp: a batch under one key is one mutation. inPlace
+// says that its request is being performed.
+func (b *lockedBatch) runPermitted(inPlace bool) *wire.Failure {
 	var named int64
 	k := lockedOperation{header: b.header, body: bytes.Clone(b.before), request: lockedRequest{parameters: b.parameters}}
 	for i := range b.children {
@@ -241,7 +241,7 @@ func (b *lockedBatch) runPermitted(emit func([]byte)) *wire.Failure {
 		k.request.parameters = k.request.parameters.Clone()
 		return b.conn.putInOwnSection(k, first)
 	}
-	return b.conn.sendUnderLock(k, musiccore.Put, emit)
+	return b.conn.sendUnderLock(&k, musiccore.Put, inPlace)
 }
 
 // writeIf carries out the batch where a statement of it has an IF; write is what is sent where all

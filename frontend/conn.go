@@ -43,6 +43,8 @@ type clientState struct {
 	known       map[preparedID]*preparedStatement
 	knownSize   int           // bytes, likewise
 	nameBuffer  []byte        // see conn.tableKey
+	performing  int16         // the stream of the request that is being performed, or noStream: where that panics, nobody else owes the answer
+	values      [][]byte      // room for those of the request at hand
 	scratch     []byte        // for compressed bodies; nil before the first
 	afterUse    bool          // a USE has been sent, and nothing after it
 	catchUp     bool          // the schema is to be read before the request at hand is decided about again
@@ -80,6 +82,7 @@ func (p *pending) busy() bool { return p.streams.Any() || p.operations.count() >
 // newConn returns a connection that has read nothing yet.
 func newConn(s *Server, client net.Conn) *conn {
 	c := &conn{id: s.lastID.Add(1), server: s, client: client}
+	c.performing = noStream
 	c.sample.start = time.Now()
 	c.sample.stream.Store(noStream)
 	c.done = make(chan struct{})

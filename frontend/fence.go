@@ -4,11 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"fmt"
-	"slices"
-	"time"
+	"sync"
 
-	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/catalog"
@@ -41,40 +38,72 @@ type sentOperation struct {
 	endSection func()            // ends the section that was made for this write alone
 }
 
-// fence asks the core for the stamp of an operation, then sends it: the clause cut, the stamp in
-// the frame, at QUORUM. emit sends it where the stamp is there at once.
-func (c *conn) fence(h wire.Header, s lockStatement, q lockedRequest, emit func([]byte)) *wire.Failure {
+// fence sends an operation under a lock: its clause cut, the stamp in the frame, at QUORUM. inPlace
+// says that its request is being performed.
+func (c *conn) fence(h wire.Header, s *lockStatement, q lockedRequest, inPlace bool) *wire.Failure {
 	kind := musiccore.Put
 	if s.statement.Verb == rewrite.Select {
 		kind = musiccore.Get
 	}
-	return c.sendUnderLock(c.newLockedOperation(h, s, q), kind, emit)
+	k := c.newLockedOperation(h, s, q)
+	return c.sendUnderLock(&k, kind, inPlace)
 }
 
-// sendUnderLock gets the stamp of an operation and sends it with emit. Where the stamp is not there
-// at once, the operation is sent when the core has it.
-func (c *conn) sendUnderLock(k lockedOperation, kind musiccore.Kind, emit func([]byte)) *wire.Failure {
-	o := c.begin(k.header.Stream)
-	n := k.size()
-	a, ok := c.server.Locks.Begin(k.request.key, k.request.ref, kind, func(a musiccore.Answer) {
-		c.countKept(-n)
-		o.finish(func() { o.sendStamped(k, a) })
-	})
+// sendUnderLock gets the stamp of an operation and sends it: in the place of the request that is
+// being performed, or between two others. Where the stamp is not there at once, the operation is
+// kept in memory of its own and sent when the core has it.
+func (c *conn) sendUnderLock(k *lockedOperation, kind musiccore.Kind, inPlace bool) *wire.Failure {
+	b := &begunOperation{sent: k.sent}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	a, ok := c.server.Locks.Begin(k.request.key, k.request.ref, kind, b.answered)
 	if !ok {
-		c.countKept(n)
+		b.resume = c.keep(k, b)
 		return nil
 	}
-	o.end()
-	raw, f := c.stamp(k, a)
-	if f == nil {
-		emit(raw)
+	f := c.stamp(k, b, a)
+	switch {
+	case f != nil:
+	case inPlace:
+		c.up.EmitMade(func(dst []byte) []byte { return k.appendTo(dst, c.version) })
+	default:
+		c.send(k.appendTo(nil, c.version))
 	}
 	return f
 }
 
+// begunOperation is what the answer to an operation under a lock is for, from Begin on.
+type begunOperation struct {
+	sent  sentOperation
+	watch watch // for the answer: one piece of memory with the rest
+
+	mu     sync.Mutex // held until Begin has returned, and what that needs is done
+	resume func(musiccore.Answer)
+}
+
+// answered takes an answer that did not come at once.
+func (b *begunOperation) answered(a musiccore.Answer) {
+	b.mu.Lock()
+	resume := b.resume
+	b.mu.Unlock()
+	resume(a)
+}
+
+// keep keeps an operation that waits for its stamp, in memory of its own. What it returns is to be
+// called with the stamp.
+func (c *conn) keep(k *lockedOperation, b *begunOperation) func(musiccore.Answer) {
+	kept, o := k.clone(), c.begin(k.header.Stream)
+	n := kept.size()
+	c.countKept(n)
+	return func(a musiccore.Answer) {
+		c.countKept(-n)
+		o.finish(func() { o.sendStamped(&kept, b, a) })
+	}
+}
+
 // sendStamped sends an operation that has waited for its stamp, unless its client has been told
 // that the connection ends.
-func (o operation) sendStamped(k lockedOperation, a musiccore.Answer) {
+func (o operation) sendStamped(k *lockedOperation, b *begunOperation, a musiccore.Answer) {
 	c := o.conn
 	if !o.owed() {
 		if a.Err == nil {
@@ -83,24 +112,34 @@ func (o operation) sendStamped(k lockedOperation, a musiccore.Answer) {
 		k.sent.done()
 		return
 	}
-	raw, f := c.stamp(k, a)
-	if f != nil {
+	if f := c.stamp(k, b, a); f != nil {
 		c.rejectUnsent(k, f)
 		return
 	}
-	c.send(raw)
+	c.send(k.appendTo(nil, c.version))
 }
 
 // send sends Cassandra a request from whatever goroutine.
 func (c *conn) send(raw []byte) { c.up.Post(raw) }
 
-// lockedOperation is an operation under a lock before it is sent: everything of the request but its
-// stamp.
+// sender returns what sends Cassandra a request: in the place of the one that is being performed,
+// or from whatever goroutine.
+func (c *conn) sender(inPlace bool) func(raw []byte) {
+	if inPlace {
+		return c.up.Emit
+	}
+	return c.send
+}
+
+// lockedOperation is an operation under a lock before it is sent. What it refers to may lie in the
+// client's request.
 type lockedOperation struct {
-	header  wire.Header
-	body    []byte // of the body: the text without its lock clause, or Cassandra's id
-	request lockedRequest
-	sent    sentOperation
+	header    wire.Header
+	body      []byte             // up to the parameters: the text without its lock clause; nil where prepared
+	prepared  executedID         // instead of a body
+	statement *rewrite.Statement // whose own markers have values that Cassandra does not get; nil: none
+	request   lockedRequest
+	sent      sentOperation
 }
 
 // size returns how many bytes a request takes while it waits.
@@ -113,253 +152,68 @@ func (c *conn) countKept(n int) {
 	c.server.memory.Give(-n)
 }
 
-// newLockedOperation makes of a request what will be sent, in memory of its own.
-func (c *conn) newLockedOperation(h wire.Header, s lockStatement, q lockedRequest) lockedOperation {
+// newLockedOperation makes of a request what will be sent.
+func (c *conn) newLockedOperation(h wire.Header, s *lockStatement, q lockedRequest) lockedOperation {
 	q.local = s.critical.Local
-	k := lockedOperation{header: h.Rewritten(), request: q, sent: sentOperation{table: s.table, key: q.key, generation: s.critical.Generation}}
-	for _, m := range slices.Backward(s.statement.OwnMarkers()) {
-		k.request.parameters.DropValue(m.Marker)
+	k := lockedOperation{
+		header: h.Rewritten(), statement: s.statement, request: q,
+		sent: sentOperation{table: s.table, key: q.key, generation: s.critical.Generation},
 	}
-	k.request.parameters = k.request.parameters.Clone()
 	if s.prepared != nil {
-		k.sent.id = &s.prepared.id
-		k.body = s.appendIDs(make([]byte, 0, 4+len(s.prepared.backendID)+len(s.metadata)), c.version) // each has its length before it
+		k.prepared, k.sent.id = executedID{s.prepared.backendID, s.metadata}, &s.prepared.id
 		return k
 	}
-	cut := cutText(s)
+	cut := cutText(*s)
 	k.body = append(binary.BigEndian.AppendUint32(nil, uint32(len(cut))), cut...)
 	return k
+}
+
+// clone returns the operation in memory of its own.
+func (k *lockedOperation) clone() lockedOperation {
+	kept := *k
+	kept.body, kept.prepared.metadata = bytes.Clone(k.body), bytes.Clone(k.prepared.metadata)
+	kept.request.parameters = k.request.parameters.Clone()
+	return kept
 }
 
 // cutText returns the text of a statement without what Cassandra does not understand.
 func cutText(s lockStatement) []byte { return rewrite.Apply(nil, s.text, s.statement.Cut) }
 
-// stamp gives an operation the stamp of its ticket and returns the envelope to send; its answer is
-// expected from then on.
-func (c *conn) stamp(k lockedOperation, a musiccore.Answer) ([]byte, *wire.Failure) {
+// stamp gives an operation the stamp of its ticket; its answer is expected from then on.
+func (c *conn) stamp(k *lockedOperation, b *begunOperation, a musiccore.Answer) *wire.Failure {
 	if a.Err != nil {
 		if errors.Is(a.Err, musiccore.ErrLost) && !errors.Is(a.Err, musiccore.ErrReleased) {
-			c.auditFencedOff(&k.sent, k.request.ref)
+			c.auditFencedOff(&b.sent, k.request.ref)
 		}
-		return nil, lockFailure(a.Err, k.sent.table, c.shownReference(&k.sent, k.request.ref))
+		return lockFailure(a.Err, b.sent.table, c.shownReference(&b.sent, k.request.ref))
 	}
-	k.sent.ticket = a.Ticket
+	b.sent.ticket = a.Ticket
 	fenceParameters(&k.request.parameters, int64(a.Ticket.Stamp), k.request.local)
-	raw := k.envelope(c.version)
 	if !c.streams.Begin(k.header.Stream, true) {
 		c.server.Locks.End(a.Ticket, musiccore.OutcomeRefused) // it was not sent
-		return nil, inUse(k.header.Stream)
+		return inUse(k.header.Stream)
 	}
-	c.watches.add(k.header.Stream, &watch{kind: watchFenced, sent: &k.sent})
+	b.watch = watch{kind: watchFenced, sent: &b.sent}
+	c.watches.add(k.header.Stream, &b.watch)
 	if c.over() && c.watches.remove(k.header.Stream).sent != nil {
 		c.server.Locks.End(a.Ticket, musiccore.OutcomeRefused) // nobody would see its answer any more: it is not sent
-		return nil, &wire.Failure{Code: primitive.ErrorCodeServerError, Text: "MUSIC_BACKEND: the connection has ended; nothing was done"}
+		return &wire.Failure{Code: primitive.ErrorCodeServerError, Text: "MUSIC_BACKEND: the connection has ended; nothing was done"}
 	}
 	c.server.Stats.count(c, k.header.OpCode, FateFenced)
-	return raw, nil
-}
-
-// envelope returns the request as it goes out.
-func (k *lockedOperation) envelope(version byte) []byte {
-	const others = 32 // bytes of consistency, flags, numbers of values and the stamp, at most
-	p := &k.request.parameters
-	raw := make([]byte, wire.HeaderSize, wire.HeaderSize+len(k.header.Payload)+len(k.body)+p.Size()+others)
-	raw = append(raw, k.header.Payload...)
-	raw = p.AppendTo(append(raw, k.body...), version)
-	k.header.Length = uint32(len(raw) - wire.HeaderSize)
-	k.header.AppendTo(raw[:0])
-	return raw
-}
-
-// performFenced tells the core what became of an operation, and the client what it may be told: at
-// once, or when the core knows.
-func (c *conn) performFenced(e wire.Envelope, f *sentOperation) error {
-	o, err := c.outcome(e)
-	if err != nil {
-		c.abandonSent(f)
-		return err
-	}
-	c.noteRight(f, o)
-	verdict, wait := c.server.Locks.End(f.ticket, o.what)
-	if wait == nil && f.condition == nil {
-		e, err = c.conclude(e, f, o, verdict)
-		c.streams.End(e.Stream)
-		f.done()
-		if err == nil && !c.releaseSpoilt(e, f) {
-			c.down.Emit(e.Raw)
-		}
-		return err
-	}
-	n := len(e.Raw)
-	c.down.Out.Room(c.done)
-	if !c.server.memory.Acquire(n, c.done) {
-		c.server.memory.Take(n) // given back all the same
-	}
-	e.Raw = bytes.Clone(e.Raw)
-	c.streams.End(e.Stream) // Cassandra owes nothing more
-	c.answerLater(e.Stream, func() []byte {
-		defer c.server.memory.Give(n)
-		if wait != nil {
-			verdict = wait()
-		}
-		return c.answerFenced(e, f, o, verdict)
-	})
 	return nil
 }
 
-// noteRight notes what Cassandra has just let the client do.
-func (c *conn) noteRight(f *sentOperation, o outcome) {
-	if o.what != musiccore.OutcomeAcked || !c.authenticated.Load() {
-		return
+// appendTo appends the request as it goes out.
+func (k *lockedOperation) appendTo(dst []byte, version byte) []byte {
+	at := len(dst)
+	dst = append(k.header.AppendTo(dst), k.header.Payload...)
+	if dst = append(dst, k.body...); k.body == nil {
+		dst = k.prepared.appendTo(dst, version)
 	}
-	what := permissionModify
-	if f.ticket.Kind == musiccore.Get {
-		what = permissionSelect
-	}
-	c.rights.note(right{f.table, what})
-}
-
-// answerFenced returns what the client is told when the verdict is there; nil where it is told
-// otherwise, or later.
-func (c *conn) answerFenced(e wire.Envelope, f *sentOperation, o outcome, v musiccore.Verdict) []byte {
-	e, err := c.conclude(e, f, o, v)
-	switch {
-	case err != nil:
-		f.done()
-		c.end(err)
-		return nil
-	case f.condition != nil:
-		return c.continueConditional(e, f)
-	}
-	f.done()
-	if c.releaseSpoilt(e, f) {
-		return nil
-	}
-	return e.Raw
-}
-
-// releaseSpoilt answers a read that has failed once the lock that was taken for it alone is given
-// back; it reports whether there is such a lock.
-func (c *conn) releaseSpoilt(e wire.Envelope, f *sentOperation) bool {
-	spoilt := f.update != nil && f.update.fresh && e.OpCode == primitive.OpCodeError
-	if spoilt {
-		c.releaseThenAnswer(e.Stream, f.key, f.ticket.Ref, bytes.Clone(e.Raw))
-	}
-	return spoilt
-}
-
-// conclude returns what the client may be told of an operation.
-func (c *conn) conclude(e wire.Envelope, f *sentOperation, o outcome, v musiccore.Verdict) (wire.Envelope, error) {
-	get := f.ticket.Kind == musiccore.Get
-	if v == musiccore.VerdictLost {
-		c.auditFencedOff(f, f.ticket.Ref)
-	}
-	switch {
-	case v == musiccore.VerdictLost && get:
-		return c.errorInstead(e, lockFailure(musiccore.ErrLost, f.table, c.shownReference(f, f.ticket.Ref))), nil
-	case v == musiccore.VerdictLost:
-		return c.errorInstead(e, wire.Invalid("MUSIC_LOST: lock_ref %d on %s was lost meanwhile; whether this write was carried out is unknown, and no later holder will be overwritten by it", c.shownReference(f, f.ticket.Ref), f.table)), nil
-	case v == musiccore.VerdictUncertain && o.what == musiccore.OutcomeUnknown && e.OpCode == primitive.OpCodeError:
-	case v == musiccore.VerdictUncertain && get:
-		return c.errorInstead(e, wire.Invalid("MUSIC_UNAVAILABLE: whether this is the latest state of %s could not be told in time: read again under the same lock_ref", f.table)), nil
-	case v == musiccore.VerdictUncertain:
-		return c.errorInstead(e, uncertain()), nil
-	}
-	if o.forgotten && f.id != nil {
-		return c.errorInstead(e, wire.Unprepared(f.id[:])), nil
-	}
-	if f.update != nil && e.OpCode == primitive.OpCodeResult {
-		shown, err := c.addLockColumns(e, f)
-		if err != nil {
-			return e, err
-		}
-		e = c.warn(shown, f.update.warnings)
-	}
-	return c.warn(e, c.lateWarning(f)), nil
-}
-
-// done lets the next conditional write of the key have its turn, where this is one, and ends a
-// section of one write. It may be called again.
-func (f *sentOperation) done() {
-	if f.endSection != nil {
-		f.endSection()
-	}
-	if f.condition != nil {
-		f.condition.nextTurn()
-	}
-}
-
-// lateShare is the last part of a lease in which an operation is warned: a fifth
-// (docs/design.md 5).
-const lateShare = 5
-
-// lateWarning returns a warning for a client that nearly lost its lock: its next pause may be
-// longer.
-func (c *conn) lateWarning(f *sentOperation) []string {
-	t := f.ticket
-	if t.Left >= t.Lease/lateShare {
-		return nil
-	}
-	ref := c.shownReference(f, t.Ref)
-	return []string{fmt.Sprintf("MUSIC: lock_ref %d on %s had %v of its %v lease left when this came: renew it earlier (LOCK %s WHERE … USING LOCK %d)",
-		ref, f.table, t.Left.Round(100*time.Millisecond), t.Lease, f.table, ref)}
-}
-
-// shownReference returns an operation's reference as its client sees it; 0 is none.
-func (c *conn) shownReference(f *sentOperation, ref musiccore.LockRef) int64 {
-	return c.server.shown(f.generation, f.key, ref)
-}
-
-// uncertain returns the error for a write of unknown outcome, in the form that drivers know
-// (v4 spec section 9, 0x1100).
-func uncertain() *wire.Failure {
-	extra := binary.BigEndian.AppendUint16(nil, uint16(primitive.ConsistencyLevelQuorum))
-	extra = binary.BigEndian.AppendUint32(extra, 0)
-	extra = binary.BigEndian.AppendUint32(extra, 1)
-	extra = binary.BigEndian.AppendUint16(extra, uint16(len(primitive.WriteTypeSimple)))
-	return &wire.Failure{
-		Code: primitive.ErrorCodeWriteTimeout, Text: "MUSIC_UNCERTAIN: whether this write was carried out is unknown: read USING LOCK the same lock_ref to see, or LOCK again and read where that is lost",
-		Extra: append(extra, primitive.WriteTypeSimple...),
-	}
-}
-
-// errorInstead returns an error in the place of an answer, with the preamble of that answer.
-func (c *conn) errorInstead(e wire.Envelope, f *wire.Failure) wire.Envelope {
-	b := c.failureEnvelope(e.Stream, f)
-	if body, flags, err := c.plainAnswer(e); err == nil {
-		cur := wire.Cursor{Body: body}
-		if preamble := wire.ReadPreamble(&cur, flags); !cur.Bad {
-			b = preamble.PutBefore(b)
-		}
-	}
-	return wire.EnvelopeOf(b)
-}
-
-// outcome is what an answer says of one mutation or read.
-type outcome struct {
-	what      musiccore.Outcome
-	forgotten bool // Cassandra does not know the prepared id any more
-}
-
-// outcome reads an answer (docs/protocol.md 3.7, End): acknowledged, certainly refused, or unknown.
-func (c *conn) outcome(e wire.Envelope) (outcome, error) {
-	if e.OpCode == primitive.OpCodeResult {
-		return outcome{what: musiccore.OutcomeAcked}, nil
-	}
-	f, err := c.decode(e)
-	if err != nil {
-		return outcome{}, err
-	}
-	failure, ok := f.Body.Message.(message.Error)
-	if !ok {
-		return outcome{}, nil
-	}
-	switch failure.GetErrorCode() {
-	case primitive.ErrorCodeUnprepared:
-		return outcome{what: musiccore.OutcomeRefused, forgotten: true}, nil
-	case primitive.ErrorCodeInvalid, primitive.ErrorCodeUnauthorized, primitive.ErrorCodeUnavailable,
-		primitive.ErrorCodeIsBootstrapping, primitive.ErrorCodeSyntaxError:
-		return outcome{what: musiccore.OutcomeRefused}, nil
-	}
-	return outcome{}, nil
+	dst = k.request.parameters.AppendWithout(dst, version, func(value int) bool {
+		return k.statement != nil && k.statement.OwnMarker(value)
+	})
+	k.header.Length = uint32(len(dst) - at - wire.HeaderSize)
+	k.header.AppendTo(dst[:at])
+	return dst
 }

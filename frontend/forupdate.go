@@ -33,7 +33,8 @@ func (a *lockExecution) forUpdate(k musiccore.Key) *wire.Failure {
 	if f != nil {
 		return f
 	}
-	kept := c.newLockedOperation(a.envelope.Header, a.lock, lockedRequest{key: k, parameters: *p})
+	read := c.newLockedOperation(a.envelope.Header, &a.lock, lockedRequest{key: k, parameters: *p})
+	kept := read.clone()
 	kept.sent.update = &forUpdateRead{fresh: true, warnings: a.warnings}
 	ask := a.columnsOf(k)
 	o := c.begin(kept.header.Stream)
@@ -53,8 +54,8 @@ func (o operation) readUnderLock(k lockedOperation, a musiccore.Answer, ask func
 	case a.Grant.State != musiccore.StateHeld:
 		ask(a.Grant)
 	default:
-		if f := c.sendUnderLock(k, musiccore.Get, c.send); f != nil {
-			c.rejectUnsent(k, f)
+		if f := c.sendUnderLock(&k, musiccore.Get, false); f != nil {
+			c.rejectUnsent(&k, f)
 		}
 	}
 }
@@ -68,7 +69,7 @@ func (c *conn) release(k lockedOperation) {
 
 // rejectUnsent answers an operation that was not sent with an error. A lock that was taken for it
 // alone is given back first.
-func (c *conn) rejectUnsent(k lockedOperation, f *wire.Failure) {
+func (c *conn) rejectUnsent(k *lockedOperation, f *wire.Failure) {
 	k.sent.done()
 	if k.sent.update == nil || !k.sent.update.fresh {
 		c.reject(k.header, f)
@@ -215,7 +216,7 @@ func (a *lockExecution) nextPage(k musiccore.Key) *wire.Failure {
 		return f
 	}
 	a.parameters.PagingState = state.inner
-	kept := a.conn.newLockedOperation(a.envelope.Header, a.lock, lockedRequest{key: k, ref: ref, parameters: a.parameters})
-	kept.sent.update = &forUpdateRead{told: state.told}
-	return a.conn.sendUnderLock(kept, musiccore.Get, a.emit)
+	read := a.conn.newLockedOperation(a.envelope.Header, &a.lock, lockedRequest{key: k, ref: ref, parameters: a.parameters})
+	read.sent.update = &forUpdateRead{told: state.told}
+	return a.conn.sendUnderLock(&read, musiccore.Get, a.inPlace)
 }

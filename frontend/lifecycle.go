@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -111,8 +112,12 @@ func (c *conn) farewell(cause error) {
 // the cause: its details name addresses that clients do not know.
 func (c *conn) giveUp(cause error) {
 	f := &wire.Failure{Code: primitive.ErrorCodeServerError, Text: "MUSIC_BACKEND: " + cause.Error() + "; the request may or may not have been carried out"}
+	owed := c.operations.disown()
+	if s := c.performing; s != noStream && !c.streams.Open(s) && !slices.Contains(owed, s) {
+		owed = append(owed, s)
+	}
 	c.streams.Each(func(stream int16) { c.post(c.failureEnvelope(stream, f)) })
-	for _, stream := range c.operations.disown() {
+	for _, stream := range owed {
 		c.post(c.failureEnvelope(stream, f))
 	}
 }

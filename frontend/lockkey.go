@@ -41,7 +41,8 @@ func (s *lockStatement) keyOf(st *rewrite.Statement) (musiccore.Key, *wire.Failu
 	if f := cmp.Or(s.checkTTL(st), s.checkStatic(st)); f != nil {
 		return musiccore.Key{}, f
 	}
-	parts := make([][]byte, 0, len(s.critical.Key))
+	var room [4][]byte // on the stack; more have memory of their own
+	parts := room[:0]
 	for _, column := range s.critical.Key {
 		value, f := s.keyColumn(st, column)
 		if f != nil {
@@ -220,10 +221,13 @@ func (s *lockStatement) isNull(t rewrite.Term) bool {
 // checkStatic refuses to write a static column under a lock that covers a row: it is of all rows of
 // the partition.
 func (s *lockStatement) checkStatic(st *rewrite.Statement) *wire.Failure {
+	if !s.critical.Row {
+		return nil
+	}
 	one := *s
 	one.statement = st
 	for _, column := range one.written() {
-		if name := s.name(column); s.critical.Row && slices.Contains(s.critical.Static, name) {
+		if name := s.name(column); slices.Contains(s.critical.Static, name) {
 			return wire.Invalid("MUSIC_REFUSED: %s is static, and one lock covers one row of %s", name, s.table)
 		}
 	}

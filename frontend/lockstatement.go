@@ -283,7 +283,7 @@ func (c *conn) execute(e wire.Envelope, s lockStatement, p wire.Parameters) erro
 	if len(s.values) != s.statement.Markers {
 		return c.answer(e, wire.Invalid("MUSIC_SYNTAX: %d bind markers, %d values (gocql sends no values for LOCK: write SELECT LOCK … or SELECT UNLOCK …)", s.statement.Markers, len(s.values)))
 	}
-	a := lockExecution{conn: c, envelope: e, lock: s, parameters: p, emit: c.up.Emit}
+	a := lockExecution{conn: c, envelope: e, lock: s, parameters: p, inPlace: true}
 	if f := a.run(); f != nil {
 		return c.answer(e, f)
 	}
@@ -297,17 +297,17 @@ type lockExecution struct {
 	envelope   wire.Envelope
 	lock       lockStatement
 	parameters wire.Parameters
-	emit       func(raw []byte) // sends a request to Cassandra
-	warnings   []string         // of clauses that ask for more than there is
+	inPlace    bool     // the request is being performed: what is sent for it goes out in its place
+	warnings   []string // of clauses that ask for more than there is
 }
 
 // detached returns the execution in memory of its own, for when Cassandra has answered.
 func (a lockExecution) detached() lockExecution {
-	a.lock.text = bytes.Clone(a.lock.text)
+	a.lock.text, a.lock.metadata = bytes.Clone(a.lock.text), bytes.Clone(a.lock.metadata)
 	a.parameters = a.parameters.Clone()
 	a.lock.values = a.parameters.Values
 	a.envelope.Raw = nil
-	a.emit = a.conn.send
+	a.inPlace = false
 	return a
 }
 
@@ -318,7 +318,7 @@ func (a *lockExecution) run() *wire.Failure {
 		return a.runPermitted()
 	}
 	later := a.detached()
-	return a.conn.whenPermitted(a.envelope.Header, &later.lock, need, a.emit, later.runPermitted)
+	return a.conn.whenPermitted(a.envelope.Header, &later.lock, need, a.conn.sender(a.inPlace), later.runPermitted)
 }
 
 // runPermitted reads key and reference and does what the statement says.
@@ -360,7 +360,7 @@ func (a *lockExecution) runPermitted() *wire.Failure {
 	if a.lock.auto() {
 		return a.writeInOwnSection(k)
 	}
-	return a.conn.fence(a.envelope.Header, a.lock, lockedRequest{key: k, ref: ref, parameters: a.parameters}, a.emit)
+	return a.conn.fence(a.envelope.Header, &a.lock, lockedRequest{key: k, ref: ref, parameters: a.parameters}, a.inPlace)
 }
 
 // sameTable reports whether a batch's statement is on the lockStatement's table. Its keyspace may

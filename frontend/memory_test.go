@@ -146,7 +146,7 @@ func TestLargeSegmentsAllocateNothing(t *testing.T) {
 	require.Less(t, testing.AllocsPerRun(200, round), 0.5)
 }
 
-// A put under a lock is kept in memory of its own while it is on its way, and no more than that.
+// A put under a lock that the core lets through at once leaves behind what its answer is for, and its key; the request itself is kept nowhere.
 func TestFencedPutAllocatesLittle(t *testing.T) {
 	for name, d := range dialects() {
 		t.Run(name, func(t *testing.T) {
@@ -159,7 +159,7 @@ func TestFencedPutAllocatesLittle(t *testing.T) {
 			})
 			require.NoError(t, err)
 			require.Zero(t, m.server.Stats.Rejected.Load())
-			require.LessOrEqual(t, n, 20.0)
+			require.LessOrEqual(t, n, 3.0)
 		})
 	}
 }

@@ -1,7 +1,6 @@
 package frontend
 
 import (
-	"bytes"
 	"encoding/binary"
 	"slices"
 
@@ -125,14 +124,17 @@ func markerName(text []byte, t rewrite.Term, name string) string {
 	return name
 }
 
-// appendIDs appends what an EXECUTE begins with: Cassandra's id, and in protocol 5 the result
-// metadata id that the client has.
-func (s *lockStatement) appendIDs(dst []byte, version byte) []byte {
-	dst = binary.BigEndian.AppendUint16(dst, uint16(len(s.prepared.backendID)))
-	dst = append(dst, s.prepared.backendID...)
+// executedID is what an EXECUTE begins with: Cassandra's id, and in protocol 5 the result metadata
+// id that the client has.
+type executedID struct{ statement, metadata []byte }
+
+// appendTo appends the wire form.
+func (id executedID) appendTo(dst []byte, version byte) []byte {
+	dst = binary.BigEndian.AppendUint16(dst, uint16(len(id.statement)))
+	dst = append(dst, id.statement...)
 	if version >= byte(primitive.ProtocolVersion5) {
-		dst = binary.BigEndian.AppendUint16(dst, uint16(len(s.metadata)))
-		dst = append(dst, s.metadata...)
+		dst = binary.BigEndian.AppendUint16(dst, uint16(len(id.metadata)))
+		dst = append(dst, id.metadata...)
 	}
 	return dst
 }
@@ -294,12 +296,24 @@ func (p *preparedLockStatement) perform(c *conn, e wire.Envelope) error {
 		return c.answerUnreadable(e, err)
 	}
 	cur := wire.Cursor{Body: body}
-	s.metadata = bytes.Clone(c.skipIDs(&cur))
-	parameters := wire.ReadParameters(&cur, c.version)
+	s.metadata = c.skipIDs(&cur)
+	parameters := wire.ReadParametersInto(c.values, &cur, c.version)
+	defer c.reuseValues(parameters.Values)
 	if cur.Bad {
 		return c.answerUnreadable(e, wire.ErrShort)
 	}
 	return c.execute(e, s, parameters)
+}
+
+// maxValues is how many values of a request a connection keeps room for.
+const maxValues = 64
+
+// reuseValues has the next request use the room of the values of one that has been performed.
+func (c *conn) reuseValues(values [][]byte) {
+	if cap(values) <= maxValues {
+		clear(values) // what they lie in is held no longer
+		c.values = values[:0]
+	}
 }
 
 // current returns the statement as it is now: the table may have changed since it was prepared.

@@ -204,7 +204,10 @@ func (r *requests) Perform(e wire.Envelope) error {
 	}
 	action := c.held
 	c.held = nil
-	return action.perform(c, e)
+	c.performing = e.Stream
+	err := action.perform(c, e)
+	c.performing = noStream
+	return err
 }
 
 // payload returns a copy of the custom payload of a whole request as on the wire, or nil where it

@@ -65,8 +65,8 @@ func (o operation) readFirst(read lockedOperation) {
 	if o.cancelled() {
 		return
 	}
-	if f := c.sendUnderLock(read, musiccore.Get, c.send); f != nil {
-		c.rejectUnsent(read, f)
+	if f := c.sendUnderLock(&read, musiccore.Get, false); f != nil {
+		c.rejectUnsent(&read, f)
 		return
 	}
 	begun = true
@@ -128,8 +128,8 @@ func (c *conn) continueConditional(e wire.Envelope, f *sentOperation) []byte {
 		next, kind = x.again, musiccore.Get
 	}
 	goesOn = true
-	if f := c.sendUnderLock(next, kind, c.send); f != nil {
-		c.rejectUnsent(next, f)
+	if f := c.sendUnderLock(&next, kind, false); f != nil {
+		c.rejectUnsent(&next, f)
 	}
 	return nil
 }

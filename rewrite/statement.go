@@ -63,6 +63,11 @@ func (s *Statement) OwnMarkers() []Term {
 	return own
 }
 
+// OwnMarker reports whether OwnMarkers has the bind marker of an index.
+func (s *Statement) OwnMarker(marker int) bool {
+	return s.Lock.isMarker(marker) || s.Wait.isMarker(marker) || s.Lease.isMarker(marker)
+}
+
 // Using is what a USING clause holds. An absent term has Kind NoTerm.
 type Using struct {
 	// Lock is the lock reference: an integer of any sign, or a marker.
@@ -125,6 +130,9 @@ type Term struct {
 	// Name is that of a named marker, without its colon.
 	Name Name
 }
+
+// isMarker reports whether the term is the bind marker of an index.
+func (t *Term) isMarker(marker int) bool { return t.Kind == TermMarker && t.Marker == marker }
 
 // Op is how a relation restricts its column.
 type Op byte

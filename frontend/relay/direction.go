@@ -59,7 +59,7 @@ type Direction struct {
 	framing *Framing
 
 	start int    // the run not yet written is In.buf[start:In.r]
-	put   []byte // what goes out before the run
+	put   []byte // what goes out before the run, in a buffer of the pool; nil: nothing
 	left  int    // bytes of an envelope under way that are still to come and to be forwarded
 
 	gather   []byte // v5: the envelope under way that is collected because it has to be looked at whole
@@ -145,6 +145,7 @@ func (d *Direction) Late(limit time.Duration) bool {
 // Close gives back the memory that the direction holds, after Run. It does not close the sockets.
 func (d *Direction) Close() {
 	if d.In != nil {
+		d.clearPut()
 		d.In.close()
 	}
 	d.gathered.clear()
@@ -239,12 +240,28 @@ func (d *Direction) drop(n int) {
 
 // keep sets the run aside, so that other bytes can follow it.
 func (d *Direction) keep() {
-	d.put = append(d.put, d.In.buf[d.start:d.In.r]...)
+	if run := d.In.buf[d.start:d.In.r]; len(run) > 0 {
+		d.put = append(d.set(), run...)
+	}
 	d.start = d.In.r
 }
 
+// set returns put, to be appended to.
+func (d *Direction) set() []byte {
+	if d.put == nil {
+		d.put = d.In.buffers.borrow(smallSize)[:0]
+	}
+	return d.put
+}
+
 // Emit sends an envelope in the place of the one that is being performed. It copies raw.
-func (d *Direction) Emit(raw []byte) { d.put = d.framing.appendTo(d.put, raw) }
+func (d *Direction) Emit(raw []byte) { d.put = d.framing.appendTo(d.set(), raw) }
+
+// EmitMade sends the envelope that build appends to what it is given, likewise: it is made in the
+// memory that goes out.
+func (d *Direction) EmitMade(build func(dst []byte) []byte) {
+	d.put = d.framing.appendMade(d.set(), build)
+}
 
 // Post sends an envelope between two of the direction's own, from any goroutine. It copies raw.
 func (d *Direction) Post(raw []byte) { d.Out.Post(d.framing.appendTo(nil, raw)) }
@@ -252,21 +269,23 @@ func (d *Direction) Post(raw []byte) { d.Out.Post(d.framing.appendTo(nil, raw)) 
 // Flush writes what has been set aside and the run.
 func (d *Direction) Flush() error {
 	run := d.In.buf[d.start:d.In.r]
-	if len(d.put) > 0 {
+	if d.put != nil {
 		run = append(d.put, run...)
-		d.put = run[:0]
+		d.put = run
 	}
 	if len(run) == 0 {
 		return nil
 	}
 	err := d.Out.forward(run, d.left > 0)
 	d.start = d.In.r
-	if cap(d.put) > keptSize {
-		d.put = nil
-	}
+	d.clearPut()
 	return err
 }
 
-// keptSize is what a direction may keep for the next envelope that it edits; an idle connection has
-// two directions.
-const keptSize = 1 << 10
+// clearPut gives the memory back of what has gone out.
+func (d *Direction) clearPut() {
+	if d.put != nil {
+		d.In.buffers.giveBack(d.put)
+		d.put = nil
+	}
+}

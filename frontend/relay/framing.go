@@ -30,6 +30,14 @@ func (f *Framing) Compressed(h wire.Header) bool {
 // codec returns how segments are read and written.
 func (f *Framing) codec() wire.SegmentCodec { return wire.SegmentCodec{Compression: f.Compression} }
 
+// appendMade appends the envelope that build appends to what it is given, in that form.
+func (f *Framing) appendMade(dst []byte, build func(dst []byte) []byte) []byte {
+	if f.Segmented() {
+		return f.codec().AppendMade(dst, build)
+	}
+	return build(dst)
+}
+
 // appendTo appends whole envelopes in the form that the sockets carry now.
 func (f *Framing) appendTo(dst, envelopes []byte) []byte {
 	if f.Segmented() {

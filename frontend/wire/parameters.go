@@ -27,10 +27,15 @@ type Parameters struct {
 // ReadParameters reads the parameters at cur, to the end of the body. cur.Bad is set where they do
 // not follow the protocol.
 func ReadParameters(cur *Cursor, version byte) Parameters {
+	return ReadParametersInto(nil, cur, version)
+}
+
+// ReadParametersInto is ReadParameters that lets the values stand in room, where they fit.
+func ReadParametersInto(room [][]byte, cur *Cursor, version byte) Parameters {
 	p := Parameters{Consistency: primitive.ConsistencyLevel(cur.Short())}
 	p.Flags = ReadFlags(cur, version)
 	if p.Flags.Contains(primitive.QueryFlagValues) {
-		p.readValues(cur)
+		p.readValues(room, cur)
 	}
 	if p.Flags.Contains(primitive.QueryFlagPageSize) {
 		p.PageSize = cur.Take(4)
@@ -74,9 +79,12 @@ func ReadFlags(cur *Cursor, version byte) primitive.QueryFlag {
 	return flags
 }
 
-func (p *Parameters) readValues(cur *Cursor) {
+func (p *Parameters) readValues(room [][]byte, cur *Cursor) {
 	n := cur.Short()
-	p.Values = make([][]byte, 0, min(n, len(cur.Body)/4)) // each has its length before it
+	if most := min(n, len(cur.Body)/4); most > cap(room) { // each has its length before it
+		room = make([][]byte, 0, most)
+	}
+	p.Values = room[:0]
 	for ; n > 0 && !cur.Bad; n-- {
 		if p.Flags.Contains(primitive.QueryFlagValueNames) {
 			p.Names = append(p.Names, cur.ShortBytes())
@@ -116,15 +124,33 @@ func (p *Parameters) Size() int {
 
 // AppendTo appends the wire form.
 func (p *Parameters) AppendTo(dst []byte, version byte) []byte {
+	return p.AppendWithout(dst, version, func(int) bool { return false })
+}
+
+// AppendWithout appends the wire form without the values that omitted reports.
+func (p *Parameters) AppendWithout(dst []byte, version byte, omitted func(i int) bool) []byte {
+	n := 0
+	for i := range p.Values {
+		if !omitted(i) {
+			n++
+		}
+	}
+	flags := p.Flags
+	if n < len(p.Values) && n == 0 {
+		flags &^= primitive.QueryFlagValues | primitive.QueryFlagValueNames
+	}
 	dst = binary.BigEndian.AppendUint16(dst, uint16(p.Consistency))
 	if version >= byte(primitive.ProtocolVersion5) {
-		dst = binary.BigEndian.AppendUint32(dst, uint32(p.Flags))
+		dst = binary.BigEndian.AppendUint32(dst, uint32(flags))
 	} else {
-		dst = append(dst, byte(p.Flags))
+		dst = append(dst, byte(flags))
 	}
-	if p.Flags.Contains(primitive.QueryFlagValues) {
-		dst = binary.BigEndian.AppendUint16(dst, uint16(len(p.Values)))
+	if flags.Contains(primitive.QueryFlagValues) {
+		dst = binary.BigEndian.AppendUint16(dst, uint16(n))
 		for i, v := range p.Values {
+			if omitted(i) {
+				continue
+			}
 			if p.Names != nil {
 				dst = binary.BigEndian.AppendUint16(dst, uint16(len(p.Names[i])))
 				dst = append(dst, p.Names[i]...)
@@ -151,18 +177,6 @@ func (p *Parameters) AppendTo(dst []byte, version byte) []byte {
 func (p *Parameters) Unpage() {
 	p.Flags &^= primitive.QueryFlagPageSize | primitive.QueryFlagPagingState
 	p.PageSize, p.PagingState = nil, nil
-}
-
-// DropValue removes value i, and its name where values have names.
-func (p *Parameters) DropValue(i int) {
-	p.Values = append(p.Values[:i:i], p.Values[i+1:]...)
-	if p.Names != nil {
-		p.Names = append(p.Names[:i:i], p.Names[i+1:]...)
-	}
-	if len(p.Values) == 0 {
-		p.Flags &^= primitive.QueryFlagValues | primitive.QueryFlagValueNames
-		p.Names = nil
-	}
 }
 
 // Bound returns value i of values that each have their length before them. ok is false where it is

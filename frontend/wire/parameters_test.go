@@ -44,6 +44,27 @@ func FuzzParameters(f *testing.F) {
 	})
 }
 
+// Values that are left out take their names along, and the flags of values where none is left.
+func TestParametersWithoutSomeValues(t *testing.T) {
+	value := func(b string) *primitive.Value { return primitive.NewValue([]byte(b)) }
+	for _, o := range []struct{ given, want message.QueryOptions }{
+		{message.QueryOptions{PositionalValues: []*primitive.Value{value("own"), value("a"), value("b")}}, message.QueryOptions{PositionalValues: []*primitive.Value{value("a"), value("b")}}},
+		{message.QueryOptions{PositionalValues: []*primitive.Value{value("a"), value("own")}}, message.QueryOptions{PositionalValues: []*primitive.Value{value("a")}}},
+		{message.QueryOptions{PositionalValues: []*primitive.Value{value("own")}}, message.QueryOptions{}},
+		{message.QueryOptions{NamedValues: map[string]*primitive.Value{"x": value("own")}}, message.QueryOptions{}},
+		{message.QueryOptions{}, message.QueryOptions{}},
+	} {
+		for _, version := range []primitive.ProtocolVersion{primitive.ProtocolVersion4, primitive.ProtocolVersion5} {
+			var given, want bytes.Buffer
+			require.NoError(t, message.EncodeQueryOptions(&o.given, &given, version))
+			require.NoError(t, message.EncodeQueryOptions(&o.want, &want, version))
+			p := ReadParameters(&Cursor{Body: given.Bytes()}, byte(version))
+			got := p.AppendWithout(nil, byte(version), func(i int) bool { return string(p.Values[i][4:]) == "own" })
+			require.Equal(t, want.Bytes(), got)
+		}
+	}
+}
+
 // What the proxy reads of parameters is what the library has written.
 func TestParametersAgreeWithTheLibrary(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -89,10 +90,30 @@ func (s SegmentCodec) AppendTo(dst, envelopes []byte, part bool) []byte {
 	return dst
 }
 
+// AppendMade appends the envelope that build appends to what it is given, as AppendTo would: in
+// one segment it is made where it stays.
+func (s SegmentCodec) AppendMade(dst []byte, build func(dst []byte) []byte) []byte {
+	var room [lz4SegmentHeader]byte
+	at, start := len(dst), len(dst)+s.HeaderSize()
+	dst = build(append(dst, room[:s.HeaderSize()]...))
+	envelope := dst[start:]
+	if len(envelope) > segment.MaxPayloadLength {
+		return s.AppendTo(dst[:at], bytes.Clone(envelope), false)
+	}
+	s.appendHeader(dst[:at], len(envelope), true)
+	return binary.LittleEndian.AppendUint32(dst, crc.ChecksumIEEE(envelope))
+}
+
 // appendOne appends one segment.
 func (s SegmentCodec) appendOne(dst, payload []byte, selfContained bool) []byte {
+	dst = append(s.appendHeader(dst, len(payload), selfContained), payload...)
+	return binary.LittleEndian.AppendUint32(dst, crc.ChecksumIEEE(payload))
+}
+
+// appendHeader appends the header of a segment whose payload is size bytes long.
+func (s SegmentCodec) appendHeader(dst []byte, size int, selfContained bool) []byte {
 	fields := s.HeaderSize() - segment.Crc24Length
-	data, flag := uint64(len(payload)), uint64(1)<<17
+	data, flag := uint64(size), uint64(1)<<17
 	if s.Compression == primitive.CompressionLz4 {
 		flag = 1 << 34
 	}
@@ -104,7 +125,5 @@ func (s SegmentCodec) appendOne(dst, payload []byte, selfContained bool) []byte 
 		dst = append(dst, byte(data))
 		data >>= 8
 	}
-	dst = append(dst, byte(sum), byte(sum>>8), byte(sum>>16))
-	dst = append(dst, payload...)
-	return binary.LittleEndian.AppendUint32(dst, crc.ChecksumIEEE(payload))
+	return append(dst, byte(sum), byte(sum>>8), byte(sum>>16))
 }

@@ -111,6 +111,18 @@ func TestSegmentCodecCutsWhatDoesNotFit(t *testing.T) {
 	}
 }
 
+// An envelope that is made in its segment goes out as one that was there before.
+func TestSegmentCodecAppendsWhatIsMade(t *testing.T) {
+	for _, codec := range []SegmentCodec{{}, {Compression: primitive.CompressionLz4}} {
+		for _, size := range []int{1, 200, segment.MaxPayloadLength, segment.MaxPayloadLength + 1, 3 * segment.MaxPayloadLength} {
+			before := []byte("before")
+			want := codec.AppendTo(bytes.Clone(before), noise(size), false)
+			got := codec.AppendMade(before, func(dst []byte) []byte { return append(dst, noise(size)...) })
+			require.Equal(t, want, got, size)
+		}
+	}
+}
+
 // A segment of lz4 whose declared length is not that of its content is refused.
 func TestSegmentCodecChecksTheDeclaredLength(t *testing.T) {
 	const compression = primitive.CompressionLz4
