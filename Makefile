@@ -1,7 +1,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: build check test compat lint demo soak chaos contend variants mutants model fuzz bench steps docs clean help
+.PHONY: build check test compat clients lint demo soak chaos contend variants mutants model fuzz bench steps docs clean help
 
 GO ?= go
 FUZZTIME ?= 10s
@@ -41,6 +41,12 @@ compat: ## drivers for Node.js and Java, gocql's own tests, three proxies and a 
 	npm ci --prefix .run/node --silent --no-audit --no-fund
 	mvn --quiet --batch-mode --file integration/compat/java package
 	$(GO) test -tags compat -v -timeout 2h -count=1 -run '^Test(NodeDriver|JavaDriver|GocqlSuites|ThreeProxies|ThousandConnections|CustomPayloads)' ./integration
+
+clients: ## the helpers of every language, installed by pip, npm and Maven: one table of stories, and one over a real proxy
+	mkdir -p .run/clients
+	python3 -m pip install --quiet --no-deps --disable-pip-version-check --upgrade --target .run/clients/python ./clients/python
+	$(GO) test -tags compat -v -timeout 20m -count=1 ./integration/clients
+	$(GO) test -tags compat -v -timeout 20m -count=1 -run '^TestClients' ./integration
 
 lint: $(TOOLS)/.golangci-lint-v2.15.0 $(TOOLS)/.staticcheck-v0.8.2 $(TOOLS)/.gofumpt-v0.12.0 ## golangci-lint, staticcheck and gofumpt
 	for module in . integration/bench clients/go clients/gocql1; do (cd $$module && $(TOOLS)/golangci-lint run ./... && $(TOOLS)/staticcheck ./...); done

@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"music/integration/cassandra"
 )
 
 // root is the folder of the helpers.
@@ -48,20 +50,21 @@ func play(t *testing.T, language string, start func() *exec.Cmd) {
 	}
 }
 
-// goPlayer builds the player of a Go module.
-func goPlayer(t *testing.T, module string) func() *exec.Cmd {
+// command is how the player of a language is started.
+func command(t *testing.T, language string) func() *exec.Cmd {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "player")
-	out, err := exec.CommandContext(t.Context(), "go", "-C", filepath.Join(root, module), "build", "-o", path, "./player").CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	return func() *exec.Cmd { return exec.CommandContext(t.Context(), path) }
+	dir, err := cassandra.DefaultRunDir()
+	require.NoError(t, err)
+	start, err := Command(t.Context(), language, root, dir)
+	require.NoError(t, err)
+	return start
 }
 
 func TestGo(t *testing.T) {
 	for _, module := range []string{"go", "gocql1"} {
 		t.Run(module, func(t *testing.T) {
 			t.Parallel()
-			play(t, module, goPlayer(t, module))
+			play(t, module, command(t, module))
 		})
 	}
 }

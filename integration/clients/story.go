@@ -134,7 +134,7 @@ func Play(p *Player, id string, story Story) error {
 	}
 	defer s.close()
 	g := &stage{id: id, player: p, server: s, standing: map[string]string{}}
-	for _, line := range append([]string{"> a open " + s.address(), "< a open"}, story.Lines...) {
+	for _, line := range append([]string{"> a open " + s.address() + " bank.accounts", "< a open"}, story.Lines...) {
 		if err := g.line(line); err != nil {
 			return fmt.Errorf("%s\n%w; so far:\n  %s", line, err, strings.Join(g.heard, "\n  "))
 		}

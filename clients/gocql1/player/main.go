@@ -19,11 +19,11 @@ import (
 	music "music/clients/gocql1"
 )
 
-// What the stories write and read.
+// What the stories write and read, in the table of theirs.
 const (
-	update = "UPDATE bank.accounts USING LOCK ? SET balance = ? WHERE branch = ? AND id = ?"
-	read   = "SELECT balance FROM bank.accounts WHERE branch = ? AND id = ? USING LOCK ?"
-	plain  = "UPDATE bank.accounts SET balance = ? WHERE branch = ? AND id = ?"
+	update = "UPDATE %s USING LOCK ? SET balance = ? WHERE branch = ? AND id = ?"
+	read   = "SELECT balance FROM %s WHERE branch = ? AND id = ? USING LOCK ?"
+	plain  = "UPDATE %s SET balance = ? WHERE branch = ? AND id = ?"
 )
 
 var errFailed = errors.New("the section fails")
@@ -32,6 +32,7 @@ var errFailed = errors.New("the section fails")
 type story struct {
 	mu      sync.Mutex
 	session *gocql.Session
+	table   string
 	actors  map[string]*actor
 }
 
@@ -96,7 +97,7 @@ func (a *actor) act(ctx context.Context, lock *music.Lock) error {
 		verb, args := words[0], words[1:]
 		switch {
 		case verb == "open":
-			a.say(a.open(args[0]))
+			a.say(a.open(args[0], args[1]))
 		case verb == "hold", verb == "try":
 			a.section(verb, args)
 		case verb == "once":
@@ -122,7 +123,7 @@ func (a *actor) act(ctx context.Context, lock *music.Lock) error {
 }
 
 // open connects.
-func (a *actor) open(address string) string {
+func (a *actor) open(address, table string) string {
 	host, port, _ := strings.Cut(address, ":")
 	c := gocql.NewCluster(host)
 	c.Port, _ = strconv.Atoi(port)
@@ -133,13 +134,13 @@ func (a *actor) open(address string) string {
 	c.ReconnectionPolicy = &gocql.ConstantReconnectionPolicy{MaxRetries: 1, Interval: 50 * time.Millisecond}
 	c.Logger = silent{}
 	session, err := c.CreateSession()
-	a.story.session = session
+	a.story.session, a.story.table = session, table
 	return outcome(err, "open")
 }
 
 // section is one lock from Hold to Release.
 func (a *actor) section(verb string, args []string) {
-	ask := music.Ask{Table: "bank.accounts", Key: music.Key{"branch": "zurich"}}
+	ask := music.Ask{Table: a.story.table, Key: music.Key{"branch": "zurich"}}
 	for _, arg := range args {
 		name, value, _ := strings.Cut(arg, "=")
 		n, _ := strconv.Atoi(value)
@@ -193,6 +194,9 @@ func (a *actor) section(verb string, args []string) {
 	}
 }
 
+// text is a statement on the table.
+func (s *story) text(statement string) string { return fmt.Sprintf(statement, s.table) }
+
 // write writes under the lock of the actor, or of another one.
 func (a *actor) write(ctx context.Context, verb string, args []string) string {
 	s := a.story
@@ -204,26 +208,26 @@ func (a *actor) write(ctx context.Context, verb string, args []string) string {
 	s.mu.Unlock()
 	balance, _ := strconv.ParseInt(args[0], 10, 64)
 	write := func(ctx context.Context) error {
-		return s.session.Bind(update, lock.Bind(balance, "zurich", "x")).WithContext(ctx).Exec()
+		return s.session.Bind(s.text(update), lock.Bind(balance, "zurich", "x")).WithContext(ctx).Exec()
 	}
 	switch verb {
 	case "write":
 		return outcome(why(ctx, write(ctx)), "written")
 	case "batch":
 		b := s.session.NewBatch(gocql.UnloggedBatch)
-		b.Bind(update, lock.Bind(balance, "zurich", "x"))
-		b.Bind(update, lock.Bind(balance+1, "zurich", "y"))
+		b.Bind(s.text(update), lock.Bind(balance, "zurich", "x"))
+		b.Bind(s.text(update), lock.Bind(balance+1, "zurich", "y"))
 		return outcome(s.session.ExecuteBatch(b.WithContext(ctx)), "written")
 	case "plain":
-		return outcome(s.session.Bind(plain, lock.Bind(balance, "zurich", "x")).WithContext(ctx).Exec(), "written")
+		return outcome(s.session.Bind(s.text(plain), lock.Bind(balance, "zurich", "x")).WithContext(ctx).Exec(), "written")
 	case "read":
 		var there int64
-		err := s.session.Bind(read, lock.Bind("zurich", "x")).WithContext(ctx).Scan(&there)
+		err := s.session.Bind(s.text(read), lock.Bind("zurich", "x")).WithContext(ctx).Scan(&there)
 		return outcome(err, fmt.Sprint("reads ", there))
 	case "settle":
 		landed, err := lock.Settle(ctx, write, func(ctx context.Context) (bool, error) {
 			var there int64
-			err := s.session.Bind(read, lock.Bind("zurich", "x")).WithContext(ctx).Scan(&there)
+			err := s.session.Bind(s.text(read), lock.Bind("zurich", "x")).WithContext(ctx).Scan(&there)
 			return there == balance, err
 		})
 		return outcome(err, map[bool]string{true: "landed", false: "not landed"}[landed])

@@ -1,0 +1,43 @@
+package clients
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"music/integration/cassandra"
+)
+
+// Command returns how the player of a language is started. Those for Go are built; what the others need is in the run directory where `make
+// clients` has installed it. root is the folder of the helpers.
+func Command(ctx context.Context, language, root, runDir string) (func() *exec.Cmd, error) {
+	installed := filepath.Join(runDir, "clients")
+	switch language {
+	case "go", "gocql1":
+		path := filepath.Join(installed, language)
+		out, err := exec.CommandContext(ctx, "go", "-C", filepath.Join(root, language), "build", "-o", path, "./player").CombinedOutput()
+		if err != nil {
+			return nil, fmt.Errorf("build the player: %w\n%s", err, out)
+		}
+		return starter(ctx, nil, path), nil
+	case "python", "asyncio":
+		venv, err := cassandra.Python(ctx, runDir, os.Stderr)
+		if err != nil {
+			return nil, err
+		}
+		env := []string{"PYTHONPATH=" + filepath.Join(installed, "python"), "PYTHONSAFEPATH=1", "PYTHONDONTWRITEBYTECODE=1"}
+		return starter(ctx, env, venv.Python, filepath.Join(root, "python", "player.py"), language), nil
+	}
+	return nil, fmt.Errorf("there is no player in %s", language)
+}
+
+// starter makes a command any number of times.
+func starter(ctx context.Context, env []string, name string, args ...string) func() *exec.Cmd {
+	return func() *exec.Cmd {
+		cmd := exec.CommandContext(ctx, name, args...)
+		cmd.Env, cmd.Stderr = append(os.Environ(), env...), os.Stderr
+		return cmd
+	}
+}

@@ -1,0 +1,12 @@
+//go:build compat
+
+package clients
+
+import "testing"
+
+// The helpers of other languages, as their package managers have installed them.
+func TestOtherLanguages(t *testing.T) {
+	for _, language := range []string{"python", "asyncio"} {
+		t.Run(language, func(t *testing.T) { play(t, language, command(t, language)) })
+	}
+}
