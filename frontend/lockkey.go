@@ -1,8 +1,6 @@
 package frontend
 
 import (
-	"bytes"
-	"cmp"
 	"encoding/binary"
 	"math"
 	"slices"
@@ -38,7 +36,7 @@ func (s *lockStatement) key() (musiccore.Key, *wire.Failure) {
 
 // keyOf returns the key that one statement names; it refuses what such a statement may not write.
 func (s *lockStatement) keyOf(st *rewrite.Statement) (musiccore.Key, *wire.Failure) {
-	if f := cmp.Or(s.checkTTL(st), s.checkStatic(st)); f != nil {
+	if f := s.checkStatic(st); f != nil {
 		return musiccore.Key{}, f
 	}
 	var room [4][]byte // on the stack; more have memory of their own
@@ -176,46 +174,6 @@ func (s *lockStatement) boundKey(t rewrite.Term, column catalog.Column) ([]byte,
 // bound returns the value of a marker; ok is false where it is null or not set.
 func (s *lockStatement) bound(t rewrite.Term) (value []byte, ok bool) {
 	return wire.Bound(s.values, t.Marker)
-}
-
-// checkTTL refuses a row that lives by its key alone and is to die: CQL shows no time to live of
-// it, so a synchronise would make it immortal (docs/protocol.md 3.9, Synch).
-func (s *lockStatement) checkTTL(st *rewrite.Statement) *wire.Failure {
-	if st.Verb != rewrite.Insert || !s.mortal(st) {
-		return nil
-	}
-	for _, r := range st.Where {
-		if !slices.Contains(s.critical.Primary, string(r.Column.AppendTo(nil, s.text))) && !s.isNull(r.Value) {
-			return nil
-		}
-	}
-	return wire.Invalid("MUSIC_REFUSED: %s is critical: a row with a time to live needs a value beside its key", s.table)
-}
-
-// mortal reports whether a statement writes what is to die: by a TTL of its own, where that is not 0
-// or null, or else of the table.
-func (s *lockStatement) mortal(st *rewrite.Statement) bool {
-	switch st.TTL.Kind {
-	case rewrite.NoTerm:
-		return s.critical.Mortal
-	case rewrite.TermMarker:
-		value, ok := s.bound(st.TTL)
-		if !ok && wire.IsUnset(s.values, st.TTL.Marker) {
-			return s.critical.Mortal
-		}
-		return ok && !bytes.Equal(value, make([]byte, 4))
-	}
-	n, err := rewrite.Int(s.text, st.TTL)
-	return err != nil || n != 0
-}
-
-// isNull reports whether a value is none: null, or bound null or not set.
-func (s *lockStatement) isNull(t rewrite.Term) bool {
-	if t.Kind == rewrite.TermMarker {
-		_, ok := s.bound(t)
-		return !ok
-	}
-	return t.Kind == rewrite.TermNull
 }
 
 // checkStatic refuses to write a static column under a lock that covers a row: it is of all rows of

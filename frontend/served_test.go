@@ -44,47 +44,6 @@ func TestBoundValuesThatAreNoKey(t *testing.T) {
 	})
 }
 
-// A row that is to die needs a value beside its key: of its key alone CQL shows no time to live, and a synchronise would make it immortal.
-func TestARowThatDiesNeedsAValue(t *testing.T) {
-	for _, mortal := range []bool{false, true} {
-		r, _ := holdingRig(t)
-		columns := map[string]catalog.Column{"id": {Name: "id", Type: "text"}, "c": {Name: "c", Type: "int", Clustering: true}, "n": {Name: "n", Type: "blob"}}
-		r.server.Tables.Set("bank", "rows", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}, Primary: []string{"id", "c"}, Columns: columns, Mortal: mortal})
-		client, backend := r.login(dialect{version: v4})
-		for _, c := range []struct {
-			text   string
-			values []*primitive.Value
-			served bool
-		}{
-			{"INSERT INTO bank.rows (id, c) VALUES ('x', 1) USING LOCK 1 AND TTL 60", nil, false},
-			{"INSERT INTO bank.rows (id, c) VALUES ('x', 1) USING TTL 60 AND LOCK 1", nil, false},
-			{"INSERT INTO bank.rows (id, c, n) VALUES ('x', 1, null) USING LOCK 1 AND TTL 60", nil, false},
-			{"INSERT INTO bank.rows (id, c, n) VALUES ('x', 1, ?) USING LOCK 1 AND TTL 60", []*primitive.Value{primitive.NewNullValue()}, false},
-			{"INSERT INTO bank.rows (id, c, n) VALUES ('x', 1, ?) USING LOCK 1 AND TTL 60", []*primitive.Value{primitive.NewUnsetValue()}, false},
-			{"INSERT INTO bank.rows (id, c) VALUES ('x', 1) USING LOCK 1 AND TTL ?", []*primitive.Value{primitive.NewValue(number(0))}, true},
-			{"INSERT INTO bank.rows (id, c) VALUES ('x', 1) USING LOCK 1 AND TTL ?", []*primitive.Value{primitive.NewNullValue()}, true},
-			{"INSERT INTO bank.rows (id, c) VALUES ('x', 1) USING LOCK 1 AND TTL ?", []*primitive.Value{primitive.NewUnsetValue()}, !mortal},
-			{"INSERT INTO bank.rows (id, c) VALUES ('x', 1) USING LOCK 1 AND TTL ?", []*primitive.Value{primitive.NewValue(number(9))}, false},
-			{"INSERT INTO bank.rows (id, c) VALUES ('x', 1) USING LOCK 1", nil, !mortal},
-			{"INSERT INTO bank.rows (id, c) VALUES ('x', 1) USING LOCK 1 AND TTL 0", nil, true},
-			{"INSERT INTO bank.rows (id, c, n) VALUES ('x', 1, 0x01) USING LOCK 1 AND TTL 60", nil, true},
-			{"INSERT INTO bank.rows (id, c, n) VALUES ('x', 1, ?) USING LOCK 1 AND TTL 60", []*primitive.Value{primitive.NewValue([]byte{1})}, true},
-			{"UPDATE bank.rows USING LOCK 1 AND TTL 60 SET n = 0x01 WHERE id = 'x' AND c = 1", nil, true},
-		} {
-			q := query(c.text)
-			q.Options.PositionalValues = c.values
-			client.send(1, q)
-			if !c.served {
-				assert.Contains(t, client.failure(1).GetErrorMessage(), "needs a value beside its key", c.text)
-				continue
-			}
-			backend.answer(1)
-			backend.send(1, &message.VoidResult{})
-			assert.IsType(t, &message.VoidResult{}, client.answer(1), c.text)
-		}
-	}
-}
-
 // perKeyLocks answer LOCK by key.
 type perKeyLocks struct {
 	*grantingLocks

@@ -26,7 +26,6 @@ func TestRefusalsSayWhyAndTheWayOut(t *testing.T) {
 		{"UPDATE ACCOUNTS USING LOCK 0 SET balance = 1" + row, "MUSIC_NOT_HELD: 0 is no lock reference"},
 		{"UPDATE ACCOUNTS USING LOCK -1 SET balance = 1" + row, "no lock reference"},
 		{"UPDATE ACCOUNTS USING LOCK REF AND TIMESTAMP 5 SET balance = 1" + row, "MUSIC_REFUSED: ACCOUNTS is critical: the lock gives the timestamp"},
-		{"INSERT INTO ACCOUNTS (branch, id) VALUES ('b', 'x') USING LOCK REF AND TTL 5", "MUSIC_REFUSED: ACCOUNTS is critical: a row with a time to live needs a value"},
 		{"BEGIN BATCH USING LOCK REF DELETE FROM ACCOUNTS" + row + "; DELETE FROM ACCOUNTS WHERE branch = 'c' APPLY BATCH", partition},
 		{"BEGIN BATCH USING LOCK REF DELETE FROM ACCOUNTS" + row + "; DELETE FROM music.named WHERE name = 'x' APPLY BATCH", "one partition of one table"},
 		{"BEGIN BATCH USING LOCK REF DELETE FROM ACCOUNTS" + row + " IF balance = now() APPLY BATCH", "MUSIC_REFUSED: ACCOUNTS is critical: give the values of IF as literals, or bind them"},

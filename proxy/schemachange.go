@@ -30,7 +30,11 @@ func (s *schema) follow(change frontend.SchemaChange) (warnings []string) {
 	case critical.Refused != "":
 		return []string{fmt.Sprintf("%s is critical, but cannot be locked: %s", name, critical.Refused)}
 	default:
-		return append([]string{fmt.Sprintf("%s is critical: %s", name, critical.Settings)}, s.warnings(ctx, change.Keyspace)...)
+		told := []string{fmt.Sprintf("%s is critical: %s", name, critical.Settings)}
+		if critical.Mortal {
+			told = append(told, mortalRows)
+		}
+		return append(told, s.warnings(ctx, change.Keyspace)...)
 	}
 }
 

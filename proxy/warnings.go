@@ -11,6 +11,10 @@ import (
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 )
 
+// mortalRows is what the owner of a table should know whose rows have a time to live by default
+// (docs/guarantees.md, What is not promised).
+const mortalRows = "default_time_to_live is set: a row whose values are deleted one by one may remain without values until the time to live of the last is over: DELETE the row"
+
 // warnings returns what the owner of a critical table should know of its keyspace and of the node
 // (docs/design.md 4): it is served all the same. What cannot be read is not warned of.
 func (r *schemaReader) warnings(ctx context.Context, keyspace string) []string {
