@@ -32,7 +32,7 @@ func (c *conn) inOwnSection(h wire.Header, s *lockStatement, k musiccore.Key, un
 // ownSectionGranted goes on with the answer to the lock of a section of one write.
 func (o operation) ownSectionGranted(t *catalog.Table, k musiccore.Key, a musiccore.Answer, under func(musiccore.LockRef, func()) (lockedOperation, musiccore.Kind)) *wire.Failure {
 	if a.Err != nil {
-		return lockFailure(a.Err, t, 0)
+		return unservedSection(a.Err, t)
 	}
 	release := sync.OnceFunc(func() {
 		if a.Grant.Ref != 0 {
@@ -43,7 +43,7 @@ func (o operation) ownSectionGranted(t *catalog.Table, k musiccore.Key, a musicc
 	if !waits || a.Grant.State != musiccore.StateHeld {
 		release()
 		if waits {
-			return keyIsHeld(t)
+			return tryAgain(t, "others are writing this key")
 		}
 		return nil
 	}
@@ -55,20 +55,16 @@ func (o operation) ownSectionGranted(t *catalog.Table, k musiccore.Key, a musicc
 	return f
 }
 
-// keyIsHeld returns the error for a write whose section did not begin in time.
-func keyIsHeld(t *catalog.Table) *wire.Failure {
-	return &wire.Failure{Code: primitive.ErrorCodeOverloaded, Text: "MUSIC_UNAVAILABLE: another section holds this key of " + t.String() + ": nothing was written, try again"}
-}
-
 // writeInOwnSection carries out a write without a reference, of a table that gives it a section of
 // its own.
 func (a *lockExecution) writeInOwnSection(k musiccore.Key) *wire.Failure {
 	put := a.conn.newLockedOperation(a.envelope.Header, &a.lock, lockedRequest{key: k, parameters: a.parameters})
-	return a.conn.putInOwnSection(put.clone(), &a.lock)
+	return a.conn.putInOwnSection(put.clone(), &a.lock, a.lock.writeType())
 }
 
 // putInOwnSection has one write make a whole section.
-func (c *conn) putInOwnSection(k lockedOperation, s *lockStatement) *wire.Failure {
+func (c *conn) putInOwnSection(k lockedOperation, s *lockStatement, kind primitive.WriteType) *wire.Failure {
+	k.sent.alone = kind
 	return c.inOwnSection(k.header, s, k.request.key, func(ref musiccore.LockRef, release func()) (lockedOperation, musiccore.Kind) {
 		k.request.ref, k.sent.endSection = ref, release
 		return k, musiccore.Put

@@ -71,7 +71,7 @@ func TestAWriteAloneThatGetsNoLock(t *testing.T) {
 		client.send(1, query(lonely))
 		f := client.failure(1)
 		assert.Equal(t, primitive.ErrorCodeOverloaded, f.GetErrorCode())
-		assert.Contains(t, f.GetErrorMessage(), "MUSIC_UNAVAILABLE: another section holds this key of bank.accounts: nothing was written")
+		assert.Contains(t, f.GetErrorMessage(), "MUSIC_UNAVAILABLE: bank.accounts: others are writing this key: nothing was written, try again")
 		assert.EqualValues(t, 5, <-g.unlocked, "its place is given up")
 		g.answer = musiccore.Answer{Grant: musiccore.Grant{State: musiccore.StateQueued}}
 		client.send(1, query(lonely))
@@ -96,7 +96,7 @@ func TestAWriteAloneThatIsLost(t *testing.T) {
 
 		_, client, _ = autoRig(t, d, &endedLocks{g})
 		client.send(1, query(lonely))
-		assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_LOST")
+		assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_UNAVAILABLE: bank.accounts: the write came too late")
 		assert.EqualValues(t, 9, <-g.unlocked)
 	})
 }

@@ -40,6 +40,7 @@ type clientState struct {
 	patience    time.Duration // how long the client's driver waits for an answer; 0 = unknown
 	claimedRole string        // the role that the client logs in as, where its login shows it
 	held        action        // what is done with the request at hand, between Decide and Perform
+	decidedAt   uint64        // version of Tables by which that was decided
 	known       map[preparedID]*preparedStatement
 	knownSize   int           // bytes, likewise
 	nameBuffer  []byte        // see conn.tableKey

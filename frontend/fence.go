@@ -34,8 +34,9 @@ type sentOperation struct {
 
 	generation [16]byte // of the table, for what the client is shown
 
-	condition  *conditionalWrite // of a write with IF
-	endSection func()            // ends the section that was made for this write alone
+	condition  *conditionalWrite   // of a write with IF
+	endSection func()              // ends the section that was made for this write alone
+	alone      primitive.WriteType // of a section of one write, whose client knows of no lock; else empty
 }
 
 // fence sends an operation under a lock: its clause cut, the stamp in the frame, at QUORUM. inPlace
@@ -184,6 +185,9 @@ func (c *conn) stamp(k *lockedOperation, b *begunOperation, a musiccore.Answer) 
 	if a.Err != nil {
 		if errors.Is(a.Err, musiccore.ErrLost) && !errors.Is(a.Err, musiccore.ErrReleased) {
 			c.auditFencedOff(&b.sent, k.request.ref)
+		}
+		if b.sent.alone != "" {
+			return unservedSection(a.Err, b.sent.table)
 		}
 		return lockFailure(a.Err, b.sent.table, c.shownReference(&b.sent, k.request.ref))
 	}

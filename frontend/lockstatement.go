@@ -3,6 +3,9 @@ package frontend
 import (
 	"bytes"
 	"slices"
+	"time"
+
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/catalog"
 	"music/frontend/wire"
@@ -19,6 +22,7 @@ type lockStatement struct {
 	prepared  *preparedLockStatement // where it came by EXECUTE
 	metadata  []byte                 // the result metadata id that the client knows (v5), likewise
 	values    [][]byte               // bound, in wire form
+	until     time.Time              // of a write that has waited for its table: its client's driver waits no longer
 }
 
 // parts returns the statements of a batch's text, or the statement itself.
@@ -166,8 +170,8 @@ func readLockStatement(r reading, text []byte) (s lockStatement, pass bool, f *w
 	default:
 		f = wire.Invalid("MUSIC_REFUSED: this statement is not served yet")
 	}
-	if f == nil && s.critical.Refused != "" {
-		f = cannotLock(s.table, s.critical)
+	if f == nil && s.critical.Refused != "" && !(s.followsTable() && s.critical.Passing) {
+		f = s.cannotLock()
 	}
 	return s, false, f
 }
@@ -178,6 +182,14 @@ func cannotLock(t *catalog.Table, now *catalog.Critical) *wire.Failure {
 		return wire.Invalid("MUSIC_UNAVAILABLE: %s: %s; nothing was done", t, now.Refused)
 	}
 	return wire.Invalid("MUSIC_REFUSED: %s cannot be locked: %s", t, now.Refused)
+}
+
+// cannotLock returns the error for the statement where its table cannot be locked now.
+func (s *lockStatement) cannotLock() *wire.Failure {
+	if s.plainWrite() && s.critical.Passing {
+		return tryAgain(s.table, s.critical.Refused)
+	}
+	return cannotLock(s.table, s.critical)
 }
 
 // allowed reports whether a statement on a critical table is a plain write that the table lets
@@ -284,7 +296,18 @@ func (c *conn) execute(e wire.Envelope, s lockStatement, p wire.Parameters) erro
 		return c.answer(e, wire.Invalid("MUSIC_SYNTAX: %d bind markers, %d values (gocql sends no values for LOCK: write SELECT LOCK … or SELECT UNLOCK …)", s.statement.Markers, len(s.values)))
 	}
 	a := lockExecution{conn: c, envelope: e, lock: s, parameters: p, inPlace: true}
+	if s.followsTable() && !s.served() {
+		return c.executeUnlocked(e, a)
+	}
 	if f := a.run(); f != nil {
+		return c.answer(e, f)
+	}
+	return nil
+}
+
+// executeUnlocked executes a write without a lock whose table does not give it a section just now.
+func (c *conn) executeUnlocked(e wire.Envelope, a lockExecution) error {
+	if f := a.unlocked().run(); f != nil {
 		return c.answer(e, f)
 	}
 	return nil
@@ -311,6 +334,53 @@ func (a lockExecution) detached() lockExecution {
 	return a
 }
 
+// unlocked returns the execution of a write without a lock.
+func (a *lockExecution) unlocked() *unlockedWrite {
+	until := time.Now().Add(a.conn.longestWait())
+	return &unlockedWrite{
+		conn: a.conn, e: a.envelope, table: a.lock.table, until: until, inPlace: a.inPlace,
+		serve: func(now *catalog.Critical, inPlace bool) *wire.Failure {
+			a.inPlace = inPlace
+			if f := a.lock.refresh(now); f != nil {
+				return f
+			}
+			return a.run()
+		},
+		detach: func() int {
+			*a = a.detached()
+			a.lock.until = until
+			return len(a.lock.text) + a.parameters.Size()
+		},
+	}
+}
+
+// followsTable reports whether the statement is a write without a lock of one table alone, which
+// gets what that gives it when it is carried out.
+func (s *lockStatement) followsTable() bool {
+	return s.plainWrite() && (s.statement.Verb != rewrite.Batch || s.onOneTable())
+}
+
+// onOneTable reports whether all statements of a batch's text are of its table.
+func (s *lockStatement) onOneTable() bool {
+	return !slices.ContainsFunc(s.parts(), func(part lockStatement) bool { return !s.sameTable(part.statement) })
+}
+
+// served reports whether a write without a lock has a section of its own, of a table that can be
+// locked now.
+func (s *lockStatement) served() bool {
+	return s.critical != nil && s.critical.Unlocked == catalog.Auto && s.critical.Refused == ""
+}
+
+// refresh has a write without a lock meet its table as it is now.
+func (s *lockStatement) refresh(now *catalog.Critical) *wire.Failure {
+	same := s.critical == now
+	s.critical = now
+	if same && !(s.prepared != nil && s.prepared.refused) {
+		return nil
+	}
+	return s.checkFenced()
+}
+
 // run does what the statement says where the client may, which Cassandra is asked first.
 func (a *lockExecution) run() *wire.Failure {
 	need := a.lock.permissions()
@@ -324,6 +394,9 @@ func (a *lockExecution) run() *wire.Failure {
 // runPermitted reads key and reference and does what the statement says.
 func (a *lockExecution) runPermitted() *wire.Failure {
 	if f := a.conn.checkWaits(); f != nil {
+		if a.lock.plainWrite() {
+			f.Code = primitive.ErrorCodeOverloaded
+		}
 		return f
 	}
 	if a.lock.statement.Verb == rewrite.ListLocks {

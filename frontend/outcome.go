@@ -2,7 +2,6 @@ package frontend
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"time"
 
@@ -102,6 +101,12 @@ func (c *conn) conclude(e wire.Envelope, f *sentOperation, o outcome, v musiccor
 	if v == musiccore.VerdictLost {
 		c.auditFencedOff(f, f.ticket.Ref)
 	}
+	if f.alone != "" {
+		if fate := c.concludeAlone(f, o, v, e.OpCode == primitive.OpCodeError); fate != nil {
+			return c.errorInstead(e, fate), nil
+		}
+		v = musiccore.VerdictTell
+	}
 	switch {
 	case v == musiccore.VerdictLost && get:
 		return c.errorInstead(e, lockFailure(musiccore.ErrLost, f.table, c.shownReference(f, f.ticket.Ref))), nil
@@ -111,7 +116,8 @@ func (c *conn) conclude(e wire.Envelope, f *sentOperation, o outcome, v musiccor
 	case v == musiccore.VerdictUncertain && get:
 		return c.errorInstead(e, wire.Invalid("MUSIC_UNAVAILABLE: whether this is the latest state of %s could not be told in time: read again under the same lock_ref", f.table)), nil
 	case v == musiccore.VerdictUncertain:
-		return c.errorInstead(e, uncertain()), nil
+		return c.errorInstead(e, c.writeTimeout(primitive.WriteTypeSimple,
+			"MUSIC_UNCERTAIN: whether this write was carried out is unknown: read USING LOCK the same lock_ref to see, or LOCK again and read where that is lost")), nil
 	}
 	if o.forgotten && f.id != nil {
 		return c.errorInstead(e, wire.Unprepared(f.id[:])), nil
@@ -145,7 +151,7 @@ const lateShare = 5
 // longer.
 func (c *conn) lateWarning(f *sentOperation) []string {
 	t := f.ticket
-	if t.Left >= t.Lease/lateShare {
+	if f.alone != "" || t.Left >= t.Lease/lateShare {
 		return nil
 	}
 	ref := c.shownReference(f, t.Ref)
@@ -156,19 +162,6 @@ func (c *conn) lateWarning(f *sentOperation) []string {
 // shownReference returns an operation's reference as its client sees it; 0 is none.
 func (c *conn) shownReference(f *sentOperation, ref musiccore.LockRef) int64 {
 	return c.server.shown(f.generation, f.key, ref)
-}
-
-// uncertain returns the error for a write of unknown outcome, in the form that drivers know
-// (v4 spec section 9, 0x1100).
-func uncertain() *wire.Failure {
-	extra := binary.BigEndian.AppendUint16(nil, uint16(primitive.ConsistencyLevelQuorum))
-	extra = binary.BigEndian.AppendUint32(extra, 0)
-	extra = binary.BigEndian.AppendUint32(extra, 1)
-	extra = binary.BigEndian.AppendUint16(extra, uint16(len(primitive.WriteTypeSimple)))
-	return &wire.Failure{
-		Code: primitive.ErrorCodeWriteTimeout, Text: "MUSIC_UNCERTAIN: whether this write was carried out is unknown: read USING LOCK the same lock_ref to see, or LOCK again and read where that is lost",
-		Extra: append(extra, primitive.WriteTypeSimple...),
-	}
 }
 
 // errorInstead returns an error in the place of an answer, with the preamble of that answer.

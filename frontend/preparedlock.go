@@ -323,12 +323,14 @@ func (p *preparedLockStatement) current() (lockStatement, *wire.Failure) {
 		return s, nil
 	}
 	critical := p.table.Critical()
+	if s.critical = critical; s.followsTable() && !s.served() {
+		return s, nil // what it gets is asked when it is run
+	}
 	if critical == nil {
 		return lockStatement{}, wire.Invalid("MUSIC_REFUSED: %s is not critical any more", p.table)
 	}
-	s.critical = critical
 	if critical.Refused != "" && p.statement.Verb != rewrite.ListLocks {
-		return s, cannotLock(p.table, critical)
+		return s, s.cannotLock()
 	}
 	if p.refused {
 		return s, s.checkFenced()

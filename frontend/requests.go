@@ -81,8 +81,11 @@ func (r *requests) Decide(e wire.Envelope) (relay.Decision, error) {
 			}
 		}
 		c.caughtUp = false
+		if d.verdict == relay.Hold && c.server.Tables.Version() != version {
+			continue // it may have met two states of a table
+		}
 		if d.verdict != relay.Forward {
-			c.held = d.action
+			c.held, c.decidedAt = d.action, version
 			return d.verdict, nil
 		}
 		if d.watch != nil && d.watch.kind == watchKeyspace && c.busy() {
@@ -208,6 +211,23 @@ func (r *requests) Perform(e wire.Envelope) error {
 	err := action.perform(c, e)
 	c.performing = noStream
 	return err
+}
+
+// decideAgain decides anew about a request that was held back, and of which a table has changed
+// since, and does what was decided.
+func (c *conn) decideAgain(e wire.Envelope) error {
+	r := (*requests)(c)
+	verdict, err := r.Decide(e)
+	switch {
+	case err != nil:
+		return err
+	case verdict == relay.Forward:
+		c.up.Emit(e.Raw)
+		return nil
+	case verdict == relay.Hold:
+		return r.Perform(e)
+	}
+	return c.answer(e, &wire.Failure{Code: primitive.ErrorCodeOverloaded, Text: "MUSIC_UNAVAILABLE: the schema has just changed: nothing was done, try again"})
 }
 
 // payload returns a copy of the custom payload of a whole request as on the wire, or nil where it

@@ -69,6 +69,9 @@ func (a *lockExecution) request(ref musiccore.LockRef) (musiccore.Request, *wire
 	if f := s.lockTerms(&q, &c.server.Bounds); f != nil {
 		return q, f
 	}
+	if !s.until.IsZero() {
+		q.Wait = max(time.Millisecond, min(c.server.MaxWait, time.Until(s.until)))
+	}
 	q.AtOnce = st.Wait.Kind != rewrite.NoTerm && q.Wait == 0
 	if longest := c.longestWait(); q.Wait > longest {
 		a.warnings = append(a.warnings, fmt.Sprintf("MUSIC: WAIT %v is longer than an answer may take here: it is cut to %v", q.Wait, longest))

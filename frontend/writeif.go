@@ -40,7 +40,7 @@ func (c *conn) startConditional(h wire.Header, x *conditionalWrite, q lockedRequ
 		return c.inOwnSection(h, &x.parts[0], q.key, func(ref musiccore.LockRef, release func()) (lockedOperation, musiccore.Kind) {
 			x.nextTurn = release
 			for _, k := range []*lockedOperation{&read, &x.again, &x.write} {
-				k.request.ref = ref
+				k.request.ref, k.sent.alone = ref, primitive.WriteTypeCas
 			}
 			return read, musiccore.Get
 		})

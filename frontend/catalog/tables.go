@@ -102,6 +102,9 @@ type Table struct {
 	Keyspace, Name string
 	critical       atomic.Pointer[Critical]
 	missing        atomic.Bool // see Tables.InSchema
+
+	mu      sync.Mutex
+	waiting map[*func()]struct{} // see AwaitChange
 }
 
 // InSchema reports whether the schema that was read last has the table, as Tables.InSchema does.
@@ -110,6 +113,36 @@ func (t *Table) InSchema() bool { return !t.missing.Load() }
 // Critical returns the table's present state, or nil while it is an ordinary table. What it returns
 // must not be modified.
 func (t *Table) Critical() *Critical { return t.critical.Load() }
+
+// AwaitChange has f called once the table's state is no longer was; ok is false where it is not
+// already. f must not block. leave says that nobody waits any more: no later change calls f.
+func (t *Table) AwaitChange(was *Critical, f func()) (leave func(), ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.critical.Load() != was {
+		return nil, false
+	}
+	if t.waiting == nil {
+		t.waiting = map[*func()]struct{}{}
+	}
+	t.waiting[&f] = struct{}{}
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		delete(t.waiting, &f)
+	}, true
+}
+
+// tellChange calls those who wait for a change of the table.
+func (t *Table) tellChange() {
+	t.mu.Lock()
+	waiting := t.waiting
+	t.waiting = nil
+	t.mu.Unlock()
+	for f := range waiting {
+		(*f)()
+	}
+}
 
 // String returns the table's name as it is told to people.
 func (t *Table) String() string { return t.Keyspace + "." + t.Name }
@@ -210,8 +243,10 @@ func (t *Tables) InSchema(key []byte) bool {
 // meets the new state, but for those that are on their way to Cassandra: Server.Outstanding tells
 // when they are not any more.
 func (t *Tables) Set(keyspace, name string, c *Critical) {
-	t.Of(keyspace, name).critical.Store(c)
+	table := t.Of(keyspace, name)
+	table.critical.Store(c)
 	t.sets.Add(1)
+	table.tellChange()
 }
 
 // Version returns a number that rises with each Set.

@@ -1,0 +1,144 @@
+package frontend
+
+import (
+	"bytes"
+	"sync"
+	"time"
+
+	"music/frontend/catalog"
+	"music/frontend/wire"
+)
+
+// unlockedWrite is a write without a lock that was held back, since its table gave it a section of
+// its own when it was decided about. What it gets is asked again: the table may have become another
+// since, or be about to.
+type unlockedWrite struct {
+	conn  *conn
+	e     wire.Envelope // as received; in memory of its own once it has waited
+	table *catalog.Table
+	until time.Time // the client's driver waits no longer
+	size  int       // bytes that it takes while it waits; 0: it has memory of others yet
+
+	inPlace bool // its request is being performed
+	// serve carries the write out in a section of its own.
+	serve func(now *catalog.Critical, inPlace bool) *wire.Failure
+	// detach puts what serve needs into memory of its own, and returns its size.
+	detach func() (size int)
+}
+
+// run carries the write out as its table is now, or has it wait for its table.
+func (w *unlockedWrite) run() *wire.Failure {
+	for {
+		now := w.table.Critical()
+		switch {
+		case now == nil || now.Unlocked == catalog.Allow:
+			if done, f := w.forward(); done {
+				return f
+			}
+		case now.Unlocked != catalog.Auto || now.Refused != "" && !now.Passing:
+			return writeWithoutLock(w.table)
+		case now.Refused == "":
+			return w.serve(now, w.inPlace)
+		default:
+			if done, f := w.wait(now); done {
+				return f
+			}
+		}
+	}
+}
+
+// forward sends the write as it was received. It has not where the table has changed before the
+// stream was open for Outstanding to see.
+func (w *unlockedWrite) forward() (done bool, f *wire.Failure) {
+	c := w.conn
+	if !c.streams.Begin(w.e.Stream, false) {
+		return true, inUse(w.e.Stream)
+	}
+	if now := w.table.Critical(); now != nil && now.Unlocked != catalog.Allow {
+		c.streams.End(w.e.Stream)
+		return false, nil
+	}
+	c.server.Stats.count(c, w.e.OpCode, FateForwarded)
+	c.sender(w.inPlace)(w.e.Raw)
+	return true, nil
+}
+
+// wait has the write wait until its table is no longer what it is now, which is about to be served.
+// It does not where the table has changed already.
+func (w *unlockedWrite) wait(now *catalog.Critical) (done bool, f *wire.Failure) {
+	c := w.conn
+	left := time.Until(w.until)
+	if left <= 0 || c.checkWaits() != nil {
+		return true, tryAgain(w.table, now.Refused)
+	}
+	if w.size == 0 {
+		w.e.Raw = bytes.Clone(w.e.Raw)
+		w.size = len(w.e.Raw) + w.detach()
+		w.inPlace = false
+	}
+	t := &tableWait{write: w, operation: c.begin(w.e.Stream)}
+	if !t.begin(now, left) {
+		t.operation.end()
+		return false, nil
+	}
+	t.operation.onCancel(t.cancel)
+	return true, nil
+}
+
+// tableWait is the wait of a write for its table. It ends once: by a change of the table, by its
+// time, or with the connection.
+type tableWait struct {
+	write     *unlockedWrite
+	operation operation
+
+	mu    sync.Mutex
+	over  bool
+	leave func() // ends the wait for a change
+	timer *time.Timer
+}
+
+// begin begins to wait, unless the table is not what it was any more.
+func (t *tableWait) begin(was *catalog.Critical, limit time.Duration) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	leave, ok := t.write.table.AwaitChange(was, t.end)
+	if !ok {
+		return false
+	}
+	t.leave, t.timer = leave, time.AfterFunc(limit, t.end)
+	t.write.conn.countKept(t.write.size)
+	return true
+}
+
+// end ends the wait, and asks again what the write gets.
+func (t *tableWait) end() {
+	t.stop(func() { t.operation.finishLater(t.resume) })
+}
+
+// cancel ends the wait with the connection.
+func (t *tableWait) cancel() { t.stop(func() {}) }
+
+// stop ends the wait, unless it has ended, and does last. What last starts, the connection waits
+// for: it cancels its operations first, and then nothing is started any more.
+func (t *tableWait) stop(last func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.over {
+		return
+	}
+	t.over = true
+	t.leave()
+	t.timer.Stop()
+	t.write.conn.countKept(-t.write.size)
+	last()
+}
+
+// resume goes on with the write, unless its client has gone or been told that the connection ends.
+func (t *tableWait) resume() {
+	if t.operation.cancelled() {
+		return
+	}
+	if f := t.write.run(); f != nil {
+		t.write.conn.reject(t.write.e.Header, f)
+	}
+}

@@ -1,0 +1,198 @@
+package frontend
+
+import (
+	"testing"
+	"time"
+
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"music/frontend/catalog"
+)
+
+// becoming makes bank.accounts a table that is about to be served.
+func (r *rig) becoming(p catalog.Policy) { r.becomes(p, "it is becoming critical") }
+
+// becomes makes bank.accounts a table that cannot be locked for the moment.
+func (r *rig) becomes(p catalog.Policy, refused string) {
+	r.server.Tables.Set("bank", "accounts", &catalog.Critical{
+		Key: []catalog.Column{{Name: "id", Type: "text"}}, Settings: catalog.Settings{Unlocked: p}, Refused: refused, Passing: true,
+	})
+}
+
+// waitingRig is a client of a table whose writes without a lock wait, and the ways in which it writes.
+func waitingRig(t *testing.T, d dialect, change ...func(*Options)) (r *rig, client, backend *peer, ways []message.Message) {
+	t.Helper()
+	r = newRig(t, append([]func(*Options){func(o *Options) { o.Locks, o.MaxWait = uncountedLocks{}, patience }}, change...)...)
+	r.policy(catalog.Auto)
+	client, backend = r.login(d)
+	id := r.prepare(client, backend, "UPDATE bank.accounts SET n = 1 WHERE id = ?")
+	r.becoming(catalog.Auto)
+	return r, client, backend, []message.Message{
+		query(lonely), execute(id, []byte("x")), query("BEGIN BATCH " + lonely + "; APPLY BATCH"),
+		&message.Batch{Children: []*message.BatchChild{{Query: lonely}, {Id: id, Values: []*primitive.Value{primitive.NewValue([]byte("x"))}}}},
+	}
+}
+
+// waiting tells that so many writes wait for their table, and that the connection goes on beside them.
+func (r *rig) waiting(client, backend *peer, n int) {
+	r.t.Helper()
+	relayed(client, backend, 99, query("SELECT a FROM b.c"), rows(nil))
+	count := 0
+	r.server.each(func(c *conn) { count += c.operations.count() })
+	require.Equal(r.t, n, count)
+	require.Positive(r.t, r.server.memory.InUse())
+}
+
+// idle tells that nothing is left of writes that have waited.
+func (r *rig) idle() {
+	r.t.Helper()
+	require.Eventually(r.t, func() bool {
+		count := int64(0)
+		r.server.each(func(c *conn) { count += int64(c.operations.count()) + c.waitingBytes.Load() })
+		return count == 0
+	}, patience, time.Millisecond)
+}
+
+// A write without a lock waits while its table becomes one that gives it a section, and gets what the table gives then, in
+// whatever form it came: a section, the way to Cassandra as it was received, or an error.
+func TestWritesWaitForTheirTable(t *testing.T) {
+	everyDialect(t, func(t *testing.T, d dialect) {
+		r, client, backend, ways := waitingRig(t, d)
+		for name, then := range map[string]func(){
+			"auto":             func() { r.policy(catalog.Auto) },
+			"auto, later":      func() { r.becomes(catalog.Auto, "another reason"); r.policy(catalog.Auto) },
+			"ordinary":         func() { r.server.Tables.Set("bank", "accounts", nil) },
+			"allow":            func() { r.policy(catalog.Allow) },
+			"allow, not yet":   func() { r.becoming(catalog.Allow) },
+			"reject":           func() { r.policy(catalog.Reject) },
+			"reject, not yet":  func() { r.becoming(catalog.Reject) },
+			"auto by and by":   func() { r.becoming(catalog.Auto); r.becoming(catalog.Auto); r.policy(catalog.Auto) },
+			"another, then it": func() { r.server.Tables.Set("bank", "other", nil); r.policy(catalog.Auto) },
+		} {
+			r.becoming(catalog.Auto)
+			for i, m := range ways {
+				client.send(int16(i), m)
+			}
+			r.waiting(client, backend, len(ways))
+			then()
+			if name[0] == 'r' {
+				for range ways {
+					assert.Contains(t, client.next().Body.Message.(message.Error).GetErrorMessage(), "MUSIC_UNLOCKED")
+				}
+				r.idle()
+				continue
+			}
+			for range ways {
+				f := backend.next()
+				stamp, plain := int64(0), ways[f.Header.StreamId]
+				switch m := f.Body.Message.(type) {
+				case *message.Query:
+					stamp = stampOf(m.Options.DefaultTimestamp)
+				case *message.Execute:
+					stamp = stampOf(m.Options.DefaultTimestamp)
+				case *message.Batch:
+					stamp = stampOf(m.DefaultTimestamp)
+				}
+				if name[:2] == "al" || name == "ordinary" {
+					assert.Zero(t, stamp, name)
+					assert.IsType(t, plain, f.Body.Message, name)
+				} else {
+					assert.EqualValues(t, fenceStamp, stamp, name)
+				}
+				backend.send(f.Header.StreamId, &message.VoidResult{})
+				assert.IsType(t, &message.VoidResult{}, client.answer(f.Header.StreamId), name)
+			}
+			r.idle()
+		}
+	})
+}
+
+func stampOf(stamp *int64) int64 {
+	if stamp == nil {
+		return 0
+	}
+	return *stamp
+}
+
+// A write is forwarded only where its stream is open for Outstanding to see while its table lets it through.
+func TestAWriteThatHasWaitedIsOutstanding(t *testing.T) {
+	r, client, backend, ways := waitingRig(t, dialect{version: v4})
+	client.send(0, ways[0])
+	r.waiting(client, backend, 1)
+	r.server.Tables.Set("bank", "accounts", nil)
+	backend.answer(0)
+	r.becoming(catalog.Auto)
+	left := r.server.Outstanding()
+	assert.True(t, left())
+	backend.send(0, &message.VoidResult{})
+	client.answer(0)
+	assert.False(t, left())
+}
+
+// A write does not wait for longer than its driver does, nor where as many wait as may: it is told to try again.
+func TestWritesThatCannotWaitForTheirTable(t *testing.T) {
+	bothFramings(t, func(t *testing.T, d dialect) {
+		_, client, _, ways := waitingRig(t, d, func(o *Options) { o.MaxWait = moment })
+		for i, m := range ways {
+			client.send(int16(i), m)
+			f := client.failure(int16(i))
+			assert.Equal(t, primitive.ErrorCodeOverloaded, f.GetErrorCode())
+			assert.Equal(t, "MUSIC_UNAVAILABLE: bank.accounts: it is becoming critical: nothing was written, try again", f.GetErrorMessage())
+		}
+		r, client, backend, ways := waitingRig(t, d, func(o *Options) { o.Bounds.Waits = 1 })
+		client.send(0, ways[0])
+		r.waiting(client, backend, 1)
+		client.send(1, ways[1])
+		assert.Equal(t, primitive.ErrorCodeOverloaded, client.failure(1).GetErrorCode())
+	})
+}
+
+// Writes that wait are given up with their connection, and a USE waits for them.
+func TestTheEndOfWritesThatWait(t *testing.T) {
+	bothFramings(t, func(t *testing.T, d dialect) {
+		r, client, backend, ways := waitingRig(t, d)
+		for i, m := range ways {
+			client.send(int16(i), m)
+		}
+		r.waiting(client, backend, len(ways))
+		_ = client.Close()
+		backend.ended()
+		require.Eventually(t, func() bool { return r.server.memory.InUse() == 0 }, patience, time.Millisecond)
+		r.policy(catalog.Auto)
+
+		client, backend = r.login(d)
+		r.becoming(catalog.Auto)
+		client.send(0, ways[0])
+		r.waiting(client, backend, 1)
+		client.send(1, query("USE bank"))
+		backend.silent()
+		r.policy(catalog.Auto)
+		backend.answer(0)
+		backend.send(0, &message.VoidResult{})
+		client.answer(0)
+		backend.answer(1)
+		backend.send(1, &message.SetKeyspaceResult{Keyspace: "bank"})
+		client.answer(1)
+
+		r.becoming(catalog.Auto)
+		client.send(0, ways[0])
+		r.waiting(client, backend, 1)
+		r.drained()
+		r.policy(catalog.Auto)
+		backend.answer(0)
+		backend.send(0, &message.VoidResult{})
+		assert.IsType(t, &message.VoidResult{}, client.answer(0))
+		client.ended()
+	})
+}
+
+// What is prepared while its table becomes critical is prepared: an application prepares everything at its start.
+func TestPrepareWhileATableBecomesCritical(t *testing.T) {
+	r, client, backend, _ := waitingRig(t, dialect{version: v4})
+	for _, text := range []string{lonely, "INSERT INTO bank.accounts (id, n) VALUES (?, ?)", "BEGIN BATCH " + lonely + "; APPLY BATCH"} {
+		r.prepare(client, backend, text)
+	}
+}
