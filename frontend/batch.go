@@ -249,25 +249,26 @@ func (b *lockedBatch) run(inPlace bool) *wire.Failure {
 // says that its request is being performed.
 func (b *lockedBatch) runPermitted(inPlace bool) *wire.Failure {
 	var named int64
-	k := lockedOperation{header: b.header, body: bytes.Clone(b.before), request: lockedRequest{parameters: b.parameters}}
+	k := lockedOperation{header: b.header, request: lockedRequest{parameters: b.parameters}}
 	for i := range b.children {
 		s := &b.children[i]
 		key, f := s.key()
-		if f != nil {
+		if f := cmp.Or(f, s.checkTimestamps()); f != nil {
 			return f
 		}
+		k.sent.warnings = append(k.sent.warnings, b.conn.timestampWarning(s)...)
 		n, f := s.ref()
 		switch {
 		case f != nil:
 			return f
 		case i == 0:
 			named, k.request.key, k.request.local = n, key, s.critical.Local
-			k.sent = sentOperation{table: s.table, key: key, generation: s.critical.Generation}
+			k.sent.table, k.sent.key, k.sent.generation = s.table, key, s.critical.Generation
 		case key != k.request.key || n != named:
 			return wire.Invalid("MUSIC_REFUSED: a batch under a lock stays in one %s of one table, %s, under one lock_ref", s.critical.Unit(), k.sent.table)
 		}
-		k.body = s.appendChild(k.body)
 	}
+	k.body = b.body(requestStamps)
 	first := &b.children[0]
 	ref, f := b.conn.readReference(first.critical, first.table, k.request.key, named)
 	if f != nil {
@@ -292,7 +293,19 @@ func (b *lockedBatch) writeIf(write lockedOperation) *wire.Failure {
 		return f
 	}
 	x.write = write
+	if x.deletesRange() {
+		x.write.dated = func(stamp int64) []byte { return b.body(belowWrites(stamp)) }
+	}
 	return b.conn.startConditional(b.header, x, write.request)
+}
+
+// body returns the body of the message up to its parameters.
+func (b *lockedBatch) body(stamp stamps) []byte {
+	body := bytes.Clone(b.before)
+	for i := range b.children {
+		body = b.children[i].appendChild(body, stamp)
+	}
+	return body
 }
 
 // readChild reads the kind and the text or id of a statement.
@@ -327,14 +340,14 @@ func mixedBatch() *wire.Failure {
 
 // appendChild appends a statement of a batch in the form that Cassandra reads, without its
 // condition.
-func (s *lockStatement) appendChild(dst []byte) []byte {
+func (s *lockStatement) appendChild(dst []byte, stamp stamps) []byte {
 	values := s.writeValues()
-	if s.prepared != nil && !s.statement.Conditional {
+	if s.prepared != nil && !s.statement.Conditional && !s.timed() && stamp(s) == 0 {
 		dst = append(dst, 1)
 		dst = binary.BigEndian.AppendUint16(dst, uint16(len(s.prepared.backendID)))
 		dst = append(dst, s.prepared.backendID...)
 	} else {
-		text := s.writeText()
+		text := s.writeText(stamp)
 		dst = append(dst, 0)
 		dst = binary.BigEndian.AppendUint32(dst, uint32(len(text)))
 		dst = append(dst, text...)

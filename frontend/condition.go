@@ -36,47 +36,37 @@ func readConditional(parts []lockStatement, batch bool) (*conditionalWrite, *wir
 	return x, x.checkDeletes()
 }
 
-// writtenRows is what some statements of a batch delete whole, or write: the partition or its
-// static columns, a range of rows, and rows.
-type writtenRows struct {
-	partition, several bool
-	rows               map[string]bool
-}
-
-// any reports whether a row is deleted or written.
-func (t *writtenRows) any() bool { return t.several || len(t.rows) > 0 }
-
-// checkDeletes refuses a batch that deletes a row and writes it: a lightweight transaction stamps
-// the deletion lower, so that the row is there, and under one stamp the deletion wins.
+// checkDeletes refuses a batch of which cannot be told whether it deletes one row, beside writes.
 func (x *conditionalWrite) checkDeletes() *wire.Failure {
-	deleted, written := writtenRows{rows: map[string]bool{}}, writtenRows{rows: map[string]bool{}}
-	for i := range x.parts {
-		s := &x.parts[i]
-		t := &written
-		if s.statement.Verb == rewrite.Delete && len(s.statement.Sets) == 0 {
-			t = &deleted
-		}
-		switch {
-		case !s.namesRow():
-			t.partition = true
-		case !s.oneRow():
-			t.several = true
-		default:
-			row, f := x.rowOf(s)
-			if f != nil {
-				return f
-			}
-			t.rows[row] = true
-		}
-	}
-	both := deleted.partition && (written.partition || written.any()) || deleted.several && written.any() || written.several && deleted.any()
-	for row := range deleted.rows {
-		both = both || written.rows[row]
-	}
-	if both {
-		return wire.Invalid("MUSIC_REFUSED: %s is critical: a batch with IF cannot delete a row and write it too: give each row one statement", x.parts[0].table)
+	tuple := func(r rewrite.Relation) bool { return r.Op == rewrite.OpTuple }
+	deletes := func(s lockStatement) bool { return s.statement.Verb == rewrite.Delete && len(s.statement.Sets) == 0 }
+	unclear := func(s lockStatement) bool { return deletes(s) && slices.ContainsFunc(s.statement.Where, tuple) }
+	if slices.ContainsFunc(x.parts, unclear) && slices.ContainsFunc(x.parts, func(s lockStatement) bool { return !deletes(s) }) {
+		return wire.Invalid("MUSIC_REFUSED: %s is critical: a batch with IF that writes rows names those that it deletes by column = value", x.parts[0].table)
 	}
 	return nil
+}
+
+// deletesRange reports whether the statement deletes a range of rows, or all of a partition.
+func (s *lockStatement) deletesRange() bool {
+	return s.statement.Verb == rewrite.Delete && len(s.statement.Sets) == 0 && (!s.oneRow() || len(s.critical.ClusteringColumns()) == 0)
+}
+
+// deletesRange reports whether one of the statements does.
+func (x *conditionalWrite) deletesRange() bool {
+	return slices.ContainsFunc(x.parts, func(s lockStatement) bool { return s.deletesRange() })
+}
+
+// belowWrites returns the stamps of a batch with IF: a lightweight transaction stamps the deletion of a range or a partition one
+// below all else, so that what it writes is there. A deletion of one row hides what the batch writes to the row, as one stamp for
+// both has it. The stamp below is of this holder too, or of nobody's last write: what was written by then is deleted all the same.
+func belowWrites(stamp int64) stamps {
+	return func(part *lockStatement) int64 {
+		if part.deletesRange() {
+			return stamp - 1
+		}
+		return 0
+	}
 }
 
 // oneRow reports whether the statement gives a value for each clustering column.

@@ -103,67 +103,6 @@ func (x *conditionalWrite) readPartition(first bool) queryText {
 	return w
 }
 
-// writeText returns the statement without its lock clause and without its conditions. A table gets
-// its keyspace: the connection may be in another one than the statement was prepared in.
-func (s *lockStatement) writeText() []byte {
-	var text []byte
-	at, cuts := 0, s.writeCuts()
-	for _, part := range s.parts() {
-		st, n := part.statement, 0
-		if st.Keyspace.Start != st.Keyspace.End {
-			continue
-		}
-		for n < len(cuts) && cuts[n].Start < st.Table.Start {
-			n++
-		}
-		text = rewrite.Apply(text, s.text[at:st.Table.Start], shiftedSpans(cuts[:n], at))
-		text = append(text, rewrite.Quote(s.table.Keyspace)+"."...)
-		at, cuts = st.Table.Start, cuts[n:]
-	}
-	return rewrite.Apply(text, s.text[at:], shiftedSpans(cuts, at))
-}
-
-// writeCuts returns what writeText leaves out.
-func (s *lockStatement) writeCuts() []rewrite.Span {
-	cuts := slices.Clone(s.statement.Cut)
-	for _, part := range s.parts() {
-		if part.statement.Conditional {
-			cuts = append(cuts, part.statement.If)
-		}
-	}
-	slices.SortFunc(cuts, func(a, b rewrite.Span) int { return a.Start - b.Start })
-	return cuts
-}
-
-// shiftedSpans returns spans of a text as spans of what stands there from a place on.
-func shiftedSpans(spans []rewrite.Span, from int) (found []rewrite.Span) {
-	for _, c := range spans {
-		found = append(found, rewrite.Span{Start: c.Start - from, End: c.End - from})
-	}
-	return found
-}
-
-// writeValues returns the values of the markers that writeText leaves.
-func (s *lockStatement) writeValues() (values [][]byte) {
-	gone := map[int]bool{}
-	for _, t := range s.statement.OwnMarkers() {
-		gone[t.Marker] = true
-	}
-	for _, part := range s.parts() {
-		for i := range part.statement.Conditions {
-			for _, t := range part.statement.Conditions[i].Terms() {
-				gone[t.Marker] = true
-			}
-		}
-	}
-	for i, v := range s.values {
-		if !gone[i] {
-			values = append(values, bytes.Clone(v))
-		}
-	}
-	return values
-}
-
 // clone returns the section in memory of its own.
 func (s lockStatement) clone() lockStatement {
 	s.text = bytes.Clone(s.text)

@@ -63,18 +63,19 @@ type serverState struct {
 
 // pending is what has been asked and not answered, and what both directions remember for it.
 type pending struct {
-	started      atomic.Bool // a STARTUP has been sent, and not been refused
-	streams      relay.Streams
-	made         preparedShare // of the prepared statements
-	sample       sample
-	watches      watches
-	operations   operations
-	rights       rights
-	guesses      wrongReferences
-	waitingBytes atomic.Int64  // bytes of requests that wait for the core
-	listing      sync.Mutex    // held while an answer is made whose size is not known before
-	awaited      atomic.Bool   // up waits until nothing is owed to the client …
-	settled      chan struct{} // … and looks again after each of these
+	started        atomic.Bool // a STARTUP has been sent, and not been refused
+	streams        relay.Streams
+	made           preparedShare // of the prepared statements
+	sample         sample
+	watches        watches
+	operations     operations
+	rights         rights
+	guesses        wrongReferences
+	waitingBytes   atomic.Int64  // bytes of requests that wait for the core
+	listing        sync.Mutex    // held while an answer is made whose size is not known before
+	timestampsTold atomic.Bool   // see timestampWarning
+	awaited        atomic.Bool   // up waits until nothing is owed to the client …
+	settled        chan struct{} // … and looks again after each of these
 }
 
 // busy reports whether the client is owed an answer.

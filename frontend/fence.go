@@ -37,6 +37,7 @@ type sentOperation struct {
 	condition  *conditionalWrite   // of a write with IF
 	endSection func()              // ends the section that was made for this write alone
 	alone      primitive.WriteType // of a section of one write, whose client knows of no lock; else empty
+	warnings   []string            // for the client, beside its answer
 }
 
 // fence sends an operation under a lock: its clause cut, the stamp in the frame, at QUORUM. inPlace
@@ -141,6 +142,8 @@ type lockedOperation struct {
 	statement *rewrite.Statement // whose own markers have values that Cassandra does not get; nil: none
 	request   lockedRequest
 	sent      sentOperation
+
+	dated func(stamp int64) []byte // returns body where the stamp stands in it too; nil where it does not
 }
 
 // size returns how many bytes a request takes while it waits.
@@ -155,6 +158,12 @@ func (c *conn) countKept(n int) {
 
 // newLockedOperation makes of a request what will be sent.
 func (c *conn) newLockedOperation(h wire.Header, s *lockStatement, q lockedRequest) lockedOperation {
+	if s.timed() {
+		own := s.clone()
+		k := queryOperation(h, queryText{own.writeText(requestStamps), own.writeValues()}, &own, q)
+		k.sent.warnings = c.timestampWarning(&own)
+		return k
+	}
 	q.local = s.critical.Local
 	k := lockedOperation{
 		header: h.Rewritten(), statement: s.statement, request: q,
@@ -193,6 +202,9 @@ func (c *conn) stamp(k *lockedOperation, b *begunOperation, a musiccore.Answer) 
 	}
 	b.sent.ticket = a.Ticket
 	fenceParameters(&k.request.parameters, int64(a.Ticket.Stamp), k.request.local)
+	if k.dated != nil {
+		k.body = k.dated(int64(a.Ticket.Stamp))
+	}
 	if !c.streams.Begin(k.header.Stream, true) {
 		c.server.Locks.End(a.Ticket, musiccore.OutcomeRefused) // it was not sent
 		return inUse(k.header.Stream)

@@ -109,7 +109,7 @@ func (a *lockExecution) columnsOf(k musiccore.Key) func(musiccore.Grant) {
 			c.post(c.warned(c.rows(h.Stream, columns, padded(row(g), columns)), shortened))
 		}
 	}
-	text := s.writeText() // names the keyspace, which a PREPARE of older protocols cannot carry
+	text := s.writeText(requestStamps) // names the keyspace, which a PREPARE of older protocols cannot carry
 	return func(g musiccore.Grant) {
 		c.server.Stats.count(c, h.OpCode, FateAnswered)
 		if !c.streams.Begin(h.Stream, true) {

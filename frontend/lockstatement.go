@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"time"
 
@@ -273,11 +274,11 @@ func (s *lockStatement) checkFenced() *wire.Failure {
 	return nil
 }
 
-// checkOwnTerms refuses a timestamp beside that of the lock, and a key that cannot be read.
+// checkOwnTerms refuses a read with a timestamp, and a key that cannot be read.
 func (s *lockStatement) checkOwnTerms(st *rewrite.Statement) *wire.Failure {
 	switch {
-	case st.Timestamp.Start != st.Timestamp.End:
-		return wire.Invalid("MUSIC_REFUSED: %s is critical: the lock gives the timestamp, USING TIMESTAMP cannot stand beside it", s.table)
+	case st.Verb == rewrite.Select && st.Timestamp.Kind != rewrite.NoTerm:
+		return wire.Invalid("MUSIC_SYNTAX: SELECT takes USING LOCK only, no TIMESTAMP")
 	case st.JSON && st.Verb == rewrite.Insert:
 		return wire.Invalid("MUSIC_KEY: the key cannot be read from INSERT JSON: name the columns")
 	}
@@ -402,7 +403,7 @@ func (a *lockExecution) runPermitted() *wire.Failure {
 	if a.lock.statement.Verb == rewrite.ListLocks {
 		return a.list()
 	}
-	if f := checkNow(&a.parameters, a.lock.table); f != nil {
+	if f := cmp.Or(checkNow(&a.parameters, a.lock.table), a.lock.checkTimestamps()); f != nil {
 		return f
 	}
 	if a.lock.severalKeys() {

@@ -129,7 +129,7 @@ func (c *conn) conclude(e wire.Envelope, f *sentOperation, o outcome, v musiccor
 		}
 		e = c.warn(shown, f.update.warnings)
 	}
-	return c.warn(e, c.lateWarning(f)), nil
+	return c.warn(e, append(f.warnings, c.lateWarning(f)...)), nil
 }
 
 // done lets the next conditional write of the key have its turn, where this is one, and ends a

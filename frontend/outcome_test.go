@@ -340,19 +340,25 @@ func TestTheLockAloneGivesTheTimestamp(t *testing.T) {
 				"BEGIN BATCH USING LOCK 1 UPDATE bank.accounts USING " + stamp + " SET n = 0x WHERE id = 'x'; UPDATE bank.accounts SET n = 0x WHERE id = 'x'; APPLY BATCH",
 				"BEGIN BATCH UPDATE bank.auto USING " + stamp + " SET n = 0x WHERE id = 'x'; UPDATE bank.auto SET n = 0x WHERE id = 'x'; APPLY BATCH",
 			} {
-				client.send(1, query(text))
+				q := query(text)
+				if strings.Contains(text, "?") {
+					q.Options.PositionalValues = []*primitive.Value{primitive.NewValue(bigint(5))}
+				}
+				client.send(1, q)
 				assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_REFUSED", text)
 				client.send(1, &message.Prepare{Query: text})
-				if strings.Contains(text, "bank.auto") {
-					backend.answer(1)
-					backend.send(1, preparedAs(idOf(text)))
-					client.send(1, &message.Execute{QueryId: client.answer(1).(*message.PreparedResult).PreparedQueryId, ResultMetadataId: []byte("result metadata!"), Options: &message.QueryOptions{}})
+				backend.answer(1)
+				backend.send(1, preparedAs(idOf(text)))
+				x := &message.Execute{QueryId: client.answer(1).(*message.PreparedResult).PreparedQueryId, ResultMetadataId: []byte("result metadata!"), Options: &message.QueryOptions{}}
+				if strings.Contains(text, "?") {
+					x.Options.PositionalValues = []*primitive.Value{primitive.NewValue(bigint(5))}
 				}
+				client.send(1, x)
 				assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_REFUSED", text)
 				if strings.HasPrefix(text, "BEGIN") {
 					continue
 				}
-				client.send(1, &message.Batch{Children: []*message.BatchChild{{Query: strings.Replace(strings.Replace(text, stamp, "TTL 9", 1), "TTL 9 AND TTL 9", "TTL 9", 1)}, {Query: text}}})
+				client.send(1, &message.Batch{Children: []*message.BatchChild{{Query: strings.Replace(strings.Replace(text, stamp, "TTL 9", 1), "TTL 9 AND TTL 9", "TTL 9", 1)}, {Query: text, Values: q.Options.PositionalValues}}})
 				assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_REFUSED", text)
 			}
 		}

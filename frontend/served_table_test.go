@@ -162,6 +162,7 @@ func newServedRig(t *testing.T, column string) *servedRig {
 	case "allow":
 		settings.Unlocked = catalog.Allow
 	}
+	settings.Ignore = strings.Contains(column, "timestamp=ignore")
 	r := newRig(t, func(o *Options) { o.Locks = uncountedLocks{} })
 	for _, table := range []string{"accounts", "uuids"} {
 		key := catalog.Column{Name: "id", Type: map[string]string{"accounts": "text", "uuids": "timeuuid"}[table]}

@@ -25,7 +25,11 @@ func (a *lockExecution) writeIf(k musiccore.Key, ref musiccore.LockRef) *wire.Fa
 		return f
 	}
 	q := lockedRequest{key: k, ref: ref, parameters: a.parameters}
-	x.write = queryOperation(a.envelope.Header, queryText{s.writeText(), s.writeValues()}, &s, q)
+	x.write = queryOperation(a.envelope.Header, queryText{s.writeText(requestStamps), s.writeValues()}, &s, q)
+	x.write.sent.warnings = a.conn.timestampWarning(&s)
+	if x.deletesRange() {
+		x.write.dated = func(stamp int64) []byte { return queryBody(s.writeText(belowWrites(stamp))) }
+	}
 	return a.conn.startConditional(a.envelope.Header, x, q)
 }
 
@@ -83,9 +87,14 @@ func queryOperation(h wire.Header, w queryText, s *lockStatement, q lockedReques
 	}
 	q.parameters, q.local = p, s.critical.Local
 	return lockedOperation{
-		header: h, body: append(binary.BigEndian.AppendUint32(nil, uint32(len(w.text))), w.text...),
+		header: h, body: queryBody(w.text),
 		request: q, sent: sentOperation{table: s.table, key: q.key, generation: s.critical.Generation},
 	}
+}
+
+// queryBody returns what the body of a QUERY begins with.
+func queryBody(text []byte) []byte {
+	return append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...)
 }
 
 // continueConditional goes on with the answer e to a read or the write of a conditional write,

@@ -153,7 +153,7 @@ func (r conditionGenerator) staticTrial() conditionalWrite {
 	}[r.IntN(8)]
 }
 
-// batch has several statements, one of them at least with a condition. What it writes it does not delete.
+// batch has several statements, one of them at least with a condition. It may delete what it writes.
 func (r conditionGenerator) batch() conditionalWrite {
 	var all []string
 	for i := range 1 + r.IntN(4) {
@@ -177,11 +177,24 @@ func (r conditionGenerator) child(conditional bool) string {
 	case n == 5:
 		return fmt.Sprintf("UPDATE TABLE SET st = %d WHERE k = 'key' IF st != %d", r.IntN(3), r.IntN(3))
 	case conditional:
-		return fmt.Sprintf("DELETE FROM TABLE WHERE k = 'key' AND c = %d IF EXISTS", 3+r.IntN(2))
+		return fmt.Sprintf("DELETE FROM TABLE WHERE k = 'key' AND c = %d IF EXISTS", r.IntN(5))
 	case n == 6:
-		return fmt.Sprintf("DELETE FROM TABLE WHERE k = 'key' AND c = %d", 3+r.IntN(2))
+		return r.deletion()
 	}
 	return set
+}
+
+// deletion is one of a row, of some rows, of a column, or of all of the partition but for the row that is to stay.
+func (r conditionGenerator) deletion() string {
+	switch r.IntN(4) {
+	case 0:
+		return fmt.Sprintf("DELETE FROM TABLE WHERE k = 'key' AND c >= %d AND c < 5", r.IntN(5))
+	case 1:
+		return "DELETE FROM TABLE WHERE k = 'key'; INSERT INTO TABLE (k, c) VALUES ('key', -1)"
+	case 2:
+		return fmt.Sprintf("DELETE a, m, li FROM TABLE WHERE k = 'key' AND c = %d", r.IntN(3))
+	}
+	return fmt.Sprintf("DELETE FROM TABLE WHERE k = 'key' AND c = %d", r.IntN(5))
 }
 
 // boundTrial has its values bound.
@@ -332,4 +345,28 @@ func TestConditionsThatAreNotServed(t *testing.T) {
 	s.inWindow("b", "x", ref, 1)
 	s.works(s.client, fmt.Sprintf("UNLOCK ACCOUNTS WHERE branch = 'b' USING LOCK %d", ref))
 	s.refused(s.client, "MUSIC_LOST", fmt.Sprintf("UPDATE ACCOUNTS USING LOCK %d SET balance = 2 WHERE branch = 'b' AND id = 'x' IF balance = 1", ref))
+}
+
+// A table without clustering columns has its row deleted with the partition: what a batch with IF writes beside that is there, as with
+// Cassandra.
+func TestABatchDeletesAPartitionAndWritesIt(t *testing.T) {
+	s := newTableFixture(t, "section_rewritten", "@critical(unlocked=auto)")
+	const columns = " (k text PRIMARY KEY, a int, b int)"
+	s.works(s.client, "CREATE TABLE "+s.keyspace+".locked"+columns+" WITH comment = '@critical(unlocked=auto)'")
+	s.works(s.client, "CREATE TABLE "+s.keyspace+".twin"+columns)
+	for i, batch := range []string{
+		"INSERT INTO TABLE (k, a, b) VALUES ('k', 1, 1) IF NOT EXISTS",
+		"DELETE FROM TABLE WHERE k = 'k'; UPDATE TABLE SET a = 2 WHERE k = 'k' IF b = 1",
+		"DELETE FROM TABLE WHERE k = 'k' IF EXISTS; INSERT INTO TABLE (k, b) VALUES ('k', 7)",
+		"DELETE FROM TABLE WHERE k = 'k'; UPDATE TABLE SET a = 2 WHERE k = 'k' IF b = 1",
+		"DELETE b FROM TABLE WHERE k = 'k' IF b = 7; UPDATE TABLE SET b = 3 WHERE k = 'k'",
+	} {
+		var shown [2]string
+		for j, table := range []string{"locked", "twin"} {
+			o := s.do(s.client, strings.ReplaceAll("BEGIN BATCH "+batch+"; APPLY BATCH", "TABLE", s.keyspace+"."+table))
+			require.NoError(t, o.err(), batch)
+			shown[j] = strings.ReplaceAll(o.String(), "locked", "twin") + fmt.Sprint(s.do(s.client, "SELECT * FROM "+s.keyspace+"."+table).rows)
+		}
+		assert.Equal(t, shown[1], shown[0], "%d: %s", i, batch)
+	}
 }

@@ -16,6 +16,32 @@ func Apply(dst, text []byte, cut []Span) []byte {
 	return append(dst, text[at:]...)
 }
 
+// Edit puts Text in the place of a span of a statement.
+type Edit struct {
+	Span
+	Text string
+}
+
+// Replace appends text with edits, which are in order and disjoint, to dst and
+// returns the longer slice. An edit without Text is a cut, as Apply makes it.
+func Replace(dst, text []byte, edits []Edit) []byte {
+	at := 0
+	for _, e := range edits {
+		if e.Text != "" {
+			dst = append(append(dst, text[at:e.Start]...), e.Text...)
+		} else if !e.Empty() {
+			dst = Apply(dst, text[at:e.End], []Span{{e.Start - at, e.End - at}})
+			if e.Start > 0 && e.End < len(text) && joins(text[e.Start-1], text[e.End]) {
+				dst = append(dst, ' ')
+			}
+		} else {
+			dst = append(dst, text[at:e.Start]...)
+		}
+		at = e.End
+	}
+	return append(dst, text[at:]...)
+}
+
 // joins reports whether two neighbours may be read as one. It says so too often
 // rather than once too little: apart from blanks only those are safe that are
 // whole tokens whatever stands beside them.

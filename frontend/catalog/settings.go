@@ -19,6 +19,7 @@ type Settings struct {
 	Local    bool          // scope=local: a quorum of one data centre
 	Strict   bool          // an operation is acknowledged by the lock row and not by the clock
 	Lease    time.Duration // 0 = the proxy's default
+	Ignore   bool          // timestamp=ignore: USING TIMESTAMP is left out, and not refused
 }
 
 // ErrSpelling says that what stands around @critical may be meant as settings and is not written as
@@ -119,12 +120,12 @@ func unclearBehind(text string) bool {
 	if word == "" {
 		return words != ""
 	}
-	return slices.Contains(strings.Fields("unlocked key lease strict scope reject allow auto partition row global local"), word)
+	return slices.Contains(strings.Fields("unlocked key lease strict scope timestamp reject allow auto partition row global local"), word)
 }
 
 // looksLikeSetting reports whether a setting stands in free text.
 func looksLikeSetting(text string) bool {
-	return regexp.MustCompile(`(?i)\b(unlocked|key|lease|strict|scope)\s*[=:]`).MatchString(text)
+	return regexp.MustCompile(`(?i)\b(unlocked|key|lease|strict|scope|timestamp)\s*[=:]`).MatchString(text)
 }
 
 // set sets one setting by its name and value, both in lower case.
@@ -142,6 +143,8 @@ func (s *Settings) set(name, value string) error {
 		s.Local = value == "local"
 	case "strict=false", "strict=true":
 		s.Strict = value == "true"
+	case "timestamp=refuse", "timestamp=ignore":
+		s.Ignore = value == "ignore"
 	default:
 		return s.setLease(name, value)
 	}
@@ -151,7 +154,7 @@ func (s *Settings) set(name, value string) error {
 // setLease sets the lease; any other name or value is refused.
 func (s *Settings) setLease(name, value string) error {
 	switch name {
-	case "unlocked", "key", "strict", "scope":
+	case "unlocked", "key", "strict", "scope", "timestamp":
 		return fmt.Errorf("%s cannot be %q", name, value)
 	case "lease":
 		d, err := time.ParseDuration(value)
@@ -161,7 +164,7 @@ func (s *Settings) setLease(name, value string) error {
 		s.Lease = d
 		return nil
 	}
-	return fmt.Errorf("there is no setting %q: there are unlocked, key, lease, strict, scope", name)
+	return fmt.Errorf("there is no setting %q: there are unlocked, key, lease, strict, scope, timestamp", name)
 }
 
 // String returns the one spelling of the settings, as it is stored and told.
@@ -177,6 +180,9 @@ func (s Settings) String() string {
 	}
 	if s.Local {
 		text += ", scope=local"
+	}
+	if s.Ignore {
+		text += ", timestamp=ignore"
 	}
 	if s.Lease > 0 {
 		text += ", lease=" + s.Lease.String()

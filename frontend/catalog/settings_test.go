@@ -20,6 +20,8 @@ func TestSettingsOfAComment(t *testing.T) {
 		"@critical(key=row)":                        {Row: true},
 		"@critical(scope=global)":                   {},
 		"@critical(strict=true)":                    {Strict: true},
+		"@critical(timestamp=ignore, key=row)":      {Ignore: true, Row: true},
+		"@critical(timestamp:refuse)":               {},
 		"@critical(strict=FALSE)":                   {},
 		"(@critical)":                               {},
 		"@critical, the balances":                   {},
