@@ -59,15 +59,15 @@ func (o operation) ownSectionGranted(t *catalog.Table, k musiccore.Key, a musicc
 // its own.
 func (a *lockExecution) writeInOwnSection(k musiccore.Key) *wire.Failure {
 	put := a.conn.newLockedOperation(a.envelope.Header, &a.lock, lockedRequest{key: k, parameters: a.parameters})
-	return a.conn.putInOwnSection(put.clone(), &a.lock, a.lock.writeType())
+	return a.conn.putInOwnSection(put.clone(), &a.lock, a.lock.kind(), a.lock.writeType())
 }
 
 // putInOwnSection has one write make a whole section.
-func (c *conn) putInOwnSection(k lockedOperation, s *lockStatement, kind primitive.WriteType) *wire.Failure {
-	k.sent.alone = kind
+func (c *conn) putInOwnSection(k lockedOperation, s *lockStatement, kind musiccore.Kind, alone primitive.WriteType) *wire.Failure {
+	k.sent.alone = alone
 	return c.inOwnSection(k.header, s, k.request.key, func(ref musiccore.LockRef, release func()) (lockedOperation, musiccore.Kind) {
 		k.request.ref, k.sent.endSection = ref, release
-		return k, musiccore.Put
+		return k, kind
 	})
 }
 

@@ -280,9 +280,19 @@ func (b *lockedBatch) runPermitted(inPlace bool) *wire.Failure {
 	}
 	if first.auto() {
 		k.request.parameters = k.request.parameters.Clone()
-		return b.conn.putInOwnSection(k, first, primitive.WriteTypeBatch)
+		return b.conn.putInOwnSection(k, first, b.kind(), primitive.WriteTypeBatch)
 	}
-	return b.conn.sendUnderLock(&k, musiccore.Put, inPlace)
+	return b.conn.sendUnderLock(&k, b.kind(), inPlace)
+}
+
+// kind returns what the batch is to the core, where it has no IF.
+func (b *lockedBatch) kind() musiccore.Kind {
+	for i := range b.children {
+		if b.children[i].kind() != musiccore.BlindPut {
+			return musiccore.Put
+		}
+	}
+	return musiccore.BlindPut
 }
 
 // writeIf carries out the batch where a statement of it has an IF; write is what is sent where all

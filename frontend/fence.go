@@ -43,12 +43,8 @@ type sentOperation struct {
 // fence sends an operation under a lock: its clause cut, the stamp in the frame, at QUORUM. inPlace
 // says that its request is being performed.
 func (c *conn) fence(h wire.Header, s *lockStatement, q lockedRequest, inPlace bool) *wire.Failure {
-	kind := musiccore.Put
-	if s.statement.Verb == rewrite.Select {
-		kind = musiccore.Get
-	}
 	k := c.newLockedOperation(h, s, q)
-	return c.sendUnderLock(&k, kind, inPlace)
+	return c.sendUnderLock(&k, s.kind(), inPlace)
 }
 
 // sendUnderLock gets the stamp of an operation and sends it: in the place of the request that is

@@ -10,6 +10,7 @@ import (
 
 	"music/frontend/catalog"
 	"music/frontend/wire"
+	"music/musiccore"
 	"music/rewrite"
 )
 
@@ -89,6 +90,17 @@ func (s *lockStatement) plainWrite() bool {
 // auto reports whether a write without a lock has a section of its own (docs/design.md 4,
 // unlocked=auto).
 func (s *lockStatement) auto() bool { return s.plainWrite() && s.critical.Unlocked == catalog.Auto }
+
+// kind returns what the statement is to the core, where it has no IF.
+func (s *lockStatement) kind() musiccore.Kind {
+	switch {
+	case s.statement.Verb == rewrite.Select:
+		return musiccore.Get
+	case s.statement.ReadsOld:
+		return musiccore.Put
+	}
+	return musiccore.BlindPut
+}
 
 // isWrite reports whether the statement is one write.
 func (s *lockStatement) isWrite() bool {

@@ -66,6 +66,49 @@ func TestLWTsOfASection(t *testing.T) {
 	})
 }
 
+// work is what a node has carried out of one table.
+type work struct{ reads, writes int64 }
+
+// work counts what the node has carried out of a table.
+func (s *tableFixture) work(keyspace, table string) (w work) {
+	s.t.Helper()
+	for view, into := range map[string]*int64{"local_read_latency": &w.reads, "local_write_latency": &w.writes} {
+		err := s.direct.Query("SELECT count FROM system_views."+view+" WHERE keyspace_name = ? AND table_name = ?", keyspace, table).Scan(into)
+		require.NoError(s.t, err)
+	}
+	return w
+}
+
+// A section of one put on a key that was never locked is five statements: the lock row is read, made and released, each LWT
+// with a read of its own, the data read once and written once. Nothing is asked of the schema.
+func TestStatementsOfANewKey(t *testing.T) {
+	s := newTableFixture(t, "lwts_new_keys", "@critical")
+	s.newKey("warm")
+	const sections = 20
+	rows, data, local := s.work(s.keyspace, s.companion()), s.work(s.keyspace, "accounts"), s.work("system", "peers_v2")
+	for i := range sections {
+		s.newKey(fmt.Sprint("new", i))
+	}
+	eventually(t, time.Minute, "all keys are released", func() error {
+		if n := s.work(s.keyspace, s.companion()).writes - rows.writes; n != 2*sections {
+			return fmt.Errorf("%d LWTs", n)
+		}
+		return nil
+	})
+	after := s.work(s.keyspace, s.companion())
+	assert.EqualValues(t, 3*sections, after.reads-rows.reads, "reads of lock rows")
+	assert.Equal(t, work{data.reads + sections, data.writes + sections}, s.work(s.keyspace, "accounts"))
+	assert.Less(t, s.work("system", "peers_v2").reads-local.reads, int64(sections), "somebody asks for the schema with each key")
+}
+
+// newKey writes once to a branch under its lock.
+func (s *tableFixture) newKey(branch string) {
+	s.t.Helper()
+	ref := s.grant(s.works(s.client, fmt.Sprintf("LOCK ACCOUNTS WHERE branch = '%s'", branch)), "HELD")
+	s.works(s.client, fmt.Sprintf("UPDATE ACCOUNTS USING LOCK %d SET balance = 1 WHERE branch = '%s' AND id = 'x'", ref, branch))
+	s.grant(s.works(s.client, fmt.Sprintf("UNLOCK ACCOUNTS WHERE branch = '%s' USING LOCK %d", branch, ref)), "RELEASED")
+}
+
 // Those who wait for a key at one proxy share LWTs that put them into the queue: one that goes at once, and others for all that come
 // while one is under way.
 func TestWaitersShareLWTs(t *testing.T) {

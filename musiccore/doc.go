@@ -31,7 +31,7 @@
 // # Reading
 //
 // [Core] has the calls (core.go, table.go, shutdown.go); key.step (key.go) is what each of them
-// ends in. From there: term.go, synch.go, renew.go and release.go for the life of a term; lock.go,
+// ends in. From there: term.go, synch.go, stampread.go, renew.go and release.go for the life of a term; lock.go,
 // entry.go, queue.go and enqueue.go for references that wait; block.go, handover.go, piggyback.go
 // and delegate.go for keys that are in demand; takeover.go, preempt.go and watch.go for sessions that
 // died; row.go, swap.go, lwt.go and view.go for the lock row.
@@ -61,7 +61,8 @@
 // How they are kept, in one paragraph. An Enqueue on an empty queue grants with
 // the LWT itself; else the entry of the head gets its term when T shows it, and a
 // reference gets a term once, ever. A dirty term gives no ticket before a Synch,
-// which runs while no put is in flight, each attempt at a fresh fence. A put's
+// which runs while no put is in flight, each attempt at a fresh fence; but on a new
+// key puts that read nothing go before it, and the term stays dirty. A put's
 // stamp is epoch+seq. An operation without an acknowledgement in time makes the term
 // unsettled, is over for its client, and is fenced by the next Synch, before
 // the next operation. A Release waits for what is in flight, tries to settle,

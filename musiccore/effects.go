@@ -61,7 +61,7 @@ type Command struct {
 	Action Action
 }
 
-// Action is one of ReadRow, Apply, Synch, ReadBeat.
+// Action is one of ReadRow, Apply, Synch, ReadStamps, ReadBeat.
 type Action interface{ action() }
 
 // ReadRow reads the lock row: LOCAL_ONE, or QUORUM. It ends with StatusDone and
@@ -80,15 +80,22 @@ type Apply struct{ Swap Swap }
 // ends with StatusDone, StatusAbove, StatusTooLarge, StatusUnavailable or StatusUnknown.
 type Synch struct{ Fence Stamp }
 
+// ReadStamps reads a key at QUORUM and returns the highest WRITETIME of its cells as Stamp, 0 where
+// there are none. It ends with StatusDone, StatusUnknown, or StatusTooLarge where the key is so large
+// that a Synch is not much dearer. Which columns there are is to be known from a moment after Closed was raised; it is
+// Clk now.
+type ReadStamps struct{ Closed, Clk Stamp }
+
 // ReadBeat reads another session's row of music.sessions at QUORUM. It ends
 // with StatusDone and Beat (0: no such row, which is a value like another) and Lease, or
 // StatusUnknown.
 type ReadBeat struct{ Session SessionID }
 
-func (ReadRow) action()  {}
-func (Apply) action()    {}
-func (Synch) action()    {}
-func (ReadBeat) action() {}
+func (ReadRow) action()    {}
+func (Apply) action()      {}
+func (Synch) action()      {}
+func (ReadStamps) action() {}
+func (ReadBeat) action()   {}
 
 // Status is how a command ended.
 type Status uint8
@@ -107,7 +114,7 @@ const (
 type Result struct {
 	Status Status
 	Row    *Row          // ReadRow
-	Stamp  Stamp         // StatusAbove: the highest stamp met
+	Stamp  Stamp         // StatusAbove, ReadStamps: the highest stamp met
 	Beat   int64         // ReadBeat
 	Lease  time.Duration // ReadBeat: as it stands beside the beat; 0 where nothing does
 	Cause  error         // why, for the client and the log
@@ -116,10 +123,12 @@ type Result struct {
 // Kind is what an operation of a client does to the data.
 type Kind uint8
 
-// The paper's criticalPut and criticalGet (§III). Every page is one Get.
+// The paper's criticalPut and criticalGet (§III). Every page is one Get. A BlindPut is a Put for which
+// Cassandra reads nothing of what it changes: its ticket is a Put's.
 const (
 	Put Kind = iota + 1
 	Get
+	BlindPut
 )
 
 // Ticket is the right to do one operation on the data, from Begin to End. A put is sent with write

@@ -133,6 +133,8 @@ func (s *farSite) do(c Command) {
 		}
 	case Synch:
 		time.Sleep(2 * s.rtt)
+	case ReadStamps:
+		time.Sleep(s.rtt)
 	}
 	s.mu.Lock()
 	r := s.store.do(c.Action)

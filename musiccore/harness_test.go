@@ -252,6 +252,8 @@ func (s *fakeStore) do(a Action) Result {
 		return s.apply(a.Swap)
 	case Synch:
 		return s.copy
+	case ReadStamps:
+		return Result{Status: StatusDone}
 	case ReadBeat:
 		return Result{Status: StatusDone, Beat: s.beat[a.Session]}
 	}

@@ -19,6 +19,7 @@ type key struct {
 	endedAt   time.Duration // when the lock ended last, as far as it was seen here; for notes alone
 	headWatch headWatch
 	piggyback piggyback
+	stampRead stampRead // in the place of the first Synch
 	timer     timer
 }
 
@@ -123,6 +124,9 @@ func (k *key) nextWake(now Now) time.Duration {
 		at = sooner(now.Boot, at, k.view.read.began+lookTimeout)
 	}
 	at = sooner(now.Boot, at, k.piggyback.delegated.until)
+	if k.stampRead.cmd != 0 {
+		at = sooner(now.Boot, at, k.stampReadUntil())
+	}
 	if k.lwt != nil {
 		at = sooner(now.Boot, at, k.lwt.sendAfter)
 	}

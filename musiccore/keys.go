@@ -30,6 +30,7 @@ func (c *Core) forget(k *key) {
 		c.idle.put(k.id, idleKey{k.view.row, k.lastDied, k.blocks.nextSize, k.endings})
 	}
 	delete(c.commands, k.view.read.cmd)
+	k.dropStampRead()
 	c.timers.stop(&k.timer)
 	delete(c.keys, k.id)
 }
@@ -63,6 +64,8 @@ func (k *key) reply(now Now, id CommandID, r Result) {
 		k.lwtReplied(now, r)
 	case k.term != nil && id == k.term.synch.cmd:
 		k.synchEnded(now, r)
+	case id == k.stampRead.cmd:
+		k.stampsRead(r)
 	}
 	k.step(now)
 }

@@ -78,6 +78,9 @@ func (k *key) lwtReplied(now Now, r Result) {
 	switch r.Status {
 	case StatusDone:
 		k.view.applied(l.swap)
+		if l.swap.If.What == IfAbsent {
+			k.stampRead.epoch = l.swap.Set.Row.Epoch
+		}
 		if l.swap.Set.Q {
 			k.view.seenAt = now.Boot
 		}

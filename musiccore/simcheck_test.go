@@ -223,6 +223,7 @@ func (c *checker) ticketed(p *proxy, tk Ticket) {
 		h.late[issue{tk.Epoch, tk.Number}] = true
 	}
 	if tk.Kind == Put {
+		c.s.metIf(!p.core.keys[tk.Key].term.clean(), putUnfenced)
 		h.puts++
 		c.stamp(tk.Key, tk.Stamp, tk.Epoch)
 	}

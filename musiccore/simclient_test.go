@@ -155,8 +155,11 @@ func (c *client) work() {
 		c.after(x.short(), c.work)
 		return
 	}
-	c.begin(&x, Kind(1+x.n(2)))
+	c.begin(&x, x.kind())
 }
+
+// kind draws what an operation is.
+func (x *chance) kind() Kind { return [...]Kind{Put, BlindPut, Get, Get}[x.n(4)] }
 
 func (c *client) end(x *chance) {
 	if x.strikes(clientForgets, 6) {
@@ -215,7 +218,31 @@ func (c *client) use(x *chance, asked LockRef, tk Ticket) {
 		c.get(x, tk)
 		return
 	}
+	if x.n(3) == 0 {
+		c.putBeside(x, tk)
+		return
+	}
 	c.put(x, tk)
+}
+
+// putBeside puts something that no get of the simulation reads, another column: it says nothing of
+// what may still surface in the one that gets read.
+func (c *client) putBeside(x *chance, tk Ticket) {
+	p, life, loop := c.p, c.p.life, c.loop
+	c.s.tell("client %d PUT %s beside, stamp %d", c.n, tk.Key.PK, tk.Stamp-t0)
+	c.s.after(x.short(), func() {
+		p.hears(life, func() {
+			p.ends(tk, OutcomeAcked, func(verdict Verdict, at moment) {
+				if verdict == VerdictTell {
+					c.s.check.told(p, tk, at)
+				}
+			}, func() {
+				if c.loop == loop {
+					c.after(c.think(x), c.work)
+				}
+			})
+		})
+	})
 }
 
 // putting is a put under way.

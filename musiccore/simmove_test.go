@@ -136,7 +136,7 @@ func (c *movingClient) work() {
 		c.after(x.short(), c.work)
 		return
 	}
-	c.begin(&x, Kind(1+x.n(2)))
+	c.begin(&x, x.kind())
 }
 
 // leftBy is the client's owner that stops, ends or dies in the middle.

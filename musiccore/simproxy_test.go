@@ -264,10 +264,19 @@ func (p *proxy) answer(a Answer) {
 	p.after(0, func() { w.answer(a) })
 }
 
+// ofData reports whether a command is for the data and not for the lock store.
+func ofData(a Action) bool {
+	switch a.(type) {
+	case Synch, ReadStamps:
+		return true
+	}
+	return false
+}
+
 func (p *proxy) do(c Command) {
 	st, life, x := p.s.store, p.life, p.fork()
 	back := func(r Result) { p.hears(life, func() { p.take(p.core.Reply(p.time(), c.ID, r)) }) }
-	if _, copying := c.Action.(Synch); p.s.now < p.cut && !copying {
+	if p.s.now < p.cut && !ofData(c.Action) {
 		p.s.after(x.timeout(), func() { back(Result{Cause: errSim}) })
 		return
 	}
@@ -278,6 +287,8 @@ func (p *proxy) do(c Command) {
 		p.apply(&x, c.Key, a.Swap, back)
 	case Synch:
 		st.copy(&x, p, c.Key, a, back)
+	case ReadStamps:
+		st.readStamps(&x, c.Key, back)
 	case ReadBeat:
 		st.readBeat(&x, a.Session, back)
 	}

@@ -240,6 +240,17 @@ func (st *simStore) copy(x *chance, p *proxy, k Key, a Synch, back func(Result))
 	})
 }
 
+// readStamps reads the highest stamp of a key at a quorum.
+func (st *simStore) readStamps(x *chance, k Key, back func(Result)) {
+	st.get(x, k, func(c cell, ok bool) {
+		if !ok {
+			back(Result{})
+			return
+		}
+		back(Result{Status: StatusDone, Stamp: c.stamp})
+	})
+}
+
 func (st *simStore) writeBack(x *chance, k Key, a Synch, c cell, root Stamp, back func(Result)) {
 	m := &mutation{dead: a.Fence, root: root}
 	if v := c.visible(); v != 0 {

@@ -72,6 +72,7 @@ const (
 	madeBlock
 	wentOnAsBlock
 	toldInLine
+	putUnfenced
 	landmarks
 )
 
@@ -99,7 +100,7 @@ func (l landmark) String() string {
 		"the holder of a block made plain", "a block passed over with its session", "a block given up because nobody came",
 		"a block given up because others wait", "a release that enqueued who asked", "a release alone, since others had enqueued",
 		"a release that waited for its client to come back", "references that waited made a block", "a block that went on in another term",
-		"a reference of a block told before it was granted",
+		"a reference of a block told before it was granted", "a put in a dirty term that had not synchronised",
 	}[l]
 }
 

@@ -58,6 +58,10 @@ func (st *stageStore) serve(p *stageProxy, c Command) {
 		st.swap(k, a, fmt.Sprint(p.name, " ", p.core.keys[c.Key].lwt.purpose), back)
 	case Synch:
 		back(st.copy(k, a, p.name))
+	case ReadStamps:
+		top := st.read(k).stamp
+		st.s.tell("%s reads the highest stamp: %s", p.name, st.s.stamp(top))
+		back(Result{Status: StatusDone, Stamp: top})
 	case ReadRow:
 		if !a.Quorum && p.lagging > 0 {
 			back(Result{Status: StatusDone, Row: k.past[max(0, len(k.past)-1-p.lagging)]})

@@ -24,6 +24,9 @@ func (k *key) wantsSynch(now Now) bool {
 	if t.clean() || t.broken || t.renewal.blocksPuts || t.synch.cmd != 0 || t.ops.flight.puts > 0 || now.Boot < t.synch.next {
 		return false
 	}
+	if k.awaitsStamps(now) {
+		return false
+	}
 	if t.open {
 		return len(t.ops.waiting) > 0 || (k.c.draining && t.unsettled)
 	}

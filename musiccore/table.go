@@ -45,6 +45,7 @@ func (k *key) raiseClosed(closed Stamp) {
 	if k.changesTerm() {
 		k.table.closed = max(k.table.closed, k.lwt.swap.Set.Row.Epoch+1)
 	}
+	k.dropStampRead()
 	t := k.term
 	if t == nil {
 		return
@@ -74,6 +75,7 @@ func (c *Core) FirstReference(now Now, table [16]byte, first LockRef) Effects {
 func (c *Core) Altered(now Now, table [16]byte) Effects {
 	c.checkSession(now)
 	c.each(table, func(k *key) {
+		k.dropStampRead()
 		if k.term != nil {
 			k.term.renewal.require(0)
 			k.term.synch.stale = true

@@ -56,9 +56,14 @@ func (t *term) clean() bool {
 	return t.synch.cmd == 0 && !t.unsettled && (!t.dirty || t.synced)
 }
 
-// ready reports whether an operation may begin at once.
-func (t *term) ready(kind Kind, w Stamp) bool {
-	return t.clean() && (kind == Get || (!t.renewal.blocksPuts && t.window.seq < w-2))
+// ready reports whether an operation may begin at once. Behind one that waits for a Synch none begins
+// without it: puts in flight would hold that up.
+func (k *key) ready(kind Kind) bool {
+	t := k.term
+	if !t.clean() && (kind != BlindPut || len(t.ops.waiting) > 0 || !k.unfenced()) {
+		return false
+	}
+	return kind == Get || (!t.renewal.blocksPuts && t.window.seq < k.c.opts.Window-2)
 }
 
 // begin is Begin of docs/protocol.md 3.6 (paper §IV, criticalPut and criticalGet).
@@ -76,7 +81,7 @@ func (k *key) begin(now Now, b waitingOp, r LockRef) Ticket {
 		return Ticket{}
 	}
 	t.holder.setDeadline(now.Boot + t.holder.lease)
-	if t.ready(b.kind, k.c.opts.Window) {
+	if k.ready(b.kind) {
 		tk := k.issueTicket(now, b.op, b.kind, left)
 		if t.renewal.wanted && k.lwt == nil {
 			k.step(now)
@@ -111,6 +116,9 @@ func (b waitingOp) query(r LockRef) query {
 // inside the window (I2, I12).
 func (k *key) issueTicket(now Now, op OpID, kind Kind, left time.Duration) Ticket {
 	t, c := k.term, k.c
+	if kind == BlindPut {
+		kind = Put
+	}
 	tk := Ticket{Op: op, Key: k.id, Ref: t.holder.ref, Epoch: t.window.epoch, Kind: kind, Left: left, Lease: t.holder.lease, Term: t.id}
 	tk.Number = t.ops.flight.add(now.Boot, kind == Put)
 	c.timers.set(&k.timer, now.Boot+c.opts.OpTimeout)
@@ -187,7 +195,7 @@ func (k *key) serveOps(now Now) {
 		return
 	}
 	k.expireOps(now)
-	if t.clean() && t.open {
+	if t.open && (t.clean() || k.unfenced()) {
 		k.admitWaiting(now)
 	}
 	if k.wantsSynch(now) {
@@ -201,7 +209,7 @@ func (k *key) admitWaiting(now Now) {
 	waiting := t.ops.waiting
 	t.ops.waiting = nil
 	for _, b := range waiting {
-		if !t.ready(b.kind, k.c.opts.Window) {
+		if !k.ready(b.kind) {
 			t.ops.waiting = append(t.ops.waiting, b)
 			continue
 		}

@@ -235,6 +235,7 @@ func (k *key) forgetRow(now Now) {
 		k.loseEntry(e)
 	}
 	k.piggyback.delegated = delegatedEnqueue{}
+	k.dropStampRead()
 	k.queue.numbered, k.view = nil, view{state: rowAbsent, read: rowRead{cmd: k.view.read.cmd, quorum: true}}
 	if k.lwt != nil && k.lwt.swap.If.What != IfAbsent {
 		k.dropLWT()

@@ -29,6 +29,7 @@ type dataTable struct {
 
 	texts   [ifBase + 1]string         // of the LWTs and the read, by shape
 	counted atomic.Pointer[generation] // of its references; nil until it is known
+	columns atomic.Pointer[columnsRead]
 }
 
 // The statements on a lock row, by what they compare.

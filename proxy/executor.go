@@ -45,10 +45,48 @@ func (x *executor) do(ctx context.Context, c musiccore.Command) musiccore.Result
 	case musiccore.Apply:
 		return x.apply(ctx, t, c.Key.PK, a.Swap)
 	case musiccore.Synch:
-		where, k := x.scope(t), synchronise.Target{Keyspace: t.keyspace, Table: t.name, PK: c.Key.PK, Row: t.Settings.Row}
-		return synchronise.Run(ctx, synchronise.Cluster{Session: where.session, Quorum: where.quorum, Known: &x.known}, k, a)
+		in, k := x.dataOf(t, c.Key.PK)
+		return synchronise.Run(ctx, in, k, a)
+	case musiccore.ReadStamps:
+		return x.readStamps(ctx, t, c.Key.PK, a)
 	}
 	panic(fmt.Sprintf("command %T has no executor", c.Action))
+}
+
+// dataOf returns where a key's data is.
+func (x *executor) dataOf(t *dataTable, pk string) (synchronise.Cluster, synchronise.Target) {
+	where := x.scope(t)
+	return synchronise.Cluster{Session: where.session, Quorum: where.quorum, Known: &x.known},
+		synchronise.Target{Keyspace: t.keyspace, Table: t.name, PK: pk, Row: t.Settings.Row}
+}
+
+// columnsRead are the columns of a table as they were not before that moment.
+type columnsRead struct {
+	*synchronise.Columns
+	at musiccore.Stamp
+}
+
+// readStamps reads the highest stamp of a key's data. Columns that were read after the table was
+// closed serve for all keys: one that was added since has no plain writes.
+func (x *executor) readStamps(ctx context.Context, t *dataTable, pk string, a musiccore.ReadStamps) musiccore.Result {
+	in, k := x.dataOf(t, pk)
+	columns := t.columns.Load()
+	if columns == nil || columns.at < a.Closed {
+		read, err := synchronise.ReadColumns(ctx, in, k)
+		if err != nil {
+			return musiccore.Result{Cause: err}
+		}
+		columns = &columnsRead{read, a.Clk}
+		t.columns.Store(columns)
+	}
+	top, err := columns.Highest(ctx, in, k)
+	switch {
+	case errors.Is(err, synchronise.ErrSeveralPages):
+		return musiccore.Result{Status: musiccore.StatusTooLarge}
+	case err != nil:
+		return musiccore.Result{Cause: err}
+	}
+	return musiccore.Result{Status: musiccore.StatusDone, Stamp: top}
 }
 
 // queued is one block of the queue as its column stores it: a tuple by the order of the fields.

@@ -54,11 +54,15 @@ func (l *locks) Force(k musiccore.Key, f frontend.Force, done func(musiccore.Ans
 func (l *locks) beginThere(k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind, a musiccore.Answer) musiccore.Answer {
 	ctx, cancel := l.scope()
 	defer cancel()
+	lent := kind
+	if kind == musiccore.BlindPut {
+		lent = musiccore.Put // which every version of a proxy knows
+	}
 	return l.follow(ctx, remoteOp{
 		refKey: refKey{k, r},
 		local:  func(done func(musiccore.Answer)) (gone func()) { return l.beginHere(k, r, kind, done) },
 		remote: func(ctx context.Context, at musiccore.SessionID) (musiccore.Answer, error) {
-			return l.peers.Begin(ctx, at, k, r, kind)
+			return l.peers.Begin(ctx, at, k, r, lent)
 		},
 	}, a)
 }

@@ -108,6 +108,7 @@ func (b *teller) statement(s Statement) {
 		sets = append(sets, b.name(n))
 	}
 	b.line("sets", strings.Join(sets, " "))
+	b.flag("reads old", s.ReadsOld)
 	b.flag("json", s.JSON)
 	b.flag("conditional", s.Conditional)
 	for _, r := range s.Conditions {

@@ -167,6 +167,10 @@ func (p *parser) sets(s *Statement, end string) {
 	s.Sets = append(s.Sets, p.name("a column"))
 	for !p.ended() && !p.is(end) && !p.is("USING") {
 		comma := p.tok.Kind == ','
+		switch p.tok.Kind {
+		case '[', '+', '-', TokenOperator:
+			s.ReadsOld = true
+		}
 		p.skip()
 		if comma {
 			s.Sets = append(s.Sets, p.name("a column"))
@@ -240,6 +244,7 @@ func (p *parser) batch(s *Statement) {
 	}
 	for _, c := range s.Children {
 		s.Cut = append(s.Cut, c.Cut...)
+		s.ReadsOld = s.ReadsOld || c.ReadsOld
 	}
 	p.need("APPLY")
 	p.need("BATCH")

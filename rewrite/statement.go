@@ -18,6 +18,10 @@ type Statement struct {
 	// Sets are the columns that SET assigns or DELETE names, as often as they
 	// stand there.
 	Sets []Name
+	// ReadsOld says that what SET assigns, or DELETE names, may rest on what is
+	// there: an element of a list, arithmetic; of a batch, of a child. Where it is
+	// false Cassandra reads nothing to carry the statement out, but for an IF.
+	ReadsOld bool
 	// Selectors are what SELECT asks for.
 	Selectors []Selector
 	// JSON says that the statement is INSERT JSON or SELECT JSON.

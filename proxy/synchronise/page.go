@@ -115,8 +115,12 @@ func (p partition) all(ctx context.Context, c clause) ([]dataRow, error) {
 // page reads rows of a clause: at most so many, from where the state says.
 func (p partition) page(ctx context.Context, c clause, rows int, state []byte) (resultPage, error) {
 	selection := p.table.selection(p.pk, c)
-	iter := p.Session.Query(selection.text, bound(selection.values)...).Consistency(p.Quorum).Idempotent(false).
-		RetryPolicy(nil).WithNowInSeconds(p.now).PageSize(rows).PageState(state).SetHostID(p.host).IterContext(ctx)
+	query := p.Session.Query(selection.text, bound(selection.values)...).Consistency(p.Quorum).Idempotent(false).
+		RetryPolicy(nil).PageSize(rows).PageState(state).SetHostID(p.host)
+	if p.now != 0 {
+		query = query.WithNowInSeconds(p.now)
+	}
+	iter := query.IterContext(ctx)
 	values := make([]RawValue, len(iter.Columns()))
 	into := make([]any, len(values))
 	for i := range values {

@@ -86,7 +86,7 @@ func newPartition(ctx context.Context, in Cluster, k Target) (partition, error) 
 
 // partition is where one attempt reads and writes. Both use the same now, in seconds of Unix time,
 // so that what has a TTL expires when it would have, however long the attempt takes; where the
-// protocol is below version 5 the driver leaves it out.
+// protocol is below version 5 the driver leaves it out. 0 is Cassandra's own.
 type partition struct {
 	Cluster
 	table tableLayout

@@ -1,0 +1,76 @@
+package musiccore
+
+import (
+	"slices"
+	"time"
+)
+
+// stampRead is a read of the highest stamp of a key's data. Before puts that read nothing it takes the
+// place of a Synch, in the term that an own Enqueue has begun on a key without a lock row: what can
+// still surface are plain writes from below closed, which lie below such a put whenever they come.
+// The term stays dirty: whatever reads synchronises first, in this term or in the next one, which
+// synchronises in any case, so that keys that are locked again become clean (docs/protocol.md 3.6,
+// Begin).
+type stampRead struct {
+	epoch Stamp     // of the Enqueue that made the lock row; 0: no own Enqueue has
+	cmd   CommandID // under way; 0: none
+	began time.Duration
+	done  bool  // it has ended
+	top   Stamp // the highest stamp of the data; forever where that is not known
+}
+
+// forever lies above every stamp of a window.
+const forever = Stamp(1<<63 - 1)
+
+// startStampRead sends the read.
+func (k *key) startStampRead(now Now) {
+	s := &k.stampRead
+	s.began = now.Boot
+	s.cmd = k.c.do(k.id, ReadStamps{Closed: k.table.closed, Clk: now.Clk})
+	k.c.commands[s.cmd] = k
+}
+
+// stampsRead takes the result of a ReadStamps.
+func (k *key) stampsRead(r Result) {
+	s := &k.stampRead
+	s.cmd, s.done, s.top = 0, true, forever
+	if r.Status == StatusDone {
+		s.top = r.Stamp
+	}
+}
+
+// dropStampRead forgets what was read, and that an own Enqueue has made the lock row: plain writes may
+// lie above it now, or the columns are others.
+func (k *key) dropStampRead() {
+	delete(k.c.commands, k.stampRead.cmd)
+	k.stampRead = stampRead{}
+}
+
+// firstTerm reports whether the term that is here began with the lock row, not below closed, and has
+// nothing unsettled.
+func (k *key) firstTerm() bool {
+	t, s := k.term, &k.stampRead
+	return t.open && s.epoch != 0 && t.window.epoch == s.epoch && s.epoch >= k.table.closed && !t.unsettled && t.synch.cmd == 0
+}
+
+// unfenced reports whether puts that read nothing may begin though the term is dirty.
+func (k *key) unfenced() bool {
+	s := &k.stampRead
+	return k.firstTerm() && s.done && s.top < s.epoch+k.term.window.seq
+}
+
+// awaitsStamps reports whether the operations that wait are to wait for a ReadStamps, and not for a
+// Synch, and sends it where that has not been done. It is not waited for for long.
+func (k *key) awaitsStamps(now Now) bool {
+	t, s := k.term, &k.stampRead
+	if !k.firstTerm() || s.done || len(t.ops.waiting) == 0 || slices.ContainsFunc(t.ops.waiting, func(b waitingOp) bool { return b.kind != BlindPut }) {
+		return false
+	}
+	if s.cmd == 0 {
+		k.startStampRead(now)
+	}
+	return now.Boot < k.stampReadUntil()
+}
+
+// stampReadUntil returns how long operations wait for a ReadStamps.
+func (k *key) stampReadUntil() time.Duration { return k.stampRead.began + k.c.opts.OpTimeout/8 }
