@@ -13,7 +13,7 @@ import (
 // inOwnSection carries out a write that came without a reference in a section of its own: it takes
 // the lock, sends what under makes of it, and gives the lock back when that calls release, which the
 // end of every operation under a lock does.
-func (c *conn) inOwnSection(h wire.Header, s *lockStatement, k musiccore.Key, under func(ref musiccore.LockRef, release func()) (lockedOperation, musiccore.Kind)) *wire.Failure {
+func (c *conn) inOwnSection(h wire.Header, s *lockStatement, k musiccore.Key, inPlace bool, under func(ref musiccore.LockRef, release func()) (lockedOperation, musiccore.Kind)) *wire.Failure {
 	a := lockExecution{conn: c, lock: *s}
 	q, f := a.request(0)
 	if f != nil {
@@ -21,8 +21,8 @@ func (c *conn) inOwnSection(h wire.Header, s *lockStatement, k musiccore.Key, un
 	}
 	q.By.OneWrite = true
 	o, table := c.begin(h.Stream), s.table
-	o.lock(k, q, func(a musiccore.Answer) {
-		if f := o.ownSectionGranted(table, k, a, under); f != nil {
+	o.lock(k, q, func(a musiccore.Answer, atOnce bool) {
+		if f := o.ownSectionGranted(table, k, a, inPlace && atOnce, under); f != nil {
 			c.reject(h, f)
 		}
 	})
@@ -30,7 +30,7 @@ func (c *conn) inOwnSection(h wire.Header, s *lockStatement, k musiccore.Key, un
 }
 
 // ownSectionGranted goes on with the answer to the lock of a section of one write.
-func (o operation) ownSectionGranted(t *catalog.Table, k musiccore.Key, a musiccore.Answer, under func(musiccore.LockRef, func()) (lockedOperation, musiccore.Kind)) *wire.Failure {
+func (o operation) ownSectionGranted(t *catalog.Table, k musiccore.Key, a musiccore.Answer, inPlace bool, under func(musiccore.LockRef, func()) (lockedOperation, musiccore.Kind)) *wire.Failure {
 	if a.Err != nil {
 		return unservedSection(a.Err, t)
 	}
@@ -48,7 +48,7 @@ func (o operation) ownSectionGranted(t *catalog.Table, k musiccore.Key, a musicc
 		return nil
 	}
 	first, kind := under(a.Grant.Ref, release)
-	f := o.conn.sendUnderLock(&first, kind, false)
+	f := o.conn.sendUnderLock(&first, kind, inPlace)
 	if f != nil {
 		release()
 	}
@@ -59,13 +59,13 @@ func (o operation) ownSectionGranted(t *catalog.Table, k musiccore.Key, a musicc
 // its own.
 func (a *lockExecution) writeInOwnSection(k musiccore.Key) *wire.Failure {
 	put := a.conn.newLockedOperation(a.envelope.Header, &a.lock, lockedRequest{key: k, parameters: a.parameters})
-	return a.conn.putInOwnSection(put.clone(), &a.lock, a.lock.kind(), a.lock.writeType())
+	return a.conn.putInOwnSection(put.clone(), &a.lock, a.lock.kind(), a.lock.writeType(), a.inPlace)
 }
 
 // putInOwnSection has one write make a whole section.
-func (c *conn) putInOwnSection(k lockedOperation, s *lockStatement, kind musiccore.Kind, alone primitive.WriteType) *wire.Failure {
+func (c *conn) putInOwnSection(k lockedOperation, s *lockStatement, kind musiccore.Kind, alone primitive.WriteType, inPlace bool) *wire.Failure {
 	k.sent.alone = alone
-	return c.inOwnSection(k.header, s, k.request.key, func(ref musiccore.LockRef, release func()) (lockedOperation, musiccore.Kind) {
+	return c.inOwnSection(k.header, s, k.request.key, inPlace, func(ref musiccore.LockRef, release func()) (lockedOperation, musiccore.Kind) {
 		k.request.ref, k.sent.endSection = ref, release
 		return k, kind
 	})

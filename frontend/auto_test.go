@@ -18,10 +18,9 @@ type scriptedLocks struct {
 	answer musiccore.Answer
 }
 
-func (g *scriptedLocks) Lock(k musiccore.Key, _ musiccore.Request, done func(musiccore.Answer)) func() {
+func (g *scriptedLocks) Lock(k musiccore.Key, _ musiccore.Request, _ func(musiccore.Answer)) (musiccore.Answer, func()) {
 	g.locked <- k
-	done(g.answer)
-	return func() {}
+	return g.answer, nil
 }
 
 // policy makes bank.accounts critical, with sections of its own for plain writes or another policy.

@@ -280,7 +280,7 @@ func (b *lockedBatch) runPermitted(inPlace bool) *wire.Failure {
 	}
 	if first.auto() {
 		k.request.parameters = k.request.parameters.Clone()
-		return b.conn.putInOwnSection(k, first, b.kind(), primitive.WriteTypeBatch)
+		return b.conn.putInOwnSection(k, first, b.kind(), primitive.WriteTypeBatch, inPlace)
 	}
 	return b.conn.sendUnderLock(&k, b.kind(), inPlace)
 }

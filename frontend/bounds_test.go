@@ -28,13 +28,13 @@ type waitingLocks struct {
 
 func (p *waitingLocks) List(musiccore.Key) ([]musiccore.Listing, []string) { return p.list, nil }
 
-func (p *waitingLocks) Lock(_ musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) (gone func()) {
+func (p *waitingLocks) Lock(_ musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) (musiccore.Answer, func()) {
 	p.asked <- q.Owner
 	if p.waits {
-		return func() { p.gone <- struct{}{} }
+		return musiccore.Answer{}, func() { p.gone <- struct{}{} }
 	}
 	go done(p.answer)
-	return func() {}
+	return musiccore.Answer{}, func() {}
 }
 
 func (p *waitingLocks) Force(_ musiccore.Key, f Force, done func(musiccore.Answer)) {

@@ -93,6 +93,7 @@ func newConn(s *Server, client net.Conn) *conn {
 	c.up.In = relay.NewInbound(client, &s.buffers, c.account())
 	c.down = relay.NewDirection((*responses)(c), &c.framing, c.account())
 	c.down.Out = relay.NewOutbound(client)
+	c.up.Back = c.down.Out
 	return c
 }
 

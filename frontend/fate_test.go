@@ -21,12 +21,12 @@ type fatefulLocks struct {
 	verdicts    []musiccore.Verdict // of the operations, one after the other
 }
 
-func (l *fatefulLocks) Lock(_ musiccore.Key, _ musiccore.Request, done func(musiccore.Answer)) func() {
-	done(musiccore.Answer{Err: l.lock, Grant: musiccore.Grant{Applied: true, Ref: 9, State: l.state}})
-	return func() {}
+func (l *fatefulLocks) Lock(_ musiccore.Key, _ musiccore.Request, _ func(musiccore.Answer)) (musiccore.Answer, func()) {
+	return musiccore.Answer{Err: l.lock, Grant: musiccore.Grant{Applied: true, Ref: 9, State: l.state}}, nil
 }
 
-func (l *fatefulLocks) Unlock(musiccore.Key, musiccore.LockRef, musiccore.Client, func(musiccore.Answer)) {
+func (l *fatefulLocks) Unlock(musiccore.Key, musiccore.LockRef, musiccore.Client, func(musiccore.Answer)) (musiccore.Answer, bool) {
+	return musiccore.Answer{}, true
 }
 
 func (l *fatefulLocks) Begin(k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind, _ func(musiccore.Answer)) (musiccore.Answer, bool) {

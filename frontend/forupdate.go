@@ -38,12 +38,13 @@ func (a *lockExecution) forUpdate(k musiccore.Key) *wire.Failure {
 	kept.sent.update = &forUpdateRead{fresh: true, warnings: a.warnings}
 	ask := a.columnsOf(k)
 	o := c.begin(kept.header.Stream)
-	o.lock(k, q, func(answer musiccore.Answer) { o.readUnderLock(kept, answer, ask) })
+	inPlace := a.inPlace
+	o.lock(k, q, func(answer musiccore.Answer, atOnce bool) { o.readUnderLock(kept, answer, ask, inPlace && atOnce) })
 	return nil
 }
 
 // readUnderLock goes on with the answer to the lock of a SELECT … FOR UPDATE.
-func (o operation) readUnderLock(k lockedOperation, a musiccore.Answer, ask func(grant musiccore.Grant)) {
+func (o operation) readUnderLock(k lockedOperation, a musiccore.Answer, ask func(grant musiccore.Grant), inPlace bool) {
 	c := o.conn
 	k.request.ref = a.Grant.Ref
 	switch {
@@ -54,7 +55,7 @@ func (o operation) readUnderLock(k lockedOperation, a musiccore.Answer, ask func
 	case a.Grant.State != musiccore.StateHeld:
 		ask(a.Grant)
 	default:
-		if f := c.sendUnderLock(&k, musiccore.Get, false); f != nil {
+		if f := c.sendUnderLock(&k, musiccore.Get, inPlace); f != nil {
 			c.rejectUnsent(&k, f)
 		}
 	}
@@ -82,7 +83,7 @@ func (c *conn) rejectUnsent(k *lockedOperation, f *wire.Failure) {
 // releaseThenAnswer gives a reference back and then answers.
 func (c *conn) releaseThenAnswer(stream int16, k musiccore.Key, ref musiccore.LockRef, answer []byte) {
 	o := c.begin(stream)
-	o.unlock(k, ref, func(musiccore.Answer) { o.answer(answer) })
+	o.unlock(k, ref, func(musiccore.Answer, bool) { o.answer(answer) })
 }
 
 // updateColumns returns the columns that stand before those that a SELECT … FOR UPDATE asks for

@@ -26,15 +26,14 @@ func newGrantingLocks() *grantingLocks {
 	return &grantingLocks{leasedLocks{left: 30 * time.Second}, musiccore.VerdictTell, make(chan musiccore.LockRef, 9), make(chan musiccore.Key, 9)}
 }
 
-func (g *grantingLocks) Lock(k musiccore.Key, _ musiccore.Request, done func(musiccore.Answer)) func() {
+func (g *grantingLocks) Lock(k musiccore.Key, _ musiccore.Request, _ func(musiccore.Answer)) (musiccore.Answer, func()) {
 	g.locked <- k
-	done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: 9, State: musiccore.StateHeld}})
-	return func() {}
+	return musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: 9, State: musiccore.StateHeld}}, nil
 }
 
-func (g *grantingLocks) Unlock(_ musiccore.Key, ref musiccore.LockRef, _ musiccore.Client, done func(musiccore.Answer)) {
+func (g *grantingLocks) Unlock(_ musiccore.Key, ref musiccore.LockRef, _ musiccore.Client, _ func(musiccore.Answer)) (musiccore.Answer, bool) {
 	g.unlocked <- ref
-	done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: ref, State: musiccore.StateReleased}})
+	return musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: ref, State: musiccore.StateReleased}}, true
 }
 
 func (g *grantingLocks) End(musiccore.Ticket, musiccore.Outcome) (musiccore.Verdict, func() musiccore.Verdict) {

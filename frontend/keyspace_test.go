@@ -22,13 +22,12 @@ func withCritical(t testing.TB) *rig {
 // noLocks give no lock. A method that is not there must not be called.
 type noLocks struct{ Locks }
 
-func (noLocks) Lock(_ musiccore.Key, _ musiccore.Request, done func(musiccore.Answer)) func() {
-	done(musiccore.Answer{Err: musiccore.ErrNotHeld})
-	return func() {}
+func (noLocks) Lock(_ musiccore.Key, _ musiccore.Request, _ func(musiccore.Answer)) (musiccore.Answer, func()) {
+	return musiccore.Answer{Err: musiccore.ErrNotHeld}, nil
 }
 
-func (noLocks) Unlock(_ musiccore.Key, _ musiccore.LockRef, _ musiccore.Client, done func(musiccore.Answer)) {
-	done(musiccore.Answer{Err: musiccore.ErrNotHeld})
+func (noLocks) Unlock(_ musiccore.Key, _ musiccore.LockRef, _ musiccore.Client, _ func(musiccore.Answer)) (musiccore.Answer, bool) {
+	return musiccore.Answer{Err: musiccore.ErrNotHeld}, true
 }
 
 func (noLocks) Begin(musiccore.Key, musiccore.LockRef, musiccore.Kind, func(musiccore.Answer)) (musiccore.Answer, bool) {

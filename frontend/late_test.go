@@ -21,9 +21,9 @@ func (f *stamplessLocks) Begin(_ musiccore.Key, _ musiccore.LockRef, _ musiccore
 	return musiccore.Answer{}, false
 }
 
-func (f *stamplessLocks) Unlock(k musiccore.Key, ref musiccore.LockRef, _ musiccore.Client, done func(musiccore.Answer)) {
+func (f *stamplessLocks) Unlock(k musiccore.Key, ref musiccore.LockRef, _ musiccore.Client, done func(musiccore.Answer)) (musiccore.Answer, bool) {
 	f.unlocked <- ref
-	f.delayedLocks.Unlock(k, ref, musiccore.Client{}, done)
+	return f.delayedLocks.Unlock(k, ref, musiccore.Client{}, done)
 }
 
 // An operation that has waited for its stamp in vain is answered with the reason, nothing of it is sent, and what was taken for it alone is
@@ -108,7 +108,7 @@ type unlockLog struct {
 	unlocked chan musiccore.LockRef
 }
 
-func (u *unlockLog) Unlock(k musiccore.Key, ref musiccore.LockRef, _ musiccore.Client, done func(musiccore.Answer)) {
+func (u *unlockLog) Unlock(k musiccore.Key, ref musiccore.LockRef, _ musiccore.Client, done func(musiccore.Answer)) (musiccore.Answer, bool) {
 	u.unlocked <- ref
-	u.delayedLocks.Unlock(k, ref, musiccore.Client{}, done)
+	return u.delayedLocks.Unlock(k, ref, musiccore.Client{}, done)
 }

@@ -17,10 +17,9 @@ type capturingLocks struct {
 	asked chan musiccore.Request
 }
 
-func (a capturingLocks) Lock(_ musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) func() {
+func (a capturingLocks) Lock(_ musiccore.Key, q musiccore.Request, _ func(musiccore.Answer)) (musiccore.Answer, func()) {
 	a.asked <- q
-	done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: 3, State: musiccore.StateHeld}})
-	return func() {}
+	return musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: 3, State: musiccore.StateHeld}}, nil
 }
 
 // A LEASE that is not given is the reference's own, or the table's; one of nothing is refused, written or bound.

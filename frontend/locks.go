@@ -15,7 +15,7 @@ import (
 )
 
 // Locks is the protocol as clients' connections use it. Its methods may be called by many at once.
-// Every done is called exactly once, by a goroutine that may block. Errors are those of musiccore:
+// Every done is called exactly once, by a goroutine that may block, but where the answer is there at once. Errors are those of musiccore:
 // any method may answer ErrNoSession, and for a reference of another proxy that cannot be asked an
 // error that wraps ErrAway.
 type Locks interface {
@@ -26,12 +26,13 @@ type Locks interface {
 
 // Locker gives locks and takes them back.
 type Locker interface {
-	// Lock asks for a reference, or after one. cancel says that the client does not wait any more; done is called all the same. A new
-	// reference may be refused with ErrDraining, ErrClock, ErrTooManyWaiters or ErrUnavailable, a given one with ErrNotHeld, ErrLost or
+	// Lock asks for a reference, or after one. Where cancel is nil the answer is there at once and done is not called. Else cancel says
+	// that the client does not wait any more; done is called all the same. A new reference may be refused with ErrDraining, ErrClock, ErrTooManyWaiters or ErrUnavailable, a given one with ErrNotHeld, ErrLost or
 	// ErrReleased, and either with what keeps the key from being synchronised: ErrSynchronising, ErrTooLarge or ErrPoisoned.
-	Lock(k musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) (cancel func())
-	// Unlock gives a reference back; by is the client that does, for the audit. It is refused with ErrNotHeld or ErrUnavailable.
-	Unlock(k musiccore.Key, r musiccore.LockRef, by musiccore.Client, done func(musiccore.Answer))
+	Lock(k musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) (a musiccore.Answer, cancel func())
+	// Unlock gives a reference back; by is the client that does, for the audit. Where ok is true the answer is there at once and done is
+	// not called. It is refused with ErrNotHeld or ErrUnavailable.
+	Unlock(k musiccore.Key, r musiccore.LockRef, by musiccore.Client, done func(musiccore.Answer)) (a musiccore.Answer, ok bool)
 	// Force takes the lock of a key from whoever holds it. It is refused with ErrUnavailable.
 	Force(k musiccore.Key, f Force, done func(musiccore.Answer))
 }

@@ -14,8 +14,8 @@ import (
 // ungrantedLocks never grant a lock.
 type ungrantedLocks struct{ Locks }
 
-func (ungrantedLocks) Lock(_ musiccore.Key, _ musiccore.Request, done func(musiccore.Answer)) func() {
-	return func() { done(musiccore.Answer{Err: musiccore.ErrElsewhere}) }
+func (ungrantedLocks) Lock(_ musiccore.Key, _ musiccore.Request, done func(musiccore.Answer)) (musiccore.Answer, func()) {
+	return musiccore.Answer{}, func() { done(musiccore.Answer{Err: musiccore.ErrElsewhere}) }
 }
 
 // A client that waits for a lock is told when Cassandra is lost, as for any other open request.
@@ -35,9 +35,9 @@ type brokenLocks struct {
 	running *sync.WaitGroup
 }
 
-func (b brokenLocks) Lock(_ musiccore.Key, _ musiccore.Request, done func(musiccore.Answer)) func() {
+func (b brokenLocks) Lock(_ musiccore.Key, _ musiccore.Request, done func(musiccore.Answer)) (musiccore.Answer, func()) {
 	b.running.Go(func() { done(musiccore.Answer{Grant: musiccore.Grant{State: 99}, Err: unmatchableError{}}) })
-	return func() {}
+	return musiccore.Answer{}, func() {}
 }
 
 func (b brokenLocks) Begin(_ musiccore.Key, _ musiccore.LockRef, _ musiccore.Kind, done func(musiccore.Answer)) (musiccore.Answer, bool) {

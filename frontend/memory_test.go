@@ -16,15 +16,21 @@ import (
 // fakeSocket is a socket that takes everything, and from which what was fed to it is read.
 type fakeSocket struct {
 	net.Conn
-	got    []byte
-	keep   bool
-	unread []byte
+	got     []byte
+	keep    bool
+	unread  []byte
+	writes  int    // so many calls of Write
+	onWrite func() // called by each; nil is nothing
 }
 
 // errNothingToRead ends the reading of a sink that has nothing more.
 var errNothingToRead = errors.New("nothing to read")
 
 func (s *fakeSocket) Write(b []byte) (int, error) {
+	s.writes++
+	if s.onWrite != nil {
+		s.onWrite()
+	}
 	if s.keep {
 		s.got = append(s.got, b...)
 	}

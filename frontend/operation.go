@@ -58,21 +58,33 @@ func (o operation) finishLater(last func()) {
 // end ends the operation without anything else.
 func (o operation) end() { o.conn.operations.remove(o.id) }
 
+// answered is what finishes an operation with the core's answer. atOnce says that it is called
+// before the question has returned, by the goroutine that has asked; else it may block.
+type answered func(a musiccore.Answer, atOnce bool)
+
 // lock asks the core for a lock, or after one, and finishes the operation with the answer. The core
 // is told where the connection ends.
-func (o operation) lock(k musiccore.Key, q musiccore.Request, finish func(musiccore.Answer)) {
-	o.onCancel(o.conn.server.Locks.Lock(k, q, o.finishWith(finish)))
+func (o operation) lock(k musiccore.Key, q musiccore.Request, finish answered) {
+	a, cancel := o.conn.server.Locks.Lock(k, q, o.finishWith(finish))
+	if cancel == nil {
+		o.finish(func() { finish(a, true) })
+		return
+	}
+	o.onCancel(cancel)
 }
 
 // unlock gives a reference back and finishes the operation with the answer.
-func (o operation) unlock(k musiccore.Key, ref musiccore.LockRef, finish func(musiccore.Answer)) {
-	o.conn.server.Locks.Unlock(k, ref, o.conn.auditClient(), o.finishWith(finish))
+func (o operation) unlock(k musiccore.Key, ref musiccore.LockRef, finish answered) {
+	a, ok := o.conn.server.Locks.Unlock(k, ref, o.conn.auditClient(), o.finishWith(finish))
+	if ok {
+		o.finish(func() { finish(a, true) })
+	}
 }
 
-// finishWith returns what the core calls with its answer.
-func (o operation) finishWith(finish func(musiccore.Answer)) func(musiccore.Answer) {
+// finishWith returns what the core calls with an answer that comes later.
+func (o operation) finishWith(finish answered) func(musiccore.Answer) {
 	return func(a musiccore.Answer) {
-		o.finish(func() { finish(a) })
+		o.finish(func() { finish(a, false) })
 	}
 }
 

@@ -167,7 +167,7 @@ func (h *delayedLocks) End(_ musiccore.Ticket, o musiccore.Outcome) (musiccore.V
 	return musiccore.VerdictTell, nil
 }
 
-func (h *delayedLocks) Lock(_ musiccore.Key, _ musiccore.Request, done func(musiccore.Answer)) func() {
+func (h *delayedLocks) Lock(_ musiccore.Key, _ musiccore.Request, done func(musiccore.Answer)) (musiccore.Answer, func()) {
 	give := func() {
 		done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: 9, State: musiccore.StateHeld}})
 	}
@@ -176,11 +176,11 @@ func (h *delayedLocks) Lock(_ musiccore.Key, _ musiccore.Request, done func(musi
 	} else {
 		give()
 	}
-	return func() {}
+	return musiccore.Answer{}, func() {}
 }
 
-func (h *delayedLocks) Unlock(k musiccore.Key, ref musiccore.LockRef, _ musiccore.Client, done func(musiccore.Answer)) {
-	done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: ref, State: musiccore.StateReleased}})
+func (h *delayedLocks) Unlock(k musiccore.Key, ref musiccore.LockRef, _ musiccore.Client, _ func(musiccore.Answer)) (musiccore.Answer, bool) {
+	return musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: ref, State: musiccore.StateReleased}}, true
 }
 
 // holdingRig has bank.accounts, bank.auto, whose plain writes get sections of their own, and bank.events, whose key is a timestamp.

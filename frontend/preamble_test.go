@@ -150,13 +150,12 @@ func (p *peer) undress() (m message.Message, d extras, warnings int) {
 // alwaysGrantingLocks grant whatever is asked, and do not note it.
 type alwaysGrantingLocks struct{ *grantingLocks }
 
-func (alwaysGrantingLocks) Lock(_ musiccore.Key, _ musiccore.Request, done func(musiccore.Answer)) func() {
-	done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: 9, State: musiccore.StateHeld}})
-	return func() {}
+func (alwaysGrantingLocks) Lock(_ musiccore.Key, _ musiccore.Request, _ func(musiccore.Answer)) (musiccore.Answer, func()) {
+	return musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: 9, State: musiccore.StateHeld}}, nil
 }
 
-func (alwaysGrantingLocks) Unlock(_ musiccore.Key, ref musiccore.LockRef, _ musiccore.Client, done func(musiccore.Answer)) {
-	done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: ref, State: musiccore.StateReleased}})
+func (alwaysGrantingLocks) Unlock(_ musiccore.Key, ref musiccore.LockRef, _ musiccore.Client, _ func(musiccore.Answer)) (musiccore.Answer, bool) {
+	return musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: ref, State: musiccore.StateReleased}}, true
 }
 
 // rewrittenKinds are requests that do not go to Cassandra as the bytes received, by what they are; beside them one that does.

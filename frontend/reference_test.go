@@ -141,20 +141,19 @@ type numberingLocks struct {
 	asked chan musiccore.LockRef
 }
 
-func (g *numberingLocks) Lock(_ musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) func() {
+func (g *numberingLocks) Lock(_ musiccore.Key, q musiccore.Request, _ func(musiccore.Answer)) (musiccore.Answer, func()) {
 	ref := q.Ref
 	if ref == 0 {
 		ref = 9
 	} else {
 		g.asked <- ref
 	}
-	done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: ref, State: musiccore.StateHeld}})
-	return func() {}
+	return musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: ref, State: musiccore.StateHeld}}, nil
 }
 
-func (g *numberingLocks) Unlock(_ musiccore.Key, ref musiccore.LockRef, _ musiccore.Client, done func(musiccore.Answer)) {
+func (g *numberingLocks) Unlock(_ musiccore.Key, ref musiccore.LockRef, _ musiccore.Client, _ func(musiccore.Answer)) (musiccore.Answer, bool) {
 	g.asked <- ref
-	done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: ref, State: musiccore.StateReleased}})
+	return musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: ref, State: musiccore.StateReleased}}, true
 }
 
 func (g *numberingLocks) Begin(k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind, _ func(musiccore.Answer)) (musiccore.Answer, bool) {

@@ -293,7 +293,7 @@ func (c *conn) lockUntil(k musiccore.Key, q musiccore.Request, limit <-chan stru
 	var mu sync.Mutex
 	late := false
 	answered := make(chan musiccore.Answer, 1)
-	cancel := c.server.Locks.Lock(k, q, func(a musiccore.Answer) {
+	a, cancel := c.server.Locks.Lock(k, q, func(a musiccore.Answer) {
 		mu.Lock()
 		defer mu.Unlock()
 		switch {
@@ -303,6 +303,9 @@ func (c *conn) lockUntil(k musiccore.Key, q musiccore.Request, limit <-chan stru
 			c.server.Locks.Unlock(k, a.Grant.Ref, c.auditClient(), func(musiccore.Answer) {})
 		}
 	})
+	if cancel == nil {
+		return a, true
+	}
 	select {
 	case a = <-answered:
 		return a, true
@@ -327,7 +330,9 @@ func (c *conn) unlock(k musiccore.Key, ref musiccore.LockRef) {
 		return
 	}
 	done := make(chan struct{})
-	c.server.Locks.Unlock(k, ref, c.auditClient(), func(musiccore.Answer) { close(done) })
+	if _, ok := c.server.Locks.Unlock(k, ref, c.auditClient(), func(musiccore.Answer) { close(done) }); ok {
+		return
+	}
 	select {
 	case <-done:
 	case <-c.done:

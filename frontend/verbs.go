@@ -45,10 +45,11 @@ func (a *lockExecution) verb(k musiccore.Key, ref musiccore.LockRef) *wire.Failu
 	if f != nil {
 		return f
 	}
-	told, shortened := lockSubject{s.table, s.critical.Generation, k, ref}, a.warnings
+	told := lockSubject{s.table, s.critical.Generation, k, ref, a.warnings}
 	c.server.Stats.count(c, h.OpCode, FateAnswered)
 	o := c.begin(h.Stream)
-	tell := func(answer musiccore.Answer) { o.tellGrant(h.Stream, told, answer, shortened) }
+	inPlace := a.inPlace
+	tell := func(answer musiccore.Answer, atOnce bool) { o.tellGrant(h.Stream, told, answer, inPlace && atOnce) }
 	switch {
 	case s.statement.Verb == rewrite.Lock:
 		o.lock(k, q, tell)
@@ -176,52 +177,6 @@ func (s *lockStatement) string(t rewrite.Term, what string) (value string, f *wi
 		return "", wire.Invalid("MUSIC_SYNTAX: %s is no text: it is not UTF-8", what)
 	}
 	return value, nil
-}
-
-// lockSubject is what a LOCK or an UNLOCK is about.
-type lockSubject struct {
-	table      *catalog.Table
-	generation [16]byte // of the table
-	key        musiccore.Key
-	ref        musiccore.LockRef // that the client has named; 0 is none
-}
-
-// tellGrant answers LOCK and UNLOCK; a warning tells of each clause that was shortened.
-func (o operation) tellGrant(stream int16, of lockSubject, a musiccore.Answer, shortened []string) {
-	c := o.conn
-	if a.Err != nil {
-		o.answer(c.failureEnvelope(stream, lockFailure(a.Err, of.table, c.server.shown(of.generation, of.key, of.ref))))
-		return
-	}
-	o.answer(c.warned(c.rows(stream, grantColumns(of.table), grantRow(a.Grant, c.server.shown(of.generation, of.key, a.Grant.Ref))), shortened))
-}
-
-// grantColumns returns the columns of LOCK and UNLOCK, the same for every outcome
-// (docs/design.md 5).
-func grantColumns(t *catalog.Table) []*message.ColumnMetadata {
-	column := func(name string, dt datatype.DataType) *message.ColumnMetadata {
-		return &message.ColumnMetadata{Keyspace: t.Keyspace, Table: t.Name, Name: name, Type: dt}
-	}
-	return []*message.ColumnMetadata{
-		column("[applied]", datatype.Boolean), column("lock_ref", datatype.Bigint), column("state", datatype.Varchar),
-		column("position", datatype.Int), column("holder", datatype.Varchar), column("lease_ms", datatype.Bigint),
-		column("owner_died", datatype.Boolean),
-	}
-}
-
-// grantRow returns the row that LOCK and UNLOCK answer; ref is the reference as the client sees it.
-func grantRow(g musiccore.Grant, ref int64) message.Row {
-	row := message.Row{
-		boolean(g.Applied), bigint(ref), []byte(g.State.String()),
-		binary.BigEndian.AppendUint32(nil, uint32(g.Position)), []byte(g.Holder), bigint(g.Lease.Milliseconds()), boolean(g.OwnerDied),
-	}
-	if g.Ref == 0 {
-		row[1] = nil
-	}
-	if g.Holder == "" {
-		row[4] = nil
-	}
-	return row
 }
 
 // rows returns the envelope of an answer of rows.

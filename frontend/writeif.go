@@ -41,7 +41,7 @@ func (c *conn) startConditional(h wire.Header, x *conditionalWrite, q lockedRequ
 		k.sent.condition = x
 	}
 	if q.ref == 0 {
-		return c.inOwnSection(h, &x.parts[0], q.key, func(ref musiccore.LockRef, release func()) (lockedOperation, musiccore.Kind) {
+		return c.inOwnSection(h, &x.parts[0], q.key, false, func(ref musiccore.LockRef, release func()) (lockedOperation, musiccore.Kind) {
 			x.nextTurn = release
 			for _, k := range []*lockedOperation{&read, &x.again, &x.write} {
 				k.request.ref, k.sent.alone = ref, primitive.WriteTypeCas

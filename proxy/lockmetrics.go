@@ -45,20 +45,24 @@ func newLockMetrics(r prometheus.Registerer, critical *criticalTables, named []c
 	return m
 }
 
-// asked counts a LOCK and, once done is called, its answer.
-func (m *lockMetrics) asked(k musiccore.Key, done func(musiccore.Answer)) func(musiccore.Answer) {
+// asked counts a LOCK and, once told is called, its answer. waits is to be called with an answer
+// that comes later: it calls told and done.
+func (m *lockMetrics) asked(k musiccore.Key, done func(musiccore.Answer)) (waits, told func(musiccore.Answer)) {
 	at, table := boottime(), m.tables.of(k)
 	m.sections.asked(k, at)
 	if table != nil {
 		table.asked(k, at)
 	}
-	return func(a musiccore.Answer) {
+	told = func(a musiccore.Answer) {
 		m.sections.answered(k, at, a)
 		if table != nil {
 			table.answered(k, at, a)
 		}
-		done(a)
 	}
+	return func(a musiccore.Answer) {
+		told(a)
+		done(a)
+	}, told
 }
 
 // note counts what happened to a lock at a moment of BOOTTIME.

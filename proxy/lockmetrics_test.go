@@ -54,7 +54,7 @@ func TestLocksAreCounted(t *testing.T) {
 	assert.InDelta(t, 1, shown["music_lock_answers_total BUSY"], 0)
 
 	waiting := prometheus.NewRegistry()
-	done := newLockMetrics(waiting, newCriticalTables(), nil).asked(k, func(musiccore.Answer) {})
+	done, _ := newLockMetrics(waiting, newCriticalTables(), nil).asked(k, func(musiccore.Answer) {})
 	assert.InDelta(t, 1, values(t, waiting)["music_locks_waiting"], 0)
 	done(musiccore.Answer{Err: musiccore.ErrDraining})
 	assert.InDelta(t, 0, values(t, waiting)["music_locks_waiting"], 0)

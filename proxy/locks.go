@@ -67,67 +67,78 @@ func (l *locks) of(k musiccore.Key) *shard {
 	return l.shards[maphash.Comparable(l.seed, k)%shardCount]
 }
 
-// lockHere asks this proxy's core. done is called exactly once, also after gone.
-func (l *locks) lockHere(k musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) (gone func()) {
+// lockHere asks this proxy's core. Where gone is nil the answer is there, else done is called
+// exactly once, also after gone; so it is with all that ask the core.
+func (l *locks) lockHere(k musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) (a musiccore.Answer, gone func()) {
 	s, op := l.of(k), l.nextOp()
-	s.enter(shardOp{op: op, refKey: refKey{k, q.Ref}}, done, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Lock(now, op, k, q) })
-	return func() { s.gone(op) }
+	a, ok := s.enter(shardOp{op: op, refKey: refKey{k, q.Ref}}, done, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Lock(now, op, k, q) })
+	return a, s.goneUnless(ok, op)
 }
 
 // unlockHere asks this proxy's core.
-func (l *locks) unlockHere(k musiccore.Key, r musiccore.LockRef, by musiccore.Client, done func(musiccore.Answer)) (gone func()) {
+func (l *locks) unlockHere(k musiccore.Key, r musiccore.LockRef, by musiccore.Client, done func(musiccore.Answer)) (a musiccore.Answer, gone func()) {
 	s, op := l.of(k), l.nextOp()
-	s.enter(shardOp{op, refKey{k, r}, by}, done, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Unlock(now, op, k, r) })
-	return func() { s.gone(op) }
+	a, ok := s.enter(shardOp{op, refKey{k, r}, by}, done, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Unlock(now, op, k, r) })
+	return a, s.goneUnless(ok, op)
 }
 
 // forceHere asks this proxy's core.
-func (l *locks) forceHere(k musiccore.Key, r musiccore.LockRef, f frontend.Force, done func(musiccore.Answer)) (gone func()) {
+func (l *locks) forceHere(k musiccore.Key, r musiccore.LockRef, f frontend.Force, done func(musiccore.Answer)) (a musiccore.Answer, gone func()) {
 	s, op := l.of(k), l.nextOp()
-	s.enter(shardOp{op, refKey{}, f.By}, done, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects {
+	a, ok := s.enter(shardOp{op, refKey{}, f.By}, done, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects {
 		return c.Force(now, op, k, r, f.String())
 	})
-	return func() { s.gone(op) }
+	return a, s.goneUnless(ok, op)
 }
 
 // beginHere asks this proxy's core.
-func (l *locks) beginHere(k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind, done func(musiccore.Answer)) (gone func()) {
+func (l *locks) beginHere(k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind, done func(musiccore.Answer)) (a musiccore.Answer, gone func()) {
 	s, op := l.of(k), l.nextOp()
 	s.mu.Lock()
 	defer s.unlock()
 	a, ok := s.begin(op, refKey{k, r}, kind)
-	if ok {
-		s.running.Go(func() { done(a) })
-		return func() {}
+	if !ok {
+		s.waiting[op] = func(a musiccore.Answer) {
+			s.fenced(a.Err)
+			done(a)
+		}
 	}
-	s.waiting[op] = func(a musiccore.Answer) {
-		s.fenced(a.Err)
-		done(a)
-	}
-	return func() { s.gone(op) }
+	return a, s.goneUnless(ok, op)
 }
 
 // Lock implements frontend.Locks. A new reference is always this proxy's own.
-func (l *locks) Lock(k musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) (gone func()) {
-	done = l.metrics.asked(k, done)
-	here := func(done func(musiccore.Answer)) (gone func()) { return l.lockHere(k, q, done) }
+func (l *locks) Lock(k musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) (a musiccore.Answer, gone func()) {
+	done, told := l.metrics.asked(k, done)
 	if q.Ref == 0 {
-		return here(done)
+		a, gone = l.lockHere(k, q, done)
+	} else {
+		a, gone = l.run(remoteOp{
+			refKey: refKey{k, q.Ref},
+			local:  func(done func(musiccore.Answer)) (musiccore.Answer, func()) { return l.lockHere(k, q, done) },
+			remote: func(ctx context.Context, at musiccore.SessionID) (musiccore.Answer, error) {
+				return l.peers.Lock(ctx, at, k, q)
+			},
+		}, done)
 	}
-	return l.run(remoteOp{refKey: refKey{k, q.Ref}, local: here, remote: func(ctx context.Context, at musiccore.SessionID) (musiccore.Answer, error) {
-		return l.peers.Lock(ctx, at, k, q)
-	}}, done)
+	if gone == nil {
+		told(a)
+	}
+	return a, gone
 }
 
 // Unlock implements frontend.Locks.
-func (l *locks) Unlock(k musiccore.Key, r musiccore.LockRef, by musiccore.Client, done func(musiccore.Answer)) {
-	l.run(remoteOp{
-		refKey: refKey{k, r},
-		local:  func(done func(musiccore.Answer)) (gone func()) { return l.unlockHere(k, r, by, done) },
-		remote: func(ctx context.Context, at musiccore.SessionID) (musiccore.Answer, error) {
-			return l.peers.Unlock(ctx, at, k, r, by)
-		},
-	}, done)
+func (l *locks) Unlock(k musiccore.Key, r musiccore.LockRef, by musiccore.Client, done func(musiccore.Answer)) (musiccore.Answer, bool) {
+	follow := func(a musiccore.Answer) { done(l.unlockThere(k, r, by, a)) }
+	a, gone := l.unlockHere(k, r, by, follow)
+	switch {
+	case gone != nil:
+		return a, false
+	case errors.Is(a.Err, musiccore.ErrElsewhere):
+		first := a // a copy: what a closure holds is on the heap, and most end above
+		l.of(k).running.Go(func() { follow(first) })
+		return musiccore.Answer{}, false
+	}
+	return a, true
 }
 
 // Begin implements frontend.Locks.

@@ -23,7 +23,7 @@ const (
 // proxy's core, and how of another proxy.
 type remoteOp struct {
 	refKey
-	local    func(done func(musiccore.Answer)) (gone func())
+	local    func(done func(musiccore.Answer)) (a musiccore.Answer, gone func())
 	remote   func(ctx context.Context, at musiccore.SessionID) (musiccore.Answer, error)
 	onlyOnce bool // asked again only where it was certainly not carried out
 }
@@ -32,22 +32,32 @@ type remoteOp struct {
 // audit.
 func (l *locks) Force(k musiccore.Key, f frontend.Force, done func(musiccore.Answer)) {
 	var holder atomic.Int64 // whom the core has found elsewhere
-	l.run(remoteOp{
+	note := func(a musiccore.Answer) {
+		var elsewhere *musiccore.ElsewhereError
+		if errors.As(a.Err, &elsewhere) {
+			holder.Store(int64(elsewhere.Ref))
+		}
+	}
+	a, gone := l.run(remoteOp{
 		refKey: refKey{key: k},
-		local: func(done func(musiccore.Answer)) (gone func()) {
-			return l.forceHere(k, 0, f, func(a musiccore.Answer) {
-				var elsewhere *musiccore.ElsewhereError
-				if errors.As(a.Err, &elsewhere) {
-					holder.Store(int64(elsewhere.Ref))
-				}
+		local: func(done func(musiccore.Answer)) (musiccore.Answer, func()) {
+			a, gone := l.forceHere(k, 0, f, func(a musiccore.Answer) {
+				note(a)
 				done(a)
 			})
+			if gone == nil {
+				note(a)
+			}
+			return a, gone
 		},
 		remote: func(ctx context.Context, at musiccore.SessionID) (musiccore.Answer, error) {
 			return l.peers.Force(ctx, at, k, musiccore.LockRef(holder.Load()), f)
 		},
 		onlyOnce: true,
 	}, done)
+	if gone == nil {
+		l.of(k).running.Go(func() { done(a) })
+	}
 }
 
 // beginThere follows the answer of this proxy's core to a Begin.
@@ -60,9 +70,22 @@ func (l *locks) beginThere(k musiccore.Key, r musiccore.LockRef, kind musiccore.
 	}
 	return l.follow(ctx, remoteOp{
 		refKey: refKey{k, r},
-		local:  func(done func(musiccore.Answer)) (gone func()) { return l.beginHere(k, r, kind, done) },
+		local:  func(done func(musiccore.Answer)) (musiccore.Answer, func()) { return l.beginHere(k, r, kind, done) },
 		remote: func(ctx context.Context, at musiccore.SessionID) (musiccore.Answer, error) {
 			return l.peers.Begin(ctx, at, k, r, lent)
+		},
+	}, a)
+}
+
+// unlockThere follows the answer of this proxy's core to an Unlock.
+func (l *locks) unlockThere(k musiccore.Key, r musiccore.LockRef, by musiccore.Client, a musiccore.Answer) musiccore.Answer {
+	ctx, cancel := l.scope()
+	defer cancel()
+	return l.follow(ctx, remoteOp{
+		refKey: refKey{k, r},
+		local:  func(done func(musiccore.Answer)) (musiccore.Answer, func()) { return l.unlockHere(k, r, by, done) },
+		remote: func(ctx context.Context, at musiccore.SessionID) (musiccore.Answer, error) {
+			return l.peers.Unlock(ctx, at, k, r, by)
 		},
 	}, a)
 }
@@ -79,17 +102,27 @@ func (l *locks) endThere(t musiccore.Ticket, o musiccore.Outcome) (musiccore.Ver
 	return musiccore.VerdictUncertain, func() musiccore.Verdict { return <-verdict }
 }
 
-// run asks this proxy's core, and follows its answer to the proxy that it names.
-func (l *locks) run(e remoteOp, done func(musiccore.Answer)) (gone func()) {
+// run asks this proxy's core, and follows its answer to the proxy that it names. Where gone is nil
+// the answer is there.
+func (l *locks) run(e remoteOp, done func(musiccore.Answer)) (a musiccore.Answer, gone func()) {
 	ctx, cancel := l.scope()
-	here := e.local(func(a musiccore.Answer) {
+	follow := func(a musiccore.Answer) {
 		defer cancel()
 		done(l.follow(ctx, e, a))
-	})
-	return func() {
-		cancel()
-		here()
 	}
+	a, here := e.local(follow)
+	switch {
+	case here != nil:
+		return a, func() {
+			cancel()
+			here()
+		}
+	case errors.Is(a.Err, musiccore.ErrElsewhere):
+		l.of(e.key).running.Go(func() { follow(a) })
+		return a, cancel
+	}
+	cancel()
+	return a, nil
 }
 
 // follow asks the proxy that the answer of this proxy's core names. Where the reference is not
@@ -154,9 +187,12 @@ func (l *locks) forget(p refKey) {
 
 // await waits for the answer of an operation. When ctx ends the operation is given up, and the
 // answer is errGone.
-func await(ctx context.Context, ask func(done func(musiccore.Answer)) (gone func())) musiccore.Answer {
+func await(ctx context.Context, ask func(done func(musiccore.Answer)) (a musiccore.Answer, gone func())) musiccore.Answer {
 	answer := make(chan musiccore.Answer, 1)
-	gone := ask(func(a musiccore.Answer) { answer <- a })
+	a, gone := ask(func(a musiccore.Answer) { answer <- a })
+	if gone == nil {
+		return a
+	}
 	select {
 	case a := <-answer:
 		return a
@@ -218,17 +254,21 @@ type local struct{ locks *locks }
 
 // Lock implements peer.Sections.
 func (l local) Lock(ctx context.Context, k musiccore.Key, q musiccore.Request) musiccore.Answer {
-	return await(ctx, func(done func(musiccore.Answer)) (gone func()) { return l.locks.lockHere(k, q, done) })
+	return await(ctx, func(done func(musiccore.Answer)) (musiccore.Answer, func()) { return l.locks.lockHere(k, q, done) })
 }
 
 // Unlock implements peer.Sections.
 func (l local) Unlock(ctx context.Context, k musiccore.Key, r musiccore.LockRef, by musiccore.Client) musiccore.Answer {
-	return await(ctx, func(done func(musiccore.Answer)) (gone func()) { return l.locks.unlockHere(k, r, by, done) })
+	return await(ctx, func(done func(musiccore.Answer)) (musiccore.Answer, func()) {
+		return l.locks.unlockHere(k, r, by, done)
+	})
 }
 
 // Begin implements peer.Sections.
 func (l local) Begin(ctx context.Context, k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind) musiccore.Answer {
-	return await(ctx, func(done func(musiccore.Answer)) (gone func()) { return l.locks.beginHere(k, r, kind, done) })
+	return await(ctx, func(done func(musiccore.Answer)) (musiccore.Answer, func()) {
+		return l.locks.beginHere(k, r, kind, done)
+	})
 }
 
 // End implements peer.Sections.
@@ -242,7 +282,7 @@ func (l local) End(t musiccore.Ticket, o musiccore.Outcome) musiccore.Verdict {
 
 // Force implements peer.Queues.
 func (l local) Force(ctx context.Context, k musiccore.Key, r musiccore.LockRef, f frontend.Force) musiccore.Answer {
-	return await(ctx, func(done func(musiccore.Answer)) (gone func()) { return l.locks.forceHere(k, r, f, done) })
+	return await(ctx, func(done func(musiccore.Answer)) (musiccore.Answer, func()) { return l.locks.forceHere(k, r, f, done) })
 }
 
 // List implements peer.Queues.

@@ -88,7 +88,7 @@ func TestWhoGoesAwayAtAnotherProxyLosesItsPlace(t *testing.T) {
 	ref := a.held(k)
 	next := a.queued(k)
 	told := make(chan musiccore.Answer, 1)
-	gone := b.Lock(k, musiccore.Request{Ref: next, Wait: 20 * time.Second}, func(a musiccore.Answer) { told <- a })
+	_, gone := b.Lock(k, musiccore.Request{Ref: next, Wait: 20 * time.Second}, func(a musiccore.Answer) { told <- a })
 	require.Eventually(t, func() bool { // it has got there: the place is attached to an operation of its own
 		s := a.of(k)
 		s.mu.Lock()
@@ -110,7 +110,7 @@ func TestAnOperationThatIsGivenUpIsForgotten(t *testing.T) {
 	k := keyOf("x")
 	a.held(k)
 	told := make(chan musiccore.Answer, 1)
-	gone := a.Lock(k, musiccore.Request{Wait: 20 * time.Second}, func(a musiccore.Answer) { told <- a })
+	_, gone := a.Lock(k, musiccore.Request{Wait: 20 * time.Second}, func(a musiccore.Answer) { told <- a })
 	gone()
 	assert.ErrorIs(t, (<-told).Err, errGone)
 	s := a.of(k)

@@ -72,18 +72,41 @@ type shardOp struct {
 	by musiccore.Client
 }
 
-// enter hands an event to the core; done gets the answer. A reference that was found at another
-// proxy is not looked for here again.
-func (s *shard) enter(o shardOp, done func(musiccore.Answer), event func(*musiccore.Core, musiccore.Now) musiccore.Effects) {
+// enter hands an event to the core. Where ok is true the answer is there, else done gets it. A
+// reference that was found at another proxy is not looked for here again.
+func (s *shard) enter(o shardOp, done func(musiccore.Answer), event func(*musiccore.Core, musiccore.Now) musiccore.Effects) (a musiccore.Answer, ok bool) {
 	s.mu.Lock()
 	defer s.unlock()
 	if owner, known := s.owners.Get(o.refKey); known {
-		s.running.Go(func() { done(musiccore.Answer{Op: o.op, Err: &musiccore.ElsewhereError{Session: owner}}) })
-		return
+		return musiccore.Answer{Op: o.op, Err: &musiccore.ElsewhereError{Session: owner}}, true
 	}
-	s.waiting[o.op] = done
 	now := s.clock.now()
-	s.carryOutFor(o.by, now, event(s.core, now))
+	effects := event(s.core, now)
+	if a, ok = takeAnswer(&effects, o.op); !ok {
+		s.waiting[o.op] = done
+	}
+	s.carryOutFor(o.by, now, effects)
+	return a, ok
+}
+
+// goneUnless returns what gives up an operation; nil where it has been answered.
+func (s *shard) goneUnless(answered bool, op musiccore.OpID) (gone func()) {
+	if answered {
+		return nil
+	}
+	return func() { s.gone(op) }
+}
+
+// takeAnswer takes the answer to an operation out of what the core wants done; ok is false where it
+// is still to come.
+func takeAnswer(e *musiccore.Effects, op musiccore.OpID) (a musiccore.Answer, ok bool) {
+	for i, told := range e.Answers {
+		if told.Op == op {
+			e.Answers = append(e.Answers[:i:i], e.Answers[i+1:]...)
+			return told, true
+		}
+	}
+	return a, false
 }
 
 // gone gives up an operation that still waits; its answer is errGone.
@@ -121,7 +144,8 @@ func (s *shard) tick() {
 }
 
 // carryOut starts what the core wants done because of what happened now. The mutex is held.
-// Commands block, and the client that an answer is for may not be reading: each gets a goroutine.
+// Commands block, and the client that an answer is for may not be reading: each gets a goroutine,
+// but for the answer to the operation at hand (takeAnswer).
 func (s *shard) carryOut(now musiccore.Now, e musiccore.Effects) {
 	s.carryOutFor(musiccore.Client{}, now, e)
 }
@@ -189,13 +213,8 @@ func (s *shard) begin(op musiccore.OpID, p refKey, kind musiccore.Kind) (a music
 	}
 	now := s.clock.now()
 	ticket, effects := s.core.Begin(now, op, p.key, p.ref, kind)
-	a, ok = musiccore.Answer{Op: op, Ticket: ticket}, ticket.OK()
-	for i, told := range effects.Answers {
-		if told.Op == op {
-			a, ok = told, true
-			effects.Answers = append(effects.Answers[:i:i], effects.Answers[i+1:]...)
-			break
-		}
+	if a, ok = takeAnswer(&effects, op); !ok {
+		a, ok = musiccore.Answer{Op: op, Ticket: ticket}, ticket.OK()
 	}
 	s.carryOut(now, effects)
 	if ok && errors.Is(a.Err, musiccore.ErrLost) {

@@ -197,12 +197,20 @@ func answered[T any](t testing.TB, ask func(done func(T))) T {
 
 func (s *station) lock(k musiccore.Key, q musiccore.Request) musiccore.Answer {
 	s.t.Helper()
-	return answered(s.t, func(done func(musiccore.Answer)) { s.Lock(k, q, done) })
+	return answered(s.t, func(done func(musiccore.Answer)) {
+		if a, gone := s.Lock(k, q, done); gone == nil {
+			done(a)
+		}
+	})
 }
 
 func (s *station) unlock(k musiccore.Key, r musiccore.LockRef) musiccore.Answer {
 	s.t.Helper()
-	return answered(s.t, func(done func(musiccore.Answer)) { s.Unlock(k, r, anna(), done) })
+	return answered(s.t, func(done func(musiccore.Answer)) {
+		if a, ok := s.Unlock(k, r, anna(), done); ok {
+			done(a)
+		}
+	})
 }
 
 func (s *station) begin(k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind) musiccore.Answer {

@@ -54,12 +54,15 @@ const (
 type Direction struct {
 	In  *Inbound  // to be set before Run
 	Out *Outbound // likewise, and before Post
+	// Back is the way back to where In reads from, for Reply. To be set before Run.
+	Back *Outbound
 
 	handler Handler
 	framing *Framing
 
 	start int    // the run not yet written is In.buf[start:In.r]
 	put   []byte // what goes out before the run, in a buffer of the pool; nil: nothing
+	told  []byte // what goes back with the run, likewise
 	left  int    // bytes of an envelope under way that are still to come and to be forwarded
 
 	gather   []byte // v5: the envelope under way that is collected because it has to be looked at whole
@@ -146,6 +149,7 @@ func (d *Direction) Late(limit time.Duration) bool {
 func (d *Direction) Close() {
 	if d.In != nil {
 		d.clearPut()
+		d.clearTold()
 		d.In.close()
 	}
 	d.gathered.clear()
@@ -263,11 +267,25 @@ func (d *Direction) EmitMade(build func(dst []byte) []byte) {
 	d.put = d.framing.appendMade(d.set(), build)
 }
 
+// Reply answers the envelope that is being performed with the one that build appends to what it is
+// given. It goes out with what else is answered in this run, and before the run: who does not read
+// that holds up no answer.
+func (d *Direction) Reply(build func(dst []byte) []byte) {
+	if d.told == nil {
+		d.told = d.In.buffers.borrow(smallSize)[:0]
+	}
+	d.told = d.framing.appendMade(d.told, build)
+}
+
 // Post sends an envelope between two of the direction's own, from any goroutine. It copies raw.
 func (d *Direction) Post(raw []byte) { d.Out.Post(d.framing.appendTo(nil, raw)) }
 
-// Flush writes what has been set aside and the run.
+// Flush writes what has been answered, what has been set aside, and the run.
 func (d *Direction) Flush() error {
+	if d.told != nil {
+		d.Back.PostNow(d.told)
+		d.clearTold()
+	}
 	run := d.In.buf[d.start:d.In.r]
 	if d.put != nil {
 		run = append(d.put, run...)
@@ -287,5 +305,13 @@ func (d *Direction) clearPut() {
 	if d.put != nil {
 		d.In.buffers.giveBack(d.put)
 		d.put = nil
+	}
+}
+
+// clearTold gives the memory back of what has been answered.
+func (d *Direction) clearTold() {
+	if d.told != nil {
+		d.In.buffers.giveBack(d.told)
+		d.told = nil
 	}
 }

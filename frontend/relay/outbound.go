@@ -55,6 +55,26 @@ func (o *Outbound) Post(b []byte) {
 	o.settle()
 }
 
+// PostNow is Post that writes b from where it lies, unless another goroutine is writing or the
+// direction has begun an envelope.
+func (o *Outbound) PostNow(b []byte) {
+	if !o.mu.TryLock() {
+		o.Post(b)
+		return
+	}
+	inside := o.inside
+	if !inside {
+		o.writePosted()
+		o.write(b)
+	}
+	o.mu.Unlock()
+	if inside {
+		o.Post(b)
+	} else {
+		o.settle()
+	}
+}
+
 // Full reports whether so much is posted and not written that Room would block.
 func (o *Outbound) Full() bool { return o.Backlog() > maxPosted }
 
