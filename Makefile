@@ -45,6 +45,7 @@ compat: ## drivers for Node.js and Java, gocql's own tests, three proxies and a 
 clients: ## the helpers of every language, installed by pip, npm and Maven: one table of stories, and one over a real proxy
 	mkdir -p .run/clients
 	python3 -m pip install --quiet --no-deps --disable-pip-version-check --upgrade --target .run/clients/python ./clients/python
+	npm install --silent --no-audit --no-fund --install-links --prefix .run/clients/node ./clients/node cassandra-driver@4.10.0
 	$(GO) test -tags compat -v -timeout 20m -count=1 ./integration/clients
 	$(GO) test -tags compat -v -timeout 20m -count=1 -run '^TestClients' ./integration
 

@@ -29,6 +29,8 @@ func Command(ctx context.Context, language, root, runDir string) (func() *exec.C
 		}
 		env := []string{"PYTHONPATH=" + filepath.Join(installed, "python"), "PYTHONSAFEPATH=1", "PYTHONDONTWRITEBYTECODE=1"}
 		return starter(ctx, env, venv.Python, filepath.Join(root, "python", "player.py"), language), nil
+	case "node":
+		return starter(ctx, []string{"NODE_PATH=" + filepath.Join(installed, "node", "node_modules")}, "node", filepath.Join(root, "node", "player.js")), nil
 	}
 	return nil, fmt.Errorf("there is no player in %s", language)
 }
