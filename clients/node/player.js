@@ -12,7 +12,7 @@ class Failed extends Error {}
 
 async function connect(address) {
   const client = new cassandra.Client({
-    contactPoints: [address], localDataCenter: 'datacenter1', protocolOptions: { maxVersion: 4 }, isMetadataSyncEnabled: false,
+    contactPoints: [address], localDataCenter: 'dc1', protocolOptions: { maxVersion: 4 }, isMetadataSyncEnabled: false,
     socketOptions: { readTimeout: 2000, connectTimeout: 10000 }, pooling: { heartBeatInterval: 0, coreConnectionsPerHost: { 0: 1, 1: 1, 2: 1 } },
     policies: { reconnection: new cassandra.policies.reconnection.ConstantReconnectionPolicy(50) },
   });

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"music/integration/cassandra"
 )
@@ -31,6 +32,10 @@ func Command(ctx context.Context, language, root, runDir string) (func() *exec.C
 		return starter(ctx, env, venv.Python, filepath.Join(root, "python", "player.py"), language), nil
 	case "node":
 		return starter(ctx, []string{"NODE_PATH=" + filepath.Join(installed, "node", "node_modules")}, "node", filepath.Join(root, "node", "player.js")), nil
+	case "java":
+		dir := filepath.Join(installed, "java")
+		path := strings.Join([]string{filepath.Join(dir, "test-classes"), filepath.Join(dir, "music-locks-1.0.0.jar"), filepath.Join(dir, "lib", "*")}, string(filepath.ListSeparator))
+		return starter(ctx, nil, "java", "-XX:TieredStopAtLevel=1", "-Dio.netty.machineId=02:00:00:00:00:00:00:01", "-cp", path, "music.Player"), nil
 	}
 	return nil, fmt.Errorf("there is no player in %s", language)
 }

@@ -6,7 +6,7 @@ import "testing"
 
 // The helpers of other languages, as their package managers have installed them.
 func TestOtherLanguages(t *testing.T) {
-	for _, language := range []string{"python", "asyncio", "node"} {
+	for _, language := range []string{"python", "asyncio", "node", "java"} {
 		t.Run(language, func(t *testing.T) { play(t, language, command(t, language)) })
 	}
 }

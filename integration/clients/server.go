@@ -198,7 +198,7 @@ func (s *server) system(query string) message.Message {
 	}{
 		{"key", datatype.Varchar, []byte("local")}, {"bootstrapped", datatype.Varchar, []byte("COMPLETED")},
 		{"broadcast_address", datatype.Inet, ip}, {"cluster_name", datatype.Varchar, []byte("stories")}, {"cql_version", datatype.Varchar, []byte("3.4.7")},
-		{"data_center", datatype.Varchar, []byte("datacenter1")}, {"host_id", datatype.Uuid, id}, {"listen_address", datatype.Inet, ip},
+		{"data_center", datatype.Varchar, []byte("dc1")}, {"host_id", datatype.Uuid, id}, {"listen_address", datatype.Inet, ip},
 		{"native_protocol_version", datatype.Varchar, []byte("4")}, {"partitioner", datatype.Varchar, []byte("org.apache.cassandra.dht.Murmur3Partitioner")},
 		{"rack", datatype.Varchar, []byte("rack1")}, {"release_version", datatype.Varchar, []byte("4.1.6")}, {"rpc_address", datatype.Inet, ip},
 		{"schema_version", datatype.Uuid, id}, {"tokens", datatype.NewSet(datatype.Varchar), tokens},
