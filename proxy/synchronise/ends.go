@@ -12,6 +12,7 @@ import (
 const (
 	longestTTL  = 20 * 365 * 24 * 60 * 60 // seconds; Cassandra takes none above
 	rowsAtOnce  = 128                     // that one statement names
+	mostSeconds = 256                     // of a page, at which last columns go: with more of them the rule holds
 	readsAtOnce = 16
 )
 
@@ -57,7 +58,7 @@ func findEnds(now int, open []search, look func(s search, at int) (there, gone [
 	return nil
 }
 
-// searches are those that find the ends of all rows. Rows that can end together are in one.
+// searches are those that find the ends of the rows. Rows that can end together are in one.
 func (p partition) searches(rows []*dataRow) []search {
 	byLongest := map[int32][]*dataRow{}
 	for _, r := range rows {
@@ -65,6 +66,9 @@ func (p partition) searches(rows []*dataRow) []search {
 	}
 	var all []search
 	for longest, rows := range byLongest {
+		if longest > 0 && len(byLongest) > mostSeconds {
+			continue
+		}
 		s := search{level: gocql.One, from: p.now + int(max(0, longest-1)), hi: farFuture}
 		if longest == 0 && !p.table.staticAlone {
 			s.level = p.Quorum
