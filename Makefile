@@ -46,7 +46,7 @@ clients: ## the helpers of every language, installed by pip, npm and Maven: one 
 	mkdir -p .run/clients
 	python3 -m pip install --quiet --no-deps --disable-pip-version-check --upgrade --target .run/clients/python ./clients/python
 	npm install --silent --no-audit --no-fund --install-links --prefix .run/clients/node ./clients/node cassandra-driver@4.10.0
-	mvn --quiet --batch-mode --file clients/java -Dtarget=$(CURDIR)/.run/clients/java package
+	for helper in java shedlock; do mvn --quiet --batch-mode --file clients/$$helper -Dtarget=$(CURDIR)/.run/clients/$$helper package; done
 	$(GO) test -tags compat -v -timeout 20m -count=1 ./integration/clients
 	$(GO) test -tags compat -v -timeout 20m -count=1 -run '^TestClients' ./integration
 

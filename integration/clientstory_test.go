@@ -30,6 +30,9 @@ func tellStory(t *testing.T, languages ...string) {
 			n.section(s)
 			n.lost(s)
 			n.once(language)
+			if strings.HasPrefix(language, "go") {
+				n.does("1 a locker", "a locked 2")
+			}
 			n.direct(s)
 		})
 	}

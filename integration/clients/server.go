@@ -25,6 +25,7 @@ type request struct {
 // server speaks CQL of protocol 4 to one client. What a driver asks by itself it answers; statements of the client are handed to the story.
 type server struct {
 	requests chan request
+	closed   chan struct{}
 	isProxy  bool // else it is Cassandra itself, which knows no LOCK
 
 	mu       sync.Mutex
@@ -37,7 +38,7 @@ type server struct {
 
 // newServer listens at a port of its own.
 func newServer(isProxy bool) (*server, error) {
-	s := &server{requests: make(chan request, 100), isProxy: isProxy, conns: map[net.Conn]bool{}, prepared: map[string]string{}}
+	s := &server{requests: make(chan request, 100), closed: make(chan struct{}), isProxy: isProxy, conns: map[net.Conn]bool{}, prepared: map[string]string{}}
 	return s, s.up("127.0.0.1:0")
 }
 
@@ -86,6 +87,7 @@ func (s *server) hangUp() {
 
 // close ends it.
 func (s *server) close() {
+	close(s.closed)
 	s.down()
 	s.wait.Wait()
 }
@@ -147,11 +149,15 @@ func (s *server) statement(text string, o *message.QueryOptions, answer func(mes
 
 // hand gives a statement to the story.
 func (s *server) hand(text string, skip bool, answer func(message.Message)) {
-	s.requests <- request{text: text, skip: skip, answer: answer, hangUp: func() {
+	r := request{text: text, skip: skip, answer: answer, hangUp: func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.hangUp()
 	}}
+	select {
+	case s.requests <- r:
+	case <-s.closed:
+	}
 }
 
 // prepare answers PREPARE. Cassandra itself stops at the first word that it does not know.

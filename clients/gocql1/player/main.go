@@ -45,14 +45,6 @@ type actor struct {
 	lock   *music.Lock        // guarded by story.mu
 }
 
-// why is an error of what was done under a lock; the end of its context is no more than the lock's.
-func why(ctx context.Context, err error) error {
-	if err != nil && ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return err
-}
-
 func main() {
 	stories := map[string]*story{}
 	lines := bufio.NewScanner(os.Stdin)
@@ -106,6 +98,8 @@ func (a *actor) act(ctx context.Context, lock *music.Lock) error {
 				return nil
 			})
 			a.say(outcome(err, map[bool]string{true: "ran", false: "not run"}[ran]))
+		case verb == "locker":
+			a.say(a.locker())
 		case verb == "release":
 			return nil
 		case verb == "fail":
@@ -197,6 +191,29 @@ func (a *actor) section(verb string, args []string) {
 // text is a statement on the table.
 func (s *story) text(statement string) string { return fmt.Sprintf(statement, s.table) }
 
+// locker locks and unlocks a sync.Locker twice, by two goroutines at once.
+func (a *actor) locker() string {
+	locker := music.NewLocker(a.story.session, music.Ask{Table: a.story.table, Key: music.Key{"branch": "zurich"}})
+	inside, done := 0, make(chan string, 2)
+	for range 2 {
+		go func(l sync.Locker) {
+			defer func() {
+				err, _ := recover().(error)
+				done <- outcome(err, "")
+			}()
+			l.Lock()
+			inside++
+			l.Unlock()
+		}(locker)
+	}
+	for range 2 {
+		if failed := <-done; failed != "" {
+			return "panic: " + failed
+		}
+	}
+	return fmt.Sprint("locked ", inside)
+}
+
 // write writes under the lock of the actor, or of another one.
 func (a *actor) write(ctx context.Context, verb string, args []string) string {
 	s := a.story
@@ -212,7 +229,7 @@ func (a *actor) write(ctx context.Context, verb string, args []string) string {
 	}
 	switch verb {
 	case "write":
-		return outcome(why(ctx, write(ctx)), "written")
+		return outcome(write(context.WithoutCancel(ctx)), "written")
 	case "batch":
 		b := s.session.NewBatch(gocql.UnloggedBatch)
 		b.Bind(s.text(update), lock.Bind(balance, "zurich", "x"))
