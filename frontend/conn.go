@@ -23,6 +23,7 @@ type conn struct {
 	server *Server
 
 	client  net.Conn
+	address string // the client's
 	backend net.Conn
 	up      *relay.Direction // client → backend
 	down    *relay.Direction // backend → client
@@ -83,7 +84,7 @@ func (p *pending) busy() bool { return p.streams.Any() || p.operations.count() >
 
 // newConn returns a connection that has read nothing yet.
 func newConn(s *Server, client net.Conn) *conn {
-	c := &conn{id: s.lastID.Add(1), server: s, client: client}
+	c := &conn{id: s.lastID.Add(1), server: s, client: client, address: client.RemoteAddr().String()}
 	c.performing = noStream
 	c.sample.start = time.Now()
 	c.sample.stream.Store(noStream)

@@ -88,7 +88,7 @@ func TestLockAtOnceAllocatesLittle(t *testing.T) {
 				})
 				require.NoError(t, err)
 				require.Zero(t, m.server.Stats.Rejected.Load())
-				require.LessOrEqual(t, n, 20.0, what)
+				require.LessOrEqual(t, n, 4.0, what)
 			}
 		})
 	}

@@ -181,7 +181,7 @@ type Refusal struct {
 
 // auditClient returns the client, for the audit.
 func (c *conn) auditClient() musiccore.Client {
-	return musiccore.Client{Role: c.claimedRole, Address: c.client.RemoteAddr().String()}
+	return musiccore.Client{Role: c.claimedRole, Address: c.address}
 }
 
 // audit tells of an attempt that was refused.

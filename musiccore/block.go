@@ -139,7 +139,7 @@ func (k *key) joinBlock() {
 	b := k.blocks.list[len(k.blocks.list)-1]
 	for len(k.queue.unnumbered) > 0 && k.blockAccepts(b, k.queue.unnumbered[0]) {
 		b.add(k.queue.unnumbered[0])
-		k.queue.unnumbered = k.queue.unnumbered[1:]
+		k.queue.unnumbered = withoutFirst(k.queue.unnumbered)
 	}
 }
 

@@ -11,7 +11,7 @@ type CommandID uint64
 
 // Effects is what the caller has to do after a call: run the commands, give the answers, log the
 // alarms, send the hints, and call Tick at Wake. The order of commands does not matter. The slices
-// belong to the caller.
+// belong to the caller, who may give them back (Core.Reuse).
 type Effects struct {
 	Commands []Command
 	Answers  []Answer

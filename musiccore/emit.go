@@ -8,6 +8,20 @@ func (c *Core) takeEffects() Effects {
 	return out
 }
 
+// Reuse takes the memory of effects back that have been carried out: that of few answers and notes
+// serves the next call. The caller does not look at them any more.
+func (c *Core) Reuse(e Effects) {
+	const kept = 8
+	if cap(e.Answers) <= kept {
+		clear(e.Answers)
+		c.out.Answers = e.Answers[:0]
+	}
+	if cap(e.Notes) <= kept {
+		clear(e.Notes)
+		c.out.Notes = e.Notes[:0]
+	}
+}
+
 // do emits a command for a key and returns its id.
 func (c *Core) do(k Key, a Action) CommandID {
 	c.last.command++

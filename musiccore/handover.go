@@ -32,7 +32,7 @@ func (k *key) handOver(now Now) {
 	}
 	e := b.waiters[0]
 	e.assignRef()
-	b.waiters, b.numbered, e.block = b.waiters[1:], b.numbered-1, nil
+	b.waiters, b.numbered, e.block = withoutFirst(b.waiters), b.numbered-1, nil
 	if k.queue.first() == t.holder {
 		k.queue.pop()
 	}
@@ -45,7 +45,7 @@ func (k *key) handOver(now Now) {
 func (k *key) dropSilent(b *localBlock) {
 	for b.numbered > 0 && b.waiters[0].abandoned {
 		e := b.waiters[0]
-		b.waiters, b.numbered = b.waiters[1:], b.numbered-1
+		b.waiters, b.numbered = withoutFirst(b.waiters), b.numbered-1
 		k.endings.record(e.ref, StateLost)
 		e.phase = phaseEnded
 	}

@@ -22,8 +22,7 @@ func (q *queue) first() *entry {
 
 // pop drops the lowest numbered entry.
 func (q *queue) pop() {
-	q.numbered[0] = nil
-	q.numbered = q.numbered[1:]
+	q.numbered = withoutFirst(q.numbered)
 }
 
 // search returns where a reference is, or would be, among the numbered entries, and whether it is
@@ -46,6 +45,16 @@ func (q *queue) dropToken(e *entry) {
 	}
 }
 
+// withoutFirst removes the first entry from a slice in place and returns the slice, which must not
+// be shared. One that has become empty keeps room for the next entry.
+func withoutFirst(entries []*entry) []*entry {
+	entries[0] = nil
+	if len(entries) == 1 {
+		return entries[:0]
+	}
+	return entries[1:]
+}
+
 // without removes an entry from a slice in place and returns the slice, which must not be shared:
 // of thousands that time out together each would cost a copy else.
 func without(entries []*entry, gone *entry) []*entry {
@@ -53,8 +62,7 @@ func without(entries []*entry, gone *entry) []*entry {
 	case -1:
 		return entries
 	case 0: // the first is the commonest
-		entries[0] = nil
-		return entries[1:]
+		return withoutFirst(entries)
 	default:
 		return slices.Delete(entries, i, i+1)
 	}

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -35,10 +36,10 @@ type audit struct {
 	level  auditLevel
 	log    zerolog.Logger
 	tables *criticalTables
-	proxy  string   // the address that drivers are told
-	sums   sync.Map // sumKey to *sum; as many as roles use tables
+	proxy  string                          // the address that drivers are told
+	sums   atomic.Pointer[map[sumKey]*sum] // as many as roles use tables; a map that is there does not change
 
-	mu    sync.Mutex
+	mu    sync.Mutex                                    // guards what follows, and who replaces sums
 	roles *simplelru.LRU[string, *zerolog.BurstSampler] // how many refusals each has had
 }
 
@@ -48,19 +49,23 @@ func newAudit(log zerolog.Logger, setting, proxy string, tables *criticalTables)
 	if err != nil {
 		panic(err) // the size is a positive constant
 	}
-	return &audit{level: auditLevel(slices.Index(auditLevels(), setting)), log: log, tables: tables, proxy: proxy, roles: roles}
+	a := &audit{level: auditLevel(slices.Index(auditLevels(), setting)), log: log, tables: tables, proxy: proxy, roles: roles}
+	a.sums.Store(&map[sumKey]*sum{})
+	return a
 }
 
-// note writes what happened to a lock. by is the client that has ended it with UNLOCK or FORCE;
-// nobody where it has ended otherwise.
-func (a *audit) note(n musiccore.Note, by musiccore.Client) {
+// hasNoLine reports whether what happened to a lock gets no line of its own, which tell writes: it
+// is told by no audit of this level, or was now added to a sum. by is the client that has ended the
+// lock with UNLOCK or FORCE; nobody where it has ended otherwise. It neither blocks nor allocates.
+func (a *audit) hasNoLine(n *musiccore.Note, by *musiccore.Client) bool {
 	switch {
 	case a.level < noteLevel(n.Kind):
-	case a.level < auditAll && isShort(n) && (by.Role == n.Client.Role || by == musiccore.Client{}):
+	case a.level < auditAll && isShort(n) && (by.Role == n.Client.Role || *by == musiccore.Client{}):
 		a.sum(n)
 	default:
-		a.tell(n, by)
+		return false
 	}
+	return true
 }
 
 // noteLevel returns the lowest level that tells of what happened.
@@ -77,7 +82,7 @@ func noteLevel(kind musiccore.NoteKind) auditLevel {
 }
 
 // isShort reports whether a section has ended of which there are too many for a line each.
-func isShort(n musiccore.Note) bool {
+func isShort(n *musiccore.Note) bool {
 	return n.Kind == musiccore.NoteEnded && n.State == musiccore.StateReleased && (n.InBlock || n.Client.OneWrite)
 }
 
@@ -121,14 +126,29 @@ type sum struct {
 }
 
 // sum adds a section that has ended.
-func (a *audit) sum(n musiccore.Note) {
+func (a *audit) sum(n *musiccore.Note) {
 	key := sumKey{n.Key.Table, n.Client.Role, n.Client.OneWrite}
-	s, known := a.sums.Load(key)
-	if !known {
-		s, _ = a.sums.LoadOrStore(key, new(sum))
+	s := (*a.sums.Load())[key]
+	if s == nil {
+		s = a.newSum(key)
 	}
-	s.(*sum).sections.Add(1)
-	s.(*sum).held.Add(int64(n.Duration))
+	s.sections.Add(1)
+	s.held.Add(int64(n.Duration))
+}
+
+// newSum returns the sum of a key that was not there before, unless another goroutine has made it
+// meanwhile.
+func (a *audit) newSum(key sumKey) *sum {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	old := *a.sums.Load()
+	if s := old[key]; s != nil {
+		return s
+	}
+	all := maps.Clone(old)
+	all[key] = new(sum)
+	a.sums.Store(&all)
+	return all[key]
 }
 
 // run tells the sums once a period until ctx ends.
@@ -140,15 +160,13 @@ func (a *audit) run(ctx context.Context) {
 
 // flush tells the sums of what has ended since they were told last.
 func (a *audit) flush() {
-	a.sums.Range(func(key, value any) bool {
-		k, s := key.(sumKey), value.(*sum)
+	for k, s := range *a.sums.Load() {
 		if n := s.sections.Swap(0); n > 0 {
 			kind := map[bool]string{true: "one write", false: "handed over"}[k.oneWrite]
 			a.named(a.begin().Str("role", k.role), k.table).Str("sections_of", kind).Uint64("sections", n).
 				Dur("held_ms", time.Duration(s.held.Swap(0))).Msg("short sections ended")
 		}
-		return true
-	})
+	}
 }
 
 // refusals is how many refused attempts of a role are told in a minute; rolesKept of how many roles

@@ -29,6 +29,13 @@ type audited struct {
 	key musiccore.Key
 }
 
+// note hands the audit what happened to a lock, as a shard does.
+func (a audited) note(n musiccore.Note, by musiccore.Client) {
+	if !a.hasNoLine(&n, &by) {
+		a.tell(n, by)
+	}
+}
+
 // newAudited returns an audit that tells what a setting says.
 func newAudited(setting string) audited {
 	log := new(bytes.Buffer)

@@ -45,24 +45,28 @@ func newLockMetrics(r prometheus.Registerer, critical *criticalTables, named []c
 	return m
 }
 
-// asked counts a LOCK and, once told is called, its answer. waits is to be called with an answer
-// that comes later: it calls told and done.
-func (m *lockMetrics) asked(k musiccore.Key, done func(musiccore.Answer)) (waits, told func(musiccore.Answer)) {
-	at, table := boottime(), m.tables.of(k)
+// asked counts a LOCK that waits for its answer from a moment of BOOTTIME on and, once told is
+// called, the answer.
+func (m *lockMetrics) asked(k musiccore.Key, at time.Duration) (told func(musiccore.Answer)) {
+	table := m.tables.of(k)
 	m.sections.asked(k, at)
 	if table != nil {
 		table.asked(k, at)
 	}
-	told = func(a musiccore.Answer) {
+	return func(a musiccore.Answer) {
 		m.sections.answered(k, at, a)
 		if table != nil {
 			table.answered(k, at, a)
 		}
 	}
-	return func(a musiccore.Answer) {
-		told(a)
-		done(a)
-	}, told
+}
+
+// answeredAtOnce counts a LOCK that did not wait, and its answer.
+func (m *lockMetrics) answeredAtOnce(k musiccore.Key, a musiccore.Answer) {
+	m.sections.told(a)
+	if table := m.tables.of(k); table != nil {
+		table.told(a)
+	}
 }
 
 // note counts what happened to a lock at a moment of BOOTTIME.

@@ -54,7 +54,7 @@ func TestLocksAreCounted(t *testing.T) {
 	assert.InDelta(t, 1, shown["music_lock_answers_total BUSY"], 0)
 
 	waiting := prometheus.NewRegistry()
-	done, _ := newLockMetrics(waiting, newCriticalTables(), nil).asked(k, func(musiccore.Answer) {})
+	done := newLockMetrics(waiting, newCriticalTables(), nil).asked(k, boottime())
 	assert.InDelta(t, 1, values(t, waiting)["music_locks_waiting"], 0)
 	done(musiccore.Answer{Err: musiccore.ErrDraining})
 	assert.InDelta(t, 0, values(t, waiting)["music_locks_waiting"], 0)
@@ -127,7 +127,7 @@ func BenchmarkScrape(b *testing.B) {
 	m := newLockMetrics(r, newCriticalTables(), nil)
 	for i := range locks {
 		at := time.Duration(i) * time.Millisecond
-		m.asked(keyOf(strconv.Itoa(i)), func(musiccore.Answer) {})
+		m.asked(keyOf(strconv.Itoa(i)), at)
 		m.note(musiccore.Note{Key: keyOf(strconv.Itoa(i)), Kind: musiccore.NoteGranted}, at)
 	}
 	b.ResetTimer()

@@ -70,22 +70,27 @@ func (l *locks) of(k musiccore.Key) *shard {
 // lockHere asks this proxy's core. Where gone is nil the answer is there, else done is called
 // exactly once, also after gone; so it is with all that ask the core.
 func (l *locks) lockHere(k musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) (a musiccore.Answer, gone func()) {
+	return l.lock(k, q, false, done)
+}
+
+// lock is lockHere; counted says that it is a client's new LOCK, which the metrics count.
+func (l *locks) lock(k musiccore.Key, q musiccore.Request, counted bool, done func(musiccore.Answer)) (a musiccore.Answer, gone func()) {
 	s, op := l.of(k), l.nextOp()
-	a, ok := s.enter(shardOp{op: op, refKey: refKey{k, q.Ref}}, done, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Lock(now, op, k, q) })
+	a, ok := s.enter(shardOp{op: op, refKey: refKey{k, q.Ref}, counted: counted}, done, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Lock(now, op, k, q) })
 	return a, s.goneUnless(ok, op)
 }
 
 // unlockHere asks this proxy's core.
 func (l *locks) unlockHere(k musiccore.Key, r musiccore.LockRef, by musiccore.Client, done func(musiccore.Answer)) (a musiccore.Answer, gone func()) {
 	s, op := l.of(k), l.nextOp()
-	a, ok := s.enter(shardOp{op, refKey{k, r}, by}, done, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Unlock(now, op, k, r) })
+	a, ok := s.enter(shardOp{op: op, refKey: refKey{k, r}, by: by}, done, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Unlock(now, op, k, r) })
 	return a, s.goneUnless(ok, op)
 }
 
 // forceHere asks this proxy's core.
 func (l *locks) forceHere(k musiccore.Key, r musiccore.LockRef, f frontend.Force, done func(musiccore.Answer)) (a musiccore.Answer, gone func()) {
 	s, op := l.of(k), l.nextOp()
-	a, ok := s.enter(shardOp{op, refKey{}, f.By}, done, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects {
+	a, ok := s.enter(shardOp{op: op, by: f.By}, done, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects {
 		return c.Force(now, op, k, r, f.String())
 	})
 	return a, s.goneUnless(ok, op)
@@ -108,18 +113,28 @@ func (l *locks) beginHere(k musiccore.Key, r musiccore.LockRef, kind musiccore.K
 
 // Lock implements frontend.Locks. A new reference is always this proxy's own.
 func (l *locks) Lock(k musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) (a musiccore.Answer, gone func()) {
-	done, told := l.metrics.asked(k, done)
-	if q.Ref == 0 {
-		a, gone = l.lockHere(k, q, done)
-	} else {
-		a, gone = l.run(remoteOp{
-			refKey: refKey{k, q.Ref},
-			local:  func(done func(musiccore.Answer)) (musiccore.Answer, func()) { return l.lockHere(k, q, done) },
-			remote: func(ctx context.Context, at musiccore.SessionID) (musiccore.Answer, error) {
-				return l.peers.Lock(ctx, at, k, q)
-			},
-		}, done)
+	if q.Ref != 0 {
+		return l.lockAfter(k, q, done)
 	}
+	if a, gone = l.lock(k, q, true, done); gone == nil {
+		l.metrics.answeredAtOnce(k, a)
+	}
+	return a, gone
+}
+
+// lockAfter is Lock of a given reference, which may be another proxy's.
+func (l *locks) lockAfter(k musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) (a musiccore.Answer, gone func()) {
+	told := l.metrics.asked(k, boottime())
+	a, gone = l.run(remoteOp{
+		refKey: refKey{k, q.Ref},
+		local:  func(done func(musiccore.Answer)) (musiccore.Answer, func()) { return l.lockHere(k, q, done) },
+		remote: func(ctx context.Context, at musiccore.SessionID) (musiccore.Answer, error) {
+			return l.peers.Lock(ctx, at, k, q)
+		},
+	}, func(a musiccore.Answer) {
+		told(a)
+		done(a)
+	})
 	if gone == nil {
 		told(a)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
@@ -30,12 +31,10 @@ import (
 // answers at once.
 func BenchmarkSection(b *testing.B) {
 	b.Run("core", func(b *testing.B) {
-		s := startStation(b, newCluster())
-		k := keyOf("x")
-		s.unlock(k, s.held(k))
+		section := sectionHere(b)
 		b.ReportAllocs()
 		for b.Loop() {
-			s.unlock(k, s.held(k))
+			section()
 		}
 	})
 	for _, audit := range []string{"none", "ends"} {
@@ -47,6 +46,41 @@ func BenchmarkSection(b *testing.B) {
 			}
 		}
 	}
+}
+
+// audits has a station's audit tell what a setting says, to nobody.
+func (s *station) audits(setting string) {
+	for _, shard := range s.shards {
+		shard.audit = newAudit(zerolog.New(io.Discard), setting, "here", newCriticalTables())
+	}
+}
+
+// sectionHere returns a LOCK and an UNLOCK of a key that is kept: they are answered at once, but
+// where a block is used up.
+func sectionHere(t testing.TB) func() {
+	s := startStation(t, newCluster())
+	s.audits("ends")
+	k := keyOf("x")
+	for range 20 { // the first makes the lock row, the next a block
+		s.unlock(k, s.held(k))
+	}
+	told := make(chan musiccore.Answer, 1)
+	tell := func(a musiccore.Answer) { told <- a }
+	return func() {
+		a, gone := s.Lock(k, musiccore.Request{By: anna()}, tell)
+		if gone != nil {
+			a = <-told
+		}
+		if _, ok := s.Unlock(k, a.Grant.Ref, anna(), tell); !ok {
+			<-told
+		}
+	}
+}
+
+// A section of a key that is kept costs little memory.
+func TestSectionHereAllocatesLittle(t *testing.T) {
+	section := sectionHere(t)
+	assert.LessOrEqual(t, testing.AllocsPerRun(200, section), 3.0)
 }
 
 // benchSections has clients do b.N sections together, each on a key of its own.
@@ -95,9 +129,7 @@ func sectionProxy(b *testing.B, audit string) string {
 	}
 	tables.Of("plain", "t")
 	s := startStation(b, newCluster())
-	for _, shard := range s.shards {
-		shard.audit = newAudit(zerolog.New(io.Discard), audit, "here", newCriticalTables())
-	}
+	s.audits(audit)
 	server := frontend.NewServer(frontend.Options{
 		Cluster:  frontend.Cluster{Dial: func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "tcp", node) }},
 		Schema:   frontend.Schema{Tables: tables, SchemaIsCurrent: func() bool { return true }},

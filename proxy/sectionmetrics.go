@@ -14,7 +14,7 @@ import (
 type sectionMetrics struct {
 	waits, holds, handOvers prometheus.Histogram
 
-	ends          *prometheus.CounterVec
+	ends          [musiccore.StateReleased + 1]prometheus.Counter // by the state that a lock ended in; 0: its session has
 	held, waiting prometheus.Gauge
 	answers       [musiccore.StateReleased + 1]prometheus.Counter // by the state; 0: an error
 
@@ -36,7 +36,6 @@ func newSectionMetrics(r prometheus.Registerer, prefix, of string) *sectionMetri
 		waits:     seconds("lock_wait_seconds", "From LOCK to the grant; its count is the number of grants."),
 		holds:     seconds("lock_hold_seconds", "From the grant to the end of a lock."),
 		handOvers: seconds("lock_hand_over_seconds", "From the end of a lock, as far as it was seen here, to the next grant of its key, where somebody waited for it here."),
-		ends:      prometheus.NewCounterVec(prometheus.CounterOpts{Name: prefix + "lock_ends_total", Help: "Locks that ended, by how." + of}, []string{"how"}),
 		held:      gauge("locks_held", "Locks that this proxy has given and that have not ended."),
 		waiting:   gauge("locks_waiting", "LOCKs that wait for their answer here."),
 	}
@@ -44,13 +43,14 @@ func newSectionMetrics(r prometheus.Registerer, prefix, of string) *sectionMetri
 	for state := range m.answers {
 		m.answers[state] = answers.WithLabelValues(cmp.Or(musiccore.State(state).String(), "ERROR"))
 	}
-	for _, how := range []string{musiccore.StateReleased.String(), musiccore.StateLost.String(), orphaned} {
-		m.ends.WithLabelValues(how) // an increase from nothing to 1 is none for Prometheus
+	ends := prometheus.NewCounterVec(prometheus.CounterOpts{Name: prefix + "lock_ends_total", Help: "Locks that ended, by how." + of}, []string{"how"})
+	for _, state := range []musiccore.State{0, musiccore.StateLost, musiccore.StateReleased} { // at once: an increase from nothing to 1 is none for Prometheus
+		m.ends[state] = ends.WithLabelValues(cmp.Or(state.String(), orphaned))
 	}
 	age := func(name, help string, all *[shardCount]ages) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: prefix + name, Help: help + of}, func() float64 { return oldest(all).Seconds() })
 	}
-	r.MustRegister(m.waits, m.holds, m.handOvers, m.ends, m.held, m.waiting, answers,
+	r.MustRegister(m.waits, m.holds, m.handOvers, ends, m.held, m.waiting, answers,
 		age("oldest_holder_seconds", "How long the lock is held that was given here before all others; 0 where none is held.", &m.holdersSince),
 		age("oldest_waiter_seconds", "How long the LOCK waits that waits here longest; 0 where none waits.", &m.waitersSince))
 	return m
@@ -80,6 +80,11 @@ func (m *sectionMetrics) asked(k musiccore.Key, at time.Duration) {
 func (m *sectionMetrics) answered(k musiccore.Key, at time.Duration, a musiccore.Answer) {
 	m.waiting.Dec()
 	m.waitersSince[m.of(k)].remove(at)
+	m.told(a)
+}
+
+// told counts the answer to a LOCK.
+func (m *sectionMetrics) told(a musiccore.Answer) {
 	state := a.Grant.State
 	if a.Err != nil {
 		state = 0
@@ -93,12 +98,13 @@ func (m *sectionMetrics) begun(k musiccore.Key, at time.Duration) {
 	m.holdersSince[m.of(k)].add(at)
 }
 
-// ended counts a lock that was held and ended at a moment of BOOTTIME.
-func (m *sectionMetrics) ended(n musiccore.Note, at time.Duration, how string) {
+// ended counts a lock that was held and ended at a moment of BOOTTIME; how is 0 where its session
+// has ended.
+func (m *sectionMetrics) ended(n musiccore.Note, at time.Duration, how musiccore.State) {
 	m.held.Dec()
 	m.holdersSince[m.of(n.Key)].remove(at - n.Duration)
 	m.holds.Observe(n.Duration.Seconds())
-	m.ends.WithLabelValues(how).Inc()
+	m.ends[how].Inc()
 }
 
 // note counts what happened to a lock at a moment of BOOTTIME.
@@ -113,8 +119,8 @@ func (m *sectionMetrics) note(n musiccore.Note, at time.Duration) {
 	case musiccore.NoteTakenOver:
 		m.begun(n.Key, at)
 	case musiccore.NoteEnded:
-		m.ended(n, at, n.State.String())
+		m.ended(n, at, n.State)
 	case musiccore.NoteOrphaned:
-		m.ended(n, at, orphaned)
+		m.ended(n, at, 0)
 	}
 }

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -69,7 +70,8 @@ func newOwners() *simplelru.LRU[refKey, musiccore.SessionID] {
 type shardOp struct {
 	op musiccore.OpID
 	refKey
-	by musiccore.Client
+	by      musiccore.Client
+	counted bool // a LOCK, which the metrics count while it waits
 }
 
 // enter hands an event to the core. Where ok is true the answer is there, else done gets it. A
@@ -83,10 +85,22 @@ func (s *shard) enter(o shardOp, done func(musiccore.Answer), event func(*musicc
 	now := s.clock.now()
 	effects := event(s.core, now)
 	if a, ok = takeAnswer(&effects, o.op); !ok {
-		s.waiting[o.op] = done
+		s.waiting[o.op] = s.counted(o, now, done)
 	}
 	s.carryOutFor(o.by, now, effects)
 	return a, ok
+}
+
+// counted returns what an operation that waits is answered with.
+func (s *shard) counted(o shardOp, now musiccore.Now, done func(musiccore.Answer)) func(musiccore.Answer) {
+	if !o.counted {
+		return done
+	}
+	told := s.metrics.asked(o.key, now.Boot)
+	return func(a musiccore.Answer) {
+		told(a)
+		done(a)
+	}
 }
 
 // goneUnless returns what gives up an operation; nil where it has been answered.
@@ -102,7 +116,7 @@ func (s *shard) goneUnless(answered bool, op musiccore.OpID) (gone func()) {
 func takeAnswer(e *musiccore.Effects, op musiccore.OpID) (a musiccore.Answer, ok bool) {
 	for i, told := range e.Answers {
 		if told.Op == op {
-			e.Answers = append(e.Answers[:i:i], e.Answers[i+1:]...)
+			e.Answers = slices.Delete(e.Answers, i, i+1)
 			return told, true
 		}
 	}
@@ -170,7 +184,9 @@ func (s *shard) carryOutFor(by musiccore.Client, now musiccore.Now, e musiccore.
 	}
 	for _, n := range e.Notes {
 		s.metrics.note(n, now.Boot)
-		s.later(func() { s.audit.note(n, by) })
+		if !s.audit.hasNoLine(&n, &by) {
+			s.tellLater(n, by)
+		}
 	}
 	for _, a := range e.Alarms {
 		s.metrics.alarms.Inc()
@@ -179,14 +195,21 @@ func (s *shard) carryOutFor(by musiccore.Client, now musiccore.Now, e musiccore.
 		})
 	}
 	s.setAlarm(now, e.Wake)
+	s.core.Reuse(e)
 }
 
-// setAlarm has the core called again at a moment of BOOTTIME, if any. Most operations move none,
-// and to set a timer anew, even to the same moment, can wake a thread of Go's scheduler, which
-// costs more than the operation. Where a moment has passed, the timer may be one that stood still
+// tellLater has the audit tell what happened to a lock once the mutex is free.
+func (s *shard) tellLater(n musiccore.Note, by musiccore.Client) {
+	s.later(func() { s.audit.tell(n, by) })
+}
+
+// setAlarm has the core called again at a moment of BOOTTIME, if any, or earlier. To set a timer
+// anew, even to the same moment, can wake a thread of Go's scheduler, which costs more than the
+// operation: one that is set to an earlier moment stays, and the core says then when it is to be
+// called. Where a moment has passed, the timer may be one that stood still
 // while the machine was suspended.
 func (s *shard) setAlarm(now musiccore.Now, at time.Duration) {
-	if at == 0 || (at == s.alarm.at && at > now.Boot) {
+	if at == 0 || (s.alarm.at != 0 && s.alarm.at <= at && s.alarm.at > now.Boot) {
 		return
 	}
 	s.alarm.at = at
