@@ -93,6 +93,20 @@ func truncateRefused(t *catalog.Table) *wire.Failure {
 	return wire.Invalid("MUSIC_REFUSED: %s is critical: TRUNCATE would take the fence away with the data: delete its keys, or let plain writes through for that time (unlocked=allow)", t)
 }
 
+// ordinary reports whether the statement writes no table but such as let it through now.
+func (p *preparedStatement) ordinary() bool {
+	policy, f := p.currentPolicy()
+	return p.meaning == meaningWrites && f == nil && policy == catalog.Allow
+}
+
+// written returns the names of the tables that the statement writes.
+func (p *preparedStatement) written() (names [][2]string) {
+	for _, t := range p.tables {
+		names = append(names, [2]string{t.Keyspace, t.Name})
+	}
+	return names
+}
+
 // plainWrite reports whether the statement is a write without a lock.
 func (p *preparedLockStatement) plainWrite() bool {
 	s := lockStatement{statement: p.statement}

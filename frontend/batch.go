@@ -138,6 +138,7 @@ type lockedBatch struct {
 	before     []byte // of the body: type and number
 	children   []lockStatement
 	parameters wire.Parameters
+	permitted  []*catalog.Table // that the client may write: Cassandra has just said so
 }
 
 // executeBatch executes a BATCH message that names a critical table.
@@ -218,7 +219,7 @@ func (c *conn) readLockedBatch(h wire.Header, body []byte) (*lockedBatch, *wire.
 			cur.Value()
 			s.values = append(s.values, cur.Body[start:cur.At])
 		}
-		if len(s.values) != s.statement.Markers {
+		if s.plain == nil && len(s.values) != s.statement.Markers {
 			return b, wire.Invalid("MUSIC_SYNTAX: %d bind markers, %d values in a statement of the batch", s.statement.Markers, len(s.values))
 		}
 		b.children = append(b.children, s)
@@ -230,24 +231,52 @@ func (c *conn) readLockedBatch(h wire.Header, body []byte) (*lockedBatch, *wire.
 	if len(b.children) == 0 {
 		return b, nil
 	}
-	return b, checkNow(&b.parameters, b.children[0].table)
+	first := slices.IndexFunc(b.children, func(s lockStatement) bool { return s.plain == nil })
+	if first < 0 {
+		return b, mixedBatch()
+	}
+	return b, checkNow(&b.parameters, b.children[first].table)
 }
 
-// run carries out the batch where the client may, which Cassandra is asked first.
+// run carries out the batch where the client may, which Cassandra is asked first: of each table that
+// is critical, one after another.
 func (b *lockedBatch) run(inPlace bool) *wire.Failure {
-	first, need := &b.children[0], permissionModify
 	for i := range b.children {
-		need |= b.children[i].permissions()
+		s := &b.children[i]
+		if s.plain != nil || b.conn.missingPermission(s.table, b.permissions(s.table)) == 0 {
+			continue
+		}
+		rest := *b
+		rest.permitted = append(slices.Clip(b.permitted), s.table)
+		return b.conn.whenPermitted(b.header, s, b.permissions(s.table), b.conn.sender(inPlace), func() *wire.Failure { return rest.run(false) })
 	}
-	if b.conn.missingPermission(first.table, need) == 0 {
-		return b.runPermitted(inPlace)
+	return b.runPermitted(inPlace)
+}
+
+// permissions returns what the statements need of a table, unless Cassandra has just been asked.
+func (b *lockedBatch) permissions(t *catalog.Table) permission {
+	if slices.Contains(b.permitted, t) {
+		return 0
 	}
-	return b.conn.whenPermitted(b.header, first, need, b.conn.sender(inPlace), func() *wire.Failure { return b.runPermitted(false) })
+	need := permissionModify
+	for i := range b.children {
+		if b.children[i].table == t && b.children[i].plain == nil {
+			need |= b.children[i].permissions()
+		}
+	}
+	return need
 }
 
 // runPermitted asks the core for one stamp: a batch under one key is one mutation. inPlace
 // says that its request is being performed.
 func (b *lockedBatch) runPermitted(inPlace bool) *wire.Failure {
+	several, f := b.severalSections()
+	switch {
+	case f != nil:
+		return f
+	case several:
+		return b.inSections()
+	}
 	var named int64
 	k := lockedOperation{header: b.header, request: lockedRequest{parameters: b.parameters}}
 	for i := range b.children {
@@ -320,22 +349,31 @@ func (b *lockedBatch) body(stamp stamps) []byte {
 
 // readChild reads the kind and the text or id of a statement.
 func (c *conn) readChild(cur *wire.Cursor, own string) (s lockStatement, f *wire.Failure) {
+	start, plain, names := cur.At, false, [][2]string(nil)
 	if cur.Byte() == 1 {
 		p := c.statement(cur.ShortBytes())
-		if p == nil || p.lock == nil {
+		switch {
+		case p == nil:
 			return s, mixedBatch()
+		case p.ordinary():
+			plain, names = true, p.written()
+		case p.lock == nil:
+			return s, mixedBatch()
+		default:
+			s, f = p.lock.current()
 		}
-		s, f = p.lock.current()
 	} else {
 		text := cur.LongString()
 		r, _ := c.read(text, true, own)
-		if r.meaning != meaningCritical {
+		if plain = r.meaning == meaningWrites; !plain && r.meaning != meaningCritical {
 			return s, mixedBatch()
 		}
-		var pass bool
-		if s, pass, f = readLockStatement(r, text); pass {
-			f = mixedBatch()
+		if names = [][2]string{r.name.names()}; !plain {
+			s, plain, f = readLockStatement(r, text)
 		}
+	}
+	if plain && f == nil {
+		return lockStatement{plain: cur.Body[start:cur.At], names: names}, nil
 	}
 	if f == nil && !s.isWrite() {
 		f = wire.Invalid("MUSIC_REFUSED: only INSERT, UPDATE and DELETE stand in a batch")
@@ -351,6 +389,9 @@ func mixedBatch() *wire.Failure {
 // appendChild appends a statement of a batch in the form that Cassandra reads, without its
 // condition.
 func (s *lockStatement) appendChild(dst []byte, stamp stamps) []byte {
+	if s.plain != nil {
+		return appendValues(append(dst, s.plain...), s.values)
+	}
 	values := s.writeValues()
 	if s.prepared != nil && !s.statement.Conditional && !s.timed() && stamp(s) == 0 {
 		dst = append(dst, 1)
@@ -362,6 +403,11 @@ func (s *lockStatement) appendChild(dst []byte, stamp stamps) []byte {
 		dst = binary.BigEndian.AppendUint32(dst, uint32(len(text)))
 		dst = append(dst, text...)
 	}
+	return appendValues(dst, values)
+}
+
+// appendValues appends the values of a batch's statement.
+func appendValues(dst []byte, values [][]byte) []byte {
 	dst = binary.BigEndian.AppendUint16(dst, uint16(len(values)))
 	for _, v := range values {
 		dst = append(dst, v...)

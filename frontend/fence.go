@@ -27,6 +27,8 @@ type lockedRequest struct {
 // its answer is for.
 type sentOperation struct {
 	ticket musiccore.Ticket
+	beside []musiccore.Ticket // of the other keys that it writes
+	parts  bool               // it is several mutations, of which some may be done where it fails
 	table  *catalog.Table
 	id     *preparedID // the client's id of the statement, where it was prepared
 	key    musiccore.Key
@@ -201,17 +203,25 @@ func (c *conn) stamp(k *lockedOperation, b *begunOperation, a musiccore.Answer) 
 	if k.dated != nil {
 		k.body = k.dated(int64(a.Ticket.Stamp))
 	}
-	if !c.streams.Begin(k.header.Stream, true) {
+	if f := c.expectFenced(k.header.Stream, b); f != nil {
 		c.server.Locks.End(a.Ticket, musiccore.OutcomeRefused) // it was not sent
-		return inUse(k.header.Stream)
-	}
-	b.watch = watch{kind: watchFenced, sent: &b.sent}
-	c.watches.add(k.header.Stream, &b.watch)
-	if c.over() && c.watches.remove(k.header.Stream).sent != nil {
-		c.server.Locks.End(a.Ticket, musiccore.OutcomeRefused) // nobody would see its answer any more: it is not sent
-		return &wire.Failure{Code: primitive.ErrorCodeServerError, Text: "MUSIC_BACKEND: the connection has ended; nothing was done"}
+		return f
 	}
 	c.server.Stats.count(c, k.header.OpCode, FateFenced)
+	return nil
+}
+
+// expectFenced has the answer to an operation expected that is to be sent next. Where it returns an
+// error the operation must not be sent.
+func (c *conn) expectFenced(stream int16, b *begunOperation) *wire.Failure {
+	if !c.streams.Begin(stream, true) {
+		return inUse(stream)
+	}
+	b.watch = watch{kind: watchFenced, sent: &b.sent}
+	c.watches.add(stream, &b.watch)
+	if c.over() && c.watches.remove(stream).sent != nil {
+		return &wire.Failure{Code: primitive.ErrorCodeServerError, Text: "MUSIC_BACKEND: the connection has ended; nothing was done"} // nobody would see the answer any more
+	}
 	return nil
 }
 

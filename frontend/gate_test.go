@@ -85,9 +85,26 @@ func (n *permissiveNode) answer(m message.Message) message.Message {
 		for _, child := range m.Children {
 			all = append(all, child.Query+n.texts[string(child.Id)])
 		}
-		return n.note("BATCH "+strings.Join(all, "; "), m.DefaultTimestamp)
+		return n.note("BATCH "+strings.Join(all, "; "), batchStamp(all, m.DefaultTimestamp))
 	}
 	return &message.Invalid{ErrorMessage: fmt.Sprintf("what is %v?", m)}
+}
+
+// batchStamp is the stamp of the core that a batch has: that of the message, or of each of its statements on the critical table.
+func batchStamp(statements []string, message *int64) *int64 {
+	stamp, critical := int64(fenceStamp), 0
+	for _, s := range statements {
+		if !strings.Contains(strings.ToLower(s), "accounts") {
+			continue
+		}
+		if critical++; !strings.Contains(s, fmt.Sprint(" USING TIMESTAMP ", stamp, " ")) {
+			return message
+		}
+	}
+	if critical == 0 {
+		return message
+	}
+	return &stamp
 }
 
 func (n *permissiveNode) note(text string, stamp *int64) message.Message {

@@ -92,7 +92,7 @@ func (c *conn) abandon() {
 // abandonSent ends an operation whose answer will not come, or cannot be read: its outcome is
 // unknown.
 func (c *conn) abandonSent(f *sentOperation) {
-	c.server.Locks.End(f.ticket, musiccore.OutcomeUnknown)
+	c.endTickets(f, musiccore.OutcomeUnknown)
 	f.done()
 	if f.update != nil && f.update.fresh {
 		c.server.Locks.Unlock(f.key, f.ticket.Ref, c.auditClient(), func(musiccore.Answer) {})

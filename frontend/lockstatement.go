@@ -2,7 +2,6 @@ package frontend
 
 import (
 	"bytes"
-	"cmp"
 	"slices"
 	"time"
 
@@ -24,6 +23,8 @@ type lockStatement struct {
 	prepared  *preparedLockStatement // where it came by EXECUTE
 	metadata  []byte                 // the result metadata id that the client knows (v5), likewise
 	values    [][]byte               // bound, in wire form
+	names     [][2]string            // of a batch's text, the tables of its statements; of plain, its tables
+	plain     []byte                 // of a BATCH's statement that no lock concerns, as it came: kind, and text or id
 	until     time.Time              // of a write that has waited for its table: its client's driver waits no longer
 }
 
@@ -161,7 +162,7 @@ func readLockStatement(r reading, text []byte) (s lockStatement, pass bool, f *w
 	if err != nil {
 		return s, false, wire.Invalid("MUSIC_SYNTAX: %v", err)
 	}
-	s = lockStatement{statement: &statement, text: text, table: r.table, critical: r.table.Critical()}
+	s = lockStatement{statement: &statement, text: text, table: r.table, critical: r.table.Critical(), names: r.names}
 	if s.plainWrite() && s.critical.Unlocked == catalog.Allow {
 		return s, true, nil
 	}
@@ -415,7 +416,17 @@ func (a *lockExecution) runPermitted() *wire.Failure {
 	if a.lock.statement.Verb == rewrite.ListLocks {
 		return a.list()
 	}
-	if f := cmp.Or(checkNow(&a.parameters, a.lock.table), a.lock.checkTimestamps()); f != nil {
+	if f := checkNow(&a.parameters, a.lock.table); f != nil {
+		return f
+	}
+	several, f := a.lock.severalSections()
+	switch {
+	case f != nil:
+		return f
+	case several:
+		return a.inSections()
+	}
+	if f := a.lock.checkTimestamps(); f != nil {
 		return f
 	}
 	if a.lock.severalKeys() {

@@ -3,6 +3,7 @@ package frontend
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/datastax/go-cassandra-native-protocol/message"
@@ -20,8 +21,11 @@ func (c *conn) performFenced(e wire.Envelope, f *sentOperation) error {
 		c.abandonSent(f)
 		return err
 	}
+	if f.parts && o.what == musiccore.OutcomeRefused && !o.early {
+		o.what = musiccore.OutcomeUnknown // of one mutation, maybe: others may be done
+	}
 	c.noteRight(f, o)
-	verdict, wait := c.server.Locks.End(f.ticket, o.what)
+	verdict, wait := c.endTickets(f, o.what)
 	if wait != nil || f.condition != nil {
 		c.concludeLater(e, f, o, verdict, wait)
 		return nil
@@ -33,6 +37,39 @@ func (c *conn) performFenced(e wire.Envelope, f *sentOperation) error {
 		c.down.Emit(e.Raw)
 	}
 	return err
+}
+
+// endTickets tells the core what became of an operation, of each key that it is of. The verdict is
+// the worst of theirs; it is still to come where wait is not nil.
+func (c *conn) endTickets(f *sentOperation, what musiccore.Outcome) (v musiccore.Verdict, wait func() musiccore.Verdict) {
+	if v, wait = c.server.Locks.End(f.ticket, what); len(f.beside) == 0 {
+		return v, wait
+	}
+	verdicts, waits := []musiccore.Verdict{v}, []func() musiccore.Verdict{wait}
+	for _, t := range f.beside {
+		v, wait := c.server.Locks.End(t, what)
+		verdicts, waits = append(verdicts, v), append(waits, wait)
+	}
+	waits = slices.DeleteFunc(waits, func(wait func() musiccore.Verdict) bool { return wait == nil })
+	if len(waits) == 0 {
+		return worst(verdicts), nil
+	}
+	return musiccore.VerdictPending, func() musiccore.Verdict {
+		for _, wait := range waits {
+			verdicts = append(verdicts, wait())
+		}
+		return worst(verdicts)
+	}
+}
+
+// worst returns the verdict on an operation of several keys; one that was still to come is none.
+func worst(verdicts []musiccore.Verdict) musiccore.Verdict {
+	for _, v := range []musiccore.Verdict{musiccore.VerdictLost, musiccore.VerdictUncertain} {
+		if slices.Contains(verdicts, v) {
+			return v
+		}
+	}
+	return musiccore.VerdictTell
 }
 
 // concludeLater tells the client what it may be told of an operation when the verdict is there, or
@@ -179,6 +216,7 @@ func (c *conn) errorInstead(e wire.Envelope, f *wire.Failure) wire.Envelope {
 // outcome is what an answer says of one mutation or read.
 type outcome struct {
 	what      musiccore.Outcome
+	early     bool // refused before anything was carried out
 	forgotten bool // Cassandra does not know the prepared id any more
 }
 
@@ -197,9 +235,10 @@ func (c *conn) outcome(e wire.Envelope) (outcome, error) {
 	}
 	switch failure.GetErrorCode() {
 	case primitive.ErrorCodeUnprepared:
-		return outcome{what: musiccore.OutcomeRefused, forgotten: true}, nil
-	case primitive.ErrorCodeInvalid, primitive.ErrorCodeUnauthorized, primitive.ErrorCodeUnavailable,
-		primitive.ErrorCodeIsBootstrapping, primitive.ErrorCodeSyntaxError:
+		return outcome{what: musiccore.OutcomeRefused, early: true, forgotten: true}, nil
+	case primitive.ErrorCodeUnauthorized, primitive.ErrorCodeSyntaxError:
+		return outcome{what: musiccore.OutcomeRefused, early: true}, nil
+	case primitive.ErrorCodeInvalid, primitive.ErrorCodeUnavailable, primitive.ErrorCodeIsBootstrapping:
 		return outcome{what: musiccore.OutcomeRefused}, nil
 	}
 	return outcome{}, nil

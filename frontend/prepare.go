@@ -156,7 +156,7 @@ func (c *conn) learn(e wire.Envelope, p *preparing) (wire.Envelope, error) {
 		entry.tables = append(entry.tables, c.server.Tables.Of(name[0], name[1]))
 	}
 	if p.lock != nil {
-		p.lock.backendID = result.PreparedQueryId
+		p.lock.backendID, p.lock.tables = result.PreparedQueryId, entry.tables
 		if p.lock.plainWrite() && len(result.PreparedQueryId) == len(preparedID{}) { // nothing is cut out of it: it is known by one id whatever its table becomes
 			p.lock.id = preparedID(result.PreparedQueryId)
 		}

@@ -24,6 +24,8 @@ type preparedLockStatement struct {
 
 	backendID []byte                    // Cassandra's id; nil for LOCK and UNLOCK
 	columns   []*message.ColumnMetadata // of the answer, for FOR UPDATE
+	names     [][2]string               // of a batch: the tables of its statements …
+	tables    []*catalog.Table          // … and what is known of them
 	refused   bool                      // it was not served when it was prepared: that is asked again each time
 }
 
@@ -48,7 +50,7 @@ func (c *conn) decidePrepareLock(r reading, text, rest []byte, own string) decis
 	case failure != nil && !s.auto():
 		return refused(failure)
 	}
-	p := &preparedLockStatement{id: ownID(c.keyspaceHere(own), text), text: slices.Clone(text), statement: s.statement, table: s.table, refused: failure != nil}
+	p := &preparedLockStatement{id: ownID(c.keyspaceHere(own), text), text: slices.Clone(text), statement: s.statement, table: s.table, names: s.names, refused: failure != nil}
 	s.text, s.prepared = p.text, p
 	switch s.statement.Verb {
 	case rewrite.Lock, rewrite.Unlock, rewrite.ListLocks:
@@ -318,16 +320,19 @@ func (c *conn) reuseValues(values [][]byte) {
 
 // current returns the statement as it is now: the table may have changed since it was prepared.
 func (p *preparedLockStatement) current() (lockStatement, *wire.Failure) {
-	s := lockStatement{statement: p.statement, text: p.text, table: p.table, prepared: p}
+	s := lockStatement{statement: p.statement, text: p.text, table: p.table, prepared: p, names: p.names}
+	if strictest, _ := catalog.Strictest(p.tables); len(p.tables) > 1 && strictest != nil {
+		s.table = strictest
+	}
 	if p.table == nil { // LIST LOCKS of all tables
 		return s, nil
 	}
-	critical := p.table.Critical()
+	critical := s.table.Critical()
 	if s.critical = critical; s.followsTable() && !s.served() {
 		return s, nil // what it gets is asked when it is run
 	}
 	if critical == nil {
-		return lockStatement{}, wire.Invalid("MUSIC_REFUSED: %s is not critical any more", p.table)
+		return lockStatement{}, wire.Invalid("MUSIC_REFUSED: %s is not critical any more", s.table)
 	}
 	if critical.Refused != "" && p.statement.Verb != rewrite.ListLocks {
 		return s, s.cannotLock()

@@ -35,8 +35,9 @@ type reading struct {
 	table   *catalog.Table // of meaningWrites and meaningCritical, where one is named
 	failure *wire.Failure
 
-	name     tableKey   // of the table that the statement names, of a batch the last one; empty where it names none
-	unlisted *[2]string // keyspace and name of a table that the statement writes or locks, and that is not in the schema as it was read last
+	name     tableKey    // of the table that the statement names, of a batch the last one; empty where it names none
+	names    [][2]string // of a batch's text that names a critical table: the tables of its statements
+	unlisted *[2]string  // keyspace and name of a table that the statement writes or locks, and that is not in the schema as it was read last
 }
 
 // read classifies a statement by its head. ok is false when the part seen does not tell. It does
@@ -132,8 +133,13 @@ func (c *conn) readBatch(text []byte, keyspaceOfRequest string) reading {
 			return r
 		}
 	}
-	if r.table, _ = catalog.Strictest(tables); r.table != nil {
-		r.meaning = meaningCritical
+	if r.table, _ = catalog.Strictest(tables); r.table == nil {
+		return r
+	}
+	r.meaning = meaningCritical
+	for i := range batch.Children {
+		child := &batch.Children[i]
+		r.names = append(r.names, c.tableKey(text, child.Keyspace, child.Table, keyspaceOfRequest).names())
 	}
 	return r
 }

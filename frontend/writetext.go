@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 
+	"music/frontend/catalog"
 	"music/frontend/wire"
 	"music/rewrite"
 )
@@ -92,7 +93,7 @@ func (s *lockStatement) checkTimestamps() *wire.Failure {
 		return nil
 	}
 	if !s.critical.Ignore {
-		return wire.Invalid("MUSIC_REFUSED: %s is critical: the lock gives the timestamp, USING TIMESTAMP cannot stand beside it: leave it out, or have it ignored by timestamp=ignore in the table's @critical(…)", s.table)
+		return timestampRefused(s.table)
 	}
 	batch := s.statement.Verb == rewrite.Batch && s.statement.Timestamp.Kind != rewrite.NoTerm
 	for _, part := range s.parts() {
@@ -107,6 +108,11 @@ func (s *lockStatement) checkTimestamps() *wire.Failure {
 		}
 	}
 	return nil
+}
+
+// timestampRefused returns the error for a timestamp of the client's own.
+func timestampRefused(t *catalog.Table) *wire.Failure {
+	return wire.Invalid("MUSIC_REFUSED: %s is critical: the lock gives the timestamp, USING TIMESTAMP cannot stand beside it: leave it out, or have it ignored by timestamp=ignore in the table's @critical(…)", t)
 }
 
 // timestampWarning returns a warning for a client whose timestamps are ignored: once a connection, since drivers and mappers

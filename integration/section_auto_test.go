@@ -69,3 +69,69 @@ func TestPlainWritesOfManyClients(t *testing.T) {
 	assert.Len(t, stamps, 200)
 	assert.Equal(t, last, x, "the account that all write has the last one's")
 }
+
+// Batches over several keys and tables, of which some are critical, write what they write without a proxy: as one batch, in a section of
+// each key, with each statement stamped in its own key's window; and clients that write the same keys in other orders do not block each
+// other for ever.
+func TestBatchesInSeveralSections(t *testing.T) {
+	s := newTableFixture(t, "section_auto_batch", "@critical(unlocked=auto, timestamp=ignore)")
+	s.works(s.client, "CREATE TABLE "+s.keyspace+".plain (id text PRIMARY KEY, v int)")
+	s.works(s.client, "CREATE TABLE "+s.keyspace+".rows (p text, c int, v int, PRIMARY KEY (p, c)) WITH comment = '@critical(unlocked=auto, key=row)'")
+	s.works(s.client, "BEGIN BATCH INSERT INTO ACCOUNTS (branch, id, balance) VALUES ('a', 'x', ?); INSERT INTO "+s.keyspace+".rows (p, c, v) VALUES ('r', 1, 1) USING TTL 1000; INSERT INTO "+s.keyspace+".rows (p, c, v) VALUES ('r', 2, ?);"+
+		" UPDATE "+s.keyspace+".plain USING TIMESTAMP 77 SET v = ? WHERE id = 'p'; UPDATE ACCOUNTS USING TIMESTAMP 5 SET balance = 2 WHERE branch = 'b' AND id = 'x'; APPLY BATCH", int64(1), 2, 3)
+	stamps := map[int64]bool{}
+	for text, want := range map[string]int{"accounts WHERE branch = 'a'": 1, "accounts WHERE branch = 'b'": 2, "rows WHERE p = 'r' AND c = 1": 1, "rows WHERE p = 'r' AND c = 2": 2, "plain WHERE id = 'p'": 3} {
+		column := "v"
+		if text[0] == 'a' {
+			column = "CAST(balance AS int)"
+		}
+		stamped := map[bool]string{true: "v", false: "balance"}[column == "v"]
+		var got int
+		var stamp int64
+		require.NoError(t, s.direct.Query("SELECT "+column+", WRITETIME("+stamped+") FROM "+s.keyspace+"."+text).Scan(&got, &stamp), text)
+		assert.Equal(t, want, got, text)
+		if text[0] == 'p' {
+			assert.EqualValues(t, 77, stamp)
+		} else {
+			assert.Greater(t, stamp, int64(1_000_000_000_000_000), text)
+			stamps[stamp] = true
+		}
+	}
+	assert.NotEmpty(t, stamps)
+	o := s.do(s.client, "BEGIN BATCH UPDATE ACCOUNTS SET balance = 2 WHERE branch = 'b' AND id = 'x' IF balance = 2; UPDATE "+s.keyspace+".plain SET v = 1 WHERE id = 'p'; APPLY BATCH")
+	require.Error(t, o.err())
+	assert.Contains(t, o.err().Error(), "Batch with conditions cannot span multiple tables")
+
+	// Who holds one of the keys is waited for, and nothing of the batch is written before.
+	ref := s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'b'"), "HELD")
+	const both = "BEGIN UNLOGGED BATCH UPDATE ACCOUNTS SET balance = %d WHERE branch = '%s' AND id = 'x'; UPDATE ACCOUNTS SET balance = %d WHERE branch = '%s' AND id = 'x'; APPLY BATCH"
+	o = s.do(s.client, fmt.Sprintf(both, 7, "a", 7, "b"))
+	require.Error(t, o.err())
+	assert.Contains(t, o.err().Error(), "nothing was written")
+	var balance int64
+	require.NoError(t, s.direct.Query("SELECT balance FROM "+s.keyspace+".accounts WHERE branch = 'a' AND id = 'x'").Scan(&balance))
+	assert.EqualValues(t, 1, balance)
+	s.works(s.client, fmt.Sprintf("UNLOCK ACCOUNTS WHERE branch = 'b' USING LOCK %d", ref))
+
+	// Of clients that write two keys in one batch, neither key ever shows another last writer than the other.
+	var wg sync.WaitGroup
+	for i := range 4 {
+		client := s.driver.open(t, s.address, s.keyspace)
+		wg.Go(func() {
+			for n := range 10 {
+				first, second := "a", "b"
+				if i%2 == 1 {
+					first, second = second, first
+				}
+				o := s.do(client, fmt.Sprintf(both, i*100+n, first, i*100+n, second))
+				assert.NoError(t, o.err())
+			}
+		})
+	}
+	wg.Wait()
+	var last [2]int64
+	for i, branch := range []string{"a", "b"} {
+		require.NoError(t, s.direct.Query("SELECT balance FROM "+s.keyspace+".accounts WHERE branch = ? AND id = 'x'", branch).Scan(&last[i]))
+	}
+	assert.Equal(t, last[0], last[1])
+}

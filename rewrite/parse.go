@@ -234,7 +234,12 @@ func (p *parser) refuseUsing() {
 //	BEGIN [UNLOGGED|COUNTER] BATCH [USING …] (modification [;])* APPLY BATCH
 func (p *parser) batch(s *Statement) {
 	p.need("BEGIN")
-	_ = p.take("UNLOGGED") || p.take("COUNTER")
+	switch {
+	case p.take("UNLOGGED"):
+		s.Kind = UnloggedBatch
+	case p.take("COUNTER"):
+		s.Kind = CounterBatch
+	}
 	p.need("BATCH")
 	p.optionalUsing(s)
 	p.semicolons()
@@ -263,8 +268,8 @@ func (p *parser) child() Statement {
 	default:
 		p.wants("INSERT, UPDATE, DELETE or APPLY BATCH")
 	}
-	before := p.markers
+	before, start := p.markers, p.tok.Start
 	p.modification(&c)
-	c.Markers = p.markers - before
+	c.Markers, c.Whole = p.markers-before, Span{start, p.last.End}
 	return c
 }

@@ -26,8 +26,11 @@ type Statement struct {
 	Selectors []Selector
 	// JSON says that the statement is INSERT JSON or SELECT JSON.
 	JSON bool
-	// Children are the statements between BEGIN BATCH and APPLY BATCH.
+	// Children are the statements between BEGIN BATCH and APPLY BATCH, and Kind is
+	// what kind of batch it is. Whole is where a child stands.
 	Children []Statement
+	Kind     BatchKind
+	Whole    Span
 
 	Using     // what stands in USING
 	Condition // the IF
@@ -43,6 +46,16 @@ type Statement struct {
 
 	BindMarkers
 }
+
+// BatchKind is the kind of a batch, by its number in the native protocol.
+type BatchKind byte
+
+// The kinds.
+const (
+	LoggedBatch BatchKind = iota
+	UnloggedBatch
+	CounterBatch
+)
 
 // BindMarkers are the places of a statement that take a bound value.
 type BindMarkers struct {
