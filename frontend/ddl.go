@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"bytes"
 	"slices"
 	"strconv"
 	"strings"
@@ -64,8 +65,65 @@ func (d *ddl) check(marked, critical bool) *wire.Failure {
 	case marked && d.counters:
 		return wire.Invalid("MUSIC_REFUSED: a table of counters cannot be critical: they take no timestamps")
 	case (marked || critical) && d.grace >= 0 && d.grace < catalog.MinGrace:
-		return wire.Invalid("MUSIC_REFUSED: a critical table needs gc_grace_seconds of a day or more: fences must last")
+		return wire.Invalid("MUSIC_REFUSED: a critical table needs a gc_grace_seconds of a day or more: a late write could come back over a deletion that is forgotten sooner: say gc_grace_seconds = %d, or more", catalog.MinGrace)
 	}
+	return nil
+}
+
+// CriticalChange is a schema change that would make a table critical, which may not be there yet.
+type CriticalChange struct {
+	Keyspace, Name string
+	Settings       catalog.Settings
+	Grace          int64            // gc_grace_seconds as it is about to be; -1: it stays
+	Key            []catalog.Column // of CREATE TABLE: the primary key as the text tells it; nil where it does not
+}
+
+// makesCritical returns the change where a text that checkSchema lets pass would make a table
+// critical which is not.
+func (c *conn) makesCritical(text []byte, r reading) (change CriticalChange, ok bool) {
+	head := rewrite.ReadHead(text, true).Schema
+	if c.server.Hindrance == nil || head.Kind != rewrite.SchemaTable || head.Action == rewrite.Drop || r.table != nil && r.table.Critical() != nil {
+		return change, false
+	}
+	d, name := readDDL(text), r.name.names()
+	settings, marked, err := catalog.ReadSettings(d.comment)
+	marked = marked || c.server.CriticalByName != nil && c.server.CriticalByName(name[0], name[1])
+	change = CriticalChange{Keyspace: name[0], Name: name[1], Settings: settings, Grace: d.grace}
+	if head.Action == rewrite.Create {
+		change.Key = createdKey(text)
+	}
+	return change, marked && err == nil
+}
+
+// makeCritical is a schema change that makes a table critical: whether that can be locked is looked
+// up first.
+type makeCritical struct {
+	change CriticalChange
+	watch  *watch
+}
+
+// String implements action.
+func (a *makeCritical) String() string {
+	return "make critical where it can be locked: " + a.change.Name
+}
+
+// perform implements action.
+func (a *makeCritical) perform(c *conn, e wire.Envelope) error {
+	raw, o := bytes.Clone(e.Raw), c.begin(e.Stream)
+	o.finishLater(func() {
+		why := c.server.Hindrance(a.change)
+		switch {
+		case o.cancelled():
+		case why != "":
+			c.reject(e.Header, wire.Invalid("MUSIC_REFUSED: %s.%s cannot be critical: %s", a.change.Keyspace, a.change.Name, why))
+		case !c.streams.Begin(e.Stream, true):
+			c.reject(e.Header, inUse(e.Stream))
+		default:
+			c.watches.add(e.Stream, a.watch)
+			c.server.Stats.count(c, e.OpCode, FateForwarded)
+			c.send(raw)
+		}
+	})
 	return nil
 }
 

@@ -130,3 +130,49 @@ func TestLockOfATableThatIsNotCritical(t *testing.T) {
 		client.failure(1)
 	})
 }
+
+// Whether a table can be locked is looked up before a schema change that makes it critical goes on, in whatever way that comes; nothing
+// else on the connection waits for that.
+func TestATableThatCannotBeLockedIsNotMadeCritical(t *testing.T) {
+	everyDialect(t, func(t *testing.T, d dialect) {
+		asked, answers := make(chan CriticalChange, 1), make(chan string, 1)
+		r := newRig(t, func(o *Options) {
+			o.CriticalByName = func(keyspace, table string) bool { return table == "named" }
+			o.Hindrance = func(change CriticalChange) string {
+				asked <- change
+				return <-answers
+			}
+		})
+		client, backend := r.login(d)
+		for text, want := range map[string]CriticalChange{
+			"ALTER TABLE a.b WITH comment = '@critical auto'":                               {"a", "b", catalog.Settings{Unlocked: catalog.Auto}, -1, nil},
+			"ALTER TABLE a.b WITH gc_grace_seconds = 86400 AND comment = '@critical(row)'":  {"a", "b", catalog.Settings{Row: true}, 86400, nil},
+			"CREATE TABLE a.c (k text PRIMARY KEY) WITH comment = '@critical'":              {"a", "c", catalog.Settings{}, -1, []catalog.Column{{Name: "k", Type: "text"}}},
+			"CREATE TABLE a.named (k text, c int, PRIMARY KEY (k, c))":                      {"a", "named", catalog.Settings{}, -1, []catalog.Column{{Name: "k", Type: "text"}, {Name: "c", Type: "int", Clustering: true}}},
+			"ALTER TABLE a.named WITH comment = 'of orders' AND default_time_to_live = 600": {"a", "named", catalog.Settings{}, -1, nil},
+		} {
+			id := r.prepare(client, backend, text)
+			for _, m := range []message.Message{query(text), execute(id, nil)} {
+				client.send(1, m)
+				assert.Equal(t, want, <-asked)
+				relayed(client, backend, 2, query("SELECT a FROM b.c"), rows(nil))
+				answers <- "a view is on it"
+				assert.Equal(t, "MUSIC_REFUSED: a."+want.Name+" cannot be critical: a view is on it", client.failure(1).GetErrorMessage())
+
+				client.send(1, m)
+				<-asked
+				answers <- ""
+				assert.IsType(t, m, backend.answer(1))
+				backend.send(1, &message.VoidResult{})
+				client.answer(1)
+			}
+		}
+		r.server.Tables.Set("a", "b", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}})
+		for _, text := range []string{
+			"ALTER TABLE a.b WITH comment = '@critical auto'", "ALTER TABLE a.other WITH comment = 'plain'", "CREATE TABLE a.c (k int PRIMARY KEY)", "DROP TABLE a.named",
+			"CREATE KEYSPACE a WITH comment = '@critical'",
+		} {
+			relayed(client, backend, 1, query(text), &message.VoidResult{})
+		}
+	})
+}

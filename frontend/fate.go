@@ -37,6 +37,9 @@ func tryAgain(t *catalog.Table, why string) *wire.Failure {
 	return &wire.Failure{Code: primitive.ErrorCodeOverloaded, Text: "MUSIC_UNAVAILABLE: " + t.String() + ": " + why + ": nothing was written, try again"}
 }
 
+// stillBecoming says of a table that it does not give sections yet.
+const stillBecoming = "it is not ready yet: its comment has just been changed, and some proxy has not followed"
+
 // whyUnserved returns in words why a section of one write could not be served.
 func whyUnserved(err error) string {
 	switch {

@@ -198,14 +198,6 @@ func cannotLock(t *catalog.Table, now *catalog.Critical) *wire.Failure {
 	return wire.Invalid("MUSIC_REFUSED: %s cannot be locked: %s", t, now.Refused)
 }
 
-// cannotLock returns the error for the statement where its table cannot be locked now.
-func (s *lockStatement) cannotLock() *wire.Failure {
-	if s.plainWrite() && s.critical.Passing {
-		return tryAgain(s.table, s.critical.Refused)
-	}
-	return cannotLock(s.table, s.critical)
-}
-
 // allowed reports whether a statement on a critical table is a plain write that the table lets
 // through.
 func (r reading) allowed(text []byte) bool {
@@ -319,14 +311,6 @@ func (c *conn) execute(e wire.Envelope, s lockStatement, p wire.Parameters) erro
 	return nil
 }
 
-// executeUnlocked executes a write without a lock whose table does not give it a section just now.
-func (c *conn) executeUnlocked(e wire.Envelope, a lockExecution) error {
-	if f := a.unlocked().run(); f != nil {
-		return c.answer(e, f)
-	}
-	return nil
-}
-
 // lockExecution is a lockStatement that is being executed, with all that it needs wherever it goes
 // on.
 type lockExecution struct {
@@ -346,53 +330,6 @@ func (a lockExecution) detached() lockExecution {
 	a.envelope.Raw = nil
 	a.inPlace = false
 	return a
-}
-
-// unlocked returns the execution of a write without a lock.
-func (a *lockExecution) unlocked() *unlockedWrite {
-	until := time.Now().Add(a.conn.longestWait())
-	return &unlockedWrite{
-		conn: a.conn, e: a.envelope, table: a.lock.table, until: until, inPlace: a.inPlace,
-		serve: func(now *catalog.Critical, inPlace bool) *wire.Failure {
-			a.inPlace = inPlace
-			if f := a.lock.refresh(now); f != nil {
-				return f
-			}
-			return a.run()
-		},
-		detach: func() int {
-			*a = a.detached()
-			a.lock.until = until
-			return len(a.lock.text) + a.parameters.Size()
-		},
-	}
-}
-
-// followsTable reports whether the statement is a write without a lock of one table alone, which
-// gets what that gives it when it is carried out.
-func (s *lockStatement) followsTable() bool {
-	return s.plainWrite() && (s.statement.Verb != rewrite.Batch || s.onOneTable())
-}
-
-// onOneTable reports whether all statements of a batch's text are of its table.
-func (s *lockStatement) onOneTable() bool {
-	return !slices.ContainsFunc(s.parts(), func(part lockStatement) bool { return !s.sameTable(part.statement) })
-}
-
-// served reports whether a write without a lock has a section of its own, of a table that can be
-// locked now.
-func (s *lockStatement) served() bool {
-	return s.critical != nil && s.critical.Unlocked == catalog.Auto && s.critical.Refused == ""
-}
-
-// refresh has a write without a lock meet its table as it is now.
-func (s *lockStatement) refresh(now *catalog.Critical) *wire.Failure {
-	same := s.critical == now
-	s.critical = now
-	if same && !(s.prepared != nil && s.prepared.refused) {
-		return nil
-	}
-	return s.checkFenced()
 }
 
 // run does what the statement says where the client may, which Cassandra is asked first.

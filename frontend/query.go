@@ -55,7 +55,11 @@ func (c *conn) decideMeaning(e wire.Envelope, r reading, text, rest []byte) deci
 		if f := c.checkSchema(text, r); f != nil {
 			return refused(f)
 		}
-		return watched(&watch{kind: watchSchema, change: changeOf(text, r)})
+		w := &watch{kind: watchSchema, change: changeOf(text, r)}
+		if change, ok := c.makesCritical(text, r); ok {
+			return held(&makeCritical{change, w})
+		}
+		return watched(w)
 	case meaningRefused:
 		return refused(r.failure)
 	case meaningCritical:

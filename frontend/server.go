@@ -63,6 +63,10 @@ type Schema struct {
 	// DDL is called after a client's schema change, before the client gets the answer. It may block
 	// up to its own limit.
 	DDL func(change SchemaChange) (warnings []string)
+	// Hindrance returns why a table cannot be locked that a client's schema change would make
+	// critical, and what to type; "" where it can. It blocks for two seconds at most. nil finds
+	// nothing.
+	Hindrance func(change CriticalChange) string
 	// SchemaIsCurrent reports whether Tables are those of Cassandra's present schema. It blocks for
 	// two seconds at most; nil where there are none.
 	SchemaIsCurrent func() bool

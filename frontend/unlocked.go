@@ -2,11 +2,13 @@ package frontend
 
 import (
 	"bytes"
+	"slices"
 	"sync"
 	"time"
 
 	"music/frontend/catalog"
 	"music/frontend/wire"
+	"music/rewrite"
 )
 
 // unlockedWrite is a write without a lock that was held back, since its table gave it a section of
@@ -68,8 +70,8 @@ func (w *unlockedWrite) forward() (done bool, f *wire.Failure) {
 func (w *unlockedWrite) wait(now *catalog.Critical) (done bool, f *wire.Failure) {
 	c := w.conn
 	left := time.Until(w.until)
-	if left <= 0 || c.checkWaits() != nil {
-		return true, tryAgain(w.table, now.Refused)
+	if left <= 0 || w.size == 0 && c.checkWaits() != nil {
+		return true, tryAgain(w.table, stillBecoming)
 	}
 	if w.size == 0 {
 		w.e.Raw = bytes.Clone(w.e.Raw)
@@ -141,4 +143,67 @@ func (t *tableWait) resume() {
 	if f := t.write.run(); f != nil {
 		t.write.conn.reject(t.write.e.Header, f)
 	}
+}
+
+// executeUnlocked executes a write without a lock whose table does not give it a section just now.
+func (c *conn) executeUnlocked(e wire.Envelope, a lockExecution) error {
+	if f := a.unlocked().run(); f != nil {
+		return c.answer(e, f)
+	}
+	return nil
+}
+
+// unlocked returns the execution of a write without a lock.
+func (a *lockExecution) unlocked() *unlockedWrite {
+	until := time.Now().Add(a.conn.longestWait())
+	return &unlockedWrite{
+		conn: a.conn, e: a.envelope, table: a.lock.table, until: until, inPlace: a.inPlace,
+		serve: func(now *catalog.Critical, inPlace bool) *wire.Failure {
+			a.inPlace = inPlace
+			if f := a.lock.refresh(now); f != nil {
+				return f
+			}
+			return a.run()
+		},
+		detach: func() int {
+			*a = a.detached()
+			a.lock.until = until
+			return len(a.lock.text) + a.parameters.Size()
+		},
+	}
+}
+
+// followsTable reports whether the statement is a write without a lock of one table alone, which
+// gets what that gives it when it is carried out.
+func (s *lockStatement) followsTable() bool {
+	return s.plainWrite() && (s.statement.Verb != rewrite.Batch || s.onOneTable())
+}
+
+// onOneTable reports whether all statements of a batch's text are of its table.
+func (s *lockStatement) onOneTable() bool {
+	return !slices.ContainsFunc(s.parts(), func(part lockStatement) bool { return !s.sameTable(part.statement) })
+}
+
+// served reports whether a write without a lock has a section of its own, of a table that can be
+// locked now.
+func (s *lockStatement) served() bool {
+	return s.critical != nil && s.critical.Unlocked == catalog.Auto && s.critical.Refused == ""
+}
+
+// refresh has a write without a lock meet its table as it is now.
+func (s *lockStatement) refresh(now *catalog.Critical) *wire.Failure {
+	same := s.critical == now
+	s.critical = now
+	if same && !(s.prepared != nil && s.prepared.refused) {
+		return nil
+	}
+	return s.checkFenced()
+}
+
+// cannotLock returns the error for the statement where its table cannot be locked now.
+func (s *lockStatement) cannotLock() *wire.Failure {
+	if s.plainWrite() && s.critical.Passing {
+		return tryAgain(s.table, stillBecoming)
+	}
+	return cannotLock(s.table, s.critical)
 }

@@ -109,7 +109,7 @@ func (p *process) withLocks(o frontend.Options, s *lockService, m *members) fron
 	o.Tables, o.Locks, o.Nodes = s.tables, s.locks, m.nodes
 	o.DDL, o.CatchUp, o.SchemaIsCurrent = s.schema.follow, s.schema.catchUp, s.schema.isCurrent
 	o.References, o.Audit = s.references, s.audit.refused
-	o.CriticalByName = p.cfg.Music.CriticalByName
+	o.CriticalByName, o.Hindrance = p.cfg.Music.CriticalByName, s.schema.hindrance
 	return o
 }
 

@@ -18,9 +18,10 @@ import (
 )
 
 const (
-	schemaPoll   = time.Second            // between two looks at the schema's version
+	schemaPoll   = 250 * time.Millisecond // between two looks at the schema's version
 	schemaReread = 30 * time.Second       // the schema is read again even if its version stands still
-	laggardPoll  = 100 * time.Millisecond // between two looks at who has followed, while a client waits
+	laggardPoll  = 100 * time.Millisecond // between two looks at who has followed, while a table, and what clients write to it, waits for them …
+	laggardLooks = 100                    // … so often; then with the next look at the schema
 
 	homeLimit = 2 * time.Second // how long the home node may take to tell its schema's version
 
@@ -95,22 +96,40 @@ func (s *schema) begin(ctx context.Context) error {
 func (s *schema) watch(ctx context.Context) {
 	var seen gocql.UUID
 	var read time.Time
-	settled := false
-	for pause(ctx, schemaPoll) {
+	unsettled := 1 // looks in a row after which a table still waited
+	for next := schemaPoll; pause(ctx, next); {
+		next = schemaPoll
 		version, _, err := s.version(ctx)
-		if err != nil || settled && !s.unsure.Load() && version == seen && time.Since(read) < schemaReread {
+		if err != nil || unsettled == 0 && !s.unsure.Load() && version == seen && time.Since(read) < schemaReread {
 			continue
 		}
 		s.unsure.Store(false)
 		late, err := s.refresh(ctx)
+		switch {
+		case readAgain(err), err == nil && len(late) > 0:
+			unsettled++
+		case err == nil:
+			unsettled = 0
+		}
+		if 0 < unsettled && unsettled <= laggardLooks {
+			next = laggardPoll
+		}
 		if err != nil {
-			s.heartbeat.noticeDrop(err)
-			s.unsure.Store(true)
-			s.log.Warn().Err(err).Msg("the schema could not be read")
+			s.notRead(err)
 			continue
 		}
-		seen, read, settled = version, time.Now(), len(late) == 0
+		seen, read = version, time.Now()
 	}
+}
+
+// notRead notes that the schema could not be read: what is known of it is not relied on.
+func (s *schema) notRead(err error) {
+	s.unsure.Store(true)
+	if readAgain(err) {
+		return
+	}
+	s.heartbeat.noticeDrop(err)
+	s.log.Warn().Err(err).Msg("the schema could not be read")
 }
 
 // refresh reads the schema of one node, its version first, and publishes which tables are critical.

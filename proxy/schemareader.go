@@ -130,12 +130,7 @@ func (r *schemaReader) readTables(ctx context.Context) (all []*dataTable, names 
 		t.readComment(comment)
 		t.named = !t.Marked && r.byName(keyspace, name)
 		t.Marked = t.Marked || t.named
-		switch {
-		case slices.Contains(flags, "counter"):
-			t.Refused = "it is a counter table"
-		case grace < catalog.MinGrace:
-			t.Refused = fmt.Sprintf("its gc_grace_seconds is %d: fences must last a day", grace)
-		}
+		t.checkProperties(flags, int64(grace))
 		all = append(all, t)
 	}
 	if err := iter.Close(); err != nil {
@@ -261,13 +256,13 @@ func (r *schemaReader) readHindrances(ctx context.Context, t *dataTable) error {
 		return fmt.Errorf("read keyspace of %s: %w", t, err)
 	}
 	if !durable {
-		t.Refused = "its keyspace has durable_writes = false"
+		t.Refused = "its keyspace has durable_writes = false: ALTER KEYSPACE " + rewrite.Quote(t.keyspace) + " WITH durable_writes = true"
 	}
 	iter := r.ask("SELECT view_name, base_table_name FROM system_schema.views WHERE keyspace_name = ?", t.keyspace).IterContext(ctx)
 	var view, base string
 	for iter.Scan(&view, &base) {
 		if base == t.name {
-			t.Refused = fmt.Sprintf("materialised view %s is on it", view)
+			t.Refused = fmt.Sprintf("materialised view %s is on it: DROP MATERIALIZED VIEW %s.%s", view, rewrite.Quote(t.keyspace), rewrite.Quote(view))
 		}
 	}
 	if err := iter.Close(); err != nil {

@@ -1,0 +1,32 @@
+package frontend
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"music/frontend/catalog"
+)
+
+// The key of a table that is about to be made is read from its text, or not at all.
+func TestKeyOfACreateTable(t *testing.T) {
+	of := func(name, typ string, clustering bool) catalog.Column {
+		return catalog.Column{Name: name, Type: typ, Clustering: clustering}
+	}
+	for text, want := range map[string][]catalog.Column{
+		"CREATE TABLE a.b (k int PRIMARY KEY, v map<text, int>)":                                                     {of("k", "int", false)},
+		"create table if not exists b (k Frozen<List<int>> primary key) with comment = 'x (a, b)'":                   {of("k", "frozen<list<int>>", false)},
+		`CREATE TABLE b (v int STATIC, "K" TEXT, c decimal, PRIMARY KEY ("K", c)) WITH CLUSTERING ORDER BY (c DESC)`: {of("K", "text", false), of("c", "decimal", true)},
+		"CREATE TABLE b (PRIMARY KEY ((x, y), z, w), x int, y tuple<int, text>, z int, w frozen<map<int, int>>)": {
+			of("x", "int", false), of("y", "tuple<int,text>", false), of("z", "int", true), of("w", "frozen<map<int,int>>", true)},
+		"CREATE TABLE b (k vector<float, 3>, PRIMARY KEY ((k)))": {of("k", "vector<float,3>", false)},
+		"CREATE TABLE b (k int, PRIMARY KEY (k, c))":             nil,
+		"CREATE TABLE b LIKE c":                                  nil,
+		"CREATE TABLE b (k int PRIMARY KEY":                      nil,
+		"CREATE TABLE b ()":                                      nil,
+		"CREATE TABLE b (,)":                                     nil,
+		"ALTER TABLE b ADD (x int, y int)":                       nil,
+	} {
+		assert.Equal(t, want, createdKey([]byte(text)), text)
+	}
+}

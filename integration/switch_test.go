@@ -1,0 +1,130 @@
+//go:build compat
+
+package integration
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+	"github.com/stretchr/testify/assert"
+
+	"music/config"
+)
+
+// switches is how often the table of TestThreeProxiesSwitches becomes another.
+const switches = 100
+
+// switchedTable is a table that becomes another again and again, with writers at every proxy that know nothing of that.
+type switchedTable struct {
+	*tableFixture
+	rejects  atomic.Bool // it refuses writes without a lock, or is about to, or has just done so
+	done     chan struct{}
+	written  atomic.Int64
+	slowest  atomic.Int64 // ns
+	mu       sync.Mutex
+	failures map[string]int
+}
+
+// An application that knows nothing of locks writes at three proxies, as text, prepared, in batches and with conditions, while its table
+// is switched from plain over allow and auto to reject and back. No driver sees an error but MUSIC_UNLOCKED while it rejects.
+func TestThreeProxiesSwitches(t *testing.T) {
+	threeProxies(t, func(c *config.Config) { c.Music.MaxWait = 20 * time.Second }) // whatever else the machine does
+	s := &switchedTable{tableFixture: newPlainFixture(t, "switched"), done: make(chan struct{}), failures: map[string]int{}}
+	var writers sync.WaitGroup
+	for k, address := range proxyAddresses() {
+		session := pinned(t, address).session
+		for _, put := range s.writers(session, fmt.Sprint("k", k)) {
+			writers.Go(func() { s.write(put) })
+		}
+	}
+	for i := range switches {
+		began := time.Now()
+		s.become(i % 4)
+		s.t.Logf("switch %d in %v; %d written, the slowest in %v", i, time.Since(began), s.written.Load(), time.Duration(s.slowest.Swap(0)))
+	}
+	close(s.done)
+	writers.Wait()
+	assert.Empty(t, s.failures)
+	assert.Positive(t, s.written.Load())
+}
+
+// become makes the table allow, auto, reject or plain.
+func (s *switchedTable) become(what int) {
+	switch what {
+	case 0:
+		s.works(s.client, "ALTER TABLE ACCOUNTS WITH comment = '@critical(allow)'")
+	case 1:
+		s.works(s.client, "ALTER TABLE ACCOUNTS WITH comment = '@critical(auto)'")
+	case 2:
+		s.rejects.Store(true)
+		s.works(s.client, "ALTER TABLE ACCOUNTS WITH comment = '@critical'")
+	case 3:
+		s.works(s.client, "ALTER TABLE ACCOUNTS WITH comment = ''")
+		s.works(s.client, "DROP TABLE "+s.keyspace+"."+s.companion())
+		s.rejects.Store(false)
+	}
+}
+
+// writers are the ways in which a client writes.
+func (s *switchedTable) writers(session *gocql.Session, branch string) []func(n int) error {
+	return []func(n int) error{
+		func(n int) error {
+			return session.Query(fmt.Sprintf("UPDATE switched.accounts SET balance = %d WHERE branch = '%s-text' AND id = 'x'", n, branch)).Exec()
+		},
+		func(n int) error {
+			return session.Query("UPDATE switched.accounts SET balance = ? WHERE branch = ? AND id = 'x'", n, branch+"-bound").Exec()
+		},
+		func(n int) error {
+			b := session.Batch(gocql.LoggedBatch)
+			b.Query("UPDATE switched.accounts SET balance = ? WHERE branch = ? AND id = 'x'", n, branch+"-batch")
+			b.Query("INSERT INTO switched.accounts (branch, id, balance) VALUES (?, 'y', ?)", branch+"-batch", n)
+			return b.Exec()
+		},
+		func(n int) error {
+			_, err := session.Query("UPDATE switched.accounts SET balance = ? WHERE branch = ? AND id = 'x' IF balance != ?", n, branch+"-if", n).MapScanCAS(map[string]any{})
+			return err
+		},
+	}
+}
+
+// write writes until all is over.
+func (s *switchedTable) write(put func(n int) error) {
+	for n := 0; !s.over(); n++ {
+		s.try(func() error { return put(n) })
+	}
+}
+
+// over reports whether the writers are to end.
+func (s *switchedTable) over() bool {
+	select {
+	case <-s.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// try writes once, and notes what comes of it.
+func (s *switchedTable) try(put func() error) {
+	rejects, began := s.rejects.Load(), time.Now()
+	err := put()
+	if took := int64(time.Since(began)); took > s.slowest.Load() {
+		s.slowest.Store(took)
+	}
+	switch {
+	case err == nil:
+		s.written.Add(1)
+	case strings.Contains(err.Error(), "MUSIC_UNLOCKED") && (rejects || s.rejects.Load()):
+		time.Sleep(5 * time.Millisecond)
+	default:
+		s.mu.Lock()
+		s.failures[err.Error()]++
+		s.mu.Unlock()
+		time.Sleep(5 * time.Millisecond)
+	}
+}
