@@ -48,7 +48,7 @@ clients: ## the helpers of every language, installed by pip, npm and Maven: one 
 	npm install --silent --no-audit --no-fund --install-links --prefix .run/clients/node ./clients/node cassandra-driver@4.10.0
 	for helper in java shedlock; do mvn --quiet --batch-mode --file clients/$$helper -Dtarget=$(CURDIR)/.run/clients/$$helper package; done
 	$(GO) test -tags compat -v -timeout 20m -count=1 ./integration/clients
-	$(GO) test -tags compat -v -timeout 20m -count=1 -run '^TestClients' ./integration
+	$(GO) test -tags compat -v -timeout 20m -count=1 -run '^TestClients(Tell|ShedLock)' ./integration
 
 lint: $(TOOLS)/.golangci-lint-v2.15.0 $(TOOLS)/.staticcheck-v0.8.2 $(TOOLS)/.gofumpt-v0.12.0 ## golangci-lint, staticcheck and gofumpt
 	for module in . integration/bench clients/go clients/gocql1; do (cd $$module && $(TOOLS)/golangci-lint run ./... && $(TOOLS)/staticcheck ./...); done

@@ -30,7 +30,7 @@ function outcome(error) {
   if (text.includes('USING LOCK ?')) return 'no marker';
   const told = [error, ...Object.values(error.innerErrors || {})];
   if (told.some(e => e.code === cassandra.types.responseErrorCodes.unavailableException)) return 'error UNAVAILABLE';
-  const word = /MUSIC_[A-Z]+|UNAVAILABLE|UNAUTHORIZED/.exec(text);
+  const word = /MUSIC_[A-Z_]+|UNAVAILABLE|UNAUTHORIZED/.exec(text);
   return word ? 'error ' + word[0] : 'error';
 }
 

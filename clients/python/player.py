@@ -1,8 +1,10 @@
 """Does what it is told on its standard input, a line each, with the locks of package music: see integration/clients. With the argument asyncio it is
 the player of music.aio."""
 import asyncio
+import os
 import queue
 import re
+import signal
 import sys
 import threading
 
@@ -37,7 +39,7 @@ def outcome(error):
         return "failed"
     if isinstance(error, music.NoProxy):
         return "no proxy"
-    if isinstance(error, asyncio.CancelledError):
+    if isinstance(error, (asyncio.CancelledError, KeyboardInterrupt)):
         return "cancelled"
     if isinstance(error, music.Lost) or "MUSIC_LOST" in text:
         return "lost"
@@ -45,7 +47,7 @@ def outcome(error):
         return "not had"
     if "USING LOCK ?" in text:
         return "no marker"
-    word = re.search("MUSIC_[A-Z]+|UNAVAILABLE|UNAUTHORIZED", text)
+    word = re.search("MUSIC_[A-Z_]+|UNAVAILABLE|UNAUTHORIZED", text)
     return "error " + word[0] if word else "error"
 
 
@@ -81,12 +83,21 @@ def say(*words):
     sys.stdout.flush()
 
 
+first = queue.Queue()  # the actor that the main thread is: it alone can be interrupted
+
+
 class Actor:
     """Does one thing after another, in a thread of its own."""
 
     def __init__(self, story, name):
         self.story, self.name, self.lock, self.does = story, name, None, queue.Queue()
-        threading.Thread(target=self.act, daemon=True).start()
+        if len(stories) == 1 and not story.actors:
+            first.put(self)
+        else:
+            threading.Thread(target=self.act, daemon=True).start()
+
+    def cancel(self):
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
     def say(self, what):
         say(self.story.id, self.name, what)
@@ -105,7 +116,7 @@ class Actor:
                     self.say("ran" if ran else "not run")
                 else:
                     self.say(self.under(self.lock, verb, *args))
-            except Exception as error:
+            except (Exception, KeyboardInterrupt) as error:
                 self.say(outcome(error))
 
     def section(self, verb, args):
@@ -158,6 +169,9 @@ class AsyncActor:
     def __init__(self, story, name):
         self.story, self.name, self.lock, self.does, self.task = story, name, None, asyncio.Queue(), None
         self.life = asyncio.ensure_future(self.act())
+
+    def cancel(self):
+        self.task.cancel()
 
     def say(self, what):
         say(self.story.id, self.name, what)
@@ -239,7 +253,7 @@ class Story:
 
     def take(self, name, words):
         if words[0] == "cancel":
-            self.actors[name].task.cancel()
+            self.actors[name].cancel()
             return
         if name not in self.actors:
             self.actors[name] = self.kind(self, name)
@@ -271,5 +285,10 @@ if sys.argv[1:] == ["asyncio"]:
     loop.set_default_executor(ThreadPoolExecutor(100))
     loop.run_until_complete(main())
 else:
-    for line in sys.stdin:
-        take(line, Actor)
+    def read():
+        for line in sys.stdin:
+            take(line, Actor)
+        os._exit(0)
+
+    threading.Thread(target=read, daemon=True).start()
+    first.get().act()

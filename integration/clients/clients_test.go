@@ -33,7 +33,7 @@ func play(t *testing.T, language string, start func() *exec.Cmd) {
 	for i, story := range all {
 		wait.Go(func() {
 			with := p
-			if story.Alone {
+			if story.aloneIn(language) {
 				if with, came[i] = Start(start()); came[i] != nil {
 					return
 				}

@@ -32,6 +32,11 @@ type Story struct {
 	Lines  []string `yaml:"lines"`
 }
 
+// aloneIn reports whether a story needs a player of its own: one that is paused, and one of Python that is interrupted, which the main thread alone can be.
+func (s Story) aloneIn(language string) bool {
+	return s.Alone || language == "python" && slices.Contains(s.Lines, "> a cancel")
+}
+
 //go:embed stories.yaml
 var table []byte
 
@@ -207,6 +212,7 @@ func (g *stage) thaw(after string) error {
 
 // hear waits for what the client is told.
 func (g *stage) hear(want string) error {
+	limit := time.After(lineLimit)
 	for {
 		if len(g.told) > 0 {
 			got := g.told[0]
@@ -216,7 +222,7 @@ func (g *stage) hear(want string) error {
 			}
 			return nil
 		}
-		if err := g.next("the client tells nothing"); err != nil {
+		if err := g.next(limit, "the client tells nothing"); err != nil {
 			return err
 		}
 	}
@@ -228,6 +234,7 @@ func (g *stage) expect(text, answer string) error {
 		g.standing[text] = standing
 		return nil
 	}
+	limit := time.After(lineLimit)
 	for {
 		for len(g.sent) > 0 {
 			r := g.sent[0]
@@ -239,16 +246,14 @@ func (g *stage) expect(text, answer string) error {
 				return err
 			}
 		}
-		if err := g.next("no statement comes"); err != nil {
+		if err := g.next(limit, "no statement comes"); err != nil {
 			return err
 		}
 	}
 }
 
 // next waits for a statement, or a word of the client. They come on ways of their own, so one may be early.
-func (g *stage) next(otherwise string) error {
-	limit := time.NewTimer(lineLimit)
-	defer limit.Stop()
+func (g *stage) next(limit <-chan time.Time, otherwise string) error {
 	select {
 	case r := <-g.server.requests:
 		if g.standing[r.text] != "" && len(g.sent) == 0 {
@@ -259,7 +264,7 @@ func (g *stage) next(otherwise string) error {
 		g.told = append(g.told, got)
 	case <-g.player.done:
 		return errors.New("the player has ended")
-	case <-limit.C:
+	case <-limit:
 		return fmt.Errorf("%s; what was told is %q, what was sent %q", otherwise, g.told, texts(g.sent))
 	}
 	return nil

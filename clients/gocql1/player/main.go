@@ -277,6 +277,11 @@ func outcome(err error, good string) string {
 // silent is a log that nobody reads.
 type silent struct{}
 
-func (silent) Print(...any)          {}
+// Print does nothing.
+func (silent) Print(...any) {}
+
+// Printf does nothing.
 func (silent) Printf(string, ...any) {}
-func (silent) Println(...any)        {}
+
+// Println does nothing.
+func (silent) Println(...any) {}

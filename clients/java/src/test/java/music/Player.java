@@ -67,7 +67,7 @@ public final class Player {
     if (error instanceof Music.NotHad) return "not had";
     if (text.contains("USING LOCK ?")) return "no marker";
     if (error instanceof UnavailableException) return "error UNAVAILABLE";
-    Matcher word = Pattern.compile("MUSIC_[A-Z]+|UNAUTHORIZED").matcher(text);
+    Matcher word = Pattern.compile("MUSIC_[A-Z_]+|UNAUTHORIZED").matcher(text);
     return word.find() ? "error " + word.group() : "error";
   }
 
