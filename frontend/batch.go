@@ -220,7 +220,7 @@ func (c *conn) readLockedBatch(h wire.Header, body []byte) (*lockedBatch, *wire.
 			s.values = append(s.values, cur.Body[start:cur.At])
 		}
 		if s.plain == nil && len(s.values) != s.statement.Markers {
-			return b, wire.Invalid("MUSIC_SYNTAX: %d bind markers, %d values in a statement of the batch", s.statement.Markers, len(s.values))
+			return b, wire.Invalid("MUSIC_SYNTAX: %d bind markers, %d values in a statement of the batch: bind one value to each", s.statement.Markers, len(s.values))
 		}
 		b.children = append(b.children, s)
 	}
@@ -294,7 +294,7 @@ func (b *lockedBatch) runPermitted(inPlace bool) *wire.Failure {
 			named, k.request.key, k.request.local = n, key, s.critical.Local
 			k.sent.table, k.sent.key, k.sent.generation = s.table, key, s.critical.Generation
 		case key != k.request.key || n != named:
-			return wire.Invalid("MUSIC_REFUSED: a batch under a lock stays in one %s of one table, %s, under one lock_ref", s.critical.Unit(), k.sent.table)
+			return wire.Invalid("MUSIC_REFUSED: a batch under a lock stays in one %s of one table, %s, under one lock_ref: send one batch for each", s.critical.Unit(), k.sent.table)
 		}
 	}
 	k.body = b.body(requestStamps)
@@ -376,14 +376,14 @@ func (c *conn) readChild(cur *wire.Cursor, own string) (s lockStatement, f *wire
 		return lockStatement{plain: cur.Body[start:cur.At], names: names}, nil
 	}
 	if f == nil && !s.isWrite() {
-		f = wire.Invalid("MUSIC_REFUSED: only INSERT, UPDATE and DELETE stand in a batch")
+		f = wire.Invalid("MUSIC_REFUSED: only INSERT, UPDATE and DELETE stand in a batch: send the others by themselves")
 	}
 	return s, f
 }
 
 // mixedBatch returns the error for a batch of which a part is under a lock.
 func mixedBatch() *wire.Failure {
-	return wire.Invalid("MUSIC_REFUSED: every statement of a batch under a lock carries USING LOCK, on one key of one table")
+	return wire.Invalid("MUSIC_REFUSED: every statement of a batch under a lock carries USING LOCK, on one key of one table: write BEGIN BATCH USING LOCK <ref>, or send the others by themselves")
 }
 
 // appendChild appends a statement of a batch in the form that Cassandra reads, without its

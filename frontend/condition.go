@@ -214,7 +214,7 @@ func (s *lockStatement) checkCondition() *wire.Failure {
 // checkTarget refuses a condition that is not about one row, nor about static columns alone.
 func (s *lockStatement) checkTarget() *wire.Failure {
 	if s.critical.Row && (s.conditionStatic() || s.statement.Exists && s.writesStatic()) {
-		return wire.Invalid("MUSIC_REFUSED: %s is critical: one lock covers one row of it, and static columns are of all rows: no condition on them is served", s.table)
+		return wire.Invalid("MUSIC_REFUSED: %s is critical: one lock covers one row of it, and static columns are of all rows: no condition on them is served: read it, decide, write", s.table)
 	}
 	named := s.critical.Primary
 	if !s.namesRow() {

@@ -40,7 +40,7 @@ func (c *conn) checkSchema(text []byte, r reading) *wire.Failure {
 		return d.check(marked, critical)
 	case rewrite.SchemaView:
 		if critical && head.Action == rewrite.Create {
-			return wire.Invalid("MUSIC_REFUSED: %s is critical: a materialised view on it would not be fenced", r.table)
+			return wire.Invalid("MUSIC_REFUSED: %s is critical: a materialised view on it would not be fenced: write a second table under the same lock in its place", r.table)
 		}
 	case rewrite.SchemaKeyspace:
 		return c.checkKeyspace(d, r.name.names()[0])
@@ -63,7 +63,7 @@ func changeOf(text []byte, r reading) SchemaChange {
 func (d *ddl) check(marked, critical bool) *wire.Failure {
 	switch {
 	case marked && d.counters:
-		return wire.Invalid("MUSIC_REFUSED: a table of counters cannot be critical: they take no timestamps")
+		return wire.Invalid("MUSIC_REFUSED: a table of counters cannot be critical, since they take no timestamps: keep the number in a bigint and raise it under a lock")
 	case (marked || critical) && d.grace >= 0 && d.grace < catalog.MinGrace:
 		return wire.Invalid("MUSIC_REFUSED: a critical table needs a gc_grace_seconds of a day or more: a late write could come back over a deletion that is forgotten sooner: say gc_grace_seconds = %d, or more", catalog.MinGrace)
 	}
@@ -134,7 +134,7 @@ func (c *conn) checkKeyspace(d ddl, keyspace string) (f *wire.Failure) {
 	}
 	c.server.Tables.Critical(func(t *catalog.Table, _ *catalog.Critical) {
 		if t.Keyspace == keyspace {
-			f = wire.Invalid("MUSIC_REFUSED: %s is critical: durable_writes = false would lose what was acknowledged", t)
+			f = wire.Invalid("MUSIC_REFUSED: %s is critical: durable_writes = false would lose what was acknowledged: leave it true", t)
 		}
 	})
 	return f

@@ -210,7 +210,7 @@ func readPagingState(b []byte) (p pagingState, ok bool) {
 func (a *lockExecution) nextPage(k musiccore.Key) *wire.Failure {
 	state, ok := readPagingState(a.parameters.PagingState)
 	if !ok || state.ref < 1 {
-		return wire.Invalid("MUSIC_SYNTAX: this paging state is not of a SELECT … FOR UPDATE")
+		return wire.Invalid("MUSIC_SYNTAX: this paging state is not of a SELECT … FOR UPDATE: begin at the first page")
 	}
 	ref, f := a.conn.readReference(a.lock.critical, a.lock.table, k, state.ref)
 	if f != nil {

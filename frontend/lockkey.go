@@ -27,7 +27,7 @@ func (s *lockStatement) key() (musiccore.Key, *wire.Failure) {
 			return k, f
 		}
 		if i > 0 && k != first {
-			return k, wire.Invalid("MUSIC_REFUSED: a batch under a lock stays in one %s of one table, %s: this one names two keys", s.critical.Unit(), s.table)
+			return k, wire.Invalid("MUSIC_REFUSED: a batch under a lock stays in one %s of one table, %s: this one names two keys: send one batch for each", s.critical.Unit(), s.table)
 		}
 		first = k
 	}
@@ -74,7 +74,7 @@ func (s *lockStatement) keyColumn(st *rewrite.Statement, column catalog.Column) 
 	case r == nil || r.Op != rewrite.OpEq:
 		return nil, s.missingColumn(column)
 	case s.restrictedTwice(st, column):
-		return nil, wire.Invalid("MUSIC_KEY: %s stands twice", column.Name)
+		return nil, wire.Invalid("MUSIC_KEY: %s stands twice: name it once", column.Name)
 	}
 	return s.keyValue(r.Value, column)
 }
@@ -119,7 +119,7 @@ func (s *lockStatement) keyValue(t rewrite.Term, column catalog.Column) ([]byte,
 	case err != nil:
 		return nil, s.notConstant(t, column)
 	case !s.fitsKey(column, value):
-		return nil, wire.Invalid("MUSIC_KEY: %s is empty: Cassandra takes no such key", column.Name)
+		return nil, wire.Invalid("MUSIC_KEY: %s is empty: Cassandra takes no such key: give it a value", column.Name)
 	}
 	return column.Canonical(value), nil
 }
@@ -163,7 +163,7 @@ func (s *lockStatement) fitsKey(column catalog.Column, value []byte) bool {
 func (s *lockStatement) boundKey(t rewrite.Term, column catalog.Column) ([]byte, *wire.Failure) {
 	value, ok := s.bound(t)
 	if !ok || !s.fitsKey(column, value) {
-		return nil, wire.Invalid("MUSIC_KEY: the value bound to %s is null, unset or empty", column.Name)
+		return nil, wire.Invalid("MUSIC_KEY: the value bound to %s is null, unset or empty: a key needs one", column.Name)
 	}
 	if !rewrite.Fits(column.Type, value) {
 		return nil, wire.Invalid("MUSIC_KEY: the %d bytes bound to %s are no %s", len(value), column.Name, column.Type)
@@ -186,7 +186,7 @@ func (s *lockStatement) checkStatic(st *rewrite.Statement) *wire.Failure {
 	one.statement = st
 	for _, column := range one.written() {
 		if name := s.name(column); slices.Contains(s.critical.Static, name) {
-			return wire.Invalid("MUSIC_REFUSED: %s is static, and one lock covers one row of %s", name, s.table)
+			return wire.Invalid("MUSIC_REFUSED: %s is static, and one lock covers one row of %s: move it to a table of its own, or lock partitions (without key=row)", name, s.table)
 		}
 	}
 	return nil
@@ -201,7 +201,7 @@ func (s *lockStatement) ref() (int64, *wire.Failure) {
 	}
 	n, f := s.integer(t, "USING LOCK")
 	if f == nil && n <= 0 {
-		f = wire.Invalid("MUSIC_NOT_HELD: %d is no lock reference", n)
+		f = wire.Invalid("MUSIC_NOT_HELD: %d is no lock reference: write the lock_ref that LOCK has answered", n)
 	}
 	return n, f
 }

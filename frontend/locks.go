@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
@@ -107,17 +108,26 @@ func lockFailure(err error, t *catalog.Table, ref int64) *wire.Failure {
 	case errors.Is(err, musiccore.ErrSynchronising) && errors.As(err, &short):
 		return short.failure()
 	case errors.Is(err, musiccore.ErrNotHeld):
-		return wire.Invalid("MUSIC_NOT_HELD: lock_ref %d is not the holder of this key of %s: it waits, or was never given for this key", ref, t)
+		return wire.Invalid("MUSIC_NOT_HELD: lock_ref %d is not the holder of this key of %s: it waits, or was never given for this key; nothing was done: LOCK … USING LOCK %[1]d goes on waiting and tells where it stands", ref, t)
 	case errors.Is(err, musiccore.ErrReleased):
 		return wire.Invalid("MUSIC_LOST: lock_ref %d on %s was given back by UNLOCK; nothing was written, and nothing more will succeed under it: LOCK again", ref, t)
 	case errors.Is(err, musiccore.ErrLost):
 		return wire.Invalid("MUSIC_LOST: lock_ref %d on %s has expired, was preempted or was given back; nothing was written, and nothing more will succeed under it: LOCK again", ref, t)
 	case errors.Is(err, musiccore.ErrTooLarge):
-		return wire.Invalid("MUSIC_REFUSED: this key of %s cannot be locked: its partition is too large to be synchronised", t)
+		return wire.Invalid("MUSIC_REFUSED: this key of %s cannot be locked, and trying again does not help: %s; whoever runs Cassandra can mend it (docs/runbook.md, MUSIC_REFUSED); nothing was done", t, tooLarge(err))
 	case errors.Is(err, musiccore.ErrPoisoned):
-		return wire.Invalid("MUSIC_REFUSED: this key of %s cannot be locked: a value of it has a write timestamp in the far future, which nothing can overwrite", t)
+		return wire.Invalid("MUSIC_REFUSED: this key of %s cannot be locked: a value of it has a write timestamp in the far future, which nothing can overwrite, and trying again does not help: whoever runs Cassandra can mend it (docs/runbook.md, MUSIC_REFUSED); nothing was done", t)
 	}
 	return wire.Invalid("MUSIC_UNAVAILABLE: %s: %s", t, unavailable(err))
+}
+
+// tooLarge returns what of a key cannot be synchronised, as far as the proxy that has tried it has
+// said.
+func tooLarge(err error) string {
+	if _, cause, told := strings.Cut(err.Error(), musiccore.ErrTooLarge.Error()+": "); told {
+		return cause
+	}
+	return "a row of it is larger than Cassandra takes in one mutation"
 }
 
 // unavailable returns in words for whoever wrote the application why an operation could not be done
@@ -166,7 +176,7 @@ func (e *ShortError) failure() *wire.Failure {
 // several values with one name the first counts, as with Cassandra.
 func byPosition(p *wire.Parameters, st *rewrite.Statement, text []byte) *wire.Failure {
 	if len(st.MarkerNames) < st.Markers {
-		return wire.Invalid("MUSIC_SYNTAX: values are bound by name, but not every bind marker has one")
+		return wire.Invalid("MUSIC_SYNTAX: values are bound by name, but not every bind marker has one: name all markers (:name), or bind by place")
 	}
 	ordered := make([][]byte, 0, st.Markers)
 	for _, n := range st.MarkerNames {
@@ -191,7 +201,7 @@ func checkNow(p *wire.Parameters, t *catalog.Table) *wire.Failure {
 	if !p.Flags.Contains(primitive.QueryFlagNowInSeconds) {
 		return nil
 	}
-	return wire.Invalid("MUSIC_REFUSED: %s is critical: now_in_seconds cannot stand in a request under a lock", t)
+	return wire.Invalid("MUSIC_REFUSED: %s is critical: now_in_seconds cannot stand in a request under a lock: leave it out", t)
 }
 
 // fenceParameters makes the parameters those of an operation under a lock: QUORUM at least, or LOCAL_QUORUM where the lock is of one data

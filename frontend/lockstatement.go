@@ -156,7 +156,7 @@ func readLockStatement(r reading, text []byte) (s lockStatement, pass bool, f *w
 		return readList(r, text)
 	}
 	if r.table == nil || r.table.Critical() == nil {
-		return s, false, wire.Invalid("MUSIC_REFUSED: the table is not critical any more")
+		return s, false, wire.Invalid("MUSIC_REFUSED: the table is not critical any more: write without USING LOCK, or have it made critical")
 	}
 	statement, err := rewrite.Parse(text)
 	if err != nil {
@@ -182,7 +182,7 @@ func readLockStatement(r reading, text []byte) (s lockStatement, pass bool, f *w
 		}
 		f = truncateRefused(s.table)
 	default:
-		f = wire.Invalid("MUSIC_REFUSED: this statement is not served yet")
+		f = wire.Invalid("MUSIC_REFUSED: this statement is not served on a critical table: docs/cql.md says what is")
 	}
 	if f == nil && s.critical.Refused != "" && !(s.followsTable() && s.critical.Passing) {
 		f = s.cannotLock()
@@ -242,7 +242,7 @@ func (s *lockStatement) checkWhere() *wire.Failure {
 		case at < 0:
 			return wire.Invalid("MUSIC_KEY: %s is no column of the key: one lock covers one %s of %s", name, s.critical.Unit(), s.table)
 		case s.restrictedTwice(st, s.critical.Key[at]):
-			return wire.Invalid("MUSIC_KEY: %s stands twice", name)
+			return wire.Invalid("MUSIC_KEY: %s stands twice: name it once", name)
 		}
 	}
 	return nil

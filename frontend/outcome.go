@@ -148,7 +148,7 @@ func (c *conn) conclude(e wire.Envelope, f *sentOperation, o outcome, v musiccor
 	case v == musiccore.VerdictLost && get:
 		return c.errorInstead(e, lockFailure(musiccore.ErrLost, f.table, c.shownReference(f, f.ticket.Ref))), nil
 	case v == musiccore.VerdictLost:
-		return c.errorInstead(e, wire.Invalid("MUSIC_LOST: lock_ref %d on %s was lost meanwhile; whether this write was carried out is unknown, and no later holder will be overwritten by it", c.shownReference(f, f.ticket.Ref), f.table)), nil
+		return c.errorInstead(e, wire.Invalid("MUSIC_LOST: lock_ref %d on %s was lost meanwhile; whether this write was carried out is unknown, and no later holder will be overwritten by it: LOCK again and read", c.shownReference(f, f.ticket.Ref), f.table)), nil
 	case v == musiccore.VerdictUncertain && o.what == musiccore.OutcomeUnknown && e.OpCode == primitive.OpCodeError:
 	case v == musiccore.VerdictUncertain && get:
 		return c.errorInstead(e, wire.Invalid("MUSIC_UNAVAILABLE: whether this is the latest state of %s could not be told in time: read again under the same lock_ref", f.table)), nil

@@ -226,7 +226,7 @@ func (s *lockStatement) variables() (*message.VariablesMetadata, *wire.Failure) 
 		v.PkIndices = nil
 	}
 	if slices.Contains(v.Columns, nil) {
-		return nil, wire.Invalid("MUSIC_SYNTAX: a bind marker stands where no value is expected")
+		return nil, wire.Invalid("MUSIC_SYNTAX: a bind marker stands where no value is expected: markers stand for values alone")
 	}
 	return v, nil
 }
@@ -332,7 +332,7 @@ func (p *preparedLockStatement) current() (lockStatement, *wire.Failure) {
 		return s, nil // what it gets is asked when it is run
 	}
 	if critical == nil {
-		return lockStatement{}, wire.Invalid("MUSIC_REFUSED: %s is not critical any more", s.table)
+		return lockStatement{}, wire.Invalid("MUSIC_REFUSED: %s is not critical any more: prepare the statement again without USING LOCK, or have the table made critical", s.table)
 	}
 	if critical.Refused != "" && p.statement.Verb != rewrite.ListLocks {
 		return s, s.cannotLock()

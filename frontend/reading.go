@@ -232,7 +232,7 @@ func (k tableKey) closed(head rewrite.Head) bool {
 
 // forProxiesOnly returns the error for a statement on a table that only proxies write.
 func forProxiesOnly(table fmt.Stringer) *wire.Failure {
-	return wire.Invalid("MUSIC_REFUSED: %s is for the proxies only", table)
+	return wire.Invalid("MUSIC_REFUSED: %s is for the proxies only: LIST LOCKS shows who holds what", table)
 }
 
 // keepsLocks refuses to drop the lock rows of a table that is to stay critical.
@@ -257,7 +257,7 @@ func (c *conn) readUnclear(text []byte, keyspaceOfRequest string) reading {
 	}
 	words := wordsOf(text)
 	if at := slices.IndexFunc(words, func(w string) bool { return strings.HasPrefix(w, catalog.CompanionPrefix) }); at >= 0 {
-		return reading{meaning: meaningRefused, failure: wire.Invalid("MUSIC_REFUSED: %s is for the proxies only", words[at])}
+		return reading{meaning: meaningRefused, failure: wire.Invalid("MUSIC_REFUSED: %s is for the proxies only: LIST LOCKS shows who holds what", words[at])}
 	}
 	used := keyspaceOfRequest
 	if set := c.keyspace.Load(); used == "" && set != nil {
@@ -273,7 +273,7 @@ func (c *conn) readUnclear(text []byte, keyspaceOfRequest string) reading {
 	if named == nil {
 		return reading{meaning: meaningUnclear}
 	}
-	return reading{meaning: meaningRefused, failure: wire.Invalid("MUSIC_SYNTAX: the statement cannot be read, and it names %s, which is critical", named)}
+	return reading{meaning: meaningRefused, failure: wire.Invalid("MUSIC_SYNTAX: the statement cannot be read, and it names %s, which is critical: mend it; nothing was done", named)}
 }
 
 // wordsOf returns the words of a text in lower case: names of keyspaces and tables have letters,

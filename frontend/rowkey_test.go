@@ -65,7 +65,7 @@ func TestStaticColumnsUnderALockOnARow(t *testing.T) {
 		_, f := s.key()
 		assert.Equal(t, refused, f != nil, text)
 		if refused {
-			assert.Equal(t, "MUSIC_REFUSED: st is static, and one lock covers one row of ks.t", f.Text)
+			assert.Equal(t, "MUSIC_REFUSED: st is static, and one lock covers one row of ks.t: move it to a table of its own, or lock partitions (without key=row)", f.Text)
 		}
 		s = rowSection(t, text, make([]byte, 8))
 		s.critical.Row, s.critical.Key = false, s.critical.Key[:1]

@@ -315,7 +315,7 @@ func (b *Bounds) checkVerb(verb rewrite.Verb, text []byte) *wire.Failure {
 // and to other proxies.
 func (b *Bounds) checkLabel(label, what string) *wire.Failure {
 	if len(label) > b.Label {
-		return wire.Invalid("MUSIC_REFUSED: the text of %s has %d bytes; at most %d (max-label-size)", what, len(label), b.Label)
+		return wire.Invalid("MUSIC_REFUSED: the text of %s has %d bytes; at most %d (max-label-size): shorten it", what, len(label), b.Label)
 	}
 	return nil
 }

@@ -56,7 +56,7 @@ func (s *lockStatement) keys() ([]*multiLockKey, *wire.Failure) {
 				longer = append(longer, append(slices.Clip(parts), bytes.Clone(value)))
 			}
 			if len(longer) > maxKeys {
-				return nil, wire.Invalid("MUSIC_REFUSED: one LOCK names %d keys of %s at most", maxKeys, s.table)
+				return nil, wire.Invalid("MUSIC_REFUSED: one LOCK names %d keys of %s at most: lock the others with another, in the same order everywhere", maxKeys, s.table)
 			}
 		}
 		all = longer
@@ -95,7 +95,7 @@ func (s *lockStatement) columnValues(column catalog.Column) ([][]byte, *wire.Fai
 		values = append(values, value)
 	}
 	if len(values) == 0 {
-		return nil, wire.Invalid("MUSIC_KEY: %s IN () names no key", column.Name)
+		return nil, wire.Invalid("MUSIC_KEY: %s IN () names no key: give one or more", column.Name)
 	}
 	return values, nil
 }

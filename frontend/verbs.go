@@ -98,7 +98,7 @@ func (s *lockStatement) lockTerms(q *musiccore.Request, b *Bounds) (f *wire.Fail
 		return f
 	}
 	if q.Lease == 0 && st.Lease.Kind != rewrite.NoTerm {
-		return wire.Invalid("MUSIC_SYNTAX: LEASE must be longer than 0")
+		return wire.Invalid("MUSIC_SYNTAX: LEASE must be longer than 0: a duration like 30s, or leave it out for that of the table")
 	}
 	if q.Owner, f = s.label(st.Owner, "AS", b); f != nil {
 		return f
@@ -113,7 +113,7 @@ func (s *lockStatement) lockTerms(q *musiccore.Request, b *Bounds) (f *wire.Fail
 		ok = err == nil
 	}
 	if !ok || len(token) != len(q.Token) {
-		return wire.Invalid("MUSIC_SYNTAX: TOKEN is a uuid")
+		return wire.Invalid("MUSIC_SYNTAX: TOKEN is a uuid, like 123e4567-e89b-12d3-a456-426614174000, without quotes")
 	}
 	q.Token = [16]byte(token)
 	return nil
@@ -218,7 +218,7 @@ func readList(r reading, text []byte) (s lockStatement, pass bool, f *wire.Failu
 		return s, false, nil
 	}
 	if r.table == nil || r.table.Critical() == nil {
-		return s, false, wire.Invalid("MUSIC_REFUSED: the table is not critical: it has no locks")
+		return s, false, wire.Invalid("MUSIC_REFUSED: the table is not critical: it has no locks until ALTER TABLE … WITH comment = '@critical'")
 	}
 	s.critical = r.table.Critical()
 	return s, false, s.checkWhere()
