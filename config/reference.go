@@ -42,6 +42,10 @@ Only ` + "`contact-points`" + ` has to be given. Every fault is reported at once
 status 2. An unknown key in the file or an unknown ` + "`MUSIC_…`" + ` variable is a fault too; the variables that
 Kubernetes makes for a Service called music are passed over.
 
+SIGHUP has the proxy read all of this again. A change of ` + "`log-level`" + ` holds at once, ` + "`audit-file`" + ` is opened again,
+and files of certificates and keys hold from the next connection on as soon as they change, without any signal. Any other change is
+named in the log, and waits for a restart; so does everything where the new configuration has faults.
+
 | setting (flag, YAML key) | environment | default | allowed | meaning |
 |---|---|---|---|---|
 `

@@ -199,8 +199,11 @@ func (a *audit) sampler(role string) *zerolog.BurstSampler {
 	return s
 }
 
-// begin begins a line with what each has.
-func (a *audit) begin() *zerolog.Event { return a.log.Info().Bool("audit", true).Str("proxy", a.proxy) }
+// begin begins a line with what each has. Its level is written as that of the log's lines is, but a
+// file of its own has all lines whatever the level of the log.
+func (a *audit) begin() *zerolog.Event {
+	return a.log.Log().Stringer(zerolog.LevelFieldName, zerolog.InfoLevel).Bool("audit", true).Str("proxy", a.proxy)
+}
 
 // line begins a line about one lock: who, where, and on which lock.
 func (a *audit) line(k musiccore.Key, r musiccore.LockRef, by musiccore.Client) *zerolog.Event {

@@ -22,7 +22,7 @@ type auditOutput struct {
 // openAudit opens the audit that is asked for. log is the proxy's own.
 func openAudit(c config.Log, log zerolog.Logger) (*auditOutput, error) {
 	if c.AuditFile == "" {
-		return &auditOutput{log: log, told: log}, nil
+		return &auditOutput{log: log.Hook(zerolog.HookFunc(asInfo)), told: log}, nil
 	}
 	file := &auditFile{path: c.AuditFile}
 	if err := file.reopen(); err != nil {
@@ -32,10 +32,16 @@ func openAudit(c config.Log, log zerolog.Logger) (*auditOutput, error) {
 	return &auditOutput{log: zerolog.New(lines).With().Timestamp().Logger(), lines: lines, file: file, told: log}, nil
 }
 
+// asInfo drops lines of the audit in a log that does not tell what is of level info.
+func asInfo(e *zerolog.Event, _ zerolog.Level, _ string) {
+	if zerolog.GlobalLevel() > zerolog.InfoLevel {
+		e.Discard()
+	}
+}
+
 // reopen has what follows written to what stands at the file's path by now, as after its rotation.
 func (a *auditOutput) reopen() {
 	if a.file == nil {
-		a.told.Info().Msg("SIGHUP: nothing to do: changed files of TLS hold from the next connection on, and no file is kept open")
 		return
 	}
 	if err := a.file.reopen(); err != nil {

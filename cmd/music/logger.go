@@ -12,13 +12,20 @@ import (
 	"music/config"
 )
 
-// newLogger returns the logger that everything else derives its own from.
+// newLogger returns the logger that everything else derives its own from. Its level is that of all
+// loggers of the program, and changes with setLevel.
 func newLogger(c config.Log, out io.Writer) (zerolog.Logger, error) {
+	return zerolog.New(out).With().Timestamp().Logger(), setLevel(c)
+}
+
+// setLevel has the log tell what is as severe as the configuration says, or more.
+func setLevel(c config.Log) error {
 	level, err := zerolog.ParseLevel(c.Level)
 	if err != nil {
-		return zerolog.Nop(), fmt.Errorf("log level: %w", err)
+		return fmt.Errorf("log level: %w", err)
 	}
-	return zerolog.New(out).Level(level).With().Timestamp().Logger(), nil
+	zerolog.SetGlobalLevel(level)
+	return nil
 }
 
 // formatted is where lines of JSON are written to, in the form that is asked for.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
 	"music/config"
@@ -95,7 +96,7 @@ func (p program) proxyCommand() *cobra.Command {
 		if *checks {
 			return p.checkStart(cfg)
 		}
-		return p.serveUntilSignal(cfg)
+		return p.serveUntilSignal(cfg, func() (config.Config, error) { return config.Load(command.Flags(), p.environ) })
 	}
 	return command
 }
@@ -128,8 +129,9 @@ const (
 var errOverdue = errors.New("it did not come to its end in time after shutdown-timeout, and was left as it was")
 
 // serveUntilSignal serves until SIGINT or SIGTERM asks for the end, and is done soon after shutdown-timeout whatever hangs. From the
-// first signal on they are no longer caught: a second one ends a proxy that takes too long over it.
-func (p program) serveUntilSignal(cfg config.Config) error {
+// first signal on they are no longer caught: a second one ends a proxy that takes too long over it. On SIGHUP the configuration is
+// loaded again.
+func (p program) serveUntilSignal(cfg config.Config, load func() (config.Config, error)) error {
 	lines := newLogWriter(formatted(cfg.Log, p.stderr))
 	defer lines.close(logFlush)
 	log, err := newLogger(cfg.Log, lines)
@@ -146,7 +148,10 @@ func (p program) serveUntilSignal(cfg config.Config) error {
 		return fmt.Errorf("%w: %w", errServe, err)
 	}
 	defer audit.close(logFlush)
-	defer onSignal(syscall.SIGHUP, audit.reopen)()
+	defer onSignal(syscall.SIGHUP, func() {
+		audit.reopen()
+		reload(cfg, load, log)
+	})()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
@@ -155,6 +160,23 @@ func (p program) serveUntilSignal(cfg config.Config) error {
 		return fmt.Errorf("%w: %w", errServe, err)
 	}
 	return nil
+}
+
+// reload takes over what can be of a configuration that is loaded again, and tells what was and what not. cfg is that of the start.
+func reload(cfg config.Config, load func() (config.Config, error), log zerolog.Logger) {
+	next, err := load()
+	if err == nil {
+		err = setLevel(next.Log)
+	}
+	if err != nil {
+		log.Error().Err(err).Msg("SIGHUP: the configuration has faults: the proxy goes on with the one that it has")
+		return
+	}
+	live, restart := config.Changes(cfg, next)
+	level := map[bool]zerolog.Level{true: zerolog.WarnLevel, false: zerolog.InfoLevel}[len(restart) > 0]
+	// Without a level of its own the line is told whatever the level of the log is now.
+	line := log.Log().Stringer(zerolog.LevelFieldName, level)
+	line.Strs("other_than_at_the_start", live).Strs("wait_for_a_restart", restart).Msg("SIGHUP: the configuration was read again")
 }
 
 // serveInTime serves until ctx ends, and waits for the proxy's end no longer than it may take.

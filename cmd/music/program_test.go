@@ -7,10 +7,13 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/creack/pty"
 	"github.com/prometheus/client_golang/prometheus"
@@ -201,4 +204,69 @@ func TestDescribe(t *testing.T) {
 	}
 	assert.Equal(t, "music    v0.1.0\nrevision abc (modified)\ngo       go1.26.8\n", describe(info))
 	assert.Equal(t, "music    unknown\nrevision unknown\ngo       unknown\n", describe(nil))
+}
+
+// told collects what several goroutines write.
+type told struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (w *told) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.b.Write(b)
+}
+
+// String returns all of it.
+func (w *told) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.b.String()
+}
+
+// SIGHUP: the level of the log changes at once, what waits for a restart is named, and a configuration with faults changes nothing.
+func TestSIGHUPReadsTheConfigurationAgain(t *testing.T) {
+	t.Cleanup(func() { zerolog.SetGlobalLevel(zerolog.TraceLevel) })
+	path := filepath.Join(t.TempDir(), "music.yaml")
+	out := new(told)
+	change := func(text, says string) {
+		require.NoError(t, os.WriteFile(path, []byte("contact-points: [a]\n"+text), 0o600))
+		if says != "" {
+			require.NoError(t, syscall.Kill(syscall.Getpid(), syscall.SIGHUP))
+			require.Eventually(t, func() bool { return strings.Contains(out.String(), says) }, time.Minute, time.Millisecond, says)
+		}
+	}
+	change("", "")
+	o := runProgram(program{stdout: io.Discard, stderr: out}, func(context.Context) error {
+		change("log-level: error\nmax-connections: 7\n", `"other_than_at_the_start":["log-level"],"wait_for_a_restart":["max-connections"]`)
+		assert.Equal(t, zerolog.ErrorLevel, zerolog.GlobalLevel())
+		change("log-level: loud\n", "the proxy goes on with the one that it has")
+		assert.Equal(t, zerolog.ErrorLevel, zerolog.GlobalLevel())
+		change("", `"other_than_at_the_start":[],"wait_for_a_restart":[]`)
+		assert.Equal(t, zerolog.InfoLevel, zerolog.GlobalLevel())
+		return nil
+	}, "proxy", "--config", path)
+	assert.Equal(t, statusDone, o.status)
+}
+
+// An audit in the log keeps to the level of the log, and one in a file of its own does not.
+func TestAuditAndTheLevelOfTheLog(t *testing.T) {
+	t.Cleanup(func() { zerolog.SetGlobalLevel(zerolog.TraceLevel) })
+	path := filepath.Join(t.TempDir(), "audit")
+	for _, file := range []string{"", path} {
+		var out bytes.Buffer
+		log, err := newLogger(config.Log{Level: "warn"}, &out)
+		require.NoError(t, err)
+		a, err := openAudit(config.Log{AuditFile: file}, log)
+		require.NoError(t, err)
+		a.log.Log().Msg("a line")
+		require.NoError(t, setLevel(config.Log{Level: "info"}))
+		a.log.Log().Msg("another")
+		a.close(time.Minute)
+		own, _ := os.ReadFile(file)
+		assert.Equal(t, file != "", strings.Contains(out.String()+string(own), "a line"))
+		assert.Contains(t, out.String()+string(own), "another")
+	}
 }
