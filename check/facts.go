@@ -24,6 +24,7 @@ type Facts struct {
 	Tables    []Table
 	Members   []Member
 	Roles     map[string]Role
+	Keys      []Keys
 	Unseen    []Unseen
 }
 
@@ -77,6 +78,7 @@ func Look(ctx context.Context, o client.Options) (*Facts, error) {
 	f.Proxies = lookAtAll(ctx, o, s.Known())
 	f.see("system_schema", f.lookAtSchema(ctx, s))
 	f.see("music.proxies", f.lookAtMembers(ctx, s))
+	f.see("the keys of critical tables", f.lookAtKeys(ctx, s, o.Timeout/keysShare))
 	f.see("system_views.gossip_info", f.lookAtNodes(ctx, s))
 	for _, role := range f.serviceRoles() {
 		f.see("the rights of role "+role, f.lookAtRole(ctx, s, role))

@@ -15,7 +15,7 @@ func Judge(f *Facts) []Finding {
 	var all []Finding
 	for _, topic := range []func(*Facts) []Finding{
 		judgeProxies, judgePeers, judgeNodes, judgeReleases, judgeClocks, judgePaxos, judgeCommitLog, judgeReplicas, judgeReadRepair, judgeTables,
-		judgeRights, judgeClients, judgeUnseen,
+		judgeKeys, judgeRights, judgeClients, judgeUnseen,
 	} {
 		all = append(all, topic(f)...)
 	}
@@ -267,6 +267,33 @@ func judgeReadRepair(f *Facts) []Finding {
 		}
 	}
 	return j.fine("BLOCKING on all critical tables and their lock tables")
+}
+
+// enoughKeys is how many keys a sample must have for it to say anything.
+const enoughKeys = 3
+
+// judgeKeys: lock rows and data are of one time. A key that was never locked has no lock row, and one that was deleted no data: only where none of
+// them has the other, they are not.
+func judgeKeys(f *Facts) []Finding {
+	j := judgement{topic: "lock_rows"}
+	var told []string
+	const do = "where data or lock rows were restored: docs/operations.md, Restoring"
+	for _, k := range f.Keys {
+		told = append(told, fmt.Sprintf("%s: of %d lock rows %d have no data, of %d keys with data %d have no lock row", k.Table, k.Locked.Looked, k.Locked.Lacking, k.Written.Looked, k.Written.Lacking))
+		if k.Locked.Looked < enoughKeys || k.Written.Looked < enoughKeys {
+			continue
+		}
+		if k.Locked.Lacking == k.Locked.Looked {
+			j.add(Warning, do, "%s has data, and none of %d lock rows is of any, such as that of %s", k.Table, k.Locked.Looked, k.Locked.Example)
+		}
+		if k.Written.Lacking == k.Written.Looked {
+			j.add(Warning, do, "%s has lock rows, and none of %d keys with data has one, such as %s", k.Table, k.Written.Looked, k.Written.Example)
+		}
+	}
+	if len(told) == 0 {
+		return nil
+	}
+	return j.fine("%s", strings.Join(told, "; "))
 }
 
 // judgeClients: connections to nodes come from where proxies are.

@@ -29,6 +29,7 @@ func healthy() *Facts {
 			"data/music": {"SELECT", "MODIFY"}, "data/bank": {"SELECT", "MODIFY", "CREATE"}, "data/system_views/settings": {"SELECT"},
 		}}},
 	}
+	f.Keys = []Keys{{Table: "bank.accounts", Locked: Sample{Looked: 50, Lacking: 1, Example: "basel"}, Written: Sample{Looked: 9, Lacking: 8, Example: "bern"}}}
 	for k := range 3 {
 		address := fmt.Sprintf("10.0.1.%d:9042", k+1)
 		f.Proxies = append(f.Proxies, Proxy{
@@ -43,7 +44,7 @@ func healthy() *Facts {
 
 func TestAHealthyCluster(t *testing.T) {
 	all := Judge(healthy())
-	assert.Len(t, all, 12, "a line a topic")
+	assert.Len(t, all, 13, "a line a topic")
 	for _, f := range all {
 		assert.Equal(t, Fine, f.Level, "%v", f)
 		assert.NotEmpty(t, f.Text)
@@ -107,6 +108,8 @@ func TestEveryFinding(t *testing.T) {
 		{"read_repair", Fault, "NONE on bank.music_lock_", func(f *Facts) { f.Tables[1].ReadRepair = "NONE" }},
 		{"lock_tables", Warning, "lock rows of a table that is not there", func(f *Facts) { f.Tables = f.Tables[1:] }},
 		{"lock_tables", Fault, "bank.accounts is critical and has no lock table", func(f *Facts) { f.Tables = f.Tables[:1] }},
+		{"lock_rows", Warning, "bank.accounts has data, and none of 50 lock rows is of any, such as that of basel", func(f *Facts) { f.Keys[0].Locked.Lacking = 50 }},
+		{"lock_rows", Warning, "bank.accounts has lock rows, and none of 9 keys with data has one, such as bern", func(f *Facts) { f.Keys[0].Written.Lacking = 9 }},
 		{"rights", Fault, "role music has no MODIFY on KEYSPACE bank", func(f *Facts) { f.Roles["music"].Permissions["data/bank"] = []string{"SELECT", "CREATE"} }},
 		{"rights", Warning, "no SELECT on system_views.settings", func(f *Facts) { delete(f.Roles["music"].Permissions, "data/system_views/settings") }},
 		{"clients", Warning, "10.9.9.9 (role app, unknown)", func(f *Facts) {

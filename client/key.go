@@ -82,7 +82,7 @@ func keyOf(table string, columns []column, words []string) (Key, error) {
 		if err != nil {
 			return Key{}, fmt.Errorf("%w %s: column %s: %w", ErrKey, table, c.name, err)
 		}
-		parts = append(parts, identifier(c.name)+" = "+literal)
+		parts = append(parts, Identifier(c.name)+" = "+literal)
 	}
 	return Key{Table: table, Where: strings.Join(parts, " AND ")}, nil
 }
@@ -137,8 +137,8 @@ func literalOf(cqlType, value string) (string, error) {
 // Quote returns a text as CQL writes it.
 func Quote(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 
-// identifier is a name as CQL writes it.
-func identifier(name string) string {
+// Identifier is a name as CQL writes it.
+func Identifier(name string) string {
 	if nameForm.MatchString(name) {
 		return name
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -160,6 +161,30 @@ func (s *Session) Rows(ctx context.Context, cql string, each func(scan func(...a
 	}
 	warnings := iter.Warnings()
 	return warnings, explained(iter.Close())
+}
+
+// Values asks with values bound, and returns the rows as values that can be bound again.
+func (s *Session) Values(ctx context.Context, cql string, bound ...any) (rows [][]any, err error) {
+	if s.cql == nil {
+		return nil, ErrUnreachable
+	}
+	iter := s.cql.Query(cql, bound...).IterContext(ctx)
+	for {
+		row, err := iter.RowData()
+		if err != nil || !iter.Scan(row.Values...) {
+			return rows, explained(iter.Close())
+		}
+		rows = append(rows, row.Values)
+	}
+}
+
+// Shown is a row of Values for people.
+func Shown(row []any) string {
+	var all []string
+	for _, value := range row {
+		all = append(all, fmt.Sprint(reflect.Indirect(reflect.ValueOf(value))))
+	}
+	return strings.Join(all, ", ")
 }
 
 // explained is an error with what to do where its own text does not say so.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -103,23 +104,33 @@ func TestCommandLineAtATerminalAndAPipe(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { _ = look.Close() }()
 	require.NoError(t, pty.Setsize(terminal, &pty.Winsize{Rows: 25, Cols: 40}))
-	cmd := commandLine(t, "locks", "music.named", "cli narrow")
-	cmd.Stdout = terminal
-	require.NoError(t, cmd.Run())
+	shown := make(chan string)
+	go func() {
+		text, _ := io.ReadAll(look) // ends with an error of the terminal that has gone
+		shown <- string(text)
+	}()
+	for _, cmd := range []*exec.Cmd{commandLine(t, "locks", "music.named", "cli narrow"), commandLine(t, "check")} {
+		cmd.Stdout = terminal
+		_ = cmd.Run() // check has something to say
+	}
 	require.NoError(t, terminal.Close())
-	text, _ := io.ReadAll(look) // ends with an error of the terminal that has gone
-	assert.Contains(t, string(text), "by somebody with a name")
-	for line := range strings.Lines(string(text)) {
-		assert.LessOrEqual(t, len(strings.TrimRight(line, "\r\n")), 40, line)
+	text := <-shown
+	assert.Contains(t, text, "by somebody with a name")
+	for line := range strings.Lines(text) {
+		if words := strings.Fields(line); len(words) > 2 { // else one long word, with what stands before it
+			assert.LessOrEqual(t, len([]rune(strings.TrimRight(line, "\r\n"))), 40, line)
+		}
 	}
 
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
 	require.NoError(t, r.Close())
-	cmd = commandLine(t, "locks")
 	var complaints bytes.Buffer
-	cmd.Stdout, cmd.Stderr = w, &complaints
-	_ = cmd.Run() // by SIGPIPE, as any program
+	for _, word := range []string{"locks", "check"} {
+		cmd := commandLine(t, word)
+		cmd.Stdout, cmd.Stderr = w, &complaints
+		_ = cmd.Run() // by SIGPIPE, as any program
+	}
 	_ = w.Close()
 	assert.Empty(t, complaints.String())
 }
@@ -291,11 +302,17 @@ func TestCommandLineChecks(t *testing.T) {
 	}
 	through := withGocql2(4, "").open(t, needProxy(t), "")
 	require.NoError(t, through.run(statement{cql: "CREATE TABLE checked.hasty (k int PRIMARY KEY, v int) WITH comment = '@critical' AND read_repair = 'NONE'"}).err())
+	for k := range 3 { // locked and never written, or written and never locked
+		eventually(t, time.Minute, "a lock", func() error {
+			return through.run(statement{cql: fmt.Sprintf("LOCK checked.hasty WHERE k = %d", k)}).err()
+		})
+		require.NoError(t, c.run(statement{cql: fmt.Sprintf("INSERT INTO checked.hasty (k, v) VALUES (%d, 1)", 10+k)}).err())
+	}
 	past := cluster2(node, "")
 	past.Dialer = &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 77)}}
 	defer openGocql2(t, past).close()
 
-	topics, status := found(t, commandLine(t, "check", "-o", "json"))
+	topics, status := found(t, commandLine(t, "check", "-o", "json", "--timeout", "5m"))
 	assert.Contains(t, topics["proxies"], "fine: ")
 	assert.Contains(t, topics["releases"], "fine: Cassandra 5.0.")
 	assert.Contains(t, topics["clocks"], "fine: ")
@@ -304,6 +321,8 @@ func TestCommandLineChecks(t *testing.T) {
 	assert.Contains(t, topics["replicas"], "warning: keyspace checked has 1: the loss of one node")
 	assert.Contains(t, topics["read_repair"], "warning: NONE on checked.hasty")
 	assert.Contains(t, topics["lock_tables"], "warning: checked.music_lock_00112233445566778899aabbccddeeff has lock rows of a table that is not there")
+	assert.Contains(t, topics["lock_rows"], "warning: checked.hasty has data, and none of 3 lock rows is of any, such as that of ")
+	assert.Contains(t, topics["lock_rows"], "warning: checked.hasty has lock rows, and none of 3 keys with data has one, such as 1")
 	assert.Contains(t, topics["clients"], "127.0.0.77 (role anonymous, ")
 	assert.Contains(t, topics["rights"], "fine: ")
 	assert.NotContains(t, topics, "unseen", "%v", topics["unseen"])

@@ -105,12 +105,13 @@ func words(t *testing.T) map[string]bool {
 	return all
 }
 
-// The runbook has a section for each alert and for each first word of an error, and for nothing else.
+// The runbook has a section for each alert and for each first word of an error, and for nothing else but findings.
 func TestRunbookHasASectionForEach(t *testing.T) {
 	page, err := os.ReadFile("../docs/runbook.md")
 	require.NoError(t, err)
+	before, _, _ := strings.Cut(string(page), "\n## Findings of") // those are looked at in package check
 	var sections, want []string
-	for _, found := range regexp.MustCompile(`(?m)^### (\w+)$`).FindAllStringSubmatch(string(page), -1) {
+	for _, found := range regexp.MustCompile(`(?m)^### (\w+)$`).FindAllStringSubmatch(before, -1) {
 		sections = append(sections, found[1])
 	}
 	for alert := range readAlerts(t) {
