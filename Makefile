@@ -1,7 +1,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: build check test compat clients lint demo soak chaos contend variants mutants model fuzz bench steps docs clean help
+.PHONY: build check test compat clients alerts lint demo soak chaos contend variants mutants model fuzz bench steps docs clean help
 
 GO ?= go
 FUZZTIME ?= 10s
@@ -49,6 +49,9 @@ clients: ## the helpers of every language, installed by pip, npm and Maven: one 
 	for helper in java shedlock; do mvn --quiet --batch-mode --file clients/$$helper -Dtarget=$(CURDIR)/.run/clients/$$helper package; done
 	$(GO) test -tags compat -v -timeout 20m -count=1 ./integration/clients
 	$(GO) test -tags compat -v -timeout 20m -count=1 -run '^TestClients(Tell|ShedLock)' ./integration
+
+alerts: ## each alert fires by its fault under a real Prometheus, and each query of the dashboard has data; needs prometheus and promtool
+	$(GO) test -tags compat -v -timeout 30m -count=1 -run '^Test(AlertsFire|Promtool)$$' ./integration
 
 lint: $(TOOLS)/.golangci-lint-v2.15.0 $(TOOLS)/.staticcheck-v0.8.2 $(TOOLS)/.gofumpt-v0.12.0 ## golangci-lint, staticcheck and gofumpt
 	for module in . integration/bench clients/go clients/gocql1; do (cd $$module && $(TOOLS)/golangci-lint run ./... && $(TOOLS)/staticcheck ./...); done

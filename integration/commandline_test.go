@@ -109,7 +109,7 @@ func TestCommandLineAtATerminalAndAPipe(t *testing.T) {
 		text, _ := io.ReadAll(look) // ends with an error of the terminal that has gone
 		shown <- string(text)
 	}()
-	for _, cmd := range []*exec.Cmd{commandLine(t, "locks", "music.named", "cli narrow"), commandLine(t, "check")} {
+	for _, cmd := range []*exec.Cmd{commandLine(t, "locks", "music.named", "cli narrow"), commandLine(t, "check", "--timeout", "1s")} {
 		cmd.Stdout = terminal
 		_ = cmd.Run() // check has something to say
 	}
@@ -126,8 +126,8 @@ func TestCommandLineAtATerminalAndAPipe(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, r.Close())
 	var complaints bytes.Buffer
-	for _, word := range []string{"locks", "check"} {
-		cmd := commandLine(t, word)
+	for _, args := range [][]string{{"locks"}, {"check", "--timeout", "1s"}} {
+		cmd := commandLine(t, args...)
 		cmd.Stdout, cmd.Stderr = w, &complaints
 		_ = cmd.Run() // by SIGPIPE, as any program
 	}

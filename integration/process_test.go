@@ -2,6 +2,7 @@ package integration
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -22,6 +23,7 @@ type process struct {
 	address string
 	metrics string
 	log     *logBuffer
+	limit   time.Duration // after which it ends; 0 = programTimeout
 }
 
 // startProcess starts `music proxy` in front of a node and returns once it listens.
@@ -46,7 +48,7 @@ func (p *process) begin(t *testing.T) {
 	t.Helper()
 	path, err := needEnvironment(t).binary()
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(context.Background(), programTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(p.limit, programTimeout))
 	cmd := exec.CommandContext(ctx, path, p.args...)
 	cmd.Stderr = p.log
 	require.NoError(t, cmd.Start())
