@@ -98,6 +98,7 @@ func TestCommandLineListsAndEnds(t *testing.T) {
 
 // At a terminal of 40 columns no line is wider; a reader that has gone ends the command without a word.
 func TestCommandLineAtATerminalAndAPipe(t *testing.T) {
+	commands := []*exec.Cmd{commandLine(t, "locks", "music.named", "cli narrow"), commandLine(t, "check", "--timeout", "1s")} // builds the program, before a lease runs
 	c := withGocql2(4, "").open(t, needProxy(t), "")
 	require.NoError(t, c.run(statement{cql: "LOCK music.named WHERE name = 'cli narrow' AS 'somebody with a name'"}).err())
 	look, terminal, err := pty.Open()
@@ -109,7 +110,7 @@ func TestCommandLineAtATerminalAndAPipe(t *testing.T) {
 		text, _ := io.ReadAll(look) // ends with an error of the terminal that has gone
 		shown <- string(text)
 	}()
-	for _, cmd := range []*exec.Cmd{commandLine(t, "locks", "music.named", "cli narrow"), commandLine(t, "check", "--timeout", "1s")} {
+	for _, cmd := range commands {
 		cmd.Stdout = terminal
 		_ = cmd.Run() // check has something to say
 	}
