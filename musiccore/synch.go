@@ -18,10 +18,11 @@ type synchState struct {
 
 // wantsSynch reports whether a Synch is to start: an operation waits for it, or the term ends or
 // the proxy shuts down with something unsettled. It is exclusive: were a put in flight, it could
-// be acknowledged and fenced away (C7).
+// be acknowledged and fenced away; and a get could tell of a put without an answer, which the Synch
+// has not met (C7).
 func (k *key) wantsSynch(now Now) bool {
 	t := k.term
-	if t.clean() || t.broken || t.renewal.blocksPuts || t.synch.cmd != 0 || t.ops.flight.puts > 0 || now.Boot < t.synch.next {
+	if t.clean() || t.broken || t.renewal.blocksPuts || t.synch.cmd != 0 || t.ops.flight.ops > 0 || now.Boot < t.synch.next {
 		return false
 	}
 	if k.awaitsStamps(now) {

@@ -237,3 +237,21 @@ func (h *harness) synchs(s *fakeStore) []Synch {
 	}
 	return all[1:]
 }
+
+// A get in flight may have met a put that then gets no answer, and be told of it.
+func TestASynchWaitsForAGetInFlight(t *testing.T) {
+	h, _ := newHolder(t)
+	put, _ := h.begin(1, Put)
+	get, _ := h.begin(1, Get)
+	h.end(put, OutcomeUnknown)
+	_, next := h.begin(1, Get)
+	h.expectNoCommand()
+	if v := h.end(get, OutcomeAcked); v != VerdictTell {
+		t.Fatalf("verdict %v", v)
+	}
+	id, _ := commandOf[Synch](h)
+	h.reply(id, Result{Status: StatusDone})
+	if !h.answerOf(next).Ticket.OK() {
+		t.Fatal("no ticket after the Synch")
+	}
+}
