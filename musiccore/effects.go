@@ -82,9 +82,13 @@ type Synch struct{ Fence Stamp }
 
 // ReadStamps reads a key at QUORUM and returns the highest WRITETIME of its cells as Stamp, 0 where
 // there are none. It ends with StatusDone, StatusUnknown, or StatusTooLarge where the key is so large
-// that a Synch is not much dearer. Which columns there are is to be known from a moment after Closed was raised; it is
-// Clk now.
-type ReadStamps struct{ Closed, Clk Stamp }
+// that a Synch is not much dearer. Which columns there are is to be known from a moment after Closed
+// was raised; it is Clk now. One that is Early is sent while the lock is not granted yet: where plain
+// writes go on it is too early, and ends with StatusUnknown.
+type ReadStamps struct {
+	Closed, Clk Stamp
+	Early       bool
+}
 
 // ReadBeat reads another session's row of music.sessions at QUORUM. It ends
 // with StatusDone and Beat (0: no such row, which is a value like another) and Lease, or

@@ -23,7 +23,9 @@ func (k *key) enqueue(now Now) {
 		k.delegateEnqueue(now, b)
 		return
 	}
-	k.startLWT(now, lwt{purpose: purposeEnqueue, swap: Enqueue(r, b, k.table.closed, now.Clk), req: b.Req, entries: entries})
+	if k.startLWT(now, lwt{purpose: purposeEnqueue, swap: Enqueue(r, b, k.table.closed, now.Clk), req: b.Req, entries: entries}) && r == nil {
+		k.readStampsEarly(now)
+	}
 }
 
 // releaseWillEnqueue reports whether the unnumbered entries can wait for the Release of the term

@@ -170,6 +170,9 @@ func (k *key) superseded(now Now) {
 // dropLWT ends an LWT that was refused and never applied. The entries it was to enqueue are
 // unnumbered again.
 func (k *key) dropLWT() {
+	if k.lwt.swap.If.What == IfAbsent {
+		k.dropStampRead() // somebody else has made the lock row
+	}
 	k.requeue(k.lwt.entries)
 	k.lwt = nil
 	k.blocks.nextSize = min(k.blocks.nextSize, 1)

@@ -71,6 +71,7 @@ func (k *key) release(now Now) {
 		k.invariantBroken(now, "I7", "a clean release with operations in flight")
 		return
 	}
+	k.noteNothingPut()
 	used := t.window.seq
 	if t.broken {
 		used = k.c.opts.Window

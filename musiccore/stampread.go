@@ -15,6 +15,7 @@ type stampRead struct {
 	epoch Stamp     // of the Enqueue that made the lock row; 0: no own Enqueue has
 	cmd   CommandID // under way; 0: none
 	began time.Duration
+	early bool  // it began beside that Enqueue
 	done  bool  // it has ended
 	top   Stamp // the highest stamp of the data; forever where that is not known
 }
@@ -25,17 +26,46 @@ const forever = Stamp(1<<63 - 1)
 // startStampRead sends the read.
 func (k *key) startStampRead(now Now) {
 	s := &k.stampRead
-	s.began = now.Boot
-	s.cmd = k.c.do(k.id, ReadStamps{Closed: k.table.closed, Clk: now.Clk})
+	s.began, s.early = now.Boot, k.term == nil
+	s.cmd = k.c.do(k.id, ReadStamps{Closed: k.table.closed, Clk: now.Clk, Early: s.early})
 	k.c.commands[s.cmd] = k
+}
+
+// readStampsEarly sends the read beside the Enqueue that is to make the lock row, where that is worth
+// it: at the last new key of the table here a put that reads nothing came first. No put of anybody is
+// older than that Enqueue where it is applied, and plain writes ended before this session knew closed,
+// so that the read shows as much as one after it.
+func (k *key) readStampsEarly(now Now) {
+	if k.c.tables[k.id.Table].putsFirst {
+		k.startStampRead(now)
+	}
+}
+
+// notePutsFirst remembers what came first at a new key of the table.
+func (k *key) notePutsFirst(puts bool) {
+	f := k.c.tables[k.id.Table]
+	if f.putsFirst != puts {
+		f.putsFirst = puts
+		k.c.tables[k.id.Table] = f
+	}
+}
+
+// noteNothingPut notes that the first term of a key ends, or synchronises, without a put before.
+func (k *key) noteNothingPut() {
+	if k.stampRead.early && k.term.window.epoch == k.stampRead.epoch && k.term.window.seq == 2 {
+		k.notePutsFirst(false)
+	}
 }
 
 // stampsRead takes the result of a ReadStamps.
 func (k *key) stampsRead(r Result) {
 	s := &k.stampRead
 	s.cmd, s.done, s.top = 0, true, forever
-	if r.Status == StatusDone {
+	switch {
+	case r.Status == StatusDone:
 		s.top = r.Stamp
+	case s.early && r.Status == StatusUnknown:
+		s.done = false // once more, in the term
 	}
 }
 
@@ -67,6 +97,7 @@ func (k *key) awaitsStamps(now Now) bool {
 		return false
 	}
 	if s.cmd == 0 {
+		k.notePutsFirst(true)
 		k.startStampRead(now)
 	}
 	return now.Boot < k.stampReadUntil()

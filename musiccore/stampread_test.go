@@ -122,3 +122,93 @@ func TestTheSecondSectionOfAKeySynchronises(t *testing.T) {
 	}
 	commandOf[Synch](h)
 }
+
+// lockNewKey asks for a key without a lock row, and returns the command that makes it.
+func (h *harness) lockNewKey(pk string) (CommandID, Apply) {
+	h.t.Helper()
+	h.collect(h.core.Lock(h.time(), h.op(), Key{Table: h.table, PK: pk}, Request{}))
+	id, _ := commandOf[ReadRow](h)
+	h.reply(id, Result{Status: StatusDone})
+	return commandOf[Apply](h)
+}
+
+// beginOn begins a put that reads nothing on another key.
+func (h *harness) beginOn(pk string) Ticket {
+	tk, fx := h.core.Begin(h.time(), h.op(), Key{Table: h.table, PK: pk}, 1, BlindPut)
+	h.collect(fx)
+	return tk
+}
+
+// Where puts come first at new keys, the stamps are read beside the Enqueue; where they do not, no more.
+func TestTheStampsOfANewKeyAreReadBesideItsEnqueue(t *testing.T) {
+	h, epoch := newKeyHeld(t)
+	tk, _ := h.blindPut(epoch - 1)
+	h.end(tk, OutcomeAcked)
+	id, _ := h.lockNewKey("l")
+	read, early := commandOf[ReadStamps](h)
+	if !early.Early {
+		t.Fatalf("%+v", early)
+	}
+	h.reply(read, Result{Status: StatusDone})
+	h.reply(id, Result{Status: StatusDone})
+	if !h.beginOn("l").OK() {
+		t.Fatal("no ticket at once")
+	}
+	id, _ = h.lockNewKey("m")
+	read, _ = commandOf[ReadStamps](h)
+	h.reply(id, Result{Status: StatusDone})
+	h.reply(read, Result{Status: StatusDone})
+	h.collect(h.core.Unlock(h.time(), h.op(), Key{Table: h.table, PK: "m"}, 1))
+	commandOf[Apply](h)
+	h.lockNewKey("n")
+	h.expectNoCommand()
+}
+
+// Where somebody else has made the lock row, or the table was closed anew, a read beside the Enqueue is
+// nothing; where it only failed, it is made again.
+func TestAnEarlyReadOfStampsThatCounts(t *testing.T) {
+	for name, c := range map[string]struct {
+		read    Result
+		between func(*harness)
+		again   bool
+	}{
+		"it failed":            {between: func(*harness) {}, again: true},
+		"the key is large":     {read: Result{Status: StatusTooLarge}, between: func(*harness) {}},
+		"a stamp is too high":  {read: Result{Status: StatusDone, Stamp: poison}, between: func(*harness) {}},
+		"the table is altered": {read: Result{Status: StatusDone}, between: func(h *harness) { h.collect(h.core.Altered(h.time(), h.table)) }, again: true},
+		"it is closed anew":    {read: Result{Status: StatusDone}, between: func(h *harness) { h.collect(h.core.Closed(h.time(), h.table, 7)) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, epoch := newKeyHeld(t)
+			tk, _ := h.blindPut(epoch - 1)
+			h.end(tk, OutcomeAcked)
+			id, _ := h.lockNewKey("l")
+			read, _ := commandOf[ReadStamps](h)
+			h.reply(read, c.read)
+			c.between(h)
+			h.reply(id, Result{Status: StatusDone})
+			if h.beginOn("l").OK() {
+				t.Fatal("a ticket at once")
+			}
+			if c.again {
+				if _, a := commandOf[ReadStamps](h); a.Early {
+					t.Fatalf("%+v", a)
+				}
+				return
+			}
+			if _, renews := openCommand[Apply](h); !renews {
+				commandOf[Synch](h)
+			}
+		})
+	}
+}
+
+// openCommand finds an open command of a kind.
+func openCommand[A Action](h *harness) (a A, found bool) {
+	for _, c := range h.open {
+		if a, found = c.Action.(A); found {
+			return a, true
+		}
+	}
+	return a, false
+}

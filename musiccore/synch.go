@@ -44,6 +44,7 @@ func (k *key) startSynch(now Now) {
 		t.renewal.require(max(now.Clk, k.table.closed))
 		return
 	}
+	k.noteNothingPut()
 	t.window.seq += 2
 	t.synch.stale = false
 	t.synch.cmd = k.c.do(k.id, Synch{Fence: fence})

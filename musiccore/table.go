@@ -4,7 +4,8 @@ package musiccore
 type tableFacts struct {
 	closed Stamp // docs/protocol.md 2.3, D
 	tableMode
-	first LockRef // no reference of the table lies below
+	first     LockRef // no reference of the table lies below
+	putsFirst bool    // at its last new key here
 }
 
 // tableMode says what decides whether the outcome of an operation may be told: the clock, or the
