@@ -30,14 +30,16 @@ import (
 // the core behind its shards, and as clients have them over loopback from a proxy whose node
 // answers at once.
 func BenchmarkSection(b *testing.B) {
-	b.Run("core", func(b *testing.B) {
-		section := sectionHere(b)
-		b.ReportAllocs()
-		for b.Loop() {
-			section()
-		}
-	})
-	for _, audit := range []string{"none", "ends"} {
+	for _, audit := range []string{"none", "ends", "all"} {
+		b.Run("core/audit="+audit, func(b *testing.B) {
+			section := sectionHere(b, audit)
+			b.ReportAllocs()
+			for b.Loop() {
+				section()
+			}
+		})
+	}
+	for _, audit := range []string{"none", "ends", "all"} {
 		for _, clients := range []int{1, 16} {
 			for _, what := range []string{"write", "auto", "lock-unlock"} {
 				b.Run(fmt.Sprintf("audit=%s/clients=%d/%s", audit, clients, what), func(b *testing.B) {
@@ -56,18 +58,20 @@ func (s *station) audits(setting string) {
 }
 
 // sectionHere returns a LOCK and an UNLOCK of a key that is kept: they are answered at once, but
-// where a block is used up.
-func sectionHere(t testing.TB) func() {
+// where a block is used up. They are a write alone to the audit.
+func sectionHere(t testing.TB, audit string) func() {
 	s := startStation(t, newCluster())
-	s.audits("ends")
+	s.audits(audit)
 	k := keyOf("x")
 	for range 20 { // the first makes the lock row, the next a block
 		s.unlock(k, s.held(k))
 	}
+	by := anna()
+	by.OneWrite = true
 	told := make(chan musiccore.Answer, 1)
 	tell := func(a musiccore.Answer) { told <- a }
 	return func() {
-		a, gone := s.Lock(k, musiccore.Request{By: anna()}, tell)
+		a, gone := s.Lock(k, musiccore.Request{By: by}, tell)
 		if gone != nil {
 			a = <-told
 		}
@@ -79,7 +83,7 @@ func sectionHere(t testing.TB) func() {
 
 // A section of a key that is kept costs little memory.
 func TestSectionHereAllocatesLittle(t *testing.T) {
-	section := sectionHere(t)
+	section := sectionHere(t, "ends")
 	assert.LessOrEqual(t, testing.AllocsPerRun(200, section), 3.0)
 }
 
