@@ -1,7 +1,7 @@
 package frontend
 
 import (
-	"sync"
+	"sync/atomic"
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
@@ -34,25 +34,36 @@ func (o operation) ownSectionGranted(t *catalog.Table, k musiccore.Key, a musicc
 	if a.Err != nil {
 		return unservedSection(a.Err, t)
 	}
-	release := sync.OnceFunc(func() {
-		if a.Grant.Ref != 0 {
-			o.conn.server.Locks.Unlock(k, a.Grant.Ref, o.conn.auditClient(), func(musiccore.Answer) {})
-		}
-	})
+	section := &ownSection{conn: o.conn, key: k, ref: a.Grant.Ref}
 	waits := !o.cancelled()
 	if !waits || a.Grant.State != musiccore.StateHeld {
-		release()
+		section.end()
 		if waits {
 			return tryAgain(t, "others are writing this key")
 		}
 		return nil
 	}
-	first, kind := under(a.Grant.Ref, release)
+	first, kind := under(a.Grant.Ref, section.end)
 	f := o.conn.sendUnderLock(&first, kind, inPlace)
 	if f != nil {
-		release()
+		section.end()
 	}
 	return f
+}
+
+// ownSection is a lock that was taken for one write.
+type ownSection struct {
+	conn  *conn
+	key   musiccore.Key
+	ref   musiccore.LockRef // 0: none was given
+	ended atomic.Bool
+}
+
+// end gives the lock back. It may be called again.
+func (s *ownSection) end() {
+	if s.ref != 0 && !s.ended.Swap(true) {
+		s.conn.server.Locks.Unlock(s.key, s.ref, s.conn.auditClient(), func(musiccore.Answer) {})
+	}
 }
 
 // writeInOwnSection carries out a write without a reference, of a table that gives it a section of

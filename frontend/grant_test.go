@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"slices"
 	"testing"
@@ -58,14 +59,45 @@ func lockAtOnce(t tester, d dialect, keep bool) (m *memoryConn, lock, unlock []b
 	return m, lock, m.preparedVerb(t, d, 3, "UNLOCK bank.locked WHERE k = ? USING LOCK ?", []byte("a key"), ref)
 }
 
-// preparedVerb returns the EXECUTE of a LOCK or UNLOCK on bank.locked.
+// A write that has a section of its own costs little more memory than one under a lock.
+func TestWriteAloneAllocatesLittle(t *testing.T) {
+	for name, d := range dialects() {
+		t.Run(name, func(t *testing.T) {
+			m, _, _ := lockAtOnce(t, d, false)
+			write := m.preparedVerb(t, d, 2, "UPDATE bank.locked SET v = 1 WHERE k = ?", []byte("a key"))
+			done := requestBytes(t, d, d.envelope(t, 2, &message.VoidResult{}))
+			var err error
+			n := testing.AllocsPerRun(1000, func() {
+				if err == nil {
+					err = errors.Join(m.feed(m.up, write), m.feed(m.down, done))
+				}
+			})
+			require.NoError(t, err)
+			require.Zero(t, m.server.Stats.Rejected.Load())
+			require.EqualValues(t, 1001, fenced(m), "each was sent under a lock")
+			require.LessOrEqual(t, n, 13.0)
+		})
+	}
+}
+
+// fenced returns how many requests a connection has sent under a lock.
+func fenced(m *memoryConn) (n uint64) {
+	m.server.Stats.Requests(func(_ primitive.OpCode, fate Fate, times uint64) {
+		if fate == FateFenced {
+			n += times
+		}
+	})
+	return n
+}
+
+// preparedVerb returns the EXECUTE of a LOCK, an UNLOCK or a write without a lock on bank.locked.
 func (m *memoryConn) preparedVerb(t tester, d dialect, stream int16, text string, values ...[]byte) []byte {
 	t.Helper()
 	table := m.server.Tables.Of("bank", "locked")
-	m.server.Tables.Set("bank", "locked", &catalog.Critical{Key: []catalog.Column{{Name: "k", Type: "text"}}, Primary: []string{"k"}})
+	m.server.Tables.Set("bank", "locked", &catalog.Critical{Key: []catalog.Column{{Name: "k", Type: "text"}}, Primary: []string{"k"}, Settings: catalog.Settings{Unlocked: catalog.Auto}})
 	statement, err := rewrite.Parse([]byte(text))
 	require.NoError(t, err)
-	p := &preparedLockStatement{id: preparedID(idOf(text)), text: []byte(text), statement: &statement, table: table}
+	p := &preparedLockStatement{id: preparedID(idOf(text)), text: []byte(text), statement: &statement, table: table, backendID: idOf("cut")}
 	m.server.prepared.Add(p.id, &preparedStatement{meaning: meaningCritical, lock: p})
 	execute := &message.Execute{QueryId: p.id[:], ResultMetadataId: p.id[:], Options: &message.QueryOptions{Consistency: primitive.ConsistencyLevelQuorum}}
 	for _, value := range values {
