@@ -54,15 +54,13 @@ const (
 type Direction struct {
 	In  *Inbound  // to be set before Run
 	Out *Outbound // likewise, and before Post
-	// Back is the way back to where In reads from, for Reply. To be set before Run.
-	Back *Outbound
+	replies
 
 	handler Handler
 	framing *Framing
 
 	start int    // the run not yet written is In.buf[start:In.r]
 	put   []byte // what goes out before the run, in a buffer of the pool; nil: nothing
-	told  []byte // what goes back with the run, likewise
 	left  int    // bytes of an envelope under way that are still to come and to be forwarded
 
 	gather   []byte // v5: the envelope under way that is collected because it has to be looked at whole
@@ -74,6 +72,12 @@ type Direction struct {
 
 	reads atomic.Uint64 // how often something has arrived; for other goroutines to see
 	since atomic.Int64  // wall clock in ns, less waited: the rest of an envelope is waited for; 0: of none; likewise
+}
+
+// replies is what goes back to where a direction reads from.
+type replies struct {
+	Back *Outbound // for Reply; to be set before Run
+	told []byte    // what goes back with the run, in a buffer of the pool; nil: nothing
 }
 
 // NewDirection returns a direction of a connection, without its sockets. What it gathers is taken
