@@ -24,3 +24,24 @@ func TestObservedClock(t *testing.T) {
 		assert.Zero(t, c.now().Clk, "the clocks are too far apart")
 	}
 }
+
+// What begins may go by the last reading of the clocks, where that is of just now; what is judged after an answer reads them anew.
+func TestReadingOfWhatBegins(t *testing.T) {
+	s := startStation(t, newCluster())
+	k := keyOf("x")
+	ref := s.held(k)
+	s.put(k, ref) // the first one may wait
+	shard := s.of(k)
+	at := time.Now().Add(time.Hour) // it stays new for as long as the test takes
+	shard.reading.at = at
+	ended := shard.reading.now
+	a := s.begin(k, ref, musiccore.Put)
+	assert.Equal(t, ended, shard.reading.now, "the clocks were read just before")
+	assert.Equal(t, musiccore.VerdictTell, s.verdict(a.Ticket, musiccore.OutcomeAcked))
+	assert.NotEqual(t, at, shard.reading.at, "an End reads the clocks")
+	assert.Greater(t, shard.reading.now.Boot, ended.Boot)
+	ended = shard.reading.now
+	shard.reading.at = time.Now().Add(-readingLasts)
+	s.begin(k, ref, musiccore.Put)
+	assert.Greater(t, shard.reading.now.Boot, ended.Boot, "the last reading is old")
+}

@@ -186,7 +186,7 @@ func (l *locks) End(t musiccore.Ticket, o musiccore.Outcome) (musiccore.Verdict,
 	s := l.of(t.Key)
 	s.mu.Lock()
 	defer s.unlock()
-	now := s.clock.now()
+	now := s.now() // after the answer: its moment decides
 	v, effects := s.core.End(now, t, o)
 	var wait func() musiccore.Verdict
 	if v == musiccore.VerdictPending {

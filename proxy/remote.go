@@ -207,7 +207,7 @@ func (l *locks) listHere(only musiccore.Key) []musiccore.Listing {
 	var all []musiccore.Listing
 	for _, s := range l.shards {
 		s.mu.Lock()
-		all = append(all, s.core.List(s.clock.now())...)
+		all = append(all, s.core.List(s.now())...)
 		s.mu.Unlock()
 	}
 	return slices.DeleteFunc(all, func(at musiccore.Listing) bool {

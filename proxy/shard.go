@@ -36,6 +36,7 @@ type shard struct {
 	failures zerolog.Logger // sampled, for all shards
 
 	mu         sync.Mutex
+	reading    reading
 	core       *musiccore.Core
 	waiting    map[musiccore.OpID]func(musiccore.Answer)
 	owners     *simplelru.LRU[refKey, musiccore.SessionID] // sessions of references that are elsewhere, as they were found
@@ -51,6 +52,33 @@ type shard struct {
 type alarm struct {
 	timer *time.Timer
 	at    time.Duration // BOOTTIME; 0: no moment that counts
+}
+
+// reading is what the clocks showed when a shard read them last.
+type reading struct {
+	now musiccore.Now
+	at  time.Time
+}
+
+// readingLasts is for how long a reading serves what begins.
+const readingLasts = 2 * time.Millisecond
+
+// now reads the clocks. The mutex is held.
+func (s *shard) now() musiccore.Now {
+	wall := time.Now()
+	s.reading = reading{s.clock.from(wall), wall}
+	return s.reading.now
+}
+
+// recently returns the last reading of the clocks, or a new one where that is not of just now. It
+// is for what begins: that may be carried out however long after its moment was read, for the
+// machine can pause in between (docs/protocol.md 3.6, Begin), and the system calls of a reading cost
+// more than all else of it. What is judged by a moment after an answer takes now. The mutex is held.
+func (s *shard) recently() musiccore.Now {
+	if time.Since(s.reading.at) >= readingLasts {
+		return s.now()
+	}
+	return s.reading.now
 }
 
 // ownersKept bounds the references of other proxies that a shard remembers the proxy of.
@@ -82,7 +110,7 @@ func (s *shard) enter(o shardOp, done func(musiccore.Answer), event func(*musicc
 	if owner, known := s.owners.Get(o.refKey); known {
 		return musiccore.Answer{Op: o.op, Err: &musiccore.ElsewhereError{Session: owner}}, true
 	}
-	now := s.clock.now()
+	now := s.now()
 	effects := event(s.core, now)
 	if a, ok = takeAnswer(&effects, o.op); !ok {
 		s.waiting[o.op] = s.counted(o, now, done)
@@ -129,7 +157,7 @@ func (s *shard) gone(op musiccore.OpID) {
 	done := s.waiting[op]
 	if done != nil {
 		delete(s.waiting, op)
-		now := s.clock.now()
+		now := s.now()
 		s.carryOut(now, s.core.Gone(now, op))
 	}
 	s.unlock()
@@ -145,7 +173,7 @@ var errGone = errors.New("nobody waits for this any more")
 func (s *shard) call(event func(*musiccore.Core, musiccore.Now) musiccore.Effects) {
 	s.mu.Lock()
 	defer s.unlock()
-	now := s.clock.now()
+	now := s.now()
 	s.carryOut(now, event(s.core, now))
 }
 
@@ -234,7 +262,7 @@ func (s *shard) begin(op musiccore.OpID, p refKey, kind musiccore.Kind) (a music
 	if owner, known := s.owners.Get(p); known {
 		return musiccore.Answer{Op: op, Err: &musiccore.ElsewhereError{Session: owner}}, true
 	}
-	now := s.clock.now()
+	now := s.recently()
 	ticket, effects := s.core.Begin(now, op, p.key, p.ref, kind)
 	if a, ok = takeAnswer(&effects, op); !ok {
 		a, ok = musiccore.Answer{Op: op, Ticket: ticket}, ticket.OK()
