@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"encoding/binary"
 	"slices"
-	"time"
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
@@ -158,7 +157,9 @@ func (executeBatch) perform(c *conn, e wire.Envelope) error {
 	case f != nil && c.server.Tables.Version() != c.decidedAt:
 		return c.decideAgain(e)
 	case f == nil && b.unlocked() && !b.served():
-		f = b.write(e).run()
+		f = b.withoutLock(e).run()
+	case f == nil && !b.unlocked() && slices.ContainsFunc(b.children, func(s lockStatement) bool { return s.followsTable() }):
+		f = mixedBatch()
 	case f == nil:
 		f = b.run(true)
 	}
@@ -166,38 +167,6 @@ func (executeBatch) perform(c *conn, e wire.Envelope) error {
 		return c.answer(e, f)
 	}
 	return nil
-}
-
-// unlocked reports whether all statements of the batch are writes of one table without a lock.
-func (b *lockedBatch) unlocked() bool {
-	return !slices.ContainsFunc(b.children, func(s lockStatement) bool { return !s.followsTable() || s.table != b.children[0].table })
-}
-
-// served reports whether the batch has a section of its own, of tables that can be locked now.
-func (b *lockedBatch) served() bool {
-	return !slices.ContainsFunc(b.children, func(s lockStatement) bool { return !s.served() })
-}
-
-// write returns the execution of a batch of writes without a lock.
-func (b *lockedBatch) write(e wire.Envelope) *unlockedWrite {
-	until := time.Now().Add(b.conn.longestWait())
-	return &unlockedWrite{
-		conn: b.conn, e: e, table: b.children[0].table, until: until, inPlace: true,
-		serve: func(now *catalog.Critical, inPlace bool) *wire.Failure {
-			for i := range b.children {
-				if f := b.children[i].refresh(now); f != nil {
-					return f
-				}
-			}
-			return b.run(inPlace)
-		},
-		detach: func() int {
-			for i := range b.children {
-				b.children[i].until = until
-			}
-			return len(e.Raw)
-		},
-	}
 }
 
 // readLockedBatch reads all statements of a body, which it keeps.

@@ -11,15 +11,15 @@ import (
 	"music/rewrite"
 )
 
-// unlockedWrite is a write without a lock that was held back, since its table gave it a section of
-// its own when it was decided about. What it gets is asked again: the table may have become another
+// unlockedWrite is a write without a lock that was held back, since a table of it gave it a section
+// of its own when it was decided about. What it gets is asked again: a table may have become another
 // since, or be about to.
 type unlockedWrite struct {
-	conn  *conn
-	e     wire.Envelope // as received; in memory of its own once it has waited
-	table *catalog.Table
-	until time.Time // the client's driver waits no longer
-	size  int       // bytes that it takes while it waits; 0: it has memory of others yet
+	conn   *conn
+	e      wire.Envelope    // as received; in memory of its own once it has waited
+	tables []*catalog.Table // that it writes
+	until  time.Time        // the client's driver waits no longer
+	size   int              // bytes that it takes while it waits; 0: it has memory of others yet
 
 	inPlace bool // its request is being performed
 	// serve carries the write out in a section of its own.
@@ -28,35 +28,68 @@ type unlockedWrite struct {
 	detach func() (size int)
 }
 
-// run carries the write out as its table is now, or has it wait for its table.
+// given is what a table gives a write without a lock, the least last.
+type given uint8
+
+const (
+	givenWay     given = iota // it goes on as it was received
+	givenSection              // a section of its own
+	givenLater                // a section, but not yet
+	givenNothing
+)
+
+// gives returns what a table in a state gives a write without a lock.
+func gives(now *catalog.Critical) given {
+	switch {
+	case now == nil || now.Unlocked == catalog.Allow:
+		return givenWay
+	case now.Unlocked != catalog.Auto || now.Refused != "" && !now.Passing:
+		return givenNothing
+	case now.Refused != "":
+		return givenLater
+	}
+	return givenSection
+}
+
+// strictest returns the table that gives the least, and its state.
+func (w *unlockedWrite) strictest() (table *catalog.Table, now *catalog.Critical) {
+	for _, t := range w.tables {
+		if critical := t.Critical(); table == nil || gives(critical) > gives(now) {
+			table, now = t, critical
+		}
+	}
+	return table, now
+}
+
+// run carries the write out as its tables are now, or has it wait for them.
 func (w *unlockedWrite) run() *wire.Failure {
 	for {
-		now := w.table.Critical()
-		switch {
-		case now == nil || now.Unlocked == catalog.Allow:
-			if done, f := w.forward(); done {
-				return f
-			}
-		case now.Unlocked != catalog.Auto || now.Refused != "" && !now.Passing:
-			return writeWithoutLock(w.table)
-		case now.Refused == "":
-			return w.serve(now, w.inPlace)
+		t, now := w.strictest()
+		done, f := true, (*wire.Failure)(nil)
+		switch gives(now) {
+		case givenWay:
+			done, f = w.forward()
+		case givenSection:
+			f = w.serve(now, w.inPlace)
+		case givenLater:
+			done, f = w.wait(t, now)
 		default:
-			if done, f := w.wait(now); done {
-				return f
-			}
+			f = writeWithoutLock(t)
+		}
+		if done {
+			return f
 		}
 	}
 }
 
-// forward sends the write as it was received. It has not where the table has changed before the
+// forward sends the write as it was received. It has not where a table has changed before the
 // stream was open for Outstanding to see.
 func (w *unlockedWrite) forward() (done bool, f *wire.Failure) {
 	c := w.conn
 	if !c.streams.Begin(w.e.Stream, false) {
 		return true, inUse(w.e.Stream)
 	}
-	if now := w.table.Critical(); now != nil && now.Unlocked != catalog.Allow {
+	if _, now := w.strictest(); gives(now) != givenWay {
 		c.streams.End(w.e.Stream)
 		return false, nil
 	}
@@ -65,20 +98,20 @@ func (w *unlockedWrite) forward() (done bool, f *wire.Failure) {
 	return true, nil
 }
 
-// wait has the write wait until its table is no longer what it is now, which is about to be served.
-// It does not where the table has changed already.
-func (w *unlockedWrite) wait(now *catalog.Critical) (done bool, f *wire.Failure) {
+// wait has the write wait until a table of it is no longer what it is now, which is about to be
+// served. It does not where the table has changed already.
+func (w *unlockedWrite) wait(table *catalog.Table, now *catalog.Critical) (done bool, f *wire.Failure) {
 	c := w.conn
 	left := time.Until(w.until)
 	if left <= 0 || w.size == 0 && c.checkWaits() != nil {
-		return true, tryAgain(w.table, stillBecoming)
+		return true, tryAgain(table, stillBecoming)
 	}
 	if w.size == 0 {
 		w.e.Raw = bytes.Clone(w.e.Raw)
 		w.size = len(w.e.Raw) + w.detach()
 		w.inPlace = false
 	}
-	t := &tableWait{write: w, operation: c.begin(w.e.Stream)}
+	t := &tableWait{write: w, table: table, operation: c.begin(w.e.Stream)}
 	if !t.begin(now, left) {
 		t.operation.end()
 		return false, nil
@@ -91,6 +124,7 @@ func (w *unlockedWrite) wait(now *catalog.Critical) (done bool, f *wire.Failure)
 // time, or with the connection.
 type tableWait struct {
 	write     *unlockedWrite
+	table     *catalog.Table
 	operation operation
 
 	mu    sync.Mutex
@@ -103,7 +137,7 @@ type tableWait struct {
 func (t *tableWait) begin(was *catalog.Critical, limit time.Duration) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	leave, ok := t.write.table.AwaitChange(was, t.end)
+	leave, ok := t.table.AwaitChange(was, t.end)
 	if !ok {
 		return false
 	}
@@ -157,7 +191,7 @@ func (c *conn) executeUnlocked(e wire.Envelope, a lockExecution) error {
 func (a *lockExecution) unlocked() *unlockedWrite {
 	until := time.Now().Add(a.conn.longestWait())
 	return &unlockedWrite{
-		conn: a.conn, e: a.envelope, table: a.lock.table, until: until, inPlace: a.inPlace,
+		conn: a.conn, e: a.envelope, tables: []*catalog.Table{a.lock.table}, until: until, inPlace: a.inPlace,
 		serve: func(now *catalog.Critical, inPlace bool) *wire.Failure {
 			a.inPlace = inPlace
 			if f := a.lock.refresh(now); f != nil {
@@ -187,7 +221,7 @@ func (s *lockStatement) onOneTable() bool {
 // served reports whether a write without a lock has a section of its own, of a table that can be
 // locked now.
 func (s *lockStatement) served() bool {
-	return s.critical != nil && s.critical.Unlocked == catalog.Auto && s.critical.Refused == ""
+	return gives(s.critical) == givenSection
 }
 
 // refresh has a write without a lock meet its table as it is now.
@@ -206,4 +240,73 @@ func (s *lockStatement) cannotLock() *wire.Failure {
 		return tryAgain(s.table, stillBecoming)
 	}
 	return cannotLock(s.table, s.critical)
+}
+
+// unlocked reports whether all statements of the batch are writes without a lock.
+func (b *lockedBatch) unlocked() bool {
+	return !slices.ContainsFunc(b.children, func(s lockStatement) bool { return s.plain == nil && !s.followsTable() })
+}
+
+// served reports whether the batch has sections of its own, of tables that can be locked now.
+func (b *lockedBatch) served() bool {
+	return !slices.ContainsFunc(b.children, func(s lockStatement) bool { return s.plain == nil && !s.served() })
+}
+
+// withoutLock returns the execution of a batch of writes without a lock.
+func (b *lockedBatch) withoutLock(e wire.Envelope) *unlockedWrite {
+	until := time.Now().Add(b.conn.longestWait())
+	w := &unlockedWrite{
+		conn: b.conn, e: e, until: until, inPlace: true,
+		serve: func(_ *catalog.Critical, inPlace bool) *wire.Failure {
+			if f := b.refresh(); f != nil {
+				return f
+			}
+			return b.run(inPlace)
+		},
+		detach: func() int {
+			for i := range b.children {
+				b.children[i].until = until
+			}
+			return len(e.Raw)
+		},
+	}
+	for i := range b.children {
+		w.tables = append(w.tables, b.tables(&b.children[i])...)
+	}
+	return w
+}
+
+// tables returns the tables that a statement of the batch writes.
+func (b *lockedBatch) tables(s *lockStatement) (all []*catalog.Table) {
+	if s.plain == nil {
+		return []*catalog.Table{s.table}
+	}
+	for _, name := range s.names {
+		all = append(all, b.conn.server.Tables.Of(name[0], name[1]))
+	}
+	return all
+}
+
+// refresh has the statements of a batch without a lock meet their tables as they are now. It returns
+// an error where one of them does not give any more what the statement was read for.
+func (b *lockedBatch) refresh() *wire.Failure {
+	for i := range b.children {
+		s, want := &b.children[i], givenSection
+		if s.plain != nil {
+			want = givenWay
+		}
+		for _, t := range b.tables(s) {
+			now := t.Critical()
+			if gives(now) != want {
+				return tryAgain(t, stillBecoming)
+			}
+			if s.plain != nil {
+				continue
+			}
+			if f := s.refresh(now); f != nil {
+				return f
+			}
+		}
+	}
+	return nil
 }

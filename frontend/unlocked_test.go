@@ -160,7 +160,7 @@ func TestTheEndOfWritesThatWait(t *testing.T) {
 		r.waiting(client, backend, len(ways))
 		_ = client.Close()
 		backend.ended()
-		require.Eventually(t, func() bool { return r.server.memory.InUse() == 0 }, patience, time.Millisecond)
+		require.Eventually(t, func() bool { return r.server.memory.InUse() == 0 && r.server.Stats.Open.Load() == 0 }, patience, time.Millisecond)
 		r.policy(catalog.Auto)
 
 		client, backend = r.login(d)
@@ -195,4 +195,43 @@ func TestPrepareWhileATableBecomesCritical(t *testing.T) {
 	for _, text := range []string{lonely, "INSERT INTO bank.accounts (id, n) VALUES (?, ?)", "BEGIN BATCH " + lonely + "; APPLY BATCH"} {
 		r.prepare(client, backend, text)
 	}
+}
+
+// A batch over several tables waits for each of them, and has no section as long as one of them cannot be locked.
+func TestABatchWaitsForAllOfItsTables(t *testing.T) {
+	bothFramings(t, func(t *testing.T, d dialect) {
+		r, client, backend, _ := waitingRig(t, d)
+		id := r.prepare(client, backend, "UPDATE bank.other SET n = 1 WHERE id = 'y'")
+		auto := &catalog.Critical{ID: [16]byte{7}, Key: []catalog.Column{{Name: "id", Type: "text"}}, Settings: catalog.Settings{Unlocked: catalog.Auto}}
+		both := &message.Batch{Children: []*message.BatchChild{{Query: lonely}, {Query: "UPDATE bank.other SET n = 1 WHERE id = 'y'"}}}
+		r.server.Tables.Set("bank", "other", auto)
+		client.send(1, both)
+		r.waiting(client, backend, 1)
+		r.policy(catalog.Auto)
+		backend.answer(1)
+		backend.send(1, &message.VoidResult{})
+		client.answer(1)
+
+		r.becoming(catalog.Auto)
+		client.send(1, both)
+		r.waiting(client, backend, 1)
+		r.server.Tables.Set("bank", "other", nil)
+		r.server.Tables.Set("bank", "accounts", nil)
+		assert.Len(t, backend.answer(1).(*message.Batch).Children, 2)
+		backend.send(1, &message.VoidResult{})
+		client.answer(1)
+
+		r.becoming(catalog.Auto)
+		r.server.Tables.Set("bank", "other", nil)
+		client.send(1, &message.Batch{Children: []*message.BatchChild{{Query: lonely}, {Id: id}}})
+		r.waiting(client, backend, 1)
+		r.server.Tables.Set("bank", "other", auto)
+		r.policy(catalog.Auto)
+		assert.Equal(t, primitive.ErrorCodeOverloaded, client.failure(1).GetErrorCode(), "it was read for a table that let it through")
+		r.server.Tables.Set("bank", "other", &catalog.Critical{Key: auto.Key})
+		r.becoming(catalog.Auto)
+		client.send(1, both)
+		assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_UNLOCKED: bank.other")
+		backend.silent()
+	})
 }
