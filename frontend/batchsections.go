@@ -159,6 +159,7 @@ func (c *conn) batchPart(text []byte, name [2]string, values [][]byte) (s lockSt
 	case s.critical.Refused != "":
 		return s, s.cannotLock()
 	}
+	s.fixKey()
 	return s, s.checkFenced()
 }
 

@@ -156,7 +156,7 @@ func (c *conn) countKept(n int) {
 
 // newLockedOperation makes of a request what will be sent.
 func (c *conn) newLockedOperation(h wire.Header, s *lockStatement, q lockedRequest) lockedOperation {
-	if s.timed() {
+	if s.timed() || s.fixed {
 		own := s.clone()
 		k := queryOperation(h, queryText{own.writeText(requestStamps), own.writeValues()}, &own, q)
 		k.sent.warnings = c.timestampWarning(&own)

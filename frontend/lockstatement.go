@@ -25,6 +25,7 @@ type lockStatement struct {
 	values    [][]byte               // bound, in wire form
 	names     [][2]string            // of a batch's text, the tables of its statements; of plain, its tables
 	plain     []byte                 // of a BATCH's statement that no lock concerns, as it came: kind, and text or id
+	fixed     bool                   // fixKey has written it anew
 	until     time.Time              // of a write that has waited for its table: its client's driver waits no longer
 }
 
@@ -103,6 +104,11 @@ func (s *lockStatement) kind() musiccore.Kind {
 	return musiccore.BlindPut
 }
 
+// isBatchOrWrite reports whether the statement is one write, or a batch's text.
+func (s *lockStatement) isBatchOrWrite() bool {
+	return s.isWrite() || s.statement.Verb == rewrite.Batch
+}
+
 // isWrite reports whether the statement is one write.
 func (s *lockStatement) isWrite() bool {
 	switch s.statement.Verb {
@@ -121,6 +127,7 @@ func (c *conn) decideLock(e wire.Envelope, r reading, text, rest []byte) decisio
 	if failure := c.server.Bounds.checkVerb(r.verb, text); failure != nil {
 		return refused(failure)
 	}
+	r.execute = true
 	s, pass, failure := readLockStatement(r, text)
 	switch {
 	case failure != nil:
@@ -165,6 +172,9 @@ func readLockStatement(r reading, text []byte) (s lockStatement, pass bool, f *w
 	s = lockStatement{statement: &statement, text: text, table: r.table, critical: r.table.Critical(), names: r.names}
 	if s.plainWrite() && s.critical.Unlocked == catalog.Allow {
 		return s, true, nil
+	}
+	if r.execute && s.isBatchOrWrite() {
+		s.fixKey()
 	}
 	switch statement.Verb {
 	case rewrite.Lock, rewrite.Unlock:

@@ -26,6 +26,7 @@ type preparedLockStatement struct {
 	columns   []*message.ColumnMetadata // of the answer, for FOR UPDATE
 	names     [][2]string               // of a batch: the tables of its statements …
 	tables    []*catalog.Table          // … and what is known of them
+	once      bool                      // its key has what is to be evaluated each time that it is executed, see fixKey
 	refused   bool                      // it was not served when it was prepared: that is asked again each time
 }
 
@@ -50,7 +51,7 @@ func (c *conn) decidePrepareLock(r reading, text, rest []byte, own string) decis
 	case failure != nil && !s.auto():
 		return refused(failure)
 	}
-	p := &preparedLockStatement{id: ownID(c.keyspaceHere(own), text), text: slices.Clone(text), statement: s.statement, table: s.table, names: s.names, refused: failure != nil}
+	p := &preparedLockStatement{id: ownID(c.keyspaceHere(own), text), text: slices.Clone(text), statement: s.statement, table: s.table, names: s.names, refused: failure != nil, once: s.evaluates()}
 	s.text, s.prepared = p.text, p
 	switch s.statement.Verb {
 	case rewrite.Lock, rewrite.Unlock, rewrite.ListLocks:
@@ -328,7 +329,10 @@ func (p *preparedLockStatement) current() (lockStatement, *wire.Failure) {
 		return s, nil
 	}
 	critical := s.table.Critical()
-	if s.critical = critical; s.followsTable() && !s.served() {
+	if s.critical = critical; p.once {
+		s.fixKey()
+	}
+	if s.followsTable() && !s.served() {
 		return s, nil // what it gets is asked when it is run
 	}
 	if critical == nil {

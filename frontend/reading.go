@@ -32,6 +32,7 @@ const (
 type reading struct {
 	meaning meaning
 	verb    rewrite.Verb
+	execute bool           // it is to be carried out, and not prepared
 	table   *catalog.Table // of meaningWrites and meaningCritical, where one is named
 	failure *wire.Failure
 

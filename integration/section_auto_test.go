@@ -102,6 +102,16 @@ func TestBatchesInSeveralSections(t *testing.T) {
 	require.Error(t, o.err())
 	assert.Contains(t, o.err().Error(), "Batch with conditions cannot span multiple tables")
 
+	// A key that is evaluated is evaluated once.
+	s.works(s.client, "CREATE TABLE "+s.keyspace+".ids (id timeuuid, u uuid, v int, PRIMARY KEY (id, u)) WITH comment = '@critical(unlocked=auto, key=row)'")
+	for v := range 3 {
+		s.works(s.client, "INSERT INTO "+s.keyspace+".ids (id, u, v) VALUES (now(), uuid(), ?)", v)
+		s.works(s.client, "INSERT INTO "+s.keyspace+".ids (id, u, v) VALUES (now(), uuid(), ?) IF NOT EXISTS", v)
+	}
+	var ids int
+	require.NoError(t, s.direct.Query("SELECT count(*) FROM "+s.keyspace+".ids").Scan(&ids))
+	assert.Equal(t, 6, ids)
+
 	// Who holds one of the keys is waited for, and nothing of the batch is written before.
 	ref := s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'b'"), "HELD")
 	const both = "BEGIN UNLOGGED BATCH UPDATE ACCOUNTS SET balance = %d WHERE branch = '%s' AND id = 'x'; UPDATE ACCOUNTS SET balance = %d WHERE branch = '%s' AND id = 'x'; APPLY BATCH"

@@ -26,18 +26,12 @@ type Statement struct {
 	Selectors []Selector
 	// JSON says that the statement is INSERT JSON or SELECT JSON.
 	JSON bool
-	// Children are the statements between BEGIN BATCH and APPLY BATCH, and Kind is
-	// what kind of batch it is. Whole is where a child stands.
-	Children []Statement
-	Kind     BatchKind
-	Whole    Span
 
-	Using     // what stands in USING
-	Condition // the IF
-	Clauses   // those of LOCK, UNLOCK and FOR UPDATE
+	BatchParts // of a batch, and of its children
+	Using      // what stands in USING
+	Condition  // the IF
+	Clauses    // those of LOCK, UNLOCK and FOR UPDATE
 
-	// ForUpdate says that SELECT ends in FOR UPDATE.
-	ForUpdate bool
 	// Cut is what plain Cassandra does not understand, in order and disjoint:
 	// to remove it is all that a fenced statement needs. That of a batch holds
 	// those of its children too. Empty for LOCK, UNLOCK and LIST LOCKS, which
@@ -45,6 +39,16 @@ type Statement struct {
 	Cut []Span
 
 	BindMarkers
+}
+
+// BatchParts are what a batch is made of.
+type BatchParts struct {
+	// Children are the statements between BEGIN BATCH and APPLY BATCH.
+	Children []Statement
+	// Kind is what kind of batch it is.
+	Kind BatchKind
+	// Whole is where a child stands.
+	Whole Span
 }
 
 // BatchKind is the kind of a batch, by its number in the native protocol.
@@ -112,6 +116,9 @@ type Condition struct {
 // Clauses are what LOCK, UNLOCK and FOR UPDATE take beside the key. Durations
 // and integers are literals of that kind or markers.
 type Clauses struct {
+	// ForUpdate says that SELECT ends in FOR UPDATE.
+	ForUpdate bool
+
 	Wait, Lease               Term
 	Owner, Token              Term // AS 'who', TOKEN uuid
 	Limit, Reason             Term

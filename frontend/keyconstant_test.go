@@ -1,0 +1,75 @@
+package frontend
+
+import (
+	"encoding/hex"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"music/frontend/catalog"
+)
+
+// A key that is given as uuid(), as now() or as a cast is evaluated once, here, each time that the statement is executed: what is locked
+// is what is written, in whatever way the statement comes.
+func TestKeysThatAreEvaluatedOnce(t *testing.T) {
+	everyDialect(t, func(t *testing.T, d dialect) {
+		g := newGrantingLocks()
+		r := newRig(t, func(o *Options) { o.Locks = g })
+		for table, kind := range map[string]string{"uuids": "uuid", "times": "timeuuid", "texts": "text"} {
+			r.server.Tables.Set("bank", table, &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: kind}}, Primary: []string{"id"}, Settings: catalog.Settings{Unlocked: catalog.Auto}})
+		}
+		client, backend := r.login(d)
+		seen := map[string]bool{}
+		for text, want := range map[string]string{
+			"INSERT INTO bank.uuids (n, id) VALUES (?, uuid()) USING TTL 7": `[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}`,
+			"UPDATE bank.times SET n = ? WHERE id = NOW ()":                 `[0-9a-f]{8}-[0-9a-f]{4}-1[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}`,
+			"DELETE FROM bank.texts WHERE id = (text) 'x'":                  `'x'`,
+		} {
+			var values []*primitive.Value
+			if strings.Contains(text, "?") {
+				values = []*primitive.Value{primitive.NewValue(number(1))}
+			}
+			x := execute(r.prepare(client, backend, text), nil)
+			x.Options.PositionalValues = values
+			q := query(text)
+			q.Options.PositionalValues = values
+			for _, m := range []message.Message{q, x, x, &message.Batch{Children: []*message.BatchChild{{Query: text, Values: values}}}, &message.Batch{Children: []*message.BatchChild{{Id: x.QueryId, Values: values}}}} {
+				client.send(1, m)
+				sent := ""
+				switch got := backend.answer(1).(type) {
+				case *message.Query:
+					sent = got.Query
+					assert.Equal(t, values, got.Options.PositionalValues)
+				case *message.Batch:
+					sent = got.Children[0].Query
+				}
+				constant := regexp.MustCompile(want).FindString(sent)
+				require.NotEmpty(t, constant, sent)
+				key := strings.Trim(constant, "'")
+				if key != "x" {
+					assert.False(t, seen[key], "each has its own")
+					raw, err := hex.DecodeString(strings.ReplaceAll(key, "-", ""))
+					require.NoError(t, err)
+					key = string(raw)
+				}
+				seen[strings.Trim(constant, "'")] = true
+				assert.Equal(t, key, (<-g.locked).PK)
+				backend.send(1, &message.VoidResult{})
+				assert.IsType(t, &message.VoidResult{}, client.answer(1))
+				<-g.unlocked
+			}
+		}
+		for _, text := range []string{
+			"INSERT INTO bank.uuids (id) VALUES (now())", "INSERT INTO bank.times (id) VALUES (uuid())", "INSERT INTO bank.texts (id) VALUES ((ascii) 'x')", "INSERT INTO bank.texts (id) VALUES ((text) 5)",
+			"INSERT INTO bank.uuids (id) VALUES (ks.uuid())", "DELETE FROM bank.texts WHERE id = (text) 'x' + 'y'",
+		} {
+			client.send(1, query(text))
+			assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_KEY", text)
+		}
+	})
+}
