@@ -196,14 +196,28 @@ func (h *Held) Renew(ctx context.Context) (end time.Duration, err error) {
 	begun := Boottime()
 	g, err := h.session.ask(ctx, fmt.Sprintf("LOCK %s WHERE %s USING LOCK %d NOWAIT", h.key.Table, h.key.Where, h.Ref))
 	h.silent = err != nil && !Answered(err)
+	if err = renewed(g, err); err != nil {
+		return 0, err
+	}
+	h.End = begun + g.Lease
+	return h.End, nil
+}
+
+// errNotYet is the error of a renewal that arrived at another proxy before the lock did.
+var errNotYet = errors.New("this proxy does not have the lock yet")
+
+// renewed returns why an answer to LOCK with a reference is no renewal, or nil. QUEUED is told of a lock that this proxy is taking over from one
+// that has gone: its reference goes on.
+func renewed(g Grant, err error) error {
 	switch {
 	case err == nil && g.State == "HELD":
-		h.End = begun + g.Lease
-		return h.End, nil
+		return nil
+	case err == nil && g.State == "QUEUED":
+		return errNotYet
 	case err == nil, strings.Contains(err.Error(), "MUSIC_NOT_HELD"), strings.Contains(err.Error(), "MUSIC_LOST"):
-		return 0, ErrLost
+		return ErrLost
 	}
-	return 0, err
+	return err
 }
 
 // Release gives the lock back, at another proxy where this one does not answer. It returns an ErrLost where the lock was lost before.
