@@ -61,7 +61,7 @@ func TestConditionIsReadThenWritten(t *testing.T) {
 			backend.send(1, balances(bigint(balance)))
 			if balance == 10 {
 				write := backend.answer(1).(*message.Query)
-				assert.Equal(t, `UPDATE "bank".accounts USING  TTL ? SET n = ? WHERE id = ? `, write.Query)
+				assert.Equal(t, `UPDATE "bank".accounts  USING TTL ?  SET n = ? WHERE id = ? `, write.Query)
 				assert.Equal(t, values[1:4], write.Options.PositionalValues)
 				assert.EqualValues(t, 1000, *write.Options.DefaultTimestamp)
 				backend.send(1, &message.VoidResult{})
