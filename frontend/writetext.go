@@ -82,8 +82,12 @@ func (s *lockStatement) writeValues() (values [][]byte) {
 
 // timed reports whether the statement, or one of a batch's text, gives a timestamp of its own.
 func (s *lockStatement) timed() bool {
-	own := func(st rewrite.Statement) bool { return st.Timestamp.Kind != rewrite.NoTerm }
-	return own(*s.statement) || slices.ContainsFunc(s.statement.Children, own)
+	for i := range s.statement.Children {
+		if s.statement.Children[i].Timestamp.Kind != rewrite.NoTerm {
+			return true
+		}
+	}
+	return s.statement.Timestamp.Kind != rewrite.NoTerm
 }
 
 // checkTimestamps refuses timestamps of the client's own where the table does not ignore them, and those that Cassandra refuses,

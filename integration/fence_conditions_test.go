@@ -32,8 +32,8 @@ func conditionTexts() []spelling {
 			spelling{"two keys, IF " + condition, never, "BEGIN BATCH USING LOCK $HELD DELETE FROM $KS.accounts WHERE branch = 'geneva' AND id = 'x'; " + update + end},
 			spelling{"two tables, IF " + condition, never + " INVALID", "BEGIN BATCH USING LOCK $HELD DELETE FROM $KS.vault WHERE branch = 'zurich'; " + update + end},
 			spelling{"a plain table, IF " + condition, never + " INVALID", "BEGIN BATCH USING LOCK $HELD " + plainRow + "; " + update + end},
-			spelling{"a timestamp, IF " + condition, never + " MUSIC_SYNTAX", "BEGIN BATCH USING LOCK $HELD AND TIMESTAMP 5 " + update + end},
-			spelling{"a child's timestamp, IF " + condition, never, "BEGIN BATCH USING LOCK $HELD " + strings.Replace(update, " SET", " USING TIMESTAMP 5 SET", 1) + end},
+			spelling{"a timestamp, IF " + condition, never + " MUSIC_SYNTAX INVALID", "BEGIN BATCH USING LOCK $HELD AND TIMESTAMP 5 " + update + end},
+			spelling{"a child's timestamp, IF " + condition, never + " INVALID", "BEGIN BATCH USING LOCK $HELD " + strings.Replace(update, " SET", " USING TIMESTAMP 5 SET", 1) + end},
 			spelling{"a child's lock, IF " + condition, never + " SYNTAX", "BEGIN BATCH " + other + strings.Replace(update, " SET", " USING LOCK $HELD SET", 1) + end},
 		)
 	}

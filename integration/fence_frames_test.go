@@ -100,11 +100,8 @@ func boundKeys() []attempt {
 	} {
 		all = append(all, bound("bound "+k.name, k.want, k.cql, k.least, one(k.value))...)
 	}
-	const mortal = "INSERT INTO $KS.accounts (branch, id, balance) VALUES ('zurich', 'new', ?) USING LOCK $HELD AND TTL 100"
-	all = append(all, bound("bound null in a mortal row", "MUSIC_REFUSED", mortal, 0, one(primitive.NewNullValue()))...)
 	const json = "INSERT INTO $KS.accounts JSON ? USING LOCK $HELD"
-	all = append(all, bound("bound JSON", "MUSIC_KEY", json, 0, one(text(`{"branch": "geneva", "id": "x"}`)))...)
-	return append(all, bound("bound unset in a mortal row", "MUSIC_REFUSED", mortal, 4, one(primitive.NewUnsetValue()))...)
+	return append(all, bound("bound JSON", "MUSIC_KEY", json, 0, one(text(`{"branch": "geneva", "id": "x"}`)))...)
 }
 
 // frameFields are one statement with everything that a frame can say beside it, and keyspaces from everywhere.
