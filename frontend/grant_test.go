@@ -61,6 +61,9 @@ func lockAtOnce(t tester, d dialect, keep bool) (m *memoryConn, lock, unlock []b
 
 // A write that has a section of its own costs little more memory than one under a lock.
 func TestWriteAloneAllocatesLittle(t *testing.T) {
+	if raceDetector {
+		t.Skip("allocations mean nothing under the race detector")
+	}
 	for name, d := range dialects() {
 		t.Run(name, func(t *testing.T) {
 			m, _, _ := lockAtOnce(t, d, false)
@@ -108,6 +111,9 @@ func (m *memoryConn) preparedVerb(t tester, d dialect, stream int16, text string
 
 // LOCK and UNLOCK that the core answers at once cost little memory.
 func TestLockAtOnceAllocatesLittle(t *testing.T) {
+	if raceDetector {
+		t.Skip("allocations mean nothing under the race detector")
+	}
 	for name, d := range dialects() {
 		t.Run(name, func(t *testing.T) {
 			m, lock, unlock := lockAtOnce(t, d, false)
