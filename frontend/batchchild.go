@@ -2,9 +2,29 @@ package frontend
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"music/frontend/wire"
+	"music/rewrite"
 )
+
+// parts returns the statements of a batch's text, or the statement itself.
+func (s *lockStatement) parts() []lockStatement {
+	if s.statement.Verb != rewrite.Batch {
+		return []lockStatement{*s}
+	}
+	parts := make([]lockStatement, len(s.statement.Children))
+	for i := range parts {
+		parts[i] = *s
+		parts[i].statement = &s.statement.Children[i]
+	}
+	return parts
+}
+
+// conditional reports whether the statement, or one of a batch's text, has an IF.
+func (s *lockStatement) conditional() bool {
+	return slices.ContainsFunc(s.parts(), func(part lockStatement) bool { return part.statement.Conditional })
+}
 
 // readChild reads the kind and the text or id of a statement.
 func (c *conn) readChild(cur *wire.Cursor, own string) (s lockStatement, f *wire.Failure) {

@@ -29,24 +29,6 @@ type lockStatement struct {
 	until     time.Time              // of a write that has waited for its table: its client's driver waits no longer
 }
 
-// parts returns the statements of a batch's text, or the statement itself.
-func (s *lockStatement) parts() []lockStatement {
-	if s.statement.Verb != rewrite.Batch {
-		return []lockStatement{*s}
-	}
-	parts := make([]lockStatement, len(s.statement.Children))
-	for i := range parts {
-		parts[i] = *s
-		parts[i].statement = &s.statement.Children[i]
-	}
-	return parts
-}
-
-// conditional reports whether the statement, or one of a batch's text, has an IF.
-func (s *lockStatement) conditional() bool {
-	return slices.ContainsFunc(s.parts(), func(part lockStatement) bool { return part.statement.Conditional })
-}
-
 // severalKeys reports whether the statement is a LOCK or UNLOCK that names its keys by IN.
 func (s *lockStatement) severalKeys() bool {
 	if s.statement.Verb != rewrite.Lock && s.statement.Verb != rewrite.Unlock {

@@ -52,8 +52,8 @@ func (k *key) note(what NoteKind, e *entry, how State) {
 		Key: k.id, Kind: what, Ref: e.ref, Owner: e.identity.name, Client: e.identity.client, State: how, Duration: k.c.now - e.since,
 		InBlock: e.inBlock,
 	}
-	if n.HandedOver = what == NoteGranted && k.endedAt != 0 && e.since <= k.endedAt; n.HandedOver {
-		n.HandOver = k.c.now - k.endedAt
+	if n.HandedOver = what == NoteGranted && k.lastHolder.ended != 0 && e.since <= k.lastHolder.ended; n.HandedOver {
+		n.HandOver = k.c.now - k.lastHolder.ended
 	}
 	k.c.out.Notes = append(k.c.out.Notes, n)
 }

@@ -221,7 +221,7 @@ func (k *key) endEntry(e *entry, how State) {
 	}
 	if e.phase == phaseHolding {
 		k.note(endNote(how), e, how)
-		k.endedAt = k.c.now
+		k.lastHolder.ended = k.c.now
 	}
 	e.phase = phaseEnded
 	k.queue.dropToken(e)

@@ -96,7 +96,7 @@ func (k *key) forceHead(now Now, q query, ref LockRef, e *entry) {
 
 // noteForced emits the note of who was ended and why.
 func (k *key) noteForced(e *entry, q query) {
-	k.lastDied = true
+	k.lastHolder.died = true
 	k.note(NoteForced, e, StateLost)
 	k.c.out.Notes[len(k.c.out.Notes)-1].Reason = q.reason
 }

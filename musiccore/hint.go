@@ -46,7 +46,7 @@ func (c *Core) Hear(now Now, hint Hint) Effects {
 		k.view.hintReceived()
 		k.step(now)
 	case hint.Kind == HintReleasing && k != nil && k.term == nil:
-		k.view.releaseExpected, k.endedAt = now.Boot+releasingFor, now.Boot
+		k.view.releaseExpected, k.lastHolder.ended = now.Boot+releasingFor, now.Boot
 		k.view.read.next = 0
 		k.step(now)
 	case hint.Kind == HintPiggyback && k != nil && len(k.queue.numbered) > 0 && hint.Block.Session != c.self.id:
@@ -86,7 +86,7 @@ func (k *key) sendWaiting() {
 	}
 	if s != k.headWatch.told && s != (SessionID{}) {
 		k.sendHint(s, HintWaiting)
-		k.endedAt = 0
+		k.lastHolder.ended = 0
 	}
 	k.headWatch.told = s
 }

@@ -5,22 +5,27 @@ import "time"
 // key is the state machine of one key: who waits, who holds, and the one LWT under way. It is made
 // by the first operation, and dropped when nobody holds, waits or is owed an answer.
 type key struct {
-	c         *Core
-	id        Key
-	table     tableFacts
-	view      view // of the lock row
-	lwt       *lwt // under way, or nil
-	queue     queue
-	blocks    blocks
-	term      *term // of the head, if it is here
-	queries   []query
-	endings   endings
-	lastDied  bool          // the last holder did not give the lock back
-	endedAt   time.Duration // when the lock ended last, as far as it was seen here; for notes alone
-	headWatch headWatch
-	piggyback piggyback
-	stampRead stampRead // in the place of the first Synch
-	timer     timer
+	c          *Core
+	id         Key
+	table      tableFacts
+	view       view // of the lock row
+	lwt        *lwt // under way, or nil
+	queue      queue
+	blocks     blocks
+	term       *term // of the head, if it is here
+	queries    []query
+	endings    endings
+	lastHolder lastHolder
+	headWatch  headWatch
+	piggyback  piggyback
+	stampRead  stampRead // in the place of the first Synch
+	timer      timer
+}
+
+// lastHolder is what is known of who held the lock before.
+type lastHolder struct {
+	died  bool          // it did not give the lock back
+	ended time.Duration // when, as far as it was seen here; for notes alone
 }
 
 // due is called when the timer of the key rings.

@@ -17,7 +17,7 @@ func (c *Core) key(id Key) *key {
 	k := &key{c: c, id: id, table: f}
 	k.timer.who = k
 	if r, ok := c.idle.get(id); ok {
-		k.view.row, k.view.state, k.view.firmAfter, k.lastDied, k.blocks.nextSize, k.endings = r.row, rowPresent, c.last.command, r.lastDied, r.nextBlockSize, r.endings
+		k.view.row, k.view.state, k.view.firmAfter, k.lastHolder.died, k.blocks.nextSize, k.endings = r.row, rowPresent, c.last.command, r.lastDied, r.nextBlockSize, r.endings
 	}
 	c.keys[id] = k
 	return k
@@ -27,7 +27,7 @@ func (c *Core) key(id Key) *key {
 // another could change without us.
 func (c *Core) forget(k *key) {
 	if k.view.firmAfter != 0 && k.view.state == rowPresent && k.view.row.Empty() {
-		c.idle.put(k.id, idleKey{k.view.row, k.lastDied, k.blocks.nextSize, k.endings})
+		c.idle.put(k.id, idleKey{k.view.row, k.lastHolder.died, k.blocks.nextSize, k.endings})
 	}
 	delete(c.commands, k.view.read.cmd)
 	k.dropStampRead()

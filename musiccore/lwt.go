@@ -197,7 +197,7 @@ func (k *key) lwtApplied(now Now) {
 	case purposeDissolve:
 		k.blocksDissolved()
 	case purposePreempt, purposeReap:
-		k.lastDied = true
+		k.lastHolder.died = true
 		k.c.out.Notes = append(k.c.out.Notes, Note{Key: k.id, Kind: NotePreempted, Ref: l.swap.Set.Row.Head - 1})
 	}
 	switch b := l.enqueuedBlock(); {

@@ -2,7 +2,7 @@ package musiccore
 
 // expireLease ends a holder whose client was silent for a lease; the next holder is told so.
 func (k *key) expireLease(now Now) {
-	k.lastDied = true
+	k.lastHolder.died = true
 	k.closeTerm(now, StateLost)
 }
 

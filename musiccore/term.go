@@ -295,7 +295,7 @@ func (k *key) grant(now Now, e *entry) {
 	t.holder, t.open, e.inBlock = e, true, t.block != nil
 	k.note(e.grantNote(), e, 0)
 	t.ops.waiting, e.takeover.ops = e.takeover.ops, nil
-	e.phase, e.ownerDied, e.wait.noWait, k.lastDied = phaseHolding, k.lastDied, false, false
+	e.phase, e.ownerDied, e.wait.noWait, k.lastHolder.died = phaseHolding, k.lastHolder.died, false, false
 	k.blocks.lastWait, e.since = now.Boot-e.since, now.Boot
 	if e.wait.op == 0 && len(t.ops.waiting) == 0 {
 		e.setDeadline(now.Boot + k.c.opts.QueuedLease)
