@@ -24,7 +24,7 @@ test: ## everything that CI runs: vet, unit tests and the whole against real Cas
 	$(GO) vet ./...
 	for module in integration/bench clients/go clients/gocql1; do $(GO) -C $$module vet ./...; done
 	$(GO) test -race -timeout 25m $$($(GO) list ./... | grep -v -e '^music/integration' -e '^music/model' -e '^music/cmd/music-demo')
-	$(GO) test -run '^TestSimulation$$' ./musiccore -sim.seeds=10000
+	$(GO) test -run '^TestSimulation$$' ./musiccore -sim.seeds=20000
 	$(GO) test -run 'TakeNoMemory$$|AllocatesLittle$$' ./frontend
 	$(GO) test -v -timeout 15m ./model | grep -v -e '^=== ' -e '^  *--- PASS'
 	$(GO) test -race -timeout 45m -count=1 -p 1 music/cmd/music-demo music/integration/...

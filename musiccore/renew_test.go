@@ -106,6 +106,25 @@ func TestPutsWaitAfterASchemaEvent(t *testing.T) {
 	}
 }
 
+// A term that opens after a schema change on an epoch from before is renewed before the first put, too: whoever released the lock
+// had chosen that epoch already.
+func TestPutsWaitInATermThatOpensAfterASchemaEvent(t *testing.T) {
+	h, s := behindOthers(t)
+	op := h.lock(Request{Wait: time.Minute})
+	s.answerAll()
+	h.advance(time.Second)
+	h.collect(h.core.Altered(h.time(), h.table))
+	changed := h.time().Clk
+	for s.row.Head < 4 {
+		s.apply(Release(*s.row, 2, false, 0))
+	}
+	h.runFor(s, time.Second)
+	tk, _ := h.begin(h.expectState(op, StateHeld).Ref, Put)
+	if !tk.OK() || tk.Epoch < changed {
+		t.Fatalf("the change was at %d, a stamp after it: %+v", changed, tk)
+	}
+}
+
 // Without clk() no window is renewed.
 func TestNoRenewByAClockThatIsOff(t *testing.T) {
 	h, _ := newHolder(t)

@@ -26,7 +26,7 @@ var (
 // rarest of it comes once in four thousand.
 const (
 	fullRun = 2000
-	allMet  = 10_000
+	allMet  = 20_000
 )
 
 // seeds is how many of them a run plays. One simulation is single-threaded, so

@@ -2,7 +2,8 @@ package musiccore
 
 // tableFacts are what a Core has to know of a table.
 type tableFacts struct {
-	closed Stamp // docs/protocol.md 2.3, D
+	closed  Stamp // docs/protocol.md 2.3, D
+	altered Stamp // when a schema change was told of last: stamps below may be hidden by a column that was added again
 	tableMode
 	first     LockRef // no reference of the table lies below
 	putsFirst bool    // at its last new key here
@@ -72,10 +73,18 @@ func (c *Core) FirstReference(now Now, table [16]byte, first LockRef) Effects {
 
 // Altered tells of a schema change of a table: its open terms are renewed and puts wait for that,
 // since stamps must not lie below a column that was dropped and added again (docs/protocol.md
-// 3.10, Renew).
+// 3.10, Renew). So are terms that open later on an epoch from before: somebody may have chosen it
+// and have been slow to write it.
 func (c *Core) Altered(now Now, table [16]byte) Effects {
 	c.checkSession(now)
+	f := c.tables[table]
+	f.altered = max(f.altered, now.Clk)
+	if now.Clk == 0 {
+		f.altered = max(f.altered, now.Wall)
+	}
+	c.tables[table] = f
 	c.each(table, func(k *key) {
+		k.table.altered = f.altered
 		k.dropStampRead()
 		if k.term != nil {
 			k.term.renewal.require(0)

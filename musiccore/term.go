@@ -278,6 +278,9 @@ func (k *key) openTerm(now Now, e *entry) {
 		dirty:   r.DirtySince(k.table.closed),
 		lastRef: r.endOfBlock(e.ref), block: e.block,
 	}
+	if r.Epoch < k.table.altered {
+		k.term.renewal.require(0)
+	}
 	if r.Epoch > now.Clk+farEpoch {
 		c.alarm(k.id, "I12", fmt.Sprintf("epoch %d is far ahead of the clock %d", r.Epoch, now.Clk))
 	}
