@@ -19,12 +19,33 @@ type delegatedEnqueue struct {
 func (r delegatedEnqueue) pending() bool { return r.block.Req != 0 }
 
 // mayDelegate reports whether the next Enqueue is to be left to the holders: own ones were refused
-// again and again, because the row changes all the time, a session that lives has the head, and no
-// other block is delegated.
+// again and again, because the row changes all the time.
 func (k *key) mayDelegate(now Now) bool {
+	return k.piggyback.refusals >= delegateAfter && k.canDelegate() && !k.anyoneMustBeNumbered(now)
+}
+
+// canDelegate reports whether other sessions can be asked to enqueue a block: one that lives has
+// the head, and no other block is delegated.
+func (k *key) canDelegate() bool {
 	s, foreign := k.remoteHead()
-	return k.piggyback.refusals >= delegateAfter && foreign && k.c.opts.Retain > 0 &&
-		!k.piggyback.delegated.pending() && !k.c.dead(s) && !k.anyoneMustBeNumbered(now)
+	return foreign && k.c.opts.Retain > 0 && !k.piggyback.delegated.pending() && !k.c.dead(s)
+}
+
+// delegateSlowEnqueue also asks other sessions for the block of an own Enqueue that takes long:
+// Paxos tries again and again where others change the row. Only one of the two can be applied,
+// since both need the queue without the block.
+func (k *key) delegateSlowEnqueue(now Now) {
+	l := k.lwt
+	if l == nil || l.purpose != purposeEnqueue || l.swap.If.What != IfGuard || now.Boot < l.firstSent+k.c.opts.Retain || !k.canDelegate() {
+		return
+	}
+	if b, ok := k.view.row.Find(k.c.self.id, l.req); ok {
+		k.takeDelegatedBlock(now, b)
+		return
+	}
+	b := l.swap.Set.Row.newestBlock()
+	b.First = 0
+	k.delegateEnqueue(now, b)
 }
 
 // delegationTimeout is how long a delegated enqueue is waited for: some terms of short sections.
@@ -50,6 +71,11 @@ func (k *key) sendDelegation(b Block) {
 	k.piggyback.delegated.block, k.piggyback.delegated.last, k.piggyback.delegated.after = b, row.Guard, 0
 }
 
+// delegationAwaited reports whether an entry here waits for the delegated block.
+func (k *key) delegationAwaited() bool {
+	return len(k.queue.unnumbered) > 0 || (k.lwt != nil && k.lwt.req == k.piggyback.delegated.block.Req)
+}
+
 // awaitsDelegated reports whether unnumbered entries still wait for the delegated block, instead
 // of an own Enqueue.
 func (k *key) awaitsDelegated(now Now) bool {
@@ -72,7 +98,7 @@ func (k *key) collectDelegated(now Now) {
 	case ok:
 		k.piggyback.delegated = delegatedEnqueue{}
 		k.watchHead(now) // what is left of it is an orphan
-	case k.awaitsDelegated(now) && row.Guard > k.piggyback.delegated.last && len(k.queue.unnumbered) > 0:
+	case k.awaitsDelegated(now) && row.Guard > k.piggyback.delegated.last && k.delegationAwaited():
 		k.sendDelegation(k.piggyback.delegated.block)
 	case k.piggyback.delegated.after == 0 && row.Head > k.piggyback.delegated.last:
 		k.piggyback.delegated.after = k.c.last.command
@@ -81,8 +107,14 @@ func (k *key) collectDelegated(now Now) {
 }
 
 // takeDelegatedBlock gives the references of a block that others enqueued to the unnumbered
-// entries; those left over are abandoned.
+// entries; those left over are abandoned. An own Enqueue of the same block is definite with it: it
+// needs a guard that is no more.
 func (k *key) takeDelegatedBlock(now Now, b Block) {
+	if l := k.lwt; l != nil && l.req == b.Req {
+		delete(k.c.commands, l.cmd)
+		k.lwtApplied(now)
+		return
+	}
 	n := min(len(k.queue.unnumbered), int(b.N))
 	if i := slices.IndexFunc(k.queue.unnumbered[:n], func(e *entry) bool { return e.mustBeNumbered(now) }); b.Retained && i >= 0 {
 		n = i

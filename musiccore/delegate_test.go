@@ -163,6 +163,33 @@ func TestADelegatedEnqueueIsOverWhenAQuorumSaysSo(t *testing.T) {
 	}
 }
 
+// An Enqueue that takes longer than sections do is asked for as well; whichever comes first is its block.
+func TestASlowEnqueueIsAskedForAsWell(t *testing.T) {
+	h, s := behindOthers(t)
+	op := h.lock(Request{Wait: time.Minute})
+	id, a := untilApply(h, s)
+	h.hints = nil
+	h.advance(200 * time.Millisecond)
+	hint := h.piggybackHint()
+	if hint.Block.Req != a.Swap.Set.Row.newestBlock().Req {
+		t.Fatalf("%+v instead of %+v", hint.Block, a.Swap)
+	}
+	s.enqueueOther(7)
+	s.enqueueFor(hint.Block) // 5
+	for range 3 {
+		s.apply(Release(*s.row, 2, false, 0))
+	}
+	h.runFor(s, time.Second)
+	if g := h.expectState(op, StateHeld); g.Ref != 5 {
+		t.Fatalf("grant %+v of %+v", g, s.row)
+	}
+	h.reply(id, s.do(a)) // refused, and nobody minds
+	h.runFor(s, time.Second)
+	if s.row.Guard != 5 || h.term() == nil {
+		t.Fatalf("row %+v", s.row)
+	}
+}
+
 // A Release enqueues blocks of other sessions before its own, each once, and only those that were
 // asked of it.
 func TestAReleaseEnqueuesBlocksOfOthers(t *testing.T) {

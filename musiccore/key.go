@@ -43,6 +43,7 @@ func (k *key) step(now Now) {
 	}
 	k.dropPassed(now)
 	k.expirePiggybacked(now)
+	k.delegateSlowEnqueue(now)
 	k.collectDelegated(now)
 	k.enterTerm(now)
 	k.joinBlock()
@@ -134,6 +135,7 @@ func (k *key) nextWake(now Now) time.Duration {
 	}
 	if k.lwt != nil {
 		at = sooner(now.Boot, at, k.lwt.sendAfter)
+		at = sooner(now.Boot, at, k.lwt.firstSent+k.c.opts.Retain)
 	}
 	for _, q := range k.queries {
 		at = sooner(now.Boot, at, q.until)

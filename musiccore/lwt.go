@@ -29,6 +29,7 @@ type lwt struct {
 	swap      Swap
 	cmd       CommandID     // under way; 0: waits
 	refused   CommandID     // not 0: only a read after this command decides
+	firstSent time.Duration // when it was sent first
 	tries     int           // sent so often
 	sendAfter time.Duration // not sent again before
 	req       int64
@@ -48,6 +49,7 @@ func (k *key) startLWT(now Now, l lwt) bool {
 		k.requeue(l.entries)
 		return false
 	}
+	l.firstSent = now.Boot
 	k.lwt = &l
 	k.sendLWT(now)
 	return true
@@ -94,10 +96,14 @@ func (k *key) lwtReplied(now Now, r Result) {
 	}
 }
 
-// enqueuedBlock returns the block of this session that the LWT enqueues.
-func (l *lwt) enqueuedBlock() Block {
+// enqueuedBlock returns the block that an applied LWT has enqueued, or another session's LWT in
+// its place.
+func (k *key) enqueuedBlock(l *lwt) Block {
 	if !l.swap.Set.Q {
 		return Block{}
+	}
+	if b, ok := k.view.row.Find(k.c.self.id, l.req); ok {
+		return b
 	}
 	return l.swap.Set.Row.newestBlock()
 }
@@ -186,6 +192,9 @@ func (k *key) lwtApplied(now Now) {
 	switch l.purpose {
 	case purposeEnqueue:
 		k.piggyback.refusals = 0
+		if k.piggyback.delegated.block.Req == l.req {
+			k.piggyback.delegated = delegatedEnqueue{}
+		}
 	case purposeRelease:
 		if k.term != nil {
 			k.termReleased(now, l.swap.Set.Row.Head)
@@ -200,7 +209,7 @@ func (k *key) lwtApplied(now Now) {
 		k.lastHolder.died = true
 		k.c.out.Notes = append(k.c.out.Notes, Note{Key: k.id, Kind: NotePreempted, Ref: l.swap.Set.Row.Head - 1})
 	}
-	switch b := l.enqueuedBlock(); {
+	switch b := k.enqueuedBlock(l); {
 	case l.blockFrom != 0:
 		k.blockMade(now, l, b)
 	case len(l.entries) > 0:
