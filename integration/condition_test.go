@@ -322,7 +322,7 @@ func TestConditionsThatAreNotServed(t *testing.T) {
 		"UPDATE RICH USING LOCK %d SET v = 1 WHERE k = 'b' AND c = 1 IF v = 1 AND (v) = (1)":                                                               "MUSIC_REFUSED",
 		"UPDATE RICH USING LOCK %d SET v = 1 WHERE k = 'b' AND c = 1 IF ve = [1, 2]":                                                                       "MUSIC_REFUSED",
 		"DELETE FROM RICH USING LOCK %d WHERE k = 'b' IF EXISTS":                                                                                           "MUSIC_REFUSED",
-		"BEGIN BATCH USING LOCK %d UPDATE RICH SET v = 1 WHERE k = 'b' AND c = 1 IF v = null; DELETE FROM RICH WHERE k = 'b' AND c > 0 APPLY BATCH":        "MUSIC_REFUSED",
+		"BEGIN BATCH USING LOCK %d UPDATE RICH SET v = 1 WHERE k = 'b' AND c = 1 IF v = null; DELETE FROM RICH WHERE k = 'b' AND (c) = (2) APPLY BATCH":    "MUSIC_REFUSED",
 		"UPDATE RICH USING LOCK %d SET v = 1 WHERE k = 'b' AND c IN (1, 2) IF v = 1":                                                                       "MUSIC_REFUSED",
 		"UPDATE RICH USING LOCK %d SET v = v + 1 WHERE k = 'b' AND c = 1 IF v = null":                                                                      "Invalid operation (v = v + 1)",
 		"UPDATE RICH USING LOCK %d SET v = 1 WHERE k = 'b' AND c = 1 IF nosuch = 1":                                                                        "Undefined column name nosuch",
