@@ -18,8 +18,7 @@ import (
 func (s *schema) hindrance(change frontend.CriticalChange) string {
 	ctx, cancel := context.WithTimeout(context.Background(), homeLimit)
 	defer cancel()
-	r := s.schemaReader
-	r.node = s.home()
+	r := s.at(s.home())
 	t := &dataTable{keyspace: change.Keyspace, name: change.Name, Critical: catalog.Critical{Settings: change.Settings}}
 	if err := r.readProposed(ctx, t, change); err != nil {
 		s.log.Debug().Err(err).Stringer("table", t).Msg("it could not be looked up whether it can be locked")

@@ -26,6 +26,11 @@ type schemaReader struct {
 	node     string                            // host id of the node that is read; it belongs to the reader of the moment
 }
 
+// at returns a reader of one node, for who reads beside the reader of the moment.
+func (r *schemaReader) at(node string) schemaReader {
+	return schemaReader{session: r.session, home: r.home, release: r.release, locality: r.locality, byName: r.byName, node: node}
+}
+
 // version returns the schema's version at the home node, or where that does not answer, at another
 // one; node is its host id.
 func (r *schemaReader) version(ctx context.Context) (v gocql.UUID, node string, err error) {
