@@ -22,7 +22,7 @@ build: ## build bin/music, static
 
 test: ## everything that CI runs: vet, unit tests and the whole against real Cassandra, all with -race
 	$(GO) vet ./...
-	for module in integration/bench clients/go clients/gocql1; do $(GO) -C $$module vet ./...; done
+	for module in integration/bench integration/evaluate clients/go clients/gocql1; do $(GO) -C $$module vet ./...; done
 	$(GO) test -race -timeout 25m $$($(GO) list ./... | grep -v -e '^music/integration' -e '^music/model' -e '^music/cmd/music-demo')
 	$(GO) test -run '^TestSimulation$$' ./musiccore -sim.seeds=20000
 	$(GO) test -run 'TakeNoMemory$$|AllocatesLittle$$' ./frontend
@@ -32,7 +32,7 @@ test: ## everything that CI runs: vet, unit tests and the whole against real Cas
 
 check: ## vet, and the tests that need no Cassandra: under two minutes
 	$(GO) vet ./...
-	for module in integration/bench clients/go clients/gocql1; do $(GO) -C $$module vet ./...; done
+	for module in integration/bench integration/evaluate clients/go clients/gocql1; do $(GO) -C $$module vet ./...; done
 	$(GO) test . ./config ./rewrite ./frontend/... ./musiccore ./cmd/music
 
 compat: ## drivers for Node.js and Java, gocql's own tests, three proxies and a thousand connections under faults; needs node, npm, a JDK and Maven
@@ -54,7 +54,7 @@ alerts: ## each alert fires by its fault under a real Prometheus, and each query
 	$(GO) test -tags compat -v -timeout 30m -count=1 -run '^Test(AlertsFire|Promtool)$$' ./integration
 
 lint: $(TOOLS)/.golangci-lint-v2.15.0 $(TOOLS)/.staticcheck-v0.8.2 $(TOOLS)/.gofumpt-v0.12.0 ## golangci-lint, staticcheck and gofumpt
-	for module in . integration/bench clients/go clients/gocql1; do (cd $$module && $(TOOLS)/golangci-lint run ./... && $(TOOLS)/staticcheck ./...); done
+	for module in . integration/bench integration/evaluate clients/go clients/gocql1; do (cd $$module && $(TOOLS)/golangci-lint run ./... && $(TOOLS)/staticcheck ./...); done
 	@unformatted=$$($(TOOLS)/gofumpt -l .); [ -z "$$unformatted" ] || { echo "not gofumpt'ed:"; echo "$$unformatted"; exit 1; }
 
 $(TOOLS)/.golangci-lint-v2.15.0: ; GOBIN=$(TOOLS) $(GO) install $(GOLANGCI_LINT) && touch $@
