@@ -57,3 +57,9 @@ type Renewer interface {
 type Token interface {
 	Token() int64
 }
+
+// Pipeliner is a Held that can send a put before the one before it has been answered.
+type Pipeliner interface {
+	// PutMany puts all values, the last one last. An error leaves open which of them were written.
+	PutMany(ctx context.Context, values [][]byte) error
+}
