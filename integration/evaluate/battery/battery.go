@@ -1,0 +1,208 @@
+// Package battery is what every system of the evaluation must pass on one node, without faults. What
+// breaks a system is shown by its own tests and by the safety table.
+package battery
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"music/integration/evaluate/judge"
+	"music/integration/evaluate/section"
+)
+
+// System is a system under test.
+type System struct {
+	Name string
+	New  func(t testing.TB) section.Client // another process of the system; battery closes it
+
+	Clients    int           // that want one key; default 3
+	Goroutines int           // of each client; default 2
+	Sections   int           // of each goroutine; default 3
+	Limit      time.Duration // of each test, for a system that stands still; default 1 minute
+}
+
+// Run runs the battery. The keys of a run begin with the time, so that runs share a store.
+func Run(t *testing.T, s System) {
+	t.Helper()
+	s.Clients, s.Goroutines, s.Sections = cmp.Or(s.Clients, 3), cmp.Or(s.Goroutines, 2), cmp.Or(s.Sections, 3)
+	s.Limit = cmp.Or(s.Limit, time.Minute)
+	for _, c := range checks() {
+		t.Run(c.name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), s.Limit)
+			defer cancel()
+			r := &run{system: s, key: s.Name + strconv.FormatInt(time.Now().UnixNano(), 36), open: func() section.Client {
+				client := s.New(t)
+				t.Cleanup(client.Close)
+				return client
+			}}
+			if err := c.do(ctx, r); err != nil {
+				t.Errorf("%s: %v", s.Name, err)
+			}
+		})
+	}
+}
+
+// run is what a check works with.
+type run struct {
+	system System
+	key    string
+	open   func() section.Client
+}
+
+// check is one test of the battery.
+type check struct {
+	name string
+	do   func(context.Context, *run) error
+}
+
+// checks are the battery.
+func checks() []check {
+	return []check{
+		{"a value is kept", valueIsKept},
+		{"sections exclude each other", sectionsExclude},
+		{"keys do not disturb each other", keysAreApart},
+		{"a cancelled Enter leaves nothing", cancelledLeavesNothing},
+		{"what else it can do", extras},
+	}
+}
+
+// within does something in a section of its own.
+func within(ctx context.Context, client section.Client, key string, do func(section.Held) error) error {
+	held, err := client.Enter(ctx, key)
+	if err != nil {
+		return fmt.Errorf("enter: %w", err)
+	}
+	if err := do(held); err != nil {
+		return errors.Join(err, held.Leave(ctx))
+	}
+	if err := held.Leave(ctx); err != nil {
+		return fmt.Errorf("leave: %w", err)
+	}
+	return nil
+}
+
+// wants demands a value.
+func wants(ctx context.Context, held section.Held, want string) error {
+	value, err := held.Get(ctx)
+	if err != nil || string(value) != want {
+		return fmt.Errorf("got %q, %v, not %q", value, err, want)
+	}
+	return nil
+}
+
+// valueIsKept: what is put last is got, in the section and by others after it, whatever the bytes.
+func valueIsKept(ctx context.Context, r *run) error {
+	one, two := r.open(), r.open()
+	last := "\x00\xff'\"" + r.key
+	err := within(ctx, one, r.key, func(held section.Held) error {
+		if value, err := held.Get(ctx); !errors.Is(err, section.ErrNoValue) {
+			return fmt.Errorf("a new key holds %q, %v", value, err)
+		}
+		for _, value := range []string{"zz", "a", last} {
+			if err := held.Put(ctx, []byte(value)); err != nil {
+				return fmt.Errorf("put: %w", err)
+			}
+			if err := wants(ctx, held, value); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, client := range []section.Client{two, one} {
+		if err := within(ctx, client, r.key, func(held section.Held) error { return wants(ctx, held, last) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sectionsExclude: many clients raise one number. Each of them gets in as often as it wants, each
+// section sees what the one before has put, and nothing of it is against entry consistency.
+func sectionsExclude(ctx context.Context, r *run) error {
+	var history judge.History
+	var group sync.WaitGroup
+	errs := make(chan error, r.system.Clients*r.system.Goroutines*r.system.Sections)
+	for id := range r.system.Clients {
+		client := judge.Record(r.open(), id+1, history.Add)
+		for range r.system.Goroutines {
+			group.Go(func() {
+				for range r.system.Sections {
+					errs <- within(ctx, client, r.key, func(held section.Held) error { return raise(ctx, held) })
+				}
+			})
+		}
+	}
+	group.Wait()
+	var all []error
+	for range cap(errs) {
+		all = append(all, <-errs)
+	}
+	for _, v := range history.Check() {
+		all = append(all, errors.New(v.String()))
+	}
+	all = append(all, within(ctx, r.open(), r.key, func(held section.Held) error { return wants(ctx, held, strconv.Itoa(cap(errs))) }))
+	return errors.Join(all...)
+}
+
+// raise adds one to the number that is the value.
+func raise(ctx context.Context, held section.Held) error {
+	value, err := held.Get(ctx)
+	if err != nil && !errors.Is(err, section.ErrNoValue) {
+		return fmt.Errorf("get: %w", err)
+	}
+	n, _ := strconv.Atoi(string(value)) // no value is 0
+	if err := held.Put(ctx, []byte(strconv.Itoa(n+1))); err != nil {
+		return fmt.Errorf("put: %w", err)
+	}
+	return nil
+}
+
+// keysAreApart: a key that is held hinders nobody at another, neither of this client nor of others.
+func keysAreApart(ctx context.Context, r *run) error {
+	one, two := r.open(), r.open()
+	return within(ctx, one, r.key, func(held section.Held) error {
+		if err := held.Put(ctx, []byte("mine")); err != nil {
+			return fmt.Errorf("put: %w", err)
+		}
+		for _, client := range []section.Client{one, two} {
+			if err := within(ctx, client, r.key+"b", func(other section.Held) error { return other.Put(ctx, []byte("other")) }); err != nil {
+				return fmt.Errorf("at another key: %w", err)
+			}
+		}
+		return wants(ctx, held, "mine")
+	})
+}
+
+// attempt is how long an Enter that cannot succeed is given.
+const attempt = 500 * time.Millisecond
+
+// cancelledLeavesNothing: an Enter that is given up neither gets in nor hinders those who come later.
+func cancelledLeavesNothing(ctx context.Context, r *run) error {
+	one, two := r.open(), r.open()
+	err := within(ctx, one, r.key, func(held section.Held) error {
+		short, cancel := context.WithTimeout(ctx, attempt)
+		defer cancel()
+		if other, err := two.Enter(short, r.key); err == nil {
+			return errors.Join(errors.New("two holders"), other.Leave(ctx))
+		}
+		return held.Put(ctx, []byte("kept"))
+	})
+	if err != nil {
+		return err
+	}
+	for _, client := range []section.Client{r.open(), two} {
+		if err := within(ctx, client, r.key, func(held section.Held) error { return wants(ctx, held, "kept") }); err != nil {
+			return fmt.Errorf("after an Enter that was given up: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,90 @@
+package battery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"music/integration/evaluate/section"
+)
+
+// extras: what a system offers beyond a section does what package section says.
+func extras(ctx context.Context, r *run) error {
+	return errors.Join(tokensRise(ctx, r), tryingTells(ctx, r), renewingKeeps(ctx, r), forcingEnds(ctx, r))
+}
+
+// tokensRise: the fencing token of each section of a key is above that of the one before.
+func tokensRise(ctx context.Context, r *run) error {
+	last := int64(0)
+	for i := range 3 {
+		err := within(ctx, r.open(), r.key+"token", func(held section.Held) error {
+			t, ok := held.(section.Token)
+			if ok && i > 0 && t.Token() <= last {
+				return fmt.Errorf("token %d after %d", t.Token(), last)
+			}
+			if ok {
+				last = t.Token()
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tryingTells: a key that is held is not entered, one that is free is.
+func tryingTells(ctx context.Context, r *run) error {
+	two, ok := r.open().(section.Trier)
+	if !ok {
+		return nil
+	}
+	key := r.key + "try"
+	err := within(ctx, r.open(), key, func(section.Held) error {
+		if _, in, err := two.TryEnter(ctx, key); in || err != nil {
+			return fmt.Errorf("tried a key that is held: %v, %v", in, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	held, in, err := two.TryEnter(ctx, key)
+	if !in || err != nil {
+		return fmt.Errorf("tried a key that is free: %v, %v", in, err)
+	}
+	return errors.Join(held.Put(ctx, []byte("tried")), held.Leave(ctx))
+}
+
+// renewingKeeps: a section that is renewed goes on.
+func renewingKeeps(ctx context.Context, r *run) error {
+	return within(ctx, r.open(), r.key+"renew", func(held section.Held) error {
+		n, ok := held.(section.Renewer)
+		if !ok {
+			return nil
+		}
+		if err := n.Renew(ctx); err != nil {
+			return fmt.Errorf("renew: %w", err)
+		}
+		return held.Put(ctx, []byte("renewed"))
+	})
+}
+
+// forcingEnds: the section of another can be ended, what it put stays, and the next one enters.
+func forcingEnds(ctx context.Context, r *run) error {
+	two := r.open()
+	forcer, ok := two.(section.Forcer)
+	if !ok {
+		return nil
+	}
+	key := r.key + "force"
+	held, err := r.open().Enter(ctx, key)
+	if err != nil {
+		return fmt.Errorf("enter: %w", err)
+	}
+	if err := errors.Join(held.Put(ctx, []byte("of the first")), forcer.Force(ctx, key)); err != nil {
+		return fmt.Errorf("put and force: %w", err)
+	}
+	return within(ctx, two, key, func(held section.Held) error { return wants(ctx, held, "of the first") })
+}

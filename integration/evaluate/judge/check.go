@@ -1,0 +1,268 @@
+package judge
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// Fault is a way to break entry consistency under failures.
+type Fault string
+
+// The faults. The first two break exclusivity, the others the latest state.
+const (
+	// TwoHolders: a section was entered while an earlier one had not ended, and then an operation of
+	// the earlier one was acknowledged.
+	TwoHolders Fault = "two holders"
+	// AfterTaken: an operation was acknowledged that was called when its section had been taken away.
+	AfterTaken Fault = "acknowledged after the section was taken away"
+	// LostPut: a get returned what an acknowledged put had replaced.
+	LostPut Fault = "an acknowledged put is lost"
+	// LatePut: a get returned an unacknowledged put of a section after a later section had read or
+	// written something else.
+	LatePut Fault = "a put of an ended section came late"
+	// Neither: a get returned what no put left there: nothing, a refused put, or what nobody put.
+	Neither Fault = "a read of neither value"
+	// Undecided: the history of a key is too long to be checked.
+	Undecided Fault = "not decided"
+)
+
+// Violation is a fault with what shows it.
+type Violation struct {
+	Fault Fault
+	Ops   []Op // those that contradict each other, the earlier first
+}
+
+// String returns the violation as a person reads it, one operation a line.
+func (v Violation) String() string {
+	var b strings.Builder
+	b.WriteString(string(v.Fault))
+	for _, o := range v.Ops {
+		b.WriteString("\n\t" + o.String())
+	}
+	return b.String()
+}
+
+// checkLimit is how long one key may take to check.
+const checkLimit = time.Minute
+
+// Check returns what is wrong with the history, of every key; nothing where all is well. Clients may
+// have any number of keys, and sections any number of operations.
+func (h *History) Check() []Violation {
+	byKey := map[string][]Op{}
+	var keys []string
+	for _, o := range h.Ops() {
+		if byKey[o.Key] == nil {
+			keys = append(keys, o.Key)
+		}
+		byKey[o.Key] = append(byKey[o.Key], o)
+	}
+	slices.Sort(keys)
+	var all []Violation
+	for _, key := range keys {
+		all = append(all, exclusive(byKey[key])...)
+		all = append(all, latest(byKey[key])...)
+	}
+	return all
+}
+
+// holding is a section that was entered.
+type holding struct {
+	enter Op
+	taken time.Duration // forever if it was not
+}
+
+// before reports whether the section was entered before another: by the tokens if both have one.
+func (s holding) before(other holding) bool {
+	if s.enter.Token != 0 && other.enter.Token != 0 {
+		return s.enter.Token < other.enter.Token
+	}
+	return s.enter.Returned < other.enter.Returned
+}
+
+// id names a section.
+func (o Op) id() [2]int { return [2]int{o.Client, o.Section} }
+
+// holdings returns the sections of a key that were entered.
+func holdings(ops []Op) map[[2]int]holding {
+	all := map[[2]int]holding{}
+	for _, o := range ops {
+		if o.Kind == Enter && o.Outcome == Done {
+			all[o.id()] = holding{enter: o, taken: forever}
+		}
+	}
+	for _, o := range ops {
+		s, entered := all[o.id()]
+		if o.Kind == Taken && o.Outcome == Done && entered {
+			s.taken = min(s.taken, o.Returned)
+			all[o.id()] = s
+		}
+	}
+	return all
+}
+
+// exclusive returns, for each section, its first operation that was acknowledged although it was
+// called when the section had been taken away, or when a later section had been entered.
+func exclusive(ops []Op) (all []Violation) {
+	sections := holdings(ops)
+	told := map[[2]int]bool{}
+	for _, o := range ops {
+		mine, entered := sections[o.id()]
+		if !entered || told[o.id()] || o.Outcome != Done || o.Kind != Get && o.Kind != Put {
+			continue
+		}
+		later, overtaken := overtakes(sections, mine, o.Called)
+		switch {
+		case o.Called > mine.taken:
+			all = append(all, Violation{AfterTaken, []Op{mine.enter, takes(ops, o.id()), o}})
+		case overtaken:
+			all = append(all, Violation{TwoHolders, []Op{mine.enter, later.enter, o}})
+		default:
+			continue
+		}
+		told[o.id()] = true
+	}
+	return all
+}
+
+// overtakes returns the first section after mine that had been entered at a time.
+func overtakes(sections map[[2]int]holding, mine holding, at time.Duration) (first holding, found bool) {
+	for _, other := range sections {
+		if mine.before(other) && other.enter.Returned < at && (!found || other.enter.Returned < first.enter.Returned) {
+			first, found = other, true
+		}
+	}
+	return first, found
+}
+
+// takes returns the first operation that took a section away.
+func takes(ops []Op, id [2]int) Op {
+	i := slices.IndexFunc(ops, func(o Op) bool { return o.Kind == Taken && o.id() == id })
+	return ops[i]
+}
+
+// latest returns the first get of a key that does not follow from its puts, with the put that it
+// contradicts.
+func latest(ops []Op) []Violation {
+	switch porcupine.CheckOperationsTimeout(register(), bounded(ops), checkLimit) {
+	case porcupine.Illegal:
+	case porcupine.Unknown:
+		return []Violation{{Undecided, nil}}
+	case porcupine.Ok:
+		return nil
+	}
+	var gets []Op
+	for _, o := range ops {
+		if o.Kind == Get && o.Outcome == Done {
+			gets = append(gets, o)
+		}
+	}
+	slices.SortStableFunc(gets, func(a, b Op) int { return int(min(max(a.Returned-b.Returned, -1), 1)) })
+	for _, g := range gets {
+		known := until(ops, g.Returned)
+		if porcupine.CheckOperationsTimeout(register(), bounded(known), checkLimit) == porcupine.Illegal {
+			return []Violation{why(known, g)}
+		}
+	}
+	return []Violation{{Fault: Neither, Ops: ops}} // cannot be: the last of the gets has seen all
+}
+
+// until returns what had been called by a time, and what was known then.
+func until(ops []Op, at time.Duration) (all []Op) {
+	for _, o := range ops {
+		switch {
+		case o.Called > at || o.Kind == Get && o.Returned > at:
+		case o.Returned > at && o.Kind == Put && o.Outcome == Done:
+			o.Outcome, o.Returned = Unknown, forever
+			all = append(all, o)
+		default:
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+// why returns what a get that cannot be explained has contradicted.
+func why(ops []Op, g Op) Violation {
+	var read, newest *Op
+	for i, o := range ops {
+		if o.Kind == Put && o.Value == g.Value && o.Outcome != Refused {
+			read = &ops[i]
+		}
+		if o.Kind == Put && o.Outcome == Done && o.Returned < g.Called && (newest == nil || o.Returned > newest.Returned) {
+			newest = &ops[i]
+		}
+	}
+	fault := Neither
+	switch {
+	case g.Value == "" && newest != nil || read != nil && read.Outcome == Done && newest != nil && newest != read:
+		fault = LostPut
+	case read != nil && read.Outcome == Unknown && read.id() != g.id():
+		fault = LatePut
+	}
+	v := Violation{Fault: fault}
+	for _, o := range []*Op{read, newest} {
+		if o != nil && !slices.Contains(v.Ops, *o) {
+			v.Ops = append(v.Ops, *o)
+		}
+	}
+	slices.SortFunc(v.Ops, func(a, b Op) int { return int(min(max(a.Called-b.Called, -1), 1)) })
+	v.Ops = append(v.Ops, g)
+	return v
+}
+
+// bounded returns the gets and puts with the time within which each took effect, if it did. A put of
+// unknown outcome did so before the next acknowledged get or put of a later section, or never: that
+// is what entry consistency under failures allows a preempted put. Gets that were not answered, and
+// what was refused, tell nothing.
+func bounded(ops []Op) []porcupine.Operation {
+	sections := holdings(ops)
+	var all []porcupine.Operation
+	for _, o := range ops {
+		if o.Kind != Get && o.Kind != Put || o.Outcome == Refused || o.Kind == Get && o.Outcome != Done {
+			continue
+		}
+		end := o.Returned
+		if o.Outcome == Unknown {
+			end = ended(ops, sections, o)
+		}
+		all = append(all, porcupine.Operation{ClientId: o.Client, Input: o, Output: o, Call: int64(o.Called), Return: int64(end)})
+	}
+	return all
+}
+
+// ended returns the latest time at which a put of unknown outcome may take effect.
+func ended(ops []Op, sections map[[2]int]holding, put Op) time.Duration {
+	end, mine := forever, sections[put.id()]
+	for _, next := range ops {
+		if mine.before(sections[next.id()]) && next.Outcome == Done && (next.Kind == Get || next.Kind == Put) && next.Called > put.Called {
+			end = min(end, next.Called-1) // intervals are closed
+		}
+	}
+	return end
+}
+
+// register is a cell that holds the value put last. A put of unknown outcome may also have done
+// nothing.
+func register() porcupine.Model {
+	m := porcupine.NondeterministicModel{
+		Init: func() []any { return []any{""} },
+		Step: func(state, in, _ any) []any {
+			o := in.(Op) //nolint:forcetypeassert // bounded made it
+			switch {
+			case o.Kind == Get && state == o.Value:
+				return []any{state}
+			case o.Kind == Get:
+				return nil
+			case o.Outcome == Done:
+				return []any{o.Value}
+			}
+			return []any{o.Value, state}
+		},
+		DescribeOperation: func(in, _ any) string { return fmt.Sprint(in) },
+	}
+	return m.ToModel()
+}
