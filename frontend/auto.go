@@ -6,6 +6,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/catalog"
+	"music/frontend/statement"
 	"music/frontend/wire"
 	"music/musiccore"
 )
@@ -20,7 +21,7 @@ func (c *conn) inOwnSection(h wire.Header, s *lockStatement, k musiccore.Key, in
 		return f
 	}
 	q.By.OneWrite = true
-	o, table := c.begin(h.Stream), s.table
+	o, table := c.begin(h.Stream), s.Table
 	o.lock(k, q, func(a musiccore.Answer, atOnce bool) {
 		if f := o.ownSectionGranted(table, k, a, inPlace && atOnce, under); f != nil {
 			c.reject(h, f)
@@ -70,7 +71,7 @@ func (s *ownSection) end() {
 // its own.
 func (a *lockExecution) writeInOwnSection(k musiccore.Key) *wire.Failure {
 	put := a.conn.newLockedOperation(a.envelope.Header, &a.lock, lockedRequest{key: k, parameters: a.parameters})
-	return a.conn.putInOwnSection(put.clone(), &a.lock, a.lock.kind(), a.lock.writeType(), a.inPlace)
+	return a.conn.putInOwnSection(put.clone(), &a.lock, a.lock.Kind(), a.lock.writeType(), a.inPlace)
 }
 
 // putInOwnSection has one write make a whole section.
@@ -92,7 +93,7 @@ func (p *preparedStatement) currentPolicy() (catalog.Policy, *wire.Failure) {
 	case p.truncate && policy != catalog.Allow:
 		return catalog.Reject, truncateRefused(t)
 	case policy == catalog.Reject:
-		return catalog.Reject, writeWithoutLock(t)
+		return catalog.Reject, statement.WithoutLock(t)
 	default:
 		return policy, nil
 	}
@@ -120,8 +121,8 @@ func (p *preparedStatement) written() (names [][2]string) {
 
 // plainWrite reports whether the statement is a write without a lock.
 func (p *preparedLockStatement) plainWrite() bool {
-	s := lockStatement{statement: p.statement}
-	return s.plainWrite()
+	s := statement.Statement{Parsed: p.statement}
+	return s.PlainWrite()
 }
 
 // decideUnfenced decides about the EXECUTE of a write without a lock.

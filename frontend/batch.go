@@ -10,6 +10,7 @@ import (
 
 	"music/frontend/catalog"
 	"music/frontend/relay"
+	"music/frontend/statement"
 	"music/frontend/wire"
 	"music/musiccore"
 )
@@ -158,7 +159,7 @@ func (executeBatch) perform(c *conn, e wire.Envelope) error {
 		return c.decideAgain(e)
 	case f == nil && b.unlocked() && !b.served():
 		f = b.withoutLock(e).run()
-	case f == nil && !b.unlocked() && slices.ContainsFunc(b.children, func(s lockStatement) bool { return s.followsTable() }):
+	case f == nil && !b.unlocked() && slices.ContainsFunc(b.children, func(s lockStatement) bool { return s.FollowsTable() }):
 		f = mixedBatch()
 	case f == nil:
 		f = b.run(true)
@@ -186,10 +187,10 @@ func (c *conn) readLockedBatch(h wire.Header, body []byte) (*lockedBatch, *wire.
 		for n := cur.Short(); n > 0 && !cur.Bad; n-- {
 			start := cur.At
 			cur.Value()
-			s.values = append(s.values, cur.Body[start:cur.At])
+			s.Values = append(s.Values, cur.Body[start:cur.At])
 		}
-		if s.plain == nil && len(s.values) != s.statement.Markers {
-			return b, wire.Invalid("MUSIC_SYNTAX: %d bind markers, %d values in a statement of the batch: bind one value to each", s.statement.Markers, len(s.values))
+		if s.plain == nil && len(s.Values) != s.Parsed.Markers {
+			return b, wire.Invalid("MUSIC_SYNTAX: %d bind markers, %d values in a statement of the batch: bind one value to each", s.Parsed.Markers, len(s.Values))
 		}
 		b.children = append(b.children, s)
 	}
@@ -204,7 +205,7 @@ func (c *conn) readLockedBatch(h wire.Header, body []byte) (*lockedBatch, *wire.
 	if first < 0 {
 		return b, mixedBatch()
 	}
-	return b, checkNow(&b.parameters, b.children[first].table)
+	return b, checkNow(&b.parameters, b.children[first].Table)
 }
 
 // run carries out the batch where the client may, which Cassandra is asked first: of each table that
@@ -212,12 +213,12 @@ func (c *conn) readLockedBatch(h wire.Header, body []byte) (*lockedBatch, *wire.
 func (b *lockedBatch) run(inPlace bool) *wire.Failure {
 	for i := range b.children {
 		s := &b.children[i]
-		if s.plain != nil || b.conn.missingPermission(s.table, b.permissions(s.table)) == 0 {
+		if s.plain != nil || b.conn.missingPermission(s.Table, b.permissions(s.Table)) == 0 {
 			continue
 		}
 		rest := *b
-		rest.permitted = append(slices.Clip(b.permitted), s.table)
-		return b.conn.whenPermitted(b.header, s, b.permissions(s.table), b.conn.sender(inPlace), func() *wire.Failure { return rest.run(false) })
+		rest.permitted = append(slices.Clip(b.permitted), s.Table)
+		return b.conn.whenPermitted(b.header, s, b.permissions(s.Table), b.conn.sender(inPlace), func() *wire.Failure { return rest.run(false) })
 	}
 	return b.runPermitted(inPlace)
 }
@@ -229,7 +230,7 @@ func (b *lockedBatch) permissions(t *catalog.Table) permission {
 	}
 	need := permissionModify
 	for i := range b.children {
-		if b.children[i].table == t && b.children[i].plain == nil {
+		if b.children[i].Table == t && b.children[i].plain == nil {
 			need |= b.children[i].permissions()
 		}
 	}
@@ -250,33 +251,33 @@ func (b *lockedBatch) runPermitted(inPlace bool) *wire.Failure {
 	k := lockedOperation{header: b.header, request: lockedRequest{parameters: b.parameters}}
 	for i := range b.children {
 		s := &b.children[i]
-		key, f := s.key()
-		if f := cmp.Or(f, s.checkTimestamps()); f != nil {
+		key, f := s.Key()
+		if f := cmp.Or(f, s.CheckTimestamps()); f != nil {
 			return f
 		}
 		k.sent.warnings = append(k.sent.warnings, b.conn.timestampWarning(s)...)
-		n, f := s.ref()
+		n, f := s.Ref()
 		switch {
 		case f != nil:
 			return f
 		case i == 0:
-			named, k.request.key, k.request.local = n, key, s.critical.Local
-			k.sent.table, k.sent.key, k.sent.generation = s.table, key, s.critical.Generation
+			named, k.request.key, k.request.local = n, key, s.Critical.Local
+			k.sent.table, k.sent.key, k.sent.generation = s.Table, key, s.Critical.Generation
 		case key != k.request.key || n != named:
-			return wire.Invalid("MUSIC_REFUSED: a batch under a lock stays in one %s of one table, %s, under one lock_ref: send one batch for each", s.critical.Unit(), k.sent.table)
+			return wire.Invalid("MUSIC_REFUSED: a batch under a lock stays in one %s of one table, %s, under one lock_ref: send one batch for each", s.Critical.Unit(), k.sent.table)
 		}
 	}
-	k.body = b.body(requestStamps)
+	k.body = b.body(statement.RequestStamps)
 	first := &b.children[0]
-	ref, f := b.conn.readReference(first.critical, first.table, k.request.key, named)
+	ref, f := b.conn.readReference(first.Critical, first.Table, k.request.key, named)
 	if f != nil {
 		return f
 	}
 	k.request.ref = ref
-	if slices.ContainsFunc(b.children, func(s lockStatement) bool { return s.statement.Conditional }) {
+	if slices.ContainsFunc(b.children, func(s lockStatement) bool { return s.Parsed.Conditional }) {
 		return b.writeIf(k)
 	}
-	if first.auto() {
+	if first.Auto() {
 		k.request.parameters = k.request.parameters.Clone()
 		return b.conn.putInOwnSection(k, first, b.kind(), primitive.WriteTypeBatch, inPlace)
 	}
@@ -286,7 +287,7 @@ func (b *lockedBatch) runPermitted(inPlace bool) *wire.Failure {
 // kind returns what the batch is to the core, where it has no IF.
 func (b *lockedBatch) kind() musiccore.Kind {
 	for i := range b.children {
-		if b.children[i].kind() != musiccore.BlindPut {
+		if b.children[i].Kind() != musiccore.BlindPut {
 			return musiccore.Put
 		}
 	}
@@ -296,22 +297,100 @@ func (b *lockedBatch) kind() musiccore.Kind {
 // writeIf carries out the batch where a statement of it has an IF; write is what is sent where all
 // conditions hold.
 func (b *lockedBatch) writeIf(write lockedOperation) *wire.Failure {
-	x, f := readConditional(b.children, true)
+	x, f := readConditional(&b.children[0], b.statements(), true)
 	if f != nil {
 		return f
 	}
 	x.write = write
-	if x.deletesRange() {
-		x.write.dated = func(stamp int64) []byte { return b.body(belowWrites(stamp)) }
+	if x.DeletesRange() {
+		x.write.dated = func(stamp int64) []byte { return b.body(statement.BelowWrites(stamp)) }
 	}
 	return b.conn.startConditional(b.header, x, write.request)
 }
 
+// statements returns the statements of the batch, each of a critical table.
+func (b *lockedBatch) statements() []statement.Statement {
+	all := make([]statement.Statement, len(b.children))
+	for i := range all {
+		all[i] = b.children[i].Statement
+	}
+	return all
+}
+
 // body returns the body of the message up to its parameters.
-func (b *lockedBatch) body(stamp stamps) []byte {
+func (b *lockedBatch) body(stamp statement.Stamps) []byte {
 	body := bytes.Clone(b.before)
 	for i := range b.children {
 		body = b.children[i].appendChild(body, stamp)
 	}
 	return body
+}
+
+// readChild reads the kind and the text or id of a statement.
+func (c *conn) readChild(cur *wire.Cursor, own string) (s lockStatement, f *wire.Failure) {
+	start, plain, names := cur.At, false, [][2]string(nil)
+	if cur.Byte() == 1 {
+		p := c.statement(cur.ShortBytes())
+		switch {
+		case p == nil:
+			return s, mixedBatch()
+		case p.ordinary():
+			plain, names = true, p.written()
+		case p.lock == nil:
+			return s, mixedBatch()
+		default:
+			s, f = p.lock.current()
+		}
+	} else {
+		text := cur.LongString()
+		r, _ := c.read(text, true, own)
+		if plain = r.meaning == meaningWrites; !plain && r.meaning != meaningCritical {
+			return s, mixedBatch()
+		}
+		r.execute = true
+		if names = [][2]string{r.name.names()}; !plain {
+			s, plain, f = readLockStatement(r, text)
+		}
+	}
+	if plain && f == nil {
+		return lockStatement{plain: cur.Body[start:cur.At], names: names}, nil
+	}
+	if f == nil && !s.IsWrite() {
+		f = wire.Invalid("MUSIC_REFUSED: only INSERT, UPDATE and DELETE stand in a batch: send the others by themselves")
+	}
+	return s, f
+}
+
+// mixedBatch returns the error for a batch of which a part is under a lock.
+func mixedBatch() *wire.Failure {
+	return wire.Invalid("MUSIC_REFUSED: every statement of a batch under a lock carries USING LOCK, on one key of one table: write BEGIN BATCH USING LOCK <ref>, or send the others by themselves")
+}
+
+// appendChild appends a statement of a batch in the form that Cassandra reads, without its
+// condition.
+func (s *lockStatement) appendChild(dst []byte, stamp statement.Stamps) []byte {
+	if s.plain != nil {
+		return appendValues(append(dst, s.plain...), s.Values)
+	}
+	values := s.WriteValues()
+	if s.prepared != nil && !s.Parsed.Conditional && !s.Timed() && stamp(&s.Statement) == 0 {
+		dst = append(dst, 1)
+		dst = binary.BigEndian.AppendUint16(dst, uint16(len(s.prepared.backendID)))
+		dst = append(dst, s.prepared.backendID...)
+	} else {
+		text := s.WriteText(stamp)
+		dst = append(dst, 0)
+		dst = binary.BigEndian.AppendUint32(dst, uint32(len(text)))
+		dst = append(dst, text...)
+	}
+	return appendValues(dst, values)
+}
+
+// appendValues appends the values of a batch's statement.
+func appendValues(dst []byte, values [][]byte) []byte {
+	dst = binary.BigEndian.AppendUint16(dst, uint16(len(values)))
+	for _, v := range values {
+		dst = append(dst, v...)
+	}
+	return dst
 }

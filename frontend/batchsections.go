@@ -13,6 +13,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/catalog"
+	"music/frontend/statement"
 	"music/frontend/wire"
 	"music/musiccore"
 	"music/rewrite"
@@ -39,15 +40,15 @@ type sectionKey struct {
 // severalSections reports whether a batch's text is a write without a lock that is of more than one
 // key.
 func (s *lockStatement) severalSections() (bool, *wire.Failure) {
-	if s.statement.Verb != rewrite.Batch || !s.auto() {
+	if s.Parsed.Verb != rewrite.Batch || !s.Auto() {
 		return false, nil
 	}
-	if !s.onOneTable() {
+	if !s.OnOneTable() {
 		return true, nil
 	}
 	keys := map[musiccore.Key]bool{}
-	for i := range s.statement.Children {
-		k, f := s.keyOf(&s.statement.Children[i])
+	for i := range s.Parsed.Children {
+		k, f := s.KeyOf(&s.Parsed.Children[i])
 		if f != nil {
 			return false, f
 		}
@@ -65,8 +66,8 @@ func (b *lockedBatch) severalSections() (bool, *wire.Failure) {
 		switch {
 		case s.plain != nil:
 			plain = true
-		case s.auto():
-			k, f := s.key()
+		case s.Auto():
+			k, f := s.Key()
 			if f != nil {
 				return false, f
 			}
@@ -100,26 +101,26 @@ func (a *lockExecution) inSections() *wire.Failure {
 // message returns a batch's text as the BATCH message that says the same, in memory of its own.
 func (a *lockExecution) message() (*lockedBatch, *wire.Failure) {
 	s, c, p := a.lock.clone(), a.conn, a.parameters.Clone()
-	n := len(s.statement.Children)
-	b := &lockedBatch{conn: c, header: a.envelope.Header.Rewritten(), before: []byte{byte(s.statement.Kind), byte(n >> 8), byte(n)}}
+	n := len(s.Parsed.Children)
+	b := &lockedBatch{conn: c, header: a.envelope.Header.Rewritten(), before: []byte{byte(s.Parsed.Kind), byte(n >> 8), byte(n)}}
 	b.header.OpCode = primitive.OpCodeBatch
 	const kept = primitive.QueryFlagSerialConsistency | primitive.QueryFlagDefaultTimestamp | primitive.QueryFlagWithKeyspace
 	b.parameters = wire.Parameters{Consistency: p.Consistency, Flags: p.Flags & kept, Serial: p.Serial, Timestamp: p.Timestamp, Keyspace: p.Keyspace, Rest: p.Rest}
-	own := s.statement.Timestamp
+	own := s.Parsed.Timestamp
 	if own.Kind != rewrite.NoTerm {
-		stamp, f := s.integer(own, "TIMESTAMP")
+		stamp, f := s.Integer(own, "TIMESTAMP")
 		if f != nil {
 			return nil, f
 		}
 		b.parameters.Flags |= primitive.QueryFlagDefaultTimestamp // of what no lock concerns
 		b.parameters.Timestamp = stamp
 	}
-	at := len(s.values)
-	for _, child := range s.statement.Children {
+	at := len(s.Values)
+	for _, child := range s.Parsed.Children {
 		at -= child.Markers // the batch's own stand before those of its statements
 	}
-	for i, child := range s.statement.Children {
-		part, f := c.batchPart(child.Whole.Of(s.text), s.names[i], s.values[at:at+child.Markers])
+	for i, child := range s.Parsed.Children {
+		part, f := c.batchPart(child.Whole.Of(s.Text), s.names[i], s.Values[at:at+child.Markers])
 		if f = cmp.Or(f, s.checkStamped(&part, child.Timestamp)); f != nil {
 			return nil, f
 		}
@@ -133,34 +134,34 @@ func (a *lockExecution) message() (*lockedBatch, *wire.Failure) {
 // and beside one of the statement.
 func (s *lockStatement) checkStamped(part *lockStatement, own rewrite.Term) *wire.Failure {
 	switch {
-	case s.statement.Timestamp.Kind == rewrite.NoTerm:
+	case s.Parsed.Timestamp.Kind == rewrite.NoTerm:
 		return nil
 	case own.Kind != rewrite.NoTerm:
 		return wire.Invalid("Timestamp must be set either on BATCH or individual statements")
-	case part.plain == nil && !part.critical.Ignore:
-		return timestampRefused(part.table)
+	case part.plain == nil && !part.Critical.Ignore:
+		return statement.TimestampRefused(part.Table)
 	}
 	return nil
 }
 
 // batchPart reads a statement of a batch's text by itself: name is its table's.
 func (c *conn) batchPart(text []byte, name [2]string, values [][]byte) (s lockStatement, f *wire.Failure) {
-	statement, err := rewrite.Parse(text)
+	parsed, err := rewrite.Parse(text)
 	if err != nil {
 		return s, wire.Invalid("MUSIC_SYNTAX: %v", err)
 	}
-	s = lockStatement{statement: &statement, text: text, table: c.lookup(tableKey(name[0] + "\x00" + name[1])), values: values}
-	if s.table != nil {
-		s.critical = s.table.Critical()
+	s.Statement = statement.Statement{Parsed: &parsed, Text: text, Table: c.lookup(tableKey(name[0] + "\x00" + name[1])), Values: values}
+	if s.Table != nil {
+		s.Critical = s.Table.Critical()
 	}
 	switch {
-	case s.critical == nil, s.critical.Unlocked == catalog.Allow:
-		return lockStatement{plain: plainChild(text, &statement, name[0]), values: values, names: [][2]string{name}}, nil
-	case s.critical.Refused != "":
+	case s.Critical == nil, s.Critical.Unlocked == catalog.Allow:
+		return lockStatement{Statement: statement.Statement{Values: values}, plain: plainChild(text, &parsed, name[0]), names: [][2]string{name}}, nil
+	case s.Critical.Refused != "":
 		return s, s.cannotLock()
 	}
 	s.fixKey()
-	return s, s.checkFenced()
+	return s, s.CheckFenced()
 }
 
 // plainChild returns a statement that no lock concerns as it stands in a BATCH message, its table with
@@ -182,7 +183,7 @@ func (b *lockedBatch) inSections() *wire.Failure {
 		return f
 	}
 	c, o := b.conn, b.conn.begin(b.header.Stream)
-	n := len(m.body(requestStamps)) + m.parameters.Size()
+	n := len(m.body(statement.RequestStamps)) + m.parameters.Size()
 	c.countKept(n)
 	o.finishLater(func() {
 		defer c.countKept(-n)
@@ -199,8 +200,8 @@ func (m *batchSections) checkConditions() *wire.Failure {
 	conditional, tables := false, map[*catalog.Table]bool{}
 	for i := range m.children {
 		s := &m.children[i]
-		conditional = conditional || s.plain == nil && s.statement.Conditional
-		tables[s.table] = true
+		conditional = conditional || s.plain == nil && s.Parsed.Conditional
+		tables[s.Table] = true
 	}
 	switch {
 	case !conditional:
@@ -220,20 +221,20 @@ func (m *batchSections) readKeys() *wire.Failure {
 		if s.plain != nil {
 			continue
 		}
-		k, f := s.key()
-		if f = cmp.Or(f, s.checkTimestamps()); f != nil {
+		k, f := s.Key()
+		if f = cmp.Or(f, s.CheckTimestamps()); f != nil {
 			return f
 		}
 		if known[k] == nil {
 			known[k] = &sectionKey{first: s, key: k}
 			m.keys = append(m.keys, known[k])
 		}
-		if m.of[i] = known[k]; s.critical.Local != m.keys[0].first.critical.Local {
-			return wire.Invalid("MUSIC_REFUSED: a batch writes tables of one scope: %s has another than %s", s.table, m.keys[0].first.table)
+		if m.of[i] = known[k]; s.Critical.Local != m.keys[0].first.Critical.Local {
+			return wire.Invalid("MUSIC_REFUSED: a batch writes tables of one scope: %s has another than %s", s.Table, m.keys[0].first.Table)
 		}
 	}
-	if len(m.keys) > maxKeys {
-		return wire.Invalid("MUSIC_REFUSED: one batch writes %d keys of critical tables at most", maxKeys)
+	if len(m.keys) > statement.MaxKeys {
+		return wire.Invalid("MUSIC_REFUSED: one batch writes %d keys of critical tables at most", statement.MaxKeys)
 	}
 	slices.SortFunc(m.keys, func(a, b *sectionKey) int {
 		return cmp.Or(bytes.Compare(a.key.Table[:], b.key.Table[:]), strings.Compare(a.key.PK, b.key.PK))
@@ -259,7 +260,7 @@ func (m *batchSections) run(o operation) *wire.Failure {
 		a := m.conn.beginAndWait(k.key, k.ref)
 		if k.ticket = a.Ticket; a.Err != nil {
 			m.giveBack(m.keys[:i])
-			return unservedSection(a.Err, k.first.table)
+			return unservedSection(a.Err, k.first.Table)
 		}
 	}
 	return m.send()
@@ -267,19 +268,19 @@ func (m *batchSections) run(o operation) *wire.Failure {
 
 // lock takes the lock of one key.
 func (m *batchSections) lock(k *sectionKey, limit context.Context) *wire.Failure {
-	c, most := m.conn, k.first.critical.MaxLease
+	c, most := m.conn, k.first.Critical.MaxLease
 	end, _ := limit.Deadline()
-	q := musiccore.Request{By: c.auditClient(), Closed: k.first.critical.Closed, Usual: most, Wait: max(time.Until(end), time.Millisecond)}
+	q := musiccore.Request{By: c.auditClient(), Closed: k.first.Critical.Closed, Usual: most, Wait: max(time.Until(end), time.Millisecond)}
 	q.By.OneWrite = true
 	a, ok := c.lockUntil(k.key, q, limit.Done())
 	switch {
 	case !ok:
-		return tryAgain(k.first.table, "others are writing a key of the batch")
+		return tryAgain(k.first.Table, "others are writing a key of the batch")
 	case a.Err != nil:
-		return unservedSection(a.Err, k.first.table)
+		return unservedSection(a.Err, k.first.Table)
 	}
 	if k.ref = a.Grant.Ref; a.Grant.State != musiccore.StateHeld {
-		return tryAgain(k.first.table, "others are writing a key of the batch")
+		return tryAgain(k.first.Table, "others are writing a key of the batch")
 	}
 	return nil
 }
@@ -313,10 +314,10 @@ func (m *batchSections) release() {
 // sent if a table of that is critical now: the stream is open by then, for Outstanding to see.
 func (m *batchSections) send() *wire.Failure {
 	c, first, stream := m.conn, m.keys[0], m.header.Stream
-	fenceParameters(&m.parameters, 0, first.first.critical.Local)
+	fenceParameters(&m.parameters, 0, first.first.Critical.Local)
 	k := lockedOperation{header: m.header, body: m.stamped(), request: lockedRequest{parameters: m.parameters}}
 	b := &begunOperation{sent: sentOperation{
-		ticket: first.ticket, table: first.first.table, key: first.key, generation: first.first.critical.Generation,
+		ticket: first.ticket, table: first.first.Table, key: first.key, generation: first.first.Critical.Generation,
 		parts: true, alone: m.writeType(), endSection: sync.OnceFunc(m.release),
 	}}
 	for _, other := range m.keys[1:] {
@@ -368,7 +369,7 @@ func (m *batchSections) closed() *catalog.Table {
 func (m *batchSections) stamped() []byte {
 	body := bytes.Clone(m.before)
 	for i := range m.children {
-		body = m.children[i].appendChild(body, func(*lockStatement) int64 { return int64(m.of[i].ticket.Stamp) })
+		body = m.children[i].appendChild(body, func(*statement.Statement) int64 { return int64(m.of[i].ticket.Stamp) })
 	}
 	return body
 }

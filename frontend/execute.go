@@ -5,7 +5,6 @@ import (
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
-	"music/frontend/catalog"
 	"music/frontend/wire"
 )
 
@@ -101,14 +100,6 @@ func (c *conn) know(id preparedID, p *preparedStatement) {
 	}
 	c.known[id] = p
 	c.knownSize += n
-}
-
-// writeWithoutLock is the answer to a plain write on a critical table.
-func writeWithoutLock(t *catalog.Table) *wire.Failure {
-	if now := t.Critical(); now != nil && now.Refused != "" && !now.Passing {
-		return wire.Invalid("MUSIC_REFUSED: %s is critical, but cannot be locked: %s", t, now.Refused)
-	}
-	return wire.Invalid("MUSIC_UNLOCKED: %s is critical: take a lock (LOCK %s WHERE …) and write USING LOCK <ref>", t, t)
 }
 
 // skipIDs skips the ids that stand before the parameters of an EXECUTE, and returns that of the result columns, from protocol 5 on.

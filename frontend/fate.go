@@ -15,9 +15,9 @@ import (
 // writeType returns what Cassandra would call the write in an error of its own, were there no lock.
 func (s *lockStatement) writeType() primitive.WriteType {
 	switch {
-	case s.conditional():
+	case s.Conditional():
 		return primitive.WriteTypeCas
-	case s.statement.Verb == rewrite.Batch:
+	case s.Parsed.Verb == rewrite.Batch:
 		return primitive.WriteTypeBatch
 	}
 	return primitive.WriteTypeSimple

@@ -9,6 +9,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/catalog"
+	"music/frontend/statement"
 	"music/frontend/wire"
 	"music/musiccore"
 	"music/rewrite"
@@ -46,7 +47,7 @@ type sentOperation struct {
 // says that its request is being performed.
 func (c *conn) fence(h wire.Header, s *lockStatement, q lockedRequest, inPlace bool) *wire.Failure {
 	k := c.newLockedOperation(h, s, q)
-	return c.sendUnderLock(&k, s.kind(), inPlace)
+	return c.sendUnderLock(&k, s.Kind(), inPlace)
 }
 
 // sendUnderLock gets the stamp of an operation and sends it: in the place of the request that is
@@ -156,22 +157,22 @@ func (c *conn) countKept(n int) {
 
 // newLockedOperation makes of a request what will be sent.
 func (c *conn) newLockedOperation(h wire.Header, s *lockStatement, q lockedRequest) lockedOperation {
-	if s.timed() || s.fixed {
+	if s.Timed() || s.Fixed {
 		own := s.clone()
-		k := queryOperation(h, queryText{own.writeText(requestStamps), own.writeValues()}, &own, q)
+		k := queryOperation(h, own.Write(statement.RequestStamps), &own.Statement, q)
 		k.sent.warnings = c.timestampWarning(&own)
 		return k
 	}
-	q.local = s.critical.Local
+	q.local = s.Critical.Local
 	k := lockedOperation{
-		header: h.Rewritten(), statement: s.statement, request: q,
-		sent: sentOperation{table: s.table, key: q.key, generation: s.critical.Generation},
+		header: h.Rewritten(), statement: s.Parsed, request: q,
+		sent: sentOperation{table: s.Table, key: q.key, generation: s.Critical.Generation},
 	}
 	if s.prepared != nil {
 		k.prepared, k.sent.id = executedID{s.prepared.backendID, s.metadata}, &s.prepared.id
 		return k
 	}
-	cut := cutText(*s)
+	cut := rewrite.Apply(nil, s.Text, s.Parsed.Cut)
 	k.body = append(binary.BigEndian.AppendUint32(nil, uint32(len(cut))), cut...)
 	return k
 }
@@ -183,9 +184,6 @@ func (k *lockedOperation) clone() lockedOperation {
 	kept.request.parameters = k.request.parameters.Clone()
 	return kept
 }
-
-// cutText returns the text of a statement without what Cassandra does not understand.
-func cutText(s lockStatement) []byte { return rewrite.Apply(nil, s.text, s.statement.Cut) }
 
 // stamp gives an operation the stamp of its ticket; its answer is expected from then on.
 func (c *conn) stamp(k *lockedOperation, b *begunOperation, a musiccore.Answer) *wire.Failure {

@@ -9,6 +9,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/catalog"
+	"music/frontend/statement"
 	"music/frontend/wire"
 	"music/musiccore"
 )
@@ -101,7 +102,7 @@ func updateRow(g musiccore.Grant, ref int64) message.Row { return slices.Clip(gr
 func (a *lockExecution) columnsOf(k musiccore.Key) func(musiccore.Grant) {
 	c, s, h, shortened := a.conn, a.lock, a.envelope.Header, a.warnings
 	row := func(g musiccore.Grant) message.Row {
-		return updateRow(g, c.server.shown(s.critical.Generation, k, g.Ref))
+		return updateRow(g, c.server.shown(s.Critical.Generation, k, g.Ref))
 	}
 	if s.prepared != nil {
 		columns := s.prepared.columns
@@ -110,7 +111,7 @@ func (a *lockExecution) columnsOf(k musiccore.Key) func(musiccore.Grant) {
 			c.post(c.warned(c.rows(h.Stream, columns, padded(row(g), columns)), shortened))
 		}
 	}
-	text := s.writeText(requestStamps) // names the keyspace, which a PREPARE of older protocols cannot carry
+	text := s.WriteText(statement.RequestStamps) // names the keyspace, which a PREPARE of older protocols cannot carry
 	return func(g musiccore.Grant) {
 		c.server.Stats.count(c, h.OpCode, FateAnswered)
 		if !c.streams.Begin(h.Stream, true) {
@@ -118,7 +119,7 @@ func (a *lockExecution) columnsOf(k musiccore.Key) func(musiccore.Grant) {
 			return
 		}
 		c.watches.add(h.Stream, &watch{kind: watchColumns, columns: func(e wire.Envelope) (wire.Envelope, error) {
-			e, err := c.notHeld(e, s.table, row(g))
+			e, err := c.notHeld(e, s.Table, row(g))
 			return c.warn(e, shortened), err
 		}})
 		c.send(c.prepareRequest(h, text))
@@ -212,7 +213,7 @@ func (a *lockExecution) nextPage(k musiccore.Key) *wire.Failure {
 	if !ok || state.ref < 1 {
 		return wire.Invalid("MUSIC_SYNTAX: this paging state is not of a SELECT … FOR UPDATE: begin at the first page")
 	}
-	ref, f := a.conn.readReference(a.lock.critical, a.lock.table, k, state.ref)
+	ref, f := a.conn.readReference(a.lock.Critical, a.lock.Table, k, state.ref)
 	if f != nil {
 		return f
 	}

@@ -10,6 +10,7 @@ import (
 
 	"music/frontend/catalog"
 	"music/frontend/relay"
+	"music/frontend/statement"
 	"music/frontend/wire"
 	"music/rewrite"
 )
@@ -42,23 +43,23 @@ func (c *conn) decidePrepareLock(r reading, text, rest []byte, own string) decis
 	s, pass, failure := readLockStatement(r, text)
 	truncate := r.verb == rewrite.Truncate
 	switch {
-	case pass && !s.plainWrite() && !truncate:
+	case pass && !s.PlainWrite() && !truncate:
 		return watched(&watch{kind: watchPrepare, preparing: &preparing{}}) // a read without a lock
-	case truncate, s.plainWrite() && !s.auto():
+	case truncate, s.PlainWrite() && !s.Auto():
 		// It may be prepared whatever the table lets through now: a driver prepares once, for tables that come and go.
 		p := &preparing{preparedStatement: preparedStatement{meaning: meaningWrites, truncate: truncate}, names: c.written(text, r, own)}
 		return watched(&watch{kind: watchPrepare, preparing: p})
-	case failure != nil && !s.auto():
+	case failure != nil && !s.Auto():
 		return refused(failure)
 	}
-	p := &preparedLockStatement{id: ownID(c.keyspaceHere(own), text), text: slices.Clone(text), statement: s.statement, table: s.table, names: s.names, refused: failure != nil, once: s.evaluates()}
-	s.text, s.prepared = p.text, p
-	switch s.statement.Verb {
+	p := &preparedLockStatement{id: ownID(c.keyspaceHere(own), text), text: slices.Clone(text), statement: s.Parsed, table: s.Table, names: s.names, refused: failure != nil, once: s.Evaluates()}
+	s.Text, s.prepared = p.text, p
+	switch s.Parsed.Verb {
 	case rewrite.Lock, rewrite.Unlock, rewrite.ListLocks:
 		return held(&describeLock{s})
 	}
 	q := &preparing{preparedStatement: preparedStatement{meaning: meaningCritical, lock: p}}
-	if s.plainWrite() {
+	if s.PlainWrite() {
 		q.meaning, q.names = meaningWrites, c.written(text, r, own)
 	}
 	return held(&prepareLocked{preparing: q, rest: rest})
@@ -147,7 +148,7 @@ func (id executedID) appendTo(dst []byte, version byte) []byte {
 type describeLock struct{ lockStatement }
 
 // String implements action.
-func (a *describeLock) String() string { return "describe: " + string(a.text) }
+func (a *describeLock) String() string { return "describe: " + string(a.Text) }
 
 // perform implements action.
 func (a *describeLock) perform(c *conn, e wire.Envelope) error {
@@ -178,7 +179,7 @@ func (c *conn) describe(h wire.Header, s *lockStatement) *wire.Failure {
 
 // ownColumns returns the columns that LOCK, UNLOCK and LIST LOCKS answer.
 func (s *lockStatement) ownColumns() []*message.ColumnMetadata {
-	if s.statement.Verb == rewrite.ListLocks {
+	if s.Parsed.Verb == rewrite.ListLocks {
 		return listColumns()
 	}
 	return s.grantColumns()
@@ -186,19 +187,19 @@ func (s *lockStatement) ownColumns() []*message.ColumnMetadata {
 
 // variables describes the bind markers of a verb.
 func (s *lockStatement) variables() (*message.VariablesMetadata, *wire.Failure) {
-	v := &message.VariablesMetadata{Columns: make([]*message.ColumnMetadata, s.statement.Markers)}
+	v := &message.VariablesMetadata{Columns: make([]*message.ColumnMetadata, s.Parsed.Markers)}
 	mark := func(t rewrite.Term, name string, dt datatype.DataType) {
 		if t.Kind == rewrite.TermMarker {
-			v.Columns[t.Marker] = &message.ColumnMetadata{Keyspace: s.table.Keyspace, Table: s.table.Name, Name: markerName(s.text, t, name), Type: dt}
+			v.Columns[t.Marker] = &message.ColumnMetadata{Keyspace: s.Table.Keyspace, Table: s.Table.Name, Name: markerName(s.Text, t, name), Type: dt}
 		}
 	}
-	st := s.statement
+	st := s.Parsed
 	var key []catalog.Column
-	if s.critical != nil {
-		key = s.critical.Key
+	if s.Critical != nil {
+		key = s.Critical.Key
 	}
 	for _, column := range key {
-		r := s.restriction(st, column)
+		r := s.Restriction(st, column)
 		if r == nil {
 			continue
 		}
@@ -223,7 +224,7 @@ func (s *lockStatement) variables() (*message.VariablesMetadata, *wire.Failure) 
 	mark(st.Token, "[token]", datatype.Uuid)
 	mark(st.Limit, "[limit]", datatype.Int)
 	mark(st.Reason, "[reason]", datatype.Varchar)
-	if s.critical == nil || len(v.PkIndices) != len(s.critical.PartitionKey()) {
+	if s.Critical == nil || len(v.PkIndices) != len(s.Critical.PartitionKey()) {
 		v.PkIndices = nil
 	}
 	if slices.Contains(v.Columns, nil) {
@@ -321,28 +322,31 @@ func (c *conn) reuseValues(values [][]byte) {
 
 // current returns the statement as it is now: the table may have changed since it was prepared.
 func (p *preparedLockStatement) current() (lockStatement, *wire.Failure) {
-	s := lockStatement{statement: p.statement, text: p.text, table: p.table, prepared: p, names: p.names}
+	s := lockStatement{
+		Statement: statement.Statement{Parsed: p.statement, Text: p.text, Table: p.table},
+		prepared:  p, names: p.names,
+	}
 	if strictest, _ := catalog.Strictest(p.tables); len(p.tables) > 1 && strictest != nil {
-		s.table = strictest
+		s.Table = strictest
 	}
 	if p.table == nil { // LIST LOCKS of all tables
 		return s, nil
 	}
-	critical := s.table.Critical()
-	if s.critical = critical; p.once {
+	critical := s.Table.Critical()
+	if s.Critical = critical; p.once {
 		s.fixKey()
 	}
-	if s.followsTable() && !s.served() {
+	if s.FollowsTable() && !s.served() {
 		return s, nil // what it gets is asked when it is run
 	}
 	if critical == nil {
-		return lockStatement{}, wire.Invalid("MUSIC_REFUSED: %s is not critical any more: prepare the statement again without USING LOCK, or have the table made critical", s.table)
+		return lockStatement{}, wire.Invalid("MUSIC_REFUSED: %s is not critical any more: prepare the statement again without USING LOCK, or have the table made critical", s.Table)
 	}
 	if critical.Refused != "" && p.statement.Verb != rewrite.ListLocks {
 		return s, s.cannotLock()
 	}
 	if p.refused {
-		return s, s.checkFenced()
+		return s, s.CheckFenced()
 	}
 	return s, nil
 }

@@ -14,7 +14,9 @@ import (
 	"pgregory.net/rapid"
 
 	"music/frontend/catalog"
+	"music/frontend/statement"
 	"music/musiccore"
+	"music/rewrite"
 )
 
 // plainReferences shows references as they are: tests of other things name them so.
@@ -41,7 +43,8 @@ func TestReferencesAsClientsSeeThem(t *testing.T) {
 		got, ok := other.Read(generation, k, n)
 		require.True(t, ok)
 		require.Equal(t, ref, got)
-		_, f := wholeNumber(uint64(n), "USING LOCK")
+		bound := statement.Statement{Values: [][]byte{append([]byte{0, 0, 0, 8}, bigint(n)...)}}
+		_, f := bound.Integer(rewrite.Term{Kind: rewrite.TermMarker}, "USING LOCK")
 		require.Nil(t, f, "%v", f)
 		if ref < MaxRef {
 			require.Greater(t, one.Show(generation, k, ref+1), n)

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"music/frontend/catalog"
+	"music/frontend/statement"
 	"music/frontend/wire"
 	"music/musiccore"
 	"music/rewrite"
@@ -46,12 +47,12 @@ type rights struct {
 // permissions returns what a statement takes on its table: the permission of Cassandra's own
 // statement that does the same. A condition tells what the table holds.
 func (s *lockStatement) permissions() permission {
-	switch st := s.statement; {
-	case s.table == nil: // LIST LOCKS of all tables
+	switch st := s.Parsed; {
+	case s.Table == nil: // LIST LOCKS of all tables
 		return 0
 	case st.Force:
 		return permissionAuthorize
-	case st.ForUpdate, s.conditional():
+	case st.ForUpdate, s.Conditional():
 		return permissionModify | permissionSelect
 	case st.Verb == rewrite.Select, st.Verb == rewrite.ListLocks:
 		return permissionSelect
@@ -132,11 +133,11 @@ func (c *conn) grants(e wire.Envelope, p probe) bool {
 // that nothing is asked of the core: a client without the permission learns nothing of a lock, and
 // does nothing to it.
 func (c *conn) whenPermitted(h wire.Header, s *lockStatement, need permission, emit func([]byte), act func() *wire.Failure) *wire.Failure {
-	what := c.missingPermission(s.table, need)
+	what := c.missingPermission(s.Table, need)
 	if what == 0 {
 		return act()
 	}
-	table := &lockStatement{table: s.table, critical: s.critical}
+	table := &lockStatement{Statement: statement.Statement{Table: s.Table, Critical: s.Critical}}
 	raw, f := c.askRight(h, s, what, func() {
 		if f := c.whenPermitted(h, table, need&^what, c.send, act); f != nil {
 			c.reject(h, f)
@@ -152,8 +153,8 @@ func (c *conn) whenPermitted(h wire.Header, s *lockStatement, need permission, e
 // client has a right; act follows where it does, and the client gets Cassandra's own words where it
 // does not.
 func (c *conn) askRight(h wire.Header, s *lockStatement, what permission, act func()) ([]byte, *wire.Failure) {
-	r := right{s.table, what}
-	asked := newProbe(r, s.critical)
+	r := right{s.Table, what}
+	asked := newProbe(r, s.Critical)
 	text := asked.text
 	body := append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...)
 	p := wire.Parameters{Consistency: primitive.ConsistencyLevelOne}
@@ -207,16 +208,16 @@ func (c *conn) auditDenied(e wire.Envelope, s *lockStatement, what permission) {
 	if _, ok := f.Body.Message.(*message.Unauthorized); !ok {
 		return
 	}
-	why, k, ref := "no right to "+what.name(), musiccore.Key{Table: s.critical.ID}, musiccore.LockRef(0)
-	if s.statement != nil && !s.severalKeys() {
-		if key, f := s.key(); f == nil {
+	why, k, ref := "no right to "+what.name(), musiccore.Key{Table: s.Critical.ID}, musiccore.LockRef(0)
+	if s.Parsed != nil && !s.SeveralKeys() {
+		if key, f := s.Key(); f == nil {
 			k = key
 		}
-		if n, f := s.ref(); f == nil {
+		if n, f := s.Ref(); f == nil {
 			ref = musiccore.LockRef(n >> tagBits)
 		}
 	}
-	c.audit(why, s.table, k, ref)
+	c.audit(why, s.Table, k, ref)
 }
 
 // name returns the word that Cassandra has for a permission.

@@ -1,7 +1,6 @@
 package frontend
 
 import (
-	"bytes"
 	"context"
 	"slices"
 	"strings"
@@ -11,136 +10,60 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/message"
 
 	"music/frontend/catalog"
+	"music/frontend/statement"
 	"music/frontend/wire"
 	"music/musiccore"
 	"music/rewrite"
 )
 
-// maxKeys is how many keys one LOCK … IN may name: they are locked one after another, within the
-// time of one LOCK.
-const maxKeys = 1000
-
 // grantColumns returns the columns of what the statement answers: with IN, those of the key behind
 // the others.
 func (s *lockStatement) grantColumns() []*message.ColumnMetadata {
-	columns := grantColumns(s.table)
-	if !s.severalKeys() {
+	columns := grantColumns(s.Table)
+	if !s.SeveralKeys() {
 		return columns
 	}
-	for _, column := range s.critical.Key {
-		columns = append(columns, &message.ColumnMetadata{Keyspace: s.table.Keyspace, Table: s.table.Name, Name: column.Name, Type: keyType(column.Type)})
+	for _, column := range s.Critical.Key {
+		columns = append(columns, &message.ColumnMetadata{Keyspace: s.Table.Keyspace, Table: s.Table.Name, Name: column.Name, Type: keyType(column.Type)})
 	}
 	return columns
 }
 
-// multiLockKey is one key of a LOCK … IN: what it is called, and how far it has come.
+// multiLockKey is one key of a LOCK … IN, and how far it has come.
 type multiLockKey struct {
-	key   musiccore.Key
-	parts [][]byte // a value for each column of the key
+	statement.NamedKey
 	grant musiccore.Grant
 	asked bool
-}
-
-// keys returns the keys that the statement names, each once, in the order in which they are
-// written.
-func (s *lockStatement) keys() ([]*multiLockKey, *wire.Failure) {
-	all := [][][]byte{nil}
-	for _, column := range s.critical.Key {
-		values, f := s.columnValues(column)
-		if f != nil {
-			return nil, f
-		}
-		var longer [][][]byte
-		for _, parts := range all {
-			for _, value := range values {
-				longer = append(longer, append(slices.Clip(parts), bytes.Clone(value)))
-			}
-			if len(longer) > maxKeys {
-				return nil, wire.Invalid("MUSIC_REFUSED: one LOCK names %d keys of %s at most: lock the others with another, in the same order everywhere", maxKeys, s.table)
-			}
-		}
-		all = longer
-	}
-	var found []*multiLockKey
-	seen := map[musiccore.Key]bool{}
-	for _, parts := range all {
-		key, f := s.keyFrom(parts)
-		if f != nil {
-			return nil, f
-		}
-		if !seen[key] {
-			seen[key] = true
-			found = append(found, &multiLockKey{key: key, parts: parts})
-		}
-	}
-	return found, nil
-}
-
-// columnValues returns the values that the statement gives a column of the key; at least one.
-func (s *lockStatement) columnValues(column catalog.Column) ([][]byte, *wire.Failure) {
-	r := s.restriction(s.statement, column)
-	switch {
-	case r == nil || r.Op != rewrite.OpIn:
-		value, f := s.keyColumn(s.statement, column)
-		return [][]byte{value}, f
-	case r.Value.Kind == rewrite.TermMarker:
-		return s.boundList(r.Value, column)
-	}
-	var values [][]byte
-	for _, t := range r.Values {
-		value, f := s.keyValue(t, column)
-		if f != nil {
-			return nil, f
-		}
-		values = append(values, value)
-	}
-	if len(values) == 0 {
-		return nil, wire.Invalid("MUSIC_KEY: %s IN () names no key: give one or more", column.Name)
-	}
-	return values, nil
-}
-
-// boundList returns a list bound to IN ? (v4 spec section 6: its length, then each value with its
-// own).
-func (s *lockStatement) boundList(t rewrite.Term, column catalog.Column) ([][]byte, *wire.Failure) {
-	raw, ok := s.bound(t)
-	cur := wire.Cursor{Body: raw}
-	var values [][]byte
-	for n := cur.Int(); n > 0 && ok; n-- {
-		value := cur.Value()
-		ok = value != nil && s.fitsKey(column, value) && !cur.Bad && rewrite.Fits(column.Type, value)
-		values = append(values, column.Canonical(value))
-	}
-	if !ok || len(values) == 0 || cur.At != len(raw) {
-		return nil, wire.Invalid("MUSIC_KEY: the value bound to %s IN ? must be a list of keys of its type, none of them null or empty", column.Name)
-	}
-	return values, nil
 }
 
 // several carries out LOCK … IN.
 func (a *lockExecution) several() *wire.Failure {
 	c, s := a.conn, &a.lock
-	if s.statement.Verb == rewrite.Unlock {
+	if s.Parsed.Verb == rewrite.Unlock {
 		return wire.Invalid("MUSIC_SYNTAX: a lock_ref is of one key: UNLOCK each key with its own")
 	}
-	keys, f := s.keys()
+	named, f := s.Keys()
 	if f != nil {
 		return f
+	}
+	keys := make([]*multiLockKey, len(named))
+	for i := range keys {
+		keys[i] = &multiLockKey{NamedKey: named[i]}
 	}
 	q, f := a.request(0)
 	if f != nil {
 		return f
 	}
 	r := multiLock{
-		conn: c, stream: a.envelope.Stream, table: s.table, columns: s.grantColumns(), keys: keys, most: len(keys),
-		skip: s.statement.SkipLocked, request: q, warnings: a.warnings, generation: s.critical.Generation,
+		conn: c, stream: a.envelope.Stream, table: s.Table, columns: s.grantColumns(), keys: keys, most: len(keys),
+		skip: s.Parsed.SkipLocked, request: q, warnings: a.warnings, generation: s.Critical.Generation,
 	}
-	if s.statement.Limit.Kind != rewrite.NoTerm {
-		n, f := s.integer(s.statement.Limit, "LIMIT")
+	if s.Parsed.Limit.Kind != rewrite.NoTerm {
+		n, f := s.Integer(s.Parsed.Limit, "LIMIT")
 		if f != nil || n < 1 {
 			return wire.Invalid("MUSIC_SYNTAX: LIMIT is a number of keys from 1 on")
 		}
-		r.most = int(min(n, maxKeys))
+		r.most = int(min(n, statement.MaxKeys))
 	}
 	c.server.Stats.count(c, a.envelope.OpCode, FateAnswered)
 	o := c.begin(r.stream)
@@ -198,7 +121,7 @@ func (r *multiLock) patience() time.Duration {
 func (r *multiLock) order() []*multiLockKey {
 	order := slices.Clone(r.keys)
 	if !r.skip {
-		slices.SortFunc(order, func(a, b *multiLockKey) int { return strings.Compare(a.key.PK, b.key.PK) })
+		slices.SortFunc(order, func(a, b *multiLockKey) int { return strings.Compare(a.Key.PK, b.Key.PK) })
 	}
 	return order
 }
@@ -240,7 +163,7 @@ func (r *multiLock) complete(got []*multiLockKey) bool {
 // nothing behind.
 func (r *multiLock) lockKey(w *multiLockKey, q musiccore.Request, limit <-chan struct{}) *wire.Failure {
 	w.asked = true
-	a, ok := r.conn.lockUntil(w.key, q, limit)
+	a, ok := r.conn.lockUntil(w.Key, q, limit)
 	switch {
 	case !ok, a.Err == musiccore.ErrUnavailable: //nolint:errorlint // with a cause it is more than a lack of time
 		w.grant = musiccore.Grant{State: musiccore.StateBusy}
@@ -250,7 +173,7 @@ func (r *multiLock) lockKey(w *multiLockKey, q musiccore.Request, limit <-chan s
 		w.grant = a.Grant
 	}
 	if w.grant.State == musiccore.StateQueued {
-		r.conn.unlock(w.key, w.grant.Ref)
+		r.conn.unlock(w.Key, w.grant.Ref)
 		w.grant = musiccore.Grant{State: musiccore.StateBusy, Holder: w.grant.Holder}
 	}
 	return nil
@@ -260,7 +183,7 @@ func (r *multiLock) lockKey(w *multiLockKey, q musiccore.Request, limit <-chan s
 func (r *multiLock) releaseKeys(got []*multiLockKey) {
 	for _, w := range got {
 		if w.grant.State == musiccore.StateHeld {
-			r.conn.unlock(w.key, w.grant.Ref)
+			r.conn.unlock(w.Key, w.grant.Ref)
 			w.grant = musiccore.Grant{Ref: w.grant.Ref, State: musiccore.StateReleased}
 		}
 	}
@@ -276,7 +199,7 @@ func (r *multiLock) rows() []message.Row {
 	var rows []message.Row
 	for _, w := range r.keys {
 		if w.asked {
-			rows = append(rows, append(grantRow(w.grant, r.shown(w)), w.parts...))
+			rows = append(rows, append(grantRow(w.grant, r.shown(w)), w.Parts...))
 		}
 	}
 	return rows
@@ -284,7 +207,7 @@ func (r *multiLock) rows() []message.Row {
 
 // shown returns the reference that has been given for a key, as the client sees it.
 func (r *multiLock) shown(w *multiLockKey) int64 {
-	return r.conn.server.shown(r.generation, w.key, w.grant.Ref)
+	return r.conn.server.shown(r.generation, w.Key, w.grant.Ref)
 }
 
 // lockUntil asks for a lock and blocks for its answer until limit, or the end of the connection:

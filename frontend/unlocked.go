@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"music/frontend/catalog"
+	"music/frontend/statement"
 	"music/frontend/wire"
-	"music/rewrite"
 )
 
 // unlockedWrite is a write without a lock that was held back, since a table of it gave it a section
@@ -74,7 +74,7 @@ func (w *unlockedWrite) run() *wire.Failure {
 		case givenLater:
 			done, f = w.wait(t, now)
 		default:
-			f = writeWithoutLock(t)
+			f = statement.WithoutLock(t)
 		}
 		if done {
 			return f
@@ -191,7 +191,7 @@ func (c *conn) executeUnlocked(e wire.Envelope, a lockExecution) error {
 func (a *lockExecution) unlocked() *unlockedWrite {
 	until := time.Now().Add(a.conn.longestWait())
 	return &unlockedWrite{
-		conn: a.conn, e: a.envelope, tables: []*catalog.Table{a.lock.table}, until: until, inPlace: a.inPlace,
+		conn: a.conn, e: a.envelope, tables: []*catalog.Table{a.lock.Table}, until: until, inPlace: a.inPlace,
 		serve: func(now *catalog.Critical, inPlace bool) *wire.Failure {
 			a.inPlace = inPlace
 			if f := a.lock.refresh(now); f != nil {
@@ -202,49 +202,38 @@ func (a *lockExecution) unlocked() *unlockedWrite {
 		detach: func() int {
 			*a = a.detached()
 			a.lock.until = until
-			return len(a.lock.text) + a.parameters.Size()
+			return len(a.lock.Text) + a.parameters.Size()
 		},
 	}
-}
-
-// followsTable reports whether the statement is a write without a lock of one table alone, which
-// gets what that gives it when it is carried out.
-func (s *lockStatement) followsTable() bool {
-	return s.plainWrite() && (s.statement.Verb != rewrite.Batch || s.onOneTable())
-}
-
-// onOneTable reports whether all statements of a batch's text are of its table.
-func (s *lockStatement) onOneTable() bool {
-	return !slices.ContainsFunc(s.parts(), func(part lockStatement) bool { return !s.sameTable(part.statement) })
 }
 
 // served reports whether a write without a lock has a section of its own, of a table that can be
 // locked now.
 func (s *lockStatement) served() bool {
-	return gives(s.critical) == givenSection
+	return gives(s.Critical) == givenSection
 }
 
 // refresh has a write without a lock meet its table as it is now.
 func (s *lockStatement) refresh(now *catalog.Critical) *wire.Failure {
-	same := s.critical == now
-	s.critical = now
+	same := s.Critical == now
+	s.Critical = now
 	if same && !(s.prepared != nil && s.prepared.refused) {
 		return nil
 	}
-	return s.checkFenced()
+	return s.CheckFenced()
 }
 
 // cannotLock returns the error for the statement where its table cannot be locked now.
 func (s *lockStatement) cannotLock() *wire.Failure {
-	if s.plainWrite() && s.critical.Passing {
-		return tryAgain(s.table, stillBecoming)
+	if s.PlainWrite() && s.Critical.Passing {
+		return tryAgain(s.Table, stillBecoming)
 	}
-	return cannotLock(s.table, s.critical)
+	return cannotLock(s.Table, s.Critical)
 }
 
 // unlocked reports whether all statements of the batch are writes without a lock.
 func (b *lockedBatch) unlocked() bool {
-	return !slices.ContainsFunc(b.children, func(s lockStatement) bool { return s.plain == nil && !s.followsTable() })
+	return !slices.ContainsFunc(b.children, func(s lockStatement) bool { return s.plain == nil && !s.FollowsTable() })
 }
 
 // served reports whether the batch has sections of its own, of tables that can be locked now.
@@ -279,7 +268,7 @@ func (b *lockedBatch) withoutLock(e wire.Envelope) *unlockedWrite {
 // tables returns the tables that a statement of the batch writes.
 func (b *lockedBatch) tables(s *lockStatement) (all []*catalog.Table) {
 	if s.plain == nil {
-		return []*catalog.Table{s.table}
+		return []*catalog.Table{s.Table}
 	}
 	for _, name := range s.names {
 		all = append(all, b.conn.server.Tables.Of(name[0], name[1]))

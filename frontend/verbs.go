@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/datastax/go-cassandra-native-protocol/datatype"
 	"github.com/datastax/go-cassandra-native-protocol/frame"
@@ -45,13 +44,13 @@ func (a *lockExecution) verb(k musiccore.Key, ref musiccore.LockRef) *wire.Failu
 	if f != nil {
 		return f
 	}
-	told := lockSubject{s.table, s.critical.Generation, k, ref, a.warnings}
+	told := lockSubject{s.Table, s.Critical.Generation, k, ref, a.warnings}
 	c.server.Stats.count(c, h.OpCode, FateAnswered)
 	o := c.begin(h.Stream)
 	inPlace := a.inPlace
 	tell := func(answer musiccore.Answer, atOnce bool) { o.tellGrant(h.Stream, told, answer, inPlace && atOnce) }
 	switch {
-	case s.statement.Verb == rewrite.Lock:
+	case s.Parsed.Verb == rewrite.Lock:
 		o.lock(k, q, tell)
 	case force != nil:
 		c.server.Locks.Force(k, *force, o.finishWith(tell))
@@ -65,8 +64,8 @@ func (a *lockExecution) verb(k musiccore.Key, ref musiccore.LockRef) *wire.Failu
 // driver and the table allow.
 func (a *lockExecution) request(ref musiccore.LockRef) (musiccore.Request, *wire.Failure) {
 	c, s := a.conn, &a.lock
-	st := s.statement
-	q := musiccore.Request{By: c.auditClient(), Ref: ref, NoWait: st.NoWait || st.SkipLocked, Closed: s.critical.Closed}
+	st := s.Parsed
+	q := musiccore.Request{By: c.auditClient(), Ref: ref, NoWait: st.NoWait || st.SkipLocked, Closed: s.Critical.Closed}
 	if f := s.lockTerms(&q, &c.server.Bounds); f != nil {
 		return q, f
 	}
@@ -78,10 +77,10 @@ func (a *lockExecution) request(ref musiccore.LockRef) (musiccore.Request, *wire
 		a.warnings = append(a.warnings, fmt.Sprintf("MUSIC: WAIT %v is longer than an answer may take here: it is cut to %v", q.Wait, longest))
 		q.Wait = longest
 	}
-	if q.Lease > s.critical.MaxLease {
-		a.warnings = append(a.warnings, fmt.Sprintf("MUSIC: LEASE %v is longer than %s gives: it is cut to %v", q.Lease, s.table, s.critical.MaxLease))
+	if q.Lease > s.Critical.MaxLease {
+		a.warnings = append(a.warnings, fmt.Sprintf("MUSIC: LEASE %v is longer than %s gives: it is cut to %v", q.Lease, s.Table, s.Critical.MaxLease))
 	}
-	q.Lease, q.Usual = min(q.Lease, s.critical.MaxLease), s.critical.MaxLease
+	q.Lease, q.Usual = min(q.Lease, s.Critical.MaxLease), s.Critical.MaxLease
 	return q, nil
 }
 
@@ -90,11 +89,11 @@ func (c *conn) longestWait() time.Duration { return max(c.server.MaxWait, c.pati
 
 // lockTerms reads the clauses of LOCK.
 func (s *lockStatement) lockTerms(q *musiccore.Request, b *Bounds) (f *wire.Failure) {
-	st := s.statement
-	if q.Wait, f = s.duration(st.Wait, "WAIT"); f != nil {
+	st := s.Parsed
+	if q.Wait, f = s.Duration(st.Wait, "WAIT"); f != nil {
 		return f
 	}
-	if q.Lease, f = s.duration(st.Lease, "LEASE"); f != nil {
+	if q.Lease, f = s.Duration(st.Lease, "LEASE"); f != nil {
 		return f
 	}
 	if q.Lease == 0 && st.Lease.Kind != rewrite.NoTerm {
@@ -106,10 +105,10 @@ func (s *lockStatement) lockTerms(q *musiccore.Request, b *Bounds) (f *wire.Fail
 	if st.Token.Kind == rewrite.NoTerm {
 		return nil
 	}
-	token, ok := s.bound(st.Token)
+	token, ok := s.Bound(st.Token)
 	if st.Token.Kind != rewrite.TermMarker {
 		var err error
-		token, err = rewrite.Encode("uuid", s.text, st.Token)
+		token, err = rewrite.Encode("uuid", s.Text, st.Token)
 		ok = err == nil
 	}
 	if !ok || len(token) != len(q.Token) {
@@ -121,62 +120,20 @@ func (s *lockStatement) lockTerms(q *musiccore.Request, b *Bounds) (f *wire.Fail
 
 // force returns by whom a lock is taken by FORCE, and why; nil where it is not.
 func (s *lockStatement) force(c *conn) (*Force, *wire.Failure) {
-	if !s.statement.Force {
+	if !s.Parsed.Force {
 		return nil, nil
 	}
-	reason, f := s.label(s.statement.Reason, "REASON", &c.server.Bounds)
+	reason, f := s.label(s.Parsed.Reason, "REASON", &c.server.Bounds)
 	return &Force{By: c.auditClient(), Reason: reason}, f
-}
-
-// duration returns a literal like 5s, or a bound bigint of milliseconds; 0 where there is no term.
-func (s *lockStatement) duration(t rewrite.Term, what string) (time.Duration, *wire.Failure) {
-	switch t.Kind {
-	case rewrite.NoTerm:
-		return 0, nil
-	case rewrite.TermMarker:
-		ms, f := s.integer(t, what)
-		if f == nil && (ms < 0 || ms > int64(catalog.MaxDuration/time.Millisecond)) {
-			f = wire.Invalid("MUSIC_SYNTAX: %s of %d ms is out of range", what, ms)
-		}
-		return time.Duration(ms) * time.Millisecond, f
-	}
-	d, err := rewrite.Duration(s.text, t)
-	if err != nil || d < 0 || d > catalog.MaxDuration {
-		return 0, wire.Invalid("MUSIC_SYNTAX: %s must be a duration like 5s or 500ms", what)
-	}
-	return d, nil
 }
 
 // label returns the text of AS or REASON.
 func (s *lockStatement) label(t rewrite.Term, what string, b *Bounds) (string, *wire.Failure) {
-	label, f := s.string(t, what)
+	label, f := s.TextOf(t, what)
 	if f == nil {
 		f = b.checkLabel(label, what)
 	}
 	return label, f
-}
-
-// string returns a literal or bound text; "" where there is no term.
-func (s *lockStatement) string(t rewrite.Term, what string) (value string, f *wire.Failure) {
-	switch t.Kind {
-	case rewrite.NoTerm:
-		return "", nil
-	case rewrite.TermMarker:
-		bound, ok := s.bound(t)
-		if !ok {
-			return "", wire.Invalid("MUSIC_SYNTAX: the value bound to %s is null or unset", what)
-		}
-		value = string(bound)
-	default:
-		var err error
-		if value, err = rewrite.String(s.text, t); err != nil {
-			return "", wire.Invalid("MUSIC_SYNTAX: %s: %v", what, err)
-		}
-	}
-	if !utf8.ValidString(value) { // others are told it
-		return "", wire.Invalid("MUSIC_SYNTAX: %s is no text: it is not UTF-8", what)
-	}
-	return value, nil
 }
 
 // rows returns the envelope of an answer of rows.
@@ -209,19 +166,19 @@ func (c *conn) message(stream int16, m message.Message) []byte {
 
 // readList reads LIST LOCKS [ON ks.t [WHERE key]].
 func readList(r reading, text []byte) (s lockStatement, pass bool, f *wire.Failure) {
-	statement, err := rewrite.Parse(text)
+	parsed, err := rewrite.Parse(text)
 	if err != nil {
 		return s, false, wire.Invalid("MUSIC_SYNTAX: %v", err)
 	}
-	s = lockStatement{statement: &statement, text: text, table: r.table}
-	if statement.Table.Start == statement.Table.End {
+	s.Parsed, s.Text, s.Table = &parsed, text, r.table
+	if parsed.Table.Start == parsed.Table.End {
 		return s, false, nil
 	}
 	if r.table == nil || r.table.Critical() == nil {
 		return s, false, wire.Invalid("MUSIC_REFUSED: the table is not critical: it has no locks until ALTER TABLE … WITH comment = '@critical'")
 	}
-	s.critical = r.table.Critical()
-	return s, false, s.checkWhere()
+	s.Critical = r.table.Critical()
+	return s, false, s.CheckWhere()
 }
 
 // list answers LIST LOCKS. Where there are roles, it shows the locks of one table, to those who may
@@ -230,16 +187,16 @@ func (a *lockExecution) list() *wire.Failure {
 	c, s, h := a.conn, &a.lock, a.envelope.Header
 	var only musiccore.Key
 	switch {
-	case s.table == nil && c.authenticated.Load():
+	case s.Table == nil && c.authenticated.Load():
 		return wire.Invalid("MUSIC_REFUSED: say of which table: LIST LOCKS ON ks.t")
-	case s.table != nil && len(s.statement.Where) > 0:
-		k, f := s.key()
+	case s.Table != nil && len(s.Parsed.Where) > 0:
+		k, f := s.Key()
 		if f != nil {
 			return f
 		}
 		only = k
-	case s.table != nil:
-		only.Table = s.critical.ID
+	case s.Table != nil:
+		only.Table = s.Critical.ID
 	}
 	c.server.Stats.count(c, h.OpCode, FateAnswered)
 	c.answerLater(h.Stream, func() []byte {

@@ -12,36 +12,56 @@ import (
 
 	"music/frontend/catalog"
 	"music/frontend/condition"
+	"music/frontend/statement"
 	"music/frontend/wire"
 	"music/musiccore"
 	"music/rewrite"
 )
 
+// conditionalWrite is a write with IF under a lock: the rows that its conditions are about are read, the
+// conditions evaluated, and the write is sent if all of them hold (docs/design.md 4). The lock keeps everybody
+// else from the key meanwhile; turns keeps other conditional writes of its own holder.
+type conditionalWrite struct {
+	*statement.Conditional
+	first *lockStatement // of its statements, or the text that has them; in memory of its own
+
+	again    lockedOperation // the read of the partition, where none of the rows is there
+	write    lockedOperation
+	warned   []string // by Cassandra, of the reads
+	nextTurn func()   // lets the next one have its turn; may be called again
+}
+
+// readConditional reads what the statements of a write ask, of which first is one, or the text.
+func readConditional(first *lockStatement, parts []statement.Statement, batch bool) (*conditionalWrite, *wire.Failure) {
+	asked, f := statement.ReadConditional(parts, batch)
+	return &conditionalWrite{Conditional: asked, first: first}, f
+}
+
 // writeIf carries out a write with IF, or a batch's text with one.
 func (a *lockExecution) writeIf(k musiccore.Key, ref musiccore.LockRef) *wire.Failure {
 	s := a.lock.clone()
-	x, f := readConditional(s.parts(), s.statement.Verb == rewrite.Batch)
+	x, f := readConditional(&s, s.Parts(), s.Parsed.Verb == rewrite.Batch)
 	if f != nil {
 		return f
 	}
 	q := lockedRequest{key: k, ref: ref, parameters: a.parameters}
-	x.write = queryOperation(a.envelope.Header, queryText{s.writeText(requestStamps), s.writeValues()}, &s, q)
+	x.write = queryOperation(a.envelope.Header, s.Write(statement.RequestStamps), &s.Statement, q)
 	x.write.sent.warnings = a.conn.timestampWarning(&s)
-	if x.deletesRange() {
-		x.write.dated = func(stamp int64) []byte { return queryBody(s.writeText(belowWrites(stamp))) }
+	if x.DeletesRange() {
+		x.write.dated = func(stamp int64) []byte { return queryBody(s.WriteText(statement.BelowWrites(stamp))) }
 	}
 	return a.conn.startConditional(a.envelope.Header, x, q)
 }
 
 // startConditional reads what the conditions ask for when it is the write's turn.
 func (c *conn) startConditional(h wire.Header, x *conditionalWrite, q lockedRequest) *wire.Failure {
-	read := queryOperation(h, x.read(), &x.parts[0], q)
-	x.again = queryOperation(h, x.readPartition(true), &x.parts[0], q)
+	read := queryOperation(h, x.Read(), &x.first.Statement, q)
+	x.again = queryOperation(h, x.ReadPartition(true), &x.first.Statement, q)
 	for _, k := range []*lockedOperation{&read, &x.again, &x.write} {
 		k.sent.condition = x
 	}
 	if q.ref == 0 {
-		return c.inOwnSection(h, &x.parts[0], q.key, false, func(ref musiccore.LockRef, release func()) (lockedOperation, musiccore.Kind) {
+		return c.inOwnSection(h, x.first, q.key, false, func(ref musiccore.LockRef, release func()) (lockedOperation, musiccore.Kind) {
 			x.nextTurn = release
 			for _, k := range []*lockedOperation{&read, &x.again, &x.write} {
 				k.request.ref, k.sent.alone = ref, primitive.WriteTypeCas
@@ -77,18 +97,18 @@ func (o operation) readFirst(read lockedOperation) {
 }
 
 // queryOperation returns a QUERY of the proxy's making, in the place of the client's request.
-func queryOperation(h wire.Header, w queryText, s *lockStatement, q lockedRequest) lockedOperation {
+func queryOperation(h wire.Header, w statement.Query, s *statement.Statement, q lockedRequest) lockedOperation {
 	h = h.Rewritten()
 	h.OpCode = primitive.OpCodeQuery
-	p := wire.Parameters{Consistency: q.parameters.Consistency, Values: w.values, Rest: bytes.Clone(q.parameters.Rest)}
+	p := wire.Parameters{Consistency: q.parameters.Consistency, Values: w.Values, Rest: bytes.Clone(q.parameters.Rest)}
 	p.Flags = q.parameters.Flags & primitive.QueryFlagWithKeyspace
-	if len(w.values) > 0 {
+	if len(w.Values) > 0 {
 		p.Flags |= primitive.QueryFlagValues
 	}
-	q.parameters, q.local = p, s.critical.Local
+	q.parameters, q.local = p, s.Critical.Local
 	return lockedOperation{
-		header: h, body: queryBody(w.text),
-		request: q, sent: sentOperation{table: s.table, key: q.key, generation: s.critical.Generation},
+		header: h, body: queryBody(w.Text),
+		request: q, sent: sentOperation{table: s.Table, key: q.key, generation: s.Critical.Generation},
 	}
 }
 

@@ -1,4 +1,4 @@
-package frontend
+package statement
 
 import (
 	"crypto/rand"
@@ -11,18 +11,19 @@ import (
 	"music/rewrite"
 )
 
-// fixKey puts constants in the place of what the statement gives its primary key by uuid(), by now()
+// FixKey puts constants in the place of what the statement gives its primary key by uuid(), by now()
 // or as a cast to the column's type: the key that is locked is the one that is written, and a write
-// with IF reads the row that it writes. All else is left as it is, and no constant then.
-func (s *lockStatement) fixKey() {
-	if s.critical == nil {
-		return
+// with IF reads the row that it writes. All else is left as it is, and no constant then. It reports whether
+// it has written the statement anew.
+func (s *Statement) FixKey() bool {
+	if s.Critical == nil {
+		return false
 	}
 	var edits []rewrite.Edit
-	for _, part := range s.parts() {
-		for _, r := range part.statement.Where {
+	for _, part := range s.Parts() {
+		for _, r := range part.Parsed.Where {
 			name := part.name(r.Column)
-			if r.Op != rewrite.OpEq || r.Value.Kind != rewrite.TermOther || !slices.Contains(s.critical.Primary, name) || !s.sameTable(part.statement) {
+			if r.Op != rewrite.OpEq || r.Value.Kind != rewrite.TermOther || !slices.Contains(s.Critical.Primary, name) || !s.sameTable(part.Parsed) {
 				continue
 			}
 			if constant := s.constantOf(r.Value, s.column(name)); constant != "" {
@@ -31,37 +32,40 @@ func (s *lockStatement) fixKey() {
 		}
 	}
 	if len(edits) == 0 {
-		return
+		return false
 	}
-	text := rewrite.Replace(nil, s.text, edits)
-	if fixed, err := rewrite.Parse(text); err == nil && fixed.Markers == s.statement.Markers {
-		s.statement, s.text, s.prepared, s.fixed = &fixed, text, nil, true
+	text := rewrite.Replace(nil, s.Text, edits)
+	fixed, err := rewrite.Parse(text)
+	if err != nil || fixed.Markers != s.Parsed.Markers {
+		return false
 	}
+	s.Parsed, s.Text, s.Fixed = &fixed, text, true
+	return true
 }
 
-// evaluates reports whether a column of the statement is given a value that Cassandra has to evaluate.
-func (s *lockStatement) evaluates() bool {
-	return slices.ContainsFunc(s.parts(), func(part lockStatement) bool {
-		return part.isWrite() && slices.ContainsFunc(part.statement.Where, func(r rewrite.Relation) bool {
+// Evaluates reports whether a column of the statement is given a value that Cassandra has to evaluate.
+func (s *Statement) Evaluates() bool {
+	return slices.ContainsFunc(s.Parts(), func(part Statement) bool {
+		return part.IsWrite() && slices.ContainsFunc(part.Parsed.Where, func(r rewrite.Relation) bool {
 			return r.Op == rewrite.OpEq && r.Value.Kind == rewrite.TermOther
 		})
 	})
 }
 
 // column returns a column of the primary key.
-func (s *lockStatement) column(name string) catalog.Column {
-	for _, c := range s.critical.Key {
+func (s *Statement) column(name string) catalog.Column {
+	for _, c := range s.Critical.Key {
 		if c.Name == name {
 			return c
 		}
 	}
-	return s.critical.Columns[name]
+	return s.Critical.Columns[name]
 }
 
 // constantOf returns the constant that a term stands for; "" where it is not known to be one.
-func (s *lockStatement) constantOf(t rewrite.Term, c catalog.Column) string {
-	function, _ := rewrite.Call(s.text, t)
-	typ, literal, _ := rewrite.Cast(s.text, t)
+func (s *Statement) constantOf(t rewrite.Term, c catalog.Column) string {
+	function, _ := rewrite.Call(s.Text, t)
+	typ, literal, _ := rewrite.Cast(s.Text, t)
 	switch {
 	case function == "uuid" && c.Type == "uuid":
 		return newUUID(false)

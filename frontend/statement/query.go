@@ -1,4 +1,4 @@
-package frontend
+package statement
 
 import (
 	"bytes"
@@ -8,43 +8,46 @@ import (
 	"music/rewrite"
 )
 
-// queryText is a text of the proxy's making with the values of its markers.
-type queryText struct {
-	text   []byte
-	values [][]byte
+// Query is a text of the proxy's making with the values of its markers.
+type Query struct {
+	Text   []byte
+	Values [][]byte
 }
 
+// Write returns the statement as Cassandra is to carry it out (see WriteText).
+func (s *Statement) Write(stamp Stamps) Query { return Query{s.WriteText(stamp), s.WriteValues()} }
+
 // add appends text.
-func (w *queryText) add(text string) { w.text = append(w.text, text...) }
+func (w *Query) add(text string) { w.Text = append(w.Text, text...) }
 
 // names appends names of columns, separated by commas.
-func (w *queryText) names(names []string) {
+func (w *Query) names(names []string) {
 	for i, name := range names {
 		w.add([2]string{"", ", "}[min(i, 1)] + rewrite.Quote(name))
 	}
 }
 
 // key appends the value that a statement gives a column of its key.
-func (w *queryText) key(s *lockStatement, name string) {
-	t := s.restriction(s.statement, catalog.Column{Name: name}).Value
+func (w *Query) key(s *Statement, name string) {
+	t := s.Restriction(s.Parsed, catalog.Column{Name: name}).Value
 	if t.Kind != rewrite.TermMarker {
-		w.text = append(w.text, t.Of(s.text)...)
+		w.Text = append(w.Text, t.Of(s.Text)...)
 		return
 	}
 	w.add("?")
-	w.values = append(w.values, bytes.Clone(s.values[t.Marker]))
+	w.Values = append(w.Values, bytes.Clone(s.Values[t.Marker]))
 }
 
 // equals appends name = value, and AND before it.
-func (w *queryText) equals(s *lockStatement, name, before string) {
+func (w *Query) equals(s *Statement, name, before string) {
 	w.add(before + rewrite.Quote(name) + " = ")
 	w.key(s, name)
 }
 
-// read returns the SELECT of what the conditions ask for: of the rows that they name, or of the
+// Read returns the SELECT of what the conditions ask for: of the rows that they name, or of the
 // partition where they name none.
-func (x *conditionalWrite) read() queryText {
-	w := x.readPartition(len(x.named) == 0)
+func (x *Conditional) Read() Query {
+	w := x.ReadPartition(len(x.named) == 0)
 	clustering := x.Table.ClusteringColumns()
 	switch {
 	case len(x.named) == 0 || len(clustering) == 0:
@@ -59,7 +62,7 @@ func (x *conditionalWrite) read() queryText {
 }
 
 // readRows appends the restriction to several rows.
-func (x *conditionalWrite) readRows(w *queryText) {
+func (x *Conditional) readRows(w *Query) {
 	clustering := x.Table.Primary[len(x.Table.PartitionKey()):]
 	w.add(" AND (")
 	w.names(clustering)
@@ -75,11 +78,11 @@ func (x *conditionalWrite) readRows(w *queryText) {
 	w.add(")")
 }
 
-// readPartition returns the SELECT without restriction to rows; first is for one row of the
+// ReadPartition returns the SELECT without restriction to rows; first is for one row of the
 // partition at most, with the static columns. Where only static columns matter no rows are looked
 // at: they may be many, and dead.
-func (x *conditionalWrite) readPartition(first bool) queryText {
-	var w queryText
+func (x *Conditional) ReadPartition(first bool) Query {
+	var w Query
 	partition := x.Table.Primary[:len(x.Table.PartitionKey())]
 	distinct := first && !x.Regulars && !x.Batch && !x.All
 	w.add("SELECT ")
@@ -93,7 +96,7 @@ func (x *conditionalWrite) readPartition(first bool) queryText {
 		w.names(x.Columns())
 	}
 	s := &x.parts[0]
-	w.add(" FROM " + rewrite.Quote(s.table.Keyspace) + "." + rewrite.Quote(s.table.Name))
+	w.add(" FROM " + rewrite.Quote(s.Table.Keyspace) + "." + rewrite.Quote(s.Table.Name))
 	for i, name := range partition {
 		w.equals(s, name, [2]string{" WHERE ", " AND "}[min(i, 1)])
 	}
@@ -101,14 +104,4 @@ func (x *conditionalWrite) readPartition(first bool) queryText {
 		w.add(" LIMIT 1")
 	}
 	return w
-}
-
-// clone returns the section in memory of its own.
-func (s lockStatement) clone() lockStatement {
-	s.text = bytes.Clone(s.text)
-	s.values = slices.Clone(s.values)
-	for i := range s.values {
-		s.values[i] = bytes.Clone(s.values[i])
-	}
-	return s
 }

@@ -1,0 +1,127 @@
+package statement
+
+import (
+	"slices"
+
+	"music/frontend/catalog"
+	"music/frontend/wire"
+	"music/rewrite"
+)
+
+// CheckVerb refuses the forms of LOCK and UNLOCK that are not served.
+func (s *Statement) CheckVerb() *wire.Failure {
+	st := s.Parsed
+	switch {
+	case st.Limit.Kind != rewrite.NoTerm && !s.SeveralKeys():
+		return wire.Invalid("MUSIC_SYNTAX: LIMIT goes with several keys: LOCK %s WHERE … IN (…)", s.Table)
+	case st.Lock.Kind != rewrite.NoTerm && s.SeveralKeys():
+		return wire.Invalid("MUSIC_SYNTAX: a lock_ref is of one key: USING LOCK and IN cannot stand in one statement")
+	case st.Verb == rewrite.Unlock && st.Lock.Kind == rewrite.NoTerm && !st.Force:
+		return wire.Invalid("MUSIC_SYNTAX: UNLOCK %s WHERE … USING LOCK <ref>", s.Table)
+	}
+	return s.CheckWhere()
+}
+
+// CheckWhere refuses what LOCK, UNLOCK and LIST LOCKS would not look at: its WHERE gives each
+// column of the key once, and nothing else.
+func (s *Statement) CheckWhere() *wire.Failure {
+	st := s.Parsed
+	for _, column := range s.Critical.Key {
+		if len(st.Where) > 0 && s.Restriction(st, column) == nil {
+			return s.missingColumn(column)
+		}
+	}
+	for i := range st.Where {
+		r := &st.Where[i]
+		name := s.name(r.Column)
+		at := slices.IndexFunc(s.Critical.Key, func(c catalog.Column) bool { return c.Name == name })
+		switch {
+		case r.Column == (rewrite.Name{}) || r.Op != rewrite.OpEq && r.Op != rewrite.OpIn:
+			return wire.Invalid("MUSIC_KEY: %s takes each column of the key as column = value", st.Verb)
+		case at < 0:
+			return wire.Invalid("MUSIC_KEY: %s is no column of the key: one lock covers one %s of %s", name, s.Critical.Unit(), s.Table)
+		case s.restrictedTwice(st, s.Critical.Key[at]):
+			return wire.Invalid("MUSIC_KEY: %s stands twice: name it once", name)
+		}
+	}
+	return nil
+}
+
+// CheckFenced refuses what may not stand under a lock (docs/design.md 4).
+func (s *Statement) CheckFenced() *wire.Failure {
+	st := s.Parsed
+	switch {
+	case st.ForUpdate:
+		return nil
+	case st.Lock.Kind == rewrite.NoTerm && !s.Auto():
+		return WithoutLock(s.Table)
+	}
+	if f := s.checkOwnTerms(st); f != nil {
+		return f
+	}
+	for i := range st.Children {
+		child := &st.Children[i]
+		if child.Lock.Kind != rewrite.NoTerm {
+			return wire.Invalid("MUSIC_REFUSED: USING LOCK stands once, after BEGIN BATCH")
+		}
+		if f := s.checkOwnTerms(child); f != nil {
+			return f
+		}
+	}
+	for _, part := range s.Parts() {
+		if part.Parsed.Conditional && s.sameTable(part.Parsed) {
+			if f := part.checkCondition(); f != nil {
+				return f
+			}
+		}
+	}
+	return nil
+}
+
+// checkOwnTerms refuses a read with a timestamp, and a key that cannot be read.
+func (s *Statement) checkOwnTerms(st *rewrite.Statement) *wire.Failure {
+	switch {
+	case st.Verb == rewrite.Select && st.Timestamp.Kind != rewrite.NoTerm:
+		return wire.Invalid("MUSIC_SYNTAX: SELECT takes USING LOCK only, no TIMESTAMP")
+	case st.JSON && st.Verb == rewrite.Insert:
+		return wire.Invalid("MUSIC_KEY: the key cannot be read from INSERT JSON: name the columns")
+	}
+	return nil
+}
+
+// CheckTimestamps refuses timestamps of the client's own where the table does not ignore them, and those that Cassandra refuses,
+// in its words.
+func (s *Statement) CheckTimestamps() *wire.Failure {
+	if !s.Timed() {
+		return nil
+	}
+	if !s.Critical.Ignore {
+		return TimestampRefused(s.Table)
+	}
+	batch := s.Parsed.Verb == rewrite.Batch && s.Parsed.Timestamp.Kind != rewrite.NoTerm
+	for _, part := range s.Parts() {
+		own := part.Parsed.Timestamp.Kind != rewrite.NoTerm
+		switch {
+		case batch && own:
+			return wire.Invalid("Timestamp must be set either on BATCH or individual statements")
+		case batch && part.Parsed.Conditional:
+			return wire.Invalid("Cannot provide custom timestamp for conditional BATCH")
+		case own && part.Parsed.Conditional:
+			return wire.Invalid("Cannot provide custom timestamp for conditional updates")
+		}
+	}
+	return nil
+}
+
+// TimestampRefused returns the error for a timestamp of the client's own.
+func TimestampRefused(t *catalog.Table) *wire.Failure {
+	return wire.Invalid("MUSIC_REFUSED: %s is critical: the lock gives the timestamp, USING TIMESTAMP cannot stand beside it: leave it out, or have it ignored by timestamp=ignore in the table's @critical(…)", t)
+}
+
+// WithoutLock is the answer to a plain write on a critical table.
+func WithoutLock(t *catalog.Table) *wire.Failure {
+	if now := t.Critical(); now != nil && now.Refused != "" && !now.Passing {
+		return wire.Invalid("MUSIC_REFUSED: %s is critical, but cannot be locked: %s", t, now.Refused)
+	}
+	return wire.Invalid("MUSIC_UNLOCKED: %s is critical: take a lock (LOCK %s WHERE …) and write USING LOCK <ref>", t, t)
+}

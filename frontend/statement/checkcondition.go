@@ -1,0 +1,83 @@
+package statement
+
+import (
+	"slices"
+
+	"music/frontend/catalog"
+	"music/frontend/wire"
+	"music/rewrite"
+)
+
+// checkCondition refuses conditions that the proxy does not try itself, and those that Cassandra
+// refuses, in its words.
+func (s *Statement) checkCondition() *wire.Failure {
+	if f := s.checkTarget(); f != nil {
+		return f
+	}
+	for i := range s.Parsed.Conditions {
+		if f := s.checkRelation(&s.Parsed.Conditions[i]); f != nil {
+			return f
+		}
+	}
+	return nil
+}
+
+// checkTarget refuses a condition that is not about one row, nor about static columns alone.
+func (s *Statement) checkTarget() *wire.Failure {
+	if s.Critical.Row && (s.conditionStatic() || s.Parsed.Exists && s.writesStatic()) {
+		return wire.Invalid("MUSIC_REFUSED: %s is critical: one lock covers one row of it, and static columns are of all rows: no condition on them is served: read it, decide, write", s.Table)
+	}
+	named := s.Critical.Primary
+	if !s.namesRow() {
+		named = named[:len(s.Critical.PartitionKey())]
+		if !s.staticsAlone() {
+			return wire.Invalid("MUSIC_REFUSED: %s is critical: IF takes one row under a lock: give every column of the primary key as a value", s.Table)
+		}
+	}
+	for _, name := range named {
+		if r := s.Restriction(s.Parsed, catalog.Column{Name: name}); r == nil || r.Op != rewrite.OpEq || r.Value.Kind == rewrite.TermOther {
+			return wire.Invalid("MUSIC_REFUSED: %s is critical: IF takes one row under a lock: give every column of the primary key as a value", s.Table)
+		}
+	}
+	return nil
+}
+
+// conditionStatic reports whether a static column is compared.
+func (s *Statement) conditionStatic() bool {
+	return slices.ContainsFunc(s.Parsed.Conditions, func(r rewrite.Relation) bool { return s.Critical.Columns[s.name(r.Column)].Static })
+}
+
+// staticsAlone reports whether a statement that names no row writes and compares static columns and
+// no others.
+func (s *Statement) staticsAlone() bool {
+	regular := func(n rewrite.Name) bool {
+		name := s.name(n)
+		return !s.Critical.Columns[name].Static && !slices.Contains(s.Critical.Primary, name)
+	}
+	if slices.ContainsFunc(s.written(), regular) || slices.ContainsFunc(s.Parsed.Conditions, func(r rewrite.Relation) bool { return regular(r.Column) }) {
+		return false
+	}
+	return s.conditionStatic() || s.writesStatic()
+}
+
+// checkRelation refuses one condition that the proxy does not evaluate, or that Cassandra refuses.
+func (s *Statement) checkRelation(r *rewrite.Relation) *wire.Failure {
+	name := s.name(r.Column)
+	_, known := s.Critical.Columns[name]
+	switch r.Op {
+	case rewrite.OpOther, rewrite.OpToken, rewrite.OpTuple:
+		return wire.Invalid("MUSIC_REFUSED: %s is critical: this condition is not served under a lock: read USING LOCK, decide, write", s.Table)
+	}
+	switch {
+	case !known:
+		return wire.Invalid("Undefined column name %s in table %s", name, s.Table)
+	case slices.Contains(s.Critical.Primary, name):
+		return wire.Invalid("PRIMARY KEY column '%s' cannot have IF conditions", name)
+	}
+	for _, t := range r.Terms() {
+		if t.Kind != rewrite.TermMarker && !rewrite.Constant(s.Text, t) {
+			return wire.Invalid("MUSIC_REFUSED: %s is critical: give the values of IF as literals, or bind them: a function, and a bind marker within a value, are not served", s.Table)
+		}
+	}
+	return nil
+}

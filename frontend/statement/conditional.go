@@ -1,0 +1,179 @@
+package statement
+
+import (
+	"slices"
+
+	"music/frontend/catalog"
+	"music/frontend/condition"
+	"music/frontend/wire"
+	"music/rewrite"
+)
+
+// Conditional is a write with IF under a lock, or a batch of which a statement has one: what its conditions
+// ask, and of which rows. What is asked, read and answered is what Cassandra asks, reads and answers (5.0:
+// CQL3CasRequest).
+type Conditional struct {
+	condition.Conditions
+	parts []Statement  // its statements
+	named []*Statement // of each of Rows, the statement whose WHERE names it
+}
+
+// ReadConditional reads what the statements of a write ask, which are of one key. It keeps them.
+func ReadConditional(parts []Statement, batch bool) (*Conditional, *wire.Failure) {
+	x := &Conditional{parts: parts, Conditions: condition.Conditions{Table: parts[0].Critical, Batch: batch}}
+	for i := range parts {
+		if f := x.add(&parts[i]); f != nil {
+			return nil, f
+		}
+	}
+	return x, x.checkDeletes()
+}
+
+// checkDeletes refuses a batch of which cannot be told whether it deletes one row, beside writes.
+func (x *Conditional) checkDeletes() *wire.Failure {
+	tuple := func(r rewrite.Relation) bool { return r.Op == rewrite.OpTuple }
+	deletes := func(s Statement) bool { return s.Parsed.Verb == rewrite.Delete && len(s.Parsed.Sets) == 0 }
+	unclear := func(s Statement) bool { return deletes(s) && slices.ContainsFunc(s.Parsed.Where, tuple) }
+	if slices.ContainsFunc(x.parts, unclear) && slices.ContainsFunc(x.parts, func(s Statement) bool { return !deletes(s) }) {
+		return wire.Invalid("MUSIC_REFUSED: %s is critical: a batch with IF that writes rows names those that it deletes by column = value", x.parts[0].Table)
+	}
+	return nil
+}
+
+// deletesRange reports whether the statement deletes a range of rows, or all of a partition.
+func (s *Statement) deletesRange() bool {
+	return s.Parsed.Verb == rewrite.Delete && len(s.Parsed.Sets) == 0 && (!s.oneRow() || len(s.Critical.ClusteringColumns()) == 0)
+}
+
+// DeletesRange reports whether one of the statements does.
+func (x *Conditional) DeletesRange() bool {
+	return slices.ContainsFunc(x.parts, func(s Statement) bool { return s.deletesRange() })
+}
+
+// oneRow reports whether the statement gives a value for each clustering column.
+func (s *Statement) oneRow() bool {
+	return !slices.ContainsFunc(s.Critical.ClusteringColumns(), func(column catalog.Column) bool {
+		r := s.Restriction(s.Parsed, column)
+		return r == nil || r.Op != rewrite.OpEq
+	})
+}
+
+// add takes in one statement.
+func (x *Conditional) add(s *Statement) *wire.Failure {
+	row := s.namesRow()
+	x.Regulars = x.Regulars || row
+	if r := s.clusteringIn(); r != nil {
+		return wire.Invalid("IN on the clustering key columns is not supported with conditional %s", s.writeKind())
+	}
+	if !s.Parsed.Conditional {
+		return nil
+	}
+	x.Statics = x.Statics || s.writesStatic()
+	if s.Parsed.Exists {
+		x.All = true
+		required, f := x.rowCondition(s, row)
+		if f != nil {
+			return f
+		}
+		return required.Exist(s.existence())
+	}
+	return x.addComparisons(s)
+}
+
+// addComparisons takes in the comparisons of a statement: those of its row before those of static
+// columns, in which order they are told too.
+func (x *Conditional) addComparisons(s *Statement) *wire.Failure {
+	source := &condition.Source{Text: s.Text, Values: s.Values, Table: s.Table.String()}
+	for _, row := range []bool{true, false} {
+		for i := range s.Parsed.Conditions {
+			compared := condition.NewColumnCondition(source, &s.Parsed.Conditions[i])
+			if s.Critical.Columns[compared.Column].Static == row {
+				continue
+			}
+			x.Tell(compared.Column)
+			required, f := x.rowCondition(s, row)
+			if f != nil {
+				return f
+			}
+			if f := required.Compare(compared); f != nil {
+				return f
+			}
+		}
+	}
+	return nil
+}
+
+// rowCondition returns what is required of the row that a statement names, or, where row is false,
+// of the static columns.
+func (x *Conditional) rowCondition(s *Statement, row bool) (*condition.RowCondition, *wire.Failure) {
+	if !row {
+		return x.StaticRow(), nil
+	}
+	name, f := x.rowOf(s)
+	if f != nil {
+		return nil, f
+	}
+	required, added := x.Row(name)
+	if added {
+		x.named = append(x.named, s)
+	}
+	return required, nil
+}
+
+// rowOf returns the name of a statement's row among those of a batch. A statement alone has one
+// row.
+func (x *Conditional) rowOf(s *Statement) (string, *wire.Failure) {
+	if !x.Batch {
+		return "", s.checkRow()
+	}
+	var values [][]byte
+	for _, column := range s.Critical.ClusteringColumns() {
+		value, f := s.keyColumn(s.Parsed, column)
+		if f != nil {
+			return "", f
+		}
+		values = append(values, value)
+	}
+	return condition.RowName(values), nil
+}
+
+// existence returns what IF EXISTS or IF NOT EXISTS requires.
+func (s *Statement) existence() condition.Existence {
+	if s.Parsed.Verb == rewrite.Insert {
+		return condition.ExistenceForbidden
+	}
+	return condition.ExistenceRequired
+}
+
+// writeKind returns what Cassandra calls a conditional statement of this kind.
+func (s *Statement) writeKind() string {
+	if s.Parsed.Verb == rewrite.Delete {
+		return "deletions"
+	}
+	return "updates"
+}
+
+// namesRow reports whether the statement is about rows, and not about the partition or its static
+// columns alone.
+func (s *Statement) namesRow() bool {
+	clustering := s.Critical.ClusteringColumns()
+	if slices.ContainsFunc(s.Parsed.Where, func(r rewrite.Relation) bool { return r.Op == rewrite.OpTuple }) {
+		return true
+	}
+	return len(clustering) == 0 || slices.ContainsFunc(clustering, func(column catalog.Column) bool { return s.Restriction(s.Parsed, column) != nil })
+}
+
+// clusteringIn returns the IN on a clustering column, or nil.
+func (s *Statement) clusteringIn() *rewrite.Relation {
+	for _, column := range s.Critical.ClusteringColumns() {
+		if r := s.Restriction(s.Parsed, column); r != nil && r.Op == rewrite.OpIn {
+			return r
+		}
+	}
+	return nil
+}
+
+// writesStatic reports whether the statement writes a static column.
+func (s *Statement) writesStatic() bool {
+	return slices.ContainsFunc(s.written(), func(n rewrite.Name) bool { return s.Critical.Columns[s.name(n)].Static })
+}

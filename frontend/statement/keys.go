@@ -1,0 +1,96 @@
+package statement
+
+import (
+	"bytes"
+	"slices"
+
+	"music/frontend/catalog"
+	"music/frontend/wire"
+	"music/musiccore"
+	"music/rewrite"
+)
+
+// MaxKeys is how many keys one LOCK … IN, or one batch, may name: they are locked one after another, within the
+// time of one LOCK.
+const MaxKeys = 1000
+
+// NamedKey is a key that a statement names, and a value for each column of it.
+type NamedKey struct {
+	Key   musiccore.Key
+	Parts [][]byte
+}
+
+// Keys returns the keys that the statement names, each once, in the order in which they are written.
+func (s *Statement) Keys() ([]NamedKey, *wire.Failure) {
+	all := [][][]byte{nil}
+	for _, column := range s.Critical.Key {
+		values, f := s.columnValues(column)
+		if f != nil {
+			return nil, f
+		}
+		var longer [][][]byte
+		for _, parts := range all {
+			for _, value := range values {
+				longer = append(longer, append(slices.Clip(parts), bytes.Clone(value)))
+			}
+			if len(longer) > MaxKeys {
+				return nil, wire.Invalid("MUSIC_REFUSED: one LOCK names %d keys of %s at most: lock the others with another, in the same order everywhere", MaxKeys, s.Table)
+			}
+		}
+		all = longer
+	}
+	var found []NamedKey
+	seen := map[musiccore.Key]bool{}
+	for _, parts := range all {
+		key, f := s.keyFrom(parts)
+		if f != nil {
+			return nil, f
+		}
+		if !seen[key] {
+			seen[key] = true
+			found = append(found, NamedKey{Key: key, Parts: parts})
+		}
+	}
+	return found, nil
+}
+
+// columnValues returns the values that the statement gives a column of the key; at least one.
+func (s *Statement) columnValues(column catalog.Column) ([][]byte, *wire.Failure) {
+	r := s.Restriction(s.Parsed, column)
+	switch {
+	case r == nil || r.Op != rewrite.OpIn:
+		value, f := s.keyColumn(s.Parsed, column)
+		return [][]byte{value}, f
+	case r.Value.Kind == rewrite.TermMarker:
+		return s.boundList(r.Value, column)
+	}
+	var values [][]byte
+	for _, t := range r.Values {
+		value, f := s.keyValue(t, column)
+		if f != nil {
+			return nil, f
+		}
+		values = append(values, value)
+	}
+	if len(values) == 0 {
+		return nil, wire.Invalid("MUSIC_KEY: %s IN () names no key: give one or more", column.Name)
+	}
+	return values, nil
+}
+
+// boundList returns a list bound to IN ? (v4 spec section 6: its length, then each value with its
+// own).
+func (s *Statement) boundList(t rewrite.Term, column catalog.Column) ([][]byte, *wire.Failure) {
+	raw, ok := s.Bound(t)
+	cur := wire.Cursor{Body: raw}
+	var values [][]byte
+	for n := cur.Int(); n > 0 && ok; n-- {
+		value := cur.Value()
+		ok = value != nil && s.fitsKey(column, value) && !cur.Bad && rewrite.Fits(column.Type, value)
+		values = append(values, column.Canonical(value))
+	}
+	if !ok || len(values) == 0 || cur.At != len(raw) {
+		return nil, wire.Invalid("MUSIC_KEY: the value bound to %s IN ? must be a list of keys of its type, none of them null or empty", column.Name)
+	}
+	return values, nil
+}

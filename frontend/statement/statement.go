@@ -1,0 +1,142 @@
+// Package statement knows what a statement on a critical table means, with the values of its request: its
+// key and its lock reference, what of it is refused, and the texts that Cassandra gets in its place. It asks
+// nobody.
+package statement
+
+import (
+	"bytes"
+	"slices"
+
+	"music/frontend/catalog"
+	"music/musiccore"
+	"music/rewrite"
+)
+
+// Statement is a statement on a critical table, or LIST LOCKS, read whole.
+type Statement struct {
+	Parsed   *rewrite.Statement
+	Text     []byte // as the client wrote it, unless FixKey has written it anew
+	Table    *catalog.Table
+	Critical *catalog.Critical // the table, as it was when the statement was read; nil of all tables
+	Values   [][]byte          // bound, in wire form
+	Fixed    bool              // FixKey has written it anew
+}
+
+// FollowsTable reports whether the statement is a write without a lock of one table alone, which
+// gets what that gives it when it is carried out.
+func (s *Statement) FollowsTable() bool {
+	return s.PlainWrite() && (s.Parsed.Verb != rewrite.Batch || s.OnOneTable())
+}
+
+// OnOneTable reports whether all statements of a batch's text are of its table.
+func (s *Statement) OnOneTable() bool {
+	return !slices.ContainsFunc(s.Parts(), func(part Statement) bool { return !s.sameTable(part.Parsed) })
+}
+
+// SeveralKeys reports whether the statement is a LOCK or UNLOCK that names its keys by IN.
+func (s *Statement) SeveralKeys() bool {
+	if s.Parsed.Verb != rewrite.Lock && s.Parsed.Verb != rewrite.Unlock {
+		return false
+	}
+	return slices.ContainsFunc(s.Critical.Key, func(column catalog.Column) bool {
+		r := s.Restriction(s.Parsed, column)
+		return r != nil && r.Op == rewrite.OpIn
+	})
+}
+
+// written returns the columns that the statement names as written; of INSERT, those of the key too.
+func (s *Statement) written() []rewrite.Name {
+	written := s.Parsed.Sets
+	if s.Parsed.Verb == rewrite.Insert {
+		for _, r := range s.Parsed.Where {
+			written = append(written, r.Column)
+		}
+	}
+	return written
+}
+
+// name returns a name of the statement as Cassandra knows it.
+func (s *Statement) name(n rewrite.Name) string { return string(n.AppendTo(nil, s.Text)) }
+
+// PlainWrite reports whether the statement is a write without a lock.
+func (s *Statement) PlainWrite() bool {
+	if s.Parsed == nil || s.Parsed.Lock.Kind != rewrite.NoTerm {
+		return false
+	}
+	for i := range s.Parsed.Children {
+		if s.Parsed.Children[i].Lock.Kind != rewrite.NoTerm {
+			return false
+		}
+	}
+	switch s.Parsed.Verb {
+	case rewrite.Insert, rewrite.Update, rewrite.Delete, rewrite.Batch:
+		return true
+	}
+	return false
+}
+
+// Auto reports whether a write without a lock has a section of its own (docs/design.md 4,
+// unlocked=auto).
+func (s *Statement) Auto() bool { return s.PlainWrite() && s.Critical.Unlocked == catalog.Auto }
+
+// Kind returns what the statement is to the core, where it has no IF.
+func (s *Statement) Kind() musiccore.Kind {
+	switch {
+	case s.Parsed.Verb == rewrite.Select:
+		return musiccore.Get
+	case s.Parsed.ReadsOld:
+		return musiccore.Put
+	}
+	return musiccore.BlindPut
+}
+
+// IsBatchOrWrite reports whether the statement is one write, or a batch's text.
+func (s *Statement) IsBatchOrWrite() bool {
+	return s.IsWrite() || s.Parsed.Verb == rewrite.Batch
+}
+
+// IsWrite reports whether the statement is one write.
+func (s *Statement) IsWrite() bool {
+	switch s.Parsed.Verb {
+	case rewrite.Insert, rewrite.Update, rewrite.Delete:
+		return true
+	}
+	return false
+}
+
+// sameTable reports whether one of a batch's text is on the Statement's table. Its keyspace may
+// be left out only where all leave it out, which the caller has looked up.
+func (s *Statement) sameTable(st *rewrite.Statement) bool {
+	if string(st.Table.AppendTo(nil, s.Text)) != s.Table.Name {
+		return false
+	}
+	return st.Keyspace.Start == st.Keyspace.End || string(st.Keyspace.AppendTo(nil, s.Text)) == s.Table.Keyspace
+}
+
+// Parts returns the statements of a batch's text, or the statement itself.
+func (s *Statement) Parts() []Statement {
+	if s.Parsed.Verb != rewrite.Batch {
+		return []Statement{*s}
+	}
+	parts := make([]Statement, len(s.Parsed.Children))
+	for i := range parts {
+		parts[i] = *s
+		parts[i].Parsed = &s.Parsed.Children[i]
+	}
+	return parts
+}
+
+// Conditional reports whether the statement, or one of a batch's text, has an IF.
+func (s *Statement) Conditional() bool {
+	return slices.ContainsFunc(s.Parts(), func(part Statement) bool { return part.Parsed.Conditional })
+}
+
+// Clone returns the statement in memory of its own.
+func (s Statement) Clone() Statement {
+	s.Text = bytes.Clone(s.Text)
+	s.Values = slices.Clone(s.Values)
+	for i := range s.Values {
+		s.Values[i] = bytes.Clone(s.Values[i])
+	}
+	return s
+}
