@@ -124,7 +124,11 @@ type cell struct{ value []byte }
 func (c *cell) Enter(context.Context, string) (section.Held, error) { return c, nil }
 func (c *cell) Close()                                              {}
 func (c *cell) Leave(context.Context) error                         { return context.Canceled }
-func (c *cell) Token() int64                                        { return 7 }
+
+func (c *cell) TryEnter(context.Context, string) (section.Held, bool, error) {
+	return c, c.value == nil, nil
+}
+func (c *cell) Token() int64 { return 7 }
 
 func (c *cell) Get(context.Context) ([]byte, error) {
 	if c.value == nil {
@@ -189,6 +193,37 @@ func TestTook(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := faults(h.Check()); !slices.Equal(got, []Fault{AfterTaken}) {
+		t.Errorf("%v", got)
+	}
+}
+
+// Who tries is noted as one who enters, and who is not let in has no section; what is put without one is the value of the next.
+func TestTryingAndPutsOutside(t *testing.T) {
+	h, c := new(History), new(cell)
+	r := Record(c, 1, h.Add)
+	held, free, err := r.TryEnter(t.Context(), "k")
+	if !free || err != nil {
+		t.Fatal(free, err)
+	}
+	if err := r.Outside("k", "a", func() error { c.value = []byte("a"); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := held.Get(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, free, err := r.TryEnter(t.Context(), "k"); free || err != nil {
+		t.Error(free, err)
+	}
+	if err := r.Outside("k", "b", func() error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.Count(Enter, Refused); got != 1 || len(h.Check()) != 0 {
+		t.Errorf("%d refused, %v", got, h.Check())
+	}
+	if _, err := held.Get(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if got := faults(h.Check()); !slices.Equal(got, []Fault{LostPut}) {
 		t.Errorf("%v", got)
 	}
 }

@@ -3,6 +3,7 @@ package judge
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	"music/integration/evaluate/section"
@@ -53,9 +54,33 @@ func (r *Recorder) call(o Op, do func(*Op) error) (Op, error) {
 
 // Enter is that of the client.
 func (r *Recorder) Enter(ctx context.Context, key string) (section.Held, error) {
+	return r.enter(key, func() (section.Held, error) { return r.client.Enter(ctx, key) })
+}
+
+// errHeld is why a TryEnter does not enter.
+var errHeld = fmt.Errorf("%w: another has it", section.ErrLost)
+
+// TryEnter is that of the client, which is a section.Trier. Where another holds the key, an Enter is
+// noted that was refused.
+func (r *Recorder) TryEnter(ctx context.Context, key string) (section.Held, bool, error) {
+	held, err := r.enter(key, func() (section.Held, error) {
+		held, free, err := r.client.(section.Trier).TryEnter(ctx, key) //nolint:forcetypeassert // see above
+		if err == nil && !free {
+			return nil, errHeld
+		}
+		return held, err
+	})
+	if errors.Is(err, errHeld) {
+		return nil, false, nil
+	}
+	return held, err == nil, err
+}
+
+// enter notes how a section is entered.
+func (r *Recorder) enter(key string, do func() (section.Held, error)) (section.Held, error) {
 	var held section.Held
 	o, err := r.call(Op{Key: key, Kind: Enter}, func(o *Op) (err error) {
-		held, err = r.client.Enter(ctx, key)
+		held, err = do()
 		if t, ok := held.(section.Token); ok && err == nil {
 			o.Token = t.Token()
 		}
@@ -65,6 +90,12 @@ func (r *Recorder) Enter(ctx context.Context, key string) (section.Held, error) 
 		return nil, err
 	}
 	return &recorded{recorder: r, held: held, op: Op{Key: key, Section: o.Section, Token: o.Token}}, nil
+}
+
+// Outside notes a put without a section; of value "" where it takes the key away.
+func (r *Recorder) Outside(key, value string, do func() error) error {
+	_, err := r.call(Op{Key: key, Kind: Put, Value: value}, func(*Op) error { return do() })
+	return err
 }
 
 // Close is that of the client.
@@ -87,6 +118,17 @@ type recorded struct {
 	recorder *Recorder
 	held     section.Held
 	op       Op
+}
+
+// Token is that of the section; 0 where it has none.
+func (h *recorded) Token() int64 { return h.op.Token }
+
+// Renew is that of the section; where it has none, nothing happens. It is not noted.
+func (h *recorded) Renew(ctx context.Context) error {
+	if n, ok := h.held.(section.Renewer); ok {
+		return n.Renew(ctx)
+	}
+	return nil
 }
 
 // Get is that of the section. Nothing there is an answer.
