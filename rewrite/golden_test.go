@@ -67,6 +67,11 @@ func tell(text []byte) string {
 	if s.Markers > 0 {
 		b.line("markers", fmt.Sprint(s.Markers))
 	}
+	for i, at := range s.MarkersAt {
+		if c := text[at]; len(s.MarkersAt) != s.Markers || c != '?' && c != ':' {
+			b.line("marker", fmt.Sprintf("%d of %d at %d, which is %q", i, s.Markers, at, c))
+		}
+	}
 	if len(s.Cut) > 0 {
 		b.line("sent", strings.ReplaceAll(string(Apply(nil, text, s.Cut)), "\n", `\n`))
 	}
@@ -109,7 +114,12 @@ func (b *teller) statement(s Statement) {
 	}
 	b.line("sets", strings.Join(sets, " "))
 	b.flag("reads old", s.ReadsOld)
+	for _, a := range s.Additions {
+		b.line("adds", b.name(a.Column)+" "+b.term(a.Value)+" "+string(a.Of(b.text)))
+	}
 	b.flag("json", s.JSON)
+	b.line("json", b.term(s.JSONText))
+	b.flag("unset", s.Unset)
 	b.flag("conditional", s.Conditional)
 	for _, r := range s.Conditions {
 		b.relation("if", r)
@@ -184,6 +194,9 @@ func (b *teller) relation(kind string, r Relation) {
 		column += "." + b.name(r.Field)
 	}
 	b.line(kind, strings.TrimSpace(column+" "+ops[r.Op]+" "+all))
+	if kind == "where" && r.Op == OpIn {
+		b.line("behind", string(r.Behind.Of(b.text)))
+	}
 }
 
 func (b *teller) selector(s Selector) {

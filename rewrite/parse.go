@@ -1,5 +1,7 @@
 package rewrite
 
+import "bytes"
+
 // Parse reads text, one statement with any number of semicolons after it. Of a
 // verb that the proxy does not look into it tells only verb, keyspace and table.
 // An error is a *SyntaxError; it never panics.
@@ -17,7 +19,7 @@ func Parse(text []byte) (Statement, error) {
 	case looksInto(head.Verb):
 		p.statement(&s)
 		p.finish()
-		s.Markers, s.MarkerNames = p.markers, p.names
+		s.BindMarkers = BindMarkers{p.markers, p.names, p.at}
 	}
 	if p.err != nil {
 		return Statement{}, p.err
@@ -78,12 +80,8 @@ func (p *parser) insert(s *Statement) {
 	p.need("INSERT")
 	p.need("INTO")
 	p.table(s)
-	if p.take("JSON") {
-		s.JSON = true
-		p.term()
-		if p.take("DEFAULT") {
-			p.next()
-		}
+	if p.is("JSON") {
+		p.json(s)
 	} else {
 		p.values(s)
 	}
@@ -105,6 +103,18 @@ func (p *parser) insert(s *Statement) {
 			return
 		}
 	}
+}
+
+// json reads JSON string|marker [DEFAULT NULL|UNSET].
+func (p *parser) json(s *Statement) {
+	start := p.tok.Start
+	p.next()
+	s.JSON, s.JSONText = true, p.term()
+	if p.take("DEFAULT") {
+		s.Unset = p.is("UNSET")
+		p.next()
+	}
+	s.JSONClause = Span{start, p.last.End}
 }
 
 // values reads (columns) VALUES (terms).
@@ -164,7 +174,7 @@ func (p *parser) delete(s *Statement) {
 // sets reads what stands before the reserved word end: columns separated by
 // commas, each followed by what is done to it.
 func (p *parser) sets(s *Statement, end string) {
-	s.Sets = append(s.Sets, p.name("a column"))
+	p.assigned(s)
 	for !p.ended() && !p.is(end) && !p.is("USING") {
 		comma := p.tok.Kind == ','
 		switch p.tok.Kind {
@@ -173,9 +183,38 @@ func (p *parser) sets(s *Statement, end string) {
 		}
 		p.skip()
 		if comma {
-			s.Sets = append(s.Sets, p.name("a column"))
+			p.assigned(s)
 		}
 	}
+}
+
+// assigned reads a column that is assigned, and what is added to it at its end:
+//
+//	column | column = column + term | column = column -1 | column += term
+func (p *parser) assigned(s *Statement) {
+	start := p.tok.Start
+	column := p.name("a column")
+	s.Sets = append(s.Sets, column)
+	ahead := p.lex
+	again, sign := ahead.Next(), ahead.Next()
+	name, named := nameOf(p.text, again)
+	named = named && p.tok.Kind == '=' && bytes.Equal(name.AppendTo(nil, p.text), column.AppendTo(nil, p.text))
+	switch {
+	case p.tok.Kind == TokenOperator && p.text[p.tok.Start] == '+':
+		p.next()
+	case named && sign.Kind == '+':
+		p.next()
+		p.next()
+		p.next()
+	case named && sign.Kind == TokenInteger:
+		p.next()
+		p.next()
+	default:
+		return
+	}
+	s.ReadsOld = true
+	value := p.term()
+	s.Additions = append(s.Additions, Addition{column, Span{start, p.last.End}, value})
 }
 
 // conditions reads

@@ -14,6 +14,7 @@ type parser struct {
 	closed  bracket   // the last one that found it
 	markers int       // that stand before tok
 	names   []Name    // of those markers, none for ?; nil until one has a name
+	at      []int     // where those markers begin
 	err     *SyntaxError
 }
 
@@ -41,11 +42,11 @@ func (p *parser) next() {
 func (p *parser) count() {
 	switch p.tok.Kind {
 	case '?':
-		p.markers++
+		p.mark()
 	case ':':
 		if p.isMarkerColon() {
 			p.nameMarker()
-			p.markers++
+			p.mark()
 		}
 	case '(':
 		p.push(')')
@@ -56,6 +57,12 @@ func (p *parser) count() {
 	case ')', ']', '}':
 		p.close()
 	}
+}
+
+// mark takes the bind marker that p stands on into the books.
+func (p *parser) mark() {
+	p.at = append(p.at, p.tok.Start)
+	p.markers++
 }
 
 // nameMarker takes the name behind the colon into the books.

@@ -15,18 +15,11 @@ type Statement struct {
 	// Where holds the restrictions of WHERE; of INSERT its columns with their
 	// values, as OpEq.
 	Where []Relation
-	// Sets are the columns that SET assigns or DELETE names, as often as they
-	// stand there.
-	Sets []Name
-	// ReadsOld says that what SET assigns, or DELETE names, may rest on what is
-	// there: an element of a list, arithmetic; of a batch, of a child. Where it is
-	// false Cassandra reads nothing to carry the statement out, but for an IF.
-	ReadsOld bool
 	// Selectors are what SELECT asks for.
 	Selectors []Selector
-	// JSON says that the statement is INSERT JSON or SELECT JSON.
-	JSON bool
 
+	Assigned   // what SET assigns, or DELETE names
+	JSONParts  // of INSERT JSON and SELECT JSON
 	BatchParts // of a batch, and of its children
 	Using      // what stands in USING
 	Condition  // the IF
@@ -39,6 +32,37 @@ type Statement struct {
 	Cut []Span
 
 	BindMarkers
+}
+
+// Assigned is what SET assigns, or DELETE names.
+type Assigned struct {
+	// Sets are the columns, as often as they stand there.
+	Sets []Name
+	// ReadsOld says that what is assigned may rest on what is there: an element of
+	// a list, arithmetic; of a batch, of a child. Where it is false Cassandra reads
+	// nothing to carry the statement out, but for an IF.
+	ReadsOld bool
+	// Additions are those assignments that add to a column at its end.
+	Additions []Addition
+}
+
+// Addition is column = column + value, column = column -1, or column += value, in SET.
+type Addition struct {
+	Column Name
+	Span   // of all of it
+	Value  Term
+}
+
+// JSONParts are what INSERT JSON is made of.
+type JSONParts struct {
+	// JSON says that the statement is INSERT JSON or SELECT JSON.
+	JSON bool
+	// JSONClause is all that stands in the place of columns and VALUES, from the
+	// word JSON on, and JSONText the object: a string, or a marker.
+	JSONClause Span
+	JSONText   Term
+	// Unset says that columns that are not named keep what they have: DEFAULT UNSET.
+	Unset bool
 }
 
 // BatchParts are what a batch is made of.
@@ -69,6 +93,8 @@ type BindMarkers struct {
 	// MarkerNames are the names of the first of these markers, up to the last
 	// that has one; an absent name stands for ?.
 	MarkerNames []Name
+	// MarkersAt are the offsets at which the markers begin.
+	MarkersAt []int
 }
 
 // OwnMarkers returns the bind markers in what Cut takes out of a statement, in
@@ -185,6 +211,8 @@ type Relation struct {
 	Op      Op
 	// Sign is the comparison of OpCompare: < <= > >= or !=.
 	Sign Span
+	// Behind is what stands behind the column of OpIn, from the word IN on.
+	Behind Span
 	// Value is what stands on the right; Values the terms of an IN list.
 	Value  Term
 	Values []Term

@@ -48,8 +48,12 @@ func (p *parser) restriction(r Relation) Relation {
 		p.next()
 		r.Op, r.Value = OpEq, p.term()
 		return r
-	case p.take("IN"):
-		return p.in(r, OpIn)
+	case p.is("IN"):
+		start := p.tok.Start
+		p.next()
+		r = p.in(r, OpIn)
+		r.Behind = Span{start, p.last.End}
+		return r
 	case p.atComparison():
 		r.Sign = p.tok.Span
 		p.next()
