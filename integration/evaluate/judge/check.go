@@ -14,15 +14,15 @@ type Fault string
 
 // The faults. The first two break exclusivity, the others the latest state.
 const (
-	// TwoHolders: a section was entered while an earlier one had not ended, and then an operation of
-	// the earlier one was acknowledged.
+	// TwoHolders: an operation was acknowledged that was called after one of a later section had been
+	// acknowledged.
 	TwoHolders Fault = "two holders"
 	// AfterTaken: an operation was acknowledged that was called when its section had been taken away.
 	AfterTaken Fault = "acknowledged after the section was taken away"
 	// LostPut: a get returned what an acknowledged put had replaced.
 	LostPut Fault = "an acknowledged put is lost"
-	// LatePut: a get returned an unacknowledged put of a section after a later section had read or
-	// written something else.
+	// LatePut: a get returned a put of an earlier section after a later section had read or written
+	// something else, and the put had not been acknowledged before.
 	LatePut Fault = "a put of an ended section came late"
 	// Neither: a get returned what no put left there: nothing, a refused put, or what nobody put.
 	Neither Fault = "a read of neither value"
@@ -73,6 +73,7 @@ func (h *History) Check() []Violation {
 type holding struct {
 	enter Op
 	taken time.Duration // forever if it was not
+	shown time.Duration // when its first get or put was acknowledged; forever if none was
 }
 
 // before reports whether the section was entered before another: by the tokens if both have one.
@@ -91,21 +92,27 @@ func holdings(ops []Op) map[[2]int]holding {
 	all := map[[2]int]holding{}
 	for _, o := range ops {
 		if o.Kind == Enter && o.Outcome == Done {
-			all[o.id()] = holding{enter: o, taken: forever}
+			all[o.id()] = holding{enter: o, taken: forever, shown: forever}
 		}
 	}
 	for _, o := range ops {
 		s, entered := all[o.id()]
-		if o.Kind == Taken && o.Outcome == Done && entered {
+		switch {
+		case !entered || o.Outcome != Done:
+			continue
+		case o.Kind == Taken:
 			s.taken = min(s.taken, o.Returned)
-			all[o.id()] = s
+		case o.Kind == Get || o.Kind == Put:
+			s.shown = min(s.shown, o.Returned)
 		}
+		all[o.id()] = s
 	}
 	return all
 }
 
 // exclusive returns, for each section, its first operation that was acknowledged although it was
-// called when the section had been taken away, or when a later section had been entered.
+// called when the section had been taken away, or when an operation of a later section had been
+// acknowledged. That of an Enter is not enough: it may have been long under way.
 func exclusive(ops []Op) (all []Violation) {
 	sections := holdings(ops)
 	told := map[[2]int]bool{}
@@ -128,10 +135,10 @@ func exclusive(ops []Op) (all []Violation) {
 	return all
 }
 
-// overtakes returns the first section after mine that had been entered at a time.
+// overtakes returns a section after mine that had shown itself at a time.
 func overtakes(sections map[[2]int]holding, mine holding, at time.Duration) (first holding, found bool) {
 	for _, other := range sections {
-		if mine.before(other) && other.enter.Returned < at && (!found || other.enter.Returned < first.enter.Returned) {
+		if mine.before(other) && other.shown < at && (!found || other.shown < first.shown) {
 			first, found = other, true
 		}
 	}
@@ -200,7 +207,7 @@ func why(ops []Op, g Op) Violation {
 	switch {
 	case g.Value == "" && newest != nil || read != nil && read.Outcome == Done && newest != nil && newest != read:
 		fault = LostPut
-	case read != nil && read.Outcome == Unknown && read.id() != g.id():
+	case read != nil && read.id() != g.id():
 		fault = LatePut
 	}
 	v := Violation{Fault: fault}
@@ -214,10 +221,10 @@ func why(ops []Op, g Op) Violation {
 	return v
 }
 
-// bounded returns the gets and puts with the time within which each took effect, if it did. A put of
-// unknown outcome did so before the next acknowledged get or put of a later section, or never: that
-// is what entry consistency under failures allows a preempted put. Gets that were not answered, and
-// what was refused, tell nothing.
+// bounded returns the gets and puts with the time within which each took effect, if it did. A put did
+// so before the next acknowledged get or put of a later section was called, and one that was not
+// acknowledged may also never do so: that is what entry consistency under failures allows a preempted
+// put. Gets that were not answered, and what was refused, tell nothing.
 func bounded(ops []Op) []porcupine.Operation {
 	sections := holdings(ops)
 	var all []porcupine.Operation
@@ -226,7 +233,7 @@ func bounded(ops []Op) []porcupine.Operation {
 			continue
 		}
 		end := o.Returned
-		if o.Outcome == Unknown {
+		if o.Kind == Put {
 			end = ended(ops, sections, o)
 		}
 		all = append(all, porcupine.Operation{ClientId: o.Client, Input: o, Output: o, Call: int64(o.Called), Return: int64(end)})
@@ -234,10 +241,17 @@ func bounded(ops []Op) []porcupine.Operation {
 	return all
 }
 
-// ended returns the latest time at which a put of unknown outcome may take effect.
+// ended returns the latest time at which a put may take effect.
 func ended(ops []Op, sections map[[2]int]holding, put Op) time.Duration {
-	end, mine := forever, sections[put.id()]
+	end := put.Returned
+	if put.Outcome == Unknown {
+		end = forever
+	}
+	mine, entered := sections[put.id()]
 	for _, next := range ops {
+		if !entered {
+			break // put without a section
+		}
 		if mine.before(sections[next.id()]) && next.Outcome == Done && (next.Kind == Get || next.Kind == Put) && next.Called > put.Called {
 			end = min(end, next.Called-1) // intervals are closed
 		}

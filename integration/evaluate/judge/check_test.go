@@ -94,7 +94,8 @@ func TestTokensOrderSections(t *testing.T) {
 	ops := []Op{
 		{Client: 1, Serial: 1, Section: 1, Kind: Enter, Token: 2, Called: 1, Returned: 2, Outcome: Done},
 		{Client: 2, Serial: 1, Section: 1, Kind: Enter, Token: 1, Called: 1, Returned: 3, Outcome: Done},
-		{Client: 2, Serial: 2, Section: 1, Kind: Get, Token: 1, Called: 4, Returned: 5, Outcome: Done},
+		{Client: 1, Serial: 2, Section: 1, Kind: Get, Token: 2, Called: 4, Returned: 5, Outcome: Done},
+		{Client: 2, Serial: 2, Section: 1, Kind: Get, Token: 1, Called: 6, Returned: 7, Outcome: Done},
 	}
 	for _, want := range []int{1, 0} {
 		h := new(History)
@@ -104,6 +105,25 @@ func TestTokensOrderSections(t *testing.T) {
 		}
 		if got := h.Check(); len(got) != want {
 			t.Errorf("%d of %v", want, got)
+		}
+	}
+}
+
+// A put that is acknowledged after a later section has read took effect before that, or nobody sees it.
+func TestSlowAcknowledgements(t *testing.T) {
+	for name, c := range map[string]struct {
+		before, after string
+		want          []Fault
+	}{
+		"before": {"b", "b", nil}, "lost": {"a", "a", []Fault{LostPut}}, "late": {"a", "b", []Fault{LatePut}},
+	} {
+		h := told(step{1, Enter, "", ""}, step{1, Put, "a", ""}, step{1, Put, "b", ""}, step{2, Enter, "", ""}, step{2, Get, c.before, ""})
+		slow := h.Ops()[2]
+		slow.Returned = 20 * time.Second
+		h.Add(slow)
+		h.Add(Op{Client: 2, Serial: 9, Section: 4, Key: "k", Kind: Get, Value: c.after, Called: 21 * time.Second, Returned: 22 * time.Second, Outcome: Done})
+		if got := faults(h.Check()); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v", name, got)
 		}
 	}
 }
