@@ -126,7 +126,7 @@ func (p *preparedLockStatement) plainWrite() bool {
 }
 
 // decideUnfenced decides about the EXECUTE of a write without a lock.
-func (c *conn) decideUnfenced(e wire.Envelope, id []byte, p *preparedStatement) (d decision) {
+func (c *conn) decideUnfenced(e *wire.Envelope, id []byte, p *preparedStatement) (d decision) {
 	policy, f := p.currentPolicy()
 	switch {
 	case f != nil:
@@ -134,15 +134,14 @@ func (c *conn) decideUnfenced(e wire.Envelope, id []byte, p *preparedStatement) 
 	case policy == catalog.Allow:
 		d = decision{}
 	case p.lock != nil:
-		d = decideExecuteLock(e, p)
+		d = decideExecuteLock(*e, p)
 	default:
 		d = refused(wire.Unprepared(id))
 		if next := c.preparedAgain(id, p); next != nil {
-			d = decideExecuteLock(e, next)
+			d = decideExecuteLock(*e, next)
 		}
 	}
-	d.unlisted = unlistedOf(p.tables)
-	return d
+	return d.on(unlistedOf(p.tables))
 }
 
 // preparedAgain returns what a statement is since it was prepared again, where that has read it as

@@ -24,7 +24,7 @@ func (c *conn) decideBatch(e wire.Envelope) decision {
 	if !e.Whole() {
 		return decision{verdict: relay.NeedWhole}
 	}
-	body, err := c.plainBody(e)
+	body, err := c.plainBody(&e)
 	if err != nil {
 		return c.unreadable(e, err)
 	}
@@ -52,8 +52,7 @@ func (c *conn) decideBatch(e wire.Envelope) decision {
 	case all.unserved != nil:
 		d = watched(&watch{kind: watchUnserved, unserved: all.unserved})
 	}
-	d.unlisted = all.unlisted
-	return d
+	return d.on(all.unlisted)
 }
 
 // batchChild is what one statement of a batch tells, or all of them together.
@@ -69,10 +68,11 @@ func (c *conn) readBatchChild(cur *wire.Cursor, own string) (child batchChild) {
 	switch cur.Byte() {
 	case 0:
 		text := cur.LongString()
-		r, _ := c.read(text, true, own)
+		var r reading
+		c.read(&r, text, true, own)
 		child = batchChild{locked: r.meaning == meaningCritical && !r.allowed(text), failure: r.failure, unlisted: r.unlisted}
 		if r.meaning == meaningWrites {
-			child.unserved = c.unserved(text, r)
+			child.unserved = c.unserved(text, r.name)
 		}
 	case 1:
 		child = c.readPreparedChild(cur.ShortBytes())
@@ -93,7 +93,8 @@ func (c *conn) readPreparedChild(id []byte) batchChild {
 	}
 	switch p.meaning {
 	case meaningUnclear:
-		r, _ := c.read(p.reread.text, true, p.reread.keyspace)
+		var r reading
+		c.read(&r, p.reread.text, true, p.reread.keyspace)
 		return batchChild{failure: r.failure, unlisted: r.unlisted}
 	case meaningWrites:
 		policy, f := p.currentPolicy()
@@ -149,7 +150,7 @@ func (executeBatch) String() string { return "execute a batch under a lock" }
 
 // perform implements action.
 func (executeBatch) perform(c *conn, e wire.Envelope) error {
-	body, err := c.plainBody(e)
+	body, err := c.plainBody(&e)
 	if err != nil {
 		return c.answerUnreadable(e, err)
 	}
@@ -343,7 +344,8 @@ func (c *conn) readChild(cur *wire.Cursor, own string) (s lockStatement, f *wire
 		}
 	} else {
 		text := cur.LongString()
-		r, _ := c.read(text, true, own)
+		var r reading
+		c.read(&r, text, true, own)
 		if plain = r.meaning == meaningWrites; !plain && r.meaning != meaningCritical {
 			return s, mixedBatch()
 		}

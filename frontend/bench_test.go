@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"music/frontend/catalog"
-	"music/frontend/relay"
 	"music/musiccore"
 	"music/rewrite"
 )
@@ -21,59 +20,40 @@ import (
 // readBuffer is about as much as one read takes.
 const readBuffer = 32 << 10
 
-// benchFeed measures one direction per envelope, on a read buffer full of them.
-func benchFeed(b *testing.B, pick func(exec, text, response []byte) []byte, of func(*memoryConn) *relay.Direction) {
+// BenchmarkForward is what is forwarded, there and back, as it comes from a client that has many
+// requests in flight: one operation is one request and its answer, without the sockets.
+func BenchmarkForward(b *testing.B) {
 	for _, d := range []dialect{{v4, ""}, {v5, ""}} {
-		b.Run(d.version.String()[len("ProtocolVersion "):], func(b *testing.B) {
-			m := newMemoryConn(b, d, false)
-			exec, text, response := typical(b, d, m)
-			one := pick(exec, text, response)
-			n := readBuffer / len(one)
-			batch := make([]byte, 0, readBuffer)
-			for range n {
-				batch = append(batch, one...)
-			}
-			direction := of(m)
-			forget := direction == m.up
-			b.ReportAllocs()
-			b.ResetTimer()
-			for i := 0; i < b.N; i += n {
-				if forget {
-					benchForget(b, m, direction, batch, len(one))
-					continue
-				}
-				if err := m.feed(direction, batch); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
+		version := d.version.String()[len("ProtocolVersion "):]
+		m := newMemoryConn(b, d, false)
+		_, _, _ = typical(b, d, m)
+		for name, request := range map[string]message.Message{
+			"EXECUTE":      execute(idOf("typical"), noise(100)),
+			"QUERY, write": query("UPDATE bank.accounts SET balance = 90 WHERE branch = 'zurich' AND id = 'x'"),
+			"QUERY, read":  query("SELECT balance, owner FROM bank.accounts WHERE branch = 'zurich' AND id = 'x'"),
+		} {
+			b.Run(name+"/"+version, func(b *testing.B) { benchWindows(b, m, d, request) })
+		}
 	}
 }
 
-// benchForget feeds a batch of requests that are all on one stream.
-func benchForget(b *testing.B, m *memoryConn, d *relay.Direction, batch []byte, size int) {
-	for len(batch) > 0 {
-		if err := m.feed(d, batch[:size]); err != nil {
+// benchWindows feeds windows of a request and of its answer.
+func benchWindows(b *testing.B, m *memoryConn, d dialect, request message.Message) {
+	const window = 64
+	var up, down []byte
+	for stream := range int16(window) {
+		up = append(up, d.envelope(b, stream, request)...)
+		down = append(down, d.envelope(b, stream, rows(noise(200)))...)
+	}
+	up, down = requestBytes(b, d, up), requestBytes(b, d, down)
+	b.ReportAllocs()
+	b.ResetTimer()
+	for i := 0; i < b.N; i += window {
+		if err := errors.Join(m.feed(m.up, up), m.feed(m.down, down)); err != nil {
 			b.Fatal(err)
 		}
-		m.streams.End(1)
-		batch = batch[size:]
 	}
-}
-
-// BenchmarkForwardExecute measures an EXECUTE that is forwarded, with the look-up of its statement.
-func BenchmarkForwardExecute(b *testing.B) {
-	benchFeed(b, func(exec, _, _ []byte) []byte { return exec }, func(m *memoryConn) *relay.Direction { return m.up })
-}
-
-// BenchmarkForwardQuery measures a QUERY that is forwarded, with the reading of its verb and table.
-func BenchmarkForwardQuery(b *testing.B) {
-	benchFeed(b, func(_, text, _ []byte) []byte { return text }, func(m *memoryConn) *relay.Direction { return m.up })
-}
-
-// BenchmarkForwardResponse measures a response that nobody waits for.
-func BenchmarkForwardResponse(b *testing.B) {
-	benchFeed(b, func(_, _, response []byte) []byte { return response }, func(m *memoryConn) *relay.Direction { return m.down })
+	require.Zero(b, m.server.Stats.Rejected.Load())
 }
 
 // BenchmarkRelay sends EXECUTEs over loopback through a bare relay and through the proxy, many in flight and one at a time.

@@ -40,7 +40,7 @@ func (a askTopology) perform(c *conn, e wire.Envelope) error {
 	if !a.Readable() {
 		return c.forwardHeld(e, w)
 	}
-	body, err := c.plainBody(e)
+	body, err := c.plainBody(&e)
 	if err != nil {
 		return c.answerUnreadable(e, err)
 	}
@@ -84,14 +84,14 @@ func (c *conn) translateRows(e wire.Envelope, q *topology.Request) (wire.Envelop
 // decideFailure holds back an error that names replicas. From protocol 5 on READ_FAILURE and
 // WRITE_FAILURE tell for each replica that has failed where it is and why (v5 spec, error codes
 // 0x1300 and 0x1500); before that they tell how many.
-func (c *conn) decideFailure(e wire.Envelope) relay.Decision {
+func (c *conn) decideFailure(e *wire.Envelope) relay.Decision {
 	switch {
 	case e.OpCode != primitive.OpCodeError || !c.framing.Segmented():
 		return relay.Forward
 	case !e.Whole():
 		return relay.NeedWhole
 	}
-	if _, named := replicasOf(e); named {
+	if _, named := replicasOf(*e); named {
 		return relay.Hold
 	}
 	return relay.Forward
@@ -111,7 +111,7 @@ func replicasOf(e wire.Envelope) (cur wire.Cursor, named bool) {
 // showReplicas puts proxies in the place of the replicas that an error names. Every other answer,
 // and one that cannot be read, stays as it is.
 func (c *conn) showReplicas(e wire.Envelope) wire.Envelope {
-	if c.decideFailure(e) != relay.Hold {
+	if c.decideFailure(&e) != relay.Hold {
 		return e
 	}
 	nodes := c.server.nodes()

@@ -150,7 +150,7 @@ func (c *conn) open() error {
 	}
 	first := wire.ReadHeader(in.Window())
 	c.version = first.Version &^ wire.ResponseBit
-	if err := (*requests)(c).check(first); err != nil {
+	if err := (*requests)(c).check(&first); err != nil {
 		return err
 	}
 	backend, err := c.server.Dial(ctx)

@@ -63,7 +63,8 @@ func TestDecisionsBeforeTheLogin(t *testing.T) {
 func decided(t *testing.T, m *memoryConn, request message.Message, want string) {
 	t.Helper()
 	for range 2 {
-		got := m.decide(wire.EnvelopeOf(d4().envelope(t, 1, request)))
+		e := wire.EnvelopeOf(d4().envelope(t, 1, request))
+		got := m.decide(&e)
 		assert.Equal(t, want, got.String(), "%v", request)
 	}
 }

@@ -12,10 +12,10 @@ import (
 const maxKnown = 4096
 
 // decideExecute decides by the prepared id alone, which stands first in the body.
-func (c *conn) decideExecute(e wire.Envelope) decision {
+func (c *conn) decideExecute(e *wire.Envelope) decision {
 	id, err := c.executed(e)
 	if err != nil {
-		return c.unreadable(e, err)
+		return c.unreadable(*e, err)
 	}
 	p := c.statement(id)
 	if p == nil {
@@ -28,7 +28,7 @@ func (c *conn) decideExecute(e wire.Envelope) decision {
 }
 
 // executed is the id that EXECUTE names. It is as good as random, so that most compressed bodies begin with it as it is.
-func (c *conn) executed(e wire.Envelope) ([]byte, error) {
+func (c *conn) executed(e *wire.Envelope) ([]byte, error) {
 	if c.framing.Compressed(e.Header) && !e.Flags.Contains(primitive.HeaderFlagCustomPayload) {
 		if id, ok := shortBytes(wire.UncompressedPrefix(c.framing.Compression, e.Body())); ok {
 			return id, nil
@@ -58,7 +58,7 @@ func shortBytes(b []byte) ([]byte, bool) {
 }
 
 // decidePrepared decides about a statement that is more than plain.
-func (c *conn) decidePrepared(e wire.Envelope, id []byte, p *preparedStatement) decision {
+func (c *conn) decidePrepared(e *wire.Envelope, id []byte, p *preparedStatement) decision {
 	switch p.meaning {
 	case meaningWrites:
 		return c.decideUnfenced(e, id, p)
@@ -67,10 +67,11 @@ func (c *conn) decidePrepared(e wire.Envelope, id []byte, p *preparedStatement) 
 	case meaningUse:
 		return watched(&watch{kind: watchKeyspace})
 	case meaningSchema, meaningUnclear:
-		r, _ := c.read(p.reread.text, true, p.reread.keyspace)
-		return c.decideMeaning(e, r, p.reread.text, nil)
+		var r reading
+		c.read(&r, p.reread.text, true, p.reread.keyspace)
+		return c.decideMeaning(e, &r, p.reread.text, nil)
 	case meaningCritical:
-		return decideExecuteLock(e, p)
+		return decideExecuteLock(*e, p)
 	}
 	return decision{}
 }

@@ -58,7 +58,7 @@ func understood(raw []byte) string {
 	e := wire.EnvelopeOf(raw)
 	c := &conn{server: &Server{}, version: e.Version}
 	c.framing.SetSegmented(e.Version >= 5)
-	body, err := c.plainBody(e)
+	body, err := c.plainBody(&e)
 	if err != nil || e.Flags&^headerFlags != 0 {
 		return "refused"
 	}

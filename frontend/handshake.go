@@ -47,7 +47,7 @@ func (c *conn) decideAuthResponse(e wire.Envelope) decision {
 	if !e.Whole() {
 		return decision{verdict: relay.NeedWhole}
 	}
-	body, err := c.plainBody(e)
+	body, err := c.plainBody(&e)
 	if err != nil {
 		return c.unreadable(e, err)
 	}
@@ -121,7 +121,7 @@ func (registerEvents) String() string { return "register for events" }
 
 // perform implements action.
 func (registerEvents) perform(c *conn, e wire.Envelope) error {
-	body, err := c.plainBody(e)
+	body, err := c.plainBody(&e)
 	if err != nil {
 		return c.answerUnreadable(e, err)
 	}

@@ -22,22 +22,36 @@ func decideOrdinary(r reading) decision {
 	return held(&askTable{name: r.name.names(), failure: notCritical(r.name)})
 }
 
-// decideUnlisted decides about a request that concerns a table which the schema did not have when
-// it was read last: it has just been made, and may be critical, or there is none. It is judged
-// again when the schema has been read; where there still is none, nothing is written, and Cassandra
-// says that there is none. d is what would become of the request otherwise.
-func (c *conn) decideUnlisted(e wire.Envelope, d decision) decision {
+// unlistedTable is decided about a request that writes or locks a table which the schema did not
+// have when it was read last: it has just been made, and may be critical, or there is none.
+type unlistedTable struct {
+	askTable
+	otherwise decision // what would become of the request
+}
+
+// on returns the decision about a request that writes or locks a table; unlisted is its keyspace
+// and name where the schema did not have it when it was read last, else nil.
+func (d decision) on(unlisted *[2]string) decision {
+	if unlisted == nil || d.verdict == relay.NeedWhole {
+		return d
+	}
+	return held(&unlistedTable{otherwise: d, askTable: askTable{name: *unlisted, failure: &wire.Failure{
+		Code: primitive.ErrorCodeOverloaded,
+		Text: "MUSIC_UNAVAILABLE: " + strings.Join(unlisted[:], ".") + " has just been made: nothing was done, try again",
+	}}})
+}
+
+// decideUnlisted decides about a request on such a table. It is judged again when the schema has
+// been read; where there still is none, nothing is written, and Cassandra says that there is none.
+func (c *conn) decideUnlisted(opcode primitive.OpCode, u *unlistedTable) decision {
 	if !c.caughtUp {
 		c.catchUp = true
 		return decision{verdict: relay.Alone}
 	}
-	if d.verdict != relay.Forward || e.OpCode == primitive.OpCodePrepare {
-		return d
+	if u.otherwise.verdict != relay.Forward || opcode == primitive.OpCodePrepare {
+		return u.otherwise
 	}
-	return held(&askTable{name: *d.unlisted, failure: &wire.Failure{
-		Code: primitive.ErrorCodeOverloaded,
-		Text: "MUSIC_UNAVAILABLE: " + strings.Join(d.unlisted[:], ".") + " has just been made: nothing was done, try again",
-	}})
+	return held(&u.askTable)
 }
 
 // unlistedOf returns keyspace and name of one of the tables that is not in the schema as it was
@@ -86,11 +100,11 @@ func notCritical(table tableKey) *wire.Failure {
 
 // unserved returns what is told for a text on a table that is not critical, where Cassandra cannot
 // read it: it may hold USING LOCK or FOR UPDATE. It is nil for nearly every text.
-func (c *conn) unserved(text []byte, r reading) *wire.Failure {
-	if c.server.Tables == nil || len(r.name) == 0 || !rewrite.MayHoldLockClause(text) {
+func (c *conn) unserved(text []byte, name tableKey) *wire.Failure {
+	if c.server.Tables == nil || len(name) == 0 || !rewrite.MayHoldLockClause(text) {
 		return nil
 	}
-	return notCritical(r.name)
+	return notCritical(name)
 }
 
 // explain tells a client whose text Cassandra could not read what is wrong with it. It reports

@@ -51,7 +51,7 @@ func (c *conn) decidePrepare(e wire.Envelope) decision {
 	if !e.Whole() {
 		return decision{verdict: relay.NeedWhole}
 	}
-	body, err := c.plainBody(e)
+	body, err := c.plainBody(&e)
 	if err != nil {
 		return c.unreadable(e, err)
 	}
@@ -64,15 +64,14 @@ func (c *conn) decidePrepare(e wire.Envelope) decision {
 	if err != nil {
 		return c.unreadable(e, err)
 	}
-	r, _ := c.read(text, true, own)
-	d := c.decidePrepareMeaning(r, text, rest, own)
-	d.unlisted = r.unlisted
-	return d
+	var r reading
+	c.read(&r, text, true, own)
+	return c.decidePrepareMeaning(r, text, rest, own).on(r.unlisted)
 }
 
 // decidePrepareMeaning decides about a PREPARE whose text has been read; rest is what stands behind it, and own the keyspace in that.
 func (c *conn) decidePrepareMeaning(r reading, text, rest []byte, own string) decision {
-	p := &preparing{preparedStatement: preparedStatement{meaning: r.meaning}, unserved: c.unserved(text, r)}
+	p := &preparing{preparedStatement: preparedStatement{meaning: r.meaning}, unserved: c.unserved(text, r.name)}
 	switch r.meaning {
 	case meaningLocal, meaningPeers:
 		failure := c.server.Bounds.checkText(text)

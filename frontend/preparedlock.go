@@ -295,7 +295,7 @@ func (p *preparedLockStatement) perform(c *conn, e wire.Envelope) error {
 	if f != nil {
 		return c.answer(e, f)
 	}
-	body, err := c.plainBody(e)
+	body, err := c.plainBody(&e)
 	if err != nil {
 		return c.answerUnreadable(e, err)
 	}

@@ -10,32 +10,30 @@ import (
 
 // decideQuery decides about a statement's text. Of what has nothing to do with locks only the head
 // is looked at, and it goes on as it is.
-func (c *conn) decideQuery(e wire.Envelope) decision {
+func (c *conn) decideQuery(e *wire.Envelope) decision {
 	body, err := c.plainBody(e)
 	if err != nil {
-		return c.unreadable(e, err)
+		return c.unreadable(*e, err)
 	}
 	text, whole, err := textAt(body)
 	if err != nil {
-		return c.unreadable(e, err)
+		return c.unreadable(*e, err)
 	}
 	rest := body[4+len(text):]
 	own, err := c.keyspaceOfQuery(rest, whole && e.Whole())
 	if err != nil {
-		return c.unreadable(e, err)
+		return c.unreadable(*e, err)
 	}
-	r, ok := c.read(text, whole, own)
-	if !ok {
-		return c.unreadable(e, wire.ErrShort)
+	var r reading
+	if ok := c.read(&r, text, whole, own); !ok {
+		return c.unreadable(*e, wire.ErrShort)
 	}
-	d := c.decideMeaning(e, r, text, rest)
-	d.unlisted = r.unlisted
-	return d
+	return c.decideMeaning(e, &r, text, rest).on(r.unlisted)
 }
 
 // decideMeaning decides about a QUERY, or an EXECUTE, whose text has been read; rest is what stands
 // behind the text of a QUERY.
-func (c *conn) decideMeaning(e wire.Envelope, r reading, text, rest []byte) decision {
+func (c *conn) decideMeaning(e *wire.Envelope, r *reading, text, rest []byte) decision {
 	switch r.meaning {
 	case meaningLocal, meaningPeers:
 		if !e.Whole() {
@@ -52,11 +50,11 @@ func (c *conn) decideMeaning(e wire.Envelope, r reading, text, rest []byte) deci
 		if !e.Whole() {
 			return decision{verdict: relay.NeedWhole}
 		}
-		if f := c.checkSchema(text, r); f != nil {
+		if f := c.checkSchema(text, *r); f != nil {
 			return refused(f)
 		}
-		w := &watch{kind: watchSchema, change: changeOf(text, r)}
-		if change, ok := c.makesCritical(text, r); ok {
+		w := &watch{kind: watchSchema, change: changeOf(text, *r)}
+		if change, ok := c.makesCritical(text, *r); ok {
 			return held(&makeCritical{change, w})
 		}
 		return watched(w)
@@ -66,9 +64,9 @@ func (c *conn) decideMeaning(e wire.Envelope, r reading, text, rest []byte) deci
 		if !e.Whole() {
 			return decision{verdict: relay.NeedWhole}
 		}
-		return c.decideLock(e, r, text, rest)
+		return c.decideLock(*e, *r, text, rest)
 	}
-	if f := c.unserved(text, r); f != nil {
+	if f := c.unserved(text, r.name); f != nil {
 		return watched(&watch{kind: watchUnserved, unserved: f})
 	}
 	return decision{}

@@ -41,30 +41,36 @@ type reading struct {
 	unlisted *[2]string  // keyspace and name of a table that the statement writes or locks, and that is not in the schema as it was read last
 }
 
-// read classifies a statement by its head. ok is false when the part seen does not tell. It does
-// not allocate for what has nothing to do with locks.
-func (c *conn) read(text []byte, whole bool, keyspaceOfRequest string) (r reading, ok bool) {
+// read classifies a statement by its head, into r, which must be empty. It returns false when the
+// part seen does not tell. It does not allocate for what has nothing to do with locks.
+func (c *conn) read(r *reading, text []byte, whole bool, keyspaceOfRequest string) (ok bool) {
 	head := rewrite.ReadHead(text, whole)
 	if !head.Complete && !whole {
-		return reading{}, false
+		return false
 	}
 	switch head.Verb {
 	case rewrite.Use:
-		return reading{meaning: meaningUse, verb: head.Verb}, true
+		r.meaning, r.verb = meaningUse, head.Verb
+		return true
 	case rewrite.Lock, rewrite.Unlock, rewrite.ListLocks:
 		if head.Complete {
-			return c.readVerb(text, head, keyspaceOfRequest), true
+			*r = c.readVerb(text, head, keyspaceOfRequest)
+			return true
 		}
 	case rewrite.Select, rewrite.Insert, rewrite.Update, rewrite.Delete, rewrite.Truncate, rewrite.Schema:
 		if head.Complete {
-			return c.readHead(text, head, keyspaceOfRequest), true
+			c.readHead(r, text, &head, keyspaceOfRequest)
+			return true
 		}
 	case rewrite.Batch:
-		return c.readBatch(text, keyspaceOfRequest), whole
+		*r = c.readBatch(text, keyspaceOfRequest)
+		return whole
 	case rewrite.Other:
-		return reading{verb: head.Verb}, true
+		r.verb = head.Verb
+		return true
 	}
-	return c.readUnclear(text, keyspaceOfRequest), whole
+	*r = c.readUnclear(text, keyspaceOfRequest)
+	return whole
 }
 
 // readVerb reads LOCK, UNLOCK and LIST LOCKS. Where there are no locks they are left to Cassandra.
@@ -80,11 +86,11 @@ func (c *conn) readVerb(text []byte, head rewrite.Head, keyspaceOfRequest string
 	return r
 }
 
-// readHead reads a statement on one table.
-func (c *conn) readHead(text []byte, head rewrite.Head, keyspaceOfRequest string) reading {
+// readHead reads a statement on one table, into r.
+func (c *conn) readHead(r *reading, text []byte, head *rewrite.Head, keyspaceOfRequest string) {
 	name := c.tableKey(text, head.Keyspace, head.Table, keyspaceOfRequest)
 	table := c.lookup(name)
-	r := reading{meaning: meaningWrites, verb: head.Verb, table: table, name: name}
+	r.meaning, r.verb, r.table, r.name = meaningWrites, head.Verb, table, name
 	switch head.Verb {
 	case rewrite.Schema:
 		r.meaning = meaningSchema
@@ -94,15 +100,15 @@ func (c *conn) readHead(text []byte, head rewrite.Head, keyspaceOfRequest string
 	}
 	if c.server.Tables == nil {
 		r.table = nil
-		return r
+		return
 	}
 	if name.closed(head) {
 		r.meaning, r.failure = meaningRefused, forProxiesOnly(name)
-		return r
+		return
 	}
 	if f := c.keepsLocks(head, name); f != nil {
 		r.meaning, r.failure = meaningRefused, f
-		return r
+		return
 	}
 	switch {
 	case table != nil && table.Critical() != nil && r.meaning != meaningSchema:
@@ -110,7 +116,6 @@ func (c *conn) readHead(text []byte, head rewrite.Head, keyspaceOfRequest string
 	case r.meaning == meaningWrites:
 		r.unlisted = c.unlisted(name)
 	}
-	return r
 }
 
 // readBatch reads the text of a batch: its statements can only be told apart in the whole.
@@ -220,7 +225,7 @@ func (k tableKey) reserved() bool {
 // or show what is theirs to read: the cluster's secret. All else may be read by everybody; keyspace
 // music may be replicated otherwise, and the companion dropped of a table that is to be critical no
 // more.
-func (k tableKey) closed(head rewrite.Head) bool {
+func (k tableKey) closed(head *rewrite.Head) bool {
 	if head.Verb != rewrite.Schema {
 		return k.reserved() && (head.Verb != rewrite.Select || string(k) == "music\x00secrets")
 	}
@@ -237,7 +242,7 @@ func forProxiesOnly(table fmt.Stringer) *wire.Failure {
 }
 
 // keepsLocks refuses to drop the lock rows of a table that is to stay critical.
-func (c *conn) keepsLocks(head rewrite.Head, name tableKey) (f *wire.Failure) {
+func (c *conn) keepsLocks(head *rewrite.Head, name tableKey) (f *wire.Failure) {
 	if head.Verb != rewrite.Schema || head.Schema.Action != rewrite.Drop || !name.reserved() {
 		return nil
 	}

@@ -19,7 +19,7 @@ type requests conn
 const maxBeforeLogin = 64 << 10
 
 // check returns an error for a header that a client must not send on this connection.
-func (r *requests) check(h wire.Header) error {
+func (r *requests) check(h *wire.Header) error {
 	c := (*conn)(r)
 	limit := c.server.MaxFrame
 	if !c.loggedIn.Load() {
@@ -63,9 +63,9 @@ func (c *conn) violation(stream int16, f *wire.Failure) error {
 
 // Decide decides about a request from its header and as much of its body as is needed
 // (docs/design.md 6.3).
-func (r *requests) Decide(e wire.Envelope) (relay.Decision, error) {
+func (r *requests) Decide(e *wire.Envelope) (relay.Decision, error) {
 	c := (*conn)(r)
-	if err := r.check(e.Header); err != nil {
+	if err := r.check(&e.Header); err != nil {
 		return relay.Forward, err
 	}
 	if c.afterUse && c.busy() {
@@ -75,8 +75,8 @@ func (r *requests) Decide(e wire.Envelope) (relay.Decision, error) {
 	for {
 		version := c.server.Tables.Version()
 		d := c.decide(e)
-		if d.unlisted != nil && d.verdict != relay.NeedWhole {
-			if d = c.decideUnlisted(e, d); d.verdict == relay.Alone {
+		if u, ok := d.action.(*unlistedTable); ok {
+			if d = c.decideUnlisted(e.OpCode, u); d.verdict == relay.Alone {
 				return relay.Alone, nil
 			}
 		}
@@ -91,11 +91,11 @@ func (r *requests) Decide(e wire.Envelope) (relay.Decision, error) {
 		if d.watch != nil && d.watch.kind == watchKeyspace && c.busy() {
 			return relay.Alone, nil
 		}
-		if err := c.owe(e, d.watch); err != nil {
+		if err := c.owe(e.Stream, d.watch); err != nil {
 			return relay.Forward, err
 		}
 		if c.server.Tables.Version() == version {
-			c.note(e, d.watch)
+			c.note(&e.Header, d.watch)
 			return relay.Forward, nil
 		}
 		c.streams.End(e.Stream) // a table may have become critical before the stream was open for Outstanding to see
@@ -128,41 +128,41 @@ func (r *requests) Await() error {
 // expect notes that Cassandra owes an answer to a request that goes on now, and what the proxy
 // wants to know of the answer; nil is nothing.
 func (c *conn) expect(e wire.Envelope, w *watch) error {
-	if err := c.owe(e, w); err != nil {
+	if err := c.owe(e.Stream, w); err != nil {
 		return err
 	}
-	c.note(e, w)
+	c.note(&e.Header, w)
 	return nil
 }
 
 // owe opens the stream of a request; it fails where the stream is open already.
-func (c *conn) owe(e wire.Envelope, w *watch) error {
-	if !c.streams.Begin(e.Stream, w != nil) {
-		return c.violation(e.Stream, inUse(e.Stream))
+func (c *conn) owe(stream int16, w *watch) error {
+	if !c.streams.Begin(stream, w != nil) {
+		return c.violation(stream, inUse(stream))
 	}
-	c.lastStream = e.Stream
+	c.lastStream = stream
 	return nil
 }
 
 // note notes what the answer is for, and counts the request.
-func (c *conn) note(e wire.Envelope, w *watch) {
+func (c *conn) note(h *wire.Header, w *watch) {
 	if w != nil {
-		c.watches.add(e.Stream, w)
+		c.watches.add(h.Stream, w)
 		c.afterUse = w.kind == watchKeyspace
 		if w.kind == watchLogin {
 			c.started.Store(true)
 		}
 	} else {
-		c.sample.begin(e.Stream)
+		c.sample.begin(h.Stream)
 	}
-	c.server.Stats.count(c, e.OpCode, FateForwarded)
+	c.server.Stats.count(c, h.OpCode, FateForwarded)
 }
 
 // decide decides what becomes of a request: it is the table from opcode to method. It may be called
 // again about the same request, and changes nothing by which it decides.
-func (c *conn) decide(e wire.Envelope) decision {
+func (c *conn) decide(e *wire.Envelope) decision {
 	if !c.loggedIn.Load() {
-		return c.decideLogin(e)
+		return c.decideLogin(*e)
 	}
 	if e.Flags&^headerFlags != 0 {
 		return refused(wire.ProtocolError("Unknown flags %#x in the header", uint8(e.Flags&^headerFlags)))
@@ -173,9 +173,9 @@ func (c *conn) decide(e wire.Envelope) decision {
 	case primitive.OpCodeQuery:
 		return c.decideQuery(e)
 	case primitive.OpCodePrepare:
-		return c.decidePrepare(e)
+		return c.decidePrepare(*e)
 	case primitive.OpCodeBatch:
-		return c.decideBatch(e)
+		return c.decideBatch(*e)
 	case primitive.OpCodeOptions:
 		return decision{}
 	case primitive.OpCodeAuthResponse:
@@ -217,7 +217,7 @@ func (r *requests) Perform(e wire.Envelope) error {
 // since, and does what was decided.
 func (c *conn) decideAgain(e wire.Envelope) error {
 	r := (*requests)(c)
-	verdict, err := r.Decide(e)
+	verdict, err := r.Decide(&e)
 	switch {
 	case err != nil:
 		return err
@@ -306,8 +306,11 @@ const scratchSize = 4 << 10
 // plainBody returns a request's body without compression and without the custom payload that may
 // stand before it (v4 spec section 2.2), as far as it has arrived. A compressed one can only be
 // read whole; it is valid until the next one is read.
-func (c *conn) plainBody(e wire.Envelope) ([]byte, error) {
-	body, err := c.uncompressed(e)
+func (c *conn) plainBody(e *wire.Envelope) ([]byte, error) {
+	if e.Flags&(primitive.HeaderFlagCompressed|primitive.HeaderFlagCustomPayload) == 0 {
+		return e.Body(), nil
+	}
+	body, err := c.uncompressed(*e)
 	if err != nil {
 		return nil, err
 	}
@@ -349,12 +352,12 @@ func unreadable(opcode primitive.OpCode, err error) *wire.Failure {
 	return wire.ProtocolError("%s message cannot be read: %v", OpcodeName(opcode), err)
 }
 
-// decision is what becomes of a request. The zero value hands it on as the bytes received.
+// decision is what becomes of a request. The zero value hands it on as the bytes received. Its four
+// words are returned in registers; five would be copied at each return.
 type decision struct {
-	verdict  relay.Decision // what its direction does with it
-	watch    *watch         // forward: what the proxy wants to know of the answer; nil: nothing
-	action   action         // hold: what is done with the request
-	unlisted *[2]string     // keyspace and name of a table that the request writes or locks, and that the schema did not have when it was read last
+	verdict relay.Decision // what its direction does with it
+	watch   *watch         // forward: what the proxy wants to know of the answer; nil: nothing
+	action  action         // hold: what is done with the request
 }
 
 // action is what is done with a request that is held back.
@@ -376,15 +379,15 @@ func refused(f *wire.Failure) decision { return held(refuse{f}) }
 
 // String describes the decision for people.
 func (d decision) String() string {
+	if u, ok := d.action.(*unlistedTable); ok {
+		return fmt.Sprintf("%v (table %s.%s is not in the schema)", u.otherwise, u.name[0], u.name[1])
+	}
 	text := [...]string{relay.Forward: "forward", relay.NeedWhole: "need whole", relay.Hold: "hold", relay.Alone: "alone"}[d.verdict]
 	if d.watch != nil {
 		text += fmt.Sprintf(", look at the answer: %v", d.watch.kind)
 	}
 	if d.action != nil {
 		text += ": " + d.action.String()
-	}
-	if d.unlisted != nil {
-		text += fmt.Sprintf(" (table %s.%s is not in the schema)", d.unlisted[0], d.unlisted[1])
 	}
 	return text
 }

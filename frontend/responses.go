@@ -20,13 +20,13 @@ type responses conn
 
 // Decide decides about a response by its stream alone. It looks only into those that the proxy
 // waits for, and errors that may name nodes.
-func (r *responses) Decide(e wire.Envelope) (relay.Decision, error) {
+func (r *responses) Decide(e *wire.Envelope) (relay.Decision, error) {
 	c := (*conn)(r)
 	if e.Version&wire.ResponseBit == 0 {
 		return relay.Forward, fmt.Errorf("request from Cassandra: %w", relay.ErrMalformed)
 	}
 	if e.Stream >= 0 && c.streams.Watched(e.Stream) {
-		return c.decideWatched(e)
+		return c.decideWatched(*e)
 	}
 	v := c.decideFailure(e)
 	if v == relay.NeedWhole {

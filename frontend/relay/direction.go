@@ -22,8 +22,9 @@ var errOverlong = fmt.Errorf("segment longer than its envelope: %w", ErrMalforme
 // Run; an error ends Run.
 type Handler interface {
 	// Decide decides about an envelope. It is called with the part that has arrived and, after
-	// NeedWhole or a Hold of a part, again with the whole. It must not keep e.Raw.
-	Decide(e wire.Envelope) (Decision, error)
+	// NeedWhole or a Hold of a part, again with the whole. It must keep neither e nor e.Raw, and
+	// not change them. A pointer, since copies of what has just been read byte by byte are slow.
+	Decide(e *wire.Envelope) (Decision, error)
 	// Perform deals with an envelope that Decide held back, whole. It may Emit other bytes in its
 	// place, and must not keep e.Raw.
 	Perform(e wire.Envelope) error
@@ -63,6 +64,8 @@ type Direction struct {
 	put   []byte // what goes out before the run, in a buffer of the pool; nil: nothing
 	left  int    // bytes of an envelope under way that are still to come and to be forwarded
 
+	at wire.Envelope // that is decided about; empty between two turns of Run
+
 	gather   []byte // v5: the envelope under way that is collected because it has to be looked at whole
 	gathered Account
 	decided  bool // v5: … and its first part did not decide
@@ -93,6 +96,7 @@ func (d *Direction) Run() error {
 		d.start = d.In.r
 		before := d.ended
 		want, err := d.take()
+		d.at.Raw = nil // the buffer may go
 		if d.ended != before {
 			d.waited = 0
 		}
@@ -185,8 +189,7 @@ func (d *Direction) takeEnvelope() (size, want int, err error) {
 	if len(window) < wire.HeaderSize {
 		return 0, wire.HeaderSize, nil
 	}
-	e := wire.Envelope{Header: wire.ReadHeader(window)}
-	e.Raw = window[:min(e.Size(), len(window))]
+	e := d.envelope(window)
 	v, err := d.decide(e)
 	switch {
 	case err != nil:
@@ -198,14 +201,21 @@ func (d *Direction) takeEnvelope() (size, want int, err error) {
 		return 0, e.Size(), nil
 	}
 	d.keep()
-	err = d.handler.Perform(e)
+	err = d.handler.Perform(*e)
 	d.ended++
 	d.drop(len(e.Raw))
 	return len(e.Raw), 1, err
 }
 
+// envelope returns the envelope at the start of b, which must hold HeaderSize bytes, with as much
+// of its body as is there. It is valid until the next call.
+func (d *Direction) envelope(b []byte) *wire.Envelope {
+	d.at.Read(b)
+	return &d.at
+}
+
 // decide asks the handler what becomes of an envelope, as soon as that can be said.
-func (d *Direction) decide(e wire.Envelope) (Decision, error) {
+func (d *Direction) decide(e *wire.Envelope) (Decision, error) {
 	v, err := d.handler.Decide(e)
 	if v == Alone && err == nil {
 		return d.decideAlone(e)
@@ -215,7 +225,7 @@ func (d *Direction) decide(e wire.Envelope) (Decision, error) {
 
 // decideAlone asks again when what went before has been sent and dealt with. The run and what is
 // set aside are before e.
-func (d *Direction) decideAlone(e wire.Envelope) (Decision, error) {
+func (d *Direction) decideAlone(e *wire.Envelope) (Decision, error) {
 	for {
 		if err := d.Flush(); err != nil {
 			return Hold, err

@@ -38,7 +38,7 @@ type byOpcode struct {
 	ready     bool
 }
 
-func (h *byOpcode) Decide(e wire.Envelope) (Decision, error) {
+func (h *byOpcode) Decide(e *wire.Envelope) (Decision, error) {
 	switch e.OpCode {
 	case primitive.OpCodeExecute:
 		return Forward, nil

@@ -71,7 +71,7 @@ type whole struct {
 
 // next deals with the envelope at hand.
 func (w *whole) next() error {
-	e, err := envelopeAt(w.payload[w.at:])
+	e, err := w.envelopeAt(w.payload[w.at:])
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (w *whole) next() error {
 	if v == Hold && err == nil {
 		w.cut()
 		w.done += len(e.Raw)
-		err = w.handler.Perform(e)
+		err = w.handler.Perform(*e)
 	}
 	w.at += len(e.Raw)
 	return err
@@ -150,7 +150,7 @@ func (d *Direction) collect(part []byte) error {
 // decidePart decides about an envelope by its first part. Of one that is forwarded the rest is to
 // come.
 func (d *Direction) decidePart(part []byte) (Decision, error) {
-	e, err := envelopeAt(part)
+	e, err := d.envelopeAt(part)
 	if err != nil {
 		return Hold, err
 	}
@@ -171,7 +171,7 @@ func (d *Direction) takeGathered() error {
 	if len(d.gather) < wire.HeaderSize {
 		return nil
 	}
-	e, err := envelopeAt(d.gather)
+	e, err := d.envelopeAt(d.gather)
 	if err != nil {
 		return err
 	}
@@ -187,7 +187,7 @@ func (d *Direction) takeGathered() error {
 	case !e.Whole():
 		return nil
 	default:
-		err = d.handler.Perform(e)
+		err = d.handler.Perform(*e)
 	}
 	d.gather, d.decided = nil, false
 	d.gathered.clear()
@@ -198,11 +198,9 @@ func (d *Direction) takeGathered() error {
 }
 
 // envelopeAt reads the envelope at the start of a payload, with as much of its body as is there.
-func envelopeAt(b []byte) (wire.Envelope, error) {
+func (d *Direction) envelopeAt(b []byte) (*wire.Envelope, error) {
 	if len(b) < wire.HeaderSize {
-		return wire.Envelope{}, fmt.Errorf("segment ends inside a header: %w", ErrMalformed)
+		return nil, fmt.Errorf("segment ends inside a header: %w", ErrMalformed)
 	}
-	e := wire.Envelope{Header: wire.ReadHeader(b)}
-	e.Raw = b[:min(e.Size(), len(b))]
-	return e, nil
+	return d.envelope(b), nil
 }

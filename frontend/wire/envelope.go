@@ -39,14 +39,19 @@ func (h Header) Rewritten() Header {
 }
 
 // ReadHeader reads the header at the start of b, which must hold HeaderSize bytes.
-func ReadHeader(b []byte) Header {
-	return Header{
-		Version: b[0],
-		Flags:   primitive.HeaderFlag(b[1]),
-		Stream:  int16(binary.BigEndian.Uint16(b[2:])),
-		OpCode:  primitive.OpCode(b[4]),
-		Length:  binary.BigEndian.Uint32(b[5:]),
-	}
+func ReadHeader(b []byte) (h Header) {
+	h.read(b)
+	return h
+}
+
+// read reads what ReadHeader does.
+func (h *Header) read(b []byte) {
+	_ = b[HeaderSize-1]
+	h.Version = b[0]
+	h.Flags = primitive.HeaderFlag(b[1])
+	h.Stream = int16(binary.BigEndian.Uint16(b[2:]))
+	h.OpCode = primitive.OpCode(b[4])
+	h.Length = binary.BigEndian.Uint32(b[5:])
 }
 
 // AppendTo appends the header's wire form to dst.
@@ -75,6 +80,14 @@ type Envelope struct {
 // EnvelopeOf returns the envelope whose bytes are raw, which must hold HeaderSize bytes. It does
 // not copy.
 func EnvelopeOf(raw []byte) Envelope { return Envelope{Header: ReadHeader(raw), Raw: raw} }
+
+// Read reads the envelope at the start of b, which must hold HeaderSize bytes, with as much of its
+// body as is there. It does not copy: neither b nor, as a value that is returned would be, e.
+func (e *Envelope) Read(b []byte) {
+	e.read(b)
+	e.Payload = nil
+	e.Raw = b[:min(e.Size(), len(b))]
+}
 
 // Whole reports whether all of the body has arrived.
 func (e Envelope) Whole() bool { return len(e.Raw) == e.Size() }
