@@ -47,7 +47,10 @@ type Connection struct{ Address, User, Driver string }
 type Table struct{ Keyspace, Name, ID, Comment, ReadRepair string }
 
 // Member is a row of music.proxies.
-type Member struct{ HostID, Address, Version string }
+type Member struct {
+	HostID, Address string
+	Version         int // that its proxy speaks to others, by its life signs; 0 = it does not say
+}
 
 // Role is what a role may do.
 type Role struct {
@@ -243,12 +246,25 @@ func (f *Facts) lookAtSchema(ctx context.Context, s *client.Session) error {
 
 // lookAtMembers reads what proxies say of themselves.
 func (f *Facts) lookAtMembers(ctx context.Context, s *client.Session) error {
-	_, err := s.Rows(ctx, "SELECT host_id, address, port, version FROM music.proxies", func(scan func(...any) bool) bool {
+	versions := map[string]int{}
+	_, err := s.Rows(ctx, "SELECT session, version FROM music.sessions", func(scan func(...any) bool) bool {
+		var session string
+		var version int
+		more := scan(&session, &version)
+		versions[session] = version
+		return more
+	})
+	if err != nil {
+		return err
+	}
+	_, err = s.Rows(ctx, "SELECT host_id, address, port, session FROM music.proxies", func(scan func(...any) bool) bool {
 		var m Member
 		var ip net.IP
 		var port int
-		more := scan(&m.HostID, &ip, &port, &m.Version)
+		var session string
+		more := scan(&m.HostID, &ip, &port, &session)
 		if more {
+			m.Version = versions[session]
 			m.Address = net.JoinHostPort(ip.String(), strconv.Itoa(port))
 			f.Members = append(f.Members, m)
 		}

@@ -96,13 +96,15 @@ func judgeNodes(f *Facts) []Finding {
 // judgeReleases: of Cassandra, of its schema, and of what proxies speak to each other.
 func judgeReleases(f *Facts) []Finding {
 	j := judgement{topic: "releases"}
-	nodes, schemas, versions := map[string][]string{}, map[string][]string{}, map[string][]string{}
+	nodes, schemas, versions := map[string][]string{}, map[string][]string{}, map[int]bool{}
 	for _, p := range f.answering() {
 		nodes[p.Release] = append(nodes[p.Release], p.Address)
 		schemas[p.Schema] = append(schemas[p.Schema], p.Address)
 	}
 	for _, m := range f.Members {
-		versions[m.Version] = append(versions[m.Version], m.Address)
+		if m.Version > 0 {
+			versions[m.Version] = true
+		}
 	}
 	for _, release := range slices.Sorted(maps.Keys(nodes)) {
 		if !serves(release) {
@@ -115,9 +117,12 @@ func judgeReleases(f *Facts) []Finding {
 	if len(schemas) > 1 {
 		j.add(Warning, "wait for it; where it stays: nodetool describecluster", "the nodes do not agree on the schema: %d versions", len(schemas))
 	}
-	if len(versions) > 1 {
-		j.add(Fault, "run releases of the proxy that speak the same; a row of a proxy that is gone for good: DELETE FROM music.proxies WHERE host_id = …",
-			"proxies speak versions %s to each other", strings.Join(slices.Sorted(maps.Keys(versions)), ", "))
+	if spoken := slices.Sorted(maps.Keys(versions)); len(spoken) > 1 {
+		level, do := Warning, "finish the upgrade of the proxies"
+		if spoken[len(spoken)-1]-spoken[0] > 1 {
+			level, do = Fault, "run releases of the proxy that speak with each other; a row of a proxy that is gone for good: DELETE FROM music.proxies WHERE host_id = …"
+		}
+		j.add(level, do, "proxies speak versions %s to each other", strings.Trim(fmt.Sprint(spoken), "[]"))
 	}
 	return j.fine("Cassandra %s; one schema; proxies speak one version", strings.Join(slices.Sorted(maps.Keys(nodes)), ", "))
 }
@@ -208,8 +213,8 @@ func (f *Facts) unseen(topic string) []Finding {
 // companionPrefix begins the name of each lock table; the id of the data table follows.
 const companionPrefix = "music_lock_"
 
-// markedCritical finds the word in a comment.
-var markedCritical = regexp.MustCompile(`(^|[^\w@])@critical\b`)
+// markedCritical finds the word in a comment, as package catalog does.
+var markedCritical = regexp.MustCompile(`(?i)(^|[^\w@])@critical\b`)
 
 // critical are the critical tables: those whose comment says so, and those that have a lock table.
 func (f *Facts) critical() (all []Table) {

@@ -37,7 +37,7 @@ func healthy() *Facts {
 			Settings: map[string]string{"paxos_variant": "v2", "commitlog_sync": "batch"},
 			Clients:  []Connection{{address[:8], "music", "MUSIC proxy X"}, {address[:8], "app", "DataStax Python Driver"}},
 		})
-		f.Members = append(f.Members, Member{HostID: fmt.Sprint(k), Address: address, Version: "1"})
+		f.Members = append(f.Members, Member{HostID: fmt.Sprint(k), Address: address, Version: 4})
 	}
 	return f
 }
@@ -73,7 +73,8 @@ func TestEveryFinding(t *testing.T) {
 		{"releases", Fault, "Cassandra 4.1.5 behind 10.0.1.1:9042", func(f *Facts) { f.Proxies[0].Release = "4.1.5" }},
 		{"releases", Warning, "releases 5.0.7, 5.0.8", func(f *Facts) { f.Proxies[0].Release = "5.0.7" }},
 		{"releases", Warning, "2 versions", func(f *Facts) { f.Proxies[0].Schema = "other" }},
-		{"releases", Fault, "versions 1, 2 to each other", func(f *Facts) { f.Members[0].Version = "2" }},
+		{"releases", Warning, "versions 4 5 to each other", func(f *Facts) { f.Members[0].Version = 5 }},
+		{"releases", Fault, "versions 4 6 to each other", func(f *Facts) { f.Members[0].Version = 6 }},
 		{"clocks", Fault, "11s ahead of that behind 10.0.1.1:9042: proxies give no lock", func(f *Facts) { f.Proxies[2].Ahead = 11 * time.Second }},
 		{"clocks", Warning, "2s ahead", func(f *Facts) { f.Proxies[2].Ahead = 2 * time.Second }},
 		{"clocks", Warning, "this machine", func(f *Facts) {

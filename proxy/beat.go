@@ -9,6 +9,7 @@ import (
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 
 	"music/musiccore"
+	"music/proxy/peer"
 )
 
 // beatTiming is how long each part of a beat took, for the log.
@@ -98,8 +99,8 @@ func (l *heartbeat) look(ctx context.Context) error {
 // write puts a beat into music.sessions, stamped by its own number: a clock that steps back must
 // not hide it (C5).
 func (l *heartbeat) write(ctx context.Context, self *musiccore.Session, n int64, via string) error {
-	err := l.session.Query("INSERT INTO music.sessions (session, beat, schema_version, addr, lease, rules) VALUES (?, ?, ?, ?, ?, ?)",
-		gocql.UUID(self.ID()), n, *l.schema.Load(), l.config.address, self.Lease().Milliseconds(), l.config.rules).
+	err := l.session.Query("INSERT INTO music.sessions (session, beat, schema_version, addr, lease, rules, version) VALUES (?, ?, ?, ?, ?, ?, ?)",
+		gocql.UUID(self.ID()), n, *l.schema.Load(), l.config.address, self.Lease().Milliseconds(), l.config.rules, peer.Version).
 		WithTimestamp(n).Consistency(gocql.Quorum).SetHostID(via).ExecContext(ctx)
 	if err != nil {
 		return fmt.Errorf("beat: %w", err)

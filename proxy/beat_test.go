@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"music/musiccore"
+	"music/proxy/peer"
 )
 
 // A beat takes its number from one session and is written for the same one, also where another
@@ -176,11 +177,11 @@ func TestProxiesWithOtherRulesHaveNotFollowed(t *testing.T) {
 }
 
 // Numbers that are no settings, and on which safety rests at all proxies of a cluster alike: who
-// changes one changes commonVersion, so that proxies with different ones refuse to start beside
+// changes one raises peer.Version by two, so that proxies with different ones refuse to start beside
 // each other.
-func TestNumbersOfTheCommonVersion(t *testing.T) {
+func TestNumbersOfTheVersion(t *testing.T) {
 	o := musiccore.Defaults()
-	assert.Equal(t, "1", commonVersion)
+	assert.Equal(t, 4, peer.Version)
 	assert.Equal(t, musiccore.Stamp(1<<20), o.Window, "windows would overlap")
 	assert.Equal(t, 0.01, o.Drift)
 	assert.Equal(t, 500*time.Millisecond, o.Margin)

@@ -222,11 +222,11 @@ func TestSessionsThatCouldNotBeRead(t *testing.T) {
 func TestReadOfTheSessions(t *testing.T) {
 	one, version := gocql.UUID{1}, gocql.UUID{9}
 	n := startCQLNode(t, nil)
-	n.saysAlways(rowOf("session", one[:], "beat", bigint(4), "schema_version", version[:], "addr", []byte("there:1"), "lease", bigint(30_000), "rules", []byte("r")))
+	n.saysAlways(rowOf("session", one[:], "beat", bigint(4), "schema_version", version[:], "addr", []byte("there:1"), "lease", bigint(30_000), "rules", []byte("r"), "version", []byte{0, 0, 0, 9}))
 	for _, ids := range [][]gocql.UUID{nil, {one}} {
 		found, err := readSessions(t.Context(), n.session, ids)
 		require.NoError(t, err)
-		assert.Equal(t, map[gocql.UUID]seenSession{one: {beat: 4, schema: version, addr: "there:1", lease: 30 * time.Second, rules: "r"}}, found)
+		assert.Equal(t, map[gocql.UUID]seenSession{one: {beat: 4, schema: version, addr: "there:1", lease: 30 * time.Second, rules: "r", spoken: 9}}, found)
 		asked := n.take()
 		require.Len(t, asked, 1)
 		assert.Equal(t, primitive.ConsistencyLevelQuorum, asked[0].level)

@@ -97,7 +97,7 @@ type musicTable struct{ name, columns, options string }
 // musicTables returns all of them.
 func musicTables() []musicTable {
 	return []musicTable{
-		{"sessions", "session uuid PRIMARY KEY, beat bigint, schema_version uuid, addr text, lease bigint, rules text", "comment = 'life signs of the proxies'" + hasty},
+		{"sessions", "session uuid PRIMARY KEY, beat bigint, schema_version uuid, addr text, lease bigint, rules text, version int", "comment = 'life signs of the proxies'" + hasty},
 		{"proxies", "host_id uuid PRIMARY KEY, address inet, port int, session uuid, version text, serving boolean", "comment = 'which proxy stands for which node'" + hasty},
 		{"tables", "id uuid PRIMARY KEY, closed bigint, settings text", "comment = 'critical tables: written by LWT only'"},
 		{
@@ -116,10 +116,10 @@ func dropped(err error) bool {
 	return errors.As(err, &refused) && refused.Code() == gocql.ErrCodeInvalid && strings.Contains(refused.Message(), "does not exist")
 }
 
-// addColumns adds to music.sessions what the first release did not write there. Where all is there
+// addColumns adds to music.sessions what earlier versions did not write there. Where all is there
 // nothing is changed: that takes a right of its own.
 func addColumns(ctx context.Context, s *gocql.Session) error {
-	missing := map[string]string{"lease": "bigint", "rules": "text"}
+	missing := map[string]string{"lease": "bigint", "rules": "text", "version": "int"}
 	iter := s.Query("SELECT column_name FROM system_schema.columns WHERE keyspace_name = 'music' AND table_name = 'sessions'").IterContext(ctx)
 	for name := ""; iter.Scan(&name); {
 		delete(missing, name)

@@ -147,6 +147,7 @@ func (s *lockService) begin(ctx context.Context, replication string) error {
 	for _, step := range []func() error{
 		func() error { return ensureKeyspace(ctx, session, replication) },
 		func() error { return s.references.begin(ctx, session) },
+		func() error { return s.heartbeat.checkVersions(ctx) },
 		func() error { return s.heartbeat.beat(ctx) },
 		func() error { return s.schema.begin(ctx) },
 	} {

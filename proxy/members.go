@@ -21,10 +21,6 @@ import (
 )
 
 const (
-	// commonVersion is of what proxies say to each other and write for each other. Proxies of one
-	// cluster have the same.
-	commonVersion = "1"
-
 	lookEvery   = time.Second      // between two looks at the home node and at the other proxies
 	readLimit   = 2 * time.Second  // for one look at the other proxies
 	sweepEvery  = 10 * time.Second // between two looks for nodes that have left the ring
@@ -74,6 +70,9 @@ func (m *members) nodes() []topology.Node {
 // are expected. It fails where this proxy and another one cannot serve the same drivers.
 func (m *members) join(ctx context.Context, expected int) error {
 	if err := m.reachHome(ctx); err != nil {
+		return err
+	}
+	if err := m.heartbeat.checkVersions(ctx); err != nil {
 		return err
 	}
 	if m.private = unreachable(m.advertise, m.ring.home.native); m.private {

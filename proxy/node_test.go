@@ -265,7 +265,7 @@ func typeOf(column string) datatype.DataType {
 		return datatype.Inet
 	case "now":
 		return datatype.Timestamp
-	case "gc_grace_seconds", "default_time_to_live":
+	case "gc_grace_seconds", "default_time_to_live", "version":
 		return datatype.Int
 	case "flags":
 		return datatype.NewList(datatype.Varchar)

@@ -16,7 +16,11 @@ import (
 var errMembers = errors.New("proxies of one cluster do not fit together")
 
 // selectProxies is the query whose rows scan reads.
-const selectProxies = "SELECT host_id, address, port, session, version, serving FROM music.proxies"
+const selectProxies = "SELECT host_id, address, port, session, serving FROM music.proxies"
+
+// unsaidVersion stands in music.proxies for proxies that know of no version in music.sessions: they
+// serve beside no other text.
+const unsaidVersion = "1"
 
 // read reads the proxies of the nodes that are in the ring.
 func (m *members) read(ctx context.Context) ([]member, error) {
@@ -29,11 +33,10 @@ func (m *members) scan(ctx context.Context, query *gocql.Query) ([]member, error
 	var host, session gocql.UUID
 	var address net.IP
 	var port int
-	var version string
 	var serving bool
-	for iter.Scan(&host, &address, &port, &session, &version, &serving) {
+	for iter.Scan(&host, &address, &port, &session, &serving) {
 		all = append(all, member{
-			host: uuid.UUID(host), proxy: advertisedIP(address, port), session: uuid.UUID(session), version: version, serving: serving,
+			host: uuid.UUID(host), proxy: advertisedIP(address, port), session: uuid.UUID(session), serving: serving,
 		})
 	}
 	if err := iter.Close(); err != nil {
@@ -76,7 +79,7 @@ func (m *members) readSurely(ctx context.Context) ([]member, error) {
 // write writes this proxy's row, that of the home node.
 func (m *members) write(ctx context.Context, serving bool) error {
 	err := m.session.Query("INSERT INTO music.proxies (host_id, address, port, session, version, serving) VALUES (?, ?, ?, ?, ?, ?)",
-		gocql.UUID(m.ring.home.host), net.IP(m.advertise.Addr().AsSlice()), int(m.advertise.Port()), m.self(), commonVersion, serving).
+		gocql.UUID(m.ring.home.host), net.IP(m.advertise.Addr().AsSlice()), int(m.advertise.Port()), m.self(), unsaidVersion, serving).
 		Consistency(gocql.Quorum).ExecContext(ctx)
 	if err != nil {
 		return fmt.Errorf("write music.proxies: %w", err)
@@ -129,7 +132,7 @@ func (m *members) sweep(ctx context.Context) error {
 // alive stands for the node too, the row stays that one's, and drivers do not see this proxy at
 // others.
 func (m *members) settleOwn(ctx context.Context, all []member, up, open bool) error {
-	own := member{host: m.ring.home.host, proxy: m.advertise, session: uuid.UUID(m.self()), version: commonVersion, serving: up && open}
+	own := member{host: m.ring.home.host, proxy: m.advertise, session: uuid.UUID(m.self()), serving: up && open}
 	for _, o := range all {
 		if o.host != own.host {
 			continue
@@ -166,36 +169,18 @@ func (m *members) hasLeft(host uuid.UUID) bool {
 	return time.Since(since) >= leftAfter
 }
 
-// checkOthers refuses to serve drivers together with a living proxy that does not fit. A proxy that
-// does not beat is no hindrance, which takes as long to find out as for any session.
+// checkOthers refuses to serve drivers together with a living proxy that does not fit.
 func (m *members) checkOthers(ctx context.Context) error {
-	beats := map[uuid.UUID]int64{}
-	for {
+	return m.heartbeat.others.refuseLiving(ctx, func() (map[gocql.UUID]error, error) {
 		all, err := m.readSurely(ctx)
-		if err != nil {
-			return err
-		}
-		waiting := false
+		found := map[gocql.UUID]error{}
 		for _, o := range all {
-			why := m.conflict(o)
-			beat, alive := m.heartbeat.others.alive(gocql.UUID(o.session))
-			if why == nil || !alive {
-				continue
+			if why := m.conflict(o); why != nil {
+				found[gocql.UUID(o.session)] = why
 			}
-			if first, seen := beats[o.session]; seen && first != beat {
-				return fmt.Errorf("%w: %w", errMembers, why)
-			} else if !seen {
-				beats[o.session] = beat
-			}
-			waiting = true
 		}
-		if !waiting {
-			return nil
-		}
-		if !pause(ctx, lookEvery) {
-			return fmt.Errorf("look at the other proxies: %w", ctx.Err())
-		}
-	}
+		return found, err
+	})
 }
 
 // conflict returns why this proxy and another one cannot serve the same drivers, nil where they
@@ -204,8 +189,6 @@ func (m *members) conflict(o member) error {
 	switch {
 	case o.host == m.ring.home.host:
 		return nil // this one takes its place
-	case o.version != commonVersion:
-		return fmt.Errorf("the one at %v speaks version %s of what proxies say to each other, this one %s; run releases that speak the same", o.proxy, o.version, commonVersion)
 	case o.proxy.Port() != m.advertise.Port():
 		return fmt.Errorf("the one at %v is on port %d, this one on %d; drivers use one port for all nodes: give all proxies the same in listen", o.proxy, o.proxy.Port(), m.advertise.Port())
 	case o.proxy == m.advertise:

@@ -20,6 +20,7 @@ type seenSession struct {
 	lease  time.Duration // its own session lease; 0 = it does not say
 	schema gocql.UUID    // digest of the tables that it has applied
 	rules  string        // see sessionConfig
+	spoken int           // its version, as of [peer.Version]
 	since  musiccore.Now // own clocks at the END of the first read that showed this beat
 	before musiccore.Now // … at the START of the last one
 	addr   string        // where it answers other proxies; empty = nowhere
@@ -70,7 +71,7 @@ func (s *sessions) lookAt(ctx context.Context, ids []gocql.UUID) error {
 
 // readSessions reads what sessions have last said of themselves; nil = all of them.
 func readSessions(ctx context.Context, session *gocql.Session, ids []gocql.UUID) (map[gocql.UUID]seenSession, error) {
-	const all = "SELECT session, beat, schema_version, addr, lease, rules FROM music.sessions"
+	const all = "SELECT session, beat, schema_version, addr, lease, rules, version FROM music.sessions"
 	query := session.Query(all)
 	if ids != nil {
 		query = session.Query(all+" WHERE session IN ?", ids)
@@ -80,30 +81,31 @@ func readSessions(ctx context.Context, session *gocql.Session, ids []gocql.UUID)
 	var id, version gocql.UUID
 	var beat, lease int64
 	var addr, rules string
-	for iter.Scan(&id, &beat, &version, &addr, &lease, &rules) {
-		found[id] = seenSession{beat: beat, schema: version, addr: addr, lease: time.Duration(lease) * time.Millisecond, rules: rules}
+	var spoken int
+	for iter.Scan(&id, &beat, &version, &addr, &lease, &rules, &spoken) {
+		found[id] = seenSession{beat: beat, schema: version, addr: addr, lease: time.Duration(lease) * time.Millisecond, rules: rules, spoken: peer.Spoken(spoken)}
 	}
 	return found, iter.Close()
 }
 
 // Address implements peer.Directory.
-func (s *sessions) Address(ctx context.Context, id musiccore.SessionID) (string, error) {
+func (s *sessions) Address(ctx context.Context, id musiccore.SessionID) (address string, version int, err error) {
 	found, ok := s.find(id)
 	if !ok {
 		if err := s.look(ctx); err != nil {
-			return "", fmt.Errorf("%w: %w", peer.ErrNotAsked, err)
+			return "", 0, fmt.Errorf("%w: %w", peer.ErrNotAsked, err)
 		}
 		found, ok = s.find(id)
 	}
 	switch {
 	case !ok:
-		return "", fmt.Errorf("%w: there is no such session", peer.ErrNotAsked)
+		return "", 0, fmt.Errorf("%w: there is no such session", peer.ErrNotAsked)
 	case found.died(s.dead):
-		return "", fmt.Errorf("%w: the session has ended", peer.ErrNotAsked)
+		return "", 0, fmt.Errorf("%w: the session has ended", peer.ErrNotAsked)
 	case found.addr == "":
-		return "", peer.ErrNoAddress
+		return "", 0, peer.ErrNoAddress
 	}
-	return found.addr, nil
+	return found.addr, found.spoken, nil
 }
 
 func (s *sessions) find(id musiccore.SessionID) (seenSession, bool) {

@@ -65,7 +65,7 @@ func (c *cluster) sessions(context.Context, []gocql.UUID) (map[gocql.UUID]seenSe
 func (c *cluster) say(id musiccore.SessionID, beat int64, address string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.said[gocql.UUID(id)] = seenSession{beat: beat, addr: address}
+	c.said[gocql.UUID(id)] = seenSession{beat: beat, addr: address, spoken: peer.Version}
 }
 
 // rowReads is how often the lock row of a key was read.

@@ -17,7 +17,6 @@ type member struct {
 	host    uuid.UUID
 	proxy   netip.AddrPort
 	session uuid.UUID
-	version string
 	serving bool // its node answers, and it listens for drivers
 }
 

@@ -14,7 +14,7 @@ import (
 // someMember is the proxy of node k in its n-th session.
 func someMember(k, n byte) member {
 	return member{
-		host: uuid.UUID{k}, proxy: netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2, k}), 9042), session: uuid.UUID{k, n}, version: commonVersion, serving: true,
+		host: uuid.UUID{k}, proxy: netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2, k}), 9042), session: uuid.UUID{k, n}, serving: true,
 	}
 }
 
@@ -103,7 +103,6 @@ func TestConflicts(t *testing.T) {
 	assert.NoError(t, m.conflict(someMember(2, 1)))
 	for want, change := range map[string]func(*member){
 		"is on port 9043":                   func(o *member) { o.proxy = netip.MustParseAddrPort("192.0.2.2:9043") },
-		"speaks version 0 of":               func(o *member) { o.version = "0" },
 		"says that it is at 192.0.2.1:9042": func(o *member) { o.proxy = m.advertise },
 	} {
 		o := someMember(2, 1)

@@ -39,9 +39,9 @@ const (
 
 // Directory knows where the proxies of sessions are.
 type Directory interface {
-	// Address returns the host:port at which the proxy of a session answers others, or an error
-	// that is an ErrNotAsked.
-	Address(ctx context.Context, id musiccore.SessionID) (string, error)
+	// Address returns the host:port at which the proxy of a session answers others, and its
+	// version; or an error that is an ErrNotAsked.
+	Address(ctx context.Context, id musiccore.SessionID) (address string, version int, err error)
 }
 
 // Channel says how the proxies of a cluster know each other, and for how long one waits for
@@ -131,7 +131,7 @@ func (p *Client) ask(ctx context.Context, at musiccore.SessionID, path string, q
 
 // exchange sends a question and reads its reply.
 func (p *Client) exchange(ctx context.Context, at musiccore.SessionID, path string, q question) (r reply, err error) {
-	address, err := p.directory.Address(ctx, at)
+	address, version, err := p.directory.Address(ctx, at)
 	if err != nil {
 		return r, err
 	}
@@ -144,7 +144,7 @@ func (p *Client) exchange(ctx context.Context, at musiccore.SessionID, path stri
 	if err != nil {
 		return r, fmt.Errorf("%w: %w", ErrNotAsked, err)
 	}
-	request.Header.Set(headerVersion, wireVersion)
+	request.Header.Set(headerVersion, strconv.Itoa(min(version, Version)))
 	p.seal.request(request, body)
 	response, err := p.http.Do(request)
 	if err != nil {
@@ -161,7 +161,7 @@ func (p *Client) exchange(ctx context.Context, at musiccore.SessionID, path stri
 
 // understand checks a reply and reads it into r.
 func (p *Client) understand(request *http.Request, response *http.Response, told []byte, r *reply) error {
-	if version := response.Header.Get(headerVersion); version != wireVersion {
+	if version := response.Header.Get(headerVersion); version != request.Header.Get(headerVersion) {
 		return fmt.Errorf("%w: %q", errVersion, version)
 	}
 	if err := p.seal.checkResponse(request.Header, response.Header, response.StatusCode, told); err != nil {

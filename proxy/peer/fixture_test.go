@@ -2,9 +2,11 @@ package peer
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -18,6 +20,9 @@ import (
 	"music/musiccore"
 	"music/proxy/certs"
 )
+
+// spoken is the version as messages carry it.
+var spoken = strconv.Itoa(Version)
 
 // secret is that of a cluster.
 const secret = "a secret that nobody guesses"
@@ -114,18 +119,19 @@ func (c *fakeCore) Hear(h musiccore.Hint) {
 
 // directory has the addresses of sessions.
 type directory struct {
-	mu sync.Mutex
-	at map[musiccore.SessionID]string
+	mu     sync.Mutex
+	at     map[musiccore.SessionID]string
+	speaks map[musiccore.SessionID]int // another version than this one's
 }
 
 // Address implements Directory.
-func (d *directory) Address(_ context.Context, id musiccore.SessionID) (string, error) {
+func (d *directory) Address(_ context.Context, id musiccore.SessionID) (address string, version int, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.at[id] == "" {
-		return "", ErrNoAddress
+		return "", 0, ErrNoAddress
 	}
-	return d.at[id], nil
+	return d.at[id], cmp.Or(d.speaks[id], Version), nil
 }
 
 func (d *directory) set(id musiccore.SessionID, address string) {
@@ -151,7 +157,7 @@ type cluster struct {
 }
 
 func newCluster(t *testing.T) *cluster {
-	return &cluster{t: t, directory: &directory{at: map[musiccore.SessionID]string{}}}
+	return &cluster{t: t, directory: &directory{at: map[musiccore.SessionID]string{}, speaks: map[musiccore.SessionID]int{}}}
 }
 
 // start starts a proxy; it ends with the test. p says how it knows others and is known by them.

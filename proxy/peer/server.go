@@ -9,6 +9,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -137,10 +138,11 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, f func(context.C
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxQuestion))
 	_ = control.SetReadDeadline(time.Time{}) // from now on only the end of the connection is read
 	status, told := http.StatusBadRequest, []byte("the question is too large, or did not arrive in time")
+	version, ok := understood(r.Header.Get(headerVersion))
 	switch {
 	case err != nil:
-	case r.Header.Get(headerVersion) != wireVersion:
-		status, told = http.StatusUpgradeRequired, []byte("this proxy speaks version "+wireVersion+" of the peer protocol")
+	case !ok:
+		version, status, told = Version, http.StatusUpgradeRequired, fmt.Appendf(nil, "this proxy speaks versions %d and %d of the peer protocol", Version-1, Version)
 	default:
 		status, told = s.reply(r, body, f)
 	}
@@ -150,7 +152,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, f func(context.C
 	}
 	_ = control.SetWriteDeadline(time.Now().Add(writeLimit))
 	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set(headerVersion, wireVersion)
+	w.Header().Set(headerVersion, strconv.Itoa(version))
 	w.Header().Set(headerSeal, s.seal.response(r.Header, status, told))
 	w.WriteHeader(status)
 	_, _ = w.Write(told) //nolint:gosec // JSON that a proxy reads, and no browser

@@ -46,17 +46,17 @@ func TestQuestionsThatAreNone(t *testing.T) {
 		status                      int
 		told                        string
 	}{
-		{"POST", pathBegin, "0", ask + `}`, http.StatusUpgradeRequired, "this proxy speaks version 3 of the peer protocol"},
+		{"POST", pathBegin, "0", ask + `}`, http.StatusUpgradeRequired, "this proxy speaks versions 3 and 4 of the peer protocol"},
 		{"POST", pathBegin, "", ask + `}`, http.StatusUpgradeRequired, "peer protocol"},
-		{"POST", pathBegin, wireVersion, `{`, http.StatusBadRequest, "cannot be read"},
-		{"POST", pathBegin, wireVersion, strings.Repeat(" ", maxQuestion+1), http.StatusBadRequest, "too large"},
-		{"POST", pathBegin, wireVersion, `{}`, http.StatusOK, ErrOtherSession.Error()},
-		{"POST", pathLock, wireVersion, ask + `}`, http.StatusOK, musiccore.ErrNotHeld.Error()},
-		{"POST", pathLock, wireVersion, ask + `,"ref":0,"lock":{}}`, http.StatusOK, musiccore.ErrNotHeld.Error()},
-		{"POST", pathLock, wireVersion, ask + `,"ref":-1,"lock":{"Ref":0}}`, http.StatusOK, musiccore.ErrNotHeld.Error()},
-		{"POST", pathEnd, wireVersion, ask + `}`, http.StatusOK, "{"},
-		{"POST", "/nothing", wireVersion, ask + `}`, http.StatusNotFound, ""},
-		{"GET", pathList, wireVersion, "", http.StatusMethodNotAllowed, ""},
+		{"POST", pathBegin, spoken, `{`, http.StatusBadRequest, "cannot be read"},
+		{"POST", pathBegin, spoken, strings.Repeat(" ", maxQuestion+1), http.StatusBadRequest, "too large"},
+		{"POST", pathBegin, spoken, `{}`, http.StatusOK, ErrOtherSession.Error()},
+		{"POST", pathLock, spoken, ask + `}`, http.StatusOK, musiccore.ErrNotHeld.Error()},
+		{"POST", pathLock, spoken, ask + `,"ref":0,"lock":{}}`, http.StatusOK, musiccore.ErrNotHeld.Error()},
+		{"POST", pathLock, spoken, ask + `,"ref":-1,"lock":{"Ref":0}}`, http.StatusOK, musiccore.ErrNotHeld.Error()},
+		{"POST", pathEnd, spoken, ask + `}`, http.StatusOK, "{"},
+		{"POST", "/nothing", spoken, ask + `}`, http.StatusNotFound, ""},
+		{"GET", pathList, spoken, "", http.StatusMethodNotAllowed, ""},
 	} {
 		status, told := send(t, p, tc.method, tc.path, http.Header{headerVersion: {tc.version}}, tc.body)
 		assert.Equal(t, tc.status, status, "%v", tc)
@@ -136,7 +136,7 @@ func TestStrangersDoNotLockProxiesOut(t *testing.T) {
 // A refusal ends the connection.
 func TestRefusalEndsTheConnection(t *testing.T) {
 	a := newCluster(t).start(sealed(secret))
-	for _, version := range []string{wireVersion, "0"} {
+	for _, version := range []string{spoken, "0"} {
 		conn, err := net.Dial("tcp", a.address)
 		require.NoError(t, err)
 		_, _ = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\n%s: %s\r\nContent-Length: 2\r\n\r\n{}", pathBegin, headerVersion, version)

@@ -1,8 +1,10 @@
 package peer
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/google/uuid"
@@ -11,9 +13,25 @@ import (
 	"music/musiccore"
 )
 
-// wireVersion is the version of what proxies say to each other. Each message carries it, and a
-// proxy refuses every other: all proxies of a cluster must run releases of one version.
-const wireVersion = "3"
+// Version is the version of what proxies say to each other and write for each other in Cassandra.
+// A release speaks it and the one before (docs/several-proxies.md, Upgrading): whatever is said to a
+// proxy of the version before, and whatever is written, is what that one understands.
+const Version = 4
+
+// versionUnsaid is that of proxies that do not say theirs in music.sessions.
+const versionUnsaid = 3
+
+// Spoken returns the version of a proxy that has said v in music.sessions, where 0 is nothing.
+func Spoken(v int) int { return cmp.Or(v, versionUnsaid) }
+
+// Fits reports whether a proxy of this version and one of another can run in one cluster.
+func Fits(other int) bool { return other >= Version-1 && other <= Version+1 }
+
+// understood returns the version of a message, by its header, and whether this release speaks it.
+func understood(header string) (v int, ok bool) {
+	v, err := strconv.Atoi(header)
+	return v, err == nil && v >= Version-1 && v <= Version
+}
 
 // Headers of the channel between proxies.
 const (
@@ -113,7 +131,7 @@ var (
 	ErrOtherSession = errors.New("another session is at that address")
 
 	errVersion error = &described{ErrAway, "the proxy that has this lock_ref speaks another version of the peer protocol: go on at that proxy, or here when it has ended; " +
-		"whoever runs the proxies runs one release on all"}
+		"whoever runs the proxies runs releases on them that speak with each other"}
 )
 
 // described is an error whose own text would promise too much here.

@@ -92,11 +92,11 @@ func TestErrorsTravel(t *testing.T) {
 }
 
 // What proxies of one version say to each other is fixed, also the names of the core's fields and
-// the texts of its errors in it: with any change of these lines wireVersion has to change, too.
+// the texts of its errors in it: with any change of these lines Version has to change, too.
 func TestWireFormat(t *testing.T) {
 	lent := musiccore.Ticket{Key: testKey("x"), Ref: 1, Stamp: 2, Kind: musiccore.Put}
 	sent := []any{
-		wireVersion,
+		spoken,
 		question{
 			Key: toWire(testKey("x")), Ref: 1, Lock: &musiccore.Request{}, Kind: musiccore.Put, Ticket: &wireTicket{Ticket: lent}, Outcome: musiccore.OutcomeAcked,
 			Reason: "r", Hints: []wireHint{{Key: toWire(testKey("x"))}},
