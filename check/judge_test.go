@@ -108,7 +108,7 @@ func TestEveryFinding(t *testing.T) {
 		{"read_repair", Warning, "NONE on bank.accounts", func(f *Facts) { f.Tables[0].ReadRepair = "NONE" }},
 		{"read_repair", Fault, "NONE on bank.music_lock_", func(f *Facts) { f.Tables[1].ReadRepair = "NONE" }},
 		{"lock_tables", Warning, "lock rows of a table that is not there", func(f *Facts) { f.Tables = f.Tables[1:] }},
-		{"lock_tables", Fault, "bank.accounts is critical and has no lock table", func(f *Facts) { f.Tables = f.Tables[:1] }},
+		{"lock_tables", Fault, "bank.accounts is critical and has no lock table", func(f *Facts) { f.Tables, f.Tables[0].Comment = f.Tables[:1], "@Critical" }},
 		{"lock_rows", Warning, "bank.accounts has data, and none of 50 lock rows is of any, such as that of basel", func(f *Facts) { f.Keys[0].Locked.Lacking = 50 }},
 		{"lock_rows", Warning, "bank.accounts has lock rows, and none of 9 keys with data has one, such as bern", func(f *Facts) { f.Keys[0].Written.Lacking = 9 }},
 		{"rights", Fault, "role music has no MODIFY on KEYSPACE bank", func(f *Facts) { f.Roles["music"].Permissions["data/bank"] = []string{"SELECT", "CREATE"} }},
