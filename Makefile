@@ -36,12 +36,12 @@ check: ## vet, and the tests that need no Cassandra: under two minutes
 	for module in integration/bench integration/evaluate clients/go clients/gocql1; do $(GO) -C $$module vet ./...; done
 	$(GO) test . ./config ./rewrite ./frontend/... ./musiccore ./cmd/music
 
-compat: ## drivers for Node.js and Java, gocql's own tests, three proxies and a thousand connections under faults; needs node, npm, a JDK and Maven
+compat: ## drivers for Node.js and Java, gocql's own tests, three proxies and a thousand connections under faults, the release before beside this one; needs node, npm, a JDK and Maven
 	mkdir -p .run/node
 	cp integration/compat/node/package.json integration/compat/node/package-lock.json .run/node
 	npm ci --prefix .run/node --silent --no-audit --no-fund
 	mvn --quiet --batch-mode --file integration/compat/java package
-	$(GO) test -tags compat -v -timeout 2h -count=1 -run '^Test(NodeDriver|JavaDriver|GocqlSuites|ThreeProxies|ThousandConnections|CustomPayloads)' ./integration
+	$(GO) test -tags compat -v -timeout 2h -count=1 -run '^Test(NodeDriver|JavaDriver|GocqlSuites|ThreeProxies|ThousandConnections|CustomPayloads|Versions)' ./integration
 
 clients: ## the helpers of every language, installed by pip, npm and Maven: one table of stories, and one over a real proxy
 	mkdir -p .run/clients

@@ -15,6 +15,8 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"music/proxy/peer"
 )
 
 // eventListener is a connection that hears what becomes of proxies.
@@ -268,12 +270,16 @@ func TestProxiesThatDoNotFitTogether(t *testing.T) {
 	assert.Contains(t, refusedAtStart(t, begin(same)), "another one says that it is at 127.0.6.1:9042")
 
 	session := execOnNodes(t, "SELECT session FROM music.proxies").cell("session")
-	third := hostID(t, threeNodes(t).Nodes()[2].Addr())
-	row := "INSERT INTO music.proxies (host_id, address, port, version, serving, session) VALUES (" + third + ", '127.0.6.3', 9042, '0', true, "
-	execOnNodes(t, row+session+")")
-	assert.Contains(t, refusedAtStart(t, begin(second)), "the one at 127.0.6.3:9042 speaks version 0 of what proxies say to each other, this one 1")
+	execOnNodes(t, "UPDATE music.sessions SET version = 9 WHERE session = "+session) // above its beats, which go on
+	sessions := len(execOnNodes(t, "SELECT session FROM music.sessions").rows)
+	why = refusedAtStart(t, begin(second))
+	assert.Contains(t, why, fmt.Sprintf("speaks version 9 of what proxies say to each other, this one %d", peer.Version))
+	assert.Contains(t, why, session)
+	assert.Len(t, execOnNodes(t, "SELECT session FROM music.sessions").rows, sessions, "it has done nothing")
+	execOnNodes(t, fmt.Sprintf("UPDATE music.sessions SET version = %d WHERE session = %s", peer.Version+1, session))
 
-	execOnNodes(t, row+"00000000-0000-0000-0000-000000000001)")
+	third := hostID(t, threeNodes(t).Nodes()[2].Addr())
+	execOnNodes(t, "INSERT INTO music.proxies (host_id, address, port, version, serving, session) VALUES ("+third+", '127.0.6.2', 9042, '1', true, 00000000-0000-0000-0000-000000000001)")
 	startWithoutWaiting(t, second).listens() // what is dead is no hindrance
 }
 

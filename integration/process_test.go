@@ -19,6 +19,7 @@ import (
 // process is the built program.
 type process struct {
 	cmd     *exec.Cmd
+	program string // that is started; empty = what is built of this tree
 	args    []string
 	address string
 	metrics string
@@ -46,10 +47,10 @@ func newProcess(t *testing.T, node, address string, args ...string) *process {
 // begin starts the program, for the first time or again, and does not wait for it. It ends with the test at the latest.
 func (p *process) begin(t *testing.T) {
 	t.Helper()
-	path, err := needEnvironment(t).binary()
+	built, err := needEnvironment(t).binary()
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(p.limit, programTimeout))
-	cmd := exec.CommandContext(ctx, path, p.args...)
+	cmd := exec.CommandContext(ctx, cmp.Or(p.program, built), p.args...)
 	cmd.Stderr = p.log
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
