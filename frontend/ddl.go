@@ -2,8 +2,6 @@ package frontend
 
 import (
 	"bytes"
-	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
@@ -21,8 +19,8 @@ func (c *conn) checkSchema(text []byte, r reading) *wire.Failure {
 	if c.server.Tables == nil || r.meaning != meaningSchema {
 		return nil
 	}
-	d := readDDL(text)
-	settings, marked, err := catalog.ReadSettings(d.comment)
+	d := catalog.ReadDDL(text)
+	settings, marked, err := catalog.ReadSettings(d.Comment)
 	if err != nil {
 		return wire.Invalid("MUSIC_REFUSED: the comment's @critical cannot be served: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
@@ -37,7 +35,7 @@ func (c *conn) checkSchema(text []byte, r reading) *wire.Failure {
 	case rewrite.SchemaTable:
 		name := r.name.names()
 		marked = marked || c.server.CriticalByName != nil && c.server.CriticalByName(name[0], name[1])
-		return d.check(marked, critical)
+		return checkCritical(d, marked, critical)
 	case rewrite.SchemaView:
 		if critical && head.Action == rewrite.Create {
 			return wire.Invalid("MUSIC_REFUSED: %s is critical: a materialised view on it would not be fenced: write a second table under the same lock in its place", r.table)
@@ -58,13 +56,13 @@ func changeOf(text []byte, r reading) SchemaChange {
 	return SchemaChange{Target: string(primitive.SchemaChangeTargetTable), Keyspace: name[0], Name: name[1]}
 }
 
-// check refuses what a critical table cannot do with: marked says that the statement makes it
+// checkCritical refuses what a critical table cannot do with: marked says that the statement makes it
 // critical, critical that it is already.
-func (d *ddl) check(marked, critical bool) *wire.Failure {
+func checkCritical(d catalog.DDL, marked, critical bool) *wire.Failure {
 	switch {
-	case marked && d.counters:
+	case marked && d.Counters:
 		return wire.Invalid("MUSIC_REFUSED: a table of counters cannot be critical, since they take no timestamps: keep the number in a bigint and raise it under a lock")
-	case (marked || critical) && d.grace >= 0 && d.grace < catalog.MinGrace:
+	case (marked || critical) && d.Grace >= 0 && d.Grace < catalog.MinGrace:
 		return wire.Invalid("MUSIC_REFUSED: a critical table needs a gc_grace_seconds of a day or more: a late write could come back over a deletion that is forgotten sooner: say gc_grace_seconds = %d, or more", catalog.MinGrace)
 	}
 	return nil
@@ -85,12 +83,12 @@ func (c *conn) makesCritical(text []byte, r reading) (change CriticalChange, ok 
 	if c.server.Hindrance == nil || head.Kind != rewrite.SchemaTable || head.Action == rewrite.Drop || r.table != nil && r.table.Critical() != nil {
 		return change, false
 	}
-	d, name := readDDL(text), r.name.names()
-	settings, marked, err := catalog.ReadSettings(d.comment)
+	d, name := catalog.ReadDDL(text), r.name.names()
+	settings, marked, err := catalog.ReadSettings(d.Comment)
 	marked = marked || c.server.CriticalByName != nil && c.server.CriticalByName(name[0], name[1])
-	change = CriticalChange{Keyspace: name[0], Name: name[1], Settings: settings, Grace: d.grace}
+	change = CriticalChange{Keyspace: name[0], Name: name[1], Settings: settings, Grace: d.Grace}
 	if head.Action == rewrite.Create {
-		change.Key = createdKey(text)
+		change.Key = catalog.CreatedKey(text)
 	}
 	return change, marked && err == nil
 }
@@ -128,8 +126,8 @@ func (a *makeCritical) perform(c *conn, e wire.Envelope) error {
 }
 
 // checkKeyspace refuses to take its commit log from a keyspace that has a critical table.
-func (c *conn) checkKeyspace(d ddl, keyspace string) (f *wire.Failure) {
-	if !d.volatile {
+func (c *conn) checkKeyspace(d catalog.DDL, keyspace string) (f *wire.Failure) {
+	if !d.Volatile {
 		return nil
 	}
 	c.server.Tables.Critical(func(t *catalog.Table, _ *catalog.Critical) {
@@ -138,59 +136,4 @@ func (c *conn) checkKeyspace(d ddl, keyspace string) (f *wire.Failure) {
 		}
 	})
 	return f
-}
-
-// ddl is what the text of a CREATE or ALTER shows of what matters here.
-type ddl struct {
-	comment  string
-	counters bool  // a column's type is counter
-	grace    int64 // gc_grace_seconds, -1 where it is not given
-	volatile bool  // durable_writes = false
-}
-
-// readDDL reads a text three tokens at a time: name = value, and column type.
-func readDDL(text []byte) ddl {
-	d := ddl{grace: -1}
-	lex := rewrite.NewLexer(text)
-	var name, middle rewrite.Token
-	for t := lex.Next(); t.Kind != rewrite.TokenEOF && t.Kind != rewrite.TokenInvalid; t = lex.Next() {
-		if middle.Kind == '=' {
-			d.property(text, name, t)
-		}
-		d.counters = d.counters || t.Kind == rewrite.TokenIdent && isWord(text, t, "counter") &&
-			(middle.Kind == rewrite.TokenIdent || middle.Kind == rewrite.TokenQuoted)
-		name, middle = middle, t
-	}
-	return d
-}
-
-// property notes a property. Cassandra reads each as text, however it is spelt
-// (PropertyDefinitions): '3600' is a number and 'No' is false.
-func (d *ddl) property(text []byte, name, value rewrite.Token) {
-	said := string(value.Of(text))
-	if value.Kind == rewrite.TokenString {
-		said, _ = rewrite.String(text, rewrite.Term{Kind: rewrite.TermString, Span: value.Span, Marker: -1}) // it is one
-	}
-	switch propertyName(text, name) {
-	case "comment":
-		d.comment = said
-	case "gc_grace_seconds":
-		d.grace, _ = strconv.ParseInt(said, 10, 64) // what is no number is none that would do
-	case "durable_writes":
-		d.volatile = !slices.Contains([]string{"true", "yes", "1"}, strings.ToLower(said))
-	}
-}
-
-// propertyName returns the name of a property as Cassandra knows it: one in double quotes is taken
-// as it is. It is empty for what is no name.
-func propertyName(text []byte, t rewrite.Token) string {
-	if t.Kind != rewrite.TokenIdent && t.Kind != rewrite.TokenQuoted {
-		return ""
-	}
-	return string(rewrite.Name{Span: t.Span, Quoted: t.Kind == rewrite.TokenQuoted}.AppendTo(nil, text))
-}
-
-// isWord reports whether a token is a word, in any case.
-func isWord(text []byte, t rewrite.Token, word string) bool {
-	return strings.EqualFold(string(t.Of(text)), word)
 }

@@ -1,19 +1,17 @@
-package frontend
+package catalog
 
 import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-
-	"music/frontend/catalog"
 )
 
 // The key of a table that is about to be made is read from its text, or not at all.
 func TestKeyOfACreateTable(t *testing.T) {
-	of := func(name, typ string, clustering bool) catalog.Column {
-		return catalog.Column{Name: name, Type: typ, Clustering: clustering}
+	of := func(name, typ string, clustering bool) Column {
+		return Column{Name: name, Type: typ, Clustering: clustering}
 	}
-	for text, want := range map[string][]catalog.Column{
+	for text, want := range map[string][]Column{
 		"CREATE TABLE a.b (k int PRIMARY KEY, v map<text, int>)":                                                     {of("k", "int", false)},
 		"create table if not exists b (k Frozen<List<int>> primary key) with comment = 'x (a, b)'":                   {of("k", "frozen<list<int>>", false)},
 		`CREATE TABLE b (v int STATIC, "K" TEXT, c decimal, PRIMARY KEY ("K", c)) WITH CLUSTERING ORDER BY (c DESC)`: {of("K", "text", false), of("c", "decimal", true)},
@@ -27,6 +25,6 @@ func TestKeyOfACreateTable(t *testing.T) {
 		"CREATE TABLE b (,)":                                     nil,
 		"ALTER TABLE b ADD (x int, y int)":                       nil,
 	} {
-		assert.Equal(t, want, createdKey([]byte(text)), text)
+		assert.Equal(t, want, CreatedKey([]byte(text)), text)
 	}
 }

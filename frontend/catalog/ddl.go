@@ -1,0 +1,139 @@
+package catalog
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"music/rewrite"
+)
+
+// DDL is what the text of a CREATE or ALTER shows of what matters here.
+type DDL struct {
+	Comment  string
+	Counters bool  // a column's type is counter
+	Grace    int64 // gc_grace_seconds, -1 where it is not given
+	Volatile bool  // durable_writes = false
+}
+
+// ReadDDL reads a text three tokens at a time: name = value, and column type.
+func ReadDDL(text []byte) DDL {
+	d := DDL{Grace: -1}
+	lex := rewrite.NewLexer(text)
+	var name, middle rewrite.Token
+	for t := lex.Next(); t.Kind != rewrite.TokenEOF && t.Kind != rewrite.TokenInvalid; t = lex.Next() {
+		if middle.Kind == '=' {
+			d.property(text, name, t)
+		}
+		d.Counters = d.Counters || t.Kind == rewrite.TokenIdent && isWord(text, t, "counter") &&
+			(middle.Kind == rewrite.TokenIdent || middle.Kind == rewrite.TokenQuoted)
+		name, middle = middle, t
+	}
+	return d
+}
+
+// property notes a property. Cassandra reads each as text, however it is spelt
+// (PropertyDefinitions): '3600' is a number and 'No' is false.
+func (d *DDL) property(text []byte, name, value rewrite.Token) {
+	said := string(value.Of(text))
+	if value.Kind == rewrite.TokenString {
+		said, _ = rewrite.String(text, rewrite.Term{Kind: rewrite.TermString, Span: value.Span, Marker: -1}) // it is one
+	}
+	switch propertyName(text, name) {
+	case "comment":
+		d.Comment = said
+	case "gc_grace_seconds":
+		d.Grace, _ = strconv.ParseInt(said, 10, 64) // what is no number is none that would do
+	case "durable_writes":
+		d.Volatile = !slices.Contains([]string{"true", "yes", "1"}, strings.ToLower(said))
+	}
+}
+
+// propertyName returns the name of a property as Cassandra knows it: one in double quotes is taken
+// as it is. It is empty for what is no name.
+func propertyName(text []byte, t rewrite.Token) string {
+	if t.Kind != rewrite.TokenIdent && t.Kind != rewrite.TokenQuoted {
+		return ""
+	}
+	return string(rewrite.Name{Span: t.Span, Quoted: t.Kind == rewrite.TokenQuoted}.AppendTo(nil, text))
+}
+
+// isWord reports whether a token is a word, in any case.
+func isWord(text []byte, t rewrite.Token, word string) bool {
+	return strings.EqualFold(string(t.Of(text)), word)
+}
+
+// CreatedKey returns the columns of the primary key of which the text of a CREATE TABLE tells, those
+// of the partition first. It is nil where it cannot be told: Cassandra reads the text itself.
+func CreatedKey(text []byte) (key []Column) {
+	types := map[string]string{}
+	var names []string
+	partition := 1
+	for _, item := range definitions(text) {
+		if len(item) > 2 && isWord(text, item[0], "PRIMARY") && isWord(text, item[1], "KEY") {
+			names, partition = keyNames(text, item[2:])
+			continue
+		}
+		end := slices.IndexFunc(item, func(t rewrite.Token) bool { return isWord(text, t, "STATIC") || isWord(text, t, "PRIMARY") })
+		name := propertyName(text, item[0])
+		if end > 0 && isWord(text, item[end], "PRIMARY") {
+			names = []string{name}
+		}
+		if end < 0 {
+			end = len(item)
+		}
+		for _, t := range item[1:max(1, end)] {
+			types[name] += strings.ToLower(string(t.Of(text)))
+		}
+	}
+	for i, name := range names {
+		key = append(key, Column{Name: name, Type: types[name], Clustering: i >= partition})
+		if types[name] == "" {
+			return nil
+		}
+	}
+	return key
+}
+
+// definitions returns what stands between the commas of the first brackets of a text, none of it
+// empty.
+func definitions(text []byte) (items [][]rewrite.Token) {
+	lex, depth := rewrite.NewLexer(text), 0
+	var item []rewrite.Token
+	for t := lex.Next(); t.Kind != rewrite.TokenEOF && t.Kind != rewrite.TokenInvalid; t = lex.Next() {
+		switch t.Kind {
+		case '(', '<':
+			depth++
+		case ')', '>':
+			depth--
+		}
+		switch {
+		case depth == 1 && t.Kind == ',', depth == 0 && t.Kind == ')':
+			if len(item) > 0 {
+				items = append(items, item)
+			}
+			item = nil
+		case depth > 1, depth == 1 && (t.Kind != '(' || len(item) > 0):
+			item = append(item, t)
+		}
+		if depth == 0 && t.Kind == ')' {
+			return items
+		}
+	}
+	return nil
+}
+
+// keyNames returns the names in the brackets of PRIMARY KEY (…), and how many are of the partition.
+func keyNames(text []byte, tokens []rewrite.Token) (names []string, partition int) {
+	composite := len(tokens) > 1 && tokens[1].Kind == '('
+	partition = 1
+	for i, t := range tokens {
+		if name := propertyName(text, t); name != "" {
+			names = append(names, name)
+		}
+		if composite && t.Kind == ')' && i < len(tokens)-1 {
+			partition = len(names)
+		}
+	}
+	return names, partition
+}
