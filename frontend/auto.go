@@ -6,6 +6,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/catalog"
+	"music/frontend/refusal"
 	"music/frontend/statement"
 	"music/frontend/wire"
 	"music/musiccore"
@@ -33,14 +34,14 @@ func (c *conn) inOwnSection(h wire.Header, s *lockStatement, k musiccore.Key, in
 // ownSectionGranted goes on with the answer to the lock of a section of one write.
 func (o operation) ownSectionGranted(t *catalog.Table, k musiccore.Key, a musiccore.Answer, inPlace bool, under func(musiccore.LockRef, func()) (lockedOperation, musiccore.Kind)) *wire.Failure {
 	if a.Err != nil {
-		return unservedSection(a.Err, t)
+		return refusal.OfSection(a.Err, t)
 	}
 	section := &ownSection{conn: o.conn, key: k, ref: a.Grant.Ref}
 	waits := !o.cancelled()
 	if !waits || a.Grant.State != musiccore.StateHeld {
 		section.end()
 		if waits {
-			return tryAgain(t, "others are writing this key")
+			return refusal.TryAgain(t, "others are writing this key")
 		}
 		return nil
 	}

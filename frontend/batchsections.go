@@ -13,7 +13,9 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/catalog"
+	"music/frontend/refusal"
 	"music/frontend/statement"
+	"music/frontend/traffic"
 	"music/frontend/wire"
 	"music/musiccore"
 	"music/rewrite"
@@ -260,7 +262,7 @@ func (m *batchSections) run(o operation) *wire.Failure {
 		a := m.conn.beginAndWait(k.key, k.ref)
 		if k.ticket = a.Ticket; a.Err != nil {
 			m.giveBack(m.keys[:i])
-			return unservedSection(a.Err, k.first.Table)
+			return refusal.OfSection(a.Err, k.first.Table)
 		}
 	}
 	return m.send()
@@ -275,12 +277,12 @@ func (m *batchSections) lock(k *sectionKey, limit context.Context) *wire.Failure
 	a, ok := c.lockUntil(k.key, q, limit.Done())
 	switch {
 	case !ok:
-		return tryAgain(k.first.Table, "others are writing a key of the batch")
+		return refusal.TryAgain(k.first.Table, "others are writing a key of the batch")
 	case a.Err != nil:
-		return unservedSection(a.Err, k.first.Table)
+		return refusal.OfSection(a.Err, k.first.Table)
 	}
 	if k.ref = a.Grant.Ref; a.Grant.State != musiccore.StateHeld {
-		return tryAgain(k.first.Table, "others are writing a key of the batch")
+		return refusal.TryAgain(k.first.Table, "others are writing a key of the batch")
 	}
 	return nil
 }
@@ -338,9 +340,9 @@ func (m *batchSections) send() *wire.Failure {
 			m.giveBack(m.keys)
 		}
 		c.streams.End(stream)
-		return tryAgain(t, "it has just become critical")
+		return refusal.TryAgain(t, "it has just become critical")
 	}
-	c.server.Stats.count(c, m.header.OpCode, FateFenced)
+	c.server.Stats.Count(c.id, m.header.OpCode, traffic.Fenced)
 	c.send(raw)
 	return nil
 }

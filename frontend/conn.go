@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"music/frontend/relay"
+	"music/frontend/traffic"
 	"music/frontend/wire"
 )
 
@@ -67,7 +68,7 @@ type pending struct {
 	started        atomic.Bool // a STARTUP has been sent, and not been refused
 	streams        relay.Streams
 	made           preparedShare // of the prepared statements
-	sample         sample
+	sample         traffic.Sample
 	watches        watches
 	operations     operations
 	rights         rights
@@ -86,8 +87,7 @@ func (p *pending) busy() bool { return p.streams.Any() || p.operations.count() >
 func newConn(s *Server, client net.Conn) *conn {
 	c := &conn{id: s.lastID.Add(1), server: s, client: client, address: client.RemoteAddr().String()}
 	c.performing = noStream
-	c.sample.start = time.Now()
-	c.sample.stream.Store(noStream)
+	c.sample.Start()
 	c.done = make(chan struct{})
 	c.settled, c.guesses.turn = make(chan struct{}, 1), make(chan struct{}, 1)
 	c.up = relay.NewDirection((*requests)(c), &c.framing, c.account())
@@ -284,12 +284,12 @@ func (c *conn) post(envelope []byte) { c.down.Post(envelope) }
 
 // reject answers a request with an error of the proxy's own.
 func (c *conn) reject(h wire.Header, f *wire.Failure) {
-	c.server.Stats.count(c, h.OpCode, FateRefused)
+	c.server.Stats.Count(c.id, h.OpCode, traffic.Refused)
 	c.post(c.failureEnvelope(h.Stream, f))
 }
 
 // failureEnvelope returns an error for the client, and counts it by its first word.
 func (c *conn) failureEnvelope(stream int16, f *wire.Failure) []byte {
-	c.server.Stats.countFailure(f)
+	c.server.Stats.CountFailure(f)
 	return wire.ErrorEnvelope(c.version, stream, f)
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/catalog"
+	"music/frontend/traffic"
 	"music/frontend/wire"
 	"music/rewrite"
 )
@@ -118,7 +119,7 @@ func (a *makeCritical) perform(c *conn, e wire.Envelope) error {
 			c.reject(e.Header, inUse(e.Stream))
 		default:
 			c.watches.add(e.Stream, a.watch)
-			c.server.Stats.count(c, e.OpCode, FateForwarded)
+			c.server.Stats.Count(c.id, e.OpCode, traffic.Forwarded)
 			c.send(raw)
 		}
 	})

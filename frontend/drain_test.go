@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"music/frontend/traffic"
+
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/stretchr/testify/assert"
@@ -176,7 +178,7 @@ func TestDeadlinesOfWhatEnds(t *testing.T) {
 		assert.NoError(t, err)
 		socket, err := ln.Accept()
 		assert.NoError(t, err)
-		c := newConn(NewServer(Options{Stats: new(Stats)}), socket)
+		c := newConn(NewServer(Options{Stats: new(traffic.Stats)}), socket)
 		ends(c)
 		c.readUntil(time.Time{})
 		_, err = socket.Read(make([]byte, 1))

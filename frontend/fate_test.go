@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"music/frontend/catalog"
+	"music/frontend/refusal"
 	"music/musiccore"
 )
 
@@ -82,7 +83,7 @@ func fates() []fate {
 		{name: "lost before it was sent", text: plainFate, locks: stampless(musiccore.ErrLost), code: overloaded, says: "MUSIC_UNAVAILABLE: bank.accounts: the write came too late"},
 		{name: "not held", text: condFate, locks: stampless(musiccore.ErrNotHeld), code: overloaded, says: "MUSIC_UNAVAILABLE: bank.accounts: the write came too late"},
 		{name: "not settled in time", text: plainFate, locks: stampless(musiccore.ErrSynchronising), code: overloaded, says: "MUSIC_UNAVAILABLE: bank.accounts: what the last writer"},
-		{name: "too few replicas", text: plainFate, locks: stampless(shortOfReplicas{&ShortError{Text: "Cannot achieve", Consistency: uint16(primitive.ConsistencyLevelQuorum), Required: 2, Alive: 1}}), code: primitive.ErrorCodeUnavailable, says: "nothing was done"},
+		{name: "too few replicas", text: plainFate, locks: stampless(shortOfReplicas{&refusal.ShortError{Text: "Cannot achieve", Consistency: uint16(primitive.ConsistencyLevelQuorum), Required: 2, Alive: 1}}), code: primitive.ErrorCodeUnavailable, says: "nothing was done"},
 		{name: "too large", text: plainFate, locks: stampless(musiccore.ErrTooLarge), code: invalid, says: "MUSIC_REFUSED: this key"},
 		{name: "poisoned", text: plainFate, locks: stampless(musiccore.ErrPoisoned), code: invalid, says: "MUSIC_REFUSED: this key"},
 		{name: "read of a condition, uncertain", text: condFate, locks: judged(uncertain), answers: []message.Message{passes}, code: overloaded, says: "MUSIC_UNAVAILABLE: bank.accounts: whether what was read"},
@@ -102,7 +103,7 @@ func fates() []fate {
 }
 
 // shortOfReplicas is what the core tells where too few replicas live to settle a key.
-type shortOfReplicas struct{ *ShortError }
+type shortOfReplicas struct{ *refusal.ShortError }
 
 func (e shortOfReplicas) Unwrap() []error { return []error{musiccore.ErrSynchronising, e.ShortError} }
 

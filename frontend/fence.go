@@ -9,7 +9,9 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/catalog"
+	"music/frontend/refusal"
 	"music/frontend/statement"
+	"music/frontend/traffic"
 	"music/frontend/wire"
 	"music/musiccore"
 	"music/rewrite"
@@ -192,9 +194,9 @@ func (c *conn) stamp(k *lockedOperation, b *begunOperation, a musiccore.Answer) 
 			c.auditFencedOff(&b.sent, k.request.ref)
 		}
 		if b.sent.alone != "" {
-			return unservedSection(a.Err, b.sent.table)
+			return refusal.OfSection(a.Err, b.sent.table)
 		}
-		return lockFailure(a.Err, b.sent.table, c.shownReference(&b.sent, k.request.ref))
+		return refusal.OfOperation(a.Err, b.sent.table, c.shownReference(&b.sent, k.request.ref))
 	}
 	b.sent.ticket = a.Ticket
 	fenceParameters(&k.request.parameters, int64(a.Ticket.Stamp), k.request.local)
@@ -205,7 +207,7 @@ func (c *conn) stamp(k *lockedOperation, b *begunOperation, a musiccore.Answer) 
 		c.server.Locks.End(a.Ticket, musiccore.OutcomeRefused) // it was not sent
 		return f
 	}
-	c.server.Stats.count(c, k.header.OpCode, FateFenced)
+	c.server.Stats.Count(c.id, k.header.OpCode, traffic.Fenced)
 	return nil
 }
 

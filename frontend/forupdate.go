@@ -9,7 +9,9 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/catalog"
+	"music/frontend/refusal"
 	"music/frontend/statement"
+	"music/frontend/traffic"
 	"music/frontend/wire"
 	"music/musiccore"
 )
@@ -52,7 +54,7 @@ func (o operation) readUnderLock(k lockedOperation, a musiccore.Answer, ask func
 	case o.cancelled():
 		c.release(k)
 	case a.Err != nil:
-		c.reject(k.header, lockFailure(a.Err, k.sent.table, 0))
+		c.reject(k.header, refusal.OfOperation(a.Err, k.sent.table, 0))
 	case a.Grant.State != musiccore.StateHeld:
 		ask(a.Grant)
 	default:
@@ -77,7 +79,7 @@ func (c *conn) rejectUnsent(k *lockedOperation, f *wire.Failure) {
 		c.reject(k.header, f)
 		return
 	}
-	c.server.Stats.count(c, k.header.OpCode, FateRefused)
+	c.server.Stats.Count(c.id, k.header.OpCode, traffic.Refused)
 	c.releaseThenAnswer(k.header.Stream, k.request.key, k.request.ref, c.failureEnvelope(k.header.Stream, f))
 }
 
@@ -107,13 +109,13 @@ func (a *lockExecution) columnsOf(k musiccore.Key) func(musiccore.Grant) {
 	if s.prepared != nil {
 		columns := s.prepared.columns
 		return func(g musiccore.Grant) {
-			c.server.Stats.count(c, h.OpCode, FateAnswered)
+			c.server.Stats.Count(c.id, h.OpCode, traffic.Answered)
 			c.post(c.warned(c.rows(h.Stream, columns, padded(row(g), columns)), shortened))
 		}
 	}
 	text := s.WriteText(statement.RequestStamps) // names the keyspace, which a PREPARE of older protocols cannot carry
 	return func(g musiccore.Grant) {
-		c.server.Stats.count(c, h.OpCode, FateAnswered)
+		c.server.Stats.Count(c.id, h.OpCode, traffic.Answered)
 		if !c.streams.Begin(h.Stream, true) {
 			c.post(c.failureEnvelope(h.Stream, inUse(h.Stream)))
 			return

@@ -9,6 +9,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/catalog"
+	"music/frontend/refusal"
 	"music/frontend/wire"
 	"music/musiccore"
 )
@@ -27,7 +28,7 @@ func (o operation) tellGrant(stream int16, of lockSubject, a musiccore.Answer, i
 	c := o.conn
 	switch {
 	case a.Err != nil:
-		o.answer(c.failureEnvelope(stream, lockFailure(a.Err, of.table, c.server.shown(of.generation, of.key, of.ref))))
+		o.answer(c.failureEnvelope(stream, refusal.OfOperation(a.Err, of.table, c.server.shown(of.generation, of.key, of.ref))))
 	case inPlace && o.owed():
 		c.up.Reply(func(dst []byte) []byte { return c.appendGrant(dst, stream, &of, a.Grant) })
 	default:

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"music/frontend/catalog"
+	"music/frontend/traffic"
 	"music/musiccore"
 	"music/rewrite"
 )
@@ -85,8 +86,8 @@ func TestWriteAloneAllocatesLittle(t *testing.T) {
 
 // fenced returns how many requests a connection has sent under a lock.
 func fenced(m *memoryConn) (n uint64) {
-	m.server.Stats.Requests(func(_ primitive.OpCode, fate Fate, times uint64) {
-		if fate == FateFenced {
+	m.server.Stats.Requests(func(_ primitive.OpCode, fate traffic.Fate, times uint64) {
+		if fate == traffic.Fenced {
 			n += times
 		}
 	})

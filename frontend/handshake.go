@@ -10,6 +10,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/relay"
+	"music/frontend/traffic"
 	"music/frontend/wire"
 )
 
@@ -72,7 +73,7 @@ func (answerUnexpected) perform(c *conn, e wire.Envelope) error {
 	if c.authenticated.Load() {
 		expected = "SASL_RESPONSE"
 	}
-	return c.answer(e, wire.ProtocolError("Unexpected message %s, expecting %s", OpcodeName(e.OpCode), expected))
+	return c.answer(e, wire.ProtocolError("Unexpected message %s, expecting %s", traffic.OpcodeName(e.OpCode), expected))
 }
 
 // decideStartup notes the compression that the client asks for, which Cassandra may refuse. The
@@ -140,7 +141,7 @@ func (registerEvents) perform(c *conn, e wire.Envelope) error {
 	}
 	c.registered.Or(hears)
 	if !asked {
-		c.server.Stats.count(c, e.OpCode, FateAnswered)
+		c.server.Stats.Count(c.id, e.OpCode, traffic.Answered)
 		c.post(wire.ResponseEnvelope(c.version, e.Stream, primitive.OpCodeReady, nil))
 		return nil
 	}

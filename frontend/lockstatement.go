@@ -253,3 +253,14 @@ func (c *conn) timestampWarning(s *lockStatement) []string {
 	}
 	return []string{"MUSIC: " + s.Table.String() + " is critical with timestamp=ignore: USING TIMESTAMP has no effect, the lock gives the timestamp (told once a connection)"}
 }
+
+// writeType returns what Cassandra would call the write in an error of its own, were there no lock.
+func (s *lockStatement) writeType() primitive.WriteType {
+	switch {
+	case s.Conditional():
+		return primitive.WriteTypeCas
+	case s.Parsed.Verb == rewrite.Batch:
+		return primitive.WriteTypeBatch
+	}
+	return primitive.WriteTypeSimple
+}

@@ -11,6 +11,7 @@ import (
 
 	"music/frontend/catalog"
 	"music/frontend/relay"
+	"music/frontend/traffic"
 )
 
 // fakeSocket is a socket that takes everything, and from which what was fed to it is read.
@@ -62,7 +63,7 @@ func newMemoryConn(t tester, d dialect, keep bool) *memoryConn {
 		tables.Of("bank", name)
 	}
 	tables.Set("music", "named", &catalog.Critical{Key: []catalog.Column{{Name: "name", Type: "text"}}})
-	s := NewServer(Options{Schema: Schema{Tables: tables}, Locks: noLocks{}, References: plainReferences{}, Stats: new(Stats), Log: zerolog.Nop(), MaxFrame: 16 << 20, MaxConnections: 1})
+	s := NewServer(Options{Schema: Schema{Tables: tables}, Locks: noLocks{}, References: plainReferences{}, Stats: new(traffic.Stats), Log: zerolog.Nop(), MaxFrame: 16 << 20, MaxConnections: 1})
 	m := &memoryConn{client: &fakeSocket{keep: keep}, backend: &fakeSocket{keep: keep}}
 	m.conn = newConn(s, m.client)
 	m.conn.backend = m.backend

@@ -14,6 +14,9 @@ type operation struct {
 	id   uint64
 }
 
+// noStream is the stream of what owes nobody an answer.
+const noStream = -1
+
 // begin begins an operation that owes the client an answer on a stream, or, with noStream, no
 // answer.
 func (c *conn) begin(stream int16) operation {

@@ -9,6 +9,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
+	"music/frontend/refusal"
 	"music/frontend/wire"
 	"music/musiccore"
 )
@@ -146,14 +147,14 @@ func (c *conn) conclude(e wire.Envelope, f *sentOperation, o outcome, v musiccor
 	}
 	switch {
 	case v == musiccore.VerdictLost && get:
-		return c.errorInstead(e, lockFailure(musiccore.ErrLost, f.table, c.shownReference(f, f.ticket.Ref))), nil
+		return c.errorInstead(e, refusal.OfOperation(musiccore.ErrLost, f.table, c.shownReference(f, f.ticket.Ref))), nil
 	case v == musiccore.VerdictLost:
 		return c.errorInstead(e, wire.Invalid("MUSIC_LOST: lock_ref %d on %s was lost meanwhile; whether this write was carried out is unknown, and no later holder will be overwritten by it: LOCK again and read", c.shownReference(f, f.ticket.Ref), f.table)), nil
 	case v == musiccore.VerdictUncertain && o.what == musiccore.OutcomeUnknown && e.OpCode == primitive.OpCodeError:
 	case v == musiccore.VerdictUncertain && get:
 		return c.errorInstead(e, wire.Invalid("MUSIC_UNAVAILABLE: whether this is the latest state of %s could not be told in time: read again under the same lock_ref", f.table)), nil
 	case v == musiccore.VerdictUncertain:
-		return c.errorInstead(e, c.writeTimeout(primitive.WriteTypeSimple,
+		return c.errorInstead(e, refusal.WriteTimeout(c.version, primitive.WriteTypeSimple,
 			"MUSIC_UNCERTAIN: whether this write was carried out is unknown: read USING LOCK the same lock_ref to see, or LOCK again and read where that is lost")), nil
 	}
 	if o.forgotten && f.id != nil {
@@ -242,4 +243,22 @@ func (c *conn) outcome(e wire.Envelope) (outcome, error) {
 		return outcome{what: musiccore.OutcomeRefused}, nil
 	}
 	return outcome{}, nil
+}
+
+// concludeAlone returns what the client is told of an operation of a section of one write in the
+// place of Cassandra's answer e; nil is nothing. Where the write was conditional, every error that
+// leaves its outcome open is that of a lightweight transaction.
+func (c *conn) concludeAlone(f *sentOperation, o outcome, v musiccore.Verdict, failed bool) *wire.Failure {
+	get := f.ticket.Kind == musiccore.Get
+	switch {
+	case v == musiccore.VerdictTell, o.what == musiccore.OutcomeRefused:
+		return nil
+	case v == musiccore.VerdictUncertain && o.what == musiccore.OutcomeUnknown && failed && (get || f.alone != primitive.WriteTypeCas):
+		return nil
+	case !get:
+		return refusal.Uncertain(c.version, f.table, f.alone)
+	case v == musiccore.VerdictLost:
+		return refusal.OfSection(musiccore.ErrLost, f.table)
+	}
+	return refusal.TryAgain(f.table, "whether what was read is the latest state could not be told in time")
 }

@@ -11,6 +11,7 @@ import (
 	"music/frontend/catalog"
 	"music/frontend/relay"
 	"music/frontend/statement"
+	"music/frontend/traffic"
 	"music/frontend/wire"
 	"music/rewrite"
 )
@@ -167,7 +168,7 @@ func (c *conn) describe(h wire.Header, s *lockStatement) *wire.Failure {
 	}
 	c.server.prepared.add(s.prepared.id, &preparedStatement{meaning: meaningCritical, lock: s.prepared}, &c.made)
 	columns := s.ownColumns()
-	c.server.Stats.count(c, h.OpCode, FateAnswered)
+	c.server.Stats.Count(c.id, h.OpCode, traffic.Answered)
 	c.post(c.message(h.Stream, &message.PreparedResult{
 		PreparedQueryId:   s.prepared.id[:],
 		ResultMetadataId:  s.prepared.id[:],

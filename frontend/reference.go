@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"music/frontend/catalog"
+	"music/frontend/refusal"
 	"music/frontend/wire"
 	"music/musiccore"
 )
@@ -108,7 +109,7 @@ func (c *conn) readReference(critical *catalog.Critical, t *catalog.Table, k mus
 	}
 	c.audit("not a reference of this key", t, k, musiccore.LockRef(n>>tagBits))
 	c.pauseAfterWrong(wrong)
-	return 0, lockFailure(musiccore.ErrNotHeld, t, n)
+	return 0, refusal.OfOperation(musiccore.ErrNotHeld, t, n)
 }
 
 // pauseAfterWrong blocks for as long as so many wrong references are worth, or until the connection

@@ -8,6 +8,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/relay"
+	"music/frontend/traffic"
 	"music/frontend/wire"
 )
 
@@ -153,9 +154,9 @@ func (c *conn) note(h *wire.Header, w *watch) {
 			c.started.Store(true)
 		}
 	} else {
-		c.sample.begin(h.Stream)
+		c.sample.Begin(h.Stream)
 	}
-	c.server.Stats.count(c, h.OpCode, FateForwarded)
+	c.server.Stats.Count(c.id, h.OpCode, traffic.Forwarded)
 }
 
 // decide decides what becomes of a request: it is the table from opcode to method. It may be called
@@ -248,7 +249,7 @@ func (c *conn) payload(e wire.Envelope) []byte {
 // client does not read its answers, and while memory for its waiting requests is used up. A
 // draining connection is not read on.
 func (r *requests) Flushed() {
-	r.sample.flushed()
+	r.sample.Flushed()
 	r.down.Out.Room(r.done)
 	if r.waitingBytes.Load() > 0 {
 		r.server.memory.Acquire(0, r.done)
@@ -349,7 +350,7 @@ func (c *conn) unreadable(e wire.Envelope, err error) decision {
 
 // unreadable returns the error for a body that does not follow the protocol.
 func unreadable(opcode primitive.OpCode, err error) *wire.Failure {
-	return wire.ProtocolError("%s message cannot be read: %v", OpcodeName(opcode), err)
+	return wire.ProtocolError("%s message cannot be read: %v", traffic.OpcodeName(opcode), err)
 }
 
 // decision is what becomes of a request. The zero value hands it on as the bytes received. Its four

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"music/frontend/catalog"
+	"music/frontend/traffic"
 	"music/frontend/wire"
 )
 
@@ -218,7 +219,7 @@ func TestStats(t *testing.T) {
 	client.send(1, &message.Register{EventTypes: []primitive.EventType{primitive.EventTypeStatusChange}})
 	client.answer(1)
 	got := map[string]uint64{}
-	r.server.Stats.Requests(func(opcode primitive.OpCode, fate Fate, n uint64) { got[opcode.String()+" "+fate.String()] = n })
+	r.server.Stats.Requests(func(opcode primitive.OpCode, fate traffic.Fate, n uint64) { got[opcode.String()+" "+fate.String()] = n })
 	assert.Equal(t, map[string]uint64{
 		primitive.OpCodeStartup.String() + " forwarded": 1, primitive.OpCodePrepare.String() + " forwarded": 1,
 		primitive.OpCodeExecute.String() + " forwarded": 3, primitive.OpCodeExecute.String() + " refused": 1,

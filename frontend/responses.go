@@ -35,7 +35,7 @@ func (r *responses) Decide(e *wire.Envelope) (relay.Decision, error) {
 	if v == relay.Forward {
 		c.streams.End(e.Stream)
 	}
-	c.sample.answered(e.Stream)
+	c.sample.Answered(e.Stream)
 	return v, nil
 }
 
@@ -192,9 +192,7 @@ func (r *responses) Await() error { return nil }
 // its last answers.
 func (r *responses) Flushed() {
 	c := (*conn)(r)
-	if s := &c.sample; s.arrived != 0 {
-		s.tell(c.server.Stats)
-	}
+	c.sample.Tell(c.server.Stats)
 	if c.draining() || c.awaited.Load() {
 		c.endIfDrained()
 	}

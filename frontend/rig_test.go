@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"music/frontend/catalog"
+	"music/frontend/traffic"
 )
 
 // rig is a Server between clients and a Cassandra, both played by the test.
@@ -47,7 +48,7 @@ func newRig(t testing.TB, change ...func(*Options)) *rig {
 		Timeouts:       Timeouts{HandshakeTimeout: patience, DrainTimeout: patience},
 		References:     plainReferences{},
 		MaxConnections: 2000, MaxFrame: 16 << 20,
-		Stats: new(Stats), Log: zerolog.New(r.logged).Level(zerolog.DebugLevel),
+		Stats: new(traffic.Stats), Log: zerolog.New(r.logged).Level(zerolog.DebugLevel),
 	}
 	for _, c := range change {
 		c(&o)

@@ -18,6 +18,7 @@ import (
 	"music/frontend/catalog"
 	"music/frontend/relay"
 	"music/frontend/topology"
+	"music/frontend/traffic"
 	"music/frontend/wire"
 	"music/rewrite"
 )
@@ -41,7 +42,7 @@ type Options struct {
 	MaxFrame       int // bytes of one message of a client
 
 	Log   zerolog.Logger
-	Stats *Stats
+	Stats *traffic.Stats
 }
 
 // Cluster is the node behind the server, and the proxies beside it.

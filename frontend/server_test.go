@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"music/frontend/catalog"
+	"music/frontend/traffic"
 )
 
 // failingListener is a listener that has run out of something, and is then closed.
@@ -98,7 +99,7 @@ func TestLatencyIsSampled(t *testing.T) {
 		})
 		client, backend := r.login(d)
 		id := r.prepare(client, backend, "SELECT a FROM b.c")
-		for range 4 * sampleEvery {
+		for range 4 * traffic.SampleEvery {
 			client.send(3, execute([]byte("unknown"), nil)) // answered by the proxy: not measured
 			client.answer(3)
 			client.send(4, execute(id, nil))

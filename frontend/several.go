@@ -10,7 +10,9 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/message"
 
 	"music/frontend/catalog"
+	"music/frontend/refusal"
 	"music/frontend/statement"
+	"music/frontend/traffic"
 	"music/frontend/wire"
 	"music/musiccore"
 	"music/rewrite"
@@ -65,7 +67,7 @@ func (a *lockExecution) several() *wire.Failure {
 		}
 		r.most = int(min(n, statement.MaxKeys))
 	}
-	c.server.Stats.count(c, a.envelope.OpCode, FateAnswered)
+	c.server.Stats.Count(c.id, a.envelope.OpCode, traffic.Answered)
 	o := c.begin(r.stream)
 	o.finishLater(func() { r.run(o) })
 	return nil
@@ -168,7 +170,7 @@ func (r *multiLock) lockKey(w *multiLockKey, q musiccore.Request, limit <-chan s
 	case !ok, a.Err == musiccore.ErrUnavailable: //nolint:errorlint // with a cause it is more than a lack of time
 		w.grant = musiccore.Grant{State: musiccore.StateBusy}
 	case a.Err != nil:
-		return lockFailure(a.Err, r.table, r.shown(w))
+		return refusal.OfOperation(a.Err, r.table, r.shown(w))
 	default:
 		w.grant = a.Grant
 	}

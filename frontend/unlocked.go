@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"music/frontend/catalog"
+	"music/frontend/refusal"
 	"music/frontend/statement"
+	"music/frontend/traffic"
 	"music/frontend/wire"
 )
 
@@ -93,7 +95,7 @@ func (w *unlockedWrite) forward() (done bool, f *wire.Failure) {
 		c.streams.End(w.e.Stream)
 		return false, nil
 	}
-	c.server.Stats.count(c, w.e.OpCode, FateForwarded)
+	c.server.Stats.Count(c.id, w.e.OpCode, traffic.Forwarded)
 	c.sender(w.inPlace)(w.e.Raw)
 	return true, nil
 }
@@ -104,7 +106,7 @@ func (w *unlockedWrite) wait(table *catalog.Table, now *catalog.Critical) (done 
 	c := w.conn
 	left := time.Until(w.until)
 	if left <= 0 || w.size == 0 && c.checkWaits() != nil {
-		return true, tryAgain(table, stillBecoming)
+		return true, refusal.TryAgain(table, refusal.StillBecoming)
 	}
 	if w.size == 0 {
 		w.e.Raw = bytes.Clone(w.e.Raw)
@@ -226,7 +228,7 @@ func (s *lockStatement) refresh(now *catalog.Critical) *wire.Failure {
 // cannotLock returns the error for the statement where its table cannot be locked now.
 func (s *lockStatement) cannotLock() *wire.Failure {
 	if s.PlainWrite() && s.Critical.Passing {
-		return tryAgain(s.Table, stillBecoming)
+		return refusal.TryAgain(s.Table, refusal.StillBecoming)
 	}
 	return cannotLock(s.Table, s.Critical)
 }
@@ -287,7 +289,7 @@ func (b *lockedBatch) refresh() *wire.Failure {
 		for _, t := range b.tables(s) {
 			now := t.Critical()
 			if gives(now) != want {
-				return tryAgain(t, stillBecoming)
+				return refusal.TryAgain(t, refusal.StillBecoming)
 			}
 			if s.plain != nil {
 				continue

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"music/frontend/catalog"
+	"music/frontend/refusal"
 )
 
 // becoming makes bank.accounts a table that is about to be served.
@@ -140,7 +141,7 @@ func TestWritesThatCannotWaitForTheirTable(t *testing.T) {
 			client.send(int16(i), m)
 			f := client.failure(int16(i))
 			assert.Equal(t, primitive.ErrorCodeOverloaded, f.GetErrorCode())
-			assert.Equal(t, "MUSIC_UNAVAILABLE: bank.accounts: "+stillBecoming+": nothing was written, try again", f.GetErrorMessage())
+			assert.Equal(t, "MUSIC_UNAVAILABLE: bank.accounts: "+refusal.StillBecoming+": nothing was written, try again", f.GetErrorMessage())
 		}
 		r, client, backend, ways := waitingRig(t, d, func(o *Options) { o.Bounds.Waits = 1 })
 		client.send(0, ways[0])

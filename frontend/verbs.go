@@ -15,6 +15,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/catalog"
+	"music/frontend/traffic"
 	"music/frontend/wire"
 	"music/musiccore"
 	"music/rewrite"
@@ -45,7 +46,7 @@ func (a *lockExecution) verb(k musiccore.Key, ref musiccore.LockRef) *wire.Failu
 		return f
 	}
 	told := lockSubject{s.Table, s.Critical.Generation, k, ref, a.warnings}
-	c.server.Stats.count(c, h.OpCode, FateAnswered)
+	c.server.Stats.Count(c.id, h.OpCode, traffic.Answered)
 	o := c.begin(h.Stream)
 	inPlace := a.inPlace
 	tell := func(answer musiccore.Answer, atOnce bool) { o.tellGrant(h.Stream, told, answer, inPlace && atOnce) }
@@ -198,7 +199,7 @@ func (a *lockExecution) list() *wire.Failure {
 	case s.Table != nil:
 		only.Table = s.Critical.ID
 	}
-	c.server.Stats.count(c, h.OpCode, FateAnswered)
+	c.server.Stats.Count(c.id, h.OpCode, traffic.Answered)
 	c.answerLater(h.Stream, func() []byte {
 		c.listing.Lock() // one at a time is made, and none for who does not read
 		defer c.listing.Unlock()

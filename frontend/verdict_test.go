@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"music/frontend/catalog"
+	"music/frontend/refusal"
 	"music/musiccore"
 )
 
@@ -109,7 +110,7 @@ func TestVerdictAtTheEndOfAConnection(t *testing.T) {
 // What Cassandra says of the read that an operation waits for is told as it would have said it of the operation.
 func TestCassandrasOwnWordOfTooFewReplicas(t *testing.T) {
 	everyDialect(t, func(t *testing.T, d dialect) {
-		short := &ShortError{Text: "Cannot achieve consistency level LOCAL_QUORUM", Consistency: uint16(primitive.ConsistencyLevelLocalQuorum), Required: 2, Alive: 1}
+		short := &refusal.ShortError{Text: "Cannot achieve consistency level LOCAL_QUORUM", Consistency: uint16(primitive.ConsistencyLevelLocalQuorum), Required: 2, Alive: 1}
 		core := &refusingLocks{err: fmt.Errorf("%w: %w", musiccore.ErrSynchronising, short)}
 		r := newRig(t, func(o *Options) { o.Locks = core })
 		r.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}})

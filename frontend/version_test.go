@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// refusal is the ERROR with which Cassandra 5.0.8 refuses a protocol version, as recorded.
-func refusal(header, text string) []byte {
+// unsupported is the ERROR with which Cassandra 5.0.8 refuses a protocol version, as recorded.
+func unsupported(header, text string) []byte {
 	body := []byte{0, 0, 0, 10}
 	body = binary.BigEndian.AppendUint16(body, uint16(len(text)))
 	body = append(body, text...)
@@ -27,16 +27,16 @@ func TestVersionsThatNobodySpeaks(t *testing.T) {
 		hello string
 		want  []byte
 	}{
-		{"DSE 1", "\x41\x00\x00\x07\x05\x00\x00\x00\x00", refusal("\x85\x00\x00\x00\x00", "Invalid or unsupported protocol version (65)"+rest)},
-		{"DSE 2", "\x42\x00\x00\x07\x05\x00\x00\x00\x00", refusal("\x85\x00\x00\x00\x00", "Invalid or unsupported protocol version (66)"+rest)},
-		{"7", "\x07\x00\x00\x07\x05\x00\x00\x00\x00", refusal("\x85\x00\x00\x00\x00", "Invalid or unsupported protocol version (7)"+rest)},
-		{"0", "\x00\x00\x00\x07\x05\x00\x00\x00\x00", refusal("\x85\x00\x00\x00\x00", "Invalid or unsupported protocol version (0)"+rest)},
-		{"2", "\x02\x00\x07\x05\x00\x00\x00\x00", refusal("\x82\x00\x00\x00", "Invalid or unsupported protocol version (2)"+rest)},
-		{"1", "\x01\x00\x07\x05\x00\x00\x00\x00", refusal("\x81\x00\x00\x00", "Invalid or unsupported protocol version (1)"+rest)},
-		{"6", "\x06\x00\x00\x07\x05\x00\x00\x00\x00", refusal("\x86\x10\x00\x00\x00", "Beta version of the protocol used (6/v6-beta), but USE_BETA flag is unset")},
-		{"TLS", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc", refusal("\x85\x00\x00\x00\x00", "Invalid or unsupported protocol version (22)"+rest)},
-		{"HTTP", "GET / HTTP/1.1\r\n\r\n", refusal("\x85\x00\x00\x00\x00", "Invalid or unsupported protocol version (71)"+rest)},
-		{"one byte", "\x42", refusal("\x85\x00\x00\x00\x00", "Invalid or unsupported protocol version (66)"+rest)},
+		{"DSE 1", "\x41\x00\x00\x07\x05\x00\x00\x00\x00", unsupported("\x85\x00\x00\x00\x00", "Invalid or unsupported protocol version (65)"+rest)},
+		{"DSE 2", "\x42\x00\x00\x07\x05\x00\x00\x00\x00", unsupported("\x85\x00\x00\x00\x00", "Invalid or unsupported protocol version (66)"+rest)},
+		{"7", "\x07\x00\x00\x07\x05\x00\x00\x00\x00", unsupported("\x85\x00\x00\x00\x00", "Invalid or unsupported protocol version (7)"+rest)},
+		{"0", "\x00\x00\x00\x07\x05\x00\x00\x00\x00", unsupported("\x85\x00\x00\x00\x00", "Invalid or unsupported protocol version (0)"+rest)},
+		{"2", "\x02\x00\x07\x05\x00\x00\x00\x00", unsupported("\x82\x00\x00\x00", "Invalid or unsupported protocol version (2)"+rest)},
+		{"1", "\x01\x00\x07\x05\x00\x00\x00\x00", unsupported("\x81\x00\x00\x00", "Invalid or unsupported protocol version (1)"+rest)},
+		{"6", "\x06\x00\x00\x07\x05\x00\x00\x00\x00", unsupported("\x86\x10\x00\x00\x00", "Beta version of the protocol used (6/v6-beta), but USE_BETA flag is unset")},
+		{"TLS", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc", unsupported("\x85\x00\x00\x00\x00", "Invalid or unsupported protocol version (22)"+rest)},
+		{"HTTP", "GET / HTTP/1.1\r\n\r\n", unsupported("\x85\x00\x00\x00\x00", "Invalid or unsupported protocol version (71)"+rest)},
+		{"one byte", "\x42", unsupported("\x85\x00\x00\x00\x00", "Invalid or unsupported protocol version (66)"+rest)},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {

@@ -16,14 +16,14 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"music/config"
-	"music/frontend"
+	"music/frontend/traffic"
 	"music/musiccore"
 	"music/proxy/peer"
 )
 
 // exposed returns a registry with what a proxy with locks shows.
 func exposed() *prometheus.Registry {
-	r := newRegistry(new(frontend.Stats))
+	r := newRegistry(new(traffic.Stats))
 	newLockMetrics(r, newCriticalTables(), []config.TableName{{Keyspace: "bank", Table: "accounts"}})
 	newHeartbeat(nil, new(clock), musiccore.Defaults(), sessionConfig{}, zerolog.Nop()).register(r)
 	peer.NewClient(peer.Channel{}, nil, zerolog.Nop(), r)

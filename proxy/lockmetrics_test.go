@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"music/frontend"
+	"music/frontend/traffic"
 	"music/musiccore"
 )
 
@@ -123,7 +123,7 @@ func observed(t *testing.T, r *prometheus.Registry, name string) uint64 {
 // BenchmarkScrape is a scrape while a million locks are held and as many LOCKs wait.
 func BenchmarkScrape(b *testing.B) {
 	const locks = 1_000_000
-	r := newRegistry(new(frontend.Stats))
+	r := newRegistry(new(traffic.Stats))
 	m := newLockMetrics(r, newCriticalTables(), nil)
 	for i := range locks {
 		at := time.Duration(i) * time.Millisecond

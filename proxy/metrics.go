@@ -16,19 +16,19 @@ import (
 	"github.com/rs/zerolog"
 
 	"music/config"
-	"music/frontend"
+	"music/frontend/traffic"
 	"music/proxy/connlimit"
 )
 
 // metrics shows the frontend's counters to Prometheus.
 type metrics struct {
-	stats                         *frontend.Stats
+	stats                         *traffic.Stats
 	requests, failures            *prometheus.Desc
 	accepted, open, lost, refused *prometheus.Desc
 }
 
 // newRegistry makes everything that /metrics shows. It sets stats.Latency.
-func newRegistry(stats *frontend.Stats) *prometheus.Registry {
+func newRegistry(stats *traffic.Stats) *prometheus.Registry {
 	m := &metrics{
 		stats:    stats,
 		requests: prometheus.NewDesc("music_requests_total", "Requests of clients by opcode and by what became of them.", []string{"opcode", "fate"}, nil),
@@ -63,8 +63,8 @@ func (m *metrics) Describe(out chan<- *prometheus.Desc) { prometheus.DescribeByC
 
 // Collect implements prometheus.Collector.
 func (m *metrics) Collect(out chan<- prometheus.Metric) {
-	m.stats.Requests(func(opcode primitive.OpCode, fate frontend.Fate, n uint64) {
-		out <- prometheus.MustNewConstMetric(m.requests, prometheus.CounterValue, float64(n), frontend.OpcodeName(opcode), fate.String())
+	m.stats.Requests(func(opcode primitive.OpCode, fate traffic.Fate, n uint64) {
+		out <- prometheus.MustNewConstMetric(m.requests, prometheus.CounterValue, float64(n), traffic.OpcodeName(opcode), fate.String())
 	})
 	m.stats.Failures(func(word string, n uint64) {
 		out <- prometheus.MustNewConstMetric(m.failures, prometheus.CounterValue, float64(n), word)

@@ -19,6 +19,7 @@ import (
 
 	"music/config"
 	"music/frontend"
+	"music/frontend/traffic"
 	"music/proxy/certs"
 )
 
@@ -39,7 +40,7 @@ type Logs struct {
 // with Cassandra, the shards of the locks and the schema (startLockService); the membership among
 // other proxies; the listener for drivers (serve).
 func Run(ctx context.Context, cfg config.Config, logs Logs, beside ...prometheus.Collector) error {
-	stats, log := &frontend.Stats{}, logs.Log
+	stats, log := &traffic.Stats{}, logs.Log
 	p := &process{cfg: cfg, log: log, auditLog: logs.Audit, registry: newRegistry(stats)}
 	p.registry.MustRegister(beside...)
 	checkFiles(cfg.Limits.MaxConnections, log)
@@ -133,7 +134,7 @@ func (p *process) isReady() bool {
 	return p.ready.Load() && (standing == nil || !standing.Load())
 }
 
-func (p *process) options(advertise netip.AddrPort, stats *frontend.Stats) frontend.Options {
+func (p *process) options(advertise netip.AddrPort, stats *traffic.Stats) frontend.Options {
 	return frontend.Options{
 		Cluster: frontend.Cluster{Dial: p.home.dial, Advertise: advertise},
 		Timeouts: frontend.Timeouts{

@@ -23,6 +23,7 @@ import (
 
 	"music/frontend"
 	"music/frontend/catalog"
+	"music/frontend/traffic"
 	"music/musiccore"
 )
 
@@ -138,7 +139,7 @@ func sectionProxy(b *testing.B, audit string) string {
 		Cluster:  frontend.Cluster{Dial: func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "tcp", node) }},
 		Schema:   frontend.Schema{Tables: tables, SchemaIsCurrent: func() bool { return true }},
 		Timeouts: frontend.Timeouts{HandshakeTimeout: time.Minute, DrainTimeout: time.Minute, MaxWait: time.Second},
-		Locks:    s.locks, References: frontend.NewReferences([]byte("secret")), Log: zerolog.Nop(), Stats: new(frontend.Stats),
+		Locks:    s.locks, References: frontend.NewReferences([]byte("secret")), Log: zerolog.Nop(), Stats: new(traffic.Stats),
 		MaxConnections: 100, MaxFrame: 1 << 20,
 	})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

@@ -12,6 +12,7 @@ import (
 	"music/config"
 	"music/frontend"
 	"music/frontend/catalog"
+	"music/frontend/traffic"
 	"music/proxy"
 )
 
@@ -33,7 +34,7 @@ func serveProxy(ctx context.Context, l net.Listener, to string) error {
 		Timeouts: frontend.Timeouts{HandshakeTimeout: time.Minute, BackendTimeout: time.Minute, DrainTimeout: time.Second, MaxWait: time.Second},
 		Locks:    nobody{}, References: frontend.NewReferences(nil),
 		MaxConnections: 1 << 20, MaxFrame: 16 << 20,
-		Log: zerolog.Nop(), Stats: new(frontend.Stats),
+		Log: zerolog.Nop(), Stats: new(traffic.Stats),
 	}).Serve(ctx, l)
 }
 

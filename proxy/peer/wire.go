@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"music/frontend"
+	"music/frontend/refusal"
 	"music/musiccore"
 )
 
@@ -83,15 +83,15 @@ func (w wireHint) hint(to musiccore.SessionID) musiccore.Hint {
 
 // reply is the answer to a question; which fields it has depends on the path.
 type reply struct {
-	Fault   string               `json:"fault,omitempty"`  // text of one of faults
-	Detail  string               `json:"detail,omitempty"` // the whole text of that error, for people
-	Short   *frontend.ShortError `json:"short,omitempty"`  // where the error is Cassandra's
-	Session uuid.UUID            `json:"session"`          // of ErrElsewhere
-	Grant   musiccore.Grant      `json:"grant"`
-	Ticket  *wireTicket          `json:"ticket,omitempty"`
-	Verdict musiccore.Verdict    `json:"verdict,omitempty"`
-	Locks   []wireListing        `json:"locks,omitempty"`
-	More    bool                 `json:"more,omitempty"` // there are more locks than were told
+	Fault   string              `json:"fault,omitempty"`  // text of one of faults
+	Detail  string              `json:"detail,omitempty"` // the whole text of that error, for people
+	Short   *refusal.ShortError `json:"short,omitempty"`  // where the error is Cassandra's
+	Session uuid.UUID           `json:"session"`          // of ErrElsewhere
+	Grant   musiccore.Grant     `json:"grant"`
+	Ticket  *wireTicket         `json:"ticket,omitempty"`
+	Verdict musiccore.Verdict   `json:"verdict,omitempty"`
+	Locks   []wireListing       `json:"locks,omitempty"`
+	More    bool                `json:"more,omitempty"` // there are more locks than were told
 }
 
 // wireKey is a key as JSON can carry it: routing keys are not text.
@@ -121,7 +121,7 @@ type wireListing struct {
 var (
 	// ErrAway tells that another proxy could not be asked or did not answer. What was asked may
 	// have been carried out.
-	ErrAway = frontend.ErrAway
+	ErrAway = refusal.ErrAway
 	// ErrNotAsked is an ErrAway after which nothing has been carried out.
 	ErrNotAsked = fmt.Errorf("%w", ErrAway)
 	// ErrNoAddress is an ErrNotAsked of a session whose proxy answers no others.

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"music/frontend"
+	"music/frontend/refusal"
 	"music/musiccore"
 )
 
@@ -76,14 +76,14 @@ func TestErrorsTravel(t *testing.T) {
 		assert.ErrorIs(t, got, want)
 		assert.Equal(t, want.Error()+": and why", got.Error())
 	}
-	short := &frontend.ShortError{Text: "Cannot achieve", Consistency: 4, Required: 2, Alive: 1}
+	short := &refusal.ShortError{Text: "Cannot achieve", Consistency: 4, Required: 2, Alive: 1}
 	sent := replyTo(musiccore.Answer{Err: fmt.Errorf("%w: %w", musiccore.ErrSynchronising, short)})
 	told, err := json.Marshal(sent)
 	require.NoError(t, err)
 	var heard reply
 	require.NoError(t, json.Unmarshal(told, &heard))
 	require.ErrorIs(t, heard.err(), musiccore.ErrSynchronising)
-	var got *frontend.ShortError
+	var got *refusal.ShortError
 	require.ErrorAs(t, heard.err(), &got)
 	assert.Equal(t, short, got)
 	unknown := replyTo(musiccore.Answer{Err: errors.New("something else")})

@@ -10,7 +10,7 @@ import (
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 
-	"music/frontend"
+	"music/frontend/refusal"
 	"music/musiccore"
 )
 
@@ -115,7 +115,7 @@ func failed(err error) musiccore.Result {
 	case errors.Is(err, errNotSynchronisable), errors.Is(err, errTooLarge):
 		return musiccore.Result{Status: musiccore.StatusTooLarge, Cause: err}
 	case errors.As(err, &few):
-		return musiccore.Result{Status: musiccore.StatusUnavailable, Cause: &frontend.ShortError{
+		return musiccore.Result{Status: musiccore.StatusUnavailable, Cause: &refusal.ShortError{
 			Text: few.Message(), Consistency: uint16(few.Consistency), Required: few.Required, Alive: few.Alive,
 		}}
 	}

@@ -1,4 +1,5 @@
-package frontend
+// Package traffic counts what clients' connections do, and measures a few of their requests.
+package traffic
 
 import (
 	"slices"
@@ -16,10 +17,10 @@ type Fate uint8
 
 // The fates of a request.
 const (
-	FateForwarded Fate = iota // as the bytes received, or with an answer that the proxy translates
-	FateAnswered              // by the proxy alone
-	FateRefused               // with an error of the proxy's own
-	FateFenced                // sent under a lock
+	Forwarded Fate = iota // as the bytes received, or with an answer that the proxy translates
+	Answered              // by the proxy alone
+	Refused               // with an error of the proxy's own
+	Fenced                // sent under a lock
 	fateCount
 )
 
@@ -34,22 +35,22 @@ func OpcodeName(opcode primitive.OpCode) string {
 	return strings.ReplaceAll(name, " ", "_")
 }
 
-// statShards is over how many shards the counters are spread, so that connections do not contend
+// shardCount is over how many shards the counters are spread, so that connections do not contend
 // for the same memory.
-const statShards = 8
+const shardCount = 8
 
 // maxRequestOpcode is the highest opcode of a request (AUTH_RESPONSE).
 const maxRequestOpcode = primitive.OpCodeAuthResponse
 
-// statShard is one share of the counters.
-type statShard struct {
+// shard is one share of the counters.
+type shard struct {
 	requests [maxRequestOpcode + 1][fateCount]atomic.Uint64
 	_        [64]byte
 }
 
 // Stats counts what the clients' connections do. Reading it blocks no connection.
 type Stats struct {
-	shards   [statShards]statShard
+	shards   [shardCount]shard
 	failures [wordCount]atomic.Uint64
 	Accepted atomic.Uint64 // connections ever accepted
 	Open     atomic.Int64  // connections now
@@ -77,10 +78,10 @@ func (s *Stats) Requests(f func(opcode primitive.OpCode, fate Fate, n uint64)) {
 	}
 }
 
-// count counts a request of a connection.
-func (s *Stats) count(c *conn, opcode primitive.OpCode, fate Fate) {
+// Count counts a request of a connection, whose number it is given.
+func (s *Stats) Count(connection uint64, opcode primitive.OpCode, fate Fate) {
 	if opcode <= maxRequestOpcode {
-		s.shards[c.id%statShards].requests[opcode][fate].Add(1)
+		s.shards[connection%shardCount].requests[opcode][fate].Add(1)
 	}
 }
 
@@ -96,8 +97,8 @@ func words() [wordCount]string {
 	}
 }
 
-// countFailure counts an error that a client is told.
-func (s *Stats) countFailure(f *wire.Failure) {
+// CountFailure counts an error that a client is told.
+func (s *Stats) CountFailure(f *wire.Failure) {
 	all := words()
 	word, _, _ := strings.Cut(f.Text, ":")
 	s.failures[max(0, slices.Index(all[:], word))].Add(1)
@@ -107,67 +108,5 @@ func (s *Stats) countFailure(f *wire.Failure) {
 func (s *Stats) Failures(f func(word string, n uint64)) {
 	for i, word := range words() {
 		f(word, s.failures[i].Load())
-	}
-}
-
-// sampleEvery is how many requests of a connection go by between two whose latency is measured.
-const sampleEvery = 64
-
-// sample measures one request of a connection at a time. The client's direction begins it, the
-// backend's ends it.
-type sample struct {
-	stream     atomic.Int32 // the request measured, or none
-	read, sent atomic.Int64 // ns after start; sent is 0 until the request is on its way
-	start      time.Time
-	skip       int
-	unsent     bool
-	arrived    int64 // 0 until the answer is there; the backend direction's
-}
-
-const noStream = -1
-
-// now returns the ns since the connection began.
-func (s *sample) now() int64 { return int64(time.Since(s.start)) }
-
-// begin measures the request if it is time to, and none is being measured.
-func (s *sample) begin(stream int16) {
-	if s.skip > 0 {
-		s.skip--
-		return
-	}
-	if s.stream.Load() != noStream {
-		return
-	}
-	s.skip, s.unsent = sampleEvery, true
-	s.read.Store(s.now())
-	s.sent.Store(0)
-	s.stream.Store(int32(stream))
-}
-
-// flushed notes that the request is on its way.
-func (s *sample) flushed() {
-	if s.unsent {
-		s.unsent = false
-		s.sent.Store(s.now())
-	}
-}
-
-// answered notes when the answer to the measured request has arrived.
-func (s *sample) answered(stream int16) {
-	if s.stream.Load() == int32(stream) && stream >= 0 {
-		s.arrived = s.now()
-	}
-}
-
-// tell passes the sample to stats and makes room for the next.
-func (s *sample) tell(stats *Stats) {
-	read, sent, arrived := s.read.Load(), s.sent.Load(), s.arrived
-	s.arrived = 0
-	s.stream.Store(noStream)
-	if sent < read {
-		sent = read
-	}
-	if stats.Latency != nil && arrived >= sent {
-		stats.Latency(time.Duration(sent-read+s.now()-arrived), time.Duration(arrived-sent))
 	}
 }
