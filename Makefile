@@ -1,7 +1,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: build check test compat clients alerts lint demo soak chaos contend variants mutants model fuzz bench steps docs clean help
+.PHONY: build check test compat clients alerts lint demo soak chaos contend evaluate variants mutants model fuzz bench steps docs clean help
 
 GO ?= go
 FUZZTIME ?= 10s
@@ -80,6 +80,12 @@ chaos: ## real nodes and proxies in an emulated network, under faults for CHAOS 
 
 contend: ## sections at three emulated sites, on one key that all want and on keys of their own, for CONTEND (30s) each way, beside LWTs
 	$(GO) test ./integration/chaos -run '^Test(ContendedKey|UncontendedSections)$$' -count=1 -v -timeout 0 -contend.for=$(CONTEND)
+
+evaluate: ## the systems of the evaluation beside each other, into docs/evaluation: 30 minutes, or FULL=1: hours; ONLY=fig6a,safety; EVALUATE="--against old.json"; needs root and /dev/net/tun for distances
+	$(if $(ONLY),,$(GO) -C integration/evaluate test -count=1 -p 1 ./...)
+	@mkdir -p .run
+	$(GO) -C integration/evaluate build -o $(CURDIR)/.run/bin/evaluate .
+	.run/bin/evaluate $(if $(FULL),--full) $(if $(ONLY),--only $(ONLY)) $(EVALUATE)
 
 model: ## the models of the lock protocol at large scope, 4 GB a search and up to 20 minutes for the vast ones; RECORD=1 writes the results to docs/model.md
 	$(GO) test -v -count=1 -timeout 0 ./model -large $(if $(RECORD),-record) | grep -v -e '^=== ' -e '^  *--- PASS'

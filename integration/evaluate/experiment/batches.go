@@ -1,0 +1,75 @@
+package experiment
+
+import (
+	"context"
+	"fmt"
+
+	"music/integration/evaluate/section"
+)
+
+// batches is Fig. 6: what is put in a second where a section has many puts, or large ones.
+func batches(name, title string, points []batch) Experiment {
+	return Experiment{
+		Name: name, Title: title, Systems: []string{MUSIC, MSCP, ZooKeeper, Ours}, Profiles: []string{"IUs"}, Paxos: []string{"v2"},
+		Metrics: []Metric{{"puts", "a second"}, {"unknown", "sections"}},
+		Claims: []Claim{
+			{Of: MUSIC, To: ZooKeeper, Metric: "puts", Paper: "1.4–2.3 by puts, 2.45–17 by size"},
+			{Of: MUSIC, To: MSCP, Metric: "puts", Paper: "2–3.5"},
+			{Of: Ours, To: MUSIC, Metric: "puts", Least: 1}, {Of: Ours, To: ZooKeeper, Metric: "puts", Least: 1}, {Of: pipelined, To: Ours, Metric: "puts"},
+		},
+		Run: func(ctx context.Context, r *Run) error {
+			var turns []turn
+			for _, b := range points {
+				if b.long && !r.Full {
+					continue
+				}
+				for _, s := range []string{MUSIC, MSCP, ZooKeeper, Ours} {
+					if r.has(s) {
+						turns = append(turns, turn{s, b.name, r.batchTurn(s, b, puts(b.puts, b.size))})
+					}
+				}
+				if r.has(Ours) {
+					turns = append(turns, turn{pipelined, b.name, r.batchTurn(Ours, b, pipeline(b.puts, b.size))})
+				}
+			}
+			return r.takeTurns(ctx, turns)
+		},
+	}
+}
+
+// pipelined is the row of the product whose clients do not wait for each answer.
+const pipelined = "ours, pipelined"
+
+// batch is a point of Fig. 6.
+type batch struct {
+	name       string
+	puts, size int
+	long       bool // for full runs only
+}
+
+// batchTurn is a section or more of each client, of so many puts.
+func (r *Run) batchTurn(system string, b batch, body func(context.Context, Worker, section.Held) error) func(context.Context, string) (map[string]float64, error) {
+	return func(ctx context.Context, name string) (map[string]float64, error) {
+		const clients = 4
+		o := r.fleets[system].Run(ctx, Load{Workers: min(clients, r.Workers), Span: r.Span, Key: fresh(name), Body: body})
+		if _, err := o.rates(); err != nil {
+			return nil, err
+		}
+		return map[string]float64{"puts": float64(len(o.Sections)*b.puts) / o.Took.Seconds(), "unknown": float64(o.Unknown)}, nil
+	}
+}
+
+// pipeline is a body of puts of which none waits for the one before.
+func pipeline(n, size int) func(context.Context, Worker, section.Held) error {
+	return func(ctx context.Context, w Worker, held section.Held) error {
+		var values [][]byte
+		for i := range n {
+			values = append(values, value(size, w, i))
+		}
+		many, is := held.(section.Pipeliner)
+		if !is {
+			return fmt.Errorf("%w: it cannot put many", ErrTest)
+		}
+		return many.PutMany(ctx, values)
+	}
+}

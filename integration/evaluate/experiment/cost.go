@@ -1,0 +1,159 @@
+package experiment
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+)
+
+// cost is what a section asks of Cassandra: lightweight transactions, statements, and what nodes tell each other.
+func cost() Experiment {
+	return Experiment{
+		Name: "cost", Title: "what a one-put section costs at Cassandra", Systems: onePutSystems(), Profiles: []string{"IUs"}, Paxos: []string{"v2"},
+		Metrics: []Metric{{"LWTs", "a section"}, {"statements", "a section"}, {"messages", "between nodes, a section"}, {"kB", "between nodes, a section"}},
+		Run: func(ctx context.Context, r *Run) error {
+			r.Notes = append(r.Notes, "Sections of one client at each site, one after the other. LWTs are counted by the rows that they leave in system.paxos, over those of "+
+				"lightweight transactions alone in the same run; SERIAL reads leave some, too. What idle nodes and proxies do is taken off.")
+			unit, err := r.paxosRowsOfOne(ctx)
+			if err != nil {
+				return err
+			}
+			var turns []turn
+			for _, k := range r.kinds() {
+				turns = append(turns, turn{k.row, "", r.costTurn(k, unit)})
+			}
+			return r.takeTurns(ctx, turns)
+		},
+	}
+}
+
+// counters are sums over all nodes.
+type counters struct {
+	at                                time.Time
+	paxos, statements, messages, sent float64
+}
+
+// count reads the counters of all nodes.
+func (w *World) count(ctx context.Context) (c counters, err error) {
+	c.at = time.Now()
+	for site := 1; site <= Sites; site++ {
+		if err := w.countAt(ctx, site, &c); err != nil {
+			return c, fmt.Errorf("counters of node %d: %w", site, err)
+		}
+	}
+	return c, nil
+}
+
+// countAt adds those of a node.
+func (w *World) countAt(ctx context.Context, site int, c *counters) error {
+	o := gocql.NewCluster(w.host(site, 1))
+	o.HostFilter, o.NumConns, o.Timeout = gocql.WhiteListHostFilter(w.host(site, 1)), 1, 10*time.Second
+	o.Logger = gocql.NewLogger(gocql.LogLevelNone)
+	s, err := o.CreateSession()
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	var paxos int64
+	if err := s.Query("SELECT count FROM system_views.local_write_latency WHERE keyspace_name = 'system' AND table_name = 'paxos'").
+		ScanContext(ctx, &paxos); err != nil {
+		return err
+	}
+	c.paxos += float64(paxos)
+	sums := map[string]*float64{"SELECT request_count FROM system_views.clients": &c.statements}
+	sums["SELECT sent_count FROM system_views.internode_outbound"] = &c.messages
+	sums["SELECT sent_bytes FROM system_views.internode_outbound"] = &c.sent
+	for cql, sum := range sums {
+		var n int64
+		all := s.Query(cql).IterContext(ctx)
+		for all.Scan(&n) {
+			*sum += float64(n)
+		}
+		if err := all.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rest is how long nodes and proxies are left alone before they are counted: longer than a key stays.
+const rest = time.Second
+
+// during counts what happens while something is done, and until all rests again, less what happens in as long a time where nothing is.
+func (w *World) during(ctx context.Context, do func()) (c counters, err error) {
+	pause(ctx, rest)
+	var all [3]counters
+	if all[0], err = w.count(ctx); err != nil {
+		return c, err
+	}
+	pause(ctx, 2*rest)
+	if all[1], err = w.count(ctx); err != nil {
+		return c, err
+	}
+	do()
+	pause(ctx, rest)
+	if all[2], err = w.count(ctx); err != nil {
+		return c, err
+	}
+	idle := all[2].at.Sub(all[1].at).Seconds() / all[1].at.Sub(all[0].at).Seconds()
+	less := func(a, b, c float64) float64 { return c - b - (b-a)*idle }
+	return counters{
+		paxos:      less(all[0].paxos, all[1].paxos, all[2].paxos),
+		statements: less(all[0].statements, all[1].statements, all[2].statements),
+		messages:   less(all[0].messages, all[1].messages, all[2].messages),
+		sent:       less(all[0].sent, all[1].sent, all[2].sent),
+	}, nil
+}
+
+// paxosRowsOfOne is how many writes to system.paxos a lightweight transaction makes that nobody disturbs.
+func (r *Run) paxosRowsOfOne(ctx context.Context) (float64, error) {
+	const many = 30
+	if err := r.admin.Query("CREATE TABLE IF NOT EXISTS " + theKeyspace + ".counted (k text PRIMARY KEY, v int)").ExecContext(ctx); err != nil {
+		return 0, err
+	}
+	name, fault := r.name("counted"), error(nil)
+	c, err := r.during(ctx, func() {
+		for i := range many {
+			_, err := r.admin.Query("INSERT INTO "+theKeyspace+".counted (k, v) VALUES (?, 1) IF NOT EXISTS", fmt.Sprint(name, i)).
+				SerialConsistency(gocql.Serial).MapScanCASContext(ctx, map[string]any{})
+			if err != nil {
+				fault = err
+			}
+		}
+	})
+	if err != nil || fault != nil {
+		return 0, cause(firstOf(err, fault))
+	}
+	return c.paxos / many, nil
+}
+
+// firstOf is the first error that there is.
+func firstOf(faults ...error) error {
+	for _, err := range faults {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// costTurn counts for sections of a kind.
+func (r *Run) costTurn(k kind, unit float64) func(context.Context, string) (map[string]float64, error) {
+	return func(ctx context.Context, name string) (map[string]float64, error) {
+		key := r.prepared(ctx, k, 1, name)
+		var o Outcome
+		c, err := r.during(ctx, func() {
+			o = r.fleets[k.system].Run(ctx, Load{Workers: 1, Span: r.Span, Key: key, Body: puts(1, 10)})
+		})
+		if err != nil {
+			return nil, err
+		}
+		if _, err := o.rates(); err != nil {
+			return nil, err
+		}
+		n := float64(len(o.Sections))
+		return map[string]float64{"LWTs": c.paxos / unit / n, "statements": c.statements / n, "messages": c.messages / n, "kB": c.sent / n / 1000}, nil
+	}
+}

@@ -1,0 +1,15 @@
+package experiment
+
+// All are the experiments, in the order in which they are run.
+func All() []Experiment {
+	return []Experiment{
+		throughput(), latency(), steps(),
+		batches("fig6a", "puts a second in sections of many puts of 10 B (paper, Fig. 6a)", []batch{
+			{"1 put", 1, 10, false}, {"10 puts", 10, 10, false}, {"100 puts", 100, 10, true}, {"1000 puts", 1000, 10, true},
+		}),
+		batches("fig6b", "puts a second in sections of 100 puts by size (paper, Fig. 6b)", []batch{
+			{"10 B", 100, 10, false}, {"1 kB", 100, 1 << 10, true}, {"16 kB", 100, 16 << 10, false}, {"256 kB", 100, 256 << 10, true},
+		}),
+		ycsb(), contended(), cost(), takeover(),
+	}
+}

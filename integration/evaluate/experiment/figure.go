@@ -1,0 +1,181 @@
+package experiment
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Samples are what the rounds of one measurement gave.
+type Samples []float64
+
+// Quantile is the value that a part q of them are below; 0 if there is none.
+func (s Samples) Quantile(q float64) float64 {
+	if len(s) == 0 {
+		return 0
+	}
+	return slices.Sorted(slices.Values(s))[min(len(s)-1, int(q*float64(len(s))))]
+}
+
+// Median is the middle one.
+func (s Samples) Median() float64 { return s.Quantile(0.5) }
+
+// String is the median with the least and the greatest in brackets.
+func (s Samples) String() string {
+	switch len(s) {
+	case 0:
+		return "–"
+	case 1:
+		return short(s[0])
+	}
+	return fmt.Sprintf("%s (%s–%s)", short(s.Median()), short(s.Quantile(0)), short(s.Quantile(1)))
+}
+
+// short is a number with three digits that count.
+func short(v float64) string {
+	switch {
+	case v >= 100 || v == 0:
+		return fmt.Sprintf("%.0f", v)
+	case v >= 10:
+		return fmt.Sprintf("%.1f", v)
+	}
+	return fmt.Sprintf("%.2f", v)
+}
+
+// Row is what a system gave at one point of a figure.
+type Row struct {
+	System string             `json:"system"`
+	X      string             `json:"x,omitempty"` // the point, as "10 puts"; none where a figure has only one
+	Values map[string]Samples `json:"values"`      // by metric, one of each round
+	CDF    []float64          `json:"cdf,omitempty"`
+	Note   string             `json:"note,omitempty"` // why it is not timed, or what else is to be known
+}
+
+// Claim is a ratio of two systems of a figure, with what the paper says of it and what the product aims at.
+type Claim struct {
+	Of, To string
+	Metric string
+	Paper  string  // "" : nothing
+	Least  float64 // what is aimed at; 0: there is no such bound
+	Most   float64
+}
+
+// Ratio is a claim that was measured, at one point.
+type Ratio struct {
+	Claim
+	X      string
+	Values Samples
+}
+
+// goal is what is aimed at, as a person writes it.
+func (c Claim) goal() string {
+	switch {
+	case c.Least != 0:
+		return fmt.Sprintf("≥ %g", c.Least)
+	case c.Most != 0:
+		return fmt.Sprintf("≤ %g", c.Most)
+	}
+	return ""
+}
+
+// verdict says whether the median keeps to it.
+func (r Ratio) verdict() string {
+	m := r.Values.Median()
+	switch {
+	case r.goal() == "" || len(r.Values) == 0:
+		return ""
+	case r.Least != 0 && m < r.Least, r.Most != 0 && m > r.Most:
+		return "missed"
+	}
+	return "met"
+}
+
+// Figure is what an experiment gave in one world.
+type Figure struct {
+	Name    string   `json:"name"`
+	Title   string   `json:"title"`
+	Profile string   `json:"profile"`
+	Paxos   string   `json:"paxos"`
+	Sync    bool     `json:"sync,omitempty"` // the nodes acknowledged what was on disk
+	When    string   `json:"when"`
+	Load    string   `json:"load"` // of the machine, when it began and when it ended
+	Network []Check  `json:"network,omitempty"`
+	Metrics []Metric `json:"metrics"`
+	Rows    []Row    `json:"rows"`
+	Claims  []Claim  `json:"claims,omitempty"`
+	Notes   []string `json:"notes,omitempty"`
+}
+
+// Check is a test of the network, before a figure was measured or after it.
+type Check struct {
+	When  string `json:"when"`
+	Trips []Trip `json:"trips"`
+}
+
+// Metric is a column of a figure.
+type Metric struct {
+	Name string `json:"name"`
+	Unit string `json:"unit"`
+}
+
+// Key tells figures of a report apart.
+func (f *Figure) Key() string { return f.Name + "/" + f.Profile + "/" + f.Paxos }
+
+// find is the index of what a system gave at a point; negative: nothing.
+func (f *Figure) find(system, x string) int {
+	return slices.IndexFunc(f.Rows, func(r Row) bool { return r.System == system && r.X == x })
+}
+
+// values are those of a metric of a system at a point; nil: there are none.
+func (f *Figure) values(system, x, metric string) Samples {
+	if i := f.find(system, x); i >= 0 {
+		return f.Rows[i].Values[metric]
+	}
+	return nil
+}
+
+// row finds what a system gave at a point, or makes it.
+func (f *Figure) row(system, x string) *Row {
+	i := f.find(system, x)
+	if i < 0 {
+		f.Rows = append(f.Rows, Row{System: system, X: x, Values: map[string]Samples{}})
+		i = len(f.Rows) - 1
+	}
+	return &f.Rows[i]
+}
+
+// add takes over the values of a round.
+func (f *Figure) add(system, x string, values map[string]float64) {
+	r := f.row(system, x)
+	for metric, v := range values {
+		r.Values[metric] = append(r.Values[metric], v)
+	}
+}
+
+// points are the values of X, in the order of the rows.
+func (f *Figure) points() (all []string) {
+	for _, r := range f.Rows {
+		if !slices.Contains(all, r.X) {
+			all = append(all, r.X)
+		}
+	}
+	return all
+}
+
+// ratios are the claims at each point at which both systems were timed in the same rounds.
+func (f *Figure) ratios() (all []Ratio) {
+	for _, c := range f.Claims {
+		for _, x := range f.points() {
+			a, b := f.values(c.Of, x, c.Metric), f.values(c.To, x, c.Metric)
+			r := Ratio{Claim: c, X: x}
+			for i := range min(len(a), len(b)) {
+				if len(a) == len(b) && b[i] != 0 {
+					r.Values = append(r.Values, a[i]/b[i])
+				}
+			}
+			if r.Values != nil {
+				all = append(all, r)
+			}
+		}
+	}
+	return all
+}

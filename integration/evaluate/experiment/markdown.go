@@ -1,0 +1,102 @@
+package experiment
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Markdown is the report as docs/evaluation shows it; before may be nil, and plots are the names of files that were drawn, by figure.
+func (r *Report) Markdown(before *Report, plots map[string]string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# The evaluation\n\nThe systems that this product stands on, and the product, beside each other. What is written here was written by\n`%s`, last on %s, on %s: nodes, proxies, clients and the emulated network share that machine.\n",
+		r.Command, r.When, r.Machine)
+	b.WriteString("\n**Ratios are the result**: both systems of a ratio have had their turns in the same run, round by round. The median of the rounds, and in\nbrackets the least and the greatest. Absolute numbers are those of the machine. The load is how many processes wanted a core in the last minute,\nbefore and after.\n\n| | |\n|---|---|\n")
+	for _, name := range slices.Sorted(maps.Keys(r.Versions)) {
+		fmt.Fprintf(&b, "| %s | %s |\n", name, r.Versions[name])
+	}
+	s := r.Settings
+	fmt.Fprintf(&b, "| rounds, a turn in each | %d, %v |\n| clients at each site where the most is measured | %d |\n", s.Rounds, s.Span, s.Workers)
+	for _, f := range r.Figures {
+		f.markdown(&b, before, plots[f.Key()])
+	}
+	return b.String()
+}
+
+// markdown is a figure: its ratios, its numbers, and how its network was.
+func (f *Figure) markdown(b *strings.Builder, before *Report, plot string) {
+	var old *Figure
+	if before != nil {
+		old = before.figure(f.Key())
+	}
+	fmt.Fprintf(b, "\n## %s: %s\n%s\n", f.Name, f.Title, f.under())
+	if plot != "" {
+		fmt.Fprintf(b, "\n![%s](%s)\n", f.Title, plot)
+	}
+	f.markdownRatios(b, old)
+	f.markdownRows(b, old)
+	for _, n := range f.Notes {
+		fmt.Fprintf(b, "\n%s\n", n)
+	}
+	for _, c := range f.Network {
+		var trips []string
+		for _, t := range c.Trips {
+			trips = append(trips, fmt.Sprintf("%d–%d %.2f (wanted %.2f)", t.A, t.B, t.Got, t.Wanted))
+		}
+		fmt.Fprintf(b, "\nThe network's own test %s, ms: %s.\n", c.When, strings.Join(trips, ", "))
+	}
+}
+
+// under is the line below the title of a figure.
+func (f *Figure) under() string {
+	log := "periodic"
+	if f.Sync {
+		log = "batch"
+	}
+	where := "profile " + f.Profile
+	if f.Profile == Local().Name {
+		where = "LOCAL PROFILE: three nodes on loopback, no distance between them"
+	}
+	return fmt.Sprintf("%s, Paxos %s, commit log %s, %s, load %s.", where, f.Paxos, log, f.When, f.Load)
+}
+
+// markdownRatios is the table of the claims.
+func (f *Figure) markdownRatios(b *strings.Builder, old *Figure) {
+	all := f.ratios()
+	if len(all) == 0 {
+		return
+	}
+	b.WriteString("\n| ratio | at | of | measured | the paper | aimed at | |\n|---|---|---|---|---|---|---|\n")
+	for _, r := range all {
+		was := ""
+		if old != nil {
+			for _, o := range old.ratios() {
+				if o.Of == r.Of && o.To == r.To && o.Metric == r.Metric && o.X == r.X {
+					was = moved(r.Values, o.Values)
+				}
+			}
+		}
+		fmt.Fprintf(b, "| %s : %s | %s | %s | %s%s | %s | %s | %s |\n", r.Of, r.To, r.X, r.Metric, r.Values, was, r.Paper, r.goal(), r.verdict())
+	}
+}
+
+// markdownRows is the table of the numbers.
+func (f *Figure) markdownRows(b *strings.Builder, old *Figure) {
+	b.WriteString("\n| system | at |")
+	for _, m := range f.Metrics {
+		fmt.Fprintf(b, " %s, %s |", m.Name, m.Unit)
+	}
+	b.WriteString(" |\n|---|---|" + strings.Repeat("---|", len(f.Metrics)) + "---|\n")
+	for _, r := range f.Rows {
+		fmt.Fprintf(b, "| %s | %s |", r.System, r.X)
+		for _, m := range f.Metrics {
+			was := ""
+			if old != nil {
+				was = moved(r.Values[m.Name], old.values(r.System, r.X, m.Name))
+			}
+			fmt.Fprintf(b, " %s%s |", r.Values[m.Name], was)
+		}
+		fmt.Fprintf(b, " %s |\n", strings.NewReplacer("\n", " ", "|", "/").Replace(r.Note))
+	}
+}

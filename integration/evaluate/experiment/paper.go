@@ -1,0 +1,214 @@
+package experiment
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// The names by which experiments know systems.
+const (
+	MUSIC     = "MUSIC"
+	MSCP      = "MSCP"
+	CassaEV   = "CassaEV"
+	ZooKeeper = "ZooKeeper"
+	Ours      = "ours"
+	ForUpdate = "ours, FOR UPDATE"
+	Auto      = "ours, unlocked=auto"
+	Strict    = "ours, strict"
+)
+
+// Further names of rows: the product, where its clients want keys of other kinds.
+const (
+	newKey   = "ours, new key"
+	knownKey = "ours, key of before"
+	ourStays = "ours, key that stays"
+)
+
+// all profiles of the paper, and both kinds of Paxos.
+var (
+	allProfiles = []string{"I1", "IUs", "IUsEu"} //nolint:gochecknoglobals // what cannot be a constant
+	bothPaxos   = []string{"v1", "v2"}           //nolint:gochecknoglobals // likewise
+)
+
+// kind is a row of a one-put figure: a system, and what keys its clients want.
+type kind struct {
+	row, system string
+	keys        func(name string) func(Worker) string
+}
+
+// kinds are those of the one-put figures.
+func (r *Run) kinds() (all []kind) {
+	const known, stays = 20, 1
+	for _, k := range []kind{
+		{CassaEV, CassaEV, fresh},
+		{MUSIC, MUSIC, fresh},
+		{MSCP, MSCP, fresh},
+		{newKey, Ours, fresh},
+		{knownKey, Ours, func(name string) func(Worker) string { return returning(name, known) }},
+		{ourStays, Ours, func(name string) func(Worker) string { return returning(name, stays) }},
+		{ForUpdate, ForUpdate, fresh},
+		{Auto, Auto, fresh},
+		{Strict, Strict, fresh},
+	} {
+		if r.has(k.system) {
+			all = append(all, k)
+		}
+	}
+	return all
+}
+
+// onePutSystems are those of the one-put figures.
+func onePutSystems() []string { return []string{CassaEV, MUSIC, MSCP, Ours, ForUpdate, Auto, Strict} }
+
+// prepared gives the keys of a kind. Those of before have had a section each, and have left their proxy; one that stays has had one.
+func (r *Run) prepared(ctx context.Context, k kind, workers int, name string) func(Worker) string {
+	key := k.keys(name)
+	if k.row != knownKey && k.row != ourStays {
+		return key
+	}
+	const known, settle = 20, 400 * time.Millisecond // longer than a key stays
+	turns := 1
+	if k.row == knownKey {
+		turns = known
+	}
+	r.fleets[k.system].Run(ctx, Load{Workers: workers, Turns: turns, Span: time.Minute, Key: key, Body: puts(1, 10)})
+	if k.row == knownKey {
+		pause(ctx, settle)
+	}
+	return key
+}
+
+// pause waits, at most until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// throughput is Fig. 4a: what many clients with keys of their own get done.
+func throughput() Experiment {
+	return Experiment{
+		Name: "fig4a", Title: "one-put sections a second (paper, Fig. 4a)", Systems: onePutSystems(), Profiles: allProfiles, Paxos: bothPaxos,
+		Metrics: []Metric{{"sections", "a second"}, {"lost", "sections"}, {"unknown", "sections"}},
+		Claims: []Claim{
+			{Of: MUSIC, To: MSCP, Metric: "sections", Paper: "1.3"},
+			{Of: newKey, To: MUSIC, Metric: "sections", Least: 1.3},
+			{Of: ourStays, To: MUSIC, Metric: "sections", Least: 4},
+		},
+		Run: func(ctx context.Context, r *Run) error {
+			var turns []turn
+			for _, k := range r.kinds() {
+				turns = append(turns, turn{k.row, "", func(ctx context.Context, name string) (map[string]float64, error) {
+					o := r.fleets[k.system].Run(ctx, Load{
+						Workers: r.Workers, Span: r.Span, Key: r.prepared(ctx, k, r.Workers, name), Body: puts(1, 10),
+					})
+					return o.rates()
+				}})
+			}
+			return r.takeTurns(ctx, turns)
+		},
+	}
+}
+
+// rates are what an outcome gives where it is asked how much was done.
+func (o Outcome) rates() (map[string]float64, error) {
+	if len(o.Sections) == 0 {
+		return nil, fmt.Errorf("no section in %v: %w", o.Took.Round(time.Millisecond), cause(o.Last))
+	}
+	return map[string]float64{
+		"sections": float64(len(o.Sections)) / o.Took.Seconds(), "lost": float64(o.Lost), "unknown": float64(o.Unknown),
+	}, nil
+}
+
+// cause is an error that is there.
+func cause(err error) error {
+	if err == nil {
+		return context.DeadlineExceeded
+	}
+	return err
+}
+
+// latency is Fig. 5a and 8: what one client at each site waits for.
+func latency() Experiment {
+	return Experiment{
+		Name: "fig5a", Title: "latency of a one-put section (paper, Fig. 5a and 8)", Systems: onePutSystems(), Profiles: allProfiles, Paxos: bothPaxos,
+		Metrics: []Metric{{"section", "ms (mean)"}, {"to the put's answer", "ms (mean)"}, {"p50", "ms"}, {"p99", "ms"}, {"unknown", "sections"}},
+		Claims: []Claim{
+			{Of: MSCP, To: MUSIC, Metric: "section", Paper: "1.3 (IUs, IUsEu)"},
+			{Of: newKey, To: MUSIC, Metric: "to the put's answer", Most: 0.7},
+			{Of: knownKey, To: MUSIC, Metric: "to the put's answer", Most: 0.55},
+			{Of: ourStays, To: MUSIC, Metric: "to the put's answer", Most: 0.15},
+		},
+		Run: func(ctx context.Context, r *Run) error {
+			var turns []turn
+			var mu sync.Mutex
+			pooled := map[string][]float64{}
+			for _, k := range r.kinds() {
+				turns = append(turns, turn{k.row, "", func(ctx context.Context, name string) (map[string]float64, error) {
+					o := r.fleets[k.system].Run(ctx, Load{Workers: 1, Span: r.Span, Key: r.prepared(ctx, k, 1, name), Body: puts(1, 10)})
+					if _, err := o.rates(); err != nil {
+						return nil, err
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					pooled[k.row] = append(pooled[k.row], o.spans(left)...)
+					return o.waits(), nil
+				}})
+			}
+			err := r.takeTurns(ctx, turns)
+			for row, all := range pooled {
+				r.row(row, "").CDF = quantiles(all)
+			}
+			return err
+		},
+	}
+}
+
+// Moments of a section.
+func left(t Timing) time.Duration { return t.Left }
+func done(t Timing) time.Duration { return t.Done }
+
+// waits are what an outcome gives where it is asked how long it took. The means are those of the sites' means: a site whose
+// sections are short does more of them.
+func (o Outcome) waits() map[string]float64 {
+	all := Samples(o.spans(left))
+	return map[string]float64{
+		"section": o.mean(left), "to the put's answer": o.mean(done), "p50": all.Quantile(0.5), "p99": all.Quantile(0.99),
+		"unknown": float64(o.Unknown),
+	}
+}
+
+// spans are those until a moment, in milliseconds.
+func (o Outcome) spans(moment func(Timing) time.Duration) (all []float64) {
+	for _, t := range o.Sections {
+		all = append(all, inMS(moment(t)))
+	}
+	return all
+}
+
+// mean is the mean of the sites' means.
+func (o Outcome) mean(moment func(Timing) time.Duration) float64 {
+	sum, n := map[int]float64{}, map[int]float64{}
+	for _, t := range o.Sections {
+		sum[t.Site] += inMS(moment(t))
+		n[t.Site]++
+	}
+	mean := 0.0
+	for site := range n {
+		mean += sum[site] / n[site] / float64(len(n))
+	}
+	return mean
+}
+
+// quantiles are a hundred and one of them.
+func quantiles(all []float64) (q []float64) {
+	slices.Sort(all)
+	for i := range 101 {
+		q = append(q, all[i*(len(all)-1)/100])
+	}
+	return q
+}

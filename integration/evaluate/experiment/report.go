@@ -1,0 +1,87 @@
+package experiment
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// Report is all that was found so far; it is what is saved, resumed and compared.
+type Report struct {
+	When     string            `json:"when"`
+	Command  string            `json:"command"`
+	Machine  string            `json:"machine"`
+	Versions map[string]string `json:"versions"`
+	Settings Settings          `json:"settings"`
+	Figures  []*Figure         `json:"figures"`
+}
+
+// Has reports whether a figure is there already.
+func (r *Report) Has(name, profile, paxos string) bool {
+	return r.figure(name+"/"+profile+"/"+paxos) != nil
+}
+
+// figure finds one; nil: there is none.
+func (r *Report) figure(key string) *Figure {
+	i := slices.IndexFunc(r.Figures, func(f *Figure) bool { return f.Key() == key })
+	if i < 0 {
+		return nil
+	}
+	return r.Figures[i]
+}
+
+// Put adds a figure, in the place of an earlier one of the same name and world.
+func (r *Report) Put(f *Figure) {
+	r.Figures = slices.DeleteFunc(r.Figures, func(x *Figure) bool { return x.Key() == f.Key() })
+	r.Figures = append(r.Figures, f)
+}
+
+// Save writes the report as JSON. A file is there whole or not at all.
+func (r *Report) Save(path string) error {
+	text, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		return fmt.Errorf("save the report: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // G301: a report is for everybody
+		return fmt.Errorf("save the report: %w", err)
+	}
+	if err := os.WriteFile(path+".new", append(text, '\n'), 0o644); err != nil { //nolint:gosec // G306: likewise
+		return fmt.Errorf("save the report: %w", err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return fmt.Errorf("save the report: %w", err)
+	}
+	return nil
+}
+
+// Read reads a report; nil: there is no such file.
+func Read(path string) (*Report, error) {
+	text, err := os.ReadFile(path) //nolint:gosec // G304: the user names it
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("earlier report: %w", err)
+	}
+	r := new(Report)
+	if err := json.Unmarshal(text, r); err != nil {
+		return nil, fmt.Errorf("earlier report %s: %w", path, err)
+	}
+	return r, nil
+}
+
+// moved says whether a measurement lies outside of where an earlier one lay, and how that was; "": it does not, or there is none.
+func moved(now, before Samples) string {
+	if len(now) == 0 || len(before) == 0 {
+		return ""
+	}
+	m := now.Median()
+	if m >= before.Quantile(0) && m <= before.Quantile(1) {
+		return ""
+	}
+	return fmt.Sprintf(" **was %s**", before)
+}

@@ -1,0 +1,241 @@
+package experiment
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"music/integration/evaluate/section"
+)
+
+// Experiment is something that is measured in a world.
+type Experiment struct {
+	Name     string
+	Title    string
+	Systems  []string // that it times, those of them that there are
+	Profiles []string // of a full run; a short one has IUs only
+	Paxos    []string // likewise; a short one has v2 only
+	Metrics  []Metric
+	Claims   []Claim
+	Run      func(context.Context, *Run) error
+}
+
+// Settings are those of all experiments.
+type Settings struct {
+	Rounds  int           `json:"rounds"`
+	Span    time.Duration `json:"span"`    // of one system's turn in a round
+	Workers int           `json:"workers"` // at each site, where the most that a system can do is measured
+	Full    bool          `json:"full"`    // all points of each figure
+}
+
+// Run is an experiment under way.
+type Run struct {
+	Settings
+	*World
+	*Figure
+	Log    io.Writer
+	fleets map[string]*Fleet // of the systems that passed their own test
+	wanted []string
+	warmed map[string]bool // rows that have had a turn in this world
+}
+
+// Company is the systems that have clients in a world, and what is wrong with the others.
+type Company struct {
+	fleets map[string]*Fleet
+	faults map[string]error
+	warmed map[string]bool // rows of figures that have had a turn
+}
+
+// Gather opens all systems in a world and has each pass its own test, once.
+func Gather(ctx context.Context, w *World, systems []System) *Company {
+	c := &Company{fleets: map[string]*Fleet{}, faults: map[string]error{}, warmed: map[string]bool{}}
+	for _, s := range systems {
+		f, err := Muster(w, s)
+		if err != nil {
+			c.faults[s.Name] = fmt.Errorf("not timed: it cannot be had here: %w", err)
+			continue
+		}
+		if err := f.verify(ctx); err != nil {
+			f.Close()
+			c.faults[s.Name] = fmt.Errorf("not timed: it failed its own test: %w", err)
+			continue
+		}
+		c.fleets[s.Name] = f
+	}
+	return c
+}
+
+// Close closes the clients.
+func (c *Company) Close() {
+	for _, f := range c.fleets {
+		f.Close()
+	}
+}
+
+// Measure runs an experiment with a company. The network is tested before and after: an error that wraps ErrNetwork says that
+// what was measured is worth nothing.
+func (e Experiment) Measure(ctx context.Context, w *World, c *Company, s Settings, log io.Writer) (*Figure, error) {
+	f := &Figure{
+		Name: e.Name, Title: e.Title, Profile: w.Profile.Name, Paxos: w.Paxos, Sync: w.Sync, When: time.Now().UTC().Format(time.RFC3339),
+		Metrics: e.Metrics, Claims: e.Claims, Load: machineLoad(),
+	}
+	r := &Run{Settings: s, World: w, Figure: f, Log: log, fleets: map[string]*Fleet{}, wanted: e.Systems, warmed: c.warmed}
+	for _, name := range e.Systems {
+		if x := c.fleets[name]; x != nil {
+			r.fleets[name] = x
+		} else if fault := c.faults[name]; fault != nil {
+			f.row(name, "").Note = fault.Error()
+		}
+	}
+	if err := f.checkNetwork(ctx, w, "before", log); err != nil {
+		return nil, err
+	}
+	if err := e.Run(ctx, r); err != nil {
+		return nil, err
+	}
+	f.Load += ", " + machineLoad()
+	return f, f.checkNetwork(ctx, w, "after", log)
+}
+
+// checkNetwork tests it, notes and prints what was found.
+func (f *Figure) checkNetwork(ctx context.Context, w *World, when string, log io.Writer) error {
+	trips, err := w.TestNetwork(ctx)
+	for _, t := range trips {
+		fmt.Fprintf(log, "  network %s: sites %d and %d are %.2f ms apart, wanted %.2f\n", when, t.A, t.B, t.Got, t.Wanted)
+	}
+	if trips != nil {
+		f.Network = append(f.Network, Check{When: when, Trips: trips})
+	}
+	return err
+}
+
+// machineLoad is how many processes wanted a core in the last minute.
+func machineLoad() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "?"
+	}
+	first, _, _ := strings.Cut(string(text), " ")
+	return first
+}
+
+// turn is what a system does in a round, and what that gives by metric.
+type turn struct {
+	system, x string
+	do        func(ctx context.Context, name string) (map[string]float64, error) // name is one that no key has had before
+}
+
+// warming is how long a turn is that counts for nothing.
+const warming = 3 * time.Second
+
+// warm gives each row of the figure that is the first of its name in this world a short turn, for compilers and caches.
+func (r *Run) warm(ctx context.Context, turns []turn) {
+	span := r.Span
+	r.Span = min(span, warming)
+	defer func() { r.Span = span }()
+	for _, t := range turns {
+		if r.warmed[t.system] || ctx.Err() != nil {
+			continue
+		}
+		fmt.Fprintf(r.Log, "  warming up: %s %s\n", t.system, t.x)
+		_, _ = t.do(ctx, r.name(t.system)) // what fails here fails again
+		r.warmed[t.system] = true
+	}
+}
+
+// takeTurns has all do theirs in each round, beginning with another one each time. One that fails twice is not asked again.
+func (r *Run) takeTurns(ctx context.Context, turns []turn) error {
+	r.warm(ctx, turns)
+	faults := map[int]int{}
+	for round := range r.Rounds {
+		for i := range turns {
+			at := (i + round) % len(turns)
+			t := turns[at]
+			if faults[at] > 1 {
+				continue
+			}
+			fmt.Fprintf(r.Log, "  round %d of %d: %s %s\n", round+1, r.Rounds, t.system, t.x)
+			values, err := t.do(ctx, r.name(t.system))
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			if err != nil {
+				faults[at]++
+				r.row(t.system, t.x).Note = err.Error()
+				continue
+			}
+			r.add(t.system, t.x, values)
+		}
+	}
+	return nil
+}
+
+// name is one that no key has had before.
+func (r *Run) name(system string) string {
+	return strings.ReplaceAll(system, " ", "") + strconv.FormatInt(time.Now().UnixNano(), 36)
+}
+
+// has reports whether a system can be timed.
+func (r *Run) has(name string) bool { return slices.Contains(r.wanted, name) && r.fleets[name] != nil }
+
+// ErrTest is the answer where a system does not do what it promises.
+var ErrTest = errors.New("the answer is wrong")
+
+// verify is the test that a system must pass to be timed in a world: what is put is got; and if its sections exclude each other, a
+// number that clients of all sites raise by one in sections is as large as they are many. Unknown outcomes leave a margin.
+func (f *Fleet) verify(ctx context.Context) error {
+	const limit, workers, turns = 2 * time.Minute, 2, 2
+	ctx, end := context.WithTimeout(ctx, limit)
+	defer end()
+	name := "verify" + strconv.FormatInt(time.Now().UnixNano(), 36)
+	kept := f.Run(ctx, Load{Workers: 1, Turns: 1, Span: limit, Key: fresh(name), Body: putAndGet})
+	if len(kept.Sections) != Sites {
+		return errors.Join(fmt.Errorf("%w: %d of %d values were kept", ErrTest, len(kept.Sections), Sites), kept.Last)
+	}
+	if !f.Exclusive {
+		return nil
+	}
+	raised := f.Run(ctx, Load{Workers: workers, Turns: turns, Span: limit, Key: common(name), Body: raise})
+	got := 0
+	read := f.Run(ctx, Load{Workers: 1, Sites: []int{1}, Turns: 1, Span: limit, Key: common(name), Body: func(ctx context.Context, _ Worker, h section.Held) error {
+		v, err := h.Get(ctx)
+		got, _ = strconv.Atoi(string(v))
+		return err
+	}})
+	if n := len(raised.Sections); len(read.Sections) != 1 || got < n || got > n+raised.Unknown {
+		return errors.Join(fmt.Errorf("%w: %d sections raised a number by one, %d more may have: it is %d", ErrTest, n, raised.Unknown, got),
+			raised.Last, read.Last)
+	}
+	return nil
+}
+
+// putAndGet puts a value and demands it back.
+func putAndGet(ctx context.Context, w Worker, h section.Held) error {
+	want := value(32, w, rand.Int()) //nolint:gosec // G404: chance, not secrets
+	if err := h.Put(ctx, want); err != nil {
+		return err
+	}
+	got, err := h.Get(ctx)
+	if err == nil && !bytes.Equal(got, want) {
+		return fmt.Errorf("%w: put %q, got %q", ErrTest, want, got)
+	}
+	return err
+}
+
+// raise raises a number by one.
+func raise(ctx context.Context, _ Worker, h section.Held) error {
+	v, err := h.Get(ctx)
+	if err != nil && !errors.Is(err, section.ErrNoValue) {
+		return err
+	}
+	n, _ := strconv.Atoi(string(v)) // nothing is nought
+	return h.Put(ctx, []byte(strconv.Itoa(n+1)))
+}

@@ -1,0 +1,259 @@
+package experiment
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+
+	"music/integration/cassandra"
+	"music/integration/evaluate/ours"
+	"music/integration/wan"
+)
+
+// Sites is how many there are in a world: a node and a proxy in each.
+const Sites = 3
+
+// Profile is a choice of round trips between the sites.
+type Profile struct {
+	Name     string
+	RTT      [Sites]time.Duration // between sites 1 and 2, 1 and 3, 2 and 3
+	loopback bool                 // there is no network
+}
+
+// Profiles are those of the paper (Table II).
+func Profiles() []Profile {
+	ms := func(v float64) time.Duration { return time.Duration(v * float64(time.Millisecond)) }
+	return []Profile{
+		{Name: "I1", RTT: [Sites]time.Duration{ms(0.2), ms(15.14), ms(15.14)}},
+		{Name: "IUs", RTT: [Sites]time.Duration{ms(53.79), ms(72.14), ms(24.2)}},
+		{Name: "IUsEu", RTT: [Sites]time.Duration{ms(53.79), ms(100.56), ms(150.74)}},
+	}
+}
+
+// Local is the profile of a machine that cannot emulate a network: three nodes on loopback.
+func Local() Profile { return Profile{Name: "local", loopback: true} }
+
+// Emulated reports whether the profile has a network of its own.
+func (p Profile) Emulated() bool { return !p.loopback }
+
+// Nearest is the round trip from a site to the nearest other one: what a quorum takes there.
+func (p Profile) Nearest(site int) time.Duration {
+	if site == 1 {
+		return min(p.RTT[0], p.RTT[1])
+	}
+	return min(p.RTT[site-2], p.RTT[2])
+}
+
+// Emulates returns why this machine cannot emulate a network; nil: it can.
+func Emulates() error {
+	if os.Geteuid() != 0 {
+		return errors.New("an emulated network needs root")
+	}
+	if _, err := os.Stat("/dev/net/tun"); err != nil {
+		return fmt.Errorf("an emulated network needs /dev/net/tun: %w", err)
+	}
+	if _, err := exec.LookPath("ip"); err != nil {
+		return fmt.Errorf("an emulated network needs iproute2: %w", err)
+	}
+	return nil
+}
+
+// Setup says which world to make.
+type Setup struct {
+	Profile Profile
+	Paxos   string // v1 or v2
+	Sync    bool   // nodes acknowledge what is on disk
+	Program string // of the product
+	Log     io.Writer
+}
+
+// Place is where a client is: at a site, whose node and proxy it speaks to. This process is beside each of them, and so is
+// every client in it.
+type Place struct {
+	Site     int
+	Node     string // host:port
+	Proxy    string // host; the port is 9042
+	Keyspace string
+}
+
+// World is three sites that run. Whoever builds it closes it.
+type World struct {
+	Setup
+	network *wan.WAN // nil: none
+	nodes   *cassandra.Cluster
+	proxies [Sites]*ours.Proxy
+	dir     string
+	secret  string
+	admin   *gocql.Session // of the first node
+}
+
+// theKeyspace of all systems has a replica at each site.
+const theKeyspace = "evaluate"
+
+// networkName is that of the namespaces.
+const networkName = "evaluate"
+
+// Build makes a world. On an error nothing is left.
+func Build(ctx context.Context, s Setup) (*World, error) {
+	run, err := cassandra.DefaultRunDir()
+	if err != nil {
+		return nil, err
+	}
+	w := &World{Setup: s, dir: filepath.Join(run, "evaluate", "world")}
+	if err := w.build(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("build a world: %w", err), w.Close())
+	}
+	return w, nil
+}
+
+// build starts network, nodes and proxies, and makes the keyspace.
+func (w *World) build(ctx context.Context) (err error) {
+	if err := os.MkdirAll(w.dir, 0o750); err != nil {
+		return err
+	}
+	w.secret = filepath.Join(w.dir, "secret")
+	if err := os.WriteFile(w.secret, []byte("nobody else is in this network"), 0o600); err != nil {
+		return err
+	}
+	if err := w.connectSites(); err != nil {
+		return err
+	}
+	if err := w.startNodes(ctx); err != nil {
+		return err
+	}
+	for site := 1; site <= Sites; site++ {
+		if err := w.StartProxy(ctx, site); err != nil {
+			return err
+		}
+	}
+	c := gocql.NewCluster(w.host(1, 1))
+	c.HostFilter = gocql.WhiteListHostFilter(w.host(1, 1))
+	c.Timeout, c.ConnectTimeout, c.Consistency = 30*time.Second, 30*time.Second, gocql.Quorum
+	c.Logger = gocql.NewLogger(gocql.LogLevelNone)
+	if w.admin, err = c.CreateSession(); err != nil {
+		return err
+	}
+	return w.admin.Query("CREATE KEYSPACE " + theKeyspace +
+		" WITH replication = {'class': 'NetworkTopologyStrategy', 'dc1': 1, 'dc2': 1, 'dc3': 1}").ExecContext(ctx)
+}
+
+// connectSites starts the network, and removes first what an earlier one left that was killed.
+func (w *World) connectSites() (err error) {
+	if !w.Profile.Emulated() {
+		return nil
+	}
+	for site := 1; site <= Sites; site++ {
+		if err := removeStale(fmt.Sprint(networkName, site)); err != nil {
+			return err
+		}
+	}
+	r := w.Profile.RTT
+	w.network, err = wan.Start(wan.Options{
+		Name: networkName, Sites: Sites, Off: machineDelay,
+		RTT: []wan.Link{{A: 1, B: 2, RTT: r[0]}, {A: 1, B: 3, RTT: r[1]}, {A: 2, B: 3, RTT: r[2]}},
+	})
+	return err
+}
+
+// machineDelay is what an idle machine adds to one way.
+const machineDelay = 50 * time.Microsecond
+
+// removeStale removes a namespace in which nothing runs; one in which something does is somebody's.
+func removeStale(name string) error {
+	pids, err := exec.Command("ip", "netns", "pids", name).CombinedOutput() //nolint:gosec,noctx // our own words; it ends at once
+	if err != nil {
+		return nil // there is none
+	}
+	if strings.TrimSpace(string(pids)) != "" {
+		return fmt.Errorf("namespace %s is in use: does another evaluation run?", name)
+	}
+	if out, err := exec.Command("ip", "netns", "del", name).CombinedOutput(); err != nil { //nolint:gosec,noctx // likewise
+		return fmt.Errorf("remove namespace %s: %w: %s", name, err, out)
+	}
+	return nil
+}
+
+// startNodes starts Cassandra.
+func (w *World) startNodes(ctx context.Context) (err error) {
+	o := cassandra.Options{
+		Dir: filepath.Join(w.dir, "nodes"), Nodes: Sites, MultiDC: true, Heap: "512m", Log: w.Log,
+		Address: func(k int) string { return w.host(k, 1) },
+		Yaml:    map[string]string{"paxos_variant": cmp.Or(w.Paxos, "v2"), "cas_contention_timeout": "3s"},
+	}
+	if w.Sync {
+		o.Yaml["commitlog_sync"], o.Yaml["commitlog_sync_period"] = "batch", ""
+	}
+	if w.network != nil {
+		o.Namespace = w.network.Namespace
+	}
+	w.nodes, err = cassandra.Start(ctx, o)
+	return err
+}
+
+// StartProxy starts that of a site, for the first time or after KillProxy.
+func (w *World) StartProxy(ctx context.Context, site int) (err error) {
+	o := ours.ProxyOptions{
+		Program: w.Program, Node: w.host(site, 1), Listen: w.host(site, 2), Secret: w.secret,
+		Settings: []string{"--max-wait", "6s", "--log-level", "error"},
+	}
+	if w.network != nil {
+		o.Namespace = w.network.Namespace(site)
+	}
+	w.proxies[site-1], err = ours.StartProxy(ctx, o)
+	return err
+}
+
+// KillProxy kills that of a site.
+func (w *World) KillProxy(site int) {
+	if p := w.proxies[site-1]; p != nil {
+		p.Kill()
+	}
+	w.proxies[site-1] = nil
+}
+
+// host is the n-th address of a site: 1 is that of its node, 2 that of its proxy.
+func (w *World) host(site, n int) string {
+	if w.network == nil {
+		return fmt.Sprintf("127.0.%d.%d", 21+n, site)
+	}
+	return w.network.Address(site, n)
+}
+
+// Place is that of clients at a site.
+func (w *World) Place(site int) Place {
+	return Place{Site: site, Node: w.host(site, 1) + ":9042", Proxy: w.host(site, 2), Keyspace: theKeyspace}
+}
+
+// Version is that of Cassandra.
+func (w *World) Version(ctx context.Context) string {
+	version := "unknown"
+	_ = w.admin.Query("SELECT release_version FROM system.local").ScanContext(ctx, &version) // it stays unknown, then
+	return version
+}
+
+// Close ends everything, and removes it.
+func (w *World) Close() error {
+	if w.admin != nil {
+		w.admin.Close()
+	}
+	for site := 1; site <= Sites; site++ {
+		w.KillProxy(site)
+	}
+	var faults []error
+	if w.nodes != nil {
+		faults = append(faults, w.nodes.Wipe())
+	}
+	if w.network != nil {
+		faults = append(faults, w.network.Close())
+	}
+	return errors.Join(append(faults, os.RemoveAll(w.dir))...)
+}

@@ -1,0 +1,99 @@
+// Command evaluate runs the systems of the evaluation beside each other and writes docs/evaluation. `make evaluate` calls it;
+// `evaluate --help` tells the flags.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"music/integration/evaluate/experiment"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := command().ExecuteContext(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "evaluate:", err)
+		os.Exit(1)
+	}
+}
+
+// settings are what the command line says.
+type settings struct {
+	experiment.Settings
+	only    []string
+	profile []string
+	out     string
+	against string
+}
+
+// command is the command line.
+func command() *cobra.Command {
+	var s settings
+	c := &cobra.Command{
+		Use: "evaluate", Short: "Runs the systems of the evaluation beside each other, and writes what comes of it",
+		Args: cobra.NoArgs, SilenceErrors: true, SilenceUsage: true,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := s.complete(); err != nil {
+				return err
+			}
+			return s.run(c.Context())
+		},
+	}
+	f := c.Flags()
+	f.BoolVar(&s.Full, "full", false, "all profiles, both kinds of Paxos and all points of each figure: hours; goes on where it was stopped")
+	f.StringSliceVar(&s.only, "only", nil, "these parts: "+strings.Join(names(), ", "))
+	f.StringSliceVar(&s.profile, "profile", nil, "these profiles of those that would be measured: I1, IUs, IUsEu")
+	f.StringVar(&s.out, "out", "docs/evaluation", "directory of the report")
+	f.StringVar(&s.against, "against", "", "an earlier evaluation.json: what has moved by more than its spread is marked")
+	f.IntVar(&s.Rounds, "rounds", 0, "turns of each system in a figure; default 5 in a full run, 3 in a short one")
+	f.DurationVar(&s.Span, "span", 0, "length of a turn; default 15s in a full run, 3s in a short one")
+	f.IntVar(&s.Workers, "workers", 16, "clients at each site where the most that a system can do is measured")
+	return c
+}
+
+// names are the parts that --only can name.
+func names() (all []string) {
+	for _, e := range experiment.All() {
+		all = append(all, e.Name)
+	}
+	for _, p := range parts() {
+		all = append(all, p.name)
+	}
+	return all
+}
+
+// complete fills in defaults, and refuses what nobody knows.
+func (s *settings) complete() error {
+	rounds, span := 3, 3*time.Second
+	if s.Full {
+		rounds, span = 5, 15*time.Second
+	}
+	if s.Rounds == 0 {
+		s.Rounds = rounds
+	}
+	if s.Span == 0 {
+		s.Span = span
+	}
+	for _, name := range s.only {
+		if !slices.Contains(names(), name) {
+			return fmt.Errorf("there is no part %q: there are %s", name, strings.Join(names(), ", "))
+		}
+	}
+	if s.Rounds < 1 || s.Span < 0 || s.Workers < 1 {
+		return fmt.Errorf("%d rounds of %v with %d clients measure nothing", s.Rounds, s.Span, s.Workers)
+	}
+	return nil
+}
+
+// wants reports whether a part is to be run.
+func (s *settings) wants(name string) bool { return len(s.only) == 0 || slices.Contains(s.only, name) }

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"music/integration/evaluate/experiment"
+	"music/integration/evaluate/ours"
+)
+
+// stage is a world, and the experiments that are made in it.
+type stage struct {
+	profile experiment.Profile
+	paxos   string
+	play    []experiment.Experiment
+}
+
+// evaluation is a run under way.
+type evaluation struct {
+	*settings
+	report, before *experiment.Report // before may be nil
+	program        string             // of the product
+	log            io.Writer
+}
+
+// run runs what was asked for, and writes the report after each figure: what was measured is kept, however the run ends.
+func (s *settings) run(ctx context.Context) error {
+	e := &evaluation{settings: s, log: os.Stderr}
+	var err error
+	if e.before, err = s.earlier(); err != nil {
+		return err
+	}
+	if e.report, err = s.resume(); err != nil {
+		return err
+	}
+	var faults []error
+	for _, p := range parts() {
+		if s.wants(p.name) && ctx.Err() == nil {
+			faults = append(faults, p.run(ctx, s.out, s.Full, e.log))
+		}
+	}
+	stages := s.stages(e.log)
+	if len(stages) > 0 && ctx.Err() == nil {
+		e.program, err = ours.Build(ctx)
+		faults = append(faults, err)
+	}
+	for _, st := range stages {
+		if ctx.Err() == nil && e.program != "" {
+			faults = append(faults, e.perform(ctx, st))
+		}
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("stopped; what was measured is in %s", s.out)
+	}
+	return errors.Join(append(faults, e.write())...)
+}
+
+// stages are the worlds that are needed, with what is played in each.
+func (s *settings) stages(log io.Writer) (all []stage) {
+	profiles := experiment.Profiles()
+	local := experiment.Emulates()
+	if local != nil {
+		fmt.Fprintf(log, "%v: everything is measured in the profile local\n", local)
+		profiles = []experiment.Profile{experiment.Local()}
+	}
+	for _, p := range profiles {
+		for _, paxos := range []string{"v2", "v1"} {
+			st := stage{profile: p, paxos: paxos}
+			for _, e := range experiment.All() {
+				if s.plays(e, p, paxos) {
+					st.play = append(st.play, e)
+				}
+			}
+			if len(st.play) > 0 {
+				all = append(all, st)
+			}
+		}
+	}
+	return all
+}
+
+// plays reports whether an experiment is to be made in a world.
+func (s *settings) plays(e experiment.Experiment, p experiment.Profile, paxos string) bool {
+	profiles, variants := e.Profiles, e.Paxos
+	if !s.Full {
+		profiles, variants = []string{"IUs"}, []string{"v2"}
+	}
+	if len(s.profile) > 0 {
+		profiles = slices.DeleteFunc(slices.Clone(e.Profiles), func(name string) bool { return !slices.Contains(s.profile, name) })
+	}
+	return s.wants(e.Name) && slices.Contains(variants, paxos) && (!p.Emulated() || slices.Contains(profiles, p.Name))
+}
+
+// perform builds a world and makes its experiments there, but for those that an earlier run of the same kind has made.
+func (e *evaluation) perform(ctx context.Context, st stage) error {
+	st.play = slices.DeleteFunc(st.play, func(x experiment.Experiment) bool {
+		return e.Full && e.report.Has(x.Name, st.profile.Name, st.paxos)
+	})
+	if len(st.play) == 0 {
+		return nil
+	}
+	fmt.Fprintf(e.log, "profile %s, Paxos %s\n", st.profile.Name, st.paxos)
+	needed := needed(st.play)
+	w, err := experiment.Build(ctx, experiment.Setup{
+		Profile: st.profile, Paxos: st.paxos, Program: e.program, Log: e.log,
+		Sync: slices.ContainsFunc(needed, func(s experiment.System) bool { return s.Syncs }),
+	})
+	if err != nil {
+		return err
+	}
+	return errors.Join(e.measure(ctx, st, w, needed), w.Close())
+}
+
+// measure makes the experiments of a stage.
+func (e *evaluation) measure(ctx context.Context, st stage, w *experiment.World, systems []experiment.System) error {
+	company := experiment.Gather(ctx, w, systems)
+	defer company.Close()
+	e.report.Versions["Cassandra"] = w.Version(ctx)
+	var faults []error
+	for _, x := range st.play {
+		fmt.Fprintf(e.log, "%s: %s\n", x.Name, x.Title)
+		f, err := x.Measure(ctx, w, company, e.Settings, e.log)
+		switch {
+		case ctx.Err() != nil:
+			return errors.Join(faults...)
+		case errors.Is(err, experiment.ErrNetwork):
+			return errors.Join(append(faults, fmt.Errorf("%s is refused: %w", x.Name, err))...)
+		case err != nil:
+			faults = append(faults, fmt.Errorf("%s: %w", x.Name, err))
+		default:
+			e.report.Put(f)
+			faults = append(faults, e.write())
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// needed are the systems of some experiments.
+func needed(play []experiment.Experiment) []experiment.System {
+	return slices.DeleteFunc(systems(), func(x experiment.System) bool {
+		return !slices.ContainsFunc(play, func(e experiment.Experiment) bool { return slices.Contains(e.Systems, x.Name) })
+	})
+}
+
+// earlier reads the report to compare with.
+func (s *settings) earlier() (*experiment.Report, error) {
+	if s.against == "" {
+		return nil, nil
+	}
+	before, err := experiment.Read(s.against)
+	if err == nil && before == nil {
+		err = fmt.Errorf("there is no report %s", s.against)
+	}
+	return before, err
+}
+
+// resume reads what an earlier run has left, where it had the same settings, or begins anew.
+func (s *settings) resume() (*experiment.Report, error) {
+	r, err := experiment.Read(s.path())
+	if err != nil {
+		return nil, err
+	}
+	if r == nil || s.Full && r.Settings != s.Settings {
+		r = new(experiment.Report)
+	}
+	r.When, r.Settings, r.Command = time.Now().UTC().Format(time.RFC3339), s.Settings, s.line()
+	r.Machine = fmt.Sprintf("%d cores of %s", runtime.NumCPU(), processor())
+	r.Versions = map[string]string{"Go": runtime.Version(), "the product": commit()}
+	return r, nil
+}
+
+// path is that of the report as JSON.
+func (s *settings) path() string { return filepath.Join(s.out, "evaluation.json") }
+
+// line is the command as a person types it.
+func (s *settings) line() string {
+	line := "make evaluate"
+	if s.Full {
+		line += " FULL=1"
+	}
+	if len(s.only) > 0 {
+		line += " ONLY=" + strings.Join(s.only, ",")
+	}
+	return line
+}
+
+// write writes the report: JSON, plots and the page.
+func (e *evaluation) write() error {
+	if err := e.report.Save(e.path()); err != nil {
+		return err
+	}
+	plots := map[string]string{}
+	var faults []error
+	for _, f := range e.report.Figures {
+		name, err := f.Plot(e.out)
+		faults = append(faults, err)
+		plots[f.Key()] = name
+	}
+	err := os.WriteFile(filepath.Join(e.out, "README.md"), []byte(e.report.Markdown(e.before, plots)), 0o644) //nolint:gosec // G306: a report is for everybody
+	return errors.Join(append(faults, err)...)
+}
+
+// processor is what the machine calls its own.
+func processor() string {
+	text, _ := os.ReadFile("/proc/cpuinfo") // where there is none, it has no name
+	for line := range strings.Lines(string(text)) {
+		if name, value, _ := strings.Cut(line, ":"); strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return runtime.GOARCH
+}
+
+// commit is that of the tree, and whether it was changed since.
+func commit() string {
+	out, err := exec.Command("git", "describe", "--always", "--dirty").Output() //nolint:noctx // it ends at once
+	if err != nil {
+		return "unknown"
+	}
+	return strings.TrimSpace(string(out))
+}
