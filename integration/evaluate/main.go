@@ -32,6 +32,7 @@ type settings struct {
 	experiment.Settings
 	only    []string
 	profile []string
+	local   bool
 	out     string
 	against string
 }
@@ -53,6 +54,7 @@ func command() *cobra.Command {
 	f.BoolVar(&s.Full, "full", false, "all profiles, both kinds of Paxos and all points of each figure: hours; goes on where it was stopped")
 	f.StringSliceVar(&s.only, "only", nil, "these parts: "+strings.Join(names(), ", "))
 	f.StringSliceVar(&s.profile, "profile", nil, "these profiles of those that would be measured: I1, IUs, IUsEu")
+	f.BoolVar(&s.local, "local", false, "the local profile, as where no network can be emulated")
 	f.StringVar(&s.out, "out", "docs/evaluation", "directory of the report")
 	f.StringVar(&s.against, "against", "", "an earlier evaluation.json: what has moved by more than its spread is marked")
 	f.IntVar(&s.Rounds, "rounds", 0, "turns of each system in a figure; default 5 in a full run, 3 in a short one")

@@ -67,20 +67,18 @@ func (s *settings) run(ctx context.Context) error {
 // stages are the worlds that are needed, with what is played in each.
 func (s *settings) stages(log io.Writer) (all []stage) {
 	profiles := experiment.Profiles()
-	local := experiment.Emulates()
-	if local != nil {
-		fmt.Fprintf(log, "%v: everything is measured in the profile local\n", local)
+	why := experiment.Emulates()
+	if s.local {
+		why = errors.New("as asked for")
+	}
+	if why != nil {
+		fmt.Fprintf(log, "%v: everything is measured in the profile local\n", why)
 		profiles = []experiment.Profile{experiment.Local()}
 	}
 	for _, p := range profiles {
 		for _, paxos := range []string{"v2", "v1"} {
-			st := stage{profile: p, paxos: paxos}
-			for _, e := range experiment.All() {
-				if s.plays(e, p, paxos) {
-					st.play = append(st.play, e)
-				}
-			}
-			if len(st.play) > 0 {
+			play := slices.DeleteFunc(experiment.All(), func(e experiment.Experiment) bool { return !s.plays(e, p, paxos) })
+			if st := (stage{profile: p, paxos: paxos, play: play}); len(play) > 0 {
 				all = append(all, st)
 			}
 		}

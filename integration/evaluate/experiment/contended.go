@@ -10,66 +10,6 @@ import (
 	"music/integration/evaluate/section"
 )
 
-// steps is Fig. 5b and the table of the slides: what each step of a section takes at the first site, where nobody else wants the key.
-func steps() Experiment {
-	systems := []string{MUSIC, MSCP, ZooKeeper, Ours, Strict}
-	return Experiment{
-		Name: "fig5b", Title: "the steps of a section at the first site (paper, Fig. 5b)", Systems: systems,
-		Profiles: []string{"IUs"}, Paxos: bothPaxos,
-		Metrics: []Metric{
-			{"enter", "RTT"}, {"get", "RTT"}, {"put", "RTT"}, {"leave", "RTT"},
-			{"enter ms", "ms"}, {"get ms", "ms"}, {"put ms", "ms"}, {"leave ms", "ms"},
-		},
-		Run: func(ctx context.Context, r *Run) error {
-			r.Notes = append(r.Notes, fmt.Sprintf("A round trip (RTT) is that from site 1 to the nearest other site, %v. The paper has, with Paxos v1: "+
-				"createLockRef 219–230 ms (4 RTT), peek 0.67 ms, grant 55 ms (1), put 93 ms (1, to the farther site), LWT put 270 ms (4), release 219–230 ms (4); "+
-				"enter is createLockRef, peek and grant.", r.World.Profile.Nearest(1)))
-			var turns []turn
-			for _, s := range systems {
-				if r.has(s) {
-					turns = append(turns, turn{s, "", r.stepsTurn(s)})
-				}
-			}
-			return r.takeTurns(ctx, turns)
-		},
-	}
-}
-
-// stepsTurn does sections one after another, and gives the median of each step.
-func (r *Run) stepsTurn(system string) func(context.Context, string) (map[string]float64, error) {
-	return func(ctx context.Context, name string) (map[string]float64, error) {
-		spans := map[string]Samples{}
-		o := r.fleets[system].Run(ctx, Load{Workers: 1, Sites: []int{1}, Span: r.Span, Key: fresh(name), Body: func(ctx context.Context, w Worker, h section.Held) error {
-			began := time.Now()
-			err := h.Put(ctx, value(10, w, 0))
-			spans["put"] = append(spans["put"], inMS(time.Since(began)))
-			if err != nil {
-				return err
-			}
-			began = time.Now()
-			_, err = h.Get(ctx)
-			spans["get"] = append(spans["get"], inMS(time.Since(began)))
-			return err
-		}})
-		if _, err := o.rates(); err != nil {
-			return nil, err
-		}
-		for _, t := range o.Sections {
-			spans["enter"] = append(spans["enter"], inMS(t.Entered))
-			spans["leave"] = append(spans["leave"], inMS(t.Left-t.Done))
-		}
-		values := map[string]float64{}
-		rtt := inMS(r.World.Profile.Nearest(1))
-		for step, s := range spans {
-			values[step+" ms"] = s.Median()
-			if rtt > 0 {
-				values[step] = s.Median() / rtt
-			}
-		}
-		return values, nil
-	}
-}
-
 // contended is what no paper has measured: one key that clients of one site or of all of them want at once.
 func contended() Experiment {
 	systems := []string{MUSIC, MSCP, ZooKeeper, Ours, ForUpdate, Auto, "racing LWTs", "lock table"}

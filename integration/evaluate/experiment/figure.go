@@ -165,17 +165,27 @@ func (f *Figure) points() (all []string) {
 func (f *Figure) ratios() (all []Ratio) {
 	for _, c := range f.Claims {
 		for _, x := range f.points() {
-			a, b := f.values(c.Of, x, c.Metric), f.values(c.To, x, c.Metric)
-			r := Ratio{Claim: c, X: x}
-			for i := range min(len(a), len(b)) {
-				if len(a) == len(b) && b[i] != 0 {
-					r.Values = append(r.Values, a[i]/b[i])
-				}
-			}
+			r := Ratio{Claim: c, X: x, Values: f.ratioAt(c, x)}
 			if r.Values != nil {
 				all = append(all, r)
 			}
 		}
 	}
 	return all
+}
+
+// quotients are those of the rounds; nil where one of the two has missed a round.
+func quotients(a, b Samples) (q Samples) {
+	if len(a) != len(b) || slices.Contains(b, 0) {
+		return nil
+	}
+	for i := range a {
+		q = append(q, a[i]/b[i])
+	}
+	return q
+}
+
+// ratioAt is that of a claim at a point.
+func (f *Figure) ratioAt(c Claim, x string) Samples {
+	return quotients(f.values(c.Of, x, c.Metric), f.values(c.To, x, c.Metric))
 }

@@ -30,7 +30,7 @@ func (f *Figure) markdown(b *strings.Builder, before *Report, plot string) {
 	if before != nil {
 		old = before.figure(f.Key())
 	}
-	fmt.Fprintf(b, "\n## %s: %s\n%s\n", f.Name, f.Title, f.under())
+	fmt.Fprintf(b, "\n## %s: %s\n%s\n", f.Name, f.heading(), f.under())
 	if plot != "" {
 		fmt.Fprintf(b, "\n![%s](%s)\n", f.Title, plot)
 	}
@@ -48,6 +48,14 @@ func (f *Figure) markdown(b *strings.Builder, before *Report, plot string) {
 	}
 }
 
+// heading is the title, which says where there was no network.
+func (f *Figure) heading() string {
+	if f.Profile == Local().Name {
+		return f.Title + ", LOCAL PROFILE"
+	}
+	return f.Title
+}
+
 // under is the line below the title of a figure.
 func (f *Figure) under() string {
 	log := "periodic"
@@ -56,7 +64,7 @@ func (f *Figure) under() string {
 	}
 	where := "profile " + f.Profile
 	if f.Profile == Local().Name {
-		where = "LOCAL PROFILE: three nodes on loopback, no distance between them"
+		where = "three nodes on loopback, no distance between them"
 	}
 	return fmt.Sprintf("%s, Paxos %s, commit log %s, %s, load %s.", where, f.Paxos, log, f.When, f.Load)
 }
@@ -71,11 +79,7 @@ func (f *Figure) markdownRatios(b *strings.Builder, old *Figure) {
 	for _, r := range all {
 		was := ""
 		if old != nil {
-			for _, o := range old.ratios() {
-				if o.Of == r.Of && o.To == r.To && o.Metric == r.Metric && o.X == r.X {
-					was = moved(r.Values, o.Values)
-				}
-			}
+			was = moved(r.Values, old.ratioAt(r.Claim, r.X))
 		}
 		fmt.Fprintf(b, "| %s : %s | %s | %s | %s%s | %s | %s | %s |\n", r.Of, r.To, r.X, r.Metric, r.Values, was, r.Paper, r.goal(), r.verdict())
 	}

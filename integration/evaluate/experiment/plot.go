@@ -15,7 +15,7 @@ import (
 // there is one point only, or as the share of sections by what they took, where that was kept. "": there is nothing to draw.
 func (f *Figure) Plot(dir string) (string, error) {
 	p := plot.New()
-	p.Title.Text = fmt.Sprintf("%s, %s, Paxos %s", f.Title, f.Profile, f.Paxos)
+	p.Title.Text = fmt.Sprintf("%s, %s, Paxos %s", f.heading(), f.Profile, f.Paxos)
 	p.Legend.Top = true
 	drawn, err := f.draw(p)
 	if err != nil || !drawn {

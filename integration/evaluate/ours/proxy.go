@@ -49,6 +49,9 @@ type Proxy struct {
 
 // StartProxy starts one and returns when it serves drivers.
 func StartProxy(ctx context.Context, o ProxyOptions) (*Proxy, error) {
+	if err := o.free(ctx); err != nil {
+		return nil, fmt.Errorf("start a proxy: %w", err)
+	}
 	words := []string{
 		o.Program, "proxy", "--contact-points", o.Node, "--listen", o.Listen + ":9042", "--metrics-listen", "", "--audit", "none",
 	}
@@ -74,6 +77,18 @@ func StartProxy(ctx context.Context, o ProxyOptions) (*Proxy, error) {
 		return nil, fmt.Errorf("start a proxy: %w", err)
 	}
 	return p, nil
+}
+
+// free tells what keeps the proxy from its port. In a namespace nothing else listens that is not ours.
+func (o ProxyOptions) free(ctx context.Context) error {
+	if o.Namespace != "" {
+		return nil
+	}
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", o.Listen+":9042")
+	if err != nil {
+		return err
+	}
+	return l.Close()
 }
 
 // live starts the process and stays until it has ended, on one thread: the kernel takes the end of that for the parent's death.

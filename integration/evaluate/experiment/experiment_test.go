@@ -1,0 +1,236 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"io"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"music/integration/evaluate/section"
+)
+
+// memory is a system in this process: one lock for all keys, or none at all.
+type memory struct {
+	exclusive bool
+	section   sync.Mutex
+	mu        sync.Mutex
+	values    map[string][]byte
+}
+
+func (m *memory) Close() {}
+
+func (m *memory) Enter(_ context.Context, key string) (section.Held, error) {
+	if m.exclusive {
+		m.section.Lock()
+	}
+	return &cell{m, key}, nil
+}
+
+// cell is a key of memory in the hands of a client.
+type cell struct {
+	*memory
+	key string
+}
+
+func (c *cell) Get(context.Context) ([]byte, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	v, is := c.values[c.key]
+	if !is {
+		return nil, section.ErrNoValue
+	}
+	return v, nil
+}
+
+func (c *cell) Put(_ context.Context, v []byte) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.values[c.key] = v
+	return nil
+}
+
+func (c *cell) Leave(context.Context) error {
+	if c.exclusive {
+		c.section.Unlock()
+	}
+	return nil
+}
+
+// remembering is a fleet whose clients share a memory.
+func remembering(exclusive bool) *Fleet {
+	m := &memory{exclusive: exclusive, values: map[string][]byte{}}
+	return &Fleet{System: System{Name: "memory", Exclusive: true}, clients: [Sites]section.Client{m, m, m}}
+}
+
+func TestASystemThatExcludesPassesItsTest(t *testing.T) {
+	require.NoError(t, remembering(true).verify(t.Context()))
+}
+
+// slow is a body's client that reads, and lets others read, before it writes.
+type slow struct {
+	*memory
+	reads sync.WaitGroup
+}
+
+func (s *slow) Enter(_ context.Context, key string) (section.Held, error) {
+	return &slowCell{&cell{s.memory, key}, s}, nil
+}
+
+// slowCell is a key of slow.
+type slowCell struct {
+	*cell
+	slow *slow
+}
+
+func (c *slowCell) Get(ctx context.Context) ([]byte, error) {
+	v, err := c.cell.Get(ctx)
+	if errors.Is(err, section.ErrNoValue) { // the first reads of a number that all raise, whoever comes first
+		c.slow.reads.Done()
+		c.slow.reads.Wait()
+	}
+	return v, err
+}
+
+// A system whose sections overlap loses numbers, and is not timed.
+func TestASystemThatDoesNotExcludeFailsItsTest(t *testing.T) {
+	s := &slow{memory: &memory{values: map[string][]byte{}}}
+	s.reads.Add(Sites * 2) // as many as there are workers
+	f := &Fleet{System: System{Name: "slow", Exclusive: true}, clients: [Sites]section.Client{s, s, s}}
+	require.ErrorIs(t, f.verify(t.Context()), ErrTest)
+}
+
+// Turns are taken round by round, each round begins with another system, and one that fails twice is left in peace.
+func TestTurns(t *testing.T) {
+	r := &Run{Settings: Settings{Rounds: 3}, Figure: &Figure{}, Log: io.Discard, warmed: map[string]bool{"a": true, "b": true, "broken": true}}
+	var order []string
+	take := func(name string, err error) turn {
+		return turn{name, "", func(context.Context, string) (map[string]float64, error) {
+			order = append(order, name)
+			return map[string]float64{"m": float64(len(order))}, err
+		}}
+	}
+	fault := errors.New("it stands still")
+	require.NoError(t, r.takeTurns(t.Context(), []turn{take("a", nil), take("b", nil), take("broken", fault)}))
+	assert.Equal(t, []string{"a", "b", "broken", "b", "broken", "a", "a", "b"}, order)
+	assert.Equal(t, Samples{1, 6, 7}, r.values("a", "", "m"))
+	assert.Contains(t, r.Rows[r.find("broken", "")].Note, fault.Error())
+	assert.Empty(t, r.values("broken", "", "m"))
+}
+
+// A claim is the ratios of the same rounds, with a verdict where something is aimed at.
+func TestRatios(t *testing.T) {
+	f := &Figure{Claims: []Claim{
+		{Of: "a", To: "b", Metric: "m", Least: 2}, {Of: "b", To: "a", Metric: "m", Most: 0.1, Paper: "0.5"}, {Of: "a", To: "absent", Metric: "m"},
+	}}
+	for _, v := range [][2]float64{{10, 5}, {30, 10}, {12, 6}} {
+		f.add("a", "", map[string]float64{"m": v[0]})
+		f.add("b", "", map[string]float64{"m": v[1]})
+	}
+	all := f.ratios()
+	require.Len(t, all, 2)
+	assert.Equal(t, Samples{2, 3, 2}, all[0].Values)
+	assert.Equal(t, "met", all[0].verdict())
+	assert.Equal(t, "missed", all[1].verdict())
+	assert.Len(t, f.Rows, 2, "to ask makes no rows")
+}
+
+// The page says which profile was measured, what was not timed and why, and what has moved.
+func TestMarkdown(t *testing.T) {
+	page := func(v float64) *Report {
+		f := &Figure{Name: "figX", Title: "a figure", Profile: Local().Name, Paxos: "v2", Metrics: []Metric{{"m", "ms"}}, Claims: []Claim{{Of: "a", To: "b", Metric: "m"}}}
+		for _, round := range []float64{0.9, 1, 1.1} {
+			f.add("a", "", map[string]float64{"m": v * round})
+			f.add("b", "", map[string]float64{"m": 1})
+		}
+		f.row("c", "").Note = "not timed: it cannot be had here"
+		return &Report{Figures: []*Figure{f}}
+	}
+	text := page(10).Markdown(page(20), map[string]string{"figX/local/v2": "figX.svg"})
+	for _, want := range []string{
+		"## figX: a figure, LOCAL PROFILE\n", "not timed: it cannot be had here", "| a : b |  | m | 10.0 (9.00–11.0) **was 20.0 (18.0–22.0)** |", "![a figure](figX.svg)",
+	} {
+		assert.Contains(t, text, want)
+	}
+	assert.NotContains(t, page(10).Markdown(page(10.5), nil), "**was", "within its spread")
+}
+
+// A report is read as it was saved, and knows what it has.
+func TestReportIsKept(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "docs", "evaluation.json")
+	none, err := Read(path)
+	require.NoError(t, err)
+	assert.Nil(t, none)
+	r := &Report{Machine: "m", Settings: Settings{Rounds: 5, Span: time.Second}}
+	r.Put(&Figure{Name: "f", Profile: "IUs", Paxos: "v1"})
+	r.Put(&Figure{Name: "f", Profile: "IUs", Paxos: "v2"})
+	r.Put(&Figure{Name: "f", Profile: "IUs", Paxos: "v1", Notes: []string{"again"}})
+	require.NoError(t, r.Save(path))
+	got, err := Read(path)
+	require.NoError(t, err)
+	assert.Equal(t, r, got)
+	assert.Len(t, got.Figures, 2)
+	assert.True(t, got.Has("f", "IUs", "v2"))
+	assert.False(t, got.Has("f", "I1", "v2"))
+}
+
+// Jain's index is one where all sites have their share, and a third where one site has all.
+func TestFairness(t *testing.T) {
+	sites := []int{1, 2, 3}
+	even := Outcome{Sections: []Timing{{Site: 1}, {Site: 2}, {Site: 3}}}
+	index, least := even.fairness(sites)
+	assert.InDelta(t, 1, index, 1e-9)
+	assert.InDelta(t, 1, least, 1e-9)
+	index, least = Outcome{Sections: []Timing{{Site: 1}, {Site: 1}}}.fairness(sites)
+	assert.InDelta(t, 1.0/3, index, 1e-9)
+	assert.Zero(t, least)
+}
+
+// Each figure is drawn in its way, and one without values not at all.
+func TestPlots(t *testing.T) {
+	dir := t.TempDir()
+	bars := &Figure{Name: "bars", Metrics: []Metric{{"m", "ms"}}}
+	bars.add("a", "", map[string]float64{"m": 1})
+	lines := &Figure{Name: "lines", Metrics: []Metric{{"m", "ms"}}}
+	lines.add("a", "1 put", map[string]float64{"m": 1})
+	lines.add("a", "10 puts", map[string]float64{"m": 2})
+	lines.row("not timed", "").Note = "why"
+	curve := &Figure{Name: "cdf", Metrics: bars.Metrics}
+	curve.row("a", "").CDF = quantiles([]float64{3, 1, 2})
+	for _, f := range []*Figure{bars, lines, curve} {
+		name, err := f.Plot(dir)
+		require.NoError(t, err)
+		assert.True(t, strings.HasPrefix(name, f.Name), name)
+		assert.FileExists(t, filepath.Join(dir, name))
+	}
+	name, err := (&Figure{Name: "empty", Metrics: bars.Metrics}).Plot(dir)
+	require.NoError(t, err)
+	assert.Empty(t, name)
+}
+
+// Every experiment has a name of its own, and times systems.
+func TestExperimentsAreWhole(t *testing.T) {
+	names := map[string]bool{}
+	for _, e := range All() {
+		assert.False(t, names[e.Name], e.Name)
+		names[e.Name] = true
+		assert.NotEmpty(t, e.Systems, e.Name)
+		assert.NotEmpty(t, e.Metrics, e.Name)
+		assert.Contains(t, e.Profiles, "IUs", e.Name)
+		assert.Contains(t, e.Paxos, "v2", e.Name)
+	}
+}
+
+// The nearest site is what a quorum waits for.
+func TestNearest(t *testing.T) {
+	p := Profiles()[1]
+	assert.Equal(t, p.RTT[0], p.Nearest(1))
+	assert.Equal(t, p.RTT[2], p.Nearest(2))
+	assert.Equal(t, p.RTT[2], p.Nearest(3))
+}

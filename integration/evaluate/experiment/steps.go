@@ -1,0 +1,109 @@
+package experiment
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"music/integration/evaluate/section"
+)
+
+// steps is Fig. 5b and the table of the slides: what each step of a section takes at the first site, where nobody else wants the key.
+func steps() Experiment {
+	systems := []string{MUSIC, MSCP, ZooKeeper, Ours, Strict}
+	return Experiment{
+		Name: "fig5b", Title: "the steps of a section at the first site (paper, Fig. 5b)", Systems: systems,
+		Profiles: []string{"IUs"}, Paxos: bothPaxos,
+		Metrics: []Metric{
+			{"enter", "RTT"}, {"reference", "RTT"}, {"acquire", "RTT"}, {"put", "RTT"}, {"get", "RTT"}, {"leave", "RTT"},
+			{"enter ms", "ms"}, {"reference ms", "ms"}, {"acquire ms", "ms"}, {"put ms", "ms"}, {"get ms", "ms"}, {"leave ms", "ms"},
+		},
+		Run: func(ctx context.Context, r *Run) error {
+			r.Notes = append(r.Notes, fmt.Sprintf("A round trip (RTT) is that from site 1 to the nearest other site, %v. The paper has, with Paxos v1: "+
+				"createLockRef 219–230 ms (4 RTT), peek 0.67 ms, grant 55 ms (1), put 93 ms (1, to the farther site), LWT put 270 ms (4), release 219–230 ms (4); "+
+				"enter is createLockRef (reference), peek and grant (acquire).", r.World.Profile.Nearest(1)))
+			var turns []turn
+			for _, s := range systems {
+				if r.has(s) {
+					turns = append(turns, turn{s, "", r.stepsTurn(s)})
+				}
+			}
+			return r.takeTurns(ctx, turns)
+		},
+	}
+}
+
+// stepper is a client of the paper's systems, whose operations can be timed one by one.
+type stepper interface {
+	CreateLockRef(ctx context.Context, key string) (int64, error)
+	AcquireLock(ctx context.Context, key string, ref int64) (bool, error)
+	ReleaseLock(ctx context.Context, key string, ref int64) error
+}
+
+// stepsTurn does sections one after another at the first site, and gives the median of each step.
+func (r *Run) stepsTurn(system string) func(context.Context, string) (map[string]float64, error) {
+	return func(ctx context.Context, name string) (map[string]float64, error) {
+		f, c := r.fleets[system], clock{}
+		o := f.Run(ctx, Load{Workers: 1, Sites: []int{1}, Span: r.Span, Key: fresh(name), Body: func(ctx context.Context, w Worker, h section.Held) error {
+			err := c.time("put", func() error { return h.Put(ctx, value(10, w, 0)) })
+			if err != nil {
+				return err
+			}
+			return c.time("get", func() error { _, err := h.Get(ctx); return err })
+		}})
+		if _, err := o.rates(); err != nil {
+			return nil, err
+		}
+		for _, t := range o.Sections {
+			c["enter"], c["leave"] = append(c["enter"], inMS(t.Entered)), append(c["leave"], inMS(t.Left-t.Done))
+		}
+		if s, is := f.clients[0].(stepper); is {
+			if err := c.references(ctx, s, name, len(o.Sections)); err != nil {
+				return nil, err
+			}
+		}
+		return c.medians(inMS(r.World.Profile.Nearest(1))), nil
+	}
+}
+
+// clock has what steps took, in milliseconds, by their names.
+type clock map[string]Samples
+
+// time does a step.
+func (c clock) time(step string, do func() error) error {
+	began := time.Now()
+	err := do()
+	c[step] = append(c[step], inMS(time.Since(began)))
+	return err
+}
+
+// references creates some, acquires and releases them.
+func (c clock) references(ctx context.Context, s stepper, name string, n int) error {
+	for i := range n {
+		key, ref := fmt.Sprint(name, "-", i), int64(0)
+		err := c.time("reference", func() (err error) { ref, err = s.CreateLockRef(ctx, key); return err })
+		if err != nil {
+			return err
+		}
+		err = c.time("acquire", func() error { _, err := s.AcquireLock(ctx, key, ref); return err })
+		if err != nil {
+			return err
+		}
+		if err := s.ReleaseLock(ctx, key, ref); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// medians are those of each step, in milliseconds and in round trips.
+func (c clock) medians(rtt float64) map[string]float64 {
+	values := map[string]float64{}
+	for step, s := range c {
+		values[step+" ms"] = s.Median()
+		if rtt > 0 {
+			values[step] = s.Median() / rtt
+		}
+	}
+	return values
+}

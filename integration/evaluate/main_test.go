@@ -1,0 +1,63 @@
+package main
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"music/integration/evaluate/experiment"
+)
+
+// What nobody knows is refused before anything is started.
+func TestBadWordsAreRefused(t *testing.T) {
+	for _, args := range [][]string{
+		{"--only", "fig4a,fig99"}, {"--rounds", "-1"}, {"--workers", "0"}, {"--span", "-1s"}, {"--against", filepath.Join(t.TempDir(), "none.json")}, {"safety"},
+	} {
+		c := command()
+		c.SetArgs(append(args, "--out", t.TempDir()))
+		require.Error(t, c.ExecuteContext(t.Context()), args)
+	}
+}
+
+// A full run goes on where it was stopped, unless its settings are others; a short one keeps the figures that it does not measure.
+func TestResume(t *testing.T) {
+	s := settings{out: t.TempDir(), Settings: experiment.Settings{Rounds: 5, Full: true}}
+	r := &experiment.Report{Settings: s.Settings}
+	r.Put(&experiment.Figure{Name: "fig4a", Profile: "IUs", Paxos: "v2"})
+	require.NoError(t, r.Save(s.path()))
+	got, err := s.resume()
+	require.NoError(t, err)
+	assert.True(t, got.Has("fig4a", "IUs", "v2"))
+	s.Rounds = 7
+	got, err = s.resume()
+	require.NoError(t, err)
+	assert.False(t, got.Has("fig4a", "IUs", "v2"))
+}
+
+// A short run has one world, a full one those of all profiles.
+func TestWhatIsPlayedWhere(t *testing.T) {
+	profiles := experiment.Profiles()
+	e := experiment.Experiment{Name: "x", Profiles: []string{"I1", "IUs"}, Paxos: []string{"v1", "v2"}}
+	short, full := settings{}, settings{Settings: experiment.Settings{Full: true, Span: time.Second}}
+	assert.True(t, short.plays(e, profiles[1], "v2"))
+	assert.False(t, short.plays(e, profiles[1], "v1"))
+	assert.False(t, short.plays(e, profiles[0], "v2"))
+	assert.True(t, full.plays(e, profiles[0], "v1"))
+	assert.False(t, full.plays(e, profiles[2], "v2"))
+	assert.True(t, short.plays(e, experiment.Local(), "v2"))
+	full.only = []string{"y"}
+	assert.False(t, full.plays(e, profiles[1], "v2"))
+}
+
+// Whatever an experiment times, the registry has or will have; it has nothing twice.
+func TestRegistry(t *testing.T) {
+	names := map[string]bool{}
+	for _, s := range systems() {
+		assert.False(t, names[s.Name], s.Name)
+		names[s.Name] = true
+	}
+	assert.True(t, names[experiment.Ours])
+}
