@@ -103,8 +103,8 @@ func TestNumberRunsOut(t *testing.T) {
 				assert.Empty(t, clients.Faults())
 				return
 			}
-			storetest.Put(t, first, "as if nothing had been")
 			storetest.Put(t, second, "of the second")
+			storetest.Put(t, first, "as if nothing had been")
 			assert.Contains(t, clients.Faults(), judge.TwoHolders)
 		})
 	}

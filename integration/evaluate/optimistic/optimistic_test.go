@@ -139,8 +139,8 @@ func TestRowRunsOut(t *testing.T) {
 	one, two := clients.Add(New(o)), clients.Add(New(o))
 	first := storetest.Enter(t, one, "k")
 	second := storetest.Enter(t, two, "k")
-	storetest.Put(t, first, "of the first")
 	storetest.Put(t, second, "of the second")
+	storetest.Put(t, first, "of the first")
 	assert.Contains(t, clients.Faults(), judge.TwoHolders)
 }
 
