@@ -109,6 +109,9 @@ func (a *lockExecution) message() (*lockedBatch, *wire.Failure) {
 	const kept = primitive.QueryFlagSerialConsistency | primitive.QueryFlagDefaultTimestamp | primitive.QueryFlagWithKeyspace
 	b.parameters = wire.Parameters{Consistency: p.Consistency, Flags: p.Flags & kept, Serial: p.Serial, Timestamp: p.Timestamp, Keyspace: p.Keyspace, Rest: p.Rest}
 	own := s.Parsed.Timestamp
+	if f := s.CheckTimestampPlaces(); f != nil {
+		return nil, f
+	}
 	if own.Kind != rewrite.NoTerm {
 		stamp, f := s.Integer(own, "TIMESTAMP")
 		if f != nil {
@@ -123,27 +126,16 @@ func (a *lockExecution) message() (*lockedBatch, *wire.Failure) {
 	}
 	for i, child := range s.Parsed.Children {
 		part, f := c.batchPart(child.Whole.Of(s.Text), s.names[i], s.Values[at:at+child.Markers])
-		if f = cmp.Or(f, s.checkStamped(&part, child.Timestamp)); f != nil {
+		if f == nil && own.Kind != rewrite.NoTerm && part.plain == nil && !part.Critical.Ignore {
+			f = statement.TimestampRefused(part.Table)
+		}
+		if f != nil {
 			return nil, f
 		}
 		at += child.Markers
 		b.children = append(b.children, part)
 	}
 	return b, nil
-}
-
-// checkStamped refuses a timestamp of the batch's own where its statement's table does not ignore it,
-// and beside one of the statement.
-func (s *lockStatement) checkStamped(part *lockStatement, own rewrite.Term) *wire.Failure {
-	switch {
-	case s.Parsed.Timestamp.Kind == rewrite.NoTerm:
-		return nil
-	case own.Kind != rewrite.NoTerm:
-		return wire.Invalid("Timestamp must be set either on BATCH or individual statements")
-	case part.plain == nil && !part.Critical.Ignore:
-		return statement.TimestampRefused(part.Table)
-	}
-	return nil
 }
 
 // batchPart reads a statement of a batch's text by itself: name is its table's.

@@ -9,6 +9,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/catalog"
+	"music/frontend/grant"
 	"music/frontend/refusal"
 	"music/frontend/statement"
 	"music/frontend/traffic"
@@ -92,11 +93,11 @@ func (c *conn) releaseThenAnswer(stream int16, k musiccore.Key, ref musiccore.Lo
 // updateColumns returns the columns that stand before those that a SELECT … FOR UPDATE asks for
 // (docs/design.md 5).
 func updateColumns(t *catalog.Table) []*message.ColumnMetadata {
-	return slices.Clip(grantColumns(t)[:3])
+	return slices.Clip(grant.Columns(t)[:3])
 }
 
 // updateRow returns what stands in those columns.
-func updateRow(g musiccore.Grant, ref int64) message.Row { return slices.Clip(grantRow(g, ref)[:3]) }
+func updateRow(g musiccore.Grant, ref int64) message.Row { return slices.Clip(grant.Row(g, ref)[:3]) }
 
 // columnsOf returns what tells a client of a SELECT … FOR UPDATE that it does not hold the lock:
 // one row with the columns that the read would have had. Those of a prepared statement are known;

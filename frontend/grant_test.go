@@ -6,7 +6,6 @@ import (
 	"io"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
@@ -18,25 +17,6 @@ import (
 	"music/musiccore"
 	"music/rewrite"
 )
-
-// The row of LOCK is written by hand: the same bytes as the library makes of the same columns.
-func TestGrantIsWrittenAsTheLibraryDoes(t *testing.T) {
-	tables := catalog.NewTables()
-	for _, table := range []*catalog.Table{tables.Of("bank", "accounts"), tables.Of("Mixed Case", "ü")} {
-		for _, g := range []musiccore.Grant{
-			{}, {State: musiccore.StateBusy, Holder: "who"},
-			{Applied: true, Ref: 7, State: musiccore.StateHeld, Holder: "ich", Lease: 29*time.Second + 999*time.Microsecond, OwnerDied: true},
-			{Ref: MaxRef, State: musiccore.StateQueued, Position: 70_000},
-		} {
-			for version := byte(3); version <= 5; version++ {
-				c := &conn{version: version}
-				of := lockSubject{table: table}
-				want := c.rows(-2, grantColumns(table), grantRow(g, 1<<40))
-				assert.Equal(t, append([]byte("before"), want...), of.appendGrant([]byte("before"), version, -2, g, 1<<40), "%+v", g)
-			}
-		}
-	}
-}
 
 // atOnceLocks answer at once, as the core does of a key that it keeps.
 type atOnceLocks struct{ acceptingLocks }

@@ -21,7 +21,10 @@ func TestKeysThatAreEvaluatedOnce(t *testing.T) {
 		g := newGrantingLocks()
 		r := newRig(t, func(o *Options) { o.Locks = g })
 		for table, kind := range map[string]string{"uuids": "uuid", "times": "timeuuid", "texts": "text"} {
-			r.server.Tables.Set("bank", table, &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: kind}}, Primary: []string{"id"}, Settings: catalog.Settings{Unlocked: catalog.Auto}})
+			r.server.Tables.Set("bank", table, &catalog.Critical{
+				Key: []catalog.Column{{Name: "id", Type: kind}}, Primary: []string{"id"}, Columns: map[string]catalog.Column{"id": {Name: "id", Type: kind}},
+				Settings: catalog.Settings{Unlocked: catalog.Auto},
+			})
 		}
 		client, backend := r.login(d)
 		seen := map[string]bool{}

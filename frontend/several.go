@@ -10,6 +10,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/message"
 
 	"music/frontend/catalog"
+	"music/frontend/grant"
 	"music/frontend/refusal"
 	"music/frontend/statement"
 	"music/frontend/traffic"
@@ -21,7 +22,7 @@ import (
 // grantColumns returns the columns of what the statement answers: with IN, those of the key behind
 // the others.
 func (s *lockStatement) grantColumns() []*message.ColumnMetadata {
-	columns := grantColumns(s.Table)
+	columns := grant.Columns(s.Table)
 	if !s.SeveralKeys() {
 		return columns
 	}
@@ -201,7 +202,7 @@ func (r *multiLock) rows() []message.Row {
 	var rows []message.Row
 	for _, w := range r.keys {
 		if w.asked {
-			rows = append(rows, append(grantRow(w.grant, r.shown(w)), w.Parts...))
+			rows = append(rows, append(grant.Row(w.grant, r.shown(w)), w.Parts...))
 		}
 	}
 	return rows

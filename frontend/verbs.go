@@ -15,6 +15,8 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/catalog"
+	"music/frontend/grant"
+	"music/frontend/refusal"
 	"music/frontend/traffic"
 	"music/frontend/wire"
 	"music/musiccore"
@@ -59,6 +61,38 @@ func (a *lockExecution) verb(k musiccore.Key, ref musiccore.LockRef) *wire.Failu
 		o.unlock(k, ref, tell)
 	}
 	return nil
+}
+
+// lockSubject is what a LOCK or an UNLOCK is about.
+type lockSubject struct {
+	table      *catalog.Table
+	generation [16]byte // of the table
+	key        musiccore.Key
+	ref        musiccore.LockRef // that the client has named; 0 is none
+	shortened  []string          // a warning for each clause that was shortened
+}
+
+// tellGrant answers LOCK and UNLOCK; inPlace says that the request is being performed.
+func (o operation) tellGrant(stream int16, of lockSubject, a musiccore.Answer, inPlace bool) {
+	c := o.conn
+	switch {
+	case a.Err != nil:
+		o.answer(c.failureEnvelope(stream, refusal.OfOperation(a.Err, of.table, c.server.shown(of.generation, of.key, of.ref))))
+	case inPlace && o.owed():
+		c.up.Reply(func(dst []byte) []byte { return c.appendGrant(dst, stream, &of, a.Grant) })
+	default:
+		o.answer(c.appendGrant(nil, stream, &of, a.Grant))
+	}
+}
+
+// appendGrant appends the envelope that tells of a grant, with its warnings.
+func (c *conn) appendGrant(dst []byte, stream int16, of *lockSubject, g musiccore.Grant) []byte {
+	start := len(dst)
+	dst = grant.Append(dst, wire.Header{Version: c.version, Stream: stream}, of.table, g, c.server.shown(of.generation, of.key, g.Ref))
+	if len(of.shortened) == 0 {
+		return dst
+	}
+	return append(dst[:start], c.warned(bytes.Clone(dst[start:]), of.shortened)...)
 }
 
 // request returns what the clauses of LOCK and FOR UPDATE ask of the core, within what the client's

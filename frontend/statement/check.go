@@ -89,14 +89,19 @@ func (s *Statement) checkOwnTerms(st *rewrite.Statement) *wire.Failure {
 	return nil
 }
 
-// CheckTimestamps refuses timestamps of the client's own where the table does not ignore them, and those that Cassandra refuses,
-// in its words.
+// CheckTimestamps refuses timestamps of the client's own where the table does not ignore them, and where Cassandra
+// refuses them.
 func (s *Statement) CheckTimestamps() *wire.Failure {
+	if s.Timed() && !s.Critical.Ignore {
+		return TimestampRefused(s.Table)
+	}
+	return s.CheckTimestampPlaces()
+}
+
+// CheckTimestampPlaces refuses timestamps where Cassandra refuses them, in its words.
+func (s *Statement) CheckTimestampPlaces() *wire.Failure {
 	if !s.Timed() {
 		return nil
-	}
-	if !s.Critical.Ignore {
-		return TimestampRefused(s.Table)
 	}
 	batch := s.Parsed.Verb == rewrite.Batch && s.Parsed.Timestamp.Kind != rewrite.NoTerm
 	for _, part := range s.Parts() {

@@ -1,13 +1,10 @@
 package statement
 
 import (
-	"crypto/rand"
-	"encoding/binary"
-	"fmt"
 	"slices"
-	"time"
 
-	"music/frontend/catalog"
+	"github.com/google/uuid"
+
 	"music/rewrite"
 )
 
@@ -26,7 +23,7 @@ func (s *Statement) FixKey() bool {
 			if r.Op != rewrite.OpEq || r.Value.Kind != rewrite.TermOther || !slices.Contains(s.Critical.Primary, name) || !s.sameTable(part.Parsed) {
 				continue
 			}
-			if constant := s.constantOf(r.Value, s.column(name)); constant != "" {
+			if constant := s.constantOf(r.Value, s.Critical.Columns[name].Type); constant != "" {
 				edits = append(edits, rewrite.Edit{Span: r.Value.Span, Text: " " + constant + " "})
 			}
 		}
@@ -52,43 +49,31 @@ func (s *Statement) Evaluates() bool {
 	})
 }
 
-// column returns a column of the primary key.
-func (s *Statement) column(name string) catalog.Column {
-	for _, c := range s.Critical.Key {
-		if c.Name == name {
-			return c
-		}
-	}
-	return s.Critical.Columns[name]
-}
-
-// constantOf returns the constant that a term stands for; "" where it is not known to be one.
-func (s *Statement) constantOf(t rewrite.Term, c catalog.Column) string {
+// constantOf returns the constant that a term stands for in a column of a type; "" where it is not known to be
+// one.
+func (s *Statement) constantOf(t rewrite.Term, columnType string) string {
 	function, _ := rewrite.Call(s.Text, t)
 	typ, literal, _ := rewrite.Cast(s.Text, t)
 	switch {
-	case function == "uuid" && c.Type == "uuid":
-		return newUUID(false)
-	case function == "now" && c.Type == "timeuuid":
-		return newUUID(true)
-	case typ == c.Type, typ == "varchar" && c.Type == "text":
+	case function == "uuid" && columnType == "uuid":
+		return uuid.NewString()
+	case function == "now" && columnType == "timeuuid":
+		return newTimeUUID()
+	case typ == columnType, typ == "varchar" && columnType == "text":
 		return literal
 	}
 	return ""
 }
 
-// newUUID returns a new UUID: of the present time (version 1), or random (version 4).
-func newUUID(ofTime bool) string {
-	var u [16]byte
-	_, _ = rand.Read(u[:]) // it never fails
-	u[6], u[8] = 0x40|u[6]&0x0f, 0x80|u[8]&0x3f
-	if ofTime {
-		const since1582 = 0x01b21dd213814000 // of 100 ns, up to 1970 (RFC 9562)
-		ticks := uint64(time.Now().UnixNano()/100) + since1582
-		binary.BigEndian.PutUint32(u[:], uint32(ticks))
-		binary.BigEndian.PutUint16(u[4:], uint16(ticks>>32))
-		binary.BigEndian.PutUint16(u[6:], uint16(ticks>>48)&0x0fff|0x1000)
-		u[10] |= 1 // no network card's
+// newTimeUUID returns a UUID of the present time, version 1. Its node is random, and says so by its multicast bit
+// (RFC 9562 section 6.10): no client learns the address of a network card.
+func newTimeUUID() string {
+	u, err := uuid.NewUUID()
+	if err != nil {
+		return ""
 	}
-	return fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
+	random := uuid.New()
+	copy(u[10:], random[10:])
+	u[10] |= 1
+	return u.String()
 }

@@ -1,0 +1,115 @@
+// Package grant has what LOCK and UNLOCK answer: one row, the same columns for every outcome (docs/design.md 5).
+package grant
+
+import (
+	"encoding/binary"
+
+	"github.com/datastax/go-cassandra-native-protocol/datatype"
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+
+	"music/frontend/catalog"
+	"music/frontend/wire"
+	"music/musiccore"
+)
+
+// width is how many columns LOCK and UNLOCK answer.
+const width = 7
+
+// column is one of them.
+type column struct {
+	name string
+	kind datatype.DataType
+}
+
+// shape returns them.
+func shape() [width]column {
+	return [...]column{
+		{"[applied]", datatype.Boolean}, {"lock_ref", datatype.Bigint}, {"state", datatype.Varchar}, {"position", datatype.Int},
+		{"holder", datatype.Varchar}, {"lease_ms", datatype.Bigint}, {"owner_died", datatype.Boolean},
+	}
+}
+
+// Columns returns the columns that LOCK and UNLOCK answer, as those of a table.
+func Columns(t *catalog.Table) []*message.ColumnMetadata {
+	columns := make([]*message.ColumnMetadata, 0, width)
+	for _, column := range shape() {
+		columns = append(columns, &message.ColumnMetadata{Keyspace: t.Keyspace, Table: t.Name, Name: column.name, Type: column.kind})
+	}
+	return columns
+}
+
+// Row returns the row that LOCK and UNLOCK answer; ref is the reference as the client sees it.
+func Row(g musiccore.Grant, ref int64) message.Row {
+	cur, row := wire.Cursor{Body: appendRow(nil, g, ref)}, make(message.Row, width)
+	for i := range row {
+		row[i] = cur.Value()
+	}
+	return row
+}
+
+// Append appends the response of that one row to the request with header h, which allocates nothing beside dst
+// (v4 spec section 4.2.5.2).
+func Append(dst []byte, h wire.Header, t *catalog.Table, g musiccore.Grant, ref int64) []byte {
+	start := len(dst)
+	h = wire.Header{Version: h.Version | wire.ResponseBit, Stream: h.Stream, OpCode: primitive.OpCodeResult}
+	dst = h.AppendTo(dst)
+	dst = binary.BigEndian.AppendUint32(dst, uint32(primitive.ResultTypeRows))
+	dst = binary.BigEndian.AppendUint32(dst, uint32(primitive.RowsFlagGlobalTablesSpec))
+	dst = binary.BigEndian.AppendUint32(dst, width)
+	dst = appendString(appendString(dst, t.Keyspace), t.Name)
+	for _, column := range shape() {
+		dst = binary.BigEndian.AppendUint16(appendString(dst, column.name), uint16(column.kind.Code()))
+	}
+	dst = binary.BigEndian.AppendUint32(dst, 1) // row
+	dst = appendRow(dst, g, ref)
+	h.Length = uint32(len(dst) - start - wire.HeaderSize)
+	h.AppendTo(dst[start:start])
+	return dst
+}
+
+// appendRow appends the values of the row, each behind its length.
+func appendRow(dst []byte, g musiccore.Grant, ref int64) []byte {
+	dst = appendBoolean(dst, g.Applied)
+	if g.Ref == 0 {
+		dst = appendNull(dst)
+	} else {
+		dst = appendBigint(dst, ref)
+	}
+	dst = appendText(dst, g.State.String())
+	dst = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(dst, 4), uint32(g.Position))
+	if g.Holder == "" {
+		dst = appendNull(dst)
+	} else {
+		dst = appendText(dst, g.Holder)
+	}
+	dst = appendBigint(dst, g.Lease.Milliseconds())
+	return appendBoolean(dst, g.OwnerDied)
+}
+
+// appendString appends a [string].
+func appendString(dst []byte, s string) []byte {
+	return append(binary.BigEndian.AppendUint16(dst, uint16(len(s))), s...)
+}
+
+// appendText appends a value of a text.
+func appendText(dst []byte, s string) []byte {
+	return append(binary.BigEndian.AppendUint32(dst, uint32(len(s))), s...)
+}
+
+// appendBigint appends a value of a bigint.
+func appendBigint(dst []byte, n int64) []byte {
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32(dst, 8), uint64(n))
+}
+
+// appendBoolean appends a value of a boolean.
+func appendBoolean(dst []byte, b bool) []byte {
+	dst = binary.BigEndian.AppendUint32(dst, 1)
+	if b {
+		return append(dst, 1)
+	}
+	return append(dst, 0)
+}
+
+// appendNull appends the value null.
+func appendNull(dst []byte) []byte { return append(dst, 0xff, 0xff, 0xff, 0xff) }

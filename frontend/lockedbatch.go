@@ -1,0 +1,281 @@
+package frontend
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"slices"
+
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+
+	"music/frontend/catalog"
+	"music/frontend/statement"
+	"music/frontend/wire"
+	"music/musiccore"
+)
+
+// lockedBatch is a BATCH message whose statements are all under one lock. Once read it needs
+// nothing of the connection's direction.
+type lockedBatch struct {
+	conn       *conn
+	header     wire.Header
+	before     []byte // of the body: type and number
+	children   []lockStatement
+	parameters wire.Parameters
+	permitted  []*catalog.Table // that the client may write: Cassandra has just said so
+}
+
+// executeBatch executes a BATCH message that names a critical table.
+type executeBatch struct{}
+
+// String implements action.
+func (executeBatch) String() string { return "execute a batch under a lock" }
+
+// perform implements action.
+func (executeBatch) perform(c *conn, e wire.Envelope) error {
+	body, err := c.plainBody(&e)
+	if err != nil {
+		return c.answerUnreadable(e, err)
+	}
+	b, f := c.readLockedBatch(e.Header, bytes.Clone(body))
+	switch {
+	case f != nil && c.server.Tables.Version() != c.decidedAt:
+		return c.decideAgain(e)
+	case f == nil && b.unlocked() && !b.served():
+		f = b.withoutLock(e).run()
+	case f == nil && !b.unlocked() && slices.ContainsFunc(b.children, func(s lockStatement) bool { return s.FollowsTable() }):
+		f = mixedBatch()
+	case f == nil:
+		f = b.run(true)
+	}
+	if f != nil {
+		return c.answer(e, f)
+	}
+	return nil
+}
+
+// readLockedBatch reads all statements of a body, which it keeps.
+func (c *conn) readLockedBatch(h wire.Header, body []byte) (*lockedBatch, *wire.Failure) {
+	cur := wire.Cursor{Body: body, At: 3}
+	n := int(binary.BigEndian.Uint16(body[1:]))
+	own, err := c.batchKeyspace(cur, n)
+	if err != nil {
+		return nil, unreadable(h.OpCode, err)
+	}
+	b := &lockedBatch{conn: c, header: h.Rewritten(), before: body[:3:3]}
+	for range n {
+		s, f := c.readChild(&cur, own)
+		if f != nil {
+			return b, f
+		}
+		for n := cur.Short(); n > 0 && !cur.Bad; n-- {
+			start := cur.At
+			cur.Value()
+			s.Values = append(s.Values, cur.Body[start:cur.At])
+		}
+		if s.plain == nil && len(s.Values) != s.Parsed.Markers {
+			return b, wire.Invalid("MUSIC_SYNTAX: %d bind markers, %d values in a statement of the batch: bind one value to each", s.Parsed.Markers, len(s.Values))
+		}
+		b.children = append(b.children, s)
+	}
+	b.parameters = wire.ReadParameters(&cur, c.version)
+	if cur.Bad {
+		return b, unreadable(h.OpCode, wire.ErrShort)
+	}
+	if len(b.children) == 0 {
+		return b, nil
+	}
+	first := slices.IndexFunc(b.children, func(s lockStatement) bool { return s.plain == nil })
+	if first < 0 {
+		return b, mixedBatch()
+	}
+	return b, checkNow(&b.parameters, b.children[first].Table)
+}
+
+// run carries out the batch where the client may, which Cassandra is asked first: of each table that
+// is critical, one after another.
+func (b *lockedBatch) run(inPlace bool) *wire.Failure {
+	for i := range b.children {
+		s := &b.children[i]
+		if s.plain != nil || b.conn.missingPermission(s.Table, b.permissions(s.Table)) == 0 {
+			continue
+		}
+		rest := *b
+		rest.permitted = append(slices.Clip(b.permitted), s.Table)
+		return b.conn.whenPermitted(b.header, s, b.permissions(s.Table), b.conn.sender(inPlace), func() *wire.Failure { return rest.run(false) })
+	}
+	return b.runPermitted(inPlace)
+}
+
+// permissions returns what the statements need of a table, unless Cassandra has just been asked.
+func (b *lockedBatch) permissions(t *catalog.Table) permission {
+	if slices.Contains(b.permitted, t) {
+		return 0
+	}
+	need := permissionModify
+	for i := range b.children {
+		if b.children[i].Table == t && b.children[i].plain == nil {
+			need |= b.children[i].permissions()
+		}
+	}
+	return need
+}
+
+// runPermitted asks the core for one stamp: a batch under one key is one mutation. inPlace
+// says that its request is being performed.
+func (b *lockedBatch) runPermitted(inPlace bool) *wire.Failure {
+	several, f := b.severalSections()
+	switch {
+	case f != nil:
+		return f
+	case several:
+		return b.inSections()
+	}
+	var named int64
+	k := lockedOperation{header: b.header, request: lockedRequest{parameters: b.parameters}}
+	for i := range b.children {
+		s := &b.children[i]
+		key, f := s.Key()
+		if f := cmp.Or(f, s.CheckTimestamps()); f != nil {
+			return f
+		}
+		k.sent.warnings = append(k.sent.warnings, b.conn.timestampWarning(s)...)
+		n, f := s.Ref()
+		switch {
+		case f != nil:
+			return f
+		case i == 0:
+			named, k.request.key, k.request.local = n, key, s.Critical.Local
+			k.sent.table, k.sent.key, k.sent.generation = s.Table, key, s.Critical.Generation
+		case key != k.request.key || n != named:
+			return wire.Invalid("MUSIC_REFUSED: a batch under a lock stays in one %s of one table, %s, under one lock_ref: send one batch for each", s.Critical.Unit(), k.sent.table)
+		}
+	}
+	k.body = b.body(statement.RequestStamps)
+	first := &b.children[0]
+	ref, f := b.conn.readReference(first.Critical, first.Table, k.request.key, named)
+	if f != nil {
+		return f
+	}
+	k.request.ref = ref
+	if slices.ContainsFunc(b.children, func(s lockStatement) bool { return s.Parsed.Conditional }) {
+		return b.writeIf(k)
+	}
+	if first.Auto() {
+		k.request.parameters = k.request.parameters.Clone()
+		return b.conn.putInOwnSection(k, first, b.kind(), primitive.WriteTypeBatch, inPlace)
+	}
+	return b.conn.sendUnderLock(&k, b.kind(), inPlace)
+}
+
+// kind returns what the batch is to the core, where it has no IF.
+func (b *lockedBatch) kind() musiccore.Kind {
+	for i := range b.children {
+		if b.children[i].Kind() != musiccore.BlindPut {
+			return musiccore.Put
+		}
+	}
+	return musiccore.BlindPut
+}
+
+// writeIf carries out the batch where a statement of it has an IF; write is what is sent where all
+// conditions hold.
+func (b *lockedBatch) writeIf(write lockedOperation) *wire.Failure {
+	x, f := readConditional(&b.children[0], b.statements(), true)
+	if f != nil {
+		return f
+	}
+	x.write = write
+	if x.DeletesRange() {
+		x.write.dated = func(stamp int64) []byte { return b.body(statement.BelowWrites(stamp)) }
+	}
+	return b.conn.startConditional(b.header, x, write.request)
+}
+
+// statements returns the statements of the batch, each of a critical table.
+func (b *lockedBatch) statements() []statement.Statement {
+	all := make([]statement.Statement, len(b.children))
+	for i := range all {
+		all[i] = b.children[i].Statement
+	}
+	return all
+}
+
+// body returns the body of the message up to its parameters.
+func (b *lockedBatch) body(stamp statement.Stamps) []byte {
+	body := bytes.Clone(b.before)
+	for i := range b.children {
+		body = b.children[i].appendChild(body, stamp)
+	}
+	return body
+}
+
+// readChild reads the kind and the text or id of a statement.
+func (c *conn) readChild(cur *wire.Cursor, own string) (s lockStatement, f *wire.Failure) {
+	start, plain, names := cur.At, false, [][2]string(nil)
+	if cur.Byte() == 1 {
+		p := c.statement(cur.ShortBytes())
+		switch {
+		case p == nil:
+			return s, mixedBatch()
+		case p.ordinary():
+			plain, names = true, p.written()
+		case p.lock == nil:
+			return s, mixedBatch()
+		default:
+			s, f = p.lock.current()
+		}
+	} else {
+		text := cur.LongString()
+		var r reading
+		c.read(&r, text, true, own)
+		if plain = r.meaning == meaningWrites; !plain && r.meaning != meaningCritical {
+			return s, mixedBatch()
+		}
+		r.execute = true
+		if names = [][2]string{r.name.names()}; !plain {
+			s, plain, f = readLockStatement(r, text)
+		}
+	}
+	if plain && f == nil {
+		return lockStatement{plain: cur.Body[start:cur.At], names: names}, nil
+	}
+	if f == nil && !s.IsWrite() {
+		f = wire.Invalid("MUSIC_REFUSED: only INSERT, UPDATE and DELETE stand in a batch: send the others by themselves")
+	}
+	return s, f
+}
+
+// mixedBatch returns the error for a batch of which a part is under a lock.
+func mixedBatch() *wire.Failure {
+	return wire.Invalid("MUSIC_REFUSED: every statement of a batch under a lock carries USING LOCK, on one key of one table: write BEGIN BATCH USING LOCK <ref>, or send the others by themselves")
+}
+
+// appendChild appends a statement of a batch in the form that Cassandra reads, without its
+// condition.
+func (s *lockStatement) appendChild(dst []byte, stamp statement.Stamps) []byte {
+	if s.plain != nil {
+		return appendValues(append(dst, s.plain...), s.Values)
+	}
+	values := s.WriteValues()
+	if s.prepared != nil && !s.Parsed.Conditional && !s.Timed() && stamp(&s.Statement) == 0 {
+		dst = append(dst, 1)
+		dst = binary.BigEndian.AppendUint16(dst, uint16(len(s.prepared.backendID)))
+		dst = append(dst, s.prepared.backendID...)
+	} else {
+		text := s.WriteText(stamp)
+		dst = append(dst, 0)
+		dst = binary.BigEndian.AppendUint32(dst, uint32(len(text)))
+		dst = append(dst, text...)
+	}
+	return appendValues(dst, values)
+}
+
+// appendValues appends the values of a batch's statement.
+func appendValues(dst []byte, values [][]byte) []byte {
+	dst = binary.BigEndian.AppendUint16(dst, uint16(len(values)))
+	for _, v := range values {
+		dst = append(dst, v...)
+	}
+	return dst
+}
