@@ -213,13 +213,14 @@ func (f *Facts) unseen(topic string) []Finding {
 // companionPrefix begins the name of each lock table; the id of the data table follows.
 const companionPrefix = "music_lock_"
 
-// markedCritical finds the word in a comment, as package catalog does.
-var markedCritical = regexp.MustCompile(`(?i)(^|[^\w@])@critical\b`)
+// markedCritical is the pattern of the word in a comment, as package catalog has it.
+const markedCritical = `(?i)(^|[^\w@])@critical\b`
 
 // critical are the critical tables: those whose comment says so, and those that have a lock table.
 func (f *Facts) critical() (all []Table) {
+	marked := regexp.MustCompile(markedCritical)
 	for _, t := range f.Tables {
-		if markedCritical.MatchString(t.Comment) || f.companion(t) != nil {
+		if marked.MatchString(t.Comment) || f.companion(t) != nil {
 			all = append(all, t)
 		}
 	}

@@ -96,15 +96,18 @@ func namesOf(columns []column) string {
 	return strings.Join(names, ", ")
 }
 
-// Forms of constants that stand in a statement as they are.
-var (
-	numberForm = regexp.MustCompile(`^[+-]?\d+(\.\d+)?([eE][+-]?\d+)?$`)
-	uuidForm   = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
-	blobForm   = regexp.MustCompile(`^0[xX]([0-9a-fA-F]{2})*$`)
-	textForm   = regexp.MustCompile(`^'([^']|'')*'$`)
-	nameForm   = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
-	tableForm  = regexp.MustCompile(`^("(?:[^"]|"")+"|\w+)\.("(?:[^"]|"")+"|\w+)$`)
+// Patterns of constants and names that stand in a statement as they are.
+const (
+	numberForm = `^[+-]?\d+(\.\d+)?([eE][+-]?\d+)?$`
+	uuidForm   = `^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`
+	blobForm   = `^0[xX]([0-9a-fA-F]{2})*$`
+	textForm   = `^'([^']|'')*'$`
+	nameForm   = `^[a-z][a-z0-9_]*$`
+	tableForm  = `^("(?:[^"]|"")+"|\w+)\.("(?:[^"]|"")+"|\w+)$`
 )
+
+// matches reports whether a text is of a pattern.
+func matches(pattern, text string) bool { return regexp.MustCompile(pattern).MatchString(text) }
 
 // errConstant says that a value cannot be one of its type.
 var errConstant = errors.New("not a constant of its type")
@@ -114,7 +117,7 @@ func literalOf(cqlType, value string) (string, error) {
 	form := numberForm
 	switch cqlType {
 	case "text", "varchar", "ascii", "inet", "timestamp", "date", "time":
-		if textForm.MatchString(value) {
+		if matches(textForm, value) {
 			return value, nil
 		}
 		return Quote(value), nil
@@ -123,12 +126,12 @@ func literalOf(cqlType, value string) (string, error) {
 	case "blob":
 		form = blobForm
 	case "boolean":
-		form = regexp.MustCompile(`^(?i)(true|false)$`)
+		form = `^(?i)(true|false)$`
 	case "tinyint", "smallint", "int", "bigint", "varint", "decimal", "float", "double":
 	default:
 		return "", fmt.Errorf("%w: the command line cannot write a %s: use cqlsh", errConstant, cqlType)
 	}
-	if !form.MatchString(value) {
+	if !matches(form, value) {
 		return "", fmt.Errorf("%w %s: %q", errConstant, cqlType, value)
 	}
 	return value, nil
@@ -139,7 +142,7 @@ func Quote(text string) string { return "'" + strings.ReplaceAll(text, "'", "''"
 
 // Identifier is a name as CQL writes it.
 func Identifier(name string) string {
-	if nameForm.MatchString(name) {
+	if matches(nameForm, name) {
 		return name
 	}
 	return `"` + strings.ReplaceAll(name, `"`, `""`) + `"`
@@ -147,7 +150,7 @@ func Identifier(name string) string {
 
 // tableName reads keyspace.table as CQL does: without quotes case does not count.
 func tableName(table string) (keyspace, name string, err error) {
-	parts := tableForm.FindStringSubmatch(table)
+	parts := regexp.MustCompile(tableForm).FindStringSubmatch(table)
 	if parts == nil {
 		return "", "", fmt.Errorf("%w: %q", ErrTable, table)
 	}

@@ -14,10 +14,10 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// Names that a statement may have as they are.
-var (
-	tableForm  = regexp.MustCompile(`^("([^"]|"")+"|\w+)\.("([^"]|"")+"|\w+)$`)
-	columnForm = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
+// Patterns of the names that a statement may have as they are.
+const (
+	tableForm  = `^("([^"]|"")+"|\w+)\.("([^"]|"")+"|\w+)$`
+	columnForm = `^[a-z][a-z0-9_]*$`
 )
 
 // key is a lock's: the statement's part that names it, and the values of that.
@@ -28,14 +28,14 @@ type key struct {
 
 // keyOf reads an Ask.
 func keyOf(a Ask) (key, error) {
-	if !tableForm.MatchString(a.Table) || len(a.Key) == 0 {
+	if !regexp.MustCompile(tableForm).MatchString(a.Table) || len(a.Key) == 0 {
 		return key{}, fmt.Errorf("%q: write keyspace.table, and a value for each column of its key", a.Table)
 	}
 	var conditions []string
-	k := key{}
+	k, column := key{}, regexp.MustCompile(columnForm)
 	for _, name := range slices.Sorted(maps.Keys(a.Key)) {
 		k.values = append(k.values, a.Key[name])
-		if !columnForm.MatchString(name) {
+		if !column.MatchString(name) {
 			name = `"` + strings.ReplaceAll(name, `"`, `""`) + `"`
 		}
 		conditions = append(conditions, name+" = ?")

@@ -48,13 +48,13 @@ func bare(text string) string {
 	return text
 }
 
-// marker is a ? with the word that it belongs to.
-var marker = regexp.MustCompile(`("?\w+"? =|LOCK|WAIT|LEASE|AS|TOKEN) \?`)
+// marker is the pattern of a ? with the word that it belongs to.
+const marker = `("?\w+"? =|LOCK|WAIT|LEASE|AS|TOKEN) \?`
 
 // markersOf returns what PREPARE tells of a statement's bind markers.
 func markersOf(text string) []*message.ColumnMetadata {
 	var all []*message.ColumnMetadata
-	for _, m := range marker.FindAllStringSubmatch(text, -1) {
+	for _, m := range regexp.MustCompile(marker).FindAllStringSubmatch(text, -1) {
 		switch word := strings.TrimSuffix(m[1], " ="); word {
 		case "LOCK", "WAIT", "LEASE":
 			all = append(all, column("["+strings.ToLower(word)+"]", datatype.Bigint))
@@ -71,21 +71,21 @@ func markersOf(text string) []*message.ColumnMetadata {
 	return all
 }
 
-// key is a lock's key as statements write it, and as the stories do.
-var key = regexp.MustCompile(`^(LOCK|UNLOCK) [\w.]+ WHERE \w+ = '(\w+)'`)
+// key is the pattern of a lock's key as statements write it.
+const key = `^(LOCK|UNLOCK) [\w.]+ WHERE \w+ = '(\w+)'`
 
 // render writes a statement with its values as the stories do: WAIT is n where it is more than 0, a TOKEN is numbered in the order in which it came.
 func (s *server) render(text string, values []*primitive.Value) string {
 	kinds := markersOf(text)
 	i := -1
-	text = marker.ReplaceAllStringFunc(bare(text), func(found string) string {
+	text = regexp.MustCompile(marker).ReplaceAllStringFunc(bare(text), func(found string) string {
 		i++
 		if i >= len(values) {
 			return found
 		}
 		return strings.TrimSuffix(found, "?") + s.literal(kinds[i].Name, kinds[i].Type, values[i].Contents)
 	})
-	return key.ReplaceAllString(text, "$1 $2")
+	return regexp.MustCompile(key).ReplaceAllString(text, "$1 $2")
 }
 
 // literal writes a value.
