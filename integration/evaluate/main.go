@@ -15,9 +15,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"music/integration/evaluate/experiment"
+	"music/integration/evaluate/safety"
 )
 
 func main() {
+	safety.Client()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := command().ExecuteContext(ctx)
 	stop()

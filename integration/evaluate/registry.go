@@ -8,6 +8,7 @@ import (
 	"music/integration/evaluate/experiment"
 	"music/integration/evaluate/ours"
 	"music/integration/evaluate/paper"
+	"music/integration/evaluate/safety"
 	"music/integration/evaluate/section"
 )
 
@@ -53,4 +54,12 @@ type part struct {
 }
 
 // parts are all of them.
-func parts() []part { return nil }
+func parts() []part {
+	return []part{{"safety", func(ctx context.Context, out string, full bool, log io.Writer) error {
+		o := safety.Options{Tries: 1, Out: out, Log: log}
+		if full {
+			o.Tries = 5
+		}
+		return safety.Run(ctx, o)
+	}}}
+}

@@ -199,7 +199,7 @@ func why(ops []Op, g Op) Violation {
 		if o.Kind == Put && o.Value == g.Value && o.Outcome != Refused {
 			read = &ops[i]
 		}
-		if o.Kind == Put && o.Outcome == Done && o.Returned < g.Called && (newest == nil || o.Returned > newest.Returned) {
+		if o.Kind == Put && o.Outcome == Done && o.Returned < g.Returned && (newest == nil || o.Returned > newest.Returned) {
 			newest = &ops[i]
 		}
 	}

@@ -107,6 +107,7 @@ type Options struct {
 	Poll     time.Duration // between two AcquireLocks; default 5 ms
 	Timeout  time.Duration // of a request to the stores; default 5 s
 
+	Anywhere      bool // each message goes to the next of Hosts ("can query any Cassandra node", VI): a peek is of any replica
 	FlagAsPrinted bool // ForcedRelease writes false
 	Repaired      bool
 
@@ -168,6 +169,9 @@ func New(o Options) (*Client, error) {
 func (c *Client) session() (*gocql.Session, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.o.Anywhere {
+		c.at = (c.at + 1) % len(c.o.Hosts)
+	}
 	if c.sessions[c.at] != nil {
 		return c.sessions[c.at], nil
 	}

@@ -1,0 +1,83 @@
+package safety
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// preface is what stands above the table.
+const preface = `# Safety: systems and faults
+
+Each system runs on three Cassandra nodes in an emulated network of three sites; its clients are processes of their own, in a
+site of their own beside a node. One fault strikes, and is mended again. What the clients saw is judged by entry consistency under
+failures: **violated** is an acknowledged operation of a section after one of a later section, or after the section was taken away;
+an acknowledged put that is lost; or a value that comes late or from nowhere. **blocked** is nobody getting in for as long as six
+leases while the fault lasts, or within 30 s afterwards; **held** is neither. The number is that of the tries: a cell is tried until it
+is violated, at most as often as was asked for. So held is not a proof; violated is.
+
+Clients that were not answered do nothing more on their key, as the paper demands (III-A). Every lease is 5 s, and whoever is silent
+for longer may be replaced, where a system has such a thing.
+
+`
+
+// page returns the table as Markdown.
+func (t *table) page() string {
+	var b strings.Builder
+	b.WriteString(preface)
+	systems, faults := t.names()
+	b.WriteString("| system | " + strings.Join(faults, " | ") + " |\n|---" + strings.Repeat("|---", len(faults)) + "|\n")
+	for _, s := range systems {
+		b.WriteString("| " + s)
+		for _, f := range faults {
+			b.WriteString(" | " + t.cell(s, f))
+		}
+		b.WriteString(" |\n")
+	}
+	b.WriteString("\n## The faults\n\n")
+	for _, f := range Faults() {
+		fmt.Fprintf(&b, "- **%s**: %s.\n", f.Name, f.How)
+	}
+	b.WriteString("\n## What was violated\n\nEach is tried again by the command; what strikes when depends on the seed, what meets what also on the machine.\n\n")
+	for _, c := range t.Cells {
+		if c.Verdict == Violated {
+			fmt.Fprintf(&b, "- %s, %s: %s ([history](%s)): `go run ./safety/table --system '%s' --fault '%s' --seed %d`\n",
+				c.System, c.Fault, strings.Join(c.Violations, "; "), c.History, c.System, c.Fault, c.Seed)
+		}
+	}
+	fmt.Fprintf(&b, "\nWritten on %s by `go run ./safety/table` in integration/evaluate.\n", t.When)
+	return b.String()
+}
+
+// names returns the systems and faults of the table in the order of this package.
+func (t *table) names() (systems, faults []string) {
+	for _, s := range Systems() {
+		if slices.ContainsFunc(t.Cells, func(c Cell) bool { return c.System == s.Name }) {
+			systems = append(systems, s.Name)
+		}
+	}
+	for _, f := range Faults() {
+		if slices.ContainsFunc(t.Cells, func(c Cell) bool { return c.Fault == f.Name }) {
+			faults = append(faults, f.Name)
+		}
+	}
+	return systems, faults
+}
+
+// cell returns what stands in one.
+func (t *table) cell(system, fault string) string {
+	i := slices.IndexFunc(t.Cells, func(c Cell) bool { return c.System == system && c.Fault == fault })
+	if i < 0 {
+		return "–"
+	}
+	c := t.Cells[i]
+	switch {
+	case c.Verdict == Violated:
+		return fmt.Sprintf("**[violated](%s)** (%d)", c.History, c.Tries)
+	case c.Tries == 0:
+		return "not tried: " + c.Failed
+	case c.Blocked > 0:
+		return fmt.Sprintf("blocked in %d of %d", c.Blocked, c.Tries)
+	}
+	return fmt.Sprintf("held (%d)", c.Tries)
+}

@@ -1,0 +1,118 @@
+package safety
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"music/integration/evaluate/bakery"
+	"music/integration/evaluate/election"
+	"music/integration/evaluate/heartbeat"
+	"music/integration/evaluate/optimistic"
+	"music/integration/evaluate/ours"
+	"music/integration/evaluate/paper"
+	"music/integration/evaluate/racing"
+	"music/integration/evaluate/section"
+	"music/integration/evaluate/store"
+	"music/integration/evaluate/timeuuid"
+)
+
+// Place is where a client of a trial is.
+type Place struct {
+	Nodes    []string         // host:port, that of its own site first
+	Proxy    string           // of its own site, without port
+	Keyspace string           // exists
+	Now      func() time.Time `json:"-"` // the clock of its machine
+}
+
+// System is a system in the table.
+type System struct {
+	Name string
+	open func(Place) (section.Client, error)
+	ours bool // must be held in each trial
+}
+
+// Lease is how long a system whose holder is silent waits for it.
+const Lease = 5 * time.Second
+
+// storeTimeout is how long a client waits for an answer of the store.
+const storeTimeout = 4 * time.Second
+
+// Systems returns those of the table.
+func Systems() []System {
+	return []System{
+		product("ours", ours.Lock),
+		product("ours, strict", ours.Strict),
+		product("ours, FOR UPDATE", ours.ForUpdate),
+		printed("MUSIC", paper.Options{}),
+		printed("MUSIC, any node", paper.Options{Anywhere: true}),
+		printed("MUSIC, flag as printed", paper.Options{FlagAsPrinted: true}),
+		printed("MUSIC, repaired", paper.Options{Repaired: true}),
+		printed("MSCP", paper.Options{Variant: paper.MSCP}),
+		printed("CassaEV", paper.Options{Variant: paper.CassaEV}),
+		other("LWT lock table, timeuuid", func(o store.Options) (*timeuuid.Client, error) {
+			return timeuuid.New(timeuuid.Options{Options: o})
+		}),
+		other("Lamport's bakery", func(o store.Options) (*bakery.Client, error) {
+			return bakery.New(bakery.Options{Options: o, ChoosingTTL: Lease, NumberTTL: 2 * Lease})
+		}),
+		other("lease, election", func(o store.Options) (*election.Client, error) {
+			return election.New(election.Options{Options: o, TTL: Lease})
+		}),
+		other("lease, election, fenced", func(o store.Options) (*election.Client, error) {
+			return election.New(election.Options{Options: o, TTL: Lease, Fenced: true})
+		}),
+		other("optimistic lock", func(o store.Options) (*optimistic.Client, error) {
+			return optimistic.New(optimistic.Options{Options: o})
+		}),
+		other("LWT and heartbeat", keptHouse),
+		other("racing LWTs", func(o store.Options) (*racing.Client, error) { return racing.New(racing.Options{Options: o}) }),
+	}
+}
+
+// keptHouse is a client of heartbeat whose process runs a housekeeper, too.
+func keptHouse(o store.Options) (*heartbeat.Client, error) {
+	all := heartbeat.Options{Options: o, Grace: Lease}
+	k, err := heartbeat.NewHousekeeper(all)
+	if err != nil {
+		return nil, err
+	}
+	go k.Run(context.Background()) // as long as the process
+	return heartbeat.New(all)
+}
+
+// other is a system on package store.
+func other[C section.Client](name string, open func(store.Options) (C, error)) System {
+	return System{name, func(at Place) (section.Client, error) {
+		return open(store.Options{Hosts: at.Nodes[:1], Keyspace: at.Keyspace, Clock: at.Now, Timeout: storeTimeout})
+	}, false}
+}
+
+// find returns the system of a name.
+func find(name string) (s System, found bool) {
+	all := Systems()
+	i := slices.IndexFunc(all, func(s System) bool { return s.Name == name })
+	if i < 0 {
+		return s, false
+	}
+	return all[i], true
+}
+
+// product is a mode of the product.
+func product(name string, m ours.Mode) System {
+	return System{name, func(at Place) (section.Client, error) {
+		return ours.New(ours.Options{Hosts: []string{at.Proxy}, Keyspace: at.Keyspace, Mode: m, Lease: Lease, Timeout: 2 * storeTimeout})
+	}, true}
+}
+
+// printed is a variant of the paper's system.
+func printed(name string, o paper.Options) System {
+	return System{name, func(at Place) (section.Client, error) {
+		o.Hosts, o.Keyspace, o.Now = at.Nodes[:1], at.Keyspace, at.Now
+		if o.Anywhere {
+			o.Hosts = at.Nodes
+		}
+		o.Patience, o.Timeout = Lease, storeTimeout
+		return paper.New(o)
+	}, false}
+}

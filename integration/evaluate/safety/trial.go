@@ -1,0 +1,255 @@
+package safety
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"music/integration/evaluate/judge"
+)
+
+// Verdict is what has come of a system under a fault.
+type Verdict string
+
+// The verdicts, the worst first.
+const (
+	Violated Verdict = "violated" // entry consistency was broken
+	Blocked  Verdict = "blocked"  // nobody got in
+	Held     Verdict = "held"
+)
+
+// trial is one system under one fault, once. All trials of a fault are under way together, each with a
+// key and clients of its own.
+type trial struct {
+	world   *world
+	fault   Fault
+	system  System
+	seed    uint64
+	key     string
+	history judge.History
+	clients map[int]*process
+	blocked bool
+	err     error // it could not be carried out
+}
+
+// process is that of a client.
+type process struct {
+	cmd   *exec.Cmd
+	stdin io.WriteCloser
+	gone  sync.WaitGroup
+}
+
+// start starts client k.
+func (t *trial) start(k int, r role) error {
+	text, err := json.Marshal(assignment{t.system.Name, r, k, t.key, t.seed, t.fault.ahead[k], t.world.place(1 + (k-1)%sites)})
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	p := &process{cmd: exec.Command("ip", "netns", "exec", t.world.network.Namespace(sites+1+(k-1)%sites), self)} //nolint:gosec,noctx // ourselves; it ends by signal
+	p.cmd.Env = append(os.Environ(), assigned+"="+string(text))
+	log, err := os.OpenFile(filepath.Join(t.world.dir, "clients.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = log.Close() }() // the process has its own
+	p.cmd.Stderr = log
+	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
+		return err
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := p.cmd.Start(); err != nil {
+		return err
+	}
+	p.gone.Go(func() {
+		_ = t.history.Read(out) // until it ends, however
+		_ = p.cmd.Wait()
+	})
+	t.clients[k] = p
+	return nil
+}
+
+func (p *process) signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) } // one that is gone hears nothing
+
+// tell gives a command.
+func (p *process) tell(format string, args ...any) { _, _ = fmt.Fprintf(p.stdin, format+"\n", args...) }
+
+// end kills the process, and returns when all that it wrote was read.
+func (p *process) end() {
+	p.signal(syscall.SIGKILL)
+	p.gone.Wait()
+}
+
+// did reports whether a client has an acknowledged operation of a kind that was called after a time.
+func (t *trial) did(k int, kind judge.Kind, after time.Duration) bool {
+	for _, o := range t.history.Ops() {
+		if o.Client == k && o.Kind == kind && o.Outcome == judge.Done && o.Called > after {
+			return true
+		}
+	}
+	return false
+}
+
+// each does something with every trial that goes on.
+func each(all []*trial, do func(*trial) error) {
+	for _, t := range all {
+		if t.err == nil {
+			t.err = do(t)
+		}
+	}
+}
+
+// await waits until something holds of every trial, or a limit, and returns those of which it does not.
+func await(ctx context.Context, all []*trial, limit time.Duration, holds func(*trial) bool) (rest []*trial) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for tick := time.Tick(100 * time.Millisecond); ; {
+		rest = nil
+		for _, t := range all {
+			if t.err == nil && !holds(t) {
+				rest = append(rest, t)
+			}
+		}
+		if len(rest) == 0 {
+			return nil
+		}
+		select {
+		case <-tick:
+		case <-ctx.Done():
+			return rest
+		}
+	}
+}
+
+// visitor is the client, beside site 2, that comes last.
+const visitor = 5
+
+// Spans of a trial.
+const (
+	opening  = 40 * time.Second // until the first section is under way
+	takeOver = 6 * Lease        // until another has entered after the holder is gone
+	struck   = 8 * time.Second  // how long a fault that is not the holder's lasts
+	settling = 5 * time.Second  // what is watched after a fault was mended
+	lastLook = 30 * time.Second // until somebody new has entered
+)
+
+// play carries out trials of one fault.
+func play(ctx context.Context, w *world, f Fault, all []*trial) error {
+	script := takeAway
+	if f.turns {
+		script = takeTurns
+	}
+	defer func() {
+		for _, t := range all {
+			for _, p := range t.clients {
+				p.end()
+			}
+		}
+	}()
+	if err := script(ctx, w, f, all); err != nil {
+		return fmt.Errorf("%s: %w", f.Name, err)
+	}
+	began := judge.Now()
+	each(all, func(t *trial) error { return t.start(visitor, looks) })
+	for _, t := range await(ctx, all, lastLook, func(t *trial) bool { return t.did(visitor, judge.Get, began) }) {
+		t.blocked = true
+	}
+	return ctx.Err()
+}
+
+// takeAway has client 1 hold a key and two others wait for it when the fault strikes.
+func takeAway(ctx context.Context, w *world, f Fault, all []*trial) error {
+	if f.first {
+		if err := f.strike(ctx, w, all); err != nil {
+			return err
+		}
+	}
+	each(all, func(t *trial) error { return t.start(1, holds) })
+	for _, t := range await(ctx, all, opening, func(t *trial) bool { return t.did(1, judge.Put, 0) }) {
+		t.blocked = true
+	}
+	began := judge.Now()
+	each(all, func(t *trial) error { return errors.Join(t.start(2, takes), t.start(3, takes)) })
+	rest(ctx, instant(all)+time.Second) // others wait now
+	if !f.first {
+		if err := f.strike(ctx, w, all); err != nil {
+			return err
+		}
+	}
+	at := time.Now()
+	if f.stays {
+		rest(ctx, Lease)
+		each(all, func(t *trial) error { t.clients[1].tell("stop"); return nil })
+	}
+	for _, t := range await(ctx, all, takeOver, func(t *trial) bool { return t.did(2, judge.Get, began) || t.did(3, judge.Get, began) }) {
+		t.blocked = true
+	}
+	rest(ctx, f.after-time.Since(at))
+	rest(ctx, time.Second)
+	if err := f.mend(ctx, w, all); err != nil {
+		return err
+	}
+	rest(ctx, settling)
+	each(all, func(t *trial) error { t.clients[2].tell("work"); t.clients[3].tell("work"); return nil })
+	rest(ctx, settling)
+	stop(ctx, all)
+	return nil
+}
+
+// instant is a time that the seed says, of up to a second.
+func instant(all []*trial) time.Duration {
+	return time.Duration(random(all[0].seed).Int64N(int64(time.Second)))
+}
+
+// stop has all clients leave.
+func stop(ctx context.Context, all []*trial) {
+	each(all, func(t *trial) error {
+		for _, p := range t.clients {
+			p.tell("stop")
+		}
+		return nil
+	})
+	rest(ctx, time.Second)
+}
+
+// takeTurns has three clients do section after section while the fault strikes.
+func takeTurns(ctx context.Context, w *world, f Fault, all []*trial) error {
+	each(all, func(t *trial) error {
+		for k := 1; k <= sites; k++ {
+			if err := t.start(k, loops); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	for _, t := range await(ctx, all, opening, func(t *trial) bool {
+		return t.did(1, judge.Leave, 0) || t.did(2, judge.Leave, 0) || t.did(3, judge.Leave, 0)
+	}) {
+		t.blocked = true
+	}
+	rest(ctx, instant(all))
+	if err := f.strike(ctx, w, all); err != nil {
+		return err
+	}
+	rest(ctx, struck)
+	if err := f.mend(ctx, w, all); err != nil {
+		return err
+	}
+	rest(ctx, settling)
+	stop(ctx, all)
+	return nil
+}

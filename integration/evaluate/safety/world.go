@@ -1,0 +1,164 @@
+package safety
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+
+	"music/integration/cassandra"
+	"music/integration/evaluate/ours"
+	"music/integration/wan"
+)
+
+// sites is how many have a node and a proxy. Client k is alone at site sites+k, beside site k: what it
+// sends can be held back without that of others.
+const sites = 3
+
+// keyspace of all systems has a replica at each site.
+const keyspace = "safety"
+
+// world is three sites in an emulated network.
+type world struct {
+	dir     string
+	program string // of the product
+	log     io.Writer
+	network *wan.WAN
+	nodes   *cassandra.Cluster
+	proxies [sites]*ours.Proxy
+}
+
+// build makes a world. On an error nothing is left.
+func build(ctx context.Context, log io.Writer) (*world, error) {
+	run, err := cassandra.DefaultRunDir()
+	if err != nil {
+		return nil, err
+	}
+	w := &world{dir: filepath.Join(run, "evaluate-safety"), log: log}
+	if err := w.start(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("build a world: %w", err), w.close())
+	}
+	return w, nil
+}
+
+// start starts everything, and makes the keyspace with every system's tables.
+func (w *world) start(ctx context.Context) (err error) {
+	if w.program, err = ours.Build(ctx); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(w.dir, 0o750); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(w.dir, "secret"), []byte("nobody else is in this network"), 0o600); err != nil {
+		return err
+	}
+	if w.network, err = wan.Start(wan.Options{Name: "safety", Sites: 2 * sites}); err != nil {
+		return err
+	}
+	w.nodes, err = cassandra.Start(ctx, cassandra.Options{
+		Dir: filepath.Join(w.dir, "nodes"), Nodes: sites, FastJIT: true, Faults: true, Log: w.log,
+		Address: func(k int) string { return w.network.Address(k, 1) }, Namespace: w.network.Namespace,
+		Yaml: map[string]string{
+			"commitlog_sync": "batch", "commitlog_sync_period": "", // a node that is killed forgets nothing
+			"write_request_timeout": "1500ms", "cas_contention_timeout": "2s",
+		},
+	})
+	if err != nil {
+		return err
+	}
+	for site := 1; site <= sites; site++ {
+		if err := w.startProxy(ctx, site); err != nil {
+			return err
+		}
+	}
+	return w.prepare(ctx)
+}
+
+// prepare makes the keyspace, and the tables by opening each system once.
+func (w *world) prepare(ctx context.Context) error {
+	c := gocql.NewCluster(w.network.Address(1, 1))
+	c.HostFilter = gocql.WhiteListHostFilter(w.network.Address(1, 1))
+	c.Timeout, c.ConnectTimeout = 2*storeTimeout, 2*storeTimeout
+	c.Logger = gocql.NewLogger(gocql.LogLevelNone)
+	admin, err := c.CreateSession()
+	if err != nil {
+		return err
+	}
+	defer admin.Close()
+	err = admin.Query("CREATE KEYSPACE IF NOT EXISTS " + keyspace + " WITH replication = {'class': 'NetworkTopologyStrategy', 'dc1': 3}").ExecContext(ctx)
+	if err != nil {
+		return err
+	}
+	for _, s := range Systems() {
+		client, err := s.open(w.place(1))
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.Name, err)
+		}
+		client.Close()
+	}
+	return w.nodes.Wait(ctx)
+}
+
+// place is that of client k.
+func (w *world) place(k int) Place {
+	p := Place{Proxy: w.network.Address(k, 2), Keyspace: keyspace}
+	for i := range sites {
+		p.Nodes = append(p.Nodes, w.network.Address(1+(k-1+i)%sites, 1)+":9042")
+	}
+	return p
+}
+
+// startProxy starts that of a site.
+func (w *world) startProxy(ctx context.Context, site int) (err error) {
+	log, err := os.OpenFile(filepath.Join(w.dir, fmt.Sprintf("proxy%d.log", site)), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = log.Close() }() // the process has its own
+	w.proxies[site-1], err = ours.StartProxy(ctx, ours.ProxyOptions{
+		Program: w.program, Node: w.network.Address(site, 1), Listen: w.network.Address(site, 2),
+		Secret: filepath.Join(w.dir, "secret"), Namespace: w.network.Namespace(site), Log: log,
+		Settings: []string{"--session-lease", "3s", "--max-wait", "6s"},
+	})
+	return err
+}
+
+// signal signals the proxy of a site.
+func (w *world) signal(site int, s syscall.Signal) {
+	if p := w.proxies[site-1]; p != nil {
+		_ = p.Signal(s) // one that has ended hears nothing
+	}
+}
+
+// each gives a command to the nodes of some sites (see cassandra.Node.Fault).
+func (w *world) each(ctx context.Context, command string, at ...int) error {
+	for _, site := range at {
+		if _, err := w.nodes.Nodes()[site-1].Fault(ctx, command); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// close ends everything and removes it.
+func (w *world) close() error {
+	for _, p := range w.proxies {
+		if p != nil {
+			_ = p.Signal(syscall.SIGCONT)
+			p.Kill()
+		}
+	}
+	var faults []error
+	if w.nodes != nil {
+		faults = append(faults, w.nodes.Wipe())
+	}
+	if w.network != nil {
+		faults = append(faults, w.network.Close())
+	}
+	return errors.Join(faults...)
+}
