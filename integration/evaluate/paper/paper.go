@@ -13,7 +13,7 @@
 //	CriticalPut, Get    IV-A, X-A4: peek at ONE, T, and a write at QUORUM stamped by v2s (VI), or a read
 //	ReleaseLock         IV-A: peek at ONE; lsDequeue is a lightweight DELETE (VI)
 //	ForcedRelease       IV-B: the flag at (lockRef+δ, time) at QUORUM, then lsDequeue
-//	RemoveLockReference VII-a: lsDequeue of a reference that was not granted
+//	RemoveLockReference VII-a: lsDequeue of a reference that was not granted; TryEnter calls it
 //	Put, GetEventual,   VI, VII-a: at ONE, without a lock
 //	GetAllKeys
 //	EnterMany           III-A: several keys are locked in lexicographic order
@@ -40,7 +40,7 @@
 //   - Put is stamped below every critical put: VII-a puts a job before it is ever locked.
 //   - A key without a value that must be synchronised gets a null, stamped like a value.
 //   - Who has been the first for Options.Patience without anybody noticing a change has failed (IV-B);
-//     whoever waits for the key finds this out. Waiters pause for Options.Poll.
+//     whoever waits for the key, or tries it, finds this out. Waiters pause for Options.Poll.
 //   - Requests that are not acknowledged are sent again, to the next of Options.Hosts, until the context
 //     ends (III-A, Failure Semantics).
 //   - MSCP: VIII-b says "a sequentially-consistent LWT put rather than a quorum put". Such a write takes
@@ -123,6 +123,8 @@ type Client struct {
 	sessions []*gocql.Session // by Hosts; nil before the first use
 	at       int              // the replica in use
 	starts   map[lock]time.Time
+
+	suspected map[string]suspect // by key
 }
 
 // lock names a reference.
@@ -134,6 +136,7 @@ type lock struct {
 var (
 	_ section.Client = (*Client)(nil)
 	_ section.Forcer = (*Client)(nil)
+	_ section.Trier  = (*Client)(nil)
 	_ section.Token  = (*Held)(nil)
 )
 
@@ -148,7 +151,7 @@ func New(o Options) (*Client, error) {
 	if o.Send == nil {
 		o.Send = func(Step) {}
 	}
-	c := &Client{o: o, sessions: make([]*gocql.Session, len(o.Hosts)), starts: map[lock]time.Time{}}
+	c := &Client{o: o, sessions: make([]*gocql.Session, len(o.Hosts)), starts: map[lock]time.Time{}, suspected: map[string]suspect{}}
 	s, err := c.session()
 	if err != nil {
 		return nil, err

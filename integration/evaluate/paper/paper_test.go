@@ -175,6 +175,23 @@ func TestBounds(t *testing.T) {
 	require.NoError(t, held.Leave(ctx))
 }
 
+// Those who only try get in when the first has failed, too.
+func TestTryingFindsWhoHasFailed(t *testing.T) {
+	open, ctx := opener(t), t.Context()
+	c := open(t, Options{Patience: 100 * time.Millisecond})
+	_, err := c.CreateLockRef(ctx, "k") // whose client dies
+	require.NoError(t, err)
+	for tries := 0; ; tries++ {
+		held, in, err := c.TryEnter(ctx, "k")
+		require.NoError(t, err)
+		if in {
+			require.Greater(t, tries, 1, "the first has been seen for a while")
+			require.NoError(t, held.Put(ctx, []byte("a")))
+			return
+		}
+	}
+}
+
 // Several keys are entered in order, and without a lock there are put, get and getAllKeys.
 func TestManyKeysAndNoLock(t *testing.T) {
 	open, ctx := opener(t), t.Context()

@@ -1,0 +1,78 @@
+package struck
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"music/integration/evaluate/judge"
+	"music/integration/evaluate/service"
+)
+
+// result makes a result of puts on one key, each a second after the one before, in one section each, and of events.
+func result(portal bool, values []string, events ...service.Event) *Result {
+	r := &Result{portal: portal, History: new(judge.History)}
+	for i, v := range values {
+		at := time.Duration(10*i) * time.Second
+		o := judge.Op{Client: 1, Section: 3 * i, Serial: 3*i + 1, Key: "k", Token: int64(i), Outcome: judge.Done}
+		o.Kind, o.Value, o.Called, o.Returned = judge.Put, v, at+1, at+2
+		r.History.Add(o)
+		o.Kind, o.Serial, o.Called, o.Returned = judge.Get, 3*i+2, at+3, at+4
+		r.History.Add(o)
+	}
+	r.Events = events
+	return r
+}
+
+// Each fault of a service is found where it is, and nowhere else.
+func TestFaultsAreFound(t *testing.T) {
+	executed := func(client int, from, to time.Duration) service.Event {
+		return service.Event{What: service.Executed, Client: client, Key: "k", From: from, To: to}
+	}
+	completed := service.Event{What: service.Completed, Key: "k"}
+	changed := service.Event{What: service.Changed, Key: "k", Number: 2}
+	job := []string{`{"state":0,"by":"1"}`, `{"state":1,"by":"2"}`, `{"state":2,"by":"3"}`}
+	role := []string{`{"change":1,"by":"1"}`, `{"change":2,"by":"2"}`}
+	left := result(false, job, completed)
+	left.Left = []string{"k"}
+	stopped := result(false, job, completed, executed(1, 1, 9), executed(2, 5, 6))
+	stopped.Strikes = []Strike{{Kind: Paused, Client: 1, From: 2, To: 8}}
+	stale := result(true, role, changed)
+	stale.History.Add(judge.Op{Client: 2, Serial: 1, Key: "k", Kind: judge.Get, Value: role[0], Called: time.Hour, Returned: 2 * time.Hour, Outcome: judge.Done})
+	for name, c := range map[string]struct {
+		result *Result
+		want   string
+	}{
+		"a job":                            {result(false, job, completed, executed(1, 1, 2), executed(2, 2, 3)), ""},
+		"one that was stopped in its work": {stopped, ""},
+		"two at once":                      {result(false, job, completed, executed(1, 1, 4), executed(1, 4, 5), executed(2, 3, 6)), "executed at once"},
+		"a state twice":                    {result(false, append(job, `{"state":1,"by":"4"}`), completed), "carried out twice"},
+		"not done":                         {result(false, job), "not DONE"},
+		"there again":                      {left, "is there again"},
+		"changes":                          {result(true, role, changed), ""},
+		"a change twice":                   {result(true, append(role, `{"change":2,"by":"4"}`), changed), "carried out twice"},
+		"a change that is lost":            {result(true, role[:1], changed), "an acknowledged change is lost"},
+		"what the judge finds":             {stale, "an acknowledged put is lost"},
+	} {
+		got := strings.Join(c.result.Faults(), "\n")
+		if c.want == "" && got != "" || !strings.Contains(got, c.want) {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+// Only a fault that comes while a process is in a section has struck it.
+func TestStruckIsProved(t *testing.T) {
+	r := &Result{History: new(judge.History), Strikes: []Strike{{Kind: Cut, Client: 1, From: 5, To: 9}, {Kind: Cut, Client: 1, From: 25, To: 29}, {Kind: Killed, Client: 2, From: 8, To: 9}}}
+	for i, o := range []judge.Op{
+		{Client: 1, Kind: judge.Enter, Called: 1, Returned: 2}, {Client: 1, Kind: judge.Leave, Called: 20, Returned: 22},
+		{Client: 2, Kind: judge.Enter, Called: 6, Returned: 7},
+	} {
+		o.Serial, o.Key, o.Outcome = i+1, "k", judge.Done
+		r.History.Add(o)
+	}
+	struck, overtaken := r.Struck()
+	if len(struck) != 2 || struck[Cut] != 1 || struck[Killed] != 1 || overtaken != 1 {
+		t.Error(struck, overtaken)
+	}
+}

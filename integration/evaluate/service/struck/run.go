@@ -1,0 +1,299 @@
+package struck
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"music/integration/evaluate/judge"
+	"music/integration/evaluate/section"
+	"music/integration/evaluate/service"
+)
+
+// Options say which service runs, over what, and how often it is struck. All are required but for Env, Strikes and Kinds.
+type Options struct {
+	Portal  bool                  // it is the portal; otherwise homing
+	System  service.Options       // as Hosts the one address without port that all use; its tables are made
+	Relay   func(k int) string    // address without port for the relay of the k-th worker or back end
+	Program func(string) []string // words that start "homing" or "portal"
+	Env     []string              // of the processes
+	Dir     string                // for sockets, with a short name
+	Strikes int                   // faults that strike a process in a section
+	Kinds   []string              // of faults, in turns; default all
+	Settle  time.Duration         // how long it runs before them, and after each
+	Seed    uint64
+}
+
+// The numbers of processes, and of what they work on.
+const (
+	victims   = 3 // workers, or back ends
+	frontEnds = 2
+	users     = 4 // of each front end
+	pending   = 6 // jobs at a time
+)
+
+// Strike is a fault that a process was struck by, from and to a time of judge.Now.
+type Strike struct {
+	Kind     string
+	Client   int // the process, by the number that it had
+	From, To time.Duration
+}
+
+// The faults.
+const (
+	Killed = "killed"
+	Paused = "paused"
+	Cut    = "cut off"
+)
+
+// run is a service that runs.
+type run struct {
+	o       Options
+	random  *rand.Rand
+	clients int // numbers given out
+	victims []*process
+	drivers []*process // API, or front ends
+	result  *Result
+
+	mu     sync.Mutex
+	inside map[int]map[int]bool // sections of a client that it is in
+}
+
+// Run runs a service, strikes it, ends it in order, and returns what it did, also beside an error. It waits for every job to be
+// done, or every change, until ctx ends.
+func Run(ctx context.Context, o Options) (*Result, error) {
+	o.System.Pool = !o.Portal
+	if o.Kinds == nil {
+		o.Kinds = []string{Killed, Paused, Cut}
+	}
+	if err := service.Create(o.System); err != nil {
+		return nil, fmt.Errorf("create the tables: %w", err)
+	}
+	r := &run{o: o, random: rand.New(rand.NewPCG(o.Seed, 0)), inside: map[int]map[int]bool{}, result: &Result{portal: o.Portal, History: new(judge.History)}} //nolint:gosec // to be repeated
+	defer r.close()
+	if err := r.start(); err != nil {
+		return nil, err
+	}
+	rest(ctx, o.Settle)
+	for n := 0; n < o.Strikes; rest(ctx, o.Settle) {
+		struck, err := r.strike(ctx)
+		if err != nil {
+			return r.result, err
+		}
+		if struck {
+			n++
+		}
+	}
+	if err := r.finish(ctx); err != nil {
+		return r.result, err
+	}
+	return r.result, r.look(ctx)
+}
+
+// start starts all processes: those that are struck behind relays.
+func (r *run) start() error {
+	for k := range victims {
+		relay, err := newRelay(net.JoinHostPort(r.o.Relay(k), "9042"), net.JoinHostPort(r.o.System.Hosts[0], "9042"))
+		if err != nil {
+			return err
+		}
+		p := &process{name: fmt.Sprintf("b%d", k), env: r.o.Env, relay: relay}
+		if r.o.Portal {
+			p.words = r.words("portal", r.o.Relay(k), "-role", "backend", "-name", p.name, "-dir", r.o.Dir)
+		} else {
+			p.words = r.words("homing", r.o.Relay(k), "-role", "worker")
+		}
+		r.victims = append(r.victims, p)
+	}
+	r.drive()
+	for _, p := range slices.Concat(r.victims, r.drivers) {
+		if err := r.begin(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// drive says which processes give the others work.
+func (r *run) drive() {
+	host := r.o.System.Hosts[0]
+	if !r.o.Portal {
+		r.drivers = []*process{{name: "api", env: r.o.Env, words: r.words("homing", host, "-role", "api", "-pending", fmt.Sprint(pending))}}
+		return
+	}
+	for f := range frontEnds {
+		var mine, replicas string
+		for u := range users {
+			mine += fmt.Sprintf(",u%d-%d", f, u)
+		}
+		for b := range victims {
+			replicas += fmt.Sprintf(",b%d", (b+f)%victims)
+		}
+		r.drivers = append(r.drivers, &process{name: fmt.Sprintf("f%d", f), env: r.o.Env,
+			words: r.words("portal", host, "-role", "frontend", "-dir", r.o.Dir, "-users", mine[1:], "-replicas", replicas[1:])})
+	}
+}
+
+// words are those of a program.
+func (r *run) words(program, host string, more ...string) []string {
+	o := r.o.System
+	words := append(r.o.Program(program), "-over", o.Over, "-hosts", host, "-keyspace", o.Keyspace, "-lease", o.Lease.String(), "-timeout", o.Timeout.String())
+	return append(words, more...)
+}
+
+// begin starts a process, for the first time or again.
+func (r *run) begin(p *process) error {
+	r.clients++
+	return p.start(r.clients, r.hear)
+}
+
+// hear notes what a process tells.
+func (r *run) hear(l service.Line) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if l.Event != nil {
+		r.result.Events = append(r.result.Events, *l.Event)
+		return
+	}
+	o := *l.Op
+	r.result.History.Add(o)
+	if r.inside[o.Client] == nil {
+		r.inside[o.Client] = map[int]bool{}
+	}
+	switch {
+	case o.Kind == judge.Enter && o.Outcome == judge.Done:
+		r.inside[o.Client][o.Section] = true
+	case o.Kind == judge.Leave, o.Outcome == judge.Refused:
+		delete(r.inside[o.Client], o.Section)
+	}
+}
+
+// victim waits until a process is in a section, and returns one that is.
+func (r *run) victim(ctx context.Context) (*process, error) {
+	for ; ctx.Err() == nil; rest(ctx, time.Millisecond) {
+		p := r.victims[r.random.IntN(len(r.victims))]
+		r.mu.Lock()
+		n := len(r.inside[p.id])
+		r.mu.Unlock()
+		if n > 0 {
+			return p, nil
+		}
+	}
+	return nil, fmt.Errorf("nobody is in a section: %w", ctx.Err())
+}
+
+// strike strikes one process, for longer than its lease, and mends it. It reports whether that was in a section.
+func (r *run) strike(ctx context.Context) (bool, error) {
+	p, err := r.victim(ctx)
+	if err != nil {
+		return false, err
+	}
+	s := Strike{Kind: r.o.Kinds[len(r.result.Strikes)%len(r.o.Kinds)], Client: p.id, From: judge.Now()}
+	span := r.o.System.Lease + time.Duration(r.random.IntN(500)+100)*time.Millisecond
+	switch s.Kind {
+	case Killed:
+		p.kill()
+		s.From = judge.Now()
+		rest(ctx, span)
+		err = r.begin(p)
+	case Paused:
+		p.signal(syscall.SIGSTOP)
+		rest(ctx, span)
+		p.signal(syscall.SIGCONT)
+	case Cut:
+		p.relay.cut()
+		rest(ctx, span)
+		p.relay.heal()
+	}
+	s.To = judge.Now()
+	r.result.Strikes = append(r.result.Strikes, s)
+	return len(s.inside(r.result.History.Ops())) > 0, err
+}
+
+// finish ends all processes in order, first those that give the others work; whoever has not ended with ctx is killed.
+func (r *run) finish(ctx context.Context) error {
+	defer context.AfterFunc(ctx, r.killAll)()
+	for _, p := range slices.Concat(r.drivers, r.victims) {
+		if err := p.finish(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// look reads in the end what is left: every user's role in a section of its own, or the pool.
+func (r *run) look(ctx context.Context) error {
+	s, err := service.Open(r.o.System)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if !r.o.Portal {
+		return r.left(ctx, s.Plain)
+	}
+	for f := range frontEnds {
+		for u := range users {
+			if err := r.read(ctx, s, fmt.Sprintf("u%d-%d", f, u)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// left notes the jobs that are still there.
+func (r *run) left(ctx context.Context, pool service.Plain) error {
+	keys, err := pool.Keys(ctx)
+	if err != nil {
+		return err
+	}
+	for _, key := range keys {
+		switch _, err := pool.Get(ctx, key); {
+		case err == nil:
+			r.result.Left = append(r.result.Left, key)
+		case !errors.Is(err, section.ErrNoValue):
+			return err
+		}
+	}
+	return nil
+}
+
+// read reads a role as its next owner would.
+func (r *run) read(ctx context.Context, s service.System, user string) error {
+	r.clients++
+	b := service.NewBackEnd(s, r.clients, r.hear, "last", time.Minute)
+	return b.Read(ctx, user)
+}
+
+// killAll kills what runs.
+func (r *run) killAll() {
+	for _, p := range slices.Concat(r.drivers, r.victims) {
+		if p.gone != nil {
+			p.kill()
+		}
+	}
+}
+
+// close ends what is left of a run.
+func (r *run) close() {
+	r.killAll()
+	for _, p := range r.victims {
+		p.relay.close()
+	}
+}
+
+// rest waits, or until ctx ends.
+func rest(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
