@@ -13,7 +13,7 @@ func steps() Experiment {
 	systems := []string{MUSIC, MSCP, ZooKeeper, Ours, Strict}
 	return Experiment{
 		Name: "fig5b", Title: "the steps of a section at the first site (paper, Fig. 5b)", Systems: systems,
-		Profiles: []string{"IUs"}, Paxos: bothPaxos,
+		Profiles: []string{"IUs"}, Paxos: bothPaxos(),
 		Metrics: []Metric{
 			{"enter", "RTT"}, {"reference", "RTT"}, {"acquire", "RTT"}, {"put", "RTT"}, {"get", "RTT"}, {"leave", "RTT"},
 			{"enter ms", "ms"}, {"reference ms", "ms"}, {"acquire ms", "ms"}, {"put ms", "ms"}, {"get ms", "ms"}, {"leave ms", "ms"},
