@@ -57,6 +57,7 @@ func command() *cobra.Command {
 	f.StringSliceVar(&s.only, "only", nil, "these parts: "+strings.Join(names(), ", "))
 	f.StringSliceVar(&s.profile, "profile", nil, "these profiles of those that would be measured: I1, IUs, IUsEu")
 	f.BoolVar(&s.local, "local", false, "the local profile, as where no network can be emulated")
+	f.BoolVar(&s.Try, "try", false, "one short round of each, on nodes that start fast: it shows that everything runs, and measures nothing")
 	f.StringVar(&s.out, "out", "docs/evaluation", "directory of the report")
 	f.StringVar(&s.against, "against", "", "an earlier evaluation.json: what has moved by more than its spread is marked")
 	f.IntVar(&s.Rounds, "rounds", 0, "turns of each system in a figure; default 5 in a full run, 3 in a short one")
@@ -81,6 +82,9 @@ func (s *settings) complete() error {
 	rounds, span := 3, 3*time.Second
 	if s.Full {
 		rounds, span = 5, 15*time.Second
+	}
+	if s.Try {
+		rounds, span = 1, time.Second
 	}
 	if s.Rounds == 0 {
 		s.Rounds = rounds

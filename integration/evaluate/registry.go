@@ -5,11 +5,18 @@ import (
 	"io"
 	"time"
 
+	"music/integration/evaluate/bakery"
+	"music/integration/evaluate/election"
 	"music/integration/evaluate/experiment"
+	"music/integration/evaluate/heartbeat"
+	"music/integration/evaluate/optimistic"
 	"music/integration/evaluate/ours"
 	"music/integration/evaluate/paper"
+	"music/integration/evaluate/racing"
 	"music/integration/evaluate/safety"
 	"music/integration/evaluate/section"
+	"music/integration/evaluate/store"
+	"music/integration/evaluate/timeuuid"
 )
 
 // systems are those that the experiments know by name. One that cannot be had on this machine stays in: its rows say so.
@@ -18,6 +25,22 @@ func systems() []experiment.System {
 		published(experiment.MUSIC, paper.MUSIC),
 		published(experiment.MSCP, paper.MSCP),
 		published(experiment.CassaEV, paper.CassaEV),
+		onCassandra(experiment.Racing, func(o store.Options) (section.Client, error) {
+			return client(racing.New(racing.Options{Options: o, Identify: true}))
+		}),
+		onCassandra(experiment.LockTable, func(o store.Options) (section.Client, error) {
+			return client(timeuuid.New(timeuuid.Options{Options: o}))
+		}),
+		onCassandra(experiment.Bakery, func(o store.Options) (section.Client, error) { return client(bakery.New(bakery.Options{Options: o})) }),
+		onCassandra(experiment.Lease, func(o store.Options) (section.Client, error) {
+			return client(election.New(election.Options{Options: o}))
+		}),
+		onCassandra(experiment.Optimistic, func(o store.Options) (section.Client, error) {
+			return client(optimistic.New(optimistic.Options{Options: o}))
+		}),
+		onCassandra(experiment.Heartbeat, func(o store.Options) (section.Client, error) {
+			return client(heartbeat.New(heartbeat.Options{Options: o}))
+		}),
 		product(experiment.Ours, ours.Lock),
 		product(experiment.ForUpdate, ours.ForUpdate),
 		product(experiment.Auto, ours.Auto),
@@ -31,12 +54,23 @@ const patience, wait = 30 * time.Second, 5 * time.Second
 // published is a system of the MUSIC paper.
 func published(name string, v paper.Variant) experiment.System {
 	return experiment.System{Name: name, Exclusive: v != paper.CassaEV, Open: func(at experiment.Place) (section.Client, error) {
-		c, err := paper.New(paper.Options{Hosts: []string{at.Node}, Keyspace: at.Keyspace, Variant: v, Timeout: patience})
-		if err != nil {
-			return nil, err
-		}
-		return c, nil
+		return client(paper.New(paper.Options{Hosts: []string{at.Node}, Keyspace: at.Keyspace, Variant: v, Timeout: patience}))
 	}}
+}
+
+// onCassandra is a system that is a session with the node of its site.
+func onCassandra(name string, open func(store.Options) (section.Client, error)) experiment.System {
+	return experiment.System{Name: name, Exclusive: true, Open: func(at experiment.Place) (section.Client, error) {
+		return open(store.Options{Hosts: []string{at.Node}, Keyspace: at.Keyspace, Timeout: patience})
+	}}
+}
+
+// client is what New of a system returns, or nothing at all.
+func client[C section.Client](c C, err error) (section.Client, error) {
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // product is a mode of the product.

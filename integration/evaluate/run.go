@@ -109,7 +109,7 @@ func (e *evaluation) perform(ctx context.Context, st stage) error {
 	fmt.Fprintf(e.log, "profile %s, Paxos %s\n", st.profile.Name, st.paxos)
 	needed := needed(st.play)
 	w, err := experiment.Build(ctx, experiment.Setup{
-		Profile: st.profile, Paxos: st.paxos, Program: e.program, Log: e.log,
+		Profile: st.profile, Paxos: st.paxos, Try: e.Try, Program: e.program, Log: e.log,
 		Sync: slices.ContainsFunc(needed, func(s experiment.System) bool { return s.Syncs }),
 	})
 	if err != nil {
@@ -203,8 +203,19 @@ func (e *evaluation) write() error {
 		faults = append(faults, err)
 		plots[f.Key()] = name
 	}
-	err := os.WriteFile(filepath.Join(e.out, "README.md"), []byte(e.report.Markdown(e.before, plots)), 0o644) //nolint:gosec // G306: a report is for everybody
+	others, err := e.others()
+	faults = append(faults, err)
+	err = os.WriteFile(filepath.Join(e.out, "README.md"), []byte(e.report.Markdown(e.before, plots, others...)), 0o644) //nolint:gosec // G306: a report is for everybody
 	return errors.Join(append(faults, err)...)
+}
+
+// others are the pages that parts have written.
+func (e *evaluation) others() ([]string, error) {
+	all, err := filepath.Glob(filepath.Join(e.out, "*.md"))
+	for i, path := range all {
+		all[i] = filepath.Base(path)
+	}
+	return slices.DeleteFunc(all, func(name string) bool { return name == "README.md" }), err
 }
 
 // processor is what the machine calls its own.

@@ -58,6 +58,7 @@ type Load struct {
 	Sites   []int         // where they are; none: everywhere
 	Span    time.Duration // after which no section is begun
 	Turns   int           // at most, of each worker; 0: any number
+	Limit   time.Duration // of a section; 0: a minute, or the span
 	Key     func(Worker) string
 	Body    func(context.Context, Worker, section.Held) error
 }
@@ -84,6 +85,9 @@ type Outcome struct {
 func (f *Fleet) Run(ctx context.Context, l Load) Outcome {
 	if l.Sites == nil {
 		l.Sites = []int{1, 2, 3}
+	}
+	if l.Limit == 0 {
+		l.Limit = max(sectionLimit, l.Span)
 	}
 	var mu sync.Mutex
 	var all Outcome
@@ -116,13 +120,12 @@ func (o *Outcome) add(x Outcome) {
 // work does sections until the span is over.
 func (f *Fleet) work(ctx context.Context, l Load, w Worker, began time.Time) (o Outcome) {
 	for ; time.Since(began) < l.Span && ctx.Err() == nil && (l.Turns == 0 || w.Turn < l.Turns); w.Turn++ {
-		limited, end := context.WithTimeout(ctx, max(sectionLimit, l.Span))
+		limited, end := context.WithTimeout(ctx, l.Limit)
 		t, err := f.section(limited, l, w)
 		end()
 		switch {
 		case err == nil:
 			o.Sections = append(o.Sections, t)
-		case ctx.Err() != nil: // the run is over
 		case errors.Is(err, section.ErrLost):
 			o.Lost, o.Last = o.Lost+1, err
 		default:

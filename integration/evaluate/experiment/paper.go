@@ -10,14 +10,20 @@ import (
 
 // The names by which experiments know systems.
 const (
-	MUSIC     = "MUSIC"
-	MSCP      = "MSCP"
-	CassaEV   = "CassaEV"
-	ZooKeeper = "ZooKeeper"
-	Ours      = "ours"
-	ForUpdate = "ours, FOR UPDATE"
-	Auto      = "ours, unlocked=auto"
-	Strict    = "ours, strict"
+	MUSIC      = "MUSIC"
+	MSCP       = "MSCP"
+	CassaEV    = "CassaEV"
+	ZooKeeper  = "ZooKeeper"
+	Racing     = "racing LWTs"
+	LockTable  = "lock table, timeuuid"
+	Bakery     = "Lamport's bakery"
+	Lease      = "lease"
+	Optimistic = "optimistic lock"
+	Heartbeat  = "LWT and heartbeat"
+	Ours       = "ours"
+	ForUpdate  = "ours, FOR UPDATE"
+	Auto       = "ours, unlocked=auto"
+	Strict     = "ours, strict"
 )
 
 // Further names of rows: the product, where its clients want keys of other kinds.

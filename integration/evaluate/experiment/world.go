@@ -72,6 +72,7 @@ type Setup struct {
 	Profile Profile
 	Paxos   string // v1 or v2
 	Sync    bool   // nodes acknowledge what is on disk
+	Try     bool   // nodes start fast, and are slow then
 	Program string // of the product
 	Log     io.Writer
 }
@@ -185,7 +186,7 @@ func removeStale(name string) error {
 // startNodes starts Cassandra.
 func (w *World) startNodes(ctx context.Context) (err error) {
 	o := cassandra.Options{
-		Dir: filepath.Join(w.dir, "nodes"), Nodes: Sites, MultiDC: true, Heap: "512m", Log: w.Log,
+		Dir: filepath.Join(w.dir, "nodes"), Nodes: Sites, MultiDC: true, Heap: "512m", FastJIT: w.Try, Log: w.Log,
 		Address: func(k int) string { return w.host(k, 1) },
 		Yaml:    map[string]string{"paxos_variant": cmp.Or(w.Paxos, "v2"), "cas_contention_timeout": "3s"},
 	}
