@@ -12,6 +12,7 @@ import (
 	"music/integration/evaluate/optimistic"
 	"music/integration/evaluate/ours"
 	"music/integration/evaluate/paper"
+	"music/integration/evaluate/plain"
 	"music/integration/evaluate/racing"
 	"music/integration/evaluate/safety"
 	"music/integration/evaluate/section"
@@ -25,6 +26,8 @@ func systems() []experiment.System {
 		published(experiment.MUSIC, paper.MUSIC),
 		published(experiment.MSCP, paper.MSCP),
 		published(experiment.CassaEV, paper.CassaEV),
+		write(experiment.QuorumWrite, false),
+		write(experiment.LWT, true),
 		onCassandra(experiment.Racing, func(o store.Options) (section.Client, error) {
 			return client(racing.New(racing.Options{Options: o, Identify: true}))
 		}),
@@ -63,6 +66,15 @@ func onCassandra(name string, open func(store.Options) (section.Client, error)) 
 	return experiment.System{Name: name, Exclusive: true, Open: func(at experiment.Place) (section.Client, error) {
 		return open(store.Options{Hosts: []string{at.Node}, Keyspace: at.Keyspace, Timeout: patience})
 	}}
+}
+
+// write is a write without a section.
+func write(name string, lwt bool) experiment.System {
+	s := onCassandra(name, func(o store.Options) (section.Client, error) {
+		return client(plain.New(plain.Options{Options: o, LWT: lwt}))
+	})
+	s.Exclusive = false
+	return s
 }
 
 // client is what New of a system returns, or nothing at all.

@@ -59,6 +59,14 @@ func (f *Figure) markdown(b *strings.Builder, before *Report, plot string) {
 	}
 }
 
+// heading is the column's.
+func (m Metric) heading() string {
+	if m.Unit == "" {
+		return m.Name
+	}
+	return m.Name + ", " + m.Unit
+}
+
 // heading is the title, which says where there was no network.
 func (f *Figure) heading() string {
 	if f.Profile == Local().Name {
@@ -100,7 +108,7 @@ func (f *Figure) markdownRatios(b *strings.Builder, old *Figure) {
 func (f *Figure) markdownRows(b *strings.Builder, old *Figure) {
 	b.WriteString("\n| system | at |")
 	for _, m := range f.Metrics {
-		fmt.Fprintf(b, " %s, %s |", m.Name, m.Unit)
+		fmt.Fprintf(b, " %s |", m.heading())
 	}
 	b.WriteString(" |\n|---|---|" + strings.Repeat("---|", len(f.Metrics)) + "---|\n")
 	for _, r := range f.Rows {

@@ -10,20 +10,22 @@ import (
 
 // The names by which experiments know systems.
 const (
-	MUSIC      = "MUSIC"
-	MSCP       = "MSCP"
-	CassaEV    = "CassaEV"
-	ZooKeeper  = "ZooKeeper"
-	Racing     = "racing LWTs"
-	LockTable  = "lock table, timeuuid"
-	Bakery     = "Lamport's bakery"
-	Lease      = "lease"
-	Optimistic = "optimistic lock"
-	Heartbeat  = "LWT and heartbeat"
-	Ours       = "ours"
-	ForUpdate  = "ours, FOR UPDATE"
-	Auto       = "ours, unlocked=auto"
-	Strict     = "ours, strict"
+	MUSIC       = "MUSIC"
+	QuorumWrite = "QUORUM write"
+	LWT         = "LWT"
+	MSCP        = "MSCP"
+	CassaEV     = "CassaEV"
+	ZooKeeper   = "ZooKeeper"
+	Racing      = "racing LWTs"
+	LockTable   = "lock table, timeuuid"
+	Bakery      = "Lamport's bakery"
+	Lease       = "lease"
+	Optimistic  = "optimistic lock"
+	Heartbeat   = "LWT and heartbeat"
+	Ours        = "ours"
+	ForUpdate   = "ours, FOR UPDATE"
+	Auto        = "ours, unlocked=auto"
+	Strict      = "ours, strict"
 )
 
 // Further names of rows: the product, where its clients want keys of other kinds.
@@ -50,6 +52,8 @@ func (r *Run) kinds() (all []kind) {
 	const known, stays = 20, 1
 	for _, k := range []kind{
 		{CassaEV, CassaEV, fresh},
+		{QuorumWrite, QuorumWrite, fresh},
+		{LWT, LWT, fresh},
 		{MUSIC, MUSIC, fresh},
 		{MSCP, MSCP, fresh},
 		{newKey, Ours, fresh},
@@ -67,7 +71,9 @@ func (r *Run) kinds() (all []kind) {
 }
 
 // onePutSystems are those of the one-put figures.
-func onePutSystems() []string { return []string{CassaEV, MUSIC, MSCP, Ours, ForUpdate, Auto, Strict} }
+func onePutSystems() []string {
+	return []string{CassaEV, QuorumWrite, LWT, MUSIC, MSCP, Ours, ForUpdate, Auto, Strict}
+}
 
 // prepared gives the keys of a kind. Those of before have had a section each, and have left their proxy; one that stays has had one.
 func (r *Run) prepared(ctx context.Context, k kind, workers int, name string) func(Worker) string {

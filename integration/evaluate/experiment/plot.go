@@ -36,7 +36,7 @@ func (f *Figure) draw(p *plot.Plot) (bool, error) {
 	if len(f.Metrics) == 0 {
 		return false, nil
 	}
-	p.Y.Label.Text = f.Metrics[0].Name + ", " + f.Metrics[0].Unit
+	p.Y.Label.Text = f.Metrics[0].heading()
 	p.Y.Min = 0
 	if len(f.points()) > 1 {
 		return f.drawLines(p)

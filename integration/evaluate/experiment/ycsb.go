@@ -40,9 +40,9 @@ func ycsb() Experiment {
 // ycsbTurn does operations of which a part are updates, each a section of its own.
 func (r *Run) ycsbTurn(system string, updates float64) func(context.Context, string) (map[string]float64, error) {
 	return func(ctx context.Context, name string) (map[string]float64, error) {
-		const operations = 10_000
+		const operations, clients = 10_000, 2 // at each site: about one operation in twenty wants a key that another has
 		o := r.fleets[system].Run(ctx, Load{
-			Workers: r.Workers, Span: r.Span, Turns: operations / Sites / r.Workers, Key: zipf(name),
+			Workers: clients, Span: r.Span, Turns: operations / Sites / clients, Key: zipf(name),
 			Body: func(ctx context.Context, w Worker, h section.Held) error {
 				if rand.Float64() < updates { //nolint:gosec // G404: chance, not secrets
 					return h.Put(ctx, value(10, w, 0))
@@ -61,9 +61,9 @@ func (r *Run) ycsbTurn(system string, updates float64) func(context.Context, str
 	}
 }
 
-// zipf draws keys as YCSB does: of ten thousand, the first of them far more often than the last.
+// zipf draws keys as YCSB does: of a hundred thousand, the first of them far more often than the last.
 func zipf(name string) func(Worker) string {
-	const keys, skew, seed = 10_000, 1.01, 1
+	const keys, skew, seed = 100_000, 1.01, 1
 	var mu sync.Mutex
 	z := rand.NewZipf(rand.New(rand.NewPCG(seed, seed)), skew, 1, keys-1) //nolint:gosec // G404: chance, not secrets
 	return func(Worker) string {
