@@ -3,6 +3,7 @@ package judge
 import (
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -168,13 +169,11 @@ func latest(ops []Op) []Violation {
 		}
 	}
 	slices.SortStableFunc(gets, func(a, b Op) int { return int(min(max(a.Returned-b.Returned, -1), 1)) })
-	for _, g := range gets {
-		known := until(ops, g.Returned)
-		if porcupine.CheckOperationsTimeout(register(), bounded(known), checkLimit) == porcupine.Illegal {
-			return []Violation{why(known, g)}
-		}
-	}
-	return []Violation{{Fault: Neither, Ops: ops}} // cannot be: the last of the gets has seen all
+	// What contradicts a history contradicts every longer one.
+	i := sort.Search(len(gets)-1, func(i int) bool {
+		return porcupine.CheckOperationsTimeout(register(), bounded(until(ops, gets[i].Returned)), checkLimit) == porcupine.Illegal
+	})
+	return []Violation{why(until(ops, gets[i].Returned), gets[i])}
 }
 
 // until returns what had been called by a time, and what was known then.

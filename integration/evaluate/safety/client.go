@@ -185,18 +185,18 @@ func (w *worker) inside(ctx context.Context, held section.Held) error {
 	}
 	renewed := time.Now()
 	for i := 0; !w.stopped.Load(); i++ {
-		if time.Since(renewed) > Lease/5 {
-			renewed = time.Now()
-			if err := w.renew(ctx, held); err != nil {
-				return err
-			}
-		}
 		next := w.get
 		if i%4 != 0 && (w.Role == holds || w.working.Load()) {
 			next = w.put
 		}
 		if err := next(ctx, held); err != nil {
 			return err
+		}
+		if time.Since(renewed) > Lease/5 {
+			renewed = time.Now()
+			if err := w.renew(ctx, held); err != nil {
+				return err
+			}
 		}
 		w.rest()
 	}

@@ -78,6 +78,8 @@ func (t *table) cell(system, fault string) string {
 		return "not tried: " + c.Failed
 	case c.Blocked > 0:
 		return fmt.Sprintf("blocked in %d of %d", c.Blocked, c.Tries)
+	case c.Failed != "":
+		return fmt.Sprintf("held (%d), one %s", c.Tries, c.Failed)
 	}
 	return fmt.Sprintf("held (%d)", c.Tries)
 }

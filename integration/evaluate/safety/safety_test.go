@@ -138,11 +138,14 @@ func TestPage(t *testing.T) {
 	out := t.TempDir()
 	kept, err := load(out)
 	require.NoError(t, err)
-	kept.put([]Cell{{System: "MSCP", Fault: "killed", Verdict: Held, Tries: 2}, {System: "ours", Fault: "killed", Verdict: Blocked, Tries: 3, Blocked: 1}})
+	*kept.of("MSCP", "killed") = Cell{System: "MSCP", Fault: "killed", Verdict: Held, Tries: 2}
+	*kept.of("ours", "killed") = Cell{System: "ours", Fault: "killed", Verdict: Blocked, Tries: 3, Blocked: 1}
 	require.NoError(t, kept.save(out))
 	kept, err = load(out)
 	require.NoError(t, err)
-	kept.put([]Cell{{System: "MSCP", Fault: "killed", Verdict: Violated, Tries: 4, Seed: 9, Violations: []string{"two holders"}, History: "safety/x.txt"}})
+	c := kept.of("MSCP", "killed")
+	require.Equal(t, 2, c.Tries)
+	*c = Cell{System: "MSCP", Fault: "killed", Verdict: Violated, Tries: 4, Seed: 9, Violations: []string{"two holders"}, History: "safety/x.txt"}
 	require.NoError(t, kept.save(out))
 	text, err := os.ReadFile(filepath.Join(out, "safety.md"))
 	require.NoError(t, err)

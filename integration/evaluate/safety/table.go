@@ -20,7 +20,7 @@ import (
 type Options struct {
 	Systems, Faults []string // by name; none: all
 	Tries           int      // of each cell at most, until the first violation; default 3
-	Seed            uint64   // of the first try, the next one's is one more; default 1
+	Seed            uint64   // of the first try, the next one's is one more; with it cells begin anew. Default: they go on
 	Out             string   // directory of the page, of its JSON and of the histories
 	Log             io.Writer
 }
@@ -32,7 +32,7 @@ type Cell struct {
 	Tries         int
 	Sections      int      // entered in all tries
 	Blocked       int      // tries in which nobody got in
-	Failed        string   `json:",omitempty"` // why a try could not be carried out
+	Failed        string   `json:",omitempty"` // why a try tells nothing
 	Seed          uint64   `json:",omitempty"` // of the first violation
 	Violations    []string `json:",omitempty"` // of that try, by name
 	History       string   `json:",omitempty"` // its file
@@ -44,10 +44,10 @@ type table struct {
 	Cells []Cell
 }
 
-// Run carries out trials and writes the table to safety.json and safety.md in o.Out. Cells of other
-// systems and faults that are there stay.
+// Run carries out trials and writes the table to safety.json and safety.md in o.Out. What is there of
+// earlier runs stays, and their tries count: a cell that is violated is not tried again.
 func Run(ctx context.Context, o Options) (err error) {
-	o.Tries, o.Seed = cmp.Or(o.Tries, 3), cmp.Or(o.Seed, 1)
+	o.Tries = cmp.Or(o.Tries, 3)
 	if o.Log == nil {
 		o.Log = io.Discard
 	}
@@ -68,18 +68,23 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.close()) }()
+	r := run{w, o, systems, &kept}
 	for _, f := range faults {
-		cells, err := tries(ctx, w, f, systems, o)
-		if err != nil {
-			return err
-		}
-		kept.put(cells)
-		kept.When = time.Now().UTC().Format(time.DateOnly)
-		if err := kept.save(o.Out); err != nil {
-			return err
+		for number := range o.Tries {
+			if err := r.try(ctx, f, number); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// run is a Run under way.
+type run struct {
+	world   *world
+	o       Options
+	systems []System
+	table   *table
 }
 
 // chosen returns those of a name, or all.
@@ -97,38 +102,49 @@ func chosen[T any](all []T, names []string, name func(T) string) (some []T, err 
 	return some, nil
 }
 
-// tries carries out a fault's trials, of all systems at a time that it has not broken yet.
-func tries(ctx context.Context, w *world, f Fault, systems []System, o Options) ([]Cell, error) {
-	cells := make([]Cell, len(systems))
-	for i, s := range systems {
-		cells[i] = Cell{System: s.Name, Fault: f.Name, Verdict: Held}
-	}
-	for try := range o.Tries {
-		seed := o.Seed + uint64(try)
-		var all []*trial
-		var of []*Cell
-		for i, s := range systems {
-			if cells[i].Verdict != Violated {
-				key := fmt.Sprintf("%s %s %d %d", s.Name, f.Name, seed, time.Now().UnixNano())
-				all = append(all, &trial{world: w, fault: f, system: s, seed: seed, key: key, clients: map[int]*process{}})
-				of = append(of, &cells[i])
-			}
+// try carries out one trial of each system that the fault has not broken yet, all of them at a time.
+func (r *run) try(ctx context.Context, f Fault, number int) error {
+	var all []*trial
+	for _, s := range r.systems {
+		c := r.table.of(s.Name, f.Name)
+		seed := uint64(c.Tries) + 1 //nolint:gosec // a small number
+		if r.o.Seed != 0 {
+			seed = r.o.Seed + uint64(number) //nolint:gosec // likewise
 		}
-		if len(all) == 0 {
-			break
+		if r.o.Seed != 0 && number == 0 {
+			*c = Cell{System: s.Name, Fault: f.Name, Verdict: Held}
 		}
-		fmt.Fprintf(o.Log, "%s, seed %d: %d systems\n", f.Name, seed, len(all))
-		if err := play(ctx, w, f, all); err != nil {
-			return nil, err
-		}
-		for i, t := range all {
-			if err := of[i].judge(t, o.Out); err != nil {
-				return nil, err
-			}
-			fmt.Fprintf(o.Log, "  %-24s %-8s %3d sections %v %s\n", t.system.Name, of[i].Verdict, t.history.Count(judge.Enter, judge.Done), of[i].Violations, of[i].Failed)
+		if c.Verdict != Violated {
+			key := fmt.Sprintf("%s %s %d %d", s.Name, f.Name, seed, time.Now().UnixNano())
+			all = append(all, &trial{world: r.world, fault: f, system: s, seed: seed, key: key, clients: map[int]*process{}})
 		}
 	}
-	return cells, nil
+	if len(all) == 0 {
+		return nil
+	}
+	fmt.Fprintf(r.o.Log, "%s: %d systems\n", f.Name, len(all))
+	if err := play(ctx, r.world, f, all); err != nil {
+		return err
+	}
+	for _, t := range all {
+		c := r.table.of(t.system.Name, f.Name)
+		if err := c.judge(t, r.o.Out); err != nil {
+			return err
+		}
+		fmt.Fprintf(r.o.Log, "  %-24s seed %d: %3d sections, blocked %v, %v %s\n", c.System, t.seed, t.history.Count(judge.Enter, judge.Done), t.blocked, c.Violations, c.Failed)
+	}
+	r.table.When = time.Now().UTC().Format(time.DateOnly)
+	return r.table.save(r.o.Out)
+}
+
+// of returns the cell of a system under a fault, and makes it if it is not there yet.
+func (t *table) of(system, fault string) *Cell {
+	i := slices.IndexFunc(t.Cells, func(c Cell) bool { return c.System == system && c.Fault == fault })
+	if i < 0 {
+		i = len(t.Cells)
+		t.Cells = append(t.Cells, Cell{System: system, Fault: fault, Verdict: Held})
+	}
+	return &t.Cells[i]
 }
 
 // judge adds a trial to the cell. The history of a violation is kept.
@@ -143,7 +159,12 @@ func (c *Cell) judge(t *trial, out string) error {
 		c.Blocked++
 		c.Verdict = Blocked
 	}
-	violations := t.history.Check()
+	violations := slices.DeleteFunc(t.history.Check(), func(v judge.Violation) bool {
+		if v.Fault == judge.Undecided {
+			c.Failed = string(v.Fault)
+		}
+		return v.Fault == judge.Undecided
+	})
 	if len(violations) == 0 {
 		return nil
 	}
@@ -179,18 +200,6 @@ func load(out string) (t table, err error) {
 		return t, fmt.Errorf("read the table: %w", err)
 	}
 	return t, nil
-}
-
-// put replaces cells.
-func (t *table) put(cells []Cell) {
-	for _, c := range cells {
-		i := slices.IndexFunc(t.Cells, func(old Cell) bool { return old.System == c.System && old.Fault == c.Fault })
-		if i < 0 {
-			t.Cells = append(t.Cells, c)
-		} else {
-			t.Cells[i] = c
-		}
-	}
 }
 
 // save writes the table and its page.
