@@ -22,7 +22,7 @@ import (
 
 // systems are those that the experiments know by name. One that cannot be had on this machine stays in: its rows say so.
 func systems() []experiment.System {
-	return []experiment.System{
+	all := []experiment.System{
 		published(experiment.MUSIC, paper.MUSIC),
 		published(experiment.MSCP, paper.MSCP),
 		published(experiment.CassaEV, paper.CassaEV),
@@ -48,6 +48,22 @@ func systems() []experiment.System {
 		product(experiment.ForUpdate, ours.ForUpdate),
 		product(experiment.Auto, ours.Auto),
 		product(experiment.Strict, ours.Strict),
+	}
+	for _, ttl := range experiment.TTLs() {
+		all = append(all, leased(ttl)...)
+	}
+	return all
+}
+
+// leased are the systems whose leaders die, with leases of a length.
+func leased(ttl time.Duration) []experiment.System {
+	return []experiment.System{
+		onCassandra(experiment.Leased(experiment.Lease, ttl), func(o store.Options) (section.Client, error) {
+			return client(election.New(election.Options{Options: o, TTL: ttl}))
+		}),
+		{Name: experiment.Leased(experiment.Ours, ttl), Exclusive: true, Open: func(at experiment.Place) (section.Client, error) {
+			return ours.New(ours.Options{Hosts: []string{at.Proxy}, Keyspace: at.Keyspace, Mode: ours.Long, Lease: ttl, Timeout: patience, Wait: wait})
+		}},
 	}
 }
 

@@ -34,6 +34,7 @@ const (
 	Auto      Mode = "auto"       // writes without a lock, each in a section of its own: Enter and Leave do nothing
 	Strict    Mode = "strict"     // Lock on a table whose operations are acknowledged by the lock row
 	Local     Mode = "local"      // Lock on a table that is decided in one data centre
+	Long      Mode = "long"       // Lock on a table whose leases may be of three minutes
 )
 
 // settings is what the comment of a mode's table says in brackets.
@@ -45,6 +46,8 @@ func (m Mode) settings() string {
 		return "(strict=true)"
 	case Local:
 		return "(scope=local)"
+	case Long:
+		return "(lease=180s)"
 	}
 	return ""
 }
