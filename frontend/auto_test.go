@@ -155,7 +155,7 @@ func TestWhatCannotBeWrittenAloneIsRefusedWhenExecuted(t *testing.T) {
 	bothFramings(t, func(t *testing.T, d dialect) {
 		r, client, backend := autoRig(t, d, newGrantingLocks())
 		r.policy(catalog.Reject)
-		const text = "INSERT INTO bank.accounts JSON ?"
+		const text = "INSERT INTO bank.accounts (n) VALUES (?)"
 		id := r.prepare(client, backend, text)
 		r.policy(catalog.Auto)
 		client.send(1, execute(id, []byte("{}")))
@@ -189,8 +189,6 @@ func TestABatchAlone(t *testing.T) {
 		assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_REFUSED")
 		client.send(1, query("UPDATE bank.accounts USING TIMESTAMP 3 SET n = 1 WHERE id = 'x'"))
 		assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_REFUSED")
-		client.send(1, query("UPDATE bank.accounts SET n = 1 WHERE id IN ('x', 'y')"))
-		assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_KEY")
 		assert.Empty(t, g.locked)
 	})
 }

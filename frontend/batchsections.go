@@ -45,9 +45,6 @@ func (s *lockStatement) severalSections() (bool, *wire.Failure) {
 	if s.Parsed.Verb != rewrite.Batch || !s.Auto() {
 		return false, nil
 	}
-	if !s.OnOneTable() {
-		return true, nil
-	}
 	keys := map[musiccore.Key]bool{}
 	for i := range s.Parsed.Children {
 		k, f := s.KeyOf(&s.Parsed.Children[i])
@@ -102,12 +99,7 @@ func (a *lockExecution) inSections() *wire.Failure {
 
 // message returns a batch's text as the BATCH message that says the same, in memory of its own.
 func (a *lockExecution) message() (*lockedBatch, *wire.Failure) {
-	s, c, p := a.lock.clone(), a.conn, a.parameters.Clone()
-	n := len(s.Parsed.Children)
-	b := &lockedBatch{conn: c, header: a.envelope.Header.Rewritten(), before: []byte{byte(s.Parsed.Kind), byte(n >> 8), byte(n)}}
-	b.header.OpCode = primitive.OpCodeBatch
-	const kept = primitive.QueryFlagSerialConsistency | primitive.QueryFlagDefaultTimestamp | primitive.QueryFlagWithKeyspace
-	b.parameters = wire.Parameters{Consistency: p.Consistency, Flags: p.Flags & kept, Serial: p.Serial, Timestamp: p.Timestamp, Keyspace: p.Keyspace, Rest: p.Rest}
+	s, b := a.lock.clone(), a.batch(a.lock.Parsed.Kind)
 	own := s.Parsed.Timestamp
 	if f := s.CheckTimestampPlaces(); f != nil {
 		return nil, f
@@ -125,7 +117,7 @@ func (a *lockExecution) message() (*lockedBatch, *wire.Failure) {
 		at -= child.Markers // the batch's own stand before those of its statements
 	}
 	for i, child := range s.Parsed.Children {
-		part, f := c.batchPart(child.Whole.Of(s.Text), s.names[i], s.Values[at:at+child.Markers])
+		part, f := a.conn.batchPart(child.Whole.Of(s.Text), s.names[i], s.Values[at:at+child.Markers])
 		if f == nil && own.Kind != rewrite.NoTerm && part.plain == nil && !part.Critical.Ignore {
 			f = statement.TimestampRefused(part.Table)
 		}
@@ -135,7 +127,17 @@ func (a *lockExecution) message() (*lockedBatch, *wire.Failure) {
 		at += child.Markers
 		b.children = append(b.children, part)
 	}
+	b.count()
 	return b, nil
+}
+
+// batch returns a BATCH message without statements in the place of the request.
+func (a *lockExecution) batch(kind rewrite.BatchKind) *lockedBatch {
+	b, p := &lockedBatch{conn: a.conn, header: a.envelope.Header.Rewritten(), before: []byte{byte(kind)}}, a.parameters.Clone()
+	b.header.OpCode = primitive.OpCodeBatch
+	const kept = primitive.QueryFlagSerialConsistency | primitive.QueryFlagDefaultTimestamp | primitive.QueryFlagWithKeyspace
+	b.parameters = wire.Parameters{Consistency: p.Consistency, Flags: p.Flags & kept, Serial: p.Serial, Timestamp: p.Timestamp, Keyspace: p.Keyspace, Rest: p.Rest}
+	return b
 }
 
 // batchPart reads a statement of a batch's text by itself: name is its table's.
@@ -151,7 +153,7 @@ func (c *conn) batchPart(text []byte, name [2]string, values [][]byte) (s lockSt
 	switch {
 	case s.Critical == nil, s.Critical.Unlocked == catalog.Allow:
 		return lockStatement{Statement: statement.Statement{Values: values}, plain: plainChild(text, &parsed, name[0]), names: [][2]string{name}}, nil
-	case s.Critical.Refused != "":
+	case s.Critical.Refused != "" && !s.Critical.Passing:
 		return s, s.cannotLock()
 	}
 	s.fixKey()
@@ -226,6 +228,9 @@ func (m *batchSections) readKeys() *wire.Failure {
 		if m.of[i] = known[k]; s.Critical.Local != m.keys[0].first.Critical.Local {
 			return wire.Invalid("MUSIC_REFUSED: a batch writes tables of one scope: %s has another than %s", s.Table, m.keys[0].first.Table)
 		}
+	}
+	if len(m.keys) == 0 {
+		return &wire.Failure{Code: primitive.ErrorCodeOverloaded, Text: "MUSIC_UNAVAILABLE: the tables of the batch have just changed: nothing was written, try again"}
 	}
 	if len(m.keys) > statement.MaxKeys {
 		return wire.Invalid("MUSIC_REFUSED: one batch writes %d keys of critical tables at most", statement.MaxKeys)

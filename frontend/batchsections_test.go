@@ -225,3 +225,43 @@ func TestTheVerdictOnABatchOfSeveralSections(t *testing.T) {
 		}
 	})
 }
+
+// A write whose key is named by IN takes the locks of all of its keys in one order, and goes out as the unlogged batch that Cassandra
+// makes of it; one that names a single key is that write, and one that names none is nothing.
+func TestEachKeyOfIN(t *testing.T) {
+	everyDialect(t, func(t *testing.T, d dialect) {
+		r, client, backend, l := sectionsRig(t, d)
+		const listed = "DELETE FROM bank.accounts USING TIMESTAMP 2113  WHERE id = ? "
+		inList := []byte("\x00\x00\x00\x02\x00\x00\x00\x01q\x00\x00\x00\x01p")
+		bound := execute(r.prepare(client, backend, "DELETE FROM bank.accounts WHERE id IN ?"), inList)
+		child := &message.Batch{Type: primitive.BatchTypeUnlogged, Children: []*message.BatchChild{{Query: "DELETE FROM bank.accounts WHERE id IN ?", Values: bound.Options.PositionalValues}}}
+		batch := query("BEGIN UNLOGGED BATCH DELETE FROM bank.accounts WHERE id IN (?, 'p') APPLY BATCH")
+		batch.Options.PositionalValues = []*primitive.Value{primitive.NewValue([]byte("q"))}
+		for i, m := range []message.Message{query("DELETE FROM bank.accounts WHERE id IN ('q', 'p')"), bound, child, batch} {
+			client.send(1, m)
+			sent := backend.answer(1).(*message.Batch)
+			assert.Equal(t, primitive.BatchTypeUnlogged, sent.Type)
+			require.Len(t, sent.Children, 2, "%d", i)
+			first := strings.Replace(sent.Children[0].Query, "'q'", "?", 1)
+			assert.Equal(t, listed, first, "%d", i)
+			assert.Contains(t, sent.Children[1].Query, "USING TIMESTAMP 2112")
+			backend.send(1, &message.VoidResult{})
+			assert.IsType(t, &message.VoidResult{}, client.answer(1))
+			locked, unlocked, ended := l.drained()
+			assert.Equal(t, []string{"p", "q"}, locked)
+			assert.Equal(t, []int{2, 2}, []int{unlocked, ended})
+		}
+		client.send(1, query("DELETE FROM bank.accounts WHERE id IN ('q')"))
+		assert.Equal(t, "DELETE FROM bank.accounts WHERE id = 'q' ", backend.answer(1).(*message.Query).Query)
+		backend.send(1, &message.VoidResult{})
+		client.answer(1)
+		l.drained()
+		client.send(1, query("DELETE FROM bank.accounts WHERE id IN ()"))
+		assert.IsType(t, &message.VoidResult{}, client.answer(1))
+		client.send(1, query("UPDATE bank.accounts USING LOCK 9 SET n = 1 WHERE id IN ('q', 'p')"))
+		assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_KEY")
+		backend.silent()
+		locked, _, _ := l.drained()
+		assert.Empty(t, locked)
+	})
+}

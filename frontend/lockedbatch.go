@@ -124,10 +124,15 @@ func (b *lockedBatch) permissions(t *catalog.Table) permission {
 // runPermitted asks the core for one stamp: a batch under one key is one mutation. inPlace
 // says that its request is being performed.
 func (b *lockedBatch) runPermitted(inPlace bool) *wire.Failure {
+	if f := b.anew(); f != nil {
+		return f
+	}
 	several, f := b.severalSections()
 	switch {
 	case f != nil:
 		return f
+	case len(b.children) == 0:
+		return b.nothing()
 	case several:
 		return b.inSections()
 	}
@@ -257,18 +262,26 @@ func (s *lockStatement) appendChild(dst []byte, stamp statement.Stamps) []byte {
 	if s.plain != nil {
 		return appendValues(append(dst, s.plain...), s.Values)
 	}
-	values := s.WriteValues()
 	if s.prepared != nil && !s.Parsed.Conditional && !s.Timed() && stamp(&s.Statement) == 0 {
 		dst = append(dst, 1)
 		dst = binary.BigEndian.AppendUint16(dst, uint16(len(s.prepared.backendID)))
 		dst = append(dst, s.prepared.backendID...)
-	} else {
-		text := s.WriteText(stamp)
-		dst = append(dst, 0)
-		dst = binary.BigEndian.AppendUint32(dst, uint32(len(text)))
-		dst = append(dst, text...)
+		return appendValues(dst, s.sentValues())
 	}
-	return appendValues(dst, values)
+	q := s.Write(stamp)
+	dst = append(dst, 0)
+	dst = binary.BigEndian.AppendUint32(dst, uint32(len(q.Text)))
+	return appendValues(append(dst, q.Text...), q.Values)
+}
+
+// sentValues returns the values of a prepared statement, but for those of its lock clauses.
+func (s *lockStatement) sentValues() (values [][]byte) {
+	for i, v := range s.Values {
+		if !s.Parsed.OwnMarker(i) {
+			values = append(values, v)
+		}
+	}
+	return values
 }
 
 // appendValues appends the values of a batch's statement.

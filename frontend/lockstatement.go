@@ -113,7 +113,7 @@ func readLockStatement(r reading, text []byte) (s lockStatement, pass bool, f *w
 	default:
 		f = wire.Invalid("MUSIC_REFUSED: this statement is not served on a critical table: docs/cql.md says what is")
 	}
-	if f == nil && s.Critical.Refused != "" && !(s.FollowsTable() && s.Critical.Passing) {
+	if f == nil && s.Critical.Refused != "" && !(s.PlainWrite() && s.Critical.Passing) {
 		f = s.cannotLock()
 	}
 	return s, false, f
@@ -150,7 +150,10 @@ func (c *conn) execute(e wire.Envelope, s lockStatement, p wire.Parameters) erro
 		return c.answer(e, wire.Invalid("MUSIC_SYNTAX: %d bind markers, %d values (gocql sends no values for LOCK: write SELECT LOCK … or SELECT UNLOCK …)", s.Parsed.Markers, len(s.Values)))
 	}
 	a := lockExecution{conn: c, envelope: e, lock: s, parameters: p, inPlace: true}
-	if s.FollowsTable() && !s.served() {
+	switch {
+	case s.PlainWrite() && !s.FollowsTable():
+		return c.executeSeveral(e, a)
+	case s.FollowsTable() && !s.served():
 		return c.executeUnlocked(e, a)
 	}
 	if f := a.run(); f != nil {
@@ -203,6 +206,13 @@ func (a *lockExecution) runPermitted() *wire.Failure {
 	}
 	if f := checkNow(&a.parameters, a.lock.Table); f != nil {
 		return f
+	}
+	batch, f := a.anew()
+	switch {
+	case f != nil:
+		return f
+	case batch != nil:
+		return batch.run(false)
 	}
 	several, f := a.lock.severalSections()
 	switch {

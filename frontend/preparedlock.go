@@ -337,7 +337,7 @@ func (p *preparedLockStatement) current() (lockStatement, *wire.Failure) {
 	if s.Critical = critical; p.once {
 		s.fixKey()
 	}
-	if s.FollowsTable() && !s.served() {
+	if s.PlainWrite() && !s.served() {
 		return s, nil // what it gets is asked when it is run
 	}
 	if critical == nil {

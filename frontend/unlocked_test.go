@@ -206,12 +206,25 @@ func TestABatchWaitsForAllOfItsTables(t *testing.T) {
 		auto := &catalog.Critical{ID: [16]byte{7}, Key: []catalog.Column{{Name: "id", Type: "text"}}, Settings: catalog.Settings{Unlocked: catalog.Auto}}
 		both := &message.Batch{Children: []*message.BatchChild{{Query: lonely}, {Query: "UPDATE bank.other SET n = 1 WHERE id = 'y'"}}}
 		r.server.Tables.Set("bank", "other", auto)
-		client.send(1, both)
+		text := query("BEGIN BATCH " + lonely + "; UPDATE bank.other SET n = 1 WHERE id = 'y'; APPLY BATCH")
+		for _, m := range []message.Message{both, text} {
+			r.becoming(catalog.Auto)
+			client.send(1, m)
+			r.waiting(client, backend, 1)
+			r.policy(catalog.Auto)
+			assert.Len(t, backend.answer(1).(*message.Batch).Children, 2)
+			backend.send(1, &message.VoidResult{})
+			client.answer(1)
+		}
+		r.becoming(catalog.Auto)
+		client.send(1, text)
 		r.waiting(client, backend, 1)
-		r.policy(catalog.Auto)
-		backend.answer(1)
+		r.server.Tables.Set("bank", "other", nil)
+		r.server.Tables.Set("bank", "accounts", nil)
+		assert.Equal(t, text.Query, backend.answer(1).(*message.Query).Query, "as it was received")
 		backend.send(1, &message.VoidResult{})
 		client.answer(1)
+		r.server.Tables.Set("bank", "other", auto)
 
 		r.becoming(catalog.Auto)
 		client.send(1, both)

@@ -102,7 +102,7 @@ func TestBeyondTheLockedRow(t *testing.T) {
 		"DELETE FROM SEATS USING LOCK REF WHERE show = 'x' AND tier = 'b'":                                                                          "MUSIC_KEY: the statement must give seat",
 		"DELETE FROM SEATS USING LOCK REF WHERE show = 'x' AND tier = 'b' AND seat >= 1":                                                            "MUSIC_KEY: the statement must give seat",
 		"DELETE FROM SEATS USING LOCK REF WHERE show = 'x' AND (tier, seat) = ('b', 1)":                                                             "MUSIC_KEY: the statement must give tier",
-		"UPDATE SEATS USING LOCK REF SET holder = 'z' WHERE show = 'x' AND tier = 'b' AND seat IN (1)":                                              "MUSIC_KEY: the statement must give seat",
+		"UPDATE SEATS USING LOCK REF SET holder = 'z' WHERE show = 'x' AND tier = 'b' AND seat IN (1, 2)":                                           "MUSIC_KEY: the statement names 2 keys by IN",
 		"UPDATE SEATS USING LOCK REF SET price = 7 WHERE show = 'x'":                                                                                "MUSIC_REFUSED: price is static, and one lock covers one row of SEATS",
 		"UPDATE SEATS USING LOCK REF SET holder = 'z', price = 7 ROW":                                                                               "MUSIC_REFUSED: price is static",
 		"INSERT INTO SEATS (show, tier, seat, price) VALUES ('x', 'b', 1, 7) USING LOCK REF":                                                        "MUSIC_REFUSED: price is static",

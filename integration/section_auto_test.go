@@ -2,6 +2,7 @@ package integration
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
@@ -112,6 +113,8 @@ func TestBatchesInSeveralSections(t *testing.T) {
 	require.NoError(t, s.direct.Query("SELECT count(*) FROM "+s.keyspace+".ids").Scan(&ids))
 	assert.Equal(t, 6, ids)
 
+	s.eachKeyAndJSON()
+
 	// Who holds one of the keys is waited for, and nothing of the batch is written before.
 	ref := s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'b'"), "HELD")
 	const both = "BEGIN UNLOGGED BATCH UPDATE ACCOUNTS SET balance = %d WHERE branch = '%s' AND id = 'x'; UPDATE ACCOUNTS SET balance = %d WHERE branch = '%s' AND id = 'x'; APPLY BATCH"
@@ -144,4 +147,43 @@ func TestBatchesInSeveralSections(t *testing.T) {
 		require.NoError(t, s.direct.Query("SELECT balance FROM "+s.keyspace+".accounts WHERE branch = ? AND id = 'x'", branch).Scan(&last[i]))
 	}
 	assert.Equal(t, last[0], last[1])
+}
+
+// eachKeyAndJSON has INSERT JSON and writes of keys that IN names answered, and written, as they are without a proxy.
+func (s *tableFixture) eachKeyAndJSON() {
+	s.t.Helper()
+	const columns = " (p text, d decimal, c int, v int, l list<int>, m map<text, int>, f frozen<set<int>>, o boolean, w timestamp, \"Up\" int, st int static, PRIMARY KEY ((p, d), c))"
+	s.works(s.client, "CREATE TABLE "+s.keyspace+".served"+columns+" WITH comment = '@critical(unlocked=auto)'")
+	s.works(s.client, "CREATE TABLE "+s.keyspace+".twin"+columns)
+	for i, one := range []statement{
+		{cql: `INSERT INTO TABLE JSON '{"p": "it''s", "d": "1.10", "c": "7", "L": [2, 1], "m": {"k": 3}, "f": [2, 1], "\"Up\"": 3, "w": "2020-01-01 00:00:00Z", "o": true}'`},
+		{cql: "INSERT INTO TABLE JSON ?", values: []any{`{"p": "x", "d": 1, "c": 8, "v": 1, "m": null}`}},
+		{cql: `INSERT INTO TABLE JSON '{"p": "x", "d": 1, "c": 8, "st": 5}' DEFAULT UNSET`},
+		{cql: `INSERT INTO TABLE JSON '{"p": "x", "d": 1, "c": 8, "v": 2}' IF NOT EXISTS`},
+		{cql: `INSERT INTO TABLE JSON '{"p": "x", "d": 1, "c": 9, "l": [1]}' DEFAULT NULL IF NOT EXISTS USING TTL 5000`},
+		{cql: `INSERT INTO TABLE JSON '{"p": "x", "d": 1, "c": 9, "v": 4}' DEFAULT UNSET`},
+		{cql: `INSERT INTO TABLE JSON '{"p": "x", "d": 1, "c": 9}' DEFAULT NULL`},
+		{cql: `INSERT INTO TABLE JSON '{"p": "x", "d": 1}'`, fails: true},
+		{cql: `INSERT INTO TABLE JSON '{"p": "x", "d": 1, "c": 1, "nosuch": 1}'`, fails: true},
+		{cql: `INSERT INTO TABLE JSON 'null'`, fails: true},
+		{cql: `BEGIN BATCH INSERT INTO TABLE JSON '{"p": "x", "d": 2, "c": 1}'; INSERT INTO TABLE JSON '{"p": "y", "d": 1, "c": 1, "v": 6}' APPLY BATCH`},
+		{cql: `BEGIN BATCH INSERT INTO TABLE JSON '{"p": "x", "d": 2, "c": 3}' IF NOT EXISTS; UPDATE TABLE SET v = 5 WHERE p = 'x' AND d = 2 AND c = 4 APPLY BATCH`},
+		{cql: "UPDATE TABLE SET v = 77, l = l + [5] WHERE p IN ('x', 'y', 'x', 'new') AND d IN (1, 2) AND c IN (1, 8)"},
+		{cql: "UPDATE TABLE SET v = ? WHERE p IN ? AND d = 1 AND c = ?", values: []any{78, []string{"x", "y"}, 1}},
+		{cql: "DELETE FROM TABLE WHERE p IN (?, ?) AND d IN (2)", values: []any{"y", "nosuch"}},
+		{cql: "DELETE FROM TABLE WHERE p IN () AND d = 1"},
+		{cql: "UPDATE TABLE SET v = 79 WHERE p IN ('x', 'x') AND d = 1 AND c IN (1) IF v = 1", fails: true},
+		{cql: "UPDATE TABLE SET v = 79 WHERE p IN ('x') AND d = 1 AND c IN (1) IF v = 78"},
+		{cql: "DELETE FROM TABLE WHERE p IN ('x') AND d IN (1) AND c = 1 IF v = 78"},
+		{cql: "UPDATE TABLE SET v = 79 WHERE p IN ('x', 'y') AND d = 1 AND c = 1 IF v = 78", fails: true},
+		{cql: "BEGIN BATCH DELETE v FROM TABLE WHERE p IN ('new', 'y') AND d = 1 AND c = 8; UPDATE TABLE SET v = 80 WHERE p = 'x' AND d IN (1, 2) AND c = 4; APPLY BATCH"},
+	} {
+		var got [2]string
+		for j, table := range []string{"served", "twin"} {
+			o := s.do(s.client, strings.ReplaceAll(one.cql, "TABLE", s.keyspace+"."+table), one.values...)
+			require.Equal(s.t, one.fails, o.err() != nil, "%d %s: %v", i, one.cql, o)
+			got[j] = strings.ReplaceAll(o.String(), "served", "twin") + fmt.Sprint(s.do(s.client, "SELECT * FROM "+s.keyspace+"."+table).rows)
+		}
+		assert.Equal(s.t, got[1], got[0], "%d: %s", i, one.cql)
+	}
 }

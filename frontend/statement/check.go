@@ -83,8 +83,6 @@ func (s *Statement) checkOwnTerms(st *rewrite.Statement) *wire.Failure {
 	switch {
 	case st.Verb == rewrite.Select && st.Timestamp.Kind != rewrite.NoTerm:
 		return wire.Invalid("MUSIC_SYNTAX: SELECT takes USING LOCK only, no TIMESTAMP")
-	case st.JSON && st.Verb == rewrite.Insert:
-		return wire.Invalid("MUSIC_KEY: the key cannot be read from INSERT JSON: name the columns")
 	}
 	return nil
 }

@@ -22,8 +22,12 @@ func (s *Statement) checkCondition() *wire.Failure {
 	return nil
 }
 
-// checkTarget refuses a condition that is not about one row, nor about static columns alone.
+// checkTarget refuses a condition that is not about one row, nor about static columns alone. What INSERT JSON
+// or IN names is seen when the statement has been written anew.
 func (s *Statement) checkTarget() *wire.Failure {
+	if s.Parsed.JSON || len(s.keysIn()) > 0 {
+		return nil
+	}
 	if s.Critical.Row && (s.conditionStatic() || s.Parsed.Exists && s.writesStatic()) {
 		return wire.Invalid("MUSIC_REFUSED: %s is critical: one lock covers one row of it, and static columns are of all rows: no condition on them is served: read it, decide, write", s.Table)
 	}

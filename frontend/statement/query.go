@@ -14,9 +14,6 @@ type Query struct {
 	Values [][]byte
 }
 
-// Write returns the statement as Cassandra is to carry it out (see WriteText).
-func (s *Statement) Write(stamp Stamps) Query { return Query{s.WriteText(stamp), s.WriteValues()} }
-
 // add appends text.
 func (w *Query) add(text string) { w.Text = append(w.Text, text...) }
 

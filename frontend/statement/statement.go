@@ -126,6 +126,19 @@ func (s *Statement) Parts() []Statement {
 	return parts
 }
 
+// has reports whether the statement, or one of a batch's text, is such a one. It does not allocate.
+func (s *Statement) has(what func(*rewrite.Statement) bool) bool {
+	if s.Parsed.Verb != rewrite.Batch {
+		return what(s.Parsed)
+	}
+	for i := range s.Parsed.Children {
+		if what(&s.Parsed.Children[i]) {
+			return true
+		}
+	}
+	return false
+}
+
 // Conditional reports whether the statement, or one of a batch's text, has an IF.
 func (s *Statement) Conditional() bool {
 	return slices.ContainsFunc(s.Parts(), func(part Statement) bool { return part.Parsed.Conditional })

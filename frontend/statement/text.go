@@ -1,8 +1,6 @@
 package statement
 
 import (
-	"bytes"
-	"slices"
 	"strconv"
 
 	"music/rewrite"
@@ -17,29 +15,40 @@ func RequestStamps(*Statement) int64 { return 0 }
 // WriteText returns the statement as Cassandra is to carry it out: without its lock clauses and its conditions, and with the
 // proxy's stamps in place of the client's own timestamps. A table gets its keyspace: the connection may be in another one than
 // the statement was prepared in.
-func (s *Statement) WriteText(stamp Stamps) []byte {
-	var edits []rewrite.Edit
+func (s *Statement) WriteText(stamp Stamps) []byte { return s.Write(stamp).Text }
+
+// Write is WriteText with the values of the markers that are left.
+func (s *Statement) Write(stamp Stamps) Query {
+	var edits []edit
 	if s.Parsed.Verb == rewrite.Batch {
-		edits = append(edits, rewrite.Edit{Span: s.Parsed.UsingClause, Text: s.usingText(0)})
+		edits = append(edits, replace(s.Parsed.UsingClause, s.usingText(0)))
 	}
 	for _, part := range s.Parts() {
 		st := part.Parsed
 		if st.Verb == rewrite.Select {
 			for _, cut := range st.Cut {
-				edits = append(edits, rewrite.Edit{Span: cut})
+				edits = append(edits, replace(cut, ""))
 			}
 		} else {
-			edits = append(edits, rewrite.Edit{Span: st.UsingClause, Text: part.usingText(stamp(&part))})
+			edits = append(edits, part.usingEdit(stamp(&part)))
 		}
 		if st.Conditional {
-			edits = append(edits, rewrite.Edit{Span: st.If})
+			edits = append(edits, replace(st.If, ""))
 		}
 		if st.Keyspace.Empty() {
-			edits = append(edits, rewrite.Edit{Span: rewrite.Span{Start: st.Table.Start, End: st.Table.Start}, Text: rewrite.Quote(s.Table.Keyspace) + "."})
+			edits = append(edits, replace(rewrite.Span{Start: st.Table.Start, End: st.Table.Start}, rewrite.Quote(s.Table.Keyspace)+"."))
 		}
 	}
-	slices.SortStableFunc(edits, func(a, b rewrite.Edit) int { return a.Start - b.Start })
-	return rewrite.Replace(nil, s.Text, edits)
+	return s.edited(edits)
+}
+
+// usingEdit returns what puts usingText in the place of the statement's USING.
+func (s *Statement) usingEdit(stamp int64) edit {
+	e := replace(s.Parsed.UsingClause, s.usingText(stamp))
+	if ttl := s.Parsed.TTL; ttl.Kind == rewrite.TermMarker && ttl.Marker < len(s.Values) {
+		e.values = s.Values[ttl.Marker : ttl.Marker+1]
+	}
+	return e
 }
 
 // usingText returns what stands in the place of the statement's USING: its TTL, and a stamp where that is not 0.
@@ -51,31 +60,6 @@ func (s *Statement) usingText(stamp int64) (text string) {
 		text += [2]string{" USING", "AND"}[min(len(text), 1)] + " TTL " + string(ttl.Of(s.Text)) + " "
 	}
 	return text
-}
-
-// WriteValues returns the values of the markers that writeText leaves.
-func (s *Statement) WriteValues() (values [][]byte) {
-	gone := map[int]bool{}
-	leave := func(terms ...rewrite.Term) {
-		for _, t := range terms {
-			gone[t.Marker] = t.Kind == rewrite.TermMarker || gone[t.Marker]
-		}
-	}
-	leave(s.Parsed.OwnMarkers()...)
-	leave(s.Parsed.Timestamp)
-	for _, part := range s.Parts() {
-		leave(part.Parsed.OwnMarkers()...)
-		leave(part.Parsed.Timestamp)
-		for i := range part.Parsed.Conditions {
-			leave(part.Parsed.Conditions[i].Terms()...)
-		}
-	}
-	for i, v := range s.Values {
-		if !gone[i] {
-			values = append(values, bytes.Clone(v))
-		}
-	}
-	return values
 }
 
 // Timed reports whether the statement, or one of a batch's text, gives a timestamp of its own.

@@ -1,0 +1,171 @@
+package statement
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"music/frontend/catalog"
+	"music/frontend/wire"
+	"music/rewrite"
+)
+
+// What is wrong with the text of an INSERT JSON, beside what the reader of JSON says.
+var (
+	errNoObject = errors.New("it is no object")
+	errTwice    = errors.New("a column is named twice")
+	errBehind   = errors.New("something stands behind the object")
+)
+
+// ReadJSON writes INSERT JSON anew, with the values of its request, as the INSERT of columns and values that
+// says the same: each column of the primary key with a constant, so that the key that is locked is the one
+// that is written, and every other one with what Cassandra makes of its JSON. It reports whether it has
+// written the statement anew.
+func (s *Statement) ReadJSON() (bool, *wire.Failure) {
+	if !s.has(func(st *rewrite.Statement) bool { return st.JSON }) {
+		return false, nil
+	}
+	var edits []edit
+	for _, part := range s.Parts() {
+		if !part.Parsed.JSON || part.Parsed.Verb != rewrite.Insert || !s.sameTable(part.Parsed) {
+			continue
+		}
+		clause, f := part.valuesOfJSON()
+		if f != nil {
+			return false, f
+		}
+		edits = append(edits, replace(part.Parsed.JSONClause, clause))
+	}
+	if len(edits) == 0 {
+		return false, nil
+	}
+	fresh, f := s.anew(edits)
+	if f == nil {
+		*s = fresh
+		f = s.CheckFenced()
+	}
+	return true, f
+}
+
+// valuesOfJSON returns what INSERT JSON gives the columns, as (columns) VALUES (values).
+func (s *Statement) valuesOfJSON() (string, *wire.Failure) {
+	object, f := s.jsonObject()
+	if f != nil {
+		return "", f
+	}
+	var names, values []string
+	add := func(name, value string) { names, values = append(names, rewrite.Quote(name)), append(values, value) }
+	for _, name := range slices.Sorted(maps.Keys(s.Critical.Columns)) {
+		raw, given := object[name]
+		delete(object, name)
+		switch key := slices.Contains(s.Critical.Primary, name); {
+		case given && key:
+			literal, ok := literalOfJSON(s.Critical.Columns[name], raw)
+			if !ok {
+				return "", wire.Invalid("MUSIC_KEY: %s is of type %s, and %.80s is no constant of it", name, s.Critical.Columns[name].Type, raw)
+			}
+			add(name, literal)
+		case given && string(raw) != "null":
+			add(name, "fromJson("+quoteString(string(raw))+")")
+		case given, key, !s.Parsed.Unset:
+			add(name, "null")
+		}
+	}
+	for name := range object {
+		return "", wire.Invalid("JSON values map contains unrecognized column: %s", name)
+	}
+	return "(" + strings.Join(names, ", ") + ") VALUES (" + strings.Join(values, ", ") + ") ", nil
+}
+
+// jsonObject returns the values of INSERT JSON by the names of their columns. It reads what every reader of
+// JSON reads alike: of two values for one name Cassandra would take one.
+func (s *Statement) jsonObject() (map[string]json.RawMessage, *wire.Failure) {
+	var text []byte
+	given := true
+	switch t := s.Parsed.JSONText; t.Kind {
+	case rewrite.TermMarker:
+		text, given = s.Bound(t)
+	default:
+		written, err := rewrite.String(s.Text, t)
+		if err != nil {
+			return nil, wire.Invalid("MUSIC_SYNTAX: INSERT JSON takes a string or a bind marker")
+		}
+		text = []byte(written)
+	}
+	if !given || string(bytes.TrimSpace(text)) == "null" {
+		return nil, wire.Invalid("Got null for INSERT JSON values")
+	}
+	object := map[string]json.RawMessage{}
+	if err := readObject(text, object); err != nil {
+		return nil, wire.Invalid("MUSIC_SYNTAX: the text of INSERT JSON on %s is no JSON object that names each column once: %v", s.Table, err)
+	}
+	return object, nil
+}
+
+// readObject reads a JSON object. A name in quotes of its own is as it stands, any other in lower case.
+func readObject(text []byte, into map[string]json.RawMessage) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	if open, err := d.Token(); err != nil || open != json.Delim('{') {
+		return errNoObject
+	}
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return err
+		}
+		var raw json.RawMessage
+		if err := d.Decode(&raw); err != nil {
+			return err
+		}
+		column := columnOfJSON(name.(string))
+		if _, twice := into[column]; twice {
+			return errTwice
+		}
+		into[column] = raw
+	}
+	if _, err := d.Token(); err != nil {
+		return err
+	}
+	if _, err := d.Token(); err != io.EOF { //nolint:errorlint // the decoder returns it as it is
+		return errBehind
+	}
+	return nil
+}
+
+// columnOfJSON returns the column that a name in a JSON object means.
+func columnOfJSON(name string) string {
+	if len(name) > 1 && name[0] == '"' && name[len(name)-1] == '"' {
+		return name[1 : len(name)-1]
+	}
+	return strings.ToLower(name)
+}
+
+// bare are the strings of JSON that stand for what CQL writes without quotes: numbers, UUIDs and blobs.
+var bare = regexp.MustCompile(`^(-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|0[xX]([0-9a-fA-F]{2})*)$`)
+
+// literalOfJSON returns the constant of CQL that a JSON value of a column of the key is. Where it is not one
+// of the column's type, the key cannot be read from it. It is not ok for arrays and objects, and for a decimal
+// with a point: Cassandra makes a double of 1.10, and 1.1 of that.
+func literalOfJSON(c catalog.Column, raw json.RawMessage) (literal string, ok bool) {
+	var text string
+	if json.Unmarshal(raw, &text) == nil && raw[0] == '"' {
+		switch c.Type {
+		case "text", "varchar", "ascii", "boolean":
+			return quoteString(text), true
+		}
+		if bare.MatchString(text) {
+			return text, true
+		}
+		return quoteString(text), true
+	}
+	ok = raw[0] != '[' && raw[0] != '{' && !(c.Type == "decimal" && bytes.ContainsAny(raw, ".eE"))
+	return string(raw), ok
+}
+
+// quoteString returns a string literal of CQL.
+func quoteString(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
