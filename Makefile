@@ -29,7 +29,7 @@ test: ## everything that CI runs: vet, unit tests and the whole against real Cas
 	$(GO) test -v -timeout 15m ./model | grep -v -e '^=== ' -e '^  *--- PASS'
 	$(GO) test -race -timeout 45m -count=1 -p 1 music/cmd/music-demo music/integration/...
 	$(GO) -C integration/bench test -race -timeout 10m -count=1 ./...
-	$(GO) -C integration/evaluate test -race -timeout 15m -count=1 -p 1 ./...
+	$(GO) -C integration/evaluate run ./onenode $(GO) test -race -timeout 15m -count=1 -p 1 ./...
 
 check: ## vet, and the tests that need no Cassandra: under two minutes
 	$(GO) vet ./...
@@ -82,7 +82,7 @@ contend: ## sections at three emulated sites, on one key that all want and on ke
 	$(GO) test ./integration/chaos -run '^Test(ContendedKey|UncontendedSections)$$' -count=1 -v -timeout 0 -contend.for=$(CONTEND)
 
 evaluate: ## the systems of the evaluation beside each other, into docs/evaluation: 30 minutes, or FULL=1: hours; ONLY=fig6a,safety; EVALUATE="--against old.json"; needs root and /dev/net/tun for distances
-	$(if $(ONLY),,$(GO) -C integration/evaluate test -count=1 -p 1 ./...)
+	$(if $(ONLY),,$(GO) -C integration/evaluate run ./onenode $(GO) test -count=1 -p 1 ./...)
 	@mkdir -p .run
 	$(GO) -C integration/evaluate build -o $(CURDIR)/.run/bin/evaluate .
 	.run/bin/evaluate $(if $(FULL),--full) $(if $(ONLY),--only $(ONLY)) $(EVALUATE)
