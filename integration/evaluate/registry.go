@@ -38,16 +38,20 @@ func systems() []experiment.System {
 		onCassandra(experiment.Lease, func(o store.Options) (section.Client, error) {
 			return client(election.New(election.Options{Options: o}))
 		}),
+		onCassandra(experiment.Lease10, func(o store.Options) (section.Client, error) {
+			return client(election.New(election.Options{Options: o, TTL: lease}))
+		}),
 		onCassandra(experiment.Optimistic, func(o store.Options) (section.Client, error) {
 			return client(optimistic.New(optimistic.Options{Options: o}))
 		}),
 		onCassandra(experiment.Heartbeat, func(o store.Options) (section.Client, error) {
 			return client(heartbeat.New(heartbeat.Options{Options: o}))
 		}),
-		product(experiment.Ours, ours.Lock),
-		product(experiment.ForUpdate, ours.ForUpdate),
-		product(experiment.Auto, ours.Auto),
-		product(experiment.Strict, ours.Strict),
+		product(experiment.Ours, ours.Options{Mode: ours.Lock}),
+		product(experiment.Ours10, ours.Options{Mode: ours.Lock, Lease: lease}),
+		product(experiment.ForUpdate, ours.Options{Mode: ours.ForUpdate}),
+		product(experiment.Auto, ours.Options{Mode: ours.Auto}),
+		product(experiment.Strict, ours.Options{Mode: ours.Strict}),
 	}
 	for _, ttl := range experiment.TTLs() {
 		all = append(all, leased(ttl)...)
@@ -69,6 +73,9 @@ func leased(ttl time.Duration) []experiment.System {
 
 // How long a driver waits for an answer, and for a lock in one statement: longer than one round of a contended key takes.
 const patience, wait = 30 * time.Second, 5 * time.Second
+
+// lease is that of the systems whose holders are seen to die.
+const lease = 10 * time.Second
 
 // published is a system of the MUSIC paper.
 func published(name string, v paper.Variant) experiment.System {
@@ -101,10 +108,12 @@ func client[C section.Client](c C, err error) (section.Client, error) {
 	return c, nil
 }
 
-// product is a mode of the product.
-func product(name string, m ours.Mode) experiment.System {
-	return experiment.System{Name: name, Exclusive: m != ours.Auto, Open: func(at experiment.Place) (section.Client, error) {
-		return ours.New(ours.Options{Hosts: []string{at.Proxy}, Keyspace: at.Keyspace, Mode: m, Timeout: patience, Wait: wait})
+// product is a way to use the product.
+func product(name string, o ours.Options) experiment.System {
+	return experiment.System{Name: name, Exclusive: o.Mode != ours.Auto, Open: func(at experiment.Place) (section.Client, error) {
+		o := o
+		o.Hosts, o.Keyspace, o.Timeout, o.Wait = []string{at.Proxy}, at.Keyspace, patience, wait
+		return ours.New(o)
 	}}
 }
 

@@ -2,12 +2,7 @@ package experiment
 
 import (
 	"context"
-	"fmt"
-	"slices"
-	"sync/atomic"
 	"time"
-
-	"music/integration/evaluate/section"
 )
 
 // contended is what no paper has measured: one key that clients of one site or of all of them want at once.
@@ -94,65 +89,4 @@ func (o Outcome) fairness(sites []int) (index, least float64) {
 	}
 	parts := float64(len(sites))
 	return sum * sum / (parts * squares), fewest * parts / sum
-}
-
-// takeover is how long the next client waits where a holder has died.
-func takeover() Experiment {
-	return Experiment{
-		Name: "takeover", Title: "the holder dies: until another site has its key", Systems: []string{Ours}, Profiles: []string{"IUs"}, Paxos: []string{"v2"},
-		Metrics: []Metric{{"p50", "s"}, {"p99", "s"}, {"not in 40 s", "keys"}},
-		Run: func(ctx context.Context, r *Run) error {
-			r.Notes = append(r.Notes, "Clients at site 2 wait for keys that clients at site 1 hold. The session lease of the proxies is 10 s, the lease of a client 30 s.")
-			if !r.has(Ours) {
-				return nil
-			}
-			return r.takeTurns(ctx, []turn{{"ours, the holder's proxy is killed", "", r.proxyDies}})
-		},
-	}
-}
-
-// proxyDies has many keys held at site 1, kills its proxy, and waits for them at site 2.
-func (r *Run) proxyDies(ctx context.Context, name string) (map[string]float64, error) {
-	const keys, limit = 50, 40 * time.Second
-	f := r.fleets[Ours]
-	never := make(chan struct{})
-	var holding atomic.Int32
-	holders, end := context.WithCancel(ctx)
-	defer end()
-	over := make(chan struct{})
-	go func() {
-		defer close(over)
-		f.Run(holders, Load{Workers: keys, Sites: []int{1}, Turns: 1, Span: limit, Key: siteless(name), Body: func(ctx context.Context, _ Worker, _ section.Held) error {
-			holding.Add(1)
-			select {
-			case <-never:
-			case <-ctx.Done():
-			}
-			return ctx.Err()
-		}})
-	}()
-	for tick := time.Tick(10 * time.Millisecond); holding.Load() < keys; {
-		select {
-		case <-tick:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
-	r.KillProxy(1)
-	waited, stop := context.WithTimeout(ctx, limit)
-	o := f.Run(waited, Load{Workers: keys, Sites: []int{2}, Turns: 1, Span: limit, Key: siteless(name), Body: puts(1, 10)})
-	stop()
-	if err := r.StartProxy(ctx, 1); err != nil {
-		return nil, err
-	}
-	end()
-	<-over
-	all := Samples(o.spans(func(t Timing) time.Duration { return t.Entered / 1000 }))
-	slices.Sort(all)
-	return map[string]float64{"p50": all.Quantile(0.5), "p99": all.Quantile(0.99), "not in 40 s": float64(keys - len(all))}, nil
-}
-
-// siteless gives workers of the same number at different sites the same key.
-func siteless(name string) func(Worker) string {
-	return func(w Worker) string { return fmt.Sprintf("%s/%d", name, w.Number) }
 }

@@ -1,0 +1,121 @@
+package experiment
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"music/integration/evaluate/section"
+)
+
+// takeover is how long the next client waits where a holder has died.
+func takeover() Experiment {
+	return Experiment{
+		Name: "takeover", Title: "the holder dies: until another site has its keys", Profiles: []string{"IUs"}, Paxos: []string{"v2"},
+		Systems: []string{Ours, Ours10, MUSIC, Lease10, Heartbeat, LockTable, Bakery},
+		Metrics: []Metric{{"p50", "s"}, {"p99", "s"}, {"had by nobody in 40 s", "keys"}},
+		Run: func(ctx context.Context, r *Run) error {
+			r.Notes = append(r.Notes, fmt.Sprintf("A client at site 1 holds %d keys and dies; as many clients at site 2 want them from then on. The session lease of the "+
+				"proxies is 10 s. Waiters of MUSIC bear for 10 s that nothing changes. The housekeeper of LWT and heartbeat does not run.", deaths))
+			var turns []turn
+			if r.has(Ours) {
+				turns = append(turns, turn{"ours, the holder's proxy is killed", "", r.proxyDies})
+			}
+			for _, s := range []string{Ours10, MUSIC, Lease10} {
+				if r.has(s) {
+					turns = append(turns, turn{s, "", r.clientDies(s)})
+				}
+			}
+			for _, s := range []string{Heartbeat, LockTable, Bakery} {
+				if r.has(s) && r.Full {
+					turns = append(turns, turn{s, "", r.clientDies(s)})
+				}
+			}
+			return r.takeTurns(ctx, turns)
+		},
+	}
+}
+
+// deaths is how many keys a holder has, and forgotten how long they are waited for.
+const (
+	deaths    = 30
+	forgotten = 40 * time.Second
+)
+
+// clientDies has a client die that holds keys.
+func (r *Run) clientDies(system string) func(context.Context, string) (map[string]float64, error) {
+	return func(ctx context.Context, name string) (map[string]float64, error) {
+		f := r.fleets[system]
+		c, err := f.Open(r.Place(1))
+		if err != nil {
+			return nil, err
+		}
+		doomed := &Fleet{System: f.System, clients: [Sites]section.Client{c}}
+		end, err := doomed.hold(ctx, name)
+		c.Close()
+		if err != nil {
+			end()
+			return nil, err
+		}
+		values := f.inherit(ctx, name)
+		end()
+		return values, nil
+	}
+}
+
+// proxyDies kills the proxy of a client that holds keys, and starts another one afterwards.
+func (r *Run) proxyDies(ctx context.Context, name string) (map[string]float64, error) {
+	f := r.fleets[Ours]
+	end, err := f.hold(ctx, name)
+	if err != nil {
+		end()
+		return nil, err
+	}
+	r.KillProxy(1)
+	values := f.inherit(ctx, name)
+	end()
+	return values, r.StartProxy(ctx, 1)
+}
+
+// hold has the client at site 1 hold the keys of a name until end is called, which may be done in any case.
+func (f *Fleet) hold(ctx context.Context, name string) (end func(), err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	var holding atomic.Int32
+	all, over := make(chan struct{}), make(chan struct{})
+	var o Outcome
+	go func() {
+		defer close(over)
+		o = f.Run(ctx, Load{Workers: deaths, Sites: []int{1}, Turns: 1, Span: 2 * forgotten, Key: siteless(name), Body: func(ctx context.Context, _ Worker, _ section.Held) error {
+			if holding.Add(1) == deaths {
+				close(all)
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		}})
+	}()
+	end = func() { cancel(); <-over }
+	select {
+	case <-all:
+		return end, nil
+	case <-over:
+		return end, fmt.Errorf("%d of %d keys are held: %w", holding.Load(), deaths, cause(o.Last))
+	case <-time.After(forgotten):
+		return end, fmt.Errorf("%d of %d keys are held: %w", holding.Load(), deaths, context.DeadlineExceeded)
+	}
+}
+
+// inherit has clients at site 2 want the keys of a name.
+func (f *Fleet) inherit(ctx context.Context, name string) map[string]float64 {
+	o := f.Run(ctx, Load{Workers: deaths, Sites: []int{2}, Turns: 1, Span: forgotten, Limit: forgotten, Key: siteless(name), Body: puts(1, 10)})
+	values := map[string]float64{"had by nobody in 40 s": float64(deaths - len(o.Sections))}
+	if all := Samples(o.spans(func(t Timing) time.Duration { return t.Entered / 1000 })); len(all) > 0 { // seconds
+		values["p50"], values["p99"] = all.Quantile(0.5), all.Quantile(0.99)
+	}
+	return values
+}
+
+// siteless gives workers of the same number at different sites the same key.
+func siteless(name string) func(Worker) string {
+	return func(w Worker) string { return fmt.Sprintf("%s/%d", name, w.Number) }
+}
