@@ -38,9 +38,6 @@ func systems() []experiment.System {
 		onCassandra(experiment.Lease, func(o store.Options) (section.Client, error) {
 			return client(election.New(election.Options{Options: o}))
 		}),
-		onCassandra(experiment.Lease10, func(o store.Options) (section.Client, error) {
-			return client(election.New(election.Options{Options: o, TTL: lease}))
-		}),
 		onCassandra(experiment.Optimistic, func(o store.Options) (section.Client, error) {
 			return client(optimistic.New(optimistic.Options{Options: o}))
 		}),
@@ -48,7 +45,6 @@ func systems() []experiment.System {
 			return client(heartbeat.New(heartbeat.Options{Options: o}))
 		}),
 		product(experiment.Ours, ours.Options{Mode: ours.Lock}),
-		product(experiment.Ours10, ours.Options{Mode: ours.Lock, Lease: lease}),
 		product(experiment.ForUpdate, ours.Options{Mode: ours.ForUpdate}),
 		product(experiment.Auto, ours.Options{Mode: ours.Auto}),
 		product(experiment.Strict, ours.Options{Mode: ours.Strict}),
@@ -65,17 +61,12 @@ func leased(ttl time.Duration) []experiment.System {
 		onCassandra(experiment.Leased(experiment.Lease, ttl), func(o store.Options) (section.Client, error) {
 			return client(election.New(election.Options{Options: o, TTL: ttl}))
 		}),
-		{Name: experiment.Leased(experiment.Ours, ttl), Exclusive: true, Open: func(at experiment.Place) (section.Client, error) {
-			return ours.New(ours.Options{Hosts: []string{at.Proxy}, Keyspace: at.Keyspace, Mode: ours.Long, Lease: ttl, Timeout: patience, Wait: wait})
-		}},
+		product(experiment.Leased(experiment.Ours, ttl), ours.Options{Mode: ours.Long, Lease: ttl}),
 	}
 }
 
 // How long a driver waits for an answer, and for a lock in one statement: longer than one round of a contended key takes.
 const patience, wait = 30 * time.Second, 5 * time.Second
-
-// lease is that of the systems whose holders are seen to die.
-const lease = 10 * time.Second
 
 // published is a system of the MUSIC paper.
 func published(name string, v paper.Variant) experiment.System {

@@ -20,14 +20,12 @@ const (
 	LockTable   = "lock table, timeuuid"
 	Bakery      = "Lamport's bakery"
 	Lease       = "lease"
-	Lease10     = "lease, 10 s"
 	Optimistic  = "optimistic lock"
 	Heartbeat   = "LWT and heartbeat"
 	Ours        = "ours"
 	ForUpdate   = "ours, FOR UPDATE"
 	Auto        = "ours, unlocked=auto"
 	Strict      = "ours, strict"
-	Ours10      = "ours, lease 10 s"
 )
 
 // Further names of rows: the product, where its clients want keys of other kinds.

@@ -11,9 +11,10 @@ import (
 
 // takeover is how long the next client waits where a holder has died.
 func takeover() Experiment {
+	leased := []string{Leased(Ours, TTLs()[0]), MUSIC, Leased(Lease, TTLs()[0])}
 	return Experiment{
 		Name: "takeover", Title: "the holder dies: until another site has its keys", Profiles: []string{"IUs"}, Paxos: []string{"v2"},
-		Systems: []string{Ours, Ours10, MUSIC, Lease10, Heartbeat, LockTable, Bakery},
+		Systems: append([]string{Ours, Heartbeat, LockTable, Bakery}, leased...),
 		Metrics: []Metric{{"p50", "s"}, {"p99", "s"}, {"had by nobody in 40 s", "keys"}},
 		Run: func(ctx context.Context, r *Run) error {
 			r.Notes = append(r.Notes, fmt.Sprintf("A client at site 1 holds %d keys and dies; as many clients at site 2 want them from then on. The session lease of the "+
@@ -22,7 +23,7 @@ func takeover() Experiment {
 			if r.has(Ours) {
 				turns = append(turns, turn{"ours, the holder's proxy is killed", "", r.proxyDies})
 			}
-			for _, s := range []string{Ours10, MUSIC, Lease10} {
+			for _, s := range leased {
 				if r.has(s) {
 					turns = append(turns, turn{s, "", r.clientDies(s)})
 				}
