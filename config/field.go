@@ -141,7 +141,7 @@ func duration(p *time.Duration, low, high time.Duration) field {
 func size(p *Size, low, high Size) field {
 	return field{
 		kind: "size", allowed: fmt.Sprintf("%s to %s", low, high),
-		get: p.String,
+		get: func() string { return p.String() },
 		set: func(s string) error {
 			n, err := parseSize(s)
 			if err != nil {

@@ -57,17 +57,17 @@ func peerSettings() []setting {
 			},
 		},
 		{
-			name: "peer-tls-cert", usage: "file with the certificate that this proxy shows to other proxies, as a server and as a client; read again at every connection", check: checkPeerTLS,
+			name: "peer-tls-cert", reload: byItself, usage: "file with the certificate that this proxy shows to other proxies, as a server and as a client; read again at every connection", check: checkPeerTLS,
 			field: func(c *Config) field {
 				return text(&c.Peers.TLSCert, "PEM, for the address of peer-advertise; with peer-tls-key and peer-tls-ca")
 			},
 		},
 		{
-			name: "peer-tls-key", usage: "file with the key of that certificate", check: checkPeerTLS,
+			name: "peer-tls-key", reload: byItself, usage: "file with the key of that certificate", check: checkPeerTLS,
 			field: func(c *Config) field { return text(&c.Peers.TLSKey, "PEM; with peer-tls-cert") },
 		},
 		{
-			name: "peer-tls-ca", usage: "file with the certificates of those who sign the proxies' certificates: each that shows one of theirs counts as a proxy", check: checkPeerTLS,
+			name: "peer-tls-ca", reload: byItself, usage: "file with the certificates of those who sign the proxies' certificates: each that shows one of theirs counts as a proxy", check: checkPeerTLS,
 			field: func(c *Config) field { return text(&c.Peers.TLSCA, "PEM; with peer-tls-cert") },
 		},
 	}

@@ -12,7 +12,7 @@ func Reference() string {
 	defaults := Default()
 	for _, s := range settings() {
 		f := s.field(&defaults)
-		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s | %s |\n", s.name, envName(s.name), code(f.get()), f.allowed, s.usage)
+		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s | %s | %s |\n", s.name, envName(s.name), code(f.get()), f.allowed, s.usage, s.reload)
 	}
 	b.WriteString(referenceTail)
 	return b.String()
@@ -42,12 +42,14 @@ Only ` + "`contact-points`" + ` has to be given. Every fault is reported at once
 status 2. An unknown key in the file or an unknown ` + "`MUSIC_…`" + ` variable is a fault too; the variables that
 Kubernetes makes for a Service called music are passed over.
 
-SIGHUP has the proxy read all of this again. A change of ` + "`log-level`" + ` holds at once, ` + "`audit-file`" + ` is opened again,
-and files of certificates and keys hold from the next connection on as soon as they change, without any signal. Any other change is
-named in the log, and waits for a restart; so does everything where the new configuration has faults.
+SIGHUP has the proxy read all of this again. What holds at once then, and what waits for a restart, stands in the last column; the proxy
+names both in its log. Where the new configuration has faults, all of it stays as it was. A lower limit concerns what comes: connections and
+statements that are there stay. ` + "`critical`" + ` only grows while a proxy runs: a table that a pattern names anew takes no plain write there from the
+next look at the schema on (a quarter of a second), and gets locks once all proxies have the same patterns, by reload or restart. ` + "`audit-file`" + `
+is opened again. Files of certificates and keys hold from the next connection on as soon as they change, without any signal.
 
-| setting (flag, YAML key) | environment | default | allowed | meaning |
-|---|---|---|---|---|
+| setting (flag, YAML key) | environment | default | allowed | meaning | a change holds |
+|---|---|---|---|---|---|
 `
 
 // referenceTail closes the page with a file to start from.

@@ -8,10 +8,11 @@ import (
 // setting is one row of the table: a name, what it is for, and its place in a Config. Flags, environment,
 // file, faults and reference all come from it.
 type setting struct {
-	name  string // of the flag and the YAML key; envName gives the variable's
-	usage string // one sentence part, without end stop
-	field func(*Config) field
-	check func(*Config) error // what the field alone cannot judge; nil = nothing
+	name   string // of the flag and the YAML key; envName gives the variable's
+	usage  string // one sentence part, without end stop
+	reload reload
+	field  func(*Config) field
+	check  func(*Config) error // what the field alone cannot judge; nil = nothing
 }
 
 // settings returns the table, in the order of the reference.
@@ -128,7 +129,7 @@ func musicSettings() []setting {
 			field: func(c *Config) field { return duration(&c.Music.Retain, 0, 10*time.Second) },
 		},
 		{
-			name: "critical", usage: "tables that are critical as if their comment said @critical; the same on every proxy", check: checkCritical,
+			name: "critical", reload: widened, usage: "tables that are critical as if their comment said @critical; the same on every proxy", check: checkCritical,
 			field: func(c *Config) field {
 				return list(&c.Music.Critical, `none, or one or more of keyspace.table, where * stands for any letters and ? for one; "Quoted" names keep their case`)
 			},
@@ -144,27 +145,27 @@ func musicSettings() []setting {
 func limitSettings() []setting {
 	return []setting{
 		{
-			name: "max-connections", usage: "client connections open at a time",
+			name: "max-connections", reload: atOnce, usage: "client connections open at a time",
 			field: func(c *Config) field { return number(&c.Limits.MaxConnections, 1, 1000000) },
 		},
 		{
-			name: "max-frame-size", usage: "largest frame taken from a client",
+			name: "max-frame-size", reload: atOnce, usage: "largest frame taken from a client",
 			field: func(c *Config) field { return size(&c.Limits.MaxFrameSize, 4*kibibyte, 256*mebibyte) },
 		},
 		{
-			name: "max-label-size", usage: "longest text of AS and REASON in LOCK and UNLOCK; a longer one is refused",
+			name: "max-label-size", reload: atOnce, usage: "longest text of AS and REASON in LOCK and UNLOCK; a longer one is refused",
 			field: func(c *Config) field { return size(&c.Limits.Label, 16, 64*kibibyte) },
 		},
 		{
-			name: "max-statement-size", usage: "longest text of LOCK, UNLOCK and LIST LOCKS, and of any prepared statement that concerns a lock; a longer one is refused",
+			name: "max-statement-size", reload: atOnce, usage: "longest text of LOCK, UNLOCK and LIST LOCKS, and of any prepared statement that concerns a lock; a longer one is refused",
 			field: func(c *Config) field { return size(&c.Limits.Statement, kibibyte, mebibyte) },
 		},
 		{
-			name: "max-prepared-size", usage: "memory of all prepared statements that the proxy remembers; beyond it the proxy forgets the least recently used ones, and drivers prepare them again",
+			name: "max-prepared-size", reload: atOnce, usage: "memory of all prepared statements that the proxy remembers; beyond it the proxy forgets the least recently used ones, and drivers prepare them again",
 			field: func(c *Config) field { return size(&c.Limits.Prepared, mebibyte, 16*gibibyte) },
 		},
 		{
-			name: "max-prepared-per-connection", usage: "the part of it that one connection may use; beyond it its own oldest ones are forgotten",
+			name: "max-prepared-per-connection", reload: atOnce, usage: "the part of it that one connection may use; beyond it its own oldest ones are forgotten",
 			field: func(c *Config) field { return size(&c.Limits.PreparedEach, 64*kibibyte, gibibyte) },
 		},
 		{
@@ -172,11 +173,11 @@ func limitSettings() []setting {
 			field: func(c *Config) field { return number(&c.Limits.Waiters, 1, 1000000) },
 		},
 		{
-			name: "max-waits-per-connection", usage: "operations of one connection that wait for locks at a time; a further one is told MUSIC_UNAVAILABLE",
+			name: "max-waits-per-connection", reload: atOnce, usage: "operations of one connection that wait for locks at a time; a further one is told MUSIC_UNAVAILABLE",
 			field: func(c *Config) field { return number(&c.Limits.Waits, 1, 32768) },
 		},
 		{
-			name: "max-message-memory", usage: "memory of all messages that the proxy holds at a time, incomplete or waiting for a lock; beyond it the proxy reads no further; 0 = a quarter of GOMEMLIMIT (which is 90% of the cgroup's limit where it is not set), or 1GiB where there is none",
+			name: "max-message-memory", reload: atOnce, usage: "memory of all messages that the proxy holds at a time, incomplete or waiting for a lock; beyond it the proxy reads no further; 0 = a quarter of GOMEMLIMIT (which is 90% of the cgroup's limit where it is not set), or 1GiB where there is none",
 			field: func(c *Config) field { return size(&c.Limits.Messages, 0, 1024*gibibyte) },
 		},
 		{
@@ -204,7 +205,7 @@ func limitSettings() []setting {
 func logSettings() []setting {
 	return []setting{
 		{
-			name: "log-level", usage: "least severe level that is logged",
+			name: "log-level", reload: atOnce, usage: "least severe level that is logged",
 			field: func(c *Config) field { return choice(&c.Log.Level, "trace", "debug", "info", "warn", "error") },
 		},
 		{

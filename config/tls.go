@@ -19,17 +19,17 @@ func (l Listen) Encrypted() bool { return l.TLSCert != "" }
 func listenTLSSettings() []setting {
 	return []setting{
 		{
-			name: "tls-cert", usage: "file with the certificate that drivers are shown; with it they are served over TLS only; read again when it changes", check: checkListenPair,
+			name: "tls-cert", reload: byItself, usage: "file with the certificate that drivers are shown; with it they are served over TLS only; read again when it changes", check: checkListenPair,
 			field: func(c *Config) field {
 				return text(&c.Listen.TLSCert, "PEM, for the address that drivers are told, with tls-key; empty = plain text")
 			},
 		},
 		{
-			name: "tls-key", usage: "file with the key of that certificate", check: checkListenPair,
+			name: "tls-key", reload: byItself, usage: "file with the key of that certificate", check: checkListenPair,
 			field: func(c *Config) field { return text(&c.Listen.TLSKey, "PEM; with tls-cert") },
 		},
 		{
-			name: "tls-client-ca", usage: "file with the certificates of those who sign drivers' certificates; a driver without one of theirs is refused", check: checkClientCA,
+			name: "tls-client-ca", reload: byItself, usage: "file with the certificates of those who sign drivers' certificates; a driver without one of theirs is refused", check: checkClientCA,
 			field: func(c *Config) field {
 				return text(&c.Listen.TLSClientCA, "PEM, with tls-cert; empty = drivers are asked for no certificate")
 			},
@@ -45,29 +45,29 @@ func cassandraTLSSettings() []setting {
 			field: func(c *Config) field { return toggle(&c.Cassandra.TLS) },
 		},
 		{
-			name: "cassandra-tls-ca", usage: "file with the certificates of those who sign the nodes' certificates; read again when it changes", check: checkCassandraCA,
+			name: "cassandra-tls-ca", reload: byItself, usage: "file with the certificates of those who sign the nodes' certificates; read again when it changes", check: checkCassandraCA,
 			field: func(c *Config) field {
 				return text(&c.Cassandra.TLSCA, "PEM, with cassandra-tls; empty = those that the system trusts")
 			},
 		},
 		{
-			name: "cassandra-tls-cert", usage: "file with the certificate that nodes are shown on the proxy's own connections, never on clients'", check: checkCassandraPair,
+			name: "cassandra-tls-cert", reload: byItself, usage: "file with the certificate that nodes are shown on the proxy's own connections, never on clients'", check: checkCassandraPair,
 			field: func(c *Config) field {
 				return text(&c.Cassandra.TLSCert, "PEM, with cassandra-tls and cassandra-tls-key; empty = none")
 			},
 		},
 		{
-			name: "cassandra-tls-key", usage: "file with the key of that certificate", check: checkCassandraPair,
+			name: "cassandra-tls-key", reload: byItself, usage: "file with the key of that certificate", check: checkCassandraPair,
 			field: func(c *Config) field { return text(&c.Cassandra.TLSKey, "PEM; with cassandra-tls-cert") },
 		},
 		{
-			name: "cassandra-tls-clients-cert", usage: "file with the certificate that nodes are shown on clients' connections, where they ask for one", check: checkClientsPair,
+			name: "cassandra-tls-clients-cert", reload: byItself, usage: "file with the certificate that nodes are shown on clients' connections, where they ask for one", check: checkClientsPair,
 			field: func(c *Config) field {
 				return text(&c.Cassandra.TLSClientsCert, "PEM, with cassandra-tls and cassandra-tls-clients-key, not that of cassandra-tls-cert; empty = none")
 			},
 		},
 		{
-			name: "cassandra-tls-clients-key", usage: "file with the key of that certificate", check: checkClientsPair,
+			name: "cassandra-tls-clients-key", reload: byItself, usage: "file with the key of that certificate", check: checkClientsPair,
 			field: func(c *Config) field {
 				return text(&c.Cassandra.TLSClientsKey, "PEM; with cassandra-tls-clients-cert")
 			},

@@ -106,7 +106,7 @@ func TestTextsAreBounded(t *testing.T) {
 // A connection may have so many operations waiting, and no more. One that has its answer makes room.
 func TestWaitsOfAConnectionAreBounded(t *testing.T) {
 	const most = 20
-	r, core := patientRig(t, true, func(o *Options) { o.Bounds.Waits = most })
+	r, core := patientRig(t, true, func(o *Options) { o.Limits().Waits = most })
 	client, _ := r.login(dialect{version: v4})
 	for stream := range int16(2 * most) {
 		client.send(stream, query(fmt.Sprintf("LOCK bank.accounts WHERE id = 'x%d' WAIT 8s", stream)))
@@ -130,7 +130,7 @@ func TestWaitsOfAConnectionAreBounded(t *testing.T) {
 func TestPreparedStatementsAreBounded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const all, each = 40 * entryMemory, 15 * entryMemory
-		s := newStatements(all, each)
+		s := newStatements(limited(func(l *Limits) { l.Prepared, l.PreparedEach = all, each }))
 		shares := []*preparedShare{nil, {}, {}, {}}
 		for range rapid.IntRange(1, 200).Draw(t, "statements") {
 			id := preparedID{byte(rapid.IntRange(0, 60).Draw(t, "id"))}
@@ -172,8 +172,7 @@ func TestPreparedMemory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := dialect{version: v4}
 			m := newMemoryConn(t, d, false)
-			m.server.Bounds.PreparedEach = all
-			m.server.prepared = newStatements(all, all)
+			m.server.Limits().Prepared, m.server.Limits().PreparedEach = all, all
 			m.server.Tables.Set("bank", "locked", &catalog.Critical{Key: []catalog.Column{{Name: "k", Type: "text"}}, Primary: []string{"k"}})
 			before := heap()
 			for i := range min(4*all/len(text), 20_000) {

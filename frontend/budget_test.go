@@ -22,7 +22,7 @@ func TestMessagesThatAreNeverFinished(t *testing.T) {
 		return &message.Batch{Children: []*message.BatchChild{{Query: text, Values: []*primitive.Value{primitive.NewValue(noise(1 << 20))}}}}
 	}
 	bothFramings(t, func(t *testing.T, d dialect) {
-		r := newRig(t, func(o *Options) { o.Bounds.Messages, o.MessageTimeout = limit, 3*time.Second })
+		r := newRig(t, func(o *Options) { o.Limits().Messages, o.MessageTimeout = limit, 3*time.Second })
 		var half []*peer
 		for range 12 {
 			client, _ := r.login(d)
@@ -76,7 +76,7 @@ func TestAnswersAreOwedWithinBounds(t *testing.T) {
 	const asked, answers = 20_000, 1 << 20
 	for name, text := range map[string]string{"LOCK": "LOCK bank.accounts WHERE id = 'x'", "LIST": "LIST LOCKS"} {
 		t.Run(name, func(t *testing.T) {
-			r, core := patientRig(t, false, func(o *Options) { o.Bounds.Waits = asked })
+			r, core := patientRig(t, false, func(o *Options) { o.Limits().Waits = asked })
 			core.answer.Grant.Holder = strings.Repeat("h", 256)
 			core.asked = make(chan string, asked)
 			client, _ := r.login(dialect{version: v4})

@@ -96,7 +96,7 @@ func (c *conn) statement(id []byte) *preparedStatement {
 // know remembers a statement on the connection: those that others have forgotten are still held by it.
 func (c *conn) know(id preparedID, p *preparedStatement) {
 	n := p.memory()
-	if c.known == nil || len(c.known) >= maxKnown || c.knownSize+n > c.server.Bounds.PreparedEach {
+	if c.known == nil || len(c.known) >= maxKnown || c.knownSize+n > c.server.Limits().PreparedEach {
 		c.known, c.knownSize = map[preparedID]*preparedStatement{}, 0
 	}
 	c.known[id] = p

@@ -42,7 +42,7 @@ func (c *conn) decideLock(e wire.Envelope, r reading, text, rest []byte) decisio
 	if r.withoutLocks() {
 		return decideOrdinary(r)
 	}
-	if failure := c.server.Bounds.checkVerb(r.verb, text); failure != nil {
+	if failure := c.server.Limits().checkVerb(r.verb, text); failure != nil {
 		return refused(failure)
 	}
 	r.execute = true

@@ -337,7 +337,7 @@ func TestClientGoneInTheMiddleOfARequest(t *testing.T) {
 
 // One connection too many is closed at once.
 func TestTooManyConnections(t *testing.T) {
-	r := newRig(t, func(o *Options) { o.MaxConnections = 2 })
+	r := newRig(t, func(o *Options) { o.Limits().Connections = 2 })
 	first, backend := r.login(dialect{version: v4})
 	r.login(dialect{version: v4})
 	r.dial(dialect{version: v4}).ended()

@@ -63,7 +63,7 @@ func newMemoryConn(t tester, d dialect, keep bool) *memoryConn {
 		tables.Of("bank", name)
 	}
 	tables.Set("music", "named", &catalog.Critical{Key: []catalog.Column{{Name: "name", Type: "text"}}})
-	s := NewServer(Options{Schema: Schema{Tables: tables}, Locks: noLocks{}, References: plainReferences{}, Stats: new(traffic.Stats), Log: zerolog.Nop(), MaxFrame: 16 << 20, MaxConnections: 1})
+	s := NewServer(Options{Schema: Schema{Tables: tables}, Locks: noLocks{}, References: plainReferences{}, Stats: new(traffic.Stats), Log: zerolog.Nop(), Limits: limited(func(l *Limits) { l.Connections = 1 })})
 	m := &memoryConn{client: &fakeSocket{keep: keep}, backend: &fakeSocket{keep: keep}}
 	m.conn = newConn(s, m.client)
 	m.conn.backend = m.backend

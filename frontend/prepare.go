@@ -74,7 +74,7 @@ func (c *conn) decidePrepareMeaning(r reading, text, rest []byte, own string) de
 	p := &preparing{preparedStatement: preparedStatement{meaning: r.meaning}, unserved: c.unserved(text, r.name)}
 	switch r.meaning {
 	case meaningLocal, meaningPeers:
-		failure := c.server.Bounds.checkText(text)
+		failure := c.server.Limits().checkText(text)
 		if failure != nil {
 			return refused(failure)
 		}
@@ -198,7 +198,7 @@ func ownID(keyspace string, text []byte) preparedID {
 // those that were not used for longest are forgotten, and drivers prepare them again. A connection that prepares more than its share
 // makes room among its own.
 type preparedStatements struct {
-	all, each int // bytes
+	limits func() *Limits
 
 	mu   sync.Mutex
 	lru  *simplelru.LRU[preparedID, cachedStatement]
@@ -219,8 +219,8 @@ type preparedShare struct {
 }
 
 // newStatements remembers none.
-func newStatements(all, each int) *preparedStatements {
-	s := &preparedStatements{all: all, each: each}
+func newStatements(limits func() *Limits) *preparedStatements {
+	s := &preparedStatements{limits: limits}
 	lru, err := simplelru.NewLRU(math.MaxInt, s.evicted)
 	if err != nil {
 		panic(err) // the size is a positive constant
@@ -266,14 +266,15 @@ func (s *preparedStatements) add(id preparedID, p *preparedStatement, by *prepar
 		by.size += r.size
 		s.shrink(by)
 	}
-	for s.size > s.all && s.lru.Len() > 1 {
+	for s.size > s.limits().Prepared && s.lru.Len() > 1 {
 		s.lru.RemoveOldest()
 	}
 }
 
 // shrink forgets the oldest of a share that is too large, but for the last one.
 func (s *preparedStatements) shrink(by *preparedShare) {
-	for len(by.ids) > 1 && (by.size > s.each || len(by.ids) > s.each/entryMemory) {
+	most := s.limits().PreparedEach
+	for len(by.ids) > 1 && (by.size > most || len(by.ids) > most/entryMemory) {
 		if r, ok := s.lru.Peek(by.ids[0]); ok && r.by == by {
 			s.lru.Remove(by.ids[0])
 		}

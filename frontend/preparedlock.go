@@ -38,7 +38,7 @@ func (c *conn) decidePrepareLock(r reading, text, rest []byte, own string) decis
 	if r.withoutLocks() {
 		return decideOrdinary(r)
 	}
-	if failure := c.server.Bounds.checkText(text); failure != nil {
+	if failure := c.server.Limits().checkText(text); failure != nil {
 		return refused(failure)
 	}
 	s, pass, failure := readLockStatement(r, text)

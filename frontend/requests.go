@@ -22,7 +22,7 @@ const maxBeforeLogin = 64 << 10
 // check returns an error for a header that a client must not send on this connection.
 func (r *requests) check(h *wire.Header) error {
 	c := (*conn)(r)
-	limit := c.server.MaxFrame
+	limit := c.server.Limits().Frame
 	if !c.loggedIn.Load() {
 		limit = min(limit, maxBeforeLogin)
 	}
@@ -336,7 +336,7 @@ func (c *conn) uncompressed(e wire.Envelope) ([]byte, error) {
 	if c.scratch == nil {
 		c.scratch = make([]byte, scratchSize)
 	}
-	return wire.Decompress(c.framing.Compression, e.Body(), c.scratch, c.server.MaxFrame)
+	return wire.Decompress(c.framing.Compression, e.Body(), c.scratch, c.server.Limits().Frame)
 }
 
 // unreadable returns the decision on a body that could not be read: wait for the rest, or refuse it

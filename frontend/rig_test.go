@@ -33,6 +33,13 @@ type rig struct {
 // advertised is the address that clients are told.
 const advertised = "192.0.2.7:9999"
 
+// limited returns the default limits, but for a change; they can be changed again by whoever keeps them.
+func limited(change func(*Limits)) func() *Limits {
+	l := DefaultLimits()
+	change(&l)
+	return func() *Limits { return &l }
+}
+
 // newRig starts a server. It is stopped, and must have left nothing behind, when the test ends.
 func newRig(t testing.TB, change ...func(*Options)) *rig {
 	t.Helper()
@@ -44,11 +51,11 @@ func newRig(t testing.TB, change ...func(*Options)) *rig {
 			},
 			Advertise: netip.MustParseAddrPort(advertised),
 		},
-		Schema:         Schema{Tables: catalog.NewTables()},
-		Timeouts:       Timeouts{HandshakeTimeout: patience, DrainTimeout: patience},
-		References:     plainReferences{},
-		MaxConnections: 2000, MaxFrame: 16 << 20,
-		Stats: new(traffic.Stats), Log: zerolog.New(r.logged).Level(zerolog.DebugLevel),
+		Schema:     Schema{Tables: catalog.NewTables()},
+		Timeouts:   Timeouts{HandshakeTimeout: patience, DrainTimeout: patience},
+		References: plainReferences{},
+		Limits:     limited(func(l *Limits) { l.Connections = 2000 }),
+		Stats:      new(traffic.Stats), Log: zerolog.New(r.logged).Level(zerolog.DebugLevel),
 	}
 	for _, c := range change {
 		c(&o)

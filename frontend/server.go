@@ -19,8 +19,6 @@ import (
 	"music/frontend/relay"
 	"music/frontend/topology"
 	"music/frontend/traffic"
-	"music/frontend/wire"
-	"music/rewrite"
 )
 
 // Options are what a Server is made of. They must not change once it serves.
@@ -37,9 +35,8 @@ type Options struct {
 	// goroutines at once and must not block.
 	Audit func(Refusal)
 
-	Bounds         Bounds
-	MaxConnections int
-	MaxFrame       int // bytes of one message of a client
+	// Limits returns those that hold now. It is called for each request, and must not block.
+	Limits func() *Limits
 
 	Log   zerolog.Logger
 	Stats *traffic.Stats
@@ -105,8 +102,8 @@ type Server struct {
 
 // NewServer returns a server that does not listen yet.
 func NewServer(o Options) *Server {
-	o.Bounds = o.Bounds.orDefault()
-	return &Server{Options: o, memory: relay.NewBudget(o.Bounds.Messages), clientLog: sampled(o.Log), prepared: newStatements(o.Bounds.Prepared, o.Bounds.PreparedEach), conns: map[*conn]struct{}{}}
+	messages := func() int { return o.Limits().Messages }
+	return &Server{Options: o, memory: relay.NewBudget(messages), clientLog: sampled(o.Log), prepared: newStatements(o.Limits), conns: map[*conn]struct{}{}}
 }
 
 // Serve accepts clients until ctx ends or the listener fails, then drains: for at most DrainTimeout
@@ -169,16 +166,16 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // admit starts a connection, or closes it where there are too many.
 func (s *Server) admit(client net.Conn) {
 	s.Stats.Accepted.Add(1)
-	c := newConn(s, client)
+	c, most := newConn(s, client), s.Limits().Connections
 	s.mu.Lock()
-	full := len(s.conns) >= s.MaxConnections
+	full := len(s.conns) >= most
 	if !full {
 		s.conns[c] = struct{}{}
 	}
 	s.mu.Unlock()
 	if full {
 		s.Stats.Rejected.Add(1)
-		s.clientLog.Warn().Int("max_connections", s.MaxConnections).Msg("a client was turned away: too many connections")
+		s.clientLog.Warn().Int("max_connections", most).Msg("a client was turned away: too many connections")
 		_ = client.Close()
 		return
 	}
@@ -258,73 +255,4 @@ func (s *Server) checkHealth(over <-chan struct{}) {
 			return
 		}
 	}
-}
-
-// Bounds limit what clients can take of the proxy. A zero means the default: nothing is unbounded.
-type Bounds struct {
-	Label        int // bytes of AS and REASON
-	Statement    int // bytes of the text of a verb of the lock, and of a prepared statement that concerns a critical table
-	Prepared     int // bytes that are kept of all prepared statements
-	PreparedEach int // … and of those that one connection has prepared
-	Waits        int // operations of a connection that wait for the core
-	Messages     int // bytes of messages that are held, of all connections
-}
-
-// defaultBounds returns the defaults, which are those of package config.
-func defaultBounds() Bounds {
-	return Bounds{Label: 256, Statement: 64 << 10, Prepared: 64 << 20, PreparedEach: 8 << 20, Waits: 2000, Messages: 1 << 30}
-}
-
-// orDefault returns b with the defaults in the place of zeros.
-func (b Bounds) orDefault() Bounds {
-	d := defaultBounds()
-	for _, field := range []struct{ at, from *int }{
-		{&b.Label, &d.Label},
-		{&b.Statement, &d.Statement},
-		{&b.Prepared, &d.Prepared},
-		{&b.PreparedEach, &d.PreparedEach},
-		{&b.Waits, &d.Waits},
-		{&b.Messages, &d.Messages},
-	} {
-		if *field.at == 0 {
-			*field.at = *field.from
-		}
-	}
-	return b
-}
-
-// checkText refuses a statement that the proxy would keep or carry out itself, and that is too long
-// for that.
-func (b *Bounds) checkText(text []byte) *wire.Failure {
-	if len(text) > b.Statement {
-		return wire.Invalid("MUSIC_REFUSED: the statement has %d bytes; at most %d here (max-statement-size): bind its values", len(text), b.Statement)
-	}
-	return nil
-}
-
-// checkVerb is checkText for what came as text: only a verb of the lock is bounded, since a write
-// may carry its values in it.
-func (b *Bounds) checkVerb(verb rewrite.Verb, text []byte) *wire.Failure {
-	switch verb {
-	case rewrite.Lock, rewrite.Unlock, rewrite.ListLocks:
-		return b.checkText(text)
-	}
-	return nil
-}
-
-// checkLabel refuses a text of AS or REASON that is too long: it is sent to every waiting client,
-// and to other proxies.
-func (b *Bounds) checkLabel(label, what string) *wire.Failure {
-	if len(label) > b.Label {
-		return wire.Invalid("MUSIC_REFUSED: the text of %s has %d bytes; at most %d (max-label-size): shorten it", what, len(label), b.Label)
-	}
-	return nil
-}
-
-// checkWaits refuses an operation where as many wait as may.
-func (c *conn) checkWaits() *wire.Failure {
-	if c.operations.count() >= c.server.Bounds.Waits {
-		return wire.Invalid("MUSIC_UNAVAILABLE: %d operations of this connection wait already (max-waits-per-connection): try again when some have their answer; nothing was done", c.server.Bounds.Waits)
-	}
-	return nil
 }

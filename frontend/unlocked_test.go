@@ -143,7 +143,7 @@ func TestWritesThatCannotWaitForTheirTable(t *testing.T) {
 			assert.Equal(t, primitive.ErrorCodeOverloaded, f.GetErrorCode())
 			assert.Equal(t, "MUSIC_UNAVAILABLE: bank.accounts: "+refusal.StillBecoming+": nothing was written, try again", f.GetErrorMessage())
 		}
-		r, client, backend, ways := waitingRig(t, d, func(o *Options) { o.Bounds.Waits = 1 })
+		r, client, backend, ways := waitingRig(t, d, func(o *Options) { o.Limits().Waits = 1 })
 		client.send(0, ways[0])
 		r.waiting(client, backend, 1)
 		client.send(1, ways[1])

@@ -101,7 +101,7 @@ func (a *lockExecution) request(ref musiccore.LockRef) (musiccore.Request, *wire
 	c, s := a.conn, &a.lock
 	st := s.Parsed
 	q := musiccore.Request{By: c.auditClient(), Ref: ref, NoWait: st.NoWait || st.SkipLocked, Closed: s.Critical.Closed}
-	if f := s.lockTerms(&q, &c.server.Bounds); f != nil {
+	if f := s.lockTerms(&q, c.server.Limits()); f != nil {
 		return q, f
 	}
 	if !s.until.IsZero() {
@@ -123,7 +123,7 @@ func (a *lockExecution) request(ref musiccore.LockRef) (musiccore.Request, *wire
 func (c *conn) longestWait() time.Duration { return max(c.server.MaxWait, c.patience) }
 
 // lockTerms reads the clauses of LOCK.
-func (s *lockStatement) lockTerms(q *musiccore.Request, b *Bounds) (f *wire.Failure) {
+func (s *lockStatement) lockTerms(q *musiccore.Request, l *Limits) (f *wire.Failure) {
 	st := s.Parsed
 	if q.Wait, f = s.Duration(st.Wait, "WAIT"); f != nil {
 		return f
@@ -134,7 +134,7 @@ func (s *lockStatement) lockTerms(q *musiccore.Request, b *Bounds) (f *wire.Fail
 	if q.Lease == 0 && st.Lease.Kind != rewrite.NoTerm {
 		return wire.Invalid("MUSIC_SYNTAX: LEASE must be longer than 0: a duration like 30s, or leave it out for that of the table")
 	}
-	if q.Owner, f = s.label(st.Owner, "AS", b); f != nil {
+	if q.Owner, f = s.label(st.Owner, "AS", l); f != nil {
 		return f
 	}
 	if st.Token.Kind == rewrite.NoTerm {
@@ -158,15 +158,15 @@ func (s *lockStatement) force(c *conn) (*Force, *wire.Failure) {
 	if !s.Parsed.Force {
 		return nil, nil
 	}
-	reason, f := s.label(s.Parsed.Reason, "REASON", &c.server.Bounds)
+	reason, f := s.label(s.Parsed.Reason, "REASON", c.server.Limits())
 	return &Force{By: c.auditClient(), Reason: reason}, f
 }
 
 // label returns the text of AS or REASON.
-func (s *lockStatement) label(t rewrite.Term, what string, b *Bounds) (string, *wire.Failure) {
+func (s *lockStatement) label(t rewrite.Term, what string, l *Limits) (string, *wire.Failure) {
 	label, f := s.TextOf(t, what)
 	if f == nil {
-		f = b.checkLabel(label, what)
+		f = l.checkLabel(label, what)
 	}
 	return label, f
 }

@@ -64,7 +64,7 @@ func begin(c config.Config) *instance {
 	go func() {
 		defer close(p.done)
 		log := zerolog.New(p.log).Level(zerolog.DebugLevel)
-		p.err = proxy.Run(ctx, c, proxy.Logs{Log: log, Audit: log})
+		p.err = proxy.Run(ctx, c, proxy.Logs{Log: log, Audit: log}, nil)
 	}()
 	return p
 }

@@ -46,7 +46,7 @@ func (s *schema) barrier(ctx context.Context, t *dataTable, version gocql.UUID) 
 	if t.Made && known.text != "" && known.text != plainSettings && !s.agreed(ctx, version) {
 		return []string{disagreeing}, nil // older settings may be those of a node that is behind
 	}
-	if late, err = s.heartbeat.lagging(ctx, s.digest, t.named); err != nil || len(late) > 0 {
+	if late, err = s.heartbeat.lagging(ctx, s.applied, t.named); err != nil || len(late) > 0 {
 		return late, err
 	}
 	return nil, s.raise(ctx, t, known.text)

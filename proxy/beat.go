@@ -99,8 +99,9 @@ func (l *heartbeat) look(ctx context.Context) error {
 // write puts a beat into music.sessions, stamped by its own number: a clock that steps back must
 // not hide it (C5).
 func (l *heartbeat) write(ctx context.Context, self *musiccore.Session, n int64, via string) error {
+	applied := l.schema.Load()
 	err := l.session.Query("INSERT INTO music.sessions (session, beat, schema_version, addr, lease, rules, version) VALUES (?, ?, ?, ?, ?, ?, ?)",
-		gocql.UUID(self.ID()), n, *l.schema.Load(), l.config.address, self.Lease().Milliseconds(), l.config.rules, peer.Version).
+		gocql.UUID(self.ID()), n, applied.digest, l.config.address, self.Lease().Milliseconds(), applied.rules, peer.Version).
 		WithTimestamp(n).Consistency(gocql.Quorum).SetHostID(via).ExecContext(ctx)
 	if err != nil {
 		return fmt.Errorf("beat: %w", err)

@@ -162,16 +162,16 @@ func TestADeletedSessionStaysDeleted(t *testing.T) {
 func TestProxiesWithOtherRulesHaveNotFollowed(t *testing.T) {
 	version := gocql.UUID{9}
 	other, same := gocql.UUID{2}, gocql.UUID{3}
-	l := &heartbeat{config: sessionConfig{rules: `"bank"."*"`}}
+	l, ours := new(heartbeat), appliedSchema{digest: version, rules: `"bank"."*"`}
 	l.rejoin()
 	l.others.dead = musiccore.Defaults().DeadAfter
 	l.others.read = func(context.Context, []gocql.UUID) (map[gocql.UUID]seenSession, error) {
-		return map[gocql.UUID]seenSession{other: {schema: version, addr: "other"}, same: {schema: version, rules: l.config.rules, addr: "same"}}, nil
+		return map[gocql.UUID]seenSession{other: {schema: version, addr: "other"}, same: {schema: version, rules: ours.rules, addr: "same"}}, nil
 	}
-	late, err := l.lagging(t.Context(), version, true)
+	late, err := l.lagging(t.Context(), ours, true)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"other (its setting critical is another)"}, late)
-	late, err = l.lagging(t.Context(), version, false)
+	late, err = l.lagging(t.Context(), ours, false)
 	require.NoError(t, err)
 	assert.Empty(t, late)
 }

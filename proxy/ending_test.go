@@ -69,7 +69,7 @@ func TestHealthIsToldToTheEnd(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	log := &jsonLog{}
-	go func() { ended <- Run(ctx, cfg, Logs{Log: zerolog.New(log)}) }()
+	go func() { ended <- Run(ctx, cfg, Logs{Log: zerolog.New(log)}, nil) }()
 	said := func(message, field string) (text string) {
 		require.Eventually(t, func() bool {
 			if all := log.of(message); len(all) > 0 {

@@ -39,7 +39,7 @@ type heartbeat struct {
 	others  sessions
 
 	self    atomic.Pointer[musiccore.Session]
-	schema  atomic.Pointer[gocql.UUID] // digest of the tables that this proxy has applied
+	schema  atomic.Pointer[appliedSchema]
 	tries   tries
 	seconds prometheus.Histogram
 }
@@ -48,7 +48,6 @@ type heartbeat struct {
 // was dropped.
 type sessionConfig struct {
 	address string                          // where the proxy answers others; empty = nowhere
-	rules   string                          // which tables it takes for critical whatever their comment says; others must have the same
 	reread  func(ctx context.Context) error // reads again what was read of keyspace music at start; may be nil
 }
 
@@ -78,7 +77,7 @@ func newHeartbeat(s *gocql.Session, c *clock, o musiccore.Options, config sessio
 		return readSessions(ctx, s, ids)
 	}
 	l.others.remove = func(ctx context.Context, id gocql.UUID) error { return removeSession(ctx, s, id) }
-	l.schema.Store(&gocql.UUID{})
+	l.schema.Store(&appliedSchema{})
 	l.rejoin()
 	return l
 }
@@ -117,24 +116,30 @@ func (l *heartbeat) rejoin() *musiccore.Session {
 	return self
 }
 
-// applied notes the digest of the tables that this proxy has applied, and tells the others at once.
-func (l *heartbeat) applied(ctx context.Context, digest gocql.UUID) {
-	if old := l.schema.Swap(&digest); *old != digest {
+// appliedSchema is what a proxy has applied: what it has read of the schema, and by which rules.
+type appliedSchema struct {
+	digest gocql.UUID // equal where names, ids and comments of all tables are
+	rules  string     // which tables are critical whatever their comments say
+}
+
+// applied notes what this proxy has applied, and tells the others at once.
+func (l *heartbeat) applied(ctx context.Context, now appliedSchema) {
+	if old := l.schema.Swap(&now); *old != now {
 		limited, cancel := context.WithTimeout(ctx, l.options.SessionLease/3)
 		defer cancel()
 		l.try(limited, true, "")
 	}
 }
 
-// lagging names the living proxies that have not applied the tables with a digest; where a table is
-// critical by the configuration alone (named), also those that are configured otherwise.
-func (l *heartbeat) lagging(ctx context.Context, digest gocql.UUID, named bool) ([]string, error) {
+// lagging names the living proxies that have not applied the same schema; where a table is critical
+// by the configuration alone (named), also those that have applied other rules.
+func (l *heartbeat) lagging(ctx context.Context, as appliedSchema, named bool) ([]string, error) {
 	if err := l.others.look(ctx); err != nil {
 		return nil, err
 	}
-	late := l.others.lagging(l.id(), digest)
+	late := l.others.lagging(l.id(), as.digest)
 	if named {
-		late = append(late, l.others.ruledOtherwise(l.id(), l.config.rules)...)
+		late = append(late, l.others.ruledOtherwise(l.id(), as.rules)...)
 	}
 	return late, nil
 }

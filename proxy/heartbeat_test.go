@@ -208,7 +208,7 @@ func TestSessionsThatCouldNotBeRead(t *testing.T) {
 	delete(all, gone)
 	require.ErrorIs(t, s.look(t.Context()), err)
 	assert.Len(t, living(), 3)
-	_, lookErr := (&heartbeat{others: sessions{read: s.read}}).lagging(t.Context(), gocql.UUID{}, false)
+	_, lookErr := (&heartbeat{others: sessions{read: s.read}}).lagging(t.Context(), appliedSchema{}, false)
 	require.ErrorIs(t, lookErr, err, "who lags is not known then")
 	err = nil
 	require.NoError(t, s.lookAt(t.Context(), []gocql.UUID{one}))

@@ -113,8 +113,8 @@ func (p *process) newLockService(commands context.Context, c *connections, adver
 	s := &lockService{connections: c, references: new(references), tables: catalog.NewTables()}
 	options, clocks := coreOptions(p.cfg.Music, p.cfg.Limits), new(clock)
 	s.heartbeat = newHeartbeat(c.session, clocks, options, sessionConfig{
-		address: c.address, rules: p.cfg.Music.CriticalRules(),
-		reread: func(ctx context.Context) error { return s.references.readAgain(ctx, c.session) },
+		address: c.address,
+		reread:  func(ctx context.Context) error { return s.references.readAgain(ctx, c.session) },
 	}, p.log)
 	s.heartbeat.register(p.registry)
 	critical := newCriticalTables()
@@ -125,7 +125,7 @@ func (p *process) newLockService(commands context.Context, c *connections, adver
 		clock: clocks, do: executor.do, log: p.log, reports: reports{s.audit, newLockMetrics(p.registry, critical, p.cfg.Music.NamedTables())},
 		peers: peer.NewClient(channel, &s.heartbeat.others, sampled(p.log), p.registry), living: s.heartbeat.living,
 	})
-	reader := schemaReader{session: c.session, release: c.release, locality: c.locality, home: p.home.id, byName: p.cfg.Music.CriticalByName}
+	reader := schemaReader{session: c.session, release: c.release, locality: c.locality, home: p.home.id, rules: &p.critical}
 	s.schema = newSchema(reader, s.tables, critical, s.heartbeat, s.locks.each)
 	s.watchdog = newWatchdog(options.SessionLease, s.heartbeat.resign, s.locks.shards, p.log)
 	s.peers = peer.NewServer(channel.Secret, s.heartbeat.id, local{s.locks}, local{s.locks}, sampled(p.log))

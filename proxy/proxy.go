@@ -5,10 +5,8 @@ package proxy
 import (
 	"context"
 	"fmt"
-	"math"
 	"net"
 	"net/netip"
-	"runtime/debug"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -34,15 +32,17 @@ type Logs struct {
 }
 
 // Run serves until ctx ends, then drains and returns nil. It returns an error when the proxy cannot
-// start or cannot go on. /metrics also shows the collectors beside.
+// start or cannot go on. Of each configuration that comes from reloads it takes over what
+// [config.Reload] says; nil is none. /metrics also shows the collectors beside.
 //
 // The parts are made in this order: what the configuration alone tells, and health; the session
 // with Cassandra, the shards of the locks and the schema (startLockService); the membership among
 // other proxies; the listener for drivers (serve).
-func Run(ctx context.Context, cfg config.Config, logs Logs, beside ...prometheus.Collector) error {
+func Run(ctx context.Context, cfg config.Config, logs Logs, reloads <-chan config.Config, beside ...prometheus.Collector) error {
 	stats, log := &traffic.Stats{}, logs.Log
 	p := &process{cfg: cfg, log: log, auditLog: logs.Audit, registry: newRegistry(stats)}
 	p.registry.MustRegister(beside...)
+	p.takeOver(cfg)
 	checkFiles(cfg.Limits.MaxConnections, log)
 	health, err := listenHealth(ctx, cfg.Listen, log)
 	if err != nil {
@@ -66,6 +66,7 @@ func Run(ctx context.Context, cfg config.Config, logs Logs, beside ...prometheus
 			fail(err)
 		}
 	})
+	p.running.Go(func() { p.follow(work, reloads) })
 	p.running.Go(func() {
 		if err := p.watchIdentity(work); err != nil {
 			fail(err)
@@ -110,7 +111,7 @@ func (p *process) withLocks(o frontend.Options, s *lockService, m *members) fron
 	o.Tables, o.Locks, o.Nodes = s.tables, s.locks, m.nodes
 	o.DDL, o.CatchUp, o.SchemaIsCurrent = s.schema.follow, s.schema.catchUp, s.schema.isCurrent
 	o.References, o.Audit = s.references, s.audit.refused
-	o.CriticalByName, o.Hindrance = p.cfg.Music.CriticalByName, s.schema.hindrance
+	o.CriticalByName, o.Hindrance = p.critical.names, s.schema.hindrance
 	return o
 }
 
@@ -121,6 +122,8 @@ type process struct {
 	auditLog zerolog.Logger
 	registry *prometheus.Registry
 	home     *home
+	limits   atomic.Pointer[frontend.Limits] // of clients, as they are now
+	critical criticalRules
 	health   string                      // where metrics and health are; empty = nowhere
 	ready    atomic.Bool                 // drivers are served
 	unasked  atomic.Bool                 // other proxies serve the cluster and cannot ask this one for its locks
@@ -141,30 +144,9 @@ func (p *process) options(advertise netip.AddrPort, stats *traffic.Stats) fronte
 			HandshakeTimeout: p.cfg.Limits.HandshakeTimeout, MessageTimeout: p.cfg.Limits.MessageTimeout, BackendTimeout: p.cfg.Limits.BackendTimeout,
 			DrainTimeout: p.cfg.Limits.ShutdownTimeout, MaxWait: p.cfg.Music.MaxWait,
 		},
-		Bounds:         bounds(p.cfg.Limits),
-		MaxConnections: p.cfg.Limits.MaxConnections, MaxFrame: int(p.cfg.Limits.MaxFrameSize),
-		Log: p.log, Stats: stats,
+		Limits: p.limits.Load,
+		Log:    p.log, Stats: stats,
 	}
-}
-
-// bounds returns what clients can make the proxy hold, by the settings.
-func bounds(l config.Limits) frontend.Bounds {
-	return frontend.Bounds{
-		Label: int(l.Label), Statement: int(l.Statement), Prepared: int(l.Prepared), PreparedEach: int(l.PreparedEach), Waits: l.Waits,
-		Messages: messageMemory(l, debug.SetMemoryLimit(-1)),
-	}
-}
-
-// messageMemory returns the bytes that messages may take where Go may use limit.
-func messageMemory(l config.Limits, limit int64) int {
-	const noLimit, share, otherwise = math.MaxInt64, 4, 1 << 30
-	switch {
-	case l.Messages > 0:
-		return int(l.Messages)
-	case limit == noLimit:
-		return otherwise
-	}
-	return int(max(limit/share, int64(l.MaxFrameSize)))
 }
 
 // serve listens for drivers and serves them until ctx ends: while the home node answers, where m

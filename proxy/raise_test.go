@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"music/config"
 	"music/frontend/catalog"
 	"music/musiccore"
 )
@@ -104,8 +105,8 @@ func TestABarrierAsksForTheTablesThatWereRead(t *testing.T) {
 			return rowOf("keyspace_name", []byte(keyspace), "table_name", []byte("t"), "id", make([]byte, 16), "comment", []byte(comment),
 				"flags", nil, "gc_grace_seconds", bigint(864_000)[4:], "default_time_to_live", bigint(0)[4:], "writetime(comment)", bigint(written))
 		})
-		r := schemaReader{session: n.session, byName: func(string, string) bool { return false }}
-		_, _, digest, err := r.readTables(t.Context())
+		r := schemaReader{session: n.session, rules: new(criticalRules)}
+		_, _, digest, err := r.readTables(t.Context(), config.Music{})
 		require.NoError(t, err)
 		return digest
 	}
@@ -121,7 +122,7 @@ func TestABarrierAsksForTheTablesThatWereRead(t *testing.T) {
 	s.heartbeat.others.read = func(context.Context, []gocql.UUID) (map[gocql.UUID]seenSession, error) {
 		return map[gocql.UUID]seenSession{other: {beat: 1, schema: followed, addr: "there"}}, nil
 	}
-	s.digest = critical
+	s.applied.digest = critical
 	table := &dataTable{keyspace: "bank", name: "t", Critical: catalog.Critical{ID: [16]byte{5}, Marked: true}}
 	for _, followed = range []gocql.UUID{{7}, plain} { // {7} is Cassandra's version, here and there
 		late, err := s.barrier(t.Context(), table, gocql.UUID{7})

@@ -42,7 +42,7 @@ type schema struct {
 	mu          sync.Mutex                // one refresh at a time
 	outstanding func() (left func() bool) // what clients have on its way to Cassandra: see frontend.Server.Outstanding; nil before there are any
 	owed        func() bool               // of what was on its way when a table was closed to plain writes; nil where none of it is
-	digest      gocql.UUID                // of what was read last
+	applied     appliedSchema             // what was read last
 	readings    readings
 	unsure      atomic.Bool                // what was read before is not relied on: see doubt
 	known       atomic.Pointer[gocql.UUID] // the version that tables are of; nil before the first
@@ -100,6 +100,9 @@ func (s *schema) watch(ctx context.Context) {
 	for next := schemaPoll; pause(ctx, next); {
 		next = schemaPoll
 		version, _, err := s.version(ctx)
+		if s.rules.grown.Swap(false) {
+			s.unsure.Store(true)
+		}
 		if err != nil || unsettled == 0 && !s.unsure.Load() && version == seen && time.Since(read) < schemaReread {
 			continue
 		}
@@ -148,7 +151,7 @@ func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.digest = contents.digest
+	s.applied = contents.applied
 	before := s.critical.all()
 	found, late := s.keep(ctx, before, contents.critical, version)
 	byID := map[[16]byte]*dataTable{}
@@ -171,7 +174,7 @@ func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 	s.tables.Read(contents.names) // when those that are critical are known to be
 	s.readings.end(reading)
 	if s.answered(ctx) {
-		s.heartbeat.applied(ctx, contents.digest)
+		s.heartbeat.applied(ctx, contents.applied)
 	}
 	var faults []error
 	for _, t := range found {

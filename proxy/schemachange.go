@@ -62,7 +62,7 @@ func (s *schema) followed(ctx context.Context, change frontend.SchemaChange) (la
 func (s *schema) unaware(ctx context.Context) ([]string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.heartbeat.lagging(ctx, s.digest, false)
+	return s.heartbeat.lagging(ctx, s.applied, false)
 }
 
 // readAgain reports whether the schema is to be read again at once: until it has been, a table that

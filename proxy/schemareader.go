@@ -11,6 +11,7 @@ import (
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 	"github.com/google/uuid"
 
+	"music/config"
 	"music/frontend/catalog"
 	"music/proxy/synchronise"
 	"music/rewrite"
@@ -19,16 +20,16 @@ import (
 // schemaReader reads the schema as a node knows it, and what music.tables says of the tables.
 type schemaReader struct {
 	session  *gocql.Session
-	home     func() string                     // host id of the home node; "" while it is not known
-	release  string                            // of Cassandra
-	locality *locality                         // where this proxy stands
-	byName   func(keyspace, table string) bool // reports that a table is critical whatever its comment says
-	node     string                            // host id of the node that is read; it belongs to the reader of the moment
+	home     func() string  // host id of the home node; "" while it is not known
+	release  string         // of Cassandra
+	locality *locality      // where this proxy stands
+	rules    *criticalRules // which tables are critical whatever their comments say
+	node     string         // host id of the node that is read; it belongs to the reader of the moment
 }
 
 // at returns a reader of one node, for who reads beside the reader of the moment.
 func (r *schemaReader) at(node string) schemaReader {
-	return schemaReader{session: r.session, home: r.home, release: r.release, locality: r.locality, byName: r.byName, node: node}
+	return schemaReader{session: r.session, home: r.home, release: r.release, locality: r.locality, rules: r.rules, node: node}
 }
 
 // version returns the schema's version at the home node, or where that does not answer, at another
@@ -64,17 +65,18 @@ func (r *schemaReader) ask(cql string, values ...any) *gocql.Query {
 type schemaContents struct {
 	critical []*dataTable
 	names    [][2]string // keyspace and name of all tables
-	digest   gocql.UUID  // equal where names, ids and comments of all tables are
+	applied  appliedSchema
 }
 
 // read finds the critical tables: those whose comment says so, and those that have a companion (a
 // migration tool that loses the comment must not open the fence).
 func (r *schemaReader) read(ctx context.Context) (c schemaContents, err error) {
-	all, companions, digest, err := r.readTables(ctx)
+	rules := r.rules.now()
+	all, companions, digest, err := r.readTables(ctx, rules)
 	if err != nil {
 		return c, err
 	}
-	c.digest = digest
+	c.applied = appliedSchema{digest: digest, rules: rules.CriticalRules()}
 	if c.names, err = r.readVirtual(ctx); err != nil {
 		return c, err
 	}
@@ -114,7 +116,7 @@ func (r *schemaReader) readVirtual(ctx context.Context) (names [][2]string, err 
 // by itself what was read: Cassandra's version of its schema may be of before, since it moves only
 // when a change is written. Nor does it come back with a comment that does: a proxy may have opened
 // a table since, and its beat of before still stand.
-func (r *schemaReader) readTables(ctx context.Context) (all []*dataTable, names map[string]uuid.UUID, digest gocql.UUID, err error) {
+func (r *schemaReader) readTables(ctx context.Context, rules config.Music) (all []*dataTable, names map[string]uuid.UUID, digest gocql.UUID, err error) {
 	names = map[string]uuid.UUID{}
 	var rows []string
 	iter := r.ask("SELECT keyspace_name, table_name, id, comment, flags, gc_grace_seconds, default_time_to_live, WRITETIME(comment) FROM system_schema.tables").IterContext(ctx)
@@ -133,7 +135,7 @@ func (r *schemaReader) readTables(ctx context.Context) (all []*dataTable, names 
 		}
 		t := &dataTable{keyspace: keyspace, name: name, Critical: catalog.Critical{ID: id, Mortal: ttl > 0}}
 		t.readComment(comment)
-		t.named = !t.Marked && r.byName(keyspace, name)
+		t.named = !t.Marked && rules.CriticalByName(keyspace, name)
 		t.Marked = t.Marked || t.named
 		t.checkProperties(flags, int64(grace))
 		all = append(all, t)

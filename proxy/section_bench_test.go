@@ -135,12 +135,13 @@ func sectionProxy(b *testing.B, audit string) string {
 	tables.Of("plain", "t")
 	s := startStation(b, newCluster())
 	s.audits(audit)
+	limits := frontend.DefaultLimits()
 	server := frontend.NewServer(frontend.Options{
 		Cluster:  frontend.Cluster{Dial: func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "tcp", node) }},
 		Schema:   frontend.Schema{Tables: tables, SchemaIsCurrent: func() bool { return true }},
 		Timeouts: frontend.Timeouts{HandshakeTimeout: time.Minute, DrainTimeout: time.Minute, MaxWait: time.Second},
 		Locks:    s.locks, References: frontend.NewReferences([]byte("secret")), Log: zerolog.Nop(), Stats: new(traffic.Stats),
-		MaxConnections: 100, MaxFrame: 1 << 20,
+		Limits: func() *frontend.Limits { return &limits },
 	})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(b, err)

@@ -19,7 +19,7 @@ type seenSession struct {
 	beat   int64
 	lease  time.Duration // its own session lease; 0 = it does not say
 	schema gocql.UUID    // digest of the tables that it has applied
-	rules  string        // see sessionConfig
+	rules  string        // by which it has applied them
 	spoken int           // its version, as of [peer.Version]
 	since  musiccore.Now // own clocks at the END of the first read that showed this beat
 	before musiccore.Now // … at the START of the last one

@@ -153,7 +153,7 @@ func (l launch) serveHere(log *os.File) *server {
 	}
 	go func() {
 		defer close(s.ended)
-		if err := proxy.Run(ctx, cfg, proxy.Logs{Log: zerolog.New(log), Audit: zerolog.New(log)}); err != nil {
+		if err := proxy.Run(ctx, cfg, proxy.Logs{Log: zerolog.New(log), Audit: zerolog.New(log)}, nil); err != nil {
 			_, _ = fmt.Fprintln(log, err)
 		}
 		_ = log.Close()

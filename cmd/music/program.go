@@ -35,8 +35,8 @@ var errServe = errors.New("proxy failed")
 type program struct {
 	environ        []string
 	stdout, stderr io.Writer
-	serve          func(context.Context, config.Config, proxy.Logs, ...prometheus.Collector) error // runs until the context ends
-	try            func(context.Context, config.Config) []proxy.Checked                            // of --check
+	serve          func(context.Context, config.Config, proxy.Logs, <-chan config.Config, ...prometheus.Collector) error // runs until the context ends
+	try            func(context.Context, config.Config) []proxy.Checked                                                  // of --check
 }
 
 // run does what the arguments say and returns the status to end with.
@@ -148,45 +148,54 @@ func (p program) serveUntilSignal(cfg config.Config, load func() (config.Config,
 		return fmt.Errorf("%w: %w", errServe, err)
 	}
 	defer audit.close(logFlush)
+	reloads := make(chan config.Config, 1)
+	running := cfg
 	defer onSignal(syscall.SIGHUP, func() {
 		audit.reopen()
-		reload(cfg, load, log)
+		running = reload(running, load, log)
+		select {
+		case <-reloads: // which nobody has taken yet
+		default:
+		}
+		reloads <- running
 	})()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
-	if err := p.serveInTime(ctx, cfg, proxy.Logs{Log: log, Audit: audit.log}, newDropped(lines, audit.lines)); err != nil {
+	if err := p.serveInTime(ctx, cfg, proxy.Logs{Log: log, Audit: audit.log}, reloads, newDropped(lines, audit.lines)); err != nil {
 		log.Error().Err(err).Msg("the proxy has failed")
 		return fmt.Errorf("%w: %w", errServe, err)
 	}
 	return nil
 }
 
-// reload takes over what can be of a configuration that is loaded again, and tells what was and what not. cfg is that of the start.
-func reload(cfg config.Config, load func() (config.Config, error), log zerolog.Logger) {
+// reload loads the configuration again, and returns the one that a proxy that runs with another has from now on. It tells what has changed
+// and what has not.
+func reload(running config.Config, load func() (config.Config, error), log zerolog.Logger) config.Config {
 	next, err := load()
-	if err == nil {
-		err = setLevel(next.Log)
-	}
 	if err != nil {
 		log.Error().Err(err).Msg("SIGHUP: the configuration has faults: the proxy goes on with the one that it has")
-		return
+		return running
 	}
-	live, restart := config.Changes(cfg, next)
+	now, taken, restart := config.Reload(running, next)
+	if err := setLevel(now.Log); err != nil {
+		log.Error().Err(err).Msg("SIGHUP: the level of the log stays")
+	}
 	level := map[bool]zerolog.Level{true: zerolog.WarnLevel, false: zerolog.InfoLevel}[len(restart) > 0]
 	// Without a level of its own the line is told whatever the level of the log is now.
 	line := log.Log().Stringer(zerolog.LevelFieldName, level)
-	line.Strs("other_than_at_the_start", live).Strs("wait_for_a_restart", restart).Msg("SIGHUP: the configuration was read again")
+	line.Strs("taken_over", taken).Strs("wait_for_a_restart", restart).Msg("SIGHUP: the configuration was read again")
+	return now
 }
 
 // serveInTime serves until ctx ends, and waits for the proxy's end no longer than it may take.
-func (p program) serveInTime(ctx context.Context, cfg config.Config, logs proxy.Logs, dropped prometheus.Collector) error {
+func (p program) serveInTime(ctx context.Context, cfg config.Config, logs proxy.Logs, reloads <-chan config.Config, dropped prometheus.Collector) error {
 	overdue := make(chan struct{})
 	defer context.AfterFunc(ctx, func() {
 		time.AfterFunc(cfg.Limits.ShutdownTimeout+overdueAfter, func() { close(overdue) })
 	})()
 	served := make(chan error, 1)
-	go func() { served <- p.serve(ctx, cfg, logs, dropped) }()
+	go func() { served <- p.serve(ctx, cfg, logs, reloads, dropped) }()
 	select {
 	case err := <-served:
 		return err

@@ -30,6 +30,7 @@ type outcome struct {
 	status         int
 	stdout, stderr string
 	served         config.Config // of the proxy that ran, if any
+	reloads        <-chan config.Config
 }
 
 // run runs the program with a proxy that does as serve says.
@@ -42,8 +43,8 @@ func run(serve func(context.Context) error, environ []string, args ...string) ou
 
 // runProgram is run of a program that has its own world around it.
 func runProgram(p program, serve func(context.Context) error, args ...string) (o outcome) {
-	p.serve = func(ctx context.Context, cfg config.Config, logs proxy.Logs, _ ...prometheus.Collector) error {
-		o.served = cfg
+	p.serve = func(ctx context.Context, cfg config.Config, logs proxy.Logs, reloads <-chan config.Config, _ ...prometheus.Collector) error {
+		o.served, o.reloads = cfg, reloads
 		logs.Log.Info().Msg("serving")
 		return serve(ctx)
 	}
@@ -240,15 +241,19 @@ func TestSIGHUPReadsTheConfigurationAgain(t *testing.T) {
 	}
 	change("", "")
 	o := runProgram(program{stdout: io.Discard, stderr: out}, func(context.Context) error {
-		change("log-level: error\nmax-connections: 7\n", `"other_than_at_the_start":["log-level"],"wait_for_a_restart":["max-connections"]`)
+		change("log-level: error\nmax-connections: 7\nretain: 1s\ncritical: [bank.accounts]\n", `"taken_over":["critical","max-connections","log-level"],"wait_for_a_restart":["retain"]`)
 		assert.Equal(t, zerolog.ErrorLevel, zerolog.GlobalLevel())
 		change("log-level: loud\n", "the proxy goes on with the one that it has")
 		assert.Equal(t, zerolog.ErrorLevel, zerolog.GlobalLevel())
-		change("", `"other_than_at_the_start":[],"wait_for_a_restart":[]`)
+		change("critical: [bank.notes]\n", `"taken_over":["critical","max-connections","log-level"],"wait_for_a_restart":["critical"]`)
 		assert.Equal(t, zerolog.InfoLevel, zerolog.GlobalLevel())
 		return nil
 	}, "proxy", "--config", path)
 	assert.Equal(t, statusDone, o.status)
+	last := <-o.reloads
+	assert.Equal(t, []string{"bank.accounts", "bank.notes"}, last.Music.Critical, "patterns only grow")
+	assert.Equal(t, config.Default().Limits, last.Limits)
+	assert.Equal(t, config.Default().Music.Retain, last.Music.Retain)
 }
 
 // An audit in the log keeps to the level of the log, and one in a file of its own does not.

@@ -9,7 +9,7 @@ import (
 // waiting, or still to be written. What passes through a read buffer is not counted. Where it is
 // used up, connections that want more stop reading until some is given back.
 type Budget struct {
-	limit int64
+	limit func() int // as it is now
 	used  atomic.Int64
 
 	mu      sync.Mutex
@@ -17,8 +17,9 @@ type Budget struct {
 	freed   chan struct{} // closed when something is given back
 }
 
-// NewBudget returns a budget of limit bytes of which nothing is taken.
-func NewBudget(limit int) *Budget { return &Budget{limit: int64(limit), freed: make(chan struct{})} }
+// NewBudget returns a budget of which nothing is taken. limit returns its bytes, as they are now:
+// whoever waits when they become more goes on when anything is given back.
+func NewBudget(limit func() int) *Budget { return &Budget{limit: limit, freed: make(chan struct{})} }
 
 // InUse returns how many bytes are taken.
 func (b *Budget) InUse() int64 { return b.used.Load() }
@@ -65,7 +66,7 @@ func (b *Budget) Acquire(n int, done <-chan struct{}) bool {
 
 // try takes n bytes if there is room for them, and reports whether it has.
 func (b *Budget) try(n int64) bool {
-	if used := b.used.Add(n); used <= b.limit || used == n {
+	if used := b.used.Add(n); used <= int64(b.limit()) || used == n {
 		return true
 	}
 	b.used.Add(-n)

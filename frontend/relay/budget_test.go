@@ -12,7 +12,7 @@ import (
 // what was given back is there again.
 func TestBudgetIsKept(t *testing.T) {
 	const limit = 1000
-	b := NewBudget(limit)
+	b := NewBudget(func() int { return limit })
 	var working sync.WaitGroup
 	for worker := range 16 {
 		working.Go(func() {
@@ -41,4 +41,17 @@ func TestBudgetIsKept(t *testing.T) {
 	assert.Zero(t, second.held)
 	alone.clear()
 	assert.Zero(t, b.used.Load())
+}
+
+// A limit that changes holds for who asks next, and for who waits as soon as anything is given back.
+func TestBudgetFollowsItsLimit(t *testing.T) {
+	limit := 10
+	b := NewBudget(func() int { return limit })
+	require.True(t, b.try(8))
+	require.False(t, b.try(8))
+	limit = 20
+	require.True(t, b.try(8))
+	limit = 10
+	b.Give(8)
+	assert.False(t, b.try(8), "what is there stays, and nothing more comes")
 }

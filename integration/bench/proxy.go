@@ -25,6 +25,8 @@ func serveProxy(ctx context.Context, l net.Listener, to string) error {
 	}
 	tables := catalog.NewTables()
 	tables.Set("bank", "accounts", &catalog.Critical{ID: [16]byte{1}, Key: []catalog.Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}})
+	limits := frontend.DefaultLimits()
+	limits.Connections = 1 << 20
 	return frontend.NewServer(frontend.Options{
 		Cluster: frontend.Cluster{
 			Dial:      func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "tcp", to) },
@@ -33,8 +35,8 @@ func serveProxy(ctx context.Context, l net.Listener, to string) error {
 		Schema:   frontend.Schema{Tables: tables},
 		Timeouts: frontend.Timeouts{HandshakeTimeout: time.Minute, BackendTimeout: time.Minute, DrainTimeout: time.Second, MaxWait: time.Second},
 		Locks:    nobody{}, References: frontend.NewReferences(nil),
-		MaxConnections: 1 << 20, MaxFrame: 16 << 20,
-		Log: zerolog.Nop(), Stats: new(traffic.Stats),
+		Limits: func() *frontend.Limits { return &limits },
+		Log:    zerolog.Nop(), Stats: new(traffic.Stats),
 	}).Serve(ctx, l)
 }
 
@@ -48,7 +50,7 @@ func serveMusic(ctx context.Context, l net.Listener, to string) error {
 	c.Cassandra.ContactPoints = []string{to}
 	c.Listen.Address, c.Listen.Metrics = l.Addr().String(), ""
 	log := zerolog.New(os.Stderr).Level(zerolog.ErrorLevel)
-	return proxy.Run(ctx, c, proxy.Logs{Log: log, Audit: log})
+	return proxy.Run(ctx, c, proxy.Logs{Log: log, Audit: log}, nil)
 }
 
 // nobody gives no locks: the statements of this benchmark ask for none.

@@ -1,0 +1,85 @@
+package proxy
+
+import (
+	"context"
+	"math"
+	"runtime/debug"
+	"slices"
+	"sync/atomic"
+
+	"music/config"
+	"music/frontend"
+)
+
+// follow takes over each configuration that comes, until ctx ends.
+func (p *process) follow(ctx context.Context, reloads <-chan config.Config) {
+	for {
+		select {
+		case cfg := <-reloads:
+			p.takeOver(cfg)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// takeOver makes those settings of cfg hold that a running proxy can change.
+func (p *process) takeOver(cfg config.Config) {
+	limits := limitsOf(cfg.Limits)
+	p.limits.Store(&limits)
+	p.critical.widen(cfg.Music)
+}
+
+// criticalRules are the patterns of tables that are critical whatever their comments say. They only
+// grow while a proxy runs: other proxies give locks on such a table as soon as its beats say that it
+// refuses plain writes there (docs/design.md 4). Nobody waits for a change; it is applied with the
+// next reading of the schema. For concurrent use; the zero value has none.
+type criticalRules struct {
+	current atomic.Pointer[config.Music]
+	grown   atomic.Bool // since it was last asked
+}
+
+// now returns the rules as they are.
+func (r *criticalRules) now() config.Music {
+	if m := r.current.Load(); m != nil {
+		return *m
+	}
+	return config.Music{}
+}
+
+// names reports whether a table is critical by the rules as they are.
+func (r *criticalRules) names(keyspace, table string) bool {
+	return r.now().CriticalByName(keyspace, table)
+}
+
+// widen adds the patterns of m. It is for one goroutine at a time.
+func (r *criticalRules) widen(m config.Music) {
+	before := r.now()
+	after := config.Music{Critical: slices.Concat(before.Critical, m.Critical)}
+	if after.CriticalRules() == before.CriticalRules() {
+		return
+	}
+	r.current.Store(&after)
+	r.grown.Store(true)
+}
+
+// limitsOf returns what clients can take, by the settings.
+func limitsOf(l config.Limits) frontend.Limits {
+	return frontend.Limits{
+		Connections: l.MaxConnections, Frame: int(l.MaxFrameSize),
+		Label: int(l.Label), Statement: int(l.Statement), Prepared: int(l.Prepared), PreparedEach: int(l.PreparedEach), Waits: l.Waits,
+		Messages: messageMemory(l, debug.SetMemoryLimit(-1)),
+	}
+}
+
+// messageMemory returns the bytes that messages may take where Go may use limit.
+func messageMemory(l config.Limits, limit int64) int {
+	const noLimit, share, otherwise = math.MaxInt64, 4, 1 << 30
+	switch {
+	case l.Messages > 0:
+		return int(l.Messages)
+	case limit == noLimit:
+		return otherwise
+	}
+	return int(max(limit/share, int64(l.MaxFrameSize)))
+}
