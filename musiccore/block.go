@@ -60,9 +60,8 @@ func (k *key) blockEnqueued(now Now, entries []*entry, t Block) {
 	}
 }
 
-// blockIdle reports whether nobody holds or waits in a block whose term is open to the next.
-func (k *key) blockIdle(b *localBlock) bool {
-	t := k.term
+// idle reports whether nobody holds or waits in a block whose term is open to the next.
+func (t *term) idle(b *localBlock) bool {
 	return t != nil && t.block == b && !t.open && t.ops.flight.ops == 0 && len(b.waiters) == 0
 }
 
@@ -149,24 +148,24 @@ func (k *key) blockAccepts(b *localBlock, e *entry) bool {
 	if b.closed || b.plain || b.next+LockRef(len(b.waiters)-b.numbered) > b.last {
 		return false
 	}
-	return k.blockIdle(b) || !e.wait.noWait && !e.wait.atOnce && k.view.row.Guard <= b.last && len(k.piggyback.accepted) == 0
+	return k.term.idle(b) || !e.wait.noWait && !e.wait.atOnce && k.view.row.Guard <= b.last && len(k.piggyback.accepted) == 0
 }
 
 // requeueWaiters takes the entries from the i-th on out of a block, which takes nobody any more:
 // they need references of their own. Those that have one stay ahead of i.
-func (k *key) requeueWaiters(b *localBlock, i int) {
+func (q *queue) requeueWaiters(b *localBlock, i int) {
 	away := slices.Clone(b.waiters[i:])
 	for _, e := range away {
 		e.block = nil
 	}
-	k.queue.unnumbered = append(away, k.queue.unnumbered...)
+	q.unnumbered = append(away, q.unnumbered...)
 	b.waiters, b.closed = b.waiters[:i:i], true
 }
 
 // requeueFrom takes an entry, and those behind it, out of its block: its client has to be told a
 // reference soon, and the block stands still.
-func (k *key) requeueFrom(e *entry) {
-	k.requeueWaiters(e.block, slices.Index(e.block.waiters, e))
+func (q *queue) requeueFrom(e *entry) {
+	q.requeueWaiters(e.block, slices.Index(e.block.waiters, e))
 	e.setDeadline(e.deadline)
 }
 
@@ -190,9 +189,9 @@ func (bs *blocks) waiterCount() int {
 // dropBlock drops a block that has ended. Entries that knew their reference have lost it; the
 // others ask anew.
 func (k *key) dropBlock(b *localBlock) {
-	k.requeueWaiters(b, b.numbered)
+	k.queue.requeueWaiters(b, b.numbered)
 	for _, e := range b.waiters {
-		k.loseEntry(e)
+		e.lose()
 	}
 	b.waiters, b.numbered = nil, 0
 	k.blocks.list = slices.DeleteFunc(k.blocks.list, func(r *localBlock) bool { return r == b })
@@ -200,11 +199,11 @@ func (k *key) dropBlock(b *localBlock) {
 
 // noteSectionLength notes, at the end of a section, whether it was short: only then is the key
 // worth keeping here.
-func (k *key) noteSectionLength(now Now, e *entry, how State) {
-	if how == StateReleased && now.Boot-e.since < k.c.opts.Retain {
-		k.blocks.nextSize, k.blocks.longSections = max(k.blocks.nextSize, 1), 0
+func (bs *blocks) noteSectionLength(took, retain time.Duration, how State) {
+	if how == StateReleased && took < retain {
+		bs.nextSize, bs.longSections = max(bs.nextSize, 1), 0
 	} else {
-		k.blocks.nextSize, k.blocks.longSections = 0, k.blocks.longSections+1
+		bs.nextSize, bs.longSections = 0, bs.longSections+1
 	}
 }
 

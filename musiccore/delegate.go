@@ -21,7 +21,7 @@ func (r delegatedEnqueue) pending() bool { return r.block.Req != 0 }
 // mayDelegate reports whether the next Enqueue is to be left to the holders: own ones were refused
 // again and again, because the row changes all the time.
 func (k *key) mayDelegate(now Now) bool {
-	return k.piggyback.refusals >= delegateAfter && k.canDelegate() && !k.anyoneMustBeNumbered(now)
+	return k.piggyback.refusals >= delegateAfter && k.canDelegate() && !k.queue.anyoneMustBeNumbered(now)
 }
 
 // canDelegate reports whether other sessions can be asked to enqueue a block: one that lives has
@@ -49,11 +49,11 @@ func (k *key) delegateSlowEnqueue(now Now) {
 }
 
 // delegationTimeout is how long a delegated enqueue is waited for: some terms of short sections.
-func (k *key) delegationTimeout() time.Duration { return 4 * k.c.opts.Retain }
+func (o Options) delegationTimeout() time.Duration { return 4 * o.Retain }
 
 // delegateEnqueue asks other sessions to enqueue a block, and waits for that.
 func (k *key) delegateEnqueue(now Now, b Block) {
-	k.piggyback.delegated.until = now.Boot + k.delegationTimeout()
+	k.piggyback.delegated.until = now.Boot + k.c.opts.delegationTimeout()
 	k.sendDelegation(b)
 }
 
@@ -78,8 +78,8 @@ func (k *key) delegationAwaited() bool {
 
 // awaitsDelegated reports whether unnumbered entries still wait for the delegated block, instead
 // of an own Enqueue.
-func (k *key) awaitsDelegated(now Now) bool {
-	return k.piggyback.delegated.pending() && now.Boot < k.piggyback.delegated.until
+func (p *piggyback) awaitsDelegated(now Now) bool {
+	return p.delegated.pending() && now.Boot < p.delegated.until
 }
 
 // collectDelegated takes the delegated block if the row shows it. Else, while an entry waits for
@@ -98,7 +98,7 @@ func (k *key) collectDelegated(now Now) {
 	case ok:
 		k.piggyback.delegated = delegatedEnqueue{}
 		k.watchHead(now) // what is left of it is an orphan
-	case k.awaitsDelegated(now) && row.Guard > k.piggyback.delegated.last && k.delegationAwaited():
+	case k.piggyback.awaitsDelegated(now) && row.Guard > k.piggyback.delegated.last && k.delegationAwaited():
 		k.sendDelegation(k.piggyback.delegated.block)
 	case k.piggyback.delegated.after == 0 && row.Head > k.piggyback.delegated.last:
 		k.piggyback.delegated.after = k.c.last.command
@@ -131,11 +131,11 @@ func (k *key) takeDelegatedBlock(now Now, b Block) {
 
 // dropDelegated gives a delegated block up that a QUORUM read does not show though the terms have
 // ended whose Releases could have enqueued it: none of them can be applied any more.
-func (k *key) dropDelegated(id CommandID, r *Row) {
-	if k.piggyback.delegated.after == 0 || id <= k.piggyback.delegated.after || r == nil || r.Head <= k.piggyback.delegated.last {
+func (p *piggyback) dropDelegated(id CommandID, r *Row, self SessionID) {
+	if p.delegated.after == 0 || id <= p.delegated.after || r == nil || r.Head <= p.delegated.last {
 		return
 	}
-	if _, ok := r.Find(k.c.self.id, k.piggyback.delegated.block.Req); !ok {
-		k.piggyback.delegated = delegatedEnqueue{}
+	if _, ok := r.Find(self, p.delegated.block.Req); !ok {
+		p.delegated = delegatedEnqueue{}
 	}
 }

@@ -82,7 +82,7 @@ func (k *key) lostVerdict() Verdict {
 // nil.
 func (k *key) silentEntry(r LockRef) *entry {
 	e := k.findEntry(r)
-	if e == nil || !e.abandoned || e.phase != phaseWaiting || e.standsForBlock() || (k.changesTerm() && (k.isHead(e) || e.ref < k.lwt.swap.Set.Row.Head)) {
+	if e == nil || !e.abandoned || e.phase != phaseWaiting || e.standsForBlock() || (k.lwt.changesTerm() && (k.view.isHead(e) || e.ref < k.lwt.swap.Set.Row.Head)) {
 		return nil
 	}
 	return e

@@ -8,7 +8,7 @@ import (
 // enqueue sends one LWT that gets references for all unnumbered entries, unless something better
 // is on its way.
 func (k *key) enqueue(now Now) {
-	if len(k.queue.unnumbered) == 0 || k.releaseWillEnqueue(now) || (k.awaitsDelegated(now) && !k.anyoneMustBeNumbered(now)) || k.waitsForLook(now) {
+	if len(k.queue.unnumbered) == 0 || k.releaseWillEnqueue(now) || (k.piggyback.awaitsDelegated(now) && !k.queue.anyoneMustBeNumbered(now)) || k.waitsForLook(now) {
 		return
 	}
 	r := k.view.pointer()
@@ -70,8 +70,8 @@ func (k *key) refuseNoWait(now Now) {
 	patient := make([]*entry, 0, len(k.queue.unnumbered))
 	for _, e := range k.queue.unnumbered {
 		if e.wait.noWait && (len(patient) > 0 || k.claimedByOthers()) {
-			k.answerEntry(e, k.busyGrant())
-			k.endEntry(e, StateLost)
+			e.answer(k.busyGrant())
+			e.end(StateLost)
 			k.watchHead(now)
 			continue
 		}
@@ -89,16 +89,16 @@ func (k *key) claimedByOthers() bool {
 			return true
 		}
 	}
-	return len(k.piggyback.accepted) > 0 || (k.view.state == rowPresent && k.remoteFrom(k.view.row.Head))
+	return len(k.piggyback.accepted) > 0 || (k.view.state == rowPresent && k.view.row.remoteFrom(k.view.row.Head, k.c.self.id))
 }
 
-// remoteFrom reports whether another session is known to have a reference from r on.
-func (k *key) remoteFrom(r LockRef) bool {
-	return slices.ContainsFunc(k.view.row.Queue, func(b Block) bool { return b.Last() >= r && b.Session != k.c.self.id })
+// remoteFrom reports whether another session than this one has a reference from first on.
+func (r Row) remoteFrom(first LockRef, self SessionID) bool {
+	return slices.ContainsFunc(r.Queue, func(b Block) bool { return b.Last() >= first && b.Session != self })
 }
 
 // anyoneMustBeNumbered reports whether an unnumbered entry cannot wait until others enqueue it.
-func (k *key) anyoneMustBeNumbered(now Now) bool { return anyMustBeNumbered(now, k.queue.unnumbered) }
+func (q *queue) anyoneMustBeNumbered(now Now) bool { return anyMustBeNumbered(now, q.unnumbered) }
 
 // anyMustBeNumbered reports whether one of the entries must be numbered now.
 func anyMustBeNumbered(now Now, entries []*entry) bool {

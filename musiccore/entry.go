@@ -69,7 +69,7 @@ func (e *entry) due(now Now) {
 	case e.phase == phaseEnded || e.abandoned:
 		return
 	case e.block != nil && e.ref == 0 && e.wait.op != 0 && now.Boot >= e.numberBy() && !k.blockMoves(e.block):
-		k.requeueFrom(e)
+		k.queue.requeueFrom(e)
 	case e.ref == 0 && e.wait.op != 0 && now.Boot < e.deadline && now.Boot >= e.numberBy():
 		k.c.timers.set(&e.timer, e.deadline)
 	case now.Boot < e.deadline:
@@ -80,7 +80,7 @@ func (e *entry) due(now Now) {
 	case e.wait.op != 0:
 		k.answerTimedOut(now, e)
 	default:
-		k.abandon(e, 0)
+		e.abandon(0)
 	}
 	k.step(now)
 }
@@ -99,7 +99,7 @@ func (e *entry) setDeadline(until time.Duration) {
 func (e *entry) attach(now Now, op OpID, q Request) {
 	k := e.k
 	if e.wait.op != 0 {
-		k.answerEntry(e, k.grantOf(now, e))
+		e.answer(k.grantOf(now, e))
 	}
 	if lease := cmp.Or(q.Lease, e.defaultLease(q)); lease > 0 {
 		e.lease, e.leaseAsked = lease, true
@@ -135,32 +135,32 @@ func (k *key) grantOf(now Now, e *entry) Grant {
 	if e.phase == phaseHolding {
 		return Grant{Applied: true, Ref: e.ref, State: StateHeld, Holder: e.identity.name, Lease: e.deadline - now.Boot, OwnerDied: e.ownerDied}
 	}
-	return Grant{Ref: e.ref, State: StateQueued, Position: k.position(e), Holder: k.holderName()}
+	return Grant{Ref: e.ref, State: StateQueued, Position: k.position(e), Holder: k.term.holderName()}
 }
 
 // busyGrant returns the Grant for a LOCK that would not wait; nothing of it is left behind.
-func (k *key) busyGrant() Grant { return Grant{State: StateBusy, Holder: k.holderName()} }
+func (k *key) busyGrant() Grant { return Grant{State: StateBusy, Holder: k.term.holderName()} }
 
 // holderName returns what the present holder calls itself, where it holds here.
-func (k *key) holderName() string {
-	if k.term != nil && k.term.open {
-		return k.term.holder.identity.name
+func (t *term) holderName() string {
+	if t != nil && t.open {
+		return t.holder.identity.name
 	}
 	return ""
 }
 
-// answerEntry answers the operation that waits for an entry, if any.
-func (k *key) answerEntry(e *entry, g Grant) {
-	k.answerEntryError(e, g, nil)
+// answer answers the operation that waits for an entry, if any.
+func (e *entry) answer(g Grant) {
+	e.answerError(g, nil)
 }
 
-// answerEntryError answers the operation that waits for an entry, if any, with an error (or, where
+// answerError answers the operation that waits for an entry, if any, with an error (or, where
 // err is nil, with g).
-func (k *key) answerEntryError(e *entry, g Grant, err error) {
+func (e *entry) answerError(g Grant, err error) {
 	if e.wait.op == 0 {
 		return
 	}
-	k.c.answer(Answer{Op: e.wait.op, Grant: g, Err: err})
+	e.k.c.answer(Answer{Op: e.wait.op, Grant: g, Err: err})
 	e.wait.op = 0
 }
 
@@ -169,18 +169,18 @@ func (k *key) answerEntryError(e *entry, g Grant, err error) {
 func (k *key) answerTimedOut(now Now, e *entry) {
 	switch {
 	case e.wait.noWait:
-		k.answerEntry(e, k.busyGrant())
-		k.abandon(e, 0)
+		e.answer(k.busyGrant())
+		e.abandon(0)
 	case e.phase == phaseUnnumbered && k.view.state == rowUnread:
-		k.answerEntryError(e, Grant{}, unavailable(k.view.read.err))
-		k.abandon(e, 0)
+		e.answerError(Grant{}, unavailable(k.view.read.err))
+		e.abandon(0)
 	default:
 		e.assignRef()
-		k.answerEntry(e, k.grantOf(now, e))
+		e.answer(k.grantOf(now, e))
 		e.setDeadline(now.Boot + k.c.opts.QueuedLease)
 		if e.ref == 0 && e.identity.token == ([16]byte{}) {
 			// Nobody can ever name it again.
-			k.abandon(e, 0)
+			e.abandon(0)
 		}
 	}
 }
@@ -188,7 +188,8 @@ func (k *key) answerTimedOut(now Now, e *entry) {
 // abandon gives an entry up. Without a reference it leaves nothing behind; with one it is released
 // when it becomes the head (C8: there is no LWT that abandons). how is 0 where its client was
 // silent, and may still come back before that.
-func (k *key) abandon(e *entry, how State) {
+func (e *entry) abandon(how State) {
+	k := e.k
 	e.abandoned = true
 	k.endings.record(e.ref, how)
 	k.queue.dropToken(e)
@@ -202,20 +203,21 @@ func (k *key) abandon(e *entry, how State) {
 	}
 }
 
-// loseEntry ends an entry whose reference somebody else has ended.
-func (k *key) loseEntry(e *entry) {
+// lose ends an entry whose reference somebody else has ended.
+func (e *entry) lose() {
 	if e.phase == phaseEnded {
 		return
 	}
-	k.endEntry(e, StateLost)
-	k.answerEntry(e, Grant{Ref: e.ref, State: StateLost})
+	e.end(StateLost)
+	e.answer(Grant{Ref: e.ref, State: StateLost})
 	if e.standsForBlock() {
-		k.dropBlock(e.block)
+		e.k.dropBlock(e.block)
 	}
 }
 
-// endEntry ends an entry for ever. how is 0 where its reference may go on elsewhere.
-func (k *key) endEntry(e *entry, how State) {
+// end ends an entry for ever. how is 0 where its reference may go on elsewhere.
+func (e *entry) end(how State) {
+	k := e.k
 	if !e.abandoned {
 		k.endings.record(e.ref, how)
 	}

@@ -89,7 +89,7 @@ func (k *key) forceHead(now Now, q query, ref LockRef, e *entry) {
 			k.addQuery(query{op: e.wait.op, kind: queryLock, ref: ref, request: Request{Ref: ref}, until: now.Boot + k.c.opts.Wait})
 			e.wait.op = 0
 		}
-		k.abandon(e, StateLost)
+		e.abandon(StateLost)
 	}
 	k.c.answer(Answer{Op: q.op, Grant: Grant{Applied: true, Ref: ref, State: StateReleased}})
 }

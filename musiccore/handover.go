@@ -26,7 +26,7 @@ func (k *key) handOver(now Now) {
 		return
 	}
 	k.answerUnlock(StateReleased)
-	k.dropSilent(b)
+	b.dropSilent(&k.endings)
 	if len(b.waiters) == 0 || !k.c.self.Valid(now) {
 		return
 	}
@@ -42,11 +42,11 @@ func (k *key) handOver(now Now) {
 
 // dropSilent drops the entries at the front of a block whose turn it is and whose clients have
 // been silent for too long.
-func (k *key) dropSilent(b *localBlock) {
+func (b *localBlock) dropSilent(es *endings) {
 	for b.numbered > 0 && b.waiters[0].abandoned {
 		e := b.waiters[0]
 		b.waiters, b.numbered = withoutFirst(b.waiters), b.numbered-1
-		k.endings.record(e.ref, StateLost)
+		es.record(e.ref, StateLost)
 		e.phase = phaseEnded
 	}
 }
@@ -66,5 +66,5 @@ func (k *key) makePlain(now Now) {
 	t.block.plain = true
 	t.renewal.wanted = true
 	k.blocks.nextSize = 0
-	k.requeueWaiters(t.block, t.block.numbered)
+	k.queue.requeueWaiters(t.block, t.block.numbered)
 }

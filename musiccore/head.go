@@ -9,14 +9,14 @@ type headWatch struct {
 }
 
 // isHead reports whether the entry has the head of the queue, as known.
-func (k *key) isHead(e *entry) bool {
-	return e != nil && k.view.state == rowPresent && !k.view.row.Empty() && e.ref == k.view.row.Head
+func (v *view) isHead(e *entry) bool {
+	return e != nil && v.state == rowPresent && !v.row.Empty() && e.ref == v.row.Head
 }
 
 // abandonedHead reports whether the head is an abandoned reference of this proxy.
 func (k *key) abandonedHead() bool {
 	e := k.queue.first()
-	return k.isHead(e) && e.abandoned
+	return k.view.isHead(e) && e.abandoned
 }
 
 // orphanedHead reports whether the head is of this session, and no entry is for it.
@@ -25,7 +25,7 @@ func (k *key) orphanedHead() bool {
 		return false
 	}
 	_, s, ok := k.view.row.Holder()
-	return ok && s == k.c.self.id && !k.isHead(k.queue.first())
+	return ok && s == k.c.self.id && !k.view.isHead(k.queue.first())
 }
 
 // remoteHead returns the session of the head if it is another one.
@@ -63,7 +63,7 @@ func (k *key) dropPassed(now Now) {
 	if k.view.state != rowPresent {
 		return
 	}
-	if t := k.term; t != nil && !k.changesTerm() && k.view.row.Epoch != t.window.epoch {
+	if t := k.term; t != nil && !k.lwt.changesTerm() && k.view.row.Epoch != t.window.epoch {
 		if !k.isChecked() {
 			k.c.alarm(k.id, "I3", "a term was taken away while its session was valid")
 		}
@@ -71,7 +71,7 @@ func (k *key) dropPassed(now Now) {
 	}
 	for e := k.queue.first(); e != nil && k.term == nil && e.ref < k.view.row.Head; e = k.queue.first() {
 		k.queue.pop()
-		k.loseEntry(e)
+		e.lose()
 	}
 	if e := k.queue.first(); k.term == nil && k.displaced(e) {
 		k.queue.pop()

@@ -50,7 +50,7 @@ func (c *Core) Hear(now Now, hint Hint) Effects {
 		k.view.read.next = 0
 		k.step(now)
 	case hint.Kind == HintPiggyback && k != nil && len(k.queue.numbered) > 0 && hint.Block.Session != c.self.id:
-		k.acceptPiggybacked(now, hint)
+		k.piggyback.accept(hint, now.Boot+k.c.opts.delegationTimeout())
 		k.step(now)
 	}
 	return c.takeEffects()
@@ -81,7 +81,7 @@ func (k *key) tellNextHead() {
 // session has the head, and after each QUORUM read that shows no change.
 func (k *key) sendWaiting() {
 	s, foreign := k.remoteHead()
-	if !foreign || k.c.dead(s) || !k.hasWaiter() {
+	if !foreign || k.c.dead(s) || !k.queue.hasWaiter() {
 		s = SessionID{}
 	}
 	if s != k.headWatch.told && s != (SessionID{}) {
@@ -92,8 +92,8 @@ func (k *key) sendWaiting() {
 }
 
 // hasWaiter reports whether a reference waits here for its turn.
-func (k *key) hasWaiter() bool {
-	for _, e := range k.queue.numbered {
+func (q *queue) hasWaiter() bool {
+	for _, e := range q.numbered {
 		if e.phase == phaseWaiting && !e.abandoned {
 			return true
 		}
@@ -111,7 +111,7 @@ func (v *view) hintReceived() {
 // here, else one read at QUORUM decides.
 func (k *key) hintAnswered() {
 	v := &k.view
-	if v.hinted = !v.read.quorum && !k.isHead(k.queue.first()); v.hinted {
+	if v.hinted = !v.read.quorum && !k.view.isHead(k.queue.first()); v.hinted {
 		v.read.next, v.read.quorumAt = 0, 0
 	}
 }

@@ -31,31 +31,38 @@ type lastHolder struct {
 // due is called when the timer of the key rings.
 func (k *key) due(now Now) { k.step(now) }
 
-// step does everything that the state of the key asks for. It is called after every event; what it
-// does not do waits for another. The order matters: first what is learnt from the row and from
-// others (what has been passed, what was enqueued for this session), then who may hold (a new
-// term, the next of a block), then what the holder's operations need, and only then the one LWT
-// and the one read that may be under way, which rest on all of it. Last come the messages to other
-// proxies and the timer.
+// step does everything that the state of the key asks for. It is called after every event; what it does not do
+// waits for another. Each part rests on those before it: what is known, who may hold by that, what the holder's
+// operations need, and only then what Cassandra and other proxies are asked.
 func (k *key) step(now Now) {
 	if k.c.draining {
 		k.turnAway(now)
 	}
+
+	// What the row and others have shown: references that are passed, blocks that others have enqueued.
 	k.dropPassed(now)
-	k.expirePiggybacked(now)
+	k.piggyback.expire(now)
 	k.delegateSlowEnqueue(now)
 	k.collectDelegated(now)
+
+	// Who may hold: the head, and then one reference of its block after another.
 	k.enterTerm(now)
 	k.joinBlock()
 	k.handOver(now)
 	k.makePlain(now)
+
+	// What the operations of the holder need: tickets, or a Synch.
 	k.serveOps(now)
+
+	// The LWT under way, or the one that matters most; then the read that it leaves to be done.
 	k.sendLWT(now)
 	if k.lwt == nil {
 		k.chooseLWT(now)
 	}
 	k.answerFinalQueries()
 	k.startRead(now)
+
+	// Messages to other proxies, and the timer.
 	k.sendWaiting()
 	k.finishStep(now)
 }
@@ -68,7 +75,7 @@ func (k *key) chooseLWT(now Now) {
 		return
 	}
 	switch t := k.term; {
-	case k.c.draining && k.anyNumberedInBlock() && k.c.self.Valid(now):
+	case k.c.draining && k.blocks.anyNumbered() && k.c.self.Valid(now):
 		k.dissolveBlocks(now)
 	case t != nil && t.drained(k.c.opts.SettleTries) && !t.keptForNext(now):
 		if !k.awaitsReturn(now) {
@@ -131,7 +138,7 @@ func (k *key) nextWake(now Now) time.Duration {
 	}
 	at = sooner(now.Boot, at, k.piggyback.delegated.until)
 	if k.stampRead.cmd != 0 {
-		at = sooner(now.Boot, at, k.stampReadUntil())
+		at = sooner(now.Boot, at, k.stampRead.until(k.c.opts))
 	}
 	if k.lwt != nil {
 		at = sooner(now.Boot, at, k.lwt.sendAfter)
@@ -146,7 +153,7 @@ func (k *key) nextWake(now Now) time.Duration {
 	if e := k.queue.first(); e != nil && len(e.takeover.ops) > 0 {
 		at = sooner(now.Boot, at, e.takeover.ops[0].until)
 	}
-	if e := k.queue.first(); k.term == nil && k.isHead(e) {
+	if e := k.queue.first(); k.term == nil && k.view.isHead(e) {
 		// It may be held back by clocks that differ: no event tells their end.
 		at = sooner(now.Boot, at, now.Boot+time.Second)
 	}

@@ -65,7 +65,7 @@ func (k *key) reply(now Now, id CommandID, r Result) {
 	case k.term != nil && id == k.term.synch.cmd:
 		k.synchEnded(now, r)
 	case id == k.stampRead.cmd:
-		k.stampsRead(r)
+		k.stampRead.ended(r)
 	}
 	k.step(now)
 }

@@ -86,8 +86,8 @@ func (k *key) unlockEntry(now Now, op OpID, e *entry) {
 		k.giveBack(now, op, StateReleased)
 		return
 	}
-	k.answerEntry(e, Grant{Ref: e.ref, State: StateReleased})
-	k.abandon(e, StateReleased)
+	e.answer(Grant{Ref: e.ref, State: StateReleased})
+	e.abandon(StateReleased)
 	k.c.answer(Answer{Op: op, Grant: Grant{Applied: true, Ref: e.ref, State: StateReleased}})
 }
 
@@ -96,7 +96,7 @@ func (k *key) unlockEntry(now Now, op OpID, e *entry) {
 func (k *key) cancel(op OpID, e *entry) {
 	if e != nil {
 		e.wait.op = 0
-		k.abandon(e, 0)
+		e.abandon(0)
 		return
 	}
 	for i, q := range k.queries {

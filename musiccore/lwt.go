@@ -39,14 +39,14 @@ type lwt struct {
 
 // changesTerm reports whether an LWT that writes the T register is under way: until its outcome is
 // definite, nothing here is concluded from T.
-func (k *key) changesTerm() bool { return k.lwt != nil && k.lwt.swap.Set.T }
+func (l *lwt) changesTerm() bool { return l != nil && l.swap.Set.T }
 
 // startLWT sends a new LWT and reports whether it did. One that would break I1 is not sent, and
 // the entries it was to enqueue are unnumbered again.
 func (k *key) startLWT(now Now, l lwt) bool {
 	if !l.swap.sound(k.view.pointer()) {
 		k.invariantBroken(now, "I1", fmt.Sprintf("an LWT would move the lock row backwards: %+v", l.swap))
-		k.requeue(l.entries)
+		k.queue.requeue(l.entries)
 		return false
 	}
 	l.firstSent = now.Boot
@@ -57,9 +57,9 @@ func (k *key) startLWT(now Now, l lwt) bool {
 
 // requeue makes entries unnumbered again that an LWT did not enqueue, ahead of later ones.
 // Abandoned ones are dropped.
-func (k *key) requeue(entries []*entry) {
+func (q *queue) requeue(entries []*entry) {
 	entries = slices.DeleteFunc(slices.Clone(entries), func(e *entry) bool { return e.abandoned })
-	k.queue.unnumbered = append(entries, k.queue.unnumbered...)
+	q.unnumbered = append(entries, q.unnumbered...)
 }
 
 // sendLWT sends the LWT if it is not under way and its time has come, for the first time or again.
@@ -96,13 +96,13 @@ func (k *key) lwtReplied(now Now, r Result) {
 	}
 }
 
-// enqueuedBlock returns the block that an applied LWT has enqueued, or another session's LWT in
+// enqueued returns the block that an applied LWT has enqueued, or another session's LWT in
 // its place.
-func (k *key) enqueuedBlock(l *lwt) Block {
+func (r Row) enqueued(l *lwt, self SessionID) Block {
 	if !l.swap.Set.Q {
 		return Block{}
 	}
-	if b, ok := k.view.row.Find(k.c.self.id, l.req); ok {
+	if b, ok := r.Find(self, l.req); ok {
 		return b
 	}
 	return l.swap.Set.Row.newestBlock()
@@ -179,7 +179,7 @@ func (k *key) dropLWT() {
 	if k.lwt.swap.If.What == IfAbsent {
 		k.dropStampRead() // somebody else has made the lock row
 	}
-	k.requeue(k.lwt.entries)
+	k.queue.requeue(k.lwt.entries)
 	k.lwt = nil
 	k.blocks.nextSize = min(k.blocks.nextSize, 1)
 }
@@ -200,7 +200,7 @@ func (k *key) lwtApplied(now Now) {
 			k.termReleased(now, l.swap.Set.Row.Head)
 		}
 	case purposeRenew:
-		k.renewed(now, l.swap.Set.Row.Epoch)
+		k.term.renewed(now, l.swap.Set.Row.Epoch)
 	case purposeTakeover:
 		k.noteTakeover(l.swap.Set.Row.Epoch)
 	case purposeDissolve:
@@ -209,7 +209,7 @@ func (k *key) lwtApplied(now Now) {
 		k.lastHolder.died = true
 		k.c.out.Notes = append(k.c.out.Notes, Note{Key: k.id, Kind: NotePreempted, Ref: l.swap.Set.Row.Head - 1})
 	}
-	switch b := k.enqueuedBlock(l); {
+	switch b := k.view.row.enqueued(l, k.c.self.id); {
 	case l.blockFrom != 0:
 		k.blockMade(now, l, b)
 	case len(l.entries) > 0:

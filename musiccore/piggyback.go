@@ -135,25 +135,25 @@ func (k *key) awaitsReturn(now Now) bool {
 
 // remoteBehind reports whether other sessions are known to wait behind the term.
 func (k *key) remoteBehind() bool {
-	return len(k.piggyback.accepted) > 0 || k.remoteFrom(k.term.lastRef+1)
+	return len(k.piggyback.accepted) > 0 || k.view.row.remoteFrom(k.term.lastRef+1, k.c.self.id)
 }
 
-// acceptPiggybacked takes a block that another session asks to have enqueued; of each session one.
+// accept takes a block that another session asks to have enqueued; of each session one.
 // Hints may overtake each other.
-func (k *key) acceptPiggybacked(now Now, hint Hint) {
+func (p *piggyback) accept(hint Hint, until time.Duration) {
 	b, last := hint.Block, hint.Last
-	k.piggyback.accepted = slices.DeleteFunc(k.piggyback.accepted, func(old piggybackedEnqueue) bool {
+	p.accepted = slices.DeleteFunc(p.accepted, func(old piggybackedEnqueue) bool {
 		if old.block == b {
 			last = max(last, old.last)
 		}
 		return old.block.Session == b.Session
 	})
-	if b.N > 0 && b.N <= maxBlock && len(k.piggyback.accepted) < maxPiggybacked {
-		k.piggyback.accepted = append(k.piggyback.accepted, piggybackedEnqueue{b, last, now.Boot + k.delegationTimeout()})
+	if b.N > 0 && b.N <= maxBlock && len(p.accepted) < maxPiggybacked {
+		p.accepted = append(p.accepted, piggybackedEnqueue{b, last, until})
 	}
 }
 
-// expirePiggybacked drops accepted blocks whose sessions have found another way by now.
-func (k *key) expirePiggybacked(now Now) {
-	k.piggyback.accepted = slices.DeleteFunc(k.piggyback.accepted, func(r piggybackedEnqueue) bool { return now.Boot >= r.until })
+// expire drops accepted blocks whose sessions have found another way by now.
+func (p *piggyback) expire(now Now) {
+	p.accepted = slices.DeleteFunc(p.accepted, func(r piggybackedEnqueue) bool { return now.Boot >= r.until })
 }

@@ -69,7 +69,7 @@ func (k *key) answerFromRow(now Now, q query) bool {
 		return true
 	}
 	r, e := k.view.row, k.findEntry(q.ref)
-	s, known := k.ownerOf(q.ref)
+	s, known := k.view.row.ownerOf(q.ref)
 	switch {
 	case k.view.state != rowPresent || q.ref > r.Guard:
 		k.c.answer(Answer{Op: q.op, Err: ErrNotHeld})

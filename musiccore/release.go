@@ -41,8 +41,8 @@ func (k *key) closeTerm(now Now, how State) {
 	if t.block != nil {
 		t.block.keepUntil = now.Boot + k.c.opts.Retain
 	}
-	k.noteSectionLength(now, t.holder, how)
-	k.endEntry(t.holder, how)
+	k.blocks.noteSectionLength(now.Boot-t.holder.since, k.c.opts.Retain, how)
+	t.holder.end(how)
 	waiting := t.ops.waiting
 	t.ops.waiting = nil
 	for _, b := range waiting {
@@ -100,7 +100,7 @@ func (k *key) headAfterRelease() LockRef {
 	t := k.term
 	b := t.block
 	if b != nil {
-		k.dropSilent(b)
+		b.dropSilent(&k.endings)
 	}
 	switch {
 	case b == nil || len(b.waiters) == 0 || t.broken || k.c.draining:
@@ -136,17 +136,16 @@ func (k *key) releaseAbandoned(now Now) {
 		}
 		return
 	}
-	r.Head = k.abandonedRun()
+	r.Head = k.queue.abandonedRun(r)
 	k.startLWT(now, lwt{purpose: purposeReleaseAbandoned, swap: Release(r, 2, r.DirtySince(k.table.closed), now.Clk)})
 }
 
 // abandonedRun returns the last of the abandoned references that follow one another from the head
 // on: one LWT does what the Releases of all would do with nothing between them. A client that goes
 // away may leave thousands. Blocks, and references of dead sessions, have Releases of their own.
-func (k *key) abandonedRun() LockRef {
-	r := k.view.row
+func (q *queue) abandonedRun(r Row) LockRef {
 	last := r.endOfBlock(r.Head)
-	for _, e := range k.queue.numbered {
+	for _, e := range q.numbered {
 		switch {
 		case e.ref <= last:
 		case e.ref != last+1 || !e.abandoned || e.adopted || e.phase != phaseWaiting || e.standsForBlock():

@@ -40,8 +40,7 @@ func (k *key) renew(now Now) {
 
 // renewed moves the term into the window that its Renew was given. What was asked for since needs
 // another one.
-func (k *key) renewed(now Now, base Stamp) {
-	t := k.term
+func (t *term) renewed(now Now, base Stamp) {
 	if t == nil {
 		return
 	}

@@ -56,24 +56,24 @@ func (k *key) quiet() bool {
 // turnAway answers all that wait: nothing is granted here any more.
 func (k *key) turnAway(now Now) {
 	for _, r := range k.blocks.list {
-		k.requeueWaiters(r, r.numbered)
+		k.queue.requeueWaiters(r, r.numbered)
 		for _, e := range r.waiters {
-			k.answerEntry(e, k.grantOf(now, e))
+			e.answer(k.grantOf(now, e))
 		}
 	}
 	for _, e := range k.queue.numbered {
-		k.answerEntry(e, k.grantOf(now, e))
+		e.answer(k.grantOf(now, e))
 	}
 	for _, e := range k.queue.unnumbered {
-		k.answerEntryError(e, Grant{}, ErrDraining)
-		k.endEntry(e, StateLost)
+		e.answerError(Grant{}, ErrDraining)
+		e.end(StateLost)
 	}
 	k.queue.unnumbered = nil
 }
 
-// anyNumberedInBlock reports whether a client was told a reference of a block and waits for it.
-func (k *key) anyNumberedInBlock() bool {
-	return slices.ContainsFunc(k.blocks.list, func(b *localBlock) bool { return b.numbered > 0 })
+// anyNumbered reports whether a client was told a reference of a block and waits for it.
+func (bs *blocks) anyNumbered() bool {
+	return slices.ContainsFunc(bs.list, func(b *localBlock) bool { return b.numbered > 0 })
 }
 
 // dissolveBlocks makes those references of blocks plain that clients were told and wait for, so
@@ -129,10 +129,10 @@ func (k *key) bury(now Now, err error) {
 	for _, e := range k.queue.numbered {
 		if errors.Is(err, ErrNoSession) && e.phase == phaseWaiting && !e.wait.noWait {
 			// Its client may go on with the reference, here or elsewhere, by a Takeover.
-			k.answerEntry(e, k.grantOf(now, e))
+			e.answer(k.grantOf(now, e))
 		}
-		k.answerEntryError(e, Grant{}, err)
-		k.loseEntry(e)
+		e.answerError(Grant{}, err)
+		e.lose()
 	}
 	k.piggyback.delegated = delegatedEnqueue{}
 	pending := k.queue.unnumbered
@@ -141,8 +141,8 @@ func (k *key) bury(now Now, err error) {
 		delete(k.c.commands, k.lwt.cmd)
 	}
 	for _, e := range pending {
-		k.answerEntryError(e, Grant{}, err)
-		k.endEntry(e, StateLost)
+		e.answerError(Grant{}, err)
+		e.end(StateLost)
 	}
 	for _, q := range k.queries {
 		k.c.answer(Answer{Op: q.op, Err: err})

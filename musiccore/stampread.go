@@ -57,9 +57,8 @@ func (k *key) noteNothingPut() {
 	}
 }
 
-// stampsRead takes the result of a ReadStamps.
-func (k *key) stampsRead(r Result) {
-	s := &k.stampRead
+// ended takes the result of a ReadStamps.
+func (s *stampRead) ended(r Result) {
 	s.cmd, s.done, s.top = 0, true, forever
 	switch {
 	case r.Status == StatusDone:
@@ -100,8 +99,8 @@ func (k *key) awaitsStamps(now Now) bool {
 		k.notePutsFirst(true)
 		k.startStampRead(now)
 	}
-	return now.Boot < k.stampReadUntil()
+	return now.Boot < k.stampRead.until(k.c.opts)
 }
 
-// stampReadUntil returns how long operations wait for a ReadStamps.
-func (k *key) stampReadUntil() time.Duration { return k.stampRead.began + k.c.opts.OpTimeout/8 }
+// until returns how long operations wait for a ReadStamps.
+func (s *stampRead) until(o Options) time.Duration { return s.began + o.OpTimeout/8 }

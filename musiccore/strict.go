@@ -37,7 +37,7 @@ func (k *key) answerChecks(id CommandID, r *Row) {
 		switch {
 		case c.after >= id || r == nil || r.Epoch < c.base:
 			left = append(left, c)
-		case k.owns(r) && !t.broken:
+		case k.term.owns(r, k.lwt) && !t.broken:
 			k.answerCheck(c, VerdictTell)
 		default:
 			k.answerCheck(c, k.lostVerdict())
@@ -58,13 +58,13 @@ func (k *key) answerCheck(c check, v Verdict) {
 
 // owns reports whether a row shows the term that is here: on its epoch, on an earlier one, or on
 // that of a Renew whose outcome is not known yet.
-func (k *key) owns(r *Row) bool {
-	for _, b := range k.term.window.oldEpochs {
+func (t *term) owns(r *Row, l *lwt) bool {
+	for _, b := range t.window.oldEpochs {
 		if r.Epoch == b {
 			return true
 		}
 	}
-	return r.Epoch == k.term.window.epoch || (k.lwt != nil && k.lwt.purpose == purposeRenew && r.sameTerm(k.lwt.swap.Set.Row))
+	return r.Epoch == t.window.epoch || (l != nil && l.purpose == purposeRenew && r.sameTerm(l.swap.Set.Row))
 }
 
 // loseChecks answers the checks that no read can answer any more.

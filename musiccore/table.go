@@ -44,7 +44,7 @@ func (c *Core) raiseClosed(table [16]byte, closed Stamp) {
 // without knowing it, and counts as older (C17).
 func (k *key) raiseClosed(closed Stamp) {
 	k.table.closed = max(k.table.closed, closed)
-	if k.changesTerm() {
+	if k.lwt.changesTerm() {
 		k.table.closed = max(k.table.closed, k.lwt.swap.Set.Row.Epoch+1)
 	}
 	k.dropStampRead()

@@ -6,12 +6,12 @@ package musiccore
 
 // ownerOf returns the session that owns a live reference: for the head T.Owner if set, else the
 // queue's.
-func (k *key) ownerOf(r LockRef) (SessionID, bool) {
-	if r == k.view.row.Head {
-		_, s, ok := k.view.row.Holder()
+func (r Row) ownerOf(ref LockRef) (SessionID, bool) {
+	if ref == r.Head {
+		_, s, ok := r.Holder()
 		return s, ok
 	}
-	return k.view.row.Session(r)
+	return r.Session(ref)
 }
 
 // adopt makes an entry for a dead session's reference.
@@ -35,7 +35,7 @@ func (k *key) awaitTerm(b waitingOp, e *entry) {
 		k.c.addPending(b.op, k, nil)
 		return
 	}
-	if !e.adopted || e.abandoned || !k.isHead(e) {
+	if !e.adopted || e.abandoned || !k.view.isHead(e) {
 		k.c.answer(Answer{Op: b.op, Err: ErrNotHeld})
 		return
 	}
@@ -48,7 +48,7 @@ func (k *key) awaitTerm(b waitingOp, e *entry) {
 // not count.
 func (k *key) adoptedHead() bool {
 	e := k.queue.first()
-	return k.isHead(e) && e.adopted && e.phase == phaseWaiting && !e.abandoned && !k.view.row.retained(e.ref)
+	return k.view.isHead(e) && e.adopted && e.phase == phaseWaiting && !e.abandoned && !k.view.row.retained(e.ref)
 }
 
 // remoteHeadDead reports whether the head's session is dead, by a row read at QUORUM: from then on
@@ -72,7 +72,7 @@ func (k *key) takeOver(now Now) {
 // of nobody else.
 func (k *key) noteTakeover(base Stamp) {
 	k.view.quorumEpoch = max(k.view.quorumEpoch, base)
-	if e := k.queue.first(); k.isHead(e) && e.adopted {
+	if e := k.queue.first(); k.view.isHead(e) && e.adopted {
 		e.takeover.epoch = base
 	}
 }
@@ -80,13 +80,13 @@ func (k *key) noteTakeover(base Stamp) {
 // displaced reports whether another session has the head's term, which an entry here waits for.
 func (k *key) displaced(e *entry) bool {
 	owner := k.view.row.Owner
-	if !k.isHead(e) || owner == (SessionID{}) {
+	if !k.view.isHead(e) || owner == (SessionID{}) {
 		return false
 	}
 	if !e.adopted {
 		return true
 	}
-	return !k.changesTerm() && e.takeover.epoch != k.view.row.Epoch && !k.c.dead(owner)
+	return !k.lwt.changesTerm() && e.takeover.epoch != k.view.row.Epoch && !k.c.dead(owner)
 }
 
 // redirect sends the client of a displaced entry to the session that was faster.
@@ -99,8 +99,8 @@ func (k *key) redirect(e *entry) {
 		k.c.answer(Answer{Op: b.op, Err: err})
 	}
 	e.takeover.ops = nil
-	k.answerEntryError(e, Grant{}, err)
-	k.endEntry(e, 0)
+	e.answerError(Grant{}, err)
+	e.end(0)
 	if e.block != nil {
 		k.dropBlock(e.block)
 	}

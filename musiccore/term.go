@@ -97,7 +97,7 @@ func (k *key) begin(now Now, b waitingOp, r LockRef) Ticket {
 // beginWithoutTerm answers an operation whose reference has no open term here, or lets it wait.
 func (k *key) beginWithoutTerm(now Now, b waitingOp, r LockRef) {
 	switch e := cmp.Or(k.liveEntry(r), k.silentEntry(r)); {
-	case e != nil && e.mayHoldElsewhere() && !k.isHead(e):
+	case e != nil && e.mayHoldElsewhere() && !k.view.isHead(e):
 		k.addQuery(b.query(r))
 	case e != nil:
 		k.awaitTerm(b, e)
@@ -242,14 +242,14 @@ func (t *term) cancel(op OpID) {
 // (M6). Paper §IV, acquireLock.
 func (k *key) enterTerm(now Now) {
 	e := k.queue.first()
-	if k.term != nil || k.changesTerm() || !k.isHead(e) || e.phase != phaseWaiting || e.abandoned {
+	if k.term != nil || k.lwt.changesTerm() || !k.view.isHead(e) || e.phase != phaseWaiting || e.abandoned {
 		return
 	}
 	if now.Clk == 0 || k.c.draining || !k.c.self.Valid(now) {
 		return
 	}
 	r := k.view.row
-	if !k.headGranted(e) {
+	if !k.view.row.grantsHead(e, k.c.self.id) {
 		return
 	}
 	if r.DirtySince(k.table.closed) && k.view.quorumEpoch != r.Epoch {
@@ -258,15 +258,14 @@ func (k *key) enterTerm(now Now) {
 	k.openTerm(now, e)
 }
 
-// headGranted reports whether T gives the head to the entry: by the queue, or to an adopted one by
+// grantsHead reports whether T gives the head to the entry: by the queue, or to an adopted one by
 // its own Takeover.
-func (k *key) headGranted(e *entry) bool {
-	r := k.view.row
+func (r Row) grantsHead(e *entry, self SessionID) bool {
 	if e.adopted {
-		return r.Owner == k.c.self.id && r.Epoch == e.takeover.epoch
+		return r.Owner == self && r.Epoch == e.takeover.epoch
 	}
 	s, ok := r.Session(r.Head)
-	return ok && s == k.c.self.id && r.Owner == (SessionID{})
+	return ok && s == self && r.Owner == (SessionID{})
 }
 
 // openTerm starts the term of the head (docs/protocol.md 3.5, Poll and Enqueue).
@@ -305,5 +304,5 @@ func (k *key) grant(now Now, e *entry) {
 		return
 	}
 	e.setDeadline(now.Boot + e.lease)
-	k.answerEntry(e, k.grantOf(now, e))
+	e.answer(k.grantOf(now, e))
 }

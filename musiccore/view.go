@@ -81,7 +81,7 @@ func (k *key) startRead(now Now) {
 	if v.read.cmd != 0 || (now.Boot < v.read.next && !v.read.lookWanted) {
 		return
 	}
-	if !quorum && !v.read.lookWanted && !k.needsRow() && !k.pollsHead(now) && !k.looksBehindBlock(now) {
+	if !quorum && !v.read.lookWanted && !k.needsRow() && !k.pollsHead(now) && !k.term.looksBehind(now, k.c.opts.Retain) {
 		return
 	}
 	// One replica may have nothing to show for good, or half a row. A read before an LWT need not
@@ -100,22 +100,21 @@ func (k *key) waitsForLook(now Now) bool {
 	if v.state != rowPresent || now.Boot-v.seenAt < rowFreshFor || (v.read.cmd != 0 && now.Boot-v.read.began >= lookTimeout) {
 		return false
 	}
-	v.read.lookWanted = k.remoteFrom(v.row.Head)
+	v.read.lookWanted = k.view.row.remoteFrom(v.row.Head, k.c.self.id)
 	return v.read.lookWanted
 }
 
 // needsRow reports whether an entry is to be enqueued and nothing has been read.
 func (k *key) needsRow() bool { return k.view.state == rowUnread && len(k.queue.unnumbered) > 0 }
 
-// looksBehindBlock reports whether to look for other sessions that wait behind a block, whose hint
+// looksBehind reports whether to look for other sessions that wait behind a block, whose hint
 // may have been lost. It is enough to look at events: a block that nobody holds, or one holder for
 // long, ends by itself.
-func (k *key) looksBehindBlock(now Now) bool {
-	t := k.term
+func (t *term) looksBehind(now Now, retain time.Duration) bool {
 	if t == nil || t.block == nil || t.block.closed || now.Boot < t.block.nextLook {
 		return false
 	}
-	t.block.nextLook = now.Boot + k.c.opts.Retain
+	t.block.nextLook = now.Boot + retain
 	return true
 }
 
@@ -131,7 +130,7 @@ func (k *key) needsQuorum(now Now) bool {
 		return true
 	}
 	v := &k.view
-	if v.state != rowPresent || v.row.Empty() || k.term != nil || k.changesTerm() || !k.headAwaited(now) {
+	if v.state != rowPresent || v.row.Empty() || k.term != nil || k.lwt.changesTerm() || !k.headAwaited(now) {
 		return false
 	}
 	_, session, known := v.row.Holder()
@@ -162,7 +161,7 @@ func (k *key) rowRead(now Now, id CommandID, r Result) {
 		v.read.next, v.read.empty = 0, 1
 	case now.Boot < v.releaseExpected:
 		v.read.next = now.Boot + releasingPollEvery
-	case k.awaitsDelegated(now):
+	case k.piggyback.awaitsDelegated(now):
 		v.read.next = now.Boot + backoff(0)
 	default:
 		v.read.next = now.Boot + backoff(v.read.empty)
@@ -179,7 +178,7 @@ func (k *key) rowRead(now Now, id CommandID, r Result) {
 		k.headWatch.told = SessionID{} // the hint may have been lost, or have found an orphan
 	}
 	k.resolveRefused(now, id, r.Row)
-	k.dropDelegated(id, r.Row)
+	k.piggyback.dropDelegated(id, r.Row, k.c.self.id)
 	k.answerQueries(now, id)
 	k.answerChecks(id, r.Row)
 }
@@ -232,7 +231,7 @@ func (k *key) forgetRow(now Now) {
 		k.loseTerm(now)
 	}
 	for _, e := range k.queue.numbered {
-		k.loseEntry(e)
+		e.lose()
 	}
 	k.piggyback.delegated = delegatedEnqueue{}
 	k.dropStampRead()
