@@ -16,10 +16,12 @@ import (
 
 	"music/integration/evaluate/experiment"
 	"music/integration/evaluate/safety"
+	"music/integration/evaluate/service/struck"
 )
 
 func main() {
 	safety.Client()
+	struck.Child()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := command().ExecuteContext(ctx)
 	stop()

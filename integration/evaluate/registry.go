@@ -16,6 +16,7 @@ import (
 	"music/integration/evaluate/racing"
 	"music/integration/evaluate/safety"
 	"music/integration/evaluate/section"
+	"music/integration/evaluate/service/struck"
 	"music/integration/evaluate/store"
 	"music/integration/evaluate/timeuuid"
 )
@@ -123,5 +124,11 @@ func parts() []part {
 			o.Tries = 5
 		}
 		return safety.Run(ctx, o)
+	}}, {"services", func(ctx context.Context, out string, full bool, log io.Writer) error {
+		s := struck.Suite{Strikes: 6, Rounds: 3, Span: 5 * time.Second, Seed: uint64(time.Now().UnixNano()), Out: out, Log: log} //nolint:gosec // after 1970
+		if full {
+			s.Strikes, s.Rounds, s.Span = 102, 5, 20*time.Second
+		}
+		return s.Run(ctx)
 	}}}
 }

@@ -111,7 +111,7 @@ const piece = 5 * time.Millisecond
 func (w *Worker) perform(ctx context.Context, h *held, e Event) error {
 	began := judge.Now()
 	renewed := began
-	for e.To-began < w.Work {
+	for judge.Now()-began < w.Work {
 		e.From = judge.Now()
 		if !h.at(e.From) {
 			return section.ErrLost

@@ -96,12 +96,26 @@ func (p *program) run(roles map[string]func(context.Context, System) error) erro
 	}
 	ctx, end := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer end()
-	s, err := Open(p.options)
+	s, err := p.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
 	return play(ctx, s)
+}
+
+// open tries to connect for some minutes: a process that is started on a busy machine is none that has failed.
+func (p *program) open(ctx context.Context) (System, error) {
+	const limit = 3 * time.Minute
+	ctx, end := context.WithTimeout(ctx, limit)
+	defer end()
+	for {
+		s, err := Open(p.options)
+		if err == nil || ctx.Err() != nil {
+			return s, err
+		}
+		rest(ctx, p.options.Timeout/10)
+	}
 }
 
 // frontEnd changes roles.

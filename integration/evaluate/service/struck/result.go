@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"music/integration/evaluate/judge"
@@ -31,6 +32,27 @@ func (r *Result) Faults() (all []string) {
 	}
 	all = append(all, r.atOnce()...)
 	return append(all, r.jobs()...)
+}
+
+// Find is a kind of fault that was found.
+type Find struct {
+	Name, First string
+	Times       int
+}
+
+// Found returns the kinds among faults, each with the first of it.
+func Found(faults []string) (all []Find) {
+	for _, f := range faults {
+		name, _, _ := strings.Cut(f, "\n")
+		name, _, _ = strings.Cut(name, ":")
+		i := slices.IndexFunc(all, func(x Find) bool { return x.Name == name })
+		if i < 0 {
+			all = append(all, Find{Name: name, First: f})
+			i = len(all) - 1
+		}
+		all[i].Times++
+	}
+	return all
 }
 
 // atOnce returns where two workers executed a job at one time. What a worker was at when it was stopped is not held against it.

@@ -1,6 +1,7 @@
 package struck
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -57,6 +58,24 @@ func TestFaultsAreFound(t *testing.T) {
 		got := strings.Join(c.result.Faults(), "\n")
 		if c.want == "" && got != "" || !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+// The page tells what was found, and ratios of the same rounds.
+func TestPage(t *testing.T) {
+	all := []*tally{
+		{service: homing, over: service.OverOurs, struck: map[string]int{Killed: 2}, rates: []float64{9, 4, 6}},
+		{service: homing, over: service.OverMusic, found: Found([]string{"two holders\n\ta", "two holders\n\tb", "not DONE: k"}), rates: []float64{3, 2, 2}},
+		{service: portal, over: service.OverOurs}, {service: portal, over: service.OverMusic, fault: context.DeadlineExceeded},
+	}
+	page := Suite{Seed: 7}.page(all)
+	for _, want := range []string{
+		"| homing | ours | 2 | 0 | 0 | 0 |  |\n", "two holders (2); not DONE (1)", "homing over music:\n```\ntwo holders\n\ta\n```",
+		"| portal | music | 0 | 0 | 0 | 0 | it has not come to an end: context deadline exceeded |", "3.00 (2.00–3.00) |\n| portal | – | – | – |", "Seed 7.",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("no %q in\n%s", want, page)
 		}
 	}
 }

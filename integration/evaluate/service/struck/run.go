@@ -5,8 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
+	"os"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -16,18 +17,32 @@ import (
 	"music/integration/evaluate/service"
 )
 
-// Options say which service runs, over what, and how often it is struck. All are required but for Env, Strikes and Kinds.
+// The services.
+const (
+	homing = "homing"
+	portal = "portal"
+)
+
+// lease is that of sections, and the time after which MUSIC takes a silent holder for dead.
+const lease = time.Second
+
+// Options say which service runs, over what, and how often it is struck.
 type Options struct {
-	Portal  bool                  // it is the portal; otherwise homing
-	System  service.Options       // as Hosts the one address without port that all use; its tables are made
-	Relay   func(k int) string    // address without port for the relay of the k-th worker or back end
-	Program func(string) []string // words that start "homing" or "portal"
-	Env     []string              // of the processes
-	Dir     string                // for sockets, with a short name
-	Strikes int                   // faults that strike a process in a section
-	Kinds   []string              // of faults, in turns; default all
-	Settle  time.Duration         // how long it runs before them, and after each
+	Service string   // homing or portal
+	Over    string   // a system, as package service has them
+	Strikes int      // faults that strike a process in a section
+	Kinds   []string // of faults, in turns; default all
 	Seed    uint64
+	Settle  time.Duration // how long it runs before the faults, and after each
+	Bare    bool          // the states of a job take no time, and roles are not read: what is done is the system's part
+}
+
+// setup is a run with what Stage has given it.
+type setup struct {
+	Options
+	system service.Options
+	relay  func(k int) string // address without port of the relay of the k-th worker or back end
+	dir    string             // of sockets
 }
 
 // The numbers of processes, and of what they work on.
@@ -54,7 +69,7 @@ const (
 
 // run is a service that runs.
 type run struct {
-	o       Options
+	o       setup
 	random  *rand.Rand
 	clients int // numbers given out
 	victims []*process
@@ -67,47 +82,48 @@ type run struct {
 
 // Run runs a service, strikes it, ends it in order, and returns what it did, also beside an error. It waits for every job to be
 // done, or every change, until ctx ends.
-func Run(ctx context.Context, o Options) (*Result, error) {
-	o.System.Pool = !o.Portal
+func (s *Stage) Run(ctx context.Context, o Options) (*Result, error) {
+	result := &Result{portal: o.Service == portal, History: new(judge.History)}
 	if o.Kinds == nil {
 		o.Kinds = []string{Killed, Paused, Cut}
 	}
-	if err := service.Create(o.System); err != nil {
-		return nil, fmt.Errorf("create the tables: %w", err)
+	x, err := s.prepare(ctx, o)
+	if err != nil {
+		return result, err
 	}
-	r := &run{o: o, random: rand.New(rand.NewPCG(o.Seed, 0)), inside: map[int]map[int]bool{}, result: &Result{portal: o.Portal, History: new(judge.History)}} //nolint:gosec // to be repeated
+	r := &run{o: x, random: rand.New(rand.NewPCG(o.Seed, 0)), inside: map[int]map[int]bool{}, result: result} //nolint:gosec // to be repeated
 	defer r.close()
 	if err := r.start(); err != nil {
-		return nil, err
+		return result, err
 	}
 	rest(ctx, o.Settle)
 	for n := 0; n < o.Strikes; rest(ctx, o.Settle) {
 		struck, err := r.strike(ctx)
 		if err != nil {
-			return r.result, err
+			return result, err
 		}
 		if struck {
 			n++
 		}
 	}
 	if err := r.finish(ctx); err != nil {
-		return r.result, err
+		return result, err
 	}
-	return r.result, r.look(ctx)
+	return result, r.look(ctx)
 }
 
 // start starts all processes: those that are struck behind relays.
 func (r *run) start() error {
 	for k := range victims {
-		relay, err := newRelay(net.JoinHostPort(r.o.Relay(k), "9042"), net.JoinHostPort(r.o.System.Hosts[0], "9042"))
+		relay, err := newRelay(address(r.o.relay(k)), address(r.o.system.Hosts[0]))
 		if err != nil {
 			return err
 		}
-		p := &process{name: fmt.Sprintf("b%d", k), env: r.o.Env, relay: relay}
-		if r.o.Portal {
-			p.words = r.words("portal", r.o.Relay(k), "-role", "backend", "-name", p.name, "-dir", r.o.Dir)
+		p := &process{name: fmt.Sprintf("b%d", k), env: r.env(), relay: relay}
+		if r.o.Service == portal {
+			p.words = r.words(r.o.relay(k), "-role", "backend", "-name", p.name, "-dir", r.o.dir)
 		} else {
-			p.words = r.words("homing", r.o.Relay(k), "-role", "worker")
+			p.words = r.words(r.o.relay(k), "-role", "worker", "-work", r.unlessBare("100ms", "0s"))
 		}
 		r.victims = append(r.victims, p)
 	}
@@ -122,28 +138,40 @@ func (r *run) start() error {
 
 // drive says which processes give the others work.
 func (r *run) drive() {
-	host := r.o.System.Hosts[0]
-	if !r.o.Portal {
-		r.drivers = []*process{{name: "api", env: r.o.Env, words: r.words("homing", host, "-role", "api", "-pending", fmt.Sprint(pending))}}
+	host := r.o.system.Hosts[0]
+	if r.o.Service == homing {
+		jobs := r.unlessBare(fmt.Sprint(pending), fmt.Sprint(5*pending))
+		r.drivers = []*process{{name: "api", env: r.env(), words: r.words(host, "-role", "api", "-pending", jobs)}}
 		return
 	}
 	for f := range frontEnds {
-		var mine, replicas string
+		var mine, replicas []string
 		for u := range users {
-			mine += fmt.Sprintf(",u%d-%d", f, u)
+			mine = append(mine, fmt.Sprintf("u%d-%d", f, u))
 		}
 		for b := range victims {
-			replicas += fmt.Sprintf(",b%d", (b+f)%victims)
+			replicas = append(replicas, fmt.Sprintf("b%d", (b+f)%victims))
 		}
-		r.drivers = append(r.drivers, &process{name: fmt.Sprintf("f%d", f), env: r.o.Env,
-			words: r.words("portal", host, "-role", "frontend", "-dir", r.o.Dir, "-users", mine[1:], "-replicas", replicas[1:])})
+		r.drivers = append(r.drivers, &process{name: fmt.Sprintf("f%d", f), env: r.env(), words: r.words(host, "-role", "frontend", "-dir", r.o.dir,
+			"-users", strings.Join(mine, ","), "-replicas", strings.Join(replicas, ","), "-reads", r.unlessBare("1", "0"))})
 	}
 }
 
-// words are those of a program.
-func (r *run) words(program, host string, more ...string) []string {
-	o := r.o.System
-	words := append(r.o.Program(program), "-over", o.Over, "-hosts", host, "-keyspace", o.Keyspace, "-lease", o.Lease.String(), "-timeout", o.Timeout.String())
+// env makes this program one of the service.
+func (r *run) env() []string { return []string{child + "=" + r.o.Service} }
+
+// unlessBare is one of two settings.
+func (r *run) unlessBare(usual, bare string) string {
+	if r.o.Bare {
+		return bare
+	}
+	return usual
+}
+
+// words are those of a program that uses a host.
+func (r *run) words(host string, more ...string) []string {
+	o := r.o.system
+	words := []string{os.Args[0], "-over", o.Over, "-hosts", host, "-keyspace", o.Keyspace, "-lease", o.Lease.String(), "-timeout", o.Timeout.String()}
 	return append(words, more...)
 }
 
@@ -195,7 +223,7 @@ func (r *run) strike(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	s := Strike{Kind: r.o.Kinds[len(r.result.Strikes)%len(r.o.Kinds)], Client: p.id, From: judge.Now()}
-	span := r.o.System.Lease + time.Duration(r.random.IntN(500)+100)*time.Millisecond
+	span := lease + time.Duration(r.random.IntN(500)+100)*time.Millisecond
 	switch s.Kind {
 	case Killed:
 		p.kill()
@@ -229,12 +257,12 @@ func (r *run) finish(ctx context.Context) error {
 
 // look reads in the end what is left: every user's role in a section of its own, or the pool.
 func (r *run) look(ctx context.Context) error {
-	s, err := service.Open(r.o.System)
+	s, err := service.Open(r.o.system)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	if !r.o.Portal {
+	if r.o.Service == homing {
 		return r.left(ctx, s.Plain)
 	}
 	for f := range frontEnds {
@@ -286,6 +314,7 @@ func (r *run) close() {
 	for _, p := range r.victims {
 		p.relay.close()
 	}
+	_ = os.RemoveAll(r.o.dir) // it is empty, but for sockets
 }
 
 // rest waits, or until ctx ends.

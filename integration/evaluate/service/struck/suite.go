@@ -1,0 +1,154 @@
+package struck
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"music/integration/evaluate/service"
+)
+
+// Suite is what the command runs: both services under faults over each system, and what they do without.
+type Suite struct {
+	Strikes int           // of each service over each system
+	Rounds  int           // of the systems without faults, in turns
+	Span    time.Duration // of each
+	Seed    uint64
+	Out     string // directory of the page services.md
+	Log     io.Writer
+}
+
+// suiteLimit is how long a run may take beside its faults and its span.
+const suiteLimit = 3 * time.Minute
+
+// tally is what came of a service over a system.
+type tally struct {
+	service, over string
+	struck        map[string]int
+	overtaken     int
+	found         []Find
+	fault         error // it has not come to an end
+	rates         []float64
+}
+
+// Run runs it on a stage of its own and writes the page, also where it is stopped.
+func (s Suite) Run(ctx context.Context) (err error) {
+	stage, err := Start(ctx, s.Log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stage.Close()) }()
+	var all []*tally
+	for _, what := range []string{homing, portal} {
+		for _, over := range []string{service.OverOurs, service.OverMusic, service.OverPrinted, service.OverRepaired, service.OverNothing} {
+			all = append(all, &tally{service: what, over: over})
+		}
+	}
+	for _, t := range all {
+		s.strike(ctx, stage, t)
+	}
+	for range s.Rounds {
+		for _, t := range all {
+			if t.over == service.OverOurs || t.over == service.OverMusic {
+				s.measure(ctx, stage, t)
+			}
+		}
+	}
+	if err := os.MkdirAll(s.Out, 0o755); err != nil { //nolint:gosec // a report is for everybody
+		return err
+	}
+	text := s.page(all)
+	return errors.Join(ctx.Err(), os.WriteFile(filepath.Join(s.Out, "services.md"), []byte(text), 0o644)) //nolint:gosec // a report is for everybody
+}
+
+// strike runs a service under faults.
+func (s Suite) strike(ctx context.Context, stage *Stage, t *tally) {
+	fmt.Fprintf(s.Log, "  %s over %s: %d faults\n", t.service, t.over, s.Strikes)
+	ctx, end := context.WithTimeout(ctx, suiteLimit+time.Duration(s.Strikes)*6*lease)
+	defer end()
+	var r *Result
+	r, t.fault = stage.Run(ctx, Options{Service: t.service, Over: t.over, Strikes: s.Strikes, Seed: s.Seed, Settle: lease / 3})
+	t.struck, t.overtaken = r.Struck()
+	t.found = Found(r.Faults())
+}
+
+// measure runs a service without faults.
+func (s Suite) measure(ctx context.Context, stage *Stage, t *tally) {
+	fmt.Fprintf(s.Log, "  %s over %s: without faults\n", t.service, t.over)
+	ctx, end := context.WithTimeout(ctx, suiteLimit+s.Span)
+	defer end()
+	r, err := stage.Run(ctx, Options{Service: t.service, Over: t.over, Settle: s.Span, Bare: true})
+	if err == nil {
+		t.rates = append(t.rates, r.Rate())
+	}
+}
+
+// preface is what stands above the tables.
+const preface = `# The services of the MUSIC paper
+
+VNF homing and the portal (paper VII) as programs, over the product, over MUSIC as the paper has it, over MUSIC with forcedRelease as it is
+printed, over MUSIC as it was repaired here, and over nothing at all. Workers and back ends are killed, stand still, or are cut off from their store while
+they are in a section, for longer than the lease of 1 s; what was kept back arrives late. One Cassandra node, on one machine.
+
+**Overtaken** is how often another process was in the section before the fault was mended. The faults found are those of entry consistency on a
+job's or user's key; jobs that two workers were at, states or changes that were carried out twice, jobs that are not DONE, acknowledged changes
+that are lost. MUSIC tells its holders of no lease, so that one which wakes up works on until its next put is refused.
+
+| service | over | killed | paused | cut off | overtaken | what was found |
+|---|---|---|---|---|---|---|
+`
+
+// page returns the page.
+func (s Suite) page(all []*tally) string {
+	var b strings.Builder
+	b.WriteString(preface)
+	for _, t := range all {
+		var found []string
+		for _, f := range t.found {
+			found = append(found, fmt.Sprintf("%s (%d)", f.Name, f.Times))
+		}
+		if t.fault != nil {
+			found = append(found, "it has not come to an end: "+t.fault.Error())
+		}
+		fmt.Fprintf(&b, "| %s | %s | %d | %d | %d | %d | %s |\n", t.service, t.over, t.struck[Killed], t.struck[Paused], t.struck[Cut], t.overtaken, strings.Join(found, "; "))
+	}
+	b.WriteString("\n## Without faults\n\nJobs, and changes of roles, a second where a job's states take no time: the median of the rounds, with the least and the greatest.\n\n" +
+		"| service | ours | MUSIC | ours : MUSIC |\n|---|---|---|---|\n")
+	for _, what := range []string{homing, portal} {
+		mine, music := ratesOf(all, what, service.OverOurs), ratesOf(all, what, service.OverMusic)
+		var ratios []float64
+		for i := range min(len(mine), len(music)) {
+			ratios = append(ratios, mine[i]/music[i])
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", what, spread(mine), spread(music), spread(ratios))
+	}
+	b.WriteString("\n## The first of each fault\n")
+	for _, t := range all {
+		for _, f := range t.found {
+			fmt.Fprintf(&b, "\n%s over %s:\n```\n%s\n```\n", t.service, t.over, f.First)
+		}
+	}
+	fmt.Fprintf(&b, "\nSeed %d. What strikes when depends on it, what meets what also on the machine.\n", s.Seed)
+	return b.String()
+}
+
+// ratesOf are those of a service over a system.
+func ratesOf(all []*tally, what, over string) []float64 {
+	i := slices.IndexFunc(all, func(t *tally) bool { return t.service == what && t.over == over })
+	return all[i].rates
+}
+
+// spread is the median with the least and the greatest.
+func spread(v []float64) string {
+	if len(v) == 0 {
+		return "–"
+	}
+	v = slices.Sorted(slices.Values(v))
+	return fmt.Sprintf("%.2f (%.2f–%.2f)", v[len(v)/2], v[0], v[len(v)-1])
+}
