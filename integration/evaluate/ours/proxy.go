@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -47,6 +49,9 @@ type Proxy struct {
 	gone chan struct{} // closed when it has ended
 }
 
+// isSetting reports whether a variable of the environment would be taken for a setting of the proxy: those of tests are none.
+func isSetting(variable string) bool { return strings.HasPrefix(variable, "MUSIC_") }
+
 // StartProxy starts one and returns when it serves drivers.
 func StartProxy(ctx context.Context, o ProxyOptions) (*Proxy, error) {
 	if err := o.free(ctx); err != nil {
@@ -64,6 +69,7 @@ func StartProxy(ctx context.Context, o ProxyOptions) (*Proxy, error) {
 	words = append(words, o.Settings...)
 	cmd := exec.Command(words[0], words[1:]...) //nolint:gosec,noctx // our own words; it ends by Kill
 	cmd.Stdout, cmd.Stderr = o.Log, o.Log
+	cmd.Env = slices.DeleteFunc(os.Environ(), isSetting)
 	// With its parent's death it ends, too, however that comes; what the terminal sends to its parent does not reach it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	p := &Proxy{cmd: cmd, gone: make(chan struct{})}
