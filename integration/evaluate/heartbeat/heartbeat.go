@@ -37,15 +37,14 @@ package heartbeat
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 
+	"music/integration/evaluate/batch"
 	"music/integration/evaluate/section"
 	"music/integration/evaluate/store"
 )
@@ -205,47 +204,10 @@ func (c *Client) acquire(ctx context.Context, key string) (bool, error) {
 	return err == nil && len(rows) == 1 && rows[0]["service_session_id"] == c.id, err
 }
 
-// Process locks what is free of the keys, calls work for each of those and leaves it, and begins
-// again with the rest. Only when none was free it sleeps. It returns the first error of work, and
-// then leaves what it has locked.
+// Process works off a batch: what is free first, and what is not is waited for when nothing else is
+// left.
 func (c *Client) Process(ctx context.Context, keys []string, work func(section.Held, string) error) error {
-	for rest := slices.Clone(keys); len(rest) > 0; {
-		free, err := c.tryAll(ctx, rest)
-		for key, h := range free {
-			if err == nil {
-				err = work(h, key)
-			}
-			err = errors.Join(err, h.Leave(ctx))
-		}
-		if err != nil {
-			return err
-		}
-		rest = slices.DeleteFunc(rest, func(key string) bool { return free[key] != nil })
-		if len(free) > 0 {
-			continue
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(rand.N(c.o.Sleep)):
-		}
-	}
-	return nil
-}
-
-// tryAll tries every key once, and returns those that it got.
-func (c *Client) tryAll(ctx context.Context, keys []string) (map[string]section.Held, error) {
-	free := map[string]section.Held{}
-	for _, key := range keys {
-		h, ok, err := c.TryEnter(ctx, key)
-		if err != nil && !store.Unknown(err) {
-			return free, err
-		}
-		if ok {
-			free[key] = h
-		}
-	}
-	return free, nil
+	return batch.Process(ctx, c, keys, c.o.Sleep, work)
 }
 
 // held is a token.
