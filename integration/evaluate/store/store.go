@@ -53,20 +53,10 @@ func Open(o Options, tables ...string) (*Session, error) {
 	if o.Timeout == 0 {
 		o.Timeout = 10 * time.Second
 	}
-	cluster := gocql.NewCluster(o.Hosts...)
-	cluster.Keyspace = o.Keyspace
-	cluster.Timeout, cluster.ConnectTimeout = o.Timeout, 10*time.Second
-	cluster.Consistency, cluster.SerialConsistency = gocql.Quorum, gocql.Serial
-	cluster.RetryPolicy = nil // what becomes of a statement is the system's business
-	var nodes []string
-	for _, address := range o.Hosts {
-		host, _, err := net.SplitHostPort(address)
-		if err != nil {
-			return nil, fmt.Errorf("open a session: %w", err)
-		}
-		nodes = append(nodes, host)
+	cluster, err := o.cluster()
+	if err != nil {
+		return nil, fmt.Errorf("open a session: %w", err)
 	}
-	cluster.HostFilter = gocql.WhiteListHostFilter(nodes...)
 	session, err := cluster.CreateSession()
 	if err != nil {
 		return nil, fmt.Errorf("open a session: %w", err)
@@ -79,6 +69,25 @@ func Open(o Options, tables ...string) (*Session, error) {
 		}
 	}
 	return s, nil
+}
+
+// cluster is how the driver is set up.
+func (o Options) cluster() (*gocql.ClusterConfig, error) {
+	cluster := gocql.NewCluster(o.Hosts...)
+	cluster.Keyspace = o.Keyspace
+	cluster.Timeout, cluster.ConnectTimeout = o.Timeout, 10*time.Second
+	cluster.Consistency, cluster.SerialConsistency = gocql.Quorum, gocql.Serial
+	cluster.RetryPolicy = nil // what becomes of a statement is the system's business
+	var nodes []string
+	for _, address := range o.Hosts {
+		host, _, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, err
+		}
+		nodes = append(nodes, host)
+	}
+	cluster.HostFilter = gocql.WhiteListHostFilter(nodes...)
+	return cluster, nil
 }
 
 // Close ends the connection; what was written stays.
