@@ -1,7 +1,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: build check test compat clients alerts lint demo soak chaos contend evaluate variants mutants model fuzz bench steps docs clean help
+.PHONY: build check test compat clients alerts lint demo soak chaos histories contend evaluate variants mutants model fuzz bench steps docs clean help
 
 GO ?= go
 FUZZTIME ?= 10s
@@ -77,6 +77,9 @@ mutants: ## break MUTANTS (320, or all) places of the product, those of SEED (1)
 
 chaos: ## real nodes and proxies in an emulated network, under faults for CHAOS (10m); SEED=n repeats a choice of them
 	$(GO) test ./integration/chaos -run '^TestNothing' -count=1 -v -timeout 0 -chaos.for=$(CHAOS) $(if $(SEED),-chaos.seed=$(SEED))
+
+histories: ## HISTORIES (100000) histories of conditional writes of one client compared with Cassandra's, and SHARED (10000) of several linearizable, from seed FIRST on
+	$(GO) test ./integration -run '^TestHistories' -count=1 -v -timeout 0 -histories=$(or $(HISTORIES),100000) -histories.shared=$(or $(SHARED),10000) -histories.first=$(FIRST) -histories.workers=24
 
 contend: ## sections at three emulated sites, on one key that all want and on keys of their own, for CONTEND (30s) each way, beside LWTs
 	$(GO) test ./integration/chaos -run '^Test(ContendedKey|UncontendedSections)$$' -count=1 -v -timeout 0 -contend.for=$(CONTEND)

@@ -228,10 +228,7 @@ func TestConditionsUnderALockAnswerLikeLightweightTransactions(t *testing.T) {
 			if auto {
 				comment, tries = "@critical(unlocked=auto)", 100
 			}
-			const columns = " (k text, c int, a int, b bigint, s smallint, y tinyint, t text, n decimal, v varint, f double, g float, u uuid, w timestamp, o boolean, d date, i inet, l blob, h time, m map<text, int>, e set<int>, li list<int>, fl frozen<list<int>>, fm frozen<map<text, int>>, tp tuple<int, text>, ud pair, fu frozen<pair>, du duration, st int static, su int static, ms map<text, int> static, PRIMARY KEY (k, c))"
-			s.works(s.client, "CREATE TYPE pair (f int, g text)")
-			s.works(s.client, "CREATE TABLE "+s.keyspace+".locked"+columns+" WITH comment = '"+comment+"'")
-			s.works(s.client, "CREATE TABLE "+s.keyspace+".twin"+columns)
+			s.makeTwins(comment)
 			direct := d.open(t, needEnvironment(t).direct(), s.keyspace)
 			ref := int64(0)
 			if !auto {

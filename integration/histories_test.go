@@ -1,0 +1,294 @@
+package integration
+
+import (
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/stretchr/testify/assert"
+)
+
+// How many histories are made up, from which seed on: `make histories` makes many.
+var (
+	historiesCount   = flag.Int("histories", 60, "histories of one client that are compared with Cassandra's")
+	historiesShared  = flag.Int("histories.shared", 15, "histories of several clients that are to be linearizable")
+	historiesFirst   = flag.Uint64("histories.first", 1, "the seed of the first history")
+	historiesFor     = flag.Duration("histories.for", time.Hour*24, "no history of either kind begins later than this")
+	historiesWorkers = flag.Int("histories.workers", 4, "so many histories at once")
+)
+
+// The histories of one client.
+const (
+	historyLength = 4 // writes in each
+	historyTries  = 20
+)
+
+// trouble reports whether an answer says nothing of the conditions: it is of an overloaded node or proxy, or of a time-out.
+func trouble(o outcome) bool {
+	if o.failure == nil {
+		return false
+	}
+	switch o.failure.code {
+	case 0x0000, 0x1000, 0x1001, 0x1002, 0x1100, 0x1200, 0x1700:
+		return true
+	}
+	return false
+}
+
+// nothingDone reports whether an error says that nothing was done.
+func nothingDone(o outcome) bool {
+	return o.failure != nil && (o.failure.code == 0x1001 || o.failure.code == 0x1000) && strings.Contains(o.failure.text, "MUSIC_UNAVAILABLE")
+}
+
+// patient runs a statement until something else comes of it than that nothing was done.
+func patient(c client, s statement) (o outcome) {
+	for range historyTries {
+		if o = c.run(s); !nothingDone(o) {
+			break
+		}
+	}
+	return o
+}
+
+// eachHistory calls do with the seeds of n histories, several at once.
+func eachHistory(n int, do func(seed uint64)) {
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	end := time.Now().Add(*historiesFor)
+	for range *historiesWorkers {
+		workers.Go(func() {
+			for i := next.Add(1) - 1; i < int64(n) && time.Now().Before(end); i = next.Add(1) - 1 {
+				do(*historiesFirst + uint64(i))
+			}
+		})
+	}
+	workers.Wait()
+}
+
+// A history of conditional writes of one client, each of a key of its own, is answered and leaves its rows as Cassandra's own lightweight
+// transactions do.
+func TestHistoriesAreAnsweredLikeLightweightTransactions(t *testing.T) {
+	d := withGocql2(4, "")
+	s := newTableFixtureFor(t, d)
+	s.makeTwins("@critical(unlocked=auto)")
+	direct := d.open(t, needEnvironment(t).direct(), s.keyspace)
+	var compared, abandoned, applied atomic.Int64
+	eachHistory(*historiesCount, func(seed uint64) {
+		h := oneClientHistory{keyspace: s.keyspace, key: fmt.Sprintf("h%d", seed), direct: direct, proxied: s.client}
+		if h.play(seed); h.difference != "" {
+			t.Errorf("seed %d: %s", seed, h.difference)
+		}
+		applied.Add(int64(h.applied))
+		if h.abandoned {
+			abandoned.Add(1)
+		} else {
+			compared.Add(1)
+		}
+	})
+	t.Logf("%d histories of %d writes from seed %d on are Cassandra's, %d were given up for time-outs; %d writes were applied", compared.Load(), historyLength, *historiesFirst, abandoned.Load(), applied.Load())
+	assert.Positive(t, applied.Load())
+	assert.Less(t, applied.Load(), compared.Load()*historyLength, "both outcomes have been seen")
+}
+
+// oneClientHistory is a history of one key, and what became of it.
+type oneClientHistory struct {
+	keyspace, key   string
+	direct, proxied client
+
+	difference string
+	abandoned  bool
+	applied    int
+}
+
+// play makes up the history of a seed and compares what is answered.
+func (h *oneClientHistory) play(seed uint64) {
+	r := conditionGenerator{rand.New(rand.NewPCG(seed, 11)), true}
+	h.compare(conditionalWrite{before: "INSERT INTO TABLE (k, c) VALUES ('key', -1)", insert: true})
+	for range historyLength {
+		h.compare(r.next())
+	}
+	h.compare(conditionalWrite{before: "SELECT * FROM TABLE WHERE k = 'key'"})
+}
+
+// compare sends one write to both tables, unless all is over.
+func (h *oneClientHistory) compare(w conditionalWrite) {
+	if h.difference != "" || h.abandoned {
+		return
+	}
+	want, got := h.send(h.direct, w, "twin"), h.send(h.proxied, w, "locked")
+	if trouble(want) || trouble(got) {
+		h.abandoned = true
+		return
+	}
+	if told(got, "[applied]") == "true" {
+		h.applied++
+	}
+	want.warnings, got.warnings = nil, nil
+	if a, b := want.String(), strings.ReplaceAll(got.String(), "locked", "twin"); a != b {
+		h.difference = fmt.Sprintf("%v: Cassandra answers %s, the proxy %s", w.on("t", 0), a, b)
+	}
+}
+
+// send sends a write to a table, with the key of the history.
+func (h *oneClientHistory) send(c client, w conditionalWrite, table string) outcome {
+	s := w.on(h.keyspace+"."+table, 0)
+	s.cql = strings.ReplaceAll(s.cql, "'key'", "'"+h.key+"'")
+	values := make([]any, len(s.values))
+	for i, v := range s.values {
+		if values[i] = v; v == "key" {
+			values[i] = h.key
+		}
+	}
+	if s.values != nil {
+		s.values = values
+	}
+	return patient(c, s)
+}
+
+// sharedWrite is a write of one of several clients on one row.
+type sharedWrite struct {
+	kind      int
+	value, is int
+}
+
+// sharedTold is what a client was told of a sharedWrite.
+type sharedTold struct {
+	unknown, applied bool
+	shown            int // where it was not applied: 0 for null
+}
+
+// sharedRow is the state of the row: 0 is none.
+type sharedRow int
+
+// text returns the write as CQL.
+func (w sharedWrite) text(table, key string) string {
+	row := fmt.Sprintf(" WHERE k = '%s' AND c = 1", key)
+	switch w.kind {
+	case 0:
+		return fmt.Sprintf("INSERT INTO %s (k, c, a) VALUES ('%s', 1, %d) IF NOT EXISTS", table, key, w.value)
+	case 1:
+		return "DELETE FROM " + table + row + " IF EXISTS"
+	case 2:
+		return fmt.Sprintf("UPDATE %s SET a = %d%s IF EXISTS", table, w.value, row)
+	case 3:
+		return fmt.Sprintf("BEGIN BATCH UPDATE %s SET a = %d%s IF a = %d; INSERT INTO %s (k, c) VALUES ('%s', 2) APPLY BATCH", table, w.value, row, w.is, table, key)
+	}
+	return fmt.Sprintf("UPDATE %s SET a = %d%s IF a = %d", table, w.value, row, w.is)
+}
+
+// step is what the write does to the row, and whether it is applied.
+func (w sharedWrite) step(row sharedRow) (applied bool, after sharedRow) {
+	switch w.kind {
+	case 0:
+		applied = row == 0
+	case 1, 2:
+		applied = row != 0
+	default:
+		applied = row == sharedRow(w.is)
+	}
+	switch {
+	case !applied:
+		return false, row
+	case w.kind == 1:
+		return true, 0
+	}
+	return true, sharedRow(w.value)
+}
+
+// sharedModel is the row as one register. A write whose outcome is unknown took effect at some time, or never: that is to say at the end.
+func sharedModel() porcupine.Model {
+	return porcupine.Model{
+		Init: func() any { return sharedRow(0) },
+		Step: func(state, input, output any) (bool, any) {
+			row, told := state.(sharedRow), output.(sharedTold)
+			applied, after := input.(sharedWrite).step(row)
+			return told.unknown || applied == told.applied && (applied || told.shown == int(row)), after
+		},
+	}
+}
+
+// Conditional writes of several clients on one row, at two proxies, are linearizable: there is an order of them, in which each that was
+// answered before another was sent stands before it, that explains all that was told.
+func TestHistoriesOfSeveralClientsAreLinearizable(t *testing.T) {
+	d := withGocql2(4, "")
+	s := newTableFixtureFor(t, d)
+	s.makeTwins("@critical(unlocked=auto)")
+	other := startProxy(t, nil)
+	clients := []client{s.client, d.open(t, s.address, s.keyspace), d.open(t, other.address, s.keyspace)}
+	var linearizable, unknown atomic.Int64
+	eachHistory(*historiesShared, func(seed uint64) {
+		ops := playShared(t, clients, s.keyspace+".locked", seed)
+		for _, o := range ops {
+			if o.Output.(sharedTold).unknown {
+				unknown.Add(1)
+			}
+		}
+		if porcupine.CheckOperationsTimeout(sharedModel(), ops, time.Minute) != porcupine.Ok {
+			t.Errorf("seed %d is not linearizable: %+v", seed, ops)
+			return
+		}
+		linearizable.Add(1)
+	})
+	t.Logf("%d histories of %d clients from seed %d on are linearizable; the outcome of %d writes stayed unknown", linearizable.Load(), len(clients), *historiesFirst, unknown.Load())
+}
+
+// playShared plays the history of a seed, and returns what was done and told.
+func playShared(t *testing.T, clients []client, table string, seed uint64) []porcupine.Operation {
+	var mu sync.Mutex
+	var ops []porcupine.Operation
+	var group sync.WaitGroup
+	began := time.Now()
+	for i, c := range clients {
+		r := rand.New(rand.NewPCG(seed, uint64(i)))
+		group.Go(func() {
+			for range historyLength {
+				w := sharedWrite{kind: r.IntN(6), value: 1 + r.IntN(3), is: 1 + r.IntN(3)}
+				called := int64(time.Since(began))
+				o := patient(c, statement{cql: w.text(table, fmt.Sprintf("s%d", seed))})
+				told, returned := sharedAnswer(o), int64(time.Since(began))
+				assert.False(t, o.failure != nil && !trouble(o), "%v: %v", w, o)
+				if told.unknown {
+					returned = math.MaxInt64
+				}
+				mu.Lock()
+				ops = append(ops, porcupine.Operation{ClientId: i, Input: w, Output: told, Call: called, Return: returned})
+				mu.Unlock()
+				if told.unknown {
+					return // it may be carried out at any time: the client has nothing else under way
+				}
+			}
+		})
+	}
+	group.Wait()
+	return ops
+}
+
+// sharedAnswer reads what a client was told.
+func sharedAnswer(o outcome) (a sharedTold) {
+	if o.failure != nil {
+		return sharedTold{unknown: true}
+	}
+	a.applied = told(o, "[applied]") == "true"
+	for i, column := range o.columns {
+		if column == "a" && !a.applied {
+			_, _ = fmt.Sscan(o.rows[0][i], &a.shown)
+		}
+	}
+	return a
+}
+
+// makeTwins makes two tables with columns of all kinds, of which locked has a comment.
+func (s *tableFixture) makeTwins(comment string) {
+	s.t.Helper()
+	const columns = " (k text, c int, a int, b bigint, s smallint, y tinyint, t text, n decimal, v varint, f double, g float, u uuid, w timestamp, o boolean, d date, i inet, l blob, h time, m map<text, int>, e set<int>, li list<int>, fl frozen<list<int>>, fm frozen<map<text, int>>, tp tuple<int, text>, ud pair, fu frozen<pair>, du duration, st int static, su int static, ms map<text, int> static, PRIMARY KEY (k, c))"
+	s.works(s.client, "CREATE TYPE pair (f int, g text)")
+	s.works(s.client, "CREATE TABLE "+s.keyspace+".locked"+columns+" WITH comment = '"+comment+"'")
+	s.works(s.client, "CREATE TABLE "+s.keyspace+".twin"+columns)
+}
