@@ -261,13 +261,14 @@ func (c *conn) readUnclear(text []byte, keyspaceOfRequest string) reading {
 	if c.server.Tables == nil {
 		return reading{meaning: meaningUnclear}
 	}
-	words := wordsOf(text)
-	if at := slices.IndexFunc(words, func(w string) bool { return strings.HasPrefix(w, catalog.CompanionPrefix) }); at >= 0 {
-		return reading{meaning: meaningRefused, failure: wire.Invalid("MUSIC_REFUSED: %s is for the proxies only: LIST LOCKS shows who holds what", words[at])}
-	}
-	used := keyspaceOfRequest
+	words, used := wordsOf(text), keyspaceOfRequest
 	if set := c.keyspace.Load(); used == "" && set != nil {
 		used = *set
+	}
+	for i, word := range words {
+		if strings.HasPrefix(word, catalog.CompanionPrefix) || ofProxies(word) && (used == "music" || i > 0 && words[i-1] == "music") {
+			return reading{meaning: meaningRefused, failure: wire.Invalid("MUSIC_REFUSED: %s is for the proxies only: LIST LOCKS shows who holds what", word)}
+		}
 	}
 	named, first := (*catalog.Table)(nil), naming{}
 	c.server.Tables.Critical(func(t *catalog.Table, _ *catalog.Critical) {
@@ -280,6 +281,15 @@ func (c *conn) readUnclear(text []byte, keyspaceOfRequest string) reading {
 		return reading{meaning: meaningUnclear}
 	}
 	return reading{meaning: meaningRefused, failure: wire.Invalid("MUSIC_SYNTAX: the statement cannot be read, and it names %s, which is critical: mend it; nothing was done", named)}
+}
+
+// ofProxies reports whether a table of keyspace music with this name is for the proxies only.
+func ofProxies(name string) bool {
+	switch name {
+	case "tables", "proxies", "sessions", "generations", "secrets":
+		return true
+	}
+	return false
 }
 
 // wordsOf returns the words of a text in lower case: names of keyspaces and tables have letters,
