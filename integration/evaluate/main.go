@@ -36,6 +36,7 @@ type settings struct {
 	experiment.Settings
 	only    []string
 	profile []string
+	systems []string
 	local   bool
 	out     string
 	against string
@@ -58,6 +59,7 @@ func command() *cobra.Command {
 	f.BoolVar(&s.Full, "full", false, "all profiles, both kinds of Paxos and all points of each figure: hours; goes on where it was stopped")
 	f.StringSliceVar(&s.only, "only", nil, "these parts: "+strings.Join(names(), ", "))
 	f.StringSliceVar(&s.profile, "profile", nil, "these profiles of those that would be measured: I1, IUs, IUsEu")
+	f.StringArrayVar(&s.systems, "system", nil, "a system, several times for several; default all")
 	f.BoolVar(&s.local, "local", false, "the local profile, as where no network can be emulated")
 	f.BoolVar(&s.Try, "try", false, "one short round of each, on nodes that start fast: it shows that everything runs, and measures nothing")
 	f.StringVar(&s.out, "out", "docs/evaluation", "directory of the report")
@@ -97,6 +99,11 @@ func (s *settings) complete() error {
 	for _, name := range s.only {
 		if !slices.Contains(names(), name) {
 			return fmt.Errorf("there is no part %q: there are %s", name, strings.Join(names(), ", "))
+		}
+	}
+	for _, name := range s.systems {
+		if !slices.ContainsFunc(systems(), func(x experiment.System) bool { return x.Name == name }) {
+			return fmt.Errorf("there is no system %q", name)
 		}
 	}
 	if s.Rounds < 1 || s.Span < 0 || s.Workers < 1 {

@@ -14,7 +14,7 @@ import (
 // What nobody knows is refused before anything is started.
 func TestBadWordsAreRefused(t *testing.T) {
 	for _, args := range [][]string{
-		{"--only", "fig4a,fig99"}, {"--rounds", "-1"}, {"--workers", "0"}, {"--span", "-1s"}, {"--against", filepath.Join(t.TempDir(), "none.json")}, {"safety"},
+		{"--only", "fig4a,fig99"}, {"--system", "none"}, {"--rounds", "-1"}, {"--workers", "0"}, {"--span", "-1s"}, {"--against", filepath.Join(t.TempDir(), "none.json")}, {"safety"},
 	} {
 		c := command()
 		c.SetArgs(append(args, "--out", t.TempDir()))
@@ -22,19 +22,18 @@ func TestBadWordsAreRefused(t *testing.T) {
 	}
 }
 
-// A full run goes on where it was stopped, unless its settings are others; a short one keeps the figures that it does not measure.
+// A full run goes on where it was stopped; a figure of other settings is measured again.
 func TestResume(t *testing.T) {
 	s := settings{out: t.TempDir(), Settings: experiment.Settings{Rounds: 5, Full: true}}
-	r := &experiment.Report{Settings: s.Settings}
-	r.Put(&experiment.Figure{Name: "fig4a", Profile: "IUs", Paxos: "v2"})
+	r, err := s.resume()
+	require.NoError(t, err)
+	r.Put(&experiment.Figure{Name: "fig4a", Profile: "IUs", Paxos: "v2", Settings: s.Settings})
 	require.NoError(t, r.Save(s.path()))
 	got, err := s.resume()
 	require.NoError(t, err)
-	assert.True(t, got.Has("fig4a", "IUs", "v2"))
+	assert.True(t, got.Has("fig4a", "IUs", "v2", s.Settings))
 	s.Rounds = 7
-	got, err = s.resume()
-	require.NoError(t, err)
-	assert.False(t, got.Has("fig4a", "IUs", "v2"))
+	assert.False(t, got.Has("fig4a", "IUs", "v2", s.Settings))
 }
 
 // A short run has one world, a full one those of all profiles.

@@ -72,7 +72,7 @@ func (s *settings) stages(log io.Writer) (all []stage) {
 		why = errors.New("as asked for")
 	}
 	if why != nil {
-		fmt.Fprintf(log, "%v: everything is measured in the profile local\n", why)
+		experiment.Say(log, "%v: everything is measured in the profile local", why)
 		profiles = []experiment.Profile{experiment.Local()}
 	}
 	for _, p := range profiles {
@@ -101,13 +101,13 @@ func (s *settings) plays(e experiment.Experiment, p experiment.Profile, paxos st
 // perform builds a world and makes its experiments there, but for those that an earlier run of the same kind has made.
 func (e *evaluation) perform(ctx context.Context, st stage) error {
 	st.play = slices.DeleteFunc(st.play, func(x experiment.Experiment) bool {
-		return e.Full && e.report.Has(x.Name, st.profile.Name, st.paxos)
+		return e.Full && e.report.Has(x.Name, st.profile.Name, st.paxos, e.Settings)
 	})
 	if len(st.play) == 0 {
 		return nil
 	}
-	fmt.Fprintf(e.log, "profile %s, Paxos %s\n", st.profile.Name, st.paxos)
-	needed := needed(st.play)
+	experiment.Say(e.log, "profile %s, Paxos %s", st.profile.Name, st.paxos)
+	needed := e.needed(st.play)
 	w, err := experiment.Build(ctx, experiment.Setup{
 		Profile: st.profile, Paxos: st.paxos, Try: e.Try, Program: e.program, Log: e.log,
 		Sync: slices.ContainsFunc(needed, func(s experiment.System) bool { return s.Syncs }),
@@ -125,7 +125,7 @@ func (e *evaluation) measure(ctx context.Context, st stage, w *experiment.World,
 	e.report.Versions["Cassandra"] = w.Version(ctx)
 	var faults []error
 	for _, x := range st.play {
-		fmt.Fprintf(e.log, "%s: %s\n", x.Name, x.Title)
+		experiment.Say(e.log, "%s: %s", x.Name, x.Title)
 		f, err := x.Measure(ctx, w, company, e.Settings, e.log)
 		switch {
 		case ctx.Err() != nil:
@@ -135,6 +135,7 @@ func (e *evaluation) measure(ctx context.Context, st stage, w *experiment.World,
 		case err != nil:
 			faults = append(faults, fmt.Errorf("%s: %w", x.Name, err))
 		default:
+			f.Version = e.report.Versions["the product"]
 			e.report.Put(f)
 			faults = append(faults, e.write())
 		}
@@ -142,10 +143,11 @@ func (e *evaluation) measure(ctx context.Context, st stage, w *experiment.World,
 	return errors.Join(faults...)
 }
 
-// needed are the systems of some experiments.
-func needed(play []experiment.Experiment) []experiment.System {
+// needed are the systems of some experiments, of those that were asked for.
+func (s *settings) needed(play []experiment.Experiment) []experiment.System {
 	return slices.DeleteFunc(systems(), func(x experiment.System) bool {
-		return !slices.ContainsFunc(play, func(e experiment.Experiment) bool { return slices.Contains(e.Systems, x.Name) })
+		asked := len(s.systems) == 0 || slices.Contains(s.systems, x.Name)
+		return !asked || !slices.ContainsFunc(play, func(e experiment.Experiment) bool { return slices.Contains(e.Systems, x.Name) })
 	})
 }
 
@@ -161,16 +163,16 @@ func (s *settings) earlier() (*experiment.Report, error) {
 	return before, err
 }
 
-// resume reads what an earlier run has left, where it had the same settings, or begins anew.
+// resume reads what earlier runs have left.
 func (s *settings) resume() (*experiment.Report, error) {
 	r, err := experiment.Read(s.path())
 	if err != nil {
 		return nil, err
 	}
-	if r == nil || s.Full && r.Settings != s.Settings {
+	if r == nil {
 		r = new(experiment.Report)
 	}
-	r.When, r.Settings, r.Command = time.Now().UTC().Format(time.RFC3339), s.Settings, s.line()
+	r.When, r.Command = time.Now().UTC().Format(time.RFC3339), s.line()
 	r.Machine = fmt.Sprintf("%d cores of %s", runtime.NumCPU(), processor())
 	r.Versions = map[string]string{"Go": runtime.Version(), "the product": commit()}
 	return r, nil

@@ -15,7 +15,9 @@ func batches(name, title string, points []batch) Experiment {
 		Claims: []Claim{
 			{Of: MUSIC, To: ZooKeeper, Metric: "puts", Paper: "1.4–2.3 by puts, 2.45–17 by size"},
 			{Of: MUSIC, To: MSCP, Metric: "puts", Paper: "2–3.5"},
-			{Of: Ours, To: MUSIC, Metric: "puts", Least: 1}, {Of: Ours, To: ZooKeeper, Metric: "puts", Least: 1}, {Of: pipelined, To: Ours, Metric: "puts"},
+			{Of: Ours, To: MUSIC, Metric: "puts", Least: 1},
+			{Of: Ours, To: ZooKeeper, Metric: "puts", Least: 1},
+			{Of: pipelined, To: Ours, Metric: "puts"},
 		},
 		Run: func(ctx context.Context, r *Run) error {
 			var turns []turn

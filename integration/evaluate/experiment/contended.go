@@ -11,8 +11,13 @@ func contended() Experiment {
 	return Experiment{
 		Name: "contended", Title: "one key that all want", Systems: systems, Profiles: []string{"IUs"}, Paxos: []string{"v2"},
 		Metrics: []Metric{
-			{"sections", "a second"}, {"fairness", "Jain's index of the sites"}, {"least share", "of a site's part"}, {"p50", "ms"}, {"p99", "ms"},
-			{"unknown", "share of the tries"}, {"lost", "share of the tries"},
+			{"sections", "a second"},
+			{"fairness", "Jain's index of the sites"},
+			{"least share", "of a site's part"},
+			{"p50", "ms"},
+			{"p99", "ms"},
+			{"unknown", "share of the tries"},
+			{"lost", "share of the tries"},
 		},
 		Claims: []Claim{{Of: Ours, To: MUSIC, Metric: "sections"}, {Of: Ours, To: Racing, Metric: "sections"}},
 		Run: func(ctx context.Context, r *Run) error {

@@ -177,7 +177,7 @@ func TestReportIsKept(t *testing.T) {
 	none, err := Read(path)
 	require.NoError(t, err)
 	assert.Nil(t, none)
-	r := &Report{Machine: "m", Settings: Settings{Rounds: 5, Span: time.Second}}
+	r := &Report{Machine: "m"}
 	r.Put(&Figure{Name: "f", Profile: "IUs", Paxos: "v1"})
 	r.Put(&Figure{Name: "f", Profile: "IUs", Paxos: "v2"})
 	r.Put(&Figure{Name: "f", Profile: "IUs", Paxos: "v1", Notes: []string{"again"}})
@@ -186,8 +186,8 @@ func TestReportIsKept(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, r, got)
 	assert.Len(t, got.Figures, 2)
-	assert.True(t, got.Has("f", "IUs", "v2"))
-	assert.False(t, got.Has("f", "I1", "v2"))
+	assert.True(t, got.Has("f", "IUs", "v2", Settings{}))
+	assert.False(t, got.Has("f", "I1", "v2", Settings{}))
 }
 
 // Jain's index is one where all sites have their share, and a third where one site has all.

@@ -91,18 +91,20 @@ func (r Ratio) verdict() string {
 
 // Figure is what an experiment gave in one world.
 type Figure struct {
-	Name    string   `json:"name"`
-	Title   string   `json:"title"`
-	Profile string   `json:"profile"`
-	Paxos   string   `json:"paxos"`
-	Sync    bool     `json:"sync,omitempty"` // the nodes acknowledged what was on disk
-	When    string   `json:"when"`
-	Load    string   `json:"load"` // of the machine, when it began and when it ended
-	Network []Check  `json:"network,omitempty"`
-	Metrics []Metric `json:"metrics"`
-	Rows    []Row    `json:"rows"`
-	Claims  []Claim  `json:"claims,omitempty"`
-	Notes   []string `json:"notes,omitempty"`
+	Name     string   `json:"name"`
+	Title    string   `json:"title"`
+	Profile  string   `json:"profile"`
+	Paxos    string   `json:"paxos"`
+	Sync     bool     `json:"sync,omitempty"` // the nodes acknowledged what was on disk
+	When     string   `json:"when"`
+	Version  string   `json:"version"` // of the product
+	Settings Settings `json:"settings"`
+	Load     string   `json:"load"` // of the machine, when it began and when it ended
+	Network  []Check  `json:"network,omitempty"`
+	Metrics  []Metric `json:"metrics"`
+	Rows     []Row    `json:"rows"`
+	Claims   []Claim  `json:"claims,omitempty"`
+	Notes    []string `json:"notes,omitempty"`
 }
 
 // Check is a test of the network, before a figure was measured or after it.

@@ -13,15 +13,10 @@ func (r *Report) Markdown(before *Report, plots map[string]string, others ...str
 	var b strings.Builder
 	fmt.Fprintf(&b, "# The evaluation\n\nThe systems that this product stands on, and the product, beside each other. What is written here was written by\n`%s`, last on %s, on %s: nodes, proxies, clients and the emulated network share that machine.\n",
 		r.Command, r.When, r.Machine)
-	if r.Settings.Try {
-		b.WriteString("\n**This was a try on nodes that start fast and are slow then: its numbers say nothing.**\n")
-	}
 	b.WriteString("\n**Ratios are the result**: both systems of a ratio have had their turns in the same run, round by round. The median of the rounds, and in\nbrackets the least and the greatest. Absolute numbers are those of the machine. The load is how many processes wanted a core in the last minute,\nbefore and after.\n\n| | |\n|---|---|\n")
 	for _, name := range slices.Sorted(maps.Keys(r.Versions)) {
 		fmt.Fprintf(&b, "| %s | %s |\n", name, r.Versions[name])
 	}
-	s := r.Settings
-	fmt.Fprintf(&b, "| rounds, a turn in each | %d, %v |\n| clients at each site where the most is measured | %d |\n", s.Rounds, s.Span, s.Workers)
 	if len(others) > 0 {
 		b.WriteString("\nBeside this page:")
 		for _, name := range others {
@@ -85,7 +80,13 @@ func (f *Figure) under() string {
 	if f.Profile == Local().Name {
 		where = "three nodes on loopback, no distance between them"
 	}
-	return fmt.Sprintf("%s, Paxos %s, commit log %s, %s, load %s.", where, f.Paxos, log, f.When, f.Load)
+	s := f.Settings
+	text := fmt.Sprintf("%s, Paxos %s, commit log %s, %d rounds of %v a system, %d clients a site where the most is measured;\nthe product %s, %s, load %s.",
+		where, f.Paxos, log, s.Rounds, s.Span, s.Workers, f.Version, f.When, f.Load)
+	if s.Try {
+		text += "\n**This was a try on nodes that start fast and are slow then: its numbers say nothing.**"
+	}
+	return text
 }
 
 // markdownRatios is the table of the claims.

@@ -16,13 +16,13 @@ type Report struct {
 	Command  string            `json:"command"`
 	Machine  string            `json:"machine"`
 	Versions map[string]string `json:"versions"`
-	Settings Settings          `json:"settings"`
 	Figures  []*Figure         `json:"figures"`
 }
 
-// Has reports whether a figure is there already.
-func (r *Report) Has(name, profile, paxos string) bool {
-	return r.figure(name+"/"+profile+"/"+paxos) != nil
+// Has reports whether a figure is there already, of a run with the same settings.
+func (r *Report) Has(name, profile, paxos string, s Settings) bool {
+	f := r.figure(name + "/" + profile + "/" + paxos)
+	return f != nil && f.Settings == s
 }
 
 // figure finds one; nil: there is none.

@@ -48,6 +48,11 @@ type Run struct {
 	warmed map[string]bool // rows that have had a turn in this world
 }
 
+// Say tells people how far a run is.
+func Say(log io.Writer, format string, values ...any) {
+	_, _ = fmt.Fprintf(log, format+"\n", values...) // nobody may read it
+}
+
 // Company is the systems that have clients in a world, and what is wrong with the others.
 type Company struct {
 	fleets map[string]*Fleet
@@ -59,7 +64,7 @@ type Company struct {
 func Gather(ctx context.Context, w *World, systems []System) *Company {
 	c := &Company{fleets: map[string]*Fleet{}, faults: map[string]error{}, warmed: map[string]bool{}}
 	for _, s := range systems {
-		fmt.Fprintf(w.Log, "  %s passes its own test, or not\n", s.Name)
+		Say(w.Log, "  %s passes its own test, or not", s.Name)
 		f, err := Muster(w, s)
 		if err != nil {
 			c.faults[s.Name] = fmt.Errorf("not timed: it cannot be had here: %w", err)
@@ -87,7 +92,7 @@ func (c *Company) Close() {
 func (e Experiment) Measure(ctx context.Context, w *World, c *Company, s Settings, log io.Writer) (*Figure, error) {
 	f := &Figure{
 		Name: e.Name, Title: e.Title, Profile: w.Profile.Name, Paxos: w.Paxos, Sync: w.Sync, When: time.Now().UTC().Format(time.RFC3339),
-		Metrics: e.Metrics, Claims: e.Claims, Load: machineLoad(),
+		Metrics: e.Metrics, Claims: e.Claims, Load: machineLoad(), Settings: s,
 	}
 	r := &Run{Settings: s, World: w, Figure: f, Log: log, fleets: map[string]*Fleet{}, wanted: e.Systems, warmed: c.warmed}
 	for _, name := range e.Systems {
@@ -111,7 +116,7 @@ func (e Experiment) Measure(ctx context.Context, w *World, c *Company, s Setting
 func (f *Figure) checkNetwork(ctx context.Context, w *World, when string, log io.Writer) error {
 	trips, err := w.TestNetwork(ctx)
 	for _, t := range trips {
-		fmt.Fprintf(log, "  network %s: sites %d and %d are %.2f ms apart, wanted %.2f\n", when, t.A, t.B, t.Got, t.Wanted)
+		Say(log, "  network %s: sites %d and %d are %.2f ms apart, wanted %.2f", when, t.A, t.B, t.Got, t.Wanted)
 	}
 	if trips != nil {
 		f.Network = append(f.Network, Check{When: when, Trips: trips})
@@ -147,7 +152,7 @@ func (r *Run) warm(ctx context.Context, turns []turn) {
 		if r.warmed[t.system] || ctx.Err() != nil {
 			continue
 		}
-		fmt.Fprintf(r.Log, "  warming up: %s %s\n", t.system, t.x)
+		Say(r.Log, "  warming up: %s %s", t.system, t.x)
 		_, _ = t.do(ctx, r.name(t.system)) // what fails here fails again
 		r.warmed[t.system] = true
 	}
@@ -164,7 +169,7 @@ func (r *Run) takeTurns(ctx context.Context, turns []turn) error {
 			if faults[at] > 1 {
 				continue
 			}
-			fmt.Fprintf(r.Log, "  round %d of %d: %s %s\n", round+1, r.Rounds, t.system, t.x)
+			Say(r.Log, "  round %d of %d: %s %s", round+1, r.Rounds, t.system, t.x)
 			values, err := t.do(ctx, r.name(t.system))
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
