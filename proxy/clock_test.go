@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"music/musiccore"
 )
@@ -41,6 +42,9 @@ func TestReadingOfWhatBegins(t *testing.T) {
 	assert.NotEqual(t, at, shard.reading.at, "an End reads the clocks")
 	assert.Greater(t, shard.reading.now.Boot, ended.Boot)
 	ended = shard.reading.now
+	shard.reading.at = at
+	require.NoError(t, s.lock(k, musiccore.Request{Ref: ref}).Err)
+	assert.Equal(t, ended, shard.reading.now, "LOCK goes by it, too")
 	shard.reading.at = time.Now().Add(-readingLasts)
 	s.begin(k, ref, musiccore.Put)
 	assert.Greater(t, shard.reading.now.Boot, ended.Boot, "the last reading is old")

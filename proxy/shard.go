@@ -60,8 +60,9 @@ type reading struct {
 	at  time.Time
 }
 
-// readingLasts is for how long a reading serves what begins.
-const readingLasts = 2 * time.Millisecond
+// readingLasts is for how long a reading serves what begins. By so much at most the metrics of locks
+// are wrong.
+const readingLasts = time.Millisecond
 
 // now reads the clocks. The mutex is held.
 func (s *shard) now() musiccore.Now {
@@ -110,21 +111,21 @@ func (s *shard) enter(o shardOp, done func(musiccore.Answer), event func(*musicc
 	if owner, known := s.owners.Get(o.refKey); known {
 		return musiccore.Answer{Op: o.op, Err: &musiccore.ElsewhereError{Session: owner}}, true
 	}
-	now := s.now()
+	now := s.recently()
 	effects := event(s.core, now)
 	if a, ok = takeAnswer(&effects, o.op); !ok {
-		s.waiting[o.op] = s.counted(o, now, done)
+		s.waiting[o.op] = s.counted(o, done)
 	}
 	s.carryOutFor(o.by, now, effects)
 	return a, ok
 }
 
 // counted returns what an operation that waits is answered with.
-func (s *shard) counted(o shardOp, now musiccore.Now, done func(musiccore.Answer)) func(musiccore.Answer) {
+func (s *shard) counted(o shardOp, done func(musiccore.Answer)) func(musiccore.Answer) {
 	if !o.counted {
 		return done
 	}
-	told := s.metrics.asked(o.key, now.Boot)
+	told := s.metrics.asked(o.key, boottime())
 	return func(a musiccore.Answer) {
 		told(a)
 		done(a)
