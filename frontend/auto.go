@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"sync"
 	"sync/atomic"
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
@@ -12,59 +13,93 @@ import (
 	"music/musiccore"
 )
 
+// ownSection is the section of a write that came without a reference: a lock that is taken for it
+// alone. What its steps need is one piece of memory.
+type ownSection struct {
+	waiting operation // until the first is sent
+	key     musiccore.Key
+	ref     musiccore.LockRef // 0: none was given
+	ended   atomic.Bool
+
+	first   lockedOperation // is sent first under the lock
+	kind    musiccore.Kind
+	granted func()         // is called before the first is sent; nil: nothing
+	begun   begunOperation // of the first
+
+	mu      sync.Mutex // held until Lock has returned, and what that needs is done
+	inPlace bool       // the client's request is being performed
+}
+
 // inOwnSection carries out a write that came without a reference in a section of its own: it takes
-// the lock, sends what under makes of it, and gives the lock back when that calls release, which the
-// end of every operation under a lock does.
-func (c *conn) inOwnSection(h wire.Header, s *lockStatement, k musiccore.Key, inPlace bool, under func(ref musiccore.LockRef, release func()) (lockedOperation, musiccore.Kind)) *wire.Failure {
+// the lock, sends the first operation under it, and gives the lock back when that is done.
+func (c *conn) inOwnSection(w *ownSection, s *lockStatement) *wire.Failure {
 	a := lockExecution{conn: c, lock: *s}
 	q, f := a.request(0)
 	if f != nil {
 		return f
 	}
 	q.By.OneWrite = true
-	o, table := c.begin(h.Stream), s.Table
-	o.lock(k, q, func(a musiccore.Answer, atOnce bool) {
-		if f := o.ownSectionGranted(table, k, a, inPlace && atOnce, under); f != nil {
-			c.reject(h, f)
-		}
-	})
+	w.waiting, w.key = c.begin(w.first.header.Stream), w.first.request.key
+	w.mu.Lock()
+	answer, cancel := c.server.Locks.Lock(w.key, q, w.answered)
+	if cancel != nil { // it waits, in memory of its own
+		w.first, w.inPlace = w.first.clone(), false
+	}
+	w.mu.Unlock()
+	if cancel != nil {
+		w.waiting.onCancel(cancel)
+		return nil
+	}
+	w.waiting.finish(func() { w.lockAnswered(answer) })
 	return nil
 }
 
-// ownSectionGranted goes on with the answer to the lock of a section of one write.
-func (o operation) ownSectionGranted(t *catalog.Table, k musiccore.Key, a musiccore.Answer, inPlace bool, under func(musiccore.LockRef, func()) (lockedOperation, musiccore.Kind)) *wire.Failure {
-	if a.Err != nil {
-		return refusal.OfSection(a.Err, t)
+// answered takes the answer to the LOCK where that did not come at once.
+func (w *ownSection) answered(a musiccore.Answer) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.waiting.finish(func() { w.lockAnswered(a) })
+}
+
+// lockAnswered goes on with the answer to the LOCK.
+func (w *ownSection) lockAnswered(a musiccore.Answer) {
+	if f := w.lockGranted(a); f != nil {
+		w.waiting.conn.reject(w.first.header, f)
 	}
-	section := &ownSection{conn: o.conn, key: k, ref: a.Grant.Ref}
-	waits := !o.cancelled()
+}
+
+// lockGranted sends the first operation where the lock is held.
+func (w *ownSection) lockGranted(a musiccore.Answer) *wire.Failure {
+	table := w.first.sent.table
+	if a.Err != nil {
+		return refusal.OfSection(a.Err, table)
+	}
+	w.ref = a.Grant.Ref
+	waits := !w.waiting.cancelled()
 	if !waits || a.Grant.State != musiccore.StateHeld {
-		section.end()
+		w.end()
 		if waits {
-			return refusal.TryAgain(t, "others are writing this key")
+			return refusal.TryAgain(table, "others are writing this key")
 		}
 		return nil
 	}
-	first, kind := under(a.Grant.Ref, section.end)
-	f := o.conn.sendUnderLock(&first, kind, inPlace)
+	w.first.request.ref = w.ref
+	if w.granted != nil {
+		w.granted()
+	}
+	w.begun.sent = w.first.sent
+	f := w.waiting.conn.beginUnderLock(&w.begun, &w.first, w.kind, w.inPlace)
 	if f != nil {
-		section.end()
+		w.end()
 	}
 	return f
 }
 
-// ownSection is a lock that was taken for one write.
-type ownSection struct {
-	conn  *conn
-	key   musiccore.Key
-	ref   musiccore.LockRef // 0: none was given
-	ended atomic.Bool
-}
-
 // end gives the lock back. It may be called again.
-func (s *ownSection) end() {
-	if s.ref != 0 && !s.ended.Swap(true) {
-		s.conn.server.Locks.Unlock(s.key, s.ref, s.conn.auditClient(), func(musiccore.Answer) {})
+func (w *ownSection) end() {
+	if w.ref != 0 && !w.ended.Swap(true) {
+		c := w.waiting.conn
+		c.server.Locks.Unlock(w.key, w.ref, c.auditClient(), func(musiccore.Answer) {})
 	}
 }
 
@@ -72,16 +107,15 @@ func (s *ownSection) end() {
 // its own.
 func (a *lockExecution) writeInOwnSection(k musiccore.Key) *wire.Failure {
 	put := a.conn.newLockedOperation(a.envelope.Header, &a.lock, lockedRequest{key: k, parameters: a.parameters})
-	return a.conn.putInOwnSection(put.clone(), &a.lock, a.lock.Kind(), a.lock.writeType(), a.inPlace)
+	return a.conn.putInOwnSection(&put, &a.lock, a.lock.Kind(), a.lock.writeType(), a.inPlace)
 }
 
-// putInOwnSection has one write make a whole section.
-func (c *conn) putInOwnSection(k lockedOperation, s *lockStatement, kind musiccore.Kind, alone primitive.WriteType, inPlace bool) *wire.Failure {
-	k.sent.alone = alone
-	return c.inOwnSection(k.header, s, k.request.key, inPlace, func(ref musiccore.LockRef, release func()) (lockedOperation, musiccore.Kind) {
-		k.request.ref, k.sent.endSection = ref, release
-		return k, kind
-	})
+// putInOwnSection has one write make a whole section. What it refers to may lie in the client's
+// request, where that is being performed.
+func (c *conn) putInOwnSection(put *lockedOperation, s *lockStatement, kind musiccore.Kind, alone primitive.WriteType, inPlace bool) *wire.Failure {
+	w := &ownSection{first: *put, kind: kind, inPlace: inPlace}
+	w.first.sent.alone, w.first.sent.section = alone, w
+	return c.inOwnSection(w, s)
 }
 
 // currentPolicy returns what a statement that was prepared without a lock gets now: its table may

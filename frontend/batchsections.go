@@ -29,6 +29,8 @@ type batchSections struct {
 	*lockedBatch
 	keys []*sectionKey // in the order in which they are locked
 	of   []*sectionKey // of each statement its key; nil where no lock concerns it
+
+	ended sync.Once
 }
 
 // sectionKey is a key of a batch, and how far it has come.
@@ -300,6 +302,9 @@ func (m *batchSections) giveBack(keys []*sectionKey) {
 	}
 }
 
+// end gives back what has been given for the keys. It may be called again.
+func (m *batchSections) end() { m.ended.Do(m.release) }
+
 // release gives back what has been given for the keys.
 func (m *batchSections) release() {
 	for _, k := range m.keys {
@@ -317,7 +322,7 @@ func (m *batchSections) send() *wire.Failure {
 	k := lockedOperation{header: m.header, body: m.stamped(), request: lockedRequest{parameters: m.parameters}}
 	b := &begunOperation{sent: sentOperation{
 		ticket: first.ticket, table: first.first.Table, key: first.key, generation: first.first.Critical.Generation,
-		parts: true, alone: m.writeType(), endSection: sync.OnceFunc(m.release),
+		parts: true, alone: m.writeType(), section: m,
 	}}
 	for _, other := range m.keys[1:] {
 		b.sent.beside = append(b.sent.beside, other.ticket)

@@ -32,18 +32,18 @@ func BenchmarkForward(b *testing.B) {
 			"QUERY, write": query("UPDATE bank.accounts SET balance = 90 WHERE branch = 'zurich' AND id = 'x'"),
 			"QUERY, read":  query("SELECT balance, owner FROM bank.accounts WHERE branch = 'zurich' AND id = 'x'"),
 		} {
-			b.Run(name+"/"+version, func(b *testing.B) { benchWindows(b, m, d, request) })
+			b.Run(name+"/"+version, func(b *testing.B) { benchWindows(b, m, d, request, rows(noise(200))) })
 		}
 	}
 }
 
 // benchWindows feeds windows of a request and of its answer.
-func benchWindows(b *testing.B, m *memoryConn, d dialect, request message.Message) {
+func benchWindows(b *testing.B, m *memoryConn, d dialect, request, answer message.Message) {
 	const window = 64
 	var up, down []byte
 	for stream := range int16(window) {
 		up = append(up, d.envelope(b, stream, request)...)
-		down = append(down, d.envelope(b, stream, rows(noise(200)))...)
+		down = append(down, d.envelope(b, stream, answer)...)
 	}
 	up, down = requestBytes(b, d, up), requestBytes(b, d, down)
 	b.ReportAllocs()
@@ -170,39 +170,63 @@ func (acceptingLocks) End(musiccore.Ticket, musiccore.Outcome) (musiccore.Verdic
 	return musiccore.VerdictTell, nil
 }
 
-// fencedPut is a connection whose core grants everything, with a prepared put as a client sends it, and its answer.
-func fencedPut(t tester, d dialect) (m *memoryConn, put, done []byte) {
+// Lock gives every LOCK the same reference.
+func (acceptingLocks) Lock(musiccore.Key, musiccore.Request, func(musiccore.Answer)) (musiccore.Answer, func()) {
+	return musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: 17, State: musiccore.StateHeld}}, nil
+}
+
+// Unlock takes every reference back.
+func (acceptingLocks) Unlock(musiccore.Key, musiccore.LockRef, musiccore.Client, func(musiccore.Answer)) (musiccore.Answer, bool) {
+	return musiccore.Answer{}, true
+}
+
+// fencedConn is a connection whose core grants everything, with the EXECUTE of a write of a value to a key, under a lock where the
+// text says so.
+func fencedConn(t tester, d dialect, text string, unlocked catalog.Policy) (m *memoryConn, put *message.Execute) {
 	t.Helper()
 	m = newMemoryConn(t, d, false)
 	m.server.Locks, m.server.References = acceptingLocks{}, NewReferences([]byte("secret"))
 	table := m.server.Tables.Of("bank", "locked")
-	m.server.Tables.Set("bank", "locked", &catalog.Critical{Key: []catalog.Column{{Name: "k", Type: "text"}}, Primary: []string{"k"}})
-	text := []byte("UPDATE bank.locked USING LOCK ? SET v = ? WHERE k = ?")
-	statement, err := rewrite.Parse(text)
+	m.server.Tables.Set("bank", "locked", &catalog.Critical{
+		Key: []catalog.Column{{Name: "k", Type: "text"}}, Primary: []string{"k"}, MaxLease: time.Minute, Settings: catalog.Settings{Unlocked: unlocked},
+	})
+	parsed, err := rewrite.Parse([]byte(text))
 	require.NoError(t, err)
-	p := &preparedLockStatement{id: preparedID(idOf("put")), text: text, statement: &statement, table: table, backendID: idOf("cut")}
+	p := &preparedLockStatement{id: preparedID(idOf("put")), text: []byte(text), statement: &parsed, table: table, backendID: idOf("cut")}
 	m.server.prepared.Add(p.id, &preparedStatement{meaning: meaningCritical, lock: p})
-	ref := m.server.References.Show([16]byte{}, musiccore.Key{PK: "a key"}, 17)
-	values := []*primitive.Value{primitive.NewValue(bigint(ref)), primitive.NewValue(noise(100)), primitive.NewValue([]byte("a key"))}
-	put = requestBytes(t, d, d.envelope(t, 1, &message.Execute{
+	values := []*primitive.Value{primitive.NewValue(noise(100)), primitive.NewValue([]byte("a key"))}
+	if parsed.Lock.Kind != rewrite.NoTerm {
+		ref := m.server.References.Show([16]byte{}, musiccore.Key{PK: "a key"}, 17)
+		values = append([]*primitive.Value{primitive.NewValue(bigint(ref))}, values...)
+	}
+	return m, &message.Execute{
 		QueryId: p.id[:], ResultMetadataId: p.id[:],
 		Options: &message.QueryOptions{Consistency: primitive.ConsistencyLevelQuorum, PositionalValues: values},
-	}))
-	return m, put, requestBytes(t, d, d.envelope(t, 1, &message.VoidResult{}))
+	}
 }
 
-// BenchmarkFencedPut is a put under a held lock, there and back: what it costs beside a write that is forwarded.
-func BenchmarkFencedPut(b *testing.B) {
+// fencedPut is such a connection, with a put under a lock as a client sends it, and its answer.
+func fencedPut(t tester, d dialect) (m *memoryConn, put, done []byte) {
+	t.Helper()
+	m, execute := fencedConn(t, d, underLockText, catalog.Reject)
+	return m, requestBytes(t, d, d.envelope(t, 1, execute)), requestBytes(t, d, d.envelope(t, 1, &message.VoidResult{}))
+}
+
+// underLockText is a put under a lock.
+const underLockText = "UPDATE bank.locked USING LOCK ? SET v = ? WHERE k = ?"
+
+// BenchmarkUnderLock is a put under a held lock, and one in a section of its own, there and back: what they cost beside a write
+// that is forwarded, without core and sockets.
+func BenchmarkUnderLock(b *testing.B) {
 	for _, d := range []dialect{{v4, ""}, {v5, ""}} {
-		b.Run(d.version.String()[len("ProtocolVersion "):], func(b *testing.B) {
-			m, put, done := fencedPut(b, d)
-			b.ReportAllocs()
-			for b.Loop() {
-				if err := errors.Join(m.feed(m.up, put), m.feed(m.down, done)); err != nil {
-					b.Fatal(err)
-				}
-			}
-			require.Zero(b, m.server.Stats.Rejected.Load())
+		version := d.version.String()[len("ProtocolVersion "):]
+		b.Run("put/"+version, func(b *testing.B) {
+			m, put := fencedConn(b, d, underLockText, catalog.Reject)
+			benchWindows(b, m, d, put, &message.VoidResult{})
+		})
+		b.Run("auto/"+version, func(b *testing.B) {
+			m, put := fencedConn(b, d, "UPDATE bank.locked SET v = ? WHERE k = ?", catalog.Auto)
+			benchWindows(b, m, d, put, &message.VoidResult{})
 		})
 	}
 }

@@ -39,10 +39,10 @@ type sentOperation struct {
 
 	generation [16]byte // of the table, for what the client is shown
 
-	condition  *conditionalWrite   // of a write with IF
-	endSection func()              // ends the section that was made for this write alone
-	alone      primitive.WriteType // of a section of one write, whose client knows of no lock; else empty
-	warnings   []string            // for the client, beside its answer
+	condition *conditionalWrite   // of a write with IF
+	section   interface{ end() }  // that was made for this write alone, and ends with it
+	alone     primitive.WriteType // of a section of one write, whose client knows of no lock; else empty
+	warnings  []string            // for the client, beside its answer
 }
 
 // fence sends an operation under a lock: its clause cut, the stamp in the frame, at QUORUM. inPlace
@@ -56,7 +56,11 @@ func (c *conn) fence(h wire.Header, s *lockStatement, q lockedRequest, inPlace b
 // being performed, or between two others. Where the stamp is not there at once, the operation is
 // kept in memory of its own and sent when the core has it.
 func (c *conn) sendUnderLock(k *lockedOperation, kind musiccore.Kind, inPlace bool) *wire.Failure {
-	b := &begunOperation{sent: k.sent}
+	return c.beginUnderLock(&begunOperation{sent: k.sent}, k, kind, inPlace)
+}
+
+// beginUnderLock is sendUnderLock with the memory for what the answer is for.
+func (c *conn) beginUnderLock(b *begunOperation, k *lockedOperation, kind musiccore.Kind, inPlace bool) *wire.Failure {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	a, ok := c.server.Locks.Begin(k.request.key, k.request.ref, kind, b.answered)

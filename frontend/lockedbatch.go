@@ -167,8 +167,7 @@ func (b *lockedBatch) runPermitted(inPlace bool) *wire.Failure {
 		return b.writeIf(k)
 	}
 	if first.Auto() {
-		k.request.parameters = k.request.parameters.Clone()
-		return b.conn.putInOwnSection(k, first, b.kind(), primitive.WriteTypeBatch, inPlace)
+		return b.conn.putInOwnSection(&k, first, b.kind(), primitive.WriteTypeBatch, inPlace)
 	}
 	return b.conn.sendUnderLock(&k, b.kind(), inPlace)
 }

@@ -173,8 +173,8 @@ func (c *conn) conclude(e wire.Envelope, f *sentOperation, o outcome, v musiccor
 // done lets the next conditional write of the key have its turn, where this is one, and ends a
 // section of one write. It may be called again.
 func (f *sentOperation) done() {
-	if f.endSection != nil {
-		f.endSection()
+	if f.section != nil {
+		f.section.end()
 	}
 	if f.condition != nil {
 		f.condition.nextTurn()

@@ -61,13 +61,14 @@ func (c *conn) startConditional(h wire.Header, x *conditionalWrite, q lockedRequ
 		k.sent.condition = x
 	}
 	if q.ref == 0 {
-		return c.inOwnSection(h, x.first, q.key, false, func(ref musiccore.LockRef, release func()) (lockedOperation, musiccore.Kind) {
-			x.nextTurn = release
-			for _, k := range []*lockedOperation{&read, &x.again, &x.write} {
-				k.request.ref, k.sent.alone = ref, primitive.WriteTypeCas
+		w := &ownSection{first: read, kind: musiccore.Get}
+		w.granted = func() {
+			x.nextTurn = w.end
+			for _, k := range []*lockedOperation{&w.first, &x.again, &x.write} {
+				k.request.ref, k.sent.alone = w.ref, primitive.WriteTypeCas
 			}
-			return read, musiccore.Get
-		})
+		}
+		return c.inOwnSection(w, x.first)
 	}
 	o := c.begin(h.Stream)
 	c.server.turns.take(q.key, func(next func()) {

@@ -76,21 +76,21 @@ func (l *locks) lockHere(k musiccore.Key, q musiccore.Request, done func(musicco
 // lock is lockHere; counted says that it is a client's new LOCK, which the metrics count.
 func (l *locks) lock(k musiccore.Key, q musiccore.Request, counted bool, done func(musiccore.Answer)) (a musiccore.Answer, gone func()) {
 	s, op := l.of(k), l.nextOp()
-	a, ok := s.enter(shardOp{op: op, refKey: refKey{k, q.Ref}, counted: counted}, done, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Lock(now, op, k, q) })
+	a, ok := s.enter(shardOp{op: op, refKey: refKey{k, q.Ref}, counted: counted}, func() func(musiccore.Answer) { return done }, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Lock(now, op, k, q) })
 	return a, s.goneUnless(ok, op)
 }
 
 // unlockHere asks this proxy's core.
 func (l *locks) unlockHere(k musiccore.Key, r musiccore.LockRef, by musiccore.Client, done func(musiccore.Answer)) (a musiccore.Answer, gone func()) {
 	s, op := l.of(k), l.nextOp()
-	a, ok := s.enter(shardOp{op: op, refKey: refKey{k, r}, by: by}, done, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Unlock(now, op, k, r) })
+	a, ok := s.unlockKey(op, refKey{k, r}, by, func() func(musiccore.Answer) { return done })
 	return a, s.goneUnless(ok, op)
 }
 
 // forceHere asks this proxy's core.
 func (l *locks) forceHere(k musiccore.Key, r musiccore.LockRef, f frontend.Force, done func(musiccore.Answer)) (a musiccore.Answer, gone func()) {
 	s, op := l.of(k), l.nextOp()
-	a, ok := s.enter(shardOp{op: op, by: f.By}, done, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects {
+	a, ok := s.enter(shardOp{op: op, by: f.By}, func() func(musiccore.Answer) { return done }, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects {
 		return c.Force(now, op, k, r, f.String())
 	})
 	return a, s.goneUnless(ok, op)
@@ -143,17 +143,17 @@ func (l *locks) lockAfter(k musiccore.Key, q musiccore.Request, done func(musicc
 
 // Unlock implements frontend.Locks.
 func (l *locks) Unlock(k musiccore.Key, r musiccore.LockRef, by musiccore.Client, done func(musiccore.Answer)) (musiccore.Answer, bool) {
-	follow := func(a musiccore.Answer) { done(l.unlockThere(k, r, by, a)) }
-	a, gone := l.unlockHere(k, r, by, follow)
-	switch {
-	case gone != nil:
-		return a, false
-	case errors.Is(a.Err, musiccore.ErrElsewhere):
-		first := a // a copy: what a closure holds is on the heap, and most end above
-		l.of(k).running.Go(func() { follow(first) })
+	s := l.of(k)
+	follow := func() func(musiccore.Answer) { // made where it is needed: most are answered at once
+		return func(a musiccore.Answer) { done(l.unlockThere(k, r, by, a)) }
+	}
+	a, ok := s.unlockKey(l.nextOp(), refKey{k, r}, by, follow)
+	if ok && errors.Is(a.Err, musiccore.ErrElsewhere) {
+		first, then := a, follow() // a copy: what a closure holds is on the heap
+		s.running.Go(func() { then(first) })
 		return musiccore.Answer{}, false
 	}
-	return a, true
+	return a, ok
 }
 
 // Begin implements frontend.Locks.

@@ -103,9 +103,16 @@ type shardOp struct {
 	counted bool // a LOCK, which the metrics count while it waits
 }
 
-// enter hands an event to the core. Where ok is true the answer is there, else done gets it. A
-// reference that was found at another proxy is not looked for here again.
-func (s *shard) enter(o shardOp, done func(musiccore.Answer), event func(*musiccore.Core, musiccore.Now) musiccore.Effects) (a musiccore.Answer, ok bool) {
+// unlockKey gives a reference back, as enter does.
+func (s *shard) unlockKey(op musiccore.OpID, p refKey, by musiccore.Client, done func() func(musiccore.Answer)) (a musiccore.Answer, ok bool) {
+	return s.enter(shardOp{op: op, refKey: p, by: by}, done, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects {
+		return c.Unlock(now, op, p.key, p.ref)
+	})
+}
+
+// enter hands an event to the core. Where ok is true the answer is there, else what done returns
+// gets it. A reference that was found at another proxy is not looked for here again.
+func (s *shard) enter(o shardOp, done func() func(musiccore.Answer), event func(*musiccore.Core, musiccore.Now) musiccore.Effects) (a musiccore.Answer, ok bool) {
 	s.mu.Lock()
 	defer s.unlock()
 	if owner, known := s.owners.Get(o.refKey); known {
@@ -114,7 +121,7 @@ func (s *shard) enter(o shardOp, done func(musiccore.Answer), event func(*musicc
 	now := s.recently()
 	effects := event(s.core, now)
 	if a, ok = takeAnswer(&effects, o.op); !ok {
-		s.waiting[o.op] = s.counted(o, done)
+		s.waiting[o.op] = s.counted(o, done())
 	}
 	s.carryOutFor(o.by, now, effects)
 	return a, ok
