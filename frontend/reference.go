@@ -1,10 +1,12 @@
 package frontend
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
 	"hash"
+	"hash/maphash"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,17 +37,47 @@ type References interface {
 // NewReferences makes References that whoever has the same secret makes alike. Who does not know it
 // can only guess.
 func NewReferences(secret []byte) References {
-	return &taggedReferences{hashes: sync.Pool{New: func() any { return &keyedHash{mac: hmac.New(sha256.New, secret)} }}}
+	seed := maphash.MakeSeed()
+	return &taggedReferences{hashes: sync.Pool{New: func() any { return &keyedHash{mac: hmac.New(sha256.New, secret), seed: seed} }}}
 }
 
 // taggedReferences put the first bits of a keyed hash behind a reference.
 type taggedReferences struct{ hashes sync.Pool }
 
-// keyedHash is the memory that one tag takes.
+// keyedHash is the memory that one tag takes, with the tags of late: a reference is shown once, and
+// read by each operation under it.
 type keyedHash struct {
-	mac hash.Hash
+	mac  hash.Hash
+	in   []byte
+	sum  [sha256.Size]byte
+	seed maphash.Seed
+	late [tagsKept]knownTag
+}
+
+const (
+	tagsKept    = 64     // of each processor, roughly
+	maxKnownTag = 1 << 8 // bytes of what a tag is made of, of which it is kept
+)
+
+// knownTag is the tag of what it was made of.
+type knownTag struct {
 	in  []byte
-	sum [sha256.Size]byte
+	tag uint32
+}
+
+// tag returns the tag of h.in.
+func (h *keyedHash) tag() uint32 {
+	known := &h.late[maphash.Bytes(h.seed, h.in)%tagsKept]
+	if len(known.in) > 0 && bytes.Equal(known.in, h.in) {
+		return known.tag
+	}
+	h.mac.Reset()
+	_, _ = h.mac.Write(h.in)
+	tag := binary.BigEndian.Uint32(h.mac.Sum(h.sum[:0])) >> (32 - tagBits)
+	if len(h.in) <= maxKnownTag {
+		known.in, known.tag = append(known.in[:0], h.in...), tag
+	}
+	return tag
 }
 
 // Show implements References.
@@ -54,10 +86,7 @@ func (t *taggedReferences) Show(generation [16]byte, k musiccore.Key, ref musicc
 	defer t.hashes.Put(h)
 	h.in = append(append(h.in[:0], generation[:]...), k.Table[:]...)
 	h.in = append(binary.BigEndian.AppendUint64(h.in, uint64(ref)), k.PK...)
-	h.mac.Reset()
-	_, _ = h.mac.Write(h.in)
-	tag := binary.BigEndian.Uint32(h.mac.Sum(h.sum[:0])) >> (32 - tagBits)
-	return int64(ref)<<tagBits | int64(tag)
+	return int64(ref)<<tagBits | int64(h.tag())
 }
 
 // Read implements References.

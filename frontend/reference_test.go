@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -86,6 +87,19 @@ func TestReferencesTakeNoMemory(t *testing.T) {
 	r, k := NewReferences([]byte("secret")), musiccore.Key{PK: "a key of some length"}
 	n := r.Show([16]byte{1}, k, 7)
 	assert.Zero(t, testing.AllocsPerRun(100, func() { r.Read([16]byte{1}, k, n) }))
+}
+
+// A tag that is remembered is the one that would be made anew, however many are shown, and of keys of whatever length.
+func TestRememberedTags(t *testing.T) {
+	r := NewReferences([]byte("secret"))
+	for i := range 3 * tagsKept {
+		k, ref := musiccore.Key{PK: strings.Repeat("key", 1+i%100)}, musiccore.LockRef(1+i%7)
+		want := NewReferences([]byte("secret")).Show([16]byte{1}, k, ref)
+		for range 2 {
+			assert.Equal(t, want, r.Show([16]byte{1}, k, ref), i)
+			assert.NotEqual(t, want, r.Show([16]byte{2}, k, ref), i)
+		}
+	}
 }
 
 // BenchmarkReference measures the way of a reference to the client and back.
