@@ -106,10 +106,21 @@ func (c *Client) CriticalPut(ctx context.Context, key string, ref int64, value [
 	if err != nil {
 		return err
 	}
-	if err := c.putQuorum(ctx, DataPut, key, value, c.v2s(ref, since)); err != nil || !c.o.Repaired {
+	if !c.o.Repaired {
+		return c.putQuorum(ctx, DataPut, key, value, c.v2s(ref, since))
+	}
+	if err := c.putQuorum(ctx, DataPut, key, value, c.v2s(ref, c.later(lock{key, ref}, since))); err != nil {
 		return err
 	}
 	return c.still(ctx, key, ref)
+}
+
+// later returns a time that is later than what it has returned before of a section, whatever its clock does.
+func (c *Client) later(l lock, since time.Duration) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last[l] = max(since, c.last[l]+time.Microsecond)
+	return c.last[l]
 }
 
 // errUnsure says that a put was written, and that nobody can tell for whom.
@@ -149,6 +160,7 @@ func (c *Client) ReleaseLock(ctx context.Context, key string, ref int64) error {
 func (c *Client) RemoveLockReference(ctx context.Context, key string, ref int64) error {
 	c.mu.Lock()
 	delete(c.starts, lock{key, ref})
+	delete(c.last, lock{key, ref})
 	c.mu.Unlock()
 	return c.dequeue(ctx, key, ref)
 }

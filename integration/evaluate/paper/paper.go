@@ -50,8 +50,8 @@
 // so two clients hold the key. A put that has passed its peek is acknowledged after its section was
 // taken away and synchronised, and is lost. With the flag as printed it even lands on the next section's
 // values, as does a put of MSCP under any flag. A clock that goes back orders a later put before an
-// earlier one. Options.Repaired peeks at QUORUM, once more when a put has been acknowledged, and sets the
-// flag above all stamps of its reference.
+// earlier one. Options.Repaired peeks at QUORUM, once more when a put has been acknowledged, sets the
+// flag above all stamps of its reference, and orders the puts of a section by more than the clock.
 package paper
 
 import (
@@ -123,6 +123,7 @@ type Client struct {
 	sessions []*gocql.Session // by Hosts; nil before the first use
 	at       int              // the replica in use
 	starts   map[lock]time.Time
+	last     map[lock]time.Duration // of a put since its start, if Repaired
 
 	suspected map[string]suspect // by key
 }
@@ -151,7 +152,7 @@ func New(o Options) (*Client, error) {
 	if o.Send == nil {
 		o.Send = func(Step) {}
 	}
-	c := &Client{o: o, sessions: make([]*gocql.Session, len(o.Hosts)), starts: map[lock]time.Time{}, suspected: map[string]suspect{}}
+	c := &Client{o: o, sessions: make([]*gocql.Session, len(o.Hosts)), starts: map[lock]time.Time{}, last: map[lock]time.Duration{}, suspected: map[string]suspect{}}
 	s, err := c.session()
 	if err != nil {
 		return nil, err

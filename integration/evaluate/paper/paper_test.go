@@ -144,19 +144,21 @@ func TestCassaEVLosesUpdates(t *testing.T) {
 	require.Contains(t, faults(h), judge.TwoHolders)
 }
 
-// A clock that goes back has a later put ordered before an earlier one.
+// A clock that goes back has a later put ordered before an earlier one, unless repaired.
 func TestAClockThatGoesBack(t *testing.T) {
-	open, h, ctx := opener(t), new(judge.History), t.Context()
-	var back atomic.Int64
-	c := open(t, Options{Now: func() time.Time { return time.Now().Add(-time.Duration(back.Load())) }})
-	held, err := judge.Record(c, 1, h.Add).Enter(ctx, "k")
-	require.NoError(t, err)
-	require.NoError(t, held.Put(ctx, []byte("a")))
-	back.Store(int64(time.Minute))
-	require.NoError(t, held.Put(ctx, []byte("b")))
-	_, err = held.Get(ctx)
-	require.NoError(t, err)
-	require.Equal(t, []judge.Fault{judge.LostPut}, faults(h))
+	for repaired, want := range map[bool][]judge.Fault{false: {judge.LostPut}, true: nil} {
+		open, h, ctx := opener(t), new(judge.History), t.Context()
+		var back atomic.Int64
+		c := open(t, Options{Repaired: repaired, Now: func() time.Time { return time.Now().Add(-time.Duration(back.Load())) }})
+		held, err := judge.Record(c, 1, h.Add).Enter(ctx, "k")
+		require.NoError(t, err)
+		require.NoError(t, held.Put(ctx, []byte("b")))
+		back.Store(int64(time.Minute))
+		require.NoError(t, held.Put(ctx, []byte("a")))
+		_, err = held.Get(ctx)
+		require.NoError(t, err)
+		require.Equal(t, want, faults(h))
+	}
 }
 
 // A section ends after T, and an orphan, whose client nobody knows, after Patience.

@@ -31,15 +31,21 @@ func threeNodes(t *testing.T) []*cassandra.Node {
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	s, err := gocql.NewCluster(c.ContactPoints()...).CreateSession()
+	cluster := gocql.NewCluster(c.ContactPoints()...)
+	cluster.Timeout, cluster.ConnectTimeout = time.Minute, time.Minute
+	s, err := cluster.CreateSession()
 	require.NoError(t, err)
 	defer s.Close()
 	require.NoError(t, s.Query("CREATE KEYSPACE three WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 3}").Exec())
 	return c.Nodes()
 }
 
-// moving is a client that enqueues at one MUSIC replica and does the rest at another, as III-A allows it.
-type moving struct{ first, then *Client }
+// moving is a client that enqueues at one MUSIC replica and does the rest at another, as III-A allows it. It acquires once, when
+// the node of the other has got the enqueue.
+type moving struct {
+	first, then *Client
+	node        *Client // of the other, and peeks at ONE
+}
 
 func (m *moving) Close() {}
 
@@ -48,9 +54,19 @@ func (m *moving) Enter(ctx context.Context, key string) (section.Held, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Second) // the commit arrives when it does
-	defer cancel()
-	return &Held{m.then, key, ref}, m.then.wait(ctx, key, ref)
+	for {
+		if f, err := m.node.peek(ctx, key); err != nil || f.guard >= ref {
+			break
+		}
+		if err := m.node.pause(ctx); err != nil {
+			return nil, err
+		}
+	}
+	in, err := m.then.AcquireLock(ctx, key, ref)
+	if err == nil && !in {
+		err = errNack
+	}
+	return &Held{m.then, key, ref}, err
 }
 
 // A replica that holds an enqueue and has missed the one before grants the later one while the earlier one is inside (VI: "an
@@ -61,9 +77,9 @@ func TestTwoHoldersAtAReplicaThatMissedAnEnqueue(t *testing.T) {
 	ctx := t.Context()
 	for name, repaired := range map[string]bool{"as printed": false, "repaired": true} {
 		t.Run(name, func(t *testing.T) {
-			var replicas [3]*Client
-			for i, n := range nodes {
-				c, err := New(Options{Hosts: []string{n.Addr()}, Keyspace: "three", Repaired: repaired})
+			var replicas [4]*Client
+			for i, n := range []*cassandra.Node{nodes[0], nodes[1], nodes[2], nodes[2]} {
+				c, err := New(Options{Hosts: []string{n.Addr()}, Keyspace: "three", Repaired: repaired && i < 3, Timeout: time.Minute})
 				require.NoError(t, err)
 				defer c.Close()
 				replicas[i] = c
@@ -74,7 +90,7 @@ func TestTwoHoldersAtAReplicaThatMissedAnEnqueue(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, first.Put(ctx, []byte("of the first")))
 			heard := lose(t, nodes[1], nodes[2], "PAXOS2_PREPARE_REQ") // and so does not hear of the first one's either
-			second, err := judge.Record(&moving{replicas[1], replicas[2]}, 2, h.Add).Enter(ctx, name)
+			second, err := judge.Record(&moving{replicas[1], replicas[2], replicas[3]}, 2, h.Add).Enter(ctx, name)
 			heard()
 			if repaired {
 				require.ErrorIs(t, err, errNack)

@@ -17,7 +17,9 @@ leases while the fault lasts, or within 30 s afterwards; **held** is neither. Th
 is violated, at most as often as was asked for. So held is not a proof; violated is.
 
 Clients that were not answered do nothing more on their key, as the paper demands (III-A). Every lease is 5 s, and whoever is silent
-for longer may be replaced, where a system has such a thing.
+for longer may be replaced, where a system has such a thing; a holder that can renew does so every second. The bakery's numbers live
+for 10 s and cannot be renewed, so that a section may outlive its own: in the post they live for an hour. CassaEV and racing LWTs
+exclude nobody, and are here to be compared with.
 
 `
 

@@ -130,7 +130,7 @@ func TestCell(t *testing.T) {
 	require.Equal(t, []string{string(judge.LostPut)}, c.Violations)
 	text, err := os.ReadFile(filepath.Join(out, c.History))
 	require.NoError(t, err)
-	require.Contains(t, string(text), "All of the history:\n\tclient 1 section 1: enter")
+	require.Contains(t, string(text), "Up to there, 0 earlier operations left out:\n\tclient 1 section 1: enter")
 }
 
 // Cells that were not tried again stay in the table, and the page names every violation with its command.

@@ -169,22 +169,39 @@ func (c *Cell) judge(t *trial, out string) error {
 		return nil
 	}
 	c.Verdict, c.Seed = Violated, t.seed
-	var story strings.Builder
 	for _, v := range violations {
 		if !slices.Contains(c.Violations, string(v.Fault)) {
 			c.Violations = append(c.Violations, string(v.Fault))
 		}
-		story.WriteString(v.String() + "\n")
-	}
-	story.WriteString("\nAll of the history:\n")
-	for _, o := range t.history.Ops() {
-		story.WriteString("\t" + o.String() + "\n")
 	}
 	c.History = "safety/" + strings.NewReplacer(" ", "-", ",", "").Replace(c.System+" "+c.Fault) + ".txt"
 	if err := os.MkdirAll(filepath.Join(out, "safety"), 0o755); err != nil { //nolint:gosec // a report is for everybody
 		return fmt.Errorf("keep a history: %w", err)
 	}
-	return os.WriteFile(filepath.Join(out, c.History), []byte(story.String()), 0o644) //nolint:gosec // a report is for everybody
+	return os.WriteFile(filepath.Join(out, c.History), []byte(story(t.history.Ops(), violations)), 0o644) //nolint:gosec // a report is for everybody
+}
+
+// before is how many operations a story tells up to the last of its first violation.
+const before = 40
+
+// story tells the first violation of each fault, and what came before the first of all.
+func story(ops []judge.Op, violations []judge.Violation) string {
+	var b strings.Builder
+	told := map[judge.Fault]bool{}
+	for _, v := range violations {
+		if !told[v.Fault] {
+			b.WriteString(v.String() + "\n")
+		}
+		told[v.Fault] = true
+	}
+	last := violations[0].Ops[len(violations[0].Ops)-1]
+	end := 1 + slices.IndexFunc(ops, func(o judge.Op) bool { return o.Client == last.Client && o.Serial == last.Serial })
+	start := max(0, end-before)
+	fmt.Fprintf(&b, "\nUp to there, %d earlier operations left out:\n", start)
+	for _, o := range ops[start:end] {
+		b.WriteString("\t" + o.String() + "\n")
+	}
+	return b.String()
 }
 
 // load reads the table that an earlier run has left.
