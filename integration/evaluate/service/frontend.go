@@ -22,6 +22,7 @@ type FrontEnd struct {
 	Replicas []string      // names of the back ends, the closest first
 	Users    []string      // whose roles are changed through this front end and no other
 	Reads    int           // after so many changes of a user its role is read; 0: never
+	Pause    time.Duration // between a change and what follows it
 	Patience time.Duration // how long a back end may take
 
 	http http.Client
@@ -49,6 +50,7 @@ func (f *FrontEnd) Run(ctx context.Context) {
 				called := judge.Now()
 				known = f.reach(context.WithoutCancel(ctx), user, known, n)
 				f.tell.event(Event{What: Changed, Client: f.id, Key: user, Number: n, From: called, To: judge.Now()})
+				rest(ctx, f.Pause)
 				if f.Reads > 0 && n%f.Reads == 0 {
 					known = f.reach(context.WithoutCancel(ctx), user, known, 0)
 				}

@@ -66,6 +66,7 @@ func Portal(args []string, out io.Writer) error {
 	f.StringVar(&p.list, "replicas", "", "frontend: names of the back ends, the closest first, with commas")
 	f.StringVar(&p.users, "users", "", "frontend: whose roles it changes, with commas")
 	f.IntVar(&p.number, "reads", 1, "frontend: after so many changes of a user its role is read; 0: never")
+	f.DurationVar(&p.pause, "pause", 0, "frontend: between a change and what follows it")
 	f.DurationVar(&p.limit, "patience", time.Second, "how long a front end waits for an answer; a back end waits five times as long to become an owner")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -121,7 +122,8 @@ func (p *program) open(ctx context.Context) (System, error) {
 // frontEnd changes roles.
 func (p *program) frontEnd(ctx context.Context, s System) error {
 	e := NewFrontEnd(s, p.id, p.tell, p.dir)
-	e.Replicas, e.Users, e.Reads, e.Patience = strings.Split(p.list, ","), strings.Split(p.users, ","), p.number, p.limit
+	e.Replicas, e.Users = strings.Split(p.list, ","), strings.Split(p.users, ",")
+	e.Reads, e.Pause, e.Patience = p.number, p.pause, p.limit
 	e.Run(ctx)
 	return nil
 }

@@ -153,7 +153,7 @@ func (r *run) drive() {
 			replicas = append(replicas, fmt.Sprintf("b%d", (b+f)%victims))
 		}
 		r.drivers = append(r.drivers, &process{name: fmt.Sprintf("f%d", f), env: r.env(), words: r.words(host, "-role", "frontend", "-dir", r.o.dir,
-			"-users", strings.Join(mine, ","), "-replicas", strings.Join(replicas, ","), "-reads", r.unlessBare("1", "0"))})
+			"-users", strings.Join(mine, ","), "-replicas", strings.Join(replicas, ","), "-reads", r.unlessBare("1", "0"), "-pause", r.unlessBare("50ms", "0s"))})
 	}
 }
 
