@@ -102,7 +102,7 @@ func TestDocsCommandsExist(t *testing.T) {
 // The reference names each kind of error that the proxy tells clients, and no other.
 func TestDocsErrorsAreThoseOfTheCode(t *testing.T) {
 	var source strings.Builder
-	for _, pattern := range []string{"frontend/*.go", "proxy/*.go"} {
+	for _, pattern := range []string{"frontend/*.go", "frontend/*/*.go", "proxy/*.go", "proxy/*/*.go"} {
 		paths, err := filepath.Glob(filepath.Join(docRoot, pattern))
 		require.NoError(t, err)
 		for _, path := range paths {
