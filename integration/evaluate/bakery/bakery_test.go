@@ -112,6 +112,7 @@ func TestNumberRunsOut(t *testing.T) {
 
 // A section that is renewed is longer than the TTL.
 func TestRenewed(t *testing.T) {
+	t.Parallel()
 	o := storetest.Options(t)
 	const ttl = 2 * time.Second
 	one, two := opened(t, Options{Options: o, NumberTTL: ttl, Renew: true}), opened(t, Options{Options: o, NumberTTL: ttl, Renew: true})
@@ -136,6 +137,7 @@ func TestRenewed(t *testing.T) {
 // Nothing fences: the put of a process that was paused lies on top of what came after, in both
 // forms.
 func TestPausedHolderPuts(t *testing.T) {
+	t.Parallel()
 	o := storetest.Options(t)
 	clients := storetest.NewClients(t)
 	gate := storetest.NewGate(store.PutStatement)
@@ -161,6 +163,7 @@ func TestPausedHolderPuts(t *testing.T) {
 // One that stands still between reading a number and writing it, for longer than its true lasts,
 // gets a number that others have passed, and goes before one that holds the key.
 func TestChoosingRunsOut(t *testing.T) {
+	t.Parallel()
 	o := storetest.Options(t)
 	clients := storetest.NewClients(t)
 	read, goOn := make(chan struct{}), make(chan struct{})

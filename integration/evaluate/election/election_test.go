@@ -59,6 +59,7 @@ func campaign(t *testing.T, c *Client, address string) (lease *Lease, resign con
 
 // One of two candidates leads, everybody sees which, and when it resigns the other one leads.
 func TestElection(t *testing.T) {
+	t.Parallel()
 	o := storetest.Options(t)
 	for _, fenced := range []bool{false, true} {
 		c := opened(t, Options{Options: o, Fenced: fenced})
@@ -87,6 +88,7 @@ func TestElection(t *testing.T) {
 
 // When a leader dies, the next one leads after the TTL.
 func TestDeadLeader(t *testing.T) {
+	t.Parallel()
 	o := storetest.Options(t)
 	for key, fenced := range map[string]bool{"printed": false, "fenced": true} {
 		c := opened(t, Options{Options: o, TTL: 2 * time.Second, Fenced: fenced})
@@ -128,6 +130,7 @@ func TestRenewalLetsTheValueExpire(t *testing.T) {
 // A leader that is paused for longer than its lease writes on top of the next one; with the repair
 // it is told.
 func TestPausedLeaderWrites(t *testing.T) {
+	t.Parallel()
 	o := storetest.Options(t)
 	for key, fenced := range map[string]bool{"printed": false, "repaired": true} {
 		clients := storetest.NewClients(t)
@@ -161,6 +164,7 @@ func TestPausedLeaderWrites(t *testing.T) {
 
 // A lease whose acquisition was not answered is found to be one's own.
 func TestAcquisitionNotAnswered(t *testing.T) {
+	t.Parallel()
 	o := storetest.Options(t)
 	for key, fenced := range map[string]bool{"printed": false, "repaired": true} {
 		lossy := o

@@ -57,6 +57,7 @@ func TestBattery(t *testing.T) {
 
 // A batch is worked off from what is free; what is not is waited for only when nothing else is left.
 func TestProcess(t *testing.T) {
+	t.Parallel()
 	o := Options{Options: storetest.Options(t), Sleep: sleep}
 	c, other := opened(t, o), opened(t, o)
 	busy := storetest.Enter(t, other, "b")
@@ -76,6 +77,7 @@ func TestProcess(t *testing.T) {
 
 // Work that fails ends the batch, and leaves nothing locked.
 func TestProcessFails(t *testing.T) {
+	t.Parallel()
 	o := Options{Options: storetest.Options(t)}
 	c, failure := opened(t, o), errors.New("no")
 	err := c.Process(t.Context(), []string{"a", "b"}, func(section.Held, string) error { return failure })
@@ -89,6 +91,7 @@ func TestProcessFails(t *testing.T) {
 
 // A token is stale when neither it nor a beat that names it is within the grace period.
 func TestHousekeeping(t *testing.T) {
+	t.Parallel()
 	o := Options{Options: storetest.Options(t), Sleep: sleep, Beat: time.Hour, Grace: time.Hour, Conditional: true}
 	past, present := o, o
 	past.Clock = storetest.Ahead(-2 * o.Grace)
@@ -161,6 +164,7 @@ func evict(t *testing.T, conditional bool) (e evicted, put error) {
 // A session that wakes after its eviction puts on top of its successor; nothing of the repair
 // changes that.
 func TestEvictedSessionPuts(t *testing.T) {
+	t.Parallel()
 	for _, conditional := range []bool{false, true} {
 		e, err := evict(t, conditional)
 		require.NoError(t, err)
@@ -172,6 +176,7 @@ func TestEvictedSessionPuts(t *testing.T) {
 // And then it deletes the token of its successor, so that a third one enters; with the repair it
 // deletes nothing.
 func TestEvictedSessionLeaves(t *testing.T) {
+	t.Parallel()
 	for _, conditional := range []bool{false, true} {
 		e, err := evict(t, conditional)
 		require.NoError(t, err)

@@ -65,6 +65,7 @@ func (r *rendezvous) wait() {
 
 // The post's own example: both write, both read, both delete, and so on for as long as one looks.
 func TestNobodyEverGetsIt(t *testing.T) {
+	t.Parallel()
 	o := storetest.Options(t)
 	meeting := &rendezvous{all: make(chan struct{})}
 	o.Hook = func(statement string, send func() error) error {
@@ -89,6 +90,7 @@ func TestNobodyEverGetsIt(t *testing.T) {
 
 // A process that dies with the token leaves it for ever, or with the repair for a TTL.
 func TestDeadHolder(t *testing.T) {
+	t.Parallel()
 	o := storetest.Options(t)
 	for key, repaired := range map[string]bool{"printed": false, "repaired": true} {
 		with := Options{Options: o, Repaired: repaired, TTL: 2 * time.Second}
@@ -109,6 +111,7 @@ func TestDeadHolder(t *testing.T) {
 // A delete of a client whose clock went back by a second after the insert is acknowledged, and
 // the row stays; with the repair the clock is not asked again.
 func TestDeleteLosesToItsOwnInsert(t *testing.T) {
+	t.Parallel()
 	o := storetest.Options(t)
 	for key, repaired := range map[string]bool{"printed": false, "repaired": true} {
 		steps := o
@@ -134,6 +137,7 @@ func stepsBack(d time.Duration) func() time.Time {
 
 // What ends a stuck token also ends a section that is too long: two holders, with the repair only.
 func TestRowRunsOut(t *testing.T) {
+	t.Parallel()
 	o := Options{Options: storetest.Options(t), Repaired: true, TTL: time.Second, Sleep: sleep}
 	clients := storetest.NewClients(t)
 	one, two := clients.Add(New(o)), clients.Add(New(o))
@@ -146,6 +150,7 @@ func TestRowRunsOut(t *testing.T) {
 
 // A write whose outcome is unknown is taken back like any other.
 func TestUnknownWriteIsTakenBack(t *testing.T) {
+	t.Parallel()
 	o := storetest.Options(t)
 	lossy := o
 	lossy.Hook = storetest.LoseAnswer(strings.Fields(writeStatement)[0])

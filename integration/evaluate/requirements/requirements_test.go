@@ -34,6 +34,7 @@ type wants struct {
 func TestRequirements(t *testing.T) {
 	for name, system := range map[string]func(*testing.T) wants{"optimistic": theOptimistic, "heartbeat": theHeartbeat, "ours": ours} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := system(t)
 			require.NoError(t, w.Deadlock(t.Context()), "deadlock")
 			require.NoError(t, w.Starvation(t.Context(), 2), "starvation")
