@@ -110,7 +110,7 @@ func TestTwoHoldersAtAReplicaThatMissedAnEnqueue(t *testing.T) {
 func lose(t *testing.T, from, to *cassandra.Node, verbs ...string) func() {
 	t.Helper()
 	if len(verbs) == 0 {
-		verbs = []string{"PAXOS_COMMIT_REQ", "PAXOS2_PREPARE_REQ"}
+		verbs = []string{"PAXOS_COMMIT_REQ", "PAXOS2_PREPARE_REQ", "MUTATION_REQ"} // startTime, too, would tell of the reference
 	}
 	for _, verb := range verbs {
 		_, err := from.Fault(t.Context(), "drop "+verb+" "+to.Host())

@@ -2,6 +2,7 @@ package safety
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 )
@@ -19,7 +20,8 @@ is violated, at most as often as was asked for. So held is not a proof; violated
 Clients that were not answered do nothing more on their key, as the paper demands (III-A). Every lease is 5 s, and whoever is silent
 for longer may be replaced, where a system has such a thing; a holder that can renew does so every second. The bakery's numbers live
 for 10 s and cannot be renewed, so that a section may outlive its own: in the post they live for an hour. CassaEV and racing LWTs
-exclude nobody, and are here to be compared with.
+exclude nobody, and are here to be compared with. A fault that needs one message to be late at one instant, as a put that has passed
+its check, is shown by the tests of the system that it breaks.
 
 `
 
@@ -47,7 +49,8 @@ func (t *table) page() string {
 				c.System, c.Fault, strings.Join(c.Violations, "; "), c.History, c.System, c.Fault, c.Seed)
 		}
 	}
-	fmt.Fprintf(&b, "\nWritten on %s by `go run ./safety/table` in integration/evaluate.\n", t.When)
+	fmt.Fprintf(&b, "\nWritten on %s by `go run ./safety/table` in integration/evaluate, on a machine of %d cores that up to %.0f processes wanted: on one\n"+
+		"that is too busy, a system can be blocked by that alone.\n", t.When, runtime.NumCPU(), t.Load)
 	return b.String()
 }
 

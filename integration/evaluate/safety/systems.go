@@ -53,7 +53,7 @@ func Systems() []System {
 		other("LWT lock table, timeuuid", func(o store.Options) (*timeuuid.Client, error) {
 			return timeuuid.New(timeuuid.Options{Options: o})
 		}),
-		other("Lamport's bakery", func(o store.Options) (*bakery.Client, error) {
+		other("bakery", func(o store.Options) (*bakery.Client, error) {
 			return bakery.New(bakery.Options{Options: o, ChoosingTTL: Lease, NumberTTL: 2 * Lease})
 		}),
 		other("lease, election", func(o store.Options) (*election.Client, error) {

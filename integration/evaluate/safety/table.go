@@ -41,6 +41,7 @@ type Cell struct {
 // table is what is kept.
 type table struct {
 	When  string
+	Load  float64 // the greatest after a try: processes that wanted a core in the last minute
 	Cells []Cell
 }
 
@@ -133,8 +134,15 @@ func (r *run) try(ctx context.Context, f Fault, number int) error {
 		}
 		fmt.Fprintf(r.o.Log, "  %-24s seed %d: %3d sections, blocked %v, %v %s\n", c.System, t.seed, t.history.Count(judge.Enter, judge.Done), t.blocked, c.Violations, c.Failed)
 	}
-	r.table.When = time.Now().UTC().Format(time.DateOnly)
+	r.table.When, r.table.Load = time.Now().UTC().Format(time.DateOnly), max(r.table.Load, wanting())
 	return r.table.save(r.o.Out)
+}
+
+// wanting returns how many processes wanted a core in the last minute; 0 where the system does not tell.
+func wanting() (n float64) {
+	text, _ := os.ReadFile("/proc/loadavg") // see above
+	_, _ = fmt.Sscan(string(text), &n)
+	return n
 }
 
 // of returns the cell of a system under a fault, and makes it if it is not there yet.
