@@ -163,7 +163,7 @@ func TestPreparedStatementsAreBounded(t *testing.T) {
 
 // What clients make the proxy keep by PREPARE is, in memory, no more than the bound says: with the statements that have most to keep.
 func TestPreparedMemory(t *testing.T) {
-	const all = 16 << 20
+	const all = 4 << 20
 	for name, text := range map[string]string{
 		"markers":  "LOCK bank.locked WHERE k IN (" + strings.Repeat("?,", 30_000) + "?) AS '%d'",
 		"literals": "LOCK bank.locked WHERE k IN (" + strings.Repeat("'',", 20_000) + "'') AS '%d'",
@@ -175,7 +175,7 @@ func TestPreparedMemory(t *testing.T) {
 			m.server.Limits().Prepared, m.server.Limits().PreparedEach = all, all
 			m.server.Tables.Set("bank", "locked", &catalog.Critical{Key: []catalog.Column{{Name: "k", Type: "text"}}, Primary: []string{"k"}})
 			before := heap()
-			for i := range min(4*all/len(text), 20_000) {
+			for i := range min(2*all/len(text), 20_000) {
 				require.NoError(t, m.feed(m.up, d.envelope(t, 1, &message.Prepare{Query: fmt.Sprintf(text, i)})))
 			}
 			assert.Less(t, heap()-before, int64(all*5/4))
