@@ -75,6 +75,7 @@ type Music struct {
 	SessionLease  time.Duration
 	ClientLease   time.Duration
 	MaxWait       time.Duration // how long LOCK may wait for a driver whose own time-out is not known
+	LockCommit    string        // auto, or quorum: no LWT on a lock row is acknowledged by fewer
 	Retain        time.Duration // a key whose sections are shorter is kept so long for the next LOCK here; 0 = never
 	Critical      []string      // patterns of tables that are critical whatever their comment says; see CriticalByName
 	MetricsTables []string      // whose locks have metrics of their own; see NamedTables
@@ -119,6 +120,7 @@ func Default() Config {
 			SessionLease: 10 * time.Second,
 			ClientLease:  30 * time.Second,
 			MaxWait:      1500 * time.Millisecond,
+			LockCommit:   "auto",
 			Retain:       200 * time.Millisecond,
 
 			ExpectProxies: 1,

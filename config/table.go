@@ -125,6 +125,10 @@ func musicSettings() []setting {
 			field: func(c *Config) field { return duration(&c.Music.MaxWait, 0, time.Minute) },
 		},
 		{
+			name: "lock-commit", usage: "where it is waited for the commit of a LOCK: auto = in the own data centre, where there are several and every node has paxos_variant v2; quorum = in a quorum of all replicas",
+			field: func(c *Config) field { return choice(&c.Music.LockCommit, "auto", "quorum") },
+		},
+		{
 			name: "retain", usage: "how long a proxy keeps a key for the next LOCK there, if sections are shorter than this; 0s: not at all",
 			field: func(c *Config) field { return duration(&c.Music.Retain, 0, 10*time.Second) },
 		},

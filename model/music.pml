@@ -13,7 +13,8 @@
  *   the client   sequential: one operation at a time. Any number of gets; the puts are counted by the cast.
  *   QUORUM reads of data are atomic, or with APART their two replicas are read one after the other.
  *   commit       with leases the newest T stands on a quorum; a QUORUM read that misses it only makes an LWT that is
- *                refused. LOOSE and strict mode have it.
+ *                refused. LOOSE and strict mode have it. NEAR: the answer to an Enqueue that grants does not say that
+ *                it does; NEARALL: nor that to any other LWT.
  *   reads of Q   are of the newest: too old a row makes a condition that is refused.
  * What is left out: closed and the setting of a table, Remote (one sequencer serves it all), hints (they grant nothing),
  * several cells and rows, TTLs, lists, paging (one mutation, or torn: M1), operations in flight side by side, schema changes,
@@ -252,7 +253,7 @@ inline extended() {
 
 /* heard: the issuer learns the fate of its LWT. */
 inline heard() {
-	if :: lwt[a].kind == APPLIED -> firm() :: else fi;
+	if :: lwt[a].kind == APPLIED -> endFirm() :: else fi;
 	clear(a)
 }
 
@@ -348,7 +349,7 @@ ask:	atomic {
 	if
 	:: d_step {                     /* applied on an empty queue: the LWT is the grant */
 		lwt[a].kind == APPLIED && lwt[a].base != 0 && VALID(S) ->
-		firm(); given();
+		grantFirm(); given();
 		printf("%c hears that it was applied: it holds reference %d at base %d, dirty %d\n", NAME, r, lwt[a].base, lwt[a].dirty);
 		granted(lwt[a].base, lwt[a].dirty);
 		clear(a)
@@ -391,7 +392,7 @@ over:	if
 	if
 	:: d_step {
 		lwt[a].kind == APPLIED && VALID(S) ->
-		firm(); refOf[a] = r; ten[t].last = r;
+		endFirm(); refOf[a] = r; ten[t].last = r;
 		printf("%c hears that it was applied: it holds reference %d at base %d\n", NAME, r, lwt[a].base);
 		granted(lwt[a].base, 1);
 		clear(a)

@@ -60,6 +60,9 @@ func largeRuns() []run {
 		{"two-jump", "two users, clocks that jump ahead", music, "-DTWO -DPB=1 -DJUMP", "", largeScope},
 		{"two-no-repair", "two users, no read repair", music, "-DTWO -DPB=1 -DNOREPAIR", "", largeScope},
 		{"two-loose", "two users, the newest T perhaps on a minority", music, "-DTWO -DPB=1 -DLOOSE", "", largeScope},
+		{"two-near", "two users, an Enqueue that grants is committed in one data centre", music, "-DTWO -DPB=1 -DNEAR", "", largeScope},
+		{"two-near-all", "two users, every LWT is committed in one data centre", music, "-DTWO -DPB=1 -DNEARALL", "", largeScope},
+		{"strict-near", "no leases, an Enqueue that grants is committed in one data centre", music, "-DTWO -DSTRICT -DNEAR -DPA=1", "", largeScope},
 		{"two-fails", "two users, a synchronise may fail and is done again", music, "-DTWO -DPB=1 -DFAILS=1", "", largeScope},
 		{"two-deletes", "two users, the first one deletes what there is", music, "-DTWO -DPB=1 -DDELETES -DINITIAL", "", largeScope},
 		{"two-puts", "two users, the first with two puts", music, "-DTWO -DPA=2 -DPB=1", "", largeScope},
@@ -119,6 +122,7 @@ func faults() []run {
 		{"c16", "an acknowledgement after its time is told", music, "-DC16 -DTWO", "latest_state", smallScope},
 		{"m6-no-repair", "strict mode without read repair on the lock row", music, "-DSTRICT -DNOREPAIR -DTWO", "exclusivity", smallScope},
 		{"m6-local-dirty", "strict mode, a dirty term trusts one replica", music, "-DSTRICT -DLOCALDIRTY -DTWO", "exclusivity", smallScope},
+		{"m6-near", "strict mode, every LWT is committed in one data centre", music, "-DSTRICT -DNEARALL -DTAKEN", "exclusivity", smallScope},
 		{"sweep-clean", "a proxy's sweep of its own forgotten head is as clean as T", music, "-DSWEEPCLEAN -DSWEPT -DPB=1", "clean_below", smallScope},
 		{"sweep-forgets", "the same, and an own release of unknown fate is forgotten", music, "-DRELFORGET -DSWEEPCLEAN -DSWEPT -DPB=1", "clean_below", smallScope},
 	}

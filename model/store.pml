@@ -15,7 +15,10 @@
  * Replicas have no names: they are kept sorted by stamp, highest first.
  */
 
-#ifdef STRICT
+#ifdef NEARALL
+#define NEAR
+#endif
+#if defined(STRICT) || defined(NEAR)
 #define LOOSE
 #endif
 #ifndef W
@@ -246,6 +249,24 @@ inline setT(a) {
 inline firm() {
 #ifdef LOOSE
 	loose = 0; P.base = 0; P.head = 0; P.dirty = 0; P.owner = 0
+#else
+	skip
+#endif
+}
+
+/* grantFirm: the issuer of an Enqueue hears that it was granted. */
+inline grantFirm() {
+#ifndef NEAR
+	firm()
+#else
+	skip
+#endif
+}
+
+/* endFirm: the issuer of another LWT hears that it was applied. */
+inline endFirm() {
+#ifndef NEARALL
+	firm()
 #else
 	skip
 #endif

@@ -64,13 +64,19 @@ type Command struct {
 // Action is one of ReadRow, Apply, Synch, ReadStamps, ReadBeat.
 type Action interface{ action() }
 
-// ReadRow reads the lock row: LOCAL_ONE, or QUORUM. It ends with StatusDone and
-// Row (nil: no such row), or StatusUnknown.
-type ReadRow struct{ Quorum bool }
+// ReadRow reads the lock row: LOCAL_ONE, or QUORUM. One that is Serial shows every LWT that was decided
+// before it, and answers once the last of them is on a quorum: SERIAL, or QUORUM where nobody commits
+// below that. It ends with StatusDone and Row (nil: no such row), or StatusUnknown.
+type ReadRow struct{ Quorum, Serial bool }
 
-// Apply runs one LWT. It ends with StatusDone (applied), StatusRefused or StatusUnknown, which is
-// every outcome that is not certain: the Core then sends the same Swap again.
-type Apply struct{ Swap Swap }
+// Apply runs one LWT. One that is Near may be committed at LOCAL_QUORUM, where the caller knows that
+// the cluster allows that (docs/protocol.md 3.1, lwt); Result.Near says that it was. It ends with
+// StatusDone (applied), StatusRefused or StatusUnknown, which is every outcome that is not certain: the
+// Core then sends the same Swap again.
+type Apply struct {
+	Swap Swap
+	Near bool
+}
 
 // Synch is one attempt to synchronise a key (docs/protocol.md 3.9, Synch): read it at QUORUM,
 // interval by interval, and write each interval back in one mutation at QUORUM, DELETE at Fence
@@ -118,6 +124,7 @@ const (
 type Result struct {
 	Status Status
 	Row    *Row          // ReadRow
+	Near   bool          // Apply: committed at LOCAL_QUORUM, so that a read at QUORUM may not show it
 	Stamp  Stamp         // StatusAbove, ReadStamps: the highest stamp met
 	Beat   int64         // ReadBeat
 	Lease  time.Duration // ReadBeat: as it stands beside the beat; 0 where nothing does

@@ -124,15 +124,17 @@ func (k *key) finishStep(now Now) {
 	}
 }
 
-// unneeded reports whether nobody holds, waits or is owed an answer.
+// unneeded reports whether nobody holds, waits or is owed an answer, and what was decided here is on a
+// quorum.
 func (k *key) unneeded(now Now) bool {
-	return k.term == nil && k.lwt == nil && len(k.queue.unnumbered) == 0 && len(k.queries) == 0 && !k.headAwaited(now)
+	return k.view.confirmAt == 0 && k.term == nil && k.lwt == nil && len(k.queue.unnumbered) == 0 && len(k.queries) == 0 && !k.headAwaited(now)
 }
 
 // nextWake returns when the key has something to do without an event; 0 is never.
 func (k *key) nextWake(now Now) time.Duration {
 	at := sooner(now.Boot, 0, k.headWatch.until)
 	at = sooner(now.Boot, at, k.view.read.next)
+	at = sooner(now.Boot, at, k.view.confirmAt)
 	if k.view.read.cmd != 0 {
 		at = sooner(now.Boot, at, k.view.read.began+lookTimeout)
 	}

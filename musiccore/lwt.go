@@ -69,9 +69,14 @@ func (k *key) sendLWT(now Now) {
 		return
 	}
 	l.tries++
-	l.cmd = k.c.do(k.id, Apply{Swap: l.swap})
+	l.cmd = k.c.do(k.id, Apply{Swap: l.swap, Near: l.mayBeNear() && !k.isChecked()})
 	k.c.commands[l.cmd] = k
 }
+
+// mayBeNear reports whether the LWT may be committed in one data centre: an Enqueue, on whose being on
+// a quorum nothing rests but what view.committed sees to. Sent again it is not, since the nodes of that
+// data centre may be what was missing.
+func (l *lwt) mayBeNear() bool { return l.purpose == purposeEnqueue && l.tries == 1 }
 
 // lwtReplied takes the result of an Apply.
 func (k *key) lwtReplied(now Now, r Result) {
@@ -86,7 +91,7 @@ func (k *key) lwtReplied(now Now, r Result) {
 		if l.swap.Set.Q {
 			k.view.seenAt = now.Boot
 		}
-		k.view.firmAfter = k.c.last.command
+		k.view.committed(now, k.c.last.command, r.Near)
 		k.lwtApplied(now)
 	case StatusRefused:
 		l.refused = k.c.last.command

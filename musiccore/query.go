@@ -16,7 +16,7 @@ const (
 // queryKind is which operation a query belongs to.
 type queryKind uint8
 
-// query is an operation on a reference that no entry here is for. A QUORUM read of the lock row
+// query is an operation on a reference that no entry here is for. A SERIAL read of the lock row
 // that begins after it tells the answer.
 type query struct {
 	op      OpID
@@ -33,6 +33,10 @@ type query struct {
 // needsRow reports whether the lock row tells the answer, and not the end of something that this
 // proxy has begun.
 func (q query) needsRow() bool { return q.ended == 0 }
+
+// needsSerial reports whether it must be a row that shows every LWT before: the client may have a
+// reference of another session whose Enqueue is on no quorum yet, and be told that it holds nothing.
+func (q query) needsSerial() bool { return q.needsRow() && q.kind != queryWaiters }
 
 // addQuery has the next QUORUM read answer a query.
 func (k *key) addQuery(q query) {
@@ -51,7 +55,7 @@ func (k *key) answerQueries(now Now, id CommandID) {
 	asks := k.queries
 	k.queries = nil
 	for _, q := range asks {
-		if !q.needsRow() || q.after >= id || !k.answerFromRow(now, q) {
+		if !q.needsRow() || q.after >= id || (q.needsSerial() && !k.view.read.serial) || !k.answerFromRow(now, q) {
 			k.queries = append(k.queries, q)
 		}
 	}

@@ -282,9 +282,9 @@ func (p *proxy) do(c Command) {
 	}
 	switch a := c.Action.(type) {
 	case ReadRow:
-		st.read(&x, p, c.Key, a.Quorum, back)
+		st.read(&x, p, c.Key, a, back)
 	case Apply:
-		p.apply(&x, c.Key, a.Swap, back)
+		p.apply(&x, c.Key, a, back)
 	case Synch:
 		st.copy(&x, p, c.Key, a, back)
 	case ReadStamps:

@@ -54,6 +54,7 @@ type sent struct {
 	swap    Swap
 	why     purpose
 	session *Session
+	near    bool // may be committed in one data centre
 	applied int
 	fate    Status
 }
@@ -73,8 +74,8 @@ func (s *sim) past(k Key, w Swap) bool {
 
 // apply sends an LWT, and holds the core to I10: what is of unknown outcome is
 // sent again until that is known, and nothing else is sent meanwhile.
-func (p *proxy) apply(x *chance, k Key, w Swap, back func(Result)) {
-	s, l := p.s, p.lwts[k]
+func (p *proxy) apply(x *chance, k Key, a Apply, back func(Result)) {
+	s, l, w := p.s, p.lwts[k], a.Swap
 	if l == nil || !l.swap.same(w) {
 		if l != nil && l.fate == StatusUnknown && l.session == p.session && !s.past(k, l.swap) {
 			s.fail("I10/H3: an LWT of unknown fate is forgotten: %+v", l.swap)
@@ -83,7 +84,7 @@ func (p *proxy) apply(x *chance, k Key, w Swap, back func(Result)) {
 		p.lwts[k] = l
 		s.check.sending(p, k, w)
 	}
-	l.fate = StatusUnknown
+	l.fate, l.near = StatusUnknown, a.Near && s.store.centres
 	s.say(func() string { return fmt.Sprintf("proxy %d sends %v of %s %s", p.n, l.why, k.PK, w.brief()) })
 	s.store.swap(x, p, k, l, func(r Result) {
 		l.fate = r.Status
@@ -122,7 +123,7 @@ func (st *simStore) send(x *chance, p *proxy, k Key, l *sent, back func(Result))
 	s.after(x.short(), func() {
 		ok := st.decide(x, p, k, l, func() {
 			if !deaf {
-				s.after(x.short(), func() { tell(Result{Status: StatusDone}) })
+				s.after(x.short(), func() { tell(Result{Status: StatusDone, Near: l.near}) })
 			}
 		})
 		if !ok && !deaf {
@@ -162,8 +163,33 @@ func (st *simStore) decide(x *chance, p *proxy, k Key, l *sent, acked func()) bo
 		v.t = n
 	}
 	r.commits = append(r.commits, commit{to, v})
-	st.commit(x, r, v, acked)
+	if l.near {
+		st.commitNear(x, p, r, v, acked)
+	} else {
+		st.commit(x, r, v, acked)
+	}
 	return true
+}
+
+// commitNear sends what was decided to every replica, and is done when that of the own data centre
+// has it: the others may never.
+func (st *simStore) commitNear(x *chance, p *proxy, r *lockRow, v version, acked func()) {
+	own := p.n % st.replicas
+	for i := range r.have {
+		delay := x.short()
+		switch {
+		case i != own && x.strikes(commitMissed, 2), st.down&(1<<i) != 0:
+			continue
+		case x.strikes(commitLate, 5):
+			delay = x.late()
+		}
+		st.s.after(delay, func() {
+			r.have[i].take(v)
+			if i == own {
+				acked()
+			}
+		})
+	}
 }
 
 // commit sends what was decided to every replica.
@@ -213,8 +239,23 @@ func (st *simStore) promote(x *chance, r *lockRow) bool {
 }
 
 // read reads the lock row: at any one replica, or at a quorum, each at its own
-// moment, and with BLOCKING repair.
-func (st *simStore) read(x *chance, p *proxy, k Key, quorum bool, back func(Result)) {
+// moment, and with BLOCKING repair. SERIAL is such a read behind what a round of Paxos does first.
+func (st *simStore) read(x *chance, p *proxy, k Key, a ReadRow, back func(Result)) {
+	if a.Serial && st.centres {
+		st.s.after(x.short(), func() {
+			if !st.promote(x, st.row(k)) {
+				st.s.after(x.timeout(), func() { back(Result{Cause: errSim}) })
+				return
+			}
+			st.readRow(x, p, k, true, back)
+		})
+		return
+	}
+	st.readRow(x, p, k, a.Quorum, back)
+}
+
+// readRow reads the lock row at one replica or at a quorum.
+func (st *simStore) readRow(x *chance, p *proxy, k Key, quorum bool, back func(Result)) {
 	s, r := st.s, st.row(k)
 	mask, ok := st.pick(x)
 	if !ok || x.strikes(rowLost, 20) {

@@ -82,6 +82,7 @@ type simStore struct {
 	quorums  []uint8
 	repair   bool // read_repair = BLOCKING on the data; without it clients do not pipeline
 	home     bool // LOCAL_ONE asks the same replica always
+	centres  bool // the replicas are in data centres of their own, and LWTs may be committed in one of them
 	down     uint8
 	rows     map[Key]*lockRow
 	datas    map[Key]*keyData
@@ -94,7 +95,8 @@ var errSim = errors.New("the simulated store does not answer")
 func newSimStore(s *sim) *simStore {
 	st := &simStore{
 		s: s, replicas: 3, repair: s.world.n(2) == 0, home: s.world.n(2) == 0,
-		rows: map[Key]*lockRow{}, datas: map[Key]*keyData{}, beats: map[SessionID]int64{}, leases: map[SessionID]time.Duration{},
+		centres: s.seed%8 == 0 || s.seed%8 == 6,
+		rows:    map[Key]*lockRow{}, datas: map[Key]*keyData{}, beats: map[SessionID]int64{}, leases: map[SessionID]time.Duration{},
 	}
 	if s.world.n(4) == 0 {
 		st.replicas = 5

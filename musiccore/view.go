@@ -16,6 +16,11 @@ const (
 	lookTimeout = 100 * time.Millisecond
 )
 
+// confirmAfter is how long after a commit at LOCAL_QUORUM the row is read at SERIAL, which has the
+// commit finished where it was lost on its way to other data centres. The next LWT of the key does so,
+// too, and mostly comes before.
+const confirmAfter = time.Second
+
 // rowState is what has been seen of a lock row.
 type rowState uint8
 
@@ -30,6 +35,8 @@ type view struct {
 	row             Row
 	state           rowState
 	firmAfter       CommandID     // not 0: the row exists for every QUORUM read begun after it
+	decidedAfter    CommandID     // likewise for every SERIAL read
+	confirmAt       time.Duration // not 0: an own commit may be on no quorum yet; a SERIAL read by then
 	quorumEpoch     Stamp         // read at QUORUM, or made by an own LWT: may be entered dirty
 	seenAt          time.Duration // when the queue was seen last
 	read            rowRead
@@ -43,6 +50,7 @@ type rowRead struct {
 	cmd        CommandID     // under way; 0: none
 	began      time.Duration // when
 	quorum     bool          // how it, or the last one, was read
+	serial     bool          // likewise
 	lookWanted bool          // an LWT waits for a look
 	empty      int           // reads in a row that brought nothing
 	next       time.Duration // no read before
@@ -68,11 +76,22 @@ func (v *view) applied(s Swap) {
 	}
 }
 
+// committed takes how an own LWT was committed that was sent with a command up to last.
+func (v *view) committed(now Now, last CommandID, near bool) {
+	v.decidedAfter = last
+	if near {
+		v.confirmAt = now.Boot + confirmAfter
+		return
+	}
+	v.firmAfter, v.confirmAt = last, 0
+}
+
 // startRead starts a read if the key needs one: to begin with, to decide something that only
 // QUORUM decides, or because it waits for another session.
 func (k *key) startRead(now Now) {
 	v := &k.view
-	quorum := k.needsQuorum(now)
+	serial := k.needsSerial(now)
+	quorum := serial || k.needsQuorum(now)
 	if quorum && !v.read.quorum && now.Boot-v.read.began >= lookTimeout {
 		// What a quorum has to tell does not wait for one replica.
 		delete(k.c.commands, v.read.cmd)
@@ -88,7 +107,8 @@ func (k *key) startRead(now Now) {
 	// care: the LWT is refused then.
 	waits := !v.read.lookWanted || k.pollsHead(now)
 	v.read.quorum = quorum || v.read.err != nil || (waits && v.state != rowUnread && now.Boot-v.read.quorumAt >= quorumReadEvery)
-	v.read.cmd, v.read.began = k.c.do(k.id, ReadRow{Quorum: v.read.quorum}), now.Boot
+	v.read.serial = serial
+	v.read.cmd, v.read.began = k.c.do(k.id, ReadRow{Quorum: v.read.quorum, Serial: serial}), now.Boot
 	k.c.commands[v.read.cmd] = k
 }
 
@@ -122,6 +142,12 @@ func (t *term) looksBehind(now Now, retain time.Duration) bool {
 func (k *key) pollsHead(now Now) bool {
 	_, foreign := k.remoteHead()
 	return foreign && k.headAwaited(now)
+}
+
+// needsSerial reports whether something is to be decided that rests on every LWT before it: that a
+// reference was never given, or that the own last commit is on a quorum.
+func (k *key) needsSerial(now Now) bool {
+	return slices.ContainsFunc(k.queries, query.needsSerial) || (k.view.confirmAt != 0 && now.Boot >= k.view.confirmAt)
 }
 
 // needsQuorum reports whether something is to be decided that must not come from one replica.
@@ -173,6 +199,9 @@ func (k *key) rowRead(now Now, id CommandID, r Result) {
 	if r.Status != StatusDone || !v.read.quorum {
 		return
 	}
+	if v.read.serial && id > v.decidedAfter {
+		v.confirmAt = 0
+	}
 	v.read.quorumAt = now.Boot
 	if !changed {
 		k.headWatch.told = SessionID{} // the hint may have been lost, or have found an orphan
@@ -215,13 +244,18 @@ func (k *key) mergeNoRow(now Now, id CommandID) {
 	switch {
 	case v.state == rowUnread:
 		v.state = rowAbsent
-	case v.state != rowPresent || !v.read.quorum || id <= v.firmAfter:
-	case v.firmAfter == 0:
-		v.row, v.state = Row{}, rowAbsent
-	default:
+	case v.state != rowPresent || !v.read.quorum:
+	case v.shownBy(id):
 		k.invariantBroken(now, "I1", "the lock row has vanished: references will start again from 1")
 		k.forgetRow(now)
+	case v.firmAfter == 0 && v.decidedAfter == 0:
+		v.row, v.state = Row{}, rowAbsent
 	}
+}
+
+// shownBy reports whether the row exists for the read at QUORUM that has just ended, command id.
+func (v *view) shownBy(id CommandID) bool {
+	return (v.firmAfter != 0 && id > v.firmAfter) || (v.read.serial && v.decidedAfter != 0 && id > v.decidedAfter)
 }
 
 // forgetRow starts a key anew whose lock row is gone: the references it had given mean nothing any
@@ -235,7 +269,7 @@ func (k *key) forgetRow(now Now) {
 	}
 	k.piggyback.delegated = delegatedEnqueue{}
 	k.dropStampRead()
-	k.queue.numbered, k.view = nil, view{state: rowAbsent, read: rowRead{cmd: k.view.read.cmd, quorum: true}}
+	k.queue.numbered, k.view = nil, view{state: rowAbsent, read: rowRead{cmd: k.view.read.cmd, quorum: true, serial: k.view.read.serial}}
 	if k.lwt != nil && k.lwt.swap.If.What != IfAbsent {
 		k.dropLWT()
 	}

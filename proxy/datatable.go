@@ -26,6 +26,7 @@ type dataTable struct {
 	ignored       string         // what of the comment cannot hold while there are lock rows
 	centre        string         // of scope=local: the data centre where its locks are decided
 	centreSession *gocql.Session // of scope=local: meets the nodes of centre alone
+	near          bool           // its lock rows have replicas in all of several data centres
 
 	texts   [ifBase + 1]string         // of the LWTs and the read, by shape
 	counted atomic.Pointer[generation] // of its references; nil until it is known

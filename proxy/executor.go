@@ -24,6 +24,7 @@ var (
 type executor struct {
 	session *gocql.Session
 	tables  *criticalTables
+	near    *nearCommits             // nil: an LWT is committed at QUORUM
 	known   synchronise.Descriptions // of the tables that have been synchronised
 }
 
@@ -42,9 +43,9 @@ func (x *executor) do(ctx context.Context, c musiccore.Command) musiccore.Result
 	}
 	switch a := c.Action.(type) {
 	case musiccore.ReadRow:
-		return x.readRow(ctx, t, c.Key.PK, a.Quorum)
+		return x.readRow(ctx, t, c.Key.PK, a)
 	case musiccore.Apply:
-		return x.apply(ctx, t, c.Key.PK, a.Swap)
+		return x.apply(ctx, t, c.Key.PK, a)
 	case musiccore.Synch:
 		in, k := x.dataOf(t, c.Key.PK)
 		return synchronise.Run(ctx, in, k, a)
@@ -102,10 +103,13 @@ type queued struct {
 	Retained bool
 }
 
-func (x *executor) readRow(ctx context.Context, t *dataTable, pk string, quorum bool) musiccore.Result {
+func (x *executor) readRow(ctx context.Context, t *dataTable, pk string, a musiccore.ReadRow) musiccore.Result {
 	where := x.scope(t)
 	level := gocql.LocalOne
-	if quorum {
+	switch {
+	case a.Serial && t.near:
+		level = where.serial
+	case a.Quorum:
 		level = where.quorum
 	}
 	var guard, base, head *int64
@@ -135,18 +139,22 @@ func (x *executor) readRow(ctx context.Context, t *dataTable, pk string, quorum 
 
 // apply runs one LWT. A refusal is certain; every error is an unknown outcome, whatever its code
 // (docs/protocol.md 3.1, lwt).
-func (x *executor) apply(ctx context.Context, t *dataTable, pk string, s musiccore.Swap) musiccore.Result {
-	if err := t.counted.Load().admit(ctx, x.session, s); err != nil {
+func (x *executor) apply(ctx context.Context, t *dataTable, pk string, a musiccore.Apply) musiccore.Result {
+	if err := t.counted.Load().admit(ctx, x.session, a.Swap); err != nil {
 		return musiccore.Result{Cause: err}
 	}
-	text, values := bindSwap(t, pk, s)
-	where := x.scope(t)
-	applied, err := where.session.Query(text, values...).Consistency(where.quorum).SerialConsistency(where.serial).MapScanCASContext(ctx, map[string]any{})
+	text, values := bindSwap(t, pk, a.Swap)
+	where, near := x.scope(t), a.Near && t.near && x.near != nil && x.near.allowed.Load()
+	commit := where.quorum
+	if near {
+		commit = gocql.LocalQuorum
+	}
+	applied, err := where.session.Query(text, values...).Consistency(commit).SerialConsistency(where.serial).MapScanCASContext(ctx, map[string]any{})
 	switch {
 	case err != nil:
 		return musiccore.Result{Cause: fmt.Errorf("lock row: %w", err)}
 	case applied:
-		return musiccore.Result{Status: musiccore.StatusDone}
+		return musiccore.Result{Status: musiccore.StatusDone, Near: near}
 	}
 	return musiccore.Result{Status: musiccore.StatusRefused}
 }

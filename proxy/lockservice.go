@@ -68,6 +68,7 @@ type lockService struct {
 	tables      *catalog.Tables
 	schema      *schema
 	watchdog    *watchdog
+	near        *nearCommits // nil: by configuration
 	peers       *peer.Server
 
 	abandon    context.CancelFunc // ends the commands under way, and the answers to other proxies
@@ -98,6 +99,9 @@ func (p *process) startLockService(ctx context.Context, advertise string) (*lock
 	s.background.Go(func() { s.watchdog.run(background) })
 	s.background.Go(func() { s.audit.run(background) })
 	s.background.Go(func() { s.schema.watch(background) })
+	if s.near != nil {
+		s.background.Go(func() { s.near.run(background) })
+	}
 	if c.peers == nil {
 		s.background.Go(func() { p.watchUnasked(background, s.heartbeat) })
 		return s, nil
@@ -118,7 +122,10 @@ func (p *process) newLockService(commands context.Context, c *connections, adver
 	}, p.log)
 	s.heartbeat.register(p.registry)
 	critical := newCriticalTables()
-	executor := &executor{session: c.session, tables: critical}
+	if p.cfg.Music.LockCommit == "auto" {
+		s.near = &nearCommits{session: c.session, log: p.log}
+	}
+	executor := &executor{session: c.session, tables: critical, near: s.near}
 	channel := peer.Channel{Secret: string(p.cfg.Peers.Secret), Certs: c.certs, Wait: options.Wait, OpTimeout: options.OpTimeout}
 	s.audit = newAudit(p.auditLog, p.cfg.Log.Audit, advertise, critical)
 	s.locks = newLocks(commands, s.heartbeat.self.Load(), options, lockDeps{

@@ -82,12 +82,15 @@ func (r *schemaReader) read(ctx context.Context) (c schemaContents, err error) {
 	}
 	for _, t := range all {
 		c.names = append(c.names, [2]string{t.keyspace, t.name})
-		t.Generation, t.Made = companions[t.keyspace+"\x00"+t.companion()]
+		var companion companion
+		companion, t.Made = companions[t.keyspace+"\x00"+t.companion()]
+		t.Generation = companion.id
 		if !t.Marked && !t.Made {
 			continue
 		}
 		r.readStored(ctx, t)
 		r.localise(ctx, t)
+		r.findReplicas(ctx, t, companion.grace)
 		if err := r.readColumns(ctx, t); err != nil {
 			return c, err
 		}
@@ -112,12 +115,18 @@ func (r *schemaReader) readVirtual(ctx context.Context) (names [][2]string, err 
 	return names, nil
 }
 
-// readTables reads all tables, and the names and ids of those that may be companions. digest tells
+// companion is a table that may hold lock rows.
+type companion struct {
+	id    uuid.UUID
+	grace int // its gc_grace_seconds
+}
+
+// readTables reads all tables, and the names of those that may be companions. digest tells
 // by itself what was read: Cassandra's version of its schema may be of before, since it moves only
 // when a change is written. Nor does it come back with a comment that does: a proxy may have opened
 // a table since, and its beat of before still stand.
-func (r *schemaReader) readTables(ctx context.Context, rules config.Music) (all []*dataTable, names map[string]uuid.UUID, digest gocql.UUID, err error) {
-	names = map[string]uuid.UUID{}
+func (r *schemaReader) readTables(ctx context.Context, rules config.Music) (all []*dataTable, names map[string]companion, digest gocql.UUID, err error) {
+	names = map[string]companion{}
 	var rows []string
 	iter := r.ask("SELECT keyspace_name, table_name, id, comment, flags, gc_grace_seconds, default_time_to_live, WRITETIME(comment) FROM system_schema.tables").IterContext(ctx)
 	var keyspace, name, comment string
@@ -130,7 +139,7 @@ func (r *schemaReader) readTables(ctx context.Context, rules config.Music) (all 
 			rows = append(rows, fmt.Sprintf("%q %q %s %q %d", keyspace, name, id, comment, written))
 		}
 		if strings.HasPrefix(name, catalog.CompanionPrefix) {
-			names[keyspace+"\x00"+name] = uuid.UUID(id)
+			names[keyspace+"\x00"+name] = companion{uuid.UUID(id), grace}
 			continue
 		}
 		t := &dataTable{keyspace: keyspace, name: name, Critical: catalog.Critical{ID: id, Mortal: ttl > 0}}

@@ -1,0 +1,137 @@
+package musiccore
+
+import (
+	"testing"
+	"time"
+)
+
+// grantedNear returns a harness whose reference 1 was granted by an INSERT that was committed in one data
+// centre.
+func grantedNear(t *testing.T) (*harness, *fakeStore) {
+	t.Helper()
+	h := newHarness(t)
+	s := newFakeStore(h)
+	op := h.lock(Request{})
+	id, _ := commandOf[ReadRow](h)
+	h.reply(id, s.read())
+	id, a := commandOf[Apply](h)
+	if !a.Near {
+		t.Fatal("an Enqueue may be committed in one data centre")
+	}
+	r := s.apply(a.Swap)
+	r.Near = true
+	h.reply(id, r)
+	h.expectState(op, StateHeld)
+	h.expectNoCommand()
+	return h, s
+}
+
+// Only the first sending of an Enqueue may be committed in one data centre: the nodes there may be what
+// was missing, and what ends a term is what others rest on.
+func TestOnlyAnEnqueueIsCommittedNear(t *testing.T) {
+	h, s := grantedNear(t)
+	h.unlock(1)
+	id, a := commandOf[Apply](h)
+	if a.Near {
+		t.Fatal("a Release was committed in one data centre")
+	}
+	h.reply(id, s.apply(a.Swap))
+	h.lock(Request{})
+	id, a = commandOf[Apply](h)
+	if !a.Near {
+		t.Fatal("an Enqueue behind a Release is one, too")
+	}
+	h.reply(id, Result{})
+	h.advance(time.Second)
+	if _, again := commandOf[Apply](h); again.Near {
+		t.Fatal("sent again, it was committed in one data centre")
+	}
+}
+
+// M6: the operations of a strict table are checked against the row.
+func TestStrictTablesCommitNothingNear(t *testing.T) {
+	h := newHarness(t)
+	h.collect(h.core.Strict(h.time(), h.table, true))
+	h.lock(Request{})
+	id, _ := commandOf[ReadRow](h)
+	h.reply(id, Result{Status: StatusDone})
+	if _, a := commandOf[Apply](h); a.Near {
+		t.Fatal("an Enqueue of a strict table was committed in one data centre")
+	}
+}
+
+// A commit that may have been lost on its way to other data centres is finished by a read at SERIAL, which
+// is repeated until it answers; the key is not forgotten before.
+func TestANearCommitIsConfirmed(t *testing.T) {
+	h, s := grantedNear(t)
+	h.advance(confirmAfter - time.Millisecond)
+	h.expectNoCommand()
+	h.advance(time.Millisecond)
+	for range 3 {
+		id, a := commandOf[ReadRow](h)
+		if !a.Serial {
+			t.Fatalf("%+v", a)
+		}
+		h.reply(id, Result{})
+		h.advance(time.Second)
+	}
+	id, _ := commandOf[ReadRow](h)
+	h.reply(id, s.read())
+	h.advance(5 * time.Second)
+	h.expectNoCommand()
+}
+
+// The Release that follows has the commit on a quorum, and no read is needed.
+func TestAReleaseConfirmsANearCommit(t *testing.T) {
+	h, s := grantedNear(t)
+	h.unlock(1)
+	s.answerAll()
+	for h.advance(5 * time.Second); len(h.open) > 0; {
+		if _, a := commandOf[ReadRow](h); a.Serial {
+			t.Fatalf("%+v", a)
+		}
+	}
+}
+
+// I1: a read at QUORUM need not show an INSERT that was committed in one data centre. One at SERIAL
+// must.
+func TestANearInsertMayBeMissingAtQuorum(t *testing.T) {
+	h, _ := grantedNear(t)
+	h.receive(HintWaiting)
+	id, a := commandOf[ReadRow](h)
+	if !a.Quorum || a.Serial {
+		t.Fatalf("%+v", a)
+	}
+	h.reply(id, Result{Status: StatusDone})
+	if len(h.alarms) > 0 {
+		t.Fatalf("alarms %+v", h.alarms)
+	}
+	if tk, op := h.begin(1, Put); !tk.OK() {
+		h.expectWaiting(op) // it may have to synchronise, and is not lost
+	}
+	h.open = nil
+	h.advance(confirmAfter)
+	id, a = commandOf[ReadRow](h)
+	if !a.Serial {
+		t.Fatalf("%+v", a)
+	}
+	h.reply(id, Result{Status: StatusDone})
+	if len(h.alarms) == 0 || h.alarms[0].Rule != "I1" {
+		t.Fatalf("alarms %+v", h.alarms)
+	}
+}
+
+// That a reference was never given is told only by a read at SERIAL: another proxy's Enqueue may be on no
+// quorum yet.
+func TestNotHeldIsToldAtSerial(t *testing.T) {
+	h := newHarness(t)
+	s := newFakeStore(h)
+	_, op := h.begin(7, Put)
+	id, a := commandOf[ReadRow](h)
+	if !a.Serial {
+		t.Fatalf("%+v", a)
+	}
+	h.expectWaiting(op)
+	h.reply(id, s.read())
+	h.expectError(op, ErrNotHeld)
+}

@@ -1,0 +1,99 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+	"github.com/rs/zerolog"
+)
+
+const (
+	nearEvery = 10 * time.Second // between two looks at the nodes' settings
+	nearLimit = 2 * time.Second  // for one node
+	// nearVariant is the paxos_variant whose rounds first put what was decided before on a quorum, whoever
+	// decided it, and whose reads at SERIAL and refusals do so, too.
+	nearVariant = "v2"
+	// nearGrace is how long the companion's deletions, and with them Paxos' own memory of what was decided,
+	// are kept at least.
+	nearGrace = 864000
+)
+
+// nearCommits knows whether LWTs on lock rows may be committed at LOCAL_QUORUM (docs/protocol.md 3.1,
+// lwt): there are several data centres, and every node runs the variant of Paxos that allows it. A
+// node that does not say which counts as another.
+type nearCommits struct {
+	session *gocql.Session
+	log     zerolog.Logger
+	allowed atomic.Bool
+}
+
+// run looks at the nodes now and again until ctx ends.
+func (n *nearCommits) run(ctx context.Context) {
+	for {
+		hindrance := n.hindrance(ctx)
+		allowed := hindrance == ""
+		if ctx.Err() == nil && n.allowed.Swap(allowed) != allowed {
+			n.log.Info().Bool("near", allowed).Str("why", hindrance).Msg("where the commits of lock rows are waited for: in the own data centre (near), or in a quorum of all")
+		}
+		if !pause(ctx, nearEvery) {
+			return
+		}
+	}
+}
+
+// hindrance returns why commits must reach a quorum of all replicas, or "".
+func (n *nearCommits) hindrance(ctx context.Context) string {
+	hosts := n.session.GetHosts()
+	if len(centresOf(nodesOf(n.session))) < 2 {
+		return "there is one data centre"
+	}
+	for _, h := range hosts {
+		variant, err := n.variant(ctx, h.HostID())
+		switch {
+		case err != nil:
+			return fmt.Sprintf("paxos_variant of %s: %v", h.ConnectAddress(), err)
+		case variant != nearVariant:
+			return fmt.Sprintf("paxos_variant of %s is %s", h.ConnectAddress(), variant)
+		}
+	}
+	return ""
+}
+
+// variant asks one node for its variant of Paxos.
+func (n *nearCommits) variant(ctx context.Context, host string) (variant string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, nearLimit)
+	defer cancel()
+	err = n.session.Query("SELECT value FROM system_views.settings WHERE name = 'paxos_variant'").Consistency(gocql.One).SetHostID(host).ScanContext(ctx, &variant)
+	return variant, err
+}
+
+// centresOf returns the data centres of some nodes, each once.
+func centresOf(nodes []node) []string {
+	var all []string
+	for _, n := range nodes {
+		all = append(all, n.centre)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// findReplicas finds whether the table's lock rows have replicas in every data centre, of which there
+// are several, and Paxos remembers long enough what it decided on them: LOCAL_QUORUM is a quorum of
+// the coordinator's own data centre then, wherever that is.
+func (r *schemaReader) findReplicas(ctx context.Context, t *dataTable, grace int) {
+	centres := centresOf(nodesOf(r.session))
+	if len(centres) < 2 || t.Settings.Local || (t.Made && grace < nearGrace) {
+		return
+	}
+	replication, err := r.replication(ctx, t.keyspace)
+	if err != nil || !strings.HasSuffix(replication["class"], "NetworkTopologyStrategy") {
+		return
+	}
+	places := perPlace(replication)
+	t.near = !slices.ContainsFunc(centres, func(c string) bool { return places[c] == 0 })
+}
