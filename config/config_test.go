@@ -106,6 +106,7 @@ music-replication: "{'class': 'NetworkTopologyStrategy', 'dc1': 3}"
 session-lease: 5s
 client-lease: 1m
 max-wait: 250ms
+lock-commit: quorum
 retain: 0s
 critical: ["bank.*", "shop.orders"]
 expect-proxies: 3
@@ -143,7 +144,7 @@ audit-file: /var/log/audit
 		},
 		Music: config.Music{
 			Locks: true, Replication: "{'class': 'NetworkTopologyStrategy', 'dc1': 3}",
-			SessionLease: 5 * time.Second, ClientLease: time.Minute, MaxWait: 250 * time.Millisecond, Critical: []string{"bank.*", "shop.orders"},
+			SessionLease: 5 * time.Second, ClientLease: time.Minute, MaxWait: 250 * time.Millisecond, LockCommit: "quorum", Critical: []string{"bank.*", "shop.orders"},
 			ExpectProxies: 3,
 		},
 		Limits: config.Limits{
