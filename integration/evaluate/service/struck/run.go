@@ -223,7 +223,7 @@ func (r *run) strike(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	s := Strike{Kind: r.o.Kinds[len(r.result.Strikes)%len(r.o.Kinds)], Client: p.id, From: judge.Now()}
-	span := lease + time.Duration(r.random.IntN(500)+100)*time.Millisecond
+	span := lease + time.Duration(r.random.IntN(1500)+100)*time.Millisecond
 	switch s.Kind {
 	case Killed:
 		p.kill()
