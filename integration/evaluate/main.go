@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"music/integration/evaluate/experiment"
 	"music/integration/evaluate/safety"
@@ -40,7 +41,11 @@ type settings struct {
 	local   bool
 	out     string
 	against string
+	given   []given
 }
+
+// given is a flag of the command line.
+type given struct{ name, value string }
 
 // command is the command line.
 func command() *cobra.Command {
@@ -49,6 +54,11 @@ func command() *cobra.Command {
 		Use: "evaluate", Short: "Runs the systems of the evaluation beside each other, and writes what comes of it",
 		Args: cobra.NoArgs, SilenceErrors: true, SilenceUsage: true,
 		RunE: func(c *cobra.Command, _ []string) error {
+			c.Flags().Visit(func(f *pflag.Flag) {
+				if f.Name != "out" && f.Name != "against" {
+					s.given = append(s.given, given{f.Name, strings.Trim(f.Value.String(), "[]")})
+				}
+			})
 			if err := s.complete(); err != nil {
 				return err
 			}

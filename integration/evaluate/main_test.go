@@ -60,3 +60,10 @@ func TestRegistry(t *testing.T) {
 	}
 	assert.True(t, names[experiment.Ours])
 }
+
+// The report says by which command it was made.
+func TestCommandIsTold(t *testing.T) {
+	assert.Equal(t, "evaluate", (&settings{}).line())
+	s := settings{given: []given{{"full", "true"}, {"only", "fig4a,safety"}, {"rounds", "7"}}}
+	assert.Equal(t, `evaluate --full --only="fig4a,safety" --rounds=7`, s.line())
+}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -181,14 +182,16 @@ func (s *settings) resume() (*experiment.Report, error) {
 // path is that of the report as JSON.
 func (s *settings) path() string { return filepath.Join(s.out, "evaluation.json") }
 
-// line is the command as a person types it.
+// line is the command as a person types it, but for where the report goes.
 func (s *settings) line() string {
-	line := "make evaluate"
-	if s.Full {
-		line += " FULL=1"
-	}
-	if len(s.only) > 0 {
-		line += " ONLY=" + strings.Join(s.only, ",")
+	line := "evaluate"
+	for _, f := range s.given {
+		line += " --" + f.name
+		if strings.ContainsAny(f.value, " ,") {
+			line += "=" + strconv.Quote(f.value)
+		} else if f.value != "true" {
+			line += "=" + f.value
+		}
 	}
 	return line
 }
