@@ -1,27 +1,51 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
+	"syscall"
 	"time"
 
 	"music/musiccore"
 )
 
-// scale measures what locks take in memory.
+// scale measures what locks take in memory and time, from few to many: the curves must not bend up.
 func (s settings) scale(r *report, _ *child) error {
-	held, err := newShelf().hold(s.keys)
-	if err != nil {
-		return err
+	for _, n := range upTo(s.keys) {
+		m, err := newShelf().hold(n)
+		if err != nil {
+			return err
+		}
+		r.Facts = append(
+			r.Facts,
+			fact{fmt.Sprintf("memory of a held lock, of %d", n), samples{m.bytes}, "bytes"},
+			fact{fmt.Sprintf("pieces of memory of a held lock, of %d", n), samples{m.objects}, ""},
+			fact{fmt.Sprintf("LOCK, get, get, of %d held locks, without Cassandra: processor", n), m.lock, "µs"},
+			fact{fmt.Sprintf("a get under each of %d held locks: processor", n), m.get, "µs"},
+			fact{fmt.Sprintf("a full collection, with %d held locks: processor", n), m.collection, "ms"},
+		)
 	}
-	waiting, hand, err := newShelf().crowd(s.waiters)
-	r.Facts = append(
-		r.Facts,
-		fact{fmt.Sprintf("memory of a held lock, of %d", s.keys), samples{held}, "bytes"},
-		fact{fmt.Sprintf("memory of a waiter, of %d on one key", s.waiters), samples{waiting}, "bytes"},
-		fact{fmt.Sprintf("hand-over to the next of %d waiters, without Cassandra", s.waiters), hand, "µs"},
-	)
-	return err
+	for _, n := range upTo(s.waiters) {
+		waiting, hand, err := newShelf().crowd(n)
+		if err != nil {
+			return err
+		}
+		r.Facts = append(
+			r.Facts,
+			fact{fmt.Sprintf("memory of a waiter, of %d on one key", n), samples{waiting}, "bytes"},
+			fact{fmt.Sprintf("hand-over to the next of %d waiters, without Cassandra", n), hand, "µs"},
+		)
+	}
+	return nil
+}
+
+// upTo returns 1, 100, 10,000 and so on, and last at the end.
+func upTo(last int) (all []int) {
+	for n := 1; n < last; n *= 100 {
+		all = append(all, n)
+	}
+	return append(all, last)
 }
 
 // shelf is the core of a lock service whose store answers at once.
@@ -112,21 +136,80 @@ func (s *shelf) read(k musiccore.Key) {
 	s.carryOut(s.note(fx))
 }
 
-// hold has so many keys held, each read once, and returns the bytes that each takes.
-func (s *shelf) hold(keys int) (float64, error) {
-	before := heap()
-	for i := range keys {
-		k := musiccore.Key{Table: [16]byte{1}, PK: fmt.Sprintf("key %07d", i)}
+// holding is what so many held locks take.
+type holding struct {
+	bytes      float64 // each
+	objects    float64 // each: what a collection has to look at
+	lock       samples // of processor time to LOCK and read twice, µs, in ten parts of the way
+	get        samples // … to read again
+	collection samples // … of full collections, ms
+}
+
+// hold has so many keys held, each read twice, and returns what that takes.
+func (s *shelf) hold(keys int) (m holding, err error) {
+	refs := make([]musiccore.LockRef, keys)
+	before, pieces := heap(), heapObjects()
+	m.lock = inParts(keys, func(i int) {
+		k := keyNumber(i)
 		s.granted = 0
 		if s.carryOut(s.lock(k)); s.granted == 0 {
-			return 0, fmt.Errorf("key %d is not granted: %w", i, s.refused)
+			err = fmt.Errorf("key %d is not granted: %w", i, s.refused)
+			return
 		}
 		s.read(k)
+		s.read(k)
+		refs[i] = s.granted
 		delete(s.rows, k) // the store's, not the proxy's
+	})
+	m.bytes = (heap() - before) / float64(keys)
+	m.objects = (heapObjects() - pieces) / float64(keys)
+	m.get = inParts(keys, func(i int) {
+		s.granted = refs[i]
+		s.read(keyNumber(i))
+	})
+	for range 3 {
+		m.collection = append(m.collection, milliseconds(runtime.GC))
 	}
-	used := heap() - before
 	runtime.KeepAlive(s)
-	return used / float64(keys), s.refused
+	return m, errors.Join(err, s.refused)
+}
+
+// keyNumber returns a key.
+func keyNumber(i int) musiccore.Key {
+	return musiccore.Key{Table: [16]byte{1}, PK: fmt.Sprintf("key %07d", i)}
+}
+
+// inParts does something n times, in up to ten parts, and returns what processor time it takes in
+// each, in microseconds.
+func inParts(n int, do func(i int)) (each samples) {
+	size := (n + 9) / 10
+	for from := 0; from < n; from += size {
+		to := min(n, from+size)
+		took := milliseconds(func() {
+			for i := from; i < to; i++ {
+				do(i)
+			}
+		})
+		each = append(each, took*1000/float64(to-from))
+	}
+	return each
+}
+
+// milliseconds returns the processor time that something takes, of all threads of this process:
+// other than a clock it does not say what else the machine has to do.
+func milliseconds(do func()) float64 {
+	before := processorTime()
+	do()
+	return float64((processorTime() - before).Nanoseconds()) / 1e6
+}
+
+// processorTime returns how long this process has computed.
+func processorTime() time.Duration {
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		panic(err) // never: the arguments are constant
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
 // crowd has so many waiters on one key, who come while the store is busy with the first, and returns the bytes that each takes and how
@@ -151,6 +234,13 @@ func (s *shelf) crowd(waiters int) (bytes float64, handOver samples, err error) 
 		}
 	}
 	return used / float64(waiters), handOver, s.refused
+}
+
+// heapObjects is how many pieces of memory there are.
+func heapObjects() float64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapObjects)
 }
 
 // heap is the memory in use, after what nobody needs has been given back.
