@@ -190,6 +190,10 @@ func (b *lockedBatch) writeIf(write lockedOperation) *wire.Failure {
 		return f
 	}
 	x.write = write
+	x.put = func(sum statement.Sum) {
+		b.children[sum.Part].Put(sum)
+		x.write.body = b.body(statement.RequestStamps)
+	}
 	if x.DeletesRange() {
 		x.write.dated = func(stamp int64) []byte { return b.body(statement.BelowWrites(stamp)) }
 	}

@@ -27,8 +27,9 @@ type conditionalWrite struct {
 
 	again    lockedOperation // the read of the partition, where none of the rows is there
 	write    lockedOperation
-	warned   []string // by Cassandra, of the reads
-	nextTurn func()   // lets the next one have its turn; may be called again
+	put      func(statement.Sum) // has write put a sum in its place
+	warned   []string            // by Cassandra, of the reads
+	nextTurn func()              // lets the next one have its turn; may be called again
 }
 
 // readConditional reads what the statements of a write ask, of which first is one, or the text.
@@ -47,6 +48,12 @@ func (a *lockExecution) writeIf(k musiccore.Key, ref musiccore.LockRef) *wire.Fa
 	q := lockedRequest{key: k, ref: ref, parameters: a.parameters}
 	x.write = queryOperation(a.envelope.Header, s.Write(statement.RequestStamps), &s.Statement, q)
 	x.write.sent.warnings = a.conn.timestampWarning(&s)
+	x.put = func(sum statement.Sum) {
+		s.Put(sum)
+		q := s.Write(statement.RequestStamps)
+		x.write.body, x.write.request.parameters.Values = queryBody(q.Text), q.Values
+		x.write.request.parameters.Flags |= primitive.QueryFlagValues
+	}
 	if x.DeletesRange() {
 		x.write.dated = func(stamp int64) []byte { return queryBody(s.WriteText(statement.BelowWrites(stamp))) }
 	}
@@ -147,6 +154,9 @@ func (c *conn) continueConditional(e wire.Envelope, f *sentOperation) []byte {
 	x.warned = append(x.warned, decoded.Body.Warnings...)
 	evaluation := x.Evaluate(rows.Metadata.Columns, rows.Data)
 	step, failure := evaluation.Next()
+	if step == condition.Write && failure == nil {
+		failure = x.putSums(evaluation)
+	}
 	next, kind := x.write, musiccore.Put
 	switch {
 	case failure != nil:
@@ -162,6 +172,15 @@ func (c *conn) continueConditional(e wire.Envelope, f *sentOperation) []byte {
 		c.rejectUnsent(&next, f)
 	}
 	return nil
+}
+
+// putSums has the write put in their places what columns are that it adds something to.
+func (x *conditionalWrite) putSums(y *condition.Evaluation) *wire.Failure {
+	sums, f := x.Sums(y)
+	for _, sum := range sums {
+		x.put(sum)
+	}
+	return f
 }
 
 // appliedRows returns the rows that Cassandra answers a conditional write with: true where refused

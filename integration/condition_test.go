@@ -109,7 +109,9 @@ func (r conditionGenerator) conditions(n int) string {
 func (r conditionGenerator) next() conditionalWrite {
 	row := fmt.Sprintf(" WHERE k = 'key' AND c = %d", r.IntN(3))
 	column := r.column()
-	switch r.IntN(15) {
+	switch r.IntN(17) {
+	case 15, 16:
+		return conditionalWrite{before: "UPDATE TABLE", behind: " SET " + r.additions() + row + []string{" IF EXISTS", " IF a != 77 AND " + r.conditions(2)}[r.IntN(2)]}
 	case 0, 1:
 		other := r.column()
 		if other[0] == column[0] {
@@ -138,6 +140,21 @@ func (r conditionGenerator) next() conditionalWrite {
 	return conditionalWrite{before: "UPDATE TABLE", behind: " SET " + column[0] + " = " + r.value(column) + row + " IF " + r.condition()}
 }
 
+// additions add to some columns, each once.
+func (r conditionGenerator) additions() string {
+	all := []string{
+		"a = a + 1", "a += 2147483647", "b = b + -7", "b = b -9223372036854775807", "s += 32767", "y = y + 100", "t += 'z'", "n = n + 0.25", "n += -1", "v += 123456789012345678901234567890",
+		"v = v + -5", "f = f + 0.5", "g += 0.1", "li = li + [3]", "m += {'c': 3}", "o = true",
+	}
+	var some []string
+	for _, i := range r.Perm(len(all))[:1+r.IntN(3)] {
+		if !strings.Contains(strings.Join(some, ", "), all[i][:2]) {
+			some = append(some, all[i])
+		}
+	}
+	return strings.Join(some, ", ")
+}
+
 // staticTrial writes static columns, beside a row or alone.
 func (r conditionGenerator) staticTrial() conditionalWrite {
 	row := fmt.Sprintf(" WHERE k = 'key' AND c = %d", r.IntN(5))
@@ -148,9 +165,12 @@ func (r conditionGenerator) staticTrial() conditionalWrite {
 		{before: "UPDATE TABLE", behind: " SET st = 2, a = 3" + row + " IF su = 1"},
 		{before: "UPDATE TABLE", behind: " SET a = 3" + row + " IF st = 1 AND a != 7"},
 		{before: "UPDATE TABLE", behind: " SET su = 1 WHERE k = 'key' IF EXISTS"},
+		{before: "UPDATE TABLE", behind: " SET su = su + 1, st += 2 WHERE k = 'key' IF su != 7"},
+		{before: "UPDATE TABLE", behind: " SET st = st + 3, a = a + 1" + row + " IF EXISTS"},
+		{before: "UPDATE TABLE", behind: " SET st = st + 3, a = 5" + row + " IF a != 4"},
 		{before: "UPDATE TABLE", behind: " SET ms = {'a': 1} WHERE k = 'key' IF ms['a'] = null"},
 		{before: "DELETE st, su FROM TABLE", behind: " WHERE k = 'key' IF st != 2"},
-	}[r.IntN(8)]
+	}[r.IntN(11)]
 }
 
 // batch has several statements, one of them at least with a condition. It may delete what it writes.
@@ -168,6 +188,8 @@ func (r conditionGenerator) child(conditional bool) string {
 	column := r.column()
 	set := "UPDATE TABLE SET " + column[0] + " = " + r.value(column) + row
 	switch n := r.IntN(9); {
+	case n == 0:
+		return "UPDATE TABLE SET " + r.additions() + row + " IF a != 77 AND " + r.conditions(2)
 	case n < 3:
 		return set + " IF " + r.conditions(2)
 	case n == 3:
@@ -207,6 +229,7 @@ func (r conditionGenerator) boundTrial() conditionalWrite {
 		{before: "INSERT INTO TABLE (k, c, a, t) VALUES (?, ?, ?, ?) IF NOT EXISTS", values: []any{"key", c, 1, "x"}, insert: true},
 		{before: "UPDATE TABLE", behind: " SET a = ?, t = ? WHERE k = ? AND c = ? IF a = ? AND t != ?", values: []any{2, "y", "key", c, 1, "z"}},
 		{before: "UPDATE TABLE", behind: " SET b = ? WHERE c = ? AND k = ? IF a IN ? AND a > ?", values: []any{int64(1), c, "key", []int{1, 2}, 0}},
+		{before: "UPDATE TABLE", behind: " SET a = a + ?, t += ?, b = ? WHERE c = ? AND k = ? IF a IN ?", values: []any{7, "w", int64(3), c, "key", []int{1, 2, 8}}},
 		{before: "UPDATE TABLE", behind: " SET b = ? WHERE c = ? AND k = ? IF t IN (?, ?)", values: []any{int64(7), c, "key", "x", "y"}},
 		{before: "DELETE FROM TABLE", behind: " WHERE k = ? AND c = ? IF a >= ?", values: []any{"key", c, 2}},
 		{before: "UPDATE TABLE", behind: " SET b = ? WHERE c = ? AND k = ? IF m[?] = ? AND e = ?", values: []any{int64(7), c, "key", "a", 1, []int{2, 1}}},
@@ -214,7 +237,7 @@ func (r conditionGenerator) boundTrial() conditionalWrite {
 		{before: "UPDATE TABLE", behind: " SET e = ? WHERE c = ? AND k = ? IF m = ? AND ud.f != ?", values: []any{[]int{1}, c, "key", map[string]int{"b": 2, "a": 1}, 1}},
 		{before: "BEGIN BATCH", behind: " UPDATE TABLE SET a = ? WHERE k = ? AND c = ? IF t = ?; DELETE a FROM TABLE WHERE k = ? AND c = ?; UPDATE TABLE SET st = ? WHERE k = ?; APPLY BATCH", values: []any{1, "key", c, "x", "key", 2, 1, "key"}},
 		{before: "BEGIN BATCH", behind: " INSERT INTO TABLE (k, c, a) VALUES (?, ?, ?) IF NOT EXISTS; UPDATE TABLE SET b = ? WHERE k = ? AND c = ? IF e CONTAINS ?; APPLY BATCH", values: []any{"key", c, 3, int64(1), "key", c + 1, 2}},
-	}[r.IntN(10)]
+	}[r.IntN(11)]
 }
 
 // A client alone sees its conditional writes answered, under a lock or with a section for each, and its rows changed, as Cassandra answers and changes by its own
@@ -320,8 +343,10 @@ func TestConditionsThatAreNotServed(t *testing.T) {
 		"UPDATE RICH USING LOCK %d SET v = 1 WHERE k = 'b' AND c = 1 IF ve = [1, 2]":                                                                       "MUSIC_REFUSED",
 		"DELETE FROM RICH USING LOCK %d WHERE k = 'b' IF EXISTS":                                                                                           "MUSIC_REFUSED",
 		"BEGIN BATCH USING LOCK %d UPDATE RICH SET v = 1 WHERE k = 'b' AND c = 1 IF v = null; DELETE FROM RICH WHERE k = 'b' AND (c) = (2) APPLY BATCH":    "MUSIC_REFUSED",
-		"UPDATE RICH USING LOCK %d SET v = 1 WHERE k = 'b' AND c IN (1, 2) IF v = 1":                                                                       "MUSIC_REFUSED",
-		"UPDATE RICH USING LOCK %d SET v = v + 1 WHERE k = 'b' AND c = 1 IF v = null":                                                                      "Invalid operation (v = v + 1)",
+		"UPDATE RICH USING LOCK %d SET v = 1 WHERE k = 'b' AND c IN (1, 2) IF v = 1":                                                                       "IN on the clustering key columns is not supported with conditional updates",
+		"UPDATE RICH USING LOCK %d SET v = v + 1, v += 1 WHERE k = 'b' AND c = 1 IF v = null":                                                              "MUSIC_REFUSED",
+		"UPDATE RICH USING LOCK %d SET v = v + 1 WHERE k = 'b' AND c = 1 IF st = null":                                                                     "MUSIC_REFUSED",
+		"UPDATE RICH USING LOCK %d SET v = v + 1 WHERE k = 'b' AND c = 1":                                                                                  "Invalid operation (v = v + 1)",
 		"UPDATE RICH USING LOCK %d SET v = 1 WHERE k = 'b' AND c = 1 IF nosuch = 1":                                                                        "Undefined column name nosuch",
 		"UPDATE RICH USING LOCK %d SET v = 1 WHERE k = 'b' AND c = 1 IF v = 'text'":                                                                        "Invalid STRING constant",
 		"UPDATE RICH USING LOCK %d SET v = 1 WHERE k = 'b' AND c = 1 IF v < null":                                                                          "Invalid comparison with null for operator",

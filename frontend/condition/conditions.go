@@ -29,6 +29,7 @@ type Conditions struct {
 
 	Rows   []*RowCondition // what is required of rows, each row once
 	Static *RowCondition   // what is required of the static columns, or nil
+	Sums   []Sum           // what the write adds to what is there
 	Told   []string        // columns that are told where a condition does not hold, each once
 
 	All      bool // all columns are told then
@@ -150,6 +151,11 @@ func (c *Conditions) Columns() []string {
 	for _, name := range c.Table.Static {
 		if c.Statics && !slices.Contains(columns, name) {
 			columns = append(columns, name)
+		}
+	}
+	for _, s := range c.Sums {
+		if !slices.Contains(columns, s.Column) {
+			columns = append(columns, s.Column)
 		}
 	}
 	return columns

@@ -45,6 +45,9 @@ func (y *Evaluation) Next() (Step, *wire.Failure) {
 	switch {
 	case f != nil:
 		return Refuse, f
+	case ok && rowless && y.sumsStatic():
+		y.rowless = true
+		return ReadPartition, nil
 	case ok:
 		return Write, nil
 	case rowless && y.Statics:

@@ -1,6 +1,7 @@
 package statement
 
 import (
+	"cmp"
 	"slices"
 
 	"music/frontend/catalog"
@@ -14,15 +15,16 @@ import (
 // CQL3CasRequest).
 type Conditional struct {
 	condition.Conditions
-	parts []Statement  // its statements
-	named []*Statement // of each of Rows, the statement whose WHERE names it
+	parts     []Statement  // its statements
+	additions []addition   // of each of Sums, where it stands
+	named     []*Statement // of each of Rows, the statement whose WHERE names it
 }
 
 // ReadConditional reads what the statements of a write ask, which are of one key. It keeps them.
 func ReadConditional(parts []Statement, batch bool) (*Conditional, *wire.Failure) {
 	x := &Conditional{parts: parts, Conditions: condition.Conditions{Table: parts[0].Critical, Batch: batch}}
 	for i := range parts {
-		if f := x.add(&parts[i]); f != nil {
+		if f := cmp.Or(x.add(&parts[i]), x.addSums(i)); f != nil {
 			return nil, f
 		}
 	}
@@ -83,7 +85,7 @@ func (x *Conditional) add(s *Statement) *wire.Failure {
 // addComparisons takes in the comparisons of a statement: those of its row before those of static
 // columns, in which order they are told too.
 func (x *Conditional) addComparisons(s *Statement) *wire.Failure {
-	source := &condition.Source{Text: s.Text, Values: s.Values, Table: s.Table.String()}
+	source := s.source()
 	for _, row := range []bool{true, false} {
 		for i := range s.Parsed.Conditions {
 			compared := condition.NewColumnCondition(source, &s.Parsed.Conditions[i])

@@ -19,6 +19,7 @@ type Statement struct {
 	Table    *catalog.Table
 	Critical *catalog.Critical // the table, as it was when the statement was read; nil of all tables
 	Values   [][]byte          // bound, in wire form
+	sums     []edit            // that Put has given
 	Fixed    bool              // FixKey has written it anew
 }
 

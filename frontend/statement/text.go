@@ -1,6 +1,7 @@
 package statement
 
 import (
+	"slices"
 	"strconv"
 
 	"music/rewrite"
@@ -19,7 +20,7 @@ func (s *Statement) WriteText(stamp Stamps) []byte { return s.Write(stamp).Text 
 
 // Write is WriteText with the values of the markers that are left.
 func (s *Statement) Write(stamp Stamps) Query {
-	var edits []edit
+	edits := slices.Clone(s.sums)
 	if s.Parsed.Verb == rewrite.Batch {
 		edits = append(edits, replace(s.Parsed.UsingClause, s.usingText(0)))
 	}

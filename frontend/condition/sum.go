@@ -1,0 +1,118 @@
+package condition
+
+import (
+	"encoding/binary"
+	"math"
+	"math/big"
+	"slices"
+
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+
+	"music/frontend/wire"
+	"music/rewrite"
+)
+
+// Sum is what a write adds to a column of what was read: to a number, or to the end of a text.
+type Sum struct {
+	Source *Source
+	Row    *RowCondition // whose column it is; nil for a static one
+	Column string
+	Value  rewrite.Term // that is added
+}
+
+// Summable reports whether Cassandra adds to values of a CQL type that a write reads for that. To collections
+// it adds without reading.
+func Summable(cqlType string) bool {
+	switch cqlType {
+	case "tinyint", "smallint", "int", "bigint", "varint", "decimal", "float", "double", "text", "varchar", "ascii":
+		return true
+	}
+	return false
+}
+
+// sumsStatic reports whether something is added to a static column.
+func (c *Conditions) sumsStatic() bool {
+	return slices.ContainsFunc(c.Sums, func(s Sum) bool { return s.Row == nil })
+}
+
+// Summed returns what the column is after an addition, in wire form; nil for null, to which nothing is added.
+func (y *Evaluation) Summed(s *Sum) ([]byte, *wire.Failure) {
+	var row message.Row
+	switch {
+	case s.Row != nil:
+		row = y.find(s.Row)
+	case len(y.rows) > 0:
+		row = y.rows[0]
+	}
+	at := y.index(s.Column)
+	kind := currentType(y.columns[at].Type)
+	value, f := s.Source.value(s.Value, kind)
+	switch {
+	case f != nil:
+		return nil, f
+	case value == nil:
+		return nil, wire.Invalid("MUSIC_SYNTAX: null cannot be added to %s", s.Column)
+	case row == nil || row[at] == nil:
+		return nil, nil
+	}
+	sum, ok := add(kind.Code(), row[at], value)
+	if !ok {
+		return nil, wire.Invalid("MUSIC_REFUSED: %s is critical: what is added to %s is not what the proxy adds as Cassandra does: read it, decide, write", s.Source.Table, s.Column)
+	}
+	return sum, nil
+}
+
+// maxDigits is how many digits a decimal keeps exactly when Cassandra adds to it.
+const maxDigits = 34
+
+// add adds two values of a type in wire form, as Cassandra does: integers wrap around.
+func add(code primitive.DataTypeCode, a, b []byte) ([]byte, bool) {
+	switch code {
+	case primitive.DataTypeCodeVarchar, primitive.DataTypeCodeAscii:
+		return slices.Concat(a, b), true
+	case primitive.DataTypeCodeVarint:
+		return twosComplement(new(big.Int).Add(varint(a), varint(b))), len(a) > 0 && len(b) > 0
+	case primitive.DataTypeCodeDecimal:
+		return addDecimals(a, b)
+	}
+	switch {
+	case len(a) != len(b) || len(a) == 0:
+		return nil, false
+	case code == primitive.DataTypeCodeFloat:
+		sum := math.Float32frombits(binary.BigEndian.Uint32(a)) + math.Float32frombits(binary.BigEndian.Uint32(b))
+		return binary.BigEndian.AppendUint32(nil, math.Float32bits(sum)), true
+	case code == primitive.DataTypeCodeDouble:
+		sum := math.Float64frombits(binary.BigEndian.Uint64(a)) + math.Float64frombits(binary.BigEndian.Uint64(b))
+		return binary.BigEndian.AppendUint64(nil, math.Float64bits(sum)), true
+	}
+	sum := binary.BigEndian.AppendUint64(nil, uint64(signed(a)+signed(b)))
+	return sum[8-len(a):], true
+}
+
+// addDecimals adds two decimals whose sum has no more digits than Cassandra keeps.
+func addDecimals(a, b []byte) ([]byte, bool) {
+	if len(a) < 5 || len(b) < 5 {
+		return nil, false
+	}
+	scaleA, scaleB := signed(a[:4]), signed(b[:4])
+	x, y := varint(a[4:]), varint(b[4:])
+	scale := max(scaleA, scaleB)
+	if scale-scaleA > maxDigits || scale-scaleB > maxDigits {
+		return nil, false
+	}
+	x.Mul(x, powerOfTen(scale-scaleA))
+	x.Add(x, y.Mul(y, powerOfTen(scale-scaleB)))
+	sum := binary.BigEndian.AppendUint32(nil, uint32(int32(scale)))
+	return append(sum, twosComplement(x)...), len(new(big.Int).Abs(x).String()) <= maxDigits
+}
+
+// twosComplement returns a number in the fewest bytes, big-endian.
+func twosComplement(n *big.Int) []byte {
+	if n.Sign() >= 0 {
+		return append(make([]byte, 1-min(1, n.BitLen()%8)), n.Bytes()...)
+	}
+	size := new(big.Int).Not(n).BitLen()/8 + 1
+	b := new(big.Int).Add(n, new(big.Int).Lsh(big.NewInt(1), uint(8*size))).Bytes()
+	return b
+}
