@@ -46,8 +46,8 @@
 //   - MSCP: VIII-b says "a sequentially-consistent LWT put rather than a quorum put". Such a write takes
 //     no stamp, so what synchronises must be one, too; critical gets stay quorum reads.
 //
-// What breaks it: see the tests. The replica that is peeked may hold an enqueue and not the one before,
-// so two clients hold the key. A put that has passed its peek is acknowledged after its section was
+// What breaks it, as its tests and the safety table show: a replica that is peeked has missed an enqueue
+// or a dequeue, and two clients hold the key (missed enqueue, in the table). A put that has passed its peek is acknowledged after its section was
 // taken away and synchronised, and is lost. With the flag as printed it even lands on the next section's
 // values, as does a put of MSCP under any flag. A clock that goes back orders a later put before an
 // earlier one. Options.Repaired peeks at QUORUM, once more when a put has been acknowledged, sets the
