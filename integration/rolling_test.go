@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"fmt"
+	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -274,4 +275,20 @@ func TestRollingRestartLosesNoSection(t *testing.T) {
 	}
 	end()
 	r.noneLost()
+	r.howLong()
+}
+
+// howLong tells how long music check takes of three nodes, and the end of a proxy without open work.
+func (r *rollingFixture) howLong() {
+	r.t.Helper()
+	path, err := needEnvironment(r.t).binary()
+	require.NoError(r.t, err)
+	begun := time.Now()
+	seen := finish(r.t, exec.Command(path, "check", "--proxy", r.programs[0].address))
+	r.t.Logf("music check took %v and ended with status %d", time.Since(begun).Round(time.Millisecond), seen.status)
+	assert.Contains(r.t, seen.out, "releases")
+	begun = time.Now()
+	require.NoError(r.t, r.programs[2].cmd.Process.Signal(syscall.SIGTERM))
+	assert.Equal(r.t, 0, r.programs[2].status(r.t))
+	r.t.Logf("a proxy without open work ended within %v", time.Since(begun).Round(time.Millisecond))
 }
