@@ -239,8 +239,7 @@ func (c *conn) outcome(e wire.Envelope) (outcome, error) {
 		return outcome{what: musiccore.OutcomeRefused, early: true, forgotten: true}, nil
 	case primitive.ErrorCodeUnauthorized, primitive.ErrorCodeSyntaxError:
 		return outcome{what: musiccore.OutcomeRefused, early: true}, nil
-	case primitive.ErrorCodeInvalid, primitive.ErrorCodeUnavailable, primitive.ErrorCodeIsBootstrapping,
-		primitive.ErrorCodeFunctionFailure: // of a function in the statement: the coordinator calls it before it sends anything
+	case primitive.ErrorCodeInvalid, primitive.ErrorCodeUnavailable, primitive.ErrorCodeIsBootstrapping:
 		return outcome{what: musiccore.OutcomeRefused}, nil
 	}
 	return outcome{}, nil
