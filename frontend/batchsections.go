@@ -28,7 +28,7 @@ import (
 type batchSections struct {
 	*lockedBatch
 	keys []*sectionKey // in the order in which they are locked
-	of   []*sectionKey // of each statement its key; nil where no lock concerns it
+	of   []*sectionKey // the key of each statement; nil where no lock concerns it
 
 	ended sync.Once
 }
@@ -314,8 +314,9 @@ func (m *batchSections) release() {
 	}
 }
 
-// send sends the batch under the tickets of all keys. Where it holds what no lock concerns it is not
-// sent if a table of that is critical now: the stream is open by then, for Outstanding to see.
+// send sends the batch under the tickets of all keys. It is not sent where the table of one of its
+// statements without a lock is critical now, which is looked up once the stream counts as open
+// (Outstanding).
 func (m *batchSections) send() *wire.Failure {
 	c, first, stream := m.conn, m.keys[0], m.header.Stream
 	fenceParameters(&m.parameters, 0, first.first.Critical.Local)

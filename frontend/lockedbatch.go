@@ -4,12 +4,16 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
+	"math"
 	"slices"
 
+	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/catalog"
+	"music/frontend/relay"
 	"music/frontend/statement"
+	"music/frontend/traffic"
 	"music/frontend/wire"
 	"music/musiccore"
 )
@@ -52,6 +56,23 @@ func (executeBatch) perform(c *conn, e wire.Envelope) error {
 		return c.answer(e, f)
 	}
 	return nil
+}
+
+// decideAgain decides anew about a request that was held back, and of which a table has changed
+// since, and does what was decided.
+func (c *conn) decideAgain(e wire.Envelope) error {
+	r := (*requests)(c)
+	verdict, err := r.Decide(&e)
+	switch {
+	case err != nil:
+		return err
+	case verdict == relay.Forward:
+		c.up.Emit(e.Raw)
+		return nil
+	case verdict == relay.Hold:
+		return r.Perform(e)
+	}
+	return c.answer(e, &wire.Failure{Code: primitive.ErrorCodeOverloaded, Text: "MUSIC_UNAVAILABLE: the schema has just changed: nothing was done, try again"})
 }
 
 // readLockedBatch reads all statements of a body, which it keeps.
@@ -294,4 +315,38 @@ func appendValues(dst []byte, values [][]byte) []byte {
 		dst = append(dst, v...)
 	}
 	return dst
+}
+
+// anew has each statement of the batch name its one key by values.
+func (b *lockedBatch) anew() *wire.Failure {
+	var all []lockStatement
+	for i := range b.children {
+		if b.children[i].plain != nil {
+			all = append(all, b.children[i])
+			continue
+		}
+		ones, f := b.children[i].each()
+		if f != nil {
+			return f
+		}
+		all = append(all, ones...)
+	}
+	if b.children = all; len(all) > math.MaxUint16 {
+		return wire.Invalid("MUSIC_REFUSED: one batch has %d statements at most, one for each key that IN names", math.MaxUint16)
+	}
+	b.count()
+	return nil
+}
+
+// count has the message say how many statements it has.
+func (b *lockedBatch) count() {
+	b.before = binary.BigEndian.AppendUint16(slices.Clone(b.before[:1]), uint16(len(b.children)))
+}
+
+// nothing answers a write that names no key, as IN of an empty list: Cassandra does nothing.
+func (b *lockedBatch) nothing() *wire.Failure {
+	c := b.conn
+	c.server.Stats.Count(c.id, b.header.OpCode, traffic.Answered)
+	c.post(c.message(b.header.Stream, &message.VoidResult{}))
+	return nil
 }

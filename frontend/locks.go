@@ -126,8 +126,8 @@ func checkNow(p *wire.Parameters, t *catalog.Table) *wire.Failure {
 }
 
 // fenceParameters makes the parameters those of an operation under a lock: QUORUM at least, or LOCAL_QUORUM where the lock is of one data
-// centre, and the stamp of a write, if it is one, in the wire's own form of USING TIMESTAMP (docs/design.md 5, "one mechanism"). A
-// QUORUM of all data centres need not meet a LOCAL_QUORUM of one: it is none that is higher.
+// centre, and the stamp of a write, if it is one, in the wire's own form of USING TIMESTAMP (docs/design.md 5, "one mechanism"). QUORUM
+// over all data centres is not higher than LOCAL_QUORUM: the two need not have a replica in common.
 func fenceParameters(p *wire.Parameters, stamp int64, local bool) {
 	switch c := p.Consistency; {
 	case c == primitive.ConsistencyLevelAll, c == primitive.ConsistencyLevelEachQuorum:

@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"bytes"
+	"slices"
 	"time"
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
@@ -273,4 +274,72 @@ func (s *lockStatement) writeType() primitive.WriteType {
 		return primitive.WriteTypeBatch
 	}
 	return primitive.WriteTypeSimple
+}
+
+// readJSON is ReadJSON; a statement that is written anew is not the prepared one any more.
+func (s *lockStatement) readJSON() *wire.Failure {
+	written, f := s.ReadJSON()
+	if written {
+		s.prepared = nil
+	}
+	return f
+}
+
+// each is Each, after readJSON.
+func (s *lockStatement) each() ([]lockStatement, *wire.Failure) {
+	if f := s.readJSON(); f != nil {
+		return nil, f
+	}
+	if !s.KeysByIn() {
+		return []lockStatement{*s}, nil
+	}
+	ones, f := s.Each()
+	var all []lockStatement
+	for _, one := range ones {
+		part := *s
+		part.Statement, part.prepared = one, nil
+		all = append(all, part)
+	}
+	return all, f
+}
+
+// anew has a write name its one key by values: where it does not, batch is what carries it out for all of
+// its keys.
+func (a *lockExecution) anew() (batch *lockedBatch, f *wire.Failure) {
+	s := &a.lock
+	if f := s.readJSON(); f != nil || !s.KeysByIn() {
+		return nil, f
+	}
+	if s.Auto() && s.Parsed.Verb == rewrite.Batch {
+		return a.message()
+	}
+	all, f := s.each()
+	switch {
+	case f != nil:
+		return nil, f
+	case len(all) == 1:
+		*s = all[0]
+		return nil, nil
+	}
+	b := a.batch(rewrite.UnloggedBatch) // as Cassandra carries it out
+	b.children = all
+	b.count()
+	return b, nil
+}
+
+// executeSeveral executes a batch's text over several tables, of writes without a lock: as the BATCH message
+// that says the same.
+func (c *conn) executeSeveral(e wire.Envelope, a lockExecution) error {
+	b, f := a.message()
+	switch {
+	case f != nil:
+	case b.served() && slices.ContainsFunc(b.children, func(s lockStatement) bool { return s.plain == nil }):
+		f = b.run(true)
+	default:
+		f = b.withoutLock(e).run()
+	}
+	if f != nil {
+		return c.answer(e, f)
+	}
+	return nil
 }

@@ -214,23 +214,6 @@ func (r *requests) Perform(e wire.Envelope) error {
 	return err
 }
 
-// decideAgain decides anew about a request that was held back, and of which a table has changed
-// since, and does what was decided.
-func (c *conn) decideAgain(e wire.Envelope) error {
-	r := (*requests)(c)
-	verdict, err := r.Decide(&e)
-	switch {
-	case err != nil:
-		return err
-	case verdict == relay.Forward:
-		c.up.Emit(e.Raw)
-		return nil
-	case verdict == relay.Hold:
-		return r.Perform(e)
-	}
-	return c.answer(e, &wire.Failure{Code: primitive.ErrorCodeOverloaded, Text: "MUSIC_UNAVAILABLE: the schema has just changed: nothing was done, try again"})
-}
-
 // payload returns a copy of the custom payload of a whole request as on the wire, or nil where it
 // cannot be read.
 func (c *conn) payload(e wire.Envelope) []byte {

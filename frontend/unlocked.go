@@ -13,15 +13,15 @@ import (
 	"music/frontend/wire"
 )
 
-// unlockedWrite is a write without a lock that was held back, since a table of it gave it a section
-// of its own when it was decided about. What it gets is asked again: a table may have become another
-// since, or be about to.
+// unlockedWrite is a write without a lock that is held back because a table that it writes has
+// unlocked=auto. What its tables give it is looked up again when it is carried out: they may have
+// changed since it was decided about.
 type unlockedWrite struct {
 	conn   *conn
 	e      wire.Envelope    // as received; in memory of its own once it has waited
 	tables []*catalog.Table // that it writes
 	until  time.Time        // the client's driver waits no longer
-	size   int              // bytes that it takes while it waits; 0: it has memory of others yet
+	size   int              // bytes that it takes while it waits; 0 until it has memory of its own
 
 	inPlace bool // its request is being performed
 	// serve carries the write out in a section of its own.
@@ -30,7 +30,7 @@ type unlockedWrite struct {
 	detach func() (size int)
 }
 
-// given is what a table gives a write without a lock, the least last.
+// given is what a table gives a write without a lock, from the most to the least.
 type given uint8
 
 const (
@@ -84,8 +84,8 @@ func (w *unlockedWrite) run() *wire.Failure {
 	}
 }
 
-// forward sends the write as it was received. It has not where a table has changed before the
-// stream was open for Outstanding to see.
+// forward sends the write as it was received. done is false, and nothing is sent, where a table has
+// changed before the stream counted as open (Outstanding).
 func (w *unlockedWrite) forward() (done bool, f *wire.Failure) {
 	c := w.conn
 	if !c.streams.Begin(w.e.Stream, false) {
@@ -100,8 +100,8 @@ func (w *unlockedWrite) forward() (done bool, f *wire.Failure) {
 	return true, nil
 }
 
-// wait has the write wait until a table of it is no longer what it is now, which is about to be
-// served. It does not where the table has changed already.
+// wait has the write wait until its table changes, which is about to be served. done is false, and
+// nothing waits, where the table has changed already.
 func (w *unlockedWrite) wait(table *catalog.Table, now *catalog.Critical) (done bool, f *wire.Failure) {
 	c := w.conn
 	left := time.Until(w.until)
@@ -135,7 +135,7 @@ type tableWait struct {
 	timer *time.Timer
 }
 
-// begin begins to wait, unless the table is not what it was any more.
+// begin starts the wait, and reports whether it did: it does not where the table has changed already.
 func (t *tableWait) begin(was *catalog.Critical, limit time.Duration) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -156,8 +156,8 @@ func (t *tableWait) end() {
 // cancel ends the wait with the connection.
 func (t *tableWait) cancel() { t.stop(func() {}) }
 
-// stop ends the wait, unless it has ended, and does last. What last starts, the connection waits
-// for: it cancels its operations first, and then nothing is started any more.
+// stop ends the wait and calls last, once. The connection waits for what last starts: it cancels its
+// operations before it waits, and from then on nothing is started.
 func (t *tableWait) stop(last func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -215,7 +215,8 @@ func (s *lockStatement) served() bool {
 	return gives(s.Critical) == givenSection
 }
 
-// refresh has a write without a lock meet its table as it is now.
+// refresh gives a write without a lock the present state of its table, and checks it anew where
+// that may change what is served.
 func (s *lockStatement) refresh(now *catalog.Critical) *wire.Failure {
 	same := s.Critical == now
 	s.Critical = now
@@ -278,8 +279,8 @@ func (b *lockedBatch) tables(s *lockStatement) (all []*catalog.Table) {
 	return all
 }
 
-// refresh has the statements of a batch without a lock meet their tables as they are now. It returns
-// an error where one of them does not give any more what the statement was read for.
+// refresh gives the statements of a batch without a lock the present state of their tables. It
+// returns an error where a table gives a statement something else than when the batch was read.
 func (b *lockedBatch) refresh() *wire.Failure {
 	for i := range b.children {
 		s, want := &b.children[i], givenSection

@@ -23,7 +23,7 @@ import (
 // else from the key meanwhile; turns keeps other conditional writes of its own holder.
 type conditionalWrite struct {
 	*statement.Conditional
-	first *lockStatement // of its statements, or the text that has them; in memory of its own
+	first *lockStatement // its first statement, or the text of the batch; in memory of its own
 
 	again    lockedOperation // the read of the partition, where none of the rows is there
 	write    lockedOperation
@@ -32,7 +32,8 @@ type conditionalWrite struct {
 	nextTurn func()              // lets the next one have its turn; may be called again
 }
 
-// readConditional reads what the statements of a write ask, of which first is one, or the text.
+// readConditional reads the conditions of a write's statements; first is the first of them, or the
+// text of the batch.
 func readConditional(first *lockStatement, parts []statement.Statement, batch bool) (*conditionalWrite, *wire.Failure) {
 	asked, f := statement.ReadConditional(parts, batch)
 	return &conditionalWrite{Conditional: asked, first: first}, f

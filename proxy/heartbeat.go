@@ -18,9 +18,9 @@ import (
 // quietPoll is how often the end of a drain is looked for.
 const quietPoll = 20 * time.Millisecond
 
-// Parts of a session lease, of which a beat is due each third. A beat that is not acknowledged
-// within a sixth is followed by another, through another node, while the first is still waited for;
-// either counts. So a lease has room for four tries.
+// Parts of a session lease. A beat is due every third of it. Where one is not acknowledged within a
+// sixth, another is sent through another node while the first is still under way; either counts. So
+// a lease has room for four tries.
 const (
 	leasePulses = 12 // between two looks at the cluster's clock
 	leaseTries  = 6  // between two tries of a beat

@@ -147,9 +147,8 @@ func (t *Table) tellChange() {
 // String returns the table's name as it is told to people.
 func (t *Table) String() string { return t.Keyspace + "." + t.Name }
 
-// Strictest returns the table that lets the least through without a lock, Reject before Auto before
-// Allow, and its policy. which is nil where none of the tables, some of which may be nil, is
-// critical.
+// Strictest returns the table that lets the least through without a lock (Reject before Auto before
+// Allow), and its policy. Tables may be nil; which is nil where none of them is critical.
 func Strictest(tables []*Table) (which *Table, policy Policy) {
 	for _, t := range tables {
 		if t == nil {

@@ -1,5 +1,5 @@
-// Package refusal has the errors that a client is told of an operation that was not done, or of which it is
-// not known.
+// Package refusal makes the errors that a client gets for an operation that was not done, or whose outcome is
+// unknown.
 package refusal
 
 import (

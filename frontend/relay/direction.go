@@ -275,15 +275,15 @@ func (d *Direction) set() []byte {
 // Emit sends an envelope in the place of the one that is being performed. It copies raw.
 func (d *Direction) Emit(raw []byte) { d.put = d.framing.appendTo(d.set(), raw) }
 
-// EmitMade sends the envelope that build appends to what it is given, likewise: it is made in the
-// memory that goes out.
+// EmitMade is Emit for the envelope that build appends to its argument, which is the memory that
+// goes out.
 func (d *Direction) EmitMade(build func(dst []byte) []byte) {
 	d.put = d.framing.appendMade(d.set(), build)
 }
 
 // Reply answers the envelope that is being performed with the one that build appends to what it is
-// given. It goes out with what else is answered in this run, and before the run: who does not read
-// that holds up no answer.
+// given. It goes out with the other answers of this run, and before the run itself: a peer that does
+// not read the run delays no answer.
 func (d *Direction) Reply(build func(dst []byte) []byte) {
 	if d.told == nil {
 		d.told = d.In.buffers.borrow(smallSize)[:0]

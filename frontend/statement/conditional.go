@@ -10,9 +10,8 @@ import (
 	"music/rewrite"
 )
 
-// Conditional is a write with IF under a lock, or a batch of which a statement has one: what its conditions
-// ask, and of which rows. What is asked, read and answered is what Cassandra asks, reads and answers (5.0:
-// CQL3CasRequest).
+// Conditional has the conditions of a write with IF under a lock, or of a batch with one: what they compare,
+// and in which rows. They are read and evaluated as Cassandra does it (5.0: CQL3CasRequest).
 type Conditional struct {
 	condition.Conditions
 	parts     []Statement  // its statements
@@ -20,7 +19,7 @@ type Conditional struct {
 	named     []*Statement // of each of Rows, the statement whose WHERE names it
 }
 
-// ReadConditional reads what the statements of a write ask, which are of one key. It keeps them.
+// ReadConditional reads the conditions of the statements of a write, which are of one key. It keeps parts.
 func ReadConditional(parts []Statement, batch bool) (*Conditional, *wire.Failure) {
 	x := &Conditional{parts: parts, Conditions: condition.Conditions{Table: parts[0].Critical, Batch: batch}}
 	for i := range parts {
@@ -31,7 +30,7 @@ func ReadConditional(parts []Statement, batch bool) (*Conditional, *wire.Failure
 	return x, x.checkDeletes()
 }
 
-// checkDeletes refuses a batch of which cannot be told whether it deletes one row, beside writes.
+// checkDeletes refuses a batch that writes rows beside a DELETE which may be of one row or of several.
 func (x *Conditional) checkDeletes() *wire.Failure {
 	tuple := func(r rewrite.Relation) bool { return r.Op == rewrite.OpTuple }
 	deletes := func(s Statement) bool { return s.Parsed.Verb == rewrite.Delete && len(s.Parsed.Sets) == 0 }

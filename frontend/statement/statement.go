@@ -127,7 +127,7 @@ func (s *Statement) Parts() []Statement {
 	return parts
 }
 
-// has reports whether the statement, or one of a batch's text, is such a one. It does not allocate.
+// has reports whether what holds of the statement, or of one of a batch's text. It does not allocate.
 func (s *Statement) has(what func(*rewrite.Statement) bool) bool {
 	if s.Parsed.Verb != rewrite.Batch {
 		return what(s.Parsed)

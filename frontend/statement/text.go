@@ -75,7 +75,7 @@ func (s *Statement) Timed() bool {
 
 // BelowWrites returns the stamps of a batch with IF: a lightweight transaction stamps the deletion of a range or a partition one
 // below all else, so that what it writes is there. A deletion of one row hides what the batch writes to the row, as one stamp for
-// both has it. The stamp below is of this holder too, or of nobody's last write: what was written by then is deleted all the same.
+// both has it. No write of an earlier holder has the stamp below: what was written before is deleted all the same.
 func BelowWrites(stamp int64) Stamps {
 	return func(part *Statement) int64 {
 		if part.deletesRange() {

@@ -68,7 +68,6 @@ func (c *Cursor) Value() []byte {
 }
 
 // BytesMap skips a [bytes map].
-// Byte reads a [byte].
 func (c *Cursor) BytesMap() {
 	for n := c.Short(); n > 0 && !c.Bad; n-- {
 		c.ShortBytes()

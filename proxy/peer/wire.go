@@ -13,9 +13,9 @@ import (
 	"music/musiccore"
 )
 
-// Version is the version of what proxies say to each other and write for each other in Cassandra.
-// A release speaks it and the one before (docs/several-proxies.md, Upgrading): whatever is said to a
-// proxy of the version before, and whatever is written, is what that one understands.
+// Version is the version of the messages between proxies, and of what they write for each other in
+// Cassandra. A release also speaks the one before (docs/several-proxies.md, Upgrading): it sends a
+// proxy of that version, and writes, only what that one understands.
 const Version = 4
 
 // versionUnsaid is that of proxies that do not say theirs in music.sessions.
