@@ -16,7 +16,8 @@ func TestKeyOfACreateTable(t *testing.T) {
 		"create table if not exists b (k Frozen<List<int>> primary key) with comment = 'x (a, b)'":                   {of("k", "frozen<list<int>>", false)},
 		`CREATE TABLE b (v int STATIC, "K" TEXT, c decimal, PRIMARY KEY ("K", c)) WITH CLUSTERING ORDER BY (c DESC)`: {of("K", "text", false), of("c", "decimal", true)},
 		"CREATE TABLE b (PRIMARY KEY ((x, y), z, w), x int, y tuple<int, text>, z int, w frozen<map<int, int>>)": {
-			of("x", "int", false), of("y", "tuple<int,text>", false), of("z", "int", true), of("w", "frozen<map<int,int>>", true)},
+			of("x", "int", false), of("y", "tuple<int,text>", false), of("z", "int", true), of("w", "frozen<map<int,int>>", true),
+		},
 		"CREATE TABLE b (k vector<float, 3>, PRIMARY KEY ((k)))": {of("k", "vector<float,3>", false)},
 		"CREATE TABLE b (k int, PRIMARY KEY (k, c))":             nil,
 		"CREATE TABLE b LIKE c":                                  nil,

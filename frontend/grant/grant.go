@@ -25,8 +25,13 @@ type column struct {
 // shape returns them.
 func shape() [width]column {
 	return [...]column{
-		{"[applied]", datatype.Boolean}, {"lock_ref", datatype.Bigint}, {"state", datatype.Varchar}, {"position", datatype.Int},
-		{"holder", datatype.Varchar}, {"lease_ms", datatype.Bigint}, {"owner_died", datatype.Boolean},
+		{"[applied]", datatype.Boolean},
+		{"lock_ref", datatype.Bigint},
+		{"state", datatype.Varchar},
+		{"position", datatype.Int},
+		{"holder", datatype.Varchar},
+		{"lease_ms", datatype.Bigint},
+		{"owner_died", datatype.Boolean},
 	}
 }
 
