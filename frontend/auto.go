@@ -1,7 +1,6 @@
 package frontend
 
 import (
-	"sync"
 	"sync/atomic"
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
@@ -26,8 +25,7 @@ type ownSection struct {
 	granted func()         // is called before the first is sent; nil: nothing
 	begun   begunOperation // of the first
 
-	mu      sync.Mutex // held until Lock has returned, and what that needs is done
-	inPlace bool       // the client's request is being performed
+	inPlace bool // the client's request is being performed
 }
 
 // inOwnSection carries out a write that came without a reference in a section of its own: it takes
@@ -40,36 +38,30 @@ func (c *conn) inOwnSection(w *ownSection, s *lockStatement) *wire.Failure {
 	}
 	q.By.OneWrite = true
 	w.waiting, w.key = c.begin(w.first.header.Stream), w.first.request.key
-	w.mu.Lock()
+	w.first = w.first.clone() // it may have to wait
 	answer, cancel := c.server.Locks.Lock(w.key, q, w.answered)
-	if cancel != nil { // it waits, in memory of its own
-		w.first, w.inPlace = w.first.clone(), false
-	}
-	w.mu.Unlock()
 	if cancel != nil {
 		w.waiting.onCancel(cancel)
 		return nil
 	}
-	w.waiting.finish(func() { w.lockAnswered(answer) })
+	w.waiting.finish(func() { w.lockAnswered(answer, w.inPlace) })
 	return nil
 }
 
 // answered takes the answer to the LOCK where that did not come at once.
 func (w *ownSection) answered(a musiccore.Answer) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.waiting.finish(func() { w.lockAnswered(a) })
+	w.waiting.finish(func() { w.lockAnswered(a, false) })
 }
 
 // lockAnswered goes on with the answer to the LOCK.
-func (w *ownSection) lockAnswered(a musiccore.Answer) {
-	if f := w.lockGranted(a); f != nil {
+func (w *ownSection) lockAnswered(a musiccore.Answer, inPlace bool) {
+	if f := w.lockGranted(a, inPlace); f != nil {
 		w.waiting.conn.reject(w.first.header, f)
 	}
 }
 
 // lockGranted sends the first operation where the lock is held.
-func (w *ownSection) lockGranted(a musiccore.Answer) *wire.Failure {
+func (w *ownSection) lockGranted(a musiccore.Answer, inPlace bool) *wire.Failure {
 	table := w.first.sent.table
 	if a.Err != nil {
 		return refusal.OfSection(a.Err, table)
@@ -88,7 +80,7 @@ func (w *ownSection) lockGranted(a musiccore.Answer) *wire.Failure {
 		w.granted()
 	}
 	w.begun.sent = w.first.sent
-	f := w.waiting.conn.beginUnderLock(&w.begun, &w.first, w.kind, w.inPlace)
+	f := w.waiting.conn.beginUnderLock(&w.begun, &w.first, w.kind, inPlace)
 	if f != nil {
 		w.end()
 	}
