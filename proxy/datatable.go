@@ -3,7 +3,6 @@ package proxy
 import (
 	"encoding/hex"
 	"fmt"
-	"strconv"
 	"strings"
 	"sync/atomic"
 
@@ -48,10 +47,12 @@ func (t *dataTable) String() string { return t.keyspace + "." + t.name }
 // companion returns the name of the table that holds the lock rows.
 func (t *dataTable) companion() string { return catalog.CompanionPrefix + hex.EncodeToString(t.ID[:]) }
 
-// companionDDL creates the companion, under an id that every proxy derives alike. Its key columns
+// companionDDL creates the companion behind the last one that a table of this name had, under an id
+// that every proxy derives alike: two that make it at once, each before a node that has not heard of
+// the other, make the same one. Its key columns
 // are called k1, k2, …: the data table's own names might be those of the registers. Read repair,
 // grace and speculative reads are what docs/protocol.md 1 asks for.
-func (t *dataTable) companionDDL() string {
+func (t *dataTable) companionDDL(last uuid.UUID) string {
 	var columns, names []string
 	for i, c := range t.Key {
 		names = append(names, keyColumn(i))
@@ -61,7 +62,7 @@ func (t *dataTable) companionDDL() string {
 		" base bigint, head bigint, dirty boolean, owner uuid, PRIMARY KEY ((%s))) WITH id = %s AND comment = 'lock rows of %s: written by the proxies only'"+
 		" AND gc_grace_seconds = 864000 AND read_repair = 'BLOCKING' AND default_time_to_live = 0 AND speculative_retry = 'ALWAYS'",
 		rewrite.Quote(t.keyspace), t.companion(), strings.Join(columns, ", "), strings.Join(names, ", "),
-		tableID("companion", t.keyspace, uuid.UUID(t.ID).String(), strconv.FormatInt(int64(t.Closed), 10)), strings.ReplaceAll(t.String(), "'", "''"))
+		tableID("companion", t.keyspace, uuid.UUID(t.ID).String(), last.String()), strings.ReplaceAll(t.String(), "'", "''"))
 }
 
 // keyColumn returns the name of the companion's key column that stands for the i-th of the data

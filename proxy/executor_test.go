@@ -43,7 +43,7 @@ func openExecutor(t *testing.T) (*executor, musiccore.Key) {
 	table := &dataTable{keyspace: s.Name, name: "t", Critical: catalog.Critical{ID: [16]byte{1}, Key: []catalog.Column{{Name: "a", Type: "text"}, {Name: "b", Type: "int"}}}}
 	table.prepareTexts()
 	table.counted.Store(endless())
-	s.Do(table.companionDDL())
+	s.Do(table.companionDDL([16]byte{}))
 	key := musiccore.Key{Table: table.ID, PK: string(rewrite.RoutingKey([][]byte{[]byte("x"), {0, 0, 0, 7}}))}
 	return &executor{session: s.Session, tables: critical(table)}, key
 }
@@ -122,7 +122,7 @@ func TestCompanionsAreMadeByAllAtOnce(t *testing.T) {
 	table := x.tables.table(k.Table)
 	var making sync.WaitGroup
 	for range 4 {
-		making.Go(func() { assert.NoError(t, x.session.Query(table.companionDDL()).Exec()) })
+		making.Go(func() { assert.NoError(t, x.session.Query(table.companionDDL([16]byte{})).Exec()) })
 	}
 	making.Wait()
 }
@@ -196,7 +196,7 @@ func TestExecutorOfRowKeys(t *testing.T) {
 	table := &dataTable{keyspace: s.Name, name: "t", Critical: catalog.Critical{ID: [16]byte{1}, Settings: catalog.Settings{Row: true}}}
 	require.NoError(t, sc.readColumns(t.Context(), table))
 	table.counted.Store(endless())
-	s.Do(table.companionDDL())
+	s.Do(table.companionDDL([16]byte{}))
 	x := &executor{session: s.Session, tables: critical(table)}
 	key := func(c string, d byte) musiccore.Key {
 		return musiccore.Key{Table: table.ID, PK: string(rewrite.RoutingKey([][]byte{[]byte("x"), []byte(c), {0, 0, 0, d}}))}

@@ -132,6 +132,41 @@ func (g *generation) raise(ctx context.Context, s *gocql.Session, last int64) er
 	return nil
 }
 
+// makeCompanion makes the lock table of a table that has none at the node that was read. late names what
+// is waited for before.
+func (s *schema) makeCompanion(ctx context.Context, t *dataTable, version gocql.UUID) (late []string, err error) {
+	last, late, err := s.lastCompanion(ctx, t, version)
+	if err != nil || len(late) > 0 {
+		return late, err
+	}
+	if err := s.session.Query(t.companionDDL(last)).ExecContext(ctx); err != nil {
+		return nil, fmt.Errorf("make the lock table of %s: %w", t, err)
+	}
+	if err := s.readCompanionID(ctx, t); err != nil {
+		return nil, err
+	}
+	t.Made = true
+	return nil, nil
+}
+
+// lastCompanion returns the id of the last lock table that was counted for a table of this name, zero
+// where none was. That it is gone must be what all nodes say: else it may be one that another proxy has
+// just made, and a second one would take its lock rows away.
+func (r *schemaReader) lastCompanion(ctx context.Context, t *dataTable, version gocql.UUID) (last uuid.UUID, late []string, err error) {
+	var counted gocql.UUID
+	err = r.session.Query("SELECT companion FROM music.generations WHERE keyspace_name = ? AND table_name = ?", t.keyspace, t.name).
+		Consistency(gocql.Quorum).ScanContext(ctx, &counted)
+	switch {
+	case errors.Is(err, gocql.ErrNotFound):
+		return last, nil, nil
+	case err != nil:
+		return last, nil, fmt.Errorf("read music.generations of %s: %w", t, err)
+	case !r.agreed(ctx, version):
+		return last, []string{disagreeing}, nil
+	}
+	return uuid.UUID(counted), nil, nil
+}
+
 // readCompanionID reads the id under which the lock table was made, by the first proxy to make it.
 func (r *schemaReader) readCompanionID(ctx context.Context, t *dataTable) error {
 	var id gocql.UUID

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
@@ -144,4 +145,36 @@ func TestNoReferencesBeforeTheyAreCounted(t *testing.T) {
 		assert.Error(t, err, name)
 	}
 	assert.EqualValues(t, 5, known.last.Load())
+}
+
+// Proxies that make a table's lock table at once make the same one, whatever each has closed the table at:
+// of two with different ids the nodes keep one, and the locks in the other are gone. Where one has been
+// counted it is made anew only when all nodes say that it is no more, and is another one.
+func TestOneLockTableIsMade(t *testing.T) {
+	version, host := gocql.UUID{7}, gocql.UUID{7}.String() // as the played node says
+	counted := uuid.UUID{9}
+	for name, c := range map[string]struct {
+		row  message.Message
+		home string
+		want uuid.UUID
+		late []string
+	}{
+		"none before":                        {noRow("companion"), host, uuid.Nil, nil},
+		"none before, the home node is away": {noRow("companion"), "another", uuid.Nil, nil},
+		"one counted, all agree":             {rowOf("companion", counted[:]), host, counted, nil},
+		"one counted, the home node is away": {rowOf("companion", counted[:]), "another", uuid.Nil, []string{disagreeing}},
+	} {
+		n := startCQLNode(t, nil)
+		n.saysAlways(c.row)
+		r := schemaReader{session: n.session, home: func() string { return c.home }, node: host}
+		last, late, err := r.lastCompanion(t.Context(), &dataTable{keyspace: "bank", name: "t"}, version)
+		require.NoError(t, err, name)
+		assert.Equal(t, c.want, last, name)
+		assert.Equal(t, c.late, late, name)
+	}
+	closed := func(at musiccore.Stamp) *dataTable {
+		return &dataTable{keyspace: "bank", name: "t", Critical: catalog.Critical{ID: [16]byte{1}, Closed: at, Key: []catalog.Column{{Name: "k", Type: "text"}}}}
+	}
+	assert.Equal(t, closed(5).companionDDL(counted), closed(9).companionDDL(counted))
+	assert.NotEqual(t, closed(5).companionDDL(uuid.Nil), closed(5).companionDDL(counted))
 }

@@ -339,13 +339,9 @@ func (s *schema) settle(ctx context.Context, before, t *dataTable, version gocql
 		return late, err
 	}
 	if !t.Made {
-		if err := s.session.Query(t.companionDDL()).ExecContext(ctx); err != nil {
-			return nil, fmt.Errorf("make the lock table of %s: %w", t, err)
+		if late, err = s.makeCompanion(ctx, t, version); err != nil || len(late) > 0 {
+			return late, err
 		}
-		if err := s.readCompanionID(ctx, t); err != nil {
-			return nil, err
-		}
-		t.Made = true
 	}
 	if err := s.count(ctx, t); err != nil {
 		return nil, err
