@@ -55,7 +55,7 @@ func TestH3UnknownIsSentAgainWithTheSameLiterals(t *testing.T) {
 		h.advance(time.Second)
 		var again Apply
 		id, again = commandOf[Apply](h)
-		if !reflect.DeepEqual(first, again) {
+		if !reflect.DeepEqual(first.Swap, again.Swap) {
 			t.Fatalf("%+v is not %+v", again, first)
 		}
 	}

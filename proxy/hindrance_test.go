@@ -21,7 +21,7 @@ func TestHindrancesAreLookedUpWhileTheSchemaIsRead(t *testing.T) {
 		}
 		return &message.ServerError{ErrorMessage: "not now"}
 	})
-	s := newSchema(schemaReader{session: n.session, home: func() string { return "" }, release: "5.0.8"}, nil, newCriticalTables(), &heartbeat{log: zerolog.Nop()}, nil)
+	s := newSchema(schemaReader{session: n.session, home: func() string { return "" }, release: "5.0.8", rules: new(criticalRules)}, nil, newCriticalTables(), &heartbeat{log: zerolog.Nop()}, nil)
 	var both sync.WaitGroup
 	both.Go(func() {
 		for range 20 {
