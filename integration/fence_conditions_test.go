@@ -48,7 +48,7 @@ func conditionTexts() []spelling {
 		spelling{"IN on rows and IF", never + " INVALID", "UPDATE $KS.accounts USING LOCK $HELD SET balance = 666 WHERE branch = 'zurich' AND id IN ('x', 'y') IF balance = 100"},
 		spelling{"a range and IF", never + " INVALID", "DELETE FROM $KS.accounts USING LOCK $HELD WHERE branch = 'zurich' AND id > 'a' IF EXISTS"},
 		spelling{"a partition and IF", never + " INVALID", "DELETE FROM $KS.accounts USING LOCK $HELD WHERE branch = 'zurich' IF EXISTS"},
-		spelling{"JSON and IF", "MUSIC_KEY", `INSERT INTO $KS.accounts JSON '{"branch": "geneva", "id": "new"}' IF NOT EXISTS USING LOCK $HELD`},
+		spelling{"JSON and IF", "MUSIC_KEY MUSIC_NOT_HELD", `INSERT INTO $KS.accounts JSON '{"branch": "geneva", "id": "new"}' IF NOT EXISTS USING LOCK $HELD`},
 		spelling{"a set's element", "INVALID SYNTAX", under("tags['a'] = 'a'")},
 	)
 }

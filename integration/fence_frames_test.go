@@ -101,7 +101,7 @@ func boundKeys() []attempt {
 		all = append(all, bound("bound "+k.name, k.want, k.cql, k.least, one(k.value))...)
 	}
 	const json = "INSERT INTO $KS.accounts JSON ? USING LOCK $HELD"
-	return append(all, bound("bound JSON", "MUSIC_KEY", json, 0, one(text(`{"branch": "geneva", "id": "x"}`)))...)
+	return append(all, bound("bound JSON", "MUSIC_KEY MUSIC_NOT_HELD", json, 0, one(text(`{"branch": "geneva", "id": "x"}`)))...)
 }
 
 // frameFields are one statement with everything that a frame can say beside it, and keyspaces from everywhere.

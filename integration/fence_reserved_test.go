@@ -93,7 +93,7 @@ func badReferences() []spelling {
 		{"queued and if not exists", "MUSIC_NOT_HELD", "INSERT INTO $KS.accounts (branch, id, balance) VALUES ('zurich', 'new', 666) IF NOT EXISTS USING LOCK $QUEUED"},
 		{"if not exists behind the lock", "MUSIC_NOT_HELD", "INSERT INTO $KS.accounts (branch, id, balance) VALUES ('zurich', 'new', 666) USING LOCK $QUEUED IF NOT EXISTS"},
 		{"delete if under a queued lock", "MUSIC_NOT_HELD", "DELETE FROM $KS.accounts USING LOCK $QUEUED WHERE " + zurich + " IF EXISTS"},
-		{"JSON with a lock", "MUSIC_KEY", `INSERT INTO $KS.accounts JSON '{"branch": "geneva", "id": "x", "balance": 666}' USING LOCK $HELD`},
+		{"JSON with a lock", "MUSIC_KEY MUSIC_NOT_HELD", `INSERT INTO $KS.accounts JSON '{"branch": "geneva", "id": "x", "balance": 666}' USING LOCK $HELD`},
 		{"truncate with a lock", syntax + " SYNTAX", "TRUNCATE $KS.accounts USING LOCK $HELD"},
 		{"lock on a plain table", "MUSIC_REFUSED SYNTAX", "UPDATE $KS.plain USING LOCK $HELD SET balance = 666 WHERE " + zurich},
 	}
@@ -104,7 +104,7 @@ func badReferences() []spelling {
 		all = append(all, spelling{fmt.Sprintf("reference %q", ref), syntax + " MUSIC_NOT_HELD", update("LOCK "+ref, zurich)})
 	}
 	for _, where := range []string{
-		"branch IN ('zurich')" + both, "branch IN ('zurich', 'geneva')" + both, "token(branch) > 0", "id = 'x'", "branch > 'a'" + both, "branch = null" + both,
+		"branch IN ('zurich', 'geneva')" + both, "token(branch) > 0", "id = 'x'", "branch > 'a'" + both, "branch = null" + both,
 		"branch = blob_as_text(0x7a)" + both, "branch = (ascii)'zurich'" + both, "branch = 'zurich' AND branch = 'geneva'" + both, "branch = 5" + both, "(branch, id) = ('zurich', 'x')",
 	} {
 		all = append(all, spelling{"where " + where, "MUSIC_KEY MUSIC_SYNTAX MUSIC_REFUSED INVALID SYNTAX", update("LOCK $HELD", where)})

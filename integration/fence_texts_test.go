@@ -143,7 +143,7 @@ func batchTexts() []spelling {
 		{"batch of a waiting lock", "MUSIC_NOT_HELD", "BEGIN BATCH USING LOCK $QUEUED" + first + end},
 		{"batch of another key's lock", "MUSIC_NOT_HELD MUSIC_LOST", "BEGIN BATCH USING LOCK $FUTURE" + first + end},
 		{"counter batch under a lock", "INVALID", "BEGIN COUNTER BATCH USING LOCK $HELD" + first + end},
-		{"JSON under a lock", "MUSIC_KEY", locked + ` INSERT INTO $KS.accounts JSON '{"branch": "geneva", "id": "x", "balance": 666}';` + end},
+		{"JSON under a lock", "MUSIC_KEY MUSIC_NOT_HELD", locked + ` INSERT INTO $KS.accounts JSON '{"branch": "geneva", "id": "x", "balance": 666}';` + end},
 		{"empty batch under a lock", "INVALID SYNTAX", locked + end},
 	}
 }
