@@ -135,12 +135,24 @@ func (p *proxy) halts() {
 		p.clocks.wall -= Stamp(time.Duration(float64(by) * p.clocks.rate * p.clocks.slew).Microseconds())
 		p.frozen = s.now + by
 	case p.clocks.mayStop && p.strikes(suspend, 4):
-		p.clocks.stop(by)
+		p.suspends(by)
 	case s.wild && p.happens(pause):
 	case !p.strikes(pause, 2):
 		return
 	}
 	p.paused = max(p.paused, s.now+by)
+}
+
+// suspends stops BOOTTIME and the raw clock. The wall clock knows, unless it is slewed to be slow: then
+// the store's clock alone does, where it can be read; where it cannot this is a mere pause.
+func (p *proxy) suspends(by time.Duration) {
+	switch slow := p.clocks.slew < 1; {
+	case !slow:
+		p.clocks.stop(by)
+	case !p.s.blind():
+		p.clocks.stop(by)
+		p.frozen = p.s.now + by
+	}
 }
 
 // schema is what a process hears, or believes to hear, of the table.
