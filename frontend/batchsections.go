@@ -249,7 +249,7 @@ func (m *batchSections) run(o operation) *wire.Failure {
 	limit, cancel := context.WithTimeout(context.Background(), m.conn.longestWait())
 	defer cancel()
 	for _, k := range m.keys {
-		if f := m.lock(k, limit); f != nil {
+		if f := m.lock(limit, k); f != nil {
 			return f
 		}
 	}
@@ -268,7 +268,7 @@ func (m *batchSections) run(o operation) *wire.Failure {
 }
 
 // lock takes the lock of one key.
-func (m *batchSections) lock(k *sectionKey, limit context.Context) *wire.Failure {
+func (m *batchSections) lock(limit context.Context, k *sectionKey) *wire.Failure {
 	c, most := m.conn, k.first.Critical.MaxLease
 	end, _ := limit.Deadline()
 	q := musiccore.Request{By: c.auditClient(), Closed: k.first.Critical.Closed, Usual: most, Wait: max(time.Until(end), time.Millisecond)}

@@ -114,7 +114,7 @@ func readLockStatement(r reading, text []byte) (s lockStatement, pass bool, f *w
 	default:
 		f = wire.Invalid("MUSIC_REFUSED: this statement is not served on a critical table: docs/cql.md says what is")
 	}
-	if f == nil && s.Critical.Refused != "" && !(s.PlainWrite() && s.Critical.Passing) {
+	if f == nil && s.Critical.Refused != "" && (!s.PlainWrite() || !s.Critical.Passing) {
 		f = s.cannotLock()
 	}
 	return s, false, f

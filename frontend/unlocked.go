@@ -220,7 +220,7 @@ func (s *lockStatement) served() bool {
 func (s *lockStatement) refresh(now *catalog.Critical) *wire.Failure {
 	same := s.Critical == now
 	s.Critical = now
-	if same && !(s.prepared != nil && s.prepared.refused) {
+	if same && (s.prepared == nil || !s.prepared.refused) {
 		return nil
 	}
 	return s.CheckFenced()

@@ -55,7 +55,7 @@ func boottime() time.Duration { return monotonic(unix.CLOCK_BOOTTIME) }
 func monotonic(clock int32) time.Duration {
 	var ts unix.Timespec
 	// A raw call: it does not block, so Go's scheduler need not hear of it.
-	if _, _, err := unix.RawSyscall(unix.SYS_CLOCK_GETTIME, uintptr(clock), uintptr(unsafe.Pointer(&ts)), 0); err != 0 {
+	if _, _, err := unix.RawSyscall(unix.SYS_CLOCK_GETTIME, uintptr(clock), uintptr(unsafe.Pointer(&ts)), 0); err != 0 { //nolint:gosec // G103: as x/sys/unix calls it
 		panic(fmt.Sprintf("clock %d: %v", clock, err)) // Linux has had these since 2.6.39
 	}
 	return time.Duration(ts.Nano())

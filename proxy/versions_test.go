@@ -24,8 +24,11 @@ func TestVersionsBesideEachOther(t *testing.T) {
 		addr     string
 		goesWith string // of the refusal; empty = none
 	}{
-		{theirs: peer.Version - 1, beat: 1}, {theirs: peer.Version, beat: 1}, {theirs: peer.Version + 1, beat: 1},
-		{theirs: peer.Version + 2, beat: ended}, {theirs: peer.Version - 2, beat: ended},
+		{theirs: peer.Version - 1, beat: 1},
+		{theirs: peer.Version, beat: 1},
+		{theirs: peer.Version + 1, beat: 1},
+		{theirs: peer.Version + 2, beat: ended},
+		{theirs: peer.Version - 2, beat: ended},
 		{theirs: peer.Version + 2, beat: 1, addr: "there:1", goesWith: "the one at there:1 speaks version 6 of what proxies say to each other, this one 4"},
 		{theirs: peer.Version - 2, beat: 1, goesWith: "the one at session 07000000-0000-0000-0000-000000000000 speaks version 2"},
 	} {

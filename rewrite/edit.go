@@ -27,14 +27,15 @@ type Edit struct {
 func Replace(dst, text []byte, edits []Edit) []byte {
 	at := 0
 	for _, e := range edits {
-		if e.Text != "" {
+		switch {
+		case e.Text != "":
 			dst = append(append(dst, text[at:e.Start]...), e.Text...)
-		} else if !e.Empty() {
+		case !e.Empty():
 			dst = Apply(dst, text[at:e.End], []Span{{e.Start - at, e.End - at}})
 			if e.Start > 0 && e.End < len(text) && joins(text[e.Start-1], text[e.End]) {
 				dst = append(dst, ' ')
 			}
-		} else {
+		default:
 			dst = append(dst, text[at:e.Start]...)
 		}
 		at = e.End

@@ -29,7 +29,7 @@ func autoStatement(t *testing.T, row bool, text string, values ...string) *State
 		Columns: map[string]catalog.Column{"a": key[0], "b": key[1], "c": c, "v": {Name: "v", Type: "int"}, "W": {Name: "W", Type: "list<int>"}, "st": {Name: "st", Type: "int", Static: true}},
 	}
 	if row {
-		critical.Key, critical.Row = append(key, c), true
+		critical.Key, critical.Row = append(critical.Key, c), true
 	}
 	s := &Statement{Parsed: &parsed, Text: []byte(text), Table: &catalog.Table{Keyspace: "ks", Name: "t"}, Critical: critical}
 	for _, v := range values {
@@ -131,8 +131,11 @@ func TestReadJSON(t *testing.T) {
 		{`INSERT INTO t JSON '{"a":"x","b":1,"c":2}' DEFAULT UNSET IF NOT EXISTS`, nil, `INSERT INTO t ("a", "b", "c") VALUES ('x', 1, 2)  IF NOT EXISTS`},
 		{`INSERT INTO t JSON '{"a":"x","b":1,"c":2}' DEFAULT NULL`, nil, `INSERT INTO t ("W", "a", "b", "c", "st", "v") VALUES (null, 'x', 1, 2, null, null) `},
 		{"INSERT INTO t JSON ? DEFAULT UNSET USING TTL ?", []string{`{"A": "é", "B": 1, "v": 1.5, "c": 2}`, one(60)}, "INSERT INTO t (\"a\", \"b\", \"c\", \"v\") VALUES ('é', 1, 2, fromJson('1.5'))  USING TTL ? | " + one(60)},
-		{"BEGIN BATCH USING LOCK ? INSERT INTO t JSON ? DEFAULT UNSET; UPDATE t SET v = ? WHERE a = 'x' AND b = 1 AND c = 3 APPLY BATCH", []string{one(5), `{"a":"x","b":1,"c":2}`, one(6)},
-			"BEGIN BATCH USING LOCK ? INSERT INTO t (\"a\", \"b\", \"c\") VALUES ('x', 1, 2) ; UPDATE t SET v = ? WHERE a = 'x' AND b = 1 AND c = 3 APPLY BATCH | " + one(5) + " | " + one(6)},
+		{
+			"BEGIN BATCH USING LOCK ? INSERT INTO t JSON ? DEFAULT UNSET; UPDATE t SET v = ? WHERE a = 'x' AND b = 1 AND c = 3 APPLY BATCH",
+			[]string{one(5), `{"a":"x","b":1,"c":2}`, one(6)},
+			"BEGIN BATCH USING LOCK ? INSERT INTO t (\"a\", \"b\", \"c\") VALUES ('x', 1, 2) ; UPDATE t SET v = ? WHERE a = 'x' AND b = 1 AND c = 3 APPLY BATCH | " + one(5) + " | " + one(6),
+		},
 		{`INSERT INTO t JSON '{"a":"x","b":1}' DEFAULT UNSET`, nil, `INSERT INTO t ("a", "b", "c") VALUES ('x', 1, null) `}, // which Cassandra refuses
 	} {
 		s := autoStatement(t, false, c.text, c.values...)
@@ -191,10 +194,25 @@ func TestReadJSONIsRefused(t *testing.T) {
 // The constant of a value of JSON is one of its column's type, or none that the key can be read from.
 func TestLiteralsOfJSON(t *testing.T) {
 	for _, c := range [][3]string{
-		{"text", `"0x00"`, "'0x00'"}, {"blob", `"0x00fF"`, "0x00fF"}, {"blob", `"0x0"`, "'0x0'"}, {"bigint", "-5", "-5"}, {"bigint", `"-5"`, "-5"}, {"bigint", `"+5"`, "'+5'"},
-		{"uuid", `"123e4567-e89b-42d3-a456-426614174000"`, "123e4567-e89b-42d3-a456-426614174000"}, {"boolean", "true", "true"}, {"boolean", `"true"`, "'true'"}, {"decimal", "1.10", ""},
-		{"decimal", `"1.10"`, "1.10"}, {"decimal", "110", "110"}, {"double", "1.5e3", "1.5e3"}, {"timestamp", `"2020-01-01 00:00:00Z"`, "'2020-01-01 00:00:00Z'"}, {"timestamp", "5", "5"},
-		{"inet", `"::1"`, "'::1'"}, {"text", `"a\u0027b\n"`, "'a''b\n'"}, {"text", "null", "null"}, {"text", "{}", ""},
+		{"text", `"0x00"`, "'0x00'"},
+		{"blob", `"0x00fF"`, "0x00fF"},
+		{"blob", `"0x0"`, "'0x0'"},
+		{"bigint", "-5", "-5"},
+		{"bigint", `"-5"`, "-5"},
+		{"bigint", `"+5"`, "'+5'"},
+		{"uuid", `"123e4567-e89b-42d3-a456-426614174000"`, "123e4567-e89b-42d3-a456-426614174000"},
+		{"boolean", "true", "true"},
+		{"boolean", `"true"`, "'true'"},
+		{"decimal", "1.10", ""},
+		{"decimal", `"1.10"`, "1.10"},
+		{"decimal", "110", "110"},
+		{"double", "1.5e3", "1.5e3"},
+		{"timestamp", `"2020-01-01 00:00:00Z"`, "'2020-01-01 00:00:00Z'"},
+		{"timestamp", "5", "5"},
+		{"inet", `"::1"`, "'::1'"},
+		{"text", `"a\u0027b\n"`, "'a''b\n'"},
+		{"text", "null", "null"},
+		{"text", "{}", ""},
 	} {
 		literal, ok := literalOfJSON(catalog.Column{Type: c[0]}, []byte(c[1]))
 		assert.Equal(t, c[2] != "", ok, "%v", c)

@@ -78,10 +78,9 @@ func (s *Statement) CheckFenced() *wire.Failure {
 	return nil
 }
 
-// checkOwnTerms refuses a read with a timestamp, and a key that cannot be read.
+// checkOwnTerms refuses a read with a timestamp.
 func (s *Statement) checkOwnTerms(st *rewrite.Statement) *wire.Failure {
-	switch {
-	case st.Verb == rewrite.Select && st.Timestamp.Kind != rewrite.NoTerm:
+	if st.Verb == rewrite.Select && st.Timestamp.Kind != rewrite.NoTerm {
 		return wire.Invalid("MUSIC_SYNTAX: SELECT takes USING LOCK only, no TIMESTAMP")
 	}
 	return nil

@@ -163,7 +163,7 @@ func literalOfJSON(c catalog.Column, raw json.RawMessage) (literal string, ok bo
 		}
 		return quoteString(text), true
 	}
-	ok = raw[0] != '[' && raw[0] != '{' && !(c.Type == "decimal" && bytes.ContainsAny(raw, ".eE"))
+	ok = raw[0] != '[' && raw[0] != '{' && (c.Type != "decimal" || !bytes.ContainsAny(raw, ".eE"))
 	return string(raw), ok
 }
 

@@ -47,7 +47,7 @@ func (s *server) address() string { return s.listener.Addr().String() }
 
 // up begins to listen.
 func (s *server) up(address string) error {
-	l, err := net.Listen("tcp", address)
+	l, err := net.Listen("tcp", address) //nolint:noctx // it waits for nobody
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (s *server) close() {
 
 // serve reads what one connection sends.
 func (s *server) serve(conn net.Conn) {
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	codec := frame.NewCodec()
 	var writing sync.Mutex
 	for {
@@ -202,12 +202,21 @@ func (s *server) system(query string) message.Message {
 		kind  datatype.DataType
 		value []byte
 	}{
-		{"key", datatype.Varchar, []byte("local")}, {"bootstrapped", datatype.Varchar, []byte("COMPLETED")},
-		{"broadcast_address", datatype.Inet, ip}, {"cluster_name", datatype.Varchar, []byte("stories")}, {"cql_version", datatype.Varchar, []byte("3.4.7")},
-		{"data_center", datatype.Varchar, []byte("dc1")}, {"host_id", datatype.Uuid, id}, {"listen_address", datatype.Inet, ip},
-		{"native_protocol_version", datatype.Varchar, []byte("4")}, {"partitioner", datatype.Varchar, []byte("org.apache.cassandra.dht.Murmur3Partitioner")},
-		{"rack", datatype.Varchar, []byte("rack1")}, {"release_version", datatype.Varchar, []byte("4.1.6")}, {"rpc_address", datatype.Inet, ip},
-		{"schema_version", datatype.Uuid, id}, {"tokens", datatype.NewSet(datatype.Varchar), tokens},
+		{"key", datatype.Varchar, []byte("local")},
+		{"bootstrapped", datatype.Varchar, []byte("COMPLETED")},
+		{"broadcast_address", datatype.Inet, ip},
+		{"cluster_name", datatype.Varchar, []byte("stories")},
+		{"cql_version", datatype.Varchar, []byte("3.4.7")},
+		{"data_center", datatype.Varchar, []byte("dc1")},
+		{"host_id", datatype.Uuid, id},
+		{"listen_address", datatype.Inet, ip},
+		{"native_protocol_version", datatype.Varchar, []byte("4")},
+		{"partitioner", datatype.Varchar, []byte("org.apache.cassandra.dht.Murmur3Partitioner")},
+		{"rack", datatype.Varchar, []byte("rack1")},
+		{"release_version", datatype.Varchar, []byte("4.1.6")},
+		{"rpc_address", datatype.Inet, ip},
+		{"schema_version", datatype.Uuid, id},
+		{"tokens", datatype.NewSet(datatype.Varchar), tokens},
 	} {
 		columns, row = append(columns, column(c.name, c.kind)), append(row, c.value)
 	}

@@ -67,7 +67,8 @@ func TestPage(t *testing.T) {
 	all := []*tally{
 		{service: homing, over: service.OverOurs, struck: map[string]int{Killed: 2}, rates: []float64{9, 4, 6}},
 		{service: homing, over: service.OverMusic, found: Found([]string{"two holders\n\ta", "two holders\n\tb", "not DONE: k"}), rates: []float64{3, 2, 2}},
-		{service: portal, over: service.OverOurs}, {service: portal, over: service.OverMusic, fault: context.DeadlineExceeded},
+		{service: portal, over: service.OverOurs},
+		{service: portal, over: service.OverMusic, fault: context.DeadlineExceeded},
 	}
 	page := Suite{Seed: 7}.page(all)
 	for _, want := range []string{
@@ -84,7 +85,8 @@ func TestPage(t *testing.T) {
 func TestStruckIsProved(t *testing.T) {
 	r := &Result{History: new(judge.History), Strikes: []Strike{{Kind: Cut, Client: 1, From: 5, To: 9}, {Kind: Cut, Client: 1, From: 25, To: 29}, {Kind: Killed, Client: 2, From: 8, To: 9}}}
 	for i, o := range []judge.Op{
-		{Client: 1, Kind: judge.Enter, Called: 1, Returned: 2}, {Client: 1, Kind: judge.Leave, Called: 20, Returned: 22},
+		{Client: 1, Kind: judge.Enter, Called: 1, Returned: 2},
+		{Client: 1, Kind: judge.Leave, Called: 20, Returned: 22},
 		{Client: 2, Kind: judge.Enter, Called: 6, Returned: 7},
 	} {
 		o.Serial, o.Key, o.Outcome = i+1, "k", judge.Done
