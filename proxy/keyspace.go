@@ -10,6 +10,8 @@ import (
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 	"github.com/google/uuid"
+
+	"music/rewrite"
 )
 
 // musicKeyspace is the proxies' own.
@@ -174,7 +176,7 @@ func defaultReplication(ctx context.Context, s *gocql.Session) (string, error) {
 	}
 	var dcs []string
 	for dc, n := range nodes {
-		dcs = append(dcs, fmt.Sprintf("'%s': %d", strings.ReplaceAll(dc, "'", "''"), min(n, maxReplicas)))
+		dcs = append(dcs, fmt.Sprintf("%s: %d", rewrite.QuoteString(dc), min(n, maxReplicas)))
 	}
 	sort.Strings(dcs)
 	return "{'class': 'NetworkTopologyStrategy', " + strings.Join(dcs, ", ") + "}", nil

@@ -128,7 +128,7 @@ func encodeNumber(typ string, text []byte, t Term) ([]byte, error) {
 		value, ok = float(literal, 64)
 	case "varint":
 		n, _ := new(big.Int).SetString(literal, 10)
-		value, ok = integerBytes(n), true
+		value, ok = IntegerBytes(n), true
 	case "decimal":
 		value, ok = decimal(literal)
 	}
@@ -171,11 +171,12 @@ func decimal(literal string) ([]byte, bool) {
 	if !ok {
 		return nil, false
 	}
-	return append(binary.BigEndian.AppendUint32(nil, uint32(scale)), integerBytes(n)...), true
+	return append(binary.BigEndian.AppendUint32(nil, uint32(scale)), IntegerBytes(n)...), true
 }
 
-// integerBytes returns an integer in two's complement, in as few bytes as show its sign.
-func integerBytes(n *big.Int) []byte {
+// IntegerBytes returns an integer in big-endian two's complement, in as few bytes as show its sign: a
+// CQL varint.
+func IntegerBytes(n *big.Int) []byte {
 	if n.Sign() >= 0 {
 		return append(make([]byte, 1-min(1, n.BitLen()%8), 9), n.Bytes()...)
 	}

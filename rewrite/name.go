@@ -72,3 +72,6 @@ func lower(c byte) byte {
 
 // Quote writes a name so that CQL reads exactly it, whatever it holds.
 func Quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+
+// QuoteString writes a text as a string of CQL, whatever it holds.
+func QuoteString(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }

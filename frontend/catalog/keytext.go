@@ -35,7 +35,7 @@ func keyPart(cqlType, value string) string {
 	switch cqlType {
 	case "text", "varchar", "ascii":
 		if utf8.ValidString(value) {
-			return "'" + strings.ReplaceAll(value, "'", "''") + "'"
+			return rewrite.QuoteString(value)
 		}
 	case "bigint", "int", "smallint", "tinyint":
 		n := int64(int8(value[0]))

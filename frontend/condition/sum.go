@@ -72,7 +72,7 @@ func add(code primitive.DataTypeCode, a, b []byte) ([]byte, bool) {
 	case primitive.DataTypeCodeVarchar, primitive.DataTypeCodeAscii:
 		return slices.Concat(a, b), true
 	case primitive.DataTypeCodeVarint:
-		return twosComplement(new(big.Int).Add(varint(a), varint(b))), len(a) > 0 && len(b) > 0
+		return rewrite.IntegerBytes(new(big.Int).Add(varint(a), varint(b))), len(a) > 0 && len(b) > 0
 	case primitive.DataTypeCodeDecimal:
 		return addDecimals(a, b)
 	}
@@ -104,15 +104,5 @@ func addDecimals(a, b []byte) ([]byte, bool) {
 	x.Mul(x, powerOfTen(scale-scaleA))
 	x.Add(x, y.Mul(y, powerOfTen(scale-scaleB)))
 	sum := binary.BigEndian.AppendUint32(nil, uint32(int32(scale)))
-	return append(sum, twosComplement(x)...), len(new(big.Int).Abs(x).String()) <= maxDigits
-}
-
-// twosComplement returns a number in the fewest bytes, big-endian.
-func twosComplement(n *big.Int) []byte {
-	if n.Sign() >= 0 {
-		return append(make([]byte, 1-min(1, n.BitLen()%8)), n.Bytes()...)
-	}
-	size := new(big.Int).Not(n).BitLen()/8 + 1
-	b := new(big.Int).Add(n, new(big.Int).Lsh(big.NewInt(1), uint(8*size))).Bytes()
-	return b
+	return append(sum, rewrite.IntegerBytes(x)...), len(new(big.Int).Abs(x).String()) <= maxDigits
 }

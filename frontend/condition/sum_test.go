@@ -50,7 +50,7 @@ func TestAdd(t *testing.T) {
 		}
 	}
 	for _, n := range []int64{0, 1, 127, 128, 255, 256, 32767, 32768, -1, -128, -129, -32768, -32769, math.MaxInt64, math.MinInt64} {
-		b := twosComplement(big.NewInt(n))
+		b := rewrite.IntegerBytes(big.NewInt(n))
 		assert.Zero(t, varint(b).Cmp(big.NewInt(n)), "%d is %x", n, b)
 		assert.True(t, len(b) == 1 || b[0] != 0 && b[0] != 0xff || b[0]&0x80 != b[1]&0x80, "%d is %x, which is longer than it need be", n, b)
 	}

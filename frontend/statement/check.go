@@ -56,16 +56,12 @@ func (s *Statement) CheckFenced() *wire.Failure {
 	case st.Lock.Kind == rewrite.NoTerm && !s.Auto():
 		return WithoutLock(s.Table)
 	}
-	if f := s.checkOwnTerms(st); f != nil {
-		return f
+	if st.Verb == rewrite.Select && st.Timestamp.Kind != rewrite.NoTerm {
+		return wire.Invalid("MUSIC_SYNTAX: SELECT takes USING LOCK only, no TIMESTAMP")
 	}
 	for i := range st.Children {
-		child := &st.Children[i]
-		if child.Lock.Kind != rewrite.NoTerm {
+		if st.Children[i].Lock.Kind != rewrite.NoTerm {
 			return wire.Invalid("MUSIC_REFUSED: USING LOCK stands once, after BEGIN BATCH")
-		}
-		if f := s.checkOwnTerms(child); f != nil {
-			return f
 		}
 	}
 	for _, part := range s.Parts() {
@@ -74,14 +70,6 @@ func (s *Statement) CheckFenced() *wire.Failure {
 				return f
 			}
 		}
-	}
-	return nil
-}
-
-// checkOwnTerms refuses a read with a timestamp.
-func (s *Statement) checkOwnTerms(st *rewrite.Statement) *wire.Failure {
-	if st.Verb == rewrite.Select && st.Timestamp.Kind != rewrite.NoTerm {
-		return wire.Invalid("MUSIC_SYNTAX: SELECT takes USING LOCK only, no TIMESTAMP")
 	}
 	return nil
 }

@@ -33,17 +33,21 @@ func ReadConditional(parts []Statement, batch bool) (*Conditional, *wire.Failure
 // checkDeletes refuses a batch that writes rows beside a DELETE which may be of one row or of several.
 func (x *Conditional) checkDeletes() *wire.Failure {
 	tuple := func(r rewrite.Relation) bool { return r.Op == rewrite.OpTuple }
-	deletes := func(s Statement) bool { return s.Parsed.Verb == rewrite.Delete && len(s.Parsed.Sets) == 0 }
-	unclear := func(s Statement) bool { return deletes(s) && slices.ContainsFunc(s.Parsed.Where, tuple) }
-	if slices.ContainsFunc(x.parts, unclear) && slices.ContainsFunc(x.parts, func(s Statement) bool { return !deletes(s) }) {
+	unclear := func(s Statement) bool { return s.deletesRows() && slices.ContainsFunc(s.Parsed.Where, tuple) }
+	if slices.ContainsFunc(x.parts, unclear) && slices.ContainsFunc(x.parts, func(s Statement) bool { return !s.deletesRows() }) {
 		return wire.Invalid("MUSIC_REFUSED: %s is critical: a batch with IF that writes rows names those that it deletes by column = value", x.parts[0].Table)
 	}
 	return nil
 }
 
+// deletesRows reports whether the statement deletes rows, one or more, and not columns of them.
+func (s *Statement) deletesRows() bool {
+	return s.Parsed.Verb == rewrite.Delete && len(s.Parsed.Sets) == 0
+}
+
 // deletesRange reports whether the statement deletes a range of rows, or all of a partition.
 func (s *Statement) deletesRange() bool {
-	return s.Parsed.Verb == rewrite.Delete && len(s.Parsed.Sets) == 0 && (!s.oneRow() || len(s.Critical.ClusteringColumns()) == 0)
+	return s.deletesRows() && (!s.oneRow() || len(s.Critical.ClusteringColumns()) == 0)
 }
 
 // DeletesRange reports whether one of the statements does.

@@ -116,13 +116,7 @@ func (s *Statement) choices() ([][]edit, *wire.Failure) {
 		if len(all)*len(values) > MaxKeys {
 			return nil, wire.Invalid("MUSIC_REFUSED: one statement writes %d keys of %s at most: send several", MaxKeys, s.Table)
 		}
-		var longer [][]edit
-		for _, chosen := range all {
-			for _, value := range values {
-				longer = append(longer, append(slices.Clip(chosen), value))
-			}
-		}
-		all = longer
+		all = eachWith(all, values)
 	}
 	return all, nil
 }
@@ -132,8 +126,7 @@ func (s *Statement) valuesIn(column catalog.Column, r *rewrite.Relation) (all []
 	if r.Value.Kind == rewrite.TermMarker {
 		values, f := s.listOf(r.Value, column)
 		for _, value := range values {
-			bound := append(binary.BigEndian.AppendUint32(nil, uint32(len(value))), value...)
-			all = append(all, edit{rewrite.Edit{Span: r.Behind, Text: "= ? "}, [][]byte{bound}})
+			all = append(all, edit{rewrite.Edit{Span: r.Behind, Text: "= ? "}, [][]byte{wire.Value(value)}})
 		}
 		return all, f
 	}

@@ -71,7 +71,7 @@ func (s *Statement) valuesOfJSON() (string, *wire.Failure) {
 			}
 			add(name, literal)
 		case given && string(raw) != "null":
-			add(name, "fromJson("+quoteString(string(raw))+")")
+			add(name, "fromJson("+rewrite.QuoteString(string(raw))+")")
 		case given, key, !s.Parsed.Unset:
 			add(name, "null")
 		}
@@ -154,18 +154,11 @@ var bare = regexp.MustCompile(`^(-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?|[0-9a-fA-
 func literalOfJSON(c catalog.Column, raw json.RawMessage) (literal string, ok bool) {
 	var text string
 	if json.Unmarshal(raw, &text) == nil && raw[0] == '"' {
-		switch c.Type {
-		case "text", "varchar", "ascii", "boolean":
-			return quoteString(text), true
-		}
-		if bare.MatchString(text) {
+		if bare.MatchString(text) && !slices.Contains([]string{"text", "varchar", "ascii", "boolean"}, c.Type) {
 			return text, true
 		}
-		return quoteString(text), true
+		return rewrite.QuoteString(text), true
 	}
 	ok = raw[0] != '[' && raw[0] != '{' && (c.Type != "decimal" || !bytes.ContainsAny(raw, ".eE"))
 	return string(raw), ok
 }
-
-// quoteString returns a string literal of CQL.
-func quoteString(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }

@@ -28,16 +28,13 @@ func (s *Statement) Keys() ([]NamedKey, *wire.Failure) {
 		if f != nil {
 			return nil, f
 		}
-		var longer [][][]byte
-		for _, parts := range all {
-			for _, value := range values {
-				longer = append(longer, append(slices.Clip(parts), bytes.Clone(value)))
-			}
-			if len(longer) > MaxKeys {
-				return nil, wire.Invalid("MUSIC_REFUSED: one LOCK names %d keys of %s at most: lock the others with another, in the same order everywhere", MaxKeys, s.Table)
-			}
+		if len(all)*len(values) > MaxKeys {
+			return nil, wire.Invalid("MUSIC_REFUSED: one LOCK names %d keys of %s at most: lock the others with another, in the same order everywhere", MaxKeys, s.Table)
 		}
-		all = longer
+		for i := range values {
+			values[i] = bytes.Clone(values[i])
+		}
+		all = eachWith(all, values)
 	}
 	var found []NamedKey
 	seen := map[musiccore.Key]bool{}
@@ -52,6 +49,17 @@ func (s *Statement) Keys() ([]NamedKey, *wire.Failure) {
 		}
 	}
 	return found, nil
+}
+
+// eachWith returns the rows of all, each once with every one of some elements at its end.
+func eachWith[E any](all [][]E, elements []E) [][]E {
+	longer := make([][]E, 0, len(all)*len(elements))
+	for _, row := range all {
+		for _, e := range elements {
+			longer = append(longer, append(slices.Clip(row), e))
+		}
+	}
+	return longer
 }
 
 // columnValues returns the values that the statement gives a column of the key; at least one.

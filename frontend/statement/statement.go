@@ -142,7 +142,7 @@ func (s *Statement) has(what func(*rewrite.Statement) bool) bool {
 
 // Conditional reports whether the statement, or one of a batch's text, has an IF.
 func (s *Statement) Conditional() bool {
-	return slices.ContainsFunc(s.Parts(), func(part Statement) bool { return part.Parsed.Conditional })
+	return s.has(func(st *rewrite.Statement) bool { return st.Conditional })
 }
 
 // Clone returns the statement in memory of its own.

@@ -1,7 +1,6 @@
 package statement
 
 import (
-	"encoding/binary"
 	"slices"
 
 	"music/frontend/condition"
@@ -75,7 +74,7 @@ func (x *Conditional) Sums(y *condition.Evaluation) (all []Sum, f *wire.Failure)
 		e := replace(a.Span, rewrite.Quote(s.Column)+" = null ")
 		if value != nil {
 			e.Text = rewrite.Quote(s.Column) + " = ? "
-			e.values = [][]byte{append(binary.BigEndian.AppendUint32(nil, uint32(len(value))), value...)}
+			e.values = [][]byte{wire.Value(value)}
 		}
 		all = append(all, Sum{a.part, e})
 	}
