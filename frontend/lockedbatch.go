@@ -211,8 +211,10 @@ func (b *lockedBatch) writeIf(write lockedOperation) *wire.Failure {
 		return f
 	}
 	x.write = write
-	x.put = func(sum statement.Sum) {
-		b.children[sum.Part].Put(sum)
+	x.put = func(sums []statement.Sum) {
+		for _, sum := range sums {
+			b.children[sum.Part].Put(sum)
+		}
 		x.write.body = b.body(statement.RequestStamps)
 	}
 	if x.DeletesRange() {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/hex"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -103,7 +102,7 @@ func (c *conn) readHead(r *reading, text []byte, head *rewrite.Head, keyspaceOfR
 		return
 	}
 	if name.closed(head) {
-		r.meaning, r.failure = meaningRefused, forProxiesOnly(name)
+		r.meaning, r.failure = meaningRefused, forProxiesOnly(name.String())
 		return
 	}
 	if f := c.keepsLocks(head, name); f != nil {
@@ -135,7 +134,7 @@ func (c *conn) readBatch(text []byte, keyspaceOfRequest string) reading {
 		tables = append(tables, c.lookup(r.name))
 		r.unlisted = cmp.Or(c.unlisted(r.name), r.unlisted)
 		if r.name.reserved() {
-			r.meaning, r.failure = meaningRefused, forProxiesOnly(r.name)
+			r.meaning, r.failure = meaningRefused, forProxiesOnly(r.name.String())
 			return r
 		}
 	}
@@ -237,7 +236,7 @@ func (k tableKey) closed(head *rewrite.Head) bool {
 }
 
 // forProxiesOnly returns the error for a statement on a table that only proxies write.
-func forProxiesOnly(table fmt.Stringer) *wire.Failure {
+func forProxiesOnly(table string) *wire.Failure {
 	return wire.Invalid("MUSIC_REFUSED: %s is for the proxies only: LIST LOCKS shows who holds what", table)
 }
 
@@ -267,7 +266,7 @@ func (c *conn) readUnclear(text []byte, keyspaceOfRequest string) reading {
 	}
 	for i, word := range words {
 		if strings.HasPrefix(word, catalog.CompanionPrefix) || ofProxies(word) && (used == "music" || i > 0 && words[i-1] == "music") {
-			return reading{meaning: meaningRefused, failure: wire.Invalid("MUSIC_REFUSED: %s is for the proxies only: LIST LOCKS shows who holds what", word)}
+			return reading{meaning: meaningRefused, failure: forProxiesOnly(word)}
 		}
 	}
 	named, first := (*catalog.Table)(nil), naming{}

@@ -27,9 +27,9 @@ type conditionalWrite struct {
 
 	again    lockedOperation // the read of the partition, where none of the rows is there
 	write    lockedOperation
-	put      func(statement.Sum) // has write put a sum in its place
-	warned   []string            // by Cassandra, of the reads
-	nextTurn func()              // lets the next one have its turn; may be called again
+	put      func([]statement.Sum) // has write put sums in their places
+	warned   []string              // by Cassandra, of the reads
+	nextTurn func()                // lets the next one have its turn; may be called again
 }
 
 // readConditional reads the conditions of a write's statements; first is the first of them, or the
@@ -49,8 +49,10 @@ func (a *lockExecution) writeIf(k musiccore.Key, ref musiccore.LockRef) *wire.Fa
 	q := lockedRequest{key: k, ref: ref, parameters: a.parameters}
 	x.write = queryOperation(a.envelope.Header, s.Write(statement.RequestStamps), &s.Statement, q)
 	x.write.sent.warnings = a.conn.timestampWarning(&s)
-	x.put = func(sum statement.Sum) {
-		s.Put(sum)
+	x.put = func(sums []statement.Sum) {
+		for _, sum := range sums {
+			s.Put(sum)
+		}
 		q := s.Write(statement.RequestStamps)
 		x.write.body, x.write.request.parameters.Values = queryBody(q.Text), q.Values
 		x.write.request.parameters.Flags |= primitive.QueryFlagValues
@@ -178,8 +180,8 @@ func (c *conn) continueConditional(e wire.Envelope, f *sentOperation) []byte {
 // putSums has the write put in their places what columns are that it adds something to.
 func (x *conditionalWrite) putSums(y *condition.Evaluation) *wire.Failure {
 	sums, f := x.Sums(y)
-	for _, sum := range sums {
-		x.put(sum)
+	if len(sums) > 0 {
+		x.put(sums)
 	}
 	return f
 }
