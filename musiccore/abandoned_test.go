@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A client that goes away with thousands of references in the queue keeps its key from nobody: one LWT passes all that
-// follow one another, and those of others between them keep their turn.
+// When a client goes away with thousands of references in the queue, one LWT passes each run of
+// them, so the key is free soon. References of other clients between them keep their turn.
 func TestAbandonedReferencesArePassedTogether(t *testing.T) {
 	const waiters = 3000
 	for _, stay := range []int{0, 1, 10} { // clients that stay, spread among those that go away
@@ -79,8 +79,8 @@ func (h *instantStore) granted(e Effects) {
 	}
 }
 
-// A client that was silent for too long, and comes back while the LWT is under way that passes its
-// reference, hears what has become of it when that LWT is decided.
+// A client comes back after a long silence while an LWT that passes its reference is under way: it
+// is told the outcome once that LWT is decided.
 func TestAnAbandonedReferenceThatIsBeingPassedIsNotRevived(t *testing.T) {
 	h, s := newHolder(t)
 	first, second := h.lock(Request{Wait: time.Minute}), h.lock(Request{Wait: time.Minute})

@@ -74,7 +74,7 @@ func TestNoBlockWithoutRetain(t *testing.T) {
 	}
 }
 
-// A block that nobody holds is released when Options.Retain has passed.
+// A block without a holder is released after Options.Retain.
 func TestAnIdleBlockIsReleased(t *testing.T) {
 	h, s := blockHeld(t)
 	h.unlock(2)
@@ -88,7 +88,7 @@ func TestAnIdleBlockIsReleased(t *testing.T) {
 	}
 }
 
-// A long section is no block's: what it was worth is forgotten.
+// After a long section, an Enqueue reserves no block: the measure of short sections starts again.
 func TestLongSectionsReserveNoBlock(t *testing.T) {
 	h, s := blockHeld(t)
 	h.runFor(s, h.opts.Retain+time.Millisecond)
@@ -135,8 +135,8 @@ func TestABlockServesItsWaitersInOrderWithoutLWTs(t *testing.T) {
 	}
 }
 
-// Those who ask together share a tuple, which nobody else's references part: it
-// is a block wherever it stands in the queue.
+// LOCKs that arrive together share one entry of the queue, which holds no references of other
+// sessions, so it can be a block anywhere in the queue.
 func TestWaitersOfAProxyShareOneTerm(t *testing.T) {
 	h, s := blockHeld(t)
 	h.unlock(2)
@@ -169,7 +169,8 @@ func TestWaitersOfAProxyShareOneTerm(t *testing.T) {
 	}
 }
 
-// docs/protocol.md 3.17: given up on a hint. Who stands in line has come before.
+// docs/protocol.md 3.17: after a hint that others wait, a block takes no new clients. Clients that
+// were already in its line are still served.
 func TestABlockThatOthersWaitForTakesNobodyMore(t *testing.T) {
 	h, s := blockHeld(t)
 	early := h.lock(Request{Wait: time.Minute})
@@ -192,7 +193,7 @@ func TestABlockThatOthersWaitForTakesNobodyMore(t *testing.T) {
 	}
 }
 
-// The hint may be lost: somebody looks.
+// The hint that others wait may be lost, so a block also finds out by reading the row.
 func TestABlockFindsOutWhoWaitsBehindIt(t *testing.T) {
 	h, s := blockHeld(t)
 	s.enqueueOther(9)
@@ -210,8 +211,8 @@ func TestABlockFindsOutWhoWaitsBehindIt(t *testing.T) {
 	}
 }
 
-// A client hears of a reference only when nothing of it can be lost with the
-// block: who has to be told one gets one of its own, and all behind it too.
+// A client is told a reference only if the reference survives its block. A client that must be told
+// one gets a reference outside of the block, and so do all clients behind it.
 func TestAClientThatMustBeToldGetsAReferenceOfItsOwn(t *testing.T) {
 	h, s := blockHeld(t)
 	op := h.lock(Request{Wait: 2 * time.Second})
@@ -239,7 +240,7 @@ func TestAClientThatMustBeToldGetsAReferenceOfItsOwn(t *testing.T) {
 	}
 }
 
-// LOCK with WAIT 0s is told a reference at once, so it gets one behind the block.
+// LOCK with WAIT 0s must be told a reference at once, so it gets one behind the block.
 func TestWaitZeroBehindABlockIsToldItsReference(t *testing.T) {
 	h, s := blockHeld(t)
 	op := h.lock(Request{AtOnce: true})
@@ -249,7 +250,7 @@ func TestWaitZeroBehindABlockIsToldItsReference(t *testing.T) {
 	}
 }
 
-// Nobody can name a reference of a block that has not been granted.
+// No client is told a reference of a block before it is granted.
 func TestReferencesOfABlockAreNotToldBeforeTheGrant(t *testing.T) {
 	h, s := blockHeld(t)
 	h.lock(Request{Wait: time.Minute})
@@ -262,8 +263,8 @@ func TestReferencesOfABlockAreNotToldBeforeTheGrant(t *testing.T) {
 	}
 }
 
-// docs/protocol.md 3.17: no reference of a dead session's block goes on elsewhere, and it
-// is passed over at once and whole.
+// docs/protocol.md 3.17: no reference of a dead session's block is taken over, and one Preempt
+// passes over the whole block.
 func TestADeadSessionsBlockIsPassedOverWhole(t *testing.T) {
 	retained := theirs()
 	retained.Queue[0] = Block{First: retained.Head, N: 40, Session: session(9), Req: 1, Retained: true}
@@ -279,7 +280,8 @@ func TestADeadSessionsBlockIsPassedOverWhole(t *testing.T) {
 	}
 }
 
-// A session that comes upon a block of its own that it knows nothing of ends it whole.
+// A session that finds a block of its own in the row, and has no memory of it, releases the whole
+// block.
 func TestAnOrphanedBlockIsReapedWhole(t *testing.T) {
 	h, s := blockHeld(t)
 	h.collect(h.core.Dropped(h.time(), h.table))
@@ -293,8 +295,7 @@ func TestAnOrphanedBlockIsReapedWhole(t *testing.T) {
 	}
 }
 
-// A block that was taken away gives its waiters new references; those of clients that have gone
-// get none.
+// When a block is taken away, its waiters get new references; clients that have gone get none.
 func TestWaitersOutliveTheirBlock(t *testing.T) {
 	h, s := blockHeld(t)
 	op := h.lock(Request{Wait: time.Minute})
@@ -313,7 +314,7 @@ func TestWaitersOutliveTheirBlock(t *testing.T) {
 	}
 }
 
-// LOCK with NOWAIT is granted the next reference of a block that nobody holds.
+// LOCK with NOWAIT is granted the next reference of a block without a holder.
 func TestNoWaitIsGrantedAnIdleBlock(t *testing.T) {
 	h, s := blockHeld(t)
 	h.expectState(h.lock(Request{NoWait: true}), StateBusy)

@@ -25,7 +25,8 @@ func waitersWithReferences(t *testing.T) (*harness, *fakeStore) {
 	return h, s
 }
 
-// Each of them would cost an LWT. They come in their order, and the numbers that they were told.
+// Waiters that each have a reference would cost an LWT each; a Release makes them one block. They
+// keep their order and the numbers that they were told.
 func TestWaitersWithReferencesOfTheirOwnBecomeOneBlock(t *testing.T) {
 	h, s := waitersWithReferences(t)
 	h.unlock(2)
@@ -47,7 +48,7 @@ func TestWaitersWithReferencesOfTheirOwnBecomeOneBlock(t *testing.T) {
 	}
 }
 
-// Who has given its number back does not lend it to the next one.
+// A reference that its client gave back is not given to another client.
 func TestANumberThatWasToldIsNotGivenAgain(t *testing.T) {
 	h, s := waitersWithReferences(t)
 	for r := LockRef(10); r <= 13; r++ {
@@ -71,7 +72,8 @@ func TestANumberThatWasToldIsNotGivenAgain(t *testing.T) {
 	}
 }
 
-// One that was silent for too long is passed over in its turn, not before, and hears then that it is lost.
+// In a block, a client that was silent for too long is passed over in its turn, not before, and is
+// then told that its reference is lost.
 func TestTheSilentArePassedOverInABlock(t *testing.T) {
 	h, s := waitersWithReferences(t)
 	holds := h.lock(Request{Ref: 2})
@@ -95,7 +97,8 @@ func TestTheSilentArePassedOverInABlock(t *testing.T) {
 	}
 }
 
-// Behind a holder of a block who stays the block waits, and goes on with who has been told a reference of it.
+// A block waits behind a holder that stays, and then goes on with the clients that were told
+// references of it.
 func TestABlockGoesOnBehindAHolderWhoStays(t *testing.T) {
 	h, s := waitersWithReferences(t)
 	h.unlock(2)
@@ -126,7 +129,8 @@ func TestABlockGoesOnBehindAHolderWhoStays(t *testing.T) {
 	}
 }
 
-// A clean shutdown takes nobody's turn: references of a block that clients were told go on as references of their own.
+// A clean shutdown takes nobody's turn: references of a block that clients were told become plain
+// references.
 func TestDrainMakesToldReferencesOfBlocksPlain(t *testing.T) {
 	h, s := waitersWithReferences(t)
 	h.unlock(2)
@@ -153,8 +157,8 @@ func TestDrainMakesToldReferencesOfBlocksPlain(t *testing.T) {
 	}
 }
 
-// While it is not known whether a block is dissolved, nothing of it is handed over: another proxy may have its next
-// reference by then.
+// While the outcome of a Dissolve is unknown, nothing of the block is handed over: its next
+// reference may already be at another proxy.
 func TestNothingIsHandedOverInABlockThatIsBeingDissolved(t *testing.T) {
 	h, s := waitersWithReferences(t)
 	h.unlock(2)
@@ -171,7 +175,7 @@ func TestNothingIsHandedOverInABlockThatIsBeingDissolved(t *testing.T) {
 	}
 }
 
-// Somebody else's Enqueue in between changes nothing: the block is dissolved in the queue that there is then.
+// If another session enqueues meanwhile, the Dissolve is made anew from the changed queue.
 func TestABlockIsDissolvedInTheQueueThatThereIs(t *testing.T) {
 	h, s := waitersWithReferences(t)
 	h.unlock(2)
@@ -186,8 +190,8 @@ func TestABlockIsDissolvedInTheQueueThatThereIs(t *testing.T) {
 	}
 }
 
-// A reference that was adopted from a dead session goes on nowhere once that session's last Release, which was late, has
-// made it part of a block.
+// An adopted reference is not taken over once a late Release of its dead session has made it part
+// of a block.
 func TestAnAdoptedReferenceOfABlockIsNotTakenOver(t *testing.T) {
 	r := Row{Guard: 3, Head: 2, Epoch: 10, Queue: []Block{{First: 2, N: 2, Session: SessionID{7}, Retained: true}}}
 	k := &key{view: view{row: r, state: rowPresent}, queue: queue{numbered: []*entry{{ref: 2, phase: phaseWaiting, adopted: true}}}}
@@ -201,7 +205,8 @@ func TestAnAdoptedReferenceOfABlockIsNotTakenOver(t *testing.T) {
 	}
 }
 
-// joined moves no reference to another session, leaves none out, and makes one block of those that are meant alone.
+// joined moves no reference to another session, leaves none out, and makes exactly the given
+// references one block.
 func TestJoined(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		self := SessionID{1}
@@ -248,7 +253,8 @@ func TestJoined(t *testing.T) {
 	})
 }
 
-// A block that waits behind another session stands still: who has to be told a reference there gets one that outlives this session.
+// A block that waits behind another session stands still. A client that must be told a reference
+// there gets one that survives the block.
 func TestNobodyIsToldAReferenceOfABlockThatStandsStill(t *testing.T) {
 	h, s := blockHeld(t)
 	s.enqueueOther(7)

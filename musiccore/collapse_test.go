@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// A crowd that waits longer than a LOCK may take, because a holder stood still or because there are so many, gets the lock as fast
-// as before: those who have been told their references are handed them in memory, too.
+// Many clients wait for longer than one LOCK may take, because a holder stood still or because they
+// are so many. The lock moves on as fast as before, since clients that were told references are
+// handed them in memory, too.
 func TestACrowdRecoversFromADisturbance(t *testing.T) {
 	for _, tc := range []struct {
 		name  string

@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// LOCKs of one key whose time is up together are answered at a cost that each adds to alike, in
-// whichever order: while they are, nobody else is served who has a key of the shard. What is copied
-// shows it, and no clock.
+// LOCKs of one key that time out together cost the same each, in any order; meanwhile no other
+// client of the shard is served. The test counts copied entries instead of time.
 func TestACrowdThatTimesOutCostsEachAlike(t *testing.T) {
 	const crowd = 16_000
 	for name, wait := range map[string]func(i int) time.Duration{

@@ -73,7 +73,8 @@ func (s *fakeStore) enqueueFor(b Block) {
 	}
 }
 
-// Whose Enqueues are refused again and again asks all who are in the queue, and sends no LWT meanwhile.
+// After repeated refusals of its Enqueue, a proxy asks every session in the queue to enqueue its
+// block, and sends no LWT meanwhile.
 func TestEnqueuesThatAreRefusedAreDelegated(t *testing.T) {
 	h, s, op := enqueuesRefused(t)
 	hint := h.piggybackHint()
@@ -100,7 +101,7 @@ func TestEnqueuesThatAreRefusedAreDelegated(t *testing.T) {
 	}
 }
 
-// Who comes into the queue meanwhile is asked, too.
+// Sessions that join the queue later are asked as well.
 func TestSessionsThatJoinTheQueueAreAskedToo(t *testing.T) {
 	h, s, _ := enqueuesRefused(t)
 	hint := h.piggybackHint()
@@ -110,7 +111,8 @@ func TestSessionsThatJoinTheQueueAreAskedToo(t *testing.T) {
 	h.expectHints(Hint{To: session(7), Kind: HintPiggyback, Block: hint.Block, Last: s.row.Guard})
 }
 
-// Where nobody takes it along in time, it tries by itself again. What comes after that is released in its turn.
+// If no session carries the block in time, the proxy enqueues by itself again. A delegated block
+// that arrives after that is released in its turn.
 func TestADelegatedBlockThatComesLateIsReleased(t *testing.T) {
 	h, s, op := enqueuesRefused(t)
 	hint := h.piggybackHint()
@@ -131,8 +133,8 @@ func TestADelegatedBlockThatComesLateIsReleased(t *testing.T) {
 	}
 }
 
-// A delegated enqueue is remembered until a quorum shows that the terms are over whose Releases could have carried it (H3): one replica may
-// have missed just that.
+// A delegated enqueue is remembered until a QUORUM read shows that the terms are over whose
+// Releases could have carried it (H3): a single replica may have missed that Release.
 func TestADelegatedEnqueueIsOverWhenAQuorumSaysSo(t *testing.T) {
 	h, s, op := enqueuesRefused(t)
 	hint := h.piggybackHint()
@@ -163,7 +165,8 @@ func TestADelegatedEnqueueIsOverWhenAQuorumSaysSo(t *testing.T) {
 	}
 }
 
-// An Enqueue that takes longer than sections do is asked for as well; whichever comes first is its block.
+// An Enqueue that takes longer than sections do is also delegated; the first of the two that is
+// applied makes the block.
 func TestASlowEnqueueIsAskedForAsWell(t *testing.T) {
 	h, s := behindOthers(t)
 	op := h.lock(Request{Wait: time.Minute})
@@ -190,8 +193,8 @@ func TestASlowEnqueueIsAskedForAsWell(t *testing.T) {
 	}
 }
 
-// A Release enqueues blocks of other sessions before its own, each once, and only those that were
-// asked of it.
+// A Release enqueues blocks of other sessions before its own, each once, and only blocks that it
+// was asked for.
 func TestAReleaseEnqueuesBlocksOfOthers(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*Hint)
@@ -236,7 +239,8 @@ func (h *harness) untilAnswered(s *fakeStore, op OpID) time.Duration {
 	return h.now - began
 }
 
-// A key that has become free is not waited for: nobody is left who could enqueue the block.
+// When the key becomes free, the proxy enqueues by itself: no session is left that could carry the
+// block.
 func TestADelegatedEnqueueLeavesNoKeyFree(t *testing.T) {
 	h, s, op := enqueuesRefused(t)
 	for !s.row.Empty() {
@@ -249,7 +253,7 @@ func TestADelegatedEnqueueLeavesNoKeyFree(t *testing.T) {
 	h.expectState(op, StateHeld)
 }
 
-// Who must be told a reference soon does not wait for others to enqueue him.
+// A LOCK that must be told a reference soon is not delegated.
 func TestAnUrgentLockIsNotDelegated(t *testing.T) {
 	for name, q := range map[string]Request{"at once": {AtOnce: true}, "soon": {Wait: 700 * time.Millisecond}} {
 		t.Run(name, func(t *testing.T) {
@@ -265,7 +269,7 @@ func TestAnUrgentLockIsNotDelegated(t *testing.T) {
 	}
 }
 
-// … nor in a block that others have enqueued for others.
+// A block that was delegated for other clients does not serve an urgent LOCK.
 func TestADelegatedBlockIsNotForUrgentLocks(t *testing.T) {
 	h, s := behindOthers(t)
 	gone := h.lock(Request{Wait: time.Minute})
@@ -281,7 +285,7 @@ func TestADelegatedBlockIsNotForUrgentLocks(t *testing.T) {
 	}
 }
 
-// NOWAIT is BUSY where a block of another session is to be enqueued first.
+// NOWAIT is answered BUSY where a block of another session is to be enqueued first.
 func TestNoWaitBehindAPiggybackedBlockIsBusy(t *testing.T) {
 	h, s := newHolder(t, func(o *Options) { o.Retain = 200 * time.Millisecond })
 	tk, _ := h.begin(1, Get) // under way when the UNLOCK comes
@@ -298,7 +302,7 @@ func TestNoWaitBehindAPiggybackedBlockIsBusy(t *testing.T) {
 	}
 }
 
-// Nobody is asked again for a block that no entry here waits for.
+// A block that no entry waits for is not delegated again.
 func TestNobodyIsAskedForABlockThatNobodyNeeds(t *testing.T) {
 	for name, end := range map[string]func(*harness, OpID) Effects{
 		"gone":     func(h *harness, op OpID) Effects { return h.core.Gone(h.time(), op) },
@@ -315,7 +319,7 @@ func TestNobodyIsAskedForABlockThatNobodyNeeds(t *testing.T) {
 	}
 }
 
-// Of a delegated block whose beginning was passed over the rest is released.
+// If the beginning of a delegated block was passed over, the rest of it is released.
 func TestTheRestOfADelegatedBlockIsReleased(t *testing.T) {
 	h, s, op := enqueuesRefused(t)
 	b := h.piggybackHint().Block

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// What ended in memory alone may go on elsewhere when the session dies: nobody is told that it is lost before its Release.
+// A term that has ended only in memory may go on elsewhere if the session dies, so LOST is told
+// only after its Release.
 func TestLostIsToldOnceTheRowSaysSo(t *testing.T) {
 	for name, end := range map[string]func(h *harness){
 		"expired":    func(h *harness) { h.advanceWithBeats(31 * time.Second) },
@@ -26,7 +27,8 @@ func TestLostIsToldOnceTheRowSaysSo(t *testing.T) {
 	}
 }
 
-// The store is away: whether the lock is lost is not certain, and the client hears that.
+// While the store cannot be reached, it is unknown whether the lock is lost, and the client is told
+// that.
 func TestNobodyIsToldLostWhileTheReleaseIsUnknown(t *testing.T) {
 	h, s := newHolder(t)
 	h.advanceWithBeats(31 * time.Second)
@@ -54,8 +56,8 @@ func TestNobodyIsToldLostWhileTheReleaseIsUnknown(t *testing.T) {
 	}
 }
 
-// A process that stood still for too long: the put in flight is unknown, the audit says that the reference was left behind, and
-// what is taken over was never told to be lost.
+// A process stands still for too long: its put in flight is unknown, the audit says that the
+// reference was left behind, and a reference that can be taken over was never told to be lost.
 func TestAnOperationInFlightWhenItsSessionDiesIsUnknown(t *testing.T) {
 	h, _ := newHolder(t)
 	put, _ := h.begin(1, Put)
@@ -71,7 +73,7 @@ func TestAnOperationInFlightWhenItsSessionDiesIsUnknown(t *testing.T) {
 	}
 }
 
-// A verdict that comes when the row has passed the reference says so.
+// A verdict that comes after the row has passed the reference says LOST.
 func TestALateVerdictOfAPassedReferenceIsLost(t *testing.T) {
 	h, s := newHolder(t)
 	put, _ := h.begin(1, Put)
@@ -83,7 +85,8 @@ func TestALateVerdictOfAPassedReferenceIsLost(t *testing.T) {
 	}
 }
 
-// In a strict table another proxy may take the term over, and with it the reference.
+// In a strict table another proxy may take over a term and its reference: the reference is not
+// lost.
 func TestATermThatWasTakenOverIsNotLost(t *testing.T) {
 	h, s := heldStrict(t)
 	put := h.pendingOp(Put)
@@ -96,7 +99,7 @@ func TestATermThatWasTakenOverIsNotLost(t *testing.T) {
 	h.expectElsewhere(begin, 9)
 }
 
-// Who was silent for too long goes on where it stands, as long as its turn has not come.
+// A client that was silent for too long keeps its place if its turn has not come yet.
 func TestAWaiterThatComesBackLate(t *testing.T) {
 	h, s := newHolder(t)
 	h.lock(Request{AtOnce: true})
@@ -139,7 +142,8 @@ func TestAReferenceThatWasGivenBackIsGone(t *testing.T) {
 	h.expectError(put, ErrReleased)
 }
 
-// Sections of one key cost no memory each.
+// Endings of consecutive references are stored as one range, so sections of one key cost no memory
+// each.
 func TestEndingsOfFollowingReferencesAreOne(t *testing.T) {
 	k := &key{}
 	for r := LockRef(1); r <= 100; r++ {
@@ -159,7 +163,8 @@ func TestEndingsOfFollowingReferencesAreOne(t *testing.T) {
 	}
 }
 
-// A reference of a block is over for good once nothing of it is in flight: nobody else takes it over, and no LWT is needed.
+// A reference of a block has ended for good once none of its operations is in flight: it cannot be
+// taken over, so no LWT is needed.
 func TestAReferenceOfABlockIsLostWithItsLastOperation(t *testing.T) {
 	h, _ := blockHeld(t)
 	get, _ := h.begin(2, Get)
@@ -171,7 +176,7 @@ func TestAReferenceOfABlockIsLostWithItsLastOperation(t *testing.T) {
 	h.expectNoCommand()
 }
 
-// The holder of a block that was made plain may be taken over: its end is that of any other.
+// A plain holder of a block can be taken over, so its end is told like that of any other holder.
 func TestTheLastReferenceOfABlockIsLostWithItsRelease(t *testing.T) {
 	h, s := blockHeld(t)
 	h.advance(h.opts.Retain)
@@ -188,7 +193,7 @@ func TestTheLastReferenceOfABlockIsLostWithItsRelease(t *testing.T) {
 	}
 }
 
-// A dead session's block is passed over before anybody is told that a reference in it is lost.
+// A reference in a dead session's block is told as lost only after the block was passed over.
 func TestAReferenceOfADeadBlockIsLostWithThePreempt(t *testing.T) {
 	r := Row{Guard: 4, Head: 1, Epoch: 1000, Queue: []Block{{First: 1, N: 4, Session: session(9), Req: 1, Retained: true}}}
 	h, s := heldByOther(t, r)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// docs/protocol.md 3.14, Force: by the owner's proxy, with bounded drain and settle.
+// docs/protocol.md 3.14, Force: the owner's proxy ends the term, with bounded drain and Synch.
 func TestForceOfTheOwnHolder(t *testing.T) {
 	h, s := newHolder(t)
 	tk, _ := h.begin(1, Put)
@@ -36,8 +36,8 @@ func TestForceOfTheOwnHolder(t *testing.T) {
 	}
 }
 
-// FORCE of a living session is for its proxy. A dead one is passed over at once, without the
-// grace.
+// FORCE on a living session is left to its own proxy. A dead session is passed over at once,
+// without the grace.
 func TestForceIsForTheOwner(t *testing.T) {
 	h, s := heldByOther(t, theirs())
 	s.beat[session(9)], s.beat[session(8)] = 1, 1
@@ -57,7 +57,7 @@ func TestForceIsForTheOwner(t *testing.T) {
 	h.expectForced(1)
 }
 
-// FORCE ends a head of this session that no entry is for.
+// FORCE ends an orphaned head of this session.
 func TestForceOfAnOrphanedHead(t *testing.T) {
 	h, s := heldByOther(t, Row{Guard: 1, Head: 1, Epoch: 1000, Queue: []Block{block(1, 1, 1, 1)}})
 	op := h.force()
@@ -67,7 +67,7 @@ func TestForceOfAnOrphanedHead(t *testing.T) {
 	}
 }
 
-// FORCE of a term whose Release is under way ends nothing more.
+// FORCE of a term whose Release is under way ends nothing else.
 func TestForceWhileTheTermIsReleased(t *testing.T) {
 	h, s := newHolder(t)
 	h.expectState(h.unlock(1), StateReleased)

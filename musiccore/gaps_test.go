@@ -9,8 +9,8 @@ import (
 // Tests that a known-bad variant asked for: the simulation meets what they
 // play too seldom.
 
-// A replica that missed the INSERT of a lock row and got a later commit shows
-// half a row, for good: whoever is next to it must be able to lock.
+// A replica that missed the INSERT of a lock row and got a later commit shows half a row for good.
+// A proxy that reads this replica must still be able to lock.
 func TestHalfARowIsReadAtQuorum(t *testing.T) {
 	h := newHarness(t)
 	op := h.lock(Request{})
@@ -30,8 +30,8 @@ func TestHalfARowIsReadAtQuorum(t *testing.T) {
 	h.expectState(op, StateHeld)
 }
 
-// An INSERT that has reached one replica is no row yet: a quorum that does not
-// show it says nothing of a lost one (docs/protocol.md 7.1).
+// An INSERT that reached one replica only is not a row yet: a quorum that does not show it does not
+// mean that a row was lost (docs/protocol.md 7.1).
 func TestAnInsertOnOneReplica(t *testing.T) {
 	h := newHarness(t)
 	h.lock(Request{NoWait: true})
@@ -61,7 +61,7 @@ func TestAnInsertOnOneReplica(t *testing.T) {
 	}
 }
 
-// D: whoever tells first of a later closed, an open term hears of it.
+// A Lock or Begin that carries a later closed marks an open term of the key as not synchronised.
 func TestALockTellsOfALaterClosed(t *testing.T) {
 	h, _ := newHolder(t)
 	h.lock(Request{NoWait: true, Closed: 2 * t0})
@@ -70,8 +70,8 @@ func TestALockTellsOfALaterClosed(t *testing.T) {
 	}
 }
 
-// A reference that was given up before its turn leaves the head alone, also an
-// own one that memory does not know (C8).
+// A reference that was abandoned before its turn is released only when it is the head, also one
+// that memory does not know (C8).
 func TestC8AnAbandonedReferenceWaitsForItsTurn(t *testing.T) {
 	h := newHarness(t)
 	op := h.lock(Request{Wait: time.Hour})
@@ -86,8 +86,8 @@ func TestC8AnAbandonedReferenceWaitsForItsTurn(t *testing.T) {
 	h.expectNoCommand()
 }
 
-// A check's read that began before an own Renew was done shows the epoch that
-// the Renew has left: the term is still the operation's own.
+// A check whose read began before an own Renew shows the epoch from before the Renew: the term is
+// still the operation's own.
 func TestStrictKnowsTheEpochThatItLeft(t *testing.T) {
 	h, s := heldStrict(t)
 	put := h.pendingOp(Put)
@@ -99,8 +99,8 @@ func TestStrictKnowsTheEpochThatItLeft(t *testing.T) {
 	h.expectVerdict(put, VerdictTell)
 }
 
-// A read that began before the own INSERT and comes back late shows no row:
-// nothing has vanished.
+// A read that began before the own INSERT and returns late shows no row: that does not mean that
+// the row has vanished.
 func TestALateReadOfBeforeTheInsert(t *testing.T) {
 	h := newHarness(t)
 	s := newFakeStore(h)
@@ -130,8 +130,8 @@ func TestALateReadOfBeforeTheInsert(t *testing.T) {
 	}
 }
 
-// Of two registers of different ages the queue's may be the older: such a row
-// is not empty, and nobody enqueues as the next holder on it.
+// If two registers have different ages, the queue's may be the older one: such a row does not count
+// as empty, and no Enqueue on it takes the lock.
 func TestARowOfTwoAgesIsNotEmpty(t *testing.T) {
 	h := newHarness(t)
 	op := h.lock(Request{})
@@ -154,8 +154,7 @@ func TestARowOfTwoAgesIsNotEmpty(t *testing.T) {
 	}
 }
 
-// The wall clock may step back; the number of a beat, which is its write
-// timestamp, may not (C5).
+// The number of a beat, which is its write timestamp, rises even if the wall clock steps back (C5).
 func TestC5BeatsCountUpWhateverTheClockShows(t *testing.T) {
 	s := NewSession(session(1), Defaults())
 	one, _ := s.Beat(at(time.Second))

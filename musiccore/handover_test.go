@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// docs/protocol.md 3.17: nothing is handed over after the Renew that makes plain is sent.
+// docs/protocol.md 3.17: after the Renew that makes the holder plain was sent, nothing is handed
+// over.
 func TestAPlainHolderHandsNothingOver(t *testing.T) {
 	h, s := blockHeld(t)
 	next := h.lock(Request{Wait: time.Minute})
@@ -20,7 +21,8 @@ func TestAPlainHolderHandsNothingOver(t *testing.T) {
 	}
 }
 
-// docs/protocol.md 3.17, Blocks: nothing of the reference before is in flight.
+// docs/protocol.md 3.17, Blocks: a reference is handed over only when no operation of the one
+// before is in flight.
 func TestHandOverWaitsForWhatIsInFlight(t *testing.T) {
 	h, s := blockHeld(t)
 	put, _ := h.begin(2, Put)
@@ -40,7 +42,7 @@ func TestHandOverWaitsForWhatIsInFlight(t *testing.T) {
 	h.expectState(next, StateHeld)
 }
 
-// … and dirty is inherited with the count of stamps.
+// The next reference of a block inherits dirty and seq from the one before.
 func TestABlockInheritsWhatIsDirty(t *testing.T) {
 	h, s := blockHeld(t)
 	h.unlock(2)
@@ -64,7 +66,8 @@ func TestABlockInheritsWhatIsDirty(t *testing.T) {
 	}
 }
 
-// What cannot be settled ends the term, dirty. The block goes on with the next of its references.
+// If a put of unknown outcome cannot be settled, the term is released dirty. The block goes on with
+// its next reference.
 func TestABlockThatCannotBeSettledIsReleasedDirty(t *testing.T) {
 	h, s := blockHeld(t)
 	put, _ := h.begin(2, Put)
@@ -80,7 +83,8 @@ func TestABlockThatCannotBeSettledIsReleasedDirty(t *testing.T) {
 	h.expectWaiting(tk)
 }
 
-// Who comes while the Release is under way is not handed what it ends.
+// A client that arrives while the Release is under way is not handed a reference that the Release
+// ends.
 func TestNothingIsHandedOverOnceTheReleaseIsSent(t *testing.T) {
 	h, s := blockHeld(t)
 	h.unlock(2)
@@ -95,7 +99,7 @@ func TestNothingIsHandedOverOnceTheReleaseIsSent(t *testing.T) {
 	}
 }
 
-// docs/protocol.md 3.19, Shutdown: who holds is made plain, the rest is given up.
+// docs/protocol.md 3.19, Shutdown: the holder is made plain, the rest of the block is released.
 func TestDrainMakesTheHolderOfABlockPlain(t *testing.T) {
 	h, s := blockHeld(t)
 	waits := h.lock(Request{Wait: time.Minute})
@@ -118,7 +122,7 @@ func TestDrainMakesTheHolderOfABlockPlain(t *testing.T) {
 	}
 }
 
-// A new window does not say that the references may be taken over.
+// A Renew for a new window does not make the holder of a block plain.
 func TestARenewInsideABlockLeavesItKept(t *testing.T) {
 	h, s := blockHeld(t)
 	before, _ := h.begin(2, Put)

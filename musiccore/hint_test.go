@@ -37,7 +37,7 @@ func (s *fakeStore) releaseHead() {
 	s.answerAll()
 }
 
-// docs/protocol.md 3.16, Hints: "waiter -> owner (wanted)".
+// docs/protocol.md 3.16, Hints: a proxy with a waiter tells the session of the head.
 func TestAWaiterTellsTheHeadsSession(t *testing.T) {
 	h, s := heldByOther(t, theirs())
 	s.beat[session(9)], s.beat[session(8)] = 1, 1
@@ -57,7 +57,7 @@ func TestAWaiterTellsTheHeadsSession(t *testing.T) {
 	h.expectHints()
 }
 
-// No hint is sent to a session that is known to be dead.
+// No hint is sent to a session that was found dead.
 func TestTheDeadAreToldNothing(t *testing.T) {
 	h, s := heldByOther(t, theirs())
 	s.beat[session(9)], s.beat[session(8)] = EndedBeat, 1
@@ -66,7 +66,8 @@ func TestTheDeadAreToldNothing(t *testing.T) {
 	h.expectHints(Hint{To: session(8), Kind: HintYourTurn}, Hint{To: session(8), Kind: HintWaiting})
 }
 
-// An owner that its own Enqueue has granted has never seen who came later.
+// An owner that was granted the lock by its own Enqueue does not know who came later; the hint
+// tells it.
 func TestWaitingTellsTheHolderWhomToTell(t *testing.T) {
 	h, s := newHolder(t)
 	s.enqueueOther(7)
@@ -84,8 +85,8 @@ func TestWaitingTellsTheHolderWhomToTell(t *testing.T) {
 	h.expectHints(Hint{To: session(7), Kind: HintYourTurn})
 }
 
-// A commit is at every replica before the proxy whose Release it is hears of it, and tells: who is next looks for it
-// meanwhile, not for ever.
+// After the hint that a Release is under way, the proxy reads often, and only for a while: the
+// commit is at the replicas before the releasing proxy has its answer.
 func TestReleasingIsPolledOftenForAWhile(t *testing.T) {
 	h, s := heldByOther(t, theirs())
 	s.beat[session(9)], s.beat[session(8)] = 1, 1
@@ -119,7 +120,8 @@ func TestReleasingIsPolledOftenForAWhile(t *testing.T) {
 	h.expectState(op, StateHeld)
 }
 
-// What is behind an own reference is not known, though somebody is ahead of it.
+// The references behind the last own one are not known from memory: the hint has the row read,
+// although other sessions are ahead.
 func TestWaitingLooksBehindTheLastOwnReference(t *testing.T) {
 	h, s := newHolder(t)
 	s.enqueueOther(7)
@@ -130,7 +132,7 @@ func TestWaitingLooksBehindTheLastOwnReference(t *testing.T) {
 	commandOf[ReadRow](h)
 }
 
-// A hint that comes while the Release is under way has the next head told after it.
+// If a hint arrives while the Release is under way, the next head is told after the Release.
 func TestWaitingWhileTheRowIsReleased(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		h, s := newHolder(t)
@@ -157,7 +159,7 @@ func TestWaitingWhileTheRowIsReleased(t *testing.T) {
 	}
 }
 
-// An own head that memory does not know, behind which only other proxies wait.
+// The hint finds an orphaned head of this session behind which only other proxies wait.
 func TestWaitingFindsAnOrphanedHead(t *testing.T) {
 	r := theirs()
 	r.Queue[0].Session = session(1)
@@ -170,7 +172,7 @@ func TestWaitingFindsAnOrphanedHead(t *testing.T) {
 	h.expectHints(Hint{To: session(8), Kind: HintYourTurn})
 }
 
-// A hint for a key that nobody uses here grants nothing, and leaves no memory behind.
+// A hint for a key that this proxy does not use grants nothing and leaves nothing in memory.
 func TestWaitingGrantsNothingAndLeavesNothing(t *testing.T) {
 	h := newHarness(t)
 	s := newFakeStore(h)
@@ -186,7 +188,7 @@ func TestWaitingGrantsNothingAndLeavesNothing(t *testing.T) {
 	}
 }
 
-// A hint is no read at QUORUM: a dirty head that one replica showed waits for one (M6).
+// After a hint, a dirty head that one replica showed is not granted before a QUORUM read (M6).
 func TestAHintGrantsNoDirtyHead(t *testing.T) {
 	h, s := heldByOther(t, headOfSession9())
 	s.beat[session(9)] = 1
@@ -205,7 +207,7 @@ func TestAHintGrantsNoDirtyHead(t *testing.T) {
 	h.expectState(op, StateHeld)
 }
 
-// Who has no reference yet hears how many there are, and not one more.
+// A client without a reference is told the number of references in the queue.
 func TestPositionWithoutAReferenceIsAnEstimate(t *testing.T) {
 	h, s := heldByOther(t, theirs())
 	op := h.lock(Request{Token: [16]byte{1}})

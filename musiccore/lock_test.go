@@ -36,7 +36,7 @@ func TestClientLease(t *testing.T) {
 	}
 }
 
-// A lease ends at its time, also where Tick was late.
+// A lease ends at its time even if Tick is late.
 func TestLeaseIsOverThoughNobodyTicked(t *testing.T) {
 	h, s := newHolder(t)
 	for range 11 {
@@ -52,8 +52,8 @@ func TestLeaseIsOverThoughNobodyTicked(t *testing.T) {
 	h.expectError(op, ErrLost)
 }
 
-// The holder after one that did not give the lock back is told so, and only that one, also after
-// the key was idle.
+// The next holder, and only that one, is told that the holder before did not give the lock back,
+// also after the key was idle.
 func TestOwnerDiedIsToldOnceAndRemembered(t *testing.T) {
 	h, s := newHolder(t)
 	h.advance(30 * time.Second)
@@ -151,7 +151,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// A LOCK that has no reference yet is refused when the proxy is drained.
+// During a drain, a LOCK without a reference is refused.
 func TestDrainSendsTheNamelessAway(t *testing.T) {
 	h := newHarness(t)
 	op := h.lock(Request{})
@@ -159,7 +159,7 @@ func TestDrainSendsTheNamelessAway(t *testing.T) {
 	h.expectError(op, ErrDraining)
 }
 
-// When a table is dropped its terms end and its waiters hear of it.
+// When a table is dropped, its terms end and its waiters are told.
 func TestDropped(t *testing.T) {
 	h, s := newHolder(t)
 	tk, _ := h.begin(1, Put)
@@ -176,7 +176,7 @@ func TestDropped(t *testing.T) {
 	}
 }
 
-// A table's next generation goes on above all references of the last.
+// References of a table's next generation are higher than all references of the last one.
 func TestReferencesOfTheNextGeneration(t *testing.T) {
 	h := newHarness(t)
 	s := newFakeStore(h)
@@ -207,7 +207,7 @@ func TestReferencesOfTheNextGeneration(t *testing.T) {
 	}
 }
 
-// Only so many rows of idle keys are kept; the oldest goes first.
+// The number of rows kept for idle keys is bounded; the oldest is removed first.
 func TestIdleRowsAreBounded(t *testing.T) {
 	i := newIdle(3)
 	for n := range 10 {
@@ -224,7 +224,7 @@ func TestIdleRowsAreBounded(t *testing.T) {
 	}
 }
 
-// The states have the words that clients read.
+// The states have the names that clients see.
 func TestStateWords(t *testing.T) {
 	want := map[State]string{StateHeld: "HELD", StateQueued: "QUEUED", StateBusy: "BUSY", StateLost: "LOST", StateReleased: "RELEASED", 0: ""}
 	for s, word := range want {

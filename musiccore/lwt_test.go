@@ -67,7 +67,7 @@ func TestH3UnknownIsSentAgainWithTheSameLiterals(t *testing.T) {
 	}
 }
 
-// A refused LWT counts as applied where the row shows that an earlier sending was.
+// A refused LWT counts as applied if the row shows that an earlier sending was.
 func TestRefusedAndItWasMe(t *testing.T) {
 	h, op, id, a := enqueueUnderWay(t, nil)
 	h.reply(id, unknown)
@@ -87,7 +87,7 @@ func TestRefusedAndItWasMe(t *testing.T) {
 	h.expectNoCommand()
 }
 
-// A refused Enqueue is made anew from the row that refused it.
+// After a refusal, the Enqueue is made anew from the row that refused it.
 func TestRefusedAndItWasAnother(t *testing.T) {
 	h, op, id, _ := enqueueUnderWay(t, nil)
 	h.reply(id, Result{Status: StatusRefused})
@@ -100,7 +100,7 @@ func TestRefusedAndItWasAnother(t *testing.T) {
 	h.expectWaiting(op)
 }
 
-// Where the row is still the one from before the refusal nothing is decided, and the same LWT is
+// If the row still shows the state from before the refusal, nothing is decided, and the same LWT is
 // sent again.
 func TestRefusedAndTheRowIsStillTheOld(t *testing.T) {
 	old := Row{Guard: 3, Head: 4, Epoch: 50}
@@ -168,7 +168,7 @@ func TestReleaseOfUnknownOutcome(t *testing.T) {
 	}
 }
 
-// The reply to an own LWT does not hide a later row that was read before it came.
+// The reply to an own LWT does not replace a later row that was read before the reply came.
 func TestARowSeenBeforeTheReplyIsNotWrittenOver(t *testing.T) {
 	h, _, id, a := enqueueUnderWay(t, &Row{Guard: 1, Head: 1, Queue: []Block{block(1, 1, 9, 1)}, Epoch: 50})
 	un := h.unlock(7)
@@ -184,7 +184,7 @@ func TestARowSeenBeforeTheReplyIsNotWrittenOver(t *testing.T) {
 	}
 }
 
-// A reply to a command of an earlier life of the key changes nothing.
+// A reply to a command that was sent before the key was dropped from memory changes nothing.
 func TestAReplyOfAnEarlierLifeIsNobodys(t *testing.T) {
 	h, _ := newHolder(t)
 	h.core.keys[h.key()].term.synced = false
@@ -279,8 +279,8 @@ func TestI3ATermTakenAwayIsLost(t *testing.T) {
 	h.expectState(op, StateLost)
 }
 
-// A head of this session that no entry is for is released by a row read at QUORUM, dirty and a
-// whole window above.
+// An orphaned head of this session is released on a row that was read at QUORUM: dirty, and a whole
+// window higher.
 func TestAnOrphanedHeadIsReaped(t *testing.T) {
 	h := newHarness(t)
 	op := h.lock(Request{})

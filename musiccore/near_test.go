@@ -26,8 +26,8 @@ func grantedNear(t *testing.T) (*harness, *fakeStore) {
 	return h, s
 }
 
-// Only the first sending of an Enqueue may be committed in one data centre: the nodes there may be what
-// was missing, and what ends a term is what others rest on.
+// Only the first sending of an Enqueue may be committed in one data centre. A repetition may be
+// needed because the nodes there failed, and others rely on LWTs that end a term.
 func TestOnlyAnEnqueueIsCommittedNear(t *testing.T) {
 	h, s := grantedNear(t)
 	h.unlock(1)
@@ -48,7 +48,8 @@ func TestOnlyAnEnqueueIsCommittedNear(t *testing.T) {
 	}
 }
 
-// M6: the operations of a strict table are checked against the row.
+// M6: strict tables check operations against the row, so nothing of them is committed in one data
+// centre.
 func TestStrictTablesCommitNothingNear(t *testing.T) {
 	h := newHarness(t)
 	h.collect(h.core.Strict(h.time(), h.table, true))
@@ -60,8 +61,8 @@ func TestStrictTablesCommitNothingNear(t *testing.T) {
 	}
 }
 
-// A commit that may have been lost on its way to other data centres is finished by a read at SERIAL, which
-// is repeated until it answers; the key is not forgotten before.
+// A commit that may have been lost on its way to other data centres is completed by a SERIAL read,
+// repeated until it answers. The key is not forgotten before.
 func TestANearCommitIsConfirmed(t *testing.T) {
 	h, s := grantedNear(t)
 	h.advance(confirmAfter - time.Millisecond)
@@ -81,7 +82,7 @@ func TestANearCommitIsConfirmed(t *testing.T) {
 	h.expectNoCommand()
 }
 
-// The Release that follows has the commit on a quorum, and no read is needed.
+// A Release that follows puts the commit on a quorum, so no read is needed.
 func TestAReleaseConfirmsANearCommit(t *testing.T) {
 	h, s := grantedNear(t)
 	h.unlock(1)
@@ -93,7 +94,7 @@ func TestAReleaseConfirmsANearCommit(t *testing.T) {
 	}
 }
 
-// I1: a read at QUORUM need not show an INSERT that was committed in one data centre. One at SERIAL
+// I1: a QUORUM read need not show an INSERT that was committed in one data centre; a SERIAL read
 // must.
 func TestANearInsertMayBeMissingAtQuorum(t *testing.T) {
 	h, _ := grantedNear(t)
@@ -121,8 +122,8 @@ func TestANearInsertMayBeMissingAtQuorum(t *testing.T) {
 	}
 }
 
-// That a reference was never given is told only by a read at SERIAL: another proxy's Enqueue may be on no
-// quorum yet.
+// Only a SERIAL read can tell that a reference was never given: an Enqueue of another proxy may not
+// be on a quorum yet.
 func TestNotHeldIsToldAtSerial(t *testing.T) {
 	h := newHarness(t)
 	s := newFakeStore(h)

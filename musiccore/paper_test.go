@@ -248,8 +248,9 @@ func TestPaperADifferentReplicaKnowsTheReference(t *testing.T) {
 	s.shows("get A", "A: get: 1")
 }
 
-// The same where that proxy has failed: "until the operation succeeds, the client fails, or the client is told it is no
-// longer the lockholder." Here it succeeds, in the same critical section.
+// The same where that proxy has failed: "until the operation succeeds, the client fails, or the
+// client is told it is no longer the lockholder." Here the operation succeeds, in the same critical
+// section.
 func TestPaperARetryAtADifferentReplicaSucceeds(t *testing.T) {
 	s := paper(t, "proxies p1 p2", "lock A at p1", "put A 1", "put A 2 hanging", "crash p1", "move A p2", "lock B at p2 wait 1m")
 	s.play("put A 3", "advance 12s")

@@ -27,7 +27,8 @@ func TestPaperALocalReplicaThatLagsGrantsNothing(t *testing.T) {
 	s.shows("get C", "C: get: 2")
 }
 
-// The same, where the replica has missed the news that C's turn has come: it comes, for the peek is not local for ever.
+// The same where the replica missed the commit that makes C the head: C is granted in the end,
+// since not every read is local.
 func TestPaperALaggingReplicaDelaysAndNoMore(t *testing.T) {
 	s := paper(t, "option hints 0", "proxies p1 p2", "lock A at p1", "get A", "lock C at p2 wait 1m", "lag p2 9", "unlock A")
 	s.shows("advance 3s", "C: HELD 2")

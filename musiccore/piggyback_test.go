@@ -34,8 +34,8 @@ func shortSections(t *testing.T) (h *harness, s *fakeStore, first, second OpID) 
 	return h, s, first, second
 }
 
-// Where sections are short, who asks while the lock is here waits for its Release, which enqueues them with one LWT, and
-// in one block.
+// Where sections are short, LOCKs that arrive while this proxy has the lock wait for its Release,
+// which enqueues them as one block in the same LWT.
 func TestAReleaseEnqueuesWaitingClients(t *testing.T) {
 	h, s, first, second := shortSections(t)
 	h.unlock(4)
@@ -96,7 +96,8 @@ func TestAClientThatComesBackJoinsTheWaitingBlock(t *testing.T) {
 	}
 }
 
-// … unless somebody else is known to wait behind it.
+// A client that comes back gets no reference of the waiting block if another session is known to
+// wait behind that block.
 func TestAClientThatComesBackStaysBehindWaiters(t *testing.T) {
 	h, s, _ := blockWaiting(t)
 	s.enqueueOther(9) // 11
@@ -108,8 +109,8 @@ func TestAClientThatComesBackStaysBehindWaiters(t *testing.T) {
 	}
 }
 
-// A Release that takes others along is refused where somebody else has enqueued: the term is still its own, and is
-// released alone, at once; they ask by themselves.
+// A Release that also enqueues is refused if another session has enqueued meanwhile. The term is
+// still its own and is released at once, alone; the waiting clients get an Enqueue of their own.
 func TestAReleaseThatIsRefusedGoesAlone(t *testing.T) {
 	h, s, first, _ := shortSections(t)
 	h.unlock(4)
@@ -130,7 +131,8 @@ func TestAReleaseThatIsRefusedGoesAlone(t *testing.T) {
 	h.expectWaiting(first)
 }
 
-// … but not where it had been applied: the same refusal tells that, too (H3).
+// If the row shows that the refused Release was applied by an earlier sending, its clients are
+// enqueued (H3).
 func TestAReleaseThatWasAppliedHasEnqueued(t *testing.T) {
 	h, s, first, _ := shortSections(t)
 	h.unlock(4)
@@ -150,7 +152,8 @@ func TestAReleaseThatWasAppliedHasEnqueued(t *testing.T) {
 	}
 }
 
-// Where somebody else has ended the term, who was to be taken along asks by itself.
+// If another session has ended the term, the clients that the Release was to enqueue get an Enqueue
+// of their own.
 func TestEntriesOfARefusedReleaseAreEnqueuedAgain(t *testing.T) {
 	h, s, first, _ := shortSections(t)
 	h.unlock(4)
@@ -164,7 +167,7 @@ func TestEntriesOfARefusedReleaseAreEnqueuedAgain(t *testing.T) {
 	h.expectWaiting(first)
 }
 
-// A holder who stays keeps nobody from the queue.
+// A LOCK waits at most Options.Retain for the Release of a holder that stays.
 func TestALockWaitsForAReleaseNoLongerThanRetain(t *testing.T) {
 	h, s, _, _ := shortSections(t)
 	h.runFor(s, h.opts.Retain)
@@ -173,7 +176,7 @@ func TestALockWaitsForAReleaseNoLongerThanRetain(t *testing.T) {
 	}
 }
 
-// Others change the queue, too: an LWT on it is made from a fresh look at it, on one replica.
+// Where other sessions change the queue, an LWT on it is made from a fresh read of one replica.
 func TestAnEnqueueBehindOthersReadsFirst(t *testing.T) {
 	h, s, _, _ := shortSections(t)
 	h.unlock(4)
@@ -193,7 +196,7 @@ func TestAnEnqueueBehindOthersReadsFirst(t *testing.T) {
 	}
 }
 
-// … however long ago a quorum was asked, while nothing is waited for but the LWT.
+// The read before an LWT asks one replica, however old the last QUORUM read is.
 func TestAReadBeforeAnLWTAsksOneReplica(t *testing.T) {
 	h, s, _, _ := shortSections(t)
 	h.runFor(s, 2*time.Second)
@@ -204,7 +207,7 @@ func TestAReadBeforeAnLWTAsksOneReplica(t *testing.T) {
 	}
 }
 
-// … but who was there and has left costs no look.
+// No read is needed where the other sessions have left the queue.
 func TestAnEmptyQueueNeedsNoRead(t *testing.T) {
 	h, s := newHolder(t)
 	h.unlock(1)
@@ -241,7 +244,7 @@ func releaseWaitsForLook(t *testing.T) (*harness, *fakeStore) {
 	return h, s
 }
 
-// A replica that does not answer holds nothing up.
+// The LWT does not wait long for a replica that does not answer.
 func TestAReadBeforeAnLWTIsNotWaitedForLong(t *testing.T) {
 	h, _ := releaseWaitsForLook(t)
 	if _, a := commandOf[Apply](h); a.Swap.Set.Row.Head != 5 {
@@ -249,7 +252,7 @@ func TestAReadBeforeAnLWTIsNotWaitedForLong(t *testing.T) {
 	}
 }
 
-// … nor what a quorum has to tell of a refusal.
+// A read of one replica that hangs does not delay the QUORUM read that decides a refusal.
 func TestAReadThatHangsDoesNotKeepARefusalOpen(t *testing.T) {
 	h, s := releaseWaitsForLook(t)
 	id, a := commandOf[Apply](h)
@@ -262,7 +265,8 @@ func TestAReadThatHangsDoesNotKeepARefusalOpen(t *testing.T) {
 	}
 }
 
-// Who went away while the LWT for it was under way does not come back with its refusal, to hold what nobody gives back.
+// A client that went away while its LWT was under way is not enqueued again when the LWT is
+// refused.
 func TestAClientThatWentAwayIsNotGrantedTheLock(t *testing.T) {
 	h, s := blockHeld(t)
 	op := h.lock(Request{AtOnce: true})
@@ -303,7 +307,8 @@ func clientReturns(t *testing.T) (h *harness, s *fakeStore) {
 	return h, s
 }
 
-// Who has come back at once is expected to do so again: the Release waits a moment, and takes it along.
+// A Release waits a moment for a client that came back at once the last time, and enqueues it in
+// the same LWT.
 func TestAReleaseWaitsForAClientThatComesBack(t *testing.T) {
 	h, s := clientReturns(t)
 	unlocked := h.unlock(3)
@@ -318,7 +323,8 @@ func TestAReleaseWaitsForAClientThatComesBack(t *testing.T) {
 	}
 }
 
-// … not for long, and not again until it has come back again.
+// If the client does not come back soon, the Release goes without it, and later Releases wait only
+// after it has come back again.
 func TestAReleaseDoesNotWaitForAClientThatStaysAway(t *testing.T) {
 	h, s := clientReturns(t)
 	h.unlock(3)

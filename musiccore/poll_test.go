@@ -109,7 +109,7 @@ func TestC15AStaleRowOpensNothingAgain(t *testing.T) {
 	}
 }
 
-// C15: nor when the key was dropped from memory since.
+// C15: the same after the key was dropped from memory.
 func TestC15AfterMemoryWasFreed(t *testing.T) {
 	h, s := newHolder(t)
 	before := *s.row
@@ -184,7 +184,7 @@ func TestPollsReadAtQuorumEverySecond(t *testing.T) {
 	}
 }
 
-// Where the lock row cannot be read LOCK is told so, and leaves nothing behind.
+// If the lock row cannot be read, LOCK is answered with that error and leaves nothing behind.
 func TestUnreadableRow(t *testing.T) {
 	h := newHarness(t)
 	cause := errors.New("no replica")
@@ -205,7 +205,7 @@ func TestUnreadableRow(t *testing.T) {
 	}
 }
 
-// C5: when the session has died nothing is told or begun under it any more.
+// C5: after the session has died, nothing is told or begun under it.
 func TestSessionDeathEndsEverything(t *testing.T) {
 	h, s := newHolder(t)
 	tk, _ := h.begin(1, Put)

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// References of a block that nobody has been given are nobody's: who waits behind one holder is told so.
+// References of a block that were not given to a client do not count: a client behind one holder
+// has position 1.
 func TestPositionCountsWaiters(t *testing.T) {
 	row := Row{Guard: 512, Head: 1, Epoch: 1000, Queue: []Block{{First: 1, N: 512, Session: session(9), Req: 1, Retained: true}}}
 	h, s := heldByOther(t, row)
@@ -24,7 +25,7 @@ func TestPositionCountsWaiters(t *testing.T) {
 	}
 }
 
-// Of an own block those in its line are known.
+// In a block of the own session, the clients in its line count.
 func TestPositionBehindAnOwnBlock(t *testing.T) {
 	h, s := blockHeld(t)
 	h.lock(Request{Wait: time.Minute})
@@ -36,7 +37,8 @@ func TestPositionBehindAnOwnBlock(t *testing.T) {
 	}
 }
 
-// A lease is the reference's: to ask for it again, to wait on and to renew change it only where they give another one.
+// A lease belongs to the reference: a repeated LOCK, a further wait and a renewal change it only if
+// they give another one.
 func TestALeaseStaysUnlessAnotherIsGiven(t *testing.T) {
 	h, s := newHolder(t)
 	h.lock(Request{AtOnce: true, Lease: time.Second, Usual: 10 * time.Second})
@@ -61,7 +63,7 @@ func TestALeaseStaysUnlessAnotherIsGiven(t *testing.T) {
 	}
 }
 
-// Whose reference goes on elsewhere has the table's lease there.
+// A reference that is taken over has the table's lease there.
 func TestTheLeaseOfATakeover(t *testing.T) {
 	for _, usual := range []time.Duration{time.Second, time.Hour} {
 		h, s := heldByOther(t, theirs())

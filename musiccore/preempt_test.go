@@ -148,13 +148,13 @@ func TestPreemptPassesOverAllThatDiedTogether(t *testing.T) {
 	}
 }
 
-// A dead holder is passed over, also where clients only ever use NOWAIT.
+// A dead holder is passed over even if all clients use NOWAIT.
 func TestNowaitOnlyClientsGetRidOfADeadHolder(t *testing.T) {
 	h, s := heldByOther(t, headOfSession9())
 	h.lockNoWait(s)
 }
 
-// So is a head of this session that no entry is for.
+// An orphaned head of this session is released even if all clients use NOWAIT.
 func TestNoWaitClientsAloneReapAnOrphanedHead(t *testing.T) {
 	r := headOfSession9()
 	r.Queue = []Block{block(r.Head, 1, 1, 1), block(r.Head+1, 1, 7, 1)}
@@ -164,7 +164,8 @@ func TestNoWaitClientsAloneReapAnOrphanedHead(t *testing.T) {
 	h.lockNoWait(s)
 }
 
-// A session that no key asks for is not watched any more, and few dead ones are remembered.
+// A session that no key asks about is no longer watched, and the number of dead sessions that are
+// remembered is bounded.
 func TestWatchesAreForgotten(t *testing.T) {
 	h := newHarness(t)
 	s := newFakeStore(h)

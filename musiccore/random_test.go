@@ -7,10 +7,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestRandomCallsBreakNothing plays any calls with any replies, true or not: the core
-// answers every operation at most once, tells nobody of a success after the
-// session died, asks for no two LWTs of a key at a time, and keeps no
-// operation waiting for ever.
+// TestRandomCallsBreakNothing makes random calls and gives random replies, true or not. The core
+// answers every operation at most once, reports no success after the session died, has at most one
+// LWT of a key under way, and keeps no operation waiting for ever.
 func TestRandomCallsBreakNothing(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		h := newHarness(t)

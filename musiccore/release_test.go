@@ -26,7 +26,7 @@ func TestC7CleanReleaseWaitsForWhatIsInFlight(t *testing.T) {
 	h.expectState(un, StateReleased)
 }
 
-// C7: a Release says dirty where a put has an unknown outcome.
+// C7: a Release is dirty if a put has an unknown outcome.
 func TestC7UnsettledReleaseIsDirty(t *testing.T) {
 	h, _ := newHolder(t)
 	tk, _ := h.begin(1, Put)
@@ -56,7 +56,7 @@ func TestUnlockSettles(t *testing.T) {
 	}
 }
 
-// UNLOCK is answered in time, also where settling does not come to an end.
+// UNLOCK is answered in time even if no Synch succeeds.
 func TestUnlockIsAnsweredInTimeThoughNothingSettles(t *testing.T) {
 	h, _ := newHolder(t)
 	h.begin(1, Put)
@@ -80,7 +80,7 @@ func TestC6ReleaseBeforeTheSynchIsDirty(t *testing.T) {
 	}
 }
 
-// C6: so does the Release of an abandoned head.
+// C6: the Release of an abandoned head leaves the row as dirty as it was.
 func TestC6AbandonedDirtyHeadStaysDirty(t *testing.T) {
 	for _, dirty := range []bool{true, false} {
 		h := newHarness(t)
@@ -104,7 +104,7 @@ func TestC6AbandonedDirtyHeadStaysDirty(t *testing.T) {
 	}
 }
 
-// C17: a Release after closed was raised says dirty.
+// C17: a Release after closed was raised is dirty.
 func TestC17ClosedIsNotForgottenByARelease(t *testing.T) {
 	h, _ := newHolder(t)
 	h.collect(h.core.Closed(h.time(), h.table, t0*2))
@@ -129,7 +129,7 @@ func TestC17ClosedWhileTheReleaseIsUnderWay(t *testing.T) {
 	h.expectState(next, StateHeld)
 }
 
-// C17: the next term is dirty whose epoch was chosen before closed was raised.
+// C17: a term whose epoch was chosen before closed was raised is dirty.
 func TestC17HandOverOnAnEpochBeforeClosed(t *testing.T) {
 	h, s := newHolder(t)
 	next := h.lock(Request{Wait: time.Hour})

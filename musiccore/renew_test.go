@@ -43,7 +43,7 @@ func TestRenewNearTheEndOfTheWindow(t *testing.T) {
 	}
 }
 
-// A Renew says dirty while a put is in flight.
+// A Renew is dirty while a put is in flight.
 func TestRenewSaysDirtyWhatIsInFlight(t *testing.T) {
 	h, _ := newHolder(t)
 	h.begin(1, Put)
@@ -106,8 +106,8 @@ func TestPutsWaitAfterASchemaEvent(t *testing.T) {
 	}
 }
 
-// A term that opens after a schema change on an epoch from before is renewed before the first put, too: whoever released the lock
-// had chosen that epoch already.
+// A term that opens after a schema change, on an epoch from before it, is renewed before its first
+// put: the epoch was chosen before the change.
 func TestPutsWaitInATermThatOpensAfterASchemaEvent(t *testing.T) {
 	h, s := behindOthers(t)
 	op := h.lock(Request{Wait: time.Minute})

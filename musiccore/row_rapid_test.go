@@ -226,8 +226,8 @@ func often(t *testing.T, times int, property func(*rapid.T)) {
 	}
 }
 
-// Whatever is enqueued, released, preempted, taken over and renewed, from whatever row, in whatever order it arrives: no
-// two terms share a stamp, and stamps rise with the terms (I1, I2, I12; C1 to C4, H3).
+// Over any order of enqueues, releases, preempts, takeovers and renewals from any row, no two terms
+// share a stamp, and stamps rise with the terms (I1, I2, I12; C1 to C4, H3).
 func TestNoTwoTermsShareAStamp(t *testing.T) {
 	often(t, 5, func(t *rapid.T) {
 		h := newRaces(t)
@@ -238,9 +238,9 @@ func TestNoTwoTermsShareAStamp(t *testing.T) {
 	})
 }
 
-// A change of a term climbs by no more than a window above the higher of epoch and clock, and below 2^63 it never wraps:
-// what would is refused by sound. Bases begin below 2^62 (ErrPoisoned, and no clock is there yet), so 2^42 terms of a key
-// fit before the first is refused.
+// A change of a term rises by at most a window above the higher of epoch and clock, and never
+// overflows: sound refuses it at 2^63. Epochs begin below 2^62 (ErrPoisoned, and no clock is there
+// yet), so a key has room for 2^42 terms.
 func TestWindowsEndBelowTwoToThe63(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := rows(t)
@@ -297,7 +297,8 @@ func glimpse(t *rapid.T, all []Row) Row {
 	return v
 }
 
-// Views of one history join in any order and any number to the same: the latest of each register that was seen.
+// Views of one history join to the same result in any order and number: the latest of each register
+// that was seen.
 func TestNewerIsAJoin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := chain(t)
@@ -319,7 +320,8 @@ func TestNewerIsAJoin(t *testing.T) {
 	})
 }
 
-// The holder is a function of the T register: whatever Q is seen beside it names the same one, or nobody.
+// The holder is a function of register T: any Q that is seen beside it names the same holder, or
+// none.
 func TestHolderIsAFunctionOfT(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := chain(t)
@@ -338,7 +340,7 @@ func TestHolderIsAFunctionOfT(t *testing.T) {
 	})
 }
 
-// sound is true of every LWT made from a row, and of none in which one thing was spoilt.
+// sound accepts every LWT that is made from a row, and none in which one value was changed.
 func TestSoundTellsLegalFromSpoilt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := chain(t)
@@ -369,7 +371,7 @@ func TestSoundTellsLegalFromSpoilt(t *testing.T) {
 	})
 }
 
-// sound of the INSERT that makes a row.
+// sound checks the INSERT that makes a row.
 func TestSoundOfANewRow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := Enqueue(nil, Block{N: int32(rapid.IntRange(1, 9).Draw(t, "n")), Session: session(1)}, 0, Stamp(rapid.Int64Range(-5, 1<<52).Draw(t, "clk")))

@@ -72,7 +72,8 @@ func TestEnqueueOfANewKey(t *testing.T) {
 	}
 }
 
-// What the generations before have given is never given again, also where a row of theirs is still there.
+// References of earlier generations are never given again, even if one of their rows is still
+// there.
 func TestEnqueueInTheNextGeneration(t *testing.T) {
 	b := block(100, 2, 1, 7)
 	want := Row{Guard: 101, Queue: []Block{b}, Epoch: 50, Head: 100, Dirty: true}
@@ -113,8 +114,8 @@ func TestEnqueueOnAnEmptyQueueGrants(t *testing.T) {
 	}
 }
 
-// The clock of a proxy may be a second ahead of the cluster's, and that of
-// whoever closes the table ClockGap behind it (docs/protocol.md 2.4, clk; C17).
+// A proxy's clock may be a second ahead of the cluster's, and the clock of the proxy that closes
+// the table ClockGap behind it (docs/protocol.md 2.4, clk; C17).
 func TestClosingIsAboveEveryEpochOfAnAllowedClock(t *testing.T) {
 	slow, fast := Now{Clk: t0 - clkBehind}, t0+clkAhead
 	r := Row{Guard: 1, Head: 1, Queue: []Block{block(1, 1, 1, 7)}, Epoch: 100}
@@ -248,7 +249,7 @@ func changes(t *rapid.T, r *Row) Swap {
 	return Renew(*r, session(1), rapid.Bool().Draw(t, "d"), w, clk)
 }
 
-// I1: over any history of Swaps guard, epoch and head never fall.
+// I1: over any history of Swaps, guard, epoch and head never fall.
 func TestI1NothingFalls(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := rows(t)
@@ -320,7 +321,7 @@ func TestNewerIsTheJoinOfTwoViews(t *testing.T) {
 	}
 }
 
-// sound refuses what would move the row backwards, or compare with 0.
+// sound refuses a Swap that would move the row backwards, or that compares with 0.
 func TestUnsoundSwapsAreRefused(t *testing.T) {
 	r := Row{Guard: 4, Head: 3, Epoch: 100}
 	for name, s := range map[string]Swap{
@@ -343,8 +344,8 @@ func TestUnsoundSwapsAreRefused(t *testing.T) {
 	}
 }
 
-// Two LWTs in one do what they do one after the other, and nothing where either would be refused, also where the Enqueue is of
-// several sessions' blocks.
+// Two changes in one LWT have the same effect as one after the other, and no effect if either would
+// be refused, also if the Enqueue holds blocks of several sessions.
 func TestBothIsOneAfterTheOther(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := rows(t)
@@ -376,7 +377,8 @@ func TestBothIsOneAfterTheOther(t *testing.T) {
 	})
 }
 
-// What makes references one block, or plain, leaves each with its session and in its place: to others the queue is as it was.
+// Making references one block, or plain, leaves each with its session and in its place: for others
+// the queue is unchanged.
 func TestBlocksChangeNoReference(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := rows(t)

@@ -10,8 +10,9 @@ import (
 
 var rewriteGolden = flag.Bool("rewrite", false, "write what comes out into testdata")
 
-// TestGolden plays the scenarios of testdata: a line that starts with "> " is what happens, "#" starts a remark, and
-// what follows is what came of it. Change an outcome with -rewrite, then read the diff. The lines are those of verbs.
+// TestGolden plays the scenarios of testdata. A line that starts with "> " is an event, "#" starts
+// a comment, and the lines below an event are its effects. Update them with -rewrite, then read the
+// diff. The events are those of verbs.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/scenarios/*.txt")
 	if err != nil || len(files) == 0 {

@@ -168,8 +168,8 @@ func (w *observer) ask(t *rapid.T) {
 
 func (w *observer) dead() bool { return w.watch != nil && w.watch.dead }
 
-// Whatever is late, and however the clocks run, as long as their rates differ by no more than eps: nobody finds a session
-// dead that still believes in itself (I9, C5, C12).
+// With any delays, and clocks whose rates differ by at most eps, a session that is valid for itself
+// is never found dead (I9, C5, C12).
 func TestDeadIsNeverValid(t *testing.T) {
 	found := 0
 	often(t, 20, func(rt *rapid.T) {
@@ -188,8 +188,8 @@ func TestDeadIsNeverValid(t *testing.T) {
 	}
 }
 
-// What a session says of itself depends on nothing but the latest start of an acknowledged beat, by either clock: valid
-// before start+L, never after, and never again.
+// Whether a session is valid depends only on the latest start of an acknowledged beat, by either
+// clock: it is valid before start+L, never after that, and never again.
 func TestLeaseArithmetic(t *testing.T) {
 	often(t, 20, func(t *rapid.T) {
 		o := Defaults()

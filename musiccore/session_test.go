@@ -59,7 +59,7 @@ func TestC5DeadForEver(t *testing.T) {
 	}
 }
 
-// C5: nor by an acknowledgement that comes after the deadline.
+// C5: an acknowledgement that comes after the deadline does not make it valid either.
 func TestC5AnAckThatFindsTheDeadlinePassedRevivesNothing(t *testing.T) {
 	s := NewSession(session(1), Defaults())
 	one, _ := s.Beat(at(0))
@@ -162,8 +162,9 @@ func look1(s *Session, now, store time.Duration, beat int64) error {
 	return s.Saw(seen, s.Look(at(now)), beat)
 }
 
-// A machine whose clocks all stood still, a paused hypervisor's or a snapshot's: only the store's clock knows, and it is asked
-// before the beat and after its acknowledgement. Nobody can have found the session dead at the moment of that second look.
+// A paused hypervisor or a snapshot stops all clocks of a machine. Only the store's clock shows it,
+// so it is read before a beat and after its acknowledgement: nobody can have found the session dead
+// by the time of the second read.
 func TestAcknowledgedAfterAllClocksStoodStill(t *testing.T) { // C12
 	for name, stood := range map[string]struct{ before, after time.Duration }{
 		"before the beat":             {8 * time.Second, 8 * time.Second},
@@ -185,7 +186,7 @@ func TestAcknowledgedAfterAllClocksStoodStill(t *testing.T) { // C12
 	}
 }
 
-// What own clocks stood still is taken off what is left of the lease, at the next look.
+// At the next look, the time that the own clocks missed is taken off what is left of the lease.
 func TestTheStoresClockShortensTheLease(t *testing.T) { // C12
 	s := NewSession(session(1), Defaults())
 	start, n := begin1(s, 0, 0)
@@ -204,7 +205,8 @@ func TestTheStoresClockShortensTheLease(t *testing.T) { // C12
 	}
 }
 
-// Two processes with one session, a cloned machine's: each sees a beat that it has not sent, and the one that sees it first gives up.
+// A cloned machine gives two processes one session. Each sees a beat that it has not sent, and the
+// first to see one ends.
 func TestASessionOfTwoProcesses(t *testing.T) {
 	one, two := NewSession(session(1), Defaults()), NewSession(session(1), Defaults())
 	first, n := begin1(one, 0, 0)
@@ -227,7 +229,8 @@ func TestASessionOfTwoProcesses(t *testing.T) {
 	}
 }
 
-// A row that is no more is a session that others find dead, if its beats cannot be seen: it ends.
+// A session ends if its row is missing: other proxies find a session dead whose beats they cannot
+// see.
 func TestASessionWhoseRowHasGone(t *testing.T) {
 	s := NewSession(session(1), Defaults())
 	if err := look1(s, 0, 0, 0); err != nil {
@@ -250,7 +253,7 @@ func TestASessionWhoseRowHasGone(t *testing.T) {
 	}
 }
 
-// A proxy with another session lease: the longer one counts, whoever has it.
+// If two proxies have different session leases, the longer one counts for both.
 func TestTheLongerLeaseCounts(t *testing.T) { // A setting that changes from proxy to proxy breaks nothing.
 	for _, own := range []time.Duration{5 * time.Second, 10 * time.Second, 30 * time.Second} {
 		for _, lease := range []time.Duration{0, 5 * time.Second, 10 * time.Second, 30 * time.Second} {

@@ -113,8 +113,7 @@ func (c *campaign) run(workers int) {
 	wg.Wait()
 }
 
-// TestSimulation runs seeds. The first that fails is cut down to a story that
-// can be read.
+// TestSimulation runs seeds. The first seed that fails is reduced to a short story.
 func TestSimulation(t *testing.T) {
 	c := &campaign{next: *simFirst, end: *simFirst + seeds(), lowest: math.MaxInt, log: t.Logf}
 	if *simFor > 0 {
@@ -141,7 +140,7 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// TestSameSeedSameRun: a seed is one run, to the last effect.
+// TestSameSeedSameRun: equal seeds give equal runs, to the last effect.
 func TestSameSeedSameRun(t *testing.T) {
 	hashes := map[uint64]int{}
 	for seed := range 60 {

@@ -101,9 +101,9 @@ func shrink(seed int, setup func(*sim)) (*shrinker, error) {
 	return h, s.failed
 }
 
-// TestShrink: of runs that meet something, only what brings them there is left. How much that is
-// differs from seed to seed; that nothing of it can be left out does not, nor that it is little in
-// most.
+// TestShrink: a failing run is reduced to the events that are needed to fail. How many are left
+// differs from seed to seed; that none of them can be left out does not, nor that they are few in
+// most runs.
 func TestShrink(t *testing.T) {
 	const runs = 8
 	trap := func(s *sim) { s.trap = holderLost + 1 }

@@ -27,7 +27,8 @@ func (h *harness) blindPut(top Stamp) (Ticket, OpID) {
 	return h.answers[op].Ticket, op
 }
 
-// A first section of one put reads the key's stamps in the place of a Synch, and leaves the row dirty.
+// A first section of one put reads the key's write times instead of a Synch, and leaves the row
+// dirty.
 func TestAPutOfANewKeyNeedsNoSynch(t *testing.T) {
 	h, epoch := newKeyHeld(t)
 	tk, _ := h.blindPut(epoch - 1)
@@ -46,7 +47,7 @@ func TestAPutOfANewKeyNeedsNoSynch(t *testing.T) {
 	}
 }
 
-// What reads waits for a Synch, and a put behind it does, too; a put that reads is of that kind.
+// A get, and a put that needs a read, wait for a Synch, and so does a put behind them.
 func TestAGetOfANewKeySynchronises(t *testing.T) {
 	for _, kind := range []Kind{Get, Put} {
 		h, epoch := newKeyHeld(t)
@@ -68,7 +69,7 @@ func TestAGetOfANewKeySynchronises(t *testing.T) {
 	}
 }
 
-// A stamp at or above the put's would hide it.
+// A write time at or above the put's stamp would hide the put, so the key is synchronised.
 func TestAPutBelowTheStampsOfItsKeySynchronises(t *testing.T) {
 	h, epoch := newKeyHeld(t)
 	if tk, _ := h.blindPut(epoch + 2); tk.OK() {
@@ -77,7 +78,7 @@ func TestAPutBelowTheStampsOfItsKeySynchronises(t *testing.T) {
 	commandOf[Synch](h)
 }
 
-// Where the stamps cannot be read, or not soon, the key is synchronised.
+// If the write times cannot be read, or not soon, the key is synchronised.
 func TestAPutOfANewKeyWhoseStampsAreNotRead(t *testing.T) {
 	t.Run("failed", func(t *testing.T) {
 		h, _ := newKeyHeld(t)
@@ -95,7 +96,7 @@ func TestAPutOfANewKeyWhoseStampsAreNotRead(t *testing.T) {
 	})
 }
 
-// A raise of closed lets plain writes lie above the term.
+// After a raise of closed, plain writes may lie above the term, so the key is synchronised.
 func TestAPutBelowClosedIsFenced(t *testing.T) {
 	h, epoch := newKeyHeld(t)
 	tk, _ := h.blindPut(epoch - 1)
@@ -139,7 +140,8 @@ func (h *harness) beginOn(pk string) Ticket {
 	return tk
 }
 
-// Where puts come first at new keys, the stamps are read beside the Enqueue; where they do not, no more.
+// If the last new key of the table began with a put, the write times are read beside the Enqueue,
+// else not.
 func TestTheStampsOfANewKeyAreReadBesideItsEnqueue(t *testing.T) {
 	h, epoch := newKeyHeld(t)
 	tk, _ := h.blindPut(epoch - 1)
@@ -164,8 +166,8 @@ func TestTheStampsOfANewKeyAreReadBesideItsEnqueue(t *testing.T) {
 	h.expectNoCommand()
 }
 
-// Where somebody else has made the lock row, or the table was closed anew, a read beside the Enqueue is
-// nothing; where it only failed, it is made again.
+// A read beside the Enqueue does not count if another session made the lock row or if closed was
+// raised since; if it only failed, it is repeated.
 func TestAnEarlyReadOfStampsThatCounts(t *testing.T) {
 	for name, c := range map[string]struct {
 		read    Result

@@ -64,7 +64,7 @@ func TestStrictTellsAfterAQuorumRead(t *testing.T) {
 	h.expectNoCommand()
 }
 
-// In a strict table an operation is not told as done where the row shows another term.
+// In a strict table an operation is not acknowledged if the row shows another term.
 func TestStrictHearsThatTheTermWasTaken(t *testing.T) {
 	h, s := heldStrict(t)
 	put, get := h.pendingOp(Put), h.pendingOp(Get)
@@ -81,8 +81,8 @@ func TestStrictHearsThatTheTermWasTaken(t *testing.T) {
 	h.expectError(op, ErrLost)
 }
 
-// Who takes a reference over leaves it the head: the epoch alone tells that the term is another's. Its client goes on there, and sees what
-// became of the write.
+// After a Takeover the reference is still the head: only the epoch shows that the term is another
+// session's. The client goes on there and reads the outcome of its write.
 func TestStrictHearsThatItsReferenceWasTakenOver(t *testing.T) {
 	h, s := heldStrict(t)
 	put := h.pendingOp(Put)
@@ -92,7 +92,8 @@ func TestStrictHearsThatItsReferenceWasTakenOver(t *testing.T) {
 	h.expectVerdict(put, VerdictUncertain)
 }
 
-// In a strict table the epoch of an own Renew is one's own, also where its outcome is unknown.
+// In a strict table the epoch of an own Renew counts as the term's own, also while its outcome is
+// unknown.
 func TestStrictKnowsItsOwnRenews(t *testing.T) {
 	h, s := heldStrict(t)
 	tk, _ := h.begin(1, Put)
@@ -111,8 +112,8 @@ func TestStrictKnowsItsOwnRenews(t *testing.T) {
 	h.expectVerdict(before, VerdictTell)
 }
 
-// A read of a quorum that has missed the newest commit shows less than the
-// epoch of the stamp: it decides nothing.
+// A QUORUM read that shows an epoch below that of the stamp has missed the newest commit: it
+// decides nothing and is repeated.
 func TestStrictReadsAgainWhatIsBehind(t *testing.T) {
 	h, s := heldStrict(t)
 	old := *s.row
@@ -127,7 +128,7 @@ func TestStrictReadsAgainWhatIsBehind(t *testing.T) {
 	h.expectVerdict(put, VerdictTell)
 }
 
-// In a strict table a verdict that no read can give in time is uncertain, and the term is not
+// In a strict table, an operation whose check gets no read in time is unknown, and the term is not
 // released before.
 func TestStrictVerdictComesInTime(t *testing.T) {
 	h, s := heldStrict(t)
@@ -170,7 +171,7 @@ func TestStrictVerdictOfAClientThatIsGone(t *testing.T) {
 	}
 }
 
-// docs/protocol.md 3.14, Force: on a strict table by anybody, at once.
+// docs/protocol.md 3.14, Force: on a strict table any proxy may force, at once.
 func TestForceOfALivingSessionsHeadInAStrictTable(t *testing.T) {
 	h, s := heldByOther(t, theirs())
 	s.beat[session(9)] = 1
@@ -183,8 +184,8 @@ func TestForceOfALivingSessionsHeadInAStrictTable(t *testing.T) {
 	h.expectForced(1)
 }
 
-// The mode belongs to the term: a put of a term that others could end, and perhaps did, is told by the lock row, also where the table
-// is strict no more when it ends.
+// The mode belongs to the term: a put of a term that others could end is checked by the lock row,
+// even if the table is no longer strict when the put ends.
 func TestATermStaysStrictThatOthersMayEnd(t *testing.T) {
 	for name, taken := range map[string]bool{"taken": true, "not taken": false} {
 		h, s := heldStrict(t)
@@ -205,8 +206,8 @@ func TestATermStaysStrictThatOthersMayEnd(t *testing.T) {
 	}
 }
 
-// A table becomes strict: what begins and ends from ModeChanging on is checked, also what is in flight; and once it is strict no more, terms
-// of a later epoch are told by the clock.
+// While a table becomes strict, every operation that ends after ModeChanging is checked, also one
+// in flight. Once the table is no longer strict, terms of a later epoch are checked by the clock.
 func TestOperationsAreCheckedWhileTheModeChanges(t *testing.T) {
 	h, s := newHolder(t)
 	tk, put := h.begin(1, Put)
@@ -233,7 +234,8 @@ func TestOperationsAreCheckedWhileTheModeChanges(t *testing.T) {
 	}
 }
 
-// While the mode changes no living head is ended from here: its proxy may not check yet.
+// While the mode changes, this proxy does not force a living session's head: the owner may not
+// check by the row yet.
 func TestNobodyForcesWhileTheModeChanges(t *testing.T) {
 	h, s := heldByOther(t, theirs())
 	s.beat[session(9)] = 1
@@ -247,7 +249,7 @@ func TestNobodyForcesWhileTheModeChanges(t *testing.T) {
 	}
 }
 
-// A Force of when the table was strict, that has not been sent, is not sent any more.
+// A Force that was made while the table was strict and has not been sent is not sent later.
 func TestAForceOfBeforeEndsNothing(t *testing.T) {
 	h, s := heldByOther(t, theirs())
 	s.beat[session(9)] = 1

@@ -136,8 +136,8 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// A synchronise that was under way when the schema changed may have read the old one: it counts for nothing, and the operation that waits
-// for it gets its stamp after another.
+// A Synch that was under way when the schema changed may have read with the old schema: it does not
+// count, and the operation that waits for it gets its stamp after another Synch.
 func TestASynchroniseUnderASchemaEventIsDoneAgain(t *testing.T) {
 	h, s := newHolder(t)
 	tk, _ := h.begin(1, Put)
@@ -161,7 +161,7 @@ func TestASynchroniseUnderASchemaEventIsDoneAgain(t *testing.T) {
 	}
 }
 
-// I12: a fence for which the window has no room waits for the next window.
+// I12: a Synch whose fence does not fit into the window waits for the next window.
 func TestSynchDoesNotLeaveTheWindow(t *testing.T) {
 	h := newHarness(t, func(o *Options) { o.Window = 16 })
 	s := newFakeStore(h)
@@ -192,7 +192,8 @@ func TestSynchDoesNotLeaveTheWindow(t *testing.T) {
 	}
 }
 
-// A keyspace of more replicas than live nodes: what the store says at once its client hears at once, and the next one has it tried again.
+// If the store says at once that too few replicas live, the client is told at once, and the next
+// operation tries again.
 func TestASynchThatTheStoreCannotDoIsToldAtOnce(t *testing.T) {
 	h := newHarness(t)
 	s := newFakeStore(h)
@@ -238,7 +239,8 @@ func (h *harness) synchs(s *fakeStore) []Synch {
 	return all[1:]
 }
 
-// A get in flight may have met a put that then gets no answer, and be told of it.
+// A Synch waits for a get in flight: the get may have returned the value of a put that the Synch
+// then leaves out.
 func TestASynchWaitsForAGetInFlight(t *testing.T) {
 	h, _ := newHolder(t)
 	put, _ := h.begin(1, Put)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// docs/protocol.md 3.13, Takeover: the owner ended by itself.
+// docs/protocol.md 3.13, Takeover: a session that ended by itself is taken over at once.
 func TestTakeoverOfAnEndedSessionAtOnce(t *testing.T) {
 	h, s := heldByOther(t, theirs())
 	s.beat[session(9)] = EndedBeat
@@ -70,7 +70,8 @@ func TestTakeoverWaitsUntilTheOwnerIsDead(t *testing.T) {
 	}
 }
 
-// docs/protocol.md 3.13, Takeover: an earlier session of this process saw its deadline pass.
+// docs/protocol.md 3.13, Takeover: so is an earlier session of this process, which saw its own
+// deadline pass.
 func TestTakeoverFromTheOwnEarlierSessionAtOnce(t *testing.T) {
 	h, s := newHolder(t)
 	h.advanceUnticked(11 * time.Second)
@@ -84,7 +85,7 @@ func TestTakeoverFromTheOwnEarlierSessionAtOnce(t *testing.T) {
 	}
 }
 
-// Whose session dies while it waits keeps its reference, and its turn.
+// A waiter whose session dies keeps its reference and its turn.
 func TestWaiterOfTheOwnEarlierSessionIsServed(t *testing.T) {
 	h, s := newHolder(t)
 	waiter, hasty := h.lock(Request{Wait: time.Hour}), h.lock(Request{Wait: time.Hour, NoWait: true})
@@ -142,7 +143,7 @@ func TestTakeoverIsOneTermEvenWhenItsOutcomeIsUnknown(t *testing.T) {
 	h.expectError(late, ErrLost)
 }
 
-// Of two proxies that take one reference over, the slower one sends its client to the other.
+// Of two proxies that take one reference over, the later one sends its client to the other.
 func TestTakeoverLostToAnotherProxy(t *testing.T) {
 	h, s := heldByOther(t, theirs())
 	s.beat[session(9)], s.beat[session(7)] = EndedBeat, 3
@@ -168,7 +169,7 @@ func TestTakeoverLostToAnotherProxy(t *testing.T) {
 	}
 }
 
-// A reference that waits moves as well: it takes over when it is the head.
+// A waiting reference of a dead session can be adopted, too: it is taken over when it is the head.
 func TestAWaitingReferenceOfADeadSessionGoesOnHere(t *testing.T) {
 	h, s := heldByOther(t, theirs())
 	s.beat[session(9)], s.beat[session(8)] = EndedBeat, EndedBeat
@@ -189,7 +190,7 @@ func TestAWaitingReferenceOfADeadSessionGoesOnHere(t *testing.T) {
 	}
 }
 
-// UNLOCK gives back a reference of a dead session, held or waiting.
+// UNLOCK gives back a reference of a dead session, whether it holds or waits.
 func TestUnlockOfADeadSessionsReference(t *testing.T) {
 	h, s := heldByOther(t, theirs())
 	s.beat[session(9)], s.beat[session(8)] = EndedBeat, 4
@@ -214,8 +215,7 @@ func TestUnlockOfADeadSessionsReference(t *testing.T) {
 	}
 }
 
-// A reference in a block that its session handed out in memory is nobody's
-// once that session is dead (B1), unless it was made plain.
+// A reference of a dead session's retained block is not taken over (C18), unless it was made plain.
 func TestNoTakeoverInsideARetainedBlock(t *testing.T) {
 	r := Row{Guard: 4, Head: 1, Epoch: 1000, Queue: []Block{{First: 1, N: 4, Session: session(9), Req: 1, Retained: true}}}
 	h, s := heldByOther(t, r)
@@ -239,7 +239,7 @@ func TestNoTakeoverInsideARetainedBlock(t *testing.T) {
 	}
 }
 
-// A row that names this session does not grant what memory does not know.
+// A row that names this session grants nothing that memory does not know.
 func TestAnOwnReferenceOfAnEarlierLifeIsNeverGranted(t *testing.T) {
 	r := Row{Guard: 2, Head: 1, Epoch: 1000, Queue: []Block{block(1, 2, 1, 1)}}
 	for _, owner := range []SessionID{{}, session(1)} {
@@ -254,8 +254,8 @@ func TestAnOwnReferenceOfAnEarlierLifeIsNeverGranted(t *testing.T) {
 	}
 }
 
-// A Begin may be the first that this proxy hears of a key: what it synchronises
-// must lie above closed all the same (C17).
+// A Begin may be the first that this proxy hears of a key: its Synch must still be fenced above
+// closed (C17).
 func TestATakeoverKnowsWhenTheTableWasClosed(t *testing.T) {
 	h, s := heldByOther(t, theirs())
 	s.beat[session(9)] = EndedBeat
@@ -297,7 +297,7 @@ func TestAnAdoptedReferenceWhoseClientGoesAwayIsReleased(t *testing.T) {
 	}
 }
 
-// A hint has the row read, at one replica and then at QUORUM, and grants nothing. One for another
+// A hint has the row read at one replica and then at QUORUM, and grants nothing. A hint for another
 // session or key does nothing.
 func TestHintLooksAndNeverGrants(t *testing.T) {
 	r := theirs()
@@ -328,7 +328,7 @@ func TestHintLooksAndNeverGrants(t *testing.T) {
 	h.expectState(op, StateHeld)
 }
 
-// A Takeover that takes longer than an operation waits goes on: try again.
+// An operation that waits too long for a Takeover is told to try again; the Takeover goes on.
 func TestAnOperationWaitsForATakeoverInItsTime(t *testing.T) {
 	h, s := heldByOther(t, theirs())
 	s.beat[session(9)] = EndedBeat

@@ -38,7 +38,7 @@ func TestRefusedPutIsClean(t *testing.T) {
 	}
 }
 
-// C16: an operation without an End in time is uncertain, whatever comes later.
+// C16: an operation without an End in time is unknown, whatever arrives later.
 func TestC16OverIsOver(t *testing.T) {
 	h, _ := newHolder(t)
 	tk, _ := h.begin(1, Put)
@@ -73,7 +73,7 @@ func TestEndOfALateGet(t *testing.T) {
 	}
 }
 
-// An operation waits for the synchronise no longer than Options.OpTimeout.
+// An operation waits for a Synch at most Options.OpTimeout.
 func TestBeginWaitsAtMostItsTime(t *testing.T) {
 	h, _, op := newFirstPut(t)
 	id, _ := commandOf[Synch](h)
@@ -94,7 +94,7 @@ func TestBeginWaitsAtMostItsTime(t *testing.T) {
 	}
 }
 
-// A waiting operation whose client is gone gets no ticket.
+// A waiting operation whose client has gone gets no ticket.
 func TestBeginWhoseClientIsGone(t *testing.T) {
 	h, s, op := newFirstPut(t)
 	h.collect(h.core.Gone(h.time(), op))
@@ -105,7 +105,7 @@ func TestBeginWhoseClientIsGone(t *testing.T) {
 	}
 }
 
-// An operation on a reference that waits, has ended or was never given is told which.
+// An operation on a reference that waits, has ended or was never given is told which of them it is.
 func TestBeginWithoutATerm(t *testing.T) {
 	h, s := newHolder(t)
 	h.lock(Request{})
@@ -129,6 +129,7 @@ func TestBeginWithoutATerm(t *testing.T) {
 	}
 }
 
+// BenchmarkPutOnACleanTerm measures Begin and End of a put in an open, synchronised term.
 func BenchmarkPutOnACleanTerm(b *testing.B) {
 	t := &testing.T{}
 	h, _ := newHolder(t)

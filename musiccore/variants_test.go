@@ -221,8 +221,8 @@ var allVariants = flag.Bool("variants.all", false, "look for every known-bad var
 // sampled is how many variants there are for each one that every run looks for: a build and a hunt for all take minutes.
 const sampled = 12
 
-// TestVariants: each known-bad variant is found, or is harmless for a reason
-// that is written down. What nothing finds is a missing test.
+// TestVariants: each known-bad variant is found, or there is a written reason why it is harmless. A
+// variant that nothing finds means that a test is missing.
 func TestVariants(t *testing.T) {
 	all := variants(t)
 	finds := make([]found, len(all))
@@ -292,8 +292,8 @@ last ` + "`UPDATE_DOCS=1`" + `; any change of the core or of the simulation move
 |---|---|---|---|
 `
 
-// TestVariantsStillApply: each changes lines that are there, and the test that
-// is to find it exists. Only a few of them are built in every run.
+// TestVariantsStillApply: each variant changes lines that exist, and the test that is to find it
+// exists. Only a few of the variants are built in every run.
 func TestVariantsStillApply(t *testing.T) {
 	files, err := filepath.Glob("*_test.go")
 	if err != nil {
@@ -317,7 +317,7 @@ func TestVariantsStillApply(t *testing.T) {
 	}
 }
 
-// TestVariantsPageIsCurrent: the page names every variant, as its file does.
+// TestVariantsPageIsCurrent: the page has every variant, as its file describes it.
 func TestVariantsPageIsCurrent(t *testing.T) {
 	page, err := os.ReadFile(variantsPage)
 	if err != nil {

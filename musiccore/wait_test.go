@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// LOCK is answered in time though the outcome of its LWT is unknown; its token finds the reference
-// later.
+// LOCK is answered in time even if the outcome of its LWT is unknown; a LOCK with the same token
+// finds the reference later.
 func TestLockIsAnsweredInTimeThoughItsLWTIsUndecided(t *testing.T) {
 	h, op, id, _ := enqueueUnderWay(t, nil)
 	h.advance(1500*time.Millisecond - 1)
@@ -23,7 +23,7 @@ func TestLockIsAnsweredInTimeThoughItsLWTIsUndecided(t *testing.T) {
 	}
 }
 
-// Without a token nobody can ask for such a reference again, so it is abandoned.
+// Without a token no client can ask for such a reference again, so it is abandoned.
 func TestUndecidedWithoutATokenLeavesNothingBehind(t *testing.T) {
 	h := newHarness(t)
 	op := h.lock(Request{})
@@ -38,7 +38,7 @@ func TestUndecidedWithoutATokenLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// A reference that no client waits for is kept for Options.QueuedLease.
+// A reference whose client was not told it is kept for Options.QueuedLease.
 func TestUntoldReferenceIsHeldTenSeconds(t *testing.T) {
 	h, _, id, _ := enqueueUnderWay(t, nil)
 	h.advance(2 * time.Second)
@@ -49,7 +49,7 @@ func TestUntoldReferenceIsHeldTenSeconds(t *testing.T) {
 	commandOf[Apply](h)
 }
 
-// So is one that was granted after its client was told QUEUED.
+// So is a reference that was granted after its client was told QUEUED.
 func TestLateGrantIsHeldTenSeconds(t *testing.T) {
 	h, s := newHolder(t)
 	op := h.lock(Request{})
@@ -65,7 +65,7 @@ func TestLateGrantIsHeldTenSeconds(t *testing.T) {
 	}
 }
 
-// A queued reference is abandoned when its client was silent for Options.QueuedLease.
+// A queued reference is abandoned after Options.QueuedLease without a word of its client.
 func TestQueuedIsKeptTenSecondsOfSilence(t *testing.T) {
 	h, s := newHolder(t)
 	tk, _ := h.begin(1, Get)
@@ -101,7 +101,8 @@ func TestWaitIsHonoured(t *testing.T) {
 	h.expectState(op, StateQueued)
 }
 
-// WAIT 0s waits for nobody: whoever is ahead, the answer comes with the reference. Where nobody is, it comes with the lock.
+// With WAIT 0s, LOCK is answered at once: with the lock if nobody is ahead, else with the
+// reference.
 func TestWaitZero(t *testing.T) {
 	h := newHarness(t)
 	s := newFakeStore(h)
@@ -184,7 +185,7 @@ func TestNowait(t *testing.T) {
 	}
 }
 
-// LOCK with NOWAIT is BUSY where its LWT is not decided in time.
+// LOCK with NOWAIT is BUSY if its LWT is not decided in time.
 func TestNowaitUndecidedIsBusy(t *testing.T) {
 	h := newHarness(t)
 	op := h.lock(Request{NoWait: true, Token: [16]byte{3}})
@@ -234,7 +235,7 @@ func TestGoneBeforeTheEnqueueLeavesNothing(t *testing.T) {
 	}
 }
 
-// More than Options.Waiters are refused.
+// A LOCK beyond Options.Waiters is refused.
 func TestTooManyWaiters(t *testing.T) {
 	h, _ := newHolder(t, func(o *Options) { o.Waiters = 2 })
 	h.lock(Request{})
@@ -242,7 +243,7 @@ func TestTooManyWaiters(t *testing.T) {
 	h.expectError(h.lock(Request{}), ErrTooManyWaiters)
 }
 
-// Twenty thousand clients that give up cost no more than a moment.
+// Twenty thousand waiting clients can give up within a moment.
 func TestManyWaitersStayCheap(t *testing.T) {
 	h, s := newHolder(t)
 	const n = 20_000

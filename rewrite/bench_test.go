@@ -17,6 +17,7 @@ func typical() map[string][]byte {
 	}
 }
 
+// BenchmarkReadHead measures the look that every QUERY and PREPARE gets.
 func BenchmarkReadHead(b *testing.B) {
 	for name, text := range typical() {
 		b.Run(name, func(b *testing.B) {
@@ -28,6 +29,7 @@ func BenchmarkReadHead(b *testing.B) {
 	}
 }
 
+// BenchmarkLexer measures the tokens of a whole statement.
 func BenchmarkLexer(b *testing.B) {
 	for name, text := range typical() {
 		b.Run(name, func(b *testing.B) {
@@ -42,6 +44,7 @@ func BenchmarkLexer(b *testing.B) {
 	}
 }
 
+// BenchmarkParse measures Parse, which reads statements on critical tables.
 func BenchmarkParse(b *testing.B) {
 	for name, text := range typical() {
 		b.Run(name, func(b *testing.B) {

@@ -21,6 +21,8 @@ func decimalBytes(unscaled int64, scale int32, pad int) []byte {
 
 func twosComplement(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
 
+// Two encodings of one value of a type have the same canonical form, and different values have
+// different ones.
 func TestCanonicalValues(t *testing.T) {
 	nan := math.Float64bits(math.NaN())
 	double := func(bits uint64) []byte { return binary.BigEndian.AppendUint64(nil, bits) }

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// Apply removes the cut spans, and leaves one space between the tokens on either side.
 func TestApply(t *testing.T) {
 	tests := []struct {
 		name, text string
@@ -40,6 +41,7 @@ func TestApply(t *testing.T) {
 	}
 }
 
+// Apply does not allocate where dst has room.
 func TestApplyAllocatesNothing(t *testing.T) {
 	text := []byte("UPDATE t USING LOCK 5 SET a = 1 WHERE k = 1")
 	s, err := Parse(text)

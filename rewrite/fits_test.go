@@ -2,6 +2,8 @@ package rewrite
 
 import "testing"
 
+// Fits reports whether the bytes are a value of the type: their length, and for text their
+// encoding.
 func TestFits(t *testing.T) {
 	for _, c := range []struct {
 		typ, value string

@@ -147,6 +147,7 @@ func heads() [][2]string {
 	}
 }
 
+// ReadHead finds the verb, the table and the lock clause of every kind of statement.
 func TestReadHead(t *testing.T) {
 	for _, test := range heads() {
 		text := []byte(test[0])
@@ -190,6 +191,8 @@ func TestReadHeadOfPrefixes(t *testing.T) {
 	}
 }
 
+// In the beginning of a longer text, the last name may be cut off: ReadHead is complete only when
+// something follows it.
 func TestReadHeadDoesNotTrustTheEnd(t *testing.T) {
 	for _, text := range []string{
 		"", "S", "SELECT", "SELECT ", "SELECT a", "SELECT a FROM", "SELECT a FROM t", "SELECT a FROM t ",
@@ -209,6 +212,8 @@ func TestReadHeadDoesNotTrustTheEnd(t *testing.T) {
 	}
 }
 
+// ReadHead knows nothing of a text that is not CQL, and is not complete where the text ends too
+// early.
 func TestReadHeadOfNoCQL(t *testing.T) {
 	for _, text := range []string{
 		"FOO", "'SELECT'", `"SELECT" a FROM t`, ";", "(SELECT a FROM t)", "INSERT t", "INSERT INTO 5", "UPDATE 'a' SET",
@@ -224,6 +229,7 @@ func TestReadHeadOfNoCQL(t *testing.T) {
 	}
 }
 
+// ReadHead runs for every QUERY, so it does not allocate.
 func TestReadHeadAllocatesNothing(t *testing.T) {
 	for _, test := range heads() {
 		text := []byte(test[0])
@@ -231,6 +237,7 @@ func TestReadHeadAllocatesNothing(t *testing.T) {
 	}
 }
 
+// Each verb has the name that errors and metrics show.
 func TestVerbString(t *testing.T) {
 	seen := map[string]bool{}
 	for v := Unknown; v <= Other; v++ {
@@ -240,6 +247,7 @@ func TestVerbString(t *testing.T) {
 	require.Equal(t, "UNKNOWN", fmt.Sprint(Verb(200)))
 }
 
+// Parse and ReadHead agree on the verb and the table of every statement.
 func TestParseAgreesWithReadHead(t *testing.T) {
 	for _, test := range heads() {
 		text := []byte(test[0])

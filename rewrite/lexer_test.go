@@ -28,6 +28,7 @@ func lexed(text string) []string {
 
 const uuid1 = "d2177dd0-eaa2-11de-a572-001b779c76e3"
 
+// The lexer splits a text into the tokens that Cassandra's lexer finds.
 func TestLexer(t *testing.T) {
 	tests := []struct {
 		name, text string
@@ -99,6 +100,7 @@ func TestLexer(t *testing.T) {
 	}
 }
 
+// At the end of the text, Next returns the end again and again.
 func TestLexerStaysAtTheEnd(t *testing.T) {
 	lexer := NewLexer([]byte("a "))
 	lexer.Next()
@@ -107,6 +109,7 @@ func TestLexerStaysAtTheEnd(t *testing.T) {
 	}
 }
 
+// Reading from a copy of a lexer does not move the original.
 func TestLexerCopyLooksAhead(t *testing.T) {
 	lexer := NewLexer([]byte("a b"))
 	ahead := lexer
@@ -115,6 +118,7 @@ func TestLexerCopyLooksAhead(t *testing.T) {
 	require.Equal(t, Span{2, 3}, lexer.Next().Span)
 }
 
+// The lexer does not allocate.
 func TestLexerAllocatesNothing(t *testing.T) {
 	text := []byte(`SELECT "a""b", 'it''s', $$x$$, 1.5e3, 0xff, 5s, ` + uuid1 + ` /* c */ FROM ks.t -- end`)
 	require.Zero(t, testing.AllocsPerRun(100, func() {
@@ -124,6 +128,7 @@ func TestLexerAllocatesNothing(t *testing.T) {
 	}))
 }
 
+// AppendTo folds an unquoted name to lower case, and removes the quotes of a quoted one.
 func TestNameAppendTo(t *testing.T) {
 	tests := []struct {
 		text, want string
@@ -142,6 +147,7 @@ func TestNameAppendTo(t *testing.T) {
 	}
 }
 
+// Constants and punctuation are not names.
 func TestNameOfOthers(t *testing.T) {
 	for _, text := range []string{"5s", "-P1Y", "P0001-02-03T04:05:06", "'a'", uuid1, "1", "."} {
 		lexer := NewLexer([]byte(text))
@@ -151,6 +157,7 @@ func TestNameOfOthers(t *testing.T) {
 	require.True(t, Name{}.Empty(), "the zero Name is absent")
 }
 
+// AppendTo does not allocate where dst has room.
 func TestNameAppendToAllocatesNothing(t *testing.T) {
 	text := []byte(`"a""B" Cde`)
 	dst := make([]byte, 0, 16)

@@ -19,6 +19,7 @@ func value(t *testing.T, text string) ([]byte, Term) {
 	return []byte(text), term
 }
 
+// Each literal, marker and call gets the kind that Cassandra's grammar gives it.
 func TestTermKinds(t *testing.T) {
 	tests := []struct {
 		text string
@@ -60,6 +61,7 @@ func TestTermKinds(t *testing.T) {
 	}
 }
 
+// A marker has its position and its name; other terms have position -1.
 func TestTermMarkers(t *testing.T) {
 	_, term := value(t, "?")
 	require.Equal(t, 0, term.Marker)
@@ -72,6 +74,7 @@ func TestTermMarkers(t *testing.T) {
 	require.Equal(t, -1, term.Marker)
 }
 
+// Int reads integers of 64 bits, and refuses everything else.
 func TestInt(t *testing.T) {
 	for text, want := range map[string]int64{
 		"0": 0, "-0": 0, "007": 7, "-5": -5,
@@ -88,6 +91,7 @@ func TestInt(t *testing.T) {
 	}
 }
 
+// String reads both kinds of string literals, and refuses everything else.
 func TestString(t *testing.T) {
 	for text, want := range map[string]string{
 		"''": "", "'a'": "a", "'it''s'": "it's", "''''": "'", "''''''": "''", "$$$$": "", "$$it's $ 1''$$": "it's $ 1''", `'a\n'`: `a\n`, "'é'": "é",
@@ -102,6 +106,8 @@ func TestString(t *testing.T) {
 	}
 }
 
+// Duration reads Cassandra's durations up to weeks; months and years have no fixed length and are
+// refused.
 func TestDuration(t *testing.T) {
 	const day = 24 * time.Hour
 	for text, want := range map[string]time.Duration{
@@ -125,6 +131,7 @@ func TestDuration(t *testing.T) {
 	}
 }
 
+// Encode writes a literal as Cassandra stores it.
 func TestEncode(t *testing.T) {
 	tests := []struct {
 		typ, text string
@@ -184,6 +191,8 @@ func TestEncode(t *testing.T) {
 	}
 }
 
+// Encode refuses literals that are not of the type, or whose value depends on where and when they
+// are read.
 func TestEncodeNotRead(t *testing.T) {
 	tests := []struct{ typ, text string }{
 		{"text", "5"},
@@ -251,6 +260,7 @@ func TestEncodeNotRead(t *testing.T) {
 	}
 }
 
+// A routing key is the only component as it is, or each component with its length and a zero byte.
 func TestRoutingKey(t *testing.T) {
 	one := []byte("a")
 	require.Equal(t, one, RoutingKey([][]byte{one}))
@@ -261,6 +271,7 @@ func TestRoutingKey(t *testing.T) {
 	require.Len(t, RoutingKey([][]byte{long, one}), 3+len(long)+4)
 }
 
+// SplitRoutingKey is the inverse of RoutingKey, and refuses malformed keys.
 func TestRoutingKeysComeApart(t *testing.T) {
 	one, ok := SplitRoutingKey("\x00\x01a\x00", 1)
 	require.True(t, ok)
@@ -274,6 +285,7 @@ func TestRoutingKeysComeApart(t *testing.T) {
 	}
 }
 
+// A quoted name is read back as the same name.
 func TestQuoteIsReadBack(t *testing.T) {
 	for _, name := range []string{"t", "T", `a"b`, `"`, "select"} {
 		text := []byte(Quote(name))

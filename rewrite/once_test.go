@@ -6,6 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// Cast and Call recognise the terms that the proxy evaluates by itself: a cast of a literal, uuid()
+// and now().
 func TestTermsThatStandForAConstant(t *testing.T) {
 	for term, want := range map[string][3]string{
 		"(text) 'x'": {"text", "'x'", ""}, "( TEXT )/**/'it''s'": {"text", "'it''s'", ""}, "(int)-5": {"int", "-5", ""}, "(boolean) true": {"boolean", "true", ""},

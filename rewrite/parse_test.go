@@ -28,6 +28,7 @@ func of(text string, spans ...Span) []string {
 	return list
 }
 
+// Cut covers the lock clause and the word that joined it to its neighbour, and nothing else.
 func TestCutIsOursAndNothingElse(t *testing.T) {
 	tests := []struct {
 		text string
@@ -53,6 +54,7 @@ func TestCutIsOursAndNothingElse(t *testing.T) {
 	}
 }
 
+// The Cut of a batch includes those of its statements.
 func TestCutOfABatchHoldsThatOfItsChildren(t *testing.T) {
 	const text = "BEGIN BATCH USING LOCK 1 UPDATE t USING LOCK 2 SET a = 1 WHERE k = 1; DELETE FROM t USING TIMESTAMP 4 AND LOCK 3 WHERE k = 1 APPLY BATCH"
 	s := parsed(t, text)
@@ -63,6 +65,7 @@ func TestCutOfABatchHoldsThatOfItsChildren(t *testing.T) {
 	require.Equal(t, []string{"1", "2", "3"}, of(text, s.Lock.Span, s.Children[0].Lock.Span, s.Children[1].Lock.Span))
 }
 
+// Markers are numbered through the whole text, as Cassandra numbers them.
 func TestMarkersAreCountedInTheWholeText(t *testing.T) {
 	const text = "BEGIN BATCH USING LOCK ? INSERT INTO t (k, c) VALUES (f(?), ?) UPDATE t USING TTL ? SET m[?] = {?: ?} WHERE k = :key IF a = ? APPLY BATCH"
 	s := parsed(t, text)
@@ -74,6 +77,7 @@ func TestMarkersAreCountedInTheWholeText(t *testing.T) {
 	require.Equal(t, []int{2, 6}, []int{s.Children[0].Markers, s.Children[1].Markers})
 }
 
+// Markers in parts that Parse skips are counted, too.
 func TestMarkersAfterSkippedParts(t *testing.T) {
 	for text, marker := range map[string]int{
 		"SELECT f(?), {?: :x}, [?] FROM t WHERE k = ?":                 4,
@@ -90,6 +94,7 @@ func TestMarkersAfterSkippedParts(t *testing.T) {
 	}
 }
 
+// Semicolons may end a statement, and only end it.
 func TestSemicolons(t *testing.T) {
 	for _, end := range []string{"", ";", ";;", " ; ; ", "/**/;--\n;"} {
 		for _, text := range []string{"LOCK t WHERE k = 1", "LIST LOCKS", "UPDATE t SET a = 1 WHERE k = 1", "BEGIN BATCH APPLY BATCH", "SELECT a FROM t"} {
@@ -113,6 +118,7 @@ func TestTruncatedStatements(t *testing.T) {
 	}
 }
 
+// A syntax error names the place in the text.
 func TestSyntaxError(t *testing.T) {
 	_, err := Parse([]byte("LOCK t WHERE k = 1 WAIT 5"))
 	var syntax *SyntaxError
@@ -121,6 +127,7 @@ func TestSyntaxError(t *testing.T) {
 	require.Equal(t, syntax.Message+" (at byte 24)", err.Error())
 }
 
+// A syntax error quotes a long token in part.
 func TestSyntaxErrorQuotesNoNovels(t *testing.T) {
 	_, err := Parse([]byte("LOCK t WHERE k = 1 WAIT '" + strings.Repeat("x", 1000) + "'"))
 	require.Less(t, len(err.Error()), 200)
@@ -153,6 +160,7 @@ func TestLargeTexts(t *testing.T) {
 	}
 }
 
+// A Statement stays valid when the buffer of its text is reused.
 func TestParseKeepsNothingOfTheText(t *testing.T) {
 	text := []byte(`SELECT "A", b FROM "T" WHERE k = 'x' AND c IN (1, 2)`)
 	s, err := Parse(text)
@@ -164,6 +172,7 @@ func TestParseKeepsNothingOfTheText(t *testing.T) {
 	require.Equal(t, before, fmt.Sprint(s))
 }
 
+// No byte at any place makes Parse panic.
 func TestParseOfEveryByte(t *testing.T) {
 	for _, start := range []string{"", "SELECT ", "LOCK t WHERE k = ", "UPDATE t SET a = 1 WHERE k = {1", "BEGIN BATCH "} {
 		for c := range 256 {

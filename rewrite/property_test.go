@@ -287,6 +287,7 @@ func checkDrawn(t *rapid.T, d *drawn, s Statement, text []byte) {
 	}
 }
 
+// Generated statements are parsed as they were generated.
 func TestDrawnStatements(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := draw(t)

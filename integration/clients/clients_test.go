@@ -60,6 +60,7 @@ func command(t *testing.T, language string) func() *exec.Cmd {
 	return start
 }
 
+// The Go helpers for gocql 2 and gocql 1.7 pass all stories.
 func TestGo(t *testing.T) {
 	for _, module := range []string{"go", "gocql1"} {
 		t.Run(module, func(t *testing.T) {

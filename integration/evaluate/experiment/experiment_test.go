@@ -79,6 +79,7 @@ func remembering(exclusive bool) *Fleet {
 	return &Fleet{System: System{Name: "memory", Exclusive: true}, clients: [Sites]section.Client{m, m, m}}
 }
 
+// A system that keeps its clients apart passes the experiment's own check.
 func TestASystemThatExcludesPassesItsTest(t *testing.T) {
 	require.NoError(t, remembering(true).verify(t.Context()))
 }

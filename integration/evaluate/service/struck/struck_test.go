@@ -75,29 +75,32 @@ func TestHomingOverOurs(t *testing.T) {
 	assert.Empty(t, struckRun(t, Options{Service: homing, Over: service.OverOurs, Strikes: *strikes}).Faults())
 }
 
+// No fault that strikes a worker makes the portal over this product carry out a state twice.
 func TestPortalOverOurs(t *testing.T) {
 	t.Parallel()
 	assert.Empty(t, struckRun(t, Options{Service: portal, Over: service.OverOurs, Strikes: *strikes}).Faults())
 }
 
-// What breaks over the paper's MUSIC is told: it is not for us to mend.
+// Over the paper's MUSIC, faults are printed and do not fail the test: they are not ours to fix.
 func TestHomingOverMusic(t *testing.T) {
 	t.Parallel()
 	struckRun(t, Options{Service: homing, Over: service.OverMusic, Strikes: *strikes})
 }
 
+// The same for the portal over the paper's MUSIC.
 func TestPortalOverMusic(t *testing.T) {
 	t.Parallel()
 	struckRun(t, Options{Service: portal, Over: service.OverMusic, Strikes: *strikes})
 }
 
-// Without locks the faults of both services are found: those of homing need no fault of a process.
+// Without locks, faults are found in homing even when no process fails.
 func TestHomingOverNothing(t *testing.T) {
 	t.Parallel()
 	assert.NotEmpty(t, struckRun(t, Options{Service: homing, Over: service.OverNothing}).Faults())
 }
 
-// Here it takes a put that arrives late, and a read before the next put.
+// Without locks, a fault in the portal takes a put that arrives late and a read before the next
+// put.
 func TestPortalOverNothing(t *testing.T) {
 	t.Parallel()
 	for range 10 {
