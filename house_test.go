@@ -56,7 +56,7 @@ func rooms() []room {
 		{folder: "client", others: []string{"*"}, never: []string{zerolog}},
 		{folder: "check", ours: []string{"client"}, others: []string{"*"}, never: append(gocql, zerolog)},
 		{folder: "integration", ours: []string{"*"}, others: []string{"*"}},
-		{folder: "cmd/music-demo", ours: []string{"proxy", "config", "integration/cassandra"}, others: []string{"*"}},
+		{folder: "cmd/music-demo", ours: []string{"proxy", "config", "integration/cassandra", "integration/child"}, others: []string{"*"}},
 		{folder: "cmd", ours: []string{"proxy", "config", "client", "check"}, others: []string{"*"}, never: gocql},
 		{folder: ".", ours: []string{}, others: []string{"*"}, never: gocql},
 	}

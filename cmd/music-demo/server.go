@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -16,6 +15,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"music/config"
+	"music/integration/child"
 	"music/proxy"
 )
 
@@ -33,11 +33,11 @@ type launch struct {
 
 // server is a proxy that has been started.
 type server struct {
-	stop  func()        // asks it to end
-	kill  func()        // ends it at once
-	ended chan struct{} // closed when it has ended
-	gone  atomic.Bool   // it was killed on the stage
-	log   string        // file
+	stop  func()          // asks it to end
+	kill  func()          // ends it at once
+	ended <-chan struct{} // closed when it has ended
+	gone  atomic.Bool     // it was killed on the stage
+	log   string          // file
 }
 
 // binary returns the path of the proxy's program, which is built beside this one; or nothing, where it is not.
@@ -107,44 +107,22 @@ func (l launch) start() (*server, error) {
 	// No context: it is to end after all that uses it, in close. gosec: it is the program that was built beside this one.
 	cmd := exec.CommandContext(context.Background(), l.binary, l.args()...) //nolint:gosec
 	cmd.Stdout, cmd.Stderr = log, log
-	s, err := spawn(cmd)
+	p, err := child.Start(cmd)
 	if err != nil {
 		return nil, err
 	}
-	s.log = l.log
-	return s, nil
-}
-
-// spawn starts a child that dies with this process, even if that is killed, and that a Ctrl-C at the terminal does not
-// reach: the story ends first, then the proxy.
-func spawn(cmd *exec.Cmd) (*server, error) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	s := &server{ended: make(chan struct{})}
-	started := make(chan error)
-	go func() {
-		// The kernel sends the parent-death signal when the thread that forked ends, and Go ends threads as it likes.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		started <- err
-		if err != nil {
-			return
-		}
-		_ = cmd.Wait() // how it ended stands in its log
-		close(s.ended)
-	}()
-	if err := <-started; err != nil {
-		return nil, err
-	}
-	s.stop = func() { _ = cmd.Process.Signal(syscall.SIGTERM) } // an error: it has ended
-	s.kill = func() { _ = cmd.Process.Kill() }
-	return s, nil
+	return &server{
+		stop:  func() { _ = p.Signal(syscall.SIGTERM) }, // an error: it has ended
+		kill:  p.Kill,
+		ended: p.Gone(),
+		log:   l.log,
+	}, nil
 }
 
 // serveHere runs the proxy inside this process.
 func (l launch) serveHere(log *os.File) *server {
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &server{stop: cancel, kill: cancel, ended: make(chan struct{}), log: l.log}
+	ended := make(chan struct{})
 	cfg := config.Default()
 	cfg.Cassandra.ContactPoints = []string{l.contactPoint}
 	cfg.Listen.Address, cfg.Listen.Metrics = l.listen, ""
@@ -152,13 +130,13 @@ func (l launch) serveHere(log *os.File) *server {
 		cfg.Peers.Listen, cfg.Music.ExpectProxies, cfg.Music.SessionLease = l.peerListen(), 3, shortLease
 	}
 	go func() {
-		defer close(s.ended)
+		defer close(ended)
 		if err := proxy.Run(ctx, cfg, proxy.Logs{Log: zerolog.New(log), Audit: zerolog.New(log)}, nil); err != nil {
 			_, _ = fmt.Fprintln(log, err)
 		}
 		_ = log.Close()
 	}()
-	return s
+	return &server{stop: cancel, kill: cancel, ended: ended, log: l.log}
 }
 
 // close ends the proxy and returns when it has ended.

@@ -38,7 +38,7 @@ func (n *Node) PID() int {
 	if err != nil {
 		return 0
 	}
-	return p.cmd.Process.Pid
+	return p.Pid()
 }
 
 // Start starts the node and returns when it answers CQL. Other nodes may need a moment more to see it: see
@@ -74,7 +74,7 @@ func (n *Node) Stop(ctx context.Context) error {
 		}
 	}
 	select {
-	case <-p.reaped:
+	case <-p.Gone():
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("stop node %d: %w", n.k, context.Cause(ctx))
@@ -182,7 +182,7 @@ func (n *Node) obituary() error {
 	if p.alive() {
 		return nil
 	}
-	return fmt.Errorf("node %d: %w: %v\n%s: %s\n%s: %s", n.k, ErrNotRunning, p.cmd.ProcessState,
+	return fmt.Errorf("node %d: %w: %v\n%s: %s\n%s: %s", n.k, ErrNotRunning, p.Wait(),
 		n.path("out"), tail(n.path("out"), 10), n.LogFile(), tail(n.LogFile(), 10))
 }
 

@@ -35,7 +35,7 @@ func stateOf(pid int) string {
 // A process that was killed is reaped, and can be killed again.
 func TestKillReaps(t *testing.T) {
 	p := sleeper(t)
-	pid := p.cmd.Process.Pid
+	pid := p.Pid()
 	if !p.alive() {
 		t.Error("not alive")
 	}
@@ -57,7 +57,7 @@ func TestPauseHasStopped(t *testing.T) {
 	for range 100 {
 		must(t, p.pause())
 		must(t, p.pause()) // again
-		if state := stateOf(p.cmd.Process.Pid); state != "T" {
+		if state := stateOf(p.Pid()); state != "T" {
 			t.Fatalf("paused, state %q", state)
 		}
 		must(t, p.signal(syscall.SIGCONT))
@@ -94,7 +94,7 @@ func TestSpawnTellsWhatIsMissing(t *testing.T) {
 
 // A Ctrl-C goes to the group of the terminal, of which the child must not be.
 func TestSpawnHasItsOwnGroup(t *testing.T) {
-	pid := sleeper(t).cmd.Process.Pid
+	pid := sleeper(t).Pid()
 	if group, err := syscall.Getpgid(pid); err != nil || group != pid {
 		t.Errorf("group %d, %v", group, err)
 	}
@@ -147,7 +147,7 @@ func TestSpawnOutlivesTheThreadThatAsked(t *testing.T) {
 // TestChildOfAKilledParent is TestDiesWithItsParent in milliseconds.
 func TestChildOfAKilledParent(t *testing.T) {
 	if os.Getenv(childEnv) != "" {
-		fmt.Printf("pid=%d\n", sleeper(t).cmd.Process.Pid)
+		fmt.Printf("pid=%d\n", sleeper(t).Pid())
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		t.Fatal("nobody killed me")
 	}

@@ -13,7 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"music/integration/cassandra"
-	"music/integration/evaluate/child"
+	"music/integration/child"
 )
 
 // Build builds the etcd that this module requires, and returns the path of the program. It is built

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
+
+	"music/integration/evaluate/section"
 )
 
 // cost is what a section asks of Cassandra: lightweight transactions, statements, and what nodes tell each other.
@@ -83,17 +85,17 @@ const rest = time.Second
 
 // during counts what happens while something is done, and until all rests again, less what happens in as long a time where nothing is.
 func (w *World) during(ctx context.Context, do func()) (c counters, err error) {
-	pause(ctx, rest)
+	section.Rest(ctx, rest)
 	var all [3]counters
 	if all[0], err = w.count(ctx); err != nil {
 		return c, err
 	}
-	pause(ctx, 2*rest)
+	section.Rest(ctx, 2*rest)
 	if all[1], err = w.count(ctx); err != nil {
 		return c, err
 	}
 	do()
-	pause(ctx, rest)
+	section.Rest(ctx, rest)
 	if all[2], err = w.count(ctx); err != nil {
 		return c, err
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"music/integration/evaluate/section"
 )
 
 // The names by which experiments know systems.
@@ -88,17 +90,9 @@ func (r *Run) prepared(ctx context.Context, k kind, workers int, name string) fu
 	}
 	r.fleets[k.system].Run(ctx, Load{Workers: workers, Turns: turns, Span: time.Minute, Key: key, Body: puts(1, 10)})
 	if k.row == knownKey {
-		pause(ctx, settle)
+		section.Rest(ctx, settle)
 	}
 	return key
-}
-
-// pause waits, at most until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
 }
 
 // throughput is Fig. 4a: what many clients with keys of their own get done.

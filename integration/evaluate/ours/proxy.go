@@ -2,20 +2,18 @@ package ours
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"music/integration/cassandra"
+	"music/integration/child"
 )
 
 // Build builds the product of this tree, and returns the path of the program.
@@ -43,11 +41,8 @@ type ProxyOptions struct {
 	Log       io.Writer // of what it says; none: nowhere. To be written from several goroutines where it is not a file
 }
 
-// Proxy is a process of the product. Whoever starts it calls Kill.
-type Proxy struct {
-	cmd  *exec.Cmd
-	gone chan struct{} // closed when it has ended
-}
+// Proxy is a process of the product. Who starts it calls Kill.
+type Proxy struct{ *child.Process }
 
 // isSetting reports whether a variable of the environment would be taken for a setting of the proxy: those of tests are none.
 func isSetting(variable string) bool { return strings.HasPrefix(variable, "MUSIC_") }
@@ -70,19 +65,17 @@ func StartProxy(ctx context.Context, o ProxyOptions) (*Proxy, error) {
 	cmd := exec.Command(words[0], words[1:]...) //nolint:gosec,noctx // our own words; it ends by Kill
 	cmd.Stdout, cmd.Stderr = o.Log, o.Log
 	cmd.Env = slices.DeleteFunc(os.Environ(), isSetting)
-	// With its parent's death it ends, too, however that comes; what the terminal sends to its parent does not reach it.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	p := &Proxy{cmd: cmd, gone: make(chan struct{})}
-	started := make(chan error)
-	go p.live(started)
-	if err := <-started; err != nil {
+	p, err := child.Start(cmd)
+	if err != nil {
 		return nil, fmt.Errorf("start a proxy: %w", err)
 	}
-	if err := listens(ctx, o.Listen+":9042"); err != nil {
+	ctx, end := context.WithTimeout(ctx, time.Minute)
+	defer end()
+	if err := p.Ready(ctx, o.serves); err != nil {
 		p.Kill()
 		return nil, fmt.Errorf("start a proxy: %w", err)
 	}
-	return p, nil
+	return &Proxy{p}, nil
 }
 
 // free tells what keeps the proxy from its port. In a namespace nothing else listens that is not ours.
@@ -97,43 +90,11 @@ func (o ProxyOptions) free(ctx context.Context) error {
 	return l.Close()
 }
 
-// live starts the process and stays until it has ended, on one thread: the kernel takes the end of that for the parent's death.
-func (p *Proxy) live(started chan<- error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	err := p.cmd.Start()
-	started <- err
-	if err == nil {
-		_ = p.cmd.Wait() // however it ends
-		close(p.gone)
+// serves returns an error where no connection is taken.
+func (o ProxyOptions) serves(ctx context.Context) error {
+	c, err := new(net.Dialer).DialContext(ctx, "tcp", o.Listen+":9042")
+	if err != nil {
+		return err
 	}
+	return c.Close()
 }
-
-// listens returns when a connection is taken.
-func listens(ctx context.Context, address string) error {
-	ctx, end := context.WithTimeout(ctx, time.Minute)
-	defer end()
-	for tick := time.Tick(20 * time.Millisecond); ; {
-		c, err := new(net.Dialer).DialContext(ctx, "tcp", address)
-		if err == nil {
-			return c.Close()
-		}
-		select {
-		case <-tick:
-		case <-ctx.Done():
-			return errors.Join(ctx.Err(), err)
-		}
-	}
-}
-
-// Signal sends a signal, as SIGSTOP and SIGCONT for a pause.
-func (p *Proxy) Signal(s os.Signal) error { return p.cmd.Process.Signal(s) }
-
-// Kill ends the process at once, and returns when it is gone.
-func (p *Proxy) Kill() {
-	_ = p.cmd.Process.Kill() // it may have ended
-	<-p.gone
-}
-
-// Pid is the number of the process.
-func (p *Proxy) Pid() int { return p.cmd.Process.Pid }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"music/integration/evaluate/child"
+	"music/integration/child"
 )
 
 // ErrNone says that the machine has no PostgreSQL: `apt-get install postgresql`.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"syscall"
 	"time"
+
+	"music/integration/evaluate/section"
 )
 
 // Fault is something that goes wrong, and is mended again.
@@ -84,7 +86,7 @@ func revive(ctx context.Context, w *world, _ []*trial) error { return w.startPro
 // holdBack: what a process has written, its kernel sends again and again until it arrives.
 func holdBack(ctx context.Context, w *world, all []*trial) error {
 	w.network.Cut(sites+1, 1)
-	rest(ctx, 300*time.Millisecond) // in which each holder writes something more
+	section.Rest(ctx, 300*time.Millisecond) // in which each holder writes something more
 	return signalFirst(all, syscall.SIGSTOP)
 }
 
@@ -154,14 +156,4 @@ func startNode(ctx context.Context, w *world, _ []*trial) error {
 		return err
 	}
 	return w.nodes.Wait(ctx)
-}
-
-// rest waits for a span or for ctx.
-func rest(ctx context.Context, span time.Duration) {
-	t := time.NewTimer(span)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }

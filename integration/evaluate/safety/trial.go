@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"music/integration/evaluate/judge"
+	"music/integration/evaluate/section"
 )
 
 // Verdict is what has come of a system under a fault.
@@ -184,7 +185,7 @@ func takeAway(ctx context.Context, w *world, f Fault, all []*trial) error {
 	}
 	began := judge.Now()
 	each(all, func(t *trial) error { return errors.Join(t.start(2, takes), t.start(3, takes)) })
-	rest(ctx, instant(all)+time.Second) // others wait now
+	section.Rest(ctx, instant(all)+time.Second) // others wait now
 	if !f.first {
 		if err := f.strike(ctx, w, all); err != nil {
 			return err
@@ -192,20 +193,20 @@ func takeAway(ctx context.Context, w *world, f Fault, all []*trial) error {
 	}
 	at := time.Now()
 	if f.stays {
-		rest(ctx, Lease)
+		section.Rest(ctx, Lease)
 		each(all, func(t *trial) error { t.clients[1].tell("stop"); return nil })
 	}
 	for _, t := range await(ctx, all, takeOver, func(t *trial) bool { return t.did(2, judge.Get, began) || t.did(3, judge.Get, began) }) {
 		t.blocked = true
 	}
-	rest(ctx, f.after-time.Since(at))
-	rest(ctx, time.Second)
+	section.Rest(ctx, f.after-time.Since(at))
+	section.Rest(ctx, time.Second)
 	if err := f.mend(ctx, w, all); err != nil {
 		return err
 	}
-	rest(ctx, settling)
+	section.Rest(ctx, settling)
 	each(all, func(t *trial) error { t.clients[2].tell("work"); t.clients[3].tell("work"); return nil })
-	rest(ctx, settling)
+	section.Rest(ctx, settling)
 	stop(ctx, all)
 	return nil
 }
@@ -223,7 +224,7 @@ func stop(ctx context.Context, all []*trial) {
 		}
 		return nil
 	})
-	rest(ctx, time.Second)
+	section.Rest(ctx, time.Second)
 }
 
 // takeTurns has three clients do section after section while the fault strikes.
@@ -241,15 +242,15 @@ func takeTurns(ctx context.Context, w *world, f Fault, all []*trial) error {
 	}) {
 		t.blocked = true
 	}
-	rest(ctx, instant(all))
+	section.Rest(ctx, instant(all))
 	if err := f.strike(ctx, w, all); err != nil {
 		return err
 	}
-	rest(ctx, struck)
+	section.Rest(ctx, struck)
 	if err := f.mend(ctx, w, all); err != nil {
 		return err
 	}
-	rest(ctx, settling)
+	section.Rest(ctx, settling)
 	stop(ctx, all)
 	return nil
 }

@@ -6,6 +6,7 @@ package section
 import (
 	"context"
 	"errors"
+	"time"
 )
 
 // ErrLost is the answer where a system itself says that the section has ended, so that the
@@ -62,4 +63,14 @@ type Token interface {
 type Pipeliner interface {
 	// PutMany puts all values, the last one last. An error leaves open which of them were written.
 	PutMany(ctx context.Context, values [][]byte) error
+}
+
+// Rest waits for d, or until ctx ends.
+func Rest(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
 }

@@ -41,7 +41,7 @@ func (a *API) Run(ctx context.Context) {
 			pool = append(pool, a.submit(late))
 		}
 		pool = slices.DeleteFunc(pool, func(p *pending) bool { return a.complete(late, p) })
-		rest(late, a.Pause)
+		section.Rest(late, a.Pause)
 	}
 }
 
@@ -52,7 +52,7 @@ func (a *API) submit(ctx context.Context) *pending {
 	job := Job{Description: fmt.Sprintf("service chain %d: 100 km, 1 Gbit/s", a.jobs), By: fmt.Sprintf("%d.%d", a.id, a.jobs)}
 	value := job.String()
 	for a.recorder.Outside(p.key, value, func() error { return a.Plain.Put(ctx, p.key, []byte(value)) }) != nil {
-		rest(ctx, a.Pause)
+		section.Rest(ctx, a.Pause)
 	}
 	return p
 }

@@ -201,7 +201,7 @@ func (b *BackEnd) Keep(ctx context.Context) {
 		<-ctx.Done()
 	}
 	for ctx.Err() == nil {
-		rest(ctx, b.Lease/3)
+		section.Rest(ctx, b.Lease/3)
 		var group sync.WaitGroup
 		for _, u := range b.all() {
 			group.Go(func() { u.renew(ctx) })

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"music/integration/evaluate/judge"
+	"music/integration/evaluate/section"
 )
 
 // Socket is where the back end of a name is served: a path in a directory that all processes of a portal share.
@@ -50,7 +51,7 @@ func (f *FrontEnd) Run(ctx context.Context) {
 				called := judge.Now()
 				known = f.reach(context.WithoutCancel(ctx), user, known, n)
 				f.tell.event(Event{What: Changed, Client: f.id, Key: user, Number: n, From: called, To: judge.Now()})
-				rest(ctx, f.Pause)
+				section.Rest(ctx, f.Pause)
 				if f.Reads > 0 && n%f.Reads == 0 {
 					known = f.reach(context.WithoutCancel(ctx), user, known, 0)
 				}

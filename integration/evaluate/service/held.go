@@ -107,13 +107,3 @@ func (h *held) renew(ctx context.Context) error {
 	}
 	return err
 }
-
-// rest waits, or until ctx ends.
-func rest(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-}

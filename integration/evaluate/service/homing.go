@@ -59,7 +59,7 @@ func (w *Worker) Run(ctx context.Context) {
 		for _, key := range keys {
 			w.visit(ctx, key)
 		}
-		rest(ctx, w.Pause)
+		section.Rest(ctx, w.Pause)
 	}
 }
 
@@ -116,7 +116,7 @@ func (w *Worker) perform(ctx context.Context, h *held, e Event) error {
 		if !h.at(e.From) {
 			return section.ErrLost
 		}
-		rest(ctx, min(piece, w.Work))
+		section.Rest(ctx, min(piece, w.Work))
 		if e.To = judge.Now(); !h.at(e.To) || ctx.Err() != nil {
 			return errors.Join(section.ErrLost, ctx.Err())
 		}

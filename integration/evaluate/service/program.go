@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"music/integration/evaluate/section"
 )
 
 // program is a process of one of the services.
@@ -115,7 +117,7 @@ func (p *program) open(ctx context.Context) (System, error) {
 		if err == nil || ctx.Err() != nil {
 			return s, err
 		}
-		rest(ctx, p.options.Timeout/10)
+		section.Rest(ctx, p.options.Timeout/10)
 	}
 }
 

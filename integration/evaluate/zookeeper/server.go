@@ -15,7 +15,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"music/integration/cassandra"
-	"music/integration/evaluate/child"
+	"music/integration/child"
 )
 
 // pom names the jars. go:embed works on package-level variables only.

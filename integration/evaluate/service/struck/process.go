@@ -1,16 +1,15 @@
 package struck
 
 import (
+	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"syscall"
 
+	"music/integration/child"
 	"music/integration/evaluate/service"
 )
 
@@ -21,68 +20,59 @@ type process struct {
 	env   []string
 	relay *relay
 
-	cmd  *exec.Cmd
-	id   int
-	gone chan struct{} // closed when it has ended, and all that it said was heard
-	end  error
-	said strings.Builder // its standard error
+	child *child.Process // nil before the first
+	id    int
+	said  strings.Builder // its standard error
 }
 
 // start starts it. Each line that it writes goes to hear, one after another.
 func (p *process) start(id int, hear func(service.Line)) error {
-	p.id, p.gone, p.said = id, make(chan struct{}), strings.Builder{}
-	p.cmd = exec.Command(p.words[0], append(p.words[1:], "-id", fmt.Sprint(id))...) //nolint:gosec,noctx // our own words; it ends by kill or finish
-	p.cmd.Env = append(os.Environ(), p.env...)
-	p.cmd.Stderr = &p.said
-	// With its parent's death it ends, too, however that comes.
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	out, err := p.cmd.StdoutPipe()
+	p.id, p.said = id, strings.Builder{}
+	cmd := exec.Command(p.words[0], append(p.words[1:], "-id", fmt.Sprint(id))...) //nolint:gosec,noctx // our own words; it ends by kill or finish
+	cmd.Env = append(os.Environ(), p.env...)
+	cmd.Stdout, cmd.Stderr = &lines{hear: hear}, &p.said
+	started, err := child.Start(cmd)
 	if err != nil {
-		return fmt.Errorf("start %s: %w", p.name, err)
+		return err
 	}
-	started := make(chan error)
-	go p.live(started, out, hear)
-	if err := <-started; err != nil {
-		return fmt.Errorf("start %s: %w", p.name, err)
-	}
+	p.child = started
 	return nil
 }
 
-// live starts the process and stays until it has ended, on one thread: the kernel takes the end of that for the parent's death.
-func (p *process) live(started chan<- error, out io.Reader, hear func(service.Line)) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	err := p.cmd.Start()
-	started <- err
-	if err != nil {
-		return
-	}
-	defer close(p.gone)
-	for d := json.NewDecoder(out); ; {
-		var l service.Line
-		if err := d.Decode(&l); err != nil {
-			break // it has ended; a line that is torn tells nothing
+// lines hands on what a process writes, line by line. A line that is torn at its end is left out.
+type lines struct {
+	hear func(service.Line)
+	rest []byte
+}
+
+// Write implements io.Writer.
+func (l *lines) Write(b []byte) (int, error) {
+	l.rest = append(l.rest, b...)
+	for {
+		line, rest, whole := bytes.Cut(l.rest, []byte("\n"))
+		if !whole {
+			return len(b), nil
 		}
-		hear(l)
+		l.rest = rest
+		var said service.Line
+		if err := json.Unmarshal(line, &said); err != nil {
+			return 0, fmt.Errorf("%q: %w", line, err)
+		}
+		l.hear(said)
 	}
-	p.end = p.cmd.Wait()
 }
 
-// signal sends a signal.
-func (p *process) signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) } // it may have ended
+// signal sends a signal, if it has not ended.
+func (p *process) signal(s syscall.Signal) { _ = p.child.Signal(s) }
 
-// kill ends it at once.
-func (p *process) kill() {
-	p.signal(syscall.SIGKILL)
-	<-p.gone
-}
+// kill ends it at once, and returns when all that it said was heard.
+func (p *process) kill() { p.child.Kill() }
 
 // finish has it end in order, and returns why it did not.
 func (p *process) finish() error {
 	p.signal(syscall.SIGTERM)
-	<-p.gone
-	if p.end != nil {
-		return errors.Join(fmt.Errorf("%s: %w", p.name, p.end), errors.New(p.said.String()))
+	if err := p.child.Wait(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", p.name, err, &p.said)
 	}
 	return nil
 }

@@ -96,8 +96,8 @@ func (s *Stage) Run(ctx context.Context, o Options) (*Result, error) {
 	if err := r.start(); err != nil {
 		return result, err
 	}
-	rest(ctx, o.Settle)
-	for n := 0; n < o.Strikes; rest(ctx, o.Settle) {
+	section.Rest(ctx, o.Settle)
+	for n := 0; n < o.Strikes; section.Rest(ctx, o.Settle) {
 		struck, err := r.strike(ctx)
 		if err != nil {
 			return result, err
@@ -158,7 +158,7 @@ func (r *run) drive() {
 }
 
 // env makes this program one of the service.
-func (r *run) env() []string { return []string{child + "=" + r.o.Service} }
+func (r *run) env() []string { return []string{variable + "=" + r.o.Service} }
 
 // unlessBare is one of two settings.
 func (r *run) unlessBare(usual, bare string) string {
@@ -204,7 +204,7 @@ func (r *run) hear(l service.Line) {
 
 // victim waits until a process is in a section, and returns one that is.
 func (r *run) victim(ctx context.Context) (*process, error) {
-	for ; ctx.Err() == nil; rest(ctx, time.Millisecond) {
+	for ; ctx.Err() == nil; section.Rest(ctx, time.Millisecond) {
 		p := r.victims[r.random.IntN(len(r.victims))]
 		r.mu.Lock()
 		n := len(r.inside[p.id])
@@ -228,15 +228,15 @@ func (r *run) strike(ctx context.Context) (bool, error) {
 	case Killed:
 		p.kill()
 		s.From = judge.Now()
-		rest(ctx, span)
+		section.Rest(ctx, span)
 		err = r.begin(p)
 	case Paused:
 		p.signal(syscall.SIGSTOP)
-		rest(ctx, span)
+		section.Rest(ctx, span)
 		p.signal(syscall.SIGCONT)
 	case Cut:
 		p.relay.cut()
-		rest(ctx, span)
+		section.Rest(ctx, span)
 		p.relay.heal()
 	}
 	s.To = judge.Now()
@@ -302,7 +302,7 @@ func (r *run) read(ctx context.Context, s service.System, user string) error {
 // killAll kills what runs.
 func (r *run) killAll() {
 	for _, p := range slices.Concat(r.drivers, r.victims) {
-		if p.gone != nil {
+		if p.child != nil {
 			p.kill()
 		}
 	}
@@ -315,14 +315,4 @@ func (r *run) close() {
 		p.relay.close()
 	}
 	_ = os.RemoveAll(r.o.dir) // it is empty, but for sockets
-}
-
-// rest waits, or until ctx ends.
-func rest(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }

@@ -24,12 +24,12 @@ const (
 	theProxy = "127.0.31.2"
 )
 
-// child is the environment variable that makes a program one of the services.
-const child = "MUSIC_EVALUATE_SERVICE"
+// variable is the environment variable that makes a program one of the services.
+const variable = "MUSIC_EVALUATE_SERVICE"
 
 // Child does not return if this process was started to be one of a service. Every program that starts a Stage calls it first.
 func Child() {
-	program := map[string]func([]string, io.Writer) error{homing: service.Homing, portal: service.Portal}[os.Getenv(child)]
+	program := map[string]func([]string, io.Writer) error{homing: service.Homing, portal: service.Portal}[os.Getenv(variable)]
 	if program == nil {
 		return
 	}

@@ -1,4 +1,4 @@
-// Package child runs the servers of the evaluation as children of this process.
+// Package child runs programs as children of this process.
 package child
 
 import (
@@ -12,11 +12,12 @@ import (
 	"time"
 )
 
-// Process is a child. It dies with this process, however that ends, and the terminal's Ctrl-C does
-// not reach it.
+// Process is a child. It dies with this process, even if that is killed, and a Ctrl-C at the terminal
+// does not reach it: its parent ends it in good order.
 type Process struct {
 	cmd  *exec.Cmd
 	gone chan struct{} // closed when it has ended
+	err  error         // of its end
 }
 
 // Start starts a command. What else is in its SysProcAttr stays.
@@ -34,8 +35,8 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
-// live starts the child and stays until it is gone, on one thread: the kernel counts the end of the
-// thread that forked as the death of the parent.
+// live starts the child and stays until it is gone, on one thread: the kernel sends the parent-death
+// signal when the thread that forked ends, and Go ends threads as it likes.
 func (p *Process) live(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -44,17 +45,30 @@ func (p *Process) live(started chan<- error) {
 	if err != nil {
 		return
 	}
-	_ = p.cmd.Wait() // how it ended stays in ProcessState
+	p.err = p.cmd.Wait()
 	close(p.gone)
 }
 
-// Signal sends a signal, SIGSTOP and SIGCONT among others.
+// Pid returns the number of the process, which may have ended.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
+
+// Signal sends a signal, SIGSTOP and SIGCONT among others. Of a child that has ended it returns
+// os.ErrProcessDone, and no other process with its number is hit.
 func (p *Process) Signal(s os.Signal) error { return p.cmd.Process.Signal(s) }
 
 // Kill ends the child at once, and returns when it is gone.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.gone
+}
+
+// Gone returns a channel that is closed when the child has ended and was reaped.
+func (p *Process) Gone() <-chan struct{} { return p.gone }
+
+// Wait returns when the child has ended, with nil where it ended well.
+func (p *Process) Wait() error {
+	<-p.gone
+	return p.err
 }
 
 // errEnded says that a child did not become ready.
