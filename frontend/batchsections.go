@@ -119,7 +119,7 @@ func (a *lockExecution) message() (*lockedBatch, *wire.Failure) {
 		at -= child.Markers // the batch's own stand before those of its statements
 	}
 	for i, child := range s.Parsed.Children {
-		part, f := a.conn.batchPart(child.Whole.Of(s.Text), s.names[i], s.Values[at:at+child.Markers])
+		part, f := a.conn.batchPart(child.Whole.Of(s.Text), s.Names[i], s.Values[at:at+child.Markers])
 		if f == nil && own.Kind != rewrite.NoTerm && part.plain == nil && !part.Critical.Ignore {
 			f = statement.TimestampRefused(part.Table)
 		}

@@ -128,6 +128,46 @@ func TestABatchOfSeveralSections(t *testing.T) {
 	})
 }
 
+// The tables of a batch's text are those that its statements name where they are carried out, whatever they leave out: the lock of one
+// table writes no table of its name in the keyspace in use.
+func TestABatchOverTablesOfOneName(t *testing.T) {
+	bothFramings(t, func(t *testing.T, d dialect) {
+		r, client, backend, l := sectionsRig(t, d)
+		r.server.Tables.Set("shop", "accounts", &catalog.Critical{ID: [16]byte{2}, Key: []catalog.Column{{Name: "id", Type: "text"}}, Settings: catalog.Settings{Unlocked: catalog.Auto}})
+		for _, c := range []struct{ used, text string }{
+			{"shop", "UPDATE bank.accounts SET n = 1 WHERE id = 'x'; UPDATE accounts SET n = 2 WHERE id = 'x'"},
+			{"bank", "UPDATE accounts SET n = 1 WHERE id = 'x'; UPDATE shop.accounts SET n = 2 WHERE id = 'x'"},
+		} {
+			relayed(client, backend, 1, query("USE "+c.used), &message.SetKeyspaceResult{Keyspace: c.used})
+			locked := "BEGIN BATCH USING LOCK 9 " + c.text + "; APPLY BATCH"
+			client.send(1, query(locked))
+			assert.Contains(t, client.failure(1).GetErrorMessage(), "stays in one partition of one table", c.text)
+			id := relayed(client, backend, 1, &message.Prepare{Query: locked}, preparedAs(idOf(locked))).(*message.PreparedResult).PreparedQueryId
+			prepared := execute(id, nil)
+			prepared.Options.PositionalValues = nil
+			client.send(1, prepared)
+			assert.Contains(t, client.failure(1).GetErrorMessage(), "stays in one partition of one table", c.text)
+
+			auto := "BEGIN BATCH " + c.text + "; APPLY BATCH"
+			for _, m := range []message.Message{query(auto), execute(r.prepare(client, backend, auto), nil)} {
+				if execution, ok := m.(*message.Execute); ok {
+					execution.Options.PositionalValues = nil
+				}
+				client.send(1, m)
+				sent := backend.answer(1).(*message.Batch)
+				for i, keyspace := range []string{"bank", "shop"} {
+					assert.Contains(t, strings.ReplaceAll(sent.Children[i].Query, `"`, ""), keyspace+".accounts")
+				}
+				backend.send(1, &message.VoidResult{})
+				client.answer(1)
+				keys, unlocked, _ := l.drained()
+				assert.Equal(t, []string{"x", "x"}, keys)
+				assert.Equal(t, 2, unlocked)
+			}
+		}
+	})
+}
+
 // Where one key cannot be had nothing is sent, and the others are given back; so where a table has changed meanwhile that no lock
 // concerned.
 func TestABatchOfSeveralSectionsThatIsNotSent(t *testing.T) {

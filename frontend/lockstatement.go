@@ -19,7 +19,7 @@ type lockStatement struct {
 	statement.Statement
 	prepared *preparedLockStatement // where it came by EXECUTE
 	metadata []byte                 // the result metadata id that the client knows (v5), likewise
-	names    [][2]string            // of a batch's text, the tables of its statements; of plain, its tables
+	names    [][2]string            // of plain, its tables
 	plain    []byte                 // of a BATCH's statement that no lock concerns, as it came: kind, and text or id
 	until    time.Time              // of a write that has waited for its table: its client's driver waits no longer
 }
@@ -89,7 +89,7 @@ func readLockStatement(r reading, text []byte) (s lockStatement, pass bool, f *w
 		return s, false, wire.Invalid("MUSIC_SYNTAX: %v", err)
 	}
 	s.Statement = statement.Statement{Parsed: &parsed, Text: text, Table: r.table, Critical: r.table.Critical()}
-	s.names = r.names
+	s.Names = r.names
 	if s.PlainWrite() && s.Critical.Unlocked == catalog.Allow {
 		return s, true, nil
 	}

@@ -53,7 +53,7 @@ func (c *conn) decidePrepareLock(r reading, text, rest []byte, own string) decis
 	case failure != nil && !s.Auto():
 		return refused(failure)
 	}
-	p := &preparedLockStatement{id: ownID(c.keyspaceHere(own), text), text: slices.Clone(text), statement: s.Parsed, table: s.Table, names: s.names, refused: failure != nil, once: s.Evaluates()}
+	p := &preparedLockStatement{id: ownID(c.keyspaceHere(own), text), text: slices.Clone(text), statement: s.Parsed, table: s.Table, names: s.Names, refused: failure != nil, once: s.Evaluates()}
 	s.Text, s.prepared = p.text, p
 	switch s.Parsed.Verb {
 	case rewrite.Lock, rewrite.Unlock, rewrite.ListLocks:
@@ -324,8 +324,8 @@ func (c *conn) reuseValues(values [][]byte) {
 // current returns the statement as it is now: the table may have changed since it was prepared.
 func (p *preparedLockStatement) current() (lockStatement, *wire.Failure) {
 	s := lockStatement{
-		Statement: statement.Statement{Parsed: p.statement, Text: p.text, Table: p.table},
-		prepared:  p, names: p.names,
+		Statement: statement.Statement{Parsed: p.statement, Text: p.text, Table: p.table, Names: p.names},
+		prepared:  p,
 	}
 	if strictest, _ := catalog.Strictest(p.tables); len(p.tables) > 1 && strictest != nil {
 		s.Table = strictest

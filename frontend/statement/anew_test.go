@@ -32,6 +32,9 @@ func autoStatement(t *testing.T, row bool, text string, values ...string) *State
 		critical.Key, critical.Row = append(critical.Key, c), true
 	}
 	s := &Statement{Parsed: &parsed, Text: []byte(text), Table: &catalog.Table{Keyspace: "ks", Name: "t"}, Critical: critical}
+	for range parsed.Children {
+		s.Names = append(s.Names, [2]string{"ks", "t"})
+	}
 	for _, v := range values {
 		s.Values = append(s.Values, bound(v))
 	}

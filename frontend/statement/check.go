@@ -65,7 +65,7 @@ func (s *Statement) CheckFenced() *wire.Failure {
 		}
 	}
 	for _, part := range s.Parts() {
-		if part.Parsed.Conditional && s.sameTable(part.Parsed) {
+		if part.Parsed.Conditional && !part.elsewhere {
 			if f := part.checkCondition(); f != nil {
 				return f
 			}

@@ -20,7 +20,7 @@ func (s *Statement) FixKey() bool {
 	for _, part := range s.Parts() {
 		for _, r := range part.Parsed.Where {
 			name := part.name(r.Column)
-			if r.Op != rewrite.OpEq || r.Value.Kind != rewrite.TermOther || !slices.Contains(s.Critical.Primary, name) || !s.sameTable(part.Parsed) {
+			if r.Op != rewrite.OpEq || r.Value.Kind != rewrite.TermOther || !slices.Contains(s.Critical.Primary, name) || part.elsewhere {
 				continue
 			}
 			if constant := s.constantOf(r.Value, s.Critical.Columns[name].Type); constant != "" {

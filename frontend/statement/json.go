@@ -32,7 +32,7 @@ func (s *Statement) ReadJSON() (bool, *wire.Failure) {
 	}
 	var edits []edit
 	for _, part := range s.Parts() {
-		if !part.Parsed.JSON || part.Parsed.Verb != rewrite.Insert || !s.sameTable(part.Parsed) {
+		if !part.Parsed.JSON || part.Parsed.Verb != rewrite.Insert || part.elsewhere {
 			continue
 		}
 		clause, f := part.valuesOfJSON()

@@ -17,11 +17,10 @@ func (s *Statement) Key() (musiccore.Key, *wire.Failure) {
 	}
 	var first musiccore.Key
 	for i := range s.Parsed.Children {
-		child := &s.Parsed.Children[i]
-		if !s.sameTable(child) {
+		if !s.onTable(i) {
 			return first, wire.Invalid("MUSIC_REFUSED: a batch under a lock stays in one %s of one table, %s", s.Critical.Unit(), s.Table)
 		}
-		k, f := s.KeyOf(child)
+		k, f := s.KeyOf(&s.Parsed.Children[i])
 		if f != nil {
 			return k, f
 		}

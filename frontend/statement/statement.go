@@ -21,6 +21,10 @@ type Statement struct {
 	Values   [][]byte          // bound, in wire form
 	sums     []edit            // that Put has given
 	Fixed    bool              // FixKey has written it anew
+	// Names are keyspace and name of the table of each statement of a batch's text, as they were looked
+	// up when it was read.
+	Names     [][2]string
+	elsewhere bool // one of a batch's text, on another table than the batch's
 }
 
 // FollowsTable reports whether the statement is a write without a lock of one table alone, which
@@ -31,7 +35,7 @@ func (s *Statement) FollowsTable() bool {
 
 // OnOneTable reports whether all statements of a batch's text are of its table.
 func (s *Statement) OnOneTable() bool {
-	return !slices.ContainsFunc(s.Parts(), func(part Statement) bool { return !s.sameTable(part.Parsed) })
+	return !slices.ContainsFunc(s.Parts(), func(part Statement) bool { return part.elsewhere })
 }
 
 // SeveralKeys reports whether the statement is a LOCK or UNLOCK that names its keys by IN.
@@ -105,13 +109,10 @@ func (s *Statement) IsWrite() bool {
 	return false
 }
 
-// sameTable reports whether one of a batch's text is on the Statement's table. Its keyspace may
-// be left out only where all leave it out, which the caller has looked up.
-func (s *Statement) sameTable(st *rewrite.Statement) bool {
-	if string(st.Table.AppendTo(nil, s.Text)) != s.Table.Name {
-		return false
-	}
-	return st.Keyspace.Start == st.Keyspace.End || string(st.Keyspace.AppendTo(nil, s.Text)) == s.Table.Keyspace
+// onTable reports whether the statement of an index of a batch's text is on the batch's table. The text
+// alone does not tell: a keyspace that is left out is the one in use.
+func (s *Statement) onTable(i int) bool {
+	return i < len(s.Names) && s.Table != nil && s.Names[i] == [2]string{s.Table.Keyspace, s.Table.Name}
 }
 
 // Parts returns the statements of a batch's text, or the statement itself.
@@ -123,6 +124,7 @@ func (s *Statement) Parts() []Statement {
 	for i := range parts {
 		parts[i] = *s
 		parts[i].Parsed = &s.Parsed.Children[i]
+		parts[i].elsewhere = !s.onTable(i)
 	}
 	return parts
 }
