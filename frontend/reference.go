@@ -25,13 +25,15 @@ const (
 	MaxRef  musiccore.LockRef = 0x3ff<<(52-tagBits) - 1 // the highest reference that can be given
 )
 
-// References are what clients see of references. Both methods may be called by many at once, and do
+// References are what clients see of references. The methods may be called by many at once, and do
 // not block.
 type References interface {
 	// Show is a key's reference as its client sees it: it rises with the reference. generation is that of the key's table.
 	Show(generation [16]byte, k musiccore.Key, ref musiccore.LockRef) int64
 	// Read is the reference that a client names. ok is false where that was not shown for this key, in this generation.
 	Read(generation [16]byte, k musiccore.Key, n int64) (ref musiccore.LockRef, ok bool)
+	// Stale reports whether another proxy may have shown what Read does not know.
+	Stale() bool
 }
 
 // NewReferences makes References that whoever has the same secret makes alike. Who does not know it
@@ -95,6 +97,9 @@ func (t *taggedReferences) Read(generation [16]byte, k musiccore.Key, n int64) (
 	return ref, ref > 0 && ref <= MaxRef && t.Show(generation, k, ref) == n
 }
 
+// Stale implements References: nothing changes the secret.
+func (t *taggedReferences) Stale() bool { return false }
+
 // shown returns a key's reference as its client sees it; 0 is none.
 func (s *Server) shown(generation [16]byte, k musiccore.Key, ref musiccore.LockRef) int64 {
 	if ref == 0 {
@@ -130,6 +135,9 @@ func (c *conn) readReference(critical *catalog.Critical, t *catalog.Table, k mus
 	ref, ok := c.server.References.Read(critical.Generation, k, n)
 	if ok {
 		return ref, nil
+	}
+	if c.server.References.Stale() {
+		return 0, refusal.StaleReferences(t)
 	}
 	wrong := c.guesses.wrong.Add(1)
 	if !suspect {

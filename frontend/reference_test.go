@@ -31,6 +31,8 @@ func (plainReferences) Read(_ [16]byte, _ musiccore.Key, n int64) (musiccore.Loc
 	return musiccore.LockRef(n), true
 }
 
+func (plainReferences) Stale() bool { return false }
+
 // What a client sees rises with the reference, reads back at every proxy, and is nothing elsewhere: for another key, another table, another
 // generation, another reference or under another secret. No number that can be shown is taken for the bits of a double.
 func TestReferencesAsClientsSeeThem(t *testing.T) {
@@ -149,6 +151,29 @@ func TestWrongReferencesAreSlow(t *testing.T) {
 		synctest.Wait()
 		close(c.done)
 		assert.Zero(t, <-took, "nobody waits any more")
+	})
+}
+
+// staleReferences know nothing that another proxy has shown since.
+type staleReferences struct{ References }
+
+func (staleReferences) Stale() bool { return true }
+
+// Nobody is blamed for a reference that this proxy cannot judge, and what it knows is served.
+func TestStaleReferencesBlameNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		known := NewReferences([]byte("secret"))
+		c := &conn{server: &Server{Options: Options{References: staleReferences{known}}}}
+		k, begun := musiccore.Key{PK: "x"}, time.Now()
+		n := known.Show([16]byte{}, k, 5)
+		_, f := c.readReference(&catalog.Critical{}, &catalog.Table{Keyspace: "bank", Name: "accounts"}, k, n+1)
+		require.NotNil(t, f)
+		assert.Regexp(t, "^MUSIC_UNAVAILABLE: bank.accounts: .*try again", f.Text)
+		assert.Zero(t, c.guesses.wrong.Load())
+		assert.Zero(t, time.Since(begun))
+		ref, f := c.readReference(&catalog.Critical{}, nil, k, n)
+		require.Nil(t, f)
+		assert.EqualValues(t, 5, ref)
 	})
 }
 

@@ -25,7 +25,7 @@ import (
 func exposed() *prometheus.Registry {
 	r := newRegistry(new(traffic.Stats))
 	newLockMetrics(r, newCriticalTables(), []config.TableName{{Keyspace: "bank", Table: "accounts"}})
-	newHeartbeat(nil, new(clock), musiccore.Defaults(), sessionConfig{}, zerolog.Nop()).register(r)
+	newHeartbeat(nil, new(clock), musiccore.Defaults(), sessionConfig{references: new(references)}, zerolog.Nop()).register(r)
 	peer.NewClient(peer.Channel{}, nil, zerolog.Nop(), r)
 	return r
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"music/frontend"
 	"music/musiccore"
 	"music/proxy/peer"
 )
@@ -47,7 +48,7 @@ func TestABeatIsWrittenForTheSessionThatNumberedIt(t *testing.T) {
 func TestTwoProcessesWithOneSession(t *testing.T) {
 	n, one := beating(t)
 	n.says(clusterClock(time.Now, &message.VoidResult{}))
-	two := newHeartbeat(n.session, new(clock), musiccore.Defaults(), sessionConfig{address: "there:1"}, zerolog.Nop())
+	two := newHeartbeat(n.session, new(clock), musiccore.Defaults(), sessionConfig{address: "there:1", references: new(references)}, zerolog.Nop())
 	two.self.Store(musiccore.NewSession(one.self.Load().ID(), musiccore.Defaults()))
 	require.NoError(t, one.beat(t.Context()))
 	n.take()
@@ -196,10 +197,59 @@ func TestDroppedKeyspaceIsSaid(t *testing.T) {
 	for text, want := range map[string]int{"keyspace music does not exist": 1, "table sessions does not exist": 1, "no such thing": 0} {
 		n.saysAlways(&message.Invalid{ErrorMessage: text})
 		var log bytes.Buffer
-		l := newHeartbeat(n.session, new(clock), musiccore.Defaults(), sessionConfig{}, zerolog.New(&log))
+		l := newHeartbeat(n.session, new(clock), musiccore.Defaults(), sessionConfig{references: new(references)}, zerolog.New(&log))
 		for range 3 {
 			l.try(t.Context(), true, "")
 		}
 		assert.Equal(t, want, strings.Count(log.String(), "was dropped: no lock is given"), "%s: %s", text, &log)
+		assert.Equal(t, want == 1, l.config.references.Stale(), "%s: whose references are known now, it has to read again", text)
+	}
+}
+
+// Once keyspace music is there again the beat reads its secret, and what other proxies give is known here; not before.
+func TestSecretIsReadAgainWithABeat(t *testing.T) {
+	n, l := beating(t)
+	r, secret := l.config.references, bytes.Repeat([]byte{7}, secretSize)
+	r.use([]byte("the one before"))
+	r.stale.Store(true)
+	k := keyOf("x")
+	given := frontend.NewReferences(secret).Show([16]byte{1}, k, 5)
+	chosen, clock := gocql.MustRandomUUID(), clusterClock(time.Now, &message.VoidResult{})
+	n.saysAlways(&message.Invalid{ErrorMessage: "table secrets does not exist"})
+	l.try(t.Context(), true, "")
+	assert.True(t, r.Stale())
+	n.says(func(a asked) message.Message {
+		switch {
+		case strings.Contains(a.text, "SELECT chosen"):
+			return rowOf("chosen", chosen[:])
+		case strings.Contains(a.text, "SELECT value"):
+			return rowOf("value", secret)
+		}
+		return clock(a)
+	})
+	_, ok := r.Read([16]byte{1}, k, given)
+	assert.False(t, ok)
+	l.try(t.Context(), true, "")
+	ref, ok := r.Read([16]byte{1}, k, given)
+	assert.True(t, ok)
+	assert.EqualValues(t, 5, ref)
+	assert.False(t, r.Stale())
+}
+
+// What is read of the schema tells, too, that keyspace music is another one, or gone: a proxy that has just made it may give references
+// long before the next beat here.
+func TestSchemaTellsOfAnotherSecret(t *testing.T) {
+	_, l := beating(t)
+	s := &schema{heartbeat: l}
+	one, other := gocql.MustRandomUUID(), gocql.MustRandomUUID()
+	s.note(schemaContents{secrets: one}) // at the start
+	s.known.Store(&gocql.UUID{})
+	for _, c := range []struct {
+		id    gocql.UUID
+		stale bool
+	}{{one, false}, {other, true}, {other, false}, {gocql.UUID{}, true}, {one, true}} {
+		l.config.references.stale.Store(false)
+		s.note(schemaContents{secrets: c.id})
+		assert.Equal(t, c.stale, l.config.references.Stale(), c)
 	}
 }

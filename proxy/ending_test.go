@@ -47,6 +47,31 @@ func TestEndSendsWaitersAway(t *testing.T) {
 	assert.Equal(t, musiccore.StateReleased, a.unlock(k, ref).Grant.State)
 }
 
+// The others are told that a session has ended, also where that takes more than one try, and where something in the background takes all
+// of the time that it has: or they would wait for as long as a session lease.
+func TestEndOfASessionIsWritten(t *testing.T) {
+	n, l := beating(t)
+	refused := 0
+	n.says(func(asked) message.Message {
+		if refused++; refused <= 2 {
+			return &message.WriteTimeout{ErrorMessage: "slow", Consistency: primitive.ConsistencyLevelQuorum, BlockFor: 2, WriteType: primitive.WriteTypeSimple}
+		}
+		return &message.VoidResult{}
+	})
+	a, _ := two(t)
+	s := &lockService{
+		connections: &connections{session: n.session, locality: newLocality(config.Cassandra{}, nil)}, heartbeat: l, locks: a.locks, peers: a.server,
+		audit: newAudit(zerolog.Nop(), "all", "here", newCriticalTables()), cancel: func() {}, abandon: func() {},
+	}
+	hangs := make(chan struct{})
+	s.background.Go(func() { <-hangs })
+	s.stop(time.Now())
+	close(hangs)
+	ended := written(n.take())
+	require.Len(t, ended, 3)
+	assert.Equal(t, bigint(musiccore.EndedBeat), ended[2].set["beat"])
+}
+
 // While the last requests are waited for, /ready says 503 and /metrics is served.
 func TestHealthIsToldToTheEnd(t *testing.T) {
 	asked, answered := make(chan struct{}), make(chan struct{})

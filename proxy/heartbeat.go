@@ -35,7 +35,7 @@ type heartbeat struct {
 	options musiccore.Options
 	config  sessionConfig
 	log     zerolog.Logger
-	drops   drops
+	drops   zerolog.Logger // that keyspace music was dropped: at most a line a minute
 	others  sessions
 
 	self    atomic.Pointer[musiccore.Session]
@@ -44,11 +44,10 @@ type heartbeat struct {
 	seconds prometheus.Histogram
 }
 
-// sessionConfig is what a session says of its proxy, and what is to be done where keyspace music
-// was dropped.
+// sessionConfig is what a session says of its proxy, and what was read of keyspace music at start.
 type sessionConfig struct {
-	address string                          // where the proxy answers others; empty = nowhere
-	reread  func(ctx context.Context) error // reads again what was read of keyspace music at start; may be nil
+	address    string // where the proxy answers others; empty = nowhere
+	references *references
 }
 
 // tries are the tries of a beat.
@@ -58,12 +57,6 @@ type tries struct {
 	trouble  atomic.Pointer[string] // what the last try met
 }
 
-// drops notices that somebody has dropped what all locks rest on.
-type drops struct {
-	log   zerolog.Logger // at most a line a minute
-	found atomic.Bool    // … since what is read of keyspace music at start was read
-}
-
 // newHeartbeat takes a new session id; nothing has been written yet.
 func newHeartbeat(s *gocql.Session, c *clock, o musiccore.Options, config sessionConfig, log zerolog.Logger) *heartbeat {
 	l := &heartbeat{session: s, clock: c, options: o, config: config, log: log, seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
@@ -71,7 +64,7 @@ func newHeartbeat(s *gocql.Session, c *clock, o musiccore.Options, config sessio
 		Help:    "Time of a life sign of this proxy that was acknowledged. It is due each third of session-lease; all locks are lost if none gets through within one.",
 		Buckets: prometheus.ExponentialBuckets(1e-3, 3, 10),
 	})}
-	l.drops.log = log.Sample(&zerolog.BurstSampler{Burst: 1, Period: time.Minute})
+	l.drops = log.Sample(&zerolog.BurstSampler{Burst: 1, Period: time.Minute})
 	l.others.dead = o.DeadAfter
 	l.others.read = func(ctx context.Context, ids []gocql.UUID) (map[gocql.UUID]seenSession, error) {
 		return readSessions(ctx, s, ids)
@@ -153,7 +146,7 @@ func (l *heartbeat) try(ctx context.Context, beats bool, via string) {
 	if !beats {
 		err = l.look(ctx)
 		took.look = time.Since(begun)
-	} else if err = l.reread(ctx); err == nil {
+	} else if err = l.config.references.renew(ctx, l.session); err == nil { // locks may be given as soon as a beat is acknowledged
 		took, err = l.timedBeat(ctx, self, via)
 	}
 	total := time.Since(begun)
@@ -185,23 +178,10 @@ func (l *heartbeat) try(ctx context.Context, beats bool, via string) {
 // lost.
 func (l *heartbeat) noticeDrop(err error) {
 	if dropped(err) {
-		l.drops.found.Store(true)
-		l.drops.log.Error().Err(err).Msg("keyspace music, or a table in it, was dropped: no lock is given or served, and writes without a lock go on " +
+		l.config.references.stale.Store(true)
+		l.drops.Error().Err(err).Msg("keyspace music, or a table in it, was dropped: no lock is given or served, and writes without a lock go on " +
 			"being refused; a proxy that is started makes it anew")
 	}
-}
-
-// reread reads again what was read at start, where keyspace music was dropped since. It comes
-// before the beat, since locks may be given as soon as that is acknowledged.
-func (l *heartbeat) reread(ctx context.Context) error {
-	if !l.drops.found.Load() || l.config.reread == nil {
-		return nil
-	}
-	if err := l.config.reread(ctx); err != nil {
-		return err
-	}
-	l.drops.found.Store(false)
-	return nil
 }
 
 // withMargin adds to a line of the log how long each part of a beat took, and what is left of the
@@ -289,12 +269,29 @@ func (l *heartbeat) drain(ctx context.Context, locks *locks) {
 	}
 }
 
-// end writes that the session has ended, so that nobody has to wait for it. run has returned
+// end writes that the session has ended, so that nobody has to wait for it. What fails is tried
+// again at another node, until ctx ends or a third of the session lease is over. run has returned
 // before.
 func (l *heartbeat) end(ctx context.Context) {
 	self := l.self.Load()
 	self.End()
-	if err := l.write(ctx, self, musiccore.EndedBeat, ""); err != nil {
-		l.log.Warn().Err(err).Msg("the end of the session could not be written; its locks are free after the session lease")
+	ctx, cancel := context.WithTimeout(ctx, l.options.SessionLease/3)
+	defer cancel()
+	for n := 0; ; n++ {
+		err := l.tryEnd(ctx, self, l.otherNode(n))
+		if err == nil {
+			return
+		}
+		if dropped(err) || !pause(ctx, l.options.SessionLease/100) {
+			l.log.Warn().Err(err).Msg("the end of the session could not be written; its locks are free after the session lease")
+			return
+		}
 	}
+}
+
+// tryEnd writes the end of a session through one node.
+func (l *heartbeat) tryEnd(ctx context.Context, self *musiccore.Session, via string) error {
+	ctx, cancel := context.WithTimeout(ctx, l.options.SessionLease/leasePulses)
+	defer cancel()
+	return l.write(ctx, self, musiccore.EndedBeat, via)
 }

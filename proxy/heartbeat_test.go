@@ -46,7 +46,7 @@ func clusterClock(at func() time.Time, rest message.Message) func(asked) message
 func beating(t *testing.T) (*cqlNode, *heartbeat) {
 	t.Helper()
 	n := startCQLNode(t, nil)
-	return n, newHeartbeat(n.session, new(clock), musiccore.Defaults(), sessionConfig{address: "here:1"}, zerolog.Nop())
+	return n, newHeartbeat(n.session, new(clock), musiccore.Defaults(), sessionConfig{address: "here:1", references: new(references)}, zerolog.Nop())
 }
 
 // written are the statements that write.
@@ -135,7 +135,9 @@ func TestBeatThatIsNotAcknowledged(t *testing.T) {
 		assert.Error(t, l.beat(t.Context()), name)
 		assert.Empty(t, written(n.take()), "%s: without the cluster's clock there is no beat", name)
 		assert.False(t, l.self.Load().Valid(l.clock.now()), name)
-		l.end(t.Context())
+		over, end := context.WithCancel(t.Context())
+		end()
+		l.end(over)
 		assert.True(t, l.self.Load().Dead(), "%s: it ends whether others hear of it or not", name)
 	}
 }

@@ -117,8 +117,7 @@ func (p *process) newLockService(commands context.Context, c *connections, adver
 	s := &lockService{connections: c, references: new(references), tables: catalog.NewTables()}
 	options, clocks := coreOptions(p.cfg.Music, p.cfg.Limits), new(clock)
 	s.heartbeat = newHeartbeat(c.session, clocks, options, sessionConfig{
-		address: c.address,
-		reread:  func(ctx context.Context) error { return s.references.readAgain(ctx, c.session) },
+		address: c.address, references: s.references,
 	}, p.log)
 	s.heartbeat.register(p.registry)
 	critical := newCriticalTables()
@@ -172,21 +171,22 @@ func (s *lockService) drain() {
 	s.locks.each(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Drain(now) })
 }
 
-// stop ends the session in good order: until deadline what is unsettled is settled, then the other
-// proxies are told, so that none has to wait for the session lease.
+// stop ends the session in good order: until deadline what is unsettled is settled, and the other
+// proxies are told, so that none has to wait for the session lease. What has to end before takes
+// nothing of the time for that.
 func (s *lockService) stop(deadline time.Time) {
 	s.drain()
 	settling, settled := context.WithDeadline(context.Background(), deadline)
 	defer settled()
 	s.heartbeat.drain(settling, s.locks)
 	s.cancel()
-	last, over := context.WithTimeout(context.Background(), shutdownGrace)
-	defer over()
-	within(last, s.background.Wait)
-	s.heartbeat.end(last)
+	within(shutdownGrace, s.background.Wait)
+	ending, ended := context.WithTimeout(context.Background(), max(shutdownGrace, time.Until(deadline)))
+	defer ended()
+	s.heartbeat.end(ending)
 	s.abandon()
 	s.answering.Wait()
 	s.locks.close()
 	s.audit.flush()
-	within(last, s.connections.close) // gocql 2.1.2 waits for ever where its control connection is just being made anew
+	within(shutdownGrace, s.connections.close) // gocql 2.1.2 waits for ever where its control connection is just being made anew
 }

@@ -259,7 +259,7 @@ func typeOf(column string) datatype.DataType {
 		return datatype.Bigint
 	case "dirty", "[applied]":
 		return datatype.Boolean
-	case "owner", "session", "schema_version", "id", "host_id", "companion":
+	case "owner", "session", "schema_version", "id", "host_id", "companion", "chosen":
 		return datatype.Uuid
 	case "rpc_address":
 		return datatype.Inet

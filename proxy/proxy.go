@@ -21,8 +21,7 @@ import (
 	"music/proxy/certs"
 )
 
-// shutdownGrace is what the end of a proxy may take beside the setting shutdown-timeout: to answer
-// clients, and to end the session.
+// shutdownGrace is what each step of a proxy's end may take beside the setting shutdown-timeout.
 const shutdownGrace = 300 * time.Millisecond
 
 // Logs are where a proxy writes to. Neither may block for long.
@@ -195,8 +194,10 @@ func advertised(ctx context.Context, l config.Listen) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(addresses[0].Unmap(), uint16(n)), nil
 }
 
-// within waits for f no longer than ctx; the end of the process takes what hangs along.
-func within(ctx context.Context, f func()) {
+// within waits for f no longer than a limit; the end of the process takes what hangs along.
+func within(limit time.Duration, f func()) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

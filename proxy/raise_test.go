@@ -31,7 +31,7 @@ func closingBefore(t *testing.T, stored message.Message) (*cqlNode, *schema) {
 		}
 		return other(a)
 	})
-	return n, &schema{schemaReader: schemaReader{session: n.session}, heartbeat: newHeartbeat(n.session, clocks, musiccore.Defaults(), sessionConfig{}, zerolog.Nop())}
+	return n, &schema{schemaReader: schemaReader{session: n.session}, heartbeat: newHeartbeat(n.session, clocks, musiccore.Defaults(), sessionConfig{references: new(references)}, zerolog.Nop())}
 }
 
 // tablesAsked are what was asked of music.tables.

@@ -42,7 +42,8 @@ type schema struct {
 	mu          sync.Mutex                // one refresh at a time
 	outstanding func() (left func() bool) // what clients have on its way to Cassandra: see frontend.Server.Outstanding; nil before there are any
 	owed        func() bool               // of what was on its way when a table was closed to plain writes; nil where none of it is
-	applied     appliedSchema             // what was read last
+	applied     appliedSchema             // what was read last …
+	secrets     gocql.UUID                // … and the id of music.secrets then
 	readings    readings
 	unsure      atomic.Bool                // what was read before is not relied on: see doubt
 	known       atomic.Pointer[gocql.UUID] // the version that tables are of; nil before the first
@@ -151,7 +152,7 @@ func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.applied = contents.applied
+	s.note(contents)
 	before := s.critical.all()
 	found, late := s.keep(ctx, before, contents.critical, version)
 	byID := map[[16]byte]*dataTable{}
@@ -189,6 +190,14 @@ func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 		late = []string{thisOne}
 	}
 	return late, errors.Join(faults...)
+}
+
+// note keeps what was read. Where keyspace music was dropped or made anew, its secret is another one.
+func (s *schema) note(contents schemaContents) {
+	if s.known.Load() != nil && s.secrets != contents.secrets {
+		s.heartbeat.config.references.stale.Store(true)
+	}
+	s.applied, s.secrets = contents.applied, contents.secrets
 }
 
 // serving must be called with the server of clients before it serves any.

@@ -66,6 +66,7 @@ type schemaContents struct {
 	critical []*dataTable
 	names    [][2]string // keyspace and name of all tables
 	applied  appliedSchema
+	secrets  gocql.UUID // id of music.secrets; zero where it is not there
 }
 
 // read finds the critical tables: those whose comment says so, and those that have a companion (a
@@ -82,6 +83,9 @@ func (r *schemaReader) read(ctx context.Context) (c schemaContents, err error) {
 	}
 	for _, t := range all {
 		c.names = append(c.names, [2]string{t.keyspace, t.name})
+		if t.keyspace == "music" && t.name == "secrets" {
+			c.secrets = t.ID
+		}
 		var companion companion
 		companion, t.Made = companions[t.keyspace+"\x00"+t.companion()]
 		t.Generation = companion.id

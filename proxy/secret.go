@@ -22,7 +22,8 @@ var errSecret = errors.New("music.secrets was changed by somebody else")
 
 // references are frontend.References with the secret of the cluster that was read last.
 type references struct {
-	now atomic.Pointer[frontend.References]
+	now   atomic.Pointer[frontend.References]
+	stale atomic.Bool // keyspace music was dropped since
 }
 
 // begin reads the secret of the cluster, and makes one where there is none. No other method may be
@@ -35,14 +36,18 @@ func (r *references) begin(ctx context.Context, s *gocql.Session) error {
 	return err
 }
 
-// readAgain reads the secret that is chosen now: keyspace music was dropped, and with what a proxy
-// has made anew goes another one.
-func (r *references) readAgain(ctx context.Context, s *gocql.Session) error {
+// renew reads the secret that is chosen now where keyspace music was dropped: with what a proxy has
+// made anew goes another one.
+func (r *references) renew(ctx context.Context, s *gocql.Session) error {
+	if !r.stale.Load() {
+		return nil
+	}
 	secret, err := readSecret(ctx, s)
 	if err != nil {
 		return fmt.Errorf("read the secret of the cluster again: %w", err)
 	}
 	r.use(secret)
+	r.stale.Store(false)
 	return nil
 }
 
@@ -60,6 +65,9 @@ func (r *references) Show(generation [16]byte, k musiccore.Key, ref musiccore.Lo
 func (r *references) Read(generation [16]byte, k musiccore.Key, n int64) (ref musiccore.LockRef, ok bool) {
 	return (*r.now.Load()).Read(generation, k, n)
 }
+
+// Stale implements frontend.References.
+func (r *references) Stale() bool { return r.stale.Load() }
 
 // clusterSecret returns the secret with which the references that clients see are made
 // (frontend.References), the same at every proxy. The first proxy of a cluster makes it. It only

@@ -39,6 +39,12 @@ func OfOperation(err error, t *catalog.Table, ref int64) *wire.Failure {
 	return wire.Invalid("MUSIC_UNAVAILABLE: %s: %s", t, unavailable(err))
 }
 
+// StaleReferences returns the error for an operation under a reference that this proxy cannot judge:
+// keyspace music was dropped since it has read by what references are known.
+func StaleReferences(t *catalog.Table) *wire.Failure {
+	return wire.Invalid("MUSIC_UNAVAILABLE: %s: keyspace music was dropped, and this proxy has not read yet what was made in its place: try again in a moment, or at another proxy; nothing was done", t)
+}
+
 // tooLarge returns what of a key cannot be synchronised, as far as the proxy that has tried it has
 // said.
 func tooLarge(err error) string {

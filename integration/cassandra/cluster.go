@@ -70,7 +70,7 @@ func (c *Cluster) boot(ctx context.Context, fetch fetcher) error {
 	began := time.Now()
 	say(c.o.Log, "starting Cassandra %s on %s", version, c.o.Address(1))
 	for k := 1; k <= c.o.Nodes; k++ {
-		n := &Node{layout: layoutOf(c.o, k), java: d.Java}
+		n := &Node{layout: layoutOf(c.o, k), from: d}
 		if err := n.write(d.Lib); err != nil {
 			return err
 		}
@@ -116,7 +116,7 @@ func checkPort(ctx context.Context, addr string) error {
 
 // removeNodes removes what an earlier cluster, perhaps of more nodes, left.
 func (c *Cluster) removeNodes() error {
-	for k := 1; k <= maxNodes; k++ {
+	for k := 1; k <= mostNodes; k++ {
 		if err := os.RemoveAll(layoutOf(c.o, k).dir); err != nil {
 			return fmt.Errorf("remove node %d: %w", k, err)
 		}

@@ -27,9 +27,10 @@ const logbackTemplate = `<configuration>
 
 // layout names the files of node k of the cluster that o describes.
 type layout struct {
-	o   Options
-	k   int
-	dir string
+	o       Options
+	k       int
+	dir     string
+	joining *Joining // nil for a node that the cluster began with
 }
 
 // layoutOf returns the layout of node k.
@@ -75,14 +76,12 @@ func (l layout) yaml() string {
 
 // settings returns our cassandra.yaml by key: small memory, steady routes, quick starts.
 func (l layout) settings() map[string]string {
-	tokens := [maxNodes]string{"-9223372036854775808", "-3074457345618258603", "3074457345618258602"}
 	address := l.o.Address(l.k)
-	return map[string]string{
-		"cluster_name":  "t",
-		"partitioner":   "org.apache.cassandra.dht.Murmur3Partitioner",
-		"num_tokens":    "1",
-		"initial_token": strconv.Quote(tokens[l.k-1]),
-		// All are seeds, so nobody bootstraps and all may start at once.
+	settings := map[string]string{
+		"cluster_name": "t",
+		"partitioner":  "org.apache.cassandra.dht.Murmur3Partitioner",
+		"num_tokens":   "1",
+		// Who is there from the beginning is a seed, does not bootstrap, and may start with all others.
 		"auto_bootstrap":        "false",
 		"seed_provider":         fmt.Sprintf(`[{class_name: org.apache.cassandra.locator.SimpleSeedProvider, parameters: [{seeds: %q}]}]`, l.seeds()),
 		"listen_address":        address,
@@ -117,6 +116,13 @@ func (l layout) settings() map[string]string {
 		"concurrent_compactors":        "1",
 		"native_transport_max_threads": "64",
 	}
+	if l.joining != nil {
+		settings["auto_bootstrap"] = strconv.FormatBool(l.joining.Bootstrap)
+		return settings
+	}
+	tokens := [maxNodes]string{"-9223372036854775808", "-3074457345618258603", "3074457345618258602"}
+	settings["initial_token"] = strconv.Quote(tokens[l.k-1])
+	return settings
 }
 
 // seeds lists every node of the cluster.
@@ -131,7 +137,10 @@ func (l layout) seeds() string {
 // rackdc returns the text of the snitch's file.
 func (l layout) rackdc() string {
 	dc := 1
-	if l.o.MultiDC {
+	switch {
+	case l.joining != nil:
+		dc = l.joining.DC
+	case l.o.MultiDC:
 		dc = l.k
 	}
 	return fmt.Sprintf("dc=dc%d\nrack=r1\n", dc)
@@ -168,6 +177,12 @@ func (l layout) properties() map[string]string {
 	}
 	if l.o.Faults {
 		maps.Copy(all, l.faultProperties())
+	}
+	if l.o.JMX > 0 {
+		all["cassandra.jmx.local.port"] = strconv.Itoa(l.o.JMX + l.k)
+	}
+	if l.joining != nil {
+		maps.Copy(all, l.joining.properties())
 	}
 	return all
 }

@@ -16,7 +16,7 @@ import (
 // Node is one Cassandra of a Cluster. Its methods may be called by several goroutines.
 type Node struct {
 	layout
-	java string
+	from Distribution
 
 	mu     sync.Mutex // guards what follows; never held while waiting for the node
 	proc   *process   // the latest; nil before the first
@@ -156,7 +156,7 @@ func (n *Node) launch() error {
 
 // command is the node's process, in its namespace if it has one: there ip becomes java and keeps the process id.
 func (n *Node) command() *exec.Cmd {
-	line := []string{n.java, "@" + n.path("args")}
+	line := []string{n.from.Java, "@" + n.path("args")}
 	if n.o.Namespace != nil {
 		line = append([]string{"ip", "netns", "exec", n.o.Namespace(n.k)}, line...)
 	}

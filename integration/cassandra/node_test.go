@@ -44,7 +44,7 @@ func TestStopResumesAPausedNode(t *testing.T) {
 
 // Stop of a node that ignores SIGTERM ends with the context.
 func TestStopHearsItsContext(t *testing.T) {
-	n := &Node{layout: nodeOf(t, pretend(t, 1), 1), java: script(t, "trap '' TERM; echo ready; exec sleep 1000")}
+	n := &Node{layout: nodeOf(t, pretend(t, 1), 1), from: Distribution{Java: script(t, "trap '' TERM; echo ready; exec sleep 1000")}}
 	must(t, n.write("/jars"))
 	must(t, n.launch())
 	defer func() { must(t, n.close()) }()

@@ -11,8 +11,11 @@ import (
 	"strings"
 )
 
-// maxNodes is how many nodes a cluster may have: each has a fixed token, a third of the ring apart.
+// maxNodes is how many nodes may start together: each has a fixed token, a third of the ring apart. More may join.
 const maxNodes = 3
+
+// mostNodes is how many there may be with those that have joined, dead ones included.
+const mostNodes = 9
 
 // Options says which cluster to start. Only Dir is required.
 type Options struct {
@@ -31,6 +34,8 @@ type Options struct {
 	MultiDC    bool              // node k is alone in data centre dck; otherwise all are in dc1
 	Keep       bool              // start with the storage that an earlier cluster left in Dir
 	Faults     bool              // Node.Fault works: messages between nodes and the nodes' clocks can be tampered with
+
+	JMX int // Node.Tool works: node k answers it at port JMX+k of 127.0.0.1; default: it does not
 
 	Namespace func(k int) string // network namespace that node k lives in; its Address must be reachable from here. Default: none
 
