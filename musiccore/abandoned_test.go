@@ -3,6 +3,9 @@ package musiccore
 import (
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // When a client goes away with thousands of references in the queue, one LWT passes each run of
@@ -32,9 +35,8 @@ func TestAbandonedReferencesArePassedTogether(t *testing.T) {
 		for i := 0; i < len(h.held); i++ {
 			h.carryOut(h.core.Unlock(h.now, waiters+2, h.key, h.held[i]))
 		}
-		if len(h.held) != 1+stay || h.lwts > 3+3*stay {
-			t.Errorf("%d stay: %d were granted the lock, by %d LWTs; row %+v", stay, len(h.held), h.lwts, h.row)
-		}
+		assert.Len(t, h.held, 1+stay, "%d stay: %d were granted the lock, by %d LWTs; row %+v", stay, len(h.held), h.lwts, h.row)
+		assert.LessOrEqual(t, h.lwts, 3+3*stay, "%d stay: %d were granted the lock, by %d LWTs; row %+v", stay, len(h.held), h.lwts, h.row)
 	}
 }
 
@@ -75,7 +77,7 @@ func (h *instantStore) granted(e Effects) {
 		}
 	}
 	for _, a := range e.Alarms {
-		h.t.Errorf("alarm %s: %s", a.Rule, a.Text)
+		assert.Fail(h.t, "an alarm", "%s: %s", a.Rule, a.Text)
 	}
 }
 
@@ -95,7 +97,7 @@ func TestAnAbandonedReferenceThatIsBeingPassedIsNotRevived(t *testing.T) {
 	h.expectWaiting(back)
 	h.reply(id, s.do(pass))
 	s.answerAll()
-	if g := h.expectState(back, StateLost); g.Ref != 3 || s.row.Head != 4 {
-		t.Fatalf("grant %+v of %+v", g, s.row)
-	}
+	g := h.expectState(back, StateLost)
+	require.EqualValues(t, 3, g.Ref, "grant %+v of %+v", g, s.row)
+	require.EqualValues(t, 4, s.row.Head, "grant %+v", g)
 }

@@ -3,6 +3,8 @@ package musiccore
 import (
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 // blockHeld returns a harness whose key has come back after a short section: its last grant was of
@@ -15,9 +17,10 @@ func blockHeld(t *testing.T, change ...func(*Options)) (*harness, *fakeStore) {
 	s.answerAll()
 	op := h.lock(Request{})
 	s.answerAll()
-	if g := h.expectState(op, StateHeld); g.Ref != 2 || s.row.Guard != 9 || !s.row.Queue[0].Retained {
-		t.Fatalf("grant %+v on %+v: no block", g, s.row)
-	}
+	g := h.expectState(op, StateHeld)
+	require.EqualValues(t, 2, g.Ref, "grant %+v on %+v: no block", g, s.row)
+	require.EqualValues(t, 9, s.row.Guard, "grant %+v on %+v: no block", g, s.row)
+	require.True(t, s.row.Queue[0].Retained, "grant %+v on %+v: no block", g, s.row)
 	s.actions = nil
 	return h, s
 }
@@ -29,9 +32,7 @@ func (h *harness) shortSection(s *fakeStore) (LockRef, Stamp) {
 	s.answerAll()
 	r := h.expectState(op, StateHeld).Ref
 	tk, _ := h.begin(r, Put)
-	if !tk.OK() {
-		h.t.Fatalf("reference %d has to wait for its put", r)
-	}
+	require.True(h.t, tk.OK(), "reference %d has to wait for its put", r)
 	h.end(tk, OutcomeAcked)
 	h.unlock(r)
 	s.answerAll()
@@ -45,22 +46,20 @@ func TestAKeyThatComesBackCostsNoLWT(t *testing.T) {
 	last := Stamp(0)
 	for want := LockRef(3); want <= 9; want++ {
 		r, stamp := h.shortSection(s)
-		if r != want || stamp <= last {
-			t.Fatalf("reference %d at %d after %d, want %d", r, stamp, last, want)
-		}
+		require.Equal(t, want, r, "reference %d at %d after %d", r, stamp, last)
+		require.Greater(t, stamp, last, "reference %d at %d after %d, want %d", r, stamp, last, want)
 		last = stamp
-		if want < 9 && s.lwts() != 0 {
-			t.Fatalf("reference %d has cost an LWT", r)
+		if want < 9 {
+			require.Zero(t, s.lwts(), "reference %d has cost an LWT", r)
 		}
 	}
-	if s.lwts() != 1 || s.row.Head != 10 || s.row.Epoch <= last || s.row.Dirty {
-		t.Fatalf("a block that is used up is released: %+v", s.row)
-	}
+	require.Equal(t, 1, s.lwts(), "a block that is used up is released: %+v", s.row)
+	require.EqualValues(t, 10, s.row.Head, "a block that is used up is released")
+	require.Greater(t, s.row.Epoch, last, "a block that is used up is released")
+	require.False(t, s.row.Dirty, "a block that is used up is released: %+v", s.row)
 	h.lock(Request{})
 	s.answerAll()
-	if s.row.Guard != 9+64 {
-		t.Fatalf("the next one is larger: %+v", s.row)
-	}
+	require.EqualValues(t, 9+64, s.row.Guard, "the next one is larger")
 }
 
 // With Options.Retain 0 no block is reserved, however short sections are.
@@ -69,9 +68,9 @@ func TestNoBlockWithoutRetain(t *testing.T) {
 	h.unlock(1)
 	s.answerAll()
 	h.shortSection(s)
-	if s.row.Head != 3 || s.row.Guard != 2 || s.row.Queue[0].Retained {
-		t.Fatalf("row %+v", s.row)
-	}
+	require.EqualValues(t, 3, s.row.Head)
+	require.EqualValues(t, 2, s.row.Guard)
+	require.False(t, s.row.Queue[0].Retained, "row %+v", s.row)
 }
 
 // A block without a holder is released after Options.Retain.
@@ -79,35 +78,27 @@ func TestAnIdleBlockIsReleased(t *testing.T) {
 	h, s := blockHeld(t)
 	h.unlock(2)
 	h.runFor(s, h.opts.Retain-20*time.Millisecond)
-	if s.row.Head != 2 {
-		t.Fatal("given up early")
-	}
+	require.EqualValues(t, 2, s.row.Head, "given up early")
 	h.runFor(s, 40*time.Millisecond)
-	if s.row.Head != 10 || s.row.Owner != (SessionID{}) || len(h.core.keys) != 0 {
-		t.Fatalf("row %+v", s.row)
-	}
+	require.EqualValues(t, 10, s.row.Head)
+	require.Equal(t, SessionID{}, s.row.Owner)
+	require.Empty(t, h.core.keys, "row %+v", s.row)
 }
 
 // After a long section, an Enqueue reserves no block: the measure of short sections starts again.
 func TestLongSectionsReserveNoBlock(t *testing.T) {
 	h, s := blockHeld(t)
 	h.runFor(s, h.opts.Retain+time.Millisecond)
-	if s.row.Owner != h.session.ID() || s.row.Head != 2 || s.lwts() != 1 {
-		t.Fatalf("who holds for long is made plain: %+v", s.row)
-	}
-	if s.row.retained(2) {
-		t.Fatal("nobody may take it over")
-	}
+	require.Equal(t, h.session.ID(), s.row.Owner, "who holds for long is made plain")
+	require.EqualValues(t, 2, s.row.Head, "who holds for long is made plain")
+	require.Equal(t, 1, s.lwts(), "who holds for long is made plain: %+v", s.row)
+	require.False(t, s.row.retained(2), "nobody may take it over")
 	h.unlock(2)
 	s.answerAll()
-	if s.row.Head != 10 {
-		t.Fatalf("the release of a plain one ends the tuple: %+v", s.row)
-	}
+	require.EqualValues(t, 10, s.row.Head, "the release of a plain one ends the tuple")
 	h.lock(Request{})
 	s.answerAll()
-	if s.row.Guard != 10 {
-		t.Fatalf("row %+v", s.row)
-	}
+	require.EqualValues(t, 10, s.row.Guard)
 }
 
 // Clients that wait in a block are granted its references in the order of their LOCKs, without an
@@ -119,20 +110,18 @@ func TestABlockServesItsWaitersInOrderWithoutLWTs(t *testing.T) {
 		ops = append(ops, h.lock(Request{Wait: time.Minute}))
 	}
 	s.answerAll()
-	if list := h.core.List(h.time()); len(list) != 6 || list[0].Ref != 2 || list[1].Ref != 0 || list[1].State != StateQueued {
-		t.Fatalf("list %+v", list)
-	}
+	list := h.core.List(h.time())
+	require.Len(t, list, 6)
+	require.EqualValues(t, 2, list[0].Ref)
+	require.Zero(t, list[1].Ref)
+	require.Equal(t, StateQueued, list[1].State)
 	for i, op := range ops {
 		h.expectWaiting(op)
 		h.unlock(LockRef(i + 2))
 		s.answerAll()
-		if g := h.expectState(op, StateHeld); g.Ref != LockRef(i+3) {
-			t.Fatalf("grant %d: %+v", i, g)
-		}
+		require.Equal(t, LockRef(i+3), h.expectState(op, StateHeld).Ref, "grant %d", i)
 	}
-	if n := s.lwts(); n != 0 {
-		t.Fatalf("%d LWTs", n)
-	}
+	require.Zero(t, s.lwts(), "LWTs")
 }
 
 // LOCKs that arrive together share one entry of the queue, which holds no references of other
@@ -149,24 +138,19 @@ func TestWaitersOfAProxyShareOneTerm(t *testing.T) {
 	}
 	s.answerAll() // refused: another one's reference is new
 	for _, b := range s.row.Queue {
-		if b.Session == h.session.ID() && (b.N != 3 || !b.Retained) {
-			t.Fatalf("queue %+v", s.row.Queue)
-		}
+		require.True(t, b.Session != h.session.ID() || (b.N == 3 && b.Retained), "queue %+v", s.row.Queue)
 	}
 	s.beat[session(9)] = 1
 	s.releaseHead()
 	s.actions = nil
 	for i, op := range ops {
 		g := h.expectState(op, StateHeld)
-		if g.Ref != LockRef(11+i) {
-			t.Fatalf("grant %+v", g)
-		}
+		require.Equal(t, LockRef(11+i), g.Ref)
 		h.unlock(g.Ref)
 		s.answerAll()
 	}
-	if n := s.lwts(); n != 1 || s.row.Head != 14 {
-		t.Fatalf("%d LWTs, row %+v", n, s.row)
-	}
+	require.Equal(t, 1, s.lwts(), "LWTs, row %+v", s.row)
+	require.EqualValues(t, 14, s.row.Head)
 }
 
 // docs/protocol.md 3.17: after a hint that others wait, a block takes no new clients. Clients that
@@ -182,15 +166,11 @@ func TestABlockThatOthersWaitForTakesNobodyMore(t *testing.T) {
 	s.answerAll()
 	h.unlock(2)
 	s.answerAll()
-	if g := h.expectState(early, StateHeld); g.Ref != 3 {
-		t.Fatalf("grant %+v", g)
-	}
+	require.EqualValues(t, 3, h.expectState(early, StateHeld).Ref)
 	h.unlock(3)
 	s.answerAll()
 	h.expectWaiting(late)
-	if s.row.Head != 10 {
-		t.Fatalf("row %+v", s.row)
-	}
+	require.EqualValues(t, 10, s.row.Head)
 }
 
 // The hint that others wait may be lost, so a block also finds out by reading the row.
@@ -198,17 +178,13 @@ func TestABlockFindsOutWhoWaitsBehindIt(t *testing.T) {
 	h, s := blockHeld(t)
 	s.enqueueOther(9)
 	for r := LockRef(2); s.row.Head == 2; r++ {
-		if r == 9 {
-			t.Fatal("used up before anybody looked")
-		}
+		require.NotEqual(t, LockRef(9), r, "used up before anybody looked")
 		h.runFor(s, h.opts.Retain/2)
 		h.unlock(r)
 		h.lock(Request{})
 		s.answerAll()
 	}
-	if s.row.Head != 10 {
-		t.Fatalf("row %+v", s.row)
-	}
+	require.EqualValues(t, 10, s.row.Head)
 }
 
 // A client is told a reference only if the reference survives its block. A client that must be told
@@ -224,9 +200,7 @@ func TestAClientThatMustBeToldGetsAReferenceOfItsOwn(t *testing.T) {
 		}
 		h.runFor(s, 100*time.Millisecond)
 	}
-	if g := h.expectState(op, StateQueued); g.Ref != 10 {
-		t.Fatalf("queued %+v", g)
-	}
+	require.EqualValues(t, 10, h.expectState(op, StateQueued).Ref)
 	h.unlock(2)
 	s.answerAll()
 	h.expectWaiting(behind)
@@ -235,9 +209,7 @@ func TestAClientThatMustBeToldGetsAReferenceOfItsOwn(t *testing.T) {
 	h.expectState(op, StateHeld)
 	h.unlock(10)
 	s.answerAll()
-	if g := h.expectState(behind, StateHeld); g.Ref != 11 {
-		t.Fatalf("grant %+v", g)
-	}
+	require.EqualValues(t, 11, h.expectState(behind, StateHeld).Ref)
 }
 
 // LOCK with WAIT 0s must be told a reference at once, so it gets one behind the block.
@@ -245,9 +217,7 @@ func TestWaitZeroBehindABlockIsToldItsReference(t *testing.T) {
 	h, s := blockHeld(t)
 	op := h.lock(Request{AtOnce: true})
 	s.answerAll()
-	if g := h.expectState(op, StateQueued); g.Ref != 10 {
-		t.Fatalf("queued %+v", g)
-	}
+	require.EqualValues(t, 10, h.expectState(op, StateQueued).Ref)
 }
 
 // No client is told a reference of a block before it is granted.
@@ -275,9 +245,7 @@ func TestADeadSessionsBlockIsPassedOverWhole(t *testing.T) {
 	op := h.lock(Request{Wait: time.Minute})
 	s.answerAll()
 	h.runFor(s, 100*time.Millisecond)
-	if g := h.expectState(op, StateHeld); g.Ref != retained.Guard+1 {
-		t.Fatalf("grant %+v", g)
-	}
+	require.Equal(t, retained.Guard+1, h.expectState(op, StateHeld).Ref)
 }
 
 // A session that finds a block of its own in the row, and has no memory of it, releases the whole
@@ -287,12 +255,10 @@ func TestAnOrphanedBlockIsReapedWhole(t *testing.T) {
 	h.collect(h.core.Dropped(h.time(), h.table))
 	op := h.lock(Request{Wait: time.Minute})
 	s.answerAll()
-	if g := h.expectState(op, StateHeld); g.Ref != 10 || !s.row.Dirty {
-		t.Fatalf("grant %+v, row %+v", g, s.row)
-	}
-	if n := s.lwts(); n > 3 { // the Enqueue behind it, the Release, perhaps an Enqueue again
-		t.Fatalf("%d LWTs", n)
-	}
+	g := h.expectState(op, StateHeld)
+	require.EqualValues(t, 10, g.Ref, "grant %+v, row %+v", g, s.row)
+	require.True(t, s.row.Dirty, "grant %+v, row %+v", g, s.row)
+	require.LessOrEqual(t, s.lwts(), 3, "the Enqueue behind it, the Release, perhaps an Enqueue again")
 }
 
 // When a block is taken away, its waiters get new references; clients that have gone get none.
@@ -306,12 +272,8 @@ func TestWaitersOutliveTheirBlock(t *testing.T) {
 	tk, _ := h.begin(2, Get)
 	h.end(tk, OutcomeAcked)
 	s.answerAll()
-	if g := h.expectState(op, StateHeld); g.Ref != 10 {
-		t.Fatalf("grant %+v", g)
-	}
-	if list := h.core.List(h.time()); len(list) != 1 {
-		t.Fatalf("list %+v", list)
-	}
+	require.EqualValues(t, 10, h.expectState(op, StateHeld).Ref)
+	require.Len(t, h.core.List(h.time()), 1)
 }
 
 // LOCK with NOWAIT is granted the next reference of a block without a holder.
@@ -320,10 +282,6 @@ func TestNoWaitIsGrantedAnIdleBlock(t *testing.T) {
 	h.expectState(h.lock(Request{NoWait: true}), StateBusy)
 	h.unlock(2)
 	op := h.lock(Request{NoWait: true})
-	if g := h.expectState(op, StateHeld); g.Ref != 3 {
-		t.Fatalf("grant %+v", g)
-	}
-	if n := s.lwts(); n != 0 {
-		t.Fatalf("%d LWTs", n)
-	}
+	require.EqualValues(t, 3, h.expectState(op, StateHeld).Ref)
+	require.Zero(t, s.lwts(), "LWTs")
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
 
@@ -18,9 +20,8 @@ func waitersWithReferences(t *testing.T) (*harness, *fakeStore) {
 		h.lock(Request{AtOnce: true})
 		s.answerAll()
 	}
-	if s.row.Guard != 13 || s.row.retained(10) {
-		t.Fatalf("row %+v", s.row)
-	}
+	require.EqualValues(t, 13, s.row.Guard)
+	require.False(t, s.row.retained(10), "row %+v", s.row)
 	s.actions = nil
 	return h, s
 }
@@ -31,9 +32,11 @@ func TestWaitersWithReferencesOfTheirOwnBecomeOneBlock(t *testing.T) {
 	h, s := waitersWithReferences(t)
 	h.unlock(2)
 	s.answerAll()
-	if s.row.Head != 10 || !s.row.retained(10) || s.row.endOfBlock(10) != s.row.Guard || s.row.Guard < 14 || s.lwts() != 1 {
-		t.Fatalf("row %+v", s.row)
-	}
+	require.EqualValues(t, 10, s.row.Head)
+	require.True(t, s.row.retained(10), "row %+v", s.row)
+	require.Equal(t, s.row.Guard, s.row.endOfBlock(10))
+	require.GreaterOrEqual(t, s.row.Guard, LockRef(14))
+	require.Equal(t, 1, s.lwts(), "row %+v", s.row)
 	for r := LockRef(10); r <= 13; r++ {
 		op := h.lock(Request{Ref: r})
 		s.answerAll()
@@ -43,9 +46,9 @@ func TestWaitersWithReferencesOfTheirOwnBecomeOneBlock(t *testing.T) {
 	}
 	op := h.lock(Request{})
 	s.answerAll()
-	if g := h.expectState(op, StateHeld); g.Ref != 14 || s.lwts() != 0 {
-		t.Fatalf("grant %+v", g)
-	}
+	g := h.expectState(op, StateHeld)
+	require.EqualValues(t, 14, g.Ref)
+	require.Zero(t, s.lwts(), "grant %+v", g)
 }
 
 // A reference that its client gave back is not given to another client.
@@ -67,9 +70,8 @@ func TestANumberThatWasToldIsNotGivenAgain(t *testing.T) {
 	next := h.lock(Request{Wait: time.Minute})
 	h.unlock(14)
 	s.answerAll()
-	if g := h.expectState(next, StateHeld); g.Ref != 15 {
-		t.Fatalf("grant %+v, row %+v", g, s.row)
-	}
+	g := h.expectState(next, StateHeld)
+	require.EqualValues(t, 15, g.Ref, "grant %+v, row %+v", g, s.row)
 }
 
 // In a block, a client that was silent for too long is passed over in its turn, not before, and is
@@ -87,9 +89,7 @@ func TestTheSilentArePassedOverInABlock(t *testing.T) {
 	h.unlock(11)
 	s.answerAll()
 	h.expectState(second, StateHeld)
-	if s.lwts() != 1 {
-		t.Fatalf("row %+v", s.row)
-	}
+	require.Equal(t, 1, s.lwts(), "row %+v", s.row)
 	for _, r := range []LockRef{10, 12} {
 		op := h.lock(Request{Ref: r})
 		s.answerAll()
@@ -108,25 +108,22 @@ func TestABlockGoesOnBehindAHolderWhoStays(t *testing.T) {
 	h.expectState(op, StateHeld)
 	s.actions = nil
 	h.runFor(s, h.opts.Retain+time.Millisecond)
-	if s.row.Owner != h.session.ID() || s.lwts() != 1 {
-		t.Fatalf("not plain: %+v", s.row)
-	}
+	require.Equal(t, h.session.ID(), s.row.Owner, "not plain")
+	require.Equal(t, 1, s.lwts(), "not plain: %+v", s.row)
 	h.unlock(10)
 	s.answerAll()
 	op = h.lock(Request{Ref: 11})
 	s.answerAll()
 	h.expectState(op, StateHeld)
-	if s.row.Head != 11 || !s.row.retained(11) || s.lwts() != 1 {
-		t.Fatalf("row %+v", s.row)
-	}
+	require.EqualValues(t, 11, s.row.Head)
+	require.True(t, s.row.retained(11), "row %+v", s.row)
+	require.Equal(t, 1, s.lwts(), "row %+v", s.row)
 	h.unlock(11)
 	s.answerAll()
 	op = h.lock(Request{Ref: 12})
 	s.answerAll()
 	h.expectState(op, StateHeld)
-	if s.lwts() != 0 {
-		t.Fatalf("row %+v", s.row)
-	}
+	require.Zero(t, s.lwts(), "row %+v", s.row)
 }
 
 // A clean shutdown takes nobody's turn: references of a block that clients were told become plain
@@ -138,23 +135,20 @@ func TestDrainMakesToldReferencesOfBlocksPlain(t *testing.T) {
 	h.unlock(12) // given back before its turn
 	s.actions = nil
 	h.collect(h.core.Drain(h.time()))
-	if h.core.Quiet() {
-		t.Fatal("quiet before the block is dissolved")
-	}
+	require.False(t, h.core.Quiet(), "quiet before the block is dissolved")
 	s.answerAll()
 	for r := LockRef(10); r <= s.row.Guard; r++ {
-		if plain := r == 11 || r == 13; s.row.retained(r) == plain && r != 10 {
-			t.Errorf("retained %v: reference %d of %+v", !plain, r, s.row)
-		}
+		plain := r == 11 || r == 13
+		assert.True(t, s.row.retained(r) != plain || r == 10, "retained %v: reference %d of %+v", !plain, r, s.row)
 	}
-	if !h.core.Quiet() || s.lwts() != 2 || s.row.Head != 10 || s.row.Owner != h.session.ID() {
-		t.Errorf("%d LWTs, row %+v", s.lwts(), s.row)
-	}
+	assert.True(t, h.core.Quiet(), "row %+v", s.row)
+	assert.Equal(t, 2, s.lwts(), "LWTs")
+	assert.EqualValues(t, 10, s.row.Head)
+	assert.Equal(t, h.session.ID(), s.row.Owner)
 	h.unlock(10)
 	s.answerAll()
-	if s.row.Head != 11 || s.row.retained(11) {
-		t.Errorf("row %+v", s.row)
-	}
+	assert.EqualValues(t, 11, s.row.Head)
+	assert.False(t, s.row.retained(11), "row %+v", s.row)
 }
 
 // While the outcome of a Dissolve is unknown, nothing of the block is handed over: its next
@@ -170,9 +164,9 @@ func TestNothingIsHandedOverInABlockThatIsBeingDissolved(t *testing.T) {
 	h.expectState(h.lock(Request{Ref: 11}), StateQueued)
 	h.reply(id, dissolved)
 	s.answerAll()
-	if s.row.Head != 11 || s.row.retained(11) || h.core.keys[h.key()].term != nil {
-		t.Fatalf("row %+v", s.row)
-	}
+	require.EqualValues(t, 11, s.row.Head)
+	require.False(t, s.row.retained(11), "row %+v", s.row)
+	require.Nil(t, h.core.keys[h.key()].term, "row %+v", s.row)
 }
 
 // If another session enqueues meanwhile, the Dissolve is made anew from the changed queue.
@@ -185,9 +179,9 @@ func TestABlockIsDissolvedInTheQueueThatThereIs(t *testing.T) {
 	s.row = &row
 	h.collect(h.core.Drain(h.time()))
 	s.answerAll()
-	if s.row.retained(11) || s.row.retained(13) || !h.core.Quiet() {
-		t.Fatalf("row %+v", s.row)
-	}
+	require.False(t, s.row.retained(11), "row %+v", s.row)
+	require.False(t, s.row.retained(13), "row %+v", s.row)
+	require.True(t, h.core.Quiet(), "row %+v", s.row)
 }
 
 // An adopted reference is not taken over once a late Release of its dead session has made it part
@@ -195,14 +189,10 @@ func TestABlockIsDissolvedInTheQueueThatThereIs(t *testing.T) {
 func TestAnAdoptedReferenceOfABlockIsNotTakenOver(t *testing.T) {
 	r := Row{Guard: 3, Head: 2, Epoch: 10, Queue: []Block{{First: 2, N: 2, Session: SessionID{7}, Retained: true}}}
 	k := &key{view: view{row: r, state: rowPresent}, queue: queue{numbered: []*entry{{ref: 2, phase: phaseWaiting, adopted: true}}}}
-	if k.adoptedHead() {
-		t.Fatal("it would be taken over, though it may have been handed on")
-	}
+	require.False(t, k.adoptedHead(), "it would be taken over, though it may have been handed on")
 	r.Owner = SessionID{7}
 	k.view.row = r
-	if !k.adoptedHead() {
-		t.Fatal("a plain one is")
-	}
+	require.True(t, k.adoptedHead(), "a plain one is")
 }
 
 // joined moves no reference to another session, leaves none out, and makes exactly the given
@@ -221,17 +211,17 @@ func TestJoined(t *testing.T) {
 		before := slices.Clone(r.Queue)
 		to := Row{Head: 1, Guard: r.Guard, Queue: r.withOwnBlock(from, self)}
 		if !slices.Equal(before, r.Queue) {
-			t.Fatal("it has changed the row that it was made from")
+			require.Fail(t, "it has changed the row that it was made from")
 		}
 		next := LockRef(1)
 		for _, b := range to.Queue {
 			if b.First != next {
-				t.Fatalf("%+v: reference %d is missing", to.Queue, next)
+				require.Fail(t, "a reference is missing", "%d of %+v", next, to.Queue)
 			}
 			next = b.Last() + 1
 		}
 		if next != r.Guard+1 {
-			t.Fatalf("%+v ends with %d", to.Queue, next-1)
+			require.Fail(t, "another end", "%+v ends with %d", to.Queue, next-1)
 		}
 		end := from - 1
 		for ref := from; ref <= r.Guard; ref++ {
@@ -244,10 +234,10 @@ func TestJoined(t *testing.T) {
 		for ref := LockRef(1); ref <= r.Guard; ref++ {
 			was, _ := r.Session(ref)
 			if is, _ := to.Session(ref); is != was {
-				t.Fatalf("%d is of %v, was of %v", ref, is, was)
+				require.Fail(t, "another owner", "%d is of %v, was of %v", ref, is, was)
 			}
 			if in := from <= ref && ref <= end; in && to.endOfBlock(ref) != end || !in && to.retained(ref) != r.retained(ref) {
-				t.Fatalf("%+v from %d to %d: reference %d of %+v", before, from, end, ref, to.Queue)
+				require.Fail(t, "another block", "%+v from %d to %d: reference %d of %+v", before, from, end, ref, to.Queue)
 			}
 		}
 	})
@@ -264,11 +254,10 @@ func TestNobodyIsToldAReferenceOfABlockThatStandsStill(t *testing.T) {
 	h.lock(Request{Wait: time.Minute})
 	h.unlock(2)
 	s.answerAll()
-	if !s.row.retained(11) || s.row.Head != 10 {
-		t.Fatalf("row %+v", s.row)
-	}
+	require.True(t, s.row.retained(11), "row %+v", s.row)
+	require.EqualValues(t, 10, s.row.Head)
 	h.runFor(s, 2*time.Second)
-	if g := h.expectState(op, StateQueued); g.Ref == 0 || s.row.retained(g.Ref) {
-		t.Fatalf("queued %+v, row %+v", g, s.row)
-	}
+	g := h.expectState(op, StateQueued)
+	require.NotZero(t, g.Ref, "queued %+v, row %+v", g, s.row)
+	require.False(t, s.row.retained(g.Ref), "queued %+v, row %+v", g, s.row)
 }

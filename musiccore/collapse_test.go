@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/stretchr/testify/assert"
 )
 
 // Many clients wait for longer than one LOCK may take, because a holder stood still or because they
@@ -32,12 +34,8 @@ func TestACrowdRecoversFromADisturbance(t *testing.T) {
 				after := f.after(time.Second).sections[0] - back.sections[0]
 				close(f.ended)
 				synctest.Wait()
-				if 10*after < 9*before {
-					t.Errorf("%d sections a second, %d before", after, before)
-				}
-				if before < 8_000 {
-					t.Errorf("%d sections a second before: the crowd alone is too much", before)
-				}
+				assert.GreaterOrEqual(t, 10*after, 9*before, "%d sections a second, %d before", after, before)
+				assert.GreaterOrEqual(t, before, 8_000, "sections a second before: the crowd alone is too much")
 				time.Sleep(time.Minute) // for what is on its way
 			})
 		})

@@ -4,6 +4,8 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
 )
 
 // LOCKs of one key that time out together cost the same each, in any order; meanwhile no other
@@ -28,9 +30,8 @@ func TestACrowdThatTimesOutCostsEachAlike(t *testing.T) {
 			runtime.ReadMemStats(&before)
 			fx := h.core.Tick(h.time())
 			runtime.ReadMemStats(&after)
-			if bytes := after.TotalAlloc - before.TotalAlloc; bytes > crowd*4096 {
-				t.Errorf("%d bytes were copied for %d LOCKs", bytes, crowd)
-			}
+			bytes := after.TotalAlloc - before.TotalAlloc
+			assert.LessOrEqual(t, bytes, uint64(crowd*4096), "%d bytes were copied for %d LOCKs", bytes, crowd)
 			h.collect(fx)
 			for _, op := range ops {
 				h.answerOf(op)

@@ -3,6 +3,9 @@ package musiccore
 import (
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // enqueuesRefused returns a harness that wants a key which session 9 holds, with 8 behind it, and
@@ -51,16 +54,15 @@ func untilApply(h *harness, s *fakeStore) (CommandID, Apply) {
 			h.reply(c.ID, s.do(c.Action))
 		}
 	}
-	h.t.Fatal("no LWT")
+	require.Fail(h.t, "no LWT")
 	return 0, Apply{}
 }
 
 // piggybackHint returns the hint that asks other sessions to enqueue a block.
 func (h *harness) piggybackHint() Hint {
 	h.t.Helper()
-	if len(h.hints) == 0 || h.hints[0].Kind != HintPiggyback {
-		h.t.Fatalf("hints %+v", h.hints)
-	}
+	require.NotEmpty(h.t, h.hints)
+	require.Equal(h.t, HintPiggyback, h.hints[0].Kind, "hints %+v", h.hints)
 	return h.hints[0]
 }
 
@@ -68,9 +70,7 @@ func (h *harness) piggybackHint() Hint {
 func (s *fakeStore) enqueueFor(b Block) {
 	s.h.t.Helper()
 	r := *s.row
-	if s.apply(combine(Enqueue(&r, b, 0, t0), Release(r, 2, false, 0))).Status != StatusDone {
-		s.h.t.Fatal("refused")
-	}
+	require.Equal(s.h.t, StatusDone, s.apply(combine(Enqueue(&r, b, 0, t0), Release(r, 2, false, 0))).Status)
 }
 
 // After repeated refusals of its Enqueue, a proxy asks every session in the queue to enqueue its
@@ -82,23 +82,20 @@ func TestEnqueuesThatAreRefusedAreDelegated(t *testing.T) {
 		Hint{To: session(9), Kind: HintPiggyback, Block: hint.Block, Last: s.row.Guard},
 		Hint{To: session(8), Kind: HintPiggyback, Block: hint.Block, Last: s.row.Guard},
 	)
-	if hint.Block.Session != h.session.ID() || hint.Block.N != 1 || hint.Block.First != 0 {
-		t.Fatalf("block %+v", hint.Block)
-	}
+	require.Equal(t, h.session.ID(), hint.Block.Session)
+	require.EqualValues(t, 1, hint.Block.N)
+	require.Zero(t, hint.Block.First)
 	s.actions = nil
 	h.runFor(s, 100*time.Millisecond)
 	s.enqueueFor(hint.Block)
 	h.runFor(s, 40*time.Millisecond)
-	if n := s.lwts(); n != 0 {
-		t.Fatalf("%d LWTs", n)
-	}
+	require.Zero(t, s.lwts(), "LWTs")
 	for range 4 {
 		s.apply(Release(*s.row, 2, false, 0))
 	}
 	h.runFor(s, time.Second)
-	if g := h.expectState(op, StateHeld); g.Ref != 6 {
-		t.Fatalf("grant %+v of %+v", g, s.row)
-	}
+	g := h.expectState(op, StateHeld)
+	require.EqualValues(t, 6, g.Ref, "grant %+v of %+v", g, s.row)
 }
 
 // Sessions that join the queue later are asked as well.
@@ -118,9 +115,7 @@ func TestADelegatedBlockThatComesLateIsReleased(t *testing.T) {
 	hint := h.piggybackHint()
 	s.actions = nil
 	h.runFor(s, time.Second)
-	if n := s.lwts(); n != 1 {
-		t.Fatalf("%d LWTs", n)
-	}
+	require.Equal(t, 1, s.lwts(), "LWTs")
 	s.enqueueFor(hint.Block)
 	for range 4 {
 		s.apply(Release(*s.row, 2, false, 0))
@@ -128,9 +123,8 @@ func TestADelegatedBlockThatComesLateIsReleased(t *testing.T) {
 	h.runFor(s, time.Second)
 	h.unlock(h.expectState(op, StateHeld).Ref)
 	h.runFor(s, time.Second)
-	if s.row.Head != 8 || s.row.Guard != 7 {
-		t.Fatalf("row %+v", s.row)
-	}
+	require.EqualValues(t, 8, s.row.Head)
+	require.EqualValues(t, 7, s.row.Guard)
 }
 
 // A delegated enqueue is remembered until a QUORUM read shows that the terms are over whose
@@ -155,14 +149,11 @@ func TestADelegatedEnqueueIsOverWhenAQuorumSaysSo(t *testing.T) {
 	id, near := commandOf[ReadRow](h)
 	h.reply(id, Result{Status: StatusDone, Row: &partial})
 	id, firm := commandOf[ReadRow](h)
-	if near.Quorum || !firm.Quorum {
-		t.Fatalf("%+v, then %+v", near, firm)
-	}
+	require.False(t, near.Quorum, "%+v, then %+v", near, firm)
+	require.True(t, firm.Quorum, "%+v, then %+v", near, firm)
 	h.reply(id, s.read())
 	h.runFor(s, time.Second)
-	if s.row.Head != 7 {
-		t.Fatalf("what came is not given back: %+v", s.row)
-	}
+	require.EqualValues(t, 7, s.row.Head, "what came is not given back")
 }
 
 // An Enqueue that takes longer than sections do is also delegated; the first of the two that is
@@ -174,23 +165,19 @@ func TestASlowEnqueueIsAskedForAsWell(t *testing.T) {
 	h.hints = nil
 	h.advance(200 * time.Millisecond)
 	hint := h.piggybackHint()
-	if hint.Block.Req != a.Swap.Set.Row.newestBlock().Req {
-		t.Fatalf("%+v instead of %+v", hint.Block, a.Swap)
-	}
+	require.Equal(t, a.Swap.Set.Row.newestBlock().Req, hint.Block.Req, "%+v instead of %+v", hint.Block, a.Swap)
 	s.enqueueOther(7)
 	s.enqueueFor(hint.Block) // 5
 	for range 3 {
 		s.apply(Release(*s.row, 2, false, 0))
 	}
 	h.runFor(s, time.Second)
-	if g := h.expectState(op, StateHeld); g.Ref != 5 {
-		t.Fatalf("grant %+v of %+v", g, s.row)
-	}
+	g := h.expectState(op, StateHeld)
+	require.EqualValues(t, 5, g.Ref, "grant %+v of %+v", g, s.row)
 	h.reply(id, s.do(a)) // refused, and nobody minds
 	h.runFor(s, time.Second)
-	if s.row.Guard != 5 || h.term() == nil {
-		t.Fatalf("row %+v", s.row)
-	}
+	require.EqualValues(t, 5, s.row.Guard)
+	require.NotNil(t, h.term(), "row %+v", s.row)
 }
 
 // A Release enqueues blocks of other sessions before its own, each once, and only blocks that it
@@ -221,8 +208,11 @@ func TestAReleaseEnqueuesBlocksOfOthers(t *testing.T) {
 			h.unlock(4)
 			s.answerAll()
 			b, ok := s.row.Find(session(8), 5)
-			if ok != tc.taken || tc.taken && (b.First != 6 || s.row.Guard != 9 || s.row.newestBlock().Session != h.session.ID()) {
-				t.Fatalf("row %+v", s.row)
+			require.Equal(t, tc.taken, ok, "row %+v", s.row)
+			if tc.taken {
+				require.EqualValues(t, 6, b.First)
+				require.EqualValues(t, 9, s.row.Guard)
+				require.Equal(t, h.session.ID(), s.row.newestBlock().Session, "row %+v", s.row)
 			}
 		})
 	}
@@ -247,9 +237,7 @@ func TestADelegatedEnqueueLeavesNoKeyFree(t *testing.T) {
 		s.apply(Release(*s.row, 2, false, 0))
 	}
 	h.receive(HintYourTurn)
-	if took := h.untilAnswered(s, op); took > 100*time.Millisecond {
-		t.Fatalf("free for %v", took)
-	}
+	require.LessOrEqual(t, h.untilAnswered(s, op), 100*time.Millisecond)
 	h.expectState(op, StateHeld)
 }
 
@@ -259,12 +247,8 @@ func TestAnUrgentLockIsNotDelegated(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h, s, _ := enqueuesRefused(t)
 			op := h.lock(q)
-			if took := h.untilAnswered(s, op); took > max(100*time.Millisecond, q.Wait+5*time.Millisecond) {
-				t.Errorf("answered after %v", took)
-			}
-			if g := h.expectState(op, StateQueued); g.Ref == 0 {
-				t.Errorf("%+v", g)
-			}
+			assert.LessOrEqual(t, h.untilAnswered(s, op), max(100*time.Millisecond, q.Wait+5*time.Millisecond))
+			assert.NotZero(t, h.expectState(op, StateQueued).Ref)
 		})
 	}
 }
@@ -280,9 +264,9 @@ func TestADelegatedBlockIsNotForUrgentLocks(t *testing.T) {
 	h.collect(h.core.Gone(h.time(), gone))
 	op := h.lock(Request{AtOnce: true})
 	s.enqueueFor(hint.Block)
-	if took := h.untilAnswered(s, op); !hint.Block.Retained || took > 100*time.Millisecond {
-		t.Fatalf("answered after %v", took)
-	}
+	took := h.untilAnswered(s, op)
+	require.True(t, hint.Block.Retained, "answered after %v", took)
+	require.LessOrEqual(t, took, 100*time.Millisecond)
 }
 
 // NOWAIT is answered BUSY where a block of another session is to be enqueued first.
@@ -293,13 +277,10 @@ func TestNoWaitBehindAPiggybackedBlockIsBusy(t *testing.T) {
 	h.collect(h.core.Hear(h.time(), Hint{Key: h.key(), To: h.session.ID(), Kind: HintPiggyback, Block: Block{N: 1, Session: session(8), Req: 5}, Last: 5}))
 	op := h.lock(Request{NoWait: true})
 	h.end(tk, OutcomeAcked)
-	if took := h.untilAnswered(s, op); took > 100*time.Millisecond {
-		t.Fatalf("answered after %v", took)
-	}
+	require.LessOrEqual(t, h.untilAnswered(s, op), 100*time.Millisecond)
 	s.answerAll()
-	if h.expectState(op, StateBusy); s.row.Guard != 2 {
-		t.Fatalf("row %+v", s.row)
-	}
+	h.expectState(op, StateBusy)
+	require.EqualValues(t, 2, s.row.Guard)
 }
 
 // A block that no entry waits for is not delegated again.
@@ -330,7 +311,5 @@ func TestTheRestOfADelegatedBlockIsReleased(t *testing.T) {
 		s.apply(Release(*s.row, 2, false, 0))
 	}
 	h.runFor(s, 10*time.Second)
-	if !s.row.Empty() {
-		t.Fatalf("row %+v", s.row)
-	}
+	require.True(t, s.row.Empty(), "row %+v", s.row)
 }

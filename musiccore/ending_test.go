@@ -3,6 +3,8 @@ package musiccore
 import (
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 // A term that has ended only in memory may go on elsewhere if the session dies, so LOST is told
@@ -20,9 +22,7 @@ func TestLostIsToldOnceTheRowSaysSo(t *testing.T) {
 			h.expectWaiting(put)
 			s.answerAll()
 			h.expectError(put, ErrLost)
-			if s.row.Head != 2 {
-				t.Fatalf("lost, and still the head: %+v", *s.row)
-			}
+			require.EqualValues(t, 2, s.row.Head, "lost, and still the head")
 		})
 	}
 }
@@ -51,9 +51,8 @@ func TestNobodyIsToldLostWhileTheReleaseIsUnknown(t *testing.T) {
 	h.beat()
 	_, again := h.begin(1, Put)
 	s.answerAll()
-	if !h.answerOf(again).Ticket.OK() || s.row.Owner != session(2) {
-		t.Fatalf("the reference goes on: %+v", *s.row)
-	}
+	require.True(t, h.answerOf(again).Ticket.OK(), "the reference goes on: %+v", *s.row)
+	require.Equal(t, session(2), s.row.Owner, "the reference")
 }
 
 // A process stands still for too long: its put in flight is unknown, the audit says that the
@@ -64,13 +63,11 @@ func TestAnOperationInFlightWhenItsSessionDiesIsUnknown(t *testing.T) {
 	get, _ := h.begin(1, Get)
 	h.advanceUnticked(h.opts.SessionLease)
 	for _, tk := range []Ticket{put, get} {
-		if v := h.end(tk, OutcomeAcked); v != VerdictUncertain {
-			t.Fatalf("verdict %v", v)
-		}
+		require.Equal(t, VerdictUncertain, h.end(tk, OutcomeAcked))
 	}
-	if n := h.notes[len(h.notes)-1]; n.Kind != NoteOrphaned || n.Ref != 1 {
-		t.Fatalf("audit %+v", h.notes)
-	}
+	n := h.notes[len(h.notes)-1]
+	require.Equal(t, NoteOrphaned, n.Kind, "audit %+v", h.notes)
+	require.EqualValues(t, 1, n.Ref, "audit %+v", h.notes)
 }
 
 // A verdict that comes after the row has passed the reference says LOST.
@@ -80,9 +77,9 @@ func TestALateVerdictOfAPassedReferenceIsLost(t *testing.T) {
 	h.unlock(1)
 	h.advance(h.opts.OpTimeout)
 	s.answerAll()
-	if v := h.end(put, OutcomeAcked); v != VerdictLost || s.row.Head != 2 {
-		t.Fatalf("verdict %v, %+v", v, *s.row)
-	}
+	v := h.end(put, OutcomeAcked)
+	require.Equal(t, VerdictLost, v, "verdict %v, %+v", v, *s.row)
+	require.EqualValues(t, 2, s.row.Head, "verdict %v", v)
 }
 
 // In a strict table another proxy may take over a term and its reference: the reference is not
@@ -134,9 +131,7 @@ func TestAReferenceThatWasGivenBackIsGone(t *testing.T) {
 	h.expectError(put, ErrNotHeld)
 	h.unlock(1)
 	s.answerAll()
-	if s.row.Head != 3 {
-		t.Fatalf("%+v", *s.row)
-	}
+	require.EqualValues(t, 3, s.row.Head)
 	_, put = h.begin(2, Put)
 	s.answerAll()
 	h.expectError(put, ErrReleased)
@@ -152,15 +147,16 @@ func TestEndingsOfFollowingReferencesAreOne(t *testing.T) {
 	k.endings.record(101, StateLost)
 	k.endings.record(0, StateLost)
 	k.endings.record(102, 0)
-	if len(k.endings) != 2 || k.endings.of(57) != StateReleased || k.endings.of(101) != StateLost || k.endings.of(102) != 0 {
-		t.Fatalf("%+v", k.endings)
-	}
+	require.Len(t, k.endings, 2)
+	require.Equal(t, StateReleased, k.endings.of(57), "%+v", k.endings)
+	require.Equal(t, StateLost, k.endings.of(101), "%+v", k.endings)
+	require.Zero(t, k.endings.of(102), "%+v", k.endings)
 	for r := LockRef(200); r < 400; r += 2 {
 		k.endings.record(r, StateLost)
 	}
-	if len(k.endings) != maxEndings || k.endings.of(57) != 0 || k.endings.of(398) != StateLost {
-		t.Fatalf("%+v", k.endings)
-	}
+	require.Len(t, k.endings, maxEndings)
+	require.Zero(t, k.endings.of(57), "%+v", k.endings)
+	require.Equal(t, StateLost, k.endings.of(398), "%+v", k.endings)
 }
 
 // A reference of a block has ended for good once none of its operations is in flight: it cannot be
@@ -188,9 +184,7 @@ func TestTheLastReferenceOfABlockIsLostWithItsRelease(t *testing.T) {
 	h.expectWaiting(put)
 	h.runFor(s, time.Second)
 	h.expectError(put, ErrReleased)
-	if s.row.Head != 10 {
-		t.Fatalf("given back, and not passed: %+v", *s.row)
-	}
+	require.EqualValues(t, 10, s.row.Head, "given back, and not passed")
 }
 
 // A reference in a dead session's block is told as lost only after the block was passed over.

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/stretchr/testify/assert"
 )
 
 // far is one key that clients at far sites want again and again, in time that costs nothing.
@@ -222,16 +224,12 @@ func TestFarSitesShareAKeyByOneLWTATerm(t *testing.T) {
 				close(f.ended)
 				synctest.Wait()
 				lwts, sections := done.lwts-settled.lwts, done.sections[0]-settled.sections[0]
-				if !slices.IsSorted(f.order) {
-					t.Errorf("out of order: %v", f.order)
-				}
-				if 10*lwts*tc.clients > 15*sections || sections < tc.least {
-					t.Errorf("%d LWTs for %d sections", lwts, sections)
-				}
+				assert.True(t, slices.IsSorted(f.order), "out of order: %v", f.order)
+				assert.LessOrEqual(t, 10*lwts*tc.clients, 15*sections, "%d LWTs for %d sections", lwts, sections)
+				assert.GreaterOrEqual(t, sections, tc.least, "%d LWTs for %d sections", lwts, sections)
 				for i := range f.sites {
-					if n := done.sections[i+1] - settled.sections[i+1]; 4*n < sections {
-						t.Errorf("site %d: %d of %d sections", i+1, n, sections)
-					}
+					n := done.sections[i+1] - settled.sections[i+1]
+					assert.GreaterOrEqual(t, 4*n, sections, "site %d: %d of %d sections", i+1, n, sections)
 				}
 				time.Sleep(time.Minute) // for what is on its way
 			})

@@ -3,6 +3,8 @@ package musiccore
 import (
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 // docs/protocol.md 3.14, Force: the owner's proxy ends the term, with bounded drain and Synch.
@@ -12,28 +14,27 @@ func TestForceOfTheOwnHolder(t *testing.T) {
 	op := h.force()
 	h.expectNoCommand()
 	h.expectWaiting(op)
-	if v := h.end(tk, OutcomeUnknown); v != VerdictUncertain {
-		t.Fatalf("verdict %v", v)
-	}
+	require.Equal(t, VerdictUncertain, h.end(tk, OutcomeUnknown))
 	_, late := h.begin(1, Put)
 	h.expectWaiting(late)
 	s.answerAll()
 	h.expectError(late, ErrLost)
-	if g := h.expectState(op, StateReleased); !g.Applied || g.Ref != 1 {
-		t.Fatalf("%+v", g)
-	}
-	if _, ok := s.actions[len(s.actions)-2].(Synch); !ok || s.row.Head != 2 || s.row.Dirty {
-		t.Fatalf("settled, then released: %+v %+v", s.actions, *s.row)
-	}
+	g := h.expectState(op, StateReleased)
+	require.True(t, g.Applied, "%+v", g)
+	require.EqualValues(t, 1, g.Ref)
+	_, ok := s.actions[len(s.actions)-2].(Synch)
+	require.True(t, ok, "settled, then released: %+v %+v", s.actions, *s.row)
+	require.EqualValues(t, 2, s.row.Head, "settled, then released: %+v", s.actions)
+	require.False(t, s.row.Dirty, "settled, then released: %+v %+v", s.actions, *s.row)
 	h.expectForced(1)
 	op = h.lock(Request{Ref: 1})
 	s.answerAll()
 	h.expectState(op, StateLost)
 	op = h.force()
 	s.answerAll()
-	if g := h.expectState(op, StateReleased); g.Applied || g.Ref != 0 {
-		t.Fatalf("nobody holds: %+v", g)
-	}
+	g = h.expectState(op, StateReleased)
+	require.False(t, g.Applied, "nobody holds: %+v", g)
+	require.Zero(t, g.Ref, "nobody holds")
 }
 
 // FORCE on a living session is left to its own proxy. A dead session is passed over at once,
@@ -44,16 +45,16 @@ func TestForceIsForTheOwner(t *testing.T) {
 	op := h.force()
 	h.runFor(s, 100*time.Millisecond)
 	h.expectElsewhere(op, 9)
-	if len(s.swapsSeen()) != 0 {
-		t.Fatal("a live session is preempted")
-	}
+	require.Empty(t, s.swapsSeen(), "a live session is preempted")
 	s.beat[session(9)] = EndedBeat
 	h.runFor(s, 2*time.Second)
 	op = h.force()
 	h.runFor(s, 100*time.Millisecond)
-	if g := h.expectState(op, StateReleased); !g.Applied || g.Ref != 1 || s.row.Head != 2 || !s.row.Dirty {
-		t.Fatalf("a dead one is passed over without the grace: %+v on %+v", g, *s.row)
-	}
+	g := h.expectState(op, StateReleased)
+	require.True(t, g.Applied, "a dead one is passed over without the grace: %+v on %+v", g, *s.row)
+	require.EqualValues(t, 1, g.Ref, "a dead one is passed over without the grace: %+v on %+v", g, *s.row)
+	require.EqualValues(t, 2, s.row.Head, "a dead one is passed over without the grace: %+v", g)
+	require.True(t, s.row.Dirty, "a dead one is passed over without the grace: %+v on %+v", g, *s.row)
 	h.expectForced(1)
 }
 
@@ -62,9 +63,10 @@ func TestForceOfAnOrphanedHead(t *testing.T) {
 	h, s := heldByOther(t, Row{Guard: 1, Head: 1, Epoch: 1000, Queue: []Block{block(1, 1, 1, 1)}})
 	op := h.force()
 	h.runFor(s, 100*time.Millisecond)
-	if g := h.expectState(op, StateReleased); !g.Applied || s.row.Head != 2 || !s.row.Dirty {
-		t.Fatalf("%+v on %+v", g, *s.row)
-	}
+	g := h.expectState(op, StateReleased)
+	require.True(t, g.Applied, "%+v on %+v", g, *s.row)
+	require.EqualValues(t, 2, s.row.Head, "%+v", g)
+	require.True(t, s.row.Dirty, "%+v on %+v", g, *s.row)
 }
 
 // FORCE of a term whose Release is under way ends nothing else.
@@ -72,9 +74,9 @@ func TestForceWhileTheTermIsReleased(t *testing.T) {
 	h, s := newHolder(t)
 	h.expectState(h.unlock(1), StateReleased)
 	op := h.force()
-	if g := h.expectState(op, StateReleased); g.Applied || g.Ref != 1 {
-		t.Fatalf("it was given back: %+v", g)
-	}
+	g := h.expectState(op, StateReleased)
+	require.False(t, g.Applied, "it was given back: %+v", g)
+	require.EqualValues(t, 1, g.Ref, "it was given back")
 	s.answerAll()
 }
 

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 // Tests that a known-bad variant asked for: the simulation meets what they
@@ -15,15 +17,11 @@ func TestHalfARowIsReadAtQuorum(t *testing.T) {
 	h := newHarness(t)
 	op := h.lock(Request{})
 	id, read := commandOf[ReadRow](h)
-	if read.Quorum {
-		t.Fatal("the first look is local")
-	}
+	require.False(t, read.Quorum, "the first look is local")
 	h.reply(id, Result{Cause: errors.New("half a row")})
 	h.advance(50 * time.Millisecond)
 	id, read = commandOf[ReadRow](h)
-	if !read.Quorum {
-		t.Fatal("the same replica is asked again")
-	}
+	require.True(t, read.Quorum, "the same replica is asked again")
 	h.reply(id, Result{Status: StatusDone})
 	id, _ = commandOf[Apply](h)
 	h.reply(id, Result{Status: StatusDone})
@@ -51,23 +49,19 @@ func TestAnInsertOnOneReplica(t *testing.T) {
 			h.reply(c.ID, Result{Status: StatusDone, Row: &half})
 		}
 	}
-	if len(h.alarms) > 0 {
-		t.Fatalf("alarms %+v", h.alarms)
-	}
+	require.Empty(t, h.alarms)
 	h.open = nil
 	h.lock(Request{})
-	if _, w := commandOf[Apply](h); w.Swap.If.What != IfAbsent {
-		t.Fatalf("%+v", w.Swap)
-	}
+	_, w := commandOf[Apply](h)
+	require.Equal(t, IfAbsent, w.Swap.If.What)
 }
 
 // A Lock or Begin that carries a later closed marks an open term of the key as not synchronised.
 func TestALockTellsOfALaterClosed(t *testing.T) {
 	h, _ := newHolder(t)
 	h.lock(Request{NoWait: true, Closed: 2 * t0})
-	if tk, _ := h.begin(1, Get); tk.OK() {
-		t.Fatal("the table was closed since, and the term goes on as synchronised")
-	}
+	tk, _ := h.begin(1, Get)
+	require.False(t, tk.OK(), "the table was closed since, and the term goes on as synchronised")
 }
 
 // A reference that was abandoned before its turn is released only when it is the head, also one
@@ -80,9 +74,8 @@ func TestC8AnAbandonedReferenceWaitsForItsTurn(t *testing.T) {
 	id, _ = commandOf[Apply](h)
 	h.reply(id, Result{Status: StatusDone})
 	h.collect(h.core.Gone(h.time(), op))
-	if _, read := commandOf[ReadRow](h); !read.Quorum {
-		t.Fatal("the head must be certain")
-	}
+	_, read := commandOf[ReadRow](h)
+	require.True(t, read.Quorum, "the head must be certain")
 	h.expectNoCommand()
 }
 
@@ -125,9 +118,7 @@ func TestALateReadOfBeforeTheInsert(t *testing.T) {
 	h.lock(Request{})
 	s.answerAll() // the own Enqueue is applied to it
 	h.reply(late, Result{Status: StatusDone})
-	if len(h.alarms) > 0 {
-		t.Fatalf("alarms %+v", h.alarms)
-	}
+	require.Empty(t, h.alarms)
 }
 
 // If two registers have different ages, the queue's may be the older one: such a row does not count
@@ -141,17 +132,13 @@ func TestARowOfTwoAgesIsNotEmpty(t *testing.T) {
 	torn.Guard, torn.Queue = 10, []Block{block(10, 1, 1, 76)}
 	h.reply(id, sees(torn))
 	id, a := commandOf[Apply](h)
-	if a.Swap.If.What != IfGuard {
-		t.Fatalf("%+v", a.Swap)
-	}
+	require.Equal(t, IfGuard, a.Swap.If.What)
 	h.reply(id, Result{Status: StatusRefused})
 	id, _ = commandOf[ReadRow](h)
 	h.reply(id, sees(row))
 	id, _ = commandOf[Apply](h)
 	h.reply(id, Result{Status: StatusDone})
-	if g := h.expectState(op, StateHeld); g.Ref != 12 {
-		t.Fatalf("%+v", g)
-	}
+	require.EqualValues(t, 12, h.expectState(op, StateHeld).Ref)
 }
 
 // The number of a beat, which is its write timestamp, rises even if the wall clock steps back (C5).
@@ -160,7 +147,6 @@ func TestC5BeatsCountUpWhateverTheClockShows(t *testing.T) {
 	one, _ := s.Beat(at(time.Second))
 	back := at(2 * time.Second)
 	back.Wall -= 10_000_000
-	if two, _ := s.Beat(back); two <= one {
-		t.Fatalf("beat %d after beat %d", two, one)
-	}
+	two, _ := s.Beat(back)
+	require.Greater(t, two, one, "beat %d after beat", two)
 }

@@ -3,6 +3,8 @@ package musiccore
 import (
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 // docs/protocol.md 3.17: after the Renew that makes the holder plain was sent, nothing is handed
@@ -16,9 +18,7 @@ func TestAPlainHolderHandsNothingOver(t *testing.T) {
 	h.expectWaiting(next)
 	h.reply(id, s.apply(renew.Swap))
 	s.answerAll()
-	if g := h.expectState(next, StateHeld); g.Ref != 10 {
-		t.Fatalf("grant %+v", g)
-	}
+	require.EqualValues(t, 10, h.expectState(next, StateHeld).Ref)
 }
 
 // docs/protocol.md 3.17, Blocks: a reference is handed over only when no operation of the one
@@ -30,14 +30,10 @@ func TestHandOverWaitsForWhatIsInFlight(t *testing.T) {
 	h.unlock(2)
 	s.answerAll()
 	h.expectWaiting(next)
-	if v := h.end(put, OutcomeUnknown); v != VerdictUncertain {
-		t.Fatalf("verdict %v", v)
-	}
+	require.Equal(t, VerdictUncertain, h.end(put, OutcomeUnknown))
 	h.expectWaiting(next) // unsettled
 	id, c := commandOf[Synch](h)
-	if c.Fence <= put.Stamp {
-		t.Fatalf("fence %d, put %d", c.Fence, put.Stamp)
-	}
+	require.Less(t, put.Stamp, c.Fence)
 	h.reply(id, Result{Status: StatusDone})
 	h.expectState(next, StateHeld)
 }
@@ -57,13 +53,10 @@ func TestABlockInheritsWhatIsDirty(t *testing.T) {
 	second := h.lock(Request{})
 	s.answerAll()
 	_, get := h.begin(h.expectState(second, StateHeld).Ref, Get)
-	if _, done := h.answers[get]; done {
-		t.Fatal("a get before the synchronise")
-	}
+	_, done := h.answers[get]
+	require.False(t, done, "a get before the synchronise")
 	_, c := commandOf[Synch](h)
-	if c.Fence != s.row.Epoch+2 {
-		t.Fatalf("fence %d, epoch %d", c.Fence, s.row.Epoch)
-	}
+	require.Equal(t, c.Fence, s.row.Epoch+2, "fence %d, epoch %d", c.Fence, s.row.Epoch)
 }
 
 // If a put of unknown outcome cannot be settled, the term is released dirty. The block goes on with
@@ -76,9 +69,11 @@ func TestABlockThatCannotBeSettledIsReleasedDirty(t *testing.T) {
 	h.end(put, OutcomeUnknown)
 	s.copy = Result{Status: StatusUnknown}
 	h.runFor(s, 100*time.Millisecond)
-	if g := h.expectState(next, StateHeld); g.Ref != 3 || s.row.Head != 3 || s.row.Guard != 9 || !s.row.Dirty {
-		t.Fatalf("grant %+v, row %+v", g, s.row)
-	}
+	g := h.expectState(next, StateHeld)
+	require.EqualValues(t, 3, g.Ref, "grant %+v, row %+v", g, s.row)
+	require.EqualValues(t, 3, s.row.Head, "grant %+v", g)
+	require.EqualValues(t, 9, s.row.Guard, "grant %+v", g)
+	require.True(t, s.row.Dirty, "grant %+v, row %+v", g, s.row)
 	_, tk := h.begin(3, Get)
 	h.expectWaiting(tk)
 }
@@ -94,9 +89,7 @@ func TestNothingIsHandedOverOnceTheReleaseIsSent(t *testing.T) {
 	h.expectWaiting(op)
 	h.reply(id, s.apply(release.Swap))
 	s.answerAll()
-	if g := h.expectState(op, StateHeld); g.Ref != 10 {
-		t.Fatalf("grant %+v", g)
-	}
+	require.EqualValues(t, 10, h.expectState(op, StateHeld).Ref)
 }
 
 // docs/protocol.md 3.19, Shutdown: the holder is made plain, the rest of the block is released.
@@ -105,21 +98,18 @@ func TestDrainMakesTheHolderOfABlockPlain(t *testing.T) {
 	waits := h.lock(Request{Wait: time.Minute})
 	h.collect(h.core.Drain(h.time()))
 	h.expectError(waits, ErrDraining)
-	if h.core.Quiet() {
-		t.Fatal("quiet before the holder is plain")
-	}
+	require.False(t, h.core.Quiet(), "quiet before the holder is plain")
 	s.answerAll()
-	if !h.core.Quiet() || s.row.Owner != h.session.ID() || s.row.Head != 2 {
-		t.Fatalf("row %+v", s.row)
-	}
+	require.True(t, h.core.Quiet(), "row %+v", s.row)
+	require.Equal(t, h.session.ID(), s.row.Owner)
+	require.EqualValues(t, 2, s.row.Head)
 
 	h, s = blockHeld(t)
 	h.unlock(2)
 	h.collect(h.core.Drain(h.time()))
 	s.answerAll()
-	if !h.core.Quiet() || s.row.Head != 10 {
-		t.Fatalf("row %+v", s.row)
-	}
+	require.True(t, h.core.Quiet(), "row %+v", s.row)
+	require.EqualValues(t, 10, s.row.Head)
 }
 
 // A Renew for a new window does not make the holder of a block plain.
@@ -129,11 +119,12 @@ func TestARenewInsideABlockLeavesItKept(t *testing.T) {
 	h.end(before, OutcomeAcked)
 	h.collect(h.core.Altered(h.time(), h.table))
 	s.answerAll()
-	if s.row.Owner != (SessionID{}) || !s.row.retained(s.row.Head) || s.lwts() != 1 {
-		t.Fatalf("row %+v", s.row)
-	}
+	require.Equal(t, SessionID{}, s.row.Owner)
+	require.True(t, s.row.retained(s.row.Head), "row %+v", s.row)
+	require.Equal(t, 1, s.lwts(), "row %+v", s.row)
 	h.unlock(2)
-	if r, stamp := h.shortSection(s); r != 3 || stamp <= before.Stamp+h.opts.Window/2 || s.row.Head != 2 {
-		t.Fatalf("reference %d at %d, row %+v", r, stamp, s.row)
-	}
+	r, stamp := h.shortSection(s)
+	require.EqualValues(t, 3, r, "reference %d at %d, row %+v", r, stamp, s.row)
+	require.Greater(t, stamp, before.Stamp+h.opts.Window/2, "reference %d at %d, row %+v", r, stamp, s.row)
+	require.EqualValues(t, 2, s.row.Head, "reference %d at %d", r, stamp)
 }

@@ -1,10 +1,11 @@
 package musiccore
 
 import (
-	"errors"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 // harness is one Core whose store is the test: it keeps the commands that were not answered, and
@@ -65,9 +66,8 @@ func (h *harness) key() Key { return Key{Table: h.table, PK: "k"} }
 func (h *harness) collect(fx Effects) {
 	h.open = append(h.open, fx.Commands...)
 	for _, a := range fx.Answers {
-		if _, twice := h.answers[a.Op]; twice {
-			h.t.Fatalf("operation %d is answered twice", a.Op)
-		}
+		_, twice := h.answers[a.Op]
+		require.False(h.t, twice, "operation %d is answered twice", a.Op)
 		h.answers[a.Op] = a
 	}
 	h.alarms = append(h.alarms, fx.Alarms...)
@@ -156,34 +156,29 @@ func commandOf[A Action](h *harness) (CommandID, A) {
 		}
 	}
 	var want A
-	h.t.Fatalf("no command %T among %+v", want, h.open)
+	require.Fail(h.t, "no such command", "%T among %+v", want, h.open)
 	return 0, want
 }
 
 // expectNoCommand fails the test where a command is open.
 func (h *harness) expectNoCommand() {
 	h.t.Helper()
-	if len(h.open) > 0 {
-		h.t.Fatalf("commands nobody expected: %+v", h.open)
-	}
+	require.Empty(h.t, h.open, "commands nobody expected")
 }
 
 // answerOf returns the answer of an operation, which must have come.
 func (h *harness) answerOf(op OpID) Answer {
 	h.t.Helper()
 	a, ok := h.answers[op]
-	if !ok {
-		h.t.Fatalf("operation %d has no answer; open commands %+v", op, h.open)
-	}
+	require.True(h.t, ok, "operation %d has no answer; open commands %+v", op, h.open)
 	return a
 }
 
 // expectWaiting fails the test where an operation has been answered.
 func (h *harness) expectWaiting(op OpID) {
 	h.t.Helper()
-	if a, ok := h.answers[op]; ok {
-		h.t.Fatalf("operation %d is answered: %+v", op, a)
-	}
+	a, ok := h.answers[op]
+	require.False(h.t, ok, "operation %d is answered: %+v", op, a)
 }
 
 // expectState fails the test unless an operation was answered with a Grant of that state, and
@@ -191,33 +186,29 @@ func (h *harness) expectWaiting(op OpID) {
 func (h *harness) expectState(op OpID, want State) Grant {
 	h.t.Helper()
 	a := h.answerOf(op)
-	if a.Err != nil || a.Grant.State != want {
-		h.t.Fatalf("operation %d: %+v, want %v", op, a, want)
-	}
+	require.NoError(h.t, a.Err, "operation %d: %+v, want %v", op, a, want)
+	require.Equal(h.t, want, a.Grant.State, "operation %d", op)
 	return a.Grant
 }
 
 // expectError fails the test unless an operation was answered with that error.
 func (h *harness) expectError(op OpID, want error) {
 	h.t.Helper()
-	if a := h.answerOf(op); !errors.Is(a.Err, want) {
-		h.t.Fatalf("operation %d: %+v, want error %v", op, a, want)
-	}
+	a := h.answerOf(op)
+	require.ErrorIs(h.t, a.Err, want, "operation %d: %+v, want error", op, a)
 }
 
 func (h *harness) expectElsewhere(op OpID, n byte) {
 	h.t.Helper()
 	var e *ElsewhereError
-	if a := h.answerOf(op); !errors.As(a.Err, &e) || e.Session != session(n) {
-		h.t.Fatalf("%+v, want elsewhere at %d", a, n)
-	}
+	a := h.answerOf(op)
+	require.ErrorAs(h.t, a.Err, &e, "%+v, want elsewhere at %d", a, n)
+	require.Equal(h.t, session(n), e.Session, "%+v, want elsewhere at %d", a, n)
 }
 
 func (h *harness) expectForced(ref LockRef) {
 	h.t.Helper()
-	if !slices.ContainsFunc(h.notes, func(n Note) bool { return n.Kind == NoteForced && n.Ref == ref && n.Reason == "stuck" }) {
-		h.t.Fatalf("no word of %d in the audit: %+v", ref, h.notes)
-	}
+	require.True(h.t, slices.ContainsFunc(h.notes, func(n Note) bool { return n.Kind == NoteForced && n.Ref == ref && n.Reason == "stuck" }), "no word of %d in the audit: %+v", ref, h.notes)
 }
 
 // fakeStore is an honest store for tests that do not care how it answers: answerAll runs every
@@ -257,7 +248,7 @@ func (s *fakeStore) do(a Action) Result {
 	case ReadBeat:
 		return Result{Status: StatusDone, Beat: s.beat[a.Session]}
 	}
-	s.h.t.Fatalf("unknown action %T", a)
+	require.Fail(s.h.t, "unknown action", "%T", a)
 	return Result{}
 }
 

@@ -1,9 +1,11 @@
 package musiccore
 
 import (
-	"slices"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // hinted takes the hints that were given, and demands them.
@@ -12,9 +14,7 @@ func (h *harness) expectHints(want ...Hint) {
 	for i := range want {
 		want[i].Key = h.key()
 	}
-	if !slices.Equal(h.hints, want) {
-		h.t.Fatalf("hints %+v, want %+v", h.hints, want)
-	}
+	require.Equal(h.t, want, h.hints)
 	h.hints = nil
 }
 
@@ -25,9 +25,7 @@ func (h *harness) receive(what HintKind) {
 // joined puts a reference of another session into the queue.
 func (s *fakeStore) enqueueOther(n byte) {
 	s.h.t.Helper()
-	if s.apply(Enqueue(s.row, Block{N: 1, Session: session(n), Req: 1}, 0, t0)).Status != StatusDone {
-		s.h.t.Fatal("refused")
-	}
+	require.Equal(s.h.t, StatusDone, s.apply(Enqueue(s.row, Block{N: 1, Session: session(n), Req: 1}, 0, t0)).Status)
 }
 
 // handOn has another session give back the head, and tell so.
@@ -73,9 +71,7 @@ func TestWaitingTellsTheHolderWhomToTell(t *testing.T) {
 	s.enqueueOther(7)
 	h.receive(HintWaiting)
 	id, read := commandOf[ReadRow](h)
-	if !read.Quorum {
-		t.Fatal("one replica may not have it")
-	}
+	require.True(t, read.Quorum, "one replica may not have it")
 	h.reply(id, s.read())
 	h.receive(HintWaiting)
 	h.expectNoCommand() // the queue as known says it
@@ -105,13 +101,11 @@ func TestReleasingIsPolledOftenForAWhile(t *testing.T) {
 	}
 	looks(10 * time.Second)
 	h.receive(HintReleasing)
-	if n := looks(100 * time.Millisecond); n < 15 || n > 21 {
-		t.Errorf("%d looks in 100 ms", n)
-	}
+	n := looks(100 * time.Millisecond)
+	assert.GreaterOrEqual(t, n, 15, "looks in 100 ms")
+	assert.LessOrEqual(t, n, 21, "looks in 100 ms")
 	looks(releasingFor)
-	if n := looks(10 * time.Second); n > 25 {
-		t.Errorf("%d looks in 10 s, long after", n)
-	}
+	assert.LessOrEqual(t, looks(10*time.Second), 25, "looks in 10 s, long after")
 	h.receive(HintReleasing)
 	for range 3 {
 		s.apply(Release(*s.row, 2, false, 0))
@@ -153,8 +147,9 @@ func TestWaitingWhileTheRowIsReleased(t *testing.T) {
 			s.answerAll()
 		}
 		h.expectHints(Hint{To: session(7), Kind: HintYourTurn})
-		if len(h.core.ops) != 0 || late && len(h.core.keys) != 0 {
-			t.Fatal("a hint leaves memory behind")
+		require.Empty(t, h.core.ops, "a hint leaves memory behind")
+		if late {
+			require.Empty(t, h.core.keys, "a hint leaves memory behind")
 		}
 	}
 }
@@ -166,9 +161,9 @@ func TestWaitingFindsAnOrphanedHead(t *testing.T) {
 	h, s := heldByOther(t, r)
 	h.receive(HintWaiting)
 	s.answerAll()
-	if s.row.Head != 2 || !s.row.Dirty || s.row.Epoch < 1000+h.opts.Window {
-		t.Fatalf("%+v", *s.row)
-	}
+	require.EqualValues(t, 2, s.row.Head)
+	require.True(t, s.row.Dirty, "%+v", *s.row)
+	require.GreaterOrEqual(t, s.row.Epoch, 1000+h.opts.Window)
 	h.expectHints(Hint{To: session(8), Kind: HintYourTurn})
 }
 
@@ -180,12 +175,12 @@ func TestWaitingGrantsNothingAndLeavesNothing(t *testing.T) {
 	s.answerAll()
 	h.receive(HintWaiting)
 	h.advance(h.opts.Wait) // the store says nothing
-	if len(h.answers) != 0 || len(h.core.keys) != 0 || len(h.core.timers) != 0 || len(h.hints) != 0 {
-		t.Fatalf("answers %+v, hints %+v, %d keys", h.answers, h.hints, len(h.core.keys))
-	}
-	if len(s.actions) != 1 || s.actions[0] != (ReadRow{Quorum: true}) {
-		t.Fatalf("%+v", s.actions)
-	}
+	require.Empty(t, h.answers, "answers %+v, hints %+v, %d keys", h.answers, h.hints, len(h.core.keys))
+	require.Empty(t, h.core.keys, "answers %+v, hints %+v, %d keys", h.answers, h.hints, len(h.core.keys))
+	require.Empty(t, h.core.timers, "answers %+v, hints %+v, %d keys", h.answers, h.hints, len(h.core.keys))
+	require.Empty(t, h.hints, "answers %+v, hints %+v, %d keys", h.answers, h.hints, len(h.core.keys))
+	require.Len(t, s.actions, 1)
+	require.Equal(t, ReadRow{Quorum: true}, s.actions[0], "%+v", s.actions)
 }
 
 // After a hint, a dirty head that one replica showed is not granted before a QUORUM read (M6).
@@ -197,9 +192,7 @@ func TestAHintGrantsNoDirtyHead(t *testing.T) {
 	s.apply(Release(*s.row, 2, true, 0))
 	h.advance(100 * time.Millisecond)
 	id, read := commandOf[ReadRow](h)
-	if read.Quorum {
-		t.Fatal("a poll asks one replica")
-	}
+	require.False(t, read.Quorum, "a poll asks one replica")
 	h.reply(id, s.read())
 	h.receive(HintYourTurn)
 	h.expectWaiting(op)
@@ -214,7 +207,7 @@ func TestPositionWithoutAReferenceIsAnEstimate(t *testing.T) {
 	id, _ := commandOf[ReadRow](h)
 	h.reply(id, s.read())
 	h.advance(h.opts.Wait)
-	if g := h.expectState(op, StateQueued); g.Ref != 0 || g.Position != 3 {
-		t.Fatalf("behind 1, 2 and 3: %+v", g)
-	}
+	g := h.expectState(op, StateQueued)
+	require.Zero(t, g.Ref, "behind 1, 2 and 3")
+	require.Equal(t, 3, g.Position, "behind 1, 2 and 3")
 }

@@ -1,9 +1,11 @@
 package musiccore
 
 import (
-	"errors"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // A holder that is silent for its lease loses the lock; every operation and LOCK renews the lease.
@@ -13,27 +15,20 @@ func TestClientLease(t *testing.T) {
 	s.answerAll()
 	h.advance(29 * time.Second)
 	tk, _ := h.begin(1, Put)
-	if tk.Left != time.Second || tk.Lease != 30*time.Second {
-		t.Fatalf("left %v of %v", tk.Left, tk.Lease)
-	}
+	require.Equal(t, time.Second, tk.Left, "left %v of %v", tk.Left, tk.Lease)
+	require.Equal(t, 30*time.Second, tk.Lease, "left %v", tk.Left)
 	h.end(tk, OutcomeAcked)
 	h.advance(29 * time.Second)
-	if g := h.expectState(h.lock(Request{Ref: 1}), StateHeld); g.Lease != 30*time.Second {
-		t.Fatalf("every accepted statement renews: %+v", g)
-	}
+	require.Equal(t, 30*time.Second, h.expectState(h.lock(Request{Ref: 1}), StateHeld).Lease, "every accepted statement renews")
 	h.advance(30*time.Second - 1)
 	h.expectWaiting(next)
 	h.advance(1)
 	s.answerAll()
-	if g := h.expectState(next, StateHeld); !g.OwnerDied {
-		t.Fatal("the holder did not give it back")
-	}
+	require.True(t, h.expectState(next, StateHeld).OwnerDied, "the holder did not give it back")
 	_, op := h.begin(1, Put)
 	h.expectError(op, ErrLost)
 	h.expectState(h.lock(Request{Ref: 1}), StateLost)
-	if g := h.expectState(h.unlock(1), StateLost); g.Applied {
-		t.Fatal("applied")
-	}
+	require.False(t, h.expectState(h.unlock(1), StateLost).Applied, "applied")
 }
 
 // A lease ends at its time even if Tick is late.
@@ -44,9 +39,7 @@ func TestLeaseIsOverThoughNobodyTicked(t *testing.T) {
 		h.beat()
 	}
 	tk, op := h.begin(1, Put)
-	if tk.OK() {
-		t.Fatal("a ticket after the lease")
-	}
+	require.False(t, tk.OK(), "a ticket after the lease")
 	h.expectWaiting(op)
 	s.answerAll()
 	h.expectError(op, ErrLost)
@@ -58,21 +51,15 @@ func TestOwnerDiedIsToldOnceAndRemembered(t *testing.T) {
 	h, s := newHolder(t)
 	h.advance(30 * time.Second)
 	s.answerAll()
-	if len(h.core.keys) != 0 {
-		t.Fatal("not idle")
-	}
+	require.Empty(t, h.core.keys, "not idle")
 	op := h.lock(Request{})
 	s.answerAll()
-	if g := h.expectState(op, StateHeld); !g.OwnerDied {
-		t.Fatal("forgotten")
-	}
+	require.True(t, h.expectState(op, StateHeld).OwnerDied, "forgotten")
 	h.unlock(2)
 	s.answerAll()
 	op = h.lock(Request{})
 	s.answerAll()
-	if g := h.expectState(op, StateHeld); g.OwnerDied {
-		t.Fatal("told again")
-	}
+	require.False(t, h.expectState(op, StateHeld).OwnerDied, "told again")
 }
 
 // UNLOCK of a holder, of a waiter, and of a reference that is not held.
@@ -80,19 +67,13 @@ func TestUnlock(t *testing.T) {
 	h, s := newHolder(t)
 	op := h.lock(Request{Wait: time.Minute})
 	s.answerAll()
-	if g := h.expectState(h.unlock(2), StateReleased); !g.Applied {
-		t.Fatal("a place in the queue is given back")
-	}
+	require.True(t, h.expectState(h.unlock(2), StateReleased).Applied, "a place in the queue is given back")
 	h.expectState(op, StateReleased)
 	h.unlock(1)
-	if g := h.expectState(h.unlock(1), StateReleased); !g.Applied {
-		t.Fatal("again, and it was this client's UNLOCK")
-	}
+	require.True(t, h.expectState(h.unlock(1), StateReleased).Applied, "again, and it was this client's UNLOCK")
 	s.answerAll()
 	again := h.unlock(1)
-	if g := h.expectState(again, StateReleased); !g.Applied {
-		t.Fatal("what a key's row is kept for is how its references ended, too")
-	}
+	require.True(t, h.expectState(again, StateReleased).Applied, "what a key's row is kept for is how its references ended, too")
 	for r, want := range map[LockRef]error{0: ErrNotHeld, -3: ErrNotHeld, 99: ErrNotHeld} {
 		op := h.unlock(r)
 		s.answerAll()
@@ -110,9 +91,9 @@ func TestElsewhere(t *testing.T) {
 	s.answerAll()
 	h.expectError(put, ErrElsewhere)
 	var e *ElsewhereError
-	if !errors.As(h.answers[put].Err, &e) || e.Session != session(9) || e.Error() == "" {
-		t.Fatal("which session?")
-	}
+	require.ErrorAs(t, h.answers[put].Err, &e, "which session?")
+	require.Equal(t, session(9), e.Session, "which session?")
+	require.NotEqual(t, "", e.Error(), "which session?")
 	op := h.lock(Request{Ref: 1})
 	s.answerAll()
 	h.expectError(op, ErrElsewhere)
@@ -130,25 +111,16 @@ func TestDrain(t *testing.T) {
 	h.collect(h.core.Drain(h.time()))
 	h.expectState(queued, StateQueued)
 	h.expectError(h.lock(Request{}), ErrDraining)
-	if h.core.Quiet() {
-		t.Fatal("a put is in flight")
-	}
+	require.False(t, h.core.Quiet(), "a put is in flight")
 	h.end(put, OutcomeUnknown)
-	if h.core.Quiet() {
-		t.Fatal("unsettled")
-	}
+	require.False(t, h.core.Quiet(), "unsettled")
 	s.answerAll()
-	if !h.core.Quiet() {
-		t.Fatal("settled, and not quiet")
-	}
-	if s.row.Head != 1 {
-		t.Fatal("held references stay: their clients go elsewhere")
-	}
+	require.True(t, h.core.Quiet(), "settled, and not quiet")
+	require.EqualValues(t, 1, s.row.Head, "held references stay: their clients go elsewhere")
 	h.unlock(1)
 	s.answerAll()
-	if h.core.keys[h.key()].term != nil || s.row.Head != 2 {
-		t.Fatal("released, and nobody granted")
-	}
+	require.Nil(t, h.core.keys[h.key()].term, "released, and nobody granted")
+	require.EqualValues(t, 2, s.row.Head, "released, and nobody granted")
 }
 
 // During a drain, a LOCK without a reference is refused.
@@ -167,13 +139,9 @@ func TestDropped(t *testing.T) {
 	s.answerAll()
 	h.collect(h.core.Dropped(h.time(), h.table))
 	h.expectError(waiter, ErrUnavailable)
-	if v := h.end(tk, OutcomeAcked); v != VerdictUncertain {
-		t.Fatalf("verdict %v", v)
-	}
+	require.Equal(t, VerdictUncertain, h.end(tk, OutcomeAcked))
 	h.expectNoCommand()
-	if len(h.core.keys)+len(h.core.idle.rows) != 0 {
-		t.Fatal("something is left")
-	}
+	require.Zero(t, len(h.core.keys)+len(h.core.idle.rows), "something is left")
 }
 
 // References of a table's next generation are higher than all references of the last one.
@@ -184,9 +152,7 @@ func TestReferencesOfTheNextGeneration(t *testing.T) {
 		t.Helper()
 		op := h.lock(Request{})
 		s.answerAll()
-		if g := h.expectState(op, StateHeld); g.Ref != want {
-			t.Fatalf("reference %d, want %d", g.Ref, want)
-		}
+		require.Equal(t, want, h.expectState(op, StateHeld).Ref)
 		h.unlock(want)
 		s.answerAll()
 	}
@@ -202,9 +168,7 @@ func TestReferencesOfTheNextGeneration(t *testing.T) {
 	op := h.lock(Request{Ref: 1})
 	s.answerAll()
 	h.expectState(op, StateLost)
-	if len(h.alarms) != 0 {
-		t.Fatal(h.alarms)
-	}
+	require.Empty(t, h.alarms)
 }
 
 // The number of rows kept for idle keys is bounded; the oldest is removed first.
@@ -214,22 +178,18 @@ func TestIdleRowsAreBounded(t *testing.T) {
 		i.put(Key{PK: string(rune('a' + n))}, idleKey{row: Row{Guard: LockRef(n + 1)}})
 		i.put(Key{PK: "z"}, idleKey{row: Row{Guard: 99}})
 	}
-	if len(i.rows) > 3 || len(i.ring) > 3 {
-		t.Fatalf("%d rows", len(i.rows))
-	}
+	require.LessOrEqual(t, len(i.rows), 3, "rows")
+	require.LessOrEqual(t, len(i.ring), 3, "%d rows", len(i.rows))
 	off := newIdle(0)
 	off.put(Key{}, idleKey{})
-	if _, ok := off.get(Key{}); ok {
-		t.Fatal("kept")
-	}
+	_, ok := off.get(Key{})
+	require.False(t, ok, "kept")
 }
 
 // The states have the names that clients see.
 func TestStateWords(t *testing.T) {
 	want := map[State]string{StateHeld: "HELD", StateQueued: "QUEUED", StateBusy: "BUSY", StateLost: "LOST", StateReleased: "RELEASED", 0: ""}
 	for s, word := range want {
-		if s.String() != word {
-			t.Errorf("%d is %q", s, s.String())
-		}
+		assert.Equal(t, word, s.String())
 	}
 }

@@ -1,9 +1,11 @@
 package musiccore
 
 import (
-	"reflect"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 var unknown = Result{Status: StatusUnknown}
@@ -31,19 +33,20 @@ func TestOneLWTAtATime(t *testing.T) {
 	h.reply(id, Result{Status: StatusDone})
 	h.expectState(first, StateHeld)
 	id, a := commandOf[Apply](h)
-	if b := a.Swap.Set.Row.Queue[1]; b.N != 2 || b.First != 2 || b.Retained {
-		t.Fatalf("waiters that came meanwhile share the next one: %+v", b)
-	}
+	b := a.Swap.Set.Row.Queue[1]
+	require.EqualValues(t, 2, b.N, "waiters that came meanwhile share the next one")
+	require.EqualValues(t, 2, b.First, "waiters that came meanwhile share the next one")
+	require.False(t, b.Retained, "waiters that came meanwhile share the next one: %+v", b)
 	h.expectNoCommand()
 	h.reply(id, Result{Status: StatusDone})
 	h.expectWaiting(second)
 	h.advance(1500 * time.Millisecond)
-	if g := h.expectState(second, StateQueued); g.Ref != 2 || g.Position != 1 {
-		t.Fatalf("%+v", g)
-	}
-	if g := h.expectState(third, StateQueued); g.Ref != 3 || g.Position != 2 {
-		t.Fatalf("%+v", g)
-	}
+	g := h.expectState(second, StateQueued)
+	require.EqualValues(t, 2, g.Ref)
+	require.Equal(t, 1, g.Position)
+	g = h.expectState(third, StateQueued)
+	require.EqualValues(t, 3, g.Ref)
+	require.Equal(t, 2, g.Position)
 }
 
 // H3: an LWT of unknown outcome is sent again, the same to the last literal.
@@ -55,16 +58,12 @@ func TestH3UnknownIsSentAgainWithTheSameLiterals(t *testing.T) {
 		h.advance(time.Second)
 		var again Apply
 		id, again = commandOf[Apply](h)
-		if !reflect.DeepEqual(first.Swap, again.Swap) {
-			t.Fatalf("%+v is not %+v", again, first)
-		}
+		require.Equal(t, again.Swap, first.Swap)
 	}
 	h.expectState(op, StateQueued)
 	h.reply(id, Result{Status: StatusDone})
 	op = h.lock(Request{Token: [16]byte{1}})
-	if g := h.expectState(op, StateHeld); g.Ref != 1 {
-		t.Fatalf("%+v", g)
-	}
+	require.EqualValues(t, 1, h.expectState(op, StateHeld).Ref)
 }
 
 // A refused LWT counts as applied if the row shows that an earlier sending was.
@@ -76,14 +75,10 @@ func TestRefusedAndItWasMe(t *testing.T) {
 	h.reply(id, Result{Status: StatusRefused})
 	h.expectWaiting(op)
 	id, read := commandOf[ReadRow](h)
-	if !read.Quorum {
-		t.Fatal("only a QUORUM read decides")
-	}
+	require.True(t, read.Quorum, "only a QUORUM read decides")
 	row, _ := a.Swap.Apply(nil)
 	h.reply(id, sees(row))
-	if g := h.expectState(op, StateHeld); g.Ref != 1 {
-		t.Fatalf("%+v", g)
-	}
+	require.EqualValues(t, 1, h.expectState(op, StateHeld).Ref)
 	h.expectNoCommand()
 }
 
@@ -94,9 +89,8 @@ func TestRefusedAndItWasAnother(t *testing.T) {
 	id, _ = commandOf[ReadRow](h)
 	h.reply(id, sees(Row{Guard: 1, Head: 1, Queue: []Block{block(1, 1, 9, 1)}, Epoch: 5, Dirty: true}))
 	_, a := commandOf[Apply](h)
-	if a.Swap.If != (If{What: IfGuard, Guard: 1}) || a.Swap.Set.Row.Queue[1].First != 2 {
-		t.Fatalf("asks again on the new row: %+v", a.Swap)
-	}
+	require.Equal(t, If{What: IfGuard, Guard: 1}, a.Swap.If, "asks again on the new row")
+	require.EqualValues(t, 2, a.Swap.Set.Row.Queue[1].First, "asks again on the new row: %+v", a.Swap)
 	h.expectWaiting(op)
 }
 
@@ -110,9 +104,7 @@ func TestRefusedAndTheRowIsStillTheOld(t *testing.T) {
 	h.reply(id, sees(old)) // commit level below QUORUM: S_(n-1)
 	h.advance(time.Second)
 	_, again := commandOf[Apply](h)
-	if !reflect.DeepEqual(first.Swap, again.Swap) {
-		t.Fatal("nothing was decided: the same again")
-	}
+	require.Equal(t, again.Swap, first.Swap, "nothing was decided: the same again")
 }
 
 // Only a read that began after the refusal decides a refused LWT.
@@ -128,9 +120,9 @@ func TestAReadBegunBeforeTheRefusalDecidesNothing(t *testing.T) {
 	row, _ := a.Swap.Apply(nil)
 	h.reply(id, sees(row))
 	h.expectNoCommand()
-	if k := h.core.keys[h.key()]; k.term == nil || k.term.holder.ref != 1 {
-		t.Fatal("the later read shows that it was me")
-	}
+	k := h.core.keys[h.key()]
+	require.NotNil(t, k.term, "the later read shows that it was me")
+	require.EqualValues(t, 1, k.term.holder.ref, "the later read shows that it was me")
 }
 
 // A Release of unknown outcome is repeated until it is definite, and nobody enters before.
@@ -149,9 +141,7 @@ func TestReleaseOfUnknownOutcome(t *testing.T) {
 		h.reply(id, unknown)
 		h.advance(20 * time.Millisecond)
 		id, again := commandOf[Apply](h)
-		if !reflect.DeepEqual(a, again) {
-			t.Fatal("another Release")
-		}
+		require.Equal(t, again, a, "another Release")
 		h.reply(id, Result{Status: StatusRefused})
 		id, _ = commandOf[ReadRow](h)
 		row, _ := a.Swap.Apply(s.row)
@@ -159,12 +149,9 @@ func TestReleaseOfUnknownOutcome(t *testing.T) {
 			row.Epoch = a.Swap.If.Epoch + 2
 		}
 		h.reply(id, sees(c.row(row)))
-		if _, busy := h.core.keys[h.key()]; busy == c.done {
-			t.Errorf("%s: key in memory %v", name, busy)
-		}
-		if len(h.alarms) > 0 {
-			t.Errorf("%s: %+v", name, h.alarms)
-		}
+		_, busy := h.core.keys[h.key()]
+		assert.NotEqual(t, c.done, busy, "%s: key in memory", name)
+		assert.Empty(t, h.alarms, name)
 	}
 }
 
@@ -179,9 +166,7 @@ func TestARowSeenBeforeTheReplyIsNotWrittenOver(t *testing.T) {
 	h.reply(read, sees(row))
 	h.expectError(un, ErrNotHeld)
 	h.reply(id, Result{Status: StatusDone})
-	if got := h.core.keys[h.key()].view.row.Guard; got != 3 {
-		t.Fatalf("guard fell back to %d", got)
-	}
+	require.EqualValues(t, 3, h.core.keys[h.key()].view.row.Guard, "guard fell back")
 }
 
 // A reply to a command that was sent before the key was dropped from memory changes nothing.
@@ -197,9 +182,7 @@ func TestAReplyOfAnEarlierLifeIsNobodys(t *testing.T) {
 	h.beat()
 	h.reply(id, Result{Status: StatusDone})
 	h.expectNoCommand()
-	if len(h.core.keys) != 0 {
-		t.Fatal("a dead key came back")
-	}
+	require.Empty(t, h.core.keys, "a dead key came back")
 }
 
 // I1: an LWT that would move the row backwards is not sent; the term ends, with an alarm.
@@ -208,9 +191,8 @@ func TestI1NothingUnsoundIsSent(t *testing.T) {
 	h.core.keys[h.key()].term.window.seq = -5
 	h.unlock(1)
 	h.expectNoCommand()
-	if len(h.alarms) == 0 || h.alarms[0].Rule != "I1" {
-		t.Fatalf("%+v", h.alarms)
-	}
+	require.NotEmpty(t, h.alarms)
+	require.Equal(t, "I1", h.alarms[0].Rule, "%+v", h.alarms)
 }
 
 // I1: a lock row that vanishes ends what is known of the key, with an alarm.
@@ -225,12 +207,9 @@ func TestI1TheRowVanishes(t *testing.T) {
 	h.advance(time.Second)
 	id, _ := commandOf[ReadRow](h)
 	h.reply(id, Result{Status: StatusDone})
-	if len(h.alarms) == 0 || h.alarms[0].Rule != "I1" {
-		t.Fatalf("%+v", h.alarms)
-	}
-	if v := h.end(tk, OutcomeAcked); v != VerdictUncertain {
-		t.Fatalf("verdict %v", v)
-	}
+	require.NotEmpty(t, h.alarms)
+	require.Equal(t, "I1", h.alarms[0].Rule, "%+v", h.alarms)
+	require.Equal(t, VerdictUncertain, h.end(tk, OutcomeAcked))
 	h.expectState(waiter, StateLost)
 	s.row = nil
 	_, op := h.begin(1, Put)
@@ -247,16 +226,13 @@ func TestI1OneEpochShowsTwoTerms(t *testing.T) {
 	row := *s.row
 	row.Head++
 	h.reply(id, sees(row))
-	if len(h.alarms) == 0 || h.alarms[0].Rule != "I1" {
-		t.Fatalf("%+v", h.alarms)
-	}
-	if v := h.end(tk, OutcomeAcked); v != VerdictUncertain {
-		t.Fatalf("verdict %v", v)
-	}
+	require.NotEmpty(t, h.alarms)
+	require.Equal(t, "I1", h.alarms[0].Rule, "%+v", h.alarms)
+	require.Equal(t, VerdictUncertain, h.end(tk, OutcomeAcked))
 	_, a := commandOf[Apply](h)
-	if r := a.Swap.Set.Row; !r.Dirty || r.Epoch < a.Swap.If.Epoch+h.opts.Window {
-		t.Fatalf("a broken term ends dirty, a window above: %+v", r)
-	}
+	r := a.Swap.Set.Row
+	require.True(t, r.Dirty, "a broken term ends dirty, a window above: %+v", r)
+	require.GreaterOrEqual(t, r.Epoch, a.Swap.If.Epoch+h.opts.Window, "a broken term ends dirty, a window above")
 }
 
 // I3: a term that was taken away under a valid session ends, with an alarm.
@@ -267,12 +243,9 @@ func TestI3ATermTakenAwayIsLost(t *testing.T) {
 	id, _ := commandOf[ReadRow](h)
 	row, _ := Preempt(*s.row, 2, h.opts.Window, 0).Apply(s.row)
 	h.reply(id, sees(row))
-	if len(h.alarms) == 0 || h.alarms[0].Rule != "I3" {
-		t.Fatalf("%+v", h.alarms)
-	}
-	if v := h.end(tk, OutcomeAcked); v != VerdictLost {
-		t.Fatalf("verdict %v", v)
-	}
+	require.NotEmpty(t, h.alarms)
+	require.Equal(t, "I3", h.alarms[0].Rule, "%+v", h.alarms)
+	require.Equal(t, VerdictLost, h.end(tk, OutcomeAcked))
 	s.row = &row
 	op := h.lock(Request{Ref: 1})
 	s.answerAll()
@@ -290,25 +263,22 @@ func TestAnOrphanedHeadIsReaped(t *testing.T) {
 	id, _ = commandOf[Apply](h) // the Enqueue comes first, no LWT waits for a read
 	h.reply(id, Result{Status: StatusDone})
 	id, read := commandOf[ReadRow](h)
-	if !read.Quorum {
-		t.Fatal("a stale replica may show an own head that was released long ago")
-	}
+	require.True(t, read.Quorum, "a stale replica may show an own head that was released long ago")
 	row := stray
 	row.Guard, row.Queue = 5, append(row.Queue, block(5, 1, 1, 1))
 	h.reply(id, sees(row))
 	id, a := commandOf[Apply](h)
-	if r := a.Swap.Set.Row; !r.Dirty || r.Head != 5 || r.Epoch != 2*t0+h.opts.Window {
-		t.Fatalf("%+v", r)
-	}
+	r := a.Swap.Set.Row
+	require.True(t, r.Dirty, "%+v", r)
+	require.EqualValues(t, 5, r.Head)
+	require.Equal(t, 2*t0+h.opts.Window, r.Epoch)
 	h.reply(id, Result{Status: StatusDone})
 	h.expectWaiting(op)
 	id, read = commandOf[ReadRow](h)
-	if !read.Quorum {
-		t.Fatal("a dirty term is entered on a QUORUM read")
-	}
+	require.True(t, read.Quorum, "a dirty term is entered on a QUORUM read")
 	row, _ = a.Swap.Apply(&row)
 	h.reply(id, sees(row))
-	if g := h.expectState(op, StateHeld); !g.OwnerDied || g.Ref != 5 {
-		t.Fatalf("%+v", g)
-	}
+	g := h.expectState(op, StateHeld)
+	require.True(t, g.OwnerDied, "%+v", g)
+	require.EqualValues(t, 5, g.Ref)
 }

@@ -3,6 +3,8 @@ package musiccore
 import (
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 // grantedNear returns a harness whose reference 1 was granted by an INSERT that was committed in one data
@@ -15,9 +17,7 @@ func grantedNear(t *testing.T) (*harness, *fakeStore) {
 	id, _ := commandOf[ReadRow](h)
 	h.reply(id, s.read())
 	id, a := commandOf[Apply](h)
-	if !a.Near {
-		t.Fatal("an Enqueue may be committed in one data centre")
-	}
+	require.True(t, a.Near, "an Enqueue may be committed in one data centre")
 	r := s.apply(a.Swap)
 	r.Near = true
 	h.reply(id, r)
@@ -32,20 +32,15 @@ func TestOnlyAnEnqueueIsCommittedNear(t *testing.T) {
 	h, s := grantedNear(t)
 	h.unlock(1)
 	id, a := commandOf[Apply](h)
-	if a.Near {
-		t.Fatal("a Release was committed in one data centre")
-	}
+	require.False(t, a.Near, "a Release was committed in one data centre")
 	h.reply(id, s.apply(a.Swap))
 	h.lock(Request{})
 	id, a = commandOf[Apply](h)
-	if !a.Near {
-		t.Fatal("an Enqueue behind a Release is one, too")
-	}
+	require.True(t, a.Near, "an Enqueue behind a Release is one, too")
 	h.reply(id, Result{})
 	h.advance(time.Second)
-	if _, again := commandOf[Apply](h); again.Near {
-		t.Fatal("sent again, it was committed in one data centre")
-	}
+	_, again := commandOf[Apply](h)
+	require.False(t, again.Near, "sent again, it was committed in one data centre")
 }
 
 // M6: strict tables check operations against the row, so nothing of them is committed in one data
@@ -56,9 +51,8 @@ func TestStrictTablesCommitNothingNear(t *testing.T) {
 	h.lock(Request{})
 	id, _ := commandOf[ReadRow](h)
 	h.reply(id, Result{Status: StatusDone})
-	if _, a := commandOf[Apply](h); a.Near {
-		t.Fatal("an Enqueue of a strict table was committed in one data centre")
-	}
+	_, a := commandOf[Apply](h)
+	require.False(t, a.Near, "an Enqueue of a strict table was committed in one data centre")
 }
 
 // A commit that may have been lost on its way to other data centres is completed by a SERIAL read,
@@ -70,9 +64,7 @@ func TestANearCommitIsConfirmed(t *testing.T) {
 	h.advance(time.Millisecond)
 	for range 3 {
 		id, a := commandOf[ReadRow](h)
-		if !a.Serial {
-			t.Fatalf("%+v", a)
-		}
+		require.True(t, a.Serial, "%+v", a)
 		h.reply(id, Result{})
 		h.advance(time.Second)
 	}
@@ -88,9 +80,8 @@ func TestAReleaseConfirmsANearCommit(t *testing.T) {
 	h.unlock(1)
 	s.answerAll()
 	for h.advance(5 * time.Second); len(h.open) > 0; {
-		if _, a := commandOf[ReadRow](h); a.Serial {
-			t.Fatalf("%+v", a)
-		}
+		_, a := commandOf[ReadRow](h)
+		require.False(t, a.Serial, "%+v", a)
 	}
 }
 
@@ -100,26 +91,20 @@ func TestANearInsertMayBeMissingAtQuorum(t *testing.T) {
 	h, _ := grantedNear(t)
 	h.receive(HintWaiting)
 	id, a := commandOf[ReadRow](h)
-	if !a.Quorum || a.Serial {
-		t.Fatalf("%+v", a)
-	}
+	require.True(t, a.Quorum, "%+v", a)
+	require.False(t, a.Serial, "%+v", a)
 	h.reply(id, Result{Status: StatusDone})
-	if len(h.alarms) > 0 {
-		t.Fatalf("alarms %+v", h.alarms)
-	}
+	require.Empty(t, h.alarms)
 	if tk, op := h.begin(1, Put); !tk.OK() {
 		h.expectWaiting(op) // it may have to synchronise, and is not lost
 	}
 	h.open = nil
 	h.advance(confirmAfter)
 	id, a = commandOf[ReadRow](h)
-	if !a.Serial {
-		t.Fatalf("%+v", a)
-	}
+	require.True(t, a.Serial, "%+v", a)
 	h.reply(id, Result{Status: StatusDone})
-	if len(h.alarms) == 0 || h.alarms[0].Rule != "I1" {
-		t.Fatalf("alarms %+v", h.alarms)
-	}
+	require.NotEmpty(t, h.alarms)
+	require.Equal(t, "I1", h.alarms[0].Rule, "alarms %+v", h.alarms)
 }
 
 // Only a SERIAL read can tell that a reference was never given: an Enqueue of another proxy may not
@@ -129,9 +114,7 @@ func TestNotHeldIsToldAtSerial(t *testing.T) {
 	s := newFakeStore(h)
 	_, op := h.begin(7, Put)
 	id, a := commandOf[ReadRow](h)
-	if !a.Serial {
-		t.Fatalf("%+v", a)
-	}
+	require.True(t, a.Serial, "%+v", a)
 	h.expectWaiting(op)
 	h.reply(id, s.read())
 	h.expectError(op, ErrNotHeld)

@@ -1,9 +1,11 @@
 package musiccore
 
 import (
-	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // The paper tests: what "MUSIC: Multi-Site Critical Sections over Geo-Distributed State" promises, clause by clause, on
@@ -16,9 +18,7 @@ func paper(t *testing.T, lines ...string) *stage {
 	s := newStage(t)
 	t.Cleanup(func() {
 		for _, line := range s.out {
-			if strings.Contains(line, " alarm ") {
-				t.Error(line)
-			}
+			assert.NotContains(t, line, " alarm ")
 		}
 	})
 	s.play(lines...)
@@ -36,9 +36,7 @@ func (s *stage) shows(line string, want ...string) {
 		got = append(got, told)
 	}
 	for _, w := range want {
-		if !slices.Contains(got, w) {
-			s.t.Fatalf("%q: no %q among\n%s", line, w, strings.Join(got, "\n"))
-		}
+		require.Contains(s.t, got, w, "%q: no %q among\n%s", line, w, strings.Join(got, "\n"))
 	}
 }
 
@@ -46,9 +44,7 @@ func (s *stage) shows(line string, want ...string) {
 func (s *stage) silent(line, words string) {
 	s.t.Helper()
 	for _, told := range s.play(line) {
-		if strings.Contains(told, words) {
-			s.t.Fatalf("%q: %s", line, told)
-		}
+		require.NotContains(s.t, told, words, "%q", line)
 	}
 }
 
@@ -73,9 +69,7 @@ func (s *stage) defined(value int) {
 			others++
 		}
 	}
-	if others > stageReplicas/2 {
-		s.t.Fatalf("the store is not defined as %d: %+v", value, s.store.key("k").data)
-	}
+	require.LessOrEqual(s.t, others, stageReplicas/2, "the store is not defined as %d: %+v", value, s.store.key("k").data)
 }
 
 // §III-A, Locking: createLockRef "returns a lockRef—a unique, increasing identifier for the key".
@@ -83,9 +77,9 @@ func TestPaperReferencesAreUniqueAndIncrease(t *testing.T) {
 	s := paper(t, "proxies p1 p2")
 	s.shows("lock A at p1", "A: HELD 1")
 	s.play("lock B at p2", "lock C at p1", "advance 2s", "unlock A")
-	if b, c := s.clients["B"].ref, s.clients["C"].ref; b != 2 || c != 3 {
-		t.Fatalf("references %d and %d after 1", b, c)
-	}
+	b, c := s.clients["B"].ref, s.clients["C"].ref
+	require.EqualValues(t, 2, b, "references %d and %d after 1", b, c)
+	require.EqualValues(t, 3, c, "references %d and %d after 1", b, c)
 	s.play("crash p1; crash p2; start p1; advance 1m; lock D at p1 wait 1m")
 	s.shows("advance 20s", "D: HELD 4 after one who did not give it back")
 }
@@ -126,9 +120,8 @@ func TestPaperWaitingNeedsNoConsensus(t *testing.T) {
 	s := paper(t, "proxies p1 p2", "lock A at p1", "lock B at p2 wait 1m", "lock C at p1 wait 1m")
 	swaps := served[Apply](s)
 	s.play("advance 20s")
-	if n := served[Apply](s); n != swaps {
-		t.Fatalf("%d LWTs of those who only wait", n-swaps)
-	}
+	n := served[Apply](s)
+	require.Equal(t, swaps, n, "%d LWTs of those who only wait", n-swaps)
 }
 
 // §III-A, "Exclusivity Property. Only the lockholder can perform successful criticalPut or criticalGet operations on a key."

@@ -1,6 +1,10 @@
 package musiccore
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
 
 // Paper tests, §IV: the algorithms, without failures (A) and with them (B).
 
@@ -10,9 +14,8 @@ func TestPaperCreateLockRefIsOneLWT(t *testing.T) {
 	s := paper(t, "proxies p1", "lock A at p1", "get A", "unlock A")
 	swaps, reads := served[Apply](s), served[ReadRow](s)
 	s.shows("lock B at p1", "B: HELD 2")
-	if served[Apply](s) != swaps+1 || served[ReadRow](s) != reads {
-		t.Fatal("more than one LWT")
-	}
+	require.Equal(t, swaps+1, served[Apply](s), "more than one LWT")
+	require.Equal(t, reads, served[ReadRow](s), "more than one LWT")
 }
 
 // §IV-A, acquireLock: "if (lockRef > lsPeek (key)) //lockRef not first yet, or local store not yet updated: return (false)",
@@ -51,9 +54,8 @@ func TestPaperNoSynchroniseWithoutFailures(t *testing.T) {
 		s.play("lock B at p1 wait 1m", "advance 1s", "get B", "put B 2", "unlock B")
 		s.play("lock C at p2 wait 1m", "advance 1s", "get C", "put C 3", "unlock C")
 	}
-	if n := served[Synch](s); n != copies {
-		t.Fatalf("%d synchronises", n-copies)
-	}
+	n := served[Synch](s)
+	require.Equal(t, copies, n, "%d synchronises", n-copies)
 }
 
 // §IV-A, criticalPut: "if (lockRef > lsPeek (key)) return (false)": a put before the turn is refused, and its place in the
@@ -80,9 +82,9 @@ func TestPaperAnAcknowledgedPutIsOnAQuorum(t *testing.T) {
 func TestPaperReleaseRemovesTheReference(t *testing.T) {
 	s := paper(t, "proxies p1", "lock A at p1", "get A")
 	s.shows("unlock A", "A: RELEASED 1")
-	if r := s.store.key("k").row; !r.Empty() || r.Dirty {
-		t.Fatalf("%+v", *r)
-	}
+	r := s.store.key("k").row
+	require.True(t, r.Empty(), "%+v", *r)
+	require.False(t, r.Dirty, "%+v", *r)
 }
 
 // §IV-A, releaseLock: "if (lockRef < lsPeek (key)) return (true); //lock has been forcibly released". It does no harm to
@@ -91,9 +93,8 @@ func TestPaperReleaseAfterAForcedReleaseIsNothing(t *testing.T) {
 	s := paper(t, "proxies p1 p2", "lock A at p1", "pause p1", "lock B at p2 wait 1m", "advance 20s", "put B 1", "resume p1")
 	s.play("unlock A", "advance 1s")
 	s.shows("get B", "B: get: 1")
-	if r := s.store.key("k").row; r.Head != 2 {
-		t.Fatalf("%+v", *r)
-	}
+	r := s.store.key("k").row
+	require.EqualValues(t, 2, r.Head)
 }
 
 // §IV-A, "Critical-Section Invariant. If the lockholding client is in a Critical or Getting state, then the data store is
@@ -115,9 +116,9 @@ func TestPaperTheCostOfASection(t *testing.T) {
 	s := paper(t, "proxies p1", "lock A at p1", "put A 1", "unlock A")
 	before := len(s.store.served)
 	s.play("lock B at p1", "put B 2", "put B 3", "get B", "unlock B")
-	if n := len(s.store.served) - before; n != 2 || served[Apply](s) != 4 {
-		t.Fatalf("%d commands beside the client's own statements", n)
-	}
+	n := len(s.store.served) - before
+	require.Equal(t, 2, n, "commands beside the client's own statements")
+	require.Equal(t, 4, served[Apply](s), "%d commands beside the client's own statements", n)
 }
 
 // §IV-B a: "before a new lockholder can enter a critical section, the data store must be synchronized, meaning that it is
@@ -135,17 +136,15 @@ func TestPaperSynchronisedBeforeTheFirstAnswer(t *testing.T) {
 func TestPaperTheFlagStaysUntilSomebodySynchronised(t *testing.T) {
 	s := paper(t, "proxies p1 p2", "lock A at p1", "put A 1", "put A 7 hanging", "crash p1", "lock B at p2 wait 1m", "advance 20s")
 	s.play("unlock B", "advance 1s") // B entered, and read nothing
-	if r := s.store.key("k").row; !r.Dirty {
-		t.Fatalf("%+v", *r)
-	}
+	r := s.store.key("k").row
+	require.True(t, r.Dirty, "%+v", *r)
 	s.shows("lock C at p2", "C: HELD 3")
 	s.shows("get C", "C: get: 1")
 	s.play("deliver 7")
 	s.shows("get C", "C: get: 1")
 	s.play("unlock C", "advance 1s")
-	if r := s.store.key("k").row; r.Dirty {
-		t.Fatalf("%+v", *r)
-	}
+	r = s.store.key("k").row
+	require.False(t, r.Dirty, "%+v", *r)
 }
 
 // §IV-B a: "Either way, the result of the read is re-written into the data store with a new timestamp carrying the new
@@ -167,9 +166,9 @@ func TestPaperAForcedReleaseIsNotOverwritten(t *testing.T) {
 	s := paper(t, "proxies p1 p2", "lock A at p1", "put A 1", "lwt hangs", "unlock A", "crash p1", "lock B at p2 wait 1m")
 	s.play("advance 20s")
 	s.shows("deliver lwt", "p1 Release: refused")
-	if r := s.store.key("k").row; !r.Dirty || r.Head != 2 {
-		t.Fatalf("%+v", *r)
-	}
+	r := s.store.key("k").row
+	require.True(t, r.Dirty, "%+v", *r)
+	require.EqualValues(t, 2, r.Head)
 }
 
 // §IV-B a: "What if a lockholder releases the lock, and subsequently some MUSIC replica thinks its lockRef still holds the
@@ -180,9 +179,9 @@ func TestPaperAForcedReleaseOfAReleasedReferenceIsNothing(t *testing.T) {
 	s.shows("deliver lwt", "p1 Release: head 2, guard 2, epoch 5µs")
 	s.shows("deliver lwt", "p2 Preempt: refused", "B: HELD 2")
 	s.shows("get B", "B: get: 1")
-	if r := s.store.key("k").row; r.Head != 2 || served[Synch](s) != 1 {
-		t.Fatalf("%+v", *r)
-	}
+	r := s.store.key("k").row
+	require.EqualValues(t, 2, r.Head)
+	require.Equal(t, 1, served[Synch](s), "%+v", *r)
 }
 
 // §IV-B a: "It may be that a client requests createLockRef and then dies before receiving the reply or before acquiring the
@@ -217,9 +216,7 @@ func TestPaperAPreemptedProxyKnowsWithoutTheStore(t *testing.T) {
 	s := paper(t, "proxies p1", "lock A at p1", "put A 1", "cut p1", "advance 11s")
 	served := len(s.store.served)
 	s.shows("put A 2", "A: put 2: session is not valid")
-	if len(s.store.served) != served {
-		t.Fatal("it asked")
-	}
+	require.Len(t, s.store.served, served, "it asked")
 }
 
 // §IV-B b: "Because of the guards on criticalPut, the only clients whose requests proceed to the quorum write are those with
@@ -247,9 +244,9 @@ func TestPaperSynchFlagInvariant(t *testing.T) {
 		s := paper(t, "proxies p1 p2", "lock A at p1", "put A 1", "put A 7 hanging", "synch unknown")
 		s.play(end...)
 		fenced := served[Synch](s) > 2 // by A's own term
-		if r := s.store.key("k").row; r.Head != 2 || (!r.Dirty && !fenced) {
-			t.Fatalf("%s: %+v", name, *r)
-		}
+		r := s.store.key("k").row
+		require.EqualValues(t, 2, r.Head, name)
+		require.True(t, r.Dirty || fenced, "%s: %+v", name, *r)
 		s.shows("unlock C; lock D at p2 wait 1m; advance 1s", "D: HELD 3") // C read nothing
 		s.shows("get D; advance 1s", "D: get: 1")
 		s.shows("deliver 7; get D", "D: get: 1")

@@ -3,6 +3,8 @@ package musiccore
 import (
 	"fmt"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 // Paper tests, §III-B (what the stores must give), §V, §VI (stamps and the lock table on Cassandra), §VII, §X-A.
@@ -17,9 +19,7 @@ func (s *stage) stampOf(client string, value int) Stamp {
 			highest = c.stamp
 		}
 	}
-	if highest == 0 {
-		s.t.Fatalf("put %d is nowhere", value)
-	}
+	require.NotZero(s.t, highest, "put %d is nowhere", value)
 	return highest
 }
 
@@ -31,7 +31,7 @@ func TestPaperV2SPreservesTheOrder(t *testing.T) {
 	last := Stamp(0)
 	for i, c := range []string{"A", "A", "B", "B", "C", "C", "D"} {
 		if stamp := s.stampOf(c, i+1); stamp <= last {
-			t.Fatalf("stamp %d of put %d after %d", stamp, i+1, last)
+			require.Fail(t, "stamps do not rise", "stamp %d of put %d after %d", stamp, i+1, last)
 		} else {
 			last = stamp
 		}
@@ -55,9 +55,8 @@ func TestPaperClocksOrderNothing(t *testing.T) {
 	two := s.stampOf("A", 2)
 	s.play("unlock A", "lock B at p1")
 	three := s.stampOf("B", 3)
-	if two != one+1 || three <= two {
-		t.Fatalf("stamps %d %d %d", one, two, three)
-	}
+	require.Equal(t, one+1, two, "stamps %d %d %d", one, two, three)
+	require.Greater(t, three, two, "stamps %d", one)
 }
 
 // §III-B: lsGenerateAndEnqueue "atomically generates a per-key unique increasing identifier and enqueues it", and "All writes
@@ -98,9 +97,7 @@ func TestPaperASectionMayLast(t *testing.T) {
 	last := s.stampOf("A", 301)
 	s.shows("get A", "A: get: 301")
 	s.play("unlock A", "lock B at p1")
-	if next := s.stampOf("B", 302); next <= last {
-		t.Fatalf("stamp %d after %d", next, last)
-	}
+	require.Greater(t, s.stampOf("B", 302), last)
 }
 
 // §VI: "a 64-bit static integer variable called guard […] Each call to createLockRef then uses Cassandra's batch operation to
@@ -112,9 +109,8 @@ func TestPaperOneReferenceForOneRequest(t *testing.T) {
 		if fate == "late" {
 			s.shows("deliver lwt", "p1 Enqueue: refused")
 		}
-		if r := s.store.key("k").row; r.Guard != 2 {
-			t.Fatalf("%s: %+v", fate, *r)
-		}
+		r := s.store.key("k").row
+		require.EqualValues(t, 2, r.Guard, fate)
 		s.shows("unlock A", "B: HELD 2")
 	}
 }
@@ -153,9 +149,7 @@ func TestPaperTheJobGoesOnFromItsLatestState(t *testing.T) {
 // cannot be put below 2^63 is refused.
 func TestPaperStampsDoNotOverflow(t *testing.T) {
 	r := Row{Guard: 10_000_000, Head: 10_000_001, Epoch: t0}
-	if s := Enqueue(&r, Block{N: 1}, 0, t0+5); s.Set.Row.Epoch != t0+5 {
-		t.Fatalf("epoch %d", s.Set.Row.Epoch)
-	}
+	require.Equal(t, t0+5, Enqueue(&r, Block{N: 1}, 0, t0+5).Set.Row.Epoch)
 	s := paper(t, "proxies p1", "plain 5 2^62", "lock A at p1")
 	s.shows("get A", "A: get: key has a write timestamp beyond every window")
 }

@@ -3,6 +3,8 @@ package musiccore
 import (
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 // shortSections returns a harness whose key has short sections: reference 2 holds, another session
@@ -19,18 +21,15 @@ func shortSections(t *testing.T) (h *harness, s *fakeStore, first, second OpID) 
 	op := h.lock(Request{Wait: time.Minute})
 	s.answerAll()
 	s.releaseHead()
-	if g := h.expectState(op, StateHeld); g.Ref != 4 {
-		t.Fatalf("grant %+v of %+v", g, s.row)
-	}
+	g := h.expectState(op, StateHeld)
+	require.EqualValues(t, 4, g.Ref, "grant %+v of %+v", g, s.row)
 	s.enqueueOther(9)
 	h.receive(HintWaiting)
 	s.answerAll()
 	s.actions, h.hints = nil, nil
 	first, second = h.lock(Request{Wait: time.Minute}), h.lock(Request{Wait: time.Minute})
 	s.answerAll()
-	if n := s.lwts(); n != 0 {
-		t.Fatalf("%d LWTs for who can wait for the Release", n)
-	}
+	require.Zero(t, s.lwts(), "LWTs for who can wait for the Release")
 	return h, s, first, second
 }
 
@@ -40,20 +39,19 @@ func TestAReleaseEnqueuesWaitingClients(t *testing.T) {
 	h, s, first, second := shortSections(t)
 	h.unlock(4)
 	s.answerAll()
-	if s.row.Head != 5 || s.row.Guard != 7 || s.lwts() != 1 {
-		t.Fatalf("row %+v", s.row)
-	}
-	if b := s.row.newestBlock(); b.Session != h.session.ID() || b.N != 2 || !b.Retained {
-		t.Fatalf("queue %+v", s.row.Queue)
-	}
+	require.EqualValues(t, 5, s.row.Head)
+	require.EqualValues(t, 7, s.row.Guard)
+	require.Equal(t, 1, s.lwts(), "row %+v", s.row)
+	b := s.row.newestBlock()
+	require.Equal(t, h.session.ID(), b.Session, "queue %+v", s.row.Queue)
+	require.EqualValues(t, 2, b.N, "queue %+v", s.row.Queue)
+	require.True(t, b.Retained, "queue %+v", s.row.Queue)
 	h.expectHints(Hint{To: session(9), Kind: HintReleasing}, Hint{To: session(9), Kind: HintYourTurn}, Hint{To: session(9), Kind: HintWaiting})
 	s.releaseHead()
 	h.expectState(first, StateHeld)
 	h.unlock(6)
 	s.answerAll()
-	if g := h.expectState(second, StateHeld); g.Ref != 7 {
-		t.Fatalf("grant %+v", g)
-	}
+	require.EqualValues(t, 7, h.expectState(second, StateHeld).Ref)
 }
 
 // blockWaiting returns shortSections, later: a block of two references waits behind another
@@ -72,9 +70,10 @@ func blockWaiting(t *testing.T) (h *harness, s *fakeStore, third OpID) {
 	s.answerAll()
 	h.unlock(7)
 	s.answerAll()
-	if b := s.row.newestBlock(); b.First != 9 || b.N != 2 || b.Session != h.session.ID() {
-		t.Fatalf("queue %+v", s.row.Queue)
-	}
+	b := s.row.newestBlock()
+	require.EqualValues(t, 9, b.First, "queue %+v", s.row.Queue)
+	require.EqualValues(t, 2, b.N, "queue %+v", s.row.Queue)
+	require.Equal(t, h.session.ID(), b.Session, "queue %+v", s.row.Queue)
 	return h, s, third
 }
 
@@ -84,16 +83,12 @@ func TestAClientThatComesBackJoinsTheWaitingBlock(t *testing.T) {
 	s.actions = nil
 	fourth := h.lock(Request{Wait: time.Minute})
 	s.answerAll()
-	if n := s.lwts(); n != 0 {
-		t.Fatalf("%d LWTs", n)
-	}
+	require.Zero(t, s.lwts(), "LWTs")
 	s.enqueueOther(9)
 	s.releaseHead()
 	h.unlock(h.expectState(third, StateHeld).Ref)
 	s.answerAll()
-	if g := h.expectState(fourth, StateHeld); g.Ref != 10 {
-		t.Fatalf("grant %+v", g)
-	}
+	require.EqualValues(t, 10, h.expectState(fourth, StateHeld).Ref)
 }
 
 // A client that comes back gets no reference of the waiting block if another session is known to
@@ -104,9 +99,9 @@ func TestAClientThatComesBackStaysBehindWaiters(t *testing.T) {
 	h.runFor(s, time.Second)
 	h.lock(Request{Wait: time.Minute})
 	s.answerAll()
-	if b := s.row.newestBlock(); b.First != 12 || b.Session != h.session.ID() {
-		t.Fatalf("queue %+v", s.row.Queue)
-	}
+	b := s.row.newestBlock()
+	require.EqualValues(t, 12, b.First, "queue %+v", s.row.Queue)
+	require.Equal(t, h.session.ID(), b.Session, "queue %+v", s.row.Queue)
 }
 
 // A Release that also enqueues is refused if another session has enqueued meanwhile. The term is
@@ -120,14 +115,15 @@ func TestAReleaseThatIsRefusedGoesAlone(t *testing.T) {
 	id, _ = commandOf[ReadRow](h)
 	h.reply(id, s.read())
 	_, a := commandOf[Apply](h)
-	if a.Swap.If.What != IfEpoch || a.Swap.Set.Row.Head != 5 || a.Swap.Set.Row.Dirty {
-		t.Fatalf("%+v", a.Swap)
-	}
+	require.Equal(t, IfEpoch, a.Swap.If.What)
+	require.EqualValues(t, 5, a.Swap.Set.Row.Head)
+	require.False(t, a.Swap.Set.Row.Dirty, "%+v", a.Swap)
 	h.reply(h.core.keys[h.key()].lwt.cmd, s.do(a))
 	s.answerAll()
-	if b := s.row.newestBlock(); b.Session != h.session.ID() || b.First != 7 || b.N != 2 {
-		t.Fatalf("queue %+v", s.row.Queue)
-	}
+	b := s.row.newestBlock()
+	require.Equal(t, h.session.ID(), b.Session, "queue %+v", s.row.Queue)
+	require.EqualValues(t, 7, b.First, "queue %+v", s.row.Queue)
+	require.EqualValues(t, 2, b.N, "queue %+v", s.row.Queue)
 	h.expectWaiting(first)
 }
 
@@ -142,13 +138,9 @@ func TestAReleaseThatWasAppliedHasEnqueued(t *testing.T) {
 	s.apply(Release(*s.row, 2, false, 0)) // 6 is the head
 	h.reply(id, Result{Status: StatusRefused})
 	s.answerAll()
-	if g := h.expectState(first, StateHeld); g.Ref != 6 {
-		t.Fatalf("grant %+v", g)
-	}
+	require.EqualValues(t, 6, h.expectState(first, StateHeld).Ref)
 	for _, b := range s.row.Queue {
-		if b.Session == h.session.ID() && b.First > 6 {
-			t.Fatalf("enqueued twice: %+v", s.row.Queue)
-		}
+		require.True(t, b.Session != h.session.ID() || b.First <= 6, "enqueued twice: %+v", s.row.Queue)
 	}
 }
 
@@ -161,9 +153,10 @@ func TestEntriesOfARefusedReleaseAreEnqueuedAgain(t *testing.T) {
 	id, _ := commandOf[Apply](h)
 	h.reply(id, Result{Status: StatusRefused})
 	s.answerAll()
-	if b := s.row.newestBlock(); b.Session != h.session.ID() || b.First != 6 || b.N != 2 {
-		t.Fatalf("queue %+v", s.row.Queue)
-	}
+	b := s.row.newestBlock()
+	require.Equal(t, h.session.ID(), b.Session, "queue %+v", s.row.Queue)
+	require.EqualValues(t, 6, b.First, "queue %+v", s.row.Queue)
+	require.EqualValues(t, 2, b.N, "queue %+v", s.row.Queue)
 	h.expectWaiting(first)
 }
 
@@ -171,9 +164,10 @@ func TestEntriesOfARefusedReleaseAreEnqueuedAgain(t *testing.T) {
 func TestALockWaitsForAReleaseNoLongerThanRetain(t *testing.T) {
 	h, s, _, _ := shortSections(t)
 	h.runFor(s, h.opts.Retain)
-	if b := s.row.newestBlock(); b.Session != h.session.ID() || b.N != 2 || s.row.Head != 4 {
-		t.Fatalf("row %+v", s.row)
-	}
+	b := s.row.newestBlock()
+	require.Equal(t, h.session.ID(), b.Session, "row %+v", s.row)
+	require.EqualValues(t, 2, b.N, "row %+v", s.row)
+	require.EqualValues(t, 4, s.row.Head)
 }
 
 // Where other sessions change the queue, an LWT on it is made from a fresh read of one replica.
@@ -186,14 +180,12 @@ func TestAnEnqueueBehindOthersReadsFirst(t *testing.T) {
 	h.lock(Request{Wait: time.Minute})
 	id, look := commandOf[ReadRow](h)
 	h.expectNoCommand()
-	if look.Quorum {
-		t.Fatal("one replica is enough")
-	}
+	require.False(t, look.Quorum, "one replica is enough")
 	h.reply(id, s.read())
 	_, a := commandOf[Apply](h)
-	if r, ok := a.Swap.Apply(s.row); !ok || r.Guard != 9 {
-		t.Fatalf("%+v", a.Swap)
-	}
+	r, ok := a.Swap.Apply(s.row)
+	require.True(t, ok, "%+v", a.Swap)
+	require.EqualValues(t, 9, r.Guard, "%+v", a.Swap)
 }
 
 // The read before an LWT asks one replica, however old the last QUORUM read is.
@@ -202,9 +194,8 @@ func TestAReadBeforeAnLWTAsksOneReplica(t *testing.T) {
 	h.runFor(s, 2*time.Second)
 	s.enqueueOther(8)
 	h.lock(Request{AtOnce: true})
-	if _, look := commandOf[ReadRow](h); look.Quorum {
-		t.Fatal("one replica is enough")
-	}
+	_, look := commandOf[ReadRow](h)
+	require.False(t, look.Quorum, "one replica is enough")
 }
 
 // No read is needed where the other sessions have left the queue.
@@ -224,9 +215,8 @@ func TestAnEmptyQueueNeedsNoRead(t *testing.T) {
 	s.answerAll()
 	h.expectState(op, StateHeld)
 	for _, a := range s.actions {
-		if _, read := a.(ReadRow); read {
-			t.Fatalf("%#v", s.actions)
-		}
+		_, read := a.(ReadRow)
+		require.False(t, read, "%#v", s.actions)
 	}
 }
 
@@ -247,9 +237,8 @@ func releaseWaitsForLook(t *testing.T) (*harness, *fakeStore) {
 // The LWT does not wait long for a replica that does not answer.
 func TestAReadBeforeAnLWTIsNotWaitedForLong(t *testing.T) {
 	h, _ := releaseWaitsForLook(t)
-	if _, a := commandOf[Apply](h); a.Swap.Set.Row.Head != 5 {
-		t.Fatalf("%+v", a.Swap)
-	}
+	_, a := commandOf[Apply](h)
+	require.EqualValues(t, 5, a.Swap.Set.Row.Head)
 }
 
 // A read of one replica that hangs does not delay the QUORUM read that decides a refusal.
@@ -260,9 +249,7 @@ func TestAReadThatHangsDoesNotKeepARefusalOpen(t *testing.T) {
 	s.answerAll()
 	h.advance(lookTimeout)
 	s.answerAll()
-	if s.row.Head != 5 {
-		t.Fatalf("row %+v", s.row)
-	}
+	require.EqualValues(t, 5, s.row.Head)
 }
 
 // A client that went away while its LWT was under way is not enqueued again when the LWT is
@@ -277,9 +264,7 @@ func TestAClientThatWentAwayIsNotGrantedTheLock(t *testing.T) {
 	h.reply(id, Result{Status: StatusRefused})
 	s.answerAll()
 	h.runFor(s, time.Second)
-	if s.row.Head != 10 {
-		t.Fatalf("row %+v", s.row)
-	}
+	require.EqualValues(t, 10, s.row.Head)
 }
 
 // clientReturns returns a harness whose one client has come back at once after its last section
@@ -295,9 +280,7 @@ func clientReturns(t *testing.T) (h *harness, s *fakeStore) {
 	h.unlock(1)
 	again := h.lock(Request{Wait: time.Minute})
 	s.answerAll()
-	if n := s.lwts(); n != 2 {
-		t.Fatalf("%d LWTs for a client that nobody expected", n)
-	}
+	require.Equal(t, 2, s.lwts(), "LWTs for a client that nobody expected")
 	s.enqueueOther(9)
 	s.releaseHead()
 	h.expectState(again, StateHeld)
@@ -318,9 +301,11 @@ func TestAReleaseWaitsForAClientThatComesBack(t *testing.T) {
 	h.expectNoCommand()
 	h.lock(Request{Wait: time.Minute})
 	s.answerAll()
-	if b := s.row.newestBlock(); s.lwts() != 1 || s.row.Head != 4 || b.First != 5 || b.Session != h.session.ID() {
-		t.Fatalf("row %+v", s.row)
-	}
+	b := s.row.newestBlock()
+	require.Equal(t, 1, s.lwts(), "row %+v", s.row)
+	require.EqualValues(t, 4, s.row.Head)
+	require.EqualValues(t, 5, b.First, "row %+v", s.row)
+	require.Equal(t, h.session.ID(), b.Session, "row %+v", s.row)
 }
 
 // If the client does not come back soon, the Release goes without it, and later Releases wait only
@@ -331,9 +316,8 @@ func TestAReleaseDoesNotWaitForAClientThatStaysAway(t *testing.T) {
 	h.expectNoCommand()
 	h.advance(returnWithin)
 	s.answerAll()
-	if s.lwts() != 1 || s.row.Head != 4 {
-		t.Fatalf("row %+v", s.row)
-	}
+	require.Equal(t, 1, s.lwts(), "row %+v", s.row)
+	require.EqualValues(t, 4, s.row.Head)
 	h.advance(2 * returnWithin)
 	op := h.lock(Request{Wait: time.Minute})
 	s.answerAll()
@@ -345,7 +329,6 @@ func TestAReleaseDoesNotWaitForAClientThatStaysAway(t *testing.T) {
 	s.actions = nil
 	h.unlock(r)
 	s.answerAll()
-	if s.lwts() != 1 || s.row.Head != r+1 {
-		t.Fatalf("row %+v", s.row)
-	}
+	require.Equal(t, 1, s.lwts(), "row %+v", s.row)
+	require.Equal(t, r+1, s.row.Head)
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 // headOfSession9 returns a row whose head is of session 9.
@@ -22,17 +24,17 @@ func TestHandOverBetweenLocalWaiters(t *testing.T) {
 	id, _ := commandOf[Apply](h)
 	h.expectWaiting(a)
 	h.reply(id, Result{Status: StatusDone})
-	if g := h.expectState(a, StateHeld); g.Ref != 2 || g.OwnerDied || g.Holder != "a" {
-		t.Fatalf("%+v", g)
-	}
+	g := h.expectState(a, StateHeld)
+	require.EqualValues(t, 2, g.Ref)
+	require.False(t, g.OwnerDied, "%+v", g)
+	require.Equal(t, "a", g.Holder)
 	h.expectNoCommand() // clean: T is known from the own literals
-	if tk, _ := h.begin(2, Get); !tk.OK() {
-		t.Fatal("a clean term needs no synchronise")
-	}
+	tk, _ := h.begin(2, Get)
+	require.True(t, tk.OK(), "a clean term needs no synchronise")
 	h.advance(1500 * time.Millisecond)
-	if g := h.expectState(b, StateQueued); g.Holder != "a" || g.Position != 1 {
-		t.Fatalf("%+v", g)
-	}
+	g = h.expectState(b, StateQueued)
+	require.Equal(t, "a", g.Holder)
+	require.Equal(t, 1, g.Position)
 }
 
 // M6: a dirty head is granted only on a row that was read at QUORUM.
@@ -50,9 +52,7 @@ func TestM6DirtyHandOverReadsAtQuorumFirst(t *testing.T) {
 	h.reply(id, Result{Status: StatusDone})
 	h.expectWaiting(next)
 	id, read := commandOf[ReadRow](h)
-	if !read.Quorum {
-		t.Fatal("dirty: QUORUM")
-	}
+	require.True(t, read.Quorum, "dirty: QUORUM")
 	h.reply(id, sees(before)) // another epoch
 	h.expectWaiting(next)
 	h.advance(time.Second)
@@ -99,11 +99,12 @@ func TestC15AStaleRowOpensNothingAgain(t *testing.T) {
 	h.reply(id, Result{Status: StatusDone})
 	h.expectState(next, StateHeld)
 	h.reply(read, sees(before))
-	if k := h.core.keys[h.key()]; k.term == nil || k.term.holder.ref != 2 || k.view.row.Head != 2 {
-		t.Fatal("a stale row after the own Release")
-	}
+	k := h.core.keys[h.key()]
+	require.NotNil(t, k.term, "a stale row after the own Release")
+	require.EqualValues(t, 2, k.term.holder.ref, "a stale row after the own Release")
+	require.EqualValues(t, 2, k.view.row.Head, "a stale row after the own Release")
 	if got, op := h.begin(1, Put); got.OK() {
-		t.Fatal("granted twice")
+		require.Fail(t, "granted twice")
 	} else {
 		h.expectError(op, ErrLost)
 	}
@@ -120,14 +121,10 @@ func TestC15AfterMemoryWasFreed(t *testing.T) {
 	id, _ := commandOf[ReadRow](h)
 	h.reply(id, sees(before)) // head 1, our session: released long ago
 	id, a := commandOf[Apply](h)
-	if a.Swap.If.What != IfGuard {
-		t.Fatalf("%+v", a.Swap)
-	}
+	require.Equal(t, IfGuard, a.Swap.If.What)
 	h.reply(id, Result{Status: StatusRefused})
 	h.expectWaiting(op)
-	if k := h.core.keys[h.key()]; k.term != nil {
-		t.Fatal("opened on a stale row")
-	}
+	require.Nil(t, h.core.keys[h.key()].term, "opened on a stale row")
 }
 
 // Without clk(), or without a valid session, no term begins.
@@ -179,9 +176,8 @@ func TestPollsReadAtQuorumEverySecond(t *testing.T) {
 			local++
 		}
 	}
-	if quorum < 5 || local+quorum > 40 {
-		t.Fatalf("%d local and %d quorum reads in 10 s", local, quorum)
-	}
+	require.GreaterOrEqual(t, quorum, 5, "%d local and %d quorum reads in 10 s", local, quorum)
+	require.LessOrEqual(t, local+quorum, 40, "%d local and %d quorum reads in 10 s", local, quorum)
 }
 
 // If the lock row cannot be read, LOCK is answered with that error and leaves nothing behind.
@@ -200,9 +196,7 @@ func TestUnreadableRow(t *testing.T) {
 	h.expectError(op, ErrUnavailable)
 	h.expectError(op, cause)
 	h.expectError(ask, ErrUnavailable)
-	if len(h.core.keys) != 0 {
-		t.Fatal("something is left")
-	}
+	require.Empty(t, h.core.keys, "something is left")
 }
 
 // C5: after the session has died, nothing is told or begun under it.
@@ -212,15 +206,11 @@ func TestSessionDeathEndsEverything(t *testing.T) {
 	waiter := h.lock(Request{Wait: time.Hour})
 	s.answerAll()
 	h.advanceUnticked(11 * time.Second)
-	if v := h.end(tk, OutcomeAcked); v != VerdictUncertain {
-		t.Fatalf("C12: verdict %v after the lease", v)
-	}
+	require.Equal(t, VerdictUncertain, h.end(tk, OutcomeAcked), "C12: verdict after the lease")
 	h.expectState(waiter, StateQueued)
 	_, op := h.begin(1, Put)
 	h.expectError(op, ErrNoSession)
-	if len(h.core.keys)+len(h.core.ops)+len(h.core.timers) != 0 {
-		t.Fatal("something is left")
-	}
+	require.Zero(t, len(h.core.keys)+len(h.core.ops)+len(h.core.timers), "something is left")
 	h.session = NewSession(session(2), h.opts)
 	h.collect(h.core.Rejoin(h.time(), h.session))
 	h.beat()
@@ -231,7 +221,7 @@ func TestSessionDeathEndsEverything(t *testing.T) {
 		h.advance(h.opts.Grace / 8)
 		s.answerAll()
 	}
-	if g := h.expectState(op, StateHeld); g.Ref != 3 || !g.OwnerDied {
-		t.Fatalf("%+v", g)
-	}
+	g := h.expectState(op, StateHeld)
+	require.EqualValues(t, 3, g.Ref)
+	require.True(t, g.OwnerDied, "%+v", g)
 }

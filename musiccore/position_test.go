@@ -3,6 +3,8 @@ package musiccore
 import (
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 // References of a block that were not given to a client do not count: a client behind one holder
@@ -12,17 +14,18 @@ func TestPositionCountsWaiters(t *testing.T) {
 	h, s := heldByOther(t, row)
 	first := h.lock(Request{AtOnce: true})
 	s.answerAll()
-	if g := h.expectState(first, StateQueued); g.Ref != 513 || g.Position != 1 {
-		t.Fatalf("behind one holder: %+v", g)
-	}
+	g := h.expectState(first, StateQueued)
+	require.EqualValues(t, 513, g.Ref, "behind one holder")
+	require.Equal(t, 1, g.Position, "behind one holder")
 	second := h.lock(Request{AtOnce: true})
 	s.answerAll()
-	if g := h.expectState(second, StateQueued); g.Ref != 514 || g.Position != 2 {
-		t.Fatalf("behind the holder and one who waits: %+v", g)
-	}
-	if all := h.core.List(h.time()); len(all) != 2 || all[0].Position != 1 || all[1].Position != 2 {
-		t.Fatalf("listed %+v", all)
-	}
+	g = h.expectState(second, StateQueued)
+	require.EqualValues(t, 514, g.Ref, "behind the holder and one who waits")
+	require.Equal(t, 2, g.Position, "behind the holder and one who waits")
+	all := h.core.List(h.time())
+	require.Len(t, all, 2)
+	require.Equal(t, 1, all[0].Position)
+	require.Equal(t, 2, all[1].Position)
 }
 
 // In a block of the own session, the clients in its line count.
@@ -32,9 +35,9 @@ func TestPositionBehindAnOwnBlock(t *testing.T) {
 	h.lock(Request{Wait: time.Minute})
 	behind := h.lock(Request{AtOnce: true})
 	s.answerAll()
-	if g := h.expectState(behind, StateQueued); g.Ref != 10 || g.Position != 3 {
-		t.Fatalf("behind the holder and two in its line: %+v", g)
-	}
+	g := h.expectState(behind, StateQueued)
+	require.EqualValues(t, 10, g.Ref, "behind the holder and two in its line")
+	require.Equal(t, 3, g.Position, "behind the holder and two in its line")
 }
 
 // A lease belongs to the reference: a repeated LOCK, a further wait and a renewal change it only if
@@ -46,21 +49,16 @@ func TestALeaseStaysUnlessAnotherIsGiven(t *testing.T) {
 	op := h.lock(Request{Ref: 2, Wait: time.Minute, Usual: 10 * time.Second})
 	h.unlock(1)
 	s.answerAll()
-	if g := h.expectState(op, StateHeld); g.Lease != time.Second {
-		t.Fatalf("resumed: %+v", g)
-	}
+	require.Equal(t, time.Second, h.expectState(op, StateHeld).Lease)
 	for _, c := range []struct{ given, want time.Duration }{{0, time.Second}, {5 * time.Second, 5 * time.Second}, {0, 5 * time.Second}} {
-		if g := h.expectState(h.lock(Request{Ref: 2, Lease: c.given, Usual: 10 * time.Second}), StateHeld); g.Lease != c.want {
-			t.Fatalf("renewed by %v: %+v", c.given, g)
-		}
+		g := h.expectState(h.lock(Request{Ref: 2, Lease: c.given, Usual: 10 * time.Second}), StateHeld)
+		require.Equal(t, c.want, g.Lease, "renewed by %v", c.given)
 	}
 	h.unlock(2)
 	s.answerAll()
 	op = h.lock(Request{Usual: 10 * time.Second})
 	s.answerAll()
-	if g := h.expectState(op, StateHeld); g.Lease != 10*time.Second {
-		t.Fatalf("the table's: %+v", g)
-	}
+	require.Equal(t, 10*time.Second, h.expectState(op, StateHeld).Lease, "the table's")
 }
 
 // A reference that is taken over has the table's lease there.
@@ -70,14 +68,8 @@ func TestTheLeaseOfATakeover(t *testing.T) {
 		s.beat[session(9)] = EndedBeat
 		_, begin := h.begin(1, Put)
 		s.answerAll()
-		if !h.answerOf(begin).Ticket.OK() {
-			t.Fatal("no ticket")
-		}
-		if g := h.expectState(h.lock(Request{Ref: 1, Usual: usual}), StateHeld); g.Lease != usual {
-			t.Fatalf("%+v, want %v", g, usual)
-		}
-		if g := h.expectState(h.lock(Request{Ref: 1, Usual: usual / 2}), StateHeld); g.Lease != usual {
-			t.Fatalf("once: %+v", g)
-		}
+		require.True(t, h.answerOf(begin).Ticket.OK(), "no ticket")
+		require.Equal(t, usual, h.expectState(h.lock(Request{Ref: 1, Usual: usual}), StateHeld).Lease)
+		require.Equal(t, usual, h.expectState(h.lock(Request{Ref: 1, Usual: usual / 2}), StateHeld).Lease)
 	}
 }

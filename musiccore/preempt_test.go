@@ -3,6 +3,9 @@ package musiccore
 import (
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // preempted runs a LOCK behind a remote session for a while and reports whether that was
@@ -39,11 +42,11 @@ func TestPreemptTheDead(t *testing.T) {
 	} {
 		h := newHarness(t)
 		s := newFakeStore(h)
-		if got := preempted(t, h, s, c.beat, c.wait); got != c.want {
-			t.Errorf("%s: preempted %v", name, got)
-		}
-		if c.want && (s.row.Head != 2 || s.row.Epoch < 500+h.opts.Window || !s.row.Dirty) {
-			t.Errorf("%s: %+v", name, s.row)
+		assert.Equal(t, c.want, preempted(t, h, s, c.beat, c.wait), name)
+		if c.want {
+			assert.EqualValues(t, 2, s.row.Head, name)
+			assert.GreaterOrEqual(t, s.row.Epoch, 500+h.opts.Window, name)
+			assert.True(t, s.row.Dirty, "%s: %+v", name, s.row)
 		}
 	}
 }
@@ -81,9 +84,9 @@ func TestC5DeadCountsFromTheEndOfTheFirstReadToTheStartOfTheLast(t *testing.T) {
 	for !h.core.dead(session(9)) {
 		h.reply(beat(h), Result{Status: StatusDone, Beat: 5})
 	}
-	if took := h.now - since; took < h.opts.DeadAfter(0) || took > h.opts.DeadAfter(0)+time.Second {
-		t.Fatalf("dead after %v", took)
-	}
+	took := h.now - since
+	require.GreaterOrEqual(t, took, h.opts.DeadAfter(0))
+	require.LessOrEqual(t, took, h.opts.DeadAfter(0)+time.Second)
 }
 
 // The time that the last read takes does not count.
@@ -94,9 +97,7 @@ func TestASlowLastReadProvesNothing(t *testing.T) {
 	h.advance(w.timer.at - h.now)
 	h.advanceUnticked(time.Minute) // the read was sent before, its answer is old
 	h.reply(w.cmd, Result{Status: StatusDone, Beat: 5})
-	if w.dead {
-		t.Fatal("the START of the last read counts")
-	}
+	require.False(t, w.dead, "the START of the last read counts")
 }
 
 // A Preempt rests on a row that was read at QUORUM.
@@ -111,17 +112,13 @@ func TestPreemptReadsTheRowAtQuorumFirst(t *testing.T) {
 	h.reply(id, sees(*s.row))
 	id, a := commandOf[Apply](h)
 	h.reply(id, s.do(a))
-	if read.Quorum {
-		t.Fatal("the first look is local")
-	}
+	require.False(t, read.Quorum, "the first look is local")
 	id, read = commandOf[ReadRow](h)
-	if h.expectNoCommand(); !read.Quorum {
-		t.Fatal("a preemption on what one replica says")
-	}
+	h.expectNoCommand()
+	require.True(t, read.Quorum, "a preemption on what one replica says")
 	h.reply(id, s.read())
-	if _, a = commandOf[Apply](h); a.Swap.Set.Row.Head != 2 {
-		t.Fatalf("%+v", a)
-	}
+	_, a = commandOf[Apply](h)
+	require.EqualValues(t, 2, a.Swap.Set.Row.Head)
 }
 
 // One Preempt passes over all dead sessions that follow one another.
@@ -134,18 +131,16 @@ func TestPreemptPassesOverAllThatDiedTogether(t *testing.T) {
 		s.answerAll()
 		h.advance(50 * time.Millisecond)
 	}
-	if g := h.expectState(op, StateHeld); g.Ref != 5 || !g.OwnerDied {
-		t.Fatalf("%+v", g)
-	}
+	g := h.expectState(op, StateHeld)
+	require.EqualValues(t, 5, g.Ref)
+	require.True(t, g.OwnerDied, "%+v", g)
 	swaps := 0
 	for _, a := range s.actions {
 		if _, ok := a.(Apply); ok {
 			swaps++
 		}
 	}
-	if swaps != 2 {
-		t.Fatalf("%d LWTs for one Enqueue and one Preempt", swaps)
-	}
+	require.Equal(t, 2, swaps, "LWTs for one Enqueue and one Preempt")
 }
 
 // A dead holder is passed over even if all clients use NOWAIT.
@@ -175,16 +170,12 @@ func TestWatchesAreForgotten(t *testing.T) {
 		s.answerAll()
 		h.advance(50 * time.Millisecond)
 	}
-	if len(h.core.watches) != 0 {
-		t.Fatal("nobody asked for it any more")
-	}
+	require.Empty(t, h.core.watches, "nobody asked for it any more")
 	for n := range 2 * maxDeadSessions {
 		w := h.core.watch(h.time(), SessionID{byte(n), byte(n >> 8), 5})
 		h.reply(w.cmd, Result{Status: StatusDone, Beat: EndedBeat})
 	}
-	if len(h.core.watches) > maxDeadSessions {
-		t.Fatalf("%d verdicts", len(h.core.watches))
-	}
+	require.LessOrEqual(t, len(h.core.watches), maxDeadSessions, "verdicts")
 }
 
 // nowaits asks again and again, and never waits.
@@ -202,5 +193,5 @@ func (h *harness) lockNoWait(s *fakeStore) {
 			s.answerAll()
 		}
 	}
-	h.t.Fatal("nobody found out")
+	require.Fail(h.t, "nobody found out")
 }

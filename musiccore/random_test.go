@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
 
@@ -141,7 +142,7 @@ func (a *randomCalls) oneLWT() {
 		}
 	}
 	if n > 1 {
-		a.rt.Fatalf("%d LWTs of one key", n)
+		require.Fail(a.rt, "more than one LWT of one key", "%d", n)
 	}
 }
 
@@ -155,10 +156,10 @@ func (a *randomCalls) finish() {
 	}
 	for _, op := range a.ops {
 		if _, ok := a.h.answers[op]; !ok {
-			a.rt.Fatalf("operation %d waits for ever", op)
+			require.Fail(a.rt, "an operation waits for ever", "%d", op)
 		}
 	}
 	if len(a.h.core.ops) > 0 {
-		a.rt.Fatalf("%d operations are still known", len(a.h.core.ops))
+		require.Fail(a.rt, "operations are still known", "%d", len(a.h.core.ops))
 	}
 }

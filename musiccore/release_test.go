@@ -3,6 +3,8 @@ package musiccore
 import (
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 // C7: a term is released only when its operations have ended.
@@ -16,13 +18,9 @@ func TestC7CleanReleaseWaitsForWhatIsInFlight(t *testing.T) {
 	h.expectWaiting(late)
 	h.end(put, OutcomeAcked)
 	h.expectNoCommand()
-	if v := h.end(get, OutcomeAcked); v != VerdictTell {
-		t.Fatal("begun while the term was open")
-	}
+	require.Equal(t, VerdictTell, h.end(get, OutcomeAcked), "begun while the term was open")
 	_, a := commandOf[Apply](h)
-	if a.Swap.Set.Row.Dirty {
-		t.Fatal("all is settled")
-	}
+	require.False(t, a.Swap.Set.Row.Dirty, "all is settled")
 	h.expectState(un, StateReleased)
 }
 
@@ -38,9 +36,7 @@ func TestC7UnsettledReleaseIsDirty(t *testing.T) {
 		h.advance(time.Second)
 	}
 	_, a := commandOf[Apply](h)
-	if !a.Swap.Set.Row.Dirty {
-		t.Fatal("an unsettled put may surface: dirty")
-	}
+	require.True(t, a.Swap.Set.Row.Dirty, "an unsettled put may surface: dirty")
 }
 
 // After UNLOCK an unsettled term is settled before its Release.
@@ -51,9 +47,8 @@ func TestUnlockSettles(t *testing.T) {
 	h.unlock(1)
 	id, _ := commandOf[Synch](h)
 	h.reply(id, Result{Status: StatusDone})
-	if _, a := commandOf[Apply](h); a.Swap.Set.Row.Dirty {
-		t.Fatal("settled, and dirty")
-	}
+	_, a := commandOf[Apply](h)
+	require.False(t, a.Swap.Set.Row.Dirty, "settled, and dirty")
 }
 
 // UNLOCK is answered in time even if no Synch succeeds.
@@ -75,9 +70,7 @@ func TestC6ReleaseBeforeTheSynchIsDirty(t *testing.T) {
 	s := newFakeStore(h)
 	h.lock(Request{})
 	s.answerAll()
-	if r := h.release(1); !r.Dirty {
-		t.Fatal("nobody has synchronised")
-	}
+	require.True(t, h.release(1).Dirty, "nobody has synchronised")
 }
 
 // C6: the Release of an abandoned head leaves the row as dirty as it was.
@@ -94,13 +87,12 @@ func TestC6AbandonedDirtyHeadStaysDirty(t *testing.T) {
 		granted := a.Swap.Set.Row.Epoch
 		id, a = commandOf[Apply](h)
 		r := a.Swap.Set.Row
-		if r.Dirty != dirty || r.Head != 5 || r.Epoch != granted+2 {
-			t.Fatalf("dirty %v: %+v", dirty, r)
-		}
+		require.Equal(t, dirty, r.Dirty)
+		require.EqualValues(t, 5, r.Head, "dirty %v", dirty)
+		require.Equal(t, granted+2, r.Epoch, "dirty %v", dirty)
 		h.reply(id, Result{Status: StatusDone})
-		if h.expectNoCommand(); len(h.core.keys) > 0 {
-			t.Fatal("something is left")
-		}
+		h.expectNoCommand()
+		require.Empty(t, h.core.keys, "something is left")
 	}
 }
 
@@ -108,9 +100,7 @@ func TestC6AbandonedDirtyHeadStaysDirty(t *testing.T) {
 func TestC17ClosedIsNotForgottenByARelease(t *testing.T) {
 	h, _ := newHolder(t)
 	h.collect(h.core.Closed(h.time(), h.table, t0*2))
-	if r := h.release(1); !r.Dirty {
-		t.Fatal("epoch < closed, never synchronised, and released clean")
-	}
+	require.True(t, h.release(1).Dirty, "epoch < closed, never synchronised, and released clean")
 }
 
 // C17: a raise of closed during the Release makes the next term dirty.
@@ -122,9 +112,7 @@ func TestC17ClosedWhileTheReleaseIsUnderWay(t *testing.T) {
 	h.collect(h.core.Closed(h.time(), h.table, t0))
 	h.reply(id, Result{Status: StatusDone})
 	id, a := commandOf[Apply](h)
-	if !a.Swap.Set.Row.Dirty {
-		t.Fatal("the epoch was chosen without knowing that the table closed")
-	}
+	require.True(t, a.Swap.Set.Row.Dirty, "the epoch was chosen without knowing that the table closed")
 	h.reply(id, Result{Status: StatusDone})
 	h.expectState(next, StateHeld)
 }
@@ -140,18 +128,13 @@ func TestC17HandOverOnAnEpochBeforeClosed(t *testing.T) {
 	h.reply(id, s.do(a))
 	h.expectWaiting(next)
 	id, read := commandOf[ReadRow](h)
-	if !read.Quorum {
-		t.Fatal("D = epoch < closed: dirty, so QUORUM")
-	}
+	require.True(t, read.Quorum, "D = epoch < closed: dirty, so QUORUM")
 	h.reply(id, s.read())
 	h.expectState(next, StateHeld)
-	if tk, _ := h.begin(2, Put); tk.OK() {
-		t.Fatal("D is forgotten")
-	}
+	tk, _ := h.begin(2, Put)
+	require.False(t, tk.OK(), "D is forgotten")
 	s.answerAll() // Renew, above closed, and only then the Synch
-	if fence := h.synchs(s)[0].Fence; fence < 2*t0 {
-		t.Fatalf("fence %d below closed: a plain write may lie above it and surface later", fence)
-	}
+	require.GreaterOrEqual(t, h.synchs(s)[0].Fence, 2*t0, "fence below closed: a plain write may lie above it and surface later")
 }
 
 // released is the Release that an UNLOCK of reference r sends.

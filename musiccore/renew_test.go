@@ -3,6 +3,8 @@ package musiccore
 import (
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 // A window that is nearly used up is renewed while operations go on.
@@ -14,9 +16,11 @@ func TestRenewNearTheEndOfTheWindow(t *testing.T) {
 		h.end(last, OutcomeAcked)
 	}
 	id, a := commandOf[Apply](h)
-	if r := a.Swap.Set.Row; r.Epoch < last.Epoch+32 || !r.Dirty || r.Owner != session(1) || r.Head != 1 {
-		t.Fatalf("%+v", r)
-	}
+	r := a.Swap.Set.Row
+	require.GreaterOrEqual(t, r.Epoch, last.Epoch+32)
+	require.True(t, r.Dirty, "%+v", r)
+	require.Equal(t, session(1), r.Owner)
+	require.EqualValues(t, 1, r.Head)
 	for range 100 { // meanwhile operations go on, but none at seq = W-2
 		tk, _ := h.begin(1, Put)
 		if !tk.OK() {
@@ -25,12 +29,9 @@ func TestRenewNearTheEndOfTheWindow(t *testing.T) {
 		last = tk
 		h.end(tk, OutcomeAcked)
 	}
-	if last.Stamp >= last.Epoch+32-2 {
-		t.Fatalf("I12: stamp %d of window %d", last.Stamp, last.Epoch)
-	}
-	if get, _ := h.begin(1, Get); !get.OK() {
-		t.Fatal("gets need no stamp")
-	}
+	require.Less(t, last.Stamp, last.Epoch+32-2, "I12: stamp %d of window %d", last.Stamp, last.Epoch)
+	get, _ := h.begin(1, Get)
+	require.True(t, get.OK(), "gets need no stamp")
 	h.reply(id, Result{Status: StatusDone})
 	tk := Ticket{}
 	for _, answer := range h.answers {
@@ -38,9 +39,7 @@ func TestRenewNearTheEndOfTheWindow(t *testing.T) {
 			tk = answer.Ticket
 		}
 	}
-	if tk.Stamp != a.Swap.Set.Row.Epoch+2 {
-		t.Fatalf("who waited goes on in the new window: %+v", tk)
-	}
+	require.Equal(t, a.Swap.Set.Row.Epoch+2, tk.Stamp, "who waited goes on in the new window")
 }
 
 // A Renew is dirty while a put is in flight.
@@ -48,9 +47,8 @@ func TestRenewSaysDirtyWhatIsInFlight(t *testing.T) {
 	h, _ := newHolder(t)
 	h.begin(1, Put)
 	h.collect(h.core.Altered(h.time(), h.table))
-	if _, a := commandOf[Apply](h); !a.Swap.Set.Row.Dirty {
-		t.Fatal("a put in flight")
-	}
+	_, a := commandOf[Apply](h)
+	require.True(t, a.Swap.Set.Row.Dirty, "a put in flight")
 }
 
 // A Renew that was refused because somebody else changed the term ends it.
@@ -76,9 +74,8 @@ func TestReleaseWaitsForTheRenew(t *testing.T) {
 	h.expectState(h.unlock(1), StateReleased)
 	h.expectNoCommand()
 	h.reply(id, Result{Status: StatusDone})
-	if _, rel := commandOf[Apply](h); rel.Swap.If.Epoch != a.Swap.Set.Row.Epoch {
-		t.Fatalf("released on the old epoch: %+v", rel.Swap)
-	}
+	_, rel := commandOf[Apply](h)
+	require.Equal(t, a.Swap.Set.Row.Epoch, rel.Swap.If.Epoch, "released on the old epoch")
 }
 
 // After a schema change puts wait for a new window; gets do not.
@@ -87,23 +84,16 @@ func TestPutsWaitAfterASchemaEvent(t *testing.T) {
 	h.collect(h.core.Altered(h.time(), h.table))
 	id, a := commandOf[Apply](h)
 	tk, op := h.begin(1, Put)
-	if tk.OK() {
-		t.Fatal("a stamp that lags behind a column added again is shadowed")
-	}
-	if get, _ := h.begin(1, Get); !get.OK() {
-		t.Fatal("gets go on")
-	}
+	require.False(t, tk.OK(), "a stamp that lags behind a column added again is shadowed")
+	get, _ := h.begin(1, Get)
+	require.True(t, get.OK(), "gets go on")
 	h.collect(h.core.Altered(h.time(), h.table)) // and again, meanwhile
 	h.reply(id, Result{Status: StatusDone})
 	h.expectWaiting(op)
 	id, again := commandOf[Apply](h)
-	if again.Swap.If.Epoch != a.Swap.Set.Row.Epoch {
-		t.Fatal("no second Renew")
-	}
+	require.Equal(t, a.Swap.Set.Row.Epoch, again.Swap.If.Epoch, "no second Renew")
 	h.reply(id, Result{Status: StatusDone})
-	if tk := h.answerOf(op).Ticket; tk.Epoch != again.Swap.Set.Row.Epoch {
-		t.Fatalf("%+v", tk)
-	}
+	require.Equal(t, again.Swap.Set.Row.Epoch, h.answerOf(op).Ticket.Epoch)
 }
 
 // A term that opens after a schema change, on an epoch from before it, is renewed before its first
@@ -120,9 +110,8 @@ func TestPutsWaitInATermThatOpensAfterASchemaEvent(t *testing.T) {
 	}
 	h.runFor(s, time.Second)
 	tk, _ := h.begin(h.expectState(op, StateHeld).Ref, Put)
-	if !tk.OK() || tk.Epoch < changed {
-		t.Fatalf("the change was at %d, a stamp after it: %+v", changed, tk)
-	}
+	require.True(t, tk.OK(), "the change was at %d, a stamp after it: %+v", changed, tk)
+	require.GreaterOrEqual(t, tk.Epoch, changed, "the change was at %d, a stamp after it", changed)
 }
 
 // Without clk() no window is renewed.
@@ -145,7 +134,6 @@ func TestI12FarEpochAlarms(t *testing.T) {
 	id, _ = commandOf[Apply](h)
 	h.reply(id, Result{Status: StatusDone})
 	h.expectState(op, StateHeld)
-	if len(h.alarms) != 1 || h.alarms[0].Rule != "I12" {
-		t.Fatalf("%+v", h.alarms)
-	}
+	require.Len(t, h.alarms, 1)
+	require.Equal(t, "I12", h.alarms[0].Rule, "%+v", h.alarms)
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
 
@@ -109,7 +110,7 @@ func (h *rowRaces) poll(t *rapid.T) {
 // enter is I2: one epoch, one sequencer.
 func (h *rowRaces) enter(t *rapid.T, n *rowTerm) {
 	if other := h.owners[n.base]; other != nil && other != n {
-		t.Fatalf("references %d and %d write in one window, %d", other.ref, n.ref, n.base)
+		require.Fail(t, "two write in one window", "references %d and %d, %d", other.ref, n.ref, n.base)
 	}
 	h.owners[n.base] = n
 	if !slices.Contains(h.tenures, n) {
@@ -190,20 +191,20 @@ func (h *rowRaces) arrive(t *rapid.T) {
 // moved is I1 for a decided LWT.
 func (h *rowRaces) moved(t *rapid.T, from *Row, to Row) {
 	if from != nil && (to.Guard < from.Guard || to.Head < from.Head || to.Epoch < from.Epoch) {
-		t.Fatalf("I1: %+v -> %+v", *from, to)
+		require.Fail(t, "I1: fell", "%+v -> %+v", *from, to)
 	}
 	if from == nil || !to.sameTerm(*from) {
 		if from != nil && to.Epoch == from.Epoch {
-			t.Fatalf("I1: T changed on one epoch: %+v -> %+v", *from, to)
+			require.Fail(t, "I1: T changed on one epoch", "%+v -> %+v", *from, to)
 		}
 		h.bases = append(h.bases, to.Epoch)
 	}
 	if to.Head > to.Guard+1 {
-		t.Fatalf("the head is beyond the queue: %+v", to)
+		require.Fail(t, "the head is beyond the queue", "%+v", to)
 	}
 	for ref := to.Head; ref <= to.Guard; ref++ {
 		if _, known := to.Session(ref); !known {
-			t.Fatalf("nobody knows whose reference %d is: %+v", ref, to)
+			require.Fail(t, "nobody knows whose it is", "reference %d of %+v", ref, to)
 		}
 	}
 }
@@ -213,7 +214,7 @@ func (h *rowRaces) check(t *rapid.T) {
 	for i, b := range h.bases {
 		top, used := h.highest[b]
 		if used && (top <= b || top >= b+h.w || (i+1 < len(h.bases) && top >= h.bases[i+1])) {
-			t.Fatalf("stamp %d of window %d, and the next begins at %v", top, b, h.bases[i+1:])
+			require.Fail(t, "a stamp in the next window", "stamp %d of window %d, and the next begins at %v", top, b, h.bases[i+1:])
 		}
 	}
 }
@@ -264,9 +265,9 @@ func TestWindowsEndBelowTwoToThe63(t *testing.T) {
 			to, fits := c.swap.Set.Row.Epoch, r.Epoch <= math.MaxInt64-c.above
 			switch {
 			case c.swap.sound(r) != fits:
-				t.Fatalf("%s of epoch %d: sound is %v: %+v", name, r.Epoch, !fits, c.swap)
+				require.Fail(t, "wrongly sound, or not", "%s of epoch %d: sound is %v: %+v", name, r.Epoch, !fits, c.swap)
 			case fits && (to-r.Epoch < c.above || to > max(r.Epoch+c.above, clk)):
-				t.Fatalf("%s of epoch %d at %d went to %d", name, r.Epoch, clk, to)
+				require.Fail(t, "another epoch", "%s of epoch %d at %d went to %d", name, r.Epoch, clk, to)
 			}
 		}
 	})
@@ -282,7 +283,7 @@ func chain(t *rapid.T) []Row {
 	for range rapid.IntRange(1, 12).Draw(t, "changes") {
 		next, ok := changes(t, r).Apply(r)
 		if !ok {
-			t.Fatalf("refused on its own row: %+v", r)
+			require.Fail(t, "refused on its own row", "%+v", r)
 		}
 		all = append(all, next)
 		r = &next
@@ -306,16 +307,16 @@ func TestNewerIsAJoin(t *testing.T) {
 		join := func(a, b Row) Row {
 			r, ok := newer(a, b)
 			if !ok {
-				t.Fatalf("one history, told to be two: %+v and %+v", a, b)
+				require.Fail(t, "one history, told to be two", "%+v and %+v", a, b)
 			}
 			return r
 		}
 		ab := join(a, b)
 		if !equal(ab, join(b, a)) || !equal(join(ab, c), join(a, join(b, c))) || !equal(join(ab, b), ab) || !equal(join(a, a), a) {
-			t.Fatalf("not a join: %+v, %+v, %+v", a, b, c)
+			require.Fail(t, "not a join", "%+v, %+v, %+v", a, b, c)
 		}
 		if ab.Guard != max(a.Guard, b.Guard) || ab.Epoch != max(a.Epoch, b.Epoch) {
-			t.Fatalf("%+v is not the newer of %+v and %+v", ab, a, b)
+			require.Fail(t, "not the newer", "%+v of %+v and %+v", ab, a, b)
 		}
 	})
 }
@@ -332,10 +333,10 @@ func TestHolderIsAFunctionOfT(t *testing.T) {
 		ref, who, ok := one.Holder()
 		ref2, who2, ok2 := other.Holder()
 		if ok && ok2 && (ref != ref2 || who != who2) {
-			t.Fatalf("%d %x and %d %x hold by %+v and %+v", ref, who[:1], ref2, who2[:1], one, other)
+			require.Fail(t, "two holders", "%d %x and %d %x hold by %+v and %+v", ref, who[:1], ref2, who2[:1], one, other)
 		}
 		if ok && ref != one.Head || !one.Empty() && one.Owner != (SessionID{}) && who != one.Owner {
-			t.Fatalf("%d %x holds by %+v", ref, who[:1], one)
+			require.Fail(t, "another holder", "%d %x holds by %+v", ref, who[:1], one)
 		}
 	})
 }
@@ -347,7 +348,7 @@ func TestSoundTellsLegalFromSpoilt(t *testing.T) {
 		r := &all[len(all)-1]
 		s := changes(t, r)
 		if !s.sound(r) {
-			t.Fatalf("%+v on %+v", s, *r)
+			require.Fail(t, "not sound", "%+v on %+v", s, *r)
 		}
 		by := rapid.OneOf(rapid.Int64Range(0, 1), rapid.Int64Range(0, 1<<40)).Draw(t, "by")
 		type spoiler func(*Swap)
@@ -366,7 +367,7 @@ func TestSoundTellsLegalFromSpoilt(t *testing.T) {
 		}
 		i := rapid.IntRange(0, len(spoil)-1).Draw(t, "what")
 		if spoil[i](&s); s.sound(r) {
-			t.Fatalf("spoilt (%d), and sound: %+v on %+v", i, s, *r)
+			require.Fail(t, "spoilt, and sound", "%d: %+v on %+v", i, s, *r)
 		}
 	})
 }
@@ -376,7 +377,7 @@ func TestSoundOfANewRow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := Enqueue(nil, Block{N: int32(rapid.IntRange(1, 9).Draw(t, "n")), Session: session(1)}, 0, Stamp(rapid.Int64Range(-5, 1<<52).Draw(t, "clk")))
 		if !s.sound(nil) {
-			t.Fatalf("%+v", s)
+			require.Fail(t, "not sound", "%+v", s)
 		}
 		by := LockRef(rapid.Int64Range(0, 1<<40).Draw(t, "by"))
 		for i, spoil := range []func(*Swap){
@@ -388,7 +389,7 @@ func TestSoundOfANewRow(t *testing.T) {
 		} {
 			spoilt := s
 			if spoil(&spoilt); spoilt.sound(nil) {
-				t.Fatalf("spoilt (%d), and sound: %+v", i, spoilt)
+				require.Fail(t, "spoilt, and sound", "%d: %+v", i, spoilt)
 			}
 		}
 	})

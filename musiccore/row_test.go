@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
 
@@ -37,9 +39,9 @@ func TestHolder(t *testing.T) {
 		if c.who != 0 {
 			want = session(c.who)
 		}
-		if ref != c.ref || s != want || ok != c.ok {
-			t.Errorf("%s: %d %x %v", c.name, ref, s[:1], ok)
-		}
+		assert.Equal(t, c.ref, ref, "%s: %d %x %v", c.name, ref, s[:1], ok)
+		assert.Equal(t, want, s, "%s: %d %x %v", c.name, ref, s[:1], ok)
+		assert.Equal(t, c.ok, ok, "%s: %d %x", c.name, ref, s[:1])
 	}
 }
 
@@ -57,9 +59,7 @@ func TestNextPassesOverTheDead(t *testing.T) {
 		}
 	}
 	for want, ids := range map[LockRef][]byte{4: {}, 5: {1}, 6: {1, 2}, 7: {1, 2, 3}} {
-		if got := r.Next(dead(ids...)); got != want {
-			t.Errorf("dead %v: next %d, want %d", ids, got, want)
-		}
+		assert.Equal(t, want, r.Next(dead(ids...)), "dead %v", ids)
 	}
 }
 
@@ -67,9 +67,10 @@ func TestNextPassesOverTheDead(t *testing.T) {
 func TestEnqueueOfANewKey(t *testing.T) {
 	s := Enqueue(nil, block(0, 2, 1, 7), 0, 100)
 	want := Row{Guard: 2, Queue: []Block{block(1, 2, 1, 7)}, Epoch: 100, Head: 1, Dirty: true}
-	if s.If.What != IfAbsent || !s.Set.Q || !s.Set.T || !equal(s.Set.Row, want) {
-		t.Fatalf("%+v", s)
-	}
+	require.Equal(t, IfAbsent, s.If.What)
+	require.True(t, s.Set.Q, "%+v", s)
+	require.True(t, s.Set.T, "%+v", s)
+	require.True(t, equal(s.Set.Row, want), "%+v", s)
 }
 
 // References of earlier generations are never given again, even if one of their rows is still
@@ -77,21 +78,18 @@ func TestEnqueueOfANewKey(t *testing.T) {
 func TestEnqueueInTheNextGeneration(t *testing.T) {
 	b := block(100, 2, 1, 7)
 	want := Row{Guard: 101, Queue: []Block{b}, Epoch: 50, Head: 100, Dirty: true}
-	if s := Enqueue(nil, b, 0, 50); !equal(s.Set.Row, want) || !s.sound(nil) {
-		t.Fatalf("a new key: %+v", s)
-	}
+	s := Enqueue(nil, b, 0, 50)
+	require.True(t, equal(s.Set.Row, want), "a new key: %+v", s)
+	require.True(t, s.sound(nil), "a new key: %+v", s)
 	empty := Row{Guard: 4, Head: 5, Epoch: 100}
 	want = Row{Guard: 101, Queue: []Block{b}, Epoch: 101, Head: 100}
-	if s := Enqueue(&empty, b, 0, 50); !equal(s.Set.Row, want) || !s.sound(&empty) {
-		t.Fatalf("an empty queue: %+v", s)
-	}
+	s = Enqueue(&empty, b, 0, 50)
+	require.True(t, equal(s.Set.Row, want), "an empty queue: %+v", s)
+	require.True(t, s.sound(&empty), "an empty queue: %+v", s)
 	held := Row{Guard: 4, Head: 4, Queue: []Block{block(4, 1, 9, 9)}, Epoch: 100}
-	if s := Enqueue(&held, b, 0, 50); s.Set.Row.Guard != 6 {
-		t.Fatalf("behind somebody there are no gaps: %+v", s)
-	}
-	if above := (Row{Guard: 200, Head: 201, Epoch: 100}); Enqueue(&above, b, 0, 50).Set.Row.Guard != 202 {
-		t.Fatal("references never fall")
-	}
+	require.EqualValues(t, 6, Enqueue(&held, b, 0, 50).Set.Row.Guard, "behind somebody there are no gaps")
+	above := (Row{Guard: 200, Head: 201, Epoch: 100})
+	require.EqualValues(t, 202, Enqueue(&above, b, 0, 50).Set.Row.Guard, "references never fall")
 }
 
 // An Enqueue on an empty queue makes its first reference the head, on a higher epoch.
@@ -99,19 +97,12 @@ func TestEnqueueOnAnEmptyQueueGrants(t *testing.T) {
 	r := Row{Guard: 4, Head: 5, Queue: []Block{block(4, 1, 9, 9)}, Epoch: 100, Owner: SessionID{}}
 	s := Enqueue(&r, block(0, 2, 1, 7), 0, 50)
 	want := Row{Guard: 6, Queue: []Block{block(5, 2, 1, 7)}, Epoch: 101, Head: 5}
-	if s.If != (If{What: IfGuardEpoch, Guard: 4, Epoch: 100}) || !equal(s.Set.Row, want) {
-		t.Fatalf("%+v", s)
-	}
-	if s := Enqueue(&r, block(0, 1, 1, 7), 0, 5000); s.Set.Row.Epoch != 5000 {
-		t.Fatalf("the clock lifts the epoch: %+v", s)
-	}
-	if s := Enqueue(&r, block(0, 1, 1, 7), 101, 5000); !s.Set.Row.Dirty {
-		t.Fatal("D = dirty OR epoch < closed")
-	}
+	require.Equal(t, If{What: IfGuardEpoch, Guard: 4, Epoch: 100}, s.If)
+	require.True(t, equal(s.Set.Row, want), "%+v", s)
+	require.EqualValues(t, 5000, Enqueue(&r, block(0, 1, 1, 7), 0, 5000).Set.Row.Epoch, "the clock lifts the epoch")
+	require.True(t, Enqueue(&r, block(0, 1, 1, 7), 101, 5000).Set.Row.Dirty, "D = dirty OR epoch < closed")
 	r.Dirty = true
-	if s := Enqueue(&r, block(0, 1, 1, 7), 0, 5000); !s.Set.Row.Dirty {
-		t.Fatal("dirty is handed on")
-	}
+	require.True(t, Enqueue(&r, block(0, 1, 1, 7), 0, 5000).Set.Row.Dirty, "dirty is handed on")
 }
 
 // A proxy's clock may be a second ahead of the cluster's, and the clock of the proxy that closes
@@ -120,26 +111,20 @@ func TestClosingIsAboveEveryEpochOfAnAllowedClock(t *testing.T) {
 	slow, fast := Now{Clk: t0 - clkBehind}, t0+clkAhead
 	r := Row{Guard: 1, Head: 1, Queue: []Block{block(1, 1, 1, 7)}, Epoch: 100}
 	left, _ := Release(r, 2, false, fast).Apply(&r)
-	if !left.DirtySince(Closing(slow, 0)) {
-		t.Fatal("a Release that did not know looks as if it had synchronised")
-	}
+	require.True(t, left.DirtySince(Closing(slow, 0)), "a Release that did not know looks as if it had synchronised")
 	before := Closing(Now{Clk: fast}, 0)
-	if Closing(slow, before) <= before {
-		t.Fatal("closed falls")
-	}
+	require.Greater(t, Closing(slow, before), before, "closed falls")
 }
 
 // An Enqueue behind others writes the queue alone, and drops what the head has passed.
 func TestEnqueueBehindOthersLeavesTheTermAlone(t *testing.T) {
 	r := Row{Guard: 4, Head: 3, Queue: []Block{block(1, 2, 1, 1), block(3, 2, 2, 1)}, Epoch: 100}
 	s := Enqueue(&r, block(0, 3, 1, 7), 0, 5000)
-	if s.If != (If{What: IfGuard, Guard: 4}) || s.Set.T || !s.Set.Q {
-		t.Fatalf("%+v", s)
-	}
+	require.Equal(t, If{What: IfGuard, Guard: 4}, s.If)
+	require.False(t, s.Set.T, "%+v", s)
+	require.True(t, s.Set.Q, "%+v", s)
 	want := Row{Guard: 7, Queue: []Block{block(3, 2, 2, 1), block(5, 3, 1, 7)}}
-	if !equal(s.Set.Row, want) {
-		t.Fatalf("%+v", s.Set.Row)
-	}
+	require.True(t, equal(s.Set.Row, want), "%+v", s.Set.Row)
 }
 
 // Release, Preempt, Takeover and Renew: condition, head, epoch, dirty and owner of each.
@@ -157,9 +142,10 @@ func TestTermChanges(t *testing.T) {
 		{"renew", Renew(r, session(1), false, w, 0), Row{Epoch: 100 + w, Head: 5, Owner: session(1)}},
 		{"renew above a stamp", Renew(r, SessionID{}, true, w, 7*w), Row{Epoch: 7 * w, Head: 5, Dirty: true}},
 	} {
-		if c.swap.If != (If{What: IfEpoch, Epoch: 100}) || !c.swap.Set.T || c.swap.Set.Q || !equal(c.swap.Set.Row, c.want) {
-			t.Errorf("%s: %+v", c.name, c.swap)
-		}
+		assert.Equal(t, If{What: IfEpoch, Epoch: 100}, c.swap.If, c.name)
+		assert.True(t, c.swap.Set.T, "%s: %+v", c.name, c.swap)
+		assert.False(t, c.swap.Set.Q, "%s: %+v", c.name, c.swap)
+		assert.True(t, equal(c.swap.Set.Row, c.want), "%s: %+v", c.name, c.swap)
 	}
 }
 
@@ -180,13 +166,13 @@ func TestApplyComparesAndWritesWholeRegisters(t *testing.T) {
 	r := Row{Guard: 4, Head: 3, Queue: []Block{block(3, 2, 2, 1)}, Epoch: 100, Dirty: true, Owner: session(2)}
 	other := Row{Guard: 7, Head: 6, Queue: []Block{block(7, 1, 1, 1)}, Epoch: 900}
 	q := Swap{If{What: IfGuard, Guard: 4}, Set{Q: true, Row: other}}
-	if got, ok := q.Apply(&r); !ok || got.Guard != 7 || got.Queue[0] != other.Queue[0] || !got.sameTerm(r) {
-		t.Errorf("Q: %+v %v", got, ok)
-	}
+	got, ok := q.Apply(&r)
+	assert.True(t, ok && got.Guard == 7 && got.Queue[0] == other.Queue[0] && got.sameTerm(r), "Q: %+v %v", got, ok)
 	term := Swap{If{What: IfEpoch, Epoch: 100}, Set{T: true, Row: other}}
-	if got, ok := term.Apply(&r); !ok || got.Guard != 4 || !got.sameTerm(other) {
-		t.Errorf("T: %+v %v", got, ok)
-	}
+	got, ok = term.Apply(&r)
+	assert.True(t, ok, "T: %+v %v", got, ok)
+	assert.EqualValues(t, 4, got.Guard, "T: %+v %v", got, ok)
+	assert.True(t, got.sameTerm(other), "T: %+v %v", got, ok)
 	for _, s := range []Swap{
 		{If{What: IfGuard, Guard: 5}, q.Set},
 		{If{What: IfEpoch, Epoch: 99}, term.Set},
@@ -195,13 +181,12 @@ func TestApplyComparesAndWritesWholeRegisters(t *testing.T) {
 		{If{What: IfAbsent}, term.Set},
 		{If{}, term.Set},
 	} {
-		if got, ok := s.Apply(&r); ok || !equal(got, r) {
-			t.Errorf("%+v applied: %+v", s.If, got)
-		}
+		got, ok := s.Apply(&r)
+		assert.False(t, ok, "%+v applied: %+v", s.If, got)
+		assert.True(t, equal(got, r), "%+v applied: %+v", s.If, got)
 	}
-	if _, ok := term.Apply(nil); ok {
-		t.Error("an UPDATE makes no row: it would block INSERT IF NOT EXISTS (docs/protocol.md 2.1)")
-	}
+	_, ok = term.Apply(nil)
+	assert.False(t, ok, "an UPDATE makes no row: it would block INSERT IF NOT EXISTS (docs/protocol.md 2.1)")
 }
 
 // rows draws lock rows as histories leave them.
@@ -255,23 +240,23 @@ func TestI1NothingFalls(t *testing.T) {
 		r := rows(t)
 		s := changes(t, r)
 		if !s.sound(r) {
-			t.Fatalf("not sound: %+v on %+v", s, r)
+			require.Fail(t, "not sound", "%+v on %+v", s, r)
 		}
 		to, ok := s.Apply(r)
 		if !ok {
-			t.Fatalf("refused on its own row: %+v on %+v", s, r)
+			require.Fail(t, "refused on its own row", "%+v on %+v", s, r)
 		}
 		if r == nil {
 			return
 		}
 		if to.Guard < r.Guard || to.Head < r.Head || to.Epoch < r.Epoch {
-			t.Fatalf("fell: %+v -> %+v", *r, to)
+			require.Fail(t, "fell", "%+v -> %+v", *r, to)
 		}
 		if !to.sameTerm(*r) && to.Epoch == r.Epoch {
-			t.Fatalf("T changed on one epoch: %+v -> %+v", *r, to)
+			require.Fail(t, "T changed on one epoch", "%+v -> %+v", *r, to)
 		}
 		if _, _, known := to.Holder(); !to.Empty() && !known {
-			t.Fatalf("the head has no session: %+v", to)
+			require.Fail(t, "the head has no session", "%+v", to)
 		}
 	})
 }
@@ -284,7 +269,7 @@ func TestASwapIsAppliedAtMostOnce(t *testing.T) {
 		once, _ := s.Apply(r)
 		twice, ok := s.Apply(&once)
 		if ok || !equal(once, twice) {
-			t.Fatalf("applied twice: %+v", s)
+			require.Fail(t, "applied twice", "%+v", s)
 		}
 	})
 }
@@ -297,7 +282,7 @@ func TestSwapsOnOneRegisterExcludeEachOther(t *testing.T) {
 		after, _ := a.Apply(r)
 		_, both := b.Apply(&after)
 		if both && (a.Set.T && b.Set.T || a.Set.Q && b.Set.Q) {
-			t.Fatalf("both applied: %+v and %+v", a, b)
+			require.Fail(t, "both applied", "%+v and %+v", a, b)
 		}
 	})
 }
@@ -312,13 +297,12 @@ func TestNewerIsTheJoinOfTwoViews(t *testing.T) {
 		later, _ := changes(t, r).Apply(r)
 		for _, pair := range [][2]Row{{*r, later}, {later, *r}, {later, later}} {
 			if got, ok := newer(pair[0], pair[1]); !ok || !equal(got, later) {
-				t.Fatalf("join of %+v and %+v is %+v", pair[0], pair[1], got)
+				require.Fail(t, "not the join", "of %+v and %+v: %+v", pair[0], pair[1], got)
 			}
 		}
 	})
-	if _, ok := newer(Row{Epoch: 5, Head: 1}, Row{Epoch: 5, Head: 2}); ok {
-		t.Fatal("two terms on one epoch passed for one history")
-	}
+	_, ok := newer(Row{Epoch: 5, Head: 1}, Row{Epoch: 5, Head: 2})
+	require.False(t, ok, "two terms on one epoch passed for one history")
 }
 
 // sound refuses a Swap that would move the row backwards, or that compares with 0.
@@ -335,13 +319,9 @@ func TestUnsoundSwapsAreRefused(t *testing.T) {
 		"writes nothing":   {If{What: IfEpoch, Epoch: 100}, Set{}},
 		"overflow":         Release(Row{Guard: 4, Head: 3, Epoch: math.MaxInt64}, 2, true, 0),
 	} {
-		if s.sound(&r) {
-			t.Errorf("%s passed", name)
-		}
+		assert.False(t, s.sound(&r), "%s passed", name)
 	}
-	if (Swap{If{What: IfAbsent}, Set{Q: true, T: true, Row: Row{Guard: 1, Head: 1}}}).sound(nil) {
-		t.Error("epoch 0 is no legal epoch")
-	}
+	assert.False(t, (Swap{If{What: IfAbsent}, Set{Q: true, T: true, Row: Row{Guard: 1, Head: 1}}}).sound(nil), "epoch 0 is no legal epoch")
 }
 
 // Two changes in one LWT have the same effect as one after the other, and no effect if either would
@@ -365,13 +345,13 @@ func TestBothIsOneAfterTheOther(t *testing.T) {
 		s := combine(ask, end)
 		want, _ := end.Apply(&first)
 		if got, ok := s.Apply(r); !ok || !equal(got, want) || !s.sound(r) {
-			t.Fatalf("%+v became %+v, want %+v", *r, got, want)
+			require.Fail(t, "not what was expected", "%+v became %+v, want %+v", *r, got, want)
 		}
 		asked, _ := Enqueue(r, Block{N: 1, Session: session(2)}, 0, clk).Apply(r)
 		ended, _ := Release(*r, 2, true, clk).Apply(r)
 		for _, now := range []Row{asked, ended} {
 			if _, ok := s.Apply(&now); ok {
-				t.Fatalf("applied to %+v, made from %+v", now, *r)
+				require.Fail(t, "applied", "to %+v, made from %+v", now, *r)
 			}
 		}
 	})
@@ -400,15 +380,15 @@ func TestBlocksChangeNoReference(t *testing.T) {
 			was, _ := r.Session(ref)
 			for _, now := range []Row{dissolved, made} {
 				if is, ok := now.Session(ref); !ok || is != was {
-					t.Fatalf("reference %d is of %v in %+v, was of %v in %+v", ref, is, now, was, *r)
+					require.Fail(t, "another owner", "reference %d is of %v in %+v, was of %v in %+v", ref, is, now, was, *r)
 				}
 			}
 			_, told := slices.BinarySearch(plain, ref)
 			if dissolved.retained(ref) != (r.retained(ref) && !told) {
-				t.Fatalf("reference %d of %+v, %v plain: %+v", ref, *r, plain, dissolved)
+				require.Fail(t, "another owner", "reference %d of %+v, %v plain: %+v", ref, *r, plain, dissolved)
 			}
 			if own := was == s && ref >= from; made.retained(ref) != r.retained(ref) && !own {
-				t.Fatalf("reference %d of %+v, a block of %v from %d: %+v", ref, *r, s, from, made)
+				require.Fail(t, "another owner", "reference %d of %+v, a block of %v from %d: %+v", ref, *r, s, from, made)
 			}
 		}
 	})

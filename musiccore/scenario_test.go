@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 var rewriteGolden = flag.Bool("rewrite", false, "write what comes out into testdata")
@@ -15,20 +17,15 @@ var rewriteGolden = flag.Bool("rewrite", false, "write what comes out into testd
 // diff. The events are those of verbs.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/scenarios/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no scenarios: %v", err)
-	}
+	require.NoError(t, err, "no scenarios")
+	require.NotEmpty(t, files, "no scenarios: %v", err)
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			raw, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			got := replay(t, string(raw))
 			if *rewriteGolden {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
 			}
 			compare(t, string(raw), got)
 		})
@@ -41,9 +38,7 @@ func compare(t *testing.T, want, got string) {
 	wants, gots := strings.Split(want, "\n"), strings.Split(got, "\n")
 	for i := range max(len(wants), len(gots)) {
 		wants, gots := append(wants, "nothing more"), append(gots, "nothing more")
-		if i >= len(wants) || i >= len(gots) || wants[i] != gots[i] {
-			t.Fatalf("line %d\nwant %s\ngot  %s", i+1, wants[min(i, len(wants)-1)], gots[min(i, len(gots)-1)])
-		}
+		require.Equal(t, wants[min(i, len(wants)-1)], gots[min(i, len(gots)-1)], "line %d", i+1)
 	}
 }
 
@@ -71,13 +66,9 @@ func (s *stage) play(lines ...string) []string {
 	for line := range strings.SplitSeq(strings.Join(lines, ";"), ";") {
 		words := strings.Fields(line)
 		verb := s.verbs()[words[0]]
-		if verb == nil {
-			s.t.Fatalf("nobody knows how to %q", line)
-		}
+		require.NotNil(s.t, verb, "nobody knows how to %q", line)
 		s.began = s.now
-		if err := verb(script{s, words[1:]}); err != nil {
-			s.t.Fatalf("%q: %v", line, err)
-		}
+		require.NoError(s.t, verb(script{s, words[1:]}), "%q", line)
 		s.settle()
 		s.waiting(words)
 	}

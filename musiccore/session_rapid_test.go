@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
 
@@ -162,7 +163,7 @@ func (w *observer) lookAndSee(t *rapid.T) {
 // session if its time is over.
 func (w *observer) ask(t *rapid.T) {
 	if w.dead() && w.session.Valid(w.now()) {
-		t.Fatalf("dead for another proxy, and valid, at %v", w.real)
+		require.Fail(t, "dead for another proxy, and valid", "at %v", w.real)
 	}
 }
 
@@ -183,9 +184,7 @@ func TestDeadIsNeverValid(t *testing.T) {
 			found++
 		}
 	})
-	if found == 0 {
-		t.Fatal("no session was ever found dead")
-	}
+	require.NotZero(t, found, "no session was ever found dead")
 }
 
 // Whether a session is valid depends only on the latest start of an acknowledged beat, by either
@@ -207,7 +206,7 @@ func TestLeaseArithmetic(t *testing.T) {
 			if rapid.Bool().Draw(t, "beats") {
 				n, ok := s.Beat(now)
 				if ok == dead {
-					t.Fatalf("a beat is %v, and dead is %v", ok, dead)
+					require.Fail(t, "a dead session beats, or a live one does not", "a beat is %v, and dead is %v", ok, dead)
 				}
 				if !dead {
 					starts, numbers = append(starts, now), append(numbers, n)
@@ -222,7 +221,7 @@ func TestLeaseArithmetic(t *testing.T) {
 				dead = over()
 			}
 			if got, want := s.Valid(now), deadline.Boot != 0 && !dead; got != want || s.Dead() != dead {
-				t.Fatalf("valid %v, want %v; dead %v, want %v", got, want, s.Dead(), dead)
+				require.Fail(t, "another lease", "valid %v, want %v; dead %v, want %v", got, want, s.Dead(), dead)
 			}
 		}
 	})

@@ -1,10 +1,12 @@
 package musiccore
 
 import (
-	"errors"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func at(d time.Duration) Now {
@@ -15,17 +17,14 @@ func at(d time.Duration) Now {
 // A session is not valid before its first acknowledged beat.
 func TestNoTermBeforeTheFirstAck(t *testing.T) {
 	s := NewSession(session(1), Defaults())
-	if s.Valid(at(0)) || s.Dead() {
-		t.Fatal("valid without a beat")
-	}
+	require.False(t, s.Valid(at(0)), "valid without a beat")
+	require.False(t, s.Dead(), "valid without a beat")
 	n, ok := s.Beat(at(0))
-	if n>>saltBits != 1 || !ok || s.Valid(at(0)) {
-		t.Fatal("a beat that is only sent gives nothing")
-	}
+	require.EqualValues(t, 1, n>>saltBits, "a beat that is only sent gives nothing")
+	require.True(t, ok, "a beat that is only sent gives nothing")
+	require.False(t, s.Valid(at(0)), "a beat that is only sent gives nothing")
 	s.Acked(at(1), at(0), n)
-	if !s.Valid(at(2)) {
-		t.Fatal("not valid after the acknowledgement")
-	}
+	require.True(t, s.Valid(at(2)), "not valid after the acknowledgement")
 }
 
 // C5: the lease counts from the start of a beat, not from its acknowledgement.
@@ -33,12 +32,8 @@ func TestLeaseCountsFromTheStart(t *testing.T) { // C5, fromAck
 	s := NewSession(session(1), Defaults())
 	n, _ := s.Beat(at(0))
 	s.Acked(at(9*time.Second), at(0), n)
-	if !s.Valid(at(9 * time.Second)) {
-		t.Fatal("not valid before start+L")
-	}
-	if s.Valid(at(10 * time.Second)) {
-		t.Fatal("valid at start+L")
-	}
+	require.True(t, s.Valid(at(9*time.Second)), "not valid before start+L")
+	require.False(t, s.Valid(at(10*time.Second)), "valid at start+L")
 }
 
 // C5: a session whose deadline has passed is never valid again.
@@ -47,16 +42,13 @@ func TestC5DeadForEver(t *testing.T) {
 	one, _ := s.Beat(at(0))
 	s.Acked(at(0), at(0), one)
 	two, _ := s.Beat(at(9 * time.Second))
-	if s.Valid(at(11 * time.Second)) {
-		t.Fatal("valid past the deadline")
-	}
+	require.False(t, s.Valid(at(11*time.Second)), "valid past the deadline")
 	s.Acked(at(11*time.Second), at(9*time.Second), two)
-	if s.Valid(at(11*time.Second)) || s.Valid(at(9*time.Second)) || !s.Dead() {
-		t.Fatal("a late acknowledgement revived the session")
-	}
-	if _, ok := s.Beat(at(12 * time.Second)); ok {
-		t.Fatal("a dead session beats")
-	}
+	require.False(t, s.Valid(at(11*time.Second)), "a late acknowledgement revived the session")
+	require.False(t, s.Valid(at(9*time.Second)), "a late acknowledgement revived the session")
+	require.True(t, s.Dead(), "a late acknowledgement revived the session")
+	_, ok := s.Beat(at(12 * time.Second))
+	require.False(t, ok, "a dead session beats")
 }
 
 // C5: an acknowledgement that comes after the deadline does not make it valid either.
@@ -66,9 +58,7 @@ func TestC5AnAckThatFindsTheDeadlinePassedRevivesNothing(t *testing.T) {
 	two, _ := s.Beat(at(9 * time.Second))
 	s.Acked(at(0), at(0), one)
 	s.Acked(at(11*time.Second), at(9*time.Second), two) // nobody asked in between
-	if s.Valid(at(11 * time.Second)) {
-		t.Fatal("revived")
-	}
+	require.False(t, s.Valid(at(11*time.Second)), "revived")
 }
 
 // A first acknowledgement that comes after its lease makes nothing valid.
@@ -76,9 +66,8 @@ func TestFirstAckTooLate(t *testing.T) {
 	s := NewSession(session(1), Defaults())
 	n, _ := s.Beat(at(0))
 	s.Acked(at(11*time.Second), at(0), n)
-	if s.Valid(at(11*time.Second)) || !s.Dead() {
-		t.Fatal("a session that others may have found dead came to life")
-	}
+	require.False(t, s.Valid(at(11*time.Second)), "a session that others may have found dead came to life")
+	require.True(t, s.Dead(), "a session that others may have found dead came to life")
 }
 
 // C12: whichever clock reaches the deadline first ends the lease.
@@ -94,9 +83,8 @@ func TestC12EitherClockEndsTheLease(t *testing.T) {
 		start.Store = t0 + 1000
 		n, _ := s.Beat(start)
 		s.Acked(at(0), start, n)
-		if s.Valid(now) || !s.Dead() {
-			t.Errorf("%s: still valid", name)
-		}
+		assert.False(t, s.Valid(now), "%s: still valid", name)
+		assert.True(t, s.Dead(), "%s: still valid", name)
 	}
 }
 
@@ -107,13 +95,9 @@ func TestAcksOutOfOrderAndInvented(t *testing.T) {
 	two, _ := s.Beat(at(3 * time.Second))
 	s.Acked(at(4*time.Second), at(3*time.Second), two)
 	s.Acked(at(4*time.Second), at(0), one)
-	if !s.Valid(at(12 * time.Second)) {
-		t.Fatal("an older acknowledgement shortened the lease")
-	}
+	require.True(t, s.Valid(at(12*time.Second)), "an older acknowledgement shortened the lease")
 	s.Acked(at(12*time.Second), at(12*time.Second), 99)
-	if s.Valid(at(13 * time.Second)) {
-		t.Fatal("a beat that was never sent counts")
-	}
+	require.False(t, s.Valid(at(13*time.Second)), "a beat that was never sent counts")
 }
 
 // A session that was ended is dead at once.
@@ -122,9 +106,8 @@ func TestEnd(t *testing.T) {
 	n, _ := s.Beat(at(0))
 	s.Acked(at(0), at(0), n)
 	s.End()
-	if s.Valid(at(1)) || s.ID() != session(1) {
-		t.Fatal("ended, and valid")
-	}
+	require.False(t, s.Valid(at(1)), "ended, and valid")
+	require.Equal(t, session(1), s.ID(), "ended, and valid")
 }
 
 // The methods of a session may be called concurrently.
@@ -173,16 +156,13 @@ func TestAcknowledgedAfterAllClocksStoodStill(t *testing.T) { // C12
 		s := NewSession(session(1), Defaults())
 		start, n := begin1(s, 0, 0)
 		s.Acked(at(0), start, n)
-		if err := look1(s, 3*time.Second, 3*time.Second+stood.before, n); err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
+		require.NoError(t, look1(s, 3*time.Second, 3*time.Second+stood.before, n), name)
 		start, n = begin1(s, 3*time.Second, 3*time.Second+stood.before)
 		now := at(3 * time.Second)
 		now.Store = storeAt(3*time.Second + stood.after)
 		s.Acked(now, start, n)
-		if s.Valid(at(3*time.Second)) || !s.Dead() {
-			t.Errorf("%s: valid though others may have found it dead", name)
-		}
+		assert.False(t, s.Valid(at(3*time.Second)), "%s: valid though others may have found it dead", name)
+		assert.True(t, s.Dead(), "%s: valid though others may have found it dead", name)
 	}
 }
 
@@ -191,18 +171,12 @@ func TestTheStoresClockShortensTheLease(t *testing.T) { // C12
 	s := NewSession(session(1), Defaults())
 	start, n := begin1(s, 0, 0)
 	s.Acked(at(0), start, n)
-	if err := look1(s, 2*time.Second, 7*time.Second, n); err != nil {
-		t.Fatal(err)
-	}
-	if left := s.Left(at(2 * time.Second)); left != 3*time.Second {
-		t.Fatalf("%v are left of the lease, and 3s by the store's clock", left)
-	}
-	if err := look1(s, 4*time.Second, 9*time.Second-1000, n); err != nil || !s.Valid(at(4*time.Second)) {
-		t.Fatal("not valid", err)
-	}
-	if s.Valid(at(5 * time.Second)) {
-		t.Fatal("valid when the store's clock has passed the deadline")
-	}
+	require.NoError(t, look1(s, 2*time.Second, 7*time.Second, n))
+	require.Equal(t, 3*time.Second, s.Left(at(2*time.Second)), "are left of the lease, and 3s by the store's clock")
+	err := look1(s, 4*time.Second, 9*time.Second-1000, n)
+	require.NoError(t, err, "not valid")
+	require.True(t, s.Valid(at(4*time.Second)), "not valid %v", err)
+	require.False(t, s.Valid(at(5*time.Second)), "valid when the store's clock has passed the deadline")
 }
 
 // A cloned machine gives two processes one session. Each sees a beat that it has not sent, and the
@@ -212,45 +186,37 @@ func TestASessionOfTwoProcesses(t *testing.T) {
 	first, n := begin1(one, 0, 0)
 	one.Acked(at(0), first, n)
 	two.Acked(at(0), first, func() int64 { _, n := begin1(two, 0, 0); return n }())
-	if err := look1(two, time.Second, time.Second, n); err != nil {
-		t.Fatalf("the beat of before is of both: %v", err)
-	}
+	require.NoError(t, look1(two, time.Second, time.Second, n), "the beat of before is of both")
 	start, n := begin1(one, 3*time.Second, 3*time.Second)
 	one.Acked(at(3*time.Second), start, n)
 	_, other := begin1(two, 3*time.Second+1, 3*time.Second) // its clocks show another moment: another number, that is not written yet
-	if other == n {
-		t.Fatal("both send the same beat")
-	}
-	if err := look1(two, 3*time.Second+1, 3*time.Second, n); !errors.Is(err, ErrForeignBeat) || !two.Dead() {
-		t.Fatalf("a beat of another process is taken for its own: %v", err)
-	}
-	if err := look1(one, 4*time.Second, 4*time.Second, n); err != nil || !one.Valid(at(4*time.Second)) {
-		t.Fatalf("the other one, which goes on alone: %v", err)
-	}
+	require.NotEqual(t, n, other, "both send the same beat")
+	err := look1(two, 3*time.Second+1, 3*time.Second, n)
+	require.ErrorIs(t, err, ErrForeignBeat, "a beat of another process is taken for its own")
+	require.True(t, two.Dead(), "a beat of another process is taken for its own: %v", err)
+	err = look1(one, 4*time.Second, 4*time.Second, n)
+	require.NoError(t, err, "the other one, which goes on alone")
+	require.True(t, one.Valid(at(4*time.Second)), "the other one, which goes on alone: %v", err)
 }
 
 // A session ends if its row is missing: other proxies find a session dead whose beats they cannot
 // see.
 func TestASessionWhoseRowHasGone(t *testing.T) {
 	s := NewSession(session(1), Defaults())
-	if err := look1(s, 0, 0, 0); err != nil {
-		t.Fatalf("before its first beat there is no row: %v", err)
-	}
+	require.NoError(t, look1(s, 0, 0, 0), "before its first beat there is no row")
 	start, n := begin1(s, 0, 0)
 	under := s.Look(at(0)) // may show the row of before the beat
 	s.Acked(at(0), start, n)
-	if err := s.Saw(at(1), under, 0); err != nil {
-		t.Fatalf("a look of before the acknowledgement: %v", err)
-	}
-	if err := look1(s, 2, 2, 0); !errors.Is(err, ErrBeatGone) || !s.Dead() {
-		t.Fatalf("the row has gone: %v", err)
-	}
+	require.NoError(t, s.Saw(at(1), under, 0), "a look of before the acknowledgement")
+	err := look1(s, 2, 2, 0)
+	require.ErrorIs(t, err, ErrBeatGone, "the row has gone")
+	require.True(t, s.Dead(), "the row has gone: %v", err)
 	s = NewSession(session(2), Defaults())
 	start, n = begin1(s, 0, 0)
 	s.Acked(at(0), start, n)
-	if err := look1(s, 1, 1, EndedBeat); !errors.Is(err, ErrForeignBeat) || !s.Dead() {
-		t.Fatalf("somebody has written that it ended: %v", err)
-	}
+	err = look1(s, 1, 1, EndedBeat)
+	require.ErrorIs(t, err, ErrForeignBeat, "somebody has written that it ended")
+	require.True(t, s.Dead(), "somebody has written that it ended: %v", err)
 }
 
 // If two proxies have different session leases, the longer one counts for both.
@@ -269,9 +235,9 @@ func TestTheLongerLeaseCounts(t *testing.T) { // A setting that changes from pro
 				h.core.watch(h.time(), session(9))
 				h.collect(h.core.Tick(h.time()))
 			}
-			if stood := h.now - since; stood < max(own, lease) || stood > max(own, lease)*11/10+2*time.Second {
-				t.Errorf("own lease %v, the session's %v: dead after %v", own, lease, stood)
-			}
+			stood := h.now - since
+			assert.GreaterOrEqual(t, stood, max(own, lease), "own lease %v, the session's %v", own, lease)
+			assert.LessOrEqual(t, stood, max(own, lease)*11/10+2*time.Second, "own lease %v, the session's %v", own, lease)
 		}
 	}
 }

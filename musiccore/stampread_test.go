@@ -1,6 +1,10 @@
 package musiccore
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
 
 // newKeyHeld is a harness whose client holds a key that had no lock row, and the epoch.
 func newKeyHeld(t *testing.T) (*harness, Stamp) {
@@ -19,9 +23,7 @@ func newKeyHeld(t *testing.T) (*harness, Stamp) {
 func (h *harness) blindPut(top Stamp) (Ticket, OpID) {
 	h.t.Helper()
 	tk, op := h.begin(1, BlindPut)
-	if tk.OK() {
-		h.t.Fatal("a ticket before the stamps of the key are known")
-	}
+	require.False(h.t, tk.OK(), "a ticket before the stamps of the key are known")
 	id, _ := commandOf[ReadStamps](h)
 	h.reply(id, Result{Status: StatusDone, Stamp: top})
 	return h.answers[op].Ticket, op
@@ -32,19 +34,17 @@ func (h *harness) blindPut(top Stamp) (Ticket, OpID) {
 func TestAPutOfANewKeyNeedsNoSynch(t *testing.T) {
 	h, epoch := newKeyHeld(t)
 	tk, _ := h.blindPut(epoch - 1)
-	if !tk.OK() || tk.Kind != Put || tk.Stamp != epoch+2 {
-		t.Fatalf("ticket %+v", tk)
-	}
-	if next, _ := h.begin(1, BlindPut); !next.OK() || next.Stamp != epoch+3 {
-		t.Fatalf("the next ticket: %+v", next)
-	} else if v := h.end(next, OutcomeAcked); v != VerdictTell {
-		t.Fatalf("verdict %v", v)
-	}
+	require.True(t, tk.OK(), "ticket %+v", tk)
+	require.Equal(t, Put, tk.Kind)
+	require.Equal(t, epoch+2, tk.Stamp)
+	next, _ := h.begin(1, BlindPut)
+	require.True(t, next.OK(), "the next ticket: %+v", next)
+	require.Equal(t, epoch+3, next.Stamp, "the next ticket")
+	require.Equal(t, VerdictTell, h.end(next, OutcomeAcked))
 	h.end(tk, OutcomeAcked)
 	h.expectState(h.unlock(1), StateReleased)
-	if _, w := commandOf[Apply](h); !w.Swap.Set.Row.Dirty {
-		t.Fatalf("release %+v", w.Swap)
-	}
+	_, w := commandOf[Apply](h)
+	require.True(t, w.Swap.Set.Row.Dirty, "release %+v", w.Swap)
 }
 
 // A get, and a put that needs a read, wait for a Synch, and so does a put behind them.
@@ -55,26 +55,21 @@ func TestAGetOfANewKeySynchronises(t *testing.T) {
 		h.end(tk, OutcomeAcked)
 		first, get := h.begin(1, kind)
 		second, put := h.begin(1, BlindPut)
-		if first.OK() || second.OK() {
-			t.Fatal("a ticket before the Synch")
-		}
+		require.False(t, first.OK(), "a ticket before the Synch")
+		require.False(t, second.OK(), "a ticket before the Synch")
 		id, c := commandOf[Synch](h)
-		if c.Fence <= tk.Stamp {
-			t.Fatalf("the fence %d is not above the put %d", c.Fence, tk.Stamp)
-		}
+		require.Less(t, tk.Stamp, c.Fence, "the fence %d is not above the put", c.Fence)
 		h.reply(id, Result{Status: StatusDone})
-		if !h.answerOf(get).Ticket.OK() || !h.answerOf(put).Ticket.OK() {
-			t.Fatal("no tickets after the Synch")
-		}
+		require.True(t, h.answerOf(get).Ticket.OK(), "no tickets after the Synch")
+		require.True(t, h.answerOf(put).Ticket.OK(), "no tickets after the Synch")
 	}
 }
 
 // A write time at or above the put's stamp would hide the put, so the key is synchronised.
 func TestAPutBelowTheStampsOfItsKeySynchronises(t *testing.T) {
 	h, epoch := newKeyHeld(t)
-	if tk, _ := h.blindPut(epoch + 2); tk.OK() {
-		t.Fatalf("ticket %+v", tk)
-	}
+	tk, _ := h.blindPut(epoch + 2)
+	require.False(t, tk.OK(), "ticket %+v", tk)
 	commandOf[Synch](h)
 }
 
@@ -102,9 +97,8 @@ func TestAPutBelowClosedIsFenced(t *testing.T) {
 	tk, _ := h.blindPut(epoch - 1)
 	h.end(tk, OutcomeAcked)
 	h.collect(h.core.Closed(h.time(), h.table, epoch+1000))
-	if tk, _ := h.begin(1, BlindPut); tk.OK() {
-		t.Fatalf("ticket %+v", tk)
-	}
+	tk, _ = h.begin(1, BlindPut)
+	require.False(t, tk.OK(), "ticket %+v", tk)
 }
 
 // The second term of a key synchronises, so that the third finds it clean.
@@ -118,9 +112,8 @@ func TestTheSecondSectionOfAKeySynchronises(t *testing.T) {
 	h.lock(Request{})
 	id, _ = commandOf[Apply](h)
 	h.reply(id, Result{Status: StatusDone})
-	if tk, _ := h.begin(2, BlindPut); tk.OK() {
-		t.Fatalf("ticket %+v", tk)
-	}
+	tk, _ = h.begin(2, BlindPut)
+	require.False(t, tk.OK(), "ticket %+v", tk)
 	commandOf[Synch](h)
 }
 
@@ -148,14 +141,10 @@ func TestTheStampsOfANewKeyAreReadBesideItsEnqueue(t *testing.T) {
 	h.end(tk, OutcomeAcked)
 	id, _ := h.lockNewKey("l")
 	read, early := commandOf[ReadStamps](h)
-	if !early.Early {
-		t.Fatalf("%+v", early)
-	}
+	require.True(t, early.Early, "%+v", early)
 	h.reply(read, Result{Status: StatusDone})
 	h.reply(id, Result{Status: StatusDone})
-	if !h.beginOn("l").OK() {
-		t.Fatal("no ticket at once")
-	}
+	require.True(t, h.beginOn("l").OK(), "no ticket at once")
 	id, _ = h.lockNewKey("m")
 	read, _ = commandOf[ReadStamps](h)
 	h.reply(id, Result{Status: StatusDone})
@@ -189,13 +178,10 @@ func TestAnEarlyReadOfStampsThatCounts(t *testing.T) {
 			h.reply(read, c.read)
 			c.between(h)
 			h.reply(id, Result{Status: StatusDone})
-			if h.beginOn("l").OK() {
-				t.Fatal("a ticket at once")
-			}
+			require.False(t, h.beginOn("l").OK(), "a ticket at once")
 			if c.again {
-				if _, a := commandOf[ReadStamps](h); a.Early {
-					t.Fatalf("%+v", a)
-				}
+				_, a := commandOf[ReadStamps](h)
+				require.False(t, a.Early, "%+v", a)
 				return
 			}
 			if _, renews := openCommand[Apply](h); !renews {

@@ -3,6 +3,8 @@ package musiccore
 import (
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 // heldStrict returns a harness whose reference 1 holds a key of a strict table.
@@ -16,9 +18,7 @@ func heldStrict(t *testing.T) (*harness, *fakeStore) {
 	h.expectState(op, StateHeld)
 	_, get := h.begin(1, Get)
 	s.answerAll()
-	if v := h.end(h.answerOf(get).Ticket, OutcomeRefused); v != VerdictTell {
-		t.Fatalf("what was not done needs no check: %v", v)
-	}
+	require.Equal(t, VerdictTell, h.end(h.answerOf(get).Ticket, OutcomeRefused), "what was not done needs no check")
 	return h, s
 }
 
@@ -26,20 +26,17 @@ func heldStrict(t *testing.T) (*harness, *fakeStore) {
 func (h *harness) pendingOp(kind Kind) OpID {
 	h.t.Helper()
 	tk, op := h.begin(1, kind)
-	if !tk.OK() || tk.Op != op {
-		h.t.Fatalf("ticket %+v of operation %d", tk, op)
-	}
-	if v := h.end(tk, OutcomeAcked); v != VerdictPending {
-		h.t.Fatalf("verdict %v", v)
-	}
+	require.True(h.t, tk.OK(), "ticket %+v of operation %d", tk, op)
+	require.Equal(h.t, op, tk.Op, "ticket %+v of operation", tk)
+	require.Equal(h.t, VerdictPending, h.end(tk, OutcomeAcked))
 	return op
 }
 
 func (h *harness) expectVerdict(op OpID, want Verdict) {
 	h.t.Helper()
-	if a := h.answerOf(op); a.Err != nil || a.Verdict != want {
-		h.t.Fatalf("%+v, want %v", a, want)
-	}
+	a := h.answerOf(op)
+	require.NoError(h.t, a.Err, "%+v, want %v", a, want)
+	require.Equal(h.t, want, a.Verdict)
 }
 
 // docs/protocol.md 3.8, check: strict mode reads the lock row after the operation.
@@ -47,9 +44,7 @@ func TestStrictTellsAfterAQuorumRead(t *testing.T) {
 	h, s := heldStrict(t)
 	put := h.pendingOp(Put)
 	id, read := commandOf[ReadRow](h)
-	if !read.Quorum {
-		t.Fatal("one replica says nothing (M6)")
-	}
+	require.True(t, read.Quorum, "one replica says nothing (M6)")
 	get := h.pendingOp(Get)
 	h.expectNoCommand()
 	h.reply(id, s.read())
@@ -58,9 +53,7 @@ func TestStrictTellsAfterAQuorumRead(t *testing.T) {
 	s.answerAll()
 	h.expectVerdict(get, VerdictTell)
 	tk, _ := h.begin(1, Put)
-	if v := h.end(tk, OutcomeUnknown); v != VerdictUncertain {
-		t.Fatalf("what the store did not acknowledge needs no check: %v", v)
-	}
+	require.Equal(t, VerdictUncertain, h.end(tk, OutcomeUnknown), "what the store did not acknowledge needs no check")
 	h.expectNoCommand()
 }
 
@@ -73,9 +66,7 @@ func TestStrictHearsThatTheTermWasTaken(t *testing.T) {
 	s.answerAll()
 	h.expectVerdict(put, VerdictLost)
 	h.expectVerdict(get, VerdictLost)
-	if len(h.alarms) > 0 {
-		t.Fatalf("anybody may: %+v", h.alarms)
-	}
+	require.Empty(t, h.alarms, "anybody may")
 	_, op := h.begin(1, Put)
 	s.answerAll()
 	h.expectError(op, ErrLost)
@@ -133,9 +124,8 @@ func TestStrictReadsAgainWhatIsBehind(t *testing.T) {
 func TestStrictVerdictComesInTime(t *testing.T) {
 	h, s := heldStrict(t)
 	tk, put := h.begin(1, Put)
-	if h.end(tk, OutcomeAcked) != VerdictPending || h.end(tk, OutcomeAcked) != VerdictUncertain {
-		t.Fatal("an End counts once")
-	}
+	require.Equal(t, VerdictPending, h.end(tk, OutcomeAcked), "an End counts once")
+	require.Equal(t, VerdictUncertain, h.end(tk, OutcomeAcked), "an End counts once")
 	un := h.unlock(1)
 	id, _ := commandOf[ReadRow](h)
 	h.expectNoCommand() // a term is not released before its operations are told
@@ -153,9 +143,7 @@ func TestStrictVerdictComesInTime(t *testing.T) {
 	}
 	h.expectVerdict(put, VerdictUncertain)
 	h.runFor(s, time.Second)
-	if s.row.Head != 2 {
-		t.Fatalf("%+v", *s.row)
-	}
+	require.EqualValues(t, 2, s.row.Head)
 }
 
 // In a strict table the verdict of a client that went away is told to nobody, and its term ends as
@@ -166,9 +154,7 @@ func TestStrictVerdictOfAClientThatIsGone(t *testing.T) {
 	h.collect(h.core.Gone(h.time(), put))
 	s.answerAll()
 	h.expectWaiting(put)
-	if h.term().ops.flight.ops != 0 {
-		t.Fatal("still in flight")
-	}
+	require.Zero(t, h.term().ops.flight.ops, "still in flight")
 }
 
 // docs/protocol.md 3.14, Force: on a strict table any proxy may force, at once.
@@ -178,9 +164,12 @@ func TestForceOfALivingSessionsHeadInAStrictTable(t *testing.T) {
 	h.collect(h.core.Strict(h.time(), h.table, true))
 	op := h.force()
 	h.runFor(s, 100*time.Millisecond)
-	if g := h.expectState(op, StateReleased); !g.Applied || g.Ref != 1 || s.row.Head != 2 || !s.row.Dirty || s.row.Epoch < 1000+h.opts.Window {
-		t.Fatalf("%+v on %+v", g, *s.row)
-	}
+	g := h.expectState(op, StateReleased)
+	require.True(t, g.Applied, "%+v on %+v", g, *s.row)
+	require.EqualValues(t, 1, g.Ref, "%+v on %+v", g, *s.row)
+	require.EqualValues(t, 2, s.row.Head, "%+v", g)
+	require.True(t, s.row.Dirty, "%+v on %+v", g, *s.row)
+	require.GreaterOrEqual(t, s.row.Epoch, 1000+h.opts.Window, "%+v", g)
 	h.expectForced(1)
 }
 
@@ -195,14 +184,11 @@ func TestATermStaysStrictThatOthersMayEnd(t *testing.T) {
 		}
 		h.collect(h.core.ModeChanging(h.time(), h.table))
 		h.collect(h.core.Strict(h.time(), h.table, false))
-		if v := h.end(tk, OutcomeAcked); v != VerdictPending {
-			t.Fatalf("%s: told %v by the clock", name, v)
-		}
+		v := h.end(tk, OutcomeAcked)
+		require.Equal(t, VerdictPending, v, "%s: told %v by the clock", name, v)
 		s.answerAll()
 		h.expectVerdict(put, map[bool]Verdict{true: VerdictLost, false: VerdictTell}[taken])
-		if len(h.alarms) > 0 {
-			t.Fatalf("%s: %+v", name, h.alarms)
-		}
+		require.Empty(t, h.alarms, name)
 	}
 }
 
@@ -212,26 +198,19 @@ func TestOperationsAreCheckedWhileTheModeChanges(t *testing.T) {
 	h, s := newHolder(t)
 	tk, put := h.begin(1, Put)
 	h.collect(h.core.ModeChanging(h.time(), h.table))
-	if v := h.end(tk, OutcomeAcked); v != VerdictPending {
-		t.Fatalf("told %v by the clock", v)
-	}
+	require.Equal(t, VerdictPending, h.end(tk, OutcomeAcked), "told by the clock")
 	s.answerAll()
 	h.expectVerdict(put, VerdictTell)
 	h.collect(h.core.Strict(h.time(), h.table, true))
 	h.clkOff = true
 	h.collect(h.core.Strict(h.time(), h.table, false))
 	h.clkOff = false
-	if !h.core.keys[h.key()].isChecked() || h.core.keys[h.key()].table.forceLiving {
-		t.Fatal("without clk() no epoch is known to lie above the others: it stays as it is")
-	}
+	require.True(t, h.core.keys[h.key()].isChecked(), "without clk() no epoch is known to lie above the others: it stays as it is")
+	require.False(t, h.core.keys[h.key()].table.forceLiving, "without clk() no epoch is known to lie above the others: it stays as it is")
 	h.collect(h.core.Strict(h.time(), h.table, false))
-	if !h.core.keys[h.key()].isChecked() {
-		t.Fatal("the term began before")
-	}
+	require.True(t, h.core.keys[h.key()].isChecked(), "the term began before")
 	h.term().window.epoch = Closing(h.time(), 0)
-	if h.core.keys[h.key()].isChecked() {
-		t.Fatal("a term that nobody else could end")
-	}
+	require.False(t, h.core.keys[h.key()].isChecked(), "a term that nobody else could end")
 }
 
 // While the mode changes, this proxy does not force a living session's head: the owner may not
@@ -244,9 +223,7 @@ func TestNobodyForcesWhileTheModeChanges(t *testing.T) {
 	op := h.force()
 	h.runFor(s, 100*time.Millisecond)
 	h.expectElsewhere(op, 9)
-	if s.row.Head != 1 {
-		t.Fatalf("%+v", *s.row)
-	}
+	require.EqualValues(t, 1, s.row.Head)
 }
 
 // A Force that was made while the table was strict and has not been sent is not sent later.
@@ -261,18 +238,15 @@ func TestAForceOfBeforeEndsNothing(t *testing.T) {
 	h.collect(h.core.ModeChanging(h.time(), h.table))
 	h.collect(h.core.Strict(h.time(), h.table, false))
 	h.runFor(s, 3*time.Second)
-	if s.row.Head != 1 {
-		t.Fatalf("%+v", *s.row)
-	}
+	require.EqualValues(t, 1, s.row.Head)
 }
 
 // In a table that is not strict an operation allocates nothing.
 func TestLeaseModeCostsNothing(t *testing.T) {
 	h, _ := newHolder(t)
-	if n := testing.AllocsPerRun(100, func() {
+	n := testing.AllocsPerRun(100, func() {
 		tk, _ := h.core.Begin(h.time(), 1<<40, h.key(), 1, Get)
 		h.core.End(h.time(), tk, OutcomeAcked)
-	}); n != 0 {
-		t.Fatalf("%v allocations an operation", n)
-	}
+	})
+	require.Zero(t, n, "allocations an operation")
 }

@@ -4,27 +4,21 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 // C9: after a put of unknown outcome the key is synchronised before the next get.
 func TestC9SettledBeforeTheNextGet(t *testing.T) {
 	h, _ := newHolder(t)
 	tk, _ := h.begin(1, Put)
-	if v := h.end(tk, OutcomeUnknown); v != VerdictUncertain {
-		t.Fatalf("verdict %v", v)
-	}
+	require.Equal(t, VerdictUncertain, h.end(tk, OutcomeUnknown))
 	get, op := h.begin(1, Get)
-	if get.OK() {
-		t.Fatal("a get after an unsettled put reads what may come or go")
-	}
+	require.False(t, get.OK(), "a get after an unsettled put reads what may come or go")
 	id, c := commandOf[Synch](h)
-	if c.Fence <= tk.Stamp {
-		t.Fatalf("fence %d must lie above the put's %d", c.Fence, tk.Stamp)
-	}
+	require.Less(t, tk.Stamp, c.Fence, "fence %d must lie above the put's", c.Fence)
 	h.reply(id, Result{Status: StatusDone})
-	if !h.answerOf(op).Ticket.OK() {
-		t.Fatal("no ticket after the settling")
-	}
+	require.True(t, h.answerOf(op).Ticket.OK(), "no ticket after the settling")
 }
 
 // C7: a Synch waits until no put is in flight, and operations wait for the Synch.
@@ -35,35 +29,26 @@ func TestC7SynchIsExclusive(t *testing.T) {
 	h.end(lost, OutcomeUnknown)
 	_, op := h.begin(1, Put)
 	h.expectNoCommand()
-	if v := h.end(slow, OutcomeAcked); v != VerdictTell {
-		t.Fatalf("verdict %v", v)
-	}
+	require.Equal(t, VerdictTell, h.end(slow, OutcomeAcked))
 	id, c := commandOf[Synch](h)
-	if c.Fence <= slow.Stamp {
-		t.Fatal("an acknowledged put must lie below the fence, and be read by it")
-	}
+	require.Less(t, slow.Stamp, c.Fence, "an acknowledged put must lie below the fence, and be read by it")
 	h.expectWaiting(op)
 	h.reply(id, Result{Status: StatusDone})
-	if tk := h.answerOf(op).Ticket; tk.Stamp <= c.Fence+1 {
-		t.Fatalf("stamp %d within the synchronise's", tk.Stamp)
-	}
+	require.Greater(t, h.answerOf(op).Ticket.Stamp, c.Fence+1, "stamp within the synchronise's")
 }
 
 // When closed is raised a synchronised term has to synchronise again.
 func TestRaiseOfClosedUnsynchronises(t *testing.T) {
 	h, _ := newHolder(t) // dirty at entry, synchronised since
 	h.collect(h.core.Closed(h.time(), h.table, 1))
-	if tk, _ := h.begin(1, Get); tk.OK() {
-		t.Fatal("synched=false in every open term of the table")
-	}
+	tk, _ := h.begin(1, Get)
+	require.False(t, tk.OK(), "synched=false in every open term of the table")
 	id, _ := commandOf[Synch](h)
 	h.collect(h.core.Closed(h.time(), h.table, 2))
 	h.reply(id, Result{Status: StatusDone})
 	id, _ = commandOf[Synch](h) // the first did not see what came before the raise
 	h.reply(id, Result{Status: StatusDone})
-	if !h.term().synced {
-		t.Fatal("not synchronised")
-	}
+	require.True(t, h.term().synced, "not synchronised")
 }
 
 // C10: each attempt to synchronise has a fence of its own.
@@ -72,8 +57,8 @@ func TestC10EachAttemptHasAFreshFence(t *testing.T) {
 	last := Stamp(0)
 	for range 4 {
 		id, c := commandOf[Synch](h)
-		if c.Fence < last+2 && last != 0 {
-			t.Fatalf("fence %d after %d", c.Fence, last)
+		if last != 0 {
+			require.GreaterOrEqual(t, c.Fence, last+2)
 		}
 		last = c.Fence
 		h.reply(id, unknown)
@@ -82,9 +67,7 @@ func TestC10EachAttemptHasAFreshFence(t *testing.T) {
 	}
 	id, _ := commandOf[Synch](h)
 	h.reply(id, Result{Status: StatusDone})
-	if tk := h.answerOf(op).Ticket; tk.Stamp <= last+1 {
-		t.Fatal("stamps overlap")
-	}
+	require.Greater(t, h.answerOf(op).Ticket.Stamp, last+1, "stamps overlap")
 }
 
 // A Synch that met a stamp above its fence is tried again in a window above that.
@@ -95,19 +78,18 @@ func TestAboveRenewsAndStartsAgain(t *testing.T) {
 	h.reply(id, Result{Status: StatusAbove, Stamp: above})
 	id, a := commandOf[Apply](h)
 	r := a.Swap.Set.Row
-	if r.Epoch != above+1 || r.Head != 1 || !r.Dirty || r.Owner != session(1) {
-		t.Fatalf("%+v", r)
-	}
+	require.Equal(t, above+1, r.Epoch)
+	require.EqualValues(t, 1, r.Head)
+	require.True(t, r.Dirty, "%+v", r)
+	require.Equal(t, session(1), r.Owner)
 	h.reply(id, Result{Status: StatusDone})
 	h.advance(time.Second)
 	id, c = commandOf[Synch](h)
-	if c.Fence <= above {
-		t.Fatal("still below")
-	}
+	require.Less(t, above, c.Fence, "still below")
 	h.reply(id, Result{Status: StatusDone})
-	if tk := h.answerOf(op).Ticket; tk.Stamp <= c.Fence+1 || tk.Epoch != above+1 {
-		t.Fatalf("%+v", tk)
-	}
+	tk := h.answerOf(op).Ticket
+	require.Greater(t, tk.Stamp, c.Fence+1)
+	require.Equal(t, above+1, tk.Epoch)
 }
 
 // A key with a stamp beyond every window is refused, and the error says so.
@@ -117,9 +99,8 @@ func TestPoisonedKeyIsRefusedByName(t *testing.T) {
 	h.reply(id, Result{Status: StatusAbove, Stamp: poison})
 	h.expectError(op, ErrPoisoned)
 	_, a := commandOf[Apply](h)
-	if !a.Swap.Set.Row.Dirty || a.Swap.Set.Row.Head != 2 {
-		t.Fatalf("released dirty: %+v", a.Swap)
-	}
+	require.True(t, a.Swap.Set.Row.Dirty, "released dirty: %+v", a.Swap)
+	require.EqualValues(t, 2, a.Swap.Set.Row.Head, "released dirty")
 }
 
 // A key that cannot be written back is refused, and the error says why.
@@ -128,12 +109,10 @@ func TestTooLarge(t *testing.T) {
 	id, _ := commandOf[Synch](h)
 	cause := errors.New("a row of 17 MiB")
 	h.reply(id, Result{Status: StatusTooLarge, Cause: cause})
-	if err := h.answerOf(op).Err; !errors.Is(err, ErrTooLarge) || !errors.Is(err, cause) {
-		t.Fatal(err)
-	}
-	if r := h.release(1); !r.Dirty {
-		t.Fatal("clean")
-	}
+	err := h.answerOf(op).Err
+	require.ErrorIs(t, err, ErrTooLarge)
+	require.ErrorIs(t, err, cause)
+	require.True(t, h.release(1).Dirty, "clean")
 }
 
 // A Synch that was under way when the schema changed may have read with the old schema: it does not
@@ -152,13 +131,9 @@ func TestASynchroniseUnderASchemaEventIsDoneAgain(t *testing.T) {
 	h.reply(id, Result{Status: StatusDone})
 	h.expectWaiting(get)
 	id, again := commandOf[Synch](h)
-	if again.Fence <= renew.Swap.Set.Row.Epoch {
-		t.Fatalf("fence %d in the old window, epoch %d", again.Fence, renew.Swap.Set.Row.Epoch)
-	}
+	require.Greater(t, again.Fence, renew.Swap.Set.Row.Epoch, "a fence in the old window")
 	h.reply(id, Result{Status: StatusDone})
-	if !h.answerOf(get).Ticket.OK() {
-		t.Fatal("it was synchronised under the new schema")
-	}
+	require.True(t, h.answerOf(get).Ticket.OK(), "it was synchronised under the new schema")
 }
 
 // I12: a Synch whose fence does not fit into the window waits for the next window.
@@ -171,25 +146,18 @@ func TestSynchDoesNotLeaveTheWindow(t *testing.T) {
 	h.term().window.seq = 14
 	_, op := h.begin(1, Put)
 	id, c := commandOf[Synch](h)
-	if c.Fence+1 != base+15 {
-		t.Fatalf("the last two stamps of the window: %d", c.Fence-base)
-	}
+	require.Equal(t, base+15, c.Fence+1, "the last two stamps of the window: %d", c.Fence-base)
 	h.reply(id, unknown)
 	h.advance(time.Second)
 	id, a := commandOf[Apply](h)
 	h.expectNoCommand()
-	if a.Swap.Set.Row.Epoch < base+16 || !a.Swap.Set.Row.Dirty {
-		t.Fatalf("I12: %+v", a.Swap)
-	}
+	require.GreaterOrEqual(t, a.Swap.Set.Row.Epoch, base+16)
+	require.True(t, a.Swap.Set.Row.Dirty, "I12: %+v", a.Swap)
 	h.reply(id, Result{Status: StatusDone})
 	id, c = commandOf[Synch](h)
-	if c.Fence != a.Swap.Set.Row.Epoch+2 {
-		t.Fatalf("fence %d", c.Fence)
-	}
+	require.Equal(t, c.Fence, a.Swap.Set.Row.Epoch+2)
 	h.reply(id, Result{Status: StatusDone})
-	if tk := h.answerOf(op).Ticket; tk.Stamp != c.Fence+2 {
-		t.Fatalf("%+v", tk)
-	}
+	require.Equal(t, c.Fence+2, h.answerOf(op).Ticket.Stamp)
 }
 
 // If the store says at once that too few replicas live, the client is told at once, and the next
@@ -223,9 +191,8 @@ func TestASynchThatTheStoreCannotDoIsToldAtOnce(t *testing.T) {
 		h.advance(time.Second)
 	}
 	s.answerAll()
-	if s.row.Head != 2 || !s.row.Dirty {
-		t.Fatalf("released with what is unsettled: %+v", *s.row)
-	}
+	require.EqualValues(t, 2, s.row.Head, "released with what is unsettled")
+	require.True(t, s.row.Dirty, "released with what is unsettled: %+v", *s.row)
 }
 
 // copies are the Synchs that the store has seen since the first term's.
@@ -248,12 +215,8 @@ func TestASynchWaitsForAGetInFlight(t *testing.T) {
 	h.end(put, OutcomeUnknown)
 	_, next := h.begin(1, Get)
 	h.expectNoCommand()
-	if v := h.end(get, OutcomeAcked); v != VerdictTell {
-		t.Fatalf("verdict %v", v)
-	}
+	require.Equal(t, VerdictTell, h.end(get, OutcomeAcked))
 	id, _ := commandOf[Synch](h)
 	h.reply(id, Result{Status: StatusDone})
-	if !h.answerOf(next).Ticket.OK() {
-		t.Fatal("no ticket after the Synch")
-	}
+	require.True(t, h.answerOf(next).Ticket.OK(), "no ticket after the Synch")
 }

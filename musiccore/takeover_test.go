@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 // docs/protocol.md 3.13, Takeover: a session that ended by itself is taken over at once.
@@ -11,30 +13,24 @@ func TestTakeoverOfAnEndedSessionAtOnce(t *testing.T) {
 	h, s := heldByOther(t, theirs())
 	s.beat[session(9)] = EndedBeat
 	tk, op := h.begin(1, Put)
-	if tk.OK() {
-		t.Fatal("no ticket before the Takeover")
-	}
+	require.False(t, tk.OK(), "no ticket before the Takeover")
 	s.answerAll()
 	tk = h.answerOf(op).Ticket
 	w := s.swapsSeen()[0]
 	want := Row{Epoch: max(1000+h.opts.Window, w.Set.Row.Epoch), Head: 1, Dirty: true, Owner: session(1)}
-	if w.If != (If{What: IfEpoch, Epoch: 1000}) || !w.Set.Row.sameTerm(want) {
-		t.Fatalf("takeover %+v", w)
-	}
-	if c, ok := s.actions[len(s.actions)-1].(Synch); !ok || c.Fence != s.row.Epoch+2 || tk.Stamp != s.row.Epoch+4 {
-		t.Fatalf("a synchronise first: %+v, ticket %+v", s.actions, tk)
-	}
-	if v := h.end(tk, OutcomeAcked); v != VerdictTell {
-		t.Fatalf("verdict %v", v)
-	}
-	if !slices.ContainsFunc(h.notes, func(n Note) bool { return n.Kind == NoteTakenOver && n.Ref == 1 }) {
-		t.Fatalf("notes %+v", h.notes)
-	}
+	require.Equal(t, If{What: IfEpoch, Epoch: 1000}, w.If)
+	require.True(t, w.Set.Row.sameTerm(want), "takeover %+v", w)
+	c, ok := s.actions[len(s.actions)-1].(Synch)
+	require.True(t, ok, "a synchronise first: %+v, ticket %+v", s.actions, tk)
+	require.Equal(t, c.Fence, s.row.Epoch+2, "a synchronise first: %+v, ticket %+v", s.actions, tk)
+	require.Equal(t, s.row.Epoch+4, tk.Stamp, "a synchronise first: %+v", s.actions)
+	require.Equal(t, VerdictTell, h.end(tk, OutcomeAcked))
+	require.True(t, slices.ContainsFunc(h.notes, func(n Note) bool { return n.Kind == NoteTakenOver && n.Ref == 1 }), "notes %+v", h.notes)
 	h.expectState(h.unlock(1), StateReleased)
 	s.answerAll()
-	if s.row.Head != 2 || s.row.Dirty || s.row.Owner != (SessionID{}) {
-		t.Fatalf("released clean: %+v", *s.row)
-	}
+	require.EqualValues(t, 2, s.row.Head, "released clean")
+	require.False(t, s.row.Dirty, "released clean: %+v", *s.row)
+	require.Equal(t, SessionID{}, s.row.Owner, "released clean")
 }
 
 // A reference is taken over only when its session is found dead.
@@ -50,24 +46,19 @@ func TestTakeoverWaitsUntilTheOwnerIsDead(t *testing.T) {
 			break
 		}
 		h.expectElsewhere(op, 9)
-		if len(s.swapsSeen()) > 0 {
-			t.Fatal("a takeover from the living")
-		}
+		require.Empty(t, s.swapsSeen(), "a takeover from the living")
 		for range 30 {
 			h.advance(100 * time.Millisecond)
 			s.answerAll()
 		}
 	}
-	if h.now < time.Hour+h.opts.DeadAfter(0) {
-		t.Fatalf("dead after %v", h.now-time.Hour)
-	}
+	require.GreaterOrEqual(t, h.now, time.Hour+h.opts.DeadAfter(0), "dead after %v", h.now-time.Hour)
 	op := h.lock(Request{Ref: 1})
-	if g := h.expectState(op, StateHeld); g.Ref != 1 || g.Lease != h.opts.ClientLease {
-		t.Fatalf("%+v", g)
-	}
-	if s.row.Owner != session(1) || !s.row.Dirty {
-		t.Fatalf("%+v", *s.row)
-	}
+	g := h.expectState(op, StateHeld)
+	require.EqualValues(t, 1, g.Ref)
+	require.Equal(t, h.opts.ClientLease, g.Lease)
+	require.Equal(t, session(1), s.row.Owner)
+	require.True(t, s.row.Dirty, "%+v", *s.row)
 }
 
 // docs/protocol.md 3.13, Takeover: so is an earlier session of this process, which saw its own
@@ -80,9 +71,10 @@ func TestTakeoverFromTheOwnEarlierSessionAtOnce(t *testing.T) {
 	h.beat()
 	_, op := h.begin(1, Get)
 	s.answerAll()
-	if tk := h.answerOf(op).Ticket; !tk.OK() || tk.Epoch != s.row.Epoch || s.row.Owner != session(2) {
-		t.Fatalf("%+v on %+v", tk, *s.row)
-	}
+	tk := h.answerOf(op).Ticket
+	require.True(t, tk.OK(), "%+v on %+v", tk, *s.row)
+	require.Equal(t, s.row.Epoch, tk.Epoch)
+	require.Equal(t, session(2), s.row.Owner, "%+v", tk)
 }
 
 // A waiter whose session dies keeps its reference and its turn.
@@ -94,18 +86,17 @@ func TestWaiterOfTheOwnEarlierSessionIsServed(t *testing.T) {
 	h.advanceUnticked(11 * time.Second)
 	h.session = NewSession(session(2), h.opts)
 	h.collect(h.core.Rejoin(h.time(), h.session))
-	if g := h.expectState(waiter, StateQueued); g.Ref != 2 {
-		t.Fatalf("%+v", g)
-	}
+	require.EqualValues(t, 2, h.expectState(waiter, StateQueued).Ref)
 	h.beat()
 	again := h.lock(Request{Ref: 2, Wait: time.Hour})
 	for range 10 {
 		h.advance(h.opts.Grace / 8)
 		s.answerAll()
 	}
-	if g := h.expectState(again, StateHeld); g.Ref != 2 || !g.OwnerDied || s.row.Owner != session(2) {
-		t.Fatalf("%+v on %+v", g, *s.row)
-	}
+	g := h.expectState(again, StateHeld)
+	require.EqualValues(t, 2, g.Ref, "%+v on %+v", g, *s.row)
+	require.True(t, g.OwnerDied, "%+v on %+v", g, *s.row)
+	require.Equal(t, session(2), s.row.Owner, "%+v", g)
 }
 
 // A Takeover of unknown outcome makes one term, however often it is sent.
@@ -133,9 +124,9 @@ func TestTakeoverIsOneTermEvenWhenItsOutcomeIsUnknown(t *testing.T) {
 	h.advance(time.Second)
 	s.answerAll()
 	op = h.lock(Request{Ref: 1})
-	if g := h.expectState(op, StateHeld); g.Ref != 1 || s.row.Epoch != base {
-		t.Fatalf("%+v on %+v", g, *s.row)
-	}
+	g := h.expectState(op, StateHeld)
+	require.EqualValues(t, 1, g.Ref, "%+v on %+v", g, *s.row)
+	require.Equal(t, base, s.row.Epoch, "%+v", g)
 	h.expectState(h.unlock(1), StateReleased)
 	s.answerAll()
 	_, late := h.begin(1, Put)
@@ -164,9 +155,8 @@ func TestTakeoverLostToAnotherProxy(t *testing.T) {
 	h.advance(100 * time.Millisecond)
 	s.answerAll()
 	h.expectElsewhere(op, 7)
-	if s.row.Owner != session(7) || len(h.core.keys) != 0 {
-		t.Fatalf("%+v, keys %d", *s.row, len(h.core.keys))
-	}
+	require.Equal(t, session(7), s.row.Owner, "%+v, keys %d", *s.row, len(h.core.keys))
+	require.Empty(t, h.core.keys, "%+v", *s.row)
 }
 
 // A waiting reference of a dead session can be adopted, too: it is taken over when it is the head.
@@ -178,16 +168,11 @@ func TestAWaitingReferenceOfADeadSessionGoesOnHere(t *testing.T) {
 	h.runFor(s, time.Second)
 	h.expectError(early, ErrNotHeld)
 	h.expectWaiting(op)
-	if s.row.Epoch != 1000 {
-		t.Fatalf("the grace is for the head's client: %+v", *s.row)
-	}
+	require.EqualValues(t, 1000, s.row.Epoch, "the grace is for the head's client")
 	h.runFor(s, 2*time.Second)
-	if g := h.expectState(op, StateHeld); g.Ref != 2 {
-		t.Fatalf("%+v", g)
-	}
-	if s.row.Head != 2 || s.row.Owner != session(1) {
-		t.Fatalf("the preemption did not pass over the guest: %+v", *s.row)
-	}
+	require.EqualValues(t, 2, h.expectState(op, StateHeld).Ref)
+	require.EqualValues(t, 2, s.row.Head, "the preemption did not pass over the guest")
+	require.Equal(t, session(1), s.row.Owner, "the preemption did not pass over the guest")
 }
 
 // UNLOCK gives back a reference of a dead session, whether it holds or waits.
@@ -196,23 +181,19 @@ func TestUnlockOfADeadSessionsReference(t *testing.T) {
 	s.beat[session(9)], s.beat[session(8)] = EndedBeat, 4
 	behind, head := h.unlock(3), h.unlock(1)
 	h.runFor(s, 100*time.Millisecond)
-	if g := h.expectState(head, StateReleased); !g.Applied {
-		t.Fatalf("%+v", g)
-	}
+	g := h.expectState(head, StateReleased)
+	require.True(t, g.Applied, "%+v", g)
 	h.expectState(behind, StateReleased)
-	if s.row.Head != 2 || !s.row.Dirty || s.row.Epoch < 1000+h.opts.Window {
-		t.Fatalf("nobody knows what was sent under it: %+v", *s.row)
-	}
-	if len(h.hints) != 1 || h.hints[0] != (Hint{Key: h.key(), To: session(8), Kind: HintYourTurn}) {
-		t.Fatalf("hints %+v", h.hints)
-	}
+	require.EqualValues(t, 2, s.row.Head, "nobody knows what was sent under it")
+	require.True(t, s.row.Dirty, "nobody knows what was sent under it: %+v", *s.row)
+	require.GreaterOrEqual(t, s.row.Epoch, 1000+h.opts.Window, "nobody knows what was sent under it")
+	require.Len(t, h.hints, 1)
+	require.Equal(t, Hint{Key: h.key(), To: session(8), Kind: HintYourTurn}, h.hints[0], "hints %+v", h.hints)
 	next := Release(*s.row, 2, false, 0)
 	row, _ := next.Apply(s.row)
 	s.row = &row
 	h.runFor(s, 2*time.Second)
-	if s.row.Head != 4 {
-		t.Fatalf("the abandoned one is released when it is the head: %+v", *s.row)
-	}
+	require.EqualValues(t, 4, s.row.Head, "the abandoned one is released when it is the head")
 }
 
 // A reference of a dead session's retained block is not taken over (C18), unless it was made plain.
@@ -225,18 +206,14 @@ func TestNoTakeoverInsideARetainedBlock(t *testing.T) {
 	h.runFor(s, 100*time.Millisecond)
 	h.expectError(begin, ErrLost)
 	h.expectState(lock, StateLost)
-	if s.row.Head != 5 {
-		t.Fatalf("told to be lost, and not passed over: %+v", *s.row)
-	}
+	require.EqualValues(t, 5, s.row.Head, "told to be lost, and not passed over")
 
 	r.Owner = session(9)
 	h, s = heldByOther(t, r)
 	s.beat[session(9)] = EndedBeat
 	_, begin = h.begin(1, Put)
 	h.runFor(s, 100*time.Millisecond)
-	if !h.answerOf(begin).Ticket.OK() {
-		t.Fatal("T.owner set is plain")
-	}
+	require.True(t, h.answerOf(begin).Ticket.OK(), "T.owner set is plain")
 }
 
 // A row that names this session grants nothing that memory does not know.
@@ -263,9 +240,8 @@ func TestATakeoverKnowsWhenTheTableWasClosed(t *testing.T) {
 	h.collect(h.core.Closed(h.time(), h.table, closed))
 	_, op := h.begin(1, Put)
 	s.answerAll()
-	if tk := h.answerOf(op).Ticket; tk.Stamp <= closed {
-		t.Fatalf("stamp %d below closed %d", tk.Stamp, closed)
-	}
+	tk := h.answerOf(op).Ticket
+	require.Greater(t, tk.Stamp, closed, "stamp %d below closed", tk.Stamp)
 }
 
 // A proxy that is drained takes nothing over.
@@ -276,9 +252,8 @@ func TestDrainingTakesNothingOver(t *testing.T) {
 	op := h.lock(Request{Ref: 1})
 	h.runFor(s, 100*time.Millisecond)
 	h.expectError(op, ErrDraining)
-	if s.row.Epoch != 1000 || !h.core.Quiet() {
-		t.Fatalf("%+v", *s.row)
-	}
+	require.EqualValues(t, 1000, s.row.Epoch)
+	require.True(t, h.core.Quiet(), "%+v", *s.row)
 }
 
 // An adopted reference that its client abandons is released when it is the head.
@@ -292,9 +267,8 @@ func TestAnAdoptedReferenceWhoseClientGoesAwayIsReleased(t *testing.T) {
 	h.collect(h.core.Gone(h.time(), op))
 	h.clkOff = false
 	h.runFor(s, 100*time.Millisecond)
-	if s.row.Head != 2 || len(s.swapsSeen()) != 1 {
-		t.Fatalf("%+v", *s.row)
-	}
+	require.EqualValues(t, 2, s.row.Head)
+	require.Len(t, s.swapsSeen(), 1, "%+v", *s.row)
 }
 
 // A hint has the row read at one replica and then at QUORUM, and grants nothing. A hint for another
@@ -313,18 +287,17 @@ func TestHintLooksAndNeverGrants(t *testing.T) {
 	h.expectNoCommand()
 	h.collect(h.core.Hear(h.time(), Hint{Key: h.key(), To: session(1), Kind: HintYourTurn}))
 	s.answerAll()
-	if got := s.actions[seen:]; len(got) != 2 || got[0] != (ReadRow{}) || got[1] != (ReadRow{Quorum: true}) {
-		t.Fatalf("LOCAL_ONE, and QUORUM as that says otherwise: %+v", got)
-	}
+	got := s.actions[seen:]
+	require.Len(t, got, 2, "LOCAL_ONE, and QUORUM as that says otherwise")
+	require.Equal(t, ReadRow{}, got[0], "LOCAL_ONE, and QUORUM as that says otherwise")
+	require.Equal(t, ReadRow{Quorum: true}, got[1], "LOCAL_ONE, and QUORUM as that says otherwise")
 	h.expectWaiting(op)
 	row := *s.row
 	row.Head, row.Epoch = 4, 2000
 	s.row, seen = &row, len(s.actions)
 	h.collect(h.core.Hear(h.time(), Hint{Key: h.key(), To: session(1), Kind: HintYourTurn}))
 	s.answerAll()
-	if got := s.actions[seen:]; len(got) != 1 {
-		t.Fatalf("one read is enough: %+v", got)
-	}
+	require.Len(t, s.actions[seen:], 1, "one read is enough")
 	h.expectState(op, StateHeld)
 }
 
@@ -343,7 +316,5 @@ func TestAnOperationWaitsForATakeoverInItsTime(t *testing.T) {
 	h.clkOff = false
 	_, again := h.begin(1, Put)
 	h.runFor(s, time.Second)
-	if !h.answerOf(again).Ticket.OK() {
-		t.Fatal("no ticket")
-	}
+	require.True(t, h.answerOf(again).Ticket.OK(), "no ticket")
 }

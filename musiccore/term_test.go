@@ -1,6 +1,11 @@
 package musiccore
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
 
 func (h *harness) term() *term { return h.core.keys[h.key()].term }
 
@@ -10,32 +15,24 @@ func TestStampsCountUpInTheWindow(t *testing.T) {
 	one, _ := h.begin(1, Put)
 	get, _ := h.begin(1, Get)
 	two, _ := h.begin(1, Put)
-	if two.Stamp != one.Stamp+1 || get.Stamp != 0 || one.Epoch != two.Epoch || one.Stamp <= one.Epoch {
-		t.Fatalf("%+v %+v %+v", one, get, two)
-	}
+	require.Equal(t, one.Stamp+1, two.Stamp, "%+v %+v", one, get)
+	require.Zero(t, get.Stamp, "%+v %+v %+v", one, get, two)
+	require.Equal(t, two.Epoch, one.Epoch, "%+v %+v", one, get)
+	require.Greater(t, one.Stamp, one.Epoch, "%+v %+v %+v", one, get, two)
 	for _, tk := range []Ticket{two, get, one} {
-		if v := h.end(tk, OutcomeAcked); v != VerdictTell {
-			t.Fatalf("verdict %v", v)
-		}
+		require.Equal(t, VerdictTell, h.end(tk, OutcomeAcked))
 	}
-	if v := h.end(one, OutcomeAcked); v != VerdictUncertain {
-		t.Fatal("a ticket ends once")
-	}
-	if r := h.release(1); r.Epoch <= two.Stamp {
-		t.Fatalf("I12: epoch %d after stamp %d", r.Epoch, two.Stamp)
-	}
+	require.Equal(t, VerdictUncertain, h.end(one, OutcomeAcked), "a ticket ends once")
+	r := h.release(1)
+	require.Greater(t, r.Epoch, two.Stamp, "I12: epoch %d after stamp", r.Epoch)
 }
 
 // A put that Cassandra refused leaves the term settled.
 func TestRefusedPutIsClean(t *testing.T) {
 	h, _ := newHolder(t)
 	tk, _ := h.begin(1, Put)
-	if v := h.end(tk, OutcomeRefused); v != VerdictTell {
-		t.Fatalf("verdict %v", v)
-	}
-	if r := h.release(1); r.Dirty {
-		t.Fatal("nothing was written")
-	}
+	require.Equal(t, VerdictTell, h.end(tk, OutcomeRefused))
+	require.False(t, h.release(1).Dirty, "nothing was written")
 }
 
 // C16: an operation without an End in time is unknown, whatever arrives later.
@@ -44,20 +41,12 @@ func TestC16OverIsOver(t *testing.T) {
 	tk, _ := h.begin(1, Put)
 	h.advanceUnticked(h.opts.OpTimeout)
 	get, op := h.begin(1, Get)
-	if get.OK() {
-		t.Fatal("the put is over and unsettled, though nobody ticked")
-	}
+	require.False(t, get.OK(), "the put is over and unsettled, though nobody ticked")
 	id, c := commandOf[Synch](h)
-	if c.Fence <= tk.Stamp {
-		t.Fatal("fenced below")
-	}
-	if v := h.end(tk, OutcomeAcked); v != VerdictUncertain {
-		t.Fatal("an acknowledgement that comes after the put was fenced away is told")
-	}
+	require.Less(t, tk.Stamp, c.Fence, "fenced below")
+	require.Equal(t, VerdictUncertain, h.end(tk, OutcomeAcked), "an acknowledgement that comes after the put was fenced away is told")
 	h.reply(id, Result{Status: StatusDone})
-	if !h.answerOf(op).Ticket.OK() {
-		t.Fatal("no ticket")
-	}
+	require.True(t, h.answerOf(op).Ticket.OK(), "no ticket")
 }
 
 // A get without an End in time leaves nothing unsettled.
@@ -65,12 +54,8 @@ func TestEndOfALateGet(t *testing.T) {
 	h, _ := newHolder(t)
 	tk, _ := h.begin(1, Get)
 	h.advanceUnticked(h.opts.OpTimeout)
-	if v := h.end(tk, OutcomeAcked); v != VerdictUncertain {
-		t.Fatalf("verdict %v", v)
-	}
-	if r := h.release(1); r.Dirty {
-		t.Fatal("a get leaves nothing")
-	}
+	require.Equal(t, VerdictUncertain, h.end(tk, OutcomeAcked))
+	require.False(t, h.release(1).Dirty, "a get leaves nothing")
 }
 
 // An operation waits for a Synch at most Options.OpTimeout.
@@ -89,9 +74,7 @@ func TestBeginWaitsAtMostItsTime(t *testing.T) {
 	_, op = h.begin(1, Put)
 	h.expectNoCommand()
 	h.reply(id, Result{Status: StatusDone})
-	if !h.answerOf(op).Ticket.OK() {
-		t.Fatal("no ticket")
-	}
+	require.True(t, h.answerOf(op).Ticket.OK(), "no ticket")
 }
 
 // A waiting operation whose client has gone gets no ticket.
@@ -100,9 +83,8 @@ func TestBeginWhoseClientIsGone(t *testing.T) {
 	h.collect(h.core.Gone(h.time(), op))
 	s.answerAll()
 	h.expectWaiting(op)
-	if len(h.term().ops.waiting) > 0 || h.term().ops.flight.ops > 0 {
-		t.Fatal("a ticket for nobody")
-	}
+	require.Empty(t, h.term().ops.waiting, "a ticket for nobody")
+	require.LessOrEqual(t, h.term().ops.flight.ops, 0, "a ticket for nobody")
 }
 
 // An operation on a reference that waits, has ended or was never given is told which of them it is.
@@ -122,9 +104,7 @@ func TestBeginWithoutATerm(t *testing.T) {
 	} {
 		tk, op := h.begin(c.ref, Put)
 		s.answerAll()
-		if tk.OK() {
-			t.Errorf("%s: a ticket", name)
-		}
+		assert.False(t, tk.OK(), "%s: a ticket", name)
 		h.expectError(op, c.want)
 	}
 }
@@ -138,7 +118,7 @@ func BenchmarkPutOnACleanTerm(b *testing.B) {
 	for b.Loop() {
 		tk, _ := h.core.Begin(now, 99, k, 1, Put)
 		if v, _ := h.core.End(now, tk, OutcomeAcked); v != VerdictTell {
-			b.Fatal(v)
+			require.Fail(b, "not told", "verdict %v", v)
 		}
 	}
 }
@@ -151,7 +131,5 @@ func TestPutOnACleanTermAllocatesNothing(t *testing.T) {
 		tk, _ := h.core.Begin(now, 99, k, 1, Put)
 		h.core.End(now, tk, OutcomeAcked)
 	})
-	if n != 0 {
-		t.Fatalf("%v allocations", n)
-	}
+	require.Zero(t, n, "allocations")
 }

@@ -13,6 +13,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // variantsPage is the table that people read, written anew with UPDATE_DOCS=1.
@@ -49,19 +52,14 @@ type found struct {
 func variants(t *testing.T) []variant {
 	t.Helper()
 	files, err := filepath.Glob("testdata/variants/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no variants: %v", err)
-	}
+	require.NoError(t, err, "no variants")
+	require.NotEmpty(t, files, "no variants: %v", err)
 	var all []variant
 	for _, f := range files {
 		text, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		v, err := parseVariant(string(text))
-		if err != nil {
-			t.Fatalf("%s: %v", f, err)
-		}
+		require.NoError(t, err, f)
 		v.name = strings.TrimSuffix(filepath.Base(f), ".txt")
 		all = append(all, v)
 	}
@@ -241,24 +239,20 @@ func TestVariants(t *testing.T) {
 		}
 	})
 	if os.Getenv("UPDATE_DOCS") != "" && *allVariants && !t.Failed() {
-		if err := os.WriteFile(variantsPage, []byte(variantsTable(all, finds)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(variantsPage, []byte(variantsTable(all, finds)), 0o600))
 	}
 }
 
 func (v variant) find(t *testing.T) found {
 	binary, err := v.build(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	f, out := v.hunt(binary)
 	t.Logf("%+v", f)
 	switch {
 	case f.by == "" && v.harmless == "":
-		t.Errorf("%s: nothing finds it\n%s", v.what, out)
+		assert.Fail(t, "nothing finds it", "%s\n%s", v.what, out)
 	case f.by != "" && v.harmless != "":
-		t.Errorf("not harmless at all: %s\n%s", v.harmless, out)
+		assert.Fail(t, "not harmless at all", "%s\n%s", v.harmless, out)
 	}
 	return f
 }
@@ -296,40 +290,28 @@ last ` + "`UPDATE_DOCS=1`" + `; any change of the core or of the simulation move
 // exists. Only a few of the variants are built in every run.
 func TestVariantsStillApply(t *testing.T) {
 	files, err := filepath.Glob("*_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var tests strings.Builder
 	for _, f := range files {
 		text, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		tests.Write(text)
 	}
 	for _, v := range variants(t) {
-		if _, err := v.patched(); err != nil {
-			t.Errorf("%s: %v", v.name, err)
-		}
-		if v.by != "" && !strings.Contains(tests.String(), "\nfunc "+v.by+"(t *testing.T)") {
-			t.Errorf("%s: there is no test %s", v.name, v.by)
-		}
+		_, err := v.patched()
+		assert.NoError(t, err, v.name)
+		assert.True(t, v.by == "" || strings.Contains(tests.String(), "\nfunc "+v.by+"(t *testing.T)"), "%s: there is no test %s", v.name, v.by)
 	}
 }
 
 // TestVariantsPageIsCurrent: the page has every variant, as its file describes it.
 func TestVariantsPageIsCurrent(t *testing.T) {
 	page, err := os.ReadFile(variantsPage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	all := variants(t)
 	for _, v := range all {
-		if !strings.Contains(string(page), fmt.Sprintf("\n| %s | %s | %s | ", v.name, v.mark, v.what)) {
-			t.Errorf("%s does not tell of %s: run make variants", variantsPage, v.name)
-		}
+		assert.Contains(t, string(page), fmt.Sprintf("\n| %s | %s | %s | ", v.name, v.mark, v.what), "%s does not tell of %s: run make variants", variantsPage, v.name)
 	}
-	if rows := strings.Count(string(page), "\n| ") - 1; rows != len(all) {
-		t.Errorf("%s has %d rows for %d variants", variantsPage, rows, len(all))
-	}
+	rows := strings.Count(string(page), "\n| ") - 1
+	assert.Equal(t, len(all), rows, "%s has %d rows for %d variants", variantsPage, rows, len(all))
 }

@@ -3,6 +3,8 @@ package musiccore
 import (
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 // LOCK is answered in time even if the outcome of its LWT is unknown; a LOCK with the same token
@@ -12,15 +14,15 @@ func TestLockIsAnsweredInTimeThoughItsLWTIsUndecided(t *testing.T) {
 	h.advance(1500*time.Millisecond - 1)
 	h.expectWaiting(op)
 	h.advance(1)
-	if g := h.expectState(op, StateQueued); g.Ref != 0 || g.Applied {
-		t.Fatalf("lock_ref is null: %+v", g)
-	}
+	g := h.expectState(op, StateQueued)
+	require.Zero(t, g.Ref, "lock_ref is null")
+	require.False(t, g.Applied, "lock_ref is null: %+v", g)
 	h.reply(id, Result{Status: StatusDone})
 	h.advance(h.opts.QueuedLease - time.Second)
 	again := h.lock(Request{Token: [16]byte{1}, Lease: time.Minute})
-	if g := h.expectState(again, StateHeld); g.Ref != 1 || g.Lease != time.Minute {
-		t.Fatalf("the same TOKEN finds it: %+v", g)
-	}
+	g = h.expectState(again, StateHeld)
+	require.EqualValues(t, 1, g.Ref, "the same TOKEN finds it")
+	require.Equal(t, time.Minute, g.Lease, "the same TOKEN finds it")
 }
 
 // Without a token no client can ask for such a reference again, so it is abandoned.
@@ -33,9 +35,8 @@ func TestUndecidedWithoutATokenLeavesNothingBehind(t *testing.T) {
 	h.advance(1500 * time.Millisecond)
 	h.expectState(op, StateQueued)
 	h.reply(id, Result{Status: StatusDone})
-	if _, a := commandOf[Apply](h); a.Swap.Set.Row.Head != 2 {
-		t.Fatal("nobody can name it: released at once")
-	}
+	_, a := commandOf[Apply](h)
+	require.EqualValues(t, 2, a.Swap.Set.Row.Head, "nobody can name it: released at once")
 }
 
 // A reference whose client was not told it is kept for Options.QueuedLease.
@@ -60,9 +61,8 @@ func TestLateGrantIsHeldTenSeconds(t *testing.T) {
 	s.answerAll()
 	h.advance(9 * time.Second)
 	op = h.lock(Request{Ref: 2})
-	if g := h.expectState(op, StateHeld); g.Lease != h.opts.ClientLease {
-		t.Fatalf("told now, so its lease counts: %+v", g)
-	}
+	g := h.expectState(op, StateHeld)
+	require.Equal(t, h.opts.ClientLease, g.Lease, "told now, so its lease counts")
 }
 
 // A queued reference is abandoned after Options.QueuedLease without a word of its client.
@@ -82,9 +82,7 @@ func TestQueuedIsKeptTenSecondsOfSilence(t *testing.T) {
 	s.answerAll()
 	h.unlock(1)
 	s.answerAll()
-	if s.row.Head != 3 {
-		t.Fatalf("silent for 10 s, and still there: %+v", s.row)
-	}
+	require.EqualValues(t, 3, s.row.Head, "silent for 10 s, and still there")
 	op := h.lock(Request{Ref: 2})
 	s.answerAll()
 	h.expectState(op, StateLost)
@@ -111,21 +109,19 @@ func TestWaitZero(t *testing.T) {
 	h.expectState(first, StateHeld)
 	second, third := h.lock(Request{AtOnce: true}), h.lock(Request{AtOnce: true})
 	s.answerAll()
-	if g := h.expectState(second, StateQueued); g.Ref != 2 || g.Position != 1 {
-		t.Fatalf("%+v", g)
-	}
-	if g := h.expectState(third, StateQueued); g.Ref != 3 || g.Position != 2 {
-		t.Fatalf("%+v", g)
-	}
+	g := h.expectState(second, StateQueued)
+	require.EqualValues(t, 2, g.Ref)
+	require.Equal(t, 1, g.Position)
+	g = h.expectState(third, StateQueued)
+	require.EqualValues(t, 3, g.Ref)
+	require.Equal(t, 2, g.Position)
 	h.expectState(h.lock(Request{AtOnce: true, Ref: 3}), StateQueued)
 	h.unlock(1)
 	h.unlock(2)
 	h.unlock(3)
 	next := h.lock(Request{AtOnce: true})
 	s.answerAll()
-	if g := h.expectState(next, StateHeld); g.Ref != 4 {
-		t.Fatalf("what was given back is not waited for: %+v", g)
-	}
+	require.EqualValues(t, 4, h.expectState(next, StateHeld).Ref, "what was given back is not waited")
 }
 
 // BUSY and QUEUED say who holds.
@@ -135,9 +131,9 @@ func TestBusyTellsTheHolder(t *testing.T) {
 	op := h.lock(Request{Owner: "anna"})
 	s.answerAll()
 	h.expectState(op, StateHeld)
-	if g := h.expectState(h.lock(Request{NoWait: true}), StateBusy); g.Holder != "anna" || g.Ref != 0 {
-		t.Fatalf("%+v", g)
-	}
+	g := h.expectState(h.lock(Request{NoWait: true}), StateBusy)
+	require.Equal(t, "anna", g.Holder)
+	require.Zero(t, g.Ref)
 }
 
 // LOCKs with one token have one reference.
@@ -150,18 +146,14 @@ func TestTokenIsIdempotent(t *testing.T) {
 	s.answerAll()
 	h.unlock(1)
 	s.answerAll()
-	if g := h.expectState(two, StateHeld); g.Ref != 2 || s.row.Guard != 2 {
-		t.Fatalf("%+v %+v", g, s.row)
-	}
-	if g := h.expectState(h.lock(q), StateHeld); g.Ref != 2 {
-		t.Fatalf("%+v", g)
-	}
+	g := h.expectState(two, StateHeld)
+	require.EqualValues(t, 2, g.Ref, "%+v %+v", g, s.row)
+	require.EqualValues(t, 2, s.row.Guard, "%+v", g)
+	require.EqualValues(t, 2, h.expectState(h.lock(q), StateHeld).Ref)
 	h.unlock(2)
 	three := h.lock(q)
 	s.answerAll()
-	if g := h.expectState(three, StateHeld); g.Ref != 3 {
-		t.Fatalf("a new acquisition after the end: %+v", g)
-	}
+	require.EqualValues(t, 3, h.expectState(three, StateHeld).Ref, "a new acquisition after the end")
 }
 
 // LOCK with NOWAIT is HELD or BUSY, and leaves no reference behind.
@@ -180,9 +172,7 @@ func TestNowait(t *testing.T) {
 	op = h.lock(Request{NoWait: true})
 	s.answerAll()
 	h.expectState(op, StateBusy)
-	if s.row.Guard != 3 {
-		t.Fatal("something is left behind")
-	}
+	require.EqualValues(t, 3, s.row.Guard, "something is left behind")
 }
 
 // LOCK with NOWAIT is BUSY if its LWT is not decided in time.
@@ -195,9 +185,8 @@ func TestNowaitUndecidedIsBusy(t *testing.T) {
 	h.advance(h.opts.Wait)
 	h.expectState(op, StateBusy)
 	h.reply(id, Result{Status: StatusDone})
-	if _, a := commandOf[Apply](h); a.Swap.Set.Row.Head != 2 {
-		t.Fatal("its reference is released as soon as it is the head")
-	}
+	_, a := commandOf[Apply](h)
+	require.EqualValues(t, 2, a.Swap.Set.Row.Head, "its reference is released as soon as it is the head")
 }
 
 // A client that goes away abandons its reference, which is released in its turn.
@@ -215,9 +204,9 @@ func TestGoneAbandonsTheReference(t *testing.T) {
 	h.expectNoCommand() // C8: no abandon LWT
 	h.unlock(1)
 	s.answerAll()
-	if g := h.expectState(c, StateHeld); g.Ref != 4 || g.OwnerDied {
-		t.Fatalf("%+v", g)
-	}
+	g := h.expectState(c, StateHeld)
+	require.EqualValues(t, 4, g.Ref)
+	require.False(t, g.OwnerDied, "%+v", g)
 	h.expectWaiting(a)
 	h.expectWaiting(b)
 }
@@ -230,9 +219,7 @@ func TestGoneBeforeTheEnqueueLeavesNothing(t *testing.T) {
 	h.collect(h.core.Gone(h.time(), op))
 	h.reply(id, Result{Status: StatusDone})
 	h.expectNoCommand()
-	if len(h.core.keys)+len(h.core.timers)+len(h.core.commands) != 0 {
-		t.Fatal("something is left")
-	}
+	require.Zero(t, len(h.core.keys)+len(h.core.timers)+len(h.core.commands), "something is left")
 }
 
 // A LOCK beyond Options.Waiters is refused.
@@ -255,12 +242,8 @@ func TestManyWaitersStayCheap(t *testing.T) {
 	h.advance(time.Second + h.opts.QueuedLease)
 	h.unlock(1)
 	s.answerAll()
-	if s.row.Head != n+2 {
-		t.Fatalf("%+v", s.row.Head)
-	}
-	if took := time.Since(start); took > 10*time.Second {
-		t.Fatalf("%d waiters took %v", n, took)
-	}
+	require.EqualValues(t, n+2, s.row.Head)
+	require.LessOrEqual(t, time.Since(start), 10*time.Second, "%d waiters took", n)
 }
 
 // docs/design.md 9: N waiters of one proxy share one LWT.
@@ -274,10 +257,6 @@ func TestWaitersShareTheirLWT(t *testing.T) {
 		}
 		s.answerAll()
 	}
-	if got := len(s.swapsSeen()) - before; got > 6 {
-		t.Fatalf("%d LWTs for 3 times 1000 waiters", got)
-	}
-	if s.row.Guard != 3001 {
-		t.Fatalf("guard %d", s.row.Guard)
-	}
+	require.LessOrEqual(t, len(s.swapsSeen())-before, 6, "LWTs for 3 times 1000 waiters")
+	require.EqualValues(t, 3001, s.row.Guard)
 }
