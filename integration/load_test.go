@@ -57,7 +57,9 @@ func newLoadTest(t testing.TB, think time.Duration) *loadTest {
 	for k := range int32(loadKeys) {
 		fmt.Fprintf(&rows, "INSERT INTO crowd.t (k, v) VALUES (%d, %d); ", k, rowOf(k))
 	}
-	require.NoError(t, g.run(statement{cql: "BEGIN UNLOGGED BATCH " + rows.String() + "APPLY BATCH", level: "ALL"}).err())
+	eventually(t, answerLimit, "all nodes have the rows", func() error {
+		return g.run(statement{cql: "BEGIN UNLOGGED BATCH " + rows.String() + "APPLY BATCH", level: "ALL"}).err()
+	})
 	return &loadTest{t: t, proxies: proxyAddresses(), think: think, errors: map[primitive.ErrorCode]int{}}
 }
 
