@@ -23,7 +23,7 @@ type localBlock struct {
 	closed            bool          // others wait behind the block: the line takes nobody any more
 	plain             bool          // nothing is handed over any more
 	keepUntil         time.Duration // without a holder it is kept so long
-	nextLook          time.Duration // no read before that looks for remote waiters
+	nextCheck         time.Duration // no read before that looks for remote waiters
 }
 
 // blocks are what a key hands out in memory, and what it has learnt of its sections.

@@ -8,7 +8,7 @@ import (
 // enqueue sends one LWT that gets references for all unnumbered entries, unless something better
 // is on its way.
 func (k *key) enqueue(now Now) {
-	if len(k.queue.unnumbered) == 0 || k.releaseWillEnqueue(now) || (k.piggyback.awaitsDelegated(now) && !k.queue.anyoneMustBeNumbered(now)) || k.waitsForLook(now) {
+	if len(k.queue.unnumbered) == 0 || k.releaseWillEnqueue(now) || (k.piggyback.awaitsDelegated(now) && !k.queue.anyoneMustBeNumbered(now)) || k.waitsForLocalRead(now) {
 		return
 	}
 	r := k.view.pointer()

@@ -136,7 +136,7 @@ func (k *key) nextWake(now Now) time.Duration {
 	at = sooner(now.Boot, at, k.view.read.next)
 	at = sooner(now.Boot, at, k.view.confirmAt)
 	if k.view.read.cmd != 0 {
-		at = sooner(now.Boot, at, k.view.read.began+lookTimeout)
+		at = sooner(now.Boot, at, k.view.read.began+localReadTimeout)
 	}
 	at = sooner(now.Boot, at, k.piggyback.delegated.until)
 	if k.stampRead.cmd != 0 {

@@ -230,7 +230,7 @@ func releaseWaitsForLook(t *testing.T) (*harness, *fakeStore) {
 	h.unlock(4)
 	commandOf[ReadRow](h)
 	h.expectNoCommand()
-	h.advance(lookTimeout)
+	h.advance(localReadTimeout)
 	return h, s
 }
 
@@ -247,7 +247,7 @@ func TestAReadThatHangsDoesNotKeepARefusalOpen(t *testing.T) {
 	id, a := commandOf[Apply](h)
 	h.reply(id, s.do(a))
 	s.answerAll()
-	h.advance(lookTimeout)
+	h.advance(localReadTimeout)
 	s.answerAll()
 	require.EqualValues(t, 5, s.row.Head)
 }

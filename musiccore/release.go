@@ -63,7 +63,7 @@ func (t *term) drained(tries int) bool {
 // surface (I7, C6, C7, C17).
 func (k *key) release(now Now) {
 	t := k.term
-	if len(k.queue.unnumbered)+len(k.piggyback.accepted) > 0 && !t.noPiggyback && k.waitsForLook(now) {
+	if len(k.queue.unnumbered)+len(k.piggyback.accepted) > 0 && !t.noPiggyback && k.waitsForLocalRead(now) {
 		return
 	}
 	dirty := t.unsettled || (t.dirty && !t.synced) || t.broken

@@ -40,7 +40,7 @@ func (k *key) renew(now Now) {
 
 // renewed moves the term into the window that its Renew was given. What was asked for since needs
 // another one.
-func (t *term) renewed(now Now, base Stamp) {
+func (t *term) renewed(now Now, epoch Stamp) {
 	if t == nil {
 		return
 	}
@@ -48,7 +48,7 @@ func (t *term) renewed(now Now, base Stamp) {
 	if t.ops.flight.ops == 0 {
 		t.window.oldEpochs = nil
 	}
-	t.window.epoch, t.window.seq, t.renewal.sent = base, 2, false
+	t.window.epoch, t.window.seq, t.renewal.sent = epoch, 2, false
 	if !t.renewal.wanted {
 		t.renewal = renewal{}
 	}

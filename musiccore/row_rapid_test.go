@@ -33,11 +33,11 @@ type sending struct {
 
 // rowTerm is a term as its holder remembers it.
 type rowTerm struct {
-	ref       LockRef
-	base, seq Stamp
-	moved     Stamp // its Renew was applied, and the holder does not know yet
-	busy      bool  // its Renew is on its way
-	over      bool  // its Release is on its way, or it knows that it is lost
+	ref        LockRef
+	epoch, seq Stamp
+	moved      Stamp // its Renew was applied, and the holder does not know yet
+	busy       bool  // its Renew is on its way
+	over       bool  // its Release is on its way, or it knows that it is lost
 }
 
 func newRaces(t *rapid.T) *rowRaces {
@@ -103,16 +103,16 @@ func (h *rowRaces) poll(t *rapid.T) {
 		h.send(sending{swap: Release(*r, h.w, true, h.clk(t))})
 	default:
 		h.entered[r.Head] = true
-		h.enter(t, &rowTerm{ref: r.Head, base: r.Epoch, seq: 2})
+		h.enter(t, &rowTerm{ref: r.Head, epoch: r.Epoch, seq: 2})
 	}
 }
 
 // enter is I2: one epoch, one sequencer.
 func (h *rowRaces) enter(t *rapid.T, n *rowTerm) {
-	if other := h.owners[n.base]; other != nil && other != n {
-		require.Fail(t, "two write in one window", "references %d and %d, %d", other.ref, n.ref, n.base)
+	if other := h.owners[n.epoch]; other != nil && other != n {
+		require.Fail(t, "two write in one window", "references %d and %d, %d", other.ref, n.ref, n.epoch)
 	}
-	h.owners[n.base] = n
+	h.owners[n.epoch] = n
 	if !slices.Contains(h.tenures, n) {
 		h.tenures = append(h.tenures, n)
 	}
@@ -134,14 +134,14 @@ func (h *rowRaces) write(t *rapid.T) {
 		return
 	}
 	if n.moved != 0 && rapid.Bool().Draw(t, "learns") {
-		n.base, n.seq, n.moved, n.busy = n.moved, 2, 0, false
+		n.epoch, n.seq, n.moved, n.busy = n.moved, 2, 0, false
 		h.enter(t, n)
 	}
 	n.seq = min(h.w, n.seq+Stamp(rapid.IntRange(1, 20).Draw(t, "stamps")))
 	if n.seq == 2 {
 		return
 	}
-	h.highest[n.base] = n.base + n.seq - 1
+	h.highest[n.epoch] = n.epoch + n.seq - 1
 }
 
 // end is Release and Renew, by who believes that it holds. One LWT of a key at a time.
@@ -150,7 +150,7 @@ func (h *rowRaces) end(t *rapid.T) {
 	if n == nil || n.busy || n.moved != 0 {
 		return
 	}
-	held := Row{Guard: n.ref, Head: n.ref, Epoch: n.base}
+	held := Row{Guard: n.ref, Head: n.ref, Epoch: n.epoch}
 	if rapid.Bool().Draw(t, "renew") {
 		n.busy = true
 		h.send(sending{swap: Renew(held, session(1), true, h.w, h.clk(t)), to: n, renew: true})
@@ -181,7 +181,7 @@ func (h *rowRaces) arrive(t *rapid.T) {
 	h.rows = append(h.rows, &row)
 	h.moved(t, before, row)
 	if s.taker {
-		h.enter(t, &rowTerm{ref: row.Head, base: row.Epoch, seq: 2})
+		h.enter(t, &rowTerm{ref: row.Head, epoch: row.Epoch, seq: 2})
 	}
 	if s.renew {
 		s.to.moved = row.Epoch

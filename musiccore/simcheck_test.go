@@ -21,7 +21,7 @@ type value struct {
 
 // issue is a ticket of a key.
 type issue struct {
-	base   Stamp
+	epoch  Stamp
 	number uint64
 }
 
@@ -99,12 +99,12 @@ func (c *checker) key(k Key) *history {
 	return h
 }
 
-func (c *checker) window(k Key, base Stamp) *windowHistory {
+func (c *checker) window(k Key, epoch Stamp) *windowHistory {
 	h := c.key(k)
-	if h.windows[base] == nil {
-		h.windows[base] = &windowHistory{root: base}
+	if h.windows[epoch] == nil {
+		h.windows[epoch] = &windowHistory{root: epoch}
 	}
-	return h.windows[base]
+	return h.windows[epoch]
 }
 
 // row is a decided LWT: I1, I7, I12, and I6 where it leaves a clean row.
@@ -200,12 +200,12 @@ func (h *history) termOf(r LockRef) LockRef {
 }
 
 // entering is a ticket or a Synch of a reference: I2.
-func (c *checker) entering(p *proxy, k Key, r LockRef, base Stamp) *windowHistory {
+func (c *checker) entering(p *proxy, k Key, r LockRef, epoch Stamp) *windowHistory {
 	h := c.key(k)
-	h.entered, h.last = max(h.entered, r), max(h.last, base)
-	w := c.window(k, base)
+	h.entered, h.last = max(h.entered, r), max(h.last, epoch)
+	w := c.window(k, epoch)
 	if w.ref != 0 && (h.termOf(w.ref) != h.termOf(r) || r < w.ref || w.session != p.session.id) {
-		c.s.fail("I2: window %d of %v is used by %d of %x and %d of %x", base, k.PK, w.ref, w.session[:2], r, p.session.id[:2])
+		c.s.fail("I2: window %d of %v is used by %d of %x and %d of %x", epoch, k.PK, w.ref, w.session[:2], r, p.session.id[:2])
 	}
 	w.ref, w.session = r, p.session.id
 	return w
@@ -230,14 +230,14 @@ func (c *checker) ticketed(p *proxy, tk Ticket) {
 }
 
 // stamp is I2 and I12: unique, in its window, below every later epoch.
-func (c *checker) stamp(k Key, s, base Stamp) {
+func (c *checker) stamp(k Key, s, epoch Stamp) {
 	h := c.key(k)
 	if h.stamps[s] {
 		c.s.fail("I2: stamp %d is used twice", s)
 	}
-	end := c.window(k, base).end
-	if s <= base+1 || s >= base+c.s.opts.Window || (end != 0 && s >= end) {
-		c.s.fail("I12: stamp %d is not in the window of %d", s, base)
+	end := c.window(k, epoch).end
+	if s <= epoch+1 || s >= epoch+c.s.opts.Window || (end != 0 && s >= end) {
+		c.s.fail("I12: stamp %d is not in the window of %d", s, epoch)
 	}
 	h.stamps[s] = true
 	h.lastUsed = max(h.lastUsed, s)

@@ -6,7 +6,7 @@ package musiccore
 type check struct {
 	op    OpID
 	n     uint64
-	base  Stamp
+	epoch Stamp
 	after CommandID // only a read after this command tells
 }
 
@@ -17,7 +17,7 @@ func (k *key) deferVerdict(now Now, tk Ticket) bool {
 	if !t.ops.flight.hold(tk.Number) {
 		return false
 	}
-	t.ops.checks = append(t.ops.checks, check{op: tk.Op, n: tk.Number, base: tk.Epoch, after: k.c.last.command})
+	t.ops.checks = append(t.ops.checks, check{op: tk.Op, n: tk.Number, epoch: tk.Epoch, after: k.c.last.command})
 	k.c.addPending(tk.Op, k, nil)
 	k.view.read.next = 0
 	k.step(now)
@@ -35,7 +35,7 @@ func (k *key) answerChecks(id CommandID, r *Row) {
 	left := t.ops.checks[:0]
 	for _, c := range t.ops.checks {
 		switch {
-		case c.after >= id || r == nil || r.Epoch < c.base:
+		case c.after >= id || r == nil || r.Epoch < c.epoch:
 			left = append(left, c)
 		case k.term.owns(r, k.lwt) && !t.broken:
 			k.answerCheck(c, VerdictTell)

@@ -70,10 +70,10 @@ func (k *key) takeOver(now Now) {
 
 // noteTakeover notes an applied Takeover: the term on its epoch is that of the adopted entry, and
 // of nobody else.
-func (k *key) noteTakeover(base Stamp) {
-	k.view.quorumEpoch = max(k.view.quorumEpoch, base)
+func (k *key) noteTakeover(epoch Stamp) {
+	k.view.quorumEpoch = max(k.view.quorumEpoch, epoch)
 	if e := k.queue.first(); k.view.isHead(e) && e.adopted {
-		e.takeover.epoch = base
+		e.takeover.epoch = epoch
 	}
 }
 

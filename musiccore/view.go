@@ -9,11 +9,11 @@ import (
 // missed a commit for good (docs/protocol.md 3.5, Poll).
 const quorumReadEvery = time.Second
 
-// rowFreshFor is how long a row that others change counts as up to date, and lookTimeout how long
+// rowFreshFor is how long a row that others change counts as up to date, and localReadTimeout how long
 // an LWT, or a read at QUORUM, waits for a read of one replica.
 const (
-	rowFreshFor = 5 * time.Millisecond
-	lookTimeout = 100 * time.Millisecond
+	rowFreshFor      = 5 * time.Millisecond
+	localReadTimeout = 100 * time.Millisecond
 )
 
 // confirmAfter is how long after a commit at LOCAL_QUORUM the row is read at SERIAL, which has the
@@ -47,15 +47,15 @@ type view struct {
 
 // rowRead is the read of a lock row under way, and when the next one may begin.
 type rowRead struct {
-	cmd        CommandID     // under way; 0: none
-	began      time.Duration // when
-	quorum     bool          // how it, or the last one, was read
-	serial     bool          // likewise
-	lookWanted bool          // an LWT waits for a look
-	empty      int           // reads in a row that brought nothing
-	next       time.Duration // no read before
-	quorumAt   time.Duration // last QUORUM read
-	err        error         // why the last one failed
+	cmd             CommandID     // under way; 0: none
+	began           time.Duration // when
+	quorum          bool          // how it, or the last one, was read
+	serial          bool          // likewise
+	localReadWanted bool          // an LWT waits for a look
+	empty           int           // reads in a row that brought nothing
+	next            time.Duration // no read before
+	quorumAt        time.Duration // last QUORUM read
+	err             error         // why the last one failed
 }
 
 // pointer returns the row, or nil where there is none or nothing is known.
@@ -92,49 +92,49 @@ func (k *key) startRead(now Now) {
 	v := &k.view
 	serial := k.needsSerial(now)
 	quorum := serial || k.needsQuorum(now)
-	if quorum && !v.read.quorum && now.Boot-v.read.began >= lookTimeout {
+	if quorum && !v.read.quorum && now.Boot-v.read.began >= localReadTimeout {
 		// What a quorum has to tell does not wait for one replica.
 		delete(k.c.commands, v.read.cmd)
 		v.read.cmd = 0
 	}
-	if v.read.cmd != 0 || (now.Boot < v.read.next && !v.read.lookWanted) {
+	if v.read.cmd != 0 || (now.Boot < v.read.next && !v.read.localReadWanted) {
 		return
 	}
-	if !quorum && !v.read.lookWanted && !k.needsRow() && !k.pollsHead(now) && !k.term.looksBehind(now, k.c.opts.Retain) {
+	if !quorum && !v.read.localReadWanted && !k.needsRow() && !k.pollsHead(now) && !k.term.checksBehind(now, k.c.opts.Retain) {
 		return
 	}
 	// One replica may have nothing to show for good, or half a row. A read before an LWT need not
 	// care: the LWT is refused then.
-	waits := !v.read.lookWanted || k.pollsHead(now)
+	waits := !v.read.localReadWanted || k.pollsHead(now)
 	v.read.quorum = quorum || v.read.err != nil || (waits && v.state != rowUnread && now.Boot-v.read.quorumAt >= quorumReadEvery)
 	v.read.serial = serial
 	v.read.cmd, v.read.began = k.c.do(k.id, ReadRow{Quorum: v.read.quorum, Serial: serial}), now.Boot
 	k.c.commands[v.read.cmd] = k
 }
 
-// waitsForLook reports whether an LWT on the queue is to wait for a read of one replica first:
+// waitsForLocalRead reports whether an LWT on the queue is to wait for a read of one replica first:
 // others change the queue, too, and a near replica knows of all but the latest change. An LWT made
 // from an older row would be refused, at the cost of one.
-func (k *key) waitsForLook(now Now) bool {
+func (k *key) waitsForLocalRead(now Now) bool {
 	v := &k.view
-	if v.state != rowPresent || now.Boot-v.seenAt < rowFreshFor || (v.read.cmd != 0 && now.Boot-v.read.began >= lookTimeout) {
+	if v.state != rowPresent || now.Boot-v.seenAt < rowFreshFor || (v.read.cmd != 0 && now.Boot-v.read.began >= localReadTimeout) {
 		return false
 	}
-	v.read.lookWanted = k.view.row.remoteFrom(v.row.Head, k.c.self.id)
-	return v.read.lookWanted
+	v.read.localReadWanted = k.view.row.remoteFrom(v.row.Head, k.c.self.id)
+	return v.read.localReadWanted
 }
 
 // needsRow reports whether an entry is to be enqueued and nothing has been read.
 func (k *key) needsRow() bool { return k.view.state == rowUnread && len(k.queue.unnumbered) > 0 }
 
-// looksBehind reports whether to look for other sessions that wait behind a block, whose hint
+// checksBehind reports whether to look for other sessions that wait behind a block, whose hint
 // may have been lost. It is enough to look at events: a block that nobody holds, or one holder for
 // long, ends by itself.
-func (t *term) looksBehind(now Now, retain time.Duration) bool {
-	if t == nil || t.block == nil || t.block.closed || now.Boot < t.block.nextLook {
+func (t *term) checksBehind(now Now, retain time.Duration) bool {
+	if t == nil || t.block == nil || t.block.closed || now.Boot < t.block.nextCheck {
 		return false
 	}
-	t.block.nextLook = now.Boot + retain
+	t.block.nextCheck = now.Boot + retain
 	return true
 }
 
@@ -176,12 +176,12 @@ func (k *key) needsQuorum(now Now) bool {
 // rowRead takes the result of a ReadRow.
 func (k *key) rowRead(now Now, id CommandID, r Result) {
 	v := &k.view
-	v.read.cmd, v.read.err, v.seenAt, v.read.lookWanted = 0, r.Cause, now.Boot, false
-	before, vouched, was := v.row, v.quorumEpoch, v.state
+	v.read.cmd, v.read.err, v.seenAt, v.read.localReadWanted = 0, r.Cause, now.Boot, false
+	before, oldQuorumEpoch, was := v.row, v.quorumEpoch, v.state
 	if r.Status == StatusDone {
 		k.mergeRead(now, id, r.Row)
 	}
-	changed := v.state != was || v.row.Epoch != before.Epoch || v.row.Guard != before.Guard || v.quorumEpoch != vouched
+	changed := v.state != was || v.row.Epoch != before.Epoch || v.row.Guard != before.Guard || v.quorumEpoch != oldQuorumEpoch
 	switch {
 	case changed:
 		v.read.next, v.read.empty = 0, 1
