@@ -90,6 +90,19 @@ func TestWhatWaitsForTheSchema(t *testing.T) {
 	}
 }
 
+// A statement on a table that the schema does not have is prepared by Cassandra as ever: nothing is
+// written by that, and each EXECUTE is decided about by itself.
+func TestPrepareOnATableThatWasNotRead(t *testing.T) {
+	everyDialect(t, func(t *testing.T, d dialect) {
+		readings := 0
+		r := newRig(t, func(o *Options) { o.CatchUp = func() { readings++ } })
+		r.server.Tables.Read([][2]string{{"bank", "known"}})
+		client, backend := r.login(d)
+		r.prepare(client, backend, "INSERT INTO bank.fresh (id) VALUES ('x')")
+		assert.Equal(t, 1, readings, "it may be critical since")
+	})
+}
+
 // While the schema is read for one connection, others go on; and no other request of this one overtakes.
 func TestAWriteThatWaitsForTheSchemaKeepsItsPlace(t *testing.T) {
 	bothFramings(t, func(t *testing.T, d dialect) {

@@ -74,6 +74,43 @@ func TestANumberThatWasToldIsNotGivenAgain(t *testing.T) {
 	require.EqualValues(t, 15, g.Ref, "grant %+v, row %+v", g, s.row)
 }
 
+// A client that gives its reference back takes no place in its block any more: the next one gets
+// the reference that follows.
+func TestANumberGivenBackInABlockLeavesNoPlace(t *testing.T) {
+	h, s := waitersWithReferences(t)
+	h.unlock(2)
+	s.answerAll()
+	h.unlock(12)
+	for _, r := range []LockRef{10, 11, 13} {
+		h.expectState(h.lock(Request{Ref: r}), StateHeld)
+		h.unlock(r)
+	}
+	require.EqualValues(t, 14, h.expectState(h.lock(Request{}), StateHeld).Ref)
+}
+
+// The Release of a holder that was made plain passes over those that were silent for too long:
+// they cost no LWT of their own.
+func TestTheSilentArePassedOverBehindAHolderWhoStays(t *testing.T) {
+	h, s := waitersWithReferences(t)
+	h.unlock(2)
+	s.answerAll()
+	for range 4 {
+		h.runFor(s, h.opts.QueuedLease/3)
+		for _, r := range []LockRef{10, 12, 13} {
+			h.lock(Request{Ref: r, AtOnce: true})
+		}
+	}
+	s.actions = nil
+	h.unlock(10)
+	s.answerAll()
+	h.expectState(h.lock(Request{Ref: 12}), StateHeld)
+	require.EqualValues(t, 12, s.row.Head, "row %+v", s.row)
+	require.Equal(t, 1, s.lwts())
+	op := h.lock(Request{Ref: 11})
+	s.answerAll()
+	h.expectState(op, StateLost)
+}
+
 // In a block, a client that was silent for too long is passed over in its turn, not before, and is
 // then told that its reference is lost.
 func TestTheSilentArePassedOverInABlock(t *testing.T) {

@@ -87,6 +87,9 @@ func (h *harness) advance(by time.Duration) {
 		h.now = next
 		h.beat()
 		h.collect(h.core.Tick(h.time()))
+		if h.wake != 0 {
+			require.Greater(h.t, h.wake, h.now, "a tick leaves nothing to be done at once")
+		}
 	}
 }
 

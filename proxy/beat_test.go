@@ -143,6 +143,20 @@ func TestLongDeadSessionsAreDeleted(t *testing.T) {
 	assert.Error(t, s.reap(t.Context(), self))
 }
 
+// A session is judged by the lease that it says it has, where that is the longer one: until then it
+// may forward plain writes, so that tables which become critical wait for it, and it has its locks.
+func TestASessionIsDeadByItsOwnLease(t *testing.T) {
+	dead, long := musiccore.Defaults().DeadAfter, gocql.UUID{1}
+	for stood, lives := range map[time.Duration]bool{dead(0): true, dead(time.Minute) - 1: true, dead(time.Minute): false} {
+		s := &sessions{dead: dead, seen: map[gocql.UUID]seenSession{long: {beat: 7, lease: time.Minute, before: both(stood)}}}
+		_, alive := s.alive(long)
+		assert.Equal(t, lives, alive, stood)
+		assert.Equal(t, lives, len(s.living(musiccore.SessionID{})) == 1, stood)
+		assert.Equal(t, lives, len(s.lagging(musiccore.SessionID{}, gocql.UUID{9})) == 1, stood)
+		assert.Equal(t, lives, len(s.ruledOtherwise(musiccore.SessionID{}, "other")) == 1, stood)
+	}
+}
+
 // A session that was deleted stays so: its row's tombstone lies above every beat of it, and above
 // that of its end.
 func TestADeletedSessionStaysDeleted(t *testing.T) {

@@ -18,27 +18,27 @@ import (
 	"music/musiccore"
 )
 
-// clusterClock answers looks at the session's own row and the cluster's clock, and what is written
+// clusterClock answers looks at a session's own row and the cluster's clock, and what is written
 // as said.
 func clusterClock(at func() time.Time, rest message.Message) func(asked) message.Message {
 	var mu sync.Mutex
-	var stored []byte
+	stored := map[string][]byte{} // the beat of each session
 	return func(a asked) message.Message {
 		mu.Lock()
 		defer mu.Unlock()
-		now := bigint(at().UnixMilli())
+		now, beat := bigint(at().UnixMilli()), stored[string(a.where["session"])]
 		switch {
 		case a.verb() != "SELECT":
 			if _, written := rest.(*message.VoidResult); written {
-				stored = a.set["beat"]
+				stored[string(a.set["session"])] = a.set["beat"]
 			}
 			return rest
 		case strings.Contains(a.text, "system.local"):
 			return rowOf("now", now)
-		case stored == nil:
+		case beat == nil:
 			return noRow("beat", "now")
 		}
-		return rowOf("beat", stored, "now", now)
+		return rowOf("beat", beat, "now", now)
 	}
 }
 

@@ -3,8 +3,10 @@ package proxy
 import (
 	"bytes"
 	"context"
+	"io"
 	"net"
 	"net/http/httptest"
+	"os"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -39,6 +41,32 @@ func TestHealthAtAPortThatIsTaken(t *testing.T) {
 	ln, err = listenHealth(t.Context(), config.Listen{}, zerolog.Nop())
 	require.NoError(t, err)
 	assert.Nil(t, ln, "off")
+}
+
+// Whoever opens connections to the health port and says nothing takes no more than so many: the
+// oldest is closed for the next one.
+func TestIdleConnectionsToTheHealthPortAreBounded(t *testing.T) {
+	ln, err := listenHealth(t.Context(), config.Listen{Metrics: "127.0.0.1:0", MetricsAsked: true}, zerolog.Nop())
+	require.NoError(t, err)
+	defer func() { _ = ln.Close() }()
+	var idle []net.Conn
+	for range 2 * healthConns {
+		conn, err := net.Dial("tcp", ln.Addr().String())
+		require.NoError(t, err)
+		accepted, err := ln.Accept() // by a server that waits for each to ask something
+		require.NoError(t, err)
+		idle = append(idle, conn)
+		defer func() { _, _ = conn.Close(), accepted.Close() }()
+	}
+	for i, conn := range idle[:healthConns] {
+		require.NoError(t, conn.SetReadDeadline(time.Now().Add(20*time.Second)))
+		_, err := conn.Read(make([]byte, 1))
+		assert.ErrorIs(t, err, io.EOF, "connection %d", i)
+	}
+	newest := idle[len(idle)-1]
+	require.NoError(t, newest.SetReadDeadline(time.Now()))
+	_, err = newest.Read(make([]byte, 1))
+	assert.ErrorIs(t, err, os.ErrDeadlineExceeded, "it is open")
 }
 
 // A proxy without a peer address says so, in the log each minute and beside /ready, as long as

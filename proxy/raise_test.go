@@ -76,6 +76,23 @@ func TestClosedIsRaisedByOneLWT(t *testing.T) {
 	assert.ErrorIs(t, s.raise(t.Context(), &dataTable{Critical: catalog.Critical{ID: [16]byte{5}}}, "old"), errRaced)
 }
 
+// A table whose settings are those that are stored, and one that has lost its comment, has the closed
+// that is stored: nothing is raised, and nobody is waited for.
+func TestClosedIsAsStoredWhereNothingChanges(t *testing.T) {
+	for name, marked := range map[string]bool{"settled": true, "without its comment": false} {
+		n, s := closingBefore(t, applied(true))
+		table := &dataTable{keyspace: "bank", name: "t", stored: storedTable{closed: 77}, Critical: catalog.Critical{ID: [16]byte{5}, Made: true, Marked: marked}}
+		if marked {
+			table.stored.text = table.storedText()
+		}
+		late, err := s.barrier(t.Context(), table, gocql.UUID{7})
+		require.NoError(t, err, name)
+		assert.Empty(t, late, name)
+		assert.EqualValues(t, 77, table.Closed, name)
+		assert.Empty(t, n.tablesAsked(), name)
+	}
+}
+
 // What stands in music.tables is read at QUORUM, and a row that cannot be read is no row that is
 // absent: the table gets no locks.
 func TestStoredSettingsThatCannotBeRead(t *testing.T) {
