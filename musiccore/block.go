@@ -10,32 +10,32 @@ import (
 const maxBlock = 1024
 
 // localBlock is a retained block of the queue that this session hands out in memory
-// (docs/protocol.md 3.17). All its references are one term on one epoch, in which the lock goes
+// (docs/protocol.md 3.17). All its references are one term on one epoch, in which the lock passes
 // from holder to holder without an LWT. The row shows the block's first reference as the head
-// until the term ends, and nothing durable tells how far the block has been handed out: if this
+// until the term ends, and nothing durable says how far the block has been handed out: if this
 // session dies, none of its references goes on elsewhere. So a client that is told its reference
 // before the grant loses it with the session.
 type localBlock struct {
 	first, next, last LockRef       // next is handed out next
 	entry             *entry        // stands for the block in the queue
-	waiters           []*entry      // those that know their reference first
-	numbered          int           // so many of them
-	closed            bool          // others wait behind the block: the line takes nobody any more
+	waiters           []*entry      // the block's line; those with a reference come first
+	numbered          int           // how many of them have a reference
+	closed            bool          // other sessions wait behind the block: it takes no more entries
 	plain             bool          // nothing is handed over any more
-	keepUntil         time.Duration // without a holder it is kept so long
-	nextCheck         time.Duration // no read before that looks for remote waiters
+	keepUntil         time.Duration // without a holder it is kept until then
+	nextCheck         time.Duration // the next read that looks for remote waiters is not before that
 }
 
-// blocks are what a key hands out in memory, and what it has learnt of its sections.
+// blocks are the blocks that a key hands out in memory, and what it has learnt of its sections.
 type blocks struct {
 	list         []*localBlock // in the order of their references
 	nextSize     int32         // references of the next block; 0: sections are too long for one
-	longSections int           // sections in a row that were not short
-	lastWait     time.Duration // from LOCK to grant, as the last one here had to wait
+	longSections int           // how many sections in a row were not short
+	lastWait     time.Duration // from LOCK to grant, of the last grant here
 }
 
 // reservesBlock reports whether the Enqueue of these entries reserves a block: sections here are
-// short, and no client, but for one that is granted at once, has to be told its reference now.
+// short, and no client has to be told its reference now, except one that is granted at once.
 func (k *key) reservesBlock(now Now, vacant bool, entries []*entry) bool {
 	if k.c.opts.Retain == 0 || k.blocks.nextSize == 0 {
 		return false
@@ -47,7 +47,7 @@ func (k *key) reservesBlock(now Now, vacant bool, entries []*entry) bool {
 	return (len(entries) > 1 || k.blocks.nextSize > 1) && !anyMustBeNumbered(now, waits)
 }
 
-// blockEnqueued begins to hand out a block that was enqueued for these entries: they wait in it.
+// blockEnqueued takes a block that was enqueued for these entries, which wait in it from now on.
 func (k *key) blockEnqueued(now Now, entries []*entry, t Block) {
 	b := &localBlock{first: t.First, next: t.First, last: t.Last()}
 	k.takeQueuedIntoBlock(b)
@@ -60,12 +60,13 @@ func (k *key) blockEnqueued(now Now, entries []*entry, t Block) {
 	}
 }
 
-// idle reports whether nobody holds or waits in a block whose term is open to the next.
+// idle reports whether the block's term is kept for the next reference: nobody holds it or waits in
+// the block, and nothing is in flight.
 func (t *term) idle(b *localBlock) bool {
 	return t != nil && t.block == b && !t.open && t.ops.flight.ops == 0 && len(b.waiters) == 0
 }
 
-// add puts an entry behind those that wait in the block.
+// add appends an entry to those that wait in the block.
 func (b *localBlock) add(e *entry) {
 	b.waiters = append(b.waiters, e)
 	e.block = b
@@ -82,8 +83,8 @@ func (k *key) insertBlockEntry(now Now, b *localBlock, r LockRef) {
 // standsForBlock reports whether the entry is the one that a block has in the queue.
 func (e *entry) standsForBlock() bool { return e.block != nil && e.block.entry == e }
 
-// takeQueuedIntoBlock has queued entries wait in the block that their references are part of now.
-// Their references are not given to others, nor are those that were given back.
+// takeQueuedIntoBlock moves queued entries whose references are now part of the block into the
+// block. Their references are not given to others, and neither are those that were given back.
 func (k *key) takeQueuedIntoBlock(b *localBlock) {
 	i, _ := k.queue.search(b.first)
 	j, _ := k.queue.search(b.last + 1)
@@ -107,7 +108,7 @@ func (b *localBlock) find(r LockRef) *entry {
 	return b.waiters[i]
 }
 
-// remove takes a waiting entry out of the block.
+// remove removes a waiting entry from the block.
 func (b *localBlock) remove(e *entry) {
 	if e.ref != 0 {
 		b.numbered--
@@ -115,8 +116,8 @@ func (b *localBlock) remove(e *entry) {
 	b.waiters = without(b.waiters, e)
 }
 
-// assignRef gives an entry that waits in a block its reference, and first those ahead of it
-// theirs, so that its client can be told it before the grant.
+// assignRef gives an entry that waits in a block its reference, so that its client can be told it
+// before the grant. Entries ahead of it get theirs first.
 func (e *entry) assignRef() {
 	b := e.block
 	if b == nil || e.ref != 0 {
@@ -142,8 +143,8 @@ func (k *key) joinBlock() {
 	}
 }
 
-// blockAccepts reports whether a block has a reference for one more entry. Sessions that are known
-// to wait behind the block come first.
+// blockAccepts reports whether a block has a reference for one more entry. If other sessions are
+// known to wait behind the block, it takes no more.
 func (k *key) blockAccepts(b *localBlock, e *entry) bool {
 	if b.closed || b.plain || b.next+LockRef(len(b.waiters)-b.numbered) > b.last {
 		return false
@@ -151,8 +152,8 @@ func (k *key) blockAccepts(b *localBlock, e *entry) bool {
 	return k.term.idle(b) || !e.wait.noWait && !e.wait.atOnce && k.view.row.Guard <= b.last && len(k.piggyback.accepted) == 0
 }
 
-// requeueWaiters takes the entries from the i-th on out of a block, which takes nobody any more:
-// they need references of their own. Those that have one stay ahead of i.
+// requeueWaiters removes the entries from the i-th on from a block, which takes no more entries:
+// they need references outside of it. The caller chooses i behind the entries that have one.
 func (q *queue) requeueWaiters(b *localBlock, i int) {
 	away := slices.Clone(b.waiters[i:])
 	for _, e := range away {
@@ -162,15 +163,15 @@ func (q *queue) requeueWaiters(b *localBlock, i int) {
 	b.waiters, b.closed = b.waiters[:i:i], true
 }
 
-// requeueFrom takes an entry, and those behind it, out of its block: its client has to be told a
-// reference soon, and the block stands still.
+// requeueFrom removes an entry, and those behind it, from its block: the entry's client has to be
+// told a reference soon, and the block stands still.
 func (q *queue) requeueFrom(e *entry) {
 	q.requeueWaiters(e.block, slices.Index(e.block.waiters, e))
 	e.setDeadline(e.deadline)
 }
 
 // blockMoves reports whether the references of a block are being handed out now, so that clients
-// may be told them. Those of a block that stands still could be lost with this session before
+// may be told them. References of a block that stands still could be lost with this session before
 // their turn.
 func (k *key) blockMoves(b *localBlock) bool {
 	t := k.term
@@ -186,8 +187,8 @@ func (bs *blocks) waiterCount() int {
 	return n
 }
 
-// dropBlock drops a block that has ended. Entries that knew their reference have lost it; the
-// others ask anew.
+// dropBlock drops a block that has ended. Entries with a reference have lost it; the others are
+// enqueued again.
 func (k *key) dropBlock(b *localBlock) {
 	k.queue.requeueWaiters(b, b.numbered)
 	for _, e := range b.waiters {
@@ -197,8 +198,8 @@ func (k *key) dropBlock(b *localBlock) {
 	k.blocks.list = slices.DeleteFunc(k.blocks.list, func(r *localBlock) bool { return r == b })
 }
 
-// noteSectionLength notes, at the end of a section, whether it was short: only then is the key
-// worth keeping here.
+// noteSectionLength records, at the end of a section, whether it was short: only then is it worth
+// keeping the key here.
 func (bs *blocks) noteSectionLength(took, retain time.Duration, how State) {
 	if how == StateReleased && took < retain {
 		bs.nextSize, bs.longSections = max(bs.nextSize, 1), 0
@@ -208,8 +209,8 @@ func (bs *blocks) noteSectionLength(took, retain time.Duration, how State) {
 }
 
 // chooseBlockSize chooses, at the end of a term, how many references the next block reserves: more
-// than were used, so that a client that comes before the block's turn finds one. Where other
-// sessions want the key a single reference is not worth a block.
+// than were used, so that a client that comes before the block's turn finds one. If other sessions
+// want the key, a single reference is not worth a block.
 func (k *key) chooseBlockSize() {
 	used := int64(1)
 	if b := k.term.block; b != nil {

@@ -12,7 +12,7 @@ type Core struct {
 	ops          map[OpID]pendingOp
 	commands     map[CommandID]replier
 	watches      map[SessionID]*watch
-	tables       map[[16]byte]tableFacts // of each table that was told of
+	tables       map[[16]byte]tableFacts // what the caller has said of each table
 	deadSessions []SessionID
 	idle         idleKeys
 	timers       timers
@@ -23,14 +23,14 @@ type Core struct {
 	sessionEnded bool // the session died, and everything with it
 }
 
-// counters are the numbers given last; none is given twice.
+// counters are the last numbers that were given; none is given twice.
 type counters struct {
 	command CommandID
 	request int64
 	term    uint64
 }
 
-// pendingOp is where an operation waits: at an entry, or (e is nil) elsewhere at the key.
+// pendingOp is where an operation waits: at an entry, or, if p is nil, elsewhere at the key.
 type pendingOp struct {
 	k *key
 	p *entry
@@ -54,8 +54,8 @@ func New(self *Session, o Options) *Core {
 	}
 }
 
-// Lock asks for a reference, or (with Request.Ref) to go on waiting for one. The operation is
-// answered with a Grant, now or within its Wait. "Not granted" is a Grant, never an error
+// Lock asks for a reference, or (with Request.Ref) goes on waiting for one. The operation is
+// answered with a Grant, now or within its Wait. "Not granted" is a Grant, not an error
 // (docs/design.md 5).
 func (c *Core) Lock(now Now, op OpID, id Key, q Request) Effects {
 	k := c.keyForLock(now, op, id, q)
@@ -94,8 +94,8 @@ func (c *Core) keyForLock(now Now, op OpID, id Key, q Request) *key {
 	return nil
 }
 
-// Unlock gives a reference back. It is answered with a Grant, whose Applied is false where the
-// reference had ended otherwise, or where nobody here knows how.
+// Unlock releases a reference. It is answered with a Grant, whose Applied is false if the reference
+// had ended in another way, or if this proxy does not know how.
 func (c *Core) Unlock(now Now, op OpID, id Key, r LockRef) Effects {
 	switch {
 	case !c.checkSession(now):
@@ -127,10 +127,10 @@ func (c *Core) Begin(now Now, op OpID, id Key, r LockRef, kind Kind) (Ticket, Ef
 	return tk, c.takeEffects()
 }
 
-// End gives a ticket back with what the store answered, and returns what the client may be told.
-// The caller reads now after the store's answer came: the lease is checked after the operation,
-// never before (docs/protocol.md 7.3). VerdictPending, in strict tables only, says that the
-// verdict comes as an Answer to the ticket's operation, perhaps with these effects.
+// End returns a ticket, with the store's answer, and says what the client may be told. The caller
+// reads now after the store's answer came: the lease is checked after the operation, never before
+// (docs/protocol.md 7.3). VerdictPending, in strict tables only, means that the verdict comes as an
+// Answer to the ticket's operation, perhaps with these effects.
 func (c *Core) End(now Now, tk Ticket, o Outcome) (Verdict, Effects) {
 	c.checkSession(now)
 	k := c.keys[tk.Key]
@@ -141,8 +141,8 @@ func (c *Core) End(now Now, tk Ticket, o Outcome) (Verdict, Effects) {
 	return v, c.takeEffects()
 }
 
-// Gone tells that the client of a waiting operation went away: the operation gets no answer, and
-// its entry in the queue is abandoned. Locks that the client holds stay, since they belong to no
+// Gone says that the client of a waiting operation went away: the operation gets no answer, and its
+// entry in the queue is abandoned. Locks that the client holds stay, since they belong to no
 // connection.
 func (c *Core) Gone(now Now, op OpID) Effects {
 	w, waits := c.ops[op]
@@ -157,7 +157,7 @@ func (c *Core) Gone(now Now, op OpID) Effects {
 	return c.takeEffects()
 }
 
-// Reply tells the result of a command.
+// Reply hands over the result of a command.
 func (c *Core) Reply(now Now, id CommandID, r Result) Effects {
 	c.checkSession(now)
 	if who, ok := c.commands[id]; ok {
@@ -167,7 +167,7 @@ func (c *Core) Reply(now Now, id CommandID, r Result) Effects {
 	return c.takeEffects()
 }
 
-// Tick is to be called at Effects.Wake. A late call costs time, never safety.
+// Tick must be called at Effects.Wake. A late call costs time, never safety.
 func (c *Core) Tick(now Now) Effects {
 	c.checkSession(now)
 	for t := c.timers.ring(now.Boot); t != nil; t = c.timers.ring(now.Boot) {
@@ -176,8 +176,8 @@ func (c *Core) Tick(now Now) Effects {
 	return c.takeEffects()
 }
 
-// Rejoin goes on with a new session. Every term and entry of the old one has ended, and the old
-// one is known to be dead: clients that come back with its references have them taken over here.
+// Rejoin goes on with a new session. Every term and entry of the old one has ended, and the old one
+// is known to be dead: if clients come back with its references, these are taken over here.
 func (c *Core) Rejoin(now Now, s *Session) Effects {
 	old := c.self
 	old.End()

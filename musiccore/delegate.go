@@ -6,34 +6,34 @@ import (
 )
 
 // delegatedEnqueue is a block that other sessions were asked to enqueue for this one; the zero
-// value is none. It is kept until it is certain that it was enqueued or never will be (H3), since
-// nobody else knows of its references.
+// value is none. It is kept until it is certain whether it was enqueued (H3), since only this proxy
+// knows its references.
 type delegatedEnqueue struct {
 	block Block
-	last  LockRef       // the terms up to it are of sessions that were asked
-	until time.Duration // unnumbered entries wait for it so long
+	last  LockRef       // sessions of the terms up to this reference were asked
+	until time.Duration // unnumbered entries wait for it until then
 	after CommandID     // not 0: those terms have ended; a QUORUM read after it decides
 }
 
-// pending reports whether there is one.
+// pending reports whether a block is delegated.
 func (r delegatedEnqueue) pending() bool { return r.block.Req != 0 }
 
-// mayDelegate reports whether the next Enqueue is to be left to the holders: own ones were refused
-// again and again, because the row changes all the time.
+// mayDelegate reports whether the next Enqueue is left to the sessions in the queue: own ones were
+// refused again and again, because the row changes all the time.
 func (k *key) mayDelegate(now Now) bool {
 	return k.piggyback.refusals >= delegateAfter && k.canDelegate() && !k.queue.anyoneMustBeNumbered(now)
 }
 
-// canDelegate reports whether other sessions can be asked to enqueue a block: one that lives has
-// the head, and no other block is delegated.
+// canDelegate reports whether other sessions can be asked to enqueue a block: a living one has the
+// head, and no other block is delegated.
 func (k *key) canDelegate() bool {
 	s, foreign := k.remoteHead()
 	return foreign && k.c.opts.Retain > 0 && !k.piggyback.delegated.pending() && !k.c.dead(s)
 }
 
-// delegateSlowEnqueue also asks other sessions for the block of an own Enqueue that takes long:
-// Paxos tries again and again where others change the row. Only one of the two can be applied,
-// since both need the queue without the block.
+// delegateSlowEnqueue also delegates the block of an own Enqueue that takes long, because Paxos
+// must try again and again while others change the row. Only one of the two can be applied, since
+// both require a queue without the block.
 func (k *key) delegateSlowEnqueue(now Now) {
 	l := k.lwt
 	if l == nil || l.purpose != purposeEnqueue || l.swap.If.What != IfGuard || now.Boot < l.firstSent+k.c.opts.Retain || !k.canDelegate() {
@@ -48,7 +48,8 @@ func (k *key) delegateSlowEnqueue(now Now) {
 	k.delegateEnqueue(now, b)
 }
 
-// delegationTimeout is how long a delegated enqueue is waited for: some terms of short sections.
+// delegationTimeout returns how long a delegated enqueue is waited for: a few terms of short
+// sections.
 func (o Options) delegationTimeout() time.Duration { return 4 * o.Retain }
 
 // delegateEnqueue asks other sessions to enqueue a block, and waits for that.
@@ -57,8 +58,8 @@ func (k *key) delegateEnqueue(now Now, b Block) {
 	k.sendDelegation(b)
 }
 
-// sendDelegation asks all sessions in the queue to enqueue a block, and not only the first: that
-// one may have sent its Release before the hint arrives.
+// sendDelegation asks all sessions in the queue to enqueue a block, not only the first one, which
+// may have sent its Release before the hint arrives.
 func (k *key) sendDelegation(b Block) {
 	row := k.view.row
 	var asked []SessionID
@@ -83,8 +84,8 @@ func (p *piggyback) awaitsDelegated(now Now) bool {
 }
 
 // collectDelegated takes the delegated block if the row shows it. Else, while an entry waits for
-// it, it asks the sessions that have come into the queue since; and once the terms have ended
-// whose Releases could have enqueued it, it has a QUORUM read decide.
+// it, it asks sessions that have joined the queue since. Once the terms have ended whose Releases
+// could have enqueued it, it has a QUORUM read decide.
 func (k *key) collectDelegated(now Now) {
 	if !k.piggyback.delegated.pending() || k.view.state != rowPresent {
 		return
@@ -107,8 +108,8 @@ func (k *key) collectDelegated(now Now) {
 }
 
 // takeDelegatedBlock gives the references of a block that others enqueued to the unnumbered
-// entries; those left over are abandoned. An own Enqueue of the same block is definite with it: it
-// needs a guard that is no more.
+// entries; references left over are abandoned. If an own Enqueue of the same block is under way, it
+// has its outcome now: it needs a guard that no longer exists.
 func (k *key) takeDelegatedBlock(now Now, b Block) {
 	if l := k.lwt; l != nil && l.req == b.Req {
 		delete(k.c.commands, l.cmd)
@@ -129,8 +130,8 @@ func (k *key) takeDelegatedBlock(now Now, b Block) {
 	k.assignRefs(now, entries, b)
 }
 
-// dropDelegated gives a delegated block up that a QUORUM read does not show though the terms have
-// ended whose Releases could have enqueued it: none of them can be applied any more.
+// dropDelegated gives up a delegated block that a QUORUM read does not show although the terms have
+// ended whose Releases could have enqueued it: none of these can be applied any more.
 func (p *piggyback) dropDelegated(id CommandID, r *Row, self SessionID) {
 	if p.delegated.after == 0 || id <= p.delegated.after || r == nil || r.Head <= p.delegated.last {
 		return

@@ -9,52 +9,52 @@ type OpID uint64
 // CommandID names one Command. The Core chooses it, never twice.
 type CommandID uint64
 
-// Effects is what the caller has to do after a call: run the commands, give the answers, log the
-// alarms, send the hints, and call Tick at Wake. The order of commands does not matter. The slices
-// belong to the caller, who may give them back (Core.Reuse).
+// Effects is what the caller must do after a call: run the commands, deliver the answers, log the
+// alarms and notes, send the hints, and call Tick at Wake. The order of commands does not matter.
+// The slices belong to the caller, who may return them with Core.Reuse.
 type Effects struct {
 	Commands []Command
 	Answers  []Answer
 	Alarms   []Alarm
 	Notes    []Note
 	Hints    []Hint        // for other proxies; may be lost
-	Wake     time.Duration // BOOTTIME of the next Tick, whatever was said before; 0: none
+	Wake     time.Duration // BOOTTIME of the next Tick; it replaces earlier ones; 0: none
 }
 
-// NoteKind is what a Note tells.
+// NoteKind is the kind of event that a Note reports.
 type NoteKind uint8
 
-// What may happen to a lock. None of it asks for anything.
+// The events in the life of a lock. The caller need not react to them.
 const (
 	NoteGranted      NoteKind = iota + 1 // a reference became the holder
-	NoteEnded                            // … and is no more: given back, expired or taken
+	NoteEnded                            // it no longer is: given back, expired or taken away
 	NotePreempted                        // the head of a dead session was passed over
-	NoteSynchronised                     // what older terms may have left cannot surface any more
+	NoteSynchronised                     // writes of older terms cannot surface any more
 	NoteTakenOver                        // a dead session's reference goes on here
 	NoteForced                           // the head was ended by Force
 	NoteOrphaned                         // the holder's session has ended; its reference may go on elsewhere
 )
 
-// Note tells what happened, for audit and metrics.
+// Note reports an event, for audit and metrics.
 type Note struct {
 	Key      Key
 	Kind     NoteKind
 	Ref      LockRef
-	Owner    string        // as LOCK … AS named it
+	Owner    string        // the AS of its LOCK
 	Client   Client        // of its last LOCK here; zero where there was none
 	State    State         // of Ended: StateReleased or StateLost
 	Reason   string        // of Forced: the reason that was given
 	Duration time.Duration // Granted: waited; Ended and Orphaned: held
 	InBlock  bool          // Granted, Ended, Orphaned: in a block (docs/protocol.md 3.17)
 
-	// Of Granted, where it waited already when the lock before it ended, as far as that was seen here:
-	// HandedOver is true, and HandOver how long ago that was.
+	// Of Granted, if the reference was already waiting when the lock before it ended, and this proxy
+	// saw that end: HandedOver is true, and HandOver is the time since.
 	HandedOver bool
 	HandOver   time.Duration
 }
 
-// Command is one request to the store. The caller gives each exactly one Reply, however late;
-// StatusUnknown where the outcome may have been lost.
+// Command is one request to the store. The caller must Reply to each exactly once, however late,
+// with StatusUnknown if the outcome is not certain.
 type Command struct {
 	ID     CommandID
 	Key    Key // zero for ReadBeat
@@ -64,14 +64,15 @@ type Command struct {
 // Action is one of ReadRow, Apply, Synch, ReadStamps, ReadBeat.
 type Action interface{ action() }
 
-// ReadRow reads the lock row: LOCAL_ONE, or QUORUM. One that is Serial shows every LWT that was decided
-// before it, and answers once the last of them is on a quorum: SERIAL, or QUORUM where nobody commits
-// below that. It ends with StatusDone and Row (nil: no such row), or StatusUnknown.
+// ReadRow reads the lock row at LOCAL_ONE, or, with Quorum, at QUORUM. With Serial it shows every LWT
+// that was decided before it, and returns once the last of them is on a quorum: it is read at SERIAL,
+// or at QUORUM if no proxy commits below that. It ends with StatusDone and Row (nil: no such row), or
+// StatusUnknown.
 type ReadRow struct{ Quorum, Serial bool }
 
-// Apply runs one LWT. One that is Near may be committed at LOCAL_QUORUM, where the caller knows that
-// the cluster allows that (docs/protocol.md 3.1, lwt); Result.Near says that it was. It ends with
-// StatusDone (applied), StatusRefused or StatusUnknown, which is every outcome that is not certain: the
+// Apply runs one LWT. With Near it may be committed at LOCAL_QUORUM, if the caller knows that
+// the cluster allows that (docs/protocol.md 3.1, lwt); Result.Near says whether it was. It ends with
+// StatusDone (applied), StatusRefused, or, if the outcome is not certain, StatusUnknown: the
 // Core then sends the same Swap again.
 type Apply struct {
 	Swap Swap
@@ -81,24 +82,23 @@ type Apply struct {
 // Synch is one attempt to synchronise a key (docs/protocol.md 3.9, Synch): read it at QUORUM,
 // interval by interval, and write each interval back in one mutation at QUORUM, DELETE at Fence
 // and every cell at Fence+1. A WRITETIME >= Fence ends it with StatusAbove and the highest met.
-// However it ends, some intervals may have been written: only StatusDone says that all are. It may
-// take as long as the key is large; operations that wait for it are answered in their own time. It
+// However it ends, some intervals may have been written; only StatusDone says that all were. It may
+// take long if the key is large; operations that wait for it have time-outs of their own. It
 // ends with StatusDone, StatusAbove, StatusTooLarge, StatusUnavailable or StatusUnknown.
 type Synch struct{ Fence Stamp }
 
-// ReadStamps reads a key at QUORUM and returns the highest WRITETIME of its cells as Stamp, 0 where
-// there are none. It ends with StatusDone, StatusUnknown, or StatusTooLarge where the key is so large
-// that a Synch is not much dearer. Which columns there are is to be known from a moment after Closed
-// was raised; it is Clk now. One that is Early is sent while the lock is not granted yet: where plain
-// writes go on it is too early, and ends with StatusUnknown.
+// ReadStamps reads a key at QUORUM and returns the highest WRITETIME of its cells as Stamp, 0 if
+// there are none. It ends with StatusDone, StatusUnknown, or, if the key is so large that a Synch
+// costs little more, StatusTooLarge. The caller must know the columns as of a time after closed was
+// raised to Closed; the time now is Clk. Early means that the lock is not granted yet: if the table
+// still takes plain writes, the read is too early and ends with StatusUnknown.
 type ReadStamps struct {
 	Closed, Clk Stamp
 	Early       bool
 }
 
-// ReadBeat reads another session's row of music.sessions at QUORUM. It ends
-// with StatusDone and Beat (0: no such row, which is a value like another) and Lease, or
-// StatusUnknown.
+// ReadBeat reads another session's row of music.sessions at QUORUM. It ends with StatusDone, Beat
+// (0: no such row) and Lease, or with StatusUnknown.
 type ReadBeat struct{ Session SessionID }
 
 func (ReadRow) action()    {}
@@ -110,13 +110,13 @@ func (ReadBeat) action()   {}
 // Status is how a command ended.
 type Status uint8
 
-// The statuses; which of them a command can end with stands at its Action.
+// The statuses. The comment of each Action says which of them it can end with.
 const (
 	StatusUnknown     Status = iota // failed, or may have happened or happen later
 	StatusDone                      // read, applied, copied
 	StatusRefused                   // the condition of the LWT was false
 	StatusAbove                     // Synch met a stamp at or above the fence
-	StatusTooLarge                  // Synch met what cannot be written back: Cause names it
+	StatusTooLarge                  // Synch read a row that cannot be written back: Cause names it
 	StatusUnavailable               // of a Synch: too few replicas live, as Cause says
 )
 
@@ -151,11 +151,11 @@ type Ticket struct {
 	Epoch Stamp
 	Stamp Stamp // of a Put
 	Kind  Kind
-	Left  time.Duration // what was left of the client lease when the operation came
-	Lease time.Duration // all of the client lease, which the operation has begun anew
+	Left  time.Duration // the rest of the client lease when the operation came
+	Lease time.Duration // the client lease, which the operation has renewed
 
-	// Lender is the session whose ticket it is, where a proxy has borrowed it (docs/protocol.md 3.15,
-	// Remote). A Core makes it zero, and ends only such.
+	// Lender is the session that has lent the ticket to this proxy (docs/protocol.md 3.15, Remote). A
+	// Core leaves it zero, and only ends such tickets.
 	Lender SessionID
 	Term   uint64 // the Core's own, likewise Number: they travel with a borrowed ticket
 	Number uint64
@@ -168,8 +168,8 @@ func (t Ticket) OK() bool { return t.Kind != 0 }
 type Outcome uint8
 
 // Outcomes of an operation (docs/protocol.md 3.7, End). OutcomeRefused is for Invalid,
-// Unauthorized, Unavailable, Unprepared, Bootstrapping and Syntax error of ONE mutation; whatever
-// else is no acknowledgement is OutcomeUnknown.
+// Unauthorized, Unavailable, Unprepared, Bootstrapping and Syntax error of ONE mutation; every
+// other answer that is not an acknowledgement is OutcomeUnknown.
 const (
 	OutcomeUnknown Outcome = iota
 	OutcomeAcked
@@ -179,9 +179,9 @@ const (
 // Verdict is what the client may be told of its operation.
 type Verdict uint8
 
-// VerdictTell: what the store answered. VerdictLost: the reference has ended for ever; a get is
-// lost, a put is lost with unknown outcome. VerdictUncertain: the outcome is unknown, and what a
-// get read is not told; the reference may go on. VerdictPending: an Answer tells.
+// VerdictTell: the store's answer. VerdictLost: the reference has ended for ever; a get is lost, a
+// put is lost with unknown outcome. VerdictUncertain: the outcome is unknown, and the result of a
+// get is withheld; the reference may go on. VerdictPending: an Answer will say.
 const (
 	VerdictUncertain Verdict = iota
 	VerdictTell
@@ -202,7 +202,7 @@ type Answer struct {
 // State is the state column of LOCK and UNLOCK (docs/design.md 5).
 type State uint8
 
-// What a client is told of a reference.
+// The states of a reference, as clients see them.
 const (
 	StateHeld State = iota + 1
 	StateQueued
@@ -228,7 +228,7 @@ func (s State) String() string {
 	return ""
 }
 
-// Grant is the row that LOCK and UNLOCK answer (docs/design.md 5).
+// Grant is the row that LOCK and UNLOCK return (docs/design.md 5).
 type Grant struct {
 	Applied   bool
 	Ref       LockRef // 0: not decided yet, or none
@@ -236,21 +236,21 @@ type Grant struct {
 	Position  int           // how many are ahead, as far as is known here; 0 for the holder
 	Holder    string        // name of the holder, where this proxy knows it
 	Lease     time.Duration // left
-	OwnerDied bool          // the holder before did not give the lock back
+	OwnerDied bool          // the holder before did not release the lock
 }
 
-// Client is who sent a LOCK, as the caller knows it; it is only passed on in Notes.
+// Client says who sent a LOCK, as the caller knows it; the Core only passes it on in Notes.
 type Client struct {
 	Role, Address string
 	OneWrite      bool `json:"-"` // the lock is of a write that came without one (docs/design.md 4, unlocked=auto); this proxy alone asks for it
 }
 
-// Request is what a LOCK asks for.
+// Request has the clauses of a LOCK.
 type Request struct {
 	By     Client
-	Ref    LockRef       // not 0: go on waiting for it, ask where it stands, renew its lease
-	Wait   time.Duration // 0: Options.Wait; the caller caps it by what the client's driver bears
-	Lease  time.Duration // 0: what the reference has, or Usual; the caller caps it by the table's
+	Ref    LockRef       // not 0: go on waiting for it, return its state, renew its lease
+	Wait   time.Duration // 0: Options.Wait; the caller limits it to less than the driver's time-out
+	Lease  time.Duration // 0: that of the reference, or Usual; the caller limits it to the table's
 	Usual  time.Duration // the table's lease; 0: Options.ClientLease
 	AtOnce bool          // WAIT 0s: behind others, answered once its reference is known
 	NoWait bool
@@ -259,8 +259,8 @@ type Request struct {
 	Closed Stamp    // of the table (docs/protocol.md 2.3, D)
 }
 
-// Alarm is a broken invariant, or something that a person must see. The Core has already done what
-// is safe.
+// Alarm is a broken invariant, or another event that an operator must see. The Core has already
+// done what is safe.
 type Alarm struct {
 	Key  Key
 	Rule string // I1, I7, I12 …

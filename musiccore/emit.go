@@ -1,6 +1,6 @@
 package musiccore
 
-// takeEffects ends a call: it returns what the call caused, and when Tick is wanted.
+// takeEffects ends a call: it returns the effects of the call, and when Tick is wanted.
 func (c *Core) takeEffects() Effects {
 	out := c.out
 	c.out = Effects{}
@@ -8,8 +8,8 @@ func (c *Core) takeEffects() Effects {
 	return out
 }
 
-// Reuse takes the memory of effects back that have been carried out: that of few answers and notes
-// serves the next call. The caller does not look at them any more.
+// Reuse takes back the memory of effects that have been carried out, for the next call. The caller
+// must not use them any more.
 func (c *Core) Reuse(e Effects) {
 	const kept = 8
 	if cap(e.Answers) <= kept {
@@ -29,7 +29,7 @@ func (c *Core) do(k Key, a Action) CommandID {
 	return c.last.command
 }
 
-// addPending notes where an operation waits, so that Gone finds it. e may be nil.
+// addPending records where an operation waits, so that Gone finds it. e may be nil.
 func (c *Core) addPending(op OpID, k *key, e *entry) { c.ops[op] = pendingOp{k, e} }
 
 // answer emits an answer. One to operation 0 is for nobody.

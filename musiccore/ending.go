@@ -2,10 +2,10 @@ package musiccore
 
 import "slices"
 
-// What is told to be lost stays lost. A reference that has ended in this memory alone is not: were the
-// session to die before its Release, its client could go on with it elsewhere, by a Takeover. So an
-// operation on it waits until the end is final, and hears that the lock cannot be served now where
-// that takes too long.
+// A reference that was told to be lost stays lost. One that has ended only in memory may not be told
+// so: if the session died before its Release, its client could go on with it elsewhere, by a
+// Takeover. So an operation on it waits until the end is final, and is told that the lock is
+// unavailable if that takes too long.
 
 // maxEndings bounds the runs of ended references that a key remembers.
 const maxEndings = 16
@@ -19,7 +19,7 @@ type ending struct {
 // endings are those of the references of one key, the latest last.
 type endings []ending
 
-// record remembers how a reference ended. State 0, of one that may go on elsewhere, is not
+// record remembers how a reference ended. State 0, of a reference that may go on elsewhere, is not
 // remembered.
 func (es *endings) record(r LockRef, how State) {
 	if r == 0 || how == 0 {
@@ -36,7 +36,7 @@ func (es *endings) record(r LockRef, how State) {
 	*es = append(*es, ending{r, r, how})
 }
 
-// of returns how a reference ended, or 0 where that is not known.
+// of returns how a reference ended, or 0 if that is not known.
 func (es endings) of(r LockRef) State {
 	for _, e := range es {
 		if e.first <= r && r <= e.last {
@@ -46,9 +46,9 @@ func (es endings) of(r LockRef) State {
 	return 0
 }
 
-// isFinal reports whether nothing can succeed under a reference any more, whatever becomes of this
-// session: the head has passed it in the lock row, or it was handed on inside a block, of which
-// nobody takes anything over.
+// isFinal reports whether nothing can succeed under a reference any more, whatever happens to this
+// session: the head has passed it in the lock row, or the lock was handed on inside a block, from
+// which no reference is taken over.
 func (k *key) isFinal(r LockRef) bool {
 	if k.view.state == rowPresent && r < k.view.row.Head {
 		return true
@@ -60,7 +60,7 @@ func (k *key) isFinal(r LockRef) bool {
 	return r < t.holder.ref || (r == t.holder.ref && !t.open && !t.block.plain && t.ops.flight.ops == 0)
 }
 
-// lateVerdict returns the verdict for a ticket whose term is no more.
+// lateVerdict returns the verdict for a ticket whose term has ended.
 func (c *Core) lateVerdict(tk Ticket) Verdict {
 	k := c.keys[tk.Key]
 	kept, idle := c.idle.get(tk.Key)
@@ -88,8 +88,8 @@ func (k *key) silentEntry(r LockRef) *entry {
 	return e
 }
 
-// reviveEntry returns the entry of a reference that its client uses again, or nil. One that was
-// abandoned because its client was silent goes on where it stands.
+// reviveEntry returns the entry of a reference that its client uses again, or nil. An entry that
+// was abandoned because its client was silent keeps its place.
 func (k *key) reviveEntry(r LockRef) *entry {
 	e := k.silentEntry(r)
 	if e == nil || k.endings.of(r) != 0 {
@@ -99,8 +99,8 @@ func (k *key) reviveEntry(r LockRef) *entry {
 	return e
 }
 
-// queryEnding answers an operation on a reference that no entry here is for: with how it ended
-// once that is final, else with what the lock row tells.
+// queryEnding answers an operation on a reference for which there is no entry here: with how it
+// ended once that is final, else by the lock row.
 func (k *key) queryEnding(q query) {
 	q.ended = k.endings.of(q.ref)
 	if q.ended != 0 && (k.isFinal(q.ref) || q.givenBack()) {
@@ -121,7 +121,7 @@ func (k *key) answerFinalQueries() {
 	})
 }
 
-// endNote returns what a note tells of a lock that ended here; 0 is a lock that may go on
+// endNote returns the kind of note for the end of a lock here; how is 0 if the lock may go on
 // elsewhere.
 func endNote(how State) NoteKind {
 	if how == 0 {
@@ -130,8 +130,8 @@ func endNote(how State) NoteKind {
 	return NoteEnded
 }
 
-// givenBack reports whether the query asks after a reference that its client has given back: that
-// is told at once.
+// givenBack reports whether the query is about a reference that its client gave back: it is
+// answered at once.
 func (q query) givenBack() bool { return q.ended == StateReleased && q.kind != queryBegin }
 
 // endedAnswer returns the answer for a reference that ended as q.ended says.

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// enqueue sends one LWT that gets references for all unnumbered entries, unless something better
-// is on its way.
+// enqueue sends one LWT that gets references for all unnumbered entries, unless something better is
+// under way.
 func (k *key) enqueue(now Now) {
 	if len(k.queue.unnumbered) == 0 || k.releaseWillEnqueue(now) || (k.piggyback.awaitsDelegated(now) && !k.queue.anyoneMustBeNumbered(now)) || k.waitsForLocalRead(now) {
 		return
@@ -39,9 +39,9 @@ func (k *key) releaseWillEnqueue(now Now) bool {
 	return !slices.ContainsFunc(k.queue.unnumbered, func(e *entry) bool { return !e.canWaitUnnumbered(now) })
 }
 
-// takeUnnumbered takes the unnumbered entries and makes the block to enqueue for them; both are
-// empty where nothing can be enqueued now. vacant says that the first reference is to be the head
-// at once.
+// takeUnnumbered removes the unnumbered entries and returns them with the block to enqueue for
+// them; both are empty if nothing can be enqueued now. vacant means that the first reference
+// becomes the head at once.
 func (k *key) takeUnnumbered(now Now, vacant bool) ([]*entry, Block) {
 	if len(k.queue.unnumbered) == 0 || k.c.draining || !k.c.self.Valid(now) || (vacant && now.Clk == 0) {
 		return nil, Block{}
@@ -80,9 +80,9 @@ func (k *key) refuseNoWait(now Now) {
 	k.queue.unnumbered = patient
 }
 
-// claimedByOthers reports whether anybody is ahead of a newcomer. References that were given back
-// and wait for their LWT do not count: a client that unlocks and then locks with NOWAIT finds no
-// one.
+// claimedByOthers reports whether anybody is ahead of a new entry. References that were given back
+// and wait for their LWT do not count: a client that unlocks and then locks with NOWAIT finds the
+// key free.
 func (k *key) claimedByOthers() bool {
 	for _, e := range k.queue.numbered {
 		if !e.abandoned && e.phase != phaseEnded {
@@ -97,7 +97,8 @@ func (r Row) remoteFrom(first LockRef, self SessionID) bool {
 	return slices.ContainsFunc(r.Queue, func(b Block) bool { return b.Last() >= first && b.Session != self })
 }
 
-// anyoneMustBeNumbered reports whether an unnumbered entry cannot wait until others enqueue it.
+// anyoneMustBeNumbered reports whether an unnumbered entry cannot wait until other sessions enqueue
+// it.
 func (q *queue) anyoneMustBeNumbered(now Now) bool { return anyMustBeNumbered(now, q.unnumbered) }
 
 // anyMustBeNumbered reports whether one of the entries must be numbered now.
@@ -110,18 +111,18 @@ func (e *entry) mustBeNumbered(now Now) bool {
 	return e.wait.atOnce || (e.wait.op != 0 && now.Boot >= e.numberBy())
 }
 
-// canWaitUnnumbered reports whether the entry will be granted, as long as the last one here had to
-// wait, before its client must be told a reference.
+// canWaitUnnumbered reports whether the entry will probably be granted before its client must be
+// told a reference, assuming that it waits as long as the last one here.
 func (e *entry) canWaitUnnumbered(now Now) bool {
 	return !e.wait.atOnce && now.Boot+e.k.blocks.lastWait < e.numberBy()
 }
 
-// numberBy is when an entry without a reference has to be enqueued, so that its client can be told
-// one in time.
+// numberBy returns when an entry without a reference has to be enqueued, so that its client can be
+// told one in time.
 func (e *entry) numberBy() time.Duration { return e.deadline - e.k.c.opts.Wait/3 }
 
-// assignRefs gives the entries of an applied Enqueue the references of its block, and answers
-// those that do not wait behind others.
+// assignRefs gives the entries of an applied Enqueue the references of its block, and answers those
+// that do not wait for their turn.
 func (k *key) assignRefs(now Now, entries []*entry, b Block) {
 	if b.Retained {
 		k.blockEnqueued(now, entries, b)

@@ -15,8 +15,8 @@ const (
 	phaseEnded                   // never again (C15)
 )
 
-// entry is one reference of this proxy from LOCK to its end: it waits in the queue, then it holds
-// the lock. It belongs to no connection.
+// entry is one reference of this proxy from LOCK to its end: it waits in the queue, and then holds
+// the lock. It does not belong to a connection.
 type entry struct {
 	k         *key
 	ref       LockRef
@@ -24,45 +24,46 @@ type entry struct {
 	abandoned bool // released when it becomes the head
 	adopted   bool // the reference is of another session, which is dead
 	grantFacts
-	since      time.Duration // of the LOCK; then of the grant
-	deadline   time.Duration // the waiting operation is answered, or silence ends the entry
+	since      time.Duration // when LOCK came; then when it was granted
+	deadline   time.Duration // when the waiting operation is answered, or silence ends the entry
 	lease      time.Duration
 	leaseAsked bool // lease is the client's or the table's, not the default
 	identity   identity
 	wait       wait
 	takeover   takeover
-	block      *localBlock // in which it waits; of a block's own entry the block
+	block      *localBlock // in which it waits, or for which it stands in the queue
 	timer      timer
 }
 
-// grantFacts are how a holder came to the lock.
+// grantFacts say how a holder got the lock.
 type grantFacts struct {
-	ownerDied bool // the holder before did not give the lock back
+	ownerDied bool // the holder before did not release the lock
 	inBlock   bool // handed over in memory
 }
 
-// identity is what the client of an entry says of itself.
+// identity is what the client of an entry says about itself.
 type identity struct {
 	name   string // as LOCK … AS gives it
 	client Client
 	token  [16]byte
 }
 
-// wait is the operation that waits for an entry at the moment.
+// wait is the operation that waits for an entry.
 type wait struct {
 	op     OpID // 0: none
 	noWait bool
 	atOnce bool
 }
 
-// takeover is what an adopted entry needs besides.
+// takeover is what only an adopted entry needs.
 type takeover struct {
-	epoch  Stamp       // that its own Takeover made
-	ops    []waitingOp // that wait for its term
-	forced bool        // ended by Force, though its session lives: the table is strict
+	epoch  Stamp       // made by its own Takeover
+	ops    []waitingOp // operations that wait for its term
+	forced bool        // ended by Force although its session lives: the table is strict
 }
 
-// due is called when the timer of the entry rings: its operation is answered, or silence ends it.
+// due is called when the timer of the entry rings: its operation is answered, or its client was
+// silent for too long.
 func (e *entry) due(now Now) {
 	k := e.k
 	switch {
@@ -85,7 +86,8 @@ func (e *entry) due(now Now) {
 	k.step(now)
 }
 
-// setDeadline sets when the waiting operation is answered or silence ends the entry.
+// setDeadline sets when the waiting operation is answered or, without one, when the silence of the
+// client ends the entry.
 func (e *entry) setDeadline(until time.Duration) {
 	e.deadline = until
 	if e.ref == 0 {
@@ -94,8 +96,8 @@ func (e *entry) setDeadline(until time.Duration) {
 	e.k.c.timers.set(&e.timer, until)
 }
 
-// attach lets an operation wait for the entry as the request says; an operation that waits for it
-// already is answered.
+// attach makes an operation wait for the entry as the request says. An operation that already waits
+// for it is answered.
 func (e *entry) attach(now Now, op OpID, q Request) {
 	k := e.k
 	if e.wait.op != 0 {
@@ -121,8 +123,8 @@ func (e *entry) attach(now Now, op OpID, q Request) {
 	e.setDeadline(now.Boot + k.c.patience(q))
 }
 
-// defaultLease returns the lease for a LOCK that gives none: the table's where the entry has only
-// the default, else 0, which keeps what it has.
+// defaultLease returns the lease for a LOCK that gives none: the table's if the entry has only the
+// default, else 0, which keeps the present one.
 func (e *entry) defaultLease(q Request) time.Duration {
 	if e.leaseAsked {
 		return 0
@@ -130,7 +132,7 @@ func (e *entry) defaultLease(q Request) time.Duration {
 	return q.Usual
 }
 
-// grantOf returns the Grant that tells how an entry stands.
+// grantOf returns the Grant with the state of an entry.
 func (k *key) grantOf(now Now, e *entry) Grant {
 	if e.phase == phaseHolding {
 		return Grant{Applied: true, Ref: e.ref, State: StateHeld, Holder: e.identity.name, Lease: e.deadline - now.Boot, OwnerDied: e.ownerDied}
@@ -138,10 +140,10 @@ func (k *key) grantOf(now Now, e *entry) Grant {
 	return Grant{Ref: e.ref, State: StateQueued, Position: k.position(e), Holder: k.term.holderName()}
 }
 
-// busyGrant returns the Grant for a LOCK that would not wait; nothing of it is left behind.
+// busyGrant returns the Grant for a LOCK with NOWAIT that was not granted; its entry is dropped.
 func (k *key) busyGrant() Grant { return Grant{State: StateBusy, Holder: k.term.holderName()} }
 
-// holderName returns what the present holder calls itself, where it holds here.
+// holderName returns the name that the present holder gave itself, if it holds here.
 func (t *term) holderName() string {
 	if t != nil && t.open {
 		return t.holder.identity.name
@@ -164,8 +166,8 @@ func (e *entry) answerError(g Grant, err error) {
 	e.wait.op = 0
 }
 
-// answerTimedOut answers a LOCK whose time is up (docs/design.md 5): QUEUED, BUSY, or that the
-// lock row could not even be read.
+// answerTimedOut answers a LOCK whose time is up (docs/design.md 5): QUEUED, BUSY, or that the lock
+// row could not even be read.
 func (k *key) answerTimedOut(now Now, e *entry) {
 	switch {
 	case e.wait.noWait:
@@ -185,9 +187,9 @@ func (k *key) answerTimedOut(now Now, e *entry) {
 	}
 }
 
-// abandon gives an entry up. Without a reference it leaves nothing behind; with one it is released
-// when it becomes the head (C8: there is no LWT that abandons). how is 0 where its client was
-// silent, and may still come back before that.
+// abandon gives an entry up. Without a reference it is removed; with one it is released when it
+// becomes the head (C8: no LWT abandons a reference before). how is 0 if the client was silent and
+// may still come back before that.
 func (e *entry) abandon(how State) {
 	k := e.k
 	e.abandoned = true
@@ -203,7 +205,7 @@ func (e *entry) abandon(how State) {
 	}
 }
 
-// lose ends an entry whose reference somebody else has ended.
+// lose ends an entry whose reference another session has ended.
 func (e *entry) lose() {
 	if e.phase == phaseEnded {
 		return
@@ -215,7 +217,7 @@ func (e *entry) lose() {
 	}
 }
 
-// end ends an entry for ever. how is 0 where its reference may go on elsewhere.
+// end ends an entry for ever. how is 0 if its reference may go on elsewhere.
 func (e *entry) end(how State) {
 	k := e.k
 	if !e.abandoned {
@@ -231,7 +233,7 @@ func (e *entry) end(how State) {
 	k.c.timers.stop(&e.timer)
 }
 
-// grantNote returns what a note tells of the entry when it gets its term.
+// grantNote returns the kind of note for the entry's grant.
 func (e *entry) grantNote() NoteKind {
 	if e.adopted {
 		return NoteTakenOver

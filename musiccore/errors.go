@@ -19,8 +19,8 @@ var (
 	// ErrElsewhere: another session has the reference; see ElsewhereError.
 	ErrElsewhere = errors.New("musiccore: lock reference is of another session")
 	// ErrSynchronising: the key is being synchronised, or its window renewed, and that takes
-	// longer than an operation waits. It goes on, so try again. Where the store says that it
-	// cannot, that is told at once.
+	// longer than an operation waits. It goes on, so try again. If the store says that it is not
+	// possible now, this error comes at once, with the store's as its cause.
 	ErrSynchronising = errors.New("musiccore: key is being synchronised")
 	// ErrPoisoned: a cell of the key is stamped so far ahead that no window lies above it
 	// (docs/protocol.md 3.9, Synch).
@@ -36,12 +36,12 @@ var (
 	ErrDraining = errors.New("musiccore: draining")
 	// ErrTooManyWaiters: too many wait for the key.
 	ErrTooManyWaiters = errors.New("musiccore: too many waiters")
-	// ErrUnavailable: the lock row cannot be read or written; nothing was left behind.
+	// ErrUnavailable: the lock row cannot be read or written; no reference stays in the queue.
 	ErrUnavailable = errors.New("musiccore: lock row is unavailable")
 )
 
-// ElsewhereError is ErrElsewhere with the session that has the reference. Ref is set by Force
-// alone: the reference of the holder that it found.
+// ElsewhereError is ErrElsewhere with the session that has the reference. Only Force sets Ref: the
+// reference of the holder that it found.
 type ElsewhereError struct {
 	Session SessionID
 	Ref     LockRef

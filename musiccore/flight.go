@@ -23,7 +23,7 @@ type op struct {
 // slot returns where operation n is kept.
 func (f *flight) slot(n uint64) *op { return &f.ring[n&uint64(len(f.ring)-1)] }
 
-// add counts an operation in and returns its number.
+// add adds an operation in flight and returns its number.
 func (f *flight) add(at time.Duration, put bool) uint64 {
 	if f.next-f.first == uint64(len(f.ring)) {
 		f.grow()
@@ -50,8 +50,8 @@ func (f *flight) count(put bool, d int) {
 	}
 }
 
-// end counts an operation out. It returns false for one that is over already, or whose End came
-// before.
+// end ends an operation in flight. It returns false if the operation is over already, or its End
+// came before.
 func (f *flight) end(n uint64) bool {
 	if n >= f.next || f.over(n) || f.slot(n).held {
 		return false
@@ -83,7 +83,7 @@ func (f *flight) hold(n uint64) bool {
 	return true
 }
 
-// over reports whether an operation is not in flight any more.
+// over reports whether an operation is no longer in flight.
 func (f *flight) over(n uint64) bool { return n < f.first || f.slot(n).done }
 
 // oldest returns when the oldest operation in flight began, and false where there is none.

@@ -18,7 +18,7 @@ func (c *Core) Force(now Now, op OpID, id Key, r LockRef, reason string) Effects
 	return c.takeEffects()
 }
 
-// forceTerm ends the term that is here; where there is none, the lock row tells what to do.
+// forceTerm ends the term that is here; if there is none, the lock row decides.
 func (k *key) forceTerm(now Now, q query) {
 	switch t := k.term; {
 	case t == nil:
@@ -33,8 +33,8 @@ func (k *key) forceTerm(now Now, q query) {
 	}
 }
 
-// forceFromRow answers a Force by what a QUORUM read of the row shows. It returns false while it
-// is not known whether the head's session lives.
+// forceFromRow answers a Force by a QUORUM read of the row. It returns false while it is unknown
+// whether the head's session lives.
 func (k *key) forceFromRow(now Now, q query) bool {
 	if k.term != nil {
 		delete(k.c.ops, q.op)
@@ -66,8 +66,8 @@ func (k *key) forceFromRow(now Now, q query) bool {
 	return true
 }
 
-// covers reports whether a reference is one of the term: the holder's, or another of its block. 0
-// names any.
+// covers reports whether the term includes a reference: the holder's, or another of its block. 0
+// stands for any.
 func (t *term) covers(r LockRef) bool {
 	first := t.holder.ref
 	if t.block != nil {

@@ -1,20 +1,21 @@
 package musiccore
 
-// canHandOver reports whether the term, once drained, may go to another reference of its block, or
-// be kept for one. One that could not be settled ends, dirty.
+// canHandOver reports whether the term, once drained, may go on with another reference of its
+// block. A term that could not be settled may not: it is released dirty.
 func (t *term) canHandOver() bool {
 	b := t.block
 	return b != nil && !b.plain && (b.numbered > 0 || b.next <= b.last) && !t.unsettled && !t.broken
 }
 
-// keptForNext reports whether a drained term is kept: an entry waits in its block, or could come
+// keptForNext reports whether a drained term is kept: an entry waits in its block, or may come
 // within Options.Retain.
 func (t *term) keptForNext(now Now) bool {
 	return t.canHandOver() && (len(t.block.waiters) > 0 || (!t.block.closed && now.Boot < t.block.keepUntil))
 }
 
 // handOver gives a drained term to the next entry of its block without an LWT: nothing of the
-// reference before is in flight, and all else is inherited (docs/protocol.md 3.17, Blocks).
+// reference before is in flight, and the rest of the term's state is inherited (docs/protocol.md
+// 3.17, Blocks).
 func (k *key) handOver(now Now) {
 	t := k.term
 	if t == nil || t.block == nil {
@@ -40,8 +41,8 @@ func (k *key) handOver(now Now) {
 	k.grant(now, e)
 }
 
-// dropSilent drops the entries at the front of a block whose turn it is and whose clients have
-// been silent for too long.
+// dropSilent drops the entries at the front of a block whose clients were silent for too long when
+// their turn came.
 func (b *localBlock) dropSilent(es *endings) {
 	for b.numbered > 0 && b.waiters[0].abandoned {
 		e := b.waiters[0]
@@ -51,7 +52,7 @@ func (b *localBlock) dropSilent(es *endings) {
 	}
 }
 
-// makePlain makes the holder of a block plain, so that its reference outlives this session: a
+// makePlain makes the holder of a block plain, so that its reference survives this session: a
 // client that holds for longer than a block is kept may be waiting for something, and one that
 // holds at shutdown goes on elsewhere (docs/protocol.md 3.19, Shutdown). Nothing is handed over
 // once the Renew is sent.

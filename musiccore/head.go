@@ -2,9 +2,9 @@ package musiccore
 
 import "time"
 
-// headWatch is how a key follows a head that is not here.
+// headWatch is how a key follows a head of another session.
 type headWatch struct {
-	until time.Duration // the head is followed even if no reference waits here
+	until time.Duration // until then the head is followed even if no reference waits here
 	told  SessionID     // the session that HintWaiting was sent to
 }
 
@@ -43,22 +43,22 @@ func (k *key) remoteHeadID() SessionID {
 	return s
 }
 
-// headAwaited reports whether anybody here needs the head to move on. An abandoned reference
+// headAwaited reports whether this proxy waits for the head to move on. An abandoned reference
 // counts: only this proxy can release it in its turn.
 func (k *key) headAwaited(now Now) bool {
 	return len(k.queue.numbered) > 0 || now.Boot < k.headWatch.until || k.piggyback.delegated.pending()
 }
 
-// watchHead follows the head for a while, though no reference waits here: if it is of a dead
-// session, or an orphan, somebody must find out. It serves clients that only ever use NOWAIT.
+// watchHead follows the head for a while, although no reference waits here: if it is of a dead
+// session, or an orphan, some proxy must find out. It is for clients that only use NOWAIT.
 func (k *key) watchHead(now Now) {
 	if x, foreign := k.remoteHead(); foreign || k.orphanedHead() {
 		k.headWatch.until = now.Boot + 2*k.c.deadAfter(x)
 	}
 }
 
-// dropPassed drops what the head has passed: it is lost, and that is final (docs/protocol.md 3.5,
-// Poll).
+// dropPassed drops the term and the entries that the head has passed: they are lost, and that is
+// final (docs/protocol.md 3.5, Poll).
 func (k *key) dropPassed(now Now) {
 	if k.view.state != rowPresent {
 		return

@@ -2,39 +2,39 @@ package musiccore
 
 import "time"
 
-// HintKind is what a Hint says.
+// HintKind is the content of a Hint.
 type HintKind uint8
 
 // The hints of docs/protocol.md 3.16, Hints.
 const (
-	HintYourTurn  HintKind = iota + 1 // the head is of the receiver
+	HintYourTurn  HintKind = iota + 1 // the receiver has the head
 	HintWaiting                       // a reference waits behind the head of the receiver
 	HintReleasing                     // the Release that makes the receiver's reference the head is under way
 	HintPiggyback                     // the receiver is to enqueue Block with its Release
 )
 
-// releasingPollEvery and releasingFor are how often, and how long, the row is read after a hint
-// that a Release is under way. Replicas hear of a commit half a round trip before the proxy that
-// sent the LWT, and a whole one before the hint of that proxy could arrive.
+// releasingPollEvery and releasingFor are how often, and for how long, the row is read after a hint
+// that a Release is under way. Replicas get a commit half a round trip before the proxy that
+// sent the LWT gets its answer, and a whole one before a hint that it then sent could arrive.
 const (
 	releasingPollEvery = 5 * time.Millisecond
 	releasingFor       = 300 * time.Millisecond
 )
 
-// Hint is a message from one proxy to another about a key. It may be lost, late or wrong: it makes
-// the other read the row, and never grants. Whoever waits polls as well.
+// Hint is a message from one proxy to another about a key. It makes the receiver read the row, and
+// never grants. It may be lost, late or wrong, since proxies with waiters also poll.
 type Hint struct {
 	Key  Key
 	To   SessionID
 	Kind HintKind
 
-	Block Block   // of HintPiggyback: whose, and how many
-	Last  LockRef // likewise: not with the Release of a later one
+	Block Block   // for HintPiggyback: the block to enqueue
+	Last  LockRef // for HintPiggyback: the last reference whose Release may enqueue it
 }
 
-// Hear takes a hint of another proxy. It does nothing where the hint is for another session, or of
-// no use: HintYourTurn and HintReleasing of a key that nobody waits for here, HintPiggyback of one
-// that nobody has or waits for here.
+// Hear takes a hint of another proxy. It ignores a hint for another session, HintYourTurn and
+// HintReleasing for a key that nobody waits for here, and HintPiggyback for a key that nobody has
+// or waits for here.
 func (c *Core) Hear(now Now, hint Hint) Effects {
 	if !c.checkSession(now) || hint.To != c.self.id {
 		return c.takeEffects()
@@ -56,11 +56,11 @@ func (c *Core) Hear(now Now, hint Hint) Effects {
 	return c.takeEffects()
 }
 
-// lookForWaiters finds out who waits elsewhere, so that the Release knows whom to tell: a holder
-// that was granted by its own Enqueue has never seen who came later. It reads at QUORUM, since a
-// waiter sends its hint after its Enqueue was applied; the same read shows an orphaned head. Where
-// a term is here and the queue as known ends with another session, that one is told by the
-// Release.
+// lookForWaiters finds out which sessions wait elsewhere, so that the Release can tell the next
+// one: a holder that was granted by its own Enqueue has not seen who came later. It reads at
+// QUORUM, since a waiter sends its hint after its Enqueue was applied; the same read shows an
+// orphaned head. If a term is here and the last reference in the queue is known to be another
+// session's, the Release tells that session without a read.
 func (k *key) lookForWaiters(now Now) {
 	last, known := k.view.row.Session(k.view.row.Guard)
 	if k.term == nil || !known || last == k.c.self.id {
@@ -69,8 +69,8 @@ func (k *key) lookForWaiters(now Now) {
 	k.step(now)
 }
 
-// tellNextHead sends the hint that the Release has missed, because it was faster than the read for
-// it. While a term is here its Release will send it.
+// tellNextHead sends the hint that the Release could not send because it was faster than the read.
+// If a term is here, its Release will send it.
 func (k *key) tellNextHead() {
 	if k.term == nil {
 		k.sendYourTurn()
@@ -101,14 +101,14 @@ func (q *queue) hasWaiter() bool {
 	return false
 }
 
-// hintReceived has the next read of the row come at once, and one at QUORUM after it if that one
+// hintReceived makes the next read of the row start at once, and one at QUORUM after it if that one
 // shows nothing new.
 func (v *view) hintReceived() {
 	v.read.next, v.read.empty, v.hinted = 0, 0, true
 }
 
-// hintAnswered takes a read that followed a hint: LOCAL_ONE is enough if it shows that the head is
-// here, else one read at QUORUM decides.
+// hintAnswered handles a read that followed a hint: LOCAL_ONE is enough if it shows that the head
+// is here, else a read at QUORUM decides.
 func (k *key) hintAnswered() {
 	v := &k.view
 	if v.hinted = !v.read.quorum && !k.view.isHead(k.queue.first()); v.hinted {

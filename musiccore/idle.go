@@ -1,10 +1,10 @@
 package musiccore
 
-// idleKey is what is kept of a key that nobody holds, so that the next Enqueue needs no read. A
-// stale one costs a refused LWT and nothing else.
+// idleKey is what is kept of a key without a holder, so that the next Enqueue needs no read. If it
+// is out of date, that costs a refused LWT and nothing else.
 type idleKey struct {
 	row           Row
-	lastDied      bool  // the last holder did not give the lock back
+	lastDied      bool  // the last holder did not release the lock
 	nextBlockSize int32 // of the key
 	endings       endings
 }

@@ -2,8 +2,8 @@ package musiccore
 
 import "time"
 
-// key is the state machine of one key: who waits, who holds, and the one LWT under way. It is made
-// by the first operation, and dropped when nobody holds, waits or is owed an answer.
+// key is the state machine of one key: its waiters, its holder, and the one LWT under way. It is
+// made by the first operation, and dropped when unneeded.
 type key struct {
 	c          *Core
 	id         Key
@@ -12,34 +12,35 @@ type key struct {
 	lwt        *lwt // under way, or nil
 	queue      queue
 	blocks     blocks
-	term       *term // of the head, if it is here
+	term       *term // of the head, if this proxy has it
 	queries    []query
 	endings    endings
 	lastHolder lastHolder
 	headWatch  headWatch
 	piggyback  piggyback
-	stampRead  stampRead // in the place of the first Synch
+	stampRead  stampRead // instead of the first Synch
 	timer      timer
 }
 
-// lastHolder is what is known of who held the lock before.
+// lastHolder is what is known of the holder before.
 type lastHolder struct {
-	died  bool          // it did not give the lock back
-	ended time.Duration // when, as far as it was seen here; for notes alone
+	died  bool          // it did not release the lock
+	ended time.Duration // when, as far as this proxy saw it; only for notes
 }
 
 // due is called when the timer of the key rings.
 func (k *key) due(now Now) { k.step(now) }
 
-// step does everything that the state of the key asks for. It is called after every event; what it does not do
-// waits for another. Each part rests on those before it: what is known, who may hold by that, what the holder's
-// operations need, and only then what Cassandra and other proxies are asked.
+// step does everything that the state of the key requires. It is called after every event; what it
+// leaves waits for another event or for the timer. Each part depends on those before it: what is
+// known, then who may hold, then what the holder's operations need, and only then what is sent to
+// Cassandra and to other proxies.
 func (k *key) step(now Now) {
 	if k.c.draining {
 		k.turnAway(now)
 	}
 
-	// What the row and others have shown: references that are passed, blocks that others have enqueued.
+	// What is known by now: references that the head has passed, blocks that others have enqueued.
 	k.dropPassed(now)
 	k.piggyback.expire(now)
 	k.delegateSlowEnqueue(now)
@@ -54,7 +55,7 @@ func (k *key) step(now Now) {
 	// What the operations of the holder need: tickets, or a Synch.
 	k.serveOps(now)
 
-	// The LWT under way, or the one that matters most; then the read that it leaves to be done.
+	// The LWT under way, or a new one; then a read of the row, if one is still needed.
 	k.sendLWT(now)
 	if k.lwt == nil {
 		k.chooseLWT(now)
@@ -67,9 +68,9 @@ func (k *key) step(now Now) {
 	k.finishStep(now)
 }
 
-// chooseLWT starts the LWT that matters most, if any: what moves the head on comes first, since
-// everybody waits for it; then an Enqueue for those who have no reference; then the end of another
-// session's term.
+// chooseLWT starts the most urgent LWT, if any: first one that moves the head on, since every
+// waiter needs it; then an Enqueue for the unnumbered entries; then the end of another session's
+// term.
 func (k *key) chooseLWT(now Now) {
 	if k.view.state == rowUnread {
 		return
@@ -98,8 +99,8 @@ func (k *key) chooseLWT(now Now) {
 	}
 }
 
-// invariantBroken ends the term: an invariant does not hold, so nothing that this proxy believes
-// of the key may be told or kept.
+// invariantBroken ends the term: an invariant does not hold, so no client may be told anything that
+// rests on what this proxy knows of the key.
 func (k *key) invariantBroken(now Now, rule, text string) {
 	k.c.alarm(k.id, rule, text)
 	t := k.term
@@ -124,8 +125,8 @@ func (k *key) finishStep(now Now) {
 	}
 }
 
-// unneeded reports whether nobody holds, waits or is owed an answer, and what was decided here is on a
-// quorum.
+// unneeded reports whether the key can be dropped: nobody holds, waits or is owed an answer, and
+// the own LWTs are on a quorum.
 func (k *key) unneeded(now Now) bool {
 	return k.view.confirmAt == 0 && k.term == nil && k.lwt == nil && len(k.queue.unnumbered) == 0 && len(k.queries) == 0 && !k.headAwaited(now)
 }

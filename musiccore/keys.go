@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// key returns the state machine of a key. Where there is none it makes one, from what is known of
-// an idle key.
+// key returns the state machine of a key. If there is none it makes one, from what is kept of an
+// idle key.
 func (c *Core) key(id Key) *key {
 	if k := c.keys[id]; k != nil {
 		return k
@@ -23,8 +23,8 @@ func (c *Core) key(id Key) *key {
 	return k
 }
 
-// forget drops a key that nobody needs. Its row is kept where the queue is empty and certain:
-// another could change without us.
+// forget drops a key that nobody needs. Its row is kept if the queue is empty, as far as that is
+// certain: another row could change without this proxy.
 func (c *Core) forget(k *key) {
 	if k.view.firmAfter != 0 && k.view.state == rowPresent && k.view.row.Empty() {
 		c.idle.put(k.id, idleKey{k.view.row, k.lastHolder.died, k.blocks.nextSize, k.endings})
@@ -52,8 +52,8 @@ func (c *Core) sorted() []*key {
 	})
 }
 
-// reply hands the result of a command to what waits for it. Nobody does where the command was
-// given up, or is of an earlier life of the key.
+// reply hands the result of a command to the part that waits for it. None does if the command was
+// given up, or was sent before the key was dropped and made again.
 func (k *key) reply(now Now, id CommandID, r Result) {
 	switch {
 	case k.c.keys[k.id] != k:

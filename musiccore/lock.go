@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// newEntry is LOCK without a reference.
+// newEntry handles LOCK without a reference.
 func (k *key) newEntry(now Now, op OpID, q Request) {
 	c := k.c
 	if e := k.queue.byToken[q.Token]; e != nil {
@@ -56,7 +56,8 @@ func (k *key) noWaitLost() bool {
 	return len(k.queue.unnumbered) > 0 || (k.lwt != nil && len(k.lwt.entries) > 0) || k.claimedByOthers()
 }
 
-// resume is LOCK … USING LOCK r: it goes on waiting, tells where r stands, or renews its lease.
+// resume handles LOCK … USING LOCK r: it goes on waiting, returns the state of r, or renews its
+// lease.
 func (k *key) resume(now Now, op OpID, q Request) {
 	lookup := query{op: op, kind: queryLock, ref: q.Ref, request: q, until: now.Boot + k.c.opts.Wait}
 	if e := k.reviveEntry(q.Ref); e != nil {
@@ -66,8 +67,8 @@ func (k *key) resume(now Now, op OpID, q Request) {
 	k.queryEnding(lookup)
 }
 
-// unlock is UNLOCK (paper §IV, releaseLock). It may be answered before its LWT: that only affects
-// liveness.
+// unlock handles UNLOCK (paper §IV, releaseLock). It may be answered before its LWT: that only
+// affects liveness.
 func (k *key) unlock(now Now, op OpID, r LockRef) {
 	q := query{op: op, kind: queryUnlock, ref: r, until: now.Boot + k.c.opts.Wait}
 	switch e := k.reviveEntry(r); {
@@ -80,7 +81,7 @@ func (k *key) unlock(now Now, op OpID, r LockRef) {
 	}
 }
 
-// unlockEntry is UNLOCK of a reference that holds or waits here.
+// unlockEntry handles UNLOCK of a reference that holds or waits here.
 func (k *key) unlockEntry(now Now, op OpID, e *entry) {
 	if e.phase == phaseHolding {
 		k.giveBack(now, op, StateReleased)
@@ -91,8 +92,8 @@ func (k *key) unlockEntry(now Now, op OpID, e *entry) {
 	k.c.answer(Answer{Op: op, Grant: Grant{Applied: true, Ref: e.ref, State: StateReleased}})
 }
 
-// cancel takes a waiting operation away, whose client is gone: from its entry, or where it waits
-// at the key.
+// cancel removes a waiting operation whose client is gone: from its entry, or from the key if it
+// waits there.
 func (k *key) cancel(op OpID, e *entry) {
 	if e != nil {
 		e.wait.op = 0

@@ -14,30 +14,30 @@ const (
 	purposeRelease
 	purposeRenew
 	purposePreempt
-	purposeReap             // Release of an own head that memory does not know
-	purposeReleaseAbandoned // Release of an abandoned reference that never entered
+	purposeReap             // Release of an orphaned head
+	purposeReleaseAbandoned // Release of an abandoned head that never had a term
 	purposeTakeover
 	purposeDissolve // at shutdown: references of blocks that clients were told become plain
 )
 
 // lwt is the one LWT under way for a key (docs/protocol.md 3.1, lwt). It is sent, and after an
 // unknown outcome sent again with the same literals, until it is applied or refused; after a
-// refusal a row read at QUORUM tells whether an earlier sending was applied. Given up before that,
-// it could be applied later and leave a reference that nobody removes (H3).
+// refusal a QUORUM read of the row tells whether an earlier sending was applied. If it were given up
+// before that, it could be applied later and leave a reference that nobody removes (H3).
 type lwt struct {
 	purpose   purpose
 	swap      Swap
-	cmd       CommandID     // under way; 0: waits
-	refused   CommandID     // not 0: only a read after this command decides
+	cmd       CommandID     // under way; 0: it waits
+	refused   CommandID     // not 0: it was refused, and a read after this command decides
 	firstSent time.Duration // when it was sent first
-	tries     int           // sent so often
-	sendAfter time.Duration // not sent again before
+	tries     int           // how often it was sent
+	sendAfter time.Duration // it is not sent again before that
 	req       int64
-	entries   []*entry // that it enqueues, in order
+	entries   []*entry // the entries that it enqueues, in order
 	blockFrom LockRef  // not 0: references of this session from here on become one block
 }
 
-// changesTerm reports whether an LWT that writes the T register is under way: until its outcome is
+// changesTerm reports whether an LWT that writes register T is under way: until its outcome is
 // definite, nothing here is concluded from T.
 func (l *lwt) changesTerm() bool { return l != nil && l.swap.Set.T }
 
@@ -55,14 +55,14 @@ func (k *key) startLWT(now Now, l lwt) bool {
 	return true
 }
 
-// requeue makes entries unnumbered again that an LWT did not enqueue, ahead of later ones.
+// requeue makes entries that an LWT did not enqueue unnumbered again, ahead of later ones.
 // Abandoned ones are dropped.
 func (q *queue) requeue(entries []*entry) {
 	entries = slices.DeleteFunc(slices.Clone(entries), func(e *entry) bool { return e.abandoned })
 	q.unnumbered = append(entries, q.unnumbered...)
 }
 
-// sendLWT sends the LWT if it is not under way and its time has come, for the first time or again.
+// sendLWT sends the LWT, for the first time or again, if it is not under way and its time has come.
 func (k *key) sendLWT(now Now) {
 	l := k.lwt
 	if l == nil || l.cmd != 0 || l.refused != 0 || now.Boot < l.sendAfter {
@@ -73,9 +73,9 @@ func (k *key) sendLWT(now Now) {
 	k.c.commands[l.cmd] = k
 }
 
-// mayBeNear reports whether the LWT may be committed in one data centre: an Enqueue, on whose being on
-// a quorum nothing rests but what view.committed sees to. Sent again it is not, since the nodes of that
-// data centre may be what was missing.
+// mayBeNear reports whether the LWT may be committed in one data centre. An Enqueue may: nothing
+// depends on its being on a quorum, except what view.committed takes care of. A repetition may not,
+// since the first may have failed because of the nodes in that data centre.
 func (l *lwt) mayBeNear() bool { return l.purpose == purposeEnqueue && l.tries == 1 }
 
 // lwtReplied takes the result of an Apply.
@@ -101,8 +101,8 @@ func (k *key) lwtReplied(now Now, r Result) {
 	}
 }
 
-// enqueued returns the block that an applied LWT has enqueued, or another session's LWT in
-// its place.
+// enqueued returns the block that an applied LWT has enqueued, or that another session's LWT has
+// enqueued in its place.
 func (r Row) enqueued(l *lwt, self SessionID) Block {
 	if !l.swap.Set.Q {
 		return Block{}
@@ -113,7 +113,7 @@ func (r Row) enqueued(l *lwt, self SessionID) Block {
 	return l.swap.Set.Row.newestBlock()
 }
 
-// newestBlock returns the block at the end of the queue: the one that an Enqueue adds.
+// newestBlock returns the last block of the queue: the one that an Enqueue adds.
 func (r Row) newestBlock() Block { return r.Queue[len(r.Queue)-1] }
 
 // resolveRefused decides a refused LWT by a row read at QUORUM after the refusal.
@@ -150,7 +150,8 @@ func (k *key) resolveRefused(now Now, id CommandID, r *Row) {
 	}
 }
 
-// mayStillApply reports whether the condition of the LWT is true of the row, or of a later one.
+// mayStillApply reports whether the condition of the LWT is true of the row, or can be true of a
+// later one.
 func (l *lwt) mayStillApply(r *Row) bool {
 	i := l.swap.If
 	switch {
@@ -164,8 +165,8 @@ func (l *lwt) mayStillApply(r *Row) bool {
 	return r.Guard <= i.Guard && r.Epoch <= i.Epoch
 }
 
-// superseded ends a refused LWT on T because somebody else has changed the term: a Release is not
-// needed any more, a Renew came too late.
+// superseded ends a refused LWT on T, because another session has changed the term: a Release is no
+// longer needed, a Renew came too late.
 func (k *key) superseded(now Now) {
 	why := k.lwt.purpose
 	k.dropLWT()

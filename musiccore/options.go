@@ -6,18 +6,18 @@ import "time"
 // Defaults.
 type Options struct {
 	SessionLease time.Duration // L
-	Drift        float64       // eps: how much the RATES of clocks that nobody slews may differ
+	Drift        float64       // eps: how much the RATES of unslewed clocks may differ
 	Margin       time.Duration // added to L*(1+eps) before a session is dead
-	Grace        time.Duration // F: for a dead holder's client to come elsewhere
+	Grace        time.Duration // F: for a dead session's client to go on at another proxy
 	ClientLease  time.Duration // silence that ends a held reference
 	QueuedLease  time.Duration // silence that ends a queued, untold or late-granted reference
 	Wait         time.Duration // LOCK without WAIT; also the bound of NOWAIT and of an UNLOCK's answer
 	OpTimeout    time.Duration // an operation without an End is unsettled and over
 	Window       Stamp         // W: the same at every proxy, or windows overlap
 	Waiters      int           // waiters per key
-	Idle         int           // lock rows kept of keys that nobody holds
-	SettleTries  int           // "bounded effort" before a term is released dirty
-	Retain       time.Duration // R: sections that are shorter share blocks (docs/protocol.md 3.17); 0: none do
+	Idle         int           // lock rows kept of keys without a holder
+	SettleTries  int           // how often a Synch is tried before a term is released dirty
+	Retain       time.Duration // R: shorter sections share blocks (docs/protocol.md 3.17); 0: none do
 }
 
 // Defaults returns the values that docs/design.md 2 promises.
@@ -39,9 +39,9 @@ func Defaults() Options {
 	}
 }
 
-// DeadAfter returns how long a beat must stand still before its session is dead: L*(1+eps)+margin.
-// lease is what the session says of itself, 0 where it says nothing; the longer of that and the
-// own L counts, since another proxy may run with another setting.
+// DeadAfter returns how long the beat of a session must not change before the session is dead:
+// L*(1+eps)+margin. lease is the one written beside the beat, 0 if none is; the longer of that and
+// the own L counts, since another proxy may have another setting.
 func (o Options) DeadAfter(lease time.Duration) time.Duration {
 	return time.Duration(float64(max(lease, o.SessionLease))*(1+o.Drift)) + o.Margin
 }

@@ -5,14 +5,13 @@ import (
 	"time"
 )
 
-// The LWT that releases a key also enqueues all that wait for a reference of it: at its own proxy,
-// and at others that have asked for that (delegate.go). Where several proxies want a key, nobody else
-// changes the row then. Else a far proxy, whose LWTs take longer, may lose against near ones again and
-// again.
+// The LWT that releases a key also enqueues all clients that wait for a reference of it: those of
+// its own proxy, and those of others that have asked for it (delegate.go). So when several proxies
+// want a key, only Releases change the row. Otherwise a distant proxy, whose LWTs take longer, could
+// lose against near ones again and again.
 
 const (
-	// returnWithin is how soon a client that comes back at all asks again after it has given its
-	// lock back.
+	// returnWithin is how soon after its UNLOCK a client that comes back sends the next LOCK.
 	returnWithin = 5 * time.Millisecond
 	// delegateAfter is how many Enqueues in a row are refused before other sessions are asked to
 	// enqueue.
@@ -21,27 +20,27 @@ const (
 	maxPiggybacked = 64
 )
 
-// piggyback is what a key knows of clients that come back, and of enqueues that Releases carry.
+// piggyback is what a key knows about clients that come back, and about enqueues that Releases carry.
 type piggyback struct {
-	releaseSent   time.Duration        // when a Release was sent last
-	clientReturns bool                 // … and a client came back right behind it, or would have
-	refusals      int                  // Enqueues in a row that were
+	releaseSent   time.Duration        // when the last Release was sent
+	clientReturns bool                 // a client came back right after it, or would have
+	refusals      int                  // how many Enqueues in a row were refused
 	delegated     delegatedEnqueue     // of this session
-	accepted      []piggybackedEnqueue // of other sessions, which the next Release here is to enqueue
+	accepted      []piggybackedEnqueue // of other sessions, for the next Release here to enqueue
 }
 
 // piggybackedEnqueue is a block that another session asks this one to enqueue, with the Release of
-// a term that ends at reference last or before. After until that session has found another way.
+// a term that ends at reference last or before. After until, that session enqueues in another way.
 type piggybackedEnqueue struct {
 	block Block
 	last  LockRef
 	until time.Duration
 }
 
-// piggybackEnqueues adds to a Release the Enqueue of all that wait for one: other sessions' blocks
-// first, then the unnumbered entries here. Its condition is the queue as seen here, so no block is
-// enqueued twice. A block for which only an earlier Release was asked is left out: its session may
-// have given it up, and nobody would know of its references (H3).
+// piggybackEnqueues adds to a Release the Enqueue of all clients that wait for one: other sessions'
+// blocks first, then the unnumbered entries here. Its condition names the queue as known here, so
+// no block is enqueued twice. A block that was delegated only to an earlier Release is left out:
+// its session may have given it up, and nobody would know its references (H3).
 func (k *key) piggybackEnqueues(now Now, l *lwt) {
 	row := k.view.row
 	var all []Block
@@ -73,10 +72,10 @@ func (k *key) piggybackEnqueues(now Now, l *lwt) {
 	l.swap = combine(queue, l.swap)
 }
 
-// makesBlock reports whether a Release is to make one block of the references of this session that
-// come next: sections were short before the last one, and some entries wait with references of
-// their own, which would cost an LWT each. asking is how many entries the Release enqueues here,
-// others how many blocks of other sessions ahead of them.
+// makesBlock reports whether a Release makes one block of this session's references that come next:
+// sections were short before the last one, and some entries wait with references of their own,
+// which would cost an LWT each. asking is how many entries the Release enqueues here, others how
+// many blocks of other sessions are ahead of them.
 func (k *key) makesBlock(asking, others int) bool {
 	if k.c.opts.Retain == 0 || k.blocks.longSections > 1 || k.term.broken || k.c.draining {
 		return false
@@ -94,13 +93,13 @@ func (k *key) makesBlock(asking, others int) bool {
 		}
 	}
 	if asking == 0 && (others > 0 || end < k.view.row.Guard) {
-		return waits > 2 // what is reserved for it stands behind others, and costs an LWT, too
+		return waits > 2 // the new references are behind other sessions, and cost an LWT, too
 	}
 	return waits > 0 && waits+asking > 1
 }
 
-// blockFor returns the block with which a Release ends the one that it makes: the block of the
-// unnumbered entries, or a new one.
+// blockFor returns the last block of the queue that a Release makes: that of the unnumbered
+// entries, or a new one.
 func (k *key) blockFor(own Block) Block {
 	if own.N == 0 {
 		k.c.last.request++
@@ -110,7 +109,7 @@ func (k *key) blockFor(own Block) Block {
 	return own
 }
 
-// blockMade takes the blocks that a Release has made.
+// blockMade takes over the blocks that a Release has made.
 func (k *key) blockMade(now Now, l *lwt, own Block) {
 	queue := l.swap.Set.Row.Queue
 	first := queue[slices.IndexFunc(queue, func(b Block) bool { return b.First == l.blockFrom })]
@@ -120,10 +119,10 @@ func (k *key) blockMade(now Now, l *lwt, own Block) {
 	k.blockEnqueued(now, l.entries, own)
 }
 
-// awaitsReturn reports whether a Release is to wait a moment for the client that has just ended
-// its section, because the last one here came back at once and other sessions wait: its new
-// reference can be piggybacked then, and needs no Enqueue that competes with those whose turn it
-// is.
+// awaitsReturn reports whether a Release waits a moment for the client that has just ended its
+// section, because the last client here came back at once and other sessions wait: its new
+// reference can then be piggybacked, and needs no Enqueue that competes with those of other
+// sessions.
 func (k *key) awaitsReturn(now Now) bool {
 	t := k.term
 	if !k.piggyback.clientReturns || k.c.draining || t.ops.unlock.op != 0 || len(k.queue.unnumbered) > 0 || !k.remoteBehind() {
@@ -138,7 +137,7 @@ func (k *key) remoteBehind() bool {
 	return len(k.piggyback.accepted) > 0 || k.view.row.remoteFrom(k.term.lastRef+1, k.c.self.id)
 }
 
-// accept takes a block that another session asks to have enqueued; of each session one.
+// accept takes a block that another session asks to have enqueued, at most one of each session.
 // Hints may overtake each other.
 func (p *piggyback) accept(hint Hint, until time.Duration) {
 	b, last := hint.Block, hint.Last
@@ -153,7 +152,7 @@ func (p *piggyback) accept(hint Hint, until time.Duration) {
 	}
 }
 
-// expire drops accepted blocks whose sessions have found another way by now.
+// expire drops accepted blocks whose sessions have enqueued them in another way by now.
 func (p *piggyback) expire(now Now) {
 	p.accepted = slices.DeleteFunc(p.accepted, func(r piggybackedEnqueue) bool { return now.Boot >= r.until })
 }

@@ -22,10 +22,9 @@ func (v *view) retained() []Block {
 	return v.retainedCache.blocks
 }
 
-// position returns how many are ahead of an entry that waits: the holder, and the waiters; for an
-// entry without a reference it is an estimate. References of a block that nobody has been given
-// count as nobody's. It is asked for every waiter, so its cost does not depend on how many there
-// are.
+// position returns how many are ahead of a waiting entry: the holder and waiters; for an entry
+// without a reference it is an estimate. References of a block that were not given to a client do
+// not count. It is called for every waiter, so its cost does not depend on their number.
 func (k *key) position(e *entry) int {
 	row, end := k.view.row, e.ref
 	if end == 0 {
@@ -40,8 +39,8 @@ func (k *key) position(e *entry) int {
 	return max(n, 1)
 }
 
-// holdersInBlock returns how many hold or wait in a block. One that another proxy hands out counts
-// as one: nobody here knows.
+// holdersInBlock returns how many hold or wait in a block. A block of another proxy counts as one:
+// the number is not known here.
 func (k *key) holdersInBlock(first LockRef) int {
 	i := slices.IndexFunc(k.blocks.list, func(b *localBlock) bool { return b.first == first })
 	if i < 0 {

@@ -1,7 +1,7 @@
 package musiccore
 
-// preempt passes over the head of a dead session, and over dead ones behind it, once the grace is
-// over (docs/protocol.md 3.12, Preempt; paper §IV forcedRelease).
+// preempt passes over the head of a dead session, and over dead sessions right behind it, once the
+// grace is over (docs/protocol.md 3.12, Preempt; paper §IV forcedRelease).
 func (k *key) preempt(now Now) {
 	x, foreign := k.remoteHead()
 	if !foreign || !k.headAwaited(now) || k.adoptedHead() {
@@ -28,8 +28,8 @@ func (k *key) passable(now Now) func(LockRef, SessionID) bool {
 	}
 }
 
-// watchAhead watches every session that is ahead, not only that of the head: those that died
-// together are passed over together.
+// watchAhead watches every session that is ahead, not only that of the head, so that sessions that
+// died together are passed over together.
 func (k *key) watchAhead(now Now) {
 	r := k.view.row
 	for _, b := range r.Queue {

@@ -16,8 +16,8 @@ const (
 // queryKind is which operation a query belongs to.
 type queryKind uint8
 
-// query is an operation on a reference that no entry here is for. A SERIAL read of the lock row
-// that begins after it tells the answer.
+// query is an operation on a reference for which there is no entry here. A SERIAL read of the lock
+// row that begins after it decides the answer.
 type query struct {
 	op      OpID
 	kind    queryKind
@@ -27,18 +27,18 @@ type query struct {
 	opKind  Kind    // of a Begin
 	request Request // of a Lock
 	reason  string  // of a Force
-	ended   State   // not 0: the reference has ended so; answered once that is final
+	ended   State   // not 0: how the reference has ended; the query is answered once that is final
 }
 
-// needsRow reports whether the lock row tells the answer, and not the end of something that this
-// proxy has begun.
+// needsRow reports whether the lock row decides the answer. Else it is the end of something that
+// this proxy has begun.
 func (q query) needsRow() bool { return q.ended == 0 }
 
-// needsSerial reports whether it must be a row that shows every LWT before: the client may have a
-// reference of another session whose Enqueue is on no quorum yet, and be told that it holds nothing.
+// needsSerial reports whether the row must show every earlier LWT: the client may have a reference
+// of another session whose Enqueue is on no quorum yet, and must not be told that it has none.
 func (q query) needsSerial() bool { return q.needsRow() && q.kind != queryWaiters }
 
-// addQuery has the next QUORUM read answer a query.
+// addQuery adds a query, which the next QUORUM read answers.
 func (k *key) addQuery(q query) {
 	q.after = k.c.last.command
 	k.queries = append(k.queries, q)
@@ -61,9 +61,9 @@ func (k *key) answerQueries(now Now, id CommandID) {
 	}
 }
 
-// answerFromRow answers a query from the row just read. It returns false while nobody can tell
-// whether the session of the reference lives. The row never grants: an own reference that no entry
-// is for has had its term, or is of an earlier life (C15).
+// answerFromRow answers a query from the row just read. It returns false while it is unknown
+// whether the session of the reference lives. The row never grants: an own reference without an
+// entry has had its term, or is from before the key was dropped from memory (C15).
 func (k *key) answerFromRow(now Now, q query) bool {
 	switch q.kind {
 	case queryForce:
@@ -104,10 +104,10 @@ func (k *key) answerOwnRef(q query, e *entry) bool {
 }
 
 // answerRemoteRef answers a query for a reference of another session: its client has to go there,
-// or the reference is adopted if that session is dead. A retained block of a dead session is not
-// adopted: nothing tells which of its references was handed out (docs/protocol.md 3.17). Such a
-// reference is lost once it has been passed over, not before: a Renew of the dead session that
-// makes its holder plain may still be applied.
+// or the reference is adopted if that session is dead. References in a retained block of a dead
+// session are not adopted, since nothing says which of them were handed out (docs/protocol.md
+// 3.17). Such a reference is lost once it has been passed over, not before: a late Renew of the
+// dead session that makes its holder plain may still be applied.
 func (k *key) answerRemoteRef(now Now, q query, s SessionID) bool {
 	known, dead := k.c.observe(now, s)
 	switch {
@@ -126,7 +126,7 @@ func (k *key) answerRemoteRef(now Now, q query, s SessionID) bool {
 	return true
 }
 
-// resumeAt has the operation of a query go on at an entry.
+// resumeAt makes the operation of a query go on at an entry.
 func (k *key) resumeAt(now Now, q query, e *entry) {
 	switch q.kind {
 	case queryLock:
@@ -140,8 +140,8 @@ func (k *key) resumeAt(now Now, q query, e *entry) {
 	}
 }
 
-// queryWaitingOps makes queries of the operations that wait for the term of an adopted entry,
-// which has none any more.
+// queryWaitingOps turns operations that wait for the term of an adopted entry into queries, because
+// the entry gets no term any more.
 func (k *key) queryWaitingOps(e *entry) {
 	begins := e.takeover.ops
 	e.takeover.ops = nil
@@ -163,9 +163,8 @@ func (k *key) expireQueries(now Now) {
 	k.queries = left
 }
 
-// lostAnswer returns the answer where the row alone says that the reference has ended: LOCK hears
-// LOST, UNLOCK that it is released (paper §IV: forcibly released counts as released), an operation
-// ErrLost.
+// lostAnswer returns the answer if the row alone shows that the reference has ended: LOST for LOCK,
+// RELEASED for UNLOCK (paper §IV: forcibly released counts as released), ErrLost for an operation.
 func (q query) lostAnswer() Answer {
 	switch q.kind {
 	case queryLock:
@@ -176,7 +175,7 @@ func (q query) lostAnswer() Answer {
 	return Answer{Op: q.op, Err: ErrLost}
 }
 
-// unavailable returns ErrUnavailable with what the store said.
+// unavailable returns ErrUnavailable with the store's error.
 func unavailable(cause error) error {
 	if cause == nil {
 		return ErrUnavailable

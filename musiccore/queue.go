@@ -12,7 +12,7 @@ type queue struct {
 	byToken    map[[16]byte]*entry
 }
 
-// first returns the lowest reference here that lives in the lock row, or nil.
+// first returns the entry with the lowest reference here that is live in the lock row, or nil.
 func (q *queue) first() *entry {
 	if len(q.numbered) == 0 {
 		return nil
@@ -20,18 +20,18 @@ func (q *queue) first() *entry {
 	return q.numbered[0]
 }
 
-// pop drops the lowest numbered entry.
+// pop removes the first of the numbered entries.
 func (q *queue) pop() {
 	q.numbered = withoutFirst(q.numbered)
 }
 
-// search returns where a reference is, or would be, among the numbered entries, and whether it is
-// there.
+// search returns the index of a reference among the numbered entries, or the index where it would
+// be inserted, and whether it is there.
 func (q *queue) search(r LockRef) (int, bool) {
 	return slices.BinarySearchFunc(q.numbered, r, func(e *entry, r LockRef) int { return cmp.Compare(e.ref, r) })
 }
 
-// insert puts an entry among the numbered ones, where its reference belongs: an adopted one may be
+// insert inserts an entry among the numbered ones, sorted by reference: an adopted reference may be
 // known before an own one ahead of it.
 func (q *queue) insert(e *entry) {
 	i, _ := q.search(e.ref)
@@ -55,8 +55,8 @@ func withoutFirst(entries []*entry) []*entry {
 	return entries[1:]
 }
 
-// without removes an entry from a slice in place and returns the slice, which must not be shared:
-// of thousands that time out together each would cost a copy else.
+// without removes an entry from a slice in place and returns the slice, which must not be shared.
+// Copying instead would be too costly when thousands time out together.
 func without(entries []*entry, gone *entry) []*entry {
 	switch i := slices.Index(entries, gone); i {
 	case -1:
@@ -68,7 +68,7 @@ func without(entries []*entry, gone *entry) []*entry {
 	}
 }
 
-// liveEntry returns the entry of a reference that somebody may still use, or nil.
+// liveEntry returns the entry of a reference that its client can still use, or nil.
 func (k *key) liveEntry(r LockRef) *entry {
 	if e := k.findEntry(r); e != nil && !e.abandoned && e.phase != phaseEnded && !e.standsForBlock() {
 		return e

@@ -6,8 +6,8 @@ func (k *key) expireLease(now Now) {
 	k.closeTerm(now, StateLost)
 }
 
-// giveBack ends the term by an UNLOCK or a Force. It is answered at once where nothing is
-// unsettled and no put in flight can become so.
+// giveBack ends the term by an UNLOCK or a Force. The operation is answered at once if nothing is
+// unsettled and no put is in flight that could become so.
 func (k *key) giveBack(now Now, op OpID, how State) {
 	t := k.term
 	k.closeTerm(now, how)
@@ -29,8 +29,8 @@ func (k *key) answerUnlock(how State) {
 	t.ops.unlock.op = 0
 }
 
-// closeTerm ends the holder: no more operations begin. Those in flight still end; then the term is
-// settled if need be, and released or handed over.
+// closeTerm ends the holder's section: no more operations begin. Those in flight end; then the term
+// is settled if necessary, and released or handed over.
 func (k *key) closeTerm(now Now, how State) {
 	t := k.term
 	if !t.open {
@@ -50,8 +50,8 @@ func (k *key) closeTerm(now Now, how State) {
 	}
 }
 
-// drained reports whether a closed term may be released: nothing is in flight, and it is settled
-// or that was tried often enough (docs/protocol.md 3.11, Release).
+// drained reports whether a closed term may be released: nothing is in flight, and it is settled or
+// that was tried often enough (docs/protocol.md 3.11, Release).
 func (t *term) drained(tries int) bool {
 	if t.open || t.ops.flight.ops > 0 || t.synch.cmd != 0 {
 		return false
@@ -59,8 +59,8 @@ func (t *term) drained(tries int) bool {
 	return !t.unsettled || t.broken || t.synch.tries >= tries
 }
 
-// release ends the term for everybody. The row becomes clean only where nothing is left that could
-// surface (I7, C6, C7, C17).
+// release sends the Release of the term. The row becomes clean only if no write can still surface
+// (I7, C6, C7, C17).
 func (k *key) release(now Now) {
 	t := k.term
 	if len(k.queue.unnumbered)+len(k.piggyback.accepted) > 0 && !t.noPiggyback && k.waitsForLocalRead(now) {
@@ -93,8 +93,8 @@ func (k *key) release(now Now) {
 	}
 }
 
-// headAfterRelease returns the reference that the Release makes the head: the one behind the term;
-// or, where entries wait in a block that cannot be handed over, the next of them: their block goes
+// headAfterRelease returns the reference that the Release makes the head: the one behind the term,
+// or, if entries wait in a block that cannot be handed over, the next of them: the block then goes
 // on as another term.
 func (k *key) headAfterRelease() LockRef {
 	t := k.term
@@ -111,8 +111,8 @@ func (k *key) headAfterRelease() LockRef {
 	return b.next
 }
 
-// termReleased ends the term whose Release was applied. A block that the new head is part of waits
-// for its next term.
+// termReleased ends the term whose Release was applied. If the new head is in the term's block, the
+// block waits for its next term.
 func (k *key) termReleased(now Now, head LockRef) {
 	b := k.term.block
 	if b == nil || head > b.last {
@@ -126,8 +126,8 @@ func (k *key) termReleased(now Now, head LockRef) {
 }
 
 // releaseAbandoned releases an abandoned head that never had a term: two stamps are left free, and
-// dirty stays what it was (docs/protocol.md 3.11, Release; C6). Where the head is of a dead
-// session nobody can say what was sent under it, so a whole window is left, dirty.
+// dirty does not change (docs/protocol.md 3.11, Release; C6). If the head is of a dead session, it
+// is unknown what was sent under it, so it is released dirty and with a whole window.
 func (k *key) releaseAbandoned(now Now) {
 	r := k.view.row
 	if _, foreign := k.remoteHead(); foreign {
@@ -140,9 +140,9 @@ func (k *key) releaseAbandoned(now Now) {
 	k.startLWT(now, lwt{purpose: purposeReleaseAbandoned, swap: Release(r, 2, r.DirtySince(k.table.closed), now.Clk)})
 }
 
-// abandonedRun returns the last of the abandoned references that follow one another from the head
-// on: one LWT does what the Releases of all would do with nothing between them. A client that goes
-// away may leave thousands. Blocks, and references of dead sessions, have Releases of their own.
+// abandonedRun returns the last of the consecutive abandoned references from the head on: one LWT
+// does what a Release of each would do. A client that goes away may leave thousands. Blocks, and
+// references of dead sessions, have Releases of their own.
 func (q *queue) abandonedRun(r Row) LockRef {
 	last := r.endOfBlock(r.Head)
 	for _, e := range q.numbered {
@@ -157,8 +157,8 @@ func (q *queue) abandonedRun(r Row) LockRef {
 	return last
 }
 
-// reapOrphan releases a head of this session that no entry is for. Nobody can say what was sent
-// under it, so a whole window is left, dirty.
+// reapOrphan releases an orphaned head. It is unknown what was sent under it, so it is released
+// dirty and with a whole window.
 func (k *key) reapOrphan(now Now) {
 	k.startLWT(now, lwt{purpose: purposeReap, swap: Release(k.view.row, k.c.opts.Window, true, now.Clk)})
 }
@@ -176,8 +176,8 @@ func (k *key) endTerm() {
 	}
 }
 
-// loseTerm drops a term that is no more. Where another session may have taken the reference over
-// its client is not told that it is lost: the lock row knows.
+// loseTerm drops a term that this proxy no longer has. If another session may have taken the
+// reference over, its client is not told that it is lost: the lock row decides that.
 func (k *key) loseTerm(now Now) {
 	t, how := k.term, State(0)
 	if k.isFinal(t.holder.ref) {

@@ -13,8 +13,8 @@ func (w *renewal) due(seq, size Stamp) bool {
 	return seq >= size/4*3 && !w.wanted && !w.sent
 }
 
-// require asks for a window at or above floor. Puts wait for it: the present window must not be
-// written in any more.
+// require requests a window at or above floor. Puts wait for it, because they must not use the
+// present window.
 func (w *renewal) require(floor Stamp) {
 	w.wanted, w.blocksPuts, w.floor = true, true, max(w.floor, floor)
 }
@@ -38,8 +38,8 @@ func (k *key) renew(now Now) {
 	}
 }
 
-// renewed moves the term into the window that its Renew was given. What was asked for since needs
-// another one.
+// renewed moves the term into the window of its applied Renew. A request that came since needs
+// another Renew.
 func (t *term) renewed(now Now, epoch Stamp) {
 	if t == nil {
 		return

@@ -2,10 +2,10 @@ package musiccore
 
 import "slices"
 
-// LockRef numbers the references of one key: 1, 2, 3 …, or from where the generation of the table
-// begins (Core.FirstReference). It is the place in the key's queue, and the fencing token (paper
-// §III, createLockRef; docs/protocol.md 2.1). There are no gaps while anybody holds or waits. 0 is
-// no reference.
+// LockRef numbers the references of one key: 1, 2, 3 …, or from the first reference of the table's
+// generation on (Core.FirstReference). It is a client's place in the key's queue, and its fencing
+// token (paper §III, createLockRef; docs/protocol.md 2.1). There are no gaps while any reference is
+// live. 0 is no reference.
 type LockRef int64
 
 // Stamp is a write timestamp of the store in microseconds. Stamps are compared with each other and
@@ -13,8 +13,7 @@ type LockRef int64
 // stamp.
 type Stamp int64
 
-// SessionID names one life of one proxy in music.sessions. The zero value is
-// NONE of docs/protocol.md 2.1.
+// SessionID identifies a session in music.sessions. The zero value is no session.
 type SessionID [16]byte
 
 // Key names what one lock covers: one partition of one critical table.
@@ -48,14 +47,14 @@ type Row struct {
 	Owner       SessionID
 }
 
-// Empty reports whether nobody holds and nobody waits. It is also false where the head lies
-// further up: then the registers are of different ages, the queue's being the older, and nobody
-// knows.
+// Empty reports whether nobody holds and nobody waits. It is also false if the head is further up:
+// then the registers have different ages, with an older queue, and it is unknown.
 func (r Row) Empty() bool { return r.Head == r.Guard+1 }
 
-// Holder returns the head and the session that holds it: T.Owner if set, else the queue's
-// (docs/protocol.md 2.1). ok is false for an empty queue, and for a row whose registers are of so
-// different ages that the queue does not show the head: then only a QUORUM read can tell.
+// Holder returns the head and the session that holds it: T.Owner if set, else the session that
+// enqueued it (docs/protocol.md 2.1). ok is false for an empty queue, and for a row whose registers
+// have such different ages that the queue does not contain the head: then only a QUORUM read can
+// tell.
 func (r Row) Holder() (LockRef, SessionID, bool) {
 	if r.Empty() {
 		return 0, SessionID{}, false
@@ -91,8 +90,8 @@ func (r Row) retained(ref LockRef) bool {
 	return false
 }
 
-// endOfBlock returns the last reference of the term that ref begins: ref itself, or the last one
-// of its retained block, which is one term whoever ends it (docs/protocol.md 3.17).
+// endOfBlock returns the last reference of the term that ref begins: ref itself, or the last one of
+// its retained block, which is always one term (docs/protocol.md 3.17).
 func (r Row) endOfBlock(ref LockRef) LockRef {
 	for _, b := range r.Queue {
 		if b.Retained && b.First <= ref && ref <= b.Last() {
@@ -102,9 +101,9 @@ func (r Row) endOfBlock(ref LockRef) LockRef {
 	return ref
 }
 
-// withOwnBlock returns the queue with the references of session s from one on, up to the next that
-// is of another session or retained, in one retained block. The block at the end of the queue may
-// be retained already: it is new.
+// withOwnBlock returns the queue with consecutive references of session s, beginning at from,
+// joined into one retained block. It ends at the next reference that belongs to another session or
+// to a retained block; only the last block of the queue may be retained, since it is new.
 func (r Row) withOwnBlock(from LockRef, s SessionID) []Block {
 	queue := make([]Block, 0, len(r.Queue)+1)
 	open := false // the last block of queue takes the next one in
@@ -131,8 +130,8 @@ func (r Row) withOwnBlock(from LockRef, s SessionID) []Block {
 	return queue
 }
 
-// withPlain returns the queue with those references of retained blocks, which ascend, in blocks
-// that are not retained: nothing is handed out of them in memory any more.
+// withPlain returns the queue with the given references, which ascend, taken out of their retained
+// blocks, so that they are no longer handed out in memory.
 func (r Row) withPlain(refs []LockRef) []Block {
 	queue := make([]Block, 0, len(r.Queue)+2)
 	for _, b := range r.Queue {
@@ -145,8 +144,8 @@ func (r Row) withPlain(refs []LockRef) []Block {
 	return queue
 }
 
-// upTo returns the references at the beginning of a block that all are among refs, which ascend, or
-// all are not. Those that are, are not retained.
+// upTo returns the longest part from the beginning of a block whose references are either all among
+// refs, which ascend, or all not. In the first case the part is not retained.
 func (b Block) upTo(refs []LockRef) Block {
 	_, plain := slices.BinarySearch(refs, b.First)
 	n := int32(1)
@@ -191,7 +190,7 @@ func (r Row) sameTerm(o Row) bool {
 }
 
 // newer joins two views of one lock row register by register: a replica may have missed a commit,
-// so either register of either view may be the older. ok is false where one epoch shows two
+// so in either view either register may be the older one. ok is false if one epoch shows two
 // different terms, which no history of LWTs can produce (I1).
 func newer(a, b Row) (Row, bool) {
 	if b.Epoch == a.Epoch && !b.sameTerm(a) {

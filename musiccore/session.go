@@ -20,8 +20,8 @@ type Now struct {
 	Store Stamp         // the store's clock, read just before the others; 0: not read (only beats do)
 }
 
-// Since returns how long ago another moment was, by BOOTTIME or the raw clock, whichever says
-// less: waiting for the lease of another proxy to end takes both.
+// Since returns how much time has passed since another moment, by BOOTTIME or the raw clock,
+// whichever shows less: to wait for the end of another proxy's lease, both must have advanced.
 func (now Now) Since(o Now) time.Duration { return min(now.Boot-o.Boot, now.Raw-o.Raw) }
 
 // ClockGap is how far own and cluster clock may differ for a clk() (docs/protocol.md 2.4, clk).
@@ -42,14 +42,14 @@ func Closing(now Now, before Stamp) Stamp {
 // (docs/protocol.md 3.19, Shutdown).
 const EndedBeat = math.MaxInt64
 
-// Errors that say why a session has ended, besides its deadline.
+// Errors for a session that has ended, other than by its deadline.
 var (
 	ErrForeignBeat = errors.New("another process beats for this session: the machine was cloned, or a snapshot of it restored")
 	ErrBeatGone    = errors.New("the session's row has gone, or shows less than was acknowledged")
 )
 
-// Session is the life sign of this proxy, on which all its terms rest (docs/protocol.md 3.2,
-// Session). Once a deadline has passed it is dead for ever (C5), and the proxy takes a new one.
+// Session is the life sign of this proxy, on which all its terms depend (docs/protocol.md 3.2,
+// Session). Once a deadline has passed it is dead for ever (C5), and the proxy starts a new one.
 // Its methods are safe for concurrent use.
 type Session struct {
 	id       SessionID
@@ -62,11 +62,11 @@ type Session struct {
 	acked int64   // the highest that was acknowledged
 }
 
-// sentKept bounds the beats that a session knows for its own. No older one can be under way.
+// sentKept bounds the beats that a session remembers as its own. No older one can be under way.
 const sentKept = 64
 
-// saltBits are the low bits of a beat's number, which come from the clocks: they tell whose beat
-// it is where a machine was cloned and two processes count the beats of one session.
+// saltBits is the number of low bits of a beat's number that come from the clocks: after a machine
+// was cloned, and two processes count the beats of one session, they tell whose beat it is.
 const saltBits = 24
 
 // deadline is the end of the session lease on every clock (C12): BOOTTIME or the wall clock
@@ -135,8 +135,8 @@ func salt(now Now) int64 {
 	return int64((sum ^ sum>>saltBits) & (1<<saltBits - 1))
 }
 
-// Acked tells that beat n, begun at start, was acknowledged at QUORUM, with the store's clock as
-// read after that. The lease counts from the start, never from the acknowledgement, and an
+// Acked says that beat n, begun at start, was acknowledged at QUORUM, with the store's clock as
+// read after that. The lease counts from the start, not from the acknowledgement, and an
 // acknowledgement after the deadline revives nothing (C5).
 func (s *Session) Acked(now, start Now, n int64) {
 	s.mu.Lock()
@@ -166,18 +166,18 @@ type Look struct {
 	acked int64 // was the highest then
 }
 
-// Look begins one. The read is sent after the call.
+// Look begins a look. The read is sent after the call.
 func (s *Session) Look(start Now) Look {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return Look{start, s.acked}
 }
 
-// Saw tells what a look showed: the beat in the session's own row (0: no such row), read at
-// QUORUM, and in now the store's clock. It ends the session where that clock has passed the
-// deadline; and, with an error, where the row is not that of this process: then others may find
-// the session dead, or another process does its work. Where own clocks stood still since the beat
-// began they are given no more time than the store's has left.
+// Saw says what a look showed: the beat in the session's own row (0: no such row), read at QUORUM,
+// and in now the store's clock. It ends the session if that clock has passed the deadline. It also
+// ends it, and returns an error, if the row is not that of this process: then others may find the
+// session dead, or another process has the same session. If own clocks stood still since the beat
+// began, the deadline is moved to what the store's clock leaves.
 func (s *Session) Saw(now Now, l Look, beat int64) error {
 	s.over(now)
 	s.mu.Lock()
@@ -200,8 +200,8 @@ func (s *Session) Saw(now Now, l Look, beat int64) error {
 	return err
 }
 
-// Left returns how much of the lease is left by the own clock that has advanced most; 0 before the
-// first acknowledged beat, and once the session is dead.
+// Left returns the rest of the lease by the own clock that has advanced most; 0 before the first
+// acknowledged beat, and once the session is dead.
 func (s *Session) Left(now Now) time.Duration {
 	d := s.deadline.Load()
 	if d == nil || s.over(now) {
@@ -216,8 +216,8 @@ func (s *Session) Valid(now Now) bool {
 	return s.deadline.Load() != nil && !s.over(now)
 }
 
-// End ends the session. It is called before EndedBeat is written: from then on others may take its
-// terms.
+// End ends the session. It is called before EndedBeat is written: once that is read, other proxies
+// may take over its terms.
 func (s *Session) End() { s.dead.Store(true) }
 
 // Dead reports whether the session has ended for ever.

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// checkSession reports whether the session is valid. The first call that finds it dead ends
-// everything that rests on it (C5).
+// checkSession reports whether the session is valid. The first call that finds it dead ends every
+// term and entry (C5).
 func (c *Core) checkSession(now Now) bool {
 	c.now = now.Boot
 	if c.self.Valid(now) {
@@ -21,9 +21,9 @@ func (c *Core) checkSession(now Now) bool {
 	return false
 }
 
-// Drain allows no new grants, and settles what is unsettled (docs/design.md 6, SIGTERM). Waiting
-// clients are told where they stand and may go on at another proxy. The caller then waits for
-// Quiet, ends the session and writes EndedBeat.
+// Drain stops new grants, and settles unknown outcomes (docs/design.md 6, SIGTERM). Waiting clients
+// are told their state and may go on at another proxy. The caller then waits for Quiet, ends the
+// session and writes EndedBeat.
 func (c *Core) Drain(now Now) Effects {
 	c.draining = true
 	c.checkSession(now)
@@ -33,7 +33,7 @@ func (c *Core) Drain(now Now) Effects {
 	return c.takeEffects()
 }
 
-// Quiet reports whether no LWT is under way, and nothing in flight or unsettled.
+// Quiet reports whether no LWT is under way, and nothing is in flight or unsettled.
 func (c *Core) Quiet() bool {
 	for _, k := range c.keys {
 		if !k.quiet() {
@@ -53,7 +53,7 @@ func (k *key) quiet() bool {
 	return t.open && fixed && t.ops.flight.ops == 0 && !t.unsettled && t.synch.cmd == 0
 }
 
-// turnAway answers all that wait: nothing is granted here any more.
+// turnAway answers all waiting clients: this proxy grants nothing any more.
 func (k *key) turnAway(now Now) {
 	for _, r := range k.blocks.list {
 		k.queue.requeueWaiters(r, r.numbered)
@@ -76,11 +76,11 @@ func (bs *blocks) anyNumbered() bool {
 	return slices.ContainsFunc(bs.list, func(b *localBlock) bool { return b.numbered > 0 })
 }
 
-// dissolveBlocks makes those references of blocks plain that clients were told and wait for, so
-// that they outlive this session, which is about to end (docs/protocol.md 3.19, Shutdown). From
-// here on nothing is handed over in these blocks, whatever becomes of the LWT. The queue only
-// changes together with the guard, by which two views of it are told apart: so a block for nobody
-// is enqueued with it, which is passed over as soon as the session has ended.
+// dissolveBlocks makes the references of blocks that clients were told and wait for plain, so that
+// they survive this session, which is about to end (docs/protocol.md 3.19, Shutdown). From here on
+// nothing is handed over in these blocks, whatever the outcome of the LWT. Two views of a queue are
+// told apart by the guard, so the guard must rise: a block for nobody is enqueued with the change,
+// which is passed over as soon as the session has ended.
 func (k *key) dissolveBlocks(now Now) {
 	var refs []LockRef
 	for _, b := range k.blocks.list {
@@ -96,9 +96,8 @@ func (k *key) dissolveBlocks(now Now) {
 	k.startLWT(now, lwt{purpose: purposeDissolve, swap: s, req: nobody.Req})
 }
 
-// blocksDissolved has the entries that knew a reference of a block wait for references of their
-// own. What is left of the block that is held ends with its holder; the others have nobody any
-// more.
+// blocksDissolved makes the entries that knew a reference of a block wait outside of it. The rest
+// of the held block ends with its holder; other blocks have no clients any more.
 func (k *key) blocksDissolved() {
 	for _, b := range slices.Clone(k.blocks.list) {
 		if b.numbered == 0 {

@@ -5,19 +5,18 @@ import (
 	"time"
 )
 
-// stampRead is a read of the highest stamp of a key's data. Before puts that read nothing it takes the
-// place of a Synch, in the term that an own Enqueue has begun on a key without a lock row: what can
-// still surface are plain writes from below closed, which lie below such a put whenever they come.
-// The term stays dirty: whatever reads synchronises first, in this term or in the next one, which
-// synchronises in any case, so that keys that are locked again become clean (docs/protocol.md 3.6,
-// Begin).
+// stampRead is a read of the highest stamp of a key's data. It replaces the Synch before puts that
+// read nothing, in a term that began with an own Enqueue on a key without a lock row: only plain
+// writes from below closed can still surface, and they lie below such a put whenever they arrive.
+// The term stays dirty: an operation that reads needs a Synch first, and so does every operation of
+// the next term, so that keys that are locked again become clean (docs/protocol.md 3.6, Begin).
 type stampRead struct {
 	epoch Stamp     // of the Enqueue that made the lock row; 0: no own Enqueue has
 	cmd   CommandID // under way; 0: none
 	began time.Duration
-	early bool  // it began beside that Enqueue
+	early bool  // it was sent together with that Enqueue
 	done  bool  // it has ended
-	top   Stamp // the highest stamp of the data; forever where that is not known
+	top   Stamp // the highest stamp of the data; forever if that is not known
 }
 
 // forever lies above every stamp of a window.
@@ -31,17 +30,17 @@ func (k *key) startStampRead(now Now) {
 	k.c.commands[s.cmd] = k
 }
 
-// readStampsEarly sends the read beside the Enqueue that is to make the lock row, where that is worth
-// it: at the last new key of the table here a put that reads nothing came first. No put of anybody is
-// older than that Enqueue where it is applied, and plain writes ended before this session knew closed,
-// so that the read shows as much as one after it.
+// readStampsEarly sends the read together with the Enqueue that is to make the lock row, if that is
+// likely to be useful: at the table's last new key here, the first operation was a put that reads
+// nothing. If the Enqueue is applied, no put of any proxy is older, and plain writes ended before
+// this session knew closed, so the read shows as much as one after it.
 func (k *key) readStampsEarly(now Now) {
 	if k.c.tables[k.id.Table].putsFirst {
 		k.startStampRead(now)
 	}
 }
 
-// notePutsFirst remembers what came first at a new key of the table.
+// notePutsFirst remembers which kind of operation came first at a new key of the table.
 func (k *key) notePutsFirst(puts bool) {
 	f := k.c.tables[k.id.Table]
 	if f.putsFirst != puts {
@@ -50,7 +49,7 @@ func (k *key) notePutsFirst(puts bool) {
 	}
 }
 
-// noteNothingPut notes that the first term of a key ends, or synchronises, without a put before.
+// noteNothingPut records that the first term of a key ends, or synchronises, without a put before.
 func (k *key) noteNothingPut() {
 	if k.stampRead.early && k.term.window.epoch == k.stampRead.epoch && k.term.window.seq == 2 {
 		k.notePutsFirst(false)
@@ -68,8 +67,8 @@ func (s *stampRead) ended(r Result) {
 	}
 }
 
-// dropStampRead forgets what was read, and that an own Enqueue has made the lock row: plain writes may
-// lie above it now, or the columns are others.
+// dropStampRead forgets the result of the read, and that an own Enqueue has made the lock row:
+// plain writes may now lie above it, or the columns have changed.
 func (k *key) dropStampRead() {
 	delete(k.c.commands, k.stampRead.cmd)
 	k.stampRead = stampRead{}
@@ -82,14 +81,14 @@ func (k *key) firstTerm() bool {
 	return t.open && s.epoch != 0 && t.window.epoch == s.epoch && s.epoch >= k.table.closed && !t.unsettled && t.synch.cmd == 0
 }
 
-// unfenced reports whether puts that read nothing may begin though the term is dirty.
+// unfenced reports whether puts that read nothing may begin although the term is dirty.
 func (k *key) unfenced() bool {
 	s := &k.stampRead
 	return k.firstTerm() && s.done && s.top < s.epoch+k.term.window.seq
 }
 
-// awaitsStamps reports whether the operations that wait are to wait for a ReadStamps, and not for a
-// Synch, and sends it where that has not been done. It is not waited for for long.
+// awaitsStamps reports whether the waiting operations are to wait for a ReadStamps instead of a
+// Synch, and sends it if that has not been done. They wait for it only for a short time.
 func (k *key) awaitsStamps(now Now) bool {
 	t, s := k.term, &k.stampRead
 	if !k.firstTerm() || s.done || len(t.ops.waiting) == 0 || slices.ContainsFunc(t.ops.waiting, func(b waitingOp) bool { return b.kind != BlindPut }) {

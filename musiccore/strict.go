@@ -7,11 +7,11 @@ type check struct {
 	op    OpID
 	n     uint64
 	epoch Stamp
-	after CommandID // only a read after this command tells
+	after CommandID // only a read after this command decides
 }
 
-// deferVerdict has an operation wait for its verdict. It returns false for one that is over, or
-// whose End came before.
+// deferVerdict makes an operation wait for its verdict. It returns false if the operation is over,
+// or its End came before.
 func (k *key) deferVerdict(now Now, tk Ticket) bool {
 	t := k.term
 	if !t.ops.flight.hold(tk.Number) {
@@ -24,9 +24,9 @@ func (k *key) deferVerdict(now Now, tk Ticket) bool {
 	return true
 }
 
-// answerChecks answers the checks that a QUORUM read allows: the term in the row is the
-// operation's own, on the epoch of its stamp or one that an own Renew has made since. A read that
-// shows a lower epoch has missed a commit.
+// answerChecks answers the checks that a QUORUM read decides: the row shows the operation's own
+// term, on the epoch of its stamp or one that an own Renew has made since. A read that shows a
+// lower epoch has missed a commit, and decides nothing.
 func (k *key) answerChecks(id CommandID, r *Row) {
 	t := k.term
 	if t == nil || len(t.ops.checks) == 0 {
@@ -44,11 +44,11 @@ func (k *key) answerChecks(id CommandID, r *Row) {
 		}
 	}
 	if t.ops.checks = left; len(left) > 0 && left[len(left)-1].after >= id {
-		k.view.read.next = 0 // it came while the read was under way
+		k.view.read.next = 0 // the check came while the read was under way
 	}
 }
 
-// answerCheck answers a check, and counts its operation out.
+// answerCheck answers a check; its operation is no longer in flight.
 func (k *key) answerCheck(c check, v Verdict) {
 	if !k.term.ops.flight.over(c.n) {
 		k.term.ops.flight.finish(c.n)
@@ -75,8 +75,8 @@ func (k *key) loseChecks() {
 	k.term.ops.checks = nil
 }
 
-// expireChecks answers the checks of operations that are over: their clients hear "unknown"
-// whatever comes later (C16).
+// expireChecks answers the checks of operations that are over: their clients are told "unknown",
+// whatever arrives later (C16).
 func (k *key) expireChecks() {
 	left := k.term.ops.checks[:0]
 	for _, c := range k.term.ops.checks {

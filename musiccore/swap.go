@@ -2,8 +2,8 @@ package musiccore
 
 import "slices"
 
-// Condition is what an LWT compares. It also fixes which registers the LWT writes; Set says that
-// again, so that nobody has to know.
+// Condition is what an LWT compares. It determines which registers the LWT writes; Set repeats that
+// for readers.
 type Condition uint8
 
 // The four shapes of an LWT in docs/protocol.md 3. The column of the epoch is named base.
@@ -38,8 +38,8 @@ type Swap struct {
 }
 
 // Enqueue appends b.N references to the queue of row r; nil is a key without a lock row. It
-// chooses b.First: no lower than it is given where nobody holds or waits, else behind the guard.
-// Where the queue is empty the first reference HOLDS when the Swap is applied (docs/protocol.md
+// chooses b.First: the number behind the guard, and, if the queue is empty, at least the one given.
+// If the queue is empty, the first reference HOLDS when the Swap is applied (docs/protocol.md
 // 3.4, Enqueue; paper §IV createLockRef).
 func Enqueue(r *Row, b Block, closed, clk Stamp) Swap {
 	if r == nil {
@@ -66,7 +66,7 @@ func Enqueue(r *Row, b Block, closed, clk Stamp) Swap {
 
 // Release ends the term of r's epoch: the reference behind it becomes the head, on an epoch above
 // every stamp used (docs/protocol.md 3.11, Release; paper §IV releaseLock). used is the term's
-// seq, at least 2, or the window W where it is not known.
+// seq, at least 2, or the window W if it is not known.
 func Release(r Row, used Stamp, dirty bool, clk Stamp) Swap {
 	return termSwap(r, Row{Epoch: max(r.Epoch+used, clk), Head: r.endOfBlock(r.Head) + 1, Dirty: dirty})
 }
@@ -89,15 +89,15 @@ func Renew(r Row, owner SessionID, dirty bool, w, floor Stamp) Swap {
 	return termSwap(r, Row{Epoch: max(r.Epoch+w, floor), Head: r.Head, Dirty: dirty, Owner: owner})
 }
 
-// combine returns one LWT for an Enqueue behind others and a change of the term: it does what the
-// two do one after the other, with nothing between them.
+// combine returns one LWT for an Enqueue behind others and a change of the term. Its effect is that
+// of the two in sequence, with nothing between them.
 func combine(q, t Swap) Swap {
 	row := t.Set.Row
 	row.Guard, row.Queue = q.Set.Row.Guard, q.Set.Row.Queue
 	return Swap{If{What: IfGuardEpoch, Guard: q.If.Guard, Epoch: t.If.Epoch}, Set{Q: true, T: true, Row: row}}
 }
 
-// append returns an Enqueue behind others with one more block.
+// append returns the Enqueue behind others with one more block.
 func (s Swap) append(b Block) Swap {
 	row := &s.Set.Row
 	b.First = row.Guard + 1
@@ -111,8 +111,8 @@ func termSwap(r, to Row) Swap {
 	return Swap{If{What: IfEpoch, Epoch: r.Epoch}, Set{T: true, Row: to}}
 }
 
-// Apply returns what the store makes of a Swap: the row afterwards, and whether the condition
-// held. nil is a missing row. It defines the meaning of a Swap, for tests and the simulation.
+// Apply returns the row after a Swap, and whether the condition was true. nil is a missing row. It
+// defines the meaning of a Swap, for tests and the simulation.
 func (s Swap) Apply(r *Row) (Row, bool) {
 	if r == nil {
 		return s.Set.Row, s.If.What == IfAbsent
@@ -148,8 +148,8 @@ func (s Swap) onto(r Row) Row {
 	return r
 }
 
-// sound is I1 for an LWT about to be sent: against the row it was made from guard and head never
-// fall, the epoch rises, and no comparison is with 0.
+// sound checks I1 for an LWT about to be sent: compared with the row it was made from, guard and
+// head do not fall and the epoch rises, and no comparison is with 0.
 func (s Swap) sound(from *Row) bool {
 	to := s.Set.Row
 	if from == nil {

@@ -13,13 +13,13 @@ type synchState struct {
 	cmd   CommandID
 	tries int // failed in a row
 	next  time.Duration
-	stale bool // what the attempt rests on changed while it ran
+	stale bool // closed or the schema changed while the attempt ran
 }
 
 // wantsSynch reports whether a Synch is to start: an operation waits for it, or the term ends or
-// the proxy shuts down with something unsettled. It is exclusive: were a put in flight, it could
-// be acknowledged and fenced away; and a get could tell of a put without an answer, which the Synch
-// has not met (C7).
+// the proxy shuts down with an unknown outcome. It is exclusive, because a put in flight could be
+// acknowledged and fenced away, and a get could return a put without an answer, which the Synch
+// then leaves out (C7).
 func (k *key) wantsSynch(now Now) bool {
 	t := k.term
 	if t.clean() || t.broken || t.renewal.blocksPuts || t.synch.cmd != 0 || t.ops.flight.ops > 0 || now.Boot < t.synch.next {
@@ -76,14 +76,14 @@ func (k *key) synchEnded(now Now, r Result) {
 	case r.Status == StatusUnavailable:
 		k.refuseWaiting(now, fmt.Errorf("%w: %w", ErrSynchronising, r.Cause))
 		if t.open && !k.c.draining {
-			return // the next operation has it tried again, and hears of it at once
+			return // the next operation starts another attempt, and is told at once if it fails, too
 		}
 	}
 	s.next = now.Boot + backoff(s.tries)
 	s.tries++
 }
 
-// refuseWaiting answers all operations that wait for a synchronise that cannot be.
+// refuseWaiting answers all operations that wait for a Synch that is not possible.
 func (k *key) refuseWaiting(_ Now, err error) {
 	for _, b := range k.term.ops.waiting {
 		k.c.answer(Answer{Op: b.op, Err: err})
@@ -91,7 +91,7 @@ func (k *key) refuseWaiting(_ Now, err error) {
 	k.term.ops.waiting = nil
 }
 
-// tooLarge returns ErrTooLarge with what the store says of it.
+// tooLarge returns ErrTooLarge with the store's reason.
 func tooLarge(cause error) error {
 	if cause == nil {
 		return ErrTooLarge

@@ -1,28 +1,27 @@
 package musiccore
 
-// tableFacts are what a Core has to know of a table.
+// tableFacts are what a Core must know of a table.
 type tableFacts struct {
 	closed  Stamp // docs/protocol.md 2.3, D
-	altered Stamp // when a schema change was told of last: stamps below may be hidden by a column that was added again
+	altered Stamp // when Altered was called last: lower stamps may be hidden by a column that was added again
 	tableMode
 	first     LockRef // no reference of the table lies below
 	putsFirst bool    // at its last new key here
 }
 
-// tableMode says what decides whether the outcome of an operation may be told: the clock, or the
-// lock row (docs/design.md 4, strict). A proxy that goes by the clock must be sure that no other
-// one ends the term of a living session; so between the two modes all proxies check the row, and
-// none forces.
+// tableMode says whether operations are checked by the clock or by the lock row (docs/design.md 4,
+// strict). A proxy that checks by the clock must be sure that no other one ends the term of a living
+// session; so while the mode changes all proxies check the row, and none forces.
 type tableMode struct {
 	strict      bool  // operations are checked against the lock row
 	forceLiving bool  // the head of a living session may be ended by Force
 	strictBelow Stamp // terms on a lower epoch stay checked: a Force sent before may end them
 }
 
-// Closed tells that a table was closed to plain writes at that stamp: every term of it that began
-// before is dirty, and none is synchronised any more (docs/protocol.md 2.3, D). It is to be called
-// for every critical table before its first operation: one with a reference of another proxy may
-// come here before any LOCK does.
+// Closed says that a table was closed to plain writes at that stamp: every term of it that began
+// before is dirty, and none is synchronised any more (docs/protocol.md 2.3, D). It must be called
+// for every critical table before its first operation: an operation with a reference of another
+// proxy may come here before any LOCK does.
 func (c *Core) Closed(now Now, table [16]byte, closed Stamp) Effects {
 	c.checkSession(now)
 	c.raiseClosed(table, closed)
@@ -40,8 +39,8 @@ func (c *Core) raiseClosed(table [16]byte, closed Stamp) {
 	c.tables[table] = f
 }
 
-// raiseClosed takes a later closed. An epoch that an LWT under way is about to write was chosen
-// without knowing it, and counts as older (C17).
+// raiseClosed takes a later closed. The epoch of an LWT under way was chosen without knowing it,
+// and counts as older (C17).
 func (k *key) raiseClosed(closed Stamp) {
 	k.table.closed = max(k.table.closed, closed)
 	if k.lwt.changesTerm() {
@@ -56,10 +55,10 @@ func (k *key) raiseClosed(closed Stamp) {
 	t.dirty = t.dirty || t.window.epoch < closed
 }
 
-// FirstReference tells the lowest reference of the table's generation: those below were of earlier
-// ones, and clients may still have them. It is to be called, like Closed, before a table's first
-// operation. Another number than before is another generation: whatever is known of the last one
-// is lost.
+// FirstReference sets the lowest reference of the table's generation: lower ones belong to earlier
+// generations, and clients may still have them. Like Closed, it must be called before a table's
+// first operation. A changed number means another generation: everything that is known of the last
+// one is dropped.
 func (c *Core) FirstReference(now Now, table [16]byte, first LockRef) Effects {
 	c.checkSession(now)
 	f := c.tables[table]
@@ -71,10 +70,10 @@ func (c *Core) FirstReference(now Now, table [16]byte, first LockRef) Effects {
 	return c.takeEffects()
 }
 
-// Altered tells of a schema change of a table: its open terms are renewed and puts wait for that,
-// since stamps must not lie below a column that was dropped and added again (docs/protocol.md
-// 3.10, Renew). So are terms that open later on an epoch from before: somebody may have chosen it
-// and have been slow to write it.
+// Altered says that the schema of a table has changed: its open terms are renewed and puts wait for
+// that, since stamps must not lie below a column that was dropped and added again (docs/protocol.md
+// 3.10, Renew). The same is done with terms that open later on an epoch from before: a slow LWT may
+// have chosen it earlier.
 func (c *Core) Altered(now Now, table [16]byte) Effects {
 	c.checkSession(now)
 	f := c.tables[table]
@@ -95,22 +94,22 @@ func (c *Core) Altered(now Now, table [16]byte) Effects {
 	return c.takeEffects()
 }
 
-// Dropped tells that a table or its companion is no more: its terms end.
+// Dropped says that a table or its companion no longer exists: its terms end.
 func (c *Core) Dropped(now Now, table [16]byte) Effects {
 	c.checkSession(now)
 	c.lose(now, table)
 	return c.takeEffects()
 }
 
-// lose ends all that is known of the locks of a table.
+// lose ends and forgets all locks of a table.
 func (c *Core) lose(now Now, table [16]byte) {
 	c.idle.forget(table)
 	c.each(table, func(k *key) { k.bury(now, ErrUnavailable) })
 }
 
-// Strict tells whether operations of a table are checked against the lock row instead of the clock
-// (docs/design.md 4, strict). It is to be called, like Closed, before a table's first operation;
-// for a change only once every other living proxy has been told ModeChanging.
+// Strict sets whether operations of a table are checked against the lock row instead of the clock
+// (docs/design.md 4, strict). Like Closed, it must be called before a table's first operation; to
+// change the mode, it may be called only after ModeChanging was called at every other living proxy.
 func (c *Core) Strict(now Now, table [16]byte, strict bool) Effects {
 	m := c.tables[table].tableMode
 	switch {
@@ -124,9 +123,9 @@ func (c *Core) Strict(now Now, table [16]byte, strict bool) Effects {
 	return c.setMode(now, table, m)
 }
 
-// ModeChanging tells that the mode of a table is about to change, or may have changed unseen:
-// until Strict says what holds, operations are checked against the lock row, and no living holder
-// is ended from here.
+// ModeChanging says that the mode of a table is about to change, or may have changed unseen: until
+// Strict is called, operations are checked against the lock row, and this proxy ends no living
+// holder's term.
 func (c *Core) ModeChanging(now Now, table [16]byte) Effects {
 	m := c.tables[table].tableMode
 	m.strict, m.forceLiving = true, false
@@ -143,8 +142,8 @@ func (c *Core) setMode(now Now, table [16]byte, m tableMode) Effects {
 	return c.takeEffects()
 }
 
-// isChecked reports whether operations of the term that is here are checked against the lock row.
-// A term that began while others could end it stays so.
+// isChecked reports whether operations of the term that is here are checked against the lock row. A
+// term that began while others could end it remains so.
 func (k *key) isChecked() bool {
 	return k.table.strict || (k.term != nil && k.term.window.epoch < k.table.strictBelow)
 }

@@ -1,8 +1,7 @@
 package musiccore
 
-// A reference is adopted when the session that enqueued it is dead and its client comes here. It waits
-// like any other; at the head it gets its term by a Takeover of its own (docs/protocol.md 3.13,
-// Takeover).
+// A reference is adopted when its session is dead and its client comes here. It waits like any
+// other; when it is the head, it gets its term by a Takeover (docs/protocol.md 3.13, Takeover).
 
 // ownerOf returns the session that owns a live reference: for the head T.Owner if set, else the
 // queue's.
@@ -24,11 +23,11 @@ func (k *key) adopt(now Now, r LockRef) *entry {
 }
 
 // mayHoldElsewhere reports whether the reference is adopted and waits here: its client may have
-// gone on to another proxy and hold the lock there, of which only the row tells.
+// gone to another proxy and hold the lock there, which only the row shows.
 func (e *entry) mayHoldElsewhere() bool { return e.adopted && e.phase == phaseWaiting }
 
-// awaitTerm lets an operation wait for the term of an adopted head. Where the reference is not the
-// head, it is answered.
+// awaitTerm makes an operation wait for the term of an adopted head. If the reference is not the
+// head, the operation is answered.
 func (k *key) awaitTerm(b waitingOp, e *entry) {
 	if k.term != nil && k.term.holder == e {
 		k.term.ops.waiting = append(k.term.ops.waiting, b)
@@ -43,16 +42,16 @@ func (k *key) awaitTerm(b waitingOp, e *entry) {
 	k.c.addPending(b.op, k, nil)
 }
 
-// adoptedHead reports whether the head is an adopted reference that waits for its Takeover. One
-// that its session has made part of a block since it was adopted may have been handed on, and does
-// not count.
+// adoptedHead reports whether the head is an adopted reference that waits for its Takeover. A
+// reference that its session made part of a block after it was adopted may have been handed on, and
+// does not count.
 func (k *key) adoptedHead() bool {
 	e := k.queue.first()
 	return k.view.isHead(e) && e.adopted && e.phase == phaseWaiting && !e.abandoned && !k.view.row.retained(e.ref)
 }
 
-// remoteHeadDead reports whether the head's session is dead, by a row read at QUORUM: from then on
-// anybody may end its term, on that epoch.
+// remoteHeadDead reports whether the head's session is dead, by a row read at QUORUM: then any
+// proxy may end its term, on that epoch.
 func (k *key) remoteHeadDead(now Now) bool {
 	x, foreign := k.remoteHead()
 	return foreign && k.c.watch(now, x).dead && k.view.quorumEpoch == k.view.row.Epoch
@@ -68,8 +67,7 @@ func (k *key) takeOver(now Now) {
 	k.startLWT(now, lwt{purpose: purposeTakeover, swap: s})
 }
 
-// noteTakeover notes an applied Takeover: the term on its epoch is that of the adopted entry, and
-// of nobody else.
+// noteTakeover records an applied Takeover: the term on its epoch is that of the adopted entry.
 func (k *key) noteTakeover(epoch Stamp) {
 	k.view.quorumEpoch = max(k.view.quorumEpoch, epoch)
 	if e := k.queue.first(); k.view.isHead(e) && e.adopted {

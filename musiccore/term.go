@@ -25,15 +25,15 @@ type term struct {
 	ops         operations
 	synch       synchState
 	renewal     renewal
-	lastRef     LockRef     // up to which it goes: the holder's reference, or the block's last
-	block       *localBlock // what is handed out in it; nil but for a retained block of this session
+	lastRef     LockRef     // its last reference: the holder's, or the block's last
+	block       *localBlock // whose references it hands out; nil if the holder is in no retained block
 }
 
-// window is where the stamps of a term come from: epoch+2 … epoch+W-3.
+// window is the range of a term's stamps: epoch+2 … epoch+W-3.
 type window struct {
 	epoch     Stamp
-	seq       Stamp   // the next free place; it only grows
-	oldEpochs []Stamp // that own Renews left, while operations were in flight
+	seq       Stamp   // epoch+seq is the next free stamp; it only grows
+	oldEpochs []Stamp // from before own Renews, as long as operations with their stamps are in flight
 }
 
 // operations are those of a term: in flight, waiting for the term, or waiting for a verdict.
@@ -51,13 +51,13 @@ type waitingOp struct {
 	until time.Duration
 }
 
-// clean reports whether nothing of an older term, or of this one, can surface any more.
+// clean reports whether no write of an older term, or of this one, can still surface.
 func (t *term) clean() bool {
 	return t.synch.cmd == 0 && !t.unsettled && (!t.dirty || t.synced)
 }
 
-// ready reports whether an operation may begin at once. Behind one that waits for a Synch none begins
-// without it: puts in flight would hold that up.
+// ready reports whether an operation may begin at once. Behind an operation that waits for a Synch,
+// it must wait, too: puts in flight would delay the Synch.
 func (k *key) ready(kind Kind) bool {
 	t := k.term
 	if !t.clean() && (kind != BlindPut || len(t.ops.waiting) > 0 || !k.unfenced()) {
@@ -94,7 +94,7 @@ func (k *key) begin(now Now, b waitingOp, r LockRef) Ticket {
 	return Ticket{}
 }
 
-// beginWithoutTerm answers an operation whose reference has no open term here, or lets it wait.
+// beginWithoutTerm answers an operation whose reference has no open term here, or makes it wait.
 func (k *key) beginWithoutTerm(now Now, b waitingOp, r LockRef) {
 	switch e := cmp.Or(k.liveEntry(r), k.silentEntry(r)); {
 	case e != nil && e.mayHoldElsewhere() && !k.view.isHead(e):
@@ -112,8 +112,8 @@ func (b waitingOp) query(r LockRef) query {
 	return query{op: b.op, kind: queryBegin, ref: r, opKind: b.kind, until: b.until}
 }
 
-// issueTicket counts an operation in, and gives a put its stamp v2s(lockRef, seq): unique, and
-// inside the window (I2, I12).
+// issueTicket counts an operation as in flight, and gives a put its stamp v2s(lockRef, seq):
+// unique, and inside the window (I2, I12).
 func (k *key) issueTicket(now Now, op OpID, kind Kind, left time.Duration) Ticket {
 	t, c := k.term, k.c
 	if kind == BlindPut {
@@ -133,8 +133,8 @@ func (k *key) issueTicket(now Now, op OpID, kind Kind, left time.Duration) Ticke
 	return tk
 }
 
-// end is End of docs/protocol.md 3.7. An operation that has no End in time is over: its client
-// hears "unknown" whatever comes later (C16).
+// end is End of docs/protocol.md 3.7. An operation without an End in time is over: its client is
+// told "unknown", whatever arrives later (C16).
 func (k *key) end(now Now, tk Ticket, o Outcome) Verdict {
 	t := k.term
 	k.expireOps(now)
@@ -166,8 +166,8 @@ func (t *term) verdict(kind Kind, o Outcome) Verdict {
 	return VerdictTell
 }
 
-// expireOps ends what has taken too long: operations without an End, and operations that wait for
-// the term.
+// expireOps ends operations that took too long, those without an End and those that wait for the
+// term.
 func (k *key) expireOps(now Now) {
 	t, c := k.term, k.c
 	if t.ops.flight.expire(now.Boot - c.opts.OpTimeout) {
@@ -185,8 +185,7 @@ func (k *key) expireOps(now Now) {
 	}
 }
 
-// serveOps gives tickets to the operations that wait, or starts the synchronise that they wait
-// for.
+// serveOps gives tickets to the waiting operations, or starts the Synch that they wait for.
 func (k *key) serveOps(now Now) {
 	k.expireQueries(now)
 	k.expireAdoptedOps(now)
@@ -258,8 +257,8 @@ func (k *key) enterTerm(now Now) {
 	k.openTerm(now, e)
 }
 
-// grantsHead reports whether T gives the head to the entry: by the queue, or to an adopted one by
-// its own Takeover.
+// grantsHead reports whether register T gives the head to the entry: by the queue, or, for an
+// adopted entry, by its own Takeover.
 func (r Row) grantsHead(e *entry, self SessionID) bool {
 	if e.adopted {
 		return r.Owner == self && r.Epoch == e.takeover.epoch

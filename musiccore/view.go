@@ -9,16 +9,16 @@ import (
 // missed a commit for good (docs/protocol.md 3.5, Poll).
 const quorumReadEvery = time.Second
 
-// rowFreshFor is how long a row that others change counts as up to date, and localReadTimeout how long
-// an LWT, or a read at QUORUM, waits for a read of one replica.
+// rowFreshFor is how long a row that other sessions change counts as up to date. localReadTimeout is
+// how long an LWT, or a read at QUORUM, waits for a read of one replica.
 const (
 	rowFreshFor      = 5 * time.Millisecond
 	localReadTimeout = 100 * time.Millisecond
 )
 
-// confirmAfter is how long after a commit at LOCAL_QUORUM the row is read at SERIAL, which has the
-// commit finished where it was lost on its way to other data centres. The next LWT of the key does so,
-// too, and mostly comes before.
+// confirmAfter is how long after a commit at LOCAL_QUORUM the row is read at SERIAL, which completes
+// the commit if it was lost on its way to other data centres. The next LWT of the key does that,
+// too, and usually comes first.
 const confirmAfter = time.Second
 
 // rowState is what has been seen of a lock row.
@@ -36,12 +36,12 @@ type view struct {
 	state           rowState
 	firmAfter       CommandID     // not 0: the row exists for every QUORUM read begun after it
 	decidedAfter    CommandID     // likewise for every SERIAL read
-	confirmAt       time.Duration // not 0: an own commit may be on no quorum yet; a SERIAL read by then
-	quorumEpoch     Stamp         // read at QUORUM, or made by an own LWT: may be entered dirty
-	seenAt          time.Duration // when the queue was seen last
+	confirmAt       time.Duration // not 0: an own commit may be on no quorum yet; read at SERIAL then
+	quorumEpoch     Stamp         // read at QUORUM, or made by an own LWT: a dirty term may open on it
+	seenAt          time.Duration // when the queue was read last
 	read            rowRead
-	hinted          bool          // a hint says that there is something to see
-	releaseExpected time.Duration // a hint says that there will be, by then
+	hinted          bool          // after a hint that the row has changed
+	releaseExpected time.Duration // after a hint that it is about to change: until when it is read often
 	retainedCache   retainedBlocks
 }
 
@@ -49,16 +49,16 @@ type view struct {
 type rowRead struct {
 	cmd             CommandID     // under way; 0: none
 	began           time.Duration // when
-	quorum          bool          // how it, or the last one, was read
-	serial          bool          // likewise
+	quorum          bool          // it, or the last one, was at QUORUM or SERIAL
+	serial          bool          // it, or the last one, was at SERIAL
 	localReadWanted bool          // an LWT waits for a look
-	empty           int           // reads in a row that brought nothing
-	next            time.Duration // no read before
-	quorumAt        time.Duration // last QUORUM read
-	err             error         // why the last one failed
+	empty           int           // how many reads in a row showed nothing new
+	next            time.Duration // the next read is not before that
+	quorumAt        time.Duration // of the last QUORUM read
+	err             error         // why the last read failed
 }
 
-// pointer returns the row, or nil where there is none or nothing is known.
+// pointer returns the row, or nil if there is none or nothing is known.
 func (v *view) pointer() *Row {
 	if v.state != rowPresent {
 		return nil
@@ -66,8 +66,8 @@ func (v *view) pointer() *Row {
 	return &v.row
 }
 
-// applied takes an own LWT. A read may have shown a later state before the reply came, so it is
-// joined with the row and not written over it.
+// applied records an own LWT. A read may have shown a later state before the reply came, so the
+// result is joined with the row and does not replace it.
 func (v *view) applied(s Swap) {
 	v.row, _ = newer(v.row, s.onto(v.row))
 	v.state = rowPresent
@@ -76,7 +76,8 @@ func (v *view) applied(s Swap) {
 	}
 }
 
-// committed takes how an own LWT was committed that was sent with a command up to last.
+// committed records how an own LWT was committed. Commands up to last were sent before that is
+// known.
 func (v *view) committed(now Now, last CommandID, near bool) {
 	v.decidedAfter = last
 	if near {
@@ -86,14 +87,14 @@ func (v *view) committed(now Now, last CommandID, near bool) {
 	v.firmAfter, v.confirmAt = last, 0
 }
 
-// startRead starts a read if the key needs one: to begin with, to decide something that only
-// QUORUM decides, or because it waits for another session.
+// startRead starts a read if the key needs one: the first, one that must be at QUORUM to decide
+// something, or one because it waits for another session.
 func (k *key) startRead(now Now) {
 	v := &k.view
 	serial := k.needsSerial(now)
 	quorum := serial || k.needsQuorum(now)
 	if quorum && !v.read.quorum && now.Boot-v.read.began >= localReadTimeout {
-		// What a quorum has to tell does not wait for one replica.
+		// A QUORUM read does not wait for one replica.
 		delete(k.c.commands, v.read.cmd)
 		v.read.cmd = 0
 	}
@@ -103,8 +104,8 @@ func (k *key) startRead(now Now) {
 	if !quorum && !v.read.localReadWanted && !k.needsRow() && !k.pollsHead(now) && !k.term.checksBehind(now, k.c.opts.Retain) {
 		return
 	}
-	// One replica may have nothing to show for good, or half a row. A read before an LWT need not
-	// care: the LWT is refused then.
+	// One replica may lack the row, or half of it, for good. That does not matter to a read before
+	// an LWT: the LWT is refused then.
 	waits := !v.read.localReadWanted || k.pollsHead(now)
 	v.read.quorum = quorum || v.read.err != nil || (waits && v.state != rowUnread && now.Boot-v.read.quorumAt >= quorumReadEvery)
 	v.read.serial = serial
@@ -112,9 +113,9 @@ func (k *key) startRead(now Now) {
 	k.c.commands[v.read.cmd] = k
 }
 
-// waitsForLocalRead reports whether an LWT on the queue is to wait for a read of one replica first:
-// others change the queue, too, and a near replica knows of all but the latest change. An LWT made
-// from an older row would be refused, at the cost of one.
+// waitsForLocalRead reports whether an LWT on the queue must wait for a read of one replica: other
+// sessions change the queue, too, and a near replica knows all but the latest change. An LWT made
+// from an older row would be refused, which costs as much as one that is applied.
 func (k *key) waitsForLocalRead(now Now) bool {
 	v := &k.view
 	if v.state != rowPresent || now.Boot-v.seenAt < rowFreshFor || (v.read.cmd != 0 && now.Boot-v.read.began >= localReadTimeout) {
@@ -127,9 +128,9 @@ func (k *key) waitsForLocalRead(now Now) bool {
 // needsRow reports whether an entry is to be enqueued and nothing has been read.
 func (k *key) needsRow() bool { return k.view.state == rowUnread && len(k.queue.unnumbered) > 0 }
 
-// checksBehind reports whether to look for other sessions that wait behind a block, whose hint
-// may have been lost. It is enough to look at events: a block that nobody holds, or one holder for
-// long, ends by itself.
+// checksBehind reports whether to read who waits behind a block, since the hint of another session
+// may have been lost. Doing so at events is enough: a block without a holder, or with one holder
+// for long, ends by itself.
 func (t *term) checksBehind(now Now, retain time.Duration) bool {
 	if t == nil || t.block == nil || t.block.closed || now.Boot < t.block.nextCheck {
 		return false
@@ -144,13 +145,13 @@ func (k *key) pollsHead(now Now) bool {
 	return foreign && k.headAwaited(now)
 }
 
-// needsSerial reports whether something is to be decided that rests on every LWT before it: that a
-// reference was never given, or that the own last commit is on a quorum.
+// needsSerial reports whether a decision depends on every LWT before it: that a reference was never
+// given, or that the own last commit is on a quorum.
 func (k *key) needsSerial(now Now) bool {
 	return slices.ContainsFunc(k.queries, query.needsSerial) || (k.view.confirmAt != 0 && now.Boot >= k.view.confirmAt)
 }
 
-// needsQuorum reports whether something is to be decided that must not come from one replica.
+// needsQuorum reports whether a decision must not depend on one replica.
 func (k *key) needsQuorum(now Now) bool {
 	if slices.ContainsFunc(k.queries, query.needsRow) || (k.term != nil && len(k.term.ops.checks) > 0) || (k.lwt != nil && k.lwt.refused != 0) || k.piggyback.delegated.after != 0 {
 		return true
@@ -258,8 +259,8 @@ func (v *view) shownBy(id CommandID) bool {
 	return (v.firmAfter != 0 && id > v.firmAfter) || (v.read.serial && v.decidedAfter != 0 && id > v.decidedAfter)
 }
 
-// forgetRow starts a key anew whose lock row is gone: the references it had given mean nothing any
-// more.
+// forgetRow starts a key again whose lock row is gone: the references that it had given mean
+// nothing any more.
 func (k *key) forgetRow(now Now) {
 	if k.term != nil {
 		k.loseTerm(now)

@@ -11,17 +11,18 @@ const watchFor = 5 * time.Second
 // maxDeadSessions bounds the dead sessions that are remembered.
 const maxDeadSessions = 256
 
-// watch is Dead(x) of docs/protocol.md 3.3: the beat of another session, observed by the own
-// BOOTTIME and raw clock only. The interval counts from the END of the read that first showed a
-// value to the START of a later one that still shows it (C5); absence is a value like another.
+// watch finds out whether another session is dead (docs/protocol.md 3.3): it observes the session's
+// beat, by the own BOOTTIME and raw clock only. The interval counts from the END of the read that
+// first showed a value to the START of a later one that still shows it (C5); a missing row is a
+// value, too.
 type watch struct {
 	c      *Core
 	id     SessionID
 	cmd    CommandID // the read under way
-	start  Now       // not after its start
+	start  Now       // read before that read began
 	seen   bool
 	beat   int64
-	lease  time.Duration // as the session says
+	lease  time.Duration // as written beside the beat
 	since  Now           // not before the end of the first read of beat
 	dead   bool
 	deadAt time.Duration
@@ -29,7 +30,7 @@ type watch struct {
 	timer  timer
 }
 
-// watch observes a session for a while; further calls prolong that.
+// watch observes a session for a while; further calls extend that time.
 func (c *Core) watch(now Now, x SessionID) *watch {
 	w := c.watches[x]
 	if w == nil {
@@ -44,7 +45,7 @@ func (c *Core) watch(now Now, x SessionID) *watch {
 	return w
 }
 
-// due starts a read of the beat, or ends a watch that nobody wants any more.
+// due starts a read of the beat, or ends a watch that is no longer wanted.
 func (w *watch) due(now Now) {
 	if w.dead || w.cmd != 0 {
 		return
@@ -76,7 +77,7 @@ func (w *watch) reply(now Now, _ CommandID, r Result) {
 	}
 }
 
-// setTimer sets the next read: now and then, and as soon as it could be the one that finds the
+// setTimer sets the time of the next read: at intervals, and as soon as a read could find the
 // session dead.
 func (w *watch) setTimer(now Now) {
 	if w.dead {
@@ -89,10 +90,10 @@ func (w *watch) setTimer(now Now) {
 	w.c.timers.set(&w.timer, at)
 }
 
-// deadAfter returns how long the beat must stand still.
+// deadAfter returns how long the beat must not change.
 func (w *watch) deadAfter() time.Duration { return w.c.opts.DeadAfter(w.lease) }
 
-// declareDead finds the session dead. That is for ever, since a session never comes back.
+// declareDead records that the session is dead. That is final, since a session never comes back.
 func (w *watch) declareDead(now Now) {
 	c := w.c
 	w.dead, w.deadAt = true, now.Boot
@@ -104,16 +105,16 @@ func (w *watch) declareDead(now Now) {
 	}
 }
 
-// observe watches a session that a client asks for, for so long that a client that tries again is
-// served when the session is dead. known is false before the first read, which finds a session
-// dead that ended by itself.
+// observe watches a session for a client's operation, for so long that a client that tries again is
+// served once the session is dead. known is false before the first read, which may find that the
+// session has ended by itself.
 func (c *Core) observe(now Now, x SessionID) (known, dead bool) {
 	w := c.watch(now, x)
 	w.until = max(w.until, now.Boot+2*w.deadAfter())
 	return w.seen || w.dead, w.dead
 }
 
-// deadAfter returns how long the beat of a session must stand still, as far as is known.
+// deadAfter returns how long the beat of a session must not change, as far as its lease is known.
 func (c *Core) deadAfter(x SessionID) time.Duration {
 	if w := c.watches[x]; w != nil {
 		return w.deadAfter()
