@@ -4,6 +4,9 @@ import (
 	"testing"
 
 	"music/config"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestPatternsOfCriticalTables(t *testing.T) {
@@ -14,25 +17,16 @@ func TestPatternsOfCriticalTables(t *testing.T) {
 		{"Mixed", "Cases"}: true, {"Mixed", "cases"}: false, {"mixed", "Cases"}: false,
 		{"any", "audit"}: true, {"system", "audit"}: false, {"system_auth", "audit"}: false, {"music", "audit"}: false,
 	} {
-		if got := m.CriticalByName(name[0], name[1]); got != want {
-			t.Errorf("%v: %v, want %v", name, got, want)
-		}
+		assert.Equal(t, want, m.CriticalByName(name[0], name[1]), "%v", name)
 	}
-	if (config.Music{}).CriticalByName("bank", "accounts") {
-		t.Error("a table is critical by no pattern")
-	}
+	assert.False(t, (config.Music{}).CriticalByName("bank", "accounts"), "a table is critical by no pattern")
 }
 
 func TestRulesAreTheSameHoweverTheyAreWritten(t *testing.T) {
 	a := config.Music{Critical: []string{"bank.*", `shop."Orders"`}}.CriticalRules()
 	b := config.Music{Critical: []string{`shop."Orders"`, "BANK.*", "bank.*"}}.CriticalRules()
-	if a != b || a == "" {
-		t.Fatalf("%s and %s", a, b)
-	}
-	if c := (config.Music{Critical: []string{"bank.*", "shop.orders"}}).CriticalRules(); c == a {
-		t.Fatalf("%s is another rule", c)
-	}
-	if none := (config.Music{}).CriticalRules(); none != "" {
-		t.Fatal(none)
-	}
+	require.Equal(t, b, a)
+	require.NotEmpty(t, a)
+	require.NotEqual(t, a, (config.Music{Critical: []string{"bank.*", "shop.orders"}}).CriticalRules(), "a name in quotes is another rule")
+	require.Empty(t, (config.Music{}).CriticalRules())
 }

@@ -50,7 +50,7 @@ func benchWindows(b *testing.B, m *memoryConn, d dialect, request, answer messag
 	b.ResetTimer()
 	for i := 0; i < b.N; i += window {
 		if err := errors.Join(m.feed(m.up, up), m.feed(m.down, down)); err != nil {
-			b.Fatal(err)
+			require.NoError(b, err)
 		}
 	}
 	require.Zero(b, m.server.Stats.Rejected.Load())
@@ -107,7 +107,7 @@ func roundTrips(b *testing.B, client, node net.Conn, request []byte, flight int)
 	for range rounds {
 		_, _ = client.Write(up)
 		if _, err := io.ReadFull(client, got); err != nil {
-			b.Fatal(err)
+			require.NoError(b, err)
 		}
 	}
 	b.StopTimer()

@@ -141,7 +141,7 @@ func TestPreparedStatementsAreBounded(t *testing.T) {
 			p := &preparedStatement{tables: make([]*catalog.Table, rapid.IntRange(0, 40).Draw(t, "size"))}
 			s.add(id, p, shares[rapid.IntRange(0, 3).Draw(t, "by")])
 			if got, ok := s.Get(id); !ok || got != p {
-				t.Fatal("the last one is there")
+				require.Fail(t, "the last one is there")
 			}
 			sum, of := 0, map[*preparedShare]int{}
 			for _, key := range s.lru.Keys() {
@@ -150,11 +150,11 @@ func TestPreparedStatementsAreBounded(t *testing.T) {
 				of[r.by] += r.size
 			}
 			if sum != s.size || sum > all {
-				t.Fatalf("%d bytes, counted as %d of %d", sum, s.size, all)
+				require.Fail(t, "another size", "%d bytes, counted as %d of %d", sum, s.size, all)
 			}
 			for _, by := range shares[1:] {
 				if of[by] != by.size || by.size > each || len(by.ids) > each/entryMemory {
-					t.Fatalf("share of %d bytes, counted as %d of %d, %d ids", of[by], by.size, each, len(by.ids))
+					require.Fail(t, "another share", "%d bytes, counted as %d of %d, %d ids", of[by], by.size, each, len(by.ids))
 				}
 			}
 		}

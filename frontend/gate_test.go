@@ -309,15 +309,15 @@ func (g *gateTry) judge(node *permissiveNode, s gateText, table world, way strin
 	open := table == ordinary || table == world(catalog.Allow)
 	switch {
 	case open && (len(plain) != 1 || failed):
-		g.Errorf("%s is not let through: %v", way, answer)
+		assert.Fail(g, "not let through", "%s: %v", way, answer)
 	case !open && len(plain) > 0:
-		g.Errorf("%s is let through", way)
+		assert.Fail(g, "let through", way)
 	case !open && table == world(catalog.Reject) && len(fenced) > 0:
-		g.Errorf("%s gets a section", way)
+		assert.Fail(g, "a section", way)
 	case !open && len(fenced) == 0 && !failed && !strings.Contains(s.text, " IF "):
-		g.Errorf("%s: %v, and nothing was written", way, answer)
+		assert.Fail(g, "nothing was written", "%s: %v", way, answer)
 	case failed && !strings.HasPrefix(refused.GetErrorMessage(), "MUSIC_"):
-		g.Errorf("%s: %v", way, refused)
+		assert.Fail(g, "refused by somebody else", "%s: %v", way, refused)
 	}
 }
 

@@ -119,7 +119,7 @@ func BenchmarkLockAtOnce(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if err := m.feed(m.up, lock); err != nil {
-			b.Fatal(err)
+			require.NoError(b, err)
 		}
 	}
 }

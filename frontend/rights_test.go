@@ -147,7 +147,7 @@ func TestToLookUpARightAllocatesNothing(t *testing.T) {
 	}
 	assert.Zero(t, testing.AllocsPerRun(100, func() {
 		if c.missingPermission(table, permissionModify|permissionSelect) != 0 {
-			t.Error("it is known")
+			assert.Fail(t, "it is known")
 		}
 		c.rights.note(right{table, permissionModify})
 	}))

@@ -82,7 +82,7 @@ func (s *tableFixture) companion() string {
 			return name
 		}
 	}
-	s.t.Fatal("no companion")
+	require.Fail(s.t, "no companion")
 	return ""
 }
 
@@ -111,9 +111,7 @@ func TestNothingFailsOpen(t *testing.T) {
 			for way, answer := range w.everyWay(t, names.Replace(text)) {
 				assert.Equal(t, primitive.OpCodeError, answer.opcode(), "v%d %s, %s: %v", version, way, text, answer)
 			}
-			if after := s.rows(); after != before {
-				t.Fatalf("v%d %s: has changed\n%s\nto\n%s", version, text, before, after)
-			}
+			require.Equal(t, before, s.rows(), "v%d %s: has changed\n", version, text)
 		}
 	}
 }

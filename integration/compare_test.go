@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -65,7 +66,7 @@ func TestOrdinaryCQLIsEqual(t *testing.T) {
 		t.Run(d.name, func(t *testing.T) {
 			direct, proxied := record(t, d, node, node), record(t, d, node, proxy)
 			for _, difference := range differences(direct, proxied) {
-				t.Error(difference)
+				assert.Fail(t, "a difference", "%v", difference)
 			}
 			checkCorpusWorked(t, d, direct)
 		})
@@ -80,9 +81,7 @@ func checkCorpusWorked(t *testing.T, d driver, told []string) {
 			continue
 		}
 		failed := strings.Contains(told[0], "\nerror ")
-		if failed != s.fails || strings.Contains(told[0], "\nerror 0x0000") {
-			t.Errorf("failed: %v, should fail with the server's error: %v: %.600s", failed, s.fails, told[0])
-		}
+		assert.True(t, failed == s.fails && !strings.Contains(told[0], "\nerror 0x0000"), "failed: %v, should fail with the server's error: %v: %.600s", failed, s.fails, told[0])
 		told = told[1:]
 	}
 }

@@ -23,7 +23,7 @@ func TestThreeProxiesFramesAreEqual(t *testing.T) {
 			direct := converse(t, c.version, c.compression, nodeAddresses(t)...)
 			proxied := converse(t, c.version, c.compression, proxyAddresses()...)
 			for _, difference := range differentMoves(direct, proxied) {
-				t.Error(difference)
+				assert.Fail(t, "a difference", "%v", difference)
 			}
 		})
 	}
@@ -37,7 +37,7 @@ func TestThreeProxiesOrdinaryCQLIsEqual(t *testing.T) {
 		t.Run(d.name, func(t *testing.T) {
 			direct, proxied := record(t, d, node, node), record(t, d, node, proxyAddresses()[0])
 			for _, difference := range differences(direct, proxied) {
-				t.Error(difference)
+				assert.Fail(t, "a difference", "%v", difference)
 			}
 			checkCorpusWorked(t, d, direct)
 		})

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"music/config"
@@ -166,7 +167,7 @@ func (p *docPlayer) session(part docPart) {
 		case p.write:
 			p.edits = append(p.edits, docEdit{from: part.first + x.from, lines: len(x.printed), text: p.written(got)})
 		default:
-			p.t.Errorf("%s:%d: %s\nthe page says:\n%s\ncqlsh printed:\n%s", p.page.path, x.line, x.typed, want, got)
+			assert.Fail(p.t, "the page says something else", "%s:%d: %s\nthe page says:\n%s\ncqlsh printed:\n%s", p.page.path, x.line, x.typed, want, got)
 		}
 	}
 }

@@ -77,7 +77,7 @@ func TestNoAttemptGetsPastTheFence(t *testing.T) {
 					b.wire = openWire(t, needProxy(t), c.version, c.compression)
 				}
 				for _, fault := range b.run(a, &before) {
-					t.Errorf("%s %s", a.name, fault)
+					assert.Fail(t, "a fault", "%s %s", a.name, fault)
 				}
 			}
 		})

@@ -131,17 +131,11 @@ func (w *wire) answer() (envelope, error) {
 // say sends a request where the turn is and keeps the answer.
 func (k *conversation) say(name string, m message.Message, hide mask, change func(*frame.Frame)) *frame.Frame {
 	k.t.Helper()
-	if err := k.wire.send(m, change); err != nil {
-		k.t.Fatalf("%s at %s: %v", name, k.wire.net.RemoteAddr(), err)
-	}
+	require.NoError(k.t, k.wire.send(m, change), "%s at %s", name, k.wire.net.RemoteAddr())
 	e, err := k.wire.answer()
-	if err != nil {
-		k.t.Fatalf("%s at %s: %v", name, k.wire.net.RemoteAddr(), err)
-	}
+	require.NoError(k.t, err, "%s at %s", name, k.wire.net.RemoteAddr())
 	f, err := k.wire.decode(e)
-	if err != nil && hide != nil {
-		k.t.Fatalf("%s: %v in %v", name, err, e)
-	}
+	require.True(k.t, err == nil || hide == nil, "%s: %v in %v", name, err, e)
 	shown := append(bytes.Clone(e.header), e.body...)
 	if hide != nil {
 		hide(f)
@@ -156,9 +150,7 @@ func (k *conversation) say(name string, m message.Message, hide mask, change fun
 func (k *conversation) encode(f *frame.Frame) []byte {
 	f.Header.Flags &^= primitive.HeaderFlagCompressed
 	var b bytes.Buffer
-	if err := k.wire.codec.EncodeFrame(f, &b); err != nil {
-		k.t.Fatal(err)
-	}
+	require.NoError(k.t, k.wire.codec.EncodeFrame(f, &b))
 	return b.Bytes()
 }
 
@@ -281,7 +273,7 @@ func TestFramesAreEqual(t *testing.T) {
 			before.topology()
 			behind.topology()
 			for _, difference := range differentMoves(append(direct, before.moves...), append(proxied, behind.moves...)) {
-				t.Error(difference)
+				assert.Fail(t, "a difference", "%v", difference)
 			}
 		})
 	}

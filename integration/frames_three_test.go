@@ -57,7 +57,7 @@ func TestFramesOfThreeProxiesAreEqual(t *testing.T) {
 	direct := converseBriefly(t, version, compression, nodeAddresses(t)...)
 	proxied := converseBriefly(t, version, compression, proxyAddresses()...)
 	for _, difference := range differentMoves(direct, proxied) {
-		t.Error(difference)
+		assert.Fail(t, "a difference", "%v", difference)
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/frame"
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // handshakeAgain asks what may be asked at any time, and what may not.
@@ -177,7 +179,7 @@ func (k *conversation) pages(name string, m func(*message.QueryOptions) message.
 		}
 		state = rows.Metadata.PagingState
 	}
-	k.t.Errorf("%s: pages have no end", name)
+	assert.Fail(k.t, "pages have no end", name)
 }
 
 // batches sends BATCH messages of every type, with children by text and by id.
@@ -258,15 +260,11 @@ func (k *conversation) pipelined() {
 	byStream := map[int16]envelope{}
 	first := k.wire.stream + 1
 	for i := range n {
-		if err := k.wire.send(plainQuery(fmt.Sprintf("SELECT k, c, v FROM t WHERE k = %d", i%10)), nil); err != nil {
-			k.t.Fatal(err)
-		}
+		require.NoError(k.t, k.wire.send(plainQuery(fmt.Sprintf("SELECT k, c, v FROM t WHERE k = %d", i%10)), nil))
 	}
 	for range n {
 		e, err := k.wire.receive()
-		if err != nil {
-			k.t.Fatal(err)
-		}
+		require.NoError(k.t, err)
 		byStream[e.stream()] = e
 	}
 	for i := range n {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gocql/gocql"
+	"github.com/stretchr/testify/require"
 )
 
 // gocql1 is a session of the older Go driver, which most programs still use.
@@ -39,9 +40,7 @@ func withGocql1(version int, compression string) driver {
 func openGocql1(t testing.TB, c *gocql.ClusterConfig) *gocql1 {
 	t.Helper()
 	s, err := c.CreateSession()
-	if err != nil {
-		t.Fatalf("gocql v1 at %v: %v", c.Hosts, err)
-	}
+	require.NoError(t, err, "gocql v1 at %v", c.Hosts)
 	t.Cleanup(func() { closeWithin(s.Close) })
 	return &gocql1{s}
 }

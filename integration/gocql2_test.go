@@ -10,6 +10,7 @@ import (
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 	"github.com/apache/cassandra-gocql-driver/v2/lz4"
 	"github.com/apache/cassandra-gocql-driver/v2/snappy"
+	"github.com/stretchr/testify/require"
 )
 
 // requestTimeout is longer than any of Cassandra's own limits: no driver gives up before there is an answer.
@@ -49,9 +50,7 @@ func withGocql2(version int, compression string) driver {
 func openGocql2(t testing.TB, c *gocql.ClusterConfig) *gocql2 {
 	t.Helper()
 	s, err := c.CreateSession()
-	if err != nil {
-		t.Fatalf("gocql v2 at %v: %v", c.Hosts, err)
-	}
+	require.NoError(t, err, "gocql v2 at %v", c.Hosts)
 	t.Cleanup(func() { closeWithin(s.Close) })
 	return &gocql2{s}
 }

@@ -82,9 +82,8 @@ func TestHistoriesAreAnsweredLikeLightweightTransactions(t *testing.T) {
 	var compared, abandoned, applied atomic.Int64
 	eachHistory(*historiesCount, func(seed uint64) {
 		h := oneClientHistory{keyspace: s.keyspace, key: fmt.Sprintf("h%d", seed), direct: direct, proxied: s.client}
-		if h.play(seed); h.difference != "" {
-			t.Errorf("seed %d: %s", seed, h.difference)
-		}
+		h.play(seed)
+		assert.Empty(t, h.difference, "seed %d", seed)
 		applied.Add(int64(h.applied))
 		if h.abandoned {
 			abandoned.Add(1)
@@ -231,7 +230,7 @@ func TestHistoriesOfSeveralClientsAreLinearizable(t *testing.T) {
 			}
 		}
 		if porcupine.CheckOperationsTimeout(sharedModel(), ops, time.Minute) != porcupine.Ok {
-			t.Errorf("seed %d is not linearizable: %+v", seed, ops)
+			assert.Fail(t, "not linearizable", "seed %d: %+v", seed, ops)
 			return
 		}
 		linearizable.Add(1)

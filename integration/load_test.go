@@ -234,7 +234,7 @@ func (g *loadClient) send(stream int16, m message.Message) error {
 	_ = g.wire.net.SetWriteDeadline(time.Now().Add(answerLimit))
 	err := g.wire.send(m, func(f *frame.Frame) { f.Header.StreamId = stream })
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		g.t.Errorf("a request could not be sent to %s within %v", g.wire.net.RemoteAddr(), answerLimit)
+		assert.Fail(g.t, "a request could not be sent", "to %s within %v", g.wire.net.RemoteAddr(), answerLimit)
 	}
 	return err
 }
@@ -243,20 +243,20 @@ func (g *loadClient) send(stream int16, m message.Message) error {
 func (g *loadClient) hear() error {
 	e, err := g.wire.receiveWithin(answerLimit)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		g.t.Errorf("%d requests at %s are not answered, and the connection does not end: %v", len(g.owed), g.wire.net.RemoteAddr(), g.owed)
+		assert.Fail(g.t, "requests are not answered, and the connection does not end", "%d at %s: %v", len(g.owed), g.wire.net.RemoteAddr(), g.owed)
 	}
 	if err != nil {
 		return err
 	}
 	q, asked := g.owed[e.stream()]
 	if !asked {
-		g.t.Errorf("stream %d of %s is answered, and nothing was asked: %v", e.stream(), g.wire.net.RemoteAddr(), e)
+		assert.Fail(g.t, "an answer, and nothing was asked", "stream %d of %s: %v", e.stream(), g.wire.net.RemoteAddr(), e)
 		return errAnswered
 	}
 	delete(g.owed, e.stream())
 	f, err := g.wire.decode(e)
 	if err != nil {
-		g.t.Errorf("an answer of %s to %v cannot be read: %v: %v", g.wire.net.RemoteAddr(), q, err, e)
+		assert.NoError(g.t, err, "an answer of %s to %v cannot be read: %v", g.wire.net.RemoteAddr(), q, e)
 		return err
 	}
 	return g.take(q, f.Body.Message)
@@ -273,7 +273,7 @@ func (g *loadClient) take(q loadRequest, m message.Message) error {
 	}
 	refused, ok := m.(message.Error)
 	if !ok || !q.mayFail(refused) {
-		g.t.Errorf("%v was answered %v", q, m)
+		assert.Fail(g.t, "another answer", "%v was answered %v", q, m)
 		return errAnswered
 	}
 	g.mu.Lock()

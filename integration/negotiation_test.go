@@ -14,6 +14,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/frame"
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -150,9 +151,7 @@ func TestGreetingsAreAnsweredAlike(t *testing.T) {
 			require.NoError(t, err)
 			got, err := exchange(proxy, g.sent)
 			require.NoError(t, err)
-			if equal := bytes.Equal(want, got); equal != (g.differs == "") {
-				t.Errorf("known to differ: %q\ndirect\n%sproxied\n%s", g.differs, hex.Dump(want), hex.Dump(got))
-			}
+			assert.Equal(t, g.differs == "", bytes.Equal(want, got), "known to differ: %q\ndirect\n%sproxied\n%s", g.differs, hex.Dump(want), hex.Dump(got))
 		})
 	}
 }

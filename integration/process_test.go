@@ -77,9 +77,7 @@ func (p *process) status(t *testing.T) int {
 	t.Helper()
 	err := p.cmd.Wait()
 	var ended *exec.ExitError
-	if err != nil && !errors.As(err, &ended) {
-		t.Fatal(err)
-	}
+	require.True(t, err == nil || errors.As(err, &ended), "%v", err)
 	return p.cmd.ProcessState.ExitCode()
 }
 

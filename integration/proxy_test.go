@@ -160,9 +160,7 @@ func poll(limit time.Duration, f func() error) error {
 // eventually fails the test unless f returns nil within limit.
 func eventually(t testing.TB, limit time.Duration, what string, f func() error) {
 	t.Helper()
-	if err := poll(limit, f); err != nil {
-		t.Fatalf("%s: %v", what, err)
-	}
+	require.NoError(t, poll(limit, f), what)
 }
 
 // ownAddress is an address that nothing else in these tests listens on.

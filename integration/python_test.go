@@ -41,9 +41,7 @@ func output(t testing.TB, cmd *exec.Cmd, fails bool) string {
 	t.Helper()
 	out, err := cmd.CombinedOutput()
 	var ended *exec.ExitError
-	if err != nil && (!fails || !errors.As(err, &ended)) {
-		t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
-	}
+	require.True(t, err == nil || (fails && errors.As(err, &ended)), "%v: %v\n%s", cmd.Args, err, out)
 	return string(out)
 }
 
@@ -138,7 +136,7 @@ func (p *python) answer(to any) {
 	p.t.Helper()
 	if !p.out.Scan() {
 		p.close()
-		p.t.Fatalf("driver.py ended: %v\n%s", p.out.Err(), p.err.String())
+		require.Fail(p.t, "driver.py ended", "%v\n%s", p.out.Err(), p.err.String())
 	}
 	require.NoError(p.t, json.Unmarshal(p.out.Bytes(), to))
 }

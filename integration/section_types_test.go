@@ -113,7 +113,7 @@ func cellOf(t *testing.T, m message.Message, column string) string {
 			return string(rows.Data[0][i])
 		}
 	}
-	t.Fatalf("no column %s", column)
+	require.Fail(t, "no such column", column)
 	return ""
 }
 

@@ -15,13 +15,15 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"slices"
 	"strconv"
 	"sync"
 	"testing"
 	"time"
 
 	"music/integration/cassandra"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // The command line says which runs, and whether their results are kept.
@@ -43,9 +45,7 @@ func TestModels(t *testing.T) {
 				t.Parallel()
 				verdict := check(t, r)
 				seen.note(r, verdict)
-				if verdict.broken != r.breaks {
-					t.Errorf("breaks %q, not %q\n%s", verdict.broken, r.breaks, verdict.story)
-				}
+				assert.Equal(t, r.breaks, verdict.broken, "breaks %q, not %q\n%s", verdict.broken, r.breaks, verdict.story)
 				keep(t, r, verdict)
 			})
 		}
@@ -65,9 +65,7 @@ func need(t *testing.T) {
 		t.Skip("-short")
 	}
 	runDir, err := cassandra.DefaultRunDir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	spin, gcc := cassandra.Program{Name: "spin", Package: "spin"}, cassandra.Program{Name: "gcc", Package: "gcc"}
@@ -78,9 +76,7 @@ func need(t *testing.T) {
 		fmt.Fprintf(os.Stderr, "%s\nTHE MODELS ARE NOT CHECKED: %v\n%s\n", bar, err, bar)
 		t.Skip(err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }
 
 // ledger collects the verdicts of runs that go in parallel.
@@ -136,9 +132,7 @@ func (v verdict) counted() string {
 func TestNamesAreUnique(t *testing.T) {
 	var names []string
 	for _, r := range runs() {
-		if slices.Contains(names, r.name) {
-			t.Errorf("%s twice", r.name)
-		}
+		assert.NotContains(t, names, r.name, "twice")
 		names = append(names, r.name)
 	}
 }

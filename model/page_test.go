@@ -6,6 +6,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // page is where the table of results stands.
@@ -14,13 +17,9 @@ const page = "../docs/model.md"
 // TestPageTellsEveryRun: docs/model.md tells what came of each run of the small scopes, and nothing else of any run.
 func TestPageTellsEveryRun(t *testing.T) {
 	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, r := range runs() {
-		if !strings.Contains(string(text), result(r)) && (r.scope == smallScope || strings.Contains(string(text), "| "+r.name+" |")) {
-			t.Errorf("%s has no line that begins with %q", page, result(r))
-		}
+		assert.True(t, strings.Contains(string(text), result(r)) || (r.scope != smallScope && !strings.Contains(string(text), "| "+r.name+" |")), "%s has no line that begins with %q", page, result(r))
 	}
 }
 
@@ -37,12 +36,11 @@ func TestStoriesAreKept(t *testing.T) {
 		}
 		text, err := os.ReadFile(filepath.Join("testdata", r.name+".txt"))
 		if err != nil {
-			t.Error(err)
+			assert.NoError(t, err)
 			continue
 		}
-		if head := heading(r); !strings.HasPrefix(string(text), head) {
-			t.Errorf("%s.txt does not begin with %q", r.name, head)
-		}
+		head := heading(r)
+		assert.True(t, strings.HasPrefix(string(text), head), "%s.txt does not begin with %q", r.name, head)
 	}
 }
 
@@ -50,18 +48,13 @@ func TestStoriesAreKept(t *testing.T) {
 func writePage(t *testing.T, l *ledger) {
 	t.Helper()
 	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	const begin, end = "<!-- runs -->\n", "<!-- /runs -->"
 	before, rest, ok1 := strings.Cut(string(text), begin)
 	old, after, ok2 := strings.Cut(rest, end)
-	if !ok1 || !ok2 {
-		t.Fatalf("%s has no marks", page)
-	}
-	if err := os.WriteFile(page, []byte(before+begin+table(l, old)+end+after), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.True(t, ok1, "%s has no marks", page)
+	require.True(t, ok2, "%s has no marks", page)
+	require.NoError(t, os.WriteFile(page, []byte(before+begin+table(l, old)+end+after), 0o600))
 }
 
 // table returns the results as Markdown, those that are not in the ledger out of the old table.

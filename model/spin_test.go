@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 // Limits of one search: memory in MB, and how long it may take on a machine with other work.
@@ -70,9 +72,7 @@ func search(ctx context.Context, t *testing.T, r run, dir string) (report string
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	out, err := cmd.CombinedOutput()
 	stopped = enough.Err() != nil
-	if err != nil && !stopped {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	require.True(t, err == nil || stopped, "%v\n%s", err, out)
 	return string(out), cmd.ProcessState.UserTime(), stopped
 }
 
@@ -80,17 +80,14 @@ func search(ctx context.Context, t *testing.T, r run, dir string) (report string
 func copyModels(t *testing.T, dir string) {
 	t.Helper()
 	files, err := filepath.Glob("*.pml")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no models: %v", err)
-	}
+	require.NoError(t, err, "no models")
+	require.NotEmpty(t, files, "no models: %v", err)
 	for _, file := range files {
 		text, err := os.ReadFile(file) //nolint:gosec // G304: what the pattern found
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, file), text, 0o600) //nolint:gosec // G306, G703: a copy in the test's own directory
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 }
 
@@ -123,9 +120,7 @@ func command(ctx context.Context, t *testing.T, dir, name string, args ...string
 	t.Helper()
 	cmd := program(ctx, dir, name, args...)
 	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
-	}
+	require.NoError(t, err, "%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
 	return string(out), cmd.ProcessState.UserTime()
 }
 
@@ -152,9 +147,10 @@ func parse(t *testing.T, report string) verdict {
 	v.megabytes, _ = strconv.ParseFloat(find(`([\d.]+)\s+total actual memory usage`), 64)
 	finished := find(`(errors: \d+)`)
 	cut := strings.Contains(report, "max search depth too small") || strings.Contains(report, "out of memory") || strings.Contains(report, "-DMEMLIM bound")
-	if cut || finished == "" || v.states == 0 || (v.broken == "") != (finished == "errors: 0") {
-		t.Fatalf("no verdict:\n%s", report)
-	}
+	require.False(t, cut, "no verdict:\n%s", report)
+	require.NotEmpty(t, finished, "no verdict:\n%s", report)
+	require.NotZero(t, v.states, "no verdict:\n%s", report)
+	require.Equal(t, finished == "errors: 0", v.broken == "", "no verdict:\n%s", report)
 	return v
 }
 
@@ -178,9 +174,8 @@ func keep(t *testing.T, r run, v verdict) {
 	if !*record || v.broken == "" || v.broken != r.breaks || r.scope != smallScope {
 		return
 	}
-	if err := os.WriteFile(filepath.Join("testdata", r.name+".txt"), []byte(heading(r)+"\n"+v.story), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	err := os.WriteFile(filepath.Join("testdata", r.name+".txt"), []byte(heading(r)+"\n"+v.story), 0o600)
+	require.NoError(t, err)
 }
 
 // heading is what a kept counter-example begins with.

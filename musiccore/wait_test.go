@@ -121,7 +121,7 @@ func TestWaitZero(t *testing.T) {
 	h.unlock(3)
 	next := h.lock(Request{AtOnce: true})
 	s.answerAll()
-	require.EqualValues(t, 4, h.expectState(next, StateHeld).Ref, "what was given back is not waited")
+	require.EqualValues(t, 4, h.expectState(next, StateHeld).Ref, "what was given back is not waited for")
 }
 
 // BUSY and QUEUED say who holds.

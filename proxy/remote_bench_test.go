@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"music/musiccore"
 )
@@ -31,7 +32,7 @@ func BenchmarkOperation(b *testing.B) {
 					v = wait()
 				}
 				if v != musiccore.VerdictTell {
-					b.Fatal(a.Err, v)
+					require.Fail(b, "not told", "%v %v", a.Err, v)
 				}
 			}
 		})
@@ -48,7 +49,7 @@ func TestOperationHereAllocatesNothing(t *testing.T) {
 		a, ok := s.Begin(k, ref, musiccore.Put, nil)
 		v, wait := s.End(a.Ticket, musiccore.OutcomeAcked)
 		if !ok || wait != nil || v != musiccore.VerdictTell {
-			t.Error("not at once")
+			assert.Fail(t, "not at once")
 		}
 	}))
 }

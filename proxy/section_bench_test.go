@@ -300,12 +300,12 @@ func (c *sectionClient) do(what string) {
 func (c *sectionClient) ask(name string) []byte {
 	_, err := c.Write(c.requests[name])
 	if err != nil {
-		c.b.Error(err)
+		assert.NoError(c.b, err)
 		return nil
 	}
 	_, opcode, body, err := c.read()
 	if err != nil || opcode != primitive.OpCodeResult {
-		c.b.Errorf("%s: %v, %q", name, err, body)
+		assert.Fail(c.b, "no result", "%s: %v, %q", name, err, body)
 	}
 	return body
 }

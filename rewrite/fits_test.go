@@ -1,6 +1,10 @@
 package rewrite
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
 
 // Fits reports whether the bytes are a value of the type: their length, and for text their
 // encoding.
@@ -28,8 +32,6 @@ func TestFits(t *testing.T) {
 		{"int", "", true},
 		{"vector<float, 3>", "\xff", true},
 	} {
-		if got := Fits(c.typ, []byte(c.value)); got != c.want {
-			t.Errorf("%q as %s: %v", c.value, c.typ, got)
-		}
+		assert.Equal(t, c.want, Fits(c.typ, []byte(c.value)), "%q as %s", c.value, c.typ)
 	}
 }

@@ -21,7 +21,7 @@ func BenchmarkInSchema(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if !tables.InSchema(key) {
-			b.Fatal("it is there")
+			require.Fail(b, "it is there")
 		}
 	}
 }

@@ -4,12 +4,13 @@ import (
 	"errors"
 	"net"
 	"os"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"music/integration/cassandra"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // TestMain is a role where the benchmark has started this program as one.
@@ -24,9 +25,7 @@ func TestMain(m *testing.M) {
 func started(t *testing.T, serve func(net.Listener) error) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -55,13 +54,11 @@ func TestWorkIsDone(t *testing.T) {
 		}
 		c, err := compare(w.String(), w.at(targets), 1, 5*time.Millisecond)
 		if err != nil {
-			t.Error(err)
+			assert.NoError(t, err)
 			continue
 		}
 		for _, m := range c.Targets {
-			if m.PerSecond.median() == 0 {
-				t.Errorf("%s: %s did nothing", w, m.Target)
-			}
+			assert.NotZero(t, m.PerSecond.median(), "%s: %s did nothing", w, m.Target)
 		}
 	}
 }
@@ -72,33 +69,23 @@ func TestLocksOnARealNode(t *testing.T) {
 		t.Skip("needs Cassandra; not with -short")
 	}
 	n, err := startNode(cassandra.Options{FastJIT: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer n.stop()
 	var r report
-	if err := (settings{rounds: 1, span: 20 * time.Millisecond}).locksOn(n, &r); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, (settings{rounds: 1, span: 20 * time.Millisecond}).locksOn(n, &r))
 	for _, c := range r.Node {
 		for _, m := range c.Targets {
-			if m.PerSecond.median() == 0 {
-				t.Errorf("%s: %s did nothing", c.Work, m.Target)
-			}
+			assert.NotZero(t, m.PerSecond.median(), "%s: %s did nothing", c.Work, m.Target)
 		}
 	}
 	t.Log(r.markdown(&r))
-	if err := r.plots(t.TempDir() + "/p"); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, r.plots(t.TempDir()+"/p"))
 }
 
 // The memory of many locks and of many waiters is measured, at a small scale.
 func TestScale(t *testing.T) {
 	var r report
-	if err := (settings{keys: 1000, waiters: 100_000}).scale(&r, nil); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, (settings{keys: 1000, waiters: 100_000}).scale(&r, nil))
 	t.Log(r.Facts)
 }
 
@@ -121,22 +108,16 @@ func TestVerdicts(t *testing.T) {
 		{report{Node: []comparison{write(9.4, 99, 45)}}, "≥ 0.95 | 0.94 | missed |"},
 		{report{Facts: []fact{{startName, samples{100, 301, 302}, "ms"}}}, "≤ 300 ms | 301 ms | missed |"},
 	} {
-		if got := c.report.verdicts(); !strings.Contains(got, c.want) {
-			t.Errorf("no %q in\n%s", c.want, got)
-		}
+		assert.Contains(t, c.report.verdicts(), c.want)
 	}
 }
 
 // docs/performance.md promises what is measured, row by row.
 func TestPerformancePageHasEveryTarget(t *testing.T) {
 	text, err := os.ReadFile("../../docs/performance.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, g := range goals() {
-		if !strings.Contains(string(text), g.row()) {
-			t.Errorf("docs/performance.md: no %q", g.row())
-		}
+		assert.Contains(t, string(text), g.row(), "docs/performance.md")
 	}
 }
 
@@ -146,13 +127,10 @@ func TestStopsInATrace(t *testing.T) {
 	lines := "another line\n" +
 		"gc 1 @0.030s 1%: 0.018+1.2+0.25 ms clock, 0.036+0.1/0.2/0.3+0.50 ms cpu, 4->4->1 MB, 4 MB goal, 0 MB stacks, 0 MB globals, 2 P\n" +
 		"gc 2 @0.130s 1%: 1.5+3.0+0.004 ms clock, 3.0+0/0.2/0.3+0.008 ms cpu, 1->1->1 MB, 4 MB goal, 0 MB stacks, 0 MB globals, 2 P (forced)\n"
-	if err := os.WriteFile(path, []byte(lines), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte(lines), 0o600))
 	got, err := stopsIn(path)
-	if want := (samples{18, 250, 1500, 4}); err != nil || !slices.Equal(got, want) {
-		t.Errorf("%v, %v", got, err)
-	}
+	assert.NoError(t, err)
+	assert.Equal(t, samples{18, 250, 1500, 4}, got)
 }
 
 // A window is hit by a collection that it was under way in, be it for a moment.
@@ -163,9 +141,7 @@ func TestArrivalIsHit(t *testing.T) {
 		due, took int
 		want      bool
 	}{{0, 9, false}, {0, 11, true}, {11, 1, true}, {13, 6, false}, {13, 20, true}, {23, 5, false}} {
-		if got := (arrival{at(c.due), time.Duration(c.took) * time.Millisecond}).hit(cycles); got != c.want {
-			t.Errorf("%d ms from %d ms on: %v", c.took, c.due, got)
-		}
+		assert.Equal(t, c.want, (arrival{at(c.due), time.Duration(c.took) * time.Millisecond}).hit(cycles), "%d ms from %d", c.took, c.due)
 	}
 }
 
@@ -173,13 +149,9 @@ func TestArrivalIsHit(t *testing.T) {
 func TestStatedRate(t *testing.T) {
 	server := child{address: started(t, new(mock).serve)}
 	var r report
-	if err := (settings{pace: 400 * time.Millisecond, out: t.TempDir() + "/r.json"}).paced(&r, &server); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, (settings{pace: 400 * time.Millisecond, out: t.TempDir() + "/r.json"}).paced(&r, &server))
 	found := factsOf("^" + longestStop)(r)
-	if len(found) != 1 || found[0] == 0 {
-		t.Errorf("no stop in %v", r.Facts)
-	}
+	assert.True(t, len(found) == 1 && found[0] != 0, "no stop in %v", r.Facts)
 	t.Log(r.Facts)
 }
 
@@ -192,12 +164,9 @@ func TestFailureOfOneLane(t *testing.T) {
 	}
 	broken := errors.New("broken")
 	c, err := compare("work", []lane{lanes("bad", func() error { return broken }), lanes("good", func() error { return nil })}, 3, time.Millisecond)
-	if !errors.Is(err, broken) {
-		t.Errorf("%v", err)
-	}
-	if len(c.of("bad").PerSecond) != 0 || len(c.of("good").PerSecond) != 3 {
-		t.Errorf("%+v", c)
-	}
+	assert.ErrorIs(t, err, broken)
+	assert.Empty(t, c.of("bad").PerSecond)
+	assert.Len(t, c.of("good").PerSecond, 3)
 }
 
 // nowhere is a connection that is never used.
@@ -209,21 +178,21 @@ func (nowhere) Close() error { return nil }
 // A round that begins too late is done all the same: there is no measurement of nothing.
 func TestLateRoundIsDone(t *testing.T) {
 	all := crowd{{line: &line{Conn: nowhere{}}, depth: 3, round: func() error { return nil }}}
-	if o, err := all.run(-time.Second); err != nil || o.requests != 3 {
-		t.Errorf("%+v, %v", o, err)
-	}
+	o, err := all.run(-time.Second)
+	assert.NoError(t, err, "%+v", o)
+	assert.Equal(t, 3, o.requests, "%+v, %v", o, err)
 }
 
 // What a client tries again is counted, and ends.
 func TestPatience(t *testing.T) {
 	var c client
 	left := 2
-	if err := c.patient(func() error { left--; return map[bool]error{true: os.ErrExist}[left >= 0] }); err != nil || c.again != 2 {
-		t.Errorf("%v after %d", err, c.again)
-	}
-	if err := c.patient(func() error { return os.ErrExist }); !errors.Is(err, os.ErrExist) || c.again != 4 {
-		t.Errorf("%v after %d", err, c.again)
-	}
+	err := c.patient(func() error { left--; return map[bool]error{true: os.ErrExist}[left >= 0] })
+	assert.NoError(t, err, "%v after %d", err, c.again)
+	assert.Equal(t, 2, c.again, "%v", err)
+	err = c.patient(func() error { return os.ErrExist })
+	assert.ErrorIs(t, err, os.ErrExist, "%v after %d", err, c.again)
+	assert.Equal(t, 4, c.again, "%v", err)
 }
 
 // A report that was saved is read back as it was.
@@ -232,17 +201,10 @@ func TestReportComesBack(t *testing.T) {
 	r := report{Comparisons: []comparison{{Work: "w", Targets: []measured{
 		{Target: "relay", PerSecond: samples{2}, CPU: samples{1, 3, 2}}, {Target: "proxy", PerSecond: samples{1}, CPU: samples{3, 3, 3}},
 	}}}}
-	if err := r.save(path); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.save(path))
 	back, err := load(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := back.rows("proxy", "relay"); len(got) != 1 || got[0].cpu.median() != 1.5 || got[0].throughput.median() != 0.5 {
-		t.Errorf("%+v", got)
-	}
-	if err := back.plots(t.TempDir() + "/p"); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, err)
+	got := back.rows("proxy", "relay")
+	assert.True(t, len(got) == 1 && got[0].cpu.median() == 1.5 && got[0].throughput.median() == 0.5, "%+v", got)
+	assert.NoError(t, back.plots(t.TempDir()+"/p"))
 }

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 )
@@ -44,18 +46,14 @@ func address9(k int) string { return fmt.Sprintf("127.0.9.%d", k) }
 // must fails the test on an error.
 func must(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }
 
 // timed says how long a step took.
 func timed(t *testing.T, step string, do func() error) {
 	t.Helper()
 	began := time.Now()
-	if err := do(); err != nil {
-		t.Fatalf("%s: %v", step, err)
-	}
+	require.NoError(t, do(), step)
 	t.Logf("%s: %v", step, time.Since(began).Round(time.Millisecond))
 }
 
@@ -89,9 +87,7 @@ func gone(t *testing.T, pid int, limit time.Duration) {
 			continue
 		}
 		must(t, err)
-		if n == 0 {
-			t.Fatalf("process %d still runs after %v", pid, limit)
-		}
+		require.NotZero(t, n, "process %d still runs after %v", pid, limit)
 		return
 	}
 }
@@ -126,27 +122,18 @@ func TestLifeOfANode(t *testing.T) {
 		return err
 	})
 	t.Cleanup(func() { must(t, c.Close()) })
-	if !strings.Contains(log.String(), "usable after") {
-		t.Errorf("log: %q", log.String())
-	}
-	if got := c.ContactPoints(); len(got) != 1 || got[0] != "127.0.9.1:9042" {
-		t.Errorf("contact points: %q", got)
-	}
-	if pids := processesOf(t, dir); len(pids) != 1 {
-		t.Errorf("pids: %v", pids)
-	}
+	assert.Contains(t, log.String(), "usable after")
+	got := c.ContactPoints()
+	assert.Equal(t, []string{"127.0.9.1:9042"}, got, "contact points")
+	assert.Len(t, processesOf(t, dir), 1)
 	n := c.Nodes()[0]
 	t.Run("crash", func(t *testing.T) { crash(ctx, t, n) })
 	t.Run("pause", func(t *testing.T) { pause(ctx, t, c, n) })
 	t.Run("stop", func(t *testing.T) { stop(ctx, t, c, n) })
 	t.Run("close", func(t *testing.T) {
 		timed(t, "close", c.Close)
-		if pids := processesOf(t, dir); len(pids) > 0 {
-			t.Errorf("still there: %v", pids)
-		}
-		if err := n.Start(ctx); !errors.Is(err, ErrClosed) {
-			t.Errorf("start after close: %v", err)
-		}
+		assert.Empty(t, processesOf(t, dir), "still there")
+		assert.ErrorIs(t, n.Start(ctx), ErrClosed, "start after close")
 	})
 }
 
@@ -160,28 +147,24 @@ func crash(ctx context.Context, t *testing.T, n *Node) {
 	}
 	before := n.PID()
 	timed(t, "restart after SIGKILL", func() error { return n.Restart(ctx) })
-	if after := n.PID(); after == before || after == 0 {
-		t.Errorf("pid %d, then %d", before, after)
-	}
-	if err := n.Start(ctx); !errors.Is(err, ErrRunning) {
-		t.Errorf("second start: %v", err)
-	}
+	after := n.PID()
+	assert.NotEqual(t, before, after)
+	assert.NotZero(t, after, "pid %d", before)
+	assert.ErrorIs(t, n.Start(ctx), ErrRunning, "second start")
 	c, err := n.dial(ctx)
 	must(t, err)
 	rows, err := c.query(ctx, "SELECT v FROM k.t WHERE k = 1", primitive.ConsistencyLevelOne)
 	must(t, errors.Join(err, c.close()))
-	if len(rows) != 1 || !bytes.Equal(rows[0][0], []byte{0, 0, 0, 2}) {
-		t.Errorf("rows: %v", rows)
-	}
+	assert.True(t, len(rows) == 1 && bytes.Equal(rows[0][0], []byte{0, 0, 0, 2}), "rows: %v", rows)
 }
 
 // pause: a paused node keeps its port and is silent; resumed, it answers.
 func pause(ctx context.Context, t *testing.T, c *Cluster, n *Node) {
 	timed(t, "pause", n.Pause)
 	err := ask(ctx, n, "SELECT key FROM system.local", 300*time.Millisecond)
-	if netErr := net.Error(nil); !errors.As(err, &netErr) || !netErr.Timeout() {
-		t.Errorf("paused node: %v", err)
-	}
+	var netErr net.Error
+	require.ErrorAs(t, err, &netErr, "paused node")
+	assert.True(t, netErr.Timeout(), "paused node: %v", err)
 	must(t, n.Resume())
 	timed(t, "wait after resume", func() error { return c.Wait(ctx) })
 }
@@ -190,16 +173,12 @@ func pause(ctx context.Context, t *testing.T, c *Cluster, n *Node) {
 func stop(ctx context.Context, t *testing.T, c *Cluster, n *Node) {
 	must(t, n.Pause())
 	timed(t, "stop", func() error { return n.Stop(ctx) })
-	if log := tail(n.LogFile(), 5); !bytes.Contains(log, []byte("Cassandra shutdown complete")) {
-		t.Errorf("did not drain:\n%s", log)
-	}
+	log := tail(n.LogFile(), 5)
+	assert.Contains(t, string(log), "Cassandra shutdown complete", "did not drain")
 	must(t, errors.Join(n.Stop(ctx), n.Kill()))
-	if err := errors.Join(n.Pause(), n.Resume(), c.Wait(ctx)); strings.Count(err.Error(), ErrNotRunning.Error()) != 3 {
-		t.Errorf("while down: %v", err)
-	}
-	if n.PID() != 0 {
-		t.Errorf("pid %d", n.PID())
-	}
+	err := errors.Join(n.Pause(), n.Resume(), c.Wait(ctx))
+	assert.Equal(t, 3, strings.Count(err.Error(), ErrNotRunning.Error()), "while down: %v", err)
+	assert.Zero(t, n.PID())
 	timed(t, "start again", func() error { return n.Start(ctx) })
 	timed(t, "wait", func() error { return c.Wait(ctx) })
 }
@@ -215,9 +194,7 @@ func TestDiesWithItsParent(t *testing.T) {
 	child.Env = append(os.Environ(), childEnv+"="+dir)
 	pid := orphan(t, child)
 	gone(t, pid, 10*time.Second)
-	if pids := processesOf(t, dir); len(pids) > 0 {
-		t.Errorf("still there: %v", pids)
-	}
+	assert.Empty(t, processesOf(t, dir), "still there")
 }
 
 // beChild starts a node, prints its pid and waits to be killed.
@@ -227,7 +204,7 @@ func beChild(ctx context.Context, t *testing.T, dir string) {
 	must(t, err)
 	fmt.Printf("pid=%d\n", c.Nodes()[0].PID())
 	_, _ = io.Copy(io.Discard, os.Stdin) // its end is the parent's: never before the kill
-	t.Fatal("nobody killed me")
+	require.Fail(t, "nobody killed me")
 }
 
 // orphan runs child until it prints pid=N, kills it with SIGKILL, and returns N of a process that ran until then.
@@ -253,8 +230,6 @@ func orphan(t *testing.T, child *exec.Cmd) int {
 	}
 	must(t, child.Process.Kill())
 	_ = child.Wait() // "signal: killed", as it should
-	if pid == 0 {
-		t.Fatalf("the child said no pid:\n%s", said.String())
-	}
+	require.NotZero(t, pid, "the child said no pid:\n%s", said.String())
 	return pid
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -35,13 +37,9 @@ func TestYamlOfANode(t *testing.T) {
 		"initial_token": "-3074457345618258603", // a string: Cassandra refuses the number
 		"num_tokens":    1, "auto_bootstrap": false, "paxos_variant": "v2", "commitlog_sync_period": "10s",
 	} {
-		if m[key] != want {
-			t.Errorf("%s is %#v, not %#v", key, m[key], want)
-		}
+		assert.Equal(t, want, m[key], key)
 	}
-	if text := nodeOf(t, Options{Dir: "d", Nodes: 3}, 2).yaml(); !strings.Contains(text, `seeds: "127.0.1.1:7000,127.0.1.2:7000,127.0.1.3:7000"`) {
-		t.Errorf("seeds:\n%s", text)
-	}
+	assert.Contains(t, nodeOf(t, Options{Dir: "d", Nodes: 3}, 2).yaml(), `seeds: "127.0.1.1:7000,127.0.1.2:7000,127.0.1.3:7000"`)
 }
 
 // Each node of a cluster has a token of its own.
@@ -50,9 +48,7 @@ func TestTokensDiffer(t *testing.T) {
 	for k := 1; k <= maxNodes; k++ {
 		seen[parsed(t, nodeOf(t, Options{Dir: "d", Nodes: maxNodes}, k))["initial_token"]] = true
 	}
-	if len(seen) != maxNodes {
-		t.Errorf("tokens: %v", seen)
-	}
+	assert.Len(t, seen, maxNodes)
 }
 
 // Options.Yaml changes a key, adds one, and takes one out.
@@ -60,22 +56,18 @@ func TestYamlIsOverridden(t *testing.T) {
 	m := parsed(t, nodeOf(t, Options{Dir: "d", Yaml: map[string]string{
 		"commitlog_sync": "batch", "commitlog_sync_period": "", "write_request_timeout": "1500ms", "not_there": "",
 	}}, 1))
-	if m["commitlog_sync"] != "batch" || m["write_request_timeout"] != "1500ms" {
-		t.Errorf("yaml: %v", m)
-	}
+	assert.Equal(t, "batch", m["commitlog_sync"])
+	assert.Equal(t, "1500ms", m["write_request_timeout"])
 	for _, key := range []string{"commitlog_sync_period", "not_there"} {
-		if v, ok := m[key]; ok {
-			t.Errorf("%s is %v", key, v)
-		}
+		v, ok := m[key]
+		assert.False(t, ok, "%s is %v", key, v)
 	}
 }
 
 // With MultiDC each node is in a data centre of its own.
 func TestRackdc(t *testing.T) {
 	for multi, want := range map[bool]string{false: "dc=dc1\nrack=r1\n", true: "dc=dc3\nrack=r1\n"} {
-		if got := nodeOf(t, Options{Dir: "d", Nodes: 3, MultiDC: multi}, 3).rackdc(); got != want {
-			t.Errorf("MultiDC %v: %q", multi, got)
-		}
+		assert.Equal(t, want, nodeOf(t, Options{Dir: "d", Nodes: 3, MultiDC: multi}, 3).rackdc(), "MultiDC %v", multi)
 	}
 }
 
@@ -97,51 +89,37 @@ func TestArgs(t *testing.T) {
 		"-Dcassandra.storagedir=/run/n1", "-Dcassandra.ring_delay_ms=0", "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
 		"--add-exports=java.base/java.lang.ref=ALL-UNNAMED",
 	} {
-		if !slices.Contains(args, want) {
-			t.Errorf("no %s in %q", want, args)
-		}
+		assert.Contains(t, args, want)
 	}
-	if got := args[len(args)-3:]; !slices.Equal(got, []string{"-cp", "/jars/*", "org.apache.cassandra.service.CassandraDaemon"}) {
-		t.Errorf("ends with %q", got)
-	}
+	assert.Equal(t, []string{"-cp", "/jars/*", "org.apache.cassandra.service.CassandraDaemon"}, args[len(args)-3:])
 }
 
 // Only with FastJIT the JVM leaves out its second compiler.
 func TestFastJIT(t *testing.T) {
 	for _, fast := range []bool{false, true} {
-		if got := slices.Contains(argsOf(t, Options{Dir: "d", FastJIT: fast}), "-XX:TieredStopAtLevel=1"); got != fast {
-			t.Errorf("FastJIT %v: %v", fast, got)
-		}
+		assert.Equal(t, fast, slices.Contains(argsOf(t, Options{Dir: "d", FastJIT: fast}), "-XX:TieredStopAtLevel=1"))
 	}
 }
 
 // Options.Properties changes a system property, adds one, and takes one out.
 func TestPropertiesAreOverridden(t *testing.T) {
 	args := argsOf(t, Options{Dir: "d", Properties: map[string]string{"cassandra.ring_delay_ms": "5", "a": "b", "cassandra-foreground": ""}})
-	if !slices.Contains(args, "-Dcassandra.ring_delay_ms=5") || !slices.Contains(args, "-Da=b") {
-		t.Errorf("args: %q", args)
-	}
-	if slices.ContainsFunc(args, func(arg string) bool { return strings.Contains(arg, "foreground") }) {
-		t.Errorf("args: %q", args)
-	}
+	assert.Contains(t, args, "-Dcassandra.ring_delay_ms=5")
+	assert.Contains(t, args, "-Da=b")
+	assert.False(t, slices.ContainsFunc(args, func(arg string) bool { return strings.Contains(arg, "foreground") }), "args: %q", args)
 }
 
 // A directory of any name works: the files that hold it have three syntaxes.
 func TestAwkwardDirectory(t *testing.T) {
 	l := nodeOf(t, Options{Dir: `/a b"c\d&<#`}, 1)
-	if got := l.args("/jars"); !strings.Contains(got, `"-Djava.io.tmpdir=/a b\"c\\d&<#/n1"`+"\n") {
-		t.Errorf("args:\n%s", got)
-	}
-	if got, want := l.url("rackdc"), "file:///a%20b%22c%5Cd&%3C%23/n1/rackdc"; got != want {
-		t.Errorf("url %s, not %s", got, want)
-	}
+	assert.Contains(t, l.args("/jars"), `"-Djava.io.tmpdir=/a b\"c\\d&<#/n1"`+"\n")
+	got, want := l.url("rackdc"), "file:///a%20b%22c%5Cd&%3C%23/n1/rackdc"
+	assert.Equal(t, want, got)
 	var conf struct {
 		File string `xml:"appender>file"`
 	}
 	must(t, xml.Unmarshal([]byte(l.logback()), &conf))
-	if conf.File != `/a b"c\d&<#/n1/system.log` {
-		t.Errorf("log file %q", conf.File)
-	}
+	assert.Equal(t, `/a b"c\d&<#/n1/system.log`, conf.File, "log file")
 }
 
 // All files that a node needs are written.
@@ -149,9 +127,9 @@ func TestWrite(t *testing.T) {
 	l := nodeOf(t, Options{Dir: t.TempDir()}, 1)
 	must(t, l.write("/jars"))
 	for _, name := range []string{"cassandra.yaml", "rackdc", "logback.xml", "args"} {
-		if info, err := os.Stat(l.path(name)); err != nil || info.Size() == 0 {
-			t.Errorf("%s: %v", name, err)
-		}
+		info, err := os.Stat(l.path(name))
+		require.NoError(t, err, name)
+		assert.NotZero(t, info.Size(), name)
 	}
 }
 
@@ -159,9 +137,9 @@ func TestWrite(t *testing.T) {
 func TestWriteTellsWhichNode(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	must(t, os.WriteFile(file, nil, 0o644))
-	if err := nodeOf(t, Options{Dir: file}, 1).write("/jars"); err == nil || !strings.HasPrefix(err.Error(), "make node 1: ") {
-		t.Error(err)
-	}
+	err := nodeOf(t, Options{Dir: file}, 1).write("/jars")
+	require.Error(t, err)
+	assert.True(t, strings.HasPrefix(err.Error(), "make node 1: "), "%v", err)
 }
 
 // What Options leaves out has its default, and directories are absolute.
@@ -169,21 +147,22 @@ func TestDefaults(t *testing.T) {
 	t.Chdir(t.TempDir())
 	o, err := Options{Dir: "d"}.complete()
 	must(t, err)
-	if o.Nodes != 1 || o.Port != 9042 || o.Heap != "256m" || o.FastJIT || o.Address(3) != "127.0.1.3" || o.Access.Username != "cassandra" || o.Access.Password != "cassandra" {
-		t.Errorf("%+v", o)
-	}
-	if !filepath.IsAbs(o.Dir) || !filepath.IsAbs(o.RunDir) {
-		t.Errorf("relative: %s, %s", o.Dir, o.RunDir)
-	}
+	assert.Equal(t, 1, o.Nodes)
+	assert.Equal(t, 9042, o.Port)
+	assert.Equal(t, "256m", o.Heap)
+	assert.False(t, o.FastJIT, "%+v", o)
+	assert.Equal(t, "127.0.1.3", o.Address(3))
+	assert.Equal(t, "cassandra", o.Access.Username)
+	assert.Equal(t, "cassandra", o.Access.Password)
+	assert.True(t, filepath.IsAbs(o.Dir), "relative: %s, %s", o.Dir, o.RunDir)
+	assert.True(t, filepath.IsAbs(o.RunDir), "relative: %s, %s", o.Dir, o.RunDir)
 }
 
 // The error of bad Options names every fault.
 func TestEveryFaultAtOnce(t *testing.T) {
 	_, err := Options{Nodes: 4, Yaml: map[string]string{"storage_port": "1", "native_transport_port": "2"}}.complete()
 	for _, want := range []string{"no Dir", "4 nodes, not 1 to 3", "storage_port in Yaml", "native_transport_port in Yaml: use Port"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("no %q in %v", want, err)
-		}
+		assert.ErrorContains(t, err, want, "no %q", want)
 	}
 }
 
@@ -197,9 +176,7 @@ func TestDefaultRunDir(t *testing.T) {
 	for _, want := range []string{deep, root} {
 		got, err := DefaultRunDir()
 		must(t, err)
-		if got != filepath.Join(want, ".run") {
-			t.Errorf("%s, not below %s", got, want)
-		}
+		assert.Equal(t, filepath.Join(want, ".run"), got, "%s, not below %s", got, want)
 		must(t, os.WriteFile(filepath.Join(root, "go.mod"), []byte("module music\n"), 0o644))
 		must(t, os.WriteFile(filepath.Join(root, "a", "go.mod"), []byte("module music/a\n"), 0o644))
 	}

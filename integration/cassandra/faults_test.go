@@ -5,12 +5,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
+	"github.com/stretchr/testify/assert"
 )
 
 // rowsOf reads from a node.
@@ -42,9 +42,8 @@ func TestFaultsStrike(t *testing.T) {
 	must(t, c.Wait(ctx))
 	t.Run("hold", func(t *testing.T) { holdWrite(ctx, t, first, second) })
 	t.Run("skew", func(t *testing.T) { skewClock(ctx, t, second) })
-	if _, err := first.Fault(ctx, "drop NO_SUCH_VERB *"); err == nil || !strings.Contains(err.Error(), "NO_SUCH_VERB") {
-		t.Errorf("a verb that does not exist: %v", err)
-	}
+	_, err = first.Fault(ctx, "drop NO_SUCH_VERB *")
+	assert.ErrorContains(t, err, "NO_SUCH_VERB", "a verb that does not exist")
 }
 
 // holdWrite: a held mutation is not at the other node, released it is.
@@ -52,12 +51,10 @@ func holdWrite(ctx context.Context, t *testing.T, first, second *Node) {
 	must(t, tampered(first.Fault(ctx, "hold MUTATION_REQ "+second.Host())))
 	must(t, ask(ctx, first, "INSERT INTO k.t (k, v) VALUES (1, 2)", time.Minute))
 	const read = "SELECT v FROM k.t WHERE k = 1"
-	if rows := rowsOf(ctx, t, second, read); len(rows) > 0 {
-		t.Errorf("a held write has arrived: %v", rows)
-	}
-	if rules, err := first.Fault(ctx, "list"); err != nil || !strings.Contains(rules, "hits=1") {
-		t.Errorf("rules: %q %v", rules, err)
-	}
+	assert.Empty(t, rowsOf(ctx, t, second, read), "a held write has arrived")
+	rules, err := first.Fault(ctx, "list")
+	assert.NoError(t, err, "rules: %q", rules)
+	assert.Contains(t, rules, "hits=1", "rules: %q %v", rules, err)
 	must(t, tampered(first.Fault(ctx, "heal")))
 	must(t, poll(ctx, func(ctx context.Context) error {
 		if len(rowsOf(ctx, t, second, read)) == 0 {
@@ -75,15 +72,14 @@ func skewClock(ctx context.Context, t *testing.T, n *Node) {
 	must(t, tampered(n.Fault(ctx, fmt.Sprintf("skew %d", ahead.Milliseconds()))))
 	rows := rowsOf(ctx, t, n, "SELECT toTimestamp(now()) FROM system.local")
 	at := time.UnixMilli(int64(binary.BigEndian.Uint64(rows[0][0])))
-	if off := time.Until(at); off < ahead-10*time.Second || off > ahead+10*time.Second {
-		t.Errorf("the node's clock is %v off", off)
-	}
+	off := time.Until(at)
+	assert.GreaterOrEqual(t, off, ahead-10*time.Second, "the node's clock is off")
+	assert.LessOrEqual(t, off, ahead+10*time.Second, "the node's clock is off")
 }
 
 // Fault on a node that was started without Options.Faults is ErrNoFaults.
 func TestFaultNeedsItsLauncher(t *testing.T) {
 	n := &Node{layout: layoutOf(Options{Dir: t.TempDir()}, 1)}
-	if _, err := n.Fault(t.Context(), "list"); !errors.Is(err, ErrNoFaults) {
-		t.Error(err)
-	}
+	_, err := n.Fault(t.Context(), "list")
+	assert.ErrorIs(t, err, ErrNoFaults)
 }

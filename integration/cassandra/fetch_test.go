@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
 )
 
 // script writes an executable shell script.
@@ -48,20 +50,14 @@ func TestFetchOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
-			if err := f.run(t.Context()); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, f.run(t.Context()))
 		})
 	}
 	all.Wait()
 	said, err := os.ReadFile(calls)
 	must(t, err)
-	if string(said) != "call\n" {
-		t.Errorf("maven ran: %q", said)
-	}
-	if got := entries(t, home); got != "lib lock" {
-		t.Errorf("in the cache: %s", got)
-	}
+	assert.Equal(t, "call\n", string(said), "maven ran: %q", said)
+	assert.Equal(t, "lib lock", entries(t, home), "in the cache")
 }
 
 // A failed fetch leaves nothing that a later one would take for complete.
@@ -73,12 +69,8 @@ func TestFetchFails(t *testing.T) {
 	} {
 		home := t.TempDir()
 		err := fetch{home: home, release: version, maven: c.maven}.run(t.Context())
-		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v", why, err)
-		}
-		if got := entries(t, home); got != "lock" {
-			t.Errorf("%s left %s", why, got)
-		}
+		assert.ErrorContains(t, err, c.want, why)
+		assert.Equal(t, "lock", entries(t, home), why)
 	}
 }
 
@@ -87,9 +79,7 @@ func TestFetchEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	err := fetch{home: t.TempDir(), release: version, maven: script(t, "exec sleep 1000")}.run(ctx)
-	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Error(err)
-	}
+	assert.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
 // What is there is not fetched: no Maven is asked for.
@@ -104,9 +94,7 @@ func TestFetchFindsTheCache(t *testing.T) {
 	t.Setenv("PATH", "")
 	d, err := Fetch(t.Context(), runDir, nil)
 	must(t, err)
-	if d != (Distribution{Java: java, Lib: lib}) {
-		t.Errorf("%+v", d)
-	}
+	assert.Equal(t, Distribution{Java: java, Lib: lib}, d)
 }
 
 // A lock that is taken is ErrInUse, and is free after its release.
@@ -114,9 +102,9 @@ func TestLockIsExclusive(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new", "lock")
 	first, err := tryLock(path)
 	must(t, err)
-	if _, err := tryLock(path); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), path) {
-		t.Errorf("second: %v", err)
-	}
+	_, err = tryLock(path)
+	assert.ErrorIs(t, err, ErrInUse)
+	assert.ErrorContains(t, err, path)
 	first.release()
 	second, err := tryLock(path)
 	must(t, err)
@@ -147,9 +135,9 @@ func TestLockHearsItsContext(t *testing.T) {
 	cause := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(cause)
-	if _, err := lock(ctx, path); !errors.Is(err, cause) || !errors.Is(err, ErrInUse) {
-		t.Error(err)
-	}
+	_, err = lock(ctx, path)
+	assert.ErrorIs(t, err, cause)
+	assert.ErrorIs(t, err, ErrInUse)
 }
 
 // lastLines returns at most so many lines, without the empty rest.
@@ -166,20 +154,16 @@ func TestLastLines(t *testing.T) {
 		{"\n\n", 3, ""},
 		{"", 3, ""},
 	} {
-		if got := lastLines([]byte(c.text), c.n); string(got) != c.want {
-			t.Errorf("%d of %q: %q", c.n, c.text, got)
-		}
+		got := lastLines([]byte(c.text), c.n)
+		assert.Equal(t, c.want, string(got), "%d of %q: %q", c.n, c.text, got)
 	}
 }
 
 // tail returns the last lines of a file of any size, and nothing of one that is not there.
 func TestTail(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
-	if got := tail(path, 3); got != nil {
-		t.Errorf("of nothing: %q", got)
-	}
+	assert.Nil(t, tail(path, 3), "of nothing")
 	must(t, os.WriteFile(path, []byte(strings.Repeat("line\n", 10_000)+"last\n"), 0o644))
-	if got := tail(path, 2); string(got) != "line\nlast" {
-		t.Errorf("%q", got)
-	}
+	got := tail(path, 2)
+	assert.Equal(t, "line\nlast", string(got), "%q", got)
 }

@@ -2,11 +2,13 @@ package cassandra
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // oneFake starts a cluster of one pretended node.
@@ -22,12 +24,11 @@ func TestRestartIsAnotherProcess(t *testing.T) {
 	_, n := oneFake(t)
 	before := n.PID()
 	must(t, n.Restart(t.Context()))
-	if after := n.PID(); after == 0 || after == before || stateOf(before) != "" {
-		t.Errorf("%d, then %d; state of the first %q", before, after, stateOf(before))
-	}
-	if err := n.Start(t.Context()); !errors.Is(err, ErrRunning) {
-		t.Errorf("start of a running one: %v", err)
-	}
+	after := n.PID()
+	assert.NotZero(t, after, "%d, then %d; state of the first %q", before, after, stateOf(before))
+	assert.NotEqual(t, before, after, "%d, then %d; state of the first %q", before, after, stateOf(before))
+	assert.Empty(t, stateOf(before), "%d, then %d; state of the first", before, after)
+	assert.ErrorIs(t, n.Start(t.Context()), ErrRunning, "start of a running one")
 }
 
 // A paused node can be stopped, and started again.
@@ -35,9 +36,7 @@ func TestStopResumesAPausedNode(t *testing.T) {
 	_, n := oneFake(t)
 	must(t, n.Pause())
 	must(t, n.Stop(t.Context()))
-	if n.PID() != 0 {
-		t.Errorf("pid %d", n.PID())
-	}
+	assert.Zero(t, n.PID())
 	must(t, n.Stop(t.Context())) // again
 	must(t, n.Start(t.Context()))
 }
@@ -51,9 +50,9 @@ func TestStopHearsItsContext(t *testing.T) {
 	eventually(t, func() bool { return len(tail(n.path("out"), 1)) > 0 }) // deaf from here on
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if err := n.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) || n.PID() == 0 {
-		t.Errorf("pid %d: %v", n.PID(), err)
-	}
+	err := n.Stop(ctx)
+	assert.ErrorIs(t, err, context.DeadlineExceeded, "pid %d", n.PID())
+	assert.NotZero(t, n.PID(), "pid %d: %v", n.PID(), err)
 }
 
 // What needs a running node is ErrNotRunning on one that was killed, and says how it ended.
@@ -62,13 +61,10 @@ func TestDownNode(t *testing.T) {
 	must(t, n.Kill())
 	must(t, n.Kill()) // again
 	for what, err := range map[string]error{"pause node 1": n.Pause(), "resume node 1": n.Resume(), "wait for cassandra: node 1": c.Wait(t.Context())} {
-		if !errors.Is(err, ErrNotRunning) || !strings.HasPrefix(err.Error(), what+": ") {
-			t.Errorf("%s: %v", what, err)
-		}
+		require.ErrorIs(t, err, ErrNotRunning, what)
+		assert.True(t, strings.HasPrefix(err.Error(), what+": "), "%s: %v", what, err)
 	}
-	if err := c.Wait(t.Context()); !strings.Contains(err.Error(), "signal: killed") {
-		t.Errorf("does not say how it ended: %v", err)
-	}
+	assert.Contains(t, c.Wait(t.Context()).Error(), "signal: killed", "does not say how it ended")
 }
 
 // A cluster that was closed stays closed.
@@ -76,9 +72,9 @@ func TestClosedForGood(t *testing.T) {
 	c, n := oneFake(t)
 	must(t, c.Close())
 	must(t, c.Close())
-	if err := n.Start(t.Context()); !errors.Is(err, ErrClosed) || n.PID() != 0 {
-		t.Errorf("start: %v, pid %d", err, n.PID())
-	}
+	err := n.Start(t.Context())
+	assert.ErrorIs(t, err, ErrClosed, "start: %v, pid %d", err, n.PID())
+	assert.Zero(t, n.PID(), "start: %v", err)
 }
 
 // Whatever a node's users do at once, nothing runs after Close.
@@ -95,9 +91,7 @@ func TestCloseAgainstEverything(t *testing.T) {
 	}
 	must(t, c.Close())
 	all.Wait()
-	if pids := processesOf(t, c.o.Dir); len(pids) > 0 {
-		t.Errorf("still there: %v", pids)
-	}
+	assert.Empty(t, processesOf(t, c.o.Dir), "still there")
 }
 
 // A node that does not answer is not waited for longer than the context allows.
@@ -111,10 +105,9 @@ func TestStartHearsItsContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	n := c.Nodes()[0]
-	if err := n.Restart(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "start node 1: ") || !strings.Contains(err.Error(), "log in as ann") {
-		t.Error(err)
-	}
-	if n.PID() == 0 {
-		t.Error("the node is gone")
-	}
+	err = n.Restart(ctx)
+	assert.ErrorIs(t, err, context.DeadlineExceeded)
+	assert.ErrorContains(t, err, "start node 1: ")
+	assert.ErrorContains(t, err, "log in as ann")
+	assert.NotZero(t, n.PID(), "the node is gone")
 }

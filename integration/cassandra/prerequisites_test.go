@@ -5,9 +5,10 @@ import (
 	"context"
 	"errors"
 	"io"
-	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
 )
 
 // The version of Java is read from what java -version prints, whatever stands before it.
@@ -20,9 +21,7 @@ func TestParseJavaVersion(t *testing.T) {
 		"no such thing":                                                       0,
 		"":                                                                    0,
 	} {
-		if got := parseJavaVersion(out); got != want {
-			t.Errorf("%q: %d, not %d", out, got, want)
-		}
+		assert.Equal(t, want, parseJavaVersion(out), "%q", out)
 	}
 }
 
@@ -34,9 +33,7 @@ func TestReleaseIDs(t *testing.T) {
 		"ID='fedora'": {"fedora"},
 		"":            nil,
 	} {
-		if got := releaseIDs(release); !slices.Equal(got, want) {
-			t.Errorf("%q: %q, not %q", release, got, want)
-		}
+		assert.Equal(t, want, releaseIDs(release), "%q", release)
 	}
 }
 
@@ -54,9 +51,7 @@ func TestCanInstall(t *testing.T) {
 		{"apt-get on Fedora", host{ids: []string{"fedora"}, root: true, apt: true}, false},
 		{"unknown", host{root: true, apt: true}, false},
 	} {
-		if got := c.h.canInstall(); got != c.want {
-			t.Errorf("%s: %v", c.why, got)
-		}
+		assert.Equal(t, c.want, c.h.canInstall(), c.why)
 	}
 }
 
@@ -72,9 +67,9 @@ func TestChooseJava(t *testing.T) {
 		{"", "", "JAVA_HOME may name one too"},
 	} {
 		got := chooseJava(strings.Fields(c.candidates), func(path string) int { return versions[path] })
-		if got.path != c.path || got.note != c.note || got.pkg != "openjdk-17-jdk-headless" {
-			t.Errorf("%q: %+v", c.candidates, got)
-		}
+		assert.Equal(t, c.path, got.path, "%q", c.candidates)
+		assert.Equal(t, c.note, got.note, "%q", c.candidates)
+		assert.Equal(t, "openjdk-17-jdk-headless", got.pkg, "%q", c.candidates)
 	}
 }
 
@@ -82,21 +77,17 @@ func TestChooseJava(t *testing.T) {
 func TestLookUps(t *testing.T) {
 	_ = slow(t)
 	for _, lookUp := range []func(context.Context) tool{lookUpJava, lookUpMaven, lookUpPython} {
-		if got := lookUp(t.Context()); got.path == "" || got.pkg == "" {
-			t.Errorf("%+v", got)
-		}
+		got := lookUp(t.Context())
+		assert.NotEmpty(t, got.path)
+		assert.NotEmpty(t, got.pkg)
 	}
-	if h := lookUpHost(); len(h.ids) == 0 {
-		t.Errorf("%+v", h)
-	}
+	assert.NotEmpty(t, lookUpHost().ids)
 }
 
 // javaVersion asks; what is no java has no version.
 func TestJavaVersionOfOthers(t *testing.T) {
 	for _, path := range []string{"/nowhere/java", "/bin/false", "/bin/true"} {
-		if v := javaVersion(t.Context(), path); v != 0 {
-			t.Errorf("%s: %d", path, v)
-		}
+		assert.Zero(t, javaVersion(t.Context(), path), path)
 	}
 }
 
@@ -146,9 +137,7 @@ func TestEnsureNeedsNothing(t *testing.T) {
 	m := &machine{has: map[string]bool{"java": true, "mvn": true}} // on a host where nothing can be installed
 	tools, err := m.ensure(t, nil)
 	must(t, err)
-	if len(m.apt) != 0 || tools[0].path != "/bin/java" || tools[1].path != "/bin/mvn" {
-		t.Errorf("apt %q, tools %+v", m.apt, tools)
-	}
+	assert.True(t, len(m.apt) == 0 && tools[0].path == "/bin/java" && tools[1].path == "/bin/mvn", "apt %q, tools %+v", m.apt, tools)
 }
 
 // What is missing is installed by apt-get, once, and the log tells.
@@ -158,24 +147,20 @@ func TestEnsureInstalls(t *testing.T) {
 	tools, err := m.ensure(t, &log)
 	must(t, err)
 	const apt = "env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 "
-	if want := []string{apt + "update", apt + "install -y --no-install-recommends mvn"}; !slices.Equal(m.apt, want) {
-		t.Errorf("apt %q", m.apt)
-	}
-	if tools[1].path != "/bin/mvn" || log.String() != "installing mvn with apt-get\n" {
-		t.Errorf("tools %+v, log %q", tools, log.String())
-	}
+	want := []string{apt + "update", apt + "install -y --no-install-recommends mvn"}
+	assert.Equal(t, want, m.apt)
+	assert.Equal(t, "/bin/mvn", tools[1].path, "tools %+v, log %q", tools, log.String())
+	assert.Equal(t, "installing mvn with apt-get\n", log.String(), "tools %+v", tools)
 }
 
 // Where nothing can be installed, the error names all that is missing and the packages.
 func TestEnsureSaysWhatToInstall(t *testing.T) {
 	m := &machine{host: host{ids: []string{"debian"}, apt: true}, has: map[string]bool{}}
 	_, err := m.ensure(t, nil)
-	if !errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), "the java, the mvn: missing") || !strings.Contains(err.Error(), "apt-get install java mvn (") {
-		t.Error(err)
-	}
-	if len(m.apt) != 0 {
-		t.Errorf("apt %q", m.apt)
-	}
+	assert.ErrorIs(t, err, ErrMissing)
+	assert.ErrorContains(t, err, "the java, the mvn: missing")
+	assert.ErrorContains(t, err, "apt-get install java mvn (")
+	assert.Empty(t, m.apt)
 }
 
 // The error of an installation that failed says why.
@@ -186,29 +171,26 @@ func TestEnsureTellsWhyItCouldNot(t *testing.T) {
 		"apt-get is in vain": {host: debianRoot(), has: map[string]bool{}, unhelped: true},
 	} {
 		_, err := m.ensure(t, nil)
-		if !errors.Is(err, ErrMissing) || errors.Is(err, broken) != (m.broken != nil) {
-			t.Errorf("%s: %v", why, err)
-		}
+		assert.ErrorIs(t, err, ErrMissing, why)
+		assert.Equal(t, m.broken != nil, errors.Is(err, broken), "%s: %v", why, err)
 	}
 }
 
 // What is missing is told with what was found in its place.
 func TestMissingHasItsNote(t *testing.T) {
 	err := tellMissing([]tool{{name: "JDK 17", pkg: "jdk", note: "/usr/bin/java is Java 25"}, {name: "Maven", path: "/usr/bin/mvn"}})
-	if !strings.HasPrefix(err.Error(), "JDK 17 (/usr/bin/java is Java 25): missing") || strings.Contains(err.Error(), "Maven") {
-		t.Error(err)
-	}
+	assert.True(t, strings.HasPrefix(err.Error(), "JDK 17 (/usr/bin/java is Java 25): missing"), "%v", err)
+	assert.NotContains(t, err.Error(), "Maven")
 }
 
 // A Program is looked up on the PATH; the error names the package of one that is missing.
 func TestProgramIsLookedUpOnThePath(t *testing.T) {
 	there := Program{Name: "sh", Package: "dash"}.lookUp(t.Context())
 	gone := Program{Name: "no-such-program", Package: "nothing"}.lookUp(t.Context())
-	if there.path == "" || gone.path != "" {
-		t.Errorf("%+v, %+v", there, gone)
-	}
+	assert.NotEmpty(t, there.path, "%+v, %+v", there, gone)
+	assert.Empty(t, gone.path, "%+v", there)
 	err := tellMissing([]tool{there, gone})
-	if !errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), "apt-get install nothing") || strings.Contains(err.Error(), "dash") {
-		t.Error(err)
-	}
+	assert.ErrorIs(t, err, ErrMissing)
+	assert.ErrorContains(t, err, "apt-get install nothing")
+	assert.NotContains(t, err.Error(), "dash")
 }

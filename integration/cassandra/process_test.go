@@ -13,6 +13,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // sleeper spawns a child that does nothing.
@@ -36,18 +39,14 @@ func stateOf(pid int) string {
 func TestKillReaps(t *testing.T) {
 	p := sleeper(t)
 	pid := p.Pid()
-	if !p.alive() {
-		t.Error("not alive")
-	}
+	assert.True(t, p.alive(), "not alive")
 	must(t, p.kill())
-	if state := stateOf(pid); p.alive() || state != "" {
-		t.Errorf("alive %v, state %q", p.alive(), state)
-	}
+	state := stateOf(pid)
+	assert.False(t, p.alive(), "alive %v, state %q", p.alive(), state)
+	assert.Empty(t, state, "alive %v", p.alive())
 	must(t, p.kill()) // again
 	for _, err := range []error{p.signal(syscall.SIGCONT), p.pause()} {
-		if !errors.Is(err, ErrNotRunning) {
-			t.Error(err)
-		}
+		assert.ErrorIs(t, err, ErrNotRunning)
 	}
 }
 
@@ -57,9 +56,7 @@ func TestPauseHasStopped(t *testing.T) {
 	for range 100 {
 		must(t, p.pause())
 		must(t, p.pause()) // again
-		if state := stateOf(p.Pid()); state != "T" {
-			t.Fatalf("paused, state %q", state)
-		}
+		require.Equal(t, "T", stateOf(p.Pid()), "paused, state")
 		must(t, p.signal(syscall.SIGCONT))
 	}
 	must(t, p.pause())
@@ -72,14 +69,11 @@ func TestPauseAgainstKill(t *testing.T) {
 		p := sleeper(t)
 		var both sync.WaitGroup
 		both.Go(func() {
-			if err := p.pause(); err != nil && !errors.Is(err, ErrNotRunning) {
-				t.Error(err)
-			}
+			err := p.pause()
+			assert.True(t, err == nil || errors.Is(err, ErrNotRunning), "%v", err)
 		})
 		both.Go(func() {
-			if err := p.kill(); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, p.kill())
 		})
 		both.Wait()
 	}
@@ -87,17 +81,17 @@ func TestPauseAgainstKill(t *testing.T) {
 
 // The error of a program that cannot be started names it.
 func TestSpawnTellsWhatIsMissing(t *testing.T) {
-	if _, err := spawn(exec.Command("/nowhere/java")); err == nil || !strings.HasPrefix(err.Error(), "start /nowhere/java: ") {
-		t.Error(err)
-	}
+	_, err := spawn(exec.Command("/nowhere/java"))
+	require.Error(t, err)
+	assert.True(t, strings.HasPrefix(err.Error(), "start /nowhere/java: "), "%v", err)
 }
 
 // A Ctrl-C goes to the group of the terminal, of which the child must not be.
 func TestSpawnHasItsOwnGroup(t *testing.T) {
 	pid := sleeper(t).Pid()
-	if group, err := syscall.Getpgid(pid); err != nil || group != pid {
-		t.Errorf("group %d, %v", group, err)
-	}
+	group, err := syscall.Getpgid(pid)
+	assert.NoError(t, err, "group %d", group)
+	assert.Equal(t, pid, group, "group %d, %v", group, err)
 }
 
 // eventually waits until cond holds.
@@ -109,7 +103,7 @@ func eventually(t *testing.T, cond func() bool) {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatal("not within 10 s")
+			require.Fail(t, "not within 10 s")
 		}
 	}
 }
@@ -129,9 +123,7 @@ func TestSpawnOutlivesTheThreadThatAsked(t *testing.T) {
 		}
 		tid <- syscall.Gettid()
 		p, err := spawn(exec.Command("sleep", "1000"))
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 		spawned <- p
 	}
 	all.Go(ask)
@@ -149,7 +141,7 @@ func TestChildOfAKilledParent(t *testing.T) {
 	if os.Getenv(childEnv) != "" {
 		fmt.Printf("pid=%d\n", sleeper(t).Pid())
 		_, _ = io.Copy(io.Discard, os.Stdin)
-		t.Fatal("nobody killed me")
+		require.Fail(t, "nobody killed me")
 	}
 	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestChildOfAKilledParent$")
 	child.Env = append(os.Environ(), childEnv+"=1")

@@ -1,12 +1,13 @@
 package cassandra
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // readyVenv pretends an environment that is complete.
@@ -29,9 +30,7 @@ func TestPythonFindsItsEnvironment(t *testing.T) {
 	t.Setenv("PATH", "")
 	got, err := Python(t.Context(), runDir, nil)
 	must(t, err)
-	if got != want {
-		t.Errorf("%+v, not %+v", got, want)
-	}
+	assert.Equal(t, want, got)
 }
 
 // An environment that is half made, of other versions, moved or without its programs is not
@@ -45,14 +44,10 @@ func TestStaleEnvironment(t *testing.T) {
 		"interpreter gone": func(v Venv, _ string) error { return os.Rename(v.Python, v.Python+"3") },
 	} {
 		_, v := readyVenv(t)
-		if !v.complete() {
-			t.Fatal("not complete at first")
-		}
+		require.True(t, v.complete(), "not complete at first")
 		marker, _ := v.marker()
 		must(t, spoil(v, marker))
-		if v.complete() {
-			t.Errorf("%s: complete", why)
-		}
+		assert.False(t, v.complete(), "%s: complete", why)
 	}
 }
 
@@ -60,9 +55,8 @@ func TestStaleEnvironment(t *testing.T) {
 func TestPipFails(t *testing.T) {
 	_, v := readyVenv(t)
 	err := v.fill(t.Context(), script(t, `mkdir -p "$3/bin"; printf '#!/bin/sh\necho no such version; exit 1\n' > "$3/bin/python"; chmod +x "$3/bin/python"`), nil)
-	if err == nil || !strings.Contains(err.Error(), "no such version") || v.complete() {
-		t.Errorf("complete %v: %v", v.complete(), err)
-	}
+	assert.ErrorContains(t, err, "no such version", "complete %v", v.complete())
+	assert.False(t, v.complete(), "complete %v: %v", v.complete(), err)
 }
 
 // TestPython makes the real environment, where no earlier test run has, and starts what is in it.
@@ -76,14 +70,10 @@ func TestPython(t *testing.T) {
 	again, err := Python(ctx, runDir, t.Output())
 	must(t, err)
 	t.Logf("second time: %v", time.Since(began))
-	if again != v {
-		t.Errorf("%+v, then %+v", v, again)
-	}
+	assert.Equal(t, v, again)
 	must(t, runQuietly(ctx, v.Python, "-c", "import cassandra, lz4; assert cassandra.__version__ == '3.30.1'"))
 	must(t, runQuietly(ctx, v.Cqlsh, "--version"))
 	script, err := os.ReadFile(v.Cqlsh)
 	must(t, err)
-	if !bytes.Contains(script, []byte(v.Dir)) {
-		t.Errorf("cqlsh is of another environment:\n%s", script)
-	}
+	assert.Contains(t, string(script), v.Dir, "cqlsh is of another environment")
 }

@@ -17,6 +17,8 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/frame"
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // javaOf returns a fetcher of a "java" that is a shell script.
@@ -136,24 +138,16 @@ func TestStartThree(t *testing.T) {
 	fakes := []*fake{{peers: 2, schema: "s"}, {peers: 2, schema: "s"}, {peers: 2, schema: "s"}}
 	c, err := startFakes(t.Context(), t, o, fakes...)
 	must(t, err)
-	if got := strings.Join(c.ContactPoints(), " "); got != "127.0.9.101:9042 127.0.9.102:9042 127.0.9.103:9042" {
-		t.Errorf("contact points %s", got)
-	}
+	assert.Equal(t, "127.0.9.101:9042 127.0.9.102:9042 127.0.9.103:9042", strings.Join(c.ContactPoints(), " "), "contact points")
 	for k, n := range c.Nodes() {
-		if level := primitive.ConsistencyLevel(fakes[k].level.Load()); level != primitive.ConsistencyLevelAll {
-			t.Errorf("node %d was read at %v", k+1, level)
-		}
-		if stateOf(n.PID()) == "" || n.Host() != address9(101+k) || filepath.Dir(n.LogFile()) != filepath.Join(o.Dir, fmt.Sprintf("n%d", k+1)) {
-			t.Errorf("node %d: pid %d, %s, %s", k+1, n.PID(), n.Host(), n.LogFile())
-		}
+		assert.Equal(t, primitive.ConsistencyLevelAll, primitive.ConsistencyLevel(fakes[k].level.Load()), "node %d was read", k+1)
+		assert.NotEmpty(t, stateOf(n.PID()), "node %d: pid %d, %s, %s", k+1, n.PID(), n.Host(), n.LogFile())
+		assert.Equal(t, address9(101+k), n.Host(), "node %d: pid %d, %s, %s", k+1, n.PID(), n.Host(), n.LogFile())
+		assert.Equal(t, filepath.Join(o.Dir, fmt.Sprintf("n%d", k+1)), filepath.Dir(n.LogFile()), "node %d: pid %d, %s, %s", k+1, n.PID(), n.Host(), n.LogFile())
 	}
-	if pids := processesOf(t, o.Dir); len(pids) != 3 {
-		t.Errorf("pids: %v", pids)
-	}
+	assert.Len(t, processesOf(t, o.Dir), 3)
 	must(t, c.Close())
-	if pids := processesOf(t, o.Dir); len(pids) > 0 {
-		t.Errorf("still there: %v", pids)
-	}
+	assert.Empty(t, processesOf(t, o.Dir), "still there")
 }
 
 // The wait ends in vain, with the reason, while any node is not as it must be.
@@ -173,12 +167,9 @@ func TestWaitTellsWhyNot(t *testing.T) {
 			defer cancel()
 			o := pretend(t, 2)
 			_, err := startFakes(ctx, t, o, fakes...)
-			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), want) {
-				t.Errorf("no %q in: %v", want, err)
-			}
-			if pids := processesOf(t, o.Dir); len(pids) > 0 {
-				t.Errorf("still there: %v", pids)
-			}
+			assert.ErrorIs(t, err, context.DeadlineExceeded, "no %q", want)
+			assert.ErrorContains(t, err, want)
+			assert.Empty(t, processesOf(t, o.Dir), "still there")
 		})
 	}
 }
@@ -191,9 +182,9 @@ func TestWaitsForTheRole(t *testing.T) {
 	o.Access.Username, o.Access.Password = "ann", "secret"
 	_, err := startFakes(t.Context(), t, o, f)
 	must(t, err)
-	if level := primitive.ConsistencyLevel(f.level.Load()); level != primitive.ConsistencyLevelOne || f.refused.Load() >= 0 {
-		t.Errorf("read at %v, %d refusals left", level, f.refused.Load())
-	}
+	level := primitive.ConsistencyLevel(f.level.Load())
+	assert.Equal(t, primitive.ConsistencyLevelOne, level, "read at %v, %d refusals left", level, f.refused.Load())
+	assert.Less(t, f.refused.Load(), int32(0), "read at %v, %d refusals left", level, f.refused.Load())
 }
 
 // everyOf is the consistency level that every node of a cluster must answer at.
@@ -201,9 +192,7 @@ func TestEveryOf(t *testing.T) {
 	for n, want := range map[int]primitive.ConsistencyLevel{
 		1: primitive.ConsistencyLevelOne, 2: primitive.ConsistencyLevelTwo, 3: primitive.ConsistencyLevelAll,
 	} {
-		if got := everyOf(n); got != want {
-			t.Errorf("%d: %v", n, got)
-		}
+		assert.Equal(t, want, everyOf(n), "%d", n)
 	}
 }
 
@@ -213,17 +202,11 @@ func TestDeathWhileStarting(t *testing.T) {
 	_, err := start(t.Context(), o, javaOf(t, `
 case $1 in */n2/args) echo "out of everything" >&2; echo "last log line" > system.log; exit 3;; esac
 exec sleep 1000`))
-	if !errors.Is(err, ErrNotRunning) {
-		t.Fatal(err)
-	}
+	require.ErrorIs(t, err, ErrNotRunning)
 	for _, want := range []string{"start cassandra: ", "node 2: ", "exit status 3", "out of everything", "last log line"} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("no %q in: %v", want, err)
-		}
+		assert.ErrorContains(t, err, want)
 	}
-	if pids := processesOf(t, o.Dir); len(pids) > 0 {
-		t.Errorf("still there: %v", pids)
-	}
+	assert.Empty(t, processesOf(t, o.Dir), "still there")
 	l, err := tryLock(filepath.Join(o.Dir, "lock"))
 	must(t, err) // given back
 	l.release()
@@ -234,9 +217,7 @@ func TestNodeThatCannotStart(t *testing.T) {
 	_, err := start(t.Context(), pretend(t, 1), func(context.Context, string, io.Writer) (Distribution, error) {
 		return Distribution{Java: "/nowhere/java", Lib: "/jars"}, nil
 	})
-	if err == nil || !strings.Contains(err.Error(), "start node 1: start /nowhere/java: ") {
-		t.Error(err)
-	}
+	assert.ErrorContains(t, err, "start node 1: start /nowhere/java: ")
 }
 
 // Start fails with the error of the fetch, and leaves nothing but the lock.
@@ -244,9 +225,8 @@ func TestFetchFailsTheStart(t *testing.T) {
 	boom := errors.New("boom")
 	o := pretend(t, 1)
 	_, err := start(t.Context(), o, func(context.Context, string, io.Writer) (Distribution, error) { return Distribution{}, boom })
-	if !errors.Is(err, boom) || entries(t, o.Dir) != "lock" {
-		t.Error(err)
-	}
+	assert.ErrorIs(t, err, boom)
+	assert.Equal(t, "lock", entries(t, o.Dir), "%v", err)
 }
 
 // Ports that are in use are named, before the node of another cluster is touched.
@@ -258,12 +238,10 @@ func TestPortInUse(t *testing.T) {
 	node := filepath.Join(o.Dir, "n1")
 	must(t, os.MkdirAll(node, 0o755))
 	_, err := start(t.Context(), o, javaOf(t, "exit 9"))
-	if !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), "port 127.0.9.102:9042: in use") || !strings.Contains(err.Error(), "port 127.0.9.101:7000: in use") {
-		t.Error(err)
-	}
-	if !isDir(node) {
-		t.Error("the other's node is removed")
-	}
+	assert.ErrorIs(t, err, ErrInUse)
+	assert.ErrorContains(t, err, "port 127.0.9.102:9042: in use")
+	assert.ErrorContains(t, err, "port 127.0.9.101:7000: in use")
+	assert.True(t, isDir(node), "the other's node is removed")
 }
 
 // An address that this machine does not have is named, and is not taken for one in use.
@@ -271,9 +249,9 @@ func TestAddressOfOtherMachine(t *testing.T) {
 	o := pretend(t, 1)
 	o.Address = func(int) string { return "192.0.2.1" } // reserved for documentation
 	_, err := start(t.Context(), o, javaOf(t, "exit 9"))
-	if err == nil || errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), "192.0.2.1:9042") {
-		t.Error(err)
-	}
+	assert.Error(t, err)
+	assert.NotErrorIs(t, err, ErrInUse)
+	assert.ErrorContains(t, err, "192.0.2.1:9042")
 }
 
 // Two clusters cannot share a directory: the second would remove the files of the first.
@@ -282,12 +260,10 @@ func TestDirInUse(t *testing.T) {
 	_, err := startFakes(t.Context(), t, o, &fake{schema: "s"})
 	must(t, err)
 	o.Address = func(k int) string { return address9(110 + k) }
-	if _, err := start(t.Context(), o, javaOf(t, "exit 9")); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), o.Dir) {
-		t.Error(err)
-	}
-	if !isDir(filepath.Join(o.Dir, "n1")) {
-		t.Error("the node is removed")
-	}
+	_, err = start(t.Context(), o, javaOf(t, "exit 9"))
+	assert.ErrorIs(t, err, ErrInUse)
+	assert.ErrorContains(t, err, o.Dir)
+	assert.True(t, isDir(filepath.Join(o.Dir, "n1")), "the node is removed")
 }
 
 // The storage of an earlier cluster is removed, or with Keep kept.
@@ -307,19 +283,15 @@ func freshOrKept(t *testing.T, keep bool) {
 	c, err := startFakes(t.Context(), t, o, &fake{schema: "s"})
 	must(t, err)
 	for _, node := range []string{"n1", "n3"} {
-		if got := isDir(filepath.Join(o.Dir, node, "data")); got != keep {
-			t.Errorf("%s has data: %v", node, got)
-		}
+		assert.Equal(t, keep, isDir(filepath.Join(o.Dir, node, "data")), "%s has data", node)
 	}
 	must(t, c.Wipe())
-	if got := entries(t, o.Dir); got != "lock" {
-		t.Errorf("wiped: %s", got)
-	}
+	assert.Equal(t, "lock", entries(t, o.Dir))
 }
 
 // Start refuses Options that no cluster can be made of.
 func TestStartRefusesBadOptions(t *testing.T) {
-	if _, err := Start(t.Context(), Options{Nodes: 9}); err == nil || !strings.HasPrefix(err.Error(), "start cassandra: no Dir") {
-		t.Error(err)
-	}
+	_, err := Start(t.Context(), Options{Nodes: 9})
+	require.Error(t, err)
+	assert.True(t, strings.HasPrefix(err.Error(), "start cassandra: no Dir"), "%v", err)
 }

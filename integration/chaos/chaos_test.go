@@ -12,6 +12,7 @@ import (
 	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
+	"github.com/stretchr/testify/assert"
 )
 
 var (
@@ -51,11 +52,9 @@ func TestNothingAcknowledgedIsLost(t *testing.T) {
 	t.Logf("%d grants, %d operations acknowledged, %d refused, %d of unknown outcome; faults that struck: %v",
 		grants, h.count(done), h.count(refused), h.count(unknown), struck)
 	for _, fault := range h.check() {
-		t.Error(fault)
+		assert.Fail(t, "a fault", "%v", fault)
 	}
-	if h.count(done) < 10 {
-		t.Error("hardly anything was done: nothing was shown")
-	}
+	assert.GreaterOrEqual(t, h.count(done), 10, "hardly anything was done: nothing was shown")
 }
 
 // keys are few, so that clients meet.
@@ -69,9 +68,7 @@ func (w *world) disturb(ctx context.Context, t *testing.T) map[string]int {
 	for rest(ctx, 2*time.Second); ctx.Err() == nil; rest(ctx, time.Second) {
 		f, site, span := draw(random, faults())
 		n, err := f.strike(ctx, w, site, span)
-		if err != nil && ctx.Err() == nil {
-			t.Errorf("%s at site %d: %v", f.name, site, err)
-		}
+		assert.True(t, err == nil || ctx.Err() != nil, "%s at site %d: %v", f.name, site, err)
 		struck[f.name] += n
 	}
 	return struck

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
 )
 
 // told makes a history of operations on one key that follow each other, each a second long.
@@ -43,9 +45,8 @@ func TestCheckerFinds(t *testing.T) {
 		"a put that is shadowed by an old": {told(put(2, 2, done), put(3, 3, done), get(3, 2)), "does not follow"},
 	} {
 		got := strings.Join(c.history.check(), "\n")
-		if c.want == "" && got != "" || !strings.Contains(got, c.want) {
-			t.Errorf("%s: %q", name, got)
-		}
+		assert.True(t, c.want != "" || got == "", "%s: %q", name, got)
+		assert.Contains(t, got, c.want, name)
 	}
 }
 
@@ -58,8 +59,6 @@ func TestInversionsAreFound(t *testing.T) {
 		return all
 	}
 	for n, sections := range [][]section{entered(1, 2, 3, 7), entered(1, 3, 2, 4), entered(3, 1, 2)} {
-		if got := inversions(sections); got != n {
-			t.Errorf("%v: %d", sections, got)
-		}
+		assert.Equal(t, n, inversions(sections), "%v", sections)
 	}
 }

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"music/integration/cassandra"
 	"music/integration/wan"
@@ -60,15 +62,13 @@ func build(t *testing.T, o plan) *world {
 	}
 	w := &world{plan: o, dir: t.TempDir()}
 	w.binary = filepath.Join(w.dir, "music")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", w.binary, "music/cmd/music").CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", w.binary, "music/cmd/music").CombinedOutput()
+	require.NoError(t, err, "build: %s", out)
 	must(t, os.WriteFile(filepath.Join(w.dir, "secret"), []byte("nobody else is in this network"), 0o600))
 	yaml := map[string]string{"write_request_timeout": "1500ms", "cas_contention_timeout": "2s"}
 	if o.faults {
 		yaml["commitlog_sync"], yaml["commitlog_sync_period"] = "batch", ""
 	}
-	var err error
 	w.network, err = wan.Start(wan.Options{Name: "chaos", Sites: sites, RTT: o.links})
 	must(t, err)
 	t.Cleanup(func() { must(t, w.network.Close()) })
@@ -213,9 +213,7 @@ func cluster(host string, timeout time.Duration) *gocql.ClusterConfig {
 
 func must(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }
 
 // staysAtHome has a proxy serve locks, and demands that it asks the node of its own site for what it needs: others are far.
@@ -233,9 +231,8 @@ func (w *world) staysAtHome(t *testing.T, proxy *gocql.Session) {
 		must(t, proxy.Query(fmt.Sprintf("UPDATE chaos.t USING LOCK %v SET v = 1 WHERE k = 'home%d'", row["lock_ref"], i)).Exec())
 		must(t, proxy.Query(fmt.Sprintf("UNLOCK chaos.t WHERE k = 'home%d' USING LOCK %v", i, row["lock_ref"])).Exec())
 	}
-	if n := asked(t, node, site) - before; n >= sections/2 {
-		t.Errorf("for %d sections at site 1 the node of site 2 was asked %d times", sections, n)
-	}
+	n := asked(t, node, site) - before
+	assert.Less(t, n, int64(sections/2), "for %d sections at site 1 the node of site 2 was asked %d times", sections, n)
 }
 
 // asked is how many requests a node has had from clients at a site, whose addresses begin so.

@@ -8,6 +8,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
 )
 
 // framesFile holds requests with every flag there is, and what Cassandra's own decoder reads of each. The frontend's tests compare it
@@ -57,9 +59,7 @@ func TestFramesAreReadAsCassandraDoes(t *testing.T) {
 	}
 	known, err := os.ReadFile(framesFile)
 	must(t, err)
-	if string(known) != page.String() {
-		t.Errorf("%s is not what Cassandra reads: run with UPDATE_DOCS=1 and see what has changed", framesFile)
-	}
+	assert.Equal(t, page.String(), string(known), "%s is not what Cassandra reads: run with UPDATE_DOCS=1 and see what has changed", framesFile)
 }
 
 // framed is a request with a name.

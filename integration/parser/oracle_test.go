@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"music/integration/cassandra"
+
+	"github.com/stretchr/testify/require"
 )
 
 // maxAnswer is the length of the longest answer about one statement.
@@ -31,9 +33,7 @@ func compile(t *testing.T, d cassandra.Distribution, program string) string {
 	classes, jars := t.TempDir(), filepath.Join(d.Lib, "*")
 	out, err := exec.CommandContext(t.Context(), filepath.Join(filepath.Dir(d.Java), "javac"), //nolint:gosec // G204: our own paths
 		"-cp", jars, "-sourcepath", "testdata", "-d", classes, filepath.Join("testdata", program+".java")).CombinedOutput()
-	if err != nil {
-		t.Fatalf("compile %s: %v\n%s", program, err, out)
-	}
+	require.NoError(t, err, "compile %s: %v\n%s", program, err, out)
 	return classes + string(filepath.ListSeparator) + jars
 }
 
@@ -65,15 +65,14 @@ func tell(t *testing.T, d cassandra.Distribution, program string, questions []st
 		answers = append(answers, lines.Text())
 	}
 	must(t, <-asked)
-	if err := cmd.Wait(); err != nil || lines.Err() != nil || len(answers) != len(questions) {
-		t.Fatalf("%d answers to %d lines: %v, %v\n%s", len(answers), len(questions), err, lines.Err(), &said)
-	}
+	err = cmd.Wait()
+	require.NoError(t, err, "%d answers to %d lines: %v, %v\n%s", len(answers), len(questions), err, lines.Err(), &said)
+	require.NoError(t, lines.Err(), "%d answers to %d lines: %v, %v\n%s", len(answers), len(questions), err, lines.Err(), &said)
+	require.Len(t, answers, len(questions), "%d answers to %d lines: %v, %v\n%s", len(answers), len(questions), err, lines.Err(), &said)
 	return answers
 }
 
 func must(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }

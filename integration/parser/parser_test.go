@@ -11,6 +11,9 @@ import (
 	"testing"
 
 	"music/integration/cassandra"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 var (
@@ -37,13 +40,9 @@ func TestRewriteReadsWhatCassandraReads(t *testing.T) {
 func fetched(t *testing.T, release string) cassandra.Distribution {
 	t.Helper()
 	runDir, err := filepath.Abs("../../.run")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	d, err := cassandra.FetchRelease(t.Context(), runDir, release, os.Stderr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return d
 }
 
@@ -51,9 +50,7 @@ func fetched(t *testing.T, release string) cassandra.Distribution {
 func texts(t *testing.T) []string {
 	t.Helper()
 	corpus, err := os.ReadFile("testdata/statements.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	all := strings.Split(strings.TrimSpace(string(corpus)), "\n")
 	m := newMutator(rand.New(rand.NewPCG(*seed, 0)), all)
 	for len(all) < *count {
@@ -80,17 +77,11 @@ func compare(t *testing.T, d cassandra.Distribution, texts []string) {
 			continue
 		}
 		if faults++; faults <= 20 {
-			t.Errorf("%q\n\t%s", texts[i], v.fault)
+			assert.Fail(t, "a disagreement", "%q\n\t%s", texts[i], v.fault)
 		}
 	}
 	t.Logf("%d texts, of which Cassandra takes %d; read otherwise: %d, not understood: %d", len(texts), valid, faults, len(unread))
-	if faults > 0 {
-		t.Errorf("%d disagreements", faults)
-	}
-	if valid < len(texts)/10 {
-		t.Errorf("only %d of %d texts are statements: nothing was compared", valid, len(texts))
-	}
-	if len(unread)*1000 >= valid {
-		t.Errorf("%d statements are not understood, such as %q", len(unread), unread[:min(10, len(unread))])
-	}
+	assert.Zero(t, faults, "disagreements")
+	assert.GreaterOrEqual(t, valid, len(texts)/10, "only %d of %d texts are statements: nothing was compared", valid, len(texts))
+	assert.Less(t, len(unread)*1000, valid, "%d statements are not understood, such as %q", len(unread), unread[:min(10, len(unread))])
 }

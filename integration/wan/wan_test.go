@@ -8,6 +8,9 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // startOrSkip makes a network of three sites, or skips where nobody may.
@@ -18,13 +21,9 @@ func startOrSkip(t *testing.T) *WAN {
 		t.Skip("NO EMULATED NETWORK: it needs root, /dev/net/tun and iproute2")
 	}
 	w, err := Start(Options{Name: "wantest", Sites: 3, RTT: []Link{{1, 2, 40 * time.Millisecond}, {1, 3, 10 * time.Millisecond}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
-		if err := w.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, w.Close())
 	})
 	return w
 }
@@ -38,9 +37,7 @@ func echo(t *testing.T, w *WAN, site int) string {
 		l, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {
 		for {
@@ -60,12 +57,10 @@ func roundTrip(t *testing.T, c net.Conn) time.Duration {
 	var all []time.Duration
 	for range 15 {
 		began := time.Now()
-		if _, err := c.Write([]byte{1}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.ReadFull(c, make([]byte, 1)); err != nil {
-			t.Fatal(err)
-		}
+		_, err := c.Write([]byte{1})
+		require.NoError(t, err)
+		_, err = io.ReadFull(c, make([]byte, 1))
+		require.NoError(t, err)
 		all = append(all, time.Since(began))
 	}
 	slices.Sort(all)
@@ -78,14 +73,12 @@ func TestSitesAreAsFarAsSaid(t *testing.T) {
 	far, near := echo(t, w, 2), echo(t, w, 3)
 	for address, want := range map[string]time.Duration{far: 40 * time.Millisecond, near: 10 * time.Millisecond} {
 		c, err := w.Dialer(1).DialContext(t.Context(), "tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer func() { _ = c.Close() }()
 		got := roundTrip(t, c)
 		t.Logf("%s: %v", address, got)
 		if got < want { // never less; how much more depends on the machine
-			t.Errorf("%s is nearer than %v: %v", address, want, got)
+			assert.Fail(t, "nearer than it should be", "%s, %v: %v", address, want, got)
 		}
 	}
 }
@@ -94,20 +87,16 @@ func TestSitesAreAsFarAsSaid(t *testing.T) {
 func TestCutOffAndBack(t *testing.T) {
 	w := startOrSkip(t)
 	c, err := w.Dialer(1).DialContext(t.Context(), "tcp", echo(t, w, 3))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer func() { _ = c.Close() }()
 	roundTrip(t, c)
 	w.Cut(3, 1)
 	_, _ = c.Write([]byte{1})
 	_ = c.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
-	if n, err := c.Read(make([]byte, 1)); err == nil {
-		t.Errorf("%d bytes came through a cut", n)
-	}
+	n, err := c.Read(make([]byte, 1))
+	assert.Error(t, err, "%d bytes came through a cut", n)
 	w.Heal()
 	_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
-	if _, err := io.ReadFull(c, make([]byte, 1)); err != nil {
-		t.Errorf("TCP did not go on: %v", err)
-	}
+	_, err = io.ReadFull(c, make([]byte, 1))
+	assert.NoError(t, err, "TCP did not go on")
 }

@@ -71,7 +71,7 @@ func TestLimits(t *testing.T) {
 				ln.next = next
 				accepted, err := l.Accept()
 				if err != nil || next.closed {
-					t.Fatal("the newest does not get in")
+					require.Fail(t, "the newest does not get in")
 				}
 				all = append(all, accepted.(*conn))
 			} else if c := rapid.SampledFrom(all).Draw(t, "connection"); event == 3 {
@@ -79,7 +79,7 @@ func TestLimits(t *testing.T) {
 				if c.trust() {
 					trusted[c] = true
 				} else if was {
-					t.Fatal("a trusted connection is not any more")
+					require.Fail(t, "a trusted connection is not any more")
 				}
 			} else {
 				_ = c.Close()
@@ -90,18 +90,18 @@ func TestLimits(t *testing.T) {
 				closed := c.Conn.(*fakeConn).closed
 				switch {
 				case trusted[c] && closed:
-					t.Fatal("a trusted connection was closed")
+					require.Fail(t, "a trusted connection was closed")
 				case !trusted[c] && !closed:
 					untrusted++
 					from[c.from.String()]++
 				}
 			}
 			if untrusted > limits.Untrusted || untrusted != len(l.untrusted) || len(trusted) > limits.Trusted || len(trusted) != l.trusted {
-				t.Fatalf("%d untrusted, counted as %d; %d trusted, counted as %d", untrusted, len(l.untrusted), len(trusted), l.trusted)
+				require.Fail(t, "miscounted", "%d untrusted, counted as %d; %d trusted, counted as %d", untrusted, len(l.untrusted), len(trusted), l.trusted)
 			}
 			for address, n := range from {
 				if n > limits.PerAddress {
-					t.Fatalf("%d untrusted from %s", n, address)
+					require.Fail(t, "too many untrusted", "%d from %s", n, address)
 				}
 			}
 		}

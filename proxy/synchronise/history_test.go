@@ -199,7 +199,7 @@ func TestHistoriesAreThoseOfAPlainTable(t *testing.T) {
 		}
 		if differences != nil {
 			differing++
-			t.Errorf("history %d of %s:\n%s\n%s", i, w.name, strings.Join(w.told, "\n"), strings.Join(differences, "\n"))
+			assert.Fail(t, "a difference", "history %d of %s:\n%s\n%s", i, w.name, strings.Join(w.told, "\n"), strings.Join(differences, "\n"))
 		}
 	}
 	t.Logf("%d histories: %d differ, in %d a row of nulls remains", *histories, differing, remaining)

@@ -62,7 +62,7 @@ func (m modelOrder) meets(t *rapid.T, c clause, row []int, all [][]int) bool {
 				}
 			}
 		}
-		t.Fatalf("unknown value %x", values[0])
+		require.Fail(t, "unknown value", "%x", values[0])
 		return 0
 	}
 	holds := true

@@ -14,6 +14,8 @@ import (
 
 	"music/integration/evaluate/judge"
 	"music/integration/evaluate/section"
+
+	"github.com/stretchr/testify/assert"
 )
 
 // System is a system under test.
@@ -41,9 +43,7 @@ func Run(t *testing.T, s System) {
 				t.Cleanup(client.Close)
 				return client
 			}}
-			if err := c.do(ctx, r); err != nil {
-				t.Errorf("%s: %v", s.Name, err)
-			}
+			assert.NoError(t, c.do(ctx, r), s.Name)
 		})
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"music/integration/evaluate/section"
+
+	"github.com/stretchr/testify/assert"
 )
 
 // memory is a system in the memory of the test, and what is wrong with it.
@@ -163,9 +165,8 @@ func TestBatteryFails(t *testing.T) {
 		"deaf":    {func() *memory { return &memory{deaf: true} }, []string{more}},
 		"equal":   {func() *memory { return &memory{equal: true} }, []string{more}},
 	} {
-		if got := results(t, c.system); fmt.Sprint(got) != fmt.Sprint(c.want) {
-			t.Errorf("%s fails %q, not %q", name, got, c.want)
-		}
+		got := results(t, c.system)
+		assert.Equal(t, fmt.Sprint(c.want), fmt.Sprint(got), "%s fails %q, not %q", name, got, c.want)
 	}
 }
 
@@ -174,8 +175,6 @@ func TestRun(t *testing.T) {
 	var m memory
 	Run(t, System{Name: "memory", New: func(testing.TB) section.Client { return &m }, Clients: 2})
 	for key := range m.locks {
-		if !strings.HasPrefix(key, "memory") {
-			t.Errorf("key %q", key)
-		}
+		assert.True(t, strings.HasPrefix(key, "memory"), "key %q", key)
 	}
 }

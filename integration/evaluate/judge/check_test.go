@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"music/integration/evaluate/section"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // step is an operation of a history that is told in order.
@@ -83,9 +85,7 @@ func TestCheckFinds(t *testing.T) {
 		"shadowed, and two holders":         {[]step{enter(1), enter(2), put(2, "b", Done), put(1, "a", Done), get(2, "b")}, []Fault{TwoHolders, LostPut}},
 	} {
 		got := told(c.history...).Check()
-		if !slices.Equal(faults(got), c.want) {
-			t.Errorf("%s: %v, not %v", name, got, c.want)
-		}
+		assert.Equal(t, c.want, faults(got), "%s: %v", name, got)
 	}
 }
 
@@ -103,9 +103,7 @@ func TestTokensOrderSections(t *testing.T) {
 			o.Token *= int64(want)
 			h.Add(o)
 		}
-		if got := h.Check(); len(got) != want {
-			t.Errorf("%d of %v", want, got)
-		}
+		assert.Len(t, h.Check(), want)
 	}
 }
 
@@ -122,9 +120,7 @@ func TestSlowAcknowledgements(t *testing.T) {
 		slow.Returned = 20 * time.Second
 		h.Add(slow)
 		h.Add(Op{Client: 2, Serial: 9, Section: 4, Key: "k", Kind: Get, Value: c.after, Called: 21 * time.Second, Returned: 22 * time.Second, Outcome: Done})
-		if got := faults(h.Check()); !slices.Equal(got, c.want) {
-			t.Errorf("%s: %v", name, got)
-		}
+		assert.Equal(t, c.want, faults(h.Check()), name)
 	}
 }
 
@@ -133,9 +129,7 @@ func TestViolationsAreTold(t *testing.T) {
 	h := told(step{1, Enter, "", ""}, step{1, Put, "a", ""}, step{1, Put, "b", ""}, step{1, Get, "a", ""})
 	got := h.Check()
 	const want = "an acknowledged put is lost\n\tclient 1 section 1: put k \"a\", 3s–4s, done\n\tclient 1 section 1: put k \"b\", 5s–6s, done\n\tclient 1 section 1: get k \"a\", 7s–8s, done"
-	if len(got) != 1 || got[0].String() != want {
-		t.Errorf("%v", got)
-	}
+	assert.True(t, len(got) == 1 && got[0].String() == want, "%v", got)
 }
 
 // cell is a client of one value without any exclusion.
@@ -171,33 +165,28 @@ func TestRecorderNotesWhatIsDone(t *testing.T) {
 	r := Record(new(cell), 3, func(o Op) { _ = json.NewEncoder(&file).Encode(o) })
 	ctx := t.Context()
 	held, err := r.Enter(ctx, "k")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, none := held.Get(ctx)
 	errs := []error{none, held.Put(ctx, []byte("a")), held.Put(ctx, []byte("late")), held.Leave(ctx)}
-	if want := []error{section.ErrNoValue, nil, section.ErrLost, context.Canceled}; !slices.Equal(errs, want) {
-		t.Errorf("%v", errs)
-	}
+	want := []error{section.ErrNoValue, nil, section.ErrLost, context.Canceled}
+	assert.Equal(t, want, errs)
 	lines := strings.SplitAfter(file.String(), "\n")
 	h := new(History)
 	// The last line, Leave's answer, is torn.
-	if err := h.Read(strings.NewReader(strings.Join(lines[:9], "") + lines[9][:20])); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, h.Read(strings.NewReader(strings.Join(lines[:9], "")+lines[9][:20])))
 	var got []string
 	for _, o := range h.Ops() {
-		if o.Client != 3 || o.Section != 1 || o.Called == 0 || o.Returned < o.Called || o.Serial > 1 && o.Token != 7 {
-			t.Errorf("%+v", o)
+		assert.Equal(t, 3, o.Client)
+		assert.Equal(t, 1, o.Section)
+		assert.NotZero(t, o.Called)
+		assert.GreaterOrEqual(t, o.Returned, o.Called)
+		if o.Serial > 1 {
+			assert.EqualValues(t, 7, o.Token)
 		}
 		got = append(got, string(o.Kind)+" "+o.Value+" "+string(o.Outcome))
 	}
-	if want := []string{"enter  done", "get  done", "put a done", "put late refused", "leave  unknown"}; !slices.Equal(got, want) {
-		t.Errorf("%q", got)
-	}
-	if h.Count(Put, Done) != 1 || h.Ops()[4].Returned != forever {
-		t.Errorf("%v", h.Ops())
-	}
+	assert.Equal(t, []string{"enter  done", "get  done", "put a done", "put late refused", "leave  unknown"}, got)
+	assert.True(t, h.Count(Put, Done) == 1 && h.Ops()[4].Returned == forever, "%v", h.Ops())
 }
 
 // A section that a recorder took is taken.
@@ -205,16 +194,10 @@ func TestTook(t *testing.T) {
 	h := new(History)
 	first, second := Record(new(cell), 1, h.Add), Record(new(cell), 2, h.Add)
 	held, err := first.Enter(t.Context(), "k")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	second.Took(h.Ops()[0])
-	if err := held.Put(t.Context(), []byte("a")); err != nil {
-		t.Fatal(err)
-	}
-	if got := faults(h.Check()); !slices.Equal(got, []Fault{AfterTaken}) {
-		t.Errorf("%v", got)
-	}
+	require.NoError(t, held.Put(t.Context(), []byte("a")))
+	assert.Equal(t, []Fault{AfterTaken}, faults(h.Check()))
 }
 
 // Who tries is noted as one who enters, and who is not let in has no section; what is put without one is the value of the next.
@@ -222,28 +205,19 @@ func TestTryingAndPutsOutside(t *testing.T) {
 	h, c := new(History), new(cell)
 	r := Record(c, 1, h.Add)
 	held, free, err := r.TryEnter(t.Context(), "k")
-	if !free || err != nil {
-		t.Fatal(free, err)
-	}
-	if err := r.Outside("k", "a", func() error { c.value = []byte("a"); return nil }); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := held.Get(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if _, free, err := r.TryEnter(t.Context(), "k"); free || err != nil {
-		t.Error(free, err)
-	}
-	if err := r.Outside("k", "b", func() error { return nil }); err != nil {
-		t.Fatal(err)
-	}
-	if got := h.Count(Enter, Refused); got != 1 || len(h.Check()) != 0 {
-		t.Errorf("%d refused, %v", got, h.Check())
-	}
-	if _, err := held.Get(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if got := faults(h.Check()); !slices.Equal(got, []Fault{LostPut}) {
-		t.Errorf("%v", got)
-	}
+	require.True(t, free, "%v %v", free, err)
+	require.NoError(t, err, "%v", free)
+	require.NoError(t, r.Outside("k", "a", func() error { c.value = []byte("a"); return nil }))
+	_, err = held.Get(t.Context())
+	assert.NoError(t, err)
+	_, free, err = r.TryEnter(t.Context(), "k")
+	assert.False(t, free, "%v %v", free, err)
+	assert.NoError(t, err, "%v", free)
+	require.NoError(t, r.Outside("k", "b", func() error { return nil }))
+	got := h.Count(Enter, Refused)
+	assert.Equal(t, 1, got, "%d refused, %v", got, h.Check())
+	assert.Empty(t, h.Check(), "%d", got)
+	_, err = held.Get(t.Context())
+	assert.NoError(t, err)
+	assert.Equal(t, []Fault{LostPut}, faults(h.Check()))
 }

@@ -3,7 +3,6 @@ package paper
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"music/integration/cassandra/cassandratest"
@@ -235,9 +235,7 @@ func TestStamps(t *testing.T) {
 	c := &Client{o: Options{T: time.Second, Now: time.Now}}
 	last := c.unlocked()
 	for _, stamp := range []int64{c.v2s(1, 0), c.v2s(1, time.Microsecond), c.v2s(1, time.Second-time.Microsecond), c.v2s(2, 0)} {
-		if stamp <= last {
-			t.Error(fmt.Sprint(stamp, " after ", last))
-		}
+		assert.Greater(t, stamp, last)
 		last = stamp
 	}
 }

@@ -8,6 +8,8 @@ import (
 
 	"music/integration/evaluate/judge"
 	"music/integration/evaluate/service"
+
+	"github.com/stretchr/testify/assert"
 )
 
 // result makes a result of puts on one key, each a second after the one before, in one section each, and of events.
@@ -56,9 +58,8 @@ func TestFaultsAreFound(t *testing.T) {
 		"what the judge finds":             {stale, "an acknowledged put is lost"},
 	} {
 		got := strings.Join(c.result.Faults(), "\n")
-		if c.want == "" && got != "" || !strings.Contains(got, c.want) {
-			t.Errorf("%s: %q", name, got)
-		}
+		assert.True(t, c.want != "" || got == "", "%s: %q", name, got)
+		assert.Contains(t, got, c.want, name)
 	}
 }
 
@@ -75,9 +76,7 @@ func TestPage(t *testing.T) {
 		"| homing | ours | 2 | 0 | 0 | 0 |  |\n", "two holders (2); not DONE (1)", "homing over music:\n```\ntwo holders\n\ta\n```",
 		"| portal | music | 0 | 0 | 0 | 0 | it has not come to an end: context deadline exceeded |", "3.00 (2.00–3.00) |\n| portal | – | – | – |", "Seed 7.",
 	} {
-		if !strings.Contains(page, want) {
-			t.Errorf("no %q in\n%s", want, page)
-		}
+		assert.Contains(t, page, want)
 	}
 }
 
@@ -93,7 +92,5 @@ func TestStruckIsProved(t *testing.T) {
 		r.History.Add(o)
 	}
 	struck, overtaken := r.Struck()
-	if len(struck) != 2 || struck[Cut] != 1 || struck[Killed] != 1 || overtaken != 1 {
-		t.Error(struck, overtaken)
-	}
+	assert.True(t, len(struck) == 2 && struck[Cut] == 1 && struck[Killed] == 1 && overtaken == 1, "%v %v", struck, overtaken)
 }

@@ -115,5 +115,5 @@ func findsFaults(t *testing.T, o Options) {
 			return
 		}
 	}
-	t.Error("no fault was found")
+	assert.Fail(t, "no fault was found")
 }
