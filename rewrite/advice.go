@@ -1,6 +1,6 @@
 package rewrite
 
-// Excerpt returns a term as it is written, cut short where it is long, to be told to people.
+// Excerpt returns a term as it is written, shortened if it is long, for messages to people.
 func Excerpt(text []byte, t Term) string {
 	const most = 100
 	written := t.Of(text)
@@ -10,7 +10,7 @@ func Excerpt(text []byte, t Term) string {
 	return string(written)
 }
 
-// HowToWrite returns in words how constants of a type are written.
+// HowToWrite says in words how constants of a type are written.
 func HowToWrite(typ string) string {
 	switch typ {
 	case "text", "varchar", "ascii":

@@ -1,7 +1,7 @@
 package rewrite
 
-// Entry is one of the values in brackets: of a map with its key, of a
-// user-defined type with the name of its field.
+// Entry is one of the values in brackets: of a map with its key, of a user-defined type with the
+// name of its field.
 type Entry struct {
 	Field Name
 	Key   Term
@@ -35,7 +35,7 @@ func Entries(text []byte, t Term) (open byte, entries []Entry, ok bool) {
 	return byte(begin), entries, p.err == nil && p.tok.Kind == TokenEOF
 }
 
-// entry reads one; in braces it may have a key or a field.
+// entry reads one entry; in braces it may have a key or a field.
 func (p *parser) entry(braces bool) (e Entry) {
 	if name, named := nameOf(p.text, p.tok); braces && named && p.peek().Kind == ':' && wordTerm(p.text, p.tok) == TermOther {
 		p.next()
@@ -50,15 +50,14 @@ func (p *parser) entry(braces bool) (e Entry) {
 	return e
 }
 
-// maxDepth is how deep a value in brackets may hold others: more than types do.
+// maxDepth is how deep values in brackets may be nested: deeper than any type.
 const maxDepth = 16
 
-// Constant reports whether a term is a value as it stands there: a literal, or
-// values in brackets, not too deep in each other. Nothing in it is bound, called
-// or computed.
+// Constant reports whether a term is a literal, or literals in brackets that are not nested too
+// deep. Nothing in it is bound, called or computed.
 func Constant(text []byte, t Term) bool { return constant(text, t, maxDepth) }
 
-// constant reports what Constant does, for values nested to a depth.
+// constant is Constant with a limit for the nesting.
 func constant(text []byte, t Term, depth int) bool {
 	switch {
 	case t.Kind == NoTerm, t.Kind == TermMarker, depth == 0:

@@ -6,9 +6,10 @@ import (
 	"strings"
 )
 
-// Canonical returns the one spelling of a value in wire form that is equal to all that Cassandra's comparator of the type
-// takes for the same: as a clustering column, 1.0 and 1.00 are one decimal, and every NaN is one double. ok is false for a
-// type of which this package does not know when two values are the same: tuples, collections, user-defined and custom types.
+// Canonical returns the same bytes for all values, in wire form, that Cassandra's comparator of the
+// type treats as equal: as a clustering column, 1.0 and 1.00 are one decimal, and every NaN is one
+// double. ok is false for types whose comparison this package does not know: tuples, collections,
+// user-defined and custom types.
 func Canonical(typ string, value []byte) (canonical []byte, ok bool) {
 	switch typ {
 	case "ascii", "text", "varchar", "blob", "inet", "uuid", "timeuuid", "tinyint", "smallint", "int", "bigint", "date", "time", "timestamp":
@@ -27,7 +28,7 @@ func Canonical(typ string, value []byte) (canonical []byte, ok bool) {
 	return nil, false
 }
 
-// canonicalBoolean makes every truth the same one.
+// canonicalBoolean returns one form for every true value.
 func canonicalBoolean(value []byte) []byte {
 	if len(value) == 1 && value[0] != 0 {
 		return []byte{1}
@@ -35,8 +36,8 @@ func canonicalBoolean(value []byte) []byte {
 	return value
 }
 
-// canonicalFloat makes every NaN the same one: what lies above infinity, its sign taken off. It leaves -0 and 0 apart, as
-// Cassandra does.
+// canonicalFloat returns one form for every NaN: a value above infinity, without its sign. It keeps
+// -0 and 0 apart, as Cassandra does.
 func canonicalFloat(value, infinity []byte) []byte {
 	if len(value) != len(infinity) {
 		return value
@@ -51,7 +52,7 @@ func canonicalFloat(value, infinity []byte) []byte {
 	return nan
 }
 
-// canonicalInteger takes off the bytes in front that only repeat the sign.
+// canonicalInteger removes leading bytes that only repeat the sign.
 func canonicalInteger(value []byte) []byte {
 	for len(value) > 1 && (value[0] == 0 && value[1] < 0x80 || value[0] == 0xff && value[1] >= 0x80) {
 		value = value[1:]
@@ -59,7 +60,8 @@ func canonicalInteger(value []byte) []byte {
 	return value
 }
 
-// canonicalDecimal returns scale and digits without the zeros at the end, in a form that serves for comparing alone.
+// canonicalDecimal returns scale and digits without trailing zeros, in a form that only serves for
+// comparison.
 func canonicalDecimal(value []byte) []byte {
 	if len(value) < 5 {
 		return value

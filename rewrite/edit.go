@@ -1,9 +1,9 @@
 package rewrite
 
 // Apply appends text without the spans of cut to dst and returns the longer
-// slice. cut is what Statement.Cut holds: in order, disjoint, from one token's
-// start to another's end. Bytes outside it stay as they are; where two tokens
-// would become one, or a comment, a space is put between them.
+// slice. cut is like Statement.Cut: in order, disjoint, each span from the start of a token
+// to the end of one. Other bytes do not change; if two tokens would become one, or a
+// comment, a space is put between them.
 func Apply(dst, text []byte, cut []Span) []byte {
 	at := 0
 	for _, c := range cut {
@@ -16,14 +16,14 @@ func Apply(dst, text []byte, cut []Span) []byte {
 	return append(dst, text[at:]...)
 }
 
-// Edit puts Text in the place of a span of a statement.
+// Edit replaces a span of a statement by Text.
 type Edit struct {
 	Span
 	Text string
 }
 
-// Replace appends text with edits, which are in order and disjoint, to dst and
-// returns the longer slice. An edit without Text is a cut, as Apply makes it.
+// Replace appends text with edits applied to dst and returns the longer slice. The edits are in
+// order and disjoint. An edit without Text is a cut, as for Apply.
 func Replace(dst, text []byte, edits []Edit) []byte {
 	at := 0
 	for _, e := range edits {
@@ -43,12 +43,11 @@ func Replace(dst, text []byte, edits []Edit) []byte {
 	return append(dst, text[at:]...)
 }
 
-// joins reports whether two neighbours may be read as one. It says so too often
-// rather than once too little: apart from blanks only those are safe that are
-// whole tokens whatever stands beside them.
+// joins reports whether two neighbours may be read as one token. It may say so where they are not:
+// apart from blanks only those bytes are safe that are whole tokens beside anything.
 func joins(left, right byte) bool { return !standsAlone(left) && !standsAlone(right) }
 
-// standsAlone reports whether a byte is a token by itself, whatever stands beside it.
+// standsAlone reports whether a byte is a token by itself, whatever is next to it.
 func standsAlone(c byte) bool {
 	switch c {
 	case ' ', '\n', '\t', '\r', ',', ';', '(', ')', '[', ']', '{', '}', '?':

@@ -11,11 +11,10 @@ import (
 	"unicode/utf8"
 )
 
-// Encode returns the value of a literal as the native protocol sends it, never
-// nil without an error. typ is the CQL name of a native type. It reads what means
-// the same wherever and whenever it is read: ErrNotRead for the timestamp 'now'
-// or one without a time zone, for the name of a host, for any other type, and for
-// a literal that is not of the type.
+// Encode returns the value of a literal in wire form, never
+// nil without an error. typ is the CQL name of a native type. It returns ErrNotRead for a
+// literal whose meaning depends on where and when it is read (the timestamp 'now' or one without
+// a time zone, the name of a host), for any other type, and for a literal that is not of the type.
 func Encode(typ string, text []byte, t Term) ([]byte, error) {
 	switch typ {
 	case "text", "varchar", "ascii":
@@ -44,8 +43,8 @@ func Encode(typ string, text []byte, t Term) ([]byte, error) {
 	return nil, notRead(text, t, typ)
 }
 
-// encodeText refuses bytes that Cassandra would replace while it decodes the
-// statement: the key would not be the one that is written here.
+// encodeText refuses bytes that Cassandra would replace when it decodes the statement: the key
+// would differ from the one in the text.
 func encodeText(typ string, text []byte, t Term) ([]byte, error) {
 	if t.Kind != TermString || !utf8.Valid(t.Of(text)) {
 		return nil, notRead(text, t, typ)
@@ -59,7 +58,7 @@ func encodeText(typ string, text []byte, t Term) ([]byte, error) {
 	return value, nil
 }
 
-// encodeInt returns the wire form of an integer of so many bits.
+// encodeInt returns the wire form of an integer with the given number of bits.
 func encodeInt(text []byte, t Term, bits int) ([]byte, error) {
 	n, err := integer(text, t, bits)
 	if err != nil {
@@ -111,10 +110,11 @@ func encodeBoolean(text []byte, t Term) ([]byte, error) {
 	return []byte{0}, nil
 }
 
-// maxDigits bounds the text of a number: to read a long one takes the square of its length.
+// maxDigits bounds the text of a number: the time to read it grows with the square of its length.
 const maxDigits = 1024
 
-// encodeNumber reads integers, and but for varint those with a point or an exponent.
+// encodeNumber encodes integers, and, for types other than varint, numbers with a point or an
+// exponent.
 func encodeNumber(typ string, text []byte, t Term) ([]byte, error) {
 	literal := string(t.Of(text))
 	if t.Kind != TermInteger && (t.Kind != TermFloat || typ == "varint") || len(literal) > maxDigits {
@@ -138,7 +138,8 @@ func encodeNumber(typ string, text []byte, t Term) ([]byte, error) {
 	return value, nil
 }
 
-// float returns the nearest number of so many bits; ok is false where the literal is too large.
+// float returns the nearest number with the given number of bits; ok is false if the literal is too
+// large.
 func float(literal string, bits int) ([]byte, bool) {
 	f, err := strconv.ParseFloat(literal, bits)
 	switch {
@@ -152,10 +153,11 @@ func float(literal string, bits int) ([]byte, bool) {
 	return binary.BigEndian.AppendUint64(nil, math.Float64bits(f)), err == nil
 }
 
-// maxExponent bounds that of a decimal: Cassandra refuses some literals that no double is near to.
+// maxExponent bounds the exponent of a decimal: Cassandra refuses some literals out of the range of a double.
 const maxExponent = 300
 
-// decimal returns the wire form of a number, which keeps its scale: 1.50 and 150e-2 are 150 with scale 2.
+// decimal returns the wire form of a number, with its scale as written: 1.50 and 150e-2 are 150
+// with scale 2.
 func decimal(literal string) ([]byte, bool) {
 	mantissa, exponent, scientific := strings.Cut(strings.ToLower(literal), "e")
 	whole, fraction, _ := strings.Cut(mantissa, ".")
@@ -174,7 +176,7 @@ func decimal(literal string) ([]byte, bool) {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(scale)), IntegerBytes(n)...), true
 }
 
-// IntegerBytes returns an integer in big-endian two's complement, in as few bytes as show its sign: a
+// IntegerBytes returns an integer in big-endian two's complement, in as few bytes as possible: a
 // CQL varint.
 func IntegerBytes(n *big.Int) []byte {
 	if n.Sign() >= 0 {
@@ -184,8 +186,8 @@ func IntegerBytes(n *big.Int) []byte {
 	return new(big.Int).Add(n, new(big.Int).Lsh(big.NewInt(1), 8*size)).FillBytes(make([]byte, size))
 }
 
-// encodeAddress reads no names: they mean what a resolver says. An address of IPv4 that is written as one of IPv6 has four bytes, as for
-// Cassandra.
+// encodeAddress encodes addresses, and no host names, whose meaning depends on a resolver. An IPv4
+// address that is written as IPv6 has four bytes, as in Cassandra.
 func encodeAddress(text []byte, t Term) ([]byte, error) {
 	literal, err := String(text, t)
 	if err != nil {

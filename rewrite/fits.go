@@ -2,9 +2,9 @@ package rewrite
 
 import "unicode/utf8"
 
-// Fits reports whether Cassandra takes a value in wire form for one of the type (v4 spec section 6), as far as length and characters tell:
-// what does not fit it refuses in every statement. An empty value fits, though few types have one. A type that this package does
-// not know is not looked at.
+// Fits reports whether Cassandra accepts a value in wire form for the type (v4 spec section 6), as
+// far as its length and characters show; Cassandra refuses other values in every statement. An
+// empty value fits every type. Values of types that this package does not know are not checked.
 func Fits(typ string, value []byte) bool {
 	if len(value) == 0 {
 		return true
@@ -21,7 +21,8 @@ func Fits(typ string, value []byte) bool {
 	return size == 0 || len(value) == size
 }
 
-// sizeOf returns how many bytes every value of a type has; 0 where they differ, or for a type that is not known.
+// sizeOf returns the length in bytes of every value of a type; 0 if lengths differ, or if the type
+// is not known.
 func sizeOf(typ string) int {
 	switch typ {
 	case "boolean", "tinyint":

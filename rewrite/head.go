@@ -1,41 +1,41 @@
 package rewrite
 
-// Head is what the beginning of a statement tells. Its names are spans of the
-// text that it was read from.
+// Head is what the beginning of a statement says. Its names are spans of the text that it was read
+// from.
 type Head struct {
 	Verb Verb
 	// AfterSelect says that SELECT is written before LOCK, UNLOCK or LIST LOCKS.
 	AfterSelect bool
-	// Complete is false where the text ended before verb and table were known:
-	// of a first part, read on; a whole text like this is no CQL. Nothing else
-	// in the Head counts then.
+	// Complete is false if the text ended before verb and table were known: then the
+	// other fields mean nothing. After a first part, the caller reads more of the
+	// text; a whole text like this is not CQL.
 	Complete bool
 	// Keyspace is absent for an unqualified table. For USE, and for CREATE,
-	// ALTER and DROP KEYSPACE, it is what the statement names.
+	// ALTER and DROP KEYSPACE, it is the keyspace that the statement names.
 	Keyspace Name
-	// Table is what the statement reads, writes or changes; an index, a trigger
-	// or a new view changes the table it is on. Absent for a batch, USE, LIST
-	// LOCKS without ON, and where the text does not say it (DROP INDEX).
+	// Table is the table that the statement reads, writes or changes; an index, a trigger
+	// or a new view changes the table it is on. It is absent for a batch, USE, LIST
+	// LOCKS without ON, and if the text does not say it (DROP INDEX).
 	Table Name
 	// Schema is filled for Verb Schema only.
 	Schema SchemaHead
 }
 
-// SchemaHead is what the beginning of CREATE, ALTER or DROP tells.
+// SchemaHead is what the beginning of CREATE, ALTER or DROP says.
 type SchemaHead struct {
 	Action SchemaAction
 	Kind   SchemaKind
-	// Object is what is made, changed or dropped where that is neither table
-	// nor keyspace: the view, index, trigger, type, function. Absent for an
+	// Object is the view, index, trigger, type or function that is created,
+	// changed or dropped. It is absent for tables and keyspaces, for an
 	// index without a name, and for roles.
 	Object Name
 }
 
-// ReadHead reads the beginning of one statement, stops as soon as verb and table
-// are known, and allocates nothing. whole=false says that text is only the first
-// part of a statement: what touches its end is not trusted.
+// ReadHead reads the beginning of one statement, stops as soon as verb and table are known, and
+// does not allocate. whole=false means that text is only the first part of a statement: a token
+// that touches its end may be longer, and is not used.
 //
-// Of a text that is no CQL up to the table, Verb is Unknown and Complete true.
+// If a text is not CQL up to the table, Verb is Unknown and Complete true.
 func ReadHead(text []byte, whole bool) (h Head) {
 	r := headReader{lex: NewLexer(text), whole: whole}
 	r.next()
@@ -49,26 +49,25 @@ func ReadHead(text []byte, whole bool) (h Head) {
 	return Head{Complete: true}
 }
 
-// headReader stands on one token. Its methods answer whether they found what
-// they look for; if not, it stands on what was in the way, which is TokenEOF
-// where the text was too short.
+// headReader is a reader with a current token. Its methods report whether they found what they look
+// for; if not, the current token is the one that did not fit, or TokenEOF if the text was too
+// short.
 type headReader struct {
 	lex   Lexer
 	whole bool
 	tok   Token
 }
 
-// next steps to the next token.
+// next moves to the next token.
 func (r *headReader) next() { r.tok = r.trust(r.lex.Next()) }
 
-// peek returns the token after the one that r stands on.
+// peek returns the token after the current one.
 func (r *headReader) peek() Token {
 	ahead := r.lex
 	return r.trust(ahead.Next())
 }
 
-// trust returns t, or the end of the text in the place of a token that more
-// text could lengthen.
+// trust returns t, or the end of the text instead of a token that more text could lengthen.
 func (r *headReader) trust(t Token) Token {
 	if t.End == len(r.lex.text) && !r.whole {
 		t.Kind = TokenEOF
@@ -76,10 +75,10 @@ func (r *headReader) trust(t Token) Token {
 	return t
 }
 
-// is reports whether r stands on word, a keyword in capitals.
+// is reports whether the current token is word, a keyword in capitals.
 func (r *headReader) is(word string) bool { return isWord(r.lex.text, r.tok, word) }
 
-// skip steps over word if r stands on it.
+// skip moves past word if it is the current token, and reports whether it is.
 func (r *headReader) skip(word string) bool {
 	if !r.is(word) {
 		return false
@@ -88,7 +87,7 @@ func (r *headReader) skip(word string) bool {
 	return true
 }
 
-// statement reads up to the table that a statement is about.
+// statement reads up to the table that a statement reads or changes.
 func (r *headReader) statement(h *Head) bool {
 	h.Verb = r.verb()
 	switch h.Verb {
@@ -120,8 +119,8 @@ func (r *headReader) statement(h *Head) bool {
 	return h.Verb == Other
 }
 
-// verb returns what the first word alone tells: LIST is ListLocks and BEGIN is Batch until
-// the second word says otherwise. The frequent ones stand first.
+// verb returns what the first word says: LIST is ListLocks and BEGIN is Batch until the second word
+// says otherwise. Frequent words come first.
 func (r *headReader) verb() Verb {
 	switch {
 	case r.is("SELECT"):
@@ -168,7 +167,7 @@ func (r *headReader) selection(h *Head) bool {
 	return r.from() && r.table(h)
 }
 
-// lockVerb reports whether LOCK, UNLOCK or LIST LOCKS stands behind SELECT.
+// lockVerb reports whether LOCK, UNLOCK or LIST LOCKS follows SELECT.
 func (r *headReader) lockVerb() bool {
 	switch {
 	case r.is("LIST"):
@@ -181,7 +180,7 @@ func (r *headReader) lockVerb() bool {
 	return false
 }
 
-// from steps behind the FROM that stands outside brackets.
+// from moves past the FROM that is outside of brackets.
 func (r *headReader) from() bool {
 	depth := 0
 	for {
@@ -202,8 +201,8 @@ func (r *headReader) from() bool {
 	}
 }
 
-// table reads [keyspace .] table. It has to see the token after a name: a dot
-// makes of a table a keyspace.
+// table reads [keyspace .] table. It must see the token after a name: before a dot, the name is a
+// keyspace.
 func (r *headReader) table(h *Head) bool { return r.qualified(&h.Keyspace, &h.Table) }
 
 // qualified reads [keyspace .] name.

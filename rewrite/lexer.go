@@ -3,14 +3,14 @@ package rewrite
 // Span is a part of a text as byte offsets, End not included.
 type Span struct{ Start, End int }
 
-// Empty reports whether the span holds no byte, which is how "absent" is said.
+// Empty reports whether the span has no bytes, which stands for "absent".
 func (s Span) Empty() bool { return s.Start == s.End }
 
 // Of returns the bytes of text that s covers; they share memory with text.
 func (s Span) Of(text []byte) []byte { return text[s.Start:s.End] }
 
-// TokenKind says what a token is. Punctuation of one byte is its own kind:
-// TokenKind(';'), TokenKind('?').
+// TokenKind is the kind of a token. Punctuation of one byte is its own kind: TokenKind(';'),
+// TokenKind('?').
 type TokenKind byte
 
 // Token kinds other than punctuation of one byte.
@@ -40,21 +40,20 @@ const (
 	TokenOperator
 )
 
-// Token is one token and where it stands.
+// Token is one token and its place in the text.
 type Token struct {
 	Kind TokenKind
 	Span
 }
 
-// Lexer cuts CQL into tokens as Cassandra does. It keeps the text, never writes
-// to it and allocates nothing. A copy of a Lexer goes on from the same place,
-// which is how to look ahead.
+// Lexer splits CQL into tokens as Cassandra does. It keeps the text, never writes to it and does
+// not allocate. A copy of a Lexer continues from the same place, which allows to look ahead.
 type Lexer struct {
 	text []byte
 	pos  int
 }
 
-// NewLexer returns a Lexer that stands before the first token of text.
+// NewLexer returns a Lexer before the first token of text.
 func NewLexer(text []byte) Lexer { return Lexer{text: text} }
 
 // Next returns the next token; between tokens there are only blanks and comments.
@@ -74,8 +73,8 @@ func (l *Lexer) Next() Token {
 	return Token{Kind: kind, Span: Span{start, end}}
 }
 
-// skipBlanks returns where the next token starts. A block comment that never
-// ends is left standing for scan to report.
+// skipBlanks returns where the next token starts. A block comment without an end is not skipped:
+// scan reports it.
 func skipBlanks(text []byte, at int) int {
 	for at < len(text) {
 		switch c := text[at]; {
@@ -106,7 +105,7 @@ func lineEnd(text []byte, at int) int {
 	return at
 }
 
-// blockEnd returns where the comment that begins at a /* ends, or -1 where it does not.
+// blockEnd returns where the comment that begins with /* ends, or -1 if it does not end.
 func blockEnd(text []byte, at int) int {
 	for i := at + 2; i+1 < len(text); i++ {
 		if text[i] == '*' && text[i+1] == '/' {
@@ -116,7 +115,7 @@ func blockEnd(text []byte, at int) int {
 	return -1
 }
 
-// scan reads the token that begins at a byte which is neither blank nor comment, and returns where it ends.
+// scan reads the token at a byte that is neither blank nor comment, and returns where it ends.
 func scan(text []byte, at int) (TokenKind, int) {
 	c := text[at]
 	if isLetter(c) {
@@ -139,8 +138,8 @@ func scan(text []byte, at int) (TokenKind, int) {
 	return scanOperator(text, at)
 }
 
-// scanWord reads what begins with a letter. It prefers what is longest and, where lengths are equal, the literal: a
-// uuid may start with letters, and P1Y is a duration to Cassandra.
+// scanWord reads a token that begins with a letter. It prefers the longest, and, if lengths are
+// equal, a literal: a uuid may start with letters, and P1Y is a duration for Cassandra.
 func scanWord(text []byte, at int) (TokenKind, int) {
 	end := wordEnd(text, at+1)
 	if end-at == 8 && isUUID(text[at:]) {
@@ -154,7 +153,7 @@ func scanWord(text []byte, at int) (TokenKind, int) {
 	return TokenIdent, end
 }
 
-// wordEnd returns where letters, digits and underscores end.
+// wordEnd returns the end of a run of letters, digits and underscores.
 func wordEnd(text []byte, at int) int {
 	for at < len(text) && isWordByte(text[at]) {
 		at++
@@ -190,7 +189,8 @@ func scanDollars(text []byte, at int) (TokenKind, int) {
 	return TokenInvalid, len(text)
 }
 
-// scanMinus reads what begins with a minus sign: a negative number or duration, or an operator.
+// scanMinus reads a token that begins with a minus sign: a negative number or duration, or an
+// operator.
 func scanMinus(text []byte, at int) (TokenKind, int) {
 	next := at + 1
 	switch {
@@ -208,7 +208,7 @@ func scanMinus(text []byte, at int) (TokenKind, int) {
 	return '-', next
 }
 
-// scanOperator reads what may have two bytes.
+// scanOperator reads an operator, which may have two bytes.
 func scanOperator(text []byte, at int) (TokenKind, int) {
 	c := text[at]
 	switch {

@@ -41,8 +41,8 @@ func (p *parser) tail(s *Statement) {
 	}
 }
 
-// modifier takes JSON or DISTINCT where it is no column. Cassandra decides so
-// too: a modifier if a selection can follow.
+// modifier reads JSON or DISTINCT if it is not a column. Like Cassandra, it takes the word as a
+// modifier if a selection can follow.
 func (p *parser) modifier(word string) bool {
 	if !p.is(word) {
 		return false
@@ -59,8 +59,8 @@ func (p *parser) modifier(word string) bool {
 	return true
 }
 
-// startsAlias reports whether the next tokens of ahead are AS and an alias. AS
-// alone may be a column: SELECT as, json.as FROM t.
+// startsAlias reports whether the next tokens of ahead are AS and an alias. AS alone may be a
+// column: SELECT as, json.as FROM t.
 func startsAlias(text []byte, ahead Lexer) bool {
 	if !isWord(text, ahead.Next(), "AS") {
 		return false
@@ -100,7 +100,7 @@ func (p *parser) selector() Selector {
 	return s
 }
 
-// atAlias reports whether p stands on AS and an alias, behind a value.
+// atAlias reports whether AS and an alias follow, after a value.
 func (p *parser) atAlias() bool {
 	switch p.last.Kind {
 	case '.', '+', '-', '*', '/', '%':
@@ -109,10 +109,10 @@ func (p *parser) atAlias() bool {
 	return startsAlias(p.text, Lexer{text: p.text, pos: p.tok.Start})
 }
 
-// selectorEnds reports whether p stands behind a selector.
+// selectorEnds reports whether the selector ends before the current token.
 func (p *parser) selectorEnds() bool { return p.ended() || p.tok.Kind == ',' || p.is("FROM") }
 
-// atCount reports whether p stands on count ( * ) or count ( 1 ).
+// atCount reports whether the current token begins count ( * ) or count ( 1 ).
 func (p *parser) atCount() bool {
 	if !p.is("COUNT") {
 		return false

@@ -5,17 +5,17 @@ import (
 	"slices"
 )
 
-// Statement is one statement read whole. All spans are offsets into the text
-// that Parse was given, also those of Children; nothing refers to its memory.
+// Statement is a whole statement as Parse read it. All spans are offsets into the text
+// that Parse was given, also those of Children; nothing refers to the memory of the text.
 type Statement struct {
 	Verb Verb
 	// AfterSelect says that SELECT is written before LOCK, UNLOCK or LIST LOCKS.
 	AfterSelect     bool
 	Keyspace, Table Name
-	// Where holds the restrictions of WHERE; of INSERT its columns with their
+	// Where has the restrictions of WHERE; for INSERT, its columns with their
 	// values, as OpEq.
 	Where []Relation
-	// Selectors are what SELECT asks for.
+	// Selectors are the selection of SELECT.
 	Selectors []Selector
 
 	Assigned   // what SET assigns, or DELETE names
@@ -25,10 +25,10 @@ type Statement struct {
 	Condition  // the IF
 	Clauses    // those of LOCK, UNLOCK and FOR UPDATE
 
-	// Cut is what plain Cassandra does not understand, in order and disjoint:
-	// to remove it is all that a fenced statement needs. That of a batch holds
-	// those of its children too. Empty for LOCK, UNLOCK and LIST LOCKS, which
-	// are answered and not forwarded.
+	// Cut has the spans that Cassandra does not understand, in order and disjoint.
+	// Without them a statement under a lock is ordinary CQL. The Cut of a batch includes
+	// those of its children. It is empty for LOCK, UNLOCK and LIST LOCKS, which
+	// are not forwarded.
 	Cut []Span
 
 	BindMarkers
@@ -36,13 +36,13 @@ type Statement struct {
 
 // Assigned is what SET assigns, or DELETE names.
 type Assigned struct {
-	// Sets are the columns, as often as they stand there.
+	// Sets are the columns, each as often as it is named.
 	Sets []Name
-	// ReadsOld says that what is assigned may rest on what is there: an element of
-	// a list, arithmetic; of a batch, of a child. Where it is false Cassandra reads
-	// nothing to carry the statement out, but for an IF.
+	// ReadsOld says that an assignment may depend on the present value: an element of
+	// a list, arithmetic; for a batch, in one of its children. If it is false, Cassandra
+	// executes the statement without a read, except for an IF.
 	ReadsOld bool
-	// Additions are those assignments that add to a column at its end.
+	// Additions are the assignments that add to a column at its end.
 	Additions []Addition
 }
 
@@ -53,19 +53,19 @@ type Addition struct {
 	Value  Term
 }
 
-// JSONParts are what INSERT JSON is made of.
+// JSONParts are the parts of INSERT JSON.
 type JSONParts struct {
 	// JSON says that the statement is INSERT JSON or SELECT JSON.
 	JSON bool
-	// JSONClause is all that stands in the place of columns and VALUES, from the
-	// word JSON on, and JSONText the object: a string, or a marker.
+	// JSONClause replaces columns and VALUES; it begins with the
+	// word JSON. JSONText is the object: a string, or a marker.
 	JSONClause Span
 	JSONText   Term
-	// Unset says that columns that are not named keep what they have: DEFAULT UNSET.
+	// Unset says that columns that are not named keep their values: DEFAULT UNSET.
 	Unset bool
 }
 
-// BatchParts are what a batch is made of.
+// BatchParts are the parts of a batch.
 type BatchParts struct {
 	// Children are the statements between BEGIN BATCH and APPLY BATCH.
 	Children []Statement
@@ -85,7 +85,7 @@ const (
 	CounterBatch
 )
 
-// BindMarkers are the places of a statement that take a bound value.
+// BindMarkers are the bind markers of a statement.
 type BindMarkers struct {
 	// Markers counts the bind markers of the statement, those of the proxy's own
 	// clauses included; of a batch, those of its children too.
@@ -93,12 +93,12 @@ type BindMarkers struct {
 	// MarkerNames are the names of the first of these markers, up to the last
 	// that has one; an absent name stands for ?.
 	MarkerNames []Name
-	// MarkersAt are the offsets at which the markers begin.
+	// MarkersAt are the offsets of the markers.
 	MarkersAt []int
 }
 
-// OwnMarkers returns the bind markers in what Cut takes out of a statement, in
-// the order of the text, without those of a batch's children.
+// OwnMarkers returns the bind markers in the spans that Cut removes from a statement, in the order
+// of the text, without those of a batch's children.
 func (s *Statement) OwnMarkers() []Term {
 	var own []Term
 	for _, t := range []Term{s.Lock, s.Wait, s.Lease} {
@@ -110,37 +110,36 @@ func (s *Statement) OwnMarkers() []Term {
 	return own
 }
 
-// OwnMarker reports whether OwnMarkers has the bind marker of an index.
+// OwnMarker reports whether the bind marker with an index is among OwnMarkers.
 func (s *Statement) OwnMarker(marker int) bool {
 	return s.Lock.isMarker(marker) || s.Wait.isMarker(marker) || s.Lease.isMarker(marker)
 }
 
-// Using is what a USING clause holds. An absent term has Kind NoTerm.
+// Using has the parts of a USING clause. An absent term has Kind NoTerm.
 type Using struct {
 	// Lock is the lock reference: an integer of any sign, or a marker.
 	Lock Term
 	TTL  Term
 	// Timestamp is the value of the client's own TIMESTAMP: an integer, or a marker.
 	Timestamp Term
-	// UsingClause is where the whole clause stands with its keyword; of a write
-	// without one it is empty, and lies where one may stand.
+	// UsingClause is the whole clause with its keyword; for a write
+	// without one it is an empty span at the place where the clause may be written.
 	UsingClause Span
 }
 
 // Condition is the IF of a statement.
 type Condition struct {
-	// Conditional says that there is an IF, and If is where it stands, with its
-	// keyword.
+	// Conditional says that there is an IF; If is its span, with the keyword.
 	Conditional bool
 	If          Span
-	// Exists says that it is IF EXISTS or IF NOT EXISTS; Conditions are what it
-	// compares otherwise.
+	// Exists says that it is IF EXISTS or IF NOT EXISTS; otherwise Conditions has
+	// its conditions.
 	Exists     bool
 	Conditions []Relation
 }
 
-// Clauses are what LOCK, UNLOCK and FOR UPDATE take beside the key. Durations
-// and integers are literals of that kind or markers.
+// Clauses are the clauses of LOCK, UNLOCK and FOR UPDATE. Durations and integers are literals of
+// that kind or markers.
 type Clauses struct {
 	// ForUpdate says that SELECT ends in FOR UPDATE.
 	ForUpdate bool
@@ -151,10 +150,10 @@ type Clauses struct {
 	NoWait, SkipLocked, Force bool
 }
 
-// TermKind is what a value is.
+// TermKind is the kind of a value.
 type TermKind byte
 
-// Term kinds. TermOther is a value that Cassandra has to evaluate: a function,
+// Term kinds. TermOther is a value that Cassandra must evaluate: a function,
 // a collection, arithmetic, a cast.
 const (
 	NoTerm TermKind = iota
@@ -175,20 +174,20 @@ type Term struct {
 	Kind TermKind
 	Span
 	// Marker is the index of the bind marker in the whole text, from 0; -1 if
-	// the term is none.
+	// the term is not a bind marker.
 	Marker int
 	// Name is that of a named marker, without its colon.
 	Name Name
 }
 
-// isMarker reports whether the term is the bind marker of an index.
+// isMarker reports whether the term is the bind marker with an index.
 func (t *Term) isMarker(marker int) bool { return t.Kind == TermMarker && t.Marker == marker }
 
 // Op is how a relation restricts its column.
 type Op byte
 
-// Ops. Only OpEq and OpIn say what the key is; of OpOther nothing but Column
-// may be relied on, and that may be absent.
+// Ops. Only OpEq and OpIn determine the key; for OpOther only Column
+// is set, and even it may be absent.
 const (
 	OpOther       Op = iota
 	OpEq             // column = term
@@ -200,25 +199,25 @@ const (
 	OpContainsKey    // column CONTAINS KEY term, likewise
 )
 
-// Relation is one restriction.
+// Relation is one restriction of WHERE, or one condition of IF.
 type Relation struct {
 	Column Name
-	// Element is what stands in brackets behind the column, and Field what
-	// stands behind it after a dot: of a condition alone, where only a part of
+	// Element is the term in brackets after the column, and Field the name
+	// after a dot: only in conditions, where a part of
 	// the column is compared.
 	Element Term
 	Field   Name
 	Op      Op
 	// Sign is the comparison of OpCompare: < <= > >= or !=.
 	Sign Span
-	// Behind is what stands behind the column of OpIn, from the word IN on.
+	// Behind is the part after the column of OpIn, beginning with the word IN.
 	Behind Span
-	// Value is what stands on the right; Values the terms of an IN list.
+	// Value is the right side; Values are the terms of an IN list.
 	Value  Term
 	Values []Term
 }
 
-// Terms returns the values of a relation, with that of its element.
+// Terms returns the values of a relation, including that of its element.
 func (r *Relation) Terms() []Term {
 	all := slices.Clone(r.Values)
 	for _, t := range []Term{r.Element, r.Value} {
@@ -229,7 +228,7 @@ func (r *Relation) Terms() []Term {
 	return all
 }
 
-// SelectorKind is what a SELECT asks for in one place.
+// SelectorKind is the kind of a selector.
 type SelectorKind byte
 
 // Selector kinds.
@@ -240,7 +239,7 @@ const (
 	CountSelector               // count(*) or count(1)
 )
 
-// Selector is one thing that SELECT asks for. Span is what stands before AS.
+// Selector is one part of the selection of SELECT. Span is without the alias.
 type Selector struct {
 	Kind SelectorKind
 	Span
@@ -248,7 +247,7 @@ type Selector struct {
 	Alias  Name
 }
 
-// SyntaxError says what is wrong with a text and where.
+// SyntaxError says what is wrong with a text, and where.
 type SyntaxError struct {
 	Span
 	// Message is for the person who wrote the statement.

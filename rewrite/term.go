@@ -15,7 +15,7 @@ func (p *parser) term() Term {
 	return t
 }
 
-// atArithmetic reports whether p stands on an operator of arithmetic.
+// atArithmetic reports whether the current token is an operator of arithmetic.
 func (p *parser) atArithmetic() bool {
 	switch p.tok.Kind {
 	case '+', '-', '*', '/', '%':
@@ -50,13 +50,13 @@ func (p *parser) operand() Term {
 	return t
 }
 
-// other returns the TermOther from start to where p stands.
+// other returns the TermOther from start up to the current token.
 func (p *parser) other(start int) Term {
 	return Term{Kind: TermOther, Span: Span{start, p.last.End}, Marker: -1}
 }
 
-// castFollows reports whether what stands after a pair of brackets makes of them
-// a cast. A word does if it is called as a function.
+// castFollows reports whether the tokens after a pair of brackets make it a cast. A word does if it
+// is called as a function.
 func (p *parser) castFollows() bool {
 	switch p.tok.Kind {
 	case TokenString, TokenInteger, TokenFloat, TokenBlob, TokenUUID, TokenDuration, '?', ':', '(', '[', '{':
@@ -89,8 +89,7 @@ func (p *parser) simple() Term {
 	return t
 }
 
-// literalKind returns the kind of a term that is one token; NoTerm where it is
-// none.
+// literalKind returns the kind of a term of one token; NoTerm if it is not a literal.
 func literalKind(kind TokenKind) TermKind {
 	switch kind {
 	case TokenString:

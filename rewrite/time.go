@@ -47,8 +47,8 @@ func encodeTimeNumber(typ string, text []byte, t Term) ([]byte, error) {
 	return nil, notRead(text, t, typ)
 }
 
-// exactly reads a time that is written just as the layout says: to write it again gives the same text. Cassandra takes more than that,
-// and of .5 seconds it may make 5 ms.
+// exactly reads a time that is written exactly as the layout says: written again it gives the same
+// text. Cassandra accepts more than that, and may read .5 seconds as 5 ms.
 func exactly(layout, literal string) (time.Time, bool) {
 	at, err := time.Parse(layout, literal)
 	return at, err == nil && at.Format(layout) == literal
@@ -78,8 +78,9 @@ func encodeTimeOfDay(literal string) ([]byte, bool) {
 // maxOffset is the largest offset of a time zone.
 const maxOffset = 14 * 60 * 60
 
-// encodeTimestamp reads a date with or without a time of the day, with a time zone as an offset: without one it would mean another time at
-// another node. Before 1583 Cassandra has another calendar.
+// encodeTimestamp encodes a date with or without a time of the day, and with a time zone as an
+// offset: without a zone it would mean another time at another node. Before 1583 Cassandra uses
+// another calendar.
 func encodeTimestamp(literal string) ([]byte, bool) {
 	const day = time.DateOnly
 	for _, form := range []string{day, day + " 15:04", day + " 15:04:05", day + " 15:04:05.000", day + "T15:04", day + "T15:04:05", day + "T15:04:05.000"} {
@@ -95,9 +96,9 @@ func encodeTimestamp(literal string) ([]byte, bool) {
 	return nil, false
 }
 
-// Duration returns the value of a duration literal; ErrNotRead for any other
-// term, for one with months or years, which have no fixed length, and for what
-// time.Duration cannot hold.
+// Duration returns the value of a duration literal. It returns ErrNotRead for any other term, for a
+// duration with months or years, which have no fixed length, and for one that time.Duration cannot
+// represent.
 func Duration(text []byte, t Term) (time.Duration, error) {
 	const day = 24 * time.Hour
 	d, ok := readDuration(text, t)
@@ -142,14 +143,16 @@ func appendVint(dst []byte, n uint64) []byte {
 	return dst
 }
 
-// duration is a duration literal: a month has no fixed number of days, and a day none of hours.
+// duration is a duration literal: a month has no fixed number of days, and a day no fixed number of
+// hours.
 type duration struct {
 	months, days, nanos int64
 	negative            bool
 	descending          bool // each unit is smaller than the one before
 }
 
-// readDuration adds up 1h30m and P1DT1H30M alike. In the latter an M before T means months; W is a week in both.
+// readDuration reads 1h30m and P1DT1H30M. In the latter an M before T means months; W is a week in
+// both.
 func readDuration(text []byte, t Term) (d duration, ok bool) {
 	if t.Kind != TermDuration {
 		return d, false
@@ -200,7 +203,8 @@ func unitSize(rank int) duration {
 	}[rank]
 }
 
-// unitRank returns the rank of a unit among the sizes of unitSize; date says that M means months.
+// unitRank returns the rank of a unit among the sizes of unitSize; date means that M stands for
+// months.
 func unitRank(unit []byte, date bool) int {
 	switch unit[0] | 0x20 {
 	case 'y':
@@ -227,7 +231,7 @@ func unitRank(unit []byte, date bool) int {
 	return 8
 }
 
-// add adds so many of the unit of a rank; it reports whether the sum fits.
+// add adds a number of units of a rank, and reports whether the sum fits.
 func (d *duration) add(digits []byte, rank int) bool {
 	n, err := strconv.ParseInt(string(digits), 10, 64)
 	fits, unit := err == nil, unitSize(rank)

@@ -1,11 +1,11 @@
 package rewrite
 
-// Verb is what a statement does, as far as the proxy tells statements apart.
+// Verb is what a statement does, as far as the proxy distinguishes statements.
 type Verb byte
 
 // Verbs. Lock, Unlock and ListLocks are the proxy's own.
 const (
-	// Unknown is no statement that Cassandra 4.1 or 5.0 takes.
+	// Unknown is not a statement that Cassandra 4.1 or 5.0 accepts.
 	Unknown Verb = iota
 	Select
 	Insert
@@ -22,7 +22,7 @@ const (
 	// Transaction is BEGIN TRANSACTION of Cassandra 6, which writes to tables
 	// that this package does not look for.
 	Transaction
-	// Other is what touches no rows: GRANT, REVOKE, LIST, DESCRIBE, ADD IDENTITY.
+	// Other is a statement that touches no rows: GRANT, REVOKE, LIST, DESCRIBE, ADD IDENTITY.
 	Other
 )
 
@@ -70,7 +70,7 @@ const (
 	Drop
 )
 
-// SchemaKind is what a Schema statement does it to.
+// SchemaKind is the kind of object that a Schema statement changes.
 type SchemaKind byte
 
 // Schema kinds. SchemaOther is anything not named here: roles, users.

@@ -41,7 +41,7 @@ func (p *parser) relation() Relation {
 	return p.restriction(Relation{Column: column})
 }
 
-// restriction reads what stands behind a column, or a part of one.
+// restriction reads what follows a column, or a part of one.
 func (p *parser) restriction(r Relation) Relation {
 	switch {
 	case p.tok.Kind == '=':
@@ -106,7 +106,7 @@ func (p *parser) comparison(op, in Op) Relation {
 	return p.rest(Relation{})
 }
 
-// in reads (terms) or a marker behind IN.
+// in reads (terms) or a marker after IN.
 func (p *parser) in(r Relation, op Op) Relation {
 	r.Op = op
 	if p.tok.Kind == '(' {
@@ -117,7 +117,7 @@ func (p *parser) in(r Relation, op Op) Relation {
 	return r
 }
 
-// atComparison reports whether p stands on < <= > >= or !=.
+// atComparison reports whether the current token is < <= > >= or !=.
 func (p *parser) atComparison() bool {
 	switch p.tok.Kind {
 	case '<', '>':
@@ -129,10 +129,9 @@ func (p *parser) atComparison() bool {
 	return false
 }
 
-// rest steps over a relation that is not looked into: CONTAINS, LIKE, BETWEEN,
-// IS NOT NULL, NOT IN, m[key] = value, expr(…), brackets around a relation. It
-// ends before the next AND, save that of BETWEEN, and before any reserved word
-// that can follow WHERE.
+// rest skips a relation that is not examined: CONTAINS, LIKE, BETWEEN, IS NOT NULL, NOT IN, m[key]
+// = value, expr(…), brackets around a relation. It ends before the next AND (except that of
+// BETWEEN) and before any reserved word that can follow WHERE.
 func (p *parser) rest(r Relation) Relation {
 	between := false
 	for !p.ended() {
@@ -149,12 +148,12 @@ func (p *parser) rest(r Relation) Relation {
 	return r
 }
 
-// atChild reports whether p stands where, in a batch, the next child begins or
-// the batch ends. These words are reserved.
+// atChild reports whether the next child of a batch begins, or the batch ends, at the current
+// token. These words are reserved.
 func (p *parser) atChild() bool { return p.isAny("INSERT", "UPDATE", "DELETE", "APPLY") }
 
-// atForUpdate reports whether p stands on FOR UPDATE. It relies on UPDATE being
-// reserved; FOR may be a name.
+// atForUpdate reports whether FOR UPDATE follows. It relies on UPDATE being reserved; FOR may be a
+// name.
 func (p *parser) atForUpdate() bool {
 	return p.is("FOR") && isWord(p.text, p.peek(), "UPDATE")
 }

@@ -1,5 +1,5 @@
-// Package music holds locks of MUSIC proxies in an ordinary gocql session. A lock is renewed in the background, told to be lost before its
-// lease can be over, and given back on every way out. docs/clients.md has the rules, which are the same in every language.
+// Package music holds locks of MUSIC proxies in an ordinary gocql session. A lock is renewed in the background, reported as lost before
+// its lease can be over, and always released in the end. docs/clients.md has the rules, which are the same in every language.
 package music
 
 import (
@@ -12,40 +12,40 @@ import (
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 )
 
-// Why a lock is not had, or not any more.
+// Why a lock was not granted, or is lost.
 var (
 	ErrNotHad  = errors.New("the lock was not had")
 	ErrLost    = errors.New("the lock is lost")
 	ErrNoProxy = errors.New("what answers is no MUSIC proxy: connect to a proxy, not to Cassandra itself")
 )
 
-// Parts of a lease, and pace.
+// Parts of a lease, and times.
 const (
-	renewPart   = 3  // renewed a third after it began
-	lostPart    = 5  // told as lost when a fifth is left
-	tickPart    = 20 // looked at each twentieth
+	renewPart   = 3  // it is renewed after a third
+	lostPart    = 5  // it is reported as lost when a fifth is left
+	tickPart    = 20 // it is checked each twentieth
 	defaultWait = 10 * time.Second
-	longestAsk  = 1500 * time.Millisecond // what any driver waits for an answer, and any proxy lets it
-	pause       = 200 * time.Millisecond  // between two asks, and after an answer that it cannot be told now
-	giveUpTime  = 2 * time.Second         // to leave the queue, and to give back
+	longestAsk  = 1500 * time.Millisecond // the longest WAIT: no driver times out before, and every proxy allows it
+	pause       = 200 * time.Millisecond  // between two LOCKs, and after an answer that the proxy cannot serve now
+	giveUpTime  = 2 * time.Second         // for leaving the queue, and for UNLOCK
 )
 
-// Key gives each column of what is locked its value.
+// Key gives a value to each column of the key to lock.
 type Key map[string]any
 
-// Ask says which lock, and how it is asked for.
+// Ask says which lock to take, and how.
 type Ask struct {
 	Table string // keyspace.table
 	Key   Key
-	Wait  time.Duration // at most so long; 0 = 10 s
-	Lease time.Duration // silence after which it is lost; 0 = the table's
-	As    string        // who asks, for people
+	Wait  time.Duration // how long to wait at most; 0 = 10 s
+	Lease time.Duration // the lock is lost after this time without a statement; 0 = the table's
+	As    string        // a name for people to read
 }
 
 // Lock is held from Hold to Release. It may be used by several goroutines.
 type Lock struct {
 	Token     int64 // the lock reference: larger than that of every holder before
-	OwnerDied bool  // the holder before did not give it back: its work may be half done
+	OwnerDied bool  // the holder before did not release it: its work may be half done
 
 	session *gocql.Session
 	key     key
@@ -61,18 +61,21 @@ type Lock struct {
 	releases error
 }
 
-// Hold waits for a lock and returns it with a context for the work under it: that ends with ctx, at Release, and with the cause ErrLost
-// before the lock may be another's. The error is an ErrNotHad where somebody else has the lock.
+// Hold waits for a lock and returns it with a context for the work under it. That context ends with
+// ctx and at Release, and with the cause ErrLost before another client can get the lock. The error
+// is ErrNotHad if another client has the lock.
 func Hold(ctx context.Context, s *gocql.Session, a Ask) (*Lock, context.Context, error) {
 	return hold(ctx, s, a, false)
 }
 
-// TryHold is Hold of a lock that nobody holds or waits for: else it is an ErrNotHad at once.
+// TryHold is Hold for a lock that nobody holds or waits for; otherwise it returns ErrNotHad at
+// once.
 func TryHold(ctx context.Context, s *gocql.Session, a Ask) (*Lock, context.Context, error) {
 	return hold(ctx, s, a, true)
 }
 
-// Do works under a lock and gives it back, also where work panics. A lock that was lost before is an ErrLost, where work has no error.
+// Do calls work under a lock and releases the lock afterwards, even if work panics. If the lock was
+// lost and work returned no error, the error is ErrLost.
 func Do(ctx context.Context, s *gocql.Session, a Ask, work func(context.Context, *Lock) error) error {
 	lock, held, err := Hold(ctx, s, a)
 	if err != nil {
@@ -81,7 +84,8 @@ func Do(ctx context.Context, s *gocql.Session, a Ask, work func(context.Context,
 	return lock.during(held, work)
 }
 
-// Once works unless this run of name is done or under way: ran reports whether. It is done when work has returned without an error.
+// Once calls work unless this run of name is done or under way, and reports in ran whether it did.
+// The run is done when work has returned without an error.
 func Once(ctx context.Context, s *gocql.Session, name, run string, work func(context.Context, *Lock) error) (ran bool, err error) {
 	lock, held, err := TryHold(ctx, s, Ask{Table: "music.named", Key: Key{"name": name}})
 	if errors.Is(err, ErrNotHad) {
@@ -112,7 +116,7 @@ func Once(ctx context.Context, s *gocql.Session, name, run string, work func(con
 	})
 }
 
-// during is a section from its grant to its end.
+// during runs a section from its grant to its end.
 func (l *Lock) during(ctx context.Context, work func(context.Context, *Lock) error) (err error) {
 	defer func() {
 		if released := l.Release(); err == nil && errors.Is(released, ErrLost) {
@@ -122,8 +126,9 @@ func (l *Lock) during(ctx context.Context, work func(context.Context, *Lock) err
 	return work(ctx, l)
 }
 
-// Bind gives a statement its values: session.Bind(statement, lock.Bind(70, "x")), and the same in a batch. The token goes to USING LOCK ?;
-// a statement without it is refused, and so is any under a lock that is lost.
+// Bind gives a statement its values: session.Bind(statement, lock.Bind(70, "x")), and the same in a
+// batch. It adds the token for USING LOCK ?. A statement without that clause is refused, and so is
+// every statement once the lock is lost.
 func (l *Lock) Bind(values ...any) func(*gocql.QueryInfo) ([]any, error) {
 	return func(q *gocql.QueryInfo) ([]any, error) {
 		if l.Lost() {
@@ -145,16 +150,18 @@ func (l *Lock) Lost() bool {
 	return l.lost || l.left() <= 0
 }
 
-// left is what is left of the lease by the client's own clocks. l.mu is held.
+// left returns what is left of the lease by the client's own clocks. l.mu must be held.
 func (l *Lock) left() time.Duration { return l.lease - elapsed(l.begun) }
 
-// elapsed is how long ago a moment was: by the clock that nobody sets, or by the wall clock, which goes on while the machine sleeps.
+// elapsed returns the time since a moment: by the monotonic clock or by the wall clock, which goes
+// on while the machine sleeps, whichever shows more.
 func elapsed(since time.Time) time.Duration {
 	now := time.Now()
 	return max(now.Sub(since), now.Round(0).Sub(since.Round(0)))
 }
 
-// Settle carries out a write. Where its fate is unknown, landed is asked, which reads under the lock: what it sees stays so.
+// Settle calls write. If the outcome of the write is unknown, it calls landed, which reads under
+// the lock: what that read shows is final.
 func (l *Lock) Settle(ctx context.Context, write func(context.Context) error, landed func(context.Context) (bool, error)) (bool, error) {
 	err := write(ctx)
 	if err == nil || !Uncertain(err) {
@@ -173,8 +180,8 @@ func (l *Lock) Settle(ctx context.Context, write func(context.Context) error, la
 	return false, fmt.Errorf("%w, and whether this was written is unknown: %w", ErrLost, err)
 }
 
-// Release gives the lock back, and returns an ErrLost where it was lost before. After another error it is left to the end of its lease. It
-// may be called again.
+// Release releases the lock, and returns ErrLost if it was lost before. After another error the
+// lock stays until its lease ends. Release may be called again.
 func (l *Lock) Release() error {
 	l.release.Do(func() {
 		close(l.stop)
@@ -237,7 +244,7 @@ func (l *Lock) keep(ctx context.Context) {
 	}
 }
 
-// lose tells that the lock is lost.
+// lose marks the lock as lost, and ends the section's context.
 func (l *Lock) lose() {
 	l.mu.Lock()
 	l.lost = true
@@ -245,7 +252,7 @@ func (l *Lock) lose() {
 	l.end(ErrLost)
 }
 
-// renew begins the lease anew. An ErrLost is for ever; anything else may be tried again.
+// renew renews the lease. ErrLost is final; after any other error it may be tried again.
 func (l *Lock) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, l.lease/4)
 	defer cancel()

@@ -20,13 +20,13 @@ const (
 	columnForm = `^[a-z][a-z0-9_]*$`
 )
 
-// key is a lock's: the statement's part that names it, and the values of that.
+// key is the key of a lock: the part of the statement that names it, and the values for that part.
 type key struct {
 	where  string
 	values []any
 }
 
-// keyOf reads an Ask.
+// keyOf returns the key of an Ask.
 func keyOf(a Ask) (key, error) {
 	if !regexp.MustCompile(tableForm).MatchString(a.Table) || len(a.Key) == 0 {
 		return key{}, fmt.Errorf("%q: write keyspace.table, and a value for each column of its key", a.Table)
@@ -44,7 +44,7 @@ func keyOf(a Ask) (key, error) {
 	return k, nil
 }
 
-// answer is the row that LOCK and UNLOCK answer.
+// answer is the row that LOCK and UNLOCK return.
 type answer struct {
 	applied   bool
 	ref       int64 // 0 = none, or not decided yet
@@ -54,7 +54,7 @@ type answer struct {
 	ownerDied bool
 }
 
-// ask sends a LOCK or UNLOCK. gocql binds values only to what begins with SELECT.
+// ask sends a LOCK or UNLOCK. gocql binds values only to statements that begin with SELECT.
 func (k key) ask(ctx context.Context, s *gocql.Session, verb, clauses string, values ...any) (a answer, err error) {
 	var ref, lease *int64
 	var position *int
@@ -69,12 +69,12 @@ func (k key) ask(ctx context.Context, s *gocql.Session, verb, clauses string, va
 	return a, err
 }
 
-// again is the LOCK of a reference that waits, or holds: then it begins the lease anew.
+// again sends LOCK for a reference that waits, or, to renew its lease, for one that holds.
 func (k key) again(ctx context.Context, s *gocql.Session, ref int64, wait time.Duration) (answer, error) {
 	return k.ask(ctx, s, "LOCK", " USING LOCK ? WAIT ?", ref, wait.Milliseconds())
 }
 
-// unlock gives a reference back, and asks again until ctx ends.
+// unlock releases a reference, and tries again until ctx ends.
 func (k key) unlock(ctx context.Context, s *gocql.Session, ref int64) error {
 	for {
 		got, err := k.ask(ctx, s, "UNLOCK", " USING LOCK ?", ref)
@@ -90,7 +90,7 @@ func (k key) unlock(ctx context.Context, s *gocql.Session, ref int64) error {
 	}
 }
 
-// asking is one Hold on its way.
+// asking is a Hold that is under way.
 type asking struct {
 	Ask
 	key
@@ -101,7 +101,8 @@ type asking struct {
 	open    bool  // the token may have a place, or the lock, without our knowing its reference
 }
 
-// hold asks until the lock is had or is not to be waited for any more: nothing is left behind then.
+// hold sends LOCK until the lock is granted or waiting is over; then it leaves no reference in the
+// queue.
 func hold(ctx context.Context, s *gocql.Session, a Ask, try bool) (*Lock, context.Context, error) {
 	k, err := keyOf(a)
 	if err != nil {
@@ -129,7 +130,7 @@ func hold(ctx context.Context, s *gocql.Session, a Ask, try bool) (*Lock, contex
 	}
 }
 
-// next sends the LOCK that comes next, and notes what is known of the reference then.
+// next sends the next LOCK, and records what its answer says about the reference.
 func (q *asking) next(ctx context.Context, wait time.Duration) (got answer, err error) {
 	if q.ref != 0 {
 		got, err = q.again(ctx, q.session, q.ref, wait)
@@ -144,7 +145,7 @@ func (q *asking) next(ctx context.Context, wait time.Duration) (got answer, err 
 	return got, err
 }
 
-// lock is a LOCK by the token.
+// lock sends LOCK with the token.
 func (q *asking) lock(ctx context.Context, wait time.Duration) (answer, error) {
 	clauses, values := " WAIT ?", []any{wait.Milliseconds()}
 	if q.try {
@@ -159,7 +160,7 @@ func (q *asking) lock(ctx context.Context, wait time.Duration) (answer, error) {
 	return q.ask(ctx, q.session, "LOCK", clauses+" TOKEN ?", append(values, q.token)...)
 }
 
-// over returns why the lock is not to be waited for any more; nil where it is.
+// over returns why waiting for the lock is over; nil if it is not.
 func (q *asking) over(ctx context.Context, got answer, err error, late bool) error {
 	switch {
 	case ctx.Err() != nil:
@@ -174,7 +175,8 @@ func (q *asking) over(ctx context.Context, got answer, err error, late bool) err
 	return nil
 }
 
-// leave gives up the place in the queue. Where its reference is not known, that is asked for first.
+// leave gives up the place in the queue. If its reference is not known, it asks for the reference
+// first.
 func (q *asking) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, giveUpTime)
 	defer cancel()
@@ -189,7 +191,7 @@ func (q *asking) leave(ctx context.Context) {
 	}
 }
 
-// held is a lock from its grant on.
+// held returns the lock that was granted.
 func (q *asking) held(ctx context.Context, begun time.Time, got answer) (*Lock, context.Context) {
 	l := &Lock{
 		Token: got.ref, OwnerDied: got.ownerDied, session: q.session, key: q.key, begun: begun, lease: got.lease,
@@ -200,7 +202,8 @@ func (q *asking) held(ctx context.Context, begun time.Time, got answer) (*Lock, 
 	return l, ctx
 }
 
-// code is that of an ERROR which the proxy, or Cassandra behind it, has answered; -1 where err is none.
+// code returns the code of an ERROR of the proxy, or of Cassandra behind it; -1 if err is no such
+// answer.
 func code(err error) int {
 	var told gocql.RequestError
 	if errors.As(err, &told) {
@@ -209,19 +212,19 @@ func code(err error) int {
 	return -1
 }
 
-// answered reports whether err is an answer.
+// answered reports whether err is an answer of the proxy or of Cassandra.
 func answered(err error) bool { return code(err) >= 0 }
 
-// says reports whether err has a word of the proxy.
+// says reports whether err contains one of the proxy's words.
 func says(err error, word string) bool { return err != nil && strings.Contains(err.Error(), word) }
 
-// passing reports whether an answer is so for the moment only. An unknown outcome is none at all.
+// passing reports whether an answer may be different later. An unknown outcome is no such answer.
 func passing(err error) bool {
 	c := code(err)
 	return says(err, "MUSIC_UNAVAILABLE") || c != gocql.ErrCodeInvalid && c != gocql.ErrCodeSyntax && c != gocql.ErrCodeUnauthorized
 }
 
-// Uncertain reports whether err leaves open if a write under a lock was carried out.
+// Uncertain reports whether err leaves it open if a write under a lock was done.
 func Uncertain(err error) bool {
 	switch code(err) {
 	case gocql.ErrCodeInvalid:
@@ -232,7 +235,7 @@ func Uncertain(err error) bool {
 	return err != nil && !errors.Is(err, ErrLost)
 }
 
-// sleep waits, but no longer than ctx lasts.
+// sleep waits for d, or until ctx ends.
 func sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -7,8 +7,9 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// Locker is a lock as a sync.Locker, for code that takes one. It is one holder among others: a second Lock waits for its Unlock, like another
-// process. Where errors can be told, use Hold.
+// Locker is a lock as a sync.Locker, for code that takes one. It is one client of the lock: a
+// second Lock waits for its Unlock, as it would for another process. Use Hold where errors can be
+// returned.
 type Locker struct {
 	session *gocql.Session
 	ask     Ask
@@ -21,8 +22,8 @@ func NewLocker(s *gocql.Session, a Ask) *Locker {
 	return &Locker{session: s, ask: a, turn: make(chan struct{}, 1)}
 }
 
-// Lock waits for the lock for as long as it takes. It panics where waiting does not help, as at an address that is no proxy's: it never
-// returns without the lock.
+// Lock waits for the lock as long as it takes. It never returns without the lock: it panics if
+// waiting cannot help, for example at an address that is not a proxy's.
 func (l *Locker) Lock() {
 	for {
 		_, err := l.LockContext(context.Background())
@@ -35,7 +36,8 @@ func (l *Locker) Lock() {
 	}
 }
 
-// LockContext is Lock until ctx ends, or the Ask's Wait is over. The context that it returns is that of Hold.
+// LockContext is Lock until ctx ends, or until the Wait of the Ask is over. It returns the context
+// that Hold returns.
 func (l *Locker) LockContext(ctx context.Context) (context.Context, error) {
 	select {
 	case l.turn <- struct{}{}:
@@ -54,7 +56,8 @@ func (l *Locker) LockContext(ctx context.Context) (context.Context, error) {
 // Held returns the lock between Lock and Unlock.
 func (l *Locker) Held() *Lock { return l.lock }
 
-// Unlock gives the lock back. It panics where the lock was lost before: what was done under it was perhaps not done alone.
+// Unlock releases the lock. It panics if the lock was lost before: another client may have worked
+// at the same time.
 func (l *Locker) Unlock() {
 	lock := l.lock
 	if lock == nil {
