@@ -21,7 +21,7 @@ func beatingOn(t *testing.T, answer func(asked) message.Message) (*cqlNode, *hea
 	n := startCQLNode(t, answer)
 	options := musiccore.Defaults()
 	options.SessionLease = 1200 * time.Millisecond
-	l := newHeartbeat(n.session, new(clock), options, sessionConfig{}, zerolog.Nop())
+	l := newHeartbeat(n.session, new(clock), options, sessionConfig{references: new(references)}, zerolog.Nop())
 	cores, tables := startStation(t, newCluster()).locks, &schema{critical: newCriticalTables()}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup

@@ -61,7 +61,7 @@ func TestIdleConnectionsToTheHealthPortAreBounded(t *testing.T) {
 	for i, conn := range idle[:healthConns] {
 		require.NoError(t, conn.SetReadDeadline(time.Now().Add(20*time.Second)))
 		_, err := conn.Read(make([]byte, 1))
-		assert.ErrorIs(t, err, io.EOF, "connection %d", i)
+		require.ErrorIs(t, err, io.EOF, "connection %d", i)
 	}
 	newest := idle[len(idle)-1]
 	require.NoError(t, newest.SetReadDeadline(time.Now()))
