@@ -4,12 +4,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 
 	"music/frontend"
+	"music/frontend/catalog"
 )
 
 // What keeps a table from being locked is looked up for a client while the schema is read: under the race detector this
@@ -33,4 +35,19 @@ func TestHindrancesAreLookedUpWhileTheSchemaIsRead(t *testing.T) {
 		assert.Empty(t, s.hindrance(frontend.CriticalChange{Keyspace: "bank", Name: "t", Grace: -1}), "the answer will warn")
 	}
 	both.Wait()
+}
+
+// A column that was dropped with a time of the future hides what is written to it, once it is back.
+func TestAColumnDroppedInTheFuture(t *testing.T) {
+	for _, c := range []struct {
+		column  string
+		ahead   time.Duration
+		refused bool
+	}{
+		{"n", 0, false}, {"n", 5 * time.Second, false}, {"n", time.Hour, true}, {"gone", time.Hour, false}, {"n", -time.Hour, false},
+	} {
+		table := &dataTable{keyspace: "bank", name: "t", Critical: catalog.Critical{Columns: map[string]catalog.Column{"n": {Name: "n"}}}}
+		table.checkDropped(c.column, time.Now().Add(c.ahead))
+		assert.Equal(t, c.refused, strings.Contains(table.Refused, "DROP it without a timestamp"), "%s, %v ahead: %q", c.column, c.ahead, table.Refused)
+	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"music/config"
 	"music/frontend/catalog"
+	"music/musiccore"
 	"music/proxy/synchronise"
 	"music/rewrite"
 )
@@ -222,12 +223,22 @@ func (r *schemaReader) readDropped(ctx context.Context, t *dataTable) (string, e
 	var name, dropped string
 	var at time.Time
 	for iter.Scan(&name, &at) {
+		t.checkDropped(name, at)
 		dropped += fmt.Sprintf("%q dropped %d;", name, at.UnixMilli())
 	}
 	if err := iter.Close(); err != nil {
 		return "", fmt.Errorf("read dropped columns of %s: %w", t, err)
 	}
 	return dropped, nil
+}
+
+// checkDropped refuses a table with a column that is back, and was dropped with a time of the future:
+// what is written to it before that time Cassandra takes, and shows nobody. Clocks may differ.
+func (t *dataTable) checkDropped(column string, at time.Time) {
+	if _, back := t.Columns[column]; back && time.Until(at) > musiccore.ClockGap {
+		t.Refused = fmt.Sprintf("its column %s was dropped USING TIMESTAMP of the future, and what is written to it until %s is hidden: DROP it without a timestamp, and ADD it again",
+			column, at.UTC().Format(time.DateTime))
+	}
 }
 
 // cover takes the columns of the key, by position, of which one lock covers the values. Two
