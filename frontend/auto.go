@@ -12,24 +12,24 @@ import (
 	"music/musiccore"
 )
 
-// ownSection is the section of a write that came without a reference: a lock that is taken for it
-// alone. What its steps need is one piece of memory.
+// ownSection is the section of a plain write: a lock that is taken for this write alone. It holds the
+// state of all steps in one allocation.
 type ownSection struct {
-	waiting operation // until the first is sent
+	waiting operation // the client's request, until first is sent
 	key     musiccore.Key
-	ref     musiccore.LockRef // 0: none was given
+	ref     musiccore.LockRef // 0 until a reference is given
 	ended   atomic.Bool
 
-	first   lockedOperation // is sent first under the lock
+	first   lockedOperation // the first operation to send under the lock
 	kind    musiccore.Kind
-	granted func()         // is called before the first is sent; nil: nothing
-	begun   begunOperation // of the first
+	granted func()         // called before first is sent; may be nil
+	begun   begunOperation // first, once it has begun
 
 	inPlace bool // the client's request is being performed
 }
 
-// inOwnSection carries out a write that came without a reference in a section of its own: it takes
-// the lock, sends the first operation under it, and gives the lock back when that is done.
+// inOwnSection carries out a plain write in a section of its own: it takes the lock, sends the first
+// operation under it, and releases the lock when the answer has come.
 func (c *conn) inOwnSection(w *ownSection, s *lockStatement) *wire.Failure {
 	a := lockExecution{conn: c, lock: *s}
 	q, f := a.request(0)
@@ -48,19 +48,19 @@ func (c *conn) inOwnSection(w *ownSection, s *lockStatement) *wire.Failure {
 	return nil
 }
 
-// answered takes the answer to the LOCK where that did not come at once.
+// answered is called with the answer to the LOCK if that did not come at once.
 func (w *ownSection) answered(a musiccore.Answer) {
 	w.waiting.finish(func() { w.lockAnswered(a, false) })
 }
 
-// lockAnswered goes on with the answer to the LOCK.
+// lockAnswered continues with the answer to the LOCK.
 func (w *ownSection) lockAnswered(a musiccore.Answer, inPlace bool) {
 	if f := w.lockGranted(a, inPlace); f != nil {
 		w.waiting.conn.reject(w.first.header, f)
 	}
 }
 
-// lockGranted sends the first operation where the lock is held.
+// lockGranted sends the first operation if the lock was granted.
 func (w *ownSection) lockGranted(a musiccore.Answer, inPlace bool) *wire.Failure {
 	table := w.first.sent.table
 	if a.Err != nil {
@@ -87,7 +87,7 @@ func (w *ownSection) lockGranted(a musiccore.Answer, inPlace bool) *wire.Failure
 	return f
 }
 
-// end gives the lock back. It may be called again.
+// end releases the lock. It may be called more than once.
 func (w *ownSection) end() {
 	if w.ref != 0 && !w.ended.Swap(true) {
 		c := w.waiting.conn
@@ -95,24 +95,22 @@ func (w *ownSection) end() {
 	}
 }
 
-// writeInOwnSection carries out a write without a reference, of a table that gives it a section of
-// its own.
+// writeInOwnSection carries out the plain write on key k in a section of its own.
 func (a *lockExecution) writeInOwnSection(k musiccore.Key) *wire.Failure {
 	put := a.conn.newLockedOperation(a.envelope.Header, &a.lock, lockedRequest{key: k, parameters: a.parameters})
 	return a.conn.putInOwnSection(&put, &a.lock, a.lock.Kind(), a.lock.writeType(), a.inPlace)
 }
 
-// putInOwnSection has one write make a whole section. What it refers to may lie in the client's
-// request, where that is being performed.
+// putInOwnSection carries out put in a section of its own. put may refer to the client's request if that
+// is being performed (inPlace). alone is the write type for errors.
 func (c *conn) putInOwnSection(put *lockedOperation, s *lockStatement, kind musiccore.Kind, alone primitive.WriteType, inPlace bool) *wire.Failure {
 	w := &ownSection{first: *put, kind: kind, inPlace: inPlace}
 	w.first.sent.alone, w.first.sent.section = alone, w
 	return c.inOwnSection(w, s)
 }
 
-// currentPolicy returns what a statement that was prepared without a lock gets now: its table may
-// have become another since. It is forwarded where the tables let it through, and needs a reading
-// of its own where one gives it a section.
+// currentPolicy returns the policy for a prepared plain write as its tables are now: Allow if it can be
+// forwarded, Auto if a table gives it a section of its own, Reject with the error if it is refused.
 func (p *preparedStatement) currentPolicy() (catalog.Policy, *wire.Failure) {
 	switch t, policy := catalog.Strictest(p.tables); {
 	case t == nil:
@@ -126,13 +124,13 @@ func (p *preparedStatement) currentPolicy() (catalog.Policy, *wire.Failure) {
 	}
 }
 
-// truncateRefused returns the error for a TRUNCATE of a critical table that does not let everything
-// through: no lock covers all of its keys.
+// truncateRefused returns the error for a TRUNCATE of a critical table, unless its policy is Allow: no
+// lock covers all of its keys.
 func truncateRefused(t *catalog.Table) *wire.Failure {
-	return wire.Invalid("MUSIC_REFUSED: %s is critical: TRUNCATE would take the fence away with the data: delete its keys, or let plain writes through for that time (unlocked=allow)", t)
+	return wire.Invalid("MUSIC_REFUSED: %s is critical: TRUNCATE would remove the fences with the data: delete its keys, or let plain writes through for that time (unlocked=allow)", t)
 }
 
-// ordinary reports whether the statement writes no table but such as let it through now.
+// ordinary reports whether the statement is a write that can be forwarded as its tables are now.
 func (p *preparedStatement) ordinary() bool {
 	policy, f := p.currentPolicy()
 	return p.meaning == meaningWrites && f == nil && policy == catalog.Allow
@@ -146,13 +144,13 @@ func (p *preparedStatement) written() (names [][2]string) {
 	return names
 }
 
-// plainWrite reports whether the statement is a write without a lock.
+// plainWrite reports whether the statement is a write without a lock reference.
 func (p *preparedLockStatement) plainWrite() bool {
 	s := statement.Statement{Parsed: p.statement}
 	return s.PlainWrite()
 }
 
-// decideUnfenced decides about the EXECUTE of a write without a lock.
+// decideUnfenced decides about the EXECUTE of a plain write.
 func (c *conn) decideUnfenced(e *wire.Envelope, id []byte, p *preparedStatement) (d decision) {
 	policy, f := p.currentPolicy()
 	switch {
@@ -171,8 +169,8 @@ func (c *conn) decideUnfenced(e *wire.Envelope, id []byte, p *preparedStatement)
 	return d.on(unlistedOf(p.tables))
 }
 
-// preparedAgain returns what a statement is since it was prepared again, where that has read it as
-// a lockStatement; else nil.
+// preparedAgain returns the statement as it was read when some client prepared it again, if it was then
+// read as a lockStatement; else nil.
 func (c *conn) preparedAgain(id []byte, old *preparedStatement) *preparedStatement {
 	p, ok := c.server.prepared.Get(preparedID(id))
 	if !ok || p == old || p.lock == nil {

@@ -8,8 +8,8 @@ import (
 	"music/frontend/wire"
 )
 
-// decideBatch looks at each statement of a BATCH message, by text or by id (v4 spec section 4.1.7).
-// One of them on a critical table, or one that cannot be read, and none goes on.
+// decideBatch looks at each statement of a BATCH message, text or id (v4 spec section 4.1.7). The batch
+// is forwarded only if every statement could be forwarded by itself.
 func (c *conn) decideBatch(e wire.Envelope) decision {
 	if c.server.Tables == nil {
 		return decision{}
@@ -48,10 +48,10 @@ func (c *conn) decideBatch(e wire.Envelope) decision {
 	return d.on(all.unlisted)
 }
 
-// batchChild is what one statement of a batch tells, or all of them together.
+// batchChild is the decision about one statement of a batch, or about all of them together.
 type batchChild struct {
-	locked   bool          // it has to do with a lock
-	failure  *wire.Failure // why it must not go on
+	locked   bool          // it is to be carried out under a lock
+	failure  *wire.Failure // why it is refused
 	unserved *wire.Failure // see conn.unserved
 	unlisted *[2]string    // see reading.unlisted
 }
@@ -78,7 +78,7 @@ func (c *conn) readBatchChild(cur *wire.Cursor, own string) (child batchChild) {
 	return child
 }
 
-// readPreparedChild reads one statement of a batch that was prepared.
+// readPreparedChild looks up one statement of a batch that was prepared.
 func (c *conn) readPreparedChild(id []byte) batchChild {
 	p := c.statement(id)
 	if p == nil {
@@ -106,8 +106,8 @@ func skipValues(cur *wire.Cursor) {
 	}
 }
 
-// batchKeyspace returns the keyspace that a batch carries behind its statements, or ""
-// (v5 spec section 4.1.7). It reads a copy of the cursor.
+// batchKeyspace returns the keyspace in the parameters of a batch with n statements, or "" (v5 spec
+// section 4.1.7). It does not move the caller's cursor.
 func (c *conn) batchKeyspace(cur wire.Cursor, n int) (string, error) {
 	for i := 0; i < n && !cur.Bad; i++ {
 		if cur.Byte() == 0 {

@@ -21,28 +21,27 @@ import (
 	"music/rewrite"
 )
 
-// batchSections is a batch without a lock and without conditions that writes several keys of tables
-// with unlocked=auto, and perhaps tables that let writes through: it holds the locks of all these
-// keys, taken one after another in one order that all such batches keep, and goes out as one batch,
-// in which each statement has the stamp of its own key.
+// batchSections is a plain batch without conditions that writes several keys of tables with
+// unlocked=auto, and perhaps tables that are not critical or have unlocked=allow. It takes the locks of
+// all these keys one after another, in an order that is the same for all such batches. Then it is sent as
+// one batch, in which each statement has the stamp of its own key.
 type batchSections struct {
 	*lockedBatch
 	keys []*sectionKey // in the order in which they are locked
-	of   []*sectionKey // the key of each statement; nil where no lock concerns it
+	of   []*sectionKey // for each statement its key; nil if it needs no lock
 
 	ended sync.Once
 }
 
-// sectionKey is a key of a batch, and how far it has come.
+// sectionKey is a key of a batch, with the state of its section.
 type sectionKey struct {
-	first  *lockStatement // that names it
+	first  *lockStatement // the first statement that names the key
 	key    musiccore.Key
-	ref    musiccore.LockRef // 0 while nothing has been given for it
+	ref    musiccore.LockRef // 0 until a reference is given
 	ticket musiccore.Ticket
 }
 
-// severalSections reports whether a batch's text is a write without a lock that is of more than one
-// key.
+// severalSections reports whether a BATCH text is a plain write of more than one key.
 func (s *lockStatement) severalSections() (bool, *wire.Failure) {
 	if s.Parsed.Verb != rewrite.Batch || !s.Auto() {
 		return false, nil
@@ -58,8 +57,8 @@ func (s *lockStatement) severalSections() (bool, *wire.Failure) {
 	return len(keys) > 1, nil
 }
 
-// severalSections reports whether the batch, a write without a lock, is of more than one key, or of
-// tables that let writes through too.
+// severalSections reports whether the BATCH message is a plain write of more than one key, or also writes
+// tables whose writes need no lock.
 func (b *lockedBatch) severalSections() (bool, *wire.Failure) {
 	keys, plain := map[musiccore.Key]bool{}, false
 	for i := range b.children {
@@ -82,7 +81,7 @@ func (b *lockedBatch) severalSections() (bool, *wire.Failure) {
 	return plain || len(keys) > 1, nil
 }
 
-// allLocked returns an error unless every statement of a batch under a lock is of a critical table.
+// allLocked returns an error unless every statement of the batch is on a critical table.
 func (b *lockedBatch) allLocked() *wire.Failure {
 	if slices.ContainsFunc(b.children, func(s lockStatement) bool { return s.plain != nil }) {
 		return mixedBatch()
@@ -90,7 +89,7 @@ func (b *lockedBatch) allLocked() *wire.Failure {
 	return nil
 }
 
-// inSections carries out a batch's text that is of more than one key.
+// inSections carries out a BATCH text that writes more than one key.
 func (a *lockExecution) inSections() *wire.Failure {
 	b, f := a.message()
 	if f != nil {
@@ -99,7 +98,7 @@ func (a *lockExecution) inSections() *wire.Failure {
 	return b.run(false)
 }
 
-// message returns a batch's text as the BATCH message that says the same, in memory of its own.
+// message returns the BATCH message that means the same as a BATCH text, in memory of its own.
 func (a *lockExecution) message() (*lockedBatch, *wire.Failure) {
 	s, b := a.lock.clone(), a.batch(a.lock.Parsed.Kind)
 	own := s.Parsed.Timestamp
@@ -111,12 +110,12 @@ func (a *lockExecution) message() (*lockedBatch, *wire.Failure) {
 		if f != nil {
 			return nil, f
 		}
-		b.parameters.Flags |= primitive.QueryFlagDefaultTimestamp // of what no lock concerns
+		b.parameters.Flags |= primitive.QueryFlagDefaultTimestamp // for the statements that need no lock
 		b.parameters.Timestamp = stamp
 	}
 	at := len(s.Values)
 	for _, child := range s.Parsed.Children {
-		at -= child.Markers // the batch's own stand before those of its statements
+		at -= child.Markers // the markers of the batch's own USING come first
 	}
 	for i, child := range s.Parsed.Children {
 		part, f := a.conn.batchPart(child.Whole.Of(s.Text), s.Names[i], s.Values[at:at+child.Markers])
@@ -133,7 +132,7 @@ func (a *lockExecution) message() (*lockedBatch, *wire.Failure) {
 	return b, nil
 }
 
-// batch returns a BATCH message without statements in the place of the request.
+// batch returns a BATCH message without statements, with the request's header and parameters.
 func (a *lockExecution) batch(kind rewrite.BatchKind) *lockedBatch {
 	b, p := &lockedBatch{conn: a.conn, header: a.envelope.Header.Rewritten(), before: []byte{byte(kind)}}, a.parameters.Clone()
 	b.header.OpCode = primitive.OpCodeBatch
@@ -142,7 +141,7 @@ func (a *lockExecution) batch(kind rewrite.BatchKind) *lockedBatch {
 	return b
 }
 
-// batchPart reads a statement of a batch's text by itself: name is its table's.
+// batchPart reads a statement of a BATCH text by itself. name is the name of its table.
 func (c *conn) batchPart(text []byte, name [2]string, values [][]byte) (s lockStatement, f *wire.Failure) {
 	parsed, err := rewrite.Parse(text)
 	if err != nil {
@@ -162,8 +161,9 @@ func (c *conn) batchPart(text []byte, name [2]string, values [][]byte) (s lockSt
 	return s, s.CheckFenced()
 }
 
-// plainChild returns a statement that no lock concerns as it stands in a BATCH message, its table with
-// its keyspace: the connection may be in another one than the statement was prepared in.
+// plainChild returns a statement that needs no lock as a child of a BATCH message. Its table gets a
+// keyspace, since the connection may be in another keyspace than the one that the statement was prepared
+// in.
 func plainChild(text []byte, st *rewrite.Statement, keyspace string) []byte {
 	if st.Keyspace.Empty() && keyspace != "" {
 		at := st.Table.Start
@@ -172,7 +172,7 @@ func plainChild(text []byte, st *rewrite.Statement, keyspace string) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(text))), text...)
 }
 
-// inSections has the batch make a section of each of its keys.
+// inSections carries out the batch in a section of each of its keys.
 func (b *lockedBatch) inSections() *wire.Failure {
 	own := *b
 	own.parameters = b.parameters.Clone()
@@ -210,7 +210,7 @@ func (m *batchSections) checkConditions() *wire.Failure {
 	return wire.Invalid("Batch with conditions cannot span multiple partitions")
 }
 
-// readKeys reads the key of each statement; it refuses a batch that cannot be done in sections.
+// readKeys reads the key of each statement. It refuses a batch that cannot be carried out in sections.
 func (m *batchSections) readKeys() *wire.Failure {
 	known := map[musiccore.Key]*sectionKey{}
 	m.of = make([]*sectionKey, len(m.children))
@@ -228,14 +228,14 @@ func (m *batchSections) readKeys() *wire.Failure {
 			m.keys = append(m.keys, known[k])
 		}
 		if m.of[i] = known[k]; s.Critical.Local != m.keys[0].first.Critical.Local {
-			return wire.Invalid("MUSIC_REFUSED: a batch writes tables of one scope: %s has another than %s", s.Table, m.keys[0].first.Table)
+			return wire.Invalid("MUSIC_REFUSED: all tables of a batch must have the same scope: that of %s differs from that of %s", s.Table, m.keys[0].first.Table)
 		}
 	}
 	if len(m.keys) == 0 {
 		return &wire.Failure{Code: primitive.ErrorCodeOverloaded, Text: "MUSIC_UNAVAILABLE: the tables of the batch have just changed: nothing was written, try again"}
 	}
 	if len(m.keys) > statement.MaxKeys {
-		return wire.Invalid("MUSIC_REFUSED: one batch writes %d keys of critical tables at most", statement.MaxKeys)
+		return wire.Invalid("MUSIC_REFUSED: one batch can write at most %d keys of critical tables", statement.MaxKeys)
 	}
 	slices.SortFunc(m.keys, func(a, b *sectionKey) int {
 		return cmp.Or(bytes.Compare(a.key.Table[:], b.key.Table[:]), strings.Compare(a.key.PK, b.key.PK))
@@ -243,8 +243,8 @@ func (m *batchSections) readKeys() *wire.Failure {
 	return nil
 }
 
-// run takes the locks, and sends the batch when it has all of them. It blocks for as long as a LOCK
-// without WAIT may, and until the keys are synchronised.
+// run takes the locks and sends the batch when it has all of them. It blocks for at most the wait of a
+// LOCK without WAIT, and then until the keys are synchronised.
 func (m *batchSections) run(o operation) *wire.Failure {
 	limit, cancel := context.WithTimeout(context.Background(), m.conn.longestWait())
 	defer cancel()
@@ -286,7 +286,7 @@ func (m *batchSections) lock(limit context.Context, k *sectionKey) *wire.Failure
 	return nil
 }
 
-// beginAndWait asks for the ticket of a write and blocks for it.
+// beginAndWait asks the core for the ticket of a write, and blocks until it has an answer.
 func (c *conn) beginAndWait(k musiccore.Key, ref musiccore.LockRef) musiccore.Answer {
 	later := make(chan musiccore.Answer, 1)
 	if a, ok := c.server.Locks.Begin(k, ref, musiccore.Put, func(a musiccore.Answer) { later <- a }); ok {
@@ -295,17 +295,17 @@ func (c *conn) beginAndWait(k musiccore.Key, ref musiccore.LockRef) musiccore.An
 	return <-later
 }
 
-// giveBack ends the tickets of some keys for an operation that was not sent.
+// giveBack ends the tickets of keys whose operation was not sent.
 func (m *batchSections) giveBack(keys []*sectionKey) {
 	for _, k := range keys {
 		m.conn.server.Locks.End(k.ticket, musiccore.OutcomeRefused)
 	}
 }
 
-// end gives back what has been given for the keys. It may be called again.
+// end releases the locks of the keys. It may be called more than once.
 func (m *batchSections) end() { m.ended.Do(m.release) }
 
-// release gives back what has been given for the keys.
+// release releases the locks, also those still waited for.
 func (m *batchSections) release() {
 	for _, k := range m.keys {
 		if k.ref != 0 {
@@ -314,9 +314,9 @@ func (m *batchSections) release() {
 	}
 }
 
-// send sends the batch under the tickets of all keys. It is not sent where the table of one of its
-// statements without a lock is critical now, which is looked up once the stream counts as open
-// (Outstanding).
+// send sends the batch under the tickets of all keys. It is not sent if the table of a statement that
+// needed no lock has become critical. That is looked up after the stream has been opened, so that
+// Server.Outstanding either sees the batch or the batch sees the change.
 func (m *batchSections) send() *wire.Failure {
 	c, first, stream := m.conn, m.keys[0], m.header.Stream
 	fenceParameters(&m.parameters, 0, first.first.Critical.Local)
@@ -350,8 +350,7 @@ func (m *batchSections) send() *wire.Failure {
 	return nil
 }
 
-// closed returns a table that let the batch's writes through when they were read and does not now, or
-// nil.
+// closed returns a table whose writes needed no lock when the batch was read and need one now, or nil.
 func (m *batchSections) closed() *catalog.Table {
 	for i := range m.children {
 		if m.of[i] != nil {
@@ -370,7 +369,8 @@ func (m *batchSections) closed() *catalog.Table {
 	return nil
 }
 
-// stamped returns the body of the message up to its parameters, with the stamps of the keys.
+// stamped returns the body of the message before its parameters, with the stamp of its key in each
+// statement.
 func (m *batchSections) stamped() []byte {
 	body := bytes.Clone(m.before)
 	for i := range m.children {
@@ -379,7 +379,7 @@ func (m *batchSections) stamped() []byte {
 	return body
 }
 
-// writeType returns what Cassandra calls the write in its errors.
+// writeType returns the write type of the batch in Cassandra's errors.
 func (m *batchSections) writeType() primitive.WriteType {
 	if rewrite.BatchKind(m.before[0]) == rewrite.UnloggedBatch {
 		return primitive.WriteTypeUnloggedBatch

@@ -141,12 +141,12 @@ func TestABatchOverTablesOfOneName(t *testing.T) {
 			relayed(client, backend, 1, query("USE "+c.used), &message.SetKeyspaceResult{Keyspace: c.used})
 			locked := "BEGIN BATCH USING LOCK 9 " + c.text + "; APPLY BATCH"
 			client.send(1, query(locked))
-			assert.Contains(t, client.failure(1).GetErrorMessage(), "stays in one partition of one table", c.text)
+			assert.Contains(t, client.failure(1).GetErrorMessage(), "must stay within one partition of one table", c.text)
 			id := relayed(client, backend, 1, &message.Prepare{Query: locked}, preparedAs(idOf(locked))).(*message.PreparedResult).PreparedQueryId
 			prepared := execute(id, nil)
 			prepared.Options.PositionalValues = nil
 			client.send(1, prepared)
-			assert.Contains(t, client.failure(1).GetErrorMessage(), "stays in one partition of one table", c.text)
+			assert.Contains(t, client.failure(1).GetErrorMessage(), "must stay within one partition of one table", c.text)
 
 			auto := "BEGIN BATCH " + c.text + "; APPLY BATCH"
 			for _, m := range []message.Message{query(auto), execute(r.prepare(client, backend, auto), nil)} {
@@ -185,7 +185,7 @@ func TestABatchOfSeveralSectionsThatIsNotSent(t *testing.T) {
 	l.busy = ""
 	r.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}, Settings: catalog.Settings{Unlocked: catalog.Auto, Local: true}})
 	client.send(1, query(strings.Replace(both, "bank.accounts", "bank.other", 1)))
-	assert.Contains(t, client.failure(1).GetErrorMessage(), "a batch writes tables of one scope")
+	assert.Contains(t, client.failure(1).GetErrorMessage(), "all tables of a batch must have the same scope")
 	r.policy(catalog.Auto)
 	r.server.Tables.Set("bank", "plain", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}})
 	client.send(1, query(both))

@@ -13,7 +13,7 @@ import (
 	"music/frontend/wire"
 )
 
-// nodes returns the other nodes that have a proxy now.
+// nodes returns the nodes beside the home node that have a proxy now.
 func (s *Server) nodes() []topology.Node {
 	if s.Nodes == nil {
 		return nil
@@ -21,10 +21,11 @@ func (s *Server) nodes() []topology.Node {
 	return s.Nodes()
 }
 
-// askTopology asks Cassandra for the rows of system.local, peers or peers_v2 in the client's place.
+// askTopology is the action that asks Cassandra for rows of system.local, peers or peers_v2, translated
+// from proxies to nodes.
 type askTopology struct{ *topology.Request }
 
-// decideTopology has such a SELECT asked with the nodes that there are now.
+// decideTopology decides about a SELECT on these tables: it is asked with the nodes as they are now.
 func (c *conn) decideTopology(t *topology.Select) decision {
 	return held(askTopology{topology.NewRequest(t, c.server.nodes(), c.server.Advertise)})
 }
@@ -32,9 +33,8 @@ func (c *conn) decideTopology(t *topology.Select) decision {
 // String implements action.
 func (a askTopology) String() string { return "ask for the topology in system." + a.Table }
 
-// perform implements action: it sends the translated SELECT as a QUERY, whatever it came as: the
-// text of a prepared one holds the nodes of the time when it is executed, and Cassandra's columns
-// for it are those of the client's own.
+// perform implements action: it sends the translated SELECT as a QUERY, even if it was prepared, since
+// its text contains the nodes of this moment.
 func (a askTopology) perform(c *conn, e wire.Envelope) error {
 	w := &watch{kind: watchTopology, topology: a.Request}
 	if !a.Readable() {
@@ -60,7 +60,7 @@ func (a askTopology) perform(c *conn, e wire.Envelope) error {
 	return c.forwardAs(e, primitive.OpCodeQuery, w, p.AppendTo(edited, c.version))
 }
 
-// translateRows makes the answer to such a SELECT that of a cluster of proxies.
+// translateRows replaces nodes by proxies in the answer to a SELECT on these tables.
 func (c *conn) translateRows(e wire.Envelope, q *topology.Request) (wire.Envelope, error) {
 	if e.OpCode != primitive.OpCodeResult {
 		return e, nil
@@ -74,7 +74,7 @@ func (c *conn) translateRows(e wire.Envelope, q *topology.Request) (wire.Envelop
 	case !ok:
 		return e, nil
 	case !q.Readable():
-		f := wire.Invalid("MUSIC_SYNTAX: the statement cannot be read, and it shows addresses of nodes")
+		f := wire.Invalid("MUSIC_SYNTAX: the proxy cannot parse this statement, whose rows would show addresses of nodes")
 		return c.errorInstead(e, f), nil
 	}
 	q.Translate(f.Body, rows)
@@ -82,8 +82,8 @@ func (c *conn) translateRows(e wire.Envelope, q *topology.Request) (wire.Envelop
 }
 
 // decideFailure holds back an error that names replicas. From protocol 5 on READ_FAILURE and
-// WRITE_FAILURE tell for each replica that has failed where it is and why (v5 spec, error codes
-// 0x1300 and 0x1500); before that they tell how many.
+// WRITE_FAILURE contain the address of each replica that has failed (v5 spec, error codes 0x1300 and
+// 0x1500); before that only their number.
 func (c *conn) decideFailure(e *wire.Envelope) relay.Decision {
 	switch {
 	case e.OpCode != primitive.OpCodeError || !c.framing.Segmented():
@@ -97,8 +97,8 @@ func (c *conn) decideFailure(e *wire.Envelope) relay.Decision {
 	return relay.Forward
 }
 
-// replicasOf returns a cursor before the replicas that a whole error names; named is false where it
-// names none, or cannot be read.
+// replicasOf returns a cursor that stands before the replicas in an error. named is false if the error
+// names none, or is malformed.
 func replicasOf(e wire.Envelope) (cur wire.Cursor, named bool) {
 	cur = wire.Cursor{Body: e.Body()}
 	wire.ReadPreamble(&cur, e.Flags)
@@ -108,8 +108,8 @@ func replicasOf(e wire.Envelope) (cur wire.Cursor, named bool) {
 	return cur, !cur.Bad && (code == primitive.ErrorCodeReadFailure || code == primitive.ErrorCodeWriteFailure)
 }
 
-// showReplicas puts proxies in the place of the replicas that an error names. Every other answer,
-// and one that cannot be read, stays as it is.
+// showReplicas replaces the addresses of replicas in an error by those of their proxies. It returns any
+// other answer, and a malformed one, unchanged.
 func (c *conn) showReplicas(e wire.Envelope) wire.Envelope {
 	if c.decideFailure(&e) != relay.Hold {
 		return e
@@ -126,7 +126,7 @@ func (c *conn) showReplicas(e wire.Envelope) wire.Envelope {
 		}
 		address := wire.Address(shown)
 		body = append(append(body, byte(len(address))), address...)
-		body = append(body, cur.Take(2)...) // why
+		body = append(body, cur.Take(2)...) // the reason
 	}
 	if cur.Bad {
 		return e
@@ -136,9 +136,9 @@ func (c *conn) showReplicas(e wire.Envelope) wire.Envelope {
 	return wire.EnvelopeOf(raw)
 }
 
-// standIn returns the address that is told of a node which has no proxy but this one: of the first
-// such node the proxy's own address, of each further one an address that nobody has. Drivers make a
-// map of them (the Java driver fails at an address that comes twice) and count what is in it.
+// standIn returns the address to show for the n-th node that has no other proxy: for the first one this
+// proxy's address, for each further one an address that no host has. The addresses must differ, since
+// drivers count them in a map (the Java driver fails if one comes twice).
 func (c *conn) standIn(n int) netip.Addr {
 	if n == 0 {
 		return c.server.Advertise.Addr()
@@ -146,11 +146,11 @@ func (c *conn) standIn(n int) netip.Addr {
 	return netip.AddrFrom4([4]byte{0, 0, byte(n >> 8), byte(n)})
 }
 
-// Change is what has become of a proxy, in the protocol's words for nodes (v4 spec section 4.2.6).
+// Change is a change of a proxy, in the protocol's words for nodes (v4 spec section 4.2.6).
 type Change string
 
-// Changes of proxies. ChangeNew and ChangeRemoved are about which there are, ChangeUp and
-// ChangeDown about which serve.
+// The changes of proxies. ChangeNew and ChangeRemoved say that a proxy has joined or left, ChangeUp and
+// ChangeDown that it serves clients or no longer does.
 const (
 	ChangeNew     Change = "NEW_NODE"
 	ChangeRemoved Change = "REMOVED_NODE"
@@ -158,7 +158,7 @@ const (
 	ChangeDown    Change = "DOWN"
 )
 
-// event returns the type of event that tells of such a change.
+// event returns the type of the event that announces the change.
 func (c Change) event() primitive.EventType {
 	if c == ChangeUp || c == ChangeDown {
 		return primitive.EventTypeStatusChange
@@ -166,13 +166,13 @@ func (c Change) event() primitive.EventType {
 	return primitive.EventTypeTopologyChange
 }
 
-// What a client can register for of what the proxy tells by itself.
+// Bits of conn.registered: the types of events that the proxy itself sends.
 const (
 	registeredStatus = 1 << iota
 	registeredTopology
 )
 
-// registrationFor is the bit of a type of event; 0 of those that Cassandra tells.
+// registrationFor returns the bit of a type of event; 0 for those that Cassandra sends.
 func registrationFor(t primitive.EventType) uint32 {
 	switch t {
 	case primitive.EventTypeStatusChange:
@@ -183,8 +183,8 @@ func registrationFor(t primitive.EventType) uint32 {
 	return 0
 }
 
-// Tell tells every client that has registered for such events what has become of a proxy. It does
-// not wait for any of them.
+// Tell sends the event of a proxy's change to every client that has registered for its type. It does not
+// block.
 func (s *Server) Tell(change Change, proxy netip.AddrPort) {
 	event := change.event()
 	var body []byte
@@ -202,5 +202,5 @@ func (s *Server) Tell(change Change, proxy netip.AddrPort) {
 	})
 }
 
-// eventStream is the stream of what nobody has asked for (v4 spec section 2.3).
+// eventStream is the stream id of events (v4 spec section 2.3).
 const eventStream = -1

@@ -148,7 +148,7 @@ func TestConditionOnAStaticColumnUnderALockOnARow(t *testing.T) {
 	})
 	client, backend := r.login(dialect{version: v4})
 	client.send(1, query("UPDATE bank.accounts USING LOCK 9 SET v = 1 WHERE id = 'x' AND c = 1 IF st = 1"))
-	assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_REFUSED: bank.accounts is critical: one lock covers one row of it, and static columns are of all rows")
+	assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_REFUSED: bank.accounts is critical: one lock covers one row of it, and static columns belong to all rows")
 	backend.silent()
 }
 

@@ -107,7 +107,7 @@ func TestConditionsThatDoNotMix(t *testing.T) {
 	client, backend := rowsRig(t, dialect{version: v4})
 	const insert, delete = "INSERT INTO bank.accounts (id, c) VALUES ('x', 1) IF NOT EXISTS", "DELETE FROM bank.accounts WHERE id = 'x' AND c = 1 IF EXISTS"
 	const update, in = "UPDATE bank.accounts SET v = 1 WHERE id = 'x' AND c = 1 IF v = 1", "UPDATE bank.accounts SET v = 1 WHERE id = 'x' AND c IN (1, 2)"
-	const deleted = "MUSIC_REFUSED: bank.accounts is critical: a batch with IF that writes rows names those that it deletes by column = value"
+	const deleted = "MUSIC_REFUSED: bank.accounts is critical: a batch with IF that also writes rows must name the rows that it deletes by column = value"
 	for text, want := range map[string]string{
 		insert + "; " + delete: "Cannot mix IF EXISTS and IF NOT EXISTS conditions for the same row",
 		update + "; " + delete: "Cannot mix IF conditions and IF EXISTS for the same row",

@@ -17,8 +17,8 @@ import (
 	"music/frontend/wire"
 )
 
-// conn is one client with its one connection to the home node. Two goroutines serve it, one for
-// each direction; its state is grouped by which of them writes it.
+// conn is a client's connection together with its own connection to the home node. Two goroutines serve
+// it, one for each direction; its state is grouped by which of them writes it.
 type conn struct {
 	id     uint64
 	server *Server
@@ -30,60 +30,60 @@ type conn struct {
 	down    *relay.Direction // backend → client
 	framing relay.Framing
 
-	version     byte // of the first envelope, which later ones must keep to; set before there are two goroutines
+	version     byte // the protocol version of all envelopes; set before the two goroutines start
 	clientState      // written by up
 	serverState      // written by down
 	pending          // written by both
 	lifecycle        // written by any goroutine that ends the connection
 }
 
-// clientState is what is known from the client's requests.
+// clientState is the state that comes from the client's requests.
 type clientState struct {
 	patience    time.Duration // how long the client's driver waits for an answer; 0 = unknown
-	claimedRole string        // the role that the client logs in as, where its login shows it
-	held        action        // what is done with the request at hand, between Decide and Perform
-	decidedAt   uint64        // version of Tables by which that was decided
+	claimedRole string        // the role that the client logs in as; "" if its login does not show it
+	held        action        // what to do with the request that Decide has held back, until Perform
+	decidedAt   uint64        // the version of Tables by which that was decided
 	known       map[preparedID]*preparedStatement
-	knownSize   int           // bytes, likewise
+	knownSize   int           // memory of the statements in known, in bytes
 	nameBuffer  []byte        // see conn.tableKey
-	performing  int16         // the stream of the request that is being performed, or noStream: where that panics, nobody else owes the answer
-	values      [][]byte      // room for those of the request at hand
-	scratch     []byte        // for compressed bodies; nil before the first
+	performing  int16         // the stream of the request being performed, or noStream: a panic must be answered on it
+	values      [][]byte      // memory for the values of the present request
+	scratch     []byte        // memory for decompressed bodies; nil until first used
 	afterUse    bool          // a USE has been sent, and nothing after it
-	catchUp     bool          // the schema is to be read before the request at hand is decided about again
-	caughtUp    bool          // it has been
-	lastStream  int16         // the stream of the request that was forwarded last, or is under way
-	registered  atomic.Uint32 // which of registeredStatus and registeredTopology REGISTER has asked for
+	catchUp     bool          // the schema must be read before the present request is decided about again
+	caughtUp    bool          // it has been read
+	lastStream  int16         // the stream of the request that was forwarded last, perhaps in part
+	registered  atomic.Uint32 // the event types of REGISTER: registeredStatus, registeredTopology
 }
 
-// serverState is what is known from Cassandra's answers.
+// serverState is the state that comes from Cassandra's answers.
 type serverState struct {
 	loggedIn      atomic.Bool
 	authenticated atomic.Bool            // Cassandra has asked for a login, so there are roles
-	keyspace      atomic.Pointer[string] // that USE has set
+	keyspace      atomic.Pointer[string] // the keyspace that USE has set
 }
 
-// pending is what has been asked and not answered, and what both directions remember for it.
+// pending is the state of requests that have no answer yet; both directions use it.
 type pending struct {
-	started        atomic.Bool // a STARTUP has been sent, and not been refused
+	started        atomic.Bool // a STARTUP has been sent and not been refused
 	streams        relay.Streams
-	made           preparedShare // of the prepared statements
+	made           preparedShare // this connection's share of the prepared statements
 	sample         traffic.Sample
 	watches        watches
 	operations     operations
 	rights         rights
 	guesses        wrongReferences
 	waitingBytes   atomic.Int64  // bytes of requests that wait for the core
-	listing        sync.Mutex    // held while an answer is made whose size is not known before
+	listing        sync.Mutex    // held while an answer is made whose size is not known in advance
 	timestampsTold atomic.Bool   // see timestampWarning
-	awaited        atomic.Bool   // up waits until nothing is owed to the client …
-	settled        chan struct{} // … and looks again after each of these
+	awaited        atomic.Bool   // the direction up waits until every request has been answered
+	settled        chan struct{} // receives when awaited is set and a request has been answered
 }
 
-// busy reports whether the client is owed an answer.
+// busy reports whether a request of the client has no answer yet.
 func (p *pending) busy() bool { return p.streams.Any() || p.operations.count() > 0 }
 
-// newConn returns a connection that has read nothing yet.
+// newConn returns the connection of an accepted client.
 func newConn(s *Server, client net.Conn) *conn {
 	c := &conn{id: s.lastID.Add(1), server: s, client: client, address: client.RemoteAddr().String()}
 	c.performing = noStream
@@ -98,9 +98,8 @@ func newConn(s *Server, client net.Conn) *conn {
 	return c
 }
 
-// serve is the life of the connection: open, relay, and the last words to the client. It returns
-// why the connection ended, when both sockets are closed and every goroutine that was started for
-// it has ended.
+// serve opens the connection, relays until it ends, and tells the client why. It blocks until both
+// sockets are closed and every goroutine of the connection has ended, and returns why it ended.
 func (c *conn) serve() error {
 	cause := c.open()
 	if cause == nil {
@@ -118,7 +117,7 @@ func (c *conn) serve() error {
 	return cause
 }
 
-// account returns an account of the memory that one part of the connection holds.
+// account returns a new account of the server's memory budget for a part of the connection.
 func (c *conn) account() relay.Account { return c.server.memory.Account(c.done) }
 
 // open waits for the client's first bytes before it dials: a client that sends nothing, or an
@@ -163,7 +162,7 @@ func (c *conn) open() error {
 	return nil
 }
 
-// secure does the TLS handshake where the client's socket has one.
+// secure does the TLS handshake if the client's socket uses TLS.
 func (c *conn) secure(ctx context.Context) error {
 	client, ok := c.client.(*tls.Conn)
 	if !ok {
@@ -179,8 +178,7 @@ func (c *conn) secure(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", errNotSecure, err)
 }
 
-// relay runs both directions and returns why the first of them ended. Both have ended when it
-// returns.
+// relay runs both directions. It blocks until both have ended, and returns why the first did.
 func (c *conn) relay() error {
 	c.relaying.Store(true)
 	if c.over() {
@@ -194,7 +192,7 @@ func (c *conn) relay() error {
 	return c.cause
 }
 
-// caught turns a panic of f into an error: what is wrong with one connection ends that one only.
+// caught turns a panic of f into an error, so that it ends only this connection.
 func caught(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -204,12 +202,12 @@ func caught(f func() error) (err error) {
 	return f()
 }
 
-// restTime is how long a draining connection waits for the rest of a message that has begun: a
-// client that never finishes one must not delay the end of the proxy.
+// restTime is how long a draining connection waits for the rest of a message: a client that never
+// finishes one must not delay the shutdown.
 const restTime = time.Second
 
-// runUp carries requests until it cannot go on, and returns why. A draining connection reads on
-// only to the end of an envelope that it has begun.
+// runUp relays requests until that fails, and returns why. A draining connection reads no further than to
+// the end of an envelope that has begun.
 func (c *conn) runUp() error {
 	for {
 		err := c.up.Run()
@@ -227,7 +225,7 @@ func (c *conn) runUp() error {
 		}
 	}
 	if c.up.HalfForwarded() {
-		c.streams.End(c.lastStream) // Cassandra will never have all of it, and owes nothing
+		c.streams.End(c.lastStream) // Cassandra never gets all of it, and will not answer
 	}
 	c.drained.Store(true)
 	c.endIfDrained()
@@ -235,7 +233,7 @@ func (c *conn) runUp() error {
 	return errDrained
 }
 
-// upError returns why the connection ends, of an error of its direction up.
+// upError returns why the connection ends, given the error of its direction up.
 func (c *conn) upError(err error) error {
 	var v *violation
 	if errors.As(err, &v) || errors.Is(err, relay.ErrMalformed) || errors.Is(err, wire.ErrCorrupt) {
@@ -246,14 +244,14 @@ func (c *conn) upError(err error) error {
 	}
 	if isTimeout(err) && !c.loggedIn.Load() && !c.over() {
 		if c.streams.Any() {
-			return fmt.Errorf("%w: it owes an answer of the handshake", errBackendSlow)
+			return fmt.Errorf("%w: it has not answered the handshake", errBackendSlow)
 		}
 		return errLoginSlow
 	}
 	return clientError(err)
 }
 
-// runDown carries responses until it cannot go on, and returns why.
+// runDown relays responses until that fails, and returns why.
 func (c *conn) runDown() error {
 	err := c.down.Run()
 	if c.down.Out.Err() != nil {
@@ -273,22 +271,22 @@ func clientError(err error) error {
 	return fmt.Errorf("%w: %w", errClientClosed, err)
 }
 
-// isTimeout reports whether an error is that of a deadline.
+// isTimeout reports whether an error is due to a deadline.
 func isTimeout(err error) bool {
 	var ne net.Error
 	return errors.As(err, &ne) && ne.Timeout()
 }
 
-// post sends the client an envelope. Any goroutine may call it. It copies the envelope.
+// post sends an envelope to the client. It copies the envelope. Any goroutine may call it.
 func (c *conn) post(envelope []byte) { c.down.Post(envelope) }
 
-// reject answers a request with an error of the proxy's own.
+// reject answers the request with header h with an error.
 func (c *conn) reject(h wire.Header, f *wire.Failure) {
 	c.server.Stats.Count(c.id, h.OpCode, traffic.Refused)
 	c.post(c.failureEnvelope(h.Stream, f))
 }
 
-// failureEnvelope returns an error for the client, and counts it by its first word.
+// failureEnvelope returns an error as an envelope for the client, and counts it.
 func (c *conn) failureEnvelope(stream int16, f *wire.Failure) []byte {
 	c.server.Stats.CountFailure(f)
 	return wire.ErrorEnvelope(c.version, stream, f)

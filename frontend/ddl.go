@@ -12,10 +12,9 @@ import (
 	"music/rewrite"
 )
 
-// checkSchema refuses a schema change that would make a table critical which cannot be, with
-// settings that do not exist, or that would take from a critical table what it needs: afterwards it
-// would be too late to tell whoever wrote it. What the text does not show is told in a warning of
-// the answer.
+// checkSchema refuses a schema change that would make a table critical that cannot be, that has settings
+// that do not exist, or that would remove what a critical table needs. It sees only what the text shows;
+// other hindrances are reported by a warning in the answer.
 func (c *conn) checkSchema(text []byte, r reading) *wire.Failure {
 	if c.server.Tables == nil || r.meaning != meaningSchema {
 		return nil
@@ -28,7 +27,7 @@ func (c *conn) checkSchema(text []byte, r reading) *wire.Failure {
 	critical := r.table != nil && r.table.Critical() != nil
 	if marked && critical {
 		if now := r.table.Critical(); !now.CanChangeTo(settings) {
-			return wire.Invalid("MUSIC_REFUSED: the table is critical with %s: key and scope stay until it is ordinary again (take @critical out of the comment, then drop its %s… table)",
+			return wire.Invalid("MUSIC_REFUSED: the table is critical with %s: key and scope cannot change until it is ordinary again (take @critical out of the comment, then drop its %s… table)",
 				now.Settings, catalog.CompanionPrefix)
 		}
 	}
@@ -39,7 +38,7 @@ func (c *conn) checkSchema(text []byte, r reading) *wire.Failure {
 		return checkCritical(d, marked, critical)
 	case rewrite.SchemaView:
 		if critical && head.Action == rewrite.Create {
-			return wire.Invalid("MUSIC_REFUSED: %s is critical: a materialised view on it would not be fenced: write a second table under the same lock in its place", r.table)
+			return wire.Invalid("MUSIC_REFUSED: %s is critical: a materialised view on it would not be fenced: write a second table under the same lock instead", r.table)
 		}
 	case rewrite.SchemaKeyspace:
 		return c.checkKeyspace(d, r.name.names()[0])
@@ -47,8 +46,8 @@ func (c *conn) checkSchema(text []byte, r reading) *wire.Failure {
 	return nil
 }
 
-// changeOf returns what a schema change of a table is about where Cassandra does not say, as where
-// IF NOT EXISTS finds the table. It is the zero value for anything else than a table.
+// changeOf returns the table that a schema change names. Cassandra's answer does not name it if nothing
+// changed, as with IF NOT EXISTS. The result is zero if the change is not of a table.
 func changeOf(text []byte, r reading) SchemaChange {
 	if rewrite.ReadHead(text, true).Schema.Kind != rewrite.SchemaTable {
 		return SchemaChange{}
@@ -57,28 +56,28 @@ func changeOf(text []byte, r reading) SchemaChange {
 	return SchemaChange{Target: string(primitive.SchemaChangeTargetTable), Keyspace: name[0], Name: name[1]}
 }
 
-// checkCritical refuses what a critical table cannot do with: marked says that the statement makes it
-// critical, critical that it is already.
+// checkCritical refuses properties that a critical table cannot have. marked means that the statement
+// makes the table critical, critical that it is already.
 func checkCritical(d catalog.DDL, marked, critical bool) *wire.Failure {
 	switch {
 	case marked && d.Counters:
-		return wire.Invalid("MUSIC_REFUSED: a table of counters cannot be critical, since they take no timestamps: keep the number in a bigint and raise it under a lock")
+		return wire.Invalid("MUSIC_REFUSED: a table of counters cannot be critical, since counters take no timestamps: use a bigint and raise it under a lock")
 	case (marked || critical) && d.Grace >= 0 && d.Grace < catalog.MinGrace:
-		return wire.Invalid("MUSIC_REFUSED: a critical table needs a gc_grace_seconds of a day or more: a late write could come back over a deletion that is forgotten sooner: say gc_grace_seconds = %d, or more", catalog.MinGrace)
+		return wire.Invalid("MUSIC_REFUSED: a critical table needs a gc_grace_seconds of a day or more, since a late write could come back over a deletion that is forgotten sooner: set gc_grace_seconds = %d, or more", catalog.MinGrace)
 	}
 	return nil
 }
 
-// CriticalChange is a schema change that would make a table critical, which may not be there yet.
+// CriticalChange is a schema change that would make a table critical. The table may not exist yet.
 type CriticalChange struct {
 	Keyspace, Name string
 	Settings       catalog.Settings
-	Grace          int64            // gc_grace_seconds as it is about to be; -1: it stays
-	Key            []catalog.Column // of CREATE TABLE: the primary key as the text tells it; nil where it does not
+	Grace          int64            // the new gc_grace_seconds; -1 = not changed
+	Key            []catalog.Column // for CREATE TABLE: the primary key, nil if it cannot be read from the text
 }
 
-// makesCritical returns the change where a text that checkSchema lets pass would make a table
-// critical which is not.
+// makesCritical returns the change if a text that has passed checkSchema would make an ordinary table
+// critical.
 func (c *conn) makesCritical(text []byte, r reading) (change CriticalChange, ok bool) {
 	head := rewrite.ReadHead(text, true).Schema
 	if c.server.Hindrance == nil || head.Kind != rewrite.SchemaTable || head.Action == rewrite.Drop || r.table != nil && r.table.Critical() != nil {
@@ -94,8 +93,8 @@ func (c *conn) makesCritical(text []byte, r reading) (change CriticalChange, ok 
 	return change, marked && err == nil
 }
 
-// makeCritical is a schema change that makes a table critical: whether that can be locked is looked
-// up first.
+// makeCritical is the action for a schema change that makes a table critical: it is forwarded if the
+// table can be locked.
 type makeCritical struct {
 	change CriticalChange
 	watch  *watch
@@ -103,7 +102,7 @@ type makeCritical struct {
 
 // String implements action.
 func (a *makeCritical) String() string {
-	return "make critical where it can be locked: " + a.change.Name
+	return "make critical if it can be locked: " + a.change.Name
 }
 
 // perform implements action.
@@ -126,14 +125,14 @@ func (a *makeCritical) perform(c *conn, e wire.Envelope) error {
 	return nil
 }
 
-// checkKeyspace refuses to take its commit log from a keyspace that has a critical table.
+// checkKeyspace refuses to turn off the commit log of a keyspace that has a critical table.
 func (c *conn) checkKeyspace(d catalog.DDL, keyspace string) (f *wire.Failure) {
 	if !d.Volatile {
 		return nil
 	}
 	c.server.Tables.Critical(func(t *catalog.Table, _ *catalog.Critical) {
 		if t.Keyspace == keyspace {
-			f = wire.Invalid("MUSIC_REFUSED: %s is critical: durable_writes = false would lose what was acknowledged: leave it true", t)
+			f = wire.Invalid("MUSIC_REFUSED: %s is critical: durable_writes = false would lose acknowledged writes: leave it true", t)
 		}
 	})
 	return f

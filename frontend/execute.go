@@ -8,10 +8,10 @@ import (
 	"music/frontend/wire"
 )
 
-// maxKnown bounds the statements that one connection remembers by itself.
+// maxKnown bounds the number of statements in a connection's own map.
 const maxKnown = 4096
 
-// decideExecute decides by the prepared id alone, which stands first in the body.
+// decideExecute decides about an EXECUTE by the prepared id, which is first in the body.
 func (c *conn) decideExecute(e *wire.Envelope) decision {
 	id, err := c.executed(e)
 	if err != nil {
@@ -27,7 +27,8 @@ func (c *conn) decideExecute(e *wire.Envelope) decision {
 	return c.decidePrepared(e, id, p)
 }
 
-// executed is the id that EXECUTE names. It is as good as random, so that most compressed bodies begin with it as it is.
+// executed returns the prepared id of an EXECUTE. The id is a hash, which does not compress, so most
+// compressed bodies begin with it unchanged and need not be decompressed.
 func (c *conn) executed(e *wire.Envelope) ([]byte, error) {
 	if c.framing.Compressed(e.Header) && !e.Flags.Contains(primitive.HeaderFlagCustomPayload) {
 		if id, ok := shortBytes(wire.UncompressedPrefix(c.framing.Compression, e.Body())); ok {
@@ -45,7 +46,7 @@ func (c *conn) executed(e *wire.Envelope) ([]byte, error) {
 	return id, nil
 }
 
-// shortBytes is the [short bytes] that b begins with, if all of it is there.
+// shortBytes returns the [short bytes] that b begins with; ok is false if b is too short.
 func shortBytes(b []byte) ([]byte, bool) {
 	if len(b) < 2 {
 		return nil, false
@@ -57,7 +58,7 @@ func shortBytes(b []byte) ([]byte, bool) {
 	return b[2 : 2+n], true
 }
 
-// decidePrepared decides about a statement that is more than plain.
+// decidePrepared decides about the EXECUTE of a statement that is not always forwarded.
 func (c *conn) decidePrepared(e *wire.Envelope, id []byte, p *preparedStatement) decision {
 	switch p.meaning {
 	case meaningWrites:
@@ -76,8 +77,9 @@ func (c *conn) decidePrepared(e *wire.Envelope, id []byte, p *preparedStatement)
 	return decision{}
 }
 
-// statement finds a prepared statement by its id: in the connection's own map first, which no other connection touches.
-// nil means that nobody has prepared it through this proxy: it must not be forwarded, for it may write anything.
+// statement returns the prepared statement of an id. It looks first in the connection's own map, which no
+// other connection uses. nil means that no client has prepared it through this proxy: it must not be
+// forwarded, since it may write anything.
 func (c *conn) statement(id []byte) *preparedStatement {
 	if len(id) != len(preparedID{}) {
 		return nil
@@ -93,7 +95,7 @@ func (c *conn) statement(id []byte) *preparedStatement {
 	return p
 }
 
-// know remembers a statement on the connection: those that others have forgotten are still held by it.
+// know adds a statement to the connection's own map, which keeps it even if the shared cache evicts it.
 func (c *conn) know(id preparedID, p *preparedStatement) {
 	n := p.memory()
 	if c.known == nil || len(c.known) >= maxKnown || c.knownSize+n > c.server.Limits().PreparedEach {
@@ -103,7 +105,8 @@ func (c *conn) know(id preparedID, p *preparedStatement) {
 	c.knownSize += n
 }
 
-// skipIDs skips the ids that stand before the parameters of an EXECUTE, and returns that of the result columns, from protocol 5 on.
+// skipIDs skips the ids before the parameters of an EXECUTE. It returns the result metadata id, which
+// exists from protocol 5 on.
 func (c *conn) skipIDs(cur *wire.Cursor) (metadata []byte) {
 	cur.ShortBytes()
 	if c.version >= byte(primitive.ProtocolVersion5) {

@@ -17,49 +17,48 @@ import (
 	"music/rewrite"
 )
 
-// lockedRequest says on which key and under which reference an operation is to be done, and with
-// what parameters.
+// lockedRequest is the key, the reference and the parameters of an operation under a lock.
 type lockedRequest struct {
 	key        musiccore.Key
 	ref        musiccore.LockRef
-	local      bool // within the data centre: the table's scope
+	local      bool // the table has scope=local: LOCAL_QUORUM instead of QUORUM
 	parameters wire.Parameters
 }
 
-// sentOperation is an operation under a lock that Cassandra has been sent, or is about to be: what
-// its answer is for.
+// sentOperation is an operation under a lock that has been sent to Cassandra, or is about to be: what
+// is needed to process its answer.
 type sentOperation struct {
 	ticket musiccore.Ticket
-	beside []musiccore.Ticket // of the other keys that it writes
-	parts  bool               // it is several mutations, of which some may be done where it fails
+	beside []musiccore.Ticket // the tickets of the other keys that it writes
+	parts  bool               // it is several mutations: some may be applied if it fails
 	table  *catalog.Table
-	id     *preparedID // the client's id of the statement, where it was prepared
+	id     *preparedID // the id by which the client knows the statement; nil if it was not prepared
 	key    musiccore.Key
-	update *forUpdateRead // of SELECT … FOR UPDATE
+	update *forUpdateRead // for SELECT … FOR UPDATE
 
-	generation [16]byte // of the table, for what the client is shown
+	generation [16]byte // of the table, for the references that the client is shown
 
-	condition *conditionalWrite   // of a write with IF
-	section   interface{ end() }  // that was made for this write alone, and ends with it
-	alone     primitive.WriteType // of a section of one write, whose client knows of no lock; else empty
-	warnings  []string            // for the client, beside its answer
+	condition *conditionalWrite   // for a write with IF
+	section   interface{ end() }  // the section made for this write alone, which ends with it; or nil
+	alone     primitive.WriteType // for a plain write in a section of its own, whose client knows of no lock; else empty
+	warnings  []string            // to add to the answer
 }
 
-// fence sends an operation under a lock: its clause cut, the stamp in the frame, at QUORUM. inPlace
-// says that its request is being performed.
+// fence sends an operation under a lock to Cassandra: without the lock clause, with its stamp as
+// timestamp, at QUORUM. inPlace means that its request is being performed.
 func (c *conn) fence(h wire.Header, s *lockStatement, q lockedRequest, inPlace bool) *wire.Failure {
 	k := c.newLockedOperation(h, s, q)
 	return c.sendUnderLock(&k, s.Kind(), inPlace)
 }
 
-// sendUnderLock gets the stamp of an operation and sends it: in the place of the request that is
-// being performed, or between two others. Where the stamp is not there at once, the operation is
-// kept in memory of its own and sent when the core has it.
+// sendUnderLock gets a stamp for an operation and sends it: in the place of the request being performed
+// (inPlace), or between two others. If the core has no stamp yet, the operation is copied and sent later,
+// by the goroutine that brings the stamp.
 func (c *conn) sendUnderLock(k *lockedOperation, kind musiccore.Kind, inPlace bool) *wire.Failure {
 	return c.beginUnderLock(&begunOperation{sent: k.sent}, k, kind, inPlace)
 }
 
-// beginUnderLock is sendUnderLock with the memory for what the answer is for.
+// beginUnderLock is sendUnderLock with b as memory for the sent operation.
 func (c *conn) beginUnderLock(b *begunOperation, k *lockedOperation, kind musiccore.Kind, inPlace bool) *wire.Failure {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -79,16 +78,16 @@ func (c *conn) beginUnderLock(b *begunOperation, k *lockedOperation, kind musicc
 	return f
 }
 
-// begunOperation is what the answer to an operation under a lock is for, from Begin on.
+// begunOperation is an operation under a lock from Locks.Begin until its answer.
 type begunOperation struct {
 	sent  sentOperation
-	watch watch // for the answer: one piece of memory with the rest
+	watch watch // here to save an allocation
 
-	mu     sync.Mutex // held until Begin has returned, and what that needs is done
+	mu     sync.Mutex // held until Begin has returned and resume is set
 	resume func(musiccore.Answer)
 }
 
-// answered takes an answer that did not come at once.
+// answered is called with the core's answer if that did not come at once.
 func (b *begunOperation) answered(a musiccore.Answer) {
 	b.mu.Lock()
 	resume := b.resume
@@ -96,8 +95,8 @@ func (b *begunOperation) answered(a musiccore.Answer) {
 	resume(a)
 }
 
-// keep keeps an operation that waits for its stamp, in memory of its own. What it returns is to be
-// called with the stamp.
+// keep copies an operation that must wait for its stamp. The returned function must be called with the
+// core's answer.
 func (c *conn) keep(k *lockedOperation, b *begunOperation) func(musiccore.Answer) {
 	kept, o := k.clone(), c.begin(k.header.Stream)
 	n := kept.size()
@@ -108,8 +107,8 @@ func (c *conn) keep(k *lockedOperation, b *begunOperation) func(musiccore.Answer
 	}
 }
 
-// sendStamped sends an operation that has waited for its stamp, unless its client has been told
-// that the connection ends.
+// sendStamped sends an operation that has waited for its stamp, unless its client has already been
+// answered because the connection ends.
 func (o operation) sendStamped(k *lockedOperation, b *begunOperation, a musiccore.Answer) {
 	c := o.conn
 	if !o.owed() {
@@ -126,11 +125,11 @@ func (o operation) sendStamped(k *lockedOperation, b *begunOperation, a musiccor
 	c.send(k.appendTo(nil, c.version))
 }
 
-// send sends Cassandra a request from whatever goroutine.
+// send sends a request to Cassandra. Any goroutine may call it.
 func (c *conn) send(raw []byte) { c.up.Post(raw) }
 
-// sender returns what sends Cassandra a request: in the place of the one that is being performed,
-// or from whatever goroutine.
+// sender returns the function that sends a request to Cassandra: Emit if a request is being performed
+// (inPlace), else send.
 func (c *conn) sender(inPlace bool) func(raw []byte) {
 	if inPlace {
 		return c.up.Emit
@@ -138,30 +137,30 @@ func (c *conn) sender(inPlace bool) func(raw []byte) {
 	return c.send
 }
 
-// lockedOperation is an operation under a lock before it is sent. What it refers to may lie in the
-// client's request.
+// lockedOperation is an operation under a lock before it is sent. It may refer to the client's request,
+// which lies in the read buffer.
 type lockedOperation struct {
 	header    wire.Header
-	body      []byte             // up to the parameters: the text without its lock clause; nil where prepared
-	prepared  executedID         // instead of a body
-	statement *rewrite.Statement // whose own markers have values that Cassandra does not get; nil: none
+	body      []byte             // the body before the parameters, without the lock clause; nil for a prepared statement
+	prepared  executedID         // the ids to send instead of a body
+	statement *rewrite.Statement // the values of this statement's lock clause are not sent; nil if there are none
 	request   lockedRequest
 	sent      sentOperation
 
-	dated func(stamp int64) []byte // returns body where the stamp stands in it too; nil where it does not
+	dated func(stamp int64) []byte // returns the body if the stamp is part of its text; else nil
 }
 
-// size returns how many bytes a request takes while it waits.
+// size returns how many bytes the operation takes while it waits.
 func (k *lockedOperation) size() int { return len(k.body) + k.request.parameters.Size() }
 
-// countKept counts bytes of requests that wait for the core: where they are too many, the
-// connection is not read on.
+// countKept adds n to the bytes of requests that wait for the core. When there are too many, nothing more
+// is read from the client.
 func (c *conn) countKept(n int) {
 	c.waitingBytes.Add(int64(n))
 	c.server.memory.Give(-n)
 }
 
-// newLockedOperation makes of a request what will be sent.
+// newLockedOperation returns the operation to send for a request.
 func (c *conn) newLockedOperation(h wire.Header, s *lockStatement, q lockedRequest) lockedOperation {
 	if s.Timed() || s.Fixed {
 		own := s.clone()
@@ -191,7 +190,8 @@ func (k *lockedOperation) clone() lockedOperation {
 	return kept
 }
 
-// stamp gives an operation the stamp of its ticket; its answer is expected from then on.
+// stamp gives an operation the stamp of its ticket, and has its answer watched. If it returns an error
+// the operation must not be sent.
 func (c *conn) stamp(k *lockedOperation, b *begunOperation, a musiccore.Answer) *wire.Failure {
 	if a.Err != nil {
 		if errors.Is(a.Err, musiccore.ErrLost) && !errors.Is(a.Err, musiccore.ErrReleased) {
@@ -215,8 +215,8 @@ func (c *conn) stamp(k *lockedOperation, b *begunOperation, a musiccore.Answer) 
 	return nil
 }
 
-// expectFenced has the answer to an operation expected that is to be sent next. Where it returns an
-// error the operation must not be sent.
+// expectFenced opens the stream of an operation that is to be sent next, and has its answer watched. If
+// it returns an error the operation must not be sent.
 func (c *conn) expectFenced(stream int16, b *begunOperation) *wire.Failure {
 	if !c.streams.Begin(stream, true) {
 		return inUse(stream)
@@ -224,12 +224,12 @@ func (c *conn) expectFenced(stream int16, b *begunOperation) *wire.Failure {
 	b.watch = watch{kind: watchFenced, sent: &b.sent}
 	c.watches.add(stream, &b.watch)
 	if c.over() && c.watches.remove(stream).sent != nil {
-		return &wire.Failure{Code: primitive.ErrorCodeServerError, Text: "MUSIC_BACKEND: the connection has ended; nothing was done"} // nobody would see the answer any more
+		return &wire.Failure{Code: primitive.ErrorCodeServerError, Text: "MUSIC_BACKEND: the connection has ended; nothing was done"} // no goroutine would see the answer
 	}
 	return nil
 }
 
-// appendTo appends the request as it goes out.
+// appendTo appends the request in wire form.
 func (k *lockedOperation) appendTo(dst []byte, version byte) []byte {
 	at := len(dst)
 	dst = append(k.header.AppendTo(dst), k.header.Payload...)

@@ -17,16 +17,16 @@ import (
 	"music/musiccore"
 )
 
-// forUpdateRead is what a SELECT … FOR UPDATE adds to an operation under a lock.
+// forUpdateRead is the additional state of a SELECT … FOR UPDATE.
 type forUpdateRead struct {
-	fresh bool // the lock was taken for this read: it is given back where the read fails
-	told  bool // a row has been told on an earlier page
+	fresh bool // the lock was taken for this read: it is released if the read fails
+	told  bool // an earlier page has had a row
 
-	warnings []string // of clauses that ask for more than there is
+	warnings []string // about clauses whose values were reduced to a limit
 }
 
-// forUpdate carries out SELECT … FOR UPDATE: it takes the lock and reads. A later page only reads,
-// under the reference that stands in its paging state.
+// forUpdate carries out SELECT … FOR UPDATE: it takes the lock and reads. A later page is only read,
+// under the reference in its paging state.
 func (a *lockExecution) forUpdate(k musiccore.Key) *wire.Failure {
 	c, p := a.conn, &a.parameters
 	p.Flags &^= primitive.QueryFlagSkipMetadata
@@ -47,7 +47,8 @@ func (a *lockExecution) forUpdate(k musiccore.Key) *wire.Failure {
 	return nil
 }
 
-// readUnderLock goes on with the answer to the lock of a SELECT … FOR UPDATE.
+// readUnderLock continues a SELECT … FOR UPDATE with the core's answer for its lock. ask answers the
+// client if the lock is not held.
 func (o operation) readUnderLock(k lockedOperation, a musiccore.Answer, ask func(grant musiccore.Grant), inPlace bool) {
 	c := o.conn
 	k.request.ref = a.Grant.Ref
@@ -65,15 +66,15 @@ func (o operation) readUnderLock(k lockedOperation, a musiccore.Answer, ask func
 	}
 }
 
-// release gives a reference back that its client was never told.
+// release releases a reference that its client was never told.
 func (c *conn) release(k lockedOperation) {
 	if k.request.ref != 0 {
 		c.server.Locks.Unlock(k.request.key, k.request.ref, c.auditClient(), func(musiccore.Answer) {})
 	}
 }
 
-// rejectUnsent answers an operation that was not sent with an error. A lock that was taken for it
-// alone is given back first.
+// rejectUnsent answers an operation that was not sent with an error. A lock that was taken only for it is
+// released first.
 func (c *conn) rejectUnsent(k *lockedOperation, f *wire.Failure) {
 	k.sent.done()
 	if k.sent.update == nil || !k.sent.update.fresh {
@@ -84,24 +85,24 @@ func (c *conn) rejectUnsent(k *lockedOperation, f *wire.Failure) {
 	c.releaseThenAnswer(k.header.Stream, k.request.key, k.request.ref, c.failureEnvelope(k.header.Stream, f))
 }
 
-// releaseThenAnswer gives a reference back and then answers.
+// releaseThenAnswer releases a reference and then sends an answer.
 func (c *conn) releaseThenAnswer(stream int16, k musiccore.Key, ref musiccore.LockRef, answer []byte) {
 	o := c.begin(stream)
 	o.unlock(k, ref, func(musiccore.Answer, bool) { o.answer(answer) })
 }
 
-// updateColumns returns the columns that stand before those that a SELECT … FOR UPDATE asks for
-// (docs/design.md 5).
+// updateColumns returns the columns of the lock that come before the selected columns in the answer to
+// SELECT … FOR UPDATE (docs/design.md 5).
 func updateColumns(t *catalog.Table) []*message.ColumnMetadata {
 	return slices.Clip(grant.Columns(t)[:3])
 }
 
-// updateRow returns what stands in those columns.
+// updateRow returns the values of updateColumns.
 func updateRow(g musiccore.Grant, ref int64) message.Row { return slices.Clip(grant.Row(g, ref)[:3]) }
 
-// columnsOf returns what tells a client of a SELECT … FOR UPDATE that it does not hold the lock:
-// one row with the columns that the read would have had. Those of a prepared statement are known;
-// of a text, Cassandra is asked.
+// columnsOf returns a function that tells the client of a SELECT … FOR UPDATE that it does not hold the
+// lock: by one row with the columns that the read would have had. For a prepared statement these are
+// known; for a text the function asks Cassandra, by a PREPARE.
 func (a *lockExecution) columnsOf(k musiccore.Key) func(musiccore.Grant) {
 	c, s, h, shortened := a.conn, a.lock, a.envelope.Header, a.warnings
 	row := func(g musiccore.Grant) message.Row {
@@ -129,7 +130,7 @@ func (a *lockExecution) columnsOf(k musiccore.Key) func(musiccore.Grant) {
 	}
 }
 
-// notHeld makes of the answer to PREPARE the row of a lock that is not held.
+// notHeld returns the row for a lock that is not held, with the columns in the answer to a PREPARE.
 func (c *conn) notHeld(e wire.Envelope, t *catalog.Table, row message.Row) (wire.Envelope, error) {
 	result, _, err := c.decodePrepared(e)
 	if err != nil || result == nil {
@@ -145,7 +146,7 @@ func padded(row message.Row, columns []*message.ColumnMetadata) message.Row {
 	return append(row, make(message.Row, len(columns)-len(row))...)
 }
 
-// prepareRequest returns a PREPARE of the proxy's own in the stream of a client's request.
+// prepareRequest returns a PREPARE of text on the stream of a client's request.
 func (c *conn) prepareRequest(h wire.Header, text []byte) []byte {
 	body := append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...)
 	if c.version >= byte(primitive.ProtocolVersion5) {
@@ -155,7 +156,7 @@ func (c *conn) prepareRequest(h wire.Header, text []byte) []byte {
 	return append(h.AppendTo(make([]byte, 0, wire.HeaderSize+len(body))), body...)
 }
 
-// addLockColumns puts the columns of the lock before those of a read that was answered under it.
+// addLockColumns adds the columns of the lock to the answer to a SELECT … FOR UPDATE.
 func (c *conn) addLockColumns(e wire.Envelope, f *sentOperation) (wire.Envelope, error) {
 	decoded, err := c.decode(e)
 	if err != nil {
@@ -183,16 +184,15 @@ func (c *conn) addLockColumns(e wire.Envelope, f *sentOperation) (wire.Envelope,
 	return wire.Encode(decoded)
 }
 
-// pagingState is what the client of a SELECT … FOR UPDATE gets as its paging state: the reference
-// under which the next page is read, and Cassandra's own. Who makes one up has said no more than
-// USING LOCK.
+// pagingState is the paging state of a SELECT … FOR UPDATE: Cassandra's own, and the reference under
+// which the next page is read. A forged one allows no more than USING LOCK with that reference does.
 type pagingState struct {
-	ref   int64 // as the client sees it
-	told  bool  // a row has been told
-	inner []byte
+	ref   int64  // as the client sees it
+	told  bool   // a page has had a row
+	inner []byte // Cassandra's own
 }
 
-// pagingMark begins every such state: no state of Cassandra begins so by chance.
+// pagingMark begins every pagingState, and no state of Cassandra.
 const pagingMark = "MUSIC FOR UPDATE 1:"
 
 // bytes returns the wire form.
@@ -214,7 +214,7 @@ func readPagingState(b []byte) (p pagingState, ok bool) {
 func (a *lockExecution) nextPage(k musiccore.Key) *wire.Failure {
 	state, ok := readPagingState(a.parameters.PagingState)
 	if !ok || state.ref < 1 {
-		return wire.Invalid("MUSIC_SYNTAX: this paging state is not of a SELECT … FOR UPDATE: begin at the first page")
+		return wire.Invalid("MUSIC_SYNTAX: this paging state does not come from a SELECT … FOR UPDATE: begin at the first page")
 	}
 	ref, f := a.conn.readReference(a.lock.Critical, a.lock.Table, k, state.ref)
 	if f != nil {

@@ -14,8 +14,8 @@ import (
 	"music/frontend/wire"
 )
 
-// decideLogin decides about requests of a client that Cassandra has not accepted yet: only those of
-// the handshake are looked at.
+// decideLogin decides about a request of a client that has not logged in yet: only those of the handshake
+// are allowed.
 func (c *conn) decideLogin(e wire.Envelope) decision {
 	switch e.OpCode {
 	case primitive.OpCodeOptions:
@@ -25,7 +25,7 @@ func (c *conn) decideLogin(e wire.Envelope) decision {
 	case primitive.OpCodeAuthResponse:
 		switch {
 		case !c.authenticated.Load():
-		case c.watches.expects(watchLogin), c.loggedIn.Load(): // in this order: what is expected ends when the login is known
+		case c.watches.expects(watchLogin), c.loggedIn.Load(): // in this order: the watch is removed after loggedIn is set
 			return refused(loginOver())
 		default:
 			return c.decideAuthResponse(e)
@@ -34,16 +34,15 @@ func (c *conn) decideLogin(e wire.Envelope) decision {
 	return held(answerUnexpected{})
 }
 
-// loginOver refuses an AUTH_RESPONSE that Cassandra has not asked for: before the answer to the one
-// under way, or after the login. Cassandra would take it, and the client would have another role
-// than the one that the audit names.
+// loginOver returns the error for an AUTH_RESPONSE that Cassandra has not asked for: while another has no
+// answer yet, or after the login. Cassandra would accept it, and the client would then have another role
+// than the one in the audit.
 func loginOver() *wire.Failure {
 	return wire.ProtocolError("Unexpected message AUTH_RESPONSE: there is one at a time, and none after the login")
 }
 
-// decideAuthResponse notes the role that the client claims, for the audit. Cassandra checks it
-// before any other request is looked at, so the role is that of the AUTH_RESPONSE which
-// AUTH_SUCCESS answers.
+// decideAuthResponse stores the role that the client claims, for the audit. No other request is allowed
+// before Cassandra has accepted it, so the stored role is the one that has logged in.
 func (c *conn) decideAuthResponse(e wire.Envelope) decision {
 	if !e.Whole() {
 		return decision{verdict: relay.NeedWhole}
@@ -60,7 +59,8 @@ func (c *conn) decideAuthResponse(e wire.Envelope) decision {
 	return watched(&watch{kind: watchLogin})
 }
 
-// answerUnexpected answers a request that came before its time as Cassandra does, on stream 0.
+// answerUnexpected is the action for a request that is not allowed before the login. It is answered as by
+// Cassandra, on stream 0.
 type answerUnexpected struct{}
 
 // String implements action.
@@ -76,9 +76,9 @@ func (answerUnexpected) perform(c *conn, e wire.Envelope) error {
 	return c.answer(e, wire.ProtocolError("Unexpected message %s, expecting %s", traffic.OpcodeName(e.OpCode), expected))
 }
 
-// decideStartup notes the compression that the client asks for, which Cassandra may refuse. The
-// answer ends the handshake, or begins the login. There is one STARTUP at a time, so that it is
-// clear which one holds.
+// decideStartup stores the compression that the client asks for. Cassandra may refuse it, after which the
+// client can send another STARTUP; until the answer no second one is allowed, so that the stored
+// compression is the one that is answered.
 func (c *conn) decideStartup(e wire.Envelope) decision {
 	if !e.Whole() {
 		return decision{verdict: relay.NeedWhole}
@@ -95,8 +95,7 @@ func (c *conn) decideStartup(e wire.Envelope) decision {
 	return watched(&watch{kind: watchLogin})
 }
 
-// readOptions reads the options of STARTUP as Cassandra does, which ignores the case of their
-// names.
+// readOptions reads the options of STARTUP, with names in upper case: Cassandra ignores their case.
 func readOptions(body []byte) (map[string]string, error) {
 	written, err := primitive.ReadStringMap(bytes.NewReader(body))
 	if err != nil {
@@ -107,14 +106,14 @@ func readOptions(body []byte) (map[string]string, error) {
 		options[strings.ToUpper(name)] = value
 	}
 	if len(options) < len(written) {
-		return nil, errors.New("an option stands twice")
+		return nil, errors.New("an option is given twice")
 	}
 	return options, nil
 }
 
-// registerEvents registers with Cassandra for schema changes only: clients do not see the nodes,
-// and events of the proxies come from Tell. The list that was received is never forwarded:
-// Cassandra reads names in several spellings.
+// registerEvents is the action for REGISTER. It registers with Cassandra for schema changes only: clients
+// do not see the nodes, and events of proxies come from Server.Tell. The client's list is never
+// forwarded, since Cassandra accepts several spellings of the names.
 type registerEvents struct{}
 
 // String implements action.
@@ -150,7 +149,7 @@ func (registerEvents) perform(c *conn, e wire.Envelope) error {
 	return c.forwardEdited(e, nil, append(list, name...))
 }
 
-// loggedInNow lifts the limits that hold until Cassandra has accepted the client.
+// loggedInNow notes that Cassandra has accepted the client, and removes the deadline of the handshake.
 func (c *conn) loggedInNow() {
 	c.loggedIn.Store(true)
 	c.readUntil(time.Time{})

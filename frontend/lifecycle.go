@@ -15,7 +15,7 @@ import (
 	"music/frontend/wire"
 )
 
-// Why a connection ends.
+// The reasons why a connection ends.
 var (
 	errClientClosed = errors.New("client closed the connection")
 	errBackendLost  = errors.New("connection to Cassandra lost")
@@ -26,20 +26,20 @@ var (
 	errDrained      = errors.New("proxy is shutting down")
 	errPanic        = errors.New("internal error")
 	errNotSecure    = errors.New("TLS handshake failed")
-	errUnsupported  = errors.New("unsupported protocol version") // part of every negotiation
+	errUnsupported  = errors.New("unsupported protocol version") // normal: drivers negotiate the version so
 )
 
-// lifecycle is how a connection comes to its end: at once, or when it is drained. The first cause
-// wins.
+// lifecycle is the state of a connection's end, which comes at once or when it is drained. The first
+// cause counts.
 type lifecycle struct {
 	ended sync.Once
 	done  chan struct{} // closed when the connection ends
-	cause error         // to be read after done is closed
+	cause error         // valid after done is closed
 
-	relaying   atomic.Bool  // both sockets are there
-	drained    atomic.Bool  // up has stopped because the proxy is shutting down
-	drainBegan atomic.Int64 // wall clock in ns; 0 where the proxy is not shutting down
-	drainLimit atomic.Int64 // likewise: when the connection is ended in any case
+	relaying   atomic.Bool  // both sockets are open
+	drained    atomic.Bool  // the direction up has stopped because the proxy is shutting down
+	drainBegan atomic.Int64 // when the shutdown began, wall clock in ns; 0 = it has not
+	drainLimit atomic.Int64 // when the connection must end, wall clock in ns; 0 = no shutdown
 
 	health   health
 	children sync.WaitGroup
@@ -69,7 +69,8 @@ func (c *conn) end(cause error) {
 	})
 }
 
-// unblock makes reads and writes on both sockets return, but for the last words to the client.
+// unblock makes reads and writes on both sockets return. Only writes to the client may go on for
+// farewellTime.
 func (c *conn) unblock() {
 	now := time.Now()
 	_ = c.client.SetReadDeadline(now)
@@ -77,8 +78,8 @@ func (c *conn) unblock() {
 	_ = c.backend.SetDeadline(now)
 }
 
-// farewellTime returns how long a client may take to read the last words: less where the proxy is
-// shutting down.
+// farewellTime returns how long a client may take to read the last answers. It is shorter while the proxy
+// is shutting down.
 func (c *conn) farewellTime() time.Duration {
 	if c.draining() {
 		return 150 * time.Millisecond
@@ -86,10 +87,9 @@ func (c *conn) farewellTime() time.Duration {
 	return time.Second
 }
 
-// farewell tells the client why the connection ends, with an error on each request that is not
-// answered. During the handshake it tells only what the client did wrong itself, as a node does:
-// drivers take any other error for the refusal of the protocol version, and stay with a lower one
-// for good.
+// farewell answers every request that is still open with an error that tells why the connection ends.
+// During the handshake it reports only the client's own faults, as a node does: drivers take any other
+// error for a refusal of the protocol version, and use a lower one from then on.
 func (c *conn) farewell(cause error) {
 	if errors.Is(cause, errClientClosed) {
 		return
@@ -108,8 +108,8 @@ func (c *conn) farewell(cause error) {
 	c.linger()
 }
 
-// giveUp answers every request that is not answered yet with an error. It tells only the kind of
-// the cause: its details name addresses that clients do not know.
+// giveUp answers every open request with an error. cause must be one of the sentinels: details of an
+// error could name addresses that clients do not know.
 func (c *conn) giveUp(cause error) {
 	f := &wire.Failure{Code: primitive.ErrorCodeServerError, Text: "MUSIC_BACKEND: " + cause.Error() + "; the request may or may not have been carried out"}
 	owed := c.operations.disown()
@@ -122,12 +122,12 @@ func (c *conn) giveUp(cause error) {
 	}
 }
 
-// linger waits until the client has read the last words: a socket that is closed while bytes on it
-// are unread discards them.
+// linger waits until the client has read everything and closes its side, for at most farewellTime. Closing
+// a socket with unread bytes would discard what has been written.
 func (c *conn) linger() {
 	socket := c.client
 	if secure, ok := socket.(*tls.Conn); ok {
-		_ = secure.CloseWrite() // it fails where the handshake has failed, which was told
+		_ = secure.CloseWrite() // it fails if the handshake has failed, which is logged elsewhere
 		socket = secure.NetConn()
 	}
 	half, ok := socket.(interface{ CloseWrite() error })
@@ -138,9 +138,9 @@ func (c *conn) linger() {
 	_, _ = io.Copy(io.Discard, socket)
 }
 
-// clientLogBurst and clientLogPeriod bound the log lines of one level about clients whose
-// connections end in error: what thousands of clients do at once, or one does again and again, must
-// not fill the log. The metrics count all.
+// clientLogBurst and clientLogPeriod bound the log lines per level about connections that end with an
+// error, so that thousands of clients, or one that tries again and again, do not fill the log. The
+// metrics count all of them.
 const (
 	clientLogBurst  = 100
 	clientLogPeriod = time.Minute
@@ -152,7 +152,7 @@ func sampled(log zerolog.Logger) zerolog.Logger {
 	return log.Sample(zerolog.LevelSampler{InfoSampler: burst(), WarnSampler: burst(), ErrorSampler: burst()})
 }
 
-// tell logs the end of the connection, once, unless there are too many.
+// tell logs and counts the end of the connection. It must be called once.
 func (c *conn) tell(cause error) {
 	log := c.server.clientLog.With().Uint64("conn", c.id).Str("client", c.client.RemoteAddr().String()).Logger()
 	switch {
@@ -165,12 +165,12 @@ func (c *conn) tell(cause error) {
 		log.Debug().AnErr("cause", cause).Msg("client connection closed")
 	default:
 		c.server.Stats.Rejected.Add(1)
-		log.Info().Err(cause).Msg("client connection closed: it did not keep to the protocol or its limits")
+		log.Info().Err(cause).Msg("client connection closed: it violated the protocol or a limit")
 	}
 }
 
-// readUntil sets the deadline for reads from the client; zero is none. A connection that has ended
-// or is draining keeps its own.
+// readUntil sets the deadline for reads from the client; zero means none. It has no effect once the
+// connection has ended or drains.
 func (c *conn) readUntil(t time.Time) {
 	_ = c.client.SetReadDeadline(t)
 	if c.draining() || c.over() {
@@ -178,16 +178,16 @@ func (c *conn) readUntil(t time.Time) {
 	}
 }
 
-// drain makes the connection end as soon as every request is answered. The caller ends it at
-// deadline in any case.
+// drain makes the connection end when every request has been answered. The caller must end it at the
+// deadline if it has not ended by then.
 func (c *conn) drain(deadline time.Time) {
 	c.drainBegan.Store(time.Now().UnixNano())
 	c.drainLimit.Store(deadline.UnixNano())
 	_ = c.client.SetReadDeadline(time.Now())
 }
 
-// endIfDrained is called after an answer. It ends a draining connection once every request is
-// answered, and wakes Await.
+// endIfDrained must be called after every answer. It ends a draining connection when every request has
+// been answered, and wakes Await.
 func (c *conn) endIfDrained() {
 	if c.awaited.Load() {
 		select {
@@ -200,20 +200,20 @@ func (c *conn) endIfDrained() {
 	}
 }
 
-// checksPerTimeout is how often in BackendTimeout, or in MessageTimeout, the server checks each
-// connection.
+// checksPerTimeout is how often the server checks each connection during a BackendTimeout, and during a
+// MessageTimeout.
 const checksPerTimeout = 8
 
-// health is what was seen of a connection at the last check, and for how many checks in a row
-// nothing has moved. It belongs to the goroutine that checks.
+// health is the state of a connection at the last check, and for how many checks in a row there has been
+// no progress. Only the goroutine that checks uses it.
 type health struct {
 	reads, writes             uint64
 	backendStill, clientStill int
 }
 
-// checkProgress ends the connection if for a whole BackendTimeout Cassandra has owed an answer and
-// sent nothing, or the client has not read what is being written to it: a peer that is stopped or
-// cut off sends nothing, not even that it is gone.
+// checkProgress ends the connection if, for a whole BackendTimeout, Cassandra has sent nothing although a
+// request is open, or the client has not read what is being written to it. A peer that is stopped or cut
+// off does not close its socket.
 func (c *conn) checkProgress() {
 	h := &c.health
 	reads, writes := c.down.Arrivals(), c.down.Out.Progress()
@@ -230,15 +230,15 @@ func (c *conn) checkProgress() {
 	}
 }
 
-// checkLate ends the connection if the rest of a message has been waited for too long: the proxy
-// holds what has arrived of it.
+// checkLate ends the connection if the rest of a message has been waited for too long, since the part
+// that has arrived takes memory.
 func (c *conn) checkLate() {
 	if c.up.Late(c.server.MessageTimeout) {
 		c.end(errClientLate)
 	}
 }
 
-// inARow returns n+1, or 0 where the row of checks is broken.
+// inARow returns n+1 if still, else 0.
 func inARow(n int, still bool) int {
 	if still {
 		return n + 1

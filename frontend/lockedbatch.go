@@ -18,18 +18,17 @@ import (
 	"music/musiccore"
 )
 
-// lockedBatch is a BATCH message whose statements are all under one lock. Once read it needs
-// nothing of the connection's direction.
+// lockedBatch is a BATCH message that is carried out under locks. It does not refer to the read buffer.
 type lockedBatch struct {
 	conn       *conn
 	header     wire.Header
-	before     []byte // of the body: type and number
+	before     []byte // the beginning of the body: batch type and number of statements
 	children   []lockStatement
 	parameters wire.Parameters
-	permitted  []*catalog.Table // that the client may write: Cassandra has just said so
+	permitted  []*catalog.Table // tables that the client may write, as Cassandra has just confirmed
 }
 
-// executeBatch executes a BATCH message that names a critical table.
+// executeBatch is the action that executes a BATCH message that names a critical table.
 type executeBatch struct{}
 
 // String implements action.
@@ -58,8 +57,8 @@ func (executeBatch) perform(c *conn, e wire.Envelope) error {
 	return nil
 }
 
-// decideAgain decides anew about a request that was held back, and of which a table has changed
-// since, and does what was decided.
+// decideAgain decides again about a held request after one of its tables has changed, and acts on the new
+// decision.
 func (c *conn) decideAgain(e wire.Envelope) error {
 	r := (*requests)(c)
 	verdict, err := r.Decide(&e)
@@ -75,7 +74,7 @@ func (c *conn) decideAgain(e wire.Envelope) error {
 	return c.answer(e, &wire.Failure{Code: primitive.ErrorCodeOverloaded, Text: "MUSIC_UNAVAILABLE: the schema has just changed: nothing was done, try again"})
 }
 
-// readLockedBatch reads all statements of a body, which it keeps.
+// readLockedBatch reads all statements of a BATCH body. It keeps body.
 func (c *conn) readLockedBatch(h wire.Header, body []byte) (*lockedBatch, *wire.Failure) {
 	cur := wire.Cursor{Body: body, At: 3}
 	n := int(binary.BigEndian.Uint16(body[1:]))
@@ -113,8 +112,8 @@ func (c *conn) readLockedBatch(h wire.Header, body []byte) (*lockedBatch, *wire.
 	return b, checkNow(&b.parameters, b.children[first].Table)
 }
 
-// run carries out the batch where the client may, which Cassandra is asked first: of each table that
-// is critical, one after another.
+// run carries out the batch. Unless the client's permissions on each critical table are known, it asks
+// Cassandra for them first, one table after another.
 func (b *lockedBatch) run(inPlace bool) *wire.Failure {
 	for i := range b.children {
 		s := &b.children[i]
@@ -128,7 +127,8 @@ func (b *lockedBatch) run(inPlace bool) *wire.Failure {
 	return b.runPermitted(inPlace)
 }
 
-// permissions returns what the statements need of a table, unless Cassandra has just been asked.
+// permissions returns the permissions on t that the statements need; none if Cassandra has just confirmed
+// them.
 func (b *lockedBatch) permissions(t *catalog.Table) permission {
 	if slices.Contains(b.permitted, t) {
 		return 0
@@ -142,8 +142,8 @@ func (b *lockedBatch) permissions(t *catalog.Table) permission {
 	return need
 }
 
-// runPermitted asks the core for one stamp: a batch under one key is one mutation. inPlace
-// says that its request is being performed.
+// runPermitted carries out the batch for a client that has the permissions. A batch on one key needs one
+// stamp, since it is one mutation. inPlace means that its request is being performed.
 func (b *lockedBatch) runPermitted(inPlace bool) *wire.Failure {
 	if f := b.anew(); f != nil {
 		return f
@@ -174,7 +174,7 @@ func (b *lockedBatch) runPermitted(inPlace bool) *wire.Failure {
 			named, k.request.key, k.request.local = n, key, s.Critical.Local
 			k.sent.table, k.sent.key, k.sent.generation = s.Table, key, s.Critical.Generation
 		case key != k.request.key || n != named:
-			return wire.Invalid("MUSIC_REFUSED: a batch under a lock stays in one %s of one table, %s, under one lock_ref: send one batch for each", s.Critical.Unit(), k.sent.table)
+			return wire.Invalid("MUSIC_REFUSED: a batch under a lock must stay within one %s of one table, %s, under one lock_ref: send one batch for each", s.Critical.Unit(), k.sent.table)
 		}
 	}
 	k.body = b.body(statement.RequestStamps)
@@ -193,7 +193,7 @@ func (b *lockedBatch) runPermitted(inPlace bool) *wire.Failure {
 	return b.conn.sendUnderLock(&k, b.kind(), inPlace)
 }
 
-// kind returns what the batch is to the core, where it has no IF.
+// kind returns the kind of operation that the batch is for the core; it must have no IF.
 func (b *lockedBatch) kind() musiccore.Kind {
 	for i := range b.children {
 		if b.children[i].Kind() != musiccore.BlindPut {
@@ -203,8 +203,7 @@ func (b *lockedBatch) kind() musiccore.Kind {
 	return musiccore.BlindPut
 }
 
-// writeIf carries out the batch where a statement of it has an IF; write is what is sent where all
-// conditions hold.
+// writeIf carries out a batch with IF. write is sent if all conditions hold.
 func (b *lockedBatch) writeIf(write lockedOperation) *wire.Failure {
 	x, f := readConditional(&b.children[0], b.statements(), true)
 	if f != nil {
@@ -223,7 +222,7 @@ func (b *lockedBatch) writeIf(write lockedOperation) *wire.Failure {
 	return b.conn.startConditional(b.header, x, write.request)
 }
 
-// statements returns the statements of the batch, each of a critical table.
+// statements returns the statements of the batch.
 func (b *lockedBatch) statements() []statement.Statement {
 	all := make([]statement.Statement, len(b.children))
 	for i := range all {
@@ -232,7 +231,7 @@ func (b *lockedBatch) statements() []statement.Statement {
 	return all
 }
 
-// body returns the body of the message up to its parameters.
+// body returns the body of the message before its parameters.
 func (b *lockedBatch) body(stamp statement.Stamps) []byte {
 	body := bytes.Clone(b.before)
 	for i := range b.children {
@@ -241,7 +240,8 @@ func (b *lockedBatch) body(stamp statement.Stamps) []byte {
 	return body
 }
 
-// readChild reads the kind and the text or id of a statement.
+// readChild reads one statement of a batch up to its values. own is the keyspace in the batch's
+// parameters.
 func (c *conn) readChild(cur *wire.Cursor, own string) (s lockStatement, f *wire.Failure) {
 	start, plain, names := cur.At, false, [][2]string(nil)
 	if cur.Byte() == 1 {
@@ -272,18 +272,18 @@ func (c *conn) readChild(cur *wire.Cursor, own string) (s lockStatement, f *wire
 		return lockStatement{plain: cur.Body[start:cur.At], names: names}, nil
 	}
 	if f == nil && !s.IsWrite() {
-		f = wire.Invalid("MUSIC_REFUSED: only INSERT, UPDATE and DELETE stand in a batch: send the others by themselves")
+		f = wire.Invalid("MUSIC_REFUSED: a batch can hold only INSERT, UPDATE and DELETE: send the others by themselves")
 	}
 	return s, f
 }
 
-// mixedBatch returns the error for a batch of which a part is under a lock.
+// mixedBatch returns the error for a batch of which only a part is under a lock.
 func mixedBatch() *wire.Failure {
-	return wire.Invalid("MUSIC_REFUSED: every statement of a batch under a lock carries USING LOCK, on one key of one table: write BEGIN BATCH USING LOCK <ref>, or send the others by themselves")
+	return wire.Invalid("MUSIC_REFUSED: all statements of a batch under a lock must be under that lock, on one key of one table: write BEGIN BATCH USING LOCK <ref>, or send the others by themselves")
 }
 
-// appendChild appends a statement of a batch in the form that Cassandra reads, without its
-// condition.
+// appendChild appends a statement of a batch in wire form: without its condition and lock clauses, and
+// with the stamp, if stamp returns one.
 func (s *lockStatement) appendChild(dst []byte, stamp statement.Stamps) []byte {
 	if s.plain != nil {
 		return appendValues(append(dst, s.plain...), s.Values)
@@ -300,7 +300,7 @@ func (s *lockStatement) appendChild(dst []byte, stamp statement.Stamps) []byte {
 	return appendValues(append(dst, q.Text...), q.Values)
 }
 
-// sentValues returns the values of a prepared statement, but for those of its lock clauses.
+// sentValues returns the values of a prepared statement without those of its lock clauses.
 func (s *lockStatement) sentValues() (values [][]byte) {
 	for i, v := range s.Values {
 		if !s.Parsed.OwnMarker(i) {
@@ -319,7 +319,8 @@ func appendValues(dst []byte, values [][]byte) []byte {
 	return dst
 }
 
-// anew has each statement of the batch name its one key by values.
+// anew rewrites the statements so that each names one key by values: INSERT JSON as INSERT, and a write
+// with IN as one statement per key.
 func (b *lockedBatch) anew() *wire.Failure {
 	var all []lockStatement
 	for i := range b.children {
@@ -334,18 +335,18 @@ func (b *lockedBatch) anew() *wire.Failure {
 		all = append(all, ones...)
 	}
 	if b.children = all; len(all) > math.MaxUint16 {
-		return wire.Invalid("MUSIC_REFUSED: one batch has %d statements at most, one for each key that IN names", math.MaxUint16)
+		return wire.Invalid("MUSIC_REFUSED: one batch can have at most %d statements, with one for each key that IN names", math.MaxUint16)
 	}
 	b.count()
 	return nil
 }
 
-// count has the message say how many statements it has.
+// count writes the number of statements into before.
 func (b *lockedBatch) count() {
 	b.before = binary.BigEndian.AppendUint16(slices.Clone(b.before[:1]), uint16(len(b.children)))
 }
 
-// nothing answers a write that names no key, as IN of an empty list: Cassandra does nothing.
+// nothing answers a write that names no key because its IN has an empty list, as Cassandra does.
 func (b *lockedBatch) nothing() *wire.Failure {
 	c := b.conn
 	c.server.Stats.Count(c.id, b.header.OpCode, traffic.Answered)

@@ -22,8 +22,8 @@ func TestKeyThatIsNoneOfItsType(t *testing.T) {
 		value string
 		says  string
 	}{
-		{"SELECT LOCK bank.accounts WHERE id = ?", "z\xfcrich", "MUSIC_KEY: the 6 bytes bound to id are no text"},
-		{"UPDATE bank.accounts USING LOCK 1 SET n = 1 WHERE id = ?", "z\xfcrich", "MUSIC_KEY: the 6 bytes bound to id are no text"},
+		{"SELECT LOCK bank.accounts WHERE id = ?", "z\xfcrich", "MUSIC_KEY: the 6 bytes bound to id are not a valid text"},
+		{"UPDATE bank.accounts USING LOCK 1 SET n = 1 WHERE id = ?", "z\xfcrich", "MUSIC_KEY: the 6 bytes bound to id are not a valid text"},
 		{"SELECT LOCK bank.accounts WHERE id IN ?", "\x00\x00\x00\x01\x00\x00\x00\x01\xff", "MUSIC_KEY: the value bound to id IN ? must be a list of keys of its type"},
 		{"UPDATE bank.accounts USING LOCK 1 SET n = 1 WHERE id = ?", "zürich", "MUSIC_NOT_HELD"},
 	} {
@@ -42,10 +42,10 @@ func TestNothingBesideTheKeyOfAVerb(t *testing.T) {
 	const key = `a = 'x' AND "B" = 7`
 	for _, verb := range []string{"LOCK bank.pairs WHERE %s NOWAIT", "SELECT LOCK bank.pairs WHERE %s USING LOCK 5", "UNLOCK bank.pairs WHERE %s USING LOCK 5", "UNLOCK bank.pairs WHERE %s FORCE", "LIST LOCKS ON bank.pairs WHERE %s"} {
 		for where, says := range map[string]string{
-			key + " AND v = 5":        "v is no column of the key: one lock covers one partition of bank.pairs",
-			key + " AND c = 5":        "c is no column of the key",
-			key + " AND b = 7":        "b is no column of the key",
-			"nope = 'x' AND " + key:   "nope is no column of the key",
+			key + " AND v = 5":        "v is not a column of the key: one lock covers one partition of bank.pairs",
+			key + " AND c = 5":        "c is not a column of the key",
+			key + " AND b = 7":        "b is not a column of the key",
+			"nope = 'x' AND " + key:   "nope is not a column of the key",
 			key + " AND a > 'x'":      "MUSIC_KEY: ",
 			key + " AND a = 'y'":      "a stands twice",
 			key + " AND a IN ('x')":   "a stands twice",
@@ -76,7 +76,7 @@ func TestRowsOfConditionsAreNamedByConstants(t *testing.T) {
 	client, backend := r.login(dialect{version: v4})
 	const write = "UPDATE bank.events USING LOCK 9 SET n = 1 WHERE id = 'x' AND "
 	for row, says := range map[string]string{
-		"at = 'now'": "MUSIC_KEY: at is of type timestamp, and 'now' is no constant of it", "at = '2020-01-01'": "MUSIC_KEY: at", "at = '2020-01-01Z'": "", "at = 5": "",
+		"at = 'now'": "MUSIC_KEY: at is of type timestamp, and 'now' is not a constant of that type", "at = '2020-01-01'": "MUSIC_KEY: at", "at = '2020-01-01Z'": "", "at = 5": "",
 	} {
 		client.send(1, query(write+row+" IF n = 5"))
 		if says != "" {

@@ -12,54 +12,65 @@ import (
 	"music/rewrite"
 )
 
-// Locks is the protocol as clients' connections use it. Its methods may be called by many at once.
-// Every done is called exactly once, by a goroutine that may block, but where the answer is there at once. Errors are those of musiccore:
-// any method may answer ErrNoSession, and for a reference of another proxy that cannot be asked an
-// error that wraps ErrAway.
+// Locks is the lock protocol as clients' connections use it. It is safe for concurrent use.
+//
+// An answer is either returned, or passed to done: then done is called exactly once, later, by a
+// goroutine that may block. The errors in answers are those of musiccore. Beside those that are named
+// below every answer may have ErrNoSession and, for a reference of another proxy that cannot be reached,
+// an error that wraps refusal.ErrAway.
 type Locks interface {
 	Locker
 	OperationGuard
 	LockLister
 }
 
-// Locker gives locks and takes them back.
+// Locker gives and releases locks.
 type Locker interface {
-	// Lock asks for a reference, or after one. Where cancel is nil the answer is there at once and done is not called. Else cancel says
-	// that the client does not wait any more; done is called all the same. A new reference may be refused with ErrDraining, ErrClock, ErrTooManyWaiters or ErrUnavailable, a given one with ErrNotHeld, ErrLost or
-	// ErrReleased, and either with what keeps the key from being synchronised: ErrSynchronising, ErrTooLarge or ErrPoisoned.
+	// Lock asks for a new reference or, if q has one, continues to wait with it. If cancel is nil, a
+	// is the answer. Else the answer is passed to done, and cancel must be called if the client no
+	// longer waits; done is called all the same.
+	//
+	// Errors for a new reference: ErrDraining, ErrClock, ErrTooManyWaiters, ErrUnavailable. For a
+	// given one: ErrNotHeld, ErrLost, ErrReleased. For both, if the key cannot be synchronised:
+	// ErrSynchronising, ErrTooLarge, ErrPoisoned.
 	Lock(k musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) (a musiccore.Answer, cancel func())
-	// Unlock gives a reference back; by is the client that does, for the audit. Where ok is true the answer is there at once and done is
-	// not called. It is refused with ErrNotHeld or ErrUnavailable.
+	// Unlock releases a reference. by is the client, for the audit. If ok is true, a is the answer;
+	// else the answer is passed to done. Errors: ErrNotHeld, ErrUnavailable.
 	Unlock(k musiccore.Key, r musiccore.LockRef, by musiccore.Client, done func(musiccore.Answer)) (a musiccore.Answer, ok bool)
-	// Force takes the lock of a key from whoever holds it. It is refused with ErrUnavailable.
+	// Force releases the lock of a key, whoever holds it. The answer is passed to done. Error:
+	// ErrUnavailable.
 	Force(k musiccore.Key, f Force, done func(musiccore.Answer))
 }
 
-// OperationGuard lets operations under a lock through to Cassandra: each between Begin and End.
+// OperationGuard admits operations under a lock. Each is sent to Cassandra between Begin and End.
 type OperationGuard interface {
-	// Begin asks to do one operation under a lock; the answer has its ticket. Where ok is true the answer is there at once and done is not
-	// called. The operation is refused with ErrNotHeld, ErrLost or ErrReleased, or with what keeps the key from being synchronised:
-	// ErrSynchronising (with a ShortError, where too few replicas live), ErrTooLarge or ErrPoisoned.
+	// Begin asks to carry out one operation under a lock; the answer has its ticket. If ok is true,
+	// a is the answer; else the answer is passed to done. Every ticket must be ended by End.
+	//
+	// Errors: ErrNotHeld, ErrLost, ErrReleased. If the key cannot be synchronised: ErrSynchronising
+	// (with a ShortError, if too few replicas are alive), ErrTooLarge, ErrPoisoned.
 	Begin(k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind, done func(musiccore.Answer)) (a musiccore.Answer, ok bool)
-	// End reports what became of the operation and says what the client may be told. It does not block. Where wait is not nil the
-	// verdict is still to come: wait blocks until it is there, and need not be called.
+	// End reports the outcome of the operation and returns what the client may be told. It does not
+	// block. If wait is not nil, the verdict is not known yet: wait blocks until it is. wait need not
+	// be called.
 	End(t musiccore.Ticket, o musiccore.Outcome) (v musiccore.Verdict, wait func() musiccore.Verdict)
 }
 
-// LockLister shows locks.
+// LockLister lists locks.
 type LockLister interface {
-	// List returns who holds and who waits at all living proxies, of one table or key where only names one. It blocks for a second at
-	// most. missing says in words whose locks are not among them.
+	// List returns the holders and waiters at all living proxies; if only is not zero, those of its
+	// table or key. It blocks for at most a second. missing names, for people to read, the proxies
+	// whose locks are not in the result.
 	List(only musiccore.Key) (all []musiccore.Listing, missing []string)
 }
 
-// Force is who takes a lock from its holder, and why: both are for the audit.
+// Force names the client that takes a lock from its holder, and its reason: both are for the audit.
 type Force struct {
 	By     musiccore.Client
 	Reason string
 }
 
-// String returns who and why in one text.
+// String returns both in one text.
 func (f Force) String() string {
 	who := f.By.Address
 	if f.By.Role != "" {
@@ -71,9 +82,8 @@ func (f Force) String() string {
 	return who + ": " + f.Reason
 }
 
-// abandon tells the core what a client that has gone leaves behind: its places in queues are given
-// up, and so are locks that it was never told of; of the operations whose answer will not come any
-// more nobody knows the outcome.
+// abandon cleans up when the connection has ended. It cancels the client's waits, releases locks that the
+// client was never told of, and ends the operations whose answer will not come with an unknown outcome.
 func (c *conn) abandon() {
 	c.operations.cancel()
 	for _, w := range c.watches.removeAll() {
@@ -83,8 +93,7 @@ func (c *conn) abandon() {
 	}
 }
 
-// abandonSent ends an operation whose answer will not come, or cannot be read: its outcome is
-// unknown.
+// abandonSent ends an operation whose answer will not come, or cannot be read, with an unknown outcome.
 func (c *conn) abandonSent(f *sentOperation) {
 	c.endTickets(f, musiccore.OutcomeUnknown)
 	f.done()
@@ -93,11 +102,12 @@ func (c *conn) abandonSent(f *sentOperation) {
 	}
 }
 
-// byPosition makes values that are bound by name values that are bound by position, each as often as its marker stands in the statement. Of
-// several values with one name the first counts, as with Cassandra.
+// byPosition converts values bound by name to values bound by position, in place. A value is repeated as
+// often as its marker occurs in the statement. If several values have one name the first counts, as in
+// Cassandra.
 func byPosition(p *wire.Parameters, st *rewrite.Statement, text []byte) *wire.Failure {
 	if len(st.MarkerNames) < st.Markers {
-		return wire.Invalid("MUSIC_SYNTAX: values are bound by name, but not every bind marker has one: name all markers (:name), or bind by place")
+		return wire.Invalid("MUSIC_SYNTAX: values are bound by name, but not every bind marker has one: name all markers (:name), or bind by position")
 	}
 	ordered := make([][]byte, 0, st.Markers)
 	for _, n := range st.MarkerNames {
@@ -116,8 +126,9 @@ func byPosition(p *wire.Parameters, st *rewrite.Statement, text []byte) *wire.Fa
 	return nil
 }
 
-// checkNow refuses a time of the client's own (v5, now_in_seconds) under a lock. A deletion of long ago is purged at once, so that a late
-// write of an earlier holder comes back; and a read of the far future is not shown what was deleted until then, but what it hid.
+// checkNow refuses the parameter now_in_seconds of v5 under a lock. A deletion with a time long ago is
+// purged at once, so that a late write of an earlier holder would come back. A read with a time in the
+// far future does not see tombstones, but the data that they hide.
 func checkNow(p *wire.Parameters, t *catalog.Table) *wire.Failure {
 	if !p.Flags.Contains(primitive.QueryFlagNowInSeconds) {
 		return nil
@@ -125,9 +136,10 @@ func checkNow(p *wire.Parameters, t *catalog.Table) *wire.Failure {
 	return wire.Invalid("MUSIC_REFUSED: %s is critical: now_in_seconds cannot stand in a request under a lock: leave it out", t)
 }
 
-// fenceParameters makes the parameters those of an operation under a lock: QUORUM at least, or LOCAL_QUORUM where the lock is of one data
-// centre, and the stamp of a write, if it is one, in the wire's own form of USING TIMESTAMP (docs/design.md 5, "one mechanism"). QUORUM
-// over all data centres is not higher than LOCAL_QUORUM: the two need not have a replica in common.
+// fenceParameters changes the parameters to those of an operation under a lock. The consistency is raised
+// to QUORUM or, if local, set to LOCAL_QUORUM: a QUORUM over all data centres need not have a replica in
+// common with a LOCAL_QUORUM. A stamp that is not 0 becomes the default timestamp of the request
+// (docs/design.md 5, "one mechanism").
 func fenceParameters(p *wire.Parameters, stamp int64, local bool) {
 	switch c := p.Consistency; {
 	case c == primitive.ConsistencyLevelAll, c == primitive.ConsistencyLevelEachQuorum:

@@ -13,18 +13,18 @@ import (
 	"music/rewrite"
 )
 
-// lockStatement is a statement that has to do with a lock, read whole: LOCK, UNLOCK or LIST LOCKS,
-// or an operation under a lock.
+// lockStatement is LOCK, UNLOCK or LIST LOCKS, or an operation under a lock, with the parts of its request
+// that are needed to carry it out.
 type lockStatement struct {
 	statement.Statement
-	prepared *preparedLockStatement // where it came by EXECUTE
-	metadata []byte                 // the result metadata id that the client knows (v5), likewise
-	names    [][2]string            // of plain, its tables
-	plain    []byte                 // of a BATCH's statement that no lock concerns, as it came: kind, and text or id
-	until    time.Time              // of a write that has waited for its table: its client's driver waits no longer
+	prepared *preparedLockStatement // the prepared statement if it came by EXECUTE; else nil
+	metadata []byte                 // the result metadata id that the EXECUTE had (v5)
+	names    [][2]string            // for plain: its tables
+	plain    []byte                 // for a BATCH's statement that needs no lock: kind, and text or id, in wire form
+	until    time.Time              // for a write that has waited for its table: when the driver stops waiting
 }
 
-// fixKey is FixKey; a statement that is written anew is not the prepared one any more.
+// fixKey calls FixKey. A rewritten statement is no longer the prepared one.
 func (s *lockStatement) fixKey() {
 	if s.FixKey() {
 		s.prepared = nil
@@ -37,8 +37,8 @@ func (s lockStatement) clone() lockStatement {
 	return s
 }
 
-// decideLock decides about a QUERY that has to do with a lock, or is on a critical table; rest is
-// what stands behind its text.
+// decideLock decides about a QUERY with a lock clause or on a critical table. rest is the body after its
+// text.
 func (c *conn) decideLock(e wire.Envelope, r reading, text, rest []byte) decision {
 	if r.withoutLocks() {
 		return decideOrdinary(r)
@@ -62,7 +62,7 @@ func (c *conn) decideLock(e wire.Envelope, r reading, text, rest []byte) decisio
 	return held(&executeLock{s, p})
 }
 
-// executeLock executes a lockStatement that came as text.
+// executeLock is the action that executes a lockStatement that came by QUERY.
 type executeLock struct {
 	statement  lockStatement
 	parameters wire.Parameters
@@ -76,7 +76,8 @@ func (a *executeLock) perform(c *conn, e wire.Envelope) error {
 	return c.execute(e, a.statement, a.parameters)
 }
 
-// readLockStatement reads a statement on a critical table; pass tells that it is an ordinary read.
+// readLockStatement parses a statement on a critical table. pass reports whether it is to be forwarded, as
+// a read without a lock is.
 func readLockStatement(r reading, text []byte) (s lockStatement, pass bool, f *wire.Failure) {
 	if r.verb == rewrite.ListLocks {
 		return readList(r, text)
@@ -112,7 +113,7 @@ func readLockStatement(r reading, text []byte) (s lockStatement, pass bool, f *w
 		}
 		f = truncateRefused(s.Table)
 	default:
-		f = wire.Invalid("MUSIC_REFUSED: this statement is not served on a critical table: docs/cql.md says what is")
+		f = wire.Invalid("MUSIC_REFUSED: this kind of statement is not supported on a critical table: docs/cql.md lists those that are")
 	}
 	if f == nil && s.Critical.Refused != "" && (!s.PlainWrite() || !s.Critical.Passing) {
 		f = s.cannotLock()
@@ -120,7 +121,7 @@ func readLockStatement(r reading, text []byte) (s lockStatement, pass bool, f *w
 	return s, false, f
 }
 
-// cannotLock returns the error for a statement that wants a lock of a table which has none now.
+// cannotLock returns the error for a statement that needs a lock on a table that cannot be locked now.
 func cannotLock(t *catalog.Table, now *catalog.Critical) *wire.Failure {
 	if now.Passing {
 		return wire.Invalid("MUSIC_UNAVAILABLE: %s: %s; nothing was done", t, now.Refused)
@@ -128,8 +129,8 @@ func cannotLock(t *catalog.Table, now *catalog.Critical) *wire.Failure {
 	return wire.Invalid("MUSIC_REFUSED: %s cannot be locked: %s", t, now.Refused)
 }
 
-// allowed reports whether a statement on a critical table is a plain write that the table lets
-// through.
+// allowed reports whether a statement on a critical table is a plain write that is forwarded
+// (unlocked=allow).
 func (r reading) allowed(text []byte) bool {
 	if r.table == nil || r.table.Critical() == nil || r.table.Critical().Unlocked != catalog.Allow {
 		return false
@@ -163,18 +164,17 @@ func (c *conn) execute(e wire.Envelope, s lockStatement, p wire.Parameters) erro
 	return nil
 }
 
-// lockExecution is a lockStatement that is being executed, with all that it needs wherever it goes
-// on.
+// lockExecution is a lockStatement that is being executed, with its request.
 type lockExecution struct {
 	conn       *conn
 	envelope   wire.Envelope
 	lock       lockStatement
 	parameters wire.Parameters
-	inPlace    bool     // the request is being performed: what is sent for it goes out in its place
-	warnings   []string // of clauses that ask for more than there is
+	inPlace    bool     // the request is being performed: it can be replaced by Emit
+	warnings   []string // about clauses whose values were reduced to a limit
 }
 
-// detached returns the execution in memory of its own, for when Cassandra has answered.
+// detached returns the execution in memory of its own, so that it can continue later.
 func (a lockExecution) detached() lockExecution {
 	a.lock.Text, a.lock.metadata = bytes.Clone(a.lock.Text), bytes.Clone(a.lock.metadata)
 	a.parameters = a.parameters.Clone()
@@ -184,7 +184,8 @@ func (a lockExecution) detached() lockExecution {
 	return a
 }
 
-// run does what the statement says where the client may, which Cassandra is asked first.
+// run carries out the statement. Unless the client's permissions are known, it asks Cassandra for them
+// first.
 func (a *lockExecution) run() *wire.Failure {
 	need := a.lock.permissions()
 	if a.conn.missingPermission(a.lock.Table, need) == 0 {
@@ -194,7 +195,7 @@ func (a *lockExecution) run() *wire.Failure {
 	return a.conn.whenPermitted(a.envelope.Header, &later.lock, need, a.conn.sender(a.inPlace), later.runPermitted)
 }
 
-// runPermitted reads key and reference and does what the statement says.
+// runPermitted reads the key and the reference, and carries out the statement by its kind.
 func (a *lockExecution) runPermitted() *wire.Failure {
 	if f := a.conn.checkWaits(); f != nil {
 		if a.lock.PlainWrite() {
@@ -256,16 +257,16 @@ func (a *lockExecution) runPermitted() *wire.Failure {
 	return a.conn.fence(a.envelope.Header, &a.lock, lockedRequest{key: k, ref: ref, parameters: a.parameters}, a.inPlace)
 }
 
-// timestampWarning returns a warning for a client whose timestamps are ignored: once a connection, since drivers and mappers
-// that send them do so with every statement.
+// timestampWarning returns a warning for a client whose timestamps are ignored. It does so once per
+// connection, since drivers and mappers that send timestamps do so with every statement.
 func (c *conn) timestampWarning(s *lockStatement) []string {
 	if !s.Timed() || c.timestampsTold.Swap(true) {
 		return nil
 	}
-	return []string{"MUSIC: " + s.Table.String() + " is critical with timestamp=ignore: USING TIMESTAMP has no effect, the lock gives the timestamp (told once a connection)"}
+	return []string{"MUSIC: " + s.Table.String() + " is critical with timestamp=ignore: USING TIMESTAMP has no effect, the lock gives the timestamp (warned once per connection)"}
 }
 
-// writeType returns what Cassandra would call the write in an error of its own, were there no lock.
+// writeType returns the write type that Cassandra would have in an error for the write, without the lock.
 func (s *lockStatement) writeType() primitive.WriteType {
 	switch {
 	case s.Conditional():
@@ -276,7 +277,7 @@ func (s *lockStatement) writeType() primitive.WriteType {
 	return primitive.WriteTypeSimple
 }
 
-// readJSON is ReadJSON; a statement that is written anew is not the prepared one any more.
+// readJSON calls ReadJSON. A rewritten statement is no longer the prepared one.
 func (s *lockStatement) readJSON() *wire.Failure {
 	written, f := s.ReadJSON()
 	if written {
@@ -285,7 +286,7 @@ func (s *lockStatement) readJSON() *wire.Failure {
 	return f
 }
 
-// each is Each, after readJSON.
+// each calls readJSON, then returns one statement per key as Each does.
 func (s *lockStatement) each() ([]lockStatement, *wire.Failure) {
 	if f := s.readJSON(); f != nil {
 		return nil, f
@@ -303,8 +304,8 @@ func (s *lockStatement) each() ([]lockStatement, *wire.Failure) {
 	return all, f
 }
 
-// anew has a write name its one key by values: where it does not, batch is what carries it out for all of
-// its keys.
+// anew rewrites a write so that it names one key by values. If IN names several keys, it returns the batch
+// that carries the write out for all of them.
 func (a *lockExecution) anew() (batch *lockedBatch, f *wire.Failure) {
 	s := &a.lock
 	if f := s.readJSON(); f != nil || !s.KeysByIn() {
@@ -327,8 +328,7 @@ func (a *lockExecution) anew() (batch *lockedBatch, f *wire.Failure) {
 	return b, nil
 }
 
-// executeSeveral executes a batch's text over several tables, of writes without a lock: as the BATCH message
-// that says the same.
+// executeSeveral executes a BATCH text of plain writes on several tables, as the equivalent BATCH message.
 func (c *conn) executeSeveral(e wire.Envelope, a lockExecution) error {
 	b, f := a.message()
 	switch {

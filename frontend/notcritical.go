@@ -12,37 +12,38 @@ import (
 	"music/rewrite"
 )
 
-// withoutLocks reports whether LOCK or UNLOCK is for a table that is not critical.
+// withoutLocks reports whether the text is LOCK or UNLOCK of a table that is not critical.
 func (r reading) withoutLocks() bool {
 	return (r.verb == rewrite.Lock || r.verb == rewrite.Unlock) && (r.table == nil || r.table.Critical() == nil)
 }
 
-// decideOrdinary answers LOCK and UNLOCK of a table that is not critical.
+// decideOrdinary decides about LOCK and UNLOCK of a table that is not critical: they are refused.
 func decideOrdinary(r reading) decision {
 	return held(&askTable{name: r.name.names(), failure: notCritical(r.name)})
 }
 
-// unlistedTable is decided about a request that writes or locks a table which the schema did not
-// have when it was read last: it has just been made, and may be critical, or there is none.
+// unlistedTable is the action for a request that writes or locks a table that is not in the schema as last
+// read: the table has just been created and may be critical, or it does not exist.
 type unlistedTable struct {
 	askTable
-	otherwise decision // what would become of the request
+	otherwise decision // the decision if the table were in the schema
 }
 
-// on returns the decision about a request that writes or locks a table; unlisted is its keyspace
-// and name where the schema did not have it when it was read last, else nil.
+// on returns the decision about a request that writes or locks a table. d is the decision if the table is
+// in the schema as last read; unlisted is its keyspace and name if it is not, else nil.
 func (d decision) on(unlisted *[2]string) decision {
 	if unlisted == nil || d.verdict == relay.NeedWhole {
 		return d
 	}
 	return held(&unlistedTable{otherwise: d, askTable: askTable{name: *unlisted, failure: &wire.Failure{
 		Code: primitive.ErrorCodeOverloaded,
-		Text: "MUSIC_UNAVAILABLE: " + strings.Join(unlisted[:], ".") + " has just been made: nothing was done, try again",
+		Text: "MUSIC_UNAVAILABLE: " + strings.Join(unlisted[:], ".") + " has just been created: nothing was done, try again",
 	}}})
 }
 
-// decideUnlisted decides about a request on such a table. It is judged again when the schema has
-// been read; where there still is none, nothing is written, and Cassandra says that there is none.
+// decideUnlisted decides about a request on an unlisted table. The schema is read and the request decided
+// about again. If the table is still not in the schema nothing is written, and Cassandra's error for a
+// table that does not exist is returned.
 func (c *conn) decideUnlisted(opcode primitive.OpCode, u *unlistedTable) decision {
 	if !c.caughtUp {
 		c.catchUp = true
@@ -54,8 +55,8 @@ func (c *conn) decideUnlisted(opcode primitive.OpCode, u *unlistedTable) decisio
 	return held(&u.askTable)
 }
 
-// unlistedOf returns keyspace and name of one of the tables that is not in the schema as it was
-// read last, else nil.
+// unlistedOf returns the keyspace and name of one of the tables that is not in the schema as last read;
+// nil if all are.
 func unlistedOf(tables []*catalog.Table) (name *[2]string) {
 	for _, t := range tables {
 		if !t.InSchema() {
@@ -65,16 +66,16 @@ func unlistedOf(tables []*catalog.Table) (name *[2]string) {
 	return name
 }
 
-// askTable has Cassandra say whether there is a table at all, by a statement that it prepares and
-// that nobody executes: where it cannot, the client hears so in Cassandra's words.
+// askTable is the action that answers a request with an error. It asks Cassandra whether the table exists,
+// by a PREPARE: if not, the client gets Cassandra's error.
 type askTable struct {
 	name    [2]string     // keyspace, which may be empty, and name
-	failure *wire.Failure // what the client is told where there is the table
+	failure *wire.Failure // the error if the table exists
 }
 
 // String implements action.
 func (a *askTable) String() string {
-	return "ask whether there is " + strings.Join(a.name[:], ".") + ", else " + a.failure.Error()
+	return "ask whether there is a table " + strings.Join(a.name[:], ".") + ", and refuse: " + a.failure.Error()
 }
 
 // perform implements action.
@@ -92,14 +93,13 @@ func (a *askTable) perform(c *conn, e wire.Envelope) error {
 	return nil
 }
 
-// notCritical returns the error for a statement that has to do with a lock, on a table without
-// locks.
+// notCritical returns the error for a statement with a lock clause on a table that is not critical.
 func notCritical(table tableKey) *wire.Failure {
 	return wire.Invalid("MUSIC_REFUSED: %s is not critical: make it so with ALTER TABLE %[1]s WITH comment = '@critical'", table)
 }
 
-// unserved returns what is told for a text on a table that is not critical, where Cassandra cannot
-// read it: it may hold USING LOCK or FOR UPDATE. It is nil for nearly every text.
+// unserved returns the error to use if Cassandra cannot parse a text on a table that is not critical,
+// because the text may have USING LOCK or FOR UPDATE. It is nil for nearly every text.
 func (c *conn) unserved(text []byte, name tableKey) *wire.Failure {
 	if c.server.Tables == nil || len(name) == 0 || !rewrite.MayHoldLockClause(text) {
 		return nil
@@ -107,7 +107,7 @@ func (c *conn) unserved(text []byte, name tableKey) *wire.Failure {
 	return notCritical(name)
 }
 
-// explain tells a client whose text Cassandra could not read what is wrong with it. It reports
+// explain answers a client with the error of unserved if Cassandra could not parse its text. It reports
 // whether it has answered.
 func (c *conn) explain(e wire.Envelope, w watch) bool {
 	f, opcode := w.unserved, primitive.OpCodeQuery
@@ -122,7 +122,7 @@ func (c *conn) explain(e wire.Envelope, w watch) bool {
 	return true
 }
 
-// isSyntaxError reports whether an answer is that of Cassandra's parser.
+// isSyntaxError reports whether an answer is Cassandra's SYNTAX_ERROR.
 func (c *conn) isSyntaxError(e wire.Envelope) bool {
 	if e.OpCode != primitive.OpCodeError {
 		return false
@@ -137,8 +137,9 @@ func (c *conn) isSyntaxError(e wire.Envelope) bool {
 	return !cur.Bad && primitive.ErrorCode(binary.BigEndian.Uint32(code)) == primitive.ErrorCodeSyntaxError
 }
 
-// refuseOrdinary answers a statement with a lock clause on a table that is not critical. Where the
-// schema has changed meanwhile the table may be by now: that is looked up beside the connection.
+// refuseOrdinary answers a statement with a lock clause on a table that is not critical. The table may
+// have become critical by a schema change that the proxy has not read yet, in which case the client is
+// told to try again. That is checked in a goroutine of its own.
 func (c *conn) refuseOrdinary(h wire.Header, f *wire.Failure) {
 	c.later(func() {
 		if current := c.server.SchemaIsCurrent; current != nil && !current() {

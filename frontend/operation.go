@@ -6,44 +6,42 @@ import (
 	"music/musiccore"
 )
 
-// operation is something that a connection has begun and that ends later: a request that waits for
-// the core or for its turn, or work that blocks. A connection that drains waits for it. It is begun
-// once, and finished, or ended, once.
+// operation is a request or other work of a connection that ends later: it waits for the core or for its
+// turn, or it blocks. A draining connection waits for its operations. Each operation must be finished, or
+// ended, exactly once.
 type operation struct {
 	conn *conn
 	id   uint64
 }
 
-// noStream is the stream of what owes nobody an answer.
+// noStream is the stream of an operation that owes the client no answer.
 const noStream = -1
 
-// begin begins an operation that owes the client an answer on a stream, or, with noStream, no
-// answer.
+// begin begins an operation that owes the client an answer on a stream or, with noStream, no answer.
 func (c *conn) begin(stream int16) operation {
 	return operation{c, c.operations.add(stream)}
 }
 
-// onCancel has cancel called where the connection ends before the operation does; at once where it
-// has ended already.
+// onCancel has cancel called if the connection ends before the operation does; at once if it has already
+// ended.
 func (o operation) onCancel(cancel func()) { o.conn.operations.setCancel(o.id, cancel) }
 
-// owed reports whether the client is still owed the answer: it is not once it has been told that
-// the connection ends.
+// owed reports whether the client is still to be answered. It is not once giveUp has answered it.
 func (o operation) owed() bool { return o.conn.operations.owes(o.id) }
 
-// cancelled reports whether nobody waits for the operation any more: what it has taken is to be
-// given back.
+// cancelled reports whether the client no longer waits for the operation, so that a lock taken for it must
+// be released.
 func (o operation) cancelled() bool { return !o.owed() || o.conn.over() }
 
-// answer sends the client an envelope, unless it is not owed any more.
+// answer sends an envelope to the client if the answer is still owed.
 func (o operation) answer(envelope []byte) {
 	if o.owed() {
 		o.conn.post(envelope)
 	}
 }
 
-// finish does the last part of the operation, from whatever goroutine, and ends it. Where last
-// panics, the connection ends, and the client is answered then.
+// finish calls last and ends the operation. Any goroutine may call it. If last panics the connection ends,
+// which answers the client.
 func (o operation) finish(last func()) {
 	o.conn.guard(func() {
 		last()
@@ -52,21 +50,20 @@ func (o operation) finish(last func()) {
 	})
 }
 
-// finishLater does the last part of the operation, which may block, in a goroutine of its own. The
-// connection does not end before it.
+// finishLater is finish in a goroutine of its own, so last may block. conn.serve waits for it.
 func (o operation) finishLater(last func()) {
 	o.conn.children.Go(func() { o.finish(last) })
 }
 
-// end ends the operation without anything else.
+// end ends the operation without an answer.
 func (o operation) end() { o.conn.operations.remove(o.id) }
 
-// answered is what finishes an operation with the core's answer. atOnce says that it is called
-// before the question has returned, by the goroutine that has asked; else it may block.
+// answered finishes an operation with the core's answer. atOnce means that it is called by the goroutine
+// that asked, before operation.lock or unlock returns; else it may block.
 type answered func(a musiccore.Answer, atOnce bool)
 
-// lock asks the core for a lock, or after one, and finishes the operation with the answer. The core
-// is told where the connection ends.
+// lock asks the core for a lock (see Locker.Lock) and finishes the operation with the answer. If the
+// connection ends before, the core's wait is cancelled.
 func (o operation) lock(k musiccore.Key, q musiccore.Request, finish answered) {
 	a, cancel := o.conn.server.Locks.Lock(k, q, o.finishWith(finish))
 	if cancel == nil {
@@ -76,7 +73,7 @@ func (o operation) lock(k musiccore.Key, q musiccore.Request, finish answered) {
 	o.onCancel(cancel)
 }
 
-// unlock gives a reference back and finishes the operation with the answer.
+// unlock releases a reference and finishes the operation with the answer.
 func (o operation) unlock(k musiccore.Key, ref musiccore.LockRef, finish answered) {
 	a, ok := o.conn.server.Locks.Unlock(k, ref, o.conn.auditClient(), o.finishWith(finish))
 	if ok {
@@ -84,18 +81,18 @@ func (o operation) unlock(k musiccore.Key, ref musiccore.LockRef, finish answere
 	}
 }
 
-// finishWith returns what the core calls with an answer that comes later.
+// finishWith returns the function that the core calls with an answer that comes later.
 func (o operation) finishWith(finish answered) func(musiccore.Answer) {
 	return func(a musiccore.Answer) {
 		o.finish(func() { finish(a, false) })
 	}
 }
 
-// later does something that blocks, which a connection that drains waits for.
+// later calls f in a goroutine of its own. f may block; a draining connection waits for it.
 func (c *conn) later(f func()) { c.begin(noStream).finishLater(f) }
 
-// answerLater answers a request with an envelope that f makes, which may block; nil where it has
-// answered otherwise.
+// answerLater answers a request with the envelope that f returns, in a goroutine of its own. f may block;
+// it returns nil if it has answered the client itself.
 func (c *conn) answerLater(stream int16, f func() []byte) {
 	o := c.begin(stream)
 	o.finishLater(func() {
@@ -105,15 +102,15 @@ func (c *conn) answerLater(stream int16, f func() []byte) {
 	})
 }
 
-// guard runs what a goroutine that is not the connection's own does for it: a panic of it ends the
-// connection, and nobody else's.
+// guard calls f for the connection in another goroutine than its own two. A panic of f ends only this
+// connection.
 func (c *conn) guard(f func()) {
 	if err := caught(func() error { f(); return nil }); err != nil {
 		c.end(err)
 	}
 }
 
-// operations are those of a connection that have begun and not ended.
+// operations is the set of a connection's operations that have not ended. It is safe for concurrent use.
 type operations struct {
 	mu      sync.Mutex
 	last    uint64
@@ -121,14 +118,13 @@ type operations struct {
 	over    bool // the connection has ended
 }
 
-// pendingOperation is one of them: the stream that is owed an answer, or noStream, and what is
-// called where the connection ends.
+// pendingOperation is an operation that has not ended.
 type pendingOperation struct {
-	stream int16
-	cancel func()
+	stream int16  // on which an answer is owed, or noStream
+	cancel func() // called when the connection ends
 }
 
-// add enters an operation.
+// add adds an operation and returns its id.
 func (o *operations) add(stream int16) uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -140,8 +136,8 @@ func (o *operations) add(stream int16) uint64 {
 	return o.last
 }
 
-// setCancel sets what is called where the connection ends, unless the operation has ended. It calls
-// it itself where the connection has.
+// setCancel sets the function to call when the connection ends, unless the operation has ended. It calls
+// it at once if the connection has ended.
 func (o *operations) setCancel(id uint64, cancel func()) {
 	o.mu.Lock()
 	p, ok := o.pending[id]
@@ -162,15 +158,15 @@ func (o *operations) remove(id uint64) {
 	delete(o.pending, id)
 }
 
-// owes reports whether the client is still owed the answer of an operation.
+// owes reports whether an operation still owes the client an answer.
 func (o *operations) owes(id uint64) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.pending[id].stream != noStream
 }
 
-// disown returns the streams that are owed an answer, for somebody who answers them all now: the
-// operations owe none any more.
+// disown returns the streams on which answers are owed. The caller must answer them: the operations owe
+// none from then on.
 func (o *operations) disown() []int16 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -184,14 +180,14 @@ func (o *operations) disown() []int16 {
 	return streams
 }
 
-// count returns how many operations there are.
+// count returns the number of operations.
 func (o *operations) count() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.pending)
 }
 
-// cancel calls off every operation: the connection has ended.
+// cancel cancels all operations, because the connection has ended.
 func (o *operations) cancel() {
 	o.mu.Lock()
 	o.over = true

@@ -14,8 +14,8 @@ import (
 	"music/musiccore"
 )
 
-// performFenced tells the core what became of an operation, and the client what it may be told: at
-// once, or when the core knows.
+// performFenced processes Cassandra's answer to an operation under a lock: it reports the outcome to the
+// core, and answers the client with what the core's verdict allows, at once or when the verdict is known.
 func (c *conn) performFenced(e wire.Envelope, f *sentOperation) error {
 	o, err := c.outcome(e)
 	if err != nil {
@@ -23,7 +23,7 @@ func (c *conn) performFenced(e wire.Envelope, f *sentOperation) error {
 		return err
 	}
 	if f.parts && o.what == musiccore.OutcomeRefused && !o.early {
-		o.what = musiccore.OutcomeUnknown // of one mutation, maybe: others may be done
+		o.what = musiccore.OutcomeUnknown // one mutation was refused, but others may have been applied
 	}
 	c.noteRight(f, o)
 	verdict, wait := c.endTickets(f, o.what)
@@ -40,8 +40,8 @@ func (c *conn) performFenced(e wire.Envelope, f *sentOperation) error {
 	return err
 }
 
-// endTickets tells the core what became of an operation, of each key that it is of. The verdict is
-// the worst of theirs; it is still to come where wait is not nil.
+// endTickets reports the outcome of an operation to the core, for each of its keys. The verdict is the
+// worst of theirs. If wait is not nil the verdict is not known yet, and wait blocks until it is.
 func (c *conn) endTickets(f *sentOperation, what musiccore.Outcome) (v musiccore.Verdict, wait func() musiccore.Verdict) {
 	if v, wait = c.server.Locks.End(f.ticket, what); len(f.beside) == 0 {
 		return v, wait
@@ -63,7 +63,7 @@ func (c *conn) endTickets(f *sentOperation, what musiccore.Outcome) (v musiccore
 	}
 }
 
-// worst returns the verdict on an operation of several keys; one that was still to come is none.
+// worst returns the verdict on an operation of several keys. VerdictPending in verdicts is ignored.
 func worst(verdicts []musiccore.Verdict) musiccore.Verdict {
 	for _, v := range []musiccore.Verdict{musiccore.VerdictLost, musiccore.VerdictUncertain} {
 		if slices.Contains(verdicts, v) {
@@ -73,16 +73,16 @@ func worst(verdicts []musiccore.Verdict) musiccore.Verdict {
 	return musiccore.VerdictTell
 }
 
-// concludeLater tells the client what it may be told of an operation when the verdict is there, or
-// goes on with the conditional write that it is of.
+// concludeLater answers the client when the verdict is known, or continues the conditional write that the
+// operation is part of. It blocks until there is memory to keep the answer.
 func (c *conn) concludeLater(e wire.Envelope, f *sentOperation, o outcome, verdict musiccore.Verdict, wait func() musiccore.Verdict) {
 	n := len(e.Raw)
 	c.down.Out.Room(c.done)
 	if !c.server.memory.Acquire(n, c.done) {
-		c.server.memory.Take(n) // given back all the same
+		c.server.memory.Take(n) // the connection has ended; it is given back below
 	}
 	e.Raw = bytes.Clone(e.Raw)
-	c.streams.End(e.Stream) // Cassandra owes nothing more
+	c.streams.End(e.Stream) // Cassandra has answered
 	c.answerLater(e.Stream, func() []byte {
 		defer c.server.memory.Give(n)
 		if wait != nil {
@@ -92,7 +92,7 @@ func (c *conn) concludeLater(e wire.Envelope, f *sentOperation, o outcome, verdi
 	})
 }
 
-// noteRight notes what Cassandra has just let the client do.
+// noteRight notes the permission that the client has, as the success of the operation shows.
 func (c *conn) noteRight(f *sentOperation, o outcome) {
 	if o.what != musiccore.OutcomeAcked || !c.authenticated.Load() {
 		return
@@ -104,8 +104,8 @@ func (c *conn) noteRight(f *sentOperation, o outcome) {
 	c.rights.note(right{f.table, what})
 }
 
-// answerFenced returns what the client is told when the verdict is there; nil where it is told
-// otherwise, or later.
+// answerFenced returns the client's answer, given the verdict; nil if the client is answered otherwise, or
+// later.
 func (c *conn) answerFenced(e wire.Envelope, f *sentOperation, o outcome, v musiccore.Verdict) []byte {
 	e, err := c.conclude(e, f, o, v)
 	switch {
@@ -123,8 +123,8 @@ func (c *conn) answerFenced(e wire.Envelope, f *sentOperation, o outcome, v musi
 	return e.Raw
 }
 
-// releaseSpoilt answers a read that has failed once the lock that was taken for it alone is given
-// back; it reports whether there is such a lock.
+// releaseSpoilt handles a failed SELECT … FOR UPDATE whose lock was taken only for it: it releases the lock
+// and then answers. It reports whether the operation is such a read.
 func (c *conn) releaseSpoilt(e wire.Envelope, f *sentOperation) bool {
 	spoilt := f.update != nil && f.update.fresh && e.OpCode == primitive.OpCodeError
 	if spoilt {
@@ -133,7 +133,8 @@ func (c *conn) releaseSpoilt(e wire.Envelope, f *sentOperation) bool {
 	return spoilt
 }
 
-// conclude returns what the client may be told of an operation.
+// conclude returns the client's answer to an operation: Cassandra's answer e, or an error in its place,
+// as the verdict v demands.
 func (c *conn) conclude(e wire.Envelope, f *sentOperation, o outcome, v musiccore.Verdict) (wire.Envelope, error) {
 	get := f.ticket.Kind == musiccore.Get
 	if v == musiccore.VerdictLost {
@@ -149,10 +150,10 @@ func (c *conn) conclude(e wire.Envelope, f *sentOperation, o outcome, v musiccor
 	case v == musiccore.VerdictLost && get:
 		return c.errorInstead(e, refusal.OfOperation(musiccore.ErrLost, f.table, c.shownReference(f, f.ticket.Ref))), nil
 	case v == musiccore.VerdictLost:
-		return c.errorInstead(e, wire.Invalid("MUSIC_LOST: lock_ref %d on %s was lost meanwhile; whether this write was carried out is unknown, and no later holder will be overwritten by it: LOCK again and read", c.shownReference(f, f.ticket.Ref), f.table)), nil
+		return c.errorInstead(e, wire.Invalid("MUSIC_LOST: lock_ref %d on %s was lost meanwhile; whether this write was carried out is unknown, but it cannot overwrite a write of a later holder: LOCK again and read", c.shownReference(f, f.ticket.Ref), f.table)), nil
 	case v == musiccore.VerdictUncertain && o.what == musiccore.OutcomeUnknown && e.OpCode == primitive.OpCodeError:
 	case v == musiccore.VerdictUncertain && get:
-		return c.errorInstead(e, wire.Invalid("MUSIC_UNAVAILABLE: whether this is the latest state of %s could not be told in time: read again under the same lock_ref", f.table)), nil
+		return c.errorInstead(e, wire.Invalid("MUSIC_UNAVAILABLE: the proxy could not find out in time whether this is the latest state of %s: read again with the same lock_ref", f.table)), nil
 	case v == musiccore.VerdictUncertain:
 		return c.errorInstead(e, refusal.WriteTimeout(c.version, primitive.WriteTypeSimple,
 			"MUSIC_UNCERTAIN: whether this write was carried out is unknown: read USING LOCK the same lock_ref to see, or LOCK again and read where that is lost")), nil
@@ -170,8 +171,8 @@ func (c *conn) conclude(e wire.Envelope, f *sentOperation, o outcome, v musiccor
 	return c.warn(e, append(f.warnings, c.lateWarning(f)...)), nil
 }
 
-// done lets the next conditional write of the key have its turn, where this is one, and ends a
-// section of one write. It may be called again.
+// done must be called when the operation is over. It ends a section that was made for this write alone, and
+// gives the turn to the next conditional write on the key. It may be called more than once.
 func (f *sentOperation) done() {
 	if f.section != nil {
 		f.section.end()
@@ -181,12 +182,11 @@ func (f *sentOperation) done() {
 	}
 }
 
-// lateShare is the last part of a lease in which an operation is warned: a fifth
+// lateShare is the divisor of the lease that gives its last part, in which operations get a warning
 // (docs/design.md 5).
 const lateShare = 5
 
-// lateWarning returns a warning for a client that nearly lost its lock: its next pause may be
-// longer.
+// lateWarning returns a warning for a client whose lease had nearly ended.
 func (c *conn) lateWarning(f *sentOperation) []string {
 	t := f.ticket
 	if f.alone != "" || t.Left >= t.Lease/lateShare {
@@ -197,12 +197,12 @@ func (c *conn) lateWarning(f *sentOperation) []string {
 		ref, f.table, t.Left.Round(100*time.Millisecond), t.Lease, f.table, ref)}
 }
 
-// shownReference returns an operation's reference as its client sees it; 0 is none.
+// shownReference returns a reference of an operation as its client sees it; 0 for 0.
 func (c *conn) shownReference(f *sentOperation, ref musiccore.LockRef) int64 {
 	return c.server.shown(f.generation, f.key, ref)
 }
 
-// errorInstead returns an error in the place of an answer, with the preamble of that answer.
+// errorInstead returns an error to send in the place of answer e, with e's preamble.
 func (c *conn) errorInstead(e wire.Envelope, f *wire.Failure) wire.Envelope {
 	b := c.failureEnvelope(e.Stream, f)
 	if body, flags, err := c.plainAnswer(e); err == nil {
@@ -214,11 +214,11 @@ func (c *conn) errorInstead(e wire.Envelope, f *wire.Failure) wire.Envelope {
 	return wire.EnvelopeOf(b)
 }
 
-// outcome is what an answer says of one mutation or read.
+// outcome is the outcome of an operation, as Cassandra's answer shows it.
 type outcome struct {
 	what      musiccore.Outcome
-	early     bool // refused before anything was carried out
-	forgotten bool // Cassandra does not know the prepared id any more
+	early     bool // refused before any mutation was applied
+	forgotten bool // Cassandra no longer knows the prepared id
 }
 
 // outcome reads an answer (docs/protocol.md 3.7, End): acknowledged, certainly refused, or unknown.
@@ -245,9 +245,10 @@ func (c *conn) outcome(e wire.Envelope) (outcome, error) {
 	return outcome{}, nil
 }
 
-// concludeAlone returns what the client is told of an operation of a section of one write in the
-// place of Cassandra's answer e; nil is nothing. Where the write was conditional, every error that
-// leaves its outcome open is that of a lightweight transaction.
+// concludeAlone returns the error that the client of a plain write in a section of its own gets in the
+// place of Cassandra's answer; nil if it gets the answer. For a conditional write, an error that leaves the
+// outcome open has the form of one for a lightweight transaction. failed means that the answer is an
+// error.
 func (c *conn) concludeAlone(f *sentOperation, o outcome, v musiccore.Verdict, failed bool) *wire.Failure {
 	get := f.ticket.Kind == musiccore.Get
 	switch {
@@ -260,5 +261,5 @@ func (c *conn) concludeAlone(f *sentOperation, o outcome, v musiccore.Verdict, f
 	case v == musiccore.VerdictLost:
 		return refusal.OfSection(musiccore.ErrLost, f.table)
 	}
-	return refusal.TryAgain(f.table, "whether what was read is the latest state could not be told in time")
+	return refusal.TryAgain(f.table, "the proxy could not find out in time whether it has read the latest state")
 }

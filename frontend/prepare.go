@@ -18,35 +18,37 @@ import (
 	"music/rewrite"
 )
 
-// preparedID is the id of a prepared statement. Cassandra's have 16 bytes (MD5 of keyspace and text), and so have ours.
+// preparedID is the id of a prepared statement. Cassandra's ids have 16 bytes (MD5 of keyspace and text), and
+// so have the proxy's own.
 type preparedID [16]byte
 
-// preparedStatement is what the proxy knows of a prepared statement: what it does, never whether it may. It is shared by all connections and
-// never changed, while the tables that it concerns become critical and ordinary again: each EXECUTE asks anew.
+// preparedStatement is the proxy's knowledge of a prepared statement: what it does, not whether it is
+// allowed. Its tables may become critical and ordinary again, so that is decided at each EXECUTE. It is
+// shared by all connections and never changed.
 type preparedStatement struct {
 	meaning  meaning
-	tables   []*catalog.Table // that it writes without a lock
-	truncate bool             // it does not write rows but takes all away
-	topology *topology.Select // of local and peers
-	reread   *reread          // of schema and unclear
+	tables   []*catalog.Table // the tables that it writes, if it is a plain write
+	truncate bool             // it is a TRUNCATE
+	topology *topology.Select // for meaningLocal and meaningPeers
+	reread   *reread          // for meaningSchema and meaningUnclear
 	lock     *preparedLockStatement
 }
 
-// preparing is a PREPARE that Cassandra has been asked.
+// preparing is a PREPARE that has been sent to Cassandra and has no answer yet.
 type preparing struct {
 	preparedStatement
-	names    [][2]string   // of prepared.tables
+	names    [][2]string   // the names of preparedStatement.tables
 	unserved *wire.Failure // see conn.unserved
 }
 
-// reread is a statement that is read again each time it is executed, as a QUERY is.
+// reread is a prepared statement whose text is read again each time it is executed, as that of a QUERY.
 type reread struct {
 	text     []byte
-	keyspace string // in which it was prepared
+	keyspace string // the keyspace in which it was prepared
 }
 
-// decidePrepare lets Cassandra prepare the statement, and notes what it will mean to execute it. It never has an effect: a
-// statement that is refused when executed may be prepared (docs/design.md 5).
+// decidePrepare has Cassandra prepare the statement, and notes what an EXECUTE of it will mean. A statement
+// that would be refused when executed may be prepared, since a PREPARE has no effect (docs/design.md 5).
 func (c *conn) decidePrepare(e wire.Envelope) decision {
 	if !e.Whole() {
 		return decision{verdict: relay.NeedWhole}
@@ -69,7 +71,8 @@ func (c *conn) decidePrepare(e wire.Envelope) decision {
 	return c.decidePrepareMeaning(r, text, rest, own).on(r.unlisted)
 }
 
-// decidePrepareMeaning decides about a PREPARE whose text has been read; rest is what stands behind it, and own the keyspace in that.
+// decidePrepareMeaning decides about a PREPARE whose text has been read. rest is the body after the text, and
+// own the keyspace in it.
 func (c *conn) decidePrepareMeaning(r reading, text, rest []byte, own string) decision {
 	p := &preparing{preparedStatement: preparedStatement{meaning: r.meaning}, unserved: c.unserved(text, r.name)}
 	switch r.meaning {
@@ -96,7 +99,7 @@ func (c *conn) decidePrepareMeaning(r reading, text, rest []byte, own string) de
 	return watched(&watch{kind: watchPrepare, preparing: p})
 }
 
-// keyspaceHere is the keyspace of names that have none: the request's own, or the connection's.
+// keyspaceHere returns the keyspace of names without one: the request's own, or else the connection's.
 func (c *conn) keyspaceHere(own string) string {
 	if used := c.keyspace.Load(); own == "" && used != nil {
 		return *used
@@ -104,7 +107,8 @@ func (c *conn) keyspaceHere(own string) string {
 	return own
 }
 
-// keyspaceOfPrepare is the keyspace that a PREPARE of protocol 5 carries behind its text, or "" (v5 spec section 4.1.5).
+// keyspaceOfPrepare returns the keyspace after the text of a PREPARE of protocol 5, or "" (v5 spec section
+// 4.1.5).
 func (c *conn) keyspaceOfPrepare(rest []byte) (string, error) {
 	if c.version < byte(primitive.ProtocolVersion5) {
 		return "", nil
@@ -120,7 +124,7 @@ func (c *conn) keyspaceOfPrepare(rest []byte) (string, error) {
 	return own, nil
 }
 
-// written names the tables that a statement of plain CQL writes.
+// written returns the names of the tables that a plain write writes.
 func (c *conn) written(text []byte, r reading, own string) [][2]string {
 	if c.server.Tables == nil {
 		return nil
@@ -140,8 +144,8 @@ func (c *conn) written(text []byte, r reading, own string) [][2]string {
 	return names
 }
 
-// learn keeps what has been prepared, under the id that Cassandra has given it. The answer goes to the client as it is, but for a
-// statement of ours, which gets our id.
+// learn stores a statement that has been prepared, under the id in Cassandra's answer e. It returns the
+// answer for the client: e itself, or for an operation under a lock one with the proxy's own id.
 func (c *conn) learn(e wire.Envelope, p *preparing) (wire.Envelope, error) {
 	result, f, err := c.decodePrepared(e)
 	if err != nil || result == nil {
@@ -156,7 +160,7 @@ func (c *conn) learn(e wire.Envelope, p *preparing) (wire.Envelope, error) {
 	}
 	if p.lock != nil {
 		p.lock.backendID, p.lock.tables = result.PreparedQueryId, entry.tables
-		if p.lock.plainWrite() && len(result.PreparedQueryId) == len(preparedID{}) { // nothing is cut out of it: it is known by one id whatever its table becomes
+		if p.lock.plainWrite() && len(result.PreparedQueryId) == len(preparedID{}) { // it has no lock clause, so it keeps one id whatever its table becomes
 			p.lock.id = preparedID(result.PreparedQueryId)
 		}
 		p.lock.splice(result)
@@ -184,8 +188,8 @@ func (c *conn) decodePrepared(e wire.Envelope) (*message.PreparedResult, *frame.
 	return result, f, nil
 }
 
-// ownID is the id of a statement of ours: a pure function of keyspace and text, so it is the same at every proxy and after a
-// restart, and drivers that prepare everywhere see one id.
+// ownID returns the proxy's own id for a statement. It depends only on keyspace and text, so that it is the
+// same at every proxy and after a restart: drivers that prepare everywhere see one id.
 func ownID(keyspace string, text []byte) preparedID {
 	h := sha256.New()
 	h.Write([]byte(keyspace))
@@ -194,9 +198,9 @@ func ownID(keyspace string, text []byte) preparedID {
 	return preparedID(h.Sum(nil))
 }
 
-// preparedStatements are those that all connections share. They are bounded by the memory that they take, not by their number:
-// those that were not used for longest are forgotten, and drivers prepare them again. A connection that prepares more than its share
-// makes room among its own.
+// preparedStatements is the cache of prepared statements that all connections share. It is bounded by memory,
+// not by number: the least recently used are evicted, and drivers prepare them again. If a connection
+// prepares more than its share, its own are evicted. It is safe for concurrent use.
 type preparedStatements struct {
 	limits func() *Limits
 
@@ -209,16 +213,17 @@ type preparedStatements struct {
 type cachedStatement struct {
 	*preparedStatement
 	size int
-	by   *preparedShare // who has prepared it; nil counts for nobody
+	by   *preparedShare // the share of the connection that has prepared it; may be nil
 }
 
-// preparedShare is what one connection has prepared, the oldest first. Its statements' mutex guards it.
+// preparedShare lists the statements that one connection has prepared, the oldest first. It is guarded by
+// preparedStatements.mu.
 type preparedShare struct {
 	ids  []preparedID
 	size int
 }
 
-// newStatements remembers none.
+// newStatements returns an empty cache.
 func newStatements(limits func() *Limits) *preparedStatements {
 	s := &preparedStatements{limits: limits}
 	lru, err := simplelru.NewLRU(math.MaxInt, s.evicted)
@@ -229,7 +234,7 @@ func newStatements(limits func() *Limits) *preparedStatements {
 	return s
 }
 
-// evicted is told of each one that goes.
+// evicted is called for each statement that is removed.
 func (s *preparedStatements) evicted(_ preparedID, r cachedStatement) {
 	s.size -= r.size
 	if r.by != nil {
@@ -237,7 +242,7 @@ func (s *preparedStatements) evicted(_ preparedID, r cachedStatement) {
 	}
 }
 
-// Get returns a statement.
+// Get returns a statement, and makes it the most recently used.
 func (s *preparedStatements) Get(id preparedID) (*preparedStatement, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -245,10 +250,11 @@ func (s *preparedStatements) Get(id preparedID) (*preparedStatement, bool) {
 	return r.preparedStatement, ok
 }
 
-// Add remembers a statement for nobody in particular.
+// Add adds a statement that counts for no connection's share.
 func (s *preparedStatements) Add(id preparedID, p *preparedStatement) { s.add(id, p, nil) }
 
-// add remembers a statement that a connection has prepared. One that is known already stays the share of who prepared it first.
+// add adds a statement that a connection has prepared. A statement that is in the cache already stays in the
+// share of the connection that prepared it first.
 func (s *preparedStatements) add(id preparedID, p *preparedStatement, by *preparedShare) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -271,7 +277,7 @@ func (s *preparedStatements) add(id preparedID, p *preparedStatement, by *prepar
 	}
 }
 
-// shrink forgets the oldest of a share that is too large, but for the last one.
+// shrink evicts the oldest statements of a share that is too large, but never the newest.
 func (s *preparedStatements) shrink(by *preparedShare) {
 	most := s.limits().PreparedEach
 	for len(by.ids) > 1 && (by.size > most || len(by.ids) > most/entryMemory) {
@@ -282,21 +288,22 @@ func (s *preparedStatements) shrink(by *preparedShare) {
 	}
 }
 
-// Len is how many there are.
+// Len returns the number of statements.
 func (s *preparedStatements) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.lru.Len()
 }
 
-// What a statement takes of memory, at most: a syntax tree has a term for every two bytes of text.
+// Upper bounds of the memory that a statement takes, in bytes. A syntax tree has at most a term for every two
+// bytes of text.
 const (
-	entryMemory = 512 // with its place among the others
-	textMemory  = 64  // of each byte of text that is kept read
-	pairMemory  = 128 // of each column or table
+	entryMemory = 512 // the statement itself, in the cache
+	textMemory  = 64  // per byte of parsed text
+	pairMemory  = 128 // per column or table
 )
 
-// memory is how many bytes a statement takes, by a cautious estimate.
+// memory returns an upper bound of the memory that the statement takes, in bytes.
 func (p *preparedStatement) memory() int {
 	n := entryMemory + pairMemory*len(p.tables)
 	if p.topology != nil {

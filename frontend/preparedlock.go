@@ -19,21 +19,21 @@ import (
 // preparedLockStatement is a lockStatement that was prepared. It is never changed once it is in the
 // cache.
 type preparedLockStatement struct {
-	id        preparedID // that the client knows; Cassandra has its own for the text without its lock clause
+	id        preparedID // the id that the client knows; Cassandra has another for the text without lock clauses
 	text      []byte
 	statement *rewrite.Statement
 	table     *catalog.Table
 
 	backendID []byte                    // Cassandra's id; nil for LOCK and UNLOCK
-	columns   []*message.ColumnMetadata // of the answer, for FOR UPDATE
-	names     [][2]string               // of a batch: the tables of its statements …
-	tables    []*catalog.Table          // … and what is known of them
-	once      bool                      // its key has what is to be evaluated each time that it is executed, see fixKey
-	refused   bool                      // it was not served when it was prepared: that is asked again each time
+	columns   []*message.ColumnMetadata // for FOR UPDATE: the columns of the answer
+	names     [][2]string               // for a batch: the names of its statements' tables …
+	tables    []*catalog.Table          // … and these tables
+	once      bool                      // its key must be evaluated at each EXECUTE, see fixKey
+	refused   bool                      // it was refused when it was prepared: it is checked again at each EXECUTE
 }
 
-// decidePrepareLock decides about the PREPARE of a statement that has to do with a lock, or is on a
-// critical table; rest is what stands behind its text.
+// decidePrepareLock decides about the PREPARE of a statement with a lock clause or on a critical table. rest
+// is the body after its text.
 func (c *conn) decidePrepareLock(r reading, text, rest []byte, own string) decision {
 	if r.withoutLocks() {
 		return decideOrdinary(r)
@@ -47,7 +47,8 @@ func (c *conn) decidePrepareLock(r reading, text, rest []byte, own string) decis
 	case pass && !s.PlainWrite() && !truncate:
 		return watched(&watch{kind: watchPrepare, preparing: &preparing{}}) // a read without a lock
 	case truncate, s.PlainWrite() && !s.Auto():
-		// It may be prepared whatever the table lets through now: a driver prepares once, for tables that come and go.
+		// It may be prepared whatever the table's policy is: a driver prepares once, and the policy
+		// may change.
 		p := &preparing{preparedStatement: preparedStatement{meaning: meaningWrites, truncate: truncate}, names: c.written(text, r, own)}
 		return watched(&watch{kind: watchPrepare, preparing: p})
 	case failure != nil && !s.Auto():
@@ -66,11 +67,11 @@ func (c *conn) decidePrepareLock(r reading, text, rest []byte, own string) decis
 	return held(&prepareLocked{preparing: q, rest: rest})
 }
 
-// prepareLocked has Cassandra prepare an operation under a lock, without the clauses that it does
-// not understand.
+// prepareLocked is the action that has Cassandra prepare an operation under a lock, without its lock
+// clauses.
 type prepareLocked struct {
 	preparing *preparing
-	rest      []byte // of the body, behind the text
+	rest      []byte // the body after the text
 }
 
 // String implements action.
@@ -86,9 +87,9 @@ func (a *prepareLocked) perform(c *conn, e wire.Envelope) error {
 	return c.forwardEdited(e, &watch{kind: watchPrepare, preparing: a.preparing}, append(edited, a.rest...))
 }
 
-// splice makes Cassandra's metadata that of the client's own text: the markers of lock clauses
-// stand where they were written, the key columns behind them move on (docs/design.md 5, "one
-// mechanism"), and the columns of FOR UPDATE stand before those that are asked for.
+// splice changes Cassandra's metadata to that of the client's own text: it inserts the markers of lock
+// clauses, which shifts the key columns after them (docs/design.md 5, "one mechanism"), and for FOR UPDATE
+// the columns of the lock.
 func (p *preparedLockStatement) splice(result *message.PreparedResult) {
 	v := result.VariablesMetadata
 	for _, t := range p.statement.OwnMarkers() {
@@ -108,7 +109,7 @@ func (p *preparedLockStatement) splice(result *message.PreparedResult) {
 	}
 }
 
-// nameOf returns what PREPARE calls a marker of a lock clause.
+// nameOf returns the name of a lock clause's marker in the metadata.
 func (p *preparedLockStatement) nameOf(t rewrite.Term) string {
 	name := "[lock]"
 	switch t {
@@ -120,8 +121,8 @@ func (p *preparedLockStatement) nameOf(t rewrite.Term) string {
 	return markerName(p.text, t, name)
 }
 
-// markerName returns what a driver that binds by name has to call a marker: its own name, as with
-// Cassandra, or else the name of what it is for.
+// markerName returns the name of a marker in the metadata, by which drivers bind: the marker's own name if it
+// has one, else name.
 func markerName(text []byte, t rewrite.Term, name string) string {
 	if t.Name != (rewrite.Name{}) {
 		return string(t.Name.AppendTo(nil, text))
@@ -129,7 +130,7 @@ func markerName(text []byte, t rewrite.Term, name string) string {
 	return name
 }
 
-// executedID is what an EXECUTE begins with: Cassandra's id, and in protocol 5 the result metadata
+// executedID is the beginning of an EXECUTE: Cassandra's prepared id and, in protocol 5, the result metadata
 // id that the client has.
 type executedID struct{ statement, metadata []byte }
 
@@ -144,8 +145,8 @@ func (id executedID) appendTo(dst []byte, version byte) []byte {
 	return dst
 }
 
-// describeLock answers the PREPARE of LOCK, UNLOCK or LIST LOCKS: without any effect, and to
-// whoever may execute it.
+// describeLock is the action for the PREPARE of LOCK, UNLOCK or LIST LOCKS. A client gets an answer only if
+// it may execute the statement.
 type describeLock struct{ lockStatement }
 
 // String implements action.
@@ -160,7 +161,7 @@ func (a *describeLock) perform(c *conn, e wire.Envelope) error {
 	return nil
 }
 
-// describe tells of a verb what values it takes, and exactly the columns that EXECUTE returns.
+// describe answers with the variables that a verb takes and the columns that its EXECUTE returns.
 func (c *conn) describe(h wire.Header, s *lockStatement) *wire.Failure {
 	variables, f := s.variables()
 	if f != nil {
@@ -178,7 +179,7 @@ func (c *conn) describe(h wire.Header, s *lockStatement) *wire.Failure {
 	return nil
 }
 
-// ownColumns returns the columns that LOCK, UNLOCK and LIST LOCKS answer.
+// ownColumns returns the columns of the answer to LOCK, UNLOCK and LIST LOCKS.
 func (s *lockStatement) ownColumns() []*message.ColumnMetadata {
 	if s.Parsed.Verb == rewrite.ListLocks {
 		return listColumns()
@@ -229,13 +230,13 @@ func (s *lockStatement) variables() (*message.VariablesMetadata, *wire.Failure) 
 		v.PkIndices = nil
 	}
 	if slices.Contains(v.Columns, nil) {
-		return nil, wire.Invalid("MUSIC_SYNTAX: a bind marker stands where no value is expected: markers stand for values alone")
+		return nil, wire.Invalid("MUSIC_SYNTAX: a bind marker stands where no value is expected")
 	}
 	return v, nil
 }
 
-// keyType returns the protocol's type of a key column: no table is locked whose key has another
-// (rewrite.Canonical).
+// keyType returns the protocol's type for the CQL type of a key column. A table whose key has another type
+// cannot be locked (rewrite.Canonical).
 func keyType(cql string) datatype.DataType {
 	switch cql {
 	case "text", "varchar":
@@ -278,7 +279,7 @@ func keyType(cql string) datatype.DataType {
 	return nil
 }
 
-// decideExecuteLock decides about the EXECUTE of a statement that has to do with a lock.
+// decideExecuteLock decides about the EXECUTE of a lockStatement.
 func decideExecuteLock(e wire.Envelope, p *preparedStatement) decision {
 	if !e.Whole() {
 		return decision{verdict: relay.NeedWhole}
@@ -289,8 +290,7 @@ func decideExecuteLock(e wire.Envelope, p *preparedStatement) decision {
 // String implements action.
 func (p *preparedLockStatement) String() string { return "execute prepared: " + string(p.text) }
 
-// perform implements action: it executes the statement. Whether the table is critical is asked now:
-// it may have changed since the statement was prepared.
+// perform implements action: it executes the statement as its table is now.
 func (p *preparedLockStatement) perform(c *conn, e wire.Envelope) error {
 	s, f := p.current()
 	if f != nil {
@@ -310,18 +310,18 @@ func (p *preparedLockStatement) perform(c *conn, e wire.Envelope) error {
 	return c.execute(e, s, parameters)
 }
 
-// maxValues is how many values of a request a connection keeps room for.
+// maxValues is how many values of a request a connection keeps memory for.
 const maxValues = 64
 
-// reuseValues has the next request use the room of the values of one that has been performed.
+// reuseValues keeps the slice of a request's values for the next request.
 func (c *conn) reuseValues(values [][]byte) {
 	if cap(values) <= maxValues {
-		clear(values) // what they lie in is held no longer
+		clear(values) // so that they hold no buffer
 		c.values = values[:0]
 	}
 }
 
-// current returns the statement as it is now: the table may have changed since it was prepared.
+// current returns the statement with its table as it is now, which may have changed since the PREPARE.
 func (p *preparedLockStatement) current() (lockStatement, *wire.Failure) {
 	s := lockStatement{
 		Statement: statement.Statement{Parsed: p.statement, Text: p.text, Table: p.table, Names: p.names},
@@ -338,7 +338,7 @@ func (p *preparedLockStatement) current() (lockStatement, *wire.Failure) {
 		s.fixKey()
 	}
 	if s.PlainWrite() && !s.served() {
-		return s, nil // what it gets is asked when it is run
+		return s, nil // its policy is looked up when it is carried out
 	}
 	if critical == nil {
 		return lockStatement{}, wire.Invalid("MUSIC_REFUSED: %s is not critical any more: prepare the statement again without USING LOCK, or have the table made critical", s.Table)

@@ -12,36 +12,36 @@ import (
 	"music/rewrite"
 )
 
-// meaning is what a statement is to the proxy.
+// meaning classifies a statement by what the proxy must do with it.
 type meaning uint8
 
 const (
-	meaningPlain    meaning = iota // Cassandra's alone
-	meaningWrites                  // an INSERT, UPDATE, DELETE, TRUNCATE or batch of plain CQL, on tables that are not critical now
+	meaningPlain    meaning = iota // it is always forwarded
+	meaningWrites                  // INSERT, UPDATE, DELETE, TRUNCATE or a batch, on tables that are not critical now
 	meaningLocal                   // a SELECT on system.local
 	meaningPeers                   // a SELECT on system.peers or system.peers_v2
 	meaningUse                     // USE
 	meaningSchema                  // CREATE, ALTER, DROP
-	meaningCritical                // LOCK, UNLOCK, LIST LOCKS, or a statement on a critical table: it has to be read whole
+	meaningCritical                // LOCK, UNLOCK, LIST LOCKS, or a statement on a critical table: it must be parsed
 	meaningUnclear                 // the proxy cannot read it, and it names no table that is critical now
-	meaningRefused                 // with reading.failure
+	meaningRefused                 // it is refused with reading.failure
 )
 
-// reading is what a look at a statement's text has told.
+// reading is the classification of a statement by its text.
 type reading struct {
 	meaning meaning
 	verb    rewrite.Verb
-	execute bool           // it is to be carried out, and not prepared
-	table   *catalog.Table // of meaningWrites and meaningCritical, where one is named
-	failure *wire.Failure
+	execute bool           // it is to be carried out, not prepared
+	table   *catalog.Table // for meaningWrites and meaningCritical: the table, or nil
+	failure *wire.Failure  // for meaningRefused
 
-	name     tableKey    // of the table that the statement names, of a batch the last one; empty where it names none
-	names    [][2]string // of a batch's text that names a critical table: the tables of its statements
-	unlisted *[2]string  // keyspace and name of a table that the statement writes or locks, and that is not in the schema as it was read last
+	name     tableKey    // the table that the statement names, in a batch the last one; empty if none
+	names    [][2]string // for a BATCH text that names a critical table: the tables of its statements
+	unlisted *[2]string  // keyspace and name of a table that it writes or locks and that is not in the schema as last read
 }
 
-// read classifies a statement by its head, into r, which must be empty. It returns false when the
-// part seen does not tell. It does not allocate for what has nothing to do with locks.
+// read classifies a statement by its text, into r, which must be empty. It returns false if the part of
+// the text that has arrived is not enough. It does not allocate for statements that are forwarded.
 func (c *conn) read(r *reading, text []byte, whole bool, keyspaceOfRequest string) (ok bool) {
 	head := rewrite.ReadHead(text, whole)
 	if !head.Complete && !whole {
@@ -72,7 +72,7 @@ func (c *conn) read(r *reading, text []byte, whole bool, keyspaceOfRequest strin
 	return whole
 }
 
-// readVerb reads LOCK, UNLOCK and LIST LOCKS. Where there are no locks they are left to Cassandra.
+// readVerb classifies LOCK, UNLOCK and LIST LOCKS. If locks are off they are left to Cassandra.
 func (c *conn) readVerb(text []byte, head rewrite.Head, keyspaceOfRequest string) reading {
 	if c.server.Tables == nil {
 		return reading{verb: head.Verb}
@@ -85,7 +85,7 @@ func (c *conn) readVerb(text []byte, head rewrite.Head, keyspaceOfRequest string
 	return r
 }
 
-// readHead reads a statement on one table, into r.
+// readHead classifies a statement on one table, into r.
 func (c *conn) readHead(r *reading, text []byte, head *rewrite.Head, keyspaceOfRequest string) {
 	name := c.tableKey(text, head.Keyspace, head.Table, keyspaceOfRequest)
 	table := c.lookup(name)
@@ -117,7 +117,7 @@ func (c *conn) readHead(r *reading, text []byte, head *rewrite.Head, keyspaceOfR
 	}
 }
 
-// readBatch reads the text of a batch: its statements can only be told apart in the whole.
+// readBatch classifies a BATCH text, which it must parse.
 func (c *conn) readBatch(text []byte, keyspaceOfRequest string) reading {
 	if c.server.Tables == nil {
 		return reading{verb: rewrite.Batch}
@@ -149,12 +149,11 @@ func (c *conn) readBatch(text []byte, keyspaceOfRequest string) reading {
 	return r
 }
 
-// tableKey is the name of a table as catalog.Tables finds it: its keyspace, a zero byte, and its
-// name.
+// tableKey is the key of a table in catalog.Tables: its keyspace, a zero byte, and its name.
 type tableKey []byte
 
-// tableKey returns the key of a table that a text names: without a keyspace of its own it is in
-// that of the request, or of the connection. The key is valid until the connection's next call.
+// tableKey returns the key of a table that a text names. If ks is empty the keyspace is that of the
+// request, or else of the connection. The result is valid until the next call.
 func (c *conn) tableKey(text []byte, ks, table rewrite.Name, keyspaceOfRequest string) tableKey {
 	key := c.nameBuffer[:0]
 	switch {
@@ -171,7 +170,7 @@ func (c *conn) tableKey(text []byte, ks, table rewrite.Name, keyspaceOfRequest s
 	return c.nameBuffer
 }
 
-// lookup returns the Table of a key, or nil where no statement has concerned the proxy with it.
+// lookup returns the Table of a key, or nil if catalog.Tables has none.
 func (c *conn) lookup(key tableKey) *catalog.Table {
 	if c.server.Tables == nil {
 		return nil
@@ -179,8 +178,8 @@ func (c *conn) lookup(key tableKey) *catalog.Table {
 	return c.server.Tables.Find(key)
 }
 
-// unlisted returns keyspace and name of a table that is not in the schema as it was read last, else
-// nil. A name without any keyspace is no table's.
+// unlisted returns keyspace and name of a table that is not in the schema as last read, else nil. A key
+// without a keyspace names no table: the result is nil.
 func (c *conn) unlisted(key tableKey) *[2]string {
 	if key[0] == 0 || c.server.Tables.InSchema(key) {
 		return nil
@@ -195,12 +194,12 @@ func (k tableKey) names() [2]string {
 	return [2]string{string(ks), string(table)}
 }
 
-// String returns the table's name as it is told to people.
+// String returns the table's name for people to read.
 func (k tableKey) String() string {
 	return strings.TrimSuffix(strings.Replace(string(k), "\x00", ".", 1), ".")
 }
 
-// read returns what it means to read the table: some show the cluster's nodes.
+// read returns the meaning of a SELECT on the table: some tables show the cluster's nodes.
 func (k tableKey) read() meaning {
 	switch string(k) {
 	case "system\x00local":
@@ -211,7 +210,7 @@ func (k tableKey) read() meaning {
 	return meaningPlain
 }
 
-// reserved reports whether only proxies write the table.
+// reserved reports whether only proxies may write the table.
 func (k tableKey) reserved() bool {
 	at := bytes.IndexByte(k, 0)
 	if bytes.HasPrefix(k[at+1:], []byte(catalog.CompanionPrefix)) {
@@ -220,10 +219,9 @@ func (k tableKey) reserved() bool {
 	return string(k[:at]) == "music" && string(k[at+1:]) != "named"
 }
 
-// closed reports whether a statement on the table would change what is only the proxies' to change,
-// or show what is theirs to read: the cluster's secret. All else may be read by everybody; keyspace
-// music may be replicated otherwise, and the companion dropped of a table that is to be critical no
-// more.
+// closed reports whether clients must not execute a statement on the table: it would change what only
+// proxies may change, or read the cluster's secret. Allowed are reading all other tables, changing the
+// replication of keyspace music, and dropping the companion of a table that is no longer critical.
 func (k tableKey) closed(head *rewrite.Head) bool {
 	if head.Verb != rewrite.Schema {
 		return k.reserved() && (head.Verb != rewrite.Select || string(k) == "music\x00secrets")
@@ -235,12 +233,13 @@ func (k tableKey) closed(head *rewrite.Head) bool {
 	return k.reserved() && (what.Kind != rewrite.SchemaTable || what.Action != rewrite.Drop)
 }
 
-// forProxiesOnly returns the error for a statement on a table that only proxies write.
+// forProxiesOnly returns the error for a statement on a table that only proxies may use.
 func forProxiesOnly(table string) *wire.Failure {
 	return wire.Invalid("MUSIC_REFUSED: %s is for the proxies only: LIST LOCKS shows who holds what", table)
 }
 
-// keepsLocks refuses to drop the lock rows of a table that is to stay critical.
+// keepsLocks refuses to drop the companion of a table that is critical by its comment or the
+// configuration.
 func (c *conn) keepsLocks(head *rewrite.Head, name tableKey) (f *wire.Failure) {
 	if head.Verb != rewrite.Schema || head.Schema.Action != rewrite.Drop || !name.reserved() {
 		return nil
@@ -253,9 +252,8 @@ func (c *conn) keepsLocks(head *rewrite.Head, name tableKey) (f *wire.Failure) {
 	return f
 }
 
-// readUnclear reads what the proxy does not understand, as a transaction of Cassandra 6. Cassandra
-// will hardly read it either; but what names a critical table, or one of the proxies', does not get
-// there.
+// readUnclear classifies a text that the proxy cannot parse, such as a transaction of Cassandra 6. It is
+// refused if a word in it may name a critical table or a table of the proxies.
 func (c *conn) readUnclear(text []byte, keyspaceOfRequest string) reading {
 	if c.server.Tables == nil {
 		return reading{meaning: meaningUnclear}
@@ -279,7 +277,7 @@ func (c *conn) readUnclear(text []byte, keyspaceOfRequest string) reading {
 	if named == nil {
 		return reading{meaning: meaningUnclear}
 	}
-	return reading{meaning: meaningRefused, failure: wire.Invalid("MUSIC_SYNTAX: the statement cannot be read, and it names %s, which is critical: mend it; nothing was done", named)}
+	return reading{meaning: meaningRefused, failure: wire.Invalid("MUSIC_SYNTAX: the proxy cannot parse this statement, which names %s, a critical table: correct it; nothing was done", named)}
 }
 
 // ofProxies reports whether a table of keyspace music with this name is for the proxies only.
@@ -291,19 +289,20 @@ func ofProxies(name string) bool {
 	return false
 }
 
-// wordsOf returns the words of a text in lower case: names of keyspaces and tables have letters,
-// digits and underscores of ASCII alone.
+// wordsOf returns the words of a text in lower case. Words consist of ASCII letters, digits and
+// underscores, as do the names of keyspaces and tables.
 func wordsOf(text []byte) []string {
 	return strings.FieldsFunc(strings.ToLower(string(text)), func(r rune) bool {
 		return r != '_' && (r < '0' || r > '9') && (r < 'a' || r > 'z')
 	})
 }
 
-// naming is how a text names a table, the surest way first, and at which word.
+// naming tells how a text names a table: way is 0 for keyspace and name in a row, 1 for any other, and at
+// is the index of the word.
 type naming struct{ way, at int }
 
-// namedIn reports whether words may name a table, and how: its name is one of them, and its
-// keyspace is another or the one that is used. Comments may stand anywhere between the two.
+// namedIn reports whether words may name a table, and how. Its name must be one of them, and its keyspace
+// another or the one in use: comments may stand between the two.
 func namedIn(words []string, t *catalog.Table, used string) (n naming, ok bool) {
 	keyspace, name := strings.ToLower(t.Keyspace), strings.ToLower(t.Name)
 	for i := 1; i < len(words); i++ {

@@ -17,51 +17,52 @@ import (
 	"music/musiccore"
 )
 
-// A client sees a reference with a tag behind it, so that nobody can guess one, and none serves for
-// another key or for locks that were made anew. With MaxRef, all of it is below the bits of every
-// double from 1 on (wholeNumber).
+// A client sees a reference with a tag appended, so that references cannot be guessed, nor used for another
+// key or another generation of the table. The limit MaxRef keeps the number below the bits of every double
+// from 1 on, see statement.wholeNumber.
 const (
 	tagBits                   = 23
 	MaxRef  musiccore.LockRef = 0x3ff<<(52-tagBits) - 1 // the highest reference that can be given
 )
 
-// References are what clients see of references. The methods may be called by many at once, and do
-// not block.
+// References converts references to the numbers that clients see, and back. It is safe for concurrent use,
+// and does not block.
 type References interface {
-	// Show is a key's reference as its client sees it: it rises with the reference. generation is that of the key's table.
+	// Show returns a key's reference as its client sees it. The number rises with the reference.
+	// generation is that of the key's table.
 	Show(generation [16]byte, k musiccore.Key, ref musiccore.LockRef) int64
-	// Read is the reference that a client names. ok is false where that was not shown for this key, in this generation.
+	// Read returns the reference for a number that a client has sent. ok is false if Show does not
+	// return that number for this key and generation.
 	Read(generation [16]byte, k musiccore.Key, n int64) (ref musiccore.LockRef, ok bool)
 	// Stale reports whether another proxy may have shown what Read does not know.
 	Stale() bool
 }
 
-// NewReferences makes References that whoever has the same secret makes alike. Who does not know it
-// can only guess.
+// NewReferences returns References with tags made from a secret. Equal secrets give equal tags.
 func NewReferences(secret []byte) References {
 	seed := maphash.MakeSeed()
 	return &taggedReferences{hashes: sync.Pool{New: func() any { return &keyedHash{mac: hmac.New(sha256.New, secret), seed: seed} }}}
 }
 
-// taggedReferences put the first bits of a keyed hash behind a reference.
+// taggedReferences implements References. The tag is the first bits of a keyed hash.
 type taggedReferences struct{ hashes sync.Pool }
 
-// keyedHash is the memory that one tag takes, with the tags of late: a reference is shown once, and
-// read by each operation under it.
+// keyedHash computes tags. It caches recent ones, since a reference is shown once but read by each
+// operation under it.
 type keyedHash struct {
 	mac  hash.Hash
-	in   []byte
+	in   []byte // the input of the next tag
 	sum  [sha256.Size]byte
 	seed maphash.Seed
-	late [tagsKept]knownTag
+	late [tagsKept]knownTag // the cache, by a hash of the input
 }
 
 const (
-	tagsKept    = 64     // of each processor, roughly
-	maxKnownTag = 1 << 8 // bytes of what a tag is made of, of which it is kept
+	tagsKept    = 64     // tags in a cache; there is about one cache per processor
+	maxKnownTag = 1 << 8 // the longest input whose tag is cached, in bytes
 )
 
-// knownTag is the tag of what it was made of.
+// knownTag is a cached tag with its input.
 type knownTag struct {
 	in  []byte
 	tag uint32
@@ -100,7 +101,7 @@ func (t *taggedReferences) Read(generation [16]byte, k musiccore.Key, n int64) (
 // Stale implements References: nothing changes the secret.
 func (t *taggedReferences) Stale() bool { return false }
 
-// shown returns a key's reference as its client sees it; 0 is none.
+// shown returns a key's reference as its client sees it; 0 for 0.
 func (s *Server) shown(generation [16]byte, k musiccore.Key, ref musiccore.LockRef) int64 {
 	if ref == 0 {
 		return 0
@@ -108,21 +109,20 @@ func (s *Server) shown(generation [16]byte, k musiccore.Key, ref musiccore.LockR
 	return s.References.Show(generation, k, ref)
 }
 
-// wrongReferences counts the references that a connection has named and that were never shown for
-// their key, and makes them slow.
+// wrongReferences slows down a client that guesses references: it counts those that were never shown for
+// their key.
 type wrongReferences struct {
 	wrong atomic.Int64
-	turn  chan struct{} // has room for one: once there are wrong ones, references are read one at a time
+	turn  chan struct{} // a mutex: after the first wrong reference they are read one at a time
 }
 
 const (
-	wrongPause    = 50 * time.Millisecond // for each wrong reference of the connection so far …
+	wrongPause    = 50 * time.Millisecond // per wrong reference of the connection so far …
 	maxWrongPause = time.Second           // … up to this
 )
 
-// readReference returns the reference of a key that the client names by n; 0 where it names none. A
-// wrong one is answered late, and nothing else of the connection that names one goes on meanwhile,
-// so that guessing takes for ever.
+// readReference returns the reference that the client has sent as n; 0 for 0. If n is wrong it blocks for
+// a while, and so do the connection's other requests with a reference, so that guessing takes too long.
 func (c *conn) readReference(critical *catalog.Critical, t *catalog.Table, k musiccore.Key, n int64) (musiccore.LockRef, *wire.Failure) {
 	if n == 0 {
 		return 0, nil
@@ -149,8 +149,7 @@ func (c *conn) readReference(critical *catalog.Critical, t *catalog.Table, k mus
 	return 0, refusal.OfOperation(musiccore.ErrNotHeld, t, n)
 }
 
-// pauseAfterWrong blocks for as long as so many wrong references are worth, or until the connection
-// ends.
+// pauseAfterWrong blocks for the pause after so many wrong references, or until the connection ends.
 func (c *conn) pauseAfterWrong(wrong int64) {
 	timer := time.NewTimer(min(time.Duration(wrong)*wrongPause, maxWrongPause))
 	defer timer.Stop()

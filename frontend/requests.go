@@ -12,14 +12,14 @@ import (
 	"music/frontend/wire"
 )
 
-// requests handles the direction client → Cassandra: it decides about each request, with one method
-// for each opcode.
+// requests is the relay.Handler of the direction client → Cassandra. It decides about each request, with
+// one method for each opcode.
 type requests conn
 
 // maxBeforeLogin bounds a message of a client that is not logged in yet, in bytes.
 const maxBeforeLogin = 64 << 10
 
-// check returns an error for a header that a client must not send on this connection.
+// check returns an error if a client must not send this header.
 func (r *requests) check(h *wire.Header) error {
 	c := (*conn)(r)
 	limit := c.server.Limits().Frame
@@ -34,36 +34,37 @@ func (r *requests) check(h *wire.Header) error {
 	case int64(h.Length) > int64(limit):
 		return c.violation(h.Stream, wire.Invalid("Request is too big: length %d exceeds maximum allowed length %d", h.Length, limit))
 	case h.Stream < 0:
-		return c.violation(h.Stream, wire.ProtocolError("Invalid stream id %d: negative ones are the server's", h.Stream))
+		return c.violation(h.Stream, wire.ProtocolError("Invalid stream id %d: negative ids are for the server", h.Stream))
 	case c.streams.Open(h.Stream):
 		return c.violation(h.Stream, inUse(h.Stream))
 	}
 	return nil
 }
 
-// inUse refuses a second request on a stream: the answer to one would be taken for the answer to
-// the other.
+// inUse returns the error for a second request on an open stream: the answer to one could be taken for the
+// answer to the other.
 func inUse(stream int16) *wire.Failure {
 	return wire.ProtocolError("Stream id %d is in use: its request has not been answered yet", stream)
 }
 
-// violation ends a connection whose client broke the protocol; farewell tells the client how.
+// violation is the error that ends a connection whose client violated the protocol. conn.farewell sends
+// failure to the client.
 type violation struct {
 	version byte
 	stream  int16
 	failure *wire.Failure
 }
 
-// Error returns what the client is told.
+// Error returns the error that the client gets.
 func (v *violation) Error() string { return v.failure.Error() }
 
-// violation returns the error that ends the connection.
+// violation returns a violation on a stream.
 func (c *conn) violation(stream int16, f *wire.Failure) error {
 	return &violation{version: c.version, stream: stream, failure: f}
 }
 
-// Decide decides about a request from its header and as much of its body as is needed
-// (docs/design.md 6.3).
+// Decide implements relay.Handler: it decides about a request by its header and as much of its body as is
+// needed (docs/design.md 6.3).
 func (r *requests) Decide(e *wire.Envelope) (relay.Decision, error) {
 	c := (*conn)(r)
 	if err := r.check(&e.Header); err != nil {
@@ -83,7 +84,7 @@ func (r *requests) Decide(e *wire.Envelope) (relay.Decision, error) {
 		}
 		c.caughtUp = false
 		if d.verdict == relay.Hold && c.server.Tables.Version() != version {
-			continue // it may have met two states of a table
+			continue // a table has changed: the decision may be based on two of its states
 		}
 		if d.verdict != relay.Forward {
 			c.held, c.decidedAt = d.action, version
@@ -99,14 +100,14 @@ func (r *requests) Decide(e *wire.Envelope) (relay.Decision, error) {
 			c.note(&e.Header, d.watch)
 			return relay.Forward, nil
 		}
-		c.streams.End(e.Stream) // a table may have become critical before the stream was open for Outstanding to see
+		c.streams.End(e.Stream) // a table may have become critical before Server.Outstanding could see the stream
 	}
 }
 
-// Await blocks until the schema has been read, for a request on a table that it did not have, or
-// until every request is answered. USE needs that, before it and after: Cassandra carries out the
-// requests of a connection in any order, and the proxy must know in which keyspace each of them
-// names its tables.
+// Await implements relay.Handler. For a request on a table that is not in the schema it blocks until the
+// schema has been read again. Else it blocks until every request has been answered. USE needs that before
+// and after it: Cassandra carries out the requests of a connection in any order, and the proxy must know
+// the keyspace of each.
 func (r *requests) Await() error {
 	c := (*conn)(r)
 	if c.catchUp {
@@ -126,8 +127,8 @@ func (r *requests) Await() error {
 	return nil
 }
 
-// expect notes that Cassandra owes an answer to a request that goes on now, and what the proxy
-// wants to know of the answer; nil is nothing.
+// expect opens the stream of a request that is forwarded now, and has its answer watched; nil means that
+// it need not be. It fails if the stream is already open.
 func (c *conn) expect(e wire.Envelope, w *watch) error {
 	if err := c.owe(e.Stream, w); err != nil {
 		return err
@@ -136,7 +137,7 @@ func (c *conn) expect(e wire.Envelope, w *watch) error {
 	return nil
 }
 
-// owe opens the stream of a request; it fails where the stream is open already.
+// owe opens the stream of a request. It fails if the stream is already open.
 func (c *conn) owe(stream int16, w *watch) error {
 	if !c.streams.Begin(stream, w != nil) {
 		return c.violation(stream, inUse(stream))
@@ -145,7 +146,7 @@ func (c *conn) owe(stream int16, w *watch) error {
 	return nil
 }
 
-// note notes what the answer is for, and counts the request.
+// note stores the watch of a request's answer, and counts the request.
 func (c *conn) note(h *wire.Header, w *watch) {
 	if w != nil {
 		c.watches.add(h.Stream, w)
@@ -159,8 +160,8 @@ func (c *conn) note(h *wire.Header, w *watch) {
 	c.server.Stats.Count(c.id, h.OpCode, traffic.Forwarded)
 }
 
-// decide decides what becomes of a request: it is the table from opcode to method. It may be called
-// again about the same request, and changes nothing by which it decides.
+// decide decides about a request: it is the table from opcode to method. It may be called several times
+// for one request, and changes no state that it depends on.
 func (c *conn) decide(e *wire.Envelope) decision {
 	if !c.loggedIn.Load() {
 		return c.decideLogin(*e)
@@ -189,15 +190,15 @@ func (c *conn) decide(e *wire.Envelope) decision {
 	return refused(wire.ProtocolError("Unknown opcode %d", e.OpCode))
 }
 
-// headerFlags are those that a request may have. Any other may change what the body means.
+// headerFlags are the flags that a request may have. Any other may change what the body means.
 const headerFlags = primitive.HeaderFlagCompressed | primitive.HeaderFlagTracing | primitive.HeaderFlagCustomPayload |
 	primitive.HeaderFlagWarning | primitive.HeaderFlagUseBeta
 
-// Perform does what was decided about the request that Decide has just held back. Its custom
-// payload goes along wherever it goes on.
+// Perform implements relay.Handler: it performs the action for the request that Decide has just held back.
+// The request's custom payload is sent with whatever replaces it.
 func (r *requests) Perform(e wire.Envelope) error {
 	c := (*conn)(r)
-	if c.down.Out.Full() { // no answer is made for a client that does not read
+	if c.down.Out.Full() { // do not pile up answers for a client that does not read
 		if err := c.up.Flush(); err != nil {
 			return err
 		}
@@ -214,8 +215,7 @@ func (r *requests) Perform(e wire.Envelope) error {
 	return err
 }
 
-// payload returns a copy of the custom payload of a whole request as on the wire, or nil where it
-// cannot be read.
+// payload returns a copy of the custom payload of a whole request, as on the wire; nil if it is malformed.
 func (c *conn) payload(e wire.Envelope) []byte {
 	body, err := c.uncompressed(e)
 	if err != nil {
@@ -228,9 +228,8 @@ func (c *conn) payload(e wire.Envelope) []byte {
 	return bytes.Clone(body[:cur.At])
 }
 
-// Flushed is called when all requests decided about so far are on their way. It blocks while the
-// client does not read its answers, and while memory for its waiting requests is used up. A
-// draining connection is not read on.
+// Flushed implements relay.Handler. It blocks while the client does not read its answers, and while the
+// memory for waiting requests is used up. It stops reading from a draining connection.
 func (r *requests) Flushed() {
 	r.sample.Flushed()
 	r.down.Out.Room(r.done)
@@ -242,8 +241,7 @@ func (r *requests) Flushed() {
 	}
 }
 
-// forwardHeld sends a request that was held back as it is; w is what the proxy wants to know of its
-// answer.
+// forwardHeld forwards a request that was held back, and has its answer watched.
 func (c *conn) forwardHeld(e wire.Envelope, w *watch) error {
 	if err := c.expect(e, w); err != nil {
 		return err
@@ -252,13 +250,13 @@ func (c *conn) forwardHeld(e wire.Envelope, w *watch) error {
 	return nil
 }
 
-// forwardEdited sends a request that was held back with another body, uncompressed and behind its
-// custom payload; w is what the proxy wants to know of its answer.
+// forwardEdited sends a request that was held back with another body, which is uncompressed and without
+// custom payload, and has its answer watched.
 func (c *conn) forwardEdited(e wire.Envelope, w *watch, body []byte) error {
 	return c.forwardAs(e, e.OpCode, w, body)
 }
 
-// forwardAs is forwardEdited that makes another kind of request of it. It counts as what the client
+// forwardAs is forwardEdited with another opcode. The request is counted under the opcode that the client
 // has sent.
 func (c *conn) forwardAs(e wire.Envelope, opcode primitive.OpCode, w *watch, body []byte) error {
 	if err := c.expect(e, w); err != nil {
@@ -272,24 +270,24 @@ func (c *conn) forwardAs(e wire.Envelope, opcode primitive.OpCode, w *watch, bod
 	return nil
 }
 
-// answer answers a request that has been kept back with an error.
+// answer answers a request that was held back with an error. It returns nil.
 func (c *conn) answer(e wire.Envelope, f *wire.Failure) error {
 	c.reject(e.Header, f)
 	return nil
 }
 
-// answerUnreadable answers a request whose body could not be read.
+// answerUnreadable answers a request whose body is malformed. It returns nil.
 func (c *conn) answerUnreadable(e wire.Envelope, err error) error {
 	return c.answer(e, unreadable(e.OpCode, err))
 }
 
-// scratchSize is the memory that a connection keeps for compressed requests; larger ones get memory
-// of their own.
+// scratchSize is the size of the memory that a connection keeps to decompress requests; larger requests
+// are decompressed into new memory.
 const scratchSize = 4 << 10
 
-// plainBody returns a request's body without compression and without the custom payload that may
-// stand before it (v4 spec section 2.2), as far as it has arrived. A compressed one can only be
-// read whole; it is valid until the next one is read.
+// plainBody returns a request's body decompressed and without its custom payload (v4 spec section 2.2), as
+// far as it has arrived. A compressed body must be whole, else the error is wire.ErrShort. The result is
+// valid until the next call.
 func (c *conn) plainBody(e *wire.Envelope) ([]byte, error) {
 	if e.Flags&(primitive.HeaderFlagCompressed|primitive.HeaderFlagCustomPayload) == 0 {
 		return e.Body(), nil
@@ -308,7 +306,7 @@ func (c *conn) plainBody(e *wire.Envelope) ([]byte, error) {
 	return body, nil
 }
 
-// uncompressed returns the body of a request as plainBody does, with its custom payload.
+// uncompressed is plainBody with the custom payload.
 func (c *conn) uncompressed(e wire.Envelope) ([]byte, error) {
 	if !c.framing.Compressed(e.Header) {
 		return e.Body(), nil
@@ -322,8 +320,8 @@ func (c *conn) uncompressed(e wire.Envelope) ([]byte, error) {
 	return wire.Decompress(c.framing.Compression, e.Body(), c.scratch, c.server.Limits().Frame)
 }
 
-// unreadable returns the decision on a body that could not be read: wait for the rest, or refuse it
-// where all is there.
+// unreadable returns the decision about a body that could not be read: wait for the rest or, if it is
+// whole, refuse it.
 func (c *conn) unreadable(e wire.Envelope, err error) decision {
 	if !e.Whole() {
 		return decision{verdict: relay.NeedWhole}
@@ -336,39 +334,39 @@ func unreadable(opcode primitive.OpCode, err error) *wire.Failure {
 	return wire.ProtocolError("%s message cannot be read: %v", traffic.OpcodeName(opcode), err)
 }
 
-// decision is what becomes of a request. The zero value hands it on as the bytes received. Its four
-// words are returned in registers; five would be copied at each return.
+// decision is what becomes of a request. The zero value forwards it as the bytes received. With more than
+// four words it would no longer be returned in registers.
 type decision struct {
-	verdict relay.Decision // what its direction does with it
-	watch   *watch         // forward: what the proxy wants to know of the answer; nil: nothing
-	action  action         // hold: what is done with the request
+	verdict relay.Decision
+	watch   *watch // for relay.Forward: how its answer is watched; nil if it is not
+	action  action // for relay.Hold
 }
 
-// action is what is done with a request that is held back.
+// action is what to do with a request that is held back.
 type action interface {
-	// perform is called with the whole request, right after it was decided about: what the decision
-	// has read still lies where it lay.
+	// perform is called with the whole request, right after the decision: slices of the read buffer
+	// that the action holds are still valid, but no longer once it returns.
 	perform(c *conn, e wire.Envelope) error
-	String() string
+	String() string // for tests and logs
 }
 
 // held returns the decision to hold a request back for an action.
 func held(a action) decision { return decision{verdict: relay.Hold, action: a} }
 
-// watched returns the decision to hand a request on and to look at its answer.
+// watched returns the decision to forward a request and to watch its answer.
 func watched(w *watch) decision { return decision{watch: w} }
 
-// refused returns the decision to answer a request with an error: Cassandra does not hear of it.
+// refused returns the decision to answer a request with an error, without asking Cassandra.
 func refused(f *wire.Failure) decision { return held(refuse{f}) }
 
-// String describes the decision for people.
+// String returns the decision in a form for people to read.
 func (d decision) String() string {
 	if u, ok := d.action.(*unlistedTable); ok {
 		return fmt.Sprintf("%v (table %s.%s is not in the schema)", u.otherwise, u.name[0], u.name[1])
 	}
 	text := [...]string{relay.Forward: "forward", relay.NeedWhole: "need whole", relay.Hold: "hold", relay.Alone: "alone"}[d.verdict]
 	if d.watch != nil {
-		text += fmt.Sprintf(", look at the answer: %v", d.watch.kind)
+		text += fmt.Sprintf(", watch the answer: %v", d.watch.kind)
 	}
 	if d.action != nil {
 		text += ": " + d.action.String()
@@ -376,7 +374,7 @@ func (d decision) String() string {
 	return text
 }
 
-// refuse answers a request with an error.
+// refuse is the action that answers a request with an error.
 type refuse struct{ failure *wire.Failure }
 
 // perform implements action.

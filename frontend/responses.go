@@ -14,12 +14,12 @@ import (
 	"music/frontend/wire"
 )
 
-// responses handles the direction Cassandra → client: it finds the few answers that concern the
-// proxy.
+// responses is the relay.Handler of the direction Cassandra → client. It finds the few answers that the
+// proxy must look at.
 type responses conn
 
-// Decide decides about a response by its stream alone. It looks only into those that the proxy
-// waits for, and errors that may name nodes.
+// Decide implements relay.Handler: it decides about a response by its stream. It looks only into watched
+// answers and into errors that may name nodes.
 func (r *responses) Decide(e *wire.Envelope) (relay.Decision, error) {
 	c := (*conn)(r)
 	if e.Version&wire.ResponseBit == 0 {
@@ -39,7 +39,7 @@ func (r *responses) Decide(e *wire.Envelope) (relay.Decision, error) {
 	return v, nil
 }
 
-// decideWatched decides about a response that the proxy waits for.
+// decideWatched decides about a watched response.
 func (c *conn) decideWatched(e wire.Envelope) (relay.Decision, error) {
 	if !e.Whole() {
 		return relay.NeedWhole, nil
@@ -53,7 +53,7 @@ func (c *conn) decideWatched(e wire.Envelope) (relay.Decision, error) {
 	return relay.Forward, nil
 }
 
-// login follows the handshake by the opcodes of its answers, before the client can have seen them.
+// login follows the handshake by the opcodes of Cassandra's answers, before the client has them.
 func (c *conn) login(e wire.Envelope) {
 	switch e.OpCode {
 	case primitive.OpCodeAuthenticate:
@@ -65,11 +65,11 @@ func (c *conn) login(e wire.Envelope) {
 	case primitive.OpCodeAuthSuccess:
 		c.loggedInNow()
 	case primitive.OpCodeError:
-		c.started.Store(c.authenticated.Load()) // a STARTUP that is refused may be followed by another
+		c.started.Store(c.authenticated.Load()) // after a refused STARTUP the client may send another
 	}
 }
 
-// Perform deals with an answer that the proxy has waited for, or that names nodes.
+// Perform implements relay.Handler: it processes a watched answer, or one that names nodes.
 func (r *responses) Perform(e wire.Envelope) error {
 	c := (*conn)(r)
 	e = c.showReplicas(e)
@@ -100,7 +100,7 @@ func (r *responses) Perform(e wire.Envelope) error {
 	return nil
 }
 
-// answerTo returns what the client gets in the place of an answer.
+// answerTo returns the envelope that the client gets for an answer.
 func (c *conn) answerTo(e wire.Envelope, w watch) (wire.Envelope, error) {
 	switch w.kind {
 	case watchPrepare:
@@ -115,7 +115,7 @@ func (c *conn) answerTo(e wire.Envelope, w watch) (wire.Envelope, error) {
 	return e, nil
 }
 
-// follow notes the keyspace that a USE has set.
+// follow stores the keyspace that a USE has set.
 func (c *conn) follow(e wire.Envelope) error {
 	if e.OpCode != primitive.OpCodeResult {
 		return nil
@@ -130,7 +130,7 @@ func (c *conn) follow(e wire.Envelope) error {
 	return nil
 }
 
-// decode decodes a response of Cassandra whole.
+// decode decodes a response of Cassandra.
 func (c *conn) decode(e wire.Envelope) (*frame.Frame, error) {
 	body, flags, err := c.plainAnswer(e)
 	if err != nil {
@@ -139,12 +139,11 @@ func (c *conn) decode(e wire.Envelope) (*frame.Frame, error) {
 	return wire.Decode(e.Header, flags, body)
 }
 
-// maxDecoded bounds an answer that is decoded: rows of system tables and prepared metadata are
-// small.
+// maxDecoded bounds the size of a decoded answer, in bytes: rows of system tables and prepared metadata
+// are small.
 const maxDecoded = 64 << 20
 
-// plainAnswer returns the body of a response without compression, and the flags that are left of
-// it.
+// plainAnswer returns the decompressed body of a response, and the flags that apply to it.
 func (c *conn) plainAnswer(e wire.Envelope) ([]byte, primitive.HeaderFlag, error) {
 	if !c.framing.Compressed(e.Header) {
 		return e.Body(), e.Flags, nil
@@ -153,14 +152,13 @@ func (c *conn) plainAnswer(e wire.Envelope) ([]byte, primitive.HeaderFlag, error
 	return body, e.Flags &^ primitive.HeaderFlagCompressed, err
 }
 
-// SchemaChange is what a client's DDL has changed, in the protocol's words (v4 spec section
-// 4.2.5.5). Change is empty where it has changed nothing: the table may have been made by another
-// client, and this proxy may not know it yet.
+// SchemaChange is the change that a client's DDL has made, in the protocol's words (v4 spec section
+// 4.2.5.5). Change is empty if it has made none, as with IF NOT EXISTS: the table may have been created by
+// another client, and this proxy may not know it yet.
 type SchemaChange struct{ Change, Target, Keyspace, Name string }
 
-// performSchema has the proxy follow a schema change before the client gets the answer: from then
-// on the client may rely on a table being critical. Other requests of the connection go on
-// meanwhile.
+// performSchema has the proxy follow a schema change before the client gets the answer, so that the client
+// can rely on a table being critical. It does not block the connection's other requests.
 func (c *conn) performSchema(e wire.Envelope, change SchemaChange) error {
 	f, err := c.decode(e)
 	if err != nil {
@@ -178,18 +176,18 @@ func (c *conn) performSchema(e wire.Envelope, change SchemaChange) error {
 	}
 	raw := bytes.Clone(e.Raw)
 	c.later(func() {
-		c.streams.End(e.Stream) // Cassandra owes nothing more, and the client may use the stream again as soon as it has the answer
+		c.streams.End(e.Stream) // before the answer, after which the client may use the stream again
 		warnings := c.server.DDL(change)
 		c.post(c.warn(wire.Envelope{Header: e.Header, Raw: raw}, warnings).Raw)
 	})
 	return nil
 }
 
-// Await returns at once: no response is decided about alone.
+// Await implements relay.Handler. It is never called, since Decide never returns relay.Alone.
 func (r *responses) Await() error { return nil }
 
-// Flushed ends a sample whose answer has been written, and a connection that was only waiting for
-// its last answers.
+// Flushed implements relay.Handler. It ends a sample whose answer has been written, and a draining
+// connection whose last answer has been written.
 func (r *responses) Flushed() {
 	c := (*conn)(r)
 	c.sample.Tell(c.server.Stats)
@@ -198,22 +196,22 @@ func (r *responses) Flushed() {
 	}
 }
 
-// watchKind is why the proxy looks into an answer.
+// watchKind is the reason why the proxy looks into an answer.
 type watchKind uint8
 
 const (
-	watchLogin    watchKind = iota + 1 // how the handshake goes on: READY, AUTHENTICATE, AUTH_SUCCESS
-	watchPrepare                       // the id that Cassandra gives a statement
-	watchKeyspace                      // USE
-	watchTopology                      // rows of system.local, peers and peers_v2: addresses are translated
-	watchSchema                        // a schema change, which the proxy follows first
-	watchFenced                        // the outcome of an operation under a lock
-	watchColumns                       // the columns that a read would have
-	watchRights                        // whether Cassandra permits what the proxy asks for the client
-	watchUnserved                      // whether Cassandra can read what holds a clause of ours
+	watchLogin    watchKind = iota + 1 // to follow the handshake: READY, AUTHENTICATE, AUTH_SUCCESS
+	watchPrepare                       // for the id of a prepared statement
+	watchKeyspace                      // for the keyspace that a USE has set
+	watchTopology                      // to translate addresses in rows of system.local, peers and peers_v2
+	watchSchema                        // to follow a schema change before the client has the answer
+	watchFenced                        // for the outcome of an operation under a lock
+	watchColumns                       // for the columns that a read would have
+	watchRights                        // for whether the client has a permission
+	watchUnserved                      // for a syntax error due to a lock clause
 )
 
-// String returns what is looked at, for people.
+// String returns the reason in words.
 func (k watchKind) String() string {
 	return [...]string{
 		watchLogin: "login", watchPrepare: "prepared id", watchKeyspace: "USE", watchTopology: "topology", watchSchema: "schema change",
@@ -221,28 +219,28 @@ func (k watchKind) String() string {
 	}[k]
 }
 
-// watch is why the proxy looks into an answer, and what it does with it.
+// watch describes how the proxy processes the answer to a request.
 type watch struct {
 	kind      watchKind
 	preparing *preparing                                 // watchPrepare
 	topology  *topology.Request                          // watchTopology
 	sent      *sentOperation                             // watchFenced
-	change    SchemaChange                               // watchSchema: what it is about, where Cassandra does not say
-	columns   func(wire.Envelope) (wire.Envelope, error) // watchColumns: what is told in its place
-	probe     probe                                      // watchRights: what was asked
-	allowed   func()                                     // watchRights: what follows where it may
-	denied    func(e wire.Envelope)                      // watchRights: what follows where it may not; nil: nothing
-	unserved  *wire.Failure                              // watchUnserved: what is told where Cassandra cannot read the text
+	change    SchemaChange                               // watchSchema: the change if the answer does not name it
+	columns   func(wire.Envelope) (wire.Envelope, error) // watchColumns: returns the client's answer
+	probe     probe                                      // watchRights: the statement that was sent
+	allowed   func()                                     // watchRights: called if the client has the permission
+	denied    func(e wire.Envelope)                      // watchRights: called if it has not; may be nil
+	unserved  *wire.Failure                              // watchUnserved: the error if Cassandra cannot parse the text
 }
 
-// watches holds the expected answers of a connection, by stream. Most connections have none most of
-// the time: the values are pointers, since a map keeps room for several.
+// watches holds the watched requests of a connection, by stream. It is safe for concurrent use. The values
+// are pointers because a map allocates room for several values at once, and most connections have none.
 type watches struct {
 	mu sync.Mutex
 	by map[int16]*watch
 }
 
-// add expects an answer.
+// add has the answer on a stream watched.
 func (w *watches) add(stream int16, x *watch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -252,14 +250,14 @@ func (w *watches) add(stream int16, x *watch) {
 	w.by[stream] = x
 }
 
-// peek returns what is expected on a stream, without a change.
+// peek returns the watch of a stream, or the zero value.
 func (w *watches) peek(stream int16) watch {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.at(stream)
 }
 
-// expects reports whether an answer of a kind is expected.
+// expects reports whether there is a watch of a kind.
 func (w *watches) expects(kind watchKind) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -271,7 +269,7 @@ func (w *watches) expects(kind watchKind) bool {
 	return false
 }
 
-// at is called with the mutex held.
+// at is peek with the mutex held.
 func (w *watches) at(stream int16) watch {
 	if x := w.by[stream]; x != nil {
 		return *x
@@ -279,7 +277,7 @@ func (w *watches) at(stream int16) watch {
 	return watch{}
 }
 
-// remove returns what was expected on a stream, and expects it no longer.
+// remove removes the watch of a stream and returns it, or the zero value.
 func (w *watches) remove(stream int16) watch {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -288,7 +286,7 @@ func (w *watches) remove(stream int16) watch {
 	return x
 }
 
-// removeAll empties w and returns what was in it.
+// removeAll removes all watches and returns them.
 func (w *watches) removeAll() map[int16]*watch {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -297,9 +295,8 @@ func (w *watches) removeAll() map[int16]*watch {
 	return all
 }
 
-// warn returns an answer with more warnings, behind those that it has; the rest of it stays as it
-// was received. In protocol 3, which has no warnings, and where the answer cannot be read, it
-// returns e as it is.
+// warn returns an answer with warnings added. It returns e itself in protocol 3, which has no warnings,
+// and if the answer is malformed.
 func (c *conn) warn(e wire.Envelope, warnings []string) wire.Envelope {
 	if len(warnings) == 0 || c.version < byte(primitive.ProtocolVersion4) {
 		return e

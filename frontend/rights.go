@@ -17,35 +17,35 @@ import (
 	"music/rewrite"
 )
 
-// rightsLast is how long Cassandra's word that a client may write a table is believed
+// rightsLast is for how long the proxy relies on a permission that Cassandra has confirmed
 // (docs/design.md 2).
 const rightsLast = 2 * time.Second
 
-// permission is a set of Cassandra's on a table.
+// permission is a set of Cassandra's permissions on a table.
 type permission uint8
 
 const (
 	permissionModify    permission = 1 << iota // LOCK and UNLOCK, and each write
 	permissionSelect                           // LIST LOCKS, and each read
 	permissionAuthorize                        // UNLOCK … FORCE
-	permissionCount     = 3                    // how many there are
+	permissionCount     = 3                    // the number of permissions
 )
 
-// right is what the client of a connection wants to be allowed to do with a table: what is one
-// permission.
+// right is one permission on a table.
 type right struct {
 	table *catalog.Table
 	what  permission
 }
 
-// rights remembers what the client of a connection may do.
+// rights holds the permissions of a connection's client that Cassandra has confirmed, and until when they
+// are relied on. It is safe for concurrent use.
 type rights struct {
 	mu    sync.Mutex
 	until map[right]time.Time
 }
 
-// permissions returns what a statement takes on its table: the permission of Cassandra's own
-// statement that does the same. A condition tells what the table holds.
+// permissions returns the permissions that a statement needs on its table: those that Cassandra demands for
+// the equivalent statement. A condition needs SELECT, since its answer shows data.
 func (s *lockStatement) permissions() permission {
 	switch st := s.Parsed; {
 	case s.Table == nil: // LIST LOCKS of all tables
@@ -60,9 +60,8 @@ func (s *lockStatement) permissions() permission {
 	return permissionModify
 }
 
-// missingPermission returns the first of some permissions that Cassandra has not just granted the
-// client; 0 where it has granted all, or has no roles. It does not allocate, and takes no lock of
-// other clients.
+// missingPermission returns one of the needed permissions that Cassandra has not confirmed lately; 0 if it
+// has confirmed all, or has no roles. It does not allocate, and takes no lock that other clients take.
 func (c *conn) missingPermission(t *catalog.Table, need permission) permission {
 	if !c.authenticated.Load() {
 		return 0
@@ -78,7 +77,7 @@ func (c *conn) missingPermission(t *catalog.Table, need permission) permission {
 	return 0
 }
 
-// note remembers that the client may do this.
+// note stores a permission that Cassandra has confirmed.
 func (s *rights) note(r right) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,16 +87,16 @@ func (s *rights) note(r right) {
 	s.until[r] = time.Now().Add(rightsLast)
 }
 
-// probe is a statement that Cassandra executes, or begins to, only for a role that has a right, and
-// that changes nothing.
+// probe is a statement that changes nothing, and by whose answer one sees whether the client has a
+// permission.
 type probe struct {
 	text string
-	role string // nobody's: to name it is as far as the statement gets; empty = it comes to its end
+	role string // a role that does not exist: the permission is there if the error names it; "" if success shows it
 }
 
-// newProbe asks for a right. For reading and writing it names no row (tried on 5.0.8: no mutation
-// is made). For AUTHORIZE it takes that right from a role that does not exist: Cassandra looks at
-// the role of the client before it looks for that other role.
+// newProbe returns the probe for a right. For reading and writing it is a statement on no row (tried on
+// 5.0.8: there is no mutation). For AUTHORIZE it revokes that permission from a role that does not exist:
+// Cassandra checks the client's permission before it looks that role up.
 func newProbe(r right, critical *catalog.Critical) probe {
 	table := rewrite.Quote(r.table.Keyspace) + "." + rewrite.Quote(r.table.Name)
 	text := "DELETE FROM " + table
@@ -115,7 +114,7 @@ func newProbe(r right, critical *catalog.Critical) probe {
 	return probe{text: text}
 }
 
-// grants reports whether an answer to a probe says that the client has the permission.
+// grants reports whether an answer to a probe shows that the client has the permission.
 func (c *conn) grants(e wire.Envelope, p probe) bool {
 	if e.OpCode == primitive.OpCodeResult || p.role == "" {
 		return e.OpCode == primitive.OpCodeResult
@@ -128,10 +127,9 @@ func (c *conn) grants(e wire.Envelope, p probe) bool {
 	return ok && strings.Contains(failure.ErrorMessage, p.role)
 }
 
-// whenPermitted calls act once Cassandra has said that the client has all permissions that a
-// statement needs, for which it is asked one after another; emit sends the first question. Before
-// that nothing is asked of the core: a client without the permission learns nothing of a lock, and
-// does nothing to it.
+// whenPermitted calls act when Cassandra has confirmed all permissions that a statement needs. Missing ones
+// are probed one after another; emit sends the first probe. The core is not asked before, so that a client
+// without the permission neither sees nor changes anything of a lock.
 func (c *conn) whenPermitted(h wire.Header, s *lockStatement, need permission, emit func([]byte), act func() *wire.Failure) *wire.Failure {
 	what := c.missingPermission(s.Table, need)
 	if what == 0 {
@@ -149,9 +147,9 @@ func (c *conn) whenPermitted(h wire.Header, s *lockStatement, need permission, e
 	return f
 }
 
-// askRight asks Cassandra on the client's own connection, in the stream of its request, whether the
-// client has a right; act follows where it does, and the client gets Cassandra's own words where it
-// does not.
+// askRight returns the request that probes for a permission, on the client's own connection and the stream
+// of its request, and has its answer watched. act is called if the client has the permission; else the
+// client gets Cassandra's error.
 func (c *conn) askRight(h wire.Header, s *lockStatement, what permission, act func()) ([]byte, *wire.Failure) {
 	r := right{s.Table, what}
 	asked := newProbe(r, s.Critical)
@@ -170,14 +168,14 @@ func (c *conn) askRight(h wire.Header, s *lockStatement, what permission, act fu
 	return append(h.AppendTo(make([]byte, 0, wire.HeaderSize+len(body))), body...), nil
 }
 
-// Refusal is an attempt at a lock that was refused.
+// Refusal describes a refused statement on a lock, for the audit.
 type Refusal struct {
 	By    musiccore.Client
 	Table *catalog.Table
-	Key   musiccore.Key     // no PK where the statement names no single key
-	Ref   musiccore.LockRef // as LIST LOCKS shows it: a number that was made up is shown likewise; 0 is none
+	Key   musiccore.Key     // PK is empty if the statement does not name exactly one key
+	Ref   musiccore.LockRef // without tag, as LIST LOCKS shows it, even if no such reference was given; 0 = none
 	Why   string
-	Lost  bool // an operation under a lock that was lost: it is fenced off
+	Lost  bool // an operation under a lock that is lost
 }
 
 // auditClient returns the client, for the audit.
@@ -185,21 +183,21 @@ func (c *conn) auditClient() musiccore.Client {
 	return musiccore.Client{Role: c.claimedRole, Address: c.address}
 }
 
-// audit tells of an attempt that was refused.
+// audit reports a refused statement.
 func (c *conn) audit(why string, t *catalog.Table, k musiccore.Key, ref musiccore.LockRef) {
 	if c.server.Audit != nil {
 		c.server.Audit(Refusal{By: c.auditClient(), Table: t, Key: k, Ref: ref, Why: why})
 	}
 }
 
-// auditFencedOff tells of an operation under a lock that was lost.
+// auditFencedOff reports an operation under a lock that is lost.
 func (c *conn) auditFencedOff(f *sentOperation, ref musiccore.LockRef) {
 	if c.server.Audit != nil {
 		c.server.Audit(Refusal{By: c.auditClient(), Table: f.table, Key: f.key, Ref: ref, Why: "the lock is lost", Lost: true})
 	}
 }
 
-// auditDenied tells of a statement that its client has no right to.
+// auditDenied reports a statement for which the client has no permission.
 func (c *conn) auditDenied(e wire.Envelope, s *lockStatement, what permission) {
 	f, err := c.decode(e)
 	if err != nil {
@@ -220,7 +218,7 @@ func (c *conn) auditDenied(e wire.Envelope, s *lockStatement, what permission) {
 	c.audit(why, s.Table, k, ref)
 }
 
-// name returns the word that Cassandra has for a permission.
+// name returns Cassandra's name of a permission.
 func (p permission) name() string {
 	switch p {
 	case permissionSelect:

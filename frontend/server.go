@@ -1,6 +1,5 @@
-// Package frontend serves CQL clients. It relays requests and responses as the bytes received,
-// looks into those that may concern a critical table, and answers the statements that are the
-// proxy's own.
+// Package frontend serves CQL clients. It relays requests and responses as the bytes received, looks into
+// those that may be on a critical table, and carries out LOCK, UNLOCK and the operations under a lock.
 package frontend
 
 import (
@@ -23,76 +22,72 @@ import (
 	"music/rewrite"
 )
 
-// Options are what a Server is made of. They must not change once it serves.
+// Options configure a Server. They must not change once it serves.
 type Options struct {
 	Cluster
 	Schema
 	Timeouts
 
-	Locks Locks // nil when locks are off, as are Tables
-	// References are what clients see of the references that Locks gives; needed where there are
-	// Locks.
+	Locks Locks // nil if locks are off; then Tables is nil, too
+	// References converts references of Locks to those that clients see. It must be set if Locks is.
 	References References
-	// Audit is called for each attempt that was refused, unless it is nil. It may be called by many
-	// goroutines at once and must not block.
+	// Audit is called for each refused statement on a lock, unless it is nil. It must be safe for
+	// concurrent use and must not block.
 	Audit func(Refusal)
 
-	// Limits returns those that hold now. It is called for each request, and must not block.
+	// Limits returns the present limits. It is called for each request, and must not block.
 	Limits func() *Limits
 
 	Log   zerolog.Logger
 	Stats *traffic.Stats
 }
 
-// Cluster is the node behind the server, and the proxies beside it.
+// Cluster describes the home node and the other nodes' proxies.
 type Cluster struct {
 	// Dial opens a connection to the home node. It must honour ctx.
 	Dial func(ctx context.Context) (net.Conn, error)
-	// Advertise is the address that drivers get in the place of the home node's.
+	// Advertise is the address that drivers are shown in the place of the home node's.
 	Advertise netip.AddrPort
-	// Nodes returns the other nodes that have a proxy now; neither side modifies the result. Where
-	// it is nil, the home node is shown as the only one.
+	// Nodes returns the nodes beside the home node that have a proxy now; the result must not be
+	// modified. If Nodes is nil, drivers see only the home node.
 	Nodes func() []topology.Node
 }
 
-// Schema is what the server knows of Cassandra's schema, and how it follows changes.
+// Schema gives the server access to Cassandra's schema.
 type Schema struct {
-	// Tables is nil when locks are off: then no statement is looked into but for the cluster's
-	// topology.
+	// Tables is nil if locks are off. Then only statements on the cluster's topology are looked into.
 	Tables *catalog.Tables
-	// DDL is called after a client's schema change, before the client gets the answer. It may block
-	// up to its own limit.
+	// DDL is called after a client's schema change, before the client gets the answer. It blocks until
+	// the change has been followed, or up to a limit of its own.
 	DDL func(change SchemaChange) (warnings []string)
-	// Hindrance returns why a table cannot be locked that a client's schema change would make
-	// critical, and what to type; "" where it can. It blocks for two seconds at most. nil finds
-	// nothing.
+	// Hindrance returns why a table that a client's schema change would make critical cannot be
+	// locked, and what to do about it; "" if it can. It blocks for at most two seconds. It may be nil.
 	Hindrance func(change CriticalChange) string
-	// SchemaIsCurrent reports whether Tables are those of Cassandra's present schema. It blocks for
-	// two seconds at most; nil where there are none.
+	// SchemaIsCurrent reports whether Tables corresponds to Cassandra's present schema. It blocks for
+	// at most two seconds. It may be nil.
 	SchemaIsCurrent func() bool
-	// CatchUp has the schema read again. It returns when Tables are current, or after a time of its
-	// own where that fails.
+	// CatchUp reads the schema again. It blocks until Tables is current, or up to a limit of its own.
 	CatchUp func()
-	// CriticalByName reports whether a table is critical whatever its comment says; nil where none
-	// is. It must not block.
+	// CriticalByName reports whether a table is critical by the configuration, whatever its comment
+	// says. It must not block. It may be nil.
 	CriticalByName func(keyspace, table string) bool
 }
 
 // Timeouts bound how long the server waits.
 type Timeouts struct {
-	HandshakeTimeout time.Duration // from the connection to the end of the login
-	MessageTimeout   time.Duration // for the rest of a message that has begun; 0: for ever
-	BackendTimeout   time.Duration // for Cassandra to send anything while it owes an answer; then it is taken for lost
-	DrainTimeout     time.Duration // for requests in flight, after the end of Serve's context
-	MaxWait          time.Duration // within which a LOCK is answered, where it is not known how long the driver waits
+	HandshakeTimeout time.Duration // from accepting the connection to the end of the login
+	MessageTimeout   time.Duration // for the rest of a message that has begun; 0 = for ever
+	BackendTimeout   time.Duration // for anything from Cassandra while a request is open; then it is taken to be lost
+	DrainTimeout     time.Duration // for the answers to open requests, after Serve's context has ended
+	MaxWait          time.Duration // for the answer to a LOCK if the client's driver is not known to wait longer
 }
 
-// Server serves CQL clients, each over one connection of its own to the home node.
+// Server serves CQL clients. Each client has its own connection to the home node.
 type Server struct {
 	Options
 	buffers   relay.Buffers
 	memory    *relay.Budget
-	clientLog zerolog.Logger // Log, for what clients cause
+	clientLog zerolog.Logger // Log with a bound, for events that clients cause
 	prepared  *preparedStatements
 	turns     turns
 	lastID    atomic.Uint64
@@ -102,15 +97,15 @@ type Server struct {
 	wg    sync.WaitGroup
 }
 
-// NewServer returns a server that does not listen yet.
+// NewServer returns a server. Serve starts it.
 func NewServer(o Options) *Server {
 	messages := func() int { return o.Limits().Messages }
 	return &Server{Options: o, memory: relay.NewBudget(messages), clientLog: sampled(o.Log), prepared: newStatements(o.Limits), conns: map[*conn]struct{}{}}
 }
 
-// Serve accepts clients until ctx ends or the listener fails, then drains: for at most DrainTimeout
-// it waits for the answers to requests in flight. It closes the listener and returns when every
-// connection has ended: nil where ctx has, else why the listener failed.
+// Serve accepts clients until ctx ends or the listener fails. Then it drains: it waits, for at most
+// DrainTimeout, until open requests have been answered. It closes the listener, and returns when every
+// connection has ended: nil if ctx has ended, else why the listener failed.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
 	defer stop()
@@ -149,11 +144,10 @@ func (s *Server) accept(ctx context.Context, ln net.Listener) error {
 	}
 }
 
-// acceptPause is the time between two attempts to accept: a process that is out of file descriptors
-// must not spin.
+// acceptPause is the pause after a failed accept: a process that is out of file descriptors must not spin.
 const acceptPause = 50 * time.Millisecond
 
-// sleep blocks for d or until ctx ends, and reports whether ctx still goes on.
+// sleep blocks for d or until ctx ends. It returns false if ctx has ended.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -165,7 +159,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// admit starts a connection, or closes it where there are too many.
+// admit starts serving a connection, or closes it if there are too many.
 func (s *Server) admit(client net.Conn) {
 	s.Stats.Accepted.Add(1)
 	c, most := newConn(s, client), s.Limits().Connections
@@ -188,11 +182,11 @@ func (s *Server) admit(client net.Conn) {
 		delete(s.conns, c)
 		s.mu.Unlock()
 		s.Stats.Open.Add(-1)
-		c.tell(cause) // whoever reads it in the log finds the place free
+		c.tell(cause) // last: once it is in the log, another client can connect
 	})
 }
 
-// each calls f with every connection there is now.
+// each calls f with every present connection.
 func (s *Server) each(f func(*conn)) {
 	s.mu.Lock()
 	conns := make([]*conn, 0, len(s.conns))
@@ -205,9 +199,9 @@ func (s *Server) each(f func(*conn)) {
 	}
 }
 
-// Outstanding marks the requests that have been forwarded as received and are not answered yet;
-// left reports whether any of them still is not. Writes that a client sent before a table became
-// critical have their timestamps once they are answered.
+// Outstanding marks the requests that have been forwarded as received and have no answer yet. left reports
+// whether any of these still has none. Once a plain write from before a table became critical has been
+// answered, it has got its timestamp.
 func (s *Server) Outstanding() (left func() bool) {
 	s.each(func(c *conn) { c.streams.Mark() })
 	return func() bool {
@@ -217,8 +211,8 @@ func (s *Server) Outstanding() (left func() bool) {
 	}
 }
 
-// drain makes every connection end once its requests are answered, and ends the others after
-// DrainTimeout or when over is closed.
+// drain makes every connection end when its requests have been answered. After DrainTimeout it ends those
+// that are left. It returns then, or when over is closed.
 func (s *Server) drain(over <-chan struct{}) {
 	timer := time.NewTimer(s.DrainTimeout)
 	defer timer.Stop()
@@ -231,7 +225,7 @@ func (s *Server) drain(over <-chan struct{}) {
 	}
 }
 
-// every returns a ticker's channel, or one that never ticks where d is 0.
+// every returns the channel of a ticker; one that never ticks if d is 0.
 func every(d time.Duration) (ticks <-chan time.Time, stop func()) {
 	if d <= 0 {
 		return nil, func() {}
@@ -240,8 +234,8 @@ func every(d time.Duration) (ticks <-chan time.Time, stop func()) {
 	return ticker.C, ticker.Stop
 }
 
-// checkHealth checks every connection, checksPerTimeout times in BackendTimeout and in
-// MessageTimeout, until over is closed.
+// checkHealth checks every connection, checksPerTimeout times per BackendTimeout and per MessageTimeout,
+// until over is closed.
 func (s *Server) checkHealth(over <-chan struct{}) {
 	backend, stop := every(s.BackendTimeout / checksPerTimeout)
 	defer stop()
@@ -259,37 +253,36 @@ func (s *Server) checkHealth(over <-chan struct{}) {
 	}
 }
 
-// Limits bound what clients can take of the proxy. A request obeys those that hold when it is looked
-// at; what is there already, such as connections, stays.
+// Limits bound what clients can use of the proxy's resources. They may change: a new limit applies to
+// requests from then on, and does not end existing connections.
 type Limits struct {
-	Connections  int // at a time
+	Connections  int // open connections
 	Frame        int // bytes of one message of a client
-	Label        int // bytes of AS and REASON
-	Statement    int // bytes of the text of a verb of the lock, and of a prepared statement that concerns a critical table
-	Prepared     int // bytes that are kept of all prepared statements
-	PreparedEach int // … and of those that one connection has prepared
-	Waits        int // operations of a connection that wait for the core
-	Messages     int // bytes of messages that are held, of all connections
+	Label        int // bytes of the text after AS or REASON
+	Statement    int // bytes of the text of LOCK, UNLOCK or LIST LOCKS, and of a prepared statement on a critical table
+	Prepared     int // bytes of memory for all prepared statements
+	PreparedEach int // bytes of memory for those that one connection has prepared
+	Waits        int // operations of one connection that wait for the core
+	Messages     int // bytes of memory for messages of all connections, see relay.Budget
 }
 
-// DefaultLimits returns those of package config.
+// DefaultLimits returns the defaults of package config.
 func DefaultLimits() Limits {
 	return Limits{
 		Connections: 10_000, Frame: 16 << 20, Label: 256, Statement: 64 << 10, Prepared: 64 << 20, PreparedEach: 8 << 20, Waits: 2000, Messages: 1 << 30,
 	}
 }
 
-// checkText refuses a statement that the proxy would keep or carry out itself, and that is too long
-// for that.
+// checkText refuses a text that is too long for the proxy to keep or to carry out itself.
 func (l *Limits) checkText(text []byte) *wire.Failure {
 	if len(text) > l.Statement {
-		return wire.Invalid("MUSIC_REFUSED: the statement has %d bytes; at most %d here (max-statement-size): bind its values", len(text), l.Statement)
+		return wire.Invalid("MUSIC_REFUSED: the statement has %d bytes; this proxy takes at most %d (max-statement-size): bind its values", len(text), l.Statement)
 	}
 	return nil
 }
 
-// checkVerb is checkText for what came as text: only a verb of the lock is bounded, since a write
-// may carry its values in it.
+// checkVerb is checkText for a QUERY: only LOCK, UNLOCK and LIST LOCKS are bounded, since the text of a
+// write may contain its values.
 func (l *Limits) checkVerb(verb rewrite.Verb, text []byte) *wire.Failure {
 	switch verb {
 	case rewrite.Lock, rewrite.Unlock, rewrite.ListLocks:
@@ -298,8 +291,8 @@ func (l *Limits) checkVerb(verb rewrite.Verb, text []byte) *wire.Failure {
 	return nil
 }
 
-// checkLabel refuses a text of AS or REASON that is too long: it is sent to every waiting client,
-// and to other proxies.
+// checkLabel refuses a text of AS or REASON that is too long, since it is sent to every waiting client and
+// to other proxies.
 func (l *Limits) checkLabel(label, what string) *wire.Failure {
 	if len(label) > l.Label {
 		return wire.Invalid("MUSIC_REFUSED: the text of %s has %d bytes; at most %d (max-label-size): shorten it", what, len(label), l.Label)
@@ -307,7 +300,7 @@ func (l *Limits) checkLabel(label, what string) *wire.Failure {
 	return nil
 }
 
-// checkWaits refuses an operation where as many wait as may.
+// checkWaits refuses an operation if too many of the connection wait already.
 func (c *conn) checkWaits() *wire.Failure {
 	if most := c.server.Limits().Waits; c.operations.count() >= most {
 		return wire.Invalid("MUSIC_UNAVAILABLE: %d operations of this connection wait already (max-waits-per-connection): try again when some have their answer; nothing was done", most)

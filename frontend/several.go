@@ -19,8 +19,7 @@ import (
 	"music/rewrite"
 )
 
-// grantColumns returns the columns of what the statement answers: with IN, those of the key behind
-// the others.
+// grantColumns returns the columns of the answer to LOCK and UNLOCK. With IN they end with those of the key.
 func (s *lockStatement) grantColumns() []*message.ColumnMetadata {
 	columns := grant.Columns(s.Table)
 	if !s.SeveralKeys() {
@@ -32,18 +31,18 @@ func (s *lockStatement) grantColumns() []*message.ColumnMetadata {
 	return columns
 }
 
-// multiLockKey is one key of a LOCK … IN, and how far it has come.
+// multiLockKey is one key of a LOCK … IN, with its state.
 type multiLockKey struct {
 	statement.NamedKey
 	grant musiccore.Grant
-	asked bool
+	asked bool // the core has been asked for it: the answer has a row for it
 }
 
 // several carries out LOCK … IN.
 func (a *lockExecution) several() *wire.Failure {
 	c, s := a.conn, &a.lock
 	if s.Parsed.Verb == rewrite.Unlock {
-		return wire.Invalid("MUSIC_SYNTAX: a lock_ref is of one key: UNLOCK each key with its own")
+		return wire.Invalid("MUSIC_SYNTAX: a lock_ref belongs to one key: UNLOCK each key with its own")
 	}
 	named, f := s.Keys()
 	if f != nil {
@@ -64,7 +63,7 @@ func (a *lockExecution) several() *wire.Failure {
 	if s.Parsed.Limit.Kind != rewrite.NoTerm {
 		n, f := s.Integer(s.Parsed.Limit, "LIMIT")
 		if f != nil || n < 1 {
-			return wire.Invalid("MUSIC_SYNTAX: LIMIT is a number of keys from 1 on")
+			return wire.Invalid("MUSIC_SYNTAX: LIMIT must be a number of keys, 1 or more")
 		}
 		r.most = int(min(n, statement.MaxKeys))
 	}
@@ -74,23 +73,23 @@ func (a *lockExecution) several() *wire.Failure {
 	return nil
 }
 
-// multiLock is one LOCK on several keys. They are taken one after another in one order, the same
-// for every client, so that two of them never wait for each other in a circle.
+// multiLock is one LOCK on several keys. The keys are locked one after another, in an order that is the
+// same for every client, so that two clients never wait for each other.
 type multiLock struct {
 	conn    *conn
 	stream  int16
 	table   *catalog.Table
 	columns []*message.ColumnMetadata
-	keys    []*multiLockKey // as they are written
-	most    int             // so many of them
-	skip    bool            // those that somebody has are left out
+	keys    []*multiLockKey // in the order of the text
+	most    int             // how many of keys to lock: LIMIT
+	skip    bool            // SKIP LOCKED: keys that are not free are left out
 	request musiccore.Request
 
-	warnings   []string // of clauses that ask for more than there is
+	warnings   []string // about clauses whose values were reduced to a limit
 	generation [16]byte // of the table
 }
 
-// run takes the locks and tells the client. It blocks for as long as the client's driver bears.
+// run takes the locks and answers the client. It blocks for at most patience.
 func (r *multiLock) run(o operation) {
 	limit, cancel := context.WithTimeout(context.Background(), r.patience())
 	defer cancel()
@@ -108,7 +107,7 @@ func (r *multiLock) run(o operation) {
 	}
 }
 
-// patience returns how long the whole LOCK may take.
+// patience returns the time that the whole LOCK may take.
 func (r *multiLock) patience() time.Duration {
 	if r.request.NoWait || r.request.AtOnce {
 		return r.conn.longestWait()
@@ -119,8 +118,8 @@ func (r *multiLock) patience() time.Duration {
 	return r.request.Wait
 }
 
-// order returns the keys in the order in which they are locked: that of tables and keys, or as they
-// are written where nobody is waited for.
+// order returns the keys in the order in which they are locked: sorted or, with SKIP LOCKED, which does
+// not wait, in the order of the text.
 func (r *multiLock) order() []*multiLockKey {
 	order := slices.Clone(r.keys)
 	if !r.skip {
@@ -129,9 +128,8 @@ func (r *multiLock) order() []*multiLockKey {
 	return order
 }
 
-// lockKeys asks for one key after another until it has enough of them, or, where all are wanted,
-// one cannot be had. Then those that it has are renewed: the lease of the first has run while the
-// last was waited for.
+// lockKeys locks one key after another until it has enough of them or, unless with SKIP LOCKED, one cannot
+// be had. Last it renews the leases of those that it has, which have run meanwhile.
 func (r *multiLock) lockKeys(limit context.Context) (got []*multiLockKey, f *wire.Failure) {
 	end, _ := limit.Deadline()
 	for _, w := range r.order() {
@@ -157,18 +155,18 @@ func (r *multiLock) lockKeys(limit context.Context) (got []*multiLockKey, f *wir
 	return got, nil
 }
 
-// complete reports whether all that are wanted are held.
+// complete reports whether as many keys are held as were asked for.
 func (r *multiLock) complete(got []*multiLockKey) bool {
 	return len(got) == min(r.most, len(r.keys)) && !slices.ContainsFunc(got, func(w *multiLockKey) bool { return w.grant.State != musiccore.StateHeld })
 }
 
-// lockKey locks one key, or asks after it; a nil limit is none. What is not held then has left
-// nothing behind.
+// lockKey asks for the lock of one key. It blocks until the answer or until limit is closed; nil means no
+// limit. If the lock is not held then, its reference has been released.
 func (r *multiLock) lockKey(w *multiLockKey, q musiccore.Request, limit <-chan struct{}) *wire.Failure {
 	w.asked = true
 	a, ok := r.conn.lockUntil(w.Key, q, limit)
 	switch {
-	case !ok, a.Err == musiccore.ErrUnavailable: //nolint:errorlint // with a cause it is more than a lack of time
+	case !ok, a.Err == musiccore.ErrUnavailable: //nolint:errorlint // if it wraps a cause, more than time was lacking
 		w.grant = musiccore.Grant{State: musiccore.StateBusy}
 	case a.Err != nil:
 		return refusal.OfOperation(a.Err, r.table, r.shown(w))
@@ -182,7 +180,7 @@ func (r *multiLock) lockKey(w *multiLockKey, q musiccore.Request, limit <-chan s
 	return nil
 }
 
-// releaseKeys gives back what is held, and says so in the rows.
+// releaseKeys releases the held locks, and sets the state of all rows accordingly.
 func (r *multiLock) releaseKeys(got []*multiLockKey) {
 	for _, w := range got {
 		if w.grant.State == musiccore.StateHeld {
@@ -197,7 +195,7 @@ func (r *multiLock) releaseKeys(got []*multiLockKey) {
 	}
 }
 
-// rows returns those of the keys that were asked for, as they are written.
+// rows returns the rows of the keys that were asked for, in the order of the text.
 func (r *multiLock) rows() []message.Row {
 	var rows []message.Row
 	for _, w := range r.keys {
@@ -208,13 +206,13 @@ func (r *multiLock) rows() []message.Row {
 	return rows
 }
 
-// shown returns the reference that has been given for a key, as the client sees it.
+// shown returns the reference of a key as the client sees it.
 func (r *multiLock) shown(w *multiLockKey) int64 {
 	return r.conn.server.shown(r.generation, w.Key, w.grant.Ref)
 }
 
-// lockUntil asks for a lock and blocks for its answer until limit, or the end of the connection:
-// then ok is false, and nothing is left behind.
+// lockUntil asks for a lock and blocks until the answer. If limit is closed or the connection ends before,
+// ok is false, and a lock that is granted nevertheless is released.
 func (c *conn) lockUntil(k musiccore.Key, q musiccore.Request, limit <-chan struct{}) (a musiccore.Answer, ok bool) {
 	var mu sync.Mutex
 	late := false
@@ -250,7 +248,7 @@ func (c *conn) lockUntil(k musiccore.Key, q musiccore.Request, limit <-chan stru
 	}
 }
 
-// unlock gives a reference back and blocks until that is known, or the connection ends.
+// unlock releases a reference and blocks until the answer, or until the connection ends.
 func (c *conn) unlock(k musiccore.Key, ref musiccore.LockRef) {
 	if ref == 0 {
 		return

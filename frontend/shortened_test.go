@@ -13,7 +13,7 @@ import (
 
 // A WAIT or a LEASE that asks for more than there is is cut, and the answer says so; in protocol 3 there is no room for it.
 func TestClausesThatAreCutAreTold(t *testing.T) {
-	const wait, lease = "MUSIC: WAIT 1m0s is longer than an answer may take here: it is cut to 1.5s", "MUSIC: LEASE 1h0m0s is longer than bank.accounts gives: it is cut to 30s"
+	const wait, lease = "MUSIC: WAIT 1m0s is longer than an answer may take: it is reduced to 1.5s", "MUSIC: LEASE 1h0m0s is longer than that of bank.accounts: it is reduced to 30s"
 	everyDialect(t, func(t *testing.T, d dialect) {
 		g := &scriptedLocks{grantingLocks: newGrantingLocks()}
 		g.locked = nil

@@ -13,34 +13,33 @@ import (
 	"music/frontend/wire"
 )
 
-// unlockedWrite is a write without a lock that is held back because a table that it writes has
-// unlocked=auto. What its tables give it is looked up again when it is carried out: they may have
-// changed since it was decided about.
+// unlockedWrite is a plain write that is held back because a table that it writes has unlocked=auto. What
+// becomes of it is decided again when it is carried out, since its tables may have changed.
 type unlockedWrite struct {
 	conn   *conn
-	e      wire.Envelope    // as received; in memory of its own once it has waited
-	tables []*catalog.Table // that it writes
-	until  time.Time        // the client's driver waits no longer
-	size   int              // bytes that it takes while it waits; 0 until it has memory of its own
+	e      wire.Envelope    // the request; in memory of its own once it has waited
+	tables []*catalog.Table // the tables that it writes
+	until  time.Time        // when the client's driver stops waiting
+	size   int              // the memory that it takes while it waits, in bytes; 0 until it has memory of its own
 
 	inPlace bool // its request is being performed
 	// serve carries the write out in a section of its own.
 	serve func(now *catalog.Critical, inPlace bool) *wire.Failure
-	// detach puts what serve needs into memory of its own, and returns its size.
+	// detach copies what serve needs into memory of its own, and returns its size in bytes.
 	detach func() (size int)
 }
 
-// given is what a table gives a write without a lock, from the most to the least.
+// given is what a table allows a plain write, from the most to the least.
 type given uint8
 
 const (
-	givenWay     given = iota // it goes on as it was received
-	givenSection              // a section of its own
-	givenLater                // a section, but not yet
-	givenNothing
+	givenWay     given = iota // it is forwarded
+	givenSection              // it is carried out in a section of its own
+	givenLater                // likewise, but the table is not ready yet
+	givenNothing              // it is refused
 )
 
-// gives returns what a table in a state gives a write without a lock.
+// gives returns what a table in this state allows a plain write.
 func gives(now *catalog.Critical) given {
 	switch {
 	case now == nil || now.Unlocked == catalog.Allow:
@@ -53,7 +52,7 @@ func gives(now *catalog.Critical) given {
 	return givenSection
 }
 
-// strictest returns the table that gives the least, and its state.
+// strictest returns the table that allows the least, and its state.
 func (w *unlockedWrite) strictest() (table *catalog.Table, now *catalog.Critical) {
 	for _, t := range w.tables {
 		if critical := t.Critical(); table == nil || gives(critical) > gives(now) {
@@ -63,7 +62,7 @@ func (w *unlockedWrite) strictest() (table *catalog.Table, now *catalog.Critical
 	return table, now
 }
 
-// run carries the write out as its tables are now, or has it wait for them.
+// run carries the write out as its tables allow now, or has it wait for them.
 func (w *unlockedWrite) run() *wire.Failure {
 	for {
 		t, now := w.strictest()
@@ -84,8 +83,8 @@ func (w *unlockedWrite) run() *wire.Failure {
 	}
 }
 
-// forward sends the write as it was received. done is false, and nothing is sent, where a table has
-// changed before the stream counted as open (Outstanding).
+// forward forwards the write. done is false, and nothing is sent, if a table changed before the stream was
+// open: Server.Outstanding may not have seen the stream then.
 func (w *unlockedWrite) forward() (done bool, f *wire.Failure) {
 	c := w.conn
 	if !c.streams.Begin(w.e.Stream, false) {
@@ -100,8 +99,8 @@ func (w *unlockedWrite) forward() (done bool, f *wire.Failure) {
 	return true, nil
 }
 
-// wait has the write wait until its table changes, which is about to be served. done is false, and
-// nothing waits, where the table has changed already.
+// wait has the write wait until its table, which is about to be ready, changes. It does not block. done is
+// false if the table has already changed.
 func (w *unlockedWrite) wait(table *catalog.Table, now *catalog.Critical) (done bool, f *wire.Failure) {
 	c := w.conn
 	left := time.Until(w.until)
@@ -122,8 +121,8 @@ func (w *unlockedWrite) wait(table *catalog.Table, now *catalog.Critical) (done 
 	return true, nil
 }
 
-// tableWait is the wait of a write for its table. It ends once: by a change of the table, by its
-// time, or with the connection.
+// tableWait is the wait of a write for its table. It ends once: by a change of the table, by its time
+// limit, or with the connection.
 type tableWait struct {
 	write     *unlockedWrite
 	table     *catalog.Table
@@ -135,7 +134,7 @@ type tableWait struct {
 	timer *time.Timer
 }
 
-// begin starts the wait, and reports whether it did: it does not where the table has changed already.
+// begin starts the wait. It returns false if the table has already changed.
 func (t *tableWait) begin(was *catalog.Critical, limit time.Duration) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -148,16 +147,16 @@ func (t *tableWait) begin(was *catalog.Critical, limit time.Duration) bool {
 	return true
 }
 
-// end ends the wait, and asks again what the write gets.
+// end ends the wait, and runs the write again.
 func (t *tableWait) end() {
 	t.stop(func() { t.operation.finishLater(t.resume) })
 }
 
-// cancel ends the wait with the connection.
+// cancel ends the wait because the connection has ended.
 func (t *tableWait) cancel() { t.stop(func() {}) }
 
-// stop ends the wait and calls last, once. The connection waits for what last starts: it cancels its
-// operations before it waits, and from then on nothing is started.
+// stop ends the wait and calls last, once. The connection cancels its operations before it waits for its
+// goroutines, so none is started after that.
 func (t *tableWait) stop(last func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -171,7 +170,7 @@ func (t *tableWait) stop(last func()) {
 	last()
 }
 
-// resume goes on with the write, unless its client has gone or been told that the connection ends.
+// resume continues the write, unless the connection has ended.
 func (t *tableWait) resume() {
 	if t.operation.cancelled() {
 		return
@@ -181,7 +180,7 @@ func (t *tableWait) resume() {
 	}
 }
 
-// executeUnlocked executes a write without a lock whose table does not give it a section just now.
+// executeUnlocked executes a plain write whose table does not allow it a section now.
 func (c *conn) executeUnlocked(e wire.Envelope, a lockExecution) error {
 	if f := a.unlocked().run(); f != nil {
 		return c.answer(e, f)
@@ -189,7 +188,7 @@ func (c *conn) executeUnlocked(e wire.Envelope, a lockExecution) error {
 	return nil
 }
 
-// unlocked returns the execution of a write without a lock.
+// unlocked returns the execution as that of a plain write.
 func (a *lockExecution) unlocked() *unlockedWrite {
 	until := time.Now().Add(a.conn.longestWait())
 	return &unlockedWrite{
@@ -209,14 +208,12 @@ func (a *lockExecution) unlocked() *unlockedWrite {
 	}
 }
 
-// served reports whether a write without a lock has a section of its own, of a table that can be
-// locked now.
+// served reports whether the plain write can be carried out in a section of its own now.
 func (s *lockStatement) served() bool {
 	return gives(s.Critical) == givenSection
 }
 
-// refresh gives a write without a lock the present state of its table, and checks it anew where
-// that may change what is served.
+// refresh gives a plain write the present state of its table, and checks it again if the state has changed.
 func (s *lockStatement) refresh(now *catalog.Critical) *wire.Failure {
 	same := s.Critical == now
 	s.Critical = now
@@ -226,7 +223,7 @@ func (s *lockStatement) refresh(now *catalog.Critical) *wire.Failure {
 	return s.CheckFenced()
 }
 
-// cannotLock returns the error for the statement where its table cannot be locked now.
+// cannotLock returns the error for the statement if its table cannot be locked now.
 func (s *lockStatement) cannotLock() *wire.Failure {
 	if s.PlainWrite() && s.Critical.Passing {
 		return refusal.TryAgain(s.Table, refusal.StillBecoming)
@@ -234,17 +231,17 @@ func (s *lockStatement) cannotLock() *wire.Failure {
 	return cannotLock(s.Table, s.Critical)
 }
 
-// unlocked reports whether all statements of the batch are writes without a lock.
+// unlocked reports whether all statements of the batch are plain writes.
 func (b *lockedBatch) unlocked() bool {
 	return !slices.ContainsFunc(b.children, func(s lockStatement) bool { return s.plain == nil && !s.FollowsTable() })
 }
 
-// served reports whether the batch has sections of its own, of tables that can be locked now.
+// served reports whether the plain batch can be carried out in sections of its own now.
 func (b *lockedBatch) served() bool {
 	return !slices.ContainsFunc(b.children, func(s lockStatement) bool { return s.plain == nil && !s.served() })
 }
 
-// withoutLock returns the execution of a batch of writes without a lock.
+// withoutLock returns the execution of a batch of plain writes.
 func (b *lockedBatch) withoutLock(e wire.Envelope) *unlockedWrite {
 	until := time.Now().Add(b.conn.longestWait())
 	w := &unlockedWrite{
@@ -279,8 +276,8 @@ func (b *lockedBatch) tables(s *lockStatement) (all []*catalog.Table) {
 	return all
 }
 
-// refresh gives the statements of a batch without a lock the present state of their tables. It
-// returns an error where a table gives a statement something else than when the batch was read.
+// refresh gives the statements of a plain batch the present states of their tables. It returns an error if
+// a table allows something else than when the batch was read.
 func (b *lockedBatch) refresh() *wire.Failure {
 	for i := range b.children {
 		s, want := &b.children[i], givenSection

@@ -61,7 +61,7 @@ func TestWritesOnTablesThatWereNotRead(t *testing.T) {
 				backend.send(1, preparedAs(idOf("select")))
 				f := client.failure(1)
 				assert.Equal(t, primitive.ErrorCodeOverloaded, f.GetErrorCode())
-				assert.Contains(t, f.GetErrorMessage(), "MUSIC_UNAVAILABLE: bank.fresh has just been made", name)
+				assert.Contains(t, f.GetErrorMessage(), "MUSIC_UNAVAILABLE: bank.fresh has just been created", name)
 			}
 		}
 		backend.silent()

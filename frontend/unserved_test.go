@@ -106,5 +106,5 @@ func TestErrorsAreText(t *testing.T) {
 		assert.Contains(t, got, "MUSIC_", text)
 	}
 	client.send(1, &message.Query{Query: "SELECT LOCK bank.accounts WHERE id = 'x' AS ?", Options: &message.QueryOptions{PositionalValues: []*primitive.Value{primitive.NewValue([]byte("\xff"))}}})
-	assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_SYNTAX: AS is no text")
+	assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_SYNTAX: AS is not a text")
 }

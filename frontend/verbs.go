@@ -23,12 +23,11 @@ import (
 	"music/rewrite"
 )
 
-// pythonPatience is how long LOCK may keep a client waiting whose driver gives up after ten
-// seconds.
+// pythonPatience is how long an answer to the Python driver may take: it gives up after ten seconds.
 const pythonPatience = 8 * time.Second
 
-// patienceOf returns how long the driver of that name waits for an answer, less a margin; 0 where
-// that is not known.
+// patienceOf returns how long the driver of that name waits for an answer, less a margin; 0 if that is not
+// known.
 func patienceOf(driver string) time.Duration {
 	if strings.Contains(strings.ToLower(driver), "python") {
 		return pythonPatience
@@ -63,16 +62,16 @@ func (a *lockExecution) verb(k musiccore.Key, ref musiccore.LockRef) *wire.Failu
 	return nil
 }
 
-// lockSubject is what a LOCK or an UNLOCK is about.
+// lockSubject is the key and reference of a LOCK or an UNLOCK.
 type lockSubject struct {
 	table      *catalog.Table
 	generation [16]byte // of the table
 	key        musiccore.Key
-	ref        musiccore.LockRef // that the client has named; 0 is none
-	shortened  []string          // a warning for each clause that was shortened
+	ref        musiccore.LockRef // the reference that the client has given; 0 = none
+	shortened  []string          // a warning for each clause whose value was reduced to a limit
 }
 
-// tellGrant answers LOCK and UNLOCK; inPlace says that the request is being performed.
+// tellGrant answers LOCK and UNLOCK. inPlace means that the request is being performed.
 func (o operation) tellGrant(stream int16, of lockSubject, a musiccore.Answer, inPlace bool) {
 	c := o.conn
 	switch {
@@ -85,7 +84,7 @@ func (o operation) tellGrant(stream int16, of lockSubject, a musiccore.Answer, i
 	}
 }
 
-// appendGrant appends the envelope that tells of a grant, with its warnings.
+// appendGrant appends the envelope of the row that shows a grant, with its warnings.
 func (c *conn) appendGrant(dst []byte, stream int16, of *lockSubject, g musiccore.Grant) []byte {
 	start := len(dst)
 	dst = grant.Append(dst, wire.Header{Version: c.version, Stream: stream}, of.table, g, c.server.shown(of.generation, of.key, g.Ref))
@@ -95,8 +94,8 @@ func (c *conn) appendGrant(dst []byte, stream int16, of *lockSubject, g musiccor
 	return append(dst[:start], c.warned(bytes.Clone(dst[start:]), of.shortened)...)
 }
 
-// request returns what the clauses of LOCK and FOR UPDATE ask of the core, within what the client's
-// driver and the table allow.
+// request returns the request to the core for the clauses of LOCK or FOR UPDATE, within the limits of the
+// client's driver and of the table.
 func (a *lockExecution) request(ref musiccore.LockRef) (musiccore.Request, *wire.Failure) {
 	c, s := a.conn, &a.lock
 	st := s.Parsed
@@ -109,17 +108,17 @@ func (a *lockExecution) request(ref musiccore.LockRef) (musiccore.Request, *wire
 	}
 	q.AtOnce = st.Wait.Kind != rewrite.NoTerm && q.Wait == 0
 	if longest := c.longestWait(); q.Wait > longest {
-		a.warnings = append(a.warnings, fmt.Sprintf("MUSIC: WAIT %v is longer than an answer may take here: it is cut to %v", q.Wait, longest))
+		a.warnings = append(a.warnings, fmt.Sprintf("MUSIC: WAIT %v is longer than an answer may take: it is reduced to %v", q.Wait, longest))
 		q.Wait = longest
 	}
 	if q.Lease > s.Critical.MaxLease {
-		a.warnings = append(a.warnings, fmt.Sprintf("MUSIC: LEASE %v is longer than %s gives: it is cut to %v", q.Lease, s.Table, s.Critical.MaxLease))
+		a.warnings = append(a.warnings, fmt.Sprintf("MUSIC: LEASE %v is longer than that of %s: it is reduced to %v", q.Lease, s.Table, s.Critical.MaxLease))
 	}
 	q.Lease, q.Usual = min(q.Lease, s.Critical.MaxLease), s.Critical.MaxLease
 	return q, nil
 }
 
-// longestWait returns how long an answer to the client's driver may take.
+// longestWait returns how long an answer to the client may take before its driver gives up.
 func (c *conn) longestWait() time.Duration { return max(c.server.MaxWait, c.patience) }
 
 // lockTerms reads the clauses of LOCK.
@@ -153,7 +152,7 @@ func (s *lockStatement) lockTerms(q *musiccore.Request, l *Limits) (f *wire.Fail
 	return nil
 }
 
-// force returns by whom a lock is taken by FORCE, and why; nil where it is not.
+// force returns who takes the lock by UNLOCK … FORCE, and why; nil if the statement has no FORCE.
 func (s *lockStatement) force(c *conn) (*Force, *wire.Failure) {
 	if !s.Parsed.Force {
 		return nil, nil
@@ -171,7 +170,7 @@ func (s *lockStatement) label(t rewrite.Term, what string, l *Limits) (string, *
 	return label, f
 }
 
-// rows returns the envelope of an answer of rows.
+// rows returns the envelope of a response with rows.
 func (c *conn) rows(stream int16, columns []*message.ColumnMetadata, rows ...message.Row) []byte {
 	return c.message(stream, &message.RowsResult{
 		Metadata: &message.RowsMetadata{ColumnCount: int32(len(columns)), Columns: columns}, Data: append(message.RowSet{}, rows...),
@@ -189,7 +188,7 @@ func boolean(b bool) []byte {
 // bigint returns the wire form of a bigint.
 func bigint(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
 
-// message returns the envelope of a response of the proxy's own making.
+// message returns the envelope of a response that the proxy makes.
 func (c *conn) message(stream int16, m message.Message) []byte {
 	var b bytes.Buffer
 	f := frame.NewFrame(primitive.ProtocolVersion(c.version), stream, m)
@@ -199,7 +198,7 @@ func (c *conn) message(stream int16, m message.Message) []byte {
 	return b.Bytes()
 }
 
-// readList reads LIST LOCKS [ON ks.t [WHERE key]].
+// readList parses LIST LOCKS [ON ks.t [WHERE key]].
 func readList(r reading, text []byte) (s lockStatement, pass bool, f *wire.Failure) {
 	parsed, err := rewrite.Parse(text)
 	if err != nil {
@@ -216,14 +215,14 @@ func readList(r reading, text []byte) (s lockStatement, pass bool, f *wire.Failu
 	return s, false, s.CheckWhere()
 }
 
-// list answers LIST LOCKS. Where there are roles, it shows the locks of one table, to those who may
-// read it.
+// list answers LIST LOCKS. If Cassandra has roles the statement must name a table, which the client must
+// be permitted to read.
 func (a *lockExecution) list() *wire.Failure {
 	c, s, h := a.conn, &a.lock, a.envelope.Header
 	var only musiccore.Key
 	switch {
 	case s.Table == nil && c.authenticated.Load():
-		return wire.Invalid("MUSIC_REFUSED: say of which table: LIST LOCKS ON ks.t")
+		return wire.Invalid("MUSIC_REFUSED: name a table: LIST LOCKS ON ks.t")
 	case s.Table != nil && len(s.Parsed.Where) > 0:
 		k, f := s.Key()
 		if f != nil {
@@ -235,7 +234,7 @@ func (a *lockExecution) list() *wire.Failure {
 	}
 	c.server.Stats.Count(c.id, h.OpCode, traffic.Answered)
 	c.answerLater(h.Stream, func() []byte {
-		c.listing.Lock() // one at a time is made, and none for who does not read
+		c.listing.Lock() // one answer at a time, and only if the client reads its answers
 		defer c.listing.Unlock()
 		c.down.Out.Room(c.done)
 		return c.listEnvelope(h.Stream, only)
@@ -275,8 +274,7 @@ func (c *conn) listEnvelope(stream int16, only musiccore.Key) []byte {
 	return c.warned(raw, missing)
 }
 
-// compareListings orders by table, key and reference; a client without a reference yet comes
-// behind.
+// compareListings orders by table, key and reference. Waiters without a reference come last.
 func compareListings(tables map[[16]byte]*catalog.Table, a, b musiccore.Listing) int {
 	name := func(l musiccore.Listing) string {
 		if t := tables[l.Key.Table]; t != nil {

@@ -18,28 +18,28 @@ import (
 	"music/rewrite"
 )
 
-// conditionalWrite is a write with IF under a lock: the rows that its conditions are about are read, the
-// conditions evaluated, and the write is sent if all of them hold (docs/design.md 4). The lock keeps everybody
-// else from the key meanwhile; turns keeps other conditional writes of its own holder.
+// conditionalWrite is a write with IF under a lock: the rows of its conditions are read, the conditions
+// are evaluated, and the write is sent if all of them hold (docs/design.md 4). The lock excludes other
+// holders meanwhile; Server.turns excludes other conditional writes of the same holder.
 type conditionalWrite struct {
 	*statement.Conditional
-	first *lockStatement // its first statement, or the text of the batch; in memory of its own
+	first *lockStatement // its first statement, or the BATCH text; in memory of its own
 
-	again    lockedOperation // the read of the partition, where none of the rows is there
+	again    lockedOperation // the read of the partition, if none of the rows exists
 	write    lockedOperation
-	put      func([]statement.Sum) // has write put sums in their places
-	warned   []string              // by Cassandra, of the reads
-	nextTurn func()                // lets the next one have its turn; may be called again
+	put      func([]statement.Sum) // has write use the sums
+	warned   []string              // Cassandra's warnings about the reads
+	nextTurn func()                // ends the turn; may be called more than once
 }
 
-// readConditional reads the conditions of a write's statements; first is the first of them, or the
-// text of the batch.
+// readConditional reads the conditions of a write's statements. first is the first of them, or the BATCH
+// text.
 func readConditional(first *lockStatement, parts []statement.Statement, batch bool) (*conditionalWrite, *wire.Failure) {
 	asked, f := statement.ReadConditional(parts, batch)
 	return &conditionalWrite{Conditional: asked, first: first}, f
 }
 
-// writeIf carries out a write with IF, or a batch's text with one.
+// writeIf carries out a write with IF, or a BATCH text with one.
 func (a *lockExecution) writeIf(k musiccore.Key, ref musiccore.LockRef) *wire.Failure {
 	s := a.lock.clone()
 	x, f := readConditional(&s, s.Parts(), s.Parsed.Verb == rewrite.Batch)
@@ -63,7 +63,7 @@ func (a *lockExecution) writeIf(k musiccore.Key, ref musiccore.LockRef) *wire.Fa
 	return a.conn.startConditional(a.envelope.Header, x, q)
 }
 
-// startConditional reads what the conditions ask for when it is the write's turn.
+// startConditional sends the read for the conditions when it is the write's turn.
 func (c *conn) startConditional(h wire.Header, x *conditionalWrite, q lockedRequest) *wire.Failure {
 	read := queryOperation(h, x.Read(), &x.first.Statement, q)
 	x.again = queryOperation(h, x.ReadPartition(true), &x.first.Statement, q)
@@ -88,7 +88,7 @@ func (c *conn) startConditional(h wire.Header, x *conditionalWrite, q lockedRequ
 	return nil
 }
 
-// readFirst sends the read of a conditional write whose turn has come, unless its client has gone.
+// readFirst sends the read of a conditional write whose turn has come, unless the client no longer waits.
 func (o operation) readFirst(read lockedOperation) {
 	c := o.conn
 	begun := false
@@ -107,7 +107,7 @@ func (o operation) readFirst(read lockedOperation) {
 	begun = true
 }
 
-// queryOperation returns a QUERY of the proxy's making, in the place of the client's request.
+// queryOperation returns a QUERY that the proxy makes, to send in the place of the client's request.
 func queryOperation(h wire.Header, w statement.Query, s *statement.Statement, q lockedRequest) lockedOperation {
 	h = h.Rewritten()
 	h.OpCode = primitive.OpCodeQuery
@@ -123,14 +123,14 @@ func queryOperation(h wire.Header, w statement.Query, s *statement.Statement, q 
 	}
 }
 
-// queryBody returns what the body of a QUERY begins with.
+// queryBody returns the body of a QUERY before its parameters.
 func queryBody(text []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...)
 }
 
-// continueConditional goes on with the answer e to a read or the write of a conditional write,
-// which is what the client may be told of that. It returns what the client is told, or nil where
-// Cassandra has been asked on.
+// continueConditional processes the answer to a read, or to the write, of a conditional write. e is the
+// answer as conclude has returned it. It returns the client's answer, or nil if another request has been
+// sent to Cassandra.
 func (c *conn) continueConditional(e wire.Envelope, f *sentOperation) []byte {
 	x, goesOn := f.condition, false
 	defer func() {
@@ -177,7 +177,7 @@ func (c *conn) continueConditional(e wire.Envelope, f *sentOperation) []byte {
 	return nil
 }
 
-// putSums has the write put in their places what columns are that it adds something to.
+// putSums has the write use the sums of its additions.
 func (x *conditionalWrite) putSums(y *condition.Evaluation) *wire.Failure {
 	sums, f := x.Sums(y)
 	if len(sums) > 0 {
@@ -186,9 +186,9 @@ func (x *conditionalWrite) putSums(y *condition.Evaluation) *wire.Failure {
 	return f
 }
 
-// appliedRows returns the rows that Cassandra answers a conditional write with: true where refused
-// is nil, else false with the columns behind it. The preamble is that of the answer to the last
-// request, with the warnings of the reads before it.
+// appliedRows returns the answer to a conditional write, in Cassandra's form: [applied] is true if refused
+// is nil, else false, with the columns of refused after it. last is the answer to the last request, whose
+// preamble it gets.
 func (c *conn) appliedRows(last *frame.Frame, t *catalog.Table, refused *message.RowsResult) []byte {
 	columns := []*message.ColumnMetadata{{Keyspace: t.Keyspace, Table: t.Name, Name: "[applied]", Type: datatype.Boolean}}
 	all := message.RowSet{{boolean(refused == nil)}}
@@ -207,15 +207,15 @@ func (c *conn) appliedRows(last *frame.Frame, t *catalog.Table, refused *message
 	return e.Raw
 }
 
-// turns lets one conditional write of a key go at a time: two of one holder would otherwise both
-// read before either writes.
+// turns carries out the conditional writes of a key one at a time: else two of one holder could both read
+// before either writes. It is safe for concurrent use.
 type turns struct {
 	mu      sync.Mutex
 	waiting map[musiccore.Key][]func()
 }
 
-// take calls f when it is its turn: at once, or by whoever had the turn before. f must not block,
-// and must see to it that next is called in the end.
+// take calls f when it is its turn: at once, or when the turn before ends, by the goroutine that ends it.
+// f must not block, and must have next called when the turn is over.
 func (t *turns) take(k musiccore.Key, f func(next func())) {
 	run := func() { f(sync.OnceFunc(func() { t.next(k) })) }
 	t.mu.Lock()

@@ -91,7 +91,7 @@ func TestTimestampsThatCassandraRefuses(t *testing.T) {
 		"UPDATE bank.accounts USING TIMESTAMP 5 SET n = 1 WHERE id = 'x' IF n = 1":                                     "Cannot provide custom timestamp for conditional updates",
 		"BEGIN BATCH USING TIMESTAMP 5 UPDATE bank.accounts SET n = 1 WHERE id = 'x' IF n = 1 APPLY BATCH":             "Cannot provide custom timestamp for conditional BATCH",
 		"BEGIN BATCH USING TIMESTAMP 5 UPDATE bank.accounts USING TIMESTAMP 5 SET n = 1 WHERE id = 'x' APPLY BATCH":    "Timestamp must be set either on BATCH or individual statements",
-		"SELECT n FROM bank.accounts WHERE id = 'x' USING LOCK 9 AND TIMESTAMP 5":                                      "MUSIC_SYNTAX: SELECT takes USING LOCK only, no TIMESTAMP",
+		"SELECT n FROM bank.accounts WHERE id = 'x' USING LOCK 9 AND TIMESTAMP 5":                                      "MUSIC_SYNTAX: SELECT takes only USING LOCK, not TIMESTAMP",
 		"BEGIN BATCH USING LOCK 9 AND TIMESTAMP 5 UPDATE bank.accounts SET n = 1 WHERE id = 'x' IF EXISTS APPLY BATCH": "Cannot provide custom timestamp for conditional BATCH",
 		"BEGIN BATCH UPDATE bank.accounts USING TIMESTAMP 5 SET n = 1 WHERE id = 'x' IF n = 1 APPLY BATCH":             "Cannot provide custom timestamp for conditional updates",
 	} {

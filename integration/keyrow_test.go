@@ -112,9 +112,9 @@ func TestBeyondTheLockedRow(t *testing.T) {
 		"SELECT * FROM SEATS WHERE show = 'x' AND tier = 'b' AND seat > 0 USING LOCK REF":                                                           "MUSIC_KEY: the statement must give seat",
 		"UPDATE SEATS USING LOCK THIRD SET holder = 'z' ROW":                                                                                        "MUSIC_NOT_HELD",
 		"UPDATE SEATS SET holder = 'z' ROW":                                                                                                         "MUSIC_UNLOCKED",
-		"BEGIN BATCH USING LOCK REF DELETE FROM SEATS ROW; UPDATE SEATS SET holder = 'z' WHERE show = 'x' AND tier = 'b' AND seat = 2; APPLY BATCH": "MUSIC_REFUSED: a batch under a lock stays in one row of one table",
-		"ALTER TABLE SEATS WITH comment = '@critical'":                                                                                              "key and scope stay",
-		"ALTER TABLE SEATS WITH comment = '@critical(key=row, scope=local)'":                                                                        "key and scope stay",
+		"BEGIN BATCH USING LOCK REF DELETE FROM SEATS ROW; UPDATE SEATS SET holder = 'z' WHERE show = 'x' AND tier = 'b' AND seat = 2; APPLY BATCH": "MUSIC_REFUSED: a batch under a lock must stay within one row of one table",
+		"ALTER TABLE SEATS WITH comment = '@critical'":                                                                                              "key and scope cannot change",
+		"ALTER TABLE SEATS WITH comment = '@critical(key=row, scope=local)'":                                                                        "key and scope cannot change",
 	} {
 		cql = strings.NewReplacer("REF", fmt.Sprint(ref), "THIRD", fmt.Sprint(third), " ROW", row).Replace(cql)
 		o := s.do(s.client, s.seatsCQL(cql))

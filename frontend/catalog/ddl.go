@@ -8,15 +8,16 @@ import (
 	"music/rewrite"
 )
 
-// DDL is what the text of a CREATE or ALTER shows of what matters here.
+// DDL holds the properties in the text of a CREATE or ALTER that the proxy checks.
 type DDL struct {
 	Comment  string
-	Counters bool  // a column's type is counter
-	Grace    int64 // gc_grace_seconds, -1 where it is not given
+	Counters bool  // the type of a column is counter
+	Grace    int64 // gc_grace_seconds; -1 if it is not given
 	Volatile bool  // durable_writes = false
 }
 
-// ReadDDL reads a text three tokens at a time: name = value, and column type.
+// ReadDDL reads the text of a CREATE or ALTER. It looks for "name = value" and "column type" among
+// any three tokens in a row, without parsing the statement.
 func ReadDDL(text []byte) DDL {
 	d := DDL{Grace: -1}
 	lex := rewrite.NewLexer(text)
@@ -32,25 +33,25 @@ func ReadDDL(text []byte) DDL {
 	return d
 }
 
-// property notes a property. Cassandra reads each as text, however it is spelt
-// (PropertyDefinitions): '3600' is a number and 'No' is false.
+// property stores one property. Cassandra reads every value as text (PropertyDefinitions): '3600' is
+// a number and 'No' is false.
 func (d *DDL) property(text []byte, name, value rewrite.Token) {
 	said := string(value.Of(text))
 	if value.Kind == rewrite.TokenString {
-		said, _ = rewrite.String(text, rewrite.Term{Kind: rewrite.TermString, Span: value.Span, Marker: -1}) // it is one
+		said, _ = rewrite.String(text, rewrite.Term{Kind: rewrite.TermString, Span: value.Span, Marker: -1}) // the token is a string
 	}
 	switch propertyName(text, name) {
 	case "comment":
 		d.Comment = said
 	case "gc_grace_seconds":
-		d.Grace, _ = strconv.ParseInt(said, 10, 64) // what is no number is none that would do
+		d.Grace, _ = strconv.ParseInt(said, 10, 64) // 0, which is too short, if it is not a number
 	case "durable_writes":
 		d.Volatile = !slices.Contains([]string{"true", "yes", "1"}, strings.ToLower(said))
 	}
 }
 
-// propertyName returns the name of a property as Cassandra knows it: one in double quotes is taken
-// as it is. It is empty for what is no name.
+// propertyName returns the name of a property as Cassandra knows it: in lower case unless it is in
+// double quotes. It is empty if the token is not a name.
 func propertyName(text []byte, t rewrite.Token) string {
 	if t.Kind != rewrite.TokenIdent && t.Kind != rewrite.TokenQuoted {
 		return ""
@@ -63,8 +64,9 @@ func isWord(text []byte, t rewrite.Token, word string) bool {
 	return strings.EqualFold(string(t.Of(text)), word)
 }
 
-// CreatedKey returns the columns of the primary key of which the text of a CREATE TABLE tells, those
-// of the partition first. It is nil where it cannot be told: Cassandra reads the text itself.
+// CreatedKey returns the columns of the primary key in the text of a CREATE TABLE, those of the
+// partition key first. It returns nil if it cannot make the key out; whether the text is valid is for
+// Cassandra to say.
 func CreatedKey(text []byte) (key []Column) {
 	types := map[string]string{}
 	var names []string
@@ -95,8 +97,8 @@ func CreatedKey(text []byte) (key []Column) {
 	return key
 }
 
-// definitions returns what stands between the commas of the first brackets of a text, none of it
-// empty.
+// definitions returns the comma-separated items within the first parentheses of a text, without
+// empty ones.
 func definitions(text []byte) (items [][]rewrite.Token) {
 	lex, depth := rewrite.NewLexer(text), 0
 	var item []rewrite.Token
@@ -123,7 +125,8 @@ func definitions(text []byte) (items [][]rewrite.Token) {
 	return nil
 }
 
-// keyNames returns the names in the brackets of PRIMARY KEY (…), and how many are of the partition.
+// keyNames returns the names in the parentheses of PRIMARY KEY (…), and how many of them are the
+// partition key.
 func keyNames(text []byte, tokens []rewrite.Token) (names []string, partition int) {
 	composite := len(tokens) > 1 && tokens[1].Kind == '('
 	partition = 1

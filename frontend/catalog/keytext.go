@@ -9,8 +9,8 @@ import (
 	"music/rewrite"
 )
 
-// KeyText returns a key of a table as people would write it where that is easy, else as a blob. key
-// are the columns of the table's key; it is empty where they are not known.
+// KeyText returns a key of a table for people to read: text and integers as CQL literals, other
+// values as blobs. key are the columns of the table's key; it may be empty if they are not known.
 func KeyText(key []Column, pk string) string {
 	parts := []string{pk}
 	if split, ok := rewrite.SplitRoutingKey(pk, len(key)); ok && len(key) > 0 {
@@ -27,7 +27,7 @@ func KeyText(key []Column, pk string) string {
 	return strings.Join(shown, ", ")
 }
 
-// keyPart returns the value of one column of a key as people would write it.
+// keyPart returns the value of one column of a key for people to read.
 func keyPart(cqlType, value string) string {
 	if value == "" {
 		cqlType = ""

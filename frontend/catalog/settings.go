@@ -9,27 +9,27 @@ import (
 	"time"
 )
 
-// MaxDuration is more than any wait or lease.
+// MaxDuration is the longest wait or lease that can be asked for.
 const MaxDuration = 24 * time.Hour
 
-// Settings are what a table's comment says about its criticality (docs/design.md 4).
+// Settings are the settings of a critical table, as given in its comment (docs/design.md 4).
 type Settings struct {
-	Unlocked Policy        // what a plain write gets
+	Unlocked Policy        // what becomes of a plain write
 	Row      bool          // key=row: a lock covers one row
-	Local    bool          // scope=local: a quorum of one data centre
-	Strict   bool          // an operation is acknowledged by the lock row and not by the clock
+	Local    bool          // scope=local: a quorum is one of a single data centre
+	Strict   bool          // strict=true: operations are acknowledged by a read of the lock row, not by the clock
 	Lease    time.Duration // 0 = the proxy's default
-	Ignore   bool          // timestamp=ignore: USING TIMESTAMP is left out, and not refused
+	Ignore   bool          // timestamp=ignore: USING TIMESTAMP is removed from writes instead of refused
 }
 
-// ErrSpelling says that what stands around @critical may be meant as settings and is not written as
+// ErrSpelling means that the text around @critical could be meant as settings but is not written as
 // such.
-var ErrSpelling = errors.New("settings stand in brackets right behind the one @critical, as in @critical(unlocked:auto); free text stands before it")
+var ErrSpelling = errors.New("write the settings in parentheses right after @critical, as in @critical(unlocked:auto); @critical may stand once, and free text before it")
 
-// ReadSettings reads @critical, @critical(name:value, …) or @critical value, where it stands as a
-// word in a table's comment; marked reports whether it does. name=value is the same as name:value,
-// and a value that only one setting has may stand alone. Every fault of the settings is in the
-// error, and the settings are the defaults then. The error is an ErrSpelling where free text and
+// ReadSettings reads @critical, @critical(name:value, …) or @critical value from a table's comment.
+// marked reports whether the comment has @critical as a word. name=value means the same as
+// name:value, and a value that only one setting has may stand without the name. The error joins all
+// faults, and the settings are the defaults if there is one. It wraps ErrSpelling if free text and
 // settings cannot be told apart.
 func ReadSettings(comment string) (s Settings, marked bool, err error) {
 	marks := regexp.MustCompile(`(?i)(?:^|[^\w@])@critical\b`).FindAllStringIndex(comment, -1)
@@ -46,7 +46,7 @@ func ReadSettings(comment string) (s Settings, marked bool, err error) {
 			return Settings{}, true, errors.New("@critical(… has no closing bracket")
 		}
 	} else if word := strings.ToLower(strings.TrimRight(bracket, " \t\r\n")); apart && settingOf(word) != "" {
-		list, behind = word, "" // it is all that follows: no sentence
+		list, behind = word, "" // nothing else follows, so it is not part of a sentence
 	}
 	s, err = parseSettings(list)
 	switch {
@@ -58,8 +58,7 @@ func ReadSettings(comment string) (s Settings, marked bool, err error) {
 	return s, true, err
 }
 
-// settingOf returns the setting that a value belongs to, of those values that may stand alone; ""
-// for any other word.
+// settingOf returns the name of the only setting that has this value; "" for any other word.
 func settingOf(value string) string {
 	switch value {
 	case "reject", "allow", "auto":
@@ -108,8 +107,8 @@ func parseSettings(list string) (s Settings, err error) {
 	return s, nil
 }
 
-// unclearBehind reports whether what follows @critical is neither the end of a sentence nor further
-// words of one.
+// unclearBehind reports whether the text after @critical may be a setting: it is neither empty nor
+// clearly the rest of a sentence.
 func unclearBehind(text string) bool {
 	const space, marks = " \t\r\n", ".,;!?)'\""
 	if text != "" && !strings.ContainsRune(space+marks, rune(text[0])) {
@@ -123,7 +122,7 @@ func unclearBehind(text string) bool {
 	return slices.Contains(strings.Fields("unlocked key lease strict scope timestamp reject allow auto partition row global local"), word)
 }
 
-// looksLikeSetting reports whether a setting stands in free text.
+// looksLikeSetting reports whether free text contains a setting.
 func looksLikeSetting(text string) bool {
 	return regexp.MustCompile(`(?i)\b(unlocked|key|lease|strict|scope|timestamp)\s*[=:]`).MatchString(text)
 }
@@ -151,7 +150,7 @@ func (s *Settings) set(name, value string) error {
 	return nil
 }
 
-// setLease sets the lease; any other name or value is refused.
+// setLease sets the lease, and returns an error for any other name.
 func (s *Settings) setLease(name, value string) error {
 	switch name {
 	case "unlocked", "key", "strict", "scope", "timestamp":
@@ -167,7 +166,8 @@ func (s *Settings) setLease(name, value string) error {
 	return fmt.Errorf("there is no setting %q: there are unlocked, key, lease, strict, scope, timestamp", name)
 }
 
-// String returns the one spelling of the settings, as it is stored and told.
+// String returns the canonical spelling of the settings, which is stored in Cassandra and shown to
+// users.
 func (s Settings) String() string {
 	unlocked := [...]string{Reject: "reject", Allow: "allow", Auto: "auto"}[s.Unlocked]
 	key := "partition"
@@ -190,8 +190,8 @@ func (s Settings) String() string {
 	return text
 }
 
-// CanChangeTo reports whether the table may get other settings. Key and scope stay while there are
-// lock rows: the holders of before and after would not know of each other.
+// CanChangeTo reports whether the table may get other settings. Key and scope cannot change once
+// there are lock rows: holders from before and after would not exclude each other.
 func (c *Critical) CanChangeTo(s Settings) bool {
 	return !c.Made || s.Row == c.Row && s.Local == c.Local
 }

@@ -1,5 +1,5 @@
-// Package catalog knows which tables are critical, and with what settings. The proxy fills it from
-// Cassandra's schema; clients' connections look every statement's table up in it.
+// Package catalog holds which tables are critical, and their settings. The proxy fills it from
+// Cassandra's schema; clients' connections look up the table of every statement in it.
 package catalog
 
 import (
@@ -17,12 +17,12 @@ import (
 type Column struct {
 	Name, Type string
 	Static     bool
-	Clustering bool // a clustering column: it may be empty, and Cassandra compares it by value and not by bytes
+	Clustering bool // a clustering column: its value may be empty, and Cassandra compares values, not bytes
 }
 
-// Canonical returns a value of the column in the form in which it stands in a key: Cassandra takes
-// some values of clustering columns for equal whose bytes differ, and one row has one lock. It may
-// return value itself.
+// Canonical returns a value of the column in the form that it has in a key. Cassandra treats some
+// values of clustering columns as equal although their bytes differ, and a row must have one lock.
+// The result may be value itself.
 func (c Column) Canonical(value []byte) []byte {
 	if !c.Clustering {
 		return value
@@ -31,27 +31,26 @@ func (c Column) Canonical(value []byte) []byte {
 	return canonical
 }
 
-// Critical is what the proxy knows of a table while it is critical. It is never changed once
-// published.
+// Critical describes a table while it is critical. It is never changed once published.
 type Critical struct {
-	ID       [16]byte // of the data table: names the keys of this table in the core
-	Key      []Column // what one lock covers, in order: the partition key, with key=row the whole primary key
+	ID       [16]byte // of the data table: part of the names of its keys in the core
+	Key      []Column // the columns that name what one lock covers: the partition key, with key=row the whole primary key
 	Primary  []string // all columns of the primary key, in its order
 	Columns  map[string]Column
-	Static   []string // columns that a lock on a row does not cover
+	Static   []string // static columns: a lock on a row does not cover them
 	Closed   musiccore.Stamp
-	MaxLease time.Duration // default and most of a client lease
-	Mortal   bool          // rows have a time to live by default
-	Settings               // of the table's comment
-	Marked   bool          // its comment, or the configuration, says that it is critical; else only its lock rows do
-	Made     bool          // there are lock rows: key and scope cannot change
-	Refused  string        // why no lock can be had; empty when locks work
-	Passing  bool          // Refused holds for a moment: the table is about to be served
+	MaxLease time.Duration // default and maximum of a client lease
+	Mortal   bool          // the table has a default_time_to_live
+	Settings               // from the table's comment
+	Marked   bool          // its comment or the configuration says that it is critical; if false it only has lock rows
+	Made     bool          // it has lock rows: key and scope cannot change
+	Refused  string        // why locks cannot be given; empty when they can
+	Passing  bool          // Refused holds only until the table is ready
 
-	Generation [16]byte // id of the table of its lock rows: references of another one mean nothing
+	Generation [16]byte // id of the companion: references of another one are invalid
 }
 
-// Unit returns what one lock covers, in a word for people.
+// Unit returns a word for what one lock covers, for texts that people read.
 func (c *Critical) Unit() string {
 	if c.Row {
 		return "row"
@@ -82,22 +81,23 @@ func (c *Critical) ClusteringColumns() []Column {
 // CompanionPrefix begins the name of every table of lock rows (docs/design.md 4).
 const CompanionPrefix = "music_lock_"
 
-// MinGrace is the shortest gc_grace_seconds of a critical table: a fence is a tombstone, and must
-// outlive hints.
+// MinGrace is the shortest gc_grace_seconds that a critical table may have. A fence is a tombstone,
+// and must outlive Cassandra's hints.
 const MinGrace = 24 * 60 * 60
 
-// Policy is what a plain write on a critical table gets (docs/design.md 4, setting unlocked).
+// Policy says what becomes of a plain write on a critical table (docs/design.md 4, setting unlocked).
 type Policy uint8
 
 // The policies.
 const (
-	Reject Policy = iota // an error
-	Allow                // it goes through, outside of every guarantee: for migrations
-	Auto                 // a section of its own
+	Reject Policy = iota // it is refused with an error
+	Allow                // it is forwarded without any guarantee: for migrations
+	Auto                 // it is carried out in a section of its own
 )
 
-// Table is one table as clients' statements name it. There is one Table a name for the life of the
-// proxy, so that a statement prepared long ago sees at once that its table has become critical.
+// Table is a name of a table, as clients' statements use it, and the table's present state. Each name
+// has one Table as long as the proxy runs, so that a statement prepared long ago sees at once that its
+// table has become critical. It is safe for concurrent use.
 type Table struct {
 	Keyspace, Name string
 	critical       atomic.Pointer[Critical]
@@ -107,15 +107,17 @@ type Table struct {
 	waiting map[*func()]struct{} // see AwaitChange
 }
 
-// InSchema reports whether the schema that was read last has the table, as Tables.InSchema does.
+// InSchema reports whether the schema as last read has the table. It is true until a schema has been
+// read.
 func (t *Table) InSchema() bool { return !t.missing.Load() }
 
-// Critical returns the table's present state, or nil while it is an ordinary table. What it returns
-// must not be modified.
+// Critical returns the table's present state, or nil while it is an ordinary table. The result must
+// not be modified.
 func (t *Table) Critical() *Critical { return t.critical.Load() }
 
-// AwaitChange has f called once the table's state is no longer was; ok is false where it is not
-// already. f must not block. leave says that nobody waits any more: no later change calls f.
+// AwaitChange has f called, once, when the table's state is no longer was. f must not block. If the
+// state differs from was already, ok is false and f is never called. After leave no later change
+// calls f.
 func (t *Table) AwaitChange(was *Critical, f func()) (leave func(), ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -133,7 +135,7 @@ func (t *Table) AwaitChange(was *Critical, f func()) (leave func(), ok bool) {
 	}, true
 }
 
-// tellChange calls those who wait for a change of the table.
+// tellChange calls the functions that wait for a change of the table.
 func (t *Table) tellChange() {
 	t.mu.Lock()
 	waiting := t.waiting
@@ -144,11 +146,11 @@ func (t *Table) tellChange() {
 	}
 }
 
-// String returns the table's name as it is told to people.
+// String returns the table's name for people to read.
 func (t *Table) String() string { return t.Keyspace + "." + t.Name }
 
-// Strictest returns the table that lets the least through without a lock (Reject before Auto before
-// Allow), and its policy. Tables may be nil; which is nil where none of them is critical.
+// Strictest returns the critical table with the strictest policy for plain writes (Reject before Auto
+// before Allow), and that policy. Elements of tables may be nil; which is nil if no table is critical.
 func Strictest(tables []*Table) (which *Table, policy Policy) {
 	for _, t := range tables {
 		if t == nil {
@@ -163,11 +165,11 @@ func Strictest(tables []*Table) (which *Table, policy Policy) {
 	return which, policy
 }
 
-// Tables is what clients' connections know of the schema: which tables are critical. Looking up
-// takes no lock. A nil *Tables has no version but 0, and is complete (see InSchema).
+// Tables holds all tables by name. It is safe for concurrent use, and looking a table up takes no
+// lock. For a nil *Tables, Version returns 0 and InSchema true.
 type Tables struct {
 	byName atomic.Pointer[map[string]*Table]
-	all    atomic.Pointer[map[string]struct{}] // keys of the tables that the schema has; nil until Read is called
+	all    atomic.Pointer[map[string]struct{}] // keys of the tables in the schema; nil until Read is called
 	mu     sync.Mutex                          // held to add a name
 	sets   atomic.Uint64                       // calls of Set
 }
@@ -179,18 +181,18 @@ func NewTables() *Tables {
 	return t
 }
 
-// appendTableKey appends the key under which a table is found: keyspace and name with a zero byte
-// between them, which neither can hold.
+// appendTableKey appends the key under which a table is stored: keyspace and name with a zero byte
+// between them, which neither can contain.
 func appendTableKey(dst []byte, keyspace string, table []byte) []byte {
 	dst = append(append(dst, keyspace...), 0)
 	return append(dst, table...)
 }
 
-// Find returns the table of a key (a keyspace, a zero byte and a name), or nil where Of was never
-// called for it. It does not keep key and does not allocate.
+// Find returns the table of a key (a keyspace, a zero byte and a name), or nil if Of was never called
+// for it. It does not keep key and does not allocate.
 func (t *Tables) Find(key []byte) *Table { return (*t.byName.Load())[string(key)] }
 
-// Of returns the one Table of a name; it makes it where there is none yet.
+// Of returns the Table of a name, and creates it if there is none yet.
 func (t *Tables) Of(keyspace, name string) *Table {
 	key := string(appendTableKey(nil, keyspace, []byte(name)))
 	if found := (*t.byName.Load())[key]; found != nil {
@@ -208,9 +210,9 @@ func (t *Tables) Of(keyspace, name string) *Table {
 	return next[key]
 }
 
-// Read publishes the names, keyspace first, of all tables that the schema has. A write on any other
-// waits until the schema has been read again: the table may have been made meanwhile, and be
-// critical. Those that are must have been Set before.
+// Read publishes the names, keyspace first, of all tables in the schema. A write on any other table
+// waits until the schema has been read again, since that table may have been created as a critical
+// one meanwhile. The caller must have called Set for all critical tables in names.
 func (t *Tables) Read(names [][2]string) {
 	all := make(map[string]struct{}, len(names))
 	for _, name := range names {
@@ -224,8 +226,8 @@ func (t *Tables) Read(names [][2]string) {
 	}
 }
 
-// InSchema reports whether the schema that was read last has a table of this key. It is true of
-// every key until a schema has been read. It does not keep key and does not allocate.
+// InSchema reports whether the schema as last read has a table of this key. It is true for every key
+// until a schema has been read. It does not keep key and does not allocate.
 func (t *Tables) InSchema(key []byte) bool {
 	if t == nil {
 		return true
@@ -238,9 +240,9 @@ func (t *Tables) InSchema(key []byte) bool {
 	return known
 }
 
-// Set publishes a table's state; nil makes it an ordinary table. From its return on every statement
-// meets the new state, but for those that are on their way to Cassandra: Server.Outstanding tells
-// when they are not any more.
+// Set publishes a table's state; nil makes it an ordinary table. After it returns every statement
+// sees the new state, except those that are already on their way to Cassandra: Server.Outstanding
+// tells when they have been answered.
 func (t *Tables) Set(keyspace, name string, c *Critical) {
 	table := t.Of(keyspace, name)
 	table.critical.Store(c)
@@ -248,7 +250,7 @@ func (t *Tables) Set(keyspace, name string, c *Critical) {
 	table.tellChange()
 }
 
-// Version returns a number that rises with each Set.
+// Version returns how often Set has been called.
 func (t *Tables) Version() uint64 {
 	if t == nil {
 		return 0

@@ -1,6 +1,6 @@
-// Package condition evaluates the IF of a write as Cassandra does (5.0: CQL3CasRequest,
-// RowCondition, ColumnCondition): on rows that were read, with values in wire form. It knows
-// neither connections nor locks.
+// Package condition evaluates the IF of a write as Cassandra does (5.0: CQL3CasRequest, RowCondition,
+// ColumnCondition), on rows that have been read, with values in wire form. It knows nothing of
+// connections and locks.
 package condition
 
 import (
@@ -12,37 +12,37 @@ import (
 	"music/rewrite"
 )
 
-// Existence is what IF requires of a row itself.
+// Existence says whether IF requires a row to exist.
 type Existence uint8
 
-// What may be required.
+// The values of Existence.
 const (
-	ExistenceAny       Existence = iota // nothing: its columns are compared
+	ExistenceAny       Existence = iota // no requirement, or only on columns
 	ExistenceRequired                   // IF EXISTS
 	ExistenceForbidden                  // IF NOT EXISTS
 )
 
-// Conditions are those of one write: of a statement, or of all statements of a batch.
+// Conditions are the conditions of one write: of a statement, or of all statements of a batch.
 type Conditions struct {
 	Table *catalog.Critical
-	Batch bool // the rows are told with their primary key
+	Batch bool // the write is a batch: a refusal shows rows with their primary key
 
-	Rows   []*RowCondition // what is required of rows, each row once
-	Static *RowCondition   // what is required of the static columns, or nil
-	Sums   []Sum           // what the write adds to what is there
-	Told   []string        // columns that are told where a condition does not hold, each once
+	Rows   []*RowCondition // the conditions on rows, one for each row
+	Static *RowCondition   // the conditions on the static columns, or nil
+	Sums   []Sum           // the additions of the write
+	Told   []string        // the columns that a refusal shows to the client, each once
 
-	All      bool // all columns are told then
-	Regulars bool // all regular columns are looked at, not only those that are compared
-	Statics  bool // all static columns, likewise
+	All      bool // a refusal shows all columns
+	Regulars bool // Cassandra reads all regular columns, not only the compared ones
+	Statics  bool // Cassandra reads all static columns, not only the compared ones
 
 	byName  map[string]*RowCondition // Rows by their names
-	rowless bool                     // none of the rows is there, and the partition has been asked for
+	rowless bool                     // none of the rows exists, and the partition has been asked for
 }
 
-// RowCondition is what is required of one row, or of the static columns.
+// RowCondition holds the conditions on one row, or on the static columns.
 type RowCondition struct {
-	Row       string // of a batch: its name, see RowName
+	Row       string // in a batch: the name of the row, see RowName
 	Existence Existence
 	Columns   []ColumnCondition
 }
@@ -55,11 +55,11 @@ type ColumnCondition struct {
 	Element  rewrite.Term
 	Field    string
 	Operator string         // = != < <= > >= IN CONTAINS or CONTAINS KEY
-	Values   []rewrite.Term // one, but for IN (…)
-	Listed   bool           // IN ?: the value is a list of them
+	Values   []rewrite.Term // one, or with IN (…) any number
+	Listed   bool           // IN ?: the one value is a list
 }
 
-// NewColumnCondition returns what one condition of a statement compares.
+// NewColumnCondition returns the condition of a statement's relation after IF.
 func NewColumnCondition(s *Source, r *rewrite.Relation) ColumnCondition {
 	t := ColumnCondition{Source: s, Column: s.name(r.Column), Element: r.Element, Operator: "=", Values: []rewrite.Term{r.Value}}
 	if !r.Field.Empty() {
@@ -81,8 +81,8 @@ func NewColumnCondition(s *Source, r *rewrite.Relation) ColumnCondition {
 	return t
 }
 
-// Row returns what is required of the row with a name. It is added where it is not there yet: then
-// added is true.
+// Row returns the conditions on the row with a name, and adds them if there are none yet; added
+// reports whether it did.
 func (c *Conditions) Row(name string) (row *RowCondition, added bool) {
 	if row = c.byName[name]; row != nil {
 		return row, false
@@ -96,7 +96,7 @@ func (c *Conditions) Row(name string) (row *RowCondition, added bool) {
 	return row, true
 }
 
-// StaticRow returns what is required of the static columns. It is added where it is not there yet.
+// StaticRow returns the conditions on the static columns, and adds them if there are none yet.
 func (c *Conditions) StaticRow() *RowCondition {
 	if c.Static == nil {
 		c.Static = &RowCondition{}
@@ -104,7 +104,7 @@ func (c *Conditions) StaticRow() *RowCondition {
 	return c.Static
 }
 
-// Compare requires a column of the row to compare as t says.
+// Compare adds a condition on a column of the row.
 func (r *RowCondition) Compare(t ColumnCondition) *wire.Failure {
 	if r.Existence != ExistenceAny {
 		return wire.Invalid("Cannot mix IF conditions and IF NOT EXISTS for the same row")
@@ -113,14 +113,14 @@ func (r *RowCondition) Compare(t ColumnCondition) *wire.Failure {
 	return nil
 }
 
-// Tell has a column told where a condition does not hold.
+// Tell adds a column to those that a refusal shows.
 func (c *Conditions) Tell(column string) {
 	if !slices.Contains(c.Told, column) {
 		c.Told = append(c.Told, column)
 	}
 }
 
-// Exist requires the row itself to be there, or not to be. Several statements may require the same.
+// Exist requires the row to exist, or not to exist. Several statements may require the same.
 func (r *RowCondition) Exist(e Existence) *wire.Failure {
 	switch {
 	case r.Existence == e:
@@ -135,7 +135,7 @@ func (r *RowCondition) Exist(e Existence) *wire.Failure {
 	return nil
 }
 
-// RowName returns one text for the values of clustering columns, which no other values have.
+// RowName returns a string that is unique to these values of the clustering columns.
 func RowName(values [][]byte) string {
 	var name []byte
 	for _, value := range values {
@@ -144,8 +144,8 @@ func RowName(values [][]byte) string {
 	return string(name)
 }
 
-// Columns returns the columns that are to be read where not all are: what is told, and behind it
-// the static columns that decide whether there is anything.
+// Columns returns the columns to read, unless all are read: first those that a refusal shows, then
+// static columns and summed columns.
 func (c *Conditions) Columns() []string {
 	columns := c.ToldColumns()
 	for _, name := range c.Table.Static {
@@ -161,7 +161,7 @@ func (c *Conditions) Columns() []string {
 	return columns
 }
 
-// ToldColumns returns the columns that are told where not all are.
+// ToldColumns returns the columns that a refusal shows, unless it shows all.
 func (c *Conditions) ToldColumns() []string {
 	if c.Batch {
 		return slices.Concat(c.Table.Primary, c.Told)

@@ -10,16 +10,15 @@ import (
 	"music/frontend/wire"
 )
 
-// Evaluation evaluates the conditions of a write on what was read for them.
+// Evaluation evaluates the conditions of a write on the rows that were read for it.
 type Evaluation struct {
 	*Conditions
 	columns []*message.ColumnMetadata
 	rows    message.RowSet
-	named   map[string]message.Row // those of a batch, see RowName; nil until they are asked for
+	named   map[string]message.Row // in a batch: rows by RowName; nil until first needed
 }
 
-// Evaluate begins the evaluation of conditions on rows that were read with Conditions.Columns, or
-// with all columns.
+// Evaluate returns an evaluation on rows that were read with Conditions.Columns, or with all columns.
 func (c *Conditions) Evaluate(columns []*message.ColumnMetadata, rows message.RowSet) *Evaluation {
 	return &Evaluation{Conditions: c, columns: columns, rows: rows}
 }
@@ -29,12 +28,12 @@ type Step uint8
 
 // The steps.
 const (
-	Refuse        Step = iota // a condition does not hold: the client is told Refusal
+	Refuse        Step = iota // a condition does not hold: the client gets Refusal
 	Write                     // all conditions hold
-	ReadPartition             // none of the rows is there, but static columns matter: the partition is to be read, and evaluated
+	ReadPartition             // no row exists, but static columns matter: read the partition and evaluate on that
 )
 
-// Next returns what follows. It asks for ReadPartition once at most.
+// Next returns the next step. It returns ReadPartition at most once.
 func (y *Evaluation) Next() (Step, *wire.Failure) {
 	rowless := len(y.rows) == 0 && len(y.Rows) > 0 && !y.rowless && len(y.Table.Static) > 0
 	if rowless && y.Static != nil {
@@ -71,7 +70,7 @@ func (y *Evaluation) holds() (bool, *wire.Failure) {
 	return true, nil
 }
 
-// tried reports whether what is required of one row holds.
+// tried reports whether the conditions on one row hold.
 func (y *Evaluation) tried(a *RowCondition) (bool, *wire.Failure) {
 	row := y.find(a)
 	switch {
@@ -88,7 +87,8 @@ func (y *Evaluation) tried(a *RowCondition) (bool, *wire.Failure) {
 	return true, nil
 }
 
-// find returns the row that something is required of, or nil. Any row has the static columns.
+// find returns the row that conditions are on, or nil if it does not exist. Any row has the static
+// columns.
 func (y *Evaluation) find(a *RowCondition) message.Row {
 	switch {
 	case len(y.rows) == 0 || a != y.Static && y.rowless:
@@ -101,7 +101,7 @@ func (y *Evaluation) find(a *RowCondition) message.Row {
 	return y.named[a.Row]
 }
 
-// nameRows makes the rows of a batch known by their names.
+// nameRows sets named.
 func (y *Evaluation) nameRows() {
 	y.named = map[string]message.Row{}
 	clustering := y.Table.ClusteringColumns()
@@ -114,8 +114,7 @@ func (y *Evaluation) nameRows() {
 	}
 }
 
-// index returns where a column stands among those that were read, as every one does that is
-// compared.
+// index returns the index of a column among those that were read. All compared columns are.
 func (y *Evaluation) index(column string) int {
 	return slices.IndexFunc(y.columns, func(c *message.ColumnMetadata) bool { return c.Name == column })
 }
@@ -141,8 +140,8 @@ func (y *Evaluation) looked(column catalog.Column) bool {
 	return y.Regulars
 }
 
-// Refusal returns what is told where a condition does not hold: the rows that are there, without
-// what Cassandra does not read.
+// Refusal returns the rows that a client gets when a condition does not hold: those that exist, with
+// nulls in the columns that Cassandra would not read.
 func (y *Evaluation) Refusal() *message.RowsResult {
 	told := len(y.columns)
 	if !y.All {
@@ -165,7 +164,7 @@ func (y *Evaluation) Refusal() *message.RowsResult {
 	return result
 }
 
-// test reports whether a condition holds on a row; nil is a row that is not there (5.0:
+// test reports whether a condition holds on a row, which is nil if it does not exist (5.0:
 // ColumnCondition).
 func (y *Evaluation) test(t *ColumnCondition, row message.Row) (bool, *wire.Failure) {
 	at := y.index(t.Column)

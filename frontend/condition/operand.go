@@ -11,7 +11,7 @@ import (
 	"music/rewrite"
 )
 
-// part returns the element or the field that a condition is about, or the column.
+// part returns what a condition compares: an element or a field of the column, or the column itself.
 func (t *ColumnCondition) part(column operand) (operand, *wire.Failure) {
 	switch {
 	case t.Field != "":
@@ -30,8 +30,8 @@ func (t *ColumnCondition) part(column operand) (operand, *wire.Failure) {
 	return column.element(element)
 }
 
-// values returns what a condition compares with, each well-formed. kind is its type; nil where the
-// comparison is not served.
+// values returns the values that a condition compares with, each well-formed. kind is their type; nil
+// if the proxy cannot evaluate the comparison.
 func (t *ColumnCondition) values(kind datatype.DataType) (values [][]byte, f *wire.Failure) {
 	if kind == nil {
 		return nil, wire.Invalid("MUSIC_REFUSED: %s is critical: this condition on %s is not served under a lock: read USING LOCK, decide, write", t.Source.Table, t.Column)
@@ -52,11 +52,11 @@ func (t *ColumnCondition) values(kind datatype.DataType) (values [][]byte, f *wi
 	return values, nil
 }
 
-// operand is what stands on the left of a comparison.
+// operand is the left side of a comparison.
 type operand struct {
 	kind  datatype.DataType
 	value []byte // nil for null
-	cells bool   // a collection whose elements are kept one by one: to have none is to be null
+	cells bool   // a collection that is not frozen: null if it has no elements
 }
 
 // isCollection reports whether a type is a list, a set or a map.
@@ -72,7 +72,7 @@ func isCollection(kind datatype.DataType) bool {
 func (o operand) field(t *ColumnCondition) (operand, *wire.Failure) {
 	kind, ok := o.kind.(*datatype.UserDefined)
 	if !ok {
-		return o, wire.Invalid("MUSIC_SYNTAX: %s is of no user-defined type and has no field %s", t.Column, t.Field)
+		return o, wire.Invalid("MUSIC_SYNTAX: the type of %s is not a user-defined type, so it has no field %s", t.Column, t.Field)
 	}
 	i := slices.Index(kind.FieldNames, t.Field)
 	if i < 0 {
@@ -85,7 +85,7 @@ func (o operand) field(t *ColumnCondition) (operand, *wire.Failure) {
 	return field, nil
 }
 
-// elementKind returns the type of what names an element.
+// elementKind returns the type of the key or index that names an element.
 func (o operand) elementKind(t *ColumnCondition) (datatype.DataType, *wire.Failure) {
 	switch kind := o.kind.(type) {
 	case *datatype.Map:
@@ -98,7 +98,7 @@ func (o operand) elementKind(t *ColumnCondition) (datatype.DataType, *wire.Failu
 	return nil, wire.Invalid("Invalid element access syntax for non-collection column %s", t.Column)
 }
 
-// element returns the element of a key or an index.
+// element returns the element at a key or an index.
 func (o operand) element(at []byte) (operand, *wire.Failure) {
 	if m, ok := o.kind.(*datatype.Map); ok {
 		if at == nil {
@@ -120,8 +120,8 @@ func (o operand) element(at []byte) (operand, *wire.Failure) {
 	return element, nil
 }
 
-// compared returns the type of what the operand is compared with by an operator; nil where that is
-// not served.
+// compared returns the type of the right side of a comparison by an operator; nil if the proxy cannot
+// evaluate it.
 func (o operand) compared(operator string) datatype.DataType {
 	kind := o.kind
 	switch list, isList := kind.(*datatype.List); {
@@ -137,7 +137,7 @@ func (o operand) compared(operator string) datatype.DataType {
 	return kind
 }
 
-// containedIn returns the type of what a set or a map may contain.
+// containedIn returns the type of a set's elements, or of a map's values or keys, by the operator.
 func containedIn(kind datatype.DataType, operator string) datatype.DataType {
 	switch kind := kind.(type) {
 	case *datatype.Set:
@@ -153,8 +153,8 @@ func containedIn(kind datatype.DataType, operator string) datatype.DataType {
 	return nil
 }
 
-// holds reports whether the operand compares so, as Cassandra does: null equals null and nothing
-// else, and is in no order. A collection that is kept by its elements is null where it is empty.
+// holds reports whether the comparison with other holds, as Cassandra evaluates it: null equals only
+// null, and has no order. A collection that is not frozen is null if it is empty.
 func (o operand) holds(operator string, other []byte) (bool, *wire.Failure) {
 	contains := strings.HasPrefix(operator, "CONTAINS")
 	if o.cells && !contains && other != nil && empty(other) {
@@ -194,7 +194,7 @@ func (o operand) contains(operator string, other []byte) bool {
 	return slices.ContainsFunc(elements, func(element []byte) bool { return comparisonOf(kind)(element, other) == 0 })
 }
 
-// satisfies reports whether an operator holds of two values in this order.
+// satisfies reports whether an operator holds for two values whose comparison gave order.
 func satisfies(operator string, order int) bool {
 	switch operator {
 	case "=":

@@ -13,16 +13,16 @@ import (
 	"music/rewrite"
 )
 
-// Sum is what a write adds to a column of what was read: to a number, or to the end of a text.
+// Sum is an addition of a write, as in SET v = v + 1: to a number, or to the end of a text.
 type Sum struct {
 	Source *Source
-	Row    *RowCondition // whose column it is; nil for a static one
+	Row    *RowCondition // the row of the column; nil for a static column
 	Column string
-	Value  rewrite.Term // that is added
+	Value  rewrite.Term // the value to add
 }
 
-// Summable reports whether Cassandra adds to values of a CQL type that a write reads for that. To collections
-// it adds without reading.
+// Summable reports whether an addition to a column of this CQL type must read the column's value. An
+// addition to a collection need not.
 func Summable(cqlType string) bool {
 	switch cqlType {
 	case "tinyint", "smallint", "int", "bigint", "varint", "decimal", "float", "double", "text", "varchar", "ascii":
@@ -36,7 +36,8 @@ func (c *Conditions) sumsStatic() bool {
 	return slices.ContainsFunc(c.Sums, func(s Sum) bool { return s.Row == nil })
 }
 
-// Summed returns what the column is after an addition, in wire form; nil for null, to which nothing is added.
+// Summed returns the value of the column after the addition, in wire form. It is nil if the column is
+// null before: null plus a value is null.
 func (y *Evaluation) Summed(s *Sum) ([]byte, *wire.Failure) {
 	var row message.Row
 	switch {
@@ -58,15 +59,16 @@ func (y *Evaluation) Summed(s *Sum) ([]byte, *wire.Failure) {
 	}
 	sum, ok := add(kind.Code(), row[at], value)
 	if !ok {
-		return nil, wire.Invalid("MUSIC_REFUSED: %s is critical: what is added to %s is not what the proxy adds as Cassandra does: read it, decide, write", s.Source.Table, s.Column)
+		return nil, wire.Invalid("MUSIC_REFUSED: %s is critical: the proxy cannot compute this addition to %s as Cassandra does: read the value, add to it, write it", s.Source.Table, s.Column)
 	}
 	return sum, nil
 }
 
-// maxDigits is how many digits a decimal keeps exactly when Cassandra adds to it.
+// maxDigits is the number of digits that Cassandra keeps exactly when it adds decimals.
 const maxDigits = 34
 
-// add adds two values of a type in wire form, as Cassandra does: integers wrap around.
+// add adds two values of a type in wire form, as Cassandra does: integers wrap around. ok is false if
+// the proxy cannot add them exactly so.
 func add(code primitive.DataTypeCode, a, b []byte) ([]byte, bool) {
 	switch code {
 	case primitive.DataTypeCodeVarchar, primitive.DataTypeCodeAscii:
@@ -90,7 +92,7 @@ func add(code primitive.DataTypeCode, a, b []byte) ([]byte, bool) {
 	return sum[8-len(a):], true
 }
 
-// addDecimals adds two decimals whose sum has no more digits than Cassandra keeps.
+// addDecimals adds two decimals; it is not ok if the sum has more digits than Cassandra keeps.
 func addDecimals(a, b []byte) ([]byte, bool) {
 	if len(a) < 5 || len(b) < 5 {
 		return nil, false

@@ -13,8 +13,8 @@ import (
 	"music/frontend/wire"
 )
 
-// comparisonOf returns how Cassandra compares the values of a type, or nil for a type that the
-// proxy does not compare.
+// comparisonOf returns Cassandra's comparison of the values of a type, or nil if the proxy does not
+// compare it.
 func comparisonOf(kind datatype.DataType) comparison {
 	switch kind := kind.(type) {
 	case *datatype.PrimitiveType:
@@ -33,8 +33,8 @@ func comparisonOf(kind datatype.DataType) comparison {
 	return nil
 }
 
-// currentType returns a type as the protocol's latest version tells it: earlier ones tell the types
-// that came after them by Cassandra's own names (v3 spec section 4.2.5.2).
+// currentType returns a type in the form of the protocol's latest version: an earlier version has the
+// names of Cassandra's classes for types that came later (v3 spec section 4.2.5.2).
 func currentType(kind datatype.DataType) datatype.DataType {
 	switch kind := kind.(type) {
 	case *datatype.Custom:
@@ -61,7 +61,8 @@ func currentTypes(kinds []datatype.DataType) (all []datatype.DataType) {
 	return all
 }
 
-// classType returns the type that a class of Cassandra's implements, or the class.
+// classType returns the type that one of Cassandra's classes implements, or custom itself if there is
+// none.
 func classType(custom *datatype.Custom) datatype.DataType {
 	switch strings.TrimPrefix(custom.ClassName, "org.apache.cassandra.db.marshal.") {
 	case "ByteType":
@@ -78,8 +79,8 @@ func classType(custom *datatype.Custom) datatype.DataType {
 	return custom
 }
 
-// sequence returns a comparison of collections element by element, those of a map pair by pair; the
-// shorter of two comes first.
+// sequence returns a comparison of collections element by element, for a map pair by pair. If one is
+// the beginning of the other, the shorter comes first.
 func sequence(width int, of ...comparison) comparison {
 	if slices.ContainsFunc(of, func(c comparison) bool { return c == nil }) {
 		return nil
@@ -96,7 +97,7 @@ func sequence(width int, of ...comparison) comparison {
 	})
 }
 
-// tuple returns a comparison field by field; one that is null, or missing at the end, comes first.
+// tuple returns a comparison field by field. A field that is null, or missing at the end, comes first.
 func tuple(kinds []datatype.DataType) comparison {
 	var of []comparison
 	for _, kind := range kinds {
@@ -131,7 +132,7 @@ func nullFirst(compare comparison) comparison {
 	}
 }
 
-// fieldAt returns a field, nil where it is missing at the end.
+// fieldAt returns field i, or nil if there are fewer fields.
 func fieldAt(fields [][]byte, i int) []byte {
 	if i < len(fields) {
 		return fields[i]
@@ -139,8 +140,8 @@ func fieldAt(fields [][]byte, i int) []byte {
 	return nil
 }
 
-// elementsOf returns the elements of a collection in wire form (v4 spec section 6), width to an
-// entry; not ok where it is none.
+// elementsOf returns the elements of a collection in wire form (v4 spec section 6). width is the number
+// of elements per entry, 2 for a map. ok is false if the value is malformed.
 func elementsOf(value []byte, width int) (elements [][]byte, ok bool) {
 	cur := wire.Cursor{Body: value}
 	if len(value) == 0 {
@@ -194,11 +195,11 @@ func ordered(kind datatype.DataType) bool {
 	return kind.Code() != primitive.DataTypeCodeDuration
 }
 
-// normalise returns a bound value as Cassandra keeps it: a set in its order and each element once,
-// a map in the order of its keys. What is no value of the type is refused.
+// normalise returns a bound value as Cassandra stores it: the elements of a set sorted and each once,
+// a map sorted by its keys. A value that is not of the type is refused.
 func normalise(kind datatype.DataType, value []byte) ([]byte, *wire.Failure) {
 	if !fits(kind, value) {
-		return nil, wire.Invalid("MUSIC_SYNTAX: a value of %d bytes is no %s", len(value), kind.AsCql())
+		return nil, wire.Invalid("MUSIC_SYNTAX: a value of %d bytes is not a %s", len(value), kind.AsCql())
 	}
 	width, key := 1, datatype.DataType(nil)
 	switch kind := kind.(type) {
@@ -213,7 +214,7 @@ func normalise(kind datatype.DataType, value []byte) ([]byte, *wire.Failure) {
 	entries := slices.Collect(slices.Chunk(elements, width))
 	compare := comparisonOf(key)
 	slices.SortStableFunc(entries, func(a, b [][]byte) int { return compare(a[0], b[0]) })
-	slices.Reverse(entries) // of equal ones the last is kept
+	slices.Reverse(entries) // the last of equal ones is kept
 	entries = slices.CompactFunc(entries, func(a, b [][]byte) bool { return compare(a[0], b[0]) == 0 })
 	slices.Reverse(entries)
 	normalised := binary.BigEndian.AppendUint32(nil, uint32(len(entries)))
@@ -225,7 +226,7 @@ func normalise(kind datatype.DataType, value []byte) ([]byte, *wire.Failure) {
 	return normalised, nil
 }
 
-// fits reports whether a value may be one of a type by its form.
+// fits reports whether a value has the form of a type.
 func fits(kind datatype.DataType, value []byte) bool {
 	switch kind := kind.(type) {
 	case *datatype.PrimitiveType:
@@ -244,7 +245,7 @@ func fits(kind datatype.DataType, value []byte) bool {
 	return false
 }
 
-// fitElements reports whether the elements of a collection fit; none may be null.
+// fitElements reports whether the elements of a collection fit their types; none may be null.
 func fitElements(value []byte, kinds ...datatype.DataType) bool {
 	elements, ok := elementsOf(value, len(kinds))
 	for i, element := range elements {
@@ -253,7 +254,7 @@ func fitElements(value []byte, kinds ...datatype.DataType) bool {
 	return ok
 }
 
-// fitFields reports whether the fields of a tuple fit; each may be null.
+// fitFields reports whether the fields of a tuple fit their types; each may be null.
 func fitFields(value []byte, kinds []datatype.DataType) bool {
 	cur := wire.Cursor{Body: value}
 	for i := 0; cur.At < len(value); i++ {
@@ -265,7 +266,7 @@ func fitFields(value []byte, kinds []datatype.DataType) bool {
 	return true
 }
 
-// kindOf returns what Cassandra calls a collection in its errors.
+// kindOf returns the name of a collection in Cassandra's errors.
 func kindOf(kind datatype.DataType) string {
 	switch kind.(type) {
 	case *datatype.List:
@@ -276,7 +277,7 @@ func kindOf(kind datatype.DataType) string {
 	return "MAP"
 }
 
-// compareUUIDs compares by version, and by time where that is the version; then by bytes.
+// compareUUIDs compares by version, those of version 1 then by time, and last by bytes.
 func compareUUIDs(a, b []byte) int {
 	if order := cmp.Compare(a[6]>>4, b[6]>>4); order != 0 {
 		return order
@@ -292,8 +293,7 @@ func compareTimeUUIDs(a, b []byte) int {
 	return cmp.Or(compareTimes(a, b), slices.CompareFunc(a[8:], b[8:], func(x, y byte) int { return cmp.Compare(int8(x), int8(y)) }))
 }
 
-// compareTimes compares the times of two time UUIDs: their parts stand the lowest first (RFC 4122,
-// 4.1.2).
+// compareTimes compares the times of two time UUIDs, whose lowest part stands first (RFC 4122, 4.1.2).
 func compareTimes(a, b []byte) int {
 	return cmp.Or(cmp.Compare(a[6]&0x0f, b[6]&0x0f), cmp.Compare(a[7], b[7]), bytes.Compare(a[4:6], b[4:6]), bytes.Compare(a[:4], b[:4]))
 }

@@ -10,19 +10,19 @@ import (
 	"music/rewrite"
 )
 
-// Source is a statement's text with the values that are bound to its markers: where the terms of
-// conditions have their values from. It is in memory of its own: conditions are evaluated when
+// Source is a statement's text with the values bound to its markers, from which the terms of
+// conditions are evaluated. It must not lie in a read buffer: conditions are evaluated later, when
 // Cassandra has answered.
 type Source struct {
 	Text   []byte
 	Values [][]byte // each with its length before it, as on the wire
-	Table  string   // the statement's table, as it is told to people
+	Table  string   // the name of the statement's table, for errors
 }
 
 // name returns a name as Cassandra knows it.
 func (s *Source) name(n rewrite.Name) string { return string(n.AppendTo(nil, s.Text)) }
 
-// value returns a term's value as one of a type, nil for null.
+// value returns a term's value as a value of a type, nil for null.
 func (s *Source) value(t rewrite.Term, kind datatype.DataType) ([]byte, *wire.Failure) {
 	switch t.Kind {
 	case rewrite.TermNull:
@@ -64,7 +64,7 @@ func (s *Source) list(t rewrite.Term, kind datatype.DataType) (values [][]byte, 
 	return values, nil
 }
 
-// constant returns a value that stands in a statement, in wire form (v4 spec section 6); nil for
+// constant returns the value of a literal in a statement, in wire form (v4 spec section 6); nil for
 // null.
 func (s *Source) constant(t rewrite.Term, kind datatype.DataType) ([]byte, *wire.Failure) {
 	if t.Kind == rewrite.TermNull {
@@ -99,12 +99,12 @@ func (s *Source) constant(t rewrite.Term, kind datatype.DataType) ([]byte, *wire
 	return nil, notOf(s, t, kind)
 }
 
-// notOf returns the answer to a value that is none of its type.
+// notOf returns the error for a literal that is not of its column's type.
 func notOf(s *Source, t rewrite.Term, kind datatype.DataType) *wire.Failure {
-	return wire.Invalid("MUSIC_SYNTAX: %s is no %s: write %s, or bind it", rewrite.Excerpt(s.Text, t), kind.AsCql(), rewrite.HowToWrite(kind.AsCql()))
+	return wire.Invalid("MUSIC_SYNTAX: %s is not a %s: write %s, or bind it", rewrite.Excerpt(s.Text, t), kind.AsCql(), rewrite.HowToWrite(kind.AsCql()))
 }
 
-// scalar returns a literal of one token.
+// scalar returns the value of a literal that is neither a collection nor a tuple.
 func scalar(s *Source, t rewrite.Term, kind *datatype.PrimitiveType) ([]byte, *wire.Failure) {
 	value, err := rewrite.Encode(kind.AsCql(), s.Text, t)
 	if err != nil {
@@ -113,13 +113,13 @@ func scalar(s *Source, t rewrite.Term, kind *datatype.PrimitiveType) ([]byte, *w
 	return value, nil
 }
 
-// writer writes the entries of a value in brackets.
+// writer encodes the entries of a literal in brackets.
 type writer struct {
 	*Source
 	entries []rewrite.Entry
 }
 
-// collection writes the entries of a list, a set or, with two kinds, a map.
+// collection encodes the entries of a list, a set or, with two kinds, a map.
 func (w *writer) collection(whole datatype.DataType, kinds ...datatype.DataType) ([]byte, *wire.Failure) {
 	b := binary.BigEndian.AppendUint32(nil, uint32(len(w.entries)))
 	for _, e := range w.entries {
@@ -142,7 +142,7 @@ func (w *writer) collection(whole datatype.DataType, kinds ...datatype.DataType)
 	return normalise(whole, b)
 }
 
-// fields writes a tuple field by field.
+// fields encodes a tuple field by field.
 func (w *writer) fields(kinds []datatype.DataType, at func(int) rewrite.Term) (b []byte, f *wire.Failure) {
 	for i, kind := range kinds {
 		value, f := w.constant(at(i), kind)
@@ -165,7 +165,7 @@ func (w *writer) fieldsOf(kind *datatype.UserDefined) bool {
 	})
 }
 
-// field returns the value of a field, null where it is not given.
+// field returns the value of a field, null if it is not given.
 func (w *writer) field(name string) rewrite.Term {
 	for _, e := range w.entries {
 		if w.name(e.Field) == name {

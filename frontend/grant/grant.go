@@ -1,4 +1,5 @@
-// Package grant has what LOCK and UNLOCK answer: one row, the same columns for every outcome (docs/design.md 5).
+// Package grant makes the answer to LOCK and UNLOCK: one row, with the same columns for every outcome
+// (docs/design.md 5).
 package grant
 
 import (
@@ -13,16 +14,16 @@ import (
 	"music/musiccore"
 )
 
-// width is how many columns LOCK and UNLOCK answer.
+// width is the number of columns of the row that answers LOCK and UNLOCK.
 const width = 7
 
-// column is one of them.
+// column is a column of that row.
 type column struct {
 	name string
 	kind datatype.DataType
 }
 
-// shape returns them.
+// shape returns the columns in their order.
 func shape() [width]column {
 	return [...]column{
 		{"[applied]", datatype.Boolean},
@@ -35,7 +36,7 @@ func shape() [width]column {
 	}
 }
 
-// Columns returns the columns that LOCK and UNLOCK answer, as those of a table.
+// Columns returns the metadata of the row that answers LOCK and UNLOCK on table t.
 func Columns(t *catalog.Table) []*message.ColumnMetadata {
 	columns := make([]*message.ColumnMetadata, 0, width)
 	for _, column := range shape() {
@@ -44,7 +45,7 @@ func Columns(t *catalog.Table) []*message.ColumnMetadata {
 	return columns
 }
 
-// Row returns the row that LOCK and UNLOCK answer; ref is the reference as the client sees it.
+// Row returns the row that answers LOCK and UNLOCK; ref is the reference as the client sees it.
 func Row(g musiccore.Grant, ref int64) message.Row {
 	cur, row := wire.Cursor{Body: appendRow(nil, g, ref)}, make(message.Row, width)
 	for i := range row {
@@ -53,8 +54,8 @@ func Row(g musiccore.Grant, ref int64) message.Row {
 	return row
 }
 
-// Append appends the response of that one row to the request with header h, which allocates nothing beside dst
-// (v4 spec section 4.2.5.2).
+// Append appends to dst the response with that row to the request with header h (v4 spec section
+// 4.2.5.2). It allocates nothing beside dst.
 func Append(dst []byte, h wire.Header, t *catalog.Table, g musiccore.Grant, ref int64) []byte {
 	start := len(dst)
 	h = wire.Header{Version: h.Version | wire.ResponseBit, Stream: h.Stream, OpCode: primitive.OpCodeResult}
@@ -73,7 +74,7 @@ func Append(dst []byte, h wire.Header, t *catalog.Table, g musiccore.Grant, ref 
 	return dst
 }
 
-// appendRow appends the values of the row, each behind its length.
+// appendRow appends the values of the row, each with its length before it.
 func appendRow(dst []byte, g musiccore.Grant, ref int64) []byte {
 	dst = appendBoolean(dst, g.Applied)
 	if g.Ref == 0 {
@@ -97,17 +98,17 @@ func appendString(dst []byte, s string) []byte {
 	return append(binary.BigEndian.AppendUint16(dst, uint16(len(s))), s...)
 }
 
-// appendText appends a value of a text.
+// appendText appends a [value] of type text.
 func appendText(dst []byte, s string) []byte {
 	return append(binary.BigEndian.AppendUint32(dst, uint32(len(s))), s...)
 }
 
-// appendBigint appends a value of a bigint.
+// appendBigint appends a [value] of type bigint.
 func appendBigint(dst []byte, n int64) []byte {
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32(dst, 8), uint64(n))
 }
 
-// appendBoolean appends a value of a boolean.
+// appendBoolean appends a [value] of type boolean.
 func appendBoolean(dst []byte, b bool) []byte {
 	dst = binary.BigEndian.AppendUint32(dst, 1)
 	if b {
@@ -116,5 +117,5 @@ func appendBoolean(dst []byte, b bool) []byte {
 	return append(dst, 0)
 }
 
-// appendNull appends the value null.
+// appendNull appends the [value] null.
 func appendNull(dst []byte) []byte { return append(dst, 0xff, 0xff, 0xff, 0xff) }

@@ -9,14 +9,14 @@ import (
 	"music/frontend/wire"
 )
 
-// Uncertain returns the error for a write without a lock of unknown outcome, in the form that
-// drivers know (v4 spec section 9, 0x1100): nobody has answered for it yet.
+// Uncertain returns the error for a plain write of unknown outcome: a WRITE_TIMEOUT, which drivers
+// know (v4 spec section 9, 0x1100), with no replica that has answered.
 func Uncertain(version byte, t *catalog.Table, kind primitive.WriteType) *wire.Failure {
-	return WriteTimeout(version, kind, "MUSIC_UNCERTAIN: whether this write to "+t.String()+" was carried out is unknown: read it to see")
+	return WriteTimeout(version, kind, "MUSIC_UNCERTAIN: whether this write to "+t.String()+" was carried out is unknown: read to find out")
 }
 
-// WriteTimeout returns a WRITE_TIMEOUT. Protocol 5 has the number of contentions behind those of
-// type CAS.
+// WriteTimeout returns a WRITE_TIMEOUT. From protocol 5 on one of type CAS ends with a number of
+// contentions.
 func WriteTimeout(version byte, kind primitive.WriteType, text string) *wire.Failure {
 	consistency := primitive.ConsistencyLevelQuorum
 	if kind == primitive.WriteTypeCas {

@@ -10,8 +10,8 @@ import (
 	"music/musiccore"
 )
 
-// OfSection returns the error for a write without a lock whose section could not begin or
-// came to nothing: nothing was written, and what a driver makes of it needs no word of locks.
+// OfSection returns the error for a plain write that was to be carried out in a section of its own,
+// and was not because of err. Its text does not speak of locks, since the client did not ask for one.
 func OfSection(err error, t *catalog.Table) *wire.Failure {
 	if short := (*ShortError)(nil); errors.Is(err, musiccore.ErrTooLarge) || errors.Is(err, musiccore.ErrPoisoned) || errors.As(err, &short) {
 		return OfOperation(err, t, 0)
@@ -19,19 +19,19 @@ func OfSection(err error, t *catalog.Table) *wire.Failure {
 	return TryAgain(t, whyUnserved(err))
 }
 
-// TryAgain returns the error for a write that was not done, and may be done a moment later.
+// TryAgain returns the error for a write that was not done but may succeed a moment later.
 func TryAgain(t *catalog.Table, why string) *wire.Failure {
 	return &wire.Failure{Code: primitive.ErrorCodeOverloaded, Text: "MUSIC_UNAVAILABLE: " + t.String() + ": " + why + ": nothing was written, try again"}
 }
 
-// StillBecoming says of a table that it does not give sections yet.
+// StillBecoming is the reason why a table that is becoming critical cannot be written yet.
 const StillBecoming = "it is not ready yet: its comment has just been changed, and some proxy has not followed"
 
-// whyUnserved returns in words why a section of one write could not be served.
+// whyUnserved returns a text that tells why a write's section could not be served.
 func whyUnserved(err error) string {
 	switch {
 	case errors.Is(err, musiccore.ErrSynchronising):
-		return "what the last writer of this key left behind could not be settled in time"
+		return "writes that the last writer of this key left unfinished could not be settled in time"
 	case errors.Is(err, musiccore.ErrNoSession):
 		return "this proxy has lost touch with the cluster"
 	case errors.Is(err, musiccore.ErrClock):
@@ -39,7 +39,7 @@ func whyUnserved(err error) string {
 	case errors.Is(err, musiccore.ErrDraining):
 		return "this proxy is shutting down"
 	case errors.Is(err, musiccore.ErrTooManyWaiters):
-		return "too many wait for this key already (max-waiters-per-key)"
+		return "too many writes wait for this key already (max-waiters-per-key)"
 	case errors.Is(err, musiccore.ErrLost), errors.Is(err, musiccore.ErrNotHeld):
 		return "the write came too late for its turn"
 	}

@@ -5,29 +5,29 @@ import (
 	"sync/atomic"
 )
 
-// Budget bounds the memory, in bytes, of all messages of all connections that are held: gathered,
-// waiting, or still to be written. What passes through a read buffer is not counted. Where it is
-// used up, connections that want more stop reading until some is given back.
+// Budget bounds the memory, in bytes, that messages of all connections take while the proxy holds
+// them: being gathered, waiting, or still to be written. Bytes that only pass through a read buffer
+// are not counted. While the budget is used up, connections that need more stop reading.
 type Budget struct {
-	limit func() int // as it is now
+	limit func() int // the present limit in bytes
 	used  atomic.Int64
 
 	mu      sync.Mutex
-	waiting atomic.Bool   // somebody waits on freed
+	waiting atomic.Bool   // a goroutine waits on freed
 	freed   chan struct{} // closed when something is given back
 }
 
-// NewBudget returns a budget of which nothing is taken. limit returns its bytes, as they are now:
-// whoever waits when they become more goes on when anything is given back.
+// NewBudget returns an unused budget. limit returns its present limit in bytes, which may change;
+// when it rises, waiting goroutines notice only when something is given back.
 func NewBudget(limit func() int) *Budget { return &Budget{limit: limit, freed: make(chan struct{})} }
 
 // InUse returns how many bytes are taken.
 func (b *Budget) InUse() int64 { return b.used.Load() }
 
-// WaitedFor reports whether somebody waits for room.
+// WaitedFor reports whether a goroutine waits in Acquire.
 func (b *Budget) WaitedFor() bool { return b.waiting.Load() }
 
-// Take takes n bytes without waiting, for memory that is there already.
+// Take takes n bytes without waiting, even beyond the limit: for memory that is allocated already.
 func (b *Budget) Take(n int) { b.used.Add(int64(n)) }
 
 // Give gives n bytes back.
@@ -43,16 +43,16 @@ func (b *Budget) Give(n int) {
 	b.freed = make(chan struct{})
 }
 
-// Acquire takes n bytes, and blocks until there is room for them or done is closed; it reports
-// whether it has taken them. Where nothing else is taken it takes even more than the limit: it
-// would wait for itself.
+// Acquire takes n bytes. It blocks until there is room for them or done is closed, and reports
+// whether it has taken them. While nothing else is taken even more than the limit can be taken, for
+// no later Give would make room.
 func (b *Budget) Acquire(n int, done <-chan struct{}) bool {
 	for !b.try(int64(n)) {
 		b.mu.Lock()
 		b.waiting.Store(true)
 		freed := b.freed
 		b.mu.Unlock()
-		if b.try(int64(n)) { // what was given back before is seen, and what is from now on is told
+		if b.try(int64(n)) { // a Give before waiting was set did not close freed
 			return true
 		}
 		select {
@@ -73,19 +73,19 @@ func (b *Budget) try(n int64) bool {
 	return false
 }
 
-// Account returns an account that holds nothing yet. Its waits end when done is closed.
+// Account returns an empty account of the budget. Its waits end when done is closed.
 func (b *Budget) Account(done <-chan struct{}) Account { return Account{budget: b, done: done} }
 
-// Account is what one user has taken of a budget. It belongs to one goroutine. The zero value
-// counts nothing and never waits.
+// Account counts what one user has taken from a budget. It is not safe for concurrent use. The zero
+// value counts nothing and never waits.
 type Account struct {
 	budget *Budget
 	done   <-chan struct{} // ends all waits
 	held   int
 }
 
-// grow raises the account to n bytes in all, and blocks until there is room; it returns false where
-// done was closed first.
+// grow raises the account to n bytes in all. It blocks until there is room, and returns false if done
+// was closed first.
 func (a *Account) grow(n int) bool {
 	if a.budget == nil || n <= a.held {
 		return true
@@ -97,7 +97,7 @@ func (a *Account) grow(n int) bool {
 	return true
 }
 
-// note raises the account to n bytes in all without waiting.
+// note is grow that never waits, for memory that is allocated already.
 func (a *Account) note(n int) {
 	if a.budget == nil || n <= a.held {
 		return

@@ -1,6 +1,6 @@
-// Package relay carries the envelopes of one connection in one direction, from a socket to the
-// other. What is forwarded is forwarded as the bytes received: without a copy, without new memory,
-// without a lock that another connection takes. A Handler says which envelopes are.
+// Package relay carries the envelopes of a connection in one direction, from one socket to the other.
+// A Handler decides which envelopes are forwarded. Those are sent as the bytes received: without a
+// copy, an allocation, or a lock that another connection takes.
 package relay
 
 import (
@@ -12,25 +12,25 @@ import (
 	"music/frontend/wire"
 )
 
-// ErrMalformed means that bytes do not keep to the protocol's framing: the connection cannot go on.
+// ErrMalformed means that bytes do not follow the protocol's framing. The connection cannot go on.
 var ErrMalformed = errors.New("malformed frame")
 
-// errOverlong is the malformed end of an envelope in several segments.
+// errOverlong means that the last segment of an envelope is longer than the rest of the envelope.
 var errOverlong = fmt.Errorf("segment longer than its envelope: %w", ErrMalformed)
 
 // Handler decides about the envelopes of a direction. Its methods are called by the goroutine of
-// Run; an error ends Run.
+// Run; an error of theirs ends Run.
 type Handler interface {
-	// Decide decides about an envelope. It is called with the part that has arrived and, after
-	// NeedWhole or a Hold of a part, again with the whole. It must keep neither e nor e.Raw, and
-	// not change them. A pointer, since copies of what has just been read byte by byte are slow.
+	// Decide decides what becomes of an envelope. It is called with the part that has arrived and,
+	// after NeedWhole or a Hold of a part, again with the whole. It must neither change nor keep e
+	// and e.Raw. It takes a pointer because copying an Envelope is slow.
 	Decide(e *wire.Envelope) (Decision, error)
-	// Perform deals with an envelope that Decide held back, whole. It may Emit other bytes in its
+	// Perform processes a whole envelope for which Decide returned Hold. It may Emit others in its
 	// place, and must not keep e.Raw.
 	Perform(e wire.Envelope) error
 	// Flushed is called when everything decided so far has been written.
 	Flushed()
-	// Await blocks until an envelope of which Decide said Alone can be decided about.
+	// Await blocks until an envelope for which Decide returned Alone can be decided about.
 	Await() error
 }
 
@@ -40,63 +40,65 @@ type Decision uint8
 const (
 	// Forward sends the envelope on as the bytes received.
 	Forward Decision = iota
-	// NeedWhole asks for the whole envelope: the part that has arrived does not suffice.
+	// NeedWhole has Decide called again with the whole envelope: the part that has arrived is not
+	// enough to decide.
 	NeedWhole
-	// Hold keeps the envelope back: Perform deals with it.
+	// Hold keeps the envelope back and has it passed to Perform.
 	Hold
-	// Alone has everything before the envelope written, and asks again after Await.
+	// Alone has everything before the envelope written and, after Await, Decide called again.
 	Alone
 )
 
-// Direction carries envelopes from one socket to the other. What is forwarded stays where it was
-// read: a run of bytes of the read buffer that is written at once when the reader runs dry. Only
-// what is held back or edited breaks a run. It belongs to one goroutine, but for Post, Arrivals and
-// Late.
+// Direction carries envelopes from one socket to the other. Forwarded envelopes stay in the read
+// buffer as a run: bytes that are written with one call when nothing more can be read. Only an
+// envelope that is held back or edited ends a run. All methods but Post, Arrivals and Late must be
+// called by the goroutine of Run.
 type Direction struct {
-	In  *Inbound  // to be set before Run
-	Out *Outbound // likewise, and before Post
+	In  *Inbound  // must be set before Run
+	Out *Outbound // must be set before Run and Post
 	replies
 
 	handler Handler
 	framing *Framing
 
-	start int    // the run not yet written is In.buf[start:In.r]
-	put   []byte // what goes out before the run, in a buffer of the pool; nil: nothing
-	left  int    // bytes of an envelope under way that are still to come and to be forwarded
+	start int    // the run that is not yet written is In.buf[start:In.r]
+	put   []byte // bytes to write before the run, in a buffer of the pool; nil if there are none
+	left  int    // how many bytes of the envelope being forwarded are still to arrive
 
-	at wire.Envelope // that is decided about; empty between two turns of Run
+	at wire.Envelope // the envelope being decided about; empty between two rounds of Run
 
-	gather   []byte // v5: the envelope under way that is collected because it has to be looked at whole
+	gather   []byte // v5: the parts of an envelope that must be decided about as a whole
 	gathered Account
-	decided  bool // v5: … and its first part did not decide
+	decided  bool // v5: Decide has seen the first part of gather, and needs the whole
 
-	ended  uint64 // envelopes that have been dealt with
-	waited int64  // ns, for the rest of the envelope that came after them
+	ended  uint64 // how many envelopes have been processed
+	waited int64  // for how long the rest of the present envelope has been waited for, in ns
 
-	reads atomic.Uint64 // how often something has arrived; for other goroutines to see
-	since atomic.Int64  // wall clock in ns, less waited: the rest of an envelope is waited for; 0: of none; likewise
+	// For other goroutines to read:
+	reads atomic.Uint64 // how often bytes have arrived
+	since atomic.Int64  // wall clock in ns since when the rest of an envelope is waited for, less waited; 0 = no wait
 }
 
-// replies is what goes back to where a direction reads from.
+// replies are the answers that a direction sends back to the peer that it reads from.
 type replies struct {
-	Back *Outbound // for Reply; to be set before Run
-	told []byte    // what goes back with the run, in a buffer of the pool; nil: nothing
+	Back *Outbound // where Reply writes; must be set before Run
+	told []byte    // replies not yet written, in a buffer of the pool; nil if there are none
 }
 
-// NewDirection returns a direction of a connection, without its sockets. What it gathers is taken
-// of the account.
+// NewDirection returns a direction of a connection; In and Out are still to be set. Gathered
+// envelopes are counted in the account.
 func NewDirection(h Handler, f *Framing, gathered Account) *Direction {
 	return &Direction{handler: h, framing: f, gathered: gathered}
 }
 
-// Run carries until a socket fails or the handler returns an error; it returns io.EOF when the peer
-// of In has closed. After a deadline it can be called again.
+// Run blocks until a socket fails or the handler returns an error. It returns io.EOF when the peer of
+// In has closed its side. After an error of a read deadline it can be called again.
 func (d *Direction) Run() error {
 	for {
 		d.start = d.In.r
 		before := d.ended
 		want, err := d.take()
-		d.at.Raw = nil // the buffer may go
+		d.at.Raw = nil // the buffer may be given back
 		if d.ended != before {
 			d.waited = 0
 		}
@@ -113,8 +115,8 @@ func (d *Direction) Run() error {
 	}
 }
 
-// arrive blocks until want bytes are in the window. How long it waits for the rest of an envelope,
-// Late can see.
+// arrive blocks until want bytes are in the window. Late sees how long it waits for the rest of an
+// envelope.
 func (d *Direction) arrive(want int) (err error) {
 	waiting := false
 	for err == nil && len(d.In.Window()) < want {
@@ -132,28 +134,30 @@ func (d *Direction) arrive(want int) (err error) {
 	return err
 }
 
-// beginWait notes that the rest of an envelope, or room for it, is waited for from now on.
+// beginWait notes that the wait for the rest of an envelope, or for memory for it, begins.
 func (d *Direction) beginWait() { d.since.Store(time.Now().UnixNano() - d.waited) }
 
-// endWait notes that it is there. The time counts until the envelope has ended.
+// endWait notes that this wait is over. The waits of one envelope are added up.
 func (d *Direction) endWait() { d.waited = time.Now().UnixNano() - d.since.Swap(0) }
 
-// Inside reports whether an envelope has begun and not ended.
+// Inside reports whether a part of an envelope has arrived and the rest has not.
 func (d *Direction) Inside() bool { return d.left > 0 || d.gather != nil || d.In.r < d.In.w }
 
-// HalfForwarded reports whether a part of an envelope has been forwarded and the rest is to come.
+// HalfForwarded reports whether a part of an envelope has been forwarded and the rest has not arrived.
 func (d *Direction) HalfForwarded() bool { return d.left > 0 }
 
-// Arrivals returns how often something has arrived.
+// Arrivals returns how often bytes have arrived. Any goroutine may call it.
 func (d *Direction) Arrivals() uint64 { return d.reads.Load() }
 
-// Late reports whether the rest of an envelope has been waited for longer than limit.
+// Late reports whether the rest of an envelope has been waited for longer than limit. Any goroutine
+// may call it.
 func (d *Direction) Late(limit time.Duration) bool {
 	since := d.since.Load()
 	return since != 0 && time.Since(time.Unix(0, since)) > limit
 }
 
-// Close gives back the memory that the direction holds, after Run. It does not close the sockets.
+// Close gives the direction's buffers back. It must be called after Run has returned. It does not
+// close the sockets.
 func (d *Direction) Close() {
 	if d.In != nil {
 		d.clearPut()
@@ -163,8 +167,7 @@ func (d *Direction) Close() {
 	d.gathered.clear()
 }
 
-// take decides about all that is in the window and returns how many bytes it wants to see there to
-// go on.
+// take processes all envelopes in the window and returns how many bytes it needs there to go on.
 func (d *Direction) take() (want int, err error) {
 	for {
 		var size int
@@ -179,8 +182,8 @@ func (d *Direction) take() (want int, err error) {
 	}
 }
 
-// takeEnvelope consumes one envelope, or as much as has arrived of it, and returns its size in the
-// window. Size 0 means that it wants to see more first.
+// takeEnvelope consumes one envelope, or the part of it that has arrived, and returns how many bytes
+// it consumed. Size 0 means that it needs want bytes in the window first.
 func (d *Direction) takeEnvelope() (size, want int, err error) {
 	window := d.In.Window()
 	if d.left > 0 {
@@ -214,7 +217,7 @@ func (d *Direction) envelope(b []byte) *wire.Envelope {
 	return &d.at
 }
 
-// decide asks the handler what becomes of an envelope, as soon as that can be said.
+// decide returns the handler's decision about an envelope. It blocks while that is Alone.
 func (d *Direction) decide(e *wire.Envelope) (Decision, error) {
 	v, err := d.handler.Decide(e)
 	if v == Alone && err == nil {
@@ -223,8 +226,8 @@ func (d *Direction) decide(e *wire.Envelope) (Decision, error) {
 	return v, err
 }
 
-// decideAlone asks again when what went before has been sent and dealt with. The run and what is
-// set aside are before e.
+// decideAlone writes everything that comes before e, and repeats Await and Decide until the decision
+// is another than Alone.
 func (d *Direction) decideAlone(e *wire.Envelope) (Decision, error) {
 	for {
 		if err := d.Flush(); err != nil {
@@ -239,7 +242,8 @@ func (d *Direction) decideAlone(e *wire.Envelope) (Decision, error) {
 	}
 }
 
-// pass adds bytes of the envelope under way to the run, and returns how many.
+// pass adds those bytes of b that belong to the envelope being forwarded to the run, and returns
+// their number.
 func (d *Direction) pass(b []byte) int {
 	n := min(d.left, len(b))
 	d.left -= n
@@ -250,13 +254,13 @@ func (d *Direction) pass(b []byte) int {
 	return n
 }
 
-// drop consumes bytes that are not forwarded. The run before them must have been kept.
+// drop consumes n bytes that are not forwarded. keep must have been called before.
 func (d *Direction) drop(n int) {
 	d.In.r += n
 	d.start = d.In.r
 }
 
-// keep sets the run aside, so that other bytes can follow it.
+// keep copies the run to put, so that other bytes than the next in the read buffer can follow it.
 func (d *Direction) keep() {
 	if run := d.In.buf[d.start:d.In.r]; len(run) > 0 {
 		d.put = append(d.set(), run...)
@@ -264,7 +268,7 @@ func (d *Direction) keep() {
 	d.start = d.In.r
 }
 
-// set returns put, to be appended to.
+// set returns put to append to, with a buffer if it has none.
 func (d *Direction) set() []byte {
 	if d.put == nil {
 		d.put = d.In.buffers.borrow(smallSize)[:0]
@@ -272,18 +276,17 @@ func (d *Direction) set() []byte {
 	return d.put
 }
 
-// Emit sends an envelope in the place of the one that is being performed. It copies raw.
+// Emit sends an envelope in the place of the one being performed. It copies raw.
 func (d *Direction) Emit(raw []byte) { d.put = d.framing.appendTo(d.set(), raw) }
 
-// EmitMade is Emit for the envelope that build appends to its argument, which is the memory that
-// goes out.
+// EmitMade is Emit for the envelope that build appends to its argument. It saves the copy.
 func (d *Direction) EmitMade(build func(dst []byte) []byte) {
 	d.put = d.framing.appendMade(d.set(), build)
 }
 
-// Reply answers the envelope that is being performed with the one that build appends to what it is
-// given. It goes out with the other answers of this run, and before the run itself: a peer that does
-// not read the run delays no answer.
+// Reply answers the envelope being performed with the one that build appends to its argument. The
+// answers of a run are written together, before the run: a peer that does not read the run delays no
+// answer.
 func (d *Direction) Reply(build func(dst []byte) []byte) {
 	if d.told == nil {
 		d.told = d.In.buffers.borrow(smallSize)[:0]
@@ -291,10 +294,12 @@ func (d *Direction) Reply(build func(dst []byte) []byte) {
 	d.told = d.framing.appendMade(d.told, build)
 }
 
-// Post sends an envelope between two of the direction's own, from any goroutine. It copies raw.
+// Post sends an envelope between two of the direction's own. It copies raw. Any goroutine may call
+// it.
 func (d *Direction) Post(raw []byte) { d.Out.Post(d.framing.appendTo(nil, raw)) }
 
-// Flush writes what has been answered, what has been set aside, and the run.
+// Flush writes the replies, then the bytes of put, then the run. It blocks while the peer of Out does
+// not read.
 func (d *Direction) Flush() error {
 	if d.told != nil {
 		d.Back.PostNow(d.told)
@@ -314,7 +319,7 @@ func (d *Direction) Flush() error {
 	return err
 }
 
-// clearPut gives the memory back of what has gone out.
+// clearPut gives the buffer of put back.
 func (d *Direction) clearPut() {
 	if d.put != nil {
 		d.In.buffers.giveBack(d.put)
@@ -322,7 +327,7 @@ func (d *Direction) clearPut() {
 	}
 }
 
-// clearTold gives the memory back of what has been answered.
+// clearTold gives the buffer of told back.
 func (d *Direction) clearTold() {
 	if d.told != nil {
 		d.In.buffers.giveBack(d.told)

@@ -7,26 +7,26 @@ import (
 	"syscall"
 )
 
-// Inbound reads one socket into a buffer in which the bytes are looked at where they lie. It
-// belongs to one goroutine.
+// Inbound reads one socket into a buffer, and gives its reader access to the buffer without a copy.
+// It is not safe for concurrent use.
 type Inbound struct {
 	conn    net.Conn
 	raw     syscall.RawConn // nil where the socket is wrapped (TLS, net.Pipe)
-	first   [1]byte         // of a wrapped socket: read while there is no buffer
+	first   [1]byte         // for the first byte of a wrapped socket, which is read without a buffer
 	buffers *Buffers
 
-	buf  []byte // of buffers, unless an envelope was too large for that
+	buf  []byte // from buffers, unless an envelope was too large for those
 	r, w int    // the window is buf[r:w]
 
-	account Account // of buf, while the rest of a message is waited for
+	account Account // counts buf while the rest of a message is waited for
 
-	n        int // result of the last attempt
+	n        int // bytes read by the last attempt
 	err      error
-	readable func(fd uintptr) bool // attempt, bound once: a closure for each read would allocate
+	readable func(fd uintptr) bool // attempt, bound once: a closure per read would allocate
 }
 
-// NewInbound returns the reader of a socket. It holds no buffer until the first bytes arrive; what
-// it holds then is taken of the account.
+// NewInbound returns the reader of a socket. It has no buffer until the first bytes arrive; the
+// buffer is counted in the account.
 func NewInbound(conn net.Conn, buffers *Buffers, account Account) *Inbound {
 	in := &Inbound{conn: conn, buffers: buffers, account: account}
 	if sc, ok := conn.(syscall.Conn); ok {
@@ -38,12 +38,14 @@ func NewInbound(conn net.Conn, buffers *Buffers, account Account) *Inbound {
 	return in
 }
 
-// Window returns what has been read and not yet consumed. It is valid until the next Fill.
+// Window returns the bytes that have been read and not yet consumed. They are valid until the next
+// Fill.
 func (in *Inbound) Window() []byte { return in.buf[in.r:in.w] }
 
-// Fill blocks until at least one more byte is in the window. want is how many bytes are needed in
-// all, more than there are: room for them is made as they arrive, never by what a header claims. It
-// returns io.EOF when the peer has closed, or the error of the socket.
+// Fill blocks until at least one more byte is in the window. want is how many bytes the window needs
+// in all, and must be more than it has. The buffer grows as bytes arrive, never by what a header
+// claims. Fill returns io.EOF when the peer has closed, net.ErrClosed when the account's wait for
+// memory was ended, or the error of the socket.
 func (in *Inbound) Fill(want int) error {
 	if !in.makeRoom(want) {
 		return net.ErrClosed
@@ -65,9 +67,9 @@ func (in *Inbound) Fill(want int) error {
 	return nil
 }
 
-// fillWrapped reads a socket that cannot be asked whether there is something to read. Where more
-// than one byte is waited for, which is so between two messages, it waits for the first of them
-// without a buffer. In the middle of one a single byte would be passed on alone.
+// fillWrapped reads a socket that offers no way to ask whether there is something to read. Between
+// two messages, where want is more than 1, it waits for the first byte without a buffer. Inside a
+// message it does not, since that one byte would be forwarded by a write of its own.
 func (in *Inbound) fillWrapped(want int) error {
 	into := in.first[:]
 	if want > 1 {
@@ -93,8 +95,8 @@ func (in *Inbound) fillWrapped(want int) error {
 	return nil
 }
 
-// attempt reads without blocking, and lets the buffer go where there is nothing to read yet: the
-// goroutine will wait.
+// attempt reads without blocking. If there is nothing to read it gives the buffer back and returns
+// false, upon which the goroutine waits.
 func (in *Inbound) attempt(fd uintptr) bool {
 	in.hold()
 	for {
@@ -114,9 +116,8 @@ func (in *Inbound) attempt(fd uintptr) bool {
 	}
 }
 
-// makeRoom moves the window to the front, and finds a larger buffer when it is full and still too
-// small, as soon as the budget has room for it. It returns false where the connection has ended
-// first.
+// makeRoom moves the window to the front of the buffer. If the buffer is full it takes a larger one,
+// for which it blocks until the budget has room. It returns false if the connection ended first.
 func (in *Inbound) makeRoom(want int) bool {
 	if in.r == in.w {
 		in.r, in.w = 0, 0
@@ -151,14 +152,14 @@ func (in *Inbound) makeRoom(want int) bool {
 	return true
 }
 
-// hold takes a buffer if there is none.
+// hold takes a buffer from the pool if there is none.
 func (in *Inbound) hold() {
 	if in.buf == nil {
 		in.buf = in.buffers.borrow(smallSize)
 	}
 }
 
-// release gives the buffer back if there is nothing in it.
+// release gives the buffer back if it is empty.
 func (in *Inbound) release() {
 	if in.buf != nil && in.w == 0 {
 		in.buffers.giveBack(in.buf)
@@ -167,7 +168,7 @@ func (in *Inbound) release() {
 	}
 }
 
-// close gives the buffer back. The socket is its owner's to close.
+// close gives the buffer back. It does not close the socket.
 func (in *Inbound) close() {
 	in.r, in.w = 0, 0
 	in.release()

@@ -9,21 +9,21 @@ import (
 // maxPosted is how many posted bytes may wait for a peer that does not read before Room blocks.
 const maxPosted = 256 << 10
 
-// Outbound writes one socket. Its direction writes runs of bytes; any other goroutine posts whole
-// envelopes, which go out between two envelopes of the direction, never inside one.
+// Outbound writes one socket. The socket's direction writes runs of bytes; any goroutine may post
+// whole envelopes, which are written between two envelopes of the direction, never inside one.
 type Outbound struct {
 	conn net.Conn
 
-	mu     sync.Mutex // held while bytes go out
-	inside bool       // the direction has begun an envelope and not ended it
+	mu     sync.Mutex // held while bytes are written
+	inside bool       // the direction has written a part of an envelope, and the rest is to come
 
-	err    atomic.Pointer[error] // the first error: nothing goes out after it
-	writes atomic.Uint64         // odd while bytes go out
+	err    atomic.Pointer[error] // the first error: nothing is written after it
+	writes atomic.Uint64         // odd while bytes are written
 
 	postMu  sync.Mutex
 	posted  []byte
 	pending atomic.Int64  // len(posted)
-	emptied chan struct{} // posted has been taken
+	emptied chan struct{} // receives when posted has been emptied
 }
 
 // NewOutbound returns the writer of a socket.
@@ -31,8 +31,8 @@ func NewOutbound(conn net.Conn) *Outbound {
 	return &Outbound{conn: conn, emptied: make(chan struct{}, 1)}
 }
 
-// forward writes a run; inside means that the last envelope of it continues in the next run. It
-// blocks while the peer does not read, which is the back-pressure of its direction.
+// forward writes a run; inside means that its last envelope goes on in the next run. It blocks while
+// the peer does not read, so its direction reads no more either.
 func (o *Outbound) forward(run []byte, inside bool) error {
 	o.mu.Lock()
 	if !o.inside {
@@ -45,8 +45,8 @@ func (o *Outbound) forward(run []byte, inside bool) error {
 	return o.Err()
 }
 
-// Post queues whole envelopes, already in the socket's framing, and writes them unless another
-// goroutine is writing, which then does it. It copies b.
+// Post queues whole envelopes, already in the socket's framing, and writes them; if another goroutine
+// is writing, that one writes them. It copies b. It blocks only while its own write does.
 func (o *Outbound) Post(b []byte) {
 	o.postMu.Lock()
 	o.posted = append(o.posted, b...)
@@ -55,8 +55,8 @@ func (o *Outbound) Post(b []byte) {
 	o.settle()
 }
 
-// PostNow is Post that writes b from where it lies, unless another goroutine is writing or the
-// direction has begun an envelope.
+// PostNow is Post that writes b without a copy, unless another goroutine is writing or the direction
+// is inside an envelope.
 func (o *Outbound) PostNow(b []byte) {
 	if !o.mu.TryLock() {
 		o.Post(b)
@@ -75,13 +75,13 @@ func (o *Outbound) PostNow(b []byte) {
 	}
 }
 
-// Full reports whether so much is posted and not written that Room would block.
+// Full reports whether so many posted bytes wait to be written that Room would block.
 func (o *Outbound) Full() bool { return o.Backlog() > maxPosted }
 
 // Backlog returns how many posted bytes wait to be written.
 func (o *Outbound) Backlog() int64 { return o.pending.Load() }
 
-// Room blocks while Full, until done is closed.
+// Room blocks while Full returns true, but no longer than until done is closed.
 func (o *Outbound) Room(done <-chan struct{}) {
 	waited := false
 	for o.Full() {
@@ -93,15 +93,15 @@ func (o *Outbound) Room(done <-chan struct{}) {
 		}
 	}
 	if waited {
-		o.tellEmptied() // others may wait, too
+		o.tellEmptied() // passes the signal on: others may wait, too
 	}
 }
 
 // Progress returns a number that is odd while bytes go out, and changes with every write.
 func (o *Outbound) Progress() uint64 { return o.writes.Load() }
 
-// settle writes what is posted. A goroutine that does not get the mutex may leave: its holder
-// settles after unlocking.
+// settle writes the posted bytes. A goroutine that does not get the mutex may return: the one that
+// has it calls settle after unlocking.
 func (o *Outbound) settle() {
 	for o.pending.Load() > 0 && o.mu.TryLock() {
 		stuck := o.inside && o.Err() == nil
@@ -115,7 +115,7 @@ func (o *Outbound) settle() {
 	}
 }
 
-// writePosted writes what is posted. It is called with mu held, between two envelopes of the
+// writePosted writes the posted bytes. It is called with mu held, between two envelopes of the
 // direction.
 func (o *Outbound) writePosted() {
 	if o.pending.Load() == 0 {
@@ -151,10 +151,10 @@ func (o *Outbound) write(b []byte) {
 	}
 }
 
-// fail keeps the first error. It is apart from write so that only a failure allocates.
+// fail stores the error. It is a function of its own so that only a failure allocates.
 func (o *Outbound) fail(err error) { o.err.Store(&err) }
 
-// Err returns the error that ended the socket, or nil. It does not wait for a write that is stuck.
+// Err returns the first error of a write, or nil. It does not block.
 func (o *Outbound) Err() error {
 	if err := o.err.Load(); err != nil {
 		return *err

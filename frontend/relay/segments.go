@@ -7,8 +7,8 @@ import (
 	"music/frontend/wire"
 )
 
-// takeSegment does for v5 what takeEnvelope does for the older framing. A segment is looked at
-// whole: its checksum comes last.
+// takeSegment is takeEnvelope for the segments of v5. It waits for the whole segment, since its
+// checksum comes last.
 func (d *Direction) takeSegment() (size, want int, err error) {
 	codec := d.framing.codec()
 	window := d.In.Window()
@@ -39,8 +39,8 @@ func (d *Direction) takeSegment() (size, want int, err error) {
 	return h.Size, 1, err
 }
 
-// takeWhole consumes a self-contained segment. It joins the run as it is unless one of its
-// envelopes is held back: then the others are put into segments of their own.
+// takeWhole consumes a self-contained segment. The segment is forwarded as it is unless one of its
+// envelopes is held back; then the others are put into new segments.
 func (d *Direction) takeWhole(payload []byte, size int) error {
 	if d.left > 0 || d.gather != nil {
 		return fmt.Errorf("self-contained segment inside an envelope: %w", ErrMalformed)
@@ -61,15 +61,15 @@ func (d *Direction) takeWhole(payload []byte, size int) error {
 	return nil
 }
 
-// whole is a self-contained segment under way through a direction.
+// whole is a self-contained segment that a direction is processing.
 type whole struct {
 	*Direction
 	payload  []byte
-	done, at int  // payload[done:at] is to be forwarded
-	split    bool // it cannot go as it was received
+	done, at int  // payload[done:at] is to be forwarded, and at is where the next envelope begins
+	split    bool // it cannot be forwarded as it was received
 }
 
-// next deals with the envelope at hand.
+// next processes the next envelope.
 func (w *whole) next() error {
 	e, err := w.envelopeAt(w.payload[w.at:])
 	if err != nil {
@@ -92,7 +92,7 @@ func (w *whole) next() error {
 	return err
 }
 
-// cut sets the envelopes before the one at hand aside, in a segment of their own.
+// cut emits the envelopes before the present one in a segment of their own.
 func (w *whole) cut() {
 	if !w.split {
 		w.keep()
@@ -102,8 +102,8 @@ func (w *whole) cut() {
 	w.done = w.at
 }
 
-// takePart consumes a segment that carries a part of one large envelope. Where the first one
-// decides, all of them join the run as they are.
+// takePart consumes a segment that carries a part of one large envelope. If the first part is enough
+// to decide to forward it, all its segments are forwarded as they are.
 func (d *Direction) takePart(payload []byte, size int) error {
 	if d.left > 0 {
 		if len(payload) > d.left {
@@ -134,9 +134,9 @@ func (d *Direction) takePart(payload []byte, size int) error {
 	return d.takeGathered()
 }
 
-// collect adds a part to the envelope under way, as soon as the budget has room for it.
+// collect adds a part to gather. It blocks until the budget has room for it.
 func (d *Direction) collect(part []byte) error {
-	const slack = 2 // append takes more than it needs
+	const slack = 2 // append may allocate up to twice what is needed
 	d.beginWait()
 	ok := d.gathered.grow(slack * (len(d.gather) + len(part)))
 	d.endWait()
@@ -147,8 +147,8 @@ func (d *Direction) collect(part []byte) error {
 	return nil
 }
 
-// decidePart decides about an envelope by its first part. Of one that is forwarded the rest is to
-// come.
+// decidePart decides about an envelope by its first part. If it is to be forwarded, left is set to
+// the size of the rest.
 func (d *Direction) decidePart(part []byte) (Decision, error) {
 	e, err := d.envelopeAt(part)
 	if err != nil {
@@ -165,8 +165,8 @@ func (d *Direction) decidePart(part []byte) (Decision, error) {
 	return v, err
 }
 
-// takeGathered goes on with what has been collected of an envelope: it is decided about by its
-// first part, and again when it is whole.
+// takeGathered decides about the gathered envelope: when its header has arrived, and again when it is
+// whole.
 func (d *Direction) takeGathered() error {
 	if len(d.gather) < wire.HeaderSize {
 		return nil
@@ -197,7 +197,7 @@ func (d *Direction) takeGathered() error {
 	return err
 }
 
-// envelopeAt reads the envelope at the start of a payload, with as much of its body as is there.
+// envelopeAt reads the envelope at the start of a payload, with as much of its body as b has.
 func (d *Direction) envelopeAt(b []byte) (*wire.Envelope, error) {
 	if len(b) < wire.HeaderSize {
 		return nil, fmt.Errorf("segment ends inside a header: %w", ErrMalformed)

@@ -5,26 +5,25 @@ import (
 	"sync/atomic"
 )
 
-// streamsPerPage is how many stream ids one lazily made page of a connection's bookkeeping covers.
+// streamsPerPage is how many stream ids a streamPage covers. Pages are allocated when first needed.
 const streamsPerPage = 512
 
 // streamPage has a bit for each of its stream ids.
 type streamPage struct {
-	open    [streamsPerPage / 64]atomic.Uint64 // a request went to the backend and has no answer yet
-	watched [streamsPerPage / 64]atomic.Uint64 // … and its answer concerns the proxy
-	marked  [streamsPerPage / 64]atomic.Uint64 // … and had none either when Mark was called
+	open    [streamsPerPage / 64]atomic.Uint64 // a request was sent to Cassandra and has no answer yet
+	watched [streamsPerPage / 64]atomic.Uint64 // it is open, and the proxy must look at its answer
+	marked  [streamsPerPage / 64]atomic.Uint64 // it is open, and already was when Mark was called
 }
 
-// Streams knows which requests of a connection Cassandra still owes an answer to, by their stream
-// ids. Any goroutine may use it. Most drivers use a few low ids, so an idle connection has one page
-// or none.
+// Streams is the set of a connection's streams on which Cassandra has not yet answered. It is safe
+// for concurrent use. Most drivers use a few low ids, so an idle connection has one page or none.
 type Streams struct {
 	pages [32768 / streamsPerPage]atomic.Pointer[streamPage]
 }
 
-// Begin marks a stream as open; watched means that its answer concerns the proxy. It returns false
-// for a stream that is open already: the answer to one request would be taken for that to the
-// other.
+// Begin marks a stream as open; watched means that the proxy must look at the answer. It returns
+// false for a stream that is already open, on which the answer to one request could be taken for the
+// answer to the other.
 func (s *Streams) Begin(stream int16, watched bool) bool {
 	if stream < 0 {
 		return false
@@ -51,7 +50,7 @@ func (s *Streams) Open(stream int16) bool {
 	return page != nil && page.open[stream%streamsPerPage/64].Load()>>(stream%64)&1 == 1
 }
 
-// Watched reports whether the answer on an open stream concerns the proxy.
+// Watched reports whether the proxy must look at the answer on an open stream.
 func (s *Streams) Watched(stream int16) bool {
 	page := s.page(stream)
 	return page != nil && page.watched[stream%streamsPerPage/64].Load()>>(stream%64)&1 == 1
@@ -72,8 +71,8 @@ func (s *Streams) End(stream int16) {
 	}
 }
 
-// Mark marks the streams that are open now, until they are answered, but for those whose answer
-// concerns the proxy: none of their requests is a write of plain CQL.
+// Mark marks the streams that are open now, until they are answered. Watched streams are left out:
+// none of their requests is a plain write.
 func (s *Streams) Mark() {
 	for p := range s.pages {
 		page := s.pages[p].Load()
@@ -82,12 +81,12 @@ func (s *Streams) Mark() {
 		}
 		for w := range page.open {
 			page.marked[w].Or(page.open[w].Load() &^ page.watched[w].Load())
-			page.marked[w].And(page.open[w].Load()) // what ended meanwhile has not seen its mark
+			page.marked[w].And(page.open[w].Load()) // an End in between may have missed the mark
 		}
 	}
 }
 
-// Marked reports whether a stream that Mark has marked has no answer yet.
+// Marked reports whether any stream that Mark has marked has no answer yet.
 func (s *Streams) Marked() bool {
 	for p := range s.pages {
 		page := s.pages[p].Load()
@@ -103,7 +102,7 @@ func (s *Streams) Marked() bool {
 	return false
 }
 
-// page returns the page of a stream, or nil where no stream of it was opened yet.
+// page returns the page of a stream, or nil if no stream of that page has been opened yet.
 func (s *Streams) page(stream int16) *streamPage {
 	if stream < 0 {
 		return nil
@@ -126,7 +125,7 @@ func (s *Streams) Each(f func(stream int16)) {
 	}
 }
 
-// Any reports whether a stream is open.
+// Any reports whether any stream is open.
 func (s *Streams) Any() bool {
 	found := false
 	s.Each(func(int16) { found = true })

@@ -13,17 +13,17 @@ func (s *Statement) CheckVerb() *wire.Failure {
 	st := s.Parsed
 	switch {
 	case st.Limit.Kind != rewrite.NoTerm && !s.SeveralKeys():
-		return wire.Invalid("MUSIC_SYNTAX: LIMIT goes with several keys: LOCK %s WHERE … IN (…)", s.Table)
+		return wire.Invalid("MUSIC_SYNTAX: LIMIT is for LOCK with several keys: LOCK %s WHERE … IN (…)", s.Table)
 	case st.Lock.Kind != rewrite.NoTerm && s.SeveralKeys():
-		return wire.Invalid("MUSIC_SYNTAX: a lock_ref is of one key: USING LOCK and IN cannot stand in one statement")
+		return wire.Invalid("MUSIC_SYNTAX: a lock_ref belongs to one key: USING LOCK and IN cannot stand in one statement")
 	case st.Verb == rewrite.Unlock && st.Lock.Kind == rewrite.NoTerm && !st.Force:
 		return wire.Invalid("MUSIC_SYNTAX: UNLOCK %s WHERE … USING LOCK <ref>", s.Table)
 	}
 	return s.CheckWhere()
 }
 
-// CheckWhere refuses what LOCK, UNLOCK and LIST LOCKS would not look at: its WHERE gives each
-// column of the key once, and nothing else.
+// CheckWhere refuses a WHERE of LOCK, UNLOCK or LIST LOCKS that does not give each column of the key
+// exactly once, or gives anything else.
 func (s *Statement) CheckWhere() *wire.Failure {
 	st := s.Parsed
 	for _, column := range s.Critical.Key {
@@ -39,7 +39,7 @@ func (s *Statement) CheckWhere() *wire.Failure {
 		case r.Column == (rewrite.Name{}) || r.Op != rewrite.OpEq && r.Op != rewrite.OpIn:
 			return wire.Invalid("MUSIC_KEY: %s takes each column of the key as column = value", st.Verb)
 		case at < 0:
-			return wire.Invalid("MUSIC_KEY: %s is no column of the key: one lock covers one %s of %s", name, s.Critical.Unit(), s.Table)
+			return wire.Invalid("MUSIC_KEY: %s is not a column of the key: one lock covers one %s of %s", name, s.Critical.Unit(), s.Table)
 		case s.restrictedTwice(st, s.Critical.Key[at]):
 			return wire.Invalid("MUSIC_KEY: %s stands twice: name it once", name)
 		}
@@ -47,7 +47,7 @@ func (s *Statement) CheckWhere() *wire.Failure {
 	return nil
 }
 
-// CheckFenced refuses what may not stand under a lock (docs/design.md 4).
+// CheckFenced refuses statements that cannot be carried out under a lock (docs/design.md 4).
 func (s *Statement) CheckFenced() *wire.Failure {
 	st := s.Parsed
 	switch {
@@ -57,11 +57,11 @@ func (s *Statement) CheckFenced() *wire.Failure {
 		return WithoutLock(s.Table)
 	}
 	if st.Verb == rewrite.Select && st.Timestamp.Kind != rewrite.NoTerm {
-		return wire.Invalid("MUSIC_SYNTAX: SELECT takes USING LOCK only, no TIMESTAMP")
+		return wire.Invalid("MUSIC_SYNTAX: SELECT takes only USING LOCK, not TIMESTAMP")
 	}
 	for i := range st.Children {
 		if st.Children[i].Lock.Kind != rewrite.NoTerm {
-			return wire.Invalid("MUSIC_REFUSED: USING LOCK stands once, after BEGIN BATCH")
+			return wire.Invalid("MUSIC_REFUSED: write USING LOCK once, after BEGIN BATCH, not in the statements of the batch")
 		}
 	}
 	for _, part := range s.Parts() {
@@ -74,8 +74,8 @@ func (s *Statement) CheckFenced() *wire.Failure {
 	return nil
 }
 
-// CheckTimestamps refuses timestamps of the client's own where the table does not ignore them, and where Cassandra
-// refuses them.
+// CheckTimestamps refuses the client's own timestamps unless the table ignores them, and in places
+// where Cassandra refuses them.
 func (s *Statement) CheckTimestamps() *wire.Failure {
 	if s.Timed() && !s.Critical.Ignore {
 		return TimestampRefused(s.Table)
@@ -83,7 +83,7 @@ func (s *Statement) CheckTimestamps() *wire.Failure {
 	return s.CheckTimestampPlaces()
 }
 
-// CheckTimestampPlaces refuses timestamps where Cassandra refuses them, in its words.
+// CheckTimestampPlaces refuses timestamps in places where Cassandra refuses them, in its words.
 func (s *Statement) CheckTimestampPlaces() *wire.Failure {
 	if !s.Timed() {
 		return nil
@@ -103,12 +103,12 @@ func (s *Statement) CheckTimestampPlaces() *wire.Failure {
 	return nil
 }
 
-// TimestampRefused returns the error for a timestamp of the client's own.
+// TimestampRefused returns the error for a client's own timestamp.
 func TimestampRefused(t *catalog.Table) *wire.Failure {
 	return wire.Invalid("MUSIC_REFUSED: %s is critical: the lock gives the timestamp, USING TIMESTAMP cannot stand beside it: leave it out, or have it ignored by timestamp=ignore in the table's @critical(…)", t)
 }
 
-// WithoutLock is the answer to a plain write on a critical table.
+// WithoutLock returns the error for a plain write on a critical table.
 func WithoutLock(t *catalog.Table) *wire.Failure {
 	if now := t.Critical(); now != nil && now.Refused != "" && !now.Passing {
 		return wire.Invalid("MUSIC_REFUSED: %s is critical, but cannot be locked: %s", t, now.Refused)

@@ -8,8 +8,8 @@ import (
 	"music/rewrite"
 )
 
-// checkCondition refuses conditions that the proxy does not try itself, and those that Cassandra
-// refuses, in its words.
+// checkCondition refuses conditions that the proxy cannot evaluate, and those that Cassandra refuses,
+// in its words.
 func (s *Statement) checkCondition() *wire.Failure {
 	if f := s.checkTarget(); f != nil {
 		return f
@@ -22,14 +22,14 @@ func (s *Statement) checkCondition() *wire.Failure {
 	return nil
 }
 
-// checkTarget refuses a condition that is not about one row, nor about static columns alone. What INSERT JSON
-// or IN names is seen when the statement has been written anew.
+// checkTarget refuses a condition that is neither on one row nor on static columns alone. With INSERT
+// JSON or IN that is checked when the statement has been rewritten.
 func (s *Statement) checkTarget() *wire.Failure {
 	if s.Parsed.JSON || len(s.keysIn()) > 0 {
 		return nil
 	}
 	if s.Critical.Row && (s.conditionStatic() || s.Parsed.Exists && s.writesStatic()) {
-		return wire.Invalid("MUSIC_REFUSED: %s is critical: one lock covers one row of it, and static columns are of all rows: no condition on them is served: read it, decide, write", s.Table)
+		return wire.Invalid("MUSIC_REFUSED: %s is critical: one lock covers one row of it, and static columns belong to all rows, so conditions on them cannot be evaluated under it: read them, decide, write", s.Table)
 	}
 	named := s.Critical.Primary
 	if !s.namesRow() {
@@ -46,13 +46,12 @@ func (s *Statement) checkTarget() *wire.Failure {
 	return nil
 }
 
-// conditionStatic reports whether a static column is compared.
+// conditionStatic reports whether the statement has a condition on a static column.
 func (s *Statement) conditionStatic() bool {
 	return slices.ContainsFunc(s.Parsed.Conditions, func(r rewrite.Relation) bool { return s.Critical.Columns[s.name(r.Column)].Static })
 }
 
-// staticsAlone reports whether a statement that names no row writes and compares static columns and
-// no others.
+// staticsAlone reports whether a statement that names no row writes and compares only static columns.
 func (s *Statement) staticsAlone() bool {
 	regular := func(n rewrite.Name) bool {
 		name := s.name(n)
@@ -64,7 +63,7 @@ func (s *Statement) staticsAlone() bool {
 	return s.conditionStatic() || s.writesStatic()
 }
 
-// checkRelation refuses one condition that the proxy does not evaluate, or that Cassandra refuses.
+// checkRelation refuses a condition that the proxy cannot evaluate, or that Cassandra refuses.
 func (s *Statement) checkRelation(r *rewrite.Relation) *wire.Failure {
 	name := s.name(r.Column)
 	_, known := s.Critical.Columns[name]

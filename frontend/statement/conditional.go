@@ -10,16 +10,17 @@ import (
 	"music/rewrite"
 )
 
-// Conditional has the conditions of a write with IF under a lock, or of a batch with one: what they compare,
-// and in which rows. They are read and evaluated as Cassandra does it (5.0: CQL3CasRequest).
+// Conditional holds the conditions of a write with IF under a lock, or of a batch with one. They are
+// read and evaluated as Cassandra does (5.0: CQL3CasRequest).
 type Conditional struct {
 	condition.Conditions
-	parts     []Statement  // its statements
-	additions []addition   // of each of Sums, where it stands
-	named     []*Statement // of each of Rows, the statement whose WHERE names it
+	parts     []Statement  // the statements of the write
+	additions []addition   // for each of Sums: where it stands in the text
+	named     []*Statement // for each of Rows: the statement whose WHERE names it
 }
 
-// ReadConditional reads the conditions of the statements of a write, which are of one key. It keeps parts.
+// ReadConditional reads the conditions of a write's statements, which must be on one key. It keeps
+// parts.
 func ReadConditional(parts []Statement, batch bool) (*Conditional, *wire.Failure) {
 	x := &Conditional{parts: parts, Conditions: condition.Conditions{Table: parts[0].Critical, Batch: batch}}
 	for i := range parts {
@@ -30,27 +31,28 @@ func ReadConditional(parts []Statement, batch bool) (*Conditional, *wire.Failure
 	return x, x.checkDeletes()
 }
 
-// checkDeletes refuses a batch that writes rows beside a DELETE which may be of one row or of several.
+// checkDeletes refuses a batch that writes rows if the proxy cannot tell whether a DELETE in it is of
+// one row or of several.
 func (x *Conditional) checkDeletes() *wire.Failure {
 	tuple := func(r rewrite.Relation) bool { return r.Op == rewrite.OpTuple }
 	unclear := func(s Statement) bool { return s.deletesRows() && slices.ContainsFunc(s.Parsed.Where, tuple) }
 	if slices.ContainsFunc(x.parts, unclear) && slices.ContainsFunc(x.parts, func(s Statement) bool { return !s.deletesRows() }) {
-		return wire.Invalid("MUSIC_REFUSED: %s is critical: a batch with IF that writes rows names those that it deletes by column = value", x.parts[0].Table)
+		return wire.Invalid("MUSIC_REFUSED: %s is critical: a batch with IF that also writes rows must name the rows that it deletes by column = value", x.parts[0].Table)
 	}
 	return nil
 }
 
-// deletesRows reports whether the statement deletes rows, one or more, and not columns of them.
+// deletesRows reports whether the statement deletes whole rows, not only columns of them.
 func (s *Statement) deletesRows() bool {
 	return s.Parsed.Verb == rewrite.Delete && len(s.Parsed.Sets) == 0
 }
 
-// deletesRange reports whether the statement deletes a range of rows, or all of a partition.
+// deletesRange reports whether the statement deletes a range of rows, or a whole partition.
 func (s *Statement) deletesRange() bool {
 	return s.deletesRows() && (!s.oneRow() || len(s.Critical.ClusteringColumns()) == 0)
 }
 
-// DeletesRange reports whether one of the statements does.
+// DeletesRange reports whether one of the statements deletes a range of rows, or a whole partition.
 func (x *Conditional) DeletesRange() bool {
 	return slices.ContainsFunc(x.parts, func(s Statement) bool { return s.deletesRange() })
 }
@@ -63,7 +65,7 @@ func (s *Statement) oneRow() bool {
 	})
 }
 
-// add takes in one statement.
+// add adds the conditions of one statement.
 func (x *Conditional) add(s *Statement) *wire.Failure {
 	row := s.namesRow()
 	x.Regulars = x.Regulars || row
@@ -85,8 +87,8 @@ func (x *Conditional) add(s *Statement) *wire.Failure {
 	return x.addComparisons(s)
 }
 
-// addComparisons takes in the comparisons of a statement: those of its row before those of static
-// columns, in which order they are told too.
+// addComparisons adds the comparisons of a statement: those of its row before those of static columns.
+// A refusal shows the columns in this order, too.
 func (x *Conditional) addComparisons(s *Statement) *wire.Failure {
 	source := s.source()
 	for _, row := range []bool{true, false} {
@@ -108,8 +110,8 @@ func (x *Conditional) addComparisons(s *Statement) *wire.Failure {
 	return nil
 }
 
-// rowCondition returns what is required of the row that a statement names, or, where row is false,
-// of the static columns.
+// rowCondition returns the conditions on the row that a statement names or, if row is false, on the
+// static columns.
 func (x *Conditional) rowCondition(s *Statement, row bool) (*condition.RowCondition, *wire.Failure) {
 	if !row {
 		return x.StaticRow(), nil
@@ -125,8 +127,8 @@ func (x *Conditional) rowCondition(s *Statement, row bool) (*condition.RowCondit
 	return required, nil
 }
 
-// rowOf returns the name of a statement's row among those of a batch. A statement alone has one
-// row.
+// rowOf returns the name of a statement's row (see condition.RowName); "" if the statement is not in a
+// batch, since there is only one row then.
 func (x *Conditional) rowOf(s *Statement) (string, *wire.Failure) {
 	if !x.Batch {
 		return "", s.checkRow()
@@ -150,7 +152,7 @@ func (s *Statement) existence() condition.Existence {
 	return condition.ExistenceRequired
 }
 
-// writeKind returns what Cassandra calls a conditional statement of this kind.
+// writeKind returns the word for conditional statements of this kind in Cassandra's errors.
 func (s *Statement) writeKind() string {
 	if s.Parsed.Verb == rewrite.Delete {
 		return "deletions"
@@ -158,8 +160,7 @@ func (s *Statement) writeKind() string {
 	return "updates"
 }
 
-// namesRow reports whether the statement is about rows, and not about the partition or its static
-// columns alone.
+// namesRow reports whether the statement restricts rows, not only the partition.
 func (s *Statement) namesRow() bool {
 	clustering := s.Critical.ClusteringColumns()
 	if slices.ContainsFunc(s.Parsed.Where, func(r rewrite.Relation) bool { return r.Op == rewrite.OpTuple }) {

@@ -8,10 +8,10 @@ import (
 	"music/rewrite"
 )
 
-// FixKey puts constants in the place of what the statement gives its primary key by uuid(), by now()
-// or as a cast to the column's type: the key that is locked is the one that is written, and a write
-// with IF reads the row that it writes. All else is left as it is, and no constant then. It reports whether
-// it has written the statement anew.
+// FixKey replaces uuid(), now() and casts to the column's type by constants where they give a column
+// of the primary key. So the key that is locked is the one that is written, and a write with IF reads
+// the row that it writes. Other terms that Cassandra must evaluate stay. It reports whether it has
+// changed the statement.
 func (s *Statement) FixKey() bool {
 	if s.Critical == nil {
 		return false
@@ -40,7 +40,7 @@ func (s *Statement) FixKey() bool {
 	return true
 }
 
-// Evaluates reports whether a column of the statement is given a value that Cassandra has to evaluate.
+// Evaluates reports whether a write gives a column in WHERE a value that Cassandra has to evaluate.
 func (s *Statement) Evaluates() bool {
 	return slices.ContainsFunc(s.Parts(), func(part Statement) bool {
 		return part.IsWrite() && slices.ContainsFunc(part.Parsed.Where, func(r rewrite.Relation) bool {
@@ -49,8 +49,7 @@ func (s *Statement) Evaluates() bool {
 	})
 }
 
-// constantOf returns the constant that a term stands for in a column of a type; "" where it is not known to be
-// one.
+// constantOf returns a constant to replace a term by in a column of a type; "" if there is none.
 func (s *Statement) constantOf(t rewrite.Term, columnType string) string {
 	function, _ := rewrite.Call(s.Text, t)
 	typ, literal, _ := rewrite.Cast(s.Text, t)
@@ -65,8 +64,9 @@ func (s *Statement) constantOf(t rewrite.Term, columnType string) string {
 	return ""
 }
 
-// newTimeUUID returns a UUID of the present time, version 1. Its node is random, and says so by its multicast bit
-// (RFC 9562 section 6.10): no client learns the address of a network card.
+// newTimeUUID returns a UUID of the present time, version 1; "" if there is none. Its node id is random
+// and has the multicast bit set (RFC 9562 section 6.10), so that it does not show the address of a
+// network card.
 func newTimeUUID() string {
 	u, err := uuid.NewUUID()
 	if err != nil {

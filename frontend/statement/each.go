@@ -10,14 +10,16 @@ import (
 	"music/rewrite"
 )
 
-// KeysByIn reports whether a write, or one of a batch's text, names its key by IN.
+// KeysByIn reports whether the statement is a write, or a batch with a write, that names its keys by
+// IN.
 func (s *Statement) KeysByIn() bool {
 	in := func(r rewrite.Relation) bool { return r.Op == rewrite.OpIn }
 	some := s.IsBatchOrWrite() && s.has(func(st *rewrite.Statement) bool { return slices.ContainsFunc(st.Where, in) })
 	return some && slices.ContainsFunc(s.Parts(), func(part Statement) bool { return len(part.keysIn()) > 0 })
 }
 
-// keysIn returns the columns of its key that one write names by IN; where it has an IF, of its row.
+// keysIn returns the key columns that a write restricts by IN; for a write with IF, the columns of the
+// primary key.
 func (s *Statement) keysIn() (all []catalog.Column) {
 	columns := s.Critical.Key
 	if s.Parsed.Conditional && !s.Critical.Row {
@@ -31,8 +33,8 @@ func (s *Statement) keysIn() (all []catalog.Column) {
 	return all
 }
 
-// Each returns one write once for each key that it names by IN, with = in the place of that; none for IN of
-// nothing. A batch's text is returned whole: each of its statements has to name one key.
+// Each returns one statement for each key that a write names by IN, with = instead of IN; none if the
+// list is empty. A batch is returned as one statement, and each statement in it must name one key.
 func (s *Statement) Each() ([]Statement, *wire.Failure) {
 	if s.Parsed.Verb != rewrite.Batch {
 		return s.each()
@@ -83,7 +85,7 @@ func (s *Statement) each() (all []Statement, f *wire.Failure) {
 	case len(all) == 0:
 		return nil, nil
 	}
-	return all, all[0].CheckFenced() // one is as the others
+	return all, all[0].CheckFenced() // they differ in the key only
 }
 
 // severalKeys returns the error for a statement under a lock that names n keys.
@@ -105,7 +107,7 @@ func (s *Statement) inWithIf() *wire.Failure {
 	return wire.Invalid("IN on the clustering key columns is not supported with conditional %s", s.writeKind())
 }
 
-// choices returns what makes of one write that of each of its keys.
+// choices returns, for each key that a write names by IN, the edits that restrict it to that key.
 func (s *Statement) choices() ([][]edit, *wire.Failure) {
 	all := [][]edit{nil}
 	for _, column := range s.keysIn() {
@@ -121,7 +123,7 @@ func (s *Statement) choices() ([][]edit, *wire.Failure) {
 	return all, nil
 }
 
-// valuesIn returns, for each value that IN lists, what puts = and the value in the place of IN.
+// valuesIn returns, for each value that IN lists, the edit that replaces IN by = and the value.
 func (s *Statement) valuesIn(column catalog.Column, r *rewrite.Relation) (all []edit, f *wire.Failure) {
 	if r.Value.Kind == rewrite.TermMarker {
 		values, f := s.listOf(r.Value, column)
@@ -140,7 +142,7 @@ func (s *Statement) valuesIn(column catalog.Column, r *rewrite.Relation) (all []
 	return all, nil
 }
 
-// listOf returns the values of the list that is bound to IN ?, which may be none.
+// listOf returns the values of the list that is bound to IN ?. The list may be empty.
 func (s *Statement) listOf(t rewrite.Term, column catalog.Column) ([][]byte, *wire.Failure) {
 	if raw, ok := s.Bound(t); ok && len(raw) == 4 && binary.BigEndian.Uint32(raw) == 0 {
 		return nil, nil

@@ -8,19 +8,19 @@ import (
 	"music/rewrite"
 )
 
-// edit puts a text in the place of a span of a statement, with values of its own for the markers in it.
+// edit replaces a span of a statement by a text, with the values of the markers in that text.
 type edit struct {
 	rewrite.Edit
 	values [][]byte // in wire form
 }
 
-// replace returns the edit that puts a text without markers in the place of a span.
+// replace returns the edit that replaces a span by a text without markers.
 func replace(at rewrite.Span, text string) edit {
 	return edit{Edit: rewrite.Edit{Span: at, Text: text}}
 }
 
-// edited returns the statement with edits, which are disjoint, and the values of the markers that it has
-// then, in memory of their own. A statement whose values are not there yet has none then either.
+// edited applies edits, which must be disjoint, and returns the new text and the values of its markers,
+// both in memory of their own. If the statement's values are not known yet, the result has none.
 func (s *Statement) edited(edits []edit) Query {
 	slices.SortStableFunc(edits, func(a, b edit) int { return a.Start - b.Start })
 	var texts []rewrite.Edit
@@ -45,7 +45,8 @@ func (s *Statement) edited(edits []edit) Query {
 	return Query{rewrite.Replace(nil, s.Text, texts), values}
 }
 
-// anew returns the statement with edits, read again: it is not what was prepared any more.
+// anew applies edits and parses the new text. The result must be sent as text, since it is no longer
+// the statement that was prepared.
 func (s *Statement) anew(edits []edit) (Statement, *wire.Failure) {
 	q := s.edited(edits)
 	parsed, err := rewrite.Parse(q.Text)

@@ -15,17 +15,17 @@ import (
 	"music/rewrite"
 )
 
-// What is wrong with the text of an INSERT JSON, beside what the reader of JSON says.
+// Faults in the text of an INSERT JSON, beside the errors of package json.
 var (
-	errNoObject = errors.New("it is no object")
+	errNoObject = errors.New("it is not an object")
 	errTwice    = errors.New("a column is named twice")
-	errBehind   = errors.New("something stands behind the object")
+	errBehind   = errors.New("text follows the object")
 )
 
-// ReadJSON writes INSERT JSON anew, with the values of its request, as the INSERT of columns and values that
-// says the same: each column of the primary key with a constant, so that the key that is locked is the one
-// that is written, and every other one with what Cassandra makes of its JSON. It reports whether it has
-// written the statement anew.
+// ReadJSON rewrites INSERT JSON as the equivalent INSERT of columns and values. Columns of the primary
+// key get constants, so that the key that is locked is the one that is written; all other columns get
+// fromJson(…). It must be called when the values of the request are known, and reports whether it has
+// changed the statement.
 func (s *Statement) ReadJSON() (bool, *wire.Failure) {
 	if !s.has(func(st *rewrite.Statement) bool { return st.JSON }) {
 		return false, nil
@@ -52,7 +52,7 @@ func (s *Statement) ReadJSON() (bool, *wire.Failure) {
 	return true, f
 }
 
-// valuesOfJSON returns what INSERT JSON gives the columns, as (columns) VALUES (values).
+// valuesOfJSON returns "(columns) VALUES (values)", which means the same as the JSON object.
 func (s *Statement) valuesOfJSON() (string, *wire.Failure) {
 	object, f := s.jsonObject()
 	if f != nil {
@@ -67,7 +67,7 @@ func (s *Statement) valuesOfJSON() (string, *wire.Failure) {
 		case given && key:
 			literal, ok := literalOfJSON(s.Critical.Columns[name], raw)
 			if !ok {
-				return "", wire.Invalid("MUSIC_KEY: %s is of type %s, and %.80s is no constant of it", name, s.Critical.Columns[name].Type, raw)
+				return "", wire.Invalid("MUSIC_KEY: %s is of type %s, and %.80s is not a constant of that type", name, s.Critical.Columns[name].Type, raw)
 			}
 			add(name, literal)
 		case given && string(raw) != "null":
@@ -82,8 +82,8 @@ func (s *Statement) valuesOfJSON() (string, *wire.Failure) {
 	return "(" + strings.Join(names, ", ") + ") VALUES (" + strings.Join(values, ", ") + ") ", nil
 }
 
-// jsonObject returns the values of INSERT JSON by the names of their columns. It reads what every reader of
-// JSON reads alike: of two values for one name Cassandra would take one.
+// jsonObject returns the values of INSERT JSON by column name. It refuses an object that names a column
+// twice, since it is not defined which of the values Cassandra would take.
 func (s *Statement) jsonObject() (map[string]json.RawMessage, *wire.Failure) {
 	var text []byte
 	given := true
@@ -102,12 +102,12 @@ func (s *Statement) jsonObject() (map[string]json.RawMessage, *wire.Failure) {
 	}
 	object := map[string]json.RawMessage{}
 	if err := readObject(text, object); err != nil {
-		return nil, wire.Invalid("MUSIC_SYNTAX: the text of INSERT JSON on %s is no JSON object that names each column once: %v", s.Table, err)
+		return nil, wire.Invalid("MUSIC_SYNTAX: the text of INSERT JSON on %s is not a JSON object that names each column once: %v", s.Table, err)
 	}
 	return object, nil
 }
 
-// readObject reads a JSON object. A name in quotes of its own is as it stands, any other in lower case.
+// readObject reads a JSON object into a map by column name.
 func readObject(text []byte, into map[string]json.RawMessage) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if open, err := d.Token(); err != nil || open != json.Delim('{') {
@@ -137,7 +137,8 @@ func readObject(text []byte, into map[string]json.RawMessage) error {
 	return nil
 }
 
-// columnOfJSON returns the column that a name in a JSON object means.
+// columnOfJSON returns the column that a name in a JSON object means: in lower case, unless the name has
+// double quotes of its own.
 func columnOfJSON(name string) string {
 	if len(name) > 1 && name[0] == '"' && name[len(name)-1] == '"' {
 		return name[1 : len(name)-1]
@@ -145,12 +146,12 @@ func columnOfJSON(name string) string {
 	return strings.ToLower(name)
 }
 
-// bare are the strings of JSON that stand for what CQL writes without quotes: numbers, UUIDs and blobs.
+// bare matches JSON strings whose value CQL writes without quotes: numbers, UUIDs and blobs.
 var bare = regexp.MustCompile(`^(-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|0[xX]([0-9a-fA-F]{2})*)$`)
 
-// literalOfJSON returns the constant of CQL that a JSON value of a column of the key is. Where it is not one
-// of the column's type, the key cannot be read from it. It is not ok for arrays and objects, and for a decimal
-// with a point: Cassandra makes a double of 1.10, and 1.1 of that.
+// literalOfJSON returns the CQL literal for the JSON value of a key column. Whether it fits the column's
+// type is checked when the key is read. ok is false for arrays and objects, and for a decimal with a
+// point: Cassandra reads 1.10 as a double, which makes it 1.1.
 func literalOfJSON(c catalog.Column, raw json.RawMessage) (literal string, ok bool) {
 	var text string
 	if json.Unmarshal(raw, &text) == nil && raw[0] == '"' {

@@ -10,7 +10,7 @@ import (
 	"music/rewrite"
 )
 
-// Key returns the key that the statement names: the same one in each statement of a batch.
+// Key returns the key that the statement names. All statements of a batch must name the same key.
 func (s *Statement) Key() (musiccore.Key, *wire.Failure) {
 	if s.Parsed.Verb != rewrite.Batch {
 		return s.KeyOf(s.Parsed)
@@ -18,26 +18,27 @@ func (s *Statement) Key() (musiccore.Key, *wire.Failure) {
 	var first musiccore.Key
 	for i := range s.Parsed.Children {
 		if !s.onTable(i) {
-			return first, wire.Invalid("MUSIC_REFUSED: a batch under a lock stays in one %s of one table, %s", s.Critical.Unit(), s.Table)
+			return first, wire.Invalid("MUSIC_REFUSED: a batch under a lock must stay within one %s of one table, %s", s.Critical.Unit(), s.Table)
 		}
 		k, f := s.KeyOf(&s.Parsed.Children[i])
 		if f != nil {
 			return k, f
 		}
 		if i > 0 && k != first {
-			return k, wire.Invalid("MUSIC_REFUSED: a batch under a lock stays in one %s of one table, %s: this one names two keys: send one batch for each", s.Critical.Unit(), s.Table)
+			return k, wire.Invalid("MUSIC_REFUSED: a batch under a lock must stay within one %s of one table, %s: this one names two keys: send one batch for each", s.Critical.Unit(), s.Table)
 		}
 		first = k
 	}
 	return first, nil
 }
 
-// KeyOf returns the key that one statement names; it refuses what such a statement may not write.
+// KeyOf returns the key that one statement names. It refuses a statement that writes a static column of
+// a table whose locks cover rows.
 func (s *Statement) KeyOf(st *rewrite.Statement) (musiccore.Key, *wire.Failure) {
 	if f := s.checkStatic(st); f != nil {
 		return musiccore.Key{}, f
 	}
-	var room [4][]byte // on the stack; more have memory of their own
+	var room [4][]byte // on the stack; a longer key is allocated
 	parts := room[:0]
 	for _, column := range s.Critical.Key {
 		value, f := s.keyColumn(st, column)
@@ -49,10 +50,10 @@ func (s *Statement) KeyOf(st *rewrite.Statement) (musiccore.Key, *wire.Failure) 
 	return s.keyFrom(parts)
 }
 
-// maxKey is the longest key that Cassandra takes, of a table and of its lock rows.
+// maxKey is the length in bytes of the longest key that Cassandra takes.
 const maxKey = math.MaxUint16
 
-// keyFrom returns the key of the columns' values.
+// keyFrom returns the key made of the values of its columns.
 func (s *Statement) keyFrom(parts [][]byte) (k musiccore.Key, f *wire.Failure) {
 	longest := 0
 	for _, part := range parts {
@@ -65,7 +66,7 @@ func (s *Statement) keyFrom(parts [][]byte) (k musiccore.Key, f *wire.Failure) {
 	return k, nil
 }
 
-// keyColumn returns the value that a statement gives a column of the key.
+// keyColumn returns the value that a statement gives a key column.
 func (s *Statement) keyColumn(st *rewrite.Statement, column catalog.Column) ([]byte, *wire.Failure) {
 	r := s.Restriction(st, column)
 	switch {
@@ -82,7 +83,7 @@ func (s *Statement) missingColumn(column catalog.Column) *wire.Failure {
 	return wire.Invalid("MUSIC_KEY: the statement must give %s = <value>: one lock covers one %s of %s", column.Name, s.Critical.Unit(), s.Table)
 }
 
-// Restriction returns the first one of a column, or nil.
+// Restriction returns the first relation of st's WHERE on a column, or nil.
 func (s *Statement) Restriction(st *rewrite.Statement, column catalog.Column) *rewrite.Relation {
 	if i := s.restrictionIndex(st.Where, column); i >= 0 {
 		return &st.Where[i]
@@ -90,14 +91,14 @@ func (s *Statement) Restriction(st *rewrite.Statement, column catalog.Column) *r
 	return nil
 }
 
-// restrictedTwice reports whether a column that is restricted is so more than once.
+// restrictedTwice reports whether a column is restricted more than once.
 func (s *Statement) restrictedTwice(st *rewrite.Statement, column catalog.Column) bool {
 	return s.restrictionIndex(st.Where[s.restrictionIndex(st.Where, column)+1:], column) >= 0
 }
 
-// restrictionIndex returns the first of some relations that is about a column, or -1.
+// restrictionIndex returns the index of the first relation on a column, or -1.
 func (s *Statement) restrictionIndex(where []rewrite.Relation, column catalog.Column) int {
-	var name [64]byte // on the stack; a longer one has memory of its own
+	var name [64]byte // on the stack; a longer name is allocated
 	for i := range where {
 		if string(where[i].Column.AppendTo(name[:0], s.Text)) == column.Name {
 			return i
@@ -106,8 +107,8 @@ func (s *Statement) restrictionIndex(where []rewrite.Relation, column catalog.Co
 	return -1
 }
 
-// keyValue returns the value of one term of the key. A literal means the same wherever it is read:
-// Cassandra reads it again when it carries the statement out.
+// keyValue returns the value of a key column's term. A term that Cassandra could evaluate to another
+// value when it carries the statement out is refused.
 func (s *Statement) keyValue(t rewrite.Term, column catalog.Column) ([]byte, *wire.Failure) {
 	if t.Kind == rewrite.TermMarker {
 		return s.boundKey(t, column)
@@ -117,19 +118,18 @@ func (s *Statement) keyValue(t rewrite.Term, column catalog.Column) ([]byte, *wi
 	case err != nil:
 		return nil, s.notConstant(t, column)
 	case !s.fitsKey(column, value):
-		return nil, wire.Invalid("MUSIC_KEY: %s is empty: Cassandra takes no such key: give it a value", column.Name)
+		return nil, wire.Invalid("MUSIC_KEY: %s is empty, which Cassandra does not allow in this key: give it a value", column.Name)
 	}
 	return column.Canonical(value), nil
 }
 
-// notConstant returns the error for a term that does not mean the same whenever and wherever it is
-// read, or is not of its column's type.
+// notConstant returns the error for a term that is not a constant of its column's type.
 func (s *Statement) notConstant(t rewrite.Term, column catalog.Column) *wire.Failure {
-	return wire.Invalid("MUSIC_KEY: %s is of type %s, and %s is no constant of it: write %s, or bind the value", column.Name, column.Type, rewrite.Excerpt(s.Text, t), rewrite.HowToWrite(column.Type))
+	return wire.Invalid("MUSIC_KEY: %s is of type %s, and %s is not a constant of that type: write %s, or bind the value", column.Name, column.Type, rewrite.Excerpt(s.Text, t), rewrite.HowToWrite(column.Type))
 }
 
-// checkRow refuses a conditional write on a row that is not named by constants: the row is read and
-// then written, and Cassandra reads its name each time.
+// checkRow refuses a conditional write whose row is not named by constants. The row is read and then
+// written, and Cassandra would evaluate its name each time.
 func (s *Statement) checkRow() *wire.Failure {
 	for _, column := range s.Critical.ClusteringColumns() {
 		r := s.Restriction(s.Parsed, column)
@@ -143,9 +143,8 @@ func (s *Statement) checkRow() *wire.Failure {
 	return nil
 }
 
-// fitsKey reports whether a value may be that of a column of the key, as far as its length says: of
-// a partition key, a column that stands alone is never empty, and one of several only where its
-// type has an empty value.
+// fitsKey reports whether a value of this length is possible for a key column. Within the partition key
+// a value may be empty only if there are several columns and the type has an empty value.
 func (s *Statement) fitsKey(column catalog.Column, value []byte) bool {
 	if len(value) > 0 || column.Clustering {
 		return true
@@ -157,20 +156,20 @@ func (s *Statement) fitsKey(column catalog.Column, value []byte) bool {
 	return false
 }
 
-// boundKey returns the value of a column of the key that is bound to a marker.
+// boundKey returns the value that is bound to a key column's marker.
 func (s *Statement) boundKey(t rewrite.Term, column catalog.Column) ([]byte, *wire.Failure) {
 	value, ok := s.Bound(t)
 	if !ok || !s.fitsKey(column, value) {
-		return nil, wire.Invalid("MUSIC_KEY: the value bound to %s is null, unset or empty: a key needs one", column.Name)
+		return nil, wire.Invalid("MUSIC_KEY: the value bound to %s is null, unset or empty: a key needs a value", column.Name)
 	}
 	if !rewrite.Fits(column.Type, value) {
-		return nil, wire.Invalid("MUSIC_KEY: the %d bytes bound to %s are no %s", len(value), column.Name, column.Type)
+		return nil, wire.Invalid("MUSIC_KEY: the %d bytes bound to %s are not a valid %s", len(value), column.Name, column.Type)
 	}
 	return column.Canonical(value), nil
 }
 
-// checkStatic refuses to write a static column under a lock that covers a row: it is of all rows of
-// the partition.
+// checkStatic refuses to write a static column under a lock that covers one row, since the column
+// belongs to all rows of the partition.
 func (s *Statement) checkStatic(st *rewrite.Statement) *wire.Failure {
 	if !s.Critical.Row {
 		return nil

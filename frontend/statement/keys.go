@@ -10,17 +10,18 @@ import (
 	"music/rewrite"
 )
 
-// MaxKeys is how many keys one LOCK … IN, or one batch, may name: they are locked one after another, within the
-// time of one LOCK.
+// MaxKeys is how many keys one LOCK … IN, or one batch, may name. They are locked one after another,
+// within the wait of one LOCK.
 const MaxKeys = 1000
 
-// NamedKey is a key that a statement names, and a value for each column of it.
+// NamedKey is a key that a statement names, with the value of each of its columns.
 type NamedKey struct {
 	Key   musiccore.Key
 	Parts [][]byte
 }
 
-// Keys returns the keys that the statement names, each once, in the order in which they are written.
+// Keys returns the keys that the statement names, each once, in the order of its text. The values are in
+// memory of their own.
 func (s *Statement) Keys() ([]NamedKey, *wire.Failure) {
 	all := [][][]byte{nil}
 	for _, column := range s.Critical.Key {
@@ -29,7 +30,7 @@ func (s *Statement) Keys() ([]NamedKey, *wire.Failure) {
 			return nil, f
 		}
 		if len(all)*len(values) > MaxKeys {
-			return nil, wire.Invalid("MUSIC_REFUSED: one LOCK names %d keys of %s at most: lock the others with another, in the same order everywhere", MaxKeys, s.Table)
+			return nil, wire.Invalid("MUSIC_REFUSED: one LOCK can name at most %d keys of %s: lock the others with another LOCK, in the same order everywhere", MaxKeys, s.Table)
 		}
 		for i := range values {
 			values[i] = bytes.Clone(values[i])
@@ -51,7 +52,7 @@ func (s *Statement) Keys() ([]NamedKey, *wire.Failure) {
 	return found, nil
 }
 
-// eachWith returns the rows of all, each once with every one of some elements at its end.
+// eachWith returns every combination of a row of all with one of the elements appended.
 func eachWith[E any](all [][]E, elements []E) [][]E {
 	longer := make([][]E, 0, len(all)*len(elements))
 	for _, row := range all {
@@ -62,7 +63,7 @@ func eachWith[E any](all [][]E, elements []E) [][]E {
 	return longer
 }
 
-// columnValues returns the values that the statement gives a column of the key; at least one.
+// columnValues returns the values that the statement gives a key column; at least one.
 func (s *Statement) columnValues(column catalog.Column) ([][]byte, *wire.Failure) {
 	r := s.Restriction(s.Parsed, column)
 	switch {
@@ -86,8 +87,8 @@ func (s *Statement) columnValues(column catalog.Column) ([][]byte, *wire.Failure
 	return values, nil
 }
 
-// boundList returns a list bound to IN ? (v4 spec section 6: its length, then each value with its
-// own).
+// boundList returns the values of a list that is bound to IN ? (v4 spec section 6: the number of values,
+// then each with its length before it).
 func (s *Statement) boundList(t rewrite.Term, column catalog.Column) ([][]byte, *wire.Failure) {
 	raw, ok := s.Bound(t)
 	cur := wire.Cursor{Body: raw}

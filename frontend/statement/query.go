@@ -8,7 +8,7 @@ import (
 	"music/rewrite"
 )
 
-// Query is a text of the proxy's making with the values of its markers.
+// Query is a text that the proxy has made, with the values of its markers in wire form.
 type Query struct {
 	Text   []byte
 	Values [][]byte
@@ -24,7 +24,7 @@ func (w *Query) names(names []string) {
 	}
 }
 
-// key appends the value that a statement gives a column of its key.
+// key appends the term that a statement gives a column of its primary key.
 func (w *Query) key(s *Statement, name string) {
 	t := s.Restriction(s.Parsed, catalog.Column{Name: name}).Value
 	if t.Kind != rewrite.TermMarker {
@@ -35,14 +35,14 @@ func (w *Query) key(s *Statement, name string) {
 	w.Values = append(w.Values, bytes.Clone(s.Values[t.Marker]))
 }
 
-// equals appends name = value, and AND before it.
+// equals appends "name = value", with a text before it.
 func (w *Query) equals(s *Statement, name, before string) {
 	w.add(before + rewrite.Quote(name) + " = ")
 	w.key(s, name)
 }
 
-// Read returns the SELECT of what the conditions ask for: of the rows that they name, or of the
-// partition where they name none.
+// Read returns the SELECT that reads what the conditions need: the rows that they name, or the partition
+// if they name none.
 func (x *Conditional) Read() Query {
 	w := x.ReadPartition(len(x.named) == 0)
 	clustering := x.Table.ClusteringColumns()
@@ -75,9 +75,9 @@ func (x *Conditional) readRows(w *Query) {
 	w.add(")")
 }
 
-// ReadPartition returns the SELECT without restriction to rows; first is for one row of the
-// partition at most, with the static columns. Where only static columns matter no rows are looked
-// at: they may be many, and dead.
+// ReadPartition returns a SELECT of the partition; with first, of at most one row of it and the static
+// columns. If only static columns matter it is a SELECT DISTINCT, which reads no rows: there may be many
+// deleted ones.
 func (x *Conditional) ReadPartition(first bool) Query {
 	var w Query
 	partition := x.Table.Primary[:len(x.Table.PartitionKey())]
@@ -86,7 +86,7 @@ func (x *Conditional) ReadPartition(first bool) Query {
 	switch {
 	case distinct:
 		w.add("DISTINCT ")
-		w.names(slices.Concat(x.Columns(), partition)) // DISTINCT wants them
+		w.names(slices.Concat(x.Columns(), partition)) // DISTINCT requires the partition key
 	case x.All:
 		w.add("*")
 	default:

@@ -1,6 +1,6 @@
-// Package statement knows what a statement on a critical table means, with the values of its request: its
-// key and its lock reference, what of it is refused, and the texts that Cassandra gets in its place. It asks
-// nobody.
+// Package statement interprets a statement on a critical table, with the values of its request: its key,
+// its lock reference, why it must be refused, and the texts that are sent to Cassandra in its place. It
+// does no I/O.
 package statement
 
 import (
@@ -12,28 +12,28 @@ import (
 	"music/rewrite"
 )
 
-// Statement is a statement on a critical table, or LIST LOCKS, read whole.
+// Statement is a parsed statement on a critical table, or LIST LOCKS.
 type Statement struct {
 	Parsed   *rewrite.Statement
-	Text     []byte // as the client wrote it, unless FixKey has written it anew
+	Text     []byte // as the client wrote it, unless Fixed
 	Table    *catalog.Table
-	Critical *catalog.Critical // the table, as it was when the statement was read; nil of all tables
-	Values   [][]byte          // bound, in wire form
-	sums     []edit            // that Put has given
-	Fixed    bool              // FixKey has written it anew
-	// Names are keyspace and name of the table of each statement of a batch's text, as they were looked
-	// up when it was read.
+	Critical *catalog.Critical // the state of Table when the statement was read; nil for LIST LOCKS of all tables
+	Values   [][]byte          // bound values, in wire form
+	sums     []edit            // see Put
+	Fixed    bool              // Text and Parsed have been rewritten: the statement that was prepared cannot be executed
+	// Names are keyspace and name of the table of each statement of a BATCH text, as they were looked up
+	// when it was read.
 	Names     [][2]string
-	elsewhere bool // one of a batch's text, on another table than the batch's
+	elsewhere bool // a statement of a BATCH text, on another table than the batch's
 }
 
-// FollowsTable reports whether the statement is a write without a lock of one table alone, which
-// gets what that gives it when it is carried out.
+// FollowsTable reports whether the statement is a plain write on a single table. Such a write is carried
+// out by the policy that the table has at that moment.
 func (s *Statement) FollowsTable() bool {
 	return s.PlainWrite() && (s.Parsed.Verb != rewrite.Batch || s.OnOneTable())
 }
 
-// OnOneTable reports whether all statements of a batch's text are of its table.
+// OnOneTable reports whether all statements of the batch are on its table.
 func (s *Statement) OnOneTable() bool {
 	return !slices.ContainsFunc(s.Parts(), func(part Statement) bool { return part.elsewhere })
 }
@@ -49,7 +49,7 @@ func (s *Statement) SeveralKeys() bool {
 	})
 }
 
-// written returns the columns that the statement names as written; of INSERT, those of the key too.
+// written returns the columns that the statement writes; for INSERT also the key columns.
 func (s *Statement) written() []rewrite.Name {
 	written := s.Parsed.Sets
 	if s.Parsed.Verb == rewrite.Insert {
@@ -63,7 +63,7 @@ func (s *Statement) written() []rewrite.Name {
 // name returns a name of the statement as Cassandra knows it.
 func (s *Statement) name(n rewrite.Name) string { return string(n.AppendTo(nil, s.Text)) }
 
-// PlainWrite reports whether the statement is a write without a lock.
+// PlainWrite reports whether the statement is a write without a lock reference.
 func (s *Statement) PlainWrite() bool {
 	if s.Parsed == nil || s.Parsed.Lock.Kind != rewrite.NoTerm {
 		return false
@@ -80,11 +80,11 @@ func (s *Statement) PlainWrite() bool {
 	return false
 }
 
-// Auto reports whether a write without a lock has a section of its own (docs/design.md 4,
-// unlocked=auto).
+// Auto reports whether the statement is a plain write that is carried out in a section of its own
+// (docs/design.md 4, unlocked=auto).
 func (s *Statement) Auto() bool { return s.PlainWrite() && s.Critical.Unlocked == catalog.Auto }
 
-// Kind returns what the statement is to the core, where it has no IF.
+// Kind returns the kind of operation that the statement is for the core; it must have no IF.
 func (s *Statement) Kind() musiccore.Kind {
 	switch {
 	case s.Parsed.Verb == rewrite.Select:
@@ -95,12 +95,12 @@ func (s *Statement) Kind() musiccore.Kind {
 	return musiccore.BlindPut
 }
 
-// IsBatchOrWrite reports whether the statement is one write, or a batch's text.
+// IsBatchOrWrite reports whether the statement is an INSERT, UPDATE, DELETE or BATCH.
 func (s *Statement) IsBatchOrWrite() bool {
 	return s.IsWrite() || s.Parsed.Verb == rewrite.Batch
 }
 
-// IsWrite reports whether the statement is one write.
+// IsWrite reports whether the statement is an INSERT, UPDATE or DELETE.
 func (s *Statement) IsWrite() bool {
 	switch s.Parsed.Verb {
 	case rewrite.Insert, rewrite.Update, rewrite.Delete:
@@ -109,13 +109,13 @@ func (s *Statement) IsWrite() bool {
 	return false
 }
 
-// onTable reports whether the statement of an index of a batch's text is on the batch's table. The text
-// alone does not tell: a keyspace that is left out is the one in use.
+// onTable reports whether statement i of a BATCH text is on the batch's table. The text alone does not
+// tell: a statement without a keyspace is in the one that was in use.
 func (s *Statement) onTable(i int) bool {
 	return i < len(s.Names) && s.Table != nil && s.Names[i] == [2]string{s.Table.Keyspace, s.Table.Name}
 }
 
-// Parts returns the statements of a batch's text, or the statement itself.
+// Parts returns the statements of a batch, or the statement itself if it is not a batch.
 func (s *Statement) Parts() []Statement {
 	if s.Parsed.Verb != rewrite.Batch {
 		return []Statement{*s}
@@ -129,7 +129,8 @@ func (s *Statement) Parts() []Statement {
 	return parts
 }
 
-// has reports whether what holds of the statement, or of one of a batch's text. It does not allocate.
+// has reports whether what is true for the statement or, in a batch, for any of its statements. It does
+// not allocate.
 func (s *Statement) has(what func(*rewrite.Statement) bool) bool {
 	if s.Parsed.Verb != rewrite.Batch {
 		return what(s.Parsed)
@@ -142,7 +143,7 @@ func (s *Statement) has(what func(*rewrite.Statement) bool) bool {
 	return false
 }
 
-// Conditional reports whether the statement, or one of a batch's text, has an IF.
+// Conditional reports whether the statement, or any statement of a batch, has an IF.
 func (s *Statement) Conditional() bool {
 	return s.has(func(st *rewrite.Statement) bool { return st.Conditional })
 }

@@ -8,20 +8,20 @@ import (
 	"music/rewrite"
 )
 
-// addition is where a write adds to a column of what is there, which Cassandra reads in a lightweight
-// transaction alone.
+// addition is the place of an addition to a number or a text in a write with IF. Without IF Cassandra
+// refuses such an addition, since it would have to read the column.
 type addition struct {
-	part int // which of the statements
+	part int // index of the statement in the write
 	rewrite.Addition
 }
 
-// Sum is what a column is after an addition, in the place of that.
+// Sum replaces an addition by the column's new value.
 type Sum struct {
-	Part int // the statement of the write that it stands in
+	Part int // index of the statement in the write
 	edit
 }
 
-// addSums takes in what a statement with IF adds to columns of what is there.
+// addSums adds the additions of a statement with IF.
 func (x *Conditional) addSums(part int) *wire.Failure {
 	s := &x.parts[part]
 	var seen []string
@@ -30,13 +30,13 @@ func (x *Conditional) addSums(part int) *wire.Failure {
 		column := s.Critical.Columns[name]
 		switch {
 		case !s.Parsed.Conditional || !condition.Summable(column.Type):
-			continue // Cassandra's to carry out, or to refuse
+			continue // Cassandra carries it out or refuses it
 		case slices.Contains(seen, name):
-			return wire.Invalid("MUSIC_REFUSED: %s is critical: a statement adds to %s twice: add once", s.Table, name)
+			return wire.Invalid("MUSIC_REFUSED: %s is critical: a statement may add to %s only once", s.Table, name)
 		case a.Value.Kind != rewrite.TermMarker && !rewrite.Constant(s.Text, a.Value):
-			return wire.Invalid("MUSIC_REFUSED: %s is critical: give what is added to %s as a literal, or bind it", s.Table, name)
+			return wire.Invalid("MUSIC_REFUSED: %s is critical: give the value to add to %s as a literal, or bind it", s.Table, name)
 		case !column.Static && !s.comparesRow():
-			return wire.Invalid("MUSIC_REFUSED: %s is critical: what is added to %s takes a condition on its row: one on static columns alone does not read it", s.Table, name)
+			return wire.Invalid("MUSIC_REFUSED: %s is critical: an addition to %s needs a condition on its row: one on static columns alone does not read the row", s.Table, name)
 		}
 		seen = append(seen, name)
 		sum := condition.Sum{Source: s.source(), Column: name, Value: a.Value}
@@ -53,17 +53,18 @@ func (x *Conditional) addSums(part int) *wire.Failure {
 	return nil
 }
 
-// comparesRow reports whether the IF of a statement is about its row, and not about static columns alone.
+// comparesRow reports whether the IF of a statement is on its row, not on static columns alone.
 func (s *Statement) comparesRow() bool {
 	return s.namesRow() && (s.Parsed.Exists || slices.ContainsFunc(s.Parsed.Conditions, func(r rewrite.Relation) bool { return !s.Critical.Columns[s.name(r.Column)].Static }))
 }
 
-// source returns the statement as where terms have their values from.
+// source returns the statement's text and values, from which conditions are evaluated.
 func (s *Statement) source() *condition.Source {
 	return &condition.Source{Text: s.Text, Values: s.Values, Table: s.Table.String()}
 }
 
-// Sums returns what all columns are that something is added to, as they were read.
+// Sums returns the new values of all columns that the write adds to, computed from the rows that were
+// read for y.
 func (x *Conditional) Sums(y *condition.Evaluation) (all []Sum, f *wire.Failure) {
 	for i, a := range x.additions {
 		s := &x.Conditions.Sums[i]
@@ -81,5 +82,5 @@ func (x *Conditional) Sums(y *condition.Evaluation) (all []Sum, f *wire.Failure)
 	return all, nil
 }
 
-// Put has Write put a sum in its place.
+// Put has Write replace an addition by its sum.
 func (s *Statement) Put(sum Sum) { s.sums = append(s.sums, sum.edit) }

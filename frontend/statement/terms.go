@@ -11,7 +11,8 @@ import (
 	"music/rewrite"
 )
 
-// Duration returns a literal like 5s, or a bound bigint of milliseconds; 0 where there is no term.
+// Duration returns the value of a literal like 5s, or of a bound bigint in milliseconds; 0 if there is no
+// term. what names the term in errors.
 func (s *Statement) Duration(t rewrite.Term, what string) (time.Duration, *wire.Failure) {
 	switch t.Kind {
 	case rewrite.NoTerm:
@@ -30,7 +31,7 @@ func (s *Statement) Duration(t rewrite.Term, what string) (time.Duration, *wire.
 	return d, nil
 }
 
-// TextOf returns a literal or bound text; "" where there is no term.
+// TextOf returns a literal or bound text; "" if there is no term. what names the term in errors.
 func (s *Statement) TextOf(t rewrite.Term, what string) (value string, f *wire.Failure) {
 	switch t.Kind {
 	case rewrite.NoTerm:
@@ -47,19 +48,18 @@ func (s *Statement) TextOf(t rewrite.Term, what string) (value string, f *wire.F
 			return "", wire.Invalid("MUSIC_SYNTAX: %s: %v", what, err)
 		}
 	}
-	if !utf8.ValidString(value) { // others are told it
-		return "", wire.Invalid("MUSIC_SYNTAX: %s is no text: it is not UTF-8", what)
+	if !utf8.ValidString(value) { // other clients are shown it
+		return "", wire.Invalid("MUSIC_SYNTAX: %s is not a text: it is not UTF-8", what)
 	}
 	return value, nil
 }
 
-// Bound returns the value of a marker; ok is false where it is null or not set.
+// Bound returns the value of a marker; ok is false if it is null or not set.
 func (s *Statement) Bound(t rewrite.Term) (value []byte, ok bool) {
 	return wire.Bound(s.Values, t.Marker)
 }
 
-// Ref returns the lock reference that the statement gives, as its client sees it; 0 where it gives
-// none.
+// Ref returns the statement's lock reference, as its client sees it; 0 if it has none.
 func (s *Statement) Ref() (int64, *wire.Failure) {
 	t := s.Parsed.Lock
 	if t.Kind == rewrite.NoTerm {
@@ -67,12 +67,12 @@ func (s *Statement) Ref() (int64, *wire.Failure) {
 	}
 	n, f := s.Integer(t, "USING LOCK")
 	if f == nil && n <= 0 {
-		f = wire.Invalid("MUSIC_NOT_HELD: %d is no lock reference: write the lock_ref that LOCK has answered", n)
+		f = wire.Invalid("MUSIC_NOT_HELD: %d is not a lock reference: write the lock_ref that LOCK has returned", n)
 	}
 	return n, f
 }
 
-// Integer returns a literal or bound whole number: a bigint, or an int.
+// Integer returns a literal or bound integer: a bigint or an int. what names the term in errors.
 func (s *Statement) Integer(t rewrite.Term, what string) (int64, *wire.Failure) {
 	if t.Kind != rewrite.TermMarker {
 		n, err := rewrite.Int(s.Text, t)
@@ -91,9 +91,9 @@ func (s *Statement) Integer(t rewrite.Term, what string) (int64, *wire.Failure) 
 	return 0, wire.Invalid("MUSIC_SYNTAX: the value bound to %s must be a bigint, not null or unset", what)
 }
 
-// wholeNumber returns a bound bigint. No number that means anything here is as large as the bits of
-// a double from 1 on: such bits are of a driver that does not know the type of the marker, as the
-// one for Node.js where a statement is not prepared.
+// wholeNumber returns a bound bigint. It refuses a double: a driver that does not know the marker's type
+// may send one, as that for Node.js does for a statement that is not prepared. The bits of a double from
+// 1 on are larger than any integer that is used here.
 func wholeNumber(bits uint64, what string) (int64, *wire.Failure) {
 	if n := math.Float64frombits(bits); n >= 1 && n == math.Trunc(n) && !math.IsInf(n, 0) {
 		return 0, wire.Invalid("MUSIC_SYNTAX: the value bound to %s is the double %v: prepare the statement, or bind a bigint (in Node.js a Long)", what, n)

@@ -7,18 +7,19 @@ import (
 	"music/rewrite"
 )
 
-// Stamps says what a statement of a write is stamped with in its text; 0 leaves it to the request.
+// Stamps returns the stamp to write into the text of a write's statement; 0 means none, so that the
+// timestamp of the request applies.
 type Stamps func(part *Statement) int64
 
-// RequestStamps leaves every statement to the stamp of the request.
+// RequestStamps is the Stamps that leaves all statements to the timestamp of the request.
 func RequestStamps(*Statement) int64 { return 0 }
 
-// WriteText returns the statement as Cassandra is to carry it out: without its lock clauses and its conditions, and with the
-// proxy's stamps in place of the client's own timestamps. A table gets its keyspace: the connection may be in another one than
-// the statement was prepared in.
+// WriteText returns the text to send to Cassandra: without lock clauses and conditions, and with stamps in
+// place of the client's own timestamps. Table names get their keyspace, since the connection may be in
+// another keyspace than the one that the statement was prepared in.
 func (s *Statement) WriteText(stamp Stamps) []byte { return s.Write(stamp).Text }
 
-// Write is WriteText with the values of the markers that are left.
+// Write returns WriteText with the values of its markers.
 func (s *Statement) Write(stamp Stamps) Query {
 	edits := slices.Clone(s.sums)
 	if s.Parsed.Verb == rewrite.Batch {
@@ -43,7 +44,7 @@ func (s *Statement) Write(stamp Stamps) Query {
 	return s.edited(edits)
 }
 
-// usingEdit returns what puts usingText in the place of the statement's USING.
+// usingEdit returns the edit that replaces the statement's USING by usingText.
 func (s *Statement) usingEdit(stamp int64) edit {
 	e := replace(s.Parsed.UsingClause, s.usingText(stamp))
 	if ttl := s.Parsed.TTL; ttl.Kind == rewrite.TermMarker && ttl.Marker < len(s.Values) {
@@ -52,7 +53,7 @@ func (s *Statement) usingEdit(stamp int64) edit {
 	return e
 }
 
-// usingText returns what stands in the place of the statement's USING: its TTL, and a stamp where that is not 0.
+// usingText returns a USING clause with the statement's TTL, and with a stamp if that is not 0.
 func (s *Statement) usingText(stamp int64) (text string) {
 	if stamp != 0 {
 		text = " USING TIMESTAMP " + strconv.FormatInt(stamp, 10) + " "
@@ -63,7 +64,7 @@ func (s *Statement) usingText(stamp int64) (text string) {
 	return text
 }
 
-// Timed reports whether the statement, or one of a batch's text, gives a timestamp of its own.
+// Timed reports whether the statement, or any statement of a batch, has USING TIMESTAMP.
 func (s *Statement) Timed() bool {
 	for i := range s.Parsed.Children {
 		if s.Parsed.Children[i].Timestamp.Kind != rewrite.NoTerm {
@@ -73,9 +74,10 @@ func (s *Statement) Timed() bool {
 	return s.Parsed.Timestamp.Kind != rewrite.NoTerm
 }
 
-// BelowWrites returns the stamps of a batch with IF: a lightweight transaction stamps the deletion of a range or a partition one
-// below all else, so that what it writes is there. A deletion of one row hides what the batch writes to the row, as one stamp for
-// both has it. No write of an earlier holder has the stamp below: what was written before is deleted all the same.
+// BelowWrites returns the Stamps of a batch with IF. As in a lightweight transaction of Cassandra, the
+// deletion of a range or a partition gets a stamp one below that of the other statements, so that it does
+// not delete what the batch itself writes. The deletion of one row gets the same stamp, so it does delete
+// that. No earlier holder has written with stamp-1 or above: everything older is deleted all the same.
 func BelowWrites(stamp int64) Stamps {
 	return func(part *Statement) int64 {
 		if part.deletesRange() {

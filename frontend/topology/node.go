@@ -12,12 +12,13 @@ import (
 // proxy in its place (docs/design.md 3).
 type Node struct {
 	HostID   [16]byte
-	Proxy    netip.AddrPort // what drivers are told
-	Internal netip.AddrPort // peer and peer_port: where the node's own kind reaches it
-	Native   netip.AddrPort // rpc_address, or native_address and native_port: where drivers would
+	Proxy    netip.AddrPort // the address that drivers are shown
+	Internal netip.AddrPort // peer and peer_port: where other nodes reach the node
+	Native   netip.AddrPort // rpc_address, or native_address and native_port: where drivers would reach it without a proxy
 }
 
-// value returns what Cassandra stores in a column that identifies the node; nil for any other.
+// value returns the value that Cassandra stores in a column that identifies the node; nil for any
+// other column.
 func (n *Node) value(column string) []byte {
 	switch column {
 	case "host_id":
@@ -34,7 +35,8 @@ func (n *Node) value(column string) []byte {
 	return nil
 }
 
-// fits reports whether a row, whose columns show these of the table, can be about the node.
+// fits reports whether a row can be about the node. sources are the table's columns that the row's
+// columns show.
 func (n *Node) fits(sources []string, row [][]byte) bool {
 	for i, source := range sources {
 		if identifies(source) && row[i] != nil && !bytes.Equal(row[i], n.value(source)) {
@@ -54,7 +56,7 @@ func identifies(column string) bool {
 }
 
 // showsPlace reports whether a column of system.local, peers or peers_v2 holds an address or a port
-// of the node. Columns that later releases may add are known by how all of them are called.
+// of a node. It goes by the names, so that it also knows columns that later releases may add.
 func showsPlace(column string) bool {
 	return column == "peer" || strings.Contains(column, "address") || strings.HasSuffix(column, "_ip") || isPort(column)
 }
@@ -62,9 +64,9 @@ func showsPlace(column string) bool {
 // isPort reports whether a column of those tables is a port.
 func isPort(column string) bool { return strings.HasSuffix(column, "_port") }
 
-// nodeValue returns what a node has in a column where drivers are shown its proxy: of an address,
-// that of the node behind it; of a port, that of the first of nodes whose proxy has it. What no
-// proxy has, no node has.
+// nodeValue translates an address or a port that drivers are shown back to the one that Cassandra has
+// in the column: that of the first of nodes whose proxy has it. If no proxy has it, the result is one
+// that no node has.
 func nodeValue(nodes []Node, column string, shown []byte) []byte {
 	for i := range nodes {
 		n := &nodes[i]
@@ -84,15 +86,15 @@ func nodeValue(nodes []Node, column string, shown []byte) []byte {
 // nowhere returns an address that no node has.
 func nowhere() netip.Addr { return netip.IPv4Unspecified() }
 
-// isAt reports whether an address in wire form is that of the node's proxy. IPv4 within IPv6 is
-// IPv4, as to Cassandra.
+// isAt reports whether an address in wire form is that of the node's proxy. An IPv4 address mapped
+// into IPv6 is the IPv4 address, as for Cassandra.
 func (n *Node) isAt(inet []byte) bool {
 	address, ok := netip.AddrFromSlice(inet)
 	return ok && address.Unmap() == n.Proxy.Addr()
 }
 
-// ProxyAt returns the address of the proxy that stands for the node whose internal address, in wire
-// form, it is given. known is false where that node has none, or is the home node.
+// ProxyAt returns the address of the proxy of the node with this internal address, which is in wire
+// form. known is false if the node has no proxy or is the home node.
 func ProxyAt(nodes []Node, internal []byte) (proxy netip.Addr, known bool) {
 	address, _ := netip.AddrFromSlice(internal)
 	for i := range nodes {

@@ -16,31 +16,31 @@ import (
 	"music/rewrite"
 )
 
-// Request is one execution of a Select: its client sees the nodes of that moment. It is used once.
+// Request is one execution of a Select, with the nodes of that moment. It must be used only once.
 type Request struct {
 	*Select
 	nodes []Node
-	proxy netip.AddrPort // of the home node: this one
-	bare  bool           // the client wants no columns with its rows
-	ours  bool           // the nodes are restricted by us, and not by the client
+	proxy netip.AddrPort // this proxy, which is that of the home node
+	bare  bool           // the client wants no column metadata with its rows
+	ours  bool           // the restriction of peer was added by the proxy
 
 	edits []edit
 }
 
-// NewRequest returns a request in which nodes are the other nodes that have a proxy now, and proxy
-// is the home node's.
+// NewRequest returns a request. nodes are the nodes beside the home node that have a proxy now, and
+// proxy is the home node's proxy.
 func NewRequest(s *Select, nodes []Node, proxy netip.AddrPort) *Request {
 	return &Request{Select: s, nodes: nodes, proxy: proxy}
 }
 
-// edit puts bytes in the place of a part of the text.
+// edit replaces a span of the text.
 type edit struct {
 	rewrite.Span
 	with string
 }
 
-// Query returns the text to be sent in a QUERY, and changes p to the parameters that go with it.
-// metadata is the id of the result columns that the client knows, nil where it has sent none.
+// Query returns the text to send in a QUERY, and changes p to the parameters for it. metadata is the
+// result metadata id that the client has sent, nil if it has sent none.
 func (q *Request) Query(p *wire.Parameters, metadata []byte) []byte {
 	q.bare = p.Flags.Contains(primitive.QueryFlagSkipMetadata) && (metadata == nil || bytes.Equal(metadata, q.metadata))
 	p.Flags &^= primitive.QueryFlagSkipMetadata
@@ -59,8 +59,9 @@ func (q *Request) Query(p *wire.Parameters, metadata []byte) []byte {
 	return append(text, q.text[at:]...)
 }
 
-// askTable names the table in full, since a prepared statement may be executed under another USE,
-// and restricts peers to the nodes that have a proxy, unless the client restricts them itself.
+// askTable adds the keyspace to the table's name, since a prepared statement may be executed after
+// another USE. It restricts peers to the nodes that have a proxy, unless the client's text restricts
+// the column peer.
 func (q *Request) askTable() {
 	s := &q.statement
 	e := edit{s.Table.Span, " system." + q.Table + " "}
@@ -79,8 +80,8 @@ func (q *Request) askTable() {
 	q.edits = append(q.edits, e)
 }
 
-// list returns all nodes with a proxy, and two that do not exist: with one or none, Cassandra would
-// treat a count in another way.
+// list returns the values for "peer IN": all nodes with a proxy, and two that do not exist. With one
+// value or none Cassandra would treat a count differently.
 func (q *Request) list() string {
 	list := []string{spell("peer", wire.Address(nowhere())), "'255.255.255.255'"}
 	for i := range q.nodes {
@@ -89,8 +90,8 @@ func (q *Request) list() string {
 	return strings.Join(list, ", ")
 }
 
-// askAddresses makes the client's restrictions those of nodes. Addresses come first: a port is that
-// of a node at one of them.
+// askAddresses translates the client's restrictions from proxies to nodes. Addresses are translated
+// before ports, since a port is then that of a node at one of those addresses.
 func (q *Request) askAddresses(p *wire.Parameters) {
 	meant := q.nodes
 	for _, ports := range []bool{false, true} {
@@ -121,7 +122,7 @@ func nodesAt(nodes []Node, shown []byte) (found []Node) {
 	return found
 }
 
-// translate puts other values into a relation, literals and bound ones.
+// translate replaces the values of a relation, literals and bound ones, by what to returns for them.
 func (q *Request) translate(r rewrite.Relation, p *wire.Parameters, to func([]byte) []byte) {
 	column := q.name(r.Column)
 	for _, term := range append(slices.Clip(r.Values), r.Value) {
@@ -137,8 +138,7 @@ func (q *Request) translate(r rewrite.Relation, p *wire.Parameters, to func([]by
 	}
 }
 
-// bound returns the index of a marker's value, or -1 where there is none: then Cassandra will say
-// so.
+// bound returns the index of a marker's value, or -1 if there is none, which Cassandra will refuse.
 func (q *Request) bound(term rewrite.Term, column string, p *wire.Parameters) int {
 	if p.Names == nil {
 		if term.Marker < len(p.Values) {
@@ -152,8 +152,8 @@ func (q *Request) bound(term rewrite.Term, column string, p *wire.Parameters) in
 	return slices.IndexFunc(p.Names, func(name []byte) bool { return string(name) == column })
 }
 
-// translateValue translates a bound value, or each of a list of them. One that is null, not set or
-// malformed stays for Cassandra to deal with.
+// translateValue translates a bound value or, if list, each of a bound list. A value that is null,
+// not set or malformed is left for Cassandra to refuse.
 func translateValue(value []byte, list bool, to func([]byte) []byte) []byte {
 	plain := (&wire.Cursor{Body: value}).Value()
 	if plain == nil {
@@ -176,8 +176,8 @@ func translateValue(value []byte, list bool, to func([]byte) []byte) []byte {
 	return wire.Value(whole)
 }
 
-// readPlace reads the literal of an address or port; nil for what is none, which Cassandra will
-// refuse.
+// readPlace returns the value of a literal of an address or port in wire form; nil if it is malformed,
+// which Cassandra will refuse.
 func readPlace(column string, text []byte, term rewrite.Term) []byte {
 	if isPort(column) {
 		port, err := rewrite.Encode("int", text, term)
@@ -206,14 +206,14 @@ func spell(column string, value []byte) string {
 	return "'" + address.String() + "'"
 }
 
-// Warnings of Cassandra (SelectStatement): the restriction of peers that we add turns the second,
-// which the client's own text gets, into the first.
+// Warnings of Cassandra (SelectStatement). A client's text that would get the second gets the first
+// because of the restriction that the proxy adds.
 const (
 	countedIn = "Aggregation query used on multiple partition keys (IN restriction)"
 	counted   = "Aggregation query used without partition key"
 )
 
-// Translate makes rows, the message of an answer's body, those of a cluster of proxies.
+// Translate replaces nodes by proxies in an answer. rows is the message in body.
 func (q *Request) Translate(body *frame.Body, rows *message.RowsResult) {
 	q.show(rows)
 	for i, warning := range body.Warnings {
@@ -226,7 +226,7 @@ func (q *Request) Translate(body *frame.Body, rows *message.RowsResult) {
 	}
 }
 
-// show puts proxies in the place of nodes. A row that tells of a node without a proxy is left out.
+// show replaces nodes by their proxies. It removes the rows of nodes without a proxy.
 func (q *Request) show(rows *message.RowsResult) {
 	sources := make([]string, len(rows.Metadata.Columns))
 	for i, column := range rows.Metadata.Columns {
@@ -243,7 +243,7 @@ func (q *Request) show(rows *message.RowsResult) {
 	})
 }
 
-// source returns the column of the table that a result column shows.
+// source returns the table's column that result column i, which is called name, shows.
 func (q *Request) source(i int, name string) string {
 	if i < len(q.sources) {
 		return q.sources[i]
@@ -251,21 +251,21 @@ func (q *Request) source(i int, name string) string {
 	return name
 }
 
-// cell returns what is shown in a column in the place of the node's value.
+// cell returns the value to show in the place of a node's value.
 func (q *Request) cell(column *message.ColumnMetadata, source string, value []byte, proxy netip.AddrPort) []byte {
 	switch {
 	case column.Type.Code() != primitive.DataTypeCodeInet && !isPort(source):
 		return value
 	case q.Table != "local" && !identifies(source):
-		return nil // preferred_ip, preferred_port: between nodes alone
+		return nil // preferred_ip, preferred_port: used between nodes only
 	case isPort(source):
 		return wire.Port(proxy.Port())
 	}
 	return wire.Address(proxy.Addr())
 }
 
-// proxyOf returns the proxy of the node that a row is about; known is false where that node has
-// none. A row that does not tell which node it is about shows no address either.
+// proxyOf returns the proxy of the node that a row is about; known is false if that node has none. A
+// row without a column that identifies its node has no address to translate: it is known.
 func (q *Request) proxyOf(sources []string, row message.Row) (proxy netip.AddrPort, known bool) {
 	if q.Table == "local" {
 		return q.proxy, true

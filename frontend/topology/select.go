@@ -1,6 +1,6 @@
-// Package topology shows a cluster of proxies where Cassandra has one of nodes: it reads a SELECT
-// on system.local, system.peers or system.peers_v2, rewrites it for the node, and translates the
-// rows of the answer.
+// Package topology makes drivers see a cluster of proxies instead of one of nodes. It reads a SELECT
+// on system.local, system.peers or system.peers_v2, rewrites it for Cassandra, and translates the rows
+// of the answer.
 package topology
 
 import (
@@ -12,25 +12,25 @@ import (
 	"music/rewrite"
 )
 
-// Select is a SELECT on system.local, system.peers or peers_v2. Cassandra carries it out,
-// restricted to the nodes that have a proxy, with addresses of proxies replaced by those of nodes;
-// in its rows these are replaced by those of proxies again (docs/design.md 3). So any selection,
-// count or limit is Cassandra's own. It is not modified once it may be shared.
+// Select is a SELECT on system.local, system.peers or peers_v2. Cassandra carries it out, restricted
+// to the nodes that have a proxy, with addresses of proxies replaced by those of nodes. In the rows of
+// the answer the addresses of nodes are replaced by those of proxies (docs/design.md 3). So selection,
+// count and limit are Cassandra's own. A Select must not be modified once it is shared.
 type Select struct {
 	Table     string // local, peers or peers_v2
-	text      []byte // nil: it could not be read, and no row of it is shown
+	text      []byte // nil if it could not be parsed: then no row may be shown
 	statement rewrite.Statement
-	sources   []string // the column that each result column shows, "" for none; nil: its own name says it
-	metadata  []byte   // of a prepared one: the id of its result columns, from protocol 5 on
+	sources   []string // the column that each result column shows, "" for none; nil if result columns have the columns' names
+	metadata  []byte   // of a prepared statement, from protocol 5 on: its result metadata id
 }
 
-// Read reads such a SELECT on a table of keyspace system. It refuses what shows or compares an
-// address in a form that is not translated.
+// Read reads the text of a SELECT on a table of keyspace system. It refuses a text that selects or
+// compares an address in a form that cannot be translated.
 func Read(text []byte, table string) (*Select, *wire.Failure) {
 	t := &Select{Table: table}
 	statement, err := rewrite.Parse(text)
 	if err != nil {
-		return t, nil //nolint:nilerr // Cassandra will not read it either, and says so better
+		return t, nil //nolint:nilerr // Cassandra cannot parse it either, and its error is the better one
 	}
 	t.text, t.statement = bytes.Clone(text), statement
 	if statement.JSON {
@@ -42,7 +42,7 @@ func Read(text []byte, table string) (*Select, *wire.Failure) {
 	return t, t.checkWhere()
 }
 
-// readSelectors finds out which column of the table each result column shows.
+// readSelectors sets sources.
 func (t *Select) readSelectors() *wire.Failure {
 	for _, s := range t.statement.Selectors {
 		source := ""
@@ -60,8 +60,8 @@ func (t *Select) readSelectors() *wire.Failure {
 	return nil
 }
 
-// checkWhere refuses restrictions of addresses that are not translated: of peers all but = and IN,
-// of local all.
+// checkWhere refuses restrictions of addresses that cannot be translated: on peers all but = and IN,
+// on local all.
 func (t *Select) checkWhere() *wire.Failure {
 	translated := 0
 	for _, r := range t.statement.Where {
@@ -70,12 +70,12 @@ func (t *Select) checkWhere() *wire.Failure {
 		}
 	}
 	if t.places(t.where()) > translated {
-		return wire.Invalid("MUSIC_REFUSED: of a node's address only = and IN on system.peers and peers_v2 are translated")
+		return wire.Invalid("MUSIC_REFUSED: a node's address can be restricted only by = and IN, and only on system.peers and peers_v2")
 	}
 	return nil
 }
 
-// restricts reports whether a relation is one of an address or port that is translated.
+// restricts reports whether a relation restricts an address or a port and can be translated.
 func (t *Select) restricts(r rewrite.Relation) bool {
 	if t.Table == "local" || !showsPlace(t.name(r.Column)) {
 		return false
@@ -84,8 +84,8 @@ func (t *Select) restricts(r rewrite.Relation) bool {
 	return (r.Op == rewrite.OpEq || r.Op == rewrite.OpIn) && !evaluated(r.Value) && !slices.ContainsFunc(r.Values, evaluated)
 }
 
-// where returns the text from behind the table to ORDER or GROUP BY, which put addresses into an
-// order and compare them with nothing.
+// where returns the span of the text between the table and ORDER BY or GROUP BY, which name addresses
+// but do not compare them.
 func (t *Select) where() rewrite.Span {
 	lex := rewrite.NewLexer(t.text[t.statement.Table.End:])
 	for token := lex.Next(); token.Kind != rewrite.TokenEOF; token = lex.Next() {
@@ -98,13 +98,14 @@ func (t *Select) where() rewrite.Span {
 	return rewrite.Span{Start: t.statement.Table.End, End: len(t.text)}
 }
 
-// endsWhere reports whether a word begins a clause behind WHERE that names columns but compares
-// them with nothing.
+// endsWhere reports whether a word begins a clause after WHERE that names columns but does not compare
+// them.
 func endsWhere(word string) bool {
 	return strings.EqualFold(word, "order") || strings.EqualFold(word, "group")
 }
 
-// places counts the names of address columns in a part of the text; names of bind markers are none.
+// places counts the names of address columns in a part of the text. The names of bind markers are not
+// counted.
 func (t *Select) places(part rewrite.Span) (n int) {
 	text := part.Of(t.text)
 	lex := rewrite.NewLexer(text)
@@ -120,13 +121,13 @@ func (t *Select) places(part rewrite.Span) (n int) {
 	return n
 }
 
-// Readable reports whether the text could be read. Where it could not, no row may be shown.
+// Readable reports whether the text could be parsed. If not, no row may be shown.
 func (t *Select) Readable() bool { return t.text != nil }
 
-// SetMetadata sets the id of the result columns of a prepared one, from protocol 5 on.
+// SetMetadata sets the result metadata id of a prepared statement, from protocol 5 on.
 func (t *Select) SetMetadata(id []byte) { t.metadata = id }
 
-// Size returns how many bytes of text are kept.
+// Size returns the length of the stored text in bytes.
 func (t *Select) Size() int { return len(t.text) }
 
 // name returns the name of a column as Cassandra knows it.

@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-// SampleEvery is how many requests of a connection go by between two whose latency is measured.
+// SampleEvery is the number of requests of a connection between two whose latency is measured.
 const SampleEvery = 64
 
-// Sample measures one request of a connection at a time. The client's direction begins it, the
-// backend's ends it.
+// Sample measures the latency of one request of a connection at a time. The goroutine that reads from
+// the client calls Begin and Flushed, the one that reads from Cassandra calls Answered and Tell.
 type Sample struct {
-	stream     atomic.Int32 // the request measured, or none
-	read, sent atomic.Int64 // ns after start; sent is 0 until the request is on its way
+	stream     atomic.Int32 // the stream of the measured request, or none
+	read, sent atomic.Int64 // ns after start; sent is 0 until the request has been written
 	start      time.Time
 	skip       int
 	unsent     bool
-	arrived    int64 // 0 until the answer is there; the backend direction's
+	arrived    int64 // ns after start; 0 until the answer has arrived
 }
 
-// none is the stream of no request.
+// none is the value of Sample.stream while no request is measured.
 const none = -1
 
-// Start makes the sample ready to be used, at the beginning of the connection.
+// Start must be called before any other method, when the connection begins.
 func (s *Sample) Start() {
 	s.start = time.Now()
 	s.stream.Store(none)
@@ -31,7 +31,7 @@ func (s *Sample) Start() {
 // now returns the ns since the connection began.
 func (s *Sample) now() int64 { return int64(time.Since(s.start)) }
 
-// Begin measures the request if it is time to, and none is being measured.
+// Begin measures the request that has just been read if it is due, and no other is being measured.
 func (s *Sample) Begin(stream int16) {
 	if s.skip > 0 {
 		s.skip--
@@ -46,7 +46,7 @@ func (s *Sample) Begin(stream int16) {
 	s.stream.Store(int32(stream))
 }
 
-// Flushed notes that the request is on its way.
+// Flushed notes that the request has been written to Cassandra.
 func (s *Sample) Flushed() {
 	if s.unsent {
 		s.unsent = false
@@ -61,7 +61,8 @@ func (s *Sample) Answered(stream int16) {
 	}
 }
 
-// Tell passes a sample whose answer has arrived to stats and makes room for the next.
+// Tell passes the sample to stats.Latency if its answer has arrived, and makes room for the next. It
+// must be called when the answer has been written to the client.
 func (s *Sample) Tell(stats *Stats) {
 	if s.arrived == 0 {
 		return

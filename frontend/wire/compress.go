@@ -13,14 +13,15 @@ import (
 // ErrTooLarge means that a body is, or claims to become, larger than the limit.
 var ErrTooLarge = errors.New("message is larger than the limit")
 
-// maxLz4Ratio and maxSnappyRatio are more than a body can grow: what claims more is not worth the
-// memory. A byte of lz4 stands for 255 at most, three of snappy for 64.
+// maxLz4Ratio and maxSnappyRatio bound how much larger a body may claim to become: neither format
+// can grow more, since a byte of lz4 stands for at most 255 and three bytes of snappy for 64. A body
+// that claims more is refused before memory is allocated for it.
 const (
 	maxLz4Ratio    = 256
 	maxSnappyRatio = 32
 )
 
-// decompressLz4 decompresses a block into plain, whose length is the one that was declared.
+// decompressLz4 decompresses a block into plain, which must have the declared length.
 func decompressLz4(block, plain []byte) error {
 	n, err := lz4.UncompressBlock(block, plain)
 	if err != nil {
@@ -32,7 +33,7 @@ func decompressLz4(block, plain []byte) error {
 	return nil
 }
 
-// sized returns a slice of n bytes, of scratch where that is large enough.
+// sized returns a slice of n bytes: the beginning of scratch if that is large enough, else a new one.
 func sized(scratch []byte, n int) []byte {
 	if n > cap(scratch) {
 		return make([]byte, n)
@@ -48,8 +49,8 @@ func UncompressedPrefix(algorithm primitive.Compression, body []byte) []byte {
 		return unmatched(body[5:], int(body[4]>>4), 15, 255)
 	case algorithm == primitive.CompressionSnappy:
 		_, n := binary.Uvarint(body)
-		// A tag of a literal ends in two zero bits; from 60 on its length stands behind it, which
-		// is more than we look for.
+		// The tag of a literal ends in two zero bits. From 60 on the length follows the tag: a
+		// literal that long is not looked for.
 		if n < 1 || len(body) <= n || body[n]&3 != 0 || body[n]>>2 >= 60 {
 			return nil
 		}
@@ -58,8 +59,8 @@ func UncompressedPrefix(algorithm primitive.Compression, body []byte) []byte {
 	return nil
 }
 
-// unmatched returns the n literal bytes that a block begins with. From long on, bytes that are
-// added to the length stand before them; one below most is the last.
+// unmatched returns the n literal bytes that a block begins with. If n is long or more, length bytes
+// stand before the literals: each is added to n, and the first that is not most ends them.
 func unmatched(block []byte, n, long int, most byte) []byte {
 	for n >= long && len(block) > 0 {
 		next := block[0]
@@ -71,9 +72,9 @@ func unmatched(block []byte, n, long int, most byte) []byte {
 	return block[:min(n, len(block))]
 }
 
-// Decompress returns the body of a v3 or v4 envelope with the compressed flag (v4 spec section 2.2)
-// without compression, in scratch where that is large enough. The length that the body claims is
-// checked against limit before anything is allocated.
+// Decompress decompresses the body of a v3 or v4 envelope with the compressed flag (v4 spec section
+// 2.2), into scratch if that is large enough. The length that the body claims is checked against
+// limit before anything is allocated; ErrTooLarge means that it is beyond.
 func Decompress(algorithm primitive.Compression, body, scratch []byte, limit int) ([]byte, error) {
 	switch algorithm {
 	case primitive.CompressionLz4:

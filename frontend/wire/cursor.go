@@ -5,20 +5,20 @@ import (
 	"errors"
 )
 
-// ErrShort means that a body ends before what was looked for, or has a flag that Cassandra 5.0 does
-// not know.
+// ErrShort means that a body ends before the field that was to be read, or has a flag that Cassandra
+// 5.0 does not know.
 var ErrShort = errors.New("body is too short, or has an unknown flag")
 
 // Cursor reads the primitive types of the protocol (v4 spec section 3) from a body. It does not
-// copy: slices that it returns lie in the body. The first read that goes beyond the end sets Bad,
-// and everything after it reads as zero: callers check once, at the end.
+// copy: the slices that it returns lie in the body. The first read beyond the end sets Bad, and all
+// later reads return zero values, so callers check Bad once, at the end.
 type Cursor struct {
 	Body []byte
 	At   int // where the next read begins
 	Bad  bool
 }
 
-// Take returns the next n bytes, or nil where there are not so many.
+// Take returns the next n bytes, or nil if fewer are left.
 func (c *Cursor) Take(n int) []byte {
 	if c.Bad || n < 0 || n > len(c.Body)-c.At {
 		c.Bad = true

@@ -5,8 +5,8 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 )
 
-// Decode decodes the response with header h. body is its body without compression, and flags are
-// those of h that still hold.
+// Decode decodes the response with header h. body is its decompressed body, and flags are the flags
+// of h that apply to body.
 func Decode(h Header, flags primitive.HeaderFlag, body []byte) (*frame.Frame, error) {
 	cur := Cursor{Body: body}
 	preamble := ReadPreamble(&cur, flags)

@@ -25,11 +25,13 @@ type Header struct {
 	OpCode  primitive.OpCode
 	Length  uint32 // of the body, as declared: nobody has checked it yet
 
-	Payload []byte // of a request that is sent in another form: a copy of its custom payload as on the wire; else nil
+	// Payload is a copy of a request's custom payload, as on the wire, if the request is to be sent
+	// in another form; else nil.
+	Payload []byte
 }
 
-// Rewritten returns the header of the same request with another body, which is uncompressed and
-// stands behind the request's custom payload. Its Length is still that of the old body.
+// Rewritten returns the header for the same request with a new body, which is uncompressed and
+// follows the request's custom payload. Length is still that of the old body.
 func (h Header) Rewritten() Header {
 	h.Flags &^= primitive.HeaderFlagCompressed | primitive.HeaderFlagCustomPayload
 	if len(h.Payload) > 0 {
@@ -44,7 +46,7 @@ func ReadHeader(b []byte) (h Header) {
 	return h
 }
 
-// read reads what ReadHeader does.
+// read sets h to the header at the start of b.
 func (h *Header) read(b []byte) {
 	_ = b[HeaderSize-1]
 	h.Version = b[0]
@@ -70,8 +72,8 @@ func (h Header) Protocol() primitive.ProtocolVersion {
 // Size returns the length of header and body on the wire.
 func (h Header) Size() int { return HeaderSize + int(h.Length) }
 
-// Envelope is one message of the protocol, or the part of it that has arrived. Raw mostly lies in a
-// read buffer: it is valid until the function that was given the envelope returns.
+// Envelope is one message of the protocol, or the part of it that has arrived. Raw usually lies in a
+// read buffer, so a function that is given an envelope must not keep Raw after it returns.
 type Envelope struct {
 	Header
 	Raw []byte // header and as much of the body as has arrived
@@ -81,8 +83,9 @@ type Envelope struct {
 // not copy.
 func EnvelopeOf(raw []byte) Envelope { return Envelope{Header: ReadHeader(raw), Raw: raw} }
 
-// Read reads the envelope at the start of b, which must hold HeaderSize bytes, with as much of its
-// body as is there. It does not copy: neither b nor, as a value that is returned would be, e.
+// Read sets e to the envelope at the start of b, which must hold HeaderSize bytes, with as much of
+// its body as b has. It does not copy b. It is a method on a pointer because returning the Envelope
+// would copy it.
 func (e *Envelope) Read(b []byte) {
 	e.read(b)
 	e.Payload = nil
@@ -92,7 +95,7 @@ func (e *Envelope) Read(b []byte) {
 // Whole reports whether all of the body has arrived.
 func (e Envelope) Whole() bool { return len(e.Raw) == e.Size() }
 
-// Body returns what has arrived of the body.
+// Body returns the part of the body that has arrived.
 func (e Envelope) Body() []byte { return e.Raw[HeaderSize:] }
 
 // Supported reports whether the proxy speaks a protocol version.

@@ -9,12 +9,12 @@ import (
 )
 
 // Parameters are the query parameters of QUERY, EXECUTE and BATCH (v4 spec section 4.1.4, v5 spec
-// 4.1.4), as Cassandra reads them: in every version it obeys every flag that fits
-// (QueryOptions.Codec). The slices lie in the body that they were read from.
+// 4.1.4), as Cassandra reads them: it obeys every flag that fits into the version's flag field, also
+// those of later versions (QueryOptions.Codec). The slices lie in the body that they were read from.
 type Parameters struct {
 	Consistency primitive.ConsistencyLevel
 	Flags       primitive.QueryFlag
-	Names       [][]byte // one a value, or none
+	Names       [][]byte // one for each value, or nil
 	Values      [][]byte // each with its length before it, as on the wire
 	PageSize    []byte   // in wire form, if its flag is set
 	PagingState []byte   // if its flag is set; nil = null
@@ -24,13 +24,13 @@ type Parameters struct {
 	Rest        []byte   // keyspace and now-in-seconds in wire form
 }
 
-// ReadParameters reads the parameters at cur, to the end of the body. cur.Bad is set where they do
+// ReadParameters reads the parameters from cur to the end of the body. It sets cur.Bad if they do
 // not follow the protocol.
 func ReadParameters(cur *Cursor, version byte) Parameters {
 	return ReadParametersInto(nil, cur, version)
 }
 
-// ReadParametersInto is ReadParameters that lets the values stand in room, where they fit.
+// ReadParametersInto is ReadParameters with memory for Values: it uses room if that is large enough.
 func ReadParametersInto(room [][]byte, cur *Cursor, version byte) Parameters {
 	p := Parameters{Consistency: primitive.ConsistencyLevel(cur.Short())}
 	p.Flags = ReadFlags(cur, version)
@@ -62,12 +62,12 @@ func ReadParametersInto(room [][]byte, cur *Cursor, version byte) Parameters {
 	return p
 }
 
-// KnownFlags are the flags of Cassandra 5.0. Any other may change what follows it, or what the
-// statement means.
+// KnownFlags are the flags of Cassandra 5.0. Any other flag may change the fields that follow, or
+// what the statement means.
 const KnownFlags = primitive.QueryFlagNowInSeconds<<1 - 1
 
-// ReadFlags reads the flags of a request, 32 bits from protocol 5 on. An unknown one sets cur.Bad:
-// what the request means cannot be known.
+// ReadFlags reads the flags of a request: 32 bits from protocol 5 on, else 8. It sets cur.Bad if one
+// is unknown, since the meaning of the request is then unknown, too.
 func ReadFlags(cur *Cursor, version byte) primitive.QueryFlag {
 	var flags primitive.QueryFlag
 	if version >= byte(primitive.ProtocolVersion5) {
@@ -81,7 +81,7 @@ func ReadFlags(cur *Cursor, version byte) primitive.QueryFlag {
 
 func (p *Parameters) readValues(room [][]byte, cur *Cursor) {
 	n := cur.Short()
-	if most := min(n, len(cur.Body)/4); most > cap(room) { // each has its length before it
+	if most := min(n, len(cur.Body)/4); most > cap(room) { // a value takes 4 bytes at least, its length
 		room = make([][]byte, 0, most)
 	}
 	p.Values = room[:0]
@@ -100,7 +100,7 @@ func (p Parameters) Clone() Parameters {
 	own := make([]byte, 0, p.Size())
 	keep := func(b []byte) []byte {
 		if b == nil {
-			return nil // a paging state that is null is not empty
+			return nil // a null paging state differs from an empty one
 		}
 		own = append(own, b...)
 		return own[len(own)-len(b) : len(own) : len(own)]
@@ -113,7 +113,7 @@ func (p Parameters) Clone() Parameters {
 	return p
 }
 
-// Size returns how many bytes the values and fields take, without names.
+// Size returns how many bytes the values and the optional fields take, without names.
 func (p *Parameters) Size() int {
 	n := len(p.PageSize) + len(p.PagingState) + len(p.Serial) + len(p.Rest)
 	for _, v := range p.Values {
@@ -127,7 +127,7 @@ func (p *Parameters) AppendTo(dst []byte, version byte) []byte {
 	return p.AppendWithout(dst, version, func(int) bool { return false })
 }
 
-// AppendWithout appends the wire form without the values that omitted reports.
+// AppendWithout appends the wire form without those values for whose index omitted returns true.
 func (p *Parameters) AppendWithout(dst []byte, version byte, omitted func(i int) bool) []byte {
 	n := 0
 	for i := range p.Values {
@@ -162,7 +162,7 @@ func (p *Parameters) AppendWithout(dst []byte, version byte, omitted func(i int)
 	if p.Flags.Contains(primitive.QueryFlagPagingState) {
 		n := uint32(len(p.PagingState))
 		if p.PagingState == nil {
-			n = math.MaxUint32 // null is not empty
+			n = math.MaxUint32 // null
 		}
 		dst = append(binary.BigEndian.AppendUint32(dst, n), p.PagingState...)
 	}
@@ -173,14 +173,14 @@ func (p *Parameters) AppendWithout(dst []byte, version byte, omitted func(i int)
 	return append(dst, p.Rest...)
 }
 
-// Unpage makes the parameters ask for all rows at once.
+// Unpage removes page size and paging state, so that Cassandra returns all rows at once.
 func (p *Parameters) Unpage() {
 	p.Flags &^= primitive.QueryFlagPageSize | primitive.QueryFlagPagingState
 	p.PageSize, p.PagingState = nil, nil
 }
 
-// Bound returns value i of values that each have their length before them. ok is false where it is
-// null or not set, or there is none.
+// Bound returns value i without the length before it. ok is false if the value is null or not set,
+// or there is no value i.
 func Bound(values [][]byte, i int) (value []byte, ok bool) {
 	if i < 0 || i >= len(values) || len(values[i]) < 4 {
 		return nil, false
@@ -188,8 +188,8 @@ func Bound(values [][]byte, i int) (value []byte, ok bool) {
 	return values[i][4:], int32(binary.BigEndian.Uint32(values[i])) >= 0
 }
 
-// IsUnset reports whether value i is there and is the one that stands for none (v4 spec section 3,
-// [value] of length -2).
+// IsUnset reports whether value i, which must exist, is "not set" (v4 spec section 3, a [value] of
+// length -2).
 func IsUnset(values [][]byte, i int) bool {
 	return len(values[i]) == 4 && int32(binary.BigEndian.Uint32(values[i])) == -2
 }

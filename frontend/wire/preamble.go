@@ -9,13 +9,12 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 )
 
-// PreambleFlags are the header flags that announce what stands before the message in the body of a
-// response.
+// PreambleFlags are the header flags of the parts of a Preamble.
 const PreambleFlags = primitive.HeaderFlagTracing | primitive.HeaderFlagWarning | primitive.HeaderFlagCustomPayload
 
-// Preamble is what stands before the message in the body of a response: each part as on the wire,
-// empty where it is absent. The library puts the payload before the warnings; Cassandra and the
-// drivers read the warnings first (v4 spec section 2.2 names no order).
+// Preamble holds the optional parts before the message in a response's body, each as on the wire and
+// empty if absent. Cassandra and the drivers read the warnings before the payload (v4 spec section
+// 2.2 names no order); the protocol library has them the other way round.
 type Preamble struct{ Tracing, Warnings, Payload []byte }
 
 // ReadPreamble reads the preamble at the start of a response's body.
@@ -37,7 +36,7 @@ func ReadPreamble(cur *Cursor, flags primitive.HeaderFlag) (p Preamble) {
 	return p
 }
 
-// AddWarnings appends warnings to those that are there.
+// AddWarnings appends warnings to the existing ones.
 func (p *Preamble) AddWarnings(more []string) {
 	count, had := len(more), p.Warnings
 	if len(had) > 0 {
@@ -51,7 +50,7 @@ func (p *Preamble) AddWarnings(more []string) {
 	}
 }
 
-// putInto sets the parts in a decoded body.
+// putInto copies the parts into a decoded body.
 func (p Preamble) putInto(b *frame.Body) (err error) {
 	if len(p.Tracing) > 0 {
 		id := primitive.UUID(p.Tracing)
@@ -68,7 +67,7 @@ func (p Preamble) putInto(b *frame.Body) (err error) {
 	return err
 }
 
-// preambleOf returns the parts of a decoded body.
+// preambleOf returns the preamble of a decoded body.
 func preambleOf(b *frame.Body) (p Preamble) {
 	if b.TracingId != nil {
 		p.Tracing = b.TracingId[:]
@@ -78,13 +77,13 @@ func preambleOf(b *frame.Body) (p Preamble) {
 	}
 	if len(b.CustomPayload) > 0 {
 		var payload bytes.Buffer
-		_ = primitive.WriteBytesMap(b.CustomPayload, &payload) // to memory
+		_ = primitive.WriteBytesMap(b.CustomPayload, &payload) // writing to memory cannot fail
 		p.Payload = payload.Bytes()
 	}
 	return p
 }
 
-// PutBefore returns the response raw, which has no preamble, with this one.
+// PutBefore returns a copy of the response raw, which must have no preamble, with p as its preamble.
 func (p Preamble) PutBefore(raw []byte) []byte {
 	h := ReadHeader(raw)
 	for flag, part := range map[primitive.HeaderFlag][]byte{
@@ -103,8 +102,8 @@ func (p Preamble) AppendTo(dst []byte) []byte {
 	return append(append(append(dst, p.Tracing...), p.Warnings...), p.Payload...)
 }
 
-// AppendWarnings returns a response's body with more warnings in it; ok is false where the body
-// does not follow the protocol.
+// AppendWarnings returns a copy of a response's body with warnings added. flags are those of the
+// response before. ok is false if the body does not follow the protocol.
 func AppendWarnings(body []byte, flags primitive.HeaderFlag, warnings []string) (warned []byte, ok bool) {
 	cur := Cursor{Body: body}
 	preamble := ReadPreamble(&cur, flags)

@@ -8,19 +8,19 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 )
 
-// Failure is an ERROR message of the protocol (v4 spec section 9) that the proxy sends itself. Text
+// Failure is an ERROR message of the protocol (v4 spec section 9) that the proxy itself makes. Text
 // is written for the person who reads it in an application's log.
 type Failure struct {
 	Code  primitive.ErrorCode
 	Text  string
-	Extra []byte // what follows the text for this code, in wire form
+	Extra []byte // the fields that follow the text for this code, in wire form
 }
 
-// Error returns the text with its code.
+// Error returns the code and the text.
 func (f *Failure) Error() string { return fmt.Sprintf("%v: %s", f.Code, f.Text) }
 
-// Invalid returns an INVALID error, the code of everything that the proxy itself refuses: no driver
-// retries it or holds it against the node.
+// Invalid returns an INVALID error, the code for everything that the proxy itself refuses: no driver
+// retries it or marks the node as down because of it.
 func Invalid(format string, args ...any) *Failure {
 	return &Failure{Code: primitive.ErrorCodeInvalid, Text: fmt.Sprintf(format, args...)}
 }
@@ -41,12 +41,12 @@ func Unprepared(id []byte) *Failure {
 	}
 }
 
-// maxText bounds the text of an error in bytes: even with each byte replaced that is not UTF-8 it
-// still fits into a [string].
+// maxText bounds the text of an error, in bytes. Replacing a byte that is not UTF-8 makes three of
+// it, and the result still fits into a [string].
 const maxText = 16 << 10
 
-// ErrorEnvelope returns f as an ERROR envelope. Bytes of its text that are not UTF-8, as a [string]
-// is, are replaced: the text may quote anything that a client has sent.
+// ErrorEnvelope returns f as an ERROR envelope. Bytes of its text that are not UTF-8 are replaced,
+// since a [string] is UTF-8 and the text may quote anything that a client has sent.
 func ErrorEnvelope(version byte, stream int16, f *Failure) []byte {
 	text := strings.ToValidUTF8(f.Text[:min(len(f.Text), maxText)], "\uFFFD")
 	body := binary.BigEndian.AppendUint32(nil, uint32(f.Code))
@@ -56,15 +56,15 @@ func ErrorEnvelope(version byte, stream int16, f *Failure) []byte {
 	return ResponseEnvelope(version, stream, primitive.OpCodeError, body)
 }
 
-// ResponseEnvelope returns a response with this body, without flags.
+// ResponseEnvelope returns a response with this body and no flags.
 func ResponseEnvelope(version byte, stream int16, opcode primitive.OpCode, body []byte) []byte {
 	h := Header{Version: version | ResponseBit, Stream: stream, OpCode: opcode, Length: uint32(len(body))}
 	return append(h.AppendTo(make([]byte, 0, HeaderSize+len(body))), body...)
 }
 
-// UnsupportedVersion returns Cassandra's own answer to the first bytes of a client whose protocol
-// version the proxy does not speak: in a version that the client can read, on stream 0, with the
-// text that drivers look for when they negotiate a lower version.
+// UnsupportedVersion returns the answer to a client whose protocol version the proxy does not speak;
+// first are the first bytes of its request, at least one. It is what Cassandra answers: in a version
+// that the client can read, on stream 0, with the text by which drivers negotiate a lower version.
 func UnsupportedVersion(first []byte) []byte {
 	version := first[0] &^ ResponseBit
 	beta := len(first) > 1 && primitive.HeaderFlag(first[1]).Contains(primitive.HeaderFlagUseBeta)
@@ -72,7 +72,7 @@ func UnsupportedVersion(first []byte) []byte {
 	switch {
 	case version == 1, version == 2:
 		b := ErrorEnvelope(version, 0, f)
-		return append(b[:2:2], b[3:]...) // the stream id was one byte then
+		return append(b[:2:2], b[3:]...) // a stream id of version 1 and 2 is one byte
 	case version == 6 && !beta:
 		f.Text = "Beta version of the protocol used (6/v6-beta), but USE_BETA flag is unset"
 		b := ErrorEnvelope(version, 0, f)

@@ -16,16 +16,16 @@ const (
 	lz4SegmentHeader   = segment.CompressedHeaderLength + segment.Crc24Length
 )
 
-// ErrCorrupt means that bytes do not match their checksum: nothing that follows on the socket can
-// be trusted.
+// ErrCorrupt means that bytes do not match their checksum. Nothing that follows on the socket can be
+// trusted.
 var ErrCorrupt = errors.New("segment checksum does not match")
 
 // SegmentHeader is the fixed part of a v5 segment (v5 spec section 2.2).
 type SegmentHeader struct {
 	Size          int  // of header, payload and checksum on the wire
 	Payload       int  // length of the payload on the wire
-	Plain         int  // length of the payload once decompressed; 0 = it is not compressed
-	SelfContained bool // the payload is whole envelopes; otherwise a part of one
+	Plain         int  // length of the decompressed payload; 0 = it is not compressed
+	SelfContained bool // the payload holds whole envelopes; otherwise a part of one
 }
 
 // SegmentCodec is how a v5 connection cuts its bytes into segments after the handshake.
@@ -40,7 +40,7 @@ func (s SegmentCodec) HeaderSize() int {
 }
 
 // ReadHeader reads the header at the start of b, which must hold HeaderSize bytes. It returns
-// ErrCorrupt before it believes any length.
+// ErrCorrupt if the checksum does not match; no length is used before that is checked.
 func (s SegmentCodec) ReadHeader(b []byte) (SegmentHeader, error) {
 	n := s.HeaderSize()
 	fields := n - segment.Crc24Length
@@ -61,9 +61,9 @@ func (s SegmentCodec) ReadHeader(b []byte) (SegmentHeader, error) {
 	return h, nil
 }
 
-// Payload returns the payload of the segment at the start of b, checked and without compression.
-// scratch takes what is decompressed and must have room for the largest payload. The result is
-// valid until b or scratch changes.
+// Payload checks and decompresses the payload of the segment at the start of b. scratch is the memory
+// to decompress into; it must have room for the largest payload if h.Plain is not 0. The result lies
+// in b or scratch and is valid until they change.
 func (s SegmentCodec) Payload(h SegmentHeader, b, scratch []byte) ([]byte, error) {
 	payload := b[s.HeaderSize() : h.Size-segment.Crc32Length]
 	sum := binary.LittleEndian.Uint32(b[h.Size-segment.Crc32Length:])
@@ -77,9 +77,9 @@ func (s SegmentCodec) Payload(h SegmentHeader, b, scratch []byte) ([]byte, error
 	return plain, decompressLz4(payload, plain)
 }
 
-// AppendTo appends envelopes in as few segments as hold them; part means that the last one
-// continues in segments to come. The payload is never compressed: a connection with compression
-// allows that for any segment (v5 spec section 2.2: uncompressed length 0).
+// AppendTo appends envelopes in as few segments as possible. part means that the last envelope goes
+// on in later segments. The payload is never compressed: any segment of a connection with
+// compression may be uncompressed (v5 spec section 2.2: uncompressed length 0).
 func (s SegmentCodec) AppendTo(dst, envelopes []byte, part bool) []byte {
 	selfContained := !part && len(envelopes) <= segment.MaxPayloadLength
 	for len(envelopes) > 0 {
@@ -90,8 +90,8 @@ func (s SegmentCodec) AppendTo(dst, envelopes []byte, part bool) []byte {
 	return dst
 }
 
-// AppendMade appends the envelope that build appends to what it is given, as AppendTo would: in
-// one segment it is made where it stays.
+// AppendMade is AppendTo for the one envelope that build appends to its argument. An envelope that
+// fits into one segment is built in place, without a copy.
 func (s SegmentCodec) AppendMade(dst []byte, build func(dst []byte) []byte) []byte {
 	var room [lz4SegmentHeader]byte
 	at, start := len(dst), len(dst)+s.HeaderSize()

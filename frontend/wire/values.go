@@ -5,12 +5,13 @@ import (
 	"net/netip"
 )
 
-// Value returns a [value] of the protocol: b behind its length.
+// Value returns b as a [value] of the protocol, with its length before it.
 func Value(b []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(b))), b...)
 }
 
-// Address returns a CQL inet in wire form. IPv4 within IPv6 is IPv4, as to Cassandra.
+// Address returns a CQL inet in wire form. An IPv4 address mapped into IPv6 is written as IPv4, as
+// Cassandra does.
 func Address(a netip.Addr) []byte { return a.Unmap().AsSlice() }
 
 // Port returns a port as a CQL int in wire form.

@@ -11,7 +11,7 @@ import (
 	"music/config"
 )
 
-// Drivers returns how drivers are served; nil where no certificate is set.
+// Drivers returns the TLS configuration towards drivers; nil if no certificate is set.
 func Drivers(l config.Listen, log zerolog.Logger) (*Source, error) {
 	if !l.Encrypted() {
 		return nil, nil
@@ -23,8 +23,8 @@ func Drivers(l config.Listen, log zerolog.Logger) (*Source, error) {
 	return s, nil
 }
 
-// driverTLS resumes no session: a driver whom the files do not let in any more must not come in by
-// having been let in before.
+// driverTLS makes the configuration towards drivers. TLS sessions are not resumed, since a driver that the
+// changed files no longer admit could else reconnect.
 func driverTLS(l config.Listen) (*tls.Config, error) {
 	own, authorities, err := readFiles(l.TLSCert, l.TLSKey, l.TLSClientCA)
 	if err != nil {
@@ -40,7 +40,7 @@ func driverTLS(l config.Listen) (*tls.Config, error) {
 	}, nil
 }
 
-// Nodes returns how Cassandra is spoken to; nil where TLS is off.
+// Nodes returns the TLS configuration towards Cassandra; nil if TLS is off.
 func Nodes(c config.Cassandra, log zerolog.Logger) (*Source, error) {
 	if !c.TLS {
 		return nil, nil
@@ -52,7 +52,8 @@ func Nodes(c config.Cassandra, log zerolog.Logger) (*Source, error) {
 	return s, nil
 }
 
-// nodeTLS takes any certificate of a believed authority where the name of the host is not verified.
+// nodeTLS makes the configuration towards Cassandra. If host names are not to be verified it accepts any
+// certificate of a trusted authority.
 func nodeTLS(c config.Cassandra) (*tls.Config, error) {
 	own, authorities, err := readFiles(c.TLSCert, c.TLSKey, c.TLSCA)
 	if err != nil {
@@ -60,16 +61,16 @@ func nodeTLS(c config.Cassandra) (*tls.Config, error) {
 	}
 	t := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: own, RootCAs: authorities, DynamicRecordSizingDisabled: true}
 	if !c.TLSVerifyHost {
-		t.InsecureSkipVerify = true //nolint:gosec // what is verified in its place is all but the name
+		t.InsecureSkipVerify = true //nolint:gosec // VerifyConnection verifies everything but the name
 		t.VerifyConnection = func(s tls.ConnectionState) error { return signedBy(s.PeerCertificates, authorities) }
 	}
 	return t, nil
 }
 
-// errNoCertificate is that of a node which shows no certificate.
+// errNoCertificate means that a node has sent no certificate.
 var errNoCertificate = errors.New("the node shows no certificate")
 
-// signedBy returns an error unless a chain leads to one of the authorities; nil are those that the
+// signedBy returns an error unless the chain leads to one of the authorities; nil means those that the
 // system trusts.
 func signedBy(chain []*x509.Certificate, authorities *x509.CertPool) error {
 	if len(chain) == 0 {
@@ -83,8 +84,7 @@ func signedBy(chain []*x509.Certificate, authorities *x509.CertPool) error {
 	return err //nolint:wrapcheck // it says what is wrong with which certificate
 }
 
-// Proxies returns how proxies speak to each other; nil where they do not know each other by
-// certificates.
+// Proxies returns the TLS configuration between proxies; nil if they do not use certificates.
 func Proxies(p config.Peers, log zerolog.Logger) (*Source, error) {
 	if !p.Encrypted() {
 		return nil, nil
@@ -96,8 +96,8 @@ func Proxies(p config.Peers, log zerolog.Logger) (*Source, error) {
 	return s, nil
 }
 
-// proxyTLS is one configuration for both sides: each proxy is a client and a server to the others,
-// and shows the same certificate.
+// proxyTLS makes the configuration between proxies, which serves for both sides: each proxy is a client
+// and a server of the others, with the same certificate.
 func proxyTLS(p config.Peers) (*tls.Config, error) {
 	own, authorities, err := readFiles(p.TLSCert, p.TLSKey, p.TLSCA)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package certs makes the TLS configurations of the proxy's connections out of files, and makes
-// them anew when a file changes: towards drivers, towards Cassandra, and between proxies.
+// Package certs makes the TLS configurations of the proxy's connections from files, and makes them again
+// when a file changes: towards drivers, towards Cassandra, and between proxies.
 package certs
 
 import (
@@ -13,22 +13,20 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Source is a TLS configuration made of files. It is made anew when one of them has changed, so
-// that certificates can be replaced under a running proxy. While the new files cannot be read or do
-// not fit together, as in the middle of their replacement, the ones read before are used. Its
-// methods may be called concurrently.
+// Source is a TLS configuration made from files. It is made again when one of them has changed, so that
+// certificates can be replaced while the proxy runs. If the new files cannot be read or do not match, as in
+// the middle of a replacement, the previous configuration stays in use. It is safe for concurrent use.
 type Source struct {
 	files []string
 	build func() (*tls.Config, error)
 	log   zerolog.Logger
 
 	mu   sync.Mutex
-	seen []os.FileInfo // of files, from before last was made
+	seen []os.FileInfo // the states of files just before last was made
 	last *tls.Config
 }
 
-// newSource reads the files; empty names do not count. What cannot be read is an error now, not at
-// the first connection.
+// newSource reads the files; empty names are ignored. It returns an error if they cannot be used.
 func newSource(build func() (*tls.Config, error), log zerolog.Logger, files ...string) (*Source, error) {
 	s := &Source{build: build, log: log}
 	for _, file := range files {
@@ -42,7 +40,7 @@ func newSource(build func() (*tls.Config, error), log zerolog.Logger, files ...s
 	return s, err
 }
 
-// Config returns the configuration for a connection that is made now. It must not be modified.
+// Config returns the present configuration. It must not be modified. It blocks to read changed files.
 func (s *Source) Config() *tls.Config {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,17 +50,17 @@ func (s *Source) Config() *tls.Config {
 	}
 	next, err := s.build()
 	if err != nil {
-		s.log.Warn().Err(err).Msg("changed files of TLS cannot be used; the ones read before are used on")
+		s.log.Warn().Err(err).Msg("changed TLS files cannot be used; the previous ones stay in use")
 		return s.last
 	}
-	s.log.Info().Strs("files", s.files).Msg("changed files of TLS are used from now on")
+	s.log.Info().Strs("files", s.files).Msg("changed TLS files are used from now on")
 	s.seen, s.last = now, next
 	return next
 }
 
-// Listener returns a listener whose connections speak TLS, each by the files as they are when it
-// begins; a nil Source returns ln as it is. Accept does not wait for the handshake: the caller
-// does, with a limit of its own.
+// Listener returns a listener of TLS connections, each with the configuration as it is when the connection
+// begins. A nil Source returns ln itself. Accept does not wait for the handshake: that is for the caller to
+// do, with a time limit.
 func (s *Source) Listener(ln net.Listener) net.Listener {
 	if s == nil {
 		return ln
@@ -73,7 +71,7 @@ func (s *Source) Listener(ln net.Listener) net.Listener {
 	})
 }
 
-// look returns the state of each file, nil for one that is not there.
+// look returns the state of each file, nil for one that does not exist.
 func (s *Source) look() []os.FileInfo {
 	all := make([]os.FileInfo, len(s.files))
 	for i, file := range s.files {
@@ -84,7 +82,7 @@ func (s *Source) look() []os.FileInfo {
 	return all
 }
 
-// unchanged reports whether files are the same as before, as far as the file system tells.
+// unchanged reports whether the files are the same as before, by size and time of modification.
 func unchanged(before, now []os.FileInfo) bool {
 	for i := range before {
 		a, b := before[i], now[i]
@@ -95,8 +93,8 @@ func unchanged(before, now []os.FileInfo) bool {
 	return true
 }
 
-// readFiles reads the certificate that one side of a connection shows, and the authorities that it
-// believes; nil where no file is named.
+// readFiles reads the certificate that one side of a connection sends, and the authorities that it trusts;
+// nil if no file is named.
 func readFiles(cert, key, ca string) (own []tls.Certificate, authorities *x509.CertPool, err error) {
 	if own, err = readPair(cert, key); err != nil {
 		return nil, nil, err
@@ -105,7 +103,7 @@ func readFiles(cert, key, ca string) (own []tls.Certificate, authorities *x509.C
 	return own, authorities, err
 }
 
-// readPair reads a certificate and its key; none where no file is named.
+// readPair reads a certificate and its key; none if no file is named.
 func readPair(cert, key string) ([]tls.Certificate, error) {
 	if cert == "" {
 		return nil, nil
@@ -117,8 +115,7 @@ func readPair(cert, key string) ([]tls.Certificate, error) {
 	return []tls.Certificate{own}, nil
 }
 
-// readAuthorities reads the certificates of the authorities that are believed; nil where no file is
-// named.
+// readAuthorities reads the certificates of the trusted authorities; nil if no file is named.
 func readAuthorities(path string) (*x509.CertPool, error) {
 	if path == "" {
 		return nil, nil

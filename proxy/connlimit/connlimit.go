@@ -1,5 +1,5 @@
-// Package connlimit bounds how many connections a listener holds, so that a client that opens many
-// does not lock others out.
+// Package connlimit bounds the number of a listener's connections, so that a client that opens many does
+// not keep others out.
 package connlimit
 
 import (
@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// Limits say how many connections there may be at a time.
+// Limits bound the numbers of open connections.
 type Limits struct {
-	Untrusted  int           // not trusted yet
-	PerAddress int           // … of one address
-	Trusted    int           // trusted
-	Patience   time.Duration // for a connection to become trusted; 0: no limit
+	Untrusted  int           // untrusted connections
+	PerAddress int           // untrusted connections of one address
+	Trusted    int           // trusted connections
+	Patience   time.Duration // for a connection to become trusted; 0 = no limit
 }
 
-// Listener bounds the connections that it accepts. A connection is untrusted until [Trust] is
-// called for it. Where too many are untrusted, of all or of one address, the oldest is closed for
-// the newest: a client that proves at once that it may ask always gets in. Trusted connections are
-// counted apart, and never closed for others.
+// Listener bounds the connections that it accepts. A connection is untrusted until [Trust] is called for
+// it. If there are too many untrusted ones, in all or of one address, the oldest is closed for the newest,
+// so that a client that authenticates at once can always connect. Trusted connections are counted apart
+// and never closed for others.
 type Listener struct {
 	net.Listener
 	limits Limits
@@ -32,16 +32,16 @@ type Listener struct {
 	trusted   int
 }
 
-// conn is one of the connections.
+// conn is an accepted connection.
 type conn struct {
 	net.Conn
 	of    *Listener
 	from  netip.Prefix
-	timer *time.Timer // closes it when its time to become trusted is up; nil without such a limit
+	timer *time.Timer // closes it after Patience; nil if there is no such limit
 	state state       // guarded by the listener's mutex
 }
 
-// state is how far a connection has come.
+// state is the state of a connection.
 type state uint8
 
 const (
@@ -50,14 +50,14 @@ const (
 	stateClosed
 )
 
-// New bounds the connections of a listener.
+// New returns a listener that bounds the connections of ln.
 func New(ln net.Listener, limits Limits) *Listener { return &Listener{Listener: ln, limits: limits} }
 
-// Accept waits for the next connection, and closes another for it where there are too many.
+// Accept blocks until the next connection, and closes another for it if there are too many.
 func (l *Listener) Accept() (net.Conn, error) {
 	accepted, err := l.Listener.Accept()
 	if err != nil {
-		return nil, err //nolint:wrapcheck // the server's own error, as from any listener
+		return nil, err //nolint:wrapcheck // http.Server expects the listener's own error
 	}
 	c := &conn{Conn: accepted, of: l, from: origin(accepted.RemoteAddr())}
 	l.mu.Lock()
@@ -73,8 +73,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// surplus returns the connection to be closed for one more from an address, nil where there is
-// room. The mutex is held.
+// surplus returns the connection to close if one more comes from an address; nil if there is room. It is
+// called with the mutex held.
 func (l *Listener) surplus(from netip.Prefix) *conn {
 	n, oldest := 0, -1
 	for i, c := range l.untrusted {
@@ -94,7 +94,7 @@ func (l *Listener) surplus(from netip.Prefix) *conn {
 	return nil
 }
 
-// remove takes a connection from the untrusted ones; the mutex is held.
+// remove removes a connection from the untrusted ones. It is called with the mutex held.
 func (l *Listener) remove(c *conn) {
 	if i := slices.Index(l.untrusted, c); i >= 0 {
 		l.untrusted = slices.Delete(l.untrusted, i, i+1)
@@ -111,8 +111,8 @@ func (c *conn) expire() {
 	}
 }
 
-// trust makes the connection trusted. It reports false where too many are, or the connection is
-// closed.
+// trust makes the connection trusted. It returns false if there are too many trusted ones, or the
+// connection is closed.
 func (c *conn) trust() bool {
 	l := c.of
 	l.mu.Lock()
@@ -129,7 +129,7 @@ func (c *conn) trust() bool {
 	return true
 }
 
-// Close closes the connection and makes room for another.
+// Close closes the connection and no longer counts it.
 func (c *conn) Close() error {
 	l := c.of
 	l.mu.Lock()
@@ -145,10 +145,10 @@ func (c *conn) Close() error {
 	if c.timer != nil {
 		c.timer.Stop()
 	}
-	return c.Conn.Close() //nolint:wrapcheck // the caller's own
+	return c.Conn.Close() //nolint:wrapcheck // as that of any connection
 }
 
-// origin is what counts as one address: in IPv6 the network that one machine is given.
+// origin returns the prefix that counts as one address: in IPv6 the /64 network.
 func origin(a net.Addr) netip.Prefix {
 	at, err := netip.ParseAddrPort(a.String())
 	if err != nil {
@@ -163,11 +163,11 @@ func origin(a net.Addr) netip.Prefix {
 	return from
 }
 
-// contextKey is where a request's context has its connection.
+// contextKey is the key of a request's connection in its context.
 type contextKey struct{}
 
-// ConnContext is for http.Server.ConnContext: with it Trust finds the connection of a request,
-// under TLS too.
+// ConnContext is to be used as http.Server.ConnContext, so that Trust finds the connection of a request,
+// also under TLS.
 func ConnContext(ctx context.Context, accepted net.Conn) context.Context {
 	if wrapped, ok := accepted.(interface{ NetConn() net.Conn }); ok {
 		accepted = wrapped.NetConn()
@@ -176,8 +176,8 @@ func ConnContext(ctx context.Context, accepted net.Conn) context.Context {
 	return context.WithValue(ctx, contextKey{}, c)
 }
 
-// Trust makes the connection of a request trusted, and reports false where too many are: then it is
-// to be closed. A connection of another listener is always trusted.
+// Trust makes the connection of a request trusted. If it returns false, because there are too many trusted
+// ones, the caller must close the connection. A connection of another listener is always trusted.
 func Trust(ctx context.Context) bool {
 	c, _ := ctx.Value(contextKey{}).(*conn)
 	return c == nil || c.trust()

@@ -1,7 +1,7 @@
-// Package peer is the channel between the proxies of a cluster: where one of them has given a lock,
-// another asks it for what its own clients do under that lock (docs/protocol.md 3.15, Remote).
-// Messages are JSON over HTTP. Proxies know each other by certificates, by a shared secret, or not
-// at all on loopback.
+// Package peer is the channel between the proxies of a cluster. If one proxy has given a lock, the others
+// ask it before their clients do anything under that lock (docs/protocol.md 3.15, Remote). Messages are
+// JSON over HTTP. Proxies authenticate each other by certificates or by a shared secret; on loopback they
+// need not.
 package peer
 
 import (
@@ -31,29 +31,29 @@ const ListLimit = time.Second
 
 const (
 	dialLimit   = time.Second            // for a connection to another proxy
-	unusedLimit = time.Minute            // how long a connection that is not used is kept
-	sparesKept  = 64                     // connections to one proxy that are kept so
+	unusedLimit = time.Minute            // how long an idle connection is kept
+	sparesKept  = 64                     // idle connections to one proxy
 	maxReply    = 16 << 20               // bytes
-	networkTime = 300 * time.Millisecond // beside the time that an operation may take at the other proxy
+	networkTime = 300 * time.Millisecond // added to the time that an operation may take at the other proxy
 )
 
-// Directory knows where the proxies of sessions are.
+// Directory finds the proxies of sessions.
 type Directory interface {
-	// Address returns the host:port at which the proxy of a session answers others, and its
-	// version; or an error that is an ErrNotAsked.
+	// Address returns the host:port at which the proxy of a session answers others, and the version
+	// of the peer protocol that it speaks. Its errors wrap ErrNotAsked.
 	Address(ctx context.Context, id musiccore.SessionID) (address string, version int, err error)
 }
 
-// Channel says how the proxies of a cluster know each other, and for how long one waits for
+// Channel configures how the proxies of a cluster authenticate each other, and how long one waits for
 // another.
 type Channel struct {
 	Secret    string        // empty = none
-	Certs     *certs.Source // nil = none: what they say is not encrypted
-	Wait      time.Duration // how long a LOCK without a WAIT of its own may wait
+	Certs     *certs.Source // nil = no encryption
+	Wait      time.Duration // how long a LOCK without WAIT may wait
 	OpTimeout time.Duration // how long the stamp of an operation may take
 }
 
-// Client asks other proxies. Its methods may be called concurrently.
+// Client asks other proxies. It is safe for concurrent use.
 type Client struct {
 	channel   Channel
 	directory Directory
@@ -66,8 +66,8 @@ type Client struct {
 	hints     hints
 }
 
-// NewClient returns a client that has asked nobody yet, and registers its metrics. log should be
-// sampled: a proxy that does not answer is asked again and again.
+// NewClient returns a client and registers its metrics. log should be sampled: a proxy that does not
+// answer is asked again and again.
 func NewClient(c Channel, d Directory, log zerolog.Logger, r prometheus.Registerer) *Client {
 	dialer := &net.Dialer{Timeout: dialLimit}
 	transport := &http.Transport{
@@ -80,17 +80,17 @@ func NewClient(c Channel, d Directory, log zerolog.Logger, r prometheus.Register
 		channel: c, directory: d, seal: seal(c.Secret), scheme: "http", http: &http.Client{Transport: transport}, log: log,
 		hints: hints{queues: map[musiccore.SessionID]*hintQueue{}},
 		asked: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "music_peer_requests_total", Help: "What other proxies were asked, by what and whether they answered.",
+			Name: "music_peer_requests_total", Help: "Questions to other proxies, by kind and whether they were answered.",
 		}, []string{"asked", "answered"}),
 		hinted: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "music_hints_total", Help: "Hints for other proxies, by whether they were taken to be sent; only speed depends on them.",
+			Name: "music_hints_total", Help: "Hints for other proxies, by whether they were queued to be sent or dropped; only speed depends on them.",
 		}, []string{"taken"}),
 	}
 	if c.Certs != nil {
 		p.scheme = "https"
 	}
 	for _, path := range []string{pathLock, pathUnlock, pathBegin, pathEnd, pathForce, pathList, pathHint} {
-		p.asked.WithLabelValues(path[1:], "no") // Prometheus sees no increase from nothing to 1
+		p.asked.WithLabelValues(path[1:], "no") // Prometheus sees no increase from a missing series to 1
 	}
 	for _, taken := range []bool{true, false} {
 		p.hinted.WithLabelValues(strconv.FormatBool(taken))
@@ -99,15 +99,13 @@ func NewClient(c Channel, d Directory, log zerolog.Logger, r prometheus.Register
 	return p
 }
 
-// Close waits until no hint is being sent any more, and closes the connections. No method may be
-// called after it.
+// Close blocks until no hint is being sent, and closes the connections. No method may be called after it.
 func (p *Client) Close() {
 	p.hints.running.Wait()
 	p.http.CloseIdleConnections()
 }
 
-// ask asks the proxy of a session, and waits for the reply no longer than limit. The error is an
-// ErrAway.
+// ask asks the proxy of a session. It blocks until the reply, for at most limit. Its errors wrap ErrAway.
 func (p *Client) ask(ctx context.Context, at musiccore.SessionID, path string, q question, limit time.Duration) (reply, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -182,7 +180,8 @@ func (p *Client) understand(request *http.Request, response *http.Response, told
 	return nil
 }
 
-// Lock asks for LOCK … USING LOCK with the reference of q.
+// Lock asks for LOCK … USING LOCK with the reference in q. The errors of this and the following methods
+// wrap ErrAway; those of the other proxy's core are in the answer.
 func (p *Client) Lock(ctx context.Context, at musiccore.SessionID, k musiccore.Key, q musiccore.Request) (musiccore.Answer, error) {
 	wait := p.channel.Wait
 	if !q.NoWait && q.Wait > 0 {
@@ -192,27 +191,26 @@ func (p *Client) Lock(ctx context.Context, at musiccore.SessionID, k musiccore.K
 	return r.answer(k, at), err
 }
 
-// Unlock gives a lock back.
+// Unlock releases a reference.
 func (p *Client) Unlock(ctx context.Context, at musiccore.SessionID, k musiccore.Key, ref musiccore.LockRef, by musiccore.Client) (musiccore.Answer, error) {
 	r, err := p.ask(ctx, at, pathUnlock, question{Key: toWire(k), Ref: ref, By: by}, p.channel.Wait+networkTime)
 	return r.answer(k, at), err
 }
 
-// Begin borrows a ticket. After an error nothing may be sent to Cassandra, even where the other
-// proxy has lent one.
+// Begin borrows a ticket. After an error nothing may be sent to Cassandra, even though the other proxy may
+// have lent a ticket.
 func (p *Client) Begin(ctx context.Context, at musiccore.SessionID, k musiccore.Key, ref musiccore.LockRef, kind musiccore.Kind) (musiccore.Answer, error) {
 	r, err := p.ask(ctx, at, pathBegin, question{Key: toWire(k), Ref: ref, Kind: kind}, p.channel.OpTimeout+networkTime)
 	return r.answer(k, at), err
 }
 
-// Force ends the lock of a key that a reference is of, and no other: it may have ended when the
-// question arrives.
+// Force ends the lock of a key if ref still holds it when the question arrives.
 func (p *Client) Force(ctx context.Context, at musiccore.SessionID, k musiccore.Key, ref musiccore.LockRef, f frontend.Force) (musiccore.Answer, error) {
 	r, err := p.ask(ctx, at, pathForce, question{Key: toWire(k), Ref: ref, By: f.By, Reason: f.Reason}, p.channel.Wait+networkTime)
 	return r.answer(k, at), err
 }
 
-// List returns the locks of another proxy, and whether it has more of them.
+// List returns the locks of another proxy; more reports whether it has more than these.
 func (p *Client) List(ctx context.Context, at musiccore.SessionID, only musiccore.Key) (all []musiccore.Listing, more bool, err error) {
 	r, err := p.ask(ctx, at, pathList, question{Key: toWire(only)}, ListLimit)
 	for _, l := range r.Locks {
@@ -222,9 +220,9 @@ func (p *Client) List(ctx context.Context, at musiccore.SessionID, only musiccor
 	return all, r.More, err
 }
 
-// End gives a borrowed ticket back and returns what the client may be told. Without a reply that is
-// Uncertain, but for what Cassandra has refused. It is asked twice, which does no harm: the second
-// answer is Uncertain where the first question arrived.
+// End returns a borrowed ticket, and returns what the client may be told. If there is no reply that is
+// VerdictUncertain, or VerdictTell for an operation that Cassandra has refused. The question is sent a
+// second time if the first has no reply. That is safe: the answer is VerdictUncertain if both arrive.
 func (p *Client) End(ctx context.Context, t musiccore.Ticket, o musiccore.Outcome) musiccore.Verdict {
 	q := question{Key: toWire(t.Key), Ref: t.Ref, Ticket: &wireTicket{Ticket: t}, Outcome: o}
 	for range 2 {

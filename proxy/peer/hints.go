@@ -10,31 +10,30 @@ import (
 )
 
 const (
-	hintsKept   = 256              // for one proxy; more are dropped
-	hintBytes   = maxQuestion >> 2 // of keys in one question, before JSON makes them longer
-	hintSenders = 4                // questions under way to one proxy
-	hintLimit   = time.Second      // for one to be answered
+	hintsKept   = 256              // hints waiting for one proxy; more are dropped
+	hintBytes   = maxQuestion >> 2 // bytes of keys in one question, before JSON makes them longer
+	hintSenders = 4                // concurrent questions to one proxy
+	hintLimit   = time.Second      // for the reply to a question
 )
 
-// hints are what waits to be sent to other proxies. Only speed depends on hints (docs/protocol.md
-// 3.16, Hints): what cannot be sent at once is dropped. All that arrives while other hints are on
-// their way goes with the next question, since a far proxy takes few questions a second from one
-// sender. A proxy that does not answer delays none of the others.
+// hints holds the hints that wait to be sent to other proxies. Only speed depends on hints
+// (docs/protocol.md 3.16, Hints), so they may be dropped. Hints that arrive while others are being sent
+// are collected for the next question, since a far proxy can be asked only a few times a second. Each
+// proxy has a queue of its own, so that one that does not answer delays none of the others.
 type hints struct {
 	mu      sync.Mutex
 	queues  map[musiccore.SessionID]*hintQueue
 	running sync.WaitGroup
 }
 
-// hintQueue is what waits for one proxy, and how many goroutines send it. It exists only while
-// there are any.
+// hintQueue holds the hints for one proxy, and the number of goroutines that send them. It exists only
+// while there is such a goroutine.
 type hintQueue struct {
 	waiting []musiccore.Hint
 	senders int
 }
 
-// Hint sends hints, each to the session that it is for. It does not block, and nothing is sent
-// after ctx has ended.
+// Hint sends hints, each to its session. It does not block. Nothing is sent after ctx has ended.
 func (p *Client) Hint(ctx context.Context, all []musiccore.Hint) {
 	if ctx.Err() != nil {
 		return
@@ -59,7 +58,7 @@ func (p *Client) Hint(ctx context.Context, all []musiccore.Hint) {
 	}
 }
 
-// send sends the hints for one proxy until none are waiting.
+// send sends the hints for one proxy until none is waiting.
 func (p *Client) send(ctx context.Context, to musiccore.SessionID) {
 	for {
 		batch := p.hints.take(to)
@@ -70,7 +69,7 @@ func (p *Client) send(ctx context.Context, to musiccore.SessionID) {
 	}
 }
 
-// take returns what a sender sends next. Where that is nothing, the sender has ended.
+// take returns the next hints to send. If there are none it counts the sender as ended, which must return.
 func (h *hints) take(to musiccore.SessionID) (batch []wireHint) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

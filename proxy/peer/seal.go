@@ -13,16 +13,15 @@ import (
 	"time"
 )
 
-// sealFor is how far the time of a sealed request may be from this proxy's clock: clocks of proxies
-// differ.
+// sealFor is how far the time in a sealed request may differ from this proxy's clock.
 const sealFor = 30 * time.Second
 
-// errSeal tells that a message was made without the secret, or too long ago.
+// errSeal means that a message was sealed with another secret or not at all, or too long ago.
 var errSeal = errors.New("not sealed with this cluster's secret, or its time is off by more than 30 s")
 
-// seal is the secret that the proxies of a cluster share. Each message carries an HMAC-SHA256 over
-// all of it that matters; the one of an answer also covers its question's, so that it fits no
-// other. The empty secret seals nothing and accepts everything.
+// seal is the secret that the proxies of a cluster share. Each message has a seal: an HMAC-SHA256 over its
+// parts. That of an answer also covers the seal of the question, so that it fits no other. The empty
+// secret seals nothing and accepts everything.
 type seal string
 
 // of returns the HMAC of a message's parts.
@@ -34,7 +33,7 @@ func (s seal) of(parts ...string) string {
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// request seals a request. No two seals are the same, even of equal requests.
+// request seals a request. The seals of equal requests differ, by a nonce.
 func (s seal) request(r *http.Request, body []byte) {
 	if s == "" {
 		return
@@ -63,16 +62,16 @@ func (s seal) checkRequest(r *http.Request, body []byte) error {
 	return nil
 }
 
-// nonces remembers the sealed requests that have arrived, so that none is carried out twice. A
-// request is accepted for twice sealFor, by clocks that differ the most; it is remembered for
-// longer. Only requests with a right seal are remembered. Its methods may be called concurrently.
+// nonces holds the nonces of sealed requests that have arrived, so that none is carried out twice. A
+// request can be accepted for at most twice sealFor, and its nonce is kept for longer. Only nonces of
+// requests with a valid seal are kept. It is safe for concurrent use.
 type nonces struct {
 	mu          sync.Mutex
 	now, before map[string]struct{}
 	turned      time.Time
 }
 
-// first reports whether no request with this nonce has arrived before.
+// first adds a nonce, and reports whether it is new.
 func (n *nonces) first(nonce string, at time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -95,7 +94,7 @@ func (s seal) response(request http.Header, status int, body []byte) string {
 	return s.of(request.Get(headerSeal), strconv.Itoa(status), string(body))
 }
 
-// checkResponse returns errSeal for an answer that is not one to this request.
+// checkResponse returns errSeal for an answer that is not sealed for this request.
 func (s seal) checkResponse(request, response http.Header, status int, body []byte) error {
 	if s != "" && !s.same(response, s.response(request, status, body)) {
 		return errSeal
@@ -103,8 +102,7 @@ func (s seal) checkResponse(request, response http.Header, status int, body []by
 	return nil
 }
 
-// same reports whether a message has the seal that it should have, in a time that does not depend
-// on either.
+// same reports whether a message has the wanted seal. It compares in constant time.
 func (s seal) same(h http.Header, want string) bool {
 	return hmac.Equal([]byte(h.Get(headerSeal)), []byte(want))
 }

@@ -23,41 +23,43 @@ import (
 	"music/proxy/connlimit"
 )
 
-// Bounds of what another proxy, or a client that pretends to be one, can make this proxy hold.
+// Bounds of the resources that another proxy, or a client that pretends to be one, can use.
 const (
 	maxQuestion  = 1 << 20                // bytes; a routing key has 64 KiB at most
-	maxTrusted   = 1024                   // connections at a time of proxies
-	maxUntrusted = 256                    // … and of those that have not asked anything yet that they may ask
+	maxTrusted   = 1024                   // open connections of proxies
+	maxUntrusted = 256                    // open connections on which no accepted question has come yet
 	maxEach      = 32                     // … of one address
 	readLimit    = 5 * time.Second        // for a question to arrive
-	writeLimit   = 10 * time.Second       // for a reply to be taken
-	idleLimit    = 3 * time.Minute        // longer than the other side keeps a connection that it does not use
+	writeLimit   = 10 * time.Second       // for a reply to be read
+	idleLimit    = 3 * time.Minute        // longer than unusedLimit, so that the other side closes first
 	closeLimit   = 300 * time.Millisecond // for the last replies
 	maxListed    = 10_000                 // locks in one reply
 	maxHeaders   = 8 << 10                // bytes
 )
 
-// Sections carries out operations on the references of this proxy's own session. Each method waits
-// for the core's answer. When ctx ends, the operation is given up and the answer is an error.
+// Sections carries out operations on the references of this proxy's own session. Each method blocks until
+// the core's answer. If ctx ends before, the operation is cancelled and the answer has an error. Beside
+// that the errors are those of frontend.Locker and frontend.OperationGuard.
 type Sections interface {
 	Lock(ctx context.Context, k musiccore.Key, q musiccore.Request) musiccore.Answer
 	Unlock(ctx context.Context, k musiccore.Key, r musiccore.LockRef, by musiccore.Client) musiccore.Answer
 	Begin(ctx context.Context, k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind) musiccore.Answer
-	// End ends an operation by its ticket, and waits for the verdict.
+	// End ends an operation by its ticket, and blocks until the verdict.
 	End(t musiccore.Ticket, o musiccore.Outcome) musiccore.Verdict
 }
 
-// Queues is what this proxy knows of the queues of keys.
+// Queues gives access to the queues of this proxy's keys.
 type Queues interface {
-	// Force ends the lock of a reference if it is held here.
+	// Force ends the lock of a reference if it is held at this proxy. It blocks until the answer.
 	Force(ctx context.Context, k musiccore.Key, r musiccore.LockRef, f frontend.Force) musiccore.Answer
-	// List returns the locks and waiters of this proxy, of one table or key where only names one.
+	// List returns the holders and waiters at this proxy; if only is not zero, those of its table or
+	// key.
 	List(only musiccore.Key) []musiccore.Listing
-	// Hear takes a hint of another proxy. It does not block.
+	// Hear processes a hint of another proxy. It does not block.
 	Hear(h musiccore.Hint)
 }
 
-// Server answers other proxies: operations on the references of this one's session.
+// Server carries out other proxies' questions: operations on the references of this proxy's session.
 type Server struct {
 	sections Sections
 	queues   Queues
@@ -68,15 +70,14 @@ type Server struct {
 	draining atomic.Bool
 }
 
-// NewServer returns a server that answers nobody before Serve. session returns the proxy's own
-// session: a question to any other is refused. log should be sampled: any client that reaches the
-// port can fill it.
+// NewServer returns a server; Serve starts it. session returns the proxy's own session: a question to any
+// other is refused. log should be sampled: any client that reaches the port can cause lines.
 func NewServer(secret string, session func() musiccore.SessionID, s Sections, q Queues, log zerolog.Logger) *Server {
 	return &Server{sections: s, queues: q, session: session, seal: seal(secret), log: log}
 }
 
-// Listen opens the port for other proxies and returns the address that they dial; nobody is
-// answered before [Server.Serve]. Both are empty where the configuration has no channel.
+// Listen opens the port for other proxies and returns the address that they dial. [Server.Serve] answers
+// on it. Both results are zero if the configuration has no such port.
 func Listen(ctx context.Context, p config.Peers, source *certs.Source) (ln net.Listener, address string, err error) {
 	if p.Listen == "" {
 		return nil, "", nil
@@ -93,12 +94,12 @@ func Listen(ctx context.Context, p config.Peers, source *certs.Source) (ln net.L
 	return source.Listener(connlimit.New(ln, limits)), net.JoinHostPort(p.AdvertiseHost(), port), nil
 }
 
-// Drain lends no more tickets and begins no more waits: the clients go on when this session has
-// ended. What was lent before is still taken back.
+// Drain makes the server refuse to lend tickets and to begin waits: the clients continue when this session
+// has ended. Tickets that were lent before can still be returned.
 func (s *Server) Drain() { s.draining.Store(true) }
 
-// Serve answers on ln until ctx ends, which also ends the questions under way. It returns when the
-// last has been answered.
+// Serve answers on ln until ctx ends, which also cancels the questions that are being carried out. It
+// returns when the last has been answered.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) {
 	server := &http.Server{
 		Handler: s.handler(), ReadHeaderTimeout: readLimit, IdleTimeout: idleLimit, MaxHeaderBytes: maxHeaders,
@@ -111,16 +112,16 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) {
 		<-ctx.Done()
 		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit)
 		defer cancel()
-		_ = server.Shutdown(limited) // what is under way ends with ctx
+		_ = server.Shutdown(limited) // ctx has cancelled open questions
 		_ = server.Close()
 	})
 	if err := server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
-		s.log.Error().Err(err).Msg("other proxies are not answered any more")
+		s.log.Error().Err(err).Msg("other proxies are no longer answered")
 	}
 	closing.Wait()
 }
 
-// handler returns the table of what can be asked.
+// handler returns the table from path to method.
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
 	for path, f := range map[string]func(context.Context, question) reply{
@@ -131,13 +132,13 @@ func (s *Server) handler() http.Handler {
 	return mux
 }
 
-// answer answers one HTTP request: it carries out the question f where the sender may ask.
+// answer answers one HTTP request. It calls f if the sender is authenticated.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, f func(context.Context, question) reply) {
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Now().Add(readLimit))
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxQuestion))
-	_ = control.SetReadDeadline(time.Time{}) // from now on only the end of the connection is read
-	status, told := http.StatusBadRequest, []byte("the question is too large, or did not arrive in time")
+	_ = control.SetReadDeadline(time.Time{}) // no more is read, but the end of the connection is still to be seen
+	status, told := http.StatusBadRequest, []byte("the question is too large, or has not arrived in time")
 	version, ok := understood(r.Header.Get(headerVersion))
 	switch {
 	case err != nil:
@@ -147,7 +148,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, f func(context.C
 		status, told = s.reply(r, body, f)
 	}
 	if status != http.StatusOK {
-		w.Header().Set("Connection", "close") // whoever may not ask is not kept
+		w.Header().Set("Connection", "close") // do not keep the connection of an unauthenticated sender
 		s.log.Warn().Str("peer", r.RemoteAddr).Str("asked", r.URL.Path).Int("status", status).Bytes("told", told).Msg("a question of another proxy was refused")
 	}
 	_ = control.SetWriteDeadline(time.Now().Add(writeLimit))
@@ -164,14 +165,14 @@ func (s *Server) reply(r *http.Request, body []byte, f func(context.Context, que
 		return http.StatusUnauthorized, []byte(err.Error())
 	}
 	if s.seal != "" && !s.seen.first(r.Header.Get(headerNonce), time.Now()) {
-		return http.StatusUnauthorized, []byte("this question has been asked before")
+		return http.StatusUnauthorized, []byte("this question has arrived before")
 	}
 	if !connlimit.Trust(r.Context()) {
 		return http.StatusServiceUnavailable, []byte("too many connections of other proxies")
 	}
 	var q question
 	if err := json.Unmarshal(body, &q); err != nil {
-		return http.StatusBadRequest, []byte("the question cannot be read")
+		return http.StatusBadRequest, []byte("the question is malformed")
 	}
 	var answer reply
 	if musiccore.SessionID(q.Session) == s.session() {
@@ -186,7 +187,7 @@ func (s *Server) reply(r *http.Request, body []byte, f func(context.Context, que
 	return http.StatusOK, told
 }
 
-// lock is LOCK … USING LOCK. A reference is only ever given by the proxy that its client is
+// lock carries out LOCK … USING LOCK. A new reference is given only by the proxy that its client is
 // connected to.
 func (s *Server) lock(ctx context.Context, q question) reply {
 	if q.Lock == nil || q.Ref < 1 {
@@ -199,12 +200,12 @@ func (s *Server) lock(ctx context.Context, q question) reply {
 	return replyTo(s.sections.Lock(ctx, q.Key.key(), *q.Lock))
 }
 
+// unlock releases a reference.
 func (s *Server) unlock(ctx context.Context, q question) reply {
 	return replyTo(s.sections.Unlock(ctx, q.Key.key(), q.Ref, q.By))
 }
 
-// begin lends a ticket. One for which nobody waits any more has certainly not been used, and ends
-// at once.
+// begin lends a ticket. If the sender no longer waits for it, it has not been used and is ended at once.
 func (s *Server) begin(ctx context.Context, q question) reply {
 	if s.draining.Load() {
 		return replyTo(musiccore.Answer{Err: musiccore.ErrDraining})
@@ -216,7 +217,7 @@ func (s *Server) begin(ctx context.Context, q question) reply {
 	return replyTo(a)
 }
 
-// end takes back a ticket that was lent.
+// end ends a ticket that was lent.
 func (s *Server) end(_ context.Context, q question) reply {
 	if q.Ticket == nil {
 		return reply{}
@@ -226,11 +227,12 @@ func (s *Server) end(_ context.Context, q question) reply {
 	return reply{Verdict: s.sections.End(t, q.Outcome)}
 }
 
-// force ends the holder here.
+// force ends the lock of a reference that is held at this proxy.
 func (s *Server) force(ctx context.Context, q question) reply {
 	return replyTo(s.queues.Force(ctx, q.Key.key(), q.Ref, frontend.Force{By: q.By, Reason: q.Reason}))
 }
 
+// hint passes hints to the core.
 func (s *Server) hint(_ context.Context, q question) reply {
 	for _, w := range q.Hints {
 		s.queues.Hear(w.hint(musiccore.SessionID(q.Session)))
@@ -238,6 +240,7 @@ func (s *Server) hint(_ context.Context, q question) reply {
 	return reply{}
 }
 
+// list returns at most maxListed locks.
 func (s *Server) list(_ context.Context, q question) reply {
 	var r reply
 	for _, l := range s.queues.List(q.Key.key()) {

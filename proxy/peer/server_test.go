@@ -48,7 +48,7 @@ func TestQuestionsThatAreNone(t *testing.T) {
 	}{
 		{"POST", pathBegin, "0", ask + `}`, http.StatusUpgradeRequired, "this proxy speaks versions 3 and 4 of the peer protocol"},
 		{"POST", pathBegin, "", ask + `}`, http.StatusUpgradeRequired, "peer protocol"},
-		{"POST", pathBegin, spoken, `{`, http.StatusBadRequest, "cannot be read"},
+		{"POST", pathBegin, spoken, `{`, http.StatusBadRequest, "malformed"},
 		{"POST", pathBegin, spoken, strings.Repeat(" ", maxQuestion+1), http.StatusBadRequest, "too large"},
 		{"POST", pathBegin, spoken, `{}`, http.StatusOK, ErrOtherSession.Error()},
 		{"POST", pathLock, spoken, ask + `}`, http.StatusOK, musiccore.ErrNotHeld.Error()},

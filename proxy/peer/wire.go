@@ -13,21 +13,21 @@ import (
 	"music/musiccore"
 )
 
-// Version is the version of the messages between proxies, and of what they write for each other in
-// Cassandra. A release also speaks the one before (docs/several-proxies.md, Upgrading): it sends a
-// proxy of that version, and writes, only what that one understands.
+// Version is the version of the messages between proxies, and of the rows that they write for each other
+// in Cassandra. A release also speaks the version before (docs/several-proxies.md, Upgrading): to a proxy
+// of that version it sends and writes only what that one understands.
 const Version = 4
 
-// versionUnsaid is that of proxies that do not say theirs in music.sessions.
+// versionUnsaid is the version of proxies that have written none to music.sessions.
 const versionUnsaid = 3
 
-// Spoken returns the version of a proxy that has said v in music.sessions, where 0 is nothing.
+// Spoken returns the version of a proxy whose version in music.sessions is v; 0 = none.
 func Spoken(v int) int { return cmp.Or(v, versionUnsaid) }
 
-// Fits reports whether a proxy of this version and one of another can run in one cluster.
+// Fits reports whether proxies of this version and of another can run in one cluster.
 func Fits(other int) bool { return other >= Version-1 && other <= Version+1 }
 
-// understood returns the version of a message, by its header, and whether this release speaks it.
+// understood returns the version in a message's header; ok reports whether this release speaks it.
 func understood(header string) (v int, ok bool) {
 	v, err := strconv.Atoi(header)
 	return v, err == nil && v >= Version-1 && v <= Version
@@ -36,15 +36,15 @@ func understood(header string) (v int, ok bool) {
 // Headers of the channel between proxies.
 const (
 	headerVersion = "Music-Peer-Version"
-	headerTime    = "Music-Peer-Time"  // of a request, Unix milliseconds
-	headerNonce   = "Music-Peer-Nonce" // of a sealed request, never the same again
+	headerTime    = "Music-Peer-Time"  // of a request, Unix time in milliseconds
+	headerNonce   = "Music-Peer-Nonce" // of a sealed request, different for each
 	headerSeal    = "Music-Peer-Seal"
 )
 
-// What one proxy can ask another (docs/design.md 3): paths of POST requests with a question,
-// answered with a reply.
+// The paths of requests to another proxy (docs/design.md 3). Each is a POST of a question, answered with a
+// reply.
 const (
-	pathLock   = "/lock" // of a reference: wait, ask, renew
+	pathLock   = "/lock" // wait with a reference, or renew it
 	pathUnlock = "/unlock"
 	pathBegin  = "/begin"
 	pathEnd    = "/end"
@@ -53,101 +53,102 @@ const (
 	pathList   = "/list"
 )
 
-// question is what a proxy asks; which fields it has depends on the path.
+// question is a request to another proxy. The path says which fields are set.
 type question struct {
-	Session uuid.UUID          `json:"session"` // that is asked; any other refuses (docs/protocol.md 3.15, Remote)
+	Session uuid.UUID          `json:"session"` // the session that is asked; any other refuses (docs/protocol.md 3.15, Remote)
 	Key     wireKey            `json:"key"`
 	Ref     musiccore.LockRef  `json:"ref,omitempty"`
 	Lock    *musiccore.Request `json:"lock,omitempty"`
 	Kind    musiccore.Kind     `json:"kind,omitempty"`
 	Ticket  *wireTicket        `json:"ticket,omitempty"`
 	Outcome musiccore.Outcome  `json:"outcome,omitempty"`
-	By      musiccore.Client   `json:"by"`               // of an Unlock and a Force: the client that asks
-	Reason  string             `json:"reason,omitempty"` // of a Force
+	By      musiccore.Client   `json:"by"`               // for Unlock and Force: the client
+	Reason  string             `json:"reason,omitempty"` // for Force
 	Hints   []wireHint         `json:"hints,omitempty"`
 }
 
-// wireHint is a hint to the session that the question is to.
+// wireHint is a hint to the question's session.
 type wireHint struct {
 	musiccore.Hint
 	Key wireKey   `json:"Key"`
-	To  *struct{} `json:"To,omitempty"` // nil; it hides the hint's own
+	To  *struct{} `json:"To,omitempty"` // always nil: it hides Hint.To
 }
 
-// hint returns the hint as it was sent to a session.
+// hint returns the hint to a session.
 func (w wireHint) hint(to musiccore.SessionID) musiccore.Hint {
 	h := w.Hint
 	h.Key, h.To = w.Key.key(), to
 	return h
 }
 
-// reply is the answer to a question; which fields it has depends on the path.
+// reply is the answer to a question. The path says which fields are set.
 type reply struct {
-	Fault   string              `json:"fault,omitempty"`  // text of one of faults
-	Detail  string              `json:"detail,omitempty"` // the whole text of that error, for people
-	Short   *refusal.ShortError `json:"short,omitempty"`  // where the error is Cassandra's
-	Session uuid.UUID           `json:"session"`          // of ErrElsewhere
+	Fault   string              `json:"fault,omitempty"`  // the text of one of faults
+	Detail  string              `json:"detail,omitempty"` // the whole text of the error, for people to read
+	Short   *refusal.ShortError `json:"short,omitempty"`  // if the error is Cassandra's UNAVAILABLE
+	Session uuid.UUID           `json:"session"`          // for an ElsewhereError
 	Grant   musiccore.Grant     `json:"grant"`
 	Ticket  *wireTicket         `json:"ticket,omitempty"`
 	Verdict musiccore.Verdict   `json:"verdict,omitempty"`
 	Locks   []wireListing       `json:"locks,omitempty"`
-	More    bool                `json:"more,omitempty"` // there are more locks than were told
+	More    bool                `json:"more,omitempty"` // there are more locks than these
 }
 
-// wireKey is a key as JSON can carry it: routing keys are not text.
+// wireKey is a key in JSON. A routing key is not a text.
 type wireKey struct {
 	Table uuid.UUID `json:"table"`
 	PK    []byte    `json:"pk,omitempty"`
 }
 
-// toWire returns a key as JSON can carry it.
+// toWire returns the key for JSON.
 func toWire(k musiccore.Key) wireKey { return wireKey{uuid.UUID(k.Table), []byte(k.PK)} }
 
+// key returns the key as the core has it.
 func (k wireKey) key() musiccore.Key { return musiccore.Key{Table: k.Table, PK: string(k.PK)} }
 
-// wireTicket is a ticket without its key, which stands in the question.
+// wireTicket is a ticket without its key, which is in the question.
 type wireTicket struct {
 	musiccore.Ticket
-	Key *struct{} `json:"Key,omitempty"` // nil; it hides the ticket's own
+	Key *struct{} `json:"Key,omitempty"` // always nil: it hides Ticket.Key
 }
 
-// wireListing is a listing with its key as JSON can carry it.
+// wireListing is a listing in JSON.
 type wireListing struct {
 	musiccore.Listing
 	Key wireKey `json:"Key"`
 }
 
-// Errors of a [Client]. Their texts name no address: clients of the proxy read them.
+// Errors of a [Client]. Their texts are shown to clients, so they name no address.
 var (
-	// ErrAway tells that another proxy could not be asked or did not answer. What was asked may
+	// ErrAway means that another proxy could not be reached or has not answered. The question may
 	// have been carried out.
 	ErrAway = refusal.ErrAway
-	// ErrNotAsked is an ErrAway after which nothing has been carried out.
+	// ErrNotAsked wraps ErrAway. The question has not been carried out.
 	ErrNotAsked = fmt.Errorf("%w", ErrAway)
-	// ErrNoAddress is an ErrNotAsked of a session whose proxy answers no others.
-	ErrNoAddress error = &described{ErrNotAsked, "the proxy that has this lock_ref answers no others: go on at that proxy, or here when it has ended; " +
-		"whoever runs the proxies sets peer-listen on each"}
-	// ErrOtherSession tells that another session is at the address of the one that was meant.
+	// ErrNoAddress wraps ErrNotAsked: the proxy of the session does not listen for other proxies.
+	ErrNoAddress error = &described{ErrNotAsked, "the proxy that has this lock_ref does not listen for other proxies: continue at that proxy, or here when it has ended; " +
+		"an operator should set peer-listen on each proxy"}
+	// ErrOtherSession means that another session is at the address of the one that was meant.
 	ErrOtherSession = errors.New("another session is at that address")
 
-	errVersion error = &described{ErrAway, "the proxy that has this lock_ref speaks another version of the peer protocol: go on at that proxy, or here when it has ended; " +
-		"whoever runs the proxies runs releases on them that speak with each other"}
+	errVersion error = &described{ErrAway, "the proxy that has this lock_ref speaks another version of the peer protocol: continue at that proxy, or here when it has ended; " +
+		"an operator should run releases that speak with each other"}
 )
 
-// described is an error whose own text would promise too much here.
+// described is an error with a text of its own instead of that of the error that it wraps.
 type described struct {
 	error
 	text string
 }
 
-// Error is the text alone.
+// Error returns the error's own text.
 func (d *described) Error() string { return d.text }
 
-// Unwrap returns the error that it is one of.
+// Unwrap returns the wrapped error.
 func (d *described) Unwrap() error { return d.error }
 
-// faults are the errors that mean the same at both ends of the channel. Where an error is several
-// of them, the last one counts.
+// faults returns the errors that are passed through the channel. If an error wraps several of them, the
+// last one counts.
 func faults() []error {
 	return []error{
 		musiccore.ErrNotHeld, musiccore.ErrLost, musiccore.ErrReleased, musiccore.ErrSynchronising, musiccore.ErrPoisoned, musiccore.ErrTooLarge, musiccore.ErrNoSession,
@@ -190,7 +191,7 @@ func (r *reply) err() error {
 	return nil
 }
 
-// detailed returns an error with the text that it had at the other end.
+// detailed returns an error with the text that it had at the other proxy.
 func detailed(err error, detail string) error {
 	detail = strings.TrimPrefix(strings.TrimPrefix(detail, err.Error()), ": ")
 	if detail == "" {
@@ -199,7 +200,7 @@ func detailed(err error, detail string) error {
 	return fmt.Errorf("%w: %s", err, detail)
 }
 
-// answer returns the reply as the core of a session would have given it.
+// answer returns the reply as an answer of the core of session from.
 func (r *reply) answer(k musiccore.Key, from musiccore.SessionID) musiccore.Answer {
 	a := musiccore.Answer{Grant: r.Grant, Err: r.err()}
 	if r.Ticket != nil {

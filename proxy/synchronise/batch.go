@@ -9,15 +9,15 @@ import (
 	"music/musiccore"
 )
 
-// statement is one statement. A value that is nil leaves its column alone (UNSET): so no null is
-// ever written, and one text serves every row.
+// statement is a statement with its values. A nil value is sent as UNSET, which leaves its column as it
+// is: so no null is ever written, and one text serves for all rows.
 type statement struct {
 	text   string
 	values []RawValue
 }
 
-// size is what the statement takes in a BATCH frame, prepared: kind, id, count, and the values with
-// their lengths.
+// size returns how many bytes the prepared statement takes in a BATCH frame: kind, id, count, and the
+// values with their lengths.
 func (w statement) size() int {
 	n := 1 + 2 + 16 + 2
 	for _, v := range w.values {
@@ -26,20 +26,21 @@ func (w statement) size() int {
 	return n
 }
 
-// mutation is statements that are to be sent as one unlogged batch, in their order: one mutation.
+// mutation is a list of statements to be sent as one unlogged batch in this order, which makes them one
+// mutation.
 type mutation struct {
 	writes []statement
-	weight int // bytes of the frame, or of the mutation where that is larger
+	weight int // bytes of the frame or of the mutation, whichever is larger
 }
 
-// What a batch may be, and what it has beside its statements.
+// Limits and sizes of a batch, in statements and in bytes.
 const (
 	maxStatements = math.MaxUint16
 	frameOverhead = 9 + 1 + 2 + 2 + 4 + 2 + 8 + 4
-	listOverhead  = 20 // of an element of a list in a mutation: its place, a stamp, flags
+	listOverhead  = 20 // per element of a list in a mutation: its position, a stamp, flags
 )
 
-// weigh is what statements take in a BATCH frame.
+// weigh returns how many bytes statements take in a BATCH frame.
 func weigh(writes []statement) int {
 	n := 0
 	for _, w := range writes {
@@ -48,23 +49,22 @@ func weigh(writes []statement) int {
 	return n
 }
 
-// chunk is a batch in the making: rows, and the interval that has no others.
+// chunk is a batch that is being built: rows, and the interval whose only rows they are.
 type chunk struct {
 	interval
 	static, rows []statement
 	weight       int
 }
 
-// rewriting says how a page is written back: the fence, and how much several rows in one batch may
-// weigh.
+// rewriting holds the parameters for writing a page back.
 type rewriting struct {
 	fence musiccore.Stamp
-	batch int
+	batch int // the most bytes of a batch with several rows
 }
 
-// rewrite is the batches that write a page back as it was read (docs/protocol.md 3.9, Synch): in
-// its interval all is deleted at the fence, and what was there stands at fence+1. Together they
-// cover the interval of the page.
+// rewrite returns the batches that write a page back as it was read (docs/protocol.md 3.9, Synch): each
+// deletes an interval at the fence, and writes its rows at fence+1. Together the intervals are that of the
+// page.
 func (t tableLayout) rewrite(pk []cqlTerm, page resultPage, how rewriting) []mutation {
 	stamp := wireInt64(int64(how.fence) + 1)
 	open := chunk{interval: interval{lo: page.after}}
@@ -98,8 +98,8 @@ func (t tableLayout) rewrite(pk []cqlTerm, page resultPage, how rewriting) []mut
 	return append(all, t.mutation(pk, open, how.fence))
 }
 
-// mutation is a chunk with its deletions. Those of a range leave the static columns, which go with
-// the first interval.
+// mutation returns the batch for a chunk, with its deletions. The deletion of a range leaves static columns,
+// so these are deleted with the first interval.
 func (t tableLayout) mutation(pk []cqlTerm, c chunk, fence musiccore.Stamp) mutation {
 	var writes []statement
 	at := slices.Concat([]RawValue{wireInt64(int64(fence))}, valuesOf(pk))
@@ -117,7 +117,7 @@ func (t tableLayout) mutation(pk []cqlTerm, c chunk, fence musiccore.Stamp) muta
 	return mutation{weight: frameOverhead + weigh(writes) + c.weight, writes: slices.Concat(writes, c.static, c.rows)}
 }
 
-// writeTarget is where statements write: columns of a row, or the static ones of the partition.
+// writeTarget is the target of statements: the columns of a row, or the static columns of the partition.
 type writeTarget struct {
 	table   string
 	columns []columnLayout
@@ -126,8 +126,8 @@ type writeTarget struct {
 	stamp   RawValue
 }
 
-// row writes a row. The INSERT makes the row's marker, whatever columns it has; the columns of
-// other TTLs follow.
+// row returns the statements that write a row. The INSERT writes the row's marker, and the columns with the
+// marker's TTL; columns with other TTLs follow.
 func (g writeTarget) row(r dataRow) []statement {
 	whole := byTTL(r.regular)
 	marker := r.markerTTL()
@@ -136,7 +136,8 @@ func (g writeTarget) row(r dataRow) []statement {
 	return append([]statement{first}, g.updates(r.regular, whole)...)
 }
 
-// updates writes columns by TTL, then those that have more than one.
+// updates returns the statements that write columns: one for each TTL, then those for columns with several
+// TTLs.
 func (g writeTarget) updates(cells []dataCell, whole map[int32][]cqlTerm) []statement {
 	var writes []statement
 	for _, ttl := range slices.Sorted(maps.Keys(whole)) {
@@ -151,8 +152,8 @@ func (g writeTarget) updates(cells []dataCell, whole map[int32][]cqlTerm) []stat
 	return writes
 }
 
-// set pairs columns with terms. Those without a term are UNSET, but for tuples, which have no
-// marker to say so and are left out.
+// set returns the columns to write, with their terms. Columns without a term are written as UNSET, except
+// tuples, which have no single marker and are left out.
 func (g writeTarget) set(terms []cqlTerm) (columns []columnLayout, all []cqlTerm) {
 	for i, c := range g.columns {
 		switch {
@@ -165,7 +166,7 @@ func (g writeTarget) set(terms []cqlTerm) (columns []columnLayout, all []cqlTerm
 	return columns, all
 }
 
-// insert writes the row's marker and columns of one TTL; terms may be nil as a whole.
+// insert returns the INSERT of the row's marker and of columns with one TTL. terms may be nil.
 func (g writeTarget) insert(ttl int32, terms []cqlTerm) statement {
 	columns, terms := g.set(terms)
 	columns, terms = slices.Concat(g.key, columns), slices.Concat(g.at, terms)
@@ -181,7 +182,7 @@ func (g writeTarget) insert(ttl int32, terms []cqlTerm) statement {
 	}
 }
 
-// update writes what an UPDATE may set, under one TTL. It makes no marker.
+// update returns an UPDATE with a SET clause and a TTL. It writes no marker.
 func (g writeTarget) update(set string, ttl int32, values []RawValue) statement {
 	return statement{
 		text:   "UPDATE " + g.table + " USING TIMESTAMP ? AND TTL ? SET " + set + " WHERE " + equations(g.key, g.at, " AND "),
@@ -189,7 +190,7 @@ func (g writeTarget) update(set string, ttl int32, values []RawValue) statement 
 	}
 }
 
-// addition is the SET clause that adds elements to what the batch has written of the column before.
+// addition returns the SET clause that adds elements to those that the batch has already written.
 func (c columnLayout) addition() string {
 	if c.storage != udtStorage {
 		return c.name + " = " + c.name + " + ?"
@@ -201,8 +202,8 @@ func (c columnLayout) addition() string {
 	return strings.Join(set, ", ")
 }
 
-// byTTL is, for each TTL, a term for each column, null where it is of another. Columns with more
-// than one TTL are in none.
+// byTTL returns, for each TTL, a list with a term for each column: null if the column has another TTL, or
+// several.
 func byTTL(cells []dataCell) map[int32][]cqlTerm {
 	whole := map[int32][]cqlTerm{}
 	for i, c := range cells {

@@ -9,30 +9,30 @@ import (
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 )
 
-// knownFor bounds how long a description is remembered: the settings of nodes in it have no
-// version.
+// knownFor bounds how long a description is cached: the settings of nodes in it may change while the
+// schema's version stays.
 const knownFor = time.Minute
 
-// Descriptions remembers what an attempt has to know of a table beside the schema's version, as
-// long as that stays: five questions that the attempts on other keys need not ask again. nil
-// remembers nothing. Every method may be called concurrently.
+// Descriptions caches the descriptions of tables while the schema's version stays the same. That saves the
+// attempts on other keys five queries each. A nil *Descriptions caches nothing. It is safe for concurrent
+// use.
 type Descriptions struct {
 	mu      sync.Mutex
 	byTable map[tableName]cachedDescription
 }
 
-// tableName is that of a data table.
+// tableName is the name of a data table.
 type tableName struct{ keyspace, table string }
 
-// cachedDescription is a table as it was at a version of the schema. Nobody changes it.
+// cachedDescription is the description of a table at a version of the schema. It is never changed.
 type cachedDescription struct {
 	version gocql.UUID
 	read    time.Time
 	table   tableDescription
-	largest int // bytes of a batch
+	largest int // the most bytes of a batch
 }
 
-// find is what is known of a table at a version.
+// find returns the cached description of a table at a version.
 func (all *Descriptions) find(t tableName, version gocql.UUID, now time.Time) (cachedDescription, bool) {
 	if all == nil {
 		return cachedDescription{}, false
@@ -43,7 +43,7 @@ func (all *Descriptions) find(t tableName, version gocql.UUID, now time.Time) (c
 	return d, found && d.version == version && now.Sub(d.read) < knownFor
 }
 
-// remember keeps a description in the place of the one before.
+// remember replaces the cached description of a table.
 func (all *Descriptions) remember(t tableName, d cachedDescription) {
 	if all == nil {
 		return
@@ -56,8 +56,8 @@ func (all *Descriptions) remember(t tableName, d cachedDescription) {
 	all.byTable[t] = d
 }
 
-// tableDescription is the table's at the view's version. It is remembered only if the node still
-// has that version when it has answered everything: what was read meanwhile may be of the next one.
+// tableDescription returns the table's description at the view's version. It is cached only if the node
+// still has that version after it has answered everything, since else a part may be of the next version.
 func (v schemaView) tableDescription(ctx context.Context, in Cluster, k Target) (cachedDescription, error) {
 	name, began := tableName{k.Keyspace, k.Table}, time.Now()
 	if d, ok := in.Known.find(name, v.version, began); ok {

@@ -10,39 +10,38 @@ import (
 )
 
 const (
-	longestTTL  = 20 * 365 * 24 * 60 * 60 // seconds; Cassandra takes none above
-	rowsAtOnce  = 128                     // that one statement names
-	mostSeconds = 256                     // of a page, at which last columns go: with more of them the rule holds
+	longestTTL  = 20 * 365 * 24 * 60 * 60 // seconds, Cassandra's limit
+	rowsAtOnce  = 128                     // rows named by one statement
+	mostSeconds = 256                     // different seconds at which the last columns of a page's rows expire; with more, markers follow the rule
 	readsAtOnce = 16
 )
 
-// search is for the second at which the markers of rows end: all are there at lo, and gone at hi.
-// It began at a second at which the last column of each had not yet gone.
+// search is a binary search for the second at which the markers of rows expire: all exist at lo, and none
+// at hi. It begins at the second before the last column of each expires.
 type search struct {
 	rows         []*dataRow
 	level        gocql.Consistency
 	from, lo, hi int
 }
 
-// findEnds finds when the markers of the rows end, to the second, by reading the rows at later
-// seconds: whoever is there and has no column is there by its marker. A row without any column is
-// read at QUORUM. A row that has some is read at ONE, from the node that the partition was read
-// from: at QUORUM a column that expires by the second of the read comes as a tombstone, and read
-// repair would write that to a replica that has missed the column, which then would be gone before
-// its time; what is at stake is how long a row of nulls remains.
+// findEnds finds when the markers of rows expire, to the second, by reading the rows as of later seconds: a
+// row that exists and has no column exists because of its marker.
 //
-// A late write of a preempted term that comes meanwhile may move the end of a marker, or be what a
-// row is there by. Where a row without any column has one now, the attempt is to begin again. An
-// end between the old and the new is as good as each of them: nobody sees more of a marker than
-// that its row is there.
+// A row without any column is read at QUORUM. A row that has columns is read at ONE, from the node that the
+// partition was read from. At QUORUM a column that expires by the second of the read comes as a tombstone.
+// Read repair would write that to a replica that has missed the column, where the column would then be gone
+// too early. All that is at stake is how long a row of nulls remains.
+//
+// A late write of a preempted term that arrives meanwhile may change the end of a marker, or create a row's
+// marker or column. If a row without any column has one now, the attempt must begin again. An end between
+// the old and the new one is as good as either: a marker shows nothing but that its row exists.
 func (p partition) findEnds(ctx context.Context, rows []*dataRow) error {
 	return findEnds(p.now, p.searches(rows), func(s search, at int) (there, gone []*dataRow, err error) {
 		return p.look(ctx, s, at)
 	})
 }
 
-// findEnds carries out searches; look tells which rows of one are there at a second, and which are
-// not.
+// findEnds carries out searches. look returns which rows of a search exist at a second and which do not.
 func findEnds(now int, open []search, look func(s search, at int) (there, gone []*dataRow, err error)) error {
 	for len(open) > 0 {
 		found := make([][]search, len(open))
@@ -58,7 +57,8 @@ func findEnds(now int, open []search, look func(s search, at int) (there, gone [
 	return nil
 }
 
-// searches are those that find the ends of the rows. Rows that can end together are in one.
+// searches returns the searches for the ends of the rows' markers. Rows whose last columns expire together
+// share one.
 func (p partition) searches(rows []*dataRow) []search {
 	byLongest := map[int32][]*dataRow{}
 	for _, r := range rows {
@@ -81,8 +81,8 @@ func (p partition) searches(rows []*dataRow) []search {
 	return all
 }
 
-// next is the second to look at: where nothing is known of the end, one that is four times as far
-// from the beginning as the last.
+// next returns the next second to read at. While there is no upper bound it is four times as far from the
+// beginning as the last one.
 func (s search) next() int {
 	if far := s.lo + max(1, 3*(s.lo-s.from)); s.hi == farFuture && far < s.hi {
 		return far
@@ -90,7 +90,7 @@ func (s search) next() int {
 	return s.lo + (s.hi-s.lo)/2
 }
 
-// halve looks once, and answers the searches that are left to do.
+// halve reads once, and returns the searches that are left to do.
 func (s search) halve(now int, look func(s search, at int) (there, gone []*dataRow, err error)) ([]search, error) {
 	if s.hi == s.lo+1 {
 		for _, r := range s.rows {
@@ -110,8 +110,8 @@ func (s search) halve(now int, look func(s search, at int) (there, gone []*dataR
 	return left, err
 }
 
-// look reads which rows are there at a second. One with a column is in neither: the rule holds for
-// it.
+// look reads which rows exist at a second. A row that has a column is in neither result: its marker follows
+// the rule.
 func (p partition) look(ctx context.Context, s search, at int) (there, gone []*dataRow, err error) {
 	q := p.at(at)
 	q.Quorum, q.table = s.level, p.table.withoutStatic()
@@ -137,7 +137,8 @@ func (p partition) look(ctx context.Context, s search, at int) (there, gone []*d
 	return there, gone, nil
 }
 
-// together calls f for 0 … n-1, a few at a time, and answers what all have to complain of.
+// together calls f for 0 … n-1, at most readsAtOnce at a time. It blocks until all have returned, and joins
+// their errors.
 func together(n int, f func(int) error) error {
 	errs := make([]error, n)
 	var all sync.WaitGroup

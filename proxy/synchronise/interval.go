@@ -8,20 +8,20 @@ import (
 	"music/rewrite"
 )
 
-// interval is the rows of a partition behind lo up to hi, in the table's clustering order. No lo is
-// from the beginning, no hi to the end.
+// interval is the rows of a partition after lo and up to hi, in the table's clustering order. A nil lo is
+// the beginning, a nil hi the end.
 type interval struct{ lo, hi []cqlTerm }
 
 // clause restricts a statement to some rows of a partition; the zero value does not.
 type clause struct {
-	text   string // with AND in front
+	text   string // begins with AND
 	values []RawValue
 }
 
-// clauses are restrictions whose rows together are those of the interval, and which no row meets
-// twice. Cassandra compares `(a, b) > (1, 2)` by values, not by the clustering order: it is one
-// range of that order only where all columns run the same way. Else an interval is a union of
-// ranges below a common prefix, 2n-1 at most (docs/protocol.md 3.9, Synch).
+// clauses returns restrictions that divide the interval: each of its rows meets exactly one of them.
+// Cassandra compares `(a, b) > (1, 2)` by values, not by clustering order, so that such a comparison is one
+// range of that order only if all columns have the same direction. Else an interval is the union of ranges
+// with a common prefix each, 2n-1 at most (docs/protocol.md 3.9, Synch).
 func (t tableLayout) clauses(v interval) []clause {
 	switch {
 	case v.lo == nil && v.hi == nil:
@@ -32,13 +32,13 @@ func (t tableLayout) clauses(v interval) []clause {
 	return t.ranges(v)
 }
 
-// oneWay reports that all clustering columns ascend, or all descend.
+// oneWay reports whether all clustering columns ascend, or all descend.
 func (t tableLayout) oneWay() bool {
 	other := func(c columnLayout) bool { return c.descending != t.clustering[0].descending }
 	return !slices.ContainsFunc(t.clustering, other)
 }
 
-// slice is the interval as one comparison of all clustering columns.
+// slice returns the interval as one comparison of all clustering columns.
 func (t tableLayout) slice(v interval) clause {
 	names := make([]string, len(t.clustering))
 	for i, c := range t.clustering {
@@ -62,8 +62,8 @@ func (t tableLayout) slice(v interval) clause {
 	return all
 }
 
-// among restricts to some rows, 2^n of them at most, so that few texts serve all numbers: the last
-// stands there as often as it takes.
+// among returns the restriction to some rows. The list is filled up to a power of two by repeating the last
+// row, so that few different texts need to be prepared.
 func (t tableLayout) among(rows []*dataRow) clause {
 	if len(t.clustering) == 0 {
 		return clause{}
@@ -86,7 +86,7 @@ func (t tableLayout) among(rows []*dataRow) clause {
 	return clause{" AND " + inBrackets(names) + " IN (" + strings.Join(listed, ", ") + ")", values}
 }
 
-// inBrackets is a list as a tuple; one of one is that one.
+// inBrackets returns a list as a tuple, or its only element.
 func inBrackets(texts []string) string {
 	if len(texts) == 1 {
 		return texts[0]
@@ -94,9 +94,10 @@ func inBrackets(texts []string) string {
 	return "(" + strings.Join(texts, ", ") + ")"
 }
 
-// ranges is the interval by prefix. Where it is not known whether the ends share a prefix, it
-// begins at the beginning: what lies before lo has been written back above the fence, so that it
-// stays; only on a replica that has missed that would its rows be gone until it is told.
+// ranges returns the interval as ranges with a common prefix each. If it is not known whether lo and hi
+// share a prefix the result begins at the start of the partition. The rows before lo have already been
+// written back above the fence, so the deletion does not affect them; only on a replica that has missed
+// those writes they are gone until it is repaired.
 func (t tableLayout) ranges(v interval) []clause {
 	fork, known := t.fork(v)
 	if !known {
@@ -121,9 +122,8 @@ func (t tableLayout) ranges(v interval) []clause {
 	return all
 }
 
-// fork is the first column in which the ends differ, -1 where one of them is open. It is not known
-// where two spellings may be one value to Cassandra, unless that column is the last, whose
-// comparison holds either way.
+// fork returns the first column in which lo and hi differ, -1 if one of them is nil. known is false if two
+// different values may be equal to Cassandra. In the last column that does not matter.
 func (t tableLayout) fork(v interval) (column int, known bool) {
 	if v.lo == nil || v.hi == nil {
 		return -1, true
@@ -137,7 +137,7 @@ func (t tableLayout) fork(v interval) (column int, known bool) {
 	return last, true
 }
 
-// prefix is `a = ? AND b = ?` for the first columns.
+// prefix returns `a = ? AND b = ?` for the first columns.
 func (t tableLayout) prefix(at []cqlTerm, columns int) clause {
 	var c clause
 	for i := range columns {
@@ -146,12 +146,12 @@ func (t tableLayout) prefix(at []cqlTerm, columns int) clause {
 	return c
 }
 
-// and adds a comparison, in memory of its own.
+// and returns the clause with a comparison added, in memory of its own.
 func (c clause) and(column columnLayout, comparison string, term cqlTerm) clause {
 	return clause{c.text + " AND " + column.name + comparison + term.text, slices.Concat(c.values, term.values)}
 }
 
-// after compares with what comes later in the clustering order.
+// after returns the operator for "later in the clustering order".
 func (c columnLayout) after() string {
 	if c.descending {
 		return " < "
@@ -159,7 +159,7 @@ func (c columnLayout) after() string {
 	return " > "
 }
 
-// upTo compares with what comes earlier, and equals.
+// upTo returns the operator for "earlier in the clustering order, or equal".
 func (c columnLayout) upTo() string {
 	if c.descending {
 		return " >= "
@@ -167,8 +167,8 @@ func (c columnLayout) upTo() string {
 	return " <= "
 }
 
-// same reports whether two values of a clustering column are one to Cassandra, as far as that is
-// known here.
+// same reports whether two values of a clustering column are equal to Cassandra; known is false if that is
+// not known.
 func (c columnLayout) same(a, b cqlTerm) (same, known bool) {
 	if a.text == b.text && slices.EqualFunc(a.values, b.values, func(a, b RawValue) bool { return string(a) == string(b) }) {
 		return true, true

@@ -6,36 +6,36 @@ import (
 	"slices"
 )
 
-// sizes are what one read and one write may be.
+// sizes bound one read and one write.
 type sizes struct {
 	short, full int // rows of the first page, and of any page
 	page        int // bytes that a page should have
-	batch       int // bytes of a batch with several rows: a mutation of this size is taken everywhere
+	batch       int // bytes of a batch with several rows: every node accepts a mutation of this size
 	largest     int // bytes of any batch
 }
 
-// usualSizes are those of every attempt, but for largest. Cassandra bounds a page by its rows
-// alone: a first, short one tells how large they are.
+// usualSizes returns the sizes of every attempt, except largest. Cassandra bounds a page only by its number
+// of rows, so the first page is short, to see how large rows are.
 func usualSizes() sizes {
 	return sizes{short: 100, full: 5000, page: 4 << 20, batch: 1 << 20, largest: 1 << 20}
 }
 
-// rows is how many rows the next page should have, after one with so many rows and bytes.
+// rows returns how many rows the next page should have, after one with so many rows and bytes.
 func (s sizes) rows(rows, bytes int) int {
 	return max(1, min(s.full, s.page*max(1, rows)/max(1, bytes)))
 }
 
-// resultPage is what one answer of Cassandra had of a partition.
+// resultPage is one page of a partition.
 type resultPage struct {
-	after []cqlTerm // clustering of the last row before it; nil for the first page
+	after []cqlTerm // clustering columns of the last row before the page; nil for the first page
 	rows  []dataRow
 	bytes int
-	more  bool   // rows are left
-	state []byte // where the next page begins
+	more  bool   // there are more rows after the page
+	state []byte // paging state of the next page
 	host  string // id of the node that answered
 }
 
-// last is the clustering of the last row up to the page's end, nil where there was none yet.
+// last returns the clustering columns of the last row up to the page's end, nil if there is none.
 func (s resultPage) last() []cqlTerm {
 	if len(s.rows) == 0 {
 		return s.after
@@ -43,7 +43,7 @@ func (s resultPage) last() []cqlTerm {
 	return s.rows[len(s.rows)-1].clustering
 }
 
-// interval is what the page has all rows of.
+// interval returns the interval of which the page has all rows.
 func (s resultPage) interval() interval {
 	if !s.more {
 		return interval{lo: s.after}
@@ -61,16 +61,16 @@ func (p partition) first(ctx context.Context) (resultPage, error) {
 	return p.page(ctx, clause{}, rows, nil)
 }
 
-// next reads on.
+// next reads the page after before.
 func (p partition) next(ctx context.Context, before resultPage) (resultPage, error) {
 	page, err := p.page(ctx, clause{}, p.sizes.rows(len(before.rows), before.bytes), before.state)
 	page.after = before.last()
 	return page, err
 }
 
-// learnMarkers asks for the rows' markers where the rule would have to guess them, by a second read
-// at QUORUM of the same interval. It goes to the same node, which asks the same replicas unless one
-// is slow: the first read has repaired those. Rows that the second does not show follow the rule.
+// learnMarkers finds the rows' markers that the rule would have to guess, by a second read at QUORUM of the
+// same interval. It is sent to the same node, which asks the same replicas unless one is slow: the first read
+// has repaired those. Markers that it does not show follow the rule.
 func (p partition) learnMarkers(ctx context.Context, page resultPage) error {
 	if p.now+clockSlack >= p.table.forgotten || !slices.ContainsFunc(page.rows, dataRow.shows) {
 		return nil
@@ -91,14 +91,13 @@ func (p partition) learnMarkers(ctx context.Context, page resultPage) error {
 	return p.findEnds(ctx, ending)
 }
 
-// at is the partition at another second.
+// at returns the partition as of another second.
 func (p partition) at(now int) partition {
 	p.now = now
 	return p
 }
 
-// all reads the rows of a clause to their end. Between the two reads of a page only late writes can
-// have added any.
+// all reads all rows of a clause, page by page. There can be more than the first read had, by late writes.
 func (p partition) all(ctx context.Context, c clause) ([]dataRow, error) {
 	var rows []dataRow
 	var state []byte
@@ -112,7 +111,7 @@ func (p partition) all(ctx context.Context, c clause) ([]dataRow, error) {
 	}
 }
 
-// page reads rows of a clause: at most so many, from where the state says.
+// page reads at most so many rows of a clause, from the paging state on.
 func (p partition) page(ctx context.Context, c clause, rows int, state []byte) (resultPage, error) {
 	selection := p.table.selection(p.pk, c)
 	query := p.Session.Query(selection.text, bound(selection.values)...).Consistency(p.Quorum).Idempotent(false).

@@ -14,18 +14,18 @@ type dataRow struct {
 	marker          markerLife
 }
 
-// dataCell is what a row has in one column.
+// dataCell is the value of a row in one column.
 type dataCell struct {
 	term  cqlTerm
-	ttl   int32 // of the value as a whole, 0: none
-	parts []ttlPart
+	ttl   int32           // of the whole value; 0 = none
+	parts []ttlPart       // if the elements have several TTLs; else nil
 	stamp musiccore.Stamp // the highest in it; 0 for null
 
-	listed int // elements of a list
+	listed int // the number of elements of a list
 }
 
-// ttlPart is what a column has under one TTL, where it has more than one: of a UDT a value or nil
-// for each field, of a collection one collection.
+// ttlPart is the part of a column's value with one TTL, if it has several: for a UDT a value or nil for each
+// field, for a collection one collection.
 type ttlPart struct {
 	ttl    int32
 	values []RawValue
@@ -34,11 +34,11 @@ type ttlPart struct {
 // element is one cell of a column that is not frozen.
 type element struct {
 	ttl   int32
-	field int // of a UDT
+	field int // index of the field of a UDT
 	value RawValue
 }
 
-// row reads what the selection answered.
+// row decodes a row of a selection.
 func (t tableLayout) row(values []RawValue) (dataRow, error) {
 	var r dataRow
 	for i, c := range t.clustering {
@@ -63,12 +63,12 @@ func (t tableLayout) row(values []RawValue) (dataRow, error) {
 	return r, nil
 }
 
-// staticOnly reports that the partition has static columns and no row.
+// staticOnly reports whether this is not a row, but the static columns of a partition without rows.
 func (r dataRow) staticOnly() bool {
 	return slices.ContainsFunc(r.clustering, cqlTerm.null)
 }
 
-// listed counts the elements of the row's lists.
+// listed returns the number of elements of the row's lists.
 func (r dataRow) listed() int {
 	n := 0
 	for _, c := range r.regular {
@@ -77,7 +77,7 @@ func (r dataRow) listed() int {
 	return n
 }
 
-// highest is the highest stamp in the rows, 0 if there is none.
+// highest returns the highest stamp in the rows, 0 if there is none.
 func highest(rows []dataRow) musiccore.Stamp {
 	var top musiccore.Stamp
 	for _, r := range rows {
@@ -88,7 +88,7 @@ func highest(rows []dataRow) musiccore.Stamp {
 	return top
 }
 
-// term is what writes a value that was read by selector.
+// term returns the term that writes a value back that was read by selector.
 func (c columnLayout) term(value RawValue) (cqlTerm, error) {
 	if c.shape == nil || value == nil {
 		return c.shape.term(value)
@@ -100,7 +100,7 @@ func (c columnLayout) term(value RawValue) (cqlTerm, error) {
 	return c.shape.term(tuple)
 }
 
-// cell reads one column of a row.
+// cell decodes one column of a row.
 func (c columnLayout) cell(value, ttl, stamp RawValue) (dataCell, error) {
 	term, err := c.term(value)
 	if err != nil {
@@ -132,7 +132,7 @@ func (c columnLayout) cell(value, ttl, stamp RawValue) (dataCell, error) {
 	return cell, nil
 }
 
-// elements are the cells of a column that is not frozen.
+// elements returns the cells of a column that is not frozen.
 func (c columnLayout) elements(value, ttl RawValue) ([]element, error) {
 	values, err := c.split(value)
 	if err != nil {
@@ -154,8 +154,8 @@ func (c columnLayout) elements(value, ttl RawValue) ([]element, error) {
 	return all, nil
 }
 
-// split takes the value apart, as TTL() counts: a UDT has all its fields, those that are null or
-// were not yet of the type when it was written as nil.
+// split returns the elements of a value, one for each TTL that TTL() returns. A UDT has all its fields; those
+// that are null, or were added to the type after the value was written, are nil.
 func (c columnLayout) split(value RawValue) ([]RawValue, error) {
 	switch c.storage {
 	case udtStorage:
@@ -173,8 +173,7 @@ func (c columnLayout) split(value RawValue) ([]RawValue, error) {
 	return value.elements(1)
 }
 
-// share puts elements of one TTL together. The order of a list's elements is kept: only neighbours
-// share.
+// share groups elements by TTL. The elements of a list must keep their order, so only neighbours are grouped.
 func (c columnLayout) share(elements []element) []ttlPart {
 	var shared [][]element
 	place := map[int32]int{}
@@ -194,7 +193,7 @@ func (c columnLayout) share(elements []element) []ttlPart {
 	return parts
 }
 
-// assemble are the values that write elements again.
+// assemble returns the values that write elements back.
 func (c columnLayout) assemble(elements []element) []RawValue {
 	if c.storage == udtStorage {
 		values := make([]RawValue, len(c.fields))

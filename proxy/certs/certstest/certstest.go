@@ -23,12 +23,12 @@ import (
 // Authority signs certificates.
 type Authority struct {
 	Cert *x509.Certificate
-	Path string // of its own certificate
+	Path string // the file of its own certificate
 	t    testing.TB
 	key  *ecdsa.PrivateKey
 }
 
-// NewAuthority makes an authority whose own certificate is a file of the test's.
+// NewAuthority returns an authority whose certificate is in a temporary directory of the test.
 func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	a := &Authority{t: t}
@@ -57,7 +57,7 @@ func (a *Authority) write(dir, name, kind string, der []byte) string {
 // Pair is a certificate and its key, in files.
 type Pair struct{ Cert, Key string }
 
-// Issue writes a certificate for an address into dir, valid for the hour before until.
+// Issue writes a certificate for an address into dir. It is valid for the hour before until.
 func (a *Authority) Issue(dir string, address net.IP, until time.Time) Pair {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -73,7 +73,7 @@ func (a *Authority) Issue(dir string, address net.IP, until time.Time) Pair {
 	return Pair{Cert: a.write(dir, "cert.pem", "CERTIFICATE", der), Key: a.write(dir, "key.pem", "EC PRIVATE KEY", raw)}
 }
 
-// Local issues a certificate for 127.0.0.1, valid for half an hour, into a folder of its own.
+// Local issues a certificate for 127.0.0.1, valid for half an hour, into a directory of its own.
 func (a *Authority) Local() Pair {
 	a.t.Helper()
 	return a.Issue(a.t.TempDir(), net.IPv4(127, 0, 0, 1), time.Now().Add(30*time.Minute))
@@ -82,10 +82,10 @@ func (a *Authority) Local() Pair {
 // Server does the handshake of each connection, and closes it.
 type Server struct {
 	Address    string
-	Handshakes chan error // what became of each
+	Handshakes chan error // the result of each handshake
 }
 
-// Serve runs a server on a listener of TLS until the test ends.
+// Serve runs a server on a TLS listener until the test ends.
 func Serve(t *testing.T, ln net.Listener) *Server {
 	t.Helper()
 	s := &Server{Address: ln.Addr().String(), Handshakes: make(chan error, 100)}
