@@ -145,7 +145,7 @@ func TestGocql1DialsTheProxyAlone(t *testing.T) {
 	checkDialed(t, r, proxy.config.Listen.Address, before)
 }
 
-// checkDialed tells whether a driver has dialled the proxy alone, and again since it had dialled it `before` times.
+// checkDialed reports whether a driver has dialled the proxy alone, and again since it had dialled it `before` times.
 func checkDialed(t *testing.T, r *recorder, proxy string, before int) {
 	t.Helper()
 	assert.Equal(t, []string{proxy}, r.addresses(), "dialled")

@@ -129,7 +129,7 @@ func TestTableBecomesCriticalUnderPlainWriters(t *testing.T) {
 	}
 }
 
-// written tells whether so many branches have a balance.
+// written reports whether so many branches have a balance.
 func (s *tableFixture) written(branches int) error {
 	n := s.direct.Query("SELECT branch FROM " + s.keyspace + ".accounts").Iter().NumRows()
 	if n < branches {

@@ -151,7 +151,7 @@ func show(v any) string {
 	return fmt.Sprint(v)
 }
 
-// nilPointer tells whether a value is a pointer to nothing: its String must not be called.
+// nilPointer reports whether a value is a pointer to nothing: its String must not be called.
 func nilPointer(v any) bool {
 	r := reflect.ValueOf(v)
 	return r.Kind() == reflect.Pointer && r.IsNil()

@@ -75,7 +75,7 @@ func readPage(path, text string) *docPage {
 	return p
 }
 
-// opening tells what begins with a line, and the line that ends it; "" where nothing does.
+// opening returns what begins with a line, and the line that ends it; "" where nothing does.
 func opening(line string) (kind, end string) {
 	if line == "<!-- setup" {
 		return kindSetup, "-->"

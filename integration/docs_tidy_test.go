@@ -32,7 +32,7 @@ func tidy(said string) string {
 	return regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[.\d]*(\+0000)?`).ReplaceAllString(text, "<time>")
 }
 
-// isRule tells whether a line stands between the names of columns and the rows.
+// isRule reports whether a line stands between the names of columns and the rows.
 func isRule(line string) bool {
 	return regexp.MustCompile(`^-[-+]+$`).MatchString(strings.TrimSpace(line))
 }

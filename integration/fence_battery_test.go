@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// matches tells whether a refusal is one of those wanted: MUSIC_… is INVALID with that prefix, the others are codes.
+// matches reports whether a refusal is one of those wanted: MUSIC_… is INVALID with that prefix, the others are codes.
 func matches(want string, f *failure) bool {
 	codes := map[string]int{"SYNTAX": 0x2000, "UNPREPARED": 0x2500, "INVALID": 0x2200, "PROTOCOL": 0x000a}
 	for w := range strings.FieldsSeq(want) {

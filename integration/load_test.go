@@ -200,7 +200,7 @@ func (g *loadClient) drop() {
 	}
 }
 
-// nothingMore tells whether no answer comes but the one to a last request.
+// nothingMore reports whether no answer comes but the one to a last request.
 func (g *loadClient) nothingMore() bool {
 	const last = 30000
 	g.owed[last] = loadRequest{kind: ofConnection}
@@ -336,7 +336,7 @@ func (q loadRequest) row() message.Row {
 	return message.Row{binary.BigEndian.AppendUint32(nil, uint32(q.key)), long(rowOf(q.key)).Contents, number}
 }
 
-// fits tells whether an answer is the right one.
+// fits reports whether an answer is the right one.
 func (q loadRequest) fits(m message.Message) bool {
 	switch m := m.(type) {
 	case *message.RowsResult:
@@ -351,7 +351,7 @@ func (q loadRequest) fits(m message.Message) bool {
 	return false
 }
 
-// mayFail tells whether an error is one that faults of nodes explain.
+// mayFail reports whether an error is one that faults of nodes explain.
 func (q loadRequest) mayFail(m message.Error) bool {
 	switch m.GetErrorCode() {
 	case primitive.ErrorCodeServerError, primitive.ErrorCodeUnavailable, primitive.ErrorCodeOverloaded, primitive.ErrorCodeIsBootstrapping,
@@ -365,7 +365,7 @@ func (q loadRequest) mayFail(m message.Error) bool {
 	return false
 }
 
-// Two hundred connections while a node stands still for longer than the proxies wait for it, and clients go away as they like.
+// Two hundred connections while a node is paused for longer than the proxies wait for it, and clients disconnect at any time.
 func TestAnswersAreNotCrossedWhileANodeStandsStill(t *testing.T) {
 	threeProxies(t, func(c *config.Config) {
 		c.Limits.BackendTimeout = time.Second

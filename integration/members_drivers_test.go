@@ -81,7 +81,7 @@ func checkRouting(t *testing.T, ask func(address string) map[int]string) {
 	assert.Equal(t, spreadKeys, proxied, "and stays so")
 }
 
-// dialsProxiesAlone tells whether a driver has dialled all proxies, and nothing else, and has heard of nothing else.
+// dialsProxiesAlone reports whether a driver has dialled all proxies, and nothing else, and has heard of nothing else.
 func dialsProxiesAlone(t *testing.T, r *recorder) {
 	t.Helper()
 	assert.ElementsMatch(t, proxyAddresses(), r.addresses(), "dialled")

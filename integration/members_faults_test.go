@@ -109,7 +109,7 @@ func hostID(t testing.TB, address string) string {
 	return id.String()
 }
 
-// A driver hears DOWN of a proxy that has stopped, and UP when it serves again.
+// A driver gets DOWN for a proxy that has stopped, and UP when it serves again.
 func TestEventsOfProxiesThatComeAndGo(t *testing.T) {
 	all := threeProxies(t)
 	third := all[2]
@@ -140,7 +140,7 @@ func kill(t *testing.T, k int) {
 	require.NoError(t, n.Kill())
 }
 
-// refuses tells whether nobody listens any more.
+// refuses reports whether nobody listens any more.
 func (m *clusterProxy) refuses() error {
 	conn, err := net.DialTimeout("tcp", m.address, time.Second)
 	if err != nil {
@@ -209,7 +209,7 @@ func hostOfProxy(t testing.TB, address string) string {
 	return execOnNodes(t, "SELECT host_id FROM music.proxies WHERE address = '"+hostOf(t, address)+"' ALLOW FILTERING").cell("host_id")
 }
 
-// A proxy that is alone goes to another node when its own is down, and stands for that one then.
+// A proxy that is alone connects to another node when its own is down, and then stands for that one.
 func TestLoneProxyMoves(t *testing.T) {
 	forgetProxies(t)
 	c := proxyOfNode(t, 1)

@@ -79,7 +79,7 @@ func (p *mtlsFixture) configure(clients, allowed string) config.Config {
 	return c
 }
 
-// whoIs tells whom Cassandra has a client for that logs in through a proxy: a superuser is one that reads the roles.
+// whoIs returns the role that Cassandra gives a client that logs in through a proxy: a superuser is one that can read the roles.
 func whoIs(address, role, password string) (string, error) {
 	c := cluster2(address, "")
 	c.Authenticator = gocql.PasswordAuthenticator{Username: role, Password: password}

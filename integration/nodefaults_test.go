@@ -109,7 +109,7 @@ func TestNodeKilledUnderOpenRequests(t *testing.T) {
 	}
 }
 
-// seen tells whether a proxy has forwarded that many QUERYs.
+// seen reports whether a proxy has forwarded that many QUERYs.
 func seen(p *instance, n int) error {
 	counted, err := p.requests("QUERY", "forwarded")
 	if err != nil || counted < n {
@@ -158,7 +158,7 @@ func TestGocqlLivesThroughAKilledNode(t *testing.T) {
 	keepsAsking(t, c)
 }
 
-// seenExecutes tells whether the requests of the driver are under way: it sends them as EXECUTE.
+// seenExecutes reports whether the requests of the driver are under way: it sends them as EXECUTE.
 func seenExecutes(p *instance) error {
 	counted, err := p.requests("EXECUTE", "forwarded")
 	if err != nil || counted < inFlight {
@@ -167,7 +167,7 @@ func seenExecutes(p *instance) error {
 	return nil
 }
 
-// A node that stands still for a moment: each open request gets its answer afterwards.
+// When a node is paused for a moment, each open request gets its answer afterwards.
 func TestNodePausedAndResumed(t *testing.T) {
 	node := needDisposableNode(t)
 	p := startRelay(t, node, nil)

@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// peerListen is an address for other proxies that nobody else has.
+// peerListen returns an unused address for other proxies.
 func peerListen(t *testing.T) string {
 	t.Helper()
 	return fmt.Sprintf("127.0.12.%d:0", lastPeer.Add(1))
@@ -168,7 +168,7 @@ func TestWaiterOfAKilledProxyGetsAPlaceAtAnother(t *testing.T) {
 	p.inWindow("b", "x", next, 1)
 }
 
-// SIGTERM of the owner: its session has ended by its own word, and nobody waits.
+// After SIGTERM of the owner, its session has ended by itself, so its locks go on elsewhere at once.
 func TestEndedOwner(t *testing.T) {
 	p := startTwoProxies(t, needEnvironment(t).direct(), "peers_ended")
 	ref := p.grant(p.works(p.here, lockB), "HELD")
@@ -213,7 +213,7 @@ func TestPausedOwner(t *testing.T) {
 	p.inWindow("b", "x", ref, 4)
 }
 
-// The owner is killed between Cassandra's answer and its own word: the client is told that the outcome is unknown, and finds it settled.
+// The owner is killed between Cassandra's answer and its own: the client is told that the outcome is unknown, and later finds it settled.
 func TestLostEnd(t *testing.T) {
 	node := needDisposableNode(t)
 	p := startTwoProxies(t, node.Addr(), "peers_lost_end")

@@ -81,7 +81,7 @@ func (p *process) status(t *testing.T) int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// refusesClients tells whether nobody listens any more.
+// refusesClients reports whether nobody listens any more.
 func (p *process) refusesClients() error {
 	conn, err := net.DialTimeout("tcp", p.address, time.Second)
 	if err != nil {
@@ -91,7 +91,7 @@ func (p *process) refusesClients() error {
 	return errorf("still listening")
 }
 
-// SIGTERM: what is in flight is answered, idle connections are closed, and the process ends with
+// After SIGTERM, requests in flight are answered, idle connections are closed, and the process ends with
 // status 0.
 func TestSIGTERMDrains(t *testing.T) {
 	node := needDisposableNode(t)
@@ -124,7 +124,7 @@ func TestSIGTERMDrains(t *testing.T) {
 	}
 }
 
-// What is in flight longer than shutdown-timeout gets an error, and the process ends.
+// A request in flight for longer than shutdown-timeout gets an error, and the process ends.
 func TestSIGTERMEndsInTimeWhateverIsInFlight(t *testing.T) {
 	node := needDisposableNode(t)
 	p := startProcess(t, node.Addr(), "--locks", "off", "--shutdown-timeout", "1s")

@@ -69,7 +69,7 @@ func begin(c config.Config) *instance {
 	return p
 }
 
-// answers tells whether the proxy listens.
+// answers reports whether the proxy listens.
 func (p *instance) answers() error {
 	select {
 	case <-p.done:

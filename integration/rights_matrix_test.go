@@ -115,7 +115,7 @@ func (b *rightsFixture) matrix(t *testing.T) {
 	assert.Less(t, allowed, len(roles)*len(operations())*3/4, "many may not")
 }
 
-// try tells whether a client may do an operation on a key of its own, and checks that Cassandra says the same.
+// try reports whether a client may do an operation on a key of its own, and checks that Cassandra says the same.
 func (b *rightsFixture) try(t *testing.T, root, proxied, direct *gocql2, d operation, key string) bool {
 	t.Helper()
 	o := root.run(statement{cql: "LOCK bank.accounts WHERE branch = '" + key + "'"})

@@ -87,7 +87,7 @@ func noModify(role string) *failure {
 	return &failure{0x2100, "User " + role + " has no MODIFY permission on <table bank.accounts> or any of its parents"}
 }
 
-// Rights are Cassandra's own: who may do what with locks, and what those are told who may not.
+// Cassandra's rights decide which role may do what with locks, and a refusal is Cassandra's own.
 func TestRights(t *testing.T) {
 	b := startRightsFixture(t)
 	t.Run("who may write may lock", b.writer)
@@ -239,7 +239,7 @@ func (b *rightsFixture) forcers(t *testing.T, ref string) {
 	b.grant("REVOKE AUTHORIZE ON bank.accounts FROM nobody")
 }
 
-// readers: to read under a lock, and to see who holds it, takes SELECT and no more.
+// readers: reading under a lock, and listing holders, needs SELECT and no more.
 func (b *rightsFixture) readers(t *testing.T, ref string) {
 	nobody := b.login(b.proxy.address, "nobody", "n", 4)
 	for _, cql := range []string{"SELECT * FROM bank.accounts WHERE branch = 'b' USING LOCK " + ref, "LIST LOCKS ON bank.accounts"} {

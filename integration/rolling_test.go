@@ -165,7 +165,7 @@ func (w *rollingClient) run(ctx context.Context, branches []string) error {
 	return nil
 }
 
-// isAway tells whether a proxy has said that it cannot serve now, and has done nothing.
+// isAway reports whether a proxy has said that it cannot serve now, and has done nothing.
 func isAway(f *failure) bool { return strings.HasPrefix(f.text, "MUSIC_UNAVAILABLE: ") }
 
 // restart ends a proxy by SIGTERM and starts it again. What was held at it goes on at another one at once, and what waited there
@@ -278,7 +278,7 @@ func TestRollingRestartLosesNoSection(t *testing.T) {
 	r.howLong()
 }
 
-// howLong tells how long music check takes of three nodes, and the end of a proxy without open work.
+// howLong logs how long music check of three nodes takes, and the exit of a proxy without open work.
 func (r *rollingFixture) howLong() {
 	r.t.Helper()
 	path, err := needEnvironment(r.t).binary()

@@ -224,7 +224,7 @@ func TestNoWaitLeavesNothingBehind(t *testing.T) {
 	assert.Equal(t, number(held)+1, number(next), "no reference was given in between")
 }
 
-// Who asks again with its TOKEN gets the same reference, held or queued, on any connection.
+// LOCK with the same TOKEN returns the same reference, held or queued, on any connection.
 func TestTokenGivesTheSameReference(t *testing.T) {
 	s := newTableFixture(t, "section_token", "@critical")
 	mine, theirs := gocql.MustRandomUUID(), gocql.MustRandomUUID()

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every refusal of docs/design.md 4 says why, names the table, and tells the way out where there is one.
+// Every refusal of docs/design.md 4 says why, names the table, and says what to do if there is a way.
 func TestRefusalsSayWhyAndTheWayOut(t *testing.T) {
 	s := newTableFixture(t, "section_refused", "@critical(lease=5m)")
 	ref := told(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'b' LEASE 5m"), "lock_ref")
@@ -93,7 +93,7 @@ func TestTablesThatCannotBeCritical(t *testing.T) {
 	s.works(s.client, "DROP KEYSPACE section_volatile")
 }
 
-// hindered tells that a schema change is refused, with the reason.
+// hindered checks that a schema change is refused, with the reason.
 func (s *tableFixture) hindered(ddl, why string) {
 	s.t.Helper()
 	o := s.do(s.client, ddl)

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What is allowed under a lock works on every version and compression, and is written in the holder's window.
+// Every statement that is allowed under a lock works with each version and compression, and writes in the holder's window.
 func TestEverythingAllowedUnderALock(t *testing.T) {
 	s := newTableFixture(t, "section_served", "@critical")
 	s.works(s.client, "CREATE TABLE wide (k text, c int, n bigint, s set<text>, m map<text, int>, l list<int>, st text static, PRIMARY KEY (k, c)) WITH comment = '@critical(lease=5m)'")

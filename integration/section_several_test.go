@@ -53,7 +53,7 @@ func (s *tableFixture) statesOnceReleased(c client, cql string) (all string) {
 	return all
 }
 
-// A LOCK of several keys takes all or leaves nothing behind, or takes what is free, through every driver.
+// A LOCK of several keys takes all of them or none, or, with SKIP LOCKED, the free ones, through every driver.
 func TestLockOfSeveralKeys(t *testing.T) {
 	for _, d := range oneOfEach() {
 		t.Run(d.name, func(t *testing.T) {

@@ -37,7 +37,7 @@ func TestWarningInTheLastFifthOfTheLease(t *testing.T) {
 	}
 }
 
-// Whoever makes a critical table hears with the DDL what the keyspace and the nodes leave open.
+// The answer to the DDL of a critical table warns of risks of the keyspace and the nodes.
 func TestDDLWarnsOfTheKeyspaceAndTheNodes(t *testing.T) {
 	s := newTableFixture(t, "section_hints", "@critical")
 	o := s.works(s.client, "ALTER TABLE ACCOUNTS WITH comment = '@critical(lease=1m)'")

@@ -95,7 +95,7 @@ func (l *ledger) note(r run, v verdict) {
 	l.verdicts[r.name] = v
 }
 
-// lines returns what was found, a line for each run in the order of the list.
+// lines returns the results, one line for each run in the order of the list.
 func (l *ledger) lines() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,10 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// page is where the table of results stands.
+// page is the page with the table of results.
 const page = "../docs/model.md"
 
-// TestPageTellsEveryRun: docs/model.md tells what came of each run of the small scopes, and nothing else of any run.
+// TestPageTellsEveryRun: docs/model.md has the result of each run of the small scopes, and no wrong result of any run.
 func TestPageTellsEveryRun(t *testing.T) {
 	text, err := os.ReadFile(page)
 	require.NoError(t, err)
@@ -28,7 +28,7 @@ func result(r run) string {
 	return fmt.Sprintf("\n| %s | %s | `%s` | %s | ", r.name, r.what, r.flags, r.said(r.breaks))
 }
 
-// TestStoriesAreKept: each counter-example of the small scopes stands in testdata, and is of the property that the list says.
+// TestStoriesAreKept: each counter-example of the small scopes is in testdata, and breaks the property that the list names.
 func TestStoriesAreKept(t *testing.T) {
 	for _, r := range runs() {
 		if r.breaks == "" || r.scope != smallScope {

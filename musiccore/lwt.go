@@ -22,7 +22,7 @@ const (
 
 // lwt is the one LWT under way for a key (docs/protocol.md 3.1, lwt). It is sent, and after an
 // unknown outcome sent again with the same literals, until it is applied or refused; after a
-// refusal a QUORUM read of the row tells whether an earlier sending was applied. If it were given up
+// refusal a QUORUM read of the row reports whether an earlier sending was applied. If it were given up
 // before that, it could be applied later and leave a reference that nobody removes (H3).
 type lwt struct {
 	purpose   purpose

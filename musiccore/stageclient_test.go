@@ -56,7 +56,7 @@ func (c *stageClient) forces() {
 	})
 }
 
-// granted tells what LOCK or UNLOCK answered.
+// granted returns what LOCK or UNLOCK answered.
 func (c *stageClient) granted(a Answer) {
 	g := a.Grant
 	if g.Ref != 0 {

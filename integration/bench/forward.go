@@ -11,7 +11,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 )
 
-// target is something that serves the work: the server itself, or what stands in front of it.
+// target is a server to measure: the server itself, or a relay or proxy in front of it.
 type target struct {
 	name    string
 	address string

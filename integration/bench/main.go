@@ -1,6 +1,6 @@
 // Command bench measures what the proxy costs beside a bare TCP relay and beside nothing at all, and what locks cost on a real node
 // beside plain writes, in one run, in turns: only ratios taken so say something on a machine that does other things too. `make bench`
-// calls it; `bench -help` tells the flags.
+// calls it; `bench -help` lists the flags.
 package main
 
 import (
@@ -22,7 +22,7 @@ func main() {
 	exit(run())
 }
 
-// exit ends the program: with status 1 on an error, which it tells.
+// exit ends the program: with status 1 on an error, which it prints.
 func exit(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -69,7 +69,7 @@ func parse() (settings, error) {
 	return s, err
 }
 
-// run measures everything that was asked for, tells it and saves it.
+// run makes the measurements that the flags name, prints the results and saves them.
 func run() error {
 	s, err := parse()
 	if err != nil {

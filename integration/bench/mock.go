@@ -22,7 +22,7 @@ const preparedID = "0123456789abcdef"
 // wants is what it says of itself in STARTUP.
 type mock struct{ running sync.WaitGroup }
 
-// serve answers whoever connects, until the listener is closed.
+// serve answers each connection, until the listener is closed.
 func (m *mock) serve(l net.Listener) error {
 	for {
 		c, err := l.Accept()

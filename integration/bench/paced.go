@@ -63,7 +63,7 @@ func (all crowd) keepPace(span time.Duration) (met []arrival, took time.Duration
 // cycle is one collection of garbage, from its beginning to its end.
 type cycle struct{ began, ended time.Time }
 
-// hit tells whether a window was under way in a cycle.
+// hit reports whether a window was under way in a cycle.
 func (a arrival) hit(cycles []cycle) bool {
 	return slices.ContainsFunc(cycles, func(c cycle) bool { return a.due.Before(c.ended) && a.due.Add(a.took).After(c.began) })
 }

@@ -14,7 +14,7 @@ type relay struct {
 	running sync.WaitGroup
 }
 
-// serve relays for whoever connects, until the listener is closed.
+// serve relays each connection, until the listener is closed.
 func (r *relay) serve(l net.Listener) error {
 	for {
 		client, err := l.Accept()
@@ -33,7 +33,7 @@ func (r *relay) serve(l net.Listener) error {
 	}
 }
 
-// copyBytes is io.Copy without the kernel's splice, which nobody can use who wants to see the bytes.
+// copyBytes is io.Copy without the kernel's splice, which a proxy that reads the bytes cannot use.
 func copyBytes(to, from net.Conn) {
 	defer func() { _, _ = to.Close(), from.Close() }()
 	for buf := make([]byte, 64<<10); ; {

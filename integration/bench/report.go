@@ -11,7 +11,7 @@ import (
 // samples are what the rounds of one measurement gave.
 type samples []float64
 
-// quantile is the value that a part q of them are below, the median at 0.5; 0 if there is none.
+// quantile returns the value below which a part q of the values lies, the median at 0.5; 0 if there are no values.
 func (s samples) quantile(q float64) float64 {
 	if len(s) == 0 {
 		return 0
@@ -44,7 +44,7 @@ func short(v float64) string {
 	return fmt.Sprintf("%.2f", v)
 }
 
-// report is all that a run found; it is what is saved and compared.
+// report has all results of a run; it is saved and compared with later ones.
 type report struct {
 	When        string       `json:"when"`
 	Machine     string       `json:"machine"`
@@ -170,7 +170,7 @@ func (c comparison) share(name string) samples {
 	return all
 }
 
-// earlierShare tells how the share was in an earlier run; r may be nil.
+// earlierShare returns the share in an earlier run, as text; r may be nil.
 func (r *report) earlierShare(work, name string) string {
 	if r == nil {
 		return ""
@@ -183,7 +183,7 @@ func (r *report) earlierShare(work, name string) string {
 	return " (new)"
 }
 
-// earlier tells how the ratio of CPU was in an earlier run.
+// earlier returns the ratio of CPU in an earlier run, as text.
 func earlier(before *report, work string) string {
 	if before == nil {
 		return ""

@@ -70,7 +70,7 @@ func heldPut(r report) (all samples) {
 	return all
 }
 
-// met tells whether all that was measured is within the bound.
+// met reports whether all that was measured is within the bound.
 func (g goal) met(measured samples) bool {
 	if g.least {
 		return slices.Min(measured) >= g.bound

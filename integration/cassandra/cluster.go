@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Cluster is a running Cassandra. Whoever has it calls Close.
+// Cluster is a running Cassandra. The caller must call Close.
 type Cluster struct {
 	o     Options
 	nodes []*Node
@@ -102,7 +102,7 @@ func (c *Cluster) checkPorts(ctx context.Context) error {
 	return errors.Join(faults...)
 }
 
-// checkPort tells what keeps a server from listening on addr.
+// checkPort returns an error if a server cannot listen on addr.
 func checkPort(ctx context.Context, addr string) error {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
 	if errors.Is(err, syscall.EADDRINUSE) {

@@ -5,7 +5,7 @@ import "errors"
 // ErrMissing says that a program has to be installed by hand; the message around it names the program and how to get it.
 var ErrMissing = errors.New("missing on this machine")
 
-// ErrInUse says that a port or a cluster's directory belongs to somebody else.
+// ErrInUse means that another process uses a port or a cluster's directory.
 var ErrInUse = errors.New("in use")
 
 // ErrNotRunning says that a node is down, whether it was stopped or died; waiting for it is in vain.

@@ -27,13 +27,13 @@ type Distribution struct {
 	Lib  string // directory of Cassandra's jars
 }
 
-// Fetch makes sure of Java and of Cassandra's jars below runDir, and tells log about whatever takes long. Processes may
-// call it at once: one fetches, the others wait. What is there already is not fetched again, and costs one `java -version`.
+// Fetch makes sure that Java, and Cassandra's jars below runDir, are there, and writes to log what takes long. Several
+// processes may call it at once: one fetches, the others wait. If everything is there already, it only runs `java -version`.
 func Fetch(ctx context.Context, runDir string, log io.Writer) (Distribution, error) {
 	return FetchRelease(ctx, runDir, version, log)
 }
 
-// FetchRelease is Fetch for the jars of another release than the one that is run: somebody may want to ask its code.
+// FetchRelease is Fetch for the jars of another release than the one that Start runs, for tests of its code.
 func FetchRelease(ctx context.Context, runDir, release string, log io.Writer) (Distribution, error) {
 	home := filepath.Join(runDir, "cassandra-"+release)
 	d := Distribution{Lib: filepath.Join(home, "lib")}
@@ -134,13 +134,13 @@ func runQuietly(ctx context.Context, name string, args ...string) error {
 	return nil
 }
 
-// isDir tells whether path is a directory that can be seen.
+// isDir reports whether path is a directory that can be seen.
 func isDir(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()
 }
 
-// say writes a line of progress, if somebody listens. Nothing depends on its being read.
+// say writes a line of progress, if there is a log.
 func say(log io.Writer, format string, args ...any) {
 	if log == nil {
 		return

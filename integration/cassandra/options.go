@@ -44,7 +44,7 @@ type Options struct {
 	Log io.Writer // a line for whatever takes long; default: none
 }
 
-// Access is how a client gets in where Yaml asks for more than a connection.
+// Access says how a client logs in, if Yaml requires it.
 type Access struct {
 	Username, Password string      // default cassandra, cassandra
 	TLS                *tls.Config // default: plain text

@@ -31,8 +31,9 @@ func (p Program) lookUp(context.Context) tool {
 	return tool{name: p.Name, path: path, pkg: p.Package}
 }
 
-// Ensure returns when all the programs are on this machine. It installs what is missing where it may: as root on Debian and
-// Ubuntu, one process of runDir at a time. Otherwise its error wraps ErrMissing and says what to do by hand. log hears of it.
+// Ensure returns when all the programs are on this machine. It installs missing ones if it may: as root on Debian and
+// Ubuntu, one process of runDir at a time. Otherwise its error wraps ErrMissing and says what to do by hand. It writes its
+// progress to log.
 func Ensure(ctx context.Context, runDir string, log io.Writer, programs ...Program) error {
 	var lookUps []func(context.Context) tool
 	for _, p := range programs {
@@ -68,7 +69,7 @@ func releaseIDs(release string) []string {
 	return ids
 }
 
-// canInstall tells whether apt-get will do as we ask.
+// canInstall reports whether apt-get will do as we ask.
 func (h host) canInstall() bool {
 	return h.root && h.apt && (slices.Contains(h.ids, "debian") || slices.Contains(h.ids, "ubuntu"))
 }
@@ -184,7 +185,7 @@ func lookUpJava(ctx context.Context) tool {
 	return chooseJava(candidates, func(path string) int { return javaVersion(ctx, path) })
 }
 
-// chooseJava returns the first candidate of a version that will do, or none with a note of what there is.
+// chooseJava returns the first candidate of a suitable version, or none and a note about those found.
 func chooseJava(candidates []string, versionOf func(path string) int) tool {
 	t := tool{name: "JDK 17", pkg: "openjdk-17-jdk-headless"}
 	var seen []string
@@ -202,7 +203,7 @@ func chooseJava(candidates []string, versionOf func(path string) int) tool {
 	return t
 }
 
-// javaVersion asks the java at path for its major version. 0: there is none that answers.
+// javaVersion returns the major version of the java at path; 0 if it does not answer.
 func javaVersion(ctx context.Context, path string) int {
 	out, err := exec.CommandContext(ctx, path, "-version").CombinedOutput() //nolint:gosec // G702: JAVA_HOME is the user's own
 	if err != nil {

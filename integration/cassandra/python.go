@@ -22,7 +22,8 @@ type Venv struct {
 	Cqlsh  string // path of the script
 }
 
-// Python makes the virtual environment venv below runDir, once, and tells log if it has to. Processes may call it at once.
+// Python makes the virtual environment venv below runDir, if it is not there yet, and writes that to log. Several processes
+// may call it at once.
 func Python(ctx context.Context, runDir string, log io.Writer) (Venv, error) {
 	dir, err := filepath.Abs(filepath.Join(runDir, "venv"))
 	if err != nil {
@@ -55,7 +56,7 @@ func (v Venv) marker() (path, text string) {
 	return filepath.Join(v.Dir, "music-pins"), pins + "\n" + v.Dir + "\n"
 }
 
-// complete tells whether the environment is there as we would make it, and its interpreter still exists.
+// complete reports whether the environment is there as we would make it, and its interpreter still exists.
 func (v Venv) complete() bool {
 	path, want := v.marker()
 	got, err := os.ReadFile(path)

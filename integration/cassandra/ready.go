@@ -50,7 +50,7 @@ func everyOf(n int) primitive.ConsistencyLevel {
 	}[n]
 }
 
-// answers tells why the node cannot be asked yet; nil if it can.
+// answers returns why the node does not answer queries yet; nil if it does.
 func (n *Node) answers(ctx context.Context) error {
 	if err := n.obituary(); err != nil {
 		return err
@@ -64,7 +64,7 @@ func (n *Node) answers(ctx context.Context) error {
 	return c.close()
 }
 
-// usable tells why the cluster cannot be used yet; nil if it can.
+// usable returns why the cluster cannot be used yet; nil if it can.
 func (c *Cluster) usable(ctx context.Context) error {
 	// First of all, so that the death of the last node is seen before the first one answers.
 	for _, n := range c.nodes {

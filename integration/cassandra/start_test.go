@@ -212,7 +212,7 @@ exec sleep 1000`))
 	l.release()
 }
 
-// Start tells which node could not be started, and why.
+// Start returns which node could not be started, and why.
 func TestNodeThatCannotStart(t *testing.T) {
 	_, err := start(t.Context(), pretend(t, 1), func(context.Context, string, io.Writer) (Distribution, error) {
 		return Distribution{Java: "/nowhere/java", Lib: "/jars"}, nil

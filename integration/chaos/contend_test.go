@@ -192,7 +192,7 @@ func (w *world) sessionInside(site, n int) (*gocql.Session, error) {
 	return c.CreateSession()
 }
 
-// fault counts what was answered in the place of success.
+// fault counts answers other than success.
 func (c *contender) fault(err error) {
 	if x, _ := judged(err); x == refused {
 		c.refused++

@@ -18,13 +18,13 @@ import (
 // block is a stretch of a file that a test ran through.
 type block struct{ fromLine, fromColumn, toLine, toColumn int }
 
-// holds tells whether a place lies in the block.
+// holds reports whether a place lies in the block.
 func (b block) holds(line, column int) bool {
 	after := line > b.fromLine || line == b.fromLine && column >= b.fromColumn
 	return after && (line < b.toLine || line == b.toLine && column <= b.toColumn)
 }
 
-// in tells whether the block lies within lines.
+// in reports whether the block lies within lines.
 func (b block) in(lines [2]int) bool { return lines[0] <= b.fromLine && b.toLine <= lines[1] }
 
 // reaching are the tests that run through what a mutant changes. A value that a case is for stands in no block: it is reached by whoever

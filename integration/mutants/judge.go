@@ -115,7 +115,7 @@ func (b *bench) compile(ctx context.Context, folder, to string, args ...string) 
 	return nil
 }
 
-// buildError tells why a test binary could not be made.
+// buildError returns the compiler's error for a test binary.
 type buildError struct {
 	folder string
 	out    []byte // of the compiler

@@ -135,7 +135,7 @@ func run(ctx context.Context, o options) error {
 	return p.report(all, o)
 }
 
-// run tries a choice of mutants of the target, beside a Cassandra where its tests need one.
+// run tries a sample of mutants of the target, with a Cassandra if its tests need one.
 func (b *bench) run(ctx context.Context, o options, start time.Time) ([]tried, error) {
 	if files, err := b.chosenFiles(o.only); err != nil || len(files) == 0 {
 		return nil, err

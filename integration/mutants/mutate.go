@@ -220,7 +220,7 @@ func (b *breaker) call(n *ast.CallExpr) bool {
 	return !slices.Contains([]string{"fmt.Errorf", "errors.New", "invalid", "panic", "fmt.Sprintf"}, name) && !b.forPeople(n)
 }
 
-// forPeople tells whether a statement logs, counts or panics.
+// forPeople reports whether a statement logs, counts or panics.
 func (b *breaker) forPeople(n ast.Node) bool {
 	text := b.text(n)
 	for _, part := range []string{".log.", ".Log.", "log.", ".Msg(", "panic(", ".Stats.", "Stats.", ".Inc()", ".Observe(", "runtime.KeepAlive"} {

@@ -111,7 +111,7 @@ type held struct {
 	due    int64
 }
 
-// maxHeld bounds the packets on their way; what is more is lost.
+// maxHeld bounds the packets in flight; further ones are dropped.
 const maxHeld = 1 << 14
 
 // push takes over a packet.

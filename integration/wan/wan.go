@@ -39,7 +39,7 @@ const addresses = 8
 // network is the first two octets of all addresses.
 const network = "10.88"
 
-// WAN is a network that runs. Whoever has it calls Close.
+// WAN is a network that runs. The caller must call Close.
 type WAN struct {
 	name    string
 	made    []string // namespaces
@@ -66,7 +66,7 @@ func (w *WAN) Namespace(site int) string { return namespace(w.name, site) }
 // namespace is the name of a site's.
 func namespace(name string, site int) string { return name + strconv.Itoa(site) }
 
-// Cut loses whatever goes from a site to another, what is on its way included. Heal ends it.
+// Cut drops all packets from one site to another, also those in flight, until Heal.
 func (w *WAN) Cut(from, to int) { w.router.link(from, to).cut.Store(true) }
 
 // Heal ends every Cut.
@@ -158,7 +158,7 @@ func ip(args ...string) error {
 	return nil
 }
 
-// site tells to which site an address belongs.
+// site returns the site of an address.
 func site(address [4]byte) (int, bool) {
 	first := netip.MustParseAddr(network + ".0.0").As4()
 	return int(address[2]), address[0] == first[0] && address[1] == first[1]

@@ -78,7 +78,7 @@ func StartProxy(ctx context.Context, o ProxyOptions) (*Proxy, error) {
 	return &Proxy{p}, nil
 }
 
-// free tells what keeps the proxy from its port. In a namespace nothing else listens that is not ours.
+// free returns what keeps the proxy from its port. In a namespace nothing else listens that is not ours.
 func (o ProxyOptions) free(ctx context.Context) error {
 	if o.Namespace != "" {
 		return nil

@@ -33,7 +33,7 @@ type front struct {
 	start      time.Time // zero before the reference is granted
 }
 
-// of tells where a reference stands: 0 for the first, above 0 for one that waits, below for one that
+// of returns where a reference stands: 0 for the first, above 0 for one that waits, below for one that
 // has been dequeued.
 func (f front) of(ref int64) int {
 	switch {
