@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"music/config"
@@ -37,7 +36,7 @@ func TestKeyspaceMusicIsDropped(t *testing.T) {
 	s.refused(s.client, "MUSIC_UNAVAILABLE", fmt.Sprintf(write, held, 3, "b"))
 	s.refused(s.client, "MUSIC_UNAVAILABLE", "LOCK ACCOUNTS WHERE branch = 'c' WAIT 100ms")
 	s.refused(s.client, "MUSIC_UNLOCKED", "UPDATE ACCOUNTS SET balance = 666 WHERE branch = 'b' AND id = 'x'")
-	assert.Contains(t, running.log.String(), "a proxy that is started makes it anew")
+	running.log.tells(t, "a proxy that is started makes it anew")
 
 	started := startProxy(t, at)
 	other := s.driver.open(t, started.address, s.keyspace)

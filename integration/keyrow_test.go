@@ -194,12 +194,7 @@ func TestKeyStaysThoughTheCommentChanges(t *testing.T) {
 	own := s.driver.open(t, p.address, s.keyspace)
 	ref := s.grant(s.works(s.client, s.seatsCQL("LOCK SEATS WHERE show = 'x' AND tier = 'b' AND seat = 1")), "HELD")
 	require.NoError(t, s.direct.Query(s.seatsCQL("ALTER TABLE SEATS WITH comment = '@critical(key=partition, scope=local, lease=7m)'")).Exec())
-	eventually(t, time.Minute, "the proxy tells why", func() error {
-		if log := p.log.String(); !strings.Contains(log, "key and scope stay while there are lock rows: unlocked=reject, key=row, lease=5m0s") {
-			return errorf("not yet")
-		}
-		return nil
-	})
+	p.log.tells(t, "key and scope stay while there are lock rows: unlocked=reject, key=row, lease=5m0s")
 	for _, c := range []client{s.client, own} {
 		eventually(t, time.Minute, "one lock covers one row", func() error {
 			o := s.do(c, s.seatsCQL("LOCK SEATS WHERE show = 'x'"))

@@ -289,12 +289,7 @@ func TestExpectedProxies(t *testing.T) {
 	c := proxyOfNode(t, 1)
 	c.Music.ExpectProxies = 2
 	first := startWithoutWaiting(t, c)
-	eventually(t, 60*time.Second, "the proxy waits", func() error {
-		if !strings.Contains(first.log.String(), "waits for the others") {
-			return errorf("log: %s", first.log)
-		}
-		return nil
-	})
+	first.log.tells(t, "waits for the others")
 	require.Error(t, first.answers())
 	second := proxyOfNode(t, 2)
 	second.Music.ExpectProxies = 2

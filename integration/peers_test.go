@@ -140,7 +140,7 @@ func TestKilledOwner(t *testing.T) {
 	p.inWindow("b", "x", ref, 2)
 	p.lateWrites("b", base, base+5, base+window-1)
 	p.grant(p.works(p.there, fmt.Sprintf(unlockB, ref)), "RELEASED")
-	assert.Contains(t, p.second.log.String(), "taken over")
+	p.second.log.tells(t, "taken over")
 }
 
 // A driver whose proxy dies while it waits sends its LOCK again to another one: it gets a place there, and the one that it had holds
@@ -321,7 +321,7 @@ func TestListAndForceAtTwoProxies(t *testing.T) {
 	forced := p.works(p.there, "UNLOCK ACCOUNTS WHERE branch = 'b' FORCE REASON 'anna is at lunch'")
 	assert.Equal(t, strconv.FormatInt(ref, 10), told(forced, "lock_ref"), "%v", forced)
 	p.refused(p.here, "MUSIC_LOST", fmt.Sprintf(writeB, ref, 2))
-	assert.Contains(t, p.first.log.String(), "anna is at lunch", "the owner's audit tells why")
+	p.first.log.tells(t, "anna is at lunch")
 	p.grant(p.works(p.there, fmt.Sprintf(lockB+" USING LOCK %d WAIT 5s", next)), "HELD")
 	assert.Equal(t, "1", told(p.works(p.there, fmt.Sprintf(readB, next)), "balance"))
 

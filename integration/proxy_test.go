@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -129,6 +130,17 @@ func (l *logBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
+}
+
+// tells waits until a text was logged: lines are written behind the answers that they are about.
+func (l *logBuffer) tells(t testing.TB, text string) {
+	t.Helper()
+	eventually(t, answerLimit, "the log tells", func() error {
+		if log := l.String(); !strings.Contains(log, text) {
+			return errorf("no %q in %s", text, log)
+		}
+		return nil
+	})
 }
 
 // errorf makes an error for a poll to show.

@@ -117,12 +117,7 @@ func (b *rightsFixture) ownRole(t *testing.T) {
 	c := needEnvironment(t).config()
 	least(&c)
 	shut := begin(c)
-	eventually(t, time.Minute, "why the proxy does not listen", func() error {
-		if !strings.Contains(shut.log.String(), `"message":"Cassandra refuses the proxy's own login`) {
-			return errorf("%s", shut.log)
-		}
-		return nil
-	})
+	shut.log.tells(t, `"message":"Cassandra refuses the proxy's own login`)
 	require.NoError(t, shut.stop())
 	password = "secret"
 	p := startProxy(t, least)
@@ -235,6 +230,7 @@ func (b *rightsFixture) forcers(t *testing.T, ref string) {
 	o := b.login(b.proxy.address, "nobody", "n", 4).run(statement{cql: "UNLOCK bank.accounts WHERE branch = 'g' FORCE REASON 'they said so'"})
 	require.NoError(t, o.err())
 	assert.Equal(t, "true", told(o, "[applied]"), "%v", o)
+	b.proxy.log.tells(t, `: they said so"`)
 	assert.Regexp(t, `"reason":"nobody at [0-9.:]+: they said so"`, b.proxy.log.String(), "the audit tells who and why")
 	b.grant("REVOKE AUTHORIZE ON bank.accounts FROM nobody")
 }

@@ -3,7 +3,6 @@ package integration
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -168,5 +167,5 @@ func TestKilledProxyLetsTheNextHolderIn(t *testing.T) {
 	s.lateWrites("b", base, base+5, base+window-1)
 	s.works(s.client, fmt.Sprintf(write, next, 3))
 	s.inWindow("b", "x", next, 3)
-	assert.True(t, strings.Contains(q.log.String(), "lock_ref"), "the audit tells of it")
+	q.log.tells(t, "lock_ref")
 }

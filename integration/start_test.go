@@ -29,12 +29,7 @@ func TestStartIsToldOnFewLines(t *testing.T) {
 	node := needEnvironment(t).direct()
 	for _, locks := range []string{"on", "off"} {
 		p := startProcess(t, node, "--locks", locks, "--max-connections", "100")
-		eventually(t, wireTimeout, "it is told", func() error {
-			if !strings.Contains(p.log.String(), `"MUSIC proxy"`) {
-				return errorf("log: %s", p.log)
-			}
-			return nil
-		})
+		p.log.tells(t, `"MUSIC proxy"`)
 		lines := logLines(t, p.log.String())
 		first, tables := lines[0], 0
 		for _, l := range lines {
@@ -76,5 +71,5 @@ func TestHealthAddressThatIsTaken(t *testing.T) {
 	c := needEnvironment(t).config()
 	c.Listen.Metrics, c.Listen.MetricsAsked = taken.Addr().String(), false
 	served := startProxy(t, func(o *config.Config) { *o = c })
-	assert.Contains(t, served.log.String(), "metrics-listen", "the default does not, and is told of")
+	served.log.tells(t, "metrics-listen")
 }

@@ -241,7 +241,7 @@ func (v *tlsFixture) untrustedClients(t *testing.T, p *instance, app keyPair) {
 		}
 		s.Close()
 	}
-	assert.Contains(t, p.log.String(), "TLS handshake failed")
+	p.log.tells(t, "TLS handshake failed")
 	assert.NotContains(t, p.log.String(), "goroutine ")
 }
 
@@ -295,12 +295,7 @@ func (v *tlsFixture) plainText(t *testing.T, p *instance) {
 	said, err := io.ReadAll(conn)
 	require.NoError(t, err, "closed")
 	assert.Empty(t, said)
-	eventually(t, time.Minute, "the line", func() error {
-		if log := p.log.String(); !strings.Contains(log, "does not look like a TLS handshake") {
-			return errorf("the log is %s", log)
-		}
-		return nil
-	})
+	p.log.tells(t, "does not look like a TLS handshake")
 }
 
 // A node that is not who it should be is not spoken to, and one that does not know the proxy does not answer; clients are told neither.
