@@ -239,7 +239,7 @@ func (c *conn) outcome(e wire.Envelope) (outcome, error) {
 		return outcome{what: musiccore.OutcomeRefused, early: true, forgotten: true}, nil
 	case primitive.ErrorCodeUnauthorized, primitive.ErrorCodeSyntaxError:
 		return outcome{what: musiccore.OutcomeRefused, early: true}, nil
-	case primitive.ErrorCodeInvalid, primitive.ErrorCodeUnavailable, primitive.ErrorCodeIsBootstrapping:
+	case primitive.ErrorCodeInvalid, primitive.ErrorCodeFunctionFailure, primitive.ErrorCodeUnavailable, primitive.ErrorCodeIsBootstrapping:
 		return outcome{what: musiccore.OutcomeRefused}, nil
 	}
 	return outcome{}, nil

@@ -40,7 +40,7 @@ func everyError() []errorOutcome {
 		{&message.ReadFailure{ErrorMessage: "failed", Consistency: level, BlockFor: 2, NumFailures: 1}, musiccore.OutcomeUnknown},
 		{&message.WriteFailure{ErrorMessage: "failed", Consistency: level, BlockFor: 2, NumFailures: 1, WriteType: primitive.WriteTypeSimple}, musiccore.OutcomeUnknown},
 		{&message.TruncateError{ErrorMessage: "failed"}, musiccore.OutcomeUnknown},
-		{&message.FunctionFailure{ErrorMessage: "failed", Keyspace: "k", Function: "f"}, musiccore.OutcomeUnknown},
+		{&message.FunctionFailure{ErrorMessage: "failed", Keyspace: "k", Function: "f"}, musiccore.OutcomeRefused},
 		{&message.ConfigError{ErrorMessage: "failed"}, musiccore.OutcomeUnknown},
 	}
 	for _, kind := range []primitive.WriteType{primitive.WriteTypeSimple, primitive.WriteTypeBatch, primitive.WriteTypeUnloggedBatch, primitive.WriteTypeBatchLog} {
