@@ -278,9 +278,9 @@ const variantsHead = `# Known-bad variants
 
 Each row is a change of musiccore's source that breaks the protocol, kept in ` + "`musiccore/testdata/variants`" + `. ` +
 	"`make variants`" + ` builds
-each, and fails if nothing finds it; every test run does so with one in twelve. *Mark* is a section of docs/protocol.md 5 or 6, or a question of the oracle (E1 to E9, see
-` + "`musiccore/simoracle_test.go`" + `). *Found by* names the first seed of the simulation that fails, and the rule that spoke, or a test. Seeds are as of the
-last ` + "`UPDATE_DOCS=1`" + `; any change of the core or of the simulation moves them.
+each, and fails if nothing finds it; every test run does so with one in twelve. *Mark* is what the variant breaks: a clause of docs/protocol.md 3, by its number or
+name, an invariant or known error of its sections 5 and 6, or a rule of the oracle (E1 to E9, ` + "`musiccore/simoracle_test.go`" + `). *Found by* names the first seed of
+the simulation that fails, with the rule that was broken, or a test. Seeds are as of the last ` + "`make variants`" + `; any change of the core or of the simulation moves them.
 
 | variant | mark | what is broken | found by |
 |---|---|---|---|
