@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -56,6 +57,7 @@ func TestAHealthyCluster(t *testing.T) {
 // Each finding, by what has to be wrong with a healthy cluster.
 func TestEveryFinding(t *testing.T) {
 	down := errors.New("connection refused")
+	var produced []string
 	for _, c := range []struct {
 		topic string
 		level Level
@@ -133,11 +135,19 @@ func TestEveryFinding(t *testing.T) {
 				}
 			}
 			require.NotEmpty(t, found)
+			for _, x := range found {
+				produced = append(produced, x.Text)
+			}
 			assert.Equal(t, c.level, found[0].Level)
 			assert.Contains(t, found[0].Text, c.text)
 			assert.NotEmpty(t, found[0].Do, "what to do")
 			assert.Equal(t, map[Level]int{Warning: 1, Fault: 2}[c.level], Status(found[:1]))
 		})
+	}
+	verb := regexp.MustCompile(`%[a-z]`)
+	for _, text := range formats(t) {
+		made := regexp.MustCompile("(?s)^" + verb.ReplaceAllString(regexp.QuoteMeta(text), ".*") + "$")
+		assert.True(t, slices.ContainsFunc(produced, made.MatchString), "nothing here produces %q", text)
 	}
 }
 
