@@ -1,7 +1,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: build check test compat clients alerts lint demo soak chaos histories contend evaluate variants mutants model fuzz bench steps docs clean help
+.PHONY: build check test compat clients alerts operations lint demo soak chaos histories contend evaluate variants mutants model fuzz bench steps docs clean help
 
 GO ?= go
 FUZZTIME ?= 10s
@@ -36,12 +36,12 @@ check: ## vet, and the tests that need no Cassandra: under two minutes
 	for module in integration/bench integration/evaluate clients/go clients/gocql1; do $(GO) -C $$module vet ./...; done
 	$(GO) test . ./config ./rewrite ./frontend/... ./musiccore ./cmd/music
 
-compat: ## drivers for Node.js and Java, gocql's own tests, three proxies and a thousand connections under faults, the release before beside this one; needs node, npm, a JDK and Maven
+compat: ## drivers for Node.js and Java, the way from nothing to a section through each driver, gocql's own tests, three proxies and a thousand connections under faults, the release before beside this one; needs node, npm, a JDK and Maven
 	mkdir -p .run/node
 	cp integration/compat/node/package.json integration/compat/node/package-lock.json .run/node
 	npm ci --prefix .run/node --silent --no-audit --no-fund
 	mvn --quiet --batch-mode --file integration/compat/java package
-	$(GO) test -tags compat -v -timeout 2h -count=1 -run '^Test(NodeDriver|JavaDriver|GocqlSuites|ThreeProxies|ThousandConnections|CustomPayloads|Versions)' ./integration
+	$(GO) test -tags compat -v -timeout 2h -count=1 -run '^Test(NodeDriver|JavaDriver|GocqlSuites|ThreeProxies|ThousandConnections|CustomPayloads|Versions|DocsStart)' ./integration
 
 clients: ## the helpers of every language, installed by pip, npm and Maven: one table of stories, and one over a real proxy
 	mkdir -p .run/clients
@@ -53,6 +53,9 @@ clients: ## the helpers of every language, installed by pip, npm and Maven: one 
 
 alerts: ## each alert fires by its fault under a real Prometheus, and each query of the dashboard has data; needs prometheus and promtool
 	$(GO) test -tags compat -v -timeout 30m -count=1 -run '^Test(AlertsFire|Promtool)$$' ./integration
+
+operations: ## docs/operations.md as it is typed: a new node, one that is replaced, a new data centre, one that is lost, Paxos v1 to v2; a quarter of an hour
+	$(GO) test -tags compat -v -timeout 90m -count=1 -run '^TestOperations' ./integration
 
 lint: $(TOOLS)/.golangci-lint-v2.15.0 $(TOOLS)/.staticcheck-v0.8.2 $(TOOLS)/.gofumpt-v0.12.0 ## golangci-lint, staticcheck and gofumpt
 	for module in . integration/bench integration/evaluate clients/go clients/gocql1; do (cd $$module && $(TOOLS)/golangci-lint run ./... && $(TOOLS)/staticcheck ./...); done

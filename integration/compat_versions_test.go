@@ -110,7 +110,7 @@ func TestVersionsRollUnderLoad(t *testing.T) {
 	before, next, afterNext := releaseBefore(t), releaseOf(t, peer.Version+1), releaseOf(t, peer.Version+2)
 	const this = ""
 	r := newRollingFixture(t, "versions", before)
-	end := r.tell()
+	end := r.tell(6)
 	for _, to := range []struct {
 		program string
 		order   [3]int
@@ -130,7 +130,7 @@ func TestVersionsRollUnderLoad(t *testing.T) {
 func TestVersionsOverTwoRefuse(t *testing.T) {
 	before, next := releaseBefore(t), releaseOf(t, peer.Version+1)
 	r := newRollingFixture(t, "overtwo", before)
-	end := r.tell()
+	end := r.tell(6)
 	r.refusesToRun(2, next, peer.Version-1, peer.Version+1)
 	end()
 	r.noneLost()

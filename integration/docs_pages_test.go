@@ -33,6 +33,7 @@ const (
 	kindPython  = "python"        // a program that finds a session
 	kindGrants  = "cql-grants"    // played by TestRights
 	kindShell   = "shell"         // typed by TestDocsSetUpOfSeveralProxies
+	kindConsole = "console"       // lines typed at several machines: see operator
 	kindLines   = "shell-session" // lines typed at a system's shell, and what they print
 	kindGo      = "go"            // a part of docs_gocql_test.go
 )
@@ -106,6 +107,25 @@ func (p *docPage) prose() string {
 		}
 	}
 	return strings.Join(lines, "\n")
+}
+
+// under returns the parts of a kind below a heading, up to the next one.
+func (p *docPage) under(heading, kind string) []docPart {
+	from := slices.Index(p.lines, "## "+heading)
+	if from < 0 {
+		return nil
+	}
+	end := slices.IndexFunc(p.lines[from+1:], func(line string) bool { return strings.HasPrefix(line, "## ") })
+	if end < 0 {
+		end = len(p.lines)
+	}
+	var found []docPart
+	for _, part := range p.of(kind) {
+		if from < part.first && part.first <= from+1+end {
+			found = append(found, part)
+		}
+	}
+	return found
 }
 
 // docExchange is a statement typed at cqlsh and what it prints.

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os/exec"
@@ -54,7 +55,8 @@ func pinned(t testing.TB, address string) *gocql2 {
 type rollingFixture struct {
 	*tableFixture
 	programs [3]*process
-	sections atomic.Int64 // that the clients have ended
+	sections atomic.Int64  // that the clients have ended
+	patience time.Duration // of a client, with one statement; 0 = a minute
 	tellers  []*rollingClient
 }
 
@@ -98,7 +100,7 @@ func (r *rollingFixture) newClient(at int) *rollingClient {
 // (doubt), since a client may send everything twice. Any other refusal is a fault.
 func (w *rollingClient) say(format string, args ...any) (o outcome, doubt bool, err error) {
 	cql := fmt.Sprintf(format, args...)
-	err = poll(time.Minute, func() error {
+	err = poll(cmp.Or(w.patience, time.Minute), func() error {
 		o = w.do(w.client, cql)
 		if f := o.failure; f != nil && f.code == gocql.ErrCodeInvalid && !isAway(f) {
 			return fatal{fmt.Errorf("%s: %w", cql, o.err())}
@@ -112,7 +114,7 @@ func (w *rollingClient) say(format string, args ...any) (o outcome, doubt bool, 
 // lock waits for the lock of a branch, at as many proxies as it takes.
 func (w *rollingClient) lock(branch string) (ref string, err error) {
 	how := "TOKEN " + gocql.MustRandomUUID().String()
-	err = poll(time.Minute, func() error {
+	err = poll(cmp.Or(w.patience, time.Minute), func() error {
 		o, _, err := w.say("LOCK ACCOUNTS WHERE branch = '%s' %s WAIT 1s", branch, how)
 		ref = told(o, "lock_ref")
 		switch state := told(o, "state"); {
@@ -225,11 +227,11 @@ func (r *rollingFixture) goesOn(before int64, how string) {
 // rollingBranches are the keys that all tellers want.
 var rollingBranches = []string{"a", "b", "c"}
 
-// tell has six clients do sections, until the function that it returns is called, which is so at the end of the test at the latest.
-func (r *rollingFixture) tell() (end func()) {
+// tell has so many clients do sections, until the function that it returns is called, which is so at the end of the test at the latest.
+func (r *rollingFixture) tell(clients int) (end func()) {
 	r.t.Helper()
 	ctx, stop := context.WithCancel(r.t.Context())
-	r.tellers = make([]*rollingClient, 6)
+	r.tellers = make([]*rollingClient, clients)
 	var group taskGroup
 	for i := range r.tellers {
 		r.tellers[i] = r.newClient(i % 3)
@@ -269,7 +271,7 @@ func (r *rollingFixture) noneLost() {
 // All proxies are restarted, one after the other, while clients use them: no section is lost, and nobody waits for ever.
 func TestRollingRestartLosesNoSection(t *testing.T) {
 	r := newRollingFixture(t, "rolling", "")
-	end := r.tell()
+	end := r.tell(6)
 	for k := range r.programs {
 		r.restart(k)
 	}

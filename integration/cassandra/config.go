@@ -178,8 +178,8 @@ func (l layout) properties() map[string]string {
 	if l.o.Faults {
 		maps.Copy(all, l.faultProperties())
 	}
-	if l.o.JMX > 0 {
-		all["cassandra.jmx.local.port"] = strconv.Itoa(l.o.JMX + l.k)
+	if l.o.Access.JMX > 0 {
+		all["cassandra.jmx.local.port"] = strconv.Itoa(l.o.Access.JMX + l.k)
 	}
 	if l.joining != nil {
 		maps.Copy(all, l.joining.properties())

@@ -71,6 +71,24 @@ func TestRackdc(t *testing.T) {
 	}
 }
 
+// A node that joins has a token of Cassandra's choice, its own data centre, and the seeds of those that were there.
+func TestJoiningNode(t *testing.T) {
+	l := nodeOf(t, Options{Dir: "d", Nodes: 2, Access: Access{JMX: 7200}}, 4)
+	l.joining = &Joining{DC: 2, Bootstrap: true, Replaces: &Node{layout: nodeOf(t, Options{Dir: "d", Nodes: 2}, 1)}}
+	m := parsed(t, l)
+	if m["auto_bootstrap"] != true || m["initial_token"] != nil || !strings.Contains(l.yaml(), `seeds: "127.0.1.1:7000,127.0.1.2:7000"`) {
+		t.Errorf("yaml: %v", m)
+	}
+	if got := l.rackdc(); got != "dc=dc2\nrack=r1\n" {
+		t.Errorf("rackdc: %q", got)
+	}
+	for _, want := range []string{"-Dcassandra.replace_address_first_boot=127.0.1.1", "-Dcassandra.jmx.local.port=7204", "-Dcassandra.ring_delay_ms=5000"} {
+		if args := l.args("/jars"); !strings.Contains(args, want) {
+			t.Errorf("no %s in %s", want, args)
+		}
+	}
+}
+
 // argsOf returns the argument file's lines without their quotes.
 func argsOf(t *testing.T, o Options) []string {
 	t.Helper()

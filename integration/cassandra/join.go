@@ -4,9 +4,8 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"time"
+	"strconv"
 )
 
 // Joining says how a node comes to a cluster that runs. It gets a token of Cassandra's choice.
@@ -41,24 +40,19 @@ func (c *Cluster) Join(ctx context.Context, j Joining) (*Node, error) {
 	return n, n.Start(ctx)
 }
 
-// Tool runs nodetool at the node, and returns what it prints. It needs Options.JMX.
-func (n *Node) Tool(ctx context.Context, args ...string) (string, error) {
+// Tool is the command line of nodetool at the node, for which there is Access.JMX; its words follow.
+func (n *Node) Tool() ([]string, error) {
 	quiet := n.path("quiet.xml")
 	if err := os.WriteFile(quiet, []byte(`<configuration><root level="OFF"/></configuration>`), 0o600); err != nil {
-		return "", fmt.Errorf("nodetool: %w", err)
+		return nil, fmt.Errorf("nodetool: %w", err)
 	}
 	line := append([]string{
-		"-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dcom.sun.jndi.rmiURLParsing=legacy",
+		n.from.Java, "-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dcom.sun.jndi.rmiURLParsing=legacy",
 		"-Duser.home=" + n.dir, "-Dlogback.configurationFile=" + quiet, "-Dcassandra.config=" + n.url("cassandra.yaml"),
 		"-Dcassandra.storagedir=" + n.dir,
 	}, moduleArgs()...)
-	line = append(line, "-cp", filepath.Join(n.from.Lib, "*"), "org.apache.cassandra.tools.NodeTool",
-		"-h", "127.0.0.1", "-p", fmt.Sprint(n.o.JMX+n.k))
-	cmd := exec.CommandContext(ctx, n.from.Java, append(line, args...)...) //nolint:gosec // our own java and words
-	cmd.WaitDelay = 5 * time.Second
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return string(out), fmt.Errorf("nodetool %v at node %d: %w\n%s", args, n.k, err, lastLines(out, 20))
-	}
-	return string(out), nil
+	return append(line, "-cp", filepath.Join(n.from.Lib, "*"), "org.apache.cassandra.tools.NodeTool", "-h", "127.0.0.1", "-p", strconv.Itoa(n.o.Access.JMX+n.k)), nil
 }
+
+// File returns the path of one of the node's files, as cassandra.yaml.
+func (n *Node) File(name string) string { return n.path(name) }

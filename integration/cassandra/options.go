@@ -35,11 +35,9 @@ type Options struct {
 	Keep       bool              // start with the storage that an earlier cluster left in Dir
 	Faults     bool              // Node.Fault works: messages between nodes and the nodes' clocks can be tampered with
 
-	JMX int // Node.Tool works: node k answers it at port JMX+k of 127.0.0.1; default: it does not
-
 	Namespace func(k int) string // network namespace that node k lives in; its Address must be reachable from here. Default: none
 
-	Access Access // for the waits
+	Access Access // for the waits, and nodetool
 
 	Log io.Writer // a line for whatever takes long; default: none
 }
@@ -48,6 +46,7 @@ type Options struct {
 type Access struct {
 	Username, Password string      // default cassandra, cassandra
 	TLS                *tls.Config // default: plain text
+	JMX                int         // node k answers Node.Tool at port JMX+k of 127.0.0.1; default: it does not
 }
 
 // DefaultRunDir returns the directory .run of the checkout that the working directory lies in, so that the tests of all
