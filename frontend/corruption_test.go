@@ -35,7 +35,7 @@ func TestCorruption(t *testing.T) {
 	everyDialect(t, func(t *testing.T, d dialect) {
 		r := withCritical(t)
 		other, node := r.login(dialect{version: v4})
-		r.server.prepared.Add(preparedID(noise(16)), &preparedStatement{})
+		r.server.prepared.add(preparedID(noise(16)), &preparedStatement{}, nil)
 		random := rand.New(rand.NewPCG(1, uint64(d.version)))
 		for round := range 60 {
 			client, backend := r.login(d)

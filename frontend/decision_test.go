@@ -18,8 +18,8 @@ func TestDecisions(t *testing.T) {
 	m.server.Tables.Read([][2]string{{"bank", "accounts"}, {"bank", "other"}, {"music", "named"}})
 	critical, ordinary := preparedID(idOf("critical")), preparedID(idOf("ordinary"))
 	lock := &preparedLockStatement{id: critical, text: []byte("LOCK accounts WHERE id = ?"), table: m.server.Tables.Of("bank", "accounts")}
-	m.server.prepared.Add(critical, &preparedStatement{meaning: meaningCritical, lock: lock})
-	m.server.prepared.Add(ordinary, &preparedStatement{})
+	m.server.prepared.add(critical, &preparedStatement{meaning: meaningCritical, lock: lock}, nil)
+	m.server.prepared.add(ordinary, &preparedStatement{}, nil)
 	for _, tc := range []struct {
 		request message.Message
 		want    string

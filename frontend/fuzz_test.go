@@ -158,7 +158,7 @@ func TestSegmentsAnyhow(t *testing.T) {
 		d := rapid.SampledFrom([]dialect{{v5, ""}, {v5, primitive.CompressionLz4}}).Draw(t, "dialect")
 		m := newMemoryConn(t, d, true)
 		known, unknown := idOf("typical"), noise(16)
-		m.server.prepared.Add(preparedID(known), &preparedStatement{})
+		m.server.prepared.add(preparedID(known), &preparedStatement{}, nil)
 		var in []byte
 		var forwarded [][]byte
 		held := 0

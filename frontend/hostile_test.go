@@ -150,7 +150,7 @@ func TestBadSegments(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				r := newRig(t)
 				client, backend := r.login(d)
-				r.server.prepared.Add(preparedID(noise(16)), &preparedStatement{}) // so that e is forwarded as it comes
+				r.server.prepared.add(preparedID(noise(16)), &preparedStatement{}, nil) // so that e is forwarded as it comes
 				client.write(b)
 				rest, err := io.ReadAll(client.Conn)
 				require.NoError(t, err)

@@ -106,7 +106,7 @@ func typical(t tester, d dialect, m *memoryConn) (exec, text, response []byte) {
 	t.Helper()
 	id := idOf("typical")
 	table := m.server.Tables.Of("bank", "accounts")
-	m.server.prepared.Add(preparedID(id), &preparedStatement{meaning: meaningWrites, tables: []*catalog.Table{table}})
+	m.server.prepared.add(preparedID(id), &preparedStatement{meaning: meaningWrites, tables: []*catalog.Table{table}}, nil)
 	exec = requestBytes(t, d, d.envelope(t, 1, execute(id, noise(100))))
 	text = requestBytes(t, d, d.envelope(t, 1, query("UPDATE bank.accounts SET balance = 90 WHERE branch = 'zurich' AND id = 'x'")))
 	response = requestBytes(t, d, d.envelope(t, 1, rows(noise(200))))
@@ -142,7 +142,7 @@ func TestLargeSegmentsAllocateNothing(t *testing.T) {
 	d := dialect{v5, ""}
 	m := newMemoryConn(t, d, false)
 	id := idOf("typical")
-	m.server.prepared.Add(preparedID(id), &preparedStatement{})
+	m.server.prepared.add(preparedID(id), &preparedStatement{}, nil)
 	request := requestBytes(t, d, d.envelope(t, 1, execute(id, noise(120_000))))
 	round := func() {
 		require.NoError(t, m.feed(m.up, request))

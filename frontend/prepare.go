@@ -250,11 +250,8 @@ func (s *preparedStatements) Get(id preparedID) (*preparedStatement, bool) {
 	return r.preparedStatement, ok
 }
 
-// Add adds a statement that counts for no connection's share.
-func (s *preparedStatements) Add(id preparedID, p *preparedStatement) { s.add(id, p, nil) }
-
-// add adds a statement that a connection has prepared. A statement that is in the cache already stays in the
-// share of the connection that prepared it first.
+// add adds a statement that a connection has prepared, or one that counts for no connection's share: by is nil. A
+// statement that is in the cache already stays in the share of the connection that prepared it first.
 func (s *preparedStatements) add(id preparedID, p *preparedStatement, by *preparedShare) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -147,7 +147,7 @@ func RowName(values [][]byte) string {
 // Columns returns the columns to read, unless all are read: first those that a refusal shows, then
 // static columns and summed columns.
 func (c *Conditions) Columns() []string {
-	columns := c.ToldColumns()
+	columns := c.toldColumns()
 	for _, name := range c.Table.Static {
 		if c.Statics && !slices.Contains(columns, name) {
 			columns = append(columns, name)
@@ -161,8 +161,8 @@ func (c *Conditions) Columns() []string {
 	return columns
 }
 
-// ToldColumns returns the columns that a refusal shows, unless it shows all.
-func (c *Conditions) ToldColumns() []string {
+// toldColumns returns the columns that a refusal shows, unless it shows all.
+func (c *Conditions) toldColumns() []string {
 	if c.Batch {
 		return slices.Concat(c.Table.Primary, c.Told)
 	}

@@ -145,7 +145,7 @@ func (y *Evaluation) looked(column catalog.Column) bool {
 func (y *Evaluation) Refusal() *message.RowsResult {
 	told := len(y.columns)
 	if !y.All {
-		told = len(y.ToldColumns())
+		told = len(y.toldColumns())
 	}
 	partition := y.Table.Primary[:len(y.Table.PartitionKey())]
 	result := &message.RowsResult{Metadata: &message.RowsMetadata{Columns: y.columns[:told]}}

@@ -67,9 +67,7 @@ type Direction struct {
 
 	at wire.Envelope // the envelope being decided about; empty between two rounds of Run
 
-	gather   []byte // v5: the parts of an envelope that must be decided about as a whole
-	gathered Account
-	decided  bool // v5: Decide has seen the first part of gather, and needs the whole
+	gathering
 
 	ended  uint64 // how many envelopes have been processed
 	waited int64  // for how long the rest of the present envelope has been waited for, in ns
@@ -85,10 +83,17 @@ type replies struct {
 	told []byte    // replies not yet written, in a buffer of the pool; nil if there are none
 }
 
+// gathering is an envelope of v5 that must be decided about as a whole.
+type gathering struct {
+	gather   []byte // the parts so far
+	gathered Account
+	decided  bool // Decide has seen the first part, and needs the whole
+}
+
 // NewDirection returns a direction of a connection; In and Out are still to be set. Gathered
 // envelopes are counted in the account.
 func NewDirection(h Handler, f *Framing, gathered Account) *Direction {
-	return &Direction{handler: h, framing: f, gathered: gathered}
+	return &Direction{handler: h, framing: f, gathering: gathering{gathered: gathered}}
 }
 
 // Run blocks until a socket fails or the handler returns an error. It returns io.EOF when the peer of
@@ -302,7 +307,7 @@ func (d *Direction) Post(raw []byte) { d.Out.Post(d.framing.appendTo(nil, raw)) 
 // not read.
 func (d *Direction) Flush() error {
 	if d.told != nil {
-		d.Back.PostNow(d.told)
+		d.Back.postNow(d.told)
 		d.clearTold()
 	}
 	run := d.In.buf[d.start:d.In.r]

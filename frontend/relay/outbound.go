@@ -55,9 +55,9 @@ func (o *Outbound) Post(b []byte) {
 	o.settle()
 }
 
-// PostNow is Post that writes b without a copy, unless another goroutine is writing or the direction
+// postNow is Post that writes b without a copy, unless another goroutine is writing or the direction
 // is inside an envelope.
-func (o *Outbound) PostNow(b []byte) {
+func (o *Outbound) postNow(b []byte) {
 	if !o.mu.TryLock() {
 		o.Post(b)
 		return

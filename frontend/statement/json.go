@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -146,8 +145,24 @@ func columnOfJSON(name string) string {
 	return strings.ToLower(name)
 }
 
-// bare matches JSON strings whose value CQL writes without quotes: numbers, UUIDs and blobs.
-var bare = regexp.MustCompile(`^(-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|0[xX]([0-9a-fA-F]{2})*)$`)
+// isBare reports whether a JSON string has a value that CQL writes without quotes: a number, a UUID or a blob.
+func isBare(text string) bool {
+	lexer := rewrite.NewLexer([]byte(text))
+	token := lexer.Next()
+	if token.Span != (rewrite.Span{End: len(text)}) {
+		return false
+	}
+	switch token.Kind {
+	case rewrite.TokenInteger, rewrite.TokenUUID:
+		return true
+	case rewrite.TokenFloat:
+		_, fraction, point := strings.Cut(text, ".")
+		return !point || fraction != "" && fraction[0] >= '0' && fraction[0] <= '9'
+	case rewrite.TokenBlob:
+		return len(text)%2 == 0
+	}
+	return false
+}
 
 // literalOfJSON returns the CQL literal for the JSON value of a key column. Whether it fits the column's
 // type is checked when the key is read. ok is false for arrays and objects, and for a decimal with a
@@ -155,7 +170,7 @@ var bare = regexp.MustCompile(`^(-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?|[0-9a-fA-
 func literalOfJSON(c catalog.Column, raw json.RawMessage) (literal string, ok bool) {
 	var text string
 	if json.Unmarshal(raw, &text) == nil && raw[0] == '"' {
-		if bare.MatchString(text) && !slices.Contains([]string{"text", "varchar", "ascii", "boolean"}, c.Type) {
+		if isBare(text) && !slices.Contains([]string{"text", "varchar", "ascii", "boolean"}, c.Type) {
 			return text, true
 		}
 		return rewrite.QuoteString(text), true

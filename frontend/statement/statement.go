@@ -30,11 +30,11 @@ type Statement struct {
 // FollowsTable reports whether the statement is a plain write on a single table. Such a write is carried
 // out by the policy that the table has at that moment.
 func (s *Statement) FollowsTable() bool {
-	return s.PlainWrite() && (s.Parsed.Verb != rewrite.Batch || s.OnOneTable())
+	return s.PlainWrite() && (s.Parsed.Verb != rewrite.Batch || s.onOneTable())
 }
 
-// OnOneTable reports whether all statements of the batch are on its table.
-func (s *Statement) OnOneTable() bool {
+// onOneTable reports whether all statements of the batch are on its table.
+func (s *Statement) onOneTable() bool {
 	return !slices.ContainsFunc(s.Parts(), func(part Statement) bool { return part.elsewhere })
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/pierrec/lz4/v4"
 )
 
-// ErrTooLarge means that a body is, or claims to become, larger than the limit.
-var ErrTooLarge = errors.New("message is larger than the limit")
+// errTooLarge means that a body is, or claims to become, larger than the limit.
+var errTooLarge = errors.New("message is larger than the limit")
 
 // maxLz4Ratio and maxSnappyRatio bound how much larger a body may claim to become: neither format
 // can grow more, since a byte of lz4 stands for at most 255 and three bytes of snappy for 64. A body
@@ -83,7 +83,7 @@ func Decompress(algorithm primitive.Compression, body, scratch []byte, limit int
 		}
 		n := int(binary.BigEndian.Uint32(body))
 		if n > limit || n > maxLz4Ratio*len(body) {
-			return nil, fmt.Errorf("decompress lz4: %d bytes: %w", n, ErrTooLarge)
+			return nil, fmt.Errorf("decompress lz4: %d bytes: %w", n, errTooLarge)
 		}
 		if n == 0 {
 			return nil, nil
@@ -96,7 +96,7 @@ func Decompress(algorithm primitive.Compression, body, scratch []byte, limit int
 			return nil, fmt.Errorf("decompress snappy: %w", err)
 		}
 		if n > limit || n > maxSnappyRatio*len(body) {
-			return nil, fmt.Errorf("decompress snappy: %d bytes: %w", n, ErrTooLarge)
+			return nil, fmt.Errorf("decompress snappy: %d bytes: %w", n, errTooLarge)
 		}
 		b, err := snappy.Decode(sized(scratch, n), body)
 		if err != nil {

@@ -126,6 +126,6 @@ func TestDecompressHasALimit(t *testing.T) {
 		require.NoError(t, err, algorithm)
 		assert.Equal(t, body, plain)
 		_, err = Decompress(algorithm, packed, nil, len(body)-1)
-		assert.ErrorIs(t, err, ErrTooLarge, algorithm)
+		assert.ErrorIs(t, err, errTooLarge, algorithm)
 	}
 }

@@ -174,8 +174,10 @@ func latency() Experiment {
 	}
 }
 
-// Moments of a section.
+// left is when a section was left.
 func left(t Timing) time.Duration { return t.Left }
+
+// done is when its put was answered.
 func done(t Timing) time.Duration { return t.Done }
 
 // waits are what an outcome gives where it is asked how long it took. The means are those of the sites' means: a site whose

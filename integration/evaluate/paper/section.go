@@ -156,13 +156,16 @@ type local struct {
 	key string
 }
 
+// Get is GetEventual.
 func (l *local) Get(ctx context.Context) ([]byte, error) {
 	value, err := l.c.GetEventual(ctx, l.key)
 	return value, plain(err)
 }
 
+// Put writes to one replica.
 func (l *local) Put(ctx context.Context, value []byte) error {
 	return l.c.send(ctx, DataPut, gocql.One, "UPDATE data_table SET value = ? WHERE key = ?", value, l.key)
 }
 
+// Leave has nothing to give back.
 func (l *local) Leave(context.Context) error { return nil }

@@ -23,8 +23,8 @@ type Fault struct {
 	strike, mend func(context.Context, *world, []*trial) error
 }
 
-// everywhere are the sites with nodes.
-var everywhere = []int{1, 2, 3}
+// everywhere returns the sites with nodes.
+func everywhere() []int { return []int{1, 2, 3} }
 
 // Faults returns those of the table.
 func Faults() []Fault {
@@ -56,11 +56,13 @@ func Faults() []Fault {
 	}
 }
 
+// pause stops the proxy of site 1 and client 1 of each trial.
 func pause(_ context.Context, w *world, all []*trial) error {
 	w.signal(1, syscall.SIGSTOP)
 	return signalFirst(all, syscall.SIGSTOP)
 }
 
+// resume lets those go on that pause has stopped.
 func resume(_ context.Context, w *world, all []*trial) error {
 	w.signal(1, syscall.SIGCONT)
 	return signalFirst(all, syscall.SIGCONT)
@@ -76,11 +78,13 @@ func signalFirst(all []*trial, s syscall.Signal) error {
 	return nil
 }
 
+// kill ends the proxy of site 1 and client 1 of each trial.
 func kill(_ context.Context, w *world, all []*trial) error {
 	w.proxies[0].Kill()
 	return signalFirst(all, syscall.SIGKILL)
 }
 
+// revive starts the proxy of site 1 again.
 func revive(ctx context.Context, w *world, _ []*trial) error { return w.startProxy(ctx, 1) }
 
 // holdBack: what a process has written, its kernel sends again and again until it arrives.
@@ -96,15 +100,16 @@ func heal(ctx context.Context, w *world, all []*trial) error {
 	return healNodes(ctx, w, all)
 }
 
+// healNodes ends what the nodes do with messages.
 func healNodes(ctx context.Context, w *world, _ []*trial) error {
-	return w.each(ctx, "heal", everywhere...)
+	return w.each(ctx, "heal", everywhere()...)
 }
 
 // rules lays rules on what every node sends.
 func rules(commands ...string) func(context.Context, *world, []*trial) error {
 	return func(ctx context.Context, w *world, _ []*trial) error {
 		for _, command := range commands {
-			if err := w.each(ctx, command, everywhere...); err != nil {
+			if err := w.each(ctx, command, everywhere()...); err != nil {
 				return err
 			}
 		}
@@ -112,6 +117,7 @@ func rules(commands ...string) func(context.Context, *world, []*trial) error {
 	}
 }
 
+// loseAnswers drops answers between nodes, and all that the node of site 1 sends to the client beside it.
 func loseAnswers(ctx context.Context, w *world, all []*trial) error {
 	w.network.Cut(1, sites+1)
 	return rules("drop PAXOS2_PROPOSE_RSP * 20", "drop MUTATION_RSP * 20")(ctx, w, all)
@@ -123,6 +129,7 @@ func deafen(ctx context.Context, w *world, _ []*trial) error {
 	return errors.Join(w.each(ctx, "drop PAXOS_COMMIT_REQ "+third, 1, 2), w.each(ctx, "drop PAXOS2_PREPARE_REQ "+third, 1, 2))
 }
 
+// skew sets the clocks of nodes 2 and 3 a minute off, and that of client 1 of each trial right.
 func skew(ctx context.Context, w *world, all []*trial) error {
 	for _, t := range all {
 		t.clients[1].tell("skew 0")
@@ -131,6 +138,7 @@ func skew(ctx context.Context, w *world, all []*trial) error {
 	return errors.Join(w.each(ctx, fmt.Sprint("skew ", -minute), 2), w.each(ctx, fmt.Sprint("skew ", minute), 3))
 }
 
+// unskew sets the clocks that are still off right.
 func unskew(ctx context.Context, w *world, all []*trial) error {
 	for _, t := range all {
 		t.clients[2].tell("skew 0")
@@ -149,8 +157,10 @@ func cut(_ context.Context, w *world, _ []*trial) error {
 	return nil
 }
 
+// killNode kills the node of site 1.
 func killNode(_ context.Context, w *world, _ []*trial) error { return w.nodes.Nodes()[0].Kill() }
 
+// startNode starts it again, and waits until it answers.
 func startNode(ctx context.Context, w *world, _ []*trial) error {
 	if err := w.nodes.Nodes()[0].Start(ctx); err != nil {
 		return err

@@ -61,7 +61,11 @@ type open struct {
 // Token is when it was entered.
 func (o *open) Token() int64 { return o.token }
 
-// Get, Put and Leave are without any lock.
+// Get reads without any lock.
 func (o *open) Get(ctx context.Context) ([]byte, error) { return o.table.Get(ctx, o.key) }
+
+// Put writes without any lock.
 func (o *open) Put(ctx context.Context, v []byte) error { return o.table.Put(ctx, o.key, v) }
-func (o *open) Leave(context.Context) error             { return nil }
+
+// Leave has nothing to give back.
+func (o *open) Leave(context.Context) error { return nil }

@@ -43,11 +43,12 @@ func (u unlocked) Keys(ctx context.Context) ([]string, error) {
 	return keys, err
 }
 
-// Get is get, and Put is put.
+// Get is get.
 func (u unlocked) Get(ctx context.Context, key string) ([]byte, error) {
 	return u.c.GetEventual(ctx, key)
 }
 
+// Put is put.
 func (u unlocked) Put(ctx context.Context, key string, value []byte) error {
 	return u.c.Put(ctx, key, value)
 }

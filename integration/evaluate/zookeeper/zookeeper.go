@@ -99,6 +99,7 @@ func New(o Options) (*Client, error) {
 // silent is a logger that says nothing.
 type silent struct{}
 
+// Printf implements zk.Logger.
 func (silent) Printf(string, ...any) {}
 
 // Close implements section.Client.
