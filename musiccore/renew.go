@@ -40,7 +40,7 @@ func (k *key) renew(now Now) {
 
 // renewed moves the term into the window of its applied Renew. A request that came since needs
 // another Renew.
-func (t *term) renewed(now Now, epoch Stamp) {
+func (t *term) renewed(epoch Stamp) {
 	if t == nil {
 		return
 	}
