@@ -36,7 +36,7 @@ func TestKeyspaceMusicIsDropped(t *testing.T) {
 	s.refused(s.client, "MUSIC_UNAVAILABLE", fmt.Sprintf(write, held, 3, "b"))
 	s.refused(s.client, "MUSIC_UNAVAILABLE", "LOCK ACCOUNTS WHERE branch = 'c' WAIT 100ms")
 	s.refused(s.client, "MUSIC_UNLOCKED", "UPDATE ACCOUNTS SET balance = 666 WHERE branch = 'b' AND id = 'x'")
-	running.log.tells(t, "a proxy that is started makes it anew")
+	running.log.tells(t, "a proxy that is started creates it again")
 
 	started := startProxy(t, at)
 	other := s.driver.open(t, started.address, s.keyspace)

@@ -114,7 +114,7 @@ func TestClientsAreNotTheProxy(t *testing.T) {
 	for _, who := range []string{identityOfProxy, identityOfApp, identityOfNone} {
 		p.clients[who] = signer.issue(t.TempDir(), "127.0.0.1", who)
 	}
-	const anybody, own = "nodes take every client for a role", "the proxy's own role"
+	const anybody, own = "nodes give every client the role", "the proxy's own role"
 	stop := p.open("org.apache.cassandra.auth.MutualTlsWithPasswordFallbackAuthenticator", false)
 	p.roles()
 	p.try(t, []mtlsCase{

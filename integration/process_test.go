@@ -146,7 +146,7 @@ func TestSIGTERMBeforeCassandraIsThere(t *testing.T) {
 	p.cmd.Stderr = p.log
 	require.NoError(t, p.cmd.Start())
 	eventually(t, time.Minute, "the program waits for Cassandra", func() error {
-		if !bytes.Contains([]byte(p.log.String()), []byte("not there yet")) {
+		if !bytes.Contains([]byte(p.log.String()), []byte("cannot be reached yet")) {
 			return errorf("log: %s", p.log)
 		}
 		return nil

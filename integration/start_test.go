@@ -66,7 +66,7 @@ func TestHealthAddressThatIsTaken(t *testing.T) {
 	lines := logLines(t, p.log.String())
 	require.NotEmpty(t, lines)
 	assert.Contains(t, lines[len(lines)-1]["error"], "metrics-listen")
-	assert.NotContains(t, p.log.String(), "not there yet")
+	assert.NotContains(t, p.log.String(), "cannot be reached yet")
 
 	c := needEnvironment(t).config()
 	c.Listen.Metrics, c.Listen.MetricsAsked = taken.Addr().String(), false

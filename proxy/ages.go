@@ -7,25 +7,24 @@ import (
 	"time"
 )
 
-// ageStep is how exactly the age of the oldest is told.
+// ageStep is the precision of ages.oldest.
 const ageStep = 100 * time.Millisecond
 
-// ages tells how old the oldest of many is, without a walk over them: it counts how many began in
-// each ageStep. Its memory grows with the moments at which those that are left began, not with
-// their number. For concurrent use.
+// ages finds the age of the oldest of many items without visiting them: it counts how many began in each
+// ageStep. Its memory grows with the number of different steps, not of items. It is safe for concurrent use.
 type ages struct {
 	mu     sync.Mutex
-	starts []start // ascending; the first has some left
-	empty  int     // of starts, how many have none left
+	starts []start // ascending; the first is not empty
+	empty  int     // how many of starts have none left
 }
 
-// start is how many of those that began in a step are left.
+// start is the number of items left that began in a step.
 type start struct {
 	step int64
 	left int
 }
 
-// add notes that one has begun, at a moment of BOOTTIME.
+// add adds an item that began at a moment of BOOTTIME.
 func (a *ages) add(at time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -39,7 +38,7 @@ func (a *ages) add(at time.Duration) {
 	a.starts[i].left++
 }
 
-// remove notes that one has ended that was added with this moment.
+// remove removes an item that was added with this moment.
 func (a *ages) remove(at time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -62,12 +61,12 @@ func (a *ages) remove(at time.Duration) {
 	}
 }
 
-// find returns where the step of a moment stands, or would stand.
+// find returns the index of a moment's step, or where it would be inserted.
 func (a *ages) find(at time.Duration) (i int, found bool) {
 	return slices.BinarySearchFunc(a.starts, int64(at/ageStep), func(s start, step int64) int { return cmp.Compare(s.step, step) })
 }
 
-// oldest returns how old the oldest is; 0 where there is none.
+// oldest returns the age of the oldest item; 0 if there is none.
 func (a *ages) oldest(now time.Duration) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -16,34 +16,34 @@ import (
 	"music/musiccore"
 )
 
-// auditLevel is how much the audit tells; each level tells all that those before it do.
+// auditLevel is how much is audited; each level includes those before it.
 type auditLevel int
 
 // The levels, in the order of auditLevels.
 const (
 	auditNone    auditLevel = iota
-	auditRefused            // what was refused, fenced off, or ended by force
-	auditEnds               // ends of locks; short ones summed
+	auditRefused            // operations refused or fenced off, and locks ended by force
+	auditEnds               // ends of locks; those of short sections are summed up
 	auditAll                // each grant and each end
 )
 
-// auditLevels returns the levels in the words of the setting audit.
+// auditLevels returns the levels as words of the setting audit.
 func auditLevels() []string { return []string{"none", "refused", "ends", "all"} }
 
-// audit writes the lines of docs/audit.md. Its methods may be called by many at once, and share no
-// lock as long as locks are given and given back.
+// audit writes the lines of docs/audit.md. It is safe for concurrent use, and takes no lock for the grants
+// and ends of short sections.
 type audit struct {
 	level  auditLevel
 	log    zerolog.Logger
 	tables *criticalTables
-	proxy  string                          // the address that drivers are told
-	sums   atomic.Pointer[map[sumKey]*sum] // as many as roles use tables; a map that is there does not change
+	proxy  string                          // the address that drivers are shown
+	sums   atomic.Pointer[map[sumKey]*sum] // one for each role and table; the map is replaced, never changed
 
-	mu    sync.Mutex                                    // guards what follows, and who replaces sums
-	roles *simplelru.LRU[string, *zerolog.BurstSampler] // how many refusals each has had
+	mu    sync.Mutex                                    // guards roles, and the replacement of sums
+	roles *simplelru.LRU[string, *zerolog.BurstSampler] // bounds the lines about each role's refusals
 }
 
-// newAudit writes to log, as far as the setting (a word of auditLevels) says.
+// newAudit returns an audit that writes to log. setting is one of auditLevels.
 func newAudit(log zerolog.Logger, setting, proxy string, tables *criticalTables) *audit {
 	roles, err := simplelru.NewLRU[string, *zerolog.BurstSampler](rolesKept, nil)
 	if err != nil {
@@ -54,9 +54,9 @@ func newAudit(log zerolog.Logger, setting, proxy string, tables *criticalTables)
 	return a
 }
 
-// hasNoLine reports whether what happened to a lock gets no line of its own, which tell writes: it
-// is told by no audit of this level, or was now added to a sum. by is the client that has ended the
-// lock with UNLOCK or FORCE; nobody where it has ended otherwise. It neither blocks nor allocates.
+// hasNoLine reports whether a note gets no line of its own: it is not audited at this level, or hasNoLine
+// has added it to a sum. If it returns false, the caller must call tell. by is the client that has ended the
+// lock with UNLOCK or FORCE; zero if it has ended otherwise. It neither blocks nor allocates.
 func (a *audit) hasNoLine(n *musiccore.Note, by *musiccore.Client) bool {
 	switch {
 	case a.level < noteLevel(n.Kind):
@@ -68,7 +68,7 @@ func (a *audit) hasNoLine(n *musiccore.Note, by *musiccore.Client) bool {
 	return true
 }
 
-// noteLevel returns the lowest level that tells of what happened.
+// noteLevel returns the lowest level at which a kind of note is audited.
 func noteLevel(kind musiccore.NoteKind) auditLevel {
 	switch kind {
 	case musiccore.NoteForced:
@@ -78,15 +78,15 @@ func noteLevel(kind musiccore.NoteKind) auditLevel {
 	case musiccore.NoteGranted:
 		return auditAll
 	}
-	return auditAll + 1 // nothing that happened to a lock
+	return auditAll + 1 // not audited
 }
 
-// isShort reports whether a section has ended of which there are too many for a line each.
+// isShort reports whether a note is the end of a short section: there are too many of those for a line each.
 func isShort(n *musiccore.Note) bool {
 	return n.Kind == musiccore.NoteEnded && n.State == musiccore.StateReleased && (n.InBlock || n.Client.OneWrite)
 }
 
-// tell writes a line for what happened to a lock, and by whom.
+// tell writes a line for a note; by is as for hasNoLine.
 func (a *audit) tell(n musiccore.Note, by musiccore.Client) {
 	line := a.line(n.Key, n.Ref, n.Client)
 	switch n.Kind {
@@ -109,17 +109,17 @@ func (a *audit) tell(n musiccore.Note, by musiccore.Client) {
 	}
 }
 
-// sumPeriod is how often sums are told.
+// sumPeriod is the time between two lines for a sum.
 const sumPeriod = time.Minute
 
-// sumKey is what short sections are summed by.
+// sumKey is the key by which short sections are summed up.
 type sumKey struct {
 	table    [16]byte
 	role     string
 	oneWrite bool
 }
 
-// sum is what has not been told yet of short sections.
+// sum is the sum of short sections since the last line for them.
 type sum struct {
 	sections atomic.Uint64
 	held     atomic.Int64 // ns
@@ -136,8 +136,7 @@ func (a *audit) sum(n *musiccore.Note) {
 	s.held.Add(int64(n.Duration))
 }
 
-// newSum returns the sum of a key that was not there before, unless another goroutine has made it
-// meanwhile.
+// newSum adds the sum of a key, unless another goroutine has done so meanwhile, and returns it.
 func (a *audit) newSum(key sumKey) *sum {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -151,14 +150,14 @@ func (a *audit) newSum(key sumKey) *sum {
 	return all[key]
 }
 
-// run tells the sums once a period until ctx ends.
+// run writes the sums every sumPeriod, until ctx ends.
 func (a *audit) run(ctx context.Context) {
 	for pause(ctx, sumPeriod) {
 		a.flush()
 	}
 }
 
-// flush tells the sums of what has ended since they were told last.
+// flush writes a line for each sum, and begins new ones.
 func (a *audit) flush() {
 	for k, s := range *a.sums.Load() {
 		if n := s.sections.Swap(0); n > 0 {
@@ -169,14 +168,14 @@ func (a *audit) flush() {
 	}
 }
 
-// refusals is how many refused attempts of a role are told in a minute; rolesKept of how many roles
-// at a time.
+// refusals bounds the lines about a role's refused attempts per minute, rolesKept the number of roles for
+// which they are counted.
 const (
 	refusals  = 20
 	rolesKept = 1000
 )
 
-// refused tells of an attempt that was refused, unless the role has had too many just now.
+// refused writes a line about a refused attempt, unless the role has had too many of them.
 func (a *audit) refused(r frontend.Refusal) {
 	switch {
 	case a.level < auditRefused:
@@ -187,7 +186,7 @@ func (a *audit) refused(r frontend.Refusal) {
 	}
 }
 
-// sampler says which refusals of a role are told.
+// sampler returns the bound of the lines about a role's refusals.
 func (a *audit) sampler(role string) *zerolog.BurstSampler {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -199,13 +198,13 @@ func (a *audit) sampler(role string) *zerolog.BurstSampler {
 	return s
 }
 
-// begin begins a line with what each has. Its level is written as that of the log's lines is, but a
-// file of its own has all lines whatever the level of the log.
+// begin begins a line, with the fields that all lines have. It has a level like the log's lines, but is
+// written whatever the level of the log.
 func (a *audit) begin() *zerolog.Event {
 	return a.log.Log().Stringer(zerolog.LevelFieldName, zerolog.InfoLevel).Bool("audit", true).Str("proxy", a.proxy)
 }
 
-// line begins a line about one lock: who, where, and on which lock.
+// line begins a line about one lock, with client, reference, table and key.
 func (a *audit) line(k musiccore.Key, r musiccore.LockRef, by musiccore.Client) *zerolog.Event {
 	e := a.named(a.begin().Str("role", by.Role).Str("client", by.Address).Int64("lock_ref", int64(r)), k.Table)
 	t := a.tables.table(k.Table)
@@ -218,7 +217,7 @@ func (a *audit) line(k musiccore.Key, r musiccore.LockRef, by musiccore.Client) 
 	return e.Str("key", catalog.KeyText(t.Key, k.PK))
 }
 
-// named adds the name of a table; of one that is not critical any more, its id.
+// named adds the name of a table, or its id if it is no longer critical.
 func (a *audit) named(e *zerolog.Event, table [16]byte) *zerolog.Event {
 	if t := a.tables.table(table); t != nil {
 		return e.Stringer("table", t)

@@ -11,22 +11,22 @@ import (
 	"music/musiccore"
 )
 
-// plainSettings stands in music.tables for a table that is critical no more.
+// plainSettings is the value in music.tables for a table that is no longer critical.
 const plainSettings = "plain"
 
-// errRaced tells that another proxy was first to store something: the schema is to be read again.
+// errRaced means that another proxy has stored something first: the schema must be read again.
 var errRaced = errors.New("another proxy was first")
 
-// thisOne is how this proxy names itself among those that have not followed.
+// thisOne is this proxy's name among those that have not followed.
 const thisOne = "this address (Cassandra owes it answers of before)"
 
-// errNoClock tells that closed cannot be raised while own and cluster clock differ.
-var errNoClock = errors.New("own clock and the cluster's differ too much")
+// errNoClock means that closed cannot be raised while the clocks of this proxy and of the cluster differ.
+var errNoClock = errors.New("the clocks of this proxy and of the cluster differ too much")
 
-// barrier makes sure that every write which did not know that the table is critical lies below
-// closed: it waits until each living proxy has followed the schema, then raises closed and stores
-// the settings in one LWT (docs/design.md 4, "Becoming critical is a barrier"). late names the
-// proxies that it waits for.
+// barrier ensures that every write that was sent as a plain one before the table was critical has a stamp
+// below closed: when each living proxy has followed the schema it raises closed and stores the settings in
+// one LWT (docs/design.md 4, "Becoming critical is a barrier"). It does not wait: late names the proxies that
+// have not followed yet, after which barrier must be called again.
 func (s *schema) barrier(ctx context.Context, t *dataTable, version gocql.UUID) (late []string, err error) {
 	known := t.stored
 	if known.err != nil {
@@ -44,7 +44,7 @@ func (s *schema) barrier(ctx context.Context, t *dataTable, version gocql.UUID) 
 		return []string{thisOne}, nil
 	}
 	if t.Made && known.text != "" && known.text != plainSettings && !s.agreed(ctx, version) {
-		return []string{disagreeing}, nil // older settings may be those of a node that is behind
+		return []string{disagreeing}, nil // the settings may be older ones, from a node that is behind
 	}
 	if late, err = s.heartbeat.lagging(ctx, s.applied, t.named); err != nil || len(late) > 0 {
 		return late, err
@@ -52,9 +52,9 @@ func (s *schema) barrier(ctx context.Context, t *dataTable, version gocql.UUID) 
 	return nil, s.raise(ctx, t, known.text)
 }
 
-// closing returns what closed is raised to. A table without lock rows has no base that could be
-// above it (docs/protocol.md 2.3, D); and where plain writes go on, a stamp ahead of the clock
-// would hide them under what is written with a lock.
+// closing returns the value to raise closed to. A table without lock rows has no epoch that could be above
+// it (docs/protocol.md 2.3, D). With unlocked=allow closed must not be ahead of the clock, since plain writes
+// would then be hidden by older writes under a lock.
 func (t *dataTable) closing(now musiccore.Now) musiccore.Stamp {
 	if t.Made && t.Settings.Unlocked != catalog.Allow {
 		return musiccore.Closing(now, t.stored.closed)
@@ -62,10 +62,10 @@ func (t *dataTable) closing(now musiccore.Now) musiccore.Stamp {
 	return max(now.Clk, t.stored.closed+1)
 }
 
-// raise writes a new closed beside the settings, unless another proxy was first: then the next
-// refresh sees what it wrote.
+// raise stores a new closed with the settings. It returns errRaced if another proxy has stored some first,
+// which the next refresh reads.
 func (s *schema) raise(ctx context.Context, t *dataTable, old string) error {
-	if err := s.heartbeat.look(ctx); err != nil { // the clocks may have stood still since the last one
+	if err := s.heartbeat.look(ctx); err != nil { // the clocks may have stood still since the last look
 		return fmt.Errorf("raise closed of %s: %w", t, err)
 	}
 	now := s.heartbeat.clock.now()
@@ -89,8 +89,8 @@ func (s *schema) raise(ctx context.Context, t *dataTable, old string) error {
 	return nil
 }
 
-// retire notes that a table is not critical any more: when it becomes so again, closed is raised
-// anew.
+// retire stores that a table is no longer critical, so that closed is raised again if it becomes critical
+// again.
 func (s *schema) retire(ctx context.Context, t *dataTable) error {
 	_, err := s.session.Query("UPDATE music.tables SET settings = ? WHERE id = ? IF settings = ?", plainSettings, gocql.UUID(t.ID), t.storedText()).
 		Consistency(gocql.Quorum).SerialConsistency(gocql.Serial).MapScanCASContext(ctx, map[string]any{})

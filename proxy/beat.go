@@ -15,22 +15,22 @@ import (
 // beatTiming is how long each part of a beat took, for the log.
 type beatTiming struct{ look, write, again time.Duration }
 
-// observation is what a look at the own row has shown, with the clocks as they stood after it.
+// observation is the result of a look at the session's row, with the clocks just after it.
 type observation struct {
 	look musiccore.Look
 	beat int64
 	now  musiccore.Now
 }
 
-// beat writes one beat between two looks at the own row and at the cluster's clock. The lease
-// counts from before it was sent.
+// beat writes one beat, between two looks at the session's row and at the cluster's clock. The session lease
+// counts from just before the beat was sent. It blocks for three queries.
 func (l *heartbeat) beat(ctx context.Context) error {
 	_, err := l.timedBeat(ctx, l.self.Load(), "")
 	return err
 }
 
-// timedBeat writes a beat of self, even where this proxy has another session by then: a number
-// belongs to the session that gave it. via is the node that is asked; "" leaves it to the driver.
+// timedBeat writes a beat of session self, which may no longer be this proxy's session: the number of a beat
+// belongs to the session that gave it. via is the id of the node to ask; "" leaves it to the driver.
 func (l *heartbeat) timedBeat(ctx context.Context, self *musiccore.Session, via string) (took beatTiming, err error) {
 	begun := time.Now()
 	before, err := l.observe(ctx, self, via)
@@ -43,7 +43,7 @@ func (l *heartbeat) timedBeat(ctx context.Context, self *musiccore.Session, via 
 	}
 	n, ok := self.Beat(before.now)
 	if !ok {
-		return took, nil // dead: run takes a new session
+		return took, nil // the session is dead: run begins a new one
 	}
 	begun = time.Now()
 	err = l.write(ctx, self, n, via)
@@ -61,8 +61,7 @@ func (l *heartbeat) timedBeat(ctx context.Context, self *musiccore.Session, via 
 	return took, self.Saw(after.now, after.look, after.beat)
 }
 
-// observe reads the session's own row at QUORUM and the cluster's clock. The caller judges what it
-// has read.
+// observe reads the session's row at QUORUM, and the cluster's clock.
 func (l *heartbeat) observe(ctx context.Context, self *musiccore.Session, via string) (observation, error) {
 	before := time.Now()
 	g := observation{look: self.Look(l.clock.now())}
@@ -75,7 +74,7 @@ func (l *heartbeat) observe(ctx context.Context, self *musiccore.Session, via st
 		err = l.session.Query("SELECT toTimestamp(now()) AS now FROM system.local").Consistency(gocql.One).SetHostID(via).ScanContext(ctx, &cluster)
 	}
 	if err != nil {
-		return observation{}, fmt.Errorf("look at the own session and the cluster's clock: %w", err)
+		return observation{}, fmt.Errorf("read this proxy's session and the cluster's clock: %w", err)
 	}
 	if beat != nil {
 		g.beat = *beat
@@ -86,7 +85,7 @@ func (l *heartbeat) observe(ctx context.Context, self *musiccore.Session, via st
 	return g, nil
 }
 
-// look looks at the own row and the cluster's clock, and ends the session where these say so.
+// look reads the session's row and the cluster's clock, and ends the session if these demand it.
 func (l *heartbeat) look(ctx context.Context) error {
 	self := l.self.Load()
 	g, err := l.observe(ctx, self, "")
@@ -96,8 +95,8 @@ func (l *heartbeat) look(ctx context.Context) error {
 	return self.Saw(g.now, g.look, g.beat)
 }
 
-// write puts a beat into music.sessions, stamped by its own number: a clock that steps back must
-// not hide it (C5).
+// write writes a beat into music.sessions. Its number is its write timestamp, so that a clock that steps back
+// does not hide it (C5).
 func (l *heartbeat) write(ctx context.Context, self *musiccore.Session, n int64, via string) error {
 	applied := l.schema.Load()
 	err := l.session.Query("INSERT INTO music.sessions (session, beat, schema_version, addr, lease, rules, version) VALUES (?, ?, ?, ?, ?, ?, ?)",

@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	serviceTimeout = 12 * time.Second // longer than any of Cassandra's own limits, so that it is Cassandra that answers
-	connectPause   = time.Second      // between two tries to reach the cluster at start
+	serviceTimeout = 12 * time.Second // longer than Cassandra's own timeouts, so that Cassandra answers first
+	connectPause   = time.Second      // between two attempts to reach the cluster at start
 )
 
-// openService opens the proxy's own session with the cluster, which carries all that is not a
-// client's: lock rows, beats, schema, synchronise. The driver retries nothing on it: only the core
-// knows what may be repeated. openService waits until the cluster answers, or ctx ends.
+// openService opens the proxy's own driver session, which is used for everything but clients' requests: lock
+// rows, beats, schema, synchronise. The driver must not retry on it: only the core knows what may be
+// repeated. It blocks until the cluster answers or ctx ends.
 func openService(ctx context.Context, c config.Cassandra, h *home, log zerolog.Logger) (*gocql.Session, error) {
 	complaint := newStartLog(log.With().Strs("contact_points", c.Addresses()).Logger())
 	for {
@@ -31,18 +31,17 @@ func openService(ctx context.Context, c config.Cassandra, h *home, log zerolog.L
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("reach Cassandra: %w", context.Cause(ctx))
 		}
-		complaint.say(err, "Cassandra is not there yet; the proxy listens once it is")
+		complaint.say(err, "Cassandra cannot be reached yet; the proxy listens for drivers when it can")
 		if !pause(ctx, connectPause) {
 			return nil, fmt.Errorf("reach Cassandra: %w", err)
 		}
 	}
 }
 
-// startLog says why Cassandra cannot be had: at once, and again every minute for as long as it is
-// so.
+// startLog logs why Cassandra cannot be reached: at once, and then once a minute.
 type startLog struct{ login, other zerolog.Logger }
 
-// newStartLog returns one that has said nothing yet.
+// newStartLog returns a startLog that writes to log.
 func newStartLog(log zerolog.Logger) *startLog {
 	each := func() zerolog.Logger {
 		return log.Sample(&zerolog.BurstSampler{Burst: 1, Period: time.Minute})
@@ -50,19 +49,19 @@ func newStartLog(log zerolog.Logger) *startLog {
 	return &startLog{login: each(), other: each()}
 }
 
-// say logs err, and meaning unless Cassandra has refused the proxy's own login.
+// say logs err, with the message meaning or, if Cassandra has refused the proxy's login, one about that.
 func (c *startLog) say(err error, meaning string) {
 	if refused(err, primitive.ErrorCodeAuthenticationError) {
-		c.login.Error().Err(err).Msg("Cassandra refuses the proxy's own login: username or password is wrong; the proxy listens once it is right")
+		c.login.Error().Err(err).Msg("Cassandra refuses the proxy's own login: username or password is wrong; the proxy listens for drivers when it is right")
 		return
 	}
 	c.other.Warn().Err(err).Msg(meaning)
 }
 
-// connectService opens the session. It logs in to the home node first, which says what is wrong
-// where that fails. Unless another data centre is configured, the nodes of the home node's own are
-// asked: a proxy that asks the first replica of a key, wherever that is, pays the way there for
-// each look at a lock row, and again for each round of Paxos.
+// connectService opens the session. It first logs in to the home node, whose error tells what is wrong if
+// that fails. Unless another data centre is configured the session uses the nodes of the home node's data
+// centre: asking a replica in another one would cost the way there for each read of a lock row, and again for
+// each round of Paxos.
 func connectService(ctx context.Context, c config.Cassandra, h *home) (*gocql.Session, error) {
 	centre, err := homeCentre(ctx, c, h)
 	if err != nil {
@@ -96,14 +95,14 @@ func serviceCluster(c config.Cassandra, nodes *nodeDialer) *gocql.ClusterConfig 
 	cluster.DefaultIdempotence = false
 	cluster.Metadata.CacheMode = gocql.KeyspaceOnly
 	cluster.Logger = gocql.NewLogger(gocql.LogLevelNone)
-	if c.Username != "" || c.TLSCert != "" { // a certificate may be all that the node looks at; it asks for a login all the same
+	if c.Username != "" || c.TLSCert != "" { // a node that authenticates by certificate asks for a login all the same
 		cluster.Authenticator = gocql.PasswordAuthenticator{Username: c.Username, Password: string(c.Password)}
 	}
 	cluster.PoolConfig.HostSelectionPolicy = gocql.TokenAwareHostPolicy(gocql.DCAwareRoundRobinPolicy(c.LocalDC))
 	return cluster
 }
 
-// pause waits and tells whether ctx is still going on.
+// pause blocks for d or until ctx ends. It returns false if ctx has ended.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -115,10 +114,10 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// sampledLines is how many lines a minute tell what others do wrong.
+// sampledLines is the number of lines per minute of a sampled log.
 const sampledLines = 5
 
-// sampled returns a log that takes so few lines a minute that nobody can fill it.
+// sampled returns a log with few lines per minute, for events that others can cause.
 func sampled(log zerolog.Logger) zerolog.Logger {
 	return log.Sample(&zerolog.BurstSampler{Burst: sampledLines, Period: time.Minute})
 }

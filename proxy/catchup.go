@@ -7,29 +7,28 @@ import (
 	"time"
 )
 
-// catchUpEvery is the least time from one reading of the schema for clients' writes to the next,
-// whatever tables they name.
+// catchUpEvery is the shortest time between two readings of the schema for clients' writes.
 const catchUpEvery = 20 * time.Millisecond
 
-// readings counts the readings of the schema, so that those who need one at the same time share it.
+// readings counts the readings of the schema, so that clients that need one at the same time share it.
 type readings struct {
-	turn  chan struct{} // holds one while somebody reads
-	last  time.Time     // when the last one of them ended; for who has the turn
+	turn  chan struct{} // a mutex for reading
+	last  time.Time     // when the last reading ended; guarded by turn
 	begun atomic.Uint64
 	ended atomic.Uint64 // number of the last reading that was published
 }
 
-// newReadings counts from nothing.
+// newReadings returns a count without any reading.
 func newReadings() readings { return readings{turn: make(chan struct{}, 1)} }
 
-// begin numbers a reading that begins.
+// begin returns the number of a reading that begins.
 func (u *readings) begin() uint64 { return u.begun.Add(1) }
 
-// end notes that what a reading has shown is published. Readings end in order.
+// end notes that the result of a reading has been published. Readings must end in order.
 func (u *readings) end(reading uint64) { u.ended.Store(reading) }
 
-// readings reads the schema for a client's write on a table that it did not have. It returns when a
-// reading is published that began after the call, or after homeLimit.
+// catchUp reads the schema for a client's write on a table that is not in it. It blocks until a reading that
+// began after the call has been published, for at most homeLimit.
 func (s *schema) catchUp() {
 	ctx, cancel := context.WithTimeout(context.Background(), homeLimit)
 	defer cancel()
@@ -49,15 +48,15 @@ func (s *schema) catchUp() {
 	s.readings.last = time.Now()
 }
 
-// versionCheck is what the last look at the schema's version has told.
+// versionCheck is the result of the last check of the schema's version.
 type versionCheck struct {
 	mu      sync.Mutex
 	at      time.Time
 	current bool
 }
 
-// isCurrent reports whether tables are those of Cassandra's present schema. It looks at most once
-// every laggardPoll, and blocks for homeLimit at most.
+// isCurrent reports whether the published tables are those of Cassandra's present schema. It asks Cassandra
+// at most once per laggardPoll, and blocks for at most homeLimit.
 func (s *schema) isCurrent() bool {
 	f := &s.currency
 	f.mu.Lock()

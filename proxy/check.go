@@ -12,19 +12,19 @@ import (
 	"music/proxy/certs"
 )
 
-// Checked is one thing that Check has tried.
+// Checked is the result of one of Check's checks.
 type Checked struct {
-	What  string // the setting, or what was tried with it
-	Found string // where all is well
+	What  string // the setting, or what was checked
+	Found string // the finding if Err is nil
 	Err   error
 }
 
-// errNothingFound tells that no contact point could be asked.
+// errNothingFound means that no contact point has answered.
 var errNothingFound = errors.New("no contact point answers")
 
-// Check tries what a start with cfg needs, in the order of the start: files, addresses, every
-// contact point with the proxy's own login, and the clients' certificate. It serves nobody, changes
-// nothing, and is not there any more when it returns. cfg has passed Validate.
+// Check checks what a start with cfg needs, in the order of the start: files, addresses, every contact point
+// with the proxy's own login, and the clients' certificate. It changes nothing, and leaves nothing open. cfg
+// must have passed Validate.
 func Check(ctx context.Context, cfg config.Config) []Checked {
 	var all []Checked
 	add := func(what, found string, err error) { all = append(all, Checked{What: what, Found: found, Err: err}) }
@@ -42,7 +42,7 @@ func Check(ctx context.Context, cfg config.Config) []Checked {
 	return append(all, checkNodes(ctx, cfg)...)
 }
 
-// free reports why nobody could listen at an address; one that is empty is off.
+// free returns why the proxy could not listen at an address; nil if it could, or if address is empty.
 func free(ctx context.Context, address string) error {
 	if address == "" {
 		return nil
@@ -54,7 +54,7 @@ func free(ctx context.Context, address string) error {
 	return ln.Close()
 }
 
-// freeOrOff returns what is found of an address at which nothing prevents listening.
+// freeOrOff returns the finding for an address for which free returns nil.
 func freeOrOff(address string) string {
 	if address == "" {
 		return "off"
@@ -62,7 +62,7 @@ func freeOrOff(address string) string {
 	return "free"
 }
 
-// checkNodes tries each contact point, and the keyspace of the proxies at the first that answers.
+// checkNodes checks each contact point, and the proxies' keyspace at the first that answers.
 func checkNodes(ctx context.Context, cfg config.Config) []Checked {
 	var all []Checked
 	first := true
@@ -82,7 +82,7 @@ func checkNodes(ctx context.Context, cfg config.Config) []Checked {
 		}
 		if cfg.Cassandra.TLSClientsCert != "" {
 			err := checkClients(ctx, one)
-			all = append(all, Checked{What: "cassandra-tls-clients-cert", Found: "nodes take clients for nobody but whom they log in as", Err: err})
+			all = append(all, Checked{What: "cassandra-tls-clients-cert", Found: "nodes give clients no other role than the one they log in as", Err: err})
 		}
 	}
 	if first {
@@ -104,8 +104,8 @@ func checkNode(ctx context.Context, cfg config.Config) (nodeFacts, error) {
 	return facts, err
 }
 
-// checkMusic reads what the proxies share, as far as a read tells: what may be written is seen by
-// `music check`.
+// checkMusic checks that the proxy can read the proxies' keyspace. Whether it can write is checked by `music
+// check`.
 func checkMusic(ctx context.Context, cfg config.Config) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, serviceTimeout)
 	defer cancel()
@@ -123,15 +123,15 @@ func checkMusic(ctx context.Context, cfg config.Config) (string, error) {
 		return "", err
 	}
 	if len(there) == 0 {
-		return "not there: the first proxy to start makes it, for which its role needs CREATE ON ALL KEYSPACES (docs/roles.md)", nil
+		return "does not exist: the first proxy to start creates it, for which its role needs CREATE ON ALL KEYSPACES (docs/roles.md)", nil
 	}
 	if _, err := l.rows(ctx, "SELECT session FROM music.sessions LIMIT 1"); err != nil {
 		return "", err
 	}
-	return "there, and the proxy's role reads it", nil
+	return "exists, and the proxy's role can read it", nil
 }
 
-// checkClients asks the node for which role it takes clients.
+// checkClients checks that the node gives clients no role by the proxy's certificate.
 func checkClients(ctx context.Context, cfg config.Config) error {
 	h, err := newHome(cfg.Cassandra, zerolog.Nop())
 	if err != nil {

@@ -13,26 +13,25 @@ import (
 	"music/rewrite"
 )
 
-// dataTable is a critical table with its companion, the table of its lock rows (docs/design.md 4).
-// What clients' connections know of it is embedded; of that, Refused says why the table itself
-// cannot be locked. It is never changed once published.
+// dataTable is a critical table with its companion, the table of its lock rows (docs/design.md 4). The state
+// that is published for clients' connections is embedded. It is never changed once published.
 type dataTable struct {
 	keyspace, name string
 	catalog.Critical
-	definition    string         // all columns with their types, to see changes by
-	named         bool           // it is critical by a pattern of the configuration alone
+	definition    string         // all columns with their types, to detect changes
+	named         bool           // it is critical only by a pattern of the configuration
 	stored        storedTable    // its row in music.tables
-	ignored       string         // what of the comment cannot hold while there are lock rows
-	centre        string         // of scope=local: the data centre where its locks are decided
-	centreSession *gocql.Session // of scope=local: meets the nodes of centre alone
-	near          bool           // its lock rows have replicas in all of several data centres
+	ignored       string         // settings of the comment that are ignored while there are lock rows
+	centre        string         // for scope=local: the data centre where its locks are decided
+	centreSession *gocql.Session // for scope=local: a session with the nodes of centre only
+	near          bool           // there are several data centres, and all have replicas of its lock rows
 
-	texts   [ifBase + 1]string         // of the LWTs and the read, by shape
-	counted atomic.Pointer[generation] // of its references; nil until it is known
+	texts   [ifBase + 1]string         // the texts of the LWTs and the read
+	counted atomic.Pointer[generation] // the generation of its references; nil until it is known
 	columns atomic.Pointer[columnsRead]
 }
 
-// The statements on a lock row, by what they compare.
+// The indices of dataTable.texts: the statements on a lock row, by their condition.
 const (
 	readRow = iota
 	ifAbsent
@@ -41,17 +40,17 @@ const (
 	ifBase
 )
 
-// String returns the table's name as people write it.
+// String returns the table's name for people to read.
 func (t *dataTable) String() string { return t.keyspace + "." + t.name }
 
-// companion returns the name of the table that holds the lock rows.
+// companion returns the name of the companion.
 func (t *dataTable) companion() string { return catalog.CompanionPrefix + hex.EncodeToString(t.ID[:]) }
 
-// companionDDL creates the companion behind the last one that a table of this name had, under an id
-// that every proxy derives alike: two that make it at once, each before a node that has not heard of
-// the other, make the same one. Its key columns
-// are called k1, k2, …: the data table's own names might be those of the registers. Read repair,
-// grace and speculative reads are what docs/protocol.md 1 asks for.
+// companionDDL returns the CREATE TABLE of the companion. last is the id of the last companion of a table of
+// this name, from which the new id is derived. Every proxy derives the same id, so two proxies that create
+// it at once, at nodes that have not heard of each other's change, create the same table. Its key columns are
+// called k1, k2, …, since the data table's own names could be those of the registers. Read repair, grace and
+// speculative reads are as docs/protocol.md 1 demands.
 func (t *dataTable) companionDDL(last uuid.UUID) string {
 	var columns, names []string
 	for i, c := range t.Key {
@@ -65,13 +64,11 @@ func (t *dataTable) companionDDL(last uuid.UUID) string {
 		tableID("companion", t.keyspace, uuid.UUID(t.ID).String(), last.String()), strings.ReplaceAll(t.String(), "'", "''"))
 }
 
-// keyColumn returns the name of the companion's key column that stands for the i-th of the data
-// table, from 0.
+// keyColumn returns the name of the companion's column for the data table's key column i.
 func keyColumn(i int) string { return fmt.Sprintf("k%d", i+1) }
 
-// prepareTexts writes the statements on a lock row. Their markers stand in the order of bindings in
-// the executor: registers that are set, the key, registers that are compared; the key comes first
-// in an INSERT.
+// prepareTexts sets texts. The order of their markers is that of bindSwap: registers that are set, the key,
+// registers that are compared; in an INSERT the key comes first.
 func (t *dataTable) prepareTexts() {
 	var names, where, marks []string
 	for i := range t.Key {

@@ -14,15 +14,15 @@ import (
 	"music/proxy/certs"
 )
 
-// nodeDialer opens connections to Cassandra: one those of clients, another the proxy's own, of the
-// driver's session and the members' link. Nodes may take a role from a certificate, so that the two
-// never show the same.
+// nodeDialer opens connections to Cassandra. There is one for clients' connections, and one for the proxy's
+// own, which are those of the driver's session and the home connection. Nodes may derive a role from a
+// certificate, so the two must never send the same.
 type nodeDialer struct {
 	certs   *certs.Source // nil = plain text
 	timeout time.Duration
 }
 
-// newNodeDialer reads the files of TLS where it is on.
+// newNodeDialer returns a dialer. It reads the TLS files if TLS is on.
 func newNodeDialer(c config.Cassandra, log zerolog.Logger) (*nodeDialer, error) {
 	source, err := certs.Nodes(c, sampled(log))
 	if err != nil {
@@ -31,8 +31,7 @@ func newNodeDialer(c config.Cassandra, log zerolog.Logger) (*nodeDialer, error) 
 	return &nodeDialer{certs: source, timeout: c.ConnectTimeout}, nil
 }
 
-// dial connects to address, and under TLS asks the node to prove that it is name. It takes at most
-// the timeout.
+// dial connects to address; under TLS the node must prove that it is name. It blocks for at most the timeout.
 func (d *nodeDialer) dial(ctx context.Context, address, name string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
@@ -50,7 +49,7 @@ func (d *nodeDialer) dial(ctx context.Context, address, name string) (net.Conn, 
 	return secure, nil
 }
 
-// dialPoint connects to a contact point, host:port: under TLS it proves to be that host.
+// dialPoint connects to a contact point, host:port; under TLS the node must prove that it is that host.
 func (d *nodeDialer) dialPoint(ctx context.Context, point string) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(point)
 	if err != nil {
@@ -59,9 +58,8 @@ func (d *nodeDialer) dialPoint(ctx context.Context, point string) (net.Conn, err
 	return d.dial(ctx, point, host)
 }
 
-// DialHost implements gocql.HostDialer. A node that was found by an address alone has to prove
-// that. Requests are not held back for others to go out with them: those of one section follow each
-// other, and each would wait.
+// DialHost implements gocql.HostDialer. A node that is known only by its address must prove that address.
+// Requests are not coalesced: those of a section follow one another, so each would only wait.
 func (d *nodeDialer) DialHost(ctx context.Context, host *gocql.HostInfo) (*gocql.DialedHost, error) {
 	name, _, err := net.SplitHostPort(host.HostnameAndPort())
 	if err != nil {

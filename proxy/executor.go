@@ -14,22 +14,23 @@ import (
 	"music/rewrite"
 )
 
+// Why a command cannot be carried out.
 var (
-	errUnknownTable = errors.New("table is not critical any more")
-	errElsewhere    = errors.New("locks of the table are decided in another data centre, or none can be told")
-	errPartialRow   = errors.New("lock row has a register without a value: it was written by somebody else")
+	errUnknownTable = errors.New("table is no longer critical")
+	errElsewhere    = errors.New("locks of the table are decided in another data centre, or its data centre is not known")
+	errPartialRow   = errors.New("lock row has a register without a value: it was not written by a proxy")
 )
 
 // executor carries out the core's commands on Cassandra.
 type executor struct {
 	session *gocql.Session
 	tables  *criticalTables
-	near    *nearCommits             // nil: an LWT is committed at QUORUM
-	known   synchronise.Descriptions // of the tables that have been synchronised
+	near    *nearCommits             // nil: every LWT is committed at QUORUM
+	known   synchronise.Descriptions // a cache
 }
 
-// do carries out one command. It never repeats anything: an outcome that is not certain is
-// StatusUnknown, and the core decides.
+// do carries out one command. It blocks until Cassandra has answered, and never repeats anything: an outcome
+// that is not certain is StatusUnknown, upon which the core decides.
 func (x *executor) do(ctx context.Context, c musiccore.Command) musiccore.Result {
 	if beat, ok := c.Action.(musiccore.ReadBeat); ok {
 		return x.readBeat(ctx, beat.Session)
@@ -55,24 +56,24 @@ func (x *executor) do(ctx context.Context, c musiccore.Command) musiccore.Result
 	panic(fmt.Sprintf("command %T has no executor", c.Action))
 }
 
-// dataOf returns where a key's data is.
+// dataOf returns the cluster and the target for synchronising a key.
 func (x *executor) dataOf(t *dataTable, pk string) (synchronise.Cluster, synchronise.Target) {
 	where := x.scope(t)
 	return synchronise.Cluster{Session: where.session, Quorum: where.quorum, Known: &x.known},
 		synchronise.Target{Keyspace: t.keyspace, Table: t.name, PK: pk, Row: t.Settings.Row}
 }
 
-// columnsRead are the columns of a table as they were not before that moment.
+// columnsRead are the columns of a table that were read after a moment.
 type columnsRead struct {
 	*synchronise.Columns
 	at musiccore.Stamp
 }
 
-// readStamps reads the highest stamp of a key's data. Columns that were read after the table was
-// closed serve for all keys: one that was added since has no plain writes.
+// readStamps reads the highest stamp of a key's data. Columns that were read after the table was closed are
+// used for all keys: a column that was added later has no plain writes.
 func (x *executor) readStamps(ctx context.Context, t *dataTable, pk string, a musiccore.ReadStamps) musiccore.Result {
 	if a.Early && t.Settings.Unlocked == catalog.Allow {
-		return musiccore.Result{} // a plain write may be acknowledged after it and before the lock is granted
+		return musiccore.Result{} // a plain write may be acknowledged after the read and before the lock is granted
 	}
 	in, k := x.dataOf(t, pk)
 	columns := t.columns.Load()
@@ -94,7 +95,7 @@ func (x *executor) readStamps(ctx context.Context, t *dataTable, pk string, a mu
 	return musiccore.Result{Status: musiccore.StatusDone, Stamp: top}
 }
 
-// queued is one block of the queue as its column stores it: a tuple by the order of the fields.
+// queued is one block of the queue in the column's form: a tuple with these fields in this order.
 type queued struct {
 	First    int64
 	N        int32
@@ -103,6 +104,7 @@ type queued struct {
 	Retained bool
 }
 
+// readRow reads a lock row. A row that does not exist is a Result without Row.
 func (x *executor) readRow(ctx context.Context, t *dataTable, pk string, a musiccore.ReadRow) musiccore.Result {
 	where := x.scope(t)
 	level := gocql.LocalOne
@@ -137,7 +139,7 @@ func (x *executor) readRow(ctx context.Context, t *dataTable, pk string, a music
 	return musiccore.Result{Status: musiccore.StatusDone, Row: &row}
 }
 
-// apply runs one LWT. A refusal is certain; every error is an unknown outcome, whatever its code
+// apply carries out one LWT. A refusal is certain; after any error the outcome is unknown, whatever its code
 // (docs/protocol.md 3.1, lwt).
 func (x *executor) apply(ctx context.Context, t *dataTable, pk string, a musiccore.Apply) musiccore.Result {
 	if err := t.counted.Load().admit(ctx, x.session, a.Swap); err != nil {
@@ -159,7 +161,7 @@ func (x *executor) apply(ctx context.Context, t *dataTable, pk string, a musicco
 	return musiccore.Result{Status: musiccore.StatusRefused}
 }
 
-// bindSwap returns the text of a Swap with its values.
+// bindSwap returns the text of a Swap with its values, whose order is that of dataTable.prepareTexts.
 func bindSwap(t *dataTable, pk string, s musiccore.Swap) (string, []any) {
 	row := s.Set.Row
 	key := keyValues(t, pk)
@@ -178,7 +180,7 @@ func bindSwap(t *dataTable, pk string, s musiccore.Swap) (string, []any) {
 	panic(fmt.Sprintf("swap with condition %d has no text", s.If.What))
 }
 
-// join puts the values to bind in one row, in memory of its own.
+// join concatenates lists of values, in memory of its own.
 func join(parts ...[]any) []any {
 	var all []any
 	for _, p := range parts {
@@ -187,7 +189,7 @@ func join(parts ...[]any) []any {
 	return all
 }
 
-// queueOf returns a row's queue as its column stores it; an empty one is a list and not null.
+// queueOf returns a row's queue in the column's form; an empty one is an empty list, not null.
 func queueOf(r musiccore.Row) []queued {
 	queue := make([]queued, 0, len(r.Queue))
 	for _, b := range r.Queue {
@@ -196,6 +198,7 @@ func queueOf(r musiccore.Row) []queued {
 	return queue
 }
 
+// readBeat reads the last beat of a session at QUORUM. Beat is 0 if there is none.
 func (x *executor) readBeat(ctx context.Context, id musiccore.SessionID) musiccore.Result {
 	var beat *int64
 	var lease int64
@@ -209,8 +212,8 @@ func (x *executor) readBeat(ctx context.Context, id musiccore.SessionID) musicco
 	return musiccore.Result{Status: musiccore.StatusDone, Beat: *beat, Lease: time.Duration(lease) * time.Millisecond}
 }
 
-// keyValues takes a routing key apart: one value a column of the partition key. None is a tuple,
-// which the driver cannot bind to one marker: readColumns refuses such a table.
+// keyValues returns the values of a routing key, one for each column. None is a tuple, which the driver
+// cannot bind to one marker: readColumns refuses such a table.
 func keyValues(t *dataTable, pk string) []any {
 	parts, _ := rewrite.SplitRoutingKey(pk, len(t.Key))
 	values := make([]any, len(parts))

@@ -8,16 +8,16 @@ import (
 	"sync/atomic"
 )
 
-// listenerGate is the listener for drivers. It can be shut and opened again: while it is shut
-// nobody listens, so that drivers go to another proxy. Its methods may be called concurrently.
+// listenerGate is the listener for drivers. It can be shut and opened again: while it is shut its port is
+// closed, so that drivers use another proxy. It is safe for concurrent use.
 type listenerGate struct {
-	address string       // host:port; port 0 becomes the port that was free when it was first opened
+	address string       // host:port; port 0 is replaced by the port that was used first
 	opened  *atomic.Bool // whether it is open; read by health
 
 	mu      sync.Mutex
 	ln      net.Listener  // nil while shut
-	changed chan struct{} // closed when ln changes, and then made anew
-	closed  bool
+	changed chan struct{} // closed, and replaced, when ln changes
+	closed  bool          // shut for good
 }
 
 // newListenerGate returns a gate that is shut. opened is set while it is open.
@@ -25,7 +25,7 @@ func newListenerGate(address string, opened *atomic.Bool) *listenerGate {
 	return &listenerGate{address: address, opened: opened, changed: make(chan struct{})}
 }
 
-// open begins to listen. It does nothing where the gate is open.
+// open begins to listen. It does nothing if the gate is open, or closed for good.
 func (g *listenerGate) open(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -41,7 +41,7 @@ func (g *listenerGate) open(ctx context.Context) error {
 	return nil
 }
 
-// shut ends listening; connections that were accepted stay.
+// shut ends listening. Accepted connections stay open.
 func (g *listenerGate) shut() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -51,7 +51,7 @@ func (g *listenerGate) shut() {
 	}
 }
 
-// set replaces the listener, nil for none. The mutex is held.
+// set replaces the listener; nil means none. It is called with the mutex held.
 func (g *listenerGate) set(ln net.Listener) {
 	g.ln = ln
 	g.opened.Store(ln != nil)
@@ -62,7 +62,7 @@ func (g *listenerGate) set(ln net.Listener) {
 // isOpen reports whether drivers can connect.
 func (g *listenerGate) isOpen() bool { return g.opened.Load() }
 
-// current returns the listener, nil while shut, a channel that is closed at the next change, and
+// current returns the listener, which is nil while shut; a channel that is closed at the next change; and
 // whether the gate is closed for good.
 func (g *listenerGate) current() (net.Listener, <-chan struct{}, bool) {
 	g.mu.Lock()
@@ -70,7 +70,8 @@ func (g *listenerGate) current() (net.Listener, <-chan struct{}, bool) {
 	return g.ln, g.changed, g.closed
 }
 
-// Accept waits for a client, however often the gate is shut meanwhile.
+// Accept blocks until a client connects, even if the gate is shut meanwhile. After Close it returns
+// net.ErrClosed.
 func (g *listenerGate) Accept() (net.Conn, error) {
 	for {
 		ln, turned, closed := g.current()
@@ -85,7 +86,7 @@ func (g *listenerGate) Accept() (net.Conn, error) {
 		if now, _, _ := g.current(); err != nil && now != ln {
 			continue
 		}
-		return conn, err //nolint:wrapcheck // the server's own error, as from any listener
+		return conn, err //nolint:wrapcheck // frontend.Server expects the listener's own error
 	}
 }
 
@@ -99,14 +100,14 @@ func (g *listenerGate) Close() error {
 	return nil
 }
 
-// Addr returns the address, open or shut.
+// Addr returns the address, also while the gate is shut.
 func (g *listenerGate) Addr() net.Addr {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return hostPort(g.address)
 }
 
-// hostPort is host:port.
+// hostPort is a net.Addr of the form host:port.
 type hostPort string
 
 // Network implements net.Addr.

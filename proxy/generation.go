@@ -14,34 +14,33 @@ import (
 	"music/musiccore"
 )
 
-// firstReferences is how many references a generation may give before it must ask for more. It asks
-// for as many again as it has, so that few ever ask often.
+// firstReferences is how many references a new generation may give. Each time they are used up their number
+// is doubled, so that this happens seldom.
 const firstReferences = 1 << 16
 
 var (
-	// errNoGeneration tells that it is not known yet from where on the references of a table count.
-	errNoGeneration = errors.New("from where on the table's references count is not known yet")
-	// errGenerationOver tells that the lock table has been dropped and made anew.
-	errGenerationOver = errors.New("the lock table was dropped and made anew")
-	// errUsedUp tells that a table has no reference left.
+	// errNoGeneration means that the first reference of the table's generation is not known yet.
+	errNoGeneration = errors.New("the first reference of the table is not known yet")
+	// errGenerationOver means that the companion has been dropped and created again.
+	errGenerationOver = errors.New("the lock table was dropped and created again")
+	// errUsedUp means that a table has no reference left.
 	errUsedUp = errors.New("all references of the table are used up")
 )
 
-// generation is the time of one lock table, from its making to its end. What music.generations says
-// of the name of the data table stays when that is dropped: so references of its next generation
-// lie above all of this one's, which may still be in somebody's hands. All goroutines that carry
-// out commands share it.
+// generation is the life of one companion, from its creation to its end. The row of a data table's name in
+// music.generations stays when the table is dropped, so that the references of its next generation are above
+// all of this one, which clients may still have. It is safe for concurrent use.
 type generation struct {
 	keyspace, table string
-	companion       uuid.UUID // id of the lock table
+	companion       uuid.UUID // id of the companion
 	first           musiccore.LockRef
 
-	last    atomic.Int64 // the highest reference that any proxy may give, as this one knows; it only rises
+	last    atomic.Int64 // the highest reference that any proxy may give, as far as this one knows; it only rises
 	raising sync.Mutex
 }
 
-// generation finds the generation of a table's companion, or begins it. errRaced tells that another
-// proxy was first.
+// generation reads the generation of a table's companion, or begins it. It returns errRaced if another proxy
+// was first.
 func (s *schema) generation(ctx context.Context, t *dataTable) (*generation, error) {
 	g := &generation{keyspace: t.keyspace, table: t.name, companion: t.Generation, first: 1}
 	var companion gocql.UUID
@@ -70,20 +69,20 @@ func (s *schema) generation(ctx context.Context, t *dataTable) (*generation, err
 	applied, err := begin.Consistency(gocql.Quorum).SerialConsistency(gocql.Serial).MapScanCASContext(ctx, map[string]any{})
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("begin to count the references of %s: %w", t, err)
+		return nil, fmt.Errorf("begin a generation of %s: %w", t, err)
 	case !applied:
-		return nil, fmt.Errorf("begin to count the references of %s: %w", t, errRaced)
+		return nil, fmt.Errorf("begin a generation of %s: %w", t, errRaced)
 	}
 	g.last.Store(g.upTo(firstReferences))
-	s.log.Info().Stringer("table", t).Int64("first", int64(g.first)).Msg("references begin")
+	s.log.Info().Stringer("table", t).Int64("first", int64(g.first)).Msg("generation of references begins")
 	return g, nil
 }
 
-// upTo returns the highest reference where there are n of them.
+// upTo returns the last of n references.
 func (g *generation) upTo(n int64) int64 { return min(int64(g.first)+n-1, int64(frontend.MaxRef)) }
 
-// admit returns nil once an LWT may be sent: the references that it gives are of this generation,
-// and none that comes later counts from below.
+// admit returns nil if an LWT may be sent: the references that it gives are of this generation. If there are
+// not enough of them it raises last before, for which it blocks.
 func (g *generation) admit(ctx context.Context, s *gocql.Session, swap musiccore.Swap) error {
 	if !swap.Set.Q {
 		return nil
@@ -109,8 +108,8 @@ func (g *generation) admit(ctx context.Context, s *gocql.Session, swap musiccore
 	return nil
 }
 
-// raise has the generation go on to twice as many references as it has, or takes what another proxy
-// has raised it to.
+// raise doubles the number of references in music.generations, or takes over the number that another proxy
+// has stored.
 func (g *generation) raise(ctx context.Context, s *gocql.Session, last int64) error {
 	next := g.upTo(2 * (last - int64(g.first) + 1))
 	now := map[string]any{}
@@ -132,15 +131,15 @@ func (g *generation) raise(ctx context.Context, s *gocql.Session, last int64) er
 	return nil
 }
 
-// makeCompanion makes the lock table of a table that has none at the node that was read. late names what
-// is waited for before.
+// makeCompanion creates the companion of a table that has none at the node that was read. late names what
+// must be waited for first.
 func (s *schema) makeCompanion(ctx context.Context, t *dataTable, version gocql.UUID) (late []string, err error) {
 	last, late, err := s.lastCompanion(ctx, t, version)
 	if err != nil || len(late) > 0 {
 		return late, err
 	}
 	if err := s.session.Query(t.companionDDL(last)).ExecContext(ctx); err != nil {
-		return nil, fmt.Errorf("make the lock table of %s: %w", t, err)
+		return nil, fmt.Errorf("create the lock table of %s: %w", t, err)
 	}
 	if err := s.readCompanionID(ctx, t); err != nil {
 		return nil, err
@@ -149,9 +148,9 @@ func (s *schema) makeCompanion(ctx context.Context, t *dataTable, version gocql.
 	return nil, nil
 }
 
-// lastCompanion returns the id of the last lock table that was counted for a table of this name, zero
-// where none was. That it is gone must be what all nodes say: else it may be one that another proxy has
-// just made, and a second one would take its lock rows away.
+// lastCompanion returns the id of the last companion of a table of this name in music.generations; zero if
+// there was none. All nodes must agree that this companion is gone: else another proxy may have just created
+// it, and a second one would hide its lock rows.
 func (r *schemaReader) lastCompanion(ctx context.Context, t *dataTable, version gocql.UUID) (last uuid.UUID, late []string, err error) {
 	var counted gocql.UUID
 	err = r.session.Query("SELECT companion FROM music.generations WHERE keyspace_name = ? AND table_name = ?", t.keyspace, t.name).
@@ -167,7 +166,7 @@ func (r *schemaReader) lastCompanion(ctx context.Context, t *dataTable, version 
 	return uuid.UUID(counted), nil, nil
 }
 
-// readCompanionID reads the id under which the lock table was made, by the first proxy to make it.
+// readCompanionID reads the id of the companion, which the first proxy to create it has chosen.
 func (r *schemaReader) readCompanionID(ctx context.Context, t *dataTable) error {
 	var id gocql.UUID
 	err := r.ask("SELECT id FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?", t.keyspace, t.companion()).ScanContext(ctx, &id)
@@ -181,7 +180,7 @@ func (r *schemaReader) readCompanionID(ctx context.Context, t *dataTable) error 
 	return nil
 }
 
-// count lets a table have references: above all of its generations before.
+// count finds or begins the generation of a table, so that it can give references.
 func (s *schema) count(ctx context.Context, t *dataTable) error {
 	if t.counted.Load() != nil {
 		return nil
@@ -195,7 +194,7 @@ func (s *schema) count(ctx context.Context, t *dataTable) error {
 	return nil
 }
 
-// countFrom tells the cores where the references of a table begin.
+// countFrom tells the cores the first reference of a table's generation.
 func (s *schema) countFrom(t *dataTable) {
 	if g := t.counted.Load(); g != nil {
 		s.cores(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects {

@@ -15,20 +15,20 @@ import (
 	"music/musiccore"
 )
 
-// quietPoll is how often the end of a drain is looked for.
+// quietPoll is the time between two checks of whether a drain is complete.
 const quietPoll = 20 * time.Millisecond
 
-// Parts of a session lease. A beat is due every third of it. Where one is not acknowledged within a
-// sixth, another is sent through another node while the first is still under way; either counts. So
-// a lease has room for four tries.
+// Divisors of the session lease. A beat is due every third of it. If one is not acknowledged within a sixth,
+// another is sent through another node while the first may still be acknowledged; either counts. So a lease
+// has room for four tries.
 const (
 	leasePulses = 12 // between two looks at the cluster's clock
 	leaseTries  = 6  // between two tries of a beat
-	triesAtOnce = 6  // under way; a cluster that does not answer is not asked for ever more
+	triesAtOnce = 6  // the most concurrent tries
 )
 
-// heartbeat keeps this proxy's session alive: its beats in music.sessions, on which all its terms
-// depend (docs/protocol.md 3.2, Session). It also watches the other proxies' beats.
+// heartbeat keeps this proxy's session alive by its beats in music.sessions, on which all its terms depend
+// (docs/protocol.md 3.2, Session). It also watches the other proxies' beats.
 type heartbeat struct {
 	session *gocql.Session
 	clock   *clock
@@ -61,7 +61,7 @@ type tries struct {
 func newHeartbeat(s *gocql.Session, c *clock, o musiccore.Options, config sessionConfig, log zerolog.Logger) *heartbeat {
 	l := &heartbeat{session: s, clock: c, options: o, config: config, log: log, seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "music_beat_seconds",
-		Help:    "Time of a life sign of this proxy that was acknowledged. It is due each third of session-lease; all locks are lost if none gets through within one.",
+		Help:    "Time of an acknowledged beat of this proxy. One is due each third of session-lease; all locks are lost if none is acknowledged within session-lease.",
 		Buckets: prometheus.ExponentialBuckets(1e-3, 3, 10),
 	})}
 	l.drops = log.Sample(&zerolog.BurstSampler{Burst: 1, Period: time.Minute})
@@ -79,13 +79,13 @@ func newHeartbeat(s *gocql.Session, c *clock, o musiccore.Options, config sessio
 func (l *heartbeat) register(r prometheus.Registerer) {
 	r.MustRegister(l.seconds, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "music_session_lease_left_seconds",
-		Help: "What is left of the session lease: at 0 all locks of this proxy are lost. Between two thirds and all of session-lease when all is well.",
+		Help: "Time left of the session lease: at 0 all locks of this proxy are lost. Normally between two thirds of session-lease and all of it.",
 	}, func() float64 { return l.self.Load().Left(l.clock.now()).Seconds() }))
 	gauge := func(name, help string, value func() float64) {
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
 	}
 	gauge("music_session_lease_seconds", "The setting session-lease.", l.options.SessionLease.Seconds)
-	gauge("music_proxies_seen", "Other proxies of the cluster whose life signs are seen.", func() float64 { return float64(len(l.others.living(l.id()))) })
+	gauge("music_proxies_seen", "Other proxies of the cluster whose beats are seen.", func() float64 { return float64(len(l.others.living(l.id()))) })
 	gauge("music_clock_behind_seconds", "How far this machine's clock is behind Cassandra's; at 10 s either way no new lock is given.",
 		func() float64 { return time.Duration(l.clock.ahead.Load()).Seconds() })
 }
@@ -93,7 +93,7 @@ func (l *heartbeat) register(r prometheus.Registerer) {
 // id returns the id of this proxy's session.
 func (l *heartbeat) id() musiccore.SessionID { return l.self.Load().ID() }
 
-// living returns the sessions of other proxies that are alive, with the addresses at which they
+// living reads the other proxies' beats, and returns the living sessions with the addresses at which they
 // answer.
 func (l *heartbeat) living(ctx context.Context) (map[musiccore.SessionID]string, error) {
 	if err := l.others.look(ctx); err != nil {
@@ -102,20 +102,21 @@ func (l *heartbeat) living(ctx context.Context) (map[musiccore.SessionID]string,
 	return l.others.living(l.id()), nil
 }
 
-// rejoin takes a new session id.
+// rejoin begins a new session and returns it.
 func (l *heartbeat) rejoin() *musiccore.Session {
 	self := musiccore.NewSession(musiccore.SessionID(uuid.New()), l.options)
 	l.self.Store(self)
 	return self
 }
 
-// appliedSchema is what a proxy has applied: what it has read of the schema, and by which rules.
+// appliedSchema identifies the schema that a proxy has applied.
 type appliedSchema struct {
-	digest gocql.UUID // equal where names, ids and comments of all tables are
-	rules  string     // which tables are critical whatever their comments say
+	digest gocql.UUID // equal for equal names, ids and comments of all tables
+	rules  string     // the patterns of tables that are critical whatever their comments say
 }
 
-// applied notes what this proxy has applied, and tells the others at once.
+// applied stores the schema that this proxy has applied. If it has changed it writes a beat, so that the
+// others see it at once.
 func (l *heartbeat) applied(ctx context.Context, now appliedSchema) {
 	if old := l.schema.Swap(&now); *old != now {
 		limited, cancel := context.WithTimeout(ctx, l.options.SessionLease/3)
@@ -124,8 +125,8 @@ func (l *heartbeat) applied(ctx context.Context, now appliedSchema) {
 	}
 }
 
-// lagging names the living proxies that have not applied the same schema; where a table is critical
-// by the configuration alone (named), also those that have applied other rules.
+// lagging returns the names of the living proxies that have not applied the same schema; if named, also of
+// those that have applied other rules.
 func (l *heartbeat) lagging(ctx context.Context, as appliedSchema, named bool) ([]string, error) {
 	if err := l.others.look(ctx); err != nil {
 		return nil, err
@@ -137,7 +138,8 @@ func (l *heartbeat) lagging(ctx context.Context, as appliedSchema, named bool) (
 	return late, nil
 }
 
-// try beats, or only looks, and looks at the others' beats; what fails is tried again soon.
+// try makes one try of a beat and then reads the others' beats; if not beats, it only looks at the session's
+// row. Errors are logged: run tries again soon.
 func (l *heartbeat) try(ctx context.Context, beats bool, via string) {
 	self := l.self.Load()
 	var took beatTiming
@@ -158,7 +160,7 @@ func (l *heartbeat) try(ctx context.Context, beats bool, via string) {
 		l.tries.trouble.Store(&text)
 		l.noticeDrop(err)
 		level := map[bool]zerolog.Level{true: zerolog.WarnLevel, false: zerolog.DebugLevel}[beats]
-		l.withMargin(l.log.WithLevel(level).Err(err), self, took).Msg("a beat did not get through; it is tried again")
+		l.withMargin(l.log.WithLevel(level).Err(err), self, took).Msg("a beat was not acknowledged; it is tried again")
 	case total > l.options.SessionLease/leaseTries:
 		l.withMargin(l.log.Warn(), self, took).Msg("a beat was slow")
 	}
@@ -169,30 +171,28 @@ func (l *heartbeat) try(ctx context.Context, beats bool, via string) {
 		return
 	}
 	if err := errors.Join(l.others.look(ctx), l.others.reap(ctx, gocql.UUID(self.ID()))); err != nil && ctx.Err() == nil {
-		l.log.Warn().Err(err).Msg("the other proxies' beats could not be looked at")
+		l.log.Warn().Err(err).Msg("the other proxies' beats could not be read")
 	}
 }
 
-// noticeDrop logs what it means where err says that keyspace music or a table in it was dropped. It
-// is not made anew under running proxies: it may have been dropped on purpose, and what it held is
-// lost.
+// noticeDrop logs the consequences if err shows that keyspace music, or a table in it, was dropped. A running
+// proxy does not create it again: it may have been dropped on purpose, and its data is lost.
 func (l *heartbeat) noticeDrop(err error) {
 	if dropped(err) {
 		l.config.references.stale.Store(true)
-		l.drops.Error().Err(err).Msg("keyspace music, or a table in it, was dropped: no lock is given or served, and writes without a lock go on " +
-			"being refused; a proxy that is started makes it anew")
+		l.drops.Error().Err(err).Msg("keyspace music, or a table in it, was dropped: no lock is given or served, and plain writes on critical tables are " +
+			"still refused; a proxy that is started creates it again")
 	}
 }
 
-// withMargin adds to a line of the log how long each part of a beat took, and what is left of the
-// lease.
+// withMargin adds the times of a beat's parts and the rest of the lease to a log line.
 func (l *heartbeat) withMargin(e *zerolog.Event, self *musiccore.Session, took beatTiming) *zerolog.Event {
 	return e.Dur("look_ms", took.look).Dur("write_ms", took.write).Dur("look_again_ms", took.again).
 		Dur("lease_left_ms", self.Left(l.clock.now())).Dur("session_lease_ms", l.options.SessionLease)
 }
 
-// run beats until ctx ends. A session whose deadline has passed is dead for ever: its terms are
-// lost, and another session takes its place, of which the cores and the schema are told.
+// run beats until ctx ends. A session whose lease has ended is dead for ever: its terms are lost, and run
+// begins another session, with which the cores and the schema go on.
 func (l *heartbeat) run(ctx context.Context, locks *locks, s *schema) {
 	var trying sync.WaitGroup
 	defer trying.Wait()
@@ -200,7 +200,7 @@ func (l *heartbeat) run(ctx context.Context, locks *locks, s *schema) {
 	for last := boottime(); pause(ctx, pulse); last = boottime() {
 		now := l.clock.now()
 		if late := now.Boot - last - pulse; late > l.options.SessionLease/leaseTries {
-			l.log.Warn().Dur("late_ms", late).Dur("lease_left_ms", l.self.Load().Left(now)).Msg("this process was not run in time for a beat: the machine is short of processors, or stood still")
+			l.log.Warn().Dur("late_ms", late).Dur("lease_left_ms", l.self.Load().Left(now)).Msg("this process was not scheduled in time for a beat: the machine is overloaded, or stood still")
 		}
 		if self := l.self.Load(); self.Left(now) == 0 && self.Dead() {
 			l.replace(locks, s)
@@ -213,7 +213,7 @@ func (l *heartbeat) run(ctx context.Context, locks *locks, s *schema) {
 	}
 }
 
-// tryFor makes one try for run, and gives it up when it is of no use any more.
+// tryFor makes one try, and gives up when it would come too late.
 func (l *heartbeat) tryFor(ctx context.Context, beats bool, via string) {
 	defer l.tries.underWay.Add(-1)
 	ctx, cancel := context.WithTimeout(ctx, 2*l.options.SessionLease/3)
@@ -221,8 +221,8 @@ func (l *heartbeat) tryFor(ctx context.Context, beats bool, via string) {
 	l.try(ctx, beats, via)
 }
 
-// due reports whether a beat is to be sent now: a third of the lease after the last acknowledged
-// one began, and again each sixth.
+// due reports whether a try of a beat is due: a third of the lease after the last acknowledged one began, and
+// then every sixth of the lease.
 func (l *heartbeat) due(now musiccore.Now) bool {
 	if l.self.Load().Left(now) > l.options.SessionLease*2/3 || now.Boot-l.tries.last < l.options.SessionLease/leaseTries {
 		return false
@@ -231,8 +231,8 @@ func (l *heartbeat) due(now musiccore.Now) bool {
 	return true
 }
 
-// otherNode returns the node to ask while n tries are under way: "" for the first, which leaves it
-// to the driver; each of the others asks another node, since the driver would ask the same.
+// otherNode returns the id of the node to ask if n tries have not ended yet. It is "" for the first, which
+// leaves the choice to the driver. The others ask other nodes, since the driver could choose the same again.
 func (l *heartbeat) otherNode(n int) string {
 	if n == 0 {
 		return ""
@@ -249,21 +249,21 @@ func (l *heartbeat) otherNode(n int) string {
 	return up[n%len(up)]
 }
 
-// replace ends what depends on a session that is dead, and begins another.
+// replace begins another session in the place of one that is dead.
 func (l *heartbeat) replace(locks *locks, s *schema) {
 	line := l.log.Error().Dur("session_lease_ms", l.options.SessionLease)
 	if trouble := l.tries.trouble.Swap(nil); trouble != nil {
 		line = line.Str("last_trouble", *trouble)
 	}
-	line.Msg("the session has ended: its beats did not get through in time, or are another's; all its locks are lost")
+	line.Msg("the session has ended: its beats were not acknowledged in time, or another process has written them; all its locks are lost")
 	next := l.rejoin()
 	l.tries.last = 0
 	locks.each(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Rejoin(now, next) })
 	s.doubt()
 }
 
-// drain waits until the cores have settled what is unsettled; core.Drain has been called. Held
-// references stay: their clients go on through another proxy.
+// drain blocks until the cores have settled everything, or ctx ends. Core.Drain must have been called. Held
+// references stay held: their clients continue at another proxy.
 func (l *heartbeat) drain(ctx context.Context, locks *locks) {
 	for !locks.quiet() && pause(ctx, quietPoll) {
 	}

@@ -12,9 +12,8 @@ import (
 	"music/frontend/catalog"
 )
 
-// hindrance returns why a table cannot be locked that a client is about to make critical, and what
-// to type; "" where nothing keeps it from that. It is "", too, where the table is not there, which
-// Cassandra says itself, and where the schema cannot be read: then the answer warns of the table.
+// hindrance implements frontend.Schema.Hindrance. It also returns "" if the table does not exist, for which
+// Cassandra has an error, and if the schema cannot be read: then a warning follows with the answer.
 func (s *schema) hindrance(change frontend.CriticalChange) string {
 	ctx, cancel := context.WithTimeout(context.Background(), homeLimit)
 	defer cancel()
@@ -27,14 +26,14 @@ func (s *schema) hindrance(change frontend.CriticalChange) string {
 	return t.Refused
 }
 
-// readProposed reads what may keep a table from being locked once a change is made.
+// readProposed reads what could keep a table from being locked after a change.
 func (r *schemaReader) readProposed(ctx context.Context, t *dataTable, change frontend.CriticalChange) error {
 	var flags []string
 	var present int64
 	err := r.ask("SELECT flags, gc_grace_seconds FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?", t.keyspace, t.name).
 		ScanContext(ctx, &flags, &present)
 	switch {
-	case errors.Is(err, gocql.ErrNotFound): // it is about to be made
+	case errors.Is(err, gocql.ErrNotFound): // the change creates it
 		t.coverCreated(change.Key)
 		return r.readHindrances(ctx, t)
 	case err != nil:
@@ -51,7 +50,7 @@ func (r *schemaReader) readProposed(ctx context.Context, t *dataTable, change fr
 	return r.readHindrances(ctx, t)
 }
 
-// coverCreated covers the key of a table that is about to be made.
+// coverCreated calls cover for the key of a table that is about to be created.
 func (t *dataTable) coverCreated(key []catalog.Column) {
 	partition, clustering := map[int]catalog.Column{}, map[int]catalog.Column{}
 	for _, c := range key {
@@ -64,7 +63,7 @@ func (t *dataTable) coverCreated(key []catalog.Column) {
 	t.cover(partition, clustering)
 }
 
-// checkProperties refuses a table whose own properties keep it from being locked.
+// checkProperties sets Refused for a table whose properties keep it from being locked.
 func (t *dataTable) checkProperties(flags []string, grace int64) {
 	switch {
 	case slices.Contains(flags, "counter"):

@@ -13,19 +13,20 @@ import (
 	"music/config"
 )
 
-// home dials the node that this proxy stands for: the first contact point that answers, and that
-// one from then on. Only a proxy that is alone goes on to another (docs/design.md 3).
+// home dials the home node: the first contact point that answers, and from then on that one. Only a proxy
+// without others beside it may change to another contact point (docs/design.md 3). It is safe for concurrent
+// use.
 type home struct {
 	addresses []string
-	nodes     *nodeDialer // of the proxy's own connections
-	clients   *nodeDialer // of clients' connections
+	nodes     *nodeDialer // for the proxy's own connections
+	clients   *nodeDialer // for clients' connections
 	timeout   time.Duration
-	current   atomic.Int64 // index of the one that answered last
-	settled   atomic.Bool  // there are other proxies, which count on this one to stand for its node
+	current   atomic.Int64 // index of the address that answered last
+	settled   atomic.Bool  // there are other proxies: this one must stay with its node
 	host      atomic.Pointer[string]
 }
 
-// newHome dials as c says: clients' connections are not the proxy's own, and look so.
+// newHome returns the home of the configured contact points. It reads the TLS files.
 func newHome(c config.Cassandra, log zerolog.Logger) (*home, error) {
 	nodes, err := newNodeDialer(c, log)
 	if err != nil {
@@ -38,7 +39,7 @@ func newHome(c config.Cassandra, log zerolog.Logger) (*home, error) {
 	return &home{addresses: c.Addresses(), nodes: nodes, clients: clients, timeout: c.ConnectTimeout}, nil
 }
 
-// id returns the host id of the node, as it has last said itself; "" before it was asked.
+// id returns the home node's host id, as the node has last reported it; "" before that.
 func (h *home) id() string {
 	if id := h.host.Load(); id != nil {
 		return *id
@@ -46,10 +47,10 @@ func (h *home) id() string {
 	return ""
 }
 
-// dial opens a connection for one client, as reach does.
+// dial opens a connection for a client.
 func (h *home) dial(ctx context.Context) (net.Conn, error) { return h.reach(ctx, h.clients) }
 
-// reach opens a connection. It takes at most the timeout, whatever the number of contact points.
+// reach opens a connection. It blocks for at most the timeout, for all contact points together.
 func (h *home) reach(ctx context.Context, by *nodeDialer) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, h.timeout)
 	defer cancel()
@@ -72,7 +73,7 @@ func (h *home) reach(ctx context.Context, by *nodeDialer) (net.Conn, error) {
 	return nil, fmt.Errorf("reach Cassandra: %w", errors.Join(faults...))
 }
 
-// share leaves time for the contact points that come after this one.
+// share returns a context with an equal share of the time for each of the contact points that are left.
 func (h *home) share(ctx context.Context, left int) (context.Context, context.CancelFunc) {
 	deadline, _ := ctx.Deadline()
 	return context.WithTimeout(ctx, time.Until(deadline)/time.Duration(left))

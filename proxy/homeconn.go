@@ -20,23 +20,23 @@ import (
 	"music/config"
 )
 
-// homeConn is a connection to the home node, for one request at a time. It asks what only that node
-// can tell: the pool of a driver chooses the node by itself.
+// homeConn is a connection to the home node, for one request at a time. It is for questions that this node
+// must answer: a driver's session chooses the node itself.
 type homeConn struct {
 	net   net.Conn
 	read  *bufio.Reader
 	codec frame.Codec
-	at    int64  // home.current when it was made
-	name  string // that it gives itself as a driver: no other connection has it
+	at    int64  // home.current when the connection was opened
+	name  string // the driver name that it sends, which no other connection has
 }
 
-// dialHome logs in as the proxy's own role.
+// dialHome opens a connection and logs in as the proxy's own role.
 func dialHome(ctx context.Context, h *home, c config.Cassandra) (*homeConn, error) {
 	return dialHomeAs(ctx, h, h.nodes, c.Username, string(c.Password))
 }
 
-// dialHomeAs logs in as any role. Where the node asks for no login, neither role nor password is
-// sent.
+// dialHomeAs opens a connection and logs in as any role. If the node asks for no login, role and password are
+// not sent.
 func dialHomeAs(ctx context.Context, h *home, by *nodeDialer, role, password string) (*homeConn, error) {
 	conn, err := h.reach(ctx, by)
 	if err != nil {
@@ -59,7 +59,7 @@ func dialHomeAs(ctx context.Context, h *home, by *nodeDialer, role, password str
 	return c, nil
 }
 
-// errChallenged tells that the node wants to know more than a role and its password.
+// errChallenged means that the node's login needs more than a role and its password.
 var errChallenged = errors.New("the node asks for more than a role and its password")
 
 // refusal is an ERROR of the home node.
@@ -68,7 +68,7 @@ type refusal struct {
 	text string
 }
 
-// Error returns what the node says.
+// Error returns the error with the node's text.
 func (r *refusal) Error() string { return fmt.Sprintf("%v: %s", r.code, r.text) }
 
 // refused reports whether err is an ERROR of the home node with a code.
@@ -77,8 +77,7 @@ func refused(err error, code primitive.ErrorCode) bool {
 	return errors.As(err, &r) && r.code == code
 }
 
-// call sends one request and returns its answer. An ERROR is returned as a refusal. It returns when
-// ctx ends.
+// call sends one request and blocks until its answer, or until ctx ends. An ERROR is returned as a refusal.
 func (c *homeConn) call(ctx context.Context, request message.Message) (message.Message, error) {
 	stop := context.AfterFunc(ctx, func() { _ = c.net.SetDeadline(time.Unix(1, 0)) }) // in the past: unblocks
 	defer stop()
@@ -95,7 +94,7 @@ func (c *homeConn) call(ctx context.Context, request message.Message) (message.M
 	return reply.Body.Message, nil
 }
 
-// rows returns the rows of a SELECT, each cell as Cassandra has sent it.
+// rows returns the rows of a SELECT, with cells in wire form.
 func (c *homeConn) rows(ctx context.Context, cql string) (message.RowSet, error) {
 	reply, err := c.call(ctx, &message.Query{Query: cql, Options: &message.QueryOptions{Consistency: primitive.ConsistencyLevelOne}})
 	if err != nil {
@@ -103,7 +102,7 @@ func (c *homeConn) rows(ctx context.Context, cql string) (message.RowSet, error)
 	}
 	rows, ok := reply.(*message.RowsResult)
 	if !ok {
-		return nil, fmt.Errorf("ask the home node: %v is no answer to a SELECT", reply)
+		return nil, fmt.Errorf("ask the home node: %v is not an answer to a SELECT", reply)
 	}
 	return rows.Data, nil
 }
@@ -123,7 +122,7 @@ func (c *homeConn) centre(ctx context.Context) (string, error) {
 // close closes the connection.
 func (c *homeConn) close() { _ = c.net.Close() }
 
-// location is where a node is: other nodes reach it at internal, drivers at native.
+// location holds a node's addresses: other nodes reach it at internal, drivers at native.
 type location struct {
 	host             uuid.UUID
 	internal, native netip.AddrPort
@@ -150,8 +149,8 @@ func (r *ring) hosts() []gocql.UUID {
 	return all
 }
 
-// errNoHome tells that the home node does not say yet who it is.
-var errNoHome = errors.New("the home node does not say yet who and where it is")
+// errNoHome means that the home node does not know its own id and addresses yet.
+var errNoHome = errors.New("the home node does not know its own id and addresses yet")
 
 // ring returns the cluster as the home node sees it.
 func (c *homeConn) ring(ctx context.Context) (ring, error) {
@@ -176,12 +175,12 @@ func (c *homeConn) ring(ctx context.Context) (ring, error) {
 	return r, nil
 }
 
-// readLocation reads host id, address and port twice.
+// readLocation decodes a row of host id, and twice address and port.
 func readLocation(row message.Row) location {
 	return location{host: uuid.UUID(row[0]), internal: readAddress(row[1], row[2]), native: readAddress(row[3], row[4])}
 }
 
-// readAddress reads an inet and an int as they are on the wire; null gives the zero address.
+// readAddress decodes an inet and an int; null gives the zero address.
 func readAddress(inet, port []byte) netip.AddrPort {
 	address, ok := netip.AddrFromSlice(inet)
 	if !ok || len(port) != 4 {

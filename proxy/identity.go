@@ -14,20 +14,20 @@ import (
 )
 
 const (
-	identityEvery = time.Minute // between two looks at whom nodes take clients for
-	anonymous     = "anonymous" // the user of whoever connects to a Cassandra without authentication
+	identityEvery = time.Minute // between two calls of checkIdentity
+	anonymous     = "anonymous" // Cassandra's name for the user of a connection if it has no authentication
 )
 
-// Why clients cannot be served with the certificate that their connections show.
+// Why clients cannot be served with the certificate of their connections to Cassandra.
 var (
-	errIdentity = errors.New("nodes take every client for a role by cassandra-tls-clients-cert, whatever it logs in as")
-	errOwnRole  = errors.New("that is the proxy's own role: no client may be")
-	errNameless = errors.New("the node does not say as which role it has this connection")
+	errIdentity = errors.New("nodes give every client the role of cassandra-tls-clients-cert, whatever it logs in as")
+	errOwnRole  = errors.New("that is the proxy's own role, which no client may have")
+	errNameless = errors.New("the node does not tell which role this connection has")
 )
 
-// awaitIdentity returns once it is known that nodes take no client for another role than is
-// allowed; an error if they do, or ctx ends. Cassandra's authenticators by mutual TLS let a client
-// be the role of its connection's certificate without looking at its login.
+// awaitIdentity blocks until it is known that nodes give clients no other role than the allowed one. It
+// returns an error if they do, or if ctx ends. Cassandra's authenticators for mutual TLS give a client the
+// role of its connection's certificate without looking at its login.
 func (p *process) awaitIdentity(ctx context.Context) error {
 	if p.cfg.Cassandra.TLSClientsCert == "" {
 		return nil
@@ -38,16 +38,16 @@ func (p *process) awaitIdentity(ctx context.Context) error {
 		if err == nil || errors.Is(err, errIdentity) {
 			return err
 		}
-		complaint.say(err, "clients' connections to Cassandra cannot be made; the proxy listens once they can")
+		complaint.say(err, "clients' connections to Cassandra cannot be opened; the proxy listens for drivers when they can")
 		if !pause(ctx, connectPause) {
 			return fmt.Errorf("reach Cassandra for clients: %w", err)
 		}
 	}
 }
 
-// watchIdentity looks again until ctx ends, since an identity may be given a role, and files may be
-// replaced, at any time. It returns an error where clients may not be served any more. While the
-// node does not answer, nobody can log in there either.
+// watchIdentity repeats the check until ctx ends, since a certificate may be given a role, or replaced, at any
+// time. It returns an error if clients can no longer be served. While the node does not answer no client can
+// log in either.
 func (p *process) watchIdentity(ctx context.Context) error {
 	for p.cfg.Cassandra.TLSClientsCert != "" && pause(ctx, identityEvery) {
 		if err := p.checkIdentity(ctx); errors.Is(err, errIdentity) {
@@ -57,7 +57,8 @@ func (p *process) watchIdentity(ctx context.Context) error {
 	return nil
 }
 
-// checkIdentity asks the home node once.
+// checkIdentity asks the home node once. It returns an error that wraps errIdentity if clients cannot be
+// served.
 func (p *process) checkIdentity(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*p.home.timeout)
 	defer cancel()
@@ -80,8 +81,8 @@ func (p *process) checkIdentity(ctx context.Context) error {
 	return err
 }
 
-// identity returns the role that the home node takes clients' connections for by their certificate,
-// found with a login that nobody has; "" where it takes them for none.
+// identity returns the role that the home node gives clients' connections by their certificate; "" if it gives
+// none. It tries a login that does not exist.
 func (h *home) identity(ctx context.Context) (role string, err error) {
 	l, err := dialHomeAs(ctx, h, h.clients, rand.Text(), rand.Text())
 	switch {
@@ -107,8 +108,8 @@ func (h *home) ownRole(ctx context.Context, c config.Cassandra) (string, error) 
 	return l.role(ctx)
 }
 
-// refusedRole returns the role that Cassandra names where it refuses a read (5.0:
-// ClientState.ensurePermission), "" where it names none.
+// refusedRole returns the role in Cassandra's error for a read without permission (5.0:
+// ClientState.ensurePermission), "" if there is none.
 func refusedRole(text string) string {
 	named, user := strings.CutPrefix(text, "User ")
 	role, _, found := strings.Cut(named, " has no SELECT permission on ")
@@ -118,9 +119,9 @@ func refusedRole(text string) string {
 	return role
 }
 
-// role returns the name of the role that the node has the connection for: the list of its clients
-// says so, or the refusal to show it. The connection is found there by the name that it has as a
-// driver, since its address may have been translated on the way.
+// role returns the role that the connection has at the node, from the node's list of clients, or from its
+// error if the role may not read that. The connection is found by its driver name, since its address may have
+// been translated on the way.
 func (l *homeConn) role(ctx context.Context) (string, error) {
 	rows, err := l.rows(ctx, "SELECT username, driver_name FROM system_views.clients")
 	var r *refusal

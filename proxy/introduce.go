@@ -9,9 +9,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// introduce logs one line on what this proxy serves: the release, the cluster and the node behind
-// the proxy, and the addresses of drivers, of other proxies (peers; empty = nowhere) and of health.
-// What the node does not tell is left out.
+// introduce logs one line about this proxy: its release, its cluster and home node, and its addresses for
+// drivers, for other proxies (peers; empty = none) and for health. Facts that the node does not tell are left
+// out.
 func (p *process) introduce(ctx context.Context, peers string) {
 	line := p.log.Info().Str("release", builtRelease())
 	if n, err := p.askNode(ctx); err == nil {
@@ -22,7 +22,7 @@ func (p *process) introduce(ctx context.Context, peers string) {
 		Str("peers", cmp.Or(peers, "off")).Str("health", cmp.Or(p.health, "off")).Msg("MUSIC proxy")
 }
 
-// builtRelease returns the version of the program, as Go has noted it at the build.
+// builtRelease returns the version of the program from Go's build information.
 func builtRelease() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		return cmp.Or(info.Main.Version, "unknown")
@@ -30,10 +30,10 @@ func builtRelease() string {
 	return "unknown"
 }
 
-// nodeFacts is what a node says of itself.
+// nodeFacts are facts that a node reports about itself.
 type nodeFacts struct{ cluster, release, centre, id string }
 
-// askNode asks the home node, within the time that a connection may take.
+// askNode asks the home node. It blocks for at most the timeout of a connection.
 func (p *process) askNode(ctx context.Context) (nodeFacts, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.home.timeout)
 	defer cancel()
@@ -45,7 +45,7 @@ func (p *process) askNode(ctx context.Context) (nodeFacts, error) {
 	return l.facts(ctx)
 }
 
-// facts asks the node for them.
+// facts asks the node for its nodeFacts.
 func (l *homeConn) facts(ctx context.Context) (nodeFacts, error) {
 	own, err := l.rows(ctx, "SELECT cluster_name, release_version, data_center, host_id FROM system.local")
 	if err == nil && (len(own) != 1 || len(own[0][3]) != len(uuid.UUID{})) {
@@ -57,10 +57,10 @@ func (l *homeConn) facts(ctx context.Context) (nodeFacts, error) {
 	return nodeFacts{cluster: string(own[0][0]), release: string(own[0][1]), centre: string(own[0][2]), id: uuid.UUID(own[0][3]).String()}, nil
 }
 
-// toldTables is how many critical tables are named at start.
+// toldTables is how many critical tables are named in the log at start.
 const toldTables = 20
 
-// tellAtStart says on one line which tables are critical, and what their owners should know.
+// tellAtStart logs one line with the critical tables, and warnings about their keyspaces.
 func (s *schema) tellAtStart(ctx context.Context, found []*dataTable) {
 	var names, warnings, asked []string
 	for _, t := range found {

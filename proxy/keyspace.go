@@ -14,25 +14,24 @@ import (
 	"music/rewrite"
 )
 
-// musicKeyspace is the proxies' own.
+// musicKeyspace is the name of the proxies' own keyspace.
 const musicKeyspace = "music"
 
-// maxReplicas is the replication factor of keyspace music in a data centre that has so many nodes.
+// maxReplicas is the default replication factor of keyspace music in a data centre with that many nodes.
 const maxReplicas = 3
 
-// tableID returns the id of a table that several proxies may create at once: the same at each,
-// which makes all but the first CREATE a no-op (tried on 5.0.8; without an id concurrent CREATEs
-// collide).
+// tableID returns the id for a table that several proxies may create at once. It is the same at each proxy, so
+// that all but the first CREATE have no effect (tried on 5.0.8; without an id concurrent CREATEs collide).
 func tableID(parts ...string) uuid.UUID {
 	return uuid.NewSHA1(uuid.NameSpaceURL, []byte("music:"+strings.Join(parts, "\x00")))
 }
 
-// keyspaceTries is how often a starting proxy tries to make what is missing: a cluster that has
-// just come up is slow to change its schema.
+// keyspaceTries is how often a starting proxy tries to create keyspace music: a cluster that has just started
+// is slow to change its schema.
 const keyspaceTries = 3
 
-// ensureKeyspace makes keyspace music and its tables where they are missing. replication is a CQL
-// map, or "" for NetworkTopologyStrategy with at most three replicas in every data centre.
+// ensureKeyspace creates keyspace music and its tables if they are missing. replication is a CQL map, or "" for
+// NetworkTopologyStrategy with at most three replicas in every data centre.
 func ensureKeyspace(ctx context.Context, s *gocql.Session, replication string) (err error) {
 	for range keyspaceTries {
 		if err = makeKeyspace(ctx, s, replication); err == nil || !pause(ctx, time.Second) {
@@ -42,8 +41,8 @@ func ensureKeyspace(ctx context.Context, s *gocql.Session, replication string) (
 	return err
 }
 
-// makeKeyspace makes what is missing; each statement may be repeated. For what is there nothing is
-// sent, since that takes rights that a proxy needs only once.
+// makeKeyspace creates what is missing; each statement may be repeated. It sends no statement for what exists,
+// since that would need permissions that a proxy needs only once.
 func makeKeyspace(ctx context.Context, s *gocql.Session, replication string) error {
 	there, err := tablesOfMusic(ctx, s)
 	if err != nil {
@@ -71,8 +70,7 @@ func makeKeyspace(ctx context.Context, s *gocql.Session, replication string) err
 	return addColumns(ctx, s)
 }
 
-// tablesOfMusic returns the tables of keyspace music that a node knows; nil where there is no
-// keyspace.
+// tablesOfMusic returns the tables of keyspace music that a node knows; nil if there is no such keyspace.
 func tablesOfMusic(ctx context.Context, s *gocql.Session) (map[string]bool, error) {
 	var there map[string]bool
 	for _, query := range []string{
@@ -93,10 +91,10 @@ func tablesOfMusic(ctx context.Context, s *gocql.Session) (map[string]bool, erro
 	return there, nil
 }
 
-// musicTable is one of the tables that all proxies share.
+// musicTable is a table of keyspace music.
 type musicTable struct{ name, columns, options string }
 
-// musicTables returns all of them.
+// musicTables returns all tables of keyspace music.
 func musicTables() []musicTable {
 	return []musicTable{
 		{"sessions", "session uuid PRIMARY KEY, beat bigint, schema_version uuid, addr text, lease bigint, rules text, version int", "comment = 'life signs of the proxies'" + hasty},
@@ -111,15 +109,14 @@ func musicTables() []musicTable {
 	}
 }
 
-// dropped reports whether err says that keyspace music, or a table in it, is not there: somebody
-// has dropped it past the proxies.
+// dropped reports whether err shows that keyspace music, or a table in it, does not exist.
 func dropped(err error) bool {
 	var refused gocql.RequestError
 	return errors.As(err, &refused) && refused.Code() == gocql.ErrCodeInvalid && strings.Contains(refused.Message(), "does not exist")
 }
 
-// addColumns adds to music.sessions what earlier versions did not write there. Where all is there
-// nothing is changed: that takes a right of its own.
+// addColumns adds the columns to music.sessions that earlier versions did not have. If none is missing it
+// sends no statement, since that would need a permission.
 func addColumns(ctx context.Context, s *gocql.Session) error {
 	missing := map[string]string{"lease": "bigint", "rules": "text", "version": "int"}
 	iter := s.Query("SELECT column_name FROM system_schema.columns WHERE keyspace_name = 'music' AND table_name = 'sessions'").IterContext(ctx)
@@ -139,30 +136,29 @@ func addColumns(ctx context.Context, s *gocql.Session) error {
 	return changeSchema(ctx, s, changes...)
 }
 
-// changeSchema carries out statements that do not rest on each other, and waits until all nodes
-// know of them: where another proxy has just made it, what rests on them may meet a node that has
-// not heard of it.
+// changeSchema carries out statements that do not depend on each other, and blocks until all nodes know of
+// them: later statements that depend on them may be sent to any node.
 func changeSchema(ctx context.Context, s *gocql.Session, statements ...string) error {
 	for _, ddl := range statements {
 		err := s.Query(ddl).ExecContext(ctx)
 		if refusal := gocql.RequestError(nil); errors.As(err, &refusal) && refusal.Code() == gocql.ErrCodeUnauthorized {
-			return fmt.Errorf("make keyspace music: %w; the first proxy of a cluster needs CREATE ON ALL KEYSPACES for its role (docs/roles.md)", err)
+			return fmt.Errorf("create keyspace music: %w; the first proxy of a cluster needs CREATE ON ALL KEYSPACES for its role (docs/roles.md)", err)
 		}
 		if err != nil {
-			return fmt.Errorf("make keyspace music: %w", err)
+			return fmt.Errorf("create keyspace music: %w", err)
 		}
 	}
 	if err := s.AwaitSchemaAgreement(ctx); err != nil {
-		return fmt.Errorf("make keyspace music: %w", err)
+		return fmt.Errorf("create keyspace music: %w", err)
 	}
 	return nil
 }
 
-// hasty has a read of one row ask one replica more than it needs: it does not wait for a node that
-// has just died.
+// hasty is a table option: a read of one row asks one replica more than it needs, so that it need not wait for
+// a node that has just died.
 const hasty = " AND speculative_retry = 'ALWAYS'"
 
-// defaultReplication counts the nodes of each data centre.
+// defaultReplication returns the default replication of keyspace music, by the nodes of each data centre.
 func defaultReplication(ctx context.Context, s *gocql.Session) (string, error) {
 	nodes := map[string]int{}
 	for _, query := range []string{"SELECT data_center FROM system.local", "SELECT data_center FROM system.peers_v2"} {

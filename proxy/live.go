@@ -11,7 +11,7 @@ import (
 	"music/frontend"
 )
 
-// follow takes over each configuration that comes, until ctx ends.
+// follow applies each configuration that comes from reloads, until ctx ends.
 func (p *process) follow(ctx context.Context, reloads <-chan config.Config) {
 	for {
 		select {
@@ -23,23 +23,23 @@ func (p *process) follow(ctx context.Context, reloads <-chan config.Config) {
 	}
 }
 
-// takeOver makes those settings of cfg hold that a running proxy can change.
+// takeOver applies those settings of cfg that a running proxy can change.
 func (p *process) takeOver(cfg config.Config) {
 	limits := limitsOf(cfg.Limits)
 	p.limits.Store(&limits)
 	p.critical.widen(cfg.Music)
 }
 
-// criticalRules are the patterns of tables that are critical whatever their comments say. They only
-// grow while a proxy runs: other proxies give locks on such a table as soon as its beats say that it
-// refuses plain writes there (docs/design.md 4). Nobody waits for a change; it is applied with the
-// next reading of the schema. For concurrent use; the zero value has none.
+// criticalRules are the patterns of tables that are critical whatever their comments say. Patterns can only be
+// added while a proxy runs, since other proxies give locks on such a table as soon as this proxy's beats say
+// that it refuses plain writes on it (docs/design.md 4). A change is applied with the next reading of the
+// schema. It is safe for concurrent use; the zero value has no patterns.
 type criticalRules struct {
 	current atomic.Pointer[config.Music]
-	grown   atomic.Bool // since it was last asked
+	grown   atomic.Bool // patterns were added, and the schema has not been read since
 }
 
-// now returns the rules as they are.
+// now returns the present rules.
 func (r *criticalRules) now() config.Music {
 	if m := r.current.Load(); m != nil {
 		return *m
@@ -47,12 +47,12 @@ func (r *criticalRules) now() config.Music {
 	return config.Music{}
 }
 
-// names reports whether a table is critical by the rules as they are.
+// names reports whether a table is critical by the present rules.
 func (r *criticalRules) names(keyspace, table string) bool {
 	return r.now().CriticalByName(keyspace, table)
 }
 
-// widen adds the patterns of m. It is for one goroutine at a time.
+// widen adds the patterns of m. It must be called by one goroutine at a time.
 func (r *criticalRules) widen(m config.Music) {
 	before := r.now()
 	after := config.Music{Critical: slices.Concat(before.Critical, m.Critical)}
@@ -63,7 +63,7 @@ func (r *criticalRules) widen(m config.Music) {
 	r.grown.Store(true)
 }
 
-// limitsOf returns what clients can take, by the settings.
+// limitsOf returns the frontend's limits by the settings.
 func limitsOf(l config.Limits) frontend.Limits {
 	return frontend.Limits{
 		Connections: l.MaxConnections, Frame: int(l.MaxFrameSize),
@@ -72,7 +72,8 @@ func limitsOf(l config.Limits) frontend.Limits {
 	}
 }
 
-// messageMemory returns the bytes that messages may take where Go may use limit.
+// messageMemory returns how many bytes messages may take: the setting or, if it is 0, a share of limit, which
+// is Go's memory limit.
 func messageMemory(l config.Limits, limit int64) int {
 	const noLimit, share, otherwise = math.MaxInt64, 4, 1 << 30
 	switch {

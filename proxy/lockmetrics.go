@@ -10,7 +10,7 @@ import (
 	"music/musiccore"
 )
 
-// lockMetrics count what happens to locks.
+// lockMetrics are the metrics of locks.
 type lockMetrics struct {
 	sections     *sectionMetrics
 	tables       tableMetrics
@@ -22,11 +22,11 @@ type lockMetrics struct {
 	commands     commandMetrics
 }
 
-// orphaned is how a lock ends whose session has ended: its client may go on with it at another proxy.
+// orphaned is the label for the end of a lock whose session has ended: its client may continue with it at
+// another proxy.
 const orphaned = "ORPHANED"
 
-// newLockMetrics registers the metrics of locks, and those of each of the tables that are named
-// besides.
+// newLockMetrics registers the metrics of locks, and also those of each named table.
 func newLockMetrics(r prometheus.Registerer, critical *criticalTables, named []config.TableName) *lockMetrics {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
@@ -45,8 +45,8 @@ func newLockMetrics(r prometheus.Registerer, critical *criticalTables, named []c
 	return m
 }
 
-// asked counts a LOCK that waits for its answer from a moment of BOOTTIME on and, once told is
-// called, the answer.
+// asked counts a LOCK that waits for its answer since a moment of BOOTTIME. told must be called with the
+// answer, and counts that.
 func (m *lockMetrics) asked(k musiccore.Key, at time.Duration) (told func(musiccore.Answer)) {
 	table := m.tables.of(k)
 	m.sections.asked(k, at)
@@ -69,7 +69,7 @@ func (m *lockMetrics) answeredAtOnce(k musiccore.Key, a musiccore.Answer) {
 	}
 }
 
-// note counts what happened to a lock at a moment of BOOTTIME.
+// note counts a note of the core that came at a moment of BOOTTIME.
 func (m *lockMetrics) note(n musiccore.Note, at time.Duration) {
 	m.sections.note(n, at)
 	if table := m.tables.of(n.Key); table != nil {
@@ -89,10 +89,10 @@ func (m *lockMetrics) note(n musiccore.Note, at time.Duration) {
 type tableMetrics struct {
 	critical *criticalTables
 	named    map[config.TableName]*sectionMetrics
-	byID     *sync.Map // id of a table to its *sectionMetrics: a lock may end after its table
+	byID     *sync.Map // from a table's id to its *sectionMetrics: a lock may end after its table
 }
 
-// newTableMetrics registers them, each with the label table.
+// newTableMetrics registers the metrics of the named tables, with the label table.
 func newTableMetrics(r prometheus.Registerer, critical *criticalTables, named []config.TableName) tableMetrics {
 	m := tableMetrics{critical: critical, named: map[config.TableName]*sectionMetrics{}, byID: new(sync.Map)}
 	for _, t := range named {
@@ -103,7 +103,7 @@ func newTableMetrics(r prometheus.Registerer, critical *criticalTables, named []
 	return m
 }
 
-// of returns the metrics of the table of a key; nil where it has none of its own.
+// of returns the metrics of the table of a key; nil if it has none of its own.
 func (m tableMetrics) of(k musiccore.Key) *sectionMetrics {
 	if len(m.named) == 0 {
 		return nil
@@ -122,7 +122,7 @@ func (m tableMetrics) of(k musiccore.Key) *sectionMetrics {
 	return found
 }
 
-// commandMetrics count what Cassandra is asked for locks.
+// commandMetrics are the metrics of the core's commands.
 type commandMetrics struct {
 	lwts         *prometheus.CounterVec
 	lwt          prometheus.Histogram
@@ -130,18 +130,18 @@ type commandMetrics struct {
 	synchronise  prometheus.Histogram
 }
 
-// newCommandMetrics registers them, each with all its labels.
+// newCommandMetrics registers the metrics of commands, each with all values of its labels.
 func newCommandMetrics(r prometheus.Registerer) commandMetrics {
 	seconds := func(name, help string) prometheus.Histogram {
 		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(0.001, 2.5, 12)})
 	}
 	m := commandMetrics{
 		lwts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "music_lwts_total", Help: "LWTs on lock rows, by what they write and how they ended; unknown: Cassandra did not say.",
+			Name: "music_lwts_total", Help: "LWTs on lock rows, by what they write and how they ended; unknown: Cassandra has not answered for sure.",
 		}, []string{"writes", "outcome"}),
 		lwt: seconds("music_lwt_seconds", "Time of an LWT on a lock row, however it ended."),
 		synchronises: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "music_synchronise_attempts_total", Help: "Attempts to settle what the holder before has left of a key, by how they ended.",
+			Name: "music_synchronise_attempts_total", Help: "Attempts to settle writes that an earlier holder of a key has left unfinished, by how they ended.",
 		}, []string{"outcome"}),
 		synchronise: seconds("music_synchronise_seconds", "Time of an attempt to synchronise a key, however it ended."),
 	}
@@ -171,12 +171,12 @@ func (m commandMetrics) done(a musiccore.Action, s musiccore.Status, took time.D
 	}
 }
 
-// outcomeName is the label of how a command ended.
+// outcomeName returns the label for how a command ended.
 func outcomeName(s musiccore.Status) string {
 	return [...]string{"unknown", "done", "refused", "above", "too_large", "unavailable"}[s]
 }
 
-// writesName is the label of what an LWT writes.
+// writesName returns the label for what an LWT writes.
 func writesName(c musiccore.Condition) string {
 	return [...]string{musiccore.IfAbsent: "new_row", musiccore.IfGuard: "queue", musiccore.IfGuardEpoch: "queue_and_term", musiccore.IfEpoch: "term"}[c]
 }

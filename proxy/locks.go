@@ -14,23 +14,23 @@ import (
 	"music/proxy/peer"
 )
 
-// shardCount spreads keys over cores that do not wait for each other.
+// shardCount is the number of shards. The keys of different shards do not share a mutex.
 const shardCount = 16
 
-// locks is the lock protocol as clients' connections use it (frontend.Locks): the shards of this
-// proxy's core, and the way to the cores of other proxies.
+// locks implements frontend.Locks: by the shards of this proxy's core, and by asking the cores of other
+// proxies. It is safe for concurrent use.
 type locks struct {
 	shards  [shardCount]*shard
 	seed    maphash.Seed
 	metrics *lockMetrics
 	lastOp  atomic.Uint64
 	peers   *peer.Client
-	living  func(context.Context) (map[musiccore.SessionID]string, error) // the sessions of other proxies that are alive, with their addresses
-	scope   func() (context.Context, context.CancelFunc)                  // of one operation at another proxy
+	living  func(context.Context) (map[musiccore.SessionID]string, error) // returns the living sessions of other proxies, with their addresses
+	scope   func() (context.Context, context.CancelFunc)                  // returns the context of an operation at another proxy
 }
 
-// newLocks makes the shards of a session. The commands under way, and the operations at other
-// proxies, end with ctx.
+// newLocks returns the locks of a session. Commands and operations at other proxies are cancelled when ctx
+// ends.
 func newLocks(ctx context.Context, self *musiccore.Session, o musiccore.Options, d lockDeps) *locks {
 	l := &locks{
 		seed: maphash.MakeSeed(), metrics: d.metrics, peers: d.peers, living: d.living,
@@ -52,7 +52,7 @@ func newLocks(ctx context.Context, self *musiccore.Session, o musiccore.Options,
 	return l
 }
 
-// lockDeps is what the shards share.
+// lockDeps are the dependencies of locks.
 type lockDeps struct {
 	clock  *clock
 	do     func(context.Context, musiccore.Command) musiccore.Result
@@ -67,27 +67,28 @@ func (l *locks) of(k musiccore.Key) *shard {
 	return l.shards[maphash.Comparable(l.seed, k)%shardCount]
 }
 
-// lockHere asks this proxy's core. Where gone is nil the answer is there, else done is called
-// exactly once, also after gone; so it is with all that ask the core.
+// lockHere is Lock at this proxy's core. For all methods that ask the core: if gone is nil, a is the answer.
+// Else the answer is passed to done, exactly once, and gone must be called if it is no longer waited for; done
+// is called all the same.
 func (l *locks) lockHere(k musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) (a musiccore.Answer, gone func()) {
 	return l.lock(k, q, false, done)
 }
 
-// lock is lockHere; counted says that it is a client's new LOCK, which the metrics count.
+// lock is lockHere. counted means that it is a client's new LOCK, which the metrics count.
 func (l *locks) lock(k musiccore.Key, q musiccore.Request, counted bool, done func(musiccore.Answer)) (a musiccore.Answer, gone func()) {
 	s, op := l.of(k), l.nextOp()
 	a, ok := s.enter(shardOp{op: op, refKey: refKey{k, q.Ref}, counted: counted}, func() func(musiccore.Answer) { return done }, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Lock(now, op, k, q) })
 	return a, s.goneUnless(ok, op)
 }
 
-// unlockHere asks this proxy's core.
+// unlockHere is Unlock at this proxy's core.
 func (l *locks) unlockHere(k musiccore.Key, r musiccore.LockRef, by musiccore.Client, done func(musiccore.Answer)) (a musiccore.Answer, gone func()) {
 	s, op := l.of(k), l.nextOp()
 	a, ok := s.unlockKey(op, refKey{k, r}, by, func() func(musiccore.Answer) { return done })
 	return a, s.goneUnless(ok, op)
 }
 
-// forceHere asks this proxy's core.
+// forceHere is Force at this proxy's core: it ends the lock of reference r.
 func (l *locks) forceHere(k musiccore.Key, r musiccore.LockRef, f frontend.Force, done func(musiccore.Answer)) (a musiccore.Answer, gone func()) {
 	s, op := l.of(k), l.nextOp()
 	a, ok := s.enter(shardOp{op: op, by: f.By}, func() func(musiccore.Answer) { return done }, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects {
@@ -96,7 +97,7 @@ func (l *locks) forceHere(k musiccore.Key, r musiccore.LockRef, f frontend.Force
 	return a, s.goneUnless(ok, op)
 }
 
-// beginHere asks this proxy's core.
+// beginHere is Begin at this proxy's core.
 func (l *locks) beginHere(k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind, done func(musiccore.Answer)) (a musiccore.Answer, gone func()) {
 	s, op := l.of(k), l.nextOp()
 	s.mu.Lock()
@@ -111,7 +112,7 @@ func (l *locks) beginHere(k musiccore.Key, r musiccore.LockRef, kind musiccore.K
 	return a, s.goneUnless(ok, op)
 }
 
-// Lock implements frontend.Locks. A new reference is always this proxy's own.
+// Lock implements frontend.Locks. A new reference is always given by this proxy.
 func (l *locks) Lock(k musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) (a musiccore.Answer, gone func()) {
 	if q.Ref != 0 {
 		return l.lockAfter(k, q, done)
@@ -122,7 +123,7 @@ func (l *locks) Lock(k musiccore.Key, q musiccore.Request, done func(musiccore.A
 	return a, gone
 }
 
-// lockAfter is Lock of a given reference, which may be another proxy's.
+// lockAfter is Lock with a given reference, which may be another proxy's.
 func (l *locks) lockAfter(k musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) (a musiccore.Answer, gone func()) {
 	told := l.metrics.asked(k, boottime())
 	a, gone = l.run(remoteOp{
@@ -144,7 +145,7 @@ func (l *locks) lockAfter(k musiccore.Key, q musiccore.Request, done func(musicc
 // Unlock implements frontend.Locks.
 func (l *locks) Unlock(k musiccore.Key, r musiccore.LockRef, by musiccore.Client, done func(musiccore.Answer)) (musiccore.Answer, bool) {
 	s := l.of(k)
-	follow := func() func(musiccore.Answer) { // made where it is needed: most are answered at once
+	follow := func() func(musiccore.Answer) { // not made before it is needed: most are answered at once
 		return func(a musiccore.Answer) { done(l.unlockThere(k, r, by, a)) }
 	}
 	a, ok := s.unlockKey(l.nextOp(), refKey{k, r}, by, follow)
@@ -186,7 +187,7 @@ func (l *locks) End(t musiccore.Ticket, o musiccore.Outcome) (musiccore.Verdict,
 	s := l.of(t.Key)
 	s.mu.Lock()
 	defer s.unlock()
-	now := s.now() // after the answer: its moment decides
+	now := s.now() // read after Cassandra's answer has come, as Core.End demands
 	v, effects := s.core.End(now, t, o)
 	var wait func() musiccore.Verdict
 	if v == musiccore.VerdictPending {
@@ -199,8 +200,8 @@ func (l *locks) End(t musiccore.Ticket, o musiccore.Outcome) (musiccore.Verdict,
 	return v, wait
 }
 
-// verdictOf returns a function that waits for what the lock row says of an operation of a strict
-// table. The shard's mutex is held. Where the proxy ends before, the verdict is uncertain.
+// verdictOf returns a function that blocks until the verdict on an operation of a strict table. If the proxy
+// ends before, the verdict is uncertain. verdictOf is called with the shard's mutex held.
 func (l *locks) verdictOf(s *shard, t musiccore.Ticket) func() musiccore.Verdict {
 	verdict := make(chan musiccore.Verdict, 1)
 	s.waiting[t.Op] = func(a musiccore.Answer) {
@@ -221,16 +222,17 @@ func (l *locks) verdictOf(s *shard, t musiccore.Ticket) func() musiccore.Verdict
 	}
 }
 
+// nextOp returns a new id of an operation.
 func (l *locks) nextOp() musiccore.OpID { return musiccore.OpID(l.lastOp.Add(1)) }
 
-// each calls the core of every shard.
+// each calls event with the core of every shard, one after the other.
 func (l *locks) each(event func(*musiccore.Core, musiccore.Now) musiccore.Effects) {
 	for _, s := range l.shards {
 		s.call(event)
 	}
 }
 
-// quiet reports whether no core has anything under way.
+// quiet reports whether all cores are quiet, see Core.Quiet.
 func (l *locks) quiet() bool {
 	for _, s := range l.shards {
 		s.mu.Lock()
@@ -243,8 +245,7 @@ func (l *locks) quiet() bool {
 	return true
 }
 
-// close starts nothing new and waits until everything that was started has ended. The context of
-// newLocks must have ended before.
+// close blocks until everything that was started has ended. The context of newLocks must have ended.
 func (l *locks) close() {
 	for _, s := range l.shards {
 		s.mu.Lock()

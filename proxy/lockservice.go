@@ -15,19 +15,19 @@ import (
 	"music/proxy/peer"
 )
 
-// connections are what the lock service has open: the proxy's own session with Cassandra, and the
-// port for other proxies.
+// connections are the sockets of the lock service: the proxy's own session with Cassandra, and the port for
+// other proxies.
 type connections struct {
 	session  *gocql.Session
-	release  string    // of Cassandra
+	release  string    // Cassandra's release
 	locality *locality // the sessions within one data centre
 	certs    *certs.Source
-	peers    net.Listener // nil where other proxies cannot ask this one
-	address  string       // that they dial
+	peers    net.Listener // nil if other proxies cannot ask this one
+	address  string       // the address that other proxies dial
 }
 
-// connect waits for Cassandra, and opens the port for other proxies, on which nobody is answered
-// yet.
+// connect blocks until Cassandra answers, and opens the port for other proxies, on which no question is
+// answered yet.
 func (p *process) connect(ctx context.Context) (*connections, error) {
 	source, err := certs.Proxies(p.cfg.Peers, sampled(p.log))
 	if err != nil {
@@ -49,7 +49,7 @@ func (p *process) connect(ctx context.Context) (*connections, error) {
 	return c, nil
 }
 
-// close closes the sessions, and the port where it was not served.
+// close closes the sessions, and the port for other proxies.
 func (c *connections) close() {
 	if c.peers != nil {
 		_ = c.peers.Close()
@@ -58,7 +58,7 @@ func (c *connections) close() {
 	c.session.Close()
 }
 
-// lockService is what locks need of the proxy beside its clients.
+// lockService is the part of the proxy that gives locks.
 type lockService struct {
 	connections *connections
 	heartbeat   *heartbeat
@@ -68,17 +68,17 @@ type lockService struct {
 	tables      *catalog.Tables
 	schema      *schema
 	watchdog    *watchdog
-	near        *nearCommits // nil: by configuration
+	near        *nearCommits // nil if the configuration turns it off
 	peers       *peer.Server
 
-	abandon    context.CancelFunc // ends the commands under way, and the answers to other proxies
-	answering  sync.WaitGroup     // of other proxies, as long as anything can be asked of the core
-	cancel     context.CancelFunc // ends what runs in the background
+	abandon    context.CancelFunc // cancels commands, and questions of other proxies
+	answering  sync.WaitGroup     // the goroutine that answers other proxies
+	cancel     context.CancelFunc // ends background
 	background sync.WaitGroup
 }
 
-// startLockService waits for Cassandra, makes what is missing there, and begins to beat and to
-// answer other proxies. It must be stopped.
+// startLockService blocks until Cassandra answers, creates what is missing there, and begins to beat and to
+// answer other proxies. stop must be called in the end.
 func (p *process) startLockService(ctx context.Context, advertise string) (*lockService, error) {
 	c, err := p.connect(ctx)
 	if err != nil {
@@ -110,9 +110,8 @@ func (p *process) startLockService(ctx context.Context, advertise string) (*lock
 	return s, nil
 }
 
-// newLockService puts the parts together: the session, the shards with what they ask of Cassandra
-// and of other proxies, the schema. Nothing has been read or written yet. commands is the context
-// of what the core has carried out.
+// newLockService makes the parts of the lock service and connects them. It neither reads nor writes anything
+// in Cassandra. commands is the context of the core's commands.
 func (p *process) newLockService(commands context.Context, c *connections, advertise string) *lockService {
 	s := &lockService{connections: c, references: new(references), tables: catalog.NewTables()}
 	options, clocks := coreOptions(p.cfg.Music, p.cfg.Limits), new(clock)
@@ -138,7 +137,7 @@ func (p *process) newLockService(commands context.Context, c *connections, adver
 	return s
 }
 
-// coreOptions returns the numbers of the core, as far as they are settings.
+// coreOptions returns the core's options by the settings.
 func coreOptions(m config.Music, l config.Limits) musiccore.Options {
 	o := musiccore.Defaults()
 	o.Waiters = l.Waiters
@@ -146,8 +145,7 @@ func coreOptions(m config.Music, l config.Limits) musiccore.Options {
 	return o
 }
 
-// begin asks Cassandra for all that has to be known before the first lock, and makes what is
-// missing there.
+// begin creates what is missing in Cassandra, and reads what must be known before the first lock.
 func (s *lockService) begin(ctx context.Context, replication string) error {
 	session := s.connections.session
 	for _, step := range []func() error{
@@ -164,8 +162,7 @@ func (s *lockService) begin(ctx context.Context, replication string) error {
 	return nil
 }
 
-// drain grants nothing any more: clients that wait for a lock are told at once where they stand,
-// and go on at another proxy.
+// drain ends granting. Clients that wait for a lock are answered at once, and continue at another proxy.
 func (s *lockService) drain() {
 	s.peers.Drain()
 	s.locks.each(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Drain(now) })
@@ -188,5 +185,5 @@ func (s *lockService) stop(deadline time.Time) {
 	s.answering.Wait()
 	s.locks.close()
 	s.audit.flush()
-	within(shutdownGrace, s.connections.close) // gocql 2.1.2 waits for ever where its control connection is just being made anew
+	within(shutdownGrace, s.connections.close) // gocql 2.1.2 blocks for ever if its control connection is just being reopened
 }

@@ -21,16 +21,16 @@ import (
 )
 
 const (
-	lookEvery   = time.Second      // between two looks at the home node and at the other proxies
-	readLimit   = 2 * time.Second  // for one look at the other proxies
-	sweepEvery  = 10 * time.Second // between two looks for nodes that have left the ring
+	lookEvery   = time.Second      // between two rounds of run
+	readLimit   = 2 * time.Second  // for reading about the other proxies
+	sweepEvery  = 10 * time.Second // between two calls of sweep
 	leftAfter   = 30 * time.Second // a node that is not in the ring for so long has left it
 	expectLimit = time.Minute      // for the proxies that are expected at start
 )
 
-// members is this proxy among the proxies of the cluster. It writes in music.proxies for which node
-// it stands, follows what the others write there, and keeps the gate shut while its node is down
-// (docs/design.md 3). All methods but nodes are for one goroutine.
+// members is this proxy's membership in the cluster of proxies. It writes to music.proxies for which node this
+// proxy stands, follows the others' rows there, and keeps the gate shut while the home node is down
+// (docs/design.md 3). All methods but nodes must be called by one goroutine.
 type members struct {
 	session   *gocql.Session
 	heartbeat *heartbeat
@@ -39,18 +39,18 @@ type members struct {
 	advertise netip.AddrPort
 	log       zerolog.Logger
 
-	conn    *homeConn // nil while the home node is not reached
+	conn    *homeConn // nil while there is no connection to the home node
 	ring    ring      // as last seen
 	login   *startLog
-	private bool // nobody else can reach this proxy: it stays alone
-	taken   bool // it was told that another proxy stands for the home node too
+	private bool // drivers on other machines cannot reach this proxy: it does not join the others
+	taken   bool // it was logged that another proxy stands for the home node, too
 	tracker peerTracker
-	absent  map[uuid.UUID]time.Time // nodes with a proxy that are not in the ring, since when
+	absent  map[uuid.UUID]time.Time // since when nodes with a proxy are not in the ring
 	swept   time.Time
 	others  atomic.Pointer[[]topology.Node]
 }
 
-// newMembers returns a member that no other proxy knows yet.
+// newMembers returns the membership of a proxy that has not joined yet.
 func newMembers(s *lockService, p *process, advertise netip.AddrPort) *members {
 	return &members{
 		session: s.heartbeat.session, heartbeat: s.heartbeat, home: p.home, cassandra: p.cfg.Cassandra, advertise: advertise, log: p.log,
@@ -58,7 +58,7 @@ func newMembers(s *lockService, p *process, advertise netip.AddrPort) *members {
 	}
 }
 
-// nodes returns the other nodes that have a proxy, as drivers are shown them.
+// nodes returns the nodes beside the home node that have a proxy. Any goroutine may call it.
 func (m *members) nodes() []topology.Node {
 	if all := m.others.Load(); all != nil {
 		return *all
@@ -66,8 +66,8 @@ func (m *members) nodes() []topology.Node {
 	return nil
 }
 
-// join makes this proxy known to the others before it listens, and waits until as many are known as
-// are expected. It fails where this proxy and another one cannot serve the same drivers.
+// join writes this proxy's row, before it listens for drivers, and blocks until as many proxies are known as
+// are expected. It returns an error if this proxy and another one cannot serve the same drivers.
 func (m *members) join(ctx context.Context, expected int) error {
 	if err := m.reachHome(ctx); err != nil {
 		return err
@@ -76,7 +76,7 @@ func (m *members) join(ctx context.Context, expected int) error {
 		return err
 	}
 	if m.private = unreachable(m.advertise, m.ring.home.native); m.private {
-		m.log.Info().Stringer("advertise", m.advertise).Msg("the proxy stays alone: no other machine can reach it where it is advertised")
+		m.log.Info().Stringer("advertise", m.advertise).Msg("the proxy does not join others: no other machine can reach it at its advertised address")
 		return nil
 	}
 	if err := m.checkOthers(ctx); err != nil {
@@ -88,14 +88,13 @@ func (m *members) join(ctx context.Context, expected int) error {
 	return m.expect(ctx, expected)
 }
 
-// unreachable reports whether drivers that hear of this proxy from another one could not reach it
-// at its advertised address: the address is a loopback one while nodes are elsewhere, or the port
-// is not known.
+// unreachable reports whether drivers on other machines could not reach this proxy at its advertised address:
+// it is a loopback address while the node's is not, or the port is not known.
 func unreachable(advertise, node netip.AddrPort) bool {
 	return advertise.Port() == 0 || advertise.Addr().IsLoopback() && !node.Addr().IsLoopback()
 }
 
-// reachHome waits for the home node.
+// reachHome blocks until the home node answers, or ctx ends.
 func (m *members) reachHome(ctx context.Context) error {
 	for {
 		err := m.lookHome(ctx)
@@ -108,7 +107,7 @@ func (m *members) reachHome(ctx context.Context) error {
 	}
 }
 
-// lookHome asks the home node for the ring, over the open connection or else over a new one.
+// lookHome asks the home node for the ring, over the open connection or a new one.
 func (m *members) lookHome(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, m.home.timeout)
 	defer cancel()
@@ -136,7 +135,7 @@ func (m *members) lookHome(ctx context.Context) error {
 	return nil
 }
 
-// saw notes the ring as the home node has told it.
+// saw stores the ring that the home node has reported.
 func (m *members) saw(r ring) {
 	m.ring = r
 	id := r.home.host.String()
@@ -151,7 +150,7 @@ func (m *members) leaveHome() {
 	}
 }
 
-// expect waits until so many proxies are known, this one among them.
+// expect blocks until n proxies are known, including this one, but for at most expectLimit.
 func (m *members) expect(ctx context.Context, n int) error {
 	limited, cancel := context.WithTimeout(ctx, expectLimit)
 	defer cancel()
@@ -171,14 +170,14 @@ func (m *members) expect(ctx context.Context, n int) error {
 			if ctx.Err() != nil {
 				return fmt.Errorf("wait for the other proxies: %w", ctx.Err())
 			}
-			m.log.Warn().Int("known", len(all)).Int("expected", n).Msg("not all expected proxies are there: drivers will hear of the others when they come")
+			m.log.Warn().Int("known", len(all)).Int("expected", n).Msg("not all expected proxies have joined: drivers will be told of the others when they do")
 			return nil
 		}
 	}
 }
 
-// run follows the home node and the other proxies until ctx ends: it opens and shuts the gate, and
-// tells drivers of the other proxies.
+// run follows the home node and the other proxies until ctx ends: it opens and shuts the gate, and calls tell
+// for changes of the other proxies.
 func (m *members) run(ctx context.Context, g *listenerGate, tell func(frontend.Change, netip.AddrPort)) {
 	defer m.leaveHome()
 	for {
@@ -189,7 +188,7 @@ func (m *members) run(ctx context.Context, g *listenerGate, tell func(frontend.C
 	}
 }
 
-// look does one round of run. What fails is tried again in the next.
+// look does one round of run. What fails is tried again in the next round.
 func (m *members) look(ctx context.Context, g *listenerGate, tell func(frontend.Change, netip.AddrPort)) {
 	at := m.ring.home.host
 	down := m.lookHome(ctx)
@@ -205,7 +204,7 @@ func (m *members) look(ctx context.Context, g *listenerGate, tell func(frontend.
 	}
 	all, err := m.readAll(ctx)
 	if err != nil {
-		m.log.Debug().Err(err).Msg("the other proxies could not be looked at")
+		m.log.Debug().Err(err).Msg("the rows of the other proxies could not be read")
 		return
 	}
 	limited, cancel := context.WithTimeout(ctx, readLimit)
@@ -232,7 +231,7 @@ func (m *members) setGate(ctx context.Context, g *listenerGate, down error) {
 	}
 	switch {
 	case down != nil && g.isOpen():
-		m.log.Warn().Err(down).Msg("the home node is down: the proxy listens no more until it is back")
+		m.log.Warn().Err(down).Msg("the home node is down: the proxy does not listen until it is back")
 		g.shut()
 	case down == nil && !g.isOpen():
 		if err := g.open(ctx); err != nil {
@@ -243,7 +242,7 @@ func (m *members) setGate(ctx context.Context, g *listenerGate, down error) {
 	}
 }
 
-// follow notes which proxies there are now. A proxy that is not alone stays with its node.
+// follow stores which proxies there are now. A proxy that is not alone must stay with its node.
 func (m *members) follow(all []member) {
 	m.home.settled.Store(slices.ContainsFunc(all, func(o member) bool { return o.host != m.ring.home.host && o.proxy != m.advertise }))
 	nodes := visibleNodes(m.known(all), m.ring)
@@ -264,7 +263,7 @@ func (m *members) serves(o member) bool {
 	return o.serving && alive
 }
 
-// advertisedIP returns an address as music.proxies has it.
+// advertisedIP returns an address in the form of music.proxies.
 func advertisedIP(ip net.IP, port int) netip.AddrPort {
 	address, _ := netip.AddrFromSlice(ip)
 	return netip.AddrPortFrom(address.Unmap(), uint16(port))

@@ -20,27 +20,27 @@ import (
 	"music/proxy/connlimit"
 )
 
-// metrics shows the frontend's counters to Prometheus.
+// metrics exports the frontend's counters to Prometheus.
 type metrics struct {
 	stats                         *traffic.Stats
 	requests, failures            *prometheus.Desc
 	accepted, open, lost, refused *prometheus.Desc
 }
 
-// newRegistry makes everything that /metrics shows. It sets stats.Latency.
+// newRegistry returns a registry with the metrics of the frontend and of the process. It sets stats.Latency.
 func newRegistry(stats *traffic.Stats) *prometheus.Registry {
 	m := &metrics{
 		stats:    stats,
 		requests: prometheus.NewDesc("music_requests_total", "Requests of clients by opcode and by what became of them.", []string{"opcode", "fate"}, nil),
-		failures: prometheus.NewDesc("music_errors_total", "Errors that clients were told by this proxy itself, by their first word.", []string{"word"}, nil),
+		failures: prometheus.NewDesc("music_errors_total", "Errors that this proxy itself has sent to clients, by their first word.", []string{"word"}, nil),
 		accepted: prometheus.NewDesc("music_connections_accepted_total", "Client connections ever accepted.", nil, nil),
 		open:     prometheus.NewDesc("music_connections_open", "Client connections now.", nil, nil),
 		lost:     prometheus.NewDesc("music_connections_backend_lost_total", "Client connections that ended because Cassandra was lost.", nil, nil),
-		refused:  prometheus.NewDesc("music_connections_rejected_total", "Client connections that ended for not keeping to the protocol or the limits.", nil, nil),
+		refused:  prometheus.NewDesc("music_connections_rejected_total", "Client connections that ended because the client violated the protocol or a limit.", nil, nil),
 	}
 	latency := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "music_request_seconds",
-		Help:    "Time of a sampled request, split into what the proxy took and what Cassandra took.",
+		Help:    "Time of a sampled request, split into the proxy's part and Cassandra's.",
 		Buckets: prometheus.ExponentialBuckets(2e-6, 2.5, 16),
 	}, []string{"where"})
 	inProxy, inBackend := latency.WithLabelValues("proxy"), latency.WithLabelValues("cassandra")
@@ -75,17 +75,17 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(m.refused, prometheus.CounterValue, float64(m.stats.Rejected.Load()))
 }
 
-// Bounds of who looks at the health of the proxy.
+// Bounds of the connections for metrics and health.
 const (
-	healthConns = 64 // at a time; one more takes the place of the oldest
+	healthConns = 64 // open connections; one more closes the oldest
 	healthRead  = 5 * time.Second
 	healthWrite = 30 * time.Second
 	healthIdle  = time.Minute
 	healthHead  = 8 << 10 // bytes
 )
 
-// listenHealth listens for who looks at metrics and health; nil where nobody is to. A default that
-// is taken, as by another proxy of the same machine, is no reason not to serve drivers.
+// listenHealth listens for requests of metrics and health; it returns nil if that is off. If the address is the
+// default and already in use, as by another proxy on the same machine, it only warns.
 func listenHealth(ctx context.Context, l config.Listen, log zerolog.Logger) (net.Listener, error) {
 	if l.Metrics == "" {
 		return nil, nil
@@ -97,7 +97,7 @@ func listenHealth(ctx context.Context, l config.Listen, log zerolog.Logger) (net
 	case l.MetricsAsked:
 		return nil, fmt.Errorf("listen for metrics and health at %s (setting metrics-listen): %w", l.Metrics, err)
 	}
-	log.Warn().Err(err).Str("metrics_listen", l.Metrics).Msg("metrics and health are not served: the default of metrics-listen is taken; set it to a free address")
+	log.Warn().Err(err).Str("metrics_listen", l.Metrics).Msg("metrics and health are not served: the default address of metrics-listen is in use; set it to a free address")
 	return nil, nil
 }
 
@@ -126,8 +126,7 @@ func serveHealth(ctx context.Context, ln net.Listener, registry *prometheus.Regi
 	return nil
 }
 
-// answerHealth answers 200, or 503 while it is not good; the remark is for people, and changes
-// neither.
+// answerHealth answers 200, or 503 if not good. The remark is for people to read.
 func answerHealth(w http.ResponseWriter, good bool, remark string) {
 	if remark != "" {
 		remark = "\n" + remark

@@ -13,32 +13,31 @@ import (
 )
 
 const (
-	nearEvery = 10 * time.Second // between two looks at the nodes' settings
+	nearEvery = 10 * time.Second // between two checks of the nodes' settings
 	nearLimit = 2 * time.Second  // for one node
-	// nearVariant is the paxos_variant whose rounds first put what was decided before on a quorum, whoever
-	// decided it, and whose reads at SERIAL and refusals do so, too.
+	// nearVariant is the paxos_variant with which every round, also that of a read at SERIAL or of a
+	// refused LWT, first completes earlier decisions at a quorum.
 	nearVariant = "v2"
-	// nearGrace is how long the companion's deletions, and with them Paxos' own memory of what was decided,
-	// are kept at least.
+	// nearGrace is the least gc_grace_seconds of the companion. For that long Paxos keeps its decisions.
 	nearGrace = 864000
 )
 
-// nearCommits knows whether LWTs on lock rows may be committed at LOCAL_QUORUM (docs/protocol.md 3.1,
-// lwt): there are several data centres, and every node runs the variant of Paxos that allows it. A
-// node that does not say which counts as another.
+// nearCommits determines whether LWTs on lock rows may be committed at LOCAL_QUORUM (docs/protocol.md 3.1,
+// lwt): there are several data centres, and every node runs the variant of Paxos that allows it. A node whose
+// variant is not known counts as running another.
 type nearCommits struct {
 	session *gocql.Session
 	log     zerolog.Logger
 	allowed atomic.Bool
 }
 
-// run looks at the nodes now and again until ctx ends.
+// run checks the nodes every nearEvery, until ctx ends.
 func (n *nearCommits) run(ctx context.Context) {
 	for {
 		hindrance := n.hindrance(ctx)
 		allowed := hindrance == ""
 		if ctx.Err() == nil && n.allowed.Swap(allowed) != allowed {
-			n.log.Info().Bool("near", allowed).Str("why", hindrance).Msg("where the commits of lock rows are waited for: in the own data centre (near), or in a quorum of all")
+			n.log.Info().Bool("near", allowed).Str("why", hindrance).Msg("commits of lock rows are waited for in the proxy's own data centre (near), or else at a quorum of all replicas")
 		}
 		if !pause(ctx, nearEvery) {
 			return
@@ -82,9 +81,9 @@ func centresOf(nodes []node) []string {
 	return slices.Compact(all)
 }
 
-// findReplicas finds whether the table's lock rows have replicas in every data centre, of which there
-// are several, and Paxos remembers long enough what it decided on them: LOCAL_QUORUM is a quorum of
-// the coordinator's own data centre then, wherever that is.
+// findReplicas sets t.near: whether there are several data centres, all have replicas of the table's lock rows,
+// and Paxos keeps its decisions on them long enough. Then LOCAL_QUORUM is a quorum of the coordinator's own
+// data centre, whichever that is.
 func (r *schemaReader) findReplicas(ctx context.Context, t *dataTable, grace int) {
 	centres := centresOf(nodesOf(r.session))
 	if len(centres) < 2 || t.Settings.Local || (t.Made && grace < nearGrace) {

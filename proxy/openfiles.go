@@ -5,18 +5,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// filesBeside are open files that are no client's: Cassandra, other proxies, health, the log.
+// filesBeside bounds the open files that are not clients': Cassandra, other proxies, health, the log.
 const filesBeside = 256
 
-// filesEach is how many files a client takes: its connection and that to its node.
+// filesEach is the number of files per client: its connection and the one to the home node.
 const filesEach = 2
 
-// checkFiles says where the process may not open as many files as its clients can make it need:
-// those beyond would wait without a word.
+// checkFiles logs a warning if the process may not open enough files for maxConnections clients: further
+// clients would not be accepted.
 func checkFiles(maxConnections int, log zerolog.Logger) {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		log.Warn().Err(err).Msg("how many files may be open could not be found out")
+		log.Warn().Err(err).Msg("the limit of open files could not be read")
 		return
 	}
 	if serves := clientsFor(limit.Cur); serves < maxConnections {
@@ -25,7 +25,7 @@ func checkFiles(maxConnections int, log zerolog.Logger) {
 	}
 }
 
-// clientsFor returns how many clients a number of open files is enough for.
+// clientsFor returns the number of clients for which a number of open files is enough.
 func clientsFor(files uint64) int {
 	if files <= filesBeside {
 		return 0

@@ -1,5 +1,5 @@
-// Package proxy puts the product together: it dials Cassandra, follows its schema, carries out the
-// lock protocol's commands, and serves drivers through the frontend.
+// Package proxy connects the parts of the product: it dials Cassandra, follows its schema, carries out the
+// commands of the lock protocol, and serves drivers through package frontend.
 package proxy
 
 import (
@@ -30,13 +30,12 @@ type Logs struct {
 	Audit zerolog.Logger // docs/audit.md
 }
 
-// Run serves until ctx ends, then drains and returns nil. It returns an error when the proxy cannot
-// start or cannot go on. Of each configuration that comes from reloads it takes over what
-// [config.Reload] says; nil is none. /metrics also shows the collectors beside.
+// Run serves until ctx ends, then drains and returns nil. It returns an error if the proxy cannot start or
+// cannot go on. From each configuration that comes from reloads, which may be nil, it applies the settings that
+// a running proxy can change (see [config.Reload]). /metrics also shows the collectors beside.
 //
-// The parts are made in this order: what the configuration alone tells, and health; the session
-// with Cassandra, the shards of the locks and the schema (startLockService); the membership among
-// other proxies; the listener for drivers (serve).
+// The parts are started in this order: health; the session with Cassandra, the shards of the locks and the
+// schema (startLockService); the membership among other proxies; the listener for drivers (serve).
 func Run(ctx context.Context, cfg config.Config, logs Logs, reloads <-chan config.Config, beside ...prometheus.Collector) error {
 	stats, log := &traffic.Stats{}, logs.Log
 	p := &process{cfg: cfg, log: log, auditLog: logs.Audit, registry: newRegistry(stats)}
@@ -48,7 +47,7 @@ func Run(ctx context.Context, cfg config.Config, logs Logs, reloads <-chan confi
 		return err
 	}
 	if health != nil {
-		defer func() { _ = health.Close() }() // again where it has served
+		defer func() { _ = health.Close() }() // a second Close if it was served
 		p.health = health.Addr().String()
 	}
 	if p.home, err = newHome(cfg.Cassandra, log); err != nil {
@@ -76,12 +75,12 @@ func Run(ctx context.Context, cfg config.Config, logs Logs, reloads <-chan confi
 	endHealth()
 	p.running.Wait()
 	if ctx.Err() != nil {
-		return nil // the end was asked for: what broke off then is no fault
+		return nil // the end was requested: errors that it caused do not count
 	}
 	return context.Cause(work)
 }
 
-// work serves drivers, with locks or without, until ctx ends.
+// work serves drivers until ctx ends, with locks if the configuration has them.
 func (p *process) work(ctx context.Context, o frontend.Options) error {
 	if !p.cfg.Music.Locks {
 		p.running.Go(func() { p.introduce(ctx, "") })
@@ -114,19 +113,19 @@ func (p *process) withLocks(o frontend.Options, s *lockService, m *members) fron
 	return o
 }
 
-// process is what the parts of one proxy share.
+// process holds what the parts of a proxy share.
 type process struct {
 	cfg      config.Config
 	log      zerolog.Logger
 	auditLog zerolog.Logger
 	registry *prometheus.Registry
 	home     *home
-	limits   atomic.Pointer[frontend.Limits] // of clients, as they are now
+	limits   atomic.Pointer[frontend.Limits] // the present limits of clients
 	critical criticalRules
-	health   string                      // where metrics and health are; empty = nowhere
+	health   string                      // the address of metrics and health; empty = none
 	ready    atomic.Bool                 // drivers are served
-	unasked  atomic.Bool                 // other proxies serve the cluster and cannot ask this one for its locks
-	stalled  atomic.Pointer[atomic.Bool] // whether a shard of the locks stands still; nil without locks
+	unasked  atomic.Bool                 // other proxies serve the cluster, but cannot ask this one for its locks
+	stalled  atomic.Pointer[atomic.Bool] // whether a shard is stalled; nil without locks
 	running  sync.WaitGroup
 }
 
@@ -136,6 +135,7 @@ func (p *process) isReady() bool {
 	return p.ready.Load() && (standing == nil || !standing.Load())
 }
 
+// options returns the options of a server without locks.
 func (p *process) options(advertise netip.AddrPort, stats *traffic.Stats) frontend.Options {
 	return frontend.Options{
 		Cluster: frontend.Cluster{Dial: p.home.dial, Advertise: advertise},
@@ -148,8 +148,8 @@ func (p *process) options(advertise netip.AddrPort, stats *traffic.Stats) fronte
 	}
 }
 
-// serve listens for drivers and serves them until ctx ends: while the home node answers, where m
-// follows it.
+// serve listens for drivers and serves them until ctx ends. If m is not nil it listens only while the home node
+// answers.
 func (p *process) serve(ctx context.Context, server *frontend.Server, m *members) error {
 	if err := p.awaitIdentity(ctx); err != nil {
 		return err
@@ -173,11 +173,11 @@ func (p *process) serve(ctx context.Context, server *frontend.Server, m *members
 	err = server.Serve(ctx, source.Listener(d))
 	stop()
 	followers.Wait()
-	p.log.Info().Msg("the proxy serves nobody any more")
+	p.log.Info().Msg("the proxy no longer serves drivers")
 	return err
 }
 
-// advertised returns the address that drivers are told.
+// advertised returns the address that drivers are shown.
 func advertised(ctx context.Context, l config.Listen) (netip.AddrPort, error) {
 	_, port, err := net.SplitHostPort(l.Address)
 	if err != nil {
@@ -209,13 +209,13 @@ func within(limit time.Duration, f func()) {
 	}
 }
 
-// deadline is some time after a context has ended.
+// deadline is a moment some time after the end of a context.
 type deadline struct {
 	after time.Duration
 	ended atomic.Pointer[time.Time]
 }
 
-// newDeadline counts from the moment when ctx ends.
+// newDeadline returns the deadline that comes after the end of ctx.
 func newDeadline(ctx context.Context, after time.Duration) *deadline {
 	d := &deadline{after: after}
 	context.AfterFunc(ctx, func() {
@@ -225,7 +225,7 @@ func newDeadline(ctx context.Context, after time.Duration) *deadline {
 	return d
 }
 
-// get returns the deadline. Where the context has not ended it counts from now.
+// get returns the deadline. If the context has not ended it is counted from now.
 func (d *deadline) get() time.Time {
 	if ended := d.ended.Load(); ended != nil {
 		return ended.Add(d.after)

@@ -11,15 +11,15 @@ import (
 	"github.com/google/uuid"
 )
 
-// errMembers tells that proxies cannot serve the same drivers. The text says which, why, and what
-// to do.
+// errMembers means that proxies cannot serve the same drivers. An error that wraps it tells which, why, and
+// what to do.
 var errMembers = errors.New("proxies of one cluster do not fit together")
 
 // selectProxies is the query whose rows scan reads.
 const selectProxies = "SELECT host_id, address, port, session, serving FROM music.proxies"
 
-// unsaidVersion stands in music.proxies for proxies that know of no version in music.sessions: they
-// serve beside no other text.
+// unsaidVersion is the version in music.proxies. Old proxies, which do not read that in music.sessions, refuse
+// to serve beside any other.
 const unsaidVersion = "1"
 
 // read reads the proxies of the nodes that are in the ring.
@@ -68,7 +68,7 @@ func (m *members) readSurely(ctx context.Context) ([]member, error) {
 			return all, nil
 		}
 		if !told {
-			m.log.Warn().Err(err).Msg("the other proxies cannot be looked at yet; the proxy listens once they are")
+			m.log.Warn().Err(err).Msg("the rows of the other proxies cannot be read yet; the proxy listens for drivers when they can")
 		}
 		if !pause(ctx, lookEvery) {
 			return nil, fmt.Errorf("look at the other proxies: %w", err)
@@ -87,8 +87,7 @@ func (m *members) write(ctx context.Context, serving bool) error {
 	return nil
 }
 
-// remove deletes the row of a proxy whose node has left the ring, or that stands for another one
-// now.
+// remove deletes the row of a proxy whose node has left the ring, or that now stands for another node.
 func (m *members) remove(ctx context.Context, o member) error {
 	m.log.Info().Stringer("node", o.host).Stringer("proxy", o.proxy).Msg("a proxy is removed from the list: its node has left, or it stands for another one")
 	err := m.session.Query("DELETE FROM music.proxies WHERE host_id = ?", gocql.UUID(o.host)).Consistency(gocql.Quorum).ExecContext(ctx)
@@ -101,8 +100,8 @@ func (m *members) remove(ctx context.Context, o member) error {
 // self returns the session of this proxy.
 func (m *members) self() gocql.UUID { return gocql.UUID(m.heartbeat.id()) }
 
-// settle brings music.proxies up to date: this proxy's own row is right, and no other row has its
-// address. While the home node is down only its own row is written.
+// settle corrects music.proxies: it writes this proxy's row if that is not right, and deletes other rows with
+// its address. While the home node is down it writes only its own row.
 func (m *members) settle(ctx context.Context, all []member, up, open bool) error {
 	if err := m.settleOwn(ctx, all, up, open); err != nil || !up {
 		return err
@@ -128,9 +127,8 @@ func (m *members) sweep(ctx context.Context) error {
 	return errors.Join(faults...)
 }
 
-// settleOwn writes the row of the home node where it is not right. Where another proxy that is
-// alive stands for the node too, the row stays that one's, and drivers do not see this proxy at
-// others.
+// settleOwn writes the row of the home node if it is not right. If another living proxy stands for the same
+// node, the row stays that one's, and drivers of other proxies are not shown this one.
 func (m *members) settleOwn(ctx context.Context, all []member, up, open bool) error {
 	own := member{host: m.ring.home.host, proxy: m.advertise, session: uuid.UUID(m.self()), serving: up && open}
 	for _, o := range all {
@@ -155,7 +153,7 @@ func (m *members) settleOwn(ctx context.Context, all []member, up, open bool) er
 	return m.write(ctx, own.serving)
 }
 
-// hasLeft reports whether a node has not been in the ring for long.
+// hasLeft reports whether a node has not been in the ring for leftAfter.
 func (m *members) hasLeft(host uuid.UUID) bool {
 	if m.ring.has(host) {
 		delete(m.absent, host)
@@ -169,7 +167,7 @@ func (m *members) hasLeft(host uuid.UUID) bool {
 	return time.Since(since) >= leftAfter
 }
 
-// checkOthers refuses to serve drivers together with a living proxy that does not fit.
+// checkOthers returns an error if a living proxy and this one cannot serve the same drivers.
 func (m *members) checkOthers(ctx context.Context) error {
 	return m.heartbeat.others.refuseLiving(ctx, func() (map[gocql.UUID]error, error) {
 		all, err := m.readSurely(ctx)
@@ -183,8 +181,7 @@ func (m *members) checkOthers(ctx context.Context) error {
 	})
 }
 
-// conflict returns why this proxy and another one cannot serve the same drivers, nil where they
-// can.
+// conflict returns why this proxy and another one cannot serve the same drivers, nil if they can.
 func (m *members) conflict(o member) error {
 	switch {
 	case o.host == m.ring.home.host:

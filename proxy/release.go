@@ -8,11 +8,10 @@ import (
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 )
 
-// errRelease tells that locks cannot be had on a Cassandra of this release.
+// errRelease means that locks cannot be given with this release of Cassandra.
 var errRelease = errors.New("locks need Cassandra 4.1.6, 5.0 or later: the LWTs of earlier ones have known holes; --locks off relays to any")
 
-// checkRelease answers the release of a node, and refuses one whose LWTs cannot be built upon
-// (docs/design.md 3).
+// checkRelease returns the release of a node, and an error if its LWTs are not reliable (docs/design.md 3).
 func checkRelease(ctx context.Context, s *gocql.Session) (release string, err error) {
 	if err := s.Query("SELECT release_version FROM system.local").Consistency(gocql.One).ScanContext(ctx, &release); err != nil {
 		return "", fmt.Errorf("read the release of Cassandra: %w", err)
@@ -23,16 +22,16 @@ func checkRelease(ctx context.Context, s *gocql.Session) (release string, err er
 	return release, nil
 }
 
-// releaseTellsElements reports whether a release shows stamps and times to live of the elements of
-// a collection, or the fields of a UDT, that is not frozen. 4.1 does not: what is not shown cannot
-// be written back (docs/protocol.md 6, C11).
+// releaseTellsElements reports whether a release can select the stamps and TTLs of the elements of a
+// collection, or the fields of a UDT, that is not frozen. 4.1 cannot, so these cannot be written back
+// (docs/protocol.md 6, C11).
 func releaseTellsElements(release string) bool {
 	var major int
 	n, _ := fmt.Sscanf(release, "%d.", &major)
 	return n == 1 && major >= 5
 }
 
-// releaseServes reports whether a release can hold locks. One that cannot be read cannot.
+// releaseServes reports whether locks can be given with a release; false if it cannot be parsed.
 func releaseServes(release string) bool {
 	var major, minor, patch int
 	if n, _ := fmt.Sscanf(release, "%d.%d.%d", &major, &minor, &patch); n < 2 {

@@ -15,23 +15,21 @@ import (
 )
 
 const (
-	remotePatience = 1200 * time.Millisecond // how long an operation looks for the proxy that has its reference: drivers wait for 2 s
-	remotePause    = 50 * time.Millisecond   // between two looks
+	remotePatience = 1200 * time.Millisecond // how long an operation tries to reach the proxy that has its reference: drivers wait for 2 s
+	remotePause    = 50 * time.Millisecond   // between two tries
 )
 
-// remoteOp is an operation on a reference that may be at another proxy: how it is asked of this
-// proxy's core, and how of another proxy.
+// remoteOp is an operation on a reference that may be at another proxy.
 type remoteOp struct {
 	refKey
-	local    func(done func(musiccore.Answer)) (a musiccore.Answer, gone func())
-	remote   func(ctx context.Context, at musiccore.SessionID) (musiccore.Answer, error)
-	onlyOnce bool // asked again only where it was certainly not carried out
+	local    func(done func(musiccore.Answer)) (a musiccore.Answer, gone func())         // asks this proxy's core
+	remote   func(ctx context.Context, at musiccore.SessionID) (musiccore.Answer, error) // asks another proxy
+	onlyOnce bool                                                                        // repeated only if it was certainly not carried out
 }
 
-// Force implements frontend.Locks: the proxy that has the holder carries it out, and writes the
-// audit.
+// Force implements frontend.Locks. The proxy that has the holder carries it out, and writes the audit.
 func (l *locks) Force(k musiccore.Key, f frontend.Force, done func(musiccore.Answer)) {
-	var holder atomic.Int64 // whom the core has found elsewhere
+	var holder atomic.Int64 // the holder's reference, if it is at another proxy
 	note := func(a musiccore.Answer) {
 		var elsewhere *musiccore.ElsewhereError
 		if errors.As(a.Err, &elsewhere) {
@@ -60,7 +58,7 @@ func (l *locks) Force(k musiccore.Key, f frontend.Force, done func(musiccore.Ans
 	}
 }
 
-// beginThere follows the answer of this proxy's core to a Begin.
+// beginThere continues a Begin with this core's answer a, by follow. It blocks.
 func (l *locks) beginThere(k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind, a musiccore.Answer) musiccore.Answer {
 	ctx, cancel := l.scope()
 	defer cancel()
@@ -77,7 +75,7 @@ func (l *locks) beginThere(k musiccore.Key, r musiccore.LockRef, kind musiccore.
 	}, a)
 }
 
-// unlockThere follows the answer of this proxy's core to an Unlock.
+// unlockThere continues an Unlock with this core's answer a, by follow. It blocks.
 func (l *locks) unlockThere(k musiccore.Key, r musiccore.LockRef, by musiccore.Client, a musiccore.Answer) musiccore.Answer {
 	ctx, cancel := l.scope()
 	defer cancel()
@@ -90,8 +88,8 @@ func (l *locks) unlockThere(k musiccore.Key, r musiccore.LockRef, by musiccore.C
 	}, a)
 }
 
-// endThere gives a borrowed ticket back to its proxy, which alone can say what the client may be
-// told (docs/protocol.md 3.15, Remote).
+// endThere returns a borrowed ticket to its proxy, which alone can tell the verdict (docs/protocol.md 3.15,
+// Remote).
 func (l *locks) endThere(t musiccore.Ticket, o musiccore.Outcome) (musiccore.Verdict, func() musiccore.Verdict) {
 	verdict := make(chan musiccore.Verdict, 1)
 	l.of(t.Key).running.Go(func() {
@@ -102,8 +100,8 @@ func (l *locks) endThere(t musiccore.Ticket, o musiccore.Outcome) (musiccore.Ver
 	return musiccore.VerdictUncertain, func() musiccore.Verdict { return <-verdict }
 }
 
-// run asks this proxy's core, and follows its answer to the proxy that it names. Where gone is nil
-// the answer is there.
+// run asks this proxy's core and, if that names another proxy, continues by follow. The results are as for
+// lockHere.
 func (l *locks) run(e remoteOp, done func(musiccore.Answer)) (a musiccore.Answer, gone func()) {
 	ctx, cancel := l.scope()
 	follow := func(a musiccore.Answer) {
@@ -125,9 +123,9 @@ func (l *locks) run(e remoteOp, done func(musiccore.Answer)) (a musiccore.Answer
 	return a, nil
 }
 
-// follow asks the proxy that the answer of this proxy's core names. Where the reference is not
-// found there, it asks the core again: the session may be known to have ended by then, and its
-// reference be taken over here (docs/protocol.md 3.13, Takeover).
+// follow asks the proxy that the answer a of this proxy's core names, and returns its answer. If the reference
+// is not found there, it asks this core again: by then the session may be known to have ended, and its
+// reference is taken over here (docs/protocol.md 3.13, Takeover). It blocks for about remotePatience.
 func (l *locks) follow(ctx context.Context, e remoteOp, a musiccore.Answer) musiccore.Answer {
 	var elsewhere *musiccore.ElsewhereError
 	for start := time.Now(); errors.As(a.Err, &elsewhere); a = await(ctx, e.local) {
@@ -147,8 +145,7 @@ func (l *locks) follow(ctx context.Context, e remoteOp, a musiccore.Answer) musi
 	return a
 }
 
-// isElsewhere reports whether an error of another proxy means that the reference may be at another
-// one by now, or soon.
+// isElsewhere reports whether an error of another proxy means that the reference may no longer be there.
 func isElsewhere(err error) bool {
 	for _, away := range []error{peer.ErrAway, peer.ErrOtherSession, musiccore.ErrElsewhere, musiccore.ErrNoSession, musiccore.ErrDraining} {
 		if errors.Is(err, away) {
@@ -158,7 +155,7 @@ func isElsewhere(err error) bool {
 	return false
 }
 
-// awayError returns what a client is told of a reference whose proxy was not found.
+// awayError returns the error for a reference whose proxy was not reached.
 func awayError(err error) error {
 	if errors.Is(err, peer.ErrAway) {
 		return err
@@ -166,7 +163,7 @@ func awayError(err error) error {
 	return peer.ErrAway
 }
 
-// found remembers the session at which a reference was served.
+// found caches the session that has a reference.
 func (l *locks) found(p refKey, at musiccore.SessionID, err error) {
 	if err != nil || p.ref == 0 {
 		return
@@ -177,7 +174,7 @@ func (l *locks) found(p refKey, at musiccore.SessionID, err error) {
 	s.owners.Add(p, at)
 }
 
-// forget makes the next operation on a reference ask this proxy's core.
+// forget removes a reference from the cache, so that the next operation on it asks this proxy's core.
 func (l *locks) forget(p refKey) {
 	s := l.of(p.key)
 	s.mu.Lock()
@@ -185,8 +182,8 @@ func (l *locks) forget(p refKey) {
 	s.owners.Remove(p)
 }
 
-// await waits for the answer of an operation. When ctx ends the operation is given up, and the
-// answer is errGone.
+// await blocks until the answer to an operation. If ctx ends before, it cancels the operation, and the answer
+// has errGone.
 func await(ctx context.Context, ask func(done func(musiccore.Answer)) (a musiccore.Answer, gone func())) musiccore.Answer {
 	answer := make(chan musiccore.Answer, 1)
 	a, gone := ask(func(a musiccore.Answer) { answer <- a })
@@ -202,7 +199,7 @@ func await(ctx context.Context, ask func(done func(musiccore.Answer)) (a musicco
 	}
 }
 
-// listHere lists the locks and waiters of this proxy, of one table or key where only names one.
+// listHere returns the holders and waiters at this proxy; if only is not zero, those of its table or key.
 func (l *locks) listHere(only musiccore.Key) []musiccore.Listing {
 	var all []musiccore.Listing
 	for _, s := range l.shards {
@@ -236,7 +233,7 @@ func (l *locks) List(only musiccore.Key) (all []musiccore.Listing, missing []str
 			all = append(all, found...)
 			switch {
 			case errors.Is(err, peer.ErrNoAddress):
-				missing = append(missing, fmt.Sprintf("the locks of session %x are not shown: its proxy answers no others (peer-listen is not set there)", id))
+				missing = append(missing, fmt.Sprintf("the locks of session %x are not shown: its proxy does not listen for other proxies (peer-listen is not set there)", id))
 			case err != nil:
 				missing = append(missing, fmt.Sprintf("the locks of the proxy at %q are not shown: it does not answer", address))
 			case more:
@@ -248,8 +245,7 @@ func (l *locks) List(only musiccore.Key) (all []musiccore.Listing, missing []str
 	return all, missing
 }
 
-// local is what other proxies can ask of this one's core: the Sections and the Queues of its
-// peer.Server.
+// local gives other proxies access to this proxy's core: it implements peer.Sections and peer.Queues.
 type local struct{ locks *locks }
 
 // Lock implements peer.Sections.

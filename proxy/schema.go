@@ -18,22 +18,22 @@ import (
 )
 
 const (
-	schemaPoll   = 250 * time.Millisecond // between two looks at the schema's version
-	schemaReread = 30 * time.Second       // the schema is read again even if its version stands still
-	laggardPoll  = 100 * time.Millisecond // between two looks at who has followed, while a table, and what clients write to it, waits for them …
-	laggardLooks = 100                    // … so often; then with the next look at the schema
+	schemaPoll   = 250 * time.Millisecond // between two reads of the schema's version
+	schemaReread = 30 * time.Second       // the schema is read again after that, even if its version has not changed
+	laggardPoll  = 100 * time.Millisecond // between two refreshes while a table waits for other proxies to follow …
+	laggardLooks = 100                    // … for so many refreshes; after that every schemaPoll
 
-	homeLimit = 2 * time.Second // how long the home node may take to tell its schema's version
+	homeLimit = 2 * time.Second // how long the home node may take to answer
 
-	answerPoll  = 5 * time.Millisecond   // between two looks at what is on its way to Cassandra …
-	answerLimit = 500 * time.Millisecond // … for so long; then with the next look at the schema
+	answerPoll  = 5 * time.Millisecond   // between two checks of whether requests have been answered …
+	answerLimit = 500 * time.Millisecond // … for that long; after that with the next refresh
 )
 
-// schema keeps the clients' view of the tables in step with the cluster's schema, and makes the
-// companion of each critical table (docs/design.md 4).
+// schema keeps the published tables in step with the cluster's schema, and creates the companion of each
+// critical table (docs/design.md 4).
 type schema struct {
 	schemaReader
-	tables    *catalog.Tables // what clients' connections see
+	tables    *catalog.Tables // as published to clients' connections
 	critical  *criticalTables
 	heartbeat *heartbeat
 	cores     coreEvents
@@ -58,12 +58,12 @@ func newSchema(r schemaReader, tables *catalog.Tables, critical *criticalTables,
 	return &schema{schemaReader: r, tables: tables, critical: critical, heartbeat: l, cores: cores, log: l.log, readings: newReadings()}
 }
 
-// criticalTables finds a critical table by its id. Its methods may be called concurrently.
+// criticalTables holds the critical tables by id. It is safe for concurrent use.
 type criticalTables struct {
 	byID atomic.Pointer[map[[16]byte]*dataTable]
 }
 
-// newCriticalTables knows no table yet.
+// newCriticalTables returns an empty criticalTables.
 func newCriticalTables() *criticalTables {
 	c := &criticalTables{}
 	c.set(nil)
@@ -76,10 +76,11 @@ func (c *criticalTables) table(id [16]byte) *dataTable { return c.all()[id] }
 // all returns the critical tables by id. The map must not be modified.
 func (c *criticalTables) all() map[[16]byte]*dataTable { return *c.byID.Load() }
 
+// set replaces all tables.
 func (c *criticalTables) set(all map[[16]byte]*dataTable) { c.byID.Store(&all) }
 
-// begin reads the schema for the first time, and tells the cores. Of proxies that start together
-// one raises closed; the others read what it has written.
+// begin reads the schema for the first time, and passes it to the cores. If proxies start together one of them
+// raises closed, and the others read again what it has written.
 func (s *schema) begin(ctx context.Context) error {
 	for {
 		_, err := s.refresh(ctx)
@@ -92,12 +93,12 @@ func (s *schema) begin(ctx context.Context) error {
 	}
 }
 
-// watch refreshes whenever the schema's version moves, while a table still waits for other proxies,
-// and every schemaReread, until ctx ends.
+// watch calls refresh when the schema's version changes, while a table waits for other proxies, and every
+// schemaReread, until ctx ends.
 func (s *schema) watch(ctx context.Context) {
 	var seen gocql.UUID
 	var read time.Time
-	unsettled := 1 // looks in a row after which a table still waited
+	unsettled := 1 // refreshes in a row after which a table still waited
 	for next := schemaPoll; pause(ctx, next); {
 		next = schemaPoll
 		version, _, err := s.version(ctx)
@@ -126,7 +127,7 @@ func (s *schema) watch(ctx context.Context) {
 	}
 }
 
-// notRead notes that the schema could not be read: what is known of it is not relied on.
+// notRead logs that the schema could not be read, and has it read again.
 func (s *schema) notRead(err error) {
 	s.unsure.Store(true)
 	if readAgain(err) {
@@ -136,9 +137,8 @@ func (s *schema) notRead(err error) {
 	s.log.Warn().Err(err).Msg("the schema could not be read")
 }
 
-// refresh reads the schema of one node, its version first, and publishes which tables are critical.
-// late names the living proxies that have not followed, for which a table that becomes critical
-// waits.
+// refresh reads the schema of one node, its version first, and publishes which tables are critical. late names
+// the living proxies that have not followed, for which a table that is becoming critical must wait.
 func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,7 +164,7 @@ func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 	}
 	s.critical.set(byID)
 	s.forget(ctx, before, byID)
-	defer s.known.Store(&version) // when all that it makes critical has been shown
+	defer s.known.Store(&version) // after all its critical tables have been published
 	for _, t := range found {
 		s.endTerms(before[t.ID], t)
 		if old := before[t.ID]; old != nil && old.Settings.Strict != t.Settings.Strict {
@@ -172,7 +172,7 @@ func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 		}
 		s.show(t, "it is becoming critical: try again when every living proxy has followed, which takes a moment")
 	}
-	s.tables.Read(contents.names) // when those that are critical are known to be
+	s.tables.Read(contents.names) // after the critical ones have been published
 	s.readings.end(reading)
 	if s.answered(ctx) {
 		s.heartbeat.applied(ctx, contents.applied)
@@ -200,17 +200,16 @@ func (s *schema) note(contents schemaContents) {
 	s.applied, s.secrets = contents.applied, contents.secrets
 }
 
-// serving must be called with the server of clients before it serves any.
+// serving must be called with the server before it serves clients.
 func (s *schema) serving(server *frontend.Server) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.outstanding = server.Outstanding
 }
 
-// answered reports whether Cassandra has answered what was on its way to it when a table was closed
-// to plain writes; it waits for answerLimit. Until then this proxy has not followed: where the
-// driver gives no stamp, Cassandra gives one when it carries the write out, which may be above
-// closed after a long wait in a queue.
+// answered reports whether Cassandra has answered the requests that were on their way when a table was closed
+// to plain writes. It blocks for at most answerLimit. Until then this proxy has not followed: Cassandra stamps a
+// write without a timestamp when it carries it out, which after a long wait in a queue may be above closed.
 func (s *schema) answered(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
@@ -223,7 +222,7 @@ func (s *schema) answered(ctx context.Context) bool {
 	return true
 }
 
-// forget publishes that tables are critical no more, and ends their terms.
+// forget publishes which tables are no longer critical, and ends their terms.
 func (s *schema) forget(ctx context.Context, before, now map[[16]byte]*dataTable) {
 	for id, t := range before {
 		if now[id] != nil {
@@ -234,14 +233,14 @@ func (s *schema) forget(ctx context.Context, before, now map[[16]byte]*dataTable
 		}
 		s.cores(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Dropped(now, id) })
 		if err := s.retire(ctx, t); err != nil {
-			s.log.Warn().Err(err).Stringer("table", t).Msg("it could not be noted that a table is not critical any more")
+			s.log.Warn().Err(err).Stringer("table", t).Msg("it could not be stored that a table is no longer critical")
 		}
-		s.log.Info().Stringer("table", t).Msg("table is not critical any more")
+		s.log.Info().Stringer("table", t).Msg("table is no longer critical")
 	}
 }
 
-// remade reports whether another critical table has the name of t, which is gone: then the name is
-// not opened to plain writes in between.
+// remade reports whether another critical table now has the name of t: then the name must not be opened to
+// plain writes in between.
 func remade(t *dataTable, now map[[16]byte]*dataTable) bool {
 	for _, other := range now {
 		if other.String() == t.String() {
@@ -251,8 +250,8 @@ func remade(t *dataTable, now map[[16]byte]*dataTable) bool {
 	return false
 }
 
-// endTerms ends the terms of a table whose lock rows are gone. No proxy sees them any more, so
-// another one may give the lock as soon as this one is said to have followed.
+// endTerms ends the terms of a table whose lock rows are gone. No proxy can see these, so another one may give
+// its locks as soon as this one has followed.
 func (s *schema) endTerms(before, t *dataTable) {
 	if before == nil || !before.Made || before.Generation == t.Generation {
 		return
@@ -262,16 +261,15 @@ func (s *schema) endTerms(before, t *dataTable) {
 		Msg("its lock table was dropped while it is critical: all of its locks have ended, and it gets a new one")
 }
 
-// modeChanging tells the cores that the mode in which a table's operations are acknowledged may
-// change: until the table is settled they are checked against the lock row, and FORCE is refused.
-// When a table is settled anew every proxy has done so, since it has followed.
+// modeChanging tells the cores that a table may change between strict and not: until the table is settled
+// operations are checked against the lock row, and FORCE is refused. When it is settled again every proxy has
+// done so, since it has followed.
 func (s *schema) modeChanging(t *dataTable) {
 	s.cores(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.ModeChanging(now, t.ID) })
 }
 
-// doubt has the whole schema read again, and nothing relied on until then that could have changed
-// unseen: this proxy's session has ended, and while it was dead no other proxy waited for it to
-// follow.
+// doubt has the whole schema read again, because this proxy's session has ended: while it was dead no other
+// proxy waited for it to follow. Until then all tables are treated as in modeChanging.
 func (s *schema) doubt() {
 	for _, t := range s.critical.all() {
 		s.modeChanging(t)
@@ -279,8 +277,8 @@ func (s *schema) doubt() {
 	s.unsure.Store(true)
 }
 
-// tellCores tells the cores what they must know of each table, also of those that are not settled:
-// an operation with another proxy's reference may come before any LOCK does.
+// tellCores passes each table's state to the cores, also of those that are not settled: an operation with
+// another proxy's reference may come before any LOCK.
 func (s *schema) tellCores() {
 	for id, t := range s.critical.all() {
 		s.countFrom(t)
@@ -295,8 +293,8 @@ func (s *schema) tellCores() {
 	}
 }
 
-// show publishes a table that is not published in this form yet. From then on it is critical to
-// plain writes; LOCK is refused until it is settled.
+// show publishes a table unless it is published with these settings already. From then on plain writes see it
+// as critical; LOCK is refused until it is settled.
 func (s *schema) show(t *dataTable, refused string) {
 	critical := s.tables.Of(t.keyspace, t.name).Critical()
 	if critical != nil && critical.ID == t.ID && critical.Settings == t.Settings && t.Made {
@@ -311,18 +309,18 @@ func (s *schema) show(t *dataTable, refused string) {
 		s.owed = s.outstanding()
 	}
 	if critical != nil && t.Made {
-		// Until closed is known, no LWT says of a lock row that nothing was written beside its
-		// lock.
+		// Until closed is known, no LWT may write that a key had no plain writes.
 		s.cores(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects {
 			return c.Closed(now, t.ID, musiccore.Closing(now, 0))
 		})
 	}
 }
 
+// publish publishes a table under its own settings. refused is as for publishAs.
 func (s *schema) publish(t *dataTable, refused string) { s.publishAs(t, t.Settings, refused) }
 
-// publishAs publishes a table under other settings than its own. refused says why it cannot be
-// locked for the moment, "" that it can; what refuses it for good counts more.
+// publishAs publishes a table under other settings than its own. refused tells why it cannot be locked for the
+// moment, "" if it can. t.Refused, which is permanent, takes precedence.
 func (s *schema) publishAs(t *dataTable, settings catalog.Settings, refused string) {
 	c := t.Critical
 	c.Settings = settings
@@ -333,8 +331,8 @@ func (s *schema) publishAs(t *dataTable, settings catalog.Settings, refused stri
 	s.tables.Set(t.keyspace, t.name, &c)
 }
 
-// settle gives a critical table its locks: it raises closed where that is due, makes the companion,
-// and tells the cores what has changed.
+// settle makes a critical table ready for locks: it raises closed if needed, creates the companion, and tells the
+// cores what has changed. late names what it must wait for; then it must be called again.
 func (s *schema) settle(ctx context.Context, before, t *dataTable, version gocql.UUID) (late []string, err error) {
 	if t.ignored != "" && (before == nil || before.ignored != t.ignored) {
 		s.log.Warn().Stringer("table", t).Msg(t.ignored)
@@ -360,7 +358,7 @@ func (s *schema) settle(ctx context.Context, before, t *dataTable, version gocql
 	})
 	if before == nil || before.Closed != t.Closed {
 		s.cores(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Closed(now, t.ID, t.Closed) })
-		if s.known.Load() != nil { // at start all are told at once
+		if s.known.Load() != nil { // at start tellAtStart logs all tables in one line
 			s.log.Info().Stringer("table", t).Stringer("settings", t.Settings).Strs("warnings", s.warnings(ctx, t.keyspace)).Msg("table is critical")
 		}
 	} else if before.definition != t.definition {

@@ -11,9 +11,9 @@ import (
 	"music/frontend"
 )
 
-// follow must be called with a client's schema change before the client has its answer. It returns
-// when every living proxy has followed the change, or with a warning that names the proxies that
-// have not; and with what else the owner of a critical table should know.
+// follow implements frontend.Schema.DDL. It blocks until every living proxy has followed the change, for at most
+// the session lease. It returns warnings: which proxies have not followed, and what the owner of a critical table
+// should know.
 func (s *schema) follow(change frontend.SchemaChange) (warnings []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.heartbeat.options.SessionLease)
 	defer cancel()
@@ -38,8 +38,7 @@ func (s *schema) follow(change frontend.SchemaChange) (warnings []string) {
 	}
 }
 
-// followed refreshes until every living proxy has followed, or ctx ends: then late names those that
-// have not.
+// followed calls refresh until every living proxy has followed, or ctx ends. late names those that have not.
 func (s *schema) followed(ctx context.Context, change frontend.SchemaChange) (late []string, err error) {
 	for ctx.Err() == nil {
 		late, err = s.refresh(ctx)
@@ -57,26 +56,26 @@ func (s *schema) followed(ctx context.Context, change frontend.SchemaChange) (la
 	return late, err
 }
 
-// unaware names the living proxies that have not applied the tables that the last refresh has read. To them a table that was dropped is still there: if a critical table were made
-// under its name, it would be open to plain writes.
+// unaware returns the names of the living proxies that have not applied the tables of the last refresh. For them
+// a dropped table still exists: if a critical table were created under its name, it would be open to plain
+// writes there.
 func (s *schema) unaware(ctx context.Context) ([]string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.heartbeat.lagging(ctx, s.applied, false)
 }
 
-// readAgain reports whether the schema is to be read again at once: until it has been, a table that
-// a client has just made critical is open to plain writes.
+// readAgain reports whether the schema must be read again at once because of err.
 func readAgain(err error) bool {
 	return errors.Is(err, errRaced) || errors.Is(err, errAway) || errors.Is(err, errChanged)
 }
 
-// errChanged tells that the schema has changed while it was read.
+// errChanged means that the schema has changed while it was read.
 var errChanged = errors.New("the schema has changed meanwhile")
 
-// errAway tells that the schema was read at another node than the home node, which alone is sure to
-// know what it has just carried out.
-var errAway = errors.New("the home node does not tell its schema")
+// errAway means that the schema was read at another node than the home node. Only the home node is sure to know
+// the change that it has just carried out.
+var errAway = errors.New("the home node does not answer about its schema")
 
 // atHome reports whether the last refresh has read the schema of the home node.
 func (s *schema) atHome() bool {

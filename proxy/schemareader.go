@@ -18,23 +18,23 @@ import (
 	"music/rewrite"
 )
 
-// schemaReader reads the schema as a node knows it, and what music.tables says of the tables.
+// schemaReader reads the schema of a node, and the rows of music.tables.
 type schemaReader struct {
 	session  *gocql.Session
 	home     func() string  // host id of the home node; "" while it is not known
-	release  string         // of Cassandra
-	locality *locality      // where this proxy stands
-	rules    *criticalRules // which tables are critical whatever their comments say
-	node     string         // host id of the node that is read; it belongs to the reader of the moment
+	release  string         // Cassandra's release
+	locality *locality      // the data centre of this proxy
+	rules    *criticalRules // the patterns of tables that are critical whatever their comments say
+	node     string         // host id of the node to read; schema.mu guards it
 }
 
-// at returns a reader of one node, for who reads beside the reader of the moment.
+// at returns a reader of one node, for use beside refresh.
 func (r *schemaReader) at(node string) schemaReader {
 	return schemaReader{session: r.session, home: r.home, release: r.release, locality: r.locality, rules: r.rules, node: node}
 }
 
-// version returns the schema's version at the home node, or where that does not answer, at another
-// one; node is its host id.
+// version returns the schema's version at the home node or, if that does not answer, at another one; node is its
+// host id.
 func (r *schemaReader) version(ctx context.Context) (v gocql.UUID, node string, err error) {
 	if node = r.home(); node != "" {
 		limited, cancel := context.WithTimeout(ctx, homeLimit)
@@ -56,13 +56,13 @@ func (r *schemaReader) versionAt(ctx context.Context, node string) (v gocql.UUID
 	return v, at, iter.Close()
 }
 
-// ask asks the node that this refresh reads: each node knows the schema by itself, and one may be
-// ahead of the other.
+// ask returns a query to the reader's node: each node has its own copy of the schema, and one may be ahead of
+// another.
 func (r *schemaReader) ask(cql string, values ...any) *gocql.Query {
 	return r.session.Query(cql, values...).Consistency(gocql.One).SetHostID(r.node)
 }
 
-// schemaContents is what a node knows of the tables at the moment.
+// schemaContents is the schema as it was read from a node.
 type schemaContents struct {
 	critical []*dataTable
 	names    [][2]string // keyspace and name of all tables
@@ -70,8 +70,8 @@ type schemaContents struct {
 	secrets  gocql.UUID // id of music.secrets; zero where it is not there
 }
 
-// read finds the critical tables: those whose comment says so, and those that have a companion (a
-// migration tool that loses the comment must not open the fence).
+// read reads the schema. Critical are the tables whose comment or whose pattern says so, and those that have a
+// companion: a migration tool that loses the comment must not open a table to plain writes.
 func (r *schemaReader) read(ctx context.Context) (c schemaContents, err error) {
 	rules := r.rules.now()
 	all, companions, digest, err := r.readTables(ctx, rules)
@@ -107,7 +107,7 @@ func (r *schemaReader) read(ctx context.Context) (c schemaContents, err error) {
 	return c, nil
 }
 
-// readVirtual reads the names of the tables that a node makes up, some of which can be written.
+// readVirtual reads the names of virtual tables, some of which can be written.
 func (r *schemaReader) readVirtual(ctx context.Context) (names [][2]string, err error) {
 	iter := r.ask("SELECT keyspace_name, table_name FROM system_virtual_schema.tables").IterContext(ctx)
 	var name [2]string
@@ -126,10 +126,10 @@ type companion struct {
 	grace int // its gc_grace_seconds
 }
 
-// readTables reads all tables, and the names of those that may be companions. digest tells
-// by itself what was read: Cassandra's version of its schema may be of before, since it moves only
-// when a change is written. Nor does it come back with a comment that does: a proxy may have opened
-// a table since, and its beat of before still stand.
+// readTables reads all tables, and the names of those that may be companions. digest identifies what was read.
+// Cassandra's own version of the schema would not do, since it changes only after the tables have. digest also
+// covers write times, so that it does not return to an old value when a comment does: a proxy may have opened the
+// table in between, while its old beat is still there.
 func (r *schemaReader) readTables(ctx context.Context, rules config.Music) (all []*dataTable, names map[string]companion, digest gocql.UUID, err error) {
 	names = map[string]companion{}
 	var rows []string
@@ -161,27 +161,25 @@ func (r *schemaReader) readTables(ctx context.Context, rules config.Music) (all 
 	return all, names, gocql.UUID(uuid.NewSHA1(uuid.Nil, []byte(strings.Join(rows, "\n")))), nil
 }
 
-// ofTheNode reports whether a keyspace is each node's own: what it holds depends on the node's
-// release.
+// ofTheNode reports whether each node has its own copy of a keyspace, which depends on the node's release.
 func ofTheNode(keyspace string) bool {
 	return keyspace == "system" || keyspace == "system_schema" || keyspace == "system_cluster_metadata"
 }
 
-// readComment takes the settings from the table's comment. What the proxy does not serve makes it
-// critical and refused; what only looks like settings is told in the log, since no DDL that came
-// through a proxy has made it.
+// readComment reads the settings from the table's comment. Settings that do not exist make the table critical and
+// refused. Text that only looks like settings is reported in the log.
 func (t *dataTable) readComment(comment string) {
 	settings, marked, err := catalog.ReadSettings(comment)
 	t.Settings, t.Marked = settings, marked
 	switch {
 	case errors.Is(err, catalog.ErrSpelling):
-		t.ignored = fmt.Sprintf("its comment has no settings that could be read, and the defaults hold: %v: %q", err, comment)
+		t.ignored = fmt.Sprintf("its comment has no valid settings, so the defaults are used: %v: %q", err, comment)
 	case err != nil:
 		t.Refused = strings.ReplaceAll(err.Error(), "\n", "; ")
 	}
 }
 
-// readColumns reads what the proxy has to know of a table's columns.
+// readColumns reads a table's columns, and sets Refused if a column keeps the table from being locked.
 func (r *schemaReader) readColumns(ctx context.Context, t *dataTable) error {
 	iter := r.ask("SELECT column_name, type, kind, position FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ?",
 		t.keyspace, t.name).IterContext(ctx)
@@ -215,8 +213,8 @@ func (r *schemaReader) readColumns(ctx context.Context, t *dataTable) error {
 	return err
 }
 
-// readDropped tells which columns were dropped and when: one that is back looks as before, and
-// hides what is stamped before its return.
+// readDropped returns a text of the dropped columns with their times. A column that was dropped and added again
+// looks as before, but hides values that were stamped before the drop.
 func (r *schemaReader) readDropped(ctx context.Context, t *dataTable) (string, error) {
 	iter := r.ask("SELECT column_name, dropped_time FROM system_schema.dropped_columns WHERE keyspace_name = ? AND table_name = ?",
 		t.keyspace, t.name).IterContext(ctx)
@@ -241,11 +239,10 @@ func (t *dataTable) checkDropped(column string, at time.Time) {
 	}
 }
 
-// cover takes the columns of the key, by position, of which one lock covers the values. Two
-// spellings of one key would be two locks, so each column has a type of which rewrite.Canonical
-// knows when two values are the same: Cassandra sorts sets and maps and fills tuples up before it
-// looks for a partition, and compares clustering columns by value. Decimals of a clustering are not
-// respelt: 1.00 would come back as 1.
+// cover sets the columns of the primary key and those that one lock covers, by position. Two spellings of one key
+// would be two locks, so each key column must have a type for which rewrite.Canonical knows when two values are
+// equal: Cassandra sorts sets and maps and fills up tuples before it looks for a partition, and compares
+// clustering columns by value. Decimals of clustering columns are refused, since 1.00 would be written as 1.
 func (t *dataTable) cover(partition, clustering map[int]catalog.Column) {
 	for i := range len(partition) {
 		c := partition[i]
@@ -268,7 +265,7 @@ func (t *dataTable) cover(partition, clustering map[int]catalog.Column) {
 	t.prepareTexts()
 }
 
-// manyCells reports whether a column keeps each of its elements, or fields, for itself.
+// manyCells reports whether a column has a cell for each of its elements or fields.
 func manyCells(cqlType, kind string) bool {
 	if kind != "regular" && kind != "static" {
 		return false
@@ -276,7 +273,7 @@ func manyCells(cqlType, kind string) bool {
 	return synchronise.MultiCell(cqlType)
 }
 
-// readHindrances looks for what keeps a table from being critical beside its own properties.
+// readHindrances sets Refused if the table's keyspace, or a view, keeps it from being locked.
 func (r *schemaReader) readHindrances(ctx context.Context, t *dataTable) error {
 	var durable bool
 	err := r.ask("SELECT durable_writes FROM system_schema.keyspaces WHERE keyspace_name = ?", t.keyspace).ScanContext(ctx, &durable)

@@ -12,15 +12,15 @@ import (
 	"music/config"
 )
 
-// scope is how far the decisions on a table reach (docs/design.md 4, setting scope): over all data
-// centres, or within one.
+// scope is the session and the consistency levels for a table, by its setting scope (docs/design.md 4): all data
+// centres, or one.
 type scope struct {
 	session        *gocql.Session
 	quorum, serial gocql.Consistency
 }
 
-// scope returns the scope of the table's lock rows, its synchronise and its operations. Within one
-// data centre only nodes of that one are asked: LOCAL_QUORUM is where the coordinator stands.
+// scope returns the scope of the table's lock rows, synchronise and operations. With scope=local the session must
+// use only nodes of that data centre, since LOCAL_QUORUM is a quorum of the coordinator's.
 func (x *executor) scope(t *dataTable) scope {
 	if t.Settings.Local {
 		return scope{t.centreSession, gocql.LocalQuorum, gocql.LocalSerial}
@@ -28,7 +28,7 @@ func (x *executor) scope(t *dataTable) scope {
 	return scope{x.session, gocql.Quorum, gocql.Serial}
 }
 
-// locality knows in which data centre this proxy stands, and opens sessions that stay there.
+// locality finds the data centre of this proxy, and opens sessions with the nodes of one data centre.
 type locality struct {
 	config config.Cassandra
 	open   func(dc string) (*gocql.Session, error)
@@ -37,7 +37,7 @@ type locality struct {
 	sessions map[string]*gocql.Session
 }
 
-// newLocality has opened nothing yet.
+// newLocality returns a locality without open sessions.
 func newLocality(c config.Cassandra, nodes *nodeDialer) *locality {
 	return &locality{config: c, sessions: map[string]*gocql.Session{}, open: func(dc string) (*gocql.Session, error) {
 		c.LocalDC = dc
@@ -47,7 +47,7 @@ func newLocality(c config.Cassandra, nodes *nodeDialer) *locality {
 	}}
 }
 
-// session returns the session of a data centre, which is opened once.
+// session returns the session of a data centre. The first call opens it.
 func (l *locality) session(dc string) (*gocql.Session, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -62,7 +62,7 @@ func (l *locality) session(dc string) (*gocql.Session, error) {
 	return s, nil
 }
 
-// close closes what was opened.
+// close closes all sessions.
 func (l *locality) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,7 +71,7 @@ func (l *locality) close() {
 	}
 }
 
-// node is a node of the cluster as far as its place goes.
+// node is a node's address and data centre.
 type node struct {
 	address net.IP
 	centre  string
@@ -86,8 +86,8 @@ func nodesOf(s *gocql.Session) []node {
 	return all
 }
 
-// centreOf returns the one data centre of all contact points, where clients' connections go; ""
-// where they are in several, or are not found among the nodes of a cluster with several.
+// centreOf returns the data centre of the contact points, to which clients' connections go. It is "" if they are
+// in several, or if some are not found among the nodes and the cluster has several.
 func (l *locality) centreOf(ctx context.Context, nodes []node) string {
 	var all, reached []string
 	addresses := l.addresses(ctx)
@@ -123,7 +123,8 @@ func (l *locality) addresses(ctx context.Context) (all []net.IP) {
 	return all
 }
 
-// localise finds where a table with scope=local is decided, or why it cannot be here.
+// localise finds the data centre in which the locks of a table with scope=local are decided, and sets Refused if
+// this proxy cannot give them.
 func (r *schemaReader) localise(ctx context.Context, t *dataTable) {
 	if !t.Settings.Local {
 		return

@@ -14,10 +14,10 @@ import (
 	"music/musiccore"
 )
 
-// secretSize is the bytes of the cluster's secret.
+// secretSize is the size of the cluster's secret in bytes.
 const secretSize = 32
 
-// errSecret tells that music.secrets is not as the proxies write it.
+// errSecret means that music.secrets was changed by another program than the proxies.
 var errSecret = errors.New("music.secrets was changed by somebody else")
 
 // references are frontend.References with the secret of the cluster that was read last.

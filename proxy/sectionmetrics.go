@@ -10,7 +10,7 @@ import (
 	"music/musiccore"
 )
 
-// sectionMetrics count what happens to locks: of the whole proxy, or of one table.
+// sectionMetrics are the metrics of the locks of the whole proxy, or of one table.
 type sectionMetrics struct {
 	waits, holds, handOvers prometheus.Histogram
 
@@ -23,7 +23,7 @@ type sectionMetrics struct {
 	waitersSince [shardCount]ages
 }
 
-// newSectionMetrics registers them. Their names begin with prefix, and their help ends with of.
+// newSectionMetrics registers the metrics. Their names begin with prefix, and their help ends with of.
 func newSectionMetrics(r prometheus.Registerer, prefix, of string) *sectionMetrics {
 	seconds := func(name, help string) prometheus.Histogram {
 		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: prefix + name, Help: help + of, Buckets: prometheus.ExponentialBuckets(0.001, 2.5, 14)})
@@ -56,7 +56,7 @@ func newSectionMetrics(r prometheus.Registerer, prefix, of string) *sectionMetri
 	return m
 }
 
-// oldest returns how old the oldest of all is.
+// oldest returns the age of the oldest item of all.
 func oldest(all *[shardCount]ages) time.Duration {
 	now, most := boottime(), time.Duration(0)
 	for i := range all {
@@ -65,7 +65,7 @@ func oldest(all *[shardCount]ages) time.Duration {
 	return most
 }
 
-// of returns which of the ages a key is counted in.
+// of returns the index of the ages in which a key is counted.
 func (m *sectionMetrics) of(k musiccore.Key) int {
 	return int(maphash.Comparable(m.seed, k) % shardCount)
 }
@@ -98,8 +98,7 @@ func (m *sectionMetrics) begun(k musiccore.Key, at time.Duration) {
 	m.holdersSince[m.of(k)].add(at)
 }
 
-// ended counts a lock that was held and ended at a moment of BOOTTIME; how is 0 where its session
-// has ended.
+// ended counts a lock that was held and ended at a moment of BOOTTIME; how is 0 if its session has ended.
 func (m *sectionMetrics) ended(n musiccore.Note, at time.Duration, how musiccore.State) {
 	m.held.Dec()
 	m.holdersSince[m.of(n.Key)].remove(at - n.Duration)
@@ -107,7 +106,7 @@ func (m *sectionMetrics) ended(n musiccore.Note, at time.Duration, how musiccore
 	m.ends[how].Inc()
 }
 
-// note counts what happened to a lock at a moment of BOOTTIME.
+// note counts a note of the core that came at a moment of BOOTTIME.
 func (m *sectionMetrics) note(n musiccore.Note, at time.Duration) {
 	switch n.Kind {
 	case musiccore.NoteGranted:

@@ -14,24 +14,24 @@ import (
 	"music/proxy/peer"
 )
 
-// seenSession is what has been seen of another proxy's session.
+// seenSession is another proxy's session, as its row was read.
 type seenSession struct {
 	beat   int64
-	lease  time.Duration // its own session lease; 0 = it does not say
+	lease  time.Duration // its session lease; 0 = not known
 	schema gocql.UUID    // digest of the tables that it has applied
-	rules  string        // by which it has applied them
-	spoken int           // its version, as of [peer.Version]
-	since  musiccore.Now // own clocks at the END of the first read that showed this beat
+	rules  string        // the patterns that it has applied
+	spoken int           // its version, see [peer.Version]
+	since  musiccore.Now // this machine's clocks at the END of the first read that showed this beat
 	before musiccore.Now // … at the START of the last one
 	addr   string        // where it answers other proxies; empty = nowhere
 }
 
-// sessions watches the beats of all proxies, to know which of them have to follow a schema change.
-// A session is judged dead as for terms (docs/protocol.md 3.3, Dead), by beats that stand still and
-// never by clocks of others.
+// sessions watches the beats of all proxies, to know which of them must follow a schema change. A session is dead
+// by the same rule as for terms (docs/protocol.md 3.3, Dead): by a beat that stands still, never by another
+// machine's clock. It is safe for concurrent use.
 type sessions struct {
-	read func(context.Context, []gocql.UUID) (map[gocql.UUID]seenSession, error) // these of music.sessions, or all of it, at QUORUM
-	dead func(lease time.Duration) time.Duration                                 // how long a beat must stand still
+	read func(context.Context, []gocql.UUID) (map[gocql.UUID]seenSession, error) // reads these rows of music.sessions at QUORUM; nil = all
+	dead func(lease time.Duration) time.Duration                                 // returns how long the beat of a dead session stands still
 
 	remove func(context.Context, gocql.UUID) error // deletes a row of music.sessions for ever
 
@@ -42,8 +42,8 @@ type sessions struct {
 // look reads all sessions once.
 func (s *sessions) look(ctx context.Context) error { return s.lookAt(ctx, nil) }
 
-// lookAt reads these sessions once; nil = all that there are. Where a node has just died the few
-// are read where all are not: of single rows another replica is asked too.
+// lookAt reads these sessions once; nil = all. Reading a few is more reliable just after a node has died: for
+// single rows another replica is asked, too.
 func (s *sessions) lookAt(ctx context.Context, ids []gocql.UUID) error {
 	start := instant()
 	found, err := s.read(ctx, ids)
@@ -69,7 +69,7 @@ func (s *sessions) lookAt(ctx context.Context, ids []gocql.UUID) error {
 	return nil
 }
 
-// readSessions reads what sessions have last said of themselves; nil = all of them.
+// readSessions reads rows of music.sessions; nil = all.
 func readSessions(ctx context.Context, session *gocql.Session, ids []gocql.UUID) (map[gocql.UUID]seenSession, error) {
 	const all = "SELECT session, beat, schema_version, addr, lease, rules, version FROM music.sessions"
 	query := session.Query(all)
@@ -108,6 +108,7 @@ func (s *sessions) Address(ctx context.Context, id musiccore.SessionID) (address
 	return found.addr, found.spoken, nil
 }
 
+// find returns a session as it was last read.
 func (s *sessions) find(id musiccore.SessionID) (seenSession, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,13 +138,11 @@ func (s seenSession) died(dead func(lease time.Duration) time.Duration) bool {
 // stood returns for how long the beat has certainly stood still.
 func (s seenSession) stood() time.Duration { return s.before.Since(s.since) }
 
-// reapAfter is how long a beat has stood still before its row is deleted. Of a session that has
-// ended so long ago nothing is left but references in lock rows, for which no row is as good as one
-// that stands still.
+// reapAfter is how long a beat must stand still before its row is deleted. References of such a session may still
+// be in lock rows; for them a missing row means the same as a beat that stands still.
 const reapAfter = time.Hour
 
-// reap deletes the rows of sessions that have been dead for long: all proxies read all rows, again
-// and again.
+// reap deletes the rows of sessions that have been dead for long, since all proxies read all rows.
 func (s *sessions) reap(ctx context.Context, self gocql.UUID) error {
 	s.mu.Lock()
 	var long []gocql.UUID
@@ -161,8 +160,8 @@ func (s *sessions) reap(ctx context.Context, self gocql.UUID) error {
 	return nil
 }
 
-// removeSession deletes a row with the highest stamp there is: no beat that still lies somewhere
-// can bring it back, not even that of a session which has ended by itself.
+// removeSession deletes a row with the highest stamp there is, so that no late beat can bring it back, not even
+// EndedBeat.
 func removeSession(ctx context.Context, session *gocql.Session, id gocql.UUID) error {
 	err := session.Query("DELETE FROM music.sessions WHERE session = ?", id).WithTimestamp(musiccore.EndedBeat).Consistency(gocql.Quorum).ExecContext(ctx)
 	if err != nil {
@@ -171,7 +170,7 @@ func removeSession(ctx context.Context, session *gocql.Session, id gocql.UUID) e
 	return nil
 }
 
-// lagging names the living sessions, but for self, that have not applied the tables with a digest.
+// lagging returns the names of the living sessions, except self, that have not applied the tables with a digest.
 func (s *sessions) lagging(self musiccore.SessionID, digest gocql.UUID) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,8 +183,7 @@ func (s *sessions) lagging(self musiccore.SessionID, digest gocql.UUID) []string
 	return late
 }
 
-// ruledOtherwise names the living sessions, but for self, that take other tables for critical by
-// their configuration.
+// ruledOtherwise returns the names of the living sessions, except self, with other patterns of critical tables.
 func (s *sessions) ruledOtherwise(self musiccore.SessionID, rules string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -198,8 +196,8 @@ func (s *sessions) ruledOtherwise(self musiccore.SessionID, rules string) []stri
 	return all
 }
 
-// alive reports whether a session, by what was last looked at, may still be alive; and its beat.
-// One that is not there is not alive.
+// alive reports whether a session may still be alive, as it was last read, and returns its beat. A session that
+// is not known is not alive.
 func (s *sessions) alive(id gocql.UUID) (beat int64, alive bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -20,61 +20,61 @@ type refKey struct {
 	ref musiccore.LockRef
 }
 
-// reports is where it is noted what happens to locks.
+// reports are the receivers of the core's notes.
 type reports struct {
 	audit   *audit
 	metrics *lockMetrics
 }
 
-// shard is one core with its mutex and its alarm, and the operations that wait for its answers.
+// shard is a core with its mutex and its alarm, and the operations that wait for its answers.
 type shard struct {
 	clock *clock
 	do    func(musiccore.Command) musiccore.Result // carries out a command; it may block
-	tell  func([]musiccore.Hint)                   // to other proxies; it does not block
+	tell  func([]musiccore.Hint)                   // sends hints to other proxies; it does not block
 	reports
 
 	failures zerolog.Logger // sampled, for all shards
 
-	mu         sync.Mutex
-	reading    reading
-	core       *musiccore.Core
-	waiting    map[musiccore.OpID]func(musiccore.Answer)
-	owners     *simplelru.LRU[refKey, musiccore.SessionID] // sessions of references that are elsewhere, as they were found
-	alarm      alarm
-	closed     bool // close waits: nothing is started any more
-	pendingLog      // for the log
+	mu      sync.Mutex
+	reading reading
+	core    *musiccore.Core
+	waiting map[musiccore.OpID]func(musiccore.Answer)
+	owners  *simplelru.LRU[refKey, musiccore.SessionID] // a cache: the sessions of references that are at other proxies
+	alarm   alarm
+	closed  bool // close has been called: nothing is started any more
+	pendingLog
 
 	running sync.WaitGroup
-	probing atomic.Bool // a look at the shard waits for its mutex
+	probing atomic.Bool // a goroutine of the watchdog waits for the mutex
 }
 
 // alarm has the core called again at a moment that it asked for.
 type alarm struct {
 	timer *time.Timer
-	at    time.Duration // BOOTTIME; 0: no moment that counts
+	at    time.Duration // BOOTTIME; 0 = none
 }
 
-// reading is what the clocks showed when a shard read them last.
+// reading is the last reading of the clocks.
 type reading struct {
 	now musiccore.Now
 	at  time.Time
 }
 
-// readingLasts is for how long a reading serves what begins. By so much at most the metrics of locks
-// are wrong.
+// readingLasts is for how long a reading of the clocks is used for operations that begin. The metrics of locks
+// are wrong by no more than that.
 const readingLasts = time.Millisecond
 
-// now reads the clocks. The mutex is held.
+// now reads the clocks. It is called with the mutex held.
 func (s *shard) now() musiccore.Now {
 	wall := time.Now()
 	s.reading = reading{s.clock.from(wall), wall}
 	return s.reading.now
 }
 
-// recently returns the last reading of the clocks, or a new one where that is not of just now. It
-// is for what begins: that may be carried out however long after its moment was read, for the
-// machine can pause in between (docs/protocol.md 3.6, Begin), and the system calls of a reading cost
-// more than all else of it. What is judged by a moment after an answer takes now. The mutex is held.
+// recently returns the last reading of the clocks, or a new one if that is older than readingLasts. It is for
+// operations that begin: these may be carried out long after the clocks were read anyway, since the machine can
+// pause in between (docs/protocol.md 3.6, Begin), and the system calls of a reading cost more than the rest of
+// the operation. For a moment after an answer now must be used. It is called with the mutex held.
 func (s *shard) recently() musiccore.Now {
 	if time.Since(s.reading.at) >= readingLasts {
 		return s.now()
@@ -82,10 +82,10 @@ func (s *shard) recently() musiccore.Now {
 	return s.reading.now
 }
 
-// ownersKept bounds the references of other proxies that a shard remembers the proxy of.
+// ownersKept is the size of shard.owners.
 const ownersKept = 1024
 
-// newOwners remembers nothing yet.
+// newOwners returns an empty cache.
 func newOwners() *simplelru.LRU[refKey, musiccore.SessionID] {
 	owners, err := simplelru.NewLRU[refKey, musiccore.SessionID](ownersKept, nil)
 	if err != nil {
@@ -94,24 +94,23 @@ func newOwners() *simplelru.LRU[refKey, musiccore.SessionID] {
 	return owners
 }
 
-// shardOp is an operation that a shard takes in. by is the client that ends a lock with it, for the
-// audit.
+// shardOp is an operation for a shard's core.
 type shardOp struct {
 	op musiccore.OpID
 	refKey
-	by      musiccore.Client
-	counted bool // a LOCK, which the metrics count while it waits
+	by      musiccore.Client // the client that ends a lock with the operation, for the audit
+	counted bool             // it is a LOCK, which the metrics count while it waits
 }
 
-// unlockKey gives a reference back, as enter does.
+// unlockKey is enter for an Unlock.
 func (s *shard) unlockKey(op musiccore.OpID, p refKey, by musiccore.Client, done func() func(musiccore.Answer)) (a musiccore.Answer, ok bool) {
 	return s.enter(shardOp{op: op, refKey: p, by: by}, done, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects {
 		return c.Unlock(now, op, p.key, p.ref)
 	})
 }
 
-// enter hands an event to the core. Where ok is true the answer is there, else what done returns
-// gets it. A reference that was found at another proxy is not looked for here again.
+// enter passes an operation to the core as event. If ok is true, a is the answer; else the answer is passed to the
+// function that done returns. If the reference is known to be at another proxy, the core is not asked.
 func (s *shard) enter(o shardOp, done func() func(musiccore.Answer), event func(*musiccore.Core, musiccore.Now) musiccore.Effects) (a musiccore.Answer, ok bool) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -127,7 +126,7 @@ func (s *shard) enter(o shardOp, done func() func(musiccore.Answer), event func(
 	return a, ok
 }
 
-// counted returns what an operation that waits is answered with.
+// counted returns done, for a counted operation with the metrics of its answer.
 func (s *shard) counted(o shardOp, done func(musiccore.Answer)) func(musiccore.Answer) {
 	if !o.counted {
 		return done
@@ -139,7 +138,7 @@ func (s *shard) counted(o shardOp, done func(musiccore.Answer)) func(musiccore.A
 	}
 }
 
-// goneUnless returns what gives up an operation; nil where it has been answered.
+// goneUnless returns the function that cancels an operation; nil if it has been answered.
 func (s *shard) goneUnless(answered bool, op musiccore.OpID) (gone func()) {
 	if answered {
 		return nil
@@ -147,8 +146,7 @@ func (s *shard) goneUnless(answered bool, op musiccore.OpID) (gone func()) {
 	return func() { s.gone(op) }
 }
 
-// takeAnswer takes the answer to an operation out of what the core wants done; ok is false where it
-// is still to come.
+// takeAnswer removes the answer to an operation from the core's effects; ok is false if there is none yet.
 func takeAnswer(e *musiccore.Effects, op musiccore.OpID) (a musiccore.Answer, ok bool) {
 	for i, told := range e.Answers {
 		if told.Op == op {
@@ -159,7 +157,7 @@ func takeAnswer(e *musiccore.Effects, op musiccore.OpID) (a musiccore.Answer, ok
 	return a, false
 }
 
-// gone gives up an operation that still waits; its answer is errGone.
+// gone cancels an operation that still waits; its answer has errGone.
 func (s *shard) gone(op musiccore.OpID) {
 	s.mu.Lock()
 	done := s.waiting[op]
@@ -174,10 +172,10 @@ func (s *shard) gone(op musiccore.OpID) {
 	}
 }
 
-// errGone is the answer to an operation that was given up: no client reads it.
-var errGone = errors.New("nobody waits for this any more")
+// errGone is the error for an operation that was cancelled: no client sees it.
+var errGone = errors.New("the operation was cancelled")
 
-// call hands an event to the core.
+// call passes an event to the core.
 func (s *shard) call(event func(*musiccore.Core, musiccore.Now) musiccore.Effects) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -193,15 +191,14 @@ func (s *shard) tick() {
 	})
 }
 
-// carryOut starts what the core wants done because of what happened now. The mutex is held.
-// Commands block, and the client that an answer is for may not be reading: each gets a goroutine,
-// but for the answer to the operation at hand (takeAnswer).
+// carryOut carries out the core's effects. It is called with the mutex held, and does not block. Commands block,
+// and so may passing an answer to a client that does not read: each gets a goroutine. The answer to the present
+// operation has been taken out before, by takeAnswer.
 func (s *shard) carryOut(now musiccore.Now, e musiccore.Effects) {
 	s.carryOutFor(musiccore.Client{}, now, e)
 }
 
-// carryOutFor is carryOut for the audit: by is the client that has ended a lock, nobody where none
-// has.
+// carryOutFor is carryOut with the client that has ended a lock, for the audit; zero if there is none.
 func (s *shard) carryOutFor(by musiccore.Client, now musiccore.Now, e musiccore.Effects) {
 	if s.closed {
 		return
@@ -234,16 +231,15 @@ func (s *shard) carryOutFor(by musiccore.Client, now musiccore.Now, e musiccore.
 	s.core.Reuse(e)
 }
 
-// tellLater has the audit tell what happened to a lock once the mutex is free.
+// tellLater has the audit write a line when the mutex has been released.
 func (s *shard) tellLater(n musiccore.Note, by musiccore.Client) {
 	s.later(func() { s.audit.tell(n, by) })
 }
 
-// setAlarm has the core called again at a moment of BOOTTIME, if any, or earlier. To set a timer
-// anew, even to the same moment, can wake a thread of Go's scheduler, which costs more than the
-// operation: one that is set to an earlier moment stays, and the core says then when it is to be
-// called. Where a moment has passed, the timer may be one that stood still
-// while the machine was suspended.
+// setAlarm has the core called again at a moment of BOOTTIME, or earlier; 0 means that it need not be. Resetting a
+// timer, even to the same moment, can wake a thread of Go's scheduler, which costs more than the operation. So a
+// timer that is set to an earlier moment stays, and the core then returns the next moment. A timer whose moment
+// has passed is reset, since it may have stood still while the machine was suspended.
 func (s *shard) setAlarm(now musiccore.Now, at time.Duration) {
 	if at == 0 || (s.alarm.at != 0 && s.alarm.at <= at && s.alarm.at > now.Boot) {
 		return
@@ -252,20 +248,20 @@ func (s *shard) setAlarm(now musiccore.Now, at time.Duration) {
 	s.alarm.timer.Reset(max(0, at-now.Boot))
 }
 
-// run carries out one command and tells the core.
+// run carries out one command and passes its result to the core. It blocks.
 func (s *shard) run(c musiccore.Command) {
 	begun := time.Now()
 	result := s.do(c)
 	s.metrics.commands.done(c.Action, result.Status, time.Since(begun))
 	if result.Cause != nil && !errors.Is(result.Cause, context.Canceled) {
 		s.failures.Warn().Err(result.Cause).Type("command", c.Action).Hex("table", c.Key.Table[:]).Hex("key", []byte(c.Key.PK)).
-			Msg("Cassandra does not carry out what locks need (of such lines there is one in ten seconds)")
+			Msg("a command of the lock protocol failed at Cassandra (at most one such line every ten seconds)")
 	}
 	s.call(func(core *musiccore.Core, now musiccore.Now) musiccore.Effects { return core.Reply(now, c.ID, result) })
 }
 
-// begin asks the core; the mutex is held. Where ok is true the answer is there, else it comes
-// later.
+// begin asks the core to begin an operation under a lock. If ok is true, a is the answer; else it comes later. It is
+// called with the mutex held.
 func (s *shard) begin(op musiccore.OpID, p refKey, kind musiccore.Kind) (a musiccore.Answer, ok bool) {
 	if owner, known := s.owners.Get(p); known {
 		return musiccore.Answer{Op: op, Err: &musiccore.ElsewhereError{Session: owner}}, true
@@ -282,8 +278,7 @@ func (s *shard) begin(op musiccore.OpID, p refKey, kind musiccore.Kind) (a music
 	return a, ok
 }
 
-// fenced counts an operation that was refused because its lock is lost, but not where the client
-// has given the lock back itself.
+// fenced counts an operation that was refused because its lock is lost, unless the client has released the lock.
 func (s *shard) fenced(err error) {
 	if errors.Is(err, musiccore.ErrLost) && !errors.Is(err, musiccore.ErrReleased) {
 		s.metrics.fencedOff.Inc()

@@ -20,33 +20,30 @@ type member struct {
 	serving bool // its node answers, and it listens for drivers
 }
 
-// downAfter is how long a proxy must not serve before drivers are told: a proxy that restarts is
-// back sooner.
+// downAfter is how long a proxy must not serve before drivers are told. A restart takes less.
 const downAfter = 5 * time.Second
 
-// peerTracker is what drivers have been told of the other proxies. It may be used by one goroutine
-// only.
+// peerTracker tracks what drivers have been told about the other proxies. It is not safe for concurrent use.
 type peerTracker struct {
 	known map[uuid.UUID]*trackedPeer
 	begun bool
 }
 
-// trackedPeer is what drivers have been told of the proxy of one node.
+// trackedPeer is what drivers have been told about the proxy of one node.
 type trackedPeer struct {
 	member
-	down bool      // they have been told so
-	lost time.Time // since when it has been seen not to serve; zero = it serves
+	down bool      // drivers have been told that it is down
+	lost time.Time // since when it does not serve; zero = it serves
 }
 
-// peerEvent is one thing to tell drivers.
+// peerEvent is a change to tell drivers.
 type peerEvent struct {
 	change frontend.Change
 	proxy  netip.AddrPort
 }
 
-// update compares the members that there are now with what drivers know, and returns what to tell
-// them. serves reports which of them can be used. The members of the first call are known to every
-// driver that will ever ask.
+// update compares the present members with what drivers know, and returns the events to tell them. serves reports
+// whether drivers can use a member. The members of the first call need no event, since drivers connect later.
 func (c *peerTracker) update(now time.Time, members []member, serves func(member) bool) []peerEvent {
 	var all []peerEvent
 	if c.known == nil {
@@ -66,13 +63,13 @@ func (c *peerTracker) update(now time.Time, members []member, serves func(member
 	return all
 }
 
-// updateOne is update for one member. Drivers take every proxy that they are shown for one that
-// serves, until they are told otherwise.
+// updateOne is update for one member. Drivers assume that a proxy that they are shown serves, until they are told
+// otherwise.
 func (c *peerTracker) updateOne(now time.Time, m member, serves bool) []peerEvent {
 	s, known := c.known[m.host]
 	switch {
 	case !known && !serves && c.begun:
-		return nil // drivers would only find out that nobody listens
+		return nil // drivers could not connect yet
 	case !known:
 		s = &trackedPeer{member: m}
 		c.known[m.host] = s
@@ -83,7 +80,7 @@ func (c *peerTracker) updateOne(now time.Time, m member, serves bool) []peerEven
 	return s.update(now, m, serves)
 }
 
-// update returns what is new of a proxy that drivers know.
+// update returns the events for a proxy that drivers know.
 func (s *trackedPeer) update(now time.Time, m member, serves bool) []peerEvent {
 	switch {
 	case serves:
@@ -101,8 +98,8 @@ func (s *trackedPeer) update(now time.Time, m member, serves bool) []peerEvent {
 	return nil
 }
 
-// visibleNodes returns what drivers are shown beside the home node: every node of the ring that has
-// a proxy, alive or not, in a steady order.
+// visibleNodes returns the nodes that drivers are shown beside the home node: every node of the ring that has a
+// proxy, alive or not, ordered by host id.
 func visibleNodes(members []member, r ring) []topology.Node {
 	var nodes []topology.Node
 	for _, m := range members {

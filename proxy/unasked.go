@@ -7,12 +7,12 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// unaskedText warns operators of several proxies of one without a peer address.
+// unaskedText warns about a proxy without a peer address beside other proxies.
 const unaskedText = "peer-listen is not set, and other proxies serve this cluster: they cannot ask this one for its locks, and answer " +
 	"MUSIC_UNAVAILABLE for references of it; set peer-listen on each proxy (docs/several-proxies.md)"
 
-// watchUnasked warns every minute while other proxies live beside this one, which has no address at
-// which they could ask it; until ctx ends. One that has just died looks alive for DeadAfter.
+// watchUnasked warns every minute, until ctx ends, while other proxies live beside this one, which has no peer
+// address. A proxy that has just died looks alive for DeadAfter.
 func (p *process) watchUnasked(ctx context.Context, l *heartbeat) {
 	log := p.log.Sample(&zerolog.BurstSampler{Burst: 1, Period: time.Minute})
 	patience := l.options.DeadAfter(l.options.SessionLease) + lookEvery
@@ -31,7 +31,7 @@ func (p *process) watchUnasked(ctx context.Context, l *heartbeat) {
 	}
 }
 
-// remark returns what /ready says beside whether drivers are served; empty where all is well.
+// remark returns a warning to show in /ready; empty if there is none.
 func (p *process) remark() string {
 	if p.unasked.Load() {
 		return "warning: " + unaskedText

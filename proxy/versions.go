@@ -22,7 +22,7 @@ func (l *heartbeat) checkVersions(ctx context.Context) error {
 	})
 }
 
-// misfits returns the sessions whose versions do not fit, each with the reason.
+// misfits returns the sessions whose versions do not fit this proxy's, each with the reason.
 func (s *sessions) misfits() map[gocql.UUID]error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,9 +37,9 @@ func (s *sessions) misfits() map[gocql.UUID]error {
 	return all
 }
 
-// refuseLiving waits until none of the sessions in conflict with this one lives, and returns an errMembers for one that is seen to
-// beat. One that does not is no hindrance, which takes as long to find out as for any session. conflicts looks at the sessions,
-// too.
+// refuseLiving blocks until none of the sessions in conflict with this one is alive. It returns an error that wraps
+// errMembers as soon as one of them beats. conflicts reads the sessions and returns those in conflict, with the
+// reasons.
 func (s *sessions) refuseLiving(ctx context.Context, conflicts func() (map[gocql.UUID]error, error)) error {
 	beats := map[gocql.UUID]int64{}
 	for {

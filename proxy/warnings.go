@@ -11,12 +11,11 @@ import (
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 )
 
-// mortalRows is what the owner of a table should know whose rows have a time to live by default
-// (docs/guarantees.md, What is not promised).
+// mortalRows is the warning about a table with a default_time_to_live (docs/guarantees.md, What is not promised).
 const mortalRows = "default_time_to_live is set: a row whose values are deleted one by one may remain without values until the time to live of the last is over: DELETE the row"
 
-// warnings returns what the owner of a critical table should know of its keyspace and of the node
-// (docs/design.md 4): it is served all the same. What cannot be read is not warned of.
+// warnings returns warnings about the keyspace of a critical table and about the node (docs/design.md 4). Facts that
+// cannot be read give no warning.
 func (r *schemaReader) warnings(ctx context.Context, keyspace string) []string {
 	var found []string
 	data, err := r.replication(ctx, keyspace)
@@ -39,7 +38,7 @@ func (r *schemaReader) warnings(ctx context.Context, keyspace string) []string {
 	return found
 }
 
-// replication returns the map of a keyspace.
+// replication returns the replication map of a keyspace.
 func (r *schemaReader) replication(ctx context.Context, keyspace string) (map[string]string, error) {
 	m := map[string]string{}
 	err := r.session.Query("SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = ?", keyspace).
@@ -47,7 +46,7 @@ func (r *schemaReader) replication(ctx context.Context, keyspace string) (map[st
 	return m, err
 }
 
-// everywhere stands for all data centres.
+// everywhere is the name for all data centres together.
 const everywhere = ""
 
 // nodesUp returns how many nodes are up, by data centre and everywhere, as the driver knows.
@@ -70,8 +69,8 @@ func nodesUp(ctx context.Context, session *gocql.Session) (map[string]int, error
 	return up, nil
 }
 
-// reachable returns how many replicas have a node that is up. A strategy that knows no data centres
-// puts them anywhere.
+// reachable returns how many replicas there can be on nodes that are up. A strategy without data centres places them
+// anywhere.
 func reachable(replication map[string]string, up map[string]int) int {
 	sum := 0
 	for place, n := range perPlace(replication) {
@@ -92,8 +91,8 @@ func replicas(replication map[string]string) int {
 	return sum
 }
 
-// perPlace returns the number of replicas by data centre; of a strategy that knows none, under its
-// only name.
+// perPlace returns the number of replicas by data centre; for a strategy without data centres under the name of its
+// option.
 func perPlace(replication map[string]string) map[string]int {
 	places := map[string]int{}
 	for name, value := range replication {
@@ -105,8 +104,8 @@ func perPlace(replication map[string]string) map[string]int {
 	return places
 }
 
-// lessReplicated reports whether a keyspace has fewer replicas than another, in a data centre where
-// both say it, else in all together.
+// lessReplicated reports whether a keyspace has fewer replicas than another in any data centre or, if their
+// strategies differ, in all together.
 func lessReplicated(a, b map[string]string) bool {
 	if a["class"] != b["class"] {
 		return replicas(a) < replicas(b)

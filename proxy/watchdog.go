@@ -8,15 +8,15 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// stalledLooks is how many looks in a row must find a shard stalled for the watchdog to trip. Looks
-// and not time are counted: a process that is stopped looks at nothing.
+// stalledLooks is how many checks in a row must find a shard stalled for the watchdog to trip. Checks are counted
+// instead of time, since a process that is stopped makes none.
 const stalledLooks = 8
 
-// watchdog ends the session when a shard stalls. Such a shard serves none of its keys, while the
-// heartbeats, which go on, keep every other proxy from them.
+// watchdog ends the session when a shard stalls. Such a shard serves none of its keys, while the session's beats
+// would keep every other proxy from serving them.
 type watchdog struct {
-	lease  time.Duration         // of the session
-	resign func(context.Context) // ends it
+	lease  time.Duration         // the session lease
+	resign func(context.Context) // ends the session
 	shards [shardCount]*shard
 	log    zerolog.Logger
 
@@ -24,19 +24,19 @@ type watchdog struct {
 	tripped atomic.Bool // a shard is stalled
 }
 
-// newWatchdog has not looked yet.
+// newWatchdog returns a watchdog; run starts it.
 func newWatchdog(lease time.Duration, resign func(context.Context), shards [shardCount]*shard, log zerolog.Logger) *watchdog {
 	return &watchdog{lease: lease, resign: resign, shards: shards, log: log}
 }
 
-// run looks until ctx ends, stalledLooks times in half a session lease.
+// run checks the shards until ctx ends, stalledLooks times per half a session lease.
 func (v *watchdog) run(ctx context.Context) {
 	for pause(ctx, v.lease/2/stalledLooks) {
 		v.look(ctx)
 	}
 }
 
-// look ends the session where a shard has not moved for too long.
+// look checks the shards once, and ends the session if one is stalled.
 func (v *watchdog) look(ctx context.Context) {
 	worst := 0
 	for i, s := range v.shards {
@@ -58,8 +58,8 @@ func (v *watchdog) look(ctx context.Context) {
 	v.resign(ctx)
 }
 
-// moves reports whether the shard's mutex has been free since the last look. A goroutine waits for
-// a mutex that is not.
+// moves reports whether the shard's mutex has been free since the last call. If it is not free now, a goroutine waits
+// for it.
 func (s *shard) moves() bool {
 	switch {
 	case s.probing.Load():
@@ -77,7 +77,7 @@ func (s *shard) moves() bool {
 	return true
 }
 
-// resign ends the session and says so to the others, within a beat's time.
+// resign ends the session and writes that it has ended. It blocks for at most a third of the session lease.
 func (l *heartbeat) resign(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, l.options.SessionLease/3)
 	defer cancel()

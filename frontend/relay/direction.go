@@ -69,12 +69,15 @@ type Direction struct {
 
 	gathering
 
-	ended  uint64 // how many envelopes have been processed
-	waited int64  // for how long the rest of the present envelope has been waited for, in ns
+	ended uint64 // how many envelopes have been processed
+	arrivals
+}
 
-	// For other goroutines to read:
-	reads atomic.Uint64 // how often bytes have arrived
-	since atomic.Int64  // wall clock in ns since when the rest of an envelope is waited for, less waited; 0 = no wait
+// arrivals tracks what arrives at a direction. Any goroutine may read reads and since.
+type arrivals struct {
+	waited int64         // for how long the rest of the present envelope has been waited for, in ns
+	reads  atomic.Uint64 // how often bytes have arrived
+	since  atomic.Int64  // wall clock in ns since when the rest of an envelope is waited for, less waited; 0 = no wait
 }
 
 // replies are the answers that a direction sends back to the peer that it reads from.

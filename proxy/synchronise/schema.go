@@ -13,40 +13,40 @@ import (
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 )
 
-// How long the nodes may take to agree on the schema, and how often one is asked. A peer that is
-// down keeps its version until it is back: it is waited for only as long as a change takes to
-// spread, for it may be down for the driver alone.
+// How long the nodes may take to agree on the schema, and how often one is asked. A peer that is down keeps
+// its version until it is back. It is waited for only as long as a change takes to spread, in case it only
+// seems to be down.
 const (
 	agreementLimit = 2 * time.Second
 	spreadLimit    = time.Second
 	agreementPause = 100 * time.Millisecond
 )
 
-// dissent says which peers have another version of the schema than the node that was asked.
+// dissent tells which peers have another version of the schema than the node that was asked.
 type dissent uint8
 
-// The worst of them counts.
+// The degrees of dissent, the worst last.
 const (
-	allAgree dissent = iota
-	downDiffer
-	liveDiffer
+	allAgree   dissent = iota
+	downDiffer         // only peers that are down have another version
+	liveDiffer         // a peer that is up has another version
 )
 
-// schemaView is the schema as one node has it when all nodes had the same.
+// schemaView is the schema as a node has it, at a moment when all nodes have the same.
 type schemaView struct {
 	host    string // id of the node
 	version gocql.UUID
-	now     int // Unix time in seconds, a little in the past of both the node and this process
+	now     int // Unix time in seconds, in the past by the clocks of both the node and this process
 }
 
-// agreedView is the schema of one node once it sees all nodes agree, or errNotAgreed. Without
-// agreement a column that the node does not know yet would not be read, and yet be deleted
-// (docs/protocol.md 6, C11).
+// agreedView blocks until a node sees that all nodes agree on the schema, and returns that schema; or
+// errNotAgreed. Without agreement a column that the node does not know yet would not be read, and yet be
+// deleted (docs/protocol.md 6, C11).
 func agreedView(ctx context.Context, s *gocql.Session) (schemaView, error) {
 	return awaitView(ctx, func(ctx context.Context) (schemaView, dissent, error) { return askView(ctx, s) })
 }
 
-// awaitView asks until the nodes agree, an error comes, or the time for it is over.
+// awaitView calls ask until the nodes agree, it returns an error, or agreementLimit is over.
 func awaitView(ctx context.Context, ask func(context.Context) (schemaView, dissent, error)) (schemaView, error) {
 	start := time.Now()
 	ctx, cancel := context.WithTimeoutCause(ctx, agreementLimit, errNotAgreed)
@@ -92,7 +92,7 @@ func askView(ctx context.Context, s *gocql.Session) (view schemaView, others dis
 	return view, others, iter.Close()
 }
 
-// dissentOf is that of one peer. One that has told no version yet does not count.
+// dissentOf returns the dissent of one peer. A peer whose version is not known yet does not count.
 func dissentOf(own, version gocql.UUID, down bool) dissent {
 	switch {
 	case version == own, version == gocql.UUID{}:
@@ -103,10 +103,10 @@ func dissentOf(own, version gocql.UUID, down bool) dissent {
 	return liveDiffer
 }
 
-// pastOf is a second that has passed for both clocks. Read and written with a now of the past, a
-// TTL ends where it would have ended; with one of the future it would end early. Where the clocks
-// are as far apart as that the fence's tombstone could be purged before its time, so that a late
-// write came back, there is none.
+// pastOf returns a second that is in the past by both clocks. A value that is read and written with such a
+// now expires when it would have expired; with a now in the future it would expire early. It returns
+// errClocks if the clocks are so far apart that the fence's tombstone might be purged too early, after which
+// a late write could come back.
 func pastOf(a, b time.Time) (int, error) {
 	if apart := a.Sub(b).Abs(); apart > clocksApart {
 		return 0, fmt.Errorf("%w: by %v", errClocks, apart.Round(time.Second))
@@ -114,15 +114,15 @@ func pastOf(a, b time.Time) (int, error) {
 	return int(min(a.Unix(), b.Unix())) - 1, nil
 }
 
-// clocksApart is how far the clocks of this proxy and of a node may differ in a synchronise: much
-// less than the gc_grace_seconds of any table that can be locked, which are a day.
+// clocksApart is how far the clocks of this proxy and of a node may differ: much less than the
+// gc_grace_seconds of a table that can be locked, which are at least a day.
 const clocksApart = time.Hour
 
+// errClocks means that the clocks of this proxy and of a node differ by more than clocksApart.
 var errClocks = errors.New("the clocks of this proxy and of Cassandra differ")
 
-// largestBatch is what the cluster takes in one batch, in bytes, by the settings of a node. A node
-// that does not show them, for want of them or of the right to read them, is taken for one that
-// takes a MiB.
+// largestBatch returns the size of the largest batch that the cluster accepts, in bytes, by the settings of
+// a node. If the node has no such settings, or the proxy may not read them, it is 1 MiB.
 func (v schemaView) largestBatch(ctx context.Context, s *gocql.Session) (int, error) {
 	const text = "SELECT value FROM system_views.settings WHERE name = ?"
 	largest := math.MaxInt32
@@ -140,8 +140,8 @@ func (v schemaView) largestBatch(ctx context.Context, s *gocql.Session) (int, er
 	return largest, nil
 }
 
-// byteSize reads a size as Cassandra's settings have it, 4194304B or 16MiB; other is the answer for
-// what is no size.
+// byteSize reads a size as in Cassandra's settings, such as 4194304B or 16MiB. It returns other if text is
+// not a size.
 func byteSize(text string, other int) int {
 	for unit, shift := range map[string]int{"KiB": 10, "MiB": 20, "GiB": 30, "B": 0, "": 0} {
 		if n, err := strconv.Atoi(strings.TrimSuffix(text, unit)); err == nil && strings.HasSuffix(text, unit) {
@@ -151,7 +151,7 @@ func byteSize(text string, other int) int {
 	return other
 }
 
-// localQuery asks one node for what it knows by itself; host "" is any.
+// localQuery returns a query of a table that one node has for itself; host "" means any node.
 func localQuery(s *gocql.Session, host, text string, values ...any) *gocql.Query {
 	return s.Query(text, values...).Consistency(gocql.One).RetryPolicy(nil).SetHostID(host)
 }
@@ -181,7 +181,7 @@ func (v schemaView) describe(ctx context.Context, s *gocql.Session, t Target) (t
 	return d, nil
 }
 
-// types reads the fields of the UDTs that columns hold without being frozen.
+// types reads the fields of the UDTs of columns that are not frozen.
 func (v schemaView) types(ctx context.Context, s *gocql.Session, d tableDescription) (map[string][]string, error) {
 	var names []string
 	for _, c := range d.columns {
@@ -202,8 +202,7 @@ func (v schemaView) types(ctx context.Context, s *gocql.Session, d tableDescript
 	return types, iter.Close()
 }
 
-// masked reports whether the table has masked columns. Cassandra before 5.0 has no masks, nor a
-// table of them.
+// masked reports whether the table has masked columns. Cassandra before 5.0 has none.
 func (v schemaView) masked(ctx context.Context, s *gocql.Session, t Target) (bool, error) {
 	const text = "SELECT column_name FROM system_schema.column_masks WHERE keyspace_name = ? AND table_name = ? LIMIT 1"
 	var column string

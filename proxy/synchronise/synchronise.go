@@ -1,6 +1,5 @@
-// Package synchronise settles what a key of a data table holds: it reads the key at QUORUM and
-// writes it back above a fence, so that no write from before the fence can surface again
-// (docs/protocol.md 3.9, Synch).
+// Package synchronise settles the data of a key: it reads the key at QUORUM and writes it back above a
+// fence, so that no write from before the fence can surface again (docs/protocol.md 3.9, Synch).
 package synchronise
 
 import (
@@ -14,43 +13,45 @@ import (
 	"music/musiccore"
 )
 
-// Why an attempt ended early. errTooLarge holds until the key shrinks, errNotAgreed for a moment.
+// Why an attempt ended early. errTooLarge lasts until the key shrinks, errNotAgreed for a moment.
 var (
 	errTooLarge  = errors.New("row is larger than Cassandra takes")
 	errNotAgreed = errors.New("nodes do not agree on the schema")
 )
 
-// Cluster is where a table is read and written. Its session must speak version 4 of the protocol or
-// higher, and retry nothing by itself.
+// Cluster is the cluster in which a table is read and written. Its session must speak version 4 of the
+// protocol or higher, and must not retry.
 type Cluster struct {
 	Session *gocql.Session
-	Quorum  gocql.Consistency // QUORUM, or LOCAL_QUORUM where the locks of the table are decided within one data centre
-	Known   *Descriptions     // what has been read of the tables of this cluster; nil remembers nothing
+	Quorum  gocql.Consistency // QUORUM, or LOCAL_QUORUM for a table with scope=local
+	Known   *Descriptions     // a cache for the cluster's tables; nil = none
 }
 
-// Target names what is synchronised in a data table: a partition, or with Row one row. PK is the
-// routing key as on the wire: the bytes of its only column, or of each column a length of 2 bytes,
-// the bytes, and a 0. With Row its columns are those of the whole primary key.
+// Target names the key to synchronise: a partition of a data table or, with Row, one row. PK is the routing
+// key as on the wire: the bytes of its only column or, for each of several columns, a length of 2 bytes, the
+// bytes, and a 0. With Row the columns are those of the whole primary key.
 type Target struct {
 	Keyspace, Table string
 	PK              string
 	Row             bool
 }
 
-// Run is one attempt: it reads the key at QUORUM, of all data centres or of one, and writes it
-// back, a DELETE at the fence and every cell at fence+1. What fits one page and one mutation is
-// read and written at once. Of what does not, each interval of the clustering order is one
-// mutation, one after the other.
+// Run makes one attempt: it reads the key at QUORUM, or LOCAL_QUORUM, and writes it back, with a DELETE at
+// the fence and every cell at fence+1. A key that fits one page and one mutation is read and written at
+// once. Else each interval of the clustering order is written in a mutation of its own, one after the other.
+// It blocks until all have been acknowledged. No fence may be used twice: lists would have their elements
+// twice.
 //
-// StatusDone: all of them are acknowledged, and nothing with a stamp up to the fence can surface
-// again. StatusAbove, StatusTooLarge, StatusUnknown: some intervals may have been written, or be
-// written later. That is safe, whatever comes next, because the fences of one key only rise: an
-// interval was written as a QUORUM read had it, in one mutation whose stamps lie in the term's own
-// window, so it loses nothing that was acknowledged; no put of the term is under way meanwhile; and
-// the next attempt, of this term or of a later one, reads at QUORUM what it finds there and fences
-// it in turn. StatusTooLarge is the result until the key changes; Cause says why,
-// errNotSynchronisable where it is the table. Unavailable: too few replicas live, as Cassandra
-// says. No fence may be used twice: lists would have their elements twice.
+// StatusDone: all mutations are acknowledged, and nothing with a stamp up to the fence can surface again.
+//
+// StatusAbove, StatusTooLarge, StatusUnknown: some intervals may have been written, or may be written later.
+// That is safe, because the fences of one key only rise: an interval was written as a QUORUM read had it, in
+// one mutation whose stamps are in the term's own window, so it loses nothing acknowledged; the term has no
+// put in flight meanwhile; and the next attempt, of this term or of a later one, reads at QUORUM and fences
+// in turn.
+//
+// StatusTooLarge is the result until the key changes; Cause says why, errNotSynchronisable if it is the
+// table. StatusUnavailable: too few replicas are alive, by Cassandra's answer.
 func Run(ctx context.Context, in Cluster, k Target, a musiccore.Synch) musiccore.Result {
 	p, err := newPartition(ctx, in, k)
 	if err != nil {
@@ -59,7 +60,7 @@ func Run(ctx context.Context, in Cluster, k Target, a musiccore.Synch) musiccore
 	return p.run(ctx, a)
 }
 
-// newPartition reads the schema that an attempt rests on.
+// newPartition reads the schema for an attempt.
 func newPartition(ctx context.Context, in Cluster, k Target) (partition, error) {
 	p := partition{Cluster: in, sizes: usualSizes()}
 	view, err := agreedView(ctx, in.Session)
@@ -84,15 +85,15 @@ func newPartition(ctx context.Context, in Cluster, k Target) (partition, error) 
 	return p, nil
 }
 
-// partition is where one attempt reads and writes. Both use the same now, in seconds of Unix time,
-// so that what has a TTL expires when it would have, however long the attempt takes; where the
-// protocol is below version 5 the driver leaves it out. 0 is Cassandra's own.
+// partition is the partition that one attempt reads and writes. Reads and writes use the same now, in
+// seconds of Unix time, so that values with a TTL expire when they would have, however long the attempt
+// takes. Below version 5 of the protocol the driver leaves it out. 0 means Cassandra's own clock.
 type partition struct {
 	Cluster
 	table tableLayout
 	pk    []cqlTerm
 	now   int
-	host  string // id of the node that is asked, "" for any
+	host  string // id of the node to ask, "" for any
 	sizes sizes
 }
 
@@ -108,7 +109,7 @@ func (p partition) run(ctx context.Context, a musiccore.Synch) musiccore.Result 
 	return musiccore.Result{Status: musiccore.StatusDone}
 }
 
-// failed is the result of an attempt that ended with an error.
+// failed returns the result of an attempt that ended with an error.
 func failed(err error) musiccore.Result {
 	var few *gocql.RequestErrUnavailable
 	switch {
@@ -122,8 +123,8 @@ func failed(err error) musiccore.Result {
 	return musiccore.Result{Status: musiccore.StatusUnknown, Cause: fmt.Errorf("synchronise: %w", err)}
 }
 
-// copy goes through the key page by page. It ends at a stamp that reaches the fence, and answers
-// it.
+// copy copies the key page by page. If it finds a stamp that is not below the fence it stops, and returns
+// that stamp.
 func (p partition) copy(ctx context.Context, a musiccore.Synch) (musiccore.Stamp, error) {
 	page, err := p.first(ctx)
 	for err == nil {
@@ -135,7 +136,7 @@ func (p partition) copy(ctx context.Context, a musiccore.Synch) (musiccore.Stamp
 			return top, err
 		}
 		if len(page.rows) > 0 {
-			p.table = p.table.withoutStatic() // they went with the first interval: now they stand above the fence
+			p.table = p.table.withoutStatic() // they were written with the first interval
 		}
 		page, err = p.next(ctx, page)
 	}
@@ -155,11 +156,10 @@ func (p partition) copyPage(ctx context.Context, page resultPage, fence musiccor
 	return nil
 }
 
-// write sends the statements as one mutation, or answers errTooLarge. The number of statements
-// needs no check where there are several rows: 65535 of them are larger than such a batch may be.
+// write sends the statements as one mutation, or returns errTooLarge.
 func (p partition) write(ctx context.Context, b mutation) error {
 	if b.weight > p.sizes.largest || len(b.writes) > maxStatements {
-		return fmt.Errorf("%w: %d bytes in %d statements write it back, and %d bytes and %d statements are allowed",
+		return fmt.Errorf("%w: writing it back takes %d bytes in %d statements; at most %d bytes and %d statements are allowed",
 			errTooLarge, b.weight, len(b.writes), p.sizes.largest, maxStatements)
 	}
 	batch := p.Session.Batch(gocql.UnloggedBatch).Consistency(p.Quorum).RetryPolicy(nil).
@@ -173,7 +173,7 @@ func (p partition) write(ctx context.Context, b mutation) error {
 	return nil
 }
 
-// bound are values as the driver takes them: nil is UNSET, never null.
+// bound returns values for the driver to bind. nil becomes UNSET, never null.
 func bound(values []RawValue) []any {
 	all := make([]any, len(values))
 	for i, v := range values {

@@ -10,40 +10,39 @@ import (
 	"music/rewrite"
 )
 
-// errNotSynchronisable says that a table can never be synchronised, whatever is in it.
+// errNotSynchronisable means that a table can never be synchronised, whatever its data.
 var errNotSynchronisable = errors.New("table cannot be synchronised")
 
-// storage says how a column's value is stored and asked for.
+// storage says how a column's value is stored.
 type storage uint8
 
-// One cell: plainStorage. A cell for each element: the others.
+// The kinds of storage.
 const (
-	plainStorage storage = iota
+	plainStorage storage = iota // one cell; the others have a cell for each element
 	listStorage
 	setStorage
 	mapStorage
 	udtStorage
 )
 
-// columnLayout is a column as synchronise needs to know it. Names are quoted.
+// columnLayout describes a column. Names are quoted.
 type columnLayout struct {
 	name       string
-	typeName   string // as system_schema has it
+	typeName   string // as in system_schema
 	storage    storage
-	fields     []string // of udtStorage
+	fields     []string // for udtStorage
 	shape      tupleShape
-	descending bool // a clustering column, the largest value first
+	descending bool // a clustering column in descending order
 }
 
-// tableLayout is a table as synchronise needs to know it. Names are quoted; the columns of the key
-// are in its order.
+// tableLayout describes a table. Names are quoted; the columns of the key are in its order.
 type tableLayout struct {
 	name                  string
 	partition, clustering []columnLayout
 	static, regular       []columnLayout
-	forgotten             int  // what has a TTL and was written before this second leaves no trace at farFuture
+	forgotten             int  // values with a TTL from before this second leave no tombstone in a read as of farFuture
 	repaired              bool // a read at QUORUM repairs the replicas that answered it
-	staticAlone           bool // of columns outside the key it has static ones alone: who reads rows reads those, too
+	staticAlone           bool // it has static columns and no regular ones, so that a read of rows reads the static ones
 }
 
 // columnDescription is a row of system_schema.columns.
@@ -53,7 +52,7 @@ type columnDescription struct {
 	order                string // asc, desc or none
 }
 
-// tableDescription is what system_schema says of a table. Types has the fields of the UDTs of its
+// tableDescription is the description of a table in system_schema. types has the fields of the UDTs of its
 // columns.
 type tableDescription struct {
 	keyspace, name string
@@ -66,7 +65,7 @@ type tableDescription struct {
 	masked         bool
 }
 
-// newTableLayout makes a table out of its description, or answers errNotSynchronisable.
+// newTableLayout returns the layout of a described table, or errNotSynchronisable.
 func newTableLayout(d tableDescription) (tableLayout, error) {
 	t := tableLayout{name: rewrite.Quote(d.keyspace) + "." + rewrite.Quote(d.name), forgotten: d.forgotten(), repaired: d.readRepair == "BLOCKING"}
 	if err := d.refusal(); err != nil {
@@ -94,7 +93,7 @@ func newTableLayout(d tableDescription) (tableLayout, error) {
 	return t, nil
 }
 
-// refusal is why the table can never be synchronised.
+// refusal returns why the table can never be synchronised, or nil if it can.
 func (d tableDescription) refusal() error {
 	counter := func(c columnDescription) bool { return c.typeName == "counter" }
 	switch {
@@ -108,11 +107,11 @@ func (d tableDescription) refusal() error {
 	return nil
 }
 
-// forgotten is the second before which a value with a TTL must have been written, for a read at
-// farFuture to be harmless. Replicas drop what has expired by then, unless gc_grace_seconds reaches
-// back to when it was written, or it is to be repaired first: then they answer it as a tombstone,
-// and read repair writes that over a value which still lives (AbstractCell.purge and PurgeFunction
-// in Cassandra's source; seen on 5.0.8 with each of the two).
+// forgotten returns the second before which a value with a TTL must have been written for a read as of
+// farFuture to be harmless. Replicas leave out what has expired by then. But if gc_grace_seconds reach back
+// to when it was written, or if it is to be repaired first, they answer with a tombstone, which read repair
+// writes over a value that has not expired yet (AbstractCell.purge and PurgeFunction in Cassandra's source;
+// seen on 5.0.8 for both).
 func (d tableDescription) forgotten() int {
 	if d.compaction["only_purge_repaired_tombstones"] == "true" {
 		return 0
@@ -120,7 +119,7 @@ func (d tableDescription) forgotten() int {
 	return farFuture - d.grace
 }
 
-// column is a row of system_schema as synchronise needs to know it.
+// column returns the layout of a described column.
 func (d tableDescription) column(c columnDescription) columnLayout {
 	column := columnLayout{name: rewrite.Quote(c.name), typeName: c.typeName, shape: shapeOf(c.typeName), descending: c.order == "desc"}
 	if name, ok := udtName(c.typeName); ok && d.types[name] != nil {
@@ -134,8 +133,7 @@ func (d tableDescription) column(c columnDescription) columnLayout {
 	return column
 }
 
-// collectionStorage is how a collection is stored; plainStorage where it is frozen, or the type is
-// none.
+// collectionStorage returns how a collection is stored; plainStorage if it is frozen or not a collection.
 func collectionStorage(typeName string) storage {
 	kind, elements, _ := strings.Cut(typeName, "<")
 	if elements == "" {
@@ -144,14 +142,14 @@ func collectionStorage(typeName string) storage {
 	return map[string]storage{"list": listStorage, "set": setStorage, "map": mapStorage}[kind]
 }
 
-// MultiCell reports whether a column of this type that is not of the key has a stamp and a time to
-// live for each of its elements or fields.
+// MultiCell reports whether a column of this type outside the key has a stamp and a TTL for each of its
+// elements or fields.
 func MultiCell(typeName string) bool {
 	_, udt := udtName(typeName)
 	return udt || collectionStorage(typeName) != plainStorage
 }
 
-// udtName is the name of the UDT that a column of this type may hold without being frozen.
+// udtName returns the name of the UDT that a type may be; ok is false if it is another type, or frozen.
 func udtName(typeName string) (string, bool) {
 	if quoted, ok := strings.CutPrefix(typeName, `"`); ok {
 		return strings.ReplaceAll(strings.TrimSuffix(quoted, `"`), `""`, `"`), true
@@ -163,26 +161,26 @@ func udtName(typeName string) (string, bool) {
 	return typeName, !strings.ContainsAny(typeName, "<'") && !slices.Contains(native, typeName)
 }
 
-// multiCell reports that elements have stamps and TTLs of their own.
+// multiCell reports whether each element of the column has its own stamp and TTL.
 func (c columnLayout) multiCell() bool { return c.storage >= listStorage }
 
-// columns are those outside the key, in the order of selection.
+// columns returns the columns outside the key, in the order of selection.
 func (t tableLayout) columns() []columnLayout { return slices.Concat(t.static, t.regular) }
 
-// withoutStatic is the table as if it had no static columns: they are read and written once.
+// withoutStatic returns the table as if it had no static columns, which are read and written only once.
 func (t tableLayout) withoutStatic() tableLayout {
 	t.static = nil
 	return t
 }
 
-// rowAlone is the table as if each row were a partition: its key is the whole primary key, and the
-// static columns are nobody's.
+// rowAlone returns the table as if each row were a partition: the key is the whole primary key, and there
+// are no static columns.
 func (t tableLayout) rowAlone() tableLayout {
 	t.partition, t.clustering, t.static = slices.Concat(t.partition, t.clustering), nil, nil
 	return t
 }
 
-// selection is the SELECT of a partition's rows: the clustering columns, then of every other column
+// selection returns the SELECT of a partition's rows: the clustering columns, then for every other column
 // its value, its TTL and its stamp.
 func (t tableLayout) selection(pk []cqlTerm, rows clause) statement {
 	var what []string
@@ -205,8 +203,8 @@ func (t tableLayout) selection(pk []cqlTerm, rows clause) statement {
 	}
 }
 
-// selector asks for a tuple as the only element of a list: the driver takes a bare one apart, and
-// what was null and what was a tuple of nulls would be the same.
+// selector returns the selector of the column. A tuple is selected as the only element of a list, since the
+// driver splits a bare one, and then null cannot be distinguished from a tuple of nulls.
 func (c columnLayout) selector() string {
 	if c.shape != nil {
 		return "[" + c.name + "]"
@@ -214,7 +212,7 @@ func (c columnLayout) selector() string {
 	return c.name
 }
 
-// key is a routing key as terms, one for each column of the partition key.
+// key returns a routing key as terms, one for each column of the partition key.
 func (t tableLayout) key(pk string) ([]cqlTerm, error) {
 	values, ok := rewrite.SplitRoutingKey(pk, len(t.partition))
 	if !ok {

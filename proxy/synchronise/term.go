@@ -6,17 +6,16 @@ import (
 	"strings"
 )
 
-// cqlTerm is a value as a statement has it: its text, and the values of the markers in it. Null has
-// no text.
+// cqlTerm is a value in a statement: its text, and the values of the markers in it. Null has no text.
 type cqlTerm struct {
 	text   string
 	values []RawValue
 }
 
-// null reports that there is nothing to write.
+// null reports whether the term is null.
 func (t cqlTerm) null() bool { return t.text == "" }
 
-// valuesOf are the values of all terms, in order.
+// valuesOf returns the values of all terms, in order.
 func valuesOf(terms []cqlTerm) []RawValue {
 	var all []RawValue
 	for _, t := range terms {
@@ -25,7 +24,7 @@ func valuesOf(terms []cqlTerm) []RawValue {
 	return all
 }
 
-// equations is `a = ?` for each column.
+// equations returns `a = ?` for each column, joined by separator.
 func equations(columns []columnLayout, terms []cqlTerm, separator string) string {
 	all := make([]string, len(columns))
 	for i, c := range columns {
@@ -34,12 +33,12 @@ func equations(columns []columnLayout, terms []cqlTerm, separator string) string
 	return strings.Join(all, separator)
 }
 
-// tupleShape is a type as far as its markers go: the elements of a tuple, nil for every other type.
-// The driver cannot bind a tuple to one marker (it counts one for each element, then looks for
-// their types and panics), so a tuple is written out, `(?, null, (?, ?))`.
+// tupleShape is the structure of a type, as far as it matters for markers: the elements of a tuple, nil for
+// every other type. The driver cannot bind a tuple to one marker (it counts one for each element, then looks
+// for their types and panics), so a tuple is written out, as in `(?, null, (?, ?))`.
 type tupleShape []tupleShape
 
-// shapeOf reads the type as system_schema has it.
+// shapeOf returns the shape of a type in system_schema.
 func shapeOf(typeName string) tupleShape {
 	inner, frozen := strings.CutPrefix(typeName, "frozen<")
 	if frozen {
@@ -56,7 +55,7 @@ func shapeOf(typeName string) tupleShape {
 	return shape
 }
 
-// splitTypes splits at the commas that are in no brackets and no quotes.
+// splitTypes splits a list of types at the commas that are neither in brackets nor in quotes.
 func splitTypes(list string) []string {
 	var all []string
 	depth, quoted, from := 0, false, 0
@@ -77,8 +76,8 @@ func splitTypes(list string) []string {
 	return append(all, strings.TrimSpace(list[from:]))
 }
 
-// term is what writes a value. A tuple keeps its length: it may have fewer elements than its type.
-// Only one of none, which no text can say, becomes one of nulls.
+// term returns the term that writes a value. A tuple may have fewer elements than its type, and keeps its
+// number of elements. Only a tuple without elements, for which there is no text, becomes one of a null.
 func (s tupleShape) term(value RawValue) (cqlTerm, error) {
 	switch {
 	case value == nil:

@@ -9,30 +9,29 @@ import (
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 )
 
-// errMalformed says that bytes are not what the protocol promises of a value of their type.
+// errMalformed means that bytes are not a value of their type.
 var errMalformed = errors.New("malformed value")
 
-// RawValue is a value as it stands on the wire: no value is looked into that need not be. Nil is
-// null, which is not the same as no bytes.
+// RawValue is a value in wire form: most values need not be decoded. Nil is null, which differs from an empty
+// value.
 type RawValue []byte
 
-// MarshalCQL hands the bytes on.
+// MarshalCQL returns the bytes.
 func (w RawValue) MarshalCQL(gocql.TypeInfo) ([]byte, error) { return w, nil }
 
-// UnmarshalCQL takes a value as it stands on the wire, nil for null. It keeps a copy: the buffer is
-// the driver's.
+// UnmarshalCQL sets the value to a copy of data, nil for null. The buffer belongs to the driver.
 func (w *RawValue) UnmarshalCQL(_ gocql.TypeInfo, data []byte) error {
 	*w = bytes.Clone(data)
 	return nil
 }
 
-// wireInt64 is a bigint on the wire.
+// wireInt64 returns a bigint in wire form.
 func wireInt64(n int64) RawValue { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
 
-// wireInt32 is an int on the wire.
+// wireInt32 returns an int in wire form.
 func wireInt32(n int32) RawValue { return binary.BigEndian.AppendUint32(nil, uint32(n)) }
 
-// int64 reads a bigint; null is none.
+// int64 decodes a bigint; some is false for null.
 func (w RawValue) int64() (n int64, some bool, err error) {
 	switch len(w) {
 	case 0:
@@ -43,7 +42,7 @@ func (w RawValue) int64() (n int64, some bool, err error) {
 	return 0, false, fmt.Errorf("%w: bigint of %d bytes", errMalformed, len(w))
 }
 
-// int32 reads an int; null is 0.
+// int32 decodes an int; null is 0.
 func (w RawValue) int32() (int32, error) {
 	switch len(w) {
 	case 0:
@@ -69,8 +68,8 @@ func (w RawValue) take() (value, rest RawValue, err error) {
 	return rest[:n:n], rest[n:], nil
 }
 
-// elements takes a collection apart: per values an element, each element with the lengths of its
-// values before them, so that collect puts any of them together again.
+// elements splits a collection into elements of per values each. An element contains the lengths of its
+// values, so that collect can join elements again.
 func (w RawValue) elements(per int) ([]RawValue, error) {
 	if len(w) < 4 {
 		return nil, fmt.Errorf("%w: collection of %d bytes", errMalformed, len(w))
@@ -94,12 +93,12 @@ func (w RawValue) elements(per int) ([]RawValue, error) {
 	return all, nil
 }
 
-// collect is the collection of elements that were taken apart.
+// collect returns the collection of elements that were split by elements.
 func collect(elements []RawValue) RawValue {
 	return append(wireInt32(int32(len(elements))), bytes.Join(plainBytes(elements), nil)...)
 }
 
-// plainBytes are the same values, for those who know no other.
+// plainBytes converts the type.
 func plainBytes(values []RawValue) [][]byte {
 	plain := make([][]byte, len(values))
 	for i, v := range values {
@@ -108,8 +107,7 @@ func plainBytes(values []RawValue) [][]byte {
 	return plain
 }
 
-// values takes [bytes] off until none are left: the fields of a UDT, or the elements of a list
-// after its count.
+// values splits a sequence of [bytes]: the fields of a UDT, or the elements of a list after its count.
 func (w RawValue) values() ([]RawValue, error) {
 	var all []RawValue
 	for len(w) > 0 {
@@ -123,7 +121,7 @@ func (w RawValue) values() ([]RawValue, error) {
 	return all, nil
 }
 
-// ttls reads what TTL() says of a column that is not frozen: an int for each element, 0 for one
+// ttls decodes the result of TTL() for a column that is not frozen: an int for each element, 0 for one
 // without a TTL.
 func (w RawValue) ttls() ([]int32, error) {
 	if len(w) < 4 {
