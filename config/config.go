@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Config is everything a proxy can be told. It is a plain value: copy it, compare it, change it before
+// Config is the configuration of a proxy. It is a plain value: copy it, compare it, change it before
 // the proxy runs. Printed in any way, it keeps the password to itself.
 type Config struct {
 	Cassandra Cassandra
@@ -26,7 +26,7 @@ type Config struct {
 	Log       Log
 }
 
-// Cassandra says where the cluster is and as whom the proxy's own session logs in. Clients log in as
+// Cassandra says where the cluster is and with which role the proxy's own session logs in. Clients log in as
 // themselves: nothing of theirs is configured here.
 type Cassandra struct {
 	ContactPoints  []string // hosts or host:port; at least one
@@ -156,7 +156,7 @@ func (c Cassandra) Addresses() []string {
 	return addresses
 }
 
-// AdvertiseHost returns the address or name that drivers are told: Advertise, or else the host of
+// AdvertiseHost returns the address or name that drivers are shown: Advertise, or else the host of
 // Address. It is empty only in a configuration that Validate refuses.
 func (l Listen) AdvertiseHost() string {
 	if l.Advertise != "" {
@@ -190,7 +190,7 @@ func splitPoint(point string) (host, port string) {
 	return point, ""
 }
 
-// unspecified tells whether a host to listen on stands for every address of the machine.
+// unspecified reports whether a host to listen on means every address of the machine.
 func unspecified(host string) bool {
 	addr, err := netip.ParseAddr(host)
 	return host == "" || err == nil && addr.IsUnspecified()

@@ -154,7 +154,7 @@ func size(p *Size, low, high Size) field {
 	}
 }
 
-// accept is the check of fields of which every value is fine.
+// accept is the check of fields that may have any value.
 func accept() error { return nil }
 
 // within returns errRange for a value below low or above high.

@@ -2,7 +2,7 @@ package config
 
 import "github.com/spf13/pflag"
 
-// configUsage is the usage of --config, which is no setting: it says where settings are.
+// configUsage is the usage of --config, which is not a setting but the file of settings.
 const configUsage = "YAML file with settings"
 
 // AddFlags defines a flag for every setting, and --config. Values are only kept there: Load judges them,

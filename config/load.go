@@ -117,7 +117,7 @@ func (l *loader) loadFlags(flags *pflag.FlagSet) {
 	}))
 }
 
-// load merges what a provider reads over what is there.
+// load merges the settings of a provider over the previous ones.
 func (l *loader) load(p koanf.Provider) {
 	if err := l.values.Load(p, nil); err != nil {
 		l.faults = append(l.faults, fmt.Errorf("read settings: %w", err))
@@ -177,7 +177,7 @@ func (l *loader) refuseFile(name, path string, err error) {
 	l.refuse(settings()[i], path, err)
 }
 
-// filePassword returns the password in PasswordFile, where Password is not given as well.
+// filePassword returns the password in PasswordFile. It is an error to give Password as well.
 func (c Cassandra) filePassword() (Secret, error) {
 	if c.Password != "" {
 		return "", errBoth

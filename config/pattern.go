@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// errPattern tells that a text does not name tables.
+// errPattern means that a text does not name tables.
 var errPattern = errors.New("not keyspace.table")
 
-// errManyTables tells that each of so many tables cannot have metrics.
+// errManyTables means that metrics-tables names too many tables.
 var errManyTables = fmt.Errorf("more than %d", maxMetricsTables)
 
 // CriticalByName tells whether one of the patterns of the setting critical names a table, whose keyspace and name are given as
@@ -50,7 +50,7 @@ func (m Music) NamedTables() []TableName {
 // maxMetricsTables bounds what one scrape may grow to.
 const maxMetricsTables = 50
 
-// checkMetricsTables refuses what does not name one table each.
+// checkMetricsTables refuses texts that do not name exactly one table each.
 func checkMetricsTables(c *Config) error {
 	if len(c.Music.MetricsTables) > maxMetricsTables {
 		return errManyTables
@@ -93,7 +93,7 @@ func foldName(name string) string {
 	return strings.ToLower(name)
 }
 
-// glob tells whether a name is of a form, in which * stands for any letters and ? for one.
+// glob reports whether a name matches a pattern, in which * means any letters and ? one letter.
 func glob(form, name string) bool {
 	ok, err := path.Match(form, name)
 	return ok && err == nil

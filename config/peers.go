@@ -27,10 +27,10 @@ var (
 	errTLSParts    = errors.New("peer-tls-cert, peer-tls-key and peer-tls-ca go together")
 )
 
-// Encrypted tells whether proxies know each other by certificates.
+// Encrypted reports whether proxies authenticate each other by certificates.
 func (p Peers) Encrypted() bool { return p.TLSCert != "" }
 
-// AdvertiseHost is the address or name that other proxies are told. It is empty only where there is no channel.
+// AdvertiseHost returns the address or name that other proxies dial; empty if there is no channel.
 func (p Peers) AdvertiseHost() string {
 	return Listen{Address: p.Listen, Advertise: p.Advertise}.AdvertiseHost()
 }
@@ -88,7 +88,7 @@ func checkPeerListen(c *Config) error {
 	return nil
 }
 
-// loopback tells whether an address to listen on can be reached from this machine only.
+// loopback reports whether an address to listen on can be reached from this machine only.
 func loopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -98,7 +98,7 @@ func loopback(address string) bool {
 	return host == "localhost" || err == nil && addr.IsLoopback()
 }
 
-// checkPeerAdvertise asks for an address that other proxies can dial, where peer-listen does not give one.
+// checkPeerAdvertise requires an address that other proxies can dial if peer-listen does not give one.
 func checkPeerAdvertise(c *Config) error {
 	if c.Peers.Advertise != "" {
 		return checkHost(c.Peers.Advertise)
@@ -118,7 +118,7 @@ func checkPeerSecret(c *Config) error {
 	return nil
 }
 
-// checkPeerTLS refuses half of what TLS needs.
+// checkPeerTLS refuses a TLS configuration between proxies that is not complete.
 func checkPeerTLS(c *Config) error {
 	p := c.Peers
 	if (p.TLSCert == "") != (p.TLSKey == "") || (p.TLSCert == "") != (p.TLSCA == "") {

@@ -12,7 +12,7 @@ var (
 	errTLSRole   = errors.New("the proxy's own role: clients would be who the proxy is")
 )
 
-// Encrypted tells whether drivers are served over TLS.
+// Encrypted reports whether drivers are served over TLS.
 func (l Listen) Encrypted() bool { return l.TLSCert != "" }
 
 // listenTLSSettings are about TLS towards drivers.
@@ -88,7 +88,7 @@ func cassandraTLSSettings() []setting {
 // checkListenPair refuses one of two files.
 func checkListenPair(c *Config) error { return checkPair(c.Listen.TLSCert, c.Listen.TLSKey) }
 
-// checkClientCA refuses to ask for certificates where nothing is encrypted.
+// checkClientCA refuses to ask clients for certificates without TLS.
 func checkClientCA(c *Config) error {
 	if c.Listen.TLSClientCA != "" && !c.Listen.Encrypted() {
 		return errTLSNoCert
@@ -96,10 +96,10 @@ func checkClientCA(c *Config) error {
 	return nil
 }
 
-// checkCassandraCA refuses what is meant for TLS where there is none.
+// checkCassandraCA refuses a CA for Cassandra if TLS is off.
 func checkCassandraCA(c *Config) error { return checkUnused(c, c.Cassandra.TLSCA) }
 
-// checkCassandraPair refuses one of two files, and both where there is no TLS.
+// checkCassandraPair refuses a certificate without its key or a key alone, and both if TLS is off.
 func checkCassandraPair(c *Config) error {
 	if err := checkPair(c.Cassandra.TLSCert, c.Cassandra.TLSKey); err != nil {
 		return err

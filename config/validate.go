@@ -83,7 +83,7 @@ func checkContactPoints(c *Config) error {
 	return nil
 }
 
-// checkUsername refuses a password that belongs to nobody.
+// checkUsername refuses a password without a username.
 func checkUsername(c *Config) error {
 	if c.Cassandra.Username == "" && (c.Cassandra.Password != "" || c.Cassandra.PasswordFile != "") {
 		return errNoUser
@@ -102,7 +102,7 @@ func checkPassword(c *Config) error {
 // checkListen asks for an address to serve drivers on.
 func checkListen(c *Config) error { return checkBind(c.Listen.Address) }
 
-// checkAdvertise asks for an address that drivers can dial, where listen does not give one.
+// checkAdvertise requires an address that drivers can dial if listen does not give one.
 func checkAdvertise(c *Config) error {
 	if c.Listen.Advertise != "" {
 		return checkHost(c.Listen.Advertise)

@@ -32,7 +32,7 @@ func openAudit(c config.Log, log zerolog.Logger) (*auditOutput, error) {
 	return &auditOutput{log: zerolog.New(lines).With().Timestamp().Logger(), lines: lines, file: file, told: log}, nil
 }
 
-// asInfo drops lines of the audit in a log that does not tell what is of level info.
+// asInfo drops lines of the audit if the level of the log is above info.
 func asInfo(e *zerolog.Event, _ zerolog.Level, _ string) {
 	if zerolog.GlobalLevel() > zerolog.InfoLevel {
 		e.Discard()
@@ -51,7 +51,7 @@ func (a *auditOutput) reopen() {
 	a.told.Info().Str("audit_file", a.file.path).Msg("SIGHUP: the audit's file is opened again")
 }
 
-// close writes what is left, for at most limit.
+// close writes the remaining lines. It blocks for at most limit.
 func (a *auditOutput) close(limit time.Duration) {
 	if a.file != nil {
 		a.lines.close(limit)

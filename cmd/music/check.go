@@ -54,7 +54,7 @@ func (p program) checkCommand() *cobra.Command {
 // findingIndent is where the text of a finding begins.
 const findingIndent = 9
 
-// writeFindings writes a line for each, and below it what to do.
+// writeFindings writes a line for each finding, and below it what to do.
 func writeFindings(out io.Writer, form string, all []check.Finding) error {
 	if form == outJSON {
 		encoder := json.NewEncoder(out)

@@ -18,7 +18,7 @@ import (
 // failed is the error of a command that was called as it should be.
 type failed struct{ error }
 
-// Unwrap returns what went wrong.
+// Unwrap returns the wrapped error.
 func (f failed) Unwrap() error { return f.error }
 
 // Why a login cannot be made as it was given.
@@ -119,7 +119,7 @@ func (l *login) open(ctx context.Context) (*client.Session, error) {
 	return s, nil
 }
 
-// keyWords reads what people write for a lock: a name, or a table and the words of its key.
+// keyWords reads the arguments that name a lock: a name, or a table and the values of its key.
 func keyWords(ctx context.Context, s *client.Session, args []string) (client.Key, error) {
 	if len(args) == 1 {
 		return client.Named(args[0]), nil

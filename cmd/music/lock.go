@@ -106,7 +106,7 @@ func (r *lockRun) read(args []string, before int) error {
 	return r.run()
 }
 
-// say tells people something.
+// say writes a message for people to read.
 func (r *lockRun) say(text string) {
 	_, _ = fmt.Fprintf(r.stderr, "music lock: %s\n", strings.ReplaceAll(text, "\n", "; "))
 }

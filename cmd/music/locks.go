@@ -104,7 +104,7 @@ func (v *locksView) run(ctx context.Context, args []string) error {
 	}
 }
 
-// show asks once and writes what was answered.
+// show asks once and writes the answer.
 func (v *locksView) show(ctx context.Context, s *client.Session, k client.Key) error {
 	all, warnings, err := s.List(ctx, k)
 	if err != nil {

@@ -18,7 +18,7 @@ func newLogger(c config.Log, out io.Writer) (zerolog.Logger, error) {
 	return zerolog.New(out).With().Timestamp().Logger(), setLevel(c)
 }
 
-// setLevel has the log tell what is as severe as the configuration says, or more.
+// setLevel sets the level of the log to that of the configuration.
 func setLevel(c config.Log) error {
 	level, err := zerolog.ParseLevel(c.Level)
 	if err != nil {

@@ -80,7 +80,7 @@ func (w *logWriter) put(line []byte) {
 	}
 }
 
-// close writes what is left, for at most limit. Nothing may be written after it.
+// close writes the remaining lines. It blocks for at most limit. Nothing may be written after it.
 func (w *logWriter) close(limit time.Duration) {
 	close(w.ending)
 	timer := time.NewTimer(limit)
@@ -97,7 +97,7 @@ type dropped struct {
 	log, audit *logWriter
 }
 
-// newDropped returns the metric; audit is nil where the log has the audit.
+// newDropped returns the metric; audit is nil if the audit is written to the log.
 func newDropped(log, audit *logWriter) *dropped {
 	const help = "Lines of the log, or of the audit where it has a file of its own, that were dropped, since nobody read them or they could not be written."
 	return &dropped{prometheus.NewDesc("music_log_lines_dropped_total", help, []string{"of"}, nil), log, audit}

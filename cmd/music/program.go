@@ -39,7 +39,7 @@ type program struct {
 	try            func(context.Context, config.Config) []proxy.Checked                                                  // of --check
 }
 
-// run does what the arguments say and returns the status to end with.
+// run carries out the command in the arguments and returns the exit status.
 func (p program) run(args []string) int {
 	root := &cobra.Command{
 		Use:           "music",
@@ -125,7 +125,7 @@ const (
 	logFlush     = 200 * time.Millisecond // for the last lines of the log
 )
 
-// errOverdue tells that something kept the proxy from its end.
+// errOverdue means that the shutdown has taken too long.
 var errOverdue = errors.New("it did not come to its end in time after shutdown-timeout, and was left as it was")
 
 // serveUntilSignal serves until SIGINT or SIGTERM asks for the end, and is done soon after shutdown-timeout whatever hangs. From the

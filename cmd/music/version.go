@@ -6,7 +6,7 @@ import (
 	"runtime/debug"
 )
 
-// built tells what this program was built of, as describe does.
+// built describes this program, in the form of describe.
 func built() string {
 	info, _ := debug.ReadBuildInfo()
 	return describe(info)
